@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What every target of the tree shares: dependencies, warnings, sanitizers, test helpers.
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing>=2.2)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.13)
+pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp>=2.5)
+pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
+find_library(NUMA_LIBRARY numa REQUIRED)
+if(MM_TESTS)
+  pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka>=1.1.5)
+endif()
+
+# The CUDA toolkit is never needed; where its header is found, include/mm/gpu.h is checked against it.
+find_path(MM_CUDA_H cuda.h HINTS $ENV{CUDA_HOME} /usr/local/cuda PATH_SUFFIXES include)
+
+execute_process(COMMAND git -C ${CMAKE_SOURCE_DIR} rev-parse --short=12 HEAD
+  OUTPUT_VARIABLE MM_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(NOT MM_COMMIT)
+  set(MM_COMMIT unknown)
+endif()
+
+# What programs load at run time lies in ../lib of theirs in the build, in this when installed.
+file(RELATIVE_PATH MM_BIN_TO_LIB ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+
+add_library(mm-options INTERFACE)
+target_include_directories(mm-options INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
+target_compile_definitions(mm-options INTERFACE _GNU_SOURCE MM_VERSION="${PROJECT_VERSION}")
+target_compile_options(mm-options INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wvla
+  -fno-strict-aliasing -fvisibility=hidden -fstack-protector-strong)
+target_link_libraries(mm-options INTERFACE Threads::Threads)
+if(MM_WERROR)
+  target_compile_options(mm-options INTERFACE -Werror)
+endif()
+if(MM_FAULT_INJECTION)
+  target_compile_definitions(mm-options INTERFACE MM_FAULT_INJECTION)
+endif()
+if(MM_SANITIZE STREQUAL "address")
+  target_compile_options(mm-options INTERFACE -fsanitize=address,undefined
+    -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  target_link_options(mm-options INTERFACE -fsanitize=address,undefined)
+elseif(MM_SANITIZE STREQUAL "thread")
+  target_compile_options(mm-options INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
+  target_link_options(mm-options INTERFACE -fsanitize=thread)
+endif()
+
+# mm_unit_test(NAME SOURCES a.c ... [LIBS x ...] [LABEL unit]): one cmocka program, one process.
+# NAME is <area>-<what>, which is also the program's; the test is LABEL/NAME, less an area that is the label.
+function(mm_unit_test NAME)
+  cmake_parse_arguments(T "" "LABEL;TIMEOUT" "SOURCES;LIBS;ENV;ARGS" ${ARGN})
+  if(NOT T_LABEL)
+    set(T_LABEL unit)
+  endif()
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 120)
+  endif()
+  add_executable(${NAME} ${T_SOURCES})
+  target_link_libraries(${NAME} PRIVATE mm-options PkgConfig::CMOCKA ${T_LIBS})
+  set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  string(REPLACE "${T_LABEL}/${T_LABEL}-" "${T_LABEL}/" case ${T_LABEL}/${NAME})
+  add_test(NAME ${case} COMMAND ${NAME} ${T_ARGS})
+  set_tests_properties(${case} PROPERTIES LABELS ${T_LABEL} TIMEOUT ${T_TIMEOUT}
+    SKIP_RETURN_CODE 77)
+  if(T_ENV)
+    set_property(TEST ${case} PROPERTY ENVIRONMENT ${T_ENV})
+  endif()
+endfunction()
