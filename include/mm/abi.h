@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * abi - every byte that mmd and a tenant share
+ *
+ * Concept:   A tenant connects to mmd's SOCK_SEQPACKET socket, sends struct mm_hello and gets struct
+ *            mm_welcome with three memfds. From then on requests and events travel through two SPSC
+ *            rings of 64-byte struct mm_msg; the socket carries only doorbells (messages of one byte)
+ *            and fd batches (struct mm_fd_batch with SCM_RIGHTS). mmd never takes an fd from a tenant.
+ * Regions:   tenant region  - written by the tenant only: its cursors, statistics, request slots
+ *            mmd region     - sealed, read-only for the tenant: mmd's cursors, event slots, map table
+ *            gate region    - one 64-byte line per layer; two writers, mmd believes nothing in it
+ *            All three are created by mmd and sealed against resizing, so nobody can be made to fault.
+ * Map table: what is mapped where, absolute. Entry e of the model part names the page of (group, i):
+ *            groups in directory order, ceil(bytes / page_bytes) entries each. Layers that share a
+ *            slot simply list the same pages. Entry MM_MAP_KV_BASE + chunk * pages_per_chunk +
+ *            range * pages_per_range + i names a KV page. Value: page id + 1, or 0 = nothing.
+ *            mmd changes model entries only between PARKED and SWITCH, and the entries of a KV chunk
+ *            only before its KV_GRANT and after its KV_RELEASE.
+ * Threading: each cursor and each slot array has one writer; see libclient/ipc/ring.h for the edges.
+ * Rules:     fixed width, little endian, reserved bytes must be zero, unknown bits are refused.
+ */
+#pragma once
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MM_ABI_MAGIC      UINT32_C(0x314d4d4d) /* "MMM1" in memory */
+#define MM_ABI_MAJOR      1                    /* bump = old peers are refused */
+#define MM_ABI_MINOR      0
+#define MM_ABI_PAGE_BYTES 4096 /* cursors and region parts are aligned to this */
+
+/* Feature bits: the tenant offers, mmd answers with the subset it will use. */
+#define MM_FEAT_REMAP   (UINT64_C(1) << 0) /* the tenant brackets layers with gates: they may cycle */
+#define MM_FEAT_RECLAIM (UINT64_C(1) << 1) /* the tenant answers MM_EV_KV_RECLAIM */
+#define MM_FEAT_KNOWN   (MM_FEAT_REMAP | MM_FEAT_RECLAIM)
+
+#define MM_NAME_BYTES   32
+#define MM_REASON_BYTES 160
+
+struct mm_hello { /* first message of a connection, tenant -> mmd */
+	uint32_t magic;
+	uint16_t abi_major;
+	uint16_t size_bytes;        /* of this struct; may grow, an unknown tail must be 0 */
+	uint64_t features;          /* what the tenant can do */
+	uint64_t features_required; /* what it cannot do without; an unknown bit = refusal */
+	char name[MM_NAME_BYTES];   /* for humans; NUL-terminated, printable ASCII */
+	uint64_t reserved[9];       /* must be 0 */
+};
+static_assert(sizeof(struct mm_hello) == 128 && offsetof(struct mm_hello, name) == 24, "ABI");
+
+struct mm_welcome { /* the answer, mmd -> tenant, with three fds when result == 0 */
+	uint32_t magic;
+	uint16_t abi_major;
+	uint16_t abi_minor;
+	int32_t result; /* 0, or the negative errno of a refusal; then reason says why */
+	uint32_t tenant_id;
+	uint64_t features; /* what both sides will use */
+	uint64_t page_bytes;
+	uint64_t pool_pages;
+	uint8_t device_uuid[16];
+	uint32_t driver_kind; /* enum mm_driver_kind: which driver library the tenant must load */
+	uint32_t policy;      /* enum mm_policy */
+	char reason[MM_REASON_BYTES];
+	uint64_t reserved[4];
+};
+static_assert(sizeof(struct mm_welcome) == 256 && offsetof(struct mm_welcome, reason) == 64, "ABI");
+
+enum mm_driver_kind { MM_DRIVER_SOFTWARE, MM_DRIVER_CUDA };
+enum mm_policy { MM_POLICY_RECOMPUTE, MM_POLICY_ELASTIC, MM_POLICY_REMAP, MM_POLICY_COUNT };
+
+/* ---- rings ---- */
+
+struct mm_cursor {      /* one page, one writer */
+	uint32_t value; /* free-running, wraps at 2^32 */
+	uint32_t reserved[1023];
+};
+static_assert(sizeof(struct mm_cursor) == MM_ABI_PAGE_BYTES, "ABI");
+
+struct mm_msg {
+	uint16_t opcode;    /* enum mm_op (tenant -> mmd) or enum mm_ev (mmd -> tenant) */
+	uint16_t flags;     /* unknown bit = refusal */
+	int32_t result;     /* events and acks: 0 or negative errno; 0 in requests */
+	uint64_t user_data; /* of a request; echoed in its MM_EV_REPLY */
+	uint64_t epoch;     /* plan epoch where the message has one, else 0 */
+	uint64_t arg[4];    /* per opcode, below; unused ones must be 0 */
+	uint64_t reserved;  /* must be 0 */
+};
+static_assert(sizeof(struct mm_msg) == 64 && offsetof(struct mm_msg, arg) == 24, "ABI");
+
+#define MM_MSG_WORDS 8
+typedef uint64_t mm_msg_slot[MM_MSG_WORDS]; /* shared memory holds words, not structs */
+
+#define MM_SQ_SLOTS 256  /* tenant -> mmd */
+#define MM_CQ_SLOTS 1024 /* mmd -> tenant */
+
+/* Requests: arg[] in order; an epoch is never an arg, it goes in .epoch. */
+enum mm_op {
+	MM_OP_NOP,
+	MM_OP_MODEL_OPEN, /* -> REPLY, then an MM_FD_LOAD message with the channel to load */
+	MM_OP_KV_DECLARE, /* bytes per chunk and range; ranges; chunks_max; share_chunks -> REPLY */
+	MM_OP_KV_WANT, /* chunks wanted in all (absolute; replaces the last) -> grants or denial */
+	MM_OP_KV_RELEASE, /* chunk: unmapped, its handles released -> REPLY */
+	MM_OP_FDS_ACK,    /* seq of a batch; result -EMFILE: truncated, send it again */
+	MM_OP_PARKED,     /* .epoch of the PREPARE: no step open, nothing enqueued */
+	MM_OP_COMMITTED,  /* .epoch of the SWITCH: mapped to the table; result < 0: could not */
+	MM_OP_RESYNC,     /* a step broke off between layers: asks for a null plan change */
+	MM_OP_BYE,        /* everything unmapped and released; the connection ends -> REPLY */
+	MM_OP_COUNT
+};
+
+/* Events: arg[] in order; an epoch is never an arg, it goes in .epoch. */
+enum mm_ev {
+	MM_EV_NOP,
+	MM_EV_REPLY, /* to a request: user_data, result; arg[0] = its opcode, arg[1..] as stated */
+	MM_EV_MODEL_LOADED, /* groups; total model pages; store bytes (MM_FD_STORE came before) */
+	MM_EV_MODEL_READY, /* all bytes are in place, steps may run; result < 0: refused, why below */
+	MM_EV_PREPARE,     /* .epoch: open no new step, let the open one end -> PARKED */
+	MM_EV_SWITCH, /* .epoch; alpha; m; the table is the new truth -> COMMITTED, steps may go on */
+	MM_EV_KV_GRANT,   /* chunk: its table entries and fds are there */
+	MM_EV_KV_DENIED,  /* wanted; granted in all; result -ENOSPC (pool) or -EDQUOT (account) */
+	MM_EV_KV_RECLAIM, /* chunks to give back; deadline (CLOCK_MONOTONIC ns) */
+	MM_EV_COUNT
+};
+
+/* Why a model was refused (MM_EV_MODEL_READY, arg[0]); result carries the errno. */
+enum mm_refusal {
+	MM_REFUSED_NO,
+	MM_REFUSED_QUOTA,
+	MM_REFUSED_DEVICE,
+	MM_REFUSED_STORE,
+	MM_REFUSED_LOAD
+};
+
+/* ---- tenant region: one writer, the tenant ---- */
+
+struct mm_tenant_stats {   /* claims: they steer decisions about this tenant only */
+	uint64_t step_seq; /* odd while a step is open */
+	uint64_t steps;    /* finished */
+	uint64_t step_ns;  /* last finished step, begin to synchronised end */
+	uint64_t stall_ns; /* of it, waited at gates */
+	uint64_t stall_total_ns;
+	uint64_t kv_chunks_used; /* chunks with live blocks */
+	uint64_t waiting;        /* requests that wait for KV */
+	uint64_t running;        /* requests in the batch; 0 and waiting 0 = idle */
+	uint64_t reserved[504];
+};
+static_assert(sizeof(struct mm_tenant_stats) == MM_ABI_PAGE_BYTES, "ABI");
+
+struct mm_tenant_region {
+	struct mm_cursor sq_tail;
+	struct mm_cursor cq_head;
+	struct mm_tenant_stats stats;
+	mm_msg_slot sq[MM_SQ_SLOTS];
+};
+static_assert(offsetof(struct mm_tenant_region, sq) == 3 * MM_ABI_PAGE_BYTES, "ABI");
+static_assert(sizeof(struct mm_tenant_region) == 3 * MM_ABI_PAGE_BYTES + MM_SQ_SLOTS * 64, "ABI");
+
+/* ---- mmd region: one writer, mmd; sealed ---- */
+
+#define MM_MAP_KV_BASE 32768
+#define MM_MAP_ENTRIES 65536 /* below the 65,530 mappings of a process in practice */
+
+struct mm_mmd_region {
+	struct mm_cursor sq_head;
+	struct mm_cursor cq_tail;
+	mm_msg_slot cq[MM_CQ_SLOTS];
+	uint32_t map[MM_MAP_ENTRIES]; /* page id + 1, 0 = unmapped */
+};
+static_assert(offsetof(struct mm_mmd_region, cq) == 2 * MM_ABI_PAGE_BYTES, "ABI");
+static_assert(sizeof(struct mm_mmd_region) == 2 * MM_ABI_PAGE_BYTES + MM_CQ_SLOTS * 64 + 262144,
+	      "ABI");
+
+/* ---- gate region: a header line, then a gate per layer ---- */
+
+/*
+ * Gate word: low 32 bits READY | DONE | EMPTY, high 32 bits RESIDENT | ABORT (written by mmd's side).
+ * Before a layer: WaitValue64(AND, MM_GATE_PASS); after it: WriteValue32(low half, MM_GATE_DONE). The
+ * constants never change with the plan, so a captured graph stays valid (protocol.md, Gates).
+ */
+#define MM_GATE_READY    UINT64_C(1)
+#define MM_GATE_DONE     UINT64_C(2)
+#define MM_GATE_EMPTY    UINT64_C(4)
+#define MM_GATE_RESIDENT (UINT64_C(1) << 32)
+#define MM_GATE_ABORT    (UINT64_C(1) << 33)
+#define MM_GATE_PASS     (MM_GATE_READY | MM_GATE_RESIDENT | MM_GATE_ABORT)
+
+struct mm_gate {
+	union {
+		uint64_t word;
+		struct {
+			uint32_t low;
+			uint32_t high;
+		};
+	};
+	uint64_t reserved[7];
+};
+static_assert(sizeof(struct mm_gate) == 64 && offsetof(struct mm_gate, high) == 4, "ABI");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "gates are little endian");
+
+#define MM_LAYERS_MAX 1023
+
+struct mm_gate_region {
+	uint64_t step_seq; /* written by the tenant: odd while a step is open; xfer polls then */
+	uint64_t reserved[7];
+	struct mm_gate gate[MM_LAYERS_MAX]; /* by layer */
+};
+static_assert(offsetof(struct mm_gate_region, gate) == 64, "ABI");
+static_assert(sizeof(struct mm_gate_region) == 65536, "ABI");
+
+/* ---- socket: fd messages, mmd -> tenant ---- */
+
+#define MM_FD_BATCH_MAX 64 /* fds in one message; SCM_RIGHTS itself allows 253 */
+
+enum mm_fd_kind {
+	MM_FD_PAGES = 1, /* one exported page each, page_id[i] */
+	MM_FD_STORE,     /* one fd: the model's host store, read-only (struct mm_dir at offset 0) */
+	MM_FD_LOAD,      /* one fd: SOCK_SEQPACKET channel to load (struct mm_load_file) */
+};
+
+struct mm_fd_batch { /* of whatever kind: acknowledged by one MM_OP_FDS_ACK */
+	uint32_t magic;
+	uint32_t kind; /* enum mm_fd_kind */
+	uint64_t epoch;
+	uint64_t seq;   /* per connection, from 1 */
+	uint32_t count; /* of fds */
+	uint32_t reserved;
+	uint32_t page_id[MM_FD_BATCH_MAX];
+};
+static_assert(sizeof(struct mm_fd_batch) == 32 + 4 * MM_FD_BATCH_MAX, "ABI");
+
+/* ---- channel to load: the tenant passes the files that it opened itself ---- */
+
+#define MM_LOAD_FILES_MAX  256
+#define MM_FILE_NAME_BYTES 128
+
+enum mm_load_kind { MM_LOAD_CONFIG = 1, MM_LOAD_SAFETENSORS, MM_LOAD_END };
+
+struct mm_load_file { /* tenant -> load, with one fd (MM_LOAD_END: none) */
+	uint32_t magic;
+	uint32_t kind;                 /* enum mm_load_kind */
+	char name[MM_FILE_NAME_BYTES]; /* for messages and identity; no path */
+};
+static_assert(sizeof(struct mm_load_file) == 136, "ABI");
+
+struct mm_load_status { /* load -> tenant: progress, then a last one with done = 1 */
+	uint32_t magic;
+	int32_t result; /* negative errno when the model is refused */
+	uint32_t done;
+	uint32_t flags; /* MM_LOAD_F_* */
+	uint64_t bytes_done;
+	uint64_t bytes_total;
+	char text[224]; /* of an error: file, what, where */
+};
+static_assert(sizeof(struct mm_load_status) == 256, "ABI");
+#define MM_LOAD_F_SHARED   1u /* the host copy was there already */
+#define MM_LOAD_F_BUFFERED 2u /* the file system refused O_DIRECT */
+#define MM_LOAD_F_PREAD    4u /* io_uring is not available */
+
+/* ---- directory: the head of a store ---- */
+
+#define MM_DIR_MAGIC         UINT32_C(0x3152494d) /* "MIR1" */
+#define MM_TENSOR_NAME_BYTES 120
+#define MM_TENSORS_MAX       65536
+#define MM_TENSOR_ALIGN      256 /* of a tensor within its group */
+
+enum mm_dtype { MM_DTYPE_F32 = 1, MM_DTYPE_F16, MM_DTYPE_BF16 };
+
+struct mm_dir {
+	uint32_t magic;
+	uint32_t version;  /* 1 */
+	uint32_t n_groups; /* group 0 is resident; group 1 + l is layer l */
+	uint32_t n_tensors;
+	uint64_t groups_offset;  /* of struct mm_dir_group[n_groups], from the start of the store */
+	uint64_t tensors_offset; /* of struct mm_dir_tensor[n_tensors], sorted by name */
+	uint64_t store_bytes;
+	uint8_t identity[32];
+	uint64_t reserved[7];
+};
+static_assert(sizeof(struct mm_dir) == 128, "ABI");
+
+struct mm_dir_group {
+	uint64_t store_offset; /* multiple of MM_ABI_PAGE_BYTES */
+	uint64_t bytes;        /* tensors and padding; the pages' tail is zero */
+};
+static_assert(sizeof(struct mm_dir_group) == 16, "ABI");
+
+struct mm_dir_tensor {
+	char name[MM_TENSOR_NAME_BYTES]; /* NUL-terminated */
+	uint32_t group;
+	uint16_t dtype; /* enum mm_dtype */
+	uint16_t rank;  /* <= 4 */
+	uint64_t shape[4];
+	uint64_t offset; /* within the group; multiple of MM_TENSOR_ALIGN */
+	uint64_t bytes;
+	uint64_t reserved[2];
+};
+static_assert(sizeof(struct mm_dir_tensor) == 192, "ABI");

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * client - what an LLM serving engine calls to live on memory that mmd lends
+ *
+ * Concept:   An engine opens a client, loads one model (its tensors get fixed device addresses that
+ *            never change again) and one KV arena (ranges of fixed addresses that grow and shrink by
+ *            chunks). It brackets every forward step with mm_step_begin/end and every layer with
+ *            mm_layer_begin/end on its own stream. In return mmd may take layers' pages away and
+ *            stream them back in time: pointers, kernels and graphs do not notice.
+ * Ownership: the client owns everything that hangs on it; mm_client_close() frees it all. Strings and
+ *            structs that are returned are copies.
+ * Threading: any thread; calls on one client are serialised inside, except that steps of several
+ *            threads may be open at once. One service thread per client answers mmd; it runs no code
+ *            of the engine. After fork() only the parent may use the client; a child gets -ECHILD.
+ * Errors:    negative errno; mm_client_error() has the sentence. The library never logs, exits,
+ *            aborts or raises; a daemon that lies, hangs or dies makes calls fail with -ECONNRESET
+ *            or -EPROTO, and a stream never hangs: gates are aborted.
+ * Units:     bytes, nanoseconds (CLOCK_MONOTONIC), layers counted from 0.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mm/abi.h"
+#include "mm/gpu.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MM_API __attribute__((visibility("default")))
+
+#define MM_SOCKET_ENV    "MMD_SOCKET" /* where socket_path == NULL looks first */
+#define MM_TIMEOUT_NEVER UINT64_MAX
+
+struct mm_client;
+struct mm_model;
+struct mm_kv;
+
+struct mm_client_opts {
+	size_t size; /* = sizeof(struct mm_client_opts); grows at the end only */
+	/* NULL: $MMD_SOCKET, $XDG_RUNTIME_DIR/mmd/tenant.sock, /run/mmd/tenant.sock */
+	const char *socket_path;
+	const char *name; /* shown by mmctl; NULL = the program's name */
+	/* Borrowed for the client's life; NULL = opened by the client. */
+	const struct mm_gpu_api *gpu;
+	uint64_t timeout_ns; /* of each call that waits for mmd; 0 = 30 s */
+	int device;          /* ordinal that the driver knows the device by */
+	bool no_remap;       /* layers are not bracketed: mmd must never take them */
+};
+
+struct mm_client_info {
+	uint32_t tenant_id;
+	enum mm_policy policy;
+	uint64_t page_bytes;
+	uint64_t pool_pages;
+	uint8_t device_uuid[16];
+	uint32_t layers_remapped; /* alpha of the plan in force */
+	uint32_t layers_cycling;  /* m */
+	uint64_t plan_epoch;
+	uint64_t plan_changes;
+};
+
+/**
+ * mm_client_open() - connect to mmd and start the service thread
+ * @opts:       may be NULL: all defaults
+ * @ret_client: written only on success; give back with mm_client_close()
+ *
+ * Retains the device's primary context for as long as the client lives.
+ * Return: 0; -ECONNREFUSED or -ENOENT no daemon; -EPROTO it speaks another ABI; -EACCES refused;
+ * -ENODEV no driver or no such device; -ETIMEDOUT; -ENOMEM. @errbuf (may be NULL) gets the sentence.
+ */
+MM_API int mm_client_open(const struct mm_client_opts *opts, struct mm_client **ret_client,
+			  char *errbuf, size_t errbuf_bytes);
+
+/**
+ * mm_client_close() - unmap and give back everything, end the connection
+ * @client: or NULL
+ *
+ * The caller's streams must be idle. Waits for mmd's receipt within the client's timeout.
+ * Return: NULL, for `client = mm_client_close(client)`.
+ */
+MM_API struct mm_client *mm_client_close(struct mm_client *client);
+
+/**
+ * mm_client_error() - the sentence that belongs to this thread's last failed call on @client
+ * @client: any
+ *
+ * Return: what failed, where, and what to do about it; "" if nothing did. Valid until this thread's
+ * next call.
+ */
+MM_API const char *mm_client_error(const struct mm_client *client);
+
+/**
+ * mm_client_gpu() - the driver table in use
+ * @client: any
+ *
+ * Return: borrowed; lives as long as @client.
+ */
+MM_API const struct mm_gpu_api *mm_client_gpu(const struct mm_client *client);
+
+/**
+ * mm_client_info() - what mmd said, and the plan in force
+ * @client:   any
+ * @ret_info: written only on success
+ *
+ * Return: 0; -ECONNRESET.
+ */
+MM_API int mm_client_info(struct mm_client *client, struct mm_client_info *ret_info);
+
+/* ---- events: one pollable fd, no callbacks ---- */
+
+enum mm_event_kind {
+	MM_EVENT_NONE,
+	MM_EVENT_KV_GRANTED,   /* chunks became usable; count */
+	MM_EVENT_KV_DENIED,    /* mmd cannot give more now; error = -ENOSPC or -EDQUOT; preempt */
+	MM_EVENT_KV_RECLAIM,   /* give back count chunks before deadline_ns */
+	MM_EVENT_PLAN_CHANGED, /* count = layers remapped now */
+	MM_EVENT_DISCONNECTED, /* error; every address is void; close the client */
+};
+
+struct mm_event {
+	enum mm_event_kind kind;
+	uint32_t count;
+	int error;
+	uint64_t deadline_ns;
+};
+
+/**
+ * mm_client_event_fd() - becomes readable when mm_client_next_event() has something
+ * @client: any
+ *
+ * Return: an fd that the client owns; poll it, do not read or close it.
+ */
+MM_API int mm_client_event_fd(const struct mm_client *client);
+
+/**
+ * mm_client_next_event() - take the oldest event
+ * @client:    any
+ * @ret_event: written only on success
+ *
+ * Never blocks. Return: 0; -EAGAIN none.
+ */
+MM_API int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event);
+
+/* ---- load hints: what mmd's controller steers by ---- */
+
+struct mm_load_hint {
+	uint32_t kv_chunks_used; /* chunks that hold live blocks */
+	uint32_t waiting;        /* requests that wait for KV memory */
+	uint32_t running;        /* requests in the batch; both 0: the engine is idle */
+};
+
+/**
+ * mm_client_hint() - tell mmd about the engine's load; cheap, once per step
+ * @client: any
+ * @hint:   copied
+ */
+MM_API void mm_client_hint(struct mm_client *client, const struct mm_load_hint *hint);
+
+/* ---- model ---- */
+
+struct mm_model_info {
+	uint32_t n_layers;
+	uint32_t n_tensors;
+	uint64_t resident_bytes; /* embeddings, norms, biases, head: never cycle */
+	uint64_t layer_bytes;    /* of the largest layer */
+	uint64_t device_bytes;   /* whole pages, all groups */
+	uint64_t store_bytes;    /* host copy */
+	uint32_t load_flags;     /* MM_LOAD_F_*: shared host copy, buffered, pread */
+};
+
+struct mm_tensor {
+	CUdeviceptr va; /* fixed for the client's life */
+	enum mm_dtype dtype;
+	uint32_t rank;
+	uint64_t shape[4];
+	uint64_t bytes;
+	int32_t layer; /* -1: resident group */
+};
+
+/**
+ * mm_model_load() - load an HF-layout directory: config.json and *.safetensors
+ * @client:    one model per client
+ * @dir:       opened with the caller's own rights; the files' fds are passed, no path is
+ * @ret_model: written only on success; lives as long as @client
+ *
+ * Blocks until every byte is in device memory. One host copy serves all tenants of the same files.
+ * Return: 0; -ENOENT, -EACCES the files; -EBADMSG malformed, with tensor and reason in
+ * mm_client_error(); -ENOTSUP dtype or layout; -EDQUOT over the account's max; -ENOSPC larger than
+ * the device, or than what is free; -EEXIST the client has a model; -ETIMEDOUT; -ECONNRESET.
+ */
+MM_API int mm_model_load(struct mm_client *client, const char *dir, struct mm_model **ret_model);
+
+/**
+ * mm_model_info() - sizes of a loaded model
+ * @model:    any
+ * @ret_info: written
+ */
+MM_API void mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info);
+
+/**
+ * mm_model_tensor() - look a tensor up by its name in the checkpoint
+ * @model:      any
+ * @name:       e.g. "model.layers.3.self_attn.q_proj.weight"
+ * @ret_tensor: written only on success
+ *
+ * Return: 0; -ENOENT no such tensor.
+ */
+MM_API int mm_model_tensor(const struct mm_model *model, const char *name,
+			   struct mm_tensor *ret_tensor);
+
+/**
+ * mm_model_store() - the model's host bytes, read-only, to check device bytes against
+ * @model:     any
+ * @name:      of a tensor
+ * @ret_bytes: its length
+ *
+ * Return: borrowed, lives as long as @model; NULL no such tensor.
+ */
+MM_API const void *mm_model_store(const struct mm_model *model, const char *name,
+				  uint64_t *ret_bytes);
+
+/* ---- KV arena ---- */
+
+struct mm_kv_opts {
+	size_t size;           /* = sizeof(struct mm_kv_opts) */
+	uint64_t chunk_bytes;  /* of one chunk in one range; multiple of the page size */
+	uint32_t ranges;       /* R; e.g. 2 = K and V apart; 0 = 1 */
+	uint32_t chunks_max;   /* address space reserved for so many */
+	uint32_t share_chunks; /* what the engine would get from a static split; under the policy
+				* `recompute` it gets exactly these, all at once, and no more */
+};
+
+/**
+ * mm_kv_open() - reserve the arena's addresses and register it with mmd
+ * @client: one arena per client
+ * @opts:   sizes
+ * @ret_kv: written only on success; lives as long as @client
+ *
+ * No memory is granted yet (but see share_chunks).
+ * Return: 0; -EINVAL misaligned or zero; -E2BIG more map entries than the ABI has; -EEXIST;
+ * -ENOMEM no address space; -ECONNRESET.
+ */
+MM_API int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts,
+		      struct mm_kv **ret_kv);
+
+/**
+ * mm_kv_range_va() - where a range begins; chunk c lies at + c * chunk_bytes
+ * @kv:    any
+ * @range: < ranges
+ *
+ * Return: a device address, fixed for the arena's life; 0 for a range that does not exist.
+ */
+MM_API CUdeviceptr mm_kv_range_va(const struct mm_kv *kv, uint32_t range);
+
+/**
+ * mm_kv_want() - ask for @chunks_total chunks in all (absolute; replaces the last wish)
+ * @kv:           any
+ * @chunks_total: those held included; a smaller number than held asks for nothing
+ * @timeout_ns:   0 = only ask
+ *
+ * Inside an open step of any thread it never waits, whatever @timeout_ns says (a tenant that waited
+ * there for pages that it must give up itself would deadlock). Outside, it waits until the wish is
+ * granted or denied. Pages arrive scrubbed.
+ * Return: 0 the arena has @chunks_total usable chunks; -EAGAIN asked, watch the events; -ENOSPC,
+ * -EDQUOT denied for now (the wish stays); -ETIMEDOUT; -EINVAL above chunks_max; -ECONNRESET.
+ */
+MM_API int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_ns);
+
+/**
+ * mm_kv_usable() - copy out which chunks are mapped
+ * @kv:         any
+ * @ret_bitmap: chunks_max bits, lowest first, rounded up to 64; may be NULL
+ * @words:      of @ret_bitmap
+ *
+ * Return: how many chunks are usable.
+ */
+MM_API uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t words);
+
+/**
+ * mm_kv_release() - give one chunk back
+ * @kv:    any
+ * @chunk: usable; no work that touches it may be enqueued any more
+ *
+ * Unmaps at once; also lowers the standing wish. Return: 0; -ENOENT not usable; -ECONNRESET.
+ */
+MM_API int mm_kv_release(struct mm_kv *kv, uint32_t chunk);
+
+/* ---- steps and layers ---- */
+
+struct mm_step_info {
+	uint64_t step_ns;  /* begin to synchronised end */
+	uint64_t stall_ns; /* of it, the stream waited at gates (from events) */
+	uint32_t gated;    /* layers that cycle under the plan of this step */
+};
+
+/**
+ * mm_step_begin() - open a step: until its end mmd changes no mapping of the model
+ * @client: any
+ *
+ * Waits while a plan change is under way (writer-preferring). Return: 0; -ECONNRESET; -ETIMEDOUT.
+ */
+MM_API int mm_step_begin(struct mm_client *client);
+
+/**
+ * mm_step_end() - synchronise @stream and close the step
+ * @client:   any
+ * @stream:   the one that the layers were enqueued on
+ * @ret_info: or NULL
+ *
+ * Return: 0; -ECANCELED the gates were aborted: the results are void, repeat the step; -EIO the
+ * device failed; -EINVAL no step is open; -ECONNRESET.
+ */
+MM_API int mm_step_end(struct mm_client *client, CUstream stream, struct mm_step_info *ret_info);
+
+/**
+ * mm_step_abandon() - close a step that broke off between layers
+ * @client: any
+ * @stream: is synchronised
+ *
+ * Asks mmd for a null plan change that puts the gates in order again. Return: as mm_step_end().
+ */
+MM_API int mm_step_abandon(struct mm_client *client, CUstream stream);
+
+/**
+ * mm_layer_begin() - enqueue the wait for layer @layer's bytes
+ * @model:  any
+ * @layer:  each layer once per step, ascending
+ * @stream: work enqueued after this may read the layer
+ *
+ * Two stream operations per layer, the same for every plan (protocol.md, Gates).
+ * Return: 0; -EINVAL; -EIO.
+ */
+MM_API int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream stream);
+
+/**
+ * mm_layer_end() - enqueue the mark that layer @layer has been used
+ * @model:  any
+ * @layer:  begun on the same stream
+ * @stream: work enqueued after this must not read the layer
+ *
+ * Return: 0; -EINVAL; -EIO.
+ */
+MM_API int mm_layer_end(struct mm_model *model, uint32_t layer, CUstream stream);
+
+#ifdef __cplusplus
+}
+#endif

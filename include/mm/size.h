@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * size - a number of bytes as people write it
+ *
+ * Concept:   "65536", "512M", "2G": digits and at most one of K M G T, powers of 1024. The same in every
+ *            program's options, in the configuration and in the environment of the software GPU.
+ * Threading: any thread; sets errno.
+ */
+#pragma once
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/**
+ * mm_size_parse() - "512M", "2G", "65536"
+ * @text:      digits and at most one of K M G T
+ * @ret_bytes: written only on success; may be 0
+ *
+ * Return: 0; -EINVAL no such thing; -ERANGE more than 64 bits.
+ */
+static inline int mm_size_parse(const char *text, uint64_t *ret_bytes)
+{
+	static const char units[] = "KMGT";
+	unsigned int shift = 0;
+	const char *unit;
+	uint64_t value;
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return -EINVAL;
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno)
+		return -ERANGE;
+	if (*end) {
+		unit = strchr(units, *end);
+		if (!unit || end[1])
+			return -EINVAL;
+		shift = 10 * (unsigned int)(unit - units + 1);
+	}
+	if (value > UINT64_MAX >> shift)
+		return -ERANGE;
+	*ret_bytes = value << shift;
+	return 0;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * args - what each kernel is given
+ *
+ * Concept:    every kernel takes one struct by value, the same for its host and its CUDA form, and
+ *             is found by name in a module ("mm_" and the struct's noun: mm_rope takes mm_rope_args).
+ *             Matrices are row-major and dense unless a stride is named.
+ * Ownership:  addresses are device addresses of the caller; a kernel keeps nothing.
+ * Invariants: **batch-invariant**: what a kernel writes for one row depends on that row's inputs
+ *             only, in one fixed order of operations, whatever else is in the launch. So a sequence's
+ *             tokens depend neither on its neighbours nor on how its prompt was cut into chunks.
+ *             Activations and KV are F32; weights are any enum mm_dtype, widened exactly.
+ * Limits:     MM_HEAD_DIM_MAX elements a head. Kernels check nothing: the engine does, once.
+ */
+#pragma once
+
+#include <assert.h>
+#include <stdint.h>
+
+#include "mm/abi.h"
+
+#define MM_HEAD_DIM_MAX 256u
+
+static inline uint32_t mm_dtype_bytes(enum mm_dtype dtype)
+{
+	return dtype == MM_DTYPE_F32 ? 4 : 2;
+}
+
+/* out[t] = table[ids[t]] */
+struct mm_embed_args {
+	uint64_t ids_va;   /* u32 [tokens] */
+	uint64_t table_va; /* dtype [vocab][hidden] */
+	uint64_t out_va;   /* f32 [tokens][hidden] */
+	uint32_t tokens;
+	uint32_t hidden;
+	uint32_t dtype;
+	uint32_t reserved;
+};
+
+/* out[i] = x[rows[i]] */
+struct mm_gather_args {
+	uint64_t rows_va; /* u32 [n] */
+	uint64_t x_va;    /* f32 [...][hidden] */
+	uint64_t out_va;  /* f32 [n][hidden] */
+	uint32_t n;
+	uint32_t hidden;
+};
+
+/* out[t] = gain * x[t] / sqrt(mean(x[t]^2) + eps) */
+struct mm_rmsnorm_args {
+	uint64_t x_va;
+	uint64_t gain_va; /* dtype [hidden] */
+	uint64_t out_va;
+	uint32_t tokens;
+	uint32_t hidden;
+	uint32_t dtype;
+	float eps;
+};
+
+/* Rotates, in place, the two halves of each head by position (HF's pairing, not adjacent pairs). */
+struct mm_rope_args {
+	uint64_t x_va;         /* f32 [tokens][heads][head_dim] */
+	uint64_t positions_va; /* u32 [tokens] */
+	double theta;
+	uint32_t tokens;
+	uint32_t heads;
+	uint32_t head_dim;
+	uint32_t reserved;
+};
+
+/*
+ * Where the KV of one layer lies, and whose it is. A block table lists, for one sequence, where each
+ * of its blocks begins, in units of MM_KV_UNIT_BYTES: block i holds positions i * block_tokens and
+ * on; position p has its keys at k_va + table[p / block_tokens] units + p % block_tokens rows of
+ * kv_dim floats, its values likewise from v_va.
+ */
+#define MM_KV_UNIT_BYTES 64u
+
+struct mm_kv_layout {
+	uint64_t k_va;
+	uint64_t v_va;
+	uint64_t tables_va;    /* u32 [sequences][table_stride] */
+	uint64_t seqs_va;      /* u32 [tokens]: whose table */
+	uint64_t positions_va; /* u32 [tokens] */
+	uint32_t table_stride;
+	uint32_t block_tokens;
+	uint32_t kv_dim; /* kv heads * head_dim */
+	uint32_t tokens;
+};
+
+struct mm_kv_write_args {
+	struct mm_kv_layout kv;
+	uint64_t k_va; /* f32 [tokens][kv_dim] */
+	uint64_t v_va;
+};
+
+/* For each token, exact softmax(q . k * scale) . v over positions 0..its own, block by block. */
+struct mm_paged_attention_args {
+	struct mm_kv_layout kv;
+	uint64_t q_va;   /* f32 [tokens][heads][head_dim] */
+	uint64_t out_va; /* like q */
+	uint32_t heads;
+	uint32_t kv_heads;
+	uint32_t head_dim;
+	float scale;
+};
+
+/* gate = silu(gate) * up */
+struct mm_swiglu_args {
+	uint64_t gate_va;
+	uint64_t up_va;
+	uint64_t n;
+};
+
+/* x += y */
+struct mm_add_args {
+	uint64_t x_va;
+	uint64_t y_va;
+	uint64_t n;
+};
+
+/* out[r] = the lowest index of the largest element; NaN is never the largest. */
+struct mm_argmax_args {
+	uint64_t x_va;   /* f32 [rows][n] */
+	uint64_t out_va; /* u32 [rows] */
+	uint32_t rows;
+	uint32_t n;
+};
+
+/* *out = mm_checksum_bytes() of the range (kernels/host/checksum.h) */
+struct mm_checksum_args {
+	uint64_t data_va;
+	uint64_t length_bytes;
+	uint64_t out_va; /* u64 */
+};
+
+static_assert(sizeof(struct mm_kv_layout) == 56, "no padding: the struct crosses compilers");
+static_assert(sizeof(struct mm_kv_write_args) == 72, "no padding: the struct crosses compilers");
+static_assert(sizeof(struct mm_paged_attention_args) == 88, "no padding: it crosses compilers");
+static_assert(sizeof(struct mm_rope_args) == 40, "no padding: the struct crosses compilers");

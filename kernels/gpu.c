@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "mm/base.h"
+#include "mm/gpu.h"
+
+#define SOFTGPU_NAME "libmm-softgpu.so"
+
+typedef CUresult(CUDAAPI *proc_address_fn)(const char *symbol, void **pfn, int version,
+					   cuuint64_t flags,
+					   CUdriverProcAddressQueryResult *status);
+
+struct report {
+	char *text;
+	size_t bytes;
+};
+
+static void MM_PRINTF(2, 3) report(const struct report *r, const char *format, ...)
+{
+	va_list args;
+
+	if (!r->text || !r->bytes)
+		return;
+	va_start(args, format);
+	vsnprintf(r->text, r->bytes, format, args);
+	va_end(args);
+}
+
+/* The folder of the object that this code was linked into, with a final slash; "" if unknown. */
+static void own_folder(char *ret_folder, size_t bytes)
+{
+	mm_cleanup(mm_free_ptr) char *real = NULL;
+	Dl_info info;
+	char *slash;
+
+	ret_folder[0] = '\0';
+	/* The main program goes by its argv[0] here, which need not be a path. */
+	if (dladdr((void *)own_folder, &info) && info.dli_fname && strchr(info.dli_fname, '/'))
+		real = realpath(info.dli_fname, NULL);
+	if (!real)
+		real = realpath("/proc/self/exe", NULL);
+	if (!real)
+		return;
+	slash = strrchr(real, '/');
+	if (slash && (size_t)(slash - real) + 2 <= bytes) {
+		memcpy(ret_folder, real, (size_t)(slash - real) + 1);
+		ret_folder[slash - real + 1] = '\0';
+	}
+}
+
+static void *open_software(const struct report *err)
+{
+	static const char *const places[] = { "", MM_BIN_TO_LIB "/", "../lib/", "../../lib/" };
+	const char *named = secure_getenv("MM_SOFTGPU_LIB");
+	char folder[PATH_MAX], path[PATH_MAX + 64];
+	void *lib;
+
+	if (named && *named) {
+		lib = dlopen(named, RTLD_NOW | RTLD_LOCAL);
+		if (!lib)
+			report(err, "MM_SOFTGPU_LIB: %s", dlerror());
+		return lib;
+	}
+	own_folder(folder, sizeof(folder));
+	for (size_t i = 0; *folder && i < MM_ARRAY_SIZE(places); i++) {
+		snprintf(path, sizeof(path), "%s%s" SOFTGPU_NAME, folder, places[i]);
+		if (access(path, F_OK) == 0)
+			break;
+		path[0] = '\0';
+	}
+	lib = dlopen(*folder && *path ? path : SOFTGPU_NAME, RTLD_NOW | RTLD_LOCAL);
+	if (!lib)
+		report(err, "software GPU: %s; set MM_SOFTGPU_LIB to the path of " SOFTGPU_NAME,
+		       dlerror());
+	return lib;
+}
+
+static void *open_library(const char *driver, const struct report *err)
+{
+	const char *name = driver;
+	void *lib;
+
+	if (strcmp(driver, "software") == 0)
+		return open_software(err);
+	if (strcmp(driver, "cuda") == 0)
+		name = "libcuda.so.1";
+	else if (!strchr(driver, '/')) {
+		report(err, "driver '%s': give software, cuda, or the path of a library", driver);
+		return NULL;
+	}
+	lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+	if (!lib)
+		report(err, "driver '%s': %s", driver, dlerror());
+	return lib;
+}
+
+/* One entry point at one ABI version; NULL if this driver has none. */
+static void *look_up(proc_address_fn proc_address, const char *name, int version)
+{
+	CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+	void *fn = NULL;
+
+	if (proc_address(name, &fn, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status))
+		return NULL;
+	return status == CU_GET_PROC_ADDRESS_SUCCESS ? fn : NULL;
+}
+
+static const struct entry {
+	const char *name;
+	int version;
+	bool required;
+	size_t offset;
+} entries[] = {
+#define REQUIRED true
+#define OPTIONAL false
+#define ENTRY(need, name, version, params) \
+	{ #name, version, need, offsetof(struct mm_gpu_api, name) },
+	MM_GPU_ENTRIES(ENTRY)
+#undef ENTRY
+};
+
+static int fill(proc_address_fn proc_address, const char *driver, struct mm_gpu_api *gpu,
+		const struct report *err)
+{
+	for (size_t i = 0; i < MM_ARRAY_SIZE(entries); i++) {
+		const struct entry *e = &entries[i];
+		void *fn = look_up(proc_address, e->name, e->version);
+
+		if (!fn && e->required) {
+			report(err, "driver '%s' has no %s of ABI version %d; it is too old",
+			       driver, e->name, e->version);
+			return -ENOSYS;
+		}
+		memcpy((char *)gpu + e->offset, &fn, sizeof(fn));
+	}
+	return 0;
+}
+
+int mm_gpu_open(const char *driver, struct mm_gpu_api *ret_gpu, char *err, size_t err_bytes)
+{
+	const struct report rep = { err, err_bytes };
+	struct mm_gpu_api gpu = { 0 };
+	proc_address_fn proc_address;
+	int res;
+
+	if (!driver)
+		driver = secure_getenv("MM_DRIVER");
+	if (!driver || !*driver)
+		driver = "software";
+	gpu.library = open_library(driver, &rep);
+	if (!gpu.library)
+		return -ENOENT;
+	*(void **)&proc_address = dlsym(gpu.library, "cuGetProcAddress_v2");
+	if (!proc_address) {
+		report(&rep, "driver '%s' has no cuGetProcAddress_v2; CUDA 12.0 or later is needed",
+		       driver);
+		res = -ENOSYS;
+	} else {
+		res = fill(proc_address, driver, &gpu, &rep);
+	}
+	if (res < 0) {
+		dlclose(gpu.library);
+		return res;
+	}
+	*ret_gpu = gpu;
+	return 0;
+}
+
+void mm_gpu_close(struct mm_gpu_api *gpu)
+{
+	if (gpu->library)
+		dlclose(gpu->library);
+	*gpu = (struct mm_gpu_api){ 0 };
+}
+
+const char *mm_gpu_strerror(const struct mm_gpu_api *gpu, CUresult result)
+{
+	const char *name = NULL;
+
+	if (!gpu->cuGetErrorName || gpu->cuGetErrorName(result, &name) || !name)
+		return "unknown CUDA error";
+	return name;
+}
+
+int mm_gpu_errno(CUresult result)
+{
+	switch ((int)result) {
+	case CUDA_SUCCESS:
+		return 0;
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		return -ENOMEM;
+	case CUDA_ERROR_INVALID_VALUE:
+	case CUDA_ERROR_INVALID_HANDLE:
+	case CUDA_ERROR_INVALID_CONTEXT:
+	case CUDA_ERROR_INVALID_DEVICE:
+	case CUDA_ERROR_INVALID_IMAGE:
+	case CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED:
+		return -EINVAL;
+	case CUDA_ERROR_NOT_READY:
+		return -EBUSY;
+	case CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED:
+	case CUDA_ERROR_ALREADY_MAPPED:
+		return -EEXIST;
+	case CUDA_ERROR_ILLEGAL_ADDRESS:
+	case CUDA_ERROR_LAUNCH_FAILED:
+	case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+	case CUDA_ERROR_MISALIGNED_ADDRESS:
+	case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+		return -EFAULT;
+	case CUDA_ERROR_NO_DEVICE:
+	case CUDA_ERROR_DEVICE_UNAVAILABLE:
+	case CUDA_ERROR_NOT_INITIALIZED:
+	case CUDA_ERROR_DEINITIALIZED:
+	case CUDA_ERROR_SYSTEM_NOT_READY:
+	case CUDA_ERROR_MPS_SERVER_NOT_READY:
+		return -ENODEV;
+	case CUDA_ERROR_NOT_PERMITTED:
+		return -EPERM;
+	case CUDA_ERROR_NOT_SUPPORTED:
+		return -EOPNOTSUPP;
+	case CUDA_ERROR_NOT_FOUND:
+	case CUDA_ERROR_FILE_NOT_FOUND:
+		return -ENOENT;
+	case CUDA_ERROR_TIMEOUT:
+		return -ETIMEDOUT;
+	default:
+		return -EIO;
+	}
+}

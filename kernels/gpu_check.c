@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Compiled only where a CUDA toolkit is found: include/mm/gpu.h says what cuda.h says.
+ *
+ * Values and layouts: gpu_renamed.h is our header with CU* names prefixed by ours_, so that both can
+ * be seen at once; gpu_values.h compares every enumerator of it. Signatures: with cuda.h included
+ * first, struct mm_gpu_api is declared with the driver's own types, and each member must be of the
+ * type of the function that cuda.h declares.
+ */
+#include <cuda.h>
+
+#include "mm/gpu.h"
+
+/*
+ * Declares what the software GPU exports a second time: the compiler compares. The first ABI of this
+ * one has no declaration in cuda.h, whose macro stands for the second.
+ */
+#undef cuGetProcAddress
+#include "kernels/softgpu/entry.h"
+
+#include "gpu_renamed.h"
+#include "gpu_values.h"
+
+#define SAME_SIZE(type)                                                \
+	static_assert(sizeof(ours_##type) == sizeof(type) &&           \
+			      _Alignof(ours_##type) == _Alignof(type), \
+		      #type)
+#define SAME_FIELD(type, field)                                                                \
+	static_assert(offsetof(ours_##type, field) == offsetof(type, field) &&                 \
+			      sizeof(((ours_##type *)0)->field) == sizeof(((type *)0)->field), \
+		      #type "." #field)
+
+SAME_SIZE(CUdevice);
+SAME_SIZE(CUdeviceptr);
+SAME_SIZE(CUmemGenericAllocationHandle);
+SAME_SIZE(CUuuid);
+SAME_SIZE(CUresult);
+SAME_SIZE(CUmemLocation);
+SAME_FIELD(CUmemLocation, type);
+SAME_FIELD(CUmemLocation, id);
+SAME_SIZE(CUmemAllocationProp);
+SAME_FIELD(CUmemAllocationProp, type);
+SAME_FIELD(CUmemAllocationProp, requestedHandleTypes);
+SAME_FIELD(CUmemAllocationProp, location);
+SAME_FIELD(CUmemAllocationProp, win32HandleMetaData);
+SAME_FIELD(CUmemAllocationProp, allocFlags);
+SAME_FIELD(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable);
+SAME_FIELD(CUmemAllocationProp, allocFlags.usage);
+SAME_SIZE(CUmemAccessDesc);
+SAME_FIELD(CUmemAccessDesc, location);
+SAME_FIELD(CUmemAccessDesc, flags);
+SAME_SIZE(CUstreamBatchMemOpParams);
+SAME_FIELD(CUstreamBatchMemOpParams, waitValue.address);
+SAME_FIELD(CUstreamBatchMemOpParams, waitValue.value64);
+SAME_FIELD(CUstreamBatchMemOpParams, waitValue.flags);
+SAME_FIELD(CUstreamBatchMemOpParams, writeValue.address);
+SAME_FIELD(CUstreamBatchMemOpParams, writeValue.value64);
+SAME_FIELD(CUstreamBatchMemOpParams, writeValue.flags);
+
+static_assert(ours_CU_LAUNCH_PARAM_END_AS_INT == CU_LAUNCH_PARAM_END_AS_INT, "launch");
+static_assert(ours_CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT == CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT,
+	      "launch");
+static_assert(ours_CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT == CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT,
+	      "launch");
+static_assert(ours_CU_MEMHOSTREGISTER_PORTABLE == CU_MEMHOSTREGISTER_PORTABLE, "register");
+static_assert(ours_CU_MEMHOSTREGISTER_DEVICEMAP == CU_MEMHOSTREGISTER_DEVICEMAP, "register");
+static_assert(ours_CU_MEMHOSTREGISTER_IOMEMORY == CU_MEMHOSTREGISTER_IOMEMORY, "register");
+static_assert(ours_CU_MEMHOSTREGISTER_READ_ONLY == CU_MEMHOSTREGISTER_READ_ONLY, "register");
+static_assert(ours_CU_MEMHOSTALLOC_PORTABLE == CU_MEMHOSTALLOC_PORTABLE, "alloc");
+static_assert(ours_CU_MEMHOSTALLOC_DEVICEMAP == CU_MEMHOSTALLOC_DEVICEMAP, "alloc");
+static_assert(ours_CU_MEMHOSTALLOC_WRITECOMBINED == CU_MEMHOSTALLOC_WRITECOMBINED, "alloc");
+
+/* cuda.h renames names to symbols, in the table too: the newest ABI, not the one that we ask for. */
+#define SAME_SIGNATURE(need, name, version, params)                                            \
+	static_assert(__builtin_types_compatible_p(__typeof__(((struct mm_gpu_api *)0)->name), \
+						   __typeof__(&name)),                         \
+		      #name);
+MM_GPU_ENTRIES(SAME_SIGNATURE)

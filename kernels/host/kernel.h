@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * host kernel - what the software GPU runs in place of a CUDA kernel
+ *
+ * Concept:   a module of host kernels is a shared object that exports one array, mm_host_kernels,
+ *            ended by an entry without a name. cuModuleLoad() takes its path; its functions are
+ *            found by the CUDA kernels' names. A launch calls the function once, for the whole
+ *            grid.
+ * Arguments: args[i] points to a copy, made by cuLaunchKernel(), of the i-th parameter of the CUDA
+ *            kernel, arg_bytes[i] long. A device address is a CUdeviceptr there, and is the host
+ *            address of the same bytes.
+ * Threading: called on the worker thread of a stream; kernels of several streams run at once. An
+ *            access on that thread that the device's mappings do not allow never returns: the
+ *            kernel is left by a long jump and the context is lost, as on hardware. So a kernel
+ *            holds no lock and owns nothing while it touches device memory.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MM_HOST_ARGS_MAX       24
+#define MM_HOST_KERNELS_SYMBOL "mm_host_kernels"
+
+struct mm_host_launch {
+	uint32_t grid[3];
+	uint32_t block[3];
+	uint32_t shared_bytes;
+};
+
+typedef void mm_host_kernel_fn(const struct mm_host_launch *launch, void *const *args);
+
+struct mm_host_kernel {
+	const char *name; /* NULL ends the array */
+	mm_host_kernel_fn *fn;
+	uint8_t n_args;
+	uint16_t arg_bytes[MM_HOST_ARGS_MAX];
+};
+
+/* A module defines this; visible whatever -fvisibility says. */
+extern __attribute__((visibility("default"))) const struct mm_host_kernel mm_host_kernels[];

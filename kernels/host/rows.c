@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/host/rows.h"
+#include "kernels/host/exp.h"
+#include "kernels/host/lanes.h"
+
+#include <math.h>
+
+/* Widens @n elements from @src into @out. */
+static void widen(const char *src, enum mm_dtype dtype, uint32_t n, float *out)
+{
+	for (uint32_t i = 0; i < n; i += MM_GEMM_LANES) {
+		const uint32_t count = n - i < MM_GEMM_LANES ? n - i : MM_GEMM_LANES;
+		const mm_lanes v =
+			mm_lanes_load(src + (size_t)i * mm_dtype_bytes(dtype), count, dtype);
+
+		memcpy(out + i, &v, count * sizeof(float));
+	}
+}
+
+void mm_rows_embed(const struct mm_embed_args *a)
+{
+	const size_t row = (size_t)a->hidden * mm_dtype_bytes(a->dtype);
+	const uint32_t *ids = mm_at(a->ids_va);
+	const char *table = mm_at(a->table_va);
+	float *out = mm_at(a->out_va);
+
+	for (uint32_t t = 0; t < a->tokens; t++)
+		widen(table + ids[t] * row, a->dtype, a->hidden, out + (size_t)t * a->hidden);
+}
+
+void mm_rows_gather(const struct mm_gather_args *a)
+{
+	const uint32_t *rows = mm_at(a->rows_va);
+	const float *x = mm_at(a->x_va);
+	float *out = mm_at(a->out_va);
+
+	for (uint32_t i = 0; i < a->n; i++)
+		memcpy(out + (size_t)i * a->hidden, x + (size_t)rows[i] * a->hidden,
+		       a->hidden * sizeof(float));
+}
+
+static float sum_of_squares(const float *x, uint32_t n)
+{
+	mm_lanes acc = { 0 };
+
+	for (uint32_t i = 0; i < n; i += MM_GEMM_LANES) {
+		const uint32_t count = n - i < MM_GEMM_LANES ? n - i : MM_GEMM_LANES;
+		const mm_lanes v = mm_lanes_load((const char *)(x + i), count, MM_DTYPE_F32);
+
+		acc += v * v;
+	}
+	return mm_lanes_sum(acc);
+}
+
+static void rmsnorm_row(const struct mm_rmsnorm_args *a, const float *x, float *out)
+{
+	const float mean = sum_of_squares(x, a->hidden) / (float)a->hidden;
+	const float scale = 1.0f / sqrtf(mean + a->eps);
+	const char *gain = mm_at(a->gain_va);
+
+	for (uint32_t i = 0; i < a->hidden; i += MM_GEMM_LANES) {
+		const uint32_t left = a->hidden - i;
+		const uint32_t count = left < MM_GEMM_LANES ? left : MM_GEMM_LANES;
+		const mm_lanes g =
+			mm_lanes_load(gain + (size_t)i * mm_dtype_bytes(a->dtype), count, a->dtype);
+		const mm_lanes v =
+			mm_lanes_load((const char *)(x + i), count, MM_DTYPE_F32) * scale * g;
+
+		memcpy(out + i, &v, count * sizeof(float));
+	}
+}
+
+void mm_rows_rmsnorm(const struct mm_rmsnorm_args *a)
+{
+	const float *x = mm_at(a->x_va);
+	float *out = mm_at(a->out_va);
+
+	for (uint32_t t = 0; t < a->tokens; t++)
+		rmsnorm_row(a, x + (size_t)t * a->hidden, out + (size_t)t * a->hidden);
+}
+
+static void rotate_row(const struct mm_rope_args *a, float *x, uint32_t position)
+{
+	const uint32_t half = a->head_dim / 2;
+
+	for (uint32_t i = 0; i < half; i++) {
+		const double angle = position * pow(a->theta, -2.0 * i / a->head_dim);
+		const float c = (float)cos(angle), s = (float)sin(angle);
+
+		for (uint32_t h = 0; h < a->heads; h++) {
+			float *p = x + (size_t)h * a->head_dim + i;
+			const float low = p[0], high = p[half];
+
+			p[0] = low * c - high * s;
+			p[half] = high * c + low * s;
+		}
+	}
+}
+
+void mm_rows_rope(const struct mm_rope_args *a)
+{
+	const uint32_t *positions = mm_at(a->positions_va);
+	float *x = mm_at(a->x_va);
+
+	for (uint32_t t = 0; t < a->tokens; t++)
+		rotate_row(a, x + (size_t)t * a->heads * a->head_dim, positions[t]);
+}
+
+void mm_rows_kv_write(const struct mm_kv_write_args *a)
+{
+	const struct mm_kv_layout *kv = &a->kv;
+	const size_t row = kv->kv_dim * sizeof(float);
+	const uint32_t *positions = mm_at(kv->positions_va), *seqs = mm_at(kv->seqs_va);
+	const char *k = mm_at(a->k_va), *v = mm_at(a->v_va);
+
+	for (uint32_t t = 0; t < kv->tokens; t++) {
+		const uint32_t *table =
+			(const uint32_t *)mm_at(kv->tables_va) + (size_t)seqs[t] * kv->table_stride;
+
+		memcpy(mm_kv_row(kv, kv->k_va, table, positions[t]), k + t * row, row);
+		memcpy(mm_kv_row(kv, kv->v_va, table, positions[t]), v + t * row, row);
+	}
+}
+
+void mm_rows_swiglu(const struct mm_swiglu_args *a)
+{
+	float *gate = mm_at(a->gate_va);
+	const float *up = mm_at(a->up_va);
+
+	for (uint64_t i = 0; i < a->n; i++)
+		gate[i] = gate[i] / (1.0f + mm_exp(-gate[i])) * up[i];
+}
+
+void mm_rows_add(const struct mm_add_args *a)
+{
+	float *x = mm_at(a->x_va);
+	const float *y = mm_at(a->y_va);
+
+	for (uint64_t i = 0; i < a->n; i++)
+		x[i] += y[i];
+}
+
+void mm_rows_argmax(const struct mm_argmax_args *a)
+{
+	const float *x = mm_at(a->x_va);
+	uint32_t *out = mm_at(a->out_va);
+
+	for (uint32_t r = 0; r < a->rows; r++, x += a->n) {
+		float best = -__builtin_inff();
+		uint32_t at = 0;
+
+		for (uint32_t i = 0; i < a->n; i++) {
+			if (x[i] > best) {
+				best = x[i];
+				at = i;
+			}
+		}
+		out[r] = at;
+	}
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rows - the kernels that are bound by memory, not arithmetic: one form for all processors
+ *
+ * Concept:   plain functions over the structs of kernels/args.h; table.c exports them.
+ * Threading: pure; what they write must not be used elsewhere meanwhile.
+ */
+#pragma once
+
+#include "kernels/args.h"
+
+void mm_rows_embed(const struct mm_embed_args *a);
+void mm_rows_gather(const struct mm_gather_args *a);
+void mm_rows_rmsnorm(const struct mm_rmsnorm_args *a);
+void mm_rows_rope(const struct mm_rope_args *a);
+void mm_rows_kv_write(const struct mm_kv_write_args *a);
+void mm_rows_swiglu(const struct mm_swiglu_args *a);
+void mm_rows_add(const struct mm_add_args *a);
+void mm_rows_argmax(const struct mm_argmax_args *a);

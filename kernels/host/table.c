@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The module's table: names as in CUDA, one struct argument each (kernels/args.h). */
+#include "mm/base.h"
+#include "kernels/host/checksum.h"
+#include "kernels/host/gemm_blas.h"
+#include "kernels/host/isa.h"
+#include "kernels/host/kernel.h"
+#include "kernels/host/rows.h"
+
+#include <string.h>
+
+/* Asking the processor is slow in a virtual machine: once, not once per launch. */
+static const struct mm_isa *isa;
+
+__attribute__((constructor)) static void pick_isa(void)
+{
+	isa = mm_isa_best();
+}
+
+static void checksum(const struct mm_checksum_args *a)
+{
+	const uint64_t sum =
+		mm_checksum_bytes((const void *)(uintptr_t)a->data_va, (size_t)a->length_bytes);
+
+	memcpy((void *)(uintptr_t)a->out_va, &sum, sizeof(sum));
+}
+
+static void gemm(const struct mm_gemm_args *a)
+{
+#ifdef MM_GEMM_BLAS
+	mm_gemm_blas(a);
+#else
+	isa->gemm(a);
+#endif
+}
+
+static void attention(const struct mm_paged_attention_args *a)
+{
+	isa->attention(a);
+}
+
+/* Copies the argument out: the launch's bytes need not be aligned for the struct. */
+#define KERNEL(noun, function)                                                         \
+	static void run_##noun(const struct mm_host_launch *launch, void *const *args) \
+	{                                                                              \
+		struct mm_##noun##_args a;                                             \
+                                                                                       \
+		(void)launch;                                                          \
+		memcpy(&a, args[0], sizeof(a));                                        \
+		function(&a);                                                          \
+	}
+
+KERNEL(embed, mm_rows_embed)
+KERNEL(gather, mm_rows_gather)
+KERNEL(rmsnorm, mm_rows_rmsnorm)
+KERNEL(rope, mm_rows_rope)
+KERNEL(kv_write, mm_rows_kv_write)
+KERNEL(paged_attention, attention)
+KERNEL(swiglu, mm_rows_swiglu)
+KERNEL(add, mm_rows_add)
+KERNEL(gemm, gemm)
+KERNEL(argmax, mm_rows_argmax)
+KERNEL(checksum, checksum)
+
+#define ENTRY(noun)                                                                \
+	{                                                                          \
+		.name = "mm_" #noun, .fn = run_##noun, .n_args = 1, .arg_bytes = { \
+			sizeof(struct mm_##noun##_args)                            \
+		}                                                                  \
+	}
+
+MM_EXPORT const struct mm_host_kernel mm_host_kernels[] = {
+	ENTRY(embed),    ENTRY(gather), ENTRY(rmsnorm),  ENTRY(rope),
+	ENTRY(kv_write), ENTRY(gemm),   ENTRY(swiglu),   ENTRY(paged_attention),
+	ENTRY(add),      ENTRY(argmax), ENTRY(checksum), { .name = NULL },
+};

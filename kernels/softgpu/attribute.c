@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the device says about itself, and the names of errors. */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "kernels/softgpu/device.h"
+#include "kernels/softgpu/entry.h"
+#include "mm/base.h"
+
+#define PCI_BUS_ID "0000:00:1F.0" /* no other device of a usual machine sits there */
+
+static CUresult check_device(CUdevice device)
+{
+	return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult CUDAAPI cuDeviceGetCount(int *count)
+{
+	SG_ENTER();
+	if (!count)
+		return CUDA_ERROR_INVALID_VALUE;
+	*count = 1;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
+{
+	SG_ENTER();
+	if (!device)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (ordinal != 0)
+		return CUDA_ERROR_INVALID_DEVICE;
+	*device = 0;
+	return CUDA_SUCCESS;
+}
+
+static CUresult put_text(char *ret, int bytes, const char *text)
+{
+	if (!ret || bytes <= 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	snprintf(ret, (size_t)bytes, "%s", text);
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice device)
+{
+	SG_ENTER();
+	SG_TRY(check_device(device));
+	return put_text(name, len, sg_device_info()->name);
+}
+
+CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
+{
+	SG_ENTER();
+	SG_TRY(check_device(device));
+	if (!uuid)
+		return CUDA_ERROR_INVALID_VALUE;
+	*uuid = sg_device_info()->uuid;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
+{
+	return cuDeviceGetUuid_v2(uuid, device);
+}
+
+CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+	SG_ENTER();
+	SG_TRY(check_device(device));
+	if (!bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	*bytes = sg_device_info()->capacity_bytes;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetPCIBusId(char *id, int len, CUdevice device)
+{
+	SG_ENTER();
+	SG_TRY(check_device(device));
+	return put_text(id, len, PCI_BUS_ID);
+}
+
+CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *device, const char *id)
+{
+	SG_ENTER();
+	if (!device || !id || strcasecmp(id, PCI_BUS_ID) != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	*device = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+	SG_ENTER();
+	SG_TRY(check_device(device));
+	SG_TRY(check_device(peer));
+	if (!can)
+		return CUDA_ERROR_INVALID_VALUE;
+	*can = 0; /* not even with itself, as the driver */
+	return CUDA_SUCCESS;
+}
+
+/* Limits are those of compute capability 9.0; what is not listed is 0: the device has none of it. */
+static const struct {
+	CUdevice_attribute attribute;
+	int value;
+} attributes[] = {
+	{ CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 1024 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, INT32_MAX },
+	{ CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, UINT16_MAX },
+	{ CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, UINT16_MAX },
+	{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 48 << 10 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 227 << 10 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 << 10 },
+	{ CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 64 << 10 },
+	{ CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_PITCH, INT32_MAX },
+	{ CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 64 << 10 },
+	{ CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1000000 },
+	{ CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512 },
+	{ CU_DEVICE_ATTRIBUTE_GPU_OVERLAP, 1 },
+	{ CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 1 },
+	{ CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1 },
+	{ CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1 },
+	{ CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 31 },
+	{ CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 1000000 },
+	{ CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 64 },
+	{ CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32 },
+	{ CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 3 },
+	{ CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1 },
+	{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9 },
+	{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0 },
+	{ CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1 },
+	{ CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1 },
+	{ CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1 },
+	{ CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 1 },
+	{ CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1 },
+	{ CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1 },
+	{ CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1 },
+	{ CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1 },
+	{ CU_DEVICE_ATTRIBUTE_NUMA_ID, -1 },
+	{ CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0 },
+};
+
+#define ATTRIBUTE_END 148 /* one past the last that driver 13.0 knows */
+
+CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+	SG_ENTER();
+	SG_TRY(check_device(device));
+	if (!value || (int)attribute <= 0 || (int)attribute >= ATTRIBUTE_END)
+		return CUDA_ERROR_INVALID_VALUE;
+	*value = 0;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(attributes); i++)
+		if (attributes[i].attribute == attribute)
+			*value = attributes[i].value;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
+{
+	SG_TRY(cuDeviceGetAttribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device));
+	return cuDeviceGetAttribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+}
+
+#define ERRORS(X)                                                                               \
+	X(CUDA_SUCCESS, "no error")                                                             \
+	X(CUDA_ERROR_INVALID_VALUE, "invalid argument")                                         \
+	X(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")                                            \
+	X(CUDA_ERROR_NOT_INITIALIZED, "initialization error")                                   \
+	X(CUDA_ERROR_DEINITIALIZED, "driver shutting down")                                     \
+	X(CUDA_ERROR_STUB_LIBRARY, "CUDA driver is a stub library")                             \
+	X(CUDA_ERROR_DEVICE_UNAVAILABLE, "device(s) is/are busy or unavailable")                \
+	X(CUDA_ERROR_NO_DEVICE, "no device is detected")                                        \
+	X(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal")                                  \
+	X(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid")                           \
+	X(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")                                 \
+	X(CUDA_ERROR_MAP_FAILED, "mapping of buffer object failed")                             \
+	X(CUDA_ERROR_UNMAP_FAILED, "unmapping of buffer object failed")                         \
+	X(CUDA_ERROR_ALREADY_MAPPED, "resource already mapped")                                 \
+	X(CUDA_ERROR_NO_BINARY_FOR_GPU,                                                         \
+	  "no kernel image is available for execution on the device")                           \
+	X(CUDA_ERROR_NOT_MAPPED, "resource not mapped")                                         \
+	X(CUDA_ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error encountered")                  \
+	X(CUDA_ERROR_UNSUPPORTED_LIMIT, "limit is not supported on this architecture")          \
+	X(CUDA_ERROR_CONTAINED, "contained memory error")                                       \
+	X(CUDA_ERROR_INVALID_SOURCE, "device kernel source is invalid")                         \
+	X(CUDA_ERROR_FILE_NOT_FOUND, "file not found")                                          \
+	X(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, "shared object symbol not found")          \
+	X(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, "shared object initialization failed")          \
+	X(CUDA_ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS")  \
+	X(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")                                 \
+	X(CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state")   \
+	X(CUDA_ERROR_NOT_FOUND, "named symbol not found")                                       \
+	X(CUDA_ERROR_NOT_READY, "device not ready")                                             \
+	X(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered")               \
+	X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "too many resources requested for launch")        \
+	X(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, "the primary context is active")                   \
+	X(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")                              \
+	X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,                                            \
+	  "part or all of the requested memory range is already mapped")                        \
+	X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,                                                \
+	  "pointer does not correspond to a registered memory region")                          \
+	X(CUDA_ERROR_ILLEGAL_INSTRUCTION, "an illegal instruction was encountered")             \
+	X(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address")                                  \
+	X(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")                               \
+	X(CUDA_ERROR_NOT_PERMITTED, "operation not permitted")                                  \
+	X(CUDA_ERROR_NOT_SUPPORTED, "operation not supported")                                  \
+	X(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized")                            \
+	X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,                                                    \
+	  "system has unsupported display driver / cuda driver")                                \
+	X(CUDA_ERROR_MPS_CONNECTION_FAILED, "MPS client failed to connect to the MPS server")   \
+	X(CUDA_ERROR_MPS_SERVER_NOT_READY, "the MPS server is not ready")                       \
+	X(CUDA_ERROR_MPS_CLIENT_TERMINATED, "the MPS client has been terminated by the server") \
+	X(CUDA_ERROR_TIMEOUT, "wait operation timed out")                                       \
+	X(CUDA_ERROR_UNKNOWN, "unknown error")
+
+static const struct {
+	CUresult error;
+	const char *name, *text;
+} errors[] = {
+#define ROW(error, text) { error, #error, text },
+	ERRORS(ROW)
+#undef ROW
+};
+
+CUresult CUDAAPI cuGetErrorName(CUresult error, const char **name)
+{
+	if (!name)
+		return CUDA_ERROR_INVALID_VALUE;
+	*name = NULL;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(errors); i++)
+		if (errors[i].error == error)
+			*name = errors[i].name;
+	return *name ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuGetErrorString(CUresult error, const char **text)
+{
+	if (!text)
+		return CUDA_ERROR_INVALID_VALUE;
+	*text = NULL;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(errors); i++)
+		if (errors[i].error == error)
+			*text = errors[i].text;
+	return *text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
+#include "kernels/softgpu/context.h"
+#include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/stream.h"
+#include "mm/base.h"
+
+#define STACK_MAX    64
+#define API_VERSION  3020
+#define PRIORITY_MIN 0
+#define PRIORITY_MAX (-5)
+
+/* A thread's current contexts; each entry is a reference. */
+static __thread struct {
+	struct sg_context *items[STACK_MAX];
+	unsigned int n;
+	bool registered; /* stack_key has a value: the references go with the thread */
+} stack __attribute__((tls_model("initial-exec")));
+
+static pthread_key_t stack_key;
+static pthread_once_t stack_once = PTHREAD_ONCE_INIT;
+
+static struct {
+	pthread_mutex_t mtx;
+	struct sg_context *ctx; /* guarded by mtx; a reference; NULL while nobody retains it */
+	unsigned int retained;  /* guarded by mtx */
+	unsigned int flags;     /* guarded by mtx */
+} primary = { .mtx = PTHREAD_MUTEX_INITIALIZER };
+
+static uint64_t last_id; /* atomic */
+
+/* ---- One context ---- */
+
+static void destroy_context(struct sg_object *object)
+{
+	struct sg_context *ctx = (struct sg_context *)object;
+
+	pthread_mutex_destroy(&ctx->mtx);
+	free(ctx);
+}
+
+static struct sg_context *create_context(unsigned int flags, bool is_primary)
+{
+	struct sg_context *ctx = calloc(1, sizeof(*ctx));
+
+	if (!ctx)
+		return NULL;
+	sg_object_init(&ctx->object, SG_CONTEXT, destroy_context);
+	ctx->flags = flags;
+	ctx->api_version = API_VERSION;
+	ctx->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+	ctx->primary = is_primary;
+	pthread_mutex_init(&ctx->mtx, NULL);
+	sg_object_publish(&ctx->object);
+	return ctx;
+}
+
+CUresult sg_context_error(const struct sg_context *ctx)
+{
+	return (CUresult)__atomic_load_n(&ctx->error, __ATOMIC_ACQUIRE);
+}
+
+void sg_context_fault(struct sg_context *ctx, CUresult error)
+{
+	int none = CUDA_SUCCESS;
+
+	/* The first one is what is reported. */
+	__atomic_compare_exchange_n(&ctx->error, &none, (int)error, false, __ATOMIC_ACQ_REL,
+				    __ATOMIC_ACQUIRE);
+}
+
+/* The next stream after id @after, in order of age, as a reference; NULL if there is none. */
+static struct sg_stream *next_stream(struct sg_context *ctx, uint64_t after)
+{
+	struct sg_stream *next = NULL;
+
+	pthread_mutex_lock(&ctx->mtx);
+	for (struct sg_stream *s = ctx->streams; s; s = s->next)
+		if (s->id > after && (!next || s->id < next->id))
+			next = s;
+	if (next)
+		sg_object_ref(&next->object);
+	pthread_mutex_unlock(&ctx->mtx);
+	return next;
+}
+
+CUresult sg_context_synchronize(struct sg_context *ctx)
+{
+	struct sg_stream *s;
+	uint64_t id = 0;
+
+	while ((s = next_stream(ctx, id))) {
+		id = s->id;
+		sg_stream_synchronize(s);
+		sg_stream_put(s);
+	}
+	return sg_context_error(ctx);
+}
+
+/* Takes over the registry's reference. What is queued is dropped, what runs is waited for. */
+static void end_context(struct sg_context *ctx)
+{
+	struct sg_stream *s;
+	uint64_t id = 0;
+
+	__atomic_store_n(&ctx->stopping, true, __ATOMIC_RELEASE);
+	while ((s = next_stream(ctx, id))) {
+		id = s->id;
+		sg_stream_synchronize(s);
+		/* Default streams were never published: their first reference is the context's. */
+		if (sg_object_retract(s, SG_STREAM) || s->thread ||
+		    s == __atomic_load_n(&ctx->legacy, __ATOMIC_ACQUIRE))
+			sg_stream_close(s);
+		sg_stream_put(s);
+	}
+	sg_object_put(&ctx->object);
+}
+
+/* ---- The stack of current contexts ---- */
+
+static void drop_stack(void *unused)
+{
+	(void)unused;
+	while (stack.n)
+		sg_object_put(&stack.items[--stack.n]->object);
+}
+
+static void make_key(void)
+{
+	pthread_key_create(&stack_key, drop_stack);
+}
+
+/* Takes over a reference to @ctx. */
+static CUresult push(struct sg_context *ctx)
+{
+	if (stack.n == STACK_MAX) {
+		sg_object_put(&ctx->object);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (!stack.registered) {
+		pthread_once(&stack_once, make_key);
+		pthread_setspecific(stack_key, &stack);
+		stack.registered = true;
+	}
+	stack.items[stack.n++] = ctx;
+	return CUDA_SUCCESS;
+}
+
+CUresult sg_context_current(struct sg_context **ret_ctx)
+{
+	struct sg_context *ctx;
+
+	if (!stack.n)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	ctx = stack.items[stack.n - 1];
+	if (__atomic_load_n(&ctx->stopping, __ATOMIC_ACQUIRE))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	SG_TRY(sg_context_error(ctx));
+	*ret_ctx = ctx;
+	return CUDA_SUCCESS;
+}
+
+CUresult sg_enter_context(void)
+{
+	struct sg_context *ctx;
+
+	return sg_context_current(&ctx);
+}
+
+CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext handle)
+{
+	struct sg_context *ctx;
+
+	SG_ENTER();
+	ctx = sg_object_get(handle, SG_CONTEXT);
+	return ctx ? push(ctx) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *ret)
+{
+	SG_ENTER();
+	if (!stack.n)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (ret)
+		*ret = (CUcontext)stack.items[stack.n - 1];
+	sg_object_put(&stack.items[--stack.n]->object);
+	return CUDA_SUCCESS;
+}
+
+/* Replaces the top of the stack; NULL takes it away. */
+CUresult CUDAAPI cuCtxSetCurrent(CUcontext handle)
+{
+	struct sg_context *ctx = NULL;
+
+	SG_ENTER();
+	if (handle) {
+		ctx = sg_object_get(handle, SG_CONTEXT);
+		if (!ctx)
+			return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (stack.n)
+		sg_object_put(&stack.items[--stack.n]->object);
+	return ctx ? push(ctx) : CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetCurrent(CUcontext *ret)
+{
+	SG_ENTER();
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret = stack.n ? (CUcontext)stack.items[stack.n - 1] : NULL;
+	return CUDA_SUCCESS;
+}
+
+/* ---- cuCtxCreate() and what can be asked of a context ---- */
+
+static CUresult create_current(CUcontext *ret, unsigned int flags, CUdevice device)
+{
+	struct sg_context *ctx;
+
+	if (!ret || (flags & ~(unsigned int)CU_CTX_FLAGS_MASK))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (device != 0)
+		return CUDA_ERROR_INVALID_DEVICE;
+	ctx = create_context(flags, false);
+	if (!ctx)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	sg_object_ref(&ctx->object);
+	SG_TRY(push(ctx));
+	*ret = (CUcontext)ctx;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ret, unsigned int flags, CUdevice device)
+{
+	SG_ENTER();
+	return create_current(ret, flags, device);
+}
+
+/* There are no multiprocessors to have an affinity to. */
+CUresult CUDAAPI cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int n_params,
+				unsigned int flags, CUdevice device)
+{
+	SG_ENTER();
+	if (params || n_params)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return create_current(ret, flags, device);
+}
+
+struct CUctxCreateParams_st {
+	CUexecAffinityParam *execAffinityParams;
+	int numExecAffinityParams;
+	void *cigParams;
+};
+
+CUresult CUDAAPI cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *params, unsigned int flags,
+				CUdevice device)
+{
+	SG_ENTER();
+	if (params && (params->numExecAffinityParams || params->cigParams))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return create_current(ret, flags, device);
+}
+
+CUresult CUDAAPI cuCtxDestroy_v2(CUcontext handle)
+{
+	struct sg_context *ctx;
+
+	SG_ENTER();
+	ctx = sg_object_get(handle, SG_CONTEXT);
+	if (!ctx)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (ctx->primary) {
+		sg_object_put(&ctx->object);
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (stack.n && stack.items[stack.n - 1] == ctx)
+		sg_object_put(&stack.items[--stack.n]->object);
+	if (sg_object_retract(ctx, SG_CONTEXT))
+		end_context(ctx);
+	sg_object_put(&ctx->object);
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
+{
+	SG_ENTER();
+	if (!device)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!stack.n)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*device = 0;
+	return CUDA_SUCCESS;
+}
+
+/* A NULL handle is the current context. A reference is returned. */
+static CUresult get_context(CUcontext handle, struct sg_context **ret_ctx)
+{
+	struct sg_context *ctx;
+
+	if (!handle) {
+		SG_TRY(sg_context_current(&ctx));
+		sg_object_ref(&ctx->object);
+	} else {
+		ctx = sg_object_get(handle, SG_CONTEXT);
+		if (!ctx)
+			return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	*ret_ctx = ctx;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
+{
+	struct sg_context *ctx;
+
+	SG_ENTER();
+	if (!device)
+		return CUDA_ERROR_INVALID_VALUE;
+	SG_TRY(get_context(handle, &ctx));
+	sg_object_put(&ctx->object);
+	*device = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags)
+{
+	struct sg_context *ctx;
+
+	SG_ENTER();
+	SG_TRY(sg_context_current(&ctx));
+	if (!flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	*flags = ctx->flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetId(CUcontext handle, unsigned long long *id)
+{
+	struct sg_context *ctx;
+
+	SG_ENTER();
+	if (!id)
+		return CUDA_ERROR_INVALID_VALUE;
+	SG_TRY(get_context(handle, &ctx));
+	*id = ctx->id;
+	sg_object_put(&ctx->object);
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
+{
+	struct sg_context *ctx;
+
+	SG_ENTER();
+	if (!version)
+		return CUDA_ERROR_INVALID_VALUE;
+	SG_TRY(get_context(handle, &ctx));
+	*version = ctx->api_version;
+	sg_object_put(&ctx->object);
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxSynchronize(void)
+{
+	struct sg_context *ctx;
+
+	SG_ENTER();
+	SG_TRY(sg_context_current(&ctx));
+	return sg_context_synchronize(ctx);
+}
+
+CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle)
+{
+	struct sg_context *ctx;
+	CUresult res;
+
+	SG_ENTER();
+	SG_TRY(get_context(handle, &ctx));
+	res = sg_context_synchronize(ctx);
+	sg_object_put(&ctx->object);
+	return res;
+}
+
+CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (least)
+		*least = PRIORITY_MIN;
+	if (greatest)
+		*greatest = PRIORITY_MAX;
+	return CUDA_SUCCESS;
+}
+
+/* ---- The primary context ---- */
+
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
+{
+	CUresult res = CUDA_SUCCESS;
+
+	SG_ENTER();
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (device != 0)
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&primary.mtx);
+	if (!primary.ctx)
+		primary.ctx = create_context(primary.flags, true);
+	if (primary.ctx) {
+		primary.retained++;
+		*ret = (CUcontext)primary.ctx;
+	} else {
+		res = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	pthread_mutex_unlock(&primary.mtx);
+	return res;
+}
+
+/* @all: whatever the count. */
+static CUresult give_up_primary(CUdevice device, bool all)
+{
+	struct sg_context *ended = NULL;
+	CUresult res = CUDA_SUCCESS;
+
+	if (device != 0)
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&primary.mtx);
+	if (!all && !primary.retained) {
+		res = CUDA_ERROR_INVALID_CONTEXT;
+	} else if (primary.ctx && (all || --primary.retained == 0)) {
+		ended = primary.ctx;
+		primary.ctx = NULL;
+		primary.retained = 0;
+	}
+	pthread_mutex_unlock(&primary.mtx);
+	if (ended && sg_object_retract(ended, SG_CONTEXT))
+		end_context(ended);
+	return res;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+	SG_ENTER();
+	return give_up_primary(device, false);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
+{
+	return cuDevicePrimaryCtxRelease_v2(device);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+	SG_ENTER();
+	return give_up_primary(device, true);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice device)
+{
+	return cuDevicePrimaryCtxReset_v2(device);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
+{
+	SG_ENTER();
+	if (device != 0)
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&primary.mtx);
+	primary.flags = flags;
+	pthread_mutex_unlock(&primary.mtx);
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
+{
+	return cuDevicePrimaryCtxSetFlags_v2(device, flags);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
+{
+	SG_ENTER();
+	if (device != 0)
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&primary.mtx);
+	if (flags)
+		*flags = primary.flags;
+	if (active)
+		*active = primary.ctx != NULL;
+	pthread_mutex_unlock(&primary.mtx);
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sg_context - a CUDA context: the streams of one user of the device, and their first fault
+ *
+ * Concept:   the primary context and those of cuCtxCreate() are the same thing. A device fault is
+ *            sticky: every later call that needs the context reports it, and nothing that is still
+ *            queued runs.
+ * Ownership: counted (sg_object). A thread's stack of current contexts, its streams and its modules
+ *            hold references; the registry's one is dropped by destruction.
+ * Threading: each thread has its own stack of current contexts; all else is safe from any thread.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "kernels/softgpu/object.h"
+#include "mm/gpu.h"
+
+struct sg_stream;
+
+struct sg_context {
+	struct sg_object object;
+	unsigned int flags;
+	unsigned int api_version;
+	uint64_t id;
+	bool primary;
+	int error;     /* atomic; a CUresult; sticky */
+	bool stopping; /* atomic; destroyed: what is queued is dropped, waits end */
+
+	pthread_mutex_t mtx;
+	struct sg_stream *streams; /* guarded by mtx; not references */
+	struct sg_stream *legacy;  /* atomic; made with the first use of stream 0; a reference */
+};
+
+/* The current context, without a reference: the thread's stack holds one. */
+CUresult sg_context_current(struct sg_context **ret_ctx);
+
+CUresult sg_context_error(const struct sg_context *ctx);
+void sg_context_fault(struct sg_context *ctx, CUresult error);
+
+/* Waits for everything in every stream. */
+CUresult sg_context_synchronize(struct sg_context *ctx);

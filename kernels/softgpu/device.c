@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "kernels/softgpu/device.h"
+#include "mm/base.h"
+#include "mm/size.h"
+
+#define STATE_MAGIC         UINT64_C(0x315550474d4d) /* "MMGPU1" */
+#define DEFAULT_MEMORY      (UINT64_C(1) << 30)
+#define DEFAULT_GRANULARITY (UINT64_C(2) << 20)
+#define DEFAULT_NAME        "mmd software GPU"
+#define SUBDIR              "pages"
+#define NAME_BYTES          24 /* an inode number in hexadecimal */
+#define UUID_DIGITS         32
+
+/* The file "state", mapped by every process; guarded by the record lock on it. */
+struct state {
+	uint64_t magic;
+	uint64_t used_bytes;
+	struct sg_device_info info;
+};
+
+/* What the environment asks for; a zero or an empty string asks for nothing. */
+struct wish {
+	uint64_t memory_bytes, granularity_bytes;
+	const char *name;
+	CUuuid uuid;
+	bool has_uuid;
+};
+
+static struct {
+	pthread_mutex_t mtx; /* taken before the record lock: that one excludes processes only */
+	int dir_fd, pages_fd, state_fd;
+	dev_t filesystem;
+	mode_t page_mode;
+	bool guest; /* may not write to the device: it imports and maps what others made */
+	struct state *state;
+	struct sg_device_info info;
+} dev = { .mtx = PTHREAD_MUTEX_INITIALIZER, .dir_fd = -1, .pages_fd = -1, .state_fd = -1 };
+
+/* A mistake in the environment: the driver ABI has no place for a message. */
+static CUresult MM_PRINTF(2, 3) complain(CUresult result, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	fputs("libmm-softgpu: ", stderr);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	va_end(args);
+	return result;
+}
+
+static int lock_device(void)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int err = 0;
+
+	if (dev.guest)
+		return -EACCES;
+	pthread_mutex_lock(&dev.mtx);
+	while (fcntl(dev.state_fd, F_SETLKW, &lock) < 0 && !err)
+		err = errno == EINTR ? 0 : -errno;
+	if (err)
+		pthread_mutex_unlock(&dev.mtx);
+	return err;
+}
+
+static void unlock_device(void)
+{
+	struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	fcntl(dev.state_fd, F_SETLK, &lock);
+	pthread_mutex_unlock(&dev.mtx);
+}
+
+static CUresult wish_size(const char *variable, uint64_t *ret_bytes)
+{
+	const char *text = secure_getenv(variable);
+	uint64_t bytes;
+
+	if (!text || !*text)
+		return CUDA_SUCCESS;
+	if (mm_size_parse(text, &bytes) < 0 || !bytes || bytes > INT64_MAX)
+		return complain(CUDA_ERROR_INVALID_VALUE,
+				"%s=%s: not a size; give bytes, or a number with K, M, G or T",
+				variable, text);
+	*ret_bytes = bytes;
+	return CUDA_SUCCESS;
+}
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Dashes are ignored, wherever they stand. */
+static CUresult wish_uuid(struct wish *w)
+{
+	const char *text = secure_getenv("MM_SOFTGPU_UUID");
+	unsigned int n = 0;
+
+	if (!text || !*text)
+		return CUDA_SUCCESS;
+	for (const char *p = text; *p; p++) {
+		int digit = hex_digit(*p);
+
+		if (*p == '-')
+			continue;
+		if (digit < 0 || n == UUID_DIGITS)
+			n = UUID_DIGITS + 1;
+		if (n > UUID_DIGITS)
+			break;
+		w->uuid.bytes[n / 2] = (char)(w->uuid.bytes[n / 2] << 4 | digit);
+		n++;
+	}
+	if (n != UUID_DIGITS)
+		return complain(CUDA_ERROR_INVALID_VALUE,
+				"MM_SOFTGPU_UUID=%s: not a UUID; give 32 hexadecimal digits", text);
+	w->has_uuid = true;
+	return CUDA_SUCCESS;
+}
+
+static CUresult read_environment(struct wish *w)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	CUresult res;
+
+	res = wish_size("MM_SOFTGPU_MEMORY", &w->memory_bytes);
+	if (!res)
+		res = wish_size("MM_SOFTGPU_GRANULARITY", &w->granularity_bytes);
+	if (!res)
+		res = wish_uuid(w);
+	if (res)
+		return res;
+	if (w->granularity_bytes &&
+	    (w->granularity_bytes < page || (w->granularity_bytes & (w->granularity_bytes - 1))))
+		return complain(CUDA_ERROR_INVALID_VALUE,
+				"MM_SOFTGPU_GRANULARITY: give a power of two of at least %llu",
+				(unsigned long long)page);
+	w->name = secure_getenv("MM_SOFTGPU_NAME");
+	return CUDA_SUCCESS;
+}
+
+/* The same directory is the same device, also after everybody has gone: its UUID stays. */
+static void uuid_from_path(const char *path, CUuuid *ret_uuid)
+{
+	uint64_t hash[2] = { UINT64_C(0xcbf29ce484222325), UINT64_C(0x84222325cbf29ce4) };
+
+	for (const char *p = path; *p; p++)
+		for (int i = 0; i < 2; i++)
+			hash[i] = (hash[i] ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
+	memcpy(ret_uuid->bytes, hash, sizeof(ret_uuid->bytes));
+}
+
+static CUresult open_directory(char *ret_path, size_t bytes)
+{
+	const char *named = secure_getenv("MM_SOFTGPU_DIR");
+	struct stat st;
+
+	if (named && *named)
+		snprintf(ret_path, bytes, "%s", named);
+	else
+		snprintf(ret_path, bytes, "/dev/shm/mm-softgpu-%u", (unsigned int)geteuid());
+	if (mkdir(ret_path, 0700) < 0 && errno != EEXIST)
+		return complain(CUDA_ERROR_NO_DEVICE, "cannot make %s: %s; set MM_SOFTGPU_DIR",
+				ret_path, strerror(errno));
+	dev.dir_fd = open(ret_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dev.dir_fd < 0 || fstat(dev.dir_fd, &st) < 0)
+		return complain(CUDA_ERROR_NO_DEVICE, "cannot open %s: %s; set MM_SOFTGPU_DIR",
+				ret_path, strerror(errno));
+	if (!named && st.st_uid != geteuid())
+		return complain(CUDA_ERROR_NO_DEVICE, "%s belongs to uid %u; set MM_SOFTGPU_DIR",
+				ret_path, (unsigned int)st.st_uid);
+	dev.filesystem = st.st_dev;
+	return CUDA_SUCCESS;
+}
+
+/* Plain O_CREAT would be refused on another user's file in a sticky directory (fs.protected_regular). */
+static int open_state(mode_t dir_mode)
+{
+	/* Who may only enter the directory may see how the device is, too: a guest. */
+	mode_t mode = (dir_mode & 0666) | (dir_mode & 0011) << 2;
+	int fd = openat(dev.dir_fd, "state", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT) {
+		fd = openat(dev.dir_fd, "state", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		if (fd >= 0)
+			fchmod(fd, mode);
+		else if (errno == EEXIST)
+			fd = openat(dev.dir_fd, "state", O_RDWR | O_CLOEXEC);
+	}
+	if (fd < 0 && errno == EACCES) {
+		fd = openat(dev.dir_fd, "state", O_RDONLY | O_CLOEXEC);
+		dev.guest = fd >= 0;
+	}
+	return fd;
+}
+
+/* Who may use the directory may use what is in it. */
+static int open_members(void)
+{
+	struct stat st;
+	mode_t mode;
+
+	if (fstat(dev.dir_fd, &st) < 0)
+		return -errno;
+	mode = st.st_mode & 0777;
+	/* To count a page one must be able to open it. */
+	dev.page_mode = 0600 | (mode & 0444);
+	if (mkdirat(dev.dir_fd, SUBDIR, 0700) == 0)
+		fchmodat(dev.dir_fd, SUBDIR, mode, 0);
+	dev.pages_fd = openat(dev.dir_fd, SUBDIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (dev.pages_fd < 0)
+		return -errno;
+	dev.state_fd = open_state(mode);
+	return dev.state_fd < 0 ? -errno : 0;
+}
+
+/* Is this page held by anybody? One that is not is removed. The device is locked. */
+static bool page_lives(const char *name, uint64_t *ret_bytes)
+{
+	mm_cleanup(mm_close_fd) int fd = -1;
+	struct stat st;
+
+	fd = openat(dev.pages_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0) {
+		/* Another user's page, or no descriptor left: count it as held. */
+		*ret_bytes = fstatat(dev.pages_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0
+				     ? 0
+				     : (uint64_t)st.st_size;
+		return *ret_bytes != 0;
+	}
+	if (fstat(fd, &st) < 0)
+		return false;
+	*ret_bytes = (uint64_t)st.st_size;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return true;
+	/* In a sticky directory only the owner can: then it stays charged until the owner looks. */
+	return unlinkat(dev.pages_fd, name, 0) < 0;
+}
+
+/* Sets state.used to what is really held. The device is locked. */
+static int count_pages(void)
+{
+	uint64_t used = 0, bytes;
+	struct dirent *entry;
+	DIR *dir;
+	int fd;
+
+	fd = openat(dev.pages_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	dir = fdopendir(fd);
+	if (!dir) {
+		close(fd);
+		return -ENOMEM;
+	}
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.' && page_lives(entry->d_name, &bytes))
+			used += bytes;
+	closedir(dir);
+	dev.state->used_bytes = used;
+	return 0;
+}
+
+static void make_device(const struct wish *w, const char *path)
+{
+	struct sg_device_info *info = &dev.state->info;
+
+	*info = (struct sg_device_info){
+		.capacity_bytes = w->memory_bytes ? w->memory_bytes : DEFAULT_MEMORY,
+		.granularity_bytes =
+			w->granularity_bytes ? w->granularity_bytes : DEFAULT_GRANULARITY,
+		.host_page_bytes = (uint64_t)sysconf(_SC_PAGESIZE),
+		.uuid = w->uuid,
+	};
+	if (!w->has_uuid)
+		uuid_from_path(path, &info->uuid);
+	snprintf(info->name, sizeof(info->name), "%s",
+		 w->name && *w->name ? w->name : DEFAULT_NAME);
+	dev.state->magic = STATE_MAGIC;
+}
+
+/* Somebody else uses the device: what we ask for must be what it is. */
+static CUresult check_wish(const struct wish *w, const char *path)
+{
+	const struct sg_device_info *info = &dev.state->info;
+
+	if (w->memory_bytes && w->memory_bytes != info->capacity_bytes)
+		return complain(CUDA_ERROR_INVALID_VALUE,
+				"MM_SOFTGPU_MEMORY: %s is in use with %llu bytes", path,
+				(unsigned long long)info->capacity_bytes);
+	if (w->granularity_bytes && w->granularity_bytes != info->granularity_bytes)
+		return complain(CUDA_ERROR_INVALID_VALUE,
+				"MM_SOFTGPU_GRANULARITY: %s is in use with %llu bytes", path,
+				(unsigned long long)info->granularity_bytes);
+	return CUDA_SUCCESS;
+}
+
+static int map_state(int prot)
+{
+	void *base = mmap(NULL, sizeof(struct state), prot, MAP_SHARED, dev.state_fd, 0);
+
+	if (base == MAP_FAILED)
+		return -errno;
+	dev.state = base;
+	return 0;
+}
+
+/*
+ * The device is locked; whoever has it open holds a shared flock on its state. Without waiting: a
+ * guest could keep an exclusive one for ever.
+ */
+static CUresult attach(const struct wish *w, const char *path)
+{
+	bool alone = flock(dev.state_fd, LOCK_EX | LOCK_NB) == 0;
+	struct stat st;
+
+	flock(dev.state_fd, LOCK_SH | LOCK_NB);
+	if (fstat(dev.state_fd, &st) < 0 ||
+	    (st.st_size < (off_t)sizeof(struct state) &&
+	     ftruncate(dev.state_fd, (off_t)sizeof(struct state)) < 0))
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	if (map_state(PROT_READ | PROT_WRITE) < 0 || count_pages() < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	if (dev.state->magic != STATE_MAGIC || (alone && dev.state->used_bytes == 0))
+		make_device(w, path);
+	else if (check_wish(w, path))
+		return CUDA_ERROR_INVALID_VALUE;
+	dev.info = dev.state->info;
+	return CUDA_SUCCESS;
+}
+
+static CUresult attach_as_guest(const struct wish *w, const char *path)
+{
+	struct stat st;
+
+	flock(dev.state_fd, LOCK_SH | LOCK_NB);
+	if (fstat(dev.state_fd, &st) < 0 || st.st_size < (off_t)sizeof(struct state) ||
+	    map_state(PROT_READ) < 0 || dev.state->magic != STATE_MAGIC)
+		return complain(CUDA_ERROR_NO_DEVICE, "%s: its owner has not made the device yet",
+				path);
+	if (check_wish(w, path))
+		return CUDA_ERROR_INVALID_VALUE;
+	dev.info = dev.state->info;
+	return CUDA_SUCCESS;
+}
+
+static void close_device(void)
+{
+	if (dev.state)
+		munmap(dev.state, sizeof(struct state));
+	dev.state = NULL;
+	dev.guest = false;
+	mm_close_fd(&dev.state_fd);
+	mm_close_fd(&dev.pages_fd);
+	mm_close_fd(&dev.dir_fd);
+}
+
+CUresult sg_device_open(void)
+{
+	struct wish w = { 0 };
+	char path[PATH_MAX];
+	CUresult res;
+	int err;
+
+	res = read_environment(&w);
+	if (!res)
+		res = open_directory(path, sizeof(path));
+	if (!res) {
+		err = open_members();
+		if (!err && !dev.guest)
+			err = lock_device();
+		if (err) {
+			res = complain(CUDA_ERROR_NO_DEVICE, "%s: %s", path, strerror(-err));
+		} else if (dev.guest) {
+			res = attach_as_guest(&w, path);
+		} else {
+			res = attach(&w, path);
+			unlock_device();
+		}
+	}
+	if (res)
+		close_device();
+	return res;
+}
+
+const struct sg_device_info *sg_device_info(void)
+{
+	return &dev.info;
+}
+
+/* The soft limit on descriptors is 1024 in most shells: far fewer than a device has pages. */
+static bool raise_fd_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+		return false;
+	limit.rlim_cur = limit.rlim_max;
+	return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+static int reserve_capacity(size_t bytes)
+{
+	struct state *s = dev.state;
+	int err = lock_device();
+
+	if (err)
+		return err;
+	/* Subtract, never add; a scribbled counter must not let anybody through. */
+	if (s->used_bytes > dev.info.capacity_bytes ||
+	    bytes > dev.info.capacity_bytes - s->used_bytes)
+		err = count_pages();
+	if (!err && (s->used_bytes > dev.info.capacity_bytes ||
+		     bytes > dev.info.capacity_bytes - s->used_bytes))
+		err = -ENOMEM;
+	if (!err)
+		s->used_bytes += bytes;
+	unlock_device();
+	return err;
+}
+
+static void page_name(uint64_t inode, char name[NAME_BYTES])
+{
+	snprintf(name, NAME_BYTES, "%llx", (unsigned long long)inode);
+}
+
+static int open_nameless(void)
+{
+	int fd = openat(dev.pages_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd < 0 && errno == EMFILE && raise_fd_limit())
+		fd = openat(dev.pages_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	return fd;
+}
+
+/* The lock comes before the name: nobody ever sees the page unheld. */
+static int make_page(size_t bytes, struct sg_page *page)
+{
+	char name[NAME_BYTES], self[64];
+	struct stat st;
+
+	page->fd = open_nameless();
+	if (page->fd < 0 || flock(page->fd, LOCK_SH) < 0)
+		return -errno;
+	if (dev.page_mode != 0600 && fchmod(page->fd, dev.page_mode) < 0)
+		return -errno;
+	if (ftruncate(page->fd, (off_t)bytes) < 0 || fstat(page->fd, &st) < 0)
+		return -errno;
+	page_name(st.st_ino, name);
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", page->fd);
+	if (linkat(AT_FDCWD, self, dev.pages_fd, name, AT_SYMLINK_FOLLOW) < 0)
+		return -errno;
+	page->inode = st.st_ino;
+	page->bytes = bytes;
+	return 0;
+}
+
+CUresult sg_page_create(size_t bytes, struct sg_page *ret_page)
+{
+	struct sg_page page = SG_PAGE_NULL;
+	int err = reserve_capacity(bytes);
+
+	if (err == -EACCES)
+		return CUDA_ERROR_NOT_PERMITTED;
+	if (err)
+		return err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_OPERATING_SYSTEM;
+	err = make_page(bytes, &page);
+	if (err) {
+		mm_close_fd(&page.fd);
+		return err == -ENOSPC || err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY
+							: CUDA_ERROR_OPERATING_SYSTEM;
+	}
+	*ret_page = page;
+	return CUDA_SUCCESS;
+}
+
+/* A file of our file system under its own number in our folder is a page: no one else puts any there. */
+static bool is_page(int fd, struct stat *ret_st)
+{
+	char name[NAME_BYTES];
+	struct stat named;
+
+	if (fstat(fd, ret_st) < 0 || !S_ISREG(ret_st->st_mode) || ret_st->st_size <= 0 ||
+	    ret_st->st_dev != dev.filesystem)
+		return false;
+	page_name(ret_st->st_ino, name);
+	return fstatat(dev.pages_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       named.st_ino == ret_st->st_ino;
+}
+
+static int dup_fd(int fd)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	if (copy < 0 && errno == EMFILE && raise_fd_limit())
+		copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	return copy;
+}
+
+CUresult sg_page_adopt(int fd, struct sg_page *ret_page)
+{
+	struct sg_page page = SG_PAGE_NULL;
+	struct stat st;
+
+	if (fd < 0 || !is_page(fd, &st))
+		return CUDA_ERROR_INVALID_VALUE;
+	page.fd = dup_fd(fd);
+	if (page.fd < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	/* A description of somebody's own making (open of /proc/PID/fd) has no lock yet. */
+	if (flock(page.fd, LOCK_SH | LOCK_NB) < 0) {
+		close(page.fd);
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	page.inode = st.st_ino;
+	page.bytes = (size_t)st.st_size;
+	*ret_page = page;
+	return CUDA_SUCCESS;
+}
+
+int sg_page_export(const struct sg_page *page)
+{
+	return dup_fd(page->fd);
+}
+
+void sg_page_close(struct sg_page *page)
+{
+	char name[NAME_BYTES];
+	uint64_t bytes;
+
+	if (page->fd < 0)
+		return;
+	mm_close_fd(&page->fd);
+	if (lock_device() == 0) {
+		page_name(page->inode, name);
+		if (faccessat(dev.pages_fd, name, F_OK, 0) == 0 && !page_lives(name, &bytes))
+			dev.state->used_bytes -= MM_MIN(page->bytes, dev.state->used_bytes);
+		unlock_device();
+	}
+	*page = SG_PAGE_NULL;
+}
+
+CUresult sg_device_used(uint64_t *ret_used_bytes)
+{
+	int err;
+
+	if (dev.guest) {
+		*ret_used_bytes = __atomic_load_n(&dev.state->used_bytes, __ATOMIC_RELAXED);
+		return CUDA_SUCCESS;
+	}
+	err = lock_device();
+	if (!err) {
+		err = count_pages();
+		*ret_used_bytes = dev.state->used_bytes;
+		unlock_device();
+	}
+	return err ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sg_device - the software GPU itself: its memory, shared by every process that uses it
+ *
+ * Concept:    A device is a directory on tmpfs (MM_SOFTGPU_DIR). "state" holds what the device is
+ *             and how much of it is in use; "pages" holds one file per living piece of memory,
+ *             named by its inode number. Every open file description of a page holds a shared
+ *             flock on it, from before the file has a name. Duplicates, descriptors in flight and
+ *             mappings share that description, so the lock goes when, and only when, the last
+ *             holder in any process is gone, however it died: a page that can be locked
+ *             exclusively belongs to nobody.
+ * Capacity:   state.used is an upper bound: raised before a page is made, lowered after one is
+ *             proven dead. When it leaves no room, and whenever it is asked for, it is counted
+ *             anew; dead pages found then are removed. So a kill at any instant costs at most a
+ *             count.
+ * Threading:  everything is safe from any thread. Processes exclude each other by a POSIX record
+ *             lock on "state", which dies with its process and is not inherited by a fork.
+ * Invariants: a page's file is never used for another page; state.used >= bytes of living pages.
+ * Guests:     who may enter the directory and read "state", but not write, is a guest: imports and
+ *             maps what is passed to it, makes nothing, and cannot find others' pages.
+ * Limits:     tmpfs hands out memory on first touch: a device larger than what /dev/shm has left
+ *             faults when that is used up. Whoever can write to the directory is trusted.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mm/gpu.h"
+
+struct sg_device_info {
+	uint64_t capacity_bytes;
+	uint64_t granularity_bytes; /* power of two, at least the host's page */
+	uint64_t host_page_bytes;
+	CUuuid uuid;
+	char name[64];
+};
+
+/* One piece of device memory, as this process holds it. */
+struct sg_page {
+	int fd;
+	uint64_t inode;
+	size_t bytes;
+};
+#define SG_PAGE_NULL ((struct sg_page){ .fd = -1 })
+
+/* Opens the device that the environment names; makes it where there is none. Once per process. */
+CUresult sg_device_open(void);
+
+/* Valid after sg_device_open(); constant from then on. */
+const struct sg_device_info *sg_device_info(void);
+
+/* Charges @bytes to the device and makes zeroed memory of them. */
+CUresult sg_page_create(size_t bytes, struct sg_page *ret_page);
+
+/* Duplicates a descriptor that is a page of this device; INVALID_VALUE if it is anything else. */
+CUresult sg_page_adopt(int fd, struct sg_page *ret_page);
+
+/* A duplicate for others to import, or -1. */
+int sg_page_export(const struct sg_page *page);
+
+/* Gives up this process's descriptor; its mappings are gone before. Accepts SG_PAGE_NULL. */
+void sg_page_close(struct sg_page *page);
+
+/* Counts what is really held, in all processes. */
+CUresult sg_device_used(uint64_t *ret_used_bytes);

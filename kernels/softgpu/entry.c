@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "kernels/softgpu/device.h"
+#include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/fault.h"
+#include "kernels/softgpu/inject.h"
+#include "kernels/softgpu/op.h"
+#include "kernels/softgpu/vm.h"
+#include "mm/base.h"
+
+enum state { FRESH, READY, FORKED, ENDED };
+
+static enum state state; /* atomic */
+static pthread_mutex_t init_mtx = PTHREAD_MUTEX_INITIALIZER;
+static bool fork_watched; /* guarded by init_mtx */
+
+static enum state now(void)
+{
+	return __atomic_load_n(&state, __ATOMIC_ACQUIRE);
+}
+
+/* Locks may be held by threads that the child does not have: it is told before it touches one. */
+static void after_fork_in_child(void)
+{
+	if (now() == READY)
+		__atomic_store_n(&state, FORKED, __ATOMIC_RELEASE);
+}
+
+CUresult sg_enter(const char *entry, enum sg_entry_needs needs)
+{
+	enum state s = now();
+
+	if (s == FORKED)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (s == ENDED)
+		return CUDA_ERROR_DEINITIALIZED;
+	if (needs == SG_INITIALISED && s != READY)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return sg_inject(entry);
+}
+
+CUresult CUDAAPI cuInit(unsigned int flags)
+{
+	CUresult res = CUDA_SUCCESS;
+
+	SG_TRY(sg_enter(__func__, SG_ALWAYS));
+	if (flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&init_mtx);
+	if (now() == FRESH) {
+		res = sg_device_open();
+		if (!res && !fork_watched)
+			fork_watched = pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
+		if (!res)
+			__atomic_store_n(&state, READY, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&init_mtx);
+	if (!res)
+		sg_fault_install();
+	return res;
+}
+
+/*
+ * The kernel gives everything back when the process is gone; but who holds the last of a page
+ * removes it, and after us that may be nobody for a long time. So it is done while we can.
+ */
+__attribute__((destructor)) static void leave(void)
+{
+	uint64_t used;
+
+	if (now() != READY)
+		return;
+	__atomic_store_n(&state, ENDED, __ATOMIC_RELEASE);
+	/* A kernel may have threads of its own, which no guard would catch. */
+	if (!sg_op_any_kernel())
+		sg_vm_drop_all();
+	sg_device_used(&used);
+}
+
+CUresult CUDAAPI cuDriverGetVersion(int *version)
+{
+	if (!version)
+		return CUDA_ERROR_INVALID_VALUE;
+	*version = SG_DRIVER_VERSION;
+	return CUDA_SUCCESS;
+}
+
+/* ---- cuGetProcAddress ---- */
+
+static const struct entry {
+	const char *base;
+	int version;
+	void *fn;
+} entries[] = {
+#define ROW(base, version, symbol, params) { #base, version, (void *)symbol },
+	SG_ENTRIES(ROW)
+#undef ROW
+};
+
+/* The newest ABI that is not newer than what was asked for. */
+static const struct entry *find_entry(const char *base, int version, bool *ret_exists)
+{
+	const struct entry *best = NULL;
+
+	*ret_exists = false;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(entries); i++) {
+		const struct entry *e = &entries[i];
+
+		if (strcmp(e->base, base) != 0)
+			continue;
+		*ret_exists = true;
+		if (e->version <= version && (!best || e->version > best->version))
+			best = e;
+	}
+	return best;
+}
+
+CUresult CUDAAPI cuGetProcAddress_v2(const char *name, void **fn, int version, cuuint64_t flags,
+				     CUdriverProcAddressQueryResult *status)
+{
+	const struct entry *e;
+	bool exists;
+
+	if (!name || !*name || !fn || version <= 0 || version > SG_DRIVER_VERSION ||
+	    flags > (CU_GET_PROC_ADDRESS_LEGACY_STREAM |
+		     CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM))
+		return CUDA_ERROR_INVALID_VALUE;
+	e = find_entry(name, version, &exists);
+	*fn = NULL;
+	if (e) {
+		*fn = e->fn;
+		if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+			*fn = sg_per_thread_variant(e->fn);
+	}
+	if (status)
+		*status = e        ? CU_GET_PROC_ADDRESS_SUCCESS
+			  : exists ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+				   : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+	return CUDA_SUCCESS;
+}
+
+/* The first ABI has no status: what is missing is an error. */
+CUresult CUDAAPI cuGetProcAddress(const char *name, void **fn, int version, cuuint64_t flags)
+{
+	SG_TRY(cuGetProcAddress_v2(name, fn, version, flags, NULL));
+	return *fn ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}

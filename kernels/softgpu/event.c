@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <time.h>
+
+#include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/event.h"
+#include "kernels/softgpu/op.h"
+#include "mm/base.h"
+
+#define FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING)
+
+/* What an event stands for at one moment; the stream is a reference. */
+struct point {
+	struct sg_stream *stream; /* NULL = never recorded: everybody is past it */
+	uint64_t number;
+	uint64_t ran_ns;
+};
+
+static void destroy_event(struct sg_object *object)
+{
+	struct sg_event *event = (struct sg_event *)object;
+
+	if (event->stream)
+		sg_stream_put(event->stream);
+	sg_object_put(&event->ctx->object);
+	pthread_mutex_destroy(&event->mtx);
+	free(event);
+}
+
+void sg_event_ran(struct sg_event *event, uint64_t generation)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	pthread_mutex_lock(&event->mtx);
+	if (event->generation == generation)
+		event->ran_ns = (uint64_t)now.tv_sec * MM_NS_PER_S + (uint64_t)now.tv_nsec;
+	pthread_mutex_unlock(&event->mtx);
+}
+
+static struct point point_of(struct sg_event *event)
+{
+	struct point p;
+
+	pthread_mutex_lock(&event->mtx);
+	p = (struct point){ event->stream, event->number, event->ran_ns };
+	if (p.stream)
+		sg_object_ref(&p.stream->object);
+	pthread_mutex_unlock(&event->mtx);
+	return p;
+}
+
+static void drop_point(struct point *p)
+{
+	if (p->stream)
+		sg_stream_put(p->stream);
+}
+
+CUresult CUDAAPI cuEventCreate(CUevent *ret, unsigned int flags)
+{
+	struct sg_context *ctx;
+	struct sg_event *event;
+
+	SG_ENTER();
+	SG_TRY(sg_context_current(&ctx));
+	if (flags & CU_EVENT_INTERPROCESS) /* attribute IPC_EVENT_SUPPORTED is 0 */
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!ret || (flags & ~(unsigned int)FLAGS))
+		return CUDA_ERROR_INVALID_VALUE;
+	event = calloc(1, sizeof(*event));
+	if (!event)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	sg_object_init(&event->object, SG_EVENT, destroy_event);
+	sg_object_ref(&ctx->object);
+	event->ctx = ctx;
+	event->flags = flags;
+	pthread_mutex_init(&event->mtx, NULL);
+	sg_object_publish(&event->object);
+	*ret = (CUevent)event;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
+{
+	struct sg_event *event;
+
+	SG_ENTER();
+	event = sg_object_retract(handle, SG_EVENT);
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	sg_object_put(&event->object);
+	return CUDA_SUCCESS;
+}
+
+/* The event's lock is held over the submission: two recordings keep their order in the event too. */
+static CUresult record(struct sg_event *event, struct sg_stream *stream)
+{
+	struct sg_op *op = sg_op_create(SG_OP_RECORD);
+	uint64_t number;
+	CUresult res;
+
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	sg_object_ref(&event->object);
+	op->record.event = event;
+	pthread_mutex_lock(&event->mtx);
+	op->record.generation = event->generation + 1;
+	res = sg_stream_submit(stream, op, &number);
+	if (!res) {
+		sg_object_ref(&stream->object);
+		if (event->stream)
+			sg_stream_put(event->stream);
+		event->stream = stream;
+		event->number = number;
+		event->generation++;
+		event->ran_ns = 0;
+	}
+	pthread_mutex_unlock(&event->mtx);
+	return res;
+}
+
+static CUresult get_event(CUevent handle, struct sg_event **ret_event)
+{
+	struct sg_event *event = sg_object_get(handle, SG_EVENT);
+	CUresult res;
+
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	res = sg_context_error(event->ctx);
+	if (res) {
+		sg_object_put(&event->object);
+		return res;
+	}
+	*ret_event = event;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream_handle)
+{
+	struct sg_stream *stream;
+	struct sg_event *event;
+	CUresult res;
+
+	SG_ENTER();
+	SG_TRY(get_event(handle, &event));
+	res = sg_stream_get(stream_handle, &stream);
+	if (!res) {
+		/* An event belongs to the context that made it. */
+		res = stream->ctx == event->ctx ? record(event, stream) : CUDA_ERROR_INVALID_HANDLE;
+		sg_stream_put(stream);
+	}
+	sg_object_put(&event->object);
+	return res;
+}
+
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
+{
+	/* CU_EVENT_RECORD_EXTERNAL (1) matters to captures only, and there are none. */
+	return flags > 1 ? CUDA_ERROR_INVALID_VALUE : cuEventRecord(event, stream);
+}
+
+CUresult CUDAAPI cuEventQuery(CUevent handle)
+{
+	struct sg_event *event;
+	struct point p;
+	CUresult res;
+
+	SG_ENTER();
+	SG_TRY(get_event(handle, &event));
+	p = point_of(event);
+	res = p.stream && !sg_stream_is_done(p.stream, p.number) ? CUDA_ERROR_NOT_READY
+								 : sg_context_error(event->ctx);
+	drop_point(&p);
+	sg_object_put(&event->object);
+	return res;
+}
+
+CUresult CUDAAPI cuEventSynchronize(CUevent handle)
+{
+	struct sg_event *event;
+	struct point p;
+	CUresult res;
+
+	SG_ENTER();
+	SG_TRY(get_event(handle, &event));
+	p = point_of(event);
+	if (p.stream)
+		sg_stream_wait(p.stream, p.number, NULL);
+	res = sg_context_error(event->ctx);
+	drop_point(&p);
+	sg_object_put(&event->object);
+	return res;
+}
+
+static CUresult elapsed(struct sg_event *start, struct sg_event *end, float *ret_ms)
+{
+	struct point from = point_of(start), to = point_of(end);
+	CUresult res = CUDA_SUCCESS;
+
+	if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) || !from.stream || !to.stream)
+		res = CUDA_ERROR_INVALID_HANDLE;
+	else if (!from.ran_ns || !to.ran_ns)
+		res = CUDA_ERROR_NOT_READY;
+	else
+		*ret_ms = (float)((double)(int64_t)(to.ran_ns - from.ran_ns) / MM_NS_PER_MS);
+	drop_point(&from);
+	drop_point(&to);
+	return res;
+}
+
+CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent start_handle, CUevent end_handle)
+{
+	struct sg_event *start, *end;
+	CUresult res;
+
+	SG_ENTER();
+	if (!ms)
+		return CUDA_ERROR_INVALID_VALUE;
+	SG_TRY(get_event(start_handle, &start));
+	res = get_event(end_handle, &end);
+	if (!res) {
+		res = elapsed(start, end, ms);
+		sg_object_put(&end->object);
+	}
+	sg_object_put(&start->object);
+	return res;
+}
+
+CUresult CUDAAPI cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
+{
+	return cuEventElapsedTime(ms, start, end);
+}
+
+/* A wait keeps the point that the event stood for when it was queued. */
+CUresult CUDAAPI cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int flags)
+{
+	struct sg_stream *stream;
+	struct sg_event *event;
+	struct sg_op *op = NULL;
+	struct point p;
+	CUresult res;
+
+	SG_ENTER();
+	if (flags > 1)
+		return CUDA_ERROR_INVALID_VALUE;
+	SG_TRY(get_event(handle, &event));
+	p = point_of(event);
+	sg_object_put(&event->object);
+	res = sg_stream_get(stream_handle, &stream);
+	if (res) {
+		drop_point(&p);
+		return res;
+	}
+	if (p.stream && !sg_stream_is_done(p.stream, p.number)) {
+		op = sg_op_create(SG_OP_WAIT_STREAM);
+		if (!op)
+			res = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (op) {
+		op->wait.stream = p.stream;
+		op->wait.number = p.number;
+		res = sg_stream_submit(stream, op, NULL);
+	} else {
+		drop_point(&p);
+	}
+	sg_stream_put(stream);
+	return res;
+}

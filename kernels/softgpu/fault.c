@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stddef.h>
+
+#include "kernels/softgpu/fault.h"
+
+static const int signals[] = { SIGSEGV, SIGBUS };
+
+static pthread_mutex_t install_mtx = PTHREAD_MUTEX_INITIALIZER;
+static struct sigaction previous[2]; /* written under install_mtx, before ours is installed */
+
+/* Initial-exec: the handler must not allocate on a thread's first look at it. */
+static __thread sigjmp_buf *guard __attribute__((tls_model("initial-exec")));
+
+static void chain(int sig, siginfo_t *info, void *context)
+{
+	const struct sigaction *old = &previous[sig == SIGBUS];
+
+	if (old->sa_flags & SA_SIGINFO) {
+		old->sa_sigaction(sig, info, context);
+	} else if (old->sa_handler != SIG_DFL && old->sa_handler != SIG_IGN) {
+		old->sa_handler(sig);
+	} else {
+		/* Returning runs the access again: now it kills, with the right core dump. */
+		signal(sig, SIG_DFL);
+		if (info->si_code <= 0)
+			raise(sig);
+	}
+}
+
+static void on_fault(int sig, siginfo_t *info, void *context)
+{
+	/* si_code <= 0: sent by a process, not raised by an access. */
+	if (guard && info->si_code > 0)
+		siglongjmp(*guard, 1);
+	chain(sig, info, context);
+}
+
+void sg_fault_install(void)
+{
+	struct sigaction now, ours = { .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER };
+
+	ours.sa_sigaction = on_fault;
+	sigemptyset(&ours.sa_mask);
+	pthread_mutex_lock(&install_mtx);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		if (sigaction(signals[i], NULL, &now) < 0)
+			continue;
+		if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault)
+			continue;
+		previous[i] = now;
+		sigaction(signals[i], &ours, NULL);
+	}
+	pthread_mutex_unlock(&install_mtx);
+}
+
+bool sg_guarded(void (*fn)(void *arg), void *arg)
+{
+	sigjmp_buf here;
+
+	/* SA_NODEFER and an empty mask: there is no signal mask to restore. */
+	if (sigsetjmp(here, 0)) {
+		guard = NULL;
+		return false;
+	}
+	guard = &here;
+	fn(arg);
+	guard = NULL;
+	return true;
+}

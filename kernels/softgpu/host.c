@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "kernels/softgpu/device.h"
+#include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/host.h"
+#include "kernels/softgpu/range.h"
+#include "mm/base.h"
+
+#define REGISTER_FLAGS \
+	(CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY)
+#define ALLOC_FLAGS \
+	(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
+
+struct region {
+	unsigned int flags;
+	bool allocated;
+};
+
+static pthread_mutex_t mtx = PTHREAD_MUTEX_INITIALIZER;
+static struct sg_ranges regions; /* of struct region; guarded by mtx */
+
+static int add(uint64_t addr, size_t bytes, unsigned int flags, bool allocated)
+{
+	struct region *region = malloc(sizeof(*region));
+	int err;
+
+	if (!region)
+		return -ENOMEM;
+	*region = (struct region){ flags, allocated };
+	pthread_mutex_lock(&mtx);
+	err = sg_ranges_add(&regions, addr, addr + bytes, region);
+	pthread_mutex_unlock(&mtx);
+	if (err)
+		free(region);
+	return err;
+}
+
+/* Return: the length of what began at @addr, 0 if there was nothing of this sort. */
+static size_t take(uint64_t addr, bool allocated)
+{
+	struct sg_range *r;
+	size_t bytes = 0, i;
+
+	pthread_mutex_lock(&mtx);
+	r = sg_ranges_find(&regions, addr);
+	if (r && r->start == addr && ((struct region *)r->value)->allocated == allocated) {
+		bytes = r->end - r->start;
+		i = (size_t)(r - regions.items);
+		free(r->value);
+		sg_ranges_remove(&regions, i, i + 1);
+	}
+	pthread_mutex_unlock(&mtx);
+	return bytes;
+}
+
+struct sg_host_info sg_host_describe(uint64_t addr)
+{
+	struct sg_host_info info = { 0 };
+	struct sg_range *r;
+
+	pthread_mutex_lock(&mtx);
+	r = sg_ranges_find(&regions, addr);
+	if (r) {
+		const struct region *region = r->value;
+
+		info = (struct sg_host_info){ true, region->flags, region->allocated, r->start,
+					      r->end };
+	}
+	pthread_mutex_unlock(&mtx);
+	return info;
+}
+
+/*
+ * The driver pins the pages, for writing unless READ_ONLY: that fails on memory that is not there or
+ * not writable. Populating does the same, and changes no byte.
+ */
+static bool can_pin(void *addr, size_t bytes, bool writable)
+{
+	int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+
+	return madvise(addr, bytes, advice) == 0;
+}
+
+CUresult CUDAAPI cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int flags)
+{
+	uint64_t page = sg_device_info()->host_page_bytes, start = (uintptr_t)addr, end;
+	int err;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!addr || !bytes || (flags & ~(unsigned int)REGISTER_FLAGS) ||
+	    start > UINT64_MAX - bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* What the device sees of a part of a page is the whole page. */
+	end = mm_round_up(start + bytes, page);
+	start -= start % page;
+	if (!end || !can_pin((void *)(uintptr_t)start, end - start,
+			     !(flags & CU_MEMHOSTREGISTER_READ_ONLY)))
+		return CUDA_ERROR_INVALID_VALUE;
+	err = add((uintptr_t)addr, bytes, flags, false);
+	if (err == -EEXIST)
+		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+	return err ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemHostUnregister(void *addr)
+{
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (!addr)
+		return CUDA_ERROR_INVALID_VALUE;
+	return take((uintptr_t)addr, false) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *va, void *addr, unsigned int flags)
+{
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (!va || flags || !sg_host_describe((uintptr_t)addr).known)
+		return CUDA_ERROR_INVALID_VALUE;
+	*va = (uintptr_t)addr;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemHostGetFlags(unsigned int *flags, void *addr)
+{
+	struct sg_host_info info;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	info = sg_host_describe((uintptr_t)addr);
+	if (!flags || !info.known)
+		return CUDA_ERROR_INVALID_VALUE;
+	*flags = info.flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemHostAlloc(void **addr, size_t bytes, unsigned int flags)
+{
+	void *base;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (!addr || !bytes || (flags & ~(unsigned int)ALLOC_FLAGS))
+		return CUDA_ERROR_INVALID_VALUE;
+	bytes = mm_round_up(bytes, sg_device_info()->host_page_bytes);
+	if (!bytes)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (base == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (add((uintptr_t)base, bytes, flags, true) < 0) {
+		munmap(base, bytes);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*addr = base;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAllocHost_v2(void **addr, size_t bytes)
+{
+	return cuMemHostAlloc(addr, bytes, 0);
+}
+
+CUresult CUDAAPI cuMemFreeHost(void *addr)
+{
+	size_t bytes;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	bytes = take((uintptr_t)addr, true);
+	if (!bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	munmap(addr, bytes);
+	return CUDA_SUCCESS;
+}

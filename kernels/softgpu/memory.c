@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "kernels/softgpu/context.h"
+#include "kernels/softgpu/device.h"
+#include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/host.h"
+#include "kernels/softgpu/vm.h"
+#include "mm/base.h"
+
+#define PITCH_BYTES 512
+
+CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+	uint64_t used = 0, total = sg_device_info()->capacity_bytes;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (!free_bytes || !total_bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	SG_TRY(sg_device_used(&used));
+	*free_bytes = total - MM_MIN(used, total);
+	*total_bytes = total;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *va, size_t bytes)
+{
+	uint64_t found;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (!va || !bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	SG_TRY(sg_vm_alloc(bytes, &found));
+	*va = found;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *va, size_t *pitch, size_t width_bytes,
+				    size_t height, unsigned int element_bytes)
+{
+	size_t row = mm_round_up(width_bytes, PITCH_BYTES), bytes;
+
+	if (!pitch || !row || !height ||
+	    (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) ||
+	    __builtin_mul_overflow(row, height, &bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	SG_TRY(cuMemAlloc_v2(va, bytes));
+	*pitch = row;
+	return CUDA_SUCCESS;
+}
+
+/* As the driver's: what was queued before may still use the memory. */
+CUresult CUDAAPI cuMemFree_v2(CUdeviceptr va)
+{
+	struct sg_context *ctx;
+
+	SG_ENTER();
+	SG_TRY(sg_context_current(&ctx));
+	if (!va)
+		return CUDA_SUCCESS;
+	SG_TRY(sg_context_synchronize(ctx));
+	return sg_vm_free(va);
+}
+
+CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr va)
+{
+	struct sg_vm_info info;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	info = sg_vm_describe(va);
+	if (!info.mapped)
+		return CUDA_ERROR_NOT_FOUND;
+	if (base)
+		*base = info.start;
+	if (bytes)
+		*bytes = info.end - info.start;
+	return CUDA_SUCCESS;
+}
+
+/* What a pointer attribute is computed from. */
+struct pointer {
+	CUdeviceptr va;
+	struct sg_vm_info vm;
+	struct sg_host_info host;
+	struct sg_context *ctx;
+};
+
+static bool is_known(const struct pointer *p)
+{
+	return p->vm.reserved || p->host.known;
+}
+
+static CUresult put(void *data, const void *value, size_t bytes)
+{
+	memcpy(data, value, bytes);
+	return CUDA_SUCCESS;
+}
+
+static CUresult put_int(void *data, int value)
+{
+	return put(data, &value, sizeof(value));
+}
+
+static CUresult put_u64(void *data, uint64_t value)
+{
+	return put(data, &value, sizeof(value));
+}
+
+/* Attributes that are one byte in the driver. */
+static CUresult put_bool(void *data, bool value)
+{
+	return put(data, &value, sizeof(value));
+}
+
+static CUresult range_attribute(const struct pointer *p, CUpointer_attribute attribute, void *data)
+{
+	uint64_t start = p->vm.reserved ? p->vm.range_start : p->host.start;
+	uint64_t end = p->vm.reserved ? p->vm.range_end : p->host.end;
+
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		return put_u64(data, start);
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		return put_u64(data, end - start);
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+		return put_u64(data, p->vm.mapped ? p->vm.start : start);
+	default:
+		return put_u64(data, p->vm.mapped ? p->vm.end - p->vm.start : end - start);
+	}
+}
+
+static CUresult pointer_attribute(const struct pointer *p, CUpointer_attribute attribute,
+				  void *data)
+{
+	if (attribute == CU_POINTER_ATTRIBUTE_MAPPED)
+		return put_bool(data, p->vm.mapped || p->host.known);
+	if (!is_known(p))
+		return CUDA_ERROR_INVALID_VALUE;
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		return put(data, &p->ctx, sizeof(p->ctx));
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		return put_int(data, p->vm.reserved ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		return put_u64(data, p->va);
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		return p->vm.reserved ? CUDA_ERROR_INVALID_VALUE : put_u64(data, p->va);
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		return put_u64(data, p->vm.mapped ? p->vm.block_id : p->host.start);
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+		return put_bool(data, false);
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		return put_int(data, 0);
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+		return range_attribute(p, attribute, data);
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		return put_int(data, (int)p->vm.handle_types);
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		return put_int(data, p->vm.reserved ? (int)p->vm.access
+						    : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+static struct pointer describe(struct sg_context *ctx, CUdeviceptr va)
+{
+	return (struct pointer){ va, sg_vm_describe(va), sg_host_describe(va), ctx };
+}
+
+CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr va)
+{
+	struct sg_context *ctx;
+	struct pointer p;
+
+	SG_ENTER();
+	SG_TRY(sg_context_current(&ctx));
+	if (!data)
+		return CUDA_ERROR_INVALID_VALUE;
+	p = describe(ctx, va);
+	return pointer_attribute(&p, attribute, data);
+}
+
+/* An unknown pointer is no error here: what cannot be told is left as it was. */
+CUresult CUDAAPI cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attributes,
+					void **data, CUdeviceptr va)
+{
+	struct sg_context *ctx;
+	struct pointer p;
+
+	SG_ENTER();
+	SG_TRY(sg_context_current(&ctx));
+	if (!n || !attributes || !data)
+		return CUDA_ERROR_INVALID_VALUE;
+	p = describe(ctx, va);
+	for (unsigned int i = 0; i < n; i++)
+		pointer_attribute(&p, attributes[i], data[i]);
+	return CUDA_SUCCESS;
+}

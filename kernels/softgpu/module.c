@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/softgpu/context.h"
+#include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/module.h"
+#include "kernels/softgpu/op.h"
+#include "mm/base.h"
+
+#define FATBIN_MAGIC       0xba55ed50u
+#define FATBIN_WRAPPER     0x466243b1u
+#define ELF_MACHINE_CUDA   190
+#define KERNELS_MAX        4096
+#define THREADS_PER_BLOCK  1024
+#define SHARED_BYTES       (48u << 10)
+#define SHARED_BYTES_OPTIN (227u << 10)
+
+struct sg_module {
+	struct sg_object object;
+	struct sg_context *ctx; /* a reference */
+	void *library;
+	const struct mm_host_kernel *kernels;
+	size_t n_kernels;
+	pthread_mutex_t mtx;
+	struct sg_function *functions; /* guarded by mtx; looked up so far, each published */
+};
+
+static void destroy_module(struct sg_object *object)
+{
+	struct sg_module *m = (struct sg_module *)object;
+
+	dlclose(m->library);
+	sg_object_put(&m->ctx->object);
+	pthread_mutex_destroy(&m->mtx);
+	free(m);
+}
+
+static void destroy_function(struct sg_object *object)
+{
+	struct sg_function *f = (struct sg_function *)object;
+
+	sg_object_put(&f->module->object);
+	free(f);
+}
+
+/* An array that nobody ended, or that lies about its arguments, is no module. */
+static CUresult check_kernels(const struct mm_host_kernel *kernels, size_t *ret_n)
+{
+	size_t n = 0;
+
+	for (; n < KERNELS_MAX && kernels[n].name; n++)
+		if (!kernels[n].fn || kernels[n].n_args > MM_HOST_ARGS_MAX)
+			return CUDA_ERROR_INVALID_IMAGE;
+	if (n == KERNELS_MAX)
+		return CUDA_ERROR_INVALID_IMAGE;
+	*ret_n = n;
+	return CUDA_SUCCESS;
+}
+
+/* Code for a GPU is told from what is no code at all. */
+static CUresult refuse_image(const unsigned char *head, size_t bytes)
+{
+	static const char *const ptx[] = { ".version", "//", ".target" };
+	uint32_t magic = 0;
+	uint16_t machine;
+
+	if (bytes >= sizeof(magic))
+		memcpy(&magic, head, sizeof(magic));
+	if (magic == FATBIN_MAGIC || magic == FATBIN_WRAPPER)
+		return CUDA_ERROR_NO_BINARY_FOR_GPU;
+	if (bytes >= sizeof(Elf64_Ehdr) && memcmp(head, ELFMAG, SELFMAG) == 0) {
+		memcpy(&machine, head + offsetof(Elf64_Ehdr, e_machine), sizeof(machine));
+		if (machine == ELF_MACHINE_CUDA)
+			return CUDA_ERROR_NO_BINARY_FOR_GPU;
+	}
+	while (bytes && strchr(" \t\r\n", *head) && *head) {
+		head++;
+		bytes--;
+	}
+	for (size_t i = 0; i < MM_ARRAY_SIZE(ptx); i++)
+		if (bytes >= strlen(ptx[i]) && memcmp(head, ptx[i], strlen(ptx[i])) == 0)
+			return CUDA_ERROR_NO_BINARY_FOR_GPU;
+	return CUDA_ERROR_INVALID_IMAGE;
+}
+
+/* Only called for what dlopen() would not take. */
+static CUresult refuse_file(const char *path)
+{
+	mm_cleanup(mm_close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	unsigned char head[256];
+	ssize_t n;
+
+	if (fd < 0)
+		return CUDA_ERROR_FILE_NOT_FOUND;
+	n = read(fd, head, sizeof(head));
+	return n < 0 ? CUDA_ERROR_INVALID_IMAGE : refuse_image(head, (size_t)n);
+}
+
+/* Takes over @library. */
+static CUresult create_module(struct sg_context *ctx, void *library, struct sg_module **ret_module)
+{
+	const struct mm_host_kernel *kernels = dlsym(library, MM_HOST_KERNELS_SYMBOL);
+	struct sg_module *m = NULL;
+	CUresult res = CUDA_ERROR_INVALID_IMAGE;
+	size_t n = 0;
+
+	if (kernels)
+		res = check_kernels(kernels, &n);
+	if (!res) {
+		m = calloc(1, sizeof(*m));
+		if (!m)
+			res = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (res) {
+		dlclose(library);
+		return res;
+	}
+	sg_object_init(&m->object, SG_MODULE, destroy_module);
+	sg_object_ref(&ctx->object);
+	m->ctx = ctx;
+	m->library = library;
+	m->kernels = kernels;
+	m->n_kernels = n;
+	pthread_mutex_init(&m->mtx, NULL);
+	*ret_module = m;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuModuleLoad(CUmodule *ret, const char *path)
+{
+	mm_cleanup(mm_free_ptr) char *real = NULL;
+	struct sg_context *ctx;
+	struct sg_module *m;
+	void *library;
+
+	SG_ENTER();
+	SG_TRY(sg_context_current(&ctx));
+	if (!ret || !path)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* A path, never a name that the dynamic linker would search for. */
+	real = realpath(path, NULL);
+	if (!real)
+		return CUDA_ERROR_FILE_NOT_FOUND;
+	library = dlopen(real, RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		return refuse_file(real);
+	SG_TRY(create_module(ctx, library, &m));
+	sg_object_publish(&m->object);
+	*ret = (CUmodule)m;
+	return CUDA_SUCCESS;
+}
+
+/* An image in memory is code for a GPU, which there is not. Its length is nowhere to be had. */
+CUresult CUDAAPI cuModuleLoadData(CUmodule *ret, const void *image)
+{
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (!ret || !image)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (memcmp(image, ELFMAG, SELFMAG) == 0)
+		return refuse_image(image, sizeof(Elf64_Ehdr));
+	return refuse_image(image, strnlen(image, 64));
+}
+
+CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned int n_options,
+				    CUjit_option *options, void **values)
+{
+	(void)n_options;
+	(void)options;
+	(void)values;
+	return cuModuleLoadData(ret, image);
+}
+
+CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule *ret, const void *image)
+{
+	return cuModuleLoadData(ret, image);
+}
+
+CUresult CUDAAPI cuModuleUnload(CUmodule handle)
+{
+	struct sg_function *f, *next;
+	struct sg_module *m;
+
+	SG_ENTER();
+	m = sg_object_retract(handle, SG_MODULE);
+	if (!m)
+		return CUDA_ERROR_INVALID_HANDLE;
+	pthread_mutex_lock(&m->mtx);
+	f = m->functions;
+	m->functions = NULL;
+	pthread_mutex_unlock(&m->mtx);
+	for (; f; f = next) {
+		next = f->next;
+		sg_object_retract(f, SG_FUNCTION);
+		sg_object_put(&f->object);
+	}
+	sg_object_put(&m->object);
+	return CUDA_SUCCESS;
+}
+
+/* With the module's lock held: the same name is the same function. */
+static CUresult find_function(struct sg_module *m, const char *name, struct sg_function **ret)
+{
+	struct sg_function *f;
+	size_t i = 0;
+
+	for (f = m->functions; f; f = f->next)
+		if (strcmp(f->kernel->name, name) == 0) {
+			*ret = f;
+			return CUDA_SUCCESS;
+		}
+	while (i < m->n_kernels && strcmp(m->kernels[i].name, name) != 0)
+		i++;
+	if (i == m->n_kernels)
+		return CUDA_ERROR_NOT_FOUND;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	sg_object_init(&f->object, SG_FUNCTION, destroy_function);
+	sg_object_ref(&m->object);
+	f->module = m;
+	f->kernel = &m->kernels[i];
+	f->next = m->functions;
+	m->functions = f;
+	sg_object_publish(&f->object);
+	*ret = f;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuModuleGetFunction(CUfunction *ret, CUmodule handle, const char *name)
+{
+	struct sg_function *f = NULL;
+	struct sg_module *m;
+	CUresult res;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (!ret || !name)
+		return CUDA_ERROR_INVALID_VALUE;
+	m = sg_object_get(handle, SG_MODULE);
+	if (!m)
+		return CUDA_ERROR_INVALID_HANDLE;
+	pthread_mutex_lock(&m->mtx);
+	res = find_function(m, name, &f);
+	pthread_mutex_unlock(&m->mtx);
+	sg_object_put(&m->object);
+	if (!res)
+		*ret = (CUfunction)f;
+	return res;
+}
+
+/* Host kernels have no device variables. */
+CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *va, size_t *bytes, CUmodule handle,
+				      const char *name)
+{
+	struct sg_module *m;
+
+	(void)va;
+	(void)bytes;
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (!name)
+		return CUDA_ERROR_INVALID_VALUE;
+	m = sg_object_get(handle, SG_MODULE);
+	if (!m)
+		return CUDA_ERROR_INVALID_HANDLE;
+	sg_object_put(&m->object);
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult CUDAAPI cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
+{
+	struct sg_function *f;
+
+	SG_ENTER();
+	if (!value || (int)attribute < 0 ||
+	    attribute > CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
+		return CUDA_ERROR_INVALID_VALUE;
+	f = sg_object_get(handle, SG_FUNCTION);
+	if (!f)
+		return CUDA_ERROR_INVALID_HANDLE;
+	sg_object_put(&f->object);
+	*value = 0;
+	if (attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+		*value = THREADS_PER_BLOCK;
+	else if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+		*value = SHARED_BYTES;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
+{
+	struct sg_function *f;
+
+	SG_ENTER();
+	if (value < 0 || (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
+			  attribute != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT))
+		return CUDA_ERROR_INVALID_VALUE;
+	f = sg_object_get(handle, SG_FUNCTION);
+	if (!f)
+		return CUDA_ERROR_INVALID_HANDLE;
+	sg_object_put(&f->object);
+	return CUDA_SUCCESS;
+}
+
+/* ---- Launch ---- */
+
+/* The buffer that @extra names; every parameter sits at its natural alignment, as in CUDA. */
+static CUresult find_buffer(void **extra, const unsigned char **ret_buffer, size_t *ret_bytes)
+{
+	*ret_buffer = NULL;
+	*ret_bytes = 0;
+	for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+		if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			*ret_buffer = extra[i + 1];
+		else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			*ret_bytes = *(const size_t *)extra[i + 1];
+		else
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	return *ret_buffer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Parameters of 1, 2, 4 and 8 bytes are aligned to their size; structures to at most 8. */
+static size_t alignment_of(size_t bytes)
+{
+	size_t align = 8;
+
+	while (align > 1 && bytes % align)
+		align /= 2;
+	return align;
+}
+
+/* Copies the arguments: the caller may change them as soon as the launch returns. */
+static CUresult copy_args(struct sg_op *op, void **params, void **extra)
+{
+	const struct mm_host_kernel *k = op->launch.function->kernel;
+	size_t at[MM_HOST_ARGS_MAX], total = 0, bytes = 0;
+	const unsigned char *buffer = NULL;
+
+	if (!params && extra)
+		SG_TRY(find_buffer(extra, &buffer, &bytes));
+	for (unsigned int i = 0; i < k->n_args; i++) {
+		total = mm_round_up(total, alignment_of(k->arg_bytes[i]));
+		at[i] = total;
+		total += k->arg_bytes[i];
+	}
+	if (k->n_args && !params && total > bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	op->launch.bytes = aligned_alloc(16, mm_round_up(total + 1, 16));
+	if (!op->launch.bytes)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	for (unsigned int i = 0; i < k->n_args; i++) {
+		op->launch.args[i] = op->launch.bytes + at[i];
+		memcpy(op->launch.args[i], params ? params[i] : buffer + at[i], k->arg_bytes[i]);
+	}
+	return CUDA_SUCCESS;
+}
+
+static bool is_shape(const struct mm_host_launch *s)
+{
+	uint64_t threads = (uint64_t)s->block[0] * s->block[1];
+
+	for (int i = 0; i < 3; i++)
+		if (!s->grid[i] || !s->block[i] || s->block[i] > THREADS_PER_BLOCK)
+			return false;
+	return threads * s->block[2] <= THREADS_PER_BLOCK && s->grid[0] <= INT32_MAX &&
+	       s->grid[1] <= UINT16_MAX && s->grid[2] <= UINT16_MAX &&
+	       s->shared_bytes <= SHARED_BYTES_OPTIN;
+}
+
+/* Takes over a reference to @f. */
+static CUresult launch(struct sg_function *f, const struct mm_host_launch *shape, CUstream handle,
+		       void **params, void **extra)
+{
+	struct sg_op *op = sg_op_create(SG_OP_LAUNCH);
+	struct sg_stream *stream;
+	CUresult res;
+
+	if (!op) {
+		sg_object_put(&f->object);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	op->launch.function = f;
+	op->launch.shape = *shape;
+	res = copy_args(op, params, extra);
+	if (!res)
+		res = sg_stream_get(handle, &stream);
+	if (res) {
+		sg_op_destroy(op);
+		return res;
+	}
+	res = sg_stream_submit(stream, op, NULL);
+	sg_stream_put(stream);
+	return res;
+}
+
+CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+				unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+				unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+				void **params, void **extra)
+{
+	const struct mm_host_launch shape = { { grid_x, grid_y, grid_z },
+					      { block_x, block_y, block_z },
+					      shared_bytes };
+	struct sg_function *f;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (!is_shape(&shape) || (params && extra))
+		return CUDA_ERROR_INVALID_VALUE;
+	f = sg_object_get(function, SG_FUNCTION);
+	return f ? launch(f, &shape, stream, params, extra) : CUDA_ERROR_INVALID_HANDLE;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sg_module - a shared object of host kernels (kernels/host/kernel.h), and its functions
+ *
+ * Ownership: a function holds its module; queued launches hold their function. The shared object is
+ *            unloaded with the last of them.
+ */
+#pragma once
+
+#include "kernels/host/kernel.h"
+#include "kernels/softgpu/object.h"
+
+struct sg_module;
+
+struct sg_function {
+	struct sg_object object;
+	struct sg_module *module; /* a reference */
+	const struct mm_host_kernel *kernel;
+	struct sg_function *next; /* in its module; guarded by the module's lock */
+};

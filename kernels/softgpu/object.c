@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+
+#include "kernels/softgpu/object.h"
+#include "mm/base.h"
+
+#define BUCKETS 1024
+
+static struct {
+	pthread_mutex_t mtx;
+	struct sg_object *bucket[BUCKETS];
+} registry = { .mtx = PTHREAD_MUTEX_INITIALIZER };
+
+void sg_object_init(struct sg_object *object, enum sg_kind kind,
+		    void (*destroy)(struct sg_object *object))
+{
+	*object = (struct sg_object){ .kind = kind, .refs = 1, .destroy = destroy };
+}
+
+void sg_object_ref(struct sg_object *object)
+{
+	__atomic_fetch_add(&object->refs, 1, __ATOMIC_RELAXED);
+}
+
+void sg_object_put(struct sg_object *object)
+{
+	if (__atomic_sub_fetch(&object->refs, 1, __ATOMIC_ACQ_REL) == 0)
+		object->destroy(object);
+}
+
+static struct sg_object **bucket_of(const void *handle)
+{
+	/* Fibonacci hashing: addresses differ in their middle bits only. */
+	uint64_t hash = (uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15);
+
+	return &registry.bucket[hash >> 54];
+}
+
+void sg_object_publish(struct sg_object *object)
+{
+	struct sg_object **head = bucket_of(object);
+
+	pthread_mutex_lock(&registry.mtx);
+	object->next = *head;
+	*head = object;
+	pthread_mutex_unlock(&registry.mtx);
+}
+
+static struct sg_object **find(const void *handle, enum sg_kind kind)
+{
+	for (struct sg_object **p = bucket_of(handle); *p; p = &(*p)->next)
+		if (*p == handle)
+			return (*p)->kind == kind ? p : NULL;
+	return NULL;
+}
+
+void *sg_object_get(const void *handle, enum sg_kind kind)
+{
+	struct sg_object *object = NULL, **p;
+
+	pthread_mutex_lock(&registry.mtx);
+	p = find(handle, kind);
+	if (p) {
+		object = *p;
+		sg_object_ref(object);
+	}
+	pthread_mutex_unlock(&registry.mtx);
+	return object;
+}
+
+void *sg_object_retract(const void *handle, enum sg_kind kind)
+{
+	struct sg_object *object = NULL, **p;
+
+	pthread_mutex_lock(&registry.mtx);
+	p = find(handle, kind);
+	if (p) {
+		object = *p;
+		*p = object->next;
+	}
+	pthread_mutex_unlock(&registry.mtx);
+	return object;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sg_object - what a driver handle points to: context, stream, event, module, function
+ *
+ * Concept:   a handle is the object's address. Callers may pass stale or foreign ones, so a handle
+ *            is looked up before it is followed.
+ * Ownership: counted. publish() hands the caller's reference to the registry; get() borrows one;
+ *            retract() takes the registry's back. The last put() destroys.
+ * Threading: everything is safe from any thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sg_kind { SG_CONTEXT = 1, SG_STREAM, SG_EVENT, SG_MODULE, SG_FUNCTION };
+
+struct sg_object {
+	enum sg_kind kind;
+	uint32_t refs; /* atomic */
+	void (*destroy)(struct sg_object *object);
+	struct sg_object *next; /* in the registry; guarded by its lock */
+};
+
+/* One reference, the caller's. */
+void sg_object_init(struct sg_object *object, enum sg_kind kind,
+		    void (*destroy)(struct sg_object *object));
+void sg_object_ref(struct sg_object *object);
+void sg_object_put(struct sg_object *object);
+
+void sg_object_publish(struct sg_object *object);
+
+/* NULL if @handle is not a published object of @kind. */
+void *sg_object_get(const void *handle, enum sg_kind kind);
+void *sg_object_retract(const void *handle, enum sg_kind kind);

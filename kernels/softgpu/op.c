@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/softgpu/event.h"
+#include "kernels/softgpu/fault.h"
+#include "kernels/softgpu/module.h"
+#include "kernels/softgpu/op.h"
+#include "mm/base.h"
+
+#define SPIN_LOOKS     64
+#define NAP_MIN_NS     2000
+#define NAP_MAX_NS     50000
+#define NAP_STALLED_NS 500000 /* a wait of many milliseconds: lateness stays under 2% of it */
+
+static unsigned int kernels; /* atomic; running now */
+
+bool sg_op_any_kernel(void)
+{
+	return __atomic_load_n(&kernels, __ATOMIC_ACQUIRE) != 0;
+}
+
+struct sg_op *sg_op_create(enum sg_op_kind kind)
+{
+	struct sg_op *op = calloc(1, sizeof(*op));
+
+	if (op)
+		op->kind = kind;
+	return op;
+}
+
+void sg_op_destroy(struct sg_op *op)
+{
+	switch (op->kind) {
+	case SG_OP_COPY:
+		free(op->copy.staged);
+		break;
+	case SG_OP_LAUNCH:
+		sg_object_put(&op->launch.function->object);
+		free(op->launch.bytes);
+		break;
+	case SG_OP_WAIT_STREAM:
+		sg_stream_put(op->wait.stream);
+		break;
+	case SG_OP_RECORD:
+		sg_object_put(&op->record.event->object);
+		break;
+	default:
+		break;
+	}
+	free(op);
+}
+
+/*
+ * The device's own accesses are not instrumented: they may leave by a long jump, and what orders
+ * them for the host are the driver's rules, not the ones that a sanitizer knows.
+ */
+__attribute__((no_sanitize("address", "thread", "undefined"))) static void
+move_bytes(void *dst, const void *src, size_t bytes)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(bytes) : : "memory");
+#else
+	memmove(dst, src, bytes);
+#endif
+}
+
+static void run_copy(void *arg)
+{
+	const struct sg_op *op = arg;
+
+	move_bytes(op->copy.dst, op->copy.src, op->copy.bytes);
+}
+
+__attribute__((no_sanitize("address", "thread", "undefined"))) static void run_fill(void *arg)
+{
+	const struct sg_op *op = arg;
+	size_t count = op->fill.count;
+	uint32_t value = op->fill.value;
+
+	if (op->fill.width == 1) {
+#if defined(__x86_64__)
+		void *dst = op->fill.dst;
+
+		__asm__ volatile("rep stosb" : "+D"(dst), "+c"(count) : "a"(value) : "memory");
+#else
+		memset(op->fill.dst, (int)value, count);
+#endif
+	} else if (op->fill.width == 2) {
+		for (size_t i = 0; i < count; i++)
+			((volatile uint16_t *)op->fill.dst)[i] = (uint16_t)value;
+	} else {
+		for (size_t i = 0; i < count; i++)
+			((volatile uint32_t *)op->fill.dst)[i] = value;
+	}
+}
+
+static void run_launch(void *arg)
+{
+	const struct sg_op *op = arg;
+
+	op->launch.function->kernel->fn(&op->launch.shape, op->launch.args);
+}
+
+/* Counted outside of the guard, which a fault leaves by a long jump. */
+static bool launch(struct sg_op *op)
+{
+	bool fine;
+
+	__atomic_add_fetch(&kernels, 1, __ATOMIC_ACQ_REL);
+	fine = sg_guarded(run_launch, op);
+	__atomic_sub_fetch(&kernels, 1, __ATOMIC_ACQ_REL);
+	return fine;
+}
+
+static bool satisfied_32(uint32_t seen, uint32_t value, unsigned int how)
+{
+	switch (how) {
+	case CU_STREAM_WAIT_VALUE_EQ:
+		return seen == value;
+	case CU_STREAM_WAIT_VALUE_AND:
+		return (seen & value) != 0;
+	case CU_STREAM_WAIT_VALUE_NOR:
+		return ~(seen | value) != 0;
+	default:
+		return (int32_t)(seen - value) >= 0;
+	}
+}
+
+static bool satisfied_64(uint64_t seen, uint64_t value, unsigned int how)
+{
+	switch (how) {
+	case CU_STREAM_WAIT_VALUE_EQ:
+		return seen == value;
+	case CU_STREAM_WAIT_VALUE_AND:
+		return (seen & value) != 0;
+	case CU_STREAM_WAIT_VALUE_NOR:
+		return ~(seen | value) != 0;
+	default:
+		return (int64_t)(seen - value) >= 0;
+	}
+}
+
+struct look {
+	const struct sg_op *op;
+	bool satisfied;
+};
+
+/* Acquire: work behind the wait sees what was written before the value (cuda.md §4.2). */
+static void look_once(void *arg)
+{
+	struct look *look = arg;
+	const struct sg_op *op = look->op;
+	unsigned int how = op->value.flags & ~(unsigned int)CU_STREAM_WAIT_VALUE_FLUSH;
+
+	if (op->value.is_64)
+		look->satisfied = satisfied_64(
+			__atomic_load_n((const uint64_t *)op->value.addr, __ATOMIC_ACQUIRE),
+			op->value.value, how);
+	else
+		look->satisfied = satisfied_32(
+			__atomic_load_n((const uint32_t *)op->value.addr, __ATOMIC_ACQUIRE),
+			(uint32_t)op->value.value, how);
+}
+
+static void nap(uint64_t ns)
+{
+	struct timespec ts = { .tv_nsec = (long)ns };
+
+	nanosleep(&ts, NULL);
+}
+
+/* Another process ends the wait by a plain store: there is nothing to be woken by. */
+static bool wait_value(const struct sg_op *op, const struct sg_context *ctx)
+{
+	struct look look = { .op = op };
+	uint64_t ns = NAP_MIN_NS, waited_ns = 0;
+
+	for (unsigned int looks = 0;; looks++) {
+		if (!sg_guarded(look_once, &look))
+			return false;
+		if (look.satisfied || __atomic_load_n(&ctx->stopping, __ATOMIC_ACQUIRE) ||
+		    sg_context_error(ctx))
+			return true;
+		if (looks < SPIN_LOOKS)
+			continue;
+		nap(ns);
+		waited_ns += ns;
+		ns = MM_MIN(ns * 2, MM_MAX(NAP_MAX_NS, MM_MIN(waited_ns / 64, NAP_STALLED_NS)));
+	}
+}
+
+/* Release: what this thread did before, all earlier work of the stream, is seen with the value. */
+static void run_write(void *arg)
+{
+	const struct sg_op *op = arg;
+
+	if (op->value.is_64)
+		__atomic_store_n((uint64_t *)op->value.addr, op->value.value, __ATOMIC_RELEASE);
+	else
+		__atomic_store_n((uint32_t *)op->value.addr, (uint32_t)op->value.value,
+				 __ATOMIC_RELEASE);
+}
+
+static bool run_guarded(struct sg_op *op, const struct sg_context *ctx)
+{
+	switch (op->kind) {
+	case SG_OP_COPY:
+		return sg_guarded(run_copy, op);
+	case SG_OP_FILL:
+		return sg_guarded(run_fill, op);
+	case SG_OP_LAUNCH:
+		return launch(op);
+	case SG_OP_WAIT_VALUE:
+		return wait_value(op, ctx);
+	case SG_OP_WRITE_VALUE:
+		return sg_guarded(run_write, op);
+	case SG_OP_FAULT:
+		return false;
+	default:
+		return true;
+	}
+}
+
+void sg_op_run(struct sg_op *op, struct sg_context *ctx)
+{
+	switch (op->kind) {
+	case SG_OP_HOST:
+		/* Host code: its faults are the program's own. */
+		if (op->host.callback)
+			op->host.callback(op->host.handle, CUDA_SUCCESS, op->host.arg);
+		else
+			op->host.fn(op->host.arg);
+		break;
+	case SG_OP_WAIT_STREAM:
+		sg_stream_wait(op->wait.stream, op->wait.number, &ctx->stopping);
+		break;
+	case SG_OP_RECORD:
+		sg_event_ran(op->record.event, op->record.generation);
+		break;
+	default:
+		if (!run_guarded(op, ctx))
+			sg_context_fault(ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
+		break;
+	}
+}
+
+void sg_op_drop(struct sg_op *op, struct sg_context *ctx)
+{
+	CUresult error = sg_context_error(ctx);
+
+	if (op->kind == SG_OP_HOST && op->host.callback)
+		op->host.callback(op->host.handle, error ? error : CUDA_ERROR_CONTEXT_IS_DESTROYED,
+				  op->host.arg);
+}

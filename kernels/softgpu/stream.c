@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "kernels/softgpu/fault.h"
+#include "kernels/softgpu/op.h"
+#include "kernels/softgpu/stream.h"
+#include "mm/base.h"
+
+#define TIMER_SLACK_NS 1000UL
+#define STOP_LOOK_NS   (10 * MM_NS_PER_MS)
+
+static uint64_t last_id; /* atomic */
+
+static uint64_t load(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+}
+
+bool sg_stream_is_done(const struct sg_stream *stream, uint64_t number)
+{
+	return load(&stream->completed) >= number;
+}
+
+static void unlink_from_context(struct sg_stream *stream)
+{
+	struct sg_context *ctx = stream->ctx;
+
+	pthread_mutex_lock(&ctx->mtx);
+	for (struct sg_stream **p = &ctx->streams; *p; p = &(*p)->next)
+		if (*p == stream) {
+			*p = stream->next;
+			break;
+		}
+	pthread_mutex_unlock(&ctx->mtx);
+}
+
+static void destroy_stream(struct sg_object *object)
+{
+	struct sg_stream *stream = (struct sg_stream *)object;
+
+	pthread_cond_destroy(&stream->work);
+	pthread_cond_destroy(&stream->done);
+	pthread_mutex_destroy(&stream->mtx);
+	sg_object_put(&stream->ctx->object);
+	free(stream);
+}
+
+CUresult sg_stream_create(struct sg_context *ctx, unsigned int flags, int priority,
+			  struct sg_stream **ret_stream)
+{
+	struct sg_stream *stream = calloc(1, sizeof(*stream));
+
+	if (!stream)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	sg_object_init(&stream->object, SG_STREAM, destroy_stream);
+	sg_object_ref(&ctx->object);
+	stream->ctx = ctx;
+	stream->flags = flags;
+	stream->priority = priority;
+	stream->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+	stream->tail = &stream->head;
+	pthread_mutex_init(&stream->mtx, NULL);
+	pthread_cond_init(&stream->work, NULL);
+	pthread_cond_init(&stream->done, NULL);
+	pthread_mutex_lock(&ctx->mtx);
+	stream->next = ctx->streams;
+	ctx->streams = stream;
+	pthread_mutex_unlock(&ctx->mtx);
+	*ret_stream = stream;
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_legacy(struct sg_context *ctx, struct sg_stream **ret_stream)
+{
+	struct sg_stream *stream = __atomic_load_n(&ctx->legacy, __ATOMIC_ACQUIRE), *other = NULL;
+	CUresult res;
+
+	if (!stream) {
+		res = sg_stream_create(ctx, CU_STREAM_DEFAULT, 0, &stream);
+		if (res)
+			return res;
+		if (!__atomic_compare_exchange_n(&ctx->legacy, &other, stream, false,
+						 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+			sg_stream_close(stream);
+			stream = other;
+		}
+	}
+	sg_object_ref(&stream->object);
+	*ret_stream = stream;
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_per_thread(struct sg_context *ctx, struct sg_stream **ret_stream)
+{
+	struct sg_stream *stream;
+	pid_t self = gettid();
+	CUresult res;
+
+	pthread_mutex_lock(&ctx->mtx);
+	for (stream = ctx->streams; stream && stream->thread != self; stream = stream->next)
+		;
+	if (stream)
+		sg_object_ref(&stream->object);
+	pthread_mutex_unlock(&ctx->mtx);
+	if (!stream) {
+		res = sg_stream_create(ctx, CU_STREAM_DEFAULT, 0, &stream);
+		if (res)
+			return res;
+		/* Only this thread ever looks for it. */
+		pthread_mutex_lock(&ctx->mtx);
+		stream->thread = self;
+		pthread_mutex_unlock(&ctx->mtx);
+		sg_object_ref(&stream->object);
+	}
+	*ret_stream = stream;
+	return CUDA_SUCCESS;
+}
+
+CUresult sg_stream_get(CUstream handle, struct sg_stream **ret_stream)
+{
+	struct sg_context *ctx;
+	struct sg_stream *stream;
+	CUresult res;
+
+	res = sg_context_current(&ctx);
+	if (res)
+		return res;
+	if (!handle || handle == CU_STREAM_LEGACY)
+		return get_legacy(ctx, ret_stream);
+	if (handle == CU_STREAM_PER_THREAD)
+		return get_per_thread(ctx, ret_stream);
+	stream = sg_object_get(handle, SG_STREAM);
+	if (!stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	res = sg_context_error(stream->ctx);
+	if (res) {
+		sg_stream_put(stream);
+		return res;
+	}
+	*ret_stream = stream;
+	return CUDA_SUCCESS;
+}
+
+void sg_stream_put(struct sg_stream *stream)
+{
+	sg_object_put(&stream->object);
+}
+
+static void execute(struct sg_stream *stream, struct sg_op *op)
+{
+	struct sg_context *ctx = stream->ctx;
+
+	if (sg_context_error(ctx) || __atomic_load_n(&ctx->stopping, __ATOMIC_ACQUIRE))
+		sg_op_drop(op, ctx);
+	else
+		sg_op_run(op, ctx);
+	sg_op_destroy(op);
+}
+
+static void *worker(void *arg)
+{
+	struct sg_stream *stream = arg;
+	struct sg_op *op;
+
+	prctl(PR_SET_NAME, "softgpu-stream");
+	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+	sg_fault_install();
+	pthread_mutex_lock(&stream->mtx);
+	for (;;) {
+		while (!stream->head && !stream->closed)
+			pthread_cond_wait(&stream->work, &stream->mtx);
+		op = stream->head;
+		if (!op)
+			break;
+		stream->head = op->next;
+		if (!stream->head)
+			stream->tail = &stream->head;
+		pthread_mutex_unlock(&stream->mtx);
+		execute(stream, op);
+		pthread_mutex_lock(&stream->mtx);
+		__atomic_store_n(&stream->completed, stream->completed + 1, __ATOMIC_RELEASE);
+		if (stream->waiters)
+			pthread_cond_broadcast(&stream->done);
+	}
+	pthread_mutex_unlock(&stream->mtx);
+	unlink_from_context(stream);
+	sg_stream_put(stream);
+	return NULL;
+}
+
+/* The program's signals are for its own threads; an access's own fault cannot be blocked. */
+static int start_worker(struct sg_stream *stream)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	pthread_t thread;
+	int err;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGFPE);
+	sigdelset(&all, SIGILL);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sg_object_ref(&stream->object);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&thread, &attr, worker, stream);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	if (err)
+		sg_stream_put(stream);
+	else
+		stream->working = true;
+	return err;
+}
+
+/* Takes over @op. */
+static CUresult append(struct sg_stream *stream, struct sg_op *op, uint64_t *ret_number)
+{
+	CUresult res = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&stream->mtx);
+	if (stream->closed)
+		res = CUDA_ERROR_INVALID_HANDLE;
+	else if (!stream->working && start_worker(stream))
+		res = CUDA_ERROR_OUT_OF_MEMORY;
+	if (!res) {
+		*stream->tail = op;
+		stream->tail = &op->next;
+		__atomic_store_n(&stream->queued, stream->queued + 1, __ATOMIC_RELEASE);
+		if (ret_number)
+			*ret_number = stream->queued;
+		pthread_cond_signal(&stream->work);
+	}
+	pthread_mutex_unlock(&stream->mtx);
+	if (res)
+		sg_op_destroy(op);
+	return res;
+}
+
+static CUresult append_dependency(struct sg_stream *stream, struct sg_stream *on)
+{
+	uint64_t number = load(&on->queued);
+	struct sg_op *op;
+
+	if (sg_stream_is_done(on, number))
+		return CUDA_SUCCESS;
+	op = sg_op_create(SG_OP_WAIT_STREAM);
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	sg_object_ref(&on->object);
+	op->wait.stream = on;
+	op->wait.number = number;
+	return append(stream, op, NULL);
+}
+
+/* The streams are only borrowed from the list: they are held by being in it, under ctx->mtx. */
+static CUresult order_after_all(struct sg_stream *legacy)
+{
+	struct sg_context *ctx = legacy->ctx;
+	CUresult res = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&ctx->mtx);
+	for (struct sg_stream *s = ctx->streams; s && !res; s = s->next)
+		if (s != legacy && !(s->flags & CU_STREAM_NON_BLOCKING))
+			res = append_dependency(legacy, s);
+	pthread_mutex_unlock(&ctx->mtx);
+	return res;
+}
+
+CUresult sg_stream_submit(struct sg_stream *stream, struct sg_op *op, uint64_t *ret_number)
+{
+	struct sg_stream *legacy = __atomic_load_n(&stream->ctx->legacy, __ATOMIC_ACQUIRE);
+	CUresult res = CUDA_SUCCESS;
+
+	if (stream == legacy)
+		res = order_after_all(stream);
+	else if (legacy && !(stream->flags & CU_STREAM_NON_BLOCKING))
+		res = append_dependency(stream, legacy);
+	if (res) {
+		sg_op_destroy(op);
+		return res;
+	}
+	return append(stream, op, ret_number);
+}
+
+void sg_stream_wait(struct sg_stream *stream, uint64_t number, const bool *stop)
+{
+	struct timespec until;
+
+	if (sg_stream_is_done(stream, number))
+		return;
+	pthread_mutex_lock(&stream->mtx);
+	stream->waiters++;
+	while (!sg_stream_is_done(stream, number)) {
+		if (!stop) {
+			pthread_cond_wait(&stream->done, &stream->mtx);
+			continue;
+		}
+		if (__atomic_load_n(stop, __ATOMIC_ACQUIRE))
+			break;
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += (long)STOP_LOOK_NS;
+		until.tv_sec += until.tv_nsec / (long)MM_NS_PER_S;
+		until.tv_nsec %= (long)MM_NS_PER_S;
+		pthread_cond_timedwait(&stream->done, &stream->mtx, &until);
+	}
+	stream->waiters--;
+	pthread_mutex_unlock(&stream->mtx);
+}
+
+CUresult sg_stream_synchronize(struct sg_stream *stream)
+{
+	sg_stream_wait(stream, load(&stream->queued), NULL);
+	return sg_context_error(stream->ctx);
+}
+
+void sg_stream_close(struct sg_stream *stream)
+{
+	bool working;
+
+	pthread_mutex_lock(&stream->mtx);
+	stream->closed = true;
+	working = stream->working;
+	pthread_cond_signal(&stream->work);
+	pthread_mutex_unlock(&stream->mtx);
+	/* What is still queued counts for the context until it has run: the worker does it then. */
+	if (!working)
+		unlink_from_context(stream);
+	sg_stream_put(stream);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sg_vm - device virtual addresses of this process, and what is mapped there
+ *
+ * Concept:    a device address is the host address of the same bytes. A reservation is PROT_NONE
+ *             memory; a mapping binds a whole handle to a part of it; its bytes become accessible
+ *             when access is set, which is when the page is really mapped.
+ * Ownership:  an allocation is held by its handle (counted references) and by its mappings. The
+ *             page is given up with the last of them.
+ * Threading:  everything is safe from any thread; one lock guards all tables. Nothing here waits for
+ *             device work: unmapping under a running kernel faults that kernel.
+ * Invariants: mappings lie inside one reservation, whole granules, never overlapping.
+ * Limits:     one descriptor per allocation; the kernel's 65,530 mappings per process.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mm/gpu.h"
+
+/* What is known of one device address. */
+struct sg_vm_info {
+	bool reserved, mapped;
+	bool legacy;                     /* of sg_vm_alloc() */
+	uint64_t range_start, range_end; /* of its reservation */
+	uint64_t start, end;             /* of its mapping; zero if there is none */
+	CUmemAccess_flags access;
+	CUmemAllocationHandleType handle_types;
+	uint64_t block_id;
+};
+
+struct sg_vm_info sg_vm_describe(uint64_t va);
+
+/* Memory as cuMemAlloc() gives it: zeroed whole host pages, accessible at once. */
+CUresult sg_vm_alloc(size_t bytes, uint64_t *ret_va);
+CUresult sg_vm_free(uint64_t va);
+
+/* Drops all mappings and allocations of this process; what still runs faults. */
+void sg_vm_drop_all(void);

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The entry points that put work into streams: copies, fills, waits and writes, host functions. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/host.h"
+#include "kernels/softgpu/op.h"
+#include "kernels/softgpu/vm.h"
+#include "mm/base.h"
+
+#define BATCH_MAX 256
+
+enum memory {
+	PAGEABLE, /* host memory of the program's, or nothing at all */
+	DEVICE,   /* inside a reservation; whether it may be touched shows when it is */
+	PINNED,
+	PINNED_READ_ONLY,
+};
+
+static enum memory classify(uint64_t va, size_t bytes)
+{
+	struct sg_host_info host = sg_host_describe(va);
+	struct sg_vm_info info;
+
+	if (host.known && bytes <= host.end - va)
+		return host.flags & CU_MEMHOSTREGISTER_READ_ONLY && !host.allocated
+			       ? PINNED_READ_ONLY
+			       : PINNED;
+	info = sg_vm_describe(va);
+	return info.reserved && bytes <= info.range_end - va ? DEVICE : PAGEABLE;
+}
+
+static void *pointer(uint64_t va)
+{
+	return (void *)(uintptr_t)va;
+}
+
+/* Takes over @op. @wait: until it is done. */
+static CUresult submit(CUstream handle, struct sg_op *op, bool wait)
+{
+	struct sg_stream *stream;
+	uint64_t number;
+	CUresult res;
+
+	res = sg_stream_get(handle, &stream);
+	if (res) {
+		sg_op_destroy(op);
+		return res;
+	}
+	res = sg_stream_submit(stream, op, &number);
+	if (!res && wait) {
+		sg_stream_wait(stream, number, NULL);
+		res = sg_context_error(stream->ctx);
+	}
+	sg_stream_put(stream);
+	return res;
+}
+
+/* ---- Copies ---- */
+
+struct copy {
+	uint64_t dst, src;
+	size_t bytes;
+	bool dst_on_device,
+		src_on_device; /* the caller says so: pageable memory is refused there */
+	bool wait;
+};
+
+/*
+ * As the driver: a pageable source is read before the call returns, a pageable destination is
+ * written before it returns.
+ */
+static CUresult copy(CUstream stream, const struct copy *c)
+{
+	enum memory dst = classify(c->dst, c->bytes), src = classify(c->src, c->bytes);
+	struct sg_op *op;
+
+	SG_TRY(sg_enter_context());
+	if (!c->bytes)
+		return CUDA_SUCCESS;
+	if (!c->dst || !c->src || (c->dst_on_device && dst == PAGEABLE) ||
+	    (c->src_on_device && src == PAGEABLE))
+		return CUDA_ERROR_INVALID_VALUE;
+	op = sg_op_create(dst == PINNED_READ_ONLY ? SG_OP_FAULT : SG_OP_COPY);
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	op->copy.dst = pointer(c->dst);
+	op->copy.src = pointer(c->src);
+	op->copy.bytes = c->bytes;
+	if (src == PAGEABLE && dst != PAGEABLE && !c->wait && op->kind == SG_OP_COPY) {
+		op->copy.staged = malloc(c->bytes);
+		if (!op->copy.staged) {
+			sg_op_destroy(op);
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		memcpy(op->copy.staged, op->copy.src, c->bytes);
+		op->copy.src = op->copy.staged;
+	}
+	return submit(stream, op, c->wait || dst == PAGEABLE);
+}
+
+CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t bytes,
+				      CUstream stream)
+{
+	SG_ENTER();
+	return copy(stream, &(struct copy){ dst, (uintptr_t)src, bytes, .dst_on_device = true });
+}
+
+CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t bytes, CUstream stream)
+{
+	SG_ENTER();
+	return copy(stream, &(struct copy){ (uintptr_t)dst, src, bytes, .src_on_device = true });
+}
+
+CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+				      CUstream stream)
+{
+	SG_ENTER();
+	return copy(stream, &(struct copy){ dst, src, bytes, true, true, false });
+}
+
+CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
+{
+	SG_ENTER();
+	return copy(stream, &(struct copy){ .dst = dst, .src = src, .bytes = bytes });
+}
+
+CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t bytes)
+{
+	SG_ENTER();
+	return copy(NULL, &(struct copy){ dst, (uintptr_t)src, bytes, .dst_on_device = true,
+					  .wait = true });
+}
+
+CUresult CUDAAPI cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t bytes)
+{
+	SG_ENTER();
+	return copy(NULL, &(struct copy){ (uintptr_t)dst, src, bytes, .src_on_device = true,
+					  .wait = true });
+}
+
+CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+{
+	SG_ENTER();
+	return copy(NULL, &(struct copy){ dst, src, bytes, true, true, .wait = true });
+}
+
+CUresult CUDAAPI cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+{
+	SG_ENTER();
+	return copy(NULL, &(struct copy){ dst, src, bytes, .wait = true });
+}
+
+/* ---- Pitched copies: row by row ---- */
+
+struct side {
+	uint64_t base;
+	size_t x_bytes, y, pitch;
+	bool device;
+};
+
+static CUresult side_of(CUmemorytype type, uint64_t host, CUdeviceptr device, struct side *ret)
+{
+	switch (type) {
+	case CU_MEMORYTYPE_HOST:
+		ret->base = host;
+		ret->device = false;
+		return CUDA_SUCCESS;
+	case CU_MEMORYTYPE_DEVICE:
+	case CU_MEMORYTYPE_UNIFIED:
+		ret->base = device;
+		ret->device = type == CU_MEMORYTYPE_DEVICE;
+		return CUDA_SUCCESS;
+	case CU_MEMORYTYPE_ARRAY:
+		return CUDA_ERROR_NOT_SUPPORTED;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+static uint64_t row_of(const struct side *s, size_t row, size_t width)
+{
+	return s->base + (s->y + row) * (s->pitch ? s->pitch : width) + s->x_bytes;
+}
+
+CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream)
+{
+	struct side src, dst;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (!c)
+		return CUDA_ERROR_INVALID_VALUE;
+	SG_TRY(side_of(c->srcMemoryType, (uintptr_t)c->srcHost, c->srcDevice, &src));
+	SG_TRY(side_of(c->dstMemoryType, (uintptr_t)c->dstHost, c->dstDevice, &dst));
+	src.x_bytes = c->srcXInBytes;
+	src.y = c->srcY;
+	src.pitch = c->srcPitch;
+	dst.x_bytes = c->dstXInBytes;
+	dst.y = c->dstY;
+	dst.pitch = c->dstPitch;
+	if ((src.pitch && src.pitch < c->WidthInBytes) ||
+	    (dst.pitch && dst.pitch < c->WidthInBytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t row = 0; row < c->Height; row++)
+		SG_TRY(copy(stream, &(struct copy){ .dst = row_of(&dst, row, c->WidthInBytes),
+						    .src = row_of(&src, row, c->WidthInBytes),
+						    .bytes = c->WidthInBytes,
+						    .dst_on_device = dst.device,
+						    .src_on_device = src.device }));
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D *c)
+{
+	SG_TRY(cuMemcpy2DAsync_v2(c, NULL));
+	return cuStreamSynchronize(NULL);
+}
+
+CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *c)
+{
+	return cuMemcpy2D_v2(c);
+}
+
+/* ---- Fills ---- */
+
+static CUresult fill(CUstream stream, CUdeviceptr va, uint32_t value, unsigned int width,
+		     size_t count, bool wait)
+{
+	enum memory memory;
+	struct sg_op *op;
+	size_t bytes;
+
+	SG_TRY(sg_enter_context());
+	if (!count)
+		return CUDA_SUCCESS;
+	if (__builtin_mul_overflow(count, width, &bytes) || va % width)
+		return CUDA_ERROR_INVALID_VALUE;
+	memory = classify(va, bytes);
+	if (memory == PAGEABLE)
+		return CUDA_ERROR_INVALID_VALUE;
+	op = sg_op_create(memory == PINNED_READ_ONLY ? SG_OP_FAULT : SG_OP_FILL);
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	op->fill.dst = pointer(va);
+	op->fill.value = value;
+	op->fill.width = width;
+	op->fill.count = count;
+	return submit(stream, op, wait);
+}
+
+CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr va, unsigned char value, size_t count, CUstream stream)
+{
+	SG_ENTER();
+	return fill(stream, va, value, 1, count, false);
+}
+
+CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr va, unsigned short value, size_t count,
+				  CUstream stream)
+{
+	SG_ENTER();
+	return fill(stream, va, value, 2, count, false);
+}
+
+CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr va, unsigned int value, size_t count, CUstream stream)
+{
+	SG_ENTER();
+	return fill(stream, va, value, 4, count, false);
+}
+
+CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr va, unsigned char value, size_t count)
+{
+	SG_ENTER();
+	return fill(NULL, va, value, 1, count, true);
+}
+
+CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr va, unsigned short value, size_t count)
+{
+	SG_ENTER();
+	return fill(NULL, va, value, 2, count, true);
+}
+
+CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr va, unsigned int value, size_t count)
+{
+	SG_ENTER();
+	return fill(NULL, va, value, 4, count, true);
+}
+
+/* ---- Waits and writes of values ---- */
+
+struct value {
+	CUdeviceptr va;
+	uint64_t value;
+	unsigned int flags;
+	bool is_64, is_wait;
+};
+
+static CUresult check_value(const struct value *v, enum memory *ret_memory)
+{
+	static const unsigned int flush = CU_STREAM_WAIT_VALUE_FLUSH;
+	unsigned int width = v->is_64 ? 8 : 4;
+
+	if (v->flags & flush) /* attribute CAN_FLUSH_REMOTE_WRITES is 0 */
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (v->va % width || v->flags > (v->is_wait ? CU_STREAM_WAIT_VALUE_NOR : 0u))
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_memory = classify(v->va, width);
+	return *ret_memory == PAGEABLE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult value_op(CUstream stream, const struct value *v)
+{
+	enum memory memory;
+	struct sg_op *op;
+
+	SG_TRY(sg_enter_context());
+	SG_TRY(check_value(v, &memory));
+	op = sg_op_create(v->is_wait                   ? SG_OP_WAIT_VALUE
+			  : memory == PINNED_READ_ONLY ? SG_OP_FAULT
+						       : SG_OP_WRITE_VALUE);
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	op->value.addr = pointer(v->va);
+	op->value.value = v->value;
+	op->value.flags = v->flags;
+	op->value.is_64 = v->is_64;
+	return submit(stream, op, false);
+}
+
+CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr va, cuuint32_t value,
+					unsigned int flags)
+{
+	SG_ENTER();
+	return value_op(stream, &(struct value){ va, value, flags, false, true });
+}
+
+CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr va, cuuint64_t value,
+					unsigned int flags)
+{
+	SG_ENTER();
+	return value_op(stream, &(struct value){ va, value, flags, true, true });
+}
+
+CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr va, cuuint32_t value,
+					 unsigned int flags)
+{
+	SG_ENTER();
+	return value_op(stream, &(struct value){ va, value, flags, false, false });
+}
+
+CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr va, cuuint64_t value,
+					 unsigned int flags)
+{
+	SG_ENTER();
+	return value_op(stream, &(struct value){ va, value, flags, true, false });
+}
+
+/* Nothing to do for a barrier or a flush: writes are ordered as they are. */
+static CUresult batch_value(const CUstreamBatchMemOpParams *op, struct value *ret_value,
+			    bool *ret_nothing)
+{
+	*ret_nothing = false;
+	switch (op->operation) {
+	case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+	case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+		*ret_value =
+			(struct value){ .va = op->waitValue.address,
+					.flags = op->waitValue.flags,
+					.is_64 = op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64,
+					.is_wait = true };
+		ret_value->value = ret_value->is_64 ? op->waitValue.value64 : op->waitValue.value;
+		return CUDA_SUCCESS;
+	case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+	case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+		*ret_value =
+			(struct value){ .va = op->writeValue.address,
+					.flags = op->writeValue.flags,
+					.is_64 = op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 };
+		ret_value->value = ret_value->is_64 ? op->writeValue.value64 : op->writeValue.value;
+		return CUDA_SUCCESS;
+	case CU_STREAM_MEM_OP_BARRIER:
+		*ret_nothing = true;
+		return CUDA_SUCCESS;
+	case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+		return CUDA_ERROR_NOT_SUPPORTED;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+/* All are checked before the first is queued. */
+CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
+				       CUstreamBatchMemOpParams *ops, unsigned int flags)
+{
+	struct value values[BATCH_MAX];
+	enum memory memory;
+	unsigned int n = 0;
+	bool nothing;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (!ops || !count || count > BATCH_MAX - 1 || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int i = 0; i < count; i++) {
+		SG_TRY(batch_value(&ops[i], &values[n], &nothing));
+		if (nothing)
+			continue;
+		SG_TRY(check_value(&values[n], &memory));
+		n++;
+	}
+	for (unsigned int i = 0; i < n; i++)
+		SG_TRY(value_op(stream, &values[i]));
+	return CUDA_SUCCESS;
+}
+
+/* ---- Host functions ---- */
+
+CUresult CUDAAPI cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *arg)
+{
+	struct sg_op *op;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (!fn)
+		return CUDA_ERROR_INVALID_VALUE;
+	op = sg_op_create(SG_OP_HOST);
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	op->host.fn = fn;
+	op->host.arg = arg;
+	return submit(stream, op, false);
+}
+
+CUresult CUDAAPI cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *arg,
+				     unsigned int flags)
+{
+	struct sg_op *op;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (!callback || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	op = sg_op_create(SG_OP_HOST);
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	op->host.callback = callback;
+	op->host.handle = stream;
+	op->host.arg = arg;
+	return submit(stream, op, false);
+}
