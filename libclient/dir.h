@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dir - the directory at the head of a store: which tensor lies where
+ *
+ * Concept:   A store begins with struct mm_dir (abi.h). mm_directory_read() copies it once, checks
+ *            the copy in full, and only the copy is used: the file may be writable by whoever made
+ *            it.
+ * Ownership: struct mm_directory owns its copies; mm_directory_done() accepts a zeroed one.
+ * Threading: read-only once read.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "mm/abi.h"
+
+struct mm_directory {
+	uint32_t n_groups;
+	uint32_t n_tensors;
+	uint64_t store_bytes;
+	struct mm_dir_group *groups;
+	struct mm_dir_tensor *tensors; /* sorted by name */
+};
+
+/**
+ * mm_directory_read() - copy and check the directory of a store
+ * @store:       @store_bytes of it
+ * @store_bytes: how long the store is said to be
+ * @ret_dir:     written only on success; give back with mm_directory_done()
+ * @ret_why:     a static phrase on -EBADMSG
+ *
+ * Return: 0; -EBADMSG; -ENOMEM.
+ */
+int mm_directory_read(const void *store, uint64_t store_bytes, struct mm_directory *ret_dir,
+		      const char **ret_why);
+
+void mm_directory_done(struct mm_directory *dir);
+
+/**
+ * mm_directory_find() - a tensor by its name
+ * @dir:  any
+ * @name: any
+ *
+ * Return: borrowed from @dir, or NULL.
+ */
+const struct mm_dir_tensor *mm_directory_find(const struct mm_directory *dir, const char *name);

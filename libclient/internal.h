@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * internal - what the parts of libclient share: the client object and its connection
+ *
+ * Concept:   client.c opens and closes; connect.c shakes hands; link.c sends requests and declares
+ *            the connection dead; service.c is the one thread that takes in what mmd says; model.c,
+ *            kv.c and step.c are the nouns of the public API, each with its half of the service.
+ * Ownership: struct mm_client owns everything here.
+ * Threading: `lock` guards what is marked; it is never held over a driver call, a system call that
+ *            can block or a wait other than for `changed`. `map_lock` guards the mapper and is
+ *            taken first where both are needed. What is set before the service thread starts is
+ *            constant.
+ * Death:     mm_link_die() is final: every later call fails with its errno, all gates are aborted,
+ *            and mappings stay until mm_client_close().
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libclient/dir.h"
+#include "libclient/ipc/region.h"
+#include "libclient/ipc/ring.h"
+#include "libclient/mapper.h"
+#include "mm/base.h"
+#include "mm/client.h"
+
+#define MM_ERROR_BYTES 320
+#define MM_EVENTS_MAX  64
+#define MM_FD_NONE     (-1)
+#define MM_RETRY_NS    (MM_NS_PER_MS / 5) /* between two tries of a full queue */
+#define MM_FDS_RETRIES 256                /* of one truncated batch, before we give up */
+
+/* A call that waits for the reply to its request; lives on the caller's stack. */
+struct mm_wait {
+	struct mm_wait *next;
+	uint64_t id;
+	bool done;
+	struct mm_msg reply;
+};
+
+enum mm_model_phase {
+	MM_MODEL_NONE,
+	MM_MODEL_LOADING, /* a call of mm_model_load() is at work */
+	MM_MODEL_LOADED,  /* the directory is here, addresses are reserved */
+	MM_MODEL_READY,
+	MM_MODEL_REFUSED, /* by mmd; the loading call cleans up */
+	MM_MODEL_BROKEN,  /* a load was given up half-way: no other can be tried */
+};
+
+struct mm_model {
+	struct mm_client *client;
+	struct mm_directory dir;
+	struct mm_region store;
+	struct mm_span *spans; /* by group */
+	bool *cycles;          /* by group; changes only while no step is open */
+	uint32_t load_flags;
+	uint64_t pages;
+};
+
+struct mm_kv {
+	struct mm_client *client;
+	uint64_t chunk_bytes;
+	uint32_t ranges;
+	uint32_t chunks_max;
+	uint32_t pages_per_range; /* of one chunk */
+	CUdeviceptr *va;          /* by range */
+	uint64_t *usable;         /* bitmap; lock */
+	uint32_t n_usable;        /* lock */
+	uint32_t wanted;          /* lock: the standing wish */
+	uint32_t denied_wanted;   /* lock: the wish that the last denial was for */
+	int denied_error;         /* lock: of it; 0 = none yet */
+};
+
+struct mm_step {
+	struct mm_step *next;
+	bool open;         /* lock */
+	pthread_t thread;  /* lock: that opened it */
+	uint64_t begin_ns; /* the rest is the opening thread's */
+	int64_t last_layer;
+	bool in_layer;
+	bool gap; /* a layer that cycles was passed over */
+	uint32_t gated;
+	uint32_t n_timed; /* waits with events around them: events[2 * i], [2 * i + 1] */
+	uint32_t n_events;
+	CUevent *events;
+};
+
+struct mm_client {
+	/* constant while the service thread runs */
+	uint64_t id; /* of this client among all of the process, for mm_client_error() */
+	pid_t pid;
+	uint64_t timeout_ns;
+	const struct mm_gpu_api *gpu;
+	struct mm_gpu_api gpu_own; /* library != NULL: opened by us */
+	CUdevice device;
+	CUcontext context;
+	struct mm_welcome welcome;
+	int sock;
+	int wake_fd; /* eventfd: the service thread is to end */
+	struct mm_region tenant_region;
+	struct mm_region mmd_region;
+	struct mm_region gate_region;
+	struct mm_tenant_region *tenant;
+	const struct mm_mmd_region *mmd;
+	struct mm_gate_region *gates;
+	CUdeviceptr gates_va;
+	bool gates_registered;
+	pthread_t service;
+	bool service_runs;
+	struct mm_ring cq;    /* service thread only */
+	uint32_t fds_refused; /* service thread only: truncated batches in a row */
+
+	pthread_mutex_t map_lock;
+	struct mm_mapper mapper; /* map_lock */
+	bool closing;            /* map_lock: nothing is mapped any more */
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* of anything below; CLOCK_MONOTONIC */
+	struct mm_ring sq;      /* lock */
+	struct mm_wait *waits;  /* lock */
+	uint64_t last_wait_id;  /* lock */
+	int dead;               /* lock: 0 or the errno that every call returns */
+	char dead_text[MM_ERROR_BYTES];
+
+	/* lock: plan */
+	bool preparing; /* no new step; parked = PARKED was said */
+	bool parked;
+	uint64_t prepare_epoch;
+	uint64_t plan_epoch;
+	uint64_t plan_changes;
+	uint32_t alpha, m;
+
+	/* lock: steps */
+	struct mm_step *steps;
+	uint32_t steps_open;
+	uint64_t step_seq;
+	uint64_t steps_done;
+	uint64_t stall_total_ns;
+
+	/* lock: model */
+	enum mm_model_phase model_phase;
+	struct mm_model *model; /* set by the service thread at LOADED */
+	int load_fd;            /* channel to load that came and was not taken yet */
+	int store_fd;
+	int refused_result;
+	enum mm_refusal refused_why;
+
+	struct mm_kv *kv; /* lock to set; then constant */
+
+	/* lock: events */
+	int event_fd;
+	uint32_t events_first, events_n;
+	struct mm_event events[MM_EVENTS_MAX];
+};
+
+/* ---- client.c ---- */
+
+/* The gate of every public call: 0; -ECHILD after fork; the errno of a dead connection. */
+int mm_enter(struct mm_client *client);
+/* Notes the sentence for mm_client_error() and returns @error. */
+int mm_fail(const struct mm_client *client, int error, const char *format, ...) MM_PRINTF(3, 4);
+/* Makes bytes that a peer wrote fit to be shown. */
+void mm_sanitize(char *text, size_t bytes);
+
+/* ---- connect.c: @errbuf gets the sentence ---- */
+
+int mm_connect(struct mm_client *client, const struct mm_client_opts *opts, char *errbuf,
+	       size_t errbuf_bytes);
+
+/* ---- link.c ---- */
+
+/*
+ * Queues a request and rings. -ETIMEDOUT mmd does not take any; or the errno of a dead connection.
+ */
+int mm_link_push(struct mm_client *client, const struct mm_msg *msg);
+/* Queues @msg and waits for the reply, which replaces it. Also -ETIMEDOUT without a reply. */
+int mm_link_call(struct mm_client *client, struct mm_msg *msg);
+/* Wakes the call that waits for @reply; one that nobody waits for is dropped. */
+void mm_link_reply(struct mm_client *client, const struct mm_msg *reply);
+/* The connection is over: frees every stream and every waiting call. The first cause counts. */
+void mm_link_die(struct mm_client *client, int error, const char *text);
+/* With lock: waits for `changed`. -ETIMEDOUT; the errno of a dead connection; 0 = look again. */
+int mm_link_wait(struct mm_client *client, uint64_t deadline_ns);
+
+/* ---- service.c ---- */
+
+int mm_service_start(struct mm_client *client);
+void mm_service_stop(struct mm_client *client);
+
+/* ---- events.c; with lock ---- */
+
+void mm_event_push(struct mm_client *client, const struct mm_event *event);
+
+/* ---- model.c ---- */
+
+/* 0, or a negative errno with *ret_text set: mmd broke the protocol. */
+int mm_model_on_loaded(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+int mm_model_on_ready(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+void mm_model_destroy(struct mm_model *model);
+
+/* ---- files.c ---- */
+
+struct mm_model_files;
+/* Opens what a model's directory holds, with the caller's rights. */
+int mm_model_files_open(struct mm_client *client, const char *path, struct mm_model_files **ret);
+void mm_model_files_close(struct mm_model_files **files);
+/* Passes them to load and waits for its verdict. -EPIPE: load died, another may come. */
+int mm_model_files_pass(struct mm_client *client, const struct mm_model_files *files, int fd,
+			uint32_t *ret_flags);
+
+/* ---- kv.c ---- */
+
+int mm_kv_on_grant(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+int mm_kv_on_denied(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+/* Takes all mappings of the arena away and frees it; map_lock. */
+void mm_kv_destroy(struct mm_kv *kv);
+
+/* ---- step.c ---- */
+
+int mm_step_on_prepare(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+void mm_steps_destroy(struct mm_client *client);

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libclient/ipc/region.h"
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "mm/base.h"
+
+static int region_map(struct mm_region *region, size_t size_bytes, int prot)
+{
+	void *base = mmap(NULL, size_bytes, prot, MAP_SHARED, region->fd, 0);
+
+	if (base == MAP_FAILED)
+		return -errno;
+	region->base = base;
+	region->size_bytes = size_bytes;
+	return 0;
+}
+
+int mm_region_create(size_t size_bytes, enum mm_region_kind kind, const char *name,
+		     struct mm_region *ret_region)
+{
+	mm_cleanup(mm_region_done) struct mm_region region = MM_REGION_NULL;
+	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	int r;
+
+	if (mm_fault("region.create"))
+		return -ENOMEM;
+	if (!size_bytes || size_bytes > PTRDIFF_MAX)
+		return -EINVAL;
+	region.fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (region.fd < 0)
+		return -errno;
+	if (ftruncate(region.fd, (off_t)size_bytes) < 0)
+		return -errno;
+	r = region_map(&region, size_bytes, PROT_READ | PROT_WRITE);
+	if (r)
+		return r;
+	/* After our own mapping: it is the last writable one. */
+	if (kind == MM_REGION_READONLY)
+		seals |= F_SEAL_FUTURE_WRITE;
+	if (fcntl(region.fd, F_ADD_SEALS, seals) < 0)
+		return -errno;
+
+	*ret_region = region;
+	region = MM_REGION_NULL;
+	return 0;
+}
+
+int mm_region_open(int fd, size_t size_bytes, bool writable, struct mm_region *ret_region)
+{
+	mm_cleanup(mm_region_done) struct mm_region region = { .fd = fd };
+	struct stat st;
+	int seals;
+	int r;
+
+	if (mm_fault("region.open"))
+		return -ENOMEM;
+	/* Seals first: only a memfd has them, and its fstat() cannot hang. */
+	seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+		return -EPROTO;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!size_bytes || st.st_size < 0 || (uint64_t)st.st_size < size_bytes)
+		return -EPROTO;
+	r = region_map(&region, size_bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ);
+	if (r)
+		return r;
+
+	*ret_region = region;
+	region = MM_REGION_NULL;
+	return 0;
+}
+
+void mm_region_done(struct mm_region *region)
+{
+	if (region->base)
+		munmap(region->base, region->size_bytes);
+	if (region->fd >= 0)
+		close(region->fd);
+	*region = MM_REGION_NULL;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ring - one end of a single-producer single-consumer queue of struct mm_msg
+ *
+ * Concept:   Slots and the producer's cursor lie in memory that only the producer may write; the
+ *            consumer's cursor lies in memory that only the consumer may write (abi.h). Each end
+ *            keeps its own cursor privately and only publishes it, so a scribbled shared cursor of
+ *            ours fools nobody, and the peer's is bounded before it is believed.
+ * Ownership: the caller owns the memory; a ring is a view that needs no undoing.
+ * Threading: one thread at a time per end. The two ends are in different threads or processes:
+ *              A1 producer acquires head  <- R2 consumer releases head: slots are free again
+ *              A2 consumer acquires tail  <- R1 producer releases tail: slots are complete
+ * Limits:    capacity is a power of two; cursors are free-running and wrap at 2^32.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "mm/abi.h"
+
+struct mm_ring {
+	uint32_t mine; /* private; the shared copy mirrors it */
+	uint32_t capacity;
+	struct mm_cursor *shared_mine;
+	const struct mm_cursor *shared_peer;
+	mm_msg_slot *slots;
+};
+
+/**
+ * mm_ring_init() - an end of a ring in fresh (zeroed) memory
+ * @ring:        written
+ * @slots:       @capacity of them; the consumer may have them mapped read-only
+ * @capacity:    power of two
+ * @shared_mine: our cursor: the tail of a producer, the head of a consumer
+ * @shared_peer: the peer's
+ */
+void mm_ring_init(struct mm_ring *ring, mm_msg_slot *slots, uint32_t capacity,
+		  struct mm_cursor *shared_mine, const struct mm_cursor *shared_peer);
+
+/**
+ * mm_ring_push() - producer: append a message; ring the doorbell afterwards
+ * @ring: producer's end
+ * @msg:  copied
+ *
+ * Return: 0; MM_E_FULL; MM_E_PROTOCOL the consumer's cursor is impossible.
+ */
+int mm_ring_push(struct mm_ring *ring, const struct mm_msg *msg);
+
+/**
+ * mm_ring_pop() - consumer: take the oldest message
+ * @ring:    consumer's end
+ * @ret_msg: a private copy, written only on success; nothing in it has been checked
+ *
+ * Return: 0; MM_E_EMPTY; MM_E_PROTOCOL the producer's cursor is impossible.
+ */
+int mm_ring_pop(struct mm_ring *ring, struct mm_msg *ret_msg);
+
+/**
+ * mm_ring_ready() - consumer: how many messages are waiting
+ * @ring: consumer's end
+ *
+ * Return: at most the capacity, however the producer lies (the next pop says so then).
+ */
+uint32_t mm_ring_ready(const struct mm_ring *ring);

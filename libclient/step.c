@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "libclient/internal.h"
+#include "libclient/ipc/clock.h"
+
+#define EVENTS_GROW 32
+
+/* ---- what mmd says: plan changes ---- */
+
+static void park(struct mm_client *c, uint64_t epoch)
+{
+	const struct mm_msg msg = { .opcode = MM_OP_PARKED, .epoch = epoch };
+
+	mm_link_push(c, &msg);
+}
+
+/* With lock. Writer-preferring: from here on no step begins; the last one that ends says PARKED. */
+static bool may_park(struct mm_client *c)
+{
+	if (!c->preparing || c->parked || c->steps_open)
+		return false;
+	c->parked = true;
+	return true;
+}
+
+int mm_step_on_prepare(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+{
+	bool now;
+
+	pthread_mutex_lock(&client->lock);
+	if (msg->epoch <= client->plan_epoch ||
+	    (client->preparing && msg->epoch <= client->prepare_epoch)) {
+		pthread_mutex_unlock(&client->lock);
+		*ret_text = "mmd prepares a plan that is not new";
+		return -EPROTO;
+	}
+	client->preparing = true;
+	client->parked = false;
+	client->prepare_epoch = msg->epoch;
+	now = may_park(client);
+	pthread_mutex_unlock(&client->lock);
+	if (now)
+		park(client, msg->epoch);
+	return 0;
+}
+
+/* With lock. The first plan of a model comes without PREPARE; any may while no step is open. */
+static bool switch_is_due(struct mm_client *c, const struct mm_msg *msg)
+{
+	if (c->model_phase != MM_MODEL_LOADED && c->model_phase != MM_MODEL_READY)
+		return false;
+	if (!c->model || msg->epoch <= c->plan_epoch)
+		return false;
+	return c->preparing ? c->parked && msg->epoch == c->prepare_epoch : !c->steps_open;
+}
+
+static int switch_map(struct mm_client *c, struct mm_model *model)
+{
+	int r;
+
+	pthread_mutex_lock(&c->map_lock);
+	if (c->closing) {
+		r = -ESHUTDOWN;
+	} else {
+		r = mm_mapper_apply(&c->mapper, model->spans, model->dir.n_groups, c->mmd->map);
+		mm_mapper_shared(&c->mapper, model->spans, model->dir.n_groups, model->cycles);
+	}
+	pthread_mutex_unlock(&c->map_lock);
+	return r;
+}
+
+static void switch_done(struct mm_client *c, const struct mm_msg *msg)
+{
+	pthread_mutex_lock(&c->lock);
+	if (c->model_phase == MM_MODEL_READY) {
+		c->plan_changes++;
+		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_PLAN_CHANGED,
+						     .count = (uint32_t)msg->arg[0] });
+	}
+	c->plan_epoch = msg->epoch;
+	c->alpha = (uint32_t)msg->arg[0];
+	c->m = (uint32_t)msg->arg[1];
+	c->preparing = c->parked = false;
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+}
+
+int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+{
+	struct mm_msg answer = { .opcode = MM_OP_COMMITTED, .epoch = msg->epoch };
+	struct mm_model *model;
+	bool due;
+
+	pthread_mutex_lock(&client->lock);
+	due = switch_is_due(client, msg) && msg->arg[0] <= MM_LAYERS_MAX &&
+	      msg->arg[1] <= MM_LAYERS_MAX;
+	model = client->model;
+	if (due) {
+		client->preparing = client->parked = true;
+		client->prepare_epoch = msg->epoch;
+	}
+	pthread_mutex_unlock(&client->lock);
+	if (!due) {
+		*ret_text = "mmd switched plans out of order";
+		return -EPROTO;
+	}
+	answer.result = switch_map(client, model);
+	*ret_text = "mmd takes no requests any more";
+	if (mm_link_push(client, &answer))
+		return -ECONNRESET;
+	/* Where mapping failed, steps stay out until mmd has decided: a new SWITCH, or the end. */
+	if (!answer.result)
+		switch_done(client, msg);
+	return 0;
+}
+
+/* ---- steps ---- */
+
+/* A thread without a context gets the device's primary one for a call; true: give it back. */
+static bool context_borrow(struct mm_client *c)
+{
+	CUcontext current = NULL;
+
+	if (!c->gpu->cuCtxGetCurrent(&current) && current)
+		return false;
+	return !c->gpu->cuCtxPushCurrent(c->context);
+}
+
+static void context_give_back(struct mm_client *c, bool borrowed)
+{
+	if (borrowed)
+		c->gpu->cuCtxPopCurrent(&(CUcontext){ NULL });
+}
+
+static uint32_t n_layers(const struct mm_client *c)
+{
+	return c->model_phase == MM_MODEL_READY ? c->model->dir.n_groups - 1 : 0;
+}
+
+/* Looks at all of them: with a replayed graph, we do not know which were waited at. */
+static bool gates_aborted(const struct mm_client *c)
+{
+	for (uint32_t i = 0; i < n_layers(c); i++)
+		if (__atomic_load_n(&c->gates->gate[i].high, __ATOMIC_ACQUIRE) &
+		    (uint32_t)(MM_GATE_ABORT >> 32))
+			return true;
+	return false;
+}
+
+/* With lock. Odd while any step is open; mmd polls the gates then. */
+static void step_seq_advance(struct mm_client *c)
+{
+	c->step_seq++;
+	__atomic_store_n(&c->tenant->stats.step_seq, c->step_seq, __ATOMIC_RELEASE);
+	__atomic_store_n(&c->gates->step_seq, c->step_seq, __ATOMIC_RELEASE);
+}
+
+/* With lock. A closed step is used again, with its events. */
+static struct mm_step *step_get(struct mm_client *c)
+{
+	struct mm_step *step;
+
+	for (step = c->steps; step; step = step->next)
+		if (!step->open)
+			return step;
+	step = mm_fault("step.get") ? NULL : calloc(1, sizeof(*step));
+	if (!step)
+		return NULL;
+	step->next = c->steps;
+	c->steps = step;
+	return step;
+}
+
+/* With lock. This thread's, or the only one: engines hop threads within a step. */
+static struct mm_step *step_find(struct mm_client *c)
+{
+	struct mm_step *open = NULL;
+
+	for (struct mm_step *step = c->steps; step; step = step->next) {
+		if (!step->open)
+			continue;
+		if (pthread_equal(step->thread, pthread_self()))
+			return step;
+		open = step;
+	}
+	return c->steps_open == 1 ? open : NULL;
+}
+
+static struct mm_step *step_current(struct mm_client *c)
+{
+	struct mm_step *step;
+
+	pthread_mutex_lock(&c->lock);
+	step = step_find(c);
+	pthread_mutex_unlock(&c->lock);
+	return step;
+}
+
+static void step_open(struct mm_client *c, struct mm_step *step)
+{
+	step->open = true;
+	step->thread = pthread_self();
+	step->begin_ns = mm_now_ns();
+	step->last_layer = -1;
+	step->in_layer = step->gap = false;
+	step->gated = step->n_timed = 0;
+	if (c->steps_open++ == 0)
+		step_seq_advance(c);
+}
+
+int mm_step_begin(struct mm_client *client)
+{
+	uint64_t deadline_ns = mm_deadline_ns(client->timeout_ns);
+	struct mm_step *step = NULL;
+	int r = mm_enter(client);
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&client->lock);
+	/* Aborted gates are put in order by a plan change: until then every step would be void. */
+	while (!r && (client->preparing || gates_aborted(client)))
+		r = mm_link_wait(client, deadline_ns);
+	if (!r && client->dead)
+		r = client->dead;
+	if (!r)
+		step = step_get(client);
+	if (step)
+		step_open(client, step);
+	pthread_mutex_unlock(&client->lock);
+	if (r == -ETIMEDOUT)
+		return mm_fail(client, r, "mmd did not finish changing the plan in time");
+	if (r)
+		return mm_fail(client, r, "%s", client->dead_text);
+	return step ? 0 : mm_fail(client, -ENOMEM, "out of memory");
+}
+
+/* What the stream waited at gates, by the events around them. */
+static uint64_t step_stall_ns(struct mm_client *c, const struct mm_step *step)
+{
+	double total_ms = 0;
+
+	for (uint32_t i = 0; i < step->n_timed; i++) {
+		float ms = 0;
+
+		if (!c->gpu->cuEventElapsedTime(&ms, step->events[2 * (size_t)i],
+						step->events[2 * (size_t)i + 1]) &&
+		    ms > 0)
+			total_ms += (double)ms;
+	}
+	return (uint64_t)(total_ms * (double)MM_NS_PER_MS);
+}
+
+/* With lock. */
+static void step_account(struct mm_client *c, const struct mm_step_info *info)
+{
+	struct mm_tenant_stats *stats = &c->tenant->stats;
+
+	c->steps_done++;
+	c->stall_total_ns += info->stall_ns;
+	__atomic_store_n(&stats->step_ns, info->step_ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&stats->stall_ns, info->stall_ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&stats->stall_total_ns, c->stall_total_ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&stats->steps, c->steps_done, __ATOMIC_RELEASE);
+}
+
+/* With lock. Layers that cycle after the last one that was bracketed are passed over as well. */
+static bool step_broke_off(const struct mm_client *c, const struct mm_step *step)
+{
+	if (step->last_layer < 0)
+		return false; /* none was bracketed here: no layers, or a graph with all of them */
+	if (step->gap || step->in_layer)
+		return true;
+	for (uint32_t i = (uint32_t)(step->last_layer + 1); i < n_layers(c); i++)
+		if (c->model->cycles[i + 1])
+			return true;
+	return false;
+}
+
+static void resync(struct mm_client *c)
+{
+	const struct mm_msg msg = { .opcode = MM_OP_RESYNC };
+
+	mm_link_push(c, &msg);
+}
+
+/* How a step ended, and what is to be said to mmd about it. */
+struct ending {
+	CUresult res;
+	bool aborted, broke_off, parks;
+	uint64_t epoch;
+	int dead;
+};
+
+static struct mm_step_info step_sync(struct mm_client *c, const struct mm_step *step,
+				     CUstream stream, CUresult *ret_res)
+{
+	bool borrowed = context_borrow(c);
+	struct mm_step_info info = { .gated = step->gated };
+
+	*ret_res = c->gpu->cuStreamSynchronize(stream);
+	info.step_ns = mm_now_ns() - step->begin_ns;
+	info.stall_ns = *ret_res ? 0 : step_stall_ns(c, step);
+	context_give_back(c, borrowed);
+	return info;
+}
+
+static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
+		      const struct mm_step_info *info, struct ending *e)
+{
+	pthread_mutex_lock(&c->lock);
+	e->aborted = gates_aborted(c);
+	e->broke_off = n_layers(c) && (abandon || step_broke_off(c, step));
+	if (!e->aborted && !e->broke_off && !e->res)
+		step_account(c, info);
+	step->open = false;
+	if (--c->steps_open == 0)
+		step_seq_advance(c);
+	e->parks = may_park(c);
+	e->epoch = c->prepare_epoch;
+	e->dead = c->dead;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int step_close(struct mm_client *c, CUstream stream, bool abandon,
+		      struct mm_step_info *ret_info)
+{
+	struct mm_step *step = step_current(c);
+	struct mm_step_info info;
+	struct ending e;
+
+	if (!step)
+		return mm_fail(c, -EINVAL, "no step is open");
+	info = step_sync(c, step, stream, &e.res);
+	step_shut(c, step, abandon, &info, &e);
+	if (e.dead)
+		return mm_fail(c, e.dead, "%s", c->dead_text);
+	if (e.parks)
+		park(c, e.epoch);
+	if (e.broke_off)
+		resync(c);
+	if (e.res)
+		return mm_fail(c, -EIO, "the device failed: %s", mm_gpu_strerror(c->gpu, e.res));
+	if (e.aborted)
+		return mm_fail(c, -ECANCELED, "mmd aborted the gates: repeat the step");
+	if (ret_info)
+		*ret_info = info;
+	return 0;
+}
+
+static int not_in_child(struct mm_client *c)
+{
+	int r = mm_enter(c);
+
+	/* A dead connection must not keep a step open: closing it says so itself. */
+	return r == -ECHILD ? r : 0;
+}
+
+int mm_step_end(struct mm_client *client, CUstream stream, struct mm_step_info *ret_info)
+{
+	int r = not_in_child(client);
+
+	return r ? r : step_close(client, stream, false, ret_info);
+}
+
+int mm_step_abandon(struct mm_client *client, CUstream stream)
+{
+	int r = not_in_child(client);
+
+	return r ? r : step_close(client, stream, true, NULL);
+}
+
+void mm_steps_destroy(struct mm_client *client)
+{
+	while (client->steps) {
+		struct mm_step *step = client->steps;
+
+		client->steps = step->next;
+		for (uint32_t i = 0; i < step->n_events; i++)
+			client->gpu->cuEventDestroy(step->events[i]);
+		free(step->events);
+		free(step);
+	}
+}
+
+/* ---- layers ---- */
+
+/*
+ * Room for one more timed wait. Without it the step runs untimed: timing is never worth a failure.
+ */
+static bool step_grow(struct mm_client *c, struct mm_step *step)
+{
+	CUevent *events;
+
+	if (2 * (size_t)step->n_timed + 2 <= step->n_events)
+		return true;
+	events = reallocarray(step->events, step->n_events + EVENTS_GROW, sizeof(*events));
+	if (!events)
+		return false;
+	step->events = events;
+	for (uint32_t i = 0; i < EVENTS_GROW; i++) {
+		if (c->gpu->cuEventCreate(&events[step->n_events], CU_EVENT_DEFAULT))
+			break;
+		step->n_events++;
+	}
+	return 2 * (size_t)step->n_timed + 2 <= step->n_events;
+}
+
+static bool is_capturing(struct mm_client *c, CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	/* Events recorded into a graph are the graph's: they do not time this step. */
+	return c->gpu->cuStreamIsCapturing && (c->gpu->cuStreamIsCapturing(stream, &status) ||
+					       status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+static void record(struct mm_client *c, struct mm_step *step, uint32_t which, CUstream stream,
+		   bool *timed)
+{
+	if (*timed && c->gpu->cuEventRecord(step->events[2 * step->n_timed + which], stream))
+		*timed = false;
+}
+
+static CUdeviceptr gate_va(const struct mm_client *c, uint32_t layer)
+{
+	return c->gates_va + offsetof(struct mm_gate_region, gate) + layer * sizeof(struct mm_gate);
+}
+
+static CUresult gate_wait(struct mm_client *c, struct mm_step *step, uint32_t layer, bool timed,
+			  CUstream stream)
+{
+	bool borrowed = context_borrow(c);
+	CUresult res;
+
+	timed = timed && !is_capturing(c, stream) && step_grow(c, step);
+	record(c, step, 0, stream, &timed);
+	res = c->gpu->cuStreamWaitValue64(stream, gate_va(c, layer), MM_GATE_PASS,
+					  CU_STREAM_WAIT_VALUE_AND);
+	record(c, step, 1, stream, &timed);
+	step->n_timed += timed && !res;
+	context_give_back(c, borrowed);
+	return res;
+}
+
+static CUresult gate_done(struct mm_client *c, uint32_t layer, CUstream stream)
+{
+	bool borrowed = context_borrow(c);
+	CUresult res = c->gpu->cuStreamWriteValue32(
+		stream, gate_va(c, layer) + offsetof(struct mm_gate, low), (uint32_t)MM_GATE_DONE,
+		CU_STREAM_WRITE_VALUE_DEFAULT);
+
+	context_give_back(c, borrowed);
+	return res;
+}
+
+static int layer_of_step(struct mm_model *model, uint32_t layer, struct mm_step **ret_step)
+{
+	struct mm_client *c = model->client;
+	int r = not_in_child(c);
+
+	if (r)
+		return r;
+	if (layer >= model->dir.n_groups - 1)
+		return mm_fail(c, -EINVAL, "layer %u: the model has %u", layer,
+			       model->dir.n_groups - 1);
+	*ret_step = step_current(c);
+	return *ret_step ? 0 : mm_fail(c, -EINVAL, "layer %u: no step is open", layer);
+}
+
+/* A layer that cycles and is passed over would never give its place to the next one. */
+static void note_gap(const struct mm_model *model, struct mm_step *step, uint32_t layer)
+{
+	for (uint32_t i = (uint32_t)(step->last_layer + 1); i < layer; i++)
+		if (model->cycles[i + 1])
+			step->gap = true;
+}
+
+int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream stream)
+{
+	struct mm_client *c = model->client;
+	struct mm_step *step;
+	CUresult res;
+	int r = layer_of_step(model, layer, &step);
+
+	if (r)
+		return r;
+	if (step->in_layer || (int64_t)layer <= step->last_layer)
+		return mm_fail(c, -EINVAL, "layer %u: begun after layer %d%s", layer,
+			       (int)step->last_layer, step->in_layer ? ", which has no end" : "");
+	res = gate_wait(c, step, layer, model->cycles[layer + 1], stream);
+	if (res)
+		return mm_fail(c, -EIO, "layer %u: %s", layer, mm_gpu_strerror(c->gpu, res));
+	note_gap(model, step, layer);
+	step->gated += model->cycles[layer + 1];
+	step->last_layer = layer;
+	step->in_layer = true;
+	return 0;
+}
+
+int mm_layer_end(struct mm_model *model, uint32_t layer, CUstream stream)
+{
+	struct mm_client *c = model->client;
+	struct mm_step *step;
+	CUresult res;
+	int r = layer_of_step(model, layer, &step);
+
+	if (r)
+		return r;
+	if (!step->in_layer || (int64_t)layer != step->last_layer)
+		return mm_fail(c, -EINVAL, "layer %u: was not begun", layer);
+	res = gate_done(c, layer, stream);
+	if (res)
+		return mm_fail(c, -EIO, "layer %u: %s", layer, mm_gpu_strerror(c->gpu, res));
+	step->in_layer = false;
+	return 0;
+}
