@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "mm/size.h"
+
+enum type { TYPE_TEXT, TYPE_SIZE, TYPE_NUMBER, TYPE_NAME };
+
+struct option {
+	const char *name;
+	const char *arg;
+	const char *help;
+	enum type type;
+	size_t offset;
+	size_t bytes;             /* TYPE_TEXT: room */
+	uint64_t min, max;        /* TYPE_SIZE, TYPE_NUMBER */
+	const char *const *names; /* TYPE_NAME: the value is the index */
+};
+
+static const char *const policy_names[] = { "recompute", "elastic", "remap", NULL };
+static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
+static const char *const role_names[] = { "keeper", "core", "xfer", "load", NULL };
+
+#define AT(field)      .offset = offsetof(struct mm_config, field)
+#define ROOM(field)    .bytes = sizeof(((struct mm_config *)NULL)->field)
+#define SIZE_MAX_BYTES (UINT64_C(1) << 50)
+
+static const struct option options[] = {
+	{ "dir", "DIR", "sockets and lock file", TYPE_TEXT, AT(dir), ROOM(dir) },
+	{ "driver", "NAME", "software, cuda, or the path of a driver library", TYPE_TEXT,
+	  AT(driver), ROOM(driver) },
+	{ "device", "N", "ordinal that the driver knows the device by", TYPE_NUMBER, AT(device),
+	  .max = 1023 },
+	{ "pool", "SIZE", "device memory to manage", TYPE_SIZE, AT(pool_bytes), .min = 1 },
+	{ "headroom", "SIZE", "manage all memory but this", TYPE_SIZE, AT(headroom_bytes) },
+	{ "page", "SIZE", "unit of movement; 0 = by device", TYPE_SIZE, AT(page_bytes) },
+	{ "policy", "NAME", "recompute, elastic or remap", TYPE_NAME, AT(policy),
+	  .names = policy_names },
+	{ "account-max", "SIZE", "most device memory of one account; 0 = the pool", TYPE_SIZE,
+	  AT(account_max_bytes) },
+	{ "host-store-max", "SIZE", "most host memory for weights; 0 = no limit", TYPE_SIZE,
+	  AT(host_store_max_bytes) },
+	{ "lend-max", "PERMILLE", "share of an idle model's layers that may be away", TYPE_NUMBER,
+	  AT(lend_max_permille), .min = 1, .max = 1000 },
+	{ "chunk", "SIZE", "unit of a streaming copy", TYPE_SIZE, AT(chunk_bytes), .min = 4096 },
+	{ "log-level", "NAME", "error, warn, info or debug", TYPE_NAME, AT(log_level),
+	  .names = level_names },
+	{ "role", NULL, NULL, TYPE_NAME, AT(role), .names = role_names },
+};
+
+static int fail(char *error, const char *fmt, ...) MM_PRINTF(2, 3);
+static int fail(char *error, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(error, MM_CONFIG_ERROR_BYTES, fmt, ap);
+	va_end(ap);
+	return -EINVAL;
+}
+
+const char *mm_policy_name(enum mm_policy policy)
+{
+	return policy < MM_POLICY_COUNT ? policy_names[policy] : "?";
+}
+
+static int digits_parse(const char *text, uint64_t *ret_value, const char **ret_end)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return -EINVAL;
+	errno = 0;
+	*ret_value = strtoull(text, &end, 10);
+	*ret_end = end;
+	return errno ? -ERANGE : 0;
+}
+
+static const struct option *option_find(const char *name, size_t name_bytes)
+{
+	for (size_t i = 0; i < MM_ARRAY_SIZE(options); i++) {
+		if (strlen(options[i].name) == name_bytes &&
+		    memcmp(options[i].name, name, name_bytes) == 0)
+			return &options[i];
+	}
+	return NULL;
+}
+
+static int set_text(const struct option *o, struct mm_config *c, const char *where,
+		    const char *value, char *error)
+{
+	if (!*value)
+		return fail(error, "%s%s: empty; want %s", where, o->name, o->arg);
+	if (strlen(value) >= o->bytes)
+		return fail(error, "%s%s: longer than %zu bytes; use a shorter one", where, o->name,
+			    o->bytes - 1);
+	strcpy((char *)c + o->offset, value);
+	return 0;
+}
+
+static int set_name(const struct option *o, struct mm_config *c, const char *where,
+		    const char *value, char *error)
+{
+	for (uint64_t i = 0; o->names[i]; i++) {
+		if (strcmp(value, o->names[i]) == 0) {
+			memcpy((char *)c + o->offset, &i, sizeof(i));
+			return 0;
+		}
+	}
+	return fail(error, "%s%s: '%s' is none of: %s", where, o->name, value, o->help);
+}
+
+static int set_number(const struct option *o, struct mm_config *c, const char *where,
+		      const char *value, char *error)
+{
+	uint64_t max = o->type == TYPE_SIZE ? SIZE_MAX_BYTES : o->max;
+	const char *end = "";
+	uint64_t number;
+	int r = o->type == TYPE_SIZE ? mm_size_parse(value, &number)
+				     : digits_parse(value, &number, &end);
+
+	if (r == -EINVAL || *end)
+		return fail(error, "%s%s: '%s' is not a %s", where, o->name, value,
+			    o->type == TYPE_SIZE ? "size; write 65536, 512M or 2G" : "number");
+	if (r < 0 || number < o->min || number > max)
+		return fail(error, "%s%s: '%s' is not within %" PRIu64 " to %" PRIu64, where,
+			    o->name, value, o->min, max);
+	memcpy((char *)c + o->offset, &number, sizeof(number));
+	return 0;
+}
+
+static int set(const struct option *o, struct mm_config *c, const char *where, const char *value,
+	       char *error)
+{
+	switch (o->type) {
+	case TYPE_TEXT:
+		return set_text(o, c, where, value, error);
+	case TYPE_NAME:
+		return set_name(o, c, where, value, error);
+	case TYPE_SIZE:
+	case TYPE_NUMBER:
+		break;
+	}
+	return set_number(o, c, where, value, error);
+}
+
+static int file_key(struct mm_config *c, const char *path, const char *key, const json_t *value,
+		    char *error)
+{
+	const struct option *o = option_find(key, strlen(key));
+	char where[128], number[32];
+
+	snprintf(where, sizeof(where), "%.100s: ", path);
+	if (!o || !o->help)
+		return fail(error, "%sunknown key '%.64s'; mmd --help lists the keys", where, key);
+	if (json_is_string(value))
+		return set(o, c, where, json_string_value(value), error);
+	if (!json_is_integer(value) || o->type == TYPE_TEXT || o->type == TYPE_NAME)
+		return fail(error, "%s%s: want a %s", where, key,
+			    o->type == TYPE_SIZE ? "size, as a number or a string" : "string");
+	snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+	return set(o, c, where, number, error);
+}
+
+static void json_done(json_t **json)
+{
+	json_decref(*json);
+}
+
+static int file_parse(struct mm_config *c, const char *path, char *error)
+{
+	json_error_t e;
+	mm_cleanup(json_done) json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &e);
+	const char *key;
+	json_t *value;
+	int r;
+
+	if (!root)
+		return fail(error, "%.100s: line %d: %s", path, e.line, e.text);
+	if (!json_is_object(root))
+		return fail(error, "%.100s: want one JSON object", path);
+	json_object_foreach (root, key, value) {
+		r = file_key(c, path, key, value, error);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Takes `--name=value` or `--name value`; *i ends on the last word used. */
+static int flag_split(int argc, char **argv, int *i, const char **ret_name, size_t *ret_name_bytes,
+		      const char **ret_value, char *error)
+{
+	const char *word = argv[*i], *equals;
+
+	if (strncmp(word, "--", 2) != 0 || !word[2])
+		return fail(error, "%s: unexpected argument; mmd --help lists the flags", word);
+	equals = strchr(word, '=');
+	*ret_name = word + 2;
+	*ret_name_bytes = equals ? (size_t)(equals - word - 2) : strlen(word + 2);
+	*ret_value = equals ? equals + 1 : *i + 1 < argc ? argv[*i + 1] : NULL;
+	*i += !equals;
+	return 0;
+}
+
+static bool name_is(const char *name, size_t name_bytes, const char *want)
+{
+	return strlen(want) == name_bytes && memcmp(name, want, name_bytes) == 0;
+}
+
+/* The file is read in the first pass, the other flags in the second, so flags beat the file. */
+static int flags_parse(int argc, char **argv, struct mm_config *c, bool file_pass, char *error)
+{
+	const struct option *o;
+	const char *name = NULL, *value = NULL;
+	size_t name_bytes = 0;
+	int r;
+
+	for (int i = 1; i < argc; i++) {
+		bool is_file;
+
+		r = flag_split(argc, argv, &i, &name, &name_bytes, &value, error);
+		if (r < 0)
+			return r;
+		if (name_is(name, name_bytes, "help"))
+			return MM_CONFIG_HELP;
+		if (name_is(name, name_bytes, "version"))
+			return MM_CONFIG_VERSION;
+		is_file = name_is(name, name_bytes, "config");
+		o = option_find(name, name_bytes);
+		if (!o && !is_file)
+			return fail(error, "--%.*s: unknown flag; mmd --help lists the flags",
+				    (int)MM_MIN(name_bytes, (size_t)64), name);
+		if (!value)
+			return fail(error, "--%.*s: needs a value", (int)name_bytes, name);
+		if (is_file != file_pass)
+			continue;
+		r = is_file ? file_parse(c, value, error) : set(o, c, "--", value, error);
+		if (r < 0)
+			return r;
+	}
+	return MM_CONFIG_RUN;
+}
+
+static int defaults(struct mm_config *c, char *error)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+
+	*c = (struct mm_config){
+		.driver = "cuda",
+		.headroom_bytes = UINT64_C(512) << 20,
+		.policy = MM_POLICY_REMAP,
+		.log_level = MM_LOG_INFO,
+	};
+	if (geteuid() == 0)
+		strcpy(c->dir, "/run/mmd");
+	else if (runtime && strlen(runtime) + sizeof("/mmd") <= sizeof(c->dir))
+		snprintf(c->dir, sizeof(c->dir), "%s/mmd", runtime);
+	else if (runtime)
+		return fail(error, "XDG_RUNTIME_DIR: longer than a socket's path may be");
+	return 0;
+}
+
+int mm_config_from_args(int argc, char **argv, struct mm_config *ret_config, char *error)
+{
+	struct mm_config c;
+	int r = defaults(&c, error);
+
+	for (int pass = 0; pass < 2 && r == MM_CONFIG_RUN; pass++)
+		r = flags_parse(argc, argv, &c, pass == 0, error);
+	if (r != MM_CONFIG_RUN)
+		return r;
+	if (!*c.dir)
+		return fail(error, "--dir: XDG_RUNTIME_DIR is not set; say where the sockets go");
+	if (c.page_bytes % MM_ABI_PAGE_BYTES)
+		return fail(error, "--page: not a multiple of %d", MM_ABI_PAGE_BYTES);
+	*ret_config = c;
+	return MM_CONFIG_RUN;
+}
+
+static char *flag_format(const struct mm_config *c, const struct option *o, uint64_t role)
+{
+	const char *field = (const char *)c + o->offset;
+	char *flag = NULL;
+	uint64_t value;
+	int n;
+
+	if (o->type == TYPE_TEXT) {
+		n = asprintf(&flag, "--%s=%s", o->name, field);
+		return n < 0 ? NULL : flag;
+	}
+	memcpy(&value, field, sizeof(value));
+	if (o->offset == offsetof(struct mm_config, role))
+		value = role;
+	if (o->type == TYPE_NAME)
+		n = asprintf(&flag, "--%s=%s", o->name, o->names[value]);
+	else
+		n = asprintf(&flag, "--%s=%" PRIu64, o->name, value);
+	return n < 0 ? NULL : flag;
+}
+
+/* A number that stands for "not said" lies outside its own range and is not passed on. */
+static bool is_unset(const struct mm_config *c, const struct option *o)
+{
+	uint64_t value;
+
+	if (o->type == TYPE_TEXT)
+		return false;
+	memcpy(&value, (const char *)c + o->offset, sizeof(value));
+	return value < o->min;
+}
+
+int mm_config_args(const struct mm_config *config, enum mm_role role, char **ret_argv)
+{
+	static_assert(MM_ARRAY_SIZE(options) + 2 <= MM_CONFIG_ARGS_MAX, "room for all flags");
+	size_t n = 0;
+
+	memset(ret_argv, 0, sizeof(char *) * MM_CONFIG_ARGS_MAX);
+	ret_argv[n++] = strdup("mmd");
+	for (size_t i = 0; i < MM_ARRAY_SIZE(options); i++) {
+		if (!is_unset(config, &options[i]))
+			ret_argv[n++] = flag_format(config, &options[i], role);
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (!ret_argv[i]) {
+			for (size_t k = 0; k < n; k++)
+				free(ret_argv[k]);
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+void mm_config_args_free(char **argv)
+{
+	for (size_t i = 0; i < MM_CONFIG_ARGS_MAX; i++)
+		free(argv[i]);
+}
+
+void mm_config_help(FILE *out)
+{
+	char left[40];
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(options); i++) {
+		if (!options[i].help)
+			continue;
+		snprintf(left, sizeof(left), "--%s %s", options[i].name, options[i].arg);
+		fprintf(out, "  %-24s %s\n", left, options[i].help);
+	}
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config - what the operator wishes, from the command line and a JSON file
+ *
+ * Concept:    One table of options: each is a flag `--name VALUE` and a key "name" of the file. A flag
+ *             beats the file. The keeper parses once; the other roles get the outcome as flags, so a
+ *             file that changes while mmd runs cannot make its roles disagree.
+ * Ownership:  plain struct, no pointers into argv.
+ * Errors:     one sentence that names the flag or key, where it stood, and what would be right.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "mm/abi.h"
+#include "mmd/log.h"
+#include "mmd/proto.h"
+
+#define MM_CONFIG_PATH_BYTES  80 /* of the directory; a socket's path has 108 with its name */
+#define MM_CONFIG_ERROR_BYTES 320
+#define MM_CONFIG_ARGS_MAX    32
+
+struct mm_config {
+	char dir[MM_CONFIG_PATH_BYTES];
+	char driver[MM_TEXT_BYTES]; /* software, cuda or a path */
+	uint64_t device;
+	uint64_t pool_bytes; /* 0 = all but headroom */
+	uint64_t headroom_bytes;
+	uint64_t page_bytes;           /* 0 = default by device */
+	uint64_t policy;               /* enum mm_policy */
+	uint64_t account_max_bytes;    /* 0 = the pool */
+	uint64_t host_store_max_bytes; /* 0 = no limit */
+	uint64_t lend_max_permille;    /* 0 = the controller's default */
+	uint64_t chunk_bytes;          /* 0 = default */
+	uint64_t log_level;            /* enum mm_log_level */
+	uint64_t role;                 /* 0 = keeper, else enum mm_role */
+};
+
+enum mm_config_outcome { MM_CONFIG_RUN, MM_CONFIG_HELP, MM_CONFIG_VERSION };
+
+/**
+ * mm_config_from_args() - read flags and the file that they name
+ * @argc:       of main
+ * @argv:       of main
+ * @ret_config: written only on success
+ * @error:      MM_CONFIG_ERROR_BYTES: the sentence on failure
+ *
+ * Return: MM_CONFIG_RUN; MM_CONFIG_HELP or _VERSION when asked for (config untouched); -EINVAL.
+ */
+int mm_config_from_args(int argc, char **argv, struct mm_config *ret_config, char *error);
+
+/**
+ * mm_config_args() - the same wishes as flags for another role
+ * @config:  any
+ * @role:    to run
+ * @ret_argv: MM_CONFIG_ARGS_MAX pointers, NULL-terminated; free with mm_config_args_free()
+ *
+ * Return: 0; -ENOMEM.
+ */
+int mm_config_args(const struct mm_config *config, enum mm_role role, char **ret_argv);
+void mm_config_args_free(char **argv);
+
+/* One line per option, for --help. */
+void mm_config_help(FILE *out);
+
+const char *mm_policy_name(enum mm_policy policy);

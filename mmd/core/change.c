@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * change - a model's pages arrive, and its plan changes: one state machine per tenant
+ *
+ *	STEADY ─begin→ PRELOAD ─copies done→ PREPARED ─PARKED→ QUIESCING ─xfer quiescent→ SWITCHED
+ *	   ↑                                                                              │
+ *	   └────────────────────────────── COMMITTED: pages that left are dropped ────────┘
+ *
+ * A model's first plan goes from PRELOAD to SWITCHED: nothing runs yet. The order of the steps, and
+ * what each one is for: Documentation/controller.md.
+ */
+#include "mmd/core/state.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "mm/base.h"
+
+#define COPY_BURST 8 /* of one tenant before the next one's turn */
+
+uint32_t mm_c_slot_pages(const struct mm_c_tenant *t, const struct mm_plan_set *set)
+{
+	uint32_t most = 0;
+
+	for (uint32_t i = 0; i < set->m; i++)
+		most = MM_MAX(most, t->layer_pages[set->layer[i]]);
+	return most;
+}
+
+static void preload_add(struct mm_core *c, struct mm_c_tenant *t, const struct mm_c_group *g)
+{
+	for (uint32_t i = 0; i < g->pages; i++) {
+		t->pre.entry[t->pre.n] = g->entry + i;
+		t->pre.page[t->pre.n++] = mm_c_reserve(c, t);
+	}
+}
+
+static void preload_begin(struct mm_c_tenant *t)
+{
+	t->pre.n = t->pre.issued = t->pre.done = 0;
+	t->pre.error = 0;
+}
+
+/* Reserved pages go back; those that a job still writes are scrubbed when it ended. */
+static void preload_drop(struct mm_core *c, struct mm_c_tenant *t)
+{
+	for (uint32_t i = 0; i < t->pre.n; i++)
+		if (t->pre.page[i] != MM_NO_PAGE)
+			mm_c_drop(c, t->pre.page[i]);
+	t->pre.n = t->pre.issued = t->pre.done = 0;
+}
+
+/* ---- model ---- */
+
+void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why)
+{
+	t->model = MM_MODEL_NONE;
+	t->plan.phase = MM_PLAN_STEADY;
+	t->entries = t->n_layers = 0;
+	mm_c_event(c, t,
+		   &(struct mm_msg){ .opcode = MM_EV_MODEL_READY,
+				     .result = error,
+				     .arg = { (uint64_t)why } });
+	if (t->has_store)
+		mm_c_emit(c, MM_ACT_MODEL_DROP, t);
+	t->has_store = false;
+}
+
+bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (!mm_c_reservable(c, t, t->entries))
+		return false;
+	preload_begin(t);
+	for (uint32_t g = 0; g <= t->n_layers; g++)
+		preload_add(c, t, &t->group[g]);
+	t->model = MM_MODEL_LOADING;
+	t->plan.phase = MM_PLAN_PRELOAD;
+	return true;
+}
+
+/* Lays the groups out in the map table; false: more entries than it has. */
+static bool model_lay_out(struct mm_core *c, struct mm_c_tenant *t,
+			  const struct mm_core_group *groups, uint32_t n_groups)
+{
+	uint64_t entries = 0;
+	uint32_t least = UINT32_MAX, most = 0;
+
+	t->layer_bytes_max = 0;
+	for (uint32_t g = 0; g < n_groups; g++) {
+		uint64_t pages = mm_div_up(groups[g].bytes, c->opts.page_bytes);
+
+		if (pages > MM_MAP_KV_BASE - entries)
+			return false;
+		t->group[g] = (struct mm_c_group){ .store_offset = groups[g].store_offset,
+						   .bytes = groups[g].bytes,
+						   .entry = (uint32_t)entries,
+						   .pages = (uint32_t)pages };
+		entries += pages;
+		if (!g)
+			continue;
+		t->layer_pages[g - 1] = (uint32_t)pages;
+		least = MM_MIN(least, (uint32_t)pages);
+		most = MM_MAX(most, (uint32_t)pages);
+		t->layer_bytes_max = MM_MAX(t->layer_bytes_max, groups[g].bytes);
+	}
+	t->entries = (uint32_t)entries;
+	t->n_layers = n_groups - 1;
+	t->alpha_max = 0;
+	if (t->n_layers >= 2 && least && most <= MM_SLOT_PAGES_MAX && (t->features & MM_FEAT_REMAP))
+		t->alpha_max = t->n_layers - 1;
+	return true;
+}
+
+int mm_core_on_model(struct mm_core *c, uint64_t now_ns, uint32_t tenant, uint64_t store,
+		     uint64_t store_bytes, const struct mm_core_group *groups, uint32_t n_groups)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	(void)store_bytes;
+	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	if (t && t->model != MM_MODEL_NONE)
+		return MM_E_PROTOCOL;
+	if (!t || t->life != MM_LIFE_LIVE) {
+		if (t)
+			t->has_store = true; /* dropped when it is forgotten */
+		return 0;
+	}
+	t->plan.store = store;
+	t->has_store = true;
+	if (!n_groups || n_groups > MM_LAYERS_MAX + 1) {
+		mm_c_model_refuse(c, t, -EINVAL, MM_REFUSED_LOAD);
+	} else if (!model_lay_out(c, t, groups, n_groups) || t->entries > c->ledger.pages) {
+		mm_c_model_refuse(c, t, -ENOSPC, MM_REFUSED_DEVICE);
+	} else if (t->entries > c->account[t->account].max_pages) {
+		mm_c_model_refuse(c, t, -EDQUOT, MM_REFUSED_QUOTA);
+	} else {
+		t->model = MM_MODEL_WAITING;
+		t->model_since_ns = c->now_ns;
+		t->plan.n_layers = t->n_layers;
+	}
+	mm_c_settle(c, now_ns);
+	return 0;
+}
+
+/* ---- preload ---- */
+
+static const struct mm_c_group *group_of(const struct mm_c_tenant *t, uint32_t entry)
+{
+	uint32_t low = 0, high = t->n_layers;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low + 1) / 2;
+
+		if (t->group[mid].entry <= entry)
+			low = mid;
+		else
+			high = mid - 1;
+	}
+	return &t->group[low];
+}
+
+static void copy_issue(struct mm_core *c, struct mm_c_tenant *t)
+{
+	uint32_t entry = t->pre.entry[t->pre.issued], page = t->pre.page[t->pre.issued];
+	const struct mm_c_group *g = group_of(t, entry);
+	uint64_t offset = (uint64_t)(entry - g->entry) * c->opts.page_bytes;
+	uint64_t bytes = MM_MIN(c->opts.page_bytes, g->bytes - offset);
+	uint32_t job;
+
+	job = mm_c_job_issue(c, mm_c_index(c, t),
+			     &(struct mm_msg){ .opcode = MM_XOP_COPY,
+					       .arg = { page, t->plan.store,
+							g->store_offset + offset, bytes } });
+	mm_ledger_job(&c->ledger, page, job);
+	t->pre.issued++;
+	t->copies++;
+}
+
+static void copies_issue(struct mm_core *c, struct mm_c_tenant *t)
+{
+	for (uint32_t i = 0; i < COPY_BURST && t->pre.issued < t->pre.n && !t->pre.error; i++) {
+		if (!c->xfer_up || !mm_c_job_room(c) || !mm_c_burst(c))
+			return;
+		copy_issue(c, t);
+	}
+}
+
+void mm_c_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int result)
+{
+	(void)c;
+	t->pre.done++;
+	if (!result)
+		return;
+	if (!t->pre.error)
+		t->pre.error = result < 0 ? result : -EIO;
+	for (uint32_t i = 0; i < t->pre.n; i++)
+		if (t->pre.page[i] == page)
+			t->pre.page[i] = MM_NO_PAGE;
+}
+
+static void preload_failed(struct mm_core *c, struct mm_c_tenant *t)
+{
+	int error = t->pre.error;
+
+	preload_drop(c, t);
+	if (t->model == MM_MODEL_LOADING) {
+		mm_c_model_refuse(c, t, error, MM_REFUSED_DEVICE);
+		return;
+	}
+	t->plan.phase = MM_PLAN_STEADY;
+	t->target = t->plan.alpha;
+	t->retry_ns = c->now_ns + MM_RETRY_NS;
+}
+
+/* ---- change ---- */
+
+static void prepare(struct mm_core *c, struct mm_c_tenant *t)
+{
+	t->plan.phase = MM_PLAN_PREPARED;
+	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = t->plan.epoch + 1 });
+}
+
+bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
+		       uint64_t budget_pages)
+{
+	uint64_t need, leave;
+
+	mm_assert(t->model == MM_MODEL_READY && t->plan.phase == MM_PLAN_STEADY);
+	mm_assert(alpha <= t->alpha_max);
+	if (!mm_c_burst(c))
+		return false;
+	need = mm_plan_choose(t->n_layers, mm_plan_cycling(alpha), &t->set, t->layer_pages,
+			      budget_pages, &t->next_set);
+	if (need > budget_pages || !mm_c_reservable(c, t, need))
+		return false;
+	leave = mm_plan_pages_only_in(&t->next_set, &t->set, t->layer_pages);
+	t->change_gain = leave + mm_c_slot_pages(t, &t->set) - mm_c_slot_pages(t, &t->next_set);
+	t->change_ns = c->now_ns;
+	t->next_alpha = alpha;
+	preload_begin(t);
+	for (uint32_t i = 0, k = 0; i < t->set.m; i++) {
+		while (k < t->next_set.m && t->next_set.layer[k] < t->set.layer[i])
+			k++;
+		if (k == t->next_set.m || t->next_set.layer[k] != t->set.layer[i])
+			preload_add(c, t, &t->group[1 + t->set.layer[i]]);
+	}
+	if (t->pre.n)
+		t->plan.phase = MM_PLAN_PRELOAD;
+	else
+		prepare(c, t);
+	return true;
+}
+
+int mm_c_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	(void)c;
+	if (msg->epoch <= t->plan.epoch)
+		return 0; /* crossed with the end of that change */
+	if (t->plan.phase != MM_PLAN_PREPARED || msg->epoch != t->plan.epoch + 1)
+		return MM_E_PROTOCOL;
+	t->plan.phase = MM_PLAN_QUIESCING;
+	t->need_activate = false;
+	if (t->plan.m)
+		t->need_quiesce = true;
+	else
+		t->switch_due = true;
+	return 0;
+}
+
+/* A page of the tenant's becomes one of the new slot's, or leaves. */
+static void slot_or_out(struct mm_core *c, uint32_t page, uint32_t slot_pages, uint32_t *n)
+{
+	if (*n < slot_pages) {
+		mm_ledger_give(&c->ledger, page, MM_PAGE_SLOT);
+		c->slot_scratch[(*n)++] = page;
+	} else {
+		mm_ledger_revoke(&c->ledger, page);
+	}
+}
+
+static void layer_or_out(struct mm_core *c, struct mm_c_tenant *t, uint32_t layer,
+			 uint32_t slot_pages, uint32_t *n)
+{
+	const struct mm_c_group *g = &t->group[1 + layer];
+
+	for (uint32_t i = g->entry; i < g->entry + g->pages; i++) {
+		if (t->own[i] == MM_NO_PAGE)
+			continue;
+		slot_or_out(c, t->own[i], slot_pages, n);
+		t->own[i] = MM_NO_PAGE;
+	}
+}
+
+/*
+ * The new slot's pages: a first layer that was resident brings its own, bytes and all; otherwise the
+ * old slot goes on, and the layer is streamed in. Then the old slot, then whatever leaves.
+ */
+static void slot_fill(struct mm_core *c, struct mm_c_tenant *t, struct mm_core_slot *slot)
+{
+	uint32_t pages = mm_c_slot_pages(t, &t->next_set), n = 0;
+
+	slot->in_place = false;
+	if (t->next_set.m) {
+		uint32_t first = t->next_set.layer[0];
+
+		slot->in_place = t->own[t->group[1 + first].entry] != MM_NO_PAGE;
+		layer_or_out(c, t, first, pages, &n);
+	}
+	for (uint32_t i = 0; i < slot->n_pages; i++)
+		slot_or_out(c, t->slot_page[i], pages, &n);
+	for (uint32_t i = 0; i < t->next_set.m; i++)
+		layer_or_out(c, t, t->next_set.layer[i], pages, &n);
+	mm_assert(n == pages);
+	memcpy(t->slot_page, c->slot_scratch, n * sizeof(t->slot_page[0]));
+	slot->n_pages = pages;
+	slot->n_layers = t->next_set.m;
+	memcpy(slot->layer, t->next_set.layer, sizeof(slot->layer));
+}
+
+static void gates_reset(struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint32_t k = 0;
+
+	for (uint32_t layer = 0; layer < t->n_layers; layer++) {
+		struct mm_action *a = mm_c_emit(c, MM_ACT_GATE, t);
+
+		a->entry = layer;
+		a->word = MM_GATE_RESIDENT;
+		if (k == t->set.m || t->set.layer[k] != layer)
+			continue;
+		a->word = !k && t->plan.slot[0].in_place ? MM_GATE_READY : MM_GATE_EMPTY;
+		k++;
+	}
+}
+
+static void table_update(struct mm_core *c, struct mm_c_tenant *t)
+{
+	for (uint32_t g = 0; g <= t->n_layers; g++)
+		for (uint32_t i = 0; i < t->group[g].pages; i++) {
+			uint32_t entry = t->group[g].entry + i, page = t->own[entry];
+
+			mm_c_map(c, t, entry, page == MM_NO_PAGE ? t->slot_page[i] : page);
+		}
+}
+
+static void switch_plan(struct mm_core *c, struct mm_c_tenant *t)
+{
+	struct mm_core_plan *plan = &t->plan;
+
+	t->switch_due = t->resync = false;
+	for (uint32_t i = 0; i < t->pre.n; i++) {
+		mm_ledger_give(&c->ledger, t->pre.page[i], MM_PAGE_PARAM);
+		t->own[t->pre.entry[i]] = t->pre.page[i];
+	}
+	slot_fill(c, t, &plan->slot[0]);
+	c->stats.takes += t->next_alpha > plan->alpha ? t->next_alpha - plan->alpha : 0;
+	c->stats.returns += plan->alpha > t->next_alpha ? plan->alpha - t->next_alpha : 0;
+	t->set = t->next_set;
+	plan->epoch++;
+	plan->alpha = t->next_alpha;
+	plan->m = t->set.m;
+	plan->beta = t->set.m ? 1 : 0;
+	plan->phase = MM_PLAN_SWITCHED;
+	gates_reset(c, t);
+	if (plan->m)
+		mm_c_emit(c, MM_ACT_PLAN, t);
+	table_update(c, t);
+	for (uint32_t i = 0; i < t->pre.n; i++)
+		mm_c_fds(c, t, t->pre.page[i]);
+	t->pre.n = t->pre.issued = t->pre.done = 0;
+	mm_c_event(c, t,
+		   &(struct mm_msg){ .opcode = MM_EV_SWITCH,
+				     .epoch = plan->epoch,
+				     .arg = { plan->alpha, plan->m } });
+	t->need_activate = plan->m != 0;
+}
+
+int mm_c_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	struct mm_page_list *out = &c->ledger.revoking[mm_c_index(c, t)];
+
+	if (msg->epoch < t->plan.epoch)
+		return 0;
+	if (t->plan.phase != MM_PLAN_SWITCHED || msg->epoch != t->plan.epoch)
+		return MM_E_PROTOCOL;
+	if (msg->result) {
+		mm_c_kick(c, t, "could not map its plan");
+		return 0;
+	}
+	while (out->head != MM_NO_PAGE)
+		mm_c_drop(c, out->head);
+	t->plan.phase = MM_PLAN_STEADY;
+	if (t->model == MM_MODEL_READY) {
+		c->stats.plan_changes++;
+		return 0;
+	}
+	t->model = MM_MODEL_READY;
+	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
+	return 0;
+}
+
+void mm_c_change_cancel(struct mm_core *c, struct mm_c_tenant *t)
+{
+	preload_drop(c, t);
+	t->switch_due = t->need_quiesce = t->need_activate = t->resync = false;
+}
+
+static bool preloading(const struct mm_c_tenant *t)
+{
+	return t->model == MM_MODEL_LOADING ||
+	       (t->model == MM_MODEL_READY && t->plan.phase == MM_PLAN_PRELOAD);
+}
+
+void mm_c_change(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (preloading(t)) {
+		copies_issue(c, t);
+		if (t->pre.error && !t->copies)
+			preload_failed(c, t);
+		else if (t->pre.done < t->pre.n || t->pre.error || !mm_c_burst(c))
+			return;
+		else if (t->model == MM_MODEL_READY)
+			prepare(c, t);
+		else
+			t->switch_due = true;
+	}
+	if (t->switch_due && mm_c_burst(c)) {
+		if (t->model == MM_MODEL_LOADING) {
+			t->model = MM_MODEL_SWITCHED;
+			t->next_set.m = t->next_alpha = 0;
+		}
+		switch_plan(c, t);
+	}
+	if (t->resync && t->plan.phase == MM_PLAN_STEADY && t->model == MM_MODEL_READY)
+		mm_c_change_begin(c, t, t->plan.alpha, 0);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "mm/base.h"
+#include "mmd/core/state.h"
+
+/* A page has one purpose: whoever names it a second time finds it taken. */
+static void claim(const struct mm_core *c, uint32_t page)
+{
+	mm_assert(page < c->ledger.pages);
+	mm_assert(!c->scratch[page]);
+	c->scratch[page] = 1;
+}
+
+static void claim_as(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t page,
+		     enum mm_page_state state)
+{
+	claim(c, page);
+	mm_assert(c->ledger.page[page].state == state);
+	mm_assert(c->ledger.page[page].tenant == mm_c_index(c, t));
+	mm_assert(c->ledger.page[page].account == t->account);
+}
+
+static void check_model(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	const struct mm_core_slot *slot = &t->plan.slot[0];
+	bool given = t->model == MM_MODEL_SWITCHED || t->model == MM_MODEL_READY;
+	uint32_t k = 0;
+
+	for (uint32_t g = 0; given && g <= t->n_layers; g++) {
+		bool cycles = g && k < slot->n_layers && slot->layer[k] == g - 1;
+
+		k += cycles;
+		mm_assert(!cycles || t->group[g].pages <= slot->n_pages);
+		for (uint32_t i = 0; i < t->group[g].pages; i++) {
+			uint32_t entry = t->group[g].entry + i;
+
+			mm_assert((t->own[entry] == MM_NO_PAGE) == cycles);
+			mm_assert(t->map[entry] == (cycles ? t->slot_page[i] : t->own[entry]) + 1);
+			if (!cycles)
+				claim_as(c, t, t->own[entry], MM_PAGE_PARAM);
+		}
+	}
+	mm_assert(k == slot->n_layers && k == t->plan.m && k != 1);
+	for (uint32_t i = 0; i < slot->n_pages; i++)
+		claim_as(c, t, t->slot_page[i], MM_PAGE_SLOT);
+	for (uint32_t i = 0; i < t->pre.n; i++)
+		if (t->pre.page[i] != MM_NO_PAGE)
+			claim_as(c, t, t->pre.page[i], MM_PAGE_DIRTY);
+}
+
+static void check_kv(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint32_t held = 0;
+
+	for (uint32_t chunk = 0; chunk < t->kv.chunks_max; chunk++) {
+		bool holds = mm_c_kv_holds(t, chunk);
+
+		held += holds;
+		for (uint32_t i = 0; i < t->kv.chunk_pages; i++) {
+			mm_assert(holds ==
+				  !!t->map[MM_MAP_KV_BASE + chunk * t->kv.chunk_pages + i]);
+			if (holds)
+				claim_as(c, t, mm_c_kv_chunk_page(t, chunk, i), MM_PAGE_KV);
+		}
+	}
+	mm_assert(held == t->kv.held);
+}
+
+static void check_accounts(const struct mm_core *c)
+{
+	uint32_t charged[MM_DOMAINS] = { 0 }, quarantined[MM_DOMAINS] = { 0 };
+
+	for (uint32_t i = 0; i < c->ledger.pages; i++) {
+		const struct mm_page *p = &c->ledger.page[i];
+
+		if (p->quarantined)
+			quarantined[p->account]++;
+		else
+			charged[p->account]++;
+	}
+	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++) {
+		const struct mm_account *a = &c->account[i];
+
+		mm_assert(a->charged == charged[i] && a->quarantined == quarantined[i]);
+		mm_assert(a->charged <= a->max_pages || !a->charged);
+		mm_assert(a->used || (!a->tenants && !a->charged && !a->quarantined));
+	}
+}
+
+/* Pages that a tenant owns and nobody claimed: only those that wait for its proof. */
+static void check_unclaimed(const struct mm_core *c)
+{
+	for (uint32_t i = 0; i < c->ledger.pages; i++) {
+		const struct mm_page *p = &c->ledger.page[i];
+
+		if (c->scratch[i] || p->tenant == MM_NOBODY)
+			continue;
+		mm_assert(p->state == MM_PAGE_REVOKING);
+		mm_assert(c->tenant[p->tenant].life != MM_LIFE_NONE);
+	}
+}
+
+static void check_jobs(const struct mm_core *c)
+{
+	uint32_t n = 0, bulk = 0;
+
+	for (uint32_t job = c->job_first; job; job = c->job[job - 1].next) {
+		mm_assert(c->job[job - 1].used && ++n <= c->jobs);
+		bulk += job - 1 < c->opts.jobs_max;
+	}
+	mm_assert(bulk == c->bulk_used);
+	for (uint32_t i = 0; i < c->ledger.pages; i++)
+		mm_assert(!c->ledger.page[i].job || c->job[c->ledger.page[i].job - 1].used);
+}
+
+void mm_core_check(const struct mm_core *c)
+{
+	mm_ledger_check(&c->ledger);
+	check_accounts(c);
+	check_jobs(c);
+	memset(c->scratch, 0, c->ledger.pages * sizeof(*c->scratch));
+	MM_FOREACH_TENANT(c, t)
+	{
+		if (t->life != MM_LIFE_LIVE)
+			continue;
+		check_model(c, t);
+		check_kv(c, t);
+	}
+	check_unclaimed(c);
+}

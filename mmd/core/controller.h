@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * controller - when to take memory from whom, how much, and when to give it back
+ *
+ * Concept:    Part of settling. Pages that are free go to whom they are due: a waiting model or the
+ *             operator's plan first, then KV wishes, a chunk each in turn. What is short is taken: empty
+ *             chunks of idle tenants, idle tenants' layers (most recently active first), active
+ *             tenants' layers while their streaming stays hidden behind computing. What cannot come
+ *             is denied. What is left over goes back (Dynamic Reversion). A policy says which of these
+ *             it wants. Documentation/controller.md has the reasons.
+ * Ownership:  works on struct mm_core; keeps nothing of its own.
+ * Threading:  core thread only.
+ * Invariants: never touches a page; asks the modules that do.
+ */
+#pragma once
+
+#include "mmd/core/state.h"
+
+#define MM_LEND_MAX_PERMILLE 700
+#define MM_LINK_PERMILLE     900
+#define MM_IDLE_NS           (100 * MM_NS_PER_MS)
+#define MM_DWELL_NS          (200 * MM_NS_PER_MS)
+#define MM_RECLAIM_NS        (200 * MM_NS_PER_MS)
+#define MM_REVOKE_NS         (2 * MM_NS_PER_S)
+
+struct mm_policy_ops {
+	bool kv_static; /* exactly the share, never more; nothing is asked back */
+	/* Arranges for @short_pages more from @account's tenants (MM_DOMAIN_NONE: anybody's); returns
+	 * how many will come. @dry: only says. NULL: none. */
+	uint64_t (*take)(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry);
+	/* Layers of tenants that run again go back; @kept_pages are spoken for. NULL: nothing lent. */
+	void (*overdrawn)(struct mm_core *c, uint64_t kept_pages);
+	/* Nobody waits and @surplus_pages are left over. NULL: nothing lent. */
+	void (*give_back)(struct mm_core *c, uint64_t surplus_pages);
+};
+
+const struct mm_policy_ops *mm_policy_get(enum mm_policy policy);
+/* No open step and no work for idle_ns. */
+bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t);
+/* When the controller wants to look again without an event; UINT64_MAX: never. */
+uint64_t mm_c_controller_deadline(const struct mm_core *c);

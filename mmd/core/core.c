@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "mm/base.h"
+#include "mmd/core/controller.h"
+#include "mmd/core/state.h"
+
+#define JOBS_DEFAULT 256
+#define JOBS_LIMIT   (MM_XQ_SLOTS - MM_TENANTS_MAX) /* all fit into the ring at once */
+
+static void defaults(struct mm_core_opts *o)
+{
+	o->account_max_pages = o->account_max_pages ? o->account_max_pages : o->pages;
+	o->jobs_max = o->jobs_max ? o->jobs_max : JOBS_DEFAULT;
+	o->lend_max_permille = o->lend_max_permille ? o->lend_max_permille : MM_LEND_MAX_PERMILLE;
+	o->link_permille = o->link_permille ? o->link_permille : MM_LINK_PERMILLE;
+	o->idle_ns = o->idle_ns ? o->idle_ns : MM_IDLE_NS;
+	o->dwell_ns = o->dwell_ns ? o->dwell_ns : MM_DWELL_NS;
+	o->reclaim_ns = o->reclaim_ns ? o->reclaim_ns : MM_RECLAIM_NS;
+	o->revoke_ns = o->revoke_ns ? o->revoke_ns : MM_REVOKE_NS;
+}
+
+static bool opts_valid(const struct mm_core_opts *o)
+{
+	return o->pages && o->pages < MM_NO_PAGE && o->page_bytes && o->policy < MM_POLICY_COUNT &&
+	       o->jobs_max <= JOBS_LIMIT && o->lend_max_permille <= 1000;
+}
+
+/* Each tenant index owns its tables for good: own, preload entries and pages, map. */
+static void tables_share_out(struct mm_core *c)
+{
+	uint32_t *at = c->storage;
+
+	for (uint32_t i = 0; i < MM_TENANTS_MAX; i++) {
+		struct mm_c_tenant *t = &c->tenant[i];
+
+		t->own = at;
+		t->pre.entry = at + c->entries_max;
+		t->pre.page = at + 2 * (size_t)c->entries_max;
+		t->map = at + 3 * (size_t)c->entries_max;
+		at += 3 * (size_t)c->entries_max + MM_MAP_ENTRIES;
+	}
+}
+
+static int allocate(struct mm_core *c)
+{
+	struct mm_page *page = calloc(c->opts.pages, sizeof(*page));
+
+	c->ledger.page = page;
+	c->entries_max = MM_MIN(c->opts.pages, MM_MAP_KV_BASE);
+	c->jobs = c->opts.jobs_max + MM_TENANTS_MAX;
+	c->job = calloc(c->jobs, sizeof(*c->job));
+	c->queue = calloc(MM_QUEUE_MAX, sizeof(*c->queue));
+	c->tenant = calloc(MM_TENANTS_MAX, sizeof(*c->tenant));
+	c->scratch = calloc(c->opts.pages, sizeof(*c->scratch));
+	c->storage = calloc(MM_TENANTS_MAX * (3 * (size_t)c->entries_max + MM_MAP_ENTRIES),
+			    sizeof(*c->storage));
+	if (!page || !c->job || !c->queue || !c->tenant || !c->scratch || !c->storage)
+		return -ENOMEM;
+	mm_ledger_init(&c->ledger, page, c->opts.pages);
+	tables_share_out(c);
+	return 0;
+}
+
+int mm_core_create(const struct mm_core_opts *opts, struct mm_core **ret_core)
+{
+	struct mm_core *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	c->opts = *opts;
+	defaults(&c->opts);
+	if (!opts_valid(&c->opts)) {
+		mm_core_destroy(c);
+		return -EINVAL;
+	}
+	if (allocate(c) < 0) {
+		mm_core_destroy(c);
+		return -ENOMEM;
+	}
+	c->policy = mm_policy_get(c->opts.policy);
+	*ret_core = c;
+	return 0;
+}
+
+struct mm_core *mm_core_destroy(struct mm_core *c)
+{
+	if (!c)
+		return NULL;
+	free(c->ledger.page);
+	free(c->job);
+	free(c->queue);
+	free(c->tenant);
+	free(c->scratch);
+	free(c->storage);
+	free(c);
+	return NULL;
+}
+
+/* ---- the operator ---- */
+
+int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_t alpha,
+		     uint32_t *ret_max)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	if (!t || t->life != MM_LIFE_LIVE || t->model != MM_MODEL_READY)
+		return MM_E_STALE;
+	if (alpha > (int32_t)t->alpha_max || alpha < -1) {
+		*ret_max = t->alpha_max;
+		return MM_E_RANGE;
+	}
+	t->plan.alpha_by_hand = alpha;
+	t->by_hand_ns = c->now_ns;
+	t->target = alpha < 0 ? t->plan.alpha : (uint32_t)alpha;
+	mm_c_settle(c, now_ns);
+	return 0;
+}
+
+/* ---- looking in ---- */
+
+void mm_core_stats(const struct mm_core *c, struct mm_core_stats *ret_stats)
+{
+	*ret_stats = c->stats;
+	ret_stats->tenants = ret_stats->alpha_sum = 0;
+	for (uint32_t i = 0; i < MM_PAGE_STATES; i++)
+		ret_stats->pages[i] = c->ledger.count[i];
+	MM_FOREACH_TENANT(c, t)
+	{
+		ret_stats->tenants++;
+		ret_stats->alpha_sum += t->life == MM_LIFE_LIVE ? t->plan.alpha : 0;
+	}
+}
+
+bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_tenant *ret_tenant)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	if (!t)
+		return false;
+	*ret_tenant = (struct mm_core_tenant){
+		.tenant = t->id,
+		.account = c->account[t->account].key,
+		.pages_revoking = c->ledger.revoking[mm_c_index(c, t)].length,
+		.kv_chunks = t->kv.held,
+		.kv_wanted = t->kv.want,
+		.kv_chunks_max = t->kv.chunks_max,
+		.idle = mm_c_idle(c, t),
+		.model_ready = t->model == MM_MODEL_READY,
+	};
+	if (t->life != MM_LIFE_LIVE)
+		return true;
+	ret_tenant->pages_kv = t->kv.held * t->kv.chunk_pages;
+	ret_tenant->pages_slot = t->plan.slot[0].n_pages;
+	for (uint32_t i = 0; i < t->entries; i++)
+		ret_tenant->pages_param += t->own[i] != MM_NO_PAGE;
+	return true;
+}
+
+const struct mm_core_plan *mm_core_plan(const struct mm_core *c, uint32_t tenant)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	if (!t || (t->model != MM_MODEL_READY && t->model != MM_MODEL_SWITCHED))
+		return NULL;
+	return &t->plan;
+}
+
+uint32_t mm_core_slot_page(const struct mm_core *c, uint32_t tenant, uint32_t slot, uint32_t i)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	if (!t || slot || i >= t->plan.slot[0].n_pages)
+		return MM_NO_PAGE;
+	return t->slot_page[i];
+}
+
+enum mm_page_state mm_core_page(const struct mm_core *c, uint32_t page, uint32_t *ret_tenant)
+{
+	const struct mm_page *p;
+
+	mm_assert(page < c->ledger.pages);
+	p = &c->ledger.page[page];
+	if (ret_tenant)
+		*ret_tenant = p->tenant == MM_NOBODY ? MM_NOBODY : c->tenant[p->tenant].id;
+	return (enum mm_page_state)p->state;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mm_core - everything that mmd decides, and nothing that it does
+ *
+ * Concept:   One object holds the ledger of a pool, the accounts, the tenants with their plans, KV
+ *            wishes and pending plan changes, and the controller. The shell tells it what happened
+ *            (mm_core_on_*), and takes out what to do (mm_core_next). Given the same calls with the
+ *            same times it produces the same actions: the daemon, the simulator and the fuzzers drive
+ *            this very code.
+ * Ownership: the core owns all pages' states; a page is named by its id, a tenant by its index
+ *            (reused only after its pages are proven free) with a generation in the upper half.
+ * Threading: one thread. No locks, system calls, clock, allocation after create, logging, floats.
+ * Errors:    mm_core_on_*: 0, or a positive enum mm_outcome when the *peer* did what it must not: the
+ *            shell then kicks that peer. Nothing here fails for want of memory after create.
+ * Order:     actions are to be performed in the order given. Those for one tenant's connection
+ *            (FDS, MAP, EVENT) form one FIFO: an event goes out after the fds before it were
+ *            acknowledged.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mm/abi.h"
+
+#define MM_TENANTS_MAX  64
+#define MM_ACCOUNTS_MAX 64
+#define MM_NO_PAGE      UINT32_MAX
+
+/* A tenant's id is its index, which the shell may use for tables, and a generation above it. */
+#define MM_TENANT_INDEX(tenant) ((tenant)&UINT32_C(0xffff))
+
+struct mm_core;
+
+struct mm_core_opts {
+	uint32_t pages; /* of the pool */
+	uint64_t page_bytes;
+	enum mm_policy policy;
+	uint64_t account_max_pages; /* default max of an account; 0 = the pool */
+	uint32_t jobs_max;          /* xfer jobs outstanding at once; 0 = 256 */
+	/* controller; 0 = the default that controller.h states */
+	uint32_t lend_max_permille; /* of an idle model's layers that may be away */
+	uint32_t link_permille;     /* of the link's time that streaming may take */
+	uint64_t idle_ns;           /* without an open step and without work = idle */
+	uint64_t dwell_ns;          /* least time between a take and the giving back */
+	uint64_t reclaim_ns;        /* deadline that a KV_RECLAIM carries */
+	uint64_t revoke_ns;         /* from the end of a connection to SIGKILL */
+};
+
+/* ---- actions ---- */
+
+enum mm_action_kind {
+	MM_ACT_NONE,
+	MM_ACT_JOB,   /* msg: push to xfer (opcode MM_XOP_*, user_data = job id) */
+	MM_ACT_FDS,   /* page: queue its fd for tenant; page_count pages in page[] */
+	MM_ACT_MAP,   /* map table: entry = page + 1, or 0 where page is MM_NO_PAGE */
+	MM_ACT_EVENT, /* msg: push to tenant */
+	MM_ACT_GATE, /* gate[layer] = word (xfer is quiescent on tenant, tenant is parked or new) */
+	MM_ACT_PLAN, /* write the xplan region and the cursors from mm_core_plan(); before ACTIVATE */
+	MM_ACT_ABORT,      /* set MM_GATE_ABORT in every gate of tenant */
+	MM_ACT_KICK,       /* close the connection; reason; its pages wait for proof */
+	MM_ACT_KILL,       /* SIGKILL by pidfd; reason */
+	MM_ACT_MODEL_DROP, /* tenant's reference to its store ends */
+	MM_ACT_FORGET, /* tenant: all pages proven free, index may be reused; drop shell state */
+};
+
+struct mm_action {
+	enum mm_action_kind kind;
+	uint32_t tenant;
+	uint32_t page;
+	uint32_t entry; /* MM_ACT_MAP: index in the map table; MM_ACT_GATE: layer */
+	uint64_t word;  /* MM_ACT_GATE */
+	struct mm_msg msg;
+	const char *reason; /* static string */
+};
+
+/* ---- life ---- */
+
+/**
+ * mm_core_create() - a core over a pool whose pages do not exist yet
+ * @opts:     copied
+ * @ret_core: written only on success; give back with mm_core_destroy()
+ *
+ * The only call that allocates. Return: 0; -ENOMEM; -EINVAL.
+ */
+int mm_core_create(const struct mm_core_opts *opts, struct mm_core **ret_core);
+struct mm_core *mm_core_destroy(struct mm_core *core);
+
+/**
+ * mm_core_next() - take out the next thing to do
+ * @core:       any
+ * @ret_action: written when true
+ *
+ * Return: false when there is nothing to do until the next event.
+ */
+bool mm_core_next(struct mm_core *core, struct mm_action *ret_action);
+
+/**
+ * mm_core_deadline() - when mm_core_on_tick() is due at the latest
+ * @core: any
+ *
+ * Return: CLOCK_MONOTONIC ns; UINT64_MAX never.
+ */
+uint64_t mm_core_deadline(const struct mm_core *core);
+
+/* ---- what happened: time ---- */
+
+void mm_core_on_tick(struct mm_core *core, uint64_t now_ns);
+
+/* ---- what happened: xfer ---- */
+
+/* xfer stands (first or again). First: pages are created by jobs. Again: running jobs are reissued. */
+void mm_core_on_xfer_up(struct mm_core *core, uint64_t now_ns, uint64_t xfer_epoch);
+void mm_core_on_xfer_down(struct mm_core *core, uint64_t now_ns);
+/*
+ * The one that is down ended by its own fault: a crash, an error, a lie, silence; not a SIGKILL from
+ * outside. Its oldest job is the suspect, and is given up at the second such end.
+ */
+void mm_core_on_xfer_fault(struct mm_core *core, uint64_t now_ns);
+/* A completion. MM_E_PROTOCOL: no such job. */
+int mm_core_on_job_done(struct mm_core *core, uint64_t now_ns, uint64_t job, int result);
+
+/* ---- what happened: tenants ---- */
+
+struct mm_core_join {
+	uint64_t account; /* key, e.g. uid */
+	uint64_t features;
+	uint64_t account_max_pages; /* 0 = default */
+};
+
+/* MM_E_FULL: too many tenants or accounts. */
+int mm_core_on_join(struct mm_core *core, uint64_t now_ns, const struct mm_core_join *join,
+		    uint32_t *ret_tenant);
+/* Its connection ended or broke; the process may live on: pages wait for death, then SIGKILL. */
+void mm_core_on_disconnect(struct mm_core *core, uint64_t now_ns, uint32_t tenant);
+/* Its process is dead (pidfd) and its connection closed. */
+void mm_core_on_dead(struct mm_core *core, uint64_t now_ns, uint32_t tenant);
+/* A request from its ring (not MODEL_OPEN and FDS_ACK: the shell's). MM_E_PROTOCOL: kick it. */
+int mm_core_on_request(struct mm_core *core, uint64_t now_ns, uint32_t tenant,
+		       const struct mm_msg *msg);
+/* Its statistics, a private copy, whenever the shell looks (at ticks). Claims. */
+void mm_core_on_stats(struct mm_core *core, uint64_t now_ns, uint32_t tenant,
+		      const struct mm_tenant_stats *stats);
+
+struct mm_core_group {
+	uint64_t store_offset;
+	uint64_t bytes;
+};
+
+/*
+ * Its model stands in the host store: grant its pages, copy, SWITCH, MODEL_READY. The groups were
+ * validated by the shell against the store's size. Refusals go to the tenant as MODEL_READY < 0.
+ */
+int mm_core_on_model(struct mm_core *core, uint64_t now_ns, uint32_t tenant, uint64_t store,
+		     uint64_t store_bytes, const struct mm_core_group *groups, uint32_t n_groups);
+/* What xfer measured while streaming a layer (T_T of the planner). */
+void mm_core_on_streamed(struct mm_core *core, uint32_t tenant, uint64_t layer_ns);
+
+/* ---- what the operator asks ---- */
+
+/* By hand: alpha layers of the tenant's model away until the next mm_core_plan_set(-1 = automatic).
+ * 0; MM_E_RANGE: not possible for this model, *ret_max says what is; MM_E_STALE: no model. */
+int mm_core_plan_set(struct mm_core *core, uint64_t now_ns, uint32_t tenant, int32_t alpha,
+		     uint32_t *ret_max);
+
+/* ---- looking in (status, plan region, tests) ---- */
+
+enum mm_page_state {
+	MM_PAGE_NONE, /* not created yet */
+	MM_PAGE_FREE,
+	MM_PAGE_DIRTY,
+	MM_PAGE_SCRUBBING,
+	MM_PAGE_PARAM,
+	MM_PAGE_SLOT,
+	MM_PAGE_KV,
+	MM_PAGE_REVOKING,
+	MM_PAGE_QUARANTINE,
+	MM_PAGE_STATES
+};
+
+struct mm_core_stats {
+	uint64_t pages[MM_PAGE_STATES];
+	uint64_t grants, takes, returns, plan_changes, denials, reclaims, kicks, kills;
+	uint32_t tenants;
+	uint32_t alpha_sum; /* layers remapped now, all tenants */
+	uint32_t alpha_sum_max;
+};
+
+enum mm_plan_phase {
+	MM_PLAN_STEADY,
+	MM_PLAN_PRELOAD,
+	MM_PLAN_PREPARED,
+	MM_PLAN_QUIESCING,
+	MM_PLAN_SWITCHED
+};
+
+struct mm_core_slot {
+	uint32_t n_layers;
+	uint32_t n_pages;
+	bool in_place; /* layer[0] is in the slot already: cursor HELD, else COPYING */
+	uint16_t layer[MM_LAYERS_MAX + 1];
+};
+
+struct mm_core_plan {
+	uint64_t epoch;
+	uint32_t alpha, beta, m, n_layers;
+	int32_t alpha_by_hand; /* -1 = automatic */
+	enum mm_plan_phase phase;
+	uint64_t store;
+	struct mm_core_slot slot[2];
+};
+
+struct mm_core_tenant {
+	uint32_t tenant;
+	uint64_t account;
+	uint32_t pages_param, pages_slot, pages_kv, pages_revoking;
+	uint32_t kv_chunks, kv_wanted, kv_chunks_max;
+	bool idle, model_ready;
+};
+
+void mm_core_stats(const struct mm_core *core, struct mm_core_stats *ret_stats);
+/* false: no such tenant. */
+bool mm_core_tenant(const struct mm_core *core, uint32_t tenant, struct mm_core_tenant *ret_tenant);
+/* The plan that is in force, or that is being switched to (for MM_ACT_PLAN). NULL: no model. */
+const struct mm_core_plan *mm_core_plan(const struct mm_core *core, uint32_t tenant);
+/* Pages of a slot, n_pages of them. */
+uint32_t mm_core_slot_page(const struct mm_core *core, uint32_t tenant, uint32_t slot, uint32_t i);
+enum mm_page_state mm_core_page(const struct mm_core *core, uint32_t page, uint32_t *ret_tenant);
+
+/*
+ * Panics where an invariant of design.md §10 that the core can see is broken: every page in one
+ * state and the counts sum up; accounts' charges equal their pages and are within max; every map
+ * entry that the core gave out names a page of that tenant; no page serves two purposes.
+ */
+void mm_core_check(const struct mm_core *core);

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/ledger.h"
+
+#include <string.h>
+
+#include "mm/base.h"
+
+#define LIST_NULL ((struct mm_page_list){ .head = MM_NO_PAGE, .tail = MM_NO_PAGE })
+
+static void list_push(struct mm_ledger *l, struct mm_page_list *list, uint32_t page)
+{
+	struct mm_page *p = &l->page[page];
+
+	p->next = MM_NO_PAGE;
+	p->prev = list->tail;
+	if (list->tail == MM_NO_PAGE)
+		list->head = page;
+	else
+		l->page[list->tail].next = page;
+	list->tail = page;
+	list->length++;
+}
+
+static void list_remove(struct mm_ledger *l, struct mm_page_list *list, uint32_t page)
+{
+	struct mm_page *p = &l->page[page];
+
+	if (p->prev == MM_NO_PAGE)
+		list->head = p->next;
+	else
+		l->page[p->prev].next = p->next;
+	if (p->next == MM_NO_PAGE)
+		list->tail = p->prev;
+	else
+		l->page[p->next].prev = p->prev;
+	p->next = p->prev = MM_NO_PAGE;
+	list->length--;
+}
+
+/* The list that a page in this condition is on; NULL: none. */
+static struct mm_page_list *list_of(struct mm_ledger *l, const struct mm_page *p)
+{
+	switch (p->state) {
+	case MM_PAGE_FREE:
+		return &l->free[p->domain];
+	case MM_PAGE_DIRTY:
+		return p->tenant == MM_NOBODY && !p->job ? &l->scrub : NULL;
+	case MM_PAGE_QUARANTINE:
+		return &l->quarantine;
+	case MM_PAGE_REVOKING:
+		return &l->revoking[p->tenant];
+	default:
+		return NULL;
+	}
+}
+
+static bool is_inflight(const struct mm_page *p)
+{
+	return p->state == MM_PAGE_SCRUBBING ||
+	       (p->state == MM_PAGE_DIRTY && p->tenant == MM_NOBODY);
+}
+
+/* Takes the page out of every count and list; the caller changes it, then files it again. */
+static struct mm_page *unfile(struct mm_ledger *l, uint32_t page)
+{
+	struct mm_page *p = &l->page[page];
+	struct mm_page_list *list = list_of(l, p);
+
+	mm_assert(page < l->pages);
+	if (list)
+		list_remove(l, list, page);
+	if (is_inflight(p)) {
+		l->inflight[p->recreating ? MM_DOMAIN_NONE : p->domain]--;
+		l->inflight_all--;
+	}
+	l->count[p->state]--;
+	return p;
+}
+
+static void file(struct mm_ledger *l, uint32_t page)
+{
+	struct mm_page *p = &l->page[page];
+	struct mm_page_list *list = list_of(l, p);
+
+	if (list)
+		list_push(l, list, page);
+	if (is_inflight(p)) {
+		l->inflight[p->recreating ? MM_DOMAIN_NONE : p->domain]++;
+		l->inflight_all++;
+	}
+	l->count[p->state]++;
+}
+
+void mm_ledger_init(struct mm_ledger *l, struct mm_page *page, uint32_t pages)
+{
+	memset(l, 0, sizeof(*l));
+	l->page = page;
+	l->pages = pages;
+	l->count[MM_PAGE_NONE] = pages;
+	for (uint32_t i = 0; i < MM_DOMAINS; i++)
+		l->free[i] = LIST_NULL;
+	for (uint32_t i = 0; i < MM_TENANTS_MAX; i++)
+		l->revoking[i] = LIST_NULL;
+	l->scrub = l->quarantine = LIST_NULL;
+	for (uint32_t i = 0; i < pages; i++)
+		page[i] = (struct mm_page){ .next = MM_NO_PAGE,
+					    .prev = MM_NO_PAGE,
+					    .tenant = MM_NOBODY,
+					    .state = MM_PAGE_NONE,
+					    .domain = MM_DOMAIN_NONE,
+					    .account = MM_DOMAIN_NONE };
+}
+
+void mm_ledger_created(struct mm_ledger *l, uint32_t page)
+{
+	struct mm_page *p = unfile(l, page);
+
+	mm_assert(p->state == MM_PAGE_NONE);
+	p->state = MM_PAGE_DIRTY;
+	p->job = 0;
+	file(l, page);
+}
+
+void mm_ledger_scrub_begin(struct mm_ledger *l, uint32_t page, uint32_t job, bool recreate)
+{
+	struct mm_page *p = unfile(l, page);
+
+	mm_assert(p->state == MM_PAGE_DIRTY || (p->state == MM_PAGE_FREE && recreate));
+	mm_assert(p->tenant == MM_NOBODY && !p->job && job);
+	p->state = MM_PAGE_SCRUBBING;
+	p->recreating = recreate;
+	p->job = job;
+	file(l, page);
+}
+
+void mm_ledger_scrub_end(struct mm_ledger *l, uint32_t page)
+{
+	struct mm_page *p = unfile(l, page);
+
+	mm_assert(p->state == MM_PAGE_SCRUBBING);
+	p->job = 0;
+	if (p->recreating) {
+		p->recreating = false;
+		p->domain = MM_DOMAIN_NONE;
+		p->state = MM_PAGE_DIRTY;
+	} else {
+		p->state = MM_PAGE_FREE;
+	}
+	file(l, page);
+}
+
+void mm_ledger_quarantine(struct mm_ledger *l, uint32_t page, bool poisoned)
+{
+	struct mm_page *p = unfile(l, page);
+
+	mm_assert(p->state == MM_PAGE_SCRUBBING || p->state == MM_PAGE_DIRTY);
+	p->state = MM_PAGE_QUARANTINE;
+	p->tenant = MM_NOBODY;
+	p->job = 0;
+	p->poisoned = poisoned;
+	file(l, page);
+}
+
+void mm_ledger_retry(struct mm_ledger *l, uint32_t page, uint32_t job)
+{
+	struct mm_page *p = unfile(l, page);
+
+	mm_assert(p->state == MM_PAGE_QUARANTINE && !p->poisoned && job);
+	p->state = MM_PAGE_SCRUBBING;
+	p->recreating = true;
+	p->job = job;
+	file(l, page);
+}
+
+uint32_t mm_ledger_reserve(struct mm_ledger *l, uint32_t tenant, uint32_t account)
+{
+	uint32_t page = l->free[account].head;
+	struct mm_page *p;
+
+	if (page == MM_NO_PAGE)
+		page = l->free[MM_DOMAIN_NONE].head;
+	if (page == MM_NO_PAGE)
+		return MM_NO_PAGE;
+	p = unfile(l, page);
+	mm_assert(p->state == MM_PAGE_FREE && !p->job);
+	p->state = MM_PAGE_DIRTY;
+	p->tenant = tenant;
+	p->domain = (uint8_t)account;
+	file(l, page);
+	return page;
+}
+
+uint32_t mm_ledger_grantable(const struct mm_ledger *l, uint32_t account)
+{
+	return l->free[account].length + l->free[MM_DOMAIN_NONE].length;
+}
+
+void mm_ledger_give(struct mm_ledger *l, uint32_t page, enum mm_page_state state)
+{
+	struct mm_page *p = unfile(l, page);
+
+	mm_assert(p->tenant != MM_NOBODY && !p->job);
+	mm_assert(p->state == MM_PAGE_DIRTY || p->state == MM_PAGE_PARAM ||
+		  p->state == MM_PAGE_SLOT);
+	mm_assert(state == MM_PAGE_PARAM || state == MM_PAGE_SLOT || state == MM_PAGE_KV);
+	p->state = (uint8_t)state;
+	file(l, page);
+}
+
+void mm_ledger_revoke(struct mm_ledger *l, uint32_t page)
+{
+	struct mm_page *p = unfile(l, page);
+
+	mm_assert(p->state == MM_PAGE_PARAM || p->state == MM_PAGE_SLOT || p->state == MM_PAGE_KV);
+	p->state = MM_PAGE_REVOKING;
+	file(l, page);
+}
+
+void mm_ledger_drop(struct mm_ledger *l, uint32_t page)
+{
+	struct mm_page *p = unfile(l, page);
+
+	mm_assert(p->tenant != MM_NOBODY);
+	mm_assert(p->state == MM_PAGE_DIRTY || p->state == MM_PAGE_KV ||
+		  p->state == MM_PAGE_REVOKING);
+	p->state = MM_PAGE_DIRTY;
+	p->tenant = MM_NOBODY;
+	file(l, page);
+}
+
+void mm_ledger_job(struct mm_ledger *l, uint32_t page, uint32_t job)
+{
+	struct mm_page *p = unfile(l, page);
+
+	mm_assert(p->state == MM_PAGE_DIRTY || p->state == MM_PAGE_NONE);
+	mm_assert(!job || !p->job);
+	p->job = job;
+	file(l, page);
+}
+
+static uint32_t list_check(const struct mm_ledger *l, const struct mm_page_list *list,
+			   enum mm_page_state state)
+{
+	uint32_t n = 0;
+	uint32_t prev = MM_NO_PAGE;
+
+	for (uint32_t i = list->head; i != MM_NO_PAGE; i = l->page[i].next) {
+		mm_assert(l->page[i].state == state);
+		mm_assert(l->page[i].prev == prev);
+		mm_assert(++n <= list->length);
+		prev = i;
+	}
+	mm_assert(list->tail == prev && n == list->length);
+	return n;
+}
+
+static void page_check(const struct mm_page *p)
+{
+	bool owned = p->tenant != MM_NOBODY;
+
+	switch (p->state) {
+	case MM_PAGE_NONE:
+		mm_assert(!owned && p->account == MM_DOMAIN_NONE);
+		break;
+	case MM_PAGE_FREE:
+		mm_assert(!owned && !p->job && p->account == MM_DOMAIN_NONE);
+		break;
+	case MM_PAGE_SCRUBBING:
+		mm_assert(!owned && p->job);
+		break;
+	case MM_PAGE_QUARANTINE:
+		mm_assert(!owned && !p->job);
+		break;
+	case MM_PAGE_PARAM:
+	case MM_PAGE_SLOT:
+	case MM_PAGE_KV:
+	case MM_PAGE_REVOKING:
+		mm_assert(owned && !p->job && p->account == p->domain);
+		break;
+	default:
+		break;
+	}
+}
+
+void mm_ledger_check(const struct mm_ledger *l)
+{
+	uint64_t count[MM_PAGE_STATES] = { 0 };
+	uint32_t inflight = 0, filed = 0, scrub = 0, sum = 0;
+
+	for (uint32_t i = 0; i < l->pages; i++) {
+		mm_assert(l->page[i].state < MM_PAGE_STATES);
+		page_check(&l->page[i]);
+		count[l->page[i].state]++;
+		inflight += is_inflight(&l->page[i]);
+		scrub += l->page[i].state == MM_PAGE_DIRTY && l->page[i].tenant == MM_NOBODY &&
+			 !l->page[i].job;
+	}
+	mm_assert(!memcmp(count, l->count, sizeof(count)));
+	mm_assert(inflight == l->inflight_all);
+	for (uint32_t i = 0; i < MM_DOMAINS; i++) {
+		filed += list_check(l, &l->free[i], MM_PAGE_FREE);
+		sum += l->inflight[i];
+	}
+	mm_assert(filed == count[MM_PAGE_FREE] && sum == inflight);
+	mm_assert(list_check(l, &l->scrub, MM_PAGE_DIRTY) == scrub);
+	mm_assert(list_check(l, &l->quarantine, MM_PAGE_QUARANTINE) == count[MM_PAGE_QUARANTINE]);
+	filed = 0;
+	for (uint32_t i = 0; i < MM_TENANTS_MAX; i++)
+		filed += list_check(l, &l->revoking[i], MM_PAGE_REVOKING);
+	mm_assert(filed == count[MM_PAGE_REVOKING]);
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/state.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "mm/base.h"
+#include "mmd/core/controller.h"
+
+struct mm_c_tenant *mm_c_tenant(const struct mm_core *c, uint32_t id)
+{
+	uint32_t index = MM_TENANT_INDEX(id);
+	struct mm_c_tenant *t;
+
+	if (index >= MM_TENANTS_MAX)
+		return NULL;
+	t = &c->tenant[index];
+	return t->life != MM_LIFE_NONE && t->id == id ? t : NULL;
+}
+
+/* ---- joining ---- */
+
+/* An account without tenants, charges and pages of its domain may give its entry away. */
+static void accounts_prune(struct mm_core *c)
+{
+	bool domain[MM_DOMAINS] = { false };
+
+	for (uint32_t i = 0; i < c->ledger.pages; i++)
+		domain[c->ledger.page[i].domain] = true;
+	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++) {
+		struct mm_account *a = &c->account[i];
+
+		if (!a->tenants && !a->charged && !a->quarantined && !domain[i])
+			a->used = false;
+	}
+}
+
+static struct mm_account *account_of(struct mm_core *c, const struct mm_core_join *join)
+{
+	uint64_t max =
+		join->account_max_pages ? join->account_max_pages : c->opts.account_max_pages;
+	struct mm_account *a = mm_account_find(c->account, join->account);
+
+	if (a && (a->charged || a->tenants))
+		return a;
+	if (!a)
+		a = mm_account_open(c->account, join->account, max);
+	if (!a) {
+		accounts_prune(c);
+		a = mm_account_open(c->account, join->account, max);
+	}
+	if (a)
+		a->max_pages = max;
+	return a;
+}
+
+/* Everything but the tables, which are the index's for good. */
+static void tenant_init(struct mm_core *c, struct mm_c_tenant *t, const struct mm_core_join *join)
+{
+	uint32_t index = mm_c_index(c, t);
+	uint32_t *own = t->own, *map = t->map;
+	struct mm_c_preload pre = t->pre;
+
+	memset(t, 0, sizeof(*t));
+	t->own = own;
+	t->map = map;
+	t->pre.entry = pre.entry;
+	t->pre.page = pre.page;
+	t->id = index | (uint32_t)c->generation[index]++ << 16;
+	t->life = MM_LIFE_LIVE;
+	t->features = join->features;
+	t->connected = t->attached = true;
+	t->plan.alpha_by_hand = -1;
+	t->load.active_ns = c->now_ns;
+	memset(own, 0xff, c->entries_max * sizeof(*own));
+	memset(map, 0, MM_MAP_ENTRIES * sizeof(*map));
+}
+
+int mm_core_on_join(struct mm_core *c, uint64_t now_ns, const struct mm_core_join *join,
+		    uint32_t *ret_tenant)
+{
+	struct mm_c_tenant *t = c->tenant;
+	struct mm_account *a;
+
+	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	while (t < c->tenant + MM_TENANTS_MAX && t->life != MM_LIFE_NONE)
+		t++;
+	if (t == c->tenant + MM_TENANTS_MAX)
+		return MM_E_FULL;
+	a = account_of(c, join);
+	if (!a)
+		return MM_E_FULL;
+	a->tenants++;
+	tenant_init(c, t, join);
+	t->account = (uint32_t)(a - c->account);
+	c->tenants_end = MM_MAX(c->tenants_end, mm_c_index(c, t) + 1);
+	*ret_tenant = t->id;
+	return 0;
+}
+
+/* ---- ending ---- */
+
+/* Every page that it may still map waits for the proof that it does not. */
+static void revoke_all(struct mm_core *c, struct mm_c_tenant *t)
+{
+	mm_c_change_cancel(c, t);
+	for (uint32_t i = 0; i < t->entries; i++)
+		if (t->own[i] != MM_NO_PAGE)
+			mm_ledger_revoke(&c->ledger, t->own[i]);
+	for (uint32_t i = 0; i < t->plan.slot[0].n_pages; i++)
+		mm_ledger_revoke(&c->ledger, t->slot_page[i]);
+	for (uint32_t chunk = 0; chunk < t->kv.chunks_max; chunk++) {
+		if (!mm_c_kv_holds(t, chunk))
+			continue;
+		for (uint32_t i = 0; i < t->kv.chunk_pages; i++)
+			mm_ledger_revoke(&c->ledger, mm_c_kv_chunk_page(t, chunk, i));
+	}
+}
+
+static void end(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (t->life != MM_LIFE_LIVE)
+		return;
+	revoke_all(c, t);
+	t->life = MM_LIFE_ENDING;
+	t->kv.want = t->kv.held = 0;
+	t->plan.phase = MM_PLAN_STEADY;
+}
+
+void mm_core_on_disconnect(struct mm_core *c, uint64_t now_ns, uint32_t tenant)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	if (!t || !t->connected)
+		return;
+	t->connected = false;
+	t->revoke_at_ns = c->now_ns + c->opts.revoke_ns;
+	if (!t->bye && t->model != MM_MODEL_NONE)
+		mm_c_emit(c, MM_ACT_ABORT, t);
+	end(c, t);
+	mm_c_settle(c, now_ns);
+}
+
+void mm_core_on_dead(struct mm_core *c, uint64_t now_ns, uint32_t tenant)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	if (!t)
+		return;
+	t->connected = false;
+	t->dead = true;
+	end(c, t);
+	mm_c_settle(c, now_ns);
+}
+
+static void proven(struct mm_core *c, struct mm_c_tenant *t)
+{
+	struct mm_page_list *list = &c->ledger.revoking[mm_c_index(c, t)];
+
+	while (list->head != MM_NO_PAGE)
+		mm_c_drop(c, list->head);
+	t->life = MM_LIFE_PROVEN;
+}
+
+static void forget(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (t->has_store)
+		mm_c_emit(c, MM_ACT_MODEL_DROP, t);
+	mm_c_emit(c, MM_ACT_FORGET, t);
+	c->account[t->account].tenants--;
+	t->life = MM_LIFE_NONE;
+	while (c->tenants_end && c->tenant[c->tenants_end - 1].life == MM_LIFE_NONE)
+		c->tenants_end--;
+}
+
+void mm_c_life(struct mm_core *c, struct mm_c_tenant *t)
+{
+	/* Who holds no page has nothing to prove, and must not be killed for it. */
+	bool proof = t->bye || t->dead || c->ledger.revoking[mm_c_index(c, t)].head == MM_NO_PAGE;
+
+	if (t->life == MM_LIFE_LIVE)
+		return;
+	if (t->life == MM_LIFE_ENDING && proof && !t->attached)
+		proven(c, t);
+	if (!proof && !t->killed && c->now_ns >= t->revoke_at_ns && mm_c_burst(c)) {
+		t->killed = true;
+		c->stats.kills++;
+		mm_c_emit(c, MM_ACT_KILL, t)->reason = "its pages are overdue";
+	}
+	if (t->life == MM_LIFE_PROVEN && !t->connected && !t->copies && mm_c_burst(c))
+		forget(c, t);
+}
+
+/* ---- requests ---- */
+
+static int bye(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	t->bye = true;
+	end(c, t);
+	mm_c_event(c, t,
+		   &(struct mm_msg){ .opcode = MM_EV_REPLY,
+				     .user_data = msg->user_data,
+				     .arg = { MM_OP_BYE } });
+	return 0;
+}
+
+/* A change under way puts the gates in order too; only a steady plan needs one for it. */
+static int resync(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	(void)c;
+	(void)msg;
+	if (t->model != MM_MODEL_READY)
+		return MM_E_PROTOCOL;
+	if (t->plan.phase == MM_PLAN_STEADY || t->plan.phase == MM_PLAN_PRELOAD)
+		t->resync = true;
+	return 0;
+}
+
+static int nop(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	(void)c;
+	(void)t;
+	(void)msg;
+	return 0;
+}
+
+static const struct {
+	int (*handle)(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
+	uint32_t args;
+	bool epoch, result;
+} requests[MM_OP_COUNT] = {
+	[MM_OP_NOP] = { nop, 0, false, false },
+	[MM_OP_KV_DECLARE] = { mm_c_kv_declare, 4, false, false },
+	[MM_OP_KV_WANT] = { mm_c_kv_want, 1, false, false },
+	[MM_OP_KV_RELEASE] = { mm_c_kv_release, 1, false, false },
+	[MM_OP_PARKED] = { mm_c_parked, 0, true, false },
+	[MM_OP_COMMITTED] = { mm_c_committed, 0, true, true },
+	[MM_OP_RESYNC] = { resync, 0, true, false },
+	[MM_OP_BYE] = { bye, 0, false, false },
+};
+
+static bool well_formed(const struct mm_msg *msg)
+{
+	if (msg->opcode >= MM_OP_COUNT || !requests[msg->opcode].handle)
+		return false;
+	if (msg->flags || msg->reserved || (msg->epoch && !requests[msg->opcode].epoch))
+		return false;
+	if (msg->result && (!requests[msg->opcode].result || msg->result > 0))
+		return false;
+	for (uint32_t i = requests[msg->opcode].args; i < MM_ARRAY_SIZE(msg->arg); i++)
+		if (msg->arg[i])
+			return false;
+	return true;
+}
+
+int mm_core_on_request(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
+		       const struct mm_msg *msg)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+	int r;
+
+	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	if (!t || t->kicked)
+		return 0;
+	if (t->life != MM_LIFE_LIVE || !well_formed(msg))
+		return MM_E_PROTOCOL;
+	r = requests[msg->opcode].handle(c, t, msg);
+	mm_c_settle(c, now_ns);
+	return r;
+}
+
+/* ---- statistics ---- */
+
+static uint64_t smooth(uint64_t old, uint64_t sample)
+{
+	return old ? old - old / 4 + sample / 4 : sample;
+}
+
+void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
+		      const struct mm_tenant_stats *stats)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+	bool active;
+
+	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	if (!t || t->life != MM_LIFE_LIVE)
+		return;
+	active = stats->running || stats->waiting || stats->step_seq & 1 ||
+		 (t->load.known && stats->step_seq != t->load.last.step_seq);
+	if (active)
+		t->load.active_ns = c->now_ns;
+	if (t->n_layers && stats->steps != t->load.last.steps && stats->step_ns > stats->stall_ns)
+		t->load.t_c_ns =
+			smooth(t->load.t_c_ns, (stats->step_ns - stats->stall_ns) / t->n_layers);
+	t->load.last = *stats;
+	t->load.known = true;
+}
+
+void mm_core_on_streamed(struct mm_core *c, uint32_t tenant, uint64_t layer_ns)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	if (t)
+		t->load.t_t_ns = smooth(t->load.t_t_ns, layer_ns);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/state.h"
+
+#include "mm/base.h"
+
+bool mm_c_reservable(const struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages)
+{
+	return mm_ledger_grantable(&c->ledger, t->account) >= pages &&
+	       mm_account_room(&c->account[t->account]) >= pages;
+}
+
+uint32_t mm_c_reserve(struct mm_core *c, struct mm_c_tenant *t)
+{
+	uint32_t page;
+
+	mm_assert(mm_account_charge(&c->account[t->account], 1) == 0);
+	page = mm_ledger_reserve(&c->ledger, mm_c_index(c, t), t->account);
+	mm_assert(page != MM_NO_PAGE);
+	c->ledger.page[page].account = (uint8_t)t->account;
+	return page;
+}
+
+/* The charge stays until the page is scrubbed. */
+void mm_c_drop(struct mm_core *c, uint32_t page)
+{
+	mm_ledger_drop(&c->ledger, page);
+}
+
+static void uncharge(struct mm_core *c, uint32_t page)
+{
+	struct mm_page *p = &c->ledger.page[page];
+
+	if (p->account == MM_DOMAIN_NONE)
+		return;
+	if (p->quarantined)
+		mm_account_unquarantine(&c->account[p->account]);
+	else
+		mm_account_uncharge(&c->account[p->account], 1);
+	p->quarantined = false;
+	p->account = MM_DOMAIN_NONE;
+}
+
+void mm_c_scrubbed(struct mm_core *c, uint32_t page)
+{
+	uncharge(c, page);
+	mm_ledger_scrub_end(&c->ledger, page);
+}
+
+/* Whoever had the page last pays for it; a page that nobody ever had costs nobody. */
+void mm_c_quarantine(struct mm_core *c, uint32_t page, bool poisoned)
+{
+	struct mm_page *p = &c->ledger.page[page];
+
+	if (!p->quarantined && p->domain != MM_DOMAIN_NONE) {
+		mm_account_quarantine(&c->account[p->domain], p->account != MM_DOMAIN_NONE);
+		p->account = p->domain;
+		p->quarantined = true;
+	}
+	mm_ledger_quarantine(&c->ledger, page, poisoned);
+}
+
+static bool job_on_page(struct mm_core *c, enum mm_xop op, uint32_t page, uint32_t *ret_job)
+{
+	if (!c->xfer_up || !mm_c_job_room(c) || !mm_c_burst(c))
+		return false;
+	*ret_job = mm_c_job_issue(c, MM_NOBODY,
+				  &(struct mm_msg){ .opcode = (uint16_t)op, .arg = { page } });
+	return true;
+}
+
+/* A free page of the foreign domain that has most of them. */
+static uint32_t foreign_page(const struct mm_core *c, uint32_t account)
+{
+	const struct mm_page_list *most = NULL;
+
+	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
+		if (i != account && (!most || c->ledger.free[i].length > most->length))
+			most = &c->ledger.free[i];
+	return most->head;
+}
+
+void mm_c_convert(struct mm_core *c, uint32_t account, uint64_t pages)
+{
+	struct mm_ledger *l = &c->ledger;
+	uint32_t page, job;
+
+	while ((uint64_t)mm_ledger_grantable(l, account) + l->inflight[account] +
+		       l->inflight[MM_DOMAIN_NONE] <
+	       pages) {
+		page = foreign_page(c, account);
+		if (page == MM_NO_PAGE || !job_on_page(c, MM_XOP_RECREATE, page, &job))
+			return;
+		mm_ledger_scrub_begin(l, page, job, true);
+	}
+}
+
+void mm_c_scrub_all(struct mm_core *c)
+{
+	struct mm_ledger *l = &c->ledger;
+	uint32_t job;
+
+	while (l->scrub.head != MM_NO_PAGE && job_on_page(c, MM_XOP_SCRUB, l->scrub.head, &job))
+		mm_ledger_scrub_begin(l, l->scrub.head, job, false);
+}
+
+/* Now and then, the longest quarantined first; a page that fails again is last again. */
+void mm_c_retry_quarantine(struct mm_core *c)
+{
+	struct mm_ledger *l = &c->ledger;
+	uint32_t next, job;
+
+	if (!l->quarantine.length)
+		return;
+	if (c->now_ns >= c->quarantine_retry_ns) {
+		c->quarantine_retry_ns = c->now_ns + MM_RETRY_NS;
+		c->quarantine_retries = MM_RETRY_BATCH;
+	}
+	for (uint32_t i = l->quarantine.head; i != MM_NO_PAGE && c->quarantine_retries; i = next) {
+		next = l->page[i].next;
+		if (l->page[i].poisoned)
+			continue;
+		if (!job_on_page(c, MM_XOP_RECREATE, i, &job))
+			return;
+		mm_ledger_retry(l, i, job);
+		c->quarantine_retries--;
+	}
+}
+
+static bool creatable(const struct mm_core *c, uint32_t page)
+{
+	const struct mm_page *p = &c->ledger.page[page];
+
+	return page < c->ledger.pages && p->state == MM_PAGE_NONE && !p->job && !p->poisoned;
+}
+
+static void create_batch(struct mm_core *c, uint32_t first)
+{
+	uint32_t n = 1, job;
+
+	while (n < MM_CREATE_BATCH && creatable(c, first + n))
+		n++;
+	job = mm_c_job_issue(c, MM_NOBODY,
+			     &(struct mm_msg){ .opcode = MM_XOP_CREATE, .arg = { first, n } });
+	for (uint32_t i = first; i < first + n; i++)
+		mm_ledger_job(&c->ledger, i, job);
+	c->create_next = first + n;
+}
+
+void mm_c_create_all(struct mm_core *c)
+{
+	if (c->create_retry_ns && c->now_ns >= c->create_retry_ns) {
+		c->create_retry_ns = 0;
+		c->create_next = 0;
+	}
+	while (c->create_next < c->ledger.pages && c->xfer_up && mm_c_job_room(c) &&
+	       mm_c_burst(c)) {
+		if (creatable(c, c->create_next))
+			create_batch(c, c->create_next);
+		else
+			c->create_next++;
+	}
+}

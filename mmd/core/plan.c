@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/plan.h"
+
+#include "mm/base.h"
+
+/* Wide enough for a product of a layer count and any 64-bit time. */
+__extension__ typedef unsigned __int128 u128;
+
+struct bits {
+	uint64_t word[(MM_LAYERS_MAX + 64) / 64];
+};
+
+static bool bit(const struct bits *b, uint32_t i)
+{
+	return b->word[i / 64] >> (i % 64) & 1;
+}
+
+static void bit_set(struct bits *b, uint32_t i)
+{
+	b->word[i / 64] |= UINT64_C(1) << (i % 64);
+}
+
+static struct bits bits_of(const struct mm_plan_set *set)
+{
+	struct bits b = { { 0 } };
+
+	for (uint32_t i = 0; i < set->m; i++)
+		bit_set(&b, set->layer[i]);
+	return b;
+}
+
+static void set_of(const struct bits *b, uint32_t n, struct mm_plan_set *ret_set)
+{
+	ret_set->m = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (bit(b, i))
+			ret_set->layer[ret_set->m++] = (uint16_t)i;
+}
+
+uint32_t mm_plan_cycling(uint32_t alpha)
+{
+	return alpha ? alpha + 1 : 0;
+}
+
+/* From the i-th layer of the set to the next one; a lone layer's gap is the whole circle. */
+static uint32_t gap(const struct mm_plan_set *set, uint32_t n, uint32_t i)
+{
+	if (i + 1 < set->m)
+		return (uint32_t)set->layer[i + 1] - set->layer[i];
+	return n - set->layer[i] + set->layer[0];
+}
+
+uint32_t mm_plan_least_gap(const struct mm_plan_set *set, uint32_t n)
+{
+	uint32_t least = n;
+
+	for (uint32_t i = 0; i < set->m; i++)
+		least = MM_MIN(least, gap(set, n, i));
+	return least;
+}
+
+void mm_plan_even(uint32_t n, uint32_t m, const struct mm_plan_set *current,
+		  struct mm_plan_set *ret_set)
+{
+	struct bits old = bits_of(current), chosen = { { 0 } };
+	uint32_t best = 0, best_turn = 0;
+
+	for (uint32_t turn = 0; m && turn < n; turn++) {
+		uint32_t overlap = 0;
+
+		for (uint32_t i = 0; i < m; i++)
+			overlap += bit(&old, (i * n / m + turn) % n);
+		if (overlap > best) {
+			best = overlap;
+			best_turn = turn;
+		}
+	}
+	for (uint32_t i = 0; i < m; i++)
+		bit_set(&chosen, (i * n / m + best_turn) % n);
+	set_of(&chosen, n, ret_set);
+}
+
+/* How many layers fit into the set's gaps if neighbours are to be at least @least apart. */
+static uint32_t capacity(const struct mm_plan_set *set, uint32_t n, uint32_t least)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < set->m; i++)
+		if (gap(set, n, i) >= least)
+			sum += gap(set, n, i) / least - 1;
+	return sum;
+}
+
+void mm_plan_grow(uint32_t n, uint32_t m, const struct mm_plan_set *current,
+		  struct mm_plan_set *ret_set)
+{
+	struct bits chosen = bits_of(current);
+	uint32_t left = m - current->m;
+	uint32_t low = 1, high = n;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low + 1) / 2;
+
+		if (capacity(current, n, mid) >= left)
+			low = mid;
+		else
+			high = mid - 1;
+	}
+	for (uint32_t i = 0; i < current->m && left; i++) {
+		uint32_t g = gap(current, n, i);
+		uint32_t add = g >= low ? MM_MIN(g / low - 1, left) : 0;
+
+		for (uint32_t k = 1; k <= add; k++)
+			bit_set(&chosen, (current->layer[i] + k * g / (add + 1)) % n);
+		left -= add;
+	}
+	mm_assert(!left);
+	set_of(&chosen, n, ret_set);
+}
+
+/*
+ * Beginning with the layer at index @first, takes each next layer that is at least @least away from
+ * the one before; false if fewer than @m, that far from the first one again, can be had.
+ */
+static bool pick(const struct mm_plan_set *set, uint32_t n, uint32_t m, uint32_t first,
+		 uint32_t least, struct bits *ret_bits)
+{
+	uint32_t last = 0, taken = 1;
+
+	*ret_bits = (struct bits){ { 0 } };
+	bit_set(ret_bits, set->layer[first]);
+	for (uint32_t k = 1; k < set->m && taken < m; k++) {
+		uint32_t layer = set->layer[(first + k) % set->m];
+		uint32_t at = (layer + n - set->layer[first]) % n;
+
+		if (at - last < least)
+			continue;
+		bit_set(ret_bits, layer);
+		last = at;
+		taken++;
+	}
+	return taken == m && n - last >= least;
+}
+
+static bool pick_any(const struct mm_plan_set *set, uint32_t n, uint32_t m, uint32_t least,
+		     struct bits *ret_bits)
+{
+	for (uint32_t first = 0; first < set->m; first++)
+		if (pick(set, n, m, first, least, ret_bits))
+			return true;
+	return false;
+}
+
+void mm_plan_shrink(uint32_t n, uint32_t m, const struct mm_plan_set *current,
+		    struct mm_plan_set *ret_set)
+{
+	struct bits chosen = { { 0 } };
+	uint32_t low = 1, high = n / m;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low + 1) / 2;
+
+		if (pick_any(current, n, m, mid, &chosen))
+			low = mid;
+		else
+			high = mid - 1;
+	}
+	mm_assert(pick_any(current, n, m, low, &chosen));
+	set_of(&chosen, n, ret_set);
+}
+
+uint64_t mm_plan_pages_only_in(const struct mm_plan_set *a, const struct mm_plan_set *b,
+			       const uint32_t *layer_pages)
+{
+	struct bits other = bits_of(b);
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < a->m; i++)
+		if (!bit(&other, a->layer[i]))
+			sum += layer_pages[a->layer[i]];
+	return sum;
+}
+
+uint64_t mm_plan_choose(uint32_t n, uint32_t m, const struct mm_plan_set *current,
+			const uint32_t *layer_pages, uint64_t budget_pages,
+			struct mm_plan_set *ret_set)
+{
+	if (m == current->m) {
+		*ret_set = *current;
+		return 0;
+	}
+	if (!m) {
+		ret_set->m = 0;
+	} else if (m < current->m) {
+		mm_plan_shrink(n, m, current, ret_set);
+	} else {
+		mm_plan_even(n, m, current, ret_set);
+		if (mm_plan_pages_only_in(current, ret_set, layer_pages) > budget_pages)
+			mm_plan_grow(n, m, current, ret_set);
+	}
+	return mm_plan_pages_only_in(current, ret_set, layer_pages);
+}
+
+static uint64_t clip(u128 value)
+{
+	return value > UINT64_MAX ? UINT64_MAX : (uint64_t)value;
+}
+
+uint64_t mm_plan_step_ns(uint32_t beta, uint32_t n, uint32_t m, uint64_t t_c_ns, uint64_t t_t_ns)
+{
+	u128 stream = (u128)m * t_t_ns;
+
+	if (beta == 2)
+		return clip(MM_MAX((u128)n * t_c_ns, stream));
+	return clip((u128)m * t_c_ns + MM_MAX((u128)(n - m) * t_c_ns, stream));
+}
+
+uint64_t mm_plan_set_step_ns(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
+			     uint64_t t_t_ns)
+{
+	u128 sum = set->m ? 0 : (u128)n * t_c_ns;
+
+	for (uint32_t i = 0; i < set->m; i++) {
+		u128 between = (u128)(gap(set, n, i) - 1) * t_c_ns;
+
+		sum += t_c_ns + MM_MAX(between, (u128)t_t_ns);
+	}
+	return clip(sum);
+}
+
+uint32_t mm_plan_m_max(uint32_t n, uint64_t t_c_ns, uint64_t t_t_ns, uint32_t link_permille)
+{
+	u128 link, hidden;
+
+	if (!t_c_ns || !t_t_ns)
+		return 0;
+	/* m·T_T <= (n−m)·T_c  <=>  m <= n·T_c / (T_T + T_c) */
+	hidden = (u128)n * t_c_ns / ((u128)t_t_ns + t_c_ns);
+	link = (u128)n * t_c_ns * link_permille / ((u128)t_t_ns * 1000);
+	hidden = MM_MIN(hidden, link);
+	hidden = MM_MIN(hidden, (u128)n);
+	return hidden < 2 ? 0 : (uint32_t)hidden;
+}
+
+uint32_t mm_plan_link_permille(uint32_t n, uint32_t m, uint64_t t_c_ns, uint64_t t_t_ns)
+{
+	u128 step = (u128)n * t_c_ns;
+	u128 share = step ? (u128)m * t_t_ns * 1000 / step : UINT32_MAX;
+
+	return share > UINT32_MAX ? UINT32_MAX : (uint32_t)share;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mm/base.h"
+#include "mmd/core/controller.h"
+#include "mmd/core/state.h"
+
+static void tenant(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (t->life == MM_LIFE_NONE)
+		return;
+	if (t->life == MM_LIFE_LIVE)
+		mm_c_change(c, t);
+	mm_c_control(c, t);
+	mm_c_life(c, t);
+}
+
+/* Another tenant begins each time, so that job slots are shared out fairly. */
+static void tenants(struct mm_core *c)
+{
+	uint32_t end = c->tenants_end;
+
+	c->copy_turn = end ? (c->copy_turn + 1) % end : 0;
+	for (uint32_t i = c->copy_turn; i < end; i++)
+		tenant(c, &c->tenant[i]);
+	for (uint32_t i = 0; i < MM_MIN(c->copy_turn, end); i++)
+		tenant(c, &c->tenant[i]);
+}
+
+static void count(struct mm_core *c)
+{
+	uint32_t sum = 0;
+
+	MM_FOREACH_TENANT(c, t)
+	sum += t->life == MM_LIFE_LIVE ? t->plan.alpha : 0;
+	c->stats.alpha_sum_max = MM_MAX(c->stats.alpha_sum_max, sum);
+}
+
+void mm_c_settle(struct mm_core *c, uint64_t now_ns)
+{
+	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	c->again = false;
+	tenants(c);
+	mm_c_controller(c);
+	tenants(c);
+	mm_c_retry_quarantine(c);
+	mm_c_scrub_all(c);
+	mm_c_create_all(c);
+	count(c);
+}
+
+void mm_core_on_tick(struct mm_core *c, uint64_t now_ns)
+{
+	mm_c_settle(c, now_ns);
+}
+
+uint64_t mm_core_deadline(const struct mm_core *c)
+{
+	uint64_t due = mm_c_controller_deadline(c);
+
+	if (c->create_retry_ns)
+		due = MM_MIN(due, c->create_retry_ns);
+	for (uint32_t i = c->ledger.quarantine.head; i != MM_NO_PAGE; i = c->ledger.page[i].next)
+		if (!c->ledger.page[i].poisoned) {
+			due = MM_MIN(due, c->quarantine_retry_ns);
+			break;
+		}
+	MM_FOREACH_TENANT(c, t)
+	if (t->life == MM_LIFE_ENDING && !t->bye && !t->dead && !t->killed)
+		due = MM_MIN(due, t->revoke_at_ns);
+	return due;
+}

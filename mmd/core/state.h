@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * state - what is inside struct mm_core; for the files of this folder only
+ *
+ * Concept:    The core is one struct of plain parts: ledger, accounts, jobs, tenants, a queue of
+ *             actions. Its files split by what happens to a tenant: life.c (joins, ends), kv.c (chunks),
+ *             change.c (model load and plan changes: one state machine), jobs.c (xfer), controller.c
+ *             (when, whose, how many), settle.c (what every event ends with), check.c (invariants).
+ * Settling:   an event changes state, then mm_c_settle() does everything that has become possible. It is
+ *             idempotent: settling twice without an event between does nothing the second time.
+ * Queue:      every unit of settling emits at most MM_BURST_MAX actions and begins only with that much
+ *             room; what found no room is done when the queue has been emptied (mm_core_next()).
+ *             Events emit a handful directly. The shell empties the queue between events.
+ */
+#pragma once
+
+#include "mmd/core/account.h"
+#include "mmd/core/core.h"
+#include "mmd/core/ledger.h"
+#include "mmd/core/plan.h"
+#include "mmd/proto.h"
+
+/* One unit's worst: a SWITCH that changes each model entry and hands out each page, all gates. */
+#define MM_BURST_MAX  (2 * MM_MAP_KV_BASE + MM_LAYERS_MAX + 64)
+#define MM_QUEUE_MAX  (2 * MM_BURST_MAX)
+#define MM_KV_ENTRIES (MM_MAP_ENTRIES - MM_MAP_KV_BASE)
+#define MM_JOB_NONE   0
+
+#define MM_MODEL_WAIT_NS  (30 * MM_NS_PER_S)   /* for pages, before a model is refused */
+#define MM_CHANGE_SLOW_NS (250 * MM_NS_PER_MS) /* a change that takes longer is not counted on */
+#define MM_DENY_NS        (20 * MM_NS_PER_MS)  /* least time between denials to one tenant */
+#define MM_RETRY_NS       MM_NS_PER_S          /* of quarantined pages and of pages not created */
+#define MM_TURN_NS        (MM_NS_PER_S / 2)    /* of waiting, then of keeping a chunk back for it */
+#define MM_CREATE_BATCH   MM_FD_BATCH_MAX
+#define MM_RETRY_BATCH    16
+
+enum mm_life { MM_LIFE_NONE, MM_LIFE_LIVE, MM_LIFE_ENDING, MM_LIFE_PROVEN };
+enum mm_model_state {
+	MM_MODEL_NONE,
+	MM_MODEL_WAITING,
+	MM_MODEL_LOADING,
+	MM_MODEL_SWITCHED,
+	MM_MODEL_READY
+};
+
+struct mm_c_job {
+	bool used;
+	uint8_t deaths;
+	uint32_t next, prev; /* in order of issue; slot + 1, 0 at the ends */
+	uint32_t tenant;     /* index, MM_NOBODY */
+	uint64_t id;
+	uint64_t issued_ns;
+	struct mm_msg msg;
+};
+
+struct mm_c_group {
+	uint64_t store_offset;
+	uint64_t bytes;
+	uint32_t entry; /* first, in the map table */
+	uint32_t pages;
+};
+
+/* Pages that are being filled for a tenant before its next SWITCH. */
+struct mm_c_preload {
+	uint32_t n, issued, done;
+	uint32_t *entry;
+	uint32_t *page;
+	int error; /* the first one that a copy reported */
+};
+
+struct mm_c_kv {
+	bool declared;
+	uint32_t chunk_pages; /* all ranges */
+	uint32_t chunks_max;
+	uint32_t share;
+	uint32_t want, held;
+	uint64_t since_ns;   /* since when its wish waits, or its last chunk */
+	uint64_t turn;       /* the same, as an order */
+	uint64_t kept_ns;    /* since when pages are kept back for it; 0: they are not */
+	bool told;           /* the present wish was answered by a denial */
+	uint64_t denied_ns;  /* last denial, 0: never */
+	uint32_t reclaiming; /* chunks asked back and not yet seen */
+	uint64_t reclaim_until_ns;
+	uint64_t held_map[MM_KV_ENTRIES / 64];
+};
+
+struct mm_c_load {
+	bool known; /* statistics have arrived */
+	struct mm_tenant_stats last;
+	uint64_t active_ns; /* when it was last seen active */
+	uint64_t t_c_ns;    /* a layer's computation, smoothed; 0: not measured */
+	uint64_t t_t_ns;    /* a layer's transfer */
+};
+
+struct mm_c_tenant {
+	enum mm_life life;
+	uint32_t id; /* index | generation << 16 */
+	uint32_t account;
+	uint64_t features;
+	bool connected, bye, dead, kicked, killed;
+	uint64_t revoke_at_ns;
+
+	/* xfer */
+	bool attached; /* since its join, until DETACH is done */
+	uint32_t ctl;  /* slot + 1 of its one control job */
+	bool need_activate, need_quiesce;
+	uint32_t copies; /* COPY jobs under way */
+
+	/* model */
+	enum mm_model_state model;
+	uint64_t model_since_ns;
+	bool has_store;
+	uint32_t n_layers, entries;
+	uint64_t layer_bytes_max;
+	uint32_t alpha_max;
+	struct mm_c_group group[MM_LAYERS_MAX + 1];
+	uint32_t layer_pages[MM_LAYERS_MAX + 1];
+	uint32_t *own; /* page of each model entry that has its own */
+	uint32_t *map; /* the table as given out: page + 1 */
+	uint32_t slot_page[MM_SLOT_PAGES_MAX];
+
+	/* plan */
+	struct mm_core_plan plan;
+	struct mm_plan_set set, next_set;
+	uint32_t next_alpha;
+	struct mm_c_preload pre;
+	uint64_t change_ns;   /* when the change under way began */
+	uint64_t change_gain; /* pages that it sets free */
+	bool switch_due;      /* xfer is quiescent: SWITCH as soon as the queue has room */
+	bool resync;
+	uint32_t target;     /* alpha that the controller wants */
+	uint64_t taken_ns;   /* last time that layers were taken */
+	uint64_t by_hand_ns; /* since when the operator's plan waits for pages */
+	uint64_t retry_ns;   /* no change before; after one failed */
+
+	struct mm_c_kv kv;
+	struct mm_c_load load;
+};
+
+struct mm_policy_ops;
+
+struct mm_core {
+	struct mm_core_opts opts;
+	uint64_t now_ns;
+	struct mm_ledger ledger;
+	struct mm_account account[MM_ACCOUNTS_MAX];
+
+	struct mm_c_job *job; /* jobs_max for bulk, then one per tenant for control */
+	uint32_t jobs, bulk_used;
+	uint32_t job_first, job_last; /* slot + 1 */
+	uint64_t job_serial;
+	bool xfer_up;
+	uint32_t create_next;
+	uint64_t create_retry_ns, quarantine_retry_ns;
+	uint32_t quarantine_retries; /* left of this round */
+
+	struct mm_action *queue;
+	uint32_t queue_head, queue_tail;
+	bool again; /* settling ran out of room */
+
+	struct mm_c_tenant *tenant;
+	uint32_t tenants_end; /* no index in use at or above it */
+	uint16_t generation[MM_TENANTS_MAX];
+	uint32_t entries_max;
+
+	const struct mm_policy_ops *policy;
+	uint64_t turns;           /* numbers the KV turns */
+	uint64_t surplus_ns;      /* since when there is more than is needed; 0: there is not */
+	uint64_t copy_ns_per_mib; /* smoothed, from loads */
+	uint64_t copy_done_ns;
+	uint64_t unmet; /* pages that wishes wait for, at the last settling */
+
+	struct mm_core_stats stats;
+	uint32_t *scratch; /* of mm_core_check(), one per page */
+	uint32_t slot_scratch[MM_SLOT_PAGES_MAX];
+	uint32_t copy_turn; /* which tenant's copies are issued first */
+	uint32_t *storage;  /* the tenants' tables */
+};
+
+#define MM_FOREACH_TENANT(c, t)                                                            \
+	for (struct mm_c_tenant *t = (c)->tenant; t < (c)->tenant + (c)->tenants_end; t++) \
+		if (t->life != MM_LIFE_NONE)
+
+static inline uint32_t mm_c_index(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return (uint32_t)(t - c->tenant);
+}
+
+/* queue.c */
+uint32_t mm_c_room(const struct mm_core *c);
+/* Room for a unit of settling? If not, settling is repeated when the queue is empty. */
+bool mm_c_burst(struct mm_core *c);
+struct mm_action *mm_c_emit(struct mm_core *c, enum mm_action_kind kind,
+			    const struct mm_c_tenant *t);
+void mm_c_event(struct mm_core *c, const struct mm_c_tenant *t, const struct mm_msg *msg);
+void mm_c_map(struct mm_core *c, struct mm_c_tenant *t, uint32_t entry, uint32_t page);
+void mm_c_fds(struct mm_core *c, const struct mm_c_tenant *t, uint32_t page);
+void mm_c_kick(struct mm_core *c, struct mm_c_tenant *t, const char *reason);
+
+/* pages.c: the ledger and the accounts together */
+bool mm_c_reservable(const struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages);
+uint32_t mm_c_reserve(struct mm_core *c, struct mm_c_tenant *t);
+void mm_c_drop(struct mm_core *c, uint32_t page);
+void mm_c_scrubbed(struct mm_core *c, uint32_t page);
+void mm_c_quarantine(struct mm_core *c, uint32_t page, bool poisoned);
+/* Makes free pages of other domains grantable for @account, so that @pages will be. */
+void mm_c_convert(struct mm_core *c, uint32_t account, uint64_t pages);
+void mm_c_scrub_all(struct mm_core *c);
+void mm_c_create_all(struct mm_core *c);
+void mm_c_retry_quarantine(struct mm_core *c);
+
+/* jobs.c */
+bool mm_c_job_room(const struct mm_core *c);
+uint32_t mm_c_job_issue(struct mm_core *c, uint32_t tenant, const struct mm_msg *msg);
+void mm_c_control(struct mm_core *c, struct mm_c_tenant *t);
+
+/* life.c */
+void mm_c_life(struct mm_core *c, struct mm_c_tenant *t);
+struct mm_c_tenant *mm_c_tenant(const struct mm_core *c, uint32_t id);
+
+/* kv.c */
+int mm_c_kv_declare(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
+int mm_c_kv_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
+int mm_c_kv_release(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
+/* Chunks that it wants, may have by policy and account, and does not have. */
+uint32_t mm_c_kv_unmet(const struct mm_core *c, const struct mm_c_tenant *t);
+/* Puts it last in turn. */
+void mm_c_kv_turn(struct mm_core *c, struct mm_c_tenant *t);
+void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t);
+void mm_c_kv_deny(struct mm_core *c, struct mm_c_tenant *t, int error);
+void mm_c_kv_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks);
+uint32_t mm_c_kv_chunk_page(const struct mm_c_tenant *t, uint32_t chunk, uint32_t i);
+bool mm_c_kv_holds(const struct mm_c_tenant *t, uint32_t chunk);
+
+/* change.c */
+/* Begins a change to @alpha if the pages that it needs are free and within the budget; the set may
+ * stay (null change). False: not now. */
+bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
+		       uint64_t budget_pages);
+void mm_c_change(struct mm_core *c, struct mm_c_tenant *t);
+int mm_c_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
+int mm_c_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
+void mm_c_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int result);
+void mm_c_change_cancel(struct mm_core *c, struct mm_c_tenant *t);
+/* Preloads the waiting model's pages if they are free. */
+bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t);
+void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why);
+/* Pages that a plan with these cycling layers keeps back for its slot. */
+uint32_t mm_c_slot_pages(const struct mm_c_tenant *t, const struct mm_plan_set *set);
+
+/* controller.c */
+void mm_c_controller(struct mm_core *c);
+
+/* settle.c */
+void mm_c_settle(struct mm_core *c, uint64_t now_ns);

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/handshake.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "libclient/ipc/clock.h"
+#include "libclient/ipc/sock.h"
+#include "mmd/check.h"
+#include "mmd/shell.h"
+
+#ifndef SO_PEERPIDFD /* Linux 6.5; absent from Debian 12's headers */
+#define SO_PEERPIDFD 77
+#endif
+
+/*
+ * Before Linux 6.5 the pid may have been reused between connect and here; then a stranger would be
+ * waited for, and killed if it keeps pages. The window is the time from accept to this call.
+ */
+static int peer_pidfd(int fd, pid_t pid, int *ret_pidfd)
+{
+	int pidfd;
+	socklen_t len = sizeof(pidfd);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) < 0) {
+		if (errno != ENOPROTOOPT)
+			return -errno;
+		pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+		if (pidfd < 0)
+			return -errno;
+	}
+	*ret_pidfd = pidfd;
+	return 0;
+}
+
+int mm_handshake_peer(struct mm_session *s)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(s->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return -errno;
+	s->pid = cred.pid;
+	s->uid = cred.uid;
+	if (cred.pid == 0)
+		return -EPERM;
+	mm_sock_refuse_fds(s->fd); /* older kernels: we receive without a control buffer */
+	return peer_pidfd(s->fd, cred.pid, &s->pidfd);
+}
+
+static void welcome_fill(const struct mm_shell *shell, struct mm_welcome *w)
+{
+	*w = (struct mm_welcome){
+		.magic = MM_ABI_MAGIC,
+		.abi_major = MM_ABI_MAJOR,
+		.abi_minor = MM_ABI_MINOR,
+		.page_bytes = shell->worker.device.page_bytes,
+		.pool_pages = shell->worker.device.pages,
+		.driver_kind = shell->worker.device.driver_kind,
+		.policy = (uint32_t)shell->config->policy,
+	};
+	memcpy(w->device_uuid, shell->worker.device.uuid, sizeof(w->device_uuid));
+}
+
+static int refuse(struct mm_session *s, int result, const char *reason)
+{
+	struct mm_welcome w;
+
+	welcome_fill(s->shell, &w);
+	w.result = result;
+	snprintf(w.reason, sizeof(w.reason), "%s", reason);
+	mm_log(MM_LOG_WARN, "tenant.refused", "pid=%d uid=%u result=%d reason=\"%s\"", (int)s->pid,
+	       s->uid, result, reason);
+	mm_sock_send(s->fd, &w, sizeof(w), NULL, 0);
+	return result;
+}
+
+static int regions_create(struct mm_session *s)
+{
+	const struct {
+		struct mm_region *region;
+		size_t bytes;
+		enum mm_region_kind kind;
+		const char *name;
+	} wanted[] = {
+		{ &s->tenant_region, sizeof(struct mm_tenant_region), MM_REGION_SHARED,
+		  "mm-tenant" },
+		{ &s->mmd_region, sizeof(struct mm_mmd_region), MM_REGION_READONLY, "mm-mmd" },
+		{ &s->gate_region, sizeof(struct mm_gate_region), MM_REGION_SHARED, "mm-gate" },
+		{ &s->plan_region, sizeof(struct mm_xplan_region), MM_REGION_READONLY, "mm-plan" },
+		{ &s->cursor_region, sizeof(struct mm_xcursor_region), MM_REGION_SHARED,
+		  "mm-cursor" },
+	};
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(wanted); i++) {
+		int r = mm_region_create(wanted[i].bytes, wanted[i].kind, wanted[i].name,
+					 wanted[i].region);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void rings_init(struct mm_session *s)
+{
+	struct mm_tenant_region *theirs = s->tenant_region.base;
+	struct mm_mmd_region *ours = s->mmd_region.base;
+
+	mm_ring_init(&s->requests, theirs->sq, MM_SQ_SLOTS, &ours->sq_head, &theirs->sq_tail);
+	mm_ring_init(&s->events, ours->cq, MM_CQ_SLOTS, &ours->cq_tail, &theirs->cq_head);
+	mm_outbox_init(&s->outbox, s->fd, &s->events, ours->map, s->shell->worker.page_fd,
+		       &s->shell->fd_budget);
+}
+
+static int welcome_send(struct mm_session *s)
+{
+	int fds[] = { s->tenant_region.fd, s->mmd_region.fd, s->gate_region.fd };
+	struct mm_welcome w;
+	int r;
+
+	welcome_fill(s->shell, &w);
+	w.tenant_id = s->tenant;
+	w.features = s->features;
+	r = mm_sock_send(s->fd, &w, sizeof(w), fds, MM_ARRAY_SIZE(fds));
+	/* Our mappings stay; these two fds would only count against our limit. */
+	mm_close_fd(&s->tenant_region.fd);
+	mm_close_fd(&s->mmd_region.fd);
+	return r;
+}
+
+static int join(struct mm_session *s, const struct mm_hello *hello)
+{
+	struct mm_core_join how = { .account = s->uid,
+				    .features = hello->features & MM_FEAT_KNOWN };
+	struct mm_shell *shell = s->shell;
+
+	if (mm_core_on_join(shell->core, mm_now_ns(), &how, &s->tenant) != 0)
+		return -EUSERS;
+	s->state = MM_SESSION_OPEN;
+	s->features = how.features;
+	memcpy(s->name, hello->name, sizeof(s->name));
+	mm_worker_tenant(shell, s->tenant);
+	mm_log(MM_LOG_INFO, "tenant.joined", "tenant=%u name=%s pid=%d uid=%u", s->tenant, s->name,
+	       (int)s->pid, s->uid);
+	return 0;
+}
+
+static int welcome(struct mm_session *s, const struct mm_hello *hello)
+{
+	int r = regions_create(s);
+
+	if (r < 0)
+		return refuse(s, r, "mmd is out of memory or file descriptors; try again later");
+	rings_init(s);
+	r = join(s, hello);
+	if (r < 0)
+		return refuse(s, r,
+			      "as many tenants or accounts as this mmd can have are connected");
+	r = welcome_send(s);
+	mm_shell_settle(s->shell);
+	return r;
+}
+
+int mm_handshake(struct mm_session *s)
+{
+	unsigned char bytes[MM_HELLO_BYTES_MAX];
+	char reason[MM_REASON_BYTES];
+	struct mm_hello hello;
+	size_t len;
+	int r = mm_sock_recv_nofds(s->fd, bytes, sizeof(bytes), &len);
+
+	if (r == -EAGAIN)
+		return r;
+	if (r == -EMSGSIZE)
+		return refuse(s, -EPROTO, "hello: too long: not an mmd client");
+	if (r < 0)
+		return r;
+	if (s->pid == 0)
+		return refuse(
+			s, -EPERM,
+			"your process cannot be seen from mmd's pid namespace; run both in one "
+			"(containers: share the host's pid namespace)");
+	r = mm_hello_check(bytes, len, &hello, reason);
+	if (r < 0)
+		return refuse(s, r, reason);
+	return welcome(s, &hello);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kchan - one end of the socket between keeper and core
+ *
+ * Concept:   struct mm_kmsg with up to two fds. What does not fit into the socket waits in a queue, in
+ *            order, so that neither role ever blocks on the other and nothing is lost.
+ * Ownership: the channel owns its socket and all fds given to it.
+ * Limits:    MM_KCHAN_QUEUE messages; both roles bound what they have under way far below.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "mmd/fifo.h"
+#include "mmd/proto.h"
+
+#define MM_KCHAN_FDS   2
+#define MM_KCHAN_QUEUE 1024
+
+struct mm_kchan {
+	int fd;
+	struct mm_fifo queue;
+};
+
+void mm_kchan_init(struct mm_kchan *chan, int fd);
+void mm_kchan_done(struct mm_kchan *chan);
+
+/**
+ * mm_kchan_send() - send now, or when there is room
+ * @chan:  any
+ * @msg:   its magic is filled in
+ * @fds:   @n_fds of them, taken over in any case; may be NULL
+ * @n_fds: at most MM_KCHAN_FDS
+ *
+ * Return: 0; -ECONNRESET the other role is gone; -ENOBUFS, -ENOMEM.
+ */
+int mm_kchan_send(struct mm_kchan *chan, const struct mm_kmsg *msg, const int *fds, size_t n_fds);
+
+/* Sends what waits. Return: 0, see mm_kchan_waiting(); -ECONNRESET. */
+int mm_kchan_flush(struct mm_kchan *chan);
+
+/* Something waits for room: call mm_kchan_flush() when the socket is writable. */
+bool mm_kchan_waiting(const struct mm_kchan *chan);
+
+/**
+ * mm_kchan_recv() - take the next message
+ * @chan:    any
+ * @ret_msg: a private copy, magic checked
+ * @ret_fds: MM_KCHAN_FDS; unused ones are -1; the caller's
+ *
+ * Return: 0; -EAGAIN; -ECONNRESET; -EPROTO.
+ */
+int mm_kchan_recv(struct mm_kchan *chan, struct mm_kmsg *ret_msg, int *ret_fds);

@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/keeper/keeper.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+
+#include "libclient/ipc/clock.h"
+#include "libclient/ipc/sock.h"
+#include "mmd/kchan.h"
+#include "mmd/keeper/listen.h"
+#include "mmd/keeper/spawn.h"
+#include "mmd/loop.h"
+
+#define ACCEPTS_PER_WAKEUP 8
+#define STOP_NS            (5 * MM_NS_PER_S) /* for core to end in order, and for SIGKILL to work */
+#define BACKOFF_FIRST_NS   (50 * MM_NS_PER_MS)
+#define BACKOFF_MAX_NS     (5 * MM_NS_PER_S)
+#define FAILURES_MAX       6 /* of xfer in a row, none of them up in between */
+#define FAILURES_WINDOW_NS (60 * MM_NS_PER_S)
+
+struct load {
+	uint64_t id;
+	pid_t pid; /* 0 = free */
+};
+
+struct xfer {
+	uint64_t epoch;
+	pid_t pid;
+	uint64_t start_at_ns; /* UINT64_MAX = no start is due */
+	unsigned int failures;
+	uint64_t first_failure_ns;
+	bool up;
+};
+
+struct keeper {
+	const struct mm_config *config;
+	struct mm_loop loop;
+	struct mm_place place;
+	struct mm_kchan core;
+	pid_t core_pid;
+	struct xfer xfer;
+	struct load loads[MM_KEEPER_LOADS_MAX];
+	struct mm_source core_source, signal_source, tenant_source, admin_source;
+	int signal_fd;
+	bool ready, stopping, failed;
+	uint64_t end_at_ns; /* of an orderly stop, then of the wait for the killed */
+};
+
+static void core_want(struct keeper *k)
+{
+	mm_loop_want(&k->loop, &k->core_source,
+		     EPOLLIN | (mm_kchan_waiting(&k->core) ? (uint32_t)EPOLLOUT : 0));
+}
+
+/* Core's death is seen by SIGCHLD; a message that cannot reach it any more is of no use. */
+static void tell(struct keeper *k, const struct mm_kmsg *msg, const int *fds, size_t n_fds)
+{
+	int r = mm_kchan_send(&k->core, msg, fds, n_fds);
+
+	if (r < 0 && r != -ECONNRESET)
+		mm_log(MM_LOG_ERROR, "core.unreachable", "op=%u error=%d", msg->op, r);
+	core_want(k);
+}
+
+static void kill_pid(pid_t pid)
+{
+	if (pid > 0)
+		kill(pid, SIGKILL);
+}
+
+/* ---- accepting ---- */
+
+static void accept_want(struct keeper *k)
+{
+	bool on = k->ready && !k->stopping && !mm_kchan_waiting(&k->core);
+
+	mm_loop_want(&k->loop, &k->tenant_source, on ? EPOLLIN : 0);
+	mm_loop_want(&k->loop, &k->admin_source, on ? EPOLLIN : 0);
+}
+
+static void accept_some(struct keeper *k, int listen_fd, enum mm_kop op)
+{
+	struct mm_kmsg msg = { .op = op };
+	int fd;
+
+	for (int i = 0; i < ACCEPTS_PER_WAKEUP && !mm_kchan_waiting(&k->core); i++) {
+		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0) {
+			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+				mm_log(MM_LOG_WARN, "accept.failed", "error=%d", errno);
+			break;
+		}
+		tell(k, &msg, &fd, 1);
+	}
+	accept_want(k);
+}
+
+static void on_tenant(struct mm_source *source, uint32_t events)
+{
+	struct keeper *k = mm_source_owner(source, struct keeper, tenant_source);
+
+	(void)events;
+	accept_some(k, k->place.tenant_fd, MM_K_TENANT);
+}
+
+static void on_admin(struct mm_source *source, uint32_t events)
+{
+	struct keeper *k = mm_source_owner(source, struct keeper, admin_source);
+
+	(void)events;
+	accept_some(k, k->place.admin_fd, MM_K_ADMIN);
+}
+
+/* ---- starting ---- */
+
+static void gone(struct keeper *k, enum mm_role role, uint64_t id, int status)
+{
+	struct mm_kmsg msg = { .op = MM_K_GONE, .role = role, .id = id, .result = status };
+
+	tell(k, &msg, NULL, 0);
+}
+
+static int start_pair(struct keeper *k, enum mm_role role, pid_t *ret_pid, int *ret_fds)
+{
+	mm_cleanup(mm_close_fd) int child0 = -1;
+	mm_cleanup(mm_close_fd) int child1 = -1;
+	int pair[2], child[MM_SPAWN_FDS_MAX], r;
+
+	r = mm_sock_pair(pair);
+	if (r < 0)
+		return r;
+	ret_fds[0] = pair[0];
+	child[0] = child0 = pair[1];
+	if (role == MM_ROLE_LOAD) {
+		r = mm_sock_pair(pair);
+		if (r < 0)
+			return r;
+		ret_fds[1] = pair[0];
+		child[1] = child1 = pair[1];
+	}
+	return mm_spawn(k->config, role, child, role == MM_ROLE_LOAD ? 2 : 1, ret_pid);
+}
+
+/* Starts a role and tells core; a role that could not be started is reported as gone. */
+static void start(struct keeper *k, enum mm_role role, uint64_t id, pid_t *ret_pid)
+{
+	struct mm_kmsg msg = { .op = MM_K_STARTED, .role = role, .id = id };
+	int fds[MM_KCHAN_FDS] = { -1, -1 };
+	int r = start_pair(k, role, ret_pid, fds);
+
+	if (r < 0) {
+		mm_log(MM_LOG_ERROR, "role.start_failed", "what=%u error=%d", role, r);
+		mm_close_fd(&fds[0]);
+		mm_close_fd(&fds[1]);
+		gone(k, role, id, W_EXITCODE(1, 0));
+		return;
+	}
+	msg.pid = *ret_pid;
+	tell(k, &msg, fds, fds[1] >= 0 ? 2 : 1);
+}
+
+static void fail(struct keeper *k, const char *text)
+{
+	fprintf(stderr, "mmd: %s\n", text);
+	k->failed = true;
+	kill_pid(k->core_pid);
+}
+
+static uint64_t xfer_backoff_ns(const struct xfer *x)
+{
+	if (x->failures < 2)
+		return 0;
+	return MM_MIN(BACKOFF_FIRST_NS << MM_MIN(x->failures - 2, 10u), BACKOFF_MAX_NS);
+}
+
+static void xfer_wanted(struct keeper *k, uint64_t epoch)
+{
+	struct xfer *x = &k->xfer;
+	uint64_t wait_ns = xfer_backoff_ns(x);
+
+	if (x->pid || x->start_at_ns != UINT64_MAX) {
+		mm_log(MM_LOG_ERROR, "xfer.start_refused", "epoch=%" PRIu64 " pid=%d", epoch,
+		       (int)x->pid);
+		return;
+	}
+	if (wait_ns)
+		mm_log(MM_LOG_WARN, "xfer.backoff", "failures=%u wait_ms=%" PRIu64, x->failures,
+		       wait_ns / MM_NS_PER_MS);
+	x->epoch = epoch;
+	x->start_at_ns = mm_now_ns() + wait_ns;
+}
+
+static void xfer_start_due(struct keeper *k)
+{
+	if (k->xfer.start_at_ns > mm_now_ns())
+		return;
+	k->xfer.start_at_ns = UINT64_MAX;
+	k->xfer.up = false;
+	start(k, MM_ROLE_XFER, k->xfer.epoch, &k->xfer.pid);
+}
+
+static struct load *load_find(struct keeper *k, uint64_t id)
+{
+	for (size_t i = 0; i < MM_KEEPER_LOADS_MAX; i++) {
+		if (k->loads[i].pid && k->loads[i].id == id)
+			return &k->loads[i];
+	}
+	return NULL;
+}
+
+static void load_wanted(struct keeper *k, uint64_t id)
+{
+	for (size_t i = 0; i < MM_KEEPER_LOADS_MAX; i++) {
+		if (!k->loads[i].pid) {
+			k->loads[i].id = id;
+			start(k, MM_ROLE_LOAD, id, &k->loads[i].pid);
+			return;
+		}
+	}
+	gone(k, MM_ROLE_LOAD, id, W_EXITCODE(1, 0));
+}
+
+/* ---- what core says ---- */
+
+static void kill_wanted(struct keeper *k, const struct mm_kmsg *msg)
+{
+	struct load *load = msg->role == MM_ROLE_LOAD ? load_find(k, msg->id) : NULL;
+
+	if (load)
+		kill_pid(load->pid);
+	else if (msg->role == MM_ROLE_XFER && msg->id == k->xfer.epoch)
+		kill_pid(k->xfer.pid);
+}
+
+static void readiness(struct keeper *k, const struct mm_kmsg *msg)
+{
+	if (msg->role == MM_ROLE_XFER) {
+		k->xfer.up = true;
+		k->xfer.failures = 0;
+		return;
+	}
+	k->ready = true;
+	accept_want(k);
+}
+
+static void on_message(struct keeper *k, const struct mm_kmsg *msg)
+{
+	switch (msg->op) {
+	case MM_K_START:
+		if (k->stopping)
+			break;
+		if (msg->role == MM_ROLE_XFER)
+			xfer_wanted(k, msg->id);
+		else if (msg->role == MM_ROLE_LOAD)
+			load_wanted(k, msg->id);
+		break;
+	case MM_K_KILL:
+		kill_wanted(k, msg);
+		break;
+	case MM_K_READY:
+		readiness(k, msg);
+		break;
+	case MM_K_STOP:
+		fail(k, msg->text);
+		break;
+	default:
+		mm_log(MM_LOG_ERROR, "core.unknown_op", "op=%u", msg->op);
+	}
+}
+
+static void on_core(struct mm_source *source, uint32_t events)
+{
+	struct keeper *k = mm_source_owner(source, struct keeper, core_source);
+	struct mm_kmsg msg;
+	int fds[MM_KCHAN_FDS];
+	int r = 0;
+
+	(void)events;
+	for (int i = 0; i < MM_LOOP_BATCH; i++) {
+		r = mm_kchan_recv(&k->core, &msg, fds);
+		if (r < 0)
+			break;
+		for (size_t f = 0; f < MM_KCHAN_FDS; f++)
+			mm_close_fd(&fds[f]);
+		on_message(k, &msg);
+	}
+	if (r < 0 && r != -EAGAIN) {
+		/* It is dead or dying; if it is not, it is broken. SIGCHLD does the rest. */
+		mm_loop_del(&k->loop, &k->core_source);
+		if (!k->stopping)
+			kill_pid(k->core_pid);
+		return;
+	}
+	mm_kchan_flush(&k->core);
+	core_want(k);
+	accept_want(k);
+}
+
+/* ---- reaping ---- */
+
+static void end_all(struct keeper *k)
+{
+	kill_pid(k->xfer.pid);
+	for (size_t i = 0; i < MM_KEEPER_LOADS_MAX; i++)
+		kill_pid(k->loads[i].pid);
+	k->xfer.start_at_ns = UINT64_MAX;
+	k->end_at_ns = mm_now_ns() + STOP_NS;
+}
+
+static void core_gone(struct keeper *k, int status)
+{
+	bool orderly = k->stopping && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+
+	k->core_pid = 0;
+	if (!orderly && !k->failed)
+		mm_log(MM_LOG_ERROR, "core.died", "status=%#x", (unsigned int)status);
+	if (!orderly)
+		k->failed = true;
+	k->stopping = true;
+	accept_want(k);
+	mm_loop_del(&k->loop, &k->core_source);
+	end_all(k);
+}
+
+static void xfer_gone(struct keeper *k, int status)
+{
+	struct xfer *x = &k->xfer;
+	uint64_t now = mm_now_ns();
+	char text[128];
+
+	x->pid = 0;
+	if (!x->up) {
+		if (!x->failures || now - x->first_failure_ns > FAILURES_WINDOW_NS) {
+			x->first_failure_ns = now;
+			x->failures = 0;
+		}
+		x->failures++;
+	}
+	if (!k->stopping)
+		mm_log(MM_LOG_WARN, "xfer.died", "epoch=%" PRIu64 " status=%#x", x->epoch,
+		       (unsigned int)status);
+	gone(k, MM_ROLE_XFER, x->epoch, status);
+	if (x->failures >= FAILURES_MAX && !k->stopping) {
+		snprintf(text, sizeof(text),
+			 "xfer failed %u times in a row within a minute (last wait status %#x); "
+			 "see its messages above",
+			 x->failures, (unsigned int)status);
+		fail(k, text);
+	}
+}
+
+static void reap(struct keeper *k)
+{
+	pid_t pid;
+	int status;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (pid == k->core_pid) {
+			core_gone(k, status);
+			continue;
+		}
+		if (pid == k->xfer.pid) {
+			xfer_gone(k, status);
+			continue;
+		}
+		for (size_t i = 0; i < MM_KEEPER_LOADS_MAX; i++) {
+			if (k->loads[i].pid == pid) {
+				k->loads[i].pid = 0;
+				gone(k, MM_ROLE_LOAD, k->loads[i].id, status);
+			}
+		}
+	}
+}
+
+static void stop(struct keeper *k)
+{
+	struct mm_kmsg msg = { .op = MM_K_STOP };
+
+	if (k->stopping)
+		return;
+	mm_log(MM_LOG_INFO, "mmd.stopping", "pid=%d", (int)getpid());
+	k->stopping = true;
+	k->end_at_ns = mm_now_ns() + STOP_NS;
+	tell(k, &msg, NULL, 0);
+	accept_want(k);
+}
+
+static void on_signal(struct mm_source *source, uint32_t events)
+{
+	struct keeper *k = mm_source_owner(source, struct keeper, signal_source);
+	struct signalfd_siginfo info;
+
+	(void)events;
+	while (read(k->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo != SIGCHLD)
+			stop(k);
+	}
+	reap(k);
+}
+
+/* ---- life ---- */
+
+static int signals_init(struct keeper *k)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return -errno;
+	k->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return k->signal_fd < 0 ? -errno : 0;
+}
+
+static int core_start(struct keeper *k)
+{
+	mm_cleanup(mm_close_fd) int child = -1;
+	int pair[2], r;
+
+	r = mm_sock_pair(pair);
+	if (r < 0)
+		return r;
+	mm_kchan_init(&k->core, pair[0]);
+	child = pair[1];
+	return mm_spawn(k->config, MM_ROLE_CORE, &child, 1, &k->core_pid);
+}
+
+static int sources_add(struct keeper *k)
+{
+	int r = mm_loop_add(&k->loop, &k->signal_source, k->signal_fd, EPOLLIN, on_signal);
+
+	if (r == 0)
+		r = mm_loop_add(&k->loop, &k->core_source, k->core.fd, EPOLLIN, on_core);
+	if (r == 0)
+		r = mm_loop_add(&k->loop, &k->tenant_source, k->place.tenant_fd, 0, on_tenant);
+	if (r == 0)
+		r = mm_loop_add(&k->loop, &k->admin_source, k->place.admin_fd, 0, on_admin);
+	return r;
+}
+
+static bool all_reaped(const struct keeper *k)
+{
+	for (size_t i = 0; i < MM_KEEPER_LOADS_MAX; i++) {
+		if (k->loads[i].pid)
+			return false;
+	}
+	return !k->core_pid && !k->xfer.pid;
+}
+
+/* A stop that core does not complete in time is completed without it. */
+static bool end_due(struct keeper *k)
+{
+	if (mm_now_ns() < k->end_at_ns)
+		return false;
+	if (!k->core_pid)
+		return true; /* something sits in the kernel in spite of SIGKILL */
+	mm_log(MM_LOG_ERROR, "core.stop_timeout", "pid=%d", (int)k->core_pid);
+	kill_pid(k->core_pid);
+	end_all(k);
+	return false;
+}
+
+static int run(struct keeper *k)
+{
+	int r = 0;
+
+	while (r == 0 && !(k->stopping && all_reaped(k))) {
+		r = mm_loop_run_once(&k->loop, MM_MIN(k->xfer.start_at_ns, k->end_at_ns));
+		xfer_start_due(k);
+		if (end_due(k))
+			break;
+	}
+	if (r < 0)
+		mm_log(MM_LOG_ERROR, "loop.failed", "error=%d", r);
+	return r < 0 || k->failed ? 1 : 0;
+}
+
+static void keeper_done(struct keeper *k)
+{
+	kill_pid(k->core_pid);
+	end_all(k);
+	mm_place_done(&k->place);
+	mm_kchan_done(&k->core);
+	mm_close_fd(&k->signal_fd);
+	mm_loop_done(&k->loop);
+}
+
+static int keeper_init(struct keeper *k, const struct mm_config *config, char *error)
+{
+	int r;
+
+	*k = (struct keeper){
+		.config = config,
+		.loop = MM_LOOP_NULL,
+		.xfer.start_at_ns = UINT64_MAX,
+		.core_source = MM_SOURCE_NULL,
+		.signal_source = MM_SOURCE_NULL,
+		.tenant_source = MM_SOURCE_NULL,
+		.admin_source = MM_SOURCE_NULL,
+		.signal_fd = -1,
+		.end_at_ns = UINT64_MAX,
+	};
+	mm_kchan_init(&k->core, -1);
+	r = mm_place_init(&k->place, config->dir, error);
+	if (r < 0)
+		return r;
+	r = mm_loop_init(&k->loop);
+	if (r == 0)
+		r = signals_init(k);
+	if (r == 0)
+		r = core_start(k);
+	if (r == 0)
+		r = sources_add(k);
+	if (r < 0)
+		snprintf(error, MM_CONFIG_ERROR_BYTES, "cannot start: %s", strerror(-r));
+	return r;
+}
+
+int mm_keeper_main(const struct mm_config *config)
+{
+	static struct keeper k;
+	char error[MM_CONFIG_ERROR_BYTES];
+	int status = 1;
+
+	if (keeper_init(&k, config, error) < 0)
+		fprintf(stderr, "mmd: %s\n", error);
+	else
+		status = run(&k);
+	keeper_done(&k);
+	return status;
+}

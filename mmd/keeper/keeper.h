@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * keeper - the parent of all roles
+ *
+ * Concept:   Holds the lock and the listening sockets, starts core, and on core's word xfer and loads;
+ *            accepts connections and hands them to core. It decides nothing and reads no byte that a
+ *            tenant wrote, so nothing that a child or a tenant does can bring it down.
+ * Lifetime:  SIGTERM or SIGINT: core ends the tenants' connections, then everything ends, exit 0. Core
+ *            dies: everything ends, exit 1 (systemd starts anew). xfer dies: it is started again when
+ *            core asks, after a growing pause while it fails; never before the old one was reaped.
+ * Threading: one thread.
+ * Limits:    MM_KEEPER_LOADS_MAX loads at once; connections are accepted only after core said READY, and only
+ *            while core takes them.
+ */
+#pragma once
+
+#include "mmd/config.h"
+
+#define MM_KEEPER_LOADS_MAX 64
+
+/**
+ * mm_keeper_main() - run mmd
+ * @config: outlives the call
+ *
+ * Return: the exit status: 0 after an orderly stop, 1 otherwise, the reason on stderr.
+ */
+int mm_keeper_main(const struct mm_config *config);

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/keeper/listen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "libclient/ipc/sock.h"
+
+#define PATH_ROOM (MM_CONFIG_PATH_BYTES + 16)
+
+static int fail(char *error, int r, const char *path, const char *what)
+{
+	snprintf(error, MM_CONFIG_ERROR_BYTES, "%.100s: %s: %s", path, what, strerror(-r));
+	return r;
+}
+
+static void path_of(const char *dir, const char *name, char *ret_path)
+{
+	snprintf(ret_path, PATH_ROOM, "%s/%s", dir, name);
+}
+
+static int lock_take(struct mm_place *place, char *error)
+{
+	char path[PATH_ROOM], pid[16] = "?";
+	ssize_t n;
+
+	path_of(place->dir, "mmd.lock", path);
+	place->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (place->lock_fd < 0)
+		return fail(error, -errno, path, "cannot open the lock");
+	if (flock(place->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+		n = pread(place->lock_fd, pid, sizeof(pid) - 1, 0);
+		pid[n < 0 ? 0 : n] = 0;
+		pid[strcspn(pid, "\n")] = 0;
+		mm_close_fd(&place->lock_fd);
+		snprintf(error, MM_CONFIG_ERROR_BYTES,
+			 "%s: another mmd (pid %s) runs in this directory; stop it or use --dir",
+			 place->dir, pid);
+		return -EBUSY;
+	}
+	n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+	if (ftruncate(place->lock_fd, 0) < 0 || pwrite(place->lock_fd, pid, (size_t)n, 0) != n)
+		return fail(error, -errno, path, "cannot write the lock");
+	return 0;
+}
+
+static int nonblocking(int fd)
+{
+	return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+/* We hold the lock, so a socket that is there belongs to nobody alive. */
+static int admin_listen(const char *path, int *ret_fd)
+{
+	mm_cleanup(mm_close_fd) int fd = -1;
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	mm_assert(strlen(path) < sizeof(address.sun_path));
+	strcpy(address.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (unlink(path) < 0 && errno != ENOENT)
+		return -errno;
+	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	if (chmod(path, 0600) < 0 || listen(fd, 16) < 0)
+		return -errno;
+	*ret_fd = fd;
+	fd = -1;
+	return 0;
+}
+
+int mm_place_init(struct mm_place *place, const char *dir, char *error)
+{
+	char path[PATH_ROOM];
+	int r;
+
+	*place = MM_PLACE_NULL;
+	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
+		return fail(error, -errno, dir, "cannot make the directory");
+	snprintf(place->dir, sizeof(place->dir), "%s", dir);
+	r = lock_take(place, error);
+	if (r < 0)
+		return r;
+	path_of(dir, "admin.sock", path);
+	r = admin_listen(path, &place->admin_fd);
+	if (r < 0)
+		return fail(error, r, path, "cannot listen");
+	path_of(dir, "tenant.sock", path);
+	r = mm_sock_listen(path, 0666, &place->tenant_fd);
+	if (r == 0)
+		r = nonblocking(place->tenant_fd);
+	return r < 0 ? fail(error, r, path, "cannot listen") : 0;
+}
+
+static void forget(struct mm_place *place, int *fd, const char *name)
+{
+	char path[PATH_ROOM];
+
+	if (*fd < 0)
+		return;
+	path_of(place->dir, name, path);
+	unlink(path);
+	mm_close_fd(fd);
+}
+
+void mm_place_done(struct mm_place *place)
+{
+	forget(place, &place->tenant_fd, "tenant.sock");
+	forget(place, &place->admin_fd, "admin.sock");
+	/* The lock file stays: removing it would let two starters lock two different files. */
+	mm_close_fd(&place->lock_fd);
+}

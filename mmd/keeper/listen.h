@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * listen - the directory of one mmd: its lock and its two sockets
+ *
+ * Concept:   DIR/mmd.lock is locked for as long as mmd lives, so a second one is refused and what a
+ *            killed one left behind may be replaced. DIR/tenant.sock is open to all users (accounts
+ *            are told apart by the kernel's word); DIR/admin.sock is the owner's alone.
+ * Ownership: struct mm_place owns its fds; mm_place_done() removes the sockets.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "mmd/config.h"
+
+struct mm_place {
+	char dir[MM_CONFIG_PATH_BYTES];
+	int lock_fd;
+	int tenant_fd; /* SOCK_SEQPACKET */
+	int admin_fd;  /* SOCK_STREAM */
+};
+#define MM_PLACE_NULL ((struct mm_place){ .lock_fd = -1, .tenant_fd = -1, .admin_fd = -1 })
+
+/**
+ * mm_place_init() - make the directory, take the lock, listen
+ * @place: written in any case; give back with mm_place_done()
+ * @dir:   created if it is missing
+ * @error: MM_CONFIG_ERROR_BYTES: the sentence on failure
+ *
+ * Return: 0; -EBUSY another mmd runs there; negative errno.
+ */
+int mm_place_init(struct mm_place *place, const char *dir, char *error);
+void mm_place_done(struct mm_place *place);

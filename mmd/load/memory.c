@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/load/memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <numaif.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "mmd/log.h"
+
+#define THREADS_MAX 8
+#define SLICE_BYTES (UINT64_C(64) << 20) /* less than this per thread does not pay */
+#define STEP_BYTES  (UINT64_C(16) << 20)
+#define PAGE_BYTES  UINT64_C(4096)
+#define NODES_MAX   1024
+
+struct slice {
+	char *base;
+	uint64_t bytes;
+	int result;
+	pthread_t thread;
+};
+
+static int populate(char *base, uint64_t bytes)
+{
+	for (uint64_t at = 0; at < bytes; at += STEP_BYTES) {
+		uint64_t n = MM_MIN(STEP_BYTES, bytes - at);
+
+		while (madvise(base + at, n, MADV_POPULATE_WRITE) < 0)
+			if (errno != EINTR && errno != EAGAIN)
+				return -errno;
+	}
+	return 0;
+}
+
+static void *populate_slice(void *arg)
+{
+	struct slice *slice = arg;
+
+	slice->result = populate(slice->base, slice->bytes);
+	return NULL;
+}
+
+static uint64_t threads_for(uint64_t bytes)
+{
+	cpu_set_t cpus;
+	uint64_t n = 1;
+
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
+		n = (uint64_t)CPU_COUNT(&cpus);
+	return MM_MAX(1, MM_MIN(MM_MIN(n, THREADS_MAX), bytes / SLICE_BYTES));
+}
+
+/* The caller's thread takes the first slice, and any whose thread could not be started. */
+static int populate_parallel(char *base, uint64_t bytes)
+{
+	struct slice slice[THREADS_MAX] = { 0 };
+	uint64_t n = threads_for(bytes);
+	uint64_t each = mm_round_up(mm_div_up(bytes, n), PAGE_BYTES);
+	bool started[THREADS_MAX] = { false };
+	int rc = 0;
+
+	for (uint64_t i = 0; i < n; i++) {
+		slice[i].base = base + MM_MIN(bytes, i * each);
+		slice[i].bytes = MM_MIN(each, bytes - MM_MIN(bytes, i * each));
+		started[i] = i > 0 &&
+			     pthread_create(&slice[i].thread, NULL, populate_slice, &slice[i]) == 0;
+	}
+	for (uint64_t i = 0; i < n; i++) {
+		if (started[i])
+			pthread_join(slice[i].thread, NULL);
+		else
+			populate_slice(&slice[i]);
+		rc = rc ? rc : slice[i].result;
+	}
+	return rc;
+}
+
+/* Preferred, not bound: weights on the wrong node are slow, no weights are worse. */
+static void prefer_node(void *base, uint64_t bytes, int node)
+{
+	unsigned long mask[NODES_MAX / (8 * sizeof(unsigned long))] = { 0 };
+	const unsigned int word_bits = 8 * sizeof(unsigned long);
+
+	if (node < 0 || node >= NODES_MAX)
+		return;
+	mask[(unsigned int)node / word_bits] |= 1ul << ((unsigned int)node % word_bits);
+	if (mbind(base, bytes, MPOL_PREFERRED, mask, NODES_MAX, 0) < 0)
+		mm_log(MM_LOG_WARN, "load.numa", "node=%d error=%s", node, strerror(errno));
+}
+
+int mm_memory_map(int fd, uint64_t bytes, int numa_node, void **ret_base, struct mm_why *why)
+{
+	struct stat st;
+	void *base;
+	int rc;
+
+	if (fstat(fd, &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < bytes)
+		return mm_refuse(why, -EPROTO, "the store that core gave is too short");
+	if (mm_fault("load.memory"))
+		return mm_refuse(why, -ENOMEM,
+				 "the host has no memory for a store of %" PRIu64 " bytes", bytes);
+	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (base == MAP_FAILED)
+		return mm_refuse(why, -errno, "mapping a store of %" PRIu64 " bytes: %s", bytes,
+				 strerror(errno));
+	prefer_node(base, bytes, numa_node);
+	rc = populate_parallel(base, bytes);
+	if (rc < 0) {
+		munmap(base, bytes);
+		return mm_refuse(why, -ENOMEM,
+				 "the host has no memory for a store of %" PRIu64 " bytes (%s)",
+				 bytes, strerror(-rc));
+	}
+	*ret_base = base;
+	return 0;
+}

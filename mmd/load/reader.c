@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/load/reader.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define BUFFERS_BYTES (MM_READER_BLOCKS * MM_READER_BLOCK_BYTES)
+#define ALIGN_BYTES   UINT64_C(4096) /* the strictest logical block size in use */
+
+/* What one file's read works on. */
+struct work {
+	struct mm_reader *reader;
+	const struct mm_file *file;
+	const struct mm_placed *placed;
+	size_t n_placed;
+	size_t first; /* of placed: all before it end before the next block */
+	char *store;
+	bool direct;
+	uint64_t next, end; /* of the file, still to be asked for */
+	uint32_t in_flight;
+	struct mm_why *why;
+};
+
+/* ---- ring ---- */
+
+/* liburing 2.2 and 2.3 declare its functions for these two, but do not export them. */
+static int ring_register(const struct io_uring *ring, unsigned int opcode, const void *arg,
+			 unsigned int n)
+{
+	return syscall(SYS_io_uring_register, ring->ring_fd, opcode, arg, n) < 0 ? -errno : 0;
+}
+
+/* Nothing but reads, whoever gets hold of it. */
+static int restrict_ring(const struct io_uring *ring)
+{
+	struct io_uring_restriction only[] = {
+		{ .opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_READ },
+		{ .opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_READ_FIXED },
+	};
+	int rc = ring_register(ring, IORING_REGISTER_RESTRICTIONS, only, MM_ARRAY_SIZE(only));
+
+	return rc < 0 ? rc : ring_register(ring, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
+}
+
+static bool make_ring(struct mm_reader *reader)
+{
+	struct iovec iov[MM_READER_BLOCKS];
+
+	if (mm_fault("load.ring"))
+		return false;
+	if (io_uring_queue_init(MM_READER_BLOCKS, &reader->ring, IORING_SETUP_R_DISABLED) < 0)
+		return false;
+	for (size_t i = 0; i < MM_READER_BLOCKS; i++)
+		iov[i] = (struct iovec){ reader->buffers + i * MM_READER_BLOCK_BYTES,
+					 MM_READER_BLOCK_BYTES };
+	/* Pinned memory may exceed RLIMIT_MEMLOCK: then the kernel pins per read. */
+	reader->registered = io_uring_register_buffers(&reader->ring, iov, MM_READER_BLOCKS) == 0;
+	if (restrict_ring(&reader->ring) == 0)
+		return true;
+	io_uring_queue_exit(&reader->ring);
+	return false;
+}
+
+int mm_reader_init(struct mm_reader *reader)
+{
+	void *buffers;
+
+	*reader = (struct mm_reader){ 0 };
+	if (mm_fault("load.buffers"))
+		return -ENOMEM;
+	buffers = mmap(NULL, BUFFERS_BYTES, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (buffers == MAP_FAILED)
+		return -errno;
+	reader->buffers = buffers;
+	reader->has_ring = make_ring(reader);
+	if (!reader->has_ring)
+		reader->flags |= MM_LOAD_F_PREAD;
+	return 0;
+}
+
+void mm_reader_done(struct mm_reader *reader)
+{
+	if (reader->has_ring)
+		io_uring_queue_exit(&reader->ring);
+	if (reader->buffers)
+		munmap(reader->buffers, BUFFERS_BYTES);
+	*reader = (struct mm_reader){ 0 };
+}
+
+/* ---- one block ---- */
+
+static char *buffer_of(const struct mm_reader *reader, size_t i)
+{
+	return reader->buffers + i * MM_READER_BLOCK_BYTES;
+}
+
+/* The rest of a block through the page cache: the last word on what the file holds. */
+static int finish_by_pread(struct work *w, size_t i, uint64_t done)
+{
+	const struct mm_block *block = &w->reader->block[i];
+
+	if (mm_fault("load.read"))
+		return mm_refuse(w->why, -EIO, "%s: reading byte %" PRIu64 ": %s", w->file->name,
+				 block->offset + done, strerror(EIO));
+	while (done < block->bytes) {
+		ssize_t n = pread(w->file->fd, buffer_of(w->reader, i) + done, block->bytes - done,
+				  (off_t)(block->offset + done));
+
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
+			continue;
+		if (n < 0)
+			return mm_refuse(w->why, -EIO, "%s: reading byte %" PRIu64 ": %s",
+					 w->file->name, block->offset + done, strerror(errno));
+		if (n == 0)
+			return mm_refuse(w->why, -EIO,
+					 "%s: ends at byte %" PRIu64 " of %" PRIu64
+					 ": truncated while it was read",
+					 w->file->name, block->offset + done, w->file->stamp.bytes);
+		done += (uint64_t)n;
+	}
+	return 0;
+}
+
+/* Copies what lies in the block to where it belongs. */
+static void scatter(struct work *w, size_t i)
+{
+	const struct mm_block *block = &w->reader->block[i];
+	uint64_t end = block->offset + block->bytes;
+
+	for (size_t p = w->first; p < w->n_placed && w->placed[p].file_offset < end; p++) {
+		const struct mm_placed *placed = &w->placed[p];
+		uint64_t from = MM_MAX(placed->file_offset, block->offset);
+		uint64_t to = MM_MIN(placed->file_offset + placed->bytes, end);
+
+		if (from < to)
+			memcpy(w->store + placed->store_offset + (from - placed->file_offset),
+			       buffer_of(w->reader, i) + (from - block->offset), to - from);
+	}
+}
+
+static void block_done(struct work *w, size_t i)
+{
+	struct mm_reader *reader = w->reader;
+
+	scatter(w, i);
+	reader->bytes_done += reader->block[i].bytes;
+	if (reader->progress)
+		reader->progress(reader->arg);
+}
+
+/* Takes the next block of the file for buffer @i; false at the end. */
+static bool next_block(struct work *w, size_t i)
+{
+	if (w->next >= w->end)
+		return false;
+	w->reader->block[i] =
+		(struct mm_block){ .offset = w->next,
+				   .bytes = MM_MIN(MM_READER_BLOCK_BYTES, w->end - w->next) };
+	w->next += MM_READER_BLOCK_BYTES;
+	return true;
+}
+
+/* ---- a file by pread ---- */
+
+static int fill_by_pread(struct work *w)
+{
+	while (next_block(w, 0)) {
+		int rc = finish_by_pread(w, 0, 0);
+
+		if (rc < 0)
+			return rc;
+		block_done(w, 0);
+	}
+	return 0;
+}
+
+/* ---- a file by io_uring ---- */
+
+static void submit_read(struct work *w, size_t i)
+{
+	struct mm_reader *reader = w->reader;
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&reader->ring);
+	int fd = w->direct ? w->file->direct_fd : w->file->fd;
+	/* O_DIRECT takes whole sectors only; past the end it is simply short. */
+	unsigned int bytes =
+		(unsigned int)(w->direct ? MM_READER_BLOCK_BYTES : reader->block[i].bytes);
+
+	mm_assert(sqe != NULL); /* as many entries as buffers */
+	if (reader->registered)
+		io_uring_prep_read_fixed(sqe, fd, buffer_of(reader, i), bytes,
+					 reader->block[i].offset, (int)i);
+	else
+		io_uring_prep_read(sqe, fd, buffer_of(reader, i), bytes, reader->block[i].offset);
+	io_uring_sqe_set_data64(sqe, i);
+	w->in_flight++;
+}
+
+/* O_DIRECT can be refused at open or only here; the block itself is finished by pread. */
+static void note_refusal(struct work *w, int result)
+{
+	if (w->direct && (result == -EINVAL || result == -EOPNOTSUPP)) {
+		w->direct = false;
+		w->reader->flags |= MM_LOAD_F_BUFFERED;
+	}
+}
+
+static int on_completion(struct work *w, size_t i, int result)
+{
+	uint64_t done = result > 0 ? MM_MIN((uint64_t)result, w->reader->block[i].bytes) : 0;
+	int rc;
+
+	note_refusal(w, result);
+	rc = finish_by_pread(w, i, done);
+	if (rc < 0)
+		return rc;
+	block_done(w, i);
+	if (next_block(w, i))
+		submit_read(w, i);
+	return 0;
+}
+
+/* Blocks complete in any order; the window of placed tensors moves with the oldest. */
+static void advance_window(struct work *w)
+{
+	uint64_t oldest = w->next;
+
+	for (size_t i = 0; i < MM_READER_BLOCKS; i++)
+		if (w->reader->block[i].bytes > 0)
+			oldest = MM_MIN(oldest, w->reader->block[i].offset);
+	while (w->first < w->n_placed &&
+	       w->placed[w->first].file_offset + w->placed[w->first].bytes <= oldest)
+		w->first++;
+}
+
+/* After a failure: the kernel still writes to our buffers until the last read is over. */
+static void await_rest(struct work *w)
+{
+	struct io_uring_cqe *cqe;
+
+	while (w->in_flight > 0 && io_uring_wait_cqe(&w->reader->ring, &cqe) == 0) {
+		io_uring_cqe_seen(&w->reader->ring, cqe);
+		w->in_flight--;
+	}
+}
+
+static int fill_by_ring(struct work *w)
+{
+	struct io_uring *ring = &w->reader->ring;
+	int rc = 0;
+
+	for (size_t i = 0; i < MM_READER_BLOCKS; i++)
+		if (next_block(w, i))
+			submit_read(w, i);
+	while (rc == 0 && w->in_flight > 0) {
+		struct io_uring_cqe *cqe;
+		uint64_t i;
+		int result;
+
+		rc = io_uring_submit_and_wait(ring, 1);
+		if (rc == -EINTR || rc > 0)
+			rc = 0;
+		if (rc < 0)
+			return mm_refuse(w->why, -EIO, "io_uring: %s", strerror(-rc));
+		if (io_uring_peek_cqe(ring, &cqe) < 0)
+			continue;
+		i = io_uring_cqe_get_data64(cqe);
+		result = cqe->res;
+		io_uring_cqe_seen(ring, cqe);
+		w->in_flight--;
+		rc = on_completion(w, i, result);
+		advance_window(w);
+	}
+	if (rc < 0)
+		await_rest(w);
+	return rc;
+}
+
+/* ---- a file ---- */
+
+/* The header is not wanted again; the first block begins where O_DIRECT can. */
+static uint64_t first_byte(const struct mm_placed *placed)
+{
+	return placed[0].file_offset / ALIGN_BYTES * ALIGN_BYTES;
+}
+
+uint64_t mm_reader_bytes(const struct mm_file *file, const struct mm_placed *placed,
+			 size_t n_placed)
+{
+	return n_placed == 0 ? 0 : file->stamp.bytes - first_byte(placed);
+}
+
+int mm_reader_fill(struct mm_reader *reader, const struct mm_file *file,
+		   const struct mm_placed *placed, size_t n_placed, void *store, struct mm_why *why)
+{
+	struct work w = { .reader = reader,
+			  .file = file,
+			  .placed = placed,
+			  .n_placed = n_placed,
+			  .store = store,
+			  .direct = file->direct_fd >= 0,
+			  .end = file->stamp.bytes,
+			  .why = why };
+
+	if (n_placed == 0)
+		return 0;
+	if (!w.direct || !reader->has_ring)
+		reader->flags |= MM_LOAD_F_BUFFERED;
+	memset(reader->block, 0, sizeof(reader->block));
+	w.next = first_byte(placed);
+	return reader->has_ring ? fill_by_ring(&w) : fill_by_pread(&w);
+}

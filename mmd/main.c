@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "mmd/config.h"
+#include "mmd/keeper/keeper.h"
+#include "mmd/load/load.h"
+#include "mmd/shell.h"
+#include "mmd/xfer/xfer.h"
+
+#define EXIT_USAGE 2
+
+static void help(void)
+{
+	printf("Usage: mmd [--config FILE] [FLAG VALUE]...\n"
+	       "Owns the pages of a GPU and lends them to LLM serving engines.\n\n"
+	       "  --config FILE            JSON object whose keys are the flags below\n");
+	mm_config_help(stdout);
+	printf("  --help, --version\n\nSizes: 65536, 512M, 2G. A flag beats the file.\n");
+}
+
+/* Roles that hold an fd per page. */
+static void files_raise(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return;
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+}
+
+/* Standard streams that were closed would be taken by our own files. */
+static int streams_open(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
+static int run(const struct mm_config *config)
+{
+	enum mm_log_level level = (enum mm_log_level)config->log_level;
+
+	signal(SIGPIPE, SIG_IGN);
+	switch (config->role) {
+	case MM_ROLE_CORE:
+		mm_log_init("core", level);
+		files_raise();
+		return mm_shell_main(MM_ROLE_FD, config);
+	case MM_ROLE_XFER:
+		mm_log_init("xfer", level);
+		files_raise();
+		return mm_xfer_main(MM_ROLE_FD);
+	case MM_ROLE_LOAD:
+		mm_log_init("load", level);
+		return mm_load_main(MM_ROLE_FD, MM_ROLE_LOAD_FD);
+	default:
+		mm_log_init("keeper", level);
+		return mm_keeper_main(config);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct mm_config config;
+	char error[MM_CONFIG_ERROR_BYTES];
+	int r = mm_config_from_args(argc, argv, &config, error);
+
+	if (r == MM_CONFIG_HELP) {
+		help();
+		return 0;
+	}
+	if (r == MM_CONFIG_VERSION) {
+		printf("mmd %s\n", MM_VERSION);
+		return 0;
+	}
+	if (r < 0) {
+		fprintf(stderr, "mmd: %s\n", error);
+		return EXIT_USAGE;
+	}
+	if (streams_open() < 0)
+		return 1;
+	return run(&config);
+}

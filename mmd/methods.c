@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the operator may ask. Keys carry their units and are never renamed; mmctl(1) lists them.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "libclient/ipc/clock.h"
+#include "mmd/shell.h"
+
+#define SCHEMA 1
+
+static const char *const state_names[MM_PAGE_STATES] = {
+	[MM_PAGE_NONE] = "not_created",
+	[MM_PAGE_FREE] = "free",
+	[MM_PAGE_DIRTY] = "dirty",
+	[MM_PAGE_SCRUBBING] = "scrubbing",
+	[MM_PAGE_PARAM] = "param",
+	[MM_PAGE_SLOT] = "slot",
+	[MM_PAGE_KV] = "kv",
+	[MM_PAGE_REVOKING] = "revoking",
+	[MM_PAGE_QUARANTINE] = "quarantine",
+};
+
+static const char *const phase_names[] = {
+	[MM_PLAN_STEADY] = "steady",     [MM_PLAN_PRELOAD] = "preload",
+	[MM_PLAN_PREPARED] = "prepared", [MM_PLAN_QUIESCING] = "quiescing",
+	[MM_PLAN_SWITCHED] = "switched",
+};
+
+static void set_u64(json_t *object, const char *key, uint64_t value)
+{
+	json_object_set_new(object, key, json_integer((json_int_t)value));
+}
+
+static void set_text(json_t *object, const char *key, const char *text)
+{
+	json_object_set_new(object, key, json_string(text));
+}
+
+static void set_hex(json_t *object, const char *key, const uint8_t *bytes, size_t n)
+{
+	char text[2 * 32 + 1] = "";
+
+	mm_assert(2 * n < sizeof(text));
+	for (size_t i = 0; i < n; i++)
+		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+	set_text(object, key, text);
+}
+
+/* ---- pool ---- */
+
+static json_t *pages_json(const struct mm_core_stats *stats)
+{
+	json_t *pages = json_object();
+
+	for (size_t i = 0; i < MM_PAGE_STATES; i++)
+		set_u64(pages, state_names[i], stats->pages[i]);
+	return pages;
+}
+
+static bool pages_accounted(const struct mm_shell *shell, const struct mm_core_stats *stats)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < MM_PAGE_STATES; i++)
+		sum += stats->pages[i];
+	return sum == shell->worker.device.pages;
+}
+
+static json_t *device_json(const struct mm_device *d)
+{
+	json_t *device = json_object();
+
+	set_text(device, "name", d->name);
+	set_text(device, "driver", d->driver_kind == MM_DRIVER_CUDA ? "cuda" : "software");
+	set_hex(device, "uuid", d->uuid, sizeof(d->uuid));
+	set_u64(device, "total_bytes", d->total_bytes);
+	return device;
+}
+
+static void pool_fill(struct mm_shell *shell, json_t *to, const struct mm_core_stats *stats)
+{
+	json_object_set_new(to, "device", device_json(&shell->worker.device));
+	set_u64(to, "page_bytes", shell->worker.device.page_bytes);
+	set_u64(to, "pool_pages", shell->worker.device.pages);
+	json_object_set_new(to, "pages", pages_json(stats));
+	json_object_set_new(to, "pages_accounted", json_boolean(pages_accounted(shell, stats)));
+}
+
+static json_t *pool_show(void *context, const json_t *params, struct mm_rpc_error *error)
+{
+	struct mm_shell *shell = context;
+	struct mm_core_stats stats;
+	json_t *result = json_object();
+
+	(void)params;
+	(void)error;
+	mm_core_stats(shell->core, &stats);
+	set_u64(result, "schema", SCHEMA);
+	pool_fill(shell, result, &stats);
+	return result;
+}
+
+/* ---- tenants ---- */
+
+static void cursors_fill(const struct mm_session *s, json_t *to)
+{
+	const struct mm_xcursor_region *c = s->cursor_region.base;
+
+	set_u64(to, "bytes_streamed", __atomic_load_n(&c->bytes_streamed, __ATOMIC_RELAXED));
+	set_u64(to, "layers_streamed", __atomic_load_n(&c->layers_streamed, __ATOMIC_RELAXED));
+	set_u64(to, "layer_copy_last_ns", __atomic_load_n(&c->copy_last_ns, __ATOMIC_RELAXED));
+}
+
+static void plan_fill(const struct mm_core_plan *plan, json_t *to)
+{
+	set_u64(to, "alpha", plan ? plan->alpha : 0);
+	set_u64(to, "m", plan ? plan->m : 0);
+	set_u64(to, "beta", plan ? plan->beta : 0);
+	set_u64(to, "layers", plan ? plan->n_layers : 0);
+	set_u64(to, "plan_epoch", plan ? plan->epoch : 0);
+	set_text(to, "plan_phase", plan ? phase_names[plan->phase] : "none");
+	if (plan && plan->alpha_by_hand >= 0)
+		set_u64(to, "alpha_by_hand", (uint64_t)plan->alpha_by_hand);
+	else
+		json_object_set_new(to, "alpha_by_hand", json_null());
+}
+
+static void pages_fill(const struct mm_core_tenant *t, json_t *to)
+{
+	set_u64(to, "pages",
+		(uint64_t)t->pages_param + t->pages_slot + t->pages_kv + t->pages_revoking);
+	set_u64(to, "pages_param", t->pages_param);
+	set_u64(to, "pages_slot", t->pages_slot);
+	set_u64(to, "pages_kv", t->pages_kv);
+	set_u64(to, "pages_revoking", t->pages_revoking);
+	set_u64(to, "kv_chunks", t->kv_chunks);
+	set_u64(to, "kv_chunks_wanted", t->kv_wanted);
+	set_u64(to, "kv_chunks_max", t->kv_chunks_max);
+	json_object_set_new(to, "idle", json_boolean(t->idle));
+	json_object_set_new(to, "model_ready", json_boolean(t->model_ready));
+}
+
+static void stats_fill(const struct mm_session *s, json_t *to)
+{
+	const struct mm_tenant_region *theirs = s->tenant_region.base;
+	const struct mm_tenant_stats *claims = &theirs->stats;
+
+	set_u64(to, "steps", __atomic_load_n(&claims->steps, __ATOMIC_RELAXED) & INT64_MAX);
+	set_u64(to, "step_last_ns",
+		__atomic_load_n(&claims->step_ns, __ATOMIC_RELAXED) & INT64_MAX);
+	set_u64(to, "stall_total_ns",
+		__atomic_load_n(&claims->stall_total_ns, __ATOMIC_RELAXED) & INT64_MAX);
+}
+
+static json_t *tenant_json(struct mm_shell *shell, const struct mm_session *s)
+{
+	json_t *tenant = json_object();
+	struct mm_core_tenant t;
+
+	set_u64(tenant, "tenant", s->tenant);
+	set_text(tenant, "name", s->name);
+	set_u64(tenant, "pid", (uint64_t)s->pid);
+	set_u64(tenant, "account_uid", s->uid);
+	set_text(tenant, "connection", s->state == MM_SESSION_OPEN ? "open" : "closed");
+	if (mm_core_tenant(shell->core, s->tenant, &t))
+		pages_fill(&t, tenant);
+	plan_fill(mm_core_plan(shell->core, s->tenant), tenant);
+	set_u64(tenant, "store", s->store ? s->store->id : 0);
+	cursors_fill(s, tenant);
+	stats_fill(s, tenant);
+	return tenant;
+}
+
+static json_t *tenants_json(struct mm_shell *shell)
+{
+	json_t *tenants = json_array();
+
+	for (size_t i = 0; i < MM_SESSIONS_MAX; i++) {
+		if (shell->session[i].state >= MM_SESSION_OPEN)
+			json_array_append_new(tenants, tenant_json(shell, &shell->session[i]));
+	}
+	return tenants;
+}
+
+/* ---- status ---- */
+
+static json_t *store_json(const struct mm_store *store)
+{
+	json_t *json = json_object();
+
+	set_u64(json, "store", store->id);
+	set_hex(json, "identity", store->identity, 8);
+	set_u64(json, "bytes", store->bytes);
+	set_u64(json, "groups", store->n_groups);
+	set_u64(json, "refs", store->refs);
+	json_object_set_new(json, "ready", json_boolean(store->ready));
+	json_object_set_new(json, "buffered", json_boolean(store->flags & MM_LOAD_F_BUFFERED));
+	json_object_set_new(json, "pread", json_boolean(store->flags & MM_LOAD_F_PREAD));
+	return json;
+}
+
+static json_t *stores_json(const struct mm_shell *shell)
+{
+	json_t *stores = json_array();
+
+	for (size_t i = 0; i < MM_STORES_MAX; i++) {
+		if (shell->stores.store[i].id)
+			json_array_append_new(stores, store_json(&shell->stores.store[i]));
+	}
+	return stores;
+}
+
+static json_t *xfer_json(const struct mm_worker *w)
+{
+	json_t *xfer = json_object();
+
+	json_object_set_new(xfer, "up", json_boolean(w->state == MM_WORKER_UP));
+	set_u64(xfer, "epoch", w->epoch);
+	set_u64(xfer, "restarts", w->restarts);
+	set_u64(xfer, "pid", (uint64_t)w->pid);
+	set_u64(xfer, "jobs_running", w->jobs_running);
+	return xfer;
+}
+
+/* Over the life of mmd: what left with its tenants included. */
+static uint64_t bytes_streamed(const struct mm_shell *shell)
+{
+	uint64_t sum = shell->bytes_streamed_gone;
+
+	for (size_t i = 0; i < MM_SESSIONS_MAX; i++) {
+		const struct mm_xcursor_region *c = shell->session[i].cursor_region.base;
+
+		if (c)
+			sum += __atomic_load_n(&c->bytes_streamed, __ATOMIC_RELAXED);
+	}
+	return sum;
+}
+
+static void counters_fill(const struct mm_core_stats *stats, json_t *to)
+{
+	set_u64(to, "alpha_sum", stats->alpha_sum);
+	set_u64(to, "alpha_sum_max", stats->alpha_sum_max);
+	set_u64(to, "grants", stats->grants);
+	set_u64(to, "takes", stats->takes);
+	set_u64(to, "returns", stats->returns);
+	set_u64(to, "plan_changes", stats->plan_changes);
+	set_u64(to, "denials", stats->denials);
+	set_u64(to, "reclaims", stats->reclaims);
+	set_u64(to, "kicks", stats->kicks);
+	set_u64(to, "kills", stats->kills);
+}
+
+static json_t *status(void *context, const json_t *params, struct mm_rpc_error *error)
+{
+	struct mm_shell *shell = context;
+	struct mm_core_stats stats;
+	json_t *result = json_object();
+
+	(void)params;
+	(void)error;
+	mm_core_stats(shell->core, &stats);
+	set_u64(result, "schema", SCHEMA);
+	set_text(result, "version", MM_VERSION);
+	set_u64(result, "uptime_ns", mm_now_ns() - shell->started_ns);
+	set_text(result, "policy", mm_policy_name((enum mm_policy)shell->config->policy));
+	pool_fill(shell, result, &stats);
+	counters_fill(&stats, result);
+	set_u64(result, "bytes_streamed", bytes_streamed(shell));
+	json_object_set_new(result, "xfer", xfer_json(&shell->worker));
+	json_object_set_new(result, "tenants", tenants_json(shell));
+	set_u64(result, "host_store_bytes", shell->stores.bytes);
+	set_u64(result, "host_store_max_bytes", shell->config->host_store_max_bytes);
+	set_u64(result, "load_deaths", shell->stores.deaths);
+	json_object_set_new(result, "stores", stores_json(shell));
+	return result;
+}
+
+/* ---- plans ---- */
+
+static struct mm_session *tenant_named(struct mm_shell *shell, const json_t *params,
+				       struct mm_rpc_error *error)
+{
+	const char *name = json_string_value(json_object_get(params, "name"));
+	struct mm_session *s;
+	unsigned int many;
+
+	if (!name) {
+		mm_rpc_fail(error, MM_RPC_PARAMS, "name: want the name or id of a tenant");
+		return NULL;
+	}
+	s = mm_session_lookup(shell, name, &many);
+	if (!s)
+		mm_rpc_fail(error, MM_RPC_FAILED, "%.64s: %s", name,
+			    many ? "several tenants have this name; use the id" : "no such tenant");
+	return s;
+}
+
+static json_t *slot_json(struct mm_shell *shell, const struct mm_session *s, uint32_t index,
+			 const struct mm_core_slot *slot)
+{
+	json_t *json = json_object(), *layers = json_array(), *pages = json_array();
+
+	for (uint32_t i = 0; i < slot->n_layers; i++)
+		json_array_append_new(layers, json_integer(slot->layer[i]));
+	for (uint32_t i = 0; i < slot->n_pages; i++)
+		json_array_append_new(
+			pages, json_integer(mm_core_slot_page(shell->core, s->tenant, index, i)));
+	json_object_set_new(json, "layers", layers);
+	json_object_set_new(json, "pages", pages);
+	return json;
+}
+
+static json_t *plan_json(struct mm_shell *shell, const struct mm_session *s)
+{
+	const struct mm_core_plan *plan = mm_core_plan(shell->core, s->tenant);
+	json_t *json = json_object(), *slots = json_array();
+
+	set_u64(json, "tenant", s->tenant);
+	set_text(json, "name", s->name);
+	plan_fill(plan, json);
+	for (uint32_t i = 0; plan && plan->m && i < plan->beta; i++)
+		json_array_append_new(slots, slot_json(shell, s, i, &plan->slot[i]));
+	json_object_set_new(json, "slots", slots);
+	cursors_fill(s, json);
+	return json;
+}
+
+static json_t *plan_show(void *context, const json_t *params, struct mm_rpc_error *error)
+{
+	struct mm_shell *shell = context;
+	bool all = !json_object_get(params, "name");
+	struct mm_session *only = all ? NULL : tenant_named(shell, params, error);
+	json_t *result, *plans;
+
+	if (!all && !only)
+		return NULL;
+	result = json_object();
+	plans = json_array();
+	for (size_t i = 0; i < MM_SESSIONS_MAX; i++) {
+		struct mm_session *s = &shell->session[i];
+
+		if (s == only || (all && s->state == MM_SESSION_OPEN))
+			json_array_append_new(plans, plan_json(shell, s));
+	}
+	set_u64(result, "schema", SCHEMA);
+	json_object_set_new(result, "plans", plans);
+	return result;
+}
+
+/* "auto", or a number of layers. */
+static bool layers_parse(const json_t *params, int32_t *ret_alpha)
+{
+	const json_t *layers = json_object_get(params, "layers");
+	const char *word = json_string_value(layers);
+	json_int_t number = json_integer_value(layers);
+
+	if (word && strcmp(word, "auto") == 0) {
+		*ret_alpha = -1;
+		return true;
+	}
+	if (!json_is_integer(layers) || number < 0 || number > MM_LAYERS_MAX)
+		return false;
+	*ret_alpha = (int32_t)number;
+	return true;
+}
+
+static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error *error)
+{
+	struct mm_shell *shell = context;
+	struct mm_session *s;
+	uint32_t max = 0;
+	int32_t alpha;
+	int r;
+
+	if (!layers_parse(params, &alpha))
+		return mm_rpc_fail(error, MM_RPC_PARAMS, "layers: want 0 to %d or \"auto\"",
+				   MM_LAYERS_MAX);
+	s = tenant_named(shell, params, error);
+	if (!s)
+		return NULL;
+	r = mm_core_plan_set(shell->core, mm_now_ns(), s->tenant, alpha, &max);
+	mm_shell_settle(shell);
+	if (r == MM_E_RANGE)
+		return mm_rpc_fail(error, MM_RPC_FAILED,
+				   "%s: %d layers cannot be away; at most %" PRIu32 " can", s->name,
+				   alpha, max);
+	if (r != 0)
+		return mm_rpc_fail(error, MM_RPC_FAILED, "%s: it has no model yet", s->name);
+	return json_pack("{s:i,s:I,s:s,s:o}", "schema", SCHEMA, "tenant", (json_int_t)s->tenant,
+			 "name", s->name, "alpha_by_hand",
+			 alpha < 0 ? json_null() : json_integer(alpha));
+}
+
+const struct mm_rpc_method mm_admin_methods[] = {
+	{ "status", status },
+	{ "pool.show", pool_show },
+	{ "plan.show", plan_show },
+	{ "plan.set", plan_set },
+	{ NULL, NULL },
+};

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * proto - what mmd's own roles say to each other
+ *
+ * Concept:   keeper <-> core: one SOCK_SEQPACKET pair; struct mm_kmsg, fds attached.
+ *            core <-> xfer: one SOCK_SEQPACKET pair for struct mm_xmsg with fds and doorbells, and two
+ *            rings of struct mm_msg (opcodes MM_XOP_*) in two memfds for jobs and completions.
+ *            core <-> load: one SOCK_SEQPACKET pair; struct mm_lmsg. Only core attaches fds there.
+ * Trust:     core believes keeper. xfer and load are checked like peers: load parses hostile files.
+ * Ordering:  core sends a message with fds before it pushes the ring entry that needs it; xfer takes
+ *            the ring's tail, then drains the socket, then works off the ring up to that tail.
+ * Lifetime:  roles are started by keeper with their end of each pair as fd 3 (load: 4 = the tenant's).
+ *            End of file on a pair means that the other role is dead or dying.
+ */
+#pragma once
+
+#include "mm/abi.h"
+
+#define MM_PROTO_MAGIC  UINT32_C(0x50524d4d) /* "MMRP" */
+#define MM_ROLE_FD      3
+#define MM_ROLE_LOAD_FD 4
+#define MM_TEXT_BYTES   224
+
+/* ---- keeper <-> core ---- */
+
+enum mm_kop {
+	MM_K_TENANT = 1, /* keeper -> core: an accepted tenant connection (1 fd) */
+	MM_K_ADMIN,      /* keeper -> core: an accepted admin connection (1 fd) */
+	MM_K_STARTED, /* keeper -> core: role, id, pid; fds: core's end (load: + the tenant's end) */
+	MM_K_GONE,    /* keeper -> core: role, id; reaped; result = wait status */
+	MM_K_START,   /* core -> keeper: role, id (xfer: refused while one lives) */
+	MM_K_KILL,    /* core -> keeper: role, id: SIGKILL; MM_K_GONE follows */
+	MM_K_READY,   /* core -> keeper: the pool stands, tenants may be accepted */
+	MM_K_STOP,    /* either way: orderly end */
+};
+
+enum mm_role { MM_ROLE_CORE = 1, MM_ROLE_XFER, MM_ROLE_LOAD };
+
+struct mm_kmsg {
+	uint32_t magic;
+	uint32_t op;   /* enum mm_kop */
+	uint32_t role; /* enum mm_role */
+	int32_t result;
+	uint64_t id; /* xfer: its epoch, from 1; load: the load's id */
+	int64_t pid;
+	char text[MM_TEXT_BYTES];
+};
+static_assert(sizeof(struct mm_kmsg) == 256, "ABI");
+
+/* ---- core <-> xfer: socket ---- */
+
+enum mm_xkind {
+	MM_X_SETUP = 1, /* core -> xfer: first message; 2 fds: job memfd, completion memfd */
+	MM_X_HELLO,     /* xfer -> core: device facts, or result and text */
+	MM_X_PAGES,  /* either way: page fds: xfer -> core created; core -> xfer adopt (restart) */
+	MM_X_TENANT, /* core -> xfer: 3 fds: gate, plan, cursor memfd of tenant id */
+	MM_X_STORE,  /* core -> xfer: 1 fd: store id; bytes */
+};
+
+struct mm_xmsg {
+	uint32_t magic;
+	uint32_t kind;
+	int32_t result;
+	uint32_t count;      /* of fds */
+	uint64_t id;         /* TENANT, STORE; SETUP: device ordinal; HELLO: enum mm_driver_kind */
+	uint64_t page_bytes; /* SETUP: wanted, 0 = default; HELLO: chosen */
+	uint64_t pages;      /* SETUP: wanted, 0 = from bytes; HELLO: chosen */
+	uint64_t bytes; /* STORE; SETUP: of the pool, 0 = all but headroom; HELLO: device total */
+	uint64_t chunk_bytes; /* SETUP: of a streaming copy, 0 = 16 MiB */
+	uint64_t
+		headroom_bytes; /* SETUP: left to contexts and workspaces when pages and bytes are 0 */
+	uint8_t device_uuid[16];
+	char text[MM_TEXT_BYTES]; /* SETUP: driver name; HELLO: device name or error */
+	uint32_t page_id[MM_FD_BATCH_MAX];
+};
+static_assert(sizeof(struct mm_xmsg) == 80 + MM_TEXT_BYTES + 4 * MM_FD_BATCH_MAX, "ABI");
+
+/* ---- core <-> xfer: rings of struct mm_msg; user_data = job id, echoed with result ---- */
+
+#define MM_XQ_SLOTS 4096
+
+enum mm_xop { /* arg[] in order */
+	      MM_XOP_NOP,
+	      MM_XOP_CREATE, /* first page id, count: create and export -> X_PAGES on the socket, then done */
+	      MM_XOP_SCRUB,    /* page */
+	      MM_XOP_COPY,     /* page; store; store offset; bytes (rest of the page is zeroed) */
+	      MM_XOP_RECREATE, /* page: drop every reference, create anew -> X_PAGES, then done;
+			  * -ENOMEM: somebody still holds the memory */
+	      MM_XOP_ACTIVATE, /* tenant; epoch in .epoch: read the plan region, serve it; of the active epoch: no-op */
+	      MM_XOP_QUIESCE, /* tenant; epoch: finish or drop what runs, touch no slot or gate of it any more */
+	      MM_XOP_DETACH,     /* tenant: quiesce and unmap its regions */
+	      MM_XOP_STORE_DROP, /* store */
+	      MM_XOP_COUNT
+};
+
+struct mm_xq_region {          /* one memfd per writer: core's carries jobs, xfer's completions */
+	struct mm_cursor tail; /* of the slots below: what the writer has produced */
+	struct mm_cursor head; /* of the other region's slots: what the writer has consumed */
+	mm_msg_slot slot[MM_XQ_SLOTS];
+};
+
+/* ---- core -> xfer: a tenant's plan; core writes it only while xfer is quiescent on the tenant ---- */
+
+#define MM_SLOTS_MAX      2
+#define MM_SLOT_PAGES_MAX 4096
+
+struct mm_xplan_layer {
+	uint64_t store_offset;
+	uint64_t bytes;
+};
+
+struct mm_xplan_slot {
+	uint32_t n_layers; /* >= 2: a slot with one layer is ambiguous (protocol.md) */
+	uint32_t n_pages;
+	uint32_t page[MM_SLOT_PAGES_MAX];
+	uint16_t layer[1024]; /* in order of execution; layer[0] is in the slot at ACTIVATE */
+};
+
+struct mm_xplan_region {
+	uint64_t epoch;
+	uint64_t store_id;
+	uint32_t n_layers; /* of the model: gates in use */
+	uint32_t n_slots;
+	struct mm_xplan_layer layer[MM_LAYERS_MAX + 1]; /* by layer */
+	struct mm_xplan_slot slot[MM_SLOTS_MAX];
+};
+
+/* ---- xfer -> core: cursors and measurements; survive xfer (protocol.md: intent before the copy) ---- */
+
+enum mm_cursor_state { MM_CUR_HELD, MM_CUR_COPYING };
+
+struct mm_xcursor {
+	uint64_t epoch;
+	uint32_t state; /* enum mm_cursor_state */
+	uint32_t
+		pos; /* HELD: index in slot.layer[] of the occupant; COPYING: of the one coming in */
+	uint64_t reserved[6];
+};
+static_assert(sizeof(struct mm_xcursor) == 64, "ABI");
+
+struct mm_xcursor_region {
+	struct mm_xcursor slot[MM_SLOTS_MAX];
+	uint64_t bytes_streamed; /* layers brought back under a plan, over the tenant's life */
+	uint64_t layers_streamed;
+	uint64_t copy_ns; /* of them, DONE seen to READY written */
+	uint64_t copy_last_ns;
+	uint64_t reserved[44];
+};
+static_assert(sizeof(struct mm_xcursor_region) == 512, "ABI");
+
+/* ---- core <-> load ---- */
+
+enum mm_lop {
+	MM_L_IDENT = 1, /* load -> core: the files parse; identity, sizes */
+	MM_L_ALLOC, /* core -> load: 1 fd: an empty memfd of store_bytes: fill it, mbind to numa_node */
+	MM_L_HAVE,   /* core -> load: the host copy exists already: tell the tenant, DONE */
+	MM_L_REFUSE, /* core -> load: over budget; result, text: tell the tenant, exit */
+	MM_L_DONE,   /* load -> core: filled (valid once load is reaped), or result and text */
+};
+
+struct mm_lmsg {
+	uint32_t magic;
+	uint32_t op;
+	int32_t result;
+	uint32_t flags; /* MM_LOAD_F_* */
+	uint64_t store_bytes;
+	uint32_t n_groups;
+	uint32_t n_tensors;
+	int32_t numa_node; /* -1 = any */
+	uint32_t reserved;
+	uint8_t identity[32];
+	char text[MM_TEXT_BYTES];
+};
+static_assert(sizeof(struct mm_lmsg) == 72 + MM_TEXT_BYTES, "ABI");

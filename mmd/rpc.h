@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rpc - JSON-RPC 2.0 over lines, without any socket
+ *
+ * Concept:   A line in, a line out: request or batch, answered by a table of methods. Errors by the
+ *            specification: -32700 no JSON, -32600 no request, -32601 no such method, -32602 bad
+ *            params; MM_RPC_FAILED where a method could not do what it was asked.
+ * Ownership: params are borrowed by a method, its result is the caller's.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stddef.h>
+
+#define MM_RPC_PARSE     (-32700)
+#define MM_RPC_REQUEST   (-32600)
+#define MM_RPC_METHOD    (-32601)
+#define MM_RPC_PARAMS    (-32602)
+#define MM_RPC_INTERNAL  (-32603)
+#define MM_RPC_FAILED    (-32000)
+#define MM_RPC_BATCH_MAX 32
+#define MM_RPC_TEXT      256
+
+struct mm_rpc_error {
+	int code; /* 0 = none */
+	char text[MM_RPC_TEXT];
+};
+
+struct mm_rpc_method {
+	const char *name;
+	/* @params: an object or NULL. NULL on failure, then @error is filled in. */
+	json_t *(*run)(void *context, const json_t *params, struct mm_rpc_error *error);
+};
+
+/* Fills in an error; returns NULL for `return mm_rpc_fail(...)`. */
+json_t *mm_rpc_fail(struct mm_rpc_error *error, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/**
+ * mm_rpc_line() - answer one line
+ * @methods: ends with a NULL name
+ * @context: handed to methods
+ * @line:    @bytes of them, without the newline
+ * @bytes:   of @line
+ *
+ * Return: malloc'ed line with its newline; NULL when there is nothing to answer (notifications), or
+ * no memory.
+ */
+char *mm_rpc_line(const struct mm_rpc_method *methods, void *context, const char *line,
+		  size_t bytes);

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * session - one tenant's connection, from accept until its pages are proven free
+ *
+ * Concept:    HELLO (connected, said nothing yet) -> OPEN (a tenant of the core) -> CLOSED (connection
+ *             gone, the process may live) -> free when the core forgets it. A connection is closed
+ *             before the core hears of the end: fds in flight hold pages.
+ * Ownership:  a session owns its socket, pidfd, regions and outbox, a reference to its store, and
+ *             names its load by id.
+ * Trust:      everything that comes from the tenant is copied, checked, then used. Who breaks a rule
+ *             loses its connection, is logged once, and nobody else notices. No fd is ever taken.
+ * Threading:  core's thread. Work per wake-up is bounded; what is left is done in the next turn.
+ * Limits:     MM_TENANTS_MAX tenants, MM_HELLOS_MAX connections that have not said hello (of
+ *             one user MM_HELLOS_UID_MAX), for at most MM_HELLO_NS; beyond, the longest silent goes.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "libclient/ipc/region.h"
+#include "libclient/ipc/ring.h"
+#include "mmd/core/core.h"
+#include "mmd/loop.h"
+#include "mmd/outbox.h"
+#include "mmd/proto.h"
+
+#define MM_HELLOS_MAX     32
+#define MM_HELLOS_UID_MAX 24 /* of one user: silence of one does not shut the door to all */
+#define MM_HELLO_NS       (5 * MM_NS_PER_S)
+#define MM_SESSIONS_MAX   (MM_TENANTS_MAX + MM_HELLOS_MAX)
+#define MM_SAMPLE_NS      (15 * MM_NS_PER_MS) /* how often statistics are looked at */
+
+struct mm_shell;
+struct mm_store;
+
+enum mm_session_state { MM_SESSION_FREE, MM_SESSION_HELLO, MM_SESSION_OPEN, MM_SESSION_CLOSED };
+
+struct mm_session {
+	struct mm_shell *shell;
+	enum mm_session_state state;
+	uint32_t tenant; /* of the core; valid from OPEN */
+	int fd, pidfd;
+	struct mm_source source, pid_source;
+	pid_t pid;
+	uid_t uid;
+	char name[MM_NAME_BYTES];
+	uint64_t features;
+	uint64_t hello_by_ns;
+
+	struct mm_region tenant_region, mmd_region, gate_region; /* shared with the tenant */
+	struct mm_region plan_region, cursor_region;             /* shared with xfer */
+	struct mm_ring requests, events;
+	struct mm_outbox outbox;
+
+	bool busy;               /* requests were left for the next turn */
+	const char *ending;      /* its connection is to be closed in this turn: why */
+	bool dead;               /* its process is, and the core does not know yet */
+	uint64_t open_user_data; /* of the MODEL_OPEN under way */
+
+	uint64_t load; /* id of its running load, 0 = none */
+	unsigned int load_deaths;
+	struct mm_store *store;
+	uint64_t layers_seen, copy_seen_ns; /* of the cursors, when last looked at */
+};
+
+void mm_sessions_init(struct mm_shell *shell);
+void mm_sessions_done(struct mm_shell *shell);
+
+/* An accepted connection, taken over. */
+void mm_session_accept(struct mm_shell *shell, int fd);
+
+/* By the core's id; NULL when there is none, or it is forgotten. */
+struct mm_session *mm_session_find(struct mm_shell *shell, uint32_t tenant);
+
+/* By operator's word: id or name; NULL when none or several match, then *ret_many is how many. */
+struct mm_session *mm_session_lookup(struct mm_shell *shell, const char *word,
+				     unsigned int *ret_many);
+
+/* The connection ends in this turn. @reason: static string, logged once. */
+void mm_session_end(struct mm_session *session, const char *reason);
+
+/* The core is done with it. */
+void mm_session_forget(struct mm_session *session);
+
+/* An event from the shell itself. */
+void mm_session_event(struct mm_session *session, const struct mm_msg *msg);
+
+/* The answer to a request that the shell handles. */
+void mm_session_reply(struct mm_session *session, uint64_t user_data, enum mm_op op, int result);
+
+/* What a turn does: requests that were left, outboxes, ends. True: something happened. */
+bool mm_sessions_turn(struct mm_shell *shell, uint64_t now_ns);
+/* After the turn: doorbells, and what the loop waits for. */
+void mm_sessions_ring(struct mm_shell *shell);
+/* Looks at statistics and cursors. */
+void mm_sessions_sample(struct mm_shell *shell, uint64_t now_ns);
+uint64_t mm_sessions_deadline(const struct mm_shell *shell);

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "libclient/ipc/clock.h"
+#include "libclient/ipc/sock.h"
+#include "mmd/shell.h"
+
+#define MESSAGES_PER_WAKEUP 16
+#define LOAD_DEATHS_MAX     2 /* of one session's loads: then it is the files, not bad luck */
+
+void mm_stores_init(struct mm_shell *shell)
+{
+	struct mm_stores *all = &shell->stores;
+
+	*all = (struct mm_stores){ 0 };
+	for (size_t i = 0; i < MM_STORES_MAX; i++)
+		all->store[i].fd = -1;
+	for (size_t i = 0; i < MM_LOADS_MAX; i++)
+		all->load[i] =
+			(struct mm_load){ .shell = shell, .fd = -1, .source = MM_SOURCE_NULL };
+}
+
+/* ---- stores ---- */
+
+struct mm_store *mm_store_find(struct mm_shell *shell, uint64_t id)
+{
+	for (size_t i = 0; id && i < MM_STORES_MAX; i++) {
+		if (shell->stores.store[i].id == id)
+			return &shell->stores.store[i];
+	}
+	return NULL;
+}
+
+static struct mm_store *store_by_identity(struct mm_shell *shell, const struct mm_lmsg *want)
+{
+	for (size_t i = 0; i < MM_STORES_MAX; i++) {
+		struct mm_store *store = &shell->stores.store[i];
+
+		if (store->id && !store->failed && store->bytes == want->store_bytes &&
+		    memcmp(store->identity, want->identity, sizeof(store->identity)) == 0)
+			return store;
+	}
+	return NULL;
+}
+
+static void store_put(struct mm_shell *shell, struct mm_store *store)
+{
+	mm_assert(store->refs > 0);
+	if (--store->refs > 0)
+		return;
+	if (store->ready)
+		mm_worker_store_drop(shell, store->id);
+	shell->stores.bytes -= store->bytes;
+	mm_close_fd(&store->fd);
+	free(store->groups);
+	*store = (struct mm_store){ .fd = -1 };
+}
+
+/* The size is sealed from the start: core must not read beyond an end that load moved. */
+static int store_memfd(uint64_t bytes, int *ret_fd)
+{
+	mm_cleanup(mm_close_fd) int fd = memfd_create("mm-store", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0)
+		return -errno;
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
+		return -errno;
+	*ret_fd = fd;
+	fd = -1;
+	return 0;
+}
+
+static int store_new(struct mm_shell *shell, const struct mm_lmsg *want, struct mm_store **ret)
+{
+	struct mm_stores *all = &shell->stores;
+	struct mm_store *store = NULL;
+	int fd = -1, r;
+
+	for (size_t i = 0; i < MM_STORES_MAX && !store; i++)
+		store = all->store[i].id ? NULL : &all->store[i];
+	if (!store)
+		return -ENOSPC;
+	r = store_memfd(want->store_bytes, &fd);
+	if (r < 0)
+		return r;
+	*store = (struct mm_store){
+		.id = ++all->store_serial, .fd = fd, .bytes = want->store_bytes, .refs = 1
+	};
+	memcpy(store->identity, want->identity, sizeof(store->identity));
+	all->bytes += store->bytes;
+	*ret = store;
+	return 0;
+}
+
+/* Its load was reaped: from here on nobody can write, so what is checked stays checked. */
+static const char *store_seal(struct mm_shell *shell, struct mm_store *store)
+{
+	const char *wrong;
+
+	if (fcntl(store->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
+		return "store cannot be sealed";
+	wrong = mm_dir_check(store->fd, store, &store->groups, &store->n_groups);
+	if (wrong)
+		return wrong;
+	store->ready = true;
+	mm_worker_store(shell, store->id);
+	return NULL;
+}
+
+/* ---- loads ---- */
+
+static struct mm_load *load_find(struct mm_shell *shell, uint64_t id)
+{
+	for (size_t i = 0; id && i < MM_LOADS_MAX; i++) {
+		if (shell->stores.load[i].id == id)
+			return &shell->stores.load[i];
+	}
+	return NULL;
+}
+
+int mm_store_open(struct mm_session *s)
+{
+	struct mm_stores *all = &s->shell->stores;
+	struct mm_load *load = NULL;
+
+	if (s->store)
+		return -EEXIST;
+	if (s->load)
+		return -EALREADY;
+	for (size_t i = 0; i < MM_LOADS_MAX && !load; i++)
+		load = all->load[i].id ? NULL : &all->load[i];
+	if (!load)
+		return -EAGAIN;
+	load->id = ++all->load_serial;
+	load->state = MM_LOAD_STARTING;
+	load->tenant = s->tenant;
+	s->load = load->id;
+	mm_shell_tell(s->shell, MM_K_START, MM_ROLE_LOAD, load->id);
+	return 0;
+}
+
+static void load_kill(struct mm_load *load)
+{
+	mm_shell_tell(load->shell, MM_K_KILL, MM_ROLE_LOAD, load->id);
+}
+
+/* It broke the protocol or its tenant is gone: nothing that it says counts any more. */
+static void load_abandon(struct mm_load *load)
+{
+	mm_loop_del(&load->shell->loop, &load->source);
+	load->done = false;
+	load_kill(load);
+}
+
+static void load_tell(struct mm_load *load, struct mm_lmsg *msg, const int *fd)
+{
+	msg->magic = MM_PROTO_MAGIC;
+	if (mm_sock_send(load->fd, msg, sizeof(*msg), fd, fd ? 1 : 0) < 0)
+		load_abandon(load);
+}
+
+static void load_refuse(struct mm_load *load, int result, const char *fmt, ...) MM_PRINTF(3, 4);
+static void load_refuse(struct mm_load *load, int result, const char *fmt, ...)
+{
+	struct mm_lmsg msg = { .op = MM_L_REFUSE, .result = result, .numa_node = -1 };
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(msg.text, sizeof(msg.text), fmt, ap);
+	va_end(ap);
+	load->state = MM_LOAD_REFUSED;
+	load->result = result;
+	load->why = MM_REFUSED_STORE;
+	load_tell(load, &msg, NULL);
+}
+
+static void load_share(struct mm_load *load)
+{
+	struct mm_lmsg msg = { .op = MM_L_HAVE,
+			       .store_bytes = load->store->bytes,
+			       .numa_node = -1 };
+
+	memcpy(msg.identity, load->store->identity, sizeof(msg.identity));
+	load->state = MM_LOAD_SHARING;
+	load_tell(load, &msg, NULL);
+}
+
+static void load_alloc(struct mm_load *load, const struct mm_lmsg *want)
+{
+	struct mm_lmsg msg = { .op = MM_L_ALLOC,
+			       .store_bytes = want->store_bytes,
+			       .numa_node = -1 };
+	struct mm_shell *shell = load->shell;
+	uint64_t max = shell->config->host_store_max_bytes;
+	uint64_t left = max > shell->stores.bytes ? max - shell->stores.bytes : 0;
+	int r;
+
+	if (max && want->store_bytes > left) {
+		load_refuse(load, -EDQUOT,
+			    "model needs %" PRIu64 " bytes of host memory, %" PRIu64
+			    " are left; raise --host-store-max or end another model's tenants",
+			    want->store_bytes, left);
+		return;
+	}
+	r = store_new(shell, want, &load->store);
+	if (r < 0) {
+		load_refuse(load, r, "host memory for %" PRIu64 " bytes of weights: %s",
+			    want->store_bytes, strerror(-r));
+		return;
+	}
+	load->state = MM_LOAD_FILLING;
+	memcpy(msg.identity, want->identity, sizeof(msg.identity));
+	load_tell(load, &msg, &load->store->fd);
+}
+
+static void ident(struct mm_load *load, const struct mm_lmsg *msg)
+{
+	struct mm_store *store = store_by_identity(load->shell, msg);
+
+	if (!store) {
+		load_alloc(load, msg);
+		return;
+	}
+	store->refs++;
+	load->store = store;
+	if (store->ready)
+		load_share(load);
+	else
+		load->state = MM_LOAD_WAITING;
+}
+
+/*
+ * The load that was filling @store ended. Whoever waited for it shares the copy; if there is none, the
+ * first of them fills a new one and the others wait for that.
+ */
+static void waiters_wake(struct mm_shell *shell, struct mm_store *store)
+{
+	struct mm_lmsg again = { .store_bytes = store->bytes };
+
+	memcpy(again.identity, store->identity, sizeof(again.identity));
+	store->failed = !store->ready;
+	for (size_t i = 0; i < MM_LOADS_MAX; i++) {
+		struct mm_load *load = &shell->stores.load[i];
+
+		if (load->state != MM_LOAD_WAITING || load->store != store)
+			continue;
+		if (store->ready) {
+			load_share(load);
+			continue;
+		}
+		load->store = NULL;
+		load->state = MM_LOAD_READING;
+		store_put(shell, store);
+		ident(load, &again);
+	}
+}
+
+static bool ident_is_sane(const struct mm_lmsg *msg)
+{
+	return msg->store_bytes >= sizeof(struct mm_dir) && msg->store_bytes <= INT64_MAX / 2 &&
+	       msg->n_groups >= 2 && msg->n_groups <= MM_LAYERS_MAX + 1 &&
+	       msg->n_tensors <= MM_TENSORS_MAX;
+}
+
+static int load_message(struct mm_load *load, struct mm_lmsg *msg)
+{
+	if (msg->magic != MM_PROTO_MAGIC || load->done)
+		return -EPROTO;
+	msg->text[sizeof(msg->text) - 1] = 0;
+	if (msg->op == MM_L_IDENT && load->state == MM_LOAD_READING && ident_is_sane(msg)) {
+		ident(load, msg);
+		return 0;
+	}
+	if (msg->op != MM_L_DONE || msg->result > 0)
+		return -EPROTO;
+	/* Success is for those who filled or share; a failure may come from any state. */
+	if (msg->result == 0 && load->state != MM_LOAD_FILLING && load->state != MM_LOAD_SHARING)
+		return load->state == MM_LOAD_REFUSED ? 0 : -EPROTO;
+	load->done = true;
+	if (load->state == MM_LOAD_FILLING)
+		load->store->flags = msg->flags;
+	if (load->state != MM_LOAD_REFUSED) {
+		load->result = msg->result;
+		load->why = MM_REFUSED_LOAD;
+	}
+	memcpy(load->text, msg->text, sizeof(load->text));
+	return 0;
+}
+
+/* Reads what it said. Its end is told by keeper, not by the socket. */
+static void load_hear(struct mm_load *load, unsigned int max)
+{
+	struct mm_lmsg msg;
+	size_t len = 0;
+	int r = 0;
+
+	for (unsigned int i = 0; i < max && r == 0 && load->source.fd >= 0; i++) {
+		r = mm_sock_recv_nofds(load->fd, &msg, sizeof(msg), &len);
+		if (r == 0)
+			r = len == sizeof(msg) ? load_message(load, &msg) : -EPROTO;
+	}
+	if (r == -ECONNRESET) {
+		mm_loop_del(&load->shell->loop, &load->source);
+	} else if (r < 0 && r != -EAGAIN) {
+		mm_log(MM_LOG_WARN, "load.protocol", "load=%" PRIu64 " error=%d", load->id, r);
+		load_abandon(load);
+	}
+}
+
+static void on_load(struct mm_source *source, uint32_t events)
+{
+	(void)events;
+	load_hear(mm_source_owner(source, struct mm_load, source), MESSAGES_PER_WAKEUP);
+}
+
+void mm_load_started(struct mm_shell *shell, uint64_t id, int fd, int tenant_fd)
+{
+	struct mm_load *load = load_find(shell, id);
+	struct mm_session *s = load ? mm_session_find(shell, load->tenant) : NULL;
+
+	if (!s || s->state != MM_SESSION_OPEN || s->load != id) {
+		mm_close_fd(&fd);
+		mm_close_fd(&tenant_fd);
+		if (load)
+			load_kill(load);
+		return;
+	}
+	load->fd = fd;
+	load->state = MM_LOAD_READING;
+	if (mm_loop_add(&shell->loop, &load->source, fd, EPOLLIN, on_load) < 0) {
+		mm_close_fd(&tenant_fd);
+		load_kill(load);
+		return;
+	}
+	mm_session_reply(s, s->open_user_data, MM_OP_MODEL_OPEN, 0);
+	if (mm_outbox_put_fd(&s->outbox, MM_FD_LOAD, tenant_fd) < 0)
+		mm_session_end(s, "it takes too little of what is sent to it");
+}
+
+/* ---- the end of a load ---- */
+
+static void model_failed(struct mm_session *s, int result, enum mm_refusal why)
+{
+	struct mm_msg msg = { .opcode = MM_EV_MODEL_READY, .result = result, .arg[0] = why };
+
+	mm_session_event(s, &msg);
+}
+
+static uint64_t pages_of(const struct mm_store *store, uint64_t page_bytes)
+{
+	uint64_t pages = 0;
+
+	for (uint32_t i = 0; i < store->n_groups; i++)
+		pages += mm_div_up(store->groups[i].bytes, page_bytes);
+	return pages;
+}
+
+static void model_loaded(struct mm_session *s, struct mm_store *store)
+{
+	struct mm_shell *shell = s->shell;
+	struct mm_msg msg = { .opcode = MM_EV_MODEL_LOADED,
+			      .arg = { store->n_groups,
+				       pages_of(store, shell->worker.device.page_bytes),
+				       store->bytes } };
+	int fd = fcntl(store->fd, F_DUPFD_CLOEXEC, 0);
+
+	if (fd < 0 || mm_outbox_put_fd(&s->outbox, MM_FD_STORE, fd) < 0) {
+		mm_session_end(s, "its store could not be sent");
+		return;
+	}
+	store->refs++;
+	s->store = store;
+	mm_session_event(s, &msg);
+	if (mm_core_on_model(shell->core, mm_now_ns(), s->tenant, store->id, store->bytes,
+			     store->groups, store->n_groups) != 0)
+		mm_session_end(s, "a model that it must not have");
+	mm_shell_settle(shell);
+}
+
+/* What came of it: 0, or what the tenant is told. */
+static int load_outcome(struct mm_load *load, struct mm_session *s, int status)
+{
+	const char *wrong;
+
+	if (load->state == MM_LOAD_REFUSED || (load->done && load->result < 0))
+		return load->result;
+	load->why = MM_REFUSED_LOAD;
+	if (!load->done || status != 0) {
+		load->shell->stores.deaths += load->tenant != MM_NO_TENANT;
+		mm_log(MM_LOG_WARN, "load.died", "load=%" PRIu64 " status=%#x", load->id,
+		       (unsigned int)status);
+		return s && ++s->load_deaths >= LOAD_DEATHS_MAX ? -EIO : -EAGAIN;
+	}
+	if (load->state != MM_LOAD_FILLING)
+		return 0;
+	wrong = store_seal(load->shell, load->store);
+	if (!wrong)
+		return 0;
+	mm_log(MM_LOG_ERROR, "load.lied", "load=%" PRIu64 " reason=\"%s\"", load->id, wrong);
+	return -EBADMSG;
+}
+
+static void tenant_told(struct mm_load *load, struct mm_session *s, int result)
+{
+	s->load = 0;
+	if (s->state != MM_SESSION_OPEN)
+		return;
+	mm_log(MM_LOG_INFO, "load.ended",
+	       "tenant=%u load=%" PRIu64 " result=%d shared=%d text=\"%s\"", s->tenant, load->id,
+	       result, load->state == MM_LOAD_SHARING, load->text);
+	if (load->state == MM_LOAD_STARTING)
+		mm_session_reply(s, s->open_user_data, MM_OP_MODEL_OPEN, result);
+	else if (result < 0)
+		model_failed(s, result, load->why);
+	else
+		model_loaded(s, load->store);
+}
+
+void mm_load_gone(struct mm_shell *shell, uint64_t id, int status)
+{
+	struct mm_load *load = load_find(shell, id);
+	struct mm_store *store;
+	struct mm_session *s;
+	bool filled;
+	int r;
+
+	if (!load)
+		return;
+	/* Its last words may still be in the socket. */
+	load_hear(load, UINT32_MAX);
+	s = mm_session_find(shell, load->tenant);
+	s = s && s->load == id ? s : NULL;
+	r = load_outcome(load, s, status);
+	if (s)
+		tenant_told(load, s, r);
+	store = load->store;
+	filled = load->state == MM_LOAD_FILLING;
+	mm_loop_del(&shell->loop, &load->source);
+	mm_close_fd(&load->fd);
+	*load = (struct mm_load){ .shell = shell, .fd = -1, .source = MM_SOURCE_NULL };
+	if (filled)
+		waiters_wake(shell, store);
+	if (store)
+		store_put(shell, store);
+}
+
+void mm_store_leave(struct mm_session *s)
+{
+	struct mm_load *load = load_find(s->shell, s->load);
+
+	s->load = 0;
+	if (load) {
+		load->tenant = MM_NO_TENANT;
+		load_kill(load);
+	}
+	if (s->store)
+		store_put(s->shell, s->store);
+	s->store = NULL;
+}
+
+void mm_stores_done(struct mm_shell *shell)
+{
+	for (size_t i = 0; i < MM_LOADS_MAX; i++) {
+		mm_loop_del(&shell->loop, &shell->stores.load[i].source);
+		mm_close_fd(&shell->stores.load[i].fd);
+	}
+	for (size_t i = 0; i < MM_STORES_MAX; i++) {
+		mm_close_fd(&shell->stores.store[i].fd);
+		free(shell->stores.store[i].groups);
+	}
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/xfer/device.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "mm/base.h"
+#include "mmd/log.h"
+
+#define LOCK_PREFIX "mmd/device/"
+
+int mm_xdev_result(const struct mm_xdev *dev, const char *what, CUresult result)
+{
+	int rc = mm_gpu_errno(result);
+
+	if (!rc)
+		return 0;
+	/* Sticky: every later call fails too, and teardown in a broken context may hang. */
+	if (rc == -EFAULT || rc == -EIO) {
+		mm_log(MM_LOG_ERROR, "xfer.device_lost", "call=%s result=%s", what,
+		       mm_gpu_strerror(&dev->gpu, result));
+		_exit(1);
+	}
+	mm_log(MM_LOG_WARN, "xfer.driver", "call=%s result=%s", what,
+	       mm_gpu_strerror(&dev->gpu, result));
+	return rc;
+}
+
+int mm_xdev_event(const struct mm_xdev *dev, CUevent event)
+{
+	CUresult result = dev->gpu.cuEventQuery(event);
+
+	if (result == CUDA_ERROR_NOT_READY)
+		return -EBUSY;
+	return mm_xdev_result(dev, "cuEventQuery", result);
+}
+
+/* A failure while opening: the line goes to core, not to the log. */
+static int opening(const struct mm_xdev *dev, const char *what, CUresult result, char *err,
+		   size_t err_bytes)
+{
+	if (result == CUDA_SUCCESS)
+		return 0;
+	snprintf(err, err_bytes, "%s: %s", what, mm_gpu_strerror(&dev->gpu, result));
+	return mm_gpu_errno(result);
+}
+
+/* Tenants load the driver by its kind; which one it is shows in the library behind an entry. */
+static enum mm_driver_kind driver_kind(const struct mm_xdev *dev)
+{
+	const char *name;
+	Dl_info info;
+
+	if (!dladdr((void *)(uintptr_t)dev->gpu.cuInit, &info) || !info.dli_fname)
+		return MM_DRIVER_CUDA;
+	name = strrchr(info.dli_fname, '/');
+	name = name ? name + 1 : info.dli_fname;
+	return strncmp(name, "libmm-softgpu", strlen("libmm-softgpu")) == 0 ? MM_DRIVER_SOFTWARE
+									    : MM_DRIVER_CUDA;
+}
+
+static int lock_device(struct mm_xdev *dev, char *err, size_t err_bytes)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	size_t at = 1; /* a leading NUL: abstract, gone with the last holder */
+	char hex[2 * sizeof(dev->uuid.bytes) + 1];
+
+	for (size_t i = 0; i < sizeof(dev->uuid.bytes); i++)
+		snprintf(hex + 2 * i, 3, "%02x", (unsigned char)dev->uuid.bytes[i]);
+	at += (size_t)snprintf(address.sun_path + at, sizeof(address.sun_path) - at,
+			       LOCK_PREFIX "%s", hex);
+	dev->lock_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (dev->lock_fd < 0) {
+		snprintf(err, err_bytes, "device lock: %s", strerror(errno));
+		return -errno;
+	}
+	if (bind(dev->lock_fd, (struct sockaddr *)&address,
+		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + at)) == 0)
+		return 0;
+	if (errno != EADDRINUSE) {
+		snprintf(err, err_bytes, "device lock: %s", strerror(errno));
+		return -errno;
+	}
+	snprintf(err, err_bytes, "device %s (%s) is managed by another mmd", hex, dev->name);
+	return -EBUSY;
+}
+
+static int attribute(const struct mm_xdev *dev, CUdevice_attribute which)
+{
+	int value = 0;
+
+	if (dev->gpu.cuDeviceGetAttribute(&value, which, dev->device) != CUDA_SUCCESS)
+		return 0;
+	return value;
+}
+
+static int identify(struct mm_xdev *dev, int ordinal, char *err, size_t err_bytes)
+{
+	size_t total = 0;
+	int count = 0;
+	int rc;
+
+	rc = opening(dev, "cuInit", dev->gpu.cuInit(0), err, err_bytes);
+	if (rc < 0)
+		return rc;
+	rc = opening(dev, "cuDeviceGetCount", dev->gpu.cuDeviceGetCount(&count), err, err_bytes);
+	if (rc < 0)
+		return rc;
+	if (ordinal < 0 || ordinal >= count) {
+		snprintf(err, err_bytes, "no device %d: the driver shows %d", ordinal, count);
+		return -ENODEV;
+	}
+	rc = opening(dev, "cuDeviceGet", dev->gpu.cuDeviceGet(&dev->device, ordinal), err,
+		     err_bytes);
+	if (rc < 0)
+		return rc;
+	rc = opening(dev, "cuDeviceGetUuid", dev->gpu.cuDeviceGetUuid(&dev->uuid, dev->device), err,
+		     err_bytes);
+	if (rc < 0)
+		return rc;
+	(void)dev->gpu.cuDeviceGetName(dev->name, (int)sizeof(dev->name), dev->device);
+	rc = opening(dev, "cuDeviceTotalMem", dev->gpu.cuDeviceTotalMem(&total, dev->device), err,
+		     err_bytes);
+	dev->total_bytes = total;
+	return rc;
+}
+
+/* The properties of every page; granularity must be asked with exactly these. */
+static int choose_properties(struct mm_xdev *dev, char *err, size_t err_bytes)
+{
+	if (!attribute(dev, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
+	    !attribute(dev, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
+		snprintf(err, err_bytes, "device %s cannot export memory as file descriptors",
+			 dev->name);
+		return -EOPNOTSUPP;
+	}
+	dev->host_read_only = attribute(dev, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED);
+	dev->prop = (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = dev->device },
+	};
+	/* A create-time property that network cards need later; it costs nothing. */
+	if (attribute(dev, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
+		dev->prop.allocFlags.gpuDirectRDMACapable = 1;
+	return opening(dev, "cuMemGetAllocationGranularity",
+		       dev->gpu.cuMemGetAllocationGranularity(&dev->granularity_bytes, &dev->prop,
+							      CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+		       err, err_bytes);
+}
+
+static int make_context(struct mm_xdev *dev, char *err, size_t err_bytes)
+{
+	int rc;
+
+	rc = opening(dev, "cuDevicePrimaryCtxRetain",
+		     dev->gpu.cuDevicePrimaryCtxRetain(&dev->ctx, dev->device), err, err_bytes);
+	if (rc < 0)
+		return rc;
+	rc = opening(dev, "cuCtxSetCurrent", dev->gpu.cuCtxSetCurrent(dev->ctx), err, err_bytes);
+	if (rc < 0)
+		return rc;
+	rc = opening(dev, "cuStreamCreate",
+		     dev->gpu.cuStreamCreate(&dev->copy, CU_STREAM_NON_BLOCKING), err, err_bytes);
+	if (rc < 0)
+		return rc;
+	return opening(dev, "cuStreamCreate",
+		       dev->gpu.cuStreamCreate(&dev->scrub, CU_STREAM_NON_BLOCKING), err,
+		       err_bytes);
+}
+
+int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, char *err, size_t err_bytes)
+{
+	int rc;
+
+	if (mm_fault("xfer.open")) {
+		snprintf(err, err_bytes, "opening the driver: %s", strerror(ENOMEM));
+		return -ENOMEM;
+	}
+	rc = mm_gpu_open(driver[0] ? driver : NULL, &dev->gpu, err, err_bytes);
+	if (rc < 0)
+		return rc;
+	dev->kind = driver_kind(dev);
+	rc = identify(dev, ordinal, err, err_bytes);
+	if (rc < 0)
+		return rc;
+	rc = lock_device(dev, err, err_bytes);
+	if (rc < 0)
+		return rc;
+	rc = choose_properties(dev, err, err_bytes);
+	if (rc < 0)
+		return rc;
+	return make_context(dev, err, err_bytes);
+}
+
+void mm_xdev_close(struct mm_xdev *dev)
+{
+	if (dev->scrub)
+		(void)dev->gpu.cuStreamDestroy(dev->scrub);
+	if (dev->copy)
+		(void)dev->gpu.cuStreamDestroy(dev->copy);
+	if (dev->ctx)
+		(void)dev->gpu.cuDevicePrimaryCtxRelease(dev->device);
+	mm_gpu_close(&dev->gpu);
+	mm_close_fd(&dev->lock_fd);
+	*dev = MM_XDEV_NULL;
+}

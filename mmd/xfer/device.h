@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mm_xdev - the device that this xfer owns
+ *
+ * Concept:   A loaded driver, one device's primary context and two ordered streams: copies from the
+ *            host (the link) and scrubs (device only, so that they do not wait for each other).
+ *            A bound abstract socket named after the device's UUID is the proof that no other mmd
+ *            manages it; the kernel drops it however this process ends.
+ * Ownership: mm_xdev_close() accepts MM_XDEV_NULL and half-built ones.
+ * Errors:    mm_xdev_result() turns a driver's result into a negative errno. A lost context cannot
+ *            be mended within a process, so it ends this one.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mm/abi.h"
+#include "mm/gpu.h"
+
+struct mm_xdev {
+	struct mm_gpu_api gpu;
+	CUdevice device;
+	CUcontext ctx; /* NULL = not retained */
+	CUstream copy;
+	CUstream scrub;
+	CUmemAllocationProp prop; /* of every page */
+	size_t granularity_bytes;
+	uint64_t total_bytes;
+	CUuuid uuid;
+	enum mm_driver_kind kind;
+	bool host_read_only; /* the driver registers read-only host memory */
+	int lock_fd;
+	char name[96];
+};
+#define MM_XDEV_NULL ((struct mm_xdev){ .lock_fd = -1 })
+
+/**
+ * mm_xdev_open() - load the driver, lock the device, make its context
+ * @dev:     MM_XDEV_NULL
+ * @driver:  as mm_gpu_open(); "" = from the environment
+ * @ordinal: of the device
+ * @err:     gets one line on failure
+ *
+ * Return: 0; -EBUSY another mmd has the device; -ENODEV; -EOPNOTSUPP it cannot export memory; what
+ * mm_gpu_open() says.
+ */
+int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, char *err, size_t err_bytes);
+void mm_xdev_close(struct mm_xdev *dev);
+
+/* 0 or a negative errno; logs a failure of @what. Does not return when the context is lost. */
+int mm_xdev_result(const struct mm_xdev *dev, const char *what, CUresult result);
+
+/* 0 when @event has happened, -EBUSY when not yet, else a failure. */
+int mm_xdev_event(const struct mm_xdev *dev, CUevent event);

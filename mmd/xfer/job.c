@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include "libclient/ipc/sock.h"
+#include "mm/base.h"
+#include "mmd/log.h"
+#include "mmd/xfer/role.h"
+
+/* ---- pages: CREATE, RECREATE ---- */
+
+/* -EAGAIN: core has not received the last ones yet; the fds stay ours. */
+static int send_pages(struct mm_xfer *x, const uint32_t *page, const int *fds, size_t count)
+{
+	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
+			       .kind = MM_X_PAGES,
+			       .count = (uint32_t)count };
+	int rc;
+
+	memcpy(msg.page_id, page, count * sizeof(*page));
+	rc = mm_sock_send(x->fd, &msg, sizeof(msg), fds, count);
+	return rc == -ETOOMANYREFS ? -EAGAIN : rc;
+}
+
+/* Creates and sends; pages whose fds could not be sent are given up again. */
+static int create_and_send(struct mm_xfer *x, const uint32_t *page, size_t count)
+{
+	int fds[MM_FD_BATCH_MAX];
+	int rc;
+
+	if (mm_sock_wait(x->fd, POLLOUT, 0) < 0)
+		return -EAGAIN; /* creating is dear: not for nothing */
+	rc = mm_xpool_create(&x->pool, page, count, fds);
+	if (rc < 0)
+		return rc;
+	rc = send_pages(x, page, fds, count);
+	for (size_t i = 0; i < count; i++) {
+		close(fds[i]);
+		if (rc < 0)
+			mm_xpool_drop(&x->pool, page[i]);
+	}
+	return rc;
+}
+
+/* A batch per round of the loop, so that streaming goes on. Pages that are there were adopted. */
+static int run_create(struct mm_xfer *x, struct mm_xjob *job)
+{
+	uint64_t first = job->msg.arg[0], count = job->msg.arg[1];
+	uint32_t page[MM_FD_BATCH_MAX];
+	uint64_t at = job->progress;
+	size_t n = 0;
+	int rc = 0;
+
+	if (first > x->pool.pages || count > x->pool.pages - first)
+		return -EINVAL;
+	for (; at < count && n < MM_FD_BATCH_MAX; at++)
+		if (!mm_xpool_has(&x->pool, first + at))
+			page[n++] = (uint32_t)(first + at);
+	if (n > 0)
+		rc = create_and_send(x, page, n);
+	if (rc < 0)
+		return rc;
+	job->progress = at;
+	return at < count ? -EINPROGRESS : 0;
+}
+
+static bool slot_holds(const struct mm_xplan_slot *slot, uint32_t page)
+{
+	for (uint32_t i = 0; i < slot->n_pages; i++)
+		if (slot->page[i] == page)
+			return true;
+	return false;
+}
+
+/*
+ * May a job touch @page? -EBUSY: it is in the slot of an active plan, which is a mistake of core's.
+ * -EAGAIN: the last chunks of a plan that was quiesced are still landing in it.
+ */
+static int check_free(const struct mm_xfer *x, uint32_t page)
+{
+	for (const struct mm_xtenant *t = x->tenants; t; t = t->next) {
+		bool landing = mm_xtenant_copying(t);
+
+		for (uint32_t s = 0; (t->active || landing) && s < t->plan->n_slots; s++)
+			if (slot_holds(&t->plan->slot[s], page))
+				return t->active ? -EBUSY : -EAGAIN;
+	}
+	return 0;
+}
+
+static int run_recreate(struct mm_xfer *x, struct mm_xjob *job)
+{
+	uint32_t page = (uint32_t)job->msg.arg[0];
+	int rc;
+
+	if (job->msg.arg[0] >= x->pool.pages)
+		return -EINVAL;
+	rc = check_free(x, page);
+	if (rc < 0)
+		return rc;
+	mm_xpool_drop(&x->pool, page);
+	return create_and_send(x, &page, 1);
+}
+
+/* ---- bytes: SCRUB, COPY ---- */
+
+static int run_scrub(struct mm_xfer *x, struct mm_xjob *job)
+{
+	const struct mm_gpu_api *gpu = &x->dev.gpu;
+	int rc;
+
+	if (!mm_xpool_has(&x->pool, job->msg.arg[0]))
+		return -EINVAL;
+	rc = check_free(x, (uint32_t)job->msg.arg[0]);
+	if (rc < 0)
+		return rc;
+	if (x->scrub_events == 0)
+		return -EAGAIN;
+	if (mm_fault("xfer.scrub"))
+		return -EIO;
+	rc = mm_xdev_result(&x->dev, "cuMemsetD8Async",
+			    gpu->cuMemsetD8Async(mm_xpool_va(&x->pool, (uint32_t)job->msg.arg[0]),
+						 0, x->pool.page_bytes, x->dev.scrub));
+	if (rc < 0)
+		return rc;
+	job->event = x->scrub_event[--x->scrub_events];
+	rc = mm_xdev_result(&x->dev, "cuEventRecord", gpu->cuEventRecord(job->event, x->dev.scrub));
+	if (rc < 0) {
+		(void)gpu->cuStreamSynchronize(x->dev.scrub);
+		x->scrub_event[x->scrub_events++] = job->event;
+		return rc;
+	}
+	return -EINPROGRESS;
+}
+
+static void finish(struct mm_xjob *job, int result)
+{
+	job->result = result;
+	job->state = MM_XJOB_DONE;
+}
+
+static void copy_landed(struct mm_xtransfer *transfer, int result)
+{
+	struct mm_xjob *job =
+		(struct mm_xjob *)((char *)transfer - offsetof(struct mm_xjob, transfer));
+
+	finish(job, result);
+}
+
+static int run_copy(struct mm_xfer *x, struct mm_xjob *job)
+{
+	const uint64_t *arg = job->msg.arg; /* page; store; offset; bytes */
+	struct mm_xstore *store = mm_xstores_find(&x->stores, arg[1]);
+	int rc;
+
+	if (!store)
+		return -ENOENT;
+	if (!mm_xpool_has(&x->pool, arg[0]) || arg[3] > x->pool.page_bytes ||
+	    !mm_xstore_holds(store, arg[2], arg[3]))
+		return -EINVAL;
+	rc = check_free(x, (uint32_t)arg[0]);
+	if (rc < 0)
+		return rc;
+	job->page = (uint32_t)arg[0];
+	job->transfer = (struct mm_xtransfer){ .store = store,
+					       .store_offset = arg[2],
+					       .bytes = arg[3],
+					       .page = &job->page,
+					       .zero_tail = true,
+					       .landed = copy_landed };
+	mm_xlink_start(&x->link, &x->copies, &job->transfer);
+	return -EINPROGRESS;
+}
+
+/* ---- tenants and stores ---- */
+
+static int run_activate(struct mm_xfer *x, struct mm_xjob *job)
+{
+	struct mm_xtenant *tenant = mm_xfer_tenant(x, job->msg.arg[0]);
+
+	return tenant ? mm_xtenant_activate(tenant, job->msg.epoch) : -ENOENT;
+}
+
+static int run_quiesce(struct mm_xfer *x, struct mm_xjob *job)
+{
+	struct mm_xtenant *tenant = mm_xfer_tenant(x, job->msg.arg[0]);
+
+	if (!tenant)
+		return -ENOENT;
+	if (tenant->active && tenant->epoch > job->msg.epoch)
+		return -ESTALE;
+	mm_xtenant_quiesce(tenant);
+	return mm_xtenant_copying(tenant) ? -EINPROGRESS : 0;
+}
+
+static void forget(struct mm_xfer *x, struct mm_xtenant *tenant)
+{
+	struct mm_xtenant **link = &x->tenants;
+
+	while (*link != tenant)
+		link = &(*link)->next;
+	*link = tenant->next;
+	mm_xtenant_destroy(tenant);
+}
+
+/* Idempotent: a tenant that is not there is as good as detached. */
+static int run_detach(struct mm_xfer *x, struct mm_xjob *job)
+{
+	struct mm_xtenant *tenant = mm_xfer_tenant(x, job->msg.arg[0]);
+
+	if (!tenant)
+		return 0;
+	mm_xtenant_quiesce(tenant);
+	if (mm_xtenant_copying(tenant))
+		return -EINPROGRESS;
+	forget(x, tenant);
+	return 0;
+}
+
+static int run_store_drop(struct mm_xfer *x, struct mm_xjob *job)
+{
+	struct mm_xstore *store = mm_xstores_find(&x->stores, job->msg.arg[0]);
+	const struct mm_xjob *other;
+
+	if (!store)
+		return 0;
+	for (const struct mm_xtenant *t = x->tenants; t; t = t->next)
+		if (mm_xtenant_uses(t, store))
+			return -EBUSY;
+	TAILQ_FOREACH(other, &x->running, entry)
+	if (other->msg.opcode == MM_XOP_COPY && other->state == MM_XJOB_RUNNING &&
+	    other->transfer.store == store)
+		return -EBUSY;
+	mm_xstores_drop(&x->stores, store);
+	return 0;
+}
+
+/* ---- the table ---- */
+
+static int run_nop(struct mm_xfer *x, struct mm_xjob *job)
+{
+	(void)x;
+	(void)job;
+	return 0;
+}
+
+/* Asked again while a tenant's copies are landing, or while more pages are to be made. */
+static const struct {
+	int (*run)(struct mm_xfer *x, struct mm_xjob *job);
+	bool asked_again; /* -EINPROGRESS: run it again; else something else finishes it */
+} ops[MM_XOP_COUNT] = {
+	[MM_XOP_NOP] = { run_nop, false },
+	[MM_XOP_CREATE] = { run_create, true },
+	[MM_XOP_SCRUB] = { run_scrub, false },
+	[MM_XOP_COPY] = { run_copy, false },
+	[MM_XOP_RECREATE] = { run_recreate, false },
+	[MM_XOP_ACTIVATE] = { run_activate, false },
+	[MM_XOP_QUIESCE] = { run_quiesce, true },
+	[MM_XOP_DETACH] = { run_detach, true },
+	[MM_XOP_STORE_DROP] = { run_store_drop, false },
+};
+
+static bool begin(struct mm_xfer *x, struct mm_xjob *job)
+{
+	uint64_t progress = job->progress;
+	int rc = job->msg.opcode < MM_XOP_COUNT ? ops[job->msg.opcode].run(x, job) : -EINVAL;
+
+	if (rc == -EAGAIN)
+		return false;
+	if (rc == -EINPROGRESS) {
+		if (!ops[job->msg.opcode].asked_again)
+			job->state = MM_XJOB_RUNNING;
+		return job->state == MM_XJOB_RUNNING || job->progress != progress;
+	}
+	finish(job, rc);
+	return true;
+}
+
+static bool check_scrub(struct mm_xfer *x, struct mm_xjob *job)
+{
+	int rc = mm_xdev_event(&x->dev, job->event);
+
+	if (rc == -EBUSY)
+		return false;
+	x->scrub_event[x->scrub_events++] = job->event;
+	finish(job, rc);
+	return true;
+}
+
+/* False: the completion ring is full. */
+static bool report(struct mm_xfer *x, struct mm_xjob *job)
+{
+	const struct mm_msg done = { .opcode = job->msg.opcode,
+				     .result = job->result,
+				     .user_data = job->msg.user_data,
+				     .epoch = job->msg.epoch };
+	int rc = mm_ring_push(&x->completions, &done);
+
+	if (rc == MM_E_FULL)
+		return false;
+	if (rc) {
+		mm_log(MM_LOG_ERROR, "xfer.ring", "reason=impossible-cursor");
+		x->core_gone = true;
+	}
+	TAILQ_REMOVE(&x->running, job, entry);
+	TAILQ_INSERT_TAIL(&x->idle, job, entry);
+	return true;
+}
+
+static bool run_job(struct mm_xfer *x, struct mm_xjob *job)
+{
+	bool moved = false;
+
+	if (job->state == MM_XJOB_NEW)
+		moved = begin(x, job);
+	else if (job->state == MM_XJOB_RUNNING && job->msg.opcode == MM_XOP_SCRUB)
+		moved = check_scrub(x, job);
+	return moved;
+}
+
+bool mm_xjobs_run(struct mm_xfer *x)
+{
+	struct mm_xjob *job, *next;
+	bool moved = false, reported = false;
+
+	for (job = TAILQ_FIRST(&x->running); job; job = next) {
+		next = TAILQ_NEXT(job, entry);
+		moved |= run_job(x, job);
+		if (job->state == MM_XJOB_DONE)
+			reported |= report(x, job);
+	}
+	if (reported)
+		(void)mm_sock_doorbell(x->fd);
+	return moved || reported;
+}
+
+bool mm_xjobs_room(const struct mm_xfer *x)
+{
+	return !TAILQ_EMPTY(&x->idle);
+}
+
+void mm_xjobs_add(struct mm_xfer *x, const struct mm_msg *msg)
+{
+	struct mm_xjob *job = TAILQ_FIRST(&x->idle);
+
+	TAILQ_REMOVE(&x->idle, job, entry);
+	*job = (struct mm_xjob){ .msg = *msg, .state = MM_XJOB_NEW, .x = x };
+	TAILQ_INSERT_TAIL(&x->running, job, entry);
+}
+
+int mm_xjobs_init(struct mm_xfer *x)
+{
+	TAILQ_INIT(&x->running);
+	TAILQ_INIT(&x->idle);
+	for (size_t i = 0; i < MM_XJOBS_MAX; i++)
+		TAILQ_INSERT_TAIL(&x->idle, &x->job[i], entry);
+	if (mm_fault("xfer.jobs"))
+		return -ENOMEM;
+	for (size_t i = 0; i < MM_XSCRUB_MAX; i++) {
+		int rc = mm_xdev_result(
+			&x->dev, "cuEventCreate",
+			x->dev.gpu.cuEventCreate(&x->scrub_event[i], CU_EVENT_DISABLE_TIMING));
+
+		if (rc < 0)
+			return rc;
+		x->scrub_events++;
+	}
+	mm_xlink_join(&x->link, &x->copies);
+	return 0;
+}
+
+void mm_xjobs_done(struct mm_xfer *x)
+{
+	struct mm_xjob *job;
+
+	TAILQ_FOREACH(job, &x->running, entry)
+	if (job->event && job->state == MM_XJOB_RUNNING)
+		x->scrub_event[x->scrub_events++] = job->event;
+	while (x->scrub_events > 0)
+		(void)x->dev.gpu.cuEventDestroy(x->scrub_event[--x->scrub_events]);
+}

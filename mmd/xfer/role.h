@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mm_xfer - the state of the role: everything that core gave it, and the jobs it is working on
+ *
+ * Concept:   Jobs arrive in the ring, wait in one list, run side by side and complete in any order.
+ *            A job takes the place that its state needs (struct mm_xjob); when it is done its
+ *            completion waits until the ring has room.
+ * Threading: one thread.
+ * Limits:    MM_XJOBS_MAX jobs are taken out of the ring at a time; the rest wait in it.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "libclient/ipc/ring.h"
+#include "mmd/proto.h"
+#include "mmd/xfer/device.h"
+#include "mmd/xfer/link.h"
+#include "mmd/xfer/pool.h"
+#include "mmd/xfer/store.h"
+#include "mmd/xfer/tenant.h"
+
+#define MM_XJOBS_MAX  1024
+#define MM_XSCRUB_MAX 64 /* on the device at once */
+
+enum mm_xjob_state {
+	MM_XJOB_NEW,     /* not begun, or to be tried again */
+	MM_XJOB_RUNNING, /* the device works on it, or a tenant's copies are landing */
+	MM_XJOB_DONE,    /* result waits for room in the completion ring */
+};
+
+struct mm_xjob {
+	struct mm_msg msg;
+	enum mm_xjob_state state;
+	int result;
+	uint64_t progress;            /* CREATE: pages done with */
+	CUevent event;                /* SCRUB, from the free list */
+	uint32_t page;                /* COPY: the transfer's list of one page */
+	struct mm_xtransfer transfer; /* COPY */
+	struct mm_xfer *x;
+	TAILQ_ENTRY(mm_xjob) entry;
+};
+
+struct mm_xfer {
+	int fd; /* socket with core */
+	struct mm_region jobs_region, completions_region;
+	struct mm_ring jobs, completions;
+	struct mm_xdev dev;
+	struct mm_xpool pool;
+	struct mm_xstores stores;
+	struct mm_xlink link;
+	struct mm_xflow copies; /* of core's COPY jobs */
+	struct mm_xtenant *tenants;
+	TAILQ_HEAD(, mm_xjob) running; /* in order of arrival */
+	TAILQ_HEAD(, mm_xjob) idle;
+	struct mm_xjob job[MM_XJOBS_MAX];
+	CUevent scrub_event[MM_XSCRUB_MAX]; /* stack of free ones */
+	uint32_t scrub_events;
+	bool core_gone;
+};
+
+struct mm_xtenant *mm_xfer_tenant(const struct mm_xfer *x, uint64_t id);
+
+/* job.c: prepare the lists and events. */
+int mm_xjobs_init(struct mm_xfer *x);
+/* Nothing may be on the device. */
+void mm_xjobs_done(struct mm_xfer *x);
+/* Is there room for another job? */
+bool mm_xjobs_room(const struct mm_xfer *x);
+void mm_xjobs_add(struct mm_xfer *x, const struct mm_msg *msg);
+/* Begin what can begin, take what is finished, report it. Return: whether anything moved. */
+bool mm_xjobs_run(struct mm_xfer *x);

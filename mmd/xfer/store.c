@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/xfer/store.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "mm/base.h"
+#include "mmd/log.h"
+
+enum piece_state { PIECE_NEW, PIECE_REGISTERED, PIECE_REFUSED };
+
+int mm_xstores_add(struct mm_xstores *stores, uint64_t id, uint64_t bytes, int fd)
+{
+	struct mm_xstore *store;
+	int rc;
+
+	if (mm_xstores_find(stores, id)) {
+		close(fd);
+		return -EEXIST;
+	}
+	store = calloc(1, sizeof(*store));
+	if (!store) {
+		close(fd);
+		return -ENOMEM;
+	}
+	*store = (struct mm_xstore){ .id = id, .bytes = bytes, .region = MM_REGION_NULL };
+	store->pieces = mm_div_up(bytes, MM_XSTORE_PIECE_BYTES);
+	rc = mm_region_open(fd, bytes, false, &store->region);
+	if (rc == 0 && mm_fault("xfer.store"))
+		rc = -ENOMEM;
+	if (rc == 0) {
+		store->piece = calloc(store->pieces, sizeof(*store->piece));
+		rc = store->piece ? 0 : -ENOMEM;
+	}
+	if (rc < 0) {
+		mm_region_done(&store->region);
+		free(store);
+		return rc;
+	}
+	store->next = stores->first;
+	stores->first = store;
+	return 0;
+}
+
+struct mm_xstore *mm_xstores_find(const struct mm_xstores *stores, uint64_t id)
+{
+	struct mm_xstore *store = stores->first;
+
+	while (store && store->id != id)
+		store = store->next;
+	return store;
+}
+
+static void *piece_base(const struct mm_xstore *store, uint64_t piece)
+{
+	return (char *)store->region.base + piece * MM_XSTORE_PIECE_BYTES;
+}
+
+void mm_xstores_drop(struct mm_xstores *stores, struct mm_xstore *store)
+{
+	struct mm_xstore **link = &stores->first;
+
+	while (*link != store)
+		link = &(*link)->next;
+	*link = store->next;
+	for (uint64_t i = 0; i < store->pieces; i++)
+		if (store->piece[i] == PIECE_REGISTERED)
+			(void)mm_xdev_result(
+				stores->dev, "cuMemHostUnregister",
+				stores->dev->gpu.cuMemHostUnregister(piece_base(store, i)));
+	mm_region_done(&store->region);
+	free(store->piece);
+	free(store);
+}
+
+void mm_xstores_done(struct mm_xstores *stores)
+{
+	while (stores->first)
+		mm_xstores_drop(stores, stores->first);
+}
+
+static void register_piece(const struct mm_xstores *stores, struct mm_xstore *store, uint64_t piece)
+{
+	unsigned int flags = CU_MEMHOSTREGISTER_PORTABLE;
+	uint64_t bytes =
+		MM_MIN(store->bytes - piece * MM_XSTORE_PIECE_BYTES, MM_XSTORE_PIECE_BYTES);
+	CUresult result;
+
+	if (stores->dev->host_read_only)
+		flags |= CU_MEMHOSTREGISTER_READ_ONLY;
+	result = mm_fault("xfer.register")
+			 ? CUDA_ERROR_OUT_OF_MEMORY
+			 : stores->dev->gpu.cuMemHostRegister(piece_base(store, piece),
+							      mm_round_up(bytes, MM_ABI_PAGE_BYTES),
+							      flags);
+	store->piece[piece] = result == CUDA_SUCCESS ? PIECE_REGISTERED : PIECE_REFUSED;
+	if (mm_xdev_result(stores->dev, "cuMemHostRegister", result) < 0)
+		mm_log(MM_LOG_WARN, "xfer.store_unregistered",
+		       "store=%" PRIu64 " piece=%" PRIu64 " copies=slow", store->id, piece);
+}
+
+const void *mm_xstore_at(const struct mm_xstores *stores, struct mm_xstore *store, uint64_t offset,
+			 uint64_t *ret_bytes)
+{
+	uint64_t piece = offset / MM_XSTORE_PIECE_BYTES;
+	uint64_t end = MM_MIN(store->bytes, (piece + 1) * MM_XSTORE_PIECE_BYTES);
+
+	if (store->piece[piece] == PIECE_NEW)
+		register_piece(stores, store, piece);
+	*ret_bytes = end - offset;
+	return (const char *)store->region.base + offset;
+}
