@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mkmodel/sources.h"
+
+#include <math.h>
+
+/* One step of splitmix64: a counter in, well mixed bits out. */
+static uint64_t mix(uint64_t x)
+{
+	x += UINT64_C(0x9e3779b97f4a7c15);
+	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return x ^ (x >> 31);
+}
+
+/* Uniform in [-1, 1), in steps of 2^-23: exact in F32. */
+static float uniform(uint64_t bits)
+{
+	return (float)((int32_t)(bits >> 40) - (1 << 23)) * 0x1p-23f;
+}
+
+void mk_random_row(void *context, enum mk_kind kind, uint32_t layer, uint32_t row, float *out)
+{
+	const struct mk_random *r = context;
+	const bool norm = kind == MK_INPUT_NORM || kind == MK_POST_NORM || kind == MK_FINAL_NORM;
+	const uint64_t stream = mix(mix(mix(r->seed) + (uint64_t)kind) + layer) + row;
+	uint32_t rows, columns;
+	float scale;
+
+	mk_kind_size(&r->shape, kind, &rows, &columns);
+	/* sqrt(3 / n): uniform numbers of that width have variance 1 / n. */
+	scale = kind == MK_EMBED ? 1.0f : sqrtf(3.0f / (float)columns);
+	for (uint32_t i = 0; i < columns; i++) {
+		const float u = uniform(mix(mix(stream) + i));
+
+		out[i] = norm ? 1.0f + 0.125f * u : scale * u;
+	}
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * footprint - how many device pages a model's weights take, from its files' headers
+ *
+ * Concept: mmbench divides what the weights leave of the pool into equal shares, as an operator with a
+ *          static split would. It reads the safetensors headers only: matrices of a layer fill that
+ *          layer's pages, all else is one resident group. An estimate for sizing: mmd has the truth.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * mm_footprint() - pages of one model
+ * @dir:        in Hugging Face layout
+ * @page_bytes: of the pool
+ * @ret_pages:  written only on success
+ * @errbuf:     gets what is wrong with which file
+ *
+ * Return: 0; -ENOENT no safetensors file; -EBADMSG malformed; errno of reading; -ENOMEM.
+ */
+int mm_footprint(const char *dir, uint64_t page_bytes, uint64_t *ret_pages, char *errbuf,
+		 size_t errbuf_bytes);

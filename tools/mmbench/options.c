@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmbench/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "mm/base.h"
+#include "mm/size.h"
+
+const char *const mm_policy_names[MM_POLICY_COUNT] = {
+	[MM_POLICY_RECOMPUTE] = "recompute",
+	[MM_POLICY_ELASTIC] = "elastic",
+	[MM_POLICY_REMAP] = "remap",
+};
+
+static const char help_text[] =
+	"usage: mmbench serve --models DIR,DIR,... [--trace FILE | --synthetic] [options]\n"
+	"\n"
+	"Starts mmd on the software GPU and one mmserve per model, replays a trace under each "
+	"policy in\n"
+	"turn, compares every token between the policies, prints a table.\n"
+	"\n"
+	"  --models DIR,DIR,...   one tenant each; the same folder may stand several times\n"
+	"  --trace FILE           CSV: arrival_s,prompt_tokens,output_tokens[,tenant]\n"
+	"  --synthetic            bursts from the seed that alternate between tenants (default)\n"
+	"  --seed N               of prompts and of the synthetic trace (default 1)\n"
+	"  --duration S           arrivals later than this are left out (default 12; 0 with "
+	"--trace: all)\n"
+	"  --speed F              arrivals come F times as fast (default 1)\n"
+	"  --token-scale F        token counts times F (default 1)\n"
+	"  --policies P,P,...     of recompute,elastic,remap (default: all, in this order)\n"
+	"  --repeat N             runs of each policy; the one of median throughput is reported\n"
+	"  --pool SIZE            device memory that mmd manages (default: the models and 60 %)\n"
+	"  --page SIZE            its unit (default 256K)\n"
+	"  --kv-share SIZE        a tenant's share under recompute (default: equal parts of what "
+	"the\n"
+	"                         weights leave)\n"
+	"  --block-tokens N       of mmserve (default 16)\n"
+	"  --max-batch N          of mmserve (default 32)\n"
+	"  --max-batched-tokens N of mmserve (default 128)\n"
+	"  --verify               checksum every layer's bytes where they are used\n"
+	"  --keep DIR             leave logs, traces and outputs in DIR\n"
+	"  --json                 the last line of stdout is one JSON object\n"
+	"  --help, --version\n"
+	"\n"
+	"Exit status: 0 done and every token the same, 1 failed or a token differed, 2 usage.\n";
+
+enum opt {
+	OPT_MODELS = 256,
+	OPT_TRACE,
+	OPT_SYNTHETIC,
+	OPT_SEED,
+	OPT_DURATION,
+	OPT_SPEED,
+	OPT_SCALE,
+	OPT_POLICIES,
+	OPT_REPEAT,
+	OPT_POOL,
+	OPT_PAGE,
+	OPT_SHARE,
+	OPT_BLOCK,
+	OPT_BATCH,
+	OPT_BATCHED,
+	OPT_VERIFY,
+	OPT_KEEP,
+	OPT_JSON,
+	OPT_HELP,
+	OPT_VERSION
+};
+
+static const struct option long_options[] = {
+	{ "models", required_argument, NULL, OPT_MODELS },
+	{ "trace", required_argument, NULL, OPT_TRACE },
+	{ "synthetic", no_argument, NULL, OPT_SYNTHETIC },
+	{ "seed", required_argument, NULL, OPT_SEED },
+	{ "duration", required_argument, NULL, OPT_DURATION },
+	{ "speed", required_argument, NULL, OPT_SPEED },
+	{ "token-scale", required_argument, NULL, OPT_SCALE },
+	{ "policies", required_argument, NULL, OPT_POLICIES },
+	{ "repeat", required_argument, NULL, OPT_REPEAT },
+	{ "pool", required_argument, NULL, OPT_POOL },
+	{ "page", required_argument, NULL, OPT_PAGE },
+	{ "kv-share", required_argument, NULL, OPT_SHARE },
+	{ "block-tokens", required_argument, NULL, OPT_BLOCK },
+	{ "max-batch", required_argument, NULL, OPT_BATCH },
+	{ "max-batched-tokens", required_argument, NULL, OPT_BATCHED },
+	{ "verify", no_argument, NULL, OPT_VERIFY },
+	{ "keep", required_argument, NULL, OPT_KEEP },
+	{ "json", no_argument, NULL, OPT_JSON },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ "version", no_argument, NULL, OPT_VERSION },
+	{ 0 },
+};
+
+MM_PRINTF(1, 2) static int wrong(const char *format, ...)
+{
+	va_list args;
+
+	fputs("mmbench: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputs("; see mmbench serve --help\n", stderr);
+	return -EINVAL;
+}
+
+static int parse_number(const char *name, const char *text, uint64_t least, uint64_t most,
+			uint64_t *ret_number)
+{
+	char *end;
+	unsigned long long number;
+
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	if (errno || end == text || *end || *text < '0' || *text > '9')
+		return wrong("--%s '%s' is not a whole number", name, text);
+	if (number < least || number > most)
+		return wrong("--%s %s is not in %llu..%llu", name, text, (unsigned long long)least,
+			     (unsigned long long)most);
+	*ret_number = number;
+	return 0;
+}
+
+static int parse_u32(const char *name, const char *text, uint32_t most, uint32_t *ret_number)
+{
+	uint64_t number;
+	int err = parse_number(name, text, 1, most, &number);
+
+	if (!err)
+		*ret_number = (uint32_t)number;
+	return err;
+}
+
+static int parse_real(const char *name, const char *text, double least, double *ret_real)
+{
+	char *end;
+	double real = strtod(text, &end);
+
+	if (end == text || *end || !isfinite(real))
+		return wrong("--%s '%s' is not a number", name, text);
+	if (real < least || real > 1e6)
+		return wrong("--%s %s is not in %g..1e6", name, text, least);
+	*ret_real = real;
+	return 0;
+}
+
+/* 512, 64K, 96M, 2G */
+static int parse_size(const char *name, const char *text, uint64_t *ret_bytes)
+{
+	uint64_t bytes;
+
+	if (mm_size_parse(text, &bytes) || !bytes)
+		return wrong("--%s '%s' is not a size like 256K, 96M or 2G", name, text);
+	*ret_bytes = bytes;
+	return 0;
+}
+
+static int parse_models(char *text, struct mm_bench_opts *opts)
+{
+	opts->shape.tenants = 0;
+	for (char *dir; (dir = strsep(&text, ","));) {
+		if (!*dir)
+			return wrong("--models: an empty name");
+		if (opts->shape.tenants == MM_BENCH_TENANTS_MAX)
+			return wrong("--models: more than %d", MM_BENCH_TENANTS_MAX);
+		opts->model[opts->shape.tenants++] = dir;
+	}
+	return 0;
+}
+
+static int parse_policies(char *text, struct mm_bench_opts *opts)
+{
+	opts->n_policies = 0;
+	for (char *name; (name = strsep(&text, ","));) {
+		enum mm_policy policy = 0;
+
+		while (policy < MM_POLICY_COUNT && strcmp(name, mm_policy_names[policy]))
+			policy++;
+		if (policy == MM_POLICY_COUNT)
+			return wrong("--policies: '%s' is not one of recompute,elastic,remap",
+				     name);
+		for (uint32_t i = 0; i < opts->n_policies; i++) {
+			if (opts->policy[i] == policy)
+				return wrong("--policies: '%s' twice", name);
+		}
+		opts->policy[opts->n_policies++] = policy;
+	}
+	return 0;
+}
+
+static int parse_workload(int opt, char *arg, struct mm_bench_opts *opts)
+{
+	switch (opt) {
+	case OPT_MODELS:
+		return parse_models(arg, opts);
+	case OPT_TRACE:
+		opts->trace_path = arg;
+		return 0;
+	case OPT_SYNTHETIC:
+		opts->trace_path = NULL;
+		return 0;
+	case OPT_SEED:
+		return parse_number("seed", arg, 0, UINT64_MAX >> 1, &opts->shape.seed);
+	case OPT_DURATION:
+		return parse_real("duration", arg, 0, &opts->shape.duration_s);
+	case OPT_SPEED:
+		return parse_real("speed", arg, 1e-3, &opts->shape.speed);
+	case OPT_SCALE:
+		return parse_real("token-scale", arg, 1e-4, &opts->shape.token_scale);
+	default:
+		return -ENOENT;
+	}
+}
+
+static int parse_machine(int opt, char *arg, struct mm_bench_opts *opts)
+{
+	switch (opt) {
+	case OPT_POOL:
+		return parse_size("pool", arg, &opts->pool_bytes);
+	case OPT_PAGE:
+		return parse_size("page", arg, &opts->page_bytes);
+	case OPT_SHARE:
+		return parse_size("kv-share", arg, &opts->kv_share_bytes);
+	case OPT_BLOCK:
+		return parse_u32("block-tokens", arg, 1024, &opts->block_tokens);
+	case OPT_BATCH:
+		return parse_u32("max-batch", arg, 4096, &opts->batch_max);
+	case OPT_BATCHED:
+		return parse_u32("max-batched-tokens", arg, 65536, &opts->batched_tokens_max);
+	default:
+		return -ENOENT;
+	}
+}
+
+static int parse_rest(int opt, char *arg, struct mm_bench_opts *opts)
+{
+	switch (opt) {
+	case OPT_POLICIES:
+		return parse_policies(arg, opts);
+	case OPT_REPEAT:
+		return parse_u32("repeat", arg, MM_BENCH_REPEAT_MAX, &opts->repeat);
+	case OPT_VERIFY:
+		opts->verify = true;
+		return 0;
+	case OPT_KEEP:
+		opts->keep_dir = arg;
+		return 0;
+	case OPT_JSON:
+		opts->json = true;
+		return 0;
+	case OPT_HELP:
+		fputs(help_text, stdout);
+		return 1;
+	case OPT_VERSION:
+		puts("mmbench " MM_VERSION);
+		return 1;
+	default:
+		return -EINVAL; /* getopt has said which argument is wrong */
+	}
+}
+
+static int check(struct mm_bench_opts *opts, int argc, char **argv)
+{
+	if (optind < argc)
+		return wrong("unexpected argument '%s'", argv[optind]);
+	if (!opts->shape.tenants)
+		return wrong("--models is missing");
+	if (opts->pool_bytes && opts->pool_bytes < opts->page_bytes)
+		return wrong("--pool is smaller than one page");
+	if (opts->shape.duration_s < 0)
+		opts->shape.duration_s = opts->trace_path ? 0 : 12;
+	if (!opts->trace_path && opts->shape.duration_s <= 0)
+		return wrong("--duration 0 needs --trace");
+	return 0;
+}
+
+int mm_bench_options(int argc, char **argv, struct mm_bench_opts *ret_opts)
+{
+	struct mm_bench_opts opts = {
+		.shape = { .duration_s = -1, .speed = 1, .token_scale = 1, .seed = 1 },
+		.page_bytes = 256 << 10,
+		.repeat = 1,
+		.block_tokens = 16,
+		.batch_max = 32,
+		.batched_tokens_max = 128,
+		.policy = { MM_POLICY_RECOMPUTE, MM_POLICY_ELASTIC, MM_POLICY_REMAP },
+		.n_policies = MM_POLICY_COUNT,
+	};
+	int opt, err;
+
+	while ((opt = getopt_long(argc, argv, "+", long_options, NULL)) != -1) {
+		err = parse_workload(opt, optarg, &opts);
+		if (err == -ENOENT)
+			err = parse_machine(opt, optarg, &opts);
+		if (err == -ENOENT)
+			err = parse_rest(opt, optarg, &opts);
+		if (err)
+			return err;
+	}
+	err = check(&opts, argc, argv);
+	if (!err)
+		*ret_opts = opts;
+	return err;
+}

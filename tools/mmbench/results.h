@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * results - what one run produced: every token of every request, and when
+ *
+ * Concept:   Tenants write a JSON line per finished request and a summary; this reads them back, compares the ids of
+ *            two runs, and computes latencies over all requests of all tenants together. Time to first
+ *            token counts from the request's arrival in the trace; time between tokens is each gap
+ *            between neighbours.
+ * Ownership: mm_results_done() frees everything.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mm_result_request {
+	double arrival_s;
+	double *time_s; /* of each token, same clock as arrival_s */
+	uint32_t *id;
+	size_t n;
+};
+
+struct mm_results_tenant {
+	struct mm_result_request *request; /* by the trace's order; n == 0: missing or refused */
+	size_t n;
+	/* what the tenant says of its run as a whole */
+	uint64_t preemptions, steps, checksum_failures;
+	double stall_p99_s;
+	bool complete; /* the summary was there */
+};
+
+struct mm_results {
+	struct mm_results_tenant *tenant;
+	size_t n;
+};
+
+struct mm_latency {
+	uint64_t requests, tokens;
+	double throughput_tok_s;
+	double ttft_p50_s, ttft_p99_s, tbt_p50_s, tbt_p99_s;
+};
+
+int mm_results_init(struct mm_results *results, size_t tenants);
+void mm_results_done(struct mm_results *results);
+
+/**
+ * mm_results_read() - read one tenant's output
+ * @results: initialised
+ * @tenant:  which
+ * @rows:    requests that the tenant was given
+ * @path:    JSON lines
+ * @errbuf:  gets "file:line: what is wrong"
+ *
+ * Return: 0; -EBADMSG; -ENOMEM; errno of opening.
+ */
+int mm_results_read(struct mm_results *results, size_t tenant, size_t rows, const char *path,
+		    char *errbuf, size_t errbuf_bytes);
+
+/* Positions at which two runs differ; a token or a request that one of them lacks counts too. */
+uint64_t mm_results_mismatches(const struct mm_results *a, const struct mm_results *b);
+
+/* Return: 0; -ENOMEM. */
+int mm_results_latency(const struct mm_results *results, struct mm_latency *ret_latency);

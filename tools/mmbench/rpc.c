@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmbench/rpc.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include "mm/base.h"
+
+#define TIMEOUT_S       10
+#define REPLY_BYTES_MAX (1 << 20)
+
+int mm_rpc_open(const char *socket_path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct timeval timeout = { .tv_sec = TIMEOUT_S };
+	mm_cleanup(mm_close_fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int ready;
+
+	if (fd < 0)
+		return -errno;
+	if (strlen(socket_path) >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(address.sun_path, socket_path);
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0)
+		return -errno;
+	ready = fd;
+	fd = -1;
+	return ready;
+}
+
+/* One line into @text, without its end. Return: its length, or negative errno. */
+static ssize_t read_line(int fd, char *text, size_t room)
+{
+	size_t fill = 0;
+
+	while (fill < room) {
+		ssize_t got = recv(fd, text + fill, room - fill, 0);
+
+		if (got < 0)
+			return -errno;
+		if (got == 0)
+			return -ECONNRESET;
+		fill += (size_t)got;
+		if (text[fill - 1] == '\n')
+			return (ssize_t)fill - 1;
+	}
+	return -EMSGSIZE;
+}
+
+json_t *mm_rpc_call(int fd, const char *method)
+{
+	mm_cleanup(mm_free_ptr) char *text = malloc(REPLY_BYTES_MAX);
+	json_t *reply, *result;
+	ssize_t length;
+
+	if (!text || dprintf(fd, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\"}\n", method) < 0)
+		return NULL;
+	length = read_line(fd, text, REPLY_BYTES_MAX);
+	if (length < 0)
+		return NULL;
+	reply = json_loadb(text, (size_t)length, 0, NULL);
+	result = json_incref(json_object_get(reply, "result"));
+	json_decref(reply);
+	return result;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rpc - one question at a time to mmd's admin socket (JSON-RPC 2.0, one object per line)
+ *
+ * Ownership: a connection is an fd that the caller closes; replies are the caller's.
+ * Threading: one thread. Every wait has a deadline: a silent daemon is an error.
+ */
+#pragma once
+
+#include <jansson.h>
+
+/* Return: a connected socket, or negative errno. */
+int mm_rpc_open(const char *socket_path);
+
+/**
+ * mm_rpc_call() - ask and wait for the answer
+ * @fd:     from mm_rpc_open()
+ * @method: without parameters
+ *
+ * Return: the result, the caller's reference; NULL: an error, a timeout or the end of the daemon.
+ */
+json_t *mm_rpc_call(int fd, const char *method);

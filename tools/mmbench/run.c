@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmbench/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "mm/base.h"
+#include "tools/mmbench/procs.h"
+#include "tools/mmbench/rpc.h"
+
+#define SAMPLE_MS  50
+#define START_NS   (120 * MM_NS_PER_S) /* a daemon or all models; generous: sanitizers, two cores */
+#define SERVE_NS   (1800 * MM_NS_PER_S)
+#define STOP_NS    (60 * MM_NS_PER_S)
+#define PATH_BYTES 512
+
+/* Memory of the software GPU that mmd leaves alone, as it does on hardware (contexts, workspaces). */
+#define HEADROOM_BYTES (UINT64_C(64) << 20)
+
+enum phase { PHASE_LOADING, PHASE_READY, PHASE_DONE };
+
+struct tenant {
+	struct mm_child child;
+	enum phase phase;
+	size_t rows;
+	char name[16];
+	char trace[PATH_BYTES], output[PATH_BYTES], errors[PATH_BYTES];
+	char last_line[MM_CHILD_LINE_BYTES];
+};
+
+struct run {
+	const struct mm_run_env *env;
+	enum mm_policy policy;
+	char dir[PATH_BYTES - 64], mmd_dir[PATH_BYTES], mmd_errors[PATH_BYTES];
+	struct mm_child mmd;
+	struct tenant tenant[MM_BENCH_TENANTS_MAX];
+	uint32_t n;
+	int rpc;
+	uint64_t layers_remapped_max, bytes_streamed, plan_changes;
+};
+
+MM_PRINTF(1, 2) static void complain(const char *format, ...)
+{
+	va_list args;
+
+	fputs("mmbench: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+static int complain_of(const struct mm_child *child, const char *what)
+{
+	char how[64], words[1024];
+
+	complain("%s: %s (%s): %s", child->name, what, mm_child_how(child, how, sizeof(how)),
+		 mm_child_last_words(child, words, sizeof(words)));
+	return -ECHILD;
+}
+
+static void json_put(json_t **json)
+{
+	json_decref(*json);
+}
+
+/* ---- sampling ---- */
+
+static uint64_t member(const json_t *object, const char *key)
+{
+	json_int_t value = json_integer_value(json_object_get(object, key));
+
+	return value > 0 ? (uint64_t)value : 0;
+}
+
+static int sample(struct run *run)
+{
+	mm_cleanup(json_put) json_t *status = mm_rpc_call(run->rpc, "status");
+
+	if (!status) {
+		complain("mmd does not answer on its admin socket");
+		return -ETIMEDOUT;
+	}
+	run->layers_remapped_max =
+		MM_MAX(run->layers_remapped_max, member(status, "alpha_sum_max"));
+	run->bytes_streamed = MM_MAX(run->bytes_streamed, member(status, "bytes_streamed"));
+	run->plan_changes = MM_MAX(run->plan_changes, member(status, "plan_changes"));
+	return 0;
+}
+
+/* ---- waiting ---- */
+
+static int take_lines(struct tenant *tenant)
+{
+	int got;
+
+	while ((got = mm_child_line(&tenant->child, tenant->last_line, sizeof(tenant->last_line))) >
+	       0) {
+		if (!strcmp(tenant->last_line, "ready"))
+			tenant->phase = PHASE_READY;
+		else if (!strcmp(tenant->last_line, "done"))
+			tenant->phase = PHASE_DONE;
+	}
+	return got == -EPIPE ? 0 : got;
+}
+
+static int nap(const struct run *run)
+{
+	struct pollfd signals = { .fd = run->env->signals, .events = POLLIN };
+
+	if (poll(&signals, 1, SAMPLE_MS) > 0) {
+		complain("interrupted");
+		return -EINTR;
+	}
+	return 0;
+}
+
+static int check_alive(struct run *run)
+{
+	if (mm_child_ended(&run->mmd))
+		return complain_of(&run->mmd, "ended too early");
+	for (uint32_t t = 0; t < run->n; t++) {
+		struct tenant *tenant = &run->tenant[t];
+		int err;
+
+		if (!tenant->child.started)
+			continue;
+		err = take_lines(tenant);
+		if (err)
+			return err;
+		if (mm_child_ended(&tenant->child))
+			return complain_of(&tenant->child, "ended too early");
+	}
+	return 0;
+}
+
+static int wait_phase(struct run *run, enum phase phase, uint64_t deadline_ns)
+{
+	for (;;) {
+		uint32_t there = 0;
+		int err = check_alive(run);
+
+		if (!err)
+			err = sample(run);
+		if (err)
+			return err;
+		for (uint32_t t = 0; t < run->n; t++)
+			there += run->tenant[t].phase >= phase;
+		if (there == run->n)
+			return 0;
+		if (mm_now_ns() > deadline_ns) {
+			complain("%u of %u tenants are not %s in time", run->n - there, run->n,
+				 phase == PHASE_READY ? "ready" : "done");
+			return -ETIMEDOUT;
+		}
+		err = nap(run);
+		if (err)
+			return err;
+	}
+}
+
+static int wait_mmd(struct run *run)
+{
+	char path[PATH_BYTES + 16];
+	uint64_t deadline_ns = mm_now_ns() + START_NS;
+
+	snprintf(path, sizeof(path), "%s/admin.sock", run->mmd_dir);
+	for (;;) {
+		int err = check_alive(run);
+
+		if (err)
+			return err;
+		run->rpc = mm_rpc_open(path);
+		if (run->rpc >= 0)
+			return 0;
+		if (mm_now_ns() > deadline_ns) {
+			complain("mmd does not open %s in time", path);
+			return -ETIMEDOUT;
+		}
+		err = nap(run);
+		if (err)
+			return err;
+	}
+}
+
+/* ---- starting ---- */
+
+static int prepare(struct run *run, uint32_t index)
+{
+	const struct mm_run_env *env = run->env;
+	char gpu[PATH_BYTES], memory[32], unit[32];
+
+	snprintf(run->dir, sizeof(run->dir), "%s/%s-%u", env->work_dir,
+		 mm_policy_names[run->policy], index);
+	snprintf(run->mmd_dir, sizeof(run->mmd_dir), "%s/mmd", run->dir);
+	snprintf(run->mmd_errors, sizeof(run->mmd_errors), "%s/mmd.log", run->dir);
+	snprintf(gpu, sizeof(gpu), "%s/gpu", run->dir);
+	snprintf(memory, sizeof(memory), "%" PRIu64, env->pool_bytes + HEADROOM_BYTES);
+	snprintf(unit, sizeof(unit), "%" PRIu64, env->opts->page_bytes);
+	if (mkdir(run->dir, 0700) < 0 || mkdir(run->mmd_dir, 0700) < 0 || mkdir(gpu, 0700) < 0) {
+		complain("%s: cannot create: %m", run->dir);
+		return -errno;
+	}
+	if (setenv("MM_SOFTGPU_DIR", gpu, 1) < 0 || setenv("MM_SOFTGPU_MEMORY", memory, 1) < 0 ||
+	    setenv("MM_SOFTGPU_GRANULARITY", unit, 1) < 0)
+		return -errno;
+	return 0;
+}
+
+static int start_mmd(struct run *run)
+{
+	const struct mm_run_env *env = run->env;
+	char program[PATH_BYTES], pool[32], page[32];
+	char *argv[] = { program,
+			 "--dir",
+			 run->mmd_dir,
+			 "--driver",
+			 "software",
+			 "--pool",
+			 pool,
+			 "--page",
+			 page,
+			 "--policy",
+			 (char *)mm_policy_names[run->policy],
+			 NULL };
+	int err;
+
+	snprintf(program, sizeof(program), "%s/mmd", env->bin_dir);
+	snprintf(pool, sizeof(pool), "%" PRIu64, env->pool_bytes);
+	snprintf(page, sizeof(page), "%" PRIu64, env->opts->page_bytes);
+	run->mmd.name = "mmd";
+	run->mmd.err_path = run->mmd_errors;
+	err = mm_child_start(&run->mmd, argv);
+	if (err)
+		complain("cannot start mmd: %s", strerror(-err));
+	return err ? err : wait_mmd(run);
+}
+
+struct tenant_args {
+	char program[PATH_BYTES], socket[PATH_BYTES + 16];
+	char seed[24], share[24], block[24], batch[24], batched[24];
+};
+
+static void make_args(const struct run *run, uint32_t index, struct tenant_args *args)
+{
+	const struct mm_bench_opts *opts = run->env->opts;
+
+	snprintf(args->program, sizeof(args->program), "%s/mmserve", run->env->bin_dir);
+	snprintf(args->socket, sizeof(args->socket), "%s/tenant.sock", run->mmd_dir);
+	snprintf(args->seed, sizeof(args->seed), "%" PRIu64, opts->shape.seed + index);
+	snprintf(args->share, sizeof(args->share), "%" PRIu64, run->env->kv_share_bytes);
+	snprintf(args->block, sizeof(args->block), "%u", opts->block_tokens);
+	snprintf(args->batch, sizeof(args->batch), "%u", opts->batch_max);
+	snprintf(args->batched, sizeof(args->batched), "%u", opts->batched_tokens_max);
+}
+
+static int prepare_tenant(struct run *run, uint32_t index)
+{
+	struct tenant *tenant = &run->tenant[index];
+	int rows;
+
+	snprintf(tenant->name, sizeof(tenant->name), "tenant-%u", index);
+	snprintf(tenant->trace, sizeof(tenant->trace), "%s/%u.csv", run->dir, index);
+	snprintf(tenant->output, sizeof(tenant->output), "%s/%u.jsonl", run->dir, index);
+	snprintf(tenant->errors, sizeof(tenant->errors), "%s/%u.log", run->dir, index);
+	rows = mm_trace_write(run->env->trace, index, tenant->trace);
+	if (rows < 0) {
+		complain("%s: cannot write: %s", tenant->trace, strerror(-rows));
+		return rows;
+	}
+	tenant->rows = (size_t)rows;
+	tenant->child.name = tenant->name;
+	tenant->child.err_path = tenant->errors;
+	return 0;
+}
+
+static int start_tenant(struct run *run, uint32_t index)
+{
+	struct tenant *tenant = &run->tenant[index];
+	struct tenant_args args;
+	char *argv[] = { args.program,
+			 "--model",
+			 (char *)run->env->opts->model[index],
+			 "--socket",
+			 args.socket,
+			 "--trace",
+			 tenant->trace,
+			 "--output",
+			 tenant->output,
+			 "--name",
+			 tenant->name,
+			 "--seed",
+			 args.seed,
+			 "--kv-share",
+			 args.share,
+			 "--block-tokens",
+			 args.block,
+			 "--max-batch",
+			 args.batch,
+			 "--max-batched-tokens",
+			 args.batched,
+			 "--sync",
+			 run->env->opts->verify ? "--verify" : NULL,
+			 NULL };
+	int err = prepare_tenant(run, index);
+
+	if (err)
+		return err;
+	make_args(run, index, &args);
+	err = mm_child_start(&tenant->child, argv);
+	if (err)
+		complain("cannot start mmserve: %s", strerror(-err));
+	return err;
+}
+
+static int start_clock(struct run *run)
+{
+	uint64_t start_ns = mm_now_ns() + 200 * MM_NS_PER_MS;
+	char line[48];
+
+	snprintf(line, sizeof(line), "start %" PRIu64, start_ns);
+	for (uint32_t t = 0; t < run->n; t++) {
+		int err = mm_child_say(&run->tenant[t].child, line);
+
+		if (err)
+			return complain_of(&run->tenant[t].child, "does not listen");
+	}
+	return 0;
+}
+
+/* ---- ending ---- */
+
+static int finish_tenant(struct tenant *tenant)
+{
+	mm_close_fd(&tenant->child.in);
+	if (!mm_child_wait(&tenant->child, mm_now_ns() + STOP_NS))
+		return complain_of(&tenant->child, "does not end");
+	if (tenant->child.status)
+		return complain_of(&tenant->child, "failed");
+	return take_lines(tenant);
+}
+
+/* Whatever the tenants did, every page must be free again. */
+static int check_pages(struct run *run)
+{
+	uint64_t deadline_ns = mm_now_ns() + STOP_NS, free_pages = 0, pages = 0;
+
+	do {
+		mm_cleanup(json_put) json_t *status = mm_rpc_call(run->rpc, "status");
+
+		pages = member(status, "pool_pages");
+		free_pages = member(json_object_get(status, "pages"), "free");
+		if (pages && free_pages == pages)
+			return 0;
+		if (nap(run) < 0)
+			return -EINTR;
+	} while (mm_now_ns() < deadline_ns);
+	complain("after the last tenant left only %" PRIu64 " of %" PRIu64 " pages are free",
+		 free_pages, pages);
+	return -EBUSY;
+}
+
+static int finish_mmd(struct run *run)
+{
+	kill(run->mmd.pid, SIGTERM);
+	if (!mm_child_wait(&run->mmd, mm_now_ns() + STOP_NS))
+		return complain_of(&run->mmd, "does not end");
+	if (run->mmd.status)
+		return complain_of(&run->mmd, "failed");
+	return 0;
+}
+
+static int finish(struct run *run)
+{
+	for (uint32_t t = 0; t < run->n; t++) {
+		int err = finish_tenant(&run->tenant[t]);
+
+		if (err)
+			return err;
+	}
+	if (check_pages(run) < 0)
+		return -EBUSY;
+	return finish_mmd(run);
+}
+
+static void run_done(struct run *run)
+{
+	for (uint32_t t = 0; t < run->n; t++)
+		mm_child_done(&run->tenant[t].child);
+	mm_child_done(&run->mmd);
+	mm_close_fd(&run->rpc);
+	mm_procs_sweep();
+	free(run);
+}
+
+static void run_put(struct run **run)
+{
+	if (*run)
+		run_done(*run);
+}
+
+/* ---- collecting ---- */
+
+static int collect_tenant(struct run *run, uint32_t index, struct mm_run_result *result)
+{
+	const struct mm_results_tenant *got = &result->results.tenant[index];
+	const struct tenant *tenant = &run->tenant[index];
+	char why[PATH_BYTES + 128] = "out of memory";
+	int err = mm_results_read(&result->results, index, tenant->rows, tenant->output, why,
+				  sizeof(why));
+
+	if (err) {
+		complain("%s: %s", tenant->name, why);
+		return err;
+	}
+	result->preemptions += got->preemptions;
+	result->steps += got->steps;
+	result->checksum_failures += got->checksum_failures;
+	result->stall_p99_s = MM_MAX(result->stall_p99_s, got->stall_p99_s);
+	return 0;
+}
+
+static int collect(struct run *run, struct mm_run_result *ret_result)
+{
+	mm_cleanup(mm_run_result_done) struct mm_run_result result = {
+		.policy = run->policy,
+		.layers_remapped_max = run->layers_remapped_max,
+		.bytes_streamed = run->bytes_streamed,
+		.plan_changes = run->plan_changes,
+	};
+	int err = mm_results_init(&result.results, run->n);
+
+	for (uint32_t t = 0; !err && t < run->n; t++)
+		err = collect_tenant(run, t, &result);
+	if (!err)
+		err = mm_results_latency(&result.results, &result.latency);
+	if (err)
+		return err;
+	*ret_result = result;
+	result.results = (struct mm_results){ 0 };
+	return 0;
+}
+
+void mm_run_result_done(struct mm_run_result *result)
+{
+	mm_results_done(&result->results);
+}
+
+int mm_run(const struct mm_run_env *env, enum mm_policy policy, uint32_t index,
+	   struct mm_run_result *ret_result)
+{
+	mm_cleanup(run_put) struct run *run = calloc(1, sizeof(*run));
+	int err;
+
+	if (!run)
+		return -ENOMEM;
+	run->env = env;
+	run->policy = policy;
+	run->rpc = -1;
+	run->n = env->opts->shape.tenants;
+	err = prepare(run, index);
+	if (!err)
+		err = start_mmd(run);
+	for (uint32_t t = 0; !err && t < run->n; t++)
+		err = start_tenant(run, t);
+	if (!err)
+		err = wait_phase(run, PHASE_READY, mm_now_ns() + START_NS);
+	if (!err)
+		err = start_clock(run);
+	if (!err)
+		err = wait_phase(run, PHASE_DONE, mm_now_ns() + SERVE_NS);
+	if (!err)
+		err = finish(run);
+	return err ? err : collect(run, ret_result);
+}

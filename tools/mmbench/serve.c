@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmbench/serve.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "mm/base.h"
+#include "tools/mmbench/footprint.h"
+#include "tools/mmbench/procs.h"
+#include "tools/mmbench/report.h"
+
+struct bench {
+	struct mm_bench_opts opts;
+	struct mm_trace trace;
+	struct mm_run_env env;
+	struct mm_run_result result[MM_POLICY_COUNT]; /* the run of median throughput */
+	struct mm_run_result first;                   /* what all others are compared with */
+	bool have_first;
+	uint64_t token_mismatches, checksum_failures;
+	char work_dir[PATH_MAX], bin_dir[PATH_MAX];
+	int signals;
+};
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static void bench_done(struct bench *bench)
+{
+	for (size_t i = 0; i < MM_POLICY_COUNT; i++)
+		mm_run_result_done(&bench->result[i]);
+	mm_run_result_done(&bench->first);
+	mm_trace_done(&bench->trace);
+	mm_close_fd(&bench->signals);
+	if (*bench->work_dir && !bench->opts.keep_dir)
+		nftw(bench->work_dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void bench_put(struct bench **bench)
+{
+	if (*bench)
+		bench_done(*bench);
+	free(*bench);
+}
+
+static int find_programs(struct bench *bench)
+{
+	char self[PATH_MAX] = "";
+
+	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+		return -errno;
+	snprintf(bench->bin_dir, sizeof(bench->bin_dir), "%s", dirname(self));
+	return 0;
+}
+
+/* Sockets live in it: their paths must be short, so not under a deep TMPDIR unless that was asked for. */
+static int make_work_dir(struct bench *bench)
+{
+	if (!bench->opts.keep_dir) {
+		strcpy(bench->work_dir, "/tmp/mmbench.XXXXXX");
+		if (mkdtemp(bench->work_dir))
+			return 0;
+	} else if (strlen(bench->opts.keep_dir) > 64) {
+		fprintf(stderr,
+			"mmbench: --keep %s: longer than 64 characters; a socket in it could "
+			"not be named\n",
+			bench->opts.keep_dir);
+		return -ENAMETOOLONG;
+	} else {
+		strcpy(bench->work_dir, bench->opts.keep_dir);
+		if (!mkdir(bench->work_dir, 0700) || errno == EEXIST)
+			return 0;
+	}
+	fprintf(stderr, "mmbench: cannot create %s: %m\n", bench->work_dir);
+	*bench->work_dir = '\0';
+	return -errno;
+}
+
+static int make_trace(struct bench *bench)
+{
+	char why[PATH_MAX + 200] = "out of memory";
+	int err = bench->opts.trace_path ? mm_trace_read(bench->opts.trace_path, &bench->opts.shape,
+							 &bench->trace, why, sizeof(why))
+					 : mm_trace_synthesize(&bench->opts.shape, &bench->trace);
+
+	if (err) {
+		fprintf(stderr, "mmbench: %s\n", why);
+		return err;
+	}
+	for (uint32_t t = 0; t < bench->opts.shape.tenants; t++) {
+		if (mm_trace_rows(&bench->trace, t))
+			continue;
+		fprintf(stderr,
+			"mmbench: the trace has no request for tenant %u of %u; use a longer "
+			"one, or a longer --duration\n",
+			t, bench->opts.shape.tenants);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int size_pool(struct bench *bench)
+{
+	const struct mm_bench_opts *opts = &bench->opts;
+	uint64_t weights = 0, pool, kv_pages;
+	char why[PATH_MAX + 400] = "out of memory";
+
+	for (uint32_t t = 0; t < opts->shape.tenants; t++) {
+		uint64_t pages;
+		int err = mm_footprint(opts->model[t], opts->page_bytes, &pages, why, sizeof(why));
+
+		if (err) {
+			fprintf(stderr, "mmbench: %s\n", why);
+			return err;
+		}
+		weights += pages;
+	}
+	pool = opts->pool_bytes ? opts->pool_bytes / opts->page_bytes : weights * 8 / 5;
+	kv_pages = pool > weights ? (pool - weights) / opts->shape.tenants : 0;
+	if (!kv_pages) {
+		fprintf(stderr,
+			"mmbench: --pool: the weights take %" PRIu64 " pages of %" PRIu64
+			", which leaves no KV page for each of %u tenants\n",
+			weights, pool, opts->shape.tenants);
+		return -ENOSPC;
+	}
+	bench->env.pool_bytes = pool * opts->page_bytes;
+	bench->env.kv_share_bytes =
+		opts->kv_share_bytes ? opts->kv_share_bytes : kv_pages * opts->page_bytes;
+	return 0;
+}
+
+static int prepare(struct bench *bench)
+{
+	int err = find_programs(bench);
+
+	if (!err)
+		err = make_trace(bench);
+	if (!err)
+		err = size_pool(bench);
+	if (!err)
+		err = make_work_dir(bench);
+	if (err)
+		return err;
+	bench->signals = mm_signals_open();
+	if (bench->signals < 0)
+		return bench->signals;
+	bench->env.opts = &bench->opts;
+	bench->env.trace = &bench->trace;
+	bench->env.work_dir = bench->work_dir;
+	bench->env.bin_dir = bench->bin_dir;
+	bench->env.signals = bench->signals;
+	return 0;
+}
+
+static int by_throughput(const void *a, const void *b)
+{
+	double x = ((const struct mm_run_result *)a)->latency.throughput_tok_s;
+	double y = ((const struct mm_run_result *)b)->latency.throughput_tok_s;
+
+	return (x > y) - (x < y);
+}
+
+/* Compares a run with the first of all; only the first keeps its tokens. */
+static void compare(struct bench *bench, struct mm_run_result *run)
+{
+	bench->checksum_failures += run->checksum_failures;
+	if (bench->have_first) {
+		bench->token_mismatches +=
+			mm_results_mismatches(&bench->first.results, &run->results);
+		mm_run_result_done(run);
+		return;
+	}
+	bench->first = *run;
+	bench->have_first = true;
+	/* With itself: what is missing in it is a mismatch even when there is no other run. */
+	bench->token_mismatches +=
+		mm_results_mismatches(&bench->first.results, &bench->first.results);
+	run->results = (struct mm_results){ 0 };
+}
+
+static int run_policy(struct bench *bench, uint32_t index)
+{
+	mm_cleanup(mm_free_ptr) struct mm_run_result *runs =
+		calloc(bench->opts.repeat, sizeof(*runs));
+
+	if (!runs)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < bench->opts.repeat; i++) {
+		int err;
+
+		fprintf(stderr, "mmbench: %s, run %u of %u\n",
+			mm_policy_names[bench->opts.policy[index]], i + 1, bench->opts.repeat);
+		err = mm_run(&bench->env, bench->opts.policy[index], i, &runs[i]);
+		if (err)
+			return err;
+		compare(bench, &runs[i]);
+	}
+	qsort(runs, bench->opts.repeat, sizeof(*runs), by_throughput);
+	bench->result[index] = runs[(bench->opts.repeat - 1) / 2];
+	return 0;
+}
+
+static int report(struct bench *bench)
+{
+	struct mm_report report = {
+		.result = bench->result,
+		.token_mismatches = bench->token_mismatches,
+		.checksum_failures = bench->checksum_failures,
+		.env = &bench->env,
+	};
+
+	mm_report_table(&report);
+	return bench->opts.json ? mm_report_json(&report) : 0;
+}
+
+int mm_bench_serve(int argc, char **argv)
+{
+	mm_cleanup(bench_put) struct bench *bench = calloc(1, sizeof(*bench));
+	int err;
+
+	if (!bench)
+		return 1;
+	bench->signals = -1;
+	err = mm_bench_options(argc, argv, &bench->opts);
+	if (err)
+		return err < 0 ? 2 : 0;
+	err = prepare(bench);
+	for (uint32_t i = 0; !err && i < bench->opts.n_policies; i++)
+		err = run_policy(bench, i);
+	if (!err)
+		err = report(bench);
+	return err || bench->token_mismatches || bench->checksum_failures ? 1 : 0;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include "tools/mmctl/ctl.h"
+
+#define TIMEOUT_S   10
+#define REPLY_BYTES (8u << 20)
+
+int mm_complain(int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	fputs("mmctl: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	return code;
+}
+
+int mm_unexpected(const char *command, const char *word)
+{
+	return mm_complain(MM_EXIT_USAGE, "%s: unexpected argument '%s'", command, word);
+}
+
+void mm_json_done(json_t **json)
+{
+	json_decref(*json);
+}
+
+int mm_print_json(const json_t *result)
+{
+	if (json_dumpf(result, stdout, JSON_INDENT(2)) < 0 || putchar('\n') == EOF)
+		return mm_complain(MM_EXIT_FAILED, "standard output: %s", strerror(errno));
+	return MM_EXIT_DONE;
+}
+
+uint64_t mm_u64(const json_t *object, const char *key)
+{
+	json_int_t value = json_integer_value(json_object_get(object, key));
+
+	return value > 0 ? (uint64_t)value : 0;
+}
+
+const char *mm_text(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+const char *mm_bytes(uint64_t bytes, char *text)
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	double value = (double)bytes;
+	size_t unit = 0;
+
+	while (value >= 1024 && unit + 1 < MM_ARRAY_SIZE(units)) {
+		value /= 1024;
+		unit++;
+	}
+	snprintf(text, MM_BYTES_TEXT, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+	return text;
+}
+
+static int unreachable(const struct mm_ctl *ctl, int error)
+{
+	if (error == EAGAIN || error == EWOULDBLOCK)
+		return mm_complain(MM_EXIT_UNREACHABLE, "%s: mmd does not answer within %d s",
+				   ctl->socket, TIMEOUT_S);
+	return mm_complain(MM_EXIT_UNREACHABLE, "%s: %s; does mmd run, with this --dir?",
+			   ctl->socket, strerror(error));
+}
+
+static int dial(const struct mm_ctl *ctl, int *ret_fd)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct timeval timeout = { .tv_sec = TIMEOUT_S };
+	mm_cleanup(mm_close_fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (!*ctl->socket)
+		return mm_complain(
+			MM_EXIT_USAGE,
+			"--dir: XDG_RUNTIME_DIR is not set; say where mmd's sockets are");
+	if (strlen(ctl->socket) >= sizeof(address.sun_path))
+		return mm_complain(MM_EXIT_USAGE, "%s: longer than a socket's path may be",
+				   ctl->socket);
+	strcpy(address.sun_path, ctl->socket);
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0 ||
+	    connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+		return unreachable(ctl, errno);
+	*ret_fd = fd;
+	fd = -1;
+	return MM_EXIT_DONE;
+}
+
+static int say(const struct mm_ctl *ctl, int fd, const char *text)
+{
+	size_t left = strlen(text);
+
+	while (left > 0) {
+		ssize_t n = send(fd, text, left, MSG_NOSIGNAL);
+
+		if (n < 0)
+			return unreachable(ctl, errno);
+		text += n;
+		left -= (size_t)n;
+	}
+	return MM_EXIT_DONE;
+}
+
+static int hear(const struct mm_ctl *ctl, int fd, char *reply, size_t *ret_bytes)
+{
+	size_t bytes = 0;
+
+	while (bytes < REPLY_BYTES) {
+		ssize_t n = recv(fd, reply + bytes, REPLY_BYTES - bytes, 0);
+
+		if (n <= 0)
+			return unreachable(ctl, n < 0 ? errno : ECONNRESET);
+		bytes += (size_t)n;
+		if (reply[bytes - 1] == '\n') {
+			*ret_bytes = bytes;
+			return MM_EXIT_DONE;
+		}
+	}
+	return mm_complain(MM_EXIT_FAILED, "%s: the answer does not end", ctl->socket);
+}
+
+static int exchange(const struct mm_ctl *ctl, const json_t *request, json_t **ret_reply)
+{
+	mm_cleanup(mm_free_ptr) char *text = json_dumps(request, JSON_COMPACT);
+	mm_cleanup(mm_free_ptr) char *reply = malloc(REPLY_BYTES);
+	mm_cleanup(mm_close_fd) int fd = -1;
+	size_t bytes = 0;
+	int r;
+
+	if (!text || !reply)
+		return mm_complain(MM_EXIT_FAILED, "out of memory");
+	r = dial(ctl, &fd);
+	if (r == MM_EXIT_DONE)
+		r = say(ctl, fd, text);
+	if (r == MM_EXIT_DONE)
+		r = say(ctl, fd, "\n");
+	if (r == MM_EXIT_DONE)
+		r = hear(ctl, fd, reply, &bytes);
+	if (r != MM_EXIT_DONE)
+		return r;
+	*ret_reply = json_loadb(reply, bytes, 0, NULL);
+	if (!*ret_reply)
+		return mm_complain(MM_EXIT_FAILED, "%s: the answer is not JSON", ctl->socket);
+	return MM_EXIT_DONE;
+}
+
+int mm_ask(const struct mm_ctl *ctl, const char *method, json_t *params, json_t **ret_result)
+{
+	mm_cleanup(mm_json_done) json_t *request =
+		json_pack("{s:s,s:i,s:s}", "jsonrpc", "2.0", "id", 1, "method", method);
+	mm_cleanup(mm_json_done) json_t *reply = NULL;
+	json_t *result;
+	int r;
+
+	if (params)
+		json_object_set_new(request, "params", params);
+	r = exchange(ctl, request, &reply);
+	if (r != MM_EXIT_DONE)
+		return r;
+	result = json_object_get(reply, "result");
+	if (!result)
+		return mm_complain(MM_EXIT_FAILED, "%s",
+				   mm_text(json_object_get(reply, "error"), "message"));
+	*ret_result = json_incref(result);
+	return MM_EXIT_DONE;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "tools/mmctl/ctl.h"
+
+#define WORDS_MAX  64
+#define PATH_BYTES 256
+
+static const struct mm_command commands[] = {
+	{ "status", "", "all at a glance", mm_status_run },
+	{ "pool show", "", "pages by state", mm_pool_show_run },
+	{ "plan show", "[MODEL]", "which layers cycle, in which slots", mm_plan_show_run },
+	{ "plan set", "MODEL --layers N|auto", "how many layers are away, by hand",
+	  mm_plan_set_run },
+};
+
+static void help(void)
+{
+	puts("Usage: mmctl [--socket PATH | --dir DIR] [--json] COMMAND\n"
+	     "Looks into a running mmd, and sets plans by hand.\n");
+	for (size_t i = 0; i < MM_ARRAY_SIZE(commands); i++)
+		printf("  %-10s %-22s %s\n", commands[i].name, commands[i].args,
+		       commands[i].summary);
+	puts("\n  --socket PATH   mmd's admin socket\n"
+	     "  --dir DIR       mmd's directory (default: /run/mmd as root, else "
+	     "$XDG_RUNTIME_DIR/mmd)\n"
+	     "  --json          one JSON object instead of text\n"
+	     "  --help, --version\n\n"
+	     "MODEL is a tenant's name or id. Exit status: 0 done, 1 failed, 2 usage, 3 no mmd.");
+}
+
+struct options {
+	const char *socket, *dir;
+	bool json, help, version;
+};
+
+/* The value of `--name value` or `--name=value`; NULL when argv[*i] is another word. */
+static const char *value_of(int argc, char **argv, int *i, const char *name, bool *ret_missing)
+{
+	size_t n = strlen(name);
+
+	if (strncmp(argv[*i], name, n) != 0)
+		return NULL;
+	if (argv[*i][n] == '=')
+		return argv[*i] + n + 1;
+	if (argv[*i][n])
+		return NULL;
+	if (*i + 1 < argc)
+		return argv[++*i];
+	*ret_missing = true;
+	return NULL;
+}
+
+/* Takes our own flags out, wherever they stand; the rest is the command's. */
+static int options_parse(int argc, char **argv, struct options *o, char **words, int *ret_n)
+{
+	int n = 0;
+
+	for (int i = 1; i < argc; i++) {
+		const char *value;
+		bool missing = false;
+
+		if ((value = value_of(argc, argv, &i, "--socket", &missing))) {
+			o->socket = value;
+		} else if ((value = value_of(argc, argv, &i, "--dir", &missing))) {
+			o->dir = value;
+		} else if (missing) {
+			return mm_complain(MM_EXIT_USAGE, "%s: needs a value", argv[i]);
+		} else if (strcmp(argv[i], "--json") == 0) {
+			o->json = true;
+		} else if (strcmp(argv[i], "--help") == 0) {
+			o->help = true;
+		} else if (strcmp(argv[i], "--version") == 0) {
+			o->version = true;
+		} else if (n == 0 && argv[i][0] == '-') {
+			return mm_complain(MM_EXIT_USAGE,
+					   "%s: unknown flag; mmctl --help lists them", argv[i]);
+		} else if (n == WORDS_MAX) {
+			return mm_complain(MM_EXIT_USAGE, "%s: too many arguments", argv[i]);
+		} else {
+			words[n++] = argv[i];
+		}
+	}
+	*ret_n = n;
+	return MM_EXIT_DONE;
+}
+
+static int socket_path(const struct options *o, char *path)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	int n;
+
+	if (o->socket)
+		n = snprintf(path, PATH_BYTES, "%s", o->socket);
+	else if (o->dir)
+		n = snprintf(path, PATH_BYTES, "%s/admin.sock", o->dir);
+	else if (geteuid() == 0)
+		n = snprintf(path, PATH_BYTES, "/run/mmd/admin.sock");
+	else if (runtime)
+		n = snprintf(path, PATH_BYTES, "%s/mmd/admin.sock", runtime);
+	else
+		n = snprintf(path, PATH_BYTES, "%s", ""); /* said by whoever needs it */
+	if (n < 0 || n >= PATH_BYTES)
+		return mm_complain(MM_EXIT_USAGE, "--socket: longer than a socket's path may be");
+	return MM_EXIT_DONE;
+}
+
+/* How many words of @words are @name; 0 = it is another command. */
+static int name_matches(const char *name, int n, char **words)
+{
+	const char *space = strchr(name, ' ');
+	size_t first = space ? (size_t)(space - name) : strlen(name);
+
+	if (n < 1 || strlen(words[0]) != first || memcmp(words[0], name, first) != 0)
+		return 0;
+	if (!space)
+		return 1;
+	return n >= 2 && strcmp(words[1], space + 1) == 0 ? 2 : 0;
+}
+
+static int dispatch(const struct mm_ctl *ctl, int n, char **words)
+{
+	if (n == 0)
+		return mm_complain(MM_EXIT_USAGE, "no command; mmctl --help lists them");
+	for (size_t i = 0; i < MM_ARRAY_SIZE(commands); i++) {
+		int used = name_matches(commands[i].name, n, words);
+
+		if (used)
+			return commands[i].run(ctl, n - used, words + used);
+	}
+	return mm_complain(MM_EXIT_USAGE, "unknown command '%s%s%s'; mmctl --help lists them",
+			   words[0], n > 1 ? " " : "", n > 1 ? words[1] : "");
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = { 0 };
+	char path[PATH_BYTES], *words[WORDS_MAX];
+	struct mm_ctl ctl;
+	int n = 0, r = options_parse(argc, argv, &o, words, &n);
+
+	if (r != MM_EXIT_DONE)
+		return r;
+	if (o.help) {
+		help();
+		return MM_EXIT_DONE;
+	}
+	if (o.version) {
+		printf("mmctl %s\n", MM_VERSION);
+		return MM_EXIT_DONE;
+	}
+	r = socket_path(&o, path);
+	if (r != MM_EXIT_DONE)
+		return r;
+	ctl = (struct mm_ctl){ .socket = path, .json = o.json };
+	return dispatch(&ctl, n, words);
+}

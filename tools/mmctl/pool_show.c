@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+
+#include "tools/mmctl/ctl.h"
+
+int mm_pool_show_run(const struct mm_ctl *ctl, int argc, char **argv)
+{
+	mm_cleanup(mm_json_done) json_t *result = NULL;
+	uint64_t page_bytes;
+	const char *state;
+	json_t *pages, *n;
+	char text[MM_BYTES_TEXT];
+	int r;
+
+	if (argc > 0)
+		return mm_unexpected("pool show", argv[0]);
+	r = mm_ask(ctl, "pool.show", NULL, &result);
+	if (r != MM_EXIT_DONE)
+		return r;
+	if (ctl->json)
+		return mm_print_json(result);
+	page_bytes = mm_u64(result, "page_bytes");
+	pages = json_object_get(result, "pages");
+	printf("%-12s %10s %12s\n", "STATE", "PAGES", "BYTES");
+	json_object_foreach (pages, state, n) {
+		uint64_t count = (uint64_t)json_integer_value(n);
+
+		printf("%-12s %10" PRIu64 " %12s\n", state, count,
+		       mm_bytes(count * page_bytes, text));
+	}
+	printf("%-12s %10" PRIu64 " %12s\n", "pool", mm_u64(result, "pool_pages"),
+	       mm_bytes(mm_u64(result, "pool_pages") * page_bytes, text));
+	if (!json_is_true(json_object_get(result, "pages_accounted")))
+		return mm_complain(MM_EXIT_FAILED, "the states do not sum up to the pool");
+	return MM_EXIT_DONE;
+}

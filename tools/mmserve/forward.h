@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * forward - one step of the model on a stream
+ *
+ * Concept:    the engine fills the host side of a batch (token ids, positions, whose block table),
+ *             mm_forward_step() enqueues copies and kernels, each layer between the memory's
+ *             layer_begin and layer_end, and the copies of the results; after the memory's step_end
+ *             they are there. A step may be enqueued again as it is: it writes only KV of its own
+ *             positions, the same values each time.
+ * Ownership:  one context, stream, module and workspace per engine; memory and model are borrowed.
+ * Threading:  the engine's thread; the host side must not change before the stream has been
+ *             synchronised.
+ * Limits:     max_tokens a step, max_rows sequences, fixed at init.
+ */
+#pragma once
+
+#include "kernels/args.h"
+#include "tools/mmserve/model.h"
+
+struct mm_forward_opts {
+	const char *module;    /* path of the kernels' module */
+	uint32_t max_tokens;   /* of a step */
+	uint32_t max_rows;     /* sequences in a step */
+	uint32_t table_stride; /* blocks of a sequence */
+	uint32_t block_tokens;
+	bool verify; /* checksum each layer's tensors on the stream, inside its gate */
+};
+
+struct mm_batch { /* host side of a step */
+	uint32_t n_tokens;
+	uint32_t n_samples;
+	uint32_t *ids;       /* [max_tokens] */
+	uint32_t *positions; /* [max_tokens] */
+	uint32_t *rows;      /* [max_tokens] whose block table */
+	uint32_t *samples;   /* [max_rows] tokens whose successor is wanted */
+	uint32_t *tables;    /* [max_rows][table_stride] in units of MM_KV_UNIT_BYTES */
+	uint32_t *next;      /* [max_rows] results: the successors, in the order of samples */
+};
+
+enum mm_kernel {
+	MM_KERNEL_EMBED,
+	MM_KERNEL_GATHER,
+	MM_KERNEL_RMSNORM,
+	MM_KERNEL_ROPE,
+	MM_KERNEL_KV_WRITE,
+	MM_KERNEL_ATTENTION,
+	MM_KERNEL_SWIGLU,
+	MM_KERNEL_ADD,
+	MM_KERNEL_GEMM,
+	MM_KERNEL_ARGMAX,
+	MM_KERNEL_CHECKSUM,
+	MM_KERNEL_COUNT
+};
+
+struct mm_workspace { /* device addresses */
+	CUdeviceptr base;
+	CUdeviceptr ids, positions, rows, samples, tables; /* one piece, as the host side */
+	CUdeviceptr x, h, q, k, v, attention, gate, up;
+	CUdeviceptr sampled, logits, next, checksums;
+};
+
+struct mm_forward {
+	struct mm_forward_opts opts;
+	const struct mm_gpu_api *gpu;
+	struct mm_memory *memory;
+	const struct mm_llama *model;
+	CUdeviceptr kv_va;
+	CUstream stream;
+	CUmodule module;
+	CUfunction functions[MM_KERNEL_COUNT];
+	struct mm_workspace w;
+	struct mm_batch batch;
+	uint32_t *host; /* the batch's arrays */
+	uint64_t *checksums;
+	CUresult error; /* the first of the step */
+};
+
+/* Bytes of KV that a block takes, all layers; a multiple of MM_KV_UNIT_BYTES. */
+uint64_t mm_forward_block_bytes(const struct mm_llama_config *config, uint32_t block_tokens);
+
+/**
+ * mm_forward_init() - stream, kernels and workspace
+ * @f:      any bytes; give back with mm_forward_done()
+ * @memory: borrowed; the context is current
+ * @model:  borrowed
+ * @opts:   copied
+ * @err:    gets the sentence, MM_SERVE_ERROR_BYTES
+ *
+ * kv_va is to be set before the first step. Return: 0; negative errno.
+ */
+int mm_forward_init(struct mm_forward *f, struct mm_memory *memory, const struct mm_llama *model,
+		    const struct mm_forward_opts *opts, char *err);
+void mm_forward_done(struct mm_forward *f);
+
+/**
+ * mm_forward_step() - enqueue the step in @f->batch
+ * @f: the memory's step is open
+ *
+ * Return: 0; negative errno: the step broke off, abandon it.
+ */
+int mm_forward_step(struct mm_forward *f);
+
+/* Enqueues a copy of one block of KV. */
+int mm_forward_move_block(struct mm_forward *f, uint64_t from_bytes, uint64_t to_bytes);
+
+/**
+ * mm_forward_verify() - compare the finished step's checksums with the files'
+ * @f:        with opts.verify
+ * @mismatch: called for each that differs; @layer is -1 outside the layers
+ * @context:  passed on
+ *
+ * Return: how many differ.
+ */
+uint32_t mm_forward_verify(const struct mm_forward *f,
+			   void (*mismatch)(void *context, int32_t layer, const char *tensor),
+			   void *context);

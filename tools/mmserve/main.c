@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mmserve: the reference tenant. Wiring only. */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "mm/base.h"
+#include "tools/mmserve/config.h"
+#include "tools/mmserve/engine.h"
+#include "tools/mmserve/options.h"
+
+#define EXIT_NO_DAEMON 3
+
+static volatile sig_atomic_t stop;
+
+struct serve { /* zeroed: nothing to give back */
+	struct mm_serve_options o;
+	struct mm_llama_config config;
+	struct mm_requests requests;
+	struct mm_gpu_api gpu;
+	CUdevice device;
+	bool context;
+	struct mm_memory memory;
+	struct mm_llama model;
+	struct mm_engine engine;
+	FILE *out;
+	char err[MM_SERVE_ERROR_BYTES];
+};
+
+static void on_signal(int signal)
+{
+	(void)signal;
+	stop = 1;
+}
+
+static void serve_done(struct serve *s)
+{
+	mm_engine_done(&s->engine);
+	mm_llama_done(&s->model);
+	mm_memory_close(&s->memory);
+	if (s->context)
+		s->gpu.cuDevicePrimaryCtxRelease(s->device);
+	if (s->gpu.library)
+		mm_gpu_close(&s->gpu);
+	mm_requests_done(&s->requests);
+	if (s->out)
+		fclose(s->out);
+}
+
+static int fail(const struct serve *s, int status)
+{
+	fprintf(stderr, "mmserve: %s\n", s->err);
+	return status;
+}
+
+static int read_requests(struct serve *s)
+{
+	const struct mm_serve_options *o = &s->o;
+	const struct mm_requests_opts opts = {
+		.seed = o->seed,
+		.vocab = o->vocab_limit ? MM_MIN(o->vocab_limit, s->config.vocab) : s->config.vocab,
+		.limit = o->limit,
+		.max_prompt = o->max_prompt,
+		.max_output = o->max_output,
+		.time_scale = o->ignore_arrivals ? 0 : o->time_scale,
+	};
+
+	return mm_requests_read(o->trace ? o->trace : o->requests, o->trace != NULL, &opts,
+				&s->requests, s->err);
+}
+
+static int open_output(struct serve *s)
+{
+	if (!s->o.output)
+		return 0;
+	s->out = fopen(s->o.output, "we");
+	if (s->out)
+		return 0;
+	snprintf(s->err, sizeof(s->err), "%.4000s: %s", s->o.output, strerror(errno));
+	return -errno;
+}
+
+static int open_gpu(struct serve *s)
+{
+	CUcontext context;
+	CUresult r;
+
+	if (mm_gpu_open(s->o.driver, &s->gpu, s->err, sizeof(s->err)))
+		return -ENODEV;
+	r = s->gpu.cuInit(0);
+	if (!r)
+		r = s->gpu.cuDeviceGet(&s->device, 0);
+	if (!r)
+		r = s->gpu.cuDevicePrimaryCtxRetain(&context, s->device);
+	if (!r) {
+		s->context = true;
+		r = s->gpu.cuCtxSetCurrent(context);
+	}
+	if (r)
+		snprintf(s->err, sizeof(s->err), "cannot use the device: %s",
+			 mm_gpu_strerror(&s->gpu, r));
+	return mm_gpu_errno(r);
+}
+
+/* Return: 0, or the status to exit with. */
+static int open_memory(struct serve *s)
+{
+	const struct mm_client_opts opts = {
+		.size = sizeof(opts), .socket_path = s->o.socket, .name = s->o.name, .gpu = &s->gpu
+	};
+	bool connected = true;
+	int r;
+
+	if (s->o.plain)
+		r = mm_memory_plain_open(&s->gpu, s->o.model, &s->memory, s->err);
+	else
+		r = mm_memory_mmd_open(&opts, s->o.model, &s->memory, &connected, s->err);
+	if (!r)
+		return 0;
+	return !connected || r == -ECONNRESET ? EXIT_NO_DAEMON : EXIT_FAILURE;
+}
+
+/* The kernels' module lies beside the program: where it is installed, or where it was built. */
+static void module_path(const struct serve *s, char path[PATH_MAX])
+{
+	static const char *const places[] = { MM_BIN_TO_LIB, "../lib" };
+	const char *name = s->o.fast ? "libmm-kernels-host-fast.so" : "libmm-kernels-host.so";
+	char program[PATH_MAX - 128];
+	const char *slash;
+	ssize_t n;
+
+	if (s->o.kernels) {
+		snprintf(path, PATH_MAX, "%s", s->o.kernels);
+		return;
+	}
+	n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+	program[MM_MAX(n, 0)] = '\0';
+	slash = strrchr(program, '/');
+	for (size_t i = 0; i < MM_ARRAY_SIZE(places); i++) {
+		snprintf(path, PATH_MAX, "%.*s/%s/%s", slash ? (int)(slash - program) : 0, program,
+			 places[i], name);
+		if (access(path, F_OK) == 0)
+			return;
+	}
+}
+
+static int start_engine(struct serve *s)
+{
+	char module[PATH_MAX];
+	struct mm_engine_opts opts = {
+		.module = module,
+		.block_tokens = s->o.block_tokens,
+		.max_batch = s->o.max_batch,
+		.max_batched_tokens = s->o.max_batched_tokens,
+		.kv_share_bytes = s->o.kv_share_bytes,
+		.kv_idle_ns = s->o.kv_idle_ms * MM_NS_PER_MS,
+		.kv_timeout_ns = s->o.kv_timeout_ms * MM_NS_PER_MS,
+		.verify = s->o.verify,
+		.out = s->out,
+		.stop = &stop,
+	};
+	int r;
+
+	module_path(s, module);
+	r = mm_llama_bind(&s->memory, &s->config, s->o.verify, &s->model, s->err);
+	if (r)
+		return r;
+	return mm_engine_init(&s->engine, &opts, &s->memory, &s->model, &s->requests, s->err);
+}
+
+static void print_human(const json_t *summary)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach ((json_t *)(uintptr_t)summary, key, value)
+		printf("%-20s %g\n", key, json_number_value(value));
+}
+
+static int write_summary(struct serve *s, json_t *summary)
+{
+	json_t *line = json_pack("{s:O}", "summary", summary);
+	int r = 0;
+
+	if (s->out && (json_dumpf(line, s->out, JSON_COMPACT | JSON_REAL_PRECISION(12)) ||
+		       fputc('\n', s->out) == EOF || fflush(s->out)))
+		r = -EIO;
+	json_decref(line);
+	if (s->o.json) {
+		json_dumpf(summary, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
+		putchar('\n');
+	} else {
+		print_human(summary);
+	}
+	return fflush(stdout) ? -EIO : r;
+}
+
+static int report(struct serve *s)
+{
+	json_t *summary = mm_report_summary(&s->requests, &s->engine.stats);
+	const int r = write_summary(s, summary);
+
+	json_decref(summary);
+	snprintf(s->err, sizeof(s->err), "cannot write the output");
+	return r;
+}
+
+/* The engine waits here with everything loaded, so that several can start as one. */
+static int sync_start(struct serve *s, uint64_t *ret_start_ns)
+{
+	unsigned long long start_ns;
+	char line[64];
+	int r;
+
+	puts("ready");
+	fflush(stdout);
+	r = mm_engine_hold(&s->engine, STDIN_FILENO);
+	if (r)
+		return r;
+	if (!fgets(line, sizeof(line), stdin) || sscanf(line, "start %llu\n", &start_ns) != 1) {
+		snprintf(s->err, sizeof(s->err), "--sync: no line \"start NS\" on stdin");
+		return -EPROTO;
+	}
+	*ret_start_ns = start_ns;
+	return 0;
+}
+
+static int serve(struct serve *s)
+{
+	uint64_t start_ns = 0;
+	int r = s->o.sync ? sync_start(s, &start_ns) : 0;
+
+	if (!r)
+		r = mm_engine_run(&s->engine, start_ns);
+	if (r || !s->o.sync)
+		return r;
+	puts("done");
+	fflush(stdout);
+	return mm_engine_hold(&s->engine, STDIN_FILENO);
+}
+
+static int run(struct serve *s)
+{
+	int r;
+
+	if (mm_llama_config_load(s->o.model, &s->config, s->err) || read_requests(s) ||
+	    open_output(s) || open_gpu(s))
+		return fail(s, EXIT_FAILURE);
+	r = open_memory(s);
+	if (r)
+		return fail(s, r);
+	if (start_engine(s))
+		return fail(s, EXIT_FAILURE);
+	r = serve(s);
+	if (r)
+		return fail(s, r == -ECONNRESET ? EXIT_NO_DAEMON : EXIT_FAILURE);
+	if (report(s))
+		return fail(s, EXIT_FAILURE);
+	return s->engine.stats.checksum_failures ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+	mm_cleanup(serve_done) struct serve s = { 0 };
+	const struct sigaction action = { .sa_handler = on_signal };
+	const int r = mm_serve_options_parse(argc, argv, &s.o);
+
+	if (r >= 0)
+		return r;
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	return run(&s);
+}

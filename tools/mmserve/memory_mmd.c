@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmserve/memory.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "mm/base.h"
+#include "tools/mmserve/config.h"
+
+struct mmd {
+	struct mm_client *client;
+	struct mm_model *model;
+	struct mm_kv *kv;
+};
+
+static void mmd_close(struct mm_memory *m)
+{
+	struct mmd *s = m->state;
+
+	mm_client_close(s->client);
+	free(s);
+}
+
+static int mmd_tensor(struct mm_memory *m, const char *name, struct mm_tensor *ret_tensor)
+{
+	const struct mmd *s = m->state;
+
+	return mm_model_tensor(s->model, name, ret_tensor);
+}
+
+static const void *mmd_store(struct mm_memory *m, const char *name, uint64_t *ret_bytes)
+{
+	const struct mmd *s = m->state;
+
+	return mm_model_store(s->model, name, ret_bytes);
+}
+
+static int mmd_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CUdeviceptr *ret_va)
+{
+	struct mmd *s = m->state;
+	const int r = mm_kv_open(s->client, opts, &s->kv);
+
+	if (!r)
+		*ret_va = mm_kv_range_va(s->kv, 0);
+	return r;
+}
+
+static int mmd_kv_want(struct mm_memory *m, uint32_t chunks_total)
+{
+	const struct mmd *s = m->state;
+
+	return mm_kv_want(s->kv, chunks_total, 0);
+}
+
+static void mmd_kv_usable(struct mm_memory *m, uint64_t *ret_bitmap, size_t words)
+{
+	const struct mmd *s = m->state;
+
+	mm_kv_usable(s->kv, ret_bitmap, words);
+}
+
+static int mmd_kv_release(struct mm_memory *m, uint32_t chunk)
+{
+	const struct mmd *s = m->state;
+
+	return mm_kv_release(s->kv, chunk);
+}
+
+static int mmd_event_fd(struct mm_memory *m)
+{
+	const struct mmd *s = m->state;
+
+	return mm_client_event_fd(s->client);
+}
+
+static int mmd_next_event(struct mm_memory *m, struct mm_event *ret_event)
+{
+	const struct mmd *s = m->state;
+
+	return mm_client_next_event(s->client, ret_event);
+}
+
+static void mmd_hint(struct mm_memory *m, const struct mm_load_hint *hint)
+{
+	const struct mmd *s = m->state;
+
+	mm_client_hint(s->client, hint);
+}
+
+static int mmd_step_begin(struct mm_memory *m)
+{
+	const struct mmd *s = m->state;
+
+	return mm_step_begin(s->client);
+}
+
+static int mmd_step_end(struct mm_memory *m, CUstream stream, struct mm_step_info *ret_info)
+{
+	const struct mmd *s = m->state;
+
+	return mm_step_end(s->client, stream, ret_info);
+}
+
+static int mmd_step_abandon(struct mm_memory *m, CUstream stream)
+{
+	const struct mmd *s = m->state;
+
+	return mm_step_abandon(s->client, stream);
+}
+
+static int mmd_layer_begin(struct mm_memory *m, uint32_t layer, CUstream stream)
+{
+	const struct mmd *s = m->state;
+
+	return mm_layer_begin(s->model, layer, stream);
+}
+
+static int mmd_layer_end(struct mm_memory *m, uint32_t layer, CUstream stream)
+{
+	const struct mmd *s = m->state;
+
+	return mm_layer_end(s->model, layer, stream);
+}
+
+static const char *mmd_error(struct mm_memory *m)
+{
+	const struct mmd *s = m->state;
+
+	return mm_client_error(s->client);
+}
+
+static const struct mm_memory_ops mmd_ops = {
+	.tensor = mmd_tensor,
+	.store = mmd_store,
+	.kv_open = mmd_kv_open,
+	.kv_want = mmd_kv_want,
+	.kv_usable = mmd_kv_usable,
+	.kv_release = mmd_kv_release,
+	.event_fd = mmd_event_fd,
+	.next_event = mmd_next_event,
+	.hint = mmd_hint,
+	.step_begin = mmd_step_begin,
+	.step_end = mmd_step_end,
+	.step_abandon = mmd_step_abandon,
+	.layer_begin = mmd_layer_begin,
+	.layer_end = mmd_layer_end,
+	.error = mmd_error,
+	.close = mmd_close,
+};
+
+static int load(struct mm_memory *m, const char *dir, char *err)
+{
+	struct mmd *s = m->state;
+	struct mm_client_info info;
+	int r = mm_model_load(s->client, dir, &s->model);
+
+	if (!r)
+		r = mm_client_info(s->client, &info);
+	if (r) {
+		const char *why = mm_client_error(s->client);
+
+		snprintf(err, MM_SERVE_ERROR_BYTES, "%.2000s: %.2000s", dir,
+			 *why ? why : strerror(-r));
+		return r;
+	}
+	m->gpu = mm_client_gpu(s->client);
+	m->page_bytes = info.page_bytes;
+	m->kv_pages_max = MM_MIN(info.pool_pages, MM_MAP_ENTRIES - MM_MAP_KV_BASE);
+	m->fixed = info.policy == MM_POLICY_RECOMPUTE;
+	return 0;
+}
+
+int mm_memory_mmd_open(const struct mm_client_opts *opts, const char *dir,
+		       struct mm_memory *ret_memory, bool *ret_connected, char *err)
+{
+	mm_cleanup(mm_memory_close) struct mm_memory m = { 0 };
+	struct mmd *s = calloc(1, sizeof(*s));
+	int r;
+
+	*ret_connected = true;
+	snprintf(err, MM_SERVE_ERROR_BYTES, "out of memory");
+	if (!s)
+		return -ENOMEM;
+	m.ops = &mmd_ops;
+	m.state = s;
+	r = mm_client_open(opts, &s->client, err, MM_SERVE_ERROR_BYTES);
+	if (r) {
+		*ret_connected = false;
+		return r;
+	}
+	r = load(&m, dir, err);
+	if (r)
+		return r;
+	*ret_memory = m;
+	m = (struct mm_memory){ 0 };
+	return 0;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmserve/options.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "mm/base.h"
+#include "mm/size.h"
+
+#define EXIT_USAGE 2
+
+static const char help[] =
+	"Usage: mmserve --model DIR (--requests FILE | --trace FILE) [options]\n"
+	"\n"
+	"Serves requests with a Llama model, from memory that mmd lends or, with --plain, from "
+	"its\n"
+	"own. Greedy; a request's tokens depend neither on the others nor on how it was batched.\n"
+	"\n"
+	"      --model DIR               config.json and *.safetensors\n"
+	"      --socket PATH             of mmd (default: $MMD_SOCKET, then where mmd usually "
+	"listens)\n"
+	"      --plain                   without mmd: memory of its own, from the driver\n"
+	"      --name NAME               shown by mmctl (default: mmserve)\n"
+	"      --driver NAME             software, cuda, or a library's path (default: "
+	"$MM_DRIVER)\n"
+	"      --kernels PATH            module of kernels (default: beside the program)\n"
+	"\n"
+	"      --requests FILE           JSONL: "
+	"{\"id\",\"arrival_s\",\"prompt\":[ids],\"max_tokens\"}\n"
+	"      --trace FILE              CSV: arrival_s,prompt_tokens,output_tokens\n"
+	"      --seed N                  of a trace's prompt ids (default 0)\n"
+	"      --vocab-limit N           a trace's ids are below this (default: the vocabulary)\n"
+	"      --limit N                 only the first N requests\n"
+	"      --max-prompt N            cut a trace's prompts\n"
+	"      --max-output N            cut a trace's outputs\n"
+	"      --time-scale X            multiply arrivals by X (default 1)\n"
+	"      --ignore-arrivals         all arrive at once\n"
+	"      --output FILE             a JSON line for each request, then {\"summary\": ...}\n"
+	"\n"
+	"      --block-tokens N          tokens of a KV block (default 16)\n"
+	"      --max-batch N             sequences that run at once (default 16)\n"
+	"      --max-batched-tokens N    tokens of one step (default 256)\n"
+	"      --kv-share SIZE           KV memory of a static split, such as 64M\n"
+	"      --kv-idle MS              give back chunks that stay empty so long (default 500)\n"
+	"      --kv-timeout MS           refuse a request that gets no memory so long (default "
+	"60000)\n"
+	"      --verify                  checksum each layer inside its gate in each step\n"
+	"      --fast                    OpenBLAS: ids may depend on the batch\n"
+	"      --deterministic           the opposite, and the default\n"
+	"      --json                    print the summary as one JSON object\n"
+	"      --sync                    print \"ready\", wait for \"start NS\" (CLOCK_MONOTONIC) "
+	"on stdin,\n"
+	"                                print \"done\" after the last request, end when stdin "
+	"ends\n"
+	"  -h, --help\n"
+	"      --version\n"
+	"\n"
+	"Exit status: 0 done, 1 failed or a checksum differed, 2 wrong arguments, 3 no mmd.\n";
+
+enum kind { FLAG, TEXT, U32, U64, SIZE, REAL, CLEAR };
+
+struct entry {
+	const char *name;
+	enum kind kind;
+	void *at;
+	uint64_t min;
+};
+
+static int parse_number(const char *text, uint64_t min, uint64_t max, const char **ret_end,
+			uint64_t *ret_value)
+{
+	char *end;
+	unsigned long long value;
+
+	if (*text < '0' || *text > '9')
+		return -EINVAL;
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno || value < min || value > max)
+		return -EINVAL;
+	*ret_end = end;
+	*ret_value = value;
+	return 0;
+}
+
+/* 64M, 2G, 4096 */
+static int parse_size(const char *text, uint64_t *ret_bytes)
+{
+	uint64_t bytes;
+
+	if (mm_size_parse(text, &bytes) || !bytes)
+		return -EINVAL;
+	*ret_bytes = bytes;
+	return 0;
+}
+
+static int parse_real(const char *text, double *ret_value)
+{
+	char *end;
+	const double value = strtod(text, &end);
+
+	if (end == text || *end || !isfinite(value) || value < 0 || value > 1e6)
+		return -EINVAL;
+	*ret_value = value;
+	return 0;
+}
+
+static int set(const struct entry *entry, const char *text)
+{
+	const char *end = "";
+	uint64_t value = 0;
+	int r = 0;
+
+	switch (entry->kind) {
+	case FLAG:
+	case CLEAR:
+		*(bool *)entry->at = entry->kind == FLAG;
+		return 0;
+	case TEXT:
+		*(const char **)entry->at = text;
+		return *text ? 0 : -EINVAL;
+	case SIZE:
+		return parse_size(text, entry->at);
+	case REAL:
+		return parse_real(text, entry->at);
+	case U32:
+		r = parse_number(text, entry->min, INT32_MAX, &end, &value);
+		if (!r && !*end)
+			*(uint32_t *)entry->at = (uint32_t)value;
+		break;
+	case U64:
+		r = parse_number(text, entry->min, UINT64_MAX / 2000000, &end, &value);
+		if (!r && !*end)
+			*(uint64_t *)entry->at = value;
+		break;
+	}
+	return r || *end ? -EINVAL : 0;
+}
+
+static int usage(const char *which, const char *what)
+{
+	fprintf(stderr, "mmserve: %s: %s (see mmserve --help)\n", which, what);
+	return EXIT_USAGE;
+}
+
+static int check(const struct mm_serve_options *o)
+{
+	if (!o->model)
+		return usage("--model", "is missing");
+	if (!o->requests == !o->trace)
+		return usage("--requests, --trace", "give one of them");
+	if (o->plain && o->socket)
+		return usage("--plain, --socket", "exclude each other");
+	if (o->max_batched_tokens < o->max_batch)
+		return usage("--max-batched-tokens", "must be at least --max-batch");
+	if (o->max_batch > 4096 || o->max_batched_tokens > 1u << 20 || o->block_tokens > 4096)
+		return usage("--max-batch, --max-batched-tokens, --block-tokens",
+			     "at most 4096, 1048576, 4096");
+	return -1;
+}
+
+#define ENTRIES_MAX 32
+
+static size_t entries(struct mm_serve_options *o, struct entry *ret)
+{
+	const struct entry all[] = {
+		{ "model", TEXT, &o->model, 0 },
+		{ "socket", TEXT, &o->socket, 0 },
+		{ "plain", FLAG, &o->plain, 0 },
+		{ "name", TEXT, &o->name, 0 },
+		{ "driver", TEXT, &o->driver, 0 },
+		{ "kernels", TEXT, &o->kernels, 0 },
+		{ "requests", TEXT, &o->requests, 0 },
+		{ "trace", TEXT, &o->trace, 0 },
+		{ "seed", U64, &o->seed, 0 },
+		{ "vocab-limit", U32, &o->vocab_limit, 1 },
+		{ "limit", U32, &o->limit, 1 },
+		{ "max-prompt", U32, &o->max_prompt, 1 },
+		{ "max-output", U32, &o->max_output, 1 },
+		{ "time-scale", REAL, &o->time_scale, 0 },
+		{ "ignore-arrivals", FLAG, &o->ignore_arrivals, 0 },
+		{ "output", TEXT, &o->output, 0 },
+		{ "block-tokens", U32, &o->block_tokens, 1 },
+		{ "max-batch", U32, &o->max_batch, 1 },
+		{ "max-batched-tokens", U32, &o->max_batched_tokens, 1 },
+		{ "kv-share", SIZE, &o->kv_share_bytes, 1 },
+		{ "kv-idle", U64, &o->kv_idle_ms, 0 },
+		{ "kv-timeout", U64, &o->kv_timeout_ms, 1 },
+		{ "verify", FLAG, &o->verify, 0 },
+		{ "fast", FLAG, &o->fast, 0 },
+		{ "deterministic", CLEAR, &o->fast, 0 },
+		{ "json", FLAG, &o->json, 0 },
+		{ "sync", FLAG, &o->sync, 0 },
+	};
+
+	static_assert(MM_ARRAY_SIZE(all) <= ENTRIES_MAX, "");
+	for (size_t i = 0; i < MM_ARRAY_SIZE(all); i++)
+		ret[i] = all[i];
+	return MM_ARRAY_SIZE(all);
+}
+
+enum { OPT_VERSION = 256, OPT_FIRST };
+
+static int parse(int argc, char **argv, const struct entry *e, const struct option *longs)
+{
+	int c;
+
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
+		if (c == 'h') {
+			fputs(help, stdout);
+			return EXIT_SUCCESS;
+		}
+		if (c == OPT_VERSION) {
+			puts("mmserve " MM_VERSION);
+			return EXIT_SUCCESS;
+		}
+		if (c == '?' || c == ':')
+			return usage(argv[optind - 1],
+				     c == '?' ? "unknown option" : "needs a value");
+		if (set(&e[c - OPT_FIRST], optarg)) {
+			fprintf(stderr, "mmserve: --%s: %s is not allowed here\n",
+				e[c - OPT_FIRST].name, optarg);
+			return EXIT_USAGE;
+		}
+	}
+	return optind < argc ? usage(argv[optind], "unexpected argument") : -1;
+}
+
+int mm_serve_options_parse(int argc, char **argv, struct mm_serve_options *o)
+{
+	struct option longs[ENTRIES_MAX + 3] = { 0 };
+	struct entry e[ENTRIES_MAX];
+	size_t n;
+	int r;
+
+	*o = (struct mm_serve_options){ .name = "mmserve",
+					.kv_idle_ms = 500,
+					.kv_timeout_ms = 60000,
+					.block_tokens = 16,
+					.max_batch = 16,
+					.max_batched_tokens = 256,
+					.time_scale = 1 };
+	n = entries(o, e);
+	for (size_t i = 0; i < n; i++)
+		longs[i] = (struct option){ e[i].name,
+					    e[i].kind == FLAG || e[i].kind == CLEAR
+						    ? no_argument
+						    : required_argument,
+					    NULL, OPT_FIRST + (int)i };
+	longs[n] = (struct option){ "help", no_argument, NULL, 'h' };
+	longs[n + 1] = (struct option){ "version", no_argument, NULL, OPT_VERSION };
+	r = parse(argc, argv, e, longs);
+	return r >= 0 ? r : check(o);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * options - mmserve's command line
+ *
+ * Concept:   parsed once into a plain struct; strings point into argv. A wrong argument is named on
+ *            stderr, the help is printed only when asked for.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct mm_serve_options {
+	const char *model;
+	const char *socket; /* NULL: libclient's default */
+	const char *name;
+	const char *driver;
+	const char *kernels; /* NULL: the module beside the program */
+	const char *requests;
+	const char *trace;
+	const char *output; /* NULL: none */
+	uint64_t seed;
+	uint64_t kv_share_bytes;
+	uint64_t kv_idle_ms;
+	uint64_t kv_timeout_ms;
+	uint32_t limit;
+	uint32_t max_prompt;
+	uint32_t max_output;
+	uint32_t vocab_limit;
+	uint32_t block_tokens;
+	uint32_t max_batch;
+	uint32_t max_batched_tokens;
+	double time_scale;
+	bool plain;
+	bool ignore_arrivals;
+	bool verify;
+	bool fast;
+	bool json;
+	bool sync;
+};
+
+/**
+ * mm_serve_options_parse() - the command line
+ * @ret_options: written; valid when the return is -1
+ *
+ * Return: -1 go on; else the status to exit with.
+ */
+int mm_serve_options_parse(int argc, char **argv, struct mm_serve_options *ret_options);

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sched - decides what each step of the engine computes
+ *
+ * Concept:    continuous batching. A sequence waits, runs (holding a row of the batch and blocks of
+ *             KV), and finishes; between steps it may be preempted: its blocks are freed, and it
+ *             waits again with the tokens it has generated as part of its prompt (recompute). Each
+ *             step, every decoding sequence gets one token, the rest of the token budget goes to
+ *             prompts, in chunks, oldest first. The engine executes the plan and commits it; a plan
+ *             whose step was void is simply executed again.
+ * Pure:       same state and arguments, same plan. No syscall, clock, driver; no allocation after
+ *             mm_sched_init(). Runs in the engine, in tests and in the simulator.
+ * Ownership:  the scheduler owns sequences and block manager; the caller owns token ids, which the
+ *             scheduler never sees.
+ * Invariants: mm_sched_check(). Admission and preemption follow one order, first come first served:
+ *             the youngest is preempted, the oldest admitted; no sequence starves.
+ * Limits:     those of struct mm_sched_config, preallocated.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tools/mmserve/kvblocks.h"
+
+struct mm_sched_config {
+	uint32_t max_seqs;           /* that wait or run at once */
+	uint32_t max_batch;          /* that run at once */
+	uint32_t max_batched_tokens; /* of one step; at least max_batch */
+	uint32_t max_tokens;         /* of one sequence, prompt and output */
+	uint32_t block_tokens;
+	uint32_t kv_chunks;
+	uint32_t kv_blocks_per_chunk;
+};
+
+enum mm_seq_state { MM_SEQ_FREE, MM_SEQ_WAITING, MM_SEQ_RUNNING };
+
+struct mm_seq {
+	enum mm_seq_state state;
+	uint64_t order;    /* of arrival; lower is older */
+	uint64_t user;     /* the caller's */
+	uint32_t prompt;   /* tokens */
+	uint32_t limit;    /* prompt and all output it may make */
+	uint32_t total;    /* prompt and output so far: tokens whose ids are known */
+	uint32_t computed; /* of them, whose KV is in blocks */
+	uint32_t n_blocks;
+	uint32_t row; /* of the batch, while running */
+	uint32_t preemptions;
+	uint32_t next; /* in the queue, while waiting; MM_KV_NONE ends it */
+};
+
+struct mm_sched_item {
+	uint32_t seq;
+	uint32_t first;  /* position of the first token to compute */
+	uint32_t tokens; /* how many */
+	bool samples;    /* the last of them yields the next token */
+};
+
+struct mm_sched_plan {
+	struct mm_sched_item *items; /* max_batch */
+	uint32_t n_items;
+	uint32_t tokens;
+	uint32_t *preempted; /* max_batch: sequences that lost their blocks to this plan */
+	uint32_t n_preempted;
+	uint32_t stalled; /* sequences that must wait for a block that may still be granted */
+};
+
+struct mm_sched_move { /* copy block @from to block @to before anything else runs */
+	uint32_t from;
+	uint32_t to;
+};
+
+struct mm_sched {
+	struct mm_sched_config config;
+	struct mm_kvblocks kv;
+	struct mm_seq *seqs;
+	uint32_t *tables;  /* [max_batch][table_stride] block numbers, by row */
+	uint32_t *running; /* [max_batch] sequences, oldest first */
+	bool *rows;        /* [max_batch] taken */
+	struct mm_sched_plan plan;
+	uint64_t next_order;
+	uint64_t preemptions;
+	uint32_t table_stride;
+	uint32_t n_running;
+	uint32_t n_waiting;
+	uint32_t queue;     /* head of the waiting */
+	uint32_t free_hint; /* no free sequence below */
+};
+
+/**
+ * mm_sched_init() - an idle scheduler without KV
+ * @s:      any bytes; give back with mm_sched_done()
+ * @config: copied
+ *
+ * Return: 0; -EINVAL; -ENOMEM.
+ */
+int mm_sched_init(struct mm_sched *s, const struct mm_sched_config *config);
+void mm_sched_done(struct mm_sched *s);
+
+/* Blocks that @tokens tokens take. */
+uint32_t mm_sched_blocks(const struct mm_sched *s, uint32_t tokens);
+
+/**
+ * mm_sched_add() - a request arrives
+ * @s:       any
+ * @prompt:  tokens, at least 1
+ * @output:  tokens, at least 1
+ * @user:    kept in the sequence
+ * @ret_seq: written only on success; valid until the sequence finishes or is removed
+ *
+ * Return: 0; MM_E_RANGE it could never run (longer than max_tokens, or than the whole arena);
+ * MM_E_FULL no sequence is free: ask again later.
+ */
+int mm_sched_add(struct mm_sched *s, uint32_t prompt, uint32_t output, uint64_t user,
+		 uint32_t *ret_seq);
+
+/* Drops a sequence, whatever it is doing. Not between plan and commit. */
+void mm_sched_remove(struct mm_sched *s, uint32_t seq, uint64_t now_ns);
+
+/**
+ * mm_sched_step() - plan the next step
+ * @s:        the previous plan was committed, or never executed
+ * @now_ns:   time stamp of blocks that fall free
+ * @may_grow: chunks were asked for and not denied yet: a sequence that lacks a block waits for them
+ *            instead of taking the youngest's
+ *
+ * Return: the plan, valid until the next call; no items = nothing can run now.
+ */
+const struct mm_sched_plan *mm_sched_step(struct mm_sched *s, uint64_t now_ns, bool may_grow);
+
+/**
+ * mm_sched_commit() - the plan's step was computed
+ * @s:            of the plan
+ * @now_ns:       time stamp
+ * @ret_finished: at least max_batch; sequences that reached their limit and are gone
+ *
+ * Every item that samples has one token more. Return: how many finished.
+ */
+uint32_t mm_sched_commit(struct mm_sched *s, uint64_t now_ns, uint64_t *ret_finished);
+
+/**
+ * mm_sched_blocks_wanted() - what to ask mmd for, ahead of need
+ * @s:         any
+ * @lookahead: tokens that each sequence will soon have more
+ *
+ * Return: blocks that would let everything run that the batch has room for.
+ */
+uint32_t mm_sched_blocks_wanted(const struct mm_sched *s, uint32_t lookahead);
+
+/**
+ * mm_sched_evacuate() - empty the chunk that is cheapest to empty
+ * @s:         not between plan and commit
+ * @now_ns:    time stamp
+ * @ret_chunk: now without a block in use once the moves are done, draining; remove it then
+ * @ret_moves: at least blocks_per_chunk
+ * @ret_n:     how many moves
+ *
+ * Preempts the youngest as long as the blocks do not fit elsewhere.
+ * Return: 0; MM_E_EMPTY there is no chunk left.
+ */
+int mm_sched_evacuate(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
+		      struct mm_sched_move *ret_moves, uint32_t *ret_n);
+
+/* The block table of a running sequence. */
+const uint32_t *mm_sched_table(const struct mm_sched *s, uint32_t seq);
+
+/* Return: NULL if all invariants hold, else the one that does not. Slow: for tests. */
+const char *mm_sched_check(const struct mm_sched *s);
