@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What `cmake --install` copies: programs, the client library with its headers, the software GPU, the
+# host kernels, man pages.
+set(MM_PROGRAMS mmd mmctl mmserve mmbench mkmodel)
+set(MM_LIBRARIES mm-client-shared mm-softgpu mm-kernels-host mm-kernels-host-fast)
+
+install(TARGETS ${MM_PROGRAMS} ${MM_LIBRARIES}
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES include/mm/abi.h include/mm/client.h include/mm/gpu.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mm)
+install(FILES Documentation/man/mmctl.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES Documentation/man/mmd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
+
+# Relative to the prefix, so that it may be chosen when installing; absolute folders stay.
+cmake_path(APPEND MM_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
+cmake_path(APPEND MM_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
+configure_file(cmake/mm-client.pc.in mm-client.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/mm-client.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Handles, address ranges, mappings and access, in one process. */
+#include "tests/conformance/conf.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#define gpu (&conf.gpu)
+
+static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+static const CUmemAccess_flags RO = CU_MEM_ACCESS_FLAGS_PROT_READ;
+
+static void fill(CUdeviceptr va, uint32_t value, size_t bytes)
+{
+	ok(gpu->cuMemsetD32Async(va, value, bytes / 4, NULL));
+	ok(gpu->cuCtxSynchronize());
+}
+
+static uint32_t peek(CUdeviceptr va)
+{
+	uint32_t value;
+
+	ok(gpu->cuMemcpyDtoH(&value, va, sizeof(value)));
+	return value;
+}
+
+/* In a role: no context was ever made in this process. */
+static int context_free(int sock)
+{
+	CUmemGenericAllocationHandle h;
+	CUcontext ctx;
+	int fd;
+
+	conf_init();
+	h = conf_create(conf.granule);
+	fd = conf_export(h);
+	ok(gpu->cuCtxGetCurrent(&ctx));
+	check(!ctx);
+	conf_send(sock, 1, fd);
+	close(fd);
+	ok(gpu->cuMemRelease(h));
+	return 0;
+}
+
+static void test_context_free(void **state)
+{
+	struct conf_peer peer = conf_spawn("context_free");
+	CUdeviceptr va = conf_reserve(conf.granule);
+	CUmemGenericAllocationHandle h;
+	int fd;
+
+	(void)state;
+	check(conf_recv(peer.sock, &fd) == 1 && fd >= 0);
+	h = conf_import(fd);
+	close(fd);
+	check(conf_join(&peer) == 0);
+	conf_map(va, conf.granule, h, RW);
+	fill(va, 7, conf.granule);
+	check(peek(va + conf.granule - 4) == 7);
+	ok(gpu->cuMemUnmap(va, conf.granule));
+	ok(gpu->cuMemRelease(h));
+	ok(gpu->cuMemAddressFree(va, conf.granule));
+}
+
+static void test_create_rules(void **state)
+{
+	const size_t g = conf.granule;
+	const struct {
+		const char *name;
+		size_t bytes;
+		int location_type, device, type;
+		unsigned long long flags;
+		bool refused;
+	} cases[] = {
+		{ "one granule", g, 1, 0, 1, 0, false },
+		{ "three granules", 3 * g, 1, 0, 1, 0, false },
+		{ "nothing", 0, 1, 0, 1, 0, true },
+		{ "part", g / 2, 1, 0, 1, 0, true },
+		{ "odd", g + g / 2, 1, 0, 1, 0, true },
+		{ "flags", g, 1, 0, 1, 1, true },
+		{ "no location", g, 0, 0, 1, 0, true },
+		{ "no device", g, 1, 4096, 1, 0, true },
+		{ "no type", g, 1, 0, 0, 0, true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		CUmemAllocationProp prop = conf.prop;
+		CUmemGenericAllocationHandle h = 0;
+		CUresult res;
+
+		prop.location.type = (CUmemLocationType)cases[i].location_type;
+		prop.location.id = cases[i].device;
+		prop.type = (CUmemAllocationType)cases[i].type;
+		res = gpu->cuMemCreate(&h, cases[i].bytes, &prop, cases[i].flags);
+		if ((res != CUDA_SUCCESS) != cases[i].refused)
+			fail_msg("%s: %s", cases[i].name, mm_gpu_strerror(gpu, res));
+		if (!res)
+			ok(gpu->cuMemRelease(h));
+	}
+}
+
+/* Offset 0, the whole handle, inside one reservation, nothing mapped there yet. */
+static void test_map_rules(void **state)
+{
+	const size_t g = conf.granule;
+	CUmemGenericAllocationHandle h = conf_create(2 * g), other = conf_create(g);
+	CUdeviceptr va = conf_reserve(4 * g);
+	const struct {
+		const char *name;
+		CUdeviceptr va;
+		size_t bytes, offset;
+		unsigned long long flags;
+	} cases[] = {
+		{ "offset", va, g, g, 0 },
+		{ "offset in front of the end", va, 2 * g, g, 0 },
+		{ "part", va, g / 2, 0, 0 },
+		{ "more than the handle", va, 3 * g, 0, 0 },
+		{ "unaligned address", va + g / 2, 2 * g, 0, 0 },
+		{ "flags", va, 2 * g, 0, 1 },
+		{ "past the reservation", va + 3 * g, 2 * g, 0, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++)
+		if (!gpu->cuMemMap(cases[i].va, cases[i].bytes, cases[i].offset, h, cases[i].flags))
+			fail_msg("%s was accepted", cases[i].name);
+	/* Hardware may allow a prefix: not something that we build on. */
+	if (conf.software)
+		expect(gpu->cuMemMap(va, g, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
+	ok(gpu->cuMemMap(va, 2 * g, 0, h, 0));
+	check(gpu->cuMemMap(va, 2 * g, 0, h, 0) != CUDA_SUCCESS);
+	check(gpu->cuMemMap(va + g, g, 0, other, 0) != CUDA_SUCCESS);
+	check(gpu->cuMemUnmap(va, g) != CUDA_SUCCESS);
+	check(gpu->cuMemUnmap(va + g, g) != CUDA_SUCCESS);
+	check(gpu->cuMemAddressFree(va, 4 * g) != CUDA_SUCCESS);
+	ok(gpu->cuMemUnmap(va, 2 * g));
+	check(gpu->cuMemUnmap(va, 2 * g) != CUDA_SUCCESS);
+	check(gpu->cuMemAddressFree(va, 2 * g) != CUDA_SUCCESS);
+	ok(gpu->cuMemAddressFree(va, 4 * g));
+	ok(gpu->cuMemRelease(h));
+	ok(gpu->cuMemRelease(other));
+	expect(gpu->cuMemRelease(h), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Access is set over whole runs of mappings, in one call; not over a hole. */
+static void test_access_ranges(void **state)
+{
+	const size_t g = conf.granule;
+	CUdeviceptr va = conf_reserve(4 * g);
+	CUmemGenericAllocationHandle h[3];
+	unsigned long long flags;
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		h[i] = conf_create(g);
+		ok(gpu->cuMemMap(va + i * g, g, 0, h[i], 0));
+	}
+	ok(gpu->cuMemGetAccess(&flags, &conf.prop.location, va));
+	check(flags == CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	check(conf_try_access(va, 4 * g, RW) != CUDA_SUCCESS);
+	conf_access(va, 3 * g, RW);
+	ok(gpu->cuMemGetAccess(&flags, &conf.prop.location, va + 2 * g));
+	check(flags == (unsigned long long)RW);
+	for (size_t i = 0; i < 3; i++)
+		fill(va + i * g, (uint32_t)i + 1, g);
+	check(peek(va) == 1 && peek(va + g) == 2 && peek(va + 2 * g) == 3);
+	/* One call takes several complete mappings away. */
+	ok(gpu->cuMemUnmap(va, 3 * g));
+	ok(gpu->cuMemAddressFree(va, 4 * g));
+	for (size_t i = 0; i < 3; i++)
+		ok(gpu->cuMemRelease(h[i]));
+}
+
+static void test_aliases(void **state)
+{
+	const size_t g = conf.granule;
+	CUmemGenericAllocationHandle h = conf_create(g);
+	CUdeviceptr va = conf_reserve(8 * g);
+
+	(void)state;
+	for (size_t i = 0; i < 8; i++)
+		ok(gpu->cuMemMap(va + i * g, g, 0, h, 0));
+	conf_access(va, 7 * g, RW);
+	conf_access(va + 7 * g, g, RO);
+	for (uint32_t i = 0; i < 7; i++) {
+		fill(va + i * g, 100 + i, g);
+		for (size_t k = 0; k < 8; k++)
+			check(peek(va + k * g + g / 2) == 100 + i);
+	}
+	ok(gpu->cuMemUnmap(va, 8 * g));
+	ok(gpu->cuMemAddressFree(va, 8 * g));
+	ok(gpu->cuMemRelease(h));
+}
+
+/* Bytes stay in a page through unmap, map elsewhere, and no handle at all. */
+static void test_remap_keeps_bytes(void **state)
+{
+	const size_t g = conf.granule;
+	CUmemGenericAllocationHandle h = conf_create(g), again;
+	CUdeviceptr va = conf_reserve(2 * g);
+
+	(void)state;
+	conf_map(va, g, h, RW);
+	fill(va, 0xabcd, g);
+	ok(gpu->cuMemUnmap(va, g));
+	conf_map(va + g, g, h, RW);
+	check(peek(va + g) == 0xabcd);
+	ok(gpu->cuMemRelease(h));
+	check(peek(va + g) == 0xabcd);
+	ok(gpu->cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(va + g + g / 2)));
+	conf_map(va, g, again, RO);
+	check(peek(va) == 0xabcd);
+	ok(gpu->cuMemUnmap(va, 2 * g));
+	ok(gpu->cuMemRelease(again));
+	ok(gpu->cuMemAddressFree(va, 2 * g));
+}
+
+static void test_retain_counts(void **state)
+{
+	const size_t g = conf.granule;
+	CUmemGenericAllocationHandle h = conf_create(g), again = 0;
+	CUdeviceptr va = conf_reserve(g);
+
+	(void)state;
+	ok(gpu->cuMemMap(va, g, 0, h, 0));
+	ok(gpu->cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)va));
+	check(again == h);
+	ok(gpu->cuMemUnmap(va, g));
+	check(gpu->cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)va) != CUDA_SUCCESS);
+	ok(gpu->cuMemRelease(h));
+	ok(gpu->cuMemRelease(h));
+	expect(gpu->cuMemRelease(h), CUDA_ERROR_INVALID_VALUE);
+	ok(gpu->cuMemAddressFree(va, g));
+}
+
+/* What one user left in memory that went back to the device is not seen by the next. */
+static void test_fresh_is_clean(void **state)
+{
+	const size_t bytes = 16 * conf.granule;
+	CUdeviceptr va = conf_reserve(bytes);
+
+	(void)state;
+	for (int round = 0; round < 4; round++) {
+		CUmemGenericAllocationHandle h = conf_create(bytes);
+
+		conf_map(va, bytes, h, RW);
+		for (size_t at = 0; at < bytes; at += conf.granule / 4)
+			check(peek(va + at) != 0x5ec3e700);
+		fill(va, 0x5ec3e700, bytes);
+		ok(gpu->cuMemUnmap(va, bytes));
+		ok(gpu->cuMemRelease(h));
+	}
+	ok(gpu->cuMemAddressFree(va, bytes));
+}
+
+/* A release gives nothing back while something is mapped. */
+static void test_capacity(void **state)
+{
+	const size_t g = conf.granule, before = conf_free_bytes();
+	CUmemGenericAllocationHandle h = conf_create(4 * g);
+	CUdeviceptr va = conf_reserve(4 * g);
+
+	(void)state;
+	check(conf_free_bytes() <= before - 4 * g);
+	ok(gpu->cuMemMap(va, 4 * g, 0, h, 0));
+	ok(gpu->cuMemRelease(h));
+	check(conf_free_bytes() <= before - 4 * g);
+	ok(gpu->cuMemUnmap(va, 4 * g));
+	check(conf_free_bytes() == before);
+	ok(gpu->cuMemAddressFree(va, 4 * g));
+}
+
+/* Only on the software GPU: filling a real one would disturb whoever else uses it. */
+static void test_exhaustion(void **state)
+{
+	enum { MAX = 4096 };
+	static CUmemGenericAllocationHandle h[MAX];
+	CUmemGenericAllocationHandle one_more;
+	size_t before, n = 0;
+
+	(void)state;
+	if (!conf.software)
+		skip();
+	before = conf_free_bytes();
+	while (n < MAX && !gpu->cuMemCreate(&h[n], conf.granule, &conf.prop, 0))
+		n++;
+	check(n == before / conf.granule);
+	expect(gpu->cuMemCreate(&one_more, conf.granule, &conf.prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	check(conf_free_bytes() == 0);
+	ok(gpu->cuMemRelease(h[--n]));
+	ok(gpu->cuMemCreate(&h[n++], conf.granule, &conf.prop, 0));
+	while (n)
+		ok(gpu->cuMemRelease(h[--n]));
+	check(conf_free_bytes() == before);
+}
+
+static void test_reservations(void **state)
+{
+	const size_t g = conf.granule;
+	CUdeviceptr va, hinted;
+
+	(void)state;
+	ok(gpu->cuMemAddressReserve(&va, 4 * g, 8 * g, 0, 0));
+	check(va % (8 * g) == 0);
+	ok(gpu->cuMemAddressFree(va, 4 * g));
+	/* A hint that is free is taken; one that is not, is only a hint. */
+	ok(gpu->cuMemAddressReserve(&hinted, 4 * g, 0, va, 0));
+	check(hinted == va);
+	ok(gpu->cuMemAddressReserve(&va, 4 * g, 0, hinted, 0));
+	check(va != hinted);
+	ok(gpu->cuMemAddressFree(va, 4 * g));
+	ok(gpu->cuMemAddressFree(hinted, 4 * g));
+	check(gpu->cuMemAddressReserve(&va, 0, 0, 0, 0) != CUDA_SUCCESS);
+	check(gpu->cuMemAddressReserve(&va, g, 3 * g, 0, 0) != CUDA_SUCCESS);
+	check(gpu->cuMemAddressReserve(&va, g, 0, 0, 1) != CUDA_SUCCESS);
+}
+
+static void test_pointer_attributes(void **state)
+{
+	const size_t g = conf.granule;
+	CUmemGenericAllocationHandle h = conf_create(g);
+	CUdeviceptr va = conf_reserve(2 * g), base;
+	unsigned int type = 0;
+	size_t bytes;
+	int host = 0;
+
+	(void)state;
+	conf_map(va, g, h, RW);
+	ok(gpu->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, va));
+	check(type == CU_MEMORYTYPE_DEVICE);
+	ok(gpu->cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, va + 8));
+	check(base == va);
+	ok(gpu->cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, va + 8));
+	check(bytes == g);
+	expect(gpu->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+					  (CUdeviceptr)(uintptr_t)&host),
+	       CUDA_ERROR_INVALID_VALUE);
+	ok(gpu->cuMemUnmap(va, g));
+	ok(gpu->cuMemRelease(h));
+	ok(gpu->cuMemAddressFree(va, 2 * g));
+}
+
+static void test_device(void **state)
+{
+	static const CUdevice_attribute needed[] = {
+		CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+		CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+		CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+		CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,
+		CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+		CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING,
+	};
+	char name[128] = "", pci[32] = "";
+	int value, version;
+	CUuuid uuid;
+	size_t total;
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(needed); i++) {
+		ok(gpu->cuDeviceGetAttribute(&value, needed[i], 0));
+		if (value != 1)
+			fail_msg("attribute %d is %d", (int)needed[i], value);
+	}
+	ok(gpu->cuDeviceGetName(name, sizeof(name), 0));
+	ok(gpu->cuDeviceGetPCIBusId(pci, sizeof(pci), 0));
+	ok(gpu->cuDeviceGetUuid(&uuid, 0));
+	ok(gpu->cuDeviceTotalMem(&total, 0));
+	ok(gpu->cuDriverGetVersion(&version));
+	print_message("device: %s, PCI %s, %zu bytes, driver %d, granularity %zu\n", name, pci,
+		      total, version, conf.granule);
+	check(*name && *pci && total);
+	expect(gpu->cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 4096),
+	       CUDA_ERROR_INVALID_DEVICE);
+}
+
+static size_t count_descriptors(void)
+{
+	size_t n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* How many descriptors a handle costs: one on the software GPU, to be learned on hardware. */
+static void test_descriptors(void **state)
+{
+	CUmemGenericAllocationHandle h[8];
+	size_t before = count_descriptors(), with;
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(h); i++)
+		h[i] = conf_create(conf.granule);
+	with = count_descriptors();
+	print_message("%zu handles took %zu descriptors\n", MM_ARRAY_SIZE(h), with - before);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(h); i++)
+		ok(gpu->cuMemRelease(h[i]));
+	check(count_descriptors() == before);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	if (!conf.ctx)
+		conf_context();
+	return 0;
+}
+
+#define T(name) cmocka_unit_test_setup(name, set_up)
+static const struct CMUnitTest tests[] = {
+	T(test_device),
+	T(test_context_free),
+	T(test_create_rules),
+	T(test_map_rules),
+	T(test_access_ranges),
+	T(test_aliases),
+	T(test_remap_keeps_bytes),
+	T(test_retain_counts),
+	T(test_fresh_is_clean),
+	T(test_capacity),
+	T(test_exhaustion),
+	T(test_reservations),
+	T(test_pointer_attributes),
+	T(test_descriptors),
+};
+
+static const struct conf_role roles[] = { { "context_free", context_free }, { NULL, NULL } };
+
+CONF_MAIN("memory", tests, roles)

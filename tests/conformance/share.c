@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory between processes: import, lifetime, and how it comes back. */
+#include "tests/conformance/conf.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define gpu (&conf.gpu)
+
+#define NOBODY 65534
+
+static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+static const CUmemAccess_flags RO = CU_MEM_ACCESS_FLAGS_PROT_READ;
+
+static void fill(CUdeviceptr va, uint32_t value)
+{
+	ok(gpu->cuMemsetD32Async(va, value, conf.granule / 4, NULL));
+	ok(gpu->cuCtxSynchronize());
+}
+
+static uint32_t peek(CUdeviceptr va)
+{
+	uint32_t value;
+
+	ok(gpu->cuMemcpyDtoH(&value, va, sizeof(value)));
+	return value;
+}
+
+/* A driver may take its time to give back what a dead process held. */
+static bool comes_back(size_t want_free)
+{
+	const struct timespec nap = { .tv_nsec = 20000000 };
+	int tries = conf.software ? 50 : 1500;
+
+	while (conf_free_bytes() < want_free && tries--)
+		nanosleep(&nap, NULL);
+	return conf_free_bytes() >= want_free;
+}
+
+/* ---- Roles ---- */
+
+static int wait_for_kill(void)
+{
+	while (pause() < 0)
+		;
+	return 0;
+}
+
+/* Writes into the page that it is sent, and says so; then as told: 0 ends, else is peeked. */
+static int importer(int sock)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr va;
+	int fd;
+
+	conf_context();
+	va = conf_reserve(conf.granule);
+	check(conf_recv(sock, &fd) == 1 && fd >= 0);
+	h = conf_import(fd);
+	close(fd);
+	conf_map(va, conf.granule, h, RW);
+	ok(gpu->cuMemRelease(h));
+	conf_send(sock, peek(va), -1);
+	fill(va, 0x1111);
+	conf_send(sock, 2, -1);
+	while (conf_recv(sock, NULL))
+		conf_send(sock, peek(va), -1);
+	return 0;
+}
+
+/* As importer, as another user. */
+static int stranger(int sock)
+{
+	if (setgid(NOBODY) < 0 || setuid(NOBODY) < 0)
+		return 2;
+	return importer(sock);
+}
+
+/* Makes a page with something in it, sends it, and waits to be killed. */
+static int creator(int sock)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr va;
+
+	conf_context();
+	h = conf_create(conf.granule);
+	va = conf_reserve(conf.granule);
+	conf_map(va, conf.granule, h, RW);
+	fill(va, 0x2222);
+	conf_send(sock, 1, conf_export(h));
+	return wait_for_kill();
+}
+
+/* Holds what it is sent in the way that it is told, and says so. */
+enum hold { BY_FD = 1, BY_HANDLE, BY_MAPPING };
+
+static int holder(int sock)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr va;
+	uint64_t how;
+	int fd;
+
+	conf_context();
+	how = conf_recv(sock, &fd);
+	check(fd >= 0);
+	if (how != BY_FD) {
+		h = conf_import(fd);
+		close(fd);
+	}
+	if (how == BY_MAPPING) {
+		va = conf_reserve(conf.granule);
+		conf_map(va, conf.granule, h, RO);
+		ok(gpu->cuMemRelease(h));
+	}
+	conf_send(sock, 1, -1);
+	return wait_for_kill();
+}
+
+/* Makes, maps and passes on pages at random until it is killed. */
+static int churner(int sock)
+{
+	CUmemGenericAllocationHandle h[16] = { 0 };
+	unsigned int seed = (unsigned int)getpid();
+	CUdeviceptr va;
+	uint32_t i;
+
+	conf_init();
+	va = conf_reserve(16 * conf.granule);
+	conf_send(sock, 1, -1);
+	while (getppid() != 1) {
+		i = (uint32_t)rand_r(&seed) % 16;
+		if (h[i]) {
+			gpu->cuMemUnmap(va + i * conf.granule, conf.granule);
+			ok(gpu->cuMemRelease(h[i]));
+			h[i] = 0;
+			continue;
+		}
+		if (gpu->cuMemCreate(&h[i], conf.granule, &conf.prop, 0)) {
+			h[i] = 0;
+			continue;
+		}
+		if (rand_r(&seed) % 2)
+			conf_map(va + i * conf.granule, conf.granule, h[i], RW);
+		if (rand_r(&seed) % 4 == 0)
+			close(conf_export(h[i]));
+	}
+	return 0;
+}
+
+/* ---- Facts ---- */
+
+static void share_with(const char *role)
+{
+	CUmemGenericAllocationHandle h = conf_create(conf.granule);
+	CUdeviceptr va = conf_reserve(conf.granule);
+	struct conf_peer peer = conf_spawn(role);
+	int fd = conf_export(h);
+
+	conf_map(va, conf.granule, h, RW);
+	fill(va, 0x3333);
+	conf_send(peer.sock, 1, fd);
+	close(fd);
+	check(conf_recv(peer.sock, NULL) == 0x3333);
+	check(conf_recv(peer.sock, NULL) == 2);
+	check(peek(va) == 0x1111);
+	fill(va, 0x4444);
+	conf_send(peer.sock, 1, -1);
+	check(conf_recv(peer.sock, NULL) == 0x4444);
+	conf_send(peer.sock, 0, -1);
+	check(conf_join(&peer) == 0);
+	ok(gpu->cuMemUnmap(va, conf.granule));
+	ok(gpu->cuMemAddressFree(va, conf.granule));
+	ok(gpu->cuMemRelease(h));
+}
+
+static void test_import(void **state)
+{
+	(void)state;
+	share_with("importer");
+}
+
+static void test_import_by_another_user(void **state)
+{
+	(void)state;
+	if (geteuid() != 0) {
+		print_message("skipped: only root can become another user\n");
+		skip();
+	}
+	share_with("stranger");
+}
+
+/* What was exported is not only the creator's: killed, it takes nothing with it. */
+static void test_outlives_creator(void **state)
+{
+	struct conf_peer peer = conf_spawn("creator");
+	CUdeviceptr va = conf_reserve(conf.granule);
+	CUmemGenericAllocationHandle h;
+	int fd;
+
+	(void)state;
+	check(conf_recv(peer.sock, &fd) == 1 && fd >= 0);
+	conf_kill(&peer);
+	h = conf_import(fd);
+	close(fd);
+	conf_map(va, conf.granule, h, RW);
+	check(peek(va) == 0x2222);
+	ok(gpu->cuMemUnmap(va, conf.granule));
+	ok(gpu->cuMemRelease(h));
+	ok(gpu->cuMemAddressFree(va, conf.granule));
+}
+
+static void test_reexport(void **state)
+{
+	CUmemGenericAllocationHandle first = conf_create(conf.granule), second, third;
+	CUdeviceptr va = conf_reserve(2 * conf.granule);
+	int fd = conf_export(first);
+
+	(void)state;
+	second = conf_import(fd);
+	close(fd);
+	fd = conf_export(second);
+	third = conf_import(fd);
+	close(fd);
+	conf_map(va, conf.granule, first, RW);
+	conf_map(va + conf.granule, conf.granule, third, RW);
+	fill(va, 0x5555);
+	check(peek(va + conf.granule) == 0x5555);
+	ok(gpu->cuMemUnmap(va, 2 * conf.granule));
+	ok(gpu->cuMemRelease(first));
+	ok(gpu->cuMemRelease(second));
+	ok(gpu->cuMemRelease(third));
+	ok(gpu->cuMemAddressFree(va, 2 * conf.granule));
+}
+
+/* Read-only is what the importer makes of it: nothing keeps it from asking for more. */
+static void test_importer_chooses_access(void **state)
+{
+	CUmemGenericAllocationHandle h = conf_create(conf.granule), imported;
+	CUdeviceptr va = conf_reserve(conf.granule);
+	int fd = conf_export(h);
+
+	(void)state;
+	imported = conf_import(fd);
+	close(fd);
+	conf_map(va, conf.granule, imported, RO);
+	conf_access(va, conf.granule, RW);
+	fill(va, 0x6666);
+	check(peek(va) == 0x6666);
+	ok(gpu->cuMemUnmap(va, conf.granule));
+	ok(gpu->cuMemRelease(h));
+	ok(gpu->cuMemRelease(imported));
+	ok(gpu->cuMemAddressFree(va, conf.granule));
+}
+
+/* Descriptors are close-on-exec at birth, and foreign ones are no memory. */
+static void test_descriptors(void **state)
+{
+	CUmemGenericAllocationHandle h = conf_create(conf.granule), imported;
+	int fd = conf_export(h), wrong[3];
+
+	(void)state;
+	check(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	close(fd);
+	wrong[0] = open("/dev/null", O_RDWR | O_CLOEXEC);
+	wrong[1] = memfd_create("conformance", MFD_CLOEXEC);
+	check(ftruncate(wrong[1], (off_t)conf.granule) == 0);
+	wrong[2] = fd; /* closed */
+	close(wrong[0]);
+	wrong[0] = open("/dev/null", O_RDWR | O_CLOEXEC);
+	close(wrong[2]);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(wrong); i++)
+		check(gpu->cuMemImportFromShareableHandle(
+			      &imported, (void *)(uintptr_t)wrong[i],
+			      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != CUDA_SUCCESS);
+	close(wrong[1]);
+	ok(gpu->cuMemRelease(h));
+}
+
+static void test_not_exportable(void **state)
+{
+	CUmemAllocationProp prop = conf.prop;
+	CUmemGenericAllocationHandle h;
+	int fd = -1;
+
+	(void)state;
+	prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+	ok(gpu->cuMemCreate(&h, conf.granule, &prop, 0));
+	check(gpu->cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+						0) != CUDA_SUCCESS);
+	ok(gpu->cuMemRelease(h));
+}
+
+/* Whatever holds a page in whichever process, the page is gone only after it. */
+static void test_last_holder(void **state)
+{
+	static const enum hold hows[] = { BY_FD, BY_HANDLE, BY_MAPPING };
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(hows); i++) {
+		struct conf_peer peer = conf_spawn("holder");
+		CUmemGenericAllocationHandle h = conf_create(conf.granule);
+		size_t with, without;
+		int fd = conf_export(h);
+
+		conf_send(peer.sock, hows[i], fd);
+		close(fd);
+		check(conf_recv(peer.sock, NULL) == 1);
+		with = conf_free_bytes();
+		ok(gpu->cuMemRelease(h));
+		check(conf_free_bytes() <= with);
+		conf_kill(&peer);
+		check(comes_back(with + conf.granule));
+		without = conf_free_bytes();
+		check(without >= with + conf.granule);
+	}
+}
+
+/* A descriptor in a socket that nobody reads is a holder like any other. */
+static void test_in_flight(void **state)
+{
+	size_t before = conf_free_bytes();
+	CUmemGenericAllocationHandle h = conf_create(conf.granule), again;
+	int pair[2], fd = conf_export(h);
+
+	(void)state;
+	check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+	conf_send(pair[0], 1, fd);
+	close(fd);
+	ok(gpu->cuMemRelease(h));
+	check(conf_free_bytes() <= before - conf.granule);
+	check(conf_recv(pair[1], &fd) == 1 && fd >= 0);
+	again = conf_import(fd);
+	close(fd);
+	ok(gpu->cuMemRelease(again));
+	check(comes_back(before));
+	h = conf_create(conf.granule);
+	fd = conf_export(h);
+	conf_send(pair[0], 1, fd);
+	close(fd);
+	ok(gpu->cuMemRelease(h));
+	close(pair[0]);
+	close(pair[1]);
+	check(comes_back(before));
+}
+
+/* Killed at any instant, again and again: the device is whole, and all of it is there. */
+static void test_kill_storm(void **state)
+{
+	enum { PEERS = 4 };
+	const int rounds = conf.software ? 40 : 4;
+	size_t before = conf_free_bytes();
+	struct timespec nap = { 0 };
+	unsigned int seed = 1;
+
+	(void)state;
+	for (int round = 0; round < rounds; round++) {
+		struct conf_peer peers[PEERS];
+
+		for (int i = 0; i < PEERS; i++)
+			peers[i] = conf_spawn("churner");
+		for (int i = 0; i < PEERS; i++)
+			check(conf_recv(peers[i].sock, NULL) == 1);
+		nap.tv_nsec = rand_r(&seed) % 20000000;
+		nanosleep(&nap, NULL);
+		for (int i = 0; i < PEERS; i++)
+			kill(peers[i].pid, SIGKILL);
+		for (int i = 0; i < PEERS; i++)
+			check(conf_join(&peers[i]) == -SIGKILL);
+		check(comes_back(before));
+	}
+	check(conf_free_bytes() == before || !conf.software);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	if (!conf.ctx)
+		conf_context();
+	return 0;
+}
+
+#define T(name) cmocka_unit_test_setup(name, set_up)
+static const struct CMUnitTest tests[] = {
+	T(test_import),
+	T(test_import_by_another_user),
+	T(test_outlives_creator),
+	T(test_reexport),
+	T(test_importer_chooses_access),
+	T(test_descriptors),
+	T(test_not_exportable),
+	T(test_last_holder),
+	T(test_in_flight),
+	T(test_kill_storm),
+};
+
+static const struct conf_role roles[] = {
+	{ "importer", importer }, { "stranger", stranger }, { "creator", creator },
+	{ "holder", holder },     { "churner", churner },   { NULL, NULL },
+};
+
+CONF_MAIN("share", tests, roles)

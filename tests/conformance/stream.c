@@ -1,0 +1,654 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams, events, waits and writes of values in registered memory shared between processes. */
+#include "tests/conformance/conf.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#define gpu (&conf.gpu)
+
+#define PAGE   4096u
+#define LINE   64u
+#define ROUNDS 20000u
+#define LAYERS 8u
+
+/* A gate's line, as design.md §5 has it: two writers, two widths. */
+#define READY    UINT64_C(1)
+#define DONE     UINT64_C(2)
+#define EMPTY    UINT64_C(4)
+#define RESIDENT (UINT64_C(1) << 32)
+#define ABORT    (UINT64_C(1) << 33)
+#define MAY_RUN  (READY | RESIDENT | ABORT)
+
+static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+static uint64_t load(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static void store(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static uint64_t *line(void *page, unsigned int i)
+{
+	return (uint64_t *)((char *)page + i * LINE);
+}
+
+static CUdeviceptr device_page(size_t bytes)
+{
+	CUdeviceptr va = conf_reserve(bytes);
+	CUmemGenericAllocationHandle h = conf_create(bytes);
+
+	conf_map(va, bytes, h, RW);
+	ok(gpu->cuMemRelease(h));
+	return va;
+}
+
+static void free_page(CUdeviceptr va, size_t bytes)
+{
+	ok(gpu->cuMemUnmap(va, bytes));
+	ok(gpu->cuMemAddressFree(va, bytes));
+}
+
+static void nap_ms(unsigned int ms)
+{
+	const struct timespec ts = { ms / 1000, (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&ts, NULL);
+}
+
+/* ---- One process ---- */
+
+static const struct wait_case {
+	const char *name;
+	bool is_64;
+	unsigned int flags;
+	uint64_t value, held, passed; /* what keeps it waiting, what lets it through */
+} wait_cases[] = {
+	{ "32 GEQ", false, CU_STREAM_WAIT_VALUE_GEQ, 10, 9, 10 },
+	{ "32 GEQ, later", false, CU_STREAM_WAIT_VALUE_GEQ, 10, 9, 1000 },
+	{ "32 GEQ is cyclic", false, CU_STREAM_WAIT_VALUE_GEQ, 5, 0xfffffff0, 5 },
+	{ "32 GEQ past the wrap", false, CU_STREAM_WAIT_VALUE_GEQ, 0xfffffff0, 0xffffffef, 3 },
+	{ "32 EQ", false, CU_STREAM_WAIT_VALUE_EQ, 7, 8, 7 },
+	{ "32 AND", false, CU_STREAM_WAIT_VALUE_AND, 6, 9, 4 },
+	{ "32 NOR", false, CU_STREAM_WAIT_VALUE_NOR, 0xffff0000, 0xffff, 0xfff7 },
+	{ "64 GEQ", true, CU_STREAM_WAIT_VALUE_GEQ, UINT64_C(1) << 40, 0xffffffff,
+	  UINT64_C(1) << 40 },
+	{ "64 GEQ is cyclic", true, CU_STREAM_WAIT_VALUE_GEQ, 5, UINT64_MAX - 5, 6 },
+	{ "64 EQ", true, CU_STREAM_WAIT_VALUE_EQ, RESIDENT, 0, RESIDENT },
+	{ "64 AND, high half", true, CU_STREAM_WAIT_VALUE_AND, MAY_RUN, DONE, RESIDENT },
+	{ "64 AND, low half", true, CU_STREAM_WAIT_VALUE_AND, MAY_RUN, EMPTY, READY },
+	{ "64 NOR", true, CU_STREAM_WAIT_VALUE_NOR, UINT64_C(0xffffffff) << 32, 0xffffffff,
+	  0xfffffffe },
+};
+
+/* Held back by one value, let through by another, in host and in device memory. */
+static void check_wait(const struct wait_case *c, uint64_t *word, CUdeviceptr va)
+{
+	CUstream stream = conf_stream();
+
+	store(word, c->held);
+	if (c->is_64)
+		ok(gpu->cuStreamWaitValue64(stream, va, c->value, c->flags));
+	else
+		ok(gpu->cuStreamWaitValue32(stream, va, (cuuint32_t)c->value, c->flags));
+	nap_ms(3);
+	if (gpu->cuStreamQuery(stream) != CUDA_ERROR_NOT_READY)
+		fail_msg("%s: not held back", c->name);
+	store(word, c->passed);
+	ok(gpu->cuStreamSynchronize(stream));
+	ok(gpu->cuStreamDestroy(stream));
+}
+
+static void test_wait_values(void **state)
+{
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va = conf_register(page, PAGE, 0);
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(wait_cases); i++)
+		check_wait(&wait_cases[i], line(page, 3), va + 3 * LINE);
+	ok(gpu->cuMemHostUnregister(page));
+	munmap(page, PAGE);
+}
+
+static void test_write_values(void **state)
+{
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va = conf_register(page, PAGE, 0);
+	CUstream stream = conf_stream();
+
+	(void)state;
+	store(line(page, 0), UINT64_C(0x1111111122222222));
+	ok(gpu->cuStreamWriteValue32(stream, va, 7, 0));
+	ok(gpu->cuStreamSynchronize(stream));
+	check(load(line(page, 0)) == UINT64_C(0x1111111100000007));
+	ok(gpu->cuStreamWriteValue32(stream, va + 4, 8, 0));
+	ok(gpu->cuStreamSynchronize(stream));
+	check(load(line(page, 0)) == UINT64_C(0x0000000800000007));
+	ok(gpu->cuStreamWriteValue64(stream, va, RESIDENT, 0));
+	ok(gpu->cuStreamSynchronize(stream));
+	check(load(line(page, 0)) == RESIDENT);
+	ok(gpu->cuStreamDestroy(stream));
+	ok(gpu->cuMemHostUnregister(page));
+	munmap(page, PAGE);
+}
+
+static void test_batch(void **state)
+{
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va = conf_register(page, PAGE, 0);
+	CUstream stream = conf_stream();
+	CUstreamBatchMemOpParams ops[3] = { 0 };
+
+	(void)state;
+	if (!gpu->cuStreamBatchMemOp)
+		skip();
+	ops[0].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+	ops[0].waitValue.address = va;
+	ops[0].waitValue.value64 = MAY_RUN;
+	ops[0].waitValue.flags = CU_STREAM_WAIT_VALUE_AND;
+	ops[1].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+	ops[1].writeValue.address = va;
+	ops[1].writeValue.value = (cuuint32_t)DONE;
+	ops[2].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+	ops[2].writeValue.address = va + LINE;
+	ops[2].writeValue.value64 = 9;
+	ok(gpu->cuStreamBatchMemOp(stream, 3, ops, 0));
+	nap_ms(3);
+	check(load(line(page, 1)) == 0);
+	store(line(page, 0), RESIDENT | READY);
+	ok(gpu->cuStreamSynchronize(stream));
+	check(load(line(page, 0)) == (RESIDENT | DONE) && load(line(page, 1)) == 9);
+	ok(gpu->cuStreamDestroy(stream));
+	ok(gpu->cuMemHostUnregister(page));
+	munmap(page, PAGE);
+}
+
+/* A stream keeps its order; another one runs on meanwhile. */
+static void test_order(void **state)
+{
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va = conf_register(page, PAGE, 0), mem = device_page(conf.granule);
+	CUstream held = conf_stream(), other = conf_stream();
+	uint32_t seen[2];
+
+	(void)state;
+	ok(gpu->cuMemsetD32Async(mem, 1, 2, held));
+	ok(gpu->cuStreamWaitValue32(held, va, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ok(gpu->cuMemsetD32Async(mem, 2, 2, held));
+	ok(gpu->cuMemcpyDtoDAsync(mem + 4, mem, 4, held));
+	ok(gpu->cuMemsetD32Async(mem, 3, 1, held));
+	ok(gpu->cuMemsetD32Async(mem + 64, 4, 1, other));
+	ok(gpu->cuStreamSynchronize(other));
+	expect(gpu->cuStreamQuery(held), CUDA_ERROR_NOT_READY);
+	store(line(page, 0), 1);
+	ok(gpu->cuStreamSynchronize(held));
+	ok(gpu->cuMemcpyDtoH(seen, mem, sizeof(seen)));
+	check(seen[0] == 3 && seen[1] == 2);
+	ok(gpu->cuStreamDestroy(held));
+	ok(gpu->cuStreamDestroy(other));
+	free_page(mem, conf.granule);
+	ok(gpu->cuMemHostUnregister(page));
+	munmap(page, PAGE);
+}
+
+static void test_events(void **state)
+{
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va = conf_register(page, PAGE, 0);
+	CUstream a = conf_stream(), b = conf_stream();
+	CUevent start, end, never;
+	float ms = -1;
+
+	(void)state;
+	ok(gpu->cuEventCreate(&start, 0));
+	ok(gpu->cuEventCreate(&end, 0));
+	ok(gpu->cuEventCreate(&never, CU_EVENT_DISABLE_TIMING));
+	ok(gpu->cuEventQuery(never));
+	ok(gpu->cuStreamWaitEvent(b, never, 0));
+	ok(gpu->cuEventRecord(start, a));
+	ok(gpu->cuStreamWaitValue32(a, va, 1, CU_STREAM_WAIT_VALUE_EQ));
+	ok(gpu->cuEventRecord(end, a));
+	ok(gpu->cuStreamWaitEvent(b, end, 0));
+	ok(gpu->cuStreamWriteValue32(b, va + LINE, 5, 0));
+	nap_ms(20);
+	ok(gpu->cuEventSynchronize(start));
+	expect(gpu->cuEventQuery(end), CUDA_ERROR_NOT_READY);
+	check(load(line(page, 1)) == 0);
+	store(line(page, 0), 1);
+	ok(gpu->cuEventSynchronize(end));
+	ok(gpu->cuStreamSynchronize(b));
+	check(load(line(page, 1)) == 5);
+	ok(gpu->cuEventElapsedTime(&ms, start, end));
+	check(ms > 10 && ms < 5000);
+	ok(gpu->cuEventDestroy(start));
+	ok(gpu->cuEventDestroy(end));
+	ok(gpu->cuEventDestroy(never));
+	ok(gpu->cuStreamDestroy(a));
+	ok(gpu->cuStreamDestroy(b));
+	ok(gpu->cuMemHostUnregister(page));
+	munmap(page, PAGE);
+}
+
+static void CUDA_CB count_up(void *arg)
+{
+	(*(int *)arg)++;
+}
+
+static void test_host_function(void **state)
+{
+	CUstream stream = conf_stream();
+	int n = 0;
+
+	(void)state;
+	for (int i = 0; i < 10; i++)
+		ok(gpu->cuLaunchHostFunc(stream, count_up, &n));
+	ok(gpu->cuStreamSynchronize(stream));
+	check(n == 10);
+	ok(gpu->cuStreamDestroy(stream));
+}
+
+/* The legacy default stream waits for the blocking streams, and they for it. */
+static void test_default_stream(void **state)
+{
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va = conf_register(page, PAGE, 0), mem = device_page(conf.granule);
+	CUstream blocking;
+	uint32_t seen;
+
+	(void)state;
+	ok(gpu->cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+	ok(gpu->cuStreamWaitValue32(blocking, va, 1, CU_STREAM_WAIT_VALUE_EQ));
+	ok(gpu->cuMemsetD32Async(mem, 1, 1, blocking));
+	ok(gpu->cuMemsetD32Async(mem, 2, 1, NULL));
+	expect(gpu->cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	store(line(page, 0), 1);
+	ok(gpu->cuMemsetD32Async(mem + 4, 7, 1, blocking));
+	ok(gpu->cuStreamSynchronize(blocking));
+	ok(gpu->cuStreamQuery(NULL));
+	ok(gpu->cuMemcpyDtoH(&seen, mem, sizeof(seen)));
+	check(seen == 2);
+	ok(gpu->cuStreamDestroy(blocking));
+	free_page(mem, conf.granule);
+	ok(gpu->cuMemHostUnregister(page));
+	munmap(page, PAGE);
+}
+
+/* Pageable host memory: the source may be reused at once, the destination is there on return. */
+static void test_pageable(void **state)
+{
+	CUdeviceptr mem = device_page(conf.granule);
+	CUstream stream = conf_stream();
+	uint32_t out[64], in[64];
+
+	(void)state;
+	for (uint32_t round = 0; round < 100; round++) {
+		for (uint32_t i = 0; i < 64; i++)
+			out[i] = round * 64 + i;
+		ok(gpu->cuMemcpyHtoDAsync(mem, out, sizeof(out), stream));
+		memset(out, 0, sizeof(out));
+		ok(gpu->cuMemcpyDtoHAsync(in, mem, sizeof(in), stream));
+		for (uint32_t i = 0; i < 64; i++)
+			check(in[i] == round * 64 + i);
+	}
+	ok(gpu->cuStreamDestroy(stream));
+	free_page(mem, conf.granule);
+}
+
+/* ---- Host registration ---- */
+
+static void test_register_rules(void **state)
+{
+	int fd;
+	void *page = conf_shared(4 * PAGE, &fd), *read_only;
+	CUdeviceptr va, again;
+
+	(void)state;
+	va = conf_register(page, 4 * PAGE, 0);
+	expect(gpu->cuMemHostRegister(page, 4 * PAGE, 0),
+	       CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	ok(gpu->cuMemHostGetDevicePointer(&again, (char *)page + PAGE + 8, 0));
+	check(again == va + PAGE + 8);
+	ok(gpu->cuMemHostUnregister(page));
+	expect(gpu->cuMemHostUnregister(page), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	check(gpu->cuMemHostGetDevicePointer(&again, page, 0) != CUDA_SUCCESS);
+	/* A sealed memfd: nobody can map it writable, so nobody can register it for writing. */
+	check(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) == 0);
+	read_only = conf_shared_from(fd, 4 * PAGE, PROT_READ);
+	check(gpu->cuMemHostRegister(read_only, 4 * PAGE, CU_MEMHOSTREGISTER_DEVICEMAP) !=
+	      CUDA_SUCCESS);
+	conf_register(read_only, 4 * PAGE, CU_MEMHOSTREGISTER_READ_ONLY);
+	ok(gpu->cuMemHostUnregister(read_only));
+	munmap(read_only, 4 * PAGE);
+	munmap(page, 4 * PAGE);
+	close(fd);
+}
+
+/* Weights: read-only registered memory is what copies to the device come from. */
+static void test_copy_from_read_only(void **state)
+{
+	int fd;
+	uint32_t *page = conf_shared(conf.granule, &fd), *read_only, seen;
+	CUdeviceptr mem = device_page(conf.granule);
+	CUstream stream = conf_stream();
+
+	(void)state;
+	page[5] = 0x7777;
+	check(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0);
+	read_only = conf_shared_from(fd, conf.granule, PROT_READ);
+	conf_register(read_only, conf.granule, CU_MEMHOSTREGISTER_READ_ONLY);
+	ok(gpu->cuMemcpyHtoDAsync(mem, read_only, conf.granule, stream));
+	ok(gpu->cuStreamSynchronize(stream));
+	ok(gpu->cuMemcpyDtoH(&seen, mem + 20, sizeof(seen)));
+	check(seen == 0x7777);
+	ok(gpu->cuMemHostUnregister(read_only));
+	ok(gpu->cuStreamDestroy(stream));
+	free_page(mem, conf.granule);
+	munmap(read_only, conf.granule);
+	munmap(page, conf.granule);
+	close(fd);
+}
+
+/* ---- Between processes ---- */
+
+/* Ends the wait in line 0 by a store of the CPU's, and that in line 1 by one of its stream's. */
+static int signaller(int sock)
+{
+	CUstream stream;
+	CUdeviceptr va;
+	void *page;
+	int fd;
+
+	conf_context();
+	check(conf_recv(sock, &fd) == 1);
+	page = conf_shared_from(fd, PAGE, PROT_READ | PROT_WRITE);
+	va = conf_register(page, PAGE, 0);
+	stream = conf_stream();
+	conf_send(sock, 2, -1);
+	check(conf_recv(sock, NULL) == 3);
+	store(line(page, 0), 1);
+	ok(gpu->cuStreamWaitValue64(stream, va + 2 * LINE, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ok(gpu->cuStreamWriteValue64(stream, va + LINE, 1, 0));
+	ok(gpu->cuStreamSynchronize(stream));
+	return 0;
+}
+
+static void test_across_processes(void **state)
+{
+	struct conf_peer peer = conf_spawn("signaller");
+	CUstream stream = conf_stream();
+	CUdeviceptr va;
+	void *page;
+	int fd;
+
+	(void)state;
+	page = conf_shared(PAGE, &fd);
+	va = conf_register(page, PAGE, 0);
+	conf_send(peer.sock, 1, fd);
+	close(fd);
+	check(conf_recv(peer.sock, NULL) == 2);
+	ok(gpu->cuStreamWaitValue64(stream, va, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ok(gpu->cuStreamWriteValue64(stream, va + 2 * LINE, 1, 0));
+	ok(gpu->cuStreamWaitValue64(stream, va + LINE, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	nap_ms(3);
+	expect(gpu->cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	conf_send(peer.sock, 3, -1);
+	ok(gpu->cuStreamSynchronize(stream));
+	check(conf_join(&peer) == 0);
+	ok(gpu->cuStreamDestroy(stream));
+	ok(gpu->cuMemHostUnregister(page));
+	munmap(page, PAGE);
+}
+
+/*
+ * The other side of the gates. Serves LAYERS layers, each as if alone in a slot: sees DONE, marks the
+ * gate EMPTY, writes the next occupancy's number into the layer's page, sets READY. It never touches
+ * the high half by halves, and checks that the tenant's 32-bit writes leave it alone.
+ */
+static int gate_keeper(int sock)
+{
+	uint64_t *high_marks[LAYERS];
+	CUmemGenericAllocationHandle h;
+	uint64_t next[LAYERS] = { 0 }, gate, total = 0, ticket;
+	CUdeviceptr mem, page_va, numbers_va;
+	uint32_t *numbers;
+	CUstream stream;
+	void *page;
+	int fd;
+
+	conf_context();
+	check(conf_recv(sock, &fd) == 1);
+	page = conf_shared_from(fd, PAGE, PROT_READ | PROT_WRITE);
+	page_va = conf_register(page, PAGE, 0);
+	check(conf_recv(sock, &fd) == 2);
+	h = conf_import(fd);
+	mem = conf_reserve(conf.granule);
+	conf_map(mem, conf.granule, h, RW);
+	numbers = conf_shared(PAGE, NULL);
+	numbers_va = conf_register(numbers, PAGE, 0);
+	stream = conf_stream();
+	for (unsigned int l = 0; l < LAYERS; l++)
+		high_marks[l] = line(page, l);
+	while (total < (uint64_t)ROUNDS * LAYERS) {
+		for (unsigned int l = 0; l < LAYERS; l++) {
+			gate = load(high_marks[l]);
+			if ((gate & 0xffffffff) != DONE)
+				continue;
+			check(gate >> 32 == (uint64_t)(l + 2) << 2);
+			/* The upper half is ours alone: a 32-bit store of the lower one. */
+			__atomic_store_n((uint32_t *)high_marks[l], (uint32_t)EMPTY,
+					 __ATOMIC_RELEASE);
+			ticket = ++next[l];
+			numbers[l * 16] = (uint32_t)ticket;
+			ok(gpu->cuMemcpyHtoDAsync(mem + l * LINE, &numbers[l * 16], 4, stream));
+			ok(gpu->cuStreamWriteValue32(stream, page_va + l * LINE, (cuuint32_t)READY,
+						     0));
+			total++;
+		}
+		/* As xfer does not: but numbers[] is reused, and must have been read. */
+		ok(gpu->cuStreamSynchronize(stream));
+	}
+	(void)numbers_va;
+	return 0;
+}
+
+/*
+ * The tenant's side, with constants that never change: wait for READY | RESIDENT | ABORT, "kernel",
+ * write DONE into the low half. The "kernel" copies the layer's page out, so that a layer that ran
+ * too early or twice on the same occupancy shows.
+ */
+static void test_gates(void **state)
+{
+	enum { BATCH = 50 };
+	struct conf_peer peer = conf_spawn("gate_keeper");
+	CUmemGenericAllocationHandle h = conf_create(conf.granule);
+	CUdeviceptr mem = conf_reserve(conf.granule), va, log_va;
+	CUstream stream = conf_stream();
+	uint32_t *log;
+	void *page;
+	int fd;
+
+	(void)state;
+	conf_map(mem, conf.granule, h, RW);
+	page = conf_shared(PAGE, &fd);
+	va = conf_register(page, PAGE, 0);
+	log = conf_shared(BATCH * LAYERS * LINE, NULL);
+	log_va = conf_register(log, BATCH * LAYERS * LINE, 0);
+	for (unsigned int l = 0; l < LAYERS; l++)
+		store(line(page, l), (uint64_t)(l + 2) << 34 | DONE);
+	conf_send(peer.sock, 1, fd);
+	close(fd);
+	fd = conf_export(h);
+	conf_send(peer.sock, 2, fd);
+	close(fd);
+	for (uint32_t done = 0; done < ROUNDS; done += BATCH) {
+		for (unsigned int i = 0; i < BATCH * LAYERS; i++) {
+			unsigned int l = i % LAYERS;
+
+			ok(gpu->cuStreamWaitValue64(stream, va + l * LINE, MAY_RUN,
+						    CU_STREAM_WAIT_VALUE_AND));
+			ok(gpu->cuMemcpyDtoDAsync(log_va + i * LINE, mem + l * LINE, 4, stream));
+			ok(gpu->cuStreamWriteValue32(stream, va + l * LINE, (cuuint32_t)DONE, 0));
+		}
+		ok(gpu->cuStreamSynchronize(stream));
+		for (unsigned int i = 0; i < BATCH * LAYERS; i++)
+			if (log[i * 16] != done + i / LAYERS + 1)
+				fail_msg("round %u, layer %u: ran on %u", done + i / LAYERS + 1,
+					 i % LAYERS, log[i * 16]);
+	}
+	check(conf_join(&peer) == 0);
+	ok(gpu->cuStreamDestroy(stream));
+	ok(gpu->cuMemHostUnregister(page));
+	ok(gpu->cuMemHostUnregister(log));
+	munmap(page, PAGE);
+	munmap(log, BATCH * LAYERS * LINE);
+	free_page(mem, conf.granule);
+	ok(gpu->cuMemRelease(h));
+}
+
+/* A resident layer never waits and needs no re-arming; one store of ABORT frees a whole chain. */
+static void test_gate_constants(void **state)
+{
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va = conf_register(page, PAGE, 0);
+	CUstream stream = conf_stream();
+
+	(void)state;
+	store(line(page, 0), RESIDENT | EMPTY);
+	store(line(page, 1), EMPTY);
+	for (int i = 0; i < 100; i++) {
+		ok(gpu->cuStreamWaitValue64(stream, va, MAY_RUN, CU_STREAM_WAIT_VALUE_AND));
+		ok(gpu->cuStreamWriteValue32(stream, va, (cuuint32_t)DONE, 0));
+	}
+	ok(gpu->cuStreamSynchronize(stream));
+	check(load(line(page, 0)) == (RESIDENT | DONE));
+	for (int i = 0; i < 100; i++) {
+		ok(gpu->cuStreamWaitValue64(stream, va + LINE, MAY_RUN, CU_STREAM_WAIT_VALUE_AND));
+		ok(gpu->cuStreamWriteValue32(stream, va + LINE, (cuuint32_t)DONE, 0));
+	}
+	nap_ms(3);
+	expect(gpu->cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	store(line(page, 1), ABORT | EMPTY);
+	ok(gpu->cuStreamSynchronize(stream));
+	check(load(line(page, 1)) == (ABORT | DONE));
+	ok(gpu->cuStreamDestroy(stream));
+	ok(gpu->cuMemHostUnregister(page));
+	munmap(page, PAGE);
+}
+
+/* Copies a block from the device to host memory, then raises a flag; the CPU over there reads. */
+static int copier(int sock)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr mem, va;
+	CUstream stream;
+	char *page;
+	int fd;
+
+	conf_context();
+	check(conf_recv(sock, &fd) == 1);
+	page = conf_shared_from(fd, 4 * PAGE, PROT_READ | PROT_WRITE);
+	va = conf_register(page, 4 * PAGE, 0);
+	h = conf_create(conf.granule);
+	mem = conf_reserve(conf.granule);
+	conf_map(mem, conf.granule, h, RW);
+	stream = conf_stream();
+	for (uint32_t round = 1; round <= 5000; round++) {
+		ok(gpu->cuMemsetD32Async(mem, round, 2 * PAGE / 4, stream));
+		ok(gpu->cuMemcpyDtoHAsync(page + PAGE, mem, 2 * PAGE, stream));
+		ok(gpu->cuStreamWriteValue32(stream, va, round, 0));
+		ok(gpu->cuStreamWaitValue32(stream, va + LINE, round, CU_STREAM_WAIT_VALUE_GEQ));
+	}
+	ok(gpu->cuStreamSynchronize(stream));
+	return 0;
+}
+
+static void test_copy_then_flag(void **state)
+{
+	struct conf_peer peer = conf_spawn("copier");
+	uint32_t *data;
+	void *page;
+	int fd;
+
+	(void)state;
+	page = conf_shared(4 * PAGE, &fd);
+	data = (uint32_t *)((char *)page + PAGE);
+	conf_send(peer.sock, 1, fd);
+	close(fd);
+	for (uint32_t round = 1; round <= 5000; round++) {
+		while (__atomic_load_n((uint32_t *)line(page, 0), __ATOMIC_ACQUIRE) != round)
+			sched_yield();
+		for (size_t i = 0; i < 2 * PAGE / 4; i += 37)
+			if (__atomic_load_n(&data[i], __ATOMIC_RELAXED) != round)
+				fail_msg("round %u: word %zu is older", round, i);
+		store(line(page, 1), round);
+	}
+	check(conf_join(&peer) == 0);
+	munmap(page, 4 * PAGE);
+}
+
+/* Ends with a wait in its stream that nobody will ever end. */
+static int stuck(int sock)
+{
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va;
+
+	conf_context();
+	va = conf_register(page, PAGE, 0);
+	ok(gpu->cuStreamWaitValue32(conf_stream(), va, 1, CU_STREAM_WAIT_VALUE_EQ));
+	conf_send(sock, 1, -1);
+	return 0;
+}
+
+static void test_exit_while_waiting(void **state)
+{
+	struct conf_peer peer = conf_spawn("stuck");
+
+	(void)state;
+	check(conf_recv(peer.sock, NULL) == 1);
+	check(conf_join(&peer) == 0);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	if (!conf.ctx)
+		conf_context();
+	return 0;
+}
+
+#define T(name) cmocka_unit_test_setup(name, set_up)
+static const struct CMUnitTest tests[] = {
+	T(test_wait_values),
+	T(test_write_values),
+	T(test_batch),
+	T(test_order),
+	T(test_events),
+	T(test_host_function),
+	T(test_default_stream),
+	T(test_pageable),
+	T(test_register_rules),
+	T(test_copy_from_read_only),
+	T(test_across_processes),
+	T(test_gate_constants),
+	T(test_gates),
+	T(test_copy_then_flag),
+	T(test_exit_while_waiting),
+};
+
+static const struct conf_role roles[] = {
+	{ "signaller", signaller },
+	{ "gate_keeper", gate_keeper },
+	{ "copier", copier },
+	{ "stuck", stuck },
+	{ NULL, NULL },
+};
+
+CONF_MAIN("stream", tests, roles)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+import ctypes
+import os
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+import time
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "lib"))
+
+import daemon as daemon_module  # noqa: E402
+import models  # noqa: E402
+import tenant as tenant_module  # noqa: E402
+from programs import wait_until  # noqa: E402
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def pytest_configure():
+    # Roles of a killed keeper become our children: none can hide.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+@pytest.fixture
+def seed():
+    value = int(os.environ.get("MM_TEST_SEED", time.time_ns() % 1_000_000_007))
+    print(f"MM_TEST_SEED={value}")
+    return value
+
+
+@pytest.fixture
+def rng(seed):
+    return random.Random(seed)
+
+
+@pytest.fixture
+def root():
+    """A short path: sockets live in it."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="mm-e2e.", dir="/tmp"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="session")
+def model_dirs():
+    """Three random models of one shape."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="mm-e2e-models."))
+    yield [models.random_model(path / str(i), seed=100 + i) for i in range(3)]
+    shutil.rmtree(path)
+
+
+def strays():
+    return [pid for pid in daemon_module.children(os.getpid()) if daemon_module.alive(pid)]
+
+
+@pytest.fixture
+def start(root):
+    """start(policy=..., pool=..., ...) -> Daemon; judged and ended when the test is over."""
+    daemons = []
+
+    def starter(**options):
+        daemons.append(daemon_module.Daemon(root, **options).start())
+        return daemons[-1]
+
+    try:
+        yield starter
+        for d in daemons:
+            if d.process is not None:
+                d.check_idle()
+                d.stop()
+    finally:
+        for d in daemons:
+            d.kill()
+            # Shown by pytest when the test has failed.
+            print(f"{d.log}:\n" + "".join(d.log.read_text(errors="replace").splitlines(True)[-60:]))
+    wait_until(lambda: not strays(), 3, "all processes to end")
+
+
+@pytest.fixture
+def serve(root, start):
+    """serve(name, model, requests, daemon, ...) -> Tenant; killed before daemons are judged."""
+    del start  # only for the order of the ends
+    tenants = []
+
+    def starter(*args, **options):
+        tenants.append(tenant_module.Tenant(root, *args, **options))
+        return tenants[-1]
+
+    yield starter
+    for t in tenants:
+        t.kill()

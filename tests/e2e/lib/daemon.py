@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An mmd of one's own: started, asked, looked into, ended."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+from programs import BIN, SLOWNESS, check_report, last_line, wait_until
+
+
+class RpcError(Exception):
+    def __init__(self, error):
+        super().__init__(error.get("message"))
+        self.code = error.get("code")
+        self.error = error
+
+
+def children(pid):
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    found = []
+    for task in tasks:
+        try:
+            found += map(int, pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+        except OSError:
+            pass
+    return found
+
+
+def role_of(pid):
+    """core, xfer, load, or None for a process that is gone or not (yet) ours."""
+    try:
+        args = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    for i, arg in enumerate(args):
+        if arg == b"--role":
+            return args[i + 1].decode()
+        if arg.startswith(b"--role="):
+            return arg[7:].decode()
+    return None
+
+
+class Daemon:
+    def __init__(self, root, policy="remap", pool="32M", page="64K", gpu_memory=None, extra=(),
+                 gpu_dir=None, name="mmd"):
+        self.root = pathlib.Path(root)
+        self.dir = self.root / name
+        self.log = self.root / f"{name}.log"
+        self.policy, self.pool, self.page, self.extra = policy, pool, page, list(extra)
+        gpu_dir = pathlib.Path(gpu_dir or self.root / "gpu")
+        gpu_dir.mkdir(exist_ok=True)
+        self.env = dict(os.environ, MM_SOFTGPU_DIR=str(gpu_dir), MM_SOFTGPU_GRANULARITY="4096",
+                        MM_SOFTGPU_MEMORY=str(gpu_memory or 1 << 30))
+        self.process = None
+        self.fds_at_start = None
+
+    # ---- life
+
+    def args(self):
+        return [str(BIN / "mmd"), "--dir", str(self.dir), "--driver", "software", "--pool",
+                self.pool, "--page", self.page, "--policy", self.policy, *self.extra]
+
+    def start(self):
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(self.args(), env=self.env, stderr=log,
+                                            stdin=subprocess.DEVNULL, stdout=log)
+        wait_until(self.answers, 20, "mmd to start")
+        wait_until(lambda: self.free_pages() == self.pool_pages(), 20, "the pool to stand")
+        self.fds_at_start, self.first_xfer = self.settled_fds(), self.pids("xfer")
+        return self
+
+    def answers(self):
+        assert self.process.poll() is None, f"mmd ended: {last_line(self.log)}"
+        try:
+            return bool(self.status())
+        except (OSError, ValueError):
+            return False
+
+    def stop(self):
+        """Orderly end; nothing of it may be left."""
+        if self.process is None:
+            return
+        everyone = self.pids()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(20 * SLOWNESS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError("mmd does not end after SIGTERM") from None
+        self.process = None
+        assert code == 0, f"mmd: exit status {code}: {last_line(self.log)}"
+        wait_until(lambda: not any(map(alive, everyone)), 5, f"roles to end: {everyone}")
+        check_report(self.log)
+
+    def kill(self):
+        """Away with it, whatever state it is in."""
+        if self.process is None:
+            return
+        for pid in [self.process.pid, *self.pids()]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
+        self.process = None
+
+    # ---- questions
+
+    def rpc(self, method, params=None):
+        request = {"jsonrpc": "2.0", "id": 7, "method": method}
+        if params is not None:
+            request["params"] = params
+        reply = json.loads(self.raw_rpc(json.dumps(request).encode() + b"\n"))
+        assert reply["jsonrpc"] == "2.0" and reply["id"] == 7, reply
+        if "error" in reply:
+            raise RpcError(reply["error"])
+        return reply["result"]
+
+    def raw_rpc(self, data):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+            s.settimeout(10 * SLOWNESS)
+            s.connect(str(self.dir / "admin.sock"))
+            s.sendall(data)
+            reply = b""
+            while not reply.endswith(b"\n"):
+                part = s.recv(65536)
+                if not part:
+                    break
+                reply += part
+            return reply
+
+    def status(self):
+        return self.rpc("status")
+
+    def ctl(self, *args, check=True):
+        """mmctl: its exit status, its JSON (or None), its stderr."""
+        done = subprocess.run([str(BIN / "mmctl"), "--dir", str(self.dir), "--json", *map(str, args)],
+                              capture_output=True, timeout=20 * SLOWNESS, env=self.env)
+        text, errors = done.stdout.decode(), done.stderr.decode()
+        if check:
+            assert done.returncode == 0, errors
+            return json.loads(text)
+        return done.returncode, text, errors
+
+    def pool_pages(self):
+        return self.status()["pool_pages"]
+
+    def page_states(self):
+        return self.status()["pages"]
+
+    def free_pages(self):
+        return self.page_states().get("free", 0)
+
+    def tenants(self):
+        return self.status()["tenants"]
+
+    def tenant(self, name):
+        found = [t for t in self.tenants() if t["name"] == name]
+        return found[0] if found else None
+
+    # ---- processes
+
+    def pids(self, role=None):
+        """Of all roles but the keeper, or of one."""
+        todo, found = [self.process.pid] if self.process else [], []
+        while todo:
+            for child in children(todo.pop()):
+                todo.append(child)
+                found.append(child)
+        return [pid for pid in found if role is None or role_of(pid) == role]
+
+    def fds(self):
+        """How many each long-lived role has open."""
+        count = {"keeper": len(os.listdir(f"/proc/{self.process.pid}/fd"))}
+        for role in ("core", "xfer"):
+            for pid in self.pids(role):
+                count[role] = len(os.listdir(f"/proc/{pid}/fd"))
+        return count
+
+    def settled_fds(self):
+        """Without our own questions' connections, which core closes a moment later."""
+        samples = []
+        for _ in range(4):
+            samples.append(self.fds())
+            time.sleep(0.05)
+        return {role: min(s[role] for s in samples) for role in samples[0]}
+
+    def fds_are_back(self):
+        now, then = self.fds(), dict(self.fds_at_start)
+        # A later xfer has adopted its pages instead of making them: not quite the same number.
+        if self.pids("xfer") != self.first_xfer and now.get("xfer", 0) <= then["xfer"] + 2:
+            then["xfer"] = now.get("xfer")
+        return now == then
+
+    # ---- judgement
+
+    def check_accounts(self):
+        """Right now: every page in one state, and all of them there."""
+        states = self.page_states()
+        assert sum(states.values()) == self.pool_pages(), states
+
+    def check_idle(self):
+        """After the last tenant left: all pages free, no fd more than at the start."""
+        wait_until(lambda: self.free_pages() == self.pool_pages(), 10,
+                   f"pages to become free: {self.page_states()}")
+        wait_until(lambda: not self.pids("load"), 10, "loads to end")
+        try:
+            wait_until(self.fds_are_back, 5, "fds to be closed")
+        except AssertionError:
+            raise AssertionError(f"fds at the start {self.fds_at_start}, now {self.fds()}") from None
+
+
+def alive(pid):
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Model folders that are wrong in exactly one way."""
+
+import json
+import shutil
+import struct
+
+
+def split(path):
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    return json.loads(data[8:8 + length]), data[8 + length:]
+
+
+def join(path, header, body, length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + body)
+
+
+def first_tensor(header):
+    return next(name for name in header if name != "__metadata__")
+
+
+def edit_tensor(change):
+    """A case that changes the first tensor's entry of an otherwise right header."""
+    def apply(folder):
+        path = folder / "model.safetensors"
+        header, body = split(path)
+        change(header, first_tensor(header), len(body))
+        join(path, header, body)
+    return apply
+
+
+def edit_config(change):
+    def apply(folder):
+        path = folder / "config.json"
+        config = json.loads(path.read_text())
+        change(config)
+        path.write_text(json.dumps(config))
+    return apply
+
+
+def raw(make):
+    def apply(folder):
+        path = folder / "model.safetensors"
+        path.write_bytes(make(path.read_bytes()))
+    return apply
+
+
+def set_offsets(begin, end):
+    def change(header, name, size):
+        del size
+        header[name]["data_offsets"] = [begin, end]
+    return edit_tensor(change)
+
+
+def set_field(key, value):
+    return edit_tensor(lambda header, name, size: header[name].__setitem__(key, value))
+
+
+def overlap(header, name, size):
+    """Two tensors of one shape claim the same bytes."""
+    del name, size
+    by_shape = {}
+    for other, tensor in header.items():
+        if other != "__metadata__":
+            by_shape.setdefault(str(tensor["shape"]), []).append(other)
+    a, b = next(names for names in by_shape.values() if len(names) > 1)[:2]
+    header[b]["data_offsets"] = header[a]["data_offsets"]
+
+
+def shift(header, name, size):
+    del size
+    header[name]["data_offsets"] = [x + 2 for x in header[name]["data_offsets"]]
+
+
+def make_case(good, folder, change):
+    shutil.copytree(good, folder)
+    change(folder)
+    return folder

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the programs are, how slow they are, and waiting with a deadline."""
+
+import os
+import pathlib
+import re
+import time
+
+TOP = pathlib.Path(__file__).resolve().parents[3]
+BUILD = pathlib.Path(os.environ.get("MM_BUILD", TOP / "build"))
+BIN = BUILD / "bin"
+SANITIZE = os.environ.get("MM_SANITIZE", "")
+LONG = bool(os.environ.get("MM_TEST_LONG"))
+DATA = os.environ.get("MM_TEST_DATA")
+
+# All waits are given in seconds of the release build on an idle machine, with room to spare.
+SLOWNESS = {"": 3, "address": 10, "thread": 8}[SANITIZE]
+
+# What a program's stderr must never contain.
+REPORTS = re.compile(r"AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error:|^panic: ", re.M)
+
+
+def count(release, sanitized):
+    """How often a randomised test repeats its thing."""
+    n = sanitized if SANITIZE else release
+    return n * 10 if LONG else n
+
+
+class DeadlineError(AssertionError):
+    pass
+
+
+def wait_until(condition, seconds, what, every=0.01):
+    """Returns condition()'s first true value; nothing in these tests waits for ever."""
+    deadline = time.monotonic() + seconds * SLOWNESS
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise DeadlineError(f"waited {seconds * SLOWNESS} s in vain: {what}")
+        time.sleep(every)
+
+
+def check_report(path):
+    text = pathlib.Path(path).read_text(errors="replace") if os.path.exists(path) else ""
+    found = REPORTS.search(text)
+    assert not found, f"{path}:\n{text[max(0, found.start() - 200):found.start() + 6000]}"
+
+
+def last_line(path):
+    lines = [line for line in pathlib.Path(path).read_text(errors="replace").splitlines() if line]
+    return lines[-1] if lines else ""

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ABI by hand (include/mm/abi.h): a client that may lie."""
+
+import mmap
+import os
+import select
+import socket
+import struct
+
+from programs import SLOWNESS
+
+MAGIC = 0x314D4D4D
+MAJOR = 1
+FEATURES = 3  # REMAP | RECLAIM
+PAGE = 4096
+SQ_SLOTS, CQ_SLOTS = 256, 1024
+MSG = struct.Struct("<HHiQQ4QQ")
+HELLO = struct.Struct("<IHHQQ32s72s")
+WELCOME = struct.Struct("<IHHiIQQQ16sII160s32s")
+assert (MSG.size, HELLO.size, WELCOME.size) == (64, 128, 256)
+
+(OP_NOP, OP_MODEL_OPEN, OP_KV_DECLARE, OP_KV_WANT, OP_KV_RELEASE, OP_FDS_ACK, OP_PARKED,
+ OP_COMMITTED, OP_RESYNC, OP_BYE) = range(10)
+
+# mm_tenant_region: sq_tail, cq_head, stats, slots; mm_mmd_region: sq_head, cq_tail, slots, map
+SQ_TAIL, CQ_HEAD, STATS, SQ = 0, PAGE, 2 * PAGE, 3 * PAGE
+TENANT_BYTES = SQ + SQ_SLOTS * 64
+SQ_HEAD, CQ_TAIL, CQ = 0, PAGE, 2 * PAGE
+MMD_BYTES = CQ + CQ_SLOTS * 64 + 262144
+
+
+def hello(magic=MAGIC, major=MAJOR, size=128, features=FEATURES, required=0, name=b"raw",
+          reserved=bytes(72)):
+    return HELLO.pack(magic, major, size, features, required, name, reserved)
+
+
+class Refused(Exception):
+    def __init__(self, result, reason):
+        super().__init__(reason)
+        self.result, self.reason = result, reason
+
+
+class Raw:
+    """One connection. Nothing in here checks what it sends."""
+
+    def __init__(self, daemon):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(5 * SLOWNESS)
+        self.socket.connect(str(daemon.dir / "tenant.sock"))
+        self.fds, self.maps, self.welcome = [], [], None
+
+    def close(self):
+        for m in self.maps:
+            m.close()
+        for fd in self.fds:
+            os.close(fd)
+        self.maps, self.fds = [], []
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def greet(self, data=None):
+        """Sends a hello; raises Refused, or maps the regions."""
+        self.socket.send(hello() if data is None else data)
+        reply, self.fds, _, _ = socket.recv_fds(self.socket, 4096, 8)
+        if not reply:
+            raise ConnectionResetError("closed without a welcome")
+        self.welcome = WELCOME.unpack(reply)
+        result, reason = self.welcome[3], self.welcome[11].split(b"\0")[0].decode()
+        if result:
+            raise Refused(result, reason)
+        assert len(self.fds) == 3
+        self.tenant = mmap.mmap(self.fds[0], TENANT_BYTES)
+        self.mmd = mmap.mmap(self.fds[1], MMD_BYTES, prot=mmap.PROT_READ)
+        self.gates = mmap.mmap(self.fds[2], 65536)
+        self.maps = [self.tenant, self.mmd, self.gates]
+        return self
+
+    @property
+    def tenant_id(self):
+        return self.welcome[4]
+
+    def put_u32(self, offset, value):
+        self.tenant[offset:offset + 4] = struct.pack("<I", value & 0xFFFFFFFF)
+
+    def get_u32(self, region, offset):
+        return struct.unpack("<I", region[offset:offset + 4])[0]
+
+    def bell(self):
+        try:
+            self.socket.send(b"!", socket.MSG_DONTWAIT)
+        except (BlockingIOError, BrokenPipeError, ConnectionResetError):
+            pass
+
+    def push(self, opcode, args=(), flags=0, result=0, user_data=0, epoch=0, reserved=0):
+        tail = self.get_u32(self.tenant, SQ_TAIL)
+        at = SQ + (tail % SQ_SLOTS) * 64
+        args = [*args, 0, 0, 0, 0][:4]
+        self.tenant[at:at + 64] = MSG.pack(opcode, flags, result, user_data, epoch, *args, reserved)
+        self.put_u32(SQ_TAIL, tail + 1)
+        self.bell()
+
+    def pop(self, seconds=5):
+        """The next event, or None in time."""
+        head = self.get_u32(self.tenant, CQ_HEAD)
+        poller = select.poll()
+        poller.register(self.socket, select.POLLIN)
+        waited = 0
+        while self.get_u32(self.mmd, CQ_TAIL) == head:
+            if waited >= seconds * SLOWNESS:
+                return None
+            if poller.poll(50) and not self.drain():
+                return None
+            waited += 0.05
+        at = CQ + (head % CQ_SLOTS) * 64
+        message = MSG.unpack(self.mmd[at:at + 64])
+        self.put_u32(CQ_HEAD, head + 1)
+        return {"opcode": message[0], "result": message[2], "user_data": message[3],
+                "epoch": message[4], "args": message[5:9]}
+
+    def drain(self):
+        """Doorbells and fds off the socket. False: the connection has ended."""
+        try:
+            data, fds, _, _ = socket.recv_fds(self.socket, 4096, 253, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except ConnectionResetError:
+            return False
+        self.fds += fds
+        return bool(data)
+
+    def ended(self, seconds=5):
+        """Whether mmd ends the connection in time."""
+        poller = select.poll()
+        poller.register(self.socket, select.POLLIN)
+        for _ in range(int(seconds * SLOWNESS * 20)):
+            if poller.poll(50) and not self.drain():
+                return True
+        return False

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The admin socket and mmctl."""
+
+import json
+import os
+import stat
+
+import pytest
+
+from daemon import RpcError
+from tenant import make_requests
+from programs import wait_until
+
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
+
+
+@pytest.fixture
+def d(start):
+    return start(policy="remap", pool="8M", page="16K")
+
+
+def error_of(d, data):
+    reply = json.loads(d.raw_rpc(data))
+    return reply["error"]["code"], reply["id"]
+
+
+@pytest.mark.parametrize("data,code,request_id", [
+    (b"{\n", PARSE_ERROR, None),
+    (b"\xff\xfe\n", PARSE_ERROR, None),
+    (b"[]\n", INVALID_REQUEST, None),
+    (b"7\n", INVALID_REQUEST, None),
+    (b'{"id":1,"method":"status"}\n', INVALID_REQUEST, 1),
+    (b'{"jsonrpc":"1.0","id":1,"method":"status"}\n', INVALID_REQUEST, 1),
+    (b'{"jsonrpc":"2.0","id":1}\n', INVALID_REQUEST, 1),
+    (b'{"jsonrpc":"2.0","id":1,"method":7}\n', INVALID_REQUEST, 1),
+    (b'{"jsonrpc":"2.0","id":"x","method":"frobnicate"}\n', METHOD_NOT_FOUND, "x"),
+    (b'{"jsonrpc":"2.0","id":1,"method":"plan.set","params":[]}\n', INVALID_PARAMS, 1),
+    (b'{"jsonrpc":"2.0","id":1,"method":"plan.set","params":{}}\n', INVALID_PARAMS, 1),
+    (b'{"jsonrpc":"2.0","id":1,"method":"plan.set","params":{"name":"t","layers":"x"}}\n',
+     INVALID_PARAMS, 1),
+    (b'{"jsonrpc":"2.0","id":1,"method":"plan.set","params":{"name":"t","layers":-7}}\n',
+     INVALID_PARAMS, 1),
+], ids=repr)
+def test_json_rpc_errors(d, data, code, request_id):
+    assert error_of(d, data) == (code, request_id)
+    assert d.status()
+
+
+def test_two_questions_in_one_packet(d):
+    one = b'{"jsonrpc":"2.0","id":1,"method":"status"}\n'
+    reply = d.raw_rpc(one + b'{"jsonrpc":"2.0","id":2,"method":"status"}\n')
+    assert json.loads(reply.splitlines()[0])["id"] == 1
+
+
+def test_endless_line(d):
+    """A line without an end is cut off, not collected."""
+    try:
+        d.raw_rpc(b"x" * (8 << 20))
+    except OSError:
+        pass
+    assert d.status()
+
+
+def test_rights(d):
+    admin, tenant = (os.stat(d.dir / name) for name in ("admin.sock", "tenant.sock"))
+    assert stat.S_IMODE(admin.st_mode) == 0o600
+    assert stat.S_IMODE(tenant.st_mode) == 0o666
+
+
+def test_status_and_pool(d):
+    status = d.ctl("status")
+    assert status["schema"] == 1 and status["policy"] == "remap"
+    assert status["pool_pages"] == 512 and status["page_bytes"] == 16384
+    assert sum(status["pages"].values()) == 512
+    pool = d.ctl("pool", "show")
+    assert pool["schema"] == 1
+    code, text, errors = d.ctl("plan", "show", "nobody", check=False)
+    assert code in (0, 1) and (text or errors)
+
+
+def test_plan_show_and_set(d, root, serve, model_dirs):
+    requests = make_requests(root / "r.jsonl", 20, output=(60, 90))
+    tenant = serve("t", model_dirs[0], requests, d)
+    wait_until(lambda: d.ctl("plan", "set", "t", "--layers", 2, check=False)[0] == 0, 20,
+               "the model to stand")
+    wait_until(lambda: d.status()["alpha_sum"] == 2 or not tenant.running(), 10, "the plan")
+    assert tenant.running()
+    plan = d.ctl("plan", "show", "t")
+    assert plan["schema"] == 1
+    assert '"alpha": 2' in json.dumps(plan) or '"alpha":2' in json.dumps(plan)
+    d.ctl("plan", "set", "t", "--layers", "auto")
+    code, _, errors = d.ctl("plan", "set", "nobody", "--layers", 1, check=False)
+    assert code == 1 and "nobody" in errors
+    with pytest.raises(RpcError):
+        d.rpc("plan.set", {"name": "nobody", "layers": 1})
+    tenant.wait()

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong is refused with one clear sentence, and everything else runs on."""
+
+import os
+import subprocess
+
+import pytest
+
+import hostile_files as hf
+import models
+from isolated import isolated
+from programs import BIN, SLOWNESS
+from tenant import make_requests, plain_tokens
+from wire import MAJOR, Raw, Refused, hello
+
+HUGE = (1 << 64) - 1
+
+
+def run(*args, **options):
+    done = subprocess.run([str(a) for a in args], capture_output=True, timeout=30 * SLOWNESS, **options)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def one_sentence(errors):
+    lines = [line for line in errors.splitlines() if line.strip()]
+    assert len(lines) == 1, f"want one line of error: {errors}"
+    return lines[0]
+
+
+# ---- models
+
+MODELS = {
+    "header truncated": (hf.raw(lambda data: data[:100]), "safetensors"),
+    "empty file": (hf.raw(lambda data: b""), "safetensors"),
+    "seven bytes": (hf.raw(lambda data: data[:7]), "safetensors"),
+    "data truncated": (hf.raw(lambda data: data[:-1000]), "safetensors"),
+    "data too long": (hf.raw(lambda data: data + bytes(100)), "safetensors"),
+    "header length beyond file": (hf.raw(lambda data: b"\xff" * 8 + data[8:]), "safetensors"),
+    "header length huge": (hf.raw(lambda data: (1 << 40).to_bytes(8, "little") + data[8:]),
+                           "safetensors"),
+    "header not JSON": (hf.raw(lambda data: data[:8] + b"x" + data[9:]), "safetensors"),
+    "header a list": (hf.raw(lambda data: (2).to_bytes(8, "little") + b"[]"), "safetensors"),
+    "tensors overlap": (hf.edit_tensor(hf.overlap), "overlap"),
+    "tensor shifted": (hf.edit_tensor(hf.shift), ""),
+    "offsets beyond file": (hf.set_offsets(0, 1 << 40), ""),
+    "offsets backwards": (hf.set_offsets(4096, 0), ""),
+    "offsets negative": (hf.set_offsets(-8, 0), ""),
+    "offsets overflow": (hf.set_offsets(HUGE - 7, HUGE), ""),
+    "offsets a word": (hf.set_offsets("a", "b"), ""),
+    "shape lies": (hf.set_field("shape", [3, 5]), ""),
+    "shape overflows": (hf.set_field("shape", [1 << 32, 1 << 32]), ""),
+    "shape negative": (hf.set_field("shape", [-1, -64]), ""),
+    "dtype unknown": (hf.set_field("dtype", "F8_E4M3"), "dtype"),
+    "dtype lies": (hf.set_field("dtype", "F32"), ""),
+    "name twice": (hf.raw(lambda data: twice(data)), ""),
+    "no file": (lambda folder: os.unlink(folder / "model.safetensors"), ""),
+    "a folder for a file": (lambda folder: (os.unlink(folder / "model.safetensors"),
+                                            os.mkdir(folder / "model.safetensors")), ""),
+    "a fifo for a file": (lambda folder: (os.unlink(folder / "model.safetensors"),
+                                          os.mkfifo(folder / "model.safetensors")), ""),
+    "no config": (lambda folder: os.unlink(folder / "config.json"), "config.json"),
+    "config not JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json"),
+    "more layers than weights": (hf.edit_config(lambda c: c.update(num_hidden_layers=9)), ""),
+    "fewer layers than weights": (hf.edit_config(lambda c: c.update(num_hidden_layers=7)), ""),
+    "hidden size lies": (hf.edit_config(lambda c: c.update(hidden_size=128)), ""),
+    "heads do not divide": (hf.edit_config(lambda c: c.update(num_attention_heads=5)), ""),
+    "another architecture": (hf.edit_config(lambda c: c.update(
+        architectures=["GPT2LMHeadModel"], model_type="gpt2")), ""),
+    "layers a word": (hf.edit_config(lambda c: c.update(num_hidden_layers="many")), ""),
+    "layers huge": (hf.edit_config(lambda c: c.update(num_hidden_layers=1 << 40)), ""),
+}
+
+
+def twice(data):
+    """The first key of the header stands twice: JSON parsers differ about what that means."""
+    length = int.from_bytes(data[:8], "little")
+    text = data[8:8 + length]
+    entry = text[1:text.index(b"}") + 1]
+    text = b"{" + entry + b"," + text[1:]
+    return len(text).to_bytes(8, "little") + text + data[8 + length:]
+
+
+def test_models(root, start, serve, model_dirs):
+    """One daemon for all cases: each is refused, and a good tenant works through all of them."""
+    d = start(pool="16M", page="64K")
+    requests = make_requests(root / "requests.jsonl", 2)
+    want = plain_tokens(root, model_dirs[0], requests)
+    wrong = []
+    for name, (change, word) in MODELS.items():
+        folder = hf.make_case(model_dirs[0], root / "case" / name.replace(" ", "-"), change)
+        code, _, errors = run(BIN / "mmserve", "--model", folder, "--socket", d.dir / "tenant.sock",
+                              "--requests", requests, "--output", root / "none.jsonl", env=d.env)
+        print(f"{name}: {code}: {errors.strip()}")
+        if code != 1 or len(errors.strip().splitlines()) != 1 or word not in errors:
+            wrong.append(f"{name}: exit status {code}, want 1 and '{word}' in one line: {errors}")
+    assert not wrong, "\n".join(wrong)
+    assert serve("good", model_dirs[0], requests, d).tokens() == want
+
+
+def test_model_larger_than_device(root, start, model_dirs):
+    d = start(pool="512K", page="64K")
+    requests = make_requests(root / "requests.jsonl", 1)
+    code, _, errors = run(BIN / "mmserve", "--model", model_dirs[0], "--socket",
+                          d.dir / "tenant.sock", "--requests", requests, "--output",
+                          root / "none.jsonl", env=d.env)
+    assert code == 1
+    one_sentence(errors)
+
+
+def test_model_larger_than_quota(root, start, serve, model_dirs):
+    d = start(pool="16M", page="64K", extra=["--account-max", "512K"])
+    requests = make_requests(root / "requests.jsonl", 1)
+    code, _, errors = run(BIN / "mmserve", "--model", model_dirs[0], "--socket",
+                          d.dir / "tenant.sock", "--requests", requests, "--output",
+                          root / "none.jsonl", env=d.env)
+    assert code == 1
+    assert "account" in one_sentence(errors) or "quota" in errors
+    tiny = models.random_model(root / "tiny", 1, layers=2, ffn=64)
+    assert serve("tiny", tiny, requests, d).tokens() == plain_tokens(root, tiny, requests)
+
+
+# ---- request files and traces
+
+TRACES = {
+    "empty": ("", ":0:"),
+    "no header": ("0,1,2\n", ":1:"),
+    "fields missing": ("arrival_s,prompt_tokens,output_tokens\n0,1\n", ":2:"),
+    "not a number": ("arrival_s,prompt_tokens,output_tokens\n0,1,2\nx,1,2\n", ":3:"),
+    "zero tokens": ("arrival_s,prompt_tokens,output_tokens\n0,0,2\n", ":2:"),
+    "negative": ("arrival_s,prompt_tokens,output_tokens\n0,1,-2\n", ":2:"),
+    "huge": ("arrival_s,prompt_tokens,output_tokens\n0,1,99999999999999999999\n", ":2:"),
+    "not sorted": ("arrival_s,prompt_tokens,output_tokens\n2,1,1\n1,1,1\n", ":3:"),
+    "not a number that is one": ("arrival_s,prompt_tokens,output_tokens\nnan,1,1\n", ":2:"),
+}
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_traces(root, model_dirs, name):
+    text, word = TRACES[name]
+    trace = root / "trace.csv"
+    trace.write_text(text)
+    code, _, errors = run(BIN / "mmserve", "--plain", "--model", model_dirs[0], "--trace", trace,
+                          "--output", root / "none.jsonl")
+    assert code == 1 and word in one_sentence(errors) and "trace.csv" in errors
+    code, _, errors = run(BIN / "mmbench", "serve", "--models", model_dirs[0], "--trace", trace)
+    assert code == 1 and "trace.csv" in one_sentence(errors)
+
+
+REQUESTS = {
+    "not JSON": "{\n",
+    "a list": "[]\n",
+    "no prompt": '{"id": "a", "max_tokens": 1}\n',
+    "empty prompt": '{"id": "a", "prompt": [], "max_tokens": 1}\n',
+    "id beyond vocabulary": '{"id": "a", "prompt": [256], "max_tokens": 1}\n',
+    "no tokens wanted": '{"id": "a", "prompt": [1], "max_tokens": 0}\n',
+    "unknown key": '{"id": "a", "prompt": [1], "max_tokens": 1, "temperature": 0.7}\n',
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_requests(root, model_dirs, name):
+    path = root / "requests.jsonl"
+    path.write_text(REQUESTS[name])
+    code, _, errors = run(BIN / "mmserve", "--plain", "--model", model_dirs[0], "--requests", path,
+                          "--output", root / "none.jsonl")
+    assert code == 1 and "requests.jsonl:1:" in one_sentence(errors)
+
+
+# ---- flags and config
+
+FLAGS = [
+    ("mmd", ["--frobnicate"], "frobnicate"),
+    ("mmd", ["--policy", "greedy"], "greedy"),
+    ("mmd", ["--pool", "many"], "many"),
+    ("mmd", ["--page", "3"], "page"),
+    ("mmd", ["extra"], "extra"),
+    ("mmctl", ["frobnicate"], "frobnicate"),
+    ("mmctl", ["--frobnicate", "status"], "frobnicate"),
+    ("mmctl", ["plan", "set", "x"], "layers"),
+    ("mmctl", ["plan", "set", "x", "--layers", "some"], "some"),
+    ("mmctl", [], ""),
+    ("mmserve", ["--frobnicate"], "frobnicate"),
+    ("mmserve", ["--plain"], "model"),
+    ("mkmodel", ["frobnicate"], "frobnicate"),
+    ("mkmodel", ["random"], ""),
+    ("mkmodel", ["random", "/tmp/x", "--layers", "0"], "layers"),
+    ("mmbench", ["frobnicate"], "frobnicate"),
+    ("mmbench", ["serve"], "models"),
+    ("mmbench", ["serve", "--frobnicate"], "frobnicate"),
+    ("mmbench", ["serve", "--models", "/tmp/x", "--policies", "greedy"], "greedy"),
+    ("mmbench", ["serve", "--models", "/tmp/x", "--pool", "many"], "many"),
+]
+
+
+@pytest.mark.parametrize("program,args,word", FLAGS)
+def test_flags(root, program, args, word):
+    place = ["--dir", str(root / "d")] if program == "mmd" else []
+    code, out, errors = run(BIN / program, *place, *args)
+    assert code == 2, errors
+    assert word in one_sentence(errors) and not out
+
+
+@pytest.mark.parametrize("program", ["mmd", "mmctl", "mmserve", "mkmodel", "mmbench"])
+def test_help_and_version(program):
+    code, out, errors = run(BIN / program, "--help")
+    assert code == 0 and len(out.splitlines()) > 2 and not errors
+    code, out, errors = run(BIN / program, "--version")
+    assert code == 0 and out.startswith(program) and not errors
+
+
+CONFIGS = {
+    "unknown key": ('{"frobnicate": 1}', "frobnicate"),
+    "not JSON": ("{", ""),
+    "a list": ("[]", ""),
+    "wrong type": ('{"policy": 7}', "policy"),
+    "wrong value": ('{"policy": "greedy"}', "greedy"),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_config_file(root, name):
+    text, word = CONFIGS[name]
+    config = root / "mmd.json"
+    config.write_text(text)
+    code, _, errors = run(BIN / "mmd", "--dir", root / "d", "--config", config)
+    assert code in (1, 2)
+    assert "mmd.json" in one_sentence(errors) and word in errors
+
+
+# ---- peers and places
+
+@isolated()
+def check_hello(d, change, word):
+    with Raw(d) as client, pytest.raises((Refused, ConnectionResetError)) as refused:
+        client.greet(hello(**change))
+    if isinstance(refused.value, Refused):
+        assert refused.value.result < 0 and word.lower() in refused.value.reason.lower()
+    else:
+        assert not word, "closed without a reason"
+    with Raw(d) as client:
+        client.greet()
+
+
+@pytest.mark.parametrize("change,word", [
+    ({"magic": 0x12345678}, ""),
+    ({"major": MAJOR + 1}, "ABI"),
+    ({"major": 0}, "ABI"),
+    ({"required": 1 << 40}, ""),
+    ({"size": 64}, ""),
+    ({"reserved": b"\1" + bytes(71)}, "reserved"),
+    ({"name": b"\x1b[2J"}, "name"),
+    ({"name": b"x" * 32}, "name"),
+], ids=str)
+def test_another_abi(start, change, word):
+    check_hello(start(pool="4M"), change, word)
+
+
+def test_second_mmd_in_the_same_directory(start):
+    d = start(pool="4M")
+    code, _, errors = run(*d.args(), env=d.env)
+    assert code == 1 and str(d.dir) in one_sentence(errors)
+    d.check_accounts()
+
+
+def test_second_mmd_on_the_same_device(root, start):
+    """The first has the memory: the second says so and goes; the first does not notice."""
+    d = start(pool="24M", gpu_memory=32 << 20)
+    args = [str(a) if a != str(d.dir) else str(root / "second") for a in d.args()]
+    code, _, errors = run(*args, env=d.env)
+    assert code == 1
+    assert errors.strip()
+    d.check_accounts()
+    d.check_idle()
+
+
+def test_no_daemon(root, model_dirs):
+    requests = make_requests(root / "requests.jsonl", 1)
+    code, _, errors = run(BIN / "mmserve", "--model", model_dirs[0], "--socket",
+                          root / "none.sock", "--requests", requests, "--output", root / "o.jsonl")
+    assert code == 3 and "none.sock" in one_sentence(errors)
+    code, _, errors = run(BIN / "mmctl", "--dir", root, "status")
+    assert code == 3 and str(root) in one_sentence(errors)
+
+
+def test_no_driver(root):
+    code, _, errors = run(BIN / "mmd", "--dir", root / "d", "--driver", root / "libnone.so")
+    assert code == 1 and "libnone.so" in errors

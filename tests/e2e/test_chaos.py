@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+kill -9 of tenants, of xfer and of load at random moments inside one long run each.
+
+Whatever is killed: bystanders' tokens stay what they are, every page is accounted for at any time and
+free at the end, and nothing hangs. The number of kills is MM_CHAOS_KILLS.
+"""
+
+import os
+import signal
+import time
+
+import pytest
+
+import models
+from daemon import role_of
+from programs import SANITIZE, LONG, check_report, wait_until
+from tenant import make_requests, plain_tokens
+
+KILLS = int(os.environ.get("MM_CHAOS_KILLS", (10 if SANITIZE else 100) * (10 if LONG else 1)))
+
+
+class Bystander:
+    """A tenant that must not notice: it serves the same requests over and over."""
+
+    def __init__(self, serve, root, daemon, name, model, seed, extra=()):
+        self.serve, self.daemon, self.name, self.model, self.extra = serve, daemon, name, model, extra
+        self.requests = make_requests(root / f"{name}.requests", 10, output=(30, 60), seed=seed)
+        self.want = plain_tokens(root, model, self.requests)
+        self.rounds, self.tenant = 0, None
+
+    def poke(self):
+        """Judges a finished round and starts the next."""
+        if self.tenant is not None:
+            if self.tenant.running():
+                return
+            self.finish()
+        self.tenant = self.serve(self.name, self.model, self.requests, self.daemon,
+                                 extra=["--verify", *self.extra])
+
+    def has_model(self):
+        found = self.daemon.tenant(self.name)
+        return found and found["model_ready"] or not self.tenant.running()
+
+    def finish(self):
+        assert self.tenant.tokens() == self.want, f"{self.name}: other tokens in round {self.rounds}"
+        self.rounds += 1
+        self.tenant = None
+
+
+def kill_role(d, role, rng):
+    """At a random moment: True when there was one and it is gone."""
+    time.sleep(rng.uniform(0, 0.05))
+    for pid in d.pids(role):
+        if role_of(pid) == role:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return False
+            return True
+    return False
+
+
+def cycle_plans(d, name, rng):
+    """Keeps the plan moving, so that kills meet every phase of a change."""
+    d.ctl("plan", "set", name, "--layers", rng.randrange(8), check=False)
+
+
+def test_kill_tenants(root, start, serve, model_dirs, rng):
+    d = start(policy="remap", pool="8M", page="16K")
+    witness = Bystander(serve, root, d, "witness", model_dirs[0], 1)
+    requests = make_requests(root / "victim.requests", 20, output=(40, 90))
+    for _ in range(KILLS):
+        witness.poke()
+        victim = serve("victim", model_dirs[1], requests, d)
+        if rng.random() < 0.7:
+            wait_until(lambda v=victim: d.tenant("victim") or not v.running(), 20, "victim to join")
+        time.sleep(rng.uniform(0, 0.3))
+        if rng.random() < 0.5:
+            cycle_plans(d, rng.choice(["victim", "witness"]), rng)
+        victim.kill()
+        check_report(victim.log)
+        d.check_accounts()
+    witness.finish()
+    assert d.pids("xfer") and d.process.poll() is None
+
+
+def test_kill_xfer(root, start, serve, model_dirs, rng):
+    d = start(policy="remap", pool="8M", page="16K")
+    tenants = [Bystander(serve, root, d, f"t{i}", model_dirs[i], i) for i in range(2)]
+    killed = 0
+    while killed < KILLS:
+        for t in tenants:
+            t.poke()
+        cycle_plans(d, rng.choice(["t0", "t1"]), rng)
+        wait_until(lambda: d.pids("xfer"), 20, "xfer to be started again")
+        # Some kills come while the new one still adopts, most while it works.
+        time.sleep(rng.choice([0, 0.02, 0.2]))
+        killed += kill_role(d, "xfer", rng)
+        d.check_accounts()
+    for t in tenants:
+        t.finish()
+    wait_until(lambda: d.pids("xfer"), 20, "xfer to be started again")
+
+
+def test_kill_load(root, start, serve, model_dirs, rng):
+    """Models arrive all the time; a load that dies costs its own tenant the model, nobody else."""
+    d = start(policy="remap", pool="16M", page="16K")
+    witness = Bystander(serve, root, d, "witness", model_dirs[0], 1)
+    requests = make_requests(root / "n.requests", 1, output=(2, 2))
+    killed = arrived = refused = 0
+    while killed < KILLS:
+        witness.poke()
+        wait_until(witness.has_model, 20, "the witness to have its model")
+        # A new model each time: one that is known already needs no load for long.
+        model = models.random_model(root / f"m{arrived}", seed=arrived, layers=4)
+        newcomer = serve("newcomer", model, requests, d)
+        arrived += 1
+        wait_until(lambda: d.pids("load") or not newcomer.running(), 20, "a load", every=0.0005)
+        time.sleep(rng.choice([0, 0.001, 0.005]))
+        killed += kill_load_now(d)
+        wait_until(lambda n=newcomer: not n.running(), 60, "the newcomer to be served or refused")
+        check_report(newcomer.log)
+        refused += newcomer.process.returncode != 0
+        d.check_accounts()
+        assert arrived < 20 * KILLS, f"only {killed} of {arrived} loads could be hit"
+    witness.finish()
+    # libclient tries again after one death, so most newcomers are served all the same.
+    died = d.log.read_text().count("event=load.died")
+    print(f"{killed} kills, {died} loads died, {refused} of {arrived} models were refused")
+    assert died >= max(1, killed // 4), f"{killed} kills, but only {died} loads died"
+    good = serve("good", model_dirs[1], requests, d)
+    good.wait()
+
+
+def kill_load_now(d):
+    for pid in d.pids("load"):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+        return 1
+    return 0
+
+
+def test_kill_core(start, serve, root, model_dirs):
+    """Until restart is built: tenants' connections end, everything ends, the memory is free."""
+    d = start(policy="remap", pool="8M", page="16K")
+    requests = make_requests(root / "r.requests", 20, output=(60, 90))
+    tenant = serve("t", model_dirs[0], requests, d)
+    wait_until(lambda: d.tenant("t"), 20, "the tenant to join")
+    os.kill(d.pids("core")[0], signal.SIGKILL)
+    wait_until(lambda: d.process.poll() is not None, 20, "keeper to end")
+    assert d.process.returncode == 1
+    d.process = None
+    wait_until(lambda: not tenant.running(), 20, "the tenant to notice")
+    assert tenant.process.returncode in (1, 3)
+    start(policy="remap", pool="8M", page="16K", name="again")
+
+
+@pytest.mark.parametrize("policy", ["recompute", "elastic", "remap"])
+def test_kill_everything(root, start, serve, model_dirs, rng, policy):
+    """All at once, under each policy, with memory short."""
+    d = start(policy=policy, pool="3M", page="16K")
+    witness = Bystander(serve, root, d, "witness", model_dirs[0], 1, extra=["--kv-share", "256K"])
+    requests = make_requests(root / "v.requests", 20, output=(40, 90))
+    victims = {}
+    for _ in range(max(KILLS // 5, 4)):
+        witness.poke()
+        name = f"v{rng.randrange(2)}"
+        if name in victims:
+            victims.pop(name).kill()
+        victims[name] = serve(name, model_dirs[1], requests, d, extra=["--kv-share", "256K"])
+        if rng.random() < 0.3:
+            kill_role(d, rng.choice(["xfer", "load"]), rng)
+        time.sleep(rng.uniform(0, 0.2))
+        d.check_accounts()
+    witness.finish()
+    for victim in victims.values():
+        victim.kill()
+    wait_until(lambda: d.pids("xfer"), 20, "xfer to be started again")

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tenant that lies, floods or falls silent hurts itself at most."""
+
+import mmap
+import os
+import signal
+import socket
+import time
+
+import pytest
+
+import wire
+from isolated import isolated
+from programs import count, wait_until
+from tenant import make_requests, plain_tokens
+from wire import Raw, Refused, hello
+
+
+@pytest.fixture
+def d(start):
+    return start(policy="remap", pool="8M", page="16K")
+
+
+@pytest.fixture(autouse=True)
+def good_tenant(request, root, serve, model_dirs):
+    """In every test an honest tenant works before, during and after."""
+    d = request.getfixturevalue("d")
+    requests = make_requests(root / "good.requests", 8)
+    want = plain_tokens(root, model_dirs[0], requests)
+    during = serve("during", model_dirs[0], requests, d)
+    yield
+    assert during.tokens() == want
+    assert serve("after", model_dirs[0], requests, d).tokens() == want
+
+
+@isolated()
+def test_junk_hello(d, rng):
+    for size in [0, 1, 64, 127, 129, 4000] + [128] * count(50, 10):
+        with Raw(d) as client:
+            try:
+                client.greet(rng.randbytes(size))
+            except (Refused, ConnectionResetError, OSError):
+                continue
+            raise AssertionError("junk was welcomed")
+
+
+@isolated()
+def test_silence(d):
+    """Connections that never say hello, and tenants that never say anything more."""
+    quiet = [Raw(d) for _ in range(60)]
+    welcomed = [Raw(d).greet() for _ in range(5)]
+    time.sleep(0.5)
+    d.check_accounts()
+    for client in quiet + welcomed:
+        client.close()
+
+
+CURSORS = [0x80000000, wire.CQ_SLOTS + 1, 1 << 20]
+
+
+@pytest.mark.parametrize("value", [0xFFFFFFFF, wire.SQ_SLOTS + 1, *CURSORS])
+@isolated()
+def test_request_cursor(d, value):
+    with Raw(d).greet() as client:
+        client.put_u32(wire.SQ_TAIL, value)
+        client.bell()
+        assert client.ended()
+
+
+@pytest.mark.parametrize("value", CURSORS)
+@isolated()
+def test_event_cursor(d, value):
+    """A head that claims to have read what was never written."""
+    with Raw(d).greet() as client:
+        client.put_u32(wire.CQ_HEAD, value)
+        client.push(wire.OP_KV_DECLARE, (1 << 14, 1, 4, 0))
+        assert client.ended()
+
+
+BAD_REQUESTS = {
+    "unknown opcode": {"opcode": 99},
+    "highest opcode": {"opcode": 0xFFFF},
+    "unknown flag": {"opcode": wire.OP_KV_WANT, "flags": 1},
+    "reserved": {"opcode": wire.OP_KV_WANT, "reserved": 1},
+    "stray argument": {"opcode": wire.OP_BYE, "args": (0, 0, 0, 1)},
+    "want before declare": {"opcode": wire.OP_KV_WANT, "args": (1,)},
+    "release of nothing": {"opcode": wire.OP_KV_RELEASE, "args": (0,)},
+    "ack of nothing": {"opcode": wire.OP_FDS_ACK, "args": (77,)},
+    "parked unasked": {"opcode": wire.OP_PARKED, "epoch": 5},
+    "committed unasked": {"opcode": wire.OP_COMMITTED, "epoch": 5},
+    "no pages in a chunk": {"opcode": wire.OP_KV_DECLARE, "args": (0, 1, 1, 0)},
+    "chunk not of whole pages": {"opcode": wire.OP_KV_DECLARE, "args": (1000, 1, 1, 0)},
+    "chunk that wraps": {"opcode": wire.OP_KV_DECLARE, "args": ((1 << 64) - (1 << 14), 4, 4, 0)},
+    "more chunks than entries": {"opcode": wire.OP_KV_DECLARE, "args": (1 << 14, 1, 1 << 30, 0)},
+    "share above max": {"opcode": wire.OP_KV_DECLARE, "args": (1 << 14, 1, 2, 3)},
+}
+
+
+@pytest.mark.parametrize("name", BAD_REQUESTS)
+@isolated()
+def test_bad_request(d, name):
+    """Either the connection ends or the request is refused; it is never carried out."""
+    with Raw(d).greet() as client:
+        client.push(user_data=42, **BAD_REQUESTS[name])
+        event = client.pop(2)
+        if event is not None and event["opcode"] == 1:
+            assert event["user_data"] == 42 and event["result"] < 0, event
+        elif event is None:
+            assert client.ended(), "neither refused nor ended"
+        held = [t for t in d.tenants() if t["name"] == "raw"]
+        assert all(t.get("pages", 0) == 0 for t in held), held
+
+
+@isolated()
+def test_random_requests(d, rng):
+    """Whatever bytes are in the ring, mmd runs on."""
+    for _ in range(count(100, 20)):
+        with Raw(d).greet() as client:
+            for _ in range(rng.randrange(1, 40)):
+                if rng.random() < 0.5:
+                    client.push(rng.randrange(12), [rng.choice([0, 1, 2, 1 << 14, 1 << 40, (1 << 64) - 1])
+                                                    for _ in range(rng.randrange(5))],
+                                epoch=rng.randrange(3), user_data=rng.getrandbits(64))
+                else:
+                    client.push(rng.randrange(1 << 16), [rng.getrandbits(64) for _ in range(4)],
+                                flags=rng.getrandbits(16), reserved=rng.getrandbits(64))
+            client.drain()
+        d.check_accounts()
+
+
+@isolated()
+def test_scribbling(d, rng):
+    """All that a tenant may write, overwritten while mmd reads it."""
+    for _ in range(count(20, 5)):
+        with Raw(d).greet() as client:
+            client.push(wire.OP_KV_DECLARE, (1 << 14, 2, 16, 0))
+            client.push(wire.OP_KV_WANT, (4,))
+            for _ in range(20):
+                client.tenant[:] = rng.randbytes(len(client.tenant))
+                client.gates[:] = rng.randbytes(len(client.gates))
+                client.bell()
+        d.check_accounts()
+
+
+@isolated()
+def test_mmd_region_is_read_only(d):
+    with Raw(d).greet() as client:
+        with pytest.raises((PermissionError, OSError)):
+            mmap.mmap(client.fds[1], wire.MMD_BYTES)
+        for fd in client.fds:
+            with pytest.raises(OSError):
+                os.ftruncate(fd, 0)
+
+
+@isolated()
+def test_fds_are_not_taken(d):
+    """Passed fds end with the message or with the connection; mmd holds none of them."""
+    read_end, write_end = os.pipe()
+    clients = []
+    for _ in range(20):
+        client = Raw(d).greet()
+        for _ in range(5):
+            try:
+                socket.send_fds(client.socket, [b"!"], [write_end] * 50)
+            except OSError:
+                break
+        clients.append(client)
+    os.close(write_end)
+    for client in clients:
+        client.close()
+    os.set_blocking(read_end, False)
+
+    def all_gone():
+        try:
+            return os.read(read_end, 1) == b""
+        except BlockingIOError:
+            return False
+
+    wait_until(all_gone, 10, "the last copy of a passed fd to be closed")
+    os.close(read_end)
+
+
+@isolated()
+def test_doorbell_flood(d):
+    with Raw(d).greet() as client:
+        deadline = time.monotonic() + 1
+        while time.monotonic() < deadline:
+            client.bell()
+        d.check_accounts()
+
+
+@isolated()
+def test_long_messages(d):
+    with Raw(d).greet() as client:
+        for size in (2, 64, 4096, 60000):
+            try:
+                client.socket.send(bytes(size), socket.MSG_DONTWAIT)
+            except OSError:
+                break
+        d.check_accounts()
+
+
+@isolated()
+def test_want_everything(d):
+    """KV of the whole pool and more: granted what there is, and given back when it goes."""
+    with Raw(d).greet() as client:
+        client.push(wire.OP_KV_DECLARE, (1 << 14, 1, 4096, 0))
+        client.push(wire.OP_KV_WANT, (4096,))
+        time.sleep(0.3)
+        d.check_accounts()
+
+
+@isolated()
+def test_unread_fds(d):
+    """A tenant that never reads its socket: one batch lies there, nobody else waits."""
+    clients = []
+    for _ in range(8):
+        client = Raw(d).greet()
+        client.push(wire.OP_KV_DECLARE, (1 << 14, 1, 64, 0))
+        client.push(wire.OP_KV_WANT, (16,))
+        clients.append(client)
+    time.sleep(0.3)
+    d.check_accounts()
+    for client in clients:
+        client.close()
+
+
+@isolated()
+def test_connection_flood(d):
+    """More connections than there are tenants: the surplus is refused, then all is as before."""
+    clients = []
+    for _ in range(200):
+        try:
+            clients.append(Raw(d).greet())
+        except (Refused, OSError):
+            pass
+    assert clients
+    d.check_accounts()
+    for client in clients:
+        client.close()
+
+
+def test_admin_flood(d):
+    """Silent and chattering admin connections do not stop a tenant, nor each other for good."""
+    sockets = []
+    for i in range(64):
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        s.settimeout(1)
+        try:
+            s.connect(str(d.dir / "admin.sock"))
+            if i % 2:
+                s.sendall(b'{"jsonrpc":"2.0","id":1,"method":"status"}\n' * 50)
+        except OSError:
+            pass
+        sockets.append(s)
+    for s in sockets:
+        s.close()
+    wait_until(lambda: answers(d), 10, "mmd to answer again")
+
+
+def answers(d):
+    try:
+        return bool(d.status())
+    except (OSError, ValueError):
+        return False
+
+
+@isolated()
+def test_leaving_without_pages(d):
+    """Who goes without a word but held nothing is not killed for it."""
+    Raw(d).greet().close()
+    wait_until(lambda: d.tenant("raw") is None, 10, "the tenant to be forgotten")
+    time.sleep(4)
+    assert d.status()["kills"] == 0
+
+
+@isolated()
+def test_keeping_pages(d):
+    """Who keeps pages without a connection is killed; the memory comes back."""
+    if os.fork() == 0:
+        client = Raw(d).greet()
+        client.push(wire.OP_KV_DECLARE, (1 << 14, 1, 64, 0))
+        client.push(wire.OP_KV_WANT, (16,))
+        wait_until(lambda: client.drain() and len(client.fds) > 3, 10, "pages")
+        client.socket.close()
+        time.sleep(600)
+    status = os.waitstatus_to_exitcode(os.wait()[1])
+    assert status == -signal.SIGKILL and d.status()["kills"] == 1
+
+
+@isolated()
+def test_hello_then_death(d, rng):
+    for _ in range(count(50, 10)):
+        client = Raw(d)
+        if rng.random() < 0.5:
+            client.socket.send(hello())
+        client.close()

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every token is the same: without remapping, with layers cycling, and while plans change."""
+
+import itertools
+import json
+import pathlib
+import threading
+
+import pytest
+
+import models
+from daemon import RpcError
+from programs import DATA, SLOWNESS, count, wait_until
+from tenant import make_requests, plain_tokens, read_output
+
+STORIES = 6
+WITHOUT_DATA = "MM_TEST_DATA is not set: the trained model is not here"
+
+
+@pytest.fixture(scope="module")
+def stories(tmp_path_factory):
+    """The trained model, and the ids that an independent implementation computed."""
+    if not DATA:
+        pytest.skip(WITHOUT_DATA)
+    expected = json.loads((pathlib.Path(DATA) / "stories260K_expected.json").read_text())
+    folder = tmp_path_factory.mktemp("stories")
+    requests = folder / "requests.jsonl"
+    # The same story several times, so that there is time for plans to change in.
+    with open(requests, "w") as out:
+        for i in range(STORIES):
+            out.write(json.dumps({"id": str(i), "arrival_s": 0.3 * i,
+                                  "prompt": expected["prompt_token_ids"],
+                                  "max_tokens": expected["steps"]}) + "\n")
+    model = models.stories_model(folder / "model", DATA)
+    assert len(expected["greedy_token_ids"]) == 200
+    return model, requests, {str(i): expected["greedy_token_ids"] for i in range(STORIES)}
+
+
+@pytest.fixture
+def random_case(root, model_dirs):
+    requests = make_requests(root / "requests.jsonl", 12, output=(40, 80))
+    return model_dirs[0], requests, plain_tokens(root, model_dirs[0], requests)
+
+
+class PlanChanger(threading.Thread):
+    """mmctl plan set, up and down, as fast as it goes, until told to stop."""
+
+    def __init__(self, mmd, tenant, alphas):
+        super().__init__(daemon=True)
+        self.mmd, self.tenant, self.alphas = mmd, tenant, alphas
+        self.done, self.sets, self.errors = threading.Event(), 0, []
+
+    def run(self):
+        for alpha in itertools.cycle(self.alphas):
+            if self.done.is_set():
+                return
+            code, _, errors = self.mmd.ctl("plan", "set", self.tenant, "--layers", alpha, check=False)
+            # When the tenant has left between two looks there is nothing to change any more.
+            if code and not self.done.is_set() and "no such tenant" not in errors \
+                    and "no model" not in errors:
+                self.errors.append(errors)
+            self.sets += 1
+
+    def finish(self):
+        self.done.set()
+        self.join(30 * SLOWNESS)
+        assert not self.is_alive(), "mmctl plan set hangs"
+
+
+def check_without(start, serve, case):
+    model, requests, want = case
+    d = start(policy="elastic", page="16K")
+    tenant = serve("t", model, requests, d, extra=["--verify"])
+    assert tenant.tokens() == want
+    assert d.status()["alpha_sum_max"] == 0
+
+
+def check_cycling(start, serve, case, alpha):
+    model, requests, want = case
+    d = start(policy="remap", page="16K")
+    tenant = serve("t", model, requests, d, extra=["--verify"], sync=True).ready()
+    d.ctl("plan", "set", "t", "--layers", alpha)
+    wait_until(lambda: d.status()["alpha_sum"] == alpha, 10, "the plan to be in force")
+    tenant.go()
+    summary = tenant.wait()
+    assert read_output(tenant.output) == want
+    assert summary["gated_steps"] == summary["steps"] > 0, "not every step had layers cycling"
+    assert d.status()["bytes_streamed"] > 0
+
+
+def check_changing(start, serve, case, alphas, changes):
+    model, requests, want = case
+    d = start(policy="remap", page="16K")
+    tenant = serve("t", model, requests, d, extra=["--verify"], sync=True).ready()
+    changer = PlanChanger(d, "t", alphas)
+    changer.start()
+    tenant.go()
+    try:
+        summary = tenant.wait()
+    finally:
+        changer.finish()
+    assert read_output(tenant.output) == want
+    assert not changer.errors, changer.errors
+    assert summary["plan_changes"] >= changes, summary
+    print(f"{summary['steps']} steps, {summary['plan_changes']} plan changes, {changer.sets} set")
+
+
+def test_stories_without_remapping(start, serve, stories):
+    check_without(start, serve, stories)
+
+
+def test_stories_cycling(start, serve, stories):
+    check_cycling(start, serve, stories, 3)
+
+
+def test_stories_while_plans_change(start, serve, stories):
+    check_changing(start, serve, stories, [3, 0, 2, 1], 20)
+
+
+def test_random_without_remapping(start, serve, random_case):
+    check_without(start, serve, random_case)
+
+
+@pytest.mark.parametrize("alpha", [1, 4, 7])
+def test_random_cycling(start, serve, random_case, alpha):
+    check_cycling(start, serve, random_case, alpha)
+
+
+@pytest.mark.parametrize("repeat", range(count(3, 1)))
+def test_random_while_plans_change(start, serve, random_case, rng, repeat):
+    del repeat
+    check_changing(start, serve, random_case, [rng.randrange(8) for _ in range(16)], 10)
+
+
+def test_plain_is_batch_invariant(root, model_dirs):
+    """The reference itself: neighbours and chunking change no token."""
+    requests = make_requests(root / "requests.jsonl", 10, prompt=(8, 64))
+    want = plain_tokens(root, model_dirs[1], requests, extra=["--max-batch", "1"])
+    for batch, tokens in ((4, 16), (8, 8), (10, 512)):
+        assert plain_tokens(root, model_dirs[1], requests,
+                            extra=["--max-batch", batch, "--max-batched-tokens", tokens]) == want
+
+
+def test_plan_of_an_impossible_size(start, serve, random_case):
+    model, requests, want = random_case
+    d = start(policy="remap", page="16K")
+    tenant = serve("t", model, requests, d, sync=True).ready()
+    code, _, errors = d.ctl("plan", "set", "t", "--layers", 100, check=False)
+    assert code == 1 and "100" in errors
+    with pytest.raises(RpcError):
+        d.rpc("plan.set", {"name": "t", "layers": 100})
+    assert tenant.go().tokens() == want

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Three tenants in memory that is really short: layers move to whoever needs KV, and come back."""
+
+import threading
+import time
+
+import pytest
+
+from programs import wait_until
+from tenant import make_requests, plain_tokens
+
+
+class Watch(threading.Thread):
+    """Samples the daemon, and that its books are right, all the time."""
+
+    def __init__(self, d):
+        super().__init__(daemon=True)
+        self.mmd, self.done, self.samples, self.failure = d, threading.Event(), [], None
+
+    def run(self):
+        try:
+            while not self.done.is_set():
+                status = self.mmd.status()
+                assert sum(status["pages"].values()) == status["pool_pages"], status["pages"]
+                self.samples.append(status)
+                time.sleep(0.02)
+        except Exception as error:  # shown by finish(), in the test's own thread
+            self.failure = error
+
+    def finish(self):
+        self.done.set()
+        self.join(60)
+        if self.failure:
+            raise self.failure
+        return self.samples
+
+
+@pytest.mark.parametrize("policy", ["elastic", "remap"])
+def test_bursts(root, start, serve, model_dirs, policy):
+    """Staggered bursts; the pool holds three models (about 100 pages of 16K each) and little more."""
+    d = start(policy=policy, pool="3200K", page="16K")
+    requests, want = [], []
+    for i, model in enumerate(model_dirs):
+        path = make_requests(root / f"{i}.jsonl", 14, prompt=(16, 64), output=(60, 120), seed=i)
+        requests.append(path)
+        want.append(plain_tokens(root, model, path))
+    watch = Watch(d)
+    watch.start()
+    tenants = []
+    for i, model in enumerate(model_dirs):
+        tenants.append(serve(f"t{i}", model, requests[i], d,
+                             extra=["--verify", "--kv-share", "256K"]))
+        tenants[-1].wait_requests(1)
+    for tenant, tokens in zip(tenants, want):
+        assert tenant.tokens(120) == tokens
+    samples = watch.finish()
+    most = max(s["alpha_sum_max"] for s in samples)
+    if policy == "elastic":
+        assert most == 0
+        return
+    assert most >= 1, "no layer was ever taken: memory was not short"
+
+
+def test_layers_come_back(root, start, serve, model_dirs):
+    """One tenant idles while the other is short; when that has ended, the idle one is whole again."""
+    d = start(policy="remap", pool="2200K", page="16K")
+    few = make_requests(root / "few.jsonl", 1, output=(2, 2))
+    many = make_requests(root / "many.jsonl", 16, prompt=(32, 64), output=(80, 120))
+    late = root / "late.jsonl"
+    text = few.read_text()
+    late.write_text(text + text.replace('"r0"', '"r1"').replace('"arrival_s": 0.0', '"arrival_s": 8.0'))
+    want_late = plain_tokens(root, model_dirs[0], late)
+    want_many = plain_tokens(root, model_dirs[1], many)
+    idle = serve("idle", model_dirs[0], late, d, extra=["--verify"])
+    idle.wait_requests(1)
+    busy = serve("busy", model_dirs[1], many, d, extra=["--verify"])
+    wait_until(lambda: d.status()["alpha_sum"] >= 1 or not busy.running(), 20, "layers to be taken")
+    assert d.status()["alpha_sum_max"] >= 1, "no layer was taken: memory was not short"
+    assert busy.tokens() == want_many
+    wait_until(lambda: d.status()["alpha_sum"] == 0 or not idle.running(), 20, "layers to come back")
+    assert idle.running(), "the idle tenant ended before its layers came back"
+    assert idle.tokens() == want_late

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each fault point that a client's life passes fails once: open, model, arena, a grant, a step, a
+ * release, close. The client lives in a process of its own, so that the points counted are its own
+ * and its exit shows what it leaked (ASan) and that it never crashed; mmd is played by another
+ * process.
+ */
+#undef NDEBUG
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "libclient/ipc/sock.h"
+#include "mm/base.h"
+#include "tests/unit/client/peer.h"
+
+#ifndef MM_FAULT_INJECTION
+
+int main(void)
+{
+	printf("skipped: built without fault points (MM_FAULT_INJECTION)\n");
+	return 77;
+}
+
+#else
+
+#define POINTS_MAX 400
+#define KV_PAGE    9
+
+enum { UNTOUCHED = 0, FAILED_CLEANLY = 1, CALL_LIED = 2 };
+
+/* ---- mmd: answers by itself, one batch at a time ---- */
+
+static struct {
+	int stage; /* of a model: what the next acknowledgement is for */
+	int channel;
+	struct mm_fd_batch batch;
+	int fds[1 + PEER_LAYERS];
+} mmd;
+
+static void send_batch(struct peer *p)
+{
+	mmd.batch.magic = MM_ABI_MAGIC;
+	mmd.batch.seq = ++p->seq;
+	mm_sock_send(p->sock, &mmd.batch, sizeof(mmd.batch), mmd.fds, mmd.batch.count);
+}
+
+static void send_one(struct peer *p, enum mm_fd_kind kind, int fd)
+{
+	mmd.batch = (struct mm_fd_batch){ .kind = kind, .count = 1 };
+	mmd.fds[0] = fd;
+	send_batch(p);
+}
+
+static void send_pages(struct peer *p, uint32_t first, uint32_t n, uint32_t entry)
+{
+	mmd.batch = (struct mm_fd_batch){ .kind = MM_FD_PAGES, .count = n };
+	for (uint32_t i = 0; i < n; i++) {
+		mmd.batch.page_id[i] = first + i;
+		mmd.fds[i] = peer_export(p, first + i);
+		peer_map(p, entry + i, first + i + 1);
+	}
+	send_batch(p);
+}
+
+/* The verdict lies in the channel before the client sends its first file. */
+static void open_channel(struct peer *p)
+{
+	int fds[2];
+
+	assert_int_equal(mm_sock_pair(fds), 0);
+	mmd.channel = fds[0];
+	peer_load_status(mmd.channel, 0, "");
+	mmd.stage = 1;
+	send_one(p, MM_FD_LOAD, fds[1]);
+}
+
+static void on_ack(struct peer *p, const struct mm_msg *ack)
+{
+	static uint64_t store_bytes;
+
+	if (ack->result) {
+		send_batch(p);
+		return;
+	}
+	for (uint32_t i = 0; i < mmd.batch.count; i++)
+		mm_close_fd(&mmd.fds[i]);
+	switch (mmd.stage++) {
+	case 1:
+		send_one(p, MM_FD_STORE, peer_store(&store_bytes));
+		break;
+	case 2:
+		peer_event(p, &(struct mm_msg){
+				      .opcode = MM_EV_MODEL_LOADED,
+				      .arg = { 1 + PEER_LAYERS, 1 + PEER_LAYERS, store_bytes } });
+		for (uint32_t i = 0; i < PEER_LAYERS; i++)
+			peer_gate(p, i, MM_GATE_RESIDENT);
+		send_pages(p, 0, 1 + PEER_LAYERS, 0);
+		break;
+	case 3:
+		peer_event(p, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 1 });
+		break;
+	default:
+		peer_event(p, &(struct mm_msg){ .opcode = MM_EV_KV_GRANT });
+	}
+}
+
+static void on_request(struct peer *p, const struct mm_msg *msg)
+{
+	if (msg->opcode == MM_OP_MODEL_OPEN)
+		open_channel(p);
+	else if (msg->opcode == MM_OP_FDS_ACK)
+		on_ack(p, msg);
+	else if (msg->opcode == MM_OP_COMMITTED && !msg->result)
+		peer_event(p, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
+	else if (msg->opcode == MM_OP_COMMITTED)
+		peer_disconnect(p);
+	else if (msg->opcode == MM_OP_KV_WANT && msg->arg[0])
+		send_pages(p, KV_PAGE, 1, MM_MAP_KV_BASE);
+}
+
+static void play_mmd(int report, int stop)
+{
+	struct pollfd end = { .fd = stop, .events = POLLIN };
+	struct peer *p;
+
+	peer_environment();
+	p = peer_start();
+	__atomic_store_n(&p->on_request, on_request, __ATOMIC_RELEASE);
+	dprintf(report, "%s %s %s", p->path, p->model_dir, getenv("MM_SOFTGPU_DIR"));
+	close(report);
+	poll(&end, 1, -1);
+	peer_stop(p);
+	exit(0);
+}
+
+/* ---- the client ---- */
+
+static int use(struct mm_client *client, const char *model_dir, CUstream stream)
+{
+	struct mm_kv_opts kv_opts = { .size = sizeof(kv_opts),
+				      .chunk_bytes = PEER_PAGE_BYTES,
+				      .chunks_max = 2 };
+	struct mm_model *model;
+	struct mm_kv *kv;
+	int r = mm_model_load(client, model_dir, &model);
+
+	if (!r)
+		r = mm_kv_open(client, &kv_opts, &kv);
+	if (!r)
+		r = mm_kv_want(kv, 1, 2 * MM_NS_PER_S);
+	if (!r)
+		r = mm_step_begin(client);
+	if (r)
+		return r;
+	for (uint32_t i = 0; i < PEER_LAYERS && !r; i++) {
+		r = mm_layer_begin(model, i, stream);
+		if (!r)
+			r = mm_layer_end(model, i, stream);
+	}
+	r = mm_step_end(client, stream, NULL);
+	return r ? r : mm_kv_release(kv, 0);
+}
+
+static int live(const char *path, const char *model_dir)
+{
+	struct mm_client_opts opts = { .size = sizeof(opts),
+				       .socket_path = path,
+				       .timeout_ns = MM_NS_PER_S };
+	struct mm_client *client = NULL;
+	CUstream stream = NULL;
+	char err[200] = "";
+	int r = mm_client_open(&opts, &client, err, sizeof(err));
+
+	if (r)
+		return client || !*err ? CALL_LIED : FAILED_CLEANLY;
+	r = use(client, model_dir, stream);
+	/* A failure has a sentence. */
+	if (r)
+		r = *mm_client_error(client) ? FAILED_CLEANLY : CALL_LIED;
+	if (mm_client_close(client))
+		return CALL_LIED;
+	return r;
+}
+
+/* The n-th point fails. A fault may also be survived (a batch asked for again): that is fine. */
+static void play_client(uint64_t nth, const char *path, const char *model_dir)
+{
+	int r;
+
+	mm_fault_arm(nth);
+	r = live(path, model_dir);
+	if (r == CALL_LIED || (r == FAILED_CLEANLY && !mm_fault_fired()))
+		exit(CALL_LIED);
+	exit(mm_fault_fired() ? FAILED_CLEANLY : UNTOUCHED);
+}
+
+static int run(uint64_t nth)
+{
+	char report[300] = "", path[100], model_dir[100], gpu_dir[100], bytes[24];
+	int to_us[2], to_mmd[2], status = -1, mmd_status = -1;
+	ssize_t n;
+	pid_t daemon, client;
+
+	assert_int_equal(pipe2(to_us, 0) | pipe2(to_mmd, 0), 0);
+	daemon = fork();
+	if (daemon == 0) {
+		close(to_us[0]);
+		close(to_mmd[1]);
+		play_mmd(to_us[1], to_mmd[0]);
+	}
+	close(to_us[1]);
+	close(to_mmd[0]);
+	n = read(to_us[0], report, sizeof(report) - 1);
+	assert_true(n > 0);
+	assert_int_equal(sscanf(report, "%99s %99s %99s", path, model_dir, gpu_dir), 3);
+	client = fork();
+	if (client == 0) {
+		snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)PEER_PAGE_BYTES);
+		setenv("MM_SOFTGPU_DIR", gpu_dir, 1);
+		setenv("MM_SOFTGPU_GRANULARITY", bytes, 1);
+		close(to_mmd[1]);
+		close(to_us[0]);
+		play_client(nth, path, model_dir);
+	}
+	waitpid(client, &status, 0);
+	close(to_mmd[1]);
+	waitpid(daemon, &mmd_status, 0);
+	close(to_us[0]);
+	assert_int_equal(mmd_status, 0);
+	if (!WIFEXITED(status) || WEXITSTATUS(status) > FAILED_CLEANLY)
+		fail_msg("point %llu: the client ended with status %#x", (unsigned long long)nth,
+			 (unsigned int)status);
+	return WEXITSTATUS(status);
+}
+
+static void test_every_point(void **state)
+{
+	uint64_t n;
+
+	(void)state;
+	for (n = 1; n < POINTS_MAX && run(n) != UNTOUCHED; n++)
+		;
+	print_message("%llu points\n", (unsigned long long)(n - 1));
+	assert_in_range(n, 20, POINTS_MAX - 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_point) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif

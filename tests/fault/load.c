@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each fault point that a load passes fails once. Whatever fails, load ends by itself and leaks
+ * nothing; the model is either there in full or refused with a sentence; and neither core nor the
+ * tenant is told that a load has done what it has not.
+ */
+#undef NDEBUG
+#include <errno.h>
+#include <ftw.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+#include "libclient/ipc/clock.h"
+#include "libclient/ipc/sock.h"
+#include "mm/base.h"
+#include "mmd/load/load.h"
+#include "mmd/log.h"
+#include "tests/unit/load/model.h"
+
+#ifndef MM_FAULT_INJECTION
+
+int main(void)
+{
+	printf("skipped: built without fault points (MM_FAULT_INJECTION)\n");
+	return 77;
+}
+
+#else
+
+#define POINTS_MAX 200
+#define FIRED      64 /* or'ed to load's exit status */
+#define FILES      2
+
+static const struct tensor model[] = {
+	{ "embed.weight", "F32", 2, { 700, 900 }, 0 },
+	{ "layers.0.q.weight", "BF16", 2, { 129, 31 }, 0 },
+	{ "layers.1.q.weight", "F16", 2, { 1500, 1001 }, 1 },
+};
+
+/* ---- load ---- */
+
+static void be_load(int argc, char **argv)
+{
+	int status;
+
+	if (argc != 5 || strcmp(argv[1], "--load") != 0)
+		return;
+	mm_log_init("load", MM_LOG_ERROR);
+	mm_fault_arm(strtoull(argv[4], NULL, 10));
+	status = mm_load_main(atoi(argv[2]), atoi(argv[3]));
+	exit(status | (mm_fault_fired() ? FIRED : 0));
+}
+
+/* ---- core and tenant ---- */
+
+static int setup(void **state)
+{
+	(void)state;
+	strcpy(model_dir, "/tmp/mm-fault-load-XXXXXX");
+	assert_non_null(mkdtemp(model_dir));
+	model_write_config("{\"num_hidden_layers\":2}");
+	model_write(model, MM_ARRAY_SIZE(model), 0);
+	return 0;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	return nftw(model_dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Core's part until load says DONE or has gone. */
+static bool core_heard_done(struct load *load)
+{
+	while (load_hear(load)) {
+		if (load->ident.op == MM_L_DONE)
+			return true;
+		assert_int_equal(load->ident.op, MM_L_IDENT);
+		load_alloc(load);
+	}
+	return false;
+}
+
+/* The tenant's part: statuses until the last, or load has gone. */
+static bool tenant_heard_done(struct load *load)
+{
+	while (!load->status.done) {
+		size_t len = 0;
+		int rc;
+
+		rc = mm_sock_wait(load->tenant, POLLIN, mm_deadline_ns(WAIT_S * MM_NS_PER_S));
+		assert_int_equal(rc, 0);
+		rc = mm_sock_recv_nofds(load->tenant, &load->status, sizeof(load->status), &len);
+		if (rc == -ECONNRESET)
+			return false;
+		assert_int_equal(rc, 0);
+		assert_int_equal(len, sizeof(load->status));
+	}
+	return true;
+}
+
+static void check_refusal(uint64_t nth, const char *who, int result, const char *text)
+{
+	if (result >= 0 || !*text)
+		fail_msg("point %lu: %s was told %d '%s' of a load that failed", nth, who, result,
+			 text);
+}
+
+static bool run(uint64_t nth)
+{
+	bool core, tenant;
+	struct load load;
+	char number[24];
+	int status;
+
+	snprintf(number, sizeof(number), "%lu", nth);
+	load_start(&load, number);
+	load_pass_model(&load, FILES);
+	core = core_heard_done(&load);
+	tenant = tenant_heard_done(&load);
+	assert_int_equal(waitpid(load.pid, &status, 0), load.pid);
+	load.pid = 0;
+	if (!WIFEXITED(status) || (WEXITSTATUS(status) & ~FIRED) > 1)
+		fail_msg("point %lu: load ended with status %#x", nth, (unsigned int)status);
+	status = WEXITSTATUS(status);
+	if (!(status & ~FIRED)) {
+		assert_true(core && load.ident.result == 0);
+		assert_true(!tenant || load.status.result == 0);
+		store_check(&load, model, MM_ARRAY_SIZE(model));
+	} else {
+		/* One of them may be who could not be told. */
+		assert_true(core || tenant);
+		if (core)
+			check_refusal(nth, "core", load.ident.result, load.ident.text);
+		if (tenant)
+			check_refusal(nth, "the tenant", load.status.result, load.status.text);
+	}
+	load_done(&load);
+	assert_true((status & FIRED) || status == 0);
+	return status & FIRED;
+}
+
+static void test_every_point(void **state)
+{
+	uint64_t n;
+
+	(void)state;
+	for (n = 1; n < POINTS_MAX && run(n); n++)
+		;
+	print_message("%lu points\n", n - 1);
+	assert_in_range(n, 15, POINTS_MAX - 1);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_every_point, setup, teardown),
+	};
+
+	be_load(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif

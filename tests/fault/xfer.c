@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each fault point that xfer passes fails once: it is set up, makes pages, gets a store and a
+ * tenant, copies, scrubs, makes a page anew, ends. Whatever fails, xfer either says so in a result
+ * and does it when it is asked again, or ends by itself without a leak, which core answers by a new
+ * one; no job that is reported as done is not done.
+ */
+#undef NDEBUG
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "mm/base.h"
+#include "mmd/log.h"
+#include "mmd/xfer/xfer.h"
+#include "tests/unit/xfer/core.h"
+
+#ifndef MM_FAULT_INJECTION
+
+int main(void)
+{
+	printf("skipped: built without fault points (MM_FAULT_INJECTION)\n");
+	return 77;
+}
+
+#else
+
+#define POINTS_MAX  300
+#define FIRED       64 /* or'ed to xfer's exit status */
+#define PAGES       8
+#define STORE_BYTES (GRANULE + 4096)
+
+static void be_xfer(int argc, char **argv)
+{
+	int status;
+
+	if (argc != 3 || strcmp(argv[1], "--xfer") != 0)
+		return;
+	mm_log_init("xfer", MM_LOG_ERROR);
+	mm_fault_arm(strtoull(getenv("MM_FAULT_NTH"), NULL, 10));
+	status = mm_xfer_main(atoi(argv[2]));
+	exit(status | (mm_fault_fired() ? FIRED : 0));
+}
+
+/* A job that fails once must not fail twice. */
+static bool insist(struct core *core, enum mm_xop op, uint64_t a, uint64_t b, uint64_t c,
+		   uint64_t d)
+{
+	int rc = core->died ? -ECONNRESET : core_do(core, op, 0, a, b, c, d);
+
+	if (rc < 0 && !core->died)
+		rc = core_do(core, op, 0, a, b, c, d);
+	if (rc < 0 && !core->died)
+		fail_msg("op %d: %d, though it was asked twice", op, rc);
+	return rc == 0;
+}
+
+static void check_page(struct core *core, uint32_t page, uint64_t words_copied)
+{
+	static uint64_t words[GRANULE / 8];
+
+	core_read(core, page, 0, words, GRANULE);
+	for (uint64_t w = 0; w < GRANULE / 8; w++)
+		assert_int_equal(words[w], w < words_copied ? core_pattern(w) : 0);
+}
+
+static void live(struct core *core)
+{
+	/* The pages of one that died behind a CREATE may have gone with its socket. */
+	if (!insist(core, MM_XOP_CREATE, 0, PAGES, 0, 0) || core->died)
+		return;
+	for (uint32_t i = 0; i < PAGES; i++)
+		assert_true(core->page_fd[i] >= 0);
+	core_fill(core, 1, 0xee);
+	core_fill(core, 2, 0xee);
+	core_make_store(core, STORE_BYTES);
+	core_send_store(core);
+	core_send_tenant(core);
+	if (insist(core, MM_XOP_COPY, 1, STORE, 0, 4096))
+		check_page(core, 1, 4096 / 8);
+	if (insist(core, MM_XOP_SCRUB, 2, 0, 0, 0))
+		check_page(core, 2, 0);
+	if (insist(core, MM_XOP_RECREATE, 3, 0, 0, 0) && !core->died)
+		assert_int_equal(core->page_messages, PAGES + 1);
+	(void)insist(core, MM_XOP_DETACH, TENANT, 0, 0, 0);
+	(void)insist(core, MM_XOP_STORE_DROP, STORE, 0, 0, 0);
+}
+
+static bool run(uint64_t nth)
+{
+	struct core *core;
+	void *state = NULL;
+	char number[24];
+	int status;
+
+	snprintf(number, sizeof(number), "%lu", nth);
+	setenv("MM_FAULT_NTH", number, 1);
+	assert_int_equal(core_setup(&state), 0);
+	core = state;
+	core->may_die = true;
+	core_start(core);
+	if (!core->died && core->hello.result == 0)
+		live(core);
+	else
+		assert_true(core->died || core->hello.text[0]);
+	status = core_end(core);
+	if ((status & ~FIRED) > 1)
+		fail_msg("point %lu: xfer ended with status %d", nth, status);
+	if (!(status & FIRED))
+		assert_true(status == 0 && !core->died);
+	assert_int_equal(core_teardown(&state), 0);
+	return status & FIRED;
+}
+
+static void test_every_point(void **state)
+{
+	uint64_t n;
+
+	(void)state;
+	for (n = 1; n < POINTS_MAX && run(n); n++)
+		;
+	print_message("%lu points\n", n - 1);
+	assert_in_range(n, 20, POINTS_MAX - 1);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_point) };
+
+	be_xfer(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif

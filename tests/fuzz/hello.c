@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first message of a tenant: what is accepted can be logged, what is refused has a reason. */
+#include "mmd/check.h"
+#include "tests/fuzz/input.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+	char reason[MM_REASON_BYTES];
+	struct mm_hello hello;
+
+	if (size_bytes > MM_HELLO_BYTES_MAX)
+		return 0;
+	if (mm_hello_check(data, size_bytes, &hello, reason) < 0) {
+		mm_assert(memchr(reason, 0, sizeof(reason)) && reason[0]);
+		return 0;
+	}
+	mm_assert(size_bytes >= sizeof(hello) && memcmp(&hello, data, sizeof(hello)) == 0);
+	mm_assert(hello.magic == MM_ABI_MAGIC && hello.abi_major == MM_ABI_MAJOR);
+	mm_assert(!(hello.features_required & ~MM_FEAT_KNOWN));
+	mm_assert(hello.name[0] && memchr(hello.name, 0, sizeof(hello.name)));
+	for (const char *c = hello.name; *c; c++)
+		mm_assert(*c > ' ' && *c <= '~');
+	return 0;
+}

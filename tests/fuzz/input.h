@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * input - a fuzz target's bytes as a file, for parsers that take an fd or a path
+ *
+ * Concept:   one memfd per process, filled anew for every input; by path it is /proc/self/fd/N, and
+ *            every open of that starts at its beginning.
+ * Threading: one thread.
+ */
+#pragma once
+
+#undef NDEBUG
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "mm/base.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
+
+#define INPUT_PATH_BYTES 32
+
+/* @file_bytes: at least @size_bytes; what is beyond reads as zeros. Borrowed. */
+static inline int input_file(const uint8_t *data, size_t size_bytes, size_t file_bytes)
+{
+	static int fd = -1;
+
+	if (fd < 0)
+		fd = memfd_create("fuzz-input", MFD_CLOEXEC);
+	mm_assert(fd >= 0 && ftruncate(fd, 0) == 0 && ftruncate(fd, (off_t)file_bytes) == 0);
+	mm_assert(pwrite(fd, data, size_bytes, 0) == (ssize_t)size_bytes);
+	return fd;
+}
+
+static inline void input_path(const uint8_t *data, size_t size_bytes, char *ret_path)
+{
+	snprintf(ret_path, INPUT_PATH_BYTES, "/proc/self/fd/%d",
+		 input_file(data, size_bytes, size_bytes));
+}

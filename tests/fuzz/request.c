@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests in a ring: what is accepted has a known opcode and nothing in what must be 0. */
+#include "mmd/check.h"
+#include "tests/fuzz/input.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+	for (struct mm_msg msg; size_bytes >= sizeof(msg); size_bytes -= sizeof(msg)) {
+		const char *wrong;
+
+		memcpy(&msg, data, sizeof(msg));
+		data += sizeof(msg);
+		wrong = mm_request_check(&msg);
+		mm_assert(!wrong || *wrong);
+		if (wrong)
+			continue;
+		mm_assert(msg.opcode < MM_OP_COUNT && !msg.flags && !msg.reserved);
+		mm_assert(!msg.result || msg.opcode == MM_OP_FDS_ACK ||
+			  msg.opcode == MM_OP_COMMITTED);
+	}
+	return 0;
+}

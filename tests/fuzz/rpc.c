@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A line of the admin socket: the answer, if any, is one line of JSON-RPC that a client can read. */
+#include "mmd/rpc.h"
+#include "tests/fuzz/input.h"
+
+static json_t *echo(void *context, const json_t *params, struct mm_rpc_error *error)
+{
+	const json_t *word = json_object_get(params, "word");
+
+	(void)context;
+	if (!json_is_string(word))
+		return mm_rpc_fail(error, MM_RPC_PARAMS, "word: not a string");
+	/* As methods do: what they were given appears in their sentence. */
+	if (json_string_length(word) > 200)
+		return mm_rpc_fail(error, MM_RPC_FAILED, "too long: %s", json_string_value(word));
+	return json_deep_copy(word);
+}
+
+static void check_reply(const json_t *reply)
+{
+	const json_t *error = json_object_get(reply, "error");
+
+	mm_assert(json_object_get(reply, "id") != NULL);
+	mm_assert((error != NULL) != (json_object_get(reply, "result") != NULL));
+	if (!error)
+		return;
+	mm_assert(json_integer_value(json_object_get(error, "code")) < 0);
+	mm_assert(json_string_length(json_object_get(error, "message")) > 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+	static const struct mm_rpc_method methods[] = { { "echo", echo }, { NULL, NULL } };
+	char *line = mm_rpc_line(methods, NULL, (const char *)data, size_bytes);
+	json_t *reply, *one;
+	size_t i;
+
+	if (!line)
+		return 0;
+	mm_assert(strchr(line, '\n') == line + strlen(line) - 1);
+	reply = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+	mm_assert(reply != NULL);
+	if (json_is_object(reply))
+		check_reply(reply);
+	json_array_foreach (reply, i, one)
+		check_reply(one);
+	mm_assert(json_is_object(reply) || i > 0);
+	json_decref(reply);
+	free(line);
+	return 0;
+}

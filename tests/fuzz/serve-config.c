@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config.json as mmserve reads it: a shape that its kernels can compute. */
+#include <math.h>
+
+#include "kernels/args.h"
+#include "tests/fuzz/input.h"
+#include "tools/mmserve/config.h"
+
+static char folder[] = "/tmp/mm-fuzz-XXXXXX";
+static char entry[sizeof(folder) + 16];
+
+static void remove_folder(void)
+{
+	unlink(entry);
+	rmdir(folder);
+}
+
+/* The folder's config.json is a symbolic link to the input. */
+static void make_folder(const char *path)
+{
+	mm_assert(mkdtemp(folder) != NULL);
+	snprintf(entry, sizeof(entry), "%s/config.json", folder);
+	mm_assert(symlink(path, entry) == 0 && atexit(remove_folder) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+	static char err[MM_SERVE_ERROR_BYTES];
+	struct mm_llama_config c;
+	char path[INPUT_PATH_BYTES];
+
+	input_path(data, size_bytes, path);
+	if (!entry[0])
+		make_folder(path);
+	err[0] = 0;
+	if (mm_llama_config_load(folder, &c, err) < 0) {
+		mm_assert(err[0]);
+		return 0;
+	}
+	mm_assert(c.hidden && c.ffn && c.layers && c.heads && c.kv_heads && c.vocab);
+	mm_assert(c.heads % c.kv_heads == 0 && c.max_position);
+	mm_assert(c.head_dim && c.head_dim <= MM_HEAD_DIM_MAX && c.head_dim % 2 == 0);
+	mm_assert(isfinite(c.rms_eps) && c.rms_eps > 0);
+	mm_assert(isfinite(c.rope_theta) && c.rope_theta > 0);
+	return 0;
+}

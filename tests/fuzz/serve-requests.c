@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What mmserve is to serve: requests in order whose ids are in the vocabulary. */
+#include <math.h>
+
+#include "tests/fuzz/input.h"
+#include "tools/mmserve/config.h"
+#include "tools/mmserve/requests.h"
+
+#define VOCAB 1000
+/* A line may ask for room for millions of tokens: few lines, so that memory is not what is tested. */
+#define LINES 8
+
+static void check(const struct mm_requests *requests)
+{
+	double last_s = 0;
+
+	for (size_t i = 0; i < requests->n; i++) {
+		const struct mm_request *q = &requests->all[i];
+
+		mm_assert(isfinite(q->arrival_s) && q->arrival_s >= last_s);
+		mm_assert(q->id[0] && memchr(q->id, 0, sizeof(q->id)));
+		mm_assert(q->n_prompt && q->max_tokens);
+		for (uint32_t t = 0; t < q->n_prompt; t++)
+			mm_assert(q->ids[t] < VOCAB);
+		last_s = q->arrival_s;
+	}
+}
+
+/* Input: 'c' for a CSV trace, anything else for JSONL; then the file. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+	const struct mm_requests_opts opts = { .seed = 1,
+					       .vocab = VOCAB,
+					       .limit = LINES,
+					       .max_prompt = 64,
+					       .max_output = 64,
+					       .time_scale = 0.5 };
+	static char err[MM_SERVE_ERROR_BYTES];
+	struct mm_requests requests = { 0 };
+	char path[INPUT_PATH_BYTES];
+
+	if (size_bytes == 0)
+		return 0;
+	input_path(data + 1, size_bytes - 1, path);
+	err[0] = 0;
+	if (mm_requests_read(path, data[0] == 'c', &opts, &requests, err) == 0)
+		check(&requests);
+	else
+		mm_assert(err[0] && requests.n == 0);
+	mm_requests_done(&requests);
+	return 0;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A store's directory as core checks it: whatever it accepts can be copied to pages group by group. */
+#include "mmd/store.h"
+#include "tests/fuzz/input.h"
+
+#define STORE_BYTES_MAX (UINT64_C(1) << 20) /* enough for any layout of a few pages */
+
+/* Input: the head of a store, which is as long as it says, zeros behind. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+	struct mm_core_group *groups = NULL;
+	struct mm_store store = { .bytes = size_bytes };
+	struct mm_dir dir;
+	const char *wrong;
+	uint32_t n = 0;
+	int fd;
+
+	if (size_bytes >= sizeof(dir)) {
+		memcpy(&dir, data, sizeof(dir));
+		memcpy(store.identity, dir.identity, sizeof(store.identity));
+		if (dir.store_bytes >= size_bytes && dir.store_bytes <= STORE_BYTES_MAX)
+			store.bytes = dir.store_bytes;
+	}
+	fd = input_file(data, size_bytes, store.bytes);
+	wrong = mm_dir_check(fd, &store, &groups, &n);
+	if (wrong) {
+		mm_assert(*wrong && !groups && !n);
+		return 0;
+	}
+	mm_assert(n >= 2 && n == dir.n_groups);
+	for (uint32_t i = 0; i < n; i++) {
+		mm_assert(groups[i].store_offset % MM_ABI_PAGE_BYTES == 0 && groups[i].bytes);
+		mm_assert(groups[i].store_offset <= store.bytes);
+		mm_assert(groups[i].bytes <= store.bytes - groups[i].store_offset);
+	}
+	free(groups);
+	return 0;
+}

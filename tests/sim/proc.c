@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/sim/world.h"
+
+#include <string.h>
+
+/* ---- the shell's side of a connection ---- */
+
+struct w_proc *w_proc_of(struct world *w, uint32_t tenant)
+{
+	W_FOREACH(w, p)
+	if (p->used && p->tenant == tenant)
+		return p;
+	return NULL;
+}
+
+static uint32_t bit_of(const struct world *w, const struct w_proc *p)
+{
+	return 1u << (p - w->proc);
+}
+
+/* An fd leaves for a process: its page must hold nothing that this domain may not see. */
+static void check_fd(struct world *w, struct w_proc *p, uint32_t page)
+{
+	struct w_page *pg = &w->page[page];
+	uint32_t owner;
+
+	mm_core_page(w->core, page, &owner);
+	mm_assert(owner == p->tenant);
+	mm_assert(pg->exists && !(pg->domains & ~(1u << p->account)));
+	/* Through what it did not unmap, a hostile one spoils a page that is its own again. */
+	mm_assert(p->hostile || pg->bytes.kind == W_ZERO ||
+		  (pg->bytes.kind == W_LAYER && pg->bytes.owner == p->store));
+	mm_assert(p->hostile || !(pg->holders & bit_of(w, p)));
+	pg->domains |= 1u << p->account;
+	pg->holders |= bit_of(w, p);
+}
+
+/* A resident layer's pages hold its bytes; so does the slot if its first layer is said to be in it. */
+static void check_switch(struct world *w, struct w_proc *p)
+{
+	const struct mm_core_plan *plan = mm_core_plan(w->core, p->tenant);
+	uint32_t table[W_ENTRIES];
+
+	memcpy(table, p->view, sizeof(table));
+	for (uint32_t i = p->head; i < p->tail; i++)
+		if (p->inbox[i % W_INBOX].kind == W_ITEM_MAP &&
+		    p->inbox[i % W_INBOX].entry < MM_MAP_KV_BASE)
+			table[p->inbox[i % W_INBOX].entry] = p->inbox[i % W_INBOX].page;
+	for (uint32_t g = 0; g < p->n_groups; g++) {
+		bool first = g && plan->m && plan->slot[0].layer[0] == g - 1;
+
+		for (uint32_t e = p->entry[g]; e < p->entry[g + 1]; e++) {
+			mm_assert(table[e] != MM_NO_PAGE);
+			mm_assert(w->page[table[e]].holders & bit_of(w, p));
+			if (!g || p->gate[g - 1] & MM_GATE_RESIDENT)
+				mm_assert(p->hostile || w_bytes_are(w, table[e], p, e));
+			else if (first && p->gate[g - 1] & MM_GATE_READY)
+				mm_assert(p->hostile || w_bytes_are(w, table[e], p, e));
+		}
+	}
+}
+
+void w_deliver(struct world *w, const struct mm_action *a)
+{
+	struct w_proc *p = w_proc_of(w, a->tenant);
+	struct w_item *item;
+
+	mm_assert(p);
+	if (!p->connected)
+		return;
+	if (a->kind == MM_ACT_FDS)
+		check_fd(w, p, a->page);
+	if (a->kind == MM_ACT_EVENT && a->msg.opcode == MM_EV_SWITCH)
+		check_switch(w, p);
+	mm_assert(p->tail - p->head < W_INBOX);
+	item = &p->inbox[p->tail++ % W_INBOX];
+	item->kind = a->kind == MM_ACT_FDS   ? W_ITEM_FDS
+		     : a->kind == MM_ACT_MAP ? W_ITEM_MAP
+					     : W_ITEM_EVENT;
+	item->entry = a->entry;
+	item->page = a->page;
+	item->msg = a->msg;
+}
+
+/* ---- life ---- */
+
+struct w_proc *w_join(struct world *w, uint32_t account, uint64_t features)
+{
+	struct mm_core_join join = { .account = 1000 + account,
+				     .features = features,
+				     .account_max_pages = w->account_max[account] };
+	struct w_proc *p = w->proc;
+	uint32_t tenant;
+
+	while (p < w->proc + W_PROCS && (p->alive || p->used))
+		p++;
+	if (p == w->proc + W_PROCS || mm_core_on_join(w->core, w->now_ns, &join, &tenant))
+		return NULL;
+	memset(p, 0, sizeof(*p));
+	memset(p->view, 0xff, sizeof(p->view));
+	memset(p->map, 0xff, sizeof(p->map));
+	memset(p->kv_view, 0xff, sizeof(p->kv_view));
+	p->used = p->alive = p->connected = true;
+	p->tenant = tenant;
+	p->account = account;
+	w_drain(w);
+	return p;
+}
+
+void w_disconnect(struct world *w, struct w_proc *p)
+{
+	if (!p->connected)
+		return;
+	p->connected = false;
+	p->head = p->tail;
+	mm_core_on_disconnect(w->core, w->now_ns, p->tenant);
+	w_drain(w);
+}
+
+void w_die(struct world *w, struct w_proc *p)
+{
+	if (!p->alive)
+		return;
+	p->alive = p->connected = false;
+	p->head = p->tail;
+	for (uint32_t i = 0; i < w->opts.pages; i++) {
+		if (p->forks && w->page[i].holders & bit_of(w, p))
+			w->page[i].leak_until_ns = w->now_ns + 5 * MM_NS_PER_S;
+		w->page[i].holders &= ~bit_of(w, p);
+	}
+	mm_core_on_dead(w->core, w->now_ns, p->tenant);
+	w_drain(w);
+}
+
+int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg)
+{
+	int r = mm_core_on_request(w->core, w->now_ns, p->tenant, msg);
+
+	w_drain(w);
+	if (r)
+		w_disconnect(w, p);
+	mm_assert(!r || p->hostile);
+	return r;
+}
+
+/* ---- model ---- */
+
+void w_model(struct world *w, struct w_proc *p, uint64_t store, uint32_t layers,
+	     uint32_t layer_pages, uint32_t resident_pages)
+{
+	uint32_t entry = 0;
+
+	mm_assert(layers < W_GROUPS);
+	p->store = store;
+	p->n_groups = layers + 1;
+	for (uint32_t g = 0; g < p->n_groups; g++) {
+		uint32_t pages = g ? layer_pages : resident_pages;
+
+		p->entry[g] = entry;
+		p->group[g].store_offset = entry * w->opts.page_bytes;
+		p->group[g].bytes = pages ? pages * w->opts.page_bytes - 100 : 0;
+		entry += pages;
+	}
+	p->entry[p->n_groups] = p->entries = entry;
+	mm_assert(entry <= W_ENTRIES);
+	p->model_asked = true;
+	mm_core_on_model(w->core, w->now_ns, p->tenant, store, entry * w->opts.page_bytes, p->group,
+			 p->n_groups);
+	w_drain(w);
+}
+
+/* ---- KV ---- */
+
+void w_kv_declare(struct world *w, struct w_proc *p, uint32_t range_pages, uint32_t ranges,
+		  uint32_t chunks_max, uint32_t share)
+{
+	p->kv_declared = true;
+	p->chunk_pages = range_pages * ranges;
+	p->chunks_max = chunks_max;
+	mm_assert(p->chunk_pages * chunks_max <= W_KV);
+	w_send(w, p,
+	       &(struct mm_msg){
+		       .opcode = MM_OP_KV_DECLARE,
+		       .arg = { range_pages * w->opts.page_bytes, ranges, chunks_max, share } });
+}
+
+void w_kv_want(struct world *w, struct w_proc *p, uint32_t chunks)
+{
+	p->want = chunks;
+	p->denied = 0;
+	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_KV_WANT, .arg = { chunks } });
+}
+
+bool w_kv_release(struct world *w, struct w_proc *p)
+{
+	uint32_t chunk = 0;
+
+	while (chunk < p->chunks_max && !p->chunk[chunk])
+		chunk++;
+	if (chunk == p->chunks_max)
+		return false;
+	p->chunk[chunk] = false;
+	p->held--;
+	p->want -= p->want != 0;
+	for (uint32_t i = 0; i < p->chunk_pages && !p->hostile; i++)
+		w->page[p->kv_view[chunk * p->chunk_pages + i]].holders &= ~bit_of(w, p);
+	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_KV_RELEASE, .arg = { chunk } });
+	return true;
+}
+
+static void kv_granted(struct world *w, struct w_proc *p, uint32_t chunk)
+{
+	if (p->hostile && (chunk >= p->chunks_max || p->chunk[chunk]))
+		return; /* it released behind its own back */
+	mm_assert(chunk < p->chunks_max && !p->chunk[chunk]);
+	p->chunk[chunk] = true;
+	p->held++;
+	p->grants++;
+	for (uint32_t i = 0; i < p->chunk_pages; i++) {
+		struct w_page *page = &w->page[p->kv_view[chunk * p->chunk_pages + i]];
+
+		mm_assert(p->hostile ||
+			  (page->bytes.kind == W_ZERO && page->holders & bit_of(w, p)));
+		page->bytes = (struct w_bytes){ .kind = W_KVDATA, .owner = p->tenant };
+	}
+}
+
+/* Nobody else may have written what this tenant keeps in its chunks. */
+static void kv_verify(const struct world *w, const struct w_proc *p)
+{
+	for (uint32_t i = 0; i < p->chunks_max * p->chunk_pages; i++) {
+		if (p->hostile || !p->chunk[i / p->chunk_pages])
+			continue;
+		mm_assert(w->page[p->kv_view[i]].bytes.kind == W_KVDATA);
+		mm_assert(w->page[p->kv_view[i]].bytes.owner == p->tenant);
+	}
+}
+
+void w_bye(struct world *w, struct w_proc *p)
+{
+	for (uint32_t i = 0; i < w->opts.pages && !p->hostile; i++)
+		w->page[i].holders &= ~bit_of(w, p);
+	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_BYE });
+	w_disconnect(w, p);
+}
+
+/* ---- steps ---- */
+
+void w_resync(struct world *w, struct w_proc *p)
+{
+	p->step_open = false;
+	p->broken = true;
+	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_RESYNC });
+}
+
+static bool park(struct world *w, struct w_proc *p)
+{
+	if (!p->prepared || p->parked || p->step_open)
+		return false;
+	p->parked = true;
+	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_PARKED, .epoch = p->prepared });
+	return true;
+}
+
+static void verify_group(const struct world *w, const struct w_proc *p, uint32_t g)
+{
+	for (uint32_t e = p->entry[g]; e < p->entry[g + 1]; e++)
+		mm_assert(p->hostile || w_bytes_are(w, p->map[e], p, e));
+}
+
+bool w_proc_step(struct world *w, struct w_proc *p)
+{
+	if (!p->model_ready || !p->connected || p->frozen)
+		return false;
+	if (!p->step_open) {
+		if (p->prepared || p->broken)
+			return park(w, p);
+		p->step_open = true;
+		p->layer = 0;
+		return true;
+	}
+	if (p->layer + 1 < p->n_groups) {
+		if (!(p->gate[p->layer] & MM_GATE_PASS))
+			return false;
+		verify_group(w, p, 0);
+		verify_group(w, p, 1 + p->layer);
+		p->gate[p->layer] = (p->gate[p->layer] & ~UINT64_C(0xffffffff)) | MM_GATE_DONE;
+		p->layer++;
+		return true;
+	}
+	kv_verify(w, p);
+	p->step_open = false;
+	p->steps++;
+	park(w, p);
+	return true;
+}
+
+static void switched(struct world *w, struct w_proc *p, const struct mm_msg *msg)
+{
+	uint32_t old[W_ENTRIES];
+
+	mm_assert(p->hostile || msg->epoch == p->epoch + 1);
+	mm_assert(p->hostile || msg->epoch == 1 || (p->parked && p->prepared == msg->epoch));
+	memcpy(old, p->map, sizeof(old));
+	memcpy(p->map, p->view, sizeof(old));
+	for (uint32_t i = 0; i < p->entries && !p->hostile; i++)
+		if (old[i] != MM_NO_PAGE)
+			w->page[old[i]].holders &= ~bit_of(w, p);
+	for (uint32_t i = 0; i < p->entries; i++)
+		w->page[p->map[i]].holders |= bit_of(w, p);
+	p->epoch = msg->epoch;
+	p->prepared = 0;
+	p->parked = p->broken = false;
+	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_COMMITTED, .epoch = msg->epoch });
+}
+
+/* ---- events ---- */
+
+static void event(struct world *w, struct w_proc *p, const struct mm_msg *msg)
+{
+	switch (msg->opcode) {
+	case MM_EV_PREPARE:
+		mm_assert(p->hostile || (!p->prepared && msg->epoch == p->epoch + 1));
+		p->prepared = msg->epoch;
+		park(w, p);
+		break;
+	case MM_EV_SWITCH:
+		switched(w, p, msg);
+		break;
+	case MM_EV_MODEL_READY:
+		p->model_ready = !msg->result;
+		p->model_asked = !msg->result;
+		p->model_result = msg->result;
+		break;
+	case MM_EV_KV_GRANT:
+		kv_granted(w, p, (uint32_t)msg->arg[0]);
+		break;
+	case MM_EV_KV_DENIED:
+		p->denials++;
+		p->denied = msg->result;
+		break;
+	case MM_EV_KV_RECLAIM:
+		p->reclaim = (uint32_t)msg->arg[0];
+		break;
+	default:
+		break;
+	}
+}
+
+bool w_proc_event(struct world *w, struct w_proc *p)
+{
+	struct w_item item;
+
+	if (p->head == p->tail || p->frozen || !p->connected)
+		return false;
+	item = p->inbox[p->head++ % W_INBOX];
+	if (item.kind == W_ITEM_EVENT)
+		event(w, p, &item.msg);
+	else if (item.kind == W_ITEM_MAP && item.entry >= MM_MAP_KV_BASE + W_KV)
+		mm_assert(p->hostile);
+	else if (item.kind == W_ITEM_MAP && item.entry >= MM_MAP_KV_BASE)
+		p->kv_view[item.entry - MM_MAP_KV_BASE] = item.page;
+	else if (item.kind == W_ITEM_MAP)
+		p->view[item.entry] = item.page;
+	return true;
+}
+
+void w_stats(struct world *w, struct w_proc *p, uint32_t running)
+{
+	struct mm_tenant_stats s = { .step_seq = 2 * p->steps + p->step_open,
+				     .steps = p->steps,
+				     .step_ns = 100000 * p->n_groups,
+				     .kv_chunks_used = p->used_chunks,
+				     .running = running };
+
+	mm_core_on_stats(w->core, w->now_ns, p->tenant, &s);
+	w_drain(w);
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/sim/world.h"
+
+#include <errno.h>
+#include <string.h>
+
+void w_init(struct world *w, const struct mm_core_opts *opts, uint64_t seed)
+{
+	memset(w, 0, sizeof(*w));
+	mm_assert(opts->pages <= W_PAGES);
+	w->opts = *opts;
+	w->rng = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+	w->now_ns = MM_NS_PER_S;
+	w->check_each = true;
+	mm_assert(mm_core_create(opts, &w->core) == 0);
+}
+
+void w_done(struct world *w)
+{
+	w->core = mm_core_destroy(w->core);
+}
+
+bool w_bytes_are(const struct world *w, uint32_t page, const struct w_proc *p, uint32_t entry)
+{
+	const struct w_bytes *b = &w->page[page].bytes;
+
+	return b->kind == W_LAYER && b->owner == p->store && b->entry == entry;
+}
+
+/* ---- what the core wants done ---- */
+
+/* No process that plays by the rules maps the page, and xfer streams nothing into it. */
+static void assert_unused(const struct world *w, uint32_t page)
+{
+	for (uint32_t i = 0; i < W_PROCS; i++) {
+		const struct w_proc *p = &w->proc[i];
+
+		mm_assert(p->hostile || !(w->page[page].holders >> i & 1));
+		for (uint32_t k = 0; w->xfer_up && p->active && k < p->plan.slot[0].n_pages; k++)
+			mm_assert(p->slot_page[k] != page);
+	}
+}
+
+static void act_job(struct world *w, const struct mm_msg *msg)
+{
+	uint32_t page = (uint32_t)msg->arg[0];
+
+	mm_assert(w->xfer_up && w->jobs < W_JOBS && !(msg->user_data >> 63));
+	if (msg->opcode == MM_XOP_SCRUB || msg->opcode == MM_XOP_COPY ||
+	    msg->opcode == MM_XOP_RECREATE) {
+		mm_assert(mm_core_page(w->core, page, NULL) != MM_PAGE_FREE);
+		assert_unused(w, page);
+	}
+	w->job[w->jobs++] = *msg;
+}
+
+/* The plan and its cursor: only while xfer does not serve the tenant. */
+static void act_plan(struct world *w, struct w_proc *p)
+{
+	const struct mm_core_plan *plan = mm_core_plan(w->core, p->tenant);
+
+	mm_assert(plan && plan->m >= 2 && plan->slot[0].n_layers == plan->m && !p->active);
+	p->plan = *plan;
+	for (uint32_t i = 0; i < plan->slot[0].n_pages; i++)
+		p->slot_page[i] = mm_core_slot_page(w->core, p->tenant, 0, i);
+	p->cur_pos = 0;
+	p->cur_copying = !plan->slot[0].in_place;
+	p->streaming = false;
+}
+
+static void act_gate(struct world *w, struct w_proc *p, const struct mm_action *a)
+{
+	(void)w;
+	mm_assert(!p->active);
+	mm_assert(p->hostile || p->parked || !p->epoch);
+	mm_assert(a->entry < p->n_groups - 1);
+	p->gate[a->entry] = a->word;
+}
+
+static void act(struct world *w, const struct mm_action *a)
+{
+	struct w_proc *p = w_proc_of(w, a->tenant);
+
+	switch (a->kind) {
+	case MM_ACT_JOB:
+		act_job(w, &a->msg);
+		return;
+	case MM_ACT_PLAN:
+		act_plan(w, p);
+		return;
+	case MM_ACT_GATE:
+		act_gate(w, p, a);
+		return;
+	case MM_ACT_FDS:
+	case MM_ACT_MAP:
+	case MM_ACT_EVENT:
+		w_deliver(w, a);
+		return;
+	case MM_ACT_KICK:
+		mm_assert(a->reason && w->kicks < MM_ARRAY_SIZE(w->kick));
+		w->kick[w->kicks++] = a->tenant;
+		return;
+	case MM_ACT_KILL:
+		mm_assert(a->reason && w->kills < MM_ARRAY_SIZE(w->kill));
+		w->kill[w->kills++] = a->tenant;
+		return;
+	case MM_ACT_FORGET:
+		mm_assert(p && !p->connected);
+		p->used = false;
+		p->active = false;
+		return;
+	default:
+		return;
+	}
+}
+
+void w_drain(struct world *w)
+{
+	struct mm_action a;
+	uint32_t n;
+
+	do {
+		uint32_t kick[MM_ARRAY_SIZE(w->kick)], kill[MM_ARRAY_SIZE(w->kill)];
+
+		while (mm_core_next(w->core, &a))
+			act(w, &a);
+		if (w->check_each)
+			w_check(w);
+		memcpy(kick, w->kick, sizeof(kick));
+		memcpy(kill, w->kill, sizeof(kill));
+		n = w->kicks;
+		w->kicks = 0;
+		for (uint32_t i = 0; i < n; i++)
+			if (w_proc_of(w, kick[i]))
+				w_disconnect(w, w_proc_of(w, kick[i]));
+		n = w->kills;
+		w->kills = 0;
+		for (uint32_t i = 0; i < n; i++)
+			if (w_proc_of(w, kill[i]))
+				w_die(w, w_proc_of(w, kill[i]));
+	} while (n || w->kicks || w->kills);
+}
+
+void w_tick(struct world *w, uint64_t ns)
+{
+	w->now_ns += ns;
+	mm_core_on_tick(w->core, w->now_ns);
+	w_drain(w);
+}
+
+/* ---- xfer ---- */
+
+void w_xfer_up(struct world *w)
+{
+	w->xfer_up = true;
+	mm_core_on_xfer_up(w->core, w->now_ns, ++w->xfer_epoch);
+	w_drain(w);
+}
+
+/* A running job leaves its page half done. */
+static void tear(struct world *w, const struct mm_msg *job)
+{
+	uint32_t page = (uint32_t)job->arg[0];
+
+	if (!w_below(w, 2))
+		return;
+	if (job->opcode == MM_XOP_SCRUB || job->opcode == MM_XOP_COPY)
+		w->page[page].bytes = (struct w_bytes){ .kind = W_GARBAGE };
+	if (job->opcode == MM_XOP_CREATE)
+		w->page[page].exists = true;
+}
+
+void w_xfer_kill(struct world *w, bool fault)
+{
+	if (!w->xfer_up)
+		return;
+	w->xfer_up = false;
+	w->xfer_deaths++;
+	w->xfer_faults += fault;
+	for (uint32_t i = 0; i < w->jobs; i++)
+		tear(w, &w->job[i]);
+	w->jobs = 0;
+	W_FOREACH(w, p)
+	p->active = p->streaming = false;
+	mm_core_on_xfer_down(w->core, w->now_ns);
+	w_drain(w);
+	if (fault)
+		mm_core_on_xfer_fault(w->core, w->now_ns);
+	w_drain(w);
+}
+
+static void create(struct world *w, uint32_t first, uint32_t n)
+{
+	for (uint32_t i = first; i < first + n; i++)
+		if (!w->page[i].exists)
+			w->page[i] = (struct w_page){ .exists = true };
+}
+
+/* The driver gives the memory anew only when nobody holds it any more. */
+static int recreate(struct world *w, struct w_page *page)
+{
+	if (page->holders || page->leak_until_ns > w->now_ns)
+		return -ENOMEM;
+	*page = (struct w_page){ .exists = true };
+	return 0;
+}
+
+static void activate(struct w_proc *p, const struct mm_msg *job)
+{
+	mm_assert(p && job->epoch == p->plan.epoch);
+	p->active = true;
+}
+
+/* What the job does to the world. */
+static int perform(struct world *w, const struct mm_msg *job)
+{
+	uint32_t arg = (uint32_t)job->arg[0];
+	struct w_proc *p;
+
+	switch (job->opcode) {
+	case MM_XOP_CREATE:
+		create(w, arg, (uint32_t)job->arg[1]);
+		return 0;
+	case MM_XOP_SCRUB:
+		mm_assert(mm_core_page(w->core, arg, NULL) == MM_PAGE_SCRUBBING);
+		w->page[arg].bytes = (struct w_bytes){ .kind = W_ZERO };
+		return 0;
+	case MM_XOP_COPY:
+		mm_assert(mm_core_page(w->core, arg, NULL) == MM_PAGE_DIRTY);
+		/* The store's offsets name the entry: see w_model(). */
+		w->page[arg].bytes =
+			(struct w_bytes){ W_LAYER, job->arg[1],
+					  (uint32_t)(job->arg[2] / w->opts.page_bytes) };
+		return 0;
+	case MM_XOP_RECREATE:
+		return recreate(w, &w->page[arg]);
+	case MM_XOP_ACTIVATE:
+		activate(w_proc_of(w, arg), job);
+		return 0;
+	default: /* QUIESCE, DETACH */
+		p = w_proc_of(w, arg);
+		if (p)
+			p->active = p->streaming = false;
+		return 0;
+	}
+}
+
+bool w_xfer_work(struct world *w, uint32_t among, int result)
+{
+	uint32_t i;
+	struct mm_msg job;
+
+	if (!w->xfer_up || !w->jobs)
+		return false;
+	i = w_below(w, MM_MIN(among, w->jobs));
+	job = w->job[i];
+	w->jobs--;
+	memmove(&w->job[i], &w->job[i + 1], (w->jobs - i) * sizeof(job));
+	if (!result)
+		result = perform(w, &job);
+	mm_assert(mm_core_on_job_done(w->core, w->now_ns, job.user_data, result) == 0);
+	w_drain(w);
+	return true;
+}
+
+static void slot_write(struct world *w, struct w_proc *p, enum w_kind kind)
+{
+	uint32_t layer = p->plan.slot[0].layer[p->cur_pos];
+	uint32_t first = p->entry[1 + layer];
+
+	for (uint32_t i = 0; i < p->entry[2 + layer] - first; i++)
+		w->page[p->slot_page[i]].bytes = (struct w_bytes){ kind, p->store, first + i };
+}
+
+void w_xfer_stream(struct world *w, struct w_proc *p)
+{
+	const struct mm_core_slot *slot = &p->plan.slot[0];
+	uint64_t *gate;
+
+	if (!w->xfer_up || !p->active)
+		return;
+	gate = &p->gate[slot->layer[p->cur_pos]];
+	if (!p->cur_copying && *gate & MM_GATE_DONE) {
+		*gate = MM_GATE_EMPTY;
+		p->cur_pos = (p->cur_pos + 1) % slot->n_layers;
+		p->cur_copying = true;
+	} else if (p->cur_copying && *gate & MM_GATE_EMPTY && !p->streaming) {
+		slot_write(w, p, W_GARBAGE);
+		p->streaming = true;
+	} else if (p->cur_copying && *gate & MM_GATE_EMPTY) {
+		slot_write(w, p, W_LAYER);
+		p->streaming = p->cur_copying = false;
+		*gate = MM_GATE_READY;
+		mm_core_on_streamed(w->core, p->tenant, 50000 + w_below(w, 100000));
+	}
+}
+
+void w_run(struct world *w)
+{
+	for (uint32_t quiet = 0; quiet < 3; quiet++) {
+		while (w_xfer_work(w, 4, 0))
+			quiet = 0;
+		W_FOREACH(w, p)
+		while (w_proc_event(w, p))
+			quiet = 0;
+		W_FOREACH(w, p)
+		w_xfer_stream(w, p);
+		w_tick(w, 1000);
+	}
+}
+
+/* ---- what the core cannot see ---- */
+
+static void check_accounts(struct world *w)
+{
+	uint64_t held[W_ACCOUNTS] = { 0 };
+
+	for (uint32_t i = 0; i < w->opts.pages; i++) {
+		uint32_t tenant = MM_NO_PAGE;
+		struct w_proc *p;
+
+		mm_core_page(w->core, i, &tenant);
+		p = tenant == MM_NO_PAGE ? NULL : w_proc_of(w, tenant);
+		mm_assert(tenant == MM_NO_PAGE || p);
+		if (p)
+			mm_assert(++held[p->account] <= w->account_max[p->account] ||
+				  !w->account_max[p->account]);
+	}
+}
+
+static void check_pages(struct world *w)
+{
+	for (uint32_t i = 0; i < w->opts.pages; i++) {
+		if (mm_core_page(w->core, i, NULL) != MM_PAGE_FREE)
+			continue;
+		mm_assert(w->page[i].exists && w->page[i].bytes.kind == W_ZERO);
+		assert_unused(w, i);
+	}
+}
+
+void w_check(struct world *w)
+{
+	mm_core_check(w->core);
+	check_accounts(w);
+	check_pages(w);
+}
+
+bool w_could_have(struct world *w, const struct w_proc *p)
+{
+	struct mm_core_stats s;
+	uint64_t held = 0;
+
+	mm_core_stats(w->core, &s);
+	for (uint32_t i = 0; i < w->opts.pages; i++) {
+		uint32_t tenant = MM_NO_PAGE;
+		struct w_proc *q;
+
+		mm_core_page(w->core, i, &tenant);
+		q = tenant == MM_NO_PAGE ? NULL : w_proc_of(w, tenant);
+		held += q && q->account == p->account;
+	}
+	return s.pages[MM_PAGE_FREE] >= p->chunk_pages &&
+	       (!w->account_max[p->account] || held + p->chunk_pages <= w->account_max[p->account]);
+}

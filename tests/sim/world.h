@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * world - everything around the core, small enough to be checked after every step
+ *
+ * Concept:    One shell, one xfer, up to W_PROCS tenant processes and a device whose pages hold
+ *             symbolic bytes ("layer 3's second page of store 2"), all driven by hand or by a seeded
+ *             generator, in virtual time. The world knows what the core cannot: who really maps a page
+ *             and what is written in it. It panics when the core lets anybody see what is not theirs,
+ *             run a layer on wrong bytes, or touch a page that somebody uses.
+ * Ownership:  the caller owns struct world; w_done() gives back the core.
+ * Threading:  one thread.
+ */
+#pragma once
+
+#include "mm/base.h"
+#include "mmd/core/core.h"
+#include "mmd/proto.h"
+
+#define W_PROCS    8
+#define W_PAGES    256
+#define W_GROUPS   17
+#define W_ENTRIES  64  /* of a model */
+#define W_KV       128 /* KV entries */
+#define W_INBOX    4096
+#define W_JOBS     1024
+#define W_ACCOUNTS 4
+
+enum w_kind { W_GARBAGE, W_ZERO, W_LAYER, W_KVDATA };
+
+struct w_bytes {
+	enum w_kind kind;
+	uint64_t owner; /* store, or tenant id */
+	uint32_t entry; /* W_LAYER */
+};
+
+struct w_page {
+	bool exists;
+	struct w_bytes bytes;
+	uint32_t domains;       /* accounts that were given this handle, a bit each */
+	uint32_t holders;       /* processes that may map it, a bit each */
+	uint64_t leak_until_ns; /* a forked child holds it */
+};
+
+enum w_item_kind { W_ITEM_FDS, W_ITEM_MAP, W_ITEM_EVENT };
+
+struct w_item {
+	enum w_item_kind kind;
+	uint32_t entry, page;
+	struct mm_msg msg;
+};
+
+struct w_proc {
+	bool used; /* from its join until the core forgets it */
+	bool alive, connected, hostile, frozen, forks;
+	uint32_t tenant, account;
+	struct w_item inbox[W_INBOX];
+	uint32_t head, tail;
+
+	/* the model */
+	uint64_t store;
+	uint32_t n_groups, entries;
+	struct mm_core_group group[W_GROUPS];
+	uint32_t entry[W_GROUPS + 1]; /* first of each group */
+	bool model_asked, model_ready;
+	int model_result;
+	uint32_t view[W_ENTRIES]; /* the table as it arrived */
+	uint32_t map[W_ENTRIES];  /* what is mapped since the last SWITCH */
+	uint64_t gate[W_GROUPS];
+	uint64_t prepared, epoch; /* of the PREPARE that is not done; of the last SWITCH */
+	bool parked, broken;
+	bool step_open;
+	uint32_t layer;
+	uint64_t steps, waited;
+
+	/* KV */
+	bool kv_declared;
+	uint32_t chunk_pages, chunks_max, want, used_chunks;
+	uint32_t kv_view[W_KV];
+	bool chunk[W_KV];
+	uint32_t held, denials, grants, reclaim;
+	int denied;
+
+	/* xfer's side */
+	struct mm_core_plan plan;
+	uint32_t slot_page[W_ENTRIES];
+	uint32_t cur_pos;
+	bool cur_copying;
+	bool active; /* xfer serves plan.epoch */
+	bool streaming;
+};
+
+struct world {
+	struct mm_core *core;
+	struct mm_core_opts opts;
+	uint64_t account_max[W_ACCOUNTS];
+	uint64_t now_ns;
+	uint64_t rng;
+	struct w_page page[W_PAGES];
+	struct w_proc proc[W_PROCS];
+	struct mm_msg job[W_JOBS];
+	uint32_t jobs;
+	bool xfer_up;
+	uint64_t xfer_epoch;
+	uint64_t xfer_deaths, xfer_faults;
+	uint32_t kick[W_PROCS * 4], kicks; /* deferred until the queue is empty */
+	uint32_t kill[W_PROCS * 4], kills;
+	bool check_each; /* mm_core_check() after each event */
+};
+
+#define W_FOREACH(w, p) for (struct w_proc *p = (w)->proc; p < (w)->proc + W_PROCS; p++)
+
+static inline uint64_t w_random(struct world *w)
+{
+	w->rng ^= w->rng << 13;
+	w->rng ^= w->rng >> 7;
+	w->rng ^= w->rng << 17;
+	return w->rng * UINT64_C(0x2545f4914f6cdd1d) >> 16;
+}
+
+static inline uint32_t w_below(struct world *w, uint32_t n)
+{
+	return (uint32_t)(w_random(w) % n);
+}
+
+/* ---- the shell and xfer (world.c) ---- */
+
+void w_init(struct world *w, const struct mm_core_opts *opts, uint64_t seed);
+void w_done(struct world *w);
+/* Performs what the core wants done, then checks. Every function here that reports to it calls this. */
+void w_drain(struct world *w);
+void w_tick(struct world *w, uint64_t ns);
+void w_xfer_up(struct world *w);
+void w_xfer_kill(struct world *w, bool fault);
+/* One of the oldest jobs ends (@result 0: as the device decides). False: there is none. */
+bool w_xfer_work(struct world *w, uint32_t among, int result);
+/* xfer looks at one tenant's gates and moves its stream on. */
+void w_xfer_stream(struct world *w, struct w_proc *p);
+/* All jobs, events and streams until nothing moves. */
+void w_run(struct world *w);
+void w_check(struct world *w);
+
+/* ---- tenant processes (proc.c) ---- */
+
+struct w_proc *w_join(struct world *w, uint32_t account, uint64_t features);
+void w_disconnect(struct world *w, struct w_proc *p);
+void w_die(struct world *w, struct w_proc *p);
+int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg);
+/* Layers of @layer_pages pages each, less a bit; group 0 has @resident_pages. */
+void w_model(struct world *w, struct w_proc *p, uint64_t store, uint32_t layers,
+	     uint32_t layer_pages, uint32_t resident_pages);
+void w_kv_declare(struct world *w, struct w_proc *p, uint32_t range_pages, uint32_t ranges,
+		  uint32_t chunks_max, uint32_t share);
+void w_kv_want(struct world *w, struct w_proc *p, uint32_t chunks);
+bool w_kv_release(struct world *w, struct w_proc *p);
+void w_bye(struct world *w, struct w_proc *p);
+void w_resync(struct world *w, struct w_proc *p);
+/* Takes the next event from the inbox and answers it. False: there is none. */
+bool w_proc_event(struct world *w, struct w_proc *p);
+/* A layer of a step, or its begin or end. False: it cannot move. */
+bool w_proc_step(struct world *w, struct w_proc *p);
+void w_stats(struct world *w, struct w_proc *p, uint32_t running);
+void w_deliver(struct world *w, const struct mm_action *a);
+struct w_proc *w_proc_of(struct world *w, uint32_t tenant);
+/* Free pages and its account have room for a chunk of its. */
+bool w_could_have(struct world *w, const struct w_proc *p);
+bool w_bytes_are(const struct world *w, uint32_t page, const struct w_proc *p, uint32_t entry);

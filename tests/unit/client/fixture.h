@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fixture - a peer with a client connected to it, and calls of the client that block
+ *
+ * A test that needs a call of the client to wait runs it in a thread (struct call) and plays mmd
+ * meanwhile in its own.
+ */
+#pragma once
+
+#include <pthread.h>
+
+#include "peer.h"
+
+struct fixture {
+	struct peer *peer;
+	struct mm_client *client;
+	struct mm_model *model;
+	CUstream stream;
+};
+
+struct call {
+	pthread_t thread;
+	struct fixture *f;
+	int (*run)(struct call *);
+	int result;
+	char error[320];
+	/* arguments and results, per kind of call */
+	struct mm_kv *kv;
+	uint32_t chunks;
+	uint64_t timeout_ns;
+	const char *dir;
+	struct mm_step_info info;
+};
+
+int fixture_setup(void **state);       /* connected */
+int fixture_setup_model(void **state); /* and with a model */
+int fixture_teardown(void **state);
+
+void call_start(struct call *call, struct fixture *f, int (*run)(struct call *));
+int call_join(struct call *call);
+int call_load(struct call *call);
+int call_want(struct call *call);
+int call_step_begin(struct call *call);
+int call_step_end(struct call *call);
+
+/* Waits for the next event of the client; fails the test after 10 s or if it is of another kind. */
+struct mm_event fixture_event(struct fixture *f, enum mm_event_kind kind);
+uint8_t fixture_read(struct fixture *f, CUdeviceptr va);

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The KV arena: grants, denials, releases, reclaims; fds that arrive truncated. */
+#undef NDEBUG
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "mm/base.h"
+
+/* Two ranges, a chunk is two pages in each: four table entries per chunk. */
+static struct mm_kv *open_arena(struct fixture *f, uint32_t chunks_max)
+{
+	struct mm_kv_opts opts = { .size = sizeof(opts),
+				   .chunk_bytes = 2 * PEER_PAGE_BYTES,
+				   .ranges = 2,
+				   .chunks_max = chunks_max,
+				   .share_chunks = 1 };
+	struct mm_kv *kv = NULL;
+	struct mm_msg msg;
+
+	assert_int_equal(mm_kv_open(f->client, &opts, &kv), 0);
+	msg = peer_expect(f->peer, MM_OP_KV_DECLARE);
+	assert_int_equal(msg.arg[0], 2 * PEER_PAGE_BYTES);
+	assert_int_equal(msg.arg[1], 2);
+	assert_int_equal(msg.arg[2], chunks_max);
+	assert_int_equal(msg.arg[3], 1);
+	return kv;
+}
+
+static void grant(struct fixture *f, uint32_t chunk, uint32_t first_page)
+{
+	uint32_t ids[4];
+
+	for (uint32_t i = 0; i < 4; i++) {
+		ids[i] = first_page + i;
+		peer_map(f->peer, MM_MAP_KV_BASE + chunk * 4 + i, ids[i] + 1);
+	}
+	peer_pages(f->peer, ids, 4);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_KV_GRANT, .arg = { chunk } });
+}
+
+static void test_grant_and_release(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_kv *kv = open_arena(f, 3);
+	const uint64_t chunk_bytes = 2 * PEER_PAGE_BYTES;
+	size_t free_before, free_after, total;
+	uint64_t bitmap[2] = { 9, 9 };
+	uint8_t byte = 0x77;
+
+	assert_int_equal(mm_kv_want(kv, 1, 0), -EAGAIN);
+	assert_int_equal(peer_expect(f->peer, MM_OP_KV_WANT).arg[0], 1);
+	for (uint32_t i = 0; i < 4; i++)
+		peer_fill(f->peer, 8 + i, (uint8_t)(0xa0 + i));
+	grant(f, 2, 8);
+	assert_int_equal(fixture_event(f, MM_EVENT_KV_GRANTED).count, 1);
+	assert_int_equal(mm_kv_usable(kv, bitmap, 2), 1);
+	assert_int_equal(bitmap[0], 4);
+	assert_int_equal(bitmap[1], 0);
+	for (uint32_t i = 0; i < 4; i++) {
+		CUdeviceptr va =
+			mm_kv_range_va(kv, i / 2) + 2 * chunk_bytes + i % 2 * PEER_PAGE_BYTES;
+
+		assert_int_equal(fixture_read(f, va), 0xa0 + i);
+		assert_int_equal(fixture_read(f, va + PEER_PAGE_BYTES - 1), 0xa0 + i);
+		assert_int_equal(mm_client_gpu(f->client)->cuMemcpyHtoD(va, &byte, 1), 0);
+		assert_int_equal(peer_byte(f->peer, 8 + i), 0x77);
+	}
+	assert_int_equal(mm_kv_range_va(kv, 2), 0);
+
+	/* The memory comes back once both have let go: no handle and no mapping of ours is left. */
+	for (uint32_t i = 0; i < 4; i++)
+		peer_forget_page(f->peer, 8 + i);
+	f->peer->gpu.cuMemGetInfo(&free_before, &total);
+	assert_int_equal(mm_kv_release(kv, 1), -ENOENT);
+	assert_int_equal(mm_kv_release(kv, 2), 0);
+	assert_int_equal(peer_expect(f->peer, MM_OP_KV_RELEASE).arg[0], 2);
+	assert_int_equal(mm_kv_release(kv, 2), -ENOENT);
+	f->peer->gpu.cuMemGetInfo(&free_after, &total);
+	assert_int_equal(free_after - free_before, 4 * PEER_PAGE_BYTES);
+	assert_int_equal(mm_kv_usable(kv, NULL, 0), 0);
+}
+
+static void test_want_waits(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_kv *kv = open_arena(f, 3);
+	struct call want = { .kv = kv, .chunks = 2, .timeout_ns = MM_TIMEOUT_NEVER };
+
+	call_start(&want, f, call_want);
+	assert_int_equal(peer_expect(f->peer, MM_OP_KV_WANT).arg[0], 2);
+	grant(f, 0, 8);
+	grant(f, 1, 12);
+	assert_int_equal(call_join(&want), 0);
+	assert_int_equal(mm_kv_want(kv, 1, 0), 0);
+	assert_int_equal(mm_kv_want(kv, 3, MM_NS_PER_MS), -ETIMEDOUT);
+	assert_int_equal(mm_kv_want(kv, 4, 0), -EINVAL);
+
+	/* The wish for the third would be granted again: it is lowered before the release. */
+	while (peer_expect(f->peer, MM_OP_KV_WANT).arg[0] != 3)
+		;
+	assert_int_equal(mm_kv_release(kv, 0), 0);
+	assert_int_equal(peer_expect(f->peer, MM_OP_KV_WANT).arg[0], 2);
+	peer_expect(f->peer, MM_OP_KV_RELEASE);
+	assert_int_equal(mm_kv_usable(kv, NULL, 0), 1);
+}
+
+static void test_denied(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_kv *kv = open_arena(f, 3);
+	struct call want = { .kv = kv, .chunks = 2, .timeout_ns = MM_TIMEOUT_NEVER };
+
+	call_start(&want, f, call_want);
+	peer_expect(f->peer, MM_OP_KV_WANT);
+	peer_event(
+		f->peer,
+		&(struct mm_msg){ .opcode = MM_EV_KV_DENIED, .result = -EDQUOT, .arg = { 2, 0 } });
+	assert_int_equal(call_join(&want), -EDQUOT);
+	assert_int_equal(fixture_event(f, MM_EVENT_KV_DENIED).error, -EDQUOT);
+}
+
+static void test_never_waits_in_a_step(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_kv *kv = open_arena(f, 3);
+	struct call want = { .kv = kv, .chunks = 2, .timeout_ns = MM_TIMEOUT_NEVER };
+
+	assert_int_equal(mm_step_begin(f->client), 0);
+	assert_int_equal(mm_kv_want(kv, 1, MM_TIMEOUT_NEVER), -EAGAIN);
+	/* Of any thread: the step is this one's, the wish another's. */
+	call_start(&want, f, call_want);
+	assert_int_equal(call_join(&want), -EAGAIN);
+	/* What is granted meanwhile is mapped at once. */
+	grant(f, 0, 8);
+	fixture_event(f, MM_EVENT_KV_GRANTED);
+	assert_int_equal(mm_kv_usable(kv, NULL, 0), 1);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+}
+
+static void test_reclaim(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_event event;
+
+	open_arena(f, 3);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM, .arg = { 2, 12345 } });
+	event = fixture_event(f, MM_EVENT_KV_RECLAIM);
+	assert_int_equal(event.count, 2);
+	assert_int_equal(event.deadline_ns, 12345);
+	assert_int_equal(mm_client_next_event(f->client, &event), -EAGAIN);
+}
+
+/* An engine that looks late loses no count, and the memory for events does not grow. */
+static void test_many_events(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_event event;
+	uint32_t total = 0, n = 0;
+
+	open_arena(f, 3);
+	for (int i = 0; i < 200; i++)
+		peer_event(f->peer,
+			   &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM, .arg = { 1, 5 } });
+	peer_event(f->peer,
+		   &(struct mm_msg){ .opcode = MM_EV_KV_DENIED, .result = -ENOSPC, .arg = { 1 } });
+	do {
+		event = (struct mm_event){ 0 };
+		mm_client_next_event(f->client, &event);
+		total += event.kind == MM_EVENT_KV_RECLAIM ? event.count : 0;
+		n += event.kind == MM_EVENT_KV_RECLAIM;
+	} while (event.kind != MM_EVENT_KV_DENIED);
+	assert_int_equal(total, 200);
+	assert_in_range(n, 1, 200);
+}
+
+static void test_opts(void **state)
+{
+	static const struct {
+		const char *name;
+		struct mm_kv_opts opts;
+		int want;
+	} cases[] = {
+		{ "no size", { .chunk_bytes = PEER_PAGE_BYTES, .chunks_max = 1 }, -EINVAL },
+		{ "misaligned",
+		  { .size = sizeof(struct mm_kv_opts), .chunk_bytes = 100, .chunks_max = 1 },
+		  -EINVAL },
+		{ "no bytes", { .size = sizeof(struct mm_kv_opts), .chunks_max = 1 }, -EINVAL },
+		{ "no chunks",
+		  { .size = sizeof(struct mm_kv_opts), .chunk_bytes = PEER_PAGE_BYTES },
+		  -EINVAL },
+		{ "one entry too many",
+		  { .size = sizeof(struct mm_kv_opts),
+		    .chunk_bytes = PEER_PAGE_BYTES,
+		    .chunks_max = MM_MAP_ENTRIES - MM_MAP_KV_BASE + 1 },
+		  -E2BIG },
+		{ "entries wrap",
+		  { .size = sizeof(struct mm_kv_opts),
+		    .chunk_bytes = PEER_PAGE_BYTES << 40,
+		    .ranges = 1 << 24,
+		    .chunks_max = 1 },
+		  -E2BIG },
+	};
+	struct fixture *f = *state;
+	struct mm_kv *kv;
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		print_message("%s\n", cases[i].name);
+		assert_int_equal(mm_kv_open(f->client, &cases[i].opts, &kv), cases[i].want);
+		assert_string_not_equal(mm_client_error(f->client), "");
+	}
+	open_arena(f, 3);
+	assert_int_equal(mm_kv_open(f->client,
+				    &(struct mm_kv_opts){ .size = sizeof(struct mm_kv_opts),
+							  .chunk_bytes = PEER_PAGE_BYTES,
+							  .chunks_max = 1 },
+				    &kv),
+			 -EEXIST);
+}
+
+static int call_open_arena(struct call *call)
+{
+	struct mm_kv_opts opts = { .size = sizeof(opts),
+				   .chunk_bytes = PEER_PAGE_BYTES,
+				   .chunks_max = 1 };
+
+	return mm_kv_open(call->f->client, &opts, &call->kv);
+}
+
+static void test_refused_arena(void **state)
+{
+	struct fixture *f = *state;
+	struct call open = { 0 };
+	struct mm_msg msg;
+
+	__atomic_store_n(&f->peer->manual, true, __ATOMIC_RELEASE);
+	call_start(&open, f, call_open_arena);
+	msg = peer_expect(f->peer, MM_OP_KV_DECLARE);
+	/* A reply that nobody waits for, then the refusal. */
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_REPLY, .user_data = 99 });
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_REPLY,
+					      .user_data = msg.user_data,
+					      .result = -E2BIG });
+	assert_int_equal(call_join(&open), -E2BIG);
+	assert_non_null(strstr(open.error, "refused the arena"));
+	__atomic_store_n(&f->peer->manual, false, __ATOMIC_RELEASE);
+	open_arena(f, 3);
+}
+
+static void test_truncated_batch(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_kv *kv = open_arena(f, 3);
+	struct mm_fd_batch batch = { .magic = MM_ABI_MAGIC, .kind = MM_FD_PAGES, .count = 4 };
+	int fds[4], next = fcntl(0, F_DUPFD_CLOEXEC, 0);
+	struct rlimit old, low;
+	struct mm_msg ack;
+
+	for (uint32_t i = 0; i < 4; i++) {
+		batch.page_id[i] = 8 + i;
+		fds[i] = peer_export(f->peer, 8 + i);
+		peer_map(f->peer, MM_MAP_KV_BASE + i, 8 + i + 1);
+	}
+	batch.seq = f->peer->seq = 1;
+	close(next);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	low = (struct rlimit){ .rlim_cur = (rlim_t)next + 2, .rlim_max = old.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+	peer_batch(f->peer, &batch, fds, 4);
+	ack = peer_expect(f->peer, MM_OP_FDS_ACK);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	assert_int_equal(ack.result, -EMFILE);
+	assert_int_equal(ack.arg[0], 1);
+
+	batch.seq = 2;
+	peer_batch(f->peer, &batch, fds, 4);
+	ack = peer_expect(f->peer, MM_OP_FDS_ACK);
+	assert_int_equal(ack.result, 0);
+	assert_int_equal(ack.arg[0], 2);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_KV_GRANT });
+	fixture_event(f, MM_EVENT_KV_GRANTED);
+	assert_int_equal(mm_kv_usable(kv, NULL, 0), 1);
+	for (int i = 0; i < 4; i++)
+		close(fds[i]);
+}
+
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_grant_and_release),
+		TEST(test_want_waits),
+		TEST(test_denied),
+		TEST(test_never_waits_in_a_step),
+		TEST(test_reclaim),
+		TEST(test_many_events),
+		TEST(test_opts),
+		TEST(test_refused_arena),
+		TEST(test_truncated_batch),
+	};
+
+	peer_environment();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

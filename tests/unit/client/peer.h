@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * peer - plays mmd for libclient, over a real socket, real regions and pages of the software GPU
+ *
+ * Concept:   A thread accepts one connection, shakes hands as `welcome` says, takes requests off
+ *            the ring into a log, and answers those that want a REPLY (unless `manual`). What else
+ *            mmd does, the test does itself, step by step: pages, table, events, gates. So a test
+ *            reads as the protocol does, and may break it anywhere.
+ * Ownership: struct peer owns everything; peer_stop() checks nothing and frees all.
+ * Threading: the test's thread; the peer's own thread shares the log and the ring under `lock`.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "libclient/ipc/region.h"
+#include "libclient/ipc/ring.h"
+#include "mm/client.h"
+
+#define PEER_PAGE_BYTES UINT64_C(65536)
+#define PEER_PAGES      24
+#define PEER_LOG        512
+#define PEER_LAYERS     4 /* of the model that peer_store() makes: one page each */
+
+struct peer {
+	struct mm_gpu_api gpu;
+	CUdevice device;
+	CUcontext context;
+	CUmemGenericAllocationHandle page[PEER_PAGES];
+	CUdeviceptr page_va[PEER_PAGES];
+
+	/* changed by a test before the client connects */
+	struct mm_welcome welcome;
+	size_t welcome_bytes;
+	int welcome_fds;
+	bool welcome_silent;
+	bool welcome_unsealed;
+	bool manual; /* no automatic replies; also while connected, when no request is on its way */
+
+	void (*on_request)(struct peer *peer, const struct mm_msg *msg); /* in the peer's thread */
+
+	char dir[40];
+	char path[64];
+	char model_dir[64];
+	int listener;
+	int sock;
+	int stop_fd;
+	pthread_t thread;
+	struct mm_region tenant_region, mmd_region, gate_region;
+	struct mm_tenant_region *tenant;
+	struct mm_mmd_region *mmd;
+	struct mm_gate_region *gates;
+	struct mm_hello hello;
+	uint64_t seq;
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct mm_ring sq, cq;
+	bool connected, ended;
+	size_t n_log;
+	struct mm_msg log[PEER_LOG];
+};
+
+/* Environment of the software GPU; before anything else of the process. */
+void peer_environment(void);
+struct peer *peer_start(void);
+struct peer *peer_stop(struct peer *peer);
+
+/* Options for mm_client_open() that lead here. */
+struct mm_client_opts peer_client_opts(const struct peer *peer);
+
+/*
+ * Waits for the oldest request of that kind and takes it out of the log; fails the test after 10
+ * s.
+ */
+struct mm_msg peer_expect(struct peer *peer, enum mm_op op);
+/* Fails the test if a request of that kind comes within @ms. */
+void peer_absent(struct peer *peer, enum mm_op op, unsigned int ms);
+void peer_event(struct peer *peer, const struct mm_msg *msg);
+void peer_bell(struct peer *peer);
+/* Until the handshake is over on the peer's side too. */
+void peer_await_connection(struct peer *peer);
+void peer_disconnect(struct peer *peer);
+
+/* Sends fds as one batch; peer_pages() also waits for its acknowledgement and checks it. */
+void peer_batch(struct peer *peer, const struct mm_fd_batch *batch, const int *fds, size_t n_fds);
+void peer_pages(struct peer *peer, const uint32_t *ids, uint32_t n);
+int peer_export(struct peer *peer, uint32_t page);
+void peer_map(struct peer *peer, uint32_t entry, uint32_t page_plus_1);
+void peer_fill(struct peer *peer, uint32_t page, uint8_t value);
+uint8_t peer_byte(struct peer *peer, uint32_t page);
+/* Gives up the peer's own hold on a page's memory. */
+void peer_forget_page(struct peer *peer, uint32_t page);
+void peer_gate(struct peer *peer, uint32_t layer, uint64_t word);
+
+/* A store with PEER_LAYERS layers and a resident group; an fd that the caller owns. */
+int peer_store(uint64_t *ret_bytes);
+
+/* The whole of a model's way to a client whose thread is in mm_model_load(). */
+int peer_open_channel(struct peer *peer);
+void peer_take_files(int channel, unsigned int *ret_files);
+void peer_load_status(int channel, int result, const char *text);
+/* @args: of MM_EV_MODEL_LOADED; @fd is closed. */
+void peer_send_store(struct peer *peer, const uint64_t args[3], int fd);
+void peer_place_model(struct peer *peer);

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps and gates: PREPARE waits for the step, streams wait for layers and never for ever. */
+#undef NDEBUG
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "libclient/ipc/clock.h"
+#include "mm/base.h"
+
+static uint64_t shared(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static void pause_ms(uint64_t ms)
+{
+	const struct timespec t = mm_timespec(ms * MM_NS_PER_MS);
+
+	nanosleep(&t, NULL);
+}
+
+/* Layers 1 and 3 share page 2. Layer 1 is in the slot. */
+static void cycle_two(struct fixture *f)
+{
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 2 });
+	peer_expect(f->peer, MM_OP_PARKED);
+	peer_map(f->peer, 4, 3);
+	peer_gate(f->peer, 1, MM_GATE_READY);
+	peer_gate(f->peer, 3, MM_GATE_EMPTY);
+	peer_event(f->peer,
+		   &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2, .arg = { 1, 2 } });
+	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, 0);
+	fixture_event(f, MM_EVENT_PLAN_CHANGED);
+}
+
+static void enqueue_layers(struct fixture *f, uint32_t first, uint32_t end)
+{
+	for (uint32_t i = first; i < end; i++) {
+		assert_int_equal(mm_layer_begin(f->model, i, f->stream), 0);
+		assert_int_equal(mm_layer_end(f->model, i, f->stream), 0);
+	}
+}
+
+static void test_parked_after_the_step(void **state)
+{
+	struct fixture *f = *state;
+	struct call begin = { 0 };
+
+	assert_int_equal(mm_step_begin(f->client), 0);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 2 });
+	peer_absent(f->peer, MM_OP_PARKED, 50);
+	/* Writer-preferring: no other step begins, though one is open. */
+	call_start(&begin, f, call_step_begin);
+	pause_ms(20);
+	assert_int_equal(shared(&f->peer->tenant->stats.step_seq), 1);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+	assert_int_equal(peer_expect(f->peer, MM_OP_PARKED).epoch, 2);
+	assert_int_equal(shared(&f->peer->tenant->stats.step_seq), 2);
+	pause_ms(20);
+	assert_int_equal(shared(&f->peer->gates->step_seq), 2);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2 });
+	assert_int_equal(call_join(&begin), 0);
+	assert_int_equal(shared(&f->peer->gates->step_seq), 3);
+	/* The other thread's step can be ended here: it is the only one. */
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), -EINVAL);
+}
+
+static void test_idle_tenant_answers(void **state)
+{
+	struct fixture *f = *state;
+
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 2 });
+	assert_int_equal(peer_expect(f->peer, MM_OP_PARKED).epoch, 2);
+}
+
+static void test_stream_waits_for_its_layer(void **state)
+{
+	struct fixture *f = *state;
+	struct call end = { 0 };
+	const struct mm_tenant_stats *stats = &f->peer->tenant->stats;
+
+	cycle_two(f);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 4);
+	call_start(&end, f, call_step_end);
+	/* mmd's part: it sees DONE on layer 1, brings layer 3, says so. */
+	while (!(shared(&f->peer->gates->gate[1].word) & MM_GATE_DONE))
+		pause_ms(1);
+	pause_ms(40);
+	assert_int_equal(shared(&f->peer->gates->gate[3].word), MM_GATE_EMPTY);
+	assert_int_equal(shared(&stats->steps), 0);
+	peer_gate(f->peer, 3, MM_GATE_READY);
+	assert_int_equal(call_join(&end), 0);
+	assert_int_equal(shared(&f->peer->gates->gate[3].word), MM_GATE_DONE);
+	assert_int_equal(shared(&f->peer->gates->gate[0].word), MM_GATE_RESIDENT | MM_GATE_DONE);
+	assert_int_equal(end.info.gated, 2);
+	assert_in_range(end.info.stall_ns, 30 * MM_NS_PER_MS, end.info.step_ns);
+	assert_int_equal(shared(&stats->steps), 1);
+	assert_int_equal(shared(&stats->step_ns), end.info.step_ns);
+	assert_int_equal(shared(&stats->stall_ns), end.info.stall_ns);
+	assert_int_equal(shared(&stats->stall_total_ns), end.info.stall_ns);
+	peer_absent(f->peer, MM_OP_RESYNC, 1);
+}
+
+static void test_aborted(void **state)
+{
+	struct fixture *f = *state;
+	struct call end = { 0 }, begin = { 0 };
+
+	cycle_two(f);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 4);
+	call_start(&end, f, call_step_end);
+	pause_ms(20);
+	for (uint32_t i = 0; i < PEER_LAYERS; i++)
+		__atomic_fetch_or(&f->peer->gates->gate[i].word, MM_GATE_ABORT, __ATOMIC_SEQ_CST);
+	assert_int_equal(call_join(&end), -ECANCELED);
+	/* No step until the gates are in order again. */
+	call_start(&begin, f, call_step_begin);
+	pause_ms(20);
+	assert_int_equal(shared(&f->peer->gates->step_seq) % 2, 0);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 3 });
+	peer_expect(f->peer, MM_OP_PARKED);
+	for (uint32_t i = 0; i < PEER_LAYERS; i++)
+		peer_gate(f->peer, i, MM_GATE_READY);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 3 });
+	assert_int_equal(call_join(&begin), 0);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+}
+
+static void test_mmd_dies_in_a_wait(void **state)
+{
+	struct fixture *f = *state;
+	struct call end = { 0 };
+	struct mm_client_info info;
+
+	cycle_two(f);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 4);
+	call_start(&end, f, call_step_end);
+	pause_ms(20);
+	peer_disconnect(f->peer);
+	assert_int_equal(call_join(&end), -ECONNRESET);
+	assert_int_equal(fixture_event(f, MM_EVENT_DISCONNECTED).error, -ECONNRESET);
+	assert_int_equal(mm_step_begin(f->client), -ECONNRESET);
+	assert_int_equal(mm_client_info(f->client, &info), -ECONNRESET);
+	assert_string_equal(mm_client_error(f->client), "mmd closed the connection");
+	/* What was mapped stays so until the client is closed. */
+	assert_int_equal(fixture_read(f, ({
+					      struct mm_tensor t;
+					      mm_model_tensor(f->model, "layer.0", &t);
+					      t.va;
+				      })),
+			 0x11);
+}
+
+static void test_layers_in_order(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(mm_layer_begin(f->model, 0, f->stream), -EINVAL); /* no step */
+	assert_int_equal(mm_step_begin(f->client), 0);
+	assert_int_equal(mm_layer_end(f->model, 0, f->stream), -EINVAL);
+	assert_int_equal(mm_layer_begin(f->model, PEER_LAYERS, f->stream), -EINVAL);
+	assert_int_equal(mm_layer_begin(f->model, 1, f->stream), 0);
+	assert_int_equal(mm_layer_begin(f->model, 2, f->stream), -EINVAL);
+	assert_int_equal(mm_layer_end(f->model, 2, f->stream), -EINVAL);
+	assert_int_equal(mm_layer_end(f->model, 1, f->stream), 0);
+	assert_int_equal(mm_layer_begin(f->model, 0, f->stream), -EINVAL);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+}
+
+static void test_broken_off(void **state)
+{
+	struct fixture *f = *state;
+
+	/* Nothing cycles: a step may use what layers it likes. */
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 1);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+	peer_absent(f->peer, MM_OP_RESYNC, 1);
+	cycle_two(f);
+	/* No layer at all is no break. */
+	assert_int_equal(mm_step_begin(f->client), 0);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+	peer_absent(f->peer, MM_OP_RESYNC, 1);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 2);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+	peer_expect(f->peer, MM_OP_RESYNC);
+	/* mmd answers RESYNC with a null plan change. */
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 3 });
+	peer_expect(f->peer, MM_OP_PARKED);
+	peer_gate(f->peer, 1, MM_GATE_READY);
+	peer_event(f->peer,
+		   &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 3, .arg = { 1, 2 } });
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 1);
+	assert_int_equal(mm_step_abandon(f->client, f->stream), 0);
+	peer_expect(f->peer, MM_OP_RESYNC);
+}
+
+static void test_child_is_refused(void **state)
+{
+	struct fixture *f = *state;
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		struct mm_client_info info;
+		struct mm_event event;
+		int bad = mm_client_info(f->client, &info) != -ECHILD;
+
+		bad |= mm_step_begin(f->client) != -ECHILD;
+		bad |= mm_step_end(f->client, f->stream, NULL) != -ECHILD;
+		bad |= mm_layer_begin(f->model, 0, f->stream) != -ECHILD;
+		bad |= mm_client_next_event(f->client, &event) != -ECHILD;
+		mm_client_hint(f->client, &(struct mm_load_hint){ 0 });
+		bad |= mm_client_close(f->client) != NULL;
+		_exit(bad);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	/* The parent did not notice. */
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 4);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+}
+
+static void test_hint(void **state)
+{
+	struct fixture *f = *state;
+	const struct mm_load_hint hint = { .kv_chunks_used = 3, .waiting = 2, .running = 1 };
+
+	mm_client_hint(f->client, &hint);
+	assert_int_equal(shared(&f->peer->tenant->stats.kv_chunks_used), 3);
+	assert_int_equal(shared(&f->peer->tenant->stats.waiting), 2);
+	assert_int_equal(shared(&f->peer->tenant->stats.running), 1);
+}
+
+#define MODEL(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup_model, fixture_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		MODEL(test_parked_after_the_step),
+		MODEL(test_idle_tenant_answers),
+		MODEL(test_stream_waits_for_its_layer),
+		MODEL(test_aborted),
+		MODEL(test_mmd_dies_in_a_wait),
+		MODEL(test_layers_in_order),
+		MODEL(test_broken_off),
+		MODEL(test_child_is_refused),
+		MODEL(test_hint),
+	};
+
+	peer_environment();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#undef NDEBUG
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "mm/base.h"
+#include "mmd/core/plan.h"
+
+#define N_BRUTE 12
+
+static const uint32_t ones[MM_LAYERS_MAX + 1] = { [0 ... MM_LAYERS_MAX] = 1 };
+
+static struct mm_plan_set set_from(uint32_t mask)
+{
+	struct mm_plan_set set = { .m = 0 };
+
+	for (uint32_t i = 0; i < 32; i++)
+		if (mask >> i & 1)
+			set.layer[set.m++] = (uint16_t)i;
+	return set;
+}
+
+static uint32_t mask_of(const struct mm_plan_set *set)
+{
+	uint32_t mask = 0;
+
+	for (uint32_t i = 0; i < set->m; i++) {
+		assert_true(!i || set->layer[i] > set->layer[i - 1]);
+		mask |= 1u << set->layer[i];
+	}
+	return mask;
+}
+
+/* The least distance between two of the mask's layers around the circle, by looking at every pair. */
+static uint32_t brute_gap(uint32_t mask, uint32_t n)
+{
+	uint32_t least = n;
+
+	for (uint32_t a = 0; a < n; a++)
+		for (uint32_t d = 1; d < n; d++)
+			if (mask >> a & 1 && mask >> ((a + d) % n) & 1)
+				least = MM_MIN(least, d);
+	return least;
+}
+
+/* The best least gap of all masks with m layers that hold @must and stay within @may. */
+static uint32_t brute_best(uint32_t n, uint32_t m, uint32_t must, uint32_t may)
+{
+	uint32_t best = 0;
+
+	for (uint32_t mask = 0; mask < 1u << n; mask++)
+		if ((uint32_t)__builtin_popcount(mask) == m && (mask & must) == must &&
+		    !(mask & ~may))
+			best = MM_MAX(best, brute_gap(mask, n));
+	return best;
+}
+
+static void even_is_never_beaten(void **state)
+{
+	(void)state;
+	for (uint32_t n = 2; n <= N_BRUTE; n++)
+		for (uint32_t m = 2; m <= n; m++) {
+			struct mm_plan_set none = { .m = 0 }, got;
+
+			mm_plan_even(n, m, &none, &got);
+			assert_int_equal(got.m, m);
+			assert_int_equal(mm_plan_least_gap(&got, n), brute_gap(mask_of(&got), n));
+			assert_int_equal(mm_plan_least_gap(&got, n), n / m);
+			assert_int_equal(n / m, brute_best(n, m, 0, UINT32_MAX));
+		}
+}
+
+static void even_overlaps_most(void **state)
+{
+	(void)state;
+	for (uint32_t mask = 0; mask < 1u << 9; mask += 5) {
+		struct mm_plan_set none = { .m = 0 }, current = set_from(mask), turned, got;
+		uint32_t best = 0;
+
+		mm_plan_even(9, 3, &none, &turned);
+		for (uint32_t r = 0; r < 9; r++) {
+			uint32_t m = mask_of(&turned), rot = (m << r | m >> (9 - r)) & 0x1ff;
+
+			best = MM_MAX(best, (uint32_t)__builtin_popcount(rot & mask));
+		}
+		mm_plan_even(9, 3, &current, &got);
+		assert_int_equal(__builtin_popcount(mask_of(&got) & mask), best);
+	}
+}
+
+static void growing_keeps_the_set_and_the_gap(void **state)
+{
+	(void)state;
+	for (uint32_t n = 4; n <= N_BRUTE; n += 2)
+		for (uint32_t mask = 1; mask < 1u << n; mask += 1 + n / 3) {
+			struct mm_plan_set current = set_from(mask), got;
+
+			for (uint32_t m = current.m + 1; m <= n; m += 2) {
+				mm_plan_grow(n, m, &current, &got);
+				assert_int_equal(got.m, m);
+				assert_int_equal(mask_of(&got) & mask, mask);
+				assert_int_equal(mm_plan_least_gap(&got, n),
+						 brute_best(n, m, mask, UINT32_MAX));
+			}
+		}
+}
+
+static void shrinking_keeps_within_the_set(void **state)
+{
+	(void)state;
+	for (uint32_t n = 4; n <= N_BRUTE; n += 2)
+		for (uint32_t mask = 3; mask < 1u << n; mask += 1 + n / 3) {
+			struct mm_plan_set current = set_from(mask), got;
+
+			for (uint32_t m = 2; m < current.m; m++) {
+				mm_plan_shrink(n, m, &current, &got);
+				assert_int_equal(got.m, m);
+				assert_int_equal(mask_of(&got) & ~mask, 0);
+				assert_int_equal(mm_plan_least_gap(&got, n),
+						 brute_best(n, m, 0, mask));
+			}
+		}
+}
+
+/* 0 . . . 4 . . . of 8; growing to 3 evenly would bring at least one of them home. */
+static void choice_depends_on_the_budget(void **state)
+{
+	struct mm_plan_set current = set_from(0x11), got;
+	uint32_t pages[8] = { 3, 3, 3, 3, 5, 3, 3, 3 };
+
+	(void)state;
+	assert_int_equal(mm_plan_choose(8, 3, &current, pages, 0, &got), 0);
+	assert_int_equal(mask_of(&got) & 0x11, 0x11);
+	assert_int_equal(mm_plan_least_gap(&got, 8), 2);
+	assert_in_range(mm_plan_choose(8, 3, &current, pages, 100, &got), 0, 8);
+	assert_int_equal(mm_plan_choose(8, 0, &current, pages, 0, &got), 8);
+	assert_int_equal(got.m, 0);
+	assert_int_equal(mm_plan_choose(8, 2, &current, pages, 0, &got), 0);
+	assert_int_equal(mask_of(&got), 0x11);
+}
+
+static void largest_models(void **state)
+{
+	struct mm_plan_set none = { .m = 0 }, even, less, more;
+
+	(void)state;
+	mm_plan_even(MM_LAYERS_MAX, 700, &none, &even);
+	mm_plan_shrink(MM_LAYERS_MAX, 350, &even, &less);
+	assert_int_equal(mm_plan_pages_only_in(&less, &even, ones), 0);
+	mm_plan_grow(MM_LAYERS_MAX, MM_LAYERS_MAX, &less, &more);
+	assert_int_equal(more.m, MM_LAYERS_MAX);
+	assert_int_equal(mm_plan_least_gap(&more, MM_LAYERS_MAX), 1);
+}
+
+static const struct {
+	uint32_t beta, n, m;
+	uint64_t t_c, t_t, want;
+} times[] = {
+	{ 1, 32, 0, 10, 99, 320 }, { 1, 32, 4, 10, 70, 320 }, /* hidden exactly: 4·70 = 28·10 */
+	{ 1, 32, 4, 10, 80, 360 },                            /* 4·10 + 4·80 */
+	{ 1, 32, 32, 10, 1, 352 },                            /* nothing to hide behind */
+	{ 2, 32, 4, 10, 80, 320 },                            /* max(320, 320) */
+	{ 2, 32, 4, 10, 81, 324 }, { 1, 2, 2, UINT64_MAX, 0, UINT64_MAX }, /* saturates */
+};
+
+static void step_times(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(times); i++)
+		assert_int_equal(mm_plan_step_ns(times[i].beta, times[i].n, times[i].m,
+						 times[i].t_c, times[i].t_t),
+				 times[i].want);
+}
+
+/* One slot, played out: a layer may be streamed in once its predecessor in the slot has run. */
+static uint64_t played_step(uint32_t mask, uint32_t n, uint64_t t_c, uint64_t t_t)
+{
+	uint64_t now = 0, slot_free = 0, begun = 0;
+	bool cycling;
+
+	for (uint32_t step = 0; step < 4; step++) {
+		begun = now;
+		for (uint32_t l = 0; l < n; l++) {
+			cycling = mask >> l & 1;
+			if (cycling)
+				now = MM_MAX(now, slot_free + t_t);
+			now += t_c;
+			if (cycling)
+				slot_free = now;
+		}
+	}
+	return now - begun;
+}
+
+static void formulas_agree_with_a_played_step(void **state)
+{
+	(void)state;
+	for (uint32_t mask = 1; mask < 1u << 10; mask++) {
+		struct mm_plan_set set = set_from(mask);
+
+		for (uint64_t t_t = 0; t_t < 60 && set.m >= 2; t_t += 7) {
+			uint64_t played = played_step(mask, 10, 10, t_t);
+
+			assert_int_equal(mm_plan_set_step_ns(&set, 10, 10, t_t), played);
+			assert_true(mm_plan_step_ns(1, 10, set.m, 10, t_t) <= played);
+			if (10 % set.m == 0 && mm_plan_least_gap(&set, 10) == 10 / set.m)
+				assert_int_equal(mm_plan_step_ns(1, 10, set.m, 10, t_t), played);
+		}
+	}
+}
+
+static void how_many(void **state)
+{
+	(void)state;
+	assert_int_equal(mm_plan_m_max(32, 0, 5, 900), 0);
+	assert_int_equal(mm_plan_m_max(32, 5, 0, 900), 0);
+	assert_int_equal(mm_plan_m_max(32, 10, 70, 1000), 4);
+	assert_int_equal(mm_plan_m_max(32, 10, 71, 1000), 3);
+	assert_int_equal(mm_plan_m_max(32, 10, 10, 250), 8);
+	assert_int_equal(mm_plan_m_max(32, 10, 1000, 900), 0);
+	assert_int_equal(mm_plan_m_max(32, UINT64_MAX, 1, 1000), 31);
+	for (uint32_t n = 2; n < 40; n++)
+		for (uint64_t t_t = 1; t_t < 200; t_t += 3) {
+			uint32_t m = mm_plan_m_max(n, 10, t_t, 1000);
+
+			assert_true(m <= n && m * t_t <= (n - m) * UINT64_C(10));
+			if (m >= 2)
+				assert_int_equal(mm_plan_step_ns(1, n, m, 10, t_t), n * 10);
+			assert_true((m + 1) * t_t > (n - m - 1) * UINT64_C(10) || m + 1 < 2 ||
+				    m == 0);
+		}
+	assert_int_equal(mm_plan_link_permille(32, 4, 10, 40), 500);
+	assert_int_equal(mm_plan_link_permille(32, 4, 0, 40), UINT32_MAX);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(even_is_never_beaten),
+		cmocka_unit_test(even_overlaps_most),
+		cmocka_unit_test(growing_keeps_the_set_and_the_gap),
+		cmocka_unit_test(shrinking_keeps_within_the_set),
+		cmocka_unit_test(choice_depends_on_the_budget),
+		cmocka_unit_test(largest_models),
+		cmocka_unit_test(step_times),
+		cmocka_unit_test(formulas_agree_with_a_played_step),
+		cmocka_unit_test(how_many),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,701 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One story per test, told to the core in the world of tests/sim, which checks every step of it. */
+#undef NDEBUG
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+
+#include "tests/sim/world.h"
+
+static struct world world;
+static struct world *w = &world;
+
+static void begin(enum mm_policy policy, uint32_t pages)
+{
+	struct mm_core_opts opts = { .pages = pages, .page_bytes = 4096, .policy = policy };
+
+	w_init(w, &opts, 1);
+	w_xfer_up(w);
+	w_run(w);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	w_done(w);
+	return 0;
+}
+
+static struct mm_core_stats stats(void)
+{
+	struct mm_core_stats s;
+
+	mm_core_stats(w->core, &s);
+	return s;
+}
+
+static const struct mm_core_plan *plan(const struct w_proc *p)
+{
+	return mm_core_plan(w->core, p->tenant);
+}
+
+static struct w_proc *tenant_with(uint32_t account, uint32_t layers, uint32_t layer_pages)
+{
+	struct w_proc *p = w_join(w, account, MM_FEAT_KNOWN);
+
+	assert_non_null(p);
+	w_model(w, p, 1 + (uint64_t)(p - w->proc), layers, layer_pages, 1);
+	w_run(w);
+	return p;
+}
+
+static void pass_ms(uint32_t ms)
+{
+	for (uint32_t i = 0; i < ms; i += 5) {
+		w_tick(w, 5 * MM_NS_PER_MS);
+		w_run(w);
+	}
+}
+
+/* Steps, streaming, jobs and events take turns. */
+static void steps(struct w_proc *p, uint32_t n)
+{
+	for (uint64_t until = p->steps + n, tries = 0; p->steps < until; tries++) {
+		assert_true(tries < 10000);
+		w_proc_step(w, p);
+		w_xfer_stream(w, p);
+		w_xfer_work(w, 1, 0);
+		w_proc_event(w, p);
+	}
+}
+
+static void by_hand(struct w_proc *p, int32_t alpha)
+{
+	uint32_t max;
+
+	assert_int_equal(mm_core_plan_set(w->core, w->now_ns, p->tenant, alpha, &max), 0);
+	w_drain(w);
+}
+
+/* ---- pool, models ---- */
+
+static void pool_is_created_and_scrubbed(void **state)
+{
+	(void)state;
+	begin(MM_POLICY_REMAP, 200);
+	assert_int_equal(stats().pages[MM_PAGE_FREE], 200);
+	for (uint32_t i = 0; i < 200; i++)
+		assert_int_equal(w->page[i].bytes.kind, W_ZERO);
+}
+
+static void a_model_runs_and_leaves(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 60);
+	p = tenant_with(0, 6, 3);
+	assert_true(p->model_ready);
+	assert_int_equal(plan(p)->epoch, 1);
+	assert_int_equal(stats().pages[MM_PAGE_PARAM], 19);
+	steps(p, 3);
+	w_bye(w, p);
+	w_run(w);
+	assert_int_equal(stats().pages[MM_PAGE_FREE], 60);
+	assert_int_equal(stats().tenants, 0);
+	assert_int_equal(stats().kills, 0);
+}
+
+static void refusals_name_their_reason(void **state)
+{
+	struct w_proc *quota, *device;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 30);
+	w->account_max[1] = 10;
+	quota = tenant_with(1, 6, 2);
+	device = tenant_with(0, 10, 4);
+	assert_int_equal(quota->model_result, -EDQUOT);
+	assert_int_equal(device->model_result, -ENOSPC);
+	assert_int_equal(stats().pages[MM_PAGE_FREE], 30);
+}
+
+static void a_model_waits_for_what_others_lend(void **state)
+{
+	struct w_proc *a, *b;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 60);
+	a = tenant_with(0, 10, 4); /* 41 pages */
+	pass_ms(200);
+	b = tenant_with(0, 8, 4); /* 33: 14 short */
+	pass_ms(50);
+	assert_true(b->model_ready);
+	assert_int_equal(plan(a)->alpha, 4);
+	steps(a, 3);
+	steps(b, 3);
+}
+
+static void a_model_that_never_fits_is_refused_after_a_while(void **state)
+{
+	struct w_proc *b;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 60);
+	tenant_with(0, 10, 4);
+	b = tenant_with(0, 8, 4);
+	assert_true(b->model_asked);
+	pass_ms(1000);
+	w_tick(w, 30 * MM_NS_PER_S);
+	w_run(w);
+	assert_int_equal(b->model_result, -ENOSPC);
+}
+
+/* ---- KV ---- */
+
+static void kv_is_pooled_or_split_by_policy(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_RECOMPUTE, 60);
+	p = tenant_with(0, 6, 3);
+	w_kv_declare(w, p, 2, 2, 20, 5);
+	w_run(w);
+	assert_int_equal(p->held, 5);
+	w_kv_want(w, p, 8);
+	w_run(w);
+	assert_int_equal(p->held, 5);
+	assert_int_equal(p->denied, -ENOSPC);
+	w_done(w);
+	begin(MM_POLICY_ELASTIC, 60);
+	p = tenant_with(0, 6, 3);
+	w_kv_declare(w, p, 2, 2, 20, 5);
+	w_run(w);
+	assert_int_equal(p->held, 0);
+	w_kv_want(w, p, 8);
+	w_run(w);
+	assert_int_equal(p->held, 8);
+}
+
+static void a_full_account_is_denied_but_its_wish_stands(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 60);
+	w->account_max[1] = 25;
+	p = tenant_with(1, 6, 3);
+	w_kv_declare(w, p, 2, 1, 20, 0);
+	w_kv_want(w, p, 5);
+	w_run(w);
+	assert_int_equal(p->held, 3);
+	assert_int_equal(p->denied, -EDQUOT);
+	w_kv_release(w, p);
+	w_kv_want(w, p, 5);
+	w_run(w);
+	assert_int_equal(p->held, 3);
+}
+
+static void denials_are_not_repeated_in_haste(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 30);
+	p = tenant_with(0, 6, 3);
+	w_kv_declare(w, p, 1, 1, 60, 0);
+	for (uint32_t i = 0; i < 10; i++) {
+		w_kv_want(w, p, 50);
+		while (w_proc_event(w, p))
+			;
+		w_tick(w, MM_NS_PER_MS);
+	}
+	w_run(w);
+	assert_int_equal(p->denials, 1);
+	pass_ms(25);
+	assert_int_equal(p->denials, 2);
+}
+
+static void idle_lends_most_recently_active_first(void **state)
+{
+	struct w_proc *older, *newer, *asks;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 100);
+	older = tenant_with(0, 10, 2);
+	newer = tenant_with(0, 10, 2);
+	asks = tenant_with(0, 4, 2);
+	w_kv_declare(w, asks, 1, 1, 100, 0);
+	w_stats(w, older, 1);
+	pass_ms(50);
+	w_stats(w, newer, 1);
+	pass_ms(200);
+	w_kv_want(w, asks, 49 + 4);
+	pass_ms(50);
+	assert_int_equal(asks->held, 53);
+	assert_int_equal(plan(newer)->alpha, 2);
+	assert_int_equal(plan(older)->alpha, 0);
+	w_kv_want(w, asks, 49 + 18);
+	pass_ms(50);
+	assert_int_equal(plan(newer)->alpha, 7);
+	assert_int_equal(plan(older)->alpha, 2);
+	w_kv_want(w, asks, 100);
+	pass_ms(50);
+	assert_int_equal(plan(older)->alpha, 7);
+	assert_int_equal(asks->denied, -ENOSPC);
+	steps(newer, 2);
+	steps(older, 2);
+}
+
+static void empty_chunks_of_the_idle_come_before_layers(void **state)
+{
+	struct w_proc *idle, *asks;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 60);
+	idle = tenant_with(0, 10, 2);
+	asks = tenant_with(0, 4, 2);
+	w_kv_declare(w, idle, 1, 1, 60, 0);
+	w_kv_declare(w, asks, 1, 1, 60, 0);
+	w_kv_want(w, idle, 20);
+	w_run(w);
+	idle->used_chunks = 12;
+	w_stats(w, idle, 0);
+	pass_ms(200);
+	w_kv_want(w, asks, 10 + 5);
+	w_run(w);
+	assert_int_equal(idle->reclaim, 5);
+	while (idle->reclaim--)
+		w_kv_release(w, idle);
+	w_run(w);
+	assert_int_equal(asks->held, 15);
+	assert_int_equal(plan(idle)->alpha, 0);
+}
+
+static void layers_return_after_the_burst(void **state)
+{
+	struct w_proc *lends, *asks;
+	uint32_t at_most;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 60);
+	lends = tenant_with(0, 10, 2);
+	asks = tenant_with(0, 4, 2);
+	w_kv_declare(w, asks, 1, 1, 60, 0);
+	pass_ms(200);
+	w_kv_want(w, asks, 40);
+	pass_ms(50);
+	assert_int_equal(asks->held, 40);
+	assert_int_equal(plan(lends)->alpha, 5);
+	steps(lends, 2);
+	w_kv_want(w, asks, 10);
+	for (at_most = 0; asks->held > 10; at_most++)
+		w_kv_release(w, asks);
+	pass_ms(100);
+	assert_int_equal(plan(lends)->alpha, 5); /* dwell */
+	pass_ms(600);
+	assert_int_equal(plan(lends)->alpha, 0);
+	assert_int_equal(stats().plan_changes, 2);
+	steps(lends, 2);
+}
+
+static void a_lender_that_runs_again_is_served_first(void **state)
+{
+	struct w_proc *lends, *asks;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 60);
+	lends = tenant_with(0, 10, 2);
+	asks = tenant_with(0, 4, 2);
+	w_kv_declare(w, asks, 1, 1, 60, 0);
+	pass_ms(200);
+	w_kv_want(w, asks, 40);
+	pass_ms(50);
+	asks->used_chunks = 4;
+	w_stats(w, asks, 1);
+	for (uint32_t i = 0; i < 100; i++) {
+		w_stats(w, lends, 1);
+		w_stats(w, asks, 1);
+		pass_ms(5);
+		for (; asks->reclaim && asks->held > 5; asks->reclaim--)
+			w_kv_release(w, asks);
+	}
+	assert_int_equal(plan(lends)->alpha, 0);
+}
+
+/* ---- plan changes ---- */
+
+static void operator_changes_plans_while_it_runs(void **state)
+{
+	static const int32_t alphas[] = { 1, 5, 2, 9, 3, 0, 7, 1, 0, -1 };
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	p = tenant_with(0, 10, 3);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(alphas); i++) {
+		by_hand(p, alphas[i]);
+		steps(p, 15);
+		assert_int_equal(plan(p)->alpha, alphas[i] < 0 ? 0 : alphas[i]);
+		assert_int_equal(plan(p)->m, alphas[i] > 0 ? alphas[i] + 1 : 0);
+	}
+	assert_int_equal(plan(p)->epoch, 10);
+}
+
+static void what_the_operator_took_goes_back_under_any_policy(void **state)
+{
+	(void)state;
+	for (int policy = 0; policy < MM_POLICY_COUNT; policy++) {
+		struct w_proc *p;
+
+		begin((enum mm_policy)policy, 80);
+		p = tenant_with(0, 10, 3);
+		by_hand(p, 4);
+		steps(p, 15);
+		assert_int_equal(plan(p)->alpha, 4);
+		pass_ms(1000);
+		assert_int_equal(plan(p)->alpha, 4);
+		by_hand(p, -1);
+		pass_ms(1000);
+		assert_int_equal(plan(p)->alpha, 0);
+		if (policy + 1 < MM_POLICY_COUNT)
+			w_done(w);
+	}
+}
+
+static void two_layers_are_too_few_to_lend(void **state)
+{
+	struct w_proc *lends, *asks;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 30);
+	lends = tenant_with(0, 2, 6);
+	asks = tenant_with(0, 3, 2);
+	w_kv_declare(w, asks, 1, 1, 60, 0);
+	pass_ms(200);
+	w_kv_want(w, asks, 30);
+	pass_ms(50);
+	assert_int_equal(plan(lends)->alpha, 0);
+	assert_int_equal(asks->denied, -ENOSPC);
+	by_hand(lends, 1);
+	pass_ms(50);
+	assert_int_equal(plan(lends)->alpha, 1);
+	assert_int_equal(asks->held, 10 + 6);
+	steps(lends, 2);
+}
+
+static void what_is_not_possible_is_said(void **state)
+{
+	struct w_proc *p, *plain;
+	uint32_t max = 99;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	p = tenant_with(0, 10, 3);
+	assert_int_equal(mm_core_plan_set(w->core, 1, p->tenant, 10, &max), MM_E_RANGE);
+	assert_int_equal(max, 9);
+	plain = w_join(w, 0, 0);
+	assert_int_equal(mm_core_plan_set(w->core, 1, plain->tenant, 0, &max), MM_E_STALE);
+	w_model(w, plain, 7, 4, 1, 1);
+	w_run(w);
+	assert_int_equal(mm_core_plan_set(w->core, 1, plain->tenant, 1, &max), MM_E_RANGE);
+	assert_int_equal(max, 0);
+}
+
+/* What a plan change emits, in order; the world's own reactions are left out. */
+static void the_order_is_protocols(void **state)
+{
+	struct w_proc *p;
+	struct mm_action a;
+	enum mm_action_kind last = MM_ACT_NONE;
+	static const enum mm_action_kind order[] = { MM_ACT_GATE, MM_ACT_PLAN,  MM_ACT_MAP,
+						     MM_ACT_FDS,  MM_ACT_EVENT, MM_ACT_JOB };
+	uint32_t at = 0;
+	uint64_t job;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	p = tenant_with(0, 8, 2);
+	by_hand(p, 5);
+	steps(p, 5);
+	w_run(w);
+	mm_core_plan_set(w->core, w->now_ns, p->tenant, 2, &at);
+	at = 0;
+	/* Preload first: nothing is said to the tenant before all of it is there. */
+	for (uint32_t i = 0; i < 3 * 2; i++) {
+		assert_true(mm_core_next(w->core, &a));
+		assert_int_equal(a.msg.opcode, MM_XOP_COPY);
+		w->page[a.msg.arg[0]].bytes =
+			(struct w_bytes){ W_LAYER, p->store, (uint32_t)(a.msg.arg[2] / 4096) };
+		w->job[w->jobs++] = a.msg;
+	}
+	while (w->jobs) {
+		assert_false(mm_core_next(w->core, &a));
+		mm_core_on_job_done(w->core, w->now_ns, w->job[--w->jobs].user_data, 0);
+	}
+	assert_true(mm_core_next(w->core, &a));
+	assert_int_equal(a.msg.opcode, MM_EV_PREPARE);
+	assert_false(mm_core_next(w->core, &a));
+	mm_core_on_request(w->core, w->now_ns, p->tenant,
+			   &(struct mm_msg){ .opcode = MM_OP_PARKED, .epoch = 3 });
+	assert_true(mm_core_next(w->core, &a));
+	assert_int_equal(a.msg.opcode, MM_XOP_QUIESCE);
+	assert_int_equal(a.msg.epoch, 2);
+	assert_false(mm_core_next(w->core, &a));
+	job = a.msg.user_data;
+	mm_core_on_job_done(w->core, w->now_ns, job, 0);
+	while (mm_core_next(w->core, &a)) {
+		if (a.kind != last)
+			assert_int_equal(a.kind, order[at++]);
+		last = a.kind;
+	}
+	assert_int_equal(at, MM_ARRAY_SIZE(order));
+	assert_int_equal(a.msg.opcode, MM_XOP_ACTIVATE);
+	assert_int_equal(a.msg.epoch, 3);
+	assert_int_equal(mm_core_plan(w->core, p->tenant)->phase, MM_PLAN_SWITCHED);
+	/* Pages that left are scrubbed only after COMMITTED. */
+	mm_core_on_request(w->core, w->now_ns, p->tenant,
+			   &(struct mm_msg){ .opcode = MM_OP_COMMITTED, .epoch = 3 });
+	assert_int_equal(mm_core_plan(w->core, p->tenant)->phase, MM_PLAN_STEADY);
+	mm_core_check(w->core);
+}
+
+static void resync_is_a_null_change(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	p = tenant_with(0, 8, 2);
+	by_hand(p, 3);
+	steps(p, 2);
+	for (uint32_t i = 0; i < 4; i++)
+		w_proc_step(w, p);
+	assert_true(p->step_open);
+	w_resync(w, p);
+	steps(p, 2);
+	assert_int_equal(plan(p)->epoch, 3);
+	assert_int_equal(plan(p)->alpha, 3);
+}
+
+static void resync_that_crosses_prepare_is_dropped(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	p = tenant_with(0, 8, 2);
+	w_proc_step(w, p);
+	w_proc_step(w, p);
+	by_hand(p, 3); /* its PREPARE is on its way */
+	w_resync(w, p);
+	w_run(w);
+	steps(p, 2);
+	assert_int_equal(plan(p)->epoch, 2);
+	assert_int_equal(plan(p)->alpha, 3);
+}
+
+static void xfer_may_die_in_any_phase(void **state)
+{
+	(void)state;
+	for (uint32_t when = 0; when < 60; when++) {
+		struct w_proc *p;
+
+		begin(MM_POLICY_REMAP, 80);
+		p = tenant_with(0, 8, 2);
+		by_hand(p, 4);
+		steps(p, 1);
+		by_hand(p, 1);
+		for (uint32_t i = 0; i < when; i++) {
+			if (i % 3 == 0)
+				w_xfer_work(w, 1, 0);
+			if (i % 3 == 1)
+				w_proc_event(w, p);
+			if (i % 3 == 2 && w_proc_step(w, p))
+				w_xfer_stream(w, p);
+		}
+		w_xfer_kill(w, false);
+		pass_ms(10);
+		w_xfer_up(w);
+		steps(p, 3);
+		assert_int_equal(plan(p)->alpha, 1);
+		w_die(w, p);
+		w_run(w);
+		assert_int_equal(stats().pages[MM_PAGE_FREE], 80);
+		if (when + 1 < 60)
+			w_done(w);
+	}
+}
+
+static void a_job_that_kills_xfer_twice_is_given_up(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 40);
+	p = w_join(w, 0, MM_FEAT_KNOWN);
+	w_model(w, p, 1, 4, 2, 1);
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(w->job[0].opcode, MM_XOP_COPY);
+		w_xfer_kill(w, true);
+		w_xfer_up(w);
+	}
+	w_run(w);
+	assert_int_equal(p->model_result, -EIO);
+	assert_int_equal(stats().pages[MM_PAGE_QUARANTINE], 1);
+	assert_int_equal(stats().pages[MM_PAGE_FREE], 39);
+}
+
+static void a_job_is_not_blamed_for_kills_from_outside(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 40);
+	p = w_join(w, 0, MM_FEAT_KNOWN);
+	w_model(w, p, 1, 4, 2, 1);
+	for (uint32_t i = 0; i < 5; i++) {
+		assert_int_equal(w->job[0].opcode, MM_XOP_COPY);
+		w_xfer_kill(w, false);
+		w_xfer_up(w);
+	}
+	w_run(w);
+	assert_int_equal(p->model_result, 0);
+	assert_int_equal(stats().pages[MM_PAGE_QUARANTINE], 0);
+}
+
+/* ---- ends ---- */
+
+static void who_lingers_is_killed(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 40);
+	p = tenant_with(0, 4, 2);
+	w_disconnect(w, p);
+	pass_ms(1900);
+	assert_true(p->alive);
+	assert_int_equal(stats().pages[MM_PAGE_REVOKING], 9);
+	pass_ms(200);
+	assert_false(p->alive);
+	assert_int_equal(stats().kills, 1);
+	assert_int_equal(stats().pages[MM_PAGE_FREE], 40);
+}
+
+static void pages_enter_another_domain_created_anew(void **state)
+{
+	struct w_proc *a, *b;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 40);
+	a = tenant_with(0, 8, 4);
+	a->forks = true;
+	w_die(w, a);
+	w_run(w);
+	assert_int_equal(stats().pages[MM_PAGE_FREE], 40);
+	b = tenant_with(1, 8, 4);
+	assert_false(b->model_ready);
+	assert_true(stats().pages[MM_PAGE_QUARANTINE] > 0); /* the fork holds them */
+	pass_ms(9000);
+	assert_true(b->model_ready);
+	w_die(w, b);
+	w_run(w);
+	assert_int_equal(stats().pages[MM_PAGE_FREE], 40);
+}
+
+/* ---- bad requests ---- */
+
+static const struct {
+	const char *name;
+	struct mm_msg msg;
+	int want;
+} requests[] = {
+	{ "nop", { .opcode = MM_OP_NOP }, 0 },
+	{ "unknown", { .opcode = MM_OP_COUNT }, MM_E_PROTOCOL },
+	{ "the shell's own", { .opcode = MM_OP_MODEL_OPEN }, MM_E_PROTOCOL },
+	{ "flags", { .opcode = MM_OP_NOP, .flags = 1 }, MM_E_PROTOCOL },
+	{ "reserved", { .opcode = MM_OP_NOP, .reserved = 1 }, MM_E_PROTOCOL },
+	{ "unused argument", { .opcode = MM_OP_KV_WANT, .arg = { 1, 1 } }, MM_E_PROTOCOL },
+	{ "an epoch", { .opcode = MM_OP_KV_WANT, .epoch = 1 }, MM_E_PROTOCOL },
+	{ "a result", { .opcode = MM_OP_PARKED, .result = -1 }, MM_E_PROTOCOL },
+	{ "stale PARKED", { .opcode = MM_OP_PARKED, .epoch = 1 }, 0 },
+	{ "PARKED unasked", { .opcode = MM_OP_PARKED, .epoch = 2 }, MM_E_PROTOCOL },
+	{ "stale COMMITTED", { .opcode = MM_OP_COMMITTED }, 0 },
+	{ "COMMITTED unasked", { .opcode = MM_OP_COMMITTED, .epoch = 1 }, MM_E_PROTOCOL },
+	{ "more than declared", { .opcode = MM_OP_KV_WANT, .arg = { 11 } }, MM_E_PROTOCOL },
+	{ "release of nothing", { .opcode = MM_OP_KV_RELEASE, .arg = { 3 } }, MM_E_PROTOCOL },
+	{ "release beyond", { .opcode = MM_OP_KV_RELEASE, .arg = { 10 } }, MM_E_PROTOCOL },
+	{ "release of a chunk", { .opcode = MM_OP_KV_RELEASE, .arg = { 0 } }, 0 },
+	{ "release of it again", { .opcode = MM_OP_KV_RELEASE, .arg = { 0 } }, MM_E_PROTOCOL },
+};
+
+static void bad_requests_are_told_apart(void **state)
+{
+	struct w_proc *p, *early;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 40);
+	p = tenant_with(0, 4, 2);
+	w_kv_declare(w, p, 1, 1, 10, 0);
+	w_kv_want(w, p, 2);
+	w_run(w);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(requests); i++) {
+		int r = mm_core_on_request(w->core, w->now_ns, p->tenant, &requests[i].msg);
+		struct mm_action a;
+
+		if (r != requests[i].want)
+			fail_msg("%s: %d", requests[i].name, r);
+		while (mm_core_next(w->core, &a))
+			if (a.kind == MM_ACT_JOB)
+				w->job[w->jobs++] = a.msg;
+	}
+	early = w_join(w, 0, 0);
+	early->hostile = true;
+	assert_int_equal(w_send(w, early, &(struct mm_msg){ .opcode = MM_OP_KV_WANT }),
+			 MM_E_PROTOCOL);
+	/* Ids of the past and of nobody are not found. */
+	assert_int_equal(mm_core_on_request(w->core, w->now_ns, 0x7fff0003,
+					    &(struct mm_msg){ .opcode = MM_OP_NOP }),
+			 0);
+	assert_int_equal(mm_core_on_job_done(w->core, w->now_ns, 12345, 0), MM_E_PROTOCOL);
+}
+
+#define TEST(f) cmocka_unit_test_teardown(f, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(pool_is_created_and_scrubbed),
+		TEST(a_model_runs_and_leaves),
+		TEST(refusals_name_their_reason),
+		TEST(a_model_waits_for_what_others_lend),
+		TEST(a_model_that_never_fits_is_refused_after_a_while),
+		TEST(kv_is_pooled_or_split_by_policy),
+		TEST(a_full_account_is_denied_but_its_wish_stands),
+		TEST(denials_are_not_repeated_in_haste),
+		TEST(idle_lends_most_recently_active_first),
+		TEST(empty_chunks_of_the_idle_come_before_layers),
+		TEST(layers_return_after_the_burst),
+		TEST(a_lender_that_runs_again_is_served_first),
+		TEST(operator_changes_plans_while_it_runs),
+		TEST(what_the_operator_took_goes_back_under_any_policy),
+		TEST(two_layers_are_too_few_to_lend),
+		TEST(what_is_not_possible_is_said),
+		TEST(the_order_is_protocols),
+		TEST(resync_is_a_null_change),
+		TEST(resync_that_crosses_prepare_is_dropped),
+		TEST(xfer_may_die_in_any_phase),
+		TEST(a_job_that_kills_xfer_twice_is_given_up),
+		TEST(a_job_is_not_blamed_for_kills_from_outside),
+		TEST(who_lingers_is_killed),
+		TEST(pages_enter_another_domain_created_anew),
+		TEST(bad_requests_are_told_apart),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

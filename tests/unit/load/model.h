@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model - small models in Hugging Face's layout, and core and tenant of one load
+ *
+ * Concept:   A test describes tensors; files are written to a folder of its own, every word of every
+ *            tensor a function of the tensor's name and the word's index, so that a store can be
+ *            checked without keeping a copy. load runs as a process of its own (this program again).
+ */
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <cmocka.h>
+
+#include "libclient/ipc/region.h"
+#include "mm/base.h"
+#include "mmd/proto.h"
+
+#define WAIT_S 20 /* generous: sanitizers on a busy machine */
+
+struct tensor {
+	const char *name;
+	const char *dtype;
+	uint32_t rank;
+	uint64_t shape[4];
+	uint32_t file; /* 0 .. 9: model-<n>.safetensors */
+};
+
+extern char model_dir[64];
+
+/* How the child hinders itself before it becomes load. */
+#define MODE_PLAIN     "plain"
+#define MODE_NO_URING  "no-uring"  /* as containers do */
+#define MODE_NO_DIRECT "no-direct" /* as some file systems do */
+
+/* Runs the role instead of the tests where this is the process that load_start() made. */
+void model_main(int argc, char **argv);
+
+void model_write_config(const char *text);
+/* Writes the files; @pad spaces at the end of each header decide how data are aligned. */
+void model_write(const struct tensor *tensors, size_t n, size_t pad);
+uint64_t tensor_bytes(const struct tensor *tensor);
+
+struct load {
+	pid_t pid;
+	int core, tenant;
+	struct mm_lmsg ident;         /* the last message of load to core */
+	struct mm_load_status status; /* the last to the tenant */
+	struct mm_region store;
+};
+#define LOAD_NULL ((struct load){ .core = -1, .tenant = -1, .store = MM_REGION_NULL })
+
+void load_start(struct load *load, const char *mode);
+/* Passes an fd (-1 = none) under a name; and closes it. Failures are for the test to see. */
+int load_pass(struct load *load, uint32_t kind, const char *name, int fd);
+/* config.json, the first @n_files files, END. */
+void load_pass_model(struct load *load, uint32_t n_files);
+/* The next message to core; false: load has gone. */
+bool load_hear(struct load *load);
+void load_answer(struct load *load, enum mm_lop op, int result, const char *text);
+/* Creates the memory and answers ALLOC. */
+void load_alloc(struct load *load);
+/* Reads status messages up to the last, reaps: the exit status. */
+int load_end(struct load *load);
+void load_done(struct load *load);
+
+/* Every tensor of the store: where the directory says, and each word right. */
+void store_check(const struct load *load, const struct tensor *tensors, size_t n);

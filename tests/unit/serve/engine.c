@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The whole engine on the software GPU. A request's ids, and every bit of its logits, must be those it
+ * has when it is served alone: in any batch, for any chunking and block size, after preemptions, with
+ * memory that is granted late, denied and asked back, and with steps that are repeated.
+ */
+#undef NDEBUG
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "mm/base.h"
+#include "tests/unit/serve/rig.h"
+
+#define REQUESTS 24u
+
+static const struct {
+	const char *name;
+	struct mk_shape shape;
+	enum mm_dtype dtype;
+} models[] = {
+	{ "GQA, tied, F32", { 64, 172, 3, 8, 4, 300, 256, true }, MM_DTYPE_F32 },
+	{ "MHA, untied, F16", { 48, 100, 2, 4, 4, 257, 256, false }, MM_DTYPE_F16 },
+	{ "MQA, untied, BF16", { 64, 96, 2, 2, 1, 300, 256, false }, MM_DTYPE_BF16 },
+};
+
+static const struct {
+	const char *name;
+	struct rig_run run;
+} runs[] = {
+	{ "one by one", { .block_tokens = 16, .max_batch = 1, .max_batched_tokens = 256 } },
+	{ "one by one, chunked", { .block_tokens = 16, .max_batch = 1, .max_batched_tokens = 7 } },
+	{ "together", { .block_tokens = 16, .max_batch = 24, .max_batched_tokens = 256 } },
+	{ "chunks of 5", { .block_tokens = 3, .max_batch = 5, .max_batched_tokens = 5 } },
+	{ "little memory",
+	  { .block_tokens = 4,
+	    .max_batch = 12,
+	    .max_batched_tokens = 31,
+	    .kv_share_bytes = 160 << 10 } },
+	{ "lent, seed 1",
+	  { .block_tokens = 4, .max_batch = 9, .max_batched_tokens = 20, .lend = 1 } },
+	{ "lent, seed 2",
+	  { .block_tokens = 8, .max_batch = 16, .max_batched_tokens = 64, .lend = 2 } },
+	{ "lent, seed 3",
+	  { .block_tokens = 4, .max_batch = 4, .max_batched_tokens = 9, .lend = 3 } },
+};
+
+static struct rig_result alone[REQUESTS], results[REQUESTS];
+
+static void compare(const char *what, const struct mm_requests *requests)
+{
+	for (size_t i = 0; i < requests->n; i++) {
+		if (results[i].error[0])
+			fail_msg("%s: request %zu: %s", what, i, results[i].error);
+		assert_int_equal(results[i].n, requests->all[i].max_tokens);
+		if (memcmp(results[i].ids, alone[i].ids, sizeof(alone[i].ids)))
+			fail_msg("%s: request %zu has other ids", what, i);
+		if (memcmp(results[i].logits, alone[i].logits, sizeof(alone[i].logits)))
+			fail_msg("%s: request %zu has other logits", what, i);
+	}
+}
+
+static void test_batch_invariance(void **state)
+{
+	uint64_t preemptions = 0, moved = 0, released = 0, repeated = 0;
+	struct mm_requests requests;
+	char dir[256];
+
+	(void)state;
+	for (size_t m = 0; m < MM_ARRAY_SIZE(models); m++) {
+		struct mk_random random = { models[m].shape, 7 + m };
+		const struct mk_source source = { random.shape, mk_random_row, &random };
+
+		rig_model(&source, models[m].dtype, dir, sizeof(dir));
+		rig_requests(&requests, REQUESTS, random.shape.vocab, 11 + m);
+		for (size_t i = 0; i < MM_ARRAY_SIZE(runs); i++) {
+			struct rig_run run = runs[i].run;
+
+			rig_serve(dir, &requests, &run, i ? results : alone);
+			print_message("%s, %s: %llu preemptions, %llu steps\n", models[m].name,
+				      runs[i].name, (unsigned long long)run.stats.preemptions,
+				      (unsigned long long)run.stats.steps);
+			if (i)
+				compare(runs[i].name, &requests);
+			preemptions += run.stats.preemptions;
+			moved += run.stats.blocks_moved;
+			released += run.stats.chunks_released;
+			repeated += run.stats.steps_void;
+		}
+		mm_requests_done(&requests);
+		rig_remove(dir);
+	}
+	/* Or the runs above have shown nothing. */
+	assert_true(preemptions > 10 && moved > 10 && released > 10 && repeated > 10);
+}
+
+/* The head of an untied model, made equal to its embedding, must give what a tied one gives. */
+static void row_with_equal_head(void *context, enum mk_kind kind, uint32_t layer, uint32_t row,
+				float *out)
+{
+	mk_random_row(context, kind == MK_HEAD ? MK_EMBED : kind, layer, row, out);
+}
+
+static void test_tied_is_an_equal_head(void **state)
+{
+	struct mk_random random = { { 32, 64, 2, 4, 2, 100, 128, true }, 5 };
+	struct mk_source source = { random.shape, row_with_equal_head, &random };
+	struct rig_run run = runs[2].run;
+	struct mm_requests requests;
+	char dir[256];
+
+	(void)state;
+	rig_requests(&requests, REQUESTS, 100, 3);
+	rig_model(&source, MM_DTYPE_F32, dir, sizeof(dir));
+	rig_serve(dir, &requests, &run, alone);
+	rig_remove(dir);
+	source.shape.tied = false;
+	rig_model(&source, MM_DTYPE_F32, dir, sizeof(dir));
+	rig_serve(dir, &requests, &run, results);
+	rig_remove(dir);
+	compare("untied", &requests);
+	mm_requests_done(&requests);
+}
+
+static void test_verify(void **state)
+{
+	struct mk_random random = { { 32, 64, 3, 4, 2, 100, 128, false }, 5 };
+	const struct mk_source source = { random.shape, mk_random_row, &random };
+	struct rig_run run = runs[2].run;
+	struct mm_requests requests;
+	char dir[256];
+
+	(void)state;
+	rig_requests(&requests, REQUESTS, 100, 3);
+	rig_model(&source, MM_DTYPE_BF16, dir, sizeof(dir));
+	run.verify = true;
+	rig_serve(dir, &requests, &run, results);
+	assert_int_equal(run.stats.checksum_failures, 0);
+	run.spoil = run.stats.steps - 1;
+	rig_serve(dir, &requests, &run, results);
+	assert_int_equal(run.stats.checksum_failures, 2); /* in the last two steps, one tensor */
+	mm_requests_done(&requests);
+	rig_remove(dir);
+}
+
+/* Requests that could never run are refused one by one; the others are served. */
+static void test_refuses_what_never_fits(void **state)
+{
+	struct mk_random random = { { 32, 64, 2, 4, 2, 100, 64, true }, 5 };
+	const struct mk_source source = { random.shape, mk_random_row, &random };
+	struct rig_run run = {
+		.block_tokens = 16, .max_batch = 4, .max_batched_tokens = 64, .kv_share_bytes = 1
+	};
+	struct mm_requests requests;
+	char dir[256];
+
+	(void)state;
+	rig_requests(&requests, 6, 100, 3);
+	for (size_t i = 0; i < 6; i++) {
+		requests.all[i].n_prompt = 1;
+		requests.all[i].max_tokens = 1;
+	}
+	requests.all[1].max_tokens = 1u << 20;
+	requests.all[3].max_tokens = 40;
+	rig_model(&source, MM_DTYPE_F32, dir, sizeof(dir));
+	rig_serve(dir, &requests, &run, results);
+	assert_non_null(strstr(results[1].error, "model's limit is 64"));
+	assert_non_null(strstr(results[3].error, "all KV memory holds 16"));
+	for (size_t i = 0; i < 6; i++)
+		assert_int_equal(results[i].n, i == 1 || i == 3 ? 0 : 1);
+	mm_requests_done(&requests);
+	rig_remove(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_batch_invariance),
+		cmocka_unit_test(test_tied_is_an_equal_head),
+		cmocka_unit_test(test_verify),
+		cmocka_unit_test(test_refuses_what_never_fits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Everything that mmserve reads from strangers: one valid form, then one fault at a time. */
+#undef NDEBUG
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "mm/base.h"
+#include "tools/percentile.h"
+#include "tools/mmserve/config.h"
+#include "tools/mmserve/kvlayout.h"
+#include "tools/mmserve/options.h"
+#include "tools/mmserve/report.h"
+#include "tools/mmserve/requests.h"
+
+static char dir[256], path[300];
+static char err[MM_SERVE_ERROR_BYTES];
+
+static int make_dir(void **state)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	(void)state;
+	snprintf(dir, sizeof(dir), "%s/mm-input.XXXXXX", tmp ? tmp : "/tmp");
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+	(void)state;
+	return rmdir(dir);
+}
+
+static void write_file(const char *name, const char *text, size_t length)
+{
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	assert_int_equal(fwrite(text, 1, length, file), length);
+	fclose(file);
+}
+
+#define CONFIG(more)                                                                              \
+	"{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":64,\"intermediate_size\":172," \
+	"\"num_hidden_layers\":5,\"num_attention_heads\":8,\"vocab_size\":512" more "}"
+
+static const struct {
+	const char *name, *text, *want; /* want: part of the sentence */
+	int error;
+} bad_configs[] = {
+	{ "empty", "", "not a JSON object", -EBADMSG },
+	{ "list", "[]", "not a JSON object", -EBADMSG },
+	{ "no keys", "{}", "architectures", -EBADMSG },
+	{ "other architecture", "{\"architectures\":[\"OPTForCausalLM\"]}", "OPTForCausalLM",
+	  -ENOTSUP },
+	{ "missing size", "{\"architectures\":[\"LlamaForCausalLM\"]}", "hidden_size is missing",
+	  -EBADMSG },
+	{ "size is text", CONFIG(",\"max_position_embeddings\":\"a\""), "max_position_embeddings",
+	  -EBADMSG },
+	{ "size is 0", CONFIG(",\"max_position_embeddings\":0"), "from 1 to", -EBADMSG },
+	{ "size is huge", CONFIG(",\"max_position_embeddings\":99999999999"), "from 1 to",
+	  -EBADMSG },
+	{ "rope scaling", CONFIG(",\"rope_scaling\":{\"type\":\"linear\"}"), "rope_scaling",
+	  -ENOTSUP },
+	{ "activation", CONFIG(",\"hidden_act\":\"gelu\""), "hidden_act", -ENOTSUP },
+	{ "bias", CONFIG(",\"attention_bias\":true"), "attention_bias", -ENOTSUP },
+	{ "bool is a number", CONFIG(",\"tie_word_embeddings\":1"), "tie_word_embeddings",
+	  -EBADMSG },
+	{ "eps", CONFIG(",\"rms_norm_eps\":-1"), "rms_norm_eps", -EBADMSG },
+	{ "eps of no float", CONFIG(",\"rms_norm_eps\":1e-60"), "rms_norm_eps", -EBADMSG },
+	{ "endless theta", CONFIG(",\"rope_theta\":1e60"), "rope_theta", -EBADMSG },
+	{ "heads", CONFIG(",\"num_key_value_heads\":3"), "multiple of 3", -EBADMSG },
+	{ "odd head", CONFIG(",\"head_dim\":7"), "odd", -EBADMSG },
+	{ "long head", CONFIG(",\"head_dim\":512"), "head_dim", -EBADMSG },
+	{ "twice", CONFIG(",\"head_dim\":8,\"head_dim\":8"), "duplicate", -EBADMSG },
+};
+
+static void test_config(void **state)
+{
+	static const char good[] = CONFIG(",\"rope_theta\":5e5,\"tie_word_embeddings\":true");
+	struct mm_llama_config c;
+
+	(void)state;
+	write_file("config.json", good, strlen(good));
+	assert_int_equal(mm_llama_config_load(dir, &c, err), 0);
+	assert_int_equal(c.kv_heads, 8);
+	assert_int_equal(c.head_dim, 8);
+	assert_int_equal(c.max_position, 2048);
+	assert_true(c.tied && c.rope_theta == 5e5);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(bad_configs); i++) {
+		write_file("config.json", bad_configs[i].text, strlen(bad_configs[i].text));
+		print_message("%s\n", bad_configs[i].name);
+		assert_int_equal(mm_llama_config_load(dir, &c, err), bad_configs[i].error);
+		print_message("  %s\n", err);
+		assert_non_null(strstr(err, bad_configs[i].want));
+		assert_non_null(strstr(err, "config.json"));
+	}
+	unlink(path);
+	assert_int_equal(mm_llama_config_load(dir, &c, err), -ENOENT);
+}
+
+static const struct mm_requests_opts opts = { .seed = 3, .vocab = 100, .time_scale = 1 };
+
+#define LINE "{\"id\":\"a\",\"arrival_s\":1,\"prompt\":[1,2],\"max_tokens\":3}\n"
+#define HEAD "arrival_s,prompt_tokens,output_tokens\n"
+
+static const struct {
+	const char *text, *want;
+	bool csv;
+} bad_requests[] = {
+	{ "", ":0: it is empty", false },
+	{ LINE "{", ":2: not a JSON object", false },
+	{ LINE "[]\n", ":2: not a JSON object", false },
+	{ "{\"prompt\":[1],\"max_tokens\":1}", ":1: id must be", false },
+	{ "{\"id\":\"\",\"prompt\":[1],\"max_tokens\":1}", "id must be", false },
+	{ "{\"id\":1,\"prompt\":[],\"max_tokens\":1}", "prompt must be", false },
+	{ "{\"id\":1,\"prompt\":[100],\"max_tokens\":1}", "prompt[0] is not a token", false },
+	{ "{\"id\":1,\"prompt\":[1,-1],\"max_tokens\":1}", "prompt[1] is not a token", false },
+	{ "{\"id\":1,\"prompt\":[1],\"max_tokens\":0}", "max_tokens must be", false },
+	{ "{\"id\":1,\"prompt\":[1],\"max_tokens\":1e9}", "max_tokens must be", false },
+	{ "{\"id\":1,\"prompt\":[1],\"max_tokens\":1,\"x\":1}", "unknown key \"x\"", false },
+	{ "{\"id\":1,\"arrival_s\":-1,\"prompt\":[1],\"max_tokens\":1}", "arrival_s", false },
+	{ LINE "{\"id\":1,\"arrival_s\":0,\"prompt\":[1],\"max_tokens\":1}", "not in order",
+	  false },
+	{ "", ":0: it is empty", true },
+	{ "a,b,c\n0,1,1\n", ":1: the first line must be", true },
+	{ HEAD "0,1\n", ":2: prompt_tokens must be", true },
+	{ HEAD "0,1,1,1\n", ":2: output_tokens must be", true },
+	{ HEAD "0,1,1\nx,1,1\n", ":3: arrival_s must be", true },
+	{ HEAD "nan,1,1\n", "arrival_s must be", true },
+	{ HEAD "0,0,1\n", "prompt_tokens must be", true },
+	{ HEAD "0,1,-1\n", "output_tokens must be", true },
+	{ HEAD "0,99999999999999999999,1\n", "prompt_tokens must be", true },
+	{ HEAD "1,1,1\n0,1,1\n", ":3: arrivals are not in order", true },
+	{ HEAD "\n", ":2: arrival_s must be", true },
+};
+
+static void test_bad_requests(void **state)
+{
+	struct mm_requests q;
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(bad_requests); i++) {
+		write_file("r", bad_requests[i].text, strlen(bad_requests[i].text));
+		assert_int_equal(mm_requests_read(path, bad_requests[i].csv, &opts, &q, err),
+				 -EBADMSG);
+		print_message("%s\n", err);
+		assert_non_null(strstr(err, bad_requests[i].want));
+	}
+	write_file("r", LINE "\0\n", sizeof(LINE) + 1);
+	assert_int_equal(mm_requests_read(path, false, &opts, &q, err), -EBADMSG);
+	assert_non_null(strstr(err, ":2: a zero byte"));
+	unlink(path);
+	assert_int_equal(mm_requests_read(path, true, &opts, &q, err), -ENOENT);
+}
+
+static void test_good_requests(void **state)
+{
+	struct mm_requests_opts o = opts;
+	struct mm_requests a, b;
+
+	(void)state;
+	write_file("r", HEAD, strlen(HEAD));
+	assert_int_equal(mm_requests_read(path, true, &o, &a, err), 0);
+	assert_int_equal(a.n, 0);
+	write_file("r", LINE LINE, 2 * strlen(LINE));
+	assert_int_equal(mm_requests_read(path, false, &o, &a, err), 0);
+	assert_int_equal(a.n, 2);
+	assert_string_equal(a.all[1].id, "a");
+	assert_int_equal(a.all[1].ids[1], 2);
+	mm_requests_done(&a);
+	write_file("r", HEAD "0,9,4\n0.5,3,2\n2e0,7,1", strlen(HEAD "0,9,4\n0.5,3,2\n2e0,7,1"));
+	assert_int_equal(mm_requests_read(path, true, &o, &a, err), 0);
+	o.limit = 2;
+	o.max_prompt = 4;
+	o.max_output = 3;
+	o.time_scale = 2;
+	assert_int_equal(mm_requests_read(path, true, &o, &b, err), 0);
+	assert_int_equal(a.n, 3);
+	assert_int_equal(b.n, 2);
+	assert_true(b.all[1].arrival_s == 1.0);
+	assert_int_equal(b.all[0].n_prompt, 4);
+	assert_int_equal(b.all[0].max_tokens, 3);
+	/* Cut or not, alone or not: the same ids. */
+	assert_memory_equal(a.all[0].ids, b.all[0].ids, 4 * sizeof(uint32_t));
+	assert_memory_equal(a.all[1].ids, b.all[1].ids, 3 * sizeof(uint32_t));
+	assert_true(memcmp(a.all[0].ids, a.all[1].ids, 3 * sizeof(uint32_t)) != 0);
+	mm_requests_done(&a);
+	mm_requests_done(&b);
+	unlink(path);
+}
+
+static const struct {
+	const char *args[8];
+	int status; /* -1: goes on */
+} command_lines[] = {
+	{ { "--model", "m", "--trace", "t" }, -1 },
+	{ { "--model", "m", "--requests", "t", "--kv-share", "64M", "--plain" }, -1 },
+	{ { "--help" }, 0 },
+	{ { "--version" }, 0 },
+	{ { NULL }, 2 },
+	{ { "--model", "m" }, 2 },
+	{ { "--model", "m", "--trace", "t", "--requests", "r" }, 2 },
+	{ { "--model", "m", "--trace", "t", "--frob" }, 2 },
+	{ { "--model", "m", "--trace" }, 2 },
+	{ { "--model", "m", "--trace", "t", "more" }, 2 },
+	{ { "--model", "m", "--trace", "t", "--limit", "-1" }, 2 },
+	{ { "--model", "m", "--trace", "t", "--limit", "0" }, 2 },
+	{ { "--model", "m", "--trace", "t", "--limit", "1x" }, 2 },
+	{ { "--model", "m", "--trace", "t", "--kv-share", "64Q" }, 2 },
+	{ { "--model", "m", "--trace", "t", "--kv-share", "99999999999999T" }, 2 },
+	{ { "--model", "m", "--trace", "t", "--time-scale", "inf" }, 2 },
+	{ { "--model", "m", "--trace", "t", "--max-batched-tokens", "3" }, 2 },
+	{ { "--model", "m", "--trace", "t", "--plain", "--socket", "s" }, 2 },
+	{ { "--model", "", "--trace", "t" }, 2 },
+};
+
+static void test_command_lines(void **state)
+{
+	struct mm_serve_options o;
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(command_lines); i++) {
+		char *argv[10] = { (char *)"mmserve" };
+		int argc = 1;
+
+		while (argc < 9 && command_lines[i].args[argc - 1]) {
+			argv[argc] = (char *)(uintptr_t)command_lines[i].args[argc - 1];
+			argc++;
+		}
+		optind = 0;
+		print_message("case %zu\n", i);
+		assert_int_equal(mm_serve_options_parse(argc, argv, &o), command_lines[i].status);
+	}
+	assert_int_equal(o.block_tokens, 16);
+}
+
+static void test_chunk_sizes(void **state)
+{
+	static const struct {
+		uint64_t page, block, want;
+	} cases[] = {
+		{ 4096, 4096, 4096 },        { 4096, 1000, 4096 },
+		{ 4096, 2100, 24576 },       { 2097152, 20480, 2097152 },
+		{ 65536, 1 << 20, 1 << 20 }, { 1 << 20, 786432, 3 << 20 },
+		{ 4096, 4100, 65536 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		const uint64_t got = mm_kv_chunk_bytes(cases[i].page, cases[i].block);
+
+		print_message("case %zu: %llu\n", i, (unsigned long long)got);
+		assert_int_equal(got % cases[i].page, 0);
+		assert_true(got >= cases[i].block);
+		assert_int_equal(got, cases[i].want);
+	}
+}
+
+static void test_percentile(void **state)
+{
+	double v[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 };
+
+	(void)state;
+	assert_true(mm_percentile(v, 10, 50) == 5 && mm_percentile(v, 10, 99) == 10);
+	assert_true(mm_percentile(v, 10, 0) == 1 && mm_percentile(v, 1, 99) == 1);
+	assert_true(mm_percentile(NULL, 0, 50) == 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_config),        cmocka_unit_test(test_bad_requests),
+		cmocka_unit_test(test_good_requests), cmocka_unit_test(test_command_lines),
+		cmocka_unit_test(test_chunk_sizes),   cmocka_unit_test(test_percentile),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

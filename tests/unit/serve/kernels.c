@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Host kernels against straightforward double arithmetic, and against themselves: every instruction
+ * set, batch size and cut of a prompt must give the same bits.
+ */
+#undef NDEBUG
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "kernels/host/checksum.h"
+#include "kernels/host/exp.h"
+#include "kernels/host/isa.h"
+#include "kernels/host/rows.h"
+#include "mm/base.h"
+
+#include <math.h>
+#include <string.h>
+
+static uint64_t rng_state = 42;
+
+static uint32_t rng(void)
+{
+	rng_state = rng_state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+	return (uint32_t)(rng_state >> 32);
+}
+
+static float uniform(void)
+{
+	return (float)((double)rng() / 2147483648.0 - 1.0);
+}
+
+static float *floats(size_t n)
+{
+	float *x = calloc(n, sizeof(*x));
+
+	assert_non_null(x);
+	for (size_t i = 0; i < n; i++)
+		x[i] = uniform();
+	return x;
+}
+
+static uint64_t va(const void *p)
+{
+	return (uintptr_t)p;
+}
+
+/* The value of 16 bits, computed from their fields in double. */
+static double half_value(uint16_t h, enum mm_dtype dtype)
+{
+	const int mantissa_bits = dtype == MM_DTYPE_F16 ? 10 : 7;
+	const int bias = dtype == MM_DTYPE_F16 ? 15 : 127;
+	const int exponent = (h & 0x7fff) >> mantissa_bits;
+	const int mantissa = h & ((1 << mantissa_bits) - 1);
+	const double sign = h & 0x8000 ? -1.0 : 1.0;
+
+	if (!exponent)
+		return sign * ldexp(mantissa, 1 - bias - mantissa_bits);
+	return sign * ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+}
+
+static double weight(const void *w, size_t i, enum mm_dtype dtype)
+{
+	if (dtype == MM_DTYPE_F32)
+		return ((const float *)w)[i];
+	return half_value(((const uint16_t *)w)[i], dtype);
+}
+
+/* Random finite elements; in 16 bits their fields are random too, subnormals included. */
+static void *weights(size_t n, enum mm_dtype dtype)
+{
+	uint16_t *w;
+
+	if (dtype == MM_DTYPE_F32)
+		return floats(n);
+	w = calloc(n, sizeof(*w));
+	assert_non_null(w);
+	for (size_t i = 0; i < n; i++) {
+		if (dtype == MM_DTYPE_F16)
+			w[i] = (uint16_t)(rng() & 0xbfff);
+		else
+			w[i] = (uint16_t)((rng() & 0x83ff) | 0x3c00);
+	}
+	return w;
+}
+
+static void check_gemm(uint32_t tokens, uint32_t outputs, uint32_t k, enum mm_dtype dtype)
+{
+	float *x = floats((size_t)tokens * k), *y = floats((size_t)tokens * outputs);
+	float *same = floats((size_t)tokens * outputs);
+	void *w = weights((size_t)outputs * k, dtype);
+	struct mm_gemm_args a = { va(x), va(w), va(y), tokens, outputs, k, dtype };
+	const struct mm_isa *isa;
+
+	mm_isa_nth(0)->gemm(&a);
+	for (uint32_t t = 0; t < tokens; t++) {
+		for (uint32_t o = 0; o < outputs; o++) {
+			double sum = 0, size = 0;
+
+			for (uint32_t i = 0; i < k; i++) {
+				const double p = (double)x[t * k + i] * weight(w, o * k + i, dtype);
+
+				sum += p;
+				size += fabs(p);
+			}
+			assert_true(fabs(sum - (double)y[t * outputs + o]) <= 1e-6 * size + 1e-30);
+		}
+	}
+	for (unsigned int n = 0; (isa = mm_isa_nth(n)); n++) {
+		a.y_va = va(same);
+		a.x_va = va(x);
+		a.tokens = tokens;
+		memset(same, 0xff, (size_t)tokens * outputs * sizeof(float));
+		isa->gemm(&a);
+		assert_memory_equal(same, y, (size_t)tokens * outputs * sizeof(float));
+		a.tokens = 1;
+		for (uint32_t t = 0; t < tokens; t++) {
+			a.x_va = va(x + (size_t)t * k);
+			isa->gemm(&a);
+			assert_memory_equal(same, y + (size_t)t * outputs, outputs * sizeof(float));
+		}
+	}
+	free(x);
+	free(y);
+	free(same);
+	free(w);
+}
+
+static void test_gemm(void **state)
+{
+	static const struct {
+		uint32_t tokens, outputs, k;
+	} cases[] = { { 1, 1, 1 },  { 1, 5, 16 },  { 2, 4, 17 },   { 3, 7, 31 },
+		      { 4, 8, 64 }, { 5, 13, 48 }, { 7, 33, 172 }, { 9, 64, 100 } };
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++)
+		for (enum mm_dtype e = MM_DTYPE_F32; e <= MM_DTYPE_BF16; e++)
+			check_gemm(cases[i].tokens, cases[i].outputs, cases[i].k, e);
+}
+
+/* Every 16-bit pattern that is finite, through every variant: w * 1 must be w. */
+static void test_widen_is_exact(void **state)
+{
+	const struct mm_isa *isa;
+	const float one = 1.0f;
+
+	(void)state;
+	for (unsigned int n = 0; (isa = mm_isa_nth(n)); n++) {
+		for (uint32_t bits = 0; bits < 0x10000; bits++) {
+			for (enum mm_dtype e = MM_DTYPE_F16; e <= MM_DTYPE_BF16; e++) {
+				const uint32_t mask = e == MM_DTYPE_F16 ? 0x7c00 : 0x7f80;
+				const uint16_t w = (uint16_t)bits;
+				float y = 0;
+				struct mm_gemm_args a = { va(&one), va(&w), va(&y), 1, 1, 1, e };
+
+				if ((bits & mask) == mask)
+					continue;
+				isa->gemm(&a);
+				assert_true((double)y == half_value(w, e));
+			}
+		}
+	}
+}
+
+static void test_exp(void **state)
+{
+	(void)state;
+	for (float x = -86.9f; x < 88.0f; x += 0.0137f)
+		assert_true(fabs((double)mm_exp(x) / exp((double)x) - 1) < 3e-7);
+	assert_true(mm_exp(0) == 1.0f);
+	assert_true(mm_exp(-1000) == 0.0f && mm_exp(-INFINITY) == 0.0f);
+	assert_true(isinf(mm_exp(1000)) && isnan(mm_exp(NAN)));
+}
+
+static void test_rmsnorm(void **state)
+{
+	const uint32_t hidden = 83, tokens = 3;
+	float *x = floats(tokens * hidden), *gain = floats(hidden), *out = floats(tokens * hidden);
+	struct mm_rmsnorm_args a = {
+		va(x), va(gain), va(out), tokens, hidden, MM_DTYPE_F32, 1e-5f
+	};
+
+	(void)state;
+	mm_rows_rmsnorm(&a);
+	for (uint32_t t = 0; t < tokens; t++) {
+		double square = 0;
+
+		for (uint32_t i = 0; i < hidden; i++)
+			square += (double)x[t * hidden + i] * (double)x[t * hidden + i];
+		for (uint32_t i = 0; i < hidden; i++) {
+			const double want = (double)x[t * hidden + i] * (double)gain[i] /
+					    sqrt(square / hidden + 1e-5);
+
+			assert_true(fabs(want - (double)out[t * hidden + i]) < 1e-5);
+		}
+	}
+	free(x);
+	free(gain);
+	free(out);
+}
+
+static void test_rope(void **state)
+{
+	const uint32_t heads = 3, dim = 8, positions[] = { 0, 1, 500 };
+	float *x = floats(3 * heads * dim), before[3 * 3 * 8];
+	struct mm_rope_args a = { va(x), va(positions), 10000.0, 3, heads, dim, 0 };
+
+	(void)state;
+	memcpy(before, x, sizeof(before));
+	mm_rows_rope(&a);
+	for (uint32_t i = 0; i < 3 * heads * dim; i++) {
+		const uint32_t d = i % dim, pair = d % (dim / 2);
+		const double angle = positions[i / (heads * dim)] * pow(10000.0, -2.0 * pair / dim);
+		const uint32_t low = i - d + pair;
+		const double p = (double)before[low], q = (double)before[low + dim / 2];
+		const double want = d < dim / 2 ? p * cos(angle) - q * sin(angle)
+						: q * cos(angle) + p * sin(angle);
+
+		assert_true(fabs(want - (double)x[i]) < 1e-6);
+	}
+	free(x);
+}
+
+/* A paged KV of one layer whose blocks lie in a shuffled order. */
+struct paged {
+	struct mm_kv_layout kv;
+	float *arena;
+	uint32_t table[160];
+};
+
+#define BLOCKS 151u
+
+static void paged_init(struct paged *p, uint32_t block_tokens, uint32_t kv_dim)
+{
+	const uint64_t half = (uint64_t)block_tokens * kv_dim * sizeof(float);
+	const uint64_t block = mm_round_up(2 * half, MM_KV_UNIT_BYTES);
+
+	p->arena = floats(BLOCKS * block / sizeof(float));
+	p->kv = (struct mm_kv_layout){ .k_va = va(p->arena),
+				       .v_va = va(p->arena) + half,
+				       .tables_va = va(p->table),
+				       .table_stride = 160,
+				       .block_tokens = block_tokens,
+				       .kv_dim = kv_dim };
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		p->table[i] = (i * 17 + 3) % BLOCKS * (uint32_t)(block / MM_KV_UNIT_BYTES);
+}
+
+static void paged_fill(struct paged *p, const float *k, const float *v, uint32_t n)
+{
+	uint32_t positions[256], seqs[256] = { 0 };
+	struct mm_kv_write_args a = { p->kv, va(k), va(v) };
+
+	for (uint32_t i = 0; i < n; i++)
+		positions[i] = i;
+	a.kv.positions_va = va(positions);
+	a.kv.seqs_va = va(seqs);
+	a.kv.tokens = n;
+	mm_rows_kv_write(&a);
+}
+
+static void reference_attention(const float *q, const float *k, const float *v, uint32_t context,
+				uint32_t kv_dim, uint32_t dim, double scale, double *out)
+{
+	double scores[256], max = -1e300, sum = 0;
+
+	for (uint32_t i = 0; i < context; i++) {
+		scores[i] = 0;
+		for (uint32_t d = 0; d < dim; d++)
+			scores[i] += (double)q[d] * (double)k[i * kv_dim + d];
+		scores[i] *= scale;
+		max = fmax(max, scores[i]);
+	}
+	memset(out, 0, dim * sizeof(*out));
+	for (uint32_t i = 0; i < context; i++) {
+		sum += exp(scores[i] - max);
+		for (uint32_t d = 0; d < dim; d++)
+			out[d] += exp(scores[i] - max) * (double)v[i * kv_dim + d];
+	}
+	for (uint32_t d = 0; d < dim; d++)
+		out[d] /= sum;
+}
+
+static void check_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t block_tokens)
+{
+	static const uint32_t contexts[] = { 1, 2, 63, 64, 65, 128, 150 };
+	const uint32_t kv_dim = kv_heads * dim, n = MM_ARRAY_SIZE(contexts), longest = 150;
+	float *q = floats(n * heads * dim), *k = floats(longest * kv_dim);
+	float *v = floats(longest * kv_dim), *out = floats(n * heads * dim);
+	float *again = floats(n * heads * dim);
+	uint32_t positions[MM_ARRAY_SIZE(contexts)], seqs[MM_ARRAY_SIZE(contexts)] = { 0 };
+	struct paged p;
+	struct mm_paged_attention_args a;
+	const struct mm_isa *isa;
+	double want[MM_HEAD_DIM_MAX];
+
+	paged_init(&p, block_tokens, kv_dim);
+	paged_fill(&p, k, v, longest);
+	for (uint32_t i = 0; i < n; i++)
+		positions[i] = contexts[i] - 1;
+	p.kv.positions_va = va(positions);
+	p.kv.seqs_va = va(seqs);
+	p.kv.tokens = n;
+	a = (struct mm_paged_attention_args){
+		p.kv, va(q), va(out), heads, kv_heads, dim, 3.0f / sqrtf((float)dim)
+	};
+	mm_isa_nth(0)->attention(&a);
+	for (uint32_t i = 0; i < n * heads; i++) {
+		const uint32_t offset = i % heads / (heads / kv_heads) * dim;
+
+		reference_attention(q + i * dim, k + offset, v + offset, contexts[i / heads],
+				    kv_dim, dim, (double)a.scale, want);
+		for (uint32_t d = 0; d < dim; d++)
+			assert_true(fabs(want[d] - (double)out[i * dim + d]) < 2e-6);
+	}
+	for (unsigned int i = 0; (isa = mm_isa_nth(i)); i++) {
+		a.out_va = va(again);
+		isa->attention(&a);
+		assert_memory_equal(again, out, n * heads * dim * sizeof(float));
+	}
+	free(q);
+	free(k);
+	free(v);
+	free(out);
+	free(again);
+	free(p.arena);
+}
+
+static void test_attention(void **state)
+{
+	(void)state;
+	check_attention(4, 4, 16, 16);
+	check_attention(8, 4, 8, 4);
+	check_attention(6, 2, 20, 5);
+	check_attention(4, 2, 32, 16);
+	check_attention(2, 2, 64, 7);
+	check_attention(2, 1, 128, 1);
+	check_attention(2, 1, MM_HEAD_DIM_MAX, 16);
+}
+
+static void test_small_rows(void **state)
+{
+	float gate[] = { -2, 0, 1, 30 }, up[] = { 1, 2, 3, 4 }, x[] = { 1, 2 }, y[] = { 10, 20 };
+	const float table[] = { 0, 1, 2, 3, 4, 5 };
+	const uint32_t ids[] = { 2, 0 };
+	float out[4];
+	struct mm_swiglu_args swiglu = { va(gate), va(up), 4 };
+	struct mm_add_args add = { va(x), va(y), 2 };
+	struct mm_embed_args embed = { va(ids), va(table), va(out), 2, 2, MM_DTYPE_F32, 0 };
+	struct mm_gather_args gather = { va(ids), va(table), va(out), 2, 2 };
+
+	(void)state;
+	mm_rows_swiglu(&swiglu);
+	assert_true(fabs((double)gate[0] - -2 / (1 + exp(2.0))) < 1e-6 && gate[1] == 0.0f);
+	assert_true(fabs((double)gate[2] - 3 / (1 + exp(-1.0))) < 1e-6 && gate[3] == 120.0f);
+	mm_rows_add(&add);
+	assert_true(x[0] == 11.0f && x[1] == 22.0f);
+	mm_rows_embed(&embed);
+	assert_true(out[0] == 4.0f && out[1] == 5.0f && out[2] == 0.0f && out[3] == 1.0f);
+	memset(out, 0, sizeof(out));
+	mm_rows_gather(&gather);
+	assert_true(out[0] == 4.0f && out[1] == 5.0f && out[2] == 0.0f && out[3] == 1.0f);
+}
+
+static void test_argmax(void **state)
+{
+	const float x[] = { 1, 7, 7, 0, NAN, -1, -5, -1, -INFINITY, NAN, -INFINITY, NAN };
+	uint32_t out[3];
+	struct mm_argmax_args a = { va(x), va(out), 3, 4 };
+
+	(void)state;
+	mm_rows_argmax(&a);
+	assert_int_equal(out[0], 1);
+	assert_int_equal(out[1], 1);
+	assert_int_equal(out[2], 0);
+}
+
+static void test_checksum(void **state)
+{
+	const size_t n = 3 * MM_CHECKSUM_PIECE_BYTES + 77;
+	uint8_t *bytes = calloc(1, n);
+	uint64_t sum;
+
+	(void)state;
+	assert_non_null(bytes);
+	for (size_t i = 0; i < n; i++)
+		bytes[i] = (uint8_t)rng();
+	sum = mm_checksum_bytes(bytes, n);
+	for (size_t i = 0; i < n; i += 97) {
+		bytes[i] ^= (uint8_t)(1u << i % 8);
+		assert_true(mm_checksum_bytes(bytes, n) != sum);
+		bytes[i] ^= (uint8_t)(1u << i % 8);
+	}
+	assert_true(mm_checksum_bytes(bytes, n) == sum);
+	assert_true(mm_checksum_bytes(bytes, n - 1) != sum);
+	memmove(bytes, bytes + MM_CHECKSUM_PIECE_BYTES, MM_CHECKSUM_PIECE_BYTES);
+	assert_true(mm_checksum_bytes(bytes, n) != sum);
+	memset(bytes, 0, n);
+	assert_true(mm_checksum_bytes(bytes, 64) != mm_checksum_bytes(bytes, 128));
+	assert_true(mm_checksum_bytes(bytes, 0) != mm_checksum_bytes(bytes, 1));
+	free(bytes);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_gemm),       cmocka_unit_test(test_widen_is_exact),
+		cmocka_unit_test(test_exp),        cmocka_unit_test(test_rmsnorm),
+		cmocka_unit_test(test_rope),       cmocka_unit_test(test_attention),
+		cmocka_unit_test(test_small_rows), cmocka_unit_test(test_argmax),
+		cmocka_unit_test(test_checksum),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#undef NDEBUG
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "kernels/host/checksum.h"
+#include "mm/base.h"
+#include "tests/unit/serve/rig.h"
+
+struct lender { /* the state of a memory that lends */
+	struct mm_memory plain;
+	struct mm_engine *engine;
+	struct rig_run *run;
+	struct rig_result *results;
+	CUdeviceptr kv_va;
+	uint64_t chunk_bytes;
+	uint32_t chunks, wanted, n_usable;
+	bool *usable;
+	uint64_t rng, steps;
+	int ready_fd;
+};
+
+static uint32_t draw(struct lender *l, uint32_t below)
+{
+	l->rng = l->rng * UINT64_C(6364136223846793005) + 1442695040888963407u;
+	return (uint32_t)((l->rng >> 33) % below);
+}
+
+static void poison(struct lender *l, uint32_t chunk)
+{
+	const struct mm_gpu_api *gpu = l->plain.gpu;
+
+	assert_int_equal(
+		gpu->cuMemsetD8Async(l->kv_va + chunk * l->chunk_bytes, 0xff, l->chunk_bytes, NULL),
+		0);
+	assert_int_equal(gpu->cuCtxSynchronize(), 0);
+}
+
+static int lender_tensor(struct mm_memory *m, const char *name, struct mm_tensor *ret_tensor)
+{
+	struct lender *l = m->state;
+
+	return l->plain.ops->tensor(&l->plain, name, ret_tensor);
+}
+
+static const void *lender_store(struct mm_memory *m, const char *name, uint64_t *ret_bytes)
+{
+	struct lender *l = m->state;
+
+	return l->plain.ops->store(&l->plain, name, ret_bytes);
+}
+
+static int lender_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CUdeviceptr *ret_va)
+{
+	struct lender *l = m->state;
+	struct mm_kv_opts all = *opts;
+	int r;
+
+	all.share_chunks = l->run->lend ? opts->chunks_max : opts->share_chunks;
+	r = l->plain.ops->kv_open(&l->plain, &all, &l->kv_va);
+	assert_int_equal(r, 0);
+	l->chunk_bytes = opts->chunk_bytes;
+	l->chunks = all.share_chunks;
+	l->usable = calloc(l->chunks, sizeof(*l->usable));
+	assert_non_null(l->usable);
+	for (uint32_t i = 0; i < l->chunks; i++) {
+		l->usable[i] = !l->run->lend;
+		poison(l, i);
+	}
+	*ret_va = l->kv_va;
+	return 0;
+}
+
+static int lender_kv_want(struct mm_memory *m, uint32_t chunks_total)
+{
+	struct lender *l = m->state;
+
+	if (!l->run->lend)
+		return chunks_total <= l->chunks ? 0 : -ENOSPC;
+	assert_true(chunks_total <= l->chunks);
+	l->wanted = chunks_total;
+	return chunks_total <= l->n_usable ? 0 : draw(l, 4) ? -EAGAIN : -ENOSPC;
+}
+
+static void lender_kv_usable(struct mm_memory *m, uint64_t *ret_bitmap, size_t words)
+{
+	struct lender *l = m->state;
+
+	memset(ret_bitmap, 0, words * sizeof(*ret_bitmap));
+	for (uint32_t i = 0; i < l->chunks; i++)
+		if (l->usable[i])
+			ret_bitmap[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+static int lender_kv_release(struct mm_memory *m, uint32_t chunk)
+{
+	struct lender *l = m->state;
+
+	assert_true(l->run->lend && chunk < l->chunks && l->usable[chunk]);
+	l->usable[chunk] = false;
+	l->n_usable--;
+	poison(l, chunk);
+	return 0;
+}
+
+/* Always readable: the engine never sleeps, and asks again at once. */
+static int lender_event_fd(struct mm_memory *m)
+{
+	const struct lender *l = m->state;
+
+	return l->run->lend ? l->ready_fd : -1;
+}
+
+static int grant(struct lender *l, struct mm_event *ret_event)
+{
+	uint32_t chunk = draw(l, l->chunks);
+
+	while (l->usable[chunk])
+		chunk = (chunk + 1) % l->chunks;
+	l->usable[chunk] = true;
+	l->n_usable++;
+	*ret_event = (struct mm_event){ .kind = MM_EVENT_KV_GRANTED, .count = 1 };
+	return 0;
+}
+
+static int lender_next_event(struct mm_memory *m, struct mm_event *ret_event)
+{
+	struct lender *l = m->state;
+
+	if (!l->run->lend)
+		return -EAGAIN;
+	if (l->n_usable < l->wanted && draw(l, 8) == 0)
+		return grant(l, ret_event);
+	if (l->n_usable < l->wanted && draw(l, 30) == 0) {
+		*ret_event = (struct mm_event){ .kind = MM_EVENT_KV_DENIED, .error = -ENOSPC };
+		return 0;
+	}
+	if (l->n_usable && draw(l, 40) == 0) {
+		*ret_event =
+			(struct mm_event){ .kind = MM_EVENT_KV_RECLAIM, .count = 1 + draw(l, 2) };
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+static void lender_hint(struct mm_memory *m, const struct mm_load_hint *hint)
+{
+	(void)m;
+	assert_true(hint->running <= 1u << 16);
+}
+
+static void spoil(struct lender *l)
+{
+	const struct mm_bound *t = &l->engine->model->layers[1].tensors[MM_LT_UP];
+	uint8_t byte;
+
+	assert_int_equal(l->plain.gpu->cuMemcpyDtoH(&byte, t->va + t->bytes / 2, 1), 0);
+	byte ^= 0x10;
+	assert_int_equal(l->plain.gpu->cuMemcpyHtoD(t->va + t->bytes / 2, &byte, 1), 0);
+}
+
+static int lender_step_begin(struct mm_memory *m)
+{
+	struct lender *l = m->state;
+
+	if (++l->steps == l->run->spoil)
+		spoil(l);
+	return 0;
+}
+
+/* Keeps a checksum of each sampled token's logits. */
+static void keep_logits(struct lender *l)
+{
+	const struct mm_engine *e = l->engine;
+	const struct mm_sched_plan *plan = &e->sched.plan;
+	const size_t row = (size_t)e->model->config.vocab * sizeof(float);
+	uint32_t sample = 0;
+	void *logits = malloc(row);
+
+	assert_non_null(logits);
+	for (uint32_t i = 0; i < plan->n_items; i++) {
+		const uint64_t user = e->sched.seqs[plan->items[i].seq].user;
+		const uint32_t n = e->requests->all[user].n_output;
+
+		if (!plan->items[i].samples)
+			continue;
+		assert_int_equal(l->plain.gpu->cuMemcpyDtoH(
+					 logits, e->forward.w.logits + sample++ * row, row),
+				 0);
+		assert_true(n < RIG_OUTPUT_MAX);
+		l->results[user].logits[n] = mm_checksum_bytes(logits, row);
+	}
+	free(logits);
+}
+
+static int lender_step_end(struct mm_memory *m, CUstream stream, struct mm_step_info *ret_info)
+{
+	struct lender *l = m->state;
+	const int r = l->plain.ops->step_end(&l->plain, stream, ret_info);
+
+	if (!r && l->run->lend && draw(l, 20) == 0)
+		return -ECANCELED;
+	if (!r)
+		keep_logits(l);
+	return r;
+}
+
+static int lender_step_abandon(struct mm_memory *m, CUstream stream)
+{
+	struct lender *l = m->state;
+
+	return l->plain.ops->step_abandon(&l->plain, stream);
+}
+
+static int lender_layer(struct mm_memory *m, uint32_t layer, CUstream stream)
+{
+	(void)m;
+	(void)layer;
+	(void)stream;
+	return 0;
+}
+
+static const char *lender_error(struct mm_memory *m)
+{
+	struct lender *l = m->state;
+
+	return l->plain.ops->error(&l->plain);
+}
+
+static void lender_close(struct mm_memory *m)
+{
+	struct lender *l = m->state;
+
+	mm_memory_close(&l->plain);
+	free(l->usable);
+}
+
+static const struct mm_memory_ops lender_ops = {
+	.tensor = lender_tensor,
+	.store = lender_store,
+	.kv_open = lender_kv_open,
+	.kv_want = lender_kv_want,
+	.kv_usable = lender_kv_usable,
+	.kv_release = lender_kv_release,
+	.event_fd = lender_event_fd,
+	.next_event = lender_next_event,
+	.hint = lender_hint,
+	.step_begin = lender_step_begin,
+	.step_end = lender_step_end,
+	.step_abandon = lender_step_abandon,
+	.layer_begin = lender_layer,
+	.layer_end = lender_layer,
+	.error = lender_error,
+	.close = lender_close,
+};
+
+void rig_model(const struct mk_source *source, enum mm_dtype dtype, char *ret_dir, size_t dir_bytes)
+{
+	const char *tmp = getenv("TMPDIR");
+	char err[MK_ERROR_BYTES];
+
+	snprintf(ret_dir, dir_bytes, "%s/mm-rig.XXXXXX", tmp ? tmp : "/tmp");
+	assert_non_null(mkdtemp(ret_dir));
+	if (mk_write(source, ret_dir, dtype, err))
+		fail_msg("%s", err);
+}
+
+void rig_remove(const char *dir)
+{
+	static const char *const names[] = { "config.json", "model.safetensors" };
+	char path[512];
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+		unlink(path);
+	}
+	rmdir(dir);
+}
+
+static void make_request(struct mm_request *q, uint32_t n_prompt, uint32_t max_tokens)
+{
+	*q = (struct mm_request){ .n_prompt = n_prompt, .max_tokens = max_tokens };
+	q->ids = calloc(n_prompt + max_tokens, sizeof(*q->ids));
+	q->times = calloc(max_tokens, sizeof(*q->times));
+	assert_true(q->ids && q->times);
+}
+
+void rig_requests(struct mm_requests *requests, size_t n, uint32_t vocab, uint64_t seed)
+{
+	struct lender l = { .rng = seed };
+
+	*requests = (struct mm_requests){ calloc(n, sizeof(*requests->all)), n };
+	assert_non_null(requests->all);
+	for (size_t i = 0; i < n; i++) {
+		struct mm_request *q = &requests->all[i];
+
+		make_request(q, 1 + draw(&l, i % 3 ? 12 : 70), 1 + draw(&l, 40));
+		for (uint32_t k = 0; k < q->n_prompt; k++)
+			q->ids[k] = draw(&l, vocab);
+	}
+}
+
+static void copy_requests(struct mm_requests *to, const struct mm_requests *from)
+{
+	*to = (struct mm_requests){ calloc(from->n, sizeof(*to->all)), from->n };
+	assert_non_null(to->all);
+	for (size_t i = 0; i < from->n; i++) {
+		const struct mm_request *q = &from->all[i];
+
+		make_request(&to->all[i], q->n_prompt, q->max_tokens);
+		memcpy(to->all[i].ids, q->ids, q->n_prompt * sizeof(*q->ids));
+	}
+}
+
+static void keep_results(const struct mm_requests *requests, struct rig_result *results)
+{
+	for (size_t i = 0; i < requests->n; i++) {
+		const struct mm_request *q = &requests->all[i];
+
+		results[i].n = q->n_output;
+		memcpy(results[i].ids, q->ids + q->n_prompt, q->n_output * sizeof(*q->ids));
+		memcpy(results[i].error, q->error, sizeof(results[i].error));
+	}
+}
+
+static void open_gpu(struct mm_gpu_api *gpu, CUdevice *ret_device)
+{
+	CUcontext context;
+	char err[256];
+
+	if (mm_gpu_open("software", gpu, err, sizeof(err)))
+		fail_msg("%s", err);
+	assert_int_equal(gpu->cuInit(0), 0);
+	assert_int_equal(gpu->cuDeviceGet(ret_device, 0), 0);
+	assert_int_equal(gpu->cuDevicePrimaryCtxRetain(&context, *ret_device), 0);
+	assert_int_equal(gpu->cuCtxSetCurrent(context), 0);
+}
+
+static void serve(struct lender *l, const char *dir, struct mm_requests *requests)
+{
+	const struct rig_run *run = l->run;
+	const struct mm_engine_opts opts = { .module = getenv("MM_KERNELS"),
+					     .block_tokens = run->block_tokens,
+					     .max_batch = run->max_batch,
+					     .max_batched_tokens = run->max_batched_tokens,
+					     .kv_share_bytes = run->kv_share_bytes,
+					     .kv_idle_ns = 3 * MM_NS_PER_MS,
+					     .kv_timeout_ns = 20 * MM_NS_PER_S,
+					     .verify = run->verify };
+	struct mm_memory memory = {
+		.ops = &lender_ops,
+		.gpu = l->plain.gpu,
+		.state = l,
+		.page_bytes = 4096,
+		.kv_pages_max = run->lend ? (run->lend_pages ? run->lend_pages : 40) : 1u << 20,
+		.fixed = !run->lend
+	};
+	char err[MM_SERVE_ERROR_BYTES] = "";
+	struct mm_llama_config config;
+	struct mm_llama model;
+	struct mm_engine e;
+
+	assert_non_null(opts.module);
+	if (mm_llama_config_load(dir, &config, err) ||
+	    mm_llama_bind(&memory, &config, run->verify, &model, err))
+		fail_msg("%s", err);
+	l->engine = &e;
+	if (mm_engine_init(&e, &opts, &memory, &model, requests, err) || mm_engine_run(&e, 0))
+		fail_msg("%s", err);
+	assert_null(mm_sched_check(&e.sched));
+	l->run->stats = e.stats;
+	l->run->stats.stalls_s = NULL;
+	mm_engine_done(&e);
+	mm_llama_done(&model);
+	mm_memory_close(&memory);
+}
+
+void rig_serve(const char *dir, const struct mm_requests *requests, struct rig_run *run,
+	       struct rig_result *ret_results)
+{
+	struct lender l = { .run = run,
+			    .results = ret_results,
+			    .rng = run->lend,
+			    .ready_fd = eventfd(1, EFD_CLOEXEC) };
+	struct mm_requests copy;
+	struct mm_gpu_api gpu;
+	char err[MM_SERVE_ERROR_BYTES];
+	CUdevice device;
+
+	memset(ret_results, 0, requests->n * sizeof(*ret_results));
+	open_gpu(&gpu, &device);
+	if (mm_memory_plain_open(&gpu, dir, &l.plain, err))
+		fail_msg("%s", err);
+	copy_requests(&copy, requests);
+	serve(&l, dir, &copy);
+	keep_results(&copy, ret_results);
+	mm_requests_done(&copy);
+	mm_close_fd(&l.ready_fd);
+	assert_int_equal(gpu.cuDevicePrimaryCtxRelease(device), 0);
+	mm_gpu_close(&gpu);
+}

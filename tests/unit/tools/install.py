@@ -1,0 +1,103 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""install.py CMAKE BUILD LIBDIR: installs into a temporary folder and runs what is there."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+CMAKE, BUILD, LIBDIR = sys.argv[1:4]
+PAGE_BYTES = 65536
+PATIENCE_S = 60
+ENGINE = r"""
+#include <mm/client.h>
+#include <stdio.h>
+
+int main(void)
+{
+	struct mm_client_opts opts = { .size = sizeof(opts), .socket_path = "/nonexistent" };
+	struct mm_client *client;
+	char err[200] = "";
+	int r = mm_client_open(&opts, &client, err, sizeof(err));
+
+	puts(err);
+	return r < 0 && err[0] ? 0 : 1;
+}
+"""
+
+
+class Install(unittest.TestCase):
+    def setUp(self):
+        self.place = tempfile.TemporaryDirectory(prefix="mm-install-")
+        self.addCleanup(self.place.cleanup)
+        self.root = pathlib.Path(self.place.name)
+        self.prefix = self.root / "prefix"
+        (self.root / "gpu").mkdir()
+        self.env = dict(os.environ, MM_SOFTGPU_DIR=str(self.root / "gpu"),
+                        MM_SOFTGPU_GRANULARITY=str(PAGE_BYTES), MM_DRIVER="software",
+                        MMD_SOCKET=str(self.root / "mmd" / "tenant.sock"))
+        # Neither may lead back to the build.
+        for name in ("MM_SOFTGPU_LIB", "LD_LIBRARY_PATH"):
+            self.env.pop(name, None)
+        self.run_it(CMAKE, "--install", BUILD, "--prefix", self.prefix)
+
+    def run_it(self, *words, cwd=None):
+        done = subprocess.run([str(w) for w in words], env=self.env, cwd=cwd or self.root,
+                              capture_output=True, text=True, timeout=PATIENCE_S)
+        self.assertEqual(done.returncode, 0, f"{words}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def program(self, name, *words):
+        return self.run_it(self.prefix / "bin" / name, *words)
+
+    def start_mmd(self):
+        mmd = subprocess.Popen(
+            [self.prefix / "bin" / "mmd", "--dir", self.root / "mmd", "--driver", "software",
+             "--pool", str(64 << 20), "--page", str(PAGE_BYTES)],
+            env=self.env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(mmd.stderr.close)
+        self.addCleanup(mmd.wait)
+        self.addCleanup(mmd.terminate)
+        deadline = time.monotonic() + PATIENCE_S
+        for line in mmd.stderr:
+            if "event=mmd.ready" in line:
+                return
+            self.assertLess(time.monotonic(), deadline)
+        self.fail(f"mmd ended with {mmd.wait()}")
+
+    def test_serves(self):
+        requests = self.root / "requests.jsonl"
+        requests.write_text('{"id": "a", "prompt": [1, 2, 3], "max_tokens": 5}\n')
+        self.program("mkmodel", "random", "model", "--layers", "2", "--hidden", "64")
+        self.start_mmd()
+        status = json.loads(self.program("mmctl", "--dir", self.root / "mmd", "--json", "status"))
+        self.assertTrue(status["pages_accounted"])
+        for fast in ([], ["--fast"]):
+            self.program("mmserve", "--model", "model", "--requests", requests, "--output", "out",
+                         *fast)
+            out = json.loads((self.root / "out").read_text().splitlines()[0])
+            self.assertEqual(len(out["ids"]), 5)
+
+    def test_an_engine_is_built(self):
+        if os.environ.get("MM_SANITIZE"):
+            self.skipTest("the library needs a sanitizer's runtime")
+        self.env["PKG_CONFIG_PATH"] = str(self.prefix / LIBDIR / "pkgconfig")
+        flags = self.run_it("pkg-config", f"--define-variable=prefix={self.prefix}", "--cflags",
+                            "--libs", "mm-client").split()
+        (self.root / "engine.c").write_text(ENGINE)
+        self.run_it("cc", "-Wall", "-Werror", "engine.c", *flags, "-o", "engine")
+        self.env["LD_LIBRARY_PATH"] = str(self.prefix / LIBDIR)
+        self.assertIn("/nonexistent", self.run_it(self.root / "engine"))
+
+    def test_manual(self):
+        for page in ("man1/mmctl.1", "man8/mmd.8"):
+            self.assertTrue((self.prefix / "share" / "man" / page).is_file(), page)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
