@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from programs import wait_until
+from programs import last_line, wait_until
 from tenant import make_requests, plain_tokens
 
 
@@ -64,19 +64,15 @@ def test_bursts(root, start, serve, model_dirs, policy):
 def test_layers_come_back(root, start, serve, model_dirs):
     """One tenant idles while the other is short; when that has ended, the idle one is whole again."""
     d = start(policy="remap", pool="2200K", page="16K")
-    few = make_requests(root / "few.jsonl", 1, output=(2, 2))
+    late = make_requests(root / "late.jsonl", 2, output=(2, 4))
     many = make_requests(root / "many.jsonl", 16, prompt=(32, 64), output=(80, 120))
-    late = root / "late.jsonl"
-    text = few.read_text()
-    late.write_text(text + text.replace('"r0"', '"r1"').replace('"arrival_s": 0.0', '"arrival_s": 8.0'))
     want_late = plain_tokens(root, model_dirs[0], late)
     want_many = plain_tokens(root, model_dirs[1], many)
-    idle = serve("idle", model_dirs[0], late, d, extra=["--verify"])
-    idle.wait_requests(1)
+    # It stands with its model in memory until go(), however long the other takes.
+    idle = serve("idle", model_dirs[0], late, d, extra=["--verify"], sync=True).ready()
     busy = serve("busy", model_dirs[1], many, d, extra=["--verify"])
-    wait_until(lambda: d.status()["alpha_sum"] >= 1 or not busy.running(), 20, "layers to be taken")
+    assert busy.tokens(120) == want_many
     assert d.status()["alpha_sum_max"] >= 1, "no layer was taken: memory was not short"
-    assert busy.tokens() == want_many
-    wait_until(lambda: d.status()["alpha_sum"] == 0 or not idle.running(), 20, "layers to come back")
-    assert idle.running(), "the idle tenant ended before its layers came back"
-    assert idle.tokens() == want_late
+    wait_until(lambda: d.status()["alpha_sum"] == 0, 60, "layers to come back")
+    assert idle.running(), f"the idle tenant has ended: {last_line(idle.log)}"
+    assert idle.go().tokens() == want_late
