@@ -37,7 +37,7 @@ static uint32_t peek(CUdeviceptr va)
 static bool comes_back(size_t want_free)
 {
 	const struct timespec nap = { .tv_nsec = 20000000 };
-	int tries = conf.software ? 50 : 1500;
+	int tries = 9000;
 
 	while (conf_free_bytes() < want_free && tries--)
 		nanosleep(&nap, NULL);

@@ -218,8 +218,8 @@ static void test_events(void **state)
 	ok(gpu->cuEventRecord(end, a));
 	ok(gpu->cuStreamWaitEvent(b, end, 0));
 	ok(gpu->cuStreamWriteValue32(b, va + LINE, 5, 0));
-	nap_ms(20);
 	ok(gpu->cuEventSynchronize(start));
+	nap_ms(20);
 	expect(gpu->cuEventQuery(end), CUDA_ERROR_NOT_READY);
 	check(load(line(page, 1)) == 0);
 	store(line(page, 0), 1);
@@ -227,7 +227,7 @@ static void test_events(void **state)
 	ok(gpu->cuStreamSynchronize(b));
 	check(load(line(page, 1)) == 5);
 	ok(gpu->cuEventElapsedTime(&ms, start, end));
-	check(ms > 10 && ms < 5000);
+	check(ms > 10 && ms < 600000);
 	ok(gpu->cuEventDestroy(start));
 	ok(gpu->cuEventDestroy(end));
 	ok(gpu->cuEventDestroy(never));

@@ -9,7 +9,7 @@ import pytest
 import hostile_files as hf
 import models
 from isolated import isolated
-from programs import BIN, SLOWNESS
+from programs import BIN, limit
 from tenant import make_requests, plain_tokens
 from wire import MAJOR, Raw, Refused, hello
 
@@ -17,7 +17,7 @@ HUGE = (1 << 64) - 1
 
 
 def run(*args, **options):
-    done = subprocess.run([str(a) for a in args], capture_output=True, timeout=30 * SLOWNESS, **options)
+    done = subprocess.run([str(a) for a in args], capture_output=True, timeout=limit(30), **options)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import models
 from daemon import RpcError
-from programs import DATA, SLOWNESS, count, wait_until
+from programs import DATA, count, limit, wait_until
 from tenant import make_requests, plain_tokens, read_output
 
 STORIES = 6
@@ -63,7 +63,7 @@ class PlanChanger(threading.Thread):
 
     def finish(self):
         self.done.set()
-        self.join(30 * SLOWNESS)
+        self.join(limit(30))
         assert not self.is_alive(), "mmctl plan set hangs"
 
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from programs import BIN, SLOWNESS, check_report
+from programs import BIN, check_report, limit
 from tenant import make_requests, plain_tokens
 
 POLICIES = ["recompute", "elastic", "remap"]
@@ -47,7 +47,7 @@ def test_mmbench(root, model_dirs):
         [str(BIN / "mmbench"), "serve", "--models", ",".join(map(str, model_dirs)), "--synthetic",
          "--duration", "12", "--page", "64K", "--token-scale", "0.3", "--json", "--verify",
          "--keep", str(root / "k")],
-        capture_output=True, timeout=120 * SLOWNESS, check=False)
+        capture_output=True, timeout=limit(120), check=False)
     assert done.returncode == 0, done.stderr.decode()
     result = json.loads(done.stdout.decode().splitlines()[-1])
     assert result["schema"] == 1 and result["device"] == "software" and result["tenants"] == 3

@@ -157,7 +157,7 @@ static int use(struct mm_client *client, const char *model_dir, CUstream stream)
 	if (!r)
 		r = mm_kv_open(client, &kv_opts, &kv);
 	if (!r)
-		r = mm_kv_want(kv, 1, 2 * MM_NS_PER_S);
+		r = mm_kv_want(kv, 1, 60 * MM_NS_PER_S);
 	if (!r)
 		r = mm_step_begin(client);
 	if (r)
@@ -175,7 +175,7 @@ static int live(const char *path, const char *model_dir)
 {
 	struct mm_client_opts opts = { .size = sizeof(opts),
 				       .socket_path = path,
-				       .timeout_ns = MM_NS_PER_S };
+				       .timeout_ns = 60 * MM_NS_PER_S };
 	struct mm_client *client = NULL;
 	CUstream stream = NULL;
 	char err[200] = "";

@@ -11,7 +11,7 @@ import signal
 import sys
 import traceback
 
-from programs import SLOWNESS, DeadlineError
+from programs import DeadlineError, limit
 
 
 def _child(test, args, options, out):
@@ -23,7 +23,7 @@ def _child(test, args, options, out):
     os._exit(0)
 
 
-def isolated(seconds=20):
+def isolated(seconds=60):
     def decorate(test):
         @functools.wraps(test)
         def wrapper(*args, **options):
@@ -36,7 +36,7 @@ def isolated(seconds=20):
             text = b""
             try:
                 while True:
-                    if not select.select([read_end], [], [], seconds * SLOWNESS)[0]:
+                    if not select.select([read_end], [], [], limit(seconds))[0]:
                         raise DeadlineError(f"{test.__name__} hangs")
                     part = os.read(read_end, 65536)
                     if not part:

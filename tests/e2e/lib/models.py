@@ -4,7 +4,7 @@
 import pathlib
 import subprocess
 
-from programs import BIN
+from programs import BIN, limit
 
 VOCAB = 256
 
@@ -16,11 +16,11 @@ def random_model(path, seed, hidden=64, layers=8, heads=4, kv_heads=2, ffn=172, 
             "vocab": VOCAB, "max-position": max_position, "dtype": dtype, "seed": seed}
     flags = [text for name, value in args.items() for text in (f"--{name}", str(value))]
     subprocess.run([str(BIN / "mkmodel"), "random", str(path), *flags, "--tied"], check=True,
-                   capture_output=True, timeout=60)
+                   capture_output=True, timeout=limit(60))
     return pathlib.Path(path)
 
 
 def stories_model(path, data):
     subprocess.run([str(BIN / "mkmodel"), "llama2c", str(pathlib.Path(data) / "stories260K.bin"),
-                    str(path)], check=True, capture_output=True, timeout=60)
+                    str(path)], check=True, capture_output=True, timeout=limit(60))
     return pathlib.Path(path)

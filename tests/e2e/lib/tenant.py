@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from programs import BIN, SLOWNESS, check_report, last_line, wait_until
+from programs import BIN, check_report, last_line, limit, wait_until
 
 
 def make_requests(path, n, prompt=(8, 24), output=(16, 48), vocab=256, seed=1, spread_s=0.0):
@@ -40,6 +40,10 @@ def read_output(path):
     return result
 
 
+# On a slow machine others may need all KV memory for long: no request is refused for that.
+KV_TIMEOUT_MS = "3600000"
+
+
 class Tenant:
     """One mmserve. With sync=True its clock starts at go(), when its model stands."""
 
@@ -50,7 +54,8 @@ class Tenant:
         self.output.unlink(missing_ok=True)
         where = ["--socket", str(daemon.dir / "tenant.sock")] if daemon else ["--plain"]
         args = [str(BIN / "mmserve"), "--model", str(model), "--requests", str(requests), "--output",
-                str(self.output), "--name", name, *where, *map(str, extra)]
+                str(self.output), "--name", name, "--kv-timeout", KV_TIMEOUT_MS, *where,
+                *map(str, extra)]
         self.sync = sync
         pipe = subprocess.PIPE if sync else subprocess.DEVNULL
         with open(self.log, "wb") as log:
@@ -58,7 +63,7 @@ class Tenant:
                                             env=daemon.env if daemon else None, stdout=pipe, bufsize=0)
 
     def hear(self, word, seconds):
-        assert select.select([self.process.stdout], [], [], seconds * SLOWNESS)[0], \
+        assert select.select([self.process.stdout], [], [], limit(seconds))[0], \
             f"{self.name} does not say '{word}': {last_line(self.log)}"
         said = self.process.stdout.readline().decode().strip()
         assert said == word, f"{self.name} says '{said}', not '{word}': {last_line(self.log)}"
@@ -77,7 +82,7 @@ class Tenant:
             self.hear("done", seconds)
             self.process.stdin.close()
         try:
-            self.process.wait(timeout=seconds * SLOWNESS)
+            self.process.wait(timeout=limit(seconds))
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"{self.name} hangs: {last_line(self.log)}") from None

@@ -6,8 +6,9 @@ import os
 import select
 import socket
 import struct
+import time
 
-from programs import SLOWNESS
+from programs import limit
 
 MAGIC = 0x314D4D4D
 MAJOR = 1
@@ -45,7 +46,7 @@ class Raw:
 
     def __init__(self, daemon):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(5 * SLOWNESS)
+        self.socket.settimeout(limit(5))
         self.socket.connect(str(daemon.dir / "tenant.sock"))
         self.fds, self.maps, self.welcome = [], [], None
 
@@ -104,18 +105,16 @@ class Raw:
         self.put_u32(SQ_TAIL, tail + 1)
         self.bell()
 
-    def pop(self, seconds=5):
-        """The next event, or None in time."""
+    def pop(self):
+        """The next event, or None when the connection has ended."""
         head = self.get_u32(self.tenant, CQ_HEAD)
         poller = select.poll()
         poller.register(self.socket, select.POLLIN)
-        waited = 0
+        deadline = time.monotonic() + limit(5)
         while self.get_u32(self.mmd, CQ_TAIL) == head:
-            if waited >= seconds * SLOWNESS:
-                return None
+            assert time.monotonic() < deadline, "neither an event nor the end of the connection"
             if poller.poll(50) and not self.drain():
                 return None
-            waited += 0.05
         at = CQ + (head % CQ_SLOTS) * 64
         message = MSG.unpack(self.mmd[at:at + 64])
         self.put_u32(CQ_HEAD, head + 1)
@@ -133,11 +132,12 @@ class Raw:
         self.fds += fds
         return bool(data)
 
-    def ended(self, seconds=5):
-        """Whether mmd ends the connection in time."""
+    def ended(self):
+        """Whether mmd ends the connection."""
         poller = select.poll()
         poller.register(self.socket, select.POLLIN)
-        for _ in range(int(seconds * SLOWNESS * 20)):
+        deadline = time.monotonic() + limit(5)
+        while time.monotonic() < deadline:
             if poller.poll(50) and not self.drain():
                 return True
         return False

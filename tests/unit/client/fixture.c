@@ -117,7 +117,7 @@ struct mm_event fixture_event(struct fixture *f, enum mm_event_kind kind)
 	struct pollfd fd = { .fd = mm_client_event_fd(f->client), .events = POLLIN };
 	struct mm_event event = { 0 };
 
-	assert_int_equal(poll(&fd, 1, 10000), 1);
+	assert_int_equal(poll(&fd, 1, 180000), 1);
 	assert_int_equal(mm_client_next_event(f->client, &event), 0);
 	assert_int_equal(event.kind, kind);
 	return event;

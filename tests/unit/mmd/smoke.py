@@ -14,7 +14,7 @@ import unittest
 
 BIN = pathlib.Path(sys.argv.pop(1))
 PAGES, PAGE_BYTES = 64, 65536
-PATIENCE_S = 30
+PATIENCE_S = 180
 
 
 class Smoke(unittest.TestCase):

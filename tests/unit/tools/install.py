@@ -13,7 +13,7 @@ import unittest
 
 CMAKE, BUILD, LIBDIR = sys.argv[1:4]
 PAGE_BYTES = 65536
-PATIENCE_S = 60
+PATIENCE_S = 300
 ENGINE = r"""
 #include <mm/client.h>
 #include <stdio.h>

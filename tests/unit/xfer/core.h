@@ -29,7 +29,7 @@
 #define GRANULE   UINT64_C(65536)
 #define TENANT    7
 #define STORE     3
-#define WAIT_S    20 /* generous: sanitizers on a busy machine */
+#define WAIT_S    180 /* generous: sanitizers on a busy machine */
 
 struct core {
 	pid_t pid; /* of xfer; 0 = none */
