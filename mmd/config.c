@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "mm/size.h"
+#include "mmd/host.h"
 
 enum type { TYPE_TEXT, TYPE_SIZE, TYPE_NUMBER, TYPE_NAME };
 
@@ -23,6 +24,7 @@ struct option {
 };
 
 static const char *const policy_names[] = { "recompute", "elastic", "remap", NULL };
+static const char *const huge_names[] = { "auto", "off", "2M", "1G", NULL };
 static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
 static const char *const role_names[] = { "keeper", "core", "xfer", "load", NULL };
 
@@ -48,6 +50,10 @@ static const struct option options[] = {
 	{ "lend-max", "PERMILLE", "share of an idle model's layers that may be away", TYPE_NUMBER,
 	  AT(lend_max_permille), .min = 1, .max = 1000 },
 	{ "chunk", "SIZE", "unit of a streaming copy", TYPE_SIZE, AT(chunk_bytes), .min = 4096 },
+	{ "numa-node", "N", "take memory for weights from this node, not the device's", TYPE_NUMBER,
+	  AT(numa_node), .max = MM_HOST_NODES_MAX - 1 },
+	{ "hugepages", "NAME", "auto, off, 2M or 1G", TYPE_NAME, AT(hugepages),
+	  .names = huge_names },
 	{ "log-level", "NAME", "error, warn, info or debug", TYPE_NAME, AT(log_level),
 	  .names = level_names },
 	{ "role", NULL, NULL, TYPE_NAME, AT(role), .names = role_names },
@@ -67,6 +73,11 @@ static int fail(char *error, const char *fmt, ...)
 const char *mm_policy_name(enum mm_policy policy)
 {
 	return policy < MM_POLICY_COUNT ? policy_names[policy] : "?";
+}
+
+const char *mm_hugepages_name(uint64_t hugepages)
+{
+	return hugepages <= MM_HUGE_1G ? huge_names[hugepages] : "?";
 }
 
 static int digits_parse(const char *text, uint64_t *ret_value, const char **ret_end)
@@ -255,6 +266,7 @@ static int defaults(struct mm_config *c, char *error)
 		.driver = "cuda",
 		.headroom_bytes = UINT64_C(512) << 20,
 		.policy = MM_POLICY_REMAP,
+		.numa_node = MM_NUMA_BY_DEVICE,
 		.log_level = MM_LOG_INFO,
 	};
 	if (geteuid() == 0)
@@ -279,6 +291,9 @@ int mm_config_from_args(int argc, char **argv, struct mm_config *ret_config, cha
 		return fail(error, "--dir: XDG_RUNTIME_DIR is not set; say where the sockets go");
 	if (c.page_bytes % MM_ABI_PAGE_BYTES)
 		return fail(error, "--page: not a multiple of %d", MM_ABI_PAGE_BYTES);
+	if (c.numa_node != MM_NUMA_BY_DEVICE && !mm_host_node_usable((int)c.numa_node))
+		return fail(error, "--numa-node: this host has no memory on node %" PRIu64,
+			    c.numa_node);
 	*ret_config = c;
 	return MM_CONFIG_RUN;
 }
@@ -312,7 +327,7 @@ static bool is_unset(const struct mm_config *c, const struct option *o)
 	if (o->type == TYPE_TEXT)
 		return false;
 	memcpy(&value, (const char *)c + o->offset, sizeof(value));
-	return value < o->min;
+	return value < o->min || (o->type == TYPE_NUMBER && value > o->max);
 }
 
 int mm_config_args(const struct mm_config *config, enum mm_role role, char **ret_argv)

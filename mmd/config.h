@@ -19,6 +19,7 @@
 #define MM_CONFIG_PATH_BYTES  80 /* of the directory; a socket's path has 108 with its name */
 #define MM_CONFIG_ERROR_BYTES 320
 #define MM_CONFIG_ARGS_MAX    32
+#define MM_NUMA_BY_DEVICE     UINT64_MAX
 
 struct mm_config {
 	char dir[MM_CONFIG_PATH_BYTES];
@@ -32,6 +33,8 @@ struct mm_config {
 	uint64_t host_store_max_bytes; /* 0 = no limit */
 	uint64_t lend_max_permille;    /* 0 = the controller's default */
 	uint64_t chunk_bytes;          /* 0 = default */
+	uint64_t numa_node;            /* for stores; MM_NUMA_BY_DEVICE */
+	uint64_t hugepages;            /* enum mm_hugepages */
 	uint64_t log_level;            /* enum mm_log_level */
 	uint64_t role;                 /* 0 = keeper, else enum mm_role */
 };
@@ -64,3 +67,5 @@ void mm_config_args_free(char **argv);
 void mm_config_help(FILE *out);
 
 const char *mm_policy_name(enum mm_policy policy);
+/* As --hugepages takes it. */
+const char *mm_hugepages_name(uint64_t hugepages);

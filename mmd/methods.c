@@ -38,6 +38,12 @@ static void set_text(json_t *object, const char *key, const char *text)
 	json_object_set_new(object, key, json_string(text));
 }
 
+/* null = any, or not known */
+static void set_node(json_t *object, const char *key, int node)
+{
+	json_object_set_new(object, key, node < 0 ? json_null() : json_integer(node));
+}
+
 static void set_hex(json_t *object, const char *key, const uint8_t *bytes, size_t n)
 {
 	char text[2 * 32 + 1] = "";
@@ -76,7 +82,19 @@ static json_t *device_json(const struct mm_device *d)
 	set_text(device, "driver", d->driver_kind == MM_DRIVER_CUDA ? "cuda" : "software");
 	set_hex(device, "uuid", d->uuid, sizeof(d->uuid));
 	set_u64(device, "total_bytes", d->total_bytes);
+	set_node(device, "numa_node", d->numa_node);
 	return device;
+}
+
+static uint64_t huge_bytes(const struct mm_shell *shell)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < MM_STORES_MAX; i++) {
+		if (shell->stores.store[i].hugepage_bytes)
+			sum += shell->stores.store[i].host_bytes;
+	}
+	return sum;
 }
 
 static void pool_fill(struct mm_shell *shell, json_t *to, const struct mm_core_stats *stats)
@@ -86,6 +104,9 @@ static void pool_fill(struct mm_shell *shell, json_t *to, const struct mm_core_s
 	set_u64(to, "pool_pages", shell->worker.device.pages);
 	json_object_set_new(to, "pages", pages_json(stats));
 	json_object_set_new(to, "pages_accounted", json_boolean(pages_accounted(shell, stats)));
+	set_node(to, "numa_node", mm_store_node(shell));
+	set_text(to, "hugepages", mm_hugepages_name(shell->config->hugepages));
+	set_u64(to, "hugepages_bytes", huge_bytes(shell));
 }
 
 static json_t *pool_show(void *context, const json_t *params, struct mm_rpc_error *error)
@@ -193,6 +214,9 @@ static json_t *store_json(const struct mm_store *store)
 	set_u64(json, "store", store->id);
 	set_hex(json, "identity", store->identity, 8);
 	set_u64(json, "bytes", store->bytes);
+	set_u64(json, "host_bytes", store->host_bytes);
+	set_u64(json, "hugepage_bytes", store->hugepage_bytes);
+	set_node(json, "numa_node", store->numa_node);
 	set_u64(json, "groups", store->n_groups);
 	set_u64(json, "refs", store->refs);
 	json_object_set_new(json, "ready", json_boolean(store->ready));

@@ -70,10 +70,12 @@ struct mm_xmsg {
 	uint64_t
 		headroom_bytes; /* SETUP: left to contexts and workspaces when pages and bytes are 0 */
 	uint8_t device_uuid[16];
+	int32_t numa_node; /* HELLO: of the device, -1 = not known */
+	uint32_t reserved;
 	char text[MM_TEXT_BYTES]; /* SETUP: driver name; HELLO: device name or error */
 	uint32_t page_id[MM_FD_BATCH_MAX];
 };
-static_assert(sizeof(struct mm_xmsg) == 80 + MM_TEXT_BYTES + 4 * MM_FD_BATCH_MAX, "ABI");
+static_assert(sizeof(struct mm_xmsg) == 88 + MM_TEXT_BYTES + 4 * MM_FD_BATCH_MAX, "ABI");
 
 /* ---- core <-> xfer: rings of struct mm_msg; user_data = job id, echoed with result ---- */
 

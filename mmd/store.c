@@ -10,6 +10,7 @@
 
 #include "libclient/ipc/clock.h"
 #include "libclient/ipc/sock.h"
+#include "mmd/host.h"
 #include "mmd/shell.h"
 
 #define MESSAGES_PER_WAKEUP 16
@@ -57,44 +58,54 @@ static void store_put(struct mm_shell *shell, struct mm_store *store)
 		return;
 	if (store->ready)
 		mm_worker_store_drop(shell, store->id);
-	shell->stores.bytes -= store->bytes;
+	shell->stores.bytes -= store->host_bytes;
 	mm_close_fd(&store->fd);
 	free(store->groups);
 	*store = (struct mm_store){ .fd = -1 };
 }
 
 /* The size is sealed from the start: core must not read beyond an end that load moved. */
-static int store_memfd(uint64_t bytes, int *ret_fd)
+static int store_memory(const struct mm_config *config, uint64_t bytes, struct mm_store *store)
 {
-	mm_cleanup(mm_close_fd) int fd = memfd_create("mm-store", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	mm_cleanup(mm_close_fd) int fd = -1;
+	int r = mm_host_memfd(bytes, (enum mm_hugepages)config->hugepages, &fd, &store->host_bytes,
+			      &store->hugepage_bytes);
 
-	if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0)
-		return -errno;
+	if (r < 0)
+		return r;
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
 		return -errno;
-	*ret_fd = fd;
+	store->fd = fd;
 	fd = -1;
 	return 0;
+}
+
+int mm_store_node(const struct mm_shell *shell)
+{
+	if (shell->config->numa_node != MM_NUMA_BY_DEVICE)
+		return (int)shell->config->numa_node;
+	return shell->worker.device.numa_node;
 }
 
 static int store_new(struct mm_shell *shell, const struct mm_lmsg *want, struct mm_store **ret)
 {
 	struct mm_stores *all = &shell->stores;
 	struct mm_store *store = NULL;
-	int fd = -1, r;
+	struct mm_store made = { .bytes = want->store_bytes, .refs = 1 };
+	int r;
 
 	for (size_t i = 0; i < MM_STORES_MAX && !store; i++)
 		store = all->store[i].id ? NULL : &all->store[i];
 	if (!store)
 		return -ENOSPC;
-	r = store_memfd(want->store_bytes, &fd);
+	r = store_memory(shell->config, made.bytes, &made);
 	if (r < 0)
 		return r;
-	*store = (struct mm_store){
-		.id = ++all->store_serial, .fd = fd, .bytes = want->store_bytes, .refs = 1
-	};
-	memcpy(store->identity, want->identity, sizeof(store->identity));
-	all->bytes += store->bytes;
+	made.id = ++all->store_serial;
+	made.numa_node = mm_store_node(shell);
+	memcpy(made.identity, want->identity, sizeof(made.identity));
+	*store = made;
+	all->bytes += store->host_bytes;
 	*ret = store;
 	return 0;
 }
@@ -216,6 +227,7 @@ static void load_alloc(struct mm_load *load, const struct mm_lmsg *want)
 		return;
 	}
 	load->state = MM_LOAD_FILLING;
+	msg.numa_node = load->store->numa_node;
 	memcpy(msg.identity, want->identity, sizeof(msg.identity));
 	load_tell(load, &msg, &load->store->fd);
 }

@@ -33,6 +33,9 @@ struct mm_store {
 	uint64_t id; /* 0 = free */
 	int fd;
 	uint64_t bytes;
+	uint64_t host_bytes;     /* charged: bytes, in whole pages */
+	uint64_t hugepage_bytes; /* 0 = pages of the usual size */
+	int numa_node;           /* asked for; -1 = any */
 	uint8_t identity[32];
 	uint32_t flags; /* MM_LOAD_F_* of the load that filled it */
 	unsigned int refs;
@@ -71,7 +74,7 @@ struct mm_stores {
 	struct mm_store store[MM_STORES_MAX];
 	struct mm_load load[MM_LOADS_MAX];
 	uint64_t store_serial, load_serial;
-	uint64_t bytes;  /* of all stores */
+	uint64_t bytes;  /* of host memory, of all stores */
 	uint64_t deaths; /* of loads that were killed or crashed */
 };
 
@@ -86,6 +89,9 @@ void mm_store_leave(struct mm_session *session);
 /* Keeper: started, with core's end and the tenant's (both taken over); reaped. */
 void mm_load_started(struct mm_shell *shell, uint64_t id, int fd, int tenant_fd);
 void mm_load_gone(struct mm_shell *shell, uint64_t id, int status);
+
+/* Where memory for stores is asked for; -1 = anywhere. */
+int mm_store_node(const struct mm_shell *shell);
 
 struct mm_store *mm_store_find(struct mm_shell *shell, uint64_t id);
 

@@ -397,6 +397,7 @@ static void hello(struct mm_shell *shell, struct mm_xmsg *msg)
 		.total_bytes = msg->bytes,
 		.pages = (uint32_t)MM_MIN(msg->pages, (uint64_t)UINT32_MAX),
 		.driver_kind = (uint32_t)msg->id,
+		.numa_node = msg->numa_node,
 	};
 
 	memcpy(device.uuid, msg->device_uuid, sizeof(device.uuid));

@@ -39,6 +39,7 @@ struct mm_device {
 	uint64_t page_bytes, total_bytes;
 	uint32_t pages;
 	uint32_t driver_kind;
+	int numa_node; /* of the host's memory next to it; -1 = not known */
 	uint8_t uuid[16];
 	char name[MM_TEXT_BYTES];
 };

@@ -50,6 +50,15 @@ int mm_region_create(size_t size_bytes, enum mm_region_kind kind, const char *na
 	return 0;
 }
 
+size_t mm_region_map_bytes(const struct stat *st, size_t bytes)
+{
+	uint64_t unit = st->st_blksize > 0 ? (uint64_t)st->st_blksize : 1;
+	uint64_t rounded = mm_round_up(bytes, unit);
+
+	/* Never beyond the end: a page there would fault. */
+	return rounded && rounded <= (uint64_t)st->st_size ? rounded : bytes;
+}
+
 int mm_region_open(int fd, size_t size_bytes, bool writable, struct mm_region *ret_region)
 {
 	mm_cleanup(mm_region_done) struct mm_region region = { .fd = fd };
@@ -67,7 +76,8 @@ int mm_region_open(int fd, size_t size_bytes, bool writable, struct mm_region *r
 		return -errno;
 	if (!size_bytes || st.st_size < 0 || (uint64_t)st.st_size < size_bytes)
 		return -EPROTO;
-	r = region_map(&region, size_bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ);
+	r = region_map(&region, mm_region_map_bytes(&st, size_bytes),
+		       writable ? PROT_READ | PROT_WRITE : PROT_READ);
 	if (r)
 		return r;
 

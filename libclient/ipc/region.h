@@ -39,12 +39,18 @@ enum mm_region_kind {
 int mm_region_create(size_t size_bytes, enum mm_region_kind kind, const char *name,
 		     struct mm_region *ret_region);
 
+struct stat;
+
+/* How much of a file must be mapped to map @bytes: whole huge pages, where it is made of those. */
+size_t mm_region_map_bytes(const struct stat *st, size_t bytes);
+
 /**
  * mm_region_open() - map a region that a peer created
  * @fd:         taken over, also on failure
  * @size_bytes: to be mapped; the file must be at least as long and sealed against shrinking
  * @writable:   map for writing
- * @ret_region: written only on success; give back with mm_region_done()
+ * @ret_region: written only on success; give back with mm_region_done(). Its size is @size_bytes,
+ *              rounded up where the file is made of huge pages
  *
  * Return: 0; -EPROTO not a memfd of that size that cannot shrink; -EPERM, -EACCES it cannot be
  * written; -ENOMEM.

@@ -207,17 +207,16 @@ static int read_all(struct load *l, void *store)
 
 static int fill(struct load *l, int store_fd, int numa_node)
 {
-	uint64_t bytes = l->layout.dir.store_bytes;
-	void *store;
+	struct mm_memory_map store;
 	int rc;
 
-	rc = mm_memory_map(store_fd, bytes, numa_node, &store, &l->why);
+	rc = mm_memory_map(store_fd, l->layout.dir.store_bytes, numa_node, &store, &l->why);
 	if (rc < 0)
 		return rc;
 	sum_up(l);
-	mm_layout_write_head(&l->layout, store);
-	rc = read_all(l, store);
-	munmap(store, bytes);
+	mm_layout_write_head(&l->layout, store.base);
+	rc = read_all(l, store.base);
+	mm_memory_unmap(&store);
 	return rc;
 }
 

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "libclient/ipc/region.h"
 #include "mmd/log.h"
 
 #define THREADS_MAX 8
@@ -80,23 +81,51 @@ static int populate_parallel(char *base, uint64_t bytes)
 	return rc;
 }
 
-/* Preferred, not bound: weights on the wrong node are slow, no weights are worse. */
-static void prefer_node(void *base, uint64_t bytes, int node)
+/*
+ * Preferred, not bound: weights on the wrong node are slow, no weights are worse. A container's filter
+ * may forbid to ask at all.
+ */
+static int prefer_node(void *base, uint64_t bytes, int node, struct mm_why *why)
 {
 	unsigned long mask[NODES_MAX / (8 * sizeof(unsigned long))] = { 0 };
 	const unsigned int word_bits = 8 * sizeof(unsigned long);
+	int rc = -EINVAL;
 
-	if (node < 0 || node >= NODES_MAX)
-		return;
-	mask[(unsigned int)node / word_bits] |= 1ul << ((unsigned int)node % word_bits);
-	if (mbind(base, bytes, MPOL_PREFERRED, mask, NODES_MAX, 0) < 0)
-		mm_log(MM_LOG_WARN, "load.numa", "node=%d error=%s", node, strerror(errno));
+	if (node == -1)
+		return 0;
+	if (node >= 0 && node < NODES_MAX) {
+		mask[(unsigned int)node / word_bits] |= 1ul << ((unsigned int)node % word_bits);
+		/* The kernel takes one bit less than it is told. */
+		rc = mbind(base, bytes, MPOL_PREFERRED, mask, NODES_MAX + 1, 0) < 0 ? -errno : 0;
+	}
+	if (rc == -EINVAL)
+		return mm_refuse(why, rc, "the host has no memory on NUMA node %d", node);
+	if (rc < 0)
+		mm_log(MM_LOG_WARN, "load.numa", "node=%d error=\"%s\"", node, strerror(-rc));
+	return 0;
 }
 
-int mm_memory_map(int fd, uint64_t bytes, int numa_node, void **ret_base, struct mm_why *why)
+static int prepare(const struct mm_memory_map *map, int numa_node, struct mm_why *why)
 {
+	int rc = prefer_node(map->base, map->bytes, numa_node, why);
+
+	if (rc < 0)
+		return rc;
+	/* Registration with a driver pins page by page; a collapse would only be undone by it. */
+	(void)madvise(map->base, map->bytes, MADV_NOHUGEPAGE);
+	rc = populate_parallel(map->base, map->bytes);
+	if (rc < 0)
+		return mm_refuse(why, -ENOMEM,
+				 "the host has no memory for a store of %" PRIu64 " bytes (%s)",
+				 map->bytes, strerror(-rc));
+	return 0;
+}
+
+int mm_memory_map(int fd, uint64_t bytes, int numa_node, struct mm_memory_map *ret_map,
+		  struct mm_why *why)
+{
+	struct mm_memory_map map;
 	struct stat st;
-	void *base;
 	int rc;
 
 	if (fstat(fd, &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < bytes)
@@ -104,18 +133,22 @@ int mm_memory_map(int fd, uint64_t bytes, int numa_node, void **ret_base, struct
 	if (mm_fault("load.memory"))
 		return mm_refuse(why, -ENOMEM,
 				 "the host has no memory for a store of %" PRIu64 " bytes", bytes);
-	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (base == MAP_FAILED)
+	map.bytes = mm_region_map_bytes(&st, bytes);
+	map.base = mmap(NULL, map.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map.base == MAP_FAILED)
 		return mm_refuse(why, -errno, "mapping a store of %" PRIu64 " bytes: %s", bytes,
 				 strerror(errno));
-	prefer_node(base, bytes, numa_node);
-	rc = populate_parallel(base, bytes);
+	rc = prepare(&map, numa_node, why);
 	if (rc < 0) {
-		munmap(base, bytes);
-		return mm_refuse(why, -ENOMEM,
-				 "the host has no memory for a store of %" PRIu64 " bytes (%s)",
-				 bytes, strerror(-rc));
+		mm_memory_unmap(&map);
+		return rc;
 	}
-	*ret_base = base;
+	*ret_map = map;
 	return 0;
+}
+
+void mm_memory_unmap(struct mm_memory_map *map)
+{
+	munmap(map->base, map->bytes);
+	*map = (struct mm_memory_map){ 0 };
 }

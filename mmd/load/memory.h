@@ -2,7 +2,7 @@
 /*
  * mm_memory - the memory of a store: mapped, on the right node, faulted in before it is written
  *
- * Concept: core gives an empty memfd. Faulting it in at once, by several threads, takes page
+ * Concept: core gives an empty memfd, of huge pages where it found enough. Faulting it in at once, by several threads, takes page
  *          faults out of the copying, and turns "no memory" into an error instead of a SIGBUS.
  */
 #pragma once
@@ -12,12 +12,20 @@
 
 #include "mmd/load/why.h"
 
+struct mm_memory_map {
+	void *base;
+	uint64_t bytes; /* mapped: at least what was asked for */
+};
+
 /**
  * mm_memory_map() - map and populate a store
  * @fd:        memfd of at least @bytes
  * @numa_node: where the memory should come from; -1 = anywhere
- * @ret_base:  written only on success; munmap() it
+ * @ret_map:   written only on success; give back with mm_memory_unmap()
  *
- * A node that has no memory left is not insisted on. Return: 0; -ENOMEM; -EPROTO the memfd is too short.
+ * A node that has no memory left is not insisted on, one that does not exist is refused. Usual pages
+ * stay of usual size (no THP). Return: 0; -ENOMEM; -EINVAL no such node; -EPROTO the memfd is too short.
  */
-int mm_memory_map(int fd, uint64_t bytes, int numa_node, void **ret_base, struct mm_why *why);
+int mm_memory_map(int fd, uint64_t bytes, int numa_node, struct mm_memory_map *ret_map,
+		  struct mm_why *why);
+void mm_memory_unmap(struct mm_memory_map *map);

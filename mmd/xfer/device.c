@@ -8,6 +8,7 @@
 #include <sys/un.h>
 
 #include "mm/base.h"
+#include "mmd/host.h"
 #include "mmd/log.h"
 
 #define LOCK_PREFIX "mmd/device/"
@@ -97,6 +98,22 @@ static int attribute(const struct mm_xdev *dev, CUdevice_attribute which)
 	return value;
 }
 
+/* The driver knows from 12.2 on; before, the bus does. A node without memory is of no use. */
+static int host_node(const struct mm_xdev *dev)
+{
+	char bus_id[32] = "";
+	int node = -1;
+
+	if (dev->gpu.cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, dev->device) !=
+	    CUDA_SUCCESS)
+		node = -1;
+	if (node < 0 && dev->gpu.cuDeviceGetPCIBusId &&
+	    dev->gpu.cuDeviceGetPCIBusId(bus_id, (int)sizeof(bus_id) - 1, dev->device) ==
+		    CUDA_SUCCESS)
+		node = mm_host_pci_node(bus_id);
+	return mm_host_node_usable(node) ? node : -1;
+}
+
 static int identify(struct mm_xdev *dev, int ordinal, char *err, size_t err_bytes)
 {
 	size_t total = 0;
@@ -125,6 +142,7 @@ static int identify(struct mm_xdev *dev, int ordinal, char *err, size_t err_byte
 	rc = opening(dev, "cuDeviceTotalMem", dev->gpu.cuDeviceTotalMem(&total, dev->device), err,
 		     err_bytes);
 	dev->total_bytes = total;
+	dev->numa_node = host_node(dev);
 	return rc;
 }
 

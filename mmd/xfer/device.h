@@ -30,11 +30,12 @@ struct mm_xdev {
 	uint64_t total_bytes;
 	CUuuid uuid;
 	enum mm_driver_kind kind;
+	int numa_node;       /* of the host's memory next to it; -1 = not known */
 	bool host_read_only; /* the driver registers read-only host memory */
 	int lock_fd;
 	char name[96];
 };
-#define MM_XDEV_NULL ((struct mm_xdev){ .lock_fd = -1 })
+#define MM_XDEV_NULL ((struct mm_xdev){ .lock_fd = -1, .numa_node = -1 })
 
 /**
  * mm_xdev_open() - load the driver, lock the device, make its context

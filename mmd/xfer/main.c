@@ -156,6 +156,7 @@ static int set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg *hell
 	}
 	hello->id = x->dev.kind;
 	hello->bytes = x->dev.total_bytes;
+	hello->numa_node = x->dev.numa_node;
 	memcpy(hello->device_uuid, x->dev.uuid.bytes, sizeof(hello->device_uuid));
 	snprintf(hello->text, text_bytes, "%s", x->dev.name);
 	return 0;

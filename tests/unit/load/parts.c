@@ -12,7 +12,9 @@
 #include <sys/wait.h>
 
 #include <cmocka.h>
+#include <numaif.h>
 
+#include "mmd/host.h"
 #include "mmd/load/layout.h"
 #include "mmd/load/memory.h"
 #include "mmd/load/sandbox.h"
@@ -89,18 +91,66 @@ static void test_memory(void **state)
 	const uint64_t bytes = UINT64_C(150) << 20; /* several threads' worth */
 	int fd = memfd_create("store", MFD_CLOEXEC);
 	struct mm_why why;
+	struct mm_memory_map map;
 	unsigned char resident;
-	char *base;
 
 	(void)state;
 	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
-	assert_int_equal(mm_memory_map(fd, bytes, 0, (void **)&base, &why), 0);
+	assert_int_equal(mm_memory_map(fd, bytes, -1, &map, &why), 0);
 	for (uint64_t at = 0; at < bytes; at += UINT64_C(1) << 20) {
-		assert_int_equal(mincore(base + at, 4096, &resident), 0);
+		assert_int_equal(mincore((char *)map.base + at, 4096, &resident), 0);
 		assert_int_equal(resident & 1, 1);
 	}
-	munmap(base, bytes);
-	assert_int_equal(mm_memory_map(fd, bytes + 1, -1, (void **)&base, &why), -EPROTO);
+	mm_memory_unmap(&map);
+	assert_int_equal(mm_memory_map(fd, bytes + 1, -1, &map, &why), -EPROTO);
+	close(fd);
+}
+
+/* Every page of a store for @node lies there. */
+static void check_node(int node)
+{
+	const uint64_t bytes = UINT64_C(4) << 20;
+	int fd = memfd_create("store", MFD_CLOEXEC);
+	struct mm_memory_map map;
+	struct mm_why why;
+
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(mm_memory_map(fd, bytes, node, &map, &why), 0);
+	for (uint64_t at = 0; at < bytes; at += 4096) {
+		int got = -1;
+
+		assert_int_equal(get_mempolicy(&got, NULL, 0, (char *)map.base + at,
+					       MPOL_F_NODE | MPOL_F_ADDR),
+				 0);
+		assert_int_equal(got, node);
+	}
+	mm_memory_unmap(&map);
+	close(fd);
+}
+
+static void test_nodes(void **state)
+{
+	int fd = memfd_create("store", MFD_CLOEXEC), checked = 0;
+	struct mm_memory_map map;
+	struct mm_why why;
+
+	(void)state;
+	for (int node = 0; node < MM_HOST_NODES_MAX; node++) {
+		if (!mm_host_node_usable(node))
+			continue;
+		check_node(node);
+		checked++;
+	}
+	if (!checked)
+		skip(); /* no NUMA at all, or a container's filter: nothing can be asked for */
+	if (checked < 2)
+		print_message("%d NUMA node here: that pages go to the asked one of several "
+			      "is not shown\n",
+			      checked);
+	/* One that is not there is an error that names it. */
+	assert_int_equal(ftruncate(fd, 4096), 0);
+	assert_int_equal(mm_memory_map(fd, 4096, MM_HOST_NODES_MAX - 1, &map, &why), -EINVAL);
+	assert_non_null(strstr(why.text, "1023"));
 	close(fd);
 }
 
@@ -158,9 +208,8 @@ static void test_sandbox(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sha256),
-		cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_sha256),  cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_memory),  cmocka_unit_test(test_nodes),
 		cmocka_unit_test(test_sandbox),
 	};
 

@@ -11,6 +11,7 @@
 
 #include "mm/size.h"
 #include "mmd/config.h"
+#include "mmd/host.h"
 
 #define WORDS_MAX 12
 
@@ -76,6 +77,9 @@ static const struct {
 	{ { "--lend-max", "1M" }, "--lend-max" },
 	{ { "--device", "x" }, "--device" },
 	{ { "--driver", "" }, "--driver" },
+	{ { "--numa-node", "1023" }, "--numa-node" },
+	{ { "--numa-node", "1024" }, "--numa-node" },
+	{ { "--hugepages", "4M" }, "4M" },
 	{ { "--dir", "/a/directory/whose/name/is/longer/than/the/path/of/a/socket/may/be/as/the/"
 		     "kernel/says" },
 	  "--dir" },
@@ -119,8 +123,10 @@ static void test_accepted(void **state)
 /* What the keeper hands to another role is what it parsed itself. */
 static void test_handed_on(void **state)
 {
-	const char *const words[] = { "--dir",      "/tmp/x",   "--pool=3G",   "--lend-max", "250",
-				      "--chunk=1M", "--driver", "/lib/x y.so", NULL };
+	const char *const words[] = { "--dir",      "/tmp/x",      "--pool=3G",
+				      "--lend-max", "250",         "--chunk=1M",
+				      "--driver",   "/lib/x y.so", "--hugepages=2M",
+				      NULL };
 	char *argv[MM_CONFIG_ARGS_MAX], error[MM_CONFIG_ERROR_BYTES] = "";
 	struct mm_config config, again;
 	int argc = 0;
@@ -138,6 +144,8 @@ static void test_handed_on(void **state)
 	assert_int_equal(again.lend_max_permille, 250);
 	assert_int_equal(again.chunk_bytes, 1 << 20);
 	assert_int_equal(again.page_bytes, 0);
+	assert_int_equal(again.hugepages, MM_HUGE_2M);
+	assert_true(again.numa_node == MM_NUMA_BY_DEVICE);
 	mm_config_args_free(argv);
 }
 
