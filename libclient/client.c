@@ -8,7 +8,7 @@
 
 #include "libclient/internal.h"
 
-#define TIMEOUT_DEFAULT_NS (30 * MM_NS_PER_S)
+#define TIMEOUT_DEFAULT_NS (120 * MM_NS_PER_S) /* longer than mmd lets a model wait */
 
 /* ---- errors ---- */
 

@@ -46,7 +46,7 @@ struct mm_client_opts {
 	const char *name; /* shown by mmctl; NULL = the program's name */
 	/* Borrowed for the client's life; NULL = opened by the client. */
 	const struct mm_gpu_api *gpu;
-	uint64_t timeout_ns; /* of each call that waits for mmd; 0 = 30 s */
+	uint64_t timeout_ns; /* of each call that waits for mmd; 0 = 120 s */
 	int device;          /* ordinal that the driver knows the device by */
 	bool no_remap;       /* layers are not bracketed: mmd must never take them */
 };

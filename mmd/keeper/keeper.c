@@ -18,7 +18,7 @@
 #include "mmd/loop.h"
 
 #define ACCEPTS_PER_WAKEUP 8
-#define STOP_NS            (5 * MM_NS_PER_S) /* for core to end in order, and for SIGKILL to work */
+#define STOP_NS            (30 * MM_NS_PER_S) /* for core to end in order, and for SIGKILL to work */
 #define BACKOFF_FIRST_NS   (50 * MM_NS_PER_MS)
 #define BACKOFF_MAX_NS     (5 * MM_NS_PER_S)
 #define FAILURES_MAX       6 /* of xfer in a row, none of them up in between */

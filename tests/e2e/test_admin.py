@@ -80,11 +80,9 @@ def test_status_and_pool(d):
 
 def test_plan_show_and_set(d, root, serve, model_dirs):
     requests = make_requests(root / "r.jsonl", 20, output=(60, 90))
-    tenant = serve("t", model_dirs[0], requests, d)
-    wait_until(lambda: d.ctl("plan", "set", "t", "--layers", 2, check=False)[0] == 0, 20,
-               "the model to stand")
-    wait_until(lambda: d.status()["alpha_sum"] == 2 or not tenant.running(), 10, "the plan")
-    assert tenant.running()
+    tenant = serve("t", model_dirs[0], requests, d, sync=True).ready()
+    d.ctl("plan", "set", "t", "--layers", 2)
+    wait_until(lambda: d.status()["alpha_sum"] == 2, 10, "the plan")
     plan = d.ctl("plan", "show", "t")
     assert plan["schema"] == 1
     assert '"alpha": 2' in json.dumps(plan) or '"alpha":2' in json.dumps(plan)
@@ -93,4 +91,4 @@ def test_plan_show_and_set(d, root, serve, model_dirs):
     assert code == 1 and "nobody" in errors
     with pytest.raises(RpcError):
         d.rpc("plan.set", {"name": "nobody", "layers": 1})
-    tenant.wait()
+    tenant.go().wait()

@@ -147,8 +147,7 @@ def test_kill_core(start, serve, root, model_dirs):
     """Until restart is built: tenants' connections end, everything ends, the memory is free."""
     d = start(policy="remap", pool="8M", page="16K")
     requests = make_requests(root / "r.requests", 20, output=(60, 90))
-    tenant = serve("t", model_dirs[0], requests, d)
-    wait_until(lambda: d.tenant("t"), 20, "the tenant to join")
+    tenant = serve("t", model_dirs[0], requests, d, sync=True).ready().go()
     os.kill(d.pids("core")[0], signal.SIGKILL)
     wait_until(lambda: d.process.poll() is not None, 20, "keeper to end")
     assert d.process.returncode == 1

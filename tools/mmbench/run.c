@@ -245,7 +245,7 @@ static int start_mmd(struct run *run)
 
 struct tenant_args {
 	char program[PATH_BYTES], socket[PATH_BYTES + 16];
-	char seed[24], share[24], block[24], batch[24], batched[24];
+	char seed[24], share[24], block[24], batch[24], batched[24], kv_timeout[24];
 };
 
 static void make_args(const struct run *run, uint32_t index, struct tenant_args *args)
@@ -259,6 +259,8 @@ static void make_args(const struct run *run, uint32_t index, struct tenant_args 
 	snprintf(args->block, sizeof(args->block), "%u", opts->block_tokens);
 	snprintf(args->batch, sizeof(args->batch), "%u", opts->batch_max);
 	snprintf(args->batched, sizeof(args->batched), "%u", opts->batched_tokens_max);
+	/* A request refused under one policy alone would make two runs of two traces. */
+	snprintf(args->kv_timeout, sizeof(args->kv_timeout), "%" PRIu64, SERVE_NS / MM_NS_PER_MS);
 }
 
 static int prepare_tenant(struct run *run, uint32_t index)
@@ -306,6 +308,8 @@ static int start_tenant(struct run *run, uint32_t index)
 			 args.batch,
 			 "--max-batched-tokens",
 			 args.batched,
+			 "--kv-timeout",
+			 args.kv_timeout,
 			 "--sync",
 			 run->env->opts->verify ? "--verify" : NULL,
 			 NULL };

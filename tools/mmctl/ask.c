@@ -8,7 +8,7 @@
 
 #include "tools/mmctl/ctl.h"
 
-#define TIMEOUT_S   10
+#define TIMEOUT_S   30
 #define REPLY_BYTES (8u << 20)
 
 int mm_complain(int code, const char *fmt, ...)
