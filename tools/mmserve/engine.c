@@ -7,11 +7,11 @@
 #include <time.h>
 
 #include "mm/base.h"
-#include "tools/mmserve/kvlayout.h"
 
 #define GROW_ANSWER_NS   (2 * MM_NS_PER_S)    /* an unanswered wish counts as denied after that */
 #define GROW_RETRY_NS    (100 * MM_NS_PER_MS) /* between two wishes for the same */
 #define POLL_NS          (20 * MM_NS_PER_MS)  /* at most, when nothing can run */
+#define RETIRED_POLL_NS  (MM_NS_PER_MS / 5)   /* at most, while the device works on moves */
 #define LOOKAHEAD_BLOCKS 2u                   /* per sequence, asked for ahead of need */
 #define VOID_STEPS_MAX   1000u                /* in a row: then something is wrong with mmd */
 
@@ -58,7 +58,7 @@ static uint32_t chunks_limit(const struct mm_engine *e, uint32_t blocks_per_chun
 			     uint32_t max_tokens)
 {
 	const uint64_t blocks = mm_div_up(max_tokens, e->opts.block_tokens) * e->opts.max_batch;
-	const uint64_t pages = e->chunk_bytes / e->memory->page_bytes;
+	const uint64_t pages = mm_kv_arena_chunk_total(&e->kv) / e->memory->page_bytes;
 
 	return (uint32_t)MM_MIN(MM_MAX(mm_div_up(blocks, blocks_per_chunk), 1),
 				MM_MAX(e->memory->kv_pages_max / pages, 1));
@@ -66,7 +66,7 @@ static uint32_t chunks_limit(const struct mm_engine *e, uint32_t blocks_per_chun
 
 static int init_sched(struct mm_engine *e, uint32_t max_tokens)
 {
-	const uint32_t per_chunk = (uint32_t)(e->chunk_bytes / e->block_bytes);
+	const uint32_t per_chunk = e->kv.blocks_per_chunk;
 	struct mm_sched_config config = {
 		.max_seqs = (uint32_t)MM_MIN(MM_MAX(e->requests->n, 1), UINT32_MAX),
 		.max_batch = e->opts.max_batch,
@@ -79,7 +79,8 @@ static int init_sched(struct mm_engine *e, uint32_t max_tokens)
 
 	e->chunks_share = config.kv_chunks;
 	if (e->opts.kv_share_bytes) {
-		const uint64_t share = MM_MAX(e->opts.kv_share_bytes / e->chunk_bytes, 1);
+		const uint64_t chunk_bytes = mm_kv_arena_chunk_total(&e->kv);
+		const uint64_t share = MM_MAX(e->opts.kv_share_bytes / chunk_bytes, 1);
 
 		e->chunks_share = (uint32_t)MM_MIN(share, config.kv_chunks);
 	}
@@ -93,18 +94,20 @@ static int init_arrays(struct mm_engine *e)
 	e->moves = calloc(e->sched.kv.blocks_per_chunk, sizeof(*e->moves));
 	e->finished = calloc(e->opts.max_batch, sizeof(*e->finished));
 	e->usable = calloc(mm_div_up(e->sched.kv.n_chunks, 64), sizeof(*e->usable));
-	return e->moves && e->finished && e->usable ? 0 : -ENOMEM;
+	e->retired = calloc(e->sched.kv.n_chunks, sizeof(*e->retired));
+	return e->moves && e->finished && e->usable && e->retired ? 0 : -ENOMEM;
 }
 
 static int init_kv(struct mm_engine *e)
 {
 	const struct mm_kv_opts kv = { .size = sizeof(kv),
-				       .chunk_bytes = e->chunk_bytes,
-				       .ranges = 1,
+				       .chunk_bytes = e->kv.chunk_bytes,
+				       .ranges = e->kv.ranges,
 				       .chunks_max = e->sched.kv.n_chunks,
 				       .share_chunks = e->chunks_share };
-	const int r = e->memory->ops->kv_open(e->memory, &kv, &e->forward.kv_va);
+	const int r = e->memory->ops->kv_open(e->memory, &kv, e->kv.va);
 
+	e->forward.kv = &e->kv;
 	return r ? fail(e, r, "cannot open the KV arena") : 0;
 }
 
@@ -123,9 +126,11 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 	*e = (struct mm_engine){
 		.opts = *opts, .memory = memory, .model = model, .requests = requests, .err = err
 	};
-	e->block_bytes = mm_forward_block_bytes(&model->config, opts->block_tokens);
-	e->chunk_bytes = mm_kv_chunk_bytes(memory->page_bytes, e->block_bytes);
-	r = init_sched(e, longest_request(e));
+	r = mm_kv_arena_init(&e->kv, opts->kv_order, model->config.layers,
+			     mm_forward_part_bytes(&model->config, opts->block_tokens),
+			     memory->page_bytes);
+	if (!r)
+		r = init_sched(e, longest_request(e));
 	if (!r)
 		r = init_arrays(e);
 	if (r) {
@@ -135,11 +140,15 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 	}
 	forward.table_stride = e->sched.table_stride;
 	r = mm_forward_init(&e->forward, memory, model, &forward, err);
+	if (!r && memory->gpu->cuEventCreate(&e->retired_done, CU_EVENT_DISABLE_TIMING))
+		r = fail(e, -EIO, "cannot create an event");
 	return r ? r : init_kv(e);
 }
 
 void mm_engine_done(struct mm_engine *e)
 {
+	if (e->retired_done)
+		e->memory->gpu->cuEventDestroy(e->retired_done);
 	if (e->forward.gpu)
 		mm_forward_done(&e->forward);
 	mm_sched_done(&e->sched);
@@ -147,6 +156,8 @@ void mm_engine_done(struct mm_engine *e)
 	free(e->moves);
 	free(e->finished);
 	free(e->usable);
+	free(e->retired);
+	mm_kv_arena_done(&e->kv);
 	*e = (struct mm_engine){ 0 };
 }
 
@@ -235,43 +246,69 @@ static int give_back(struct mm_engine *e, uint32_t chunk)
 	return 0;
 }
 
-static uint64_t block_offset(const struct mm_engine *e, uint32_t block)
-{
-	const uint32_t per_chunk = e->sched.kv.blocks_per_chunk;
-
-	return block / per_chunk * e->chunk_bytes + block % per_chunk * e->block_bytes;
-}
-
 static int move_blocks(struct mm_engine *e, uint32_t n)
 {
-	const struct mm_gpu_api *gpu = e->memory->gpu;
 	int r = 0;
 
 	for (uint32_t i = 0; i < n && !r; i++)
-		r = mm_forward_move_block(&e->forward, block_offset(e, e->moves[i].from),
-					  block_offset(e, e->moves[i].to));
-	if (!r)
-		r = mm_gpu_errno(gpu->cuStreamSynchronize(e->forward.stream));
+		r = mm_forward_move_block(&e->forward, e->moves[i].from, e->moves[i].to);
 	e->stats.blocks_moved += n;
 	return r ? fail(e, r, "cannot move KV blocks") : 0;
 }
 
-/* mmd wants @count chunks: no step is open here, so it gets them at once. */
-static int reclaim(struct mm_engine *e, uint32_t count, uint64_t now)
+/* Second phase: what was retired goes back once the device has done all that could touch it. */
+static int release_retired(struct mm_engine *e)
 {
-	uint32_t chunk, n;
+	CUresult res;
+	int r = 0;
+
+	if (!e->n_retired)
+		return 0;
+	res = e->memory->gpu->cuEventQuery(e->retired_done);
+	if (res == CUDA_ERROR_NOT_READY)
+		return 0;
+	if (res)
+		return fail(e, mm_gpu_errno(res), "cannot move KV blocks");
+	while (e->n_retired && !r)
+		r = give_back(e, e->retired[--e->n_retired]);
+	return r;
+}
+
+/* First phase. The stream's order puts the copies before the next step. */
+static int retire(struct mm_engine *e, uint32_t chunk, uint32_t moves)
+{
+	CUresult res;
 	int r;
 
-	while (count--) {
-		if (mm_sched_evacuate(&e->sched, now, &chunk, e->moves, &n) == MM_E_EMPTY)
-			return 0;
-		r = move_blocks(e, n);
-		if (!r)
-			r = give_back(e, chunk);
-		if (r)
-			return r;
-	}
-	return 0;
+	e->retired[e->n_retired++] = chunk;
+	r = move_blocks(e, moves);
+	if (r)
+		return r;
+	res = e->memory->gpu->cuEventRecord(e->retired_done, e->forward.stream);
+	return res ? fail(e, mm_gpu_errno(res), "cannot move KV blocks") : 0;
+}
+
+/* All that drain and can be emptied now. */
+static int retire_chunks(struct mm_engine *e, uint64_t now)
+{
+	uint32_t chunk, n;
+	int r = 0;
+
+	while (!r && !mm_sched_retire(&e->sched, now, &chunk, e->moves, &n))
+		r = retire(e, chunk, n);
+	return r;
+}
+
+/*
+ * mmd wants @count chunks. Sequences that end soon cost nothing, those that are preempted must be
+ * computed again: half of the time is theirs, unless the steps are so long that it would be late.
+ */
+static void reclaim(struct mm_engine *e, uint32_t count, uint64_t deadline_ns, uint64_t now)
+{
+	const uint64_t given = deadline_ns > now ? deadline_ns - now : 0;
+	const uint64_t reserve = MM_MAX(given / 2, 2 * e->step_ns);
+
+	mm_sched_reclaim(&e->sched, count, now + (given > reserve ? given - reserve : 0));
 }
 
 static int handle_events(struct mm_engine *e, uint64_t now)
@@ -289,7 +326,7 @@ static int handle_events(struct mm_engine *e, uint64_t now)
 			e->retry_ns = now + GROW_RETRY_NS;
 			break;
 		case MM_EVENT_KV_RECLAIM:
-			r = reclaim(e, event.count, now);
+			reclaim(e, event.count, event.deadline_ns, now);
 			break;
 		case MM_EVENT_PLAN_CHANGED:
 			e->stats.plan_changes++;
@@ -322,7 +359,8 @@ static int grow(struct mm_engine *e, uint32_t wanted, uint64_t now)
 
 	if (e->may_grow && now >= e->grow_deadline_ns)
 		e->may_grow = false;
-	if (wanted <= e->sched.kv.usable_chunks) {
+	/* Who is asked to give does not ask for more. */
+	if (wanted <= e->sched.kv.usable_chunks || e->sched.kv.draining_chunks) {
 		e->may_grow = false;
 		return 0;
 	}
@@ -344,14 +382,31 @@ static int grow(struct mm_engine *e, uint32_t wanted, uint64_t now)
 	return r && r != -ENOSPC && r != -EDQUOT ? fail(e, r, "cannot ask for KV memory") : 0;
 }
 
+/*
+ * Voluntary shrinking, when fewer chunks were wanted than are held for a while: what has been empty as
+ * long goes at once; else, now and then, one chunk whose blocks fit into the others.
+ */
 static int trim(struct mm_engine *e, uint32_t wanted, uint64_t now)
 {
-	uint32_t chunk;
+	uint32_t chunk, n;
 
-	if (e->memory->fixed || now < e->opts.kv_idle_ns || wanted >= e->sched.kv.usable_chunks)
+	if (e->memory->fixed || wanted >= e->sched.kv.usable_chunks - e->sched.kv.draining_chunks) {
+		e->surplus_since_ns = 0;
+		return 0;
+	}
+	if (!e->surplus_since_ns)
+		e->surplus_since_ns = now;
+	if (now < e->opts.kv_idle_ns)
 		return 0;
 	chunk = mm_kvblocks_idle_chunk(&e->sched.kv, now - e->opts.kv_idle_ns);
-	return chunk == MM_KV_NONE ? 0 : give_back(e, chunk);
+	if (chunk != MM_KV_NONE) {
+		mm_kvblocks_drain_chunk(&e->sched.kv, chunk);
+		return 0;
+	}
+	if (now - e->surplus_since_ns < e->opts.kv_idle_ns)
+		return 0;
+	e->surplus_since_ns = now;
+	return mm_sched_compact(&e->sched, now, &chunk, e->moves, &n) ? 0 : retire(e, chunk, n);
 }
 
 static int manage_kv(struct mm_engine *e, uint64_t now)
@@ -363,7 +418,13 @@ static int manage_kv(struct mm_engine *e, uint64_t now)
 
 	e->memory->ops->hint(e->memory, &hint);
 	r = grow(e, e->memory->fixed ? MM_MAX(wanted, e->chunks_share) : wanted, now);
-	return r ? r : trim(e, wanted, now);
+	if (!r)
+		r = release_retired(e);
+	if (!r)
+		r = trim(e, wanted, now);
+	if (!r)
+		r = retire_chunks(e, now);
+	return r ? r : release_retired(e);
 }
 
 /* ---- steps ---- */
@@ -381,7 +442,8 @@ static void fill_batch(struct mm_engine *e, const struct mm_sched_plan *plan)
 		uint32_t *table = b->tables + (size_t)q->row * e->sched.table_stride;
 
 		for (uint32_t j = 0; j < q->n_blocks; j++)
-			table[j] = (uint32_t)(block_offset(e, blocks[j]) / MM_KV_UNIT_BYTES);
+			table[j] = (uint32_t)(mm_kv_arena_offset(&e->kv, blocks[j]) /
+					      MM_KV_UNIT_BYTES);
 		for (uint32_t p = item->first; p < item->first + item->tokens; p++) {
 			b->ids[b->n_tokens] = ids[p];
 			b->positions[b->n_tokens] = p;
@@ -466,6 +528,7 @@ static int step(struct mm_engine *e, const struct mm_sched_plan *plan)
 	end = now_ns();
 	if (e->opts.verify)
 		e->stats.checksum_failures += mm_forward_verify(&e->forward, report_mismatch, e);
+	e->step_ns = end - begin;
 	e->stats.steps++;
 	e->stats.computed_tokens += plan->tokens;
 	e->stats.step_s += (double)(end - begin) / (double)MM_NS_PER_S;
@@ -480,12 +543,12 @@ static void wait_idle(struct mm_engine *e, uint64_t now)
 {
 	struct pollfd fd = { .fd = e->memory->ops->event_fd(e->memory), .events = POLLIN };
 	struct timespec timeout;
-	uint64_t ns = POLL_NS;
+	uint64_t ns = e->n_retired ? RETIRED_POLL_NS : POLL_NS;
 
 	if (!e->sched.n_waiting && !e->sched.n_running && e->next_arrival < e->requests->n) {
 		const double s = e->requests->all[e->next_arrival].arrival_s - since_start(e, now);
 
-		ns = s > 0 ? MM_MIN((uint64_t)(s * (double)MM_NS_PER_S), POLL_NS) : 0;
+		ns = s > 0 ? MM_MIN((uint64_t)(s * (double)MM_NS_PER_S), ns) : 0;
 	}
 	timeout = (struct timespec){ .tv_nsec = (long)ns };
 	ppoll(&fd, fd.fd >= 0, &timeout, NULL);

@@ -5,6 +5,10 @@
  * Concept:    a loop. Between steps: let arrivals in, answer the memory's events (chunks granted,
  *             denied, asked back), ask for chunks ahead of need without waiting, give back what has
  *             been empty for a while. Then plan, compute, commit. A step never waits for KV.
+ *             A chunk that goes back is drained, emptied by copies on the device, retired, and released
+ *             when the device has done all that could touch it; never inside a step. Chunks that are
+ *             asked back have until half of their time to empty by themselves or by copies; then
+ *             sequences are preempted.
  * Ownership:  memory, model and requests are the caller's; the engine owns scheduler and forward.
  * Threading:  one thread, the caller's.
  */
@@ -25,6 +29,7 @@ struct mm_engine_opts {
 	uint32_t block_tokens;
 	uint32_t max_batch;
 	uint32_t max_batched_tokens;
+	enum mm_kv_order kv_order;
 	uint64_t kv_share_bytes; /* 0: as much as the batch can ever use */
 	uint64_t kv_idle_ns;     /* chunks that stay empty for so long are given back */
 	uint64_t kv_timeout_ns;  /* a request that KV is denied for so long is refused */
@@ -44,8 +49,10 @@ struct mm_engine {
 	struct mm_sched_move *moves; /* [blocks_per_chunk] */
 	uint64_t *finished;          /* [max_batch] */
 	uint64_t *usable;            /* bitmap of chunks */
-	uint64_t chunk_bytes;
-	uint64_t block_bytes;
+	uint32_t *retired;           /* [kv_chunks] whose release waits for the device */
+	uint32_t n_retired;
+	CUevent retired_done; /* after all work that may touch them */
+	struct mm_kv_arena kv;
 	uint32_t chunks_share;
 	uint64_t start_ns;
 	size_t next_arrival;
@@ -54,6 +61,8 @@ struct mm_engine {
 	uint64_t grow_deadline_ns; /* no answer until then: denied */
 	uint64_t retry_ns;         /* earliest time to ask for the same again */
 	uint64_t stuck_since_ns;   /* 0: something could run */
+	uint64_t surplus_since_ns; /* 0: all chunks are wanted */
+	uint64_t step_ns;          /* of the last step */
 	char *err;
 };
 

@@ -20,14 +20,9 @@ static const char *const kernel_names[MM_KERNEL_COUNT] = {
 	[MM_KERNEL_CHECKSUM] = "mm_checksum",
 };
 
-static uint64_t half_bytes(const struct mm_llama_config *c, uint32_t block_tokens)
+uint64_t mm_forward_part_bytes(const struct mm_llama_config *c, uint32_t block_tokens)
 {
 	return (uint64_t)block_tokens * c->kv_heads * c->head_dim * sizeof(float);
-}
-
-uint64_t mm_forward_block_bytes(const struct mm_llama_config *c, uint32_t block_tokens)
-{
-	return mm_round_up(c->layers * 2 * half_bytes(c, block_tokens), MM_KV_UNIT_BYTES);
 }
 
 static int fail(const struct mm_forward *f, CUresult r, const char *what, char *err)
@@ -208,10 +203,9 @@ static void add(struct mm_forward *f, CUdeviceptr x, CUdeviceptr y)
 static struct mm_kv_layout kv_layout(const struct mm_forward *f, uint32_t layer)
 {
 	const struct mm_llama_config *c = &f->model->config;
-	const uint64_t half = half_bytes(c, f->opts.block_tokens);
 
-	return (struct mm_kv_layout){ .k_va = f->kv_va + 2 * half * layer,
-				      .v_va = f->kv_va + 2 * half * layer + half,
+	return (struct mm_kv_layout){ .k_va = mm_kv_arena_part(f->kv, 2 * layer),
+				      .v_va = mm_kv_arena_part(f->kv, 2 * layer + 1),
 				      .tables_va = f->w.tables,
 				      .seqs_va = f->w.rows,
 				      .positions_va = f->w.positions,
@@ -348,12 +342,16 @@ int mm_forward_step(struct mm_forward *f)
 	return mm_gpu_errno(f->error);
 }
 
-int mm_forward_move_block(struct mm_forward *f, uint64_t from_bytes, uint64_t to_bytes)
+int mm_forward_move_block(struct mm_forward *f, uint32_t from, uint32_t to)
 {
-	const uint64_t bytes = mm_forward_block_bytes(&f->model->config, f->opts.block_tokens);
+	const struct mm_kv_arena *kv = f->kv;
+	CUresult r = CUDA_SUCCESS;
 
-	return mm_gpu_errno(f->gpu->cuMemcpyDtoDAsync(f->kv_va + to_bytes, f->kv_va + from_bytes,
-						      bytes, f->stream));
+	for (uint32_t i = 0; i < kv->ranges && !r; i++)
+		r = f->gpu->cuMemcpyDtoDAsync(kv->va[i] + mm_kv_arena_offset(kv, to),
+					      kv->va[i] + mm_kv_arena_offset(kv, from),
+					      kv->block_bytes, f->stream);
+	return mm_gpu_errno(r);
 }
 
 uint32_t mm_forward_verify(const struct mm_forward *f,

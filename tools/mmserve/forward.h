@@ -15,6 +15,7 @@
 #pragma once
 
 #include "kernels/args.h"
+#include "tools/mmserve/kvarena.h"
 #include "tools/mmserve/model.h"
 
 struct mm_forward_opts {
@@ -64,7 +65,7 @@ struct mm_forward {
 	const struct mm_gpu_api *gpu;
 	struct mm_memory *memory;
 	const struct mm_llama *model;
-	CUdeviceptr kv_va;
+	const struct mm_kv_arena *kv; /* borrowed */
 	CUstream stream;
 	CUmodule module;
 	CUfunction functions[MM_KERNEL_COUNT];
@@ -75,8 +76,8 @@ struct mm_forward {
 	CUresult error; /* the first of the step */
 };
 
-/* Bytes of KV that a block takes, all layers; a multiple of MM_KV_UNIT_BYTES. */
-uint64_t mm_forward_block_bytes(const struct mm_llama_config *config, uint32_t block_tokens);
+/* Bytes of the keys, or of the values, of a block in one layer. */
+uint64_t mm_forward_part_bytes(const struct mm_llama_config *config, uint32_t block_tokens);
 
 /**
  * mm_forward_init() - stream, kernels and workspace
@@ -86,7 +87,7 @@ uint64_t mm_forward_block_bytes(const struct mm_llama_config *config, uint32_t b
  * @opts:   copied
  * @err:    gets the sentence, MM_SERVE_ERROR_BYTES
  *
- * kv_va is to be set before the first step. Return: 0; negative errno.
+ * kv is to be set before the first step. Return: 0; negative errno.
  */
 int mm_forward_init(struct mm_forward *f, struct mm_memory *memory, const struct mm_llama *model,
 		    const struct mm_forward_opts *opts, char *err);
@@ -100,8 +101,8 @@ void mm_forward_done(struct mm_forward *f);
  */
 int mm_forward_step(struct mm_forward *f);
 
-/* Enqueues a copy of one block of KV. */
-int mm_forward_move_block(struct mm_forward *f, uint64_t from_bytes, uint64_t to_bytes);
+/* Enqueues a copy of one block of KV, in all ranges. */
+int mm_forward_move_block(struct mm_forward *f, uint32_t from, uint32_t to);
 
 /**
  * mm_forward_verify() - compare the finished step's checksums with the files'

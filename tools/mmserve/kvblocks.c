@@ -47,6 +47,8 @@ void mm_kvblocks_remove_chunk(struct mm_kvblocks *b, uint32_t chunk)
 	mm_assert(chunk < b->n_chunks && c->usable && !c->used);
 	if (!c->draining)
 		b->free_blocks -= b->blocks_per_chunk;
+	b->draining_chunks -= c->draining;
+	b->retired_chunks -= c->retired;
 	*c = (struct mm_kv_chunk){ 0 };
 	b->usable_chunks--;
 }
@@ -59,7 +61,32 @@ void mm_kvblocks_drain_chunk(struct mm_kvblocks *b, uint32_t chunk)
 	if (c->draining)
 		return;
 	c->draining = true;
+	b->draining_chunks++;
 	b->free_blocks -= b->blocks_per_chunk - c->used;
+}
+
+uint32_t mm_kvblocks_draining_chunk(const struct mm_kvblocks *b)
+{
+	uint32_t best = MM_KV_NONE;
+
+	for (uint32_t chunk = 0; chunk < b->n_chunks; chunk++) {
+		const struct mm_kv_chunk *c = &b->chunks[chunk];
+
+		if (!c->draining || c->retired)
+			continue;
+		if (best == MM_KV_NONE || c->used < b->chunks[best].used)
+			best = chunk;
+	}
+	return best;
+}
+
+void mm_kvblocks_retire_chunk(struct mm_kvblocks *b, uint32_t chunk)
+{
+	struct mm_kv_chunk *c = &b->chunks[chunk];
+
+	mm_assert(chunk < b->n_chunks && c->draining && !c->retired && !c->used);
+	c->retired = true;
+	b->retired_chunks++;
 }
 
 static bool is_used(const struct mm_kvblocks *b, uint32_t block)
@@ -116,7 +143,7 @@ uint32_t mm_kvblocks_idle_chunk(const struct mm_kvblocks *b, uint64_t since_ns)
 	for (uint32_t chunk = b->n_chunks; chunk-- > 0;) {
 		const struct mm_kv_chunk *c = &b->chunks[chunk];
 
-		if (c->usable && !c->used && c->empty_since_ns <= since_ns)
+		if (c->usable && !c->draining && !c->used && c->empty_since_ns <= since_ns)
 			return chunk;
 	}
 	return MM_KV_NONE;
@@ -157,7 +184,7 @@ static uint32_t count_used(const struct mm_kvblocks *b, uint32_t chunk)
 
 const char *mm_kvblocks_check(const struct mm_kvblocks *b)
 {
-	uint32_t usable = 0, free_blocks = 0, used = 0;
+	uint32_t usable = 0, free_blocks = 0, used = 0, draining = 0, retired = 0;
 
 	for (uint32_t chunk = 0; chunk < b->n_chunks; chunk++) {
 		const struct mm_kv_chunk *c = &b->chunks[chunk];
@@ -168,13 +195,18 @@ const char *mm_kvblocks_check(const struct mm_kvblocks *b)
 			return "a chunk's count is not that of its bits";
 		if (!c->usable && (n || c->draining))
 			return "a chunk that is not usable has blocks in use or drains";
+		if (c->retired && (n || !c->draining))
+			return "a retired chunk has blocks in use or does not drain";
 		if (c->usable && !c->draining && rest && chunk < b->lowest)
 			return "a free block lies below the search's start";
 		usable += c->usable;
 		used += n;
+		draining += c->draining;
+		retired += c->retired;
 		free_blocks += c->usable && !c->draining ? rest : 0;
 	}
-	if (usable != b->usable_chunks || used != b->used_blocks || free_blocks != b->free_blocks)
+	if (usable != b->usable_chunks || used != b->used_blocks || free_blocks != b->free_blocks ||
+	    draining != b->draining_chunks || retired != b->retired_chunks)
 		return "the sums are not those of the chunks";
 	return NULL;
 }

@@ -5,7 +5,9 @@
  * Concept:    the arena is chunks (what mmd lends) of blocks (what a sequence holds: block_tokens
  *             tokens of every layer). Blocks are numbered through the whole arena; only those of
  *             usable chunks exist. The lowest free block is handed out first, so that the high chunks
- *             empty themselves and can be given back.
+ *             empty themselves and can be given back. A chunk leaves in two phases: draining, it hands
+ *             out nothing and its blocks are moved or freed; retired, no block is in use and no later
+ *             work refers to it, but work that is enqueued may; then it is removed.
  * Ownership:  mm_kvblocks_init() allocates, nothing later does. Whoever got a block gives it back.
  * Threading:  the engine's thread only.
  * Invariants: mm_kvblocks_check(). A draining chunk hands out nothing.
@@ -22,6 +24,7 @@ struct mm_kv_chunk {
 	uint32_t used; /* blocks */
 	bool usable;
 	bool draining;
+	bool retired; /* draining, empty, waits for the device's work to end */
 	uint64_t empty_since_ns;
 };
 
@@ -33,6 +36,8 @@ struct mm_kvblocks {
 	uint32_t free_blocks; /* in usable chunks that are not draining */
 	uint32_t used_blocks;
 	uint32_t usable_chunks;
+	uint32_t draining_chunks; /* of them; those that are retired included */
+	uint32_t retired_chunks;
 	uint32_t lowest; /* no chunk below has a free block */
 };
 
@@ -55,6 +60,12 @@ void mm_kvblocks_remove_chunk(struct mm_kvblocks *b, uint32_t chunk);
 
 /* Hands out nothing of @chunk any more, until it is removed. */
 void mm_kvblocks_drain_chunk(struct mm_kvblocks *b, uint32_t chunk);
+
+/* Of the draining chunks that are not retired, the one with the fewest blocks in use; MM_KV_NONE. */
+uint32_t mm_kvblocks_draining_chunk(const struct mm_kvblocks *b);
+
+/* A draining chunk without a block in use: nothing new refers to it. */
+void mm_kvblocks_retire_chunk(struct mm_kvblocks *b, uint32_t chunk);
 
 /* Return: the lowest free block, now in use; MM_KV_NONE if there is none. */
 uint32_t mm_kvblocks_get(struct mm_kvblocks *b);

@@ -20,6 +20,7 @@ struct mm_memory;
 struct mm_memory_ops {
 	int (*tensor)(struct mm_memory *m, const char *name, struct mm_tensor *ret_tensor);
 	const void *(*store)(struct mm_memory *m, const char *name, uint64_t *ret_bytes);
+	/* @ret_va: [opts->ranges] */
 	int (*kv_open)(struct mm_memory *m, const struct mm_kv_opts *opts, CUdeviceptr *ret_va);
 	int (*kv_want)(struct mm_memory *m, uint32_t chunks_total);
 	void (*kv_usable)(struct mm_memory *m, uint64_t *ret_bitmap, size_t words);

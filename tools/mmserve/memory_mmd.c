@@ -40,8 +40,8 @@ static int mmd_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CUdev
 	struct mmd *s = m->state;
 	const int r = mm_kv_open(s->client, opts, &s->kv);
 
-	if (!r)
-		*ret_va = mm_kv_range_va(s->kv, 0);
+	for (uint32_t i = 0; i < opts->ranges && !r; i++)
+		ret_va[i] = mm_kv_range_va(s->kv, i);
 	return r;
 }
 

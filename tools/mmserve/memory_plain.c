@@ -104,7 +104,7 @@ static const void *plain_store(struct mm_memory *m, const char *name, uint64_t *
 static int plain_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CUdeviceptr *ret_va)
 {
 	struct plain *p = m->state;
-	const uint64_t bytes = opts->chunk_bytes * opts->share_chunks;
+	const uint64_t range = opts->chunk_bytes * opts->share_chunks, bytes = range * opts->ranges;
 	const CUresult r = m->gpu->cuMemAlloc(&p->kv_va, bytes);
 
 	if (r) {
@@ -113,7 +113,8 @@ static int plain_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CUd
 		return mm_gpu_errno(r);
 	}
 	p->kv_chunks = opts->share_chunks;
-	*ret_va = p->kv_va;
+	for (uint32_t i = 0; i < opts->ranges; i++)
+		ret_va[i] = p->kv_va + i * range;
 	return 0;
 }
 

@@ -7,9 +7,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "mm/base.h"
 #include "mm/size.h"
+#include "tools/mmserve/kvarena.h"
 
 #define EXIT_USAGE 2
 
@@ -44,6 +46,10 @@ static const char help[] =
 	"      --block-tokens N          tokens of a KV block (default 16)\n"
 	"      --max-batch N             sequences that run at once (default 16)\n"
 	"      --max-batched-tokens N    tokens of one step (default 256)\n"
+	"      --kv-layout NAME          block-major: one range, all of a block together "
+	"(default);\n"
+	"                                separate: a range for each layer's keys and one for its "
+	"values\n"
 	"      --kv-share SIZE           KV memory of a static split, such as 64M\n"
 	"      --kv-idle MS              give back chunks that stay empty so long (default 500)\n"
 	"      --kv-timeout MS           refuse a request that gets no memory so long (default "
@@ -61,7 +67,7 @@ static const char help[] =
 	"\n"
 	"Exit status: 0 done, 1 failed or a checksum differed, 2 wrong arguments, 3 no mmd.\n";
 
-enum kind { FLAG, TEXT, U32, U64, SIZE, REAL, CLEAR };
+enum kind { FLAG, TEXT, U32, U64, SIZE, REAL, CLEAR, LAYOUT };
 
 struct entry {
 	const char *name;
@@ -109,6 +115,21 @@ static int parse_real(const char *text, double *ret_value)
 	return 0;
 }
 
+static int parse_layout(const char *text, uint32_t *ret_order)
+{
+	static const char *const names[] = {
+		[MM_KV_BLOCK_MAJOR] = "block-major", [MM_KV_SEPARATE] = "separate"
+	};
+
+	for (uint32_t i = 0; i < MM_ARRAY_SIZE(names); i++) {
+		if (strcmp(text, names[i]) == 0) {
+			*ret_order = i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
 static int set(const struct entry *entry, const char *text)
 {
 	const char *end = "";
@@ -127,6 +148,8 @@ static int set(const struct entry *entry, const char *text)
 		return parse_size(text, entry->at);
 	case REAL:
 		return parse_real(text, entry->at);
+	case LAYOUT:
+		return parse_layout(text, entry->at);
 	case U32:
 		r = parse_number(text, entry->min, INT32_MAX, &end, &value);
 		if (!r && !*end)
@@ -187,6 +210,7 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 		{ "block-tokens", U32, &o->block_tokens, 1 },
 		{ "max-batch", U32, &o->max_batch, 1 },
 		{ "max-batched-tokens", U32, &o->max_batched_tokens, 1 },
+		{ "kv-layout", LAYOUT, &o->kv_order, 0 },
 		{ "kv-share", SIZE, &o->kv_share_bytes, 1 },
 		{ "kv-idle", U64, &o->kv_idle_ms, 0 },
 		{ "kv-timeout", U64, &o->kv_timeout_ms, 1 },

@@ -20,6 +20,7 @@ struct mm_serve_options {
 	const char *trace;
 	const char *output; /* NULL: none */
 	uint64_t seed;
+	uint32_t kv_order; /* enum mm_kv_order */
 	uint64_t kv_share_bytes;
 	uint64_t kv_idle_ms;
 	uint64_t kv_timeout_ms;

@@ -140,10 +140,8 @@ static void leave(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
 	memmove(s->running + i, s->running + i + 1, (s->n_running - i) * sizeof(*s->running));
 }
 
-static void preempt_youngest(struct mm_sched *s, uint64_t now_ns)
+static void preempt(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
 {
-	const uint32_t seq = s->running[s->n_running - 1];
-
 	leave(s, seq, now_ns);
 	s->seqs[seq].computed = 0;
 	s->seqs[seq].preemptions++;
@@ -206,7 +204,7 @@ static void plan_decodes(struct mm_sched *s, uint64_t now_ns, bool may_grow)
 			i++;
 		} else {
 			p->preempted[p->n_preempted++] = s->running[s->n_running - 1];
-			preempt_youngest(s, now_ns);
+			preempt(s, s->running[s->n_running - 1], now_ns);
 		}
 	}
 }
@@ -272,8 +270,11 @@ const struct mm_sched_plan *mm_sched_step(struct mm_sched *s, uint64_t now_ns, b
 		if (!decodes(&s->seqs[s->running[i]]))
 			plan_prompt(s, s->running[i]);
 	}
-	/* Whoever lost its blocks must not be let in again by the same step's shortage. */
-	if (!p->n_preempted && !p->stalled)
+	/*
+	 * Whoever lost its blocks must not be let in again by the same step's shortage, and the free
+	 * blocks are wanted for those that must leave a chunk.
+	 */
+	if (!p->n_preempted && !p->stalled && !mm_sched_owed(s))
 		admit(s);
 	return p;
 }
@@ -339,17 +340,65 @@ static uint32_t move_blocks(struct mm_sched *s, uint32_t chunk, uint64_t now_ns,
 	return n;
 }
 
-int mm_sched_evacuate(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
-		      struct mm_sched_move *ret_moves, uint32_t *ret_n)
+uint32_t mm_sched_reclaim(struct mm_sched *s, uint32_t chunks, uint64_t force_ns)
 {
-	const uint32_t chunk = mm_kvblocks_cheapest_chunk(&s->kv);
+	uint32_t n = 0, chunk;
+
+	if (!mm_sched_owed(s) || force_ns < s->force_ns)
+		s->force_ns = force_ns;
+	for (; n < chunks; n++) {
+		chunk = mm_kvblocks_cheapest_chunk(&s->kv);
+		if (chunk == MM_KV_NONE)
+			break;
+		mm_kvblocks_drain_chunk(&s->kv, chunk);
+	}
+	return n;
+}
+
+/* Of those that run, the one with the fewest tokens to compute again; the oldest only when alone. */
+static uint32_t cheapest_victim(const struct mm_sched *s)
+{
+	uint32_t best = s->running[s->n_running - 1];
+
+	for (uint32_t i = s->n_running - 1; i > 0; i--)
+		if (s->seqs[s->running[i]].computed < s->seqs[best].computed)
+			best = s->running[i];
+	return best;
+}
+
+int mm_sched_retire(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
+		    struct mm_sched_move *ret_moves, uint32_t *ret_n)
+{
+	const uint32_t chunk = mm_kvblocks_draining_chunk(&s->kv);
+	const struct mm_kv_chunk *c;
 
 	if (chunk == MM_KV_NONE)
 		return MM_E_EMPTY;
-	mm_kvblocks_drain_chunk(&s->kv, chunk);
-	while (s->kv.chunks[chunk].used > s->kv.free_blocks)
-		preempt_youngest(s, now_ns);
+	c = &s->kv.chunks[chunk];
+	if (c->used > s->kv.free_blocks && now_ns < s->force_ns)
+		return MM_E_FULL;
+	while (c->used > s->kv.free_blocks)
+		preempt(s, cheapest_victim(s), now_ns);
 	*ret_n = move_blocks(s, chunk, now_ns, ret_moves);
+	mm_kvblocks_retire_chunk(&s->kv, chunk);
+	*ret_chunk = chunk;
+	return 0;
+}
+
+int mm_sched_compact(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
+		     struct mm_sched_move *ret_moves, uint32_t *ret_n)
+{
+	const uint32_t chunk = mm_kvblocks_cheapest_chunk(&s->kv);
+	uint32_t used;
+
+	if (chunk == MM_KV_NONE)
+		return MM_E_EMPTY;
+	used = s->kv.chunks[chunk].used;
+	if (used > s->kv.free_blocks - (s->kv.blocks_per_chunk - used))
+		return MM_E_EMPTY;
+	mm_kvblocks_drain_chunk(&s->kv, chunk);
+	*ret_n = move_blocks(s, chunk, now_ns, ret_moves);
+	mm_kvblocks_retire_chunk(&s->kv, chunk);
 	*ret_chunk = chunk;
 	return 0;
 }

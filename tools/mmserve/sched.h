@@ -13,7 +13,8 @@
  * Ownership:  the scheduler owns sequences and block manager; the caller owns token ids, which the
  *             scheduler never sees.
  * Invariants: mm_sched_check(). Admission and preemption follow one order, first come first served:
- *             the youngest is preempted, the oldest admitted; no sequence starves.
+ *             the youngest is preempted, the oldest admitted; no sequence starves. Only for chunks that
+ *             must be given back the cheapest is preempted, and never the oldest while others run.
  * Limits:     those of struct mm_sched_config, preallocated.
  */
 #pragma once
@@ -81,6 +82,7 @@ struct mm_sched {
 	struct mm_sched_plan plan;
 	uint64_t next_order;
 	uint64_t preemptions;
+	uint64_t force_ns; /* chunks that drain are emptied at any price from then on */
 	uint32_t table_stride;
 	uint32_t n_running;
 	uint32_t n_waiting;
@@ -149,18 +151,49 @@ uint32_t mm_sched_commit(struct mm_sched *s, uint64_t now_ns, uint64_t *ret_fini
 uint32_t mm_sched_blocks_wanted(const struct mm_sched *s, uint32_t lookahead);
 
 /**
- * mm_sched_evacuate() - empty the chunk that is cheapest to empty
+ * mm_sched_reclaim() - chunks are to be given back
+ * @s:        any
+ * @chunks:   so many more; those that are cheapest to empty are taken, and hand out nothing any more
+ * @force_ns: until then there is time for sequences to end by themselves; then they are preempted
+ *
+ * While chunks drain nobody new is admitted. Return: how many there were.
+ */
+uint32_t mm_sched_reclaim(struct mm_sched *s, uint32_t chunks, uint64_t force_ns);
+
+/* Chunks that are to be given back and still have blocks in use, or have not been looked at. */
+static inline uint32_t mm_sched_owed(const struct mm_sched *s)
+{
+	return s->kv.draining_chunks - s->kv.retired_chunks;
+}
+
+/**
+ * mm_sched_retire() - empty the next chunk that drains
  * @s:         not between plan and commit
  * @now_ns:    time stamp
- * @ret_chunk: now without a block in use once the moves are done, draining; remove it then
- * @ret_moves: at least blocks_per_chunk
+ * @ret_chunk: retired: no later plan refers to it. Once the moves, and what was enqueued before them,
+ *             have been done by the device, mm_kvblocks_remove_chunk() it
+ * @ret_moves: at least blocks_per_chunk; to be enqueued before anything that is planned later
  * @ret_n:     how many moves
  *
- * Preempts the youngest as long as the blocks do not fit elsewhere.
- * Return: 0; MM_E_EMPTY there is no chunk left.
+ * Blocks move to the lowest free ones. Where they do not fit, and it is time to force it, the sequence
+ * that is cheapest to compute again is preempted, and the next.
+ * Return: 0; MM_E_EMPTY no chunk drains; MM_E_FULL the blocks do not fit yet.
  */
-int mm_sched_evacuate(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
-		      struct mm_sched_move *ret_moves, uint32_t *ret_n);
+int mm_sched_retire(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
+		    struct mm_sched_move *ret_moves, uint32_t *ret_n);
+
+/**
+ * mm_sched_compact() - as mm_sched_retire(), of a chunk that nobody has asked for
+ * @s:         not between plan and commit
+ * @now_ns:    time stamp
+ * @ret_chunk: as there
+ * @ret_moves: as there
+ * @ret_n:     as there
+ *
+ * Preempts nobody. Return: 0; MM_E_EMPTY no chunk's blocks fit into the others.
+ */
+int mm_sched_compact(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
+		     struct mm_sched_move *ret_moves, uint32_t *ret_n);
 
 /* The block table of a running sequence. */
 const uint32_t *mm_sched_table(const struct mm_sched *s, uint32_t seq);

@@ -2,7 +2,8 @@
 /*
  * The whole engine on the software GPU. A request's ids, and every bit of its logits, must be those it
  * has when it is served alone: in any batch, for any chunking and block size, after preemptions, with
- * memory that is granted late, denied and asked back, and with steps that are repeated.
+ * memory that is granted late, denied and asked back, in either layout of the KV, and with steps that are
+ * repeated.
  */
 #undef NDEBUG
 #include <setjmp.h>
@@ -47,6 +48,20 @@ static const struct {
 	  { .block_tokens = 8, .max_batch = 16, .max_batched_tokens = 64, .lend = 2 } },
 	{ "lent, seed 3",
 	  { .block_tokens = 4, .max_batch = 4, .max_batched_tokens = 9, .lend = 3 } },
+	{ "separate",
+	  { .block_tokens = 5,
+	    .max_batch = 12,
+	    .max_batched_tokens = 31,
+	    .kv_order = MM_KV_SEPARATE,
+	    .kv_share_bytes = 200 << 10 } },
+	{ "separate, lent, with time",
+	  { .block_tokens = 8,
+	    .max_batch = 12,
+	    .max_batched_tokens = 40,
+	    .kv_order = MM_KV_SEPARATE,
+	    .lend = 4,
+	    .lend_pages = 120,
+	    .patient = true } },
 };
 
 static struct rig_result alone[REQUESTS], results[REQUESTS];

@@ -14,7 +14,7 @@
 #include "mm/base.h"
 #include "tools/percentile.h"
 #include "tools/mmserve/config.h"
-#include "tools/mmserve/kvlayout.h"
+#include "tools/mmserve/kvarena.h"
 #include "tools/mmserve/options.h"
 #include "tools/mmserve/report.h"
 #include "tools/mmserve/requests.h"
@@ -204,6 +204,8 @@ static const struct {
 } command_lines[] = {
 	{ { "--model", "m", "--trace", "t" }, -1 },
 	{ { "--model", "m", "--requests", "t", "--kv-share", "64M", "--plain" }, -1 },
+	{ { "--model", "m", "--trace", "t", "--kv-layout", "separate" }, -1 },
+	{ { "--model", "m", "--trace", "t", "--kv-layout", "diagonal" }, 2 },
 	{ { "--help" }, 0 },
 	{ { "--version" }, 0 },
 	{ { NULL }, 2 },
@@ -265,6 +267,42 @@ static void test_chunk_sizes(void **state)
 	}
 }
 
+/* In both layouts blocks have room, apart from each other, within their chunk; the counts agree. */
+static void test_arena_layouts(void **state)
+{
+	const uint64_t part = 1984, page = 4096;
+	const uint32_t layers = 5;
+	struct mm_kv_arena whole, apart;
+
+	(void)state;
+	assert_int_equal(mm_kv_arena_init(&whole, MM_KV_BLOCK_MAJOR, layers, part, page), 0);
+	assert_int_equal(mm_kv_arena_init(&apart, MM_KV_SEPARATE, layers, part, page), 0);
+	assert_int_equal(whole.ranges, 1);
+	assert_int_equal(apart.ranges, 2 * layers);
+	assert_true(whole.block_bytes >= 2 * layers * part && apart.block_bytes >= part);
+	whole.va[0] = 1 << 20;
+	for (uint32_t i = 0; i < apart.ranges; i++)
+		apart.va[i] = (i + 1) << 20;
+	for (uint32_t i = 0; i < 2 * layers; i++) {
+		assert_int_equal(mm_kv_arena_part(&whole, i), (1 << 20) + i * part);
+		assert_int_equal(mm_kv_arena_part(&apart, i), (i + 1) << 20);
+	}
+	for (const struct mm_kv_arena *a = &whole; a; a = a == &whole ? &apart : NULL) {
+		assert_int_equal(a->chunk_bytes % page, 0);
+		assert_int_equal(a->block_bytes % MM_KV_UNIT_BYTES, 0);
+		for (uint32_t b = 1; b < 3 * a->blocks_per_chunk; b++) {
+			const uint64_t at = mm_kv_arena_offset(a, b),
+				       last = at + a->block_bytes - 1;
+
+			assert_true(at >= mm_kv_arena_offset(a, b - 1) + a->block_bytes);
+			assert_int_equal(at / a->chunk_bytes, b / a->blocks_per_chunk);
+			assert_int_equal(last / a->chunk_bytes, b / a->blocks_per_chunk);
+		}
+	}
+	mm_kv_arena_done(&whole);
+	mm_kv_arena_done(&apart);
+}
+
 static void test_percentile(void **state)
 {
 	double v[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 };
@@ -280,7 +318,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_config),        cmocka_unit_test(test_bad_requests),
 		cmocka_unit_test(test_good_requests), cmocka_unit_test(test_command_lines),
-		cmocka_unit_test(test_chunk_sizes),   cmocka_unit_test(test_percentile),
+		cmocka_unit_test(test_chunk_sizes),   cmocka_unit_test(test_arena_layouts),
+		cmocka_unit_test(test_percentile),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

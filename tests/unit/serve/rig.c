@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 
 #include "kernels/host/checksum.h"
+#include "libclient/ipc/clock.h"
 #include "mm/base.h"
 #include "tests/unit/serve/rig.h"
 
@@ -19,11 +20,13 @@ struct lender { /* the state of a memory that lends */
 	struct mm_engine *engine;
 	struct rig_run *run;
 	struct rig_result *results;
-	CUdeviceptr kv_va;
+	const CUdeviceptr *kv_va; /* the engine's, by range */
 	uint64_t chunk_bytes;
+	uint32_t ranges;
 	uint32_t chunks, wanted, n_usable;
 	bool *usable;
 	uint64_t rng, steps;
+	bool in_step;
 	int ready_fd;
 };
 
@@ -37,9 +40,10 @@ static void poison(struct lender *l, uint32_t chunk)
 {
 	const struct mm_gpu_api *gpu = l->plain.gpu;
 
-	assert_int_equal(
-		gpu->cuMemsetD8Async(l->kv_va + chunk * l->chunk_bytes, 0xff, l->chunk_bytes, NULL),
-		0);
+	for (uint32_t i = 0; i < l->ranges; i++)
+		assert_int_equal(gpu->cuMemsetD8Async(l->kv_va[i] + chunk * l->chunk_bytes, 0xff,
+						      l->chunk_bytes, NULL),
+				 0);
 	assert_int_equal(gpu->cuCtxSynchronize(), 0);
 }
 
@@ -64,8 +68,10 @@ static int lender_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CU
 	int r;
 
 	all.share_chunks = l->run->lend ? opts->chunks_max : opts->share_chunks;
-	r = l->plain.ops->kv_open(&l->plain, &all, &l->kv_va);
+	r = l->plain.ops->kv_open(&l->plain, &all, ret_va);
 	assert_int_equal(r, 0);
+	l->kv_va = ret_va;
+	l->ranges = opts->ranges;
 	l->chunk_bytes = opts->chunk_bytes;
 	l->chunks = all.share_chunks;
 	l->usable = calloc(l->chunks, sizeof(*l->usable));
@@ -74,7 +80,6 @@ static int lender_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CU
 		l->usable[i] = !l->run->lend;
 		poison(l, i);
 	}
-	*ret_va = l->kv_va;
 	return 0;
 }
 
@@ -103,7 +108,7 @@ static int lender_kv_release(struct mm_memory *m, uint32_t chunk)
 {
 	struct lender *l = m->state;
 
-	assert_true(l->run->lend && chunk < l->chunks && l->usable[chunk]);
+	assert_true(l->run->lend && chunk < l->chunks && l->usable[chunk] && !l->in_step);
 	l->usable[chunk] = false;
 	l->n_usable--;
 	poison(l, chunk);
@@ -145,6 +150,8 @@ static int lender_next_event(struct mm_memory *m, struct mm_event *ret_event)
 	if (l->n_usable && draw(l, 40) == 0) {
 		*ret_event =
 			(struct mm_event){ .kind = MM_EVENT_KV_RECLAIM, .count = 1 + draw(l, 2) };
+		if (l->run->patient)
+			ret_event->deadline_ns = mm_now_ns() + draw(l, 40) * MM_NS_PER_MS;
 		return 0;
 	}
 	return -EAGAIN;
@@ -170,6 +177,8 @@ static int lender_step_begin(struct mm_memory *m)
 {
 	struct lender *l = m->state;
 
+	assert_false(l->in_step);
+	l->in_step = true;
 	if (++l->steps == l->run->spoil)
 		spoil(l);
 	return 0;
@@ -205,6 +214,7 @@ static int lender_step_end(struct mm_memory *m, CUstream stream, struct mm_step_
 	struct lender *l = m->state;
 	const int r = l->plain.ops->step_end(&l->plain, stream, ret_info);
 
+	l->in_step = false;
 	if (!r && l->run->lend && draw(l, 20) == 0)
 		return -ECANCELED;
 	if (!r)
@@ -216,6 +226,7 @@ static int lender_step_abandon(struct mm_memory *m, CUstream stream)
 {
 	struct lender *l = m->state;
 
+	l->in_step = false;
 	return l->plain.ops->step_abandon(&l->plain, stream);
 }
 
@@ -350,6 +361,7 @@ static void serve(struct lender *l, const char *dir, struct mm_requests *request
 					     .block_tokens = run->block_tokens,
 					     .max_batch = run->max_batch,
 					     .max_batched_tokens = run->max_batched_tokens,
+					     .kv_order = run->kv_order,
 					     .kv_share_bytes = run->kv_share_bytes,
 					     .kv_idle_ns = 3 * MM_NS_PER_MS,
 					     .kv_timeout_ns = 20 * MM_NS_PER_S,

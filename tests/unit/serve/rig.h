@@ -26,9 +26,11 @@ struct rig_run {
 	uint32_t block_tokens;
 	uint32_t max_batch;
 	uint32_t max_batched_tokens;
+	enum mm_kv_order kv_order;
 	uint64_t kv_share_bytes; /* 0: plenty */
 	uint64_t lend;           /* 0: plain memory; else the seed */
 	uint32_t lend_pages;     /* of 4 KiB, at most; 0: 40 */
+	bool patient;            /* with @lend: chunks are asked back with time to answer in */
 	bool verify;
 	uint64_t spoil; /* flip a byte of a tensor's device copy before step so many; 0 = never */
 	struct mm_stats stats; /* written */

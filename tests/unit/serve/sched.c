@@ -248,7 +248,7 @@ static void test_blocks_lowest_first(void **state)
 }
 
 /* Chunks 0 and 1 in use, room for one: the blocks of the cheaper one move, nobody is preempted. */
-static void test_evacuate_moves(void **state)
+static void test_reclaim_moves(void **state)
 {
 	struct mm_sched_move moves[4];
 	struct mm_sched s;
@@ -262,15 +262,25 @@ static void test_evacuate_moves(void **state)
 	run(&s, false);
 	assert_int_equal(s.kv.used_blocks, 5);
 	mm_sched_remove(&s, a, 0);
-	assert_int_equal(mm_sched_evacuate(&s, 0, &chunk, moves, &n), 0);
+	assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), MM_E_EMPTY);
+	assert_int_equal(mm_sched_reclaim(&s, 1, UINT64_MAX), 1);
+	assert_int_equal(mm_sched_owed(&s), 1);
+	assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), 0);
 	assert_int_equal(s.preemptions, 0);
+	assert_int_equal(mm_sched_owed(&s), 0);
+	check(&s);
+	/* Retired, not yet removed: nothing of it is handed out. */
+	add(&s, 1, 30);
+	run(&s, false);
+	assert_int_equal(s.kv.chunks[chunk].used, 0);
 	mm_kvblocks_remove_chunk(&s.kv, chunk);
 	check(&s);
 	assert_int_equal(s.kv.usable_chunks, 1);
 	mm_sched_done(&s);
 }
 
-static void test_evacuate_preempts(void **state)
+/* One chunk, all of it in use: nothing happens while there is time, and nobody is let in. */
+static void test_reclaim_waits_then_preempts(void **state)
 {
 	struct mm_sched_move moves[4];
 	uint32_t old, young, chunk, n;
@@ -278,12 +288,75 @@ static void test_evacuate_preempts(void **state)
 
 	(void)state;
 	preemption(&s, &old, &young);
-	assert_int_equal(mm_sched_evacuate(&s, 0, &chunk, moves, &n), 0);
+	assert_int_equal(mm_sched_reclaim(&s, 5, 100), 1);
+	assert_int_equal(mm_sched_retire(&s, 99, &chunk, moves, &n), MM_E_FULL);
+	mm_kvblocks_add_chunk(&s.kv, 1, 0);
+	add(&s, 1, 1);
+	assert_int_equal(mm_sched_step(&s, 0, true)->n_items, 2);
+	assert_int_equal(s.n_waiting, 1);
+	check(&s);
+	mm_sched_remove(&s, young, 0);
+	assert_int_equal(mm_sched_retire(&s, 99, &chunk, moves, &n),
+			 0); /* what runs fits in chunk 1 */
+	assert_int_equal(s.preemptions, 0);
+	mm_kvblocks_remove_chunk(&s.kv, chunk);
+	assert_int_equal(mm_sched_reclaim(&s, 1, 100), 1);
+	assert_int_equal(mm_sched_retire(&s, 100, &chunk, moves, &n), 0);
+	assert_int_equal(s.preemptions, 1);
 	assert_int_equal(n, 0);
 	mm_kvblocks_remove_chunk(&s.kv, chunk);
 	check(&s);
 	assert_int_equal(s.n_waiting, 2);
-	assert_int_equal(mm_sched_evacuate(&s, 0, &chunk, moves, &n), MM_E_EMPTY);
+	assert_int_equal(mm_sched_reclaim(&s, 1, 0), 0);
+	assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), MM_E_EMPTY);
+	mm_sched_done(&s);
+}
+
+/* Three run; of the younger two, the one with fewer tokens goes, though it is not the youngest. */
+static void test_reclaim_preempts_the_cheapest(void **state)
+{
+	struct mm_sched_config c = small;
+	struct mm_sched_move moves[4];
+	uint32_t seq[3], chunk, n;
+	struct mm_sched s;
+
+	(void)state;
+	c.max_batched_tokens = 32;
+	init(&s, &c, 2);
+	seq[0] = add(&s, 2, 8);
+	seq[1] = add(&s, 3, 8);
+	seq[2] = add(&s, 17, 8);
+	run(&s, false);
+	assert_int_equal(s.kv.used_blocks, 7);
+	assert_int_equal(mm_sched_reclaim(&s, 1, 0), 1);
+	assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), 0);
+	check(&s);
+	assert_int_equal(s.seqs[seq[0]].state, MM_SEQ_RUNNING);
+	assert_int_equal(s.seqs[seq[1]].state, MM_SEQ_WAITING);
+	assert_int_equal(s.seqs[seq[2]].state, MM_SEQ_WAITING); /* one was not enough */
+	assert_int_equal(s.preemptions, 2);
+	mm_sched_done(&s);
+}
+
+/* Blocks scattered over two chunks, for which one is enough: compacting empties the other. */
+static void test_compacts(void **state)
+{
+	struct mm_sched_move moves[4];
+	uint32_t seq[4], chunk, n;
+	struct mm_sched s;
+
+	(void)state;
+	init(&s, &small, 2);
+	for (int i = 0; i < 4; i++) {
+		seq[i] = add(&s, 7, 1 + (i == 3));
+		run(&s, false);
+	}
+	assert_false(s.seqs[seq[3]].state == MM_SEQ_FREE);
+	assert_int_equal(mm_sched_compact(&s, 0, &chunk, moves, &n), 0);
+	assert_int_equal(chunk, 1);
+	mm_kvblocks_remove_chunk(&s.kv, chunk);
+	assert_int_equal(mm_sched_compact(&s, 0, &chunk, moves, &n), MM_E_EMPTY);
+	check(&s);
 	mm_sched_done(&s);
 }
 
@@ -300,6 +373,8 @@ struct sim {
 		[4096]; /* of each block: request << 12 | tokens written, to see lost copies */
 	bool finished[SIM_REQUESTS];
 	uint32_t added, done;
+	uint32_t retired[64], n_retired; /* their moves are on the device's stream */
+	uint64_t now_ns;
 };
 
 static uint32_t draw(struct sim *sim, uint32_t below)
@@ -332,13 +407,26 @@ static void sim_chunks(struct sim *sim)
 	struct mm_sched_move moves[8];
 	uint32_t chunk, n;
 
+	sim->now_ns += draw(sim, 4);
 	if (draw(sim, 3) == 0)
 		mm_kvblocks_add_chunk(&sim->s.kv, draw(sim, sim->config.kv_chunks), 0);
-	if (draw(sim, 12) || mm_sched_evacuate(&sim->s, 0, &chunk, moves, &n))
-		return;
-	for (uint32_t i = 0; i < n; i++)
-		sim->content[moves[i].to] = sim->content[moves[i].from];
-	mm_kvblocks_remove_chunk(&sim->s.kv, chunk);
+	if (draw(sim, 24) == 0)
+		mm_sched_reclaim(&sim->s, 1 + draw(sim, 3), sim->now_ns + draw(sim, 20));
+	while (draw(sim, 4) && !(draw(sim, 99) ? mm_sched_retire : mm_sched_compact)(
+				       &sim->s, sim->now_ns, &chunk, moves, &n)) {
+		check(&sim->s);
+		for (uint32_t i = 0; i < n; i++) {
+			assert_int_not_equal(moves[i].to / sim->config.kv_blocks_per_chunk, chunk);
+			sim->content[moves[i].to] = sim->content[moves[i].from];
+		}
+		sim->retired[sim->n_retired++] = chunk;
+	}
+	while (sim->n_retired && draw(sim, 3)) {
+		chunk = sim->retired[--sim->n_retired];
+		for (uint32_t i = 0; i < sim->config.kv_blocks_per_chunk; i++)
+			sim->content[chunk * sim->config.kv_blocks_per_chunk + i] = UINT32_MAX;
+		mm_kvblocks_remove_chunk(&sim->s.kv, chunk);
+	}
 	check(&sim->s);
 }
 
@@ -430,8 +518,10 @@ int main(void)
 		cmocka_unit_test(test_admits_when_the_prompt_fits),
 		cmocka_unit_test(test_removes),
 		cmocka_unit_test(test_blocks_lowest_first),
-		cmocka_unit_test(test_evacuate_moves),
-		cmocka_unit_test(test_evacuate_preempts),
+		cmocka_unit_test(test_reclaim_moves),
+		cmocka_unit_test(test_reclaim_waits_then_preempts),
+		cmocka_unit_test(test_reclaim_preempts_the_cheapest),
+		cmocka_unit_test(test_compacts),
 		cmocka_unit_test_teardown(test_random_runs, print_seed),
 	};
 
