@@ -38,7 +38,7 @@ int mm_enter(struct mm_client *client)
 {
 	int dead;
 
-	if (client->pid != getpid())
+	if (mm_fork_is_child(client))
 		return mm_fail(client, -ECHILD, "the client belongs to the parent process");
 	pthread_mutex_lock(&client->lock);
 	dead = client->dead;
@@ -104,7 +104,6 @@ static struct mm_client *client_create(const struct mm_client_opts *opts)
 		return NULL;
 	}
 	c->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
-	c->pid = getpid();
 	c->timeout_ns = opts->timeout_ns ? opts->timeout_ns : TIMEOUT_DEFAULT_NS;
 	c->sock = c->load_fd = c->store_fd = MM_FD_NONE;
 	c->tenant_region = c->mmd_region = c->gate_region = MM_REGION_NULL;
@@ -201,6 +200,9 @@ static int client_start(struct mm_client *c, const struct mm_client_opts *opts, 
 
 	if (c->event_fd < 0 || c->wake_fd < 0)
 		return -EMFILE;
+	r = mm_fork_watch(c);
+	if (r)
+		return r;
 	r = mm_connect(c, opts, err, n);
 	if (!r)
 		r = gpu_load(c, opts->gpu, err, n);
@@ -220,6 +222,7 @@ static int client_start(struct mm_client *c, const struct mm_client_opts *opts, 
 /* Everything that hangs on the client, whatever of it exists; the service thread has ended. */
 static void client_free(struct mm_client *c)
 {
+	mm_fork_unwatch(c);
 	mm_steps_destroy(c);
 	pthread_mutex_lock(&c->map_lock);
 	mm_kv_destroy(c->kv);
@@ -271,11 +274,9 @@ struct mm_client *mm_client_close(struct mm_client *client)
 {
 	if (!client)
 		return NULL;
-	if (client->pid != getpid()) {
+	if (mm_fork_is_child(client)) {
 		/* Only our copies of the fds are ours; locks and driver belong to the parent. */
-		mm_close_fd(&client->sock);
-		mm_close_fd(&client->event_fd);
-		mm_close_fd(&client->wake_fd);
+		mm_fork_close_fds(client);
 		return NULL;
 	}
 	give_back(client);
@@ -345,7 +346,7 @@ void mm_client_hint(struct mm_client *client, const struct mm_load_hint *hint)
 {
 	struct mm_tenant_stats *stats = &client->tenant->stats;
 
-	if (client->pid != getpid())
+	if (mm_fork_is_child(client))
 		return;
 	__atomic_store_n(&stats->kv_chunks_used, hint->kv_chunks_used, __ATOMIC_RELAXED);
 	__atomic_store_n(&stats->waiting, hint->waiting, __ATOMIC_RELAXED);

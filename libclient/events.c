@@ -64,7 +64,7 @@ int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event)
 	int r = -EAGAIN;
 
 	/* Not mm_enter(): what happened before the end, and the end itself, can still be read. */
-	if (client->pid != getpid())
+	if (mm_fork_is_child(client))
 		return mm_fail(client, -ECHILD, "the client belongs to the parent process");
 	pthread_mutex_lock(&client->lock);
 	if (client->events_n) {

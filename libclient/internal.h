@@ -89,8 +89,9 @@ struct mm_step {
 
 struct mm_client {
 	/* constant while the service thread runs */
-	uint64_t id; /* of this client among all of the process, for mm_client_error() */
-	pid_t pid;
+	uint64_t id;     /* of this client among all of the process, for mm_client_error() */
+	bool *fork_mark; /* a page of its own; false in every child */
+	struct mm_client *fork_next; /* of the process's clients; fork.c */
 	uint64_t timeout_ns;
 	const struct mm_gpu_api *gpu;
 	struct mm_gpu_api gpu_own; /* library != NULL: opened by us */
@@ -163,6 +164,15 @@ int mm_enter(struct mm_client *client);
 int mm_fail(const struct mm_client *client, int error, const char *format, ...) MM_PRINTF(3, 4);
 /* Makes bytes that a peer wrote fit to be shown. */
 void mm_sanitize(char *text, size_t bytes);
+
+/* ---- fork.c ---- */
+
+/* From here on calls in a child are refused, and the child's fds are closed. */
+int mm_fork_watch(struct mm_client *client);
+/* By the owner only; accepts a client that is not watched. */
+void mm_fork_unwatch(struct mm_client *client);
+bool mm_fork_is_child(const struct mm_client *client);
+void mm_fork_close_fds(struct mm_client *client);
 
 /* ---- connect.c: @errbuf gets the sentence ---- */
 
