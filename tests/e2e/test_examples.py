@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tutorial's programs, run as the tutorial says, while mmd takes from them."""
+
+import subprocess
+
+import pytest
+
+from models import random_model
+from programs import BIN, SLOWNESS, TOP, wait_until
+from tenant import make_requests
+
+EXAMPLES = BIN.parent / "examples"
+
+
+@pytest.fixture
+def example(start):
+    """example(daemon, name, *args) -> process with text pipes; killed when the test is over."""
+    del start
+    processes = []
+
+    def starter(d, name, *args):
+        env = dict(d.env, MMD_SOCKET=str(d.dir / "tenant.sock"))
+        processes.append(subprocess.Popen([str(EXAMPLES / name), *map(str, args)], env=env, text=True,
+                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                          stderr=subprocess.PIPE))
+        return processes[-1]
+
+    yield starter
+    for p in processes:
+        if p.poll() is None:
+            p.kill()
+        p.communicate()
+
+
+def test_tutorial_is_woven():
+    subprocess.run([str(TOP / "Documentation" / "examples" / "weave.py"), "--check"], check=True)
+
+
+def test_tenant(root, start, example):
+    """Every step under a plan that changes all the time; every layer holds its own bytes."""
+    d = start(pool="8M", page="16K")
+    model = random_model(root / "model", seed=5)
+    tenant = example(d, "tenant", model, 300)
+    wait_until(lambda: d.tenant("tenant") and d.tenant("tenant")["model_ready"], 60, "the model")
+    changes = 0
+    while tenant.poll() is None:
+        code, _, errors = d.ctl("plan", "set", "tenant", "--layers", 1 + changes % 5, check=False)
+        assert code == 0 or d.tenant("tenant") is None, errors
+        changes += 1
+    out, errors = tenant.communicate()
+    assert tenant.returncode == 0 and out == "0 layers were wrong\n", errors
+
+
+def test_tenant_without_mmd(root):
+    done = subprocess.run([str(EXAMPLES / "tenant"), str(root), "1"], capture_output=True, text=True,
+                          env={"MMD_SOCKET": str(root / "nobody.sock")}, timeout=60 * SLOWNESS)
+    assert done.returncode == 3 and "is mmd running?" in done.stderr
+
+
+def test_kv_only_gives_back(root, start, serve, example):
+    """It holds most of the pool and uses little of it; a model that comes gets what it needs."""
+    d = start(pool="2304K", page="16K")  # 144 pages, of which two engines hold 128
+    engine = example(d, "kv_only", 64, 8)
+    other = example(d, "kv_only", 64, 8)
+    for e in (engine, other):
+        assert e.stdout.readline() == "ready: 64 chunks\n", e.communicate()
+    model = random_model(root / "model", seed=6)
+    requests = make_requests(root / "r.jsonl", 2)
+    tenant = serve("llama", model, requests, d, extra=["--verify"])
+    tenant.wait(120)
+    assert d.status()["reclaims"] > 0
+    for e in (engine, other):
+        out, errors = e.communicate(timeout=60 * SLOWNESS)
+        assert e.returncode == 0, errors
+        held, damaged = int(out.split()[0]), int(out.split()[5])
+        assert damaged == 0 and held >= 8, out

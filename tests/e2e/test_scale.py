@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many tenants, one after the other and all at once, and a pool larger than the host's memory."""
+
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+import wire
+from models import random_model
+from programs import BIN, SANITIZE, count, wait_until
+from wire import Raw, Refused
+
+KV_ONLY, TENANT = BIN.parent / "examples" / "kv_only", BIN.parent / "examples" / "tenant"
+TENANTS_MAX = 64
+
+
+def example(d, program, *args):
+    env = dict(d.env, MMD_SOCKET=str(d.dir / "tenant.sock"))
+    return subprocess.Popen([str(program), *map(str, args)], env=env, text=True, stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def orderly(process, expected=0):
+    out, errors = process.communicate(timeout=600)
+    assert process.returncode == expected, errors
+    return out, errors
+
+
+def forked(work):
+    """Runs work() in a child that then dies as a killed process does; waits for that."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)  # work() has failed
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+def hold_pages(d):
+    client = Raw(d).greet()
+    client.push(wire.OP_KV_DECLARE, (1 << 14, 1, 64, 0))
+    client.push(wire.OP_KV_WANT, (4,))
+    wait_until(lambda: client.drain() and len(client.fds) > 3, 10, "pages")
+
+
+def resident_kib(d):
+    """Of all of mmd's processes, without what they share."""
+    pids = [d.process.pid, *d.pids()]
+    total = 0
+    for pid in pids:
+        fields = pathlib.Path(f"/proc/{pid}/status").read_text().split("\n")
+        total += sum(int(f.split()[1]) for f in fields if f.startswith("RssAnon:"))
+    return total
+
+
+def test_leaks(root, start, rng):
+    """1000 tenants come and go in every way; mmd is then what it was before."""
+    d = start(pool="4M", page="16K")
+    model = random_model(root / "model", seed=9, layers=4)
+
+    def one(i):
+        if i % 50 == 0:
+            tenant = example(d, TENANT, model, 3)
+            if rng.random() < 0.5:
+                wait_until(lambda: d.tenant("tenant") or tenant.poll() is not None, 60, "the tenant")
+                tenant.kill()
+                tenant.communicate()
+            else:
+                orderly(tenant)
+        elif i % 10 == 0:
+            orderly(example(d, KV_ONLY, 4, 2))
+        elif i % 3 == 0:
+            forked(lambda: Raw(d).greet())
+        else:
+            forked(lambda: hold_pages(d))
+
+    tenants = count(1000, 60)
+    for i in range(tenants // 10):
+        one(i)
+    wait_until(lambda: not d.tenants(), 30, "the tenants to be forgotten")
+    before = resident_kib(d)
+    for i in range(tenants // 10, tenants):
+        one(i)
+    wait_until(lambda: not d.tenants(), 30, "the tenants to be forgotten")
+    after = resident_kib(d)
+    # fds and pages: judged when the daemon is ended.
+    assert SANITIZE or after - before < 1024, f"anonymous memory: {before} KiB, then {after} KiB"
+    status = d.status()
+    assert status["kills"] == 0 and status["pages"].get("quarantine", 0) == 0, status
+
+
+def test_64_at_once(start):
+    """Each with pages of its own; the next one is refused and told why; one leaves, one may come."""
+    d = start(pool="4M", page="16K")
+    real = [example(d, KV_ONLY, 2, 2) for _ in range(count(TENANTS_MAX, 12))]
+    for process in real:
+        assert process.stdout.readline() == "ready: 2 chunks\n", process.communicate()
+    raw = [Raw(d).greet() for _ in range(TENANTS_MAX - len(real))]
+    assert len(d.tenants()) == TENANTS_MAX
+    assert d.page_states()["kv"] == 2 * len(real)
+    with pytest.raises(Refused) as refused, Raw(d) as client:
+        client.greet()
+    assert "64" in refused.value.reason or "many" in refused.value.reason, refused.value.reason
+    out, errors = orderly(example(d, KV_ONLY, 1, 1), expected=3)
+    assert not out and "many" in errors, errors
+    orderly(real.pop())
+    wait_until(lambda: len(d.tenants()) < TENANTS_MAX, 30, "one to be gone")
+    orderly(example(d, KV_ONLY, 1, 1))
+    for process in real:
+        assert "0 bytes damaged" in orderly(process)[0]
+    for client in raw:
+        client.close()
+
+
+def test_pool_larger_than_the_host(start):
+    """100 GiB in 16 MiB pages: only what is written to takes memory."""
+    d = start(pool="100G", page="16M", gpu_memory=101 << 30)
+    assert d.pool_pages() == 6400
+    pages = pathlib.Path(d.env["MM_SOFTGPU_DIR"])
+    written = sum(512 * f.stat().st_blocks for f in pages.rglob("*") if f.is_file())
+    for pid in d.pids("xfer"):
+        written += sum(512 * os.stat(f"/proc/{pid}/fd/{fd}").st_blocks
+                       for fd in os.listdir(f"/proc/{pid}/fd") if is_file(pid, fd))
+    assert written < 64 << 20, f"{written >> 20} MiB of a pool that nobody has used"
+    assert SANITIZE or resident_kib(d) < 128 << 10
+    out, _ = orderly(example(d, KV_ONLY, 2, 2))
+    assert "0 bytes damaged" in out
+
+
+def is_file(pid, fd):
+    try:
+        return os.readlink(f"/proc/{pid}/fd/{fd}").startswith("/")
+    except OSError:
+        return False
