@@ -30,7 +30,7 @@ static void gates_abort(struct mm_session *s)
 				  __ATOMIC_SEQ_CST);
 }
 
-static void plan_slot_write(struct mm_shell *shell, const struct mm_session *s, uint32_t index,
+static void plan_slot_write(const struct mm_session *s, uint32_t index,
 			    const struct mm_core_slot *from, uint64_t epoch)
 {
 	struct mm_xplan_region *plan = s->plan_region.base;
@@ -41,7 +41,7 @@ static void plan_slot_write(struct mm_shell *shell, const struct mm_session *s, 
 	slot->n_layers = from->n_layers;
 	slot->n_pages = from->n_pages;
 	for (uint32_t i = 0; i < from->n_pages; i++)
-		slot->page[i] = mm_core_slot_page(shell->core, s->tenant, index, i);
+		slot->page[i] = mm_core_slot_page(s->pool->core, s->tenant, index, i);
 	memcpy(slot->layer, from->layer, from->n_layers * sizeof(slot->layer[0]));
 	cursors->slot[index] = (struct mm_xcursor){
 		.epoch = epoch,
@@ -50,9 +50,9 @@ static void plan_slot_write(struct mm_shell *shell, const struct mm_session *s, 
 }
 
 /* xfer is quiescent on the tenant: nobody reads the region, nobody else writes the cursors. */
-static void plan_write(struct mm_shell *shell, struct mm_session *s)
+static void plan_write(struct mm_session *s)
 {
-	const struct mm_core_plan *from = mm_core_plan(shell->core, s->tenant);
+	const struct mm_core_plan *from = mm_core_plan(s->pool->core, s->tenant);
 	struct mm_xplan_region *plan = s->plan_region.base;
 
 	mm_assert(from && s->store && from->beta <= MM_SLOTS_MAX);
@@ -65,7 +65,7 @@ static void plan_write(struct mm_shell *shell, struct mm_session *s)
 		plan->layer[i].bytes = s->store->groups[i + 1].bytes;
 	}
 	for (uint32_t i = 0; i < plan->n_slots; i++)
-		plan_slot_write(shell, s, i, &from->slot[i], from->epoch);
+		plan_slot_write(s, i, &from->slot[i], from->epoch);
 }
 
 static void kill_process(struct mm_session *s, const char *reason)
@@ -97,15 +97,15 @@ static void perform_connected(struct mm_session *s, const struct mm_action *a)
 	}
 }
 
-static void perform(struct mm_shell *shell, const struct mm_action *a)
+static void perform(struct mm_pool *pool, const struct mm_action *a)
 {
 	struct mm_session *s;
 
 	if (a->kind == MM_ACT_JOB) {
-		mm_worker_job(shell, &a->msg);
+		mm_worker_job(pool, &a->msg);
 		return;
 	}
-	s = mm_session_find(shell, a->tenant);
+	s = mm_session_find(pool->shell, a->tenant);
 	if (!s)
 		return;
 	switch (a->kind) {
@@ -113,7 +113,7 @@ static void perform(struct mm_shell *shell, const struct mm_action *a)
 		gate_write(s, a);
 		break;
 	case MM_ACT_PLAN:
-		plan_write(shell, s);
+		plan_write(s);
 		break;
 	case MM_ACT_ABORT:
 		gates_abort(s);
@@ -132,10 +132,10 @@ static void perform(struct mm_shell *shell, const struct mm_action *a)
 	}
 }
 
-void mm_shell_settle(struct mm_shell *shell)
+void mm_pool_settle(struct mm_pool *pool)
 {
 	struct mm_action action;
 
-	while (mm_core_next(shell->core, &action))
-		perform(shell, &action);
+	while (mm_core_next(pool->core, &action))
+		perform(pool, &action);
 }

@@ -20,6 +20,7 @@ struct option {
 	size_t offset;
 	size_t bytes;             /* TYPE_TEXT: room */
 	uint64_t min, max;        /* TYPE_SIZE, TYPE_NUMBER */
+	bool list;                /* of them: a struct mm_config_list */
 	const char *const *names; /* TYPE_NAME: the value is the index */
 };
 
@@ -36,11 +37,14 @@ static const struct option options[] = {
 	{ "dir", "DIR", "sockets and lock file", TYPE_TEXT, AT(dir), ROOM(dir) },
 	{ "driver", "NAME", "software, cuda, or the path of a driver library", TYPE_TEXT,
 	  AT(driver), ROOM(driver) },
-	{ "device", "N", "ordinal that the driver knows the device by", TYPE_NUMBER, AT(device),
-	  .max = 1023 },
-	{ "pool", "SIZE", "device memory to manage", TYPE_SIZE, AT(pool_bytes), .min = 1 },
-	{ "headroom", "SIZE", "manage all memory but this", TYPE_SIZE, AT(headroom_bytes) },
-	{ "page", "SIZE", "unit of movement; 0 = by device", TYPE_SIZE, AT(page_bytes) },
+	{ "device", "N,...", "ordinals that the driver knows the devices by", TYPE_NUMBER,
+	  AT(device), .max = 1023, .list = true },
+	{ "pool", "SIZE,...", "memory to manage, of each device", TYPE_SIZE, AT(pool_bytes),
+	  .min = 1, .list = true },
+	{ "headroom", "SIZE,...", "manage all memory but this", TYPE_SIZE, AT(headroom_bytes),
+	  .list = true },
+	{ "page", "SIZE,...", "unit of movement; 0 = by device", TYPE_SIZE, AT(page_bytes),
+	  .list = true },
 	{ "policy", "NAME", "recompute, elastic or remap", TYPE_NAME, AT(policy),
 	  .names = policy_names },
 	{ "account-max", "SIZE", "most device memory of one account; 0 = the pool", TYPE_SIZE,
@@ -126,8 +130,8 @@ static int set_name(const struct option *o, struct mm_config *c, const char *whe
 	return fail(error, "%s%s: '%s' is none of: %s", where, o->name, value, o->help);
 }
 
-static int set_number(const struct option *o, struct mm_config *c, const char *where,
-		      const char *value, char *error)
+static int number_parse(const struct option *o, const char *where, const char *value,
+			uint64_t *ret_number, char *error)
 {
 	uint64_t max = o->type == TYPE_SIZE ? SIZE_MAX_BYTES : o->max;
 	const char *end = "";
@@ -141,8 +145,47 @@ static int set_number(const struct option *o, struct mm_config *c, const char *w
 	if (r < 0 || number < o->min || number > max)
 		return fail(error, "%s%s: '%s' is not within %" PRIu64 " to %" PRIu64, where,
 			    o->name, value, o->min, max);
-	memcpy((char *)c + o->offset, &number, sizeof(number));
+	*ret_number = number;
 	return 0;
+}
+
+static int set_number(const struct option *o, struct mm_config *c, const char *where,
+		      const char *value, char *error)
+{
+	uint64_t number;
+	int r = number_parse(o, where, value, &number, error);
+
+	if (r == 0)
+		memcpy((char *)c + o->offset, &number, sizeof(number));
+	return r;
+}
+
+/* Values with commas between; nothing between two commas is "not said", where there is such a thing. */
+static int set_list(const struct option *o, struct mm_config *c, const char *where,
+		    const char *value, char *error)
+{
+	struct mm_config_list list = { 0 };
+	const char *at = value;
+	char word[32];
+	int r = 0;
+
+	while (r == 0) {
+		size_t bytes = strcspn(at, ",");
+
+		if (list.n == MM_DEVICES_MAX)
+			return fail(error, "%s%s: more than %d values", where, o->name,
+				    MM_DEVICES_MAX);
+		snprintf(word, sizeof(word), "%.*s", (int)MM_MIN(bytes, sizeof(word)), at);
+		list.n++;
+		if (bytes || !o->min || !strchr(value, ','))
+			r = number_parse(o, where, word, &list.value[list.n - 1], error);
+		if (!at[bytes])
+			break;
+		at += bytes + 1;
+	}
+	if (r == 0)
+		memcpy((char *)c + o->offset, &list, sizeof(list));
+	return r;
 }
 
 static int set(const struct option *o, struct mm_config *c, const char *where, const char *value,
@@ -157,7 +200,8 @@ static int set(const struct option *o, struct mm_config *c, const char *where, c
 	case TYPE_NUMBER:
 		break;
 	}
-	return set_number(o, c, where, value, error);
+	return o->list ? set_list(o, c, where, value, error)
+		       : set_number(o, c, where, value, error);
 }
 
 static int file_key(struct mm_config *c, const char *path, const char *key, const json_t *value,
@@ -178,6 +222,66 @@ static int file_key(struct mm_config *c, const char *path, const char *key, cons
 	return set(o, c, where, number, error);
 }
 
+static struct mm_config_list *list_of(struct mm_config *c, const struct option *o)
+{
+	return (struct mm_config_list *)(void *)((char *)c + o->offset);
+}
+
+/* What one device's section says, into place @index of all lists. */
+static int section(struct mm_config *c, const char *path, uint32_t index, const json_t *section,
+		   char *error)
+{
+	struct mm_config one = *c;
+	const struct option *o;
+	const char *key;
+	json_t *value;
+	int r;
+
+	if (!json_is_object(section) || !json_object_get(section, "device"))
+		return fail(error, "%.100s: devices: number %u is no object with a key 'device'",
+			    path, index + 1);
+	json_object_foreach ((json_t *)(uintptr_t)section, key, value) {
+		o = option_find(key, strlen(key));
+		if (!o || !o->list)
+			return fail(error, "%.100s: devices: '%.64s' is nothing that a device has",
+				    path, key);
+		list_of(&one, o)->n = 1;
+		r = file_key(&one, path, key, value, error);
+		if (r == 0 && list_of(&one, o)->n != 1)
+			r = fail(error, "%.100s: devices: %s: want one value", path, key);
+		if (r < 0)
+			return r;
+		list_of(c, o)->value[index] = list_of(&one, o)->value[0];
+	}
+	return 0;
+}
+
+/* "devices": what a section does not say is what the file says for all of them. */
+static int sections(struct mm_config *c, const char *path, const json_t *devices, char *error)
+{
+	size_t n = json_array_size(devices);
+	int r = 0;
+
+	if (n == 0 || n > MM_DEVICES_MAX)
+		return fail(error, "%.100s: devices: want a list of 1 to %d objects", path,
+			    MM_DEVICES_MAX);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(options); i++) {
+		struct mm_config_list *list = list_of(c, &options[i]);
+
+		if (!options[i].list)
+			continue;
+		if (list->n > 1)
+			return fail(error, "%.100s: %s: a list; with 'devices' say it there", path,
+				    options[i].name);
+		for (uint32_t k = 1; k < n; k++)
+			list->value[k] = list->value[0];
+		list->n = (uint32_t)n;
+	}
+	for (uint32_t i = 0; r == 0 && i < n; i++)
+		r = section(c, path, i, json_array_get(devices, i), error);
+	return r;
+}
+
 static void json_done(json_t **json)
 {
 	json_decref(*json);
@@ -196,11 +300,14 @@ static int file_parse(struct mm_config *c, const char *path, char *error)
 	if (!json_is_object(root))
 		return fail(error, "%.100s: want one JSON object", path);
 	json_object_foreach (root, key, value) {
+		if (strcmp(key, "devices") == 0)
+			continue;
 		r = file_key(c, path, key, value, error);
 		if (r < 0)
 			return r;
 	}
-	return 0;
+	value = json_object_get(root, "devices");
+	return value ? sections(c, path, value, error) : 0;
 }
 
 /* Takes `--name=value` or `--name value`; *i ends on the last word used. */
@@ -264,7 +371,8 @@ static int defaults(struct mm_config *c, char *error)
 
 	*c = (struct mm_config){
 		.driver = "cuda",
-		.headroom_bytes = UINT64_C(512) << 20,
+		.device.n = 1,
+		.headroom_bytes = { { UINT64_C(512) << 20 }, 1 },
 		.policy = MM_POLICY_REMAP,
 		.numa_node = MM_NUMA_BY_DEVICE,
 		.log_level = MM_LOG_INFO,
@@ -278,6 +386,27 @@ static int defaults(struct mm_config *c, char *error)
 	return 0;
 }
 
+static int devices_check(struct mm_config *c, char *error)
+{
+	for (size_t i = 0; i < MM_ARRAY_SIZE(options); i++) {
+		uint32_t n = options[i].list ? list_of(c, &options[i])->n : 0;
+
+		if (n > 1 && n != c->device.n)
+			return fail(error, "--%s: %u values for %u devices; want one, or one each",
+				    options[i].name, n, c->device.n);
+	}
+	for (uint32_t i = 0; i < c->device.n; i++) {
+		for (uint32_t k = 0; k < i; k++) {
+			if (c->device.value[k] == c->device.value[i])
+				return fail(error, "--device: %" PRIu64 " is there twice",
+					    c->device.value[i]);
+		}
+		if (mm_config_at(&c->page_bytes, i) % MM_ABI_PAGE_BYTES)
+			return fail(error, "--page: not a multiple of %d", MM_ABI_PAGE_BYTES);
+	}
+	return MM_CONFIG_RUN;
+}
+
 int mm_config_from_args(int argc, char **argv, struct mm_config *ret_config, char *error)
 {
 	struct mm_config c;
@@ -289,13 +418,46 @@ int mm_config_from_args(int argc, char **argv, struct mm_config *ret_config, cha
 		return r;
 	if (!*c.dir)
 		return fail(error, "--dir: XDG_RUNTIME_DIR is not set; say where the sockets go");
-	if (c.page_bytes % MM_ABI_PAGE_BYTES)
-		return fail(error, "--page: not a multiple of %d", MM_ABI_PAGE_BYTES);
 	if (c.numa_node != MM_NUMA_BY_DEVICE && !mm_host_node_usable((int)c.numa_node))
 		return fail(error, "--numa-node: this host has no memory on node %" PRIu64,
 			    c.numa_node);
-	*ret_config = c;
-	return MM_CONFIG_RUN;
+	r = devices_check(&c, error);
+	if (r == MM_CONFIG_RUN)
+		*ret_config = c;
+	return r;
+}
+
+void mm_config_one(const struct mm_config *config, uint32_t device, struct mm_config *ret_config)
+{
+	*ret_config = *config;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(options); i++) {
+		struct mm_config_list *list = list_of(ret_config, &options[i]);
+
+		if (options[i].list && list->n > 1)
+			*list = (struct mm_config_list){ { list->value[device] }, 1 };
+	}
+}
+
+static char *list_format(const struct option *o, const struct mm_config_list *list)
+{
+	char *flag = NULL, *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	if (!out)
+		return NULL;
+	fprintf(out, "--%s=", o->name);
+	for (uint32_t i = 0; i < list->n; i++) {
+		if (i)
+			fputc(',', out);
+		if (list->value[i] >= o->min)
+			fprintf(out, "%" PRIu64, list->value[i]);
+	}
+	if (fclose(out) == 0)
+		flag = text;
+	else
+		free(text);
+	return flag;
 }
 
 static char *flag_format(const struct mm_config *c, const struct option *o, uint64_t role)
@@ -309,6 +471,8 @@ static char *flag_format(const struct mm_config *c, const struct option *o, uint
 		n = asprintf(&flag, "--%s=%s", o->name, field);
 		return n < 0 ? NULL : flag;
 	}
+	if (o->list)
+		return list_format(o, (const struct mm_config_list *)(const void *)field);
 	memcpy(&value, field, sizeof(value));
 	if (o->offset == offsetof(struct mm_config, role))
 		value = role;
@@ -327,6 +491,11 @@ static bool is_unset(const struct mm_config *c, const struct option *o)
 	if (o->type == TYPE_TEXT)
 		return false;
 	memcpy(&value, (const char *)c + o->offset, sizeof(value));
+	if (o->list) {
+		const struct mm_config_list *list = (const void *)((const char *)c + o->offset);
+
+		return list->n == 0 || (list->n == 1 && value < o->min);
+	}
 	return value < o->min || (o->type == TYPE_NUMBER && value > o->max);
 }
 

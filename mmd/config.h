@@ -3,7 +3,9 @@
  * config - what the operator wishes, from the command line and a JSON file
  *
  * Concept:    One table of options: each is a flag `--name VALUE` and a key "name" of the file. A flag
- *             beats the file. The keeper parses once; the other roles get the outcome as flags, so a
+ *             beats the file. What can differ between devices is a list: one value for all, or one for
+ *             each device in the order of `device`; the file may also say it per device, in "devices".
+ *             The keeper parses once; the other roles get the outcome as flags, so a
  *             file that changes while mmd runs cannot make its roles disagree.
  * Ownership:  plain struct, no pointers into argv.
  * Errors:     one sentence that names the flag or key, where it stood, and what would be right.
@@ -21,22 +23,27 @@
 #define MM_CONFIG_ARGS_MAX    32
 #define MM_NUMA_BY_DEVICE     UINT64_MAX
 
+struct mm_config_list { /* by device */
+	uint64_t value[MM_DEVICES_MAX];
+	uint32_t n; /* 1: value[0] is for all devices */
+};
+
 struct mm_config {
 	char dir[MM_CONFIG_PATH_BYTES];
-	char driver[MM_TEXT_BYTES]; /* software, cuda or a path */
-	uint64_t device;
-	uint64_t pool_bytes; /* 0 = all but headroom */
-	uint64_t headroom_bytes;
-	uint64_t page_bytes;           /* 0 = default by device */
-	uint64_t policy;               /* enum mm_policy */
-	uint64_t account_max_bytes;    /* 0 = the pool */
-	uint64_t host_store_max_bytes; /* 0 = no limit */
-	uint64_t lend_max_permille;    /* 0 = the controller's default */
-	uint64_t chunk_bytes;          /* 0 = default */
-	uint64_t numa_node;            /* for stores; MM_NUMA_BY_DEVICE */
-	uint64_t hugepages;            /* enum mm_hugepages */
-	uint64_t log_level;            /* enum mm_log_level */
-	uint64_t role;                 /* 0 = keeper, else enum mm_role */
+	char driver[MM_TEXT_BYTES];           /* software, cuda or a path */
+	struct mm_config_list device;         /* ordinals; n is how many there are */
+	struct mm_config_list pool_bytes;     /* 0 = all but headroom */
+	struct mm_config_list headroom_bytes; /* of each device */
+	struct mm_config_list page_bytes;     /* 0 = default by device */
+	uint64_t policy;                      /* enum mm_policy */
+	uint64_t account_max_bytes;           /* 0 = the pool */
+	uint64_t host_store_max_bytes;        /* 0 = no limit */
+	uint64_t lend_max_permille;           /* 0 = the controller's default */
+	uint64_t chunk_bytes;                 /* 0 = default */
+	uint64_t numa_node;                   /* for stores; MM_NUMA_BY_DEVICE */
+	uint64_t hugepages;                   /* enum mm_hugepages */
+	uint64_t log_level;                   /* enum mm_log_level */
+	uint64_t role;                        /* 0 = keeper, else enum mm_role */
 };
 
 enum mm_config_outcome { MM_CONFIG_RUN, MM_CONFIG_HELP, MM_CONFIG_VERSION };
@@ -62,6 +69,20 @@ int mm_config_from_args(int argc, char **argv, struct mm_config *ret_config, cha
  */
 int mm_config_args(const struct mm_config *config, enum mm_role role, char **ret_argv);
 void mm_config_args_free(char **argv);
+
+/* How many devices there are, and what a list says for one of them. */
+static inline uint32_t mm_config_devices(const struct mm_config *config)
+{
+	return config->device.n;
+}
+
+static inline uint64_t mm_config_at(const struct mm_config_list *list, uint32_t device)
+{
+	return list->value[list->n > 1 ? device : 0];
+}
+
+/* The same wishes as far as one of the devices is concerned. */
+void mm_config_one(const struct mm_config *config, uint32_t device, struct mm_config *ret_config);
 
 /* One line per option, for --help. */
 void mm_config_help(FILE *out);

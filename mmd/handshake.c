@@ -2,6 +2,7 @@
 #include "mmd/handshake.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -50,25 +51,31 @@ int mm_handshake_peer(struct mm_session *s)
 	return peer_pidfd(s->fd, cred.pid, &s->pidfd);
 }
 
-static void welcome_fill(const struct mm_shell *shell, struct mm_welcome *w)
+/* Of the pool that it will live on; without one, what is the same for all of them. */
+static void welcome_fill(const struct mm_session *s, struct mm_welcome *w)
 {
+	const struct mm_device *any = &s->shell->pool[0].worker.device;
+
 	*w = (struct mm_welcome){
 		.magic = MM_ABI_MAGIC,
 		.abi_major = MM_ABI_MAJOR,
 		.abi_minor = MM_ABI_MINOR,
-		.page_bytes = shell->worker.device.page_bytes,
-		.pool_pages = shell->worker.device.pages,
-		.driver_kind = shell->worker.device.driver_kind,
-		.policy = (uint32_t)shell->config->policy,
+		.n_devices = s->shell->n_pools,
+		.driver_kind = any->driver_kind,
+		.policy = (uint32_t)s->shell->config->policy,
 	};
-	memcpy(w->device_uuid, shell->worker.device.uuid, sizeof(w->device_uuid));
+	if (!s->pool)
+		return;
+	w->page_bytes = s->pool->worker.device.page_bytes;
+	w->pool_pages = s->pool->worker.device.pages;
+	memcpy(w->device_uuid, s->pool->worker.device.uuid, sizeof(w->device_uuid));
 }
 
 static int refuse(struct mm_session *s, int result, const char *reason)
 {
 	struct mm_welcome w;
 
-	welcome_fill(s->shell, &w);
+	welcome_fill(s, &w);
 	w.result = result;
 	snprintf(w.reason, sizeof(w.reason), "%s", reason);
 	mm_log(MM_LOG_WARN, "tenant.refused", "pid=%d uid=%u result=%d reason=\"%s\"", (int)s->pid,
@@ -111,7 +118,7 @@ static void rings_init(struct mm_session *s)
 
 	mm_ring_init(&s->requests, theirs->sq, MM_SQ_SLOTS, &ours->sq_head, &theirs->sq_tail);
 	mm_ring_init(&s->events, ours->cq, MM_CQ_SLOTS, &ours->cq_tail, &theirs->cq_head);
-	mm_outbox_init(&s->outbox, s->fd, &s->events, ours->map, s->shell->worker.page_fd,
+	mm_outbox_init(&s->outbox, s->fd, &s->events, ours->map, s->pool->worker.page_fd,
 		       &s->shell->fd_budget);
 }
 
@@ -121,7 +128,7 @@ static int welcome_send(struct mm_session *s)
 	struct mm_welcome w;
 	int r;
 
-	welcome_fill(s->shell, &w);
+	welcome_fill(s, &w);
 	w.tenant_id = s->tenant;
 	w.features = s->features;
 	r = mm_sock_send(s->fd, &w, sizeof(w), fds, MM_ARRAY_SIZE(fds));
@@ -135,23 +142,61 @@ static int join(struct mm_session *s, const struct mm_hello *hello)
 {
 	struct mm_core_join how = { .account = s->uid,
 				    .features = hello->features & MM_FEAT_KNOWN };
-	struct mm_shell *shell = s->shell;
 
-	if (mm_core_on_join(shell->core, mm_now_ns(), &how, &s->tenant) != 0)
+	if (mm_core_on_join(s->pool->core, mm_now_ns(), &how, &s->tenant) != 0)
 		return -EUSERS;
 	s->state = MM_SESSION_OPEN;
 	s->features = how.features;
 	memcpy(s->name, hello->name, sizeof(s->name));
-	mm_worker_tenant(shell, s->tenant);
-	mm_log(MM_LOG_INFO, "tenant.joined", "tenant=%u name=%s pid=%d uid=%u", s->tenant, s->name,
-	       (int)s->pid, s->uid);
+	mm_worker_tenant(s->pool, s->tenant);
+	mm_log(MM_LOG_INFO, "tenant.joined", "tenant=%u name=%s pid=%d uid=%u device=%" PRIu64,
+	       s->tenant, s->name, (int)s->pid, s->uid, s->pool->ordinal);
 	return 0;
+}
+
+static size_t uuid_text(char *text, size_t bytes, const uint8_t *uuid)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < 16 && at + 2 < bytes; i++)
+		at += (size_t)snprintf(text + at, bytes - at, "%02x", uuid[i]);
+	return at;
+}
+
+static int no_such_device(struct mm_session *s, const struct mm_hello *hello)
+{
+	static const uint8_t any[sizeof(hello->device_uuid)];
+	char reason[MM_REASON_BYTES];
+	size_t at;
+
+	if (memcmp(hello->device_uuid, any, sizeof(any)) == 0) {
+		at = (size_t)snprintf(reason, sizeof(reason),
+				      "this mmd has %u devices, say which:", s->shell->n_pools);
+	} else {
+		at = (size_t)snprintf(reason, sizeof(reason), "device ");
+		at += uuid_text(reason + at, sizeof(reason) - at, hello->device_uuid);
+		at += (size_t)snprintf(reason + at, sizeof(reason) - at,
+				       " is not one that this mmd has:");
+	}
+	for (uint32_t i = 0; i < s->shell->n_pools && at + 1 < sizeof(reason); i++) {
+		reason[at++] = ' ';
+		at += uuid_text(reason + at, sizeof(reason) - at,
+				s->shell->pool[i].worker.device.uuid);
+	}
+	return refuse(s, -ENODEV, reason);
 }
 
 static int welcome(struct mm_session *s, const struct mm_hello *hello)
 {
-	int r = regions_create(s);
+	int r;
 
+	s->pool = mm_pool_by_uuid(s->shell, hello->device_uuid);
+	if (!s->pool)
+		return no_such_device(s, hello);
+	if (s->pool->down)
+		return refuse(s, -ENODEV,
+			      "the device is down: its xfer keeps failing; see mmd's log");
+	r = regions_create(s);
 	if (r < 0)
 		return refuse(s, r, "mmd is out of memory or file descriptors; try again later");
 	rings_init(s);
@@ -160,7 +205,7 @@ static int welcome(struct mm_session *s, const struct mm_hello *hello)
 		return refuse(s, r,
 			      "as many tenants or accounts as this mmd can have are connected");
 	r = welcome_send(s);
-	mm_shell_settle(s->shell);
+	mm_pool_settle(s->pool);
 	return r;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -15,7 +16,7 @@
 static void help(void)
 {
 	printf("Usage: mmd [--config FILE] [FLAG VALUE]...\n"
-	       "Owns the pages of a GPU and lends them to LLM serving engines.\n\n"
+	       "Owns the pages of GPUs and lends them to LLM serving engines.\n\n"
 	       "  --config FILE            JSON object whose keys are the flags below\n");
 	mm_config_help(stdout);
 	printf("  --help, --version\n\nSizes: 65536, 512M, 2G. A flag beats the file.\n");
@@ -49,6 +50,7 @@ static int streams_open(void)
 static int run(const struct mm_config *config)
 {
 	enum mm_log_level level = (enum mm_log_level)config->log_level;
+	static char role[16];
 
 	signal(SIGPIPE, SIG_IGN);
 	switch (config->role) {
@@ -57,7 +59,8 @@ static int run(const struct mm_config *config)
 		files_raise();
 		return mm_shell_main(MM_ROLE_FD, config);
 	case MM_ROLE_XFER:
-		mm_log_init("xfer", level);
+		snprintf(role, sizeof(role), "xfer-%" PRIu64, config->device.value[0]);
+		mm_log_init(role, level);
 		files_raise();
 		return mm_xfer_main(MM_ROLE_FD);
 	case MM_ROLE_LOAD:

@@ -65,19 +65,21 @@ static json_t *pages_json(const struct mm_core_stats *stats)
 	return pages;
 }
 
-static bool pages_accounted(const struct mm_shell *shell, const struct mm_core_stats *stats)
+static bool pages_accounted(const struct mm_pool *pool, const struct mm_core_stats *stats)
 {
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < MM_PAGE_STATES; i++)
 		sum += stats->pages[i];
-	return sum == shell->worker.device.pages;
+	return sum == pool->worker.device.pages;
 }
 
-static json_t *device_json(const struct mm_device *d)
+static json_t *device_json(const struct mm_pool *pool)
 {
+	const struct mm_device *d = &pool->worker.device;
 	json_t *device = json_object();
 
+	set_u64(device, "ordinal", pool->ordinal);
 	set_text(device, "name", d->name);
 	set_text(device, "driver", d->driver_kind == MM_DRIVER_CUDA ? "cuda" : "software");
 	set_hex(device, "uuid", d->uuid, sizeof(d->uuid));
@@ -97,29 +99,73 @@ static uint64_t huge_bytes(const struct mm_shell *shell)
 	return sum;
 }
 
-static void pool_fill(struct mm_shell *shell, json_t *to, const struct mm_core_stats *stats)
+static void pool_fill(const struct mm_pool *pool, json_t *to, const struct mm_core_stats *stats)
 {
-	json_object_set_new(to, "device", device_json(&shell->worker.device));
-	set_u64(to, "page_bytes", shell->worker.device.page_bytes);
-	set_u64(to, "pool_pages", shell->worker.device.pages);
+	json_object_set_new(to, "device", device_json(pool));
+	set_text(to, "state", pool->down ? "down" : "up");
+	set_u64(to, "page_bytes", pool->worker.device.page_bytes);
+	set_u64(to, "pool_pages", pool->worker.device.pages);
 	json_object_set_new(to, "pages", pages_json(stats));
-	json_object_set_new(to, "pages_accounted", json_boolean(pages_accounted(shell, stats)));
-	set_node(to, "numa_node", mm_store_node(shell));
+	json_object_set_new(to, "pages_accounted", json_boolean(pages_accounted(pool, stats)));
+	set_node(to, "numa_node", mm_store_node(pool));
+}
+
+static bool adds_up(const char *key)
+{
+	return strcmp(key, "page_bytes") != 0 && strcmp(key, "numa_node") != 0;
+}
+
+/* What a device says is the node's too, as sums, and where a sum makes no sense the first device's. */
+static void fold(json_t *all, const json_t *one)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach ((json_t *)(uintptr_t)one, key, value) {
+		json_t *sum = json_object_get(all, key);
+
+		if (!sum)
+			json_object_set_new(all, key, json_deep_copy(value));
+		else if (strcmp(key, "pages") == 0)
+			fold(sum, value);
+		else if (strcmp(key, "pages_accounted") == 0)
+			json_object_set_new(all, key,
+					    json_boolean(json_is_true(sum) && json_is_true(value)));
+		else if (json_is_integer(sum) && adds_up(key))
+			json_integer_set(sum, json_integer_value(sum) + json_integer_value(value));
+	}
+}
+
+/* @fill: what of a device is asked for. */
+static void devices_fill(struct mm_shell *shell, json_t *to,
+			 void (*fill)(const struct mm_pool *pool, json_t *to,
+				      const struct mm_core_stats *stats))
+{
+	json_t *devices = json_array();
+	struct mm_core_stats stats;
+
+	for (uint32_t i = 0; i < shell->n_pools; i++) {
+		json_t *device = json_object();
+
+		mm_core_stats(shell->pool[i].core, &stats);
+		fill(&shell->pool[i], device, &stats);
+		fold(to, device);
+		json_array_append_new(devices, device);
+	}
+	json_object_del(to, "state");
+	json_object_set_new(to, "devices", devices);
 	set_text(to, "hugepages", mm_hugepages_name(shell->config->hugepages));
 	set_u64(to, "hugepages_bytes", huge_bytes(shell));
 }
 
 static json_t *pool_show(void *context, const json_t *params, struct mm_rpc_error *error)
 {
-	struct mm_shell *shell = context;
-	struct mm_core_stats stats;
 	json_t *result = json_object();
 
 	(void)params;
 	(void)error;
-	mm_core_stats(shell->core, &stats);
+	devices_fill(context, result, pool_fill);
 	set_u64(result, "schema", SCHEMA);
-	pool_fill(shell, result, &stats);
 	return result;
 }
 
@@ -175,19 +221,20 @@ static void stats_fill(const struct mm_session *s, json_t *to)
 		__atomic_load_n(&claims->stall_total_ns, __ATOMIC_RELAXED) & INT64_MAX);
 }
 
-static json_t *tenant_json(struct mm_shell *shell, const struct mm_session *s)
+static json_t *tenant_json(const struct mm_session *s)
 {
 	json_t *tenant = json_object();
 	struct mm_core_tenant t;
 
 	set_u64(tenant, "tenant", s->tenant);
 	set_text(tenant, "name", s->name);
+	set_u64(tenant, "device", s->pool->ordinal);
 	set_u64(tenant, "pid", (uint64_t)s->pid);
 	set_u64(tenant, "account_uid", s->uid);
 	set_text(tenant, "connection", s->state == MM_SESSION_OPEN ? "open" : "closed");
-	if (mm_core_tenant(shell->core, s->tenant, &t))
+	if (mm_core_tenant(s->pool->core, s->tenant, &t))
 		pages_fill(&t, tenant);
-	plan_fill(mm_core_plan(shell->core, s->tenant), tenant);
+	plan_fill(mm_core_plan(s->pool->core, s->tenant), tenant);
 	set_u64(tenant, "store", s->store ? s->store->id : 0);
 	cursors_fill(s, tenant);
 	stats_fill(s, tenant);
@@ -198,9 +245,10 @@ static json_t *tenants_json(struct mm_shell *shell)
 {
 	json_t *tenants = json_array();
 
-	for (size_t i = 0; i < MM_SESSIONS_MAX; i++) {
-		if (shell->session[i].state >= MM_SESSION_OPEN)
-			json_array_append_new(tenants, tenant_json(shell, &shell->session[i]));
+	MM_FOREACH_SESSION(shell, s)
+	{
+		if (s->state >= MM_SESSION_OPEN)
+			json_array_append_new(tenants, tenant_json(s));
 	}
 	return tenants;
 }
@@ -249,14 +297,15 @@ static json_t *xfer_json(const struct mm_worker *w)
 }
 
 /* Over the life of mmd: what left with its tenants included. */
-static uint64_t bytes_streamed(const struct mm_shell *shell)
+static uint64_t bytes_streamed(const struct mm_pool *pool)
 {
-	uint64_t sum = shell->bytes_streamed_gone;
+	uint64_t sum = pool->bytes_streamed_gone;
 
-	for (size_t i = 0; i < MM_SESSIONS_MAX; i++) {
-		const struct mm_xcursor_region *c = shell->session[i].cursor_region.base;
+	MM_FOREACH_SESSION(pool->shell, s)
+	{
+		const struct mm_xcursor_region *c = s->cursor_region.base;
 
-		if (c)
+		if (c && s->pool == pool)
 			sum += __atomic_load_n(&c->bytes_streamed, __ATOMIC_RELAXED);
 	}
 	return sum;
@@ -276,23 +325,26 @@ static void counters_fill(const struct mm_core_stats *stats, json_t *to)
 	set_u64(to, "kills", stats->kills);
 }
 
+static void device_fill(const struct mm_pool *pool, json_t *to, const struct mm_core_stats *stats)
+{
+	pool_fill(pool, to, stats);
+	counters_fill(stats, to);
+	set_u64(to, "bytes_streamed", bytes_streamed(pool));
+	json_object_set_new(to, "xfer", xfer_json(&pool->worker));
+}
+
 static json_t *status(void *context, const json_t *params, struct mm_rpc_error *error)
 {
 	struct mm_shell *shell = context;
-	struct mm_core_stats stats;
 	json_t *result = json_object();
 
 	(void)params;
 	(void)error;
-	mm_core_stats(shell->core, &stats);
+	devices_fill(shell, result, device_fill);
 	set_u64(result, "schema", SCHEMA);
 	set_text(result, "version", MM_VERSION);
 	set_u64(result, "uptime_ns", mm_now_ns() - shell->started_ns);
 	set_text(result, "policy", mm_policy_name((enum mm_policy)shell->config->policy));
-	pool_fill(shell, result, &stats);
-	counters_fill(&stats, result);
-	set_u64(result, "bytes_streamed", bytes_streamed(shell));
-	json_object_set_new(result, "xfer", xfer_json(&shell->worker));
 	json_object_set_new(result, "tenants", tenants_json(shell));
 	set_u64(result, "host_store_bytes", shell->stores.bytes);
 	set_u64(result, "host_store_max_bytes", shell->config->host_store_max_bytes);
@@ -303,25 +355,47 @@ static json_t *status(void *context, const json_t *params, struct mm_rpc_error *
 
 /* ---- plans ---- */
 
+/* "device": an ordinal, or none: then *ret_pool is NULL. */
+static bool device_named(struct mm_shell *shell, const json_t *params, struct mm_pool **ret_pool,
+			 struct mm_rpc_error *error)
+{
+	const json_t *device = json_object_get(params, "device");
+
+	*ret_pool = NULL;
+	if (!device)
+		return true;
+	for (uint32_t i = 0; json_is_integer(device) && i < shell->n_pools; i++) {
+		if (shell->pool[i].ordinal == (uint64_t)json_integer_value(device))
+			*ret_pool = &shell->pool[i];
+	}
+	if (!*ret_pool)
+		mm_rpc_fail(error, MM_RPC_PARAMS, "device: want the ordinal of one that mmd has");
+	return *ret_pool != NULL;
+}
+
 static struct mm_session *tenant_named(struct mm_shell *shell, const json_t *params,
 				       struct mm_rpc_error *error)
 {
 	const char *name = json_string_value(json_object_get(params, "name"));
 	struct mm_session *s;
+	struct mm_pool *pool;
 	unsigned int many;
 
 	if (!name) {
 		mm_rpc_fail(error, MM_RPC_PARAMS, "name: want the name or id of a tenant");
 		return NULL;
 	}
-	s = mm_session_lookup(shell, name, &many);
+	if (!device_named(shell, params, &pool, error))
+		return NULL;
+	s = mm_session_lookup(shell, pool, name, &many);
 	if (!s)
 		mm_rpc_fail(error, MM_RPC_FAILED, "%.64s: %s", name,
-			    many ? "several tenants have this name; use the id" : "no such tenant");
+			    many ? "several tenants have this name; use the id or --device"
+				 : "no such tenant");
 	return s;
 }
 
-static json_t *slot_json(struct mm_shell *shell, const struct mm_session *s, uint32_t index,
+static json_t *slot_json(const struct mm_session *s, uint32_t index,
 			 const struct mm_core_slot *slot)
 {
 	json_t *json = json_object(), *layers = json_array(), *pages = json_array();
@@ -330,22 +404,23 @@ static json_t *slot_json(struct mm_shell *shell, const struct mm_session *s, uin
 		json_array_append_new(layers, json_integer(slot->layer[i]));
 	for (uint32_t i = 0; i < slot->n_pages; i++)
 		json_array_append_new(
-			pages, json_integer(mm_core_slot_page(shell->core, s->tenant, index, i)));
+			pages, json_integer(mm_core_slot_page(s->pool->core, s->tenant, index, i)));
 	json_object_set_new(json, "layers", layers);
 	json_object_set_new(json, "pages", pages);
 	return json;
 }
 
-static json_t *plan_json(struct mm_shell *shell, const struct mm_session *s)
+static json_t *plan_json(const struct mm_session *s)
 {
-	const struct mm_core_plan *plan = mm_core_plan(shell->core, s->tenant);
+	const struct mm_core_plan *plan = mm_core_plan(s->pool->core, s->tenant);
 	json_t *json = json_object(), *slots = json_array();
 
 	set_u64(json, "tenant", s->tenant);
 	set_text(json, "name", s->name);
+	set_u64(json, "device", s->pool->ordinal);
 	plan_fill(plan, json);
 	for (uint32_t i = 0; plan && plan->m && i < plan->beta; i++)
-		json_array_append_new(slots, slot_json(shell, s, i, &plan->slot[i]));
+		json_array_append_new(slots, slot_json(s, i, &plan->slot[i]));
 	json_object_set_new(json, "slots", slots);
 	cursors_fill(s, json);
 	return json;
@@ -356,17 +431,17 @@ static json_t *plan_show(void *context, const json_t *params, struct mm_rpc_erro
 	struct mm_shell *shell = context;
 	bool all = !json_object_get(params, "name");
 	struct mm_session *only = all ? NULL : tenant_named(shell, params, error);
+	struct mm_pool *pool = NULL;
 	json_t *result, *plans;
 
-	if (!all && !only)
+	if ((!all && !only) || !device_named(shell, params, &pool, error))
 		return NULL;
 	result = json_object();
 	plans = json_array();
-	for (size_t i = 0; i < MM_SESSIONS_MAX; i++) {
-		struct mm_session *s = &shell->session[i];
-
-		if (s == only || (all && s->state == MM_SESSION_OPEN))
-			json_array_append_new(plans, plan_json(shell, s));
+	MM_FOREACH_SESSION(shell, s)
+	{
+		if (s == only || (all && s->state == MM_SESSION_OPEN && (!pool || s->pool == pool)))
+			json_array_append_new(plans, plan_json(s));
 	}
 	set_u64(result, "schema", SCHEMA);
 	json_object_set_new(result, "plans", plans);
@@ -404,8 +479,8 @@ static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error
 	s = tenant_named(shell, params, error);
 	if (!s)
 		return NULL;
-	r = mm_core_plan_set(shell->core, mm_now_ns(), s->tenant, alpha, &max);
-	mm_shell_settle(shell);
+	r = mm_core_plan_set(s->pool->core, mm_now_ns(), s->tenant, alpha, &max);
+	mm_pool_settle(s->pool);
 	if (r == MM_E_RANGE)
 		return mm_rpc_fail(error, MM_RPC_FAILED,
 				   "%s: %d layers cannot be away; at most %" PRIu32 " can", s->name,

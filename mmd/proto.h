@@ -3,7 +3,7 @@
  * proto - what mmd's own roles say to each other
  *
  * Concept:   keeper <-> core: one SOCK_SEQPACKET pair; struct mm_kmsg, fds attached.
- *            core <-> xfer: one SOCK_SEQPACKET pair for struct mm_xmsg with fds and doorbells, and two
+ *            core <-> xfer, of which there is one per device: one SOCK_SEQPACKET pair for struct mm_xmsg with fds and doorbells, and two
  *            rings of struct mm_msg (opcodes MM_XOP_*) in two memfds for jobs and completions.
  *            core <-> load: one SOCK_SEQPACKET pair; struct mm_lmsg. Only core attaches fds there.
  * Trust:     core believes keeper. xfer and load are checked like peers: load parses hostile files.
@@ -20,6 +20,7 @@
 #define MM_ROLE_FD      3
 #define MM_ROLE_LOAD_FD 4
 #define MM_TEXT_BYTES   224
+#define MM_DEVICES_MAX  8 /* that one mmd manages */
 
 /* ---- keeper <-> core ---- */
 
@@ -28,10 +29,11 @@ enum mm_kop {
 	MM_K_ADMIN,      /* keeper -> core: an accepted admin connection (1 fd) */
 	MM_K_STARTED, /* keeper -> core: role, id, pid; fds: core's end (load: + the tenant's end) */
 	MM_K_GONE,    /* keeper -> core: role, id; reaped; result = wait status */
-	MM_K_START,   /* core -> keeper: role, id (xfer: refused while one lives) */
+	MM_K_START,   /* core -> keeper: role, id (xfer: refused while the device's lives) */
 	MM_K_KILL,    /* core -> keeper: role, id: SIGKILL; MM_K_GONE follows */
 	MM_K_READY,   /* core -> keeper: the pool stands, tenants may be accepted */
 	MM_K_STOP,    /* either way: orderly end */
+	MM_K_DOWN,    /* keeper -> core: xfer of device fails again and again; it goes on trying */
 };
 
 enum mm_role { MM_ROLE_CORE = 1, MM_ROLE_XFER, MM_ROLE_LOAD };
@@ -43,9 +45,11 @@ struct mm_kmsg {
 	int32_t result;
 	uint64_t id; /* xfer: its epoch, from 1; load: the load's id */
 	int64_t pid;
+	uint32_t device; /* xfer: index in the configuration's list */
+	uint32_t reserved;
 	char text[MM_TEXT_BYTES];
 };
-static_assert(sizeof(struct mm_kmsg) == 256, "ABI");
+static_assert(sizeof(struct mm_kmsg) == 264, "ABI");
 
 /* ---- core <-> xfer: socket ---- */
 

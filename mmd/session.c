@@ -14,10 +14,6 @@
 #define DOORBELLS_PER_WAKEUP 64
 #define REQUESTS_PER_TURN    64
 
-#define FOREACH_SESSION(shell, s)                               \
-	for (typeof(&(shell)->session[0]) s = (shell)->session; \
-	     s < (shell)->session + MM_SESSIONS_MAX; s++)
-
 static void session_clear(struct mm_shell *shell, struct mm_session *s)
 {
 	*s = (struct mm_session){
@@ -37,7 +33,8 @@ static void session_clear(struct mm_shell *shell, struct mm_session *s)
 
 void mm_sessions_init(struct mm_shell *shell)
 {
-	FOREACH_SESSION(shell, s)
+	shell->n_sessions = shell->n_pools * MM_TENANTS_MAX + MM_HELLOS_MAX;
+	MM_FOREACH_SESSION(shell, s)
 	session_clear(shell, s);
 }
 
@@ -54,7 +51,7 @@ static void session_free(struct mm_session *s)
 	const struct mm_xcursor_region *cursors = s->cursor_region.base;
 
 	if (cursors)
-		s->shell->bytes_streamed_gone += cursors->bytes_streamed;
+		s->pool->bytes_streamed_gone += cursors->bytes_streamed;
 	session_disconnect(s);
 	mm_store_leave(s);
 	mm_loop_del(&s->shell->loop, &s->pid_source);
@@ -69,13 +66,13 @@ static void session_free(struct mm_session *s)
 
 void mm_sessions_done(struct mm_shell *shell)
 {
-	FOREACH_SESSION(shell, s)
+	MM_FOREACH_SESSION(shell, s)
 	session_free(s);
 }
 
 struct mm_session *mm_session_find(struct mm_shell *shell, uint32_t tenant)
 {
-	FOREACH_SESSION(shell, s)
+	MM_FOREACH_SESSION(shell, s)
 	{
 		if (s->state >= MM_SESSION_OPEN && s->tenant == tenant)
 			return s;
@@ -83,16 +80,16 @@ struct mm_session *mm_session_find(struct mm_shell *shell, uint32_t tenant)
 	return NULL;
 }
 
-struct mm_session *mm_session_lookup(struct mm_shell *shell, const char *word,
-				     unsigned int *ret_many)
+struct mm_session *mm_session_lookup(struct mm_shell *shell, const struct mm_pool *pool,
+				     const char *word, unsigned int *ret_many)
 {
 	struct mm_session *found = NULL;
 	unsigned int many = 0;
 	char id[16];
 
-	FOREACH_SESSION(shell, s)
+	MM_FOREACH_SESSION(shell, s)
 	{
-		if (s->state != MM_SESSION_OPEN)
+		if (s->state != MM_SESSION_OPEN || (pool && s->pool != pool))
 			continue;
 		snprintf(id, sizeof(id), "%u", s->tenant);
 		if (strcmp(id, word) == 0) {
@@ -112,6 +109,15 @@ void mm_session_end(struct mm_session *s, const char *reason)
 {
 	if (s->fd >= 0 && !s->ending)
 		s->ending = reason;
+}
+
+void mm_sessions_end(struct mm_pool *pool, const char *reason)
+{
+	MM_FOREACH_SESSION(pool->shell, s)
+	{
+		if (s->state == MM_SESSION_OPEN && s->pool == pool)
+			mm_session_end(s, reason);
+	}
 }
 
 /* ---- what it says ---- */
@@ -156,8 +162,8 @@ static void request(struct mm_session *s, const struct mm_msg *msg)
 		r = mm_outbox_ack(&s->outbox, msg->arg[0], msg->result, now);
 		break;
 	default:
-		r = mm_core_on_request(s->shell->core, now, s->tenant, msg);
-		mm_shell_settle(s->shell);
+		r = mm_core_on_request(s->pool->core, now, s->tenant, msg);
+		mm_pool_settle(s->pool);
 	}
 	if (r != 0) {
 		mm_log(MM_LOG_WARN, "tenant.protocol", "tenant=%u op=%u", s->tenant, msg->opcode);
@@ -261,7 +267,7 @@ static void hurry_silent(struct mm_shell *shell, const uid_t *uid, unsigned int 
 	unsigned int hellos = 0;
 	int r;
 
-	FOREACH_SESSION(shell, s)
+	MM_FOREACH_SESSION(shell, s)
 	{
 		if (!awaits_hello(s, uid))
 			continue;
@@ -281,7 +287,7 @@ static void hurry_silent(struct mm_shell *shell, const uid_t *uid, unsigned int 
 static struct mm_session *session_new(struct mm_shell *shell)
 {
 	hurry_silent(shell, NULL, MM_HELLOS_MAX - 1);
-	FOREACH_SESSION(shell, s)
+	MM_FOREACH_SESSION(shell, s)
 	{
 		if (s->state == MM_SESSION_FREE)
 			return s;
@@ -325,7 +331,6 @@ void mm_session_forget(struct mm_session *s)
 
 static void session_close(struct mm_session *s)
 {
-	struct mm_shell *shell = s->shell;
 	uint32_t tenant = s->tenant;
 
 	if (s->state == MM_SESSION_HELLO) {
@@ -338,15 +343,15 @@ static void session_close(struct mm_session *s)
 	s->state = MM_SESSION_CLOSED;
 	s->ending = NULL;
 	s->busy = false;
-	mm_core_on_disconnect(shell->core, mm_now_ns(), tenant);
-	mm_shell_settle(shell);
+	mm_core_on_disconnect(s->pool->core, mm_now_ns(), tenant);
+	mm_pool_settle(s->pool);
 }
 
 static void session_dead(struct mm_session *s)
 {
 	s->dead = false;
-	mm_core_on_dead(s->shell->core, mm_now_ns(), s->tenant);
-	mm_shell_settle(s->shell);
+	mm_core_on_dead(s->pool->core, mm_now_ns(), s->tenant);
+	mm_pool_settle(s->pool);
 }
 
 /* ---- turn ---- */
@@ -355,7 +360,7 @@ static bool ends(struct mm_shell *shell)
 {
 	bool any = false;
 
-	FOREACH_SESSION(shell, s)
+	MM_FOREACH_SESSION(shell, s)
 	{
 		if (s->ending) {
 			session_close(s);
@@ -385,7 +390,7 @@ static void flush(struct mm_session *s, uint64_t now_ns)
 
 bool mm_sessions_turn(struct mm_shell *shell, uint64_t now_ns)
 {
-	FOREACH_SESSION(shell, s)
+	MM_FOREACH_SESSION(shell, s)
 	{
 		if (s->state == MM_SESSION_HELLO && now_ns >= s->hello_by_ns)
 			mm_session_end(s, "no hello came");
@@ -399,7 +404,7 @@ bool mm_sessions_turn(struct mm_shell *shell, uint64_t now_ns)
 
 void mm_sessions_ring(struct mm_shell *shell)
 {
-	FOREACH_SESSION(shell, s)
+	MM_FOREACH_SESSION(shell, s)
 	{
 		if (s->state != MM_SESSION_OPEN)
 			continue;
@@ -415,7 +420,7 @@ uint64_t mm_sessions_deadline(const struct mm_shell *shell)
 {
 	uint64_t deadline = UINT64_MAX;
 
-	FOREACH_SESSION(shell, s)
+	MM_FOREACH_SESSION(shell, s)
 	{
 		if (s->busy || s->ending || (s->dead && s->state == MM_SESSION_CLOSED))
 			return 0;
@@ -439,8 +444,8 @@ static void sample_stats(struct mm_session *s, uint64_t now_ns)
 
 	for (size_t i = 0; i < offsetof(struct mm_tenant_stats, reserved) / sizeof(*to); i++)
 		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
-	mm_core_on_stats(s->shell->core, now_ns, s->tenant, &stats);
-	mm_shell_settle(s->shell);
+	mm_core_on_stats(s->pool->core, now_ns, s->tenant, &stats);
+	mm_pool_settle(s->pool);
 }
 
 static void sample_cursor(struct mm_session *s)
@@ -454,13 +459,13 @@ static void sample_cursor(struct mm_session *s)
 		return;
 	s->layers_seen = layers;
 	s->copy_seen_ns = copy_ns;
-	mm_core_on_streamed(s->shell->core, s->tenant, ns_new / layers_new);
-	mm_shell_settle(s->shell);
+	mm_core_on_streamed(s->pool->core, s->tenant, ns_new / layers_new);
+	mm_pool_settle(s->pool);
 }
 
 void mm_sessions_sample(struct mm_shell *shell, uint64_t now_ns)
 {
-	FOREACH_SESSION(shell, s)
+	MM_FOREACH_SESSION(shell, s)
 	{
 		if (s->state == MM_SESSION_OPEN && !s->ending)
 			sample_stats(s, now_ns);

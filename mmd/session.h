@@ -10,7 +10,7 @@
  * Trust:      everything that comes from the tenant is copied, checked, then used. Who breaks a rule
  *             loses its connection, is logged once, and nobody else notices. No fd is ever taken.
  * Threading:  core's thread. Work per wake-up is bounded; what is left is done in the next turn.
- * Limits:     MM_TENANTS_MAX tenants, MM_HELLOS_MAX connections that have not said hello (of
+ * Limits:     MM_TENANTS_MAX tenants per device, MM_HELLOS_MAX connections that have not said hello (of
  *             one user MM_HELLOS_UID_MAX), for at most MM_HELLO_NS; beyond, the longest silent goes.
  */
 #pragma once
@@ -28,9 +28,10 @@
 #define MM_HELLOS_MAX     32
 #define MM_HELLOS_UID_MAX 24 /* of one user: silence of one does not shut the door to all */
 #define MM_HELLO_NS       (5 * MM_NS_PER_S)
-#define MM_SESSIONS_MAX   (MM_TENANTS_MAX + MM_HELLOS_MAX)
+#define MM_SESSIONS_MAX   (MM_DEVICES_MAX * MM_TENANTS_MAX + MM_HELLOS_MAX)
 #define MM_SAMPLE_NS      (15 * MM_NS_PER_MS) /* how often statistics are looked at */
 
+struct mm_pool;
 struct mm_shell;
 struct mm_store;
 
@@ -39,7 +40,8 @@ enum mm_session_state { MM_SESSION_FREE, MM_SESSION_HELLO, MM_SESSION_OPEN, MM_S
 struct mm_session {
 	struct mm_shell *shell;
 	enum mm_session_state state;
-	uint32_t tenant; /* of the core; valid from OPEN */
+	struct mm_pool *pool; /* that it lives on; valid from OPEN */
+	uint32_t tenant;      /* of the pool's core; valid from OPEN */
 	int fd, pidfd;
 	struct mm_source source, pid_source;
 	pid_t pid;
@@ -64,6 +66,10 @@ struct mm_session {
 	uint64_t layers_seen, copy_seen_ns; /* of the cursors, when last looked at */
 };
 
+#define MM_FOREACH_SESSION(shell, s)                            \
+	for (typeof(&(shell)->session[0]) s = (shell)->session; \
+	     s < (shell)->session + (shell)->n_sessions; s++)
+
 void mm_sessions_init(struct mm_shell *shell);
 void mm_sessions_done(struct mm_shell *shell);
 
@@ -73,12 +79,18 @@ void mm_session_accept(struct mm_shell *shell, int fd);
 /* By the core's id; NULL when there is none, or it is forgotten. */
 struct mm_session *mm_session_find(struct mm_shell *shell, uint32_t tenant);
 
-/* By operator's word: id or name; NULL when none or several match, then *ret_many is how many. */
-struct mm_session *mm_session_lookup(struct mm_shell *shell, const char *word,
-				     unsigned int *ret_many);
+/*
+ * By operator's word: id or name, of @pool or (NULL) of all; NULL when none or several match, then
+ * *ret_many is how many.
+ */
+struct mm_session *mm_session_lookup(struct mm_shell *shell, const struct mm_pool *pool,
+				     const char *word, unsigned int *ret_many);
 
 /* The connection ends in this turn. @reason: static string, logged once. */
 void mm_session_end(struct mm_session *session, const char *reason);
+
+/* The same to all of a pool. */
+void mm_sessions_end(struct mm_pool *pool, const char *reason);
 
 /* The core is done with it. */
 void mm_session_forget(struct mm_session *session);

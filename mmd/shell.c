@@ -9,9 +9,8 @@
 
 #include "libclient/ipc/clock.h"
 
-#define FDS_BESIDES_PAGES 1024 /* sessions, stores, loads, admin clients, one batch in flight */
-#define FDS_FLYING_MAX    1024
-#define TURN_ROUNDS_MAX   16
+#define FDS_FLYING_MAX  1024
+#define TURN_ROUNDS_MAX 16
 
 /* ---- keeper ---- */
 
@@ -34,6 +33,15 @@ void mm_shell_tell(struct mm_shell *shell, enum mm_kop op, enum mm_role role, ui
 	keeper_send(shell, &msg);
 }
 
+void mm_shell_tell_xfer(struct mm_pool *pool, enum mm_kop op)
+{
+	struct mm_kmsg msg = {
+		.op = op, .role = MM_ROLE_XFER, .device = pool->index, .id = pool->worker.epoch
+	};
+
+	keeper_send(pool->shell, &msg);
+}
+
 void mm_shell_fail(struct mm_shell *shell, const char *fmt, ...)
 {
 	struct mm_kmsg msg = { .op = MM_K_STOP, .result = -EIO };
@@ -47,10 +55,16 @@ void mm_shell_fail(struct mm_shell *shell, const char *fmt, ...)
 	shell->failed = true;
 }
 
+static struct mm_pool *pool_named(struct mm_shell *shell, const struct mm_kmsg *msg)
+{
+	mm_assert(msg->device < shell->n_pools);
+	return &shell->pool[msg->device];
+}
+
 static void started(struct mm_shell *shell, const struct mm_kmsg *msg, int *fds)
 {
 	if (msg->role == MM_ROLE_XFER) {
-		mm_worker_started(shell, msg->id, msg->pid, fds[0]);
+		mm_worker_started(pool_named(shell, msg), msg->id, msg->pid, fds[0]);
 		fds[0] = -1;
 	} else if (msg->role == MM_ROLE_LOAD) {
 		mm_load_started(shell, msg->id, fds[0], fds[1]);
@@ -74,9 +88,12 @@ static void keeper_message(struct mm_shell *shell, const struct mm_kmsg *msg, in
 		break;
 	case MM_K_GONE:
 		if (msg->role == MM_ROLE_XFER)
-			mm_worker_gone(shell, msg->id, msg->result);
+			mm_worker_gone(pool_named(shell, msg), msg->id, msg->result);
 		else if (msg->role == MM_ROLE_LOAD)
 			mm_load_gone(shell, msg->id, msg->result);
+		break;
+	case MM_K_DOWN:
+		mm_pool_down(pool_named(shell, msg));
 		break;
 	case MM_K_STOP:
 		shell->stopping = true;
@@ -107,83 +124,40 @@ static void on_keeper(struct mm_source *source, uint32_t events)
 		keeper_lost(shell);
 }
 
-/* ---- the core ---- */
-
-static int fds_check(struct mm_shell *shell)
-{
-	const struct mm_device *d = &shell->worker.device;
-
-	if (d->pages + (uint64_t)FDS_BESIDES_PAGES <= shell->fds_max)
-		return 0;
-	mm_shell_fail(shell,
-		      "a pool of %u pages needs %u open files, the limit is %" PRIu64
-		      "; raise it (LimitNOFILE=, ulimit -Hn) or use a larger --page",
-		      d->pages, d->pages + FDS_BESIDES_PAGES, shell->fds_max);
-	return -EMFILE;
-}
-
-int mm_shell_device(struct mm_shell *shell)
-{
-	const struct mm_config *c = shell->config;
-	const struct mm_device *d = &shell->worker.device;
-	struct mm_core_opts opts = {
-		.pages = d->pages,
-		.page_bytes = d->page_bytes,
-		.policy = (enum mm_policy)c->policy,
-		.account_max_pages = c->account_max_bytes / d->page_bytes,
-		.lend_max_permille = (uint32_t)c->lend_max_permille,
-	};
-	int r = fds_check(shell);
-
-	if (r < 0)
-		return r;
-	if (c->account_max_bytes && !opts.account_max_pages) {
-		mm_shell_fail(shell, "--account-max: less than one page of %" PRIu64 " bytes",
-			      d->page_bytes);
-		return -EINVAL;
-	}
-	shell->worker.page_fd = malloc(d->pages * sizeof(int));
-	if (!shell->worker.page_fd)
-		return -ENOMEM;
-	memset(shell->worker.page_fd, 0xff, d->pages * sizeof(int));
-	r = mm_core_create(&opts, &shell->core);
-	if (r < 0)
-		mm_shell_fail(shell, "cannot keep account of %u pages: %s", d->pages, strerror(-r));
-	return r;
-}
+/* ---- turns ---- */
 
 static void ready_check(struct mm_shell *shell)
 {
-	const struct mm_device *d = &shell->worker.device;
-	struct mm_core_stats stats;
+	uint64_t pages = 0;
 
-	if (shell->ready || !shell->core)
+	if (shell->ready)
 		return;
-	mm_core_stats(shell->core, &stats);
-	if (stats.pages[MM_PAGE_NONE] > 0)
-		return;
+	for (uint32_t i = 0; i < shell->n_pools; i++) {
+		if (!mm_pool_ready(&shell->pool[i]))
+			return;
+		pages += shell->pool[i].worker.device.pages;
+	}
 	shell->ready = true;
-	mm_log(MM_LOG_INFO, "mmd.ready",
-	       "device=\"%s\" pages=%u page_bytes=%" PRIu64 " policy=%s dir=%s", d->name, d->pages,
-	       d->page_bytes, mm_policy_name((enum mm_policy)shell->config->policy),
+	mm_log(MM_LOG_INFO, "mmd.ready", "devices=%u pages=%" PRIu64 " policy=%s dir=%s",
+	       shell->n_pools, pages, mm_policy_name((enum mm_policy)shell->config->policy),
 	       shell->config->dir);
 	mm_shell_tell(shell, MM_K_READY, MM_ROLE_CORE, 0);
 }
 
-/* ---- turns ---- */
-
 static void tick(struct mm_shell *shell, uint64_t now_ns)
 {
-	if (!shell->core)
-		return;
 	if (now_ns >= shell->sample_at_ns) {
 		mm_sessions_sample(shell, now_ns);
 		shell->sample_at_ns = now_ns + MM_SAMPLE_NS;
 	}
-	if (now_ns >= mm_core_deadline(shell->core)) {
-		mm_core_on_tick(shell->core, now_ns);
-		mm_shell_settle(shell);
-	}
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		mm_pool_tick(&shell->pool[i], now_ns);
+}
+
+static void workers_turn(struct mm_shell *shell, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		mm_worker_turn(&shell->pool[i], now_ns);
 }
 
 static void turn(struct mm_shell *shell)
@@ -193,12 +167,13 @@ static void turn(struct mm_shell *shell)
 
 	tick(shell, now);
 	for (int i = 0; i < TURN_ROUNDS_MAX && again; i++) {
-		mm_worker_turn(shell, now);
+		workers_turn(shell, now);
 		again = mm_sessions_turn(shell, now);
 	}
-	mm_worker_turn(shell, now);
+	workers_turn(shell, now);
 	ready_check(shell);
-	mm_worker_ring(shell);
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		mm_worker_ring(&shell->pool[i]);
 	mm_sessions_ring(shell);
 	mm_loop_want(&shell->loop, &shell->keeper_source,
 		     EPOLLIN | (mm_kchan_waiting(&shell->keeper) ? (uint32_t)EPOLLOUT : 0));
@@ -206,9 +181,11 @@ static void turn(struct mm_shell *shell)
 
 static uint64_t deadline(const struct mm_shell *shell)
 {
-	uint64_t at = MM_MIN(mm_worker_deadline(shell), mm_sessions_deadline(shell));
+	uint64_t at = mm_sessions_deadline(shell);
 
-	return shell->core ? MM_MIN(at, mm_core_deadline(shell->core)) : at;
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		at = MM_MIN(at, mm_pool_deadline(&shell->pool[i]));
+	return at;
 }
 
 /* ---- life ---- */
@@ -225,7 +202,9 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 		.started_ns = mm_now_ns(),
 	};
 	mm_kchan_init(&shell->keeper, fd);
-	mm_worker_init(shell);
+	shell->n_pools = mm_config_devices(config);
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		mm_pool_init(&shell->pool[i], shell, i);
 	mm_stores_init(shell);
 	mm_sessions_init(shell);
 	mm_admin_init(shell);
@@ -245,8 +224,8 @@ static void shell_done(struct mm_shell *shell)
 	mm_sessions_done(shell);
 	mm_admin_done(shell);
 	mm_stores_done(shell);
-	mm_worker_done(shell);
-	mm_core_destroy(shell->core);
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		mm_pool_done(&shell->pool[i]);
 	mm_loop_del(&shell->loop, &shell->keeper_source);
 	mm_kchan_done(&shell->keeper);
 	mm_loop_done(&shell->loop);
@@ -257,8 +236,8 @@ int mm_shell_main(int fd, const struct mm_config *config)
 	static struct mm_shell shell;
 	int r = shell_init(&shell, fd, config);
 
-	if (r == 0)
-		mm_worker_start(&shell);
+	for (uint32_t i = 0; r == 0 && i < shell.n_pools; i++)
+		mm_worker_start(&shell.pool[i]);
 	while (r == 0 && !shell.stopping) {
 		r = mm_loop_run_once(&shell.loop, deadline(&shell));
 		turn(&shell);

@@ -56,8 +56,8 @@ static void store_put(struct mm_shell *shell, struct mm_store *store)
 	mm_assert(store->refs > 0);
 	if (--store->refs > 0)
 		return;
-	if (store->ready)
-		mm_worker_store_drop(shell, store->id);
+	for (uint32_t i = 0; store->ready && i < shell->n_pools; i++)
+		mm_worker_store_drop(&shell->pool[i], store->id);
 	shell->stores.bytes -= store->host_bytes;
 	mm_close_fd(&store->fd);
 	free(store->groups);
@@ -80,14 +80,15 @@ static int store_memory(const struct mm_config *config, uint64_t bytes, struct m
 	return 0;
 }
 
-int mm_store_node(const struct mm_shell *shell)
+int mm_store_node(const struct mm_pool *pool)
 {
-	if (shell->config->numa_node != MM_NUMA_BY_DEVICE)
-		return (int)shell->config->numa_node;
-	return shell->worker.device.numa_node;
+	if (pool->shell->config->numa_node != MM_NUMA_BY_DEVICE)
+		return (int)pool->shell->config->numa_node;
+	return pool->worker.device.numa_node;
 }
 
-static int store_new(struct mm_shell *shell, const struct mm_lmsg *want, struct mm_store **ret)
+static int store_new(struct mm_shell *shell, const struct mm_lmsg *want, int numa_node,
+		     struct mm_store **ret)
 {
 	struct mm_stores *all = &shell->stores;
 	struct mm_store *store = NULL;
@@ -102,7 +103,7 @@ static int store_new(struct mm_shell *shell, const struct mm_lmsg *want, struct 
 	if (r < 0)
 		return r;
 	made.id = ++all->store_serial;
-	made.numa_node = mm_store_node(shell);
+	made.numa_node = numa_node;
 	memcpy(made.identity, want->identity, sizeof(made.identity));
 	*store = made;
 	all->bytes += store->host_bytes;
@@ -121,7 +122,8 @@ static const char *store_seal(struct mm_shell *shell, struct mm_store *store)
 	if (wrong)
 		return wrong;
 	store->ready = true;
-	mm_worker_store(shell, store->id);
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		mm_worker_store(&shell->pool[i], store->id);
 	return NULL;
 }
 
@@ -211,6 +213,7 @@ static void load_alloc(struct mm_load *load, const struct mm_lmsg *want)
 	struct mm_shell *shell = load->shell;
 	uint64_t max = shell->config->host_store_max_bytes;
 	uint64_t left = max > shell->stores.bytes ? max - shell->stores.bytes : 0;
+	const struct mm_session *s = mm_session_find(shell, load->tenant);
 	int r;
 
 	if (max && want->store_bytes > left) {
@@ -220,7 +223,7 @@ static void load_alloc(struct mm_load *load, const struct mm_lmsg *want)
 			    want->store_bytes, left);
 		return;
 	}
-	r = store_new(shell, want, &load->store);
+	r = store_new(shell, want, s ? mm_store_node(s->pool) : -1, &load->store);
 	if (r < 0) {
 		load_refuse(load, r, "host memory for %" PRIu64 " bytes of weights: %s",
 			    want->store_bytes, strerror(-r));
@@ -376,10 +379,10 @@ static uint64_t pages_of(const struct mm_store *store, uint64_t page_bytes)
 
 static void model_loaded(struct mm_session *s, struct mm_store *store)
 {
-	struct mm_shell *shell = s->shell;
+	struct mm_pool *pool = s->pool;
 	struct mm_msg msg = { .opcode = MM_EV_MODEL_LOADED,
 			      .arg = { store->n_groups,
-				       pages_of(store, shell->worker.device.page_bytes),
+				       pages_of(store, pool->worker.device.page_bytes),
 				       store->bytes } };
 	int fd = fcntl(store->fd, F_DUPFD_CLOEXEC, 0);
 
@@ -390,10 +393,10 @@ static void model_loaded(struct mm_session *s, struct mm_store *store)
 	store->refs++;
 	s->store = store;
 	mm_session_event(s, &msg);
-	if (mm_core_on_model(shell->core, mm_now_ns(), s->tenant, store->id, store->bytes,
+	if (mm_core_on_model(pool->core, mm_now_ns(), s->tenant, store->id, store->bytes,
 			     store->groups, store->n_groups) != 0)
 		mm_session_end(s, "a model that it must not have");
-	mm_shell_settle(shell);
+	mm_pool_settle(pool);
 }
 
 /* What came of it: 0, or what the tenant is told. */

@@ -6,6 +6,8 @@
  *             channel of its own. It says the model's identity: a copy that exists is shared, one that
  *             is being filled by another load is waited for, else the load fills a new memfd. A copy
  *             is believed only after its load was reaped, it was sealed and its directory checked.
+ *             Copies are the node's: all devices share them, and each device's xfer registers its own
+ *             mapping of a copy with the driver.
  * Ownership:  a store belongs to those who refer to it: the load that fills it, loads that wait for it,
  *             sessions that use it. The last one gone, it is gone.
  * Trust:      load parses hostile files and is hostile itself until its result was checked, with
@@ -26,6 +28,7 @@
 #define MM_STORES_MAX (MM_TENANTS_MAX * 2)
 #define MM_LOADS_MAX  64 /* keeper runs no more at once */
 
+struct mm_pool;
 struct mm_shell;
 struct mm_session;
 
@@ -90,8 +93,8 @@ void mm_store_leave(struct mm_session *session);
 void mm_load_started(struct mm_shell *shell, uint64_t id, int fd, int tenant_fd);
 void mm_load_gone(struct mm_shell *shell, uint64_t id, int status);
 
-/* Where memory for stores is asked for; -1 = anywhere. */
-int mm_store_node(const struct mm_shell *shell);
+/* Where memory is asked for when a tenant of @pool is the first to load a model; -1 = anywhere. */
+int mm_store_node(const struct mm_pool *pool);
 
 struct mm_store *mm_store_find(struct mm_shell *shell, uint64_t id);
 

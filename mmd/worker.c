@@ -26,9 +26,9 @@ struct out {
 	struct mm_msg msg;
 };
 
-void mm_worker_init(struct mm_shell *shell)
+void mm_worker_init(struct mm_pool *pool)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 
 	*w = (struct mm_worker){
 		.fd = -1,
@@ -47,11 +47,11 @@ static void pages_close(struct mm_worker *w, uint32_t first, uint32_t count)
 		mm_close_fd(&w->page_fd[i]);
 }
 
-static void disconnect(struct mm_shell *shell)
+static void disconnect(struct mm_pool *pool)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 
-	mm_loop_del(&shell->loop, &w->source);
+	mm_loop_del(&pool->shell->loop, &w->source);
 	mm_close_fd(&w->fd);
 	mm_fifo_done(&w->queue);
 	mm_region_done(&w->jobs_region);
@@ -65,112 +65,113 @@ static void disconnect(struct mm_shell *shell)
 	w->retry_ns = w->hello_by_ns = UINT64_MAX;
 }
 
-void mm_worker_done(struct mm_shell *shell)
+void mm_worker_done(struct mm_pool *pool)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 
-	disconnect(shell);
+	disconnect(pool);
 	if (w->page_fd)
 		pages_close(w, 0, w->device.pages);
 	free(w->page_fd);
 	w->page_fd = NULL;
 }
 
-void mm_worker_start(struct mm_shell *shell)
+void mm_worker_start(struct mm_pool *pool)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 
 	w->state = MM_WORKER_DOWN;
 	w->epoch++;
-	mm_shell_tell(shell, MM_K_START, MM_ROLE_XFER, w->epoch);
+	mm_shell_tell_xfer(pool, MM_K_START);
 }
 
 /* It died, lied or hangs. Nothing of it is used any more; a new one starts when it was reaped. */
-static void worker_down(struct mm_shell *shell, const char *reason)
+static void worker_down(struct mm_pool *pool, const char *reason)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 
 	if (w->state == MM_WORKER_DYING || w->state == MM_WORKER_DOWN)
 		return;
 	w->was_up = w->state == MM_WORKER_UP;
-	mm_log(MM_LOG_WARN, "xfer.down", "epoch=%" PRIu64 " reason=\"%s\"", w->epoch, reason);
+	mm_log(MM_LOG_WARN, "xfer.down", "device=%" PRIu64 " epoch=%" PRIu64 " reason=\"%s\"",
+	       pool->ordinal, w->epoch, reason);
 	w->state = MM_WORKER_DYING;
-	mm_shell_tell(shell, MM_K_KILL, MM_ROLE_XFER, w->epoch);
-	disconnect(shell);
+	mm_shell_tell_xfer(pool, MM_K_KILL);
+	disconnect(pool);
 	if (w->was_up) {
-		mm_core_on_xfer_down(shell->core, mm_now_ns());
-		mm_shell_settle(shell);
+		mm_core_on_xfer_down(pool->core, mm_now_ns());
+		mm_pool_settle(pool);
 	}
 }
 
 /* It lied or hangs: we kill it, and it is to blame. */
-static void worker_fault(struct mm_shell *shell, const char *reason)
+static void worker_fault(struct mm_pool *pool, const char *reason)
 {
-	worker_down(shell, reason);
-	shell->worker.fault = true;
+	worker_down(pool, reason);
+	pool->worker.fault = true;
 }
 
-void mm_worker_gone(struct mm_shell *shell, uint64_t epoch, int status)
+void mm_worker_gone(struct mm_pool *pool, uint64_t epoch, int status)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 
 	if (epoch != w->epoch)
 		return;
-	worker_down(shell, "process died");
+	worker_down(pool, "process died");
 	/* A kill from outside says nothing about its jobs. */
 	if (w->was_up && (w->fault || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)) {
-		mm_core_on_xfer_fault(shell->core, mm_now_ns());
-		mm_shell_settle(shell);
+		mm_core_on_xfer_fault(pool->core, mm_now_ns());
+		mm_pool_settle(pool);
 	}
 	w->was_up = w->fault = false;
 	w->restarts++;
-	if (!shell->stopping)
-		mm_worker_start(shell);
+	if (!pool->shell->stopping)
+		mm_worker_start(pool);
 }
 
 /* ---- queue ---- */
 
-static void put(struct mm_shell *shell, const struct out *out)
+static void put(struct mm_pool *pool, const struct out *out)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 
 	if (w->state != MM_WORKER_UP && w->state != MM_WORKER_SETUP)
 		return;
 	if (mm_fifo_push(&w->queue, out) < 0)
-		worker_fault(shell, "it takes no jobs");
+		worker_fault(pool, "it takes no jobs");
 	w->busy = true;
 }
 
-void mm_worker_job(struct mm_shell *shell, const struct mm_msg *msg)
+void mm_worker_job(struct mm_pool *pool, const struct mm_msg *msg)
 {
 	struct out out = { .kind = OUT_JOB, .msg = *msg };
 
-	if (shell->worker.state == MM_WORKER_UP)
-		put(shell, &out);
+	if (pool->worker.state == MM_WORKER_UP)
+		put(pool, &out);
 }
 
-void mm_worker_tenant(struct mm_shell *shell, uint32_t tenant)
+void mm_worker_tenant(struct mm_pool *pool, uint32_t tenant)
 {
 	struct out out = { .kind = OUT_TENANT, .id = tenant };
 
-	if (shell->worker.state == MM_WORKER_UP)
-		put(shell, &out);
+	if (pool->worker.state == MM_WORKER_UP)
+		put(pool, &out);
 }
 
-void mm_worker_store(struct mm_shell *shell, uint64_t store)
+void mm_worker_store(struct mm_pool *pool, uint64_t store)
 {
 	struct out out = { .kind = OUT_STORE, .id = store };
 
-	if (shell->worker.state == MM_WORKER_UP)
-		put(shell, &out);
+	if (pool->worker.state == MM_WORKER_UP)
+		put(pool, &out);
 }
 
-void mm_worker_store_drop(struct mm_shell *shell, uint64_t store)
+void mm_worker_store_drop(struct mm_pool *pool, uint64_t store)
 {
 	struct mm_msg msg = { .opcode = MM_XOP_STORE_DROP, .arg[0] = store };
 
-	msg.user_data = OWN_JOB | ++shell->worker.own_serial;
-	mm_worker_job(shell, &msg);
+	msg.user_data = OWN_JOB | ++pool->worker.own_serial;
+	mm_worker_job(pool, &msg);
 }
 
 /* ---- jobs ---- */
@@ -228,35 +229,35 @@ static int pages_send(const struct mm_worker *w, uint32_t first)
 	return msg.count ? mm_sock_send(w->fd, &msg, sizeof(msg), fds, msg.count) : 0;
 }
 
-static int tenant_send(struct mm_shell *shell, uint32_t tenant)
+static int tenant_send(struct mm_pool *pool, uint32_t tenant)
 {
 	struct mm_xmsg msg = {
 		.magic = MM_PROTO_MAGIC, .kind = MM_X_TENANT, .id = tenant, .count = 3
 	};
-	const struct mm_session *s = mm_session_find(shell, tenant);
+	const struct mm_session *s = mm_session_find(pool->shell, tenant);
 
 	if (!s)
 		return 0;
-	return mm_sock_send(shell->worker.fd, &msg, sizeof(msg),
+	return mm_sock_send(pool->worker.fd, &msg, sizeof(msg),
 			    (int[]){ s->gate_region.fd, s->plan_region.fd, s->cursor_region.fd },
 			    3);
 }
 
-static int store_send(struct mm_shell *shell, uint64_t id)
+static int store_send(struct mm_pool *pool, uint64_t id)
 {
 	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC, .kind = MM_X_STORE, .id = id, .count = 1 };
-	const struct mm_store *store = mm_store_find(shell, id);
+	const struct mm_store *store = mm_store_find(pool->shell, id);
 
 	if (!store)
 		return 0;
 	msg.bytes = store->bytes;
-	return mm_sock_send(shell->worker.fd, &msg, sizeof(msg), &store->fd, 1);
+	return mm_sock_send(pool->worker.fd, &msg, sizeof(msg), &store->fd, 1);
 }
 
 /* 1 = sent, 0 = later, negative errno = xfer is broken. */
-static int out_send(struct mm_shell *shell, const struct out *out)
+static int out_send(struct mm_pool *pool, const struct out *out)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 	int r;
 
 	if (out->kind == OUT_JOB)
@@ -264,9 +265,9 @@ static int out_send(struct mm_shell *shell, const struct out *out)
 	if (out->kind == OUT_PAGES)
 		r = pages_send(w, (uint32_t)out->id);
 	else if (out->kind == OUT_TENANT)
-		r = tenant_send(shell, (uint32_t)out->id);
+		r = tenant_send(pool, (uint32_t)out->id);
 	else
-		r = store_send(shell, out->id);
+		r = store_send(pool, out->id);
 	if (r == 0)
 		return 1;
 	w->want_write |= r == -EAGAIN;
@@ -275,56 +276,59 @@ static int out_send(struct mm_shell *shell, const struct out *out)
 	return r == -EAGAIN || r == -ETOOMANYREFS ? 0 : r;
 }
 
-static void flush(struct mm_shell *shell)
+static void flush(struct mm_pool *pool)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 	const struct out *out;
 	int r = 1;
 
 	w->want_write = false;
 	while (r == 1 && (out = mm_fifo_at(&w->queue, 0))) {
-		r = out_send(shell, out);
+		r = out_send(pool, out);
 		if (r == 1)
 			mm_fifo_drop(&w->queue, 1);
 	}
 	if (r < 0)
-		worker_down(shell, "connection broke");
+		worker_down(pool, "connection broke");
 }
 
 /* ---- start ---- */
 
-static void greet_tenants_and_stores(struct mm_shell *shell)
+static void greet_tenants_and_stores(struct mm_pool *pool)
 {
 	struct out out = { .kind = OUT_PAGES };
+	struct mm_shell *shell = pool->shell;
 
-	for (uint32_t page = 0; page < shell->worker.device.pages; page += MM_FD_BATCH_MAX) {
+	for (uint32_t page = 0; page < pool->worker.device.pages; page += MM_FD_BATCH_MAX) {
 		out.id = page;
-		put(shell, &out);
+		put(pool, &out);
 	}
 	for (size_t i = 0; i < MM_STORES_MAX; i++) {
 		if (shell->stores.store[i].ready)
-			mm_worker_store(shell, shell->stores.store[i].id);
+			mm_worker_store(pool, shell->stores.store[i].id);
 	}
-	for (size_t i = 0; i < MM_SESSIONS_MAX; i++) {
-		if (shell->session[i].state >= MM_SESSION_OPEN)
-			mm_worker_tenant(shell, shell->session[i].tenant);
+	MM_FOREACH_SESSION(shell, s)
+	{
+		if (s->state >= MM_SESSION_OPEN && s->pool == pool)
+			mm_worker_tenant(pool, s->tenant);
 	}
 }
 
-static int setup_send(struct mm_shell *shell)
+static int setup_send(struct mm_pool *pool)
 {
-	const struct mm_config *c = shell->config;
-	const struct mm_worker *w = &shell->worker;
+	const struct mm_config *c = pool->shell->config;
+	const struct mm_worker *w = &pool->worker;
 	struct mm_xmsg msg = {
 		.magic = MM_PROTO_MAGIC,
 		.kind = MM_X_SETUP,
 		.count = 2,
-		.id = c->device,
-		.page_bytes = w->known ? w->device.page_bytes : c->page_bytes,
+		.id = pool->ordinal,
+		.page_bytes =
+			w->known ? w->device.page_bytes : mm_config_at(&c->page_bytes, pool->index),
 		.pages = w->known ? w->device.pages : 0,
-		.bytes = c->pool_bytes,
+		.bytes = mm_config_at(&c->pool_bytes, pool->index),
 		.chunk_bytes = c->chunk_bytes,
-		.headroom_bytes = c->headroom_bytes,
+		.headroom_bytes = mm_config_at(&c->headroom_bytes, pool->index),
 	};
 
 	snprintf(msg.text, sizeof(msg.text), "%s", c->driver);
@@ -354,44 +358,47 @@ static bool same_device(const struct mm_device *a, const struct mm_device *b)
 	       memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0;
 }
 
-static void up(struct mm_shell *shell)
+static void up(struct mm_pool *pool)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 
 	w->hello_by_ns = UINT64_MAX;
 	w->state = MM_WORKER_UP;
-	greet_tenants_and_stores(shell);
-	mm_log(MM_LOG_INFO, "xfer.up", "epoch=%" PRIu64 " pid=%" PRId64, w->epoch, w->pid);
-	mm_shell_tell(shell, MM_K_READY, MM_ROLE_XFER, w->epoch);
-	mm_core_on_xfer_up(shell->core, mm_now_ns(), w->epoch);
-	mm_shell_settle(shell);
+	greet_tenants_and_stores(pool);
+	pool->down = false;
+	mm_log(MM_LOG_INFO, "xfer.up", "device=%" PRIu64 " epoch=%" PRIu64 " pid=%" PRId64,
+	       pool->ordinal, w->epoch, w->pid);
+	mm_shell_tell_xfer(pool, MM_K_READY);
+	mm_core_on_xfer_up(pool->core, mm_now_ns(), w->epoch);
+	mm_pool_settle(pool);
 }
 
-static void first_up(struct mm_shell *shell, const struct mm_device *device)
+static void first_up(struct mm_pool *pool, const struct mm_device *device)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 	int r;
 
 	if (!device->page_bytes || device->page_bytes % MM_ABI_PAGE_BYTES || !device->pages ||
 	    device->pages > MM_POOL_PAGES_MAX) {
-		mm_shell_fail(shell,
-			      "%s: %u pages of %" PRIu64 " bytes cannot be managed (at most %u "
+		mm_shell_fail(pool->shell,
+			      "device %" PRIu64 " (%s): %u pages of %" PRIu64
+			      " bytes cannot be managed (at most %u "
 			      "pages, multiples of %d bytes); use another --page or --pool",
-			      device->name, device->pages, device->page_bytes, MM_POOL_PAGES_MAX,
-			      MM_ABI_PAGE_BYTES);
+			      pool->ordinal, device->name, device->pages, device->page_bytes,
+			      MM_POOL_PAGES_MAX, MM_ABI_PAGE_BYTES);
 		return;
 	}
 	w->device = *device;
-	r = mm_shell_device(shell);
+	r = mm_pool_device(pool);
 	if (r < 0)
 		return;
 	w->known = true;
-	up(shell);
+	up(pool);
 }
 
-static void hello(struct mm_shell *shell, struct mm_xmsg *msg)
+static void hello(struct mm_pool *pool, struct mm_xmsg *msg)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 	struct mm_device device = {
 		.page_bytes = msg->page_bytes,
 		.total_bytes = msg->bytes,
@@ -403,15 +410,15 @@ static void hello(struct mm_shell *shell, struct mm_xmsg *msg)
 	memcpy(device.uuid, msg->device_uuid, sizeof(device.uuid));
 	snprintf(device.name, sizeof(device.name), "%s", msg->text);
 	if (msg->result < 0 && !w->known)
-		mm_shell_fail(shell, "%s", msg->text);
+		mm_shell_fail(pool->shell, "device %" PRIu64 ": %s", pool->ordinal, msg->text);
 	else if (msg->result < 0)
-		worker_down(shell, device.name);
+		worker_down(pool, device.name);
 	else if (!w->known)
-		first_up(shell, &device);
+		first_up(pool, &device);
 	else if (!same_device(&w->device, &device))
-		worker_down(shell, "it found another device");
+		worker_down(pool, "it found another device");
 	else
-		up(shell);
+		up(pool);
 }
 
 /* ---- what it says ---- */
@@ -443,9 +450,9 @@ static int pages_received(struct mm_worker *w, const struct mm_xmsg *msg, int *f
 	return 0;
 }
 
-static int message(struct mm_shell *shell, struct mm_xmsg *msg, size_t len, int *fds, size_t n_fds)
+static int message(struct mm_pool *pool, struct mm_xmsg *msg, size_t len, int *fds, size_t n_fds)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 
 	if (len == 1 && n_fds == 0)
 		return 0; /* doorbell */
@@ -453,7 +460,7 @@ static int message(struct mm_shell *shell, struct mm_xmsg *msg, size_t len, int 
 		return -EPROTO;
 	msg->text[sizeof(msg->text) - 1] = 0;
 	if (msg->kind == MM_X_HELLO && w->state == MM_WORKER_SETUP && n_fds == 0)
-		hello(shell, msg);
+		hello(pool, msg);
 	else if (msg->kind == MM_X_PAGES && w->state == MM_WORKER_UP)
 		return pages_received(w, msg, fds, n_fds);
 	else
@@ -462,9 +469,9 @@ static int message(struct mm_shell *shell, struct mm_xmsg *msg, size_t len, int 
 }
 
 /* Reads its socket. Return: 0 empty or enough; negative errno = broken. */
-static int hear(struct mm_shell *shell, unsigned int max)
+static int hear(struct mm_pool *pool, unsigned int max)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 	int fds[MM_FD_BATCH_MAX], r = 0;
 	size_t n_fds, len;
 	struct mm_xmsg msg;
@@ -475,7 +482,7 @@ static int hear(struct mm_shell *shell, unsigned int max)
 		if (r == -EAGAIN)
 			return 0;
 		if (r == 0)
-			r = message(shell, &msg, len, fds, n_fds);
+			r = message(pool, &msg, len, fds, n_fds);
 		for (size_t f = 0; f < n_fds; f++)
 			mm_close_fd(&fds[f]);
 		if (r < 0)
@@ -486,20 +493,20 @@ static int hear(struct mm_shell *shell, unsigned int max)
 
 static void on_socket(struct mm_source *source, uint32_t events)
 {
-	struct mm_shell *shell = mm_source_owner(source, struct mm_shell, worker.source);
+	struct mm_pool *pool = mm_source_owner(source, struct mm_pool, worker.source);
 	int r = 0;
 
-	shell->worker.busy = true;
+	pool->worker.busy = true;
 	if (events & ~(uint32_t)EPOLLOUT)
-		r = hear(shell, MESSAGES_PER_WAKEUP);
+		r = hear(pool, MESSAGES_PER_WAKEUP);
 	if (r < 0)
-		r == -ECONNRESET ? worker_down(shell, "connection closed")
-				 : worker_fault(shell, "protocol violated");
+		r == -ECONNRESET ? worker_down(pool, "connection closed")
+				 : worker_fault(pool, "protocol violated");
 }
 
-void mm_worker_started(struct mm_shell *shell, uint64_t epoch, int64_t pid, int fd)
+void mm_worker_started(struct mm_pool *pool, uint64_t epoch, int64_t pid, int fd)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 	int r;
 
 	if (epoch != w->epoch || w->state != MM_WORKER_DOWN || fd < 0) {
@@ -510,13 +517,13 @@ void mm_worker_started(struct mm_shell *shell, uint64_t epoch, int64_t pid, int 
 	w->pid = pid;
 	w->fd = fd;
 	w->hello_by_ns = mm_now_ns() + MM_HELLO_WAIT_NS;
-	r = mm_loop_add(&shell->loop, &w->source, fd, EPOLLIN, on_socket);
+	r = mm_loop_add(&pool->shell->loop, &w->source, fd, EPOLLIN, on_socket);
 	if (r == 0)
 		r = rings_create(w);
 	if (r == 0)
-		r = setup_send(shell);
+		r = setup_send(pool);
 	if (r < 0)
-		worker_down(shell, "setup failed");
+		worker_down(pool, "setup failed");
 }
 
 /* ---- completions ---- */
@@ -530,30 +537,31 @@ static bool pages_all_there(const struct mm_worker *w, const struct mm_worker_jo
 	return true;
 }
 
-static void pool_failed(struct mm_shell *shell, int result)
+static void pool_failed(struct mm_pool *pool, int result)
 {
-	const struct mm_device *d = &shell->worker.device;
+	const struct mm_device *d = &pool->worker.device;
 
-	mm_shell_fail(shell,
-		      "the pool of %u pages of %" PRIu64 " bytes cannot be created on %s: %s; "
+	mm_shell_fail(pool->shell,
+		      "the pool of %u pages of %" PRIu64
+		      " bytes cannot be created on device %" PRIu64 " (%s): %s; "
 		      "use a smaller --pool or a larger --headroom",
-		      d->pages, d->page_bytes, d->name, strerror(-result));
+		      d->pages, d->page_bytes, pool->ordinal, d->name, strerror(-result));
 }
 
 /* A store that is still in use by a tenant that is going: ask again a little later. */
-static void own_done(struct mm_shell *shell, const struct mm_worker_job *job, int result)
+static void own_done(struct mm_pool *pool, const struct mm_worker_job *job, int result)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 
 	if (result != -EBUSY)
 		return;
-	mm_worker_store_drop(shell, job->store);
+	mm_worker_store_drop(pool, job->store);
 	w->retry_ns = MM_MIN(w->retry_ns, mm_now_ns() + RETRY_NS);
 }
 
-static const char *completion(struct mm_shell *shell, const struct mm_msg *msg)
+static const char *completion(struct mm_pool *pool, const struct mm_msg *msg)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 	struct mm_worker_job *found = msg->user_data ? job_find(w, msg->user_data) : NULL;
 	struct mm_worker_job job;
 
@@ -561,7 +569,7 @@ static const char *completion(struct mm_shell *shell, const struct mm_msg *msg)
 		return "completion of a job that does not run";
 	/* Its fds were sent before the completion was pushed, so they are in the socket by now. */
 	if (msg->result == 0 && !pages_all_there(w, found) &&
-	    (hear(shell, UINT32_MAX) < 0 || w->state != MM_WORKER_UP || !pages_all_there(w, found)))
+	    (hear(pool, UINT32_MAX) < 0 || w->state != MM_WORKER_UP || !pages_all_there(w, found)))
 		return "pages without fds";
 	job = *found;
 	*found = (struct mm_worker_job){ 0 };
@@ -569,22 +577,22 @@ static const char *completion(struct mm_shell *shell, const struct mm_msg *msg)
 	if (msg->result < 0 && w->page_fd)
 		pages_close(w, job.first, job.count);
 	if (job.id & OWN_JOB) {
-		own_done(shell, &job, msg->result);
+		own_done(pool, &job, msg->result);
 		return NULL;
 	}
-	if (job.count && msg->result < 0 && !shell->ready) {
-		pool_failed(shell, msg->result);
+	if (job.count && msg->result < 0 && !pool->ready) {
+		pool_failed(pool, msg->result);
 		return NULL;
 	}
-	if (mm_core_on_job_done(shell->core, mm_now_ns(), job.id, msg->result) != 0)
+	if (mm_core_on_job_done(pool->core, mm_now_ns(), job.id, msg->result) != 0)
 		return "completion of a job that the core does not know";
-	mm_shell_settle(shell);
+	mm_pool_settle(pool);
 	return NULL;
 }
 
-static void completions(struct mm_shell *shell)
+static void completions(struct mm_pool *pool)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 	const char *wrong = NULL;
 	struct mm_msg msg;
 	int r = 0;
@@ -595,44 +603,43 @@ static void completions(struct mm_shell *shell)
 			w->busy = false;
 			return;
 		}
-		wrong = r ? "impossible ring cursor" : completion(shell, &msg);
+		wrong = r ? "impossible ring cursor" : completion(pool, &msg);
 	}
 	w->busy = w->state == MM_WORKER_UP;
 	if (wrong)
-		worker_fault(shell, wrong);
+		worker_fault(pool, wrong);
 }
 
-bool mm_worker_turn(struct mm_shell *shell, uint64_t now_ns)
+bool mm_worker_turn(struct mm_pool *pool, uint64_t now_ns)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 
 	if (w->state == MM_WORKER_SETUP && now_ns >= w->hello_by_ns)
-		worker_fault(shell, "it does not answer");
+		worker_fault(pool, "it does not answer");
 	if (now_ns >= w->retry_ns)
 		w->retry_ns = UINT64_MAX;
 	if (w->state == MM_WORKER_UP && w->busy)
-		completions(shell);
+		completions(pool);
 	if (w->state == MM_WORKER_UP && w->retry_ns == UINT64_MAX)
-		flush(shell);
+		flush(pool);
 	return false;
 }
 
-void mm_worker_ring(struct mm_shell *shell)
+void mm_worker_ring(struct mm_pool *pool)
 {
-	struct mm_worker *w = &shell->worker;
+	struct mm_worker *w = &pool->worker;
 
 	if (w->fd < 0)
 		return;
 	if (w->bell)
 		mm_sock_doorbell(w->fd);
 	w->bell = false;
-	mm_loop_want(&shell->loop, &w->source, EPOLLIN | (w->want_write ? (uint32_t)EPOLLOUT : 0));
+	mm_loop_want(&pool->shell->loop, &w->source,
+		     EPOLLIN | (w->want_write ? (uint32_t)EPOLLOUT : 0));
 }
 
-uint64_t mm_worker_deadline(const struct mm_shell *shell)
+uint64_t mm_worker_deadline(const struct mm_worker *w)
 {
-	const struct mm_worker *w = &shell->worker;
-
 	if (w->state == MM_WORKER_UP && w->busy)
 		return 0;
 	return MM_MIN(w->retry_ns, w->hello_by_ns);

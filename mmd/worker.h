@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worker - core's end of xfer
+ * worker - core's end of a device's xfer
  *
  * Concept:    DOWN -> SETUP (started, told what is wanted) -> UP (it said what the device is) -> DYING
  *             (its socket ended or it was killed; reaping is awaited) -> DOWN. A new one gets all pages,
@@ -25,7 +25,7 @@
 #define MM_POOL_PAGES_MAX  (1u << 20)
 #define MM_HELLO_WAIT_NS   (120 * MM_NS_PER_S) /* a driver may take its time to start */
 
-struct mm_shell;
+struct mm_pool;
 
 enum mm_worker_state { MM_WORKER_DOWN, MM_WORKER_SETUP, MM_WORKER_UP, MM_WORKER_DYING };
 
@@ -65,21 +65,21 @@ struct mm_worker {
 	bool busy, bell, want_write;
 };
 
-void mm_worker_init(struct mm_shell *shell);
-void mm_worker_done(struct mm_shell *shell);
+void mm_worker_init(struct mm_pool *pool);
+void mm_worker_done(struct mm_pool *pool);
 
 /* Asks keeper for a new one. */
-void mm_worker_start(struct mm_shell *shell);
+void mm_worker_start(struct mm_pool *pool);
 /* Keeper: started, @fd (taken over) is our end; reaped. */
-void mm_worker_started(struct mm_shell *shell, uint64_t epoch, int64_t pid, int fd);
-void mm_worker_gone(struct mm_shell *shell, uint64_t epoch, int status);
+void mm_worker_started(struct mm_pool *pool, uint64_t epoch, int64_t pid, int fd);
+void mm_worker_gone(struct mm_pool *pool, uint64_t epoch, int status);
 
 /* Queue: a job of the core; what xfer needs to know. Nothing is queued while none is up. */
-void mm_worker_job(struct mm_shell *shell, const struct mm_msg *msg);
-void mm_worker_tenant(struct mm_shell *shell, uint32_t tenant);
-void mm_worker_store(struct mm_shell *shell, uint64_t store);
-void mm_worker_store_drop(struct mm_shell *shell, uint64_t store);
+void mm_worker_job(struct mm_pool *pool, const struct mm_msg *msg);
+void mm_worker_tenant(struct mm_pool *pool, uint32_t tenant);
+void mm_worker_store(struct mm_pool *pool, uint64_t store);
+void mm_worker_store_drop(struct mm_pool *pool, uint64_t store);
 
-bool mm_worker_turn(struct mm_shell *shell, uint64_t now_ns);
-void mm_worker_ring(struct mm_shell *shell);
-uint64_t mm_worker_deadline(const struct mm_shell *shell);
+bool mm_worker_turn(struct mm_pool *pool, uint64_t now_ns);
+void mm_worker_ring(struct mm_pool *pool);
+uint64_t mm_worker_deadline(const struct mm_worker *worker);

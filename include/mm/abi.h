@@ -6,6 +6,8 @@
  *            mm_welcome with three memfds. From then on requests and events travel through two SPSC
  *            rings of 64-byte struct mm_msg; the socket carries only doorbells (messages of one byte)
  *            and fd batches (struct mm_fd_batch with SCM_RIGHTS). mmd never takes an fd from a tenant.
+ *            mmd may own several devices: a connection is one tenant on one of them, and a process
+ *            that uses two opens two connections.
  * Regions:   tenant region  - written by the tenant only: its cursors, statistics, request slots
  *            mmd region     - sealed, read-only for the tenant: mmd's cursors, event slots, map table
  *            gate region    - one 64-byte line per layer; two writers, mmd believes nothing in it
@@ -36,7 +38,7 @@
 #define MM_FEAT_KNOWN   (MM_FEAT_REMAP | MM_FEAT_RECLAIM)
 
 #define MM_NAME_BYTES   32
-#define MM_REASON_BYTES 160
+#define MM_REASON_BYTES 416
 
 struct mm_hello { /* first message of a connection, tenant -> mmd */
 	uint32_t magic;
@@ -45,9 +47,11 @@ struct mm_hello { /* first message of a connection, tenant -> mmd */
 	uint64_t features;          /* what the tenant can do */
 	uint64_t features_required; /* what it cannot do without; an unknown bit = refusal */
 	char name[MM_NAME_BYTES];   /* for humans; NUL-terminated, printable ASCII */
-	uint64_t reserved[9];       /* must be 0 */
+	uint8_t device_uuid[16];    /* that the tenant will live on; all 0 = the only one */
+	uint64_t reserved[7];       /* must be 0 */
 };
 static_assert(sizeof(struct mm_hello) == 128 && offsetof(struct mm_hello, name) == 24, "ABI");
+static_assert(offsetof(struct mm_hello, device_uuid) == 56, "ABI");
 
 struct mm_welcome { /* the answer, mmd -> tenant, with three fds when result == 0 */
 	uint32_t magic;
@@ -62,9 +66,11 @@ struct mm_welcome { /* the answer, mmd -> tenant, with three fds when result == 
 	uint32_t driver_kind; /* enum mm_driver_kind: which driver library the tenant must load */
 	uint32_t policy;      /* enum mm_policy */
 	char reason[MM_REASON_BYTES];
-	uint64_t reserved[4];
+	uint32_t n_devices; /* that this mmd has */
+	uint32_t reserved1;
+	uint64_t reserved[3];
 };
-static_assert(sizeof(struct mm_welcome) == 256 && offsetof(struct mm_welcome, reason) == 64, "ABI");
+static_assert(sizeof(struct mm_welcome) == 512 && offsetof(struct mm_welcome, reason) == 64, "ABI");
 
 enum mm_driver_kind { MM_DRIVER_SOFTWARE, MM_DRIVER_CUDA };
 enum mm_policy { MM_POLICY_RECOMPUTE, MM_POLICY_ELASTIC, MM_POLICY_REMAP, MM_POLICY_COUNT };

@@ -8,7 +8,7 @@
  *            same times it produces the same actions: the daemon, the simulator and the fuzzers drive
  *            this very code.
  * Ownership: the core owns all pages' states; a page is named by its id, a tenant by its index
- *            (reused only after its pages are proven free) with a generation in the upper half.
+ *            (reused only after its pages are proven free) with the core's tag and a generation.
  * Threading: one thread. No locks, system calls, clock, allocation after create, logging, floats.
  * Errors:    mm_core_on_*: 0, or a positive enum mm_outcome when the *peer* did what it must not: the
  *            shell then kicks that peer. Nothing here fails for want of memory after create.
@@ -28,8 +28,10 @@
 #define MM_ACCOUNTS_MAX 64
 #define MM_NO_PAGE      UINT32_MAX
 
-/* A tenant's id is its index, which the shell may use for tables, and a generation above it. */
-#define MM_TENANT_INDEX(tenant) ((tenant)&UINT32_C(0xffff))
+/* A tenant's id: its index, which the shell may use for tables; the core's tag; a generation. */
+#define MM_TENANT_INDEX(tenant)    ((tenant)&UINT32_C(0xff))
+#define MM_TENANT_TAG_SHIFT        8
+#define MM_TENANT_GENERATION_SHIFT 16
 
 struct mm_core;
 
@@ -39,6 +41,7 @@ struct mm_core_opts {
 	enum mm_policy policy;
 	uint64_t account_max_pages; /* default max of an account; 0 = the pool */
 	uint32_t jobs_max;          /* xfer jobs outstanding at once; 0 = 256 */
+	uint8_t tag;                /* of this core among several: part of its tenants' ids */
 	/* controller; 0 = the default that controller.h states */
 	uint32_t lend_max_permille; /* of an idle model's layers that may be away */
 	uint32_t link_permille;     /* of the link's time that streaming may take */

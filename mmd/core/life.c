@@ -66,7 +66,8 @@ static void tenant_init(struct mm_core *c, struct mm_c_tenant *t, const struct m
 	t->map = map;
 	t->pre.entry = pre.entry;
 	t->pre.page = pre.page;
-	t->id = index | (uint32_t)c->generation[index]++ << 16;
+	t->id = index | (uint32_t)c->opts.tag << MM_TENANT_TAG_SHIFT |
+		(uint32_t)c->generation[index]++ << MM_TENANT_GENERATION_SHIFT;
 	t->life = MM_LIFE_LIVE;
 	t->features = join->features;
 	t->connected = t->attached = true;

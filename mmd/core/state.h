@@ -94,7 +94,7 @@ struct mm_c_load {
 
 struct mm_c_tenant {
 	enum mm_life life;
-	uint32_t id; /* index | generation << 16 */
+	uint32_t id; /* index, tag, generation: core.h */
 	uint32_t account;
 	uint64_t features;
 	bool connected, bye, dead, kicked, killed;

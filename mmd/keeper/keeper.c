@@ -21,7 +21,8 @@
 #define STOP_NS            (30 * MM_NS_PER_S) /* for core to end in order, and for SIGKILL to work */
 #define BACKOFF_FIRST_NS   (50 * MM_NS_PER_MS)
 #define BACKOFF_MAX_NS     (5 * MM_NS_PER_S)
-#define FAILURES_MAX       6 /* of xfer in a row, none of them up in between */
+#define BACKOFF_DOWN_NS    (30 * MM_NS_PER_S)
+#define FAILURES_MAX       6 /* of one xfer in a row, none of them up in between: its device is down */
 #define FAILURES_WINDOW_NS (60 * MM_NS_PER_S)
 
 struct load {
@@ -29,13 +30,13 @@ struct load {
 	pid_t pid; /* 0 = free */
 };
 
-struct xfer {
+struct xfer { /* one per device */
 	uint64_t epoch;
 	pid_t pid;
 	uint64_t start_at_ns; /* UINT64_MAX = no start is due */
 	unsigned int failures;
 	uint64_t first_failure_ns;
-	bool up;
+	bool up, down;
 };
 
 struct keeper {
@@ -44,7 +45,8 @@ struct keeper {
 	struct mm_place place;
 	struct mm_kchan core;
 	pid_t core_pid;
-	struct xfer xfer;
+	struct xfer xfer[MM_DEVICES_MAX];
+	uint32_t n_xfers;
 	struct load loads[MM_KEEPER_LOADS_MAX];
 	struct mm_source core_source, signal_source, tenant_source, admin_source;
 	int signal_fd;
@@ -119,15 +121,28 @@ static void on_admin(struct mm_source *source, uint32_t events)
 
 /* ---- starting ---- */
 
-static void gone(struct keeper *k, enum mm_role role, uint64_t id, int status)
+/* Which process of a role: for xfer the device and its epoch, for load its id. */
+struct what {
+	enum mm_role role;
+	uint32_t device;
+	uint64_t id;
+};
+
+static void gone(struct keeper *k, const struct what *what, int status)
 {
-	struct mm_kmsg msg = { .op = MM_K_GONE, .role = role, .id = id, .result = status };
+	struct mm_kmsg msg = { .op = MM_K_GONE,
+			       .role = what->role,
+			       .device = what->device,
+			       .id = what->id,
+			       .result = status };
 
 	tell(k, &msg, NULL, 0);
 }
 
-static int start_pair(struct keeper *k, enum mm_role role, pid_t *ret_pid, int *ret_fds)
+static int start_pair(struct keeper *k, const struct what *what, pid_t *ret_pid, int *ret_fds)
 {
+	enum mm_role role = what->role;
+	struct mm_config config = *k->config;
 	mm_cleanup(mm_close_fd) int child0 = -1;
 	mm_cleanup(mm_close_fd) int child1 = -1;
 	int pair[2], child[MM_SPAWN_FDS_MAX], r;
@@ -144,21 +159,25 @@ static int start_pair(struct keeper *k, enum mm_role role, pid_t *ret_pid, int *
 		ret_fds[1] = pair[0];
 		child[1] = child1 = pair[1];
 	}
-	return mm_spawn(k->config, role, child, role == MM_ROLE_LOAD ? 2 : 1, ret_pid);
+	if (role == MM_ROLE_XFER)
+		mm_config_one(k->config, what->device, &config);
+	return mm_spawn(&config, role, child, role == MM_ROLE_LOAD ? 2 : 1, ret_pid);
 }
 
 /* Starts a role and tells core; a role that could not be started is reported as gone. */
-static void start(struct keeper *k, enum mm_role role, uint64_t id, pid_t *ret_pid)
+static void start(struct keeper *k, const struct what *what, pid_t *ret_pid)
 {
-	struct mm_kmsg msg = { .op = MM_K_STARTED, .role = role, .id = id };
+	struct mm_kmsg msg = {
+		.op = MM_K_STARTED, .role = what->role, .device = what->device, .id = what->id
+	};
 	int fds[MM_KCHAN_FDS] = { -1, -1 };
-	int r = start_pair(k, role, ret_pid, fds);
+	int r = start_pair(k, what, ret_pid, fds);
 
 	if (r < 0) {
-		mm_log(MM_LOG_ERROR, "role.start_failed", "what=%u error=%d", role, r);
+		mm_log(MM_LOG_ERROR, "role.start_failed", "what=%u error=%d", what->role, r);
 		mm_close_fd(&fds[0]);
 		mm_close_fd(&fds[1]);
-		gone(k, role, id, W_EXITCODE(1, 0));
+		gone(k, what, W_EXITCODE(1, 0));
 		return;
 	}
 	msg.pid = *ret_pid;
@@ -172,37 +191,66 @@ static void fail(struct keeper *k, const char *text)
 	kill_pid(k->core_pid);
 }
 
+static struct xfer *xfer_named(struct keeper *k, const struct mm_kmsg *msg)
+{
+	mm_assert(msg->device < k->n_xfers);
+	return &k->xfer[msg->device];
+}
+
+/* As the operator and the driver number it. */
+static uint64_t ordinal(const struct keeper *k, const struct xfer *x)
+{
+	return mm_config_at(&k->config->device, (uint32_t)(x - k->xfer));
+}
+
 static uint64_t xfer_backoff_ns(const struct xfer *x)
 {
+	if (x->down)
+		return BACKOFF_DOWN_NS;
 	if (x->failures < 2)
 		return 0;
 	return MM_MIN(BACKOFF_FIRST_NS << MM_MIN(x->failures - 2, 10u), BACKOFF_MAX_NS);
 }
 
-static void xfer_wanted(struct keeper *k, uint64_t epoch)
+static void xfer_wanted(struct keeper *k, const struct mm_kmsg *msg)
 {
-	struct xfer *x = &k->xfer;
+	struct xfer *x = xfer_named(k, msg);
 	uint64_t wait_ns = xfer_backoff_ns(x);
 
 	if (x->pid || x->start_at_ns != UINT64_MAX) {
-		mm_log(MM_LOG_ERROR, "xfer.start_refused", "epoch=%" PRIu64 " pid=%d", epoch,
+		mm_log(MM_LOG_ERROR, "xfer.start_refused",
+		       "device=%" PRIu64 " epoch=%" PRIu64 " pid=%d", ordinal(k, x), msg->id,
 		       (int)x->pid);
 		return;
 	}
 	if (wait_ns)
-		mm_log(MM_LOG_WARN, "xfer.backoff", "failures=%u wait_ms=%" PRIu64, x->failures,
-		       wait_ns / MM_NS_PER_MS);
-	x->epoch = epoch;
+		mm_log(MM_LOG_WARN, "xfer.backoff",
+		       "device=%" PRIu64 " failures=%u wait_ms=%" PRIu64, ordinal(k, x),
+		       x->failures, wait_ns / MM_NS_PER_MS);
+	x->epoch = msg->id;
 	x->start_at_ns = mm_now_ns() + wait_ns;
 }
 
-static void xfer_start_due(struct keeper *k)
+static void xfers_start_due(struct keeper *k)
 {
-	if (k->xfer.start_at_ns > mm_now_ns())
-		return;
-	k->xfer.start_at_ns = UINT64_MAX;
-	k->xfer.up = false;
-	start(k, MM_ROLE_XFER, k->xfer.epoch, &k->xfer.pid);
+	for (uint32_t i = 0; i < k->n_xfers; i++) {
+		struct xfer *x = &k->xfer[i];
+
+		if (x->start_at_ns > mm_now_ns())
+			continue;
+		x->start_at_ns = UINT64_MAX;
+		x->up = false;
+		start(k, &(struct what){ MM_ROLE_XFER, i, x->epoch }, &x->pid);
+	}
+}
+
+static uint64_t xfers_start_at_ns(const struct keeper *k)
+{
+	uint64_t at = UINT64_MAX;
+
+	for (uint32_t i = 0; i < k->n_xfers; i++)
+		at = MM_MIN(at, k->xfer[i].start_at_ns);
+	return at;
 }
 
 static struct load *load_find(struct keeper *k, uint64_t id)
@@ -216,14 +264,16 @@ static struct load *load_find(struct keeper *k, uint64_t id)
 
 static void load_wanted(struct keeper *k, uint64_t id)
 {
+	struct what what = { .role = MM_ROLE_LOAD, .id = id };
+
 	for (size_t i = 0; i < MM_KEEPER_LOADS_MAX; i++) {
 		if (!k->loads[i].pid) {
 			k->loads[i].id = id;
-			start(k, MM_ROLE_LOAD, id, &k->loads[i].pid);
+			start(k, &what, &k->loads[i].pid);
 			return;
 		}
 	}
-	gone(k, MM_ROLE_LOAD, id, W_EXITCODE(1, 0));
+	gone(k, &what, W_EXITCODE(1, 0));
 }
 
 /* ---- what core says ---- */
@@ -234,15 +284,18 @@ static void kill_wanted(struct keeper *k, const struct mm_kmsg *msg)
 
 	if (load)
 		kill_pid(load->pid);
-	else if (msg->role == MM_ROLE_XFER && msg->id == k->xfer.epoch)
-		kill_pid(k->xfer.pid);
+	else if (msg->role == MM_ROLE_XFER && msg->id == xfer_named(k, msg)->epoch)
+		kill_pid(xfer_named(k, msg)->pid);
 }
 
 static void readiness(struct keeper *k, const struct mm_kmsg *msg)
 {
 	if (msg->role == MM_ROLE_XFER) {
-		k->xfer.up = true;
-		k->xfer.failures = 0;
+		struct xfer *x = xfer_named(k, msg);
+
+		x->up = true;
+		x->down = false;
+		x->failures = 0;
 		return;
 	}
 	k->ready = true;
@@ -256,7 +309,7 @@ static void on_message(struct keeper *k, const struct mm_kmsg *msg)
 		if (k->stopping)
 			break;
 		if (msg->role == MM_ROLE_XFER)
-			xfer_wanted(k, msg->id);
+			xfer_wanted(k, msg);
 		else if (msg->role == MM_ROLE_LOAD)
 			load_wanted(k, msg->id);
 		break;
@@ -306,10 +359,12 @@ static void on_core(struct mm_source *source, uint32_t events)
 
 static void end_all(struct keeper *k)
 {
-	kill_pid(k->xfer.pid);
+	for (uint32_t i = 0; i < k->n_xfers; i++) {
+		kill_pid(k->xfer[i].pid);
+		k->xfer[i].start_at_ns = UINT64_MAX;
+	}
 	for (size_t i = 0; i < MM_KEEPER_LOADS_MAX; i++)
 		kill_pid(k->loads[i].pid);
-	k->xfer.start_at_ns = UINT64_MAX;
 	k->end_at_ns = mm_now_ns() + STOP_NS;
 }
 
@@ -328,14 +383,40 @@ static void core_gone(struct keeper *k, int status)
 	end_all(k);
 }
 
-static void xfer_gone(struct keeper *k, int status)
+/*
+ * It fails again and again. While mmd starts, or when no device is left, that is the end; else only its
+ * device is down, and it goes on being tried.
+ */
+static void xfer_down(struct keeper *k, struct xfer *x, int status)
 {
-	struct xfer *x = &k->xfer;
+	struct mm_kmsg msg = { .op = MM_K_DOWN,
+			       .role = MM_ROLE_XFER,
+			       .device = (uint32_t)(x - k->xfer),
+			       .id = x->epoch };
+	char text[160];
+	bool any = false;
+
+	x->down = true;
+	for (uint32_t i = 0; i < k->n_xfers; i++)
+		any |= !k->xfer[i].down;
+	if (k->ready && any) {
+		tell(k, &msg, NULL, 0);
+		return;
+	}
+	snprintf(text, sizeof(text),
+		 "device %" PRIu64
+		 ": xfer failed %u times in a row within a minute (last wait status "
+		 "%#x); see its messages above",
+		 ordinal(k, x), x->failures, (unsigned int)status);
+	fail(k, text);
+}
+
+static void xfer_gone(struct keeper *k, struct xfer *x, int status)
+{
 	uint64_t now = mm_now_ns();
-	char text[128];
 
 	x->pid = 0;
-	if (!x->up) {
+	if (!x->up && !x->down) {
 		if (!x->failures || now - x->first_failure_ns > FAILURES_WINDOW_NS) {
 			x->first_failure_ns = now;
 			x->failures = 0;
@@ -343,15 +424,32 @@ static void xfer_gone(struct keeper *k, int status)
 		x->failures++;
 	}
 	if (!k->stopping)
-		mm_log(MM_LOG_WARN, "xfer.died", "epoch=%" PRIu64 " status=%#x", x->epoch,
-		       (unsigned int)status);
-	gone(k, MM_ROLE_XFER, x->epoch, status);
-	if (x->failures >= FAILURES_MAX && !k->stopping) {
-		snprintf(text, sizeof(text),
-			 "xfer failed %u times in a row within a minute (last wait status %#x); "
-			 "see its messages above",
-			 x->failures, (unsigned int)status);
-		fail(k, text);
+		mm_log(MM_LOG_WARN, "xfer.died", "device=%" PRIu64 " epoch=%" PRIu64 " status=%#x",
+		       ordinal(k, x), x->epoch, (unsigned int)status);
+	if (x->failures >= FAILURES_MAX && !x->down && !k->stopping)
+		xfer_down(k, x, status);
+	gone(k, &(struct what){ MM_ROLE_XFER, (uint32_t)(x - k->xfer), x->epoch }, status);
+}
+
+static bool xfer_reaped(struct keeper *k, pid_t pid, int status)
+{
+	for (uint32_t i = 0; i < k->n_xfers; i++) {
+		if (k->xfer[i].pid == pid) {
+			xfer_gone(k, &k->xfer[i], status);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void load_reaped(struct keeper *k, pid_t pid, int status)
+{
+	for (size_t i = 0; i < MM_KEEPER_LOADS_MAX; i++) {
+		if (k->loads[i].pid == pid) {
+			k->loads[i].pid = 0;
+			gone(k, &(struct what){ .role = MM_ROLE_LOAD, .id = k->loads[i].id },
+			     status);
+		}
 	}
 }
 
@@ -361,20 +459,10 @@ static void reap(struct keeper *k)
 	int status;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		if (pid == k->core_pid) {
+		if (pid == k->core_pid)
 			core_gone(k, status);
-			continue;
-		}
-		if (pid == k->xfer.pid) {
-			xfer_gone(k, status);
-			continue;
-		}
-		for (size_t i = 0; i < MM_KEEPER_LOADS_MAX; i++) {
-			if (k->loads[i].pid == pid) {
-				k->loads[i].pid = 0;
-				gone(k, MM_ROLE_LOAD, k->loads[i].id, status);
-			}
-		}
+		else if (!xfer_reaped(k, pid, status))
+			load_reaped(k, pid, status);
 	}
 }
 
@@ -452,7 +540,11 @@ static bool all_reaped(const struct keeper *k)
 		if (k->loads[i].pid)
 			return false;
 	}
-	return !k->core_pid && !k->xfer.pid;
+	for (uint32_t i = 0; i < k->n_xfers; i++) {
+		if (k->xfer[i].pid)
+			return false;
+	}
+	return !k->core_pid;
 }
 
 /* A stop that core does not complete in time is completed without it. */
@@ -473,8 +565,8 @@ static int run(struct keeper *k)
 	int r = 0;
 
 	while (r == 0 && !(k->stopping && all_reaped(k))) {
-		r = mm_loop_run_once(&k->loop, MM_MIN(k->xfer.start_at_ns, k->end_at_ns));
-		xfer_start_due(k);
+		r = mm_loop_run_once(&k->loop, MM_MIN(xfers_start_at_ns(k), k->end_at_ns));
+		xfers_start_due(k);
 		if (end_due(k))
 			break;
 	}
@@ -500,7 +592,7 @@ static int keeper_init(struct keeper *k, const struct mm_config *config, char *e
 	*k = (struct keeper){
 		.config = config,
 		.loop = MM_LOOP_NULL,
-		.xfer.start_at_ns = UINT64_MAX,
+		.n_xfers = mm_config_devices(config),
 		.core_source = MM_SOURCE_NULL,
 		.signal_source = MM_SOURCE_NULL,
 		.tenant_source = MM_SOURCE_NULL,
@@ -508,6 +600,8 @@ static int keeper_init(struct keeper *k, const struct mm_config *config, char *e
 		.signal_fd = -1,
 		.end_at_ns = UINT64_MAX,
 	};
+	for (uint32_t i = 0; i < k->n_xfers; i++)
+		k->xfer[i].start_at_ns = UINT64_MAX;
 	mm_kchan_init(&k->core, -1);
 	r = mm_place_init(&k->place, config->dir, error);
 	if (r < 0)

@@ -16,9 +16,9 @@ FEATURES = 3  # REMAP | RECLAIM
 PAGE = 4096
 SQ_SLOTS, CQ_SLOTS = 256, 1024
 MSG = struct.Struct("<HHiQQ4QQ")
-HELLO = struct.Struct("<IHHQQ32s72s")
-WELCOME = struct.Struct("<IHHiIQQQ16sII160s32s")
-assert (MSG.size, HELLO.size, WELCOME.size) == (64, 128, 256)
+HELLO = struct.Struct("<IHHQQ32s16s56s")
+WELCOME = struct.Struct("<IHHiIQQQ16sII416sI28s")
+assert (MSG.size, HELLO.size, WELCOME.size) == (64, 128, 512)
 
 (OP_NOP, OP_MODEL_OPEN, OP_KV_DECLARE, OP_KV_WANT, OP_KV_RELEASE, OP_FDS_ACK, OP_PARKED,
  OP_COMMITTED, OP_RESYNC, OP_BYE) = range(10)
@@ -31,8 +31,8 @@ MMD_BYTES = CQ + CQ_SLOTS * 64 + 262144
 
 
 def hello(magic=MAGIC, major=MAJOR, size=128, features=FEATURES, required=0, name=b"raw",
-          reserved=bytes(72)):
-    return HELLO.pack(magic, major, size, features, required, name, reserved)
+          device_uuid=bytes(16), reserved=bytes(56)):
+    return HELLO.pack(magic, major, size, features, required, name, device_uuid, reserved)
 
 
 class Refused(Exception):

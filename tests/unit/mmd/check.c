@@ -77,7 +77,7 @@ static void set_required(struct grown *g)
 
 static void set_reserved(struct grown *g)
 {
-	g->hello.reserved[8] = 1;
+	g->hello.reserved[6] = 1;
 }
 
 static void set_name_empty(struct grown *g)

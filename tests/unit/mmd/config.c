@@ -76,6 +76,14 @@ static const struct {
 	{ { "--lend-max", "1001" }, "--lend-max" },
 	{ { "--lend-max", "1M" }, "--lend-max" },
 	{ { "--device", "x" }, "--device" },
+	{ { "--device", "0,1,0" }, "twice" },
+	{ { "--device", "0,,1" }, "--device" },
+	{ { "--device", "," }, "--device" },
+	{ { "--device", "0,1,2,3,4,5,6,7,8" }, "--device" },
+	{ { "--device", "0,1", "--pool", "1G,2G,3G" }, "--pool" },
+	{ { "--pool", "1G,2G" }, "--pool" },
+	{ { "--device=0,1", "--page", "4096,3" }, "--page" },
+	{ { "--device=0,1", "--headroom", "1G," }, "--headroom" },
 	{ { "--driver", "" }, "--driver" },
 	{ { "--numa-node", "1023" }, "--numa-node" },
 	{ { "--numa-node", "1024" }, "--numa-node" },
@@ -91,12 +99,12 @@ static void test_refused(void **state)
 	(void)state;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(refused); i++) {
 		char error[MM_CONFIG_ERROR_BYTES] = "";
-		struct mm_config config = { .device = 77 };
+		struct mm_config config = { .device.n = 77 };
 
 		assert_int_equal(parse(refused[i].words, &config, error), -EINVAL);
 		assert_non_null(strstr(error, refused[i].names));
 		assert_null(strchr(error, '\n'));
-		assert_int_equal(config.device, 77);
+		assert_int_equal(config.device.n, 77);
 	}
 }
 
@@ -110,14 +118,43 @@ static void test_accepted(void **state)
 	(void)state;
 	assert_int_equal(parse(words, &config, error), MM_CONFIG_RUN);
 	assert_string_equal(config.dir, "/tmp/x");
-	assert_int_equal(config.pool_bytes, UINT64_C(2) << 30);
-	assert_int_equal(config.page_bytes, 65536);
+	assert_int_equal(mm_config_at(&config.pool_bytes, 0), UINT64_C(2) << 30);
+	assert_int_equal(mm_config_at(&config.page_bytes, 0), 65536);
 	assert_int_equal(config.policy, MM_POLICY_ELASTIC);
-	assert_int_equal(config.device, 3);
+	assert_int_equal(mm_config_devices(&config), 1);
+	assert_int_equal(mm_config_at(&config.device, 0), 3);
 	assert_int_equal(config.role, 0);
 	assert_int_equal(parse((const char *[]){ "--help", NULL }, &config, error), MM_CONFIG_HELP);
 	assert_int_equal(parse((const char *[]){ "--version", NULL }, &config, error),
 			 MM_CONFIG_VERSION);
+}
+
+/* One value is for all devices, several are for one each; an xfer is told of its own device only. */
+static void test_devices(void **state)
+{
+	const char *const words[] = { "--device", "4,2", "--pool=3G", "--page", "64K,2M", NULL };
+	char *argv[MM_CONFIG_ARGS_MAX], error[MM_CONFIG_ERROR_BYTES] = "";
+	struct mm_config config, one, again;
+	int argc = 0;
+
+	(void)state;
+	assert_int_equal(parse(words, &config, error), MM_CONFIG_RUN);
+	assert_int_equal(mm_config_devices(&config), 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(mm_config_at(&config.device, i), i ? 2 : 4);
+		assert_int_equal(mm_config_at(&config.page_bytes, i), i ? 2 << 20 : 65536);
+		assert_int_equal(mm_config_at(&config.pool_bytes, i), UINT64_C(3) << 30);
+		assert_int_equal(mm_config_at(&config.headroom_bytes, i), 512 << 20);
+	}
+	mm_config_one(&config, 1, &one);
+	assert_int_equal(mm_config_args(&one, MM_ROLE_XFER, argv), 0);
+	while (argv[argc])
+		argc++;
+	assert_int_equal(mm_config_from_args(argc, argv, &again, error), MM_CONFIG_RUN);
+	assert_int_equal(mm_config_devices(&again), 1);
+	assert_int_equal(mm_config_at(&again.device, 0), 2);
+	assert_int_equal(mm_config_at(&again.page_bytes, 0), 2 << 20);
+	mm_config_args_free(argv);
 }
 
 /* What the keeper hands to another role is what it parsed itself. */
@@ -140,10 +177,10 @@ static void test_handed_on(void **state)
 	assert_int_equal(again.role, MM_ROLE_XFER);
 	again.role = 0;
 	assert_string_equal(again.driver, "/lib/x y.so");
-	assert_int_equal(again.pool_bytes, config.pool_bytes);
+	assert_int_equal(mm_config_at(&again.pool_bytes, 0), UINT64_C(3) << 30);
 	assert_int_equal(again.lend_max_permille, 250);
 	assert_int_equal(again.chunk_bytes, 1 << 20);
-	assert_int_equal(again.page_bytes, 0);
+	assert_int_equal(mm_config_at(&again.page_bytes, 0), 0);
 	assert_int_equal(again.hugepages, MM_HUGE_2M);
 	assert_true(again.numa_node == MM_NUMA_BY_DEVICE);
 	mm_config_args_free(argv);
@@ -154,6 +191,15 @@ static const struct {
 	const char *names; /* NULL = accepted */
 } files[] = {
 	{ "{\"pool\": \"2G\", \"page\": 65536, \"dir\": \"/tmp/y\"}", NULL },
+	{ "{\"devices\": [{\"device\": 0}], \"pool\": \"2G\", \"page\": 65536}", NULL },
+	{ "{\"devices\": 3}", "devices" },
+	{ "{\"devices\": []}", "devices" },
+	{ "{\"devices\": [{\"pool\": \"1G\"}]}", "'device'" },
+	{ "{\"devices\": [{\"device\": 0}, 7]}", "number 2" },
+	{ "{\"devices\": [{\"device\": 0, \"policy\": \"remap\"}]}", "policy" },
+	{ "{\"devices\": [{\"device\": 0, \"pool\": \"1G,2G\"}]}", "one value" },
+	{ "{\"devices\": [{\"device\": \"0,1\"}]}", "one value" },
+	{ "{\"pool\": \"1G,2G\", \"devices\": [{\"device\": 0}, {\"device\": 1}]}", "pool" },
 	{ "{\"frobnicate\": 1}", "frobnicate" },
 	{ "{\"role\": \"core\"}", "role" },
 	{ "{", "line 1" },
@@ -164,6 +210,39 @@ static const struct {
 	{ "{\"pool\": true}", "pool" },
 	{ "{\"pool\": \"1G\", \"pool\": \"2G\"}", "duplicate" },
 };
+
+/* A section says what is its device's own; what it leaves out is what the file says for all. */
+static void test_sections(void **state)
+{
+	static const char text[] =
+		"{\"devices\": [{\"device\": 1, \"pool\": \"2G\"}, {\"device\": 0}],"
+		" \"page\": \"64K\"}";
+	char path[] = "/tmp/mmd-config-XXXXXX", error[MM_CONFIG_ERROR_BYTES] = "";
+	char *argv[MM_CONFIG_ARGS_MAX];
+	struct mm_config config, again;
+	int argc = 0, fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, text, strlen(text), 0), strlen(text));
+	assert_int_equal(parse((const char *[]){ "--config", path, NULL }, &config, error),
+			 MM_CONFIG_RUN);
+	/* And so it is once it was handed on. */
+	assert_int_equal(mm_config_args(&config, MM_ROLE_CORE, argv), 0);
+	while (argv[argc])
+		argc++;
+	assert_int_equal(mm_config_from_args(argc, argv, &again, error), MM_CONFIG_RUN);
+	assert_int_equal(mm_config_devices(&again), 2);
+	assert_int_equal(mm_config_at(&again.device, 0), 1);
+	assert_int_equal(mm_config_at(&again.device, 1), 0);
+	assert_int_equal(mm_config_at(&again.pool_bytes, 0), UINT64_C(2) << 30);
+	assert_int_equal(mm_config_at(&again.pool_bytes, 1), 0);
+	assert_int_equal(mm_config_at(&again.page_bytes, 1), 65536);
+	assert_int_equal(mm_config_at(&again.headroom_bytes, 1), 512 << 20);
+	mm_config_args_free(argv);
+	close(fd);
+	unlink(path);
+}
 
 static void test_files(void **state)
 {
@@ -184,8 +263,9 @@ static void test_files(void **state)
 		r = parse(words, &config, error);
 		if (!files[i].names) {
 			assert_int_equal(r, MM_CONFIG_RUN);
-			assert_int_equal(config.pool_bytes, UINT64_C(1) << 30); /* the flag won */
-			assert_int_equal(config.page_bytes, 65536);
+			assert_int_equal(mm_config_at(&config.pool_bytes, 0),
+					 UINT64_C(1) << 30); /* the flag won */
+			assert_int_equal(mm_config_at(&config.page_bytes, 0), 65536);
 			continue;
 		}
 		assert_int_equal(r, -EINVAL);
@@ -201,7 +281,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),    cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_accepted), cmocka_unit_test(test_handed_on),
-		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_files),    cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_sections),
 	};
 
 	setenv("XDG_RUNTIME_DIR", "/tmp", 1);

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/pool.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "mmd/shell.h"
+
+#define FDS_BESIDES_PAGES 1024 /* sessions, stores, loads, admin clients, one batch in flight */
+
+void mm_pool_init(struct mm_pool *pool, struct mm_shell *shell, uint32_t index)
+{
+	*pool = (struct mm_pool){
+		.shell = shell,
+		.index = index,
+		.ordinal = mm_config_at(&shell->config->device, index),
+	};
+	mm_worker_init(pool);
+}
+
+void mm_pool_done(struct mm_pool *pool)
+{
+	mm_worker_done(pool);
+	pool->core = mm_core_destroy(pool->core);
+}
+
+/* ---- the device ---- */
+
+static int fds_check(struct mm_pool *pool)
+{
+	struct mm_shell *shell = pool->shell;
+	uint64_t pages = pool->worker.device.pages;
+
+	for (uint32_t i = 0; i < shell->n_pools; i++) {
+		if (shell->pool[i].core)
+			pages += shell->pool[i].worker.device.pages;
+	}
+	if (pages + FDS_BESIDES_PAGES <= shell->fds_max)
+		return 0;
+	mm_shell_fail(shell,
+		      "a pool of %" PRIu64 " pages needs %" PRIu64
+		      " open files, the limit is %" PRIu64
+		      "; raise it (LimitNOFILE=, ulimit -Hn) or use a larger --page",
+		      pages, pages + FDS_BESIDES_PAGES, shell->fds_max);
+	return -EMFILE;
+}
+
+int mm_pool_device(struct mm_pool *pool)
+{
+	const struct mm_config *c = pool->shell->config;
+	const struct mm_device *d = &pool->worker.device;
+	struct mm_core_opts opts = {
+		.pages = d->pages,
+		.page_bytes = d->page_bytes,
+		.policy = (enum mm_policy)c->policy,
+		.account_max_pages = c->account_max_bytes / d->page_bytes,
+		.lend_max_permille = (uint32_t)c->lend_max_permille,
+		.tag = (uint8_t)pool->index,
+	};
+	int r = fds_check(pool);
+
+	if (r < 0)
+		return r;
+	if (c->account_max_bytes && !opts.account_max_pages) {
+		mm_shell_fail(pool->shell, "--account-max: less than one page of %" PRIu64 " bytes",
+			      d->page_bytes);
+		return -EINVAL;
+	}
+	pool->worker.page_fd = malloc(d->pages * sizeof(int));
+	if (!pool->worker.page_fd)
+		return -ENOMEM;
+	memset(pool->worker.page_fd, 0xff, d->pages * sizeof(int));
+	r = mm_core_create(&opts, &pool->core);
+	if (r < 0)
+		mm_shell_fail(pool->shell, "cannot keep account of %u pages: %s", d->pages,
+			      strerror(-r));
+	return r;
+}
+
+struct mm_pool *mm_pool_by_uuid(struct mm_shell *shell, const uint8_t *uuid)
+{
+	static const uint8_t any[sizeof(shell->pool[0].worker.device.uuid)];
+
+	if (memcmp(uuid, any, sizeof(any)) == 0)
+		return shell->n_pools == 1 ? &shell->pool[0] : NULL;
+	for (uint32_t i = 0; i < shell->n_pools; i++) {
+		if (memcmp(shell->pool[i].worker.device.uuid, uuid, sizeof(any)) == 0)
+			return &shell->pool[i];
+	}
+	return NULL;
+}
+
+bool mm_pool_ready(struct mm_pool *pool)
+{
+	const struct mm_device *d = &pool->worker.device;
+	struct mm_core_stats stats;
+
+	if (pool->ready || !pool->core)
+		return pool->ready;
+	mm_core_stats(pool->core, &stats);
+	pool->ready = stats.pages[MM_PAGE_NONE] == 0;
+	if (pool->ready)
+		mm_log(MM_LOG_INFO, "pool.ready",
+		       "device=%" PRIu64 " name=\"%s\" pages=%u page_bytes=%" PRIu64, pool->ordinal,
+		       d->name, d->pages, d->page_bytes);
+	return pool->ready;
+}
+
+/* ---- life ---- */
+
+void mm_pool_down(struct mm_pool *pool)
+{
+	if (pool->down)
+		return;
+	pool->down = true;
+	mm_log(MM_LOG_ERROR, "pool.down", "device=%" PRIu64 " name=\"%s\"", pool->ordinal,
+	       pool->worker.device.name);
+	mm_sessions_end(pool, "its device is down");
+}
+
+/* While it is down its core's time stands still: what tenants owe it, nobody could use. */
+static bool ticks(const struct mm_pool *pool)
+{
+	return pool->core && !pool->down;
+}
+
+void mm_pool_tick(struct mm_pool *pool, uint64_t now_ns)
+{
+	if (!ticks(pool) || now_ns < mm_core_deadline(pool->core))
+		return;
+	mm_core_on_tick(pool->core, now_ns);
+	mm_pool_settle(pool);
+}
+
+uint64_t mm_pool_deadline(const struct mm_pool *pool)
+{
+	uint64_t at = mm_worker_deadline(&pool->worker);
+
+	return ticks(pool) ? MM_MIN(at, mm_core_deadline(pool->core)) : at;
+}
