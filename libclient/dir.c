@@ -74,13 +74,15 @@ static const char *check_tensor(const struct mm_directory *dir, const struct mm_
 		return "its tensors are not sorted by name";
 	if (tensor->group >= dir->n_groups)
 		return "a tensor is of a group that does not exist";
-	if (!all_zero(tensor->reserved, sizeof(tensor->reserved)))
+	if ((tensor->flags & ~MM_TENSOR_KNOWN) ||
+	    !all_zero(tensor->reserved, sizeof(tensor->reserved)))
 		return "a tensor uses a field that this version does not know";
 	if (!tensor->dtype || tensor->dtype >= MM_ARRAY_SIZE(dtype_bytes))
 		return "a tensor's dtype is unknown";
 	if (tensor->rank > 4 || !shape_is(tensor))
 		return "a tensor's shape and size disagree";
-	if (tensor->offset % MM_TENSOR_ALIGN)
+	if (tensor->offset %
+	    (tensor->flags & MM_TENSOR_MEMBER ? dtype_bytes[tensor->dtype] : MM_TENSOR_ALIGN))
 		return "a tensor is misaligned";
 	if (!within(tensor->offset, tensor->bytes, dir->groups[tensor->group].bytes))
 		return "a tensor lies outside its group";

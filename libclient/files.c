@@ -24,6 +24,8 @@ struct file {
 struct mm_model_files {
 	size_t n; /* the configuration first, then by name */
 	struct file file[MM_LOAD_FILES_MAX];
+	struct mm_load_pack *packs;
+	size_t n_packs;
 };
 
 /* ---- opening ---- */
@@ -116,7 +118,8 @@ static int open_all(struct mm_client *c, const char *path, struct mm_model_files
 	return 0;
 }
 
-int mm_model_files_open(struct mm_client *client, const char *path, struct mm_model_files **ret)
+int mm_model_files_open(struct mm_client *client, const char *path,
+			const struct mm_model_opts *opts, struct mm_model_files **ret)
 {
 	mm_cleanup(mm_model_files_close) struct mm_model_files *files = NULL;
 	int r;
@@ -125,7 +128,9 @@ int mm_model_files_open(struct mm_client *client, const char *path, struct mm_mo
 		files = calloc(1, sizeof(*files));
 	if (!files)
 		return mm_fail(client, -ENOMEM, "out of memory");
-	r = open_all(client, path, files);
+	r = mm_packs_copy(client, opts, &files->packs, &files->n_packs);
+	if (!r)
+		r = open_all(client, path, files);
 	if (r)
 		return r;
 	*ret = files;
@@ -139,6 +144,7 @@ void mm_model_files_close(struct mm_model_files **files)
 		return;
 	while ((*files)->n)
 		mm_close_fd(&(*files)->file[--(*files)->n].fd);
+	free((*files)->packs);
 	free(*files);
 	*files = NULL;
 }
@@ -176,19 +182,26 @@ static int wait_for_load(struct mm_client *c, int fd, short events)
 	}
 }
 
-static int send_file(struct mm_client *c, int fd, uint32_t kind, const struct file *file)
+static int send_message(struct mm_client *c, int fd, const void *msg, size_t bytes,
+			const int *file_fd)
 {
-	struct mm_load_file msg = { .magic = MM_ABI_MAGIC, .kind = kind };
 	int r;
 
-	if (file)
-		memcpy(msg.name, file->name, sizeof(msg.name));
 	do {
 		r = wait_for_load(c, fd, POLLOUT);
 		if (!r)
-			r = mm_sock_send(fd, &msg, sizeof(msg), file ? &file->fd : NULL, !!file);
+			r = mm_sock_send(fd, msg, bytes, file_fd, !!file_fd);
 	} while (r == -EAGAIN);
 	return r;
+}
+
+static int send_file(struct mm_client *c, int fd, uint32_t kind, const struct file *file)
+{
+	struct mm_load_file msg = { .magic = MM_ABI_MAGIC, .kind = kind };
+
+	if (file)
+		memcpy(msg.name, file->name, sizeof(msg.name));
+	return send_message(c, fd, &msg, sizeof(msg), file ? &file->fd : NULL);
 }
 
 static int send_files(struct mm_client *c, int fd, const struct mm_model_files *files)
@@ -197,6 +210,8 @@ static int send_files(struct mm_client *c, int fd, const struct mm_model_files *
 
 	for (size_t i = 1; i < files->n && !r; i++)
 		r = send_file(c, fd, MM_LOAD_SAFETENSORS, &files->file[i]);
+	for (size_t i = 0; i < files->n_packs && !r; i++)
+		r = send_message(c, fd, &files->packs[i], sizeof(files->packs[i]), NULL);
 	return r ? r : send_file(c, fd, MM_LOAD_END, NULL);
 }
 

@@ -213,12 +213,19 @@ void mm_model_destroy(struct mm_model *model);
 /* ---- files.c ---- */
 
 struct mm_model_files;
-/* Opens what a model's directory holds, with the caller's rights. */
-int mm_model_files_open(struct mm_client *client, const char *path, struct mm_model_files **ret);
+/* Opens what a model's directory holds, with the caller's rights; copies the packing list. */
+int mm_model_files_open(struct mm_client *client, const char *path,
+			const struct mm_model_opts *opts, struct mm_model_files **ret);
 void mm_model_files_close(struct mm_model_files **files);
 /* Passes them to load and waits for its verdict. -EPIPE: load died, another may come. */
 int mm_model_files_pass(struct mm_client *client, const struct mm_model_files *files, int fd,
 			uint32_t *ret_flags);
+
+/* ---- packs.c ---- */
+
+/* The packing list as load takes it, the caller's to free(); none where @opts has none. */
+int mm_packs_copy(struct mm_client *client, const struct mm_model_opts *opts,
+		  struct mm_load_pack **ret_rules, size_t *ret_count);
 
 /* ---- kv.c ---- */
 

@@ -358,14 +358,15 @@ static int load_again(struct mm_client *c, const struct mm_model_files *files, u
 	}
 }
 
-int mm_model_load(struct mm_client *client, const char *dir, struct mm_model **ret_model)
+int mm_model_load(struct mm_client *client, const char *dir, const struct mm_model_opts *opts,
+		  struct mm_model **ret_model)
 {
 	mm_cleanup(mm_model_files_close) struct mm_model_files *files = NULL;
 	uint32_t flags = 0;
 	int r = mm_enter(client);
 
 	if (!r)
-		r = mm_model_files_open(client, dir, &files);
+		r = mm_model_files_open(client, dir, opts, &files);
 	if (!r)
 		r = load_again(client, files, &flags);
 	if (r)
@@ -405,6 +406,7 @@ int mm_model_tensor(const struct mm_model *model, const char *name, struct mm_te
 		.rank = t->rank,
 		.bytes = t->bytes,
 		.layer = (int32_t)t->group - 1,
+		.flags = t->flags,
 	};
 	memcpy(ret_tensor->shape, t->shape, sizeof(ret_tensor->shape));
 	return 0;

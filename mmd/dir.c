@@ -62,15 +62,19 @@ static const char *groups_check(const struct mm_dir_group *groups, uint32_t n, u
 static const char *tensor_check(const struct mm_dir_tensor *t, const struct mm_dir_group *groups,
 				uint32_t n_groups)
 {
+	uint64_t align = !(t->flags & MM_TENSOR_MEMBER) ? MM_TENSOR_ALIGN
+			 : t->dtype == MM_DTYPE_F32     ? sizeof(uint32_t)
+							: sizeof(uint16_t);
+
 	if (t->name[0] == 0 || t->name[MM_TENSOR_NAME_BYTES - 1] != 0)
 		return "tensor: name";
 	if (t->group >= n_groups)
 		return "tensor: no such group";
-	if (t->reserved[0] | t->reserved[1])
-		return "tensor: reserved fields not 0";
+	if ((t->flags & ~MM_TENSOR_KNOWN) || t->reserved[0] | t->reserved[1] | t->reserved[2])
+		return "tensor: unknown flags, or reserved fields not 0";
 	if (t->dtype < MM_DTYPE_F32 || t->dtype > MM_DTYPE_BF16 || t->rank > 4)
 		return "tensor: dtype or rank";
-	if (t->offset % MM_TENSOR_ALIGN || t->offset > groups[t->group].bytes ||
+	if (t->offset % align || t->offset > groups[t->group].bytes ||
 	    t->bytes > groups[t->group].bytes - t->offset)
 		return "tensor: lies outside its group";
 	return NULL;

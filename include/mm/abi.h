@@ -237,10 +237,19 @@ static_assert(sizeof(struct mm_fd_batch) == 32 + 4 * MM_FD_BATCH_MAX, "ABI");
 
 /* ---- channel to load: the tenant passes the files that it opened itself ---- */
 
-#define MM_LOAD_FILES_MAX  256
-#define MM_FILE_NAME_BYTES 128
+#define MM_LOAD_FILES_MAX    256
+#define MM_LOAD_PACKS_MAX    64
+#define MM_FILE_NAME_BYTES   128
+#define MM_TENSOR_NAME_BYTES 120
+#define MM_PACK_MEMBERS_MAX  16
 
-enum mm_load_kind { MM_LOAD_CONFIG = 1, MM_LOAD_SAFETENSORS, MM_LOAD_END };
+enum mm_load_kind {
+	MM_LOAD_CONFIG = 1,
+	MM_LOAD_INDEX, /* of shards; at most one */
+	MM_LOAD_SAFETENSORS,
+	MM_LOAD_PACK, /* struct mm_load_pack, no fd */
+	MM_LOAD_END   /* no fd */
+};
 
 struct mm_load_file { /* tenant -> load, with one fd (MM_LOAD_END: none) */
 	uint32_t magic;
@@ -248,6 +257,26 @@ struct mm_load_file { /* tenant -> load, with one fd (MM_LOAD_END: none) */
 	char name[MM_FILE_NAME_BYTES]; /* for messages and identity; no path */
 };
 static_assert(sizeof(struct mm_load_file) == 136, "ABI");
+
+/*
+ * One rule of the packing list: its members lie one after the other, without padding, in the order
+ * given. A '*' stands for the number of a layer, and the rule then holds for every layer; either each
+ * name of a rule has one or none has. Members of one pack agree in dtype, layer and all dimensions
+ * but the first (as they lie in memory, that is after transposition); the pack's own first
+ * dimension is the sum of theirs.
+ */
+struct mm_load_pack { /* tenant -> load, without an fd */
+	uint32_t magic;
+	uint32_t kind;                   /* MM_LOAD_PACK */
+	uint32_t flags;                  /* MM_PACK_*; unknown bit = refusal */
+	uint32_t n_members;              /* 1 .. MM_PACK_MEMBERS_MAX */
+	char name[MM_TENSOR_NAME_BYTES]; /* of the whole as one tensor; "" = it has none */
+	char member[MM_PACK_MEMBERS_MAX][MM_TENSOR_NAME_BYTES]; /* unused ones and tails are 0 */
+};
+static_assert(sizeof(struct mm_load_pack) == 16 + 17 * MM_TENSOR_NAME_BYTES, "ABI");
+#define MM_PACK_TRANSPOSE 1u /* each member, a matrix of rank 2, is transposed */
+#define MM_PACK_OPTIONAL  2u /* a layer (or a model) without any of the members is passed over */
+#define MM_PACK_KNOWN     (MM_PACK_TRANSPOSE | MM_PACK_OPTIONAL)
 
 struct mm_load_status { /* load -> tenant: progress, then a last one with done = 1 */
 	uint32_t magic;
@@ -265,10 +294,9 @@ static_assert(sizeof(struct mm_load_status) == 256, "ABI");
 
 /* ---- directory: the head of a store ---- */
 
-#define MM_DIR_MAGIC         UINT32_C(0x3152494d) /* "MIR1" */
-#define MM_TENSOR_NAME_BYTES 120
-#define MM_TENSORS_MAX       65536
-#define MM_TENSOR_ALIGN      256 /* of a tensor within its group */
+#define MM_DIR_MAGIC    UINT32_C(0x3152494d) /* "MIR1" */
+#define MM_TENSORS_MAX  65536
+#define MM_TENSOR_ALIGN 256 /* of a tensor within its group */
 
 enum mm_dtype { MM_DTYPE_F32 = 1, MM_DTYPE_F16, MM_DTYPE_BF16 };
 
@@ -297,8 +325,13 @@ struct mm_dir_tensor {
 	uint16_t dtype; /* enum mm_dtype */
 	uint16_t rank;  /* <= 4 */
 	uint64_t shape[4];
-	uint64_t offset; /* within the group; multiple of MM_TENSOR_ALIGN */
+	uint64_t offset; /* within the group; multiple of MM_TENSOR_ALIGN, or of its elements */
 	uint64_t bytes;
-	uint64_t reserved[2];
+	uint32_t flags;       /* MM_TENSOR_* */
+	uint32_t reserved[3]; /* must be 0 */
 };
 static_assert(sizeof(struct mm_dir_tensor) == 192, "ABI");
+#define MM_TENSOR_PACK       1u /* a pack as one tensor: its bytes are those of its members */
+#define MM_TENSOR_MEMBER     2u /* lies in a pack: aligned to its elements only */
+#define MM_TENSOR_TRANSPOSED 4u /* shape and bytes are those of the transpose of the file's */
+#define MM_TENSOR_KNOWN      (MM_TENSOR_PACK | MM_TENSOR_MEMBER | MM_TENSOR_TRANSPOSED)

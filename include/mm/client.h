@@ -162,6 +162,24 @@ MM_API void mm_client_hint(struct mm_client *client, const struct mm_load_hint *
 
 /* ---- model ---- */
 
+/*
+ * One rule of a packing list: its members lie one after the other without padding, so that one kernel
+ * can take them as one matrix (abi.h, struct mm_load_pack, says what they must have in common). A '*'
+ * stands for the number of a layer, in each name or in none: the rule then holds for every layer.
+ */
+struct mm_pack {
+	const char *name; /* finds the whole as one tensor; NULL = it has no name */
+	const char *const *members;
+	uint32_t n_members; /* 1 .. MM_PACK_MEMBERS_MAX */
+	uint32_t flags;     /* MM_PACK_TRANSPOSE, MM_PACK_OPTIONAL */
+};
+
+struct mm_model_opts {
+	size_t size;                 /* = sizeof(struct mm_model_opts); grows at the end only */
+	const struct mm_pack *packs; /* the packing list, in any order; copied */
+	size_t n_packs;              /* <= MM_LOAD_PACKS_MAX */
+};
+
 struct mm_model_info {
 	uint32_t n_layers;
 	uint32_t n_tensors;
@@ -178,21 +196,26 @@ struct mm_tensor {
 	uint32_t rank;
 	uint64_t shape[4];
 	uint64_t bytes;
-	int32_t layer; /* -1: resident group */
+	int32_t layer;  /* -1: resident group */
+	uint32_t flags; /* MM_TENSOR_*: a pack, member of one, transposed */
 };
 
 /**
  * mm_model_load() - load an HF-layout directory: config.json and *.safetensors
  * @client:    one model per client
  * @dir:       opened with the caller's own rights; the files' fds are passed, no path is
+ * @opts:      the packing list; NULL = none
  * @ret_model: written only on success; lives as long as @client
  *
- * Blocks until every byte is in device memory. One host copy serves all tenants of the same files.
+ * Blocks until every byte is in device memory. One host copy serves all tenants of the same files
+ * and the same packing list.
  * Return: 0; -ENOENT, -EACCES the files; -EBADMSG malformed, with tensor and reason in
- * mm_client_error(); -ENOTSUP dtype or layout; -EDQUOT over the account's max; -ENOSPC larger than
- * the device, or than what is free; -EEXIST the client has a model; -ETIMEDOUT; -ECONNRESET.
+ * mm_client_error(); -EINVAL a packing list that the model does not fit, with rule and reason;
+ * -ENOTSUP dtype or layout; -EDQUOT over the account's max; -ENOSPC larger than the device, or than
+ * what is free; -EEXIST the client has a model; -ETIMEDOUT; -ECONNRESET.
  */
-MM_API int mm_model_load(struct mm_client *client, const char *dir, struct mm_model **ret_model);
+MM_API int mm_model_load(struct mm_client *client, const char *dir,
+			 const struct mm_model_opts *opts, struct mm_model **ret_model);
 
 /**
  * mm_model_info() - sizes of a loaded model
@@ -204,7 +227,7 @@ MM_API void mm_model_info(const struct mm_model *model, struct mm_model_info *re
 /**
  * mm_model_tensor() - look a tensor up by its name in the checkpoint
  * @model:      any
- * @name:       e.g. "model.layers.3.self_attn.q_proj.weight"
+ * @name:       e.g. "model.layers.3.self_attn.q_proj.weight", or of a pack
  * @ret_tensor: written only on success
  *
  * Return: 0; -ENOENT no such tensor.

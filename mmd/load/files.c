@@ -212,16 +212,26 @@ static int add_file(struct mm_files *files, const struct mm_load_file *msg, int 
 	return check_file(file, why);
 }
 
+union message { /* the first two fields are the same */
+	struct mm_load_file file;
+	struct mm_load_pack pack;
+};
+
 /* 1: that was the end. */
-static int on_message(struct mm_files *files, const struct mm_load_file *msg, size_t len, int fd,
+static int on_message(struct mm_files *files, const union message *msg, size_t len, int fd,
 		      struct mm_why *why)
 {
-	bool known = len == sizeof(*msg) && msg->magic == MM_ABI_MAGIC;
+	uint32_t kind = msg->file.kind;
 
-	if (known && msg->kind == MM_LOAD_END && fd < 0)
+	if (len < sizeof(msg->file) || msg->file.magic != MM_ABI_MAGIC)
+		kind = 0;
+	if (kind == MM_LOAD_PACK && len == sizeof(msg->pack) && fd < 0)
+		return mm_packs_add(&files->packs, &msg->pack, why);
+	if (kind == MM_LOAD_END && len == sizeof(msg->file) && fd < 0)
 		return 1;
-	if (known && fd >= 0 && (msg->kind == MM_LOAD_CONFIG || msg->kind == MM_LOAD_SAFETENSORS))
-		return add_file(files, msg, fd, why);
+	if ((kind == MM_LOAD_CONFIG || kind == MM_LOAD_SAFETENSORS) && len == sizeof(msg->file) &&
+	    fd >= 0)
+		return add_file(files, &msg->file, fd, why);
 	if (fd >= 0)
 		close(fd);
 	return mm_refuse(why, -EPROTO, "the tenant sent a message that load does not know");
@@ -229,7 +239,7 @@ static int on_message(struct mm_files *files, const struct mm_load_file *msg, si
 
 static int receive_one(struct mm_files *files, int tenant_fd, uint64_t end_ns, struct mm_why *why)
 {
-	struct mm_load_file msg;
+	union message msg;
 	size_t n_fds = 0, len = 0;
 	int fd = -1;
 	int rc;
@@ -267,6 +277,7 @@ int mm_files_receive(struct mm_files *files, int tenant_fd, struct mm_why *why)
 		rc = receive_one(files, tenant_fd, end_ns, why);
 	if (rc < 0)
 		return rc;
+	mm_packs_sort(&files->packs);
 	qsort(files->file, files->count, sizeof(files->file[0]), in_order);
 	if (files->count == 0 || files->file[0].kind != MM_LOAD_CONFIG)
 		return mm_refuse(why, -EBADMSG, "no config.json was passed");
@@ -295,6 +306,7 @@ void mm_files_identity(const struct mm_files *files, uint32_t layout_version,
 	mm_sha256_init(&sha);
 	mm_sha256_update(&sha, "mmd store", sizeof("mmd store"));
 	mm_sha256_update(&sha, &layout_version, sizeof(layout_version));
+	mm_packs_hash(&files->packs, &sha);
 	for (size_t i = 0; i < files->count; i++) {
 		const struct mm_file *file = &files->file[i];
 

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "mm/abi.h"
+#include "mmd/load/pack.h"
 #include "mmd/load/why.h"
 
 struct mm_file_stamp { /* what changes when somebody writes to the file */
@@ -36,10 +37,11 @@ struct mm_file {
 struct mm_files {
 	struct mm_file file[MM_LOAD_FILES_MAX]; /* after receiving: config first, then by name */
 	size_t count;
+	struct mm_packs packs; /* sorted */
 };
 
 /**
- * mm_files_receive() - take the tenant's files up to MM_LOAD_END and check each
+ * mm_files_receive() - take the tenant's files and packing list up to MM_LOAD_END, check each
  * @files:     zeroed
  * @tenant_fd: socket
  *
@@ -52,10 +54,10 @@ void mm_files_done(struct mm_files *files);
 int mm_file_check_unchanged(const struct mm_file *file, struct mm_why *why);
 
 /**
- * mm_files_identity() - what the same files, and only they, have in common
+ * mm_files_identity() - what the same files and packing lists, and only they, have in common
  * @layout_version: of the store that they become
  *
- * SHA-256 over version and, of each file in order, kind, name and stamp. It says nothing about who
+ * SHA-256 over version, the packing list and, of each file in order, kind, name and stamp. It says nothing about who
  * may read them: that each tenant shows by passing fds.
  */
 void mm_files_identity(const struct mm_files *files, uint32_t layout_version,

@@ -5,62 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_LAYER   UINT32_MAX
+#include "mmd/load/bundle.h"
+#include "mmd/load/names.h"
+
 #define HEAD_ALIGN 64
-
-/* ---- names ---- */
-
-/* The number between @prefix and the next dot: plain decimal, so that no layer has two names. */
-static uint32_t number_after(const char *at)
-{
-	uint32_t value = 0;
-	size_t digits = 0;
-
-	for (; at[digits] >= '0' && at[digits] <= '9'; digits++) {
-		if (digits == 9)
-			return NO_LAYER;
-		value = value * 10 + (uint32_t)(at[digits] - '0');
-	}
-	if (digits == 0 || at[digits] != '.' || (digits > 1 && at[0] == '0'))
-		return NO_LAYER;
-	return value;
-}
-
-/* The layer that a tensor belongs to: of the first component `layers.<n>.` or `h.<n>.`. */
-static uint32_t layer_of(const char *name)
-{
-	for (const char *at = name; at; at = strchr(at, '.') ? strchr(at, '.') + 1 : NULL) {
-		uint32_t layer = NO_LAYER;
-
-		if (strncmp(at, "layers.", strlen("layers.")) == 0)
-			layer = number_after(at + strlen("layers."));
-		else if (strncmp(at, "h.", strlen("h.")) == 0)
-			layer = number_after(at + strlen("h."));
-		if (layer != NO_LAYER)
-			return layer;
-	}
-	return NO_LAYER;
-}
 
 uint32_t mm_layout_group(const char *name, uint32_t rank)
 {
-	uint32_t layer = layer_of(name);
+	uint32_t layer = mm_name_layer(name, NULL);
 
-	return layer == NO_LAYER || rank < 2 ? 0 : 1 + layer;
+	return layer == MM_NO_LAYER || rank < 2 ? 0 : 1 + layer;
 }
 
-/* ---- placing ---- */
-
-struct source { /* a tensor and the file it is in */
-	const struct mm_st_tensor *tensor;
-	uint32_t file;
-};
+/* ---- collecting ---- */
 
 static int by_name(const void *a, const void *b)
 {
-	const struct source *x = a, *y = b;
+	const struct mm_source *x = a, *y = b;
 
 	return strcmp(x->tensor->name, y->tensor->name);
+}
+
+static int by_entry_name(const void *a, const void *b)
+{
+	return strcmp(((const struct mm_dir_tensor *)a)->name,
+		      ((const struct mm_dir_tensor *)b)->name);
 }
 
 static int by_place(const void *a, const void *b)
@@ -74,38 +43,61 @@ static int by_place(const void *a, const void *b)
 	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static int collect(const struct mm_safetensors *st, const char *const *file_names, size_t n_files,
-		   struct source *sources, struct mm_why *why)
+static int collect(const struct mm_model_parts *parts, struct mm_source *sources,
+		   struct mm_why *why)
 {
 	size_t n = 0;
 
-	for (size_t f = 0; f < n_files; f++)
-		for (size_t i = 0; i < st[f].n_tensors; i++)
-			sources[n++] = (struct source){ &st[f].tensors[i], (uint32_t)f };
+	for (size_t f = 0; f < parts->n_files; f++)
+		for (size_t i = 0; i < parts->st[f].n_tensors; i++)
+			sources[n++] = (struct mm_source){ &parts->st[f].tensors[i], (uint32_t)f,
+							   MM_NO_BUNDLE };
 	qsort(sources, n, sizeof(*sources), by_name);
 	for (size_t i = 1; i < n; i++)
 		if (strcmp(sources[i - 1].tensor->name, sources[i].tensor->name) == 0)
 			return mm_refuse(why, -EBADMSG, "%s: tensor %s is in %s too",
-					 file_names[sources[i].file], sources[i].tensor->name,
-					 file_names[sources[i - 1].file]);
+					 parts->names[sources[i].file], sources[i].tensor->name,
+					 parts->names[sources[i - 1].file]);
 	return 0;
 }
 
-static int check_layers(const struct source *sources, size_t n, uint32_t layers, struct mm_why *why)
+/* Gates are per layer: an encoder's and a decoder's layer 0 would be one, for two uses in a step. */
+static int check_stack(const struct mm_st_tensor *first, const struct mm_st_tensor *t,
+		       struct mm_why *why)
 {
+	size_t a = 0, b = 0;
+
+	mm_name_layer(first->name, &a);
+	mm_name_layer(t->name, &b);
+	if (a == b && memcmp(first->name, t->name, a) == 0)
+		return 0;
+	return mm_refuse(why, -ENOTSUP,
+			 "tensors %s and %s: two stacks of layers, models with one are served",
+			 first->name, t->name);
+}
+
+static int check_layers(const struct mm_source *sources, size_t n, uint32_t layers,
+			struct mm_why *why)
+{
+	const struct mm_st_tensor *first = NULL;
 	bool seen[MM_LAYERS_MAX] = { false };
 
 	for (size_t i = 0; i < n; i++) {
 		const struct mm_st_tensor *t = sources[i].tensor;
-		uint32_t layer = layer_of(t->name);
+		uint32_t layer = mm_name_layer(t->name, NULL);
+		int rc;
 
-		if (layer == NO_LAYER)
+		if (layer == MM_NO_LAYER)
 			continue;
 		if (layer >= layers)
 			return mm_refuse(why, -EBADMSG,
 					 "tensor %s: is of layer %u, config.json says "
 					 "num_hidden_layers %u",
 					 t->name, layer, layers);
+		first = first ? first : t;
+		rc = check_stack(first, t, why);
+		if (rc < 0)
+			return rc;
 		seen[layer] |= t->rank >= 2 && t->bytes > 0;
 	}
 	for (uint32_t l = 0; l < layers; l++)
@@ -118,27 +110,106 @@ static int check_layers(const struct source *sources, size_t n, uint32_t layers,
 	return 0;
 }
 
-static void place(struct mm_layout *layout, const struct source *sources)
-{
-	for (uint32_t i = 0; i < layout->dir.n_tensors; i++) {
-		const struct mm_st_tensor *t = sources[i].tensor;
-		uint32_t group = mm_layout_group(t->name, t->rank);
-		struct mm_dir_tensor *entry = &layout->tensors[i];
+/* ---- placing ---- */
 
-		*entry = (struct mm_dir_tensor){
-			.group = group,
-			.dtype = (uint16_t)t->dtype,
-			.rank = (uint16_t)t->rank,
-			.offset = mm_round_up(layout->groups[group].bytes, MM_TENSOR_ALIGN),
-			.bytes = t->bytes,
-		};
-		memcpy(entry->name, t->name, sizeof(entry->name));
-		memcpy(entry->shape, t->shape, sizeof(entry->shape));
-		layout->groups[group].bytes = entry->offset + entry->bytes;
-		layout->placed[i] = (struct mm_placed){ .file_offset = t->file_offset,
-							.bytes = t->bytes,
-							.file = sources[i].file };
+static void place_tensor(struct mm_layout *layout, uint32_t i, const struct mm_source *source,
+			 const struct mm_load_pack *rule, uint64_t offset)
+{
+	const struct mm_st_tensor *t = source->tensor;
+	bool transposed = rule && (rule->flags & MM_PACK_TRANSPOSE);
+	struct mm_dir_tensor *entry = &layout->tensors[i];
+
+	*entry = (struct mm_dir_tensor){
+		.group = mm_layout_group(t->name, t->rank),
+		.dtype = (uint16_t)t->dtype,
+		.rank = (uint16_t)t->rank,
+		.offset = offset,
+		.bytes = t->bytes,
+		.flags = (rule ? MM_TENSOR_MEMBER : 0) | (transposed ? MM_TENSOR_TRANSPOSED : 0),
+	};
+	memcpy(entry->name, t->name, sizeof(entry->name));
+	memcpy(entry->shape, t->shape, sizeof(entry->shape));
+	if (rule)
+		mm_bundle_shape(rule, t, entry->shape);
+	layout->placed[i] = (struct mm_placed){
+		.file_offset = t->file_offset,
+		.bytes = t->bytes,
+		.store_offset = offset,
+		.file = source->file,
+		.group = entry->group,
+		.item_bytes = transposed ? t->dtype == MM_DTYPE_F32 ? 4 : 2 : 0,
+		.rows = transposed ? t->shape[0] : 0,
+		.cols = transposed ? t->shape[1] : 0,
+	};
+	layout->groups[entry->group].bytes = offset + t->bytes;
+	layout->tensor_bytes += t->bytes;
+}
+
+static uint64_t next_offset(const struct mm_layout *layout, const struct mm_source *source)
+{
+	uint32_t group = mm_layout_group(source->tensor->name, source->tensor->rank);
+
+	return mm_round_up(layout->groups[group].bytes, MM_TENSOR_ALIGN);
+}
+
+static void place_bundle(struct mm_layout *layout, struct mm_bundle *bundle,
+			 const struct mm_source *sources)
+{
+	uint64_t at = next_offset(layout, &sources[bundle->member[0]]);
+
+	bundle->offset = at;
+	bundle->placed = true;
+	for (uint32_t m = 0; m < bundle->rule->n_members; m++) {
+		uint32_t i = bundle->member[m];
+
+		place_tensor(layout, i, &sources[i], bundle->rule, at);
+		at += sources[i].tensor->bytes;
 	}
+}
+
+/* In order of names; a bundle where the first of its members, by name, would be. */
+static void place(struct mm_layout *layout, const struct mm_source *sources,
+		  const struct mm_bundles *bundles)
+{
+	for (uint32_t i = 0; i < layout->n_placed; i++) {
+		uint32_t b = sources[i].bundle;
+
+		if (b == MM_NO_BUNDLE)
+			place_tensor(layout, i, &sources[i], NULL,
+				     next_offset(layout, &sources[i]));
+		else if (!bundles->bundle[b].placed)
+			place_bundle(layout, &bundles->bundle[b], sources);
+	}
+}
+
+/* Entries that find packs by their own names. */
+static int name_bundles(struct mm_layout *layout, const struct mm_bundles *bundles,
+			struct mm_why *why)
+{
+	uint32_t n = (uint32_t)layout->n_placed;
+
+	for (uint32_t b = 0; b < bundles->count; b++) {
+		const struct mm_bundle *bundle = &bundles->bundle[b];
+		struct mm_dir_tensor *entry = &layout->tensors[n];
+
+		if (!bundle->name[0])
+			continue;
+		*entry = layout->tensors[bundle->member[0]];
+		memcpy(entry->name, bundle->name, sizeof(entry->name));
+		entry->offset = bundle->offset;
+		entry->bytes = bundle->bytes;
+		entry->shape[0] = bundle->rows;
+		entry->flags &= ~MM_TENSOR_MEMBER;
+		entry->flags |= MM_TENSOR_PACK;
+		n++;
+	}
+	qsort(layout->tensors, n, sizeof(*layout->tensors), by_entry_name);
+	for (uint32_t i = 1; i < n; i++)
+		if (strcmp(layout->tensors[i - 1].name, layout->tensors[i].name) == 0)
+			return mm_refuse(why, -EINVAL,
+					 "pack %s: a tensor or another pack has that name",
+					 layout->tensors[i].name);
+	return 0;
 }
 
 /* Groups one after the other behind the directory; then every tensor's place in the store. */
@@ -157,53 +228,72 @@ static void place_groups(struct mm_layout *layout)
 		at += layout->groups[g].bytes;
 	}
 	dir->store_bytes = mm_round_up(at, MM_ABI_PAGE_BYTES);
-	for (uint32_t i = 0; i < dir->n_tensors; i++)
-		layout->placed[i].store_offset =
-			layout->groups[layout->tensors[i].group].store_offset +
-			layout->tensors[i].offset;
+	for (size_t i = 0; i < layout->n_placed; i++)
+		layout->placed[i].store_offset +=
+			layout->groups[layout->placed[i].group].store_offset;
 }
 
-static int fill(struct mm_layout *layout, const struct mm_safetensors *st,
-		const char *const *file_names, size_t n_files, uint32_t layers, struct mm_why *why)
+/* Room for the directory, now that it is known how many packs have names. */
+static int alloc(struct mm_layout *layout, uint32_t named, struct mm_why *why)
 {
-	size_t n = layout->dir.n_tensors;
-	mm_cleanup(mm_free_ptr) struct source *sources = calloc(n + 1, sizeof(*sources));
-	int rc;
+	size_t n = layout->n_placed + named;
 
+	if (n > MM_TENSORS_MAX)
+		return mm_refuse(why, -ENOTSUP, "%zu tensors and packs, at most %d are served", n,
+				 MM_TENSORS_MAX);
+	layout->dir.n_tensors = (uint32_t)n;
 	layout->groups = calloc(layout->dir.n_groups, sizeof(*layout->groups));
 	layout->tensors = calloc(n + 1, sizeof(*layout->tensors));
-	layout->placed = calloc(n + 1, sizeof(*layout->placed));
-	if (!sources || !layout->groups || !layout->tensors || !layout->placed ||
-	    mm_fault("load.layout"))
+	layout->placed = calloc(layout->n_placed + 1, sizeof(*layout->placed));
+	if (!layout->groups || !layout->tensors || !layout->placed || mm_fault("load.layout"))
 		return mm_refuse(why, -ENOMEM, "no memory for the directory of %zu tensors", n);
-	rc = collect(st, file_names, n_files, sources, why);
+	return 0;
+}
+
+static int fill(struct mm_layout *layout, const struct mm_model_parts *parts, struct mm_why *why)
+{
+	size_t n = layout->n_placed;
+	mm_cleanup(mm_free_ptr) struct mm_source *sources = calloc(n + 1, sizeof(*sources));
+	mm_cleanup(mm_bundles_done) struct mm_bundles bundles = { 0 };
+	int rc;
+
+	if (!sources)
+		return mm_refuse(why, -ENOMEM, "no memory for %zu tensors", n);
+	rc = collect(parts, sources, why);
 	if (rc == 0)
-		rc = check_layers(sources, n, layers, why);
+		rc = check_layers(sources, n, parts->layers, why);
+	if (rc == 0 && parts->packs)
+		rc = mm_bundles_make(parts->packs, parts->layers, sources, n, &bundles, why);
+	if (rc == 0)
+		rc = alloc(layout, bundles.named, why);
 	if (rc < 0)
 		return rc;
-	place(layout, sources);
+	place(layout, sources, &bundles);
+	rc = name_bundles(layout, &bundles, why);
+	if (rc < 0)
+		return rc;
 	place_groups(layout);
 	qsort(layout->placed, n, sizeof(*layout->placed), by_place);
 	return 0;
 }
 
-int mm_layout_make(const struct mm_safetensors *st, const char *const *file_names, size_t n_files,
-		   uint32_t layers, struct mm_layout *ret_layout, struct mm_why *why)
+int mm_layout_make(const struct mm_model_parts *parts, struct mm_layout *ret_layout,
+		   struct mm_why *why)
 {
 	mm_cleanup(mm_layout_done) struct mm_layout layout = { 0 };
 	size_t n = 0;
 	int rc;
 
-	for (size_t f = 0; f < n_files; f++)
-		n += st[f].n_tensors;
+	for (size_t f = 0; f < parts->n_files; f++)
+		n += parts->st[f].n_tensors;
 	if (n > MM_TENSORS_MAX)
 		return mm_refuse(why, -ENOTSUP, "%zu tensors, at most %d are served", n,
 				 MM_TENSORS_MAX);
+	layout.n_placed = n;
 	layout.dir = (struct mm_dir){ .magic = MM_DIR_MAGIC,
 				      .version = MM_STORE_VERSION,
-				      .n_groups = 1 + layers,
-				      .n_tensors = (uint32_t)n };
-	rc = fill(&layout, st, file_names, n_files, layers, why);
+				      .n_groups = 1 + parts->layers };
+	rc = fill(&layout, parts, why);
 	if (rc < 0)
 		return rc;
 	*ret_layout = layout;

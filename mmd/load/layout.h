@@ -4,9 +4,9 @@
  *
  * Concept:   Group 0 holds what never cycles: embeddings, head, final norm, and of the layers whatever
  *            has rank <= 1 (norms, biases), so that layers fill whole pages. Group 1 + l holds the
- *            matrices of layer l: tensors whose name has a component `layers.<l>.` or `h.<l>.`.
- *            Tensors are packed in order of their names, aligned to MM_TENSOR_ALIGN; groups start at
- *            multiples of MM_ABI_PAGE_BYTES, behind the directory (abi.h).
+ *            matrices of layer l (names.h). Tensors are packed in order of their names, aligned to
+ *            MM_TENSOR_ALIGN, those of a packing rule together and without padding (bundle.h); groups
+ *            start at multiples of MM_ABI_PAGE_BYTES, behind the directory (abi.h).
  * Ownership: struct mm_layout owns its arrays; mm_layout_done() accepts zeroed ones.
  * Invariants: every layer 0 .. layers - 1 has a tensor; ranges do not overlap and end within
  *            store_bytes; entries are sorted by name.
@@ -17,36 +17,40 @@
 #include <stdint.h>
 
 #include "mm/abi.h"
-#include "mmd/load/why.h"
+#include "mmd/load/pack.h"
+#include "mmd/load/placed.h"
 #include "mmd/load/safetensors.h"
+#include "mmd/load/why.h"
 
 #define MM_STORE_VERSION 1
 
-struct mm_placed { /* from where in which file to where in the store */
-	uint64_t file_offset;
-	uint64_t bytes;
-	uint64_t store_offset;
-	uint32_t file; /* index */
+struct mm_model_parts {                  /* what a layout is made from; borrowed */
+	const struct mm_safetensors *st; /* one per file */
+	const char *const *names;        /* of the files, for refusals */
+	size_t n_files;
+	uint32_t layers;              /* that config.json promises */
+	const struct mm_packs *packs; /* NULL = none */
 };
 
 struct mm_layout {
 	struct mm_dir dir; /* identity is the caller's to set */
 	struct mm_dir_group *groups;
-	struct mm_dir_tensor *tensors; /* by name */
+	struct mm_dir_tensor *tensors; /* and named packs, by name */
 	struct mm_placed *placed;      /* by file, then offset */
+	size_t n_placed;
+	uint64_t tensor_bytes; /* without any padding */
 };
 
 /**
- * mm_layout_make() - place the tensors of @n_files parsed files
- * @st:         one per file
- * @file_names: for refusals
- * @layers:     that config.json promises
+ * mm_layout_make() - place the tensors of parsed files
+ * @parts:      of one model
  * @ret_layout: written only on success; give back with mm_layout_done()
  *
- * Return: 0; -EBADMSG a name twice, layers missing or too many; -ENOTSUP too many tensors; -ENOMEM.
+ * Return: 0; -EBADMSG a name twice, layers missing or too many; -EINVAL the packing list does not fit
+ * the model; -ENOTSUP too many tensors, or two stacks of layers; -ENOMEM.
  */
-int mm_layout_make(const struct mm_safetensors *st, const char *const *file_names, size_t n_files,
-		   uint32_t layers, struct mm_layout *ret_layout, struct mm_why *why);
+int mm_layout_make(const struct mm_model_parts *parts, struct mm_layout *ret_layout,
+		   struct mm_why *why);
 void mm_layout_done(struct mm_layout *layout);
 
 /* Writes directory, groups and tensors to the head of the store. */

@@ -83,7 +83,7 @@ static void tell_last(struct load *l, int result)
  */
 static void hang_up(const struct load *l)
 {
-	struct mm_load_file msg;
+	struct mm_load_pack msg; /* the longest there is */
 	size_t len;
 
 	(void)shutdown(l->tenant_fd, SHUT_RD);
@@ -115,6 +115,7 @@ static int tell_core(struct load *l, enum mm_lop op, int result)
 static int parse(struct load *l)
 {
 	const struct mm_file *config = &l->files.file[0];
+	struct mm_model_parts parts;
 	int rc;
 
 	rc = mm_model_config_read(config->fd, config->name, &l->config, &l->why);
@@ -127,8 +128,11 @@ static int parse(struct load *l)
 			return mm_refuse(&l->why, rc, "%s: %s", file->name, err);
 		l->name[l->n_st++] = file->name;
 	}
+	parts = (struct mm_model_parts){
+		l->st, l->name, l->n_st, l->config.layers, &l->files.packs,
+	};
 	if (rc == 0)
-		rc = mm_layout_make(l->st, l->name, l->n_st, l->config.layers, &l->layout, &l->why);
+		rc = mm_layout_make(&parts, &l->layout, &l->why);
 	if (rc == 0)
 		mm_files_identity(&l->files, MM_STORE_VERSION, l->layout.dir.identity);
 	return rc;
@@ -176,7 +180,7 @@ static size_t placed_of(const struct load *l, size_t file, size_t from)
 {
 	size_t n = 0;
 
-	while (from + n < l->layout.dir.n_tensors && l->layout.placed[from + n].file == file)
+	while (from + n < l->layout.n_placed && l->layout.placed[from + n].file == file)
 		n++;
 	return n;
 }

@@ -138,8 +138,8 @@ static void scatter(struct work *w, size_t i)
 		uint64_t to = MM_MIN(placed->file_offset + placed->bytes, end);
 
 		if (from < to)
-			memcpy(w->store + placed->store_offset + (from - placed->file_offset),
-			       buffer_of(w->reader, i) + (from - block->offset), to - from);
+			mm_placed_copy(placed, from - placed->file_offset, to - from,
+				       buffer_of(w->reader, i) + (from - block->offset), w->store);
 	}
 }
 

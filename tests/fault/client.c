@@ -152,7 +152,7 @@ static int use(struct mm_client *client, const char *model_dir, CUstream stream)
 				      .chunks_max = 2 };
 	struct mm_model *model;
 	struct mm_kv *kv;
-	int r = mm_model_load(client, model_dir, &model);
+	int r = mm_model_load(client, model_dir, NULL, &model);
 
 	if (!r)
 		r = mm_kv_open(client, &kv_opts, &kv);

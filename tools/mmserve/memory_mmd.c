@@ -152,7 +152,7 @@ static int load(struct mm_memory *m, const char *dir, char *err)
 {
 	struct mmd *s = m->state;
 	struct mm_client_info info;
-	int r = mm_model_load(s->client, dir, &s->model);
+	int r = mm_model_load(s->client, dir, NULL, &s->model);
 
 	if (!r)
 		r = mm_client_info(s->client, &info);

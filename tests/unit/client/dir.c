@@ -105,7 +105,8 @@ static void test_bad(void **state)
 		{ "name twice", AT(tensor[1].name[0]), 'c', "sorted" },
 		{ "name empty", AT(tensor[0].name[0]), 0, "string" },
 		{ "no such group", AT(tensor[0].group), GROUPS, "does not exist" },
-		{ "reserved", AT(tensor[1].reserved[1]), 1, "does not know" },
+		{ "flags", AT(tensor[1].flags), MM_TENSOR_KNOWN + 1, "does not know" },
+		{ "reserved", AT(tensor[1].reserved[2]), 1, "does not know" },
 		{ "dtype 0", AT(tensor[0].dtype), 0, "dtype" },
 		{ "dtype", AT(tensor[0].dtype), MM_DTYPE_BF16 + 1, "dtype" },
 		{ "rank", AT(tensor[0].rank), 5, "shape" },
@@ -138,10 +139,30 @@ static void test_bad(void **state)
 		assert_int_equal(mm_directory_read(&s, len, &dir, &why), -EBADMSG);
 }
 
+/* In a pack, tensors follow each other without padding. */
+static void test_member(void **state)
+{
+	mm_cleanup(mm_directory_done) struct mm_directory dir = { 0 };
+	struct store s;
+	const char *why;
+
+	(void)state;
+	fill(&s);
+	s.tensor[1].offset = 130;
+	assert_int_equal(mm_directory_read(&s, BYTES, &dir, &why), -EBADMSG);
+	s.tensor[1].flags = MM_TENSOR_MEMBER | MM_TENSOR_TRANSPOSED;
+	assert_int_equal(mm_directory_read(&s, BYTES, &dir, &why), 0);
+	mm_directory_done(&dir);
+	s.tensor[1].offset = 131;
+	assert_int_equal(mm_directory_read(&s, BYTES, &dir, &why), -EBADMSG);
+	assert_non_null(strstr(why, "misaligned"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_member),
 		cmocka_unit_test(test_bad),
 	};
 

@@ -39,7 +39,7 @@ int call_join(struct call *call)
 int call_load(struct call *call)
 {
 	return mm_model_load(call->f->client, call->dir ? call->dir : call->f->peer->model_dir,
-			     &call->f->model);
+			     call->opts, &call->f->model);
 }
 
 int call_want(struct call *call)

@@ -29,6 +29,7 @@ struct call {
 	uint32_t chunks;
 	uint64_t timeout_ns;
 	const char *dir;
+	const struct mm_model_opts *opts;
 	struct mm_step_info info;
 };
 

@@ -54,7 +54,7 @@ static void test_loaded(void **state)
 	assert_null(mm_model_store(f->model, "layer.9", &bytes));
 	assert_int_equal(mm_model_tensor(f->model, "layer.9", &tensor), -ENOENT);
 	assert_non_null(strstr(mm_client_error(f->client), "layer.9"));
-	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, &other), -EEXIST);
+	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, NULL, &other), -EEXIST);
 }
 
 static void change_plan(struct fixture *f, uint64_t epoch, uint32_t alpha, uint32_t m)
@@ -263,7 +263,80 @@ static void test_load_lies(void **state)
 	assert_int_equal(write(channel, "nonsense", 8), 8);
 	assert_int_equal(call_join(&load), -EPROTO);
 	close(channel);
-	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, &f->model), -EEXIST);
+	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, NULL, &f->model), -EEXIST);
+}
+
+/* What load gets of a packing list: after the files, as it was given. */
+static void test_packs(void **state)
+{
+	static const char *const members[] = { "layers.*.a", "layers.*.b" };
+	static const struct mm_pack packs[] = {
+		{ "layers.*.ab", members, 2, MM_PACK_OPTIONAL },
+		{ NULL, members, 1, MM_PACK_TRANSPOSE },
+	};
+	static const struct mm_model_opts opts = { sizeof(opts), packs, MM_ARRAY_SIZE(packs) };
+	struct fixture *f = *state;
+	struct call load = { .opts = &opts };
+	struct mm_load_pack rule[2];
+	int channel;
+
+	call_start(&load, f, call_load);
+	peer_expect(f->peer, MM_OP_MODEL_OPEN);
+	channel = peer_open_channel(f->peer);
+	peer_take_packs(channel, rule, 2);
+	assert_int_equal(rule[0].magic, MM_ABI_MAGIC);
+	assert_int_equal(rule[0].kind, MM_LOAD_PACK);
+	assert_int_equal(rule[0].flags, MM_PACK_OPTIONAL);
+	assert_int_equal(rule[0].n_members, 2);
+	assert_string_equal(rule[0].name, "layers.*.ab");
+	assert_string_equal(rule[0].member[0], members[0]);
+	assert_string_equal(rule[0].member[1], members[1]);
+	assert_string_equal(rule[0].member[2], "");
+	assert_int_equal(rule[1].flags, MM_PACK_TRANSPOSE);
+	assert_int_equal(rule[1].n_members, 1);
+	assert_string_equal(rule[1].name, "");
+	peer_load_status(channel, -EINVAL, "pack layers.*.ab: no");
+	refuse(f, -EINVAL, MM_REFUSED_LOAD);
+	assert_int_equal(call_join(&load), -EINVAL);
+	assert_string_equal(load.error, "pack layers.*.ab: no");
+	close(channel);
+}
+
+static void test_bad_packs(void **state)
+{
+	static const char long_name[] =
+		"0123456789012345678901234567890123456789012345678901234567890123456789"
+		"01234567890123456789012345678901234567890123456789";
+	static const char *const good[] = { "a", "b" }, *const hole[] = { "a", NULL };
+	static const char *const empty[] = { "a", "" }, *const endless[] = { "a", long_name };
+	static const struct {
+		struct mm_pack pack;
+		const char *needle;
+	} cases[] = {
+		{ { "x", good, 0, 0 }, "0 members" },
+		{ { "x", good, MM_PACK_MEMBERS_MAX + 1, 0 }, "17 members" },
+		{ { "", good, 2, 0 }, "without a name" },
+		{ { "x", hole, 2, 0 }, "without a name" },
+		{ { "x", empty, 2, 0 }, "without a name" },
+		{ { "x", endless, 2, 0 }, "too long" },
+		{ { long_name, good, 2, 0 }, "too long" },
+	};
+	struct fixture *f = *state;
+	struct mm_model_opts opts = { .size = sizeof(opts), .n_packs = 1 };
+	struct mm_model *model;
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		opts.packs = &cases[i].pack;
+		assert_int_equal(mm_model_load(f->client, f->peer->model_dir, &opts, &model),
+				 -EINVAL);
+		if (!strstr(mm_client_error(f->client), cases[i].needle))
+			fail_msg("%s", mm_client_error(f->client));
+	}
+	opts.n_packs = MM_LOAD_PACKS_MAX + 1;
+	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, &opts, &model), -E2BIG);
+	opts.size--;
+	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, &opts, &model), -EINVAL);
+	peer_absent(f->peer, MM_OP_MODEL_OPEN, 1);
 }
 
 static void test_bad_directories(void **state)
@@ -272,21 +345,21 @@ static void test_bad_directories(void **state)
 	struct mm_model *model;
 	char path[128];
 
-	assert_int_equal(mm_model_load(f->client, "/nonexistent/model", &model), -ENOENT);
+	assert_int_equal(mm_model_load(f->client, "/nonexistent/model", NULL, &model), -ENOENT);
 	assert_non_null(strstr(mm_client_error(f->client), "/nonexistent/model"));
-	assert_int_equal(mm_model_load(f->client, f->peer->dir, &model), -ENOENT);
+	assert_int_equal(mm_model_load(f->client, f->peer->dir, NULL, &model), -ENOENT);
 	assert_non_null(strstr(mm_client_error(f->client), "config.json"));
 
 	snprintf(path, sizeof(path), "%s/z.safetensors", f->peer->model_dir);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, &model), -EBADMSG);
+	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, NULL, &model), -EBADMSG);
 	assert_non_null(strstr(mm_client_error(f->client), "z.safetensors: not a regular file"));
 	assert_int_equal(unlink(path), 0);
 	snprintf(path, sizeof(path), "%s/a.safetensors", f->peer->model_dir);
 	assert_int_equal(unlink(path), 0);
 	snprintf(path, sizeof(path), "%s/b.safetensors", f->peer->model_dir);
 	assert_int_equal(unlink(path), 0);
-	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, &model), -ENOENT);
+	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, NULL, &model), -ENOENT);
 	assert_non_null(strstr(mm_client_error(f->client), "no *.safetensors"));
 	peer_absent(f->peer, MM_OP_MODEL_OPEN, 1);
 }
@@ -307,6 +380,8 @@ int main(void)
 		TEST(test_load_dies_for_good),
 		TEST(test_mmd_dies_during_load),
 		TEST(test_load_lies),
+		TEST(test_packs),
+		TEST(test_bad_packs),
 		TEST(test_bad_directories),
 	};
 

@@ -509,6 +509,29 @@ void peer_take_files(int channel, unsigned int *ret_files)
 	}
 }
 
+void peer_take_packs(int channel, struct mm_load_pack *ret_rules, size_t n)
+{
+	struct mm_load_pack msg;
+	size_t n_fds, len, rules = 0;
+	int fd;
+
+	for (;;) {
+		assert_int_equal(mm_sock_wait(channel, POLLIN, mm_deadline_ns(PATIENCE_NS)), 0);
+		assert_int_equal(mm_sock_recv(channel, &msg, sizeof(msg), &fd, 1, &n_fds, &len), 0);
+		if (n_fds)
+			close(fd);
+		if (msg.kind == MM_LOAD_END)
+			break;
+		if (msg.kind != MM_LOAD_PACK)
+			continue;
+		assert_int_equal(len, sizeof(msg));
+		assert_int_equal(n_fds, 0);
+		assert_true(rules < n);
+		ret_rules[rules++] = msg;
+	}
+	assert_int_equal(rules, n);
+}
+
 void peer_load_status(int channel, int result, const char *text)
 {
 	struct mm_load_status status = {

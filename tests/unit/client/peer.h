@@ -101,6 +101,8 @@ int peer_store(uint64_t *ret_bytes);
 /* The whole of a model's way to a client whose thread is in mm_model_load(). */
 int peer_open_channel(struct peer *peer);
 void peer_take_files(int channel, unsigned int *ret_files);
+/* Takes files, exactly @n rules and the end. */
+void peer_take_packs(int channel, struct mm_load_pack *ret_rules, size_t n);
 void peer_load_status(int channel, int result, const char *text);
 /* @args: of MM_EV_MODEL_LOADED; @fd is closed. */
 void peer_send_store(struct peer *peer, const uint64_t args[3], int fd);

@@ -195,7 +195,7 @@ int load_pass(struct load *load, uint32_t kind, const char *name, int fd)
 	return rc;
 }
 
-void load_pass_model(struct load *load, uint32_t n_files)
+void load_pass_files(struct load *load, uint32_t n_files)
 {
 	char path[128], name[64];
 
@@ -206,7 +206,28 @@ void load_pass_model(struct load *load, uint32_t n_files)
 		snprintf(path, sizeof(path), "%s/%s", model_dir, name);
 		(void)load_pass(load, MM_LOAD_SAFETENSORS, name, open(path, O_RDONLY | O_CLOEXEC));
 	}
+}
+
+void load_pass_model(struct load *load, uint32_t n_files)
+{
+	load_pass_files(load, n_files);
 	(void)load_pass(load, MM_LOAD_END, "", -1);
+}
+
+struct mm_load_pack pack_rule(uint32_t flags, const char *name, const char *const member[4])
+{
+	struct mm_load_pack rule = { .magic = MM_ABI_MAGIC, .kind = MM_LOAD_PACK, .flags = flags };
+
+	snprintf(rule.name, sizeof(rule.name), "%s", name);
+	for (; rule.n_members < 4 && member[rule.n_members]; rule.n_members++)
+		snprintf(rule.member[rule.n_members], sizeof(rule.member[0]), "%s",
+			 member[rule.n_members]);
+	return rule;
+}
+
+void load_pass_rule(struct load *load, const struct mm_load_pack *rule)
+{
+	assert_int_equal(mm_sock_send(load->tenant, rule, sizeof(*rule), NULL, 0), 0);
 }
 
 bool load_hear(struct load *load)
@@ -295,22 +316,46 @@ static const struct mm_dir_tensor *find(const struct mm_dir *dir, const char *na
 	return NULL;
 }
 
-static void check_tensor(const struct mm_dir *dir, const struct tensor *want)
+const struct mm_dir_tensor *store_find(const struct load *load, const char *name,
+				       const void **ret_bytes)
 {
+	const struct mm_dir *dir = load->store.base;
 	const struct mm_dir_group *groups = (const void *)((const char *)dir + dir->groups_offset);
-	const struct mm_dir_tensor *t = find(dir, want->name);
+	const struct mm_dir_tensor *t = find(dir, name);
+
+	assert_true(t->group < dir->n_groups);
+	assert_true(t->offset + t->bytes <= groups[t->group].bytes);
+	*ret_bytes = (const char *)dir + groups[t->group].store_offset + t->offset;
+	return t;
+}
+
+/* Where unit @u of the file is in the store's transpose, element by element. */
+static uint64_t transposed(const struct tensor *want, uint64_t u)
+{
+	uint64_t units = strcmp(want->dtype, "F32") == 0 ? 2 : 1;
+	uint64_t row = u / units / want->shape[1], col = u / units % want->shape[1];
+
+	return (col * want->shape[0] + row) * units + u % units;
+}
+
+static void check_tensor(const struct load *load, const struct tensor *want)
+{
+	const void *bytes;
+	const struct mm_dir_tensor *t = store_find(load, want->name, &bytes);
+	bool turned = t->flags & MM_TENSOR_TRANSPOSED;
+	const uint16_t *units = bytes;
 	uint64_t seed = seed_of(want->name);
-	const uint16_t *units;
 
 	assert_int_equal(t->bytes, tensor_bytes(want));
 	assert_int_equal(t->rank, want->rank);
-	assert_memory_equal(t->shape, want->shape, sizeof(t->shape));
-	assert_int_equal(t->offset % MM_TENSOR_ALIGN, 0);
-	assert_true(t->group < dir->n_groups);
-	assert_true(t->offset + t->bytes <= groups[t->group].bytes);
-	units = (const void *)((const char *)dir + groups[t->group].store_offset + t->offset);
+	assert_int_equal(t->shape[0], want->shape[turned]);
+	assert_int_equal(t->shape[1], want->shape[!turned]);
+	assert_memory_equal(&t->shape[2], &want->shape[2], 2 * sizeof(t->shape[0]));
+	assert_false(t->flags & MM_TENSOR_PACK);
+	if (!(t->flags & MM_TENSOR_MEMBER))
+		assert_int_equal(t->offset % MM_TENSOR_ALIGN, 0);
 	for (uint64_t u = 0; u < t->bytes / 2; u++)
-		if (units[u] != unit_at(seed, u))
+		if (units[turned ? transposed(want, u) : u] != unit_at(seed, u))
 			fail_msg("%s: unit %lu is wrong", want->name, u);
 }
 
@@ -318,10 +363,14 @@ void store_check(const struct load *load, const struct tensor *tensors, size_t n
 {
 	const struct mm_dir *dir = load->store.base;
 	const struct mm_dir_group *groups = (const void *)((const char *)dir + dir->groups_offset);
+	const struct mm_dir_tensor *t = (const void *)((const char *)dir + dir->tensors_offset);
+	size_t packs = 0;
 
 	assert_int_equal(dir->magic, MM_DIR_MAGIC);
 	assert_int_equal(dir->version, 1);
-	assert_int_equal(dir->n_tensors, n);
+	for (uint32_t i = 0; i < dir->n_tensors; i++)
+		packs += !!(t[i].flags & MM_TENSOR_PACK);
+	assert_int_equal(dir->n_tensors, n + packs);
 	assert_int_equal(dir->store_bytes, load->store.size_bytes);
 	assert_memory_equal(dir->identity, load->ident.identity, sizeof(dir->identity));
 	for (uint32_t g = 0; g < dir->n_groups; g++) {
@@ -329,5 +378,5 @@ void store_check(const struct load *load, const struct tensor *tensors, size_t n
 		assert_true(groups[g].store_offset + groups[g].bytes <= dir->store_bytes);
 	}
 	for (size_t i = 0; i < n; i++)
-		check_tensor(dir, &tensors[i]);
+		check_tensor(load, &tensors[i]);
 }

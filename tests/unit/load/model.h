@@ -58,8 +58,13 @@ struct load {
 void load_start(struct load *load, const char *mode);
 /* Passes an fd (-1 = none) under a name; and closes it. Failures are for the test to see. */
 int load_pass(struct load *load, uint32_t kind, const char *name, int fd);
-/* config.json, the first @n_files files, END. */
+/* config.json, the first @n_files files. */
+void load_pass_files(struct load *load, uint32_t n_files);
+/* The same, and END. */
 void load_pass_model(struct load *load, uint32_t n_files);
+/* A rule with up to four members, NULL from the first that there is not. */
+struct mm_load_pack pack_rule(uint32_t flags, const char *name, const char *const member[4]);
+void load_pass_rule(struct load *load, const struct mm_load_pack *rule);
 /* The next message to core; false: load has gone. */
 bool load_hear(struct load *load);
 void load_answer(struct load *load, enum mm_lop op, int result, const char *text);
@@ -69,5 +74,8 @@ void load_alloc(struct load *load);
 int load_end(struct load *load);
 void load_done(struct load *load);
 
-/* Every tensor of the store: where the directory says, and each word right. */
+/* Every tensor of the store: where the directory says, and each word right; packs are left out. */
 void store_check(const struct load *load, const struct tensor *tensors, size_t n);
+/* An entry of the store's directory, and its bytes. */
+const struct mm_dir_tensor *store_find(const struct load *load, const char *name,
+				       const void **ret_bytes);

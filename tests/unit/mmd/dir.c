@@ -111,8 +111,9 @@ static const struct {
 	LIE(tensor[1].offset, UINT64_MAX - 255),
 	LIE(tensor[1].bytes, 16384),
 	LIE(tensor[1].bytes, UINT64_MAX),
+	LIE(tensor[0].flags, MM_TENSOR_KNOWN + 1),
 	LIE(tensor[0].reserved[0], 1),
-	LIE(tensor[1].reserved[1], 1),
+	LIE(tensor[1].reserved[2], 1),
 };
 
 static void test_lies(void **state)
