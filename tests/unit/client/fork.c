@@ -36,7 +36,7 @@ static int is_refused(struct fixture *f)
 	bad |= mm_layer_begin(f->model, 0, f->stream) != -ECHILD;
 	bad |= mm_layer_end(f->model, 0, f->stream) != -ECHILD;
 	bad |= mm_client_next_event(f->client, &event) != -ECHILD;
-	bad |= mm_model_load(f->client, "/nowhere", &model) != -ECHILD;
+	bad |= mm_model_load(f->client, "/nowhere", NULL, &model) != -ECHILD;
 	bad |= mm_kv_open(f->client, &opts, &kv) != -ECHILD;
 	mm_client_hint(f->client, &(struct mm_load_hint){ .waiting = 77 });
 	return bad;
