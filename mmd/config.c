@@ -27,6 +27,7 @@ struct option {
 static const char *const policy_names[] = { "recompute", "elastic", "remap", NULL };
 static const char *const huge_names[] = { "auto", "off", "2M", "1G", NULL };
 static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
+static const char *const slots_names[] = { "auto", "1", "2", NULL };
 static const char *const role_names[] = { "keeper", "core", "xfer", "load", NULL };
 
 #define AT(field)      .offset = offsetof(struct mm_config, field)
@@ -58,6 +59,7 @@ static const struct option options[] = {
 	  AT(numa_node), .max = MM_HOST_NODES_MAX - 1 },
 	{ "hugepages", "NAME", "auto, off, 2M or 1G", TYPE_NAME, AT(hugepages),
 	  .names = huge_names },
+	{ "slots", "N", "auto, 1 or 2", TYPE_NAME, AT(slots), .names = slots_names },
 	{ "log-level", "NAME", "error, warn, info or debug", TYPE_NAME, AT(log_level),
 	  .names = level_names },
 	{ "role", NULL, NULL, TYPE_NAME, AT(role), .names = role_names },

@@ -40,6 +40,7 @@ struct mm_config {
 	uint64_t host_store_max_bytes;        /* 0 = no limit */
 	uint64_t lend_max_permille;           /* 0 = the controller's default */
 	uint64_t chunk_bytes;                 /* 0 = default */
+	uint64_t slots;                       /* of a plan; 0 = automatic */
 	uint64_t numa_node;                   /* for stores; MM_NUMA_BY_DEVICE */
 	uint64_t hugepages;                   /* enum mm_hugepages */
 	uint64_t log_level;                   /* enum mm_log_level */

@@ -192,6 +192,10 @@ static void plan_fill(const struct mm_core_plan *plan, json_t *to)
 		set_u64(to, "alpha_by_hand", (uint64_t)plan->alpha_by_hand);
 	else
 		json_object_set_new(to, "alpha_by_hand", json_null());
+	if (plan && plan->slots_by_hand)
+		set_u64(to, "slots_by_hand", plan->slots_by_hand);
+	else
+		json_object_set_new(to, "slots_by_hand", json_null());
 }
 
 static void pages_fill(const struct mm_core_tenant *t, json_t *to)
@@ -465,31 +469,61 @@ static bool layers_parse(const json_t *params, int32_t *ret_alpha)
 	return true;
 }
 
+/* "auto", the default, or a number of slots. */
+static bool slots_parse(const json_t *params, uint32_t *ret_slots)
+{
+	const json_t *slots = json_object_get(params, "slots");
+	const char *word = json_string_value(slots);
+	json_int_t number = json_integer_value(slots);
+
+	*ret_slots = 0;
+	if (!slots || (word && strcmp(word, "auto") == 0))
+		return true;
+	if (!json_is_integer(slots) || number < 1 || number > MM_SLOTS_MAX)
+		return false;
+	*ret_slots = (uint32_t)number;
+	return true;
+}
+
+static json_t *plan_refused(struct mm_rpc_error *error, const struct mm_session *s, int32_t alpha,
+			    uint32_t slots, uint32_t max)
+{
+	if (slots == 2 && alpha == 1 && max >= 2)
+		return mm_rpc_fail(error, MM_RPC_FAILED,
+				   "%s: 1 layer cannot be away with 2 slots; 2 to %" PRIu32 " can",
+				   s->name, max);
+	return mm_rpc_fail(error, MM_RPC_FAILED,
+			   "%s: %d layers cannot be away; at most %" PRIu32 " can", s->name, alpha,
+			   max);
+}
+
 static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error *error)
 {
 	struct mm_shell *shell = context;
 	struct mm_session *s;
-	uint32_t max = 0;
+	uint32_t max = 0, slots;
 	int32_t alpha;
 	int r;
 
 	if (!layers_parse(params, &alpha))
 		return mm_rpc_fail(error, MM_RPC_PARAMS, "layers: want 0 to %d or \"auto\"",
 				   MM_LAYERS_MAX);
+	if (!slots_parse(params, &slots))
+		return mm_rpc_fail(error, MM_RPC_PARAMS, "slots: want 1, %d or \"auto\"",
+				   MM_SLOTS_MAX);
 	s = tenant_named(shell, params, error);
 	if (!s)
 		return NULL;
-	r = mm_core_plan_set(s->pool->core, mm_now_ns(), s->tenant, alpha, &max);
+	r = mm_core_plan_set(s->pool->core, mm_now_ns(), s->tenant, alpha, slots, &max);
 	mm_pool_settle(s->pool);
 	if (r == MM_E_RANGE)
-		return mm_rpc_fail(error, MM_RPC_FAILED,
-				   "%s: %d layers cannot be away; at most %" PRIu32 " can", s->name,
-				   alpha, max);
+		return plan_refused(error, s, alpha, slots, max);
 	if (r != 0)
 		return mm_rpc_fail(error, MM_RPC_FAILED, "%s: it has no model yet", s->name);
-	return json_pack("{s:i,s:I,s:s,s:o}", "schema", SCHEMA, "tenant", (json_int_t)s->tenant,
+	return json_pack("{s:i,s:I,s:s,s:o,s:o}", "schema", SCHEMA, "tenant", (json_int_t)s->tenant,
 			 "name", s->name, "alpha_by_hand",
-			 alpha < 0 ? json_null() : json_integer(alpha));
+			 alpha < 0 ? json_null() : json_integer(alpha), "slots_by_hand",
+			 slots ? json_integer(slots) : json_null());
 }
 
 const struct mm_rpc_method mm_admin_methods[] = {

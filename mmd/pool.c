@@ -56,6 +56,7 @@ int mm_pool_device(struct mm_pool *pool)
 		.policy = (enum mm_policy)c->policy,
 		.account_max_pages = c->account_max_bytes / d->page_bytes,
 		.lend_max_permille = (uint32_t)c->lend_max_permille,
+		.slots = (uint32_t)c->slots,
 		.tag = (uint8_t)pool->index,
 	};
 	int r = fds_check(pool);

@@ -18,15 +18,6 @@
 
 #define COPY_BURST 8 /* of one tenant before the next one's turn */
 
-uint32_t mm_c_slot_pages(const struct mm_c_tenant *t, const struct mm_plan_set *set)
-{
-	uint32_t most = 0;
-
-	for (uint32_t i = 0; i < set->m; i++)
-		most = MM_MAX(most, t->layer_pages[set->layer[i]]);
-	return most;
-}
-
 static void preload_add(struct mm_core *c, struct mm_c_tenant *t, const struct mm_c_group *g)
 {
 	for (uint32_t i = 0; i < g->pages; i++) {
@@ -176,12 +167,22 @@ static void copy_issue(struct mm_core *c, struct mm_c_tenant *t)
 	t->copies++;
 }
 
+/* A slot's page has no bytes of its own. */
+static void skip_blanks(struct mm_c_tenant *t)
+{
+	while (t->pre.issued < t->pre.n && t->pre.entry[t->pre.issued] == MM_NO_PAGE) {
+		t->pre.issued++;
+		t->pre.done++;
+	}
+}
+
 static void copies_issue(struct mm_core *c, struct mm_c_tenant *t)
 {
 	for (uint32_t i = 0; i < COPY_BURST && t->pre.issued < t->pre.n && !t->pre.error; i++) {
 		if (!c->xfer_up || !mm_c_job_room(c) || !mm_c_burst(c))
 			return;
 		copy_issue(c, t);
+		skip_blanks(t);
 	}
 }
 
@@ -220,21 +221,73 @@ static void prepare(struct mm_core *c, struct mm_c_tenant *t)
 	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = t->plan.epoch + 1 });
 }
 
-bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
-		       uint64_t budget_pages)
+static uint64_t slots_pages(const struct mm_c_tenant *t, const struct mm_plan_set *set)
 {
-	uint64_t need, leave;
+	uint64_t sum = 0;
 
-	mm_assert(t->model == MM_MODEL_READY && t->plan.phase == MM_PLAN_STEADY);
-	mm_assert(alpha <= t->alpha_max);
-	if (!mm_c_burst(c))
-		return false;
-	need = mm_plan_choose(t->n_layers, mm_plan_cycling(alpha), &t->set, t->layer_pages,
-			      budget_pages, &t->next_set);
-	if (need > budget_pages || !mm_c_reservable(c, t, need))
-		return false;
-	leave = mm_plan_pages_only_in(&t->next_set, &t->set, t->layer_pages);
-	t->change_gain = leave + mm_c_slot_pages(t, &t->set) - mm_c_slot_pages(t, &t->next_set);
+	for (uint32_t s = 0; s < set->beta; s++)
+		sum += mm_plan_slot_pages(set, s, t->layer_pages);
+	return sum;
+}
+
+/* Pages for slots beyond those of the old slots and of the layers that leave. */
+static uint64_t blank_pages(const struct mm_c_tenant *t, const struct mm_plan_set *next)
+{
+	uint64_t want = slots_pages(t, next);
+	uint64_t have =
+		slots_pages(t, &t->set) + mm_plan_pages_only_in(next, &t->set, t->layer_pages);
+
+	return want > have ? want - have : 0;
+}
+
+static uint64_t choose(const struct mm_c_tenant *t, uint32_t alpha, uint32_t beta, uint64_t budget,
+		       struct mm_plan_set *ret_set)
+{
+	uint64_t copies = mm_plan_choose(t->n_layers, mm_plan_cycling(alpha, beta), beta, &t->set,
+					 t->layer_pages, budget, ret_set);
+
+	return copies + blank_pages(t, ret_set);
+}
+
+/* 1 or 2 where there is no choice, 0 where there is. */
+static uint32_t slots_wanted(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha)
+{
+	if (!mm_plan_possible(t->n_layers, alpha, 2))
+		return 1;
+	if (t->plan.slots_by_hand)
+		return t->plan.slots_by_hand;
+	if (c->opts.slots)
+		return c->opts.slots;
+	return t->plan.m && alpha == t->plan.alpha ? t->plan.beta : 0;
+}
+
+uint64_t mm_c_change_set(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
+			 uint64_t budget_pages, struct mm_plan_set *ret_set)
+{
+	uint32_t beta = slots_wanted(c, t, alpha);
+	struct mm_plan_set two;
+	uint64_t need, need_two;
+
+	if (beta)
+		return choose(t, alpha, beta, budget_pages, ret_set);
+	need = choose(t, alpha, 1, budget_pages, ret_set);
+	need_two = choose(t, alpha, 2, budget_pages, &two);
+	beta = mm_plan_beta(ret_set, &two, t->n_layers, t->load.t_c_ns, mm_c_transfer_ns(c, t));
+	/* What can be had now beats what would be a little faster. */
+	if ((beta == 1 && need <= budget_pages) || need_two > budget_pages)
+		return need;
+	*ret_set = two;
+	return need_two;
+}
+
+/* To next_set, whose pages are there. */
+static void change_start(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
+{
+	uint64_t gain = mm_plan_pages_only_in(&t->next_set, &t->set, t->layer_pages) +
+			slots_pages(t, &t->set);
+	uint64_t blanks = blank_pages(t, &t->next_set);
+
+	t->change_gain = gain + blanks - slots_pages(t, &t->next_set);
 	t->change_ns = c->now_ns;
 	t->next_alpha = alpha;
 	preload_begin(t);
@@ -244,10 +297,30 @@ bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 		if (k == t->next_set.m || t->next_set.layer[k] != t->set.layer[i])
 			preload_add(c, t, &t->group[1 + t->set.layer[i]]);
 	}
-	if (t->pre.n)
+	for (uint64_t i = 0; i < blanks; i++) {
+		t->pre.entry[t->pre.n] = MM_NO_PAGE;
+		t->pre.page[t->pre.n++] = mm_c_reserve(c, t);
+	}
+	skip_blanks(t);
+	if (t->pre.n > t->pre.done)
 		t->plan.phase = MM_PLAN_PRELOAD;
 	else
 		prepare(c, t);
+}
+
+bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
+		       uint64_t budget_pages)
+{
+	uint64_t need;
+
+	mm_assert(t->model == MM_MODEL_READY && t->plan.phase == MM_PLAN_STEADY);
+	mm_assert(alpha <= t->alpha_max);
+	if (!mm_c_burst(c))
+		return false;
+	need = mm_c_change_set(c, t, alpha, budget_pages, &t->next_set);
+	if (need > budget_pages || !mm_c_reservable(c, t, need))
+		return false;
+	change_start(c, t, alpha);
 	return true;
 }
 
@@ -267,54 +340,81 @@ int mm_c_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *m
 	return 0;
 }
 
-/* A page of the tenant's becomes one of the new slot's, or leaves. */
-static void slot_or_out(struct mm_core *c, uint32_t page, uint32_t slot_pages, uint32_t *n)
+static void spill(struct mm_core *c, uint32_t page)
 {
-	if (*n < slot_pages) {
-		mm_ledger_give(&c->ledger, page, MM_PAGE_SLOT);
-		c->slot_scratch[(*n)++] = page;
-	} else {
-		mm_ledger_revoke(&c->ledger, page);
-	}
+	c->spill[c->n_spill++] = page;
 }
 
-static void layer_or_out(struct mm_core *c, struct mm_c_tenant *t, uint32_t layer,
-			 uint32_t slot_pages, uint32_t *n)
+static void slot_add(struct mm_core *c, struct mm_c_tenant *t, uint32_t s, uint32_t page)
+{
+	mm_ledger_give(&c->ledger, page, MM_PAGE_SLOT);
+	t->slot_page[s][t->plan.slot[s].n_pages++] = page;
+}
+
+/* A layer's own pages, if it has any, go to slot @s, or (MM_SLOTS_MAX) to wherever they are needed. */
+static bool layer_out(struct mm_core *c, struct mm_c_tenant *t, uint32_t layer, uint32_t s)
 {
 	const struct mm_c_group *g = &t->group[1 + layer];
 
+	if (t->own[g->entry] == MM_NO_PAGE)
+		return false;
 	for (uint32_t i = g->entry; i < g->entry + g->pages; i++) {
-		if (t->own[i] == MM_NO_PAGE)
-			continue;
-		slot_or_out(c, t->own[i], slot_pages, n);
+		if (s < MM_SLOTS_MAX)
+			slot_add(c, t, s, t->own[i]);
+		else
+			spill(c, t->own[i]);
 		t->own[i] = MM_NO_PAGE;
 	}
+	return true;
 }
 
-/*
- * The new slot's pages: a first layer that was resident brings its own, bytes and all; otherwise the
- * old slot goes on, and the layer is streamed in. Then the old slot, then whatever leaves.
- */
-static void slot_fill(struct mm_core *c, struct mm_c_tenant *t, struct mm_core_slot *slot)
+/* Its cycle; the pages that it has already stay first, so that what is mapped there may stay so. */
+static void slot_keep(struct mm_core *c, struct mm_c_tenant *t, uint32_t s)
 {
-	uint32_t pages = mm_c_slot_pages(t, &t->next_set), n = 0;
+	struct mm_core_slot *slot = &t->plan.slot[s];
+	uint32_t pages = mm_plan_slot_pages(&t->next_set, s, t->layer_pages);
+	bool fresh = !slot->n_pages;
 
-	slot->in_place = false;
-	if (t->next_set.m) {
-		uint32_t first = t->next_set.layer[0];
-
-		slot->in_place = t->own[t->group[1 + first].entry] != MM_NO_PAGE;
-		layer_or_out(c, t, first, pages, &n);
-	}
-	for (uint32_t i = 0; i < slot->n_pages; i++)
-		slot_or_out(c, t->slot_page[i], pages, &n);
+	slot->n_layers = 0;
 	for (uint32_t i = 0; i < t->next_set.m; i++)
-		layer_or_out(c, t, t->next_set.layer[i], pages, &n);
-	mm_assert(n == pages);
-	memcpy(t->slot_page, c->slot_scratch, n * sizeof(t->slot_page[0]));
-	slot->n_pages = pages;
-	slot->n_layers = t->next_set.m;
-	memcpy(slot->layer, t->next_set.layer, sizeof(slot->layer));
+		if (mm_plan_slot(&t->next_set, i) == s)
+			slot->layer[slot->n_layers++] = t->next_set.layer[i];
+	while (slot->n_pages > pages)
+		spill(c, t->slot_page[s][--slot->n_pages]);
+	/* The first layer of a new slot brings its own pages, bytes and all. */
+	slot->in_place = fresh && slot->n_layers && layer_out(c, t, slot->layer[0], s);
+}
+
+/* Then the pages of the layers that leave, and those that were reserved for it. What is left goes. */
+static void slots_fill(struct mm_core *c, struct mm_c_tenant *t)
+{
+	c->n_spill = 0;
+	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
+		slot_keep(c, t, s);
+	for (uint32_t i = 0; i < t->next_set.m; i++)
+		layer_out(c, t, t->next_set.layer[i], MM_SLOTS_MAX);
+	for (uint32_t i = 0; i < t->pre.n; i++)
+		if (t->pre.entry[i] == MM_NO_PAGE)
+			spill(c, t->pre.page[i]);
+	for (uint32_t s = 0, at = 0; s < MM_SLOTS_MAX; s++) {
+		uint32_t pages = mm_plan_slot_pages(&t->next_set, s, t->layer_pages);
+
+		while (t->plan.slot[s].n_pages < pages) {
+			mm_assert(at < c->n_spill);
+			slot_add(c, t, s, c->spill[at]);
+			c->spill[at++] = MM_NO_PAGE;
+		}
+	}
+	for (uint32_t i = 0; i < c->n_spill; i++)
+		if (c->spill[i] != MM_NO_PAGE)
+			mm_ledger_revoke(&c->ledger, c->spill[i]);
+}
+
+static uint64_t gate_word(const struct mm_c_tenant *t, uint32_t slot, uint32_t layer)
+{
+	const struct mm_core_slot *s = &t->plan.slot[slot];
+
+	return s->in_place && s->layer[0] == layer ? MM_GATE_READY : MM_GATE_EMPTY;
 }
 
 static void gates_reset(struct mm_core *c, const struct mm_c_tenant *t)
@@ -328,19 +428,25 @@ static void gates_reset(struct mm_core *c, const struct mm_c_tenant *t)
 		a->word = MM_GATE_RESIDENT;
 		if (k == t->set.m || t->set.layer[k] != layer)
 			continue;
-		a->word = !k && t->plan.slot[0].in_place ? MM_GATE_READY : MM_GATE_EMPTY;
+		a->word = gate_word(t, mm_plan_slot(&t->set, k), layer);
 		k++;
 	}
 }
 
 static void table_update(struct mm_core *c, struct mm_c_tenant *t)
 {
-	for (uint32_t g = 0; g <= t->n_layers; g++)
-		for (uint32_t i = 0; i < t->group[g].pages; i++) {
-			uint32_t entry = t->group[g].entry + i, page = t->own[entry];
+	uint32_t k = 0;
 
-			mm_c_map(c, t, entry, page == MM_NO_PAGE ? t->slot_page[i] : page);
+	for (uint32_t g = 0; g <= t->n_layers; g++) {
+		bool cycles = g && k < t->set.m && t->set.layer[k] == g - 1;
+		uint32_t slot = cycles ? mm_plan_slot(&t->set, k++) : 0;
+
+		for (uint32_t i = 0; i < t->group[g].pages; i++) {
+			uint32_t entry = t->group[g].entry + i;
+
+			mm_c_map(c, t, entry, cycles ? t->slot_page[slot][i] : t->own[entry]);
 		}
+	}
 }
 
 static void switch_plan(struct mm_core *c, struct mm_c_tenant *t)
@@ -349,17 +455,19 @@ static void switch_plan(struct mm_core *c, struct mm_c_tenant *t)
 
 	t->switch_due = t->resync = false;
 	for (uint32_t i = 0; i < t->pre.n; i++) {
+		if (t->pre.entry[i] == MM_NO_PAGE)
+			continue;
 		mm_ledger_give(&c->ledger, t->pre.page[i], MM_PAGE_PARAM);
 		t->own[t->pre.entry[i]] = t->pre.page[i];
 	}
-	slot_fill(c, t, &plan->slot[0]);
+	slots_fill(c, t);
 	c->stats.takes += t->next_alpha > plan->alpha ? t->next_alpha - plan->alpha : 0;
 	c->stats.returns += plan->alpha > t->next_alpha ? plan->alpha - t->next_alpha : 0;
 	t->set = t->next_set;
 	plan->epoch++;
 	plan->alpha = t->next_alpha;
 	plan->m = t->set.m;
-	plan->beta = t->set.m ? 1 : 0;
+	plan->beta = t->set.beta;
 	plan->phase = MM_PLAN_SWITCHED;
 	gates_reset(c, t);
 	if (plan->m)
@@ -427,10 +535,14 @@ void mm_c_change(struct mm_core *c, struct mm_c_tenant *t)
 	if (t->switch_due && mm_c_burst(c)) {
 		if (t->model == MM_MODEL_LOADING) {
 			t->model = MM_MODEL_SWITCHED;
-			t->next_set.m = t->next_alpha = 0;
+			t->next_set.m = t->next_set.beta = t->next_alpha = 0;
 		}
 		switch_plan(c, t);
 	}
-	if (t->resync && t->plan.phase == MM_PLAN_STEADY && t->model == MM_MODEL_READY)
-		mm_c_change_begin(c, t, t->plan.alpha, 0);
+	/* The null change: whatever else is wished, this plan's gates in order first. */
+	if (t->resync && t->plan.phase == MM_PLAN_STEADY && t->model == MM_MODEL_READY &&
+	    mm_c_burst(c)) {
+		t->next_set = t->set;
+		change_start(c, t, t->plan.alpha);
+	}
 }

@@ -21,29 +21,54 @@ static void claim_as(const struct mm_core *c, const struct mm_c_tenant *t, uint3
 	mm_assert(c->ledger.page[page].account == t->account);
 }
 
+/* Slots take turns in order of execution, none has a single layer, each holds its largest. */
+static void check_slots(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	const struct mm_core_plan *plan = &t->plan;
+	uint32_t at[MM_SLOTS_MAX] = { 0 };
+
+	mm_assert(plan->m == t->set.m && plan->beta == t->set.beta);
+	mm_assert(plan->m == mm_plan_cycling(plan->alpha, plan->beta));
+	mm_assert(plan->m ? plan->beta >= 1 && plan->beta <= MM_SLOTS_MAX : !plan->beta);
+	for (uint32_t i = 0; i < plan->m; i++) {
+		uint32_t s = mm_plan_slot(&t->set, i);
+
+		mm_assert(s < plan->beta && at[s] < plan->slot[s].n_layers);
+		mm_assert(plan->beta < 2 || !i || s != mm_plan_slot(&t->set, i - 1));
+		mm_assert(plan->slot[s].layer[at[s]++] == t->set.layer[i]);
+	}
+	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++) {
+		const struct mm_core_slot *slot = &plan->slot[s];
+
+		mm_assert(at[s] == slot->n_layers && slot->n_layers != 1);
+		mm_assert(!slot->n_layers == (s >= plan->beta));
+		mm_assert(slot->n_pages == mm_plan_slot_pages(&t->set, s, t->layer_pages));
+		for (uint32_t i = 0; i < slot->n_pages; i++)
+			claim_as(c, t, t->slot_page[s][i], MM_PAGE_SLOT);
+	}
+}
+
 static void check_model(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	const struct mm_core_slot *slot = &t->plan.slot[0];
 	bool given = t->model == MM_MODEL_SWITCHED || t->model == MM_MODEL_READY;
 	uint32_t k = 0;
 
 	for (uint32_t g = 0; given && g <= t->n_layers; g++) {
-		bool cycles = g && k < slot->n_layers && slot->layer[k] == g - 1;
+		bool cycles = g && k < t->set.m && t->set.layer[k] == g - 1;
+		const uint32_t *slot = cycles ? t->slot_page[mm_plan_slot(&t->set, k)] : NULL;
 
 		k += cycles;
-		mm_assert(!cycles || t->group[g].pages <= slot->n_pages);
 		for (uint32_t i = 0; i < t->group[g].pages; i++) {
 			uint32_t entry = t->group[g].entry + i;
 
 			mm_assert((t->own[entry] == MM_NO_PAGE) == cycles);
-			mm_assert(t->map[entry] == (cycles ? t->slot_page[i] : t->own[entry]) + 1);
+			mm_assert(t->map[entry] == (cycles ? slot[i] : t->own[entry]) + 1);
 			if (!cycles)
 				claim_as(c, t, t->own[entry], MM_PAGE_PARAM);
 		}
 	}
-	mm_assert(k == slot->n_layers && k == t->plan.m && k != 1);
-	for (uint32_t i = 0; i < slot->n_pages; i++)
-		claim_as(c, t, t->slot_page[i], MM_PAGE_SLOT);
+	mm_assert(k == t->set.m);
+	check_slots(c, t);
 	for (uint32_t i = 0; i < t->pre.n; i++)
 		if (t->pre.page[i] != MM_NO_PAGE)
 			claim_as(c, t, t->pre.page[i], MM_PAGE_DIRTY);

@@ -77,7 +77,7 @@ static uint64_t layer_pages(const struct mm_c_tenant *t)
 	return MM_MAX(pages / t->n_layers, 1);
 }
 
-static uint64_t transfer_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+uint64_t mm_c_transfer_ns(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	if (t->load.t_t_ns)
 		return t->load.t_t_ns;
@@ -94,15 +94,51 @@ static uint64_t link_used(const struct mm_core *c, const struct mm_c_tenant *but
 	MM_FOREACH_TENANT(c, t)
 	if (t != but && t->life == MM_LIFE_LIVE && t->plan.m && !mm_c_idle(c, t))
 		sum += mm_plan_link_permille(t->n_layers, t->plan.m, t->load.t_c_ns,
-					     transfer_ns(c, t));
+					     mm_c_transfer_ns(c, t));
 	return sum;
 }
 
+/* Would the set that it gets for @alpha stream unnoticed, within what is left of the link? */
+static bool hides(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
+		  uint32_t link_permille)
+{
+	uint64_t t_c_ns = t->load.t_c_ns, t_t_ns = mm_c_transfer_ns(c, t);
+	struct mm_plan_set set;
+
+	mm_c_change_set(c, t, alpha, 0, &set);
+	return mm_plan_link_permille(t->n_layers, set.m, t_c_ns, t_t_ns) <= link_permille &&
+	       mm_plan_hidden(&set, t->n_layers, t_c_ns, t_t_ns);
+}
+
+/* The largest alpha that hides: fewer layers are never harder to hide than more. */
+static uint32_t alpha_hidden(const struct mm_core *c, const struct mm_c_tenant *t,
+			     uint32_t link_permille)
+{
+	uint32_t low = 0, high = 0;
+
+	for (uint32_t beta = 1; beta <= MM_SLOTS_MAX; beta++) {
+		uint32_t m = mm_plan_m_max(beta, t->n_layers, t->load.t_c_ns,
+					   mm_c_transfer_ns(c, t), link_permille);
+
+		high = MM_MAX(high, m ? m - beta : 0);
+	}
+	high = MM_MIN(high, t->alpha_max);
+	while (low < high) {
+		uint32_t mid = low + (high - low + 1) / 2;
+
+		if (hides(c, t, mid, link_permille))
+			low = mid;
+		else
+			high = mid - 1;
+	}
+	return low;
+}
+
 /* The most layers that may be away: of an idle model by the cap, of an active one while hidden. */
-static uint32_t alpha_cap(const struct mm_core *c, const struct mm_c_tenant *t)
+static uint32_t alpha_cap(const struct mm_core *c, struct mm_c_tenant *t)
 {
 	uint64_t used, cap = (uint64_t)t->n_layers * c->opts.lend_max_permille / 1000;
-	uint32_t m;
+	struct mm_c_cap now;
 
 	cap = MM_MIN(cap, t->alpha_max - 1); /* one layer stays resident */
 	if (mm_c_idle(c, t))
@@ -110,9 +146,16 @@ static uint32_t alpha_cap(const struct mm_core *c, const struct mm_c_tenant *t)
 	used = link_used(c, t);
 	if (used >= c->opts.link_permille)
 		return 0;
-	m = mm_plan_m_max(t->n_layers, t->load.t_c_ns, transfer_ns(c, t),
-			  c->opts.link_permille - (uint32_t)used);
-	return m ? (uint32_t)MM_MIN(cap, m - 1) : 0;
+	now = (struct mm_c_cap){ .epoch = t->plan.epoch,
+				 .t_c_ns = t->load.t_c_ns,
+				 .t_t_ns = mm_c_transfer_ns(c, t),
+				 .link_permille = c->opts.link_permille - (uint32_t)used };
+	if (now.epoch != t->cap.epoch || now.t_c_ns != t->cap.t_c_ns ||
+	    now.t_t_ns != t->cap.t_t_ns || now.link_permille != t->cap.link_permille) {
+		now.alpha = alpha_hidden(c, t, now.link_permille);
+		t->cap = now;
+	}
+	return (uint32_t)MM_MIN(cap, t->cap.alpha);
 }
 
 /* ---- taking ---- */
@@ -260,7 +303,7 @@ static bool return_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t pag
 }
 
 /* Active, and more of its layers are away than can be hidden: it lent them while it was idle. */
-static bool overdrawn(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t *ret_cap)
+static bool overdrawn(const struct mm_core *c, struct mm_c_tenant *t, uint32_t *ret_cap)
 {
 	if (!lends_by_itself(c, t) || !t->plan.alpha || mm_c_idle(c, t))
 		return false;
@@ -279,7 +322,7 @@ static void return_overdrawn(struct mm_core *c, uint64_t kept_pages)
 
 		if (!overdrawn(c, t, &cap) || return_layers(c, t, have, cap))
 			continue;
-		missing = (uint64_t)(t->plan.alpha - cap + 1) * layer_pages(t);
+		missing = (uint64_t)(t->plan.alpha - cap + t->plan.beta) * layer_pages(t);
 		mm_c_convert(c, t->account, MM_MIN(missing, have));
 		if (missing > have + c->ledger.inflight_all)
 			take_chunks(c, missing - have, MM_DOMAIN_NONE, false, false);
@@ -345,8 +388,11 @@ const struct mm_policy_ops *mm_policy_get(enum mm_policy policy)
 
 static bool by_hand(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return changeable(c, t) && t->plan.alpha_by_hand >= 0 &&
-	       t->plan.alpha != (uint32_t)t->plan.alpha_by_hand;
+	const struct mm_core_plan *plan = &t->plan;
+
+	return changeable(c, t) && plan->alpha_by_hand >= 0 &&
+	       (plan->alpha != (uint32_t)plan->alpha_by_hand ||
+		(plan->m && plan->slots_by_hand && plan->beta != plan->slots_by_hand));
 }
 
 static bool is_big(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -360,15 +406,13 @@ static uint64_t big_since(const struct mm_c_tenant *t)
 	return t->model == MM_MODEL_WAITING ? t->model_since_ns : t->by_hand_ns;
 }
 
-static uint64_t big_need(const struct mm_c_tenant *t)
+static uint64_t big_need(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	uint32_t alpha = (uint32_t)t->plan.alpha_by_hand;
 	struct mm_plan_set set;
 
 	if (t->model == MM_MODEL_WAITING)
 		return t->entries;
-	return mm_plan_choose(t->n_layers, mm_plan_cycling(alpha), &t->set, t->layer_pages, 0,
-			      &set);
+	return mm_c_change_set(c, t, (uint32_t)t->plan.alpha_by_hand, 0, &set);
 }
 
 static bool big_begin(struct mm_core *c, struct mm_c_tenant *t, uint64_t budget)
@@ -441,7 +485,7 @@ static uint64_t serve_big(struct mm_core *c)
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct mm_c_tenant *t = wish[i];
-		uint64_t pages = big_need(t), have = free_pages(c);
+		uint64_t pages = big_need(c, t), have = free_pages(c);
 
 		if (big_begin(c, t, have > kept ? have - kept : 0) || big_expired(c, t) ||
 		    !big_possible(c, t, pages, kept))

@@ -24,7 +24,8 @@ static void defaults(struct mm_core_opts *o)
 static bool opts_valid(const struct mm_core_opts *o)
 {
 	return o->pages && o->pages < MM_NO_PAGE && o->page_bytes && o->policy < MM_POLICY_COUNT &&
-	       o->jobs_max <= JOBS_LIMIT && o->lend_max_permille <= 1000;
+	       o->jobs_max <= JOBS_LIMIT && o->lend_max_permille <= 1000 &&
+	       o->slots <= MM_SLOTS_MAX;
 }
 
 /* Each tenant index owns its tables for good: own, preload entries and pages, map. */
@@ -54,9 +55,10 @@ static int allocate(struct mm_core *c)
 	c->queue = calloc(MM_QUEUE_MAX, sizeof(*c->queue));
 	c->tenant = calloc(MM_TENANTS_MAX, sizeof(*c->tenant));
 	c->scratch = calloc(c->opts.pages, sizeof(*c->scratch));
+	c->spill = calloc(c->opts.pages, sizeof(*c->spill));
 	c->storage = calloc(MM_TENANTS_MAX * (3 * (size_t)c->entries_max + MM_MAP_ENTRIES),
 			    sizeof(*c->storage));
-	if (!page || !c->job || !c->queue || !c->tenant || !c->scratch || !c->storage)
+	if (!page || !c->job || !c->queue || !c->tenant || !c->scratch || !c->spill || !c->storage)
 		return -ENOMEM;
 	mm_ledger_init(&c->ledger, page, c->opts.pages);
 	tables_share_out(c);
@@ -93,6 +95,7 @@ struct mm_core *mm_core_destroy(struct mm_core *c)
 	free(c->queue);
 	free(c->tenant);
 	free(c->scratch);
+	free(c->spill);
 	free(c->storage);
 	free(c);
 	return NULL;
@@ -101,18 +104,23 @@ struct mm_core *mm_core_destroy(struct mm_core *c)
 /* ---- the operator ---- */
 
 int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_t alpha,
-		     uint32_t *ret_max)
+		     uint32_t slots, uint32_t *ret_max)
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+	uint32_t max;
 
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
 	if (!t || t->life != MM_LIFE_LIVE || t->model != MM_MODEL_READY)
 		return MM_E_STALE;
-	if (alpha > (int32_t)t->alpha_max || alpha < -1) {
-		*ret_max = t->alpha_max;
+	max = slots == 2 && t->alpha_max ? t->alpha_max - 1 : t->alpha_max;
+	if (alpha < -1 || alpha > (int32_t)max ||
+	    (alpha > 0 && slots && !mm_plan_possible(t->n_layers, (uint32_t)alpha, slots))) {
+		*ret_max = max;
 		return MM_E_RANGE;
 	}
 	t->plan.alpha_by_hand = alpha;
+	t->plan.slots_by_hand = slots;
+	t->cap = (struct mm_c_cap){ 0 };
 	t->by_hand_ns = c->now_ns;
 	t->target = alpha < 0 ? t->plan.alpha : (uint32_t)alpha;
 	mm_c_settle(c, now_ns);
@@ -153,7 +161,8 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 	if (t->life != MM_LIFE_LIVE)
 		return true;
 	ret_tenant->pages_kv = t->kv.held * t->kv.chunk_pages;
-	ret_tenant->pages_slot = t->plan.slot[0].n_pages;
+	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
+		ret_tenant->pages_slot += t->plan.slot[s].n_pages;
 	for (uint32_t i = 0; i < t->entries; i++)
 		ret_tenant->pages_param += t->own[i] != MM_NO_PAGE;
 	return true;
@@ -172,9 +181,9 @@ uint32_t mm_core_slot_page(const struct mm_core *c, uint32_t tenant, uint32_t sl
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
-	if (!t || slot || i >= t->plan.slot[0].n_pages)
+	if (!t || slot >= MM_SLOTS_MAX || i >= t->plan.slot[slot].n_pages)
 		return MM_NO_PAGE;
-	return t->slot_page[i];
+	return t->slot_page[slot][i];
 }
 
 enum mm_page_state mm_core_page(const struct mm_core *c, uint32_t page, uint32_t *ret_tenant)

@@ -42,6 +42,7 @@ struct mm_core_opts {
 	uint64_t account_max_pages; /* default max of an account; 0 = the pool */
 	uint32_t jobs_max;          /* xfer jobs outstanding at once; 0 = 256 */
 	uint8_t tag;                /* of this core among several: part of its tenants' ids */
+	uint32_t slots;             /* of a plan: 1 or 2; 0 = whichever makes the shorter step */
 	/* controller; 0 = the default that controller.h states */
 	uint32_t lend_max_permille; /* of an idle model's layers that may be away */
 	uint32_t link_permille;     /* of the link's time that streaming may take */
@@ -162,10 +163,11 @@ void mm_core_on_streamed(struct mm_core *core, uint32_t tenant, uint64_t layer_n
 
 /* ---- what the operator asks ---- */
 
-/* By hand: alpha layers of the tenant's model away until the next mm_core_plan_set(-1 = automatic).
+/* By hand: alpha layers of the tenant's model away, through @slots slots (0 = automatic), until the
+ * next mm_core_plan_set(alpha -1 = automatic).
  * 0; MM_E_RANGE: not possible for this model, *ret_max says what is; MM_E_STALE: no model. */
 int mm_core_plan_set(struct mm_core *core, uint64_t now_ns, uint32_t tenant, int32_t alpha,
-		     uint32_t *ret_max);
+		     uint32_t slots, uint32_t *ret_max);
 
 /* ---- looking in (status, plan region, tests) ---- */
 
@@ -208,7 +210,8 @@ struct mm_core_slot {
 struct mm_core_plan {
 	uint64_t epoch;
 	uint32_t alpha, beta, m, n_layers;
-	int32_t alpha_by_hand; /* -1 = automatic */
+	int32_t alpha_by_hand;  /* -1 = automatic */
+	uint32_t slots_by_hand; /* 0 = automatic */
 	enum mm_plan_phase phase;
 	uint64_t store;
 	struct mm_core_slot slot[2];

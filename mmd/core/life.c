@@ -108,8 +108,9 @@ static void revoke_all(struct mm_core *c, struct mm_c_tenant *t)
 	for (uint32_t i = 0; i < t->entries; i++)
 		if (t->own[i] != MM_NO_PAGE)
 			mm_ledger_revoke(&c->ledger, t->own[i]);
-	for (uint32_t i = 0; i < t->plan.slot[0].n_pages; i++)
-		mm_ledger_revoke(&c->ledger, t->slot_page[i]);
+	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
+		for (uint32_t i = 0; i < t->plan.slot[s].n_pages; i++)
+			mm_ledger_revoke(&c->ledger, t->slot_page[s][i]);
 	for (uint32_t chunk = 0; chunk < t->kv.chunks_max; chunk++) {
 		if (!mm_c_kv_holds(t, chunk))
 			continue;

@@ -37,9 +37,16 @@ static void set_of(const struct bits *b, uint32_t n, struct mm_plan_set *ret_set
 			ret_set->layer[ret_set->m++] = (uint16_t)i;
 }
 
-uint32_t mm_plan_cycling(uint32_t alpha)
+uint32_t mm_plan_cycling(uint32_t alpha, uint32_t beta)
 {
-	return alpha ? alpha + 1 : 0;
+	return alpha ? alpha + beta : 0;
+}
+
+bool mm_plan_possible(uint32_t n, uint32_t alpha, uint32_t beta)
+{
+	uint32_t m = mm_plan_cycling(alpha, beta);
+
+	return !m || (m >= 2 * beta && m <= n);
 }
 
 /* From the i-th layer of the set to the next one; a lone layer's gap is the whole circle. */
@@ -181,15 +188,42 @@ uint64_t mm_plan_pages_only_in(const struct mm_plan_set *a, const struct mm_plan
 	return sum;
 }
 
-uint64_t mm_plan_choose(uint32_t n, uint32_t m, const struct mm_plan_set *current,
+/* The slot of each layer that cycles, plus one. */
+struct slots {
+	uint8_t of[MM_LAYERS_MAX + 1];
+};
+
+static uint32_t stay(const struct mm_plan_set *set, const struct slots *old)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < set->m; i++)
+		n += old->of[set->layer[i]] == mm_plan_slot(set, i) + 1;
+	return n;
+}
+
+/* Whichever slot begins, all is as good: what moves to another one has to be mapped anew. */
+static void take_turns(const struct mm_plan_set *current, struct mm_plan_set *set)
+{
+	struct slots old = { { 0 } };
+	uint32_t stayed;
+
+	for (uint32_t i = 0; i < current->m; i++)
+		old.of[current->layer[i]] = (uint8_t)(mm_plan_slot(current, i) + 1);
+	set->turn = 0;
+	stayed = stay(set, &old);
+	set->turn = 1;
+	if (set->beta < 2 || stay(set, &old) <= stayed)
+		set->turn = 0;
+}
+
+uint64_t mm_plan_choose(uint32_t n, uint32_t m, uint32_t beta, const struct mm_plan_set *current,
 			const uint32_t *layer_pages, uint64_t budget_pages,
 			struct mm_plan_set *ret_set)
 {
 	if (m == current->m) {
 		*ret_set = *current;
-		return 0;
-	}
-	if (!m) {
+	} else if (!m) {
 		ret_set->m = 0;
 	} else if (m < current->m) {
 		mm_plan_shrink(n, m, current, ret_set);
@@ -198,7 +232,20 @@ uint64_t mm_plan_choose(uint32_t n, uint32_t m, const struct mm_plan_set *curren
 		if (mm_plan_pages_only_in(current, ret_set, layer_pages) > budget_pages)
 			mm_plan_grow(n, m, current, ret_set);
 	}
+	ret_set->beta = m ? beta : 0;
+	take_turns(current, ret_set);
 	return mm_plan_pages_only_in(current, ret_set, layer_pages);
+}
+
+uint32_t mm_plan_slot_pages(const struct mm_plan_set *set, uint32_t slot,
+			    const uint32_t *layer_pages)
+{
+	uint32_t most = 0;
+
+	for (uint32_t i = 0; i < set->m; i++)
+		if (mm_plan_slot(set, i) == slot)
+			most = MM_MAX(most, layer_pages[set->layer[i]]);
+	return most;
 }
 
 static uint64_t clip(u128 value)
@@ -215,8 +262,8 @@ uint64_t mm_plan_step_ns(uint32_t beta, uint32_t n, uint32_t m, uint64_t t_c_ns,
 	return clip((u128)m * t_c_ns + MM_MAX((u128)(n - m) * t_c_ns, stream));
 }
 
-uint64_t mm_plan_set_step_ns(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
-			     uint64_t t_t_ns)
+static u128 one_slot_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
+			  uint64_t t_t_ns)
 {
 	u128 sum = set->m ? 0 : (u128)n * t_c_ns;
 
@@ -225,21 +272,84 @@ uint64_t mm_plan_set_step_ns(const struct mm_plan_set *set, uint32_t n, uint64_t
 
 		sum += t_c_ns + MM_MAX(between, (u128)t_t_ns);
 	}
-	return clip(sum);
+	return sum;
 }
 
-uint32_t mm_plan_m_max(uint32_t n, uint64_t t_c_ns, uint64_t t_t_ns, uint32_t link_permille)
+/* What has happened when a layer that cycles is done. */
+struct played {
+	u128 now, link_free, slot_free[2];
+};
+
+/* One step: transfers follow each other on the link, each as soon as its slot is free. */
+static void play_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns, uint64_t t_t_ns,
+		      struct played *p)
+{
+	p->now += (u128)set->layer[0] * t_c_ns;
+	for (uint32_t i = 0; i < set->m; i++) {
+		uint32_t slot = mm_plan_slot(set, i);
+		uint32_t end = i + 1 < set->m ? set->layer[i + 1] : n;
+
+		p->link_free = MM_MAX(p->link_free, p->slot_free[slot]) + t_t_ns;
+		p->now = MM_MAX(p->now, p->link_free) + t_c_ns;
+		p->slot_free[slot] = p->now;
+		p->now += (u128)(end - set->layer[i] - 1) * t_c_ns;
+	}
+}
+
+#define PLAY_STEPS \
+	4 /* until it repeats, and to average over: with odd m every second step differs */
+
+static u128 two_slot_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
+			  uint64_t t_t_ns)
+{
+	struct played p = { 0 };
+	u128 begun;
+
+	for (uint32_t i = 0; i < PLAY_STEPS; i++)
+		play_step(set, n, t_c_ns, t_t_ns, &p);
+	begun = p.now;
+	for (uint32_t i = 0; i < PLAY_STEPS; i++)
+		play_step(set, n, t_c_ns, t_t_ns, &p);
+	return (p.now - begun + PLAY_STEPS - 1) / PLAY_STEPS;
+}
+
+uint64_t mm_plan_set_step_ns(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
+			     uint64_t t_t_ns)
+{
+	if (set->beta == 2)
+		return clip(two_slot_step(set, n, t_c_ns, t_t_ns));
+	return clip(one_slot_step(set, n, t_c_ns, t_t_ns));
+}
+
+bool mm_plan_hidden(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns, uint64_t t_t_ns)
+{
+	return mm_plan_set_step_ns(set, n, t_c_ns, t_t_ns) <= clip((u128)n * t_c_ns);
+}
+
+uint32_t mm_plan_m_max(uint32_t beta, uint32_t n, uint64_t t_c_ns, uint64_t t_t_ns,
+		       uint32_t link_permille)
 {
 	u128 link, hidden;
 
 	if (!t_c_ns || !t_t_ns)
 		return 0;
 	/* m·T_T <= (n−m)·T_c  <=>  m <= n·T_c / (T_T + T_c) */
-	hidden = (u128)n * t_c_ns / ((u128)t_t_ns + t_c_ns);
+	hidden = (u128)n * t_c_ns / (beta == 2 ? t_t_ns : (u128)t_t_ns + t_c_ns);
 	link = (u128)n * t_c_ns * link_permille / ((u128)t_t_ns * 1000);
 	hidden = MM_MIN(hidden, link);
 	hidden = MM_MIN(hidden, (u128)n);
-	return hidden < 2 ? 0 : (uint32_t)hidden;
+	return hidden < 2 * beta ? 0 : (uint32_t)hidden;
+}
+
+uint32_t mm_plan_beta(const struct mm_plan_set *one, const struct mm_plan_set *two, uint32_t n,
+		      uint64_t t_c_ns, uint64_t t_t_ns)
+{
+	uint64_t one_ns = mm_plan_set_step_ns(one, n, t_c_ns, t_t_ns);
+	uint64_t two_ns = mm_plan_set_step_ns(two, n, t_c_ns, t_t_ns);
+
+	if (t_c_ns && t_t_ns && one_ns != two_ns)
+		return one_ns < two_ns ? 1 : 2;
+	return (uint64_t)one->m * (one->m + 1) < n ? 1 : 2;
 }
 
 uint32_t mm_plan_link_permille(uint32_t n, uint32_t m, uint64_t t_c_ns, uint64_t t_t_ns)

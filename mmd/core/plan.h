@@ -3,13 +3,15 @@
  * plan - which layers cycle, and what a step then costs
  *
  * Concept:    The n layers of a model lie on a circle: after the last one the next step's first one
- *             runs. alpha layers' worth of pages given away means m = alpha + 1 layers that cycle
- *             through one slot (beta = 1). A cycling layer is streamed in while the layers between it
- *             and its predecessor run, so what counts is the least gap between two of them.
+ *             runs. alpha layers' worth of pages given away means m = alpha + beta layers that cycle
+ *             through beta slots, in turn. With one slot a layer is streamed in while the layers between
+ *             it and its predecessor run, so the least gap between two of them counts. With two, one
+ *             slot fills while the other one's layer runs, so the sum of all transfers counts.
  *             mm_plan_choose() finds a set; the mm_plan_step_* functions are protocol.md's arithmetic.
  * Ownership:  pure functions over the caller's storage.
  * Threading:  any.
- * Invariants: sets are ascending, without duplicates, every layer < n; m is 0 or >= 2.
+ * Invariants: sets are ascending, without duplicates, every layer < n; m is 0 or >= 2 * beta, so that
+ *             no slot has a single layer.
  * Limits:     n <= MM_LAYERS_MAX. Worst case of mm_plan_choose(): O(n * m), shrinking O(m * m log n).
  */
 #pragma once
@@ -22,11 +24,22 @@
 
 struct mm_plan_set {
 	uint32_t m;
+	uint32_t beta; /* slots: 0 where m is 0 */
+	uint32_t turn; /* the slot of layer[0] */
 	uint16_t layer[MM_LAYERS_MAX + 1];
 };
 
-/* m for alpha layers away with one slot: 0, or alpha + 1. */
-uint32_t mm_plan_cycling(uint32_t alpha);
+/* Which slot the i-th layer of the set is in. */
+static inline uint32_t mm_plan_slot(const struct mm_plan_set *set, uint32_t i)
+{
+	return set->beta == 2 ? (i + set->turn) % 2 : 0;
+}
+
+/* m for alpha layers away with @beta slots: 0, or alpha + beta. */
+uint32_t mm_plan_cycling(uint32_t alpha, uint32_t beta);
+
+/* Can alpha layers of n be away with @beta slots? Two need two layers each. */
+bool mm_plan_possible(uint32_t n, uint32_t alpha, uint32_t beta);
 
 /* The least distance from one layer of the set to the next around the circle of @n; @n if m < 2. */
 uint32_t mm_plan_least_gap(const struct mm_plan_set *set, uint32_t n);
@@ -64,19 +77,25 @@ void mm_plan_shrink(uint32_t n, uint32_t m, const struct mm_plan_set *current,
 /**
  * mm_plan_choose() - the next set, given what may be preloaded
  * @n:            layers
- * @m:            wanted: 0 or 2..n
+ * @m:            wanted: 0 or 2 * @beta..n
+ * @beta:         slots, 1 or 2
  * @current:      the set in force
  * @layer_pages:  pages of each layer
  * @budget_pages: free for layers that become resident
  * @ret_set:      written
  *
  * Growing: evenly spaced if the layers that this makes resident fit into the budget, else nested.
- * Shrinking: a subset, so that nothing but the returned layers is preloaded.
+ * Shrinking: a subset, so that nothing but the returned layers is preloaded. The slots take turns,
+ * beginning with the one that leaves more layers where they are.
  * Return: pages that the preload needs (they may exceed the budget only when shrinking).
  */
-uint64_t mm_plan_choose(uint32_t n, uint32_t m, const struct mm_plan_set *current,
+uint64_t mm_plan_choose(uint32_t n, uint32_t m, uint32_t beta, const struct mm_plan_set *current,
 			const uint32_t *layer_pages, uint64_t budget_pages,
 			struct mm_plan_set *ret_set);
+
+/* Pages of slot @slot: as many as its largest layer has. */
+uint32_t mm_plan_slot_pages(const struct mm_plan_set *set, uint32_t slot,
+			    const uint32_t *layer_pages);
 
 /* Layers of @a that are not in @b, in pages. */
 uint64_t mm_plan_pages_only_in(const struct mm_plan_set *a, const struct mm_plan_set *b,
@@ -90,26 +109,56 @@ uint64_t mm_plan_pages_only_in(const struct mm_plan_set *a, const struct mm_plan
  * @t_c_ns: one layer's computation
  * @t_t_ns: one layer's transfer
  *
- * beta = 1: m·T_c + max((n−m)·T_c, m·T_T). beta = 2: max(n·T_c, m·T_T). Saturates.
+ * beta = 1: m·T_c + max((n−m)·T_c, m·T_T). beta = 2: max(n·T_c, m·T_T), exact where gaps are equal
+ * and m is even, else a lower bound. Saturates.
  * Return: nanoseconds.
  */
 uint64_t mm_plan_step_ns(uint32_t beta, uint32_t n, uint32_t m, uint64_t t_c_ns, uint64_t t_t_ns);
 
-/* The same for the very set, beta = 1: each gap g costs T_c + max((g−1)·T_c, T_T). */
+/**
+ * mm_plan_set_step_ns() - duration of a step with this very set
+ * @set:    any
+ * @n:      layers
+ * @t_c_ns: one layer's computation
+ * @t_t_ns: one layer's transfer
+ *
+ * beta = 1: each gap g costs T_c + max((g−1)·T_c, T_T). beta = 2: steps are played until they repeat.
+ * Return: nanoseconds, saturated.
+ */
 uint64_t mm_plan_set_step_ns(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
 			     uint64_t t_t_ns);
 
+/* Does streaming this set make no step longer? */
+bool mm_plan_hidden(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns, uint64_t t_t_ns);
+
 /**
- * mm_plan_m_max() - the largest m that streams without making a step longer (beta = 1)
+ * mm_plan_m_max() - the largest m that may stream without making a step longer
+ * @beta:          slots, 1 or 2
  * @n:             layers
  * @t_c_ns:        0: nothing was measured: 0 is returned
  * @t_t_ns:        likewise
  * @link_permille: of the link's time that this model may use
  *
- * The largest m with m·T_T <= (n−m)·T_c and m·T_T <= link_permille/1000 · n·T_c.
- * Return: 0, or 2..n.
+ * The largest m with m·T_T <= (n−m)·T_c (beta = 1) or m·T_T <= n·T_c (beta = 2), and
+ * m·T_T <= link_permille/1000 · n·T_c. A bound: a set that is not even may be worse.
+ * Return: 0, or 2 * beta..n.
  */
-uint32_t mm_plan_m_max(uint32_t n, uint64_t t_c_ns, uint64_t t_t_ns, uint32_t link_permille);
+uint32_t mm_plan_m_max(uint32_t beta, uint32_t n, uint64_t t_c_ns, uint64_t t_t_ns,
+		       uint32_t link_permille);
+
+/**
+ * mm_plan_beta() - which of two sets to take: the one with the shorter step
+ * @one:    with one slot
+ * @two:    with two
+ * @n:      layers
+ * @t_c_ns: 0: not measured
+ * @t_t_ns: likewise
+ *
+ * Equal, or not measured: one slot while it is the looser one, (alpha+1)(alpha+2) < n.
+ * Return: 1 or 2.
+ */
+uint32_t mm_plan_beta(const struct mm_plan_set *one, const struct mm_plan_set *two, uint32_t n,
+		      uint64_t t_c_ns, uint64_t t_t_ns);
 
 /* Share of the link that m streamed layers take, in permille of a step without stalls; saturates. */
 uint32_t mm_plan_link_permille(uint32_t n, uint32_t m, uint64_t t_c_ns, uint64_t t_t_ns);

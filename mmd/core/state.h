@@ -63,7 +63,7 @@ struct mm_c_group {
 /* Pages that are being filled for a tenant before its next SWITCH. */
 struct mm_c_preload {
 	uint32_t n, issued, done;
-	uint32_t *entry;
+	uint32_t *entry; /* MM_NO_PAGE: for a slot, to be filled by streaming */
 	uint32_t *page;
 	int error; /* the first one that a copy reported */
 };
@@ -92,6 +92,13 @@ struct mm_c_load {
 	uint64_t t_t_ns;    /* a layer's transfer */
 };
 
+/* The most layers that may be away of an active tenant, and what it was worked out from. */
+struct mm_c_cap {
+	uint64_t epoch, t_c_ns, t_t_ns;
+	uint32_t link_permille;
+	uint32_t alpha;
+};
+
 struct mm_c_tenant {
 	enum mm_life life;
 	uint32_t id; /* index, tag, generation: core.h */
@@ -117,7 +124,7 @@ struct mm_c_tenant {
 	uint32_t layer_pages[MM_LAYERS_MAX + 1];
 	uint32_t *own; /* page of each model entry that has its own */
 	uint32_t *map; /* the table as given out: page + 1 */
-	uint32_t slot_page[MM_SLOT_PAGES_MAX];
+	uint32_t slot_page[MM_SLOTS_MAX][MM_SLOT_PAGES_MAX];
 
 	/* plan */
 	struct mm_core_plan plan;
@@ -132,6 +139,7 @@ struct mm_c_tenant {
 	uint64_t taken_ns;   /* last time that layers were taken */
 	uint64_t by_hand_ns; /* since when the operator's plan waits for pages */
 	uint64_t retry_ns;   /* no change before; after one failed */
+	struct mm_c_cap cap; /* the last answer, for as long as the question is the same */
 
 	struct mm_c_kv kv;
 	struct mm_c_load load;
@@ -172,7 +180,8 @@ struct mm_core {
 
 	struct mm_core_stats stats;
 	uint32_t *scratch; /* of mm_core_check(), one per page */
-	uint32_t slot_scratch[MM_SLOT_PAGES_MAX];
+	uint32_t *spill;   /* of one change: pages that found no place yet, room for all */
+	uint32_t n_spill;
 	uint32_t copy_turn; /* which tenant's copies are issued first */
 	uint32_t *storage;  /* the tenants' tables */
 };
@@ -233,10 +242,13 @@ uint32_t mm_c_kv_chunk_page(const struct mm_c_tenant *t, uint32_t chunk, uint32_
 bool mm_c_kv_holds(const struct mm_c_tenant *t, uint32_t chunk);
 
 /* change.c */
-/* Begins a change to @alpha if the pages that it needs are free and within the budget; the set may
- * stay (null change). False: not now. */
+/* Begins a change to @alpha if the pages that it needs are free and within the budget. False: not
+ * now. */
 bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 		       uint64_t budget_pages);
+/* The set, slots included, that @alpha would mean. Return: pages that it needs. */
+uint64_t mm_c_change_set(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
+			 uint64_t budget_pages, struct mm_plan_set *ret_set);
 void mm_c_change(struct mm_core *c, struct mm_c_tenant *t);
 int mm_c_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 int mm_c_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
@@ -245,11 +257,11 @@ void mm_c_change_cancel(struct mm_core *c, struct mm_c_tenant *t);
 /* Preloads the waiting model's pages if they are free. */
 bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t);
 void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why);
-/* Pages that a plan with these cycling layers keeps back for its slot. */
-uint32_t mm_c_slot_pages(const struct mm_c_tenant *t, const struct mm_plan_set *set);
 
 /* controller.c */
 void mm_c_controller(struct mm_core *c);
+/* T_T of the planner: measured, or from the copies of loads; 0: not known. */
+uint64_t mm_c_transfer_ns(const struct mm_core *c, const struct mm_c_tenant *t);
 
 /* settle.c */
 void mm_c_settle(struct mm_core *c, uint64_t now_ns);

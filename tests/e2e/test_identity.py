@@ -46,16 +46,17 @@ def random_case(root, model_dirs):
 class PlanChanger(threading.Thread):
     """mmctl plan set, up and down, as fast as it goes, until told to stop."""
 
-    def __init__(self, mmd, tenant, alphas):
+    def __init__(self, mmd, tenant, plans):
         super().__init__(daemon=True)
-        self.mmd, self.tenant, self.alphas = mmd, tenant, alphas
+        self.mmd, self.tenant, self.plans = mmd, tenant, plans
         self.done, self.sets, self.errors = threading.Event(), 0, []
 
     def run(self):
-        for alpha in itertools.cycle(self.alphas):
+        for alpha, slots in itertools.cycle(self.plans):
             if self.done.is_set():
                 return
-            code, _, errors = self.mmd.ctl("plan", "set", self.tenant, "--layers", alpha, check=False)
+            code, _, errors = self.mmd.ctl("plan", "set", self.tenant, "--layers", alpha, "--slots",
+                                           slots, check=False)
             # When the tenant has left between two looks there is nothing to change any more.
             if code and not self.done.is_set() and "no such tenant" not in errors \
                     and "no model" not in errors:
@@ -76,12 +77,13 @@ def check_without(start, serve, case):
     assert d.status()["alpha_sum_max"] == 0
 
 
-def check_cycling(start, serve, case, alpha):
+def check_cycling(start, serve, case, alpha, slots):
     model, requests, want = case
     d = start(policy="remap", page="16K")
     tenant = serve("t", model, requests, d, extra=["--verify"], sync=True).ready()
-    d.ctl("plan", "set", "t", "--layers", alpha)
-    wait_until(lambda: d.status()["alpha_sum"] == alpha, 10, "the plan to be in force")
+    d.ctl("plan", "set", "t", "--layers", alpha, "--slots", slots)
+    wait_until(lambda: d.tenant("t")["alpha"] == alpha and d.tenant("t")["beta"] == slots, 10,
+               "the plan to be in force")
     tenant.go()
     summary = tenant.wait()
     assert read_output(tenant.output) == want
@@ -89,11 +91,11 @@ def check_cycling(start, serve, case, alpha):
     assert d.status()["bytes_streamed"] > 0
 
 
-def change_once(d, serve, case, alphas):
+def change_once(d, serve, case, plans):
     """One run while plans change as fast as mmctl and the tenant go: how often they did."""
     model, requests, want = case
     tenant = serve("t", model, requests, d, extra=["--verify"], sync=True).ready()
-    changer = PlanChanger(d, "t", alphas)
+    changer = PlanChanger(d, "t", plans)
     changer.start()
     tenant.go()
     try:
@@ -106,40 +108,43 @@ def change_once(d, serve, case, alphas):
     return summary["plan_changes"]
 
 
-def check_changing(start, serve, case, alphas, changes):
+def check_changing(start, serve, case, plans, changes):
     d = start(policy="remap", page="16K")
     deadline = time.monotonic() + limit(60)
     seen = 0
     while seen < changes:
         assert time.monotonic() < deadline, f"only {seen} plan changes"
-        seen += change_once(d, serve, case, alphas)
+        seen += change_once(d, serve, case, plans)
 
 
 def test_stories_without_remapping(start, serve, stories):
     check_without(start, serve, stories)
 
 
-def test_stories_cycling(start, serve, stories):
-    check_cycling(start, serve, stories, 3)
+@pytest.mark.parametrize("alpha, slots", [(3, 1), (2, 2)])
+def test_stories_cycling(start, serve, stories, alpha, slots):
+    check_cycling(start, serve, stories, alpha, slots)
 
 
 def test_stories_while_plans_change(start, serve, stories):
-    check_changing(start, serve, stories, [3, 0, 2, 1], 20)
+    check_changing(start, serve, stories, [(3, 1), (0, 1), (2, 2), (2, 1), (3, "auto")], 20)
 
 
 def test_random_without_remapping(start, serve, random_case):
     check_without(start, serve, random_case)
 
 
-@pytest.mark.parametrize("alpha", [1, 4, 7])
-def test_random_cycling(start, serve, random_case, alpha):
-    check_cycling(start, serve, random_case, alpha)
+@pytest.mark.parametrize("alpha, slots", [(1, 1), (7, 1), (3, 2), (6, 2)])
+def test_random_cycling(start, serve, random_case, alpha, slots):
+    check_cycling(start, serve, random_case, alpha, slots)
 
 
 @pytest.mark.parametrize("repeat", range(count(3, 1)))
 def test_random_while_plans_change(start, serve, random_case, rng, repeat):
     del repeat
-    check_changing(start, serve, random_case, [rng.randrange(8) for _ in range(16)], 10)
+    plans = [rng.choice([(0, 1), (1, 1), (2, 2), (3, 2), (4, 1), (5, 2), (6, 2), (7, 1), (5, "auto")])
+             for _ in range(16)]
+    check_changing(start, serve, random_case, plans, 10)
 
 
 def test_plain_is_batch_invariant(root, model_dirs):

@@ -35,7 +35,16 @@ static void check_fd(struct world *w, struct w_proc *p, uint32_t page)
 	pg->holders |= bit_of(w, p);
 }
 
-/* A resident layer's pages hold its bytes; so does the slot if its first layer is said to be in it. */
+/* Is @layer the first of a slot of the plan? */
+static bool begins_slot(const struct mm_core_plan *plan, uint32_t layer)
+{
+	for (uint32_t s = 0; s < plan->beta; s++)
+		if (plan->slot[s].layer[0] == layer)
+			return true;
+	return false;
+}
+
+/* A resident layer's pages hold its bytes; so does a slot if its first layer is said to be in it. */
 static void check_switch(struct world *w, struct w_proc *p)
 {
 	const struct mm_core_plan *plan = mm_core_plan(w->core, p->tenant);
@@ -47,7 +56,7 @@ static void check_switch(struct world *w, struct w_proc *p)
 		    p->inbox[i % W_INBOX].entry < MM_MAP_KV_BASE)
 			table[p->inbox[i % W_INBOX].entry] = p->inbox[i % W_INBOX].page;
 	for (uint32_t g = 0; g < p->n_groups; g++) {
-		bool first = g && plan->m && plan->slot[0].layer[0] == g - 1;
+		bool first = g && begins_slot(plan, g - 1);
 
 		for (uint32_t e = p->entry[g]; e < p->entry[g + 1]; e++) {
 			mm_assert(table[e] != MM_NO_PAGE);

@@ -41,6 +41,7 @@ static void make(struct world *w, uint64_t seed)
 	opts.pages = 40 + w_below(w, 120);
 	opts.policy = w_below(w, 10) < 7 ? MM_POLICY_REMAP : (enum mm_policy)w_below(w, 3);
 	opts.jobs_max = 1 + w_below(w, 40);
+	opts.slots = w_below(w, MM_SLOTS_MAX + 1);
 	opts.idle_ns = 5 * MM_NS_PER_MS;
 	opts.dwell_ns = 20 * MM_NS_PER_MS;
 	opts.reclaim_ns = 20 * MM_NS_PER_MS;
@@ -161,7 +162,8 @@ static void plan_by_hand(struct world *w)
 
 	if (!p->used)
 		return;
-	mm_core_plan_set(w->core, w->now_ns, p->tenant, (int32_t)w_below(w, 14) - 1, &max);
+	mm_core_plan_set(w->core, w->now_ns, p->tenant, (int32_t)w_below(w, 14) - 1,
+			 w_below(w, MM_SLOTS_MAX + 1), &max);
 	w_drain(w);
 }
 
@@ -280,7 +282,7 @@ static void calm(struct world *w)
 		if (p->hostile || (p->alive && !p->connected))
 			w_die(w, p);
 		if (p->used)
-			mm_core_plan_set(w->core, w->now_ns, p->tenant, -1, &max);
+			mm_core_plan_set(w->core, w->now_ns, p->tenant, -1, 0, &max);
 		w_drain(w);
 	}
 	for (uint32_t i = 0; i < 120; i++)

@@ -36,8 +36,9 @@ static void assert_unused(const struct world *w, uint32_t page)
 		const struct w_proc *p = &w->proc[i];
 
 		mm_assert(p->hostile || !(w->page[page].holders >> i & 1));
-		for (uint32_t k = 0; w->xfer_up && p->active && k < p->plan.slot[0].n_pages; k++)
-			mm_assert(p->slot_page[k] != page);
+		for (uint32_t s = 0; w->xfer_up && p->active && s < p->plan.beta; s++)
+			for (uint32_t k = 0; k < p->plan.slot[s].n_pages; k++)
+				mm_assert(p->cycle[s].page[k] != page);
 	}
 }
 
@@ -54,18 +55,24 @@ static void act_job(struct world *w, const struct mm_msg *msg)
 	w->job[w->jobs++] = *msg;
 }
 
-/* The plan and its cursor: only while xfer does not serve the tenant. */
+/* The plan and its cursors: only while xfer does not serve the tenant. */
 static void act_plan(struct world *w, struct w_proc *p)
 {
 	const struct mm_core_plan *plan = mm_core_plan(w->core, p->tenant);
 
-	mm_assert(plan && plan->m >= 2 && plan->slot[0].n_layers == plan->m && !p->active);
+	mm_assert(plan && plan->beta >= 1 && plan->beta <= MM_SLOTS_MAX && !p->active);
 	p->plan = *plan;
-	for (uint32_t i = 0; i < plan->slot[0].n_pages; i++)
-		p->slot_page[i] = mm_core_slot_page(w->core, p->tenant, 0, i);
-	p->cur_pos = 0;
-	p->cur_copying = !plan->slot[0].in_place;
-	p->streaming = false;
+	for (uint32_t s = 0; s < plan->beta; s++) {
+		const struct mm_core_slot *slot = &plan->slot[s];
+		struct w_cycle *cycle = &p->cycle[s];
+
+		mm_assert(slot->n_layers >= 2 && slot->n_pages <= W_ENTRIES);
+		for (uint32_t i = 0; i < slot->n_pages; i++)
+			cycle->page[i] = mm_core_slot_page(w->core, p->tenant, s, i);
+		cycle->pos = 0;
+		cycle->copying = !slot->in_place;
+		cycle->streaming = false;
+	}
 }
 
 static void act_gate(struct world *w, struct w_proc *p, const struct mm_action *a)
@@ -170,6 +177,13 @@ static void tear(struct world *w, const struct mm_msg *job)
 		w->page[page].exists = true;
 }
 
+static void quiesce(struct w_proc *p)
+{
+	p->active = false;
+	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
+		p->cycle[s].streaming = false;
+}
+
 void w_xfer_kill(struct world *w, bool fault)
 {
 	if (!w->xfer_up)
@@ -181,7 +195,7 @@ void w_xfer_kill(struct world *w, bool fault)
 		tear(w, &w->job[i]);
 	w->jobs = 0;
 	W_FOREACH(w, p)
-	p->active = p->streaming = false;
+	quiesce(p);
 	mm_core_on_xfer_down(w->core, w->now_ns);
 	w_drain(w);
 	if (fault)
@@ -240,7 +254,7 @@ static int perform(struct world *w, const struct mm_msg *job)
 	default: /* QUIESCE, DETACH */
 		p = w_proc_of(w, arg);
 		if (p)
-			p->active = p->streaming = false;
+			quiesce(p);
 		return 0;
 	}
 }
@@ -263,36 +277,41 @@ bool w_xfer_work(struct world *w, uint32_t among, int result)
 	return true;
 }
 
-static void slot_write(struct world *w, struct w_proc *p, enum w_kind kind)
+static void slot_write(struct world *w, struct w_proc *p, uint32_t s, enum w_kind kind)
 {
-	uint32_t layer = p->plan.slot[0].layer[p->cur_pos];
+	const struct w_cycle *cycle = &p->cycle[s];
+	uint32_t layer = p->plan.slot[s].layer[cycle->pos];
 	uint32_t first = p->entry[1 + layer];
 
 	for (uint32_t i = 0; i < p->entry[2 + layer] - first; i++)
-		w->page[p->slot_page[i]].bytes = (struct w_bytes){ kind, p->store, first + i };
+		w->page[cycle->page[i]].bytes = (struct w_bytes){ kind, p->store, first + i };
+}
+
+static void stream(struct world *w, struct w_proc *p, uint32_t s)
+{
+	const struct mm_core_slot *slot = &p->plan.slot[s];
+	struct w_cycle *cycle = &p->cycle[s];
+	uint64_t *gate = &p->gate[slot->layer[cycle->pos]];
+
+	if (!cycle->copying && *gate & MM_GATE_DONE) {
+		*gate = MM_GATE_EMPTY;
+		cycle->pos = (cycle->pos + 1) % slot->n_layers;
+		cycle->copying = true;
+	} else if (cycle->copying && *gate & MM_GATE_EMPTY && !cycle->streaming) {
+		slot_write(w, p, s, W_GARBAGE);
+		cycle->streaming = true;
+	} else if (cycle->copying && *gate & MM_GATE_EMPTY) {
+		slot_write(w, p, s, W_LAYER);
+		cycle->streaming = cycle->copying = false;
+		*gate = MM_GATE_READY;
+		mm_core_on_streamed(w->core, p->tenant, 50000 + w_below(w, 100000));
+	}
 }
 
 void w_xfer_stream(struct world *w, struct w_proc *p)
 {
-	const struct mm_core_slot *slot = &p->plan.slot[0];
-	uint64_t *gate;
-
-	if (!w->xfer_up || !p->active)
-		return;
-	gate = &p->gate[slot->layer[p->cur_pos]];
-	if (!p->cur_copying && *gate & MM_GATE_DONE) {
-		*gate = MM_GATE_EMPTY;
-		p->cur_pos = (p->cur_pos + 1) % slot->n_layers;
-		p->cur_copying = true;
-	} else if (p->cur_copying && *gate & MM_GATE_EMPTY && !p->streaming) {
-		slot_write(w, p, W_GARBAGE);
-		p->streaming = true;
-	} else if (p->cur_copying && *gate & MM_GATE_EMPTY) {
-		slot_write(w, p, W_LAYER);
-		p->streaming = p->cur_copying = false;
-		*gate = MM_GATE_READY;
-		mm_core_on_streamed(w->core, p->tenant, 50000 + w_below(w, 100000));
-	}
+	for (uint32_t s = 0; s < p->plan.beta && w->xfer_up && p->active; s++)
+		stream(w, p, s);
 }
 
 void w_run(struct world *w)

@@ -49,6 +49,13 @@ struct w_item {
 	struct mm_msg msg;
 };
 
+/* A slot, as xfer knows it. */
+struct w_cycle {
+	uint32_t page[W_ENTRIES];
+	uint32_t pos;
+	bool copying, streaming; /* the cursor says so; bytes are on their way */
+};
+
 struct w_proc {
 	bool used; /* from its join until the core forgets it */
 	bool alive, connected, hostile, frozen, forks;
@@ -82,11 +89,8 @@ struct w_proc {
 
 	/* xfer's side */
 	struct mm_core_plan plan;
-	uint32_t slot_page[W_ENTRIES];
-	uint32_t cur_pos;
-	bool cur_copying;
+	struct w_cycle cycle[MM_SLOTS_MAX];
 	bool active; /* xfer serves plan.epoch */
-	bool streaming;
 };
 
 struct world {

@@ -35,6 +35,7 @@ static const char help_text[] =
 	"  --repeat N             runs of each policy; the one of median throughput is reported\n"
 	"  --pool SIZE            device memory that mmd manages (default: the models and 60 %)\n"
 	"  --page SIZE            its unit (default 256K)\n"
+	"  --slots N              of mmd: auto, 1 or 2 (default auto)\n"
 	"  --kv-share SIZE        a tenant's share under recompute (default: equal parts of what "
 	"the\n"
 	"                         weights leave)\n"
@@ -60,6 +61,7 @@ enum opt {
 	OPT_REPEAT,
 	OPT_POOL,
 	OPT_PAGE,
+	OPT_SLOTS,
 	OPT_SHARE,
 	OPT_BLOCK,
 	OPT_BATCH,
@@ -83,6 +85,7 @@ static const struct option long_options[] = {
 	{ "repeat", required_argument, NULL, OPT_REPEAT },
 	{ "pool", required_argument, NULL, OPT_POOL },
 	{ "page", required_argument, NULL, OPT_PAGE },
+	{ "slots", required_argument, NULL, OPT_SLOTS },
 	{ "kv-share", required_argument, NULL, OPT_SHARE },
 	{ "block-tokens", required_argument, NULL, OPT_BLOCK },
 	{ "max-batch", required_argument, NULL, OPT_BATCH },
@@ -222,6 +225,11 @@ static int parse_machine(int opt, char *arg, struct mm_bench_opts *opts)
 		return parse_size("pool", arg, &opts->pool_bytes);
 	case OPT_PAGE:
 		return parse_size("page", arg, &opts->page_bytes);
+	case OPT_SLOTS:
+		opts->slots = arg;
+		if (strcmp(arg, "auto") && strcmp(arg, "1") && strcmp(arg, "2"))
+			return wrong("--slots: '%s' is not auto, 1 or 2", arg);
+		return 0;
 	case OPT_SHARE:
 		return parse_size("kv-share", arg, &opts->kv_share_bytes);
 	case OPT_BLOCK:
@@ -282,6 +290,7 @@ int mm_bench_options(int argc, char **argv, struct mm_bench_opts *ret_opts)
 	struct mm_bench_opts opts = {
 		.shape = { .duration_s = -1, .speed = 1, .token_scale = 1, .seed = 1 },
 		.page_bytes = 256 << 10,
+		.slots = "auto",
 		.repeat = 1,
 		.block_tokens = 16,
 		.batch_max = 32,

@@ -22,6 +22,7 @@ extern const char *const mm_policy_names[MM_POLICY_COUNT];
 struct mm_bench_opts {
 	const char *model[MM_BENCH_TENANTS_MAX]; /* one tenant each */
 	const char *trace_path;                  /* NULL: synthetic */
+	const char *slots;                       /* of mmd: auto, 1 or 2 */
 	const char *keep_dir;                    /* all files stay here; NULL: a temporary folder */
 	struct mm_trace_shape shape;
 	uint64_t pool_bytes; /* 0: the models and 60 % */

@@ -229,6 +229,8 @@ static int start_mmd(struct run *run)
 			 page,
 			 "--policy",
 			 (char *)mm_policy_names[run->policy],
+			 "--slots",
+			 (char *)env->opts->slots,
 			 NULL };
 	int err;
 

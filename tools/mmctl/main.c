@@ -10,8 +10,8 @@ static const struct mm_command commands[] = {
 	{ "status", "", "all at a glance", mm_status_run },
 	{ "pool show", "", "pages by state", mm_pool_show_run },
 	{ "plan show", "[MODEL]", "which layers cycle, in which slots", mm_plan_show_run },
-	{ "plan set", "MODEL --layers N|auto", "how many layers are away, by hand",
-	  mm_plan_set_run },
+	{ "plan set", "MODEL --layers N|auto [--slots 1|2|auto]",
+	  "how many layers are away, by hand", mm_plan_set_run },
 };
 
 static void help(void)

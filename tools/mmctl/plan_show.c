@@ -27,10 +27,10 @@ static void print_plan(const json_t *plan)
 		puts("no model");
 		return;
 	}
-	printf("%" PRIu64 " of %" PRIu64 " layers away, %" PRIu64 " cycle; epoch %" PRIu64
-	       ", %s, %s; %s streamed\n",
+	printf("%" PRIu64 " of %" PRIu64 " layers away, %" PRIu64 " cycle through %" PRIu64
+	       " slots; epoch %" PRIu64 ", %s, %s; %s streamed\n",
 	       mm_u64(plan, "alpha"), mm_u64(plan, "layers"), mm_u64(plan, "m"),
-	       mm_u64(plan, "plan_epoch"), mm_text(plan, "plan_phase"),
+	       mm_u64(plan, "beta"), mm_u64(plan, "plan_epoch"), mm_text(plan, "plan_phase"),
 	       json_is_null(by_hand) ? "automatic" : "by hand",
 	       mm_bytes(mm_u64(plan, "bytes_streamed"), text));
 	print_slots(plan);

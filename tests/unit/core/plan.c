@@ -15,7 +15,7 @@ static const uint32_t ones[MM_LAYERS_MAX + 1] = { [0 ... MM_LAYERS_MAX] = 1 };
 
 static struct mm_plan_set set_from(uint32_t mask)
 {
-	struct mm_plan_set set = { .m = 0 };
+	struct mm_plan_set set = { .beta = 1 };
 
 	for (uint32_t i = 0; i < 32; i++)
 		if (mask >> i & 1)
@@ -132,13 +132,13 @@ static void choice_depends_on_the_budget(void **state)
 	uint32_t pages[8] = { 3, 3, 3, 3, 5, 3, 3, 3 };
 
 	(void)state;
-	assert_int_equal(mm_plan_choose(8, 3, &current, pages, 0, &got), 0);
+	assert_int_equal(mm_plan_choose(8, 3, 1, &current, pages, 0, &got), 0);
 	assert_int_equal(mask_of(&got) & 0x11, 0x11);
 	assert_int_equal(mm_plan_least_gap(&got, 8), 2);
-	assert_in_range(mm_plan_choose(8, 3, &current, pages, 100, &got), 0, 8);
-	assert_int_equal(mm_plan_choose(8, 0, &current, pages, 0, &got), 8);
+	assert_in_range(mm_plan_choose(8, 3, 1, &current, pages, 100, &got), 0, 8);
+	assert_int_equal(mm_plan_choose(8, 0, 1, &current, pages, 0, &got), 8);
 	assert_int_equal(got.m, 0);
-	assert_int_equal(mm_plan_choose(8, 2, &current, pages, 0, &got), 0);
+	assert_int_equal(mm_plan_choose(8, 2, 1, &current, pages, 0, &got), 0);
 	assert_int_equal(mask_of(&got), 0x11);
 }
 
@@ -175,21 +175,31 @@ static void step_times(void **state)
 				 times[i].want);
 }
 
-/* One slot, played out: a layer may be streamed in once its predecessor in the slot has run. */
-static uint64_t played_step(uint32_t mask, uint32_t n, uint64_t t_c, uint64_t t_t)
+/*
+ * Played out, layer by layer: a layer may be streamed in once its predecessor in the slot has run and the
+ * link has brought the one before. The time of 8 steps after 8, times 1/8.
+ */
+static uint64_t played_steps(const struct mm_plan_set *set, uint32_t n, uint64_t t_c, uint64_t t_t)
 {
-	uint64_t now = 0, slot_free = 0, begun = 0;
-	bool cycling;
+	uint64_t now = 0, slot_free[2] = { 0 }, link_free = 0, begun = 0;
 
-	for (uint32_t step = 0; step < 4; step++) {
-		begun = now;
+	for (uint32_t step = 0; step < 16; step++) {
+		uint32_t k = 0;
+
+		if (step == 8)
+			begun = now;
 		for (uint32_t l = 0; l < n; l++) {
-			cycling = mask >> l & 1;
-			if (cycling)
-				now = MM_MAX(now, slot_free + t_t);
+			bool cycles = k < set->m && set->layer[k] == l;
+			uint32_t slot = set->beta == 2 ? (k + set->turn) % 2 : 0;
+
+			if (cycles) {
+				link_free = MM_MAX(link_free, slot_free[slot]) + t_t;
+				now = MM_MAX(now, link_free);
+			}
 			now += t_c;
-			if (cycling)
-				slot_free = now;
+			if (cycles)
+				slot_free[slot] = now;
+			k += cycles;
 		}
 	}
 	return now - begun;
@@ -202,29 +212,158 @@ static void formulas_agree_with_a_played_step(void **state)
 		struct mm_plan_set set = set_from(mask);
 
 		for (uint64_t t_t = 0; t_t < 60 && set.m >= 2; t_t += 7) {
-			uint64_t played = played_step(mask, 10, 10, t_t);
+			uint64_t played = played_steps(&set, 10, 10, t_t);
 
-			assert_int_equal(mm_plan_set_step_ns(&set, 10, 10, t_t), played);
-			assert_true(mm_plan_step_ns(1, 10, set.m, 10, t_t) <= played);
+			assert_int_equal(8 * mm_plan_set_step_ns(&set, 10, 10, t_t), played);
+			assert_true(8 * mm_plan_step_ns(1, 10, set.m, 10, t_t) <= played);
 			if (10 % set.m == 0 && mm_plan_least_gap(&set, 10) == 10 / set.m)
-				assert_int_equal(mm_plan_step_ns(1, 10, set.m, 10, t_t), played);
+				assert_int_equal(8 * mm_plan_step_ns(1, 10, set.m, 10, t_t),
+						 played);
 		}
 	}
+}
+
+static void two_slots_agree_with_a_played_step(void **state)
+{
+	(void)state;
+	for (uint32_t mask = 1; mask < 1u << 10; mask++) {
+		struct mm_plan_set set = set_from(mask);
+
+		set.beta = 2;
+		for (set.turn = 0; set.turn < 2; set.turn++)
+			for (uint64_t t_t = 0; t_t < 60 && set.m >= 4; t_t += 7) {
+				uint64_t played = played_steps(&set, 10, 10, t_t);
+				uint64_t got = mm_plan_set_step_ns(&set, 10, 10, t_t);
+
+				assert_int_equal(got, (played + 7) / 8);
+				assert_true(mm_plan_step_ns(2, 10, set.m, 10, t_t) <= got);
+			}
+	}
+}
+
+/* Equal gaps, even m: max(n·T_c, m·T_T). Where gaps differ by rounding or m is odd it may be more. */
+static void two_slots_evenly_spaced(void **state)
+{
+	(void)state;
+	for (uint32_t n = 4; n < 24; n++)
+		for (uint32_t m = 4; m <= n; m++)
+			for (uint64_t t_t = 1; t_t < 80; t_t += 6) {
+				struct mm_plan_set none = { .m = 0 }, set;
+				uint64_t got, formula = mm_plan_step_ns(2, n, m, 10, t_t);
+
+				mm_plan_choose(n, m, 2, &none, ones, UINT64_MAX, &set);
+				got = mm_plan_set_step_ns(&set, n, 10, t_t);
+				assert_true(got >= formula);
+				if (m % 2 == 0 && n % m == 0)
+					assert_int_equal(got, formula);
+				assert_int_equal(mm_plan_hidden(&set, n, 10, t_t), got <= n * 10);
+			}
+}
+
+/* The shortest step that any set of any number of slots has with alpha layers away. */
+static uint64_t brute_step(uint32_t n, uint32_t alpha, uint64_t t_t)
+{
+	uint64_t best = UINT64_MAX;
+
+	for (uint32_t mask = 0; mask < 1u << n; mask++)
+		for (uint32_t beta = 1; beta <= 2; beta++) {
+			struct mm_plan_set set = set_from(mask);
+
+			if (set.m != alpha + beta || set.m < 2 * beta)
+				continue;
+			set.beta = beta;
+			best = MM_MIN(best, played_steps(&set, n, 10, t_t));
+		}
+	return best;
+}
+
+/* The chosen set and number of slots, from scratch, is not beaten by more than odd m costs. */
+static void the_choice_is_not_beaten(void **state)
+{
+	(void)state;
+	for (uint32_t n = 3; n <= 9; n++)
+		for (uint32_t alpha = 1; alpha < n; alpha++)
+			for (uint64_t t_t = 1; t_t < 64; t_t += 9) {
+				struct mm_plan_set none = { .m = 0 }, one, two, *got = &one;
+				uint64_t best = brute_step(n, alpha, t_t), slack = 0;
+
+				mm_plan_choose(n, alpha + 1, 1, &none, ones, UINT64_MAX, &one);
+				if (mm_plan_possible(n, alpha, 2)) {
+					mm_plan_choose(n, alpha + 2, 2, &none, ones, UINT64_MAX,
+						       &two);
+					if (mm_plan_beta(&one, &two, n, 10, t_t) == 2)
+						got = &two;
+				}
+				if (got->beta == 2 && got->m % 2)
+					slack = 8 * 10;
+				assert_in_range(played_steps(got, n, 10, t_t), best, best + slack);
+			}
+}
+
+static void possible_with_so_many_slots(void **state)
+{
+	(void)state;
+	assert_true(mm_plan_possible(8, 0, 2));
+	assert_true(mm_plan_possible(8, 1, 1));
+	assert_false(mm_plan_possible(8, 1, 2)); /* three layers: one slot would have one */
+	assert_true(mm_plan_possible(8, 6, 2));
+	assert_false(mm_plan_possible(8, 7, 2));
+	assert_true(mm_plan_possible(8, 7, 1));
+	assert_false(mm_plan_possible(8, 8, 1));
+}
+
+/* Not measured: one slot while (alpha+1)(alpha+2) < n. */
+static void slots_without_measurements(void **state)
+{
+	(void)state;
+	for (uint32_t alpha = 2; alpha < 12; alpha++) {
+		struct mm_plan_set one = { .m = alpha + 1, .beta = 1 };
+		struct mm_plan_set two = { .m = alpha + 2, .beta = 2 };
+
+		for (uint32_t n = alpha + 2; n < 160; n++)
+			assert_int_equal(mm_plan_beta(&one, &two, n, 0, 5),
+					 (alpha + 1) * (alpha + 2) < n ? 1 : 2);
+	}
+}
+
+/* 0 2 4 6 in two slots and one added: whatever is before or after it stays where it is, if more. */
+static void slots_take_turns_and_stay(void **state)
+{
+	struct mm_plan_set current = set_from(0x55), got;
+	uint32_t pages[10] = { 3, 3, 4, 3, 5, 3, 3, 3, 3, 3 };
+	uint32_t stayed = 0;
+
+	(void)state;
+	current.beta = 2;
+	current.turn = 1;
+	assert_int_equal(mm_plan_choose(10, 5, 2, &current, pages, 0, &got), 0);
+	for (uint32_t i = 0; i < got.m; i++)
+		for (uint32_t k = 0; k < current.m; k++)
+			if (current.layer[k] == got.layer[i])
+				stayed += mm_plan_slot(&current, k) == mm_plan_slot(&got, i);
+	assert_in_range(stayed, 2, 4);
+	for (uint32_t i = 1; i < got.m; i++)
+		assert_int_not_equal(mm_plan_slot(&got, i), mm_plan_slot(&got, i - 1));
+	/* The same layers in one slot: the slot has the largest of them all. */
+	mm_plan_choose(10, 4, 1, &current, pages, 0, &got);
+	assert_int_equal(mm_plan_slot_pages(&got, 0, pages), 5);
+	assert_int_equal(mm_plan_slot_pages(&current, 0, pages), 4); /* of 2 and 6 */
+	assert_int_equal(mm_plan_slot_pages(&current, 1, pages), 5); /* of 0 and 4 */
 }
 
 static void how_many(void **state)
 {
 	(void)state;
-	assert_int_equal(mm_plan_m_max(32, 0, 5, 900), 0);
-	assert_int_equal(mm_plan_m_max(32, 5, 0, 900), 0);
-	assert_int_equal(mm_plan_m_max(32, 10, 70, 1000), 4);
-	assert_int_equal(mm_plan_m_max(32, 10, 71, 1000), 3);
-	assert_int_equal(mm_plan_m_max(32, 10, 10, 250), 8);
-	assert_int_equal(mm_plan_m_max(32, 10, 1000, 900), 0);
-	assert_int_equal(mm_plan_m_max(32, UINT64_MAX, 1, 1000), 31);
+	assert_int_equal(mm_plan_m_max(1, 32, 0, 5, 900), 0);
+	assert_int_equal(mm_plan_m_max(1, 32, 5, 0, 900), 0);
+	assert_int_equal(mm_plan_m_max(1, 32, 10, 70, 1000), 4);
+	assert_int_equal(mm_plan_m_max(1, 32, 10, 71, 1000), 3);
+	assert_int_equal(mm_plan_m_max(1, 32, 10, 10, 250), 8);
+	assert_int_equal(mm_plan_m_max(1, 32, 10, 1000, 900), 0);
+	assert_int_equal(mm_plan_m_max(1, 32, UINT64_MAX, 1, 1000), 31);
 	for (uint32_t n = 2; n < 40; n++)
 		for (uint64_t t_t = 1; t_t < 200; t_t += 3) {
-			uint32_t m = mm_plan_m_max(n, 10, t_t, 1000);
+			uint32_t m = mm_plan_m_max(1, n, 10, t_t, 1000);
 
 			assert_true(m <= n && m * t_t <= (n - m) * UINT64_C(10));
 			if (m >= 2)
@@ -247,6 +386,12 @@ int main(void)
 		cmocka_unit_test(largest_models),
 		cmocka_unit_test(step_times),
 		cmocka_unit_test(formulas_agree_with_a_played_step),
+		cmocka_unit_test(two_slots_agree_with_a_played_step),
+		cmocka_unit_test(two_slots_evenly_spaced),
+		cmocka_unit_test(the_choice_is_not_beaten),
+		cmocka_unit_test(possible_with_so_many_slots),
+		cmocka_unit_test(slots_without_measurements),
+		cmocka_unit_test(slots_take_turns_and_stay),
 		cmocka_unit_test(how_many),
 	};
 

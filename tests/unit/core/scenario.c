@@ -76,7 +76,7 @@ static void by_hand(struct w_proc *p, int32_t alpha)
 {
 	uint32_t max;
 
-	assert_int_equal(mm_core_plan_set(w->core, w->now_ns, p->tenant, alpha, &max), 0);
+	assert_int_equal(mm_core_plan_set(w->core, w->now_ns, p->tenant, alpha, 0, &max), 0);
 	w_drain(w);
 }
 
@@ -341,9 +341,67 @@ static void operator_changes_plans_while_it_runs(void **state)
 		by_hand(p, alphas[i]);
 		steps(p, 15);
 		assert_int_equal(plan(p)->alpha, alphas[i] < 0 ? 0 : alphas[i]);
-		assert_int_equal(plan(p)->m, alphas[i] > 0 ? alphas[i] + 1 : 0);
+		assert_int_equal(plan(p)->m, alphas[i] > 0 ? plan(p)->alpha + plan(p)->beta : 0);
 	}
 	assert_int_equal(plan(p)->epoch, 10);
+}
+
+/* Layers away and slots, each step of it streamed and run on the right bytes. */
+static void operator_changes_slots_while_it_runs(void **state)
+{
+	static const struct {
+		int32_t alpha;
+		uint32_t slots;
+	} plans[] = { { 4, 1 }, { 4, 2 }, { 4, 1 }, { 3, 2 }, { 8, 2 }, { 9, 1 },
+		      { 2, 2 }, { 1, 1 }, { 5, 2 }, { 0, 2 }, { 7, 2 }, { 0, 0 } };
+	struct w_proc *p;
+	uint32_t max;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	p = tenant_with(0, 10, 3);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(plans); i++) {
+		assert_int_equal(mm_core_plan_set(w->core, w->now_ns, p->tenant, plans[i].alpha,
+						  plans[i].slots, &max),
+				 0);
+		w_drain(w);
+		steps(p, 15);
+		assert_int_equal(plan(p)->alpha, plans[i].alpha);
+		assert_int_equal(plan(p)->beta, plans[i].alpha ? plans[i].slots : 0);
+		assert_int_equal(stats().pages[MM_PAGE_PARAM] + stats().pages[MM_PAGE_SLOT],
+				 31 - 3 * plans[i].alpha);
+	}
+	assert_int_equal(mm_core_plan_set(w->core, 1, p->tenant, 1, 2, &max), MM_E_RANGE);
+	assert_int_equal(mm_core_plan_set(w->core, 1, p->tenant, 9, 2, &max), MM_E_RANGE);
+	assert_int_equal(max, 8);
+}
+
+/* A layer's transfer takes two layers' time: three of ten in one slot stall, four in two do not. */
+static void slots_are_chosen_by_step_time(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	p = tenant_with(0, 10, 3);
+	w_stats(w, p, 1);
+	steps(p, 3);
+	w_stats(w, p, 1); /* a layer: 110 µs */
+	mm_core_on_streamed(w->core, p->tenant, 230000);
+	by_hand(p, 2);
+	steps(p, 15);
+	assert_int_equal(plan(p)->beta, 2);
+	assert_int_equal(plan(p)->m, 4);
+	by_hand(p, 0);
+	steps(p, 15);
+	for (int i = 0; i < 40; i++)
+		mm_core_on_streamed(w->core, p->tenant, 20000);
+	by_hand(p, 1);
+	steps(p, 15);
+	assert_int_equal(plan(p)->beta, 1);
+	by_hand(p, 2); /* both hide it: 3 · 4 > 10, so two is the looser one */
+	steps(p, 15);
+	assert_int_equal(plan(p)->beta, 2);
 }
 
 static void what_the_operator_took_goes_back_under_any_policy(void **state)
@@ -396,13 +454,13 @@ static void what_is_not_possible_is_said(void **state)
 	(void)state;
 	begin(MM_POLICY_REMAP, 80);
 	p = tenant_with(0, 10, 3);
-	assert_int_equal(mm_core_plan_set(w->core, 1, p->tenant, 10, &max), MM_E_RANGE);
+	assert_int_equal(mm_core_plan_set(w->core, 1, p->tenant, 10, 0, &max), MM_E_RANGE);
 	assert_int_equal(max, 9);
 	plain = w_join(w, 0, 0);
-	assert_int_equal(mm_core_plan_set(w->core, 1, plain->tenant, 0, &max), MM_E_STALE);
+	assert_int_equal(mm_core_plan_set(w->core, 1, plain->tenant, 0, 0, &max), MM_E_STALE);
 	w_model(w, plain, 7, 4, 1, 1);
 	w_run(w);
-	assert_int_equal(mm_core_plan_set(w->core, 1, plain->tenant, 1, &max), MM_E_RANGE);
+	assert_int_equal(mm_core_plan_set(w->core, 1, plain->tenant, 1, 0, &max), MM_E_RANGE);
 	assert_int_equal(max, 0);
 }
 
@@ -423,7 +481,7 @@ static void the_order_is_protocols(void **state)
 	by_hand(p, 5);
 	steps(p, 5);
 	w_run(w);
-	mm_core_plan_set(w->core, w->now_ns, p->tenant, 2, &at);
+	mm_core_plan_set(w->core, w->now_ns, p->tenant, 2, 0, &at);
 	at = 0;
 	/* Preload first: nothing is said to the tenant before all of it is there. */
 	for (uint32_t i = 0; i < 3 * 2; i++) {
@@ -683,6 +741,8 @@ int main(void)
 		TEST(layers_return_after_the_burst),
 		TEST(a_lender_that_runs_again_is_served_first),
 		TEST(operator_changes_plans_while_it_runs),
+		TEST(operator_changes_slots_while_it_runs),
+		TEST(slots_are_chosen_by_step_time),
 		TEST(what_the_operator_took_goes_back_under_any_policy),
 		TEST(two_layers_are_too_few_to_lend),
 		TEST(what_is_not_possible_is_said),
