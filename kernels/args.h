@@ -4,7 +4,7 @@
  *
  * Concept:    every kernel takes one struct by value, the same for its host and its CUDA form, and
  *             is found by name in a module ("mm_" and the struct's noun: mm_rope takes mm_rope_args).
- *             Matrices are row-major and dense unless a stride is named.
+ *             Matrices are row-major and dense unless a stride is named; strides count elements.
  * Ownership:  addresses are device addresses of the caller; a kernel keeps nothing.
  * Invariants: **batch-invariant**: what a kernel writes for one row depends on that row's inputs
  *             only, in one fixed order of operations, whatever else is in the launch. So a sequence's
@@ -37,6 +37,17 @@ struct mm_embed_args {
 	uint32_t reserved;
 };
 
+/* x[t] += table[positions[t] + offset] */
+struct mm_position_embed_args {
+	uint64_t positions_va; /* u32 [tokens] */
+	uint64_t table_va;     /* dtype [...][hidden] */
+	uint64_t x_va;         /* f32 [tokens][hidden] */
+	uint32_t tokens;
+	uint32_t hidden;
+	uint32_t dtype;
+	uint32_t offset;
+};
+
 /* out[i] = x[rows[i]] */
 struct mm_gather_args {
 	uint64_t rows_va; /* u32 [n] */
@@ -46,7 +57,7 @@ struct mm_gather_args {
 	uint32_t hidden;
 };
 
-/* out[t] = gain * x[t] / sqrt(mean(x[t]^2) + eps) */
+/* out[t] = gain * x[t] / sqrt(mean(x[t]^2) + eps); out may be x */
 struct mm_rmsnorm_args {
 	uint64_t x_va;
 	uint64_t gain_va; /* dtype [hidden] */
@@ -57,15 +68,42 @@ struct mm_rmsnorm_args {
 	float eps;
 };
 
-/* Rotates, in place, the two halves of each head by position (HF's pairing, not adjacent pairs). */
+/* out[t] = gain * (x[t] - mean(x[t])) / sqrt(variance(x[t]) + eps) + bias; out may be x */
+struct mm_layernorm_args {
+	uint64_t x_va;
+	uint64_t gain_va; /* dtype [hidden] */
+	uint64_t bias_va; /* bias_dtype [hidden] */
+	uint64_t out_va;
+	uint32_t tokens;
+	uint32_t hidden;
+	uint32_t dtype;
+	uint32_t bias_dtype;
+	float eps;
+	uint32_t reserved;
+};
+
+/* x[r][i] += bias[i], i < n */
+struct mm_bias_add_args {
+	uint64_t x_va;    /* f32 [rows][stride] */
+	uint64_t bias_va; /* dtype [n] */
+	uint32_t rows;
+	uint32_t n;
+	uint32_t stride;
+	uint32_t dtype;
+};
+
+/*
+ * Rotates, in place, the two halves of each head (HF's pairing, not adjacent pairs): elements i and
+ * i + head_dim / 2 by an angle of position * frequencies[i].
+ */
 struct mm_rope_args {
-	uint64_t x_va;         /* f32 [tokens][heads][head_dim] */
-	uint64_t positions_va; /* u32 [tokens] */
-	double theta;
+	uint64_t x_va;           /* f32 [tokens][stride], heads * head_dim of it used */
+	uint64_t positions_va;   /* u32 [tokens] */
+	uint64_t frequencies_va; /* f64 [head_dim / 2] */
 	uint32_t tokens;
 	uint32_t heads;
 	uint32_t head_dim;
-	uint32_t reserved;
+	uint32_t stride;
 };
 
 /*
@@ -90,25 +128,39 @@ struct mm_kv_layout {
 
 struct mm_kv_write_args {
 	struct mm_kv_layout kv;
-	uint64_t k_va; /* f32 [tokens][kv_dim] */
+	uint64_t k_va; /* f32 [tokens][stride], kv_dim of it used */
 	uint64_t v_va;
+	uint32_t stride;
+	uint32_t reserved;
 };
 
 /* For each token, exact softmax(q . k * scale) . v over positions 0..its own, block by block. */
 struct mm_paged_attention_args {
 	struct mm_kv_layout kv;
-	uint64_t q_va;   /* f32 [tokens][heads][head_dim] */
-	uint64_t out_va; /* like q */
+	uint64_t q_va;   /* f32 [tokens][q_stride], heads * head_dim of it used */
+	uint64_t out_va; /* f32 [tokens][heads][head_dim] */
 	uint32_t heads;
 	uint32_t kv_heads;
 	uint32_t head_dim;
 	float scale;
+	uint32_t q_stride;
+	uint32_t reserved;
 };
 
-/* gate = silu(gate) * up */
+/* out = silu(gate) * up */
 struct mm_swiglu_args {
-	uint64_t gate_va;
-	uint64_t up_va;
+	uint64_t gate_va; /* f32 [rows][stride], n of it used */
+	uint64_t up_va;   /* like gate */
+	uint64_t out_va;  /* f32 [rows][n] */
+	uint32_t rows;
+	uint32_t n;
+	uint32_t stride;
+	uint32_t reserved;
+};
+
+/* x = max(x, 0); NaN stays */
+struct mm_relu_args {
+	uint64_t x_va;
 	uint64_t n;
 };
 
@@ -135,6 +187,9 @@ struct mm_checksum_args {
 };
 
 static_assert(sizeof(struct mm_kv_layout) == 56, "no padding: the struct crosses compilers");
-static_assert(sizeof(struct mm_kv_write_args) == 72, "no padding: the struct crosses compilers");
-static_assert(sizeof(struct mm_paged_attention_args) == 88, "no padding: it crosses compilers");
+static_assert(sizeof(struct mm_kv_write_args) == 80, "no padding: the struct crosses compilers");
+static_assert(sizeof(struct mm_paged_attention_args) == 96, "no padding: it crosses compilers");
 static_assert(sizeof(struct mm_rope_args) == 40, "no padding: the struct crosses compilers");
+static_assert(sizeof(struct mm_layernorm_args) == 56, "no padding: the struct crosses compilers");
+static_assert(sizeof(struct mm_position_embed_args) == 40, "no padding: it crosses compilers");
+static_assert(sizeof(struct mm_swiglu_args) == 40, "no padding: the struct crosses compilers");

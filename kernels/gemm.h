@@ -19,11 +19,13 @@
 struct mm_gemm_args {
 	uint64_t x_va; /* f32 [tokens][k] */
 	uint64_t w_va; /* dtype [outputs][k] */
-	uint64_t y_va; /* f32 [tokens][outputs] */
+	uint64_t y_va; /* f32 [tokens][y_stride], outputs of it written */
 	uint32_t tokens;
 	uint32_t outputs;
 	uint32_t k;
 	uint32_t dtype;
+	uint32_t y_stride; /* in elements */
+	uint32_t reserved;
 };
 
-static_assert(sizeof(struct mm_gemm_args) == 40, "no padding: the struct crosses compilers");
+static_assert(sizeof(struct mm_gemm_args) == 48, "no padding: the struct crosses compilers");

@@ -163,11 +163,12 @@ void MM_ISA_NAME(mm_isa_attention)(const struct mm_paged_attention_args *a)
 		h.table = (const uint32_t *)mm_at(a->kv.tables_va) +
 			  (uint64_t)seqs[t] * a->kv.table_stride;
 		for (uint32_t i = 0; i < a->heads; i++) {
-			const uint64_t at = t * row + (uint64_t)i * a->head_dim;
+			const uint64_t head = (uint64_t)i * a->head_dim;
+			float *out = (float *)mm_at(a->out_va) + t * row + head;
 
-			h.q = (const float *)mm_at(a->q_va) + at;
+			h.q = (const float *)mm_at(a->q_va) + (uint64_t)t * a->q_stride + head;
 			h.kv_offset = i / group * a->head_dim;
-			attend_any(&h, positions[t] + 1, (float *)mm_at(a->out_va) + at);
+			attend_any(&h, positions[t] + 1, out);
 		}
 	}
 }

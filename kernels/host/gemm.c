@@ -58,7 +58,7 @@ MM_INLINE void tile(const struct mm_gemm_args *a, uint32_t o0, uint32_t t0, enum
 	for (int t = 0; t < tokens; t++)
 #pragma GCC unroll 8
 		for (int o = 0; o < outputs; o++)
-			y[(uint64_t)(t0 + (uint32_t)t) * a->outputs + o0 + (uint32_t)o] =
+			y[(uint64_t)(t0 + (uint32_t)t) * a->y_stride + o0 + (uint32_t)o] =
 				mm_lanes_sum(acc[o][t]);
 }
 

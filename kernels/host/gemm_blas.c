@@ -17,7 +17,7 @@ static void multiply(const struct mm_gemm_args *a, const float *w, uint32_t o, u
 {
 	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)a->tokens, (blasint)n,
 		    (blasint)a->k, 1.0f, mm_at(a->x_va), (blasint)a->k, w, (blasint)a->k, 0.0f,
-		    (float *)mm_at(a->y_va) + o, (blasint)a->outputs);
+		    (float *)mm_at(a->y_va) + o, (blasint)a->y_stride);
 }
 
 static void widen(const struct mm_gemm_args *a, uint64_t first, uint64_t n, float *out)

@@ -17,6 +17,19 @@ static void widen(const char *src, enum mm_dtype dtype, uint32_t n, float *out)
 	}
 }
 
+/* x += @v, widened */
+static void add_vector(float *x, const char *v, enum mm_dtype dtype, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i += MM_GEMM_LANES) {
+		const uint32_t count = n - i < MM_GEMM_LANES ? n - i : MM_GEMM_LANES;
+		const mm_lanes sum =
+			mm_lanes_load((const char *)(x + i), count, MM_DTYPE_F32) +
+			mm_lanes_load(v + (size_t)i * mm_dtype_bytes(dtype), count, dtype);
+
+		memcpy(x + i, &sum, count * sizeof(float));
+	}
+}
+
 void mm_rows_embed(const struct mm_embed_args *a)
 {
 	const size_t row = (size_t)a->hidden * mm_dtype_bytes(a->dtype);
@@ -26,6 +39,18 @@ void mm_rows_embed(const struct mm_embed_args *a)
 
 	for (uint32_t t = 0; t < a->tokens; t++)
 		widen(table + ids[t] * row, a->dtype, a->hidden, out + (size_t)t * a->hidden);
+}
+
+void mm_rows_position_embed(const struct mm_position_embed_args *a)
+{
+	const size_t row = (size_t)a->hidden * mm_dtype_bytes(a->dtype);
+	const uint32_t *positions = mm_at(a->positions_va);
+	const char *table = mm_at(a->table_va);
+	float *x = mm_at(a->x_va);
+
+	for (uint32_t t = 0; t < a->tokens; t++)
+		add_vector(x + (size_t)t * a->hidden, table + (positions[t] + a->offset) * row,
+			   a->dtype, a->hidden);
 }
 
 void mm_rows_gather(const struct mm_gather_args *a)
@@ -79,12 +104,77 @@ void mm_rows_rmsnorm(const struct mm_rmsnorm_args *a)
 		rmsnorm_row(a, x + (size_t)t * a->hidden, out + (size_t)t * a->hidden);
 }
 
+static float sum_of(const float *x, uint32_t n)
+{
+	mm_lanes acc = { 0 };
+
+	for (uint32_t i = 0; i < n; i += MM_GEMM_LANES)
+		acc += mm_lanes_load((const char *)(x + i),
+				     n - i < MM_GEMM_LANES ? n - i : MM_GEMM_LANES, MM_DTYPE_F32);
+	return mm_lanes_sum(acc);
+}
+
+/* Around the mean, in a second pass: the difference of two large sums would lose the digits. */
+static float sum_of_deviations(const float *x, uint32_t n, float mean)
+{
+	mm_lanes acc = { 0 };
+
+	for (uint32_t i = 0; i < n; i += MM_GEMM_LANES) {
+		const uint32_t count = n - i < MM_GEMM_LANES ? n - i : MM_GEMM_LANES;
+		mm_lanes v = mm_lanes_load((const char *)(x + i), count, MM_DTYPE_F32) - mean;
+
+		for (uint32_t lane = count; lane < MM_GEMM_LANES; lane++)
+			v[lane] = 0;
+		acc += v * v;
+	}
+	return mm_lanes_sum(acc);
+}
+
+static void layernorm_row(const struct mm_layernorm_args *a, const float *x, float *out)
+{
+	const float mean = sum_of(x, a->hidden) / (float)a->hidden;
+	const float variance = sum_of_deviations(x, a->hidden, mean) / (float)a->hidden;
+	const float scale = 1.0f / sqrtf(variance + a->eps);
+	const char *gain = mm_at(a->gain_va), *bias = mm_at(a->bias_va);
+
+	for (uint32_t i = 0; i < a->hidden; i += MM_GEMM_LANES) {
+		const uint32_t left = a->hidden - i;
+		const uint32_t count = left < MM_GEMM_LANES ? left : MM_GEMM_LANES;
+		const mm_lanes g =
+			mm_lanes_load(gain + (size_t)i * mm_dtype_bytes(a->dtype), count, a->dtype);
+		const mm_lanes b = mm_lanes_load(bias + (size_t)i * mm_dtype_bytes(a->bias_dtype),
+						 count, a->bias_dtype);
+		mm_lanes v = mm_lanes_load((const char *)(x + i), count, MM_DTYPE_F32);
+
+		v = (v - mean) * scale * g + b;
+		memcpy(out + i, &v, count * sizeof(float));
+	}
+}
+
+void mm_rows_layernorm(const struct mm_layernorm_args *a)
+{
+	const float *x = mm_at(a->x_va);
+	float *out = mm_at(a->out_va);
+
+	for (uint32_t t = 0; t < a->tokens; t++)
+		layernorm_row(a, x + (size_t)t * a->hidden, out + (size_t)t * a->hidden);
+}
+
+void mm_rows_bias_add(const struct mm_bias_add_args *a)
+{
+	float *x = mm_at(a->x_va);
+
+	for (uint32_t r = 0; r < a->rows; r++)
+		add_vector(x + (size_t)r * a->stride, mm_at(a->bias_va), a->dtype, a->n);
+}
+
 static void rotate_row(const struct mm_rope_args *a, float *x, uint32_t position)
 {
 	const uint32_t half = a->head_dim / 2;
+	const double *frequencies = mm_at(a->frequencies_va);
 
 	for (uint32_t i = 0; i < half; i++) {
-		const double angle = position * pow(a->theta, -2.0 * i / a->head_dim);
+		const double angle = position * frequencies[i];
 		const float c = (float)cos(angle), s = (float)sin(angle);
 
 		for (uint32_t h = 0; h < a->heads; h++) {
@@ -103,7 +193,7 @@ void mm_rows_rope(const struct mm_rope_args *a)
 	float *x = mm_at(a->x_va);
 
 	for (uint32_t t = 0; t < a->tokens; t++)
-		rotate_row(a, x + (size_t)t * a->heads * a->head_dim, positions[t]);
+		rotate_row(a, x + (size_t)t * a->stride, positions[t]);
 }
 
 void mm_rows_kv_write(const struct mm_kv_write_args *a)
@@ -111,24 +201,37 @@ void mm_rows_kv_write(const struct mm_kv_write_args *a)
 	const struct mm_kv_layout *kv = &a->kv;
 	const size_t row = kv->kv_dim * sizeof(float);
 	const uint32_t *positions = mm_at(kv->positions_va), *seqs = mm_at(kv->seqs_va);
-	const char *k = mm_at(a->k_va), *v = mm_at(a->v_va);
+	const float *k = mm_at(a->k_va), *v = mm_at(a->v_va);
 
 	for (uint32_t t = 0; t < kv->tokens; t++) {
 		const uint32_t *table =
 			(const uint32_t *)mm_at(kv->tables_va) + (size_t)seqs[t] * kv->table_stride;
 
-		memcpy(mm_kv_row(kv, kv->k_va, table, positions[t]), k + t * row, row);
-		memcpy(mm_kv_row(kv, kv->v_va, table, positions[t]), v + t * row, row);
+		memcpy(mm_kv_row(kv, kv->k_va, table, positions[t]), k + (size_t)t * a->stride,
+		       row);
+		memcpy(mm_kv_row(kv, kv->v_va, table, positions[t]), v + (size_t)t * a->stride,
+		       row);
 	}
 }
 
 void mm_rows_swiglu(const struct mm_swiglu_args *a)
 {
-	float *gate = mm_at(a->gate_va);
-	const float *up = mm_at(a->up_va);
+	for (uint32_t r = 0; r < a->rows; r++) {
+		const float *gate = (const float *)mm_at(a->gate_va) + (size_t)r * a->stride;
+		const float *up = (const float *)mm_at(a->up_va) + (size_t)r * a->stride;
+		float *out = (float *)mm_at(a->out_va) + (size_t)r * a->n;
+
+		for (uint32_t i = 0; i < a->n; i++)
+			out[i] = gate[i] / (1.0f + mm_exp(-gate[i])) * up[i];
+	}
+}
+
+void mm_rows_relu(const struct mm_relu_args *a)
+{
+	float *x = mm_at(a->x_va);
 
 	for (uint64_t i = 0; i < a->n; i++)
-		gate[i] = gate[i] / (1.0f + mm_exp(-gate[i])) * up[i];
+		x[i] = x[i] < 0 ? 0 : x[i];
 }
 
 void mm_rows_add(const struct mm_add_args *a)

@@ -10,10 +10,14 @@
 #include "kernels/args.h"
 
 void mm_rows_embed(const struct mm_embed_args *a);
+void mm_rows_position_embed(const struct mm_position_embed_args *a);
 void mm_rows_gather(const struct mm_gather_args *a);
 void mm_rows_rmsnorm(const struct mm_rmsnorm_args *a);
+void mm_rows_layernorm(const struct mm_layernorm_args *a);
+void mm_rows_bias_add(const struct mm_bias_add_args *a);
 void mm_rows_rope(const struct mm_rope_args *a);
 void mm_rows_kv_write(const struct mm_kv_write_args *a);
 void mm_rows_swiglu(const struct mm_swiglu_args *a);
+void mm_rows_relu(const struct mm_relu_args *a);
 void mm_rows_add(const struct mm_add_args *a);
 void mm_rows_argmax(const struct mm_argmax_args *a);

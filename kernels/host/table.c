@@ -51,12 +51,16 @@ static void attention(const struct mm_paged_attention_args *a)
 	}
 
 KERNEL(embed, mm_rows_embed)
+KERNEL(position_embed, mm_rows_position_embed)
 KERNEL(gather, mm_rows_gather)
 KERNEL(rmsnorm, mm_rows_rmsnorm)
+KERNEL(layernorm, mm_rows_layernorm)
+KERNEL(bias_add, mm_rows_bias_add)
 KERNEL(rope, mm_rows_rope)
 KERNEL(kv_write, mm_rows_kv_write)
 KERNEL(paged_attention, attention)
 KERNEL(swiglu, mm_rows_swiglu)
+KERNEL(relu, mm_rows_relu)
 KERNEL(add, mm_rows_add)
 KERNEL(gemm, gemm)
 KERNEL(argmax, mm_rows_argmax)
@@ -70,7 +74,8 @@ KERNEL(checksum, checksum)
 	}
 
 MM_EXPORT const struct mm_host_kernel mm_host_kernels[] = {
-	ENTRY(embed),    ENTRY(gather), ENTRY(rmsnorm),  ENTRY(rope),
-	ENTRY(kv_write), ENTRY(gemm),   ENTRY(swiglu),   ENTRY(paged_attention),
-	ENTRY(add),      ENTRY(argmax), ENTRY(checksum), { .name = NULL },
+	ENTRY(embed),     ENTRY(position_embed),  ENTRY(gather),   ENTRY(rmsnorm),
+	ENTRY(layernorm), ENTRY(bias_add),        ENTRY(rope),     ENTRY(kv_write),
+	ENTRY(gemm),      ENTRY(paged_attention), ENTRY(swiglu),   ENTRY(relu),
+	ENTRY(add),       ENTRY(argmax),          ENTRY(checksum), { .name = NULL },
 };

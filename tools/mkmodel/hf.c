@@ -11,40 +11,16 @@
 #include "kernels/args.h"
 #include "mm/base.h"
 
-static const struct {
-	const char *name; /* behind "model.layers.N." where per_layer */
-	bool per_layer;
-} kinds[MK_KINDS] = {
-	[MK_EMBED] = { "model.embed_tokens.weight", false },
-	[MK_INPUT_NORM] = { "input_layernorm.weight", true },
-	[MK_Q] = { "self_attn.q_proj.weight", true },
-	[MK_K] = { "self_attn.k_proj.weight", true },
-	[MK_V] = { "self_attn.v_proj.weight", true },
-	[MK_O] = { "self_attn.o_proj.weight", true },
-	[MK_POST_NORM] = { "post_attention_layernorm.weight", true },
-	[MK_GATE] = { "mlp.gate_proj.weight", true },
-	[MK_UP] = { "mlp.up_proj.weight", true },
-	[MK_DOWN] = { "mlp.down_proj.weight", true },
-	[MK_FINAL_NORM] = { "model.norm.weight", false },
-	[MK_HEAD] = { "lm_head.weight", false },
-};
-
+/* Tensors in file order have numbers; a file holds those from first to before end. */
 struct writer {
 	const struct mk_source *source;
-	enum mm_dtype dtype;
+	const struct mk_format *format;
+	uint32_t first, end;
+	json_t *index; /* weight_map */
 	FILE *file;
 	char path[PATH_MAX];
 	char *err;
 };
-
-static const char *dtype_name(enum mm_dtype dtype, bool torch)
-{
-	if (dtype == MM_DTYPE_F32)
-		return torch ? "float32" : "F32";
-	if (dtype == MM_DTYPE_F16)
-		return torch ? "float16" : "F16";
-	return torch ? "bfloat16" : "BF16";
-}
 
 static int fail(char *err, int error, const char *text)
 {
@@ -60,133 +36,91 @@ static int fail_path(struct writer *w, const char *what)
 	return -error;
 }
 
-int mk_shape_check(const struct mk_shape *s, char *err)
+/* ---- tensors ---- */
+
+struct tensor {
+	enum mm_weight weight;
+	enum mm_dtype dtype;
+	uint32_t layer;
+	uint32_t rows, columns; /* a vector is one row */
+	uint64_t bytes;
+	bool vector;
+	char name[128];
+};
+
+static struct tensor tensor(const struct writer *w, enum mm_weight weight, uint32_t layer)
 {
-	if (!s->hidden || !s->ffn || !s->layers || !s->heads || !s->kv_heads || !s->vocab ||
-	    !s->max_position)
-		return fail(err, -EINVAL, "every size must be at least 1");
-	if (s->hidden > 1u << 20 || s->ffn > 1u << 22 || s->layers > 4096 || s->vocab > 1u << 24 ||
-	    s->max_position > 1u << 24)
-		return fail(err, -EINVAL,
-			    "a size is out of range (hidden <= 1Mi, ffn <= 4Mi, layers <= 4096, "
-			    "vocab and max position <= 16Mi)");
-	if (s->hidden % s->heads)
-		return fail(err, -EINVAL, "hidden size is not a multiple of the number of heads");
-	if (s->heads % s->kv_heads)
-		return fail(err, -EINVAL, "heads are not a multiple of the KV heads");
-	if (s->hidden / s->heads % 2)
-		return fail(err, -EINVAL, "head size (hidden / heads) is odd: RoPE needs pairs");
-	if (s->hidden / s->heads > MM_HEAD_DIM_MAX)
-		return fail(err, -EINVAL, "head size (hidden / heads) is larger than 256");
-	return 0;
+	const struct mm_arch *a = &w->source->arch;
+	struct tensor t = { .weight = weight, .layer = layer };
+
+	mm_arch_size(a, weight, &t.rows, &t.columns);
+	mm_arch_name(a, weight, layer, t.name, sizeof(t.name));
+	t.vector = t.rows == 0;
+	t.rows = MM_MAX(t.rows, 1);
+	t.dtype = t.vector ? w->format->vector_dtype : w->format->dtype;
+	t.bytes = (uint64_t)t.rows * t.columns * mm_dtype_bytes(t.dtype);
+	return t;
 }
 
-void mk_kind_size(const struct mk_shape *s, enum mk_kind kind, uint32_t *ret_rows,
-		  uint32_t *ret_columns)
+typedef int visit_fn(struct writer *w, const struct tensor *t, void *arg);
+
+struct walk {
+	visit_fn *visit;
+	void *arg;
+	uint32_t at;
+};
+
+static int walk_one(struct writer *w, struct walk *walk, enum mm_weight weight, uint32_t layer)
 {
-	const uint32_t kv_dim = s->hidden / s->heads * s->kv_heads;
-	const struct {
-		uint32_t rows, columns;
-	} sizes[MK_KINDS] = {
-		[MK_EMBED] = { s->vocab, s->hidden }, [MK_INPUT_NORM] = { 1, s->hidden },
-		[MK_Q] = { s->hidden, s->hidden },    [MK_K] = { kv_dim, s->hidden },
-		[MK_V] = { kv_dim, s->hidden },       [MK_O] = { s->hidden, s->hidden },
-		[MK_POST_NORM] = { 1, s->hidden },    [MK_GATE] = { s->ffn, s->hidden },
-		[MK_UP] = { s->ffn, s->hidden },      [MK_DOWN] = { s->hidden, s->ffn },
-		[MK_FINAL_NORM] = { 1, s->hidden },   [MK_HEAD] = { s->vocab, s->hidden },
-	};
+	struct tensor t;
 
-	*ret_rows = sizes[kind].rows;
-	*ret_columns = sizes[kind].columns;
-}
-
-static int narrow_f16(uint32_t bits, uint16_t *ret_bits)
-{
-	const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-	uint32_t magnitude = bits & 0x7fffffff;
-	float value;
-
-	if (magnitude < 0x38800000) { /* below the smallest normal: count in units of 2^-24 */
-		memcpy(&value, &magnitude, sizeof(value));
-		*ret_bits = sign | (uint16_t)lrintf(value * 0x1p24f);
+	if (!mm_arch_has(&w->source->arch, weight))
+		return 0;
+	if (walk->at < w->first || walk->at >= w->end) {
+		walk->at++;
 		return 0;
 	}
-	magnitude += 0xfff + (magnitude >> 13 & 1);
-	magnitude = (magnitude >> 13) - ((127 - 15) << 10);
-	if (magnitude >= 0x7c00)
-		return -ERANGE;
-	*ret_bits = sign | (uint16_t)magnitude;
-	return 0;
+	walk->at++;
+	t = tensor(w, weight, layer);
+	return walk->visit(w, &t, walk->arg);
 }
 
-int mk_narrow(float value, enum mm_dtype dtype, uint16_t *ret_bits)
+/* Calls @visit for the tensors of the file, in order; stops at the first failure. */
+static int each_tensor(struct writer *w, visit_fn *visit, void *arg)
 {
-	uint32_t bits;
+	struct walk walk = { visit, arg, 0 };
+	int r = 0;
 
-	if (!isfinite(value))
-		return -ERANGE;
-	memcpy(&bits, &value, sizeof(bits));
-	if (dtype == MM_DTYPE_F16)
-		return narrow_f16(bits, ret_bits);
-	bits += 0x7fff + (bits >> 16 & 1);
-	if ((bits & 0x7f800000) == 0x7f800000)
-		return -ERANGE;
-	*ret_bits = (uint16_t)(bits >> 16);
-	return 0;
-}
-
-static void tensor_name(enum mk_kind kind, uint32_t layer, char *out, size_t bytes)
-{
-	if (kinds[kind].per_layer)
-		snprintf(out, bytes, "model.layers.%u.%s", layer, kinds[kind].name);
-	else
-		snprintf(out, bytes, "%s", kinds[kind].name);
-}
-
-/* Calls @visit for every tensor of the model in file order; stops at the first failure. */
-static int each_tensor(struct writer *w,
-		       int (*visit)(struct writer *w, enum mk_kind kind, uint32_t layer, void *arg),
-		       void *arg)
-{
-	const struct mk_shape *s = &w->source->shape;
-	int r = visit(w, MK_EMBED, 0, arg);
-
-	for (uint32_t layer = 0; layer < s->layers && !r; layer++)
-		for (enum mk_kind kind = MK_INPUT_NORM; kind <= MK_DOWN && !r; kind++)
-			r = visit(w, kind, layer, arg);
-	if (!r)
-		r = visit(w, MK_FINAL_NORM, 0, arg);
-	if (!r && !s->tied)
-		r = visit(w, MK_HEAD, 0, arg);
+	for (enum mm_weight i = 0; i < MM_W_LAYER_FIRST && !r; i++)
+		r = walk_one(w, &walk, i, 0);
+	for (uint32_t layer = 0; layer < w->source->arch.layers; layer++)
+		for (enum mm_weight i = MM_W_LAYER_FIRST; i <= MM_W_LAYER_LAST && !r; i++)
+			r = walk_one(w, &walk, i, layer);
+	for (enum mm_weight i = MM_W_LAYER_LAST + 1; i < MM_W_COUNT && !r; i++)
+		r = walk_one(w, &walk, i, 0);
 	return r;
 }
+
+/* ---- one file ---- */
 
 struct header {
 	json_t *object;
 	uint64_t offset;
 };
 
-static int header_tensor(struct writer *w, enum mk_kind kind, uint32_t layer, void *arg)
+static int header_tensor(struct writer *w, const struct tensor *t, void *arg)
 {
 	struct header *h = arg;
-	uint32_t rows, columns;
-	uint64_t bytes;
-	char name[128];
-	json_t *shape;
+	json_t *shape = t->vector ? json_pack("[I]", (json_int_t)t->columns)
+				  : json_pack("[II]", (json_int_t)t->rows, (json_int_t)t->columns);
 
-	mk_kind_size(&w->source->shape, kind, &rows, &columns);
-	bytes = (uint64_t)rows * columns * mm_dtype_bytes(w->dtype);
-	if (kind == MK_INPUT_NORM || kind == MK_POST_NORM || kind == MK_FINAL_NORM)
-		shape = json_pack("[I]", (json_int_t)columns);
-	else
-		shape = json_pack("[II]", (json_int_t)rows, (json_int_t)columns);
-	tensor_name(kind, layer, name, sizeof(name));
-	if (json_object_set_new(h->object, name,
-				json_pack("{s:s,s:o,s:[II]}", "dtype", dtype_name(w->dtype, false),
-					  "shape", shape, "data_offsets", (json_int_t)h->offset,
-					  (json_int_t)(h->offset + bytes))))
+	if (json_object_set_new(h->object, t->name,
+				json_pack("{s:s,s:o,s:[II]}", "dtype",
+					  mk_dtype_name(t->dtype, false), "shape", shape,
+					  "data_offsets", (json_int_t)h->offset,
+					  (json_int_t)(h->offset + t->bytes))))
 		return fail(w->err, -ENOMEM, "out of memory");
-	h->offset += bytes;
+	h->offset += t->bytes;
 	return 0;
 }
 
@@ -217,90 +151,73 @@ static int write_header(struct writer *w)
 	return 0;
 }
 
-static int write_row(struct writer *w, const float *row, uint32_t columns, uint16_t *narrow)
+static int write_row(struct writer *w, const struct tensor *t, const float *row, uint16_t *narrow)
 {
-	if (w->dtype == MM_DTYPE_F32) {
-		for (uint32_t i = 0; i < columns; i++)
+	const uint32_t n = t->columns;
+
+	if (t->dtype == MM_DTYPE_F32) {
+		for (uint32_t i = 0; i < n; i++)
 			if (!isfinite(row[i]))
 				return -ERANGE;
-		return fwrite(row, sizeof(*row), columns, w->file) == columns ? 0 : -EIO;
+		return fwrite(row, sizeof(*row), n, w->file) == n ? 0 : -EIO;
 	}
-	for (uint32_t i = 0; i < columns; i++)
-		if (mk_narrow(row[i], w->dtype, &narrow[i]))
+	for (uint32_t i = 0; i < n; i++)
+		if (mk_narrow(row[i], t->dtype, &narrow[i]))
 			return -ERANGE;
-	return fwrite(narrow, sizeof(*narrow), columns, w->file) == columns ? 0 : -EIO;
+	return fwrite(narrow, sizeof(*narrow), n, w->file) == n ? 0 : -EIO;
 }
 
-static int write_tensor(struct writer *w, enum mk_kind kind, uint32_t layer, void *arg)
+static int write_tensor(struct writer *w, const struct tensor *t, void *arg)
 {
 	float *row = arg;
-	uint32_t rows, columns;
-	char name[128];
 
-	mk_kind_size(&w->source->shape, kind, &rows, &columns);
-	tensor_name(kind, layer, name, sizeof(name));
-	for (uint32_t i = 0; i < rows; i++) {
+	for (uint32_t i = 0; i < t->rows; i++) {
 		int r;
 
-		w->source->row(w->source->context, kind, layer, i, row);
+		w->source->row(w->source->context, t->weight, t->layer, i, row);
 		errno = 0;
-		r = write_row(w, row, columns, (uint16_t *)(row + columns));
+		r = write_row(w, t, row, (uint16_t *)(row + t->columns));
 		if (r == -EIO)
 			return fail_path(w, "write");
 		if (r) {
 			snprintf(w->err, MK_ERROR_BYTES,
-				 "%s, row %u: a value is not finite or does not fit %s", name, i,
-				 dtype_name(w->dtype, false));
+				 "%s, row %u: a value is not finite or does not fit %s", t->name, i,
+				 mk_dtype_name(t->dtype, false));
 			return r;
 		}
 	}
 	return 0;
 }
 
-static int write_data(struct writer *w)
+static int write_safetensors(struct writer *w)
 {
-	const struct mk_shape *s = &w->source->shape;
-	mm_cleanup(mm_free_ptr) float *row =
-		calloc((size_t)MM_MAX(s->hidden, s->ffn) * 2, sizeof(*row));
+	const struct mm_arch *a = &w->source->arch;
+	const size_t widest = MM_MAX(MM_MAX(a->hidden, a->ffn), a->embed_dim);
+	mm_cleanup(mm_free_ptr) float *row = calloc(widest * 2, sizeof(*row));
+	const int r = write_header(w);
 
+	if (r)
+		return r;
 	if (!row)
 		return fail(w->err, -ENOMEM, "out of memory");
 	return each_tensor(w, write_tensor, row);
 }
 
-static json_t *config_json(const struct mk_shape *s, enum mm_dtype dtype)
+static int write_json(struct writer *w, const json_t *json)
 {
-	return json_pack("{s:[s],s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:n,s:b,s:b,s:b,"
-			 "s:s,s:i,s:i}",
-			 "architectures", "LlamaForCausalLM", "model_type", "llama", "hidden_act",
-			 "silu", "hidden_size", (json_int_t)s->hidden, "intermediate_size",
-			 (json_int_t)s->ffn, "num_hidden_layers", (json_int_t)s->layers,
-			 "num_attention_heads", (json_int_t)s->heads, "num_key_value_heads",
-			 (json_int_t)s->kv_heads, "head_dim", (json_int_t)(s->hidden / s->heads),
-			 "vocab_size", (json_int_t)s->vocab, "max_position_embeddings",
-			 (json_int_t)s->max_position, "rms_norm_eps", 1e-5, "rope_theta", 10000.0,
-			 "rope_scaling", "attention_bias", 0, "mlp_bias", 0, "tie_word_embeddings",
-			 s->tied, "torch_dtype", dtype_name(dtype, true), "bos_token_id", 1,
-			 "eos_token_id", 2);
-}
-
-static int write_config(struct writer *w)
-{
-	mm_cleanup(free_json) json_t *config = config_json(&w->source->shape, w->dtype);
-
-	if (!config)
+	if (!json)
 		return fail(w->err, -ENOMEM, "out of memory");
-	if (json_dumpf(config, w->file, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) ||
+	if (json_dumpf(json, w->file, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) ||
 	    fputc('\n', w->file) == EOF)
 		return fail_path(w, "write");
 	return 0;
 }
 
-static int write_safetensors(struct writer *w)
+static int write_config(struct writer *w)
 {
-	const int r = write_header(w);
+	mm_cleanup(free_json) json_t *config = mk_config_json(&w->source->arch, w->format->dtype);
 
-	return r ? r : write_data(w);
+	return write_json(w, config);
 }
 
 /* Writes dir/name.part by @body, then renames it. */
@@ -326,15 +243,117 @@ static int write_file(struct writer *w, const char *dir, const char *name,
 	return r;
 }
 
-int mk_write(const struct mk_source *source, const char *dir, enum mm_dtype dtype, char *err)
+/* ---- shards ---- */
+
+struct sizes {
+	uint64_t bytes;
+	uint32_t tensors;
+};
+
+static int add_size(struct writer *w, const struct tensor *t, void *arg)
 {
-	struct writer w = { .source = source, .dtype = dtype, .err = err };
+	struct sizes *s = arg;
+
+	(void)w;
+	s->bytes += t->bytes;
+	s->tensors++;
+	return 0;
+}
+
+static int index_tensor(struct writer *w, const struct tensor *t, void *arg)
+{
+	if (json_object_set_new(w->index, t->name, json_string(arg)))
+		return fail(w->err, -ENOMEM, "out of memory");
+	return 0;
+}
+
+struct cut {                  /* looks for the end of a shard */
+	uint64_t bytes, want; /* from the model's beginning */
+	uint32_t at;
+};
+
+static int advance(struct writer *w, const struct tensor *t, void *arg)
+{
+	struct cut *c = arg;
+
+	(void)w;
+	if (c->bytes >= c->want)
+		return 1;
+	c->bytes += t->bytes;
+	c->at++;
+	return 0;
+}
+
+/* The tensors of shard @i: about as many bytes as the others, and at least one tensor for each. */
+static void cut_shard(struct writer *w, uint32_t i, const struct sizes *all)
+{
+	const uint32_t n = w->format->shards, first = w->end;
+	struct cut cut = { .want = (uint64_t)((double)all->bytes / n * (i + 1)) };
+
+	w->first = 0;
+	w->end = UINT32_MAX;
+	if (i + 1 < n)
+		each_tensor(w, advance, &cut);
+	else
+		cut.at = all->tensors;
+	w->first = first;
+	w->end = MM_MIN(MM_MAX(cut.at, first + 1), all->tensors - (n - 1 - i));
+}
+
+static int write_index(struct writer *w)
+{
+	struct sizes all = { 0 };
+	mm_cleanup(free_json) json_t *root = NULL;
+
+	w->first = 0;
+	w->end = UINT32_MAX;
+	each_tensor(w, add_size, &all);
+	root = json_pack("{s:{s:I},s:O}", "metadata", "total_size", (json_int_t)all.bytes,
+			 "weight_map", w->index);
+	return write_json(w, root);
+}
+
+static int write_shards(struct writer *w, const char *dir)
+{
+	const uint32_t n = w->format->shards;
+	struct sizes all = { 0 };
+	int r = 0;
+
+	each_tensor(w, add_size, &all);
+	if (n > all.tensors || n > MK_SHARDS_MAX) {
+		snprintf(w->err, MK_ERROR_BYTES, "%u shards for %u tensors (at most %d)", n,
+			 all.tensors, MK_SHARDS_MAX);
+		return -EINVAL;
+	}
+	w->end = 0;
+	for (uint32_t i = 0; i < n && !r; i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "model-%05u-of-%05u.safetensors", i + 1, n);
+		cut_shard(w, i, &all);
+		r = each_tensor(w, index_tensor, name);
+		if (!r)
+			r = write_file(w, dir, name, write_safetensors);
+	}
+	return r ? r : write_file(w, dir, "model.safetensors.index.json", write_index);
+}
+
+int mk_write(const struct mk_source *source, const char *dir, const struct mk_format *format,
+	     char *err)
+{
+	mm_cleanup(free_json) json_t *index = json_object();
+	struct writer w = {
+		.source = source, .format = format, .end = UINT32_MAX, .index = index, .err = err
+	};
 	int r;
 
+	if (!index)
+		return fail(err, -ENOMEM, "out of memory");
 	if (mkdir(dir, 0777) && errno != EEXIST) {
 		snprintf(w.path, sizeof(w.path), "%s", dir);
 		return fail_path(&w, "create the folder");
 	}
-	r = write_file(&w, dir, "model.safetensors", write_safetensors);
+	r = format->shards ? write_shards(&w, dir)
+			   : write_file(&w, dir, "model.safetensors", write_safetensors);
 	return r ? r : write_file(&w, dir, "config.json", write_config);
 }

@@ -11,40 +11,36 @@
 
 #define HEADER_BYTES 28u
 
-/* The file's arrays in order; each holds all layers of one kind. */
-static const enum mk_kind file_order[] = { MK_EMBED, MK_INPUT_NORM, MK_Q,         MK_K,
-					   MK_V,     MK_O,          MK_POST_NORM, MK_GATE,
-					   MK_DOWN,  MK_UP,         MK_FINAL_NORM };
+/* The file's arrays in order; each holds all layers of one weight. */
+static const enum mm_weight file_order[] = { MM_W_EMBED, MM_W_INPUT_NORM, MM_W_Q,         MM_W_K,
+					     MM_W_V,     MM_W_O,          MM_W_POST_NORM, MM_W_GATE,
+					     MM_W_DOWN,  MM_W_UP,         MM_W_FINAL_NORM };
 
-static bool per_layer(enum mk_kind kind)
-{
-	return kind >= MK_INPUT_NORM && kind <= MK_DOWN;
-}
-
-static uint64_t array_bytes(const struct mk_shape *s, enum mk_kind kind)
+static uint64_t array_bytes(const struct mm_arch *a, enum mm_weight weight)
 {
 	uint32_t rows, columns;
 
-	mk_kind_size(s, kind, &rows, &columns);
-	return (uint64_t)rows * columns * sizeof(float) * (per_layer(kind) ? s->layers : 1);
+	mm_arch_size(a, weight, &rows, &columns);
+	return (uint64_t)MM_MAX(rows, 1) * columns * sizeof(float) *
+	       (mm_weight_per_layer(weight) ? a->layers : 1);
 }
 
-/* Where @kind begins; behind the last array lie the old RoPE tables, then an untied head. */
-static uint64_t array_offset(const struct mk_shape *s, enum mk_kind kind)
+/* Where @weight begins; behind the last array lie the old RoPE tables, then an untied head. */
+static uint64_t array_offset(const struct mm_arch *a, enum mm_weight weight)
 {
 	uint64_t offset = HEADER_BYTES;
 
 	for (size_t i = 0; i < MM_ARRAY_SIZE(file_order); i++) {
-		if (file_order[i] == kind)
+		if (file_order[i] == weight)
 			return offset;
-		offset += array_bytes(s, file_order[i]);
+		offset += array_bytes(a, file_order[i]);
 	}
-	return offset + (uint64_t)s->max_position * (s->hidden / s->heads) * sizeof(float);
+	return offset + (uint64_t)a->max_position * (a->hidden / a->heads) * sizeof(float);
 }
 
-static int parse_shape(const int32_t header[7], struct mk_shape *ret_shape, char *err)
+static int parse_arch(const int32_t header[7], struct mm_arch *ret_arch, char *err)
 {
-	struct mk_shape s = { .tied = header[5] > 0 };
+	struct mm_arch a = { .tied = header[5] > 0 };
 
 	for (int i = 0; i < 7; i++) {
 		if (header[i] <= 0 && !(i == 5 && header[5] < 0 && header[5] != INT32_MIN)) {
@@ -53,16 +49,17 @@ static int parse_shape(const int32_t header[7], struct mk_shape *ret_shape, char
 			return -EBADMSG;
 		}
 	}
-	s.hidden = (uint32_t)header[0];
-	s.ffn = (uint32_t)header[1];
-	s.layers = (uint32_t)header[2];
-	s.heads = (uint32_t)header[3];
-	s.kv_heads = (uint32_t)header[4];
-	s.vocab = (uint32_t)(s.tied ? header[5] : -header[5]);
-	s.max_position = (uint32_t)header[6];
-	if (mk_shape_check(&s, err))
+	a.hidden = (uint32_t)header[0];
+	a.ffn = (uint32_t)header[1];
+	a.layers = (uint32_t)header[2];
+	a.heads = (uint32_t)header[3];
+	a.kv_heads = (uint32_t)header[4];
+	a.vocab = (uint32_t)(a.tied ? header[5] : -header[5]);
+	a.max_position = (uint32_t)header[6];
+	mm_arch_fill(&a);
+	if (mk_arch_check(&a, err))
 		return -EBADMSG;
-	*ret_shape = s;
+	*ret_arch = a;
 	return 0;
 }
 
@@ -78,11 +75,11 @@ static int check(struct mk_llama2c *c, char *err)
 		return -EBADMSG;
 	}
 	memcpy(header, c->bytes, sizeof(header));
-	r = parse_shape(header, &c->shape, err);
+	r = parse_arch(header, &c->arch, err);
 	if (r)
 		return r;
-	want = array_offset(&c->shape, MK_HEAD);
-	want += c->shape.tied ? 0 : array_bytes(&c->shape, MK_HEAD);
+	want = array_offset(&c->arch, MM_W_HEAD);
+	want += c->arch.tied ? 0 : array_bytes(&c->arch, MM_W_HEAD);
 	if (c->length_bytes != want) {
 		snprintf(err, MK_ERROR_BYTES,
 			 "the header's shape makes %llu bytes, the file has %zu",
@@ -140,19 +137,19 @@ void mk_llama2c_close(struct mk_llama2c *c)
 	c->bytes = NULL;
 }
 
-void mk_llama2c_row(void *context, enum mk_kind kind, uint32_t layer, uint32_t row, float *out)
+void mk_llama2c_row(void *context, enum mm_weight weight, uint32_t layer, uint32_t row, float *out)
 {
 	const struct mk_llama2c *c = context;
-	const uint32_t half = c->shape.hidden / c->shape.heads / 2;
-	uint64_t offset = array_offset(&c->shape, kind);
+	const uint32_t half = c->arch.hidden / c->arch.heads / 2;
+	uint64_t offset = array_offset(&c->arch, weight);
 	uint32_t rows, columns;
 
-	mk_kind_size(&c->shape, kind, &rows, &columns);
-	if (kind == MK_Q || kind == MK_K) {
+	mm_arch_size(&c->arch, weight, &rows, &columns);
+	if (weight == MM_W_Q || weight == MM_W_K) {
 		const uint32_t in_head = row % (2 * half);
 
 		row += (in_head < half ? 2 * in_head : 2 * (in_head - half) + 1) - in_head;
 	}
-	offset += ((uint64_t)layer * rows + row) * columns * sizeof(float);
+	offset += ((uint64_t)layer * MM_MAX(rows, 1) + row) * columns * sizeof(float);
 	memcpy(out, c->bytes + offset, columns * sizeof(float));
 }

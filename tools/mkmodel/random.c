@@ -18,20 +18,24 @@ static float uniform(uint64_t bits)
 	return (float)((int32_t)(bits >> 40) - (1 << 23)) * 0x1p-23f;
 }
 
-void mk_random_row(void *context, enum mk_kind kind, uint32_t layer, uint32_t row, float *out)
+static bool is_gain(enum mm_weight weight)
+{
+	return weight == MM_W_INPUT_NORM || weight == MM_W_POST_NORM || weight == MM_W_FINAL_NORM;
+}
+
+void mk_random_row(void *context, enum mm_weight weight, uint32_t layer, uint32_t row, float *out)
 {
 	const struct mk_random *r = context;
-	const bool norm = kind == MK_INPUT_NORM || kind == MK_POST_NORM || kind == MK_FINAL_NORM;
-	const uint64_t stream = mix(mix(mix(r->seed) + (uint64_t)kind) + layer) + row;
+	const uint64_t stream = mix(mix(mix(r->seed) + (uint64_t)weight) + layer) + row;
 	uint32_t rows, columns;
 	float scale;
 
-	mk_kind_size(&r->shape, kind, &rows, &columns);
+	mm_arch_size(&r->arch, weight, &rows, &columns);
 	/* sqrt(3 / n): uniform numbers of that width have variance 1 / n. */
-	scale = kind == MK_EMBED ? 1.0f : sqrtf(3.0f / (float)columns);
-	for (uint32_t i = 0; i < columns; i++) {
-		const float u = uniform(mix(mix(stream) + i));
-
-		out[i] = norm ? 1.0f + 0.125f * u : scale * u;
-	}
+	scale = rows ? sqrtf(3.0f / (float)columns) : 0.125f;
+	/* Small, or the residual would carry a token through a tied head: the model would repeat it. */
+	if (weight == MM_W_EMBED || weight == MM_W_POSITIONS)
+		scale = 0.25f;
+	for (uint32_t i = 0; i < columns; i++)
+		out[i] = scale * uniform(mix(mix(stream) + i)) + (is_gain(weight) ? 1.0f : 0.0f);
 }

@@ -13,7 +13,7 @@
 struct mk_llama2c {
 	const char *bytes;
 	size_t length_bytes;
-	struct mk_shape shape;
+	struct mm_arch arch;
 };
 
 /**
@@ -31,9 +31,9 @@ void mk_llama2c_close(struct mk_llama2c *ckpt);
 mk_row_fn mk_llama2c_row;
 
 struct mk_random {
-	struct mk_shape shape;
+	struct mm_arch arch;
 	uint64_t seed;
 };
 
-/* A row depends on seed, kind, layer and row only. Scaled so that activations keep their size. */
+/* A row depends on seed, weight, layer and row only. Scaled so that activations keep their size. */
 mk_row_fn mk_random_row;

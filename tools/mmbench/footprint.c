@@ -37,9 +37,10 @@ static void close_file(FILE **file)
 /* The layer whose pages a tensor is in, or -1: embeddings, head, norms, biases. */
 static int layer_of(const char *name, const json_t *tensor)
 {
+	const char *layers = strstr(name, "layers.");
 	unsigned int layer;
 
-	if (sscanf(name, "model.layers.%u.", &layer) != 1 || layer >= MM_LAYERS_MAX)
+	if (!layers || sscanf(layers, "layers.%u.", &layer) != 1 || layer >= MM_LAYERS_MAX)
 		return -1;
 	return json_array_size(json_object_get(tensor, "shape")) < 2 ? -1 : (int)layer;
 }

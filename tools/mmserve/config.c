@@ -49,80 +49,222 @@ static uint32_t get_size(struct reader *r, const char *key, uint32_t max, uint32
 	return (uint32_t)json_integer_value(v);
 }
 
+/* Kernels compute in floats: 1e-60 would be 0 there, 1e60 infinite. */
+static double real(struct reader *r, const json_t *from, const char *key, double fallback)
+{
+	const json_t *v = json_object_get(from, key);
+	const double value = json_number_value(v);
+
+	if ((!v || json_is_null(v)) && fallback > 0)
+		return fallback;
+	if (!v)
+		fail(r, -EBADMSG, "%s is missing", key);
+	else if (!json_is_number(v) || value < FLT_MIN || value > FLT_MAX)
+		fail(r, -EBADMSG, "%s must be a number above 0 that a float holds", key);
+	else
+		return value;
+	return 1;
+}
+
 static double get_real(struct reader *r, const char *key, double fallback)
 {
+	return real(r, r->root, key, fallback);
+}
+
+static bool get_bool(struct reader *r, const char *key, bool fallback)
+{
 	const json_t *v = json_object_get(r->root, key);
-	double value;
 
 	if (!v || json_is_null(v))
 		return fallback;
-	value = json_number_value(v);
-	/* Kernels compute in floats: 1e-60 would be 0 there, 1e60 infinite. */
-	if (!json_is_number(v) || value < FLT_MIN || value > FLT_MAX) {
-		fail(r, -EBADMSG, "%s must be a number above 0 that a float holds", key);
-		return fallback;
-	}
-	return value;
-}
-
-static bool get_bool(struct reader *r, const char *key)
-{
-	const json_t *v = json_object_get(r->root, key);
-
-	if (v && !json_is_null(v) && !json_is_boolean(v))
+	if (!json_is_boolean(v))
 		fail(r, -EBADMSG, "%s must be true or false", key);
 	return json_is_true(v);
 }
 
-static void check_family(struct reader *r)
+/* What we compute in one way only. */
+static void want_bool(struct reader *r, const char *key, bool want)
+{
+	if (get_bool(r, key, want) != want)
+		fail(r, -ENOTSUP, "%s %s is not served", key, want ? "false" : "true");
+}
+
+static void want_activation(struct reader *r, const char *key, const char *want)
+{
+	const json_t *v = json_object_get(r->root, key);
+
+	if (v && (!json_is_string(v) || strcmp(json_string_value(v), want)))
+		fail(r, -ENOTSUP, "%s is not \"%s\"", key, want);
+}
+
+static enum mm_family read_family(struct reader *r)
 {
 	const json_t *archs = json_object_get(r->root, "architectures");
 	const char *arch = json_string_value(json_array_get(archs, 0));
-	const json_t *act = json_object_get(r->root, "hidden_act");
-	const json_t *scaling = json_object_get(r->root, "rope_scaling");
 
 	if (!arch)
-		fail(r, -EBADMSG, "architectures must name LlamaForCausalLM");
-	else if (strcmp(arch, "LlamaForCausalLM"))
-		fail(r, -ENOTSUP, "architecture %.100s is not served, only LlamaForCausalLM", arch);
-	if (act && (!json_is_string(act) || strcmp(json_string_value(act), "silu")))
-		fail(r, -ENOTSUP, "hidden_act is not \"silu\"");
-	if (scaling && !json_is_null(scaling))
-		fail(r, -ENOTSUP, "rope_scaling is not served; use a model without it");
-	if (get_bool(r, "attention_bias") || get_bool(r, "mlp_bias"))
-		fail(r, -ENOTSUP, "attention_bias and mlp_bias are not served");
+		fail(r, -EBADMSG, "architectures must name a model, such as LlamaForCausalLM");
+	for (enum mm_family f = 0; arch && f < MM_FAMILY_COUNT; f++)
+		if (!strcmp(arch, mm_family_architecture(f)))
+			return f;
+	fail(r, -ENOTSUP,
+	     "architecture %.100s is not served, only LlamaForCausalLM, Qwen2ForCausalLM and "
+	     "OPTForCausalLM",
+	     arch);
+	return MM_FAMILY_LLAMA;
 }
 
-static void check_heads(struct reader *r, const struct mm_llama_config *c)
+/* ---- RoPE ---- */
+
+/* Newer files say rope_parameters, with theta inside, for rope_scaling beside rope_theta. */
+static const json_t *rope_object(struct reader *r, const char **ret_key)
 {
-	if (c->heads % c->kv_heads)
-		fail(r, -EBADMSG, "%u attention heads are not a multiple of %u KV heads", c->heads,
-		     c->kv_heads);
-	if (c->head_dim % 2)
-		fail(r, -EBADMSG, "head_dim %u is odd: RoPE needs pairs", c->head_dim);
+	const json_t *scaling = json_object_get(r->root, "rope_scaling");
+	const json_t *parameters = json_object_get(r->root, "rope_parameters");
+	const json_t *v = json_is_object(parameters) ? parameters : scaling;
+
+	*ret_key = json_is_object(parameters) ? "rope_parameters" : "rope_scaling";
+	if (json_is_object(parameters) && json_is_object(scaling))
+		fail(r, -EBADMSG, "rope_scaling and rope_parameters: only one may be there");
+	if (parameters && !json_is_object(parameters) && !json_is_null(parameters))
+		fail(r, -EBADMSG, "rope_parameters must be an object");
+	if (v && !json_is_object(v) && !json_is_null(v))
+		fail(r, -EBADMSG, "%s must be an object", *ret_key);
+	return json_is_object(v) ? v : NULL;
 }
 
-static void read_config(struct reader *r, struct mm_llama_config *c)
+/* Its name; older files spell it "type". NULL: failed. */
+static const char *rope_type(struct reader *r, const json_t *from, const char *key)
 {
-	check_family(r);
-	c->hidden = get_size(r, "hidden_size", 1u << 20, 0);
-	c->ffn = get_size(r, "intermediate_size", 1u << 22, 0);
-	c->layers = get_size(r, "num_hidden_layers", 4096, 0);
-	c->heads = get_size(r, "num_attention_heads", 1u << 14, 0);
-	c->kv_heads = get_size(r, "num_key_value_heads", 1u << 14, c->heads);
-	if (!json_object_get(r->root, "head_dim") && c->hidden % c->heads)
-		fail(r, -EBADMSG, "hidden_size %u is not a multiple of %u heads", c->hidden,
-		     c->heads);
-	c->head_dim = get_size(r, "head_dim", MM_HEAD_DIM_MAX, MM_MAX(c->hidden / c->heads, 1));
-	if (c->head_dim > MM_HEAD_DIM_MAX)
-		fail(r, -ENOTSUP, "heads of %u are not served, at most %u", c->head_dim,
+	const json_t *type = json_object_get(from, "rope_type");
+	const json_t *old = json_object_get(from, "type");
+	const char *name = json_string_value(type ? type : old);
+
+	if (!name)
+		fail(r, -EBADMSG, "%s: rope_type must be a name", key);
+	else if (type && old && (!json_is_string(old) || strcmp(json_string_value(old), name)))
+		fail(r, -EBADMSG, "%s: rope_type and type contradict each other", key);
+	return name;
+}
+
+static double factor(struct reader *r, const json_t *from, const char *key)
+{
+	const double value = real(r, from, key, 0);
+
+	if (value < 1)
+		fail(r, -EBADMSG, "%s must be at least 1", key);
+	return value;
+}
+
+static void read_llama3(struct reader *r, const json_t *from, struct mm_rope *rope)
+{
+	static const char original[] = "original_max_position_embeddings";
+	const json_t *v = json_object_get(from, original);
+
+	rope->scaling = MM_ROPE_LLAMA3;
+	rope->factor = factor(r, from, "factor");
+	rope->low_factor = real(r, from, "low_freq_factor", 0);
+	rope->high_factor = real(r, from, "high_freq_factor", 0);
+	if (rope->high_factor <= rope->low_factor)
+		fail(r, -EBADMSG, "high_freq_factor must be above low_freq_factor");
+	if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > 1 << 24)
+		fail(r, -EBADMSG, "%s must be a whole number from 1 to %u", original, 1u << 24);
+	rope->original = (uint32_t)json_integer_value(v);
+}
+
+static void read_rope(struct reader *r, struct mm_rope *rope)
+{
+	const char *key, *type;
+	const json_t *from = rope_object(r, &key);
+
+	*rope = (struct mm_rope){ .theta = get_real(r, "rope_theta", 10000.0) };
+	if (!from)
+		return;
+	rope->theta = real(r, from, "rope_theta", rope->theta);
+	type = rope_type(r, from, key);
+	if (!type || !strcmp(type, "default"))
+		return;
+	if (!strcmp(type, "llama3")) {
+		read_llama3(r, from, rope);
+	} else if (!strcmp(type, "linear")) {
+		rope->scaling = MM_ROPE_LINEAR;
+		rope->factor = factor(r, from, "factor");
+	} else {
+		fail(r, -ENOTSUP, "%s of type \"%.60s\" is not served, only llama3 and linear", key,
+		     type);
+	}
+}
+
+/* ---- families ---- */
+
+static void check_heads(struct reader *r, const struct mm_arch *a)
+{
+	if (a->heads % a->kv_heads)
+		fail(r, -EBADMSG, "%u attention heads are not a multiple of %u KV heads", a->heads,
+		     a->kv_heads);
+	if (a->head_dim > MM_HEAD_DIM_MAX)
+		fail(r, -ENOTSUP, "heads of %u are not served, at most %u", a->head_dim,
 		     MM_HEAD_DIM_MAX);
-	c->vocab = get_size(r, "vocab_size", 1u << 24, 0);
-	c->max_position = get_size(r, "max_position_embeddings", 1u << 24, 2048);
-	c->rms_eps = (float)get_real(r, "rms_norm_eps", 1e-6);
-	c->rope_theta = get_real(r, "rope_theta", 10000.0);
-	c->tied = get_bool(r, "tie_word_embeddings");
-	check_heads(r, c);
+	if (a->family != MM_FAMILY_OPT && a->head_dim % 2)
+		fail(r, -EBADMSG, "head_dim %u is odd: RoPE needs pairs", a->head_dim);
+}
+
+static void read_sizes(struct reader *r, struct mm_arch *a)
+{
+	a->hidden = get_size(r, "hidden_size", 1u << 20, 0);
+	a->layers = get_size(r, "num_hidden_layers", 4096, 0);
+	a->heads = get_size(r, "num_attention_heads", 1u << 14, 0);
+	a->vocab = get_size(r, "vocab_size", 1u << 24, 0);
+	a->max_position = get_size(r, "max_position_embeddings", 1u << 24, 2048);
+	if (!json_object_get(r->root, "head_dim") && a->hidden % a->heads)
+		fail(r, -EBADMSG, "hidden_size %u is not a multiple of %u heads", a->hidden,
+		     a->heads);
+	a->head_dim = a->hidden / a->heads;
+}
+
+static void read_llama(struct reader *r, struct mm_arch *a)
+{
+	want_activation(r, "hidden_act", "silu");
+	a->ffn = get_size(r, "intermediate_size", 1u << 22, 0);
+	a->kv_heads = get_size(r, "num_key_value_heads", 1u << 14, a->heads);
+	a->head_dim = get_size(r, "head_dim", MM_HEAD_DIM_MAX, MM_MAX(a->head_dim, 1));
+	a->embed_dim = a->hidden;
+	a->norm_eps = get_real(r, "rms_norm_eps", 1e-6);
+	a->tied = get_bool(r, "tie_word_embeddings", false);
+	read_rope(r, &a->rope);
+	if (a->family == MM_FAMILY_QWEN2) {
+		want_bool(r, "use_sliding_window", false);
+		return;
+	}
+	want_bool(r, "attention_bias", false);
+	want_bool(r, "mlp_bias", false);
+}
+
+static void read_opt(struct reader *r, struct mm_arch *a)
+{
+	want_activation(r, "activation_function", "relu");
+	want_bool(r, "enable_bias", true);
+	want_bool(r, "layer_norm_elementwise_affine", true);
+	a->ffn = get_size(r, "ffn_dim", 1u << 22, 0);
+	a->kv_heads = a->heads;
+	a->embed_dim = get_size(r, "word_embed_proj_dim", 1u << 20, a->hidden);
+	a->post_norm = !get_bool(r, "do_layer_norm_before", true);
+	a->no_final_norm = get_bool(r, "_remove_final_layer_norm", false);
+	a->norm_eps = 1e-5;
+	a->tied = get_bool(r, "tie_word_embeddings", true);
+}
+
+static void read_config(struct reader *r, struct mm_arch *a)
+{
+	a->family = read_family(r);
+	if (r->error)
+		return;
+	read_sizes(r, a);
+	if (a->family == MM_FAMILY_OPT)
+		read_opt(r, a);
+	else
+		read_llama(r, a);
+	check_heads(r, a);
 }
 
 static void free_json(json_t **j)
@@ -130,10 +272,10 @@ static void free_json(json_t **j)
 	json_decref(*j);
 }
 
-int mm_llama_config_load(const char *dir, struct mm_llama_config *ret_config, char *err)
+int mm_config_load(const char *dir, struct mm_arch *ret_arch, char *err)
 {
 	mm_cleanup(free_json) json_t *root = NULL;
-	struct mm_llama_config c;
+	struct mm_arch arch = { 0 };
 	char path[PATH_MAX];
 	struct reader r = { .path = path, .err = err };
 	json_error_t where;
@@ -155,8 +297,8 @@ int mm_llama_config_load(const char *dir, struct mm_llama_config *ret_config, ch
 		return r.error;
 	}
 	r.root = root;
-	read_config(&r, &c);
+	read_config(&r, &arch);
 	if (!r.error)
-		*ret_config = c;
+		*ret_arch = arch;
 	return r.error;
 }

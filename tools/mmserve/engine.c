@@ -41,7 +41,7 @@ static int fail(struct mm_engine *e, int error, const char *what)
 
 static uint32_t longest_request(const struct mm_engine *e)
 {
-	const uint32_t max = e->model->config.max_position;
+	const uint32_t max = e->weights->arch.max_position;
 	uint64_t longest = 1;
 
 	for (size_t i = 0; i < e->requests->n; i++) {
@@ -112,7 +112,7 @@ static int init_kv(struct mm_engine *e)
 }
 
 int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struct mm_memory *memory,
-		   const struct mm_llama *model, struct mm_requests *requests, char *err)
+		   const struct mm_weights *weights, struct mm_requests *requests, char *err)
 {
 	struct mm_forward_opts forward = {
 		.module = opts->module,
@@ -123,11 +123,13 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 	};
 	int r;
 
-	*e = (struct mm_engine){
-		.opts = *opts, .memory = memory, .model = model, .requests = requests, .err = err
-	};
-	r = mm_kv_arena_init(&e->kv, opts->kv_order, model->config.layers,
-			     mm_forward_part_bytes(&model->config, opts->block_tokens),
+	*e = (struct mm_engine){ .opts = *opts,
+				 .memory = memory,
+				 .weights = weights,
+				 .requests = requests,
+				 .err = err };
+	r = mm_kv_arena_init(&e->kv, opts->kv_order, weights->arch.layers,
+			     mm_forward_part_bytes(&weights->arch, opts->block_tokens),
 			     memory->page_bytes);
 	if (!r)
 		r = init_sched(e, longest_request(e));
@@ -139,7 +141,7 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 		return r;
 	}
 	forward.table_stride = e->sched.table_stride;
-	r = mm_forward_init(&e->forward, memory, model, &forward, err);
+	r = mm_forward_init(&e->forward, memory, weights, &forward, err);
 	if (!r && memory->gpu->cuEventCreate(&e->retired_done, CU_EVENT_DISABLE_TIMING))
 		r = fail(e, -EIO, "cannot create an event");
 	return r ? r : init_kv(e);
@@ -186,10 +188,10 @@ static int refuse_size(struct mm_engine *e, struct mm_request *q, uint64_t now)
 	const uint64_t arena = (uint64_t)e->sched.kv.n_chunks * e->sched.kv.blocks_per_chunk;
 	char why[160];
 
-	if (tokens > e->model->config.max_position)
+	if (tokens > e->weights->arch.max_position)
 		snprintf(why, sizeof(why),
 			 "prompt and max_tokens make %llu tokens, the model's limit is %u",
-			 (unsigned long long)tokens, e->model->config.max_position);
+			 (unsigned long long)tokens, e->weights->arch.max_position);
 	else
 		snprintf(why, sizeof(why),
 			 "prompt and max_tokens make %llu tokens, all KV memory holds %llu",

@@ -9,7 +9,7 @@
  *             when the device has done all that could touch it; never inside a step. Chunks that are
  *             asked back have until half of their time to empty by themselves or by copies; then
  *             sequences are preempted.
- * Ownership:  memory, model and requests are the caller's; the engine owns scheduler and forward.
+ * Ownership:  memory, weights and requests are the caller's; the engine owns scheduler and forward.
  * Threading:  one thread, the caller's.
  */
 #pragma once
@@ -41,7 +41,7 @@ struct mm_engine_opts {
 struct mm_engine {
 	struct mm_engine_opts opts;
 	struct mm_memory *memory;
-	const struct mm_llama *model;
+	const struct mm_weights *weights;
 	struct mm_requests *requests;
 	struct mm_sched sched;
 	struct mm_forward forward;
@@ -71,14 +71,14 @@ struct mm_engine {
  * @e:        any bytes; give back with mm_engine_done(), also after failure
  * @opts:     copied
  * @memory:   open, with the model loaded
- * @model:    bound to @memory
+ * @weights:  bound to @memory
  * @requests: in order of arrival; results are written into them
  * @err:      gets the sentence of a failure, now or in the run, MM_SERVE_ERROR_BYTES
  *
  * Return: 0; negative errno.
  */
 int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struct mm_memory *memory,
-		   const struct mm_llama *model, struct mm_requests *requests, char *err);
+		   const struct mm_weights *weights, struct mm_requests *requests, char *err);
 void mm_engine_done(struct mm_engine *e);
 
 /**

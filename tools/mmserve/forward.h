@@ -40,12 +40,16 @@ struct mm_batch { /* host side of a step */
 
 enum mm_kernel {
 	MM_KERNEL_EMBED,
+	MM_KERNEL_POSITION_EMBED,
 	MM_KERNEL_GATHER,
 	MM_KERNEL_RMSNORM,
+	MM_KERNEL_LAYERNORM,
+	MM_KERNEL_BIAS_ADD,
 	MM_KERNEL_ROPE,
 	MM_KERNEL_KV_WRITE,
 	MM_KERNEL_ATTENTION,
 	MM_KERNEL_SWIGLU,
+	MM_KERNEL_RELU,
 	MM_KERNEL_ADD,
 	MM_KERNEL_GEMM,
 	MM_KERNEL_ARGMAX,
@@ -56,15 +60,19 @@ enum mm_kernel {
 struct mm_workspace { /* device addresses */
 	CUdeviceptr base;
 	CUdeviceptr ids, positions, rows, samples, tables; /* one piece, as the host side */
-	CUdeviceptr x, h, q, k, v, attention, gate, up;
+	CUdeviceptr x, h, attention;
+	CUdeviceptr qkv;     /* [tokens][q, k and v of a token] */
+	CUdeviceptr gate_up; /* [tokens][gate and up of a token] */
+	CUdeviceptr inner;   /* [tokens][ffn] */
 	CUdeviceptr sampled, logits, next, checksums;
+	CUdeviceptr frequencies; /* of RoPE, f64 */
 };
 
 struct mm_forward {
 	struct mm_forward_opts opts;
 	const struct mm_gpu_api *gpu;
 	struct mm_memory *memory;
-	const struct mm_llama *model;
+	const struct mm_weights *weights;
 	const struct mm_kv_arena *kv; /* borrowed */
 	CUstream stream;
 	CUmodule module;
@@ -77,20 +85,21 @@ struct mm_forward {
 };
 
 /* Bytes of the keys, or of the values, of a block in one layer. */
-uint64_t mm_forward_part_bytes(const struct mm_llama_config *config, uint32_t block_tokens);
+uint64_t mm_forward_part_bytes(const struct mm_arch *arch, uint32_t block_tokens);
 
 /**
  * mm_forward_init() - stream, kernels and workspace
- * @f:      any bytes; give back with mm_forward_done()
- * @memory: borrowed; the context is current
- * @model:  borrowed
- * @opts:   copied
- * @err:    gets the sentence, MM_SERVE_ERROR_BYTES
+ * @f:       any bytes; give back with mm_forward_done()
+ * @memory:  borrowed; the context is current
+ * @weights: borrowed
+ * @opts:    copied
+ * @err:     gets the sentence, MM_SERVE_ERROR_BYTES
  *
  * kv is to be set before the first step. Return: 0; negative errno.
  */
-int mm_forward_init(struct mm_forward *f, struct mm_memory *memory, const struct mm_llama *model,
-		    const struct mm_forward_opts *opts, char *err);
+int mm_forward_init(struct mm_forward *f, struct mm_memory *memory,
+		    const struct mm_weights *weights, const struct mm_forward_opts *opts,
+		    char *err);
 void mm_forward_done(struct mm_forward *f);
 
 /**

@@ -15,13 +15,13 @@ static volatile sig_atomic_t stop;
 
 struct serve { /* zeroed: nothing to give back */
 	struct mm_serve_options o;
-	struct mm_llama_config config;
+	struct mm_arch arch;
 	struct mm_requests requests;
 	struct mm_gpu_api gpu;
 	CUdevice device;
 	bool context;
 	struct mm_memory memory;
-	struct mm_llama model;
+	struct mm_weights weights;
 	struct mm_engine engine;
 	FILE *out;
 	char err[MM_SERVE_ERROR_BYTES];
@@ -36,7 +36,7 @@ static void on_signal(int signal)
 static void serve_done(struct serve *s)
 {
 	mm_engine_done(&s->engine);
-	mm_llama_done(&s->model);
+	mm_weights_done(&s->weights);
 	mm_memory_close(&s->memory);
 	if (s->context)
 		s->gpu.cuDevicePrimaryCtxRelease(s->device);
@@ -58,7 +58,7 @@ static int read_requests(struct serve *s)
 	const struct mm_serve_options *o = &s->o;
 	const struct mm_requests_opts opts = {
 		.seed = o->seed,
-		.vocab = o->vocab_limit ? MM_MIN(o->vocab_limit, s->config.vocab) : s->config.vocab,
+		.vocab = o->vocab_limit ? MM_MIN(o->vocab_limit, s->arch.vocab) : s->arch.vocab,
 		.limit = o->limit,
 		.max_prompt = o->max_prompt,
 		.max_output = o->max_output,
@@ -163,10 +163,10 @@ static int start_engine(struct serve *s)
 	int r;
 
 	module_path(s, module);
-	r = mm_llama_bind(&s->memory, &s->config, s->o.verify, &s->model, s->err);
+	r = mm_weights_bind(&s->memory, &s->arch, s->o.verify, &s->weights, s->err);
 	if (r)
 		return r;
-	return mm_engine_init(&s->engine, &opts, &s->memory, &s->model, &s->requests, s->err);
+	return mm_engine_init(&s->engine, &opts, &s->memory, &s->weights, &s->requests, s->err);
 }
 
 static void print_human(const json_t *summary)
@@ -244,8 +244,8 @@ static int run(struct serve *s)
 {
 	int r;
 
-	if (mm_llama_config_load(s->o.model, &s->config, s->err) || read_requests(s) ||
-	    open_output(s) || open_gpu(s))
+	if (mm_config_load(s->o.model, &s->arch, s->err) || read_requests(s) || open_output(s) ||
+	    open_gpu(s))
 		return fail(s, EXIT_FAILURE);
 	r = open_memory(s);
 	if (r)

@@ -7,28 +7,12 @@
 #include "kernels/host/checksum.h"
 #include "mm/base.h"
 
-static const char *const names[MM_LT_COUNT] = {
-	[MM_LT_INPUT_NORM] = "input_layernorm.weight",
-	[MM_LT_Q] = "self_attn.q_proj.weight",
-	[MM_LT_K] = "self_attn.k_proj.weight",
-	[MM_LT_V] = "self_attn.v_proj.weight",
-	[MM_LT_O] = "self_attn.o_proj.weight",
-	[MM_LT_POST_NORM] = "post_attention_layernorm.weight",
-	[MM_LT_GATE] = "mlp.gate_proj.weight",
-	[MM_LT_UP] = "mlp.up_proj.weight",
-	[MM_LT_DOWN] = "mlp.down_proj.weight",
-};
-
 struct binder {
 	struct mm_memory *memory;
+	const struct mm_arch *arch;
 	bool checksums;
 	char *err;
 };
-
-const char *mm_llama_tensor_name(enum mm_layer_tensor tensor)
-{
-	return names[tensor];
-}
 
 static int fail(const struct binder *b, const char *name, const char *why)
 {
@@ -36,14 +20,17 @@ static int fail(const struct binder *b, const char *name, const char *why)
 	return -EBADMSG;
 }
 
-/* @rows 0: a vector of @columns */
-static int bind(const struct binder *b, const char *name, uint32_t rows, uint32_t columns,
+static int bind(const struct binder *b, enum mm_weight role, uint32_t layer,
 		struct mm_bound *ret_bound)
 {
+	uint32_t rows, columns;
 	struct mm_tensor t;
 	const void *store;
+	char name[128];
 	uint64_t bytes;
 
+	mm_arch_name(b->arch, role, layer, name, sizeof(name));
+	mm_arch_size(b->arch, role, &rows, &columns);
 	if (b->memory->ops->tensor(b->memory, name, &t))
 		return fail(b, name, "is missing in the model's files");
 	if (t.rank != (rows ? 2u : 1u) || t.shape[t.rank - 1] != columns ||
@@ -59,67 +46,47 @@ static int bind(const struct binder *b, const char *name, uint32_t rows, uint32_
 	return 0;
 }
 
-static int bind_layer(const struct binder *b, const struct mm_llama_config *c, uint32_t layer,
-		      struct mm_layer *ret_layer)
+static int bind_all(const struct binder *b, struct mm_bound *all)
 {
-	const uint32_t q_dim = c->heads * c->head_dim, kv_dim = c->kv_heads * c->head_dim;
-	const uint32_t shapes[MM_LT_COUNT][2] = {
-		[MM_LT_INPUT_NORM] = { 0, c->hidden }, [MM_LT_Q] = { q_dim, c->hidden },
-		[MM_LT_K] = { kv_dim, c->hidden },     [MM_LT_V] = { kv_dim, c->hidden },
-		[MM_LT_O] = { c->hidden, q_dim },      [MM_LT_POST_NORM] = { 0, c->hidden },
-		[MM_LT_GATE] = { c->ffn, c->hidden },  [MM_LT_UP] = { c->ffn, c->hidden },
-		[MM_LT_DOWN] = { c->hidden, c->ffn },
-	};
-	char name[128];
+	const struct mm_arch *a = b->arch;
+	int r = 0;
 
-	for (enum mm_layer_tensor t = 0; t < MM_LT_COUNT; t++) {
-		int r;
+	for (uint32_t layer = 0; layer < a->layers; layer++) {
+		struct mm_bound *w = all + (size_t)layer * MM_W_COUNT;
 
-		snprintf(name, sizeof(name), "model.layers.%u.%s", layer, names[t]);
-		r = bind(b, name, shapes[t][0], shapes[t][1], &ret_layer->tensors[t]);
+		for (enum mm_weight role = 0; role < MM_W_COUNT && !r; role++)
+			if (mm_arch_has(a, role) && (mm_weight_per_layer(role) || !layer))
+				r = bind(b, role, layer, &w[role]);
 		if (r)
 			return r;
 	}
+	if (a->tied)
+		all[MM_W_HEAD] = all[MM_W_EMBED];
 	return 0;
 }
 
-static int bind_all(const struct binder *b, struct mm_llama *m)
+int mm_weights_bind(struct mm_memory *memory, const struct mm_arch *arch, bool checksums,
+		    struct mm_weights *ret_weights, char *err)
 {
-	const struct mm_llama_config *c = &m->config;
-	int r = bind(b, "model.embed_tokens.weight", c->vocab, c->hidden, &m->embed);
-
-	if (!r)
-		r = bind(b, "model.norm.weight", 0, c->hidden, &m->final_norm);
-	m->head = m->embed;
-	if (!r && !c->tied)
-		r = bind(b, "lm_head.weight", c->vocab, c->hidden, &m->head);
-	for (uint32_t i = 0; i < c->layers && !r; i++)
-		r = bind_layer(b, c, i, &m->layers[i]);
-	return r;
-}
-
-int mm_llama_bind(struct mm_memory *memory, const struct mm_llama_config *config, bool checksums,
-		  struct mm_llama *ret_model, char *err)
-{
-	const struct binder b = { memory, checksums, err };
-	mm_cleanup(mm_llama_done) struct mm_llama m = { .config = *config };
+	const struct binder b = { memory, arch, checksums, err };
+	mm_cleanup(mm_weights_done) struct mm_weights w = { .arch = *arch };
 	int r;
 
-	m.layers = calloc(config->layers, sizeof(*m.layers));
-	if (!m.layers) {
+	w.all = calloc((size_t)arch->layers * MM_W_COUNT, sizeof(*w.all));
+	if (!w.all) {
 		snprintf(err, MM_SERVE_ERROR_BYTES, "out of memory");
 		return -ENOMEM;
 	}
-	r = bind_all(&b, &m);
+	r = bind_all(&b, w.all);
 	if (r)
 		return r;
-	*ret_model = m;
-	m = (struct mm_llama){ 0 };
+	*ret_weights = w;
+	w = (struct mm_weights){ 0 };
 	return 0;
 }
 
-void mm_llama_done(struct mm_llama *m)
+void mm_weights_done(struct mm_weights *w)
 {
-	free(m->layers);
-	*m = (struct mm_llama){ 0 };
+	free(w->all);
+	*w = (struct mm_weights){ 0 };
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model - a Llama model bound to device addresses
+ * model - a model bound to device addresses
  *
- * Concept:    each tensor that the forward pass reads is found by its Hugging Face name, and its shape
- *             and dtype are checked against config.json once; afterwards only addresses are used.
- *             For --verify, the checksum of each tensor's file bytes is computed here as well.
+ * Concept:    each weight that the forward pass reads is found by its Hugging Face name, and its shape
+ *             is checked against config.json once; afterwards only addresses are used. Every weight
+ *             has a dtype of its own. For --verify, the checksum of each tensor's file bytes is
+ *             computed here as well.
  * Ownership:  addresses are the memory's; the struct owns its arrays.
  * Threading:  read-only once bound.
  */
@@ -13,52 +14,34 @@
 #include "tools/mmserve/config.h"
 #include "tools/mmserve/memory.h"
 
-/* The tensors of a layer, in the order in which they are used. */
-enum mm_layer_tensor {
-	MM_LT_INPUT_NORM,
-	MM_LT_Q,
-	MM_LT_K,
-	MM_LT_V,
-	MM_LT_O,
-	MM_LT_POST_NORM,
-	MM_LT_GATE,
-	MM_LT_UP,
-	MM_LT_DOWN,
-	MM_LT_COUNT
-};
-
-struct mm_bound { /* a tensor */
+struct mm_bound { /* a weight; va 0: this model has none of that role */
 	CUdeviceptr va;
 	uint64_t bytes;
 	uint64_t checksum; /* of the file's bytes; 0 unless asked for */
 	enum mm_dtype dtype;
 };
 
-struct mm_layer {
-	struct mm_bound tensors[MM_LT_COUNT];
+struct mm_weights {
+	struct mm_arch arch;
+	struct mm_bound *all; /* [layers][MM_W_COUNT]; those outside the layers are in the first */
 };
 
-struct mm_llama {
-	struct mm_llama_config config;
-	struct mm_bound embed;
-	struct mm_bound final_norm;
-	struct mm_bound head; /* = embed when tied */
-	struct mm_layer *layers;
-};
+static inline const struct mm_bound *mm_weights_at(const struct mm_weights *w, uint32_t layer,
+						   enum mm_weight role)
+{
+	return &w->all[(size_t)(mm_weight_per_layer(role) ? layer : 0) * MM_W_COUNT + role];
+}
 
 /**
- * mm_llama_bind() - look up and check every tensor
- * @memory:    has the model loaded
- * @config:    copied
- * @checksums: compute the references for --verify
- * @ret_model: written only on success; give back with mm_llama_done()
- * @err:       gets the sentence, MM_SERVE_ERROR_BYTES
+ * mm_weights_bind() - look up and check every weight
+ * @memory:      has the model loaded
+ * @arch:        copied
+ * @checksums:   compute the references for --verify
+ * @ret_weights: written only on success; give back with mm_weights_done()
+ * @err:         gets the sentence, MM_SERVE_ERROR_BYTES
  *
  * Return: 0; -EBADMSG a tensor is missing or has another shape than config.json says; -ENOMEM.
  */
-int mm_llama_bind(struct mm_memory *memory, const struct mm_llama_config *config, bool checksums,
-		  struct mm_llama *ret_model, char *err);
-void mm_llama_done(struct mm_llama *model);
-
-/* The name that a layer's tensor has in the checkpoint, behind "model.layers.N.". */
-const char *mm_llama_tensor_name(enum mm_layer_tensor tensor);
+int mm_weights_bind(struct mm_memory *memory, const struct mm_arch *arch, bool checksums,
+		    struct mm_weights *ret_weights, char *err);
+void mm_weights_done(struct mm_weights *weights);

@@ -18,9 +18,10 @@
 static const char help[] =
 	"Usage: mmserve --model DIR (--requests FILE | --trace FILE) [options]\n"
 	"\n"
-	"Serves requests with a Llama model, from memory that mmd lends or, with --plain, from "
-	"its\n"
-	"own. Greedy; a request's tokens depend neither on the others nor on how it was batched.\n"
+	"Serves requests with a Llama, Qwen 2.5 or OPT model, from memory that mmd lends or, with\n"
+	"--plain, from its own. Greedy; a request's tokens depend neither on the others nor on "
+	"how\n"
+	"it was batched.\n"
 	"\n"
 	"      --model DIR               config.json and *.safetensors\n"
 	"      --socket PATH             of mmd (default: $MMD_SOCKET, then where mmd usually "

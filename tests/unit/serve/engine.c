@@ -21,12 +21,69 @@
 
 static const struct {
 	const char *name;
-	struct mk_shape shape;
+	struct mm_arch arch;
 	enum mm_dtype dtype;
 } models[] = {
-	{ "GQA, tied, F32", { 64, 172, 3, 8, 4, 300, 256, true }, MM_DTYPE_F32 },
-	{ "MHA, untied, F16", { 48, 100, 2, 4, 4, 257, 256, false }, MM_DTYPE_F16 },
-	{ "MQA, untied, BF16", { 64, 96, 2, 2, 1, 300, 256, false }, MM_DTYPE_BF16 },
+	{ "GQA, tied, F32",
+	  { .hidden = 64,
+	    .ffn = 172,
+	    .layers = 3,
+	    .heads = 8,
+	    .kv_heads = 4,
+	    .vocab = 300,
+	    .max_position = 256,
+	    .tied = true },
+	  MM_DTYPE_F32 },
+	{ "MHA, untied, F16",
+	  { .hidden = 48,
+	    .ffn = 100,
+	    .layers = 2,
+	    .heads = 4,
+	    .kv_heads = 4,
+	    .vocab = 257,
+	    .max_position = 256 },
+	  MM_DTYPE_F16 },
+	{ "MQA, untied, BF16",
+	  { .hidden = 64,
+	    .ffn = 96,
+	    .layers = 2,
+	    .heads = 2,
+	    .kv_heads = 1,
+	    .vocab = 300,
+	    .max_position = 256 },
+	  MM_DTYPE_BF16 },
+	{ "OPT, F16",
+	  { .hidden = 48,
+	    .ffn = 100,
+	    .layers = 2,
+	    .heads = 3,
+	    .vocab = 300,
+	    .max_position = 256,
+	    .tied = true,
+	    .family = MM_FAMILY_OPT },
+	  MM_DTYPE_F16 },
+	{ "OPT with norms behind, projected, F32",
+	  { .hidden = 48,
+	    .ffn = 100,
+	    .layers = 2,
+	    .heads = 3,
+	    .vocab = 300,
+	    .max_position = 256,
+	    .tied = true,
+	    .family = MM_FAMILY_OPT,
+	    .embed_dim = 24,
+	    .post_norm = true },
+	  MM_DTYPE_F32 },
+	{ "Qwen 2, untied, BF16",
+	  { .hidden = 64,
+	    .ffn = 96,
+	    .layers = 2,
+	    .heads = 4,
+	    .kv_heads = 2,
+	    .vocab = 300,
+	    .max_position = 256,
+	    .family = MM_FAMILY_QWEN2 },
+	  MM_DTYPE_BF16 },
 };
 
 static const struct {
@@ -87,11 +144,11 @@ static void test_batch_invariance(void **state)
 
 	(void)state;
 	for (size_t m = 0; m < MM_ARRAY_SIZE(models); m++) {
-		struct mk_random random = { models[m].shape, 7 + m };
-		const struct mk_source source = { random.shape, mk_random_row, &random };
+		struct mk_random random = rig_random(&models[m].arch, 7 + m);
+		const struct mk_source source = { random.arch, mk_random_row, &random };
 
 		rig_model(&source, models[m].dtype, dir, sizeof(dir));
-		rig_requests(&requests, REQUESTS, random.shape.vocab, 11 + m);
+		rig_requests(&requests, REQUESTS, random.arch.vocab, 11 + m);
 		for (size_t i = 0; i < MM_ARRAY_SIZE(runs); i++) {
 			struct rig_run run = runs[i].run;
 
@@ -114,16 +171,24 @@ static void test_batch_invariance(void **state)
 }
 
 /* The head of an untied model, made equal to its embedding, must give what a tied one gives. */
-static void row_with_equal_head(void *context, enum mk_kind kind, uint32_t layer, uint32_t row,
+static void row_with_equal_head(void *context, enum mm_weight weight, uint32_t layer, uint32_t row,
 				float *out)
 {
-	mk_random_row(context, kind == MK_HEAD ? MK_EMBED : kind, layer, row, out);
+	mk_random_row(context, weight == MM_W_HEAD ? MM_W_EMBED : weight, layer, row, out);
 }
 
 static void test_tied_is_an_equal_head(void **state)
 {
-	struct mk_random random = { { 32, 64, 2, 4, 2, 100, 128, true }, 5 };
-	struct mk_source source = { random.shape, row_with_equal_head, &random };
+	struct mk_random random = rig_random(&(struct mm_arch){ .hidden = 32,
+								.ffn = 64,
+								.layers = 2,
+								.heads = 4,
+								.kv_heads = 2,
+								.vocab = 100,
+								.max_position = 128,
+								.tied = true },
+					     5);
+	struct mk_source source = { random.arch, row_with_equal_head, &random };
 	struct rig_run run = runs[2].run;
 	struct mm_requests requests;
 	char dir[256];
@@ -133,7 +198,7 @@ static void test_tied_is_an_equal_head(void **state)
 	rig_model(&source, MM_DTYPE_F32, dir, sizeof(dir));
 	rig_serve(dir, &requests, &run, alone);
 	rig_remove(dir);
-	source.shape.tied = false;
+	source.arch.tied = false;
 	rig_model(&source, MM_DTYPE_F32, dir, sizeof(dir));
 	rig_serve(dir, &requests, &run, results);
 	rig_remove(dir);
@@ -143,8 +208,15 @@ static void test_tied_is_an_equal_head(void **state)
 
 static void test_verify(void **state)
 {
-	struct mk_random random = { { 32, 64, 3, 4, 2, 100, 128, false }, 5 };
-	const struct mk_source source = { random.shape, mk_random_row, &random };
+	struct mk_random random = rig_random(&(struct mm_arch){ .hidden = 32,
+								.ffn = 64,
+								.layers = 3,
+								.heads = 4,
+								.kv_heads = 2,
+								.vocab = 100,
+								.max_position = 128 },
+					     5);
+	const struct mk_source source = { random.arch, mk_random_row, &random };
 	struct rig_run run = runs[2].run;
 	struct mm_requests requests;
 	char dir[256];
@@ -165,8 +237,16 @@ static void test_verify(void **state)
 /* Requests that could never run are refused one by one; the others are served. */
 static void test_refuses_what_never_fits(void **state)
 {
-	struct mk_random random = { { 32, 64, 2, 4, 2, 100, 64, true }, 5 };
-	const struct mk_source source = { random.shape, mk_random_row, &random };
+	struct mk_random random = rig_random(&(struct mm_arch){ .hidden = 32,
+								.ffn = 64,
+								.layers = 2,
+								.heads = 4,
+								.kv_heads = 2,
+								.vocab = 100,
+								.max_position = 64,
+								.tied = true },
+					     5);
+	const struct mk_source source = { random.arch, mk_random_row, &random };
 	struct rig_run run = {
 		.block_tokens = 16, .max_batch = 4, .max_batched_tokens = 64, .kv_share_bytes = 1
 	};

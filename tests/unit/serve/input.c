@@ -52,6 +52,18 @@ static void write_file(const char *name, const char *text, size_t length)
 	"{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":64,\"intermediate_size\":172," \
 	"\"num_hidden_layers\":5,\"num_attention_heads\":8,\"vocab_size\":512" more "}"
 
+#define LLAMA3(more, original)                                           \
+	",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8," more \
+	"\"original_max_position_embeddings\":" original "}"
+
+#define QWEN2(more)                                                                               \
+	"{\"architectures\":[\"Qwen2ForCausalLM\"],\"hidden_size\":64,\"intermediate_size\":172," \
+	"\"num_hidden_layers\":5,\"num_attention_heads\":8,\"vocab_size\":512" more "}"
+
+#define OPT(more)                                                     \
+	"{\"architectures\":[\"OPTForCausalLM\"],\"hidden_size\":64," \
+	"\"num_hidden_layers\":5,\"num_attention_heads\":8,\"vocab_size\":512" more "}"
+
 static const struct {
 	const char *name, *text, *want; /* want: part of the sentence */
 	int error;
@@ -59,7 +71,7 @@ static const struct {
 	{ "empty", "", "not a JSON object", -EBADMSG },
 	{ "list", "[]", "not a JSON object", -EBADMSG },
 	{ "no keys", "{}", "architectures", -EBADMSG },
-	{ "other architecture", "{\"architectures\":[\"OPTForCausalLM\"]}", "OPTForCausalLM",
+	{ "other architecture", "{\"architectures\":[\"GPT2LMHeadModel\"]}", "GPT2LMHeadModel",
 	  -ENOTSUP },
 	{ "missing size", "{\"architectures\":[\"LlamaForCausalLM\"]}", "hidden_size is missing",
 	  -EBADMSG },
@@ -68,8 +80,53 @@ static const struct {
 	{ "size is 0", CONFIG(",\"max_position_embeddings\":0"), "from 1 to", -EBADMSG },
 	{ "size is huge", CONFIG(",\"max_position_embeddings\":99999999999"), "from 1 to",
 	  -EBADMSG },
-	{ "rope scaling", CONFIG(",\"rope_scaling\":{\"type\":\"linear\"}"), "rope_scaling",
+	{ "rope scaling", CONFIG(",\"rope_scaling\":{\"type\":\"linear\"}"), "factor is missing",
+	  -EBADMSG },
+	{ "scaling is text", CONFIG(",\"rope_scaling\":\"llama3\""), "must be an object",
+	  -EBADMSG },
+	{ "scaling without type", CONFIG(",\"rope_scaling\":{\"factor\":2}"), "rope_type",
+	  -EBADMSG },
+	{ "scaling of two types",
+	  CONFIG(",\"rope_scaling\":{\"rope_type\":\"linear\",\"type\":\"llama3\"}"), "contradict",
+	  -EBADMSG },
+	{ "unknown scaling", CONFIG(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}"),
+	  "\"yarn\" is not served", -ENOTSUP },
+	{ "unknown parameters", CONFIG(",\"rope_parameters\":{\"rope_type\":\"dynamic\"}"),
+	  "rope_parameters of type \"dynamic\"", -ENOTSUP },
+	{ "scaling shrinks", CONFIG(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":0.5}"),
+	  "at least 1", -EBADMSG },
+	{ "factor is no number", CONFIG(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":\"2\"}"),
+	  "factor must be", -EBADMSG },
+	{ "scaling twice",
+	  CONFIG(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},"
+		 "\"rope_parameters\":{\"rope_type\":\"default\"}"),
+	  "only one", -EBADMSG },
+	{ "llama3 without low", CONFIG(LLAMA3("\"high_freq_factor\":4,", "8192")),
+	  "low_freq_factor is missing", -EBADMSG },
+	{ "llama3 upside down",
+	  CONFIG(LLAMA3("\"high_freq_factor\":1,\"low_freq_factor\":4,", "8192")),
+	  "above low_freq_factor", -EBADMSG },
+	{ "llama3 of no positions",
+	  CONFIG(LLAMA3("\"high_freq_factor\":4,\"low_freq_factor\":1,", "0")),
+	  "original_max_position_embeddings", -EBADMSG },
+	{ "llama3 of half a position",
+	  CONFIG(LLAMA3("\"high_freq_factor\":4,\"low_freq_factor\":1,", "0.5")),
+	  "original_max_position_embeddings", -EBADMSG },
+	{ "sliding window", QWEN2(",\"use_sliding_window\":true"), "use_sliding_window true",
 	  -ENOTSUP },
+	{ "sliding window is text", QWEN2(",\"use_sliding_window\":\"no\""),
+	  "use_sliding_window must be", -EBADMSG },
+	{ "OPT without ffn", OPT(",\"ffn_dim\":null"), "ffn_dim must be", -EBADMSG },
+	{ "OPT without bias", OPT(",\"ffn_dim\":9,\"enable_bias\":false"), "enable_bias false",
+	  -ENOTSUP },
+	{ "OPT's norm without gain", OPT(",\"ffn_dim\":9,\"layer_norm_elementwise_affine\":false"),
+	  "layer_norm_elementwise_affine false", -ENOTSUP },
+	{ "OPT with GELU", OPT(",\"ffn_dim\":9,\"activation_function\":\"gelu\""),
+	  "activation_function is not \"relu\"", -ENOTSUP },
+	{ "OPT's order of norms", OPT(",\"ffn_dim\":9,\"do_layer_norm_before\":1"),
+	  "do_layer_norm_before must be", -EBADMSG },
+	{ "OPT's embedding", OPT(",\"ffn_dim\":9,\"word_embed_proj_dim\":0"),
+	  "word_embed_proj_dim must be", -EBADMSG },
 	{ "activation", CONFIG(",\"hidden_act\":\"gelu\""), "hidden_act", -ENOTSUP },
 	{ "bias", CONFIG(",\"attention_bias\":true"), "attention_bias", -ENOTSUP },
 	{ "bool is a number", CONFIG(",\"tie_word_embeddings\":1"), "tie_word_embeddings",
@@ -83,28 +140,64 @@ static const struct {
 	{ "twice", CONFIG(",\"head_dim\":8,\"head_dim\":8"), "duplicate", -EBADMSG },
 };
 
+static struct mm_arch good_config(const char *text)
+{
+	struct mm_arch a;
+
+	write_file("config.json", text, strlen(text));
+	if (mm_config_load(dir, &a, err))
+		fail_msg("%s", err);
+	unlink(path);
+	return a;
+}
+
+static void test_good_configs(void **state)
+{
+	struct mm_arch a = good_config(
+		CONFIG(LLAMA3("\"high_freq_factor\":4,\"low_freq_factor\":1.0,", "8192")));
+
+	(void)state;
+	assert_true(a.rope.scaling == MM_ROPE_LLAMA3 && a.rope.theta == 1e4);
+	assert_true(a.rope.factor == 8 && a.rope.low_factor == 1 && a.rope.high_factor == 4);
+	assert_int_equal(a.rope.original, 8192);
+	a = good_config(CONFIG(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}"));
+	assert_true(a.rope.scaling == MM_ROPE_LINEAR && a.rope.factor == 2);
+	a = good_config(
+		CONFIG(",\"rope_scaling\":null,"
+		       "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":5e5}"));
+	assert_true(a.rope.scaling == MM_ROPE_UNSCALED && a.rope.theta == 5e5);
+	a = good_config(QWEN2(",\"use_sliding_window\":false,\"rope_theta\":1000000.0"));
+	assert_true(a.family == MM_FAMILY_QWEN2 && !a.tied && a.rope.theta == 1e6);
+	a = good_config(OPT(",\"ffn_dim\":256"));
+	assert_true(a.family == MM_FAMILY_OPT && a.tied && !a.post_norm && !a.no_final_norm);
+	assert_true(a.ffn == 256 && a.embed_dim == 64 && a.kv_heads == 8 && a.norm_eps == 1e-5);
+	a = good_config(OPT(",\"ffn_dim\":256,\"word_embed_proj_dim\":32,"
+			    "\"do_layer_norm_before\":false,\"tie_word_embeddings\":false"));
+	assert_true(a.embed_dim == 32 && a.post_norm && !a.tied);
+}
+
 static void test_config(void **state)
 {
 	static const char good[] = CONFIG(",\"rope_theta\":5e5,\"tie_word_embeddings\":true");
-	struct mm_llama_config c;
+	struct mm_arch c;
 
 	(void)state;
 	write_file("config.json", good, strlen(good));
-	assert_int_equal(mm_llama_config_load(dir, &c, err), 0);
+	assert_int_equal(mm_config_load(dir, &c, err), 0);
 	assert_int_equal(c.kv_heads, 8);
 	assert_int_equal(c.head_dim, 8);
 	assert_int_equal(c.max_position, 2048);
-	assert_true(c.tied && c.rope_theta == 5e5);
+	assert_true(c.tied && c.rope.theta == 5e5);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(bad_configs); i++) {
 		write_file("config.json", bad_configs[i].text, strlen(bad_configs[i].text));
 		print_message("%s\n", bad_configs[i].name);
-		assert_int_equal(mm_llama_config_load(dir, &c, err), bad_configs[i].error);
+		assert_int_equal(mm_config_load(dir, &c, err), bad_configs[i].error);
 		print_message("  %s\n", err);
 		assert_non_null(strstr(err, bad_configs[i].want));
 		assert_non_null(strstr(err, "config.json"));
 	}
 	unlink(path);
-	assert_int_equal(mm_llama_config_load(dir, &c, err), -ENOENT);
+	assert_int_equal(mm_config_load(dir, &c, err), -ENOENT);
 }
 
 static const struct mm_requests_opts opts = { .seed = 3, .vocab = 100, .time_scale = 1 };
@@ -316,10 +409,10 @@ static void test_percentile(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_config),        cmocka_unit_test(test_bad_requests),
-		cmocka_unit_test(test_good_requests), cmocka_unit_test(test_command_lines),
-		cmocka_unit_test(test_chunk_sizes),   cmocka_unit_test(test_arena_layouts),
-		cmocka_unit_test(test_percentile),
+		cmocka_unit_test(test_config),        cmocka_unit_test(test_good_configs),
+		cmocka_unit_test(test_bad_requests),  cmocka_unit_test(test_good_requests),
+		cmocka_unit_test(test_command_lines), cmocka_unit_test(test_chunk_sizes),
+		cmocka_unit_test(test_arena_layouts), cmocka_unit_test(test_percentile),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

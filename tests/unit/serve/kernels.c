@@ -91,7 +91,7 @@ static void check_gemm(uint32_t tokens, uint32_t outputs, uint32_t k, enum mm_dt
 	float *x = floats((size_t)tokens * k), *y = floats((size_t)tokens * outputs);
 	float *same = floats((size_t)tokens * outputs);
 	void *w = weights((size_t)outputs * k, dtype);
-	struct mm_gemm_args a = { va(x), va(w), va(y), tokens, outputs, k, dtype };
+	struct mm_gemm_args a = { va(x), va(w), va(y), tokens, outputs, k, dtype, outputs, 0 };
 	const struct mm_isa *isa;
 
 	mm_isa_nth(0)->gemm(&a);
@@ -154,7 +154,9 @@ static void test_widen_is_exact(void **state)
 				const uint32_t mask = e == MM_DTYPE_F16 ? 0x7c00 : 0x7f80;
 				const uint16_t w = (uint16_t)bits;
 				float y = 0;
-				struct mm_gemm_args a = { va(&one), va(&w), va(&y), 1, 1, 1, e };
+				struct mm_gemm_args a = {
+					va(&one), va(&w), va(&y), 1, 1, 1, e, 1, 0
+				};
 
 				if ((bits & mask) == mask)
 					continue;
@@ -202,13 +204,140 @@ static void test_rmsnorm(void **state)
 	free(out);
 }
 
+static void check_layernorm(uint32_t hidden, enum mm_dtype gain_dtype, enum mm_dtype bias_dtype)
+{
+	const uint32_t tokens = 5;
+	float *x = floats(tokens * hidden), *out = floats(tokens * hidden), *one = floats(hidden);
+	void *gain = weights(hidden, gain_dtype), *bias = weights(hidden, bias_dtype);
+	struct mm_layernorm_args a = { va(x),  va(gain),   va(bias),   va(out), tokens,
+				       hidden, gain_dtype, bias_dtype, 1e-5f,   0 };
+
+	for (uint32_t i = 0; i < tokens * hidden; i++)
+		x[i] += (float)(i / hidden) * 10; /* a mean that is large beside the deviations */
+	mm_rows_layernorm(&a);
+	for (uint32_t t = 0; t < tokens; t++) {
+		double mean = 0, square = 0;
+
+		for (uint32_t i = 0; i < hidden; i++)
+			mean += (double)x[t * hidden + i] / hidden;
+		for (uint32_t i = 0; i < hidden; i++)
+			square += pow((double)x[t * hidden + i] - mean, 2);
+		for (uint32_t i = 0; i < hidden; i++) {
+			const double g = weight(gain, i, gain_dtype),
+				     b = weight(bias, i, bias_dtype);
+			const double want = ((double)x[t * hidden + i] - mean) /
+						    sqrt(square / hidden + 1e-5) * g +
+					    b;
+
+			assert_true(fabs(want - (double)out[t * hidden + i]) <
+				    4e-5 * (fabs(g) + fabs(b) + 1e-6));
+		}
+		a.x_va = va(x + t * hidden);
+		a.out_va = va(one);
+		a.tokens = 1;
+		mm_rows_layernorm(&a);
+		assert_memory_equal(one, out + t * hidden, hidden * sizeof(float));
+	}
+	a.x_va = a.out_va = va(x);
+	a.tokens = tokens;
+	mm_rows_layernorm(&a);
+	assert_memory_equal(x, out, tokens * hidden * sizeof(float)); /* in place */
+	free(x);
+	free(out);
+	free(one);
+	free(gain);
+	free(bias);
+}
+
+static void test_layernorm(void **state)
+{
+	(void)state;
+	for (enum mm_dtype e = MM_DTYPE_F32; e <= MM_DTYPE_BF16; e++) {
+		check_layernorm(2, e, MM_DTYPE_F32);
+		check_layernorm(64, e, e);
+		check_layernorm(83, MM_DTYPE_F32, e);
+	}
+}
+
+/* Biases and learned positions: exact, in any dtype, and nothing beside them is touched. */
+static void test_added_rows(void **state)
+{
+	enum { ROWS = 3, N = 21, STRIDE = 30, OFFSET = 2 };
+	const uint32_t positions[ROWS] = { 4, 0, 4 };
+
+	(void)state;
+	for (enum mm_dtype e = MM_DTYPE_F32; e <= MM_DTYPE_BF16; e++) {
+		float *x = floats(ROWS * STRIDE), before[ROWS * STRIDE];
+		void *bias = weights(N, e), *table = weights(7 * STRIDE, e);
+		struct mm_bias_add_args a = { va(x), va(bias), ROWS, N, STRIDE, e };
+		struct mm_position_embed_args p = { va(positions), va(table), va(x), ROWS,
+						    STRIDE,        e,         OFFSET };
+
+		memcpy(before, x, sizeof(before));
+		mm_rows_bias_add(&a);
+		for (uint32_t i = 0; i < ROWS * STRIDE; i++) {
+			const uint32_t c = i % STRIDE;
+
+			assert_true(x[i] ==
+				    (c < N ? before[i] + (float)weight(bias, c, e) : before[i]));
+		}
+		memcpy(x, before, sizeof(before));
+		mm_rows_position_embed(&p);
+		for (uint32_t i = 0; i < ROWS * STRIDE; i++) {
+			const uint32_t row = positions[i / STRIDE] + OFFSET;
+
+			assert_true(x[i] ==
+				    before[i] + (float)weight(table, row * STRIDE + i % STRIDE, e));
+		}
+		free(x);
+		free(bias);
+		free(table);
+	}
+}
+
+/* One product of matrices that lie behind each other is, bit by bit, the products of each. */
+static void test_gemm_into_columns(void **state)
+{
+	enum { TOKENS = 5, K = 37, FIRST = 9, SECOND = 6, ALL = FIRST + SECOND };
+
+	(void)state;
+	for (enum mm_dtype e = MM_DTYPE_F32; e <= MM_DTYPE_BF16; e++) {
+		float *x = floats(TOKENS * K), one[TOKENS * ALL], two[TOKENS * ALL];
+		char *w = weights(ALL * K, e);
+		struct mm_gemm_args a = { va(x), va(w), va(one), TOKENS, ALL, K, e, ALL, 0 };
+		const struct mm_isa *isa;
+
+		for (unsigned int n = 0; (isa = mm_isa_nth(n)); n++) {
+			a.w_va = va(w);
+			a.y_va = va(one);
+			a.outputs = ALL;
+			isa->gemm(&a);
+			a.y_va = va(two);
+			a.outputs = FIRST;
+			isa->gemm(&a);
+			a.w_va = va(w + FIRST * K * mm_dtype_bytes(e));
+			a.y_va = va(two + FIRST);
+			a.outputs = SECOND;
+			isa->gemm(&a);
+			assert_memory_equal(one, two, sizeof(one));
+		}
+		free(x);
+		free(w);
+	}
+}
+
 static void test_rope(void **state)
 {
 	const uint32_t heads = 3, dim = 8, positions[] = { 0, 1, 500 };
 	float *x = floats(3 * heads * dim), before[3 * 3 * 8];
-	struct mm_rope_args a = { va(x), va(positions), 10000.0, 3, heads, dim, 0 };
+	double frequencies[4];
+	struct mm_rope_args a = {
+		va(x), va(positions), va(frequencies), 3, heads, dim, heads * dim
+	};
 
 	(void)state;
+	for (uint32_t i = 0; i < dim / 2; i++)
+		frequencies[i] = pow(10000.0, -2.0 * i / dim);
 	memcpy(before, x, sizeof(before));
 	mm_rows_rope(&a);
 	for (uint32_t i = 0; i < 3 * heads * dim; i++) {
@@ -252,7 +381,7 @@ static void paged_init(struct paged *p, uint32_t block_tokens, uint32_t kv_dim)
 static void paged_fill(struct paged *p, const float *k, const float *v, uint32_t n)
 {
 	uint32_t positions[256], seqs[256] = { 0 };
-	struct mm_kv_write_args a = { p->kv, va(k), va(v) };
+	struct mm_kv_write_args a = { p->kv, va(k), va(v), p->kv.kv_dim, 0 };
 
 	for (uint32_t i = 0; i < n; i++)
 		positions[i] = i;
@@ -305,7 +434,7 @@ static void check_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
 	p.kv.seqs_va = va(seqs);
 	p.kv.tokens = n;
 	a = (struct mm_paged_attention_args){
-		p.kv, va(q), va(out), heads, kv_heads, dim, 3.0f / sqrtf((float)dim)
+		p.kv, va(q), va(out), heads, kv_heads, dim, 3.0f / sqrtf((float)dim), heads * dim, 0
 	};
 	mm_isa_nth(0)->attention(&a);
 	for (uint32_t i = 0; i < n * heads; i++) {
@@ -347,7 +476,9 @@ static void test_small_rows(void **state)
 	const float table[] = { 0, 1, 2, 3, 4, 5 };
 	const uint32_t ids[] = { 2, 0 };
 	float out[4];
-	struct mm_swiglu_args swiglu = { va(gate), va(up), 4 };
+	struct mm_swiglu_args swiglu = { va(gate), va(up), va(gate), 1, 4, 4, 0 };
+	float relu_x[] = { -1, 0, 2, -INFINITY, NAN };
+	struct mm_relu_args relu = { va(relu_x), MM_ARRAY_SIZE(relu_x) };
 	struct mm_add_args add = { va(x), va(y), 2 };
 	struct mm_embed_args embed = { va(ids), va(table), va(out), 2, 2, MM_DTYPE_F32, 0 };
 	struct mm_gather_args gather = { va(ids), va(table), va(out), 2, 2 };
@@ -356,6 +487,9 @@ static void test_small_rows(void **state)
 	mm_rows_swiglu(&swiglu);
 	assert_true(fabs((double)gate[0] - -2 / (1 + exp(2.0))) < 1e-6 && gate[1] == 0.0f);
 	assert_true(fabs((double)gate[2] - 3 / (1 + exp(-1.0))) < 1e-6 && gate[3] == 120.0f);
+	mm_rows_relu(&relu);
+	assert_true(relu_x[0] == 0.0f && relu_x[1] == 0.0f && relu_x[2] == 2.0f);
+	assert_true(relu_x[3] == 0.0f && isnan(relu_x[4]));
 	mm_rows_add(&add);
 	assert_true(x[0] == 11.0f && x[1] == 22.0f);
 	mm_rows_embed(&embed);
@@ -407,10 +541,17 @@ static void test_checksum(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_gemm),       cmocka_unit_test(test_widen_is_exact),
-		cmocka_unit_test(test_exp),        cmocka_unit_test(test_rmsnorm),
-		cmocka_unit_test(test_rope),       cmocka_unit_test(test_attention),
-		cmocka_unit_test(test_small_rows), cmocka_unit_test(test_argmax),
+		cmocka_unit_test(test_gemm),
+		cmocka_unit_test(test_widen_is_exact),
+		cmocka_unit_test(test_exp),
+		cmocka_unit_test(test_rmsnorm),
+		cmocka_unit_test(test_layernorm),
+		cmocka_unit_test(test_added_rows),
+		cmocka_unit_test(test_gemm_into_columns),
+		cmocka_unit_test(test_rope),
+		cmocka_unit_test(test_attention),
+		cmocka_unit_test(test_small_rows),
+		cmocka_unit_test(test_argmax),
 		cmocka_unit_test(test_checksum),
 	};
 

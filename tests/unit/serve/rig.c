@@ -165,7 +165,7 @@ static void lender_hint(struct mm_memory *m, const struct mm_load_hint *hint)
 
 static void spoil(struct lender *l)
 {
-	const struct mm_bound *t = &l->engine->model->layers[1].tensors[MM_LT_UP];
+	const struct mm_bound *t = mm_weights_at(l->engine->weights, 1, MM_W_UP);
 	uint8_t byte;
 
 	assert_int_equal(l->plain.gpu->cuMemcpyDtoH(&byte, t->va + t->bytes / 2, 1), 0);
@@ -189,7 +189,7 @@ static void keep_logits(struct lender *l)
 {
 	const struct mm_engine *e = l->engine;
 	const struct mm_sched_plan *plan = &e->sched.plan;
-	const size_t row = (size_t)e->model->config.vocab * sizeof(float);
+	const size_t row = (size_t)e->weights->arch.vocab * sizeof(float);
 	uint32_t sample = 0;
 	void *logits = malloc(row);
 
@@ -272,14 +272,27 @@ static const struct mm_memory_ops lender_ops = {
 	.close = lender_close,
 };
 
+struct mk_random rig_random(const struct mm_arch *arch, uint64_t seed)
+{
+	struct mk_random random = { *arch, seed };
+	char err[MK_ERROR_BYTES];
+
+	mm_arch_fill(&random.arch);
+	if (mk_arch_check(&random.arch, err))
+		fail_msg("%s", err);
+	return random;
+}
+
 void rig_model(const struct mk_source *source, enum mm_dtype dtype, char *ret_dir, size_t dir_bytes)
 {
+	const struct mk_format format = { dtype, dtype, 0 };
+
 	const char *tmp = getenv("TMPDIR");
 	char err[MK_ERROR_BYTES];
 
 	snprintf(ret_dir, dir_bytes, "%s/mm-rig.XXXXXX", tmp ? tmp : "/tmp");
 	assert_non_null(mkdtemp(ret_dir));
-	if (mk_write(source, ret_dir, dtype, err))
+	if (mk_write(source, ret_dir, &format, err))
 		fail_msg("%s", err);
 }
 
@@ -375,22 +388,22 @@ static void serve(struct lender *l, const char *dir, struct mm_requests *request
 		.fixed = !run->lend
 	};
 	char err[MM_SERVE_ERROR_BYTES] = "";
-	struct mm_llama_config config;
-	struct mm_llama model;
+	struct mm_arch arch;
+	struct mm_weights weights;
 	struct mm_engine e;
 
 	assert_non_null(opts.module);
-	if (mm_llama_config_load(dir, &config, err) ||
-	    mm_llama_bind(&memory, &config, run->verify, &model, err))
+	if (mm_config_load(dir, &arch, err) ||
+	    mm_weights_bind(&memory, &arch, run->verify, &weights, err))
 		fail_msg("%s", err);
 	l->engine = &e;
-	if (mm_engine_init(&e, &opts, &memory, &model, requests, err) || mm_engine_run(&e, 0))
+	if (mm_engine_init(&e, &opts, &memory, &weights, requests, err) || mm_engine_run(&e, 0))
 		fail_msg("%s", err);
 	assert_null(mm_sched_check(&e.sched));
 	l->run->stats = e.stats;
 	l->run->stats.stalls_s = NULL;
 	mm_engine_done(&e);
-	mm_llama_done(&model);
+	mm_weights_done(&weights);
 	mm_memory_close(&memory);
 }
 

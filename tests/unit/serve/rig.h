@@ -36,6 +36,9 @@ struct rig_run {
 	struct mm_stats stats; /* written */
 };
 
+/* A random model, its sizes filled in. */
+struct mk_random rig_random(const struct mm_arch *arch, uint64_t seed);
+
 /* A new folder under TMPDIR with a model in it. */
 void rig_model(const struct mk_source *source, enum mm_dtype dtype, char *ret_dir,
 	       size_t dir_bytes);

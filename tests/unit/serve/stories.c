@@ -47,7 +47,7 @@ static void convert(char *dir, size_t dir_bytes)
 	snprintf(path, sizeof(path), "%s/stories260K.bin", data_dir);
 	if (mk_llama2c_open(path, &ckpt, err))
 		fail_msg("%s", err);
-	source = (struct mk_source){ ckpt.shape, mk_llama2c_row, &ckpt };
+	source = (struct mk_source){ ckpt.arch, mk_llama2c_row, &ckpt };
 	rig_model(&source, MM_DTYPE_F32, dir, dir_bytes);
 	mk_llama2c_close(&ckpt);
 }

@@ -19,6 +19,19 @@
 static char dir[256], path[300];
 static char err[MK_ERROR_BYTES];
 
+static const struct mk_format f32 = { MM_DTYPE_F32, MM_DTYPE_F32, 0 };
+static const struct mm_arch tiny_arch = { .hidden = 16,
+					  .ffn = 24,
+					  .layers = 2,
+					  .heads = 4,
+					  .kv_heads = 2,
+					  .vocab = 10,
+					  .max_position = 32,
+					  .head_dim = 4,
+					  .embed_dim = 16,
+					  .norm_eps = 1e-5,
+					  .rope = { .theta = 1e4 } };
+
 static int make_dir(void **state)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -105,11 +118,11 @@ static void write_checkpoint(const int32_t header[7], size_t floats)
 	fclose(file);
 }
 
-static float first_of(struct mk_llama2c *c, enum mk_kind kind, uint32_t layer, uint32_t row)
+static float first_of(struct mk_llama2c *c, enum mm_weight weight, uint32_t layer, uint32_t row)
 {
 	float out[8];
 
-	mk_llama2c_row(c, kind, layer, row, out);
+	mk_llama2c_row(c, weight, layer, row, out);
 	return out[0];
 }
 
@@ -127,18 +140,18 @@ static void test_llama2c_rows(void **state)
 	for (uint32_t row = 0; row < 8; row++) {
 		const uint32_t want = row / 4 * 4 + hf_rows[row % 4];
 
-		assert_true(first_of(&c, MK_Q, 1, row) == (float)(q + 64 + want * 8));
-		assert_true(first_of(&c, MK_O, 1, row) == (float)(o + 64 + row * 8));
-		assert_true(first_of(&c, MK_DOWN, 1, row) == (float)(down + 48 + row * 6));
+		assert_true(first_of(&c, MM_W_Q, 1, row) == (float)(q + 64 + want * 8));
+		assert_true(first_of(&c, MM_W_O, 1, row) == (float)(o + 64 + row * 8));
+		assert_true(first_of(&c, MM_W_DOWN, 1, row) == (float)(down + 48 + row * 6));
 	}
-	assert_true(first_of(&c, MK_K, 1, 1) == (float)(k + 32 + 16));
-	assert_true(first_of(&c, MK_V, 1, 1) == (float)(v + 32 + 8));
-	assert_true(first_of(&c, MK_INPUT_NORM, 1, 0) == (float)(norm + 8));
-	assert_true(first_of(&c, MK_POST_NORM, 1, 0) == (float)(post + 8));
-	assert_true(first_of(&c, MK_GATE, 0, 5) == (float)(gate + 40));
-	assert_true(first_of(&c, MK_UP, 0, 5) == (float)(up + 40));
-	assert_true(first_of(&c, MK_FINAL_NORM, 0, 0) == (float)(up + 96));
-	assert_true(c.shape.tied);
+	assert_true(first_of(&c, MM_W_K, 1, 1) == (float)(k + 32 + 16));
+	assert_true(first_of(&c, MM_W_V, 1, 1) == (float)(v + 32 + 8));
+	assert_true(first_of(&c, MM_W_INPUT_NORM, 1, 0) == (float)(norm + 8));
+	assert_true(first_of(&c, MM_W_POST_NORM, 1, 0) == (float)(post + 8));
+	assert_true(first_of(&c, MM_W_GATE, 0, 5) == (float)(gate + 40));
+	assert_true(first_of(&c, MM_W_UP, 0, 5) == (float)(up + 40));
+	assert_true(first_of(&c, MM_W_FINAL_NORM, 0, 0) == (float)(up + 96));
+	assert_true(c.arch.tied);
 	mk_llama2c_close(&c);
 }
 
@@ -152,8 +165,8 @@ static void test_llama2c_untied(void **state)
 	header[5] = -5;
 	write_checkpoint(header, tiny_floats(false));
 	assert_int_equal(mk_llama2c_open(path, &c, err), 0);
-	assert_true(!c.shape.tied && c.shape.vocab == 5);
-	assert_true(first_of(&c, MK_HEAD, 0, 1) == (float)(tiny_floats(true) + 8));
+	assert_true(!c.arch.tied && c.arch.vocab == 5);
+	assert_true(first_of(&c, MM_W_HEAD, 0, 1) == (float)(tiny_floats(true) + 8));
 	mk_llama2c_close(&c);
 }
 
@@ -196,15 +209,15 @@ static const struct mm_st_tensor *tensor(const struct mm_safetensors *st, const 
 /* What is written is read by the loader's own parser, and holds the source's rows. */
 static void test_written_model(void **state)
 {
-	struct mk_random r = { { 16, 24, 2, 4, 2, 10, 32, false }, 9 };
-	const struct mk_source source = { r.shape, mk_random_row, &r };
+	struct mk_random r = { tiny_arch, 9 };
+	const struct mk_source source = { r.arch, mk_random_row, &r };
 	const struct mm_st_tensor *t;
 	struct mm_safetensors st;
 	float want[16], got[16];
 	int fd;
 
 	(void)state;
-	if (mk_write(&source, dir, MM_DTYPE_F32, err))
+	if (mk_write(&source, dir, &f32, err))
 		fail_msg("%s", err);
 	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -216,7 +229,7 @@ static void test_written_model(void **state)
 	assert_int_equal(t->shape[0], 8);
 	assert_int_equal(t->shape[1], 16);
 	assert_int_equal(t->file_offset % 4, 0);
-	mk_random_row(&r, MK_K, 1, 3, want);
+	mk_random_row(&r, MM_W_K, 1, 3, want);
 	assert_int_equal(pread(fd, got, sizeof(got), (off_t)(t->file_offset + 3 * 64)), 64);
 	assert_memory_equal(got, want, sizeof(got));
 	assert_non_null(tensor(&st, "lm_head.weight"));
@@ -224,27 +237,29 @@ static void test_written_model(void **state)
 	close(fd);
 }
 
-static void row_of_infinity(void *context, enum mk_kind kind, uint32_t layer, uint32_t row,
+static void row_of_infinity(void *context, enum mm_weight weight, uint32_t layer, uint32_t row,
 			    float *out)
 {
-	mk_random_row(context, kind, layer, row, out);
-	if (kind == MK_GATE && row == 2)
+	mk_random_row(context, weight, layer, row, out);
+	if (weight == MM_W_GATE && row == 2)
 		out[1] = INFINITY;
 }
 
 static void test_refuses_to_write(void **state)
 {
-	struct mk_random r = { { 16, 24, 2, 4, 2, 10, 32, true }, 9 };
-	const struct mk_source source = { r.shape, row_of_infinity, &r };
+	struct mk_random r = { tiny_arch, 9 };
+	const struct mk_source source = { r.arch, row_of_infinity, &r };
 
 	(void)state;
 	for (enum mm_dtype d = MM_DTYPE_F32; d <= MM_DTYPE_BF16; d++) {
-		assert_int_equal(mk_write(&source, dir, d, err), -ERANGE);
+		const struct mk_format format = { d, d, 0 };
+
+		assert_int_equal(mk_write(&source, dir, &format, err), -ERANGE);
 		assert_non_null(strstr(err, "model.layers.0.mlp.gate_proj.weight, row 2"));
 	}
 	snprintf(path, sizeof(path), "%s/model.safetensors.part", dir);
 	assert_int_equal(access(path, F_OK), -1);
-	assert_true(mk_write(&source, "/nonexistent/x", MM_DTYPE_F32, err) < 0);
+	assert_true(mk_write(&source, "/nonexistent/x", &f32, err) < 0);
 }
 
 int main(void)
