@@ -54,6 +54,12 @@ int mm_host_pci_node(const char *bus_id)
 
 /* ---- memory ---- */
 
+void mm_host_prefer(void *base, uint64_t bytes, int node)
+{
+	if (mm_host_node_usable(node))
+		numa_tonode_memory(base, bytes, node);
+}
+
 /* A mapping of a memfd in huge pages reserves them for the file, also beyond the mapping's life. */
 static bool reserve(int fd, uint64_t bytes)
 {

@@ -21,6 +21,9 @@ bool mm_host_node_usable(int node);
 /* The node of the PCI device that the driver calls @bus_id ("0000:3B:00.0"); -1 when not known. */
 int mm_host_pci_node(const char *bus_id);
 
+/* Memory behind a fresh mapping comes from @node as long as it has any; -1 = from anywhere. */
+void mm_host_prefer(void *base, uint64_t bytes, int node);
+
 enum mm_hugepages { MM_HUGE_AUTO, MM_HUGE_OFF, MM_HUGE_2M, MM_HUGE_1G };
 
 /**

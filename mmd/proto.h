@@ -22,6 +22,8 @@
 #define MM_TEXT_BYTES   224
 #define MM_DEVICES_MAX  8 /* that one mmd manages */
 
+#define MM_CHUNK_BYTES_DEFAULT (UINT64_C(16) << 20) /* of a streaming copy */
+
 /* ---- keeper <-> core ---- */
 
 enum mm_kop {
@@ -58,7 +60,8 @@ enum mm_xkind {
 	MM_X_HELLO,     /* xfer -> core: device facts, or result and text */
 	MM_X_PAGES,  /* either way: page fds: xfer -> core created; core -> xfer adopt (restart) */
 	MM_X_TENANT, /* core -> xfer: 3 fds: gate, plan, cursor memfd of tenant id */
-	MM_X_STORE,  /* core -> xfer: 1 fd: store id; bytes */
+	MM_X_STORE,  /* core -> xfer: 1 fd: store id; bytes; flags */
+	MM_X_FAILED, /* xfer -> core: tenant id cannot be served any more: result, text */
 };
 
 struct mm_xmsg {
@@ -74,12 +77,16 @@ struct mm_xmsg {
 	uint64_t
 		headroom_bytes; /* SETUP: left to contexts and workspaces when pages and bytes are 0 */
 	uint8_t device_uuid[16];
-	int32_t numa_node; /* HELLO: of the device, -1 = not known */
-	uint32_t reserved;
+	uint64_t stage_bytes; /* SETUP: of the ring for stores on disk, 0 = none; HELLO: it takes */
+	int32_t numa_node;    /* SETUP: for the ring; HELLO: of the device; -1 = any, not known */
+	uint32_t flags;       /* STORE, HELLO: MM_X_F_* */
 	char text[MM_TEXT_BYTES]; /* SETUP: driver name; HELLO: device name or error */
 	uint32_t page_id[MM_FD_BATCH_MAX];
 };
-static_assert(sizeof(struct mm_xmsg) == 88 + MM_TEXT_BYTES + 4 * MM_FD_BATCH_MAX, "ABI");
+static_assert(sizeof(struct mm_xmsg) == 96 + MM_TEXT_BYTES + 4 * MM_FD_BATCH_MAX, "ABI");
+
+#define MM_X_F_DISK  1u /* STORE: a file to be staged, not a memfd to be mapped */
+#define MM_X_F_PREAD 2u /* HELLO: staged by a helper thread: io_uring is not available */
 
 /* ---- core <-> xfer: rings of struct mm_msg; user_data = job id, echoed with result ---- */
 

@@ -232,6 +232,8 @@ static int run_store_drop(struct mm_xfer *x, struct mm_xjob *job)
 	if (other->msg.opcode == MM_XOP_COPY && other->state == MM_XJOB_RUNNING &&
 	    other->transfer.store == store)
 		return -EBUSY;
+	if (mm_xstage_reads(&x->stage, store))
+		return -EAGAIN; /* of a transfer that was given up: soon over */
 	mm_xstores_drop(&x->stores, store);
 	return 0;
 }

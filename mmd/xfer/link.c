@@ -51,14 +51,17 @@ void mm_xlink_start(struct mm_xlink *link, struct mm_xflow *flow, struct mm_xtra
 		flow->served_bytes = MM_MAX(flow->served_bytes, link->virtual_bytes);
 	transfer->flow = flow;
 	transfer->issued_bytes = 0;
+	transfer->staged_bytes = 0;
+	TAILQ_INIT(&transfer->staged);
 	transfer->in_flight = 0;
 	transfer->result = 0;
 	transfer->queued = true;
 	TAILQ_INSERT_TAIL(&flow->queue, transfer, entry);
 }
 
-static void unqueue(struct mm_xtransfer *transfer)
+static void unqueue(struct mm_xlink *link, struct mm_xtransfer *transfer)
 {
+	mm_xstage_drop(link->stores->stage, &transfer->staged);
 	if (transfer->queued)
 		TAILQ_REMOVE(&transfer->flow->queue, transfer, entry);
 	transfer->queued = false;
@@ -73,15 +76,22 @@ static void settle(struct mm_xtransfer *transfer)
 
 void mm_xlink_cancel(struct mm_xlink *link, struct mm_xtransfer *transfer)
 {
-	(void)link;
 	transfer->result = -ECANCELED;
-	unqueue(transfer);
+	unqueue(link, transfer);
 	settle(transfer);
 }
 
+static const void *source_in(const struct mm_xbuf *buffer, uint64_t at, uint64_t *ret_bytes)
+{
+	uint64_t into = at - buffer->at;
+
+	*ret_bytes = buffer->bytes - into;
+	return buffer->base + buffer->skew + into;
+}
+
 /* One driver call: up to the end of a page, of a registration, of the chunk, of the transfer. */
-static int issue_piece(struct mm_xlink *link, struct mm_xtransfer *transfer, uint64_t bytes_max,
-		       uint64_t *ret_bytes)
+static int issue_piece(struct mm_xlink *link, struct mm_xtransfer *transfer,
+		       const struct mm_xbuf *buffer, uint64_t bytes_max, uint64_t *ret_bytes)
 {
 	const struct mm_xpool *pool = link->pool;
 	uint64_t at = transfer->issued_bytes;
@@ -92,7 +102,9 @@ static int issue_piece(struct mm_xlink *link, struct mm_xtransfer *transfer, uin
 
 	if (mm_fault("xfer.copy"))
 		return -EIO;
-	from = mm_xstore_at(link->stores, transfer->store, transfer->store_offset + at, &readable);
+	from = buffer ? source_in(buffer, at, &readable)
+		      : mm_xstore_at(link->stores, transfer->store, transfer->store_offset + at,
+				     &readable);
 	bytes = MM_MIN(bytes, MM_MIN(readable, bytes_max));
 	*ret_bytes = bytes;
 	return mm_xdev_result(
@@ -118,14 +130,18 @@ static int issue_tail(struct mm_xlink *link, const struct mm_xtransfer *transfer
 					       pool->page_bytes - used, pool->dev->copy));
 }
 
-static int issue_chunk(struct mm_xlink *link, struct mm_xtransfer *transfer, uint64_t *ret_bytes)
+/* A buffer's bytes are a chunk: mm_xlink_read_ahead() asks for them by the same measure. */
+static int issue_chunk(struct mm_xlink *link, struct mm_xtransfer *transfer,
+		       const struct mm_xbuf *buffer, uint64_t *ret_bytes)
 {
 	uint64_t done = 0;
 
 	*ret_bytes = 0;
+	if (buffer && buffer->result < 0)
+		return MM_XLINK_UNREADABLE;
 	while (done < link->chunk_bytes && transfer->issued_bytes < transfer->bytes) {
 		uint64_t bytes = 0;
-		int rc = issue_piece(link, transfer, link->chunk_bytes - done, &bytes);
+		int rc = issue_piece(link, transfer, buffer, link->chunk_bytes - done, &bytes);
 
 		if (rc < 0)
 			return rc;
@@ -138,6 +154,13 @@ static int issue_chunk(struct mm_xlink *link, struct mm_xtransfer *transfer, uin
 	return issue_tail(link, transfer);
 }
 
+static void free_buffer(struct mm_xlink *link, struct mm_xchunk *chunk)
+{
+	if (chunk->buffer)
+		mm_xstage_release(link->stores->stage, chunk->buffer);
+	chunk->buffer = NULL;
+}
+
 /* Issue the next chunk of @transfer and mark its end with an event. */
 static void advance(struct mm_xlink *link, struct mm_xtransfer *transfer)
 {
@@ -146,17 +169,19 @@ static void advance(struct mm_xlink *link, struct mm_xtransfer *transfer)
 	int rc;
 
 	chunk->transfer = transfer;
-	rc = issue_chunk(link, transfer, &chunk->bytes);
+	chunk->buffer = TAILQ_EMPTY(&transfer->staged) ? NULL : mm_xstage_take(&transfer->staged);
+	rc = issue_chunk(link, transfer, chunk->buffer, &chunk->bytes);
 	if (rc < 0)
 		transfer->result = rc;
 	if (rc < 0 || transfer->issued_bytes == transfer->bytes)
-		unqueue(transfer);
+		unqueue(link, transfer);
 	/* Also after a failure: what was issued before it must land before anybody is told. */
 	rc = mm_xdev_result(dev, "cuEventRecord", dev->gpu.cuEventRecord(chunk->done, dev->copy));
 	if (rc < 0) {
 		transfer->result = rc;
 		(void)dev->gpu.cuStreamSynchronize(dev->copy);
-		unqueue(transfer);
+		free_buffer(link, chunk);
+		unqueue(link, transfer);
 		settle(transfer);
 		return;
 	}
@@ -166,18 +191,33 @@ static void advance(struct mm_xlink *link, struct mm_xtransfer *transfer)
 	transfer->flow->served_bytes += MM_MAX(chunk->bytes, 1);
 }
 
+/* The oldest whose bytes are there: a slow disk holds up nothing but what lies on it. */
+static struct mm_xtransfer *oldest_ready(struct mm_xflow *flow)
+{
+	struct mm_xtransfer *transfer;
+
+	TAILQ_FOREACH(transfer, &flow->queue, entry)
+	if (mm_xtransfer_ready(transfer))
+		break;
+	return transfer;
+}
+
 /* The oldest transfer of the flow that was served least. */
 static struct mm_xtransfer *pick(struct mm_xlink *link)
 {
-	struct mm_xflow *flow, *best = NULL;
+	struct mm_xtransfer *transfer, *best = NULL;
+	struct mm_xflow *flow;
 
 	TAILQ_FOREACH(flow, &link->flows, entry)
-	if (!TAILQ_EMPTY(&flow->queue) && (!best || flow->served_bytes < best->served_bytes))
-		best = flow;
-	if (!best)
-		return NULL;
-	link->virtual_bytes = best->served_bytes;
-	return TAILQ_FIRST(&best->queue);
+	{
+		if (best && flow->served_bytes >= best->flow->served_bytes)
+			continue;
+		transfer = oldest_ready(flow);
+		best = transfer ? transfer : best;
+	}
+	if (best)
+		link->virtual_bytes = best->flow->served_bytes;
+	return best;
 }
 
 static bool reap(struct mm_xlink *link)
@@ -196,6 +236,7 @@ static bool reap(struct mm_xlink *link)
 		link->head++;
 		link->in_flight_bytes -= chunk->bytes;
 		transfer->in_flight--;
+		free_buffer(link, chunk);
 		any = true;
 		settle(transfer);
 	}
@@ -204,12 +245,13 @@ static bool reap(struct mm_xlink *link)
 
 bool mm_xlink_run(struct mm_xlink *link)
 {
-	bool any = reap(link);
+	bool any = reap(link) | mm_xstage_run(link->stores->stage);
 	struct mm_xtransfer *transfer;
 
 	while (link->tail - link->head < MM_XLINK_CHUNKS &&
 	       link->in_flight_bytes < MM_XLINK_DEPTH * link->chunk_bytes &&
 	       (transfer = pick(link)))
 		advance(link, transfer);
+	mm_xlink_read_ahead(link);
 	return any;
 }

@@ -7,19 +7,24 @@
  *            that was served least issues the next chunk of its oldest transfer (start-time fair
  *            queueing: a flow that was idle starts level with the others, it saves up nothing).
  *            Few chunks are on the device at once: what is not issued can still be cancelled, so a
- *            quiesce is prompt.
+ *            quiesce is prompt. Chunks of a store on disk are read ahead into the ring of stage.h in the
+ *            same order; a transfer whose next chunk is not there yet lets others go first.
  * Ownership: flows and transfers are the caller's and stay where they are: a transfer until its
  *            landed() was called, a flow until mm_xlink_leave().
  * Threading: one thread. Completion is by events, in order of issue.
  */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
 #include "mmd/xfer/pool.h"
 #include "mmd/xfer/store.h"
+
+/* The result of a transfer whose store could not be read from disk. */
+#define MM_XLINK_UNREADABLE (-EREMOTEIO)
 
 #define MM_XLINK_CHUNKS 8 /* on the device at once, at most */
 #define MM_XLINK_DEPTH  3 /* whole chunks' worth of bytes on the device at once */
@@ -35,7 +40,9 @@ struct mm_xtransfer {
 	/* private */
 	struct mm_xflow *flow;
 	uint64_t issued_bytes;
-	uint32_t in_flight; /* chunks */
+	uint64_t staged_bytes;  /* of a store on disk: asked for so far */
+	struct mm_xbufs staged; /* not issued yet, in order */
+	uint32_t in_flight;     /* chunks */
 	bool queued;
 	int result;
 	TAILQ_ENTRY(mm_xtransfer) entry;
@@ -50,6 +57,7 @@ struct mm_xflow {
 struct mm_xchunk {
 	CUevent done;
 	struct mm_xtransfer *transfer;
+	struct mm_xbuf *buffer; /* that it is copied from; NULL = a store in memory */
 	uint64_t bytes;
 };
 
@@ -80,6 +88,16 @@ void mm_xlink_start(struct mm_xlink *link, struct mm_xflow *flow, struct mm_xtra
  * at once where nothing was.
  */
 void mm_xlink_cancel(struct mm_xlink *link, struct mm_xtransfer *transfer);
+
+/* ahead.c: ask the disk for the next chunks, as far as there are buffers. */
+void mm_xlink_read_ahead(struct mm_xlink *link);
+
+/* May its next chunk be issued? */
+static inline bool mm_xtransfer_ready(const struct mm_xtransfer *transfer)
+{
+	return !mm_xstore_on_disk(transfer->store) || transfer->issued_bytes == transfer->bytes ||
+	       mm_xstage_ready(&transfer->staged);
+}
 
 /* Take what has landed, issue what there is room for. Return: whether anything landed. */
 bool mm_xlink_run(struct mm_xlink *link);

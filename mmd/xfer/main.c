@@ -14,10 +14,9 @@
 #include "mmd/log.h"
 #include "mmd/xfer/role.h"
 
-#define CHUNK_BYTES_DEFAULT (UINT64_C(16) << 20)
-#define LARGE_DEVICE_BYTES  (UINT64_C(24) << 30)
-#define LARGE_PAGE_BYTES    (UINT64_C(16) << 20) /* peers: -0.4 % against -15 % at 2 MiB */
-#define SMALL_PAGE_BYTES    (UINT64_C(2) << 20)
+#define LARGE_DEVICE_BYTES (UINT64_C(24) << 30)
+#define LARGE_PAGE_BYTES   (UINT64_C(16) << 20) /* peers: -0.4 % against -15 % at 2 MiB */
+#define SMALL_PAGE_BYTES   (UINT64_C(2) << 20)
 
 /* How long to sleep between looks. A gate seen late stalls a tenant; an idle one may wait. */
 #define LOOK_BUSY_NS UINT64_C(25000)   /* a step is open, or the device works for us */
@@ -129,6 +128,8 @@ static int choose_pages(const struct mm_xdev *dev, const struct mm_xmsg *setup, 
 /* Everything that may fail before HELLO; @hello gets the facts, or the text of the failure. */
 static int set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg *hello)
 {
+	const uint64_t chunk_bytes =
+		setup->chunk_bytes ? setup->chunk_bytes : MM_CHUNK_BYTES_DEFAULT;
 	const size_t text_bytes = sizeof(hello->text);
 	int rc;
 
@@ -146,8 +147,10 @@ static int set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg *hell
 		return rc;
 	rc = mm_xpool_init(&x->pool, &x->dev, hello->page_bytes, (uint32_t)hello->pages);
 	if (rc == 0)
-		rc = mm_xlink_init(&x->link, &x->pool, &x->stores,
-				   setup->chunk_bytes ? setup->chunk_bytes : CHUNK_BYTES_DEFAULT);
+		rc = mm_xstage_init(&x->stage, &x->dev, setup->stage_bytes, chunk_bytes,
+				    setup->numa_node);
+	if (rc == 0)
+		rc = mm_xlink_init(&x->link, &x->pool, &x->stores, chunk_bytes);
 	if (rc == 0)
 		rc = mm_xjobs_init(x);
 	if (rc < 0) {
@@ -157,6 +160,8 @@ static int set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg *hell
 	hello->id = x->dev.kind;
 	hello->bytes = x->dev.total_bytes;
 	hello->numa_node = x->dev.numa_node;
+	hello->stage_bytes = x->stage.bytes;
+	hello->flags = x->stage.reads.way == MM_XREADS_THREAD ? MM_X_F_PREAD : 0;
 	memcpy(hello->device_uuid, x->dev.uuid.bytes, sizeof(hello->device_uuid));
 	snprintf(hello->text, text_bytes, "%s", x->dev.name);
 	return 0;
@@ -215,6 +220,8 @@ static int on_store(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds
 		close_fds(fds, n_fds);
 		return -EPROTO;
 	}
+	if (msg->flags & MM_X_F_DISK)
+		return mm_xstores_add_disk(&x->stores, msg->id, msg->bytes, fds[0]);
 	return mm_xstores_add(&x->stores, msg->id, msg->bytes, fds[0]);
 }
 
@@ -303,13 +310,35 @@ static uint64_t look_at_gates(struct mm_xfer *x)
 
 static int wait_for_work(struct mm_xfer *x, uint64_t until_ns)
 {
-	struct pollfd pollfd = { .fd = x->fd, .events = POLLIN };
+	struct pollfd pollfds[] = {
+		{ .fd = x->fd, .events = POLLIN },
+		{ .fd = mm_xreads_fd(&x->stage.reads), .events = POLLIN }, /* -1 is passed over */
+	};
 	uint64_t now_ns = until_ns == UINT64_MAX ? 0 : mm_now_ns();
 	struct timespec timeout = mm_timespec(until_ns > now_ns ? until_ns - now_ns : 0);
 
-	if (ppoll(&pollfd, 1, until_ns == UINT64_MAX ? NULL : &timeout, NULL) < 0 && errno != EINTR)
+	if (ppoll(pollfds, MM_ARRAY_SIZE(pollfds), until_ns == UINT64_MAX ? NULL : &timeout, NULL) <
+		    0 &&
+	    errno != EINTR)
 		return -errno;
 	return 0;
+}
+
+/* A tenant whose plan cannot be served any more: core ends it. Told until core has room for it. */
+static void report_failures(struct mm_xfer *x)
+{
+	for (struct mm_xtenant *t = x->tenants; t; t = t->next) {
+		struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
+				       .kind = MM_X_FAILED,
+				       .id = t->id,
+				       .result = t->failed };
+
+		if (!t->failed)
+			continue;
+		snprintf(msg.text, sizeof(msg.text), "a layer of it cannot be read from disk");
+		if (mm_sock_send(x->fd, &msg, sizeof(msg), NULL, 0) == 0)
+			t->failed = 0;
+	}
 }
 
 static int serve(struct mm_xfer *x)
@@ -327,6 +356,7 @@ static int serve(struct mm_xfer *x)
 		look_ns = look_at_gates(x);
 		/* What the look, a job or a landing made due goes out before we sleep. */
 		moved |= mm_xlink_run(&x->link);
+		report_failures(x);
 		/* A job pushed after we looked at the tail: its doorbell may be drained already. */
 		if (moved || x->core_gone || (mm_ring_ready(&x->jobs) > 0 && mm_xjobs_room(x)))
 			continue;
@@ -353,7 +383,8 @@ static bool drain(struct mm_xfer *x)
 	TAILQ_FOREACH(job, &x->running, entry)
 	if (job->msg.opcode == MM_XOP_COPY && job->state == MM_XJOB_RUNNING)
 		mm_xlink_cancel(&x->link, &job->transfer);
-	while (mm_xlink_busy(&x->link) || x->dev.gpu.cuStreamQuery(x->dev.scrub) != CUDA_SUCCESS) {
+	while (mm_xlink_busy(&x->link) || x->stage.reading > 0 ||
+	       x->dev.gpu.cuStreamQuery(x->dev.scrub) != CUDA_SUCCESS) {
 		if (mm_now_ns() > until_ns)
 			return false;
 		(void)mm_xlink_run(&x->link);
@@ -373,6 +404,7 @@ static void tear_down(struct mm_xfer *x)
 	mm_xjobs_done(x);
 	mm_xstores_done(&x->stores);
 	mm_xlink_done(&x->link);
+	mm_xstage_done(&x->stage);
 	mm_xpool_done(&x->pool);
 }
 
@@ -409,6 +441,7 @@ int mm_xfer_main(int fd)
 	x->fd = fd;
 	x->dev = MM_XDEV_NULL;
 	x->stores.dev = &x->dev;
+	x->stores.stage = &x->stage;
 	x->jobs_region = x->completions_region = MM_REGION_NULL;
 	raise_limits();
 	rc = greet(x);

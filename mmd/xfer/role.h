@@ -49,6 +49,7 @@ struct mm_xfer {
 	struct mm_ring jobs, completions;
 	struct mm_xdev dev;
 	struct mm_xpool pool;
+	struct mm_xstage stage;
 	struct mm_xstores stores;
 	struct mm_xlink link;
 	struct mm_xflow copies; /* of core's COPY jobs */

@@ -2,8 +2,10 @@
 #include "mmd/xfer/store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "mm/base.h"
 #include "mmd/log.h"
@@ -24,7 +26,9 @@ int mm_xstores_add(struct mm_xstores *stores, uint64_t id, uint64_t bytes, int f
 		close(fd);
 		return -ENOMEM;
 	}
-	*store = (struct mm_xstore){ .id = id, .bytes = bytes, .region = MM_REGION_NULL };
+	*store = (struct mm_xstore){
+		.id = id, .bytes = bytes, .region = MM_REGION_NULL, .disk = { -1, -1 }
+	};
 	store->pieces = mm_div_up(bytes, MM_XSTORE_PIECE_BYTES);
 	rc = mm_region_open(fd, bytes, false, &store->region);
 	if (rc == 0 && mm_fault("xfer.store"))
@@ -38,6 +42,37 @@ int mm_xstores_add(struct mm_xstores *stores, uint64_t id, uint64_t bytes, int f
 		free(store);
 		return rc;
 	}
+	store->next = stores->first;
+	stores->first = store;
+	return 0;
+}
+
+static int check_file(int fd, uint64_t bytes)
+{
+	struct stat st;
+
+	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY || fstat(fd, &st) < 0 ||
+	    !S_ISREG(st.st_mode) || st.st_size < 0 || (uint64_t)st.st_size < bytes)
+		return -EPROTO;
+	return 0;
+}
+
+int mm_xstores_add_disk(struct mm_xstores *stores, uint64_t id, uint64_t bytes, int fd)
+{
+	struct mm_xstore *store;
+	int rc = check_file(fd, bytes);
+
+	if (rc == 0 && mm_xstores_find(stores, id))
+		rc = -EEXIST;
+	if (rc == 0 && !stores->stage->base)
+		rc = -ENOTSUP;
+	store = rc == 0 && !mm_fault("xfer.store_disk") ? calloc(1, sizeof(*store)) : NULL;
+	if (!store) {
+		close(fd);
+		return rc ? rc : -ENOMEM;
+	}
+	*store = (struct mm_xstore){ .id = id, .bytes = bytes, .region = MM_REGION_NULL };
+	store->disk = mm_xreads_file(&stores->stage->reads, fd);
 	store->next = stores->first;
 	stores->first = store;
 	return 0;
@@ -70,6 +105,10 @@ void mm_xstores_drop(struct mm_xstores *stores, struct mm_xstore *store)
 				stores->dev, "cuMemHostUnregister",
 				stores->dev->gpu.cuMemHostUnregister(piece_base(store, i)));
 	mm_region_done(&store->region);
+	if (mm_xstore_on_disk(store)) {
+		mm_xreads_forget(&stores->stage->reads, &store->disk);
+		close(store->disk.fd);
+	}
 	free(store->piece);
 	free(store);
 }

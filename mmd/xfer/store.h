@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mm_xstore - a model's host copy, readable by the device
+ * mm_xstore - a model's copy on the host, in memory or on disk
  *
- * Concept:   A sealed memfd mapped read-only and registered with the driver in pieces of at most
+ * Concept:   In memory: a sealed memfd mapped read-only and registered with the driver in pieces of at most
  *            1 GiB, each when it is first read: one registration of a large store takes minutes,
  *            holds a driver-wide lock, and is refused at 512 GiB. A piece that the driver will not
- *            register is copied unregistered: slower, and said once in the log.
+ *            register is copied unregistered: slower, and said once in the log. On disk: a file that
+ *            nobody can write any more, read through the ring of stage.h.
  * Ownership: struct mm_xstores owns its stores; a store is named by the id that core gave it.
  */
 #pragma once
@@ -15,28 +16,39 @@
 
 #include "libclient/ipc/region.h"
 #include "mmd/xfer/device.h"
+#include "mmd/xfer/stage.h"
 
 #define MM_XSTORE_PIECE_BYTES (UINT64_C(1) << 30)
 
 struct mm_xstore {
 	uint64_t id;
 	uint64_t bytes;
-	struct mm_region region;
-	uint8_t *piece; /* enum piece_state */
+	struct mm_region region; /* in memory */
+	struct mm_xfile disk;    /* on disk: fd >= 0 */
+	uint8_t *piece;          /* enum piece_state */
 	uint64_t pieces;
 	struct mm_xstore *next;
 };
 
 struct mm_xstores {
 	struct mm_xdev *dev;
+	struct mm_xstage *stage;
 	struct mm_xstore *first;
 };
 
 /* Takes over @fd. -EEXIST; -EPROTO not a sealed memfd of @bytes; -ENOMEM. */
 int mm_xstores_add(struct mm_xstores *stores, uint64_t id, uint64_t bytes, int fd);
+/* The same with a file: of at least @bytes, open for reading only; -ENOTSUP there is no ring. */
+int mm_xstores_add_disk(struct mm_xstores *stores, uint64_t id, uint64_t bytes, int fd);
 struct mm_xstore *mm_xstores_find(const struct mm_xstores *stores, uint64_t id);
+/* No read of it may be under way. */
 void mm_xstores_drop(struct mm_xstores *stores, struct mm_xstore *store);
 void mm_xstores_done(struct mm_xstores *stores);
+
+static inline bool mm_xstore_on_disk(const struct mm_xstore *store)
+{
+	return store->disk.fd >= 0;
+}
 
 /* Is [@offset, @offset + @bytes) inside? */
 static inline bool mm_xstore_holds(const struct mm_xstore *store, uint64_t offset, uint64_t bytes)
@@ -46,7 +58,7 @@ static inline bool mm_xstore_holds(const struct mm_xstore *store, uint64_t offse
 
 /**
  * mm_xstore_at() - bytes of the store, ready to be copied by the device
- * @store:     of @stores
+ * @store:     of @stores, in memory
  * @offset:    inside the store
  * @ret_bytes: how many from there lie in the same registration
  *

@@ -81,6 +81,11 @@ static void layer_landed(struct mm_xtransfer *transfer, int result)
 	c->copying = false;
 	if (!c->tenant->active)
 		return; /* quiesced meanwhile: core resets gates and cursors */
+	if (result == MM_XLINK_UNREADABLE) {
+		/* The cursor stays at COPYING: nobody runs on what is in the slot now. */
+		c->tenant->failed = result;
+		return;
+	}
 	if (result < 0) {
 		/* All bounds were checked: it is the driver. A new xfer starts from the cursor. */
 		mm_log(MM_LOG_ERROR, "xfer.stream_failed", "tenant=%" PRIu64 " error=%s",

@@ -39,6 +39,7 @@ struct mm_xtenant {
 	const struct mm_xpool *pool;
 	struct mm_xflow flow;
 	bool active;
+	int failed;                   /* to be reported: why its plan cannot be served */
 	uint64_t epoch;               /* of the plan while active */
 	uint64_t looked_ns;           /* at the gates */
 	struct mm_xplan_region *plan; /* private copy */

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <poll.h>
+#include <seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,17 +18,38 @@
 #include "libclient/ipc/clock.h"
 #include "libclient/ipc/sock.h"
 #include "mmd/log.h"
+#include "mmd/xfer/stage.h"
 #include "mmd/xfer/xfer.h"
 
 #define ok(call) assert_int_equal(call, CUDA_SUCCESS)
 
 static char device_dir[64];
 
+static const char *tier(void)
+{
+	const char *value = getenv("MM_TEST_TIER");
+
+	return value ? value : "";
+}
+
+/* As containers do. */
+static void forbid_uring(void)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+
+	seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(io_uring_setup), 0);
+	if (seccomp_load(filter) != 0)
+		_exit(99);
+	seccomp_release(filter);
+}
+
 void core_main(int argc, char **argv)
 {
 	if (argc != 3 || strcmp(argv[1], "--xfer") != 0)
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (strcmp(tier(), "thread") == 0)
+		forbid_uring();
 	mm_log_init("xfer", MM_LOG_ERROR);
 	exit(mm_xfer_main(atoi(argv[2])));
 }
@@ -78,7 +100,7 @@ int core_setup(void **state)
 		setenv("MM_SOFTGPU_GRANULARITY", "64K", 1);
 	}
 	open_driver(core);
-	core->sock = -1;
+	core->sock = core->disk_fd = -1;
 	core->store = core->gates = core->plan = core->cursors = MM_REGION_NULL;
 	core->jobs = core->completions = MM_REGION_NULL;
 	for (size_t i = 0; i < PAGES_MAX; i++)
@@ -113,6 +135,7 @@ int core_teardown(void **state)
 	ok(core->gpu.cuDevicePrimaryCtxRelease(0));
 	mm_gpu_close(&core->gpu);
 	mm_region_done(&core->store);
+	mm_close_fd(&core->disk_fd);
 	mm_region_done(&core->gates);
 	mm_region_done(&core->plan);
 	mm_region_done(&core->cursors);
@@ -174,6 +197,7 @@ void core_start(struct core *core)
 	size_t len = 0;
 
 	assert_int_equal(mm_sock_pair(pair), 0);
+	core->setup.stage_bytes = *tier() ? 3 * mm_xstage_buffer_bytes(core->setup.chunk_bytes) : 0;
 	make_rings(core);
 	spawn(core, pair[1]);
 	close(pair[1]);
@@ -186,6 +210,9 @@ void core_start(struct core *core)
 		return;
 	assert_int_equal(len, sizeof(core->hello));
 	assert_int_equal(core->hello.kind, MM_X_HELLO);
+	if (core->hello.result == 0)
+		assert_int_equal(core->hello.flags & MM_X_F_PREAD,
+				 strcmp(tier(), "thread") == 0 ? MM_X_F_PREAD : 0);
 }
 
 static int reap(struct core *core)
@@ -222,9 +249,10 @@ void core_send_store(struct core *core)
 				     .kind = MM_X_STORE,
 				     .count = 1,
 				     .id = STORE,
+				     .flags = core->disk_fd >= 0 ? MM_X_F_DISK : 0,
 				     .bytes = core->store.size_bytes };
 
-	core_send(core, &msg, &core->store.fd, 1);
+	core_send(core, &msg, core->disk_fd >= 0 ? &core->disk_fd : &core->store.fd, 1);
 }
 
 void core_send_tenant(struct core *core)
@@ -312,7 +340,10 @@ void core_collect(struct core *core)
 
 		if (rc == -EAGAIN || !reached(core, rc))
 			return;
-		if (len == sizeof(msg))
+		if (len == sizeof(msg) && msg.kind == MM_X_FAILED) {
+			core->failed_tenant = msg.id;
+			core->failed_result = msg.result;
+		} else if (len == sizeof(msg))
 			take_pages(core, &msg, fds, n_fds);
 		else
 			assert_int_equal(len, 1);
@@ -358,6 +389,24 @@ uint64_t core_pattern(uint64_t word)
 	return word ^ word >> 29;
 }
 
+int core_make_file(const void *data, uint64_t bytes)
+{
+	char path[] = "/tmp/mm-test-store-XXXXXX", again[32];
+	int fd = mkstemp(path), direct;
+
+	assert_true(fd >= 0);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(pwrite(fd, data, bytes, 0), bytes);
+	assert_int_equal(ftruncate(fd, (off_t)mm_round_up(bytes, MM_XSTAGE_ALIGN)), 0);
+	snprintf(again, sizeof(again), "/proc/self/fd/%d", fd);
+	direct = open(again, O_RDONLY | O_CLOEXEC | O_DIRECT);
+	if (direct < 0)
+		direct = open(again, O_RDONLY | O_CLOEXEC);
+	assert_true(direct >= 0);
+	close(fd);
+	return direct;
+}
+
 void core_make_store(struct core *core, uint64_t bytes)
 {
 	uint64_t *words;
@@ -366,6 +415,8 @@ void core_make_store(struct core *core, uint64_t bytes)
 	words = core->store.base;
 	for (uint64_t i = 0; i < bytes / 8; i++)
 		words[i] = core_pattern(i);
+	if (*tier())
+		core->disk_fd = core_make_file(words, bytes);
 }
 
 static void view_page(struct core *core, uint32_t page)

@@ -5,7 +5,8 @@
  * Concept:   xfer runs as a process of its own (this program again, with --xfer) on a software GPU in
  *            a directory of this test's own. The test holds what core and keeper hold: the rings, the
  *            pages' fds, the regions of one tenant. Reads of device memory go through the test's own
- *            driver, by importing the pages' fds as a tenant does.
+ *            driver, by importing the pages' fds as a tenant does. The environment's MM_TEST_TIER runs
+ *            the same tests with the store on disk: staged by io_uring, or by a helper thread.
  * Threading: one thread, except where a test starts another.
  */
 #pragma once
@@ -40,10 +41,13 @@ struct core {
 	int page_fd[PAGES_MAX]; /* -1 = not there */
 	uint32_t page_messages; /* page fds received, all told */
 	struct mm_region store, gates, plan, cursors;
+	int disk_fd; /* the store's file where MM_TEST_TIER says so; -1 = in memory */
 	uint64_t next_job;
 	struct mm_gpu_api gpu;
 	CUdeviceptr view; /* every page that was looked at, at view + page * GRANULE */
 	bool viewed[PAGES_MAX];
+	uint64_t failed_tenant; /* that xfer cannot serve any more */
+	int failed_result;
 	bool may_die; /* xfer may: then it is an outcome, not a failed test */
 	bool died;
 };
@@ -76,8 +80,13 @@ void core_send(struct core *core, const struct mm_xmsg *msg, const int *fds, siz
 void core_send_store(struct core *core);
 void core_send_tenant(struct core *core);
 
-/* Creates the store: a sealed memfd of @bytes with pattern words. */
+/*
+ * Creates the store: a sealed memfd of @bytes with pattern words; with MM_TEST_TIER=ring or =thread also a
+ * file with the same, which is what xfer gets.
+ */
 void core_make_store(struct core *core, uint64_t bytes);
+/* A file without a name, of whole blocks, open for reading and, where that is possible, O_DIRECT. */
+int core_make_file(const void *data, uint64_t bytes);
 uint64_t core_pattern(uint64_t word);
 
 /* Reads device bytes of a page, as its importer. */

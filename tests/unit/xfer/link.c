@@ -18,6 +18,7 @@
 struct bench {
 	struct mm_xdev dev;
 	struct mm_xpool pool;
+	struct mm_xstage stage;
 	struct mm_xstores stores;
 	struct mm_xlink link;
 	struct mm_xflow flow[2];
@@ -56,6 +57,7 @@ static int setup(void **state)
 	for (size_t i = 0; i < POOL; i++)
 		close(fds[i]);
 	bench.stores.dev = &bench.dev;
+	bench.stores.stage = &bench.stage;
 	assert_int_equal(mm_xstores_add(&bench.stores, 1, POOL * GRANULE, dup(core->store.fd)), 0);
 	assert_int_equal(mm_xlink_init(&bench.link, &bench.pool, &bench.stores, CHUNK), 0);
 	for (size_t f = 0; f < 2; f++)

@@ -2,10 +2,12 @@
 /* Streaming: a tenant runs the gate protocol against a real xfer, which is quiesced and killed. */
 #undef NDEBUG
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "libclient/ipc/clock.h"
+#include "libclient/ipc/sock.h"
 #include "tests/unit/xfer/core.h"
 
 #define LAYERS      5
@@ -21,6 +23,14 @@ static const uint16_t cycles[2][3] = { { 0, 2, 4 }, { 1, 3 } };
 static const uint32_t slots_page[2][PLAN_PAGES] = { { 9, 2, 17 }, { 5, 11, 30 } };
 
 static const uint32_t *layer_pages[LAYERS]; /* of the slot that a layer cycles in; NULL: resident */
+
+/* From disk a round takes longer, and what is random was tried in memory: fewer do. */
+static uint64_t rounds(uint64_t in_memory)
+{
+	const char *tier = getenv("MM_TEST_TIER");
+
+	return tier && *tier ? in_memory / 5 : in_memory;
+}
 
 /* ---- core's side: plans, gates, cursors ---- */
 
@@ -233,7 +243,7 @@ static void restart(struct core *core)
 static void test_rounds(void **state)
 {
 	struct core *core = *state;
-	struct tenant t = { .core = core, .steps = 2000 };
+	struct tenant t = { .core = core, .steps = rounds(2000) };
 	const struct mm_xcursor_region *stats;
 
 	prepare(core);
@@ -256,7 +266,7 @@ static void test_rounds(void **state)
 static void test_two_slots(void **state)
 {
 	struct core *core = *state;
-	struct tenant t = { .core = core, .steps = 400 };
+	struct tenant t = { .core = core, .steps = rounds(400) };
 
 	prepare(core);
 	write_plan_of_two(core, 1);
@@ -515,7 +525,7 @@ static void test_kills(void **state)
 	prepare(core);
 	assert_int_equal(activate(core, 1), 0);
 	tenant_start(&t);
-	for (int kills = 0; kills < 100 && !t.failure[0]; kills++) {
+	for (int kills = 0; kills < (int)rounds(100) && !t.failure[0]; kills++) {
 		usleep((unsigned int)rand_r(&seed) % 4000);
 		restart(core);
 	}
@@ -524,7 +534,7 @@ static void test_kills(void **state)
 		usleep(1000);
 	__atomic_store_n(&t.stop, true, __ATOMIC_RELEASE);
 	tenant_join(&t);
-	print_message("%lu steps over 100 kills\n", t.done);
+	print_message("%lu steps over %lu kills\n", t.done, rounds(100));
 }
 
 /* Gates full of noise: only this tenant's results suffer, xfer serves on. */
@@ -552,13 +562,45 @@ static void test_hostile_gates(void **state)
 	assert_true(verify(&t, cycle[0]));
 }
 
+/* The disk holds less than it should: core is told, once, and all else goes on. */
+static void test_disk_fails(void **state)
+{
+	struct core *core = *state;
+	uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
+	char path[32];
+
+	prepare(core);
+	if (core->disk_fd < 0)
+		skip();
+	assert_int_equal(core_do(core, MM_XOP_COPY, 0, 0, STORE, GRANULE, 8), 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", core->disk_fd);
+	assert_int_equal(truncate(path, 4096), 0);
+	assert_int_equal(activate(core, 1), 0);
+	while (!core->failed_tenant) {
+		assert_true(mm_now_ns() < until_ns);
+		assert_int_equal(mm_sock_wait(core->sock, POLLIN, until_ns), 0);
+		core_collect(core);
+	}
+	assert_int_equal(core->failed_tenant, TENANT);
+	assert_int_equal(core->failed_result, -EREMOTEIO);
+	/* Nobody was told that the layer is there. */
+	assert_int_equal(gate_low(core, cycle[0]), MM_GATE_EMPTY);
+	assert_int_equal(cursor_state(core), MM_CUR_COPYING);
+	assert_int_equal(core_do(core, MM_XOP_COPY, 0, 0, STORE, GRANULE, 8), -EREMOTEIO);
+	assert_int_equal(core_do(core, MM_XOP_COPY, 0, 0, STORE, 0, 8), 0);
+	assert_int_equal(core_do(core, MM_XOP_SCRUB, 0, 0, 0, 0, 0), 0);
+	assert_int_equal(quiesce(core, 1), 0);
+	assert_int_equal(core_do(core, MM_XOP_DETACH, 0, TENANT, 0, 0, 0), 0);
+	assert_int_equal(core_do(core, MM_XOP_STORE_DROP, 0, STORE, 0, 0, 0), 0);
+}
+
 int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, core_setup, core_teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_rounds),    T(test_two_slots), T(test_idle_tenant),
-		T(test_instants),  T(test_quiesce),   T(test_epochs),
-		T(test_bad_plans), T(test_kills),     T(test_hostile_gates),
+		T(test_rounds),        T(test_two_slots),  T(test_idle_tenant), T(test_instants),
+		T(test_quiesce),       T(test_epochs),     T(test_bad_plans),   T(test_kills),
+		T(test_hostile_gates), T(test_disk_fails),
 	};
 
 	core_main(argc, argv);
