@@ -377,7 +377,7 @@ static void serve(struct lender *l, const char *dir, struct mm_requests *request
 					     .kv_order = run->kv_order,
 					     .kv_share_bytes = run->kv_share_bytes,
 					     .kv_idle_ns = 3 * MM_NS_PER_MS,
-					     .kv_timeout_ns = 20 * MM_NS_PER_S,
+					     .kv_timeout_ns = 1800 * MM_NS_PER_S,
 					     .verify = run->verify };
 	struct mm_memory memory = {
 		.ops = &lender_ops,
