@@ -2,11 +2,12 @@
 """The tutorial's programs, run as the tutorial says, while mmd takes from them."""
 
 import subprocess
+import time
 
 import pytest
 
 from models import random_model
-from programs import BIN, SLOWNESS, TOP, wait_until
+from programs import BIN, TOP, limit
 from tenant import make_requests
 
 EXAMPLES = BIN.parent / "examples"
@@ -40,20 +41,23 @@ def test_tenant(root, start, example):
     """Every step under a plan that changes all the time; every layer holds its own bytes."""
     d = start(pool="8M", page="16K")
     model = random_model(root / "model", seed=5)
-    tenant = example(d, "tenant", model, 300)
-    wait_until(lambda: d.tenant("tenant") and d.tenant("tenant")["model_ready"], 60, "the model")
-    changes = 0
-    while tenant.poll() is None:
-        code, _, errors = d.ctl("plan", "set", "tenant", "--layers", 1 + changes % 5, check=False)
-        assert code == 0 or d.tenant("tenant") is None, errors
-        changes += 1
-    out, errors = tenant.communicate()
-    assert tenant.returncode == 0 and out == "0 layers were wrong\n", errors
+    deadline = time.monotonic() + limit(60)
+    sets = 0
+    while sets < 10:  # as often as it takes: one run may be over before mmctl has started
+        assert time.monotonic() < deadline, f"only {sets} plans were set"
+        tenant = example(d, "tenant", model, 300)
+        while tenant.poll() is None:
+            code, _, errors = d.ctl("plan", "set", "tenant", "--layers", 1 + sets % 5, check=False)
+            # It has no model yet, or has left between two looks.
+            assert code == 0 or "no such tenant" in errors or "no model" in errors, errors
+            sets += code == 0
+        out, errors = tenant.communicate()
+        assert tenant.returncode == 0 and out == "0 layers were wrong\n", errors
 
 
 def test_tenant_without_mmd(root):
     done = subprocess.run([str(EXAMPLES / "tenant"), str(root), "1"], capture_output=True, text=True,
-                          env={"MMD_SOCKET": str(root / "nobody.sock")}, timeout=60 * SLOWNESS)
+                          env={"MMD_SOCKET": str(root / "nobody.sock")}, timeout=limit(60))
     assert done.returncode == 3 and "is mmd running?" in done.stderr
 
 
@@ -70,7 +74,7 @@ def test_kv_only_gives_back(root, start, serve, example):
     tenant.wait(120)
     assert d.status()["reclaims"] > 0
     for e in (engine, other):
-        out, errors = e.communicate(timeout=60 * SLOWNESS)
+        out, errors = e.communicate(timeout=limit(60))
         assert e.returncode == 0, errors
         held, damaged = int(out.split()[0]), int(out.split()[5])
         assert damaged == 0 and held >= 8, out

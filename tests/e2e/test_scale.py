@@ -10,7 +10,7 @@ import pytest
 
 import wire
 from models import random_model
-from programs import BIN, SANITIZE, count, wait_until
+from programs import BIN, SANITIZE, count, limit, wait_until
 from wire import Raw, Refused
 
 KV_ONLY, TENANT = BIN.parent / "examples" / "kv_only", BIN.parent / "examples" / "tenant"
@@ -24,7 +24,7 @@ def example(d, program, *args):
 
 
 def orderly(process, expected=0):
-    out, errors = process.communicate(timeout=600)
+    out, errors = process.communicate(timeout=limit(120))
     assert process.returncode == expected, errors
     return out, errors
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from programs import BIN
+from programs import BIN, limit
 from tenant import make_requests, plain_tokens
 
 NODES = pathlib.Path("/sys/devices/system/node")
@@ -53,7 +53,7 @@ def test_node(root, start, serve, model_dirs, node):
 
 def test_node_that_is_not_there(root):
     done = subprocess.run([str(BIN / "mmd"), "--dir", str(root / "d"), "--numa-node", "1023"],
-                          capture_output=True, timeout=60, check=False, env=dict(os.environ))
+                          capture_output=True, timeout=limit(60), check=False, env=dict(os.environ))
     assert done.returncode == 2
     assert b"--numa-node" in done.stderr and b"1023" in done.stderr
 
