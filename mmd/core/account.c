@@ -11,22 +11,37 @@ struct mm_account *mm_account_find(struct mm_account *table, uint64_t key)
 	return NULL;
 }
 
-struct mm_account *mm_account_open(struct mm_account *table, uint64_t key, uint64_t max_pages)
+struct mm_account *mm_account_open(struct mm_account *table, uint64_t key,
+				   const struct mm_core_quota *quota)
 {
 	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++) {
 		if (table[i].used)
 			continue;
-		table[i] = (struct mm_account){ .used = true, .key = key, .max_pages = max_pages };
+		table[i] = (struct mm_account){
+			.used = true, .key = key, .domain = i, .quota = *quota
+		};
 		return &table[i];
 	}
 	return NULL;
 }
 
+uint64_t mm_account_use(const struct mm_account *a)
+{
+	return (uint64_t)a->charged + a->quarantined;
+}
+
 uint64_t mm_account_room(const struct mm_account *a)
 {
-	uint64_t held = (uint64_t)a->charged + a->quarantined;
+	uint64_t use = mm_account_use(a);
 
-	return held >= a->max_pages ? 0 : a->max_pages - held;
+	return use >= a->quota.max_pages ? 0 : a->quota.max_pages - use;
+}
+
+uint64_t mm_account_unused_min(const struct mm_account *a)
+{
+	uint64_t use = mm_account_use(a);
+
+	return a->used && use < a->quota.min_pages ? a->quota.min_pages - use : 0;
 }
 
 int mm_account_charge(struct mm_account *a, uint32_t pages)
@@ -54,4 +69,15 @@ void mm_account_unquarantine(struct mm_account *a)
 {
 	mm_assert(a->quarantined);
 	a->quarantined--;
+}
+
+void mm_account_serve(struct mm_account *a, uint32_t pages, uint64_t *served)
+{
+	a->served += (uint64_t)pages * MM_WEIGHT_MAX / a->quota.weight;
+	*served = MM_MAX(*served, a->served);
+}
+
+void mm_account_wait(struct mm_account *a, uint64_t served)
+{
+	a->served = MM_MAX(a->served, served);
 }

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * account - who is charged for pages, and how many may be charged
+ * account - who is charged for pages, how many may be charged, and how many are kept for it
  *
- * Concept:    An account (a uid, say) is charged before a page is reserved for one of its tenants and
- *             uncharged when the page is FREE again: scrubbed, after the holder's ack or death. A page
- *             that does not come free is moved to the quarantined part: it still counts against the
- *             account, though nothing more could be done about it.
- * Ownership:  the core owns the table. An entry lives while it has tenants, charges or pages that were
- *             last of its domain: a page's domain is the entry's index.
+ * Concept:    An account is charged before a page is reserved for one of its tenants and uncharged when
+ *             the page is FREE again: scrubbed, after the holder's ack or death. A page that does not
+ *             come free is moved to the quarantined part: it still counts against the account, though
+ *             nothing more could be done about it. Its use is both parts.
+ *             The max bounds the use; the min is kept for it (quota.c). Priority says who gets first and
+ *             gives last, the weight how those of one priority share.
+ * Domain:     those who trust each other. An account is its own domain (its index), or joined that of
+ *             an account that stays.
+ * Ownership:  the core owns the table. An entry lives while it stays by the operator's word, has
+ *             tenants, charges, or pages that it was the last to have: those are created anew when
+ *             entries run short (mm_c_recycle()).
  * Threading:  core thread only.
- * Invariants: charged <= max_pages.
+ * Invariants: nothing is charged beyond max_pages; the sum of all min_pages is at most the pool.
  * Limits:     MM_ACCOUNTS_MAX.
  */
 #pragma once
@@ -18,22 +23,35 @@
 
 struct mm_account {
 	bool used;
+	bool stays; /* the operator named it */
 	uint64_t key;
-	uint64_t max_pages;
+	uint32_t domain; /* an account's index */
+	struct mm_core_quota quota;
+	uint64_t revision;
 	uint32_t charged;
 	uint32_t quarantined;
 	uint32_t tenants;
+	uint64_t served;  /* pages granted in turns, by weight: who has least is next */
+	uint64_t left_at; /* order in which accounts lost their last tenant */
 };
 
 /* The entry of @key; NULL: none. */
 struct mm_account *mm_account_find(struct mm_account *table, uint64_t key);
-/* The first unused entry, now @key's; NULL: full. */
-struct mm_account *mm_account_open(struct mm_account *table, uint64_t key, uint64_t max_pages);
-/* Pages that may still be charged. */
+/* The first unused entry, now @key's, a domain of its own; NULL: full. */
+struct mm_account *mm_account_open(struct mm_account *table, uint64_t key,
+				   const struct mm_core_quota *quota);
+uint64_t mm_account_use(const struct mm_account *a);
+/* Pages that its max allows to be charged still. */
 uint64_t mm_account_room(const struct mm_account *a);
+/* Pages of its min that it does not use. */
+uint64_t mm_account_unused_min(const struct mm_account *a);
 /* 0; MM_E_QUOTA: nothing was charged. */
 int mm_account_charge(struct mm_account *a, uint32_t pages);
 void mm_account_uncharge(struct mm_account *a, uint32_t pages);
 /* A page that was charged (or not) does not come free; and did after all. */
 void mm_account_quarantine(struct mm_account *a, bool charged);
 void mm_account_unquarantine(struct mm_account *a);
+/* It was granted @pages in its turn; @served is the highest that any was at when it was granted. */
+void mm_account_serve(struct mm_account *a, uint32_t pages, uint64_t *served);
+/* It waits again: what it did not ask for meanwhile is not owed to it. */
+void mm_account_wait(struct mm_account *a, uint64_t served);

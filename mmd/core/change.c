@@ -122,7 +122,7 @@ int mm_core_on_model(struct mm_core *c, uint64_t now_ns, uint32_t tenant, uint64
 		mm_c_model_refuse(c, t, -EINVAL, MM_REFUSED_LOAD);
 	} else if (!model_lay_out(c, t, groups, n_groups) || t->entries > c->ledger.pages) {
 		mm_c_model_refuse(c, t, -ENOSPC, MM_REFUSED_DEVICE);
-	} else if (t->entries > c->account[t->account].max_pages) {
+	} else if (t->entries > c->account[t->account].quota.max_pages) {
 		mm_c_model_refuse(c, t, -EDQUOT, MM_REFUSED_QUOTA);
 	} else {
 		t->model = MM_MODEL_WAITING;

@@ -95,6 +95,7 @@ static void check_kv(const struct mm_core *c, const struct mm_c_tenant *t)
 static void check_accounts(const struct mm_core *c)
 {
 	uint32_t charged[MM_DOMAINS] = { 0 }, quarantined[MM_DOMAINS] = { 0 };
+	uint64_t min_sum = 0;
 
 	for (uint32_t i = 0; i < c->ledger.pages; i++) {
 		const struct mm_page *p = &c->ledger.page[i];
@@ -108,9 +109,44 @@ static void check_accounts(const struct mm_core *c)
 		const struct mm_account *a = &c->account[i];
 
 		mm_assert(a->charged == charged[i] && a->quarantined == quarantined[i]);
-		mm_assert(a->charged <= a->max_pages || !a->charged);
-		mm_assert(a->used || (!a->tenants && !a->charged && !a->quarantined));
+		/* The operator may have lowered the max below what was charged. */
+		mm_assert(a->charged <= a->quota.max_pages || !a->charged || a->stays);
+		min_sum += a->used ? a->quota.min_pages : 0;
+		mm_assert(a->used ||
+			  (!a->tenants && !a->charged && !a->quarantined && !c->ledger.touched[i]));
 	}
+	mm_assert(min_sum == c->min_sum && min_sum <= c->opts.pages);
+}
+
+/* Free, or sure to be: of the domain, or (MM_DOMAIN_NONE) of none. */
+static uint64_t sure_pages(const struct mm_core *c, uint32_t domain)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < c->ledger.pages; i++) {
+		const struct mm_page *p = &c->ledger.page[i];
+		bool scrubbed = p->tenant == MM_NOBODY && !p->recreating && !p->lost &&
+				domain == MM_DOMAIN_NONE &&
+				(p->state == MM_PAGE_DIRTY || p->state == MM_PAGE_SCRUBBING);
+
+		n += p->domain == domain && (p->state == MM_PAGE_FREE || scrubbed);
+	}
+	return n;
+}
+
+/* What is unused of each min is free in its domain, or of none: nobody can keep it from the account. */
+static void check_mins(const struct mm_core *c)
+{
+	uint64_t unused[MM_ACCOUNTS_MAX] = { 0 }, short_pages = 0;
+
+	if (!c->mins_stand || !c->min_sum)
+		return;
+	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
+		unused[c->account[i].domain] += mm_account_unused_min(&c->account[i]);
+	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
+		if (unused[i])
+			short_pages += unused[i] - MM_MIN(unused[i], sure_pages(c, i));
+	mm_assert(short_pages <= sure_pages(c, MM_DOMAIN_NONE));
 }
 
 /* Pages that a tenant owns and nobody claimed: only those that wait for its proof. */
@@ -143,6 +179,7 @@ void mm_core_check(const struct mm_core *c)
 {
 	mm_ledger_check(&c->ledger);
 	check_accounts(c);
+	check_mins(c);
 	check_jobs(c);
 	memset(c->scratch, 0, c->ledger.pages * sizeof(*c->scratch));
 	MM_FOREACH_TENANT(c, t)

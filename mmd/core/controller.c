@@ -45,17 +45,29 @@ static uint64_t supply_pages(const struct mm_core *c)
 	return free_pages(c) + c->ledger.inflight_all + expected_pages(c, MM_DOMAIN_NONE);
 }
 
+/* The same, for what @account wishes: others' mins are not to be had. */
+static uint64_t supply_for(const struct mm_core *c, uint32_t account)
+{
+	uint64_t kept = mm_c_unused_mins(c) - mm_account_unused_min(&c->account[account]);
+	uint64_t supply = supply_pages(c);
+
+	return supply > kept ? supply - kept : 0;
+}
+
 /* Pages that may be charged to an account: now, once what it gave is scrubbed, once it gave more. */
 static uint64_t account_soon(const struct mm_core *c, uint32_t account)
 {
-	return mm_account_room(&c->account[account]) + c->ledger.inflight[account] +
-	       expected_pages(c, account);
+	const struct mm_account *a = &c->account[account];
+	uint64_t use = mm_account_use(a),
+		 may = a->quota.max_pages + c->ledger.leaving[account] + expected_pages(c, account);
+
+	return may > use ? may - use : 0;
 }
 
 /* An account that may have the whole pool is never what stands in the way. */
 static bool quota_binds(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return c->account[t->account].max_pages < c->ledger.pages;
+	return c->account[t->account].quota.max_pages < c->ledger.pages;
 }
 
 /* May its plan be changed now, by anybody? */
@@ -165,6 +177,24 @@ static bool of_account(const struct mm_c_tenant *t, uint32_t account)
 	return account == MM_DOMAIN_NONE || t->account == account;
 }
 
+/* Units of @pages that it may give: for others what its account has beyond its min, for its own wishes any. */
+static uint64_t may_give(const struct mm_core *c, const struct mm_c_tenant *from, uint64_t pages,
+			 uint32_t account)
+{
+	uint64_t excess = mm_c_excess(c, from->account), own = 0, expected;
+
+	if (account != MM_DOMAIN_NONE || excess == UINT64_MAX)
+		return UINT64_MAX;
+	MM_FOREACH_TENANT(c, t)
+	if (t->account == from->account)
+		own += (uint64_t)mm_c_kv_unmet(c, t) * t->kv.chunk_pages +
+		       (t->model == MM_MODEL_WAITING ? t->entries : 0);
+	expected = expected_pages(c, from->account);
+	own = own > expected ? own - expected : 0;
+	excess = excess > expected ? excess - expected : 0;
+	return excess / pages + mm_div_up(own, pages);
+}
+
 static uint32_t empty_chunks(const struct mm_c_tenant *t, bool slack)
 {
 	uint64_t used = t->load.last.kv_chunks_used;
@@ -196,6 +226,9 @@ static uint64_t take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t ac
 		if (!chunks || mm_c_kv_unmet(c, t))
 			continue;
 		chunks = MM_MIN(chunks, mm_div_up(short_pages - got, t->kv.chunk_pages));
+		chunks = MM_MIN(chunks, may_give(c, t, t->kv.chunk_pages, account));
+		if (!chunks)
+			continue;
 		if (!dry && !mm_c_burst(c))
 			return got;
 		if (!dry)
@@ -206,7 +239,7 @@ static uint64_t take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t ac
 }
 
 static uint64_t take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t short_pages,
-			    bool dry)
+			    uint32_t account, bool dry)
 {
 	uint64_t per, more;
 	uint32_t cap;
@@ -218,6 +251,9 @@ static uint64_t take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t s
 		return 0;
 	per = layer_pages(t);
 	more = MM_MIN(cap - t->plan.alpha, mm_div_up(short_pages, per));
+	more = MM_MIN(more, may_give(c, t, per, account));
+	if (!more)
+		return 0;
 	if (dry)
 		return more * per;
 	if (!mm_c_change_begin(c, t, t->plan.alpha + (uint32_t)more, 0))
@@ -228,20 +264,24 @@ static uint64_t take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t s
 }
 
 /*
- * Whose turn it is to lend after @last: idle before active; among the idle the most recently active
- * first (it is needed again last), among the active who lends least.
+ * Whose turn it is to lend: idle before active, then the lower priority; among the idle the most
+ * recently active first (it is needed again last), among the active who lends least, by weight.
  */
 static bool lends_before(const struct mm_core *c, const struct mm_c_tenant *a,
 			 const struct mm_c_tenant *b)
 {
 	bool a_idle = mm_c_idle(c, a), b_idle = mm_c_idle(c, b);
 
+	int rank = mm_c_lends_by_rank(c, a, b);
+
 	if (a_idle != b_idle)
 		return a_idle;
+	if (rank)
+		return rank < 0;
 	if (a_idle && a->load.active_ns != b->load.active_ns)
 		return a->load.active_ns > b->load.active_ns;
-	if (!a_idle && a->plan.alpha != b->plan.alpha)
-		return a->plan.alpha < b->plan.alpha;
+	if (!a_idle && mm_c_lent_weighted(c, a) != mm_c_lent_weighted(c, b))
+		return mm_c_lent_weighted(c, a) < mm_c_lent_weighted(c, b);
 	return a < b;
 }
 
@@ -275,7 +315,7 @@ static uint64_t take_remap(struct mm_core *c, uint64_t short_pages, uint32_t acc
 
 	for (uint32_t i = 0; i < n && got < short_pages; i++)
 		if (of_account(order[i], account))
-			got += take_layers(c, order[i], short_pages - got, dry);
+			got += take_layers(c, order[i], short_pages - got, account, dry);
 	return got;
 }
 
@@ -384,6 +424,14 @@ const struct mm_policy_ops *mm_policy_get(enum mm_policy policy)
 	return &policies[policy];
 }
 
+/* Free pages less those kept back, but never less than its account's min. */
+static uint64_t budget(const struct mm_core *c, const struct mm_c_tenant *t, uint64_t kept)
+{
+	uint64_t have = free_pages(c), own = mm_account_unused_min(&c->account[t->account]);
+
+	return MM_MAX(have > kept ? have - kept : 0, MM_MIN(have, own));
+}
+
 /* ---- big wishes: a model, the operator's plan ---- */
 
 static bool by_hand(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -464,7 +512,7 @@ static uint64_t take(struct mm_core *c, uint64_t need, uint64_t have, uint32_t a
 static bool big_possible(struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages,
 			 uint64_t kept)
 {
-	uint64_t soon = account_soon(c, t->account), supply = supply_pages(c);
+	uint64_t soon = account_soon(c, t->account), supply = supply_for(c, t->account);
 
 	if (soon + take(c, pages, soon, t->account, true) < pages ||
 	    supply + take(c, kept + pages, supply, MM_DOMAIN_NONE, true) < kept + pages)
@@ -475,23 +523,25 @@ static bool big_possible(struct mm_core *c, const struct mm_c_tenant *t, uint64_
 
 /*
  * The oldest first. Pages are kept back for a wish only while it can come true. Returns how many are
- * kept back.
+ * kept back; of those, *ret_mins are pages of the wishers' own mins.
  */
-static uint64_t serve_big(struct mm_core *c)
+static uint64_t serve_big(struct mm_core *c, uint64_t *ret_mins)
 {
 	struct mm_c_tenant *wish[MM_TENANTS_MAX];
 	uint32_t n = big_wishes(c, wish);
 	uint64_t kept = 0;
 
+	*ret_mins = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		struct mm_c_tenant *t = wish[i];
 		uint64_t pages = big_need(c, t), have = free_pages(c);
 
-		if (big_begin(c, t, have > kept ? have - kept : 0) || big_expired(c, t) ||
+		if (big_begin(c, t, budget(c, t, kept)) || big_expired(c, t) ||
 		    !big_possible(c, t, pages, kept))
 			continue;
 		mm_c_convert(c, t->account, MM_MIN(pages, have));
 		kept += pages;
+		*ret_mins += MM_MIN(pages, mm_account_unused_min(&c->account[t->account]));
 	}
 	return kept;
 }
@@ -509,7 +559,7 @@ static bool kv_serve_one(struct mm_core *c, struct mm_c_tenant *t, const struct 
 {
 	uint64_t room = mm_account_room(&c->account[t->account]);
 
-	if (free_pages(c) < keep->pages + t->kv.chunk_pages ||
+	if (budget(c, t, keep->pages) < t->kv.chunk_pages ||
 	    room < keep->room[t->account] + t->kv.chunk_pages ||
 	    !mm_c_reservable(c, t, t->kv.chunk_pages) || !mm_c_burst(c))
 		return false;
@@ -517,7 +567,7 @@ static bool kv_serve_one(struct mm_core *c, struct mm_c_tenant *t, const struct 
 	return true;
 }
 
-/* Who waits for chunks; who has waited longest since its last one comes first. */
+/* Who waits for chunks, in the order in which they are served. */
 static uint32_t kv_waiting(const struct mm_core *c, struct mm_c_tenant **ret)
 {
 	uint32_t n = 0;
@@ -528,7 +578,7 @@ static uint32_t kv_waiting(const struct mm_core *c, struct mm_c_tenant **ret)
 
 		if (!mm_c_kv_unmet(c, t))
 			continue;
-		for (n++; at && t->kv.turn < ret[at - 1]->kv.turn; at--)
+		for (n++; at && mm_c_served_before(c, t, ret[at - 1]); at--)
 			ret[at] = ret[at - 1];
 		ret[at] = t;
 	}
@@ -541,7 +591,7 @@ static uint32_t kv_waiting(const struct mm_core *c, struct mm_c_tenant **ret)
  */
 static bool kv_keeps(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
 {
-	uint64_t soon = account_soon(c, t->account), supply = supply_pages(c);
+	uint64_t soon = account_soon(c, t->account), supply = supply_for(c, t->account);
 
 	if ((soon < t->kv.chunk_pages || supply < kept + t->kv.chunk_pages) &&
 	    c->now_ns - t->kv.since_ns < MM_TURN_NS) {
@@ -576,21 +626,19 @@ static void kv_keep(struct mm_core *c, struct mm_c_tenant *t, struct keep *keep)
 	keep->room_for_kv[t->account] = true;
 }
 
-/* One round: a chunk for whoever can be served. */
+/* A chunk for the first one that can be served. */
 static bool kv_round(struct mm_core *c, uint64_t kept)
 {
 	struct mm_c_tenant *wait[MM_TENANTS_MAX];
 	struct keep keep = { .pages = kept };
 	uint32_t n = kv_waiting(c, wait);
-	bool any = false;
 
 	for (uint32_t i = 0; i < n; i++) {
 		if (kv_serve_one(c, wait[i], &keep))
-			any = true;
-		else
-			kv_keep(c, wait[i], &keep);
+			return true;
+		kv_keep(c, wait[i], &keep);
 	}
-	return any;
+	return false;
 }
 
 static void serve_kv(struct mm_core *c, uint64_t kept)
@@ -600,8 +648,8 @@ static void serve_kv(struct mm_core *c, uint64_t kept)
 }
 
 /*
- * What the KV wishes need, each account's within what it may have; an account that is at its max has
- * its own tenants give first.
+ * What the KV wishes need beyond the mins that are kept for them, each account's within what it may
+ * have; an account that is at its max has its own tenants give first.
  */
 static uint64_t kv_need(struct mm_core *c)
 {
@@ -610,21 +658,30 @@ static uint64_t kv_need(struct mm_core *c)
 	MM_FOREACH_TENANT(c, t)
 	wish[t->account] += (uint64_t)mm_c_kv_unmet(c, t) * t->kv.chunk_pages;
 	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++) {
+		uint64_t kept = mm_account_unused_min(&c->account[i]), may;
+
 		if (!wish[i])
 			continue;
 		take(c, wish[i], account_soon(c, i), i, false);
-		sum += MM_MIN(wish[i], account_soon(c, i));
+		may = MM_MIN(wish[i], account_soon(c, i));
+		sum += may > kept ? may - kept : 0;
 	}
 	return sum;
 }
 
-/* Whole chunks of one tenant's wish out of what comes. Returns whether that is all of it. */
-static bool covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *coming, uint64_t *quota)
+/*
+ * Whole chunks of one tenant's wish out of its account's min, then of what comes. Returns whether that is
+ * all of it.
+ */
+static bool covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *coming, uint64_t *quota,
+		    uint64_t *min)
 {
-	uint64_t pages = MM_MIN(*coming, *quota);
+	uint64_t pages = MM_MIN(*coming + *min, *quota), own;
 
 	pages = MM_MIN(unmet * t->kv.chunk_pages, pages - pages % t->kv.chunk_pages);
-	*coming -= pages;
+	own = MM_MIN(pages, *min);
+	*min -= own;
+	*coming -= pages - own;
 	*quota -= pages;
 	return pages == unmet * t->kv.chunk_pages;
 }
@@ -633,16 +690,18 @@ static bool covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *comin
 static void deny(struct mm_core *c, uint64_t coming)
 {
 	struct mm_c_tenant *wait[MM_TENANTS_MAX];
-	uint64_t quota[MM_ACCOUNTS_MAX];
+	uint64_t quota[MM_ACCOUNTS_MAX], min[MM_ACCOUNTS_MAX];
 	uint32_t n = kv_waiting(c, wait);
 
-	for (uint32_t i = 0; n && i < MM_ACCOUNTS_MAX; i++)
+	for (uint32_t i = 0; n && i < MM_ACCOUNTS_MAX; i++) {
 		quota[i] = c->account[i].used ? account_soon(c, i) : 0;
+		min[i] = mm_account_unused_min(&c->account[i]);
+	}
 	for (uint32_t i = 0; i < n; i++) {
 		struct mm_c_tenant *t = wait[i];
 		uint64_t *room = &quota[t->account];
 
-		if (covered(t, mm_c_kv_unmet(c, t), &coming, room))
+		if (covered(t, mm_c_kv_unmet(c, t), &coming, room, &min[t->account]))
 			continue;
 		mm_c_kv_deny(c, t,
 			     quota_binds(c, t) && *room < t->kv.chunk_pages ? -EDQUOT : -ENOSPC);
@@ -656,7 +715,8 @@ static void deny(struct mm_core *c, uint64_t coming)
 
 static void give_back(struct mm_core *c, uint64_t need)
 {
-	uint64_t reserve = c->ledger.pages / HYSTERESIS_PART, have = free_pages(c);
+	uint64_t reserve = c->ledger.pages / HYSTERESIS_PART + mm_c_unused_mins(c);
+	uint64_t have = free_pages(c);
 	uint64_t surplus = have > need + reserve ? have - need - reserve : 0;
 
 	if (!surplus)
@@ -669,15 +729,17 @@ static void give_back(struct mm_core *c, uint64_t need)
 
 void mm_c_controller(struct mm_core *c)
 {
-	uint64_t kept = serve_big(c), need, supply;
+	uint64_t mins, kept = serve_big(c, &mins), need, supply, unused;
 
 	if (c->policy->overdrawn)
 		c->policy->overdrawn(c, kept);
 	serve_kv(c, kept);
-	need = kept + kv_need(c);
+	need = kept - mins + kv_need(c);
+	unused = mm_c_unused_mins(c);
 	supply = supply_pages(c);
+	supply = supply > unused ? supply - unused : 0;
 	supply += take(c, need, supply, MM_DOMAIN_NONE, false);
-	deny(c, supply > kept ? supply - kept : 0);
+	deny(c, supply > kept - mins ? supply - (kept - mins) : 0);
 	give_back(c, need);
 	c->unmet = need;
 }

@@ -25,8 +25,12 @@
 #include "mm/abi.h"
 
 #define MM_TENANTS_MAX  64
-#define MM_ACCOUNTS_MAX 64
+#define MM_ACCOUNTS_MAX 128
 #define MM_NO_PAGE      UINT32_MAX
+
+#define MM_WEIGHT_DEFAULT 100
+#define MM_WEIGHT_MAX     10000
+#define MM_PRIORITY_MAX   1000
 
 /* A tenant's id: its index, which the shell may use for tables; the core's tag; a generation. */
 #define MM_TENANT_INDEX(tenant)    ((tenant)&UINT32_C(0xff))
@@ -35,14 +39,18 @@
 
 struct mm_core;
 
+/* What happens to a process that does not give back what was asked back in time. */
+enum mm_on_timeout { MM_ON_TIMEOUT_KILL, MM_ON_TIMEOUT_QUARANTINE, MM_ON_TIMEOUTS };
+
 struct mm_core_opts {
 	uint32_t pages; /* of the pool */
 	uint64_t page_bytes;
 	enum mm_policy policy;
-	uint64_t account_max_pages; /* default max of an account; 0 = the pool */
-	uint32_t jobs_max;          /* xfer jobs outstanding at once; 0 = 256 */
-	uint8_t tag;                /* of this core among several: part of its tenants' ids */
-	uint32_t slots;             /* of a plan: 1 or 2; 0 = whichever makes the shorter step */
+	uint64_t account_max_pages;    /* default max of an account; 0 = the pool */
+	uint32_t jobs_max;             /* xfer jobs outstanding at once; 0 = 256 */
+	uint8_t tag;                   /* of this core among several: part of its tenants' ids */
+	uint32_t slots;                /* of a plan: 1 or 2; 0 = whichever makes the shorter step */
+	enum mm_on_timeout on_timeout; /* default of an account */
 	/* controller; 0 = the default that controller.h states */
 	uint32_t lend_max_permille; /* of an idle model's layers that may be away */
 	uint32_t link_permille;     /* of the link's time that streaming may take */
@@ -130,7 +138,7 @@ int mm_core_on_job_done(struct mm_core *core, uint64_t now_ns, uint64_t job, int
 struct mm_core_join {
 	uint64_t account; /* key, e.g. uid */
 	uint64_t features;
-	uint64_t account_max_pages; /* 0 = default */
+	uint64_t account_max_pages; /* of an account that the operator did not name; 0 = default */
 };
 
 /* MM_E_FULL: too many tenants or accounts. */
@@ -168,6 +176,59 @@ void mm_core_on_streamed(struct mm_core *core, uint32_t tenant, uint64_t layer_n
  * 0; MM_E_RANGE: not possible for this model, *ret_max says what is; MM_E_STALE: no model. */
 int mm_core_plan_set(struct mm_core *core, uint64_t now_ns, uint32_t tenant, int32_t alpha,
 		     uint32_t slots, uint32_t *ret_max);
+
+/* What an account may have: the operator's word. */
+struct mm_core_quota {
+	uint64_t min_pages; /* kept for it: nobody else is granted them */
+	uint64_t max_pages; /* 0 = the pool */
+	uint32_t weight;    /* 1 to MM_WEIGHT_MAX; 0 = MM_WEIGHT_DEFAULT */
+	uint32_t priority;  /* up to MM_PRIORITY_MAX; the higher gets first and gives last */
+	enum mm_on_timeout on_timeout;
+};
+
+/*
+ * An account by name, before anybody of it joins: it stays. @domain: the key of an account that stays
+ * and whose domain it joins; its own key: none. 0; MM_E_FULL; MM_E_QUOTA: mm_core_quota_check() says why;
+ * MM_E_STALE: no such domain, or the account exists.
+ */
+int mm_core_account_add(struct mm_core *core, uint64_t account, uint64_t domain,
+			const struct mm_core_quota *quota);
+
+enum mm_quota_outcome {
+	MM_QUOTA_APPLIED,  /* in force */
+	MM_QUOTA_DEFERRED, /* more is used than it allows, or its min is not free yet: asked back */
+	MM_QUOTA_STALE,    /* @revision is not the present one: nothing was changed */
+	MM_QUOTA_CONFLICT, /* contradicts itself, the pool or the other accounts' mins: nothing was changed */
+	MM_QUOTA_OUTCOMES
+};
+
+/* NULL: @account may have @quota; else what contradicts, a static string. */
+const char *mm_core_quota_check(const struct mm_core *core, uint64_t account,
+				const struct mm_core_quota *quota);
+/*
+ * Changes a quota; an account without entry gets one that stays. @revision: what the caller believes to
+ * be the present one, 0: does not matter.
+ */
+enum mm_quota_outcome mm_core_quota_set(struct mm_core *core, uint64_t now_ns, uint64_t account,
+					uint64_t revision, const struct mm_core_quota *quota);
+
+struct mm_core_account {
+	uint64_t account; /* key */
+	uint64_t domain;  /* key of the account whose domain it is in */
+	struct mm_core_quota quota;
+	uint64_t revision; /* of the last change; counts over all accounts, never repeats */
+	uint32_t charged, quarantined, tenants;
+	bool stays;
+	bool pending; /* its last change is not in force yet */
+};
+
+/* By index, below MM_ACCOUNTS_MAX; false: no account there. */
+bool mm_core_account(const struct mm_core *core, uint32_t index, struct mm_core_account *ret);
+/* By key. */
+bool mm_core_account_find(const struct mm_core *core, uint64_t account,
+			  struct mm_core_account *ret);
+/* What an account has that the operator did not name. */
+void mm_core_quota_default(const struct mm_core *core, struct mm_core_quota *ret_quota);
 
 /* ---- looking in (status, plan region, tests) ---- */
 

@@ -66,6 +66,7 @@ int mm_c_kv_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *
 {
 	if (!t->kv.declared || msg->arg[0] > t->kv.chunks_max)
 		return MM_E_PROTOCOL;
+	mm_c_wait_begin(c, t);
 	if (t->kv.want <= t->kv.held)
 		mm_c_kv_turn(c, t);
 	t->kv.want = (uint32_t)msg->arg[0];
@@ -98,6 +99,7 @@ void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t)
 	t->kv.held_map[chunk / 64] |= UINT64_C(1) << (chunk % 64);
 	t->kv.held++;
 	mm_c_kv_turn(c, t);
+	mm_account_serve(&c->account[t->account], t->kv.chunk_pages, &c->served);
 	c->stats.grants++;
 	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_KV_GRANT, .arg = { chunk } });
 }

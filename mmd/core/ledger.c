@@ -72,6 +72,7 @@ static struct mm_page *unfile(struct mm_ledger *l, uint32_t page)
 	if (is_inflight(p)) {
 		l->inflight[p->recreating ? MM_DOMAIN_NONE : p->domain]--;
 		l->inflight_all--;
+		l->leaving[p->quarantined ? MM_DOMAIN_NONE : p->account]--;
 	}
 	l->count[p->state]--;
 	return p;
@@ -87,6 +88,7 @@ static void file(struct mm_ledger *l, uint32_t page)
 	if (is_inflight(p)) {
 		l->inflight[p->recreating ? MM_DOMAIN_NONE : p->domain]++;
 		l->inflight_all++;
+		l->leaving[p->quarantined ? MM_DOMAIN_NONE : p->account]++;
 	}
 	l->count[p->state]++;
 }
@@ -96,7 +98,7 @@ void mm_ledger_init(struct mm_ledger *l, struct mm_page *page, uint32_t pages)
 	memset(l, 0, sizeof(*l));
 	l->page = page;
 	l->pages = pages;
-	l->count[MM_PAGE_NONE] = pages;
+	l->count[MM_PAGE_NONE] = l->touched[MM_DOMAIN_NONE] = pages;
 	for (uint32_t i = 0; i < MM_DOMAINS; i++)
 		l->free[i] = LIST_NULL;
 	for (uint32_t i = 0; i < MM_TENANTS_MAX; i++)
@@ -108,7 +110,16 @@ void mm_ledger_init(struct mm_ledger *l, struct mm_page *page, uint32_t pages)
 					    .tenant = MM_NOBODY,
 					    .state = MM_PAGE_NONE,
 					    .domain = MM_DOMAIN_NONE,
+					    .last = MM_DOMAIN_NONE,
 					    .account = MM_DOMAIN_NONE };
+}
+
+static void touch(struct mm_ledger *l, struct mm_page *p, uint32_t account, uint32_t domain)
+{
+	l->touched[p->last]--;
+	p->last = (uint8_t)account;
+	p->domain = (uint8_t)domain;
+	l->touched[account]++;
 }
 
 void mm_ledger_created(struct mm_ledger *l, uint32_t page)
@@ -141,7 +152,7 @@ void mm_ledger_scrub_end(struct mm_ledger *l, uint32_t page)
 	p->job = 0;
 	if (p->recreating) {
 		p->recreating = false;
-		p->domain = MM_DOMAIN_NONE;
+		touch(l, p, MM_DOMAIN_NONE, MM_DOMAIN_NONE);
 		p->state = MM_PAGE_DIRTY;
 	} else {
 		p->state = MM_PAGE_FREE;
@@ -172,9 +183,9 @@ void mm_ledger_retry(struct mm_ledger *l, uint32_t page, uint32_t job)
 	file(l, page);
 }
 
-uint32_t mm_ledger_reserve(struct mm_ledger *l, uint32_t tenant, uint32_t account)
+uint32_t mm_ledger_reserve(struct mm_ledger *l, uint32_t tenant, uint32_t account, uint32_t domain)
 {
-	uint32_t page = l->free[account].head;
+	uint32_t page = l->free[domain].head;
 	struct mm_page *p;
 
 	if (page == MM_NO_PAGE)
@@ -185,14 +196,23 @@ uint32_t mm_ledger_reserve(struct mm_ledger *l, uint32_t tenant, uint32_t accoun
 	mm_assert(p->state == MM_PAGE_FREE && !p->job);
 	p->state = MM_PAGE_DIRTY;
 	p->tenant = tenant;
-	p->domain = (uint8_t)account;
+	touch(l, p, account, domain);
 	file(l, page);
 	return page;
 }
 
-uint32_t mm_ledger_grantable(const struct mm_ledger *l, uint32_t account)
+uint32_t mm_ledger_grantable(const struct mm_ledger *l, uint32_t domain)
 {
-	return l->free[account].length + l->free[MM_DOMAIN_NONE].length;
+	return l->free[domain].length + l->free[MM_DOMAIN_NONE].length;
+}
+
+void mm_ledger_charge(struct mm_ledger *l, uint32_t page, uint32_t account, bool quarantined)
+{
+	struct mm_page *p = unfile(l, page);
+
+	p->account = (uint8_t)account;
+	p->quarantined = quarantined;
+	file(l, page);
 }
 
 void mm_ledger_give(struct mm_ledger *l, uint32_t page, enum mm_page_state state)
@@ -275,7 +295,7 @@ static void page_check(const struct mm_page *p)
 	case MM_PAGE_SLOT:
 	case MM_PAGE_KV:
 	case MM_PAGE_REVOKING:
-		mm_assert(owned && !p->job && p->account == p->domain);
+		mm_assert(owned && !p->job && p->account == p->last);
 		break;
 	default:
 		break;
@@ -285,6 +305,7 @@ static void page_check(const struct mm_page *p)
 void mm_ledger_check(const struct mm_ledger *l)
 {
 	uint64_t count[MM_PAGE_STATES] = { 0 };
+	uint32_t touched[MM_DOMAINS] = { 0 }, leaving[MM_DOMAINS] = { 0 };
 	uint32_t inflight = 0, filed = 0, scrub = 0, sum = 0;
 
 	for (uint32_t i = 0; i < l->pages; i++) {
@@ -292,11 +313,16 @@ void mm_ledger_check(const struct mm_ledger *l)
 		page_check(&l->page[i]);
 		count[l->page[i].state]++;
 		inflight += is_inflight(&l->page[i]);
+		touched[l->page[i].last]++;
+		if (is_inflight(&l->page[i]))
+			leaving[l->page[i].quarantined ? MM_DOMAIN_NONE : l->page[i].account]++;
 		scrub += l->page[i].state == MM_PAGE_DIRTY && l->page[i].tenant == MM_NOBODY &&
 			 !l->page[i].job;
 	}
 	mm_assert(!memcmp(count, l->count, sizeof(count)));
 	mm_assert(inflight == l->inflight_all);
+	mm_assert(!memcmp(touched, l->touched, sizeof(touched)));
+	mm_assert(!memcmp(leaving, l->leaving, sizeof(leaving)));
 	for (uint32_t i = 0; i < MM_DOMAINS; i++) {
 		filed += list_check(l, &l->free[i], MM_PAGE_FREE);
 		sum += l->inflight[i];

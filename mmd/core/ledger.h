@@ -3,9 +3,9 @@
  * ledger - what every page of the pool is, at every instant
  *
  * Concept:    A page is in exactly one state; the functions below are the only way to change it and
- *             each names the transition that it is. A page remembers the domain (an account's index)
- *             that touched it last: it may be granted again within that domain after a scrub; into
- *             another one only after it was created anew.
+ *             each names the transition that it is. A page remembers the account that had it last, and
+ *             its domain: it may be granted again within that domain after a scrub; into another one
+ *             only after it was created anew.
  *
  *               NONE ─created→ DIRTY ─scrub_begin→ SCRUBBING ─scrub_end→ FREE ─reserve→ DIRTY(owner)
  *               DIRTY(owner) ─give→ PARAM | SLOT | KV ─revoke→ REVOKING ─drop→ DIRTY
@@ -24,7 +24,7 @@
 #include "mmd/core/core.h"
 
 #define MM_NOBODY      UINT32_MAX
-#define MM_DOMAIN_NONE MM_ACCOUNTS_MAX /* nobody touched it since it was created */
+#define MM_DOMAIN_NONE MM_ACCOUNTS_MAX /* nobody had it since it was created */
 #define MM_DOMAINS     (MM_ACCOUNTS_MAX + 1)
 
 struct mm_page {
@@ -32,11 +32,13 @@ struct mm_page {
 	uint32_t tenant;     /* index of the owner, MM_NOBODY */
 	uint32_t job;        /* job slot + 1; 0: none */
 	uint8_t state;       /* enum mm_page_state */
-	uint8_t domain;      /* account that touched it last, MM_DOMAIN_NONE */
+	uint8_t domain;      /* of the account that had it last, MM_DOMAIN_NONE */
+	uint8_t last;        /* that account, MM_DOMAIN_NONE */
 	uint8_t account;     /* who is charged, MM_DOMAIN_NONE */
 	bool recreating;     /* SCRUBBING by RECREATE, or QUARANTINE without a handle */
 	bool poisoned;       /* QUARANTINE for good: a job on it failed */
 	bool quarantined;    /* its charge is in the account's quarantined part */
+	bool lost;           /* out of use without anybody to charge */
 };
 
 struct mm_page_list {
@@ -54,6 +56,9 @@ struct mm_ledger {
 	uint32_t inflight
 		[MM_DOMAINS]; /* nobody's DIRTY and SCRUBBING, by the domain they will be of */
 	uint32_t inflight_all;
+	uint32_t leaving
+		[MM_DOMAINS]; /* of those, by the account that is charged till they are FREE */
+	uint32_t touched[MM_DOMAINS]; /* pages by the account that had them last */
 };
 
 /**
@@ -79,13 +84,16 @@ void mm_ledger_retry(struct mm_ledger *l, uint32_t page, uint32_t job);
  * mm_ledger_reserve() - FREE -> DIRTY with an owner
  * @l:       any
  * @tenant:  index of the owner-to-be
- * @account: its account: the domain that the page enters
+ * @account: that has it from now on
+ * @domain:  its account's: the one that the page enters
  *
- * Return: a page that @account may have, its own domain's first; MM_NO_PAGE: none.
+ * Return: a page that @domain may have, its own first; MM_NO_PAGE: none.
  */
-uint32_t mm_ledger_reserve(struct mm_ledger *l, uint32_t tenant, uint32_t account);
-/* Free pages that @account may have as they are. */
-uint32_t mm_ledger_grantable(const struct mm_ledger *l, uint32_t account);
+uint32_t mm_ledger_reserve(struct mm_ledger *l, uint32_t tenant, uint32_t account, uint32_t domain);
+/* Free pages that @domain may have as they are. */
+uint32_t mm_ledger_grantable(const struct mm_ledger *l, uint32_t domain);
+/* Who pays for it (MM_DOMAIN_NONE: nobody), and whether as one that does not come free. */
+void mm_ledger_charge(struct mm_ledger *l, uint32_t page, uint32_t account, bool quarantined);
 
 /* DIRTY (owned, no job), PARAM or SLOT -> @state (PARAM, SLOT, KV). */
 void mm_ledger_give(struct mm_ledger *l, uint32_t page, enum mm_page_state state);

@@ -20,40 +20,6 @@ struct mm_c_tenant *mm_c_tenant(const struct mm_core *c, uint32_t id)
 
 /* ---- joining ---- */
 
-/* An account without tenants, charges and pages of its domain may give its entry away. */
-static void accounts_prune(struct mm_core *c)
-{
-	bool domain[MM_DOMAINS] = { false };
-
-	for (uint32_t i = 0; i < c->ledger.pages; i++)
-		domain[c->ledger.page[i].domain] = true;
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++) {
-		struct mm_account *a = &c->account[i];
-
-		if (!a->tenants && !a->charged && !a->quarantined && !domain[i])
-			a->used = false;
-	}
-}
-
-static struct mm_account *account_of(struct mm_core *c, const struct mm_core_join *join)
-{
-	uint64_t max =
-		join->account_max_pages ? join->account_max_pages : c->opts.account_max_pages;
-	struct mm_account *a = mm_account_find(c->account, join->account);
-
-	if (a && (a->charged || a->tenants))
-		return a;
-	if (!a)
-		a = mm_account_open(c->account, join->account, max);
-	if (!a) {
-		accounts_prune(c);
-		a = mm_account_open(c->account, join->account, max);
-	}
-	if (a)
-		a->max_pages = max;
-	return a;
-}
-
 /* Everything but the tables, which are the index's for good. */
 static void tenant_init(struct mm_core *c, struct mm_c_tenant *t, const struct mm_core_join *join)
 {
@@ -88,7 +54,7 @@ int mm_core_on_join(struct mm_core *c, uint64_t now_ns, const struct mm_core_joi
 		t++;
 	if (t == c->tenant + MM_TENANTS_MAX)
 		return MM_E_FULL;
-	a = account_of(c, join);
+	a = mm_c_account_of(c, join);
 	if (!a)
 		return MM_E_FULL;
 	a->tenants++;
@@ -168,10 +134,14 @@ static void proven(struct mm_core *c, struct mm_c_tenant *t)
 
 static void forget(struct mm_core *c, struct mm_c_tenant *t)
 {
+	struct mm_account *a = &c->account[t->account];
+
 	if (t->has_store)
 		mm_c_emit(c, MM_ACT_MODEL_DROP, t);
 	mm_c_emit(c, MM_ACT_FORGET, t);
-	c->account[t->account].tenants--;
+	a->tenants--;
+	if (!a->tenants)
+		a->left_at = ++c->departures;
 	t->life = MM_LIFE_NONE;
 	while (c->tenants_end && c->tenant[c->tenants_end - 1].life == MM_LIFE_NONE)
 		c->tenants_end--;

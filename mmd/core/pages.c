@@ -5,18 +5,19 @@
 
 bool mm_c_reservable(const struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages)
 {
-	return mm_ledger_grantable(&c->ledger, t->account) >= pages &&
+	return mm_c_grantable(c, t->account) >= pages &&
 	       mm_account_room(&c->account[t->account]) >= pages;
 }
 
 uint32_t mm_c_reserve(struct mm_core *c, struct mm_c_tenant *t)
 {
+	struct mm_account *a = &c->account[t->account];
 	uint32_t page;
 
-	mm_assert(mm_account_charge(&c->account[t->account], 1) == 0);
-	page = mm_ledger_reserve(&c->ledger, mm_c_index(c, t), t->account);
+	mm_assert(mm_account_charge(a, 1) == 0);
+	page = mm_ledger_reserve(&c->ledger, mm_c_index(c, t), t->account, a->domain);
 	mm_assert(page != MM_NO_PAGE);
-	c->ledger.page[page].account = (uint8_t)t->account;
+	mm_ledger_charge(&c->ledger, page, t->account, false);
 	return page;
 }
 
@@ -36,13 +37,16 @@ static void uncharge(struct mm_core *c, uint32_t page)
 		mm_account_unquarantine(&c->account[p->account]);
 	else
 		mm_account_uncharge(&c->account[p->account], 1);
-	p->quarantined = false;
-	p->account = MM_DOMAIN_NONE;
+	mm_ledger_charge(&c->ledger, page, MM_DOMAIN_NONE, false);
 }
 
 void mm_c_scrubbed(struct mm_core *c, uint32_t page)
 {
+	struct mm_page *p = &c->ledger.page[page];
+
 	uncharge(c, page);
+	c->lost -= p->lost;
+	p->lost = false;
 	mm_ledger_scrub_end(&c->ledger, page);
 }
 
@@ -51,15 +55,18 @@ void mm_c_quarantine(struct mm_core *c, uint32_t page, bool poisoned)
 {
 	struct mm_page *p = &c->ledger.page[page];
 
-	if (!p->quarantined && p->domain != MM_DOMAIN_NONE) {
-		mm_account_quarantine(&c->account[p->domain], p->account != MM_DOMAIN_NONE);
-		p->account = p->domain;
-		p->quarantined = true;
+	if (p->last == MM_DOMAIN_NONE) {
+		c->lost += !p->lost;
+		p->lost = true;
+		c->mins_stand = false;
+	} else if (!p->quarantined) {
+		mm_account_quarantine(&c->account[p->last], p->account != MM_DOMAIN_NONE);
+		mm_ledger_charge(&c->ledger, page, p->last, true);
 	}
 	mm_ledger_quarantine(&c->ledger, page, poisoned);
 }
 
-static bool job_on_page(struct mm_core *c, enum mm_xop op, uint32_t page, uint32_t *ret_job)
+bool mm_c_job_on_page(struct mm_core *c, enum mm_xop op, uint32_t page, uint32_t *ret_job)
 {
 	if (!c->xfer_up || !mm_c_job_room(c) || !mm_c_burst(c))
 		return false;
@@ -68,39 +75,20 @@ static bool job_on_page(struct mm_core *c, enum mm_xop op, uint32_t page, uint32
 	return true;
 }
 
-/* A free page of the foreign domain that has most of them. */
-static uint32_t foreign_page(const struct mm_core *c, uint32_t account)
-{
-	const struct mm_page_list *most = NULL;
-
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
-		if (i != account && (!most || c->ledger.free[i].length > most->length))
-			most = &c->ledger.free[i];
-	return most->head;
-}
-
-void mm_c_convert(struct mm_core *c, uint32_t account, uint64_t pages)
-{
-	struct mm_ledger *l = &c->ledger;
-	uint32_t page, job;
-
-	while ((uint64_t)mm_ledger_grantable(l, account) + l->inflight[account] +
-		       l->inflight[MM_DOMAIN_NONE] <
-	       pages) {
-		page = foreign_page(c, account);
-		if (page == MM_NO_PAGE || !job_on_page(c, MM_XOP_RECREATE, page, &job))
-			return;
-		mm_ledger_scrub_begin(l, page, job, true);
-	}
-}
-
 void mm_c_scrub_all(struct mm_core *c)
 {
 	struct mm_ledger *l = &c->ledger;
 	uint32_t job;
 
-	while (l->scrub.head != MM_NO_PAGE && job_on_page(c, MM_XOP_SCRUB, l->scrub.head, &job))
-		mm_ledger_scrub_begin(l, l->scrub.head, job, false);
+	while (l->scrub.head != MM_NO_PAGE) {
+		uint32_t page = l->scrub.head;
+		/* A min waits for pages that nobody can hold any more. */
+		bool anew = l->page[page].last != MM_DOMAIN_NONE && mm_c_scrub_recreates(c);
+
+		if (!mm_c_job_on_page(c, anew ? MM_XOP_RECREATE : MM_XOP_SCRUB, page, &job))
+			return;
+		mm_ledger_scrub_begin(l, page, job, anew);
+	}
 }
 
 /* Now and then, the longest quarantined first; a page that fails again is last again. */
@@ -119,7 +107,7 @@ void mm_c_retry_quarantine(struct mm_core *c)
 		next = l->page[i].next;
 		if (l->page[i].poisoned)
 			continue;
-		if (!job_on_page(c, MM_XOP_RECREATE, i, &job))
+		if (!mm_c_job_on_page(c, MM_XOP_RECREATE, i, &job))
 			return;
 		mm_ledger_retry(l, i, job);
 		c->quarantine_retries--;

@@ -42,6 +42,8 @@ void mm_c_settle(struct mm_core *c, uint64_t now_ns)
 	mm_c_controller(c);
 	tenants(c);
 	mm_c_retry_quarantine(c);
+	mm_c_guard(c);
+	mm_c_recycle(c);
 	mm_c_scrub_all(c);
 	mm_c_create_all(c);
 	count(c);

@@ -31,8 +31,10 @@
 #define MM_DENY_NS        (20 * MM_NS_PER_MS)  /* least time between denials to one tenant */
 #define MM_RETRY_NS       MM_NS_PER_S          /* of quarantined pages and of pages not created */
 #define MM_TURN_NS        (MM_NS_PER_S / 2)    /* of waiting, then of keeping a chunk back for it */
+#define MM_PATIENCE_NS    (2 * MM_NS_PER_S)    /* of waiting, then accounts' weights do not count */
 #define MM_CREATE_BATCH   MM_FD_BATCH_MAX
 #define MM_RETRY_BATCH    16
+#define MM_ACCOUNTS_SPARE 16 /* entries that are kept free for newcomers */
 
 enum mm_life { MM_LIFE_NONE, MM_LIFE_LIVE, MM_LIFE_ENDING, MM_LIFE_PROVEN };
 enum mm_model_state {
@@ -152,6 +154,12 @@ struct mm_core {
 	uint64_t now_ns;
 	struct mm_ledger ledger;
 	struct mm_account account[MM_ACCOUNTS_MAX];
+	uint64_t min_sum;        /* of all accounts */
+	uint64_t quota_revision; /* of the last change of any */
+	uint64_t served;         /* the most that an account was at when it was granted a chunk */
+	uint64_t departures;
+	uint32_t lost;   /* pages out of use that nobody is charged for */
+	bool mins_stand; /* what is unused of the mins is free, and nobody can hold it */
 
 	struct mm_c_job *job; /* jobs_max for bulk, then one per tenant for control */
 	uint32_t jobs, bulk_used;
@@ -212,11 +220,39 @@ uint32_t mm_c_reserve(struct mm_core *c, struct mm_c_tenant *t);
 void mm_c_drop(struct mm_core *c, uint32_t page);
 void mm_c_scrubbed(struct mm_core *c, uint32_t page);
 void mm_c_quarantine(struct mm_core *c, uint32_t page, bool poisoned);
-/* Makes free pages of other domains grantable for @account, so that @pages will be. */
-void mm_c_convert(struct mm_core *c, uint32_t account, uint64_t pages);
+bool mm_c_job_on_page(struct mm_core *c, enum mm_xop op, uint32_t page, uint32_t *ret_job);
 void mm_c_scrub_all(struct mm_core *c);
 void mm_c_create_all(struct mm_core *c);
 void mm_c_retry_quarantine(struct mm_core *c);
+
+/* quota.c */
+/* The entry that a newcomer's account has from now on; NULL: full. */
+struct mm_account *mm_c_account_of(struct mm_core *c, const struct mm_core_join *join);
+/* Free pages that @account may be granted as they are, others' mins being kept. */
+uint64_t mm_c_grantable(const struct mm_core *c, uint32_t account);
+/* Of the pages that its domain may have as they are, what is kept for others. */
+uint64_t mm_c_kept_from(const struct mm_core *c, uint32_t account);
+/* Makes free pages of other domains grantable for @account, so that @pages will be. */
+void mm_c_convert(struct mm_core *c, uint32_t account, uint64_t pages);
+/* What is unused of all mins. */
+uint64_t mm_c_unused_mins(const struct mm_core *c);
+/* Pages that may be taken from @account for others: what it has beyond its min. */
+uint64_t mm_c_excess(const struct mm_core *c, uint32_t account);
+/* Creates pages anew that the mins need. */
+void mm_c_guard(struct mm_core *c);
+/* Pages that come back are to be created anew, not only scrubbed: a min needs them. */
+bool mm_c_scrub_recreates(const struct mm_core *c);
+void mm_c_recycle(struct mm_core *c);
+/* KV wishes: the higher priority, then who starves, who was granted least by weight, waits longest. */
+bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
+			const struct mm_c_tenant *b);
+/* < 0: @a lends before @b by its account's priority; 0: as good. */
+int mm_c_lends_by_rank(const struct mm_core *c, const struct mm_c_tenant *a,
+		       const struct mm_c_tenant *b);
+/* What it lends already, by weight. */
+uint64_t mm_c_lent_weighted(const struct mm_core *c, const struct mm_c_tenant *t);
+/* Before a wish is written down. */
+void mm_c_wait_begin(struct mm_core *c, const struct mm_c_tenant *t);
 
 /* jobs.c */
 bool mm_c_job_room(const struct mm_core *c);

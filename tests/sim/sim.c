@@ -33,6 +33,34 @@ static struct world world;
 
 /* ---- the random world ---- */
 
+static struct mm_core_quota quota_any(struct world *w)
+{
+	struct mm_core_quota q = { .weight = 50u << w_below(w, 3) };
+
+	if (!w_below(w, 2))
+		q.max_pages = w->opts.pages / 2 + w_below(w, w->opts.pages / 2);
+	if (!w_below(w, 2))
+		q.min_pages = w_below(w, w->opts.pages / 2);
+	if (!w_below(w, 3))
+		q.priority = w_below(w, 3);
+	return q;
+}
+
+/* Some accounts are named by the operator; some of them share a domain. */
+static void make_accounts(struct world *w)
+{
+	w->quotas = w_below(w, 2);
+	for (uint32_t i = 0; w->quotas && i < W_ACCOUNTS; i++) {
+		struct mm_core_quota q = quota_any(w);
+		bool joins = i && w->named[i - 1] && !w_below(w, 3);
+
+		if (!w_below(w, 3) || mm_core_quota_check(w->core, 1000 + i, &q))
+			continue;
+		w_account_add(w, i, joins ? i - 1 : i, &q);
+		w->named[i] = true;
+	}
+}
+
 static void make(struct world *w, uint64_t seed)
 {
 	struct mm_core_opts opts = { .page_bytes = 4096 };
@@ -47,8 +75,9 @@ static void make(struct world *w, uint64_t seed)
 	opts.reclaim_ns = 20 * MM_NS_PER_MS;
 	opts.revoke_ns = 200 * MM_NS_PER_MS;
 	w_init(w, &opts, seed);
+	make_accounts(w);
 	for (uint32_t i = 0; i < W_ACCOUNTS; i++)
-		if (!w_below(w, 3))
+		if (!w->named[i] && !w_below(w, 3))
 			w->account_max[i] = opts.pages / 2 + w_below(w, opts.pages / 2);
 	w_xfer_up(w);
 }
@@ -155,11 +184,18 @@ static void engine(struct world *w, struct w_proc *p)
 	}
 }
 
-static void plan_by_hand(struct world *w)
+static void by_hand(struct world *w)
 {
 	struct w_proc *p = any_proc(w);
 	uint32_t max;
 
+	if (!w_below(w, 4) && w->quotas) {
+		uint32_t i = w_below(w, W_ACCOUNTS);
+		struct mm_core_quota q = quota_any(w);
+
+		w_quota_set(w, i, &q);
+		return;
+	}
 	if (!p->used)
 		return;
 	mm_core_plan_set(w->core, w->now_ns, p->tenant, (int32_t)w_below(w, 14) - 1,
@@ -245,7 +281,7 @@ static void step(struct world *w)
 	else if (dice < 90)
 		spawn(w);
 	else if (dice < 94)
-		plan_by_hand(w);
+		by_hand(w);
 	else if (dice < 97)
 		fault(w);
 	else if (p->hostile && p->alive)
@@ -325,12 +361,13 @@ static void assert_served(struct world *w)
 	mm_assert(!greedy(p) || p->held || !w_could_have(w, p));
 }
 
-static void greed(struct world *w, uint32_t rounds)
+/* Everybody but @but wants all there is, and gives a chunk back now and then. */
+static void greed_but(struct world *w, const struct w_proc *but, uint32_t rounds)
 {
 	for (uint32_t i = 0; i < rounds; i++) {
 		W_FOREACH(w, p)
 		{
-			if (!greedy(p))
+			if (!greedy(p) || p == but)
 				continue;
 			if (p->held > 1 || (p->held && !w_below(w, 4)))
 				w_kv_release(w, p);
@@ -344,21 +381,46 @@ static void greed(struct world *w, uint32_t rounds)
 
 /*
  * Everybody wants all there is and now and then gives a chunk back: then everybody gets some again, but
- * for whose account is full.
+ * for whose account is full or comes later by the operator's word.
  */
 static void assert_fair(struct world *w)
 {
 	uint32_t grants[W_PROCS], all = 0;
 
-	greed(w, 60);
+	greed_but(w, NULL, 60);
 	for (uint32_t i = 0; i < W_PROCS; i++)
 		grants[i] = w->proc[i].grants;
-	greed(w, 240);
+	greed_but(w, NULL, 240);
 	W_FOREACH(w, p)
 	all += greedy(p) ? p->grants - grants[p - w->proc] : 0;
 	W_FOREACH(w, p)
-	if (greedy(p) && !w->account_max[p->account] && all > 40 * W_PROCS)
+	if (greedy(p) && !w->quotas && !w->account_max[p->account] && all > 40 * W_PROCS)
 		mm_assert(p->grants > grants[p - w->proc]);
+}
+
+/* However much the others want, and hold: what is kept for an account can be had. */
+static void assert_mins(struct world *w)
+{
+	W_FOREACH(w, p)
+	{
+		struct mm_core_account a;
+		uint64_t missing;
+
+		if (!greedy(p) || w->xfer_faults || w->opts.policy == MM_POLICY_RECOMPUTE ||
+		    !mm_core_account_find(w->core, 1000 + p->account, &a))
+			continue;
+		while (w_kv_release(w, p))
+			;
+		w_kv_want(w, p, 0);
+		greed_but(w, p, 20);
+		w_kv_want(w, p, p->chunks_max);
+		for (uint32_t i = 0; i < 20; i++)
+			quiet_round(w, 20 * MM_NS_PER_MS);
+		mm_assert(mm_core_account_find(w->core, 1000 + p->account, &a));
+		missing = a.quota.min_pages - MM_MIN(a.quota.min_pages, a.charged + a.quarantined);
+		/* A min that was raised above what others have left waits for them. */
+		mm_assert(a.pending || missing < p->chunk_pages || p->held == p->chunks_max);
+	}
 }
 
 static void assert_all_free(struct world *w)
@@ -408,6 +470,7 @@ static void run(uint64_t seed, uint64_t steps)
 	assert_moving(w);
 	assert_served(w);
 	assert_fair(w);
+	assert_mins(w);
 	count(w);
 	assert_all_free(w);
 	w_done(w);

@@ -13,6 +13,8 @@ void w_init(struct world *w, const struct mm_core_opts *opts, uint64_t seed)
 	w->now_ns = MM_NS_PER_S;
 	w->check_each = true;
 	mm_assert(mm_core_create(opts, &w->core) == 0);
+	for (uint32_t i = 0; i < W_ACCOUNTS; i++)
+		w->domain[i] = i;
 }
 
 void w_done(struct world *w)
@@ -342,9 +344,13 @@ static void check_accounts(struct world *w)
 		p = tenant == MM_NO_PAGE ? NULL : w_proc_of(w, tenant);
 		mm_assert(tenant == MM_NO_PAGE || p);
 		if (p)
-			mm_assert(++held[p->account] <= w->account_max[p->account] ||
-				  !w->account_max[p->account]);
+			held[p->account]++;
 	}
+	/* Above a max that was lowered, it gets nothing more. */
+	for (uint32_t i = 0; i < W_ACCOUNTS; i++)
+		mm_assert(!w->account_max[i] || held[i] <= w->account_max[i] ||
+			  held[i] <= w->held[i]);
+	memcpy(w->held, held, sizeof(held));
 }
 
 static void check_pages(struct world *w)
@@ -364,12 +370,37 @@ void w_check(struct world *w)
 	check_pages(w);
 }
 
+void w_account_add(struct world *w, uint32_t account, uint32_t domain,
+		   const struct mm_core_quota *quota)
+{
+	mm_assert(mm_core_account_add(w->core, 1000 + account, 1000 + domain, quota) == 0);
+	w->account_max[account] = quota->max_pages;
+	w->domain[account] = w->domain[domain];
+}
+
+enum mm_quota_outcome w_quota_set(struct world *w, uint32_t account,
+				  const struct mm_core_quota *quota)
+{
+	enum mm_quota_outcome outcome =
+		mm_core_quota_set(w->core, w->now_ns, 1000 + account, 0, quota);
+
+	if (outcome == MM_QUOTA_APPLIED || outcome == MM_QUOTA_DEFERRED)
+		w->account_max[account] = quota->max_pages;
+	w_drain(w);
+	return outcome;
+}
+
 bool w_could_have(struct world *w, const struct w_proc *p)
 {
+	struct mm_core_account a;
 	struct mm_core_stats s;
-	uint64_t held = 0;
+	uint64_t held = 0, kept = 0;
 
 	mm_core_stats(w->core, &s);
+	for (uint32_t i = 0; i < W_ACCOUNTS; i++)
+		if (i != p->account && mm_core_account_find(w->core, 1000 + i, &a) &&
+		    a.quota.min_pages > a.charged + a.quarantined)
+			kept += a.quota.min_pages - a.charged - a.quarantined;
 	for (uint32_t i = 0; i < w->opts.pages; i++) {
 		uint32_t tenant = MM_NO_PAGE;
 		struct w_proc *q;
@@ -378,6 +409,6 @@ bool w_could_have(struct world *w, const struct w_proc *p)
 		q = tenant == MM_NO_PAGE ? NULL : w_proc_of(w, tenant);
 		held += q && q->account == p->account;
 	}
-	return s.pages[MM_PAGE_FREE] >= p->chunk_pages &&
+	return s.pages[MM_PAGE_FREE] >= p->chunk_pages + kept &&
 	       (!w->account_max[p->account] || held + p->chunk_pages <= w->account_max[p->account]);
 }

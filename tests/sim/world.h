@@ -36,7 +36,7 @@ struct w_bytes {
 struct w_page {
 	bool exists;
 	struct w_bytes bytes;
-	uint32_t domains;       /* accounts that were given this handle, a bit each */
+	uint32_t domains;       /* whose processes were given this handle, a bit each */
 	uint32_t holders;       /* processes that may map it, a bit each */
 	uint64_t leak_until_ns; /* a forked child holds it */
 };
@@ -97,6 +97,9 @@ struct world {
 	struct mm_core *core;
 	struct mm_core_opts opts;
 	uint64_t account_max[W_ACCOUNTS];
+	bool quotas, named[W_ACCOUNTS];
+	uint64_t held[W_ACCOUNTS];   /* pages of its tenants, when last looked at */
+	uint32_t domain[W_ACCOUNTS]; /* whose domain it is in */
 	uint64_t now_ns;
 	uint64_t rng;
 	struct w_page page[W_PAGES];
@@ -165,6 +168,11 @@ bool w_proc_step(struct world *w, struct w_proc *p);
 void w_stats(struct world *w, struct w_proc *p, uint32_t running);
 void w_deliver(struct world *w, const struct mm_action *a);
 struct w_proc *w_proc_of(struct world *w, uint32_t tenant);
+/* The operator names an account, or changes its quota. */
+void w_account_add(struct world *w, uint32_t account, uint32_t domain,
+		   const struct mm_core_quota *quota);
+enum mm_quota_outcome w_quota_set(struct world *w, uint32_t account,
+				  const struct mm_core_quota *quota);
 /* Free pages and its account have room for a chunk of its. */
 bool w_could_have(struct world *w, const struct w_proc *p);
 bool w_bytes_are(const struct world *w, uint32_t page, const struct w_proc *p, uint32_t entry);

@@ -55,10 +55,10 @@ static void pages_circulate(void **state)
 	(void)state;
 	make_free(3);
 	mm_ledger_check(&ledger);
-	p = mm_ledger_reserve(&ledger, 5, 1);
+	p = mm_ledger_reserve(&ledger, 5, 1, 1);
 	assert_int_equal(p, 3);
 	assert_int_equal(page[3].state, MM_PAGE_DIRTY);
-	page[3].account = 1;
+	mm_ledger_charge(&ledger, 3, 1, false);
 	mm_ledger_give(&ledger, 3, MM_PAGE_PARAM);
 	mm_ledger_give(&ledger, 3, MM_PAGE_SLOT);
 	mm_ledger_revoke(&ledger, 3);
@@ -68,7 +68,7 @@ static void pages_circulate(void **state)
 	assert_int_equal(ledger.scrub.length, 1);
 	assert_int_equal(ledger.inflight[1], 1);
 	mm_ledger_scrub_begin(&ledger, 3, JOB, false);
-	page[3].account = MM_DOMAIN_NONE;
+	mm_ledger_charge(&ledger, 3, MM_DOMAIN_NONE, false);
 	mm_ledger_scrub_end(&ledger, 3);
 	mm_ledger_check(&ledger);
 	assert_int_equal(ledger.count[MM_PAGE_FREE], 1);
@@ -80,23 +80,23 @@ static void a_domain_keeps_its_pages(void **state)
 	make_free(0);
 	make_free(1);
 	assert_int_equal(mm_ledger_grantable(&ledger, 2), 2);
-	assert_int_equal(mm_ledger_reserve(&ledger, 0, 2), 0);
+	assert_int_equal(mm_ledger_reserve(&ledger, 0, 2, 2), 0);
 	mm_ledger_drop(&ledger, 0);
 	mm_ledger_scrub_begin(&ledger, 0, JOB, false);
 	mm_ledger_scrub_end(&ledger, 0);
 	assert_int_equal(mm_ledger_grantable(&ledger, 2), 2);
 	assert_int_equal(mm_ledger_grantable(&ledger, 3), 1);
-	assert_int_equal(mm_ledger_reserve(&ledger, 1, 3), 1);
-	assert_int_equal(mm_ledger_reserve(&ledger, 1, 3), MM_NO_PAGE);
+	assert_int_equal(mm_ledger_reserve(&ledger, 1, 3, 3), 1);
+	assert_int_equal(mm_ledger_reserve(&ledger, 1, 3, 3), MM_NO_PAGE);
 	/* Created anew it is anybody's, but only after a scrub. */
 	mm_ledger_scrub_begin(&ledger, 0, JOB, true);
 	assert_int_equal(ledger.inflight[MM_DOMAIN_NONE], 1);
 	mm_ledger_scrub_end(&ledger, 0);
 	assert_int_equal(page[0].state, MM_PAGE_DIRTY);
-	assert_int_equal(mm_ledger_reserve(&ledger, 1, 3), MM_NO_PAGE);
+	assert_int_equal(mm_ledger_reserve(&ledger, 1, 3, 3), MM_NO_PAGE);
 	mm_ledger_scrub_begin(&ledger, 0, JOB, false);
 	mm_ledger_scrub_end(&ledger, 0);
-	assert_int_equal(mm_ledger_reserve(&ledger, 1, 3), 0);
+	assert_int_equal(mm_ledger_reserve(&ledger, 1, 3, 3), 0);
 	mm_ledger_check(&ledger);
 }
 
@@ -105,19 +105,19 @@ static void own_pages_go_first(void **state)
 	(void)state;
 	make_free(0);
 	make_free(1);
-	assert_int_equal(mm_ledger_reserve(&ledger, 0, 2), 0);
+	assert_int_equal(mm_ledger_reserve(&ledger, 0, 2, 2), 0);
 	mm_ledger_drop(&ledger, 0);
 	mm_ledger_scrub_begin(&ledger, 0, JOB, false);
 	mm_ledger_scrub_end(&ledger, 0);
-	assert_int_equal(mm_ledger_reserve(&ledger, 0, 2), 0);
-	assert_int_equal(mm_ledger_reserve(&ledger, 0, 2), 1);
+	assert_int_equal(mm_ledger_reserve(&ledger, 0, 2, 2), 0);
+	assert_int_equal(mm_ledger_reserve(&ledger, 0, 2, 2), 1);
 }
 
 static void a_written_page_waits_for_its_job(void **state)
 {
 	(void)state;
 	make_free(0);
-	assert_int_equal(mm_ledger_reserve(&ledger, 0, 0), 0);
+	assert_int_equal(mm_ledger_reserve(&ledger, 0, 0, 0), 0);
 	mm_ledger_job(&ledger, 0, JOB);
 	mm_ledger_drop(&ledger, 0);
 	assert_int_equal(ledger.scrub.length, 0);
@@ -181,9 +181,9 @@ static void only_the_drawn_transitions_exist(void **state)
 	(void)state;
 	make_free(0); /* FREE */
 	make_free(1);
-	assert_int_equal(mm_ledger_reserve(&ledger, 0, 0), 0); /* 0: DIRTY, owned */
-	mm_ledger_job(&ledger, 0, JOB);                        /* and being written */
-	mm_ledger_created(&ledger, 2);                         /* DIRTY, nobody's */
+	assert_int_equal(mm_ledger_reserve(&ledger, 0, 0, 0), 0); /* 0: DIRTY, owned */
+	mm_ledger_job(&ledger, 0, JOB);                           /* and being written */
+	mm_ledger_created(&ledger, 2);                            /* DIRTY, nobody's */
 	assert_true(panics(try_scrub_plain, 1));
 	assert_true(panics(try_scrub_plain, 0));
 	assert_true(panics(try_give, 0));
@@ -199,7 +199,9 @@ static void only_the_drawn_transitions_exist(void **state)
 
 static void accounts(void **state)
 {
-	struct mm_account table[MM_ACCOUNTS_MAX] = { { 0 } }, *a = mm_account_open(table, 42, 3);
+	const struct mm_core_quota quota = { .min_pages = 2, .max_pages = 3, .weight = 100 };
+	struct mm_account table[MM_ACCOUNTS_MAX] = { { 0 } },
+			  *a = mm_account_open(table, 42, &quota);
 
 	(void)state;
 	assert_ptr_equal(mm_account_find(table, 42), a);
@@ -218,9 +220,10 @@ static void accounts(void **state)
 	mm_account_unquarantine(a);
 	mm_account_uncharge(a, 1);
 	assert_int_equal(mm_account_room(a), 2);
+	assert_int_equal(mm_account_unused_min(a), 1);
 	for (uint64_t i = 1; i < MM_ACCOUNTS_MAX; i++)
-		assert_non_null(mm_account_open(table, i, 1));
-	assert_null(mm_account_open(table, 999, 1));
+		assert_non_null(mm_account_open(table, i, &quota));
+	assert_null(mm_account_open(table, 999, &quota));
 }
 
 int main(void)

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the operator grants and keeps for accounts, and who comes first.
+ *
+ * A min is kept, not owed: pages enough for all that is unused of the mins are FREE and of a domain that
+ * may have them as they are: its own, or none. A page that another domain had is not enough, since a
+ * hostile one may still hold it. mm_c_guard() sees to that; a grant to others never goes below.
+ */
+#include <string.h>
+
+#include "mm/base.h"
+#include "mmd/core/controller.h"
+#include "mmd/core/state.h"
+
+/* ---- mins ---- */
+
+uint64_t mm_c_unused_mins(const struct mm_core *c)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; c->min_sum && i < MM_ACCOUNTS_MAX; i++)
+		sum += mm_account_unused_min(&c->account[i]);
+	return sum;
+}
+
+/* Of each domain what is unused of its accounts' mins, less @but's. */
+static void unused_by_domain(const struct mm_core *c, uint32_t but, uint64_t *unused)
+{
+	memset(unused, 0, MM_DOMAINS * sizeof(*unused));
+	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
+		if (i != but)
+			unused[c->account[i].domain] += mm_account_unused_min(&c->account[i]);
+}
+
+static uint64_t beyond(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* Pages of no domain that the mins need because their domains have too few free pages of their own. */
+static uint64_t shortfall(const struct mm_core *c, const uint64_t *unused, uint32_t but_domain)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
+		if (i != but_domain)
+			sum += beyond(unused[i], c->ledger.free[i].length);
+	return sum;
+}
+
+uint64_t mm_c_kept_from(const struct mm_core *c, uint32_t account)
+{
+	uint32_t domain = c->account[account].domain;
+	uint64_t unused[MM_DOMAINS];
+
+	if (!c->min_sum)
+		return 0;
+	unused_by_domain(c, account, unused);
+	return unused[domain] + shortfall(c, unused, domain);
+}
+
+uint64_t mm_c_grantable(const struct mm_core *c, uint32_t account)
+{
+	return beyond(mm_ledger_grantable(&c->ledger, c->account[account].domain),
+		      mm_c_kept_from(c, account));
+}
+
+uint64_t mm_c_excess(const struct mm_core *c, uint32_t account)
+{
+	const struct mm_account *a = &c->account[account];
+
+	if (!a->quota.min_pages)
+		return UINT64_MAX;
+	return beyond(a->charged - MM_MIN(a->charged, c->ledger.leaving[account]),
+		      a->quota.min_pages);
+}
+
+/* A free page of a domain other than @domain that has most of them beyond its own mins. */
+static uint32_t foreign_page(const struct mm_core *c, uint32_t domain)
+{
+	uint64_t unused[MM_DOMAINS] = { 0 }, most = 0, spare;
+	uint32_t page = MM_NO_PAGE;
+
+	if (c->min_sum)
+		unused_by_domain(c, MM_DOMAIN_NONE, unused);
+	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++) {
+		spare = beyond(c->ledger.free[i].length, unused[i]);
+		if (i == domain || spare <= most)
+			continue;
+		most = spare;
+		page = c->ledger.free[i].head;
+	}
+	return page;
+}
+
+static bool recreate(struct mm_core *c, uint32_t page)
+{
+	uint32_t job;
+
+	if (page == MM_NO_PAGE || !mm_c_job_on_page(c, MM_XOP_RECREATE, page, &job))
+		return false;
+	mm_ledger_scrub_begin(&c->ledger, page, job, true);
+	return true;
+}
+
+void mm_c_convert(struct mm_core *c, uint32_t account, uint64_t pages)
+{
+	struct mm_ledger *l = &c->ledger;
+	uint32_t domain = c->account[account].domain;
+	uint64_t kept = mm_c_kept_from(c, account);
+
+	while ((uint64_t)mm_ledger_grantable(l, domain) + l->inflight[domain] +
+		       l->inflight[MM_DOMAIN_NONE] <
+	       pages + kept)
+		if (!recreate(c, foreign_page(c, domain)))
+			return;
+}
+
+/* Pages of no domain that are missing for the mins and not on their way. */
+static uint64_t missing(const struct mm_core *c)
+{
+	uint64_t unused[MM_DOMAINS];
+
+	if (!c->min_sum)
+		return 0;
+	unused_by_domain(c, MM_DOMAIN_NONE, unused);
+	return beyond(shortfall(c, unused, MM_DOMAIN_NONE),
+		      c->ledger.free[MM_DOMAIN_NONE].length + c->ledger.inflight[MM_DOMAIN_NONE]);
+}
+
+static bool mins_stand(const struct mm_core *c)
+{
+	uint64_t unused[MM_DOMAINS];
+
+	unused_by_domain(c, MM_DOMAIN_NONE, unused);
+	return shortfall(c, unused, MM_DOMAIN_NONE) <= c->ledger.free[MM_DOMAIN_NONE].length;
+}
+
+void mm_c_guard(struct mm_core *c)
+{
+	if (c->mins_stand)
+		return;
+	while (missing(c) && recreate(c, foreign_page(c, MM_DOMAIN_NONE)))
+		;
+	c->mins_stand = mins_stand(c);
+}
+
+bool mm_c_scrub_recreates(const struct mm_core *c)
+{
+	return !c->mins_stand && missing(c);
+}
+
+/* ---- entries ---- */
+
+static bool departed(const struct mm_core *c, uint32_t i)
+{
+	const struct mm_account *a = &c->account[i];
+
+	return a->used && !a->stays && !a->tenants && !mm_account_use(a) && !c->ledger.leaving[i];
+}
+
+/* Entries that are of use; of those that are not, the one that left first. */
+static uint32_t entries_used(struct mm_core *c, uint32_t *ret_first)
+{
+	uint32_t used = 0, first = MM_DOMAIN_NONE;
+
+	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++) {
+		struct mm_account *a = &c->account[i];
+
+		if (departed(c, i) && !c->ledger.touched[i])
+			a->used = false;
+		used += a->used;
+		if (departed(c, i) && c->ledger.free[i].length &&
+		    (first == MM_DOMAIN_NONE || a->left_at < c->account[first].left_at))
+			first = i;
+	}
+	*ret_first = first;
+	return used;
+}
+
+/* Pages of accounts that are gone are created anew, so that their entries are free for others. */
+void mm_c_recycle(struct mm_core *c)
+{
+	uint32_t first;
+
+	while (entries_used(c, &first) > MM_ACCOUNTS_MAX - MM_ACCOUNTS_SPARE &&
+	       first != MM_DOMAIN_NONE) {
+		do
+			if (!recreate(c, c->ledger.free[first].head))
+				return;
+		while (c->ledger.free[first].length);
+	}
+}
+
+struct mm_account *mm_c_account_of(struct mm_core *c, const struct mm_core_join *join)
+{
+	struct mm_account *a = mm_account_find(c->account, join->account);
+	struct mm_core_quota quota;
+	uint32_t first;
+
+	if (a && (a->stays || a->charged || a->tenants))
+		return a;
+	mm_core_quota_default(c, &quota);
+	if (join->account_max_pages)
+		quota.max_pages = join->account_max_pages;
+	if (!a) {
+		entries_used(c, &first);
+		a = mm_account_open(c->account, join->account, &quota);
+		if (a)
+			a->revision = ++c->quota_revision;
+	}
+	if (a)
+		a->quota = quota;
+	return a;
+}
+
+/* ---- the operator's word ---- */
+
+void mm_core_quota_default(const struct mm_core *c, struct mm_core_quota *ret_quota)
+{
+	*ret_quota = (struct mm_core_quota){
+		.max_pages = c->opts.account_max_pages,
+		.weight = MM_WEIGHT_DEFAULT,
+		.on_timeout = c->opts.on_timeout,
+	};
+}
+
+static struct mm_core_quota whole(const struct mm_core *c, const struct mm_core_quota *quota)
+{
+	struct mm_core_quota q = *quota;
+
+	q.max_pages = q.max_pages ? q.max_pages : c->opts.pages;
+	q.weight = q.weight ? q.weight : MM_WEIGHT_DEFAULT;
+	return q;
+}
+
+const char *mm_core_quota_check(const struct mm_core *c, uint64_t account,
+				const struct mm_core_quota *quota)
+{
+	struct mm_core_quota q = whole(c, quota);
+	uint64_t sum = 0;
+
+	if (q.min_pages > c->opts.pages)
+		return "min is more than the pool";
+	if (q.min_pages > q.max_pages)
+		return "min is more than max";
+	if (q.weight > MM_WEIGHT_MAX || q.priority > MM_PRIORITY_MAX ||
+	    q.on_timeout >= MM_ON_TIMEOUTS)
+		return "weight, priority or on_timeout is out of range";
+	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
+		if (c->account[i].used && c->account[i].key != account)
+			sum += c->account[i].quota.min_pages;
+	return sum + q.min_pages > c->opts.pages ? "the mins of all accounts are more than the pool"
+						 : NULL;
+}
+
+static void quota_put(struct mm_core *c, struct mm_account *a, const struct mm_core_quota *quota)
+{
+	c->min_sum -= a->quota.min_pages;
+	a->quota = whole(c, quota);
+	a->stays = true;
+	a->revision = ++c->quota_revision;
+	c->min_sum += a->quota.min_pages;
+	c->mins_stand = false;
+}
+
+static struct mm_account *account_open(struct mm_core *c, uint64_t account)
+{
+	struct mm_core_quota quota;
+	uint32_t first;
+
+	mm_core_quota_default(c, &quota);
+	entries_used(c, &first);
+	return mm_account_open(c->account, account, &quota);
+}
+
+int mm_core_account_add(struct mm_core *c, uint64_t account, uint64_t domain,
+			const struct mm_core_quota *quota)
+{
+	struct mm_account *a, *of = NULL;
+
+	if (domain != account) {
+		of = mm_account_find(c->account, domain);
+		if (!of || !of->stays)
+			return MM_E_STALE;
+	}
+	if (mm_account_find(c->account, account))
+		return MM_E_STALE;
+	if (mm_core_quota_check(c, account, quota))
+		return MM_E_QUOTA;
+	a = account_open(c, account);
+	if (!a)
+		return MM_E_FULL;
+	if (of)
+		a->domain = of->domain;
+	quota_put(c, a, quota);
+	return 0;
+}
+
+static bool pending(const struct mm_core *c, const struct mm_account *a)
+{
+	return mm_account_use(a) > a->quota.max_pages ||
+	       (mm_account_unused_min(a) && !c->mins_stand);
+}
+
+enum mm_quota_outcome mm_core_quota_set(struct mm_core *c, uint64_t now_ns, uint64_t account,
+					uint64_t revision, const struct mm_core_quota *quota)
+{
+	struct mm_account *a = mm_account_find(c->account, account);
+
+	if (revision && (!a || a->revision != revision))
+		return MM_QUOTA_STALE;
+	if (mm_core_quota_check(c, account, quota))
+		return MM_QUOTA_CONFLICT;
+	if (!a)
+		a = account_open(c, account);
+	if (!a)
+		return MM_QUOTA_CONFLICT;
+	quota_put(c, a, quota);
+	mm_c_settle(c, now_ns);
+	return pending(c, a) ? MM_QUOTA_DEFERRED : MM_QUOTA_APPLIED;
+}
+
+bool mm_core_account(const struct mm_core *c, uint32_t index, struct mm_core_account *ret)
+{
+	const struct mm_account *a = &c->account[index];
+
+	if (index >= MM_ACCOUNTS_MAX || !a->used)
+		return false;
+	*ret = (struct mm_core_account){
+		.account = a->key,
+		.domain = c->account[a->domain].key,
+		.quota = a->quota,
+		.revision = a->revision,
+		.charged = a->charged,
+		.quarantined = a->quarantined,
+		.tenants = a->tenants,
+		.stays = a->stays,
+		.pending = pending(c, a),
+	};
+	return true;
+}
+
+bool mm_core_account_find(const struct mm_core *c, uint64_t account, struct mm_core_account *ret)
+{
+	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
+		if (c->account[i].used && c->account[i].key == account)
+			return mm_core_account(c, i, ret);
+	return false;
+}
+
+/* ---- who comes first ---- */
+
+static const struct mm_account *account(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return &c->account[t->account];
+}
+
+/* Big chunks wait long beside small ones: weights do not count then, nor while pages are kept for it. */
+static bool starves(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return t->kv.kept_ns || c->now_ns - t->kv.since_ns >= MM_PATIENCE_NS;
+}
+
+bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
+			const struct mm_c_tenant *b)
+{
+	const struct mm_account *of_a = account(c, a), *of_b = account(c, b);
+
+	if (of_a->quota.priority != of_b->quota.priority)
+		return of_a->quota.priority > of_b->quota.priority;
+	if (starves(c, a) != starves(c, b))
+		return starves(c, a);
+	if (!starves(c, a) && of_a->served != of_b->served)
+		return of_a->served < of_b->served;
+	return a->kv.turn < b->kv.turn;
+}
+
+int mm_c_lends_by_rank(const struct mm_core *c, const struct mm_c_tenant *a,
+		       const struct mm_c_tenant *b)
+{
+	uint32_t of_a = account(c, a)->quota.priority, of_b = account(c, b)->quota.priority;
+
+	return of_a < of_b ? -1 : of_a > of_b;
+}
+
+uint64_t mm_c_lent_weighted(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return (uint64_t)t->plan.alpha * account(c, t)->quota.weight;
+}
+
+/* Before its wish is written down: nobody of its account waits, so the account begins to wait. */
+void mm_c_wait_begin(struct mm_core *c, const struct mm_c_tenant *t)
+{
+	MM_FOREACH_TENANT(c, other)
+	if (other->account == t->account && mm_c_kv_unmet(c, other))
+		return;
+	mm_account_wait(&c->account[t->account], c->served);
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Accounts in the world of tests/sim: mins, maxes, weights, priorities, domains, entries. */
+#undef NDEBUG
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+
+#include "tests/sim/world.h"
+
+static struct world world;
+static struct world *w = &world;
+
+static void begin(enum mm_policy policy, uint32_t pages)
+{
+	struct mm_core_opts opts = { .pages = pages, .page_bytes = 4096, .policy = policy };
+
+	w_init(w, &opts, 1);
+}
+
+static void stand(void)
+{
+	w_xfer_up(w);
+	w_run(w);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	w_done(w);
+	return 0;
+}
+
+static struct mm_core_account account(uint32_t i)
+{
+	struct mm_core_account a;
+
+	assert_true(mm_core_account_find(w->core, 1000 + i, &a));
+	return a;
+}
+
+/* A tenant with KV only, that wants @chunks of @pages pages. */
+static struct w_proc *greedy(uint32_t of, uint32_t pages, uint32_t chunks)
+{
+	struct w_proc *p = w_join(w, of, MM_FEAT_KNOWN);
+
+	assert_non_null(p);
+	w_kv_declare(w, p, pages, 1, 40, 0);
+	if (chunks)
+		w_kv_want(w, p, chunks);
+	w_run(w);
+	return p;
+}
+
+static void wait_ms(uint32_t ms)
+{
+	for (uint32_t i = 0; i < ms; i += 10) {
+		w_tick(w, 10 * MM_NS_PER_MS);
+		w_run(w);
+	}
+}
+
+static void a_min_is_kept(void **state)
+{
+	struct mm_core_quota q = { .min_pages = 12 };
+	struct w_proc *a, *b;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 40);
+	w_account_add(w, 1, 1, &q);
+	stand();
+	a = greedy(0, 1, 40);
+	assert_int_equal(a->held, 28);
+	assert_int_equal(a->denied, -ENOSPC);
+	b = greedy(1, 1, 12);
+	assert_int_equal(b->held, 12);
+	assert_int_equal(b->denied, 0);
+	/* Beyond its min it is one of many. */
+	w_kv_want(w, b, 13);
+	wait_ms(50);
+	assert_int_equal(b->held, 12);
+	assert_int_equal(b->denied, -ENOSPC);
+	for (uint32_t i = 0; i < 5; i++)
+		w_kv_release(w, b);
+	w_kv_want(w, b, 0);
+	wait_ms(50);
+	assert_int_equal(a->held, 28);
+}
+
+/* Pages that a hostile one gave back, and holds, do not count for anybody's min. */
+static void a_min_is_not_kept_in_pages_that_somebody_may_hold(void **state)
+{
+	struct mm_core_quota q = { .min_pages = 10 };
+	struct mm_core_account gone;
+	struct w_proc *a, *b;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 20);
+	w_account_add(w, 1, 1, &q);
+	stand();
+	a = greedy(0, 1, 10);
+	a->hostile = true;
+	while (w_kv_release(w, a))
+		;
+	w_kv_want(w, a, 0);
+	b = greedy(1, 1, 10);
+	assert_int_equal(b->held, 10);
+	/* Now all that is left is what a holds: asked for, it turns out, and a pays. */
+	w_kv_want(w, b, 12);
+	wait_ms(50);
+	assert_int_equal(b->held, 10);
+	assert_true(account(0).quarantined > 0);
+	w_die(w, a);
+	wait_ms(1500);
+	assert_int_equal(b->held, 12);
+	assert_false(mm_core_account_find(w->core, 1000, &gone));
+}
+
+static void a_raised_min_comes_as_pages_come_back(void **state)
+{
+	struct mm_core_quota q = { .min_pages = 30 };
+	struct w_proc *a;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 40);
+	stand();
+	a = greedy(0, 1, 30);
+	assert_int_equal(w_quota_set(w, 1, &q), MM_QUOTA_DEFERRED);
+	assert_true(account(1).pending);
+	for (uint32_t i = 0; i < 20; i++) {
+		w_kv_release(w, a);
+		w_kv_want(w, a, 40); /* what comes back is not given out again */
+	}
+	wait_ms(50);
+	assert_int_equal(a->held, 10);
+	assert_false(account(1).pending);
+	assert_int_equal(greedy(1, 1, 30)->held, 30);
+}
+
+static void quotas_are_checked(void **state)
+{
+	static const struct {
+		struct mm_core_quota q;
+		enum mm_quota_outcome want;
+	} cases[] = {
+		{ { .min_pages = 10, .max_pages = 9 }, MM_QUOTA_CONFLICT },
+		{ { .min_pages = 41 }, MM_QUOTA_CONFLICT },
+		{ { .min_pages = 31 }, MM_QUOTA_CONFLICT }, /* account 0 has 10 */
+		{ { .weight = MM_WEIGHT_MAX + 1 }, MM_QUOTA_CONFLICT },
+		{ { .priority = MM_PRIORITY_MAX + 1 }, MM_QUOTA_CONFLICT },
+		{ { .on_timeout = MM_ON_TIMEOUTS }, MM_QUOTA_CONFLICT },
+		{ { .min_pages = 30 }, MM_QUOTA_APPLIED },
+	};
+	struct mm_core_quota q = { .min_pages = 10 };
+	uint64_t before;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 40);
+	stand();
+	assert_int_equal(w_quota_set(w, 0, &q), MM_QUOTA_APPLIED);
+	before = account(0).revision;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++)
+		assert_int_equal(w_quota_set(w, 1, &cases[i].q), cases[i].want);
+	assert_int_equal(account(0).revision, before);
+	assert_int_equal(account(1).revision, before + 1);
+	assert_int_equal(account(1).quota.max_pages, 40);
+	assert_int_equal(account(1).quota.weight, MM_WEIGHT_DEFAULT);
+}
+
+static void a_stale_revision_changes_nothing(void **state)
+{
+	struct mm_core_quota q = { .max_pages = 10 };
+	uint64_t revision;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 40);
+	stand();
+	assert_int_equal(mm_core_quota_set(w->core, w->now_ns, 1000, 1, &q), MM_QUOTA_STALE);
+	assert_int_equal(w_quota_set(w, 0, &q), MM_QUOTA_APPLIED);
+	revision = account(0).revision;
+	q.max_pages = 20;
+	assert_int_equal(mm_core_quota_set(w->core, w->now_ns, 1000, revision, &q),
+			 MM_QUOTA_APPLIED);
+	q.max_pages = 30;
+	assert_int_equal(mm_core_quota_set(w->core, w->now_ns, 1000, revision, &q), MM_QUOTA_STALE);
+	assert_int_equal(account(0).quota.max_pages, 20);
+}
+
+static void weights_share_what_is_scarce(void **state)
+{
+	struct mm_core_quota heavy = { .weight = 300 }, light = { .weight = 100 };
+	struct w_proc *a, *b, *hog;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 40);
+	w_account_add(w, 0, 0, &light);
+	w_account_add(w, 1, 1, &heavy);
+	stand();
+	hog = greedy(2, 1, 40);
+	assert_int_equal(hog->held, 40);
+	a = greedy(0, 1, 20);
+	b = greedy(1, 1, 20);
+	w_kv_want(w, hog, 0);
+	for (uint32_t i = 0; i < 16; i++) {
+		w_kv_release(w, hog);
+		w_run(w);
+	}
+	assert_int_equal(a->held + b->held, 16);
+	assert_int_equal(a->held, 4);
+	assert_int_equal(b->held, 12);
+}
+
+static void priority_comes_first(void **state)
+{
+	struct mm_core_quota high = { .priority = 1 };
+	struct w_proc *a, *b, *hog;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 40);
+	w_account_add(w, 1, 1, &high);
+	stand();
+	hog = greedy(2, 1, 40);
+	a = greedy(0, 1, 20);
+	b = greedy(1, 1, 6);
+	w_kv_want(w, hog, 0);
+	for (uint32_t i = 0; i < 8; i++) {
+		w_kv_release(w, hog);
+		w_run(w);
+		assert_int_equal(b->held, MM_MIN(i + 1, 6u));
+	}
+	assert_int_equal(a->held, 2);
+}
+
+/* Lenders: the lower priority gives first, though the other was active later. */
+static void the_lower_priority_lends_first(void **state)
+{
+	struct mm_core_quota low = { .priority = 0 }, high = { .priority = 5 };
+	struct w_proc *a, *b, *c;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 60);
+	w_account_add(w, 0, 0, &low);
+	w_account_add(w, 1, 1, &high);
+	stand();
+	a = w_join(w, 0, MM_FEAT_KNOWN);
+	w_model(w, a, 1, 8, 3, 1);
+	w_run(w);
+	wait_ms(50);
+	b = w_join(w, 1, MM_FEAT_KNOWN);
+	w_model(w, b, 2, 8, 3, 1);
+	w_run(w);
+	wait_ms(300);
+	c = greedy(2, 1, 16);
+	wait_ms(100);
+	assert_int_equal(c->held, 16);
+	assert_true(mm_core_plan(w->core, a->tenant)->alpha > 0);
+	assert_int_equal(mm_core_plan(w->core, b->tenant)->alpha, 0);
+}
+
+/* What lies within a min is lent to nobody else. */
+static void a_min_is_not_taken(void **state)
+{
+	struct mm_core_quota q = { .min_pages = 25 };
+	struct w_proc *a, *c;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 40);
+	w_account_add(w, 0, 0, &q);
+	stand();
+	a = w_join(w, 0, MM_FEAT_KNOWN);
+	w_model(w, a, 1, 8, 3, 1);
+	w_run(w);
+	wait_ms(300);
+	c = greedy(1, 1, 30);
+	wait_ms(300);
+	assert_int_equal(c->held, 15);
+	assert_int_equal(mm_core_plan(w->core, a->tenant)->alpha, 0);
+	/* Its own wishes it serves out of its own layers. */
+	c = greedy(0, 1, 4);
+	wait_ms(300);
+	assert_int_equal(c->held, 4);
+	assert_true(mm_core_plan(w->core, a->tenant)->alpha > 0);
+}
+
+static void joined_accounts_share_pages(void **state)
+{
+	struct mm_core_quota q = { 0 };
+	struct w_proc *a, *b;
+	uint32_t before[40], same = 0;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 40);
+	w_account_add(w, 0, 0, &q);
+	w_account_add(w, 1, 0, &q);
+	stand();
+	a = greedy(0, 1, 40);
+	memcpy(before, a->kv_view, sizeof(before));
+	while (w_kv_release(w, a))
+		;
+	w_kv_want(w, a, 0);
+	w_run(w);
+	b = greedy(1, 1, 40);
+	assert_int_equal(b->held, 40);
+	/* The world checks domains; that no page was created anew shows in who had them before. */
+	for (uint32_t i = 0; i < 40; i++)
+		same += w->page[before[i]].domains == 1;
+	assert_int_equal(same, 40);
+	assert_int_equal(account(0).charged, 0);
+	assert_int_equal(account(1).charged, 40);
+}
+
+/* Users come and go, each the last that had some pages: entries do not run out. */
+static void entries_of_the_gone_are_used_again(void **state)
+{
+	(void)state;
+	begin(MM_POLICY_ELASTIC, W_PAGES);
+	stand();
+	for (uint32_t i = 0; i < 3 * MM_ACCOUNTS_MAX; i++) {
+		struct mm_core_join join = { .account = 5000 + i, .features = MM_FEAT_KNOWN };
+		struct w_proc *p = &w->proc[0];
+		struct mm_core_account a;
+		uint32_t tenant;
+
+		assert_int_equal(mm_core_on_join(w->core, w->now_ns, &join, &tenant), 0);
+		memset(p, 0, sizeof(*p));
+		memset(p->kv_view, 0xff, sizeof(p->kv_view));
+		p->used = p->alive = p->connected = true;
+		p->tenant = tenant;
+		w->domain[0] = i % 32; /* another domain than its neighbours' */
+		w_drain(w);
+		w_kv_declare(w, p, 1, 1, 2, 0);
+		w_kv_want(w, p, 2);
+		w_run(w);
+		assert_int_equal(p->held, 2);
+		assert_true(mm_core_account_find(w->core, 5000 + i, &a));
+		assert_int_equal(a.charged, 2);
+		w_bye(w, p);
+		w_run(w);
+	}
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_teardown(name, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(a_min_is_kept),
+		TEST(a_min_is_not_kept_in_pages_that_somebody_may_hold),
+		TEST(a_raised_min_comes_as_pages_come_back),
+		TEST(quotas_are_checked),
+		TEST(a_stale_revision_changes_nothing),
+		TEST(weights_share_what_is_scarce),
+		TEST(priority_comes_first),
+		TEST(the_lower_priority_lends_first),
+		TEST(a_min_is_not_taken),
+		TEST(joined_accounts_share_pages),
+		TEST(entries_of_the_gone_are_used_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
