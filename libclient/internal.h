@@ -73,14 +73,24 @@ struct mm_kv {
 	int denied_error;         /* lock: of it; 0 = none yet */
 };
 
+#define MM_STEP_STREAMS 16 /* joined to one step */
+#define MM_STEP_BEGUN   16 /* layers of one step that are begun and not ended, on several streams */
+
+/* A layer that is in use on a stream. */
+struct mm_begun {
+	uint32_t layer;
+	CUstream stream;
+};
+
 struct mm_step {
 	struct mm_step *next;
 	bool open;         /* lock */
 	pthread_t thread;  /* lock: that opened it */
 	uint64_t begin_ns; /* the rest is the opening thread's */
 	int64_t last_layer;
-	bool in_layer;
-	bool gap; /* a layer that cycles was passed over */
+	uint32_t n_begun, n_streams;
+	struct mm_begun begun[MM_STEP_BEGUN];
+	CUstream streams[MM_STEP_STREAMS];
 	uint32_t gated;
 	uint32_t n_timed; /* waits with events around them: events[2 * i], [2 * i + 1] */
 	uint32_t n_events;
@@ -128,6 +138,7 @@ struct mm_client {
 	/* lock: plan */
 	bool preparing; /* no new step; parked = PARKED was said */
 	bool parked;
+	bool broken; /* a step broke off: no new one before a plan change put the gates in order */
 	uint64_t prepare_epoch;
 	uint64_t plan_epoch;
 	uint64_t plan_changes;

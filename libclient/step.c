@@ -82,7 +82,7 @@ static void switch_done(struct mm_client *c, const struct mm_msg *msg)
 	c->plan_epoch = msg->epoch;
 	c->alpha = (uint32_t)msg->arg[0];
 	c->m = (uint32_t)msg->arg[1];
-	c->preparing = c->parked = false;
+	c->preparing = c->parked = c->broken = false;
 	pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
 }
@@ -204,7 +204,7 @@ static void step_open(struct mm_client *c, struct mm_step *step)
 	step->thread = pthread_self();
 	step->begin_ns = mm_now_ns();
 	step->last_layer = -1;
-	step->in_layer = step->gap = false;
+	step->n_begun = step->n_streams = 0;
 	step->gated = step->n_timed = 0;
 	if (c->steps_open++ == 0)
 		step_seq_advance(c);
@@ -219,8 +219,8 @@ int mm_step_begin(struct mm_client *client)
 	if (r)
 		return r;
 	pthread_mutex_lock(&client->lock);
-	/* Aborted gates are put in order by a plan change: until then every step would be void. */
-	while (!r && (client->preparing || gates_aborted(client)))
+	/* Gates that a step left aborted or out of turn are put in order by a plan change. */
+	while (!r && (client->preparing || client->broken || gates_aborted(client)))
 		r = mm_link_wait(client, deadline_ns);
 	if (!r && client->dead)
 		r = client->dead;
@@ -265,12 +265,16 @@ static void step_account(struct mm_client *c, const struct mm_step_info *info)
 	__atomic_store_n(&stats->steps, c->steps_done, __ATOMIC_RELEASE);
 }
 
-/* With lock. Layers that cycle after the last one that was bracketed are passed over as well. */
-static bool step_broke_off(const struct mm_client *c, const struct mm_step *step)
+/* With lock. Layers that cycle and were not run have the next step wait for ever. */
+static bool step_broke_off(const struct mm_client *c, const struct mm_step *step, bool abandon)
 {
+	if (!n_layers(c) || !c->m)
+		return false;
+	if (abandon)
+		return true;
 	if (step->last_layer < 0)
 		return false; /* none was bracketed here: no layers, or a graph with all of them */
-	if (step->gap || step->in_layer)
+	if (step->n_begun)
 		return true;
 	for (uint32_t i = (uint32_t)(step->last_layer + 1); i < n_layers(c); i++)
 		if (c->model->cycles[i + 1])
@@ -293,17 +297,42 @@ struct ending {
 	int dead;
 };
 
+/* All of them, also after one failed: nothing of the step may run on. */
+static CUresult streams_sync(struct mm_client *c, const struct mm_step *step, CUstream stream)
+{
+	CUresult first = c->gpu->cuStreamSynchronize(stream);
+
+	for (uint32_t i = 0; i < step->n_streams; i++) {
+		CUresult res = step->streams[i] == stream
+				       ? CUDA_SUCCESS
+				       : c->gpu->cuStreamSynchronize(step->streams[i]);
+
+		first = first ? first : res;
+	}
+	return first;
+}
+
 static struct mm_step_info step_sync(struct mm_client *c, const struct mm_step *step,
 				     CUstream stream, CUresult *ret_res)
 {
 	bool borrowed = context_borrow(c);
 	struct mm_step_info info = { .gated = step->gated };
 
-	*ret_res = c->gpu->cuStreamSynchronize(stream);
+	*ret_res = streams_sync(c, step, stream);
 	info.step_ns = mm_now_ns() - step->begin_ns;
 	info.stall_ns = *ret_res ? 0 : step_stall_ns(c, step);
 	context_give_back(c, borrowed);
 	return info;
+}
+
+/* What it computes is void anyway: its streams need not wait until layers were brought. */
+static void step_abort(struct mm_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	for (uint32_t i = 0; c->m && i < n_layers(c); i++)
+		__atomic_fetch_or(&c->gates->gate[i].high, (uint32_t)(MM_GATE_ABORT >> 32),
+				  __ATOMIC_SEQ_CST);
+	pthread_mutex_unlock(&c->lock);
 }
 
 static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
@@ -311,9 +340,10 @@ static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
 {
 	pthread_mutex_lock(&c->lock);
 	e->aborted = gates_aborted(c);
-	e->broke_off = n_layers(c) && (abandon || step_broke_off(c, step));
+	e->broke_off = step_broke_off(c, step, abandon);
 	if (!e->aborted && !e->broke_off && !e->res)
 		step_account(c, info);
+	c->broken |= e->broke_off;
 	step->open = false;
 	if (--c->steps_open == 0)
 		step_seq_advance(c);
@@ -332,18 +362,21 @@ static int step_close(struct mm_client *c, CUstream stream, bool abandon,
 
 	if (!step)
 		return mm_fail(c, -EINVAL, "no step is open");
+	if (abandon)
+		step_abort(c);
 	info = step_sync(c, step, stream, &e.res);
 	step_shut(c, step, abandon, &info, &e);
 	if (e.dead)
 		return mm_fail(c, e.dead, "%s", c->dead_text);
-	if (e.parks)
-		park(c, e.epoch);
+	/* Before PARKED, so that the change that it allows is one that puts all gates in order. */
 	if (e.broke_off)
 		resync(c);
+	if (e.parks)
+		park(c, e.epoch);
 	if (e.res)
 		return mm_fail(c, -EIO, "the device failed: %s", mm_gpu_strerror(c->gpu, e.res));
-	if (e.aborted)
-		return mm_fail(c, -ECANCELED, "mmd aborted the gates: repeat the step");
+	if (e.aborted && !abandon)
+		return mm_fail(c, -ECANCELED, "the gates were aborted: repeat the step");
 	if (ret_info)
 		*ret_info = info;
 	return 0;
@@ -369,6 +402,30 @@ int mm_step_abandon(struct mm_client *client, CUstream stream)
 	int r = not_in_child(client);
 
 	return r ? r : step_close(client, stream, true, NULL);
+}
+
+/* Return: 0; -E2BIG. */
+static int stream_join(struct mm_client *c, struct mm_step *step, CUstream stream)
+{
+	for (uint32_t i = 0; i < step->n_streams; i++)
+		if (step->streams[i] == stream)
+			return 0;
+	if (step->n_streams == MM_STEP_STREAMS)
+		return mm_fail(c, -E2BIG, "a step has at most %d streams", MM_STEP_STREAMS);
+	step->streams[step->n_streams++] = stream;
+	return 0;
+}
+
+int mm_step_join(struct mm_client *client, CUstream stream)
+{
+	int r = not_in_child(client);
+	struct mm_step *step;
+
+	if (r)
+		return r;
+	step = step_current(client);
+	return step ? stream_join(client, step, stream)
+		    : mm_fail(client, -EINVAL, "no step is open");
 }
 
 void mm_steps_destroy(struct mm_client *client)
@@ -469,12 +526,55 @@ static int layer_of_step(struct mm_model *model, uint32_t layer, struct mm_step 
 	return *ret_step ? 0 : mm_fail(c, -EINVAL, "layer %u: no step is open", layer);
 }
 
-/* A layer that cycles and is passed over would never give its place to the next one. */
-static void note_gap(const struct mm_model *model, struct mm_step *step, uint32_t layer)
+static int layer_failed(struct mm_client *c, uint32_t layer, CUresult res)
 {
-	for (uint32_t i = (uint32_t)(step->last_layer + 1); i < layer; i++)
-		if (model->cycles[i + 1])
-			step->gap = true;
+	return mm_fail(c, -EIO, "layer %u: %s", layer, mm_gpu_strerror(c->gpu, res));
+}
+
+/*
+ * A layer that cycles and is passed over would never give its place to the next one, and the stream
+ * would wait for ever: it is waited for and marked as used. All of them, whatever the plan is: a
+ * captured graph must fit every plan.
+ */
+static int pass_over(struct mm_model *model, struct mm_step *step, uint32_t layer, CUstream stream)
+{
+	struct mm_client *c = model->client;
+	CUresult res = CUDA_SUCCESS;
+
+	while (!res && step->last_layer + 1 < (int64_t)layer) {
+		uint32_t i = (uint32_t)(step->last_layer + 1);
+
+		res = gate_wait(c, step, i, model->cycles[i + 1], stream);
+		if (!res)
+			res = gate_done(c, i, stream);
+		if (!res)
+			step->last_layer++;
+	}
+	return res ? layer_failed(c, (uint32_t)(step->last_layer + 1), res) : 0;
+}
+
+static struct mm_begun *begun_find(struct mm_step *step, uint32_t layer)
+{
+	for (uint32_t i = 0; i < step->n_begun; i++)
+		if (step->begun[i].layer == layer)
+			return &step->begun[i];
+	return NULL;
+}
+
+static int begin_check(struct mm_client *c, const struct mm_step *step, uint32_t layer,
+		       CUstream stream)
+{
+	if ((int64_t)layer <= step->last_layer)
+		return mm_fail(c, -EINVAL, "layer %u: begun after layer %d", layer,
+			       (int)step->last_layer);
+	for (uint32_t i = 0; i < step->n_begun; i++)
+		if (step->begun[i].stream == stream)
+			return mm_fail(c, -EINVAL,
+				       "layer %u: begun after layer %u, which has no end", layer,
+				       step->begun[i].layer);
+	if (step->n_begun == MM_STEP_BEGUN)
+		return mm_fail(c, -E2BIG, "layer %u: %u layers have no end", layer, step->n_begun);
+	return 0;
 }
 
 int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream stream)
@@ -484,35 +584,41 @@ int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream stream)
 	CUresult res;
 	int r = layer_of_step(model, layer, &step);
 
+	if (!r)
+		r = begin_check(c, step, layer, stream);
+	if (!r)
+		r = stream_join(c, step, stream);
+	if (!r)
+		r = pass_over(model, step, layer, stream);
 	if (r)
 		return r;
-	if (step->in_layer || (int64_t)layer <= step->last_layer)
-		return mm_fail(c, -EINVAL, "layer %u: begun after layer %d%s", layer,
-			       (int)step->last_layer, step->in_layer ? ", which has no end" : "");
 	res = gate_wait(c, step, layer, model->cycles[layer + 1], stream);
 	if (res)
-		return mm_fail(c, -EIO, "layer %u: %s", layer, mm_gpu_strerror(c->gpu, res));
-	note_gap(model, step, layer);
+		return layer_failed(c, layer, res);
 	step->gated += model->cycles[layer + 1];
 	step->last_layer = layer;
-	step->in_layer = true;
+	step->begun[step->n_begun++] = (struct mm_begun){ layer, stream };
 	return 0;
 }
 
 int mm_layer_end(struct mm_model *model, uint32_t layer, CUstream stream)
 {
 	struct mm_client *c = model->client;
+	struct mm_begun *begun;
 	struct mm_step *step;
 	CUresult res;
 	int r = layer_of_step(model, layer, &step);
 
 	if (r)
 		return r;
-	if (!step->in_layer || (int64_t)layer != step->last_layer)
+	begun = begun_find(step, layer);
+	if (!begun)
 		return mm_fail(c, -EINVAL, "layer %u: was not begun", layer);
+	if (begun->stream != stream)
+		return mm_fail(c, -EINVAL, "layer %u: was begun on another stream", layer);
 	res = gate_done(c, layer, stream);
 	if (res)
-		return mm_fail(c, -EIO, "layer %u: %s", layer, mm_gpu_strerror(c->gpu, res));
-	step->in_layer = false;
+		return layer_failed(c, layer, res);
+	*begun = step->begun[--step->n_begun];
 	return 0;
 }

@@ -329,11 +329,23 @@ struct mm_step_info {
 MM_API int mm_step_begin(struct mm_client *client);
 
 /**
- * mm_step_end() - synchronise @stream and close the step
+ * mm_step_join() - have the step's end wait for another stream
+ * @client: any
+ * @stream: on which work of the open step is enqueued
+ *
+ * Streams on which layers are begun join by themselves; this is for others, such as one that copies.
+ * Return: 0; -EINVAL no step is open; -E2BIG more than 16 streams.
+ */
+MM_API int mm_step_join(struct mm_client *client, CUstream stream);
+
+/**
+ * mm_step_end() - synchronise the step's streams and close the step
  * @client:   any
- * @stream:   the one that the layers were enqueued on
+ * @stream:   on which work was enqueued; those that have joined are synchronised too
  * @ret_info: or NULL
  *
+ * Layers after the last one that was begun need not run; mmd then puts the gates in order before the
+ * next step (as after mm_step_abandon()).
  * Return: 0; -ECANCELED the gates were aborted: the results are void, repeat the step; -EIO the
  * device failed; -EINVAL no step is open; -ECONNRESET.
  */
@@ -342,9 +354,11 @@ MM_API int mm_step_end(struct mm_client *client, CUstream stream, struct mm_step
 /**
  * mm_step_abandon() - close a step that broke off between layers
  * @client: any
- * @stream: is synchronised
+ * @stream: as for mm_step_end()
  *
- * Asks mmd for a null plan change that puts the gates in order again. Return: as mm_step_end().
+ * If layers cycle, the gates are aborted, so that what was enqueued runs to its end without waiting;
+ * steps that other threads have open end with -ECANCELED. Asks mmd for a null plan change that puts the
+ * gates in order again; the next mm_step_begin() waits for it. Return: 0; -EIO; -EINVAL; -ECONNRESET.
  */
 MM_API int mm_step_abandon(struct mm_client *client, CUstream stream);
 
@@ -354,8 +368,11 @@ MM_API int mm_step_abandon(struct mm_client *client, CUstream stream);
  * @layer:  each layer once per step, ascending
  * @stream: work enqueued after this may read the layer
  *
- * Two stream operations per layer, the same for every plan (protocol.md, Gates).
- * Return: 0; -EINVAL; -EIO.
+ * Two stream operations per layer, the same for every plan (protocol.md, Gates). Layers may be on
+ * different streams, one begun before another's end, but each on one stream: whoever reads a layer on
+ * a second stream orders it between the two operations by events of its own. A layer that is passed
+ * over is waited for and marked as used on @stream.
+ * Return: 0; -EINVAL; -E2BIG more than 16 streams, or layers without an end; -EIO.
  */
 MM_API int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream stream);
 

@@ -147,6 +147,20 @@ def test_random_while_plans_change(start, serve, random_case, rng, repeat):
     check_changing(start, serve, random_case, plans, 10)
 
 
+@pytest.mark.parametrize("alpha, slots", [(3, 1), (3, 2)])
+def test_steps_that_break_off(start, serve, random_case, alpha, slots):
+    """One step in five is abandoned between two layers and repeated once the gates are in order."""
+    model, requests, want = random_case
+    d = start(policy="remap", page="16K")
+    tenant = serve("t", model, requests, d, extra=["--verify", "--break-steps", "200"], sync=True).ready()
+    d.ctl("plan", "set", "t", "--layers", alpha, "--slots", slots)
+    summary = tenant.go().wait()
+    assert read_output(tenant.output) == want
+    assert summary["steps_broken"] > 0 and summary["steps_void"] >= summary["steps_broken"], summary
+    # Each is answered by a null plan change, once layers cycle.
+    assert d.status()["plan_changes"] > summary["steps_broken"] / 2
+
+
 def test_plain_is_batch_invariant(root, model_dirs):
     """The reference itself: neighbours and chunking change no token."""
     requests = make_requests(root / "requests.jsonl", 10, prompt=(8, 64))

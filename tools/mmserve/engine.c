@@ -127,6 +127,7 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 				 .memory = memory,
 				 .weights = weights,
 				 .requests = requests,
+				 .break_dice = opts->break_seed,
 				 .err = err };
 	r = mm_kv_arena_init(&e->kv, opts->kv_order, weights->arch.layers,
 			     mm_forward_part_bytes(&weights->arch, opts->block_tokens),
@@ -456,6 +457,19 @@ static void fill_batch(struct mm_engine *e, const struct mm_sched_plan *plan)
 	}
 }
 
+/* Before which layer this step breaks off, by --break-steps; none of the model's: it does not. */
+static uint32_t break_layer(struct mm_engine *e)
+{
+	uint64_t *dice = &e->break_dice;
+
+	if (!e->opts.break_permille)
+		return UINT32_MAX;
+	*dice = *dice * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	if ((*dice >> 33) % 1000 >= e->opts.break_permille)
+		return UINT32_MAX;
+	return (uint32_t)((*dice >> 43) % e->weights->arch.layers);
+}
+
 /* Return: as mm_step_end(): -ECANCELED means again. */
 static int compute_once(struct mm_engine *e, struct mm_step_info *info)
 {
@@ -463,11 +477,17 @@ static int compute_once(struct mm_engine *e, struct mm_step_info *info)
 
 	if (r)
 		return r;
+	e->forward.break_at = break_layer(e);
 	r = mm_forward_step(&e->forward);
 	if (!r)
 		return e->memory->ops->step_end(e->memory, e->forward.stream, info);
-	e->memory->ops->step_abandon(e->memory, e->forward.stream);
-	return r;
+	e->stats.steps_broken++;
+	if (r != -EINTR) {
+		e->memory->ops->step_abandon(e->memory, e->forward.stream);
+		return r;
+	}
+	r = e->memory->ops->step_abandon(e->memory, e->forward.stream);
+	return r ? r : -ECANCELED;
 }
 
 static int compute(struct mm_engine *e, struct mm_step_info *info)

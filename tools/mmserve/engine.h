@@ -33,6 +33,8 @@ struct mm_engine_opts {
 	uint64_t kv_share_bytes; /* 0: as much as the batch can ever use */
 	uint64_t kv_idle_ns;     /* chunks that stay empty for so long are given back */
 	uint64_t kv_timeout_ns;  /* a request that KV is denied for so long is refused */
+	uint32_t break_permille; /* of the steps break off between two layers and are repeated */
+	uint64_t break_seed;
 	bool verify;
 	FILE *out;                         /* request lines */
 	const volatile sig_atomic_t *stop; /* not 0: end early */
@@ -63,6 +65,7 @@ struct mm_engine {
 	uint64_t stuck_since_ns;   /* 0: something could run */
 	uint64_t surplus_since_ns; /* 0: all chunks are wanted */
 	uint64_t step_ns;          /* of the last step */
+	uint64_t break_dice;
 	char *err;
 };
 

@@ -210,7 +210,7 @@ int mm_forward_step(struct mm_forward *f)
 						  f->stream));
 	mm_pass_embed(f);
 	for (uint32_t layer = 0; layer < f->weights->arch.layers; layer++) {
-		const int r = run_layer(f, layer);
+		const int r = layer == f->break_at ? -EINTR : run_layer(f, layer);
 
 		if (r)
 			return r;

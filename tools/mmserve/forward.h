@@ -82,6 +82,8 @@ struct mm_forward {
 	uint32_t *host; /* the batch's arrays */
 	uint64_t *checksums;
 	CUresult error; /* the first of the step */
+	uint32_t
+		break_at; /* the step breaks off before this layer; beyond the last one: it does not */
 };
 
 /* Bytes of the keys, or of the values, of a block in one layer. */

@@ -156,6 +156,8 @@ static int start_engine(struct serve *s)
 		.kv_share_bytes = s->o.kv_share_bytes,
 		.kv_idle_ns = s->o.kv_idle_ms * MM_NS_PER_MS,
 		.kv_timeout_ns = s->o.kv_timeout_ms * MM_NS_PER_MS,
+		.break_permille = s->o.break_permille,
+		.break_seed = s->o.seed,
 		.verify = s->o.verify,
 		.out = s->out,
 		.stop = &stop,

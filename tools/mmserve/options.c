@@ -55,6 +55,9 @@ static const char help[] =
 	"      --kv-idle MS              give back chunks that stay empty so long (default 500)\n"
 	"      --kv-timeout MS           refuse a request that gets no memory so long (default "
 	"60000)\n"
+	"      --break-steps PERMILLE    break off so many of 1000 steps between two layers and "
+	"repeat\n"
+	"                                them: what an exception in an engine costs\n"
 	"      --verify                  checksum each layer inside its gate in each step\n"
 	"      --fast                    OpenBLAS: ids may depend on the batch\n"
 	"      --deterministic           the opposite, and the default\n"
@@ -181,6 +184,8 @@ static int check(const struct mm_serve_options *o)
 		return usage("--plain, --socket", "exclude each other");
 	if (o->max_batched_tokens < o->max_batch)
 		return usage("--max-batched-tokens", "must be at least --max-batch");
+	if (o->break_permille > 999)
+		return usage("--break-steps", "at most 999 of 1000");
 	if (o->max_batch > 4096 || o->max_batched_tokens > 1u << 20 || o->block_tokens > 4096)
 		return usage("--max-batch, --max-batched-tokens, --block-tokens",
 			     "at most 4096, 1048576, 4096");
@@ -215,6 +220,7 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 		{ "kv-share", SIZE, &o->kv_share_bytes, 1 },
 		{ "kv-idle", U64, &o->kv_idle_ms, 0 },
 		{ "kv-timeout", U64, &o->kv_timeout_ms, 1 },
+		{ "break-steps", U32, &o->break_permille, 0 },
 		{ "verify", FLAG, &o->verify, 0 },
 		{ "fast", FLAG, &o->fast, 0 },
 		{ "deterministic", CLEAR, &o->fast, 0 },

@@ -24,6 +24,7 @@ struct mm_serve_options {
 	uint64_t kv_share_bytes;
 	uint64_t kv_idle_ms;
 	uint64_t kv_timeout_ms;
+	uint32_t break_permille;
 	uint32_t limit;
 	uint32_t max_prompt;
 	uint32_t max_output;

@@ -111,6 +111,7 @@ static json_t *summary(struct totals *t, const struct mm_stats *s)
 		{ "preemptions", s->preemptions },
 		{ "steps", s->steps },
 		{ "steps_void", s->steps_void },
+		{ "steps_broken", s->steps_broken },
 		{ "computed_tokens", s->computed_tokens },
 		{ "batch_max", s->batch_max },
 		{ "checksum_failures", s->checksum_failures },

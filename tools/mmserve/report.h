@@ -18,7 +18,8 @@
 
 struct mm_stats { /* counted by the engine */
 	uint64_t steps;
-	uint64_t steps_void; /* repeated, because gates were aborted */
+	uint64_t steps_void;   /* repeated, because gates were aborted */
+	uint64_t steps_broken; /* of them, broken off by ourselves */
 	uint64_t computed_tokens;
 	uint64_t preemptions;
 	uint64_t checksum_failures;

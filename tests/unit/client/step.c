@@ -14,6 +14,8 @@
 #include "libclient/ipc/clock.h"
 #include "mm/base.h"
 
+#define STREAMS 17 /* one more than a step may have */
+
 static uint64_t shared(const uint64_t *word)
 {
 	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
@@ -209,6 +211,185 @@ static void test_broken_off(void **state)
 	peer_expect(f->peer, MM_OP_RESYNC);
 }
 
+/* mmd's answer to RESYNC: the same plan, layer 1 in the slot. */
+static void null_change(struct fixture *f, uint64_t epoch)
+{
+	peer_expect(f->peer, MM_OP_RESYNC);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = epoch });
+	assert_int_equal(peer_expect(f->peer, MM_OP_PARKED).epoch, epoch);
+	for (uint32_t i = 0; i < PEER_LAYERS; i++)
+		peer_gate(f->peer, i, MM_GATE_RESIDENT);
+	peer_gate(f->peer, 1, MM_GATE_READY);
+	peer_gate(f->peer, 3, MM_GATE_EMPTY);
+	peer_event(f->peer,
+		   &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = epoch, .arg = { 1, 2 } });
+	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, 0);
+}
+
+/* mmd's part in a step: once layer 1 was used, layer 3 comes. */
+static void bring_layer_3(struct fixture *f)
+{
+	while (!(shared(&f->peer->gates->gate[1].word) & MM_GATE_DONE))
+		pause_ms(1);
+	peer_gate(f->peer, 1, MM_GATE_EMPTY);
+	peer_gate(f->peer, 3, MM_GATE_READY);
+}
+
+/* The next step waits for the repair: without it, it would wait at layer 1 for ever. */
+static void test_no_step_before_the_repair(void **state)
+{
+	struct fixture *f = *state;
+	struct call begin = { 0 }, end = { 0 };
+
+	cycle_two(f);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 2);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+	call_start(&begin, f, call_step_begin);
+	pause_ms(20);
+	assert_int_equal(shared(&f->peer->gates->step_seq) % 2, 0);
+	null_change(f, 3);
+	assert_int_equal(call_join(&begin), 0);
+	enqueue_layers(f, 0, 4);
+	call_start(&end, f, call_step_end);
+	bring_layer_3(f);
+	assert_int_equal(call_join(&end), 0);
+	peer_absent(f->peer, MM_OP_RESYNC, 1);
+}
+
+/* The stream waits for a layer that nobody brings: an abandoned step ends all the same. */
+static void test_abandoned_in_a_wait(void **state)
+{
+	struct fixture *f = *state;
+	struct call end = { 0 };
+
+	cycle_two(f);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 4);
+	assert_int_equal(mm_step_abandon(f->client, f->stream), 0);
+	null_change(f, 3);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 4);
+	call_start(&end, f, call_step_end);
+	bring_layer_3(f);
+	assert_int_equal(call_join(&end), 0);
+	assert_int_equal(end.info.gated, 2);
+}
+
+static int whole_step(struct call *call)
+{
+	int r = mm_step_begin(call->f->client);
+
+	if (r)
+		return r;
+	enqueue_layers(call->f, 0, 4);
+	return mm_step_end(call->f->client, call->f->stream, NULL);
+}
+
+/* One thread's exception is the other one's -ECANCELED; repeated, its step is right. */
+static void test_abandoned_beside_another(void **state)
+{
+	struct fixture *f = *state;
+	struct call other = { 0 };
+	CUstream stream;
+
+	cycle_two(f);
+	assert_int_equal(f->peer->gpu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	call_start(&other, f, whole_step);
+	while (!(shared(&f->peer->gates->gate[1].word) & MM_GATE_DONE))
+		pause_ms(1);
+	assert_int_equal(mm_step_abandon(f->client, stream), 0);
+	assert_int_equal(call_join(&other), -ECANCELED);
+	null_change(f, 3);
+	call_start(&other, f, whole_step);
+	bring_layer_3(f);
+	assert_int_equal(call_join(&other), 0);
+	f->peer->gpu.cuStreamDestroy(stream);
+}
+
+/* Layers in turn on two streams; the end waits for both, whichever is named. */
+static void test_streams_join(void **state)
+{
+	struct fixture *f = *state;
+	CUstream stream[2] = { f->stream };
+	struct call end = { 0 };
+
+	cycle_two(f);
+	assert_int_equal(mm_step_join(f->client, f->stream), -EINVAL); /* no step */
+	assert_int_equal(f->peer->gpu.cuStreamCreate(&stream[1], CU_STREAM_NON_BLOCKING), 0);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	for (uint32_t i = 0; i < 4; i += 2) {
+		assert_int_equal(mm_layer_begin(f->model, i, stream[0]), 0);
+		assert_int_equal(mm_layer_begin(f->model, i + 1, stream[1]), 0);
+		assert_int_equal(mm_layer_end(f->model, i, stream[1]), -EINVAL);
+		assert_int_equal(mm_layer_end(f->model, i, stream[0]), 0);
+		assert_int_equal(mm_layer_end(f->model, i, stream[0]), -EINVAL);
+		assert_int_equal(mm_layer_end(f->model, i + 1, stream[1]), 0);
+	}
+	call_start(&end, f, call_step_end); /* names stream[0], which waits for nothing */
+	while (!(shared(&f->peer->gates->gate[2].word) & MM_GATE_DONE))
+		pause_ms(1);
+	pause_ms(20);
+	assert_int_equal(shared(&f->peer->tenant->stats.steps), 0);
+	bring_layer_3(f);
+	assert_int_equal(call_join(&end), 0);
+	assert_int_equal(shared(&f->peer->gates->gate[3].word), MM_GATE_DONE);
+	assert_int_equal(end.info.gated, 2);
+	peer_absent(f->peer, MM_OP_RESYNC, 1);
+	f->peer->gpu.cuStreamDestroy(stream[1]);
+}
+
+/* A stream without layers: joined by hand. It waits at a gate that the test opens. */
+static void test_joined_by_hand(void **state)
+{
+	struct fixture *f = *state;
+	struct call end = { 0 };
+	CUdeviceptr flag_va;
+	CUstream stream[STREAMS];
+	static uint64_t flag[512] __attribute__((aligned(4096)));
+
+	__atomic_store_n(&flag[0], 0, __ATOMIC_RELEASE);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(stream); i++)
+		assert_int_equal(f->peer->gpu.cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING),
+				 0);
+	assert_int_equal(
+		f->peer->gpu.cuMemHostRegister(flag, sizeof(flag), CU_MEMHOSTREGISTER_DEVICEMAP),
+		0);
+	assert_int_equal(f->peer->gpu.cuMemHostGetDevicePointer(&flag_va, flag, 0), 0);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(stream); i++)
+		assert_int_equal(mm_step_join(f->client, stream[i]), i < 16 ? 0 : -E2BIG);
+	assert_int_equal(mm_step_join(f->client, stream[3]), 0); /* again */
+	assert_int_equal(
+		f->peer->gpu.cuStreamWaitValue64(stream[3], flag_va, 1, CU_STREAM_WAIT_VALUE_EQ),
+		0);
+	call_start(&end, f, call_step_end);
+	pause_ms(20);
+	assert_int_equal(shared(&f->peer->tenant->stats.steps), 0);
+	__atomic_store_n(&flag[0], 1, __ATOMIC_RELEASE);
+	assert_int_equal(call_join(&end), 0);
+	assert_int_equal(f->peer->gpu.cuMemHostUnregister(flag), 0);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(stream); i++)
+		f->peer->gpu.cuStreamDestroy(stream[i]);
+}
+
+/* A layer that cycles and is left out gives its place up all the same. */
+static void test_layers_passed_over(void **state)
+{
+	struct fixture *f = *state;
+	struct call end = { 0 };
+
+	cycle_two(f);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 2, 4);
+	call_start(&end, f, call_step_end);
+	bring_layer_3(f);
+	assert_int_equal(call_join(&end), 0);
+	assert_int_equal(shared(&f->peer->gates->gate[0].word), MM_GATE_RESIDENT | MM_GATE_DONE);
+	peer_absent(f->peer, MM_OP_RESYNC, 1);
+}
+
 static void test_child_is_refused(void **state)
 {
 	struct fixture *f = *state;
@@ -259,6 +440,12 @@ int main(void)
 		MODEL(test_mmd_dies_in_a_wait),
 		MODEL(test_layers_in_order),
 		MODEL(test_broken_off),
+		MODEL(test_no_step_before_the_repair),
+		MODEL(test_abandoned_in_a_wait),
+		MODEL(test_abandoned_beside_another),
+		MODEL(test_streams_join),
+		MODEL(test_joined_by_hand),
+		MODEL(test_layers_passed_over),
 		MODEL(test_child_is_refused),
 		MODEL(test_hint),
 	};
