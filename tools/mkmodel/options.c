@@ -250,8 +250,9 @@ int mk_options_parse(int argc, char **argv, struct mk_options *o)
 			return mk_usage("needs a value", argv[optind - 1]);
 		default:
 			if (set_option(o, c, optarg)) {
-				fprintf(stderr, "mkmodel: --%s: %s is not allowed here\n",
-					long_options[index].name, optarg ? optarg : "it");
+				fprintf(stderr, "mkmodel: --%s: %s%s\n", long_options[index].name,
+					optarg ? optarg : "contradicts another option",
+					optarg ? " is not allowed here" : "");
 				return EXIT_USAGE;
 			}
 		}

@@ -106,10 +106,13 @@ int mk_shapes_read(const char *path, struct mk_shapes *ret, char *err)
 	}
 	root = json_loadf(file, JSON_REJECT_DUPLICATES, &where);
 	fclose(file);
+	if (!root) {
+		snprintf(err, MK_ERROR_BYTES, "%.4000s: line %d: %s", path, where.line, where.text);
+		return -EBADMSG;
+	}
 	models = json_object_get(root, "models");
 	if (!json_is_array(models)) {
-		snprintf(err, MK_ERROR_BYTES, "%.4000s: line %d: %s", path, where.line,
-			 root ? "there is no list \"models\"" : where.text);
+		snprintf(err, MK_ERROR_BYTES, "%.4000s: there is no list \"models\"", path);
 		return -EBADMSG;
 	}
 	shapes.n = json_array_size(models);

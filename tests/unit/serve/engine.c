@@ -121,6 +121,8 @@ static const struct {
 	    .patient = true } },
 };
 
+static const struct mk_format f32 = { MM_DTYPE_F32, MM_DTYPE_F32, 0 };
+static const struct mk_format bf16 = { MM_DTYPE_BF16, MM_DTYPE_BF16, 0 };
 static struct rig_result alone[REQUESTS], results[REQUESTS];
 
 static void compare(const char *what, const struct mm_requests *requests)
@@ -147,7 +149,8 @@ static void test_batch_invariance(void **state)
 		struct mk_random random = rig_random(&models[m].arch, 7 + m);
 		const struct mk_source source = { random.arch, mk_random_row, &random };
 
-		rig_model(&source, models[m].dtype, dir, sizeof(dir));
+		rig_model(&source, &(struct mk_format){ models[m].dtype, models[m].dtype, 0 }, dir,
+			  sizeof(dir));
 		rig_requests(&requests, REQUESTS, random.arch.vocab, 11 + m);
 		for (size_t i = 0; i < MM_ARRAY_SIZE(runs); i++) {
 			struct rig_run run = runs[i].run;
@@ -195,11 +198,11 @@ static void test_tied_is_an_equal_head(void **state)
 
 	(void)state;
 	rig_requests(&requests, REQUESTS, 100, 3);
-	rig_model(&source, MM_DTYPE_F32, dir, sizeof(dir));
+	rig_model(&source, &f32, dir, sizeof(dir));
 	rig_serve(dir, &requests, &run, alone);
 	rig_remove(dir);
 	source.arch.tied = false;
-	rig_model(&source, MM_DTYPE_F32, dir, sizeof(dir));
+	rig_model(&source, &f32, dir, sizeof(dir));
 	rig_serve(dir, &requests, &run, results);
 	rig_remove(dir);
 	compare("untied", &requests);
@@ -223,7 +226,7 @@ static void test_verify(void **state)
 
 	(void)state;
 	rig_requests(&requests, REQUESTS, 100, 3);
-	rig_model(&source, MM_DTYPE_BF16, dir, sizeof(dir));
+	rig_model(&source, &bf16, dir, sizeof(dir));
 	run.verify = true;
 	rig_serve(dir, &requests, &run, results);
 	assert_int_equal(run.stats.checksum_failures, 0);
@@ -261,7 +264,7 @@ static void test_refuses_what_never_fits(void **state)
 	}
 	requests.all[1].max_tokens = 1u << 20;
 	requests.all[3].max_tokens = 40;
-	rig_model(&source, MM_DTYPE_F32, dir, sizeof(dir));
+	rig_model(&source, &f32, dir, sizeof(dir));
 	rig_serve(dir, &requests, &run, results);
 	assert_non_null(strstr(results[1].error, "model's limit is 64"));
 	assert_non_null(strstr(results[3].error, "all KV memory holds 16"));

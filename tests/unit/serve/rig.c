@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -205,6 +206,8 @@ static void keep_logits(struct lender *l)
 				 0);
 		assert_true(n < RIG_OUTPUT_MAX);
 		l->results[user].logits[n] = mm_checksum_bytes(logits, row);
+		if (l->run->on_logits)
+			l->run->on_logits(l->run->context, user, n, logits);
 	}
 	free(logits);
 }
@@ -283,29 +286,29 @@ struct mk_random rig_random(const struct mm_arch *arch, uint64_t seed)
 	return random;
 }
 
-void rig_model(const struct mk_source *source, enum mm_dtype dtype, char *ret_dir, size_t dir_bytes)
+void rig_model(const struct mk_source *source, const struct mk_format *format, char *ret_dir,
+	       size_t dir_bytes)
 {
-	const struct mk_format format = { dtype, dtype, 0 };
 
 	const char *tmp = getenv("TMPDIR");
 	char err[MK_ERROR_BYTES];
 
 	snprintf(ret_dir, dir_bytes, "%s/mm-rig.XXXXXX", tmp ? tmp : "/tmp");
 	assert_non_null(mkdtemp(ret_dir));
-	if (mk_write(source, ret_dir, &format, err))
+	if (mk_write(source, ret_dir, format, err))
 		fail_msg("%s", err);
 }
 
 void rig_remove(const char *dir)
 {
-	static const char *const names[] = { "config.json", "model.safetensors" };
-	char path[512];
+	const struct dirent *entry;
+	DIR *d = opendir(dir);
 
-	for (size_t i = 0; i < MM_ARRAY_SIZE(names); i++) {
-		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
-		unlink(path);
-	}
-	rmdir(dir);
+	assert_non_null(d);
+	while ((entry = readdir(d)))
+		unlinkat(dirfd(d), entry->d_name, 0); /* all but . and .. */
+	closedir(d);
+	assert_int_equal(rmdir(dir), 0);
 }
 
 static void make_request(struct mm_request *q, uint32_t n_prompt, uint32_t max_tokens)

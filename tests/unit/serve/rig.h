@@ -33,6 +33,9 @@ struct rig_run {
 	bool patient;            /* with @lend: chunks are asked back with time to answer in */
 	bool verify;
 	uint64_t spoil; /* flip a byte of a tensor's device copy before step so many; 0 = never */
+	/* Called with the logits of each output token; may be NULL. */
+	void (*on_logits)(void *context, uint64_t request, uint32_t output, const float *logits);
+	void *context;
 	struct mm_stats stats; /* written */
 };
 
@@ -40,7 +43,7 @@ struct rig_run {
 struct mk_random rig_random(const struct mm_arch *arch, uint64_t seed);
 
 /* A new folder under TMPDIR with a model in it. */
-void rig_model(const struct mk_source *source, enum mm_dtype dtype, char *ret_dir,
+void rig_model(const struct mk_source *source, const struct mk_format *format, char *ret_dir,
 	       size_t dir_bytes);
 void rig_remove(const char *dir);
 

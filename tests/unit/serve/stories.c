@@ -19,6 +19,7 @@
 #define STEPS        200u
 #define EXIT_SKIPPED 77
 
+static const struct mk_format f32 = { MM_DTYPE_F32, MM_DTYPE_F32, 0 };
 static const char *data_dir;
 static uint32_t expected[STEPS];
 
@@ -48,7 +49,7 @@ static void convert(char *dir, size_t dir_bytes)
 	if (mk_llama2c_open(path, &ckpt, err))
 		fail_msg("%s", err);
 	source = (struct mk_source){ ckpt.arch, mk_llama2c_row, &ckpt };
-	rig_model(&source, MM_DTYPE_F32, dir, dir_bytes);
+	rig_model(&source, &f32, dir, dir_bytes);
 	mk_llama2c_close(&ckpt);
 }
 

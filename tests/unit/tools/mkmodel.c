@@ -7,13 +7,18 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <getopt.h>
+#include <jansson.h>
 #include <math.h>
 #include <string.h>
 
 #include "mm/base.h"
 #include "mmd/load/safetensors.h"
+#include "tools/mkmodel/options.h"
+#include "tools/mkmodel/shapes.h"
 #include "tools/mkmodel/sources.h"
 
 static char dir[256], path[300];
@@ -41,15 +46,21 @@ static int make_dir(void **state)
 	return mkdtemp(dir) ? 0 : -1;
 }
 
+static void empty_dir(void)
+{
+	const struct dirent *entry;
+	DIR *d = opendir(dir);
+
+	assert_non_null(d);
+	while ((entry = readdir(d)))
+		unlinkat(dirfd(d), entry->d_name, 0); /* all but . and .. */
+	closedir(d);
+}
+
 static int remove_dir(void **state)
 {
-	static const char *const names[] = { "c.bin", "config.json", "model.safetensors" };
-
 	(void)state;
-	for (size_t i = 0; i < MM_ARRAY_SIZE(names); i++) {
-		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
-		unlink(path);
-	}
+	empty_dir();
 	return rmdir(dir);
 }
 
@@ -262,12 +273,318 @@ static void test_refuses_to_write(void **state)
 	assert_true(mk_write(&source, "/nonexistent/x", &f32, err) < 0);
 }
 
+static void open_shard(uint32_t i, uint32_t n, struct mm_safetensors *st)
+{
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/model-%05u-of-%05u.safetensors", dir, i + 1, n);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	if (mm_safetensors_read(fd, st, err, sizeof(err)))
+		fail_msg("%s", err);
+	close(fd);
+}
+
+/* Each tensor is in the shard that the index says, and in no other; none is empty. */
+static void check_shards(const struct mk_source *source, uint32_t n, size_t tensors)
+{
+	const struct mk_format format = { MM_DTYPE_BF16, MM_DTYPE_F32, n };
+	json_t *index, *map;
+	size_t found = 0;
+	uint64_t bytes = 0;
+
+	empty_dir();
+	if (mk_write(source, dir, &format, err))
+		fail_msg("%s", err);
+	snprintf(path, sizeof(path), "%s/model.safetensors.index.json", dir);
+	index = json_load_file(path, 0, NULL);
+	map = json_object_get(index, "weight_map");
+	assert_int_equal(json_object_size(map), tensors);
+	for (uint32_t i = 0; i < n; i++) {
+		struct mm_safetensors st;
+
+		open_shard(i, n, &st);
+		assert_true(st.n_tensors > 0);
+		for (size_t t = 0; t < st.n_tensors; t++) {
+			const char *in =
+				json_string_value(json_object_get(map, st.tensors[t].name));
+
+			assert_non_null(in);
+			assert_non_null(strstr(path, in));
+			assert_int_equal(st.tensors[t].dtype,
+					 st.tensors[t].rank == 1 ? MM_DTYPE_F32 : MM_DTYPE_BF16);
+			bytes += st.tensors[t].bytes;
+		}
+		found += st.n_tensors;
+		mm_safetensors_done(&st);
+	}
+	assert_int_equal(found, tensors);
+	assert_int_equal(json_integer_value(
+				 json_object_get(json_object_get(index, "metadata"), "total_size")),
+			 bytes);
+	json_decref(index);
+}
+
+static void test_shards(void **state)
+{
+	struct mk_random r = { tiny_arch, 9 };
+	const struct mk_source source = { r.arch, mk_random_row, &r };
+	const struct mk_format too_many = { MM_DTYPE_F32, MM_DTYPE_F32, 22 };
+
+	(void)state;
+	check_shards(&source, 1, 21);
+	check_shards(&source, 2, 21);
+	check_shards(&source, 7, 21);
+	check_shards(&source, 21, 21);
+	assert_int_equal(mk_write(&source, dir, &too_many, err), -EINVAL);
+	assert_non_null(strstr(err, "22 shards for 21 tensors"));
+}
+
+/* ---- command lines ---- */
+
+static int parse(const char *line, struct mk_options *ret)
+{
+	static char text[512];
+	char *argv[32] = { (char *)"mkmodel" }, *save;
+	int argc = 1;
+
+	snprintf(text, sizeof(text), "%s", line);
+	for (char *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save))
+		argv[argc++] = word;
+	optind = 0;
+	return mk_options_parse(argc, argv, ret);
+}
+
+static const char *const bad_lines[] = {
+	"random x --family gpt2",
+	"random x --dtype f64",
+	"random x --vector-dtype f8",
+	"random x --shards 0",
+	"random x --shards 513",
+	"random x --hidden 0",
+	"random x --layers -1",
+	"random x --tied --untied",
+	"random x --rope-theta nan",
+	"random x --rope-theta 1e4x",
+	"random x --rope-scaling yarn:4",
+	"random x --rope-scaling linear:",
+	"random x --rope-scaling linear:2,3",
+	"random x --rope-scaling llama3:8,1,4",
+	"random x --rope-scaling llama3:8,1,4,0.5",
+	"random x --rope-scaling llama3:8,1,4,8192,1",
+	"random x --rope-scaling",
+	"random x --frob",
+};
+
+static void test_options(void **state)
+{
+	struct mk_options o;
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(bad_lines); i++) {
+		print_message("%s\n", bad_lines[i]);
+		assert_int_equal(parse(bad_lines[i], &o), 2);
+	}
+	assert_int_equal(parse("random x --dtype bf16 --rope-scaling llama3:8,1,4,8192 "
+			       "--rope-theta 5e5 --shards 3",
+			       &o),
+			 -1);
+	assert_int_equal(o.format.vector_dtype, MM_DTYPE_BF16);
+	assert_int_equal(o.format.shards, 3);
+	assert_true(o.given.rope.theta == 5e5 && o.given.rope.high_factor == 4);
+	assert_int_equal(o.given.rope.original, 8192);
+}
+
+/* What is given replaces a shape's sizes; what hangs on it keeps its proportions. */
+static void test_scaled_down(void **state)
+{
+	const struct mm_arch llama3 = { .hidden = 4096,
+					.ffn = 14336,
+					.layers = 32,
+					.heads = 32,
+					.kv_heads = 8,
+					.vocab = 128256,
+					.max_position = 8192,
+					.head_dim = 128,
+					.embed_dim = 4096,
+					.rope = { .theta = 5e5 } };
+	struct mm_arch a = llama3;
+	struct mk_options o;
+
+	(void)state;
+	assert_int_equal(parse("shapes f x --model m --layers 2", &o), -1);
+	mk_options_apply(&o, &a);
+	assert_true(a.layers == 2 && a.hidden == 4096 && a.heads == 32 && a.kv_heads == 8);
+	assert_true(a.ffn == 14336 && a.head_dim == 128 && a.rope.theta == 5e5);
+	assert_int_equal(mk_arch_check(&a, err), 0);
+	a = llama3;
+	assert_int_equal(parse("shapes f x --model m --hidden 1024 --vocab 300", &o), -1);
+	mk_options_apply(&o, &a);
+	assert_true(a.heads == 8 && a.kv_heads == 2 && a.ffn == 3584 && a.head_dim == 128);
+	assert_true(a.layers == 32 && a.vocab == 300 && a.embed_dim == 1024);
+	assert_int_equal(mk_arch_check(&a, err), 0);
+	a = llama3;
+	assert_int_equal(parse("shapes f x --model m --hidden 64 --heads 4 --tied", &o), -1);
+	mk_options_apply(&o, &a);
+	assert_true(a.kv_heads == 1 && a.head_dim == 16 && a.tied);
+	assert_int_equal(mk_arch_check(&a, err), 0);
+}
+
+static const struct {
+	struct mm_arch arch;
+	const char *want;
+} bad_archs[] = {
+	{ { .hidden = 48, .heads = 5 }, "multiple of the number of heads" },
+	{ { .hidden = 36, .heads = 4 }, "odd" },
+	{ { .hidden = 48, .heads = 4, .kv_heads = 3 }, "multiple of the KV heads" },
+	{ { .hidden = 512, .heads = 1 }, "larger than 256" },
+	{ { .hidden = 48, .heads = 4, .embed_dim = 24 }, "only OPT" },
+	{ { .hidden = 48, .heads = 4, .post_norm = true }, "only OPT" },
+	{ { .hidden = 48, .heads = 4, .kv_heads = 2, .family = MM_FAMILY_OPT }, "as many KV" },
+	{ { .hidden = 48,
+	    .heads = 4,
+	    .family = MM_FAMILY_OPT,
+	    .rope = { .scaling = MM_ROPE_LINEAR, .factor = 2 } },
+	  "no RoPE" },
+	{ { .hidden = 48, .heads = 4, .rope = { .scaling = MM_ROPE_LINEAR } }, "the factor" },
+	{ { .hidden = 48,
+	    .heads = 4,
+	    .rope = { .scaling = MM_ROPE_LLAMA3,
+		      .factor = 2,
+		      .low_factor = 4,
+		      .high_factor = 1,
+		      .original = 9 } },
+	  "low < high" },
+	{ { .hidden = 48, .heads = 4, .rope = { .theta = 0.5 } }, "theta" },
+};
+
+static void test_bad_archs(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(bad_archs); i++) {
+		struct mm_arch a = bad_archs[i].arch;
+
+		a.ffn = a.layers = a.vocab = a.max_position = 8;
+		mm_arch_fill(&a);
+		print_message("%s\n", bad_archs[i].want);
+		assert_int_equal(mk_arch_check(&a, err), -EINVAL);
+		assert_non_null(strstr(err, bad_archs[i].want));
+	}
+}
+
+/* ---- lists of shapes ---- */
+
+static void write_list(const char *text)
+{
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/shapes.json", dir);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+#define SHAPE(more)                                                                       \
+	"{\"models\":[{\"name\":\"m\",\"n_layers\":2,\"hidden_size\":48,\"n_heads\":4,"   \
+	"\"n_kv_heads\":4,\"ffn_size\":9,\"vocab_size\":9,\"max_position\":9,\"family\":" \
+	"\"opt\"" more "}]}"
+
+static const struct {
+	const char *text, *want;
+} bad_lists[] = {
+	{ "", "line 1" },
+	{ "[]", "no list \"models\"" },
+	{ "{\"models\":1}", "no list \"models\"" },
+	{ "{\"models\":[1]}", "model 0: name" },
+	{ SHAPE(",\"tied_lm_head\":true"), "head_dim must be" },
+	{ SHAPE(",\"head_dim\":12"), "tied_lm_head must be" },
+	{ SHAPE(",\"head_dim\":10,\"tied_lm_head\":true"), "multiple of the number of heads" },
+	{ SHAPE(",\"head_dim\":12,\"tied_lm_head\":true,\"rope_theta\":\"a\""), "rope_theta" },
+	{ "{\"models\":[{\"name\":\"m\",\"n_layers\":0}]}", "n_layers must be" },
+};
+
+static void test_bad_lists(void **state)
+{
+	struct mk_shapes s;
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(bad_lists); i++) {
+		write_list(bad_lists[i].text);
+		assert_int_equal(mk_shapes_read(path, &s, err), -EBADMSG);
+		print_message("%s\n", err);
+		assert_non_null(strstr(err, bad_lists[i].want));
+	}
+	write_list(SHAPE(",\"head_dim\":12,\"tied_lm_head\":true"));
+	assert_int_equal(mk_shapes_read(path, &s, err), 0);
+	assert_true(s.n == 1 && s.all[0].arch.family == MM_FAMILY_OPT && s.all[0].arch.tied);
+	mk_shapes_done(&s);
+	assert_int_equal(mk_shapes_read("/nonexistent", &s, err), -ENOENT);
+}
+
+/* Sum of our tensors of a listed model; each layer tensor of the list must be one of ours. */
+static uint64_t count_parameters(const struct mm_arch *a, const json_t *model)
+{
+	const json_t *listed = json_object_get(model, "layer_tensors");
+	uint64_t sum = 0;
+	size_t in_layer = 0;
+
+	for (enum mm_weight w = 0; w < MM_W_COUNT; w++) {
+		uint32_t rows, columns;
+		const json_t *shape;
+
+		if (!mm_arch_has(a, w))
+			continue;
+		mm_arch_size(a, w, &rows, &columns);
+		sum += (uint64_t)MM_MAX(rows, 1) * columns *
+		       (mm_weight_per_layer(w) ? a->layers : 1);
+		if (!mm_weight_per_layer(w))
+			continue;
+		in_layer++;
+		shape = json_object_get(listed, mm_arch_short_name(a, w));
+		assert_int_equal(json_array_size(shape), rows ? 2 : 1);
+		assert_int_equal(json_integer_value(json_array_get(shape, 0)),
+				 rows ? rows : columns);
+		assert_int_equal(json_integer_value(json_array_get(shape, rows ? 1 : 0)), columns);
+	}
+	assert_int_equal(json_object_size(listed), in_layer);
+	return sum;
+}
+
+/* Published models: their tensors by name and size, their parameters to the unit. */
+static void test_published_models(void **state)
+{
+	const char *data = getenv("MM_TEST_DATA");
+	struct mk_shapes s;
+	json_t *root, *model;
+	size_t i;
+
+	(void)state;
+	if (!data)
+		skip();
+	snprintf(path, sizeof(path), "%s/models.json", data);
+	if (mk_shapes_read(path, &s, err))
+		fail_msg("%s", err);
+	root = json_load_file(path, 0, NULL);
+	assert_true(s.n >= 7);
+	json_array_foreach (json_object_get(root, "models"), i, model) {
+		print_message("%s\n", s.all[i].name);
+		assert_int_equal(count_parameters(&s.all[i].arch, model),
+				 json_integer_value(json_object_get(model, "params_total")));
+	}
+	json_decref(root);
+	mk_shapes_done(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_narrow),         cmocka_unit_test(test_llama2c_rows),
 		cmocka_unit_test(test_llama2c_untied), cmocka_unit_test(test_llama2c_lies),
 		cmocka_unit_test(test_written_model),  cmocka_unit_test(test_refuses_to_write),
+		cmocka_unit_test(test_shards),         cmocka_unit_test(test_options),
+		cmocka_unit_test(test_scaled_down),    cmocka_unit_test(test_bad_archs),
+		cmocka_unit_test(test_bad_lists),      cmocka_unit_test(test_published_models),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
