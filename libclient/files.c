@@ -7,22 +7,25 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libclient/index.h"
 #include "libclient/internal.h"
 #include "libclient/ipc/clock.h"
 #include "libclient/ipc/sock.h"
 
 #define CONFIG_NAME "config.json"
+#define INDEX_NAME  "model.safetensors.index.json"
 #define SUFFIX      ".safetensors"
 #define SLICE_NS    (100 * MM_NS_PER_MS) /* how soon the end of mmd is noticed while load works */
 #define PATIENCE    20 /* times the client's timeout: load may wait for another tenant's load */
 
 struct file {
 	int fd;
+	enum mm_load_kind kind;
 	char name[MM_FILE_NAME_BYTES];
 };
 
 struct mm_model_files {
-	size_t n; /* the configuration first, then by name */
+	size_t n; /* the configuration, the index if there is one, weights by name */
 	struct file file[MM_LOAD_FILES_MAX];
 	struct mm_load_pack *packs;
 	size_t n_packs;
@@ -67,8 +70,8 @@ static int open_regular(int dir_fd, const char *name, int *ret_fd)
 	return 0;
 }
 
-static int open_file(struct mm_client *c, const char *path, DIR *dir, const char *name,
-		     struct mm_model_files *files)
+static int open_file(struct mm_client *c, const char *path, DIR *dir, enum mm_load_kind kind,
+		     const char *name, struct mm_model_files *files)
 {
 	struct file *file = &files->file[files->n];
 	int r;
@@ -82,6 +85,7 @@ static int open_file(struct mm_client *c, const char *path, DIR *dir, const char
 		return mm_fail(c, r, "%s/%s: %s", path, name,
 			       r == -EBADMSG ? "not a regular file" : strerror(-r));
 	snprintf(file->name, sizeof(file->name), "%s", name);
+	file->kind = kind;
 	files->n++;
 	return 0;
 }
@@ -98,17 +102,14 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct file *)a)->name, ((const struct file *)b)->name);
 }
 
-static int open_all(struct mm_client *c, const char *path, struct mm_model_files *files)
+static int open_found(struct mm_client *c, const char *path, DIR *dir, struct mm_model_files *files)
 {
-	mm_cleanup(close_dir) DIR *dir = NULL;
 	struct dirent *entry;
-	int r = open_dir(c, path, &dir);
+	int r = 0;
 
-	if (!r)
-		r = open_file(c, path, dir, CONFIG_NAME, files);
 	while (!r && (entry = readdir(dir)))
 		if (is_weights(entry->d_name))
-			r = open_file(c, path, dir, entry->d_name, files);
+			r = open_file(c, path, dir, MM_LOAD_SAFETENSORS, entry->d_name, files);
 	if (r)
 		return r;
 	if (files->n < 2)
@@ -116,6 +117,45 @@ static int open_all(struct mm_client *c, const char *path, struct mm_model_files
 	/* The order of readdir() is anybody's; the identity of a model must not be. */
 	qsort(&files->file[1], files->n - 1, sizeof(files->file[0]), by_name);
 	return 0;
+}
+
+static int open_shards(struct mm_client *c, const char *path, DIR *dir,
+		       struct mm_model_files *files)
+{
+	mm_cleanup(mm_free_ptr) struct mm_shard_names *names = calloc(1, sizeof(*names));
+	char err[200] = "";
+	int r;
+
+	if (!names)
+		return mm_fail(c, -ENOMEM, "out of memory");
+	r = mm_shard_names_read(files->file[files->n - 1].fd, names, err, sizeof(err));
+	if (r)
+		mm_sanitize(err, sizeof(err));
+	if (r)
+		return mm_fail(c, r, "%s/" INDEX_NAME ": %s", path, err);
+	for (size_t i = 0; !r && i < names->n; i++) {
+		r = open_file(c, path, dir, MM_LOAD_SAFETENSORS, names->name[i], files);
+		if (r == -ENOENT)
+			mm_fail(c, r, "%s/%s: a shard that " INDEX_NAME " names is missing", path,
+				names->name[i]);
+	}
+	return r;
+}
+
+/* With an index, the files that it names are the model; else all that there are. */
+static int open_all(struct mm_client *c, const char *path, struct mm_model_files *files)
+{
+	mm_cleanup(close_dir) DIR *dir = NULL;
+	int r = open_dir(c, path, &dir);
+
+	if (!r)
+		r = open_file(c, path, dir, MM_LOAD_CONFIG, CONFIG_NAME, files);
+	if (r)
+		return r;
+	r = open_file(c, path, dir, MM_LOAD_INDEX, INDEX_NAME, files);
+	if (r == -ENOENT)
+		return open_found(c, path, dir, files);
+	return r ? r : open_shards(c, path, dir, files);
 }
 
 int mm_model_files_open(struct mm_client *client, const char *path,
@@ -195,24 +235,24 @@ static int send_message(struct mm_client *c, int fd, const void *msg, size_t byt
 	return r;
 }
 
-static int send_file(struct mm_client *c, int fd, uint32_t kind, const struct file *file)
+static int send_file(struct mm_client *c, int fd, const struct file *file)
 {
-	struct mm_load_file msg = { .magic = MM_ABI_MAGIC, .kind = kind };
+	struct mm_load_file msg = { .magic = MM_ABI_MAGIC, .kind = file->kind };
 
-	if (file)
-		memcpy(msg.name, file->name, sizeof(msg.name));
-	return send_message(c, fd, &msg, sizeof(msg), file ? &file->fd : NULL);
+	memcpy(msg.name, file->name, sizeof(msg.name));
+	return send_message(c, fd, &msg, sizeof(msg), &file->fd);
 }
 
 static int send_files(struct mm_client *c, int fd, const struct mm_model_files *files)
 {
-	int r = send_file(c, fd, MM_LOAD_CONFIG, &files->file[0]);
+	const struct mm_load_file end = { .magic = MM_ABI_MAGIC, .kind = MM_LOAD_END };
+	int r = 0;
 
-	for (size_t i = 1; i < files->n && !r; i++)
-		r = send_file(c, fd, MM_LOAD_SAFETENSORS, &files->file[i]);
+	for (size_t i = 0; i < files->n && !r; i++)
+		r = send_file(c, fd, &files->file[i]);
 	for (size_t i = 0; i < files->n_packs && !r; i++)
 		r = send_message(c, fd, &files->packs[i], sizeof(files->packs[i]), NULL);
-	return r ? r : send_file(c, fd, MM_LOAD_END, NULL);
+	return r ? r : send_message(c, fd, &end, sizeof(end), NULL);
 }
 
 static int recv_status(struct mm_client *c, int fd, struct mm_load_status *ret_status)

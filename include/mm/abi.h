@@ -245,10 +245,10 @@ static_assert(sizeof(struct mm_fd_batch) == 32 + 4 * MM_FD_BATCH_MAX, "ABI");
 
 enum mm_load_kind {
 	MM_LOAD_CONFIG = 1,
-	MM_LOAD_INDEX, /* of shards; at most one */
 	MM_LOAD_SAFETENSORS,
-	MM_LOAD_PACK, /* struct mm_load_pack, no fd */
-	MM_LOAD_END   /* no fd */
+	MM_LOAD_INDEX, /* of shards; at most one */
+	MM_LOAD_PACK,  /* struct mm_load_pack, no fd */
+	MM_LOAD_END    /* no fd */
 };
 
 struct mm_load_file { /* tenant -> load, with one fd (MM_LOAD_END: none) */

@@ -201,7 +201,8 @@ struct mm_tensor {
 };
 
 /**
- * mm_model_load() - load an HF-layout directory: config.json and *.safetensors
+ * mm_model_load() - load an HF-layout directory: config.json and *.safetensors, or what
+ * model.safetensors.index.json names of them
  * @client:    one model per client
  * @dir:       opened with the caller's own rights; the files' fds are passed, no path is
  * @opts:      the packing list; NULL = none

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mm/abi.h"
+#include "mmd/load/text.h"
 
 #define CONFIG_BYTES_MAX (1 << 20)
 
@@ -67,23 +68,9 @@ int mm_model_config_parse(const char *json, size_t bytes, const char *name,
 int mm_model_config_read(int fd, const char *name, struct mm_model_config *ret_config,
 			 struct mm_why *why)
 {
-	mm_cleanup(mm_free_ptr) char *json = malloc(CONFIG_BYTES_MAX + 1);
-	size_t bytes = 0;
+	mm_cleanup(mm_free_ptr) char *json = NULL;
+	size_t bytes;
+	int rc = mm_text_read(fd, name, CONFIG_BYTES_MAX, &json, &bytes, why);
 
-	if (!json || mm_fault("load.config"))
-		return mm_refuse(why, -ENOMEM, "%s: no memory", name);
-	for (;;) {
-		ssize_t n = pread(fd, json + bytes, CONFIG_BYTES_MAX + 1 - bytes, (off_t)bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return mm_refuse(why, -EIO, "%s: %s", name, strerror(errno));
-		if (n == 0)
-			break;
-		bytes += (size_t)n;
-		if (bytes > CONFIG_BYTES_MAX)
-			return mm_refuse(why, -EFBIG, "%s: is larger than 1 MiB", name);
-	}
-	return mm_model_config_parse(json, bytes, name, ret_config, why);
+	return rc < 0 ? rc : mm_model_config_parse(json, bytes, name, ret_config, why);
 }

@@ -229,8 +229,7 @@ static int on_message(struct mm_files *files, const union message *msg, size_t l
 		return mm_packs_add(&files->packs, &msg->pack, why);
 	if (kind == MM_LOAD_END && len == sizeof(msg->file) && fd < 0)
 		return 1;
-	if ((kind == MM_LOAD_CONFIG || kind == MM_LOAD_SAFETENSORS) && len == sizeof(msg->file) &&
-	    fd >= 0)
+	if (kind >= MM_LOAD_CONFIG && kind <= MM_LOAD_INDEX && len == sizeof(msg->file) && fd >= 0)
 		return add_file(files, &msg->file, fd, why);
 	if (fd >= 0)
 		close(fd);
@@ -281,11 +280,16 @@ int mm_files_receive(struct mm_files *files, int tenant_fd, struct mm_why *why)
 	qsort(files->file, files->count, sizeof(files->file[0]), in_order);
 	if (files->count == 0 || files->file[0].kind != MM_LOAD_CONFIG)
 		return mm_refuse(why, -EBADMSG, "no config.json was passed");
-	if (files->count == 1)
+	for (size_t i = 0; i < files->count; i++)
+		files->n_weights += files->file[i].kind == MM_LOAD_SAFETENSORS;
+	for (size_t i = 1; i < files->count; i++)
+		if (files->file[i].kind != MM_LOAD_SAFETENSORS &&
+		    files->file[i].kind == files->file[i - 1].kind)
+			return mm_refuse(why, -EBADMSG, "two %s files: %s and %s",
+					 files->file[i].kind == MM_LOAD_CONFIG ? "config" : "index",
+					 files->file[i - 1].name, files->file[i].name);
+	if (files->n_weights == 0)
 		return mm_refuse(why, -EBADMSG, "no .safetensors file was passed");
-	if (files->file[1].kind == MM_LOAD_CONFIG)
-		return mm_refuse(why, -EBADMSG, "two config files: %s and %s", files->file[0].name,
-				 files->file[1].name);
 	return 0;
 }
 

@@ -35,8 +35,10 @@ struct mm_file {
 };
 
 struct mm_files {
-	struct mm_file file[MM_LOAD_FILES_MAX]; /* after receiving: config first, then by name */
+	/* After receiving: config, weights by name, the index of shards if there is one. */
+	struct mm_file file[MM_LOAD_FILES_MAX];
 	size_t count;
+	size_t n_weights;
 	struct mm_packs packs; /* sorted */
 };
 

@@ -13,6 +13,7 @@
 #include "libclient/ipc/sock.h"
 #include "mmd/load/config.h"
 #include "mmd/load/files.h"
+#include "mmd/load/index.h"
 #include "mmd/load/layout.h"
 #include "mmd/load/memory.h"
 #include "mmd/load/reader.h"
@@ -112,6 +113,16 @@ static int tell_core(struct load *l, enum mm_lop op, int result)
 
 /* ---- parsing ---- */
 
+/* Shards hold what their index says, where there is one. */
+static int check_index(struct load *l)
+{
+	const struct mm_shards shards = { l->st, l->name, l->n_st };
+	const struct mm_file *last = &l->files.file[l->files.count - 1];
+
+	return last->kind == MM_LOAD_INDEX ? mm_index_read(last->fd, last->name, &shards, &l->why)
+					   : 0;
+}
+
 static int parse(struct load *l)
 {
 	const struct mm_file *config = &l->files.file[0];
@@ -119,8 +130,8 @@ static int parse(struct load *l)
 	int rc;
 
 	rc = mm_model_config_read(config->fd, config->name, &l->config, &l->why);
-	for (size_t i = 1; rc == 0 && i < l->files.count; i++) {
-		const struct mm_file *file = &l->files.file[i];
+	for (size_t i = 0; rc == 0 && i < l->files.n_weights; i++) {
+		const struct mm_file *file = &l->files.file[1 + i];
 		char err[160];
 
 		rc = mm_safetensors_read(file->fd, &l->st[l->n_st], err, sizeof(err));
@@ -131,6 +142,8 @@ static int parse(struct load *l)
 	parts = (struct mm_model_parts){
 		l->st, l->name, l->n_st, l->config.layers, &l->files.packs,
 	};
+	if (rc == 0)
+		rc = check_index(l);
 	if (rc == 0)
 		rc = mm_layout_make(&parts, &l->layout, &l->why);
 	if (rc == 0)

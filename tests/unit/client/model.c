@@ -364,6 +364,53 @@ static void test_bad_directories(void **state)
 	peer_absent(f->peer, MM_OP_MODEL_OPEN, 1);
 }
 
+static void write_index(struct fixture *f, const char *text)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/model.safetensors.index.json", f->peer->model_dir);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+/* With an index, what it names is passed, and itself; what else lies there is not. */
+static void test_shards(void **state)
+{
+	static const char *const want[] = { "config.json", "model.safetensors.index.json",
+					    "b.safetensors" };
+	static const uint32_t kinds[] = { MM_LOAD_CONFIG, MM_LOAD_INDEX, MM_LOAD_SAFETENSORS };
+	struct fixture *f = *state;
+	struct mm_load_file file;
+	struct mm_model *model;
+	struct call load;
+	int channel;
+
+	write_index(f, "{\"weight_map\":{\"x\":\"nowhere.safetensors\"}}");
+	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, NULL, &model), -ENOENT);
+	assert_non_null(strstr(mm_client_error(f->client), "nowhere.safetensors: a shard"));
+	write_index(f, "{\"weight_map\":{\"x\":\"../b.safetensors\"}}");
+	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, NULL, &model), -EBADMSG);
+	assert_non_null(strstr(mm_client_error(f->client), "index.json: tensor x"));
+	peer_absent(f->peer, MM_OP_MODEL_OPEN, 1);
+
+	write_index(f, "{\"weight_map\":{\"x\":\"b.safetensors\"}}");
+	channel = start_load(f, &load);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(want); i++) {
+		peer_take_file(channel, &file);
+		assert_int_equal(file.kind, kinds[i]);
+		assert_string_equal(file.name, want[i]);
+	}
+	peer_take_file(channel, &file);
+	assert_int_equal(file.kind, MM_LOAD_END);
+	peer_load_status(channel, -EBADMSG, "no");
+	refuse(f, -EBADMSG, MM_REFUSED_LOAD);
+	assert_int_equal(call_join(&load), -EBADMSG);
+	close(channel);
+}
+
 #define TEST(fn)  cmocka_unit_test_setup_teardown(fn, fixture_setup, fixture_teardown)
 #define MODEL(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup_model, fixture_teardown)
 
@@ -382,6 +429,7 @@ int main(void)
 		TEST(test_load_lies),
 		TEST(test_packs),
 		TEST(test_bad_packs),
+		TEST(test_shards),
 		TEST(test_bad_directories),
 	};
 

@@ -484,23 +484,31 @@ int peer_open_channel(struct peer *peer)
 	return fds[0];
 }
 
-void peer_take_files(int channel, unsigned int *ret_files)
+void peer_take_file(int channel, struct mm_load_file *ret_file)
 {
-	struct mm_load_file file;
 	size_t n_fds, len;
 	int fd;
 
+	assert_int_equal(mm_sock_wait(channel, POLLIN, mm_deadline_ns(PATIENCE_NS)), 0);
+	assert_int_equal(mm_sock_recv(channel, ret_file, sizeof(*ret_file), &fd, 1, &n_fds, &len),
+			 0);
+	assert_int_equal(len, sizeof(*ret_file));
+	assert_int_equal(n_fds, ret_file->kind != MM_LOAD_END);
+	if (!n_fds)
+		return;
+	assert_int_equal(fcntl(fd, F_GETFL) & (O_ACCMODE | O_NONBLOCK), O_RDONLY);
+	close(fd);
+}
+
+void peer_take_files(int channel, unsigned int *ret_files)
+{
+	struct mm_load_file file;
+
 	*ret_files = 0;
 	for (;;) {
-		assert_int_equal(mm_sock_wait(channel, POLLIN, mm_deadline_ns(PATIENCE_NS)), 0);
-		assert_int_equal(mm_sock_recv(channel, &file, sizeof(file), &fd, 1, &n_fds, &len),
-				 0);
-		assert_int_equal(len, sizeof(file));
+		peer_take_file(channel, &file);
 		if (file.kind == MM_LOAD_END)
 			return;
-		assert_int_equal(n_fds, 1);
-		assert_int_equal(fcntl(fd, F_GETFL) & (O_ACCMODE | O_NONBLOCK), O_RDONLY);
-		close(fd);
 		/* The configuration first, then by name. */
 		assert_string_equal(file.name, *ret_files == 0   ? "config.json"
 					       : *ret_files == 1 ? "a.safetensors"

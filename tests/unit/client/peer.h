@@ -101,6 +101,8 @@ int peer_store(uint64_t *ret_bytes);
 /* The whole of a model's way to a client whose thread is in mm_model_load(). */
 int peer_open_channel(struct peer *peer);
 void peer_take_files(int channel, unsigned int *ret_files);
+/* One message; its fd, which all but the end have, is closed. */
+void peer_take_file(int channel, struct mm_load_file *ret_file);
 /* Takes files, exactly @n rules and the end. */
 void peer_take_packs(int channel, struct mm_load_pack *ret_rules, size_t n);
 void peer_load_status(int channel, int result, const char *text);

@@ -159,6 +159,78 @@ static void test_identity(void **state)
 	load_done(&load);
 }
 
+static void write_index(const char *text)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/model.safetensors.index.json", model_dir);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+static void pass_shards(struct load *load, uint32_t n_files)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/model.safetensors.index.json", model_dir);
+	load_start(load, MODE_PLAIN);
+	(void)load_pass(load, MM_LOAD_INDEX, "model.safetensors.index.json",
+			open(path, O_RDONLY | O_CLOEXEC));
+	load_pass_model(load, n_files);
+}
+
+/* The index of what model_write() makes of @tensors. */
+static void index_model(const struct tensor *tensors, size_t n)
+{
+	static char json[8192];
+	size_t at = (size_t)snprintf(json, sizeof(json), "{\"weight_map\":{");
+
+	for (size_t i = 0; i < n; i++)
+		at += (size_t)snprintf(json + at, sizeof(json) - at,
+				       "%s\"%s\":\"model-%u.safetensors\"", i ? "," : "",
+				       tensors[i].name, tensors[i].file);
+	snprintf(json + at, sizeof(json) - at, "}}");
+	write_index(json);
+}
+
+static void expect_refusal(struct load *load, const char *what, int want, const char *needle);
+
+static void test_shards(void **state)
+{
+	uint8_t without[32];
+	struct load load;
+
+	(void)state;
+	model_write(model, MM_ARRAY_SIZE(model), 0);
+	load_whole(&load, MODE_PLAIN);
+	memcpy(without, load.ident.identity, sizeof(without));
+	load_done(&load);
+
+	index_model(model, MM_ARRAY_SIZE(model));
+	pass_shards(&load, MODEL_FILES);
+	assert_true(load_hear(&load));
+	if (load.ident.op != MM_L_IDENT)
+		fail_msg("%s", load.ident.text);
+	assert_memory_not_equal(without, load.ident.identity, sizeof(without));
+	load_alloc(&load);
+	assert_true(load_hear(&load));
+	assert_int_equal(load_end(&load), 0);
+	store_check(&load, model, MM_ARRAY_SIZE(model));
+	load_done(&load);
+
+	pass_shards(&load, MODEL_FILES - 1);
+	expect_refusal(&load, "a missing shard", -EBADMSG, "model-2.safetensors, which was not");
+	index_model(model, MM_ARRAY_SIZE(model) - 1);
+	pass_shards(&load, MODEL_FILES);
+	expect_refusal(&load, "a tensor too many", -EBADMSG, "tensor scalar is not in");
+	write_index("{");
+	pass_shards(&load, MODEL_FILES);
+	expect_refusal(&load, "no JSON", -EBADMSG, "not valid JSON");
+}
+
 static void test_core_refuses(void **state)
 {
 	struct load load;
@@ -611,10 +683,19 @@ int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ways), T(test_groups),        T(test_identity),
-		T(test_core_refuses),        T(test_bad_models),    T(test_bad_fds),
-		T(test_bad_tenants),         T(test_silent_tenant), T(test_deaths),
-		T(test_changing_files),      T(test_short_store),   T(test_kills),
+		cmocka_unit_test(test_ways),
+		T(test_groups),
+		T(test_shards),
+		T(test_identity),
+		T(test_core_refuses),
+		T(test_bad_models),
+		T(test_bad_fds),
+		T(test_bad_tenants),
+		T(test_silent_tenant),
+		T(test_deaths),
+		T(test_changing_files),
+		T(test_short_store),
+		T(test_kills),
 	};
 
 	model_main(argc, argv);
