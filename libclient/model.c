@@ -10,7 +10,7 @@
 
 #define LOAD_TRIES      3 /* workers that may die on us */
 #define AGAIN_NS        (50 * MM_NS_PER_MS)
-#define REFUSAL_WAIT_NS (2 * MM_NS_PER_S) /* for mmd's word after load's */
+#define REFUSAL_WAIT_NS (10 * MM_NS_PER_S) /* for mmd's word after load's */
 
 /* ---- what mmd says ---- */
 
