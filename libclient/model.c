@@ -392,6 +392,11 @@ void mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info)
 	};
 	for (uint32_t g = 1; g < dir->n_groups; g++)
 		ret_info->layer_bytes = MM_MAX(ret_info->layer_bytes, dir->groups[g].bytes);
+	for (uint32_t i = 0; i < dir->n_tensors; i++)
+		if (!(dir->tensors[i].flags & MM_TENSOR_PACK))
+			ret_info->tensor_bytes += dir->tensors[i].bytes;
+	ret_info->waste_bytes =
+		ret_info->device_bytes - MM_MIN(ret_info->tensor_bytes, ret_info->device_bytes);
 }
 
 int mm_model_tensor(const struct mm_model *model, const char *name, struct mm_tensor *ret_tensor)

@@ -81,7 +81,7 @@ static const char *tensor_check(const struct mm_dir_tensor *t, const struct mm_d
 }
 
 static const char *tensors_check(int fd, const struct mm_dir *dir,
-				 const struct mm_dir_group *groups)
+				 const struct mm_dir_group *groups, uint64_t *ret_bytes)
 {
 	struct mm_dir_tensor tensors[TENSORS_AT_ONCE];
 	const char *wrong = NULL;
@@ -92,8 +92,15 @@ static const char *tensors_check(int fd, const struct mm_dir *dir,
 		if (!read_at(fd, dir->tensors_offset + first * sizeof(tensors[0]), tensors,
 			     n * sizeof(tensors[0])))
 			return "tensor table cannot be read";
-		for (uint32_t i = 0; i < n && !wrong; i++)
+		for (uint32_t i = 0; i < n && !wrong; i++) {
+			bool pack = tensors[i].flags & MM_TENSOR_PACK;
+
 			wrong = tensor_check(&tensors[i], groups, dir->n_groups);
+			/* Those of a liar may lie on top of each other: no sum may wrap. */
+			if (__builtin_add_overflow(*ret_bytes, pack ? 0 : tensors[i].bytes,
+						   ret_bytes))
+				wrong = "tensor: sizes add up to too much";
+		}
 	}
 	return wrong;
 }
@@ -110,8 +117,9 @@ static struct mm_core_group *groups_copy(const struct mm_dir_group *groups, uint
 }
 
 const char *mm_dir_check(int fd, const struct mm_store *store, struct mm_core_group **ret_groups,
-			 uint32_t *ret_n)
+			 uint32_t *ret_n, uint64_t *ret_tensor_bytes)
 {
+	uint64_t tensor_bytes = 0;
 	struct mm_dir_group groups[MM_LAYERS_MAX + 1];
 	struct mm_core_group *copy;
 	struct mm_dir dir;
@@ -126,7 +134,7 @@ const char *mm_dir_check(int fd, const struct mm_store *store, struct mm_core_gr
 		return "group table cannot be read";
 	wrong = groups_check(groups, dir.n_groups, store->bytes);
 	if (!wrong)
-		wrong = tensors_check(fd, &dir, groups);
+		wrong = tensors_check(fd, &dir, groups, &tensor_bytes);
 	if (wrong)
 		return wrong;
 	copy = groups_copy(groups, dir.n_groups);
@@ -134,5 +142,6 @@ const char *mm_dir_check(int fd, const struct mm_store *store, struct mm_core_gr
 		return "out of memory";
 	*ret_groups = copy;
 	*ret_n = dir.n_groups;
+	*ret_tensor_bytes = tensor_bytes;
 	return NULL;
 }

@@ -225,6 +225,21 @@ static void stats_fill(const struct mm_session *s, json_t *to)
 		__atomic_load_n(&claims->stall_total_ns, __ATOMIC_RELAXED) & INT64_MAX);
 }
 
+/* What the model takes of the device when all of it is there, and what rounding to pages wastes. */
+static void weights_fill(const struct mm_session *s, json_t *to)
+{
+	const uint64_t page_bytes = s->pool->worker.device.page_bytes;
+	const struct mm_store *store = s->store;
+	uint64_t pages = 0, tensor_bytes = store ? store->tensor_bytes : 0;
+
+	for (uint32_t i = 0; store && i < store->n_groups; i++)
+		pages += mm_div_up(store->groups[i].bytes, page_bytes);
+	set_u64(to, "weights_tensor_bytes", tensor_bytes);
+	set_u64(to, "weights_device_bytes", pages * page_bytes);
+	set_u64(to, "weights_waste_bytes",
+		pages * page_bytes - MM_MIN(tensor_bytes, pages * page_bytes));
+}
+
 static json_t *tenant_json(const struct mm_session *s)
 {
 	json_t *tenant = json_object();
@@ -240,6 +255,7 @@ static json_t *tenant_json(const struct mm_session *s)
 		pages_fill(&t, tenant);
 	plan_fill(mm_core_plan(s->pool->core, s->tenant), tenant);
 	set_u64(tenant, "store", s->store ? s->store->id : 0);
+	weights_fill(s, tenant);
 	cursors_fill(s, tenant);
 	stats_fill(s, tenant);
 	return tenant;
@@ -266,6 +282,7 @@ static json_t *store_json(const struct mm_store *store)
 	set_u64(json, "store", store->id);
 	set_hex(json, "identity", store->identity, 8);
 	set_u64(json, "bytes", store->bytes);
+	set_u64(json, "tensor_bytes", store->tensor_bytes);
 	set_u64(json, "host_bytes", store->host_bytes);
 	set_u64(json, "hugepage_bytes", store->hugepage_bytes);
 	set_node(json, "numa_node", store->numa_node);
@@ -426,6 +443,7 @@ static json_t *plan_json(const struct mm_session *s)
 	for (uint32_t i = 0; plan && plan->m && i < plan->beta; i++)
 		json_array_append_new(slots, slot_json(s, i, &plan->slot[i]));
 	json_object_set_new(json, "slots", slots);
+	weights_fill(s, json);
 	cursors_fill(s, json);
 	return json;
 }

@@ -118,7 +118,8 @@ static const char *store_seal(struct mm_shell *shell, struct mm_store *store)
 
 	if (fcntl(store->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
 		return "store cannot be sealed";
-	wrong = mm_dir_check(store->fd, store, &store->groups, &store->n_groups);
+	wrong = mm_dir_check(store->fd, store, &store->groups, &store->n_groups,
+			     &store->tensor_bytes);
 	if (wrong)
 		return wrong;
 	store->ready = true;

@@ -46,6 +46,7 @@ struct mm_store {
 	bool failed; /* its load died or lied: not for new ones */
 	uint32_t n_groups;
 	struct mm_core_group *groups;
+	uint64_t tensor_bytes; /* of all tensors, without padding */
 };
 
 enum mm_load_state {
@@ -104,8 +105,9 @@ struct mm_store *mm_store_find(struct mm_shell *shell, uint64_t id);
  * @store:      its size and identity as announced
  * @ret_groups: malloc'ed, written only on success
  * @ret_n:      of @ret_groups
+ * @ret_tensor_bytes: of all tensors, without padding; to be shown only
  *
  * Return: NULL; else what is wrong, a static string.
  */
 const char *mm_dir_check(int fd, const struct mm_store *store, struct mm_core_group **ret_groups,
-			 uint32_t *ret_n);
+			 uint32_t *ret_n, uint64_t *ret_tensor_bytes);

@@ -186,6 +186,8 @@ struct mm_model_info {
 	uint64_t resident_bytes; /* embeddings, norms, biases, head: never cycle */
 	uint64_t layer_bytes;    /* of the largest layer */
 	uint64_t device_bytes;   /* whole pages, all groups */
+	uint64_t tensor_bytes;   /* of all tensors, without padding */
+	uint64_t waste_bytes;    /* of device_bytes: lost to alignment and whole pages */
 	uint64_t store_bytes;    /* host copy */
 	uint32_t load_flags;     /* MM_LOAD_F_*: shared host copy, buffered, pread */
 };

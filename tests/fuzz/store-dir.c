@@ -12,6 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 	struct mm_store store = { .bytes = size_bytes };
 	struct mm_dir dir;
 	const char *wrong;
+	uint64_t tensor_bytes = 0;
 	uint32_t n = 0;
 	int fd;
 
@@ -22,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 			store.bytes = dir.store_bytes;
 	}
 	fd = input_file(data, size_bytes, store.bytes);
-	wrong = mm_dir_check(fd, &store, &groups, &n);
+	wrong = mm_dir_check(fd, &store, &groups, &n, &tensor_bytes);
 	if (wrong) {
 		mm_assert(*wrong && !groups && !n);
 		return 0;

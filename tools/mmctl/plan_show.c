@@ -17,6 +17,17 @@ static void print_slots(const json_t *plan)
 	}
 }
 
+static void print_waste(const json_t *plan)
+{
+	uint64_t bytes = mm_u64(plan, "weights_device_bytes");
+	uint64_t waste = mm_u64(plan, "weights_waste_bytes");
+	char device[MM_BYTES_TEXT], wasted[MM_BYTES_TEXT];
+
+	printf("  weights: %s in whole pages, of which rounding wastes %s (%.2f %%)\n",
+	       mm_bytes(bytes, device), mm_bytes(waste, wasted),
+	       bytes ? 100.0 * (double)waste / (double)bytes : 0);
+}
+
 static void print_plan(const json_t *plan)
 {
 	const json_t *by_hand = json_object_get(plan, "alpha_by_hand");
@@ -33,6 +44,7 @@ static void print_plan(const json_t *plan)
 	       mm_u64(plan, "beta"), mm_u64(plan, "plan_epoch"), mm_text(plan, "plan_phase"),
 	       json_is_null(by_hand) ? "automatic" : "by hand",
 	       mm_bytes(mm_u64(plan, "bytes_streamed"), text));
+	print_waste(plan);
 	print_slots(plan);
 }
 

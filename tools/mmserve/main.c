@@ -198,11 +198,24 @@ static int write_summary(struct serve *s, json_t *summary)
 	return fflush(stdout) ? -EIO : r;
 }
 
+static void add_weights(json_t *summary, const struct mm_model_info *model)
+{
+	json_object_set_new(summary, "weights_tensor_bytes",
+			    json_integer((json_int_t)model->tensor_bytes));
+	json_object_set_new(summary, "weights_device_bytes",
+			    json_integer((json_int_t)model->device_bytes));
+	json_object_set_new(summary, "weights_waste_bytes",
+			    json_integer((json_int_t)model->waste_bytes));
+}
+
 static int report(struct serve *s)
 {
 	json_t *summary = mm_report_summary(&s->requests, &s->engine.stats);
-	const int r = write_summary(s, summary);
+	int r;
 
+	if (s->memory.model.device_bytes)
+		add_weights(summary, &s->memory.model);
+	r = write_summary(s, summary);
 	json_decref(summary);
 	snprintf(s->err, sizeof(s->err), "cannot write the output");
 	return r;

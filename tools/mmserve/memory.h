@@ -41,9 +41,10 @@ struct mm_memory {
 	const struct mm_memory_ops *ops; /* NULL: closed */
 	const struct mm_gpu_api *gpu;
 	void *state;
-	uint64_t page_bytes;   /* chunks are multiples of this */
-	uint64_t kv_pages_max; /* that an arena can have */
-	bool fixed;            /* KV never grows beyond its share, and is never given back */
+	uint64_t page_bytes;        /* chunks are multiples of this */
+	uint64_t kv_pages_max;      /* that an arena can have */
+	struct mm_model_info model; /* zero: not known */
+	bool fixed;                 /* KV never grows beyond its share, and is never given back */
 };
 
 /**

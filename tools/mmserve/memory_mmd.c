@@ -165,6 +165,7 @@ static int load(struct mm_memory *m, const char *dir, char *err)
 	}
 	m->gpu = mm_client_gpu(s->client);
 	m->page_bytes = info.page_bytes;
+	mm_model_info(s->model, &m->model);
 	m->kv_pages_max = MM_MIN(info.pool_pages, MM_MAP_ENTRIES - MM_MAP_KV_BASE);
 	m->fixed = info.policy == MM_POLICY_RECOMPUTE;
 	return 0;

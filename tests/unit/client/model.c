@@ -25,6 +25,20 @@ static CUdeviceptr layer_va(struct fixture *f, uint32_t layer)
 	return tensor.va;
 }
 
+static uint64_t tensor_bytes(struct fixture *f)
+{
+	uint64_t sum, bytes;
+	char name[32];
+
+	assert_non_null(mm_model_store(f->model, "embed", &sum));
+	for (uint32_t i = 0; i < PEER_LAYERS; i++) {
+		snprintf(name, sizeof(name), "layer.%u", i);
+		assert_non_null(mm_model_store(f->model, name, &bytes));
+		sum += bytes;
+	}
+	return sum;
+}
+
 static void test_loaded(void **state)
 {
 	struct fixture *f = *state;
@@ -40,6 +54,9 @@ static void test_loaded(void **state)
 	assert_int_equal(info.resident_bytes, PEER_PAGE_BYTES);
 	assert_int_equal(info.layer_bytes, PEER_PAGE_BYTES);
 	assert_int_equal(info.device_bytes, (PEER_LAYERS + 1) * PEER_PAGE_BYTES);
+	assert_int_equal(info.tensor_bytes, tensor_bytes(f));
+	assert_true(info.tensor_bytes > 0 && info.tensor_bytes <= info.device_bytes);
+	assert_int_equal(info.waste_bytes, info.device_bytes - info.tensor_bytes);
 	assert_int_equal(info.load_flags, MM_LOAD_F_SHARED);
 	assert_int_equal(mm_model_tensor(f->model, "embed", &tensor), 0);
 	assert_int_equal(tensor.layer, -1);

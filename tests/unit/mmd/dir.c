@@ -55,16 +55,20 @@ static const char *check(const struct image *image)
 	struct mm_store store = { .bytes = STORE_BYTES, .identity = { 1, 2, 3 } };
 	struct mm_core_group *groups = NULL;
 	mm_cleanup(mm_close_fd) int fd = memfd_create("dir", MFD_CLOEXEC);
+	uint64_t tensor_bytes = 0, sum = 0;
 	const char *wrong;
 	uint32_t n = 0;
 
 	assert_int_equal(ftruncate(fd, STORE_BYTES), 0);
 	assert_int_equal(pwrite(fd, image, sizeof(*image), 0), sizeof(*image));
-	wrong = mm_dir_check(fd, &store, &groups, &n);
+	wrong = mm_dir_check(fd, &store, &groups, &n, &tensor_bytes);
 	if (!wrong) {
 		assert_int_equal(n, GROUPS);
 		assert_int_equal(groups[2].store_offset, 16384);
 		assert_int_equal(groups[2].bytes, 16384);
+		for (size_t i = 0; i < TENSORS; i++)
+			sum += image->tensor[i].flags & MM_TENSOR_PACK ? 0 : image->tensor[i].bytes;
+		assert_int_equal(tensor_bytes, sum);
 	}
 	free(groups);
 	return wrong;
