@@ -8,11 +8,18 @@
 #include "kernels/softgpu/entry.h"
 #include "mm/base.h"
 
-#define PCI_BUS_ID "0000:00:1F.0" /* no other device of a usual machine sits there */
+#define PCI_BYTES 16
+#define PCI_SLOT  0x1f /* on a bus of its own; no other device of a usual machine sits there */
 
 static CUresult check_device(CUdevice device)
 {
-	return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+	return device >= 0 && (unsigned int)device < sg_device_count() ? CUDA_SUCCESS
+								       : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static const struct sg_device_info *info_of(CUdevice device)
+{
+	return sg_device_info((unsigned int)device);
 }
 
 CUresult CUDAAPI cuDeviceGetCount(int *count)
@@ -20,7 +27,7 @@ CUresult CUDAAPI cuDeviceGetCount(int *count)
 	SG_ENTER();
 	if (!count)
 		return CUDA_ERROR_INVALID_VALUE;
-	*count = 1;
+	*count = (int)sg_device_count();
 	return CUDA_SUCCESS;
 }
 
@@ -29,9 +36,8 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
 	SG_ENTER();
 	if (!device)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (ordinal != 0)
-		return CUDA_ERROR_INVALID_DEVICE;
-	*device = 0;
+	SG_TRY(check_device(ordinal));
+	*device = ordinal;
 	return CUDA_SUCCESS;
 }
 
@@ -47,7 +53,7 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice device)
 {
 	SG_ENTER();
 	SG_TRY(check_device(device));
-	return put_text(name, len, sg_device_info()->name);
+	return put_text(name, len, info_of(device)->name);
 }
 
 CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
@@ -56,7 +62,7 @@ CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 	SG_TRY(check_device(device));
 	if (!uuid)
 		return CUDA_ERROR_INVALID_VALUE;
-	*uuid = sg_device_info()->uuid;
+	*uuid = info_of(device)->uuid;
 	return CUDA_SUCCESS;
 }
 
@@ -71,24 +77,38 @@ CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 	SG_TRY(check_device(device));
 	if (!bytes)
 		return CUDA_ERROR_INVALID_VALUE;
-	*bytes = sg_device_info()->capacity_bytes;
+	*bytes = info_of(device)->capacity_bytes;
 	return CUDA_SUCCESS;
+}
+
+static void pci_bus_id(CUdevice device, char text[PCI_BYTES])
+{
+	snprintf(text, PCI_BYTES, "0000:%02X:%02X.0", info_of(device)->number & 0xff, PCI_SLOT);
 }
 
 CUresult CUDAAPI cuDeviceGetPCIBusId(char *id, int len, CUdevice device)
 {
+	char text[PCI_BYTES];
+
 	SG_ENTER();
 	SG_TRY(check_device(device));
-	return put_text(id, len, PCI_BUS_ID);
+	pci_bus_id(device, text);
+	return put_text(id, len, text);
 }
 
 CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *device, const char *id)
 {
+	char text[PCI_BYTES];
+
 	SG_ENTER();
-	if (!device || !id || strcasecmp(id, PCI_BUS_ID) != 0)
-		return CUDA_ERROR_INVALID_VALUE;
-	*device = 0;
-	return CUDA_SUCCESS;
+	for (int i = 0; device && id && i < (int)sg_device_count(); i++) {
+		pci_bus_id(i, text);
+		if (strcasecmp(id, text) == 0) {
+			*device = i;
+			return CUDA_SUCCESS;
+		}
+	}
+	return CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
@@ -98,7 +118,7 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 	SG_TRY(check_device(peer));
 	if (!can)
 		return CUDA_ERROR_INVALID_VALUE;
-	*can = 0; /* not even with itself, as the driver */
+	*can = 0; /* none with another; not even with itself, as the driver */
 	return CUDA_SUCCESS;
 }
 
@@ -127,7 +147,7 @@ static const struct {
 	{ CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 1 },
 	{ CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1 },
 	{ CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1 },
-	{ CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 31 },
+	{ CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, PCI_SLOT },
 	{ CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 1000000 },
 	{ CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 64 },
 	{ CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20 },
@@ -158,6 +178,8 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
 	if (!value || (int)attribute <= 0 || (int)attribute >= ATTRIBUTE_END)
 		return CUDA_ERROR_INVALID_VALUE;
 	*value = 0;
+	if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
+		*value = (int)info_of(device)->number;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(attributes); i++)
 		if (attributes[i].attribute == attribute)
 			*value = attributes[i].value;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "kernels/softgpu/context.h"
+#include "kernels/softgpu/device.h"
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/stream.h"
 #include "mm/base.h"
@@ -21,14 +22,19 @@ static __thread struct {
 static pthread_key_t stack_key;
 static pthread_once_t stack_once = PTHREAD_ONCE_INIT;
 
-static struct {
-	pthread_mutex_t mtx;
-	struct sg_context *ctx; /* guarded by mtx; a reference; NULL while nobody retains it */
-	unsigned int retained;  /* guarded by mtx */
-	unsigned int flags;     /* guarded by mtx */
-} primary = { .mtx = PTHREAD_MUTEX_INITIALIZER };
+static pthread_mutex_t primary_mtx = PTHREAD_MUTEX_INITIALIZER;
+static struct primary {
+	struct sg_context *ctx; /* a reference; NULL while nobody retains it */
+	unsigned int retained;
+	unsigned int flags;
+} primaries[SG_DEVICES_MAX]; /* by device; guarded by primary_mtx */
 
 static uint64_t last_id; /* atomic */
+
+static bool is_device(CUdevice device)
+{
+	return device >= 0 && (unsigned int)device < sg_device_count();
+}
 
 /* ---- One context ---- */
 
@@ -40,13 +46,14 @@ static void destroy_context(struct sg_object *object)
 	free(ctx);
 }
 
-static struct sg_context *create_context(unsigned int flags, bool is_primary)
+static struct sg_context *create_context(unsigned int device, unsigned int flags, bool is_primary)
 {
 	struct sg_context *ctx = calloc(1, sizeof(*ctx));
 
 	if (!ctx)
 		return NULL;
 	sg_object_init(&ctx->object, SG_CONTEXT, destroy_context);
+	ctx->device = device;
 	ctx->flags = flags;
 	ctx->api_version = API_VERSION;
 	ctx->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
@@ -161,6 +168,15 @@ CUresult sg_context_current(struct sg_context **ret_ctx)
 	return CUDA_SUCCESS;
 }
 
+CUresult sg_context_device(unsigned int *ret_device)
+{
+	struct sg_context *ctx;
+
+	SG_TRY(sg_context_current(&ctx));
+	*ret_device = ctx->device;
+	return CUDA_SUCCESS;
+}
+
 CUresult sg_enter_context(void)
 {
 	struct sg_context *ctx;
@@ -221,9 +237,9 @@ static CUresult create_current(CUcontext *ret, unsigned int flags, CUdevice devi
 
 	if (!ret || (flags & ~(unsigned int)CU_CTX_FLAGS_MASK))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (device != 0)
+	if (!is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	ctx = create_context(flags, false);
+	ctx = create_context((unsigned int)device, flags, false);
 	if (!ctx)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	sg_object_ref(&ctx->object);
@@ -290,7 +306,7 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!stack.n)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	*device = 0;
+	*device = (CUdevice)stack.items[stack.n - 1]->device;
 	return CUDA_SUCCESS;
 }
 
@@ -319,8 +335,8 @@ CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
 	if (!device)
 		return CUDA_ERROR_INVALID_VALUE;
 	SG_TRY(get_context(handle, &ctx));
+	*device = (CUdevice)ctx->device;
 	sg_object_put(&ctx->object);
-	*device = 0;
 	return CUDA_SUCCESS;
 }
 
@@ -399,22 +415,24 @@ CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest)
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 {
 	CUresult res = CUDA_SUCCESS;
+	struct primary *primary;
 
 	SG_ENTER();
 	if (!ret)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (device != 0)
+	if (!is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	pthread_mutex_lock(&primary.mtx);
-	if (!primary.ctx)
-		primary.ctx = create_context(primary.flags, true);
-	if (primary.ctx) {
-		primary.retained++;
-		*ret = (CUcontext)primary.ctx;
+	primary = &primaries[device];
+	pthread_mutex_lock(&primary_mtx);
+	if (!primary->ctx)
+		primary->ctx = create_context((unsigned int)device, primary->flags, true);
+	if (primary->ctx) {
+		primary->retained++;
+		*ret = (CUcontext)primary->ctx;
 	} else {
 		res = CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	pthread_mutex_unlock(&primary.mtx);
+	pthread_mutex_unlock(&primary_mtx);
 	return res;
 }
 
@@ -422,19 +440,21 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 static CUresult give_up_primary(CUdevice device, bool all)
 {
 	struct sg_context *ended = NULL;
+	struct primary *primary;
 	CUresult res = CUDA_SUCCESS;
 
-	if (device != 0)
+	if (!is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	pthread_mutex_lock(&primary.mtx);
-	if (!all && !primary.retained) {
+	primary = &primaries[device];
+	pthread_mutex_lock(&primary_mtx);
+	if (!all && !primary->retained) {
 		res = CUDA_ERROR_INVALID_CONTEXT;
-	} else if (primary.ctx && (all || --primary.retained == 0)) {
-		ended = primary.ctx;
-		primary.ctx = NULL;
-		primary.retained = 0;
+	} else if (primary->ctx && (all || --primary->retained == 0)) {
+		ended = primary->ctx;
+		primary->ctx = NULL;
+		primary->retained = 0;
 	}
-	pthread_mutex_unlock(&primary.mtx);
+	pthread_mutex_unlock(&primary_mtx);
 	if (ended && sg_object_retract(ended, SG_CONTEXT))
 		end_context(ended);
 	return res;
@@ -464,14 +484,17 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice device)
 
 CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
 {
+	struct primary *primary;
+
 	SG_ENTER();
-	if (device != 0)
+	if (!is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
+	primary = &primaries[device];
 	if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
 		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&primary.mtx);
-	primary.flags = flags;
-	pthread_mutex_unlock(&primary.mtx);
+	pthread_mutex_lock(&primary_mtx);
+	primary->flags = flags;
+	pthread_mutex_unlock(&primary_mtx);
 	return CUDA_SUCCESS;
 }
 
@@ -482,14 +505,17 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
 
 CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
 {
+	struct primary *primary;
+
 	SG_ENTER();
-	if (device != 0)
+	if (!is_device(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	pthread_mutex_lock(&primary.mtx);
+	primary = &primaries[device];
+	pthread_mutex_lock(&primary_mtx);
 	if (flags)
-		*flags = primary.flags;
+		*flags = primary->flags;
 	if (active)
-		*active = primary.ctx != NULL;
-	pthread_mutex_unlock(&primary.mtx);
+		*active = primary->ctx != NULL;
+	pthread_mutex_unlock(&primary_mtx);
 	return CUDA_SUCCESS;
 }

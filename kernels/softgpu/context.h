@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sg_context - a CUDA context: the streams of one user of the device, and their first fault
+ * sg_context - a CUDA context: the streams of one user of a device, and their first fault
  *
  * Concept:   the primary context and those of cuCtxCreate() are the same thing. A device fault is
  *            sticky: every later call that needs the context reports it, and nothing that is still
@@ -20,6 +20,7 @@ struct sg_stream;
 
 struct sg_context {
 	struct sg_object object;
+	unsigned int device; /* ordinal */
 	unsigned int flags;
 	unsigned int api_version;
 	uint64_t id;
@@ -37,6 +38,9 @@ CUresult sg_context_current(struct sg_context **ret_ctx);
 
 CUresult sg_context_error(const struct sg_context *ctx);
 void sg_context_fault(struct sg_context *ctx, CUresult error);
+
+/* Of the current context. */
+CUresult sg_context_device(unsigned int *ret_device);
 
 /* Waits for everything in every stream. */
 CUresult sg_context_synchronize(struct sg_context *ctx);

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -12,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "kernels/softgpu/device.h"
+#include "kernels/softgpu/entry.h"
 #include "mm/base.h"
 #include "mm/size.h"
 
@@ -36,9 +38,11 @@ struct wish {
 	const char *name;
 	CUuuid uuid;
 	bool has_uuid;
+	unsigned int device[SG_DEVICES_MAX]; /* what the driver's ordinals stand for */
+	unsigned int n_devices;
 };
 
-static struct {
+static struct device {
 	pthread_mutex_t mtx; /* taken before the record lock: that one excludes processes only */
 	int dir_fd, pages_fd, state_fd;
 	dev_t filesystem;
@@ -46,7 +50,9 @@ static struct {
 	bool guest; /* may not write to the device: it imports and maps what others made */
 	struct state *state;
 	struct sg_device_info info;
-} dev = { .mtx = PTHREAD_MUTEX_INITIALIZER, .dir_fd = -1, .pages_fd = -1, .state_fd = -1 };
+} devices[SG_DEVICES_MAX]; /* by ordinal */
+
+static unsigned int n_devices;
 
 /* A mistake in the environment: the driver ABI has no place for a message. */
 static CUresult MM_PRINTF(2, 3) complain(CUresult result, const char *format, ...)
@@ -61,27 +67,27 @@ static CUresult MM_PRINTF(2, 3) complain(CUresult result, const char *format, ..
 	return result;
 }
 
-static int lock_device(void)
+static int lock_device(struct device *d)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	int err = 0;
 
-	if (dev.guest)
+	if (d->guest)
 		return -EACCES;
-	pthread_mutex_lock(&dev.mtx);
-	while (fcntl(dev.state_fd, F_SETLKW, &lock) < 0 && !err)
+	pthread_mutex_lock(&d->mtx);
+	while (fcntl(d->state_fd, F_SETLKW, &lock) < 0 && !err)
 		err = errno == EINTR ? 0 : -errno;
 	if (err)
-		pthread_mutex_unlock(&dev.mtx);
+		pthread_mutex_unlock(&d->mtx);
 	return err;
 }
 
-static void unlock_device(void)
+static void unlock_device(struct device *d)
 {
 	struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
 
-	fcntl(dev.state_fd, F_SETLK, &lock);
-	pthread_mutex_unlock(&dev.mtx);
+	fcntl(d->state_fd, F_SETLK, &lock);
+	pthread_mutex_unlock(&d->mtx);
 }
 
 static CUresult wish_size(const char *variable, uint64_t *ret_bytes)
@@ -135,6 +141,54 @@ static CUresult wish_uuid(struct wish *w)
 	return CUDA_SUCCESS;
 }
 
+static CUresult wish_number(const char *variable, const char *text, unsigned int min,
+			    unsigned int max, unsigned int *ret_number, const char **ret_end)
+{
+	char *end;
+	unsigned long number = strtoul(text, &end, 10);
+
+	if (*text < '0' || *text > '9' || number < min || number > max)
+		return complain(CUDA_ERROR_INVALID_VALUE, "%s=%s: give numbers from %u to %u",
+				variable, secure_getenv(variable), min, max);
+	*ret_number = (unsigned int)number;
+	*ret_end = end;
+	return CUDA_SUCCESS;
+}
+
+/* All there are, or some of them in another order: as CUDA_VISIBLE_DEVICES does. */
+static CUresult wish_devices(struct wish *w)
+{
+	const char *count = secure_getenv("MM_SOFTGPU_DEVICES"), *end = "";
+	const char *visible = secure_getenv("MM_SOFTGPU_VISIBLE");
+	unsigned int there = 1, n;
+
+	if (count && *count)
+		SG_TRY(wish_number("MM_SOFTGPU_DEVICES", count, 1, SG_DEVICES_MAX, &there, &end));
+	for (n = 0; n < there; n++)
+		w->device[n] = n;
+	if (!*end && visible && *visible) {
+		n = 0;
+		end = visible;
+		do
+			SG_TRY(wish_number("MM_SOFTGPU_VISIBLE", end + (n > 0), 0, there - 1,
+					   &w->device[n], &end));
+		while (++n < there && *end == ',');
+	}
+	if (*end)
+		return complain(CUDA_ERROR_INVALID_VALUE,
+				"MM_SOFTGPU_DEVICES, MM_SOFTGPU_VISIBLE: '%s' is not understood; "
+				"give a number, and numbers with commas between",
+				end);
+	for (unsigned int i = 0; i < n; i++)
+		for (unsigned int k = 0; k < i; k++)
+			if (w->device[i] == w->device[k])
+				return complain(CUDA_ERROR_INVALID_VALUE,
+						"MM_SOFTGPU_VISIBLE=%s: %u is there twice", visible,
+						w->device[i]);
+	w->n_devices = n;
+	return CUDA_SUCCESS;
+}
+
 static CUresult read_environment(struct wish *w)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -145,6 +199,8 @@ static CUresult read_environment(struct wish *w)
 		res = wish_size("MM_SOFTGPU_GRANULARITY", &w->granularity_bytes);
 	if (!res)
 		res = wish_uuid(w);
+	if (!res)
+		res = wish_devices(w);
 	if (res)
 		return res;
 	if (w->granularity_bytes &&
@@ -167,80 +223,100 @@ static void uuid_from_path(const char *path, CUuuid *ret_uuid)
 	memcpy(ret_uuid->bytes, hash, sizeof(ret_uuid->bytes));
 }
 
-static CUresult open_directory(char *ret_path, size_t bytes)
+/* Device 0 is the directory itself; the others lie in it, and who may do what is the same there. */
+static int make_directory(const char *path, const char *parent)
 {
-	const char *named = secure_getenv("MM_SOFTGPU_DIR");
 	struct stat st;
 
+	if (mkdir(path, 0700) < 0)
+		return errno == EEXIST ? 0 : -errno;
+	if (parent && (stat(parent, &st) < 0 || chmod(path, st.st_mode & 01777) < 0))
+		return -errno;
+	return 0;
+}
+
+static CUresult open_directory(struct device *d, unsigned int number, char *ret_path, size_t bytes)
+{
+	const char *named = secure_getenv("MM_SOFTGPU_DIR");
+	char parent[PATH_MAX];
+	struct stat st;
+	int err;
+
 	if (named && *named)
-		snprintf(ret_path, bytes, "%s", named);
+		snprintf(parent, sizeof(parent), "%s", named);
 	else
-		snprintf(ret_path, bytes, "/dev/shm/mm-softgpu-%u", (unsigned int)geteuid());
-	if (mkdir(ret_path, 0700) < 0 && errno != EEXIST)
+		snprintf(parent, sizeof(parent), "/dev/shm/mm-softgpu-%u", (unsigned int)geteuid());
+	err = make_directory(parent, NULL);
+	if ((size_t)snprintf(ret_path, bytes, number ? "%s/device-%u" : "%s", parent, number) >=
+	    bytes)
+		err = -ENAMETOOLONG;
+	if (!err && number)
+		err = make_directory(ret_path, parent);
+	if (err && err != -EACCES)
 		return complain(CUDA_ERROR_NO_DEVICE, "cannot make %s: %s; set MM_SOFTGPU_DIR",
-				ret_path, strerror(errno));
-	dev.dir_fd = open(ret_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (dev.dir_fd < 0 || fstat(dev.dir_fd, &st) < 0)
+				ret_path, strerror(-err));
+	d->dir_fd = open(ret_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (d->dir_fd < 0 || fstat(d->dir_fd, &st) < 0)
 		return complain(CUDA_ERROR_NO_DEVICE, "cannot open %s: %s; set MM_SOFTGPU_DIR",
 				ret_path, strerror(errno));
-	if (!named && st.st_uid != geteuid())
+	if (!(named && *named) && st.st_uid != geteuid())
 		return complain(CUDA_ERROR_NO_DEVICE, "%s belongs to uid %u; set MM_SOFTGPU_DIR",
 				ret_path, (unsigned int)st.st_uid);
-	dev.filesystem = st.st_dev;
+	d->filesystem = st.st_dev;
 	return CUDA_SUCCESS;
 }
 
 /* Plain O_CREAT would be refused on another user's file in a sticky directory (fs.protected_regular). */
-static int open_state(mode_t dir_mode)
+static int open_state(struct device *d, mode_t dir_mode)
 {
 	/* Who may only enter the directory may see how the device is, too: a guest. */
 	mode_t mode = (dir_mode & 0666) | (dir_mode & 0011) << 2;
-	int fd = openat(dev.dir_fd, "state", O_RDWR | O_CLOEXEC);
+	int fd = openat(d->dir_fd, "state", O_RDWR | O_CLOEXEC);
 
 	if (fd < 0 && errno == ENOENT) {
-		fd = openat(dev.dir_fd, "state", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		fd = openat(d->dir_fd, "state", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 		if (fd >= 0)
 			fchmod(fd, mode);
 		else if (errno == EEXIST)
-			fd = openat(dev.dir_fd, "state", O_RDWR | O_CLOEXEC);
+			fd = openat(d->dir_fd, "state", O_RDWR | O_CLOEXEC);
 	}
 	if (fd < 0 && errno == EACCES) {
-		fd = openat(dev.dir_fd, "state", O_RDONLY | O_CLOEXEC);
-		dev.guest = fd >= 0;
+		fd = openat(d->dir_fd, "state", O_RDONLY | O_CLOEXEC);
+		d->guest = fd >= 0;
 	}
 	return fd;
 }
 
 /* Who may use the directory may use what is in it. */
-static int open_members(void)
+static int open_members(struct device *d)
 {
 	struct stat st;
 	mode_t mode;
 
-	if (fstat(dev.dir_fd, &st) < 0)
+	if (fstat(d->dir_fd, &st) < 0)
 		return -errno;
 	mode = st.st_mode & 0777;
 	/* To count a page one must be able to open it. */
-	dev.page_mode = 0600 | (mode & 0444);
-	if (mkdirat(dev.dir_fd, SUBDIR, 0700) == 0)
-		fchmodat(dev.dir_fd, SUBDIR, mode, 0);
-	dev.pages_fd = openat(dev.dir_fd, SUBDIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (dev.pages_fd < 0)
+	d->page_mode = 0600 | (mode & 0444);
+	if (mkdirat(d->dir_fd, SUBDIR, 0700) == 0)
+		fchmodat(d->dir_fd, SUBDIR, mode, 0);
+	d->pages_fd = openat(d->dir_fd, SUBDIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (d->pages_fd < 0)
 		return -errno;
-	dev.state_fd = open_state(mode);
-	return dev.state_fd < 0 ? -errno : 0;
+	d->state_fd = open_state(d, mode);
+	return d->state_fd < 0 ? -errno : 0;
 }
 
 /* Is this page held by anybody? One that is not is removed. The device is locked. */
-static bool page_lives(const char *name, uint64_t *ret_bytes)
+static bool page_lives(const struct device *d, const char *name, uint64_t *ret_bytes)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
 	struct stat st;
 
-	fd = openat(dev.pages_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	fd = openat(d->pages_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0) {
 		/* Another user's page, or no descriptor left: count it as held. */
-		*ret_bytes = fstatat(dev.pages_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0
+		*ret_bytes = fstatat(d->pages_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0
 				     ? 0
 				     : (uint64_t)st.st_size;
 		return *ret_bytes != 0;
@@ -251,18 +327,18 @@ static bool page_lives(const char *name, uint64_t *ret_bytes)
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return true;
 	/* In a sticky directory only the owner can: then it stays charged until the owner looks. */
-	return unlinkat(dev.pages_fd, name, 0) < 0;
+	return unlinkat(d->pages_fd, name, 0) < 0;
 }
 
 /* Sets state.used to what is really held. The device is locked. */
-static int count_pages(void)
+static int count_pages(struct device *d)
 {
 	uint64_t used = 0, bytes;
 	struct dirent *entry;
 	DIR *dir;
 	int fd;
 
-	fd = openat(dev.pages_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = openat(d->pages_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	dir = fdopendir(fd);
@@ -271,16 +347,16 @@ static int count_pages(void)
 		return -ENOMEM;
 	}
 	while ((entry = readdir(dir)))
-		if (entry->d_name[0] != '.' && page_lives(entry->d_name, &bytes))
+		if (entry->d_name[0] != '.' && page_lives(d, entry->d_name, &bytes))
 			used += bytes;
 	closedir(dir);
-	dev.state->used_bytes = used;
+	d->state->used_bytes = used;
 	return 0;
 }
 
-static void make_device(const struct wish *w, const char *path)
+static void make_device(struct device *d, const struct wish *w, const char *path)
 {
-	struct sg_device_info *info = &dev.state->info;
+	struct sg_device_info *info = &d->state->info;
 
 	*info = (struct sg_device_info){
 		.capacity_bytes = w->memory_bytes ? w->memory_bytes : DEFAULT_MEMORY,
@@ -293,13 +369,13 @@ static void make_device(const struct wish *w, const char *path)
 		uuid_from_path(path, &info->uuid);
 	snprintf(info->name, sizeof(info->name), "%s",
 		 w->name && *w->name ? w->name : DEFAULT_NAME);
-	dev.state->magic = STATE_MAGIC;
+	d->state->magic = STATE_MAGIC;
 }
 
 /* Somebody else uses the device: what we ask for must be what it is. */
-static CUresult check_wish(const struct wish *w, const char *path)
+static CUresult check_wish(const struct device *d, const struct wish *w, const char *path)
 {
-	const struct sg_device_info *info = &dev.state->info;
+	const struct sg_device_info *info = &d->state->info;
 
 	if (w->memory_bytes && w->memory_bytes != info->capacity_bytes)
 		return complain(CUDA_ERROR_INVALID_VALUE,
@@ -312,13 +388,13 @@ static CUresult check_wish(const struct wish *w, const char *path)
 	return CUDA_SUCCESS;
 }
 
-static int map_state(int prot)
+static int map_state(struct device *d, int prot)
 {
-	void *base = mmap(NULL, sizeof(struct state), prot, MAP_SHARED, dev.state_fd, 0);
+	void *base = mmap(NULL, sizeof(struct state), prot, MAP_SHARED, d->state_fd, 0);
 
 	if (base == MAP_FAILED)
 		return -errno;
-	dev.state = base;
+	d->state = base;
 	return 0;
 }
 
@@ -326,83 +402,123 @@ static int map_state(int prot)
  * The device is locked; whoever has it open holds a shared flock on its state. Without waiting: a
  * guest could keep an exclusive one for ever.
  */
-static CUresult attach(const struct wish *w, const char *path)
+static CUresult attach(struct device *d, const struct wish *w, const char *path)
 {
-	bool alone = flock(dev.state_fd, LOCK_EX | LOCK_NB) == 0;
+	bool alone = flock(d->state_fd, LOCK_EX | LOCK_NB) == 0;
 	struct stat st;
 
-	flock(dev.state_fd, LOCK_SH | LOCK_NB);
-	if (fstat(dev.state_fd, &st) < 0 ||
+	flock(d->state_fd, LOCK_SH | LOCK_NB);
+	if (fstat(d->state_fd, &st) < 0 ||
 	    (st.st_size < (off_t)sizeof(struct state) &&
-	     ftruncate(dev.state_fd, (off_t)sizeof(struct state)) < 0))
+	     ftruncate(d->state_fd, (off_t)sizeof(struct state)) < 0))
 		return CUDA_ERROR_OPERATING_SYSTEM;
-	if (map_state(PROT_READ | PROT_WRITE) < 0 || count_pages() < 0)
+	if (map_state(d, PROT_READ | PROT_WRITE) < 0 || count_pages(d) < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
-	if (dev.state->magic != STATE_MAGIC || (alone && dev.state->used_bytes == 0))
-		make_device(w, path);
-	else if (check_wish(w, path))
+	if (d->state->magic != STATE_MAGIC || (alone && d->state->used_bytes == 0))
+		make_device(d, w, path);
+	else if (check_wish(d, w, path))
 		return CUDA_ERROR_INVALID_VALUE;
-	dev.info = dev.state->info;
+	d->info = d->state->info;
 	return CUDA_SUCCESS;
 }
 
-static CUresult attach_as_guest(const struct wish *w, const char *path)
+static CUresult attach_as_guest(struct device *d, const struct wish *w, const char *path)
 {
 	struct stat st;
 
-	flock(dev.state_fd, LOCK_SH | LOCK_NB);
-	if (fstat(dev.state_fd, &st) < 0 || st.st_size < (off_t)sizeof(struct state) ||
-	    map_state(PROT_READ) < 0 || dev.state->magic != STATE_MAGIC)
+	flock(d->state_fd, LOCK_SH | LOCK_NB);
+	if (fstat(d->state_fd, &st) < 0 || st.st_size < (off_t)sizeof(struct state) ||
+	    map_state(d, PROT_READ) < 0 || d->state->magic != STATE_MAGIC)
 		return complain(CUDA_ERROR_NO_DEVICE, "%s: its owner has not made the device yet",
 				path);
-	if (check_wish(w, path))
+	if (check_wish(d, w, path))
 		return CUDA_ERROR_INVALID_VALUE;
-	dev.info = dev.state->info;
+	d->info = d->state->info;
 	return CUDA_SUCCESS;
 }
 
-static void close_device(void)
+static void close_device(struct device *d)
 {
-	if (dev.state)
-		munmap(dev.state, sizeof(struct state));
-	dev.state = NULL;
-	dev.guest = false;
-	mm_close_fd(&dev.state_fd);
-	mm_close_fd(&dev.pages_fd);
-	mm_close_fd(&dev.dir_fd);
+	if (d->state)
+		munmap(d->state, sizeof(struct state));
+	d->state = NULL;
+	d->guest = false;
+	mm_close_fd(&d->state_fd);
+	mm_close_fd(&d->pages_fd);
+	mm_close_fd(&d->dir_fd);
 }
 
-CUresult sg_device_open(void)
+static CUresult open_device(struct device *d, const struct wish *w, unsigned int number)
 {
-	struct wish w = { 0 };
+	struct wish own = *w;
 	char path[PATH_MAX];
 	CUresult res;
 	int err;
 
-	res = read_environment(&w);
-	if (!res)
-		res = open_directory(path, sizeof(path));
+	*d = (struct device){
+		.mtx = PTHREAD_MUTEX_INITIALIZER, .dir_fd = -1, .pages_fd = -1, .state_fd = -1
+	};
+	own.uuid.bytes[sizeof(own.uuid.bytes) - 1] ^= (char)number;
+	res = open_directory(d, number, path, sizeof(path));
 	if (!res) {
-		err = open_members();
-		if (!err && !dev.guest)
-			err = lock_device();
+		err = open_members(d);
+		if (!err && !d->guest)
+			err = lock_device(d);
 		if (err) {
 			res = complain(CUDA_ERROR_NO_DEVICE, "%s: %s", path, strerror(-err));
-		} else if (dev.guest) {
-			res = attach_as_guest(&w, path);
+		} else if (d->guest) {
+			res = attach_as_guest(d, &own, path);
 		} else {
-			res = attach(&w, path);
-			unlock_device();
+			res = attach(d, &own, path);
+			unlock_device(d);
 		}
 	}
+	d->info.number = number;
 	if (res)
-		close_device();
+		close_device(d);
 	return res;
 }
 
-const struct sg_device_info *sg_device_info(void)
+CUresult sg_devices_open(void)
 {
-	return &dev.info;
+	struct wish w = { 0 };
+	CUresult res = read_environment(&w);
+
+	for (unsigned int i = 0; i < w.n_devices && !res; i++) {
+		res = open_device(&devices[i], &w, w.device[i]);
+		n_devices = res ? 0 : i + 1;
+		for (unsigned int k = 0; res && k < i; k++)
+			close_device(&devices[k]);
+	}
+	return res;
+}
+
+unsigned int sg_device_count(void)
+{
+	return n_devices;
+}
+
+const struct sg_device_info *sg_device_info(unsigned int device)
+{
+	return &devices[device].info;
+}
+
+uint64_t sg_granularity_min(void)
+{
+	uint64_t bytes = devices[0].info.granularity_bytes;
+
+	for (unsigned int i = 1; i < n_devices; i++)
+		bytes = MM_MIN(bytes, devices[i].info.granularity_bytes);
+	return bytes;
+}
+
+uint64_t sg_granularity_max(void)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned int i = 0; i < n_devices; i++)
+		bytes = MM_MAX(bytes, devices[i].info.granularity_bytes);
+	return bytes;
 }
 
 /* The soft limit on descriptors is 1024 in most shells: far fewer than a device has pages. */
@@ -416,23 +532,23 @@ static bool raise_fd_limit(void)
 	return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
-static int reserve_capacity(size_t bytes)
+static int reserve_capacity(struct device *d, size_t bytes)
 {
-	struct state *s = dev.state;
-	int err = lock_device();
+	struct state *s = d->state;
+	int err = lock_device(d);
 
 	if (err)
 		return err;
 	/* Subtract, never add; a scribbled counter must not let anybody through. */
-	if (s->used_bytes > dev.info.capacity_bytes ||
-	    bytes > dev.info.capacity_bytes - s->used_bytes)
-		err = count_pages();
-	if (!err && (s->used_bytes > dev.info.capacity_bytes ||
-		     bytes > dev.info.capacity_bytes - s->used_bytes))
+	if (s->used_bytes > d->info.capacity_bytes ||
+	    bytes > d->info.capacity_bytes - s->used_bytes)
+		err = count_pages(d);
+	if (!err && (s->used_bytes > d->info.capacity_bytes ||
+		     bytes > d->info.capacity_bytes - s->used_bytes))
 		err = -ENOMEM;
 	if (!err)
 		s->used_bytes += bytes;
-	unlock_device();
+	unlock_device(d);
 	return err;
 }
 
@@ -441,47 +557,49 @@ static void page_name(uint64_t inode, char name[NAME_BYTES])
 	snprintf(name, NAME_BYTES, "%llx", (unsigned long long)inode);
 }
 
-static int open_nameless(void)
+static int open_nameless(const struct device *d)
 {
-	int fd = openat(dev.pages_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	int fd = openat(d->pages_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
 	if (fd < 0 && errno == EMFILE && raise_fd_limit())
-		fd = openat(dev.pages_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+		fd = openat(d->pages_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	return fd;
 }
 
 /* The lock comes before the name: nobody ever sees the page unheld. */
-static int make_page(size_t bytes, struct sg_page *page)
+static int make_page(const struct device *d, size_t bytes, struct sg_page *page)
 {
 	char name[NAME_BYTES], self[64];
 	struct stat st;
 
-	page->fd = open_nameless();
+	page->fd = open_nameless(d);
 	if (page->fd < 0 || flock(page->fd, LOCK_SH) < 0)
 		return -errno;
-	if (dev.page_mode != 0600 && fchmod(page->fd, dev.page_mode) < 0)
+	if (d->page_mode != 0600 && fchmod(page->fd, d->page_mode) < 0)
 		return -errno;
 	if (ftruncate(page->fd, (off_t)bytes) < 0 || fstat(page->fd, &st) < 0)
 		return -errno;
 	page_name(st.st_ino, name);
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", page->fd);
-	if (linkat(AT_FDCWD, self, dev.pages_fd, name, AT_SYMLINK_FOLLOW) < 0)
+	if (linkat(AT_FDCWD, self, d->pages_fd, name, AT_SYMLINK_FOLLOW) < 0)
 		return -errno;
 	page->inode = st.st_ino;
 	page->bytes = bytes;
 	return 0;
 }
 
-CUresult sg_page_create(size_t bytes, struct sg_page *ret_page)
+CUresult sg_page_create(unsigned int device, size_t bytes, struct sg_page *ret_page)
 {
+	struct device *d = &devices[device];
 	struct sg_page page = SG_PAGE_NULL;
-	int err = reserve_capacity(bytes);
+	int err = reserve_capacity(d, bytes);
 
 	if (err == -EACCES)
 		return CUDA_ERROR_NOT_PERMITTED;
 	if (err)
 		return err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_OPERATING_SYSTEM;
-	err = make_page(bytes, &page);
+	page.device = device;
+	err = make_page(d, bytes, &page);
 	if (err) {
 		mm_close_fd(&page.fd);
 		return err == -ENOSPC || err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY
@@ -492,16 +610,16 @@ CUresult sg_page_create(size_t bytes, struct sg_page *ret_page)
 }
 
 /* A file of our file system under its own number in our folder is a page: no one else puts any there. */
-static bool is_page(int fd, struct stat *ret_st)
+static bool is_page(const struct device *d, int fd, struct stat *ret_st)
 {
 	char name[NAME_BYTES];
 	struct stat named;
 
 	if (fstat(fd, ret_st) < 0 || !S_ISREG(ret_st->st_mode) || ret_st->st_size <= 0 ||
-	    ret_st->st_dev != dev.filesystem)
+	    ret_st->st_dev != d->filesystem)
 		return false;
 	page_name(ret_st->st_ino, name);
-	return fstatat(dev.pages_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	return fstatat(d->pages_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
 	       named.st_ino == ret_st->st_ino;
 }
 
@@ -519,7 +637,9 @@ CUresult sg_page_adopt(int fd, struct sg_page *ret_page)
 	struct sg_page page = SG_PAGE_NULL;
 	struct stat st;
 
-	if (fd < 0 || !is_page(fd, &st))
+	while (fd >= 0 && page.device < n_devices && !is_page(&devices[page.device], fd, &st))
+		page.device++;
+	if (fd < 0 || page.device == n_devices)
 		return CUDA_ERROR_INVALID_VALUE;
 	page.fd = dup_fd(fd);
 	if (page.fd < 0)
@@ -542,34 +662,36 @@ int sg_page_export(const struct sg_page *page)
 
 void sg_page_close(struct sg_page *page)
 {
+	struct device *d = &devices[page->device];
 	char name[NAME_BYTES];
 	uint64_t bytes;
 
 	if (page->fd < 0)
 		return;
 	mm_close_fd(&page->fd);
-	if (lock_device() == 0) {
+	if (lock_device(d) == 0) {
 		page_name(page->inode, name);
-		if (faccessat(dev.pages_fd, name, F_OK, 0) == 0 && !page_lives(name, &bytes))
-			dev.state->used_bytes -= MM_MIN(page->bytes, dev.state->used_bytes);
-		unlock_device();
+		if (faccessat(d->pages_fd, name, F_OK, 0) == 0 && !page_lives(d, name, &bytes))
+			d->state->used_bytes -= MM_MIN(page->bytes, d->state->used_bytes);
+		unlock_device(d);
 	}
 	*page = SG_PAGE_NULL;
 }
 
-CUresult sg_device_used(uint64_t *ret_used_bytes)
+CUresult sg_device_used(unsigned int device, uint64_t *ret_used_bytes)
 {
+	struct device *d = &devices[device];
 	int err;
 
-	if (dev.guest) {
-		*ret_used_bytes = __atomic_load_n(&dev.state->used_bytes, __ATOMIC_RELAXED);
+	if (d->guest) {
+		*ret_used_bytes = __atomic_load_n(&d->state->used_bytes, __ATOMIC_RELAXED);
 		return CUDA_SUCCESS;
 	}
-	err = lock_device();
+	err = lock_device(d);
 	if (!err) {
-		err = count_pages();
-		*ret_used_bytes = dev.state->used_bytes;
-		unlock_device();
+		err = count_pages(d);
+		*ret_used_bytes = d->state->used_bytes;
+		unlock_device(d);
 	}
 	return err ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }

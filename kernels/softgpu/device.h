@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sg_device - the software GPU itself: its memory, shared by every process that uses it
+ * sg_device - the software GPUs themselves: their memory, shared by every process that uses them
  *
- * Concept:    A device is a directory on tmpfs (MM_SOFTGPU_DIR). "state" holds what the device is
+ * Concept:    A device is a directory on tmpfs (MM_SOFTGPU_DIR; with MM_SOFTGPU_DEVICES the others
+ *             lie in it, each with its own memory). "state" holds what the device is
  *             and how much of it is in use; "pages" holds one file per living piece of memory,
  *             named by its inode number. Every open file description of a page holds a shared
  *             flock on it, from before the file has a name. Duplicates, descriptors in flight and
@@ -28,32 +29,40 @@
 
 #include "mm/gpu.h"
 
+#define SG_DEVICES_MAX 16
+
 struct sg_device_info {
 	uint64_t capacity_bytes;
 	uint64_t granularity_bytes; /* power of two, at least the host's page */
 	uint64_t host_page_bytes;
 	CUuuid uuid;
 	char name[64];
+	unsigned int number; /* among all, whichever are visible */
 };
 
 /* One piece of device memory, as this process holds it. */
 struct sg_page {
 	int fd;
+	unsigned int device; /* ordinal */
 	uint64_t inode;
 	size_t bytes;
 };
 #define SG_PAGE_NULL ((struct sg_page){ .fd = -1 })
 
-/* Opens the device that the environment names; makes it where there is none. Once per process. */
-CUresult sg_device_open(void);
+/* Opens the devices that the environment names; makes those that are not there. Once per process. */
+CUresult sg_devices_open(void);
 
-/* Valid after sg_device_open(); constant from then on. */
-const struct sg_device_info *sg_device_info(void);
+/* Valid after sg_devices_open(); constant from then on. */
+unsigned int sg_device_count(void);
+const struct sg_device_info *sg_device_info(unsigned int device);
+/* Of all devices: what addresses of any of them are, and what is good for each of them. */
+uint64_t sg_granularity_min(void);
+uint64_t sg_granularity_max(void);
 
 /* Charges @bytes to the device and makes zeroed memory of them. */
-CUresult sg_page_create(size_t bytes, struct sg_page *ret_page);
+CUresult sg_page_create(unsigned int device, size_t bytes, struct sg_page *ret_page);
 
-/* Duplicates a descriptor that is a page of this device; INVALID_VALUE if it is anything else. */
+/* Duplicates a descriptor that is a page of one of the devices; INVALID_VALUE if it is anything else. */
 CUresult sg_page_adopt(int fd, struct sg_page *ret_page);
 
 /* A duplicate for others to import, or -1. */
@@ -63,4 +72,4 @@ int sg_page_export(const struct sg_page *page);
 void sg_page_close(struct sg_page *page);
 
 /* Counts what is really held, in all processes. */
-CUresult sg_device_used(uint64_t *ret_used_bytes);
+CUresult sg_device_used(unsigned int device, uint64_t *ret_used_bytes);

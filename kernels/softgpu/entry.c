@@ -52,7 +52,7 @@ CUresult CUDAAPI cuInit(unsigned int flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&init_mtx);
 	if (now() == FRESH) {
-		res = sg_device_open();
+		res = sg_devices_open();
 		if (!res && !fork_watched)
 			fork_watched = pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
 		if (!res)
@@ -78,7 +78,8 @@ __attribute__((destructor)) static void leave(void)
 	/* A kernel may have threads of its own, which no guard would catch. */
 	if (!sg_op_any_kernel())
 		sg_vm_drop_all();
-	sg_device_used(&used);
+	for (unsigned int i = 0; i < sg_device_count(); i++)
+		sg_device_used(i, &used);
 }
 
 CUresult CUDAAPI cuDriverGetVersion(int *version)

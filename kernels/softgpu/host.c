@@ -87,7 +87,7 @@ static bool can_pin(void *addr, size_t bytes, bool writable)
 
 CUresult CUDAAPI cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int flags)
 {
-	uint64_t page = sg_device_info()->host_page_bytes, start = (uintptr_t)addr, end;
+	uint64_t page = sg_device_info(0)->host_page_bytes, start = (uintptr_t)addr, end;
 	int err;
 
 	SG_ENTER();
@@ -149,7 +149,7 @@ CUresult CUDAAPI cuMemHostAlloc(void **addr, size_t bytes, unsigned int flags)
 	SG_TRY(sg_enter_context());
 	if (!addr || !bytes || (flags & ~(unsigned int)ALLOC_FLAGS))
 		return CUDA_ERROR_INVALID_VALUE;
-	bytes = mm_round_up(bytes, sg_device_info()->host_page_bytes);
+	bytes = mm_round_up(bytes, sg_device_info(0)->host_page_bytes);
 	if (!bytes)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -12,13 +12,15 @@
 
 CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
-	uint64_t used = 0, total = sg_device_info()->capacity_bytes;
+	uint64_t used = 0, total;
+	unsigned int device;
 
 	SG_ENTER();
-	SG_TRY(sg_enter_context());
+	SG_TRY(sg_context_device(&device));
 	if (!free_bytes || !total_bytes)
 		return CUDA_ERROR_INVALID_VALUE;
-	SG_TRY(sg_device_used(&used));
+	SG_TRY(sg_device_used(device, &used));
+	total = sg_device_info(device)->capacity_bytes;
 	*free_bytes = total - MM_MIN(used, total);
 	*total_bytes = total;
 	return CUDA_SUCCESS;
@@ -26,13 +28,14 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *va, size_t bytes)
 {
+	unsigned int device;
 	uint64_t found;
 
 	SG_ENTER();
-	SG_TRY(sg_enter_context());
+	SG_TRY(sg_context_device(&device));
 	if (!va || !bytes)
 		return CUDA_ERROR_INVALID_VALUE;
-	SG_TRY(sg_vm_alloc(bytes, &found));
+	SG_TRY(sg_vm_alloc(device, bytes, &found));
 	*va = found;
 	return CUDA_SUCCESS;
 }
@@ -157,7 +160,7 @@ static CUresult pointer_attribute(const struct pointer *p, CUpointer_attribute a
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
 		return put_bool(data, false);
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		return put_int(data, 0);
+		return put_int(data, (int)(p->vm.mapped ? p->vm.device : p->ctx->device));
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:

@@ -68,7 +68,7 @@ CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config)
 	return config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/* There is one device, and a device is no peer of itself. */
+/* No device is a peer of another, nor of itself: there is nothing to say of a pair. */
 CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute,
 					 CUdevice device, CUdevice peer)
 {

@@ -115,11 +115,12 @@ static uint64_t reserve(size_t bytes, uint64_t alignment, uint64_t hint_va)
 CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *va, size_t bytes, size_t alignment,
 				     CUdeviceptr hint_va, unsigned long long flags)
 {
-	const struct sg_device_info *info = sg_device_info();
-	uint64_t unit = MM_MAX(alignment, info->granularity_bytes), found;
+	const struct sg_device_info *info = sg_device_info(0);
+	uint64_t unit, found;
 	int err;
 
 	SG_ENTER();
+	unit = MM_MAX(alignment, sg_granularity_max());
 	if (!va || flags || !bytes || !is_aligned(bytes, info->host_page_bytes) ||
 	    !is_aligned(hint_va, info->host_page_bytes) || !is_aligned(unit, unit) ||
 	    bytes > UINT64_MAX / 2)
@@ -251,6 +252,12 @@ static void retire(struct alloc *a, struct sg_page *ret_page)
 	free(a);
 }
 
+static bool is_device(const CUmemLocation *location)
+{
+	return location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id >= 0 &&
+	       (unsigned int)location->id < sg_device_count();
+}
+
 static bool is_device_prop(const CUmemAllocationProp *prop)
 {
 	static const int exportable = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -265,7 +272,7 @@ static CUresult check_prop(const CUmemAllocationProp *prop)
 {
 	if (!prop)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && prop->location.id != 0)
+	if (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !is_device(&prop->location))
 		return CUDA_ERROR_INVALID_DEVICE;
 	if ((int)prop->requestedHandleTypes & (int)CU_MEM_HANDLE_TYPE_FABRIC)
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -280,21 +287,25 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
 			     option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
 		return CUDA_ERROR_INVALID_VALUE;
 	SG_TRY(check_prop(prop));
-	*granularity = sg_device_info()->granularity_bytes;
+	*granularity = sg_device_info((unsigned int)prop->location.id)->granularity_bytes;
 	return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 			     const CUmemAllocationProp *prop, unsigned long long flags)
 {
+	unsigned int device;
 	struct sg_page page;
 	struct alloc *a;
 
 	SG_ENTER();
-	if (!handle || flags || !bytes || !is_aligned(bytes, sg_device_info()->granularity_bytes))
+	if (!handle || flags || !bytes || !is_aligned(bytes, sg_granularity_min()))
 		return CUDA_ERROR_INVALID_VALUE;
 	SG_TRY(check_prop(prop));
-	SG_TRY(sg_page_create(bytes, &page));
+	device = (unsigned int)prop->location.id;
+	if (!is_aligned(bytes, sg_device_info(device)->granularity_bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	SG_TRY(sg_page_create(device, bytes, &page));
 	SG_TRY(add_alloc(&page, prop, &a));
 	*handle = handle_of(a);
 	return CUDA_SUCCESS;
@@ -344,7 +355,7 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
 						void *os_handle, CUmemAllocationHandleType type)
 {
 	/* Whoever exported it may; the properties do not travel with the descriptor. */
-	static const CUmemAllocationProp prop = {
+	CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
@@ -357,6 +368,7 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
 	    (uintptr_t)os_handle > INT32_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
 	SG_TRY(sg_page_adopt((int)(uintptr_t)os_handle, &page));
+	prop.location.id = (int)page.device;
 	SG_TRY(add_alloc(&page, &prop, &a));
 	*handle = handle_of(a);
 	return CUDA_SUCCESS;
@@ -430,7 +442,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr va, size_t bytes, size_t offset,
 	struct alloc *a;
 
 	SG_ENTER();
-	if (flags || offset || !is_range(va, bytes, sg_device_info()->granularity_bytes))
+	if (flags || offset || !is_range(va, bytes, sg_granularity_min()))
 		return CUDA_ERROR_INVALID_VALUE;
 	lock_vm();
 	a = find_alloc(handle);
@@ -488,10 +500,21 @@ static CUresult set_access(struct sg_range *r, CUmemAccess_flags access)
 
 static bool is_access(const CUmemAccessDesc *desc)
 {
-	return desc->location.type == CU_MEM_LOCATION_TYPE_DEVICE && desc->location.id == 0 &&
-	       (desc->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
-		desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
-		desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	return is_device(&desc->location) && (desc->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
+					      desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+					      desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+/* With the lock held. */
+static CUresult are_of(size_t first, size_t last, int device)
+{
+	for (size_t i = first; i < last; i++) {
+		const struct mapping *m = vm.mapped.items[i].value;
+
+		if ((int)m->alloc->page.device != device)
+			return CUDA_ERROR_INVALID_DEVICE;
+	}
+	return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemSetAccess(CUdeviceptr va, size_t bytes, const CUmemAccessDesc *desc,
@@ -501,13 +524,12 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr va, size_t bytes, const CUmemAccessD
 	size_t first, last;
 
 	SG_ENTER();
-	/* One device: one description. */
-	if (!desc || count != 1 || !is_access(desc) ||
-	    !is_range(va, bytes, sg_device_info()->granularity_bytes))
+	/* No device has access to another's memory: one description. */
+	if (!desc || count != 1 || !is_access(desc) || !is_range(va, bytes, sg_granularity_min()))
 		return CUDA_ERROR_INVALID_VALUE;
 	lock_vm();
 	if (find_mappings(va, bytes, &first, &last)) {
-		res = CUDA_SUCCESS;
+		res = are_of(first, last, desc->location.id);
 		for (size_t i = first; i < last && !res; i++)
 			res = set_access(&vm.mapped.items[i], desc->flags);
 	}
@@ -518,15 +540,18 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr va, size_t bytes, const CUmemAccessD
 CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
 				CUdeviceptr va)
 {
+	const struct mapping *m;
 	struct sg_range *r;
 
 	SG_ENTER();
-	if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE || location->id)
+	if (!flags || !location || !is_device(location))
 		return CUDA_ERROR_INVALID_VALUE;
 	lock_vm();
 	r = sg_ranges_find(&vm.mapped, va);
-	if (r)
-		*flags = ((struct mapping *)r->value)->access;
+	m = r ? r->value : NULL;
+	if (m)
+		*flags = (int)m->alloc->page.device == location->id ? m->access
+								    : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	unlock_vm();
 	return r ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -580,7 +605,7 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr va, size_t bytes)
 	size_t n = 0;
 
 	SG_ENTER();
-	if (!is_range(va, bytes, sg_device_info()->granularity_bytes))
+	if (!is_range(va, bytes, sg_granularity_min()))
 		return CUDA_ERROR_INVALID_VALUE;
 	lock_vm();
 	res = unmap(va, bytes, &pages, &n);
@@ -615,6 +640,7 @@ struct sg_vm_info sg_vm_describe(uint64_t va)
 		info.access = m->access;
 		info.handle_types = m->alloc->prop.requestedHandleTypes;
 		info.block_id = handle_of(m->alloc);
+		info.device = m->alloc->page.device;
 	}
 	unlock_vm();
 	return info;
@@ -637,13 +663,13 @@ static CUresult map_legacy(struct alloc *a, uint64_t va)
 	return res;
 }
 
-CUresult sg_vm_alloc(size_t bytes, uint64_t *ret_va)
+CUresult sg_vm_alloc(unsigned int device, size_t bytes, uint64_t *ret_va)
 {
-	static const CUmemAllocationProp prop = {
+	const CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)device },
 	};
-	const struct sg_device_info *info = sg_device_info();
+	const struct sg_device_info *info = sg_device_info(device);
 	struct sg_page page;
 	struct alloc *a;
 	CUresult res;
@@ -652,7 +678,7 @@ CUresult sg_vm_alloc(size_t bytes, uint64_t *ret_va)
 	bytes = mm_round_up(bytes, info->host_page_bytes);
 	if (!bytes)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	SG_TRY(sg_page_create(bytes, &page));
+	SG_TRY(sg_page_create(device, bytes, &page));
 	SG_TRY(add_alloc(&page, &prop, &a));
 	va = reserve(bytes, info->host_page_bytes, 0);
 	lock_vm();

@@ -29,12 +29,13 @@ struct sg_vm_info {
 	CUmemAccess_flags access;
 	CUmemAllocationHandleType handle_types;
 	uint64_t block_id;
+	unsigned int device; /* of the mapped memory */
 };
 
 struct sg_vm_info sg_vm_describe(uint64_t va);
 
 /* Memory as cuMemAlloc() gives it: zeroed whole host pages, accessible at once. */
-CUresult sg_vm_alloc(size_t bytes, uint64_t *ret_va);
+CUresult sg_vm_alloc(unsigned int device, size_t bytes, uint64_t *ret_va);
 CUresult sg_vm_free(uint64_t va);
 
 /* Drops all mappings and allocations of this process; what still runs faults. */

@@ -161,6 +161,15 @@ static void test_environment(void **state)
 		{ "MM_SOFTGPU_UUID", "12", true },
 		{ "MM_SOFTGPU_UUID", "zz", true },
 		{ "MM_SOFTGPU_DIR", "/proc/no", true },
+		{ "MM_SOFTGPU_DEVICES", "2", false },
+		{ "MM_SOFTGPU_DEVICES", "0", true },
+		{ "MM_SOFTGPU_DEVICES", "17", true },
+		{ "MM_SOFTGPU_DEVICES", "2x", true },
+		{ "MM_SOFTGPU_VISIBLE", "0", false },
+		{ "MM_SOFTGPU_VISIBLE", "1", true },
+		{ "MM_SOFTGPU_VISIBLE", "0,", true },
+		{ "MM_SOFTGPU_VISIBLE", "0,0", true },
+		{ "MM_SOFTGPU_VISIBLE", "-1", true },
 	};
 
 	(void)state;
