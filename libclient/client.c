@@ -119,17 +119,31 @@ static int gpu_error(const struct mm_client *c, CUresult res, const char *what, 
 	return -ENODEV;
 }
 
-static int gpu_load(struct mm_client *c, const struct mm_gpu_api *given, char *err, size_t n)
+static int gpu_load(struct mm_client *c, char *err, size_t n)
 {
-	int r;
+	int r = mm_gpu_open(c->welcome.driver_kind == MM_DRIVER_CUDA ? "cuda" : NULL, &c->gpu_own,
+			    err, n);
 
-	c->gpu = given;
-	if (given)
-		return 0;
-	r = mm_gpu_open(c->welcome.driver_kind == MM_DRIVER_CUDA ? "cuda" : NULL, &c->gpu_own, err,
-			n);
 	c->gpu = &c->gpu_own;
 	return r ? -ENODEV : 0;
+}
+
+/* Which device the ordinal means in this process: for mmd it can have another (CUDA_VISIBLE_DEVICES). */
+static int device_find(struct mm_client *c, int ordinal, char *err, size_t n)
+{
+	CUuuid uuid;
+	CUresult res;
+
+	res = c->gpu->cuInit(0);
+	if (res)
+		return gpu_error(c, res, "cuInit", err, n);
+	res = c->gpu->cuDeviceGet(&c->device, ordinal);
+	if (!res)
+		res = c->gpu->cuDeviceGetUuid(&uuid, c->device);
+	if (res)
+		return gpu_error(c, res, "no such device", err, n);
+	memcpy(c->device_uuid, uuid.bytes, sizeof(c->device_uuid));
+	return 0;
 }
 
 static int device_has_gates(struct mm_client *c, char *err, size_t n)
@@ -147,21 +161,9 @@ static int device_has_gates(struct mm_client *c, char *err, size_t n)
 	return can ? 0 : -ENODEV;
 }
 
-/* The same ordinal can be another device here than for mmd (CUDA_VISIBLE_DEVICES). */
 static int device_check(struct mm_client *c, int ordinal, char *err, size_t n)
 {
-	CUuuid uuid;
-	CUresult res;
-
-	res = c->gpu->cuInit(0);
-	if (res)
-		return gpu_error(c, res, "cuInit", err, n);
-	res = c->gpu->cuDeviceGet(&c->device, ordinal);
-	if (!res)
-		res = c->gpu->cuDeviceGetUuid(&uuid, c->device);
-	if (res)
-		return gpu_error(c, res, "no such device", err, n);
-	if (memcmp(uuid.bytes, c->welcome.device_uuid, sizeof(uuid.bytes))) {
+	if (memcmp(c->device_uuid, c->welcome.device_uuid, sizeof(c->device_uuid))) {
 		if (err)
 			snprintf(err, n,
 				 "device %d is not the one that mmd owns; choose it by "
@@ -170,6 +172,27 @@ static int device_check(struct mm_client *c, int ordinal, char *err, size_t n)
 		return -ENODEV;
 	}
 	return device_has_gates(c, err, n);
+}
+
+/*
+ * The hello names the device, and mmd says which driver is to be loaded. Without one yet, the only device
+ * needs no name; an mmd with several refuses, and with the driver that it named we come again.
+ */
+static int join(struct mm_client *c, const struct mm_client_opts *opts, char *err, size_t n)
+{
+	int r = 0;
+
+	c->gpu = opts->gpu;
+	if (c->gpu)
+		r = device_find(c, opts->device, err, n);
+	if (r)
+		return r;
+	r = mm_connect(c, opts, err, n);
+	if (c->gpu || (r && !(r == -ENODEV && c->welcome.n_devices > 1)))
+		return r;
+	if (gpu_load(c, err, n) || device_find(c, opts->device, err, n))
+		return -ENODEV;
+	return r ? mm_connect(c, opts, err, n) : 0;
 }
 
 /* Stream operations reach the gates through the device's address of this process's mapping. */
@@ -203,9 +226,7 @@ static int client_start(struct mm_client *c, const struct mm_client_opts *opts, 
 	r = mm_fork_watch(c);
 	if (r)
 		return r;
-	r = mm_connect(c, opts, err, n);
-	if (!r)
-		r = gpu_load(c, opts->gpu, err, n);
+	r = join(c, opts, err, n);
 	if (!r)
 		r = device_check(c, opts->device, err, n);
 	if (!r)

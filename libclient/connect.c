@@ -66,7 +66,8 @@ static int connect_somewhere(const char *path, int *ret_fd, const struct failure
 
 /* ---- the handshake ---- */
 
-static void hello_fill(struct mm_hello *hello, const struct mm_client_opts *opts)
+static void hello_fill(const struct mm_client *c, struct mm_hello *hello,
+		       const struct mm_client_opts *opts)
 {
 	const char *name = opts->name ? opts->name : program_invocation_short_name;
 
@@ -76,6 +77,7 @@ static void hello_fill(struct mm_hello *hello, const struct mm_client_opts *opts
 		.size_bytes = sizeof(*hello),
 		.features = MM_FEAT_RECLAIM | (opts->no_remap ? 0 : MM_FEAT_REMAP),
 	};
+	memcpy(hello->device_uuid, c->device_uuid, sizeof(hello->device_uuid));
 	snprintf(hello->name, sizeof(hello->name), "%s", *name ? name : "tenant");
 	mm_sanitize(hello->name, sizeof(hello->name));
 	/* It is a word of mmd's log lines and of mmctl's arguments. */
@@ -93,7 +95,7 @@ static void close_fds(int *fds, size_t n_fds)
 static int refusal(struct mm_welcome *w, const struct failure *f)
 {
 	mm_sanitize(w->reason, sizeof(w->reason));
-	if (w->result < -4095)
+	if (w->result < -4095 || w->driver_kind > MM_DRIVER_CUDA)
 		return fail(f, -EPROTO, "mmd's answer is malformed");
 	return fail(f, w->result, "mmd refused: %s", *w->reason ? w->reason : strerror(-w->result));
 }
@@ -127,7 +129,7 @@ static int shake_hands(struct mm_client *c, const struct mm_client_opts *opts, i
 	size_t n_fds = 0, len;
 	int r;
 
-	hello_fill(&hello, opts);
+	hello_fill(c, &hello, opts);
 	r = mm_sock_send(c->sock, &hello, sizeof(hello), NULL, 0);
 	if (!r)
 		r = mm_sock_wait(c->sock, POLLIN, deadline_ns);
@@ -183,7 +185,10 @@ int mm_connect(struct mm_client *client, const struct mm_client_opts *opts, char
 {
 	const struct failure f = { errbuf, errbuf_bytes };
 	int fds[FDS_OF_WELCOME] = { -1, -1, -1 };
-	int r = connect_somewhere(opts->socket_path, &client->sock, &f);
+	int r;
+
+	mm_close_fd(&client->sock);
+	r = connect_somewhere(opts->socket_path, &client->sock, &f);
 
 	if (!r)
 		r = shake_hands(client, opts, fds, &f);

@@ -106,6 +106,7 @@ struct mm_client {
 	const struct mm_gpu_api *gpu;
 	struct mm_gpu_api gpu_own; /* library != NULL: opened by us */
 	CUdevice device;
+	uint8_t device_uuid[16]; /* all 0 while no driver was asked */
 	CUcontext context;
 	struct mm_welcome welcome;
 	int sock;
@@ -185,7 +186,7 @@ void mm_fork_unwatch(struct mm_client *client);
 bool mm_fork_is_child(const struct mm_client *client);
 void mm_fork_close_fds(struct mm_client *client);
 
-/* ---- connect.c: @errbuf gets the sentence ---- */
+/* ---- connect.c: @errbuf gets the sentence; after a refusal, and only then, it may be called again ---- */
 
 int mm_connect(struct mm_client *client, const struct mm_client_opts *opts, char *errbuf,
 	       size_t errbuf_bytes);

@@ -71,17 +71,22 @@ static void welcome_fill(const struct mm_session *s, struct mm_welcome *w)
 	memcpy(w->device_uuid, s->pool->worker.device.uuid, sizeof(w->device_uuid));
 }
 
-static int refuse(struct mm_session *s, int result, const char *reason)
+static int refuse_at(enum mm_log_level level, struct mm_session *s, int result, const char *reason)
 {
 	struct mm_welcome w;
 
 	welcome_fill(s, &w);
 	w.result = result;
 	snprintf(w.reason, sizeof(w.reason), "%s", reason);
-	mm_log(MM_LOG_WARN, "tenant.refused", "pid=%d uid=%u result=%d reason=\"%s\"", (int)s->pid,
+	mm_log(level, "tenant.refused", "pid=%d uid=%u result=%d reason=\"%s\"", (int)s->pid,
 	       s->uid, result, reason);
 	mm_sock_send(s->fd, &w, sizeof(w), NULL, 0);
 	return result;
+}
+
+static int refuse(struct mm_session *s, int result, const char *reason)
+{
+	return refuse_at(MM_LOG_WARN, s, result, reason);
 }
 
 static int regions_create(struct mm_session *s)
@@ -163,13 +168,15 @@ static size_t uuid_text(char *text, size_t bytes, const uint8_t *uuid)
 	return at;
 }
 
+/* Who names none among several asks which driver to ask (libclient does): not worth a warning. */
 static int no_such_device(struct mm_session *s, const struct mm_hello *hello)
 {
 	static const uint8_t any[sizeof(hello->device_uuid)];
+	bool asks = memcmp(hello->device_uuid, any, sizeof(any)) == 0;
 	char reason[MM_REASON_BYTES];
 	size_t at;
 
-	if (memcmp(hello->device_uuid, any, sizeof(any)) == 0) {
+	if (asks) {
 		at = (size_t)snprintf(reason, sizeof(reason),
 				      "this mmd has %u devices, say which:", s->shell->n_pools);
 	} else {
@@ -183,7 +190,7 @@ static int no_such_device(struct mm_session *s, const struct mm_hello *hello)
 		at += uuid_text(reason + at, sizeof(reason) - at,
 				s->shell->pool[i].worker.device.uuid);
 	}
-	return refuse(s, -ENODEV, reason);
+	return refuse_at(asks ? MM_LOG_DEBUG : MM_LOG_WARN, s, -ENODEV, reason);
 }
 
 static int welcome(struct mm_session *s, const struct mm_hello *hello)

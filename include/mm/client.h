@@ -7,6 +7,8 @@
  *            chunks). It brackets every forward step with mm_step_begin/end and every layer with
  *            mm_layer_begin/end on its own stream. In return mmd may take layers' pages away and
  *            stream them back in time: pointers, kernels and graphs do not notice.
+ *            A client lives on one device. A process that uses several opens a client on each: they
+ *            are separate tenants with separate arenas, models, steps and event fds, in one account.
  * Ownership: the client owns everything that hangs on it; mm_client_close() frees it all. Strings and
  *            structs that are returned are copies.
  * Threading: any thread; calls on one client are serialised inside, except that steps of several
@@ -47,7 +49,7 @@ struct mm_client_opts {
 	/* Borrowed for the client's life; NULL = opened by the client. */
 	const struct mm_gpu_api *gpu;
 	uint64_t timeout_ns; /* of each call that waits for mmd; 0 = 120 s */
-	int device;          /* ordinal that the driver knows the device by */
+	int device;          /* ordinal in this process; mmd is told the device's UUID */
 	bool no_remap;       /* layers are not bracketed: mmd must never take them */
 };
 
@@ -70,7 +72,8 @@ struct mm_client_info {
  *
  * Retains the device's primary context for as long as the client lives.
  * Return: 0; -ECONNREFUSED or -ENOENT no daemon; -EPROTO it speaks another ABI; -EACCES refused;
- * -ENODEV no driver or no such device; -ETIMEDOUT; -ENOMEM. @errbuf (may be NULL) gets the sentence.
+ * -ENODEV no driver, no such device, or none of mmd's (the sentence lists what it has);
+ * -ETIMEDOUT; -ENOMEM. @errbuf (may be NULL) gets the sentence.
  */
 MM_API int mm_client_open(const struct mm_client_opts *opts, struct mm_client **ret_client,
 			  char *errbuf, size_t errbuf_bytes);

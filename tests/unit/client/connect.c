@@ -186,6 +186,52 @@ static void test_hello_and_info(void **state)
 	peer_stop(p);
 }
 
+static bool is_zero(const uint8_t *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (bytes[i])
+			return false;
+	return true;
+}
+
+/* Without a driver no device can be named: where there are several, mmd is asked which driver first. */
+static void test_device_is_named(void **state)
+{
+	for (int given = 0; given < 2; given++) {
+		struct peer *p = peer_start();
+		struct mm_client_opts opts = peer_client_opts(p);
+		struct mm_client *client = NULL;
+
+		(void)state;
+		p->several = !given;
+		opts.gpu = given ? &p->gpu : NULL;
+		assert_int_equal(mm_client_open(&opts, &client, NULL, 0), 0);
+		peer_await_connection(p);
+		assert_true(is_zero(p->hello_first.device_uuid, sizeof(p->hello.device_uuid)));
+		assert_memory_equal(p->hello.device_uuid, p->welcome.device_uuid,
+				    sizeof(p->hello.device_uuid));
+		mm_client_close(client);
+		peer_expect(p, MM_OP_BYE);
+		peer_stop(p);
+	}
+}
+
+/* The ordinal is the process's own matter; one that its driver does not know is not asked for. */
+static void test_no_such_ordinal(void **state)
+{
+	struct peer *p = peer_start();
+	struct mm_client_opts opts = peer_client_opts(p);
+	struct mm_client *client = NULL;
+	char err[320] = "";
+
+	(void)state;
+	opts.gpu = &p->gpu;
+	opts.device = 5;
+	assert_int_equal(mm_client_open(&opts, &client, err, sizeof(err)), -ENODEV);
+	assert_non_null(strstr(err, "no such device"));
+	peer_stop(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -193,6 +239,8 @@ int main(void)
 		cmocka_unit_test(test_nobody_there),
 		cmocka_unit_test(test_opts),
 		cmocka_unit_test(test_hello_and_info),
+		cmocka_unit_test(test_device_is_named),
+		cmocka_unit_test(test_no_such_ordinal),
 	};
 
 	peer_environment();

@@ -143,6 +143,20 @@ static void handshake(struct peer *p)
 	pthread_mutex_unlock(&p->lock);
 }
 
+/* The connection of a client that does not know yet which driver to ask for its device. */
+static void refuse_first(struct peer *p)
+{
+	struct mm_welcome refusal = p->welcome;
+	mm_cleanup(mm_close_fd) int sock = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
+	size_t len;
+
+	refusal.result = -ENODEV;
+	refusal.n_devices = 2;
+	mm_sock_wait(sock, POLLIN, mm_deadline_ns(PATIENCE_NS));
+	mm_sock_recv_nofds(sock, &p->hello_first, sizeof(p->hello_first), &len);
+	mm_sock_send(sock, &refusal, sizeof(refusal), NULL, 0);
+}
+
 void peer_bell(struct peer *peer)
 {
 	mm_sock_doorbell(peer->sock);
@@ -203,6 +217,8 @@ static void *peer_main(void *arg)
 	poll(fds, 2, -1);
 	if (fds[1].revents)
 		return NULL;
+	if (p->several)
+		refuse_first(p);
 	p->sock = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
 	handshake(p);
 	fds[0].fd = p->sock;

@@ -37,6 +37,7 @@ struct peer {
 	int welcome_fds;
 	bool welcome_silent;
 	bool welcome_unsealed;
+	bool several; /* devices: who names none is refused once, its hello is in hello_first */
 	bool manual; /* no automatic replies; also while connected, when no request is on its way */
 
 	void (*on_request)(struct peer *peer, const struct mm_msg *msg); /* in the peer's thread */
@@ -52,7 +53,7 @@ struct peer {
 	struct mm_tenant_region *tenant;
 	struct mm_mmd_region *mmd;
 	struct mm_gate_region *gates;
-	struct mm_hello hello;
+	struct mm_hello hello, hello_first;
 	uint64_t seq;
 
 	pthread_mutex_t lock;
