@@ -136,8 +136,26 @@ static void fold(json_t *all, const json_t *one)
 	}
 }
 
-/* @fill: what of a device is asked for. */
-static void devices_fill(struct mm_shell *shell, json_t *to,
+/* "device": an ordinal, or none: then *ret_pool is NULL. */
+static bool device_named(struct mm_shell *shell, const json_t *params, struct mm_pool **ret_pool,
+			 struct mm_rpc_error *error)
+{
+	const json_t *device = json_object_get(params, "device");
+
+	*ret_pool = NULL;
+	if (!device)
+		return true;
+	for (uint32_t i = 0; json_is_integer(device) && i < shell->n_pools; i++) {
+		if (shell->pool[i].ordinal == (uint64_t)json_integer_value(device))
+			*ret_pool = &shell->pool[i];
+	}
+	if (!*ret_pool)
+		mm_rpc_fail(error, MM_RPC_PARAMS, "device: want the ordinal of one that mmd has");
+	return *ret_pool != NULL;
+}
+
+/* @only: or NULL for all; @fill: what of a device is asked for. */
+static void devices_fill(struct mm_shell *shell, const struct mm_pool *only, json_t *to,
 			 void (*fill)(const struct mm_pool *pool, json_t *to,
 				      const struct mm_core_stats *stats))
 {
@@ -145,8 +163,11 @@ static void devices_fill(struct mm_shell *shell, json_t *to,
 	struct mm_core_stats stats;
 
 	for (uint32_t i = 0; i < shell->n_pools; i++) {
-		json_t *device = json_object();
+		json_t *device;
 
+		if (only && only != &shell->pool[i])
+			continue;
+		device = json_object();
 		mm_core_stats(shell->pool[i].core, &stats);
 		fill(&shell->pool[i], device, &stats);
 		fold(to, device);
@@ -160,11 +181,13 @@ static void devices_fill(struct mm_shell *shell, json_t *to,
 
 static json_t *pool_show(void *context, const json_t *params, struct mm_rpc_error *error)
 {
-	json_t *result = json_object();
+	struct mm_pool *only;
+	json_t *result;
 
-	(void)params;
-	(void)error;
-	devices_fill(context, result, pool_fill);
+	if (!device_named(context, params, &only, error))
+		return NULL;
+	result = json_object();
+	devices_fill(context, only, result, pool_fill);
 	set_u64(result, "schema", SCHEMA);
 	return result;
 }
@@ -261,13 +284,13 @@ static json_t *tenant_json(const struct mm_session *s)
 	return tenant;
 }
 
-static json_t *tenants_json(struct mm_shell *shell)
+static json_t *tenants_json(struct mm_shell *shell, const struct mm_pool *only)
 {
 	json_t *tenants = json_array();
 
 	MM_FOREACH_SESSION(shell, s)
 	{
-		if (s->state >= MM_SESSION_OPEN)
+		if (s->state >= MM_SESSION_OPEN && (!only || s->pool == only))
 			json_array_append_new(tenants, tenant_json(s));
 	}
 	return tenants;
@@ -357,16 +380,18 @@ static void device_fill(const struct mm_pool *pool, json_t *to, const struct mm_
 static json_t *status(void *context, const json_t *params, struct mm_rpc_error *error)
 {
 	struct mm_shell *shell = context;
-	json_t *result = json_object();
+	struct mm_pool *only;
+	json_t *result;
 
-	(void)params;
-	(void)error;
-	devices_fill(shell, result, device_fill);
+	if (!device_named(shell, params, &only, error))
+		return NULL;
+	result = json_object();
+	devices_fill(shell, only, result, device_fill);
 	set_u64(result, "schema", SCHEMA);
 	set_text(result, "version", MM_VERSION);
 	set_u64(result, "uptime_ns", mm_now_ns() - shell->started_ns);
 	set_text(result, "policy", mm_policy_name((enum mm_policy)shell->config->policy));
-	json_object_set_new(result, "tenants", tenants_json(shell));
+	json_object_set_new(result, "tenants", tenants_json(shell, only));
 	set_u64(result, "host_store_bytes", shell->stores.bytes);
 	set_u64(result, "host_store_max_bytes", shell->config->host_store_max_bytes);
 	set_u64(result, "load_deaths", shell->stores.deaths);
@@ -375,24 +400,6 @@ static json_t *status(void *context, const json_t *params, struct mm_rpc_error *
 }
 
 /* ---- plans ---- */
-
-/* "device": an ordinal, or none: then *ret_pool is NULL. */
-static bool device_named(struct mm_shell *shell, const json_t *params, struct mm_pool **ret_pool,
-			 struct mm_rpc_error *error)
-{
-	const json_t *device = json_object_get(params, "device");
-
-	*ret_pool = NULL;
-	if (!device)
-		return true;
-	for (uint32_t i = 0; json_is_integer(device) && i < shell->n_pools; i++) {
-		if (shell->pool[i].ordinal == (uint64_t)json_integer_value(device))
-			*ret_pool = &shell->pool[i];
-	}
-	if (!*ret_pool)
-		mm_rpc_fail(error, MM_RPC_PARAMS, "device: want the ordinal of one that mmd has");
-	return *ret_pool != NULL;
-}
 
 static struct mm_session *tenant_named(struct mm_shell *shell, const json_t *params,
 				       struct mm_rpc_error *error)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -66,6 +67,21 @@ const char *mm_bytes(uint64_t bytes, char *text)
 	}
 	snprintf(text, MM_BYTES_TEXT, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 	return text;
+}
+
+void mm_each_device(const json_t *result, void (*print)(const json_t *device))
+{
+	const json_t *devices = json_object_get(result, "devices"), *one, *facts;
+	size_t i;
+
+	json_array_foreach (devices, i, one) {
+		facts = json_object_get(one, "device");
+		if (json_array_size(devices) > 1)
+			printf("%sdevice %" PRIu64 ": %s (%s), %s\n", i ? "\n" : "",
+			       mm_u64(facts, "ordinal"), mm_text(facts, "name"),
+			       mm_text(facts, "uuid"), mm_text(one, "state"));
+		print(one);
+	}
 }
 
 static int unreachable(const struct mm_ctl *ctl, int error)
@@ -166,6 +182,10 @@ int mm_ask(const struct mm_ctl *ctl, const char *method, json_t *params, json_t 
 	json_t *result;
 	int r;
 
+	if (ctl->device >= 0) {
+		params = params ? params : json_object();
+		json_object_set_new(params, "device", json_integer(ctl->device));
+	}
 	if (params)
 		json_object_set_new(request, "params", params);
 	r = exchange(ctl, request, &reply);

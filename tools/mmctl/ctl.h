@@ -18,6 +18,7 @@ enum mm_exit { MM_EXIT_DONE, MM_EXIT_FAILED, MM_EXIT_USAGE, MM_EXIT_UNREACHABLE 
 struct mm_ctl {
 	const char *socket; /* "": none was named and there is no default */
 	bool json;
+	json_int_t device; /* ordinal; -1: all */
 };
 
 struct mm_command {
@@ -37,12 +38,15 @@ int mm_plan_set_run(const struct mm_ctl *ctl, int argc, char **argv);
  * mm_ask() - one request, one answer
  * @ctl:        whom
  * @method:     of the admin socket
- * @params:     taken over; may be NULL
+ * @params:     taken over; may be NULL; the device is added where one was named
  * @ret_result: the caller's; written only on success
  *
  * Return: MM_EXIT_DONE; else the sentence was printed.
  */
 int mm_ask(const struct mm_ctl *ctl, const char *method, json_t *params, json_t **ret_result);
+
+/* Calls @print for each device of an answer; a heading goes between them where there are several. */
+void mm_each_device(const json_t *result, void (*print)(const json_t *device));
 
 /* Prints a sentence to stderr; returns @code. */
 int mm_complain(int code, const char *fmt, ...) MM_PRINTF(2, 3);

@@ -16,7 +16,7 @@ static const struct mm_command commands[] = {
 
 static void help(void)
 {
-	puts("Usage: mmctl [--socket PATH | --dir DIR] [--json] COMMAND\n"
+	puts("Usage: mmctl [--socket PATH | --dir DIR] [--device N] [--json] COMMAND\n"
 	     "Looks into a running mmd, and sets plans by hand.\n");
 	for (size_t i = 0; i < MM_ARRAY_SIZE(commands); i++)
 		printf("  %-10s %-22s %s\n", commands[i].name, commands[i].args,
@@ -24,13 +24,14 @@ static void help(void)
 	puts("\n  --socket PATH   mmd's admin socket\n"
 	     "  --dir DIR       mmd's directory (default: /run/mmd as root, else "
 	     "$XDG_RUNTIME_DIR/mmd)\n"
+	     "  --device N      only of this device, by the ordinal that mmd was given\n"
 	     "  --json          one JSON object instead of text\n"
 	     "  --help, --version\n\n"
 	     "MODEL is a tenant's name or id. Exit status: 0 done, 1 failed, 2 usage, 3 no mmd.");
 }
 
 struct options {
-	const char *socket, *dir;
+	const char *socket, *dir, *device;
 	bool json, help, version;
 };
 
@@ -64,6 +65,8 @@ static int options_parse(int argc, char **argv, struct options *o, char **words,
 			o->socket = value;
 		} else if ((value = value_of(argc, argv, &i, "--dir", &missing))) {
 			o->dir = value;
+		} else if ((value = value_of(argc, argv, &i, "--device", &missing))) {
+			o->device = value;
 		} else if (missing) {
 			return mm_complain(MM_EXIT_USAGE, "%s: needs a value", argv[i]);
 		} else if (strcmp(argv[i], "--json") == 0) {
@@ -82,6 +85,20 @@ static int options_parse(int argc, char **argv, struct options *o, char **words,
 		}
 	}
 	*ret_n = n;
+	return MM_EXIT_DONE;
+}
+
+static int device_parse(const char *word, json_int_t *ret_device)
+{
+	char *end;
+
+	*ret_device = -1;
+	if (!word)
+		return MM_EXIT_DONE;
+	*ret_device = strtol(word, &end, 10);
+	if (*end || end == word || *ret_device < 0 || *ret_device > INT32_MAX)
+		return mm_complain(MM_EXIT_USAGE, "--device: '%s' is not a number of a device",
+				   word);
 	return MM_EXIT_DONE;
 }
 
@@ -153,5 +170,8 @@ int main(int argc, char **argv)
 	if (r != MM_EXIT_DONE)
 		return r;
 	ctl = (struct mm_ctl){ .socket = path, .json = o.json };
+	r = device_parse(o.device, &ctl.device);
+	if (r != MM_EXIT_DONE)
+		return r;
 	return dispatch(&ctl, n, words);
 }

@@ -33,7 +33,8 @@ static void print_plan(const json_t *plan)
 	const json_t *by_hand = json_object_get(plan, "alpha_by_hand");
 	char text[MM_BYTES_TEXT];
 
-	printf("%s (tenant %" PRIu64 "): ", mm_text(plan, "name"), mm_u64(plan, "tenant"));
+	printf("%s (tenant %" PRIu64 ", device %" PRIu64 "): ", mm_text(plan, "name"),
+	       mm_u64(plan, "tenant"), mm_u64(plan, "device"));
 	if (mm_u64(plan, "layers") == 0) {
 		puts("no model");
 		return;

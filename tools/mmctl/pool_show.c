@@ -3,13 +3,27 @@
 
 #include "tools/mmctl/ctl.h"
 
+static void print_pool(const json_t *device)
+{
+	uint64_t page_bytes = mm_u64(device, "page_bytes");
+	char text[MM_BYTES_TEXT];
+	const char *state;
+	json_t *n;
+
+	printf("%-12s %10s %12s\n", "STATE", "PAGES", "BYTES");
+	json_object_foreach (json_object_get(device, "pages"), state, n) {
+		uint64_t count = (uint64_t)json_integer_value(n);
+
+		printf("%-12s %10" PRIu64 " %12s\n", state, count,
+		       mm_bytes(count * page_bytes, text));
+	}
+	printf("%-12s %10" PRIu64 " %12s\n", "pool", mm_u64(device, "pool_pages"),
+	       mm_bytes(mm_u64(device, "pool_pages") * page_bytes, text));
+}
+
 int mm_pool_show_run(const struct mm_ctl *ctl, int argc, char **argv)
 {
 	mm_cleanup(mm_json_done) json_t *result = NULL;
-	uint64_t page_bytes;
-	const char *state;
-	json_t *pages, *n;
-	char text[MM_BYTES_TEXT];
 	int r;
 
 	if (argc > 0)
@@ -19,17 +33,7 @@ int mm_pool_show_run(const struct mm_ctl *ctl, int argc, char **argv)
 		return r;
 	if (ctl->json)
 		return mm_print_json(result);
-	page_bytes = mm_u64(result, "page_bytes");
-	pages = json_object_get(result, "pages");
-	printf("%-12s %10s %12s\n", "STATE", "PAGES", "BYTES");
-	json_object_foreach (pages, state, n) {
-		uint64_t count = (uint64_t)json_integer_value(n);
-
-		printf("%-12s %10" PRIu64 " %12s\n", state, count,
-		       mm_bytes(count * page_bytes, text));
-	}
-	printf("%-12s %10" PRIu64 " %12s\n", "pool", mm_u64(result, "pool_pages"),
-	       mm_bytes(mm_u64(result, "pool_pages") * page_bytes, text));
+	mm_each_device(result, print_pool);
 	if (!json_is_true(json_object_get(result, "pages_accounted")))
 		return mm_complain(MM_EXIT_FAILED, "the states do not sum up to the pool");
 	return MM_EXIT_DONE;

@@ -11,8 +11,6 @@ static void print_pool(const json_t *result)
 	uint64_t page_bytes = mm_u64(result, "page_bytes");
 	char pool[MM_BYTES_TEXT], page[MM_BYTES_TEXT], streamed[MM_BYTES_TEXT];
 
-	printf("mmd %s, policy %s, up %" PRIu64 " s\n", mm_text(result, "version"),
-	       mm_text(result, "policy"), mm_u64(result, "uptime_ns") / MM_NS_PER_S);
 	printf("device: %s (%s)\n", mm_text(device, "name"), mm_text(device, "driver"));
 	printf("pool: %s in %" PRIu64 " pages of %s; free %" PRIu64 ", weights %" PRIu64
 	       ", slots %" PRIu64 ", kv %" PRIu64 ", other %" PRIu64 "\n",
@@ -37,15 +35,15 @@ static void print_tenants(const json_t *result)
 
 	if (json_array_size(json_object_get(result, "tenants")) == 0)
 		return;
-	printf("\n%-10s %-16s %8s %6s %8s %8s %6s %10s %5s\n", "TENANT", "NAME", "PID", "UID",
-	       "PAGES", "KV", "AWAY", "STEPS", "IDLE");
+	printf("\n%-10s %-16s %3s %8s %6s %8s %8s %6s %10s %5s\n", "TENANT", "NAME", "DEV", "PID",
+	       "UID", "PAGES", "KV", "AWAY", "STEPS", "IDLE");
 	json_array_foreach (json_object_get(result, "tenants"), i, t)
-		printf("%-10" PRIu64 " %-16s %8" PRIu64 " %6" PRIu64 " %8" PRIu64 " %8" PRIu64
-		       " %3" PRIu64 "/%-3" PRIu64 " %9" PRIu64 " %5s\n",
-		       mm_u64(t, "tenant"), mm_text(t, "name"), mm_u64(t, "pid"),
-		       mm_u64(t, "account_uid"), mm_u64(t, "pages"), mm_u64(t, "kv_chunks"),
-		       mm_u64(t, "alpha"), mm_u64(t, "layers"), mm_u64(t, "steps"),
-		       json_is_true(json_object_get(t, "idle")) ? "yes" : "no");
+		printf("%-10" PRIu64 " %-16s %3" PRIu64 " %8" PRIu64 " %6" PRIu64 " %8" PRIu64
+		       " %8" PRIu64 " %3" PRIu64 "/%-3" PRIu64 " %9" PRIu64 " %5s\n",
+		       mm_u64(t, "tenant"), mm_text(t, "name"), mm_u64(t, "device"),
+		       mm_u64(t, "pid"), mm_u64(t, "account_uid"), mm_u64(t, "pages"),
+		       mm_u64(t, "kv_chunks"), mm_u64(t, "alpha"), mm_u64(t, "layers"),
+		       mm_u64(t, "steps"), json_is_true(json_object_get(t, "idle")) ? "yes" : "no");
 }
 
 static void print_stores(const json_t *result)
@@ -76,7 +74,9 @@ int mm_status_run(const struct mm_ctl *ctl, int argc, char **argv)
 		return r;
 	if (ctl->json)
 		return mm_print_json(result);
-	print_pool(result);
+	printf("mmd %s, policy %s, up %" PRIu64 " s\n", mm_text(result, "version"),
+	       mm_text(result, "policy"), mm_u64(result, "uptime_ns") / MM_NS_PER_S);
+	mm_each_device(result, print_pool);
 	print_tenants(result);
 	print_stores(result);
 	return MM_EXIT_DONE;

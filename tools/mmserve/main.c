@@ -89,7 +89,7 @@ static int open_gpu(struct serve *s)
 		return -ENODEV;
 	r = s->gpu.cuInit(0);
 	if (!r)
-		r = s->gpu.cuDeviceGet(&s->device, 0);
+		r = s->gpu.cuDeviceGet(&s->device, (int)MM_MIN(s->o.device, (uint32_t)INT32_MAX));
 	if (!r)
 		r = s->gpu.cuDevicePrimaryCtxRetain(&context, s->device);
 	if (!r) {
@@ -106,7 +106,11 @@ static int open_gpu(struct serve *s)
 static int open_memory(struct serve *s)
 {
 	const struct mm_client_opts opts = {
-		.size = sizeof(opts), .socket_path = s->o.socket, .name = s->o.name, .gpu = &s->gpu
+		.size = sizeof(opts),
+		.socket_path = s->o.socket,
+		.name = s->o.name,
+		.gpu = &s->gpu,
+		.device = s->device,
 	};
 	bool connected = true;
 	int r;

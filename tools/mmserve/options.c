@@ -30,6 +30,7 @@ static const char help[] =
 	"      --name NAME               shown by mmctl (default: mmserve)\n"
 	"      --driver NAME             software, cuda, or a library's path (default: "
 	"$MM_DRIVER)\n"
+	"      --device N                ordinal that the driver knows the device by (default 0)\n"
 	"      --kernels PATH            module of kernels (default: beside the program)\n"
 	"\n"
 	"      --requests FILE           JSONL: "
@@ -208,6 +209,7 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 		{ "seed", U64, &o->seed, 0 },
 		{ "vocab-limit", U32, &o->vocab_limit, 1 },
 		{ "limit", U32, &o->limit, 1 },
+		{ "device", U32, &o->device, 0 },
 		{ "max-prompt", U32, &o->max_prompt, 1 },
 		{ "max-output", U32, &o->max_output, 1 },
 		{ "time-scale", REAL, &o->time_scale, 0 },
