@@ -118,12 +118,15 @@ int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const 
 
 /* ---- steps ---- */
 
-/* A thread without a context gets the device's primary one for a call; true: give it back. */
+/*
+ * A thread without a context, or with one of another device, gets the device's primary one for a call;
+ * true: give it back.
+ */
 static bool context_borrow(struct mm_client *c)
 {
-	CUcontext current = NULL;
+	CUdevice device;
 
-	if (!c->gpu->cuCtxGetCurrent(&current) && current)
+	if (!c->gpu->cuCtxGetDevice(&device) && device == c->device)
 		return false;
 	return !c->gpu->cuCtxPushCurrent(c->context);
 }

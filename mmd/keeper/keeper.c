@@ -21,7 +21,7 @@
 #define STOP_NS            (30 * MM_NS_PER_S) /* for core to end in order, and for SIGKILL to work */
 #define BACKOFF_FIRST_NS   (50 * MM_NS_PER_MS)
 #define BACKOFF_MAX_NS     (5 * MM_NS_PER_S)
-#define BACKOFF_DOWN_NS    (30 * MM_NS_PER_S)
+#define BACKOFF_DOWN_NS    (10 * MM_NS_PER_S)
 #define FAILURES_MAX       6 /* of one xfer in a row, none of them up in between: its device is down */
 #define FAILURES_WINDOW_NS (60 * MM_NS_PER_S)
 

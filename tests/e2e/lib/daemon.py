@@ -47,17 +47,30 @@ def role_of(pid):
     return None
 
 
+def flag_of(pid, name):
+    """The value of --name=VALUE in the command line of one of mmd's processes, or None."""
+    try:
+        args = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    found = [arg for arg in args if arg.startswith(f"--{name}=".encode())]
+    return found[0].split(b"=", 1)[1].decode() if found else None
+
+
 class Daemon:
     def __init__(self, root, policy="remap", pool="32M", page="64K", gpu_memory=None, extra=(),
-                 gpu_dir=None, name="mmd"):
+                 gpu_dir=None, name="mmd", devices=1):
         self.root = pathlib.Path(root)
         self.dir = self.root / name
         self.log = self.root / f"{name}.log"
         self.policy, self.pool, self.page, self.extra = policy, pool, page, list(extra)
-        gpu_dir = pathlib.Path(gpu_dir or self.root / "gpu")
+        self.gpu_dir = gpu_dir = pathlib.Path(gpu_dir or self.root / "gpu")
         gpu_dir.mkdir(exist_ok=True)
         self.env = dict(os.environ, MM_SOFTGPU_DIR=str(gpu_dir), MM_SOFTGPU_GRANULARITY="4096",
-                        MM_SOFTGPU_MEMORY=str(gpu_memory or 1 << 30))
+                        MM_SOFTGPU_MEMORY=str(gpu_memory or 1 << 30),
+                        MM_SOFTGPU_DEVICES=str(devices))
+        if devices > 1:
+            self.extra += ["--device", ",".join(map(str, range(devices)))]
         self.process = None
         self.fds_at_start = None
 
@@ -166,6 +179,15 @@ class Daemon:
         found = [t for t in self.tenants() if t["name"] == name]
         return found[0] if found else None
 
+    # ---- devices
+
+    def device(self, ordinal):
+        """What status says of one device."""
+        return [d for d in self.status()["devices"] if d["device"]["ordinal"] == ordinal][0]
+
+    def xfer_of(self, ordinal):
+        return self.device(ordinal)["xfer"]["pid"]
+
     # ---- processes
 
     def pids(self, role=None):
@@ -182,7 +204,7 @@ class Daemon:
         count = {"keeper": len(os.listdir(f"/proc/{self.process.pid}/fd"))}
         for role in ("core", "xfer"):
             for pid in self.pids(role):
-                count[role] = len(os.listdir(f"/proc/{pid}/fd"))
+                count[role] = count.get(role, 0) + len(os.listdir(f"/proc/{pid}/fd"))
         return count
 
     def settled_fds(self):
@@ -197,7 +219,8 @@ class Daemon:
     def fds_are_back(self):
         now, then = self.fds(), dict(self.fds_at_start)
         # A later xfer has adopted its pages instead of making them: not quite the same number.
-        if self.pids("xfer") != self.first_xfer and now.get("xfer", 0) <= then["xfer"] + 2:
+        if self.pids("xfer") != self.first_xfer and \
+                now.get("xfer", 0) <= then["xfer"] + 2 * len(self.first_xfer):
             then["xfer"] = now.get("xfer")
         # Fewer is no leak: a question's connection may have been open when they were counted.
         return all(now[role] <= then.get(role, 0) for role in now)
