@@ -139,7 +139,9 @@ void mm_arch_name(const struct mm_arch *a, enum mm_weight w, uint32_t layer, cha
 {
 	const char *name = mm_arch_short_name(a, w);
 
-	if (mm_weight_per_layer(w))
+	if (mm_weight_per_layer(w) && layer == MM_ANY_LAYER)
+		snprintf(out, bytes, "%s.*.%s", families[a->family].layers, name);
+	else if (mm_weight_per_layer(w))
 		snprintf(out, bytes, "%s.%u.%s", families[a->family].layers, layer, name);
 	else
 		snprintf(out, bytes, "%s", name);

@@ -106,9 +106,11 @@ bool mm_arch_has(const struct mm_arch *arch, enum mm_weight weight);
 void mm_arch_size(const struct mm_arch *arch, enum mm_weight weight, uint32_t *ret_rows,
 		  uint32_t *ret_columns);
 
+#define MM_ANY_LAYER UINT32_MAX
+
 /**
  * mm_arch_name() - a weight's name in a checkpoint
- * @layer:  ignored for weights outside the layers
+ * @layer:  ignored for weights outside the layers; MM_ANY_LAYER: '*' stands for the number
  * @out:    any bytes
  * @bytes:  128 is enough
  */

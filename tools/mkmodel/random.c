@@ -23,6 +23,33 @@ static bool is_gain(enum mm_weight weight)
 	return weight == MM_W_INPUT_NORM || weight == MM_W_POST_NORM || weight == MM_W_FINAL_NORM;
 }
 
+/*
+ * Widths for which activations keep their size, and what the model says depends on all of its context:
+ * uniform numbers of width sqrt(3 / n) have variance 1 / n. Sharper attention than that, or every
+ * position would see the mean of all; a small embedding, or the residual would carry a token through a
+ * tied head; where norms follow, smaller blocks, or the layers would forget what they were given.
+ */
+static float width(const struct mm_arch *a, enum mm_weight weight, uint32_t rows, uint32_t columns)
+{
+	const float even = sqrtf(3.0f / (float)columns);
+
+	if (!rows)
+		return is_gain(weight) ? 0.125f : 0.03f;
+	switch (weight) {
+	case MM_W_EMBED:
+	case MM_W_POSITIONS:
+		return 0.25f;
+	case MM_W_Q:
+	case MM_W_K:
+		return 3 * even;
+	case MM_W_O:
+	case MM_W_DOWN:
+		return a->post_norm ? even / 2 : even;
+	default:
+		return even;
+	}
+}
+
 void mk_random_row(void *context, enum mm_weight weight, uint32_t layer, uint32_t row, float *out)
 {
 	const struct mk_random *r = context;
@@ -31,11 +58,7 @@ void mk_random_row(void *context, enum mm_weight weight, uint32_t layer, uint32_
 	float scale;
 
 	mm_arch_size(&r->arch, weight, &rows, &columns);
-	/* sqrt(3 / n): uniform numbers of that width have variance 1 / n. */
-	scale = rows ? sqrtf(3.0f / (float)columns) : 0.125f;
-	/* Small, or the residual would carry a token through a tied head: the model would repeat it. */
-	if (weight == MM_W_EMBED || weight == MM_W_POSITIONS)
-		scale = 0.25f;
+	scale = width(&r->arch, weight, rows, columns);
 	for (uint32_t i = 0; i < columns; i++)
 		out[i] = scale * uniform(mix(mix(stream) + i)) + (is_gain(weight) ? 1.0f : 0.0f);
 }

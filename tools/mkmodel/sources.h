@@ -35,5 +35,5 @@ struct mk_random {
 	uint64_t seed;
 };
 
-/* A row depends on seed, weight, layer and row only. Scaled so that activations keep their size. */
+/* A row depends on seed, weight, layer and row only. */
 mk_row_fn mk_random_row;

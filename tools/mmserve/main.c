@@ -8,6 +8,7 @@
 #include "tools/mmserve/config.h"
 #include "tools/mmserve/engine.h"
 #include "tools/mmserve/options.h"
+#include "tools/mmserve/packs.h"
 
 #define EXIT_NO_DAEMON 3
 
@@ -21,6 +22,7 @@ struct serve { /* zeroed: nothing to give back */
 	CUdevice device;
 	bool context;
 	struct mm_memory memory;
+	struct mm_serve_packs packs;
 	struct mm_weights weights;
 	struct mm_engine engine;
 	FILE *out;
@@ -112,13 +114,15 @@ static int open_memory(struct serve *s)
 		.gpu = &s->gpu,
 		.device = s->device,
 	};
+	const struct mm_model_opts *packed = s->o.fused ? &s->packs.opts : NULL;
 	bool connected = true;
 	int r;
 
+	mm_serve_packs_make(&s->arch, &s->packs);
 	if (s->o.plain)
-		r = mm_memory_plain_open(&s->gpu, s->o.model, &s->memory, s->err);
+		r = mm_memory_plain_open(&s->gpu, s->o.model, packed, &s->memory, s->err);
 	else
-		r = mm_memory_mmd_open(&opts, s->o.model, &s->memory, &connected, s->err);
+		r = mm_memory_mmd_open(&opts, s->o.model, packed, &s->memory, &connected, s->err);
 	if (!r)
 		return 0;
 	return !connected || r == -ECONNRESET ? EXIT_NO_DAEMON : EXIT_FAILURE;
@@ -170,6 +174,8 @@ static int start_engine(struct serve *s)
 
 	module_path(s, module);
 	r = mm_weights_bind(&s->memory, &s->arch, s->o.verify, &s->weights, s->err);
+	if (!r && s->o.fused)
+		r = mm_weights_fuse(&s->weights, s->err);
 	if (r)
 		return r;
 	return mm_engine_init(&s->engine, &opts, &s->memory, &s->weights, &s->requests, s->err);

@@ -51,24 +51,28 @@ struct mm_memory {
  * mm_memory_plain_open() - load the model into memory of our own
  * @gpu:        open; the context is current
  * @dir:        of the model
+ * @model_opts: packing list; NULL: none
  * @ret_memory: written only on success; give back with mm_memory_close()
  * @err:        gets the sentence, MM_SERVE_ERROR_BYTES
  *
  * Return: 0; negative errno.
  */
 int mm_memory_plain_open(const struct mm_gpu_api *gpu, const char *dir,
-			 struct mm_memory *ret_memory, char *err);
+			 const struct mm_model_opts *model_opts, struct mm_memory *ret_memory,
+			 char *err);
 
 /**
  * mm_memory_mmd_open() - connect to mmd and load the model through it
  * @opts:       of the client
  * @dir:        of the model
+ * @model_opts: packing list; NULL: none
  * @ret_memory: written only on success; give back with mm_memory_close()
  * @err:        gets the sentence, MM_SERVE_ERROR_BYTES
  *
  * Return: 0; negative errno of mm_client_open() (then *@ret_connected is false) or mm_model_load().
  */
 int mm_memory_mmd_open(const struct mm_client_opts *opts, const char *dir,
-		       struct mm_memory *ret_memory, bool *ret_connected, char *err);
+		       const struct mm_model_opts *model_opts, struct mm_memory *ret_memory,
+		       bool *ret_connected, char *err);
 
 void mm_memory_close(struct mm_memory *memory);

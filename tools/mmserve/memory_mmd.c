@@ -148,11 +148,11 @@ static const struct mm_memory_ops mmd_ops = {
 	.close = mmd_close,
 };
 
-static int load(struct mm_memory *m, const char *dir, char *err)
+static int load(struct mm_memory *m, const char *dir, const struct mm_model_opts *opts, char *err)
 {
 	struct mmd *s = m->state;
 	struct mm_client_info info;
-	int r = mm_model_load(s->client, dir, NULL, &s->model);
+	int r = mm_model_load(s->client, dir, opts, &s->model);
 
 	if (!r)
 		r = mm_client_info(s->client, &info);
@@ -172,7 +172,8 @@ static int load(struct mm_memory *m, const char *dir, char *err)
 }
 
 int mm_memory_mmd_open(const struct mm_client_opts *opts, const char *dir,
-		       struct mm_memory *ret_memory, bool *ret_connected, char *err)
+		       const struct mm_model_opts *model_opts, struct mm_memory *ret_memory,
+		       bool *ret_connected, char *err)
 {
 	mm_cleanup(mm_memory_close) struct mm_memory m = { 0 };
 	struct mmd *s = calloc(1, sizeof(*s));
@@ -189,7 +190,7 @@ int mm_memory_mmd_open(const struct mm_client_opts *opts, const char *dir,
 		*ret_connected = false;
 		return r;
 	}
-	r = load(&m, dir, err);
+	r = load(&m, dir, model_opts, err);
 	if (r)
 		return r;
 	*ret_memory = m;

@@ -23,6 +23,7 @@ struct mm_bound { /* a weight; va 0: this model has none of that role */
 
 struct mm_weights {
 	struct mm_arch arch;
+	bool fused;           /* q, k and v are one matrix, so are gate and up (packs.h) */
 	struct mm_bound *all; /* [layers][MM_W_COUNT]; those outside the layers are in the first */
 };
 

@@ -60,6 +60,8 @@ static const char help[] =
 	"repeat\n"
 	"                                them: what an exception in an engine costs\n"
 	"      --verify                  checksum each layer inside its gate in each step\n"
+	"      --fused                   load q, k and v as one matrix, gate and up as one: fewer\n"
+	"                                products, the same ids\n"
 	"      --fast                    OpenBLAS: ids may depend on the batch\n"
 	"      --deterministic           the opposite, and the default\n"
 	"      --json                    print the summary as one JSON object\n"
@@ -224,6 +226,7 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 		{ "kv-timeout", U64, &o->kv_timeout_ms, 1 },
 		{ "break-steps", U32, &o->break_permille, 0 },
 		{ "verify", FLAG, &o->verify, 0 },
+		{ "fused", FLAG, &o->fused, 0 },
 		{ "fast", FLAG, &o->fast, 0 },
 		{ "deterministic", CLEAR, &o->fast, 0 },
 		{ "json", FLAG, &o->json, 0 },

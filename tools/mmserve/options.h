@@ -37,6 +37,7 @@ struct mm_serve_options {
 	bool plain;
 	bool ignore_arrivals;
 	bool verify;
+	bool fused;
 	bool fast;
 	bool json;
 	bool sync;

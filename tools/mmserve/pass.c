@@ -122,12 +122,16 @@ static void rope(struct mm_forward *f, struct place x, uint32_t heads)
 
 static void project_qkv(struct mm_forward *f, uint32_t layer, CUdeviceptr x, const struct qkv *to)
 {
-	const struct linear q = linear(f, layer, MM_W_Q, MM_W_Q_BIAS);
+	struct linear q = linear(f, layer, MM_W_Q, MM_W_Q_BIAS);
 	const struct linear k = linear(f, layer, MM_W_K, MM_W_K_BIAS);
 	const struct linear v = linear(f, layer, MM_W_V, MM_W_V_BIAS);
 	const uint32_t n = f->batch.n_tokens;
 
+	if (f->weights->fused)
+		q.outputs = mm_pass_qkv_dim(&f->weights->arch);
 	apply(f, &q, x, to->q, n);
+	if (f->weights->fused)
+		return;
 	apply(f, &k, x, to->k, n);
 	apply(f, &v, x, to->v, n);
 }
@@ -180,12 +184,15 @@ static void gated(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 	const uint32_t ffn = f->weights->arch.ffn, n = f->batch.n_tokens;
 	const struct place to_gate = { f->w.gate_up, 2 * ffn };
 	const struct place to_up = { f->w.gate_up + (CUdeviceptr)ffn * sizeof(float), 2 * ffn };
-	const struct linear gate = linear(f, layer, MM_W_GATE, MM_W_GATE);
+	struct linear gate = linear(f, layer, MM_W_GATE, MM_W_GATE);
 	const struct linear up = linear(f, layer, MM_W_UP, MM_W_UP_BIAS);
 	struct mm_swiglu_args swiglu = { to_gate.va, to_up.va, f->w.inner, n, ffn, 2 * ffn, 0 };
 
+	if (f->weights->fused)
+		gate.outputs = 2 * ffn;
 	multiply(f, &gate, x, to_gate, n);
-	multiply(f, &up, x, to_up, n);
+	if (!f->weights->fused)
+		multiply(f, &up, x, to_up, n);
 	mm_pass_launch(f, MM_KERNEL_SWIGLU, n, &swiglu);
 }
 

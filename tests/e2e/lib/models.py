@@ -20,6 +20,15 @@ def random_model(path, seed, hidden=64, layers=8, heads=4, kv_heads=2, ffn=172, 
     return pathlib.Path(path)
 
 
+def model(path, seed, *options):
+    """Like random_model, of any kind: options of mkmodel replace these."""
+    sizes = ["--hidden", 64, "--layers", 8, "--heads", 4, "--kv-heads", 2, "--ffn", 172, "--vocab", VOCAB,
+             "--max-position", 512, "--seed", seed]
+    subprocess.run([str(BIN / "mkmodel"), "random", str(path), *map(str, sizes), *map(str, options)],
+                   check=True, capture_output=True, timeout=60)
+    return pathlib.Path(path)
+
+
 def stories_model(path, data):
     subprocess.run([str(BIN / "mkmodel"), "llama2c", str(pathlib.Path(data) / "stories260K.bin"),
                     str(path)], check=True, capture_output=True, timeout=limit(60))

@@ -93,6 +93,12 @@ static const struct {
 	{ "one by one", { .block_tokens = 16, .max_batch = 1, .max_batched_tokens = 256 } },
 	{ "one by one, chunked", { .block_tokens = 16, .max_batch = 1, .max_batched_tokens = 7 } },
 	{ "together", { .block_tokens = 16, .max_batch = 24, .max_batched_tokens = 256 } },
+	{ "fused",
+	  { .block_tokens = 16,
+	    .max_batch = 24,
+	    .max_batched_tokens = 256,
+	    .fused = true,
+	    .verify = true } },
 	{ "chunks of 5", { .block_tokens = 3, .max_batch = 5, .max_batched_tokens = 5 } },
 	{ "little memory",
 	  { .block_tokens = 4,
@@ -159,6 +165,7 @@ static void test_batch_invariance(void **state)
 			print_message("%s, %s: %llu preemptions, %llu steps\n", models[m].name,
 				      runs[i].name, (unsigned long long)run.stats.preemptions,
 				      (unsigned long long)run.stats.steps);
+			assert_int_equal(run.stats.checksum_failures, 0);
 			if (i)
 				compare(runs[i].name, &requests);
 			preemptions += run.stats.preemptions;

@@ -10,12 +10,14 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 
 #include "mm/base.h"
 #include "tests/unit/serve/reference.h"
 #include "tests/unit/serve/rig.h"
+#include "tools/mmserve/packs.h"
 #include "tools/mmserve/rope.h"
 
 #define REQUESTS 4u
@@ -267,11 +269,60 @@ static void test_rope_frequencies(void **state)
 	check_close(f[32], 0.001414213562373095);
 }
 
+/* Adjacent weights, one after the other; then one fault at a time. */
+static void lay_adjacent(struct mm_weights *w)
+{
+	CUdeviceptr at = 4096;
+
+	for (uint32_t layer = 0; layer < w->arch.layers; layer++) {
+		for (enum mm_weight role = MM_W_Q; role <= MM_W_V_BIAS; role++) {
+			const bool bias = (role - MM_W_Q) % 2;
+			const uint64_t bytes = bias ? 64 : 512;
+
+			w->all[layer * MM_W_COUNT + role] =
+				(struct mm_bound){ .va = at + (bias ? 1 << 20 : 0) +
+							 (role - MM_W_Q) / 2 * bytes,
+						   .bytes = bytes,
+						   .dtype = bias ? MM_DTYPE_F32 : MM_DTYPE_BF16 };
+		}
+		w->all[layer * MM_W_COUNT + MM_W_GATE] =
+			(struct mm_bound){ .va = 1 << 16, .bytes = 99 };
+		w->all[layer * MM_W_COUNT + MM_W_UP] =
+			(struct mm_bound){ .va = (1 << 16) + 99, .bytes = 99 };
+	}
+}
+
+static void test_fuses_what_is_adjacent(void **state)
+{
+	static const enum mm_weight packed[] = { MM_W_K, MM_W_V, MM_W_Q_BIAS, MM_W_V_BIAS,
+						 MM_W_UP };
+	struct mm_bound all[2 * MM_W_COUNT] = { 0 };
+	struct mm_weights w = { .arch = { .layers = 2, .family = MM_FAMILY_QWEN2 }, .all = all };
+	char err[MM_SERVE_ERROR_BYTES];
+
+	(void)state;
+	lay_adjacent(&w);
+	assert_int_equal(mm_weights_fuse(&w, err), 0);
+	assert_true(w.fused);
+	for (size_t i = 0; i < 2 * MM_ARRAY_SIZE(packed); i++) {
+		struct mm_bound *wrong = &all[MM_W_COUNT + packed[i / 2]];
+
+		lay_adjacent(&w);
+		if (i % 2)
+			wrong->va += 4;
+		else
+			wrong->dtype = MM_DTYPE_F16;
+		assert_int_equal(mm_weights_fuse(&w, err), -EBADMSG);
+		assert_non_null(strstr(err, "layer 1: "));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_families),
 		cmocka_unit_test(test_rope_frequencies),
+		cmocka_unit_test(test_fuses_what_is_adjacent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

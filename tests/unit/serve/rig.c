@@ -15,6 +15,7 @@
 #include "libclient/ipc/clock.h"
 #include "mm/base.h"
 #include "tests/unit/serve/rig.h"
+#include "tools/mmserve/packs.h"
 
 struct lender { /* the state of a memory that lends */
 	struct mm_memory plain;
@@ -370,7 +371,7 @@ static void open_gpu(struct mm_gpu_api *gpu, CUdevice *ret_device)
 	assert_int_equal(gpu->cuCtxSetCurrent(context), 0);
 }
 
-static void serve(struct lender *l, const char *dir, struct mm_requests *requests)
+static void serve(struct lender *l, const struct mm_arch *arch, struct mm_requests *requests)
 {
 	const struct rig_run *run = l->run;
 	const struct mm_engine_opts opts = { .module = getenv("MM_KERNELS"),
@@ -391,13 +392,12 @@ static void serve(struct lender *l, const char *dir, struct mm_requests *request
 		.fixed = !run->lend
 	};
 	char err[MM_SERVE_ERROR_BYTES] = "";
-	struct mm_arch arch;
 	struct mm_weights weights;
 	struct mm_engine e;
 
 	assert_non_null(opts.module);
-	if (mm_config_load(dir, &arch, err) ||
-	    mm_weights_bind(&memory, &arch, run->verify, &weights, err))
+	if (mm_weights_bind(&memory, arch, run->verify, &weights, err) ||
+	    (run->fused && mm_weights_fuse(&weights, err)))
 		fail_msg("%s", err);
 	l->engine = &e;
 	if (mm_engine_init(&e, &opts, &memory, &weights, requests, err) || mm_engine_run(&e, 0))
@@ -417,17 +417,22 @@ void rig_serve(const char *dir, const struct mm_requests *requests, struct rig_r
 			    .results = ret_results,
 			    .rng = run->lend,
 			    .ready_fd = eventfd(1, EFD_CLOEXEC) };
+	struct mm_serve_packs packs;
 	struct mm_requests copy;
 	struct mm_gpu_api gpu;
+	struct mm_arch arch;
 	char err[MM_SERVE_ERROR_BYTES];
 	CUdevice device;
 
 	memset(ret_results, 0, requests->n * sizeof(*ret_results));
 	open_gpu(&gpu, &device);
-	if (mm_memory_plain_open(&gpu, dir, &l.plain, err))
+	if (mm_config_load(dir, &arch, err))
+		fail_msg("%s", err);
+	mm_serve_packs_make(&arch, &packs);
+	if (mm_memory_plain_open(&gpu, dir, run->fused ? &packs.opts : NULL, &l.plain, err))
 		fail_msg("%s", err);
 	copy_requests(&copy, requests);
-	serve(&l, dir, &copy);
+	serve(&l, &arch, &copy);
 	keep_results(&copy, ret_results);
 	mm_requests_done(&copy);
 	mm_close_fd(&l.ready_fd);

@@ -32,6 +32,7 @@ struct rig_run {
 	uint32_t lend_pages;     /* of 4 KiB, at most; 0: 40 */
 	bool patient;            /* with @lend: chunks are asked back with time to answer in */
 	bool verify;
+	bool fused;
 	uint64_t spoil; /* flip a byte of a tensor's device copy before step so many; 0 = never */
 	/* Called with the logits of each output token; may be NULL. */
 	void (*on_logits)(void *context, uint64_t request, uint32_t output, const float *logits);

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every family of models, in each dtype, fused and sharded: the same ids while its layers cycle."""
+
+import pytest
+
+import models
+from daemon import RpcError
+from programs import wait_until
+from tenant import make_requests, plain_tokens, read_output
+
+LLAMA3 = "llama3:8,1,4,128"
+
+# What mkmodel is told, and how mmserve is started.
+FAMILIES = {
+    "opt-f32": (["--family", "opt", "--kv-heads", 4, "--dtype", "f32"], []),
+    "opt-f16": (["--family", "opt", "--kv-heads", 4, "--dtype", "f16", "--shards", 3], ["--fused"]),
+    "opt-post-norm": (["--family", "opt", "--kv-heads", 4, "--dtype", "bf16", "--post-norm",
+                       "--embed-dim", 32], []),
+    "qwen2-bf16": (["--family", "qwen2", "--dtype", "bf16", "--tied"], ["--fused"]),
+    "qwen2-f32": (["--family", "qwen2", "--dtype", "f32", "--shards", 2], []),
+    "llama3-bf16": (["--dtype", "bf16", "--vector-dtype", "f32", "--rope-theta", 5e5,
+                     "--rope-scaling", LLAMA3], ["--fused"]),
+    "llama3-f16": (["--dtype", "f16", "--rope-theta", 5e5, "--rope-scaling", LLAMA3], []),
+}
+
+
+def make(root, name, seed=5):
+    return models.model(root / name, seed, *FAMILIES[name][0])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_cycling(start, serve, root, name):
+    """As plain, while three layers cycle; every layer's bytes are checked inside its gate."""
+    model = make(root, name)
+    requests = make_requests(root / "requests.jsonl", 6, output=(16, 32))
+    want = plain_tokens(root, model, requests)
+    assert len(set(sum(want.values(), []))) > 20, "this model repeats itself: it shows nothing"
+    d = start(policy="remap", page="16K")
+    tenant = serve("t", model, requests, d, extra=["--verify", *FAMILIES[name][1]], sync=True).ready()
+    d.ctl("plan", "set", "t", "--layers", 3)
+    wait_until(lambda: d.status()["alpha_sum"] == 3, 10, "the plan to be in force")
+    tenant.go()
+    summary = tenant.wait()
+    assert read_output(tenant.output) == want
+    assert summary["gated_steps"] == summary["steps"] > 0
+    assert d.status()["bytes_streamed"] > 0
+
+
+def test_mixed_tenants(start, serve, root):
+    """One of each family at once, while the plan of each changes."""
+    names = ["opt-f16", "qwen2-bf16", "llama3-bf16"]
+    requests = make_requests(root / "requests.jsonl", 6, output=(16, 32))
+    made = {name: make(root, name) for name in names}
+    want = {name: plain_tokens(root, made[name], requests) for name in names}
+    d = start(policy="remap", page="16K")
+    tenants = [serve(name, made[name], requests, d, extra=["--verify", *FAMILIES[name][1]],
+                     sync=True).ready() for name in names]
+    for tenant in tenants:
+        d.ctl("plan", "set", tenant.name, "--layers", 2)
+    wait_until(lambda: d.status()["alpha_sum"] == 6, 10, "the plans to be in force")
+    for tenant in tenants:
+        tenant.go()
+    for alpha, tenant in zip((4, 0, 1), tenants):
+        try:
+            d.rpc("plan.set", {"name": tenant.name, "layers": alpha})
+        except RpcError:
+            pass  # it may have ended by now
+    for tenant in tenants:
+        tenant.wait()
+        assert read_output(tenant.output) == want[tenant.name]
+
+
+def test_one_store_per_packing(start, serve, root):
+    """The same files fused and not: two stores; started twice in the same way: one."""
+    model = make(root, "qwen2-bf16")
+    requests = make_requests(root / "requests.jsonl", 2)
+    want = plain_tokens(root, model, requests, extra=["--fused"])
+    d = start(policy="remap", page="16K")
+    tenants = [serve(f"t{i}", model, requests, d, extra=extra, sync=True).ready()
+               for i, extra in enumerate(([], ["--fused"], ["--fused"]))]
+    assert len(d.status()["stores"]) == 2
+    for tenant in tenants:
+        tenant.go()
+    for tenant in tenants:
+        tenant.wait()
+        assert read_output(tenant.output) == want
