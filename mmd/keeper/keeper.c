@@ -23,7 +23,6 @@
 #define BACKOFF_MAX_NS     (5 * MM_NS_PER_S)
 #define BACKOFF_DOWN_NS    (10 * MM_NS_PER_S)
 #define FAILURES_MAX       6 /* of one xfer in a row, none of them up in between: its device is down */
-#define FAILURES_WINDOW_NS (60 * MM_NS_PER_S)
 
 struct load {
 	uint64_t id;
@@ -35,7 +34,6 @@ struct xfer { /* one per device */
 	pid_t pid;
 	uint64_t start_at_ns; /* UINT64_MAX = no start is due */
 	unsigned int failures;
-	uint64_t first_failure_ns;
 	bool up, down;
 };
 
@@ -405,24 +403,16 @@ static void xfer_down(struct keeper *k, struct xfer *x, int status)
 	}
 	snprintf(text, sizeof(text),
 		 "device %" PRIu64
-		 ": xfer failed %u times in a row within a minute (last wait status "
-		 "%#x); see its messages above",
+		 ": xfer failed %u times in a row (last wait status %#x); see its messages above",
 		 ordinal(k, x), x->failures, (unsigned int)status);
 	fail(k, text);
 }
 
 static void xfer_gone(struct keeper *k, struct xfer *x, int status)
 {
-	uint64_t now = mm_now_ns();
-
 	x->pid = 0;
-	if (!x->up && !x->down) {
-		if (!x->failures || now - x->first_failure_ns > FAILURES_WINDOW_NS) {
-			x->first_failure_ns = now;
-			x->failures = 0;
-		}
+	if (!x->up && !x->down)
 		x->failures++;
-	}
 	if (!k->stopping)
 		mm_log(MM_LOG_WARN, "xfer.died", "device=%" PRIu64 " epoch=%" PRIu64 " status=%#x",
 		       ordinal(k, x), x->epoch, (unsigned int)status);
