@@ -27,7 +27,7 @@ static bool all_zero(const void *data, size_t bytes)
 	return true;
 }
 
-static const char *check_head(const struct mm_dir *head, uint64_t store_bytes)
+static const char *check_head(const struct mm_dir *head, uint64_t head_bytes, uint64_t store_bytes)
 {
 	if (head->magic != MM_DIR_MAGIC)
 		return "it does not begin with a directory";
@@ -39,10 +39,10 @@ static const char *check_head(const struct mm_dir *head, uint64_t store_bytes)
 		return "the number of groups is out of range";
 	if (head->n_tensors > MM_TENSORS_MAX)
 		return "it has too many tensors";
-	if (!within(head->groups_offset, head->n_groups * sizeof(struct mm_dir_group), store_bytes))
+	if (!within(head->groups_offset, head->n_groups * sizeof(struct mm_dir_group), head_bytes))
 		return "its groups lie outside";
 	if (!within(head->tensors_offset, head->n_tensors * sizeof(struct mm_dir_tensor),
-		    store_bytes))
+		    head_bytes))
 		return "its tensors lie outside";
 	return NULL;
 }
@@ -109,17 +109,17 @@ static void *copy(const void *from, size_t bytes)
 	return to;
 }
 
-int mm_directory_read(const void *store, uint64_t store_bytes, struct mm_directory *ret_dir,
-		      const char **ret_why)
+int mm_directory_read(const void *store, uint64_t head_bytes, uint64_t store_bytes,
+		      struct mm_directory *ret_dir, const char **ret_why)
 {
 	mm_cleanup(mm_directory_done) struct mm_directory dir = { 0 };
 	struct mm_dir head;
 
 	*ret_why = "it is too short";
-	if (store_bytes < sizeof(head))
+	if (head_bytes < sizeof(head) || head_bytes > store_bytes)
 		return -EBADMSG;
 	memcpy(&head, store, sizeof(head));
-	*ret_why = check_head(&head, store_bytes);
+	*ret_why = check_head(&head, head_bytes, store_bytes);
 	if (*ret_why)
 		return -EBADMSG;
 	dir.n_groups = head.n_groups;

@@ -24,15 +24,16 @@ struct mm_directory {
 
 /**
  * mm_directory_read() - copy and check the directory of a store
- * @store:       @store_bytes of it
+ * @head:        the first @head_bytes of it: all of it, or the directory only
+ * @head_bytes:  at most @store_bytes
  * @store_bytes: how long the store is said to be
  * @ret_dir:     written only on success; give back with mm_directory_done()
  * @ret_why:     a static phrase on -EBADMSG
  *
  * Return: 0; -EBADMSG; -ENOMEM.
  */
-int mm_directory_read(const void *store, uint64_t store_bytes, struct mm_directory *ret_dir,
-		      const char **ret_why);
+int mm_directory_read(const void *head, uint64_t head_bytes, uint64_t store_bytes,
+		      struct mm_directory *ret_dir, const char **ret_why);
 
 void mm_directory_done(struct mm_directory *dir);
 

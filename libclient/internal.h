@@ -53,6 +53,7 @@ struct mm_model {
 	struct mm_client *client;
 	struct mm_directory dir;
 	struct mm_region store;
+	uint64_t head_bytes;   /* of the store: all of it, or its directory */
 	struct mm_span *spans; /* by group */
 	bool *cycles;          /* by group; changes only while no step is open */
 	uint32_t load_flags;

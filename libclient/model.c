@@ -67,6 +67,7 @@ static int model_reserve(struct mm_client *c, struct mm_model *model, const char
 static int model_open_store(struct mm_client *c, const struct mm_msg *msg, struct mm_model *model,
 			    const char **ret_text)
 {
+	uint64_t head_bytes = msg->arg[3] ? msg->arg[3] : msg->arg[2];
 	int fd, r;
 
 	pthread_mutex_lock(&c->lock);
@@ -74,11 +75,12 @@ static int model_open_store(struct mm_client *c, const struct mm_msg *msg, struc
 	c->store_fd = MM_FD_NONE;
 	pthread_mutex_unlock(&c->lock);
 	*ret_text = "mmd sent no store that can be mapped";
-	r = fd < 0 ? -EPROTO : mm_region_open(fd, msg->arg[2], false, &model->store);
+	r = fd < 0 ? -EPROTO : mm_region_open(fd, head_bytes, false, &model->store);
 	if (r)
 		return r;
 	madvise(model->store.base, model->store.size_bytes, MADV_DONTFORK);
-	r = mm_directory_read(model->store.base, msg->arg[2], &model->dir, ret_text);
+	model->head_bytes = head_bytes;
+	r = mm_directory_read(model->store.base, head_bytes, msg->arg[2], &model->dir, ret_text);
 	return r == -EBADMSG ? -EPROTO : r;
 }
 
@@ -421,7 +423,8 @@ const void *mm_model_store(const struct mm_model *model, const char *name, uint6
 {
 	const struct mm_dir_tensor *t = mm_directory_find(&model->dir, name);
 
-	if (!t)
+	/* Of a model on disk only the directory is here. */
+	if (!t || model->head_bytes < model->dir.store_bytes)
 		return NULL;
 	*ret_bytes = t->bytes;
 	return (const char *)model->store.base + model->dir.groups[t->group].store_offset +

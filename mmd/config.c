@@ -28,7 +28,7 @@ static const char *const policy_names[] = { "recompute", "elastic", "remap", NUL
 static const char *const huge_names[] = { "auto", "off", "2M", "1G", NULL };
 static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
 static const char *const slots_names[] = { "auto", "1", "2", NULL };
-static const char *const role_names[] = { "keeper", "core", "xfer", "load", NULL };
+static const char *const role_names[] = { "keeper", "core", "xfer", "load", "spool", NULL };
 
 #define AT(field)      .offset = offsetof(struct mm_config, field)
 #define ROOM(field)    .bytes = sizeof(((struct mm_config *)NULL)->field)
@@ -52,6 +52,10 @@ static const struct option options[] = {
 	  AT(account_max_bytes) },
 	{ "host-store-max", "SIZE", "most host memory for weights; 0 = no limit", TYPE_SIZE,
 	  AT(host_store_max_bytes) },
+	{ "store-dir", "DIR", "on a disk: weights beyond --host-store-max go there", TYPE_TEXT,
+	  AT(store_dir), ROOM(store_dir) },
+	{ "stage", "SIZE", "host memory for layers on their way from there, of each device",
+	  TYPE_SIZE, AT(stage_bytes) },
 	{ "lend-max", "PERMILLE", "share of an idle model's layers that may be away", TYPE_NUMBER,
 	  AT(lend_max_permille), .min = 1, .max = 1000 },
 	{ "chunk", "SIZE", "unit of a streaming copy", TYPE_SIZE, AT(chunk_bytes), .min = 4096 },
@@ -409,6 +413,42 @@ static int devices_check(struct mm_config *c, char *error)
 	return MM_CONFIG_RUN;
 }
 
+static uint64_t chunk_bytes(const struct mm_config *c)
+{
+	return c->chunk_bytes ? c->chunk_bytes : MM_CHUNK_BYTES_DEFAULT;
+}
+
+uint64_t mm_config_stage_bytes(const struct mm_config *config)
+{
+	if (!*config->store_dir)
+		return 0;
+	return config->stage_bytes
+		       ? config->stage_bytes
+		       : MM_STAGE_BUFFERS_DEFAULT * MM_STAGE_BUFFER_BYTES(chunk_bytes(config));
+}
+
+static int stage_check(const struct mm_config *c, char *error)
+{
+	uint64_t least = MM_STAGE_BUFFERS_MIN * MM_STAGE_BUFFER_BYTES(chunk_bytes(c));
+	uint64_t stage = mm_config_stage_bytes(c);
+
+	if (!stage)
+		return MM_CONFIG_RUN;
+	if (*c->store_dir != '/')
+		return fail(error, "--store-dir: '%.200s' is not an absolute path", c->store_dir);
+	if (stage < least)
+		return fail(error,
+			    "--stage: %" PRIu64 " bytes are less than two chunks, %" PRIu64
+			    "; use more, or a smaller --chunk",
+			    stage, least);
+	if (c->host_store_max_bytes && stage > c->host_store_max_bytes / c->device.n)
+		return fail(error,
+			    "--stage: %" PRIu64 " bytes for each of %u devices are more than "
+			    "--host-store-max, %" PRIu64,
+			    stage, c->device.n, c->host_store_max_bytes);
+	return MM_CONFIG_RUN;
+}
+
 int mm_config_from_args(int argc, char **argv, struct mm_config *ret_config, char *error)
 {
 	struct mm_config c;
@@ -424,6 +464,8 @@ int mm_config_from_args(int argc, char **argv, struct mm_config *ret_config, cha
 		return fail(error, "--numa-node: this host has no memory on node %" PRIu64,
 			    c.numa_node);
 	r = devices_check(&c, error);
+	if (r == MM_CONFIG_RUN)
+		r = stage_check(&c, error);
 	if (r == MM_CONFIG_RUN)
 		*ret_config = c;
 	return r;
@@ -491,7 +533,7 @@ static bool is_unset(const struct mm_config *c, const struct option *o)
 	uint64_t value;
 
 	if (o->type == TYPE_TEXT)
-		return false;
+		return !*((const char *)c + o->offset);
 	memcpy(&value, (const char *)c + o->offset, sizeof(value));
 	if (o->list) {
 		const struct mm_config_list *list = (const void *)((const char *)c + o->offset);

@@ -18,10 +18,11 @@
 #include "mmd/log.h"
 #include "mmd/proto.h"
 
-#define MM_CONFIG_PATH_BYTES  80 /* of the directory; a socket's path has 108 with its name */
-#define MM_CONFIG_ERROR_BYTES 320
-#define MM_CONFIG_ARGS_MAX    32
-#define MM_NUMA_BY_DEVICE     UINT64_MAX
+#define MM_CONFIG_PATH_BYTES      80 /* of the directory; a socket's path has 108 with its name */
+#define MM_CONFIG_ERROR_BYTES     320
+#define MM_CONFIG_STORE_DIR_BYTES 256
+#define MM_CONFIG_ARGS_MAX        32
+#define MM_NUMA_BY_DEVICE         UINT64_MAX
 
 struct mm_config_list { /* by device */
 	uint64_t value[MM_DEVICES_MAX];
@@ -30,21 +31,23 @@ struct mm_config_list { /* by device */
 
 struct mm_config {
 	char dir[MM_CONFIG_PATH_BYTES];
-	char driver[MM_TEXT_BYTES];           /* software, cuda or a path */
-	struct mm_config_list device;         /* ordinals; n is how many there are */
-	struct mm_config_list pool_bytes;     /* 0 = all but headroom */
-	struct mm_config_list headroom_bytes; /* of each device */
-	struct mm_config_list page_bytes;     /* 0 = default by device */
-	uint64_t policy;                      /* enum mm_policy */
-	uint64_t account_max_bytes;           /* 0 = the pool */
-	uint64_t host_store_max_bytes;        /* 0 = no limit */
-	uint64_t lend_max_permille;           /* 0 = the controller's default */
-	uint64_t chunk_bytes;                 /* 0 = default */
-	uint64_t slots;                       /* of a plan; 0 = automatic */
-	uint64_t numa_node;                   /* for stores; MM_NUMA_BY_DEVICE */
-	uint64_t hugepages;                   /* enum mm_hugepages */
-	uint64_t log_level;                   /* enum mm_log_level */
-	uint64_t role;                        /* 0 = keeper, else enum mm_role */
+	char driver[MM_TEXT_BYTES];                /* software, cuda or a path */
+	struct mm_config_list device;              /* ordinals; n is how many there are */
+	struct mm_config_list pool_bytes;          /* 0 = all but headroom */
+	struct mm_config_list headroom_bytes;      /* of each device */
+	struct mm_config_list page_bytes;          /* 0 = default by device */
+	uint64_t policy;                           /* enum mm_policy */
+	uint64_t account_max_bytes;                /* 0 = the pool */
+	uint64_t host_store_max_bytes;             /* 0 = no limit */
+	char store_dir[MM_CONFIG_STORE_DIR_BYTES]; /* for stores that do not fit; "" = none */
+	uint64_t stage_bytes;                      /* of each device; 0 = default */
+	uint64_t lend_max_permille;                /* 0 = the controller's default */
+	uint64_t chunk_bytes;                      /* 0 = default */
+	uint64_t slots;                            /* of a plan; 0 = automatic */
+	uint64_t numa_node;                        /* for stores; MM_NUMA_BY_DEVICE */
+	uint64_t hugepages;                        /* enum mm_hugepages */
+	uint64_t log_level;                        /* enum mm_log_level */
+	uint64_t role;                             /* 0 = keeper, else enum mm_role */
 };
 
 enum mm_config_outcome { MM_CONFIG_RUN, MM_CONFIG_HELP, MM_CONFIG_VERSION };
@@ -81,6 +84,9 @@ static inline uint64_t mm_config_at(const struct mm_config_list *list, uint32_t 
 {
 	return list->value[list->n > 1 ? device : 0];
 }
+
+/* The ring through which stores on disk come, of each device; 0 = there are none. */
+uint64_t mm_config_stage_bytes(const struct mm_config *config);
 
 /* The same wishes as far as one of the devices is concerned. */
 void mm_config_one(const struct mm_config *config, uint32_t device, struct mm_config *ret_config);

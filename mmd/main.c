@@ -9,6 +9,7 @@
 #include "mmd/keeper/keeper.h"
 #include "mmd/load/load.h"
 #include "mmd/shell.h"
+#include "mmd/spool/spool.h"
 #include "mmd/xfer/xfer.h"
 
 #define EXIT_USAGE 2
@@ -66,6 +67,9 @@ static int run(const struct mm_config *config)
 	case MM_ROLE_LOAD:
 		mm_log_init("load", level);
 		return mm_load_main(MM_ROLE_FD, MM_ROLE_LOAD_FD);
+	case MM_ROLE_SPOOL:
+		mm_log_init("spool", level);
+		return mm_spool_main(MM_ROLE_FD, config);
 	default:
 		mm_log_init("keeper", level);
 		return mm_keeper_main(config);

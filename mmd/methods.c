@@ -306,6 +306,7 @@ static json_t *store_json(const struct mm_store *store)
 	set_hex(json, "identity", store->identity, 8);
 	set_u64(json, "bytes", store->bytes);
 	set_u64(json, "tensor_bytes", store->tensor_bytes);
+	set_text(json, "tier", store->on_disk ? "disk" : "memory");
 	set_u64(json, "host_bytes", store->host_bytes);
 	set_u64(json, "hugepage_bytes", store->hugepage_bytes);
 	set_node(json, "numa_node", store->numa_node);
@@ -337,6 +338,11 @@ static json_t *xfer_json(const struct mm_worker *w)
 	set_u64(xfer, "restarts", w->restarts);
 	set_u64(xfer, "pid", (uint64_t)w->pid);
 	set_u64(xfer, "jobs_running", w->jobs_running);
+	set_u64(xfer, "stage_bytes", w->device.stage_bytes);
+	set_text(xfer, "stage_reads",
+		 !w->device.stage_bytes  ? "none"
+		 : w->device.stage_pread ? "pread"
+					 : "io_uring");
 	return xfer;
 }
 
@@ -392,7 +398,7 @@ static json_t *status(void *context, const json_t *params, struct mm_rpc_error *
 	set_u64(result, "uptime_ns", mm_now_ns() - shell->started_ns);
 	set_text(result, "policy", mm_policy_name((enum mm_policy)shell->config->policy));
 	json_object_set_new(result, "tenants", tenants_json(shell, only));
-	set_u64(result, "host_store_bytes", shell->stores.bytes);
+	set_u64(result, "host_store_bytes", mm_stores_host_bytes(shell));
 	set_u64(result, "host_store_max_bytes", shell->config->host_store_max_bytes);
 	set_u64(result, "load_deaths", shell->stores.deaths);
 	json_object_set_new(result, "stores", stores_json(shell));

@@ -6,6 +6,7 @@
  *            core <-> xfer, of which there is one per device: one SOCK_SEQPACKET pair for struct mm_xmsg with fds and doorbells, and two
  *            rings of struct mm_msg (opcodes MM_XOP_*) in two memfds for jobs and completions.
  *            core <-> load: one SOCK_SEQPACKET pair; struct mm_lmsg. Only core attaches fds there.
+ *            core <-> spool: one SOCK_SEQPACKET pair; struct mm_smsg. Only spool attaches fds there.
  * Trust:     core believes keeper. xfer and load are checked like peers: load parses hostile files.
  * Ordering:  core sends a message with fds before it pushes the ring entry that needs it; xfer takes
  *            the ring's tail, then drains the socket, then works off the ring up to that tail.
@@ -24,6 +25,13 @@
 
 #define MM_CHUNK_BYTES_DEFAULT (UINT64_C(16) << 20) /* of a streaming copy */
 
+/* What a buffer for a chunk takes of the stage: whole blocks, wherever in one the chunk begins. */
+#define MM_STAGE_BLOCK_BYTES UINT64_C(4096)
+#define MM_STAGE_BUFFER_BYTES(chunk) \
+	(((chunk) + 2 * MM_STAGE_BLOCK_BYTES - 1) / MM_STAGE_BLOCK_BYTES * MM_STAGE_BLOCK_BYTES)
+#define MM_STAGE_BUFFERS_MIN     2
+#define MM_STAGE_BUFFERS_DEFAULT 4
+
 /* ---- keeper <-> core ---- */
 
 enum mm_kop {
@@ -38,14 +46,14 @@ enum mm_kop {
 	MM_K_DOWN,    /* keeper -> core: xfer of device fails again and again; it goes on trying */
 };
 
-enum mm_role { MM_ROLE_CORE = 1, MM_ROLE_XFER, MM_ROLE_LOAD };
+enum mm_role { MM_ROLE_CORE = 1, MM_ROLE_XFER, MM_ROLE_LOAD, MM_ROLE_SPOOL };
 
 struct mm_kmsg {
 	uint32_t magic;
 	uint32_t op;   /* enum mm_kop */
 	uint32_t role; /* enum mm_role */
 	int32_t result;
-	uint64_t id; /* xfer: its epoch, from 1; load: the load's id */
+	uint64_t id; /* xfer: its epoch, from 1; load: the load's id; spool: the store's */
 	int64_t pid;
 	uint32_t device; /* xfer: index in the configuration's list */
 	uint32_t reserved;
@@ -165,7 +173,8 @@ static_assert(sizeof(struct mm_xcursor_region) == 512, "ABI");
 
 enum mm_lop {
 	MM_L_IDENT = 1, /* load -> core: the files parse; identity, sizes */
-	MM_L_ALLOC, /* core -> load: 1 fd: an empty memfd of store_bytes: fill it, mbind to numa_node */
+	MM_L_ALLOC, /* core -> load: 1 fd: an empty memfd of store_bytes: fill it, mbind to numa_node;
+		     * 2 fds: a memfd of head_bytes for the directory, a file of store_bytes for the rest */
 	MM_L_HAVE,   /* core -> load: the host copy exists already: tell the tenant, DONE */
 	MM_L_REFUSE, /* core -> load: over budget; result, text: tell the tenant, exit */
 	MM_L_DONE,   /* load -> core: filled (valid once load is reaped), or result and text */
@@ -179,9 +188,28 @@ struct mm_lmsg {
 	uint64_t store_bytes;
 	uint32_t n_groups;
 	uint32_t n_tensors;
-	int32_t numa_node; /* -1 = any */
-	uint32_t reserved;
+	int32_t numa_node;   /* -1 = any */
+	uint32_t head_bytes; /* IDENT, ALLOC: directory and tables, before the first group */
 	uint8_t identity[32];
 	char text[MM_TEXT_BYTES];
 };
 static_assert(sizeof(struct mm_lmsg) == 72 + MM_TEXT_BYTES, "ABI");
+
+/* ---- core <-> spool ---- */
+
+enum mm_sop {
+	MM_S_OPEN = 1, /* core -> spool: first: a file of so many bytes */
+	MM_S_OPENED, /* spool -> core: 2 fds: to write, to read; or result and text, and it ends */
+	MM_S_SEAL,   /* core -> spool: the writer is gone: can anybody still write? */
+	MM_S_SEALED, /* spool -> core: nobody can; or result and text */
+};
+
+struct mm_smsg {
+	uint32_t magic;
+	uint32_t op;
+	int32_t result;
+	uint32_t reserved;
+	uint64_t bytes;
+	char text[MM_TEXT_BYTES];
+};
+static_assert(sizeof(struct mm_smsg) == 24 + MM_TEXT_BYTES, "ABI");

@@ -69,6 +69,9 @@ static void started(struct mm_shell *shell, const struct mm_kmsg *msg, int *fds)
 	} else if (msg->role == MM_ROLE_LOAD) {
 		mm_load_started(shell, msg->id, fds[0], fds[1]);
 		fds[0] = fds[1] = -1;
+	} else if (msg->role == MM_ROLE_SPOOL) {
+		mm_spool_started(shell, msg->id, fds[0]);
+		fds[0] = -1;
 	}
 }
 
@@ -91,6 +94,8 @@ static void keeper_message(struct mm_shell *shell, const struct mm_kmsg *msg, in
 			mm_worker_gone(pool_named(shell, msg), msg->id, msg->result);
 		else if (msg->role == MM_ROLE_LOAD)
 			mm_load_gone(shell, msg->id, msg->result);
+		else if (msg->role == MM_ROLE_SPOOL)
+			mm_spool_gone(shell, msg->id, msg->result);
 		break;
 	case MM_K_DOWN:
 		mm_pool_down(pool_named(shell, msg));
@@ -206,6 +211,7 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_pool_init(&shell->pool[i], shell, i);
 	mm_stores_init(shell);
+	mm_spools_init(shell);
 	mm_sessions_init(shell);
 	mm_admin_init(shell);
 	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
@@ -224,6 +230,7 @@ static void shell_done(struct mm_shell *shell)
 	mm_sessions_done(shell);
 	mm_admin_done(shell);
 	mm_stores_done(shell);
+	mm_spools_done(shell);
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_pool_done(&shell->pool[i]);
 	mm_loop_del(&shell->loop, &shell->keeper_source);

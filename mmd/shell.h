@@ -20,6 +20,7 @@
 #include "mmd/loop.h"
 #include "mmd/pool.h"
 #include "mmd/session.h"
+#include "mmd/spools.h"
 #include "mmd/store.h"
 
 struct mm_shell {
@@ -30,6 +31,7 @@ struct mm_shell {
 	struct mm_pool pool[MM_DEVICES_MAX]; /* in the order of the configuration */
 	uint32_t n_pools;
 	struct mm_stores stores;
+	struct mm_spools spools;
 	struct mm_fd_budget fd_budget;
 	struct mm_session session[MM_SESSIONS_MAX];
 	uint32_t n_sessions; /* as many as its pools can have */

@@ -22,7 +22,7 @@ void mm_stores_init(struct mm_shell *shell)
 
 	*all = (struct mm_stores){ 0 };
 	for (size_t i = 0; i < MM_STORES_MAX; i++)
-		all->store[i].fd = -1;
+		all->store[i].fd = all->store[i].disk_fd = -1;
 	for (size_t i = 0; i < MM_LOADS_MAX; i++)
 		all->load[i] =
 			(struct mm_load){ .shell = shell, .fd = -1, .source = MM_SOURCE_NULL };
@@ -53,23 +53,35 @@ static struct mm_store *store_by_identity(struct mm_shell *shell, const struct m
 
 static void store_put(struct mm_shell *shell, struct mm_store *store)
 {
+	unsigned int drops = 0;
+
 	mm_assert(store->refs > 0);
 	if (--store->refs > 0)
 		return;
-	for (uint32_t i = 0; store->ready && i < shell->n_pools; i++)
+	for (uint32_t i = 0; store->ready && i < shell->n_pools; i++) {
+		drops += shell->pool[i].worker.state == MM_WORKER_UP ||
+			 shell->pool[i].worker.state == MM_WORKER_DYING;
 		mm_worker_store_drop(&shell->pool[i], store->id);
+	}
 	shell->stores.bytes -= store->host_bytes;
 	mm_close_fd(&store->fd);
+	mm_close_fd(&store->disk_fd);
+	if (store->on_disk)
+		mm_spool_release(shell, store->id, drops);
 	free(store->groups);
-	*store = (struct mm_store){ .fd = -1 };
+	*store = (struct mm_store){ .fd = -1, .disk_fd = -1 };
+}
+
+uint64_t mm_stores_host_bytes(const struct mm_shell *shell)
+{
+	return shell->stores.bytes + shell->n_pools * mm_config_stage_bytes(shell->config);
 }
 
 /* The size is sealed from the start: core must not read beyond an end that load moved. */
-static int store_memory(const struct mm_config *config, uint64_t bytes, struct mm_store *store)
+static int store_memory(uint64_t bytes, enum mm_hugepages hugepages, struct mm_store *store)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
-	int r = mm_host_memfd(bytes, (enum mm_hugepages)config->hugepages, &fd, &store->host_bytes,
-			      &store->hugepage_bytes);
+	int r = mm_host_memfd(bytes, hugepages, &fd, &store->host_bytes, &store->hugepage_bytes);
 
 	if (r < 0)
 		return r;
@@ -87,28 +99,37 @@ int mm_store_node(const struct mm_pool *pool)
 	return pool->worker.device.numa_node;
 }
 
-static int store_new(struct mm_shell *shell, const struct mm_lmsg *want, int numa_node,
-		     struct mm_store **ret)
+/* Without any memory yet. */
+static struct mm_store *store_new(struct mm_shell *shell, const struct mm_lmsg *want, int numa_node)
 {
 	struct mm_stores *all = &shell->stores;
 	struct mm_store *store = NULL;
-	struct mm_store made = { .bytes = want->store_bytes, .refs = 1 };
-	int r;
 
 	for (size_t i = 0; i < MM_STORES_MAX && !store; i++)
 		store = all->store[i].id ? NULL : &all->store[i];
 	if (!store)
-		return -ENOSPC;
-	r = store_memory(shell->config, made.bytes, &made);
-	if (r < 0)
-		return r;
-	made.id = ++all->store_serial;
-	made.numa_node = numa_node;
-	memcpy(made.identity, want->identity, sizeof(made.identity));
-	*store = made;
-	all->bytes += store->host_bytes;
-	*ret = store;
-	return 0;
+		return NULL;
+	*store = (struct mm_store){ .id = ++all->store_serial,
+				    .fd = -1,
+				    .disk_fd = -1,
+				    .bytes = want->store_bytes,
+				    .head_bytes = want->head_bytes,
+				    .numa_node = numa_node,
+				    .refs = 1 };
+	memcpy(store->identity, want->identity, sizeof(store->identity));
+	return store;
+}
+
+/* Of a store on disk that is its head only: it is small, and its end must be a usual page's. */
+static int store_fill_memory(struct mm_shell *shell, struct mm_store *store)
+{
+	int r = store->on_disk ? store_memory(store->head_bytes, MM_HUGE_OFF, store)
+			       : store_memory(store->bytes,
+					      (enum mm_hugepages)shell->config->hugepages, store);
+
+	if (r == 0)
+		shell->stores.bytes += store->host_bytes;
+	return r;
 }
 
 /* Its load was reaped: from here on nobody can write, so what is checked stays checked. */
@@ -160,6 +181,21 @@ int mm_store_open(struct mm_session *s)
 	return 0;
 }
 
+/* The one that fills it. */
+static struct mm_load *load_of_store(struct mm_shell *shell, uint64_t store,
+				     enum mm_load_state state)
+{
+	for (size_t i = 0; i < MM_LOADS_MAX; i++) {
+		struct mm_load *load = &shell->stores.load[i];
+
+		if (load->state == state && load->store->id == store)
+			return load;
+	}
+	return NULL;
+}
+
+static void waiters_wake(struct mm_shell *shell, struct mm_store *store);
+
 static void load_kill(struct mm_load *load)
 {
 	mm_shell_tell(load->shell, MM_K_KILL, MM_ROLE_LOAD, load->id);
@@ -173,10 +209,10 @@ static void load_abandon(struct mm_load *load)
 	load_kill(load);
 }
 
-static void load_tell(struct mm_load *load, struct mm_lmsg *msg, const int *fd)
+static void load_tell(struct mm_load *load, struct mm_lmsg *msg, const int *fds, size_t n_fds)
 {
 	msg->magic = MM_PROTO_MAGIC;
-	if (mm_sock_send(load->fd, msg, sizeof(*msg), fd, fd ? 1 : 0) < 0)
+	if (mm_sock_send(load->fd, msg, sizeof(*msg), fds, n_fds) < 0)
 		load_abandon(load);
 }
 
@@ -192,7 +228,7 @@ static void load_refuse(struct mm_load *load, int result, const char *fmt, ...)
 	load->state = MM_LOAD_REFUSED;
 	load->result = result;
 	load->why = MM_REFUSED_STORE;
-	load_tell(load, &msg, NULL);
+	load_tell(load, &msg, NULL, 0);
 }
 
 static void load_share(struct mm_load *load)
@@ -203,37 +239,107 @@ static void load_share(struct mm_load *load)
 
 	memcpy(msg.identity, load->store->identity, sizeof(msg.identity));
 	load->state = MM_LOAD_SHARING;
-	load_tell(load, &msg, NULL);
+	load_tell(load, &msg, NULL, 0);
 }
 
-static void load_alloc(struct mm_load *load, const struct mm_lmsg *want)
+/* Here is what it shall fill: memory; or a head in memory, and a file to write. */
+static void load_alloc(struct mm_load *load, int write_fd)
 {
+	struct mm_store *store = load->store;
 	struct mm_lmsg msg = { .op = MM_L_ALLOC,
-			       .store_bytes = want->store_bytes,
-			       .numa_node = -1 };
-	struct mm_shell *shell = load->shell;
-	uint64_t max = shell->config->host_store_max_bytes;
-	uint64_t left = max > shell->stores.bytes ? max - shell->stores.bytes : 0;
-	const struct mm_session *s = mm_session_find(shell, load->tenant);
+			       .store_bytes = store->bytes,
+			       .head_bytes = store->head_bytes,
+			       .numa_node = store->numa_node };
+
+	memcpy(msg.identity, store->identity, sizeof(msg.identity));
+	load->state = MM_LOAD_FILLING;
+	load_tell(load, &msg, (int[]){ store->fd, write_fd }, store->on_disk ? 2 : 1);
+}
+
+/* The store of @load cannot be had. */
+static void load_without(struct mm_load *load, int result, const char *text)
+{
+	struct mm_store *store = load->store;
+
+	load->store = NULL;
+	load_refuse(load, result, "%s", text);
+	waiters_wake(load->shell, store);
+	store_put(load->shell, store);
+}
+
+void mm_store_spooled(struct mm_shell *shell, uint64_t id, int result, const char *text, int *fds)
+{
+	struct mm_load *load = load_of_store(shell, id, MM_LOAD_SPOOLING);
+	char why[MM_TEXT_BYTES];
+
+	/* Its load is gone, or has said why it ends. */
+	if (!load || load->done)
+		return;
+	if (result == 0) {
+		result = store_fill_memory(shell, load->store);
+		snprintf(why, sizeof(why), "host memory for a model's directory: %s",
+			 strerror(-result));
+		text = why;
+	}
+	if (result < 0) {
+		load_without(load, result, text);
+		return;
+	}
+	load->store->disk_fd = fds[1];
+	fds[1] = -1;
+	load_alloc(load, fds[0]);
+}
+
+static void load_to_disk(struct mm_load *load)
+{
+	struct mm_store *store = load->store;
 	int r;
 
-	if (max && want->store_bytes > left) {
+	store->on_disk = true;
+	load->state = MM_LOAD_SPOOLING;
+	r = mm_spool_open(load->shell, store->id, store->bytes);
+	if (r < 0)
+		load_without(load, r, "too many stores on disk at once");
+}
+
+static void load_to_memory(struct mm_load *load)
+{
+	char text[MM_TEXT_BYTES];
+	int r = store_fill_memory(load->shell, load->store);
+
+	if (r == 0) {
+		load_alloc(load, -1);
+		return;
+	}
+	snprintf(text, sizeof(text), "host memory for %" PRIu64 " bytes of weights: %s",
+		 load->store->bytes, strerror(-r));
+	load_without(load, r, text);
+}
+
+/* In memory as long as the budget lasts, then on disk; first come, first served. */
+static void load_place(struct mm_load *load, const struct mm_lmsg *want)
+{
+	struct mm_shell *shell = load->shell;
+	uint64_t max = shell->config->host_store_max_bytes, used = mm_stores_host_bytes(shell);
+	uint64_t left = max > used ? max - used : 0;
+	bool fits = !max || want->store_bytes <= left;
+	const struct mm_session *s = mm_session_find(shell, load->tenant);
+
+	if (!fits && (!*shell->config->store_dir || want->head_bytes > left)) {
 		load_refuse(load, -EDQUOT,
 			    "model needs %" PRIu64 " bytes of host memory, %" PRIu64
-			    " are left; raise --host-store-max or end another model's tenants",
+			    " are left; raise --host-store-max, name a --store-dir or end another "
+			    "model's tenants",
 			    want->store_bytes, left);
 		return;
 	}
-	r = store_new(shell, want, s ? mm_store_node(s->pool) : -1, &load->store);
-	if (r < 0) {
-		load_refuse(load, r, "host memory for %" PRIu64 " bytes of weights: %s",
-			    want->store_bytes, strerror(-r));
-		return;
-	}
-	load->state = MM_LOAD_FILLING;
-	msg.numa_node = load->store->numa_node;
-	memcpy(msg.identity, want->identity, sizeof(msg.identity));
-	load_tell(load, &msg, &load->store->fd);
+	load->store = store_new(shell, want, s ? mm_store_node(s->pool) : -1);
+	if (!load->store)
+		load_refuse(load, -ENOSPC, "too many models at once");
+	else if (fits)
+		load_to_memory(load);
+	else
+		load_to_disk(load);
 }
 
 static void ident(struct mm_load *load, const struct mm_lmsg *msg)
@@ -241,7 +347,7 @@ static void ident(struct mm_load *load, const struct mm_lmsg *msg)
 	struct mm_store *store = store_by_identity(load->shell, msg);
 
 	if (!store) {
-		load_alloc(load, msg);
+		load_place(load, msg);
 		return;
 	}
 	store->refs++;
@@ -258,7 +364,7 @@ static void ident(struct mm_load *load, const struct mm_lmsg *msg)
  */
 static void waiters_wake(struct mm_shell *shell, struct mm_store *store)
 {
-	struct mm_lmsg again = { .store_bytes = store->bytes };
+	struct mm_lmsg again = { .store_bytes = store->bytes, .head_bytes = store->head_bytes };
 
 	memcpy(again.identity, store->identity, sizeof(again.identity));
 	store->failed = !store->ready;
@@ -282,7 +388,8 @@ static bool ident_is_sane(const struct mm_lmsg *msg)
 {
 	return msg->store_bytes >= sizeof(struct mm_dir) && msg->store_bytes <= INT64_MAX / 2 &&
 	       msg->n_groups >= 2 && msg->n_groups <= MM_LAYERS_MAX + 1 &&
-	       msg->n_tensors <= MM_TENSORS_MAX;
+	       msg->n_tensors <= MM_TENSORS_MAX && msg->head_bytes >= sizeof(struct mm_dir) &&
+	       msg->head_bytes <= msg->store_bytes;
 }
 
 static int load_message(struct mm_load *load, struct mm_lmsg *msg)
@@ -384,7 +491,7 @@ static void model_loaded(struct mm_session *s, struct mm_store *store)
 	struct mm_msg msg = { .opcode = MM_EV_MODEL_LOADED,
 			      .arg = { store->n_groups,
 				       pages_of(store, pool->worker.device.page_bytes),
-				       store->bytes } };
+				       store->bytes, store->on_disk ? store->head_bytes : 0 } };
 	int fd = fcntl(store->fd, F_DUPFD_CLOEXEC, 0);
 
 	if (fd < 0 || mm_outbox_put_fd(&s->outbox, MM_FD_STORE, fd) < 0) {
@@ -403,8 +510,6 @@ static void model_loaded(struct mm_session *s, struct mm_store *store)
 /* What came of it: 0, or what the tenant is told. */
 static int load_outcome(struct mm_load *load, struct mm_session *s, int status)
 {
-	const char *wrong;
-
 	if (load->state == MM_LOAD_REFUSED || (load->done && load->result < 0))
 		return load->result;
 	load->why = MM_REFUSED_LOAD;
@@ -414,9 +519,13 @@ static int load_outcome(struct mm_load *load, struct mm_session *s, int status)
 		       (unsigned int)status);
 		return s && ++s->load_deaths >= LOAD_DEATHS_MAX ? -EIO : -EAGAIN;
 	}
-	if (load->state != MM_LOAD_FILLING)
-		return 0;
-	wrong = store_seal(load->shell, load->store);
+	return 0;
+}
+
+static int load_seal(struct mm_load *load)
+{
+	const char *wrong = store_seal(load->shell, load->store);
+
 	if (!wrong)
 		return 0;
 	mm_log(MM_LOG_ERROR, "load.lied", "load=%" PRIu64 " reason=\"%s\"", load->id, wrong);
@@ -439,32 +548,62 @@ static void tenant_told(struct mm_load *load, struct mm_session *s, int result)
 		model_loaded(s, load->store);
 }
 
+static struct mm_session *session_of(const struct mm_load *load)
+{
+	struct mm_session *s = mm_session_find(load->shell, load->tenant);
+
+	return s && s->load == load->id ? s : NULL;
+}
+
+/* All is known: 0, or what the tenant is told. */
+static void load_over(struct mm_load *load, int result)
+{
+	struct mm_shell *shell = load->shell;
+	struct mm_session *s = session_of(load);
+	struct mm_store *store = load->store;
+	bool filled = load->state == MM_LOAD_SPOOLING || load->state == MM_LOAD_FILLING ||
+		      load->state == MM_LOAD_SEALING;
+
+	if (s)
+		tenant_told(load, s, result);
+	*load = (struct mm_load){ .shell = shell, .fd = -1, .source = MM_SOURCE_NULL };
+	if (filled)
+		waiters_wake(shell, store);
+	if (store)
+		store_put(shell, store);
+}
+
+void mm_store_sealed(struct mm_shell *shell, uint64_t id, int result, const char *text)
+{
+	struct mm_load *load = load_of_store(shell, id, MM_LOAD_SEALING);
+
+	if (!load)
+		return;
+	if (result < 0)
+		snprintf(load->text, sizeof(load->text), "%.200s", text);
+	load_over(load, result < 0 ? result : load_seal(load));
+}
+
 void mm_load_gone(struct mm_shell *shell, uint64_t id, int status)
 {
 	struct mm_load *load = load_find(shell, id);
-	struct mm_store *store;
-	struct mm_session *s;
-	bool filled;
 	int r;
 
 	if (!load)
 		return;
 	/* Its last words may still be in the socket. */
 	load_hear(load, UINT32_MAX);
-	s = mm_session_find(shell, load->tenant);
-	s = s && s->load == id ? s : NULL;
-	r = load_outcome(load, s, status);
-	if (s)
-		tenant_told(load, s, r);
-	store = load->store;
-	filled = load->state == MM_LOAD_FILLING;
+	r = load_outcome(load, session_of(load), status);
 	mm_loop_del(&shell->loop, &load->source);
 	mm_close_fd(&load->fd);
-	*load = (struct mm_load){ .shell = shell, .fd = -1, .source = MM_SOURCE_NULL };
-	if (filled)
-		waiters_wake(shell, store);
-	if (store)
-		store_put(shell, store);
+	if (r == 0 && load->state == MM_LOAD_FILLING && load->store->on_disk) {
+		load->state = MM_LOAD_SEALING;
+		mm_spool_seal(shell, load->store->id);
+		return;
+	}
+	if (r == 0 && load->state == MM_LOAD_FILLING)
+		r = load_seal(load);
+	load_over(load, r);
 }
 
 void mm_store_leave(struct mm_session *s)
@@ -489,6 +628,7 @@ void mm_stores_done(struct mm_shell *shell)
 	}
 	for (size_t i = 0; i < MM_STORES_MAX; i++) {
 		mm_close_fd(&shell->stores.store[i].fd);
+		mm_close_fd(&shell->stores.store[i].disk_fd);
 		free(shell->stores.store[i].groups);
 	}
 }

@@ -6,6 +6,8 @@
  *             channel of its own. It says the model's identity: a copy that exists is shared, one that
  *             is being filled by another load is waited for, else the load fills a new memfd. A copy
  *             is believed only after its load was reaped, it was sealed and its directory checked.
+ *             What does not fit into the host budget lies in a file in --store-dir (spools.h); its
+ *             directory is a memfd of its own, which core checks and tenants map.
  *             Copies are the node's: all devices share them, and each device's xfer registers its own
  *             mapping of a copy with the driver.
  * Ownership:  a store belongs to those who refer to it: the load that fills it, loads that wait for it,
@@ -34,9 +36,12 @@ struct mm_session;
 
 struct mm_store {
 	uint64_t id; /* 0 = free */
-	int fd;
+	int fd;      /* memory: all of it; on disk: the directory only */
+	bool on_disk;
+	int disk_fd;         /* on disk: all of it, to read */
+	uint32_t head_bytes; /* directory and tables */
 	uint64_t bytes;
-	uint64_t host_bytes;     /* charged: bytes, in whole pages */
+	uint64_t host_bytes;     /* charged: of fd, in whole pages */
 	uint64_t hugepage_bytes; /* 0 = pages of the usual size */
 	int numa_node;           /* asked for; -1 = any */
 	uint8_t identity[32];
@@ -54,7 +59,9 @@ enum mm_load_state {
 	MM_LOAD_STARTING, /* keeper was asked */
 	MM_LOAD_READING,  /* parses the tenant's files */
 	MM_LOAD_WAITING,  /* another load fills the same store */
+	MM_LOAD_SPOOLING, /* a file is being made for it */
 	MM_LOAD_FILLING,
+	MM_LOAD_SEALING, /* reaped; the spool looks whether anybody can still write */
 	MM_LOAD_SHARING, /* was told that the copy exists */
 	MM_LOAD_REFUSED, /* was told why not */
 };
@@ -89,6 +96,14 @@ void mm_stores_done(struct mm_shell *shell);
 int mm_store_open(struct mm_session *session);
 /* The session ends: kill its load, drop its reference. Also when the core says MODEL_DROP. */
 void mm_store_leave(struct mm_session *session);
+
+/* Spool: it has a file, @fds (taken over) to write and to read it; or has none, and why. */
+void mm_store_spooled(struct mm_shell *shell, uint64_t id, int result, const char *text, int *fds);
+/* Nobody can write it any more; or somebody can. */
+void mm_store_sealed(struct mm_shell *shell, uint64_t id, int result, const char *text);
+
+/* Host memory that the operator's budget counts: stores, and the rings for those on disk. */
+uint64_t mm_stores_host_bytes(const struct mm_shell *shell);
 
 /* Keeper: started, with core's end and the tenant's (both taken over); reaped. */
 void mm_load_started(struct mm_shell *shell, uint64_t id, int fd, int tenant_fd);

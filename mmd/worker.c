@@ -37,6 +37,7 @@ void mm_worker_init(struct mm_pool *pool)
 		.done_region = MM_REGION_NULL,
 		.retry_ns = UINT64_MAX,
 		.hello_by_ns = UINT64_MAX,
+		.device = { .numa_node = -1 },
 	};
 	mm_fifo_init(&w->queue, sizeof(struct out), QUEUE_MAX);
 }
@@ -124,6 +125,7 @@ void mm_worker_gone(struct mm_pool *pool, uint64_t epoch, int status)
 		mm_pool_settle(pool);
 	}
 	w->was_up = w->fault = false;
+	mm_spools_xfer_gone(pool->shell);
 	w->restarts++;
 	if (!pool->shell->stopping)
 		mm_worker_start(pool);
@@ -251,7 +253,9 @@ static int store_send(struct mm_pool *pool, uint64_t id)
 	if (!store)
 		return 0;
 	msg.bytes = store->bytes;
-	return mm_sock_send(pool->worker.fd, &msg, sizeof(msg), &store->fd, 1);
+	msg.flags = store->on_disk ? MM_X_F_DISK : 0;
+	return mm_sock_send(pool->worker.fd, &msg, sizeof(msg),
+			    store->on_disk ? &store->disk_fd : &store->fd, 1);
 }
 
 /* 1 = sent, 0 = later, negative errno = xfer is broken. */
@@ -328,6 +332,8 @@ static int setup_send(struct mm_pool *pool)
 		.pages = w->known ? w->device.pages : 0,
 		.bytes = mm_config_at(&c->pool_bytes, pool->index),
 		.chunk_bytes = c->chunk_bytes,
+		.stage_bytes = mm_config_stage_bytes(c),
+		.numa_node = mm_store_node(pool),
 		.headroom_bytes = mm_config_at(&c->headroom_bytes, pool->index),
 	};
 
@@ -405,6 +411,8 @@ static void hello(struct mm_pool *pool, struct mm_xmsg *msg)
 		.pages = (uint32_t)MM_MIN(msg->pages, (uint64_t)UINT32_MAX),
 		.driver_kind = (uint32_t)msg->id,
 		.numa_node = msg->numa_node,
+		.stage_bytes = msg->stage_bytes,
+		.stage_pread = msg->flags & MM_X_F_PREAD,
 	};
 
 	memcpy(device.uuid, msg->device_uuid, sizeof(device.uuid));
@@ -450,6 +458,19 @@ static int pages_received(struct mm_worker *w, const struct mm_xmsg *msg, int *f
 	return 0;
 }
 
+/* Its plan cannot be served any more. It may be gone by now. */
+static void tenant_failed(struct mm_pool *pool, const struct mm_xmsg *msg)
+{
+	struct mm_session *s = mm_session_find(pool->shell, (uint32_t)msg->id);
+
+	if (!s || s->pool != pool || msg->id > UINT32_MAX)
+		return;
+	mm_log(MM_LOG_ERROR, "tenant.unserved", "tenant=%u name=%s error=\"%s\" reason=\"%s\"",
+	       s->tenant, s->name,
+	       strerror(msg->result < 0 && msg->result > -4096 ? -msg->result : EIO), msg->text);
+	mm_session_end(s, "a layer of its model cannot be read from --store-dir");
+}
+
 static int message(struct mm_pool *pool, struct mm_xmsg *msg, size_t len, int *fds, size_t n_fds)
 {
 	struct mm_worker *w = &pool->worker;
@@ -463,6 +484,8 @@ static int message(struct mm_pool *pool, struct mm_xmsg *msg, size_t len, int *f
 		hello(pool, msg);
 	else if (msg->kind == MM_X_PAGES && w->state == MM_WORKER_UP)
 		return pages_received(w, msg, fds, n_fds);
+	else if (msg->kind == MM_X_FAILED && w->state == MM_WORKER_UP && n_fds == 0)
+		tenant_failed(pool, msg);
 	else
 		return -EPROTO;
 	return 0;
@@ -553,8 +576,10 @@ static void own_done(struct mm_pool *pool, const struct mm_worker_job *job, int 
 {
 	struct mm_worker *w = &pool->worker;
 
-	if (result != -EBUSY)
+	if (result != -EBUSY) {
+		mm_spool_dropped(pool->shell, job->store);
 		return;
+	}
 	mm_worker_store_drop(pool, job->store);
 	w->retry_ns = MM_MIN(w->retry_ns, mm_now_ns() + RETRY_NS);
 }

@@ -39,7 +39,9 @@ struct mm_device {
 	uint64_t page_bytes, total_bytes;
 	uint32_t pages;
 	uint32_t driver_kind;
-	int numa_node; /* of the host's memory next to it; -1 = not known */
+	int numa_node;        /* of the host's memory next to it; -1 = not known */
+	uint64_t stage_bytes; /* of its xfer's ring for stores on disk */
+	bool stage_pread;     /* without io_uring */
 	uint8_t uuid[16];
 	char name[MM_TEXT_BYTES];
 };

@@ -119,7 +119,8 @@ enum mm_op {
 enum mm_ev {
 	MM_EV_NOP,
 	MM_EV_REPLY, /* to a request: user_data, result; arg[0] = its opcode, arg[1..] as stated */
-	MM_EV_MODEL_LOADED, /* groups; total model pages; store bytes (MM_FD_STORE came before) */
+	MM_EV_MODEL_LOADED, /* groups; total model pages; store bytes; of them in MM_FD_STORE, which came
+			     * before: 0 = all, else the directory only: the rest lies on a disk */
 	MM_EV_MODEL_READY, /* all bytes are in place, steps may run; result < 0: refused, why below */
 	MM_EV_PREPARE,     /* .epoch: open no new step, let the open one end -> PARKED */
 	MM_EV_SWITCH, /* .epoch; alpha; m; the table is the new truth -> COMMITTED, steps may go on */

@@ -247,7 +247,7 @@ MM_API int mm_model_tensor(const struct mm_model *model, const char *name,
  * @name:      of a tensor
  * @ret_bytes: its length
  *
- * Return: borrowed, lives as long as @model; NULL no such tensor.
+ * Return: borrowed, lives as long as @model; NULL no such tensor, or mmd keeps this model on a disk.
  */
 MM_API const void *mm_model_store(const struct mm_model *model, const char *name,
 				  uint64_t *ret_bytes);

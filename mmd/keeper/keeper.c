@@ -24,7 +24,8 @@
 #define BACKOFF_DOWN_NS    (10 * MM_NS_PER_S)
 #define FAILURES_MAX       6 /* of one xfer in a row, none of them up in between: its device is down */
 
-struct load {
+struct helper { /* a load, or the spool of a store */
+	enum mm_role role;
 	uint64_t id;
 	pid_t pid; /* 0 = free */
 };
@@ -45,7 +46,7 @@ struct keeper {
 	pid_t core_pid;
 	struct xfer xfer[MM_DEVICES_MAX];
 	uint32_t n_xfers;
-	struct load loads[MM_KEEPER_LOADS_MAX];
+	struct helper helpers[MM_KEEPER_HELPERS_MAX];
 	struct mm_source core_source, signal_source, tenant_source, admin_source;
 	int signal_fd;
 	bool ready, stopping, failed;
@@ -251,23 +252,26 @@ static uint64_t xfers_start_at_ns(const struct keeper *k)
 	return at;
 }
 
-static struct load *load_find(struct keeper *k, uint64_t id)
+static struct helper *helper_find(struct keeper *k, enum mm_role role, uint64_t id)
 {
-	for (size_t i = 0; i < MM_KEEPER_LOADS_MAX; i++) {
-		if (k->loads[i].pid && k->loads[i].id == id)
-			return &k->loads[i];
+	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
+		struct helper *h = &k->helpers[i];
+
+		if (h->pid && h->role == role && h->id == id)
+			return h;
 	}
 	return NULL;
 }
 
-static void load_wanted(struct keeper *k, uint64_t id)
+static void helper_wanted(struct keeper *k, enum mm_role role, uint64_t id)
 {
-	struct what what = { .role = MM_ROLE_LOAD, .id = id };
+	struct what what = { .role = role, .id = id };
 
-	for (size_t i = 0; i < MM_KEEPER_LOADS_MAX; i++) {
-		if (!k->loads[i].pid) {
-			k->loads[i].id = id;
-			start(k, &what, &k->loads[i].pid);
+	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
+		if (!k->helpers[i].pid) {
+			k->helpers[i].role = role;
+			k->helpers[i].id = id;
+			start(k, &what, &k->helpers[i].pid);
 			return;
 		}
 	}
@@ -278,10 +282,10 @@ static void load_wanted(struct keeper *k, uint64_t id)
 
 static void kill_wanted(struct keeper *k, const struct mm_kmsg *msg)
 {
-	struct load *load = msg->role == MM_ROLE_LOAD ? load_find(k, msg->id) : NULL;
+	struct helper *helper = helper_find(k, (enum mm_role)msg->role, msg->id);
 
-	if (load)
-		kill_pid(load->pid);
+	if (helper)
+		kill_pid(helper->pid);
 	else if (msg->role == MM_ROLE_XFER && msg->id == xfer_named(k, msg)->epoch)
 		kill_pid(xfer_named(k, msg)->pid);
 }
@@ -308,8 +312,8 @@ static void on_message(struct keeper *k, const struct mm_kmsg *msg)
 			break;
 		if (msg->role == MM_ROLE_XFER)
 			xfer_wanted(k, msg);
-		else if (msg->role == MM_ROLE_LOAD)
-			load_wanted(k, msg->id);
+		else if (msg->role == MM_ROLE_LOAD || msg->role == MM_ROLE_SPOOL)
+			helper_wanted(k, (enum mm_role)msg->role, msg->id);
 		break;
 	case MM_K_KILL:
 		kill_wanted(k, msg);
@@ -361,8 +365,8 @@ static void end_all(struct keeper *k)
 		kill_pid(k->xfer[i].pid);
 		k->xfer[i].start_at_ns = UINT64_MAX;
 	}
-	for (size_t i = 0; i < MM_KEEPER_LOADS_MAX; i++)
-		kill_pid(k->loads[i].pid);
+	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++)
+		kill_pid(k->helpers[i].pid);
 	k->end_at_ns = mm_now_ns() + STOP_NS;
 }
 
@@ -432,12 +436,13 @@ static bool xfer_reaped(struct keeper *k, pid_t pid, int status)
 	return false;
 }
 
-static void load_reaped(struct keeper *k, pid_t pid, int status)
+static void helper_reaped(struct keeper *k, pid_t pid, int status)
 {
-	for (size_t i = 0; i < MM_KEEPER_LOADS_MAX; i++) {
-		if (k->loads[i].pid == pid) {
-			k->loads[i].pid = 0;
-			gone(k, &(struct what){ .role = MM_ROLE_LOAD, .id = k->loads[i].id },
+	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
+		if (k->helpers[i].pid == pid) {
+			k->helpers[i].pid = 0;
+			gone(k,
+			     &(struct what){ .role = k->helpers[i].role, .id = k->helpers[i].id },
 			     status);
 		}
 	}
@@ -452,7 +457,7 @@ static void reap(struct keeper *k)
 		if (pid == k->core_pid)
 			core_gone(k, status);
 		else if (!xfer_reaped(k, pid, status))
-			load_reaped(k, pid, status);
+			helper_reaped(k, pid, status);
 	}
 }
 
@@ -526,8 +531,8 @@ static int sources_add(struct keeper *k)
 
 static bool all_reaped(const struct keeper *k)
 {
-	for (size_t i = 0; i < MM_KEEPER_LOADS_MAX; i++) {
-		if (k->loads[i].pid)
+	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
+		if (k->helpers[i].pid)
 			return false;
 	}
 	for (uint32_t i = 0; i < k->n_xfers; i++) {

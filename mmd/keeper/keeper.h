@@ -2,21 +2,21 @@
 /*
  * keeper - the parent of all roles
  *
- * Concept:   Holds the lock and the listening sockets, starts core, and on core's word xfer and loads;
+ * Concept:   Holds the lock and the listening sockets, starts core, and on core's word xfer, loads and spools;
  *            accepts connections and hands them to core. It decides nothing and reads no byte that a
  *            tenant wrote, so nothing that a child or a tenant does can bring it down.
  * Lifetime:  SIGTERM or SIGINT: core ends the tenants' connections, then everything ends, exit 0. Core
  *            dies: everything ends, exit 1 (systemd starts anew). xfer dies: it is started again when
  *            core asks, after a growing pause while it fails; never before the old one was reaped.
  * Threading: one thread.
- * Limits:    MM_KEEPER_LOADS_MAX loads at once; connections are accepted only after core said READY, and only
+ * Limits:    MM_KEEPER_HELPERS_MAX loads and spools at once; connections are accepted only after core said READY, and only
  *            while core takes them.
  */
 #pragma once
 
 #include "mmd/config.h"
 
-#define MM_KEEPER_LOADS_MAX 64
+#define MM_KEEPER_HELPERS_MAX 256 /* more than core asks for: MM_LOADS_MAX and MM_SPOOLS_MAX */
 
 /**
  * mm_keeper_main() - run mmd

@@ -22,8 +22,9 @@
 #include "mmd/proto.h"
 
 #define PROGRESS_NS (50 * MM_NS_PER_MS)
-#define LAST_NS     (2 * MM_NS_PER_S)  /* for the tenant to take its last status */
-#define CORE_NS     (10 * MM_NS_PER_S) /* for core to take a message: it never blocks */
+#define FLUSH_BYTES (UINT64_C(64) << 20) /* of a store on disk that may be in the page cache */
+#define LAST_NS     (2 * MM_NS_PER_S)    /* for the tenant to take its last status */
+#define CORE_NS     (10 * MM_NS_PER_S)   /* for core to take a message: it never blocks */
 
 struct load {
 	int core_fd, tenant_fd;
@@ -35,7 +36,11 @@ struct load {
 	struct mm_layout layout;
 	struct mm_reader reader;
 	uint64_t bytes_total;
-	uint64_t told_ns; /* last progress */
+	uint64_t told_ns;          /* last progress */
+	struct mm_memory_map file; /* of a store on disk, while it is filled */
+	int file_fd;               /* -1 = the store is in memory */
+	uint64_t flushed_bytes;    /* bytes_done at the last flush */
+	int flush_result;
 	uint32_t flags;
 	struct mm_why why;
 };
@@ -56,10 +61,17 @@ static struct mm_load_status status_of(const struct load *l, int result, bool do
 	return status;
 }
 
-/* Progress is lost rather than waited for. */
-static void tell_progress(void *arg)
+static void flush(struct load *l)
 {
-	struct load *l = arg;
+	if (l->file_fd < 0 || l->flush_result < 0)
+		return;
+	l->flush_result = mm_memory_flush(&l->file, l->file_fd, &l->why);
+	l->flushed_bytes = l->reader.bytes_done;
+}
+
+/* Progress is lost rather than waited for. */
+static void tell_progress(struct load *l)
+{
 	uint64_t now_ns = mm_now_ns();
 	struct mm_load_status status;
 
@@ -92,6 +104,24 @@ static void hang_up(const struct load *l)
 		;
 }
 
+static void on_block(void *arg)
+{
+	struct load *l = arg;
+
+	if (l->reader.bytes_done - l->flushed_bytes >= FLUSH_BYTES)
+		flush(l);
+	tell_progress(l);
+}
+
+static uint32_t head_bytes(const struct load *l)
+{
+	uint64_t end = l->layout.dir.store_bytes;
+
+	for (uint32_t g = 0; g < l->layout.dir.n_groups; g++)
+		end = MM_MIN(end, l->layout.groups[g].store_offset);
+	return (uint32_t)MM_MIN(end, UINT32_MAX);
+}
+
 static int tell_core(struct load *l, enum mm_lop op, int result)
 {
 	struct mm_lmsg msg = { .magic = MM_PROTO_MAGIC,
@@ -101,7 +131,8 @@ static int tell_core(struct load *l, enum mm_lop op, int result)
 			       .store_bytes = l->layout.dir.store_bytes,
 			       .n_groups = l->layout.dir.n_groups,
 			       .n_tensors = l->layout.dir.n_tensors,
-			       .numa_node = -1 };
+			       .numa_node = -1,
+			       .head_bytes = l->layout.groups ? head_bytes(l) : 0 };
 
 	memcpy(msg.identity, l->layout.dir.identity, sizeof(msg.identity));
 	if (result < 0)
@@ -168,15 +199,15 @@ static int await_core(struct load *l)
 	}
 }
 
-static int receive_answer(struct load *l, struct mm_lmsg *ret_msg, int *ret_fd)
+static int receive_answer(struct load *l, struct mm_lmsg *ret_msg, int ret_fds[2])
 {
 	size_t n_fds = 0, len = 0;
 	int rc;
 
-	*ret_fd = -1;
+	ret_fds[0] = ret_fds[1] = -1;
 	rc = await_core(l);
 	if (rc == 0)
-		rc = mm_sock_recv(l->core_fd, ret_msg, sizeof(*ret_msg), ret_fd, 1, &n_fds, &len);
+		rc = mm_sock_recv(l->core_fd, ret_msg, sizeof(*ret_msg), ret_fds, 2, &n_fds, &len);
 	if (rc == 0 && (len != sizeof(*ret_msg) || ret_msg->magic != MM_PROTO_MAGIC))
 		rc = -EPROTO;
 	if (rc == -ECONNRESET && l->why.text[0])
@@ -210,12 +241,13 @@ static int read_all(struct load *l, void *store)
 {
 	int rc = 0;
 
-	l->reader.progress = tell_progress;
+	l->reader.progress = on_block;
 	l->reader.arg = l;
 	for (size_t f = 0, at = 0, n; rc == 0 && f < l->n_st; f++, at += n) {
 		n = placed_of(l, f, at);
 		rc = mm_reader_fill(&l->reader, &l->files.file[1 + f], &l->layout.placed[at], n,
 				    store, &l->why);
+		rc = rc ? rc : l->flush_result;
 	}
 	for (size_t i = 0; rc == 0 && i < l->files.count; i++)
 		rc = mm_file_check_unchanged(&l->files.file[i], &l->why);
@@ -237,6 +269,27 @@ static int fill(struct load *l, int store_fd, int numa_node)
 	return rc;
 }
 
+/* The directory in memory, for core and tenants; what lies behind it in the file. */
+static int fill_file(struct load *l, int head_fd, int numa_node)
+{
+	struct mm_memory_map head;
+	int rc;
+
+	rc = mm_memory_map(head_fd, head_bytes(l), numa_node, &head, &l->why);
+	if (rc < 0)
+		return rc;
+	mm_layout_write_head(&l->layout, head.base);
+	mm_memory_unmap(&head);
+	rc = mm_memory_map_file(l->file_fd, l->layout.dir.store_bytes, &l->file, &l->why);
+	if (rc < 0)
+		return rc;
+	sum_up(l);
+	rc = read_all(l, l->file.base);
+	flush(l);
+	mm_memory_unmap(&l->file);
+	return rc ? rc : l->flush_result;
+}
+
 /* ---- the role ---- */
 
 static int report_done(struct load *l)
@@ -250,11 +303,13 @@ static int settle(struct load *l)
 {
 	mm_cleanup(mm_close_fd) int store_fd = -1;
 	struct mm_lmsg answer;
-	int rc;
+	int fds[2], rc;
 
-	rc = receive_answer(l, &answer, &store_fd);
+	rc = receive_answer(l, &answer, fds);
 	if (rc < 0)
 		return rc;
+	store_fd = fds[0];
+	l->file_fd = fds[1];
 	switch (answer.op) {
 	case MM_L_HAVE:
 		l->flags |= MM_LOAD_F_SHARED;
@@ -265,7 +320,8 @@ static int settle(struct load *l)
 	case MM_L_ALLOC:
 		if (store_fd < 0)
 			return mm_refuse(&l->why, -EPROTO, "core gave no memory for the store");
-		rc = fill(l, store_fd, answer.numa_node);
+		rc = l->file_fd >= 0 ? fill_file(l, store_fd, answer.numa_node)
+				     : fill(l, store_fd, answer.numa_node);
 		return rc < 0 ? rc : report_done(l);
 	default:
 		return mm_refuse(&l->why, -EPROTO, "core's answer %u is unknown", answer.op);
@@ -297,6 +353,7 @@ static void release(struct load *l)
 	mm_layout_done(&l->layout);
 	mm_reader_done(&l->reader);
 	mm_files_done(&l->files);
+	mm_close_fd(&l->file_fd);
 	close(l->core_fd);
 	close(l->tenant_fd);
 	free(l);
@@ -325,6 +382,7 @@ int mm_load_main(int core_fd, int tenant_fd)
 	}
 	l->core_fd = core_fd;
 	l->tenant_fd = tenant_fd;
+	l->file_fd = -1;
 	raise_limits();
 	rc = work(l);
 	if (rc < 0) {

@@ -2,6 +2,7 @@
 #include "mmd/load/memory.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <numaif.h>
 #include <pthread.h>
@@ -144,6 +145,33 @@ int mm_memory_map(int fd, uint64_t bytes, int numa_node, struct mm_memory_map *r
 		return rc;
 	}
 	*ret_map = map;
+	return 0;
+}
+
+int mm_memory_map_file(int fd, uint64_t bytes, struct mm_memory_map *ret_map, struct mm_why *why)
+{
+	struct stat st;
+	void *base;
+
+	if (fstat(fd, &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < bytes)
+		return mm_refuse(why, -EPROTO, "the file that core gave is too short");
+	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (base == MAP_FAILED)
+		return mm_refuse(why, -errno, "mapping a file of %" PRIu64 " bytes: %s", bytes,
+				 strerror(errno));
+	*ret_map = (struct mm_memory_map){ .base = base, .bytes = bytes };
+	return 0;
+}
+
+int mm_memory_flush(const struct mm_memory_map *map, int fd, struct mm_why *why)
+{
+	if (mm_fault("load.flush"))
+		return mm_refuse(why, -EIO, "writing the store to disk: %s", strerror(EIO));
+	if (fdatasync(fd) < 0)
+		return mm_refuse(why, -errno, "writing the store to disk: %s", strerror(errno));
+	/* First our mapping lets go of the pages, then the cache can. */
+	(void)madvise(map->base, map->bytes, MADV_DONTNEED);
+	(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 	return 0;
 }
 

@@ -28,4 +28,16 @@ struct mm_memory_map {
  */
 int mm_memory_map(int fd, uint64_t bytes, int numa_node, struct mm_memory_map *ret_map,
 		  struct mm_why *why);
+
+/**
+ * mm_memory_map_file() - map a store's file to write it
+ * @fd:      regular, of at least @bytes, its blocks taken
+ * @ret_map: written only on success; give back with mm_memory_unmap()
+ *
+ * What is written passes through the page cache: mm_memory_flush() bounds it. Return: 0; -EPROTO too
+ * short; -ENOMEM.
+ */
+int mm_memory_map_file(int fd, uint64_t bytes, struct mm_memory_map *ret_map, struct mm_why *why);
+/* To the disk with it, out of our memory and the cache. Return: 0; -EIO, -ENOSPC. */
+int mm_memory_flush(const struct mm_memory_map *map, int fd, struct mm_why *why);
 void mm_memory_unmap(struct mm_memory_map *map);

@@ -45,6 +45,8 @@ static const int allowed[] = {
 	SCMP_SYS(mremap),
 	SCMP_SYS(mprotect),
 	SCMP_SYS(madvise),
+	SCMP_SYS(fdatasync),
+	SCMP_SYS(fadvise64),
 	SCMP_SYS(mbind),
 	SCMP_SYS(brk),
 	SCMP_SYS(futex),

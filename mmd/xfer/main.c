@@ -148,7 +148,7 @@ static int set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg *hell
 	rc = mm_xpool_init(&x->pool, &x->dev, hello->page_bytes, (uint32_t)hello->pages);
 	if (rc == 0)
 		rc = mm_xstage_init(&x->stage, &x->dev, setup->stage_bytes, chunk_bytes,
-				    setup->numa_node);
+				    setup->numa_node >= 0 ? setup->numa_node : x->dev.numa_node);
 	if (rc == 0)
 		rc = mm_xlink_init(&x->link, &x->pool, &x->stores, chunk_bytes);
 	if (rc == 0)

@@ -10,14 +10,14 @@
 #include "mm/base.h"
 #include "mmd/host.h"
 #include "mmd/log.h"
+#include "mmd/proto.h"
 #include "mmd/xfer/store.h"
 
 #define AGAIN_MAX 64 /* short reads and interrupts of one buffer: then the disk does not mean it */
 
 uint64_t mm_xstage_buffer_bytes(uint64_t chunk_bytes)
 {
-	/* A chunk need not begin where a block does. */
-	return mm_round_up(chunk_bytes, MM_XSTAGE_ALIGN) + MM_XSTAGE_ALIGN;
+	return MM_STAGE_BUFFER_BYTES(chunk_bytes);
 }
 
 static void register_with_driver(struct mm_xstage *stage)
@@ -66,7 +66,7 @@ int mm_xstage_init(struct mm_xstage *stage, struct mm_xdev *dev, uint64_t bytes,
 	if (!bytes)
 		return 0;
 	stage->n = (uint32_t)MM_MIN(bytes / buffer_bytes, (uint64_t)MM_XREADS_MAX);
-	if (stage->n < 2 || buffer_bytes > INT32_MAX)
+	if (stage->n < MM_STAGE_BUFFERS_MIN || buffer_bytes > INT32_MAX)
 		return -EINVAL;
 	stage->bytes = stage->n * buffer_bytes;
 	if (mm_fault("xfer.stage"))

@@ -20,10 +20,11 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "mmd/proto.h"
 #include "mmd/xfer/device.h"
 #include "mmd/xfer/reads.h"
 
-#define MM_XSTAGE_ALIGN UINT64_C(4096) /* O_DIRECT: the strictest block size in use */
+#define MM_XSTAGE_ALIGN MM_STAGE_BLOCK_BYTES /* O_DIRECT: the strictest block size in use */
 
 struct mm_xstore;
 

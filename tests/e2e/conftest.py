@@ -62,8 +62,8 @@ def start(root):
     """start(policy=..., pool=..., ...) -> Daemon; judged and ended when the test is over."""
     daemons = []
 
-    def starter(**options):
-        daemons.append(daemon_module.Daemon(root, **options).start())
+    def starter(kind=daemon_module.Daemon, **options):
+        daemons.append(kind(root, **options).start())
         return daemons[-1]
 
     try:

@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where weights lie on the host: the node asked for, explicit huge pages."""
+"""Where weights lie: the node asked for, explicit huge pages, a disk when memory does not suffice."""
 
+import ctypes
+import fcntl
 import os
 import pathlib
 import re
+import signal
 import subprocess
+import tempfile
+import time
 
 import pytest
 
-from programs import BIN, limit
+import models
+from daemon import Daemon
+from programs import BIN, BUILD, SANITIZE, count, limit, wait_until
 from tenant import make_requests, plain_tokens
 
 NODES = pathlib.Path("/sys/devices/system/node")
@@ -70,3 +77,234 @@ def test_huge_pages(root, start, serve, model_dirs):
     assert store["hugepage_bytes"] == 2 << 20
     assert store["host_bytes"] % (2 << 20) == 0 and store["host_bytes"] >= store["bytes"]
     assert pool["hugepages_bytes"] == store["host_bytes"]
+
+
+# ---- on disk
+
+CHUNK = 64 << 10
+STAGE = 4 * (CHUNK + 4096)
+BUDGET = STAGE + (64 << 10)  # room for directories, for no model
+SLACK = 6 << 20  # of all roles: heaps, and what of libraries was touched
+
+
+def on_disk(folder, budget=BUDGET):
+    return ["--chunk", str(CHUNK), "--stage", str(STAGE), "--host-store-max", str(budget),
+            "--store-dir", str(folder)]
+
+
+@pytest.fixture
+def disk():
+    """A folder that is on a disk, as far as there is one."""
+    for base in (tempfile.gettempdir(), "/var/tmp", str(BUILD)):
+        kind = subprocess.run(["stat", "-f", "-c", "%T", base], capture_output=True, check=False)
+        if kind.returncode == 0 and kind.stdout.strip() not in (b"tmpfs", b"ramfs"):
+            path = pathlib.Path(tempfile.mkdtemp(prefix="mm-e2e-disk.", dir=base))
+            yield path
+            assert not list(path.iterdir()), "a file was left behind"
+            path.rmdir()
+            return
+    pytest.skip("no folder here is on a disk")
+
+
+def store_of(d, tenant):
+    number = d.tenant(tenant)["store"]
+    return next(s for s in d.status()["stores"] if s["store"] == number)
+
+
+def rollup(pid):
+    text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return {k: int(v) * 1024 for k, v in re.findall(r"^(\w+): +(\d+) kB", text, re.M)}
+
+
+def private_bytes(d):
+    """Of all roles, without shared memory: that is the device's here, and the stores', see below."""
+    total = 0
+    for pid in [d.process.pid, *d.pids()]:
+        got = rollup(pid)
+        total += got["Pss_Anon"] + got["Pss_File"]
+    return total
+
+
+def store_memory(d):
+    """What memfds of stores really take, each counted once, whoever holds them."""
+    seen = {}
+    for pid in [d.process.pid, *d.pids()]:
+        for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                if "memfd:mm-store" in os.readlink(fd):
+                    st = fd.stat()
+                    seen[st.st_ino] = st.st_blocks * 512
+            except FileNotFoundError:
+                pass
+    return sum(seen.values())
+
+
+def test_budget_smaller_than_the_model(root, start, serve, disk):
+    """34 MiB of weights within 8 MiB: the same ids, and the memory is measured."""
+    model = models.random_model(root / "model", seed=7, hidden=512, layers=6, heads=8, kv_heads=2,
+                                ffn=1408)
+    budget = 8 << 20
+    d = start(pool="64M", page="64K", extra=on_disk(disk, budget))
+    requests = make_requests(root / "requests.jsonl", 2, output=(3, 6))
+    want = plain_tokens(root, model, requests)
+    before = private_bytes(d)
+    tenant = serve("t", model, requests, d, sync=True).ready()
+    store = store_of(d, "t")
+    assert store["tier"] == "disk" and store["bytes"] > 4 * budget
+    d.ctl("plan", "set", "t", "--layers", 3)
+    wait_until(lambda: d.status()["alpha_sum"] == 3, 10, "the plan to be in force")
+    tenant.go()
+    tenant.hear("done", 120)
+    status = d.status()
+    assert status["bytes_streamed"] > 0
+    assert status["host_store_bytes"] <= budget
+    assert status["xfer"]["stage_bytes"] <= STAGE
+    assert store_memory(d) + status["xfer"]["stage_bytes"] <= status["host_store_bytes"]
+    grown = private_bytes(d) - before
+    print(f"{store['bytes']} bytes of weights, {status['host_store_bytes']} of host memory by our "
+          f"account, {store_memory(d)} in stores, roles grew by {grown}")
+    if not SANITIZE:  # their run-times keep what was freed
+        assert grown < SLACK
+    tenant.process.stdin.close()
+    assert tenant.tokens(120) == want
+
+
+def test_both_tiers(root, start, serve, model_dirs, disk):
+    """First come, first served: one in memory, the next on disk, shared by two tenants."""
+    d = start(pool="16M", page="64K", extra=on_disk(disk, BUDGET + (1 << 20)))
+    requests = make_requests(root / "requests.jsonl", 4)
+    want = [plain_tokens(root, model_dirs[i], requests) for i in range(2)]
+    tenants = {name: serve(name, model_dirs[i], requests, d, sync=True).ready()
+               for name, i in (("a", 0), ("b", 1), ("c", 1))}
+    assert [store_of(d, t)["tier"] for t in "abc"] == ["memory", "disk", "disk"]
+    assert store_of(d, "b")["store"] == store_of(d, "c")["store"]
+    assert len(d.pids("spool")) == 1
+    for name in "abc":
+        d.ctl("plan", "set", name, "--layers", 2)
+    for name, tenant in tenants.items():
+        assert tenant.go().tokens() == want[name != "a"], name
+    wait_until(lambda: not d.pids("spool"), 10, "the spool to end")
+    assert d.status()["host_store_bytes"] == d.status()["xfer"]["stage_bytes"]
+
+
+def test_xfer_dies(root, start, serve, model_dirs, disk, rng):
+    d = start(pool="16M", page="64K", extra=on_disk(disk))
+    requests = make_requests(root / "requests.jsonl", 12, output=(40, 80))
+    want = plain_tokens(root, model_dirs[0], requests)
+    tenant = serve("t", model_dirs[0], requests, d, sync=True).ready()
+    d.ctl("plan", "set", "t", "--layers", 4)
+    tenant.go()
+    for _ in range(count(4, 2)):
+        restarts = d.status()["xfer"]["restarts"]
+        time.sleep(rng.random() * 0.1)
+        for pid in d.pids("xfer"):
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: d.status()["xfer"]["restarts"] > restarts and d.status()["xfer"]["up"],
+                   30, "xfer to come back")
+    assert tenant.tokens(120) == want
+    assert d.status()["stores"] == []
+
+
+def refused(root, serve, d, model):
+    """What the tenant is told."""
+    requests = make_requests(root / "requests.jsonl", 1)
+    tenant = serve("refused", model, requests, d)
+    assert tenant.process.wait(limit(60)) != 0
+    return tenant.log.read_text()
+
+
+def test_store_dir_is_missing(root, start, serve, model_dirs):
+    """The tenant is told; one whose model fits is not concerned."""
+    budget = BUDGET + (1 << 20)
+    d = start(pool="16M", page="64K", extra=on_disk(root / "nowhere", budget))
+    requests = make_requests(root / "r.jsonl", 4)
+    want = plain_tokens(root, model_dirs[0], requests)
+    tenant = serve("t", model_dirs[0], requests, d, sync=True).ready()
+    said = refused(root, serve, d, model_dirs[1])
+    assert "nowhere: No such file or directory" in said and "--store-dir" in said
+    assert tenant.go().tokens() == want
+
+
+def test_store_dir_is_memory(root, start, serve, model_dirs):
+    if subprocess.run(["stat", "-f", "-c", "%T", "/dev/shm"], capture_output=True,
+                      check=False).stdout.strip() != b"tmpfs":
+        pytest.skip("/dev/shm is no tmpfs here")
+    d = start(pool="16M", page="64K", extra=on_disk("/dev/shm"))
+    assert "lies in memory" in refused(root, serve, d, model_dirs[0])
+
+
+class DaemonWithSmallDisk(Daemon):
+    """In a mount namespace of its own: the file system goes with it."""
+
+    def args(self):
+        return ["unshare", "-m", "sh", "-c", 'mount -o loop "$0" "$1" && shift && exec "$@"',
+                str(self.root / "image"), str(self.root / "small"), *super().args()]
+
+
+def test_store_dir_is_full(root, serve, start, model_dirs):
+    small = root / "small"
+    small.mkdir()
+    with open(root / "image", "wb") as image:
+        image.truncate(512 << 10)
+    made = subprocess.run(["mkfs.ext4", "-q", "-F", "-O", "^has_journal", str(root / "image")],
+                          capture_output=True, check=False)
+    tried = made.returncode == 0 and subprocess.run(
+        ["unshare", "-m", "mount", "-o", "loop", str(root / "image"), str(small)],
+        capture_output=True, check=False).returncode == 0
+    if not tried:
+        pytest.skip("a small file system cannot be mounted here")
+    d = start(kind=DaemonWithSmallDisk, pool="16M", page="64K", extra=on_disk(small))
+    said = refused(root, serve, d, model_dirs[0])
+    assert "No space left on device" in said and "no room for" in said
+
+
+def end_lease(pid, number):
+    """What keeps everybody, us too, from opening the file to write it."""
+    pidfd = os.pidfd_open(pid)
+    fd = ctypes.CDLL(None).syscall(438, pidfd, number, 0)  # pidfd_getfd
+    os.close(pidfd)
+    if fd < 0:
+        pytest.skip("this kernel does not let us take a role's file")
+    with pytest.raises(BlockingIOError):
+        os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK)
+    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    os.close(fd)
+
+
+def test_spool_dies(root, start, serve, model_dirs, disk):
+    """Nothing is lost with it; a disk that fails ends the tenants of what lies on it, with the reason."""
+    d = start(pool="16M", page="64K", extra=on_disk(disk, BUDGET + (1 << 20)))
+    requests = make_requests(root / "requests.jsonl", 6, output=(30, 60))
+    want = [plain_tokens(root, model_dirs[i], requests) for i in range(2)]
+    memory = serve("memory", model_dirs[0], requests, d, sync=True).ready()
+    good = serve("good", model_dirs[1], requests, d, sync=True).ready()
+    [spool] = d.pids("spool")
+    os.kill(spool, signal.SIGKILL)
+    wait_until(lambda: not d.pids("spool"), 10, "the spool to be gone")
+    d.ctl("plan", "set", "good", "--layers", 3)
+    assert good.go().tokens() == want[1]
+    bad = serve("bad", model_dirs[2], requests, d, sync=True).ready()
+    [core] = d.pids("core")
+    files = [fd for fd in pathlib.Path(f"/proc/{core}/fd").iterdir() if str(disk) in os.readlink(fd)]
+    assert len(files) == 1, files
+    end_lease(core, int(files[0].name))
+    os.truncate(files[0], 4096)
+    d.ctl("plan", "set", "bad", "--layers", 3)
+    bad.go()
+    assert bad.process.wait(limit(60)) != 0
+    assert "tenant.unserved" in d.log.read_text()
+    assert "cannot be read from --store-dir" in d.log.read_text()
+    assert memory.go().tokens() == want[0]
+
+
+def test_flags(root):
+    """One clear error each."""
+    for flags, words in ((["--store-dir", "relative"], ("--store-dir", "absolute")),
+                         (["--store-dir", "/tmp", "--stage", "1M"], ("--stage", "two chunks")),
+                         (["--store-dir", "/tmp", "--host-store-max", "1M"],
+                          ("--stage", "--host-store-max"))):
+        done = subprocess.run([str(BIN / "mmd"), "--dir", str(root / "d"), *flags],
+                              capture_output=True, timeout=60, check=False)
+        assert done.returncode == 2
+        for word in words:
+            assert word in done.stderr.decode(), done.stderr

@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 	mm_assert(store != NULL);
 	if (size_bytes)
 		memcpy(store, data, size_bytes);
-	if (mm_directory_read(store, store_bytes, &dir, &why) < 0)
+	if (mm_directory_read(store, store_bytes, store_bytes, &dir, &why) < 0)
 		mm_assert(why && *why && !dir.groups);
 	for (uint32_t i = 0; i < dir.n_tensors; i++)
 		check_tensor(&dir, &dir.tensors[i]);

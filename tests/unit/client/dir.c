@@ -63,7 +63,7 @@ static void test_good(void **state)
 
 	(void)state;
 	fill(&s);
-	assert_int_equal(mm_directory_read(&s, BYTES, &dir, &why), 0);
+	assert_int_equal(mm_directory_read(&s, BYTES, BYTES, &dir, &why), 0);
 	assert_int_equal(dir.n_groups, GROUPS);
 	/* The copy counts, whatever becomes of the file. */
 	memset(&s, 0xff, sizeof(s));
@@ -126,17 +126,17 @@ static void test_bad(void **state)
 		print_message("%s\n", cases[i].name);
 		fill(&s);
 		memcpy((char *)&s + cases[i].offset, &cases[i].value, cases[i].bytes);
-		assert_int_equal(mm_directory_read(&s, BYTES, &dir, &why), -EBADMSG);
+		assert_int_equal(mm_directory_read(&s, BYTES, BYTES, &dir, &why), -EBADMSG);
 		if (!strstr(why, cases[i].why))
 			fail_msg("'%s' does not say '%s'", why, cases[i].why);
 		assert_null(dir.groups);
 	}
 	fill(&s);
 	memset(s.tensor[3].name, 'x', sizeof(s.tensor[3].name));
-	assert_int_equal(mm_directory_read(&s, BYTES, &dir, &why), -EBADMSG);
+	assert_int_equal(mm_directory_read(&s, BYTES, BYTES, &dir, &why), -EBADMSG);
 	assert_non_null(strstr(why, "string"));
 	for (uint64_t len = 0; len < sizeof(struct mm_dir); len += 13)
-		assert_int_equal(mm_directory_read(&s, len, &dir, &why), -EBADMSG);
+		assert_int_equal(mm_directory_read(&s, len, len, &dir, &why), -EBADMSG);
 }
 
 /* In a pack, tensors follow each other without padding. */
@@ -149,12 +149,12 @@ static void test_member(void **state)
 	(void)state;
 	fill(&s);
 	s.tensor[1].offset = 130;
-	assert_int_equal(mm_directory_read(&s, BYTES, &dir, &why), -EBADMSG);
+	assert_int_equal(mm_directory_read(&s, BYTES, BYTES, &dir, &why), -EBADMSG);
 	s.tensor[1].flags = MM_TENSOR_MEMBER | MM_TENSOR_TRANSPOSED;
-	assert_int_equal(mm_directory_read(&s, BYTES, &dir, &why), 0);
+	assert_int_equal(mm_directory_read(&s, BYTES, BYTES, &dir, &why), 0);
 	mm_directory_done(&dir);
 	s.tensor[1].offset = 131;
-	assert_int_equal(mm_directory_read(&s, BYTES, &dir, &why), -EBADMSG);
+	assert_int_equal(mm_directory_read(&s, BYTES, BYTES, &dir, &why), -EBADMSG);
 	assert_non_null(strstr(why, "misaligned"));
 }
 
