@@ -3,8 +3,7 @@
  * footprint - how many device pages a model's weights take, from its files' headers
  *
  * Concept: mmbench divides what the weights leave of the pool into equal shares, as an operator with a
- *          static split would. It reads the safetensors headers only: matrices of a layer fill that
- *          layer's pages, all else is one resident group. An estimate for sizing: mmd has the truth.
+ *          static split would. The layout is the one that load will make, of the headers only.
  */
 #pragma once
 
@@ -18,7 +17,7 @@
  * @ret_pages:  written only on success
  * @errbuf:     gets what is wrong with which file
  *
- * Return: 0; -ENOENT no safetensors file; -EBADMSG malformed; errno of reading; -ENOMEM.
+ * Return: 0; as mm_measure_folder().
  */
 int mm_footprint(const char *dir, uint64_t page_bytes, uint64_t *ret_pages, char *errbuf,
 		 size_t errbuf_bytes);

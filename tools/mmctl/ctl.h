@@ -33,6 +33,7 @@ int mm_status_run(const struct mm_ctl *ctl, int argc, char **argv);
 int mm_pool_show_run(const struct mm_ctl *ctl, int argc, char **argv);
 int mm_plan_show_run(const struct mm_ctl *ctl, int argc, char **argv);
 int mm_plan_set_run(const struct mm_ctl *ctl, int argc, char **argv);
+int mm_footprint_run(const struct mm_ctl *ctl, int argc, char **argv);
 
 /**
  * mm_ask() - one request, one answer

@@ -12,6 +12,8 @@ static const struct mm_command commands[] = {
 	{ "plan show", "[MODEL]", "which layers cycle, in which slots", mm_plan_show_run },
 	{ "plan set", "MODEL --layers N|auto [--slots 1|2|auto]",
 	  "how many layers are away, by hand", mm_plan_set_run },
+	{ "footprint", "--models FILE | DIR...", "what models take, without a daemon",
+	  mm_footprint_run },
 };
 
 static void help(void)
