@@ -33,7 +33,10 @@ static const char help_text[] =
 	"  --token-scale F        token counts times F (default 1)\n"
 	"  --policies P,P,...     of recompute,elastic,remap (default: all, in this order)\n"
 	"  --repeat N             runs of each policy; the one of median throughput is reported\n"
-	"  --pool SIZE            device memory that mmd manages (default: the models and 60 %)\n"
+	"  --devices N            software GPUs; tenants are dealt out to them in turn (default "
+	"1)\n"
+	"  --pool SIZE            memory that mmd manages of each device (default: the models and "
+	"60 %)\n"
 	"  --page SIZE            its unit (default 256K)\n"
 	"  --slots N              of mmd: auto, 1 or 2 (default auto)\n"
 	"  --kv-share SIZE        a tenant's share under recompute (default: equal parts of what "
@@ -42,6 +45,10 @@ static const char help_text[] =
 	"  --block-tokens N       of mmserve (default 16)\n"
 	"  --max-batch N          of mmserve (default 32)\n"
 	"  --max-batched-tokens N of mmserve (default 128)\n"
+	"  --host-store-max SIZE  of mmd: host memory for weights (default: no limit)\n"
+	"  --kv-layout NAME       of mmserve: block-major or separate\n"
+	"  --mmd \"FLAG ...\"       further flags of mmd, separated by spaces\n"
+	"  --mmserve \"FLAG ...\"   further flags of every mmserve\n"
 	"  --verify               checksum every layer's bytes where they are used\n"
 	"  --keep DIR             leave logs, traces and outputs in DIR\n"
 	"  --json                 the last line of stdout is one JSON object\n"
@@ -59,6 +66,7 @@ enum opt {
 	OPT_SCALE,
 	OPT_POLICIES,
 	OPT_REPEAT,
+	OPT_DEVICES,
 	OPT_POOL,
 	OPT_PAGE,
 	OPT_SLOTS,
@@ -66,6 +74,10 @@ enum opt {
 	OPT_BLOCK,
 	OPT_BATCH,
 	OPT_BATCHED,
+	OPT_STORE,
+	OPT_LAYOUT,
+	OPT_MMD,
+	OPT_MMSERVE,
 	OPT_VERIFY,
 	OPT_KEEP,
 	OPT_JSON,
@@ -83,6 +95,7 @@ static const struct option long_options[] = {
 	{ "token-scale", required_argument, NULL, OPT_SCALE },
 	{ "policies", required_argument, NULL, OPT_POLICIES },
 	{ "repeat", required_argument, NULL, OPT_REPEAT },
+	{ "devices", required_argument, NULL, OPT_DEVICES },
 	{ "pool", required_argument, NULL, OPT_POOL },
 	{ "page", required_argument, NULL, OPT_PAGE },
 	{ "slots", required_argument, NULL, OPT_SLOTS },
@@ -90,6 +103,10 @@ static const struct option long_options[] = {
 	{ "block-tokens", required_argument, NULL, OPT_BLOCK },
 	{ "max-batch", required_argument, NULL, OPT_BATCH },
 	{ "max-batched-tokens", required_argument, NULL, OPT_BATCHED },
+	{ "host-store-max", required_argument, NULL, OPT_STORE },
+	{ "kv-layout", required_argument, NULL, OPT_LAYOUT },
+	{ "mmd", required_argument, NULL, OPT_MMD },
+	{ "mmserve", required_argument, NULL, OPT_MMSERVE },
 	{ "verify", no_argument, NULL, OPT_VERIFY },
 	{ "keep", required_argument, NULL, OPT_KEEP },
 	{ "json", no_argument, NULL, OPT_JSON },
@@ -194,6 +211,44 @@ static int parse_policies(char *text, struct mm_bench_opts *opts)
 	return 0;
 }
 
+static int add_word(const char *name, char *word, struct mm_bench_words *words)
+{
+	if (words->n == MM_BENCH_EXTRA_MAX)
+		return wrong("--%s: more than %d words", name, MM_BENCH_EXTRA_MAX);
+	words->word[words->n++] = word;
+	return 0;
+}
+
+static int add_words(const char *name, char *text, struct mm_bench_words *words)
+{
+	int err = 0;
+
+	for (char *word; !err && (word = strsep(&text, " "));)
+		err = *word ? add_word(name, word, words) : 0;
+	return err;
+}
+
+/* What the programs themselves check, and name in their message. */
+static int parse_passed_on(int opt, char *arg, struct mm_bench_opts *opts)
+{
+	int err;
+
+	switch (opt) {
+	case OPT_STORE:
+		err = add_word("host-store-max", "--host-store-max", &opts->mmd);
+		return err ? err : add_word("host-store-max", arg, &opts->mmd);
+	case OPT_LAYOUT:
+		err = add_word("kv-layout", "--kv-layout", &opts->mmserve);
+		return err ? err : add_word("kv-layout", arg, &opts->mmserve);
+	case OPT_MMD:
+		return add_words("mmd", arg, &opts->mmd);
+	case OPT_MMSERVE:
+		return add_words("mmserve", arg, &opts->mmserve);
+	default:
+		return -ENOENT;
+	}
+}
+
 static int parse_workload(int opt, char *arg, struct mm_bench_opts *opts)
 {
 	switch (opt) {
@@ -221,6 +276,8 @@ static int parse_workload(int opt, char *arg, struct mm_bench_opts *opts)
 static int parse_machine(int opt, char *arg, struct mm_bench_opts *opts)
 {
 	switch (opt) {
+	case OPT_DEVICES:
+		return parse_u32("devices", arg, MM_BENCH_DEVICES_MAX, &opts->devices);
 	case OPT_POOL:
 		return parse_size("pool", arg, &opts->pool_bytes);
 	case OPT_PAGE:
@@ -276,6 +333,8 @@ static int check(struct mm_bench_opts *opts, int argc, char **argv)
 		return wrong("unexpected argument '%s'", argv[optind]);
 	if (!opts->shape.tenants)
 		return wrong("--models is missing");
+	if (opts->devices > opts->shape.tenants)
+		return wrong("--devices: %u for %u tenants", opts->devices, opts->shape.tenants);
 	if (opts->pool_bytes && opts->pool_bytes < opts->page_bytes)
 		return wrong("--pool is smaller than one page");
 	if (opts->shape.duration_s < 0)
@@ -292,6 +351,7 @@ int mm_bench_options(int argc, char **argv, struct mm_bench_opts *ret_opts)
 		.page_bytes = 256 << 10,
 		.slots = "auto",
 		.repeat = 1,
+		.devices = 1,
 		.block_tokens = 16,
 		.batch_max = 32,
 		.batched_tokens_max = 128,
@@ -304,6 +364,8 @@ int mm_bench_options(int argc, char **argv, struct mm_bench_opts *ret_opts)
 		err = parse_workload(opt, optarg, &opts);
 		if (err == -ENOENT)
 			err = parse_machine(opt, optarg, &opts);
+		if (err == -ENOENT)
+			err = parse_passed_on(opt, optarg, &opts);
 		if (err == -ENOENT)
 			err = parse_rest(opt, optarg, &opts);
 		if (err)

@@ -16,8 +16,16 @@
 
 #define MM_BENCH_TENANTS_MAX 16
 #define MM_BENCH_REPEAT_MAX  100
+#define MM_BENCH_DEVICES_MAX 8
+#define MM_BENCH_EXTRA_MAX   16
 
 extern const char *const mm_policy_names[MM_POLICY_COUNT];
+
+/* Further words of a command line. */
+struct mm_bench_words {
+	char *word[MM_BENCH_EXTRA_MAX];
+	uint32_t n;
+};
 
 struct mm_bench_opts {
 	const char *model[MM_BENCH_TENANTS_MAX]; /* one tenant each */
@@ -25,7 +33,9 @@ struct mm_bench_opts {
 	const char *slots;                       /* of mmd: auto, 1 or 2 */
 	const char *keep_dir;                    /* all files stay here; NULL: a temporary folder */
 	struct mm_trace_shape shape;
-	uint64_t pool_bytes; /* 0: the models and 60 % */
+	uint32_t devices;                   /* tenant t lives on device t % devices */
+	struct mm_bench_words mmd, mmserve; /* flags that they get besides */
+	uint64_t pool_bytes;                /* of each device; 0: the models and 60 % */
 	uint64_t page_bytes;
 	uint64_t kv_share_bytes; /* 0: what the weights leave, divided */
 	uint32_t repeat;

@@ -25,11 +25,12 @@ void mm_report_table(const struct mm_report *report)
 {
 	const struct mm_bench_opts *opts = report->env->opts;
 
-	printf("software GPU, %u tenants, pool %.1f MiB in pages of %.0f KiB, KV share %.1f MiB, "
+	printf("%u software GPU%s, %u tenants, pool %.1f MiB in pages of %.0f KiB, KV share %.1f "
+	       "MiB, "
 	       "seed %" PRIu64 "\n\n",
-	       opts->shape.tenants, (double)report->env->pool_bytes / MIB,
-	       (double)opts->page_bytes / 1024, (double)report->env->kv_share_bytes / MIB,
-	       opts->shape.seed);
+	       opts->devices, opts->devices > 1 ? "s" : "", opts->shape.tenants,
+	       (double)report->env->pool_bytes / MIB, (double)opts->page_bytes / 1024,
+	       (double)report->env->kv_share_bytes / MIB, opts->shape.seed);
 	printf("%-10s %5s %7s %8s %8s %8s %8s %8s %8s %6s %9s %9s\n", "policy", "reqs", "tokens",
 	       "tok/s", "TTFT p50", "p99 s", "TBT p50", "p99 s", "preempt.", "layers", "streamed",
 	       "stall p99");
@@ -90,16 +91,17 @@ int mm_report_json(const struct mm_report *report)
 	int err;
 
 	uname(&host);
-	json = json_pack("{s:i s:s s:s s:i s:I s:I s:o s:I s:I s:I s:I s:i s:b s:s s:s s:s s:s}",
-			 "schema", 1, "device", "software", "mode", "functional", "tenants",
-			 (int)opts->shape.tenants, "token_mismatches",
-			 (json_int_t)report->token_mismatches, "checksum_failures",
-			 (json_int_t)report->checksum_failures, "results", results_json(report),
-			 "seed", (json_int_t)opts->shape.seed, "pool_bytes",
-			 (json_int_t)env->pool_bytes, "page_bytes", (json_int_t)opts->page_bytes,
-			 "kv_share_bytes", (json_int_t)env->kv_share_bytes, "repeat",
-			 (int)opts->repeat, "verify", (int)opts->verify, "version", MM_VERSION,
-			 "commit", MM_COMMIT, "machine", host.machine, "kernel", host.release);
+	json = json_pack(
+		"{s:i s:s s:s s:i s:i s:I s:I s:o s:I s:I s:I s:I s:i s:b s:s s:s s:s s:s}",
+		"schema", 1, "device", "software", "mode", "functional", "devices",
+		(int)opts->devices, "tenants", (int)opts->shape.tenants, "token_mismatches",
+		(json_int_t)report->token_mismatches, "checksum_failures",
+		(json_int_t)report->checksum_failures, "results", results_json(report), "seed",
+		(json_int_t)opts->shape.seed, "pool_bytes", (json_int_t)env->pool_bytes,
+		"page_bytes", (json_int_t)opts->page_bytes, "kv_share_bytes",
+		(json_int_t)env->kv_share_bytes, "repeat", (int)opts->repeat, "verify",
+		(int)opts->verify, "version", MM_VERSION, "commit", MM_COMMIT, "machine",
+		host.machine, "kernel", host.release);
 	if (!json)
 		return -ENOMEM;
 	err = json_dumpf(json, stdout, JSON_COMPACT);

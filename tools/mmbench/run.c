@@ -24,6 +24,8 @@
 /* Memory of the software GPU that mmd leaves alone, as it does on hardware (contexts, workspaces). */
 #define HEADROOM_BYTES (UINT64_C(64) << 20)
 
+#define WORDS_MAX (48 + MM_BENCH_EXTRA_MAX)
+
 enum phase { PHASE_LOADING, PHASE_READY, PHASE_DONE };
 
 struct tenant {
@@ -195,7 +197,7 @@ static int wait_mmd(struct run *run)
 static int prepare(struct run *run, uint32_t index)
 {
 	const struct mm_run_env *env = run->env;
-	char gpu[PATH_BYTES], memory[32], unit[32];
+	char gpu[PATH_BYTES], memory[32], unit[32], devices[12];
 
 	snprintf(run->dir, sizeof(run->dir), "%s/%s-%u", env->work_dir,
 		 mm_policy_names[run->policy], index);
@@ -204,39 +206,59 @@ static int prepare(struct run *run, uint32_t index)
 	snprintf(gpu, sizeof(gpu), "%s/gpu", run->dir);
 	snprintf(memory, sizeof(memory), "%" PRIu64, env->pool_bytes + HEADROOM_BYTES);
 	snprintf(unit, sizeof(unit), "%" PRIu64, env->opts->page_bytes);
+	snprintf(devices, sizeof(devices), "%u", env->opts->devices);
 	if (mkdir(run->dir, 0700) < 0 || mkdir(run->mmd_dir, 0700) < 0 || mkdir(gpu, 0700) < 0) {
 		complain("%s: cannot create: %m", run->dir);
 		return -errno;
 	}
 	if (setenv("MM_SOFTGPU_DIR", gpu, 1) < 0 || setenv("MM_SOFTGPU_MEMORY", memory, 1) < 0 ||
-	    setenv("MM_SOFTGPU_GRANULARITY", unit, 1) < 0)
+	    setenv("MM_SOFTGPU_GRANULARITY", unit, 1) < 0 ||
+	    setenv("MM_SOFTGPU_DEVICES", devices, 1) < 0)
 		return -errno;
 	return 0;
+}
+
+/* After the flags that we give, those that we were told to give, and the end. */
+static void add_words(char **argv, const struct mm_bench_words *words)
+{
+	size_t n = 0;
+
+	while (argv[n])
+		n++;
+	mm_assert(n + words->n < WORDS_MAX);
+	for (uint32_t i = 0; i < words->n; i++)
+		argv[n++] = words->word[i];
+	argv[n] = NULL;
 }
 
 static int start_mmd(struct run *run)
 {
 	const struct mm_run_env *env = run->env;
-	char program[PATH_BYTES], pool[32], page[32];
-	char *argv[] = { program,
-			 "--dir",
-			 run->mmd_dir,
-			 "--driver",
-			 "software",
-			 "--pool",
-			 pool,
-			 "--page",
-			 page,
-			 "--policy",
-			 (char *)mm_policy_names[run->policy],
-			 "--slots",
-			 (char *)env->opts->slots,
-			 NULL };
+	char program[PATH_BYTES], pool[32], page[32], devices[2 * MM_BENCH_DEVICES_MAX + 1];
+	char *argv[WORDS_MAX] = { program,
+				  "--dir",
+				  run->mmd_dir,
+				  "--driver",
+				  "software",
+				  "--device",
+				  devices,
+				  "--pool",
+				  pool,
+				  "--page",
+				  page,
+				  "--policy",
+				  (char *)mm_policy_names[run->policy],
+				  "--slots",
+				  (char *)env->opts->slots };
+	size_t at = 0;
 	int err;
 
+	for (uint32_t i = 0; i < env->opts->devices; i++)
+		at += (size_t)snprintf(devices + at, sizeof(devices) - at, i ? ",%u" : "%u", i);
 	snprintf(program, sizeof(program), "%s/mmd", env->bin_dir);
 	snprintf(pool, sizeof(pool), "%" PRIu64, env->pool_bytes);
 	snprintf(page, sizeof(page), "%" PRIu64, env->opts->page_bytes);
+	add_words(argv, &env->opts->mmd);
 	run->mmd.name = "mmd";
 	run->mmd.err_path = run->mmd_errors;
 	err = mm_child_start(&run->mmd, argv);
@@ -247,7 +269,7 @@ static int start_mmd(struct run *run)
 
 struct tenant_args {
 	char program[PATH_BYTES], socket[PATH_BYTES + 16];
-	char seed[24], share[24], block[24], batch[24], batched[24], kv_timeout[24];
+	char seed[24], share[24], block[24], batch[24], batched[24], kv_timeout[24], device[12];
 };
 
 static void make_args(const struct run *run, uint32_t index, struct tenant_args *args)
@@ -258,6 +280,7 @@ static void make_args(const struct run *run, uint32_t index, struct tenant_args 
 	snprintf(args->socket, sizeof(args->socket), "%s/tenant.sock", run->mmd_dir);
 	snprintf(args->seed, sizeof(args->seed), "%" PRIu64, opts->shape.seed + index);
 	snprintf(args->share, sizeof(args->share), "%" PRIu64, run->env->kv_share_bytes);
+	snprintf(args->device, sizeof(args->device), "%u", index % opts->devices);
 	snprintf(args->block, sizeof(args->block), "%u", opts->block_tokens);
 	snprintf(args->batch, sizeof(args->batch), "%u", opts->batch_max);
 	snprintf(args->batched, sizeof(args->batched), "%u", opts->batched_tokens_max);
@@ -289,37 +312,39 @@ static int start_tenant(struct run *run, uint32_t index)
 {
 	struct tenant *tenant = &run->tenant[index];
 	struct tenant_args args;
-	char *argv[] = { args.program,
-			 "--model",
-			 (char *)run->env->opts->model[index],
-			 "--socket",
-			 args.socket,
-			 "--trace",
-			 tenant->trace,
-			 "--output",
-			 tenant->output,
-			 "--name",
-			 tenant->name,
-			 "--seed",
-			 args.seed,
-			 "--kv-share",
-			 args.share,
-			 "--block-tokens",
-			 args.block,
-			 "--max-batch",
-			 args.batch,
-			 "--max-batched-tokens",
-			 args.batched,
-			 "--kv-timeout",
-			 args.kv_timeout,
-			 "--sync",
-			 run->env->opts->verify ? "--verify" : NULL,
-			 NULL };
+	char *argv[WORDS_MAX] = { args.program,
+				  "--model",
+				  (char *)run->env->opts->model[index],
+				  "--socket",
+				  args.socket,
+				  "--trace",
+				  tenant->trace,
+				  "--output",
+				  tenant->output,
+				  "--name",
+				  tenant->name,
+				  "--seed",
+				  args.seed,
+				  "--kv-share",
+				  args.share,
+				  "--block-tokens",
+				  args.block,
+				  "--max-batch",
+				  args.batch,
+				  "--max-batched-tokens",
+				  args.batched,
+				  "--kv-timeout",
+				  args.kv_timeout,
+				  "--device",
+				  args.device,
+				  "--sync",
+				  run->env->opts->verify ? "--verify" : NULL };
 	int err = prepare_tenant(run, index);
 
 	if (err)
 		return err;
 	make_args(run, index, &args);
+	add_words(argv, &run->env->opts->mmserve);
 	err = mm_child_start(&tenant->child, argv);
 	if (err)
 		complain("cannot start mmserve: %s", strerror(-err));

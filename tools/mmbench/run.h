@@ -31,7 +31,8 @@ struct mm_run_env {
 	const struct mm_trace *trace;
 	const char *work_dir; /* each run makes a folder in it */
 	const char *bin_dir;  /* mmd and mmserve are here */
-	uint64_t pool_bytes, kv_share_bytes;
+	uint64_t pool_bytes;  /* of each device */
+	uint64_t kv_share_bytes;
 	int signals; /* from mm_signals_open() */
 };
 

@@ -108,10 +108,9 @@ static int make_trace(struct bench *bench)
 	return 0;
 }
 
-static int size_pool(struct bench *bench)
+/* What the tenants of each device need for their weights, and how many they are. */
+static int weigh(const struct mm_bench_opts *opts, uint64_t *weights, uint64_t *tenants)
 {
-	const struct mm_bench_opts *opts = &bench->opts;
-	uint64_t weights = 0, pool, kv_pages;
 	char why[PATH_MAX + 400] = "out of memory";
 
 	for (uint32_t t = 0; t < opts->shape.tenants; t++) {
@@ -122,15 +121,34 @@ static int size_pool(struct bench *bench)
 			fprintf(stderr, "mmbench: %s\n", why);
 			return err;
 		}
-		weights += pages;
+		weights[t % opts->devices] += pages;
+		tenants[t % opts->devices]++;
 	}
-	pool = opts->pool_bytes ? opts->pool_bytes / opts->page_bytes : weights * 8 / 5;
-	kv_pages = pool > weights ? (pool - weights) / opts->shape.tenants : 0;
-	if (!kv_pages) {
+	return 0;
+}
+
+static int size_pool(struct bench *bench)
+{
+	const struct mm_bench_opts *opts = &bench->opts;
+	uint64_t weights[MM_BENCH_DEVICES_MAX] = { 0 }, tenants[MM_BENCH_DEVICES_MAX] = { 0 };
+	uint64_t pool = opts->pool_bytes / opts->page_bytes, kv_pages = UINT64_MAX;
+	int err = weigh(opts, weights, tenants);
+
+	if (err)
+		return err;
+	for (uint32_t d = 0; !opts->pool_bytes && d < opts->devices; d++)
+		pool = MM_MAX(pool, weights[d] * 8 / 5);
+	for (uint32_t d = 0; d < opts->devices; d++) {
+		uint64_t each = pool > weights[d] ? (pool - weights[d]) / tenants[d] : 0;
+
+		kv_pages = MM_MIN(kv_pages, each);
+		if (each)
+			continue;
 		fprintf(stderr,
-			"mmbench: --pool: the weights take %" PRIu64 " pages of %" PRIu64
-			", which leaves no KV page for each of %u tenants\n",
-			weights, pool, opts->shape.tenants);
+			"mmbench: --pool: the weights on device %u take %" PRIu64
+			" pages of %" PRIu64 ", which leaves no KV page for each of %" PRIu64
+			" tenants\n",
+			d, weights[d], pool, tenants[d]);
 		return -ENOSPC;
 	}
 	bench->env.pool_bytes = pool * opts->page_bytes;
