@@ -88,14 +88,15 @@ int mm_place_init(struct mm_place *place, const char *dir, char *error)
 	r = lock_take(place, error);
 	if (r < 0)
 		return r;
-	path_of(dir, "admin.sock", path);
-	r = admin_listen(path, &place->admin_fd);
-	if (r < 0)
-		return fail(error, r, path, "cannot listen");
 	path_of(dir, "tenant.sock", path);
 	r = mm_sock_listen(path, 0666, &place->tenant_fd);
 	if (r == 0)
 		r = nonblocking(place->tenant_fd);
+	if (r < 0)
+		return fail(error, r, path, "cannot listen");
+	/* Last: whoever reached it may send tenants to the other. */
+	path_of(dir, "admin.sock", path);
+	r = admin_listen(path, &place->admin_fd);
 	return r < 0 ? fail(error, r, path, "cannot listen") : 0;
 }
 

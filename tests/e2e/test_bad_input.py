@@ -189,6 +189,9 @@ FLAGS = [
     ("mmbench", ["serve", "--frobnicate"], "frobnicate"),
     ("mmbench", ["serve", "--models", "/tmp/x", "--policies", "greedy"], "greedy"),
     ("mmbench", ["serve", "--models", "/tmp/x", "--pool", "many"], "many"),
+    ("mmbench", ["serve", "--models", "/tmp/x", "--devices", "2"], "--devices"),
+    ("mmbench", ["serve", "--models", "/tmp/x", "--devices", "9"], "--devices"),
+    ("mmbench", ["serve", "--models", "/tmp/x", "--mmd", " ".join(["--x"] * 17)], "--mmd"),
 ]
 
 
