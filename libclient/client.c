@@ -250,6 +250,7 @@ static void client_free(struct mm_client *c)
 	mm_model_destroy(c->model);
 	mm_mapper_done(&c->mapper);
 	pthread_mutex_unlock(&c->map_lock);
+	mm_swap_destroy(c->swap);
 	if (c->gates_registered)
 		c->gpu->cuMemHostUnregister(c->gates);
 	if (c->context)

@@ -18,7 +18,8 @@ static void event_merge(struct mm_event *into, const struct mm_event *event)
 	uint32_t count = into->count;
 
 	*into = *event;
-	if (event->kind == MM_EVENT_KV_GRANTED || event->kind == MM_EVENT_KV_RECLAIM)
+	if (event->kind == MM_EVENT_KV_GRANTED || event->kind == MM_EVENT_KV_RECLAIM ||
+	    event->kind == MM_EVENT_SWAPPED)
 		into->count += count;
 }
 

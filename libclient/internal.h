@@ -161,7 +161,8 @@ struct mm_client {
 	int refused_result;
 	enum mm_refusal refused_why;
 
-	struct mm_kv *kv; /* lock to set; then constant */
+	struct mm_kv *kv;     /* lock to set; then constant */
+	struct mm_swap *swap; /* lock to set; then constant */
 
 	/* lock: events */
 	int event_fd;
@@ -246,6 +247,16 @@ int mm_kv_on_grant(struct mm_client *client, const struct mm_msg *msg, const cha
 int mm_kv_on_denied(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 /* Takes all mappings of the arena away and frees it; map_lock. */
 void mm_kv_destroy(struct mm_kv *kv);
+
+/* With lock. */
+bool mm_kv_is_usable(const struct mm_kv *kv, uint32_t chunk);
+
+/* ---- swap.c ---- */
+
+int mm_swap_on_swapped(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+/* With lock. Does a list under way name it? @swap may be NULL. */
+bool mm_swap_names(const struct mm_swap *swap, uint32_t chunk);
+void mm_swap_destroy(struct mm_swap *swap);
 
 /* ---- step.c ---- */
 

@@ -18,6 +18,11 @@ static void bit_flip(uint64_t *words, uint32_t i)
 	words[i / WORD_BITS] ^= UINT64_C(1) << (i % WORD_BITS);
 }
 
+bool mm_kv_is_usable(const struct mm_kv *kv, uint32_t chunk)
+{
+	return chunk < kv->chunks_max && bit_get(kv->usable, chunk);
+}
+
 static size_t bitmap_words(uint32_t bits)
 {
 	return mm_div_up(bits, WORD_BITS);
@@ -372,21 +377,24 @@ uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t words)
  * Marks @chunk as no longer usable. mmd lowers the wish by one with each chunk that it gets; a wish
  * that is higher than what we hold is lowered first (*ret_wish), or it would be granted again.
  */
-static bool release_note(struct mm_kv *kv, uint32_t chunk, uint32_t *ret_wish)
+static int release_note(struct mm_kv *kv, uint32_t chunk, uint32_t *ret_wish)
 {
 	struct mm_client *c = kv->client;
-	bool usable;
+	int r = 0;
 
 	pthread_mutex_lock(&c->lock);
-	usable = chunk < kv->chunks_max && bit_get(kv->usable, chunk);
-	if (usable) {
+	if (!mm_kv_is_usable(kv, chunk))
+		r = -ENOENT;
+	else if (mm_swap_names(c->swap, chunk))
+		r = -EBUSY;
+	if (!r) {
 		*ret_wish = kv->wanted > kv->n_usable ? kv->n_usable : 0;
 		bit_flip(kv->usable, chunk);
 		kv->n_usable--;
 		kv->wanted = MM_MIN(kv->wanted, kv->n_usable);
 	}
 	pthread_mutex_unlock(&c->lock);
-	return usable;
+	return r;
 }
 
 int mm_kv_release(struct mm_kv *kv, uint32_t chunk)
@@ -397,8 +405,10 @@ int mm_kv_release(struct mm_kv *kv, uint32_t chunk)
 
 	if (r)
 		return r;
-	if (!release_note(kv, chunk, &wish))
-		return mm_fail(c, -ENOENT, "chunk %u is not usable", chunk);
+	r = release_note(kv, chunk, &wish);
+	if (r)
+		return mm_fail(c, r, "chunk %u is %s", chunk,
+			       r == -EBUSY ? "being swapped" : "not usable");
 	pthread_mutex_lock(&c->map_lock);
 	r = chunk_apply(kv, chunk, NULL);
 	pthread_mutex_unlock(&c->map_lock);

@@ -168,6 +168,7 @@ static int (*const handlers[MM_EV_COUNT])(struct mm_client *, const struct mm_ms
 	[MM_EV_KV_GRANT] = mm_kv_on_grant,
 	[MM_EV_KV_DENIED] = mm_kv_on_denied,
 	[MM_EV_KV_RECLAIM] = on_reclaim,
+	[MM_EV_SWAPPED] = mm_swap_on_swapped,
 };
 
 static int drain_ring(struct mm_client *c, const char **ret_text)

@@ -106,6 +106,8 @@ const char *mm_request_check(const struct mm_msg *msg)
 		[MM_OP_PARKED] = { .epoch = true },
 		[MM_OP_COMMITTED] = { .result = true, .epoch = true },
 		[MM_OP_RESYNC] = { .epoch = true },
+		[MM_OP_SWAP_OPEN] = { .args = 1 },
+		[MM_OP_SWAP] = { .args = 3 },
 	};
 
 	if (msg->opcode >= MM_OP_COUNT)

@@ -24,7 +24,7 @@ struct option {
 	const char *const *names; /* TYPE_NAME: the value is the index */
 };
 
-static const char *const policy_names[] = { "recompute", "elastic", "remap", NULL };
+static const char *const policy_names[] = { "recompute", "elastic", "remap", "swap", NULL };
 static const char *const huge_names[] = { "auto", "off", "2M", "1G", NULL };
 static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
 static const char *const slots_names[] = { "auto", "1", "2", NULL };
@@ -46,7 +46,7 @@ static const struct option options[] = {
 	  .list = true },
 	{ "page", "SIZE,...", "unit of movement; 0 = by device", TYPE_SIZE, AT(page_bytes),
 	  .list = true },
-	{ "policy", "NAME", "recompute, elastic or remap", TYPE_NAME, AT(policy),
+	{ "policy", "NAME", "recompute, elastic, remap or swap", TYPE_NAME, AT(policy),
 	  .names = policy_names },
 	{ "account-max", "SIZE", "most device memory of one account; 0 = the pool", TYPE_SIZE,
 	  AT(account_max_bytes) },
@@ -56,6 +56,10 @@ static const struct option options[] = {
 	  AT(store_dir), ROOM(store_dir) },
 	{ "stage", "SIZE", "host memory for layers on their way from there, of each device",
 	  TYPE_SIZE, AT(stage_bytes) },
+	{ "swap-max", "SIZE", "most host memory for suspended KV; 0 = none", TYPE_SIZE,
+	  AT(swap_max_bytes) },
+	{ "swap-account-max", "SIZE", "of it, one account's; 0 = all", TYPE_SIZE,
+	  AT(swap_account_max_bytes) },
 	{ "lend-max", "PERMILLE", "share of an idle model's layers that may be away", TYPE_NUMBER,
 	  AT(lend_max_permille), .min = 1, .max = 1000 },
 	{ "chunk", "SIZE", "unit of a streaming copy", TYPE_SIZE, AT(chunk_bytes), .min = 4096 },
@@ -410,6 +414,8 @@ static int devices_check(struct mm_config *c, char *error)
 		if (mm_config_at(&c->page_bytes, i) % MM_ABI_PAGE_BYTES)
 			return fail(error, "--page: not a multiple of %d", MM_ABI_PAGE_BYTES);
 	}
+	if (c->policy == MM_POLICY_SWAP && !c->swap_max_bytes)
+		return fail(error, "--policy swap: --swap-max must say how much");
 	return MM_CONFIG_RUN;
 }
 

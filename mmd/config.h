@@ -41,6 +41,8 @@ struct mm_config {
 	uint64_t host_store_max_bytes;             /* 0 = no limit */
 	char store_dir[MM_CONFIG_STORE_DIR_BYTES]; /* for stores that do not fit; "" = none */
 	uint64_t stage_bytes;                      /* of each device; 0 = default */
+	uint64_t swap_max_bytes;                   /* of all tenants; 0 = none may swap */
+	uint64_t swap_account_max_bytes;           /* of one account; 0 = as all */
 	uint64_t lend_max_permille;                /* 0 = the controller's default */
 	uint64_t chunk_bytes;                      /* 0 = default */
 	uint64_t slots;                            /* of a plan; 0 = automatic */

@@ -55,6 +55,8 @@ int mm_pool_device(struct mm_pool *pool)
 		.page_bytes = d->page_bytes,
 		.policy = (enum mm_policy)c->policy,
 		.account_max_pages = c->account_max_bytes / d->page_bytes,
+		.swap_max_bytes = c->swap_max_bytes,
+		.swap_account_max_bytes = c->swap_account_max_bytes,
 		.lend_max_permille = (uint32_t)c->lend_max_permille,
 		.slots = (uint32_t)c->slots,
 		.tag = (uint8_t)pool->index,

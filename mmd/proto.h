@@ -70,6 +70,7 @@ enum mm_xkind {
 	MM_X_TENANT, /* core -> xfer: 3 fds: gate, plan, cursor memfd of tenant id */
 	MM_X_STORE,  /* core -> xfer: 1 fd: store id; bytes; flags */
 	MM_X_FAILED, /* xfer -> core: tenant id cannot be served any more: result, text */
+	MM_X_SWAP,   /* core -> xfer: 1 fd: swap space of tenant id; bytes; goes with DETACH */
 };
 
 struct mm_xmsg {
@@ -111,8 +112,14 @@ enum mm_xop { /* arg[] in order */
 	      MM_XOP_QUIESCE, /* tenant; epoch: finish or drop what runs, touch no slot or gate of it any more */
 	      MM_XOP_DETACH,     /* tenant: quiesce and unmap its regions */
 	      MM_XOP_STORE_DROP, /* store */
+	      MM_XOP_SWAP_OUT, /* tenant | lot << 32; byte of the pool; byte of its swap space; bytes */
+	      MM_XOP_SWAP_IN, /* the same, from the swap space into the pool */
 	      MM_XOP_COUNT
 };
+
+/* A SWAP job stays within a page, and within one such part of the swap space: registered at once. */
+#define MM_SWAP_PART_BYTES (UINT64_C(1) << 30)
+#define MM_SWAP_JOB_BYTES  (UINT64_C(4) << 20) /* at most */
 
 struct mm_xq_region {          /* one memfd per writer: core's carries jobs, xfer's completions */
 	struct mm_cursor tail; /* of the slots below: what the writer has produced */

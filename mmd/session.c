@@ -10,6 +10,7 @@
 #include "mmd/check.h"
 #include "mmd/handshake.h"
 #include "mmd/shell.h"
+#include "mmd/swap.h"
 
 #define DOORBELLS_PER_WAKEUP 64
 #define REQUESTS_PER_TURN    64
@@ -27,6 +28,7 @@ static void session_clear(struct mm_shell *shell, struct mm_session *s)
 		.gate_region = MM_REGION_NULL,
 		.plan_region = MM_REGION_NULL,
 		.cursor_region = MM_REGION_NULL,
+		.swap_region = MM_REGION_NULL,
 	};
 	mm_outbox_init(&s->outbox, -1, NULL, NULL, NULL, &shell->fd_budget);
 }
@@ -61,6 +63,7 @@ static void session_free(struct mm_session *s)
 	mm_region_done(&s->gate_region);
 	mm_region_done(&s->plan_region);
 	mm_region_done(&s->cursor_region);
+	mm_region_done(&s->swap_region);
 	session_clear(s->shell, s);
 }
 
@@ -160,6 +163,10 @@ static void request(struct mm_session *s, const struct mm_msg *msg)
 		break;
 	case MM_OP_FDS_ACK:
 		r = mm_outbox_ack(&s->outbox, msg->arg[0], msg->result, now);
+		break;
+	case MM_OP_SWAP_OPEN:
+	case MM_OP_SWAP:
+		r = mm_swap_request(s, now, msg);
 		break;
 	default:
 		r = mm_core_on_request(s->pool->core, now, s->tenant, msg);

@@ -52,6 +52,8 @@ struct mm_session {
 
 	struct mm_region tenant_region, mmd_region, gate_region; /* shared with the tenant */
 	struct mm_region plan_region, cursor_region;             /* shared with xfer */
+	struct mm_region swap_region;                            /* xfer's; only the fd */
+	uint64_t swap_bytes;                                     /* 0: it has none */
 	struct mm_ring requests, events;
 	struct mm_outbox outbox;
 

@@ -10,6 +10,7 @@
 #include "libclient/ipc/clock.h"
 #include "libclient/ipc/sock.h"
 #include "mmd/shell.h"
+#include "mmd/swap.h"
 
 #define MESSAGES_PER_WAKEUP 64
 #define DONE_PER_TURN       256
@@ -17,7 +18,7 @@
 #define RETRY_NS            (10 * MM_NS_PER_MS)
 #define OWN_JOB             (UINT64_C(1) << 63) /* ids of jobs that the core does not know */
 
-enum out_kind { OUT_PAGES, OUT_TENANT, OUT_STORE, OUT_JOB };
+enum out_kind { OUT_PAGES, OUT_TENANT, OUT_SWAP, OUT_STORE, OUT_JOB };
 
 /* Names, not fds: what an item means is looked up when it is sent. */
 struct out {
@@ -160,6 +161,14 @@ void mm_worker_tenant(struct mm_pool *pool, uint32_t tenant)
 		put(pool, &out);
 }
 
+void mm_worker_swap(struct mm_pool *pool, uint32_t tenant)
+{
+	struct out out = { .kind = OUT_SWAP, .id = tenant };
+
+	if (pool->worker.state == MM_WORKER_UP)
+		put(pool, &out);
+}
+
 void mm_worker_store(struct mm_pool *pool, uint64_t store)
 {
 	struct out out = { .kind = OUT_STORE, .id = store };
@@ -245,6 +254,13 @@ static int tenant_send(struct mm_pool *pool, uint32_t tenant)
 			    3);
 }
 
+static int swap_send(struct mm_pool *pool, uint32_t tenant)
+{
+	const struct mm_session *s = mm_session_find(pool->shell, tenant);
+
+	return s ? mm_swap_send(s, pool->worker.fd) : 0;
+}
+
 static int store_send(struct mm_pool *pool, uint64_t id)
 {
 	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC, .kind = MM_X_STORE, .id = id, .count = 1 };
@@ -270,6 +286,8 @@ static int out_send(struct mm_pool *pool, const struct out *out)
 		r = pages_send(w, (uint32_t)out->id);
 	else if (out->kind == OUT_TENANT)
 		r = tenant_send(pool, (uint32_t)out->id);
+	else if (out->kind == OUT_SWAP)
+		r = swap_send(pool, (uint32_t)out->id);
 	else
 		r = store_send(pool, out->id);
 	if (r == 0)
@@ -315,6 +333,8 @@ static void greet_tenants_and_stores(struct mm_pool *pool)
 	{
 		if (s->state >= MM_SESSION_OPEN && s->pool == pool)
 			mm_worker_tenant(pool, s->tenant);
+		if (s->swap_bytes && s->pool == pool)
+			mm_worker_swap(pool, s->tenant);
 	}
 }
 

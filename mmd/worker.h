@@ -79,6 +79,7 @@ void mm_worker_gone(struct mm_pool *pool, uint64_t epoch, int status);
 /* Queue: a job of the core; what xfer needs to know. Nothing is queued while none is up. */
 void mm_worker_job(struct mm_pool *pool, const struct mm_msg *msg);
 void mm_worker_tenant(struct mm_pool *pool, uint32_t tenant);
+void mm_worker_swap(struct mm_pool *pool, uint32_t tenant);
 void mm_worker_store(struct mm_pool *pool, uint64_t store);
 void mm_worker_store_drop(struct mm_pool *pool, uint64_t store);
 

@@ -73,7 +73,13 @@ struct mm_welcome { /* the answer, mmd -> tenant, with three fds when result == 
 static_assert(sizeof(struct mm_welcome) == 512 && offsetof(struct mm_welcome, reason) == 64, "ABI");
 
 enum mm_driver_kind { MM_DRIVER_SOFTWARE, MM_DRIVER_CUDA };
-enum mm_policy { MM_POLICY_RECOMPUTE, MM_POLICY_ELASTIC, MM_POLICY_REMAP, MM_POLICY_COUNT };
+enum mm_policy {
+	MM_POLICY_RECOMPUTE,
+	MM_POLICY_ELASTIC,
+	MM_POLICY_REMAP,
+	MM_POLICY_SWAP,
+	MM_POLICY_COUNT
+};
 
 /* ---- rings ---- */
 
@@ -112,6 +118,8 @@ enum mm_op {
 	MM_OP_COMMITTED,  /* .epoch of the SWITCH: mapped to the table; result < 0: could not */
 	MM_OP_RESYNC,     /* a step broke off between layers: asks for a null plan change */
 	MM_OP_BYE,        /* everything unmapped and released; the connection ends -> REPLY */
+	MM_OP_SWAP_OPEN,  /* bytes of host memory for suspended KV; after KV_DECLARE -> REPLY */
+	MM_OP_SWAP, /* lot; pieces in it; 0 = out to the host, 1 = in: of held chunks -> SWAPPED */
 	MM_OP_COUNT
 };
 
@@ -127,6 +135,7 @@ enum mm_ev {
 	MM_EV_KV_GRANT,   /* chunk: its table entries and fds are there */
 	MM_EV_KV_DENIED,  /* wanted; granted in all; result -ENOSPC (pool) or -EDQUOT (account) */
 	MM_EV_KV_RECLAIM, /* chunks to give back; deadline (CLOCK_MONOTONIC ns) */
+	MM_EV_SWAPPED, /* of a SWAP: user_data; lot, which is free again; result: 0 = all was copied */
 	MM_EV_COUNT
 };
 
@@ -154,14 +163,35 @@ struct mm_tenant_stats {   /* claims: they steer decisions about this tenant onl
 };
 static_assert(sizeof(struct mm_tenant_stats) == MM_ABI_PAGE_BYTES, "ABI");
 
+/*
+ * A lot is a list of pieces to be copied between the KV arena and the tenant's swap space. mmd takes a
+ * copy when it hears of the SWAP; until SWAPPED neither end of a piece may be touched.
+ */
+#define MM_SWAP_LOTS   8
+#define MM_SWAP_PIECES 512 /* of a lot */
+
+struct mm_swap_piece {
+	uint64_t arena_offset; /* from the start of the range: chunk * bytes per chunk + ... */
+	uint64_t swap_offset;
+	uint32_t bytes;
+	uint32_t range;
+};
+static_assert(sizeof(struct mm_swap_piece) == 24 && offsetof(struct mm_swap_piece, range) == 20,
+	      "ABI");
+
 struct mm_tenant_region {
 	struct mm_cursor sq_tail;
 	struct mm_cursor cq_head;
 	struct mm_tenant_stats stats;
 	mm_msg_slot sq[MM_SQ_SLOTS];
+	struct mm_swap_piece swap[MM_SWAP_LOTS][MM_SWAP_PIECES];
 };
 static_assert(offsetof(struct mm_tenant_region, sq) == 3 * MM_ABI_PAGE_BYTES, "ABI");
-static_assert(sizeof(struct mm_tenant_region) == 3 * MM_ABI_PAGE_BYTES + MM_SQ_SLOTS * 64, "ABI");
+static_assert(offsetof(struct mm_tenant_region, swap) == 3 * MM_ABI_PAGE_BYTES + MM_SQ_SLOTS * 64,
+	      "ABI");
+static_assert(sizeof(struct mm_tenant_region) ==
+		      3 * MM_ABI_PAGE_BYTES + MM_SQ_SLOTS * 64 + MM_SWAP_LOTS * MM_SWAP_PIECES * 24,
+	      "ABI");
 
 /* ---- mmd region: one writer, mmd; sealed ---- */
 

@@ -40,6 +40,7 @@ extern "C" {
 struct mm_client;
 struct mm_model;
 struct mm_kv;
+struct mm_swap;
 
 struct mm_client_opts {
 	size_t size; /* = sizeof(struct mm_client_opts); grows at the end only */
@@ -121,6 +122,7 @@ enum mm_event_kind {
 	MM_EVENT_KV_DENIED,    /* mmd cannot give more now; error = -ENOSPC or -EDQUOT; preempt */
 	MM_EVENT_KV_RECLAIM,   /* give back count chunks before deadline_ns */
 	MM_EVENT_PLAN_CHANGED, /* count = layers remapped now */
+	MM_EVENT_SWAPPED,      /* count lists were copied: mm_swap_next() has them */
 	MM_EVENT_DISCONNECTED, /* error; every address is void; close the client */
 };
 
@@ -314,9 +316,66 @@ MM_API uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t word
  * @kv:    any
  * @chunk: usable; no work that touches it may be enqueued any more
  *
- * Unmaps at once; also lowers the standing wish. Return: 0; -ENOENT not usable; -ECONNRESET.
+ * Unmaps at once; also lowers the standing wish.
+ * Return: 0; -ENOENT not usable; -EBUSY a list that names it is being swapped; -ECONNRESET.
  */
 MM_API int mm_kv_release(struct mm_kv *kv, uint32_t chunk);
+
+/* ---- swap space: KV of sequences that wait, in host memory ---- */
+
+struct mm_swap_done {
+	uint64_t user_data;
+	int error; /* 0, or why the pieces were not (all) copied: their destination is undefined */
+};
+
+/**
+ * mm_swap_open() - get host memory for blocks that are not needed now
+ * @client:   has an arena; one swap space per client
+ * @bytes:    of host memory, charged to the account; rounded up to 4 KiB
+ * @ret_swap: written only on success; lives as long as @client
+ *
+ * The memory is mmd's: it is named by offsets and cannot be read or written otherwise.
+ * Return: 0; -EINVAL zero, or no arena; -EDQUOT more than mmd allows (option swap-max); -EEXIST;
+ * -ENOMEM; -ETIMEDOUT; -ECONNRESET.
+ */
+MM_API int mm_swap_open(struct mm_client *client, uint64_t bytes, struct mm_swap **ret_swap);
+
+/**
+ * mm_swap_out() - begin to copy pieces of the arena into the swap space
+ * @swap:      any
+ * @pieces:    copied; each in usable chunks. Nothing that writes to them may be enqueued any more
+ * @n:         1 to MM_SWAP_PIECES; neighbours in arena and swap space alike are copied as one
+ * @user_data: returned by mm_swap_next()
+ *
+ * Returns at once; MM_EVENT_SWAPPED tells of the end. Until then neither end of a piece may be touched,
+ * nor its chunk released. Between steps or within, as far as the steps leave the pieces alone.
+ * Pieces of one list, and lists, are copied in any order.
+ * Return: 0; -EAGAIN MM_SWAP_LOTS lists are under way or not yet taken; -EINVAL an empty or overlong
+ * list; -ERANGE a piece leaves its range or the swap space; -ENOENT a chunk is not usable; -ECONNRESET.
+ */
+MM_API int mm_swap_out(struct mm_swap *swap, const struct mm_swap_piece *pieces, uint32_t n,
+		       uint64_t user_data);
+
+/**
+ * mm_swap_in() - begin to copy pieces of the swap space into the arena
+ * @swap:      any
+ * @pieces:    as mm_swap_out(); nothing that reads or writes them may be enqueued before the end
+ * @n:         as there
+ * @user_data: as there
+ *
+ * Return: as mm_swap_out().
+ */
+MM_API int mm_swap_in(struct mm_swap *swap, const struct mm_swap_piece *pieces, uint32_t n,
+		      uint64_t user_data);
+
+/**
+ * mm_swap_next() - take the outcome of a list that is done
+ * @swap:     any
+ * @ret_done: written only on success
+ *
+ * Never blocks. Return: 0; -EAGAIN none is done; -ECONNRESET and none will be.
+ */
+MM_API int mm_swap_next(struct mm_swap *swap, struct mm_swap_done *ret_done);
 
 /* ---- steps and layers ---- */
 

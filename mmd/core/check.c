@@ -3,6 +3,7 @@
 
 #include "mm/base.h"
 #include "mmd/core/state.h"
+#include "mmd/core/swap.h"
 
 /* A page has one purpose: whoever names it a second time finds it taken. */
 static void claim(const struct mm_core *c, uint32_t page)
@@ -90,6 +91,22 @@ static void check_kv(const struct mm_core *c, const struct mm_c_tenant *t)
 		}
 	}
 	mm_assert(held == t->kv.held);
+}
+
+/* Chunks under a copy are held, and every job belongs to a list. */
+static void check_swap(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint32_t jobs = 0;
+
+	for (uint32_t lot = 0; lot < MM_SWAP_LOTS; lot++) {
+		const struct mm_c_swap_list *list = &t->swap.list[lot];
+
+		jobs += list->jobs;
+		mm_assert(list->used ? list->jobs || list->at < list->n : !list->jobs);
+	}
+	mm_assert(jobs == t->swap.jobs);
+	for (uint32_t chunk = 0; t->life == MM_LIFE_LIVE && chunk < t->kv.chunks_max; chunk++)
+		mm_assert(mm_c_kv_holds(t, chunk) || !mm_c_swap_names(c, t, chunk));
 }
 
 static void check_accounts(const struct mm_core *c)
@@ -184,6 +201,7 @@ void mm_core_check(const struct mm_core *c)
 	memset(c->scratch, 0, c->ledger.pages * sizeof(*c->scratch));
 	MM_FOREACH_TENANT(c, t)
 	{
+		check_swap(c, t);
 		if (t->life != MM_LIFE_LIVE)
 			continue;
 		check_model(c, t);

@@ -417,6 +417,7 @@ static const struct mm_policy_ops policies[MM_POLICY_COUNT] = {
 	[MM_POLICY_REMAP] = { .take = take_remap,
 			      .overdrawn = return_overdrawn,
 			      .give_back = give_back_layers },
+	[MM_POLICY_SWAP] = { .kv_static = true, .give_back = give_back_layers },
 };
 
 const struct mm_policy_ops *mm_policy_get(enum mm_policy policy)

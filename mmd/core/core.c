@@ -18,6 +18,8 @@ static void defaults(struct mm_core_opts *o)
 	o->idle_ns = o->idle_ns ? o->idle_ns : MM_IDLE_NS;
 	o->dwell_ns = o->dwell_ns ? o->dwell_ns : MM_DWELL_NS;
 	o->reclaim_ns = o->reclaim_ns ? o->reclaim_ns : MM_RECLAIM_NS;
+	o->swap_account_max_bytes =
+		o->swap_account_max_bytes ? o->swap_account_max_bytes : o->swap_max_bytes;
 	o->revoke_ns = o->revoke_ns ? o->revoke_ns : MM_REVOKE_NS;
 }
 
@@ -54,11 +56,14 @@ static int allocate(struct mm_core *c)
 	c->job = calloc(c->jobs, sizeof(*c->job));
 	c->queue = calloc(MM_QUEUE_MAX, sizeof(*c->queue));
 	c->tenant = calloc(MM_TENANTS_MAX, sizeof(*c->tenant));
+	c->swap_pieces = calloc((size_t)MM_TENANTS_MAX * MM_SWAP_LOTS * MM_SWAP_PIECES,
+				sizeof(*c->swap_pieces));
 	c->scratch = calloc(c->opts.pages, sizeof(*c->scratch));
 	c->spill = calloc(c->opts.pages, sizeof(*c->spill));
 	c->storage = calloc(MM_TENANTS_MAX * (3 * (size_t)c->entries_max + MM_MAP_ENTRIES),
 			    sizeof(*c->storage));
-	if (!page || !c->job || !c->queue || !c->tenant || !c->scratch || !c->spill || !c->storage)
+	if (!page || !c->job || !c->queue || !c->tenant || !c->scratch || !c->spill ||
+	    !c->storage || !c->swap_pieces)
 		return -ENOMEM;
 	mm_ledger_init(&c->ledger, page, c->opts.pages);
 	tables_share_out(c);
@@ -97,6 +102,7 @@ struct mm_core *mm_core_destroy(struct mm_core *c)
 	free(c->scratch);
 	free(c->spill);
 	free(c->storage);
+	free(c->swap_pieces);
 	free(c);
 	return NULL;
 }
@@ -155,6 +161,8 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 		.kv_chunks = t->kv.held,
 		.kv_wanted = t->kv.want,
 		.kv_chunks_max = t->kv.chunks_max,
+		.swap_bytes = t->swap.bytes,
+		.attached = t->attached,
 		.idle = mm_c_idle(c, t),
 		.model_ready = t->model == MM_MODEL_READY,
 	};

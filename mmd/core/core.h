@@ -51,6 +51,8 @@ struct mm_core_opts {
 	uint8_t tag;                   /* of this core among several: part of its tenants' ids */
 	uint32_t slots;                /* of a plan: 1 or 2; 0 = whichever makes the shorter step */
 	enum mm_on_timeout on_timeout; /* default of an account */
+	uint64_t swap_max_bytes;       /* of all tenants' swap spaces; 0 = none may have one */
+	uint64_t swap_account_max_bytes; /* of one account's; 0 = as all */
 	/* controller; 0 = the default that controller.h states */
 	uint32_t lend_max_permille; /* of an idle model's layers that may be away */
 	uint32_t link_permille;     /* of the link's time that streaming may take */
@@ -154,6 +156,16 @@ int mm_core_on_request(struct mm_core *core, uint64_t now_ns, uint32_t tenant,
 /* Its statistics, a private copy, whenever the shell looks (at ticks). Claims. */
 void mm_core_on_stats(struct mm_core *core, uint64_t now_ns, uint32_t tenant,
 		      const struct mm_tenant_stats *stats);
+
+/*
+ * It asks for a swap space: 0: granted and charged, the shell makes it; -EDQUOT; -EEXIST; -EINVAL: it
+ * has no arena. Where the shell cannot make it, mm_core_on_swap_failed() takes the charge back.
+ */
+int mm_core_on_swap_open(struct mm_core *core, uint64_t now_ns, uint32_t tenant, uint64_t bytes);
+void mm_core_on_swap_failed(struct mm_core *core, uint32_t tenant);
+/* MM_OP_SWAP, with a private copy of its msg->arg[1] pieces, at most MM_SWAP_PIECES. */
+int mm_core_on_swap(struct mm_core *core, uint64_t now_ns, uint32_t tenant,
+		    const struct mm_msg *msg, const struct mm_swap_piece *pieces);
 
 struct mm_core_group {
 	uint64_t store_offset;
@@ -283,7 +295,9 @@ struct mm_core_tenant {
 	uint64_t account;
 	uint32_t pages_param, pages_slot, pages_kv, pages_revoking;
 	uint32_t kv_chunks, kv_wanted, kv_chunks_max;
+	uint64_t swap_bytes; /* of host memory that it may swap KV to */
 	bool idle, model_ready;
+	bool attached; /* xfer serves it, or may: DETACH is not done */
 };
 
 void mm_core_stats(const struct mm_core *core, struct mm_core_stats *ret_stats);

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "mm/base.h"
+#include "mmd/core/swap.h"
 
 /* A job's id: slot | serial << 16, below 2^63: the shell's own jobs set the top bit. */
 #define SLOT_BITS   16
@@ -12,6 +13,11 @@
 static bool is_control(uint16_t op)
 {
 	return op == MM_XOP_ACTIVATE || op == MM_XOP_QUIESCE || op == MM_XOP_DETACH;
+}
+
+static bool is_swap(uint16_t op)
+{
+	return op == MM_XOP_SWAP_OUT || op == MM_XOP_SWAP_IN;
 }
 
 bool mm_c_job_room(const struct mm_core *c)
@@ -98,7 +104,8 @@ void mm_c_control(struct mm_core *c, struct mm_c_tenant *t)
 	if (!c->xfer_up || t->ctl || !mm_c_burst(c))
 		return;
 	if (t->life != MM_LIFE_LIVE) {
-		if (t->attached)
+		/* It takes the swap space away, which running jobs still need. */
+		if (t->attached && !t->swap.jobs)
 			control_issue(c, t, MM_XOP_DETACH);
 	} else if (t->need_quiesce) {
 		t->need_quiesce = t->need_activate = false;
@@ -192,6 +199,10 @@ static void finish(struct mm_core *c, uint32_t job, int result, bool fatal)
 		else
 			mm_c_quarantine(c, page, fatal || j.msg.opcode == MM_XOP_SCRUB);
 		break;
+	case MM_XOP_SWAP_OUT:
+	case MM_XOP_SWAP_IN:
+		mm_c_swap_job_done(c, &j.msg, &c->tenant[j.tenant], result);
+		break;
 	default:
 		control_done(c, &j, result);
 	}
@@ -237,6 +248,8 @@ void mm_core_on_xfer_up(struct mm_core *c, uint64_t now_ns, uint64_t xfer_epoch)
 		next = j->next;
 		if (j->msg.opcode == MM_XOP_COPY &&
 		    c->ledger.page[j->msg.arg[0]].tenant != j->tenant)
+			finish(c, job, -ECANCELED, false);
+		else if (is_swap(j->msg.opcode) && c->tenant[j->tenant].life != MM_LIFE_LIVE)
 			finish(c, job, -ECANCELED, false);
 		else
 			push(c, j);

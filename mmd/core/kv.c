@@ -5,6 +5,7 @@
 
 #include "mm/base.h"
 #include "mmd/core/controller.h"
+#include "mmd/core/swap.h"
 
 static void reply(struct mm_core *c, const struct mm_c_tenant *t, const struct mm_msg *msg,
 		  int result)
@@ -40,6 +41,7 @@ static int declare(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 		return -E2BIG;
 	t->kv.declared = true;
 	t->kv.chunk_pages = (uint32_t)(pages * ranges);
+	t->kv.ranges = (uint32_t)ranges;
 	t->kv.chunks_max = (uint32_t)chunks;
 	t->kv.share = (uint32_t)msg->arg[3];
 	if (c->policy->kv_static) {
@@ -113,6 +115,10 @@ int mm_c_kv_release(struct mm_core *c, struct mm_c_tenant *t, const struct mm_ms
 	chunk = (uint32_t)msg->arg[0];
 	if (!mm_c_kv_holds(t, chunk))
 		return MM_E_PROTOCOL;
+	if (mm_c_swap_names(c, t, chunk)) {
+		reply(c, t, msg, -EBUSY);
+		return 0;
+	}
 	for (uint32_t i = 0; i < t->kv.chunk_pages; i++) {
 		mm_c_drop(c, mm_c_kv_chunk_page(t, chunk, i));
 		mm_c_map(c, t, MM_MAP_KV_BASE + chunk * t->kv.chunk_pages + i, MM_NO_PAGE);

@@ -6,6 +6,7 @@
 
 #include "mm/base.h"
 #include "mmd/core/controller.h"
+#include "mmd/core/swap.h"
 
 struct mm_c_tenant *mm_c_tenant(const struct mm_core *c, uint32_t id)
 {
@@ -71,6 +72,7 @@ int mm_core_on_join(struct mm_core *c, uint64_t now_ns, const struct mm_core_joi
 static void revoke_all(struct mm_core *c, struct mm_c_tenant *t)
 {
 	mm_c_change_cancel(c, t);
+	mm_c_swap_end(t);
 	for (uint32_t i = 0; i < t->entries; i++)
 		if (t->own[i] != MM_NO_PAGE)
 			mm_ledger_revoke(&c->ledger, t->own[i]);

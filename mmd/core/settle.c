@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mm/base.h"
 #include "mmd/core/controller.h"
+#include "mmd/core/swap.h"
 #include "mmd/core/state.h"
 
 static void tenant(struct mm_core *c, struct mm_c_tenant *t)
@@ -9,6 +10,8 @@ static void tenant(struct mm_core *c, struct mm_c_tenant *t)
 		return;
 	if (t->life == MM_LIFE_LIVE)
 		mm_c_change(c, t);
+	if (t->life == MM_LIFE_LIVE)
+		mm_c_swap(c, t);
 	mm_c_control(c, t);
 	mm_c_life(c, t);
 }

@@ -73,6 +73,7 @@ struct mm_c_preload {
 struct mm_c_kv {
 	bool declared;
 	uint32_t chunk_pages; /* all ranges */
+	uint32_t ranges;
 	uint32_t chunks_max;
 	uint32_t share;
 	uint32_t want, held;
@@ -84,6 +85,23 @@ struct mm_c_kv {
 	uint32_t reclaiming; /* chunks asked back and not yet seen */
 	uint64_t reclaim_until_ns;
 	uint64_t held_map[MM_KV_ENTRIES / 64];
+};
+
+struct mm_c_swap_list {
+	bool used, in;
+	uint64_t user_data;
+	uint32_t n;    /* pieces */
+	uint32_t at;   /* the piece that jobs are being made of; n: none any more */
+	uint64_t done; /* bytes of it that jobs were made of */
+	uint32_t jobs; /* running */
+	int error;     /* the first */
+};
+
+struct mm_c_swap {
+	uint64_t bytes; /* 0: none */
+	uint32_t jobs;  /* of all lists */
+	uint32_t turn;  /* the list that goes on first */
+	struct mm_c_swap_list list[MM_SWAP_LOTS];
 };
 
 struct mm_c_load {
@@ -144,6 +162,7 @@ struct mm_c_tenant {
 	struct mm_c_cap cap; /* the last answer, for as long as the question is the same */
 
 	struct mm_c_kv kv;
+	struct mm_c_swap swap;
 	struct mm_c_load load;
 };
 
@@ -190,8 +209,9 @@ struct mm_core {
 	uint32_t *scratch; /* of mm_core_check(), one per page */
 	uint32_t *spill;   /* of one change: pages that found no place yet, room for all */
 	uint32_t n_spill;
-	uint32_t copy_turn; /* which tenant's copies are issued first */
-	uint32_t *storage;  /* the tenants' tables */
+	uint32_t copy_turn;                /* which tenant's copies are issued first */
+	uint32_t *storage;                 /* the tenants' tables */
+	struct mm_swap_piece *swap_pieces; /* [MM_TENANTS_MAX][MM_SWAP_LOTS][MM_SWAP_PIECES] */
 };
 
 #define MM_FOREACH_TENANT(c, t)                                                            \

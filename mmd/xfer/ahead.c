@@ -5,7 +5,7 @@
 
 static bool wants(const struct mm_xtransfer *transfer)
 {
-	return mm_xstore_on_disk(transfer->store) && transfer->staged_bytes < transfer->bytes;
+	return mm_xtransfer_on_disk(transfer) && transfer->staged_bytes < transfer->bytes;
 }
 
 static uint64_t not_issued(const struct mm_xtransfer *transfer)

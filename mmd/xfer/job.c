@@ -173,6 +173,42 @@ static int run_copy(struct mm_xfer *x, struct mm_xjob *job)
 	return -EINPROGRESS;
 }
 
+static void swap_landed(struct mm_xtransfer *transfer, int result)
+{
+	struct mm_xjob *job =
+		(struct mm_xjob *)((char *)transfer - offsetof(struct mm_xjob, transfer));
+
+	job->swap->copies--;
+	finish(job, result);
+}
+
+static int run_swap(struct mm_xfer *x, struct mm_xjob *job)
+{
+	const uint64_t *arg = job->msg.arg; /* tenant | lot << 32; pool byte; swap byte; bytes */
+	uint64_t page = arg[1] / x->pool.page_bytes, offset = arg[1] % x->pool.page_bytes;
+	int rc;
+
+	job->swap = mm_xswap_find(x->swaps, (uint32_t)arg[0]);
+	if (!job->swap)
+		return -ENOENT;
+	if (!mm_xpool_has(&x->pool, page) || arg[3] > x->pool.page_bytes - offset)
+		return -EINVAL;
+	rc = check_free(x, (uint32_t)page);
+	if (rc < 0)
+		return rc;
+	job->page = (uint32_t)page;
+	job->transfer = (struct mm_xtransfer){ .page = &job->page,
+					       .page_offset = offset,
+					       .bytes = arg[3],
+					       .to_host = job->msg.opcode == MM_XOP_SWAP_OUT,
+					       .landed = swap_landed };
+	rc = mm_xswap_copy(job->swap, &job->transfer, arg[2]);
+	if (rc < 0)
+		return rc;
+	job->swap->copies++;
+	return -EINPROGRESS;
+}
+
 /* ---- tenants and stores ---- */
 
 static int run_activate(struct mm_xfer *x, struct mm_xjob *job)
@@ -208,13 +244,15 @@ static void forget(struct mm_xfer *x, struct mm_xtenant *tenant)
 static int run_detach(struct mm_xfer *x, struct mm_xjob *job)
 {
 	struct mm_xtenant *tenant = mm_xfer_tenant(x, job->msg.arg[0]);
+	struct mm_xswap *swap = mm_xswap_find(x->swaps, job->msg.arg[0]);
 
-	if (!tenant)
-		return 0;
-	mm_xtenant_quiesce(tenant);
-	if (mm_xtenant_copying(tenant))
+	if (tenant)
+		mm_xtenant_quiesce(tenant);
+	if ((tenant && mm_xtenant_copying(tenant)) || (swap && swap->copies))
 		return -EINPROGRESS;
-	forget(x, tenant);
+	mm_xswap_drop(&x->swaps, swap);
+	if (tenant)
+		forget(x, tenant);
 	return 0;
 }
 
@@ -261,6 +299,8 @@ static const struct {
 	[MM_XOP_QUIESCE] = { run_quiesce, true },
 	[MM_XOP_DETACH] = { run_detach, true },
 	[MM_XOP_STORE_DROP] = { run_store_drop, false },
+	[MM_XOP_SWAP_OUT] = { run_swap, false },
+	[MM_XOP_SWAP_IN] = { run_swap, false },
 };
 
 static bool begin(struct mm_xfer *x, struct mm_xjob *job)

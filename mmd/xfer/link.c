@@ -89,29 +89,44 @@ static const void *source_in(const struct mm_xbuf *buffer, uint64_t at, uint64_t
 	return buffer->base + buffer->skew + into;
 }
 
+/* Where the transfer's byte @at is read from; *ret_bytes: how many more in the same registration. */
+static const void *source(struct mm_xlink *link, const struct mm_xtransfer *transfer,
+			  const struct mm_xbuf *buffer, uint64_t at, uint64_t *ret_bytes)
+{
+	if (buffer)
+		return source_in(buffer, at, ret_bytes);
+	if (!transfer->host)
+		return mm_xstore_at(link->stores, transfer->store, transfer->store_offset + at,
+				    ret_bytes);
+	*ret_bytes = transfer->bytes - at;
+	return transfer->host + at;
+}
+
 /* One driver call: up to the end of a page, of a registration, of the chunk, of the transfer. */
 static int issue_piece(struct mm_xlink *link, struct mm_xtransfer *transfer,
 		       const struct mm_xbuf *buffer, uint64_t bytes_max, uint64_t *ret_bytes)
 {
 	const struct mm_xpool *pool = link->pool;
-	uint64_t at = transfer->issued_bytes;
-	uint64_t in_page = at % pool->page_bytes;
+	const struct mm_gpu_api *gpu = &pool->dev->gpu;
+	uint64_t at = transfer->issued_bytes, page_at = transfer->page_offset + at;
+	uint64_t in_page = page_at % pool->page_bytes;
 	uint64_t bytes = MM_MIN(transfer->bytes - at, pool->page_bytes - in_page);
+	CUdeviceptr va;
 	uint64_t readable;
 	const void *from;
 
 	if (mm_fault("xfer.copy"))
 		return -EIO;
-	from = buffer ? source_in(buffer, at, &readable)
-		      : mm_xstore_at(link->stores, transfer->store, transfer->store_offset + at,
-				     &readable);
+	from = source(link, transfer, buffer, at, &readable);
+	va = mm_xpool_va(pool, transfer->page[page_at / pool->page_bytes]) + in_page;
 	bytes = MM_MIN(bytes, MM_MIN(readable, bytes_max));
 	*ret_bytes = bytes;
-	return mm_xdev_result(
-		pool->dev, "cuMemcpyHtoDAsync",
-		pool->dev->gpu.cuMemcpyHtoDAsync(
-			mm_xpool_va(pool, transfer->page[at / pool->page_bytes]) + in_page, from,
-			bytes, pool->dev->copy));
+	if (transfer->to_host)
+		return mm_xdev_result(
+			pool->dev, "cuMemcpyDtoHAsync",
+			gpu->cuMemcpyDtoHAsync(transfer->host + at, va, bytes, pool->dev->copy));
+	return mm_xdev_result(pool->dev, "cuMemcpyHtoDAsync",
+			      gpu->cuMemcpyHtoDAsync(va, from, bytes, pool->dev->copy));
 }
 
 static int issue_tail(struct mm_xlink *link, const struct mm_xtransfer *transfer)

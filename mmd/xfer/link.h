@@ -2,7 +2,8 @@
 /*
  * mm_xlink - the link from the host to the device, shared fairly by bytes
  *
- * Concept:   A transfer brings a range of a store into a list of pages, in chunks. Transfers wait in
+ * Concept:   A transfer brings a range of a store into a list of pages, in chunks; or it copies between
+ *            pages and a swap space, in either direction. Transfers wait in
  *            flows (one per tenant, one for core's copy jobs). Whenever the link has room, the flow
  *            that was served least issues the next chunk of its oldest transfer (start-time fair
  *            queueing: a flow that was idle starts level with the others, it saves up nothing).
@@ -33,7 +34,10 @@ struct mm_xtransfer {
 	/* the caller's, set before mm_xlink_start() */
 	struct mm_xstore *store;
 	uint64_t store_offset;
-	uint64_t bytes; /* <= n_pages * page_bytes */
+	char *host;           /* instead of a store: one registration */
+	bool to_host;         /* with host: the other way */
+	uint64_t page_offset; /* in the first page */
+	uint64_t bytes;       /* <= n_pages * page_bytes - page_offset */
 	const uint32_t *page;
 	bool zero_tail; /* of the last page */
 	void (*landed)(struct mm_xtransfer *transfer, int result);
@@ -92,10 +96,15 @@ void mm_xlink_cancel(struct mm_xlink *link, struct mm_xtransfer *transfer);
 /* ahead.c: ask the disk for the next chunks, as far as there are buffers. */
 void mm_xlink_read_ahead(struct mm_xlink *link);
 
+static inline bool mm_xtransfer_on_disk(const struct mm_xtransfer *transfer)
+{
+	return transfer->store && mm_xstore_on_disk(transfer->store);
+}
+
 /* May its next chunk be issued? */
 static inline bool mm_xtransfer_ready(const struct mm_xtransfer *transfer)
 {
-	return !mm_xstore_on_disk(transfer->store) || transfer->issued_bytes == transfer->bytes ||
+	return !mm_xtransfer_on_disk(transfer) || transfer->issued_bytes == transfer->bytes ||
 	       mm_xstage_ready(&transfer->staged);
 }
 

@@ -225,6 +225,15 @@ static int on_store(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds
 	return mm_xstores_add(&x->stores, msg->id, msg->bytes, fds[0]);
 }
 
+static int on_swap(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
+{
+	if (n_fds != 1) {
+		close_fds(fds, n_fds);
+		return -EPROTO;
+	}
+	return mm_xswap_add(&x->swaps, &x->link, msg->id, msg->bytes, fds[0]);
+}
+
 static int on_message(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
 {
 	switch (msg->kind) {
@@ -234,6 +243,8 @@ static int on_message(struct mm_xfer *x, const struct mm_xmsg *msg, const int *f
 		return on_tenant(x, msg, fds, n_fds);
 	case MM_X_STORE:
 		return on_store(x, msg, fds, n_fds);
+	case MM_X_SWAP:
+		return on_swap(x, msg, fds, n_fds);
 	default:
 		close_fds(fds, n_fds);
 		return -EPROTO;
@@ -381,7 +392,7 @@ static bool drain(struct mm_xfer *x)
 	for (struct mm_xtenant *t = x->tenants; t; t = t->next)
 		mm_xtenant_quiesce(t);
 	TAILQ_FOREACH(job, &x->running, entry)
-	if (job->msg.opcode == MM_XOP_COPY && job->state == MM_XJOB_RUNNING)
+	if (job->transfer.landed && job->state == MM_XJOB_RUNNING)
 		mm_xlink_cancel(&x->link, &job->transfer);
 	while (mm_xlink_busy(&x->link) || x->stage.reading > 0 ||
 	       x->dev.gpu.cuStreamQuery(x->dev.scrub) != CUDA_SUCCESS) {
@@ -401,6 +412,8 @@ static void tear_down(struct mm_xfer *x)
 		x->tenants = tenant->next;
 		mm_xtenant_destroy(tenant);
 	}
+	while (x->swaps)
+		mm_xswap_drop(&x->swaps, x->swaps);
 	mm_xjobs_done(x);
 	mm_xstores_done(&x->stores);
 	mm_xlink_done(&x->link);

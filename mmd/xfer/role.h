@@ -20,6 +20,7 @@
 #include "mmd/xfer/link.h"
 #include "mmd/xfer/pool.h"
 #include "mmd/xfer/store.h"
+#include "mmd/xfer/swap.h"
 #include "mmd/xfer/tenant.h"
 
 #define MM_XJOBS_MAX  1024
@@ -37,8 +38,9 @@ struct mm_xjob {
 	int result;
 	uint64_t progress;            /* CREATE: pages done with */
 	CUevent event;                /* SCRUB, from the free list */
-	uint32_t page;                /* COPY: the transfer's list of one page */
-	struct mm_xtransfer transfer; /* COPY */
+	uint32_t page;                /* COPY, SWAP: the transfer's list of one page */
+	struct mm_xtransfer transfer; /* COPY, SWAP */
+	struct mm_xswap *swap;        /* SWAP */
 	struct mm_xfer *x;
 	TAILQ_ENTRY(mm_xjob) entry;
 };
@@ -54,6 +56,7 @@ struct mm_xfer {
 	struct mm_xlink link;
 	struct mm_xflow copies; /* of core's COPY jobs */
 	struct mm_xtenant *tenants;
+	struct mm_xswap *swaps;
 	TAILQ_HEAD(, mm_xjob) running; /* in order of arrival */
 	TAILQ_HEAD(, mm_xjob) idle;
 	struct mm_xjob job[MM_XJOBS_MAX];

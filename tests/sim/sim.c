@@ -26,7 +26,8 @@
 
 static struct {
 	uint64_t seed;
-	uint64_t denials, grants, takes, returns, kicks, kills, deaths, changes, reclaims, models;
+	uint64_t denials, grants, takes, returns, kicks, kills, deaths, changes, reclaims, models,
+		swaps;
 } now_running;
 
 static struct world world;
@@ -67,9 +68,11 @@ static void make(struct world *w, uint64_t seed)
 
 	world.rng = seed * 77 + 5;
 	opts.pages = 40 + w_below(w, 120);
-	opts.policy = w_below(w, 10) < 7 ? MM_POLICY_REMAP : (enum mm_policy)w_below(w, 3);
+	opts.policy =
+		w_below(w, 10) < 7 ? MM_POLICY_REMAP : (enum mm_policy)w_below(w, MM_POLICY_COUNT);
 	opts.jobs_max = 1 + w_below(w, 40);
 	opts.slots = w_below(w, MM_SLOTS_MAX + 1);
+	opts.swap_max_bytes = w_below(w, 4) ? 40 * opts.page_bytes : 0;
 	opts.idle_ns = 5 * MM_NS_PER_MS;
 	opts.dwell_ns = 20 * MM_NS_PER_MS;
 	opts.reclaim_ns = 20 * MM_NS_PER_MS;
@@ -126,9 +129,51 @@ static void hostile_send(struct world *w, struct w_proc *p)
 	w_send(w, p, &msg);
 }
 
+/* Lists that name anything; the core may only refuse them. */
+static void hostile_swap(struct world *w, struct w_proc *p)
+{
+	struct mm_swap_piece pieces[4];
+	struct mm_msg msg = { .opcode = MM_OP_SWAP,
+			      .arg = { w_below(w, MM_SWAP_LOTS + 1), w_below(w, 5),
+				       w_below(w, 3) } };
+	uint64_t lot = msg.arg[0];
+
+	for (uint32_t i = 0; i < 4; i++) {
+		pieces[i] = (struct mm_swap_piece){ w_random(w) >> w_below(w, 64),
+						    w_random(w) >> w_below(w, 64),
+						    (uint32_t)w_random(w) >> w_below(w, 32),
+						    w_below(w, 4) };
+		if (w_below(w, 2))
+			w_swap_piece(w, p, &pieces[i]);
+	}
+	msg.user_data = 77;
+	if (lot < MM_SWAP_LOTS && !p->lot[lot])
+		p->lot[lot] = true;
+	if (mm_core_on_swap(w->core, w->now_ns, p->tenant, &msg, pieces))
+		w_disconnect(w, p);
+	w_drain(w);
+}
+
+static void swap(struct world *w, struct w_proc *p)
+{
+	struct mm_swap_piece pieces[20];
+	uint32_t n = 0, most = 1 + w_below(w, MM_ARRAY_SIZE(pieces));
+
+	if (!p->kv_declared)
+		return;
+	if (!p->swap_bytes)
+		w_swap_open(w, p, (1 + w_below(w, 20)) * w->opts.page_bytes);
+	while (n < most && w_swap_piece(w, p, &pieces[n]))
+		n++;
+	if (n)
+		w_swap(w, p, w_below(w, 2), pieces, n);
+}
+
 static void hostile_act(struct world *w, struct w_proc *p)
 {
 	hostile_write(w, p);
+	if (p->connected && p->swap_bytes && !w_below(w, 6))
+		hostile_swap(w, p);
 	if (p->connected && !w_below(w, 6))
 		hostile_send(w, p);
 }
@@ -154,7 +199,11 @@ static void engine(struct world *w, struct w_proc *p)
 {
 	if (!p->connected || p->frozen)
 		return;
-	switch (w_below(w, 9)) {
+	switch (w_below(w, 11)) {
+	case 9:
+	case 10:
+		swap(w, p);
+		break;
 	case 0:
 	case 1:
 		set_up(w, p);
@@ -338,7 +387,11 @@ static void assert_moving(struct world *w)
 	for (uint32_t i = 0; i < 120; i++)
 		quiet_round(w, MM_NS_PER_MS);
 	W_FOREACH(w, p)
-	mm_assert(!p->connected || !p->model_ready || p->steps > steps[p - w->proc]);
+	{
+		mm_assert(!p->connected || !p->model_ready || p->steps > steps[p - w->proc]);
+		for (uint32_t lot = 0; p->connected && lot < MM_SWAP_LOTS; lot++)
+			mm_assert(!p->lot[lot]); /* every list was answered */
+	}
 }
 
 static bool greedy(const struct w_proc *p)
@@ -466,7 +519,10 @@ static void run(uint64_t seed, uint64_t steps)
 		step(w);
 	calm(w);
 	W_FOREACH(w, p)
-	now_running.models += p->model_ready;
+	{
+		now_running.models += p->model_ready;
+		now_running.swaps += p->swapped;
+	}
 	assert_moving(w);
 	assert_served(w);
 	assert_fair(w);
@@ -533,13 +589,15 @@ int main(int argc, char **argv)
 	signal(SIGABRT, on_abort);
 	for (uint64_t i = 0; i < seeds; i++)
 		run(seed + i, steps);
-	printf("seeds=%llu steps=%llu models=%llu grants=%llu denials=%llu takes=%llu returns=%llu "
+	printf("seeds=%llu steps=%llu models=%llu swaps=%llu grants=%llu denials=%llu takes=%llu "
+	       "returns=%llu "
 	       "changes=%llu reclaims=%llu kicks=%llu kills=%llu xfer_deaths=%llu\n",
 	       (unsigned long long)seeds, (unsigned long long)steps,
-	       (unsigned long long)now_running.models, (unsigned long long)now_running.grants,
-	       (unsigned long long)now_running.denials, (unsigned long long)now_running.takes,
-	       (unsigned long long)now_running.returns, (unsigned long long)now_running.changes,
-	       (unsigned long long)now_running.reclaims, (unsigned long long)now_running.kicks,
-	       (unsigned long long)now_running.kills, (unsigned long long)now_running.deaths);
+	       (unsigned long long)now_running.models, (unsigned long long)now_running.swaps,
+	       (unsigned long long)now_running.grants, (unsigned long long)now_running.denials,
+	       (unsigned long long)now_running.takes, (unsigned long long)now_running.returns,
+	       (unsigned long long)now_running.changes, (unsigned long long)now_running.reclaims,
+	       (unsigned long long)now_running.kicks, (unsigned long long)now_running.kills,
+	       (unsigned long long)now_running.deaths);
 	return 0;
 }

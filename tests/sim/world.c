@@ -44,6 +44,24 @@ static void assert_unused(const struct world *w, uint32_t page)
 	}
 }
 
+static bool is_swap(const struct mm_msg *job)
+{
+	return job->opcode == MM_XOP_SWAP_OUT || job->opcode == MM_XOP_SWAP_IN;
+}
+
+/* The page is the tenant's for as long as the device may copy: granted, or not proven free. */
+static void check_swap_job(const struct world *w, const struct mm_msg *job)
+{
+	uint32_t tenant = (uint32_t)job->arg[0], owner;
+	uint64_t page = job->arg[1] / w->opts.page_bytes;
+	enum mm_page_state state;
+
+	mm_assert(page < w->opts.pages && job->arg[3] && job->arg[3] <= MM_SWAP_JOB_BYTES);
+	mm_assert(job->arg[1] % w->opts.page_bytes + job->arg[3] <= w->opts.page_bytes);
+	state = mm_core_page(w->core, (uint32_t)page, &owner);
+	mm_assert((state == MM_PAGE_KV || state == MM_PAGE_REVOKING) && owner == tenant);
+}
+
 static void act_job(struct world *w, const struct mm_msg *msg)
 {
 	uint32_t page = (uint32_t)msg->arg[0];
@@ -54,6 +72,8 @@ static void act_job(struct world *w, const struct mm_msg *msg)
 		mm_assert(mm_core_page(w->core, page, NULL) != MM_PAGE_FREE);
 		assert_unused(w, page);
 	}
+	if (is_swap(msg))
+		check_swap_job(w, msg);
 	w->job[w->jobs++] = *msg;
 }
 
@@ -250,10 +270,21 @@ static int perform(struct world *w, const struct mm_msg *job)
 		return 0;
 	case MM_XOP_RECREATE:
 		return recreate(w, &w->page[arg]);
+	case MM_XOP_SWAP_OUT:
+	case MM_XOP_SWAP_IN:
+		check_swap_job(w, job);
+		p = w_proc_of(w, arg);
+		mm_assert(p && job->arg[2] + job->arg[3] <= p->swap_bytes);
+		p->lot_copied[job->arg[0] >> 32] += job->arg[3];
+		return 0;
 	case MM_XOP_ACTIVATE:
 		activate(w_proc_of(w, arg), job);
 		return 0;
-	default: /* QUIESCE, DETACH */
+	case MM_XOP_DETACH: /* takes the swap space away */
+		for (uint32_t i = 0; i < w->jobs; i++)
+			mm_assert(!is_swap(&w->job[i]) || (uint32_t)w->job[i].arg[0] != arg);
+		/* fall through */
+	default: /* QUIESCE too */
 		p = w_proc_of(w, arg);
 		if (p)
 			quiesce(p);
@@ -366,6 +397,9 @@ static void check_pages(struct world *w)
 void w_check(struct world *w)
 {
 	mm_core_check(w->core);
+	for (uint32_t i = 0; i < w->jobs; i++)
+		if (is_swap(&w->job[i]))
+			check_swap_job(w, &w->job[i]);
 	check_accounts(w);
 	check_pages(w);
 }

@@ -82,10 +82,19 @@ struct w_proc {
 	/* KV */
 	bool kv_declared;
 	uint32_t chunk_pages, chunks_max, want, used_chunks;
+	uint32_t range_pages; /* of a chunk */
 	uint32_t kv_view[W_KV];
 	bool chunk[W_KV];
 	uint32_t held, denials, grants, reclaim;
 	int denied;
+
+	/* swap: lists under way; what their pieces add up to, what jobs have copied */
+	uint64_t swap_bytes;
+	bool lot[MM_SWAP_LOTS];
+	uint64_t lot_bytes[MM_SWAP_LOTS], lot_copied[MM_SWAP_LOTS];
+	uint64_t lot_chunks[MM_SWAP_LOTS][W_KV / 64]; /* named by it */
+	uint32_t swapped;
+	int swap_result; /* of the last list */
 
 	/* xfer's side */
 	struct mm_core_plan plan;
@@ -159,6 +168,13 @@ void w_kv_declare(struct world *w, struct w_proc *p, uint32_t range_pages, uint3
 		  uint32_t chunks_max, uint32_t share);
 void w_kv_want(struct world *w, struct w_proc *p, uint32_t chunks);
 bool w_kv_release(struct world *w, struct w_proc *p);
+/* 0, or why not. */
+int w_swap_open(struct world *w, struct w_proc *p, uint64_t bytes);
+/* A list in the first free lot. False: none is free. */
+bool w_swap(struct world *w, struct w_proc *p, bool in, const struct mm_swap_piece *pieces,
+	    uint32_t n);
+/* A piece at random, in a chunk that it holds. False: it holds none, or has no swap space. */
+bool w_swap_piece(struct world *w, struct w_proc *p, struct mm_swap_piece *ret_piece);
 void w_bye(struct world *w, struct w_proc *p);
 void w_resync(struct world *w, struct w_proc *p);
 /* Takes the next event from the inbox and answers it. False: there is none. */

@@ -14,6 +14,7 @@ const char *const mm_policy_names[MM_POLICY_COUNT] = {
 	[MM_POLICY_RECOMPUTE] = "recompute",
 	[MM_POLICY_ELASTIC] = "elastic",
 	[MM_POLICY_REMAP] = "remap",
+	[MM_POLICY_SWAP] = "swap",
 };
 
 static const char help_text[] =
@@ -31,7 +32,7 @@ static const char help_text[] =
 	"--trace: all)\n"
 	"  --speed F              arrivals come F times as fast (default 1)\n"
 	"  --token-scale F        token counts times F (default 1)\n"
-	"  --policies P,P,...     of recompute,elastic,remap (default: all, in this order)\n"
+	"  --policies P,P,...     of recompute,elastic,remap,swap (default: the first three)\n"
 	"  --repeat N             runs of each policy; the one of median throughput is reported\n"
 	"  --devices N            software GPUs; tenants are dealt out to them in turn (default "
 	"1)\n"
@@ -200,7 +201,7 @@ static int parse_policies(char *text, struct mm_bench_opts *opts)
 		while (policy < MM_POLICY_COUNT && strcmp(name, mm_policy_names[policy]))
 			policy++;
 		if (policy == MM_POLICY_COUNT)
-			return wrong("--policies: '%s' is not one of recompute,elastic,remap",
+			return wrong("--policies: '%s' is not one of recompute,elastic,remap,swap",
 				     name);
 		for (uint32_t i = 0; i < opts->n_policies; i++) {
 			if (opts->policy[i] == policy)
@@ -356,7 +357,7 @@ int mm_bench_options(int argc, char **argv, struct mm_bench_opts *ret_opts)
 		.batch_max = 32,
 		.batched_tokens_max = 128,
 		.policy = { MM_POLICY_RECOMPUTE, MM_POLICY_ELASTIC, MM_POLICY_REMAP },
-		.n_policies = MM_POLICY_COUNT,
+		.n_policies = 3,
 	};
 	int opt, err;
 

@@ -339,6 +339,7 @@ static int handle_events(struct mm_engine *e, uint64_t now)
 		case MM_EVENT_DISCONNECTED:
 			r = fail(e, -ECONNRESET, "mmd is gone");
 			break;
+		case MM_EVENT_SWAPPED:
 		case MM_EVENT_NONE:
 			break;
 		}
