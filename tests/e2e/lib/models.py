@@ -25,7 +25,7 @@ def model(path, seed, *options):
     sizes = ["--hidden", 64, "--layers", 8, "--heads", 4, "--kv-heads", 2, "--ffn", 172, "--vocab", VOCAB,
              "--max-position", 512, "--seed", seed]
     subprocess.run([str(BIN / "mkmodel"), "random", str(path), *map(str, sizes), *map(str, options)],
-                   check=True, capture_output=True, timeout=60)
+                   check=True, capture_output=True, timeout=limit(60))
     return pathlib.Path(path)
 
 
