@@ -360,6 +360,7 @@ int mm_client_info(struct mm_client *client, struct mm_client_info *ret_info)
 	ret_info->layers_cycling = client->m;
 	ret_info->plan_epoch = client->plan_epoch;
 	ret_info->plan_changes = client->plan_changes;
+	ret_info->plan_held_ns = client->held_ns;
 	pthread_mutex_unlock(&client->lock);
 	return 0;
 }

@@ -92,6 +92,7 @@ struct mm_step {
 	uint32_t n_begun, n_streams;
 	struct mm_begun begun[MM_STEP_BEGUN];
 	CUstream streams[MM_STEP_STREAMS];
+	bool times_all; /* a plan is being mapped: any layer may wait */
 	uint32_t gated;
 	uint32_t n_timed; /* waits with events around them: events[2 * i], [2 * i + 1] */
 	uint32_t n_events;
@@ -140,7 +141,11 @@ struct mm_client {
 	/* lock: plan */
 	bool preparing; /* no new step; parked = PARKED was said */
 	bool parked;
-	bool broken; /* a step broke off: no new one before a plan change put the gates in order */
+	bool broken;  /* a step broke off: no new one before a plan change put the gates in order */
+	bool mapping; /* a plan is being mapped while steps are open: no gate may be aborted */
+	bool abort_due;     /* ... but is to be when that is done */
+	uint64_t parked_ns; /* since when no step can begin */
+	uint64_t held_ns;   /* for how long that was, of all plan changes */
 	uint64_t prepare_epoch;
 	uint64_t plan_epoch;
 	uint64_t plan_changes;
@@ -205,6 +210,8 @@ int mm_link_call(struct mm_client *client, struct mm_msg *msg);
 void mm_link_reply(struct mm_client *client, const struct mm_msg *reply);
 /* The connection is over: frees every stream and every waiting call. The first cause counts. */
 void mm_link_die(struct mm_client *client, int error, const char *text);
+/* With lock: frees every stream, at once or when what is being mapped is mapped. */
+void mm_link_abort_gates(struct mm_client *client);
 /* With lock: waits for `changed`. -ETIMEDOUT; the errno of a dead connection; 0 = look again. */
 int mm_link_wait(struct mm_client *client, uint64_t deadline_ns);
 

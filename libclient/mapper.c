@@ -223,15 +223,20 @@ static void release_loose(struct mm_mapper *m)
 	}
 }
 
-int mm_mapper_apply(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans,
-		    const uint32_t *table)
+int mm_mapper_read(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans,
+		   const uint32_t *table)
 {
 	int r = 0;
 
 	for (size_t s = 0; s < n_spans && !r; s++)
 		r = want_copy(mapper, &spans[s], table);
-	if (r)
-		return r;
+	return r;
+}
+
+int mm_mapper_change(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans)
+{
+	int r = 0;
+
 	/* All unmapping first: a page may move from one span to another. */
 	for (size_t s = 0; s < n_spans && !r; s++)
 		r = span_unmap(mapper, &spans[s]);
@@ -241,19 +246,49 @@ int mm_mapper_apply(struct mm_mapper *mapper, const struct mm_span *spans, size_
 	return r;
 }
 
+int mm_mapper_apply(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans,
+		    const uint32_t *table)
+{
+	int r = mm_mapper_read(mapper, spans, n_spans, table);
+
+	return r ? r : mm_mapper_change(mapper, spans, n_spans);
+}
+
+static uint32_t any_mapped(const struct mm_mapper *m, const struct mm_span *spans, size_t n_spans)
+{
+	for (size_t s = 0; s < n_spans; s++)
+		for (uint32_t i = spans[s].entry; i < spans[s].entry + spans[s].n_pages; i++)
+			if (m->have[i])
+				return m->have[i];
+	return 0;
+}
+
+void mm_mapper_patch(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans)
+{
+	uint32_t page = any_mapped(mapper, spans, n_spans);
+
+	for (size_t s = 0; s < n_spans && page; s++) {
+		for (uint32_t i = spans[s].entry; i < spans[s].entry + spans[s].n_pages; i++)
+			mapper->want[i] = mapper->have[i] ? mapper->have[i] : page;
+		if (span_map(mapper, &spans[s]))
+			return;
+	}
+}
+
 void mm_mapper_shared(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans,
 		      bool *ret_shared)
 {
+	const uint32_t *want = mapper->want;
+
 	for (size_t s = 0; s < n_spans; s++) {
 		ret_shared[s] = false;
 		for (uint32_t i = spans[s].entry; i < spans[s].entry + spans[s].n_pages; i++)
-			if (mapper->have[i])
-				mapper->pages[mapper->have[i] - 1].seen = 0;
+			if (want[i])
+				mapper->pages[want[i] - 1].seen = 0;
 	}
 	for (size_t s = 0; s < n_spans; s++) {
 		for (uint32_t i = spans[s].entry; i < spans[s].entry + spans[s].n_pages; i++) {
-			uint16_t *seen =
-				mapper->have[i] ? &mapper->pages[mapper->have[i] - 1].seen : NULL;
+			uint16_t *seen = want[i] ? &mapper->pages[want[i] - 1].seen : NULL;
 
 			if (seen && *seen && *seen != s + 1)
 				ret_shared[s] = ret_shared[*seen - 1] = true;

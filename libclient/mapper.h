@@ -97,7 +97,27 @@ int mm_mapper_apply(struct mm_mapper *mapper, const struct mm_span *spans, size_
 		    const uint32_t *table);
 
 /**
- * mm_mapper_shared() - which spans have a page that is mapped in another one too
+ * mm_mapper_read() - the first half of mm_mapper_apply(): take the table in
+ * @mapper: any
+ * @spans:  @n_spans of them
+ * @table:  as for mm_mapper_apply()
+ *
+ * Return: 0; -EPROTO; -ENOENT: as mm_mapper_apply().
+ */
+int mm_mapper_read(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans,
+		   const uint32_t *table);
+
+/* The second half: map what was read. Return: 0, or what the driver says: may be called again. */
+int mm_mapper_change(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans);
+
+/*
+ * After a change that failed: wherever nothing is mapped, any page will do, so that a stream that is let
+ * go does not fault there. What cannot be mapped stays as it is.
+ */
+void mm_mapper_patch(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans);
+
+/**
+ * mm_mapper_shared() - which spans share a page with another one, by the table that was read last
  * @mapper:     any
  * @spans:      @n_spans of them, fewer than UINT16_MAX
  * @ret_shared: @n_spans flags

@@ -9,9 +9,11 @@
 
 /* ---- what mmd says: plan changes ---- */
 
-static void park(struct mm_client *c, uint64_t epoch)
+static void park(struct mm_client *c, uint64_t epoch, bool broken)
 {
-	const struct mm_msg msg = { .opcode = MM_OP_PARKED, .epoch = epoch };
+	const struct mm_msg msg = { .opcode = MM_OP_PARKED,
+				    .epoch = epoch,
+				    .arg = { broken ? MM_PARKED_BROKEN : 0 } };
 
 	mm_link_push(c, &msg);
 }
@@ -22,12 +24,13 @@ static bool may_park(struct mm_client *c)
 	if (!c->preparing || c->parked || c->steps_open)
 		return false;
 	c->parked = true;
+	c->parked_ns = mm_now_ns();
 	return true;
 }
 
 int mm_step_on_prepare(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
 {
-	bool now;
+	bool now, broken;
 
 	pthread_mutex_lock(&client->lock);
 	if (msg->epoch <= client->plan_epoch ||
@@ -40,38 +43,97 @@ int mm_step_on_prepare(struct mm_client *client, const struct mm_msg *msg, const
 	client->parked = false;
 	client->prepare_epoch = msg->epoch;
 	now = may_park(client);
+	broken = client->broken;
 	pthread_mutex_unlock(&client->lock);
 	if (now)
-		park(client, msg->epoch);
+		park(client, msg->epoch, broken);
 	return 0;
 }
 
-/* With lock. The first plan of a model comes without PREPARE; any may while no step is open. */
-static bool switch_is_due(struct mm_client *c, const struct mm_msg *msg)
+/*
+ * With lock. The first plan of a model comes without PREPARE; any may while no step is open, but one that
+ * lets steps go on only when they were parked for it, and nothing broke off.
+ */
+static bool switch_is_due(struct mm_client *c, const struct mm_msg *msg, bool partial)
 {
 	if (c->model_phase != MM_MODEL_LOADED && c->model_phase != MM_MODEL_READY)
 		return false;
 	if (!c->model || msg->epoch <= c->plan_epoch)
 		return false;
+	if (partial && (!c->preparing || c->broken || !(c->welcome.features & MM_FEAT_PARTIAL)))
+		return false;
 	return c->preparing ? c->parked && msg->epoch == c->prepare_epoch : !c->steps_open;
 }
 
-static int switch_map(struct mm_client *c, struct mm_model *model)
+/* With lock: the plan is in force, steps may begin. */
+static void steps_go_on(struct mm_client *c, const struct mm_msg *msg)
+{
+	if (c->parked_ns)
+		c->held_ns += mm_now_ns() - c->parked_ns;
+	c->parked_ns = 0;
+	c->plan_epoch = msg->epoch;
+	c->alpha = (uint32_t)msg->arg[0];
+	c->m = (uint32_t)msg->arg[1];
+	c->preparing = c->parked = c->broken = false;
+	pthread_cond_broadcast(&c->changed);
+}
+
+/* A dead connection has aborted the gates: nothing may be unmapped under streams that run free. */
+static int switch_partly(struct mm_client *c, const struct mm_msg *msg)
+{
+	int dead;
+
+	pthread_mutex_lock(&c->lock);
+	dead = c->dead;
+	c->mapping = !dead;
+	if (!dead)
+		steps_go_on(c, msg);
+	pthread_mutex_unlock(&c->lock);
+	return dead;
+}
+
+/* With map_lock: what cycles is known before any step begins, what is mapped may come after. */
+static int map_plan(struct mm_client *c, struct mm_model *model, const struct mm_msg *msg,
+		    bool partial)
+{
+	const uint32_t n = model->dir.n_groups;
+	int r = mm_mapper_read(&c->mapper, model->spans, n, c->mmd->map);
+
+	if (r)
+		return r;
+	mm_mapper_shared(&c->mapper, model->spans, n, model->cycles);
+	if (partial)
+		r = switch_partly(c, msg);
+	if (!r)
+		r = mm_mapper_change(&c->mapper, model->spans, n);
+	if (r && partial)
+		mm_mapper_patch(&c->mapper, model->spans, n);
+	return r;
+}
+
+static int switch_map(struct mm_client *c, struct mm_model *model, const struct mm_msg *msg,
+		      bool partial)
 {
 	int r;
 
 	pthread_mutex_lock(&c->map_lock);
-	if (c->closing) {
-		r = -ESHUTDOWN;
-	} else {
-		r = mm_mapper_apply(&c->mapper, model->spans, model->dir.n_groups, c->mmd->map);
-		mm_mapper_shared(&c->mapper, model->spans, model->dir.n_groups, model->cycles);
-	}
+	r = c->closing ? -ESHUTDOWN : map_plan(c, model, msg, partial);
 	pthread_mutex_unlock(&c->map_lock);
 	return r;
 }
 
-static void switch_done(struct mm_client *c, const struct mm_msg *msg)
+/* Mapped, or given up: who waited with aborting the gates may now. */
+static void mapped(struct mm_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->mapping = false;
+	if (c->abort_due)
+		mm_link_abort_gates(c);
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void switch_done(struct mm_client *c, const struct mm_msg *msg, bool partial)
 {
 	pthread_mutex_lock(&c->lock);
 	if (c->model_phase == MM_MODEL_READY) {
@@ -79,23 +141,20 @@ static void switch_done(struct mm_client *c, const struct mm_msg *msg)
 		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_PLAN_CHANGED,
 						     .count = (uint32_t)msg->arg[0] });
 	}
-	c->plan_epoch = msg->epoch;
-	c->alpha = (uint32_t)msg->arg[0];
-	c->m = (uint32_t)msg->arg[1];
-	c->preparing = c->parked = c->broken = false;
-	pthread_cond_broadcast(&c->changed);
+	if (!partial)
+		steps_go_on(c, msg);
 	pthread_mutex_unlock(&c->lock);
 }
 
 int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
 {
 	struct mm_msg answer = { .opcode = MM_OP_COMMITTED, .epoch = msg->epoch };
+	bool due, partial = msg->arg[2] == MM_SWITCH_PARTIAL;
 	struct mm_model *model;
-	bool due;
 
 	pthread_mutex_lock(&client->lock);
-	due = switch_is_due(client, msg) && msg->arg[0] <= MM_LAYERS_MAX &&
-	      msg->arg[1] <= MM_LAYERS_MAX;
+	due = switch_is_due(client, msg, partial) && msg->arg[0] <= MM_LAYERS_MAX &&
+	      msg->arg[1] <= MM_LAYERS_MAX && (partial || !msg->arg[2]);
 	model = client->model;
 	if (due) {
 		client->preparing = client->parked = true;
@@ -106,13 +165,15 @@ int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const 
 		*ret_text = "mmd switched plans out of order";
 		return -EPROTO;
 	}
-	answer.result = switch_map(client, model);
+	answer.result = switch_map(client, model, msg, partial);
+	if (partial)
+		mapped(client);
 	*ret_text = "mmd takes no requests any more";
 	if (mm_link_push(client, &answer))
 		return -ECONNRESET;
 	/* Where mapping failed, steps stay out until mmd has decided: a new SWITCH, or the end. */
 	if (!answer.result)
-		switch_done(client, msg);
+		switch_done(client, msg, partial);
 	return 0;
 }
 
@@ -209,6 +270,7 @@ static void step_open(struct mm_client *c, struct mm_step *step)
 	step->last_layer = -1;
 	step->n_begun = step->n_streams = 0;
 	step->gated = step->n_timed = 0;
+	step->times_all = c->mapping;
 	if (c->steps_open++ == 0)
 		step_seq_advance(c);
 }
@@ -295,7 +357,7 @@ static void resync(struct mm_client *c)
 /* How a step ended, and what is to be said to mmd about it. */
 struct ending {
 	CUresult res;
-	bool aborted, broke_off, parks;
+	bool aborted, broke_off, parks, broken;
 	uint64_t epoch;
 	int dead;
 };
@@ -328,10 +390,15 @@ static struct mm_step_info step_sync(struct mm_client *c, const struct mm_step *
 	return info;
 }
 
-/* What it computes is void anyway: its streams need not wait until layers were brought. */
+/*
+ * What it computes is void anyway: its streams need not wait until layers were brought. But they must
+ * wait for what is being mapped.
+ */
 static void step_abort(struct mm_client *c)
 {
 	pthread_mutex_lock(&c->lock);
+	while (c->mapping)
+		pthread_cond_wait(&c->changed, &c->lock);
 	for (uint32_t i = 0; c->m && i < n_layers(c); i++)
 		__atomic_fetch_or(&c->gates->gate[i].high, (uint32_t)(MM_GATE_ABORT >> 32),
 				  __ATOMIC_SEQ_CST);
@@ -351,6 +418,7 @@ static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
 	if (--c->steps_open == 0)
 		step_seq_advance(c);
 	e->parks = may_park(c);
+	e->broken = c->broken;
 	e->epoch = c->prepare_epoch;
 	e->dead = c->dead;
 	pthread_mutex_unlock(&c->lock);
@@ -375,7 +443,7 @@ static int step_close(struct mm_client *c, CUstream stream, bool abandon,
 	if (e.broke_off)
 		resync(c);
 	if (e.parks)
-		park(c, e.epoch);
+		park(c, e.epoch, e.broken);
 	if (e.res)
 		return mm_fail(c, -EIO, "the device failed: %s", mm_gpu_strerror(c->gpu, e.res));
 	if (e.aborted && !abandon)
@@ -547,7 +615,7 @@ static int pass_over(struct mm_model *model, struct mm_step *step, uint32_t laye
 	while (!res && step->last_layer + 1 < (int64_t)layer) {
 		uint32_t i = (uint32_t)(step->last_layer + 1);
 
-		res = gate_wait(c, step, i, model->cycles[i + 1], stream);
+		res = gate_wait(c, step, i, model->cycles[i + 1] || step->times_all, stream);
 		if (!res)
 			res = gate_done(c, i, stream);
 		if (!res)
@@ -595,7 +663,7 @@ int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream stream)
 		r = pass_over(model, step, layer, stream);
 	if (r)
 		return r;
-	res = gate_wait(c, step, layer, model->cycles[layer + 1], stream);
+	res = gate_wait(c, step, layer, model->cycles[layer + 1] || step->times_all, stream);
 	if (res)
 		return layer_failed(c, layer, res);
 	step->gated += model->cycles[layer + 1];

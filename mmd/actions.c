@@ -31,10 +31,9 @@ static void gates_abort(struct mm_session *s)
 }
 
 static void plan_slot_write(const struct mm_session *s, uint32_t index,
-			    const struct mm_core_slot *from, uint64_t epoch)
+			    const struct mm_core_slot *from)
 {
 	struct mm_xplan_region *plan = s->plan_region.base;
-	struct mm_xcursor_region *cursors = s->cursor_region.base;
 	struct mm_xplan_slot *slot = &plan->slot[index];
 
 	mm_assert(from->n_pages <= MM_SLOT_PAGES_MAX && from->n_layers <= MM_LAYERS_MAX);
@@ -43,14 +42,23 @@ static void plan_slot_write(const struct mm_session *s, uint32_t index,
 	for (uint32_t i = 0; i < from->n_pages; i++)
 		slot->page[i] = mm_core_slot_page(s->pool->core, s->tenant, index, i);
 	memcpy(slot->layer, from->layer, from->n_layers * sizeof(slot->layer[0]));
-	cursors->slot[index] = (struct mm_xcursor){
-		.epoch = epoch,
-		.state = from->in_place ? MM_CUR_HELD : MM_CUR_COPYING,
-	};
+	slot->in_place = from->in_place;
 }
 
-/* xfer is quiescent on the tenant: nobody reads the region, nobody else writes the cursors. */
-static void plan_write(struct mm_session *s)
+/* xfer is quiescent on the tenant: nobody else writes the cursors. */
+static void cursors_write(const struct mm_session *s, const struct mm_core_plan *from)
+{
+	struct mm_xcursor_region *cursors = s->cursor_region.base;
+
+	for (uint32_t i = 0; i < from->beta; i++)
+		cursors->slot[i] = (struct mm_xcursor){
+			.epoch = from->epoch,
+			.state = from->slot[i].in_place ? MM_CUR_HELD : MM_CUR_COPYING,
+		};
+}
+
+/* xfer reads the region only on an ACTIVATE or REPLAN, and none is on its way. */
+static void plan_write(struct mm_session *s, bool served)
 {
 	const struct mm_core_plan *from = mm_core_plan(s->pool->core, s->tenant);
 	struct mm_xplan_region *plan = s->plan_region.base;
@@ -65,7 +73,18 @@ static void plan_write(struct mm_session *s)
 		plan->layer[i].bytes = s->store->groups[i + 1].bytes;
 	}
 	for (uint32_t i = 0; i < plan->n_slots; i++)
-		plan_slot_write(s, i, &from->slot[i], from->epoch);
+		plan_slot_write(s, i, &from->slot[i]);
+	static_assert(sizeof(plan->closed) == sizeof(from->closed), "a bit per layer");
+	memcpy(plan->closed, from->closed, sizeof(plan->closed));
+	if (!served)
+		cursors_write(s, from);
+}
+
+static void plan_open(struct mm_session *s, uint64_t epoch)
+{
+	struct mm_xplan_region *plan = s->plan_region.base;
+
+	__atomic_store_n(&plan->open_epoch, epoch, __ATOMIC_RELEASE);
 }
 
 static void kill_process(struct mm_session *s, const char *reason)
@@ -113,7 +132,10 @@ static void perform(struct mm_pool *pool, const struct mm_action *a)
 		gate_write(s, a);
 		break;
 	case MM_ACT_PLAN:
-		plan_write(s);
+		plan_write(s, a->entry != 0);
+		break;
+	case MM_ACT_OPEN:
+		plan_open(s, a->word);
 		break;
 	case MM_ACT_ABORT:
 		gates_abort(s);

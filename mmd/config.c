@@ -28,6 +28,7 @@ static const char *const policy_names[] = { "recompute", "elastic", "remap", "sw
 static const char *const huge_names[] = { "auto", "off", "2M", "1G", NULL };
 static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
 static const char *const slots_names[] = { "auto", "1", "2", NULL };
+static const char *const change_names[] = { "partial", "full", NULL };
 static const char *const role_names[] = { "keeper", "core", "xfer", "load", "spool", NULL };
 
 #define AT(field)      .offset = offsetof(struct mm_config, field)
@@ -67,6 +68,8 @@ static const struct option options[] = {
 	  AT(numa_node), .max = MM_HOST_NODES_MAX - 1 },
 	{ "hugepages", "NAME", "auto, off, 2M or 1G", TYPE_NAME, AT(hugepages),
 	  .names = huge_names },
+	{ "plan-change", "NAME", "partial or full", TYPE_NAME, AT(full_drain),
+	  .names = change_names },
 	{ "slots", "N", "auto, 1 or 2", TYPE_NAME, AT(slots), .names = slots_names },
 	{ "log-level", "NAME", "error, warn, info or debug", TYPE_NAME, AT(log_level),
 	  .names = level_names },

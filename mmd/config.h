@@ -46,6 +46,7 @@ struct mm_config {
 	uint64_t lend_max_permille;                /* 0 = the controller's default */
 	uint64_t chunk_bytes;                      /* 0 = default */
 	uint64_t slots;                            /* of a plan; 0 = automatic */
+	uint64_t full_drain;                       /* 1: no step runs while a plan changes */
 	uint64_t numa_node;                        /* for stores; MM_NUMA_BY_DEVICE */
 	uint64_t hugepages;                        /* enum mm_hugepages */
 	uint64_t log_level;                        /* enum mm_log_level */

@@ -59,6 +59,7 @@ int mm_pool_device(struct mm_pool *pool)
 		.swap_account_max_bytes = c->swap_account_max_bytes,
 		.lend_max_permille = (uint32_t)c->lend_max_permille,
 		.slots = (uint32_t)c->slots,
+		.full_drain = c->full_drain != 0,
 		.tag = (uint8_t)pool->index,
 	};
 	int r = fds_check(pool);

@@ -114,6 +114,8 @@ enum mm_xop { /* arg[] in order */
 	      MM_XOP_STORE_DROP, /* store */
 	      MM_XOP_SWAP_OUT, /* tenant | lot << 32; byte of the pool; byte of its swap space; bytes */
 	      MM_XOP_SWAP_IN, /* the same, from the swap space into the pool */
+	      MM_XOP_REPLAN, /* tenant; epoch: go over to the plan in the region. Slots that it leaves as
+			* they are are served without a pause; while the tenant is parked */
 	      MM_XOP_COUNT
 };
 
@@ -127,10 +129,11 @@ struct mm_xq_region {          /* one memfd per writer: core's carries jobs, xfe
 	mm_msg_slot slot[MM_XQ_SLOTS];
 };
 
-/* ---- core -> xfer: a tenant's plan; core writes it only while xfer is quiescent on the tenant ---- */
+/* ---- core -> xfer: a tenant's plan; xfer reads it only on ACTIVATE and REPLAN, but for open_epoch ---- */
 
-#define MM_SLOTS_MAX      2
-#define MM_SLOT_PAGES_MAX 4096
+#define MM_SLOTS_MAX         2
+#define MM_SLOT_PAGES_MAX    4096
+#define MM_XPLAN_LAYER_WORDS 16 /* a bit per layer */
 
 struct mm_xplan_layer {
 	uint64_t store_offset;
@@ -141,7 +144,9 @@ struct mm_xplan_slot {
 	uint32_t n_layers; /* >= 2: a slot with one layer is ambiguous (protocol.md) */
 	uint32_t n_pages;
 	uint32_t page[MM_SLOT_PAGES_MAX];
-	uint16_t layer[1024]; /* in order of execution; layer[0] is in the slot at ACTIVATE */
+	uint16_t layer[1024]; /* in order of execution */
+	uint32_t in_place;    /* a new slot in which layer[0] is already */
+	uint32_t reserved;
 };
 
 struct mm_xplan_region {
@@ -151,6 +156,9 @@ struct mm_xplan_region {
 	uint32_t n_slots;
 	struct mm_xplan_layer layer[MM_LAYERS_MAX + 1]; /* by layer */
 	struct mm_xplan_slot slot[MM_SLOTS_MAX];
+	/* Layers that get no READY before the tenant has mapped them: while open_epoch < epoch. */
+	uint64_t closed[MM_XPLAN_LAYER_WORDS];
+	uint64_t open_epoch; /* grows; written at any time */
 };
 
 /* ---- xfer -> core: cursors and measurements; survive xfer (protocol.md: intent before the copy) ---- */

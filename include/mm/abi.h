@@ -35,7 +35,8 @@
 /* Feature bits: the tenant offers, mmd answers with the subset it will use. */
 #define MM_FEAT_REMAP   (UINT64_C(1) << 0) /* the tenant brackets layers with gates: they may cycle */
 #define MM_FEAT_RECLAIM (UINT64_C(1) << 1) /* the tenant answers MM_EV_KV_RECLAIM */
-#define MM_FEAT_KNOWN   (MM_FEAT_REMAP | MM_FEAT_RECLAIM)
+#define MM_FEAT_PARTIAL (UINT64_C(1) << 2) /* the tenant maps a plan while its steps go on */
+#define MM_FEAT_KNOWN   (MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL)
 
 #define MM_NAME_BYTES   32
 #define MM_REASON_BYTES 416
@@ -114,7 +115,7 @@ enum mm_op {
 	MM_OP_KV_WANT, /* chunks wanted in all (absolute; replaces the last) -> grants or denial */
 	MM_OP_KV_RELEASE, /* chunk: unmapped, its handles released -> REPLY */
 	MM_OP_FDS_ACK,    /* seq of a batch; result -EMFILE: truncated, send it again */
-	MM_OP_PARKED,     /* .epoch of the PREPARE: no step open, nothing enqueued */
+	MM_OP_PARKED,     /* MM_PARKED_*; .epoch of the PREPARE: no step open, nothing enqueued */
 	MM_OP_COMMITTED,  /* .epoch of the SWITCH: mapped to the table; result < 0: could not */
 	MM_OP_RESYNC,     /* a step broke off between layers: asks for a null plan change */
 	MM_OP_BYE,        /* everything unmapped and released; the connection ends -> REPLY */
@@ -131,13 +132,17 @@ enum mm_ev {
 			     * before: 0 = all, else the directory only: the rest lies on a disk */
 	MM_EV_MODEL_READY, /* all bytes are in place, steps may run; result < 0: refused, why below */
 	MM_EV_PREPARE,     /* .epoch: open no new step, let the open one end -> PARKED */
-	MM_EV_SWITCH, /* .epoch; alpha; m; the table is the new truth -> COMMITTED, steps may go on */
-	MM_EV_KV_GRANT,   /* chunk: its table entries and fds are there */
+	MM_EV_SWITCH,   /* .epoch; alpha; m; MM_SWITCH_*; the table is the new truth -> COMMITTED */
+	MM_EV_KV_GRANT, /* chunk: its table entries and fds are there */
 	MM_EV_KV_DENIED,  /* wanted; granted in all; result -ENOSPC (pool) or -EDQUOT (account) */
 	MM_EV_KV_RECLAIM, /* chunks to give back; deadline (CLOCK_MONOTONIC ns) */
 	MM_EV_SWAPPED, /* of a SWAP: user_data; lot, which is free again; result: 0 = all was copied */
 	MM_EV_COUNT
 };
+
+#define MM_PARKED_BROKEN UINT64_C(1) /* a step broke off: the gates are out of turn */
+#define MM_SWITCH_PARTIAL \
+	UINT64_C(1) /* steps go on at once; layers that change wait at their gates */
 
 /* Why a model was refused (MM_EV_MODEL_READY, arg[0]); result carries the errno. */
 enum mm_refusal {

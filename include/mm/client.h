@@ -64,6 +64,7 @@ struct mm_client_info {
 	uint32_t layers_cycling;  /* m */
 	uint64_t plan_epoch;
 	uint64_t plan_changes;
+	uint64_t plan_held_ns; /* in which no step could begin because the plan changed, in all */
 };
 
 /**

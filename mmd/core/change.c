@@ -30,15 +30,34 @@ static void preload_begin(struct mm_c_tenant *t)
 {
 	t->pre.n = t->pre.issued = t->pre.done = 0;
 	t->pre.error = 0;
+	t->pre.sent = false;
 }
 
 /* Reserved pages go back; those that a job still writes are scrubbed when it ended. */
 static void preload_drop(struct mm_core *c, struct mm_c_tenant *t)
 {
-	for (uint32_t i = 0; i < t->pre.n; i++)
-		if (t->pre.page[i] != MM_NO_PAGE)
-			mm_c_drop(c, t->pre.page[i]);
+	for (uint32_t i = 0; i < t->pre.n; i++) {
+		uint32_t page = t->pre.page[i];
+
+		if (page == MM_NO_PAGE)
+			continue;
+		if (!t->pre.sent) {
+			mm_c_drop(c, page);
+			continue;
+		}
+		mm_ledger_give(&c->ledger, page, MM_PAGE_PARAM);
+		mm_ledger_revoke(&c->ledger, page);
+	}
 	t->pre.n = t->pre.issued = t->pre.done = 0;
+	t->pre.sent = false;
+}
+
+/* Ahead of the change, so that nobody waits for fds while it is made. */
+static void preload_send(struct mm_core *c, struct mm_c_tenant *t)
+{
+	for (uint32_t i = 0; i < t->pre.n; i++)
+		mm_c_fds(c, t, t->pre.page[i]);
+	t->pre.sent = true;
 }
 
 /* ---- model ---- */
@@ -218,6 +237,8 @@ static void preload_failed(struct mm_core *c, struct mm_c_tenant *t)
 static void prepare(struct mm_core *c, struct mm_c_tenant *t)
 {
 	t->plan.phase = MM_PLAN_PREPARED;
+	t->partial = false;
+	preload_send(c, t);
 	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = t->plan.epoch + 1 });
 }
 
@@ -331,9 +352,13 @@ int mm_c_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *m
 		return 0; /* crossed with the end of that change */
 	if (t->plan.phase != MM_PLAN_PREPARED || msg->epoch != t->plan.epoch + 1)
 		return MM_E_PROTOCOL;
+	if (msg->arg[0] & ~MM_PARKED_BROKEN)
+		return MM_E_PROTOCOL;
 	t->plan.phase = MM_PLAN_QUIESCING;
 	t->need_activate = false;
-	if (t->plan.m)
+	t->partial = t->features & MM_FEAT_PARTIAL && !c->opts.full_drain && !t->resync &&
+		     !(msg->arg[0] & MM_PARKED_BROKEN);
+	if (!t->partial && t->plan.m)
 		t->need_quiesce = true;
 	else
 		t->switch_due = true;
@@ -433,27 +458,53 @@ static void gates_reset(struct mm_core *c, const struct mm_c_tenant *t)
 	}
 }
 
+static void bit_set(uint64_t *words, uint32_t layer)
+{
+	words[layer / 64] |= UINT64_C(1) << (layer % 64);
+}
+
+static bool bit(const uint64_t *words, uint32_t layer)
+{
+	return words[layer / 64] >> (layer % 64) & 1;
+}
+
+/* True: something of the group is mapped elsewhere now. */
+static bool group_update(struct mm_core *c, struct mm_c_tenant *t, uint32_t g, const uint32_t *slot)
+{
+	bool changed = false;
+
+	for (uint32_t i = 0; i < t->group[g].pages; i++) {
+		uint32_t entry = t->group[g].entry + i;
+		uint32_t page = slot ? slot[i] : t->own[entry];
+
+		changed |= t->map[entry] != page + 1;
+		mm_c_map(c, t, entry, page);
+	}
+	return changed;
+}
+
+/* Layers that cycle and are mapped elsewhere now are closed; so, by home, are those that do not any more. */
 static void table_update(struct mm_core *c, struct mm_c_tenant *t)
 {
 	uint32_t k = 0;
 
+	memset(t->plan.closed, 0, sizeof(t->plan.closed));
 	for (uint32_t g = 0; g <= t->n_layers; g++) {
 		bool cycles = g && k < t->set.m && t->set.layer[k] == g - 1;
-		uint32_t slot = cycles ? mm_plan_slot(&t->set, k++) : 0;
+		const uint32_t *slot = cycles ? t->slot_page[mm_plan_slot(&t->set, k)] : NULL;
 
-		for (uint32_t i = 0; i < t->group[g].pages; i++) {
-			uint32_t entry = t->group[g].entry + i;
-
-			mm_c_map(c, t, entry, cycles ? t->slot_page[slot][i] : t->own[entry]);
-		}
+		k += cycles;
+		if (group_update(c, t, g, slot) && t->partial && cycles)
+			bit_set(t->plan.closed, g - 1);
 	}
 }
 
-static void switch_plan(struct mm_core *c, struct mm_c_tenant *t)
+/* The new plan, in the books and in the table. */
+static void plan_enter(struct mm_core *c, struct mm_c_tenant *t)
 {
 	struct mm_core_plan *plan = &t->plan;
 
-	t->switch_due = t->resync = false;
+	t->switch_due = false;
 	for (uint32_t i = 0; i < t->pre.n; i++) {
 		if (t->pre.entry[i] == MM_NO_PAGE)
 			continue;
@@ -461,6 +512,9 @@ static void switch_plan(struct mm_core *c, struct mm_c_tenant *t)
 		t->own[t->pre.entry[i]] = t->pre.page[i];
 	}
 	slots_fill(c, t);
+	if (!t->pre.sent)
+		preload_send(c, t);
+	t->pre.n = t->pre.issued = t->pre.done = 0;
 	c->stats.takes += t->next_alpha > plan->alpha ? t->next_alpha - plan->alpha : 0;
 	c->stats.returns += plan->alpha > t->next_alpha ? plan->alpha - t->next_alpha : 0;
 	t->set = t->next_set;
@@ -468,19 +522,95 @@ static void switch_plan(struct mm_core *c, struct mm_c_tenant *t)
 	plan->alpha = t->next_alpha;
 	plan->m = t->set.m;
 	plan->beta = t->set.beta;
-	plan->phase = MM_PLAN_SWITCHED;
-	gates_reset(c, t);
-	if (plan->m)
-		mm_c_emit(c, MM_ACT_PLAN, t);
 	table_update(c, t);
-	for (uint32_t i = 0; i < t->pre.n; i++)
-		mm_c_fds(c, t, t->pre.page[i]);
-	t->pre.n = t->pre.issued = t->pre.done = 0;
+}
+
+static void switch_event(struct mm_core *c, struct mm_c_tenant *t)
+{
+	t->plan.phase = MM_PLAN_SWITCHED;
 	mm_c_event(c, t,
 		   &(struct mm_msg){ .opcode = MM_EV_SWITCH,
-				     .epoch = plan->epoch,
-				     .arg = { plan->alpha, plan->m } });
-	t->need_activate = plan->m != 0;
+				     .epoch = t->plan.epoch,
+				     .arg = { t->plan.alpha, t->plan.m,
+					      t->partial ? MM_SWITCH_PARTIAL : 0 } });
+}
+
+/* xfer is quiescent, no step runs: everything anew. */
+static void switch_full(struct mm_core *c, struct mm_c_tenant *t)
+{
+	plan_enter(c, t);
+	t->resync = false;
+	gates_reset(c, t);
+	if (t->plan.m)
+		mm_c_emit(c, MM_ACT_PLAN, t);
+	switch_event(c, t);
+	t->need_activate = t->plan.m != 0;
+}
+
+static void gate(struct mm_core *c, const struct mm_c_tenant *t, uint32_t layer, uint64_t word)
+{
+	struct mm_action *a = mm_c_emit(c, MM_ACT_GATE, t);
+
+	a->entry = layer;
+	a->word = word;
+}
+
+/*
+ * The tenant is parked, xfer serves the old plan. Gates of layers that were resident are ours alone: they
+ * close at once. The others are xfer's until it has gone over.
+ */
+static void switch_partial(struct mm_core *c, struct mm_c_tenant *t)
+{
+	uint64_t cycled[MM_LAYER_WORDS] = { 0 };
+	bool served = t->plan.m != 0;
+
+	for (uint32_t i = 0; i < t->set.m; i++)
+		bit_set(cycled, t->set.layer[i]);
+	plan_enter(c, t);
+	memcpy(t->home, cycled, sizeof(t->home));
+	for (uint32_t i = 0; i < t->set.m; i++) {
+		uint32_t layer = t->set.layer[i];
+
+		t->home[layer / 64] &= ~(UINT64_C(1) << (layer % 64));
+		if (!bit(cycled, layer))
+			gate(c, t, layer,
+			     served ? MM_GATE_EMPTY
+				    : gate_word(t, mm_plan_slot(&t->set, i), layer));
+	}
+	if (t->plan.m)
+		mm_c_emit(c, MM_ACT_PLAN, t)->entry = served;
+	t->need_replan = served && t->plan.m;
+	t->need_quiesce = served && !t->plan.m;
+	t->need_activate = !served && t->plan.m;
+	t->resume_due = !served;
+}
+
+/* xfer has gone over. Steps go on, up to the first layer that is to be mapped anew. */
+static void resume(struct mm_core *c, struct mm_c_tenant *t)
+{
+	t->resume_due = false;
+	for (uint32_t layer = 0; layer < t->n_layers; layer++)
+		if (bit(t->home, layer))
+			gate(c, t, layer, MM_GATE_EMPTY);
+	switch_event(c, t);
+}
+
+/* Everything is mapped as the plan says. */
+static void change_done(struct mm_core *c, struct mm_c_tenant *t)
+{
+	for (uint32_t layer = 0; t->partial && layer < t->n_layers; layer++)
+		if (bit(t->home, layer))
+			gate(c, t, layer, MM_GATE_RESIDENT);
+	if (t->partial && t->plan.m)
+		mm_c_emit(c, MM_ACT_OPEN, t)->word = t->plan.epoch;
+	t->open_due = t->partial = false;
+	t->plan.phase = MM_PLAN_STEADY;
+	if (t->model == MM_MODEL_READY) {
+		c->stats.plan_changes++;
+		return;
+	}
+	t->model = MM_MODEL_READY;
+	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
 }
 
 int mm_c_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
@@ -497,26 +627,34 @@ int mm_c_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 	}
 	while (out->head != MM_NO_PAGE)
 		mm_c_drop(c, out->head);
-	t->plan.phase = MM_PLAN_STEADY;
-	if (t->model == MM_MODEL_READY) {
-		c->stats.plan_changes++;
-		return 0;
-	}
-	t->model = MM_MODEL_READY;
-	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
+	t->open_due = true;
 	return 0;
 }
 
 void mm_c_change_cancel(struct mm_core *c, struct mm_c_tenant *t)
 {
 	preload_drop(c, t);
-	t->switch_due = t->need_quiesce = t->need_activate = t->resync = false;
+	t->switch_due = t->need_quiesce = t->need_activate = t->need_replan = false;
+	t->partial = t->resume_due = t->open_due = t->resync = false;
 }
 
 static bool preloading(const struct mm_c_tenant *t)
 {
 	return t->model == MM_MODEL_LOADING ||
 	       (t->model == MM_MODEL_READY && t->plan.phase == MM_PLAN_PRELOAD);
+}
+
+/* A model's first plan; a full one; a partial one, which must not pull the region from under an ACTIVATE. */
+static void switch_begin(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (t->model == MM_MODEL_LOADING) {
+		t->model = MM_MODEL_SWITCHED;
+		t->next_set.m = t->next_set.beta = t->next_alpha = 0;
+	}
+	if (!t->partial)
+		switch_full(c, t);
+	else if (!t->ctl)
+		switch_partial(c, t);
 }
 
 void mm_c_change(struct mm_core *c, struct mm_c_tenant *t)
@@ -532,13 +670,12 @@ void mm_c_change(struct mm_core *c, struct mm_c_tenant *t)
 		else
 			t->switch_due = true;
 	}
-	if (t->switch_due && mm_c_burst(c)) {
-		if (t->model == MM_MODEL_LOADING) {
-			t->model = MM_MODEL_SWITCHED;
-			t->next_set.m = t->next_set.beta = t->next_alpha = 0;
-		}
-		switch_plan(c, t);
-	}
+	if (t->switch_due && mm_c_burst(c))
+		switch_begin(c, t);
+	if (t->resume_due && mm_c_burst(c))
+		resume(c, t);
+	if (t->open_due && mm_c_burst(c))
+		change_done(c, t);
 	/* The null change: whatever else is wished, this plan's gates in order first. */
 	if (t->resync && t->plan.phase == MM_PLAN_STEADY && t->model == MM_MODEL_READY &&
 	    mm_c_burst(c)) {

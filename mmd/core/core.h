@@ -27,6 +27,7 @@
 #define MM_TENANTS_MAX  64
 #define MM_ACCOUNTS_MAX 128
 #define MM_NO_PAGE      UINT32_MAX
+#define MM_LAYER_WORDS  16 /* a bit per layer */
 
 #define MM_WEIGHT_DEFAULT 100
 #define MM_WEIGHT_MAX     10000
@@ -53,6 +54,7 @@ struct mm_core_opts {
 	enum mm_on_timeout on_timeout; /* default of an account */
 	uint64_t swap_max_bytes;       /* of all tenants' swap spaces; 0 = none may have one */
 	uint64_t swap_account_max_bytes; /* of one account's; 0 = as all */
+	bool full_drain; /* no step runs while a plan changes, whatever a tenant can do */
 	/* controller; 0 = the default that controller.h states */
 	uint32_t lend_max_permille; /* of an idle model's layers that may be away */
 	uint32_t link_permille;     /* of the link's time that streaming may take */
@@ -71,7 +73,9 @@ enum mm_action_kind {
 	MM_ACT_MAP,   /* map table: entry = page + 1, or 0 where page is MM_NO_PAGE */
 	MM_ACT_EVENT, /* msg: push to tenant */
 	MM_ACT_GATE, /* gate[layer] = word (xfer is quiescent on tenant, tenant is parked or new) */
-	MM_ACT_PLAN, /* write the xplan region and the cursors from mm_core_plan(); before ACTIVATE */
+	MM_ACT_PLAN, /* write the xplan region from mm_core_plan(), and unless entry != 0 (xfer serves on,
+		      * a REPLAN follows) the cursors */
+	MM_ACT_OPEN, /* layers that the plan of epoch word closes are mapped now: into the xplan region */
 	MM_ACT_ABORT,      /* set MM_GATE_ABORT in every gate of tenant */
 	MM_ACT_KICK,       /* close the connection; reason; its pages wait for proof */
 	MM_ACT_KILL,       /* SIGKILL by pidfd; reason */
@@ -276,7 +280,7 @@ enum mm_plan_phase {
 struct mm_core_slot {
 	uint32_t n_layers;
 	uint32_t n_pages;
-	bool in_place; /* layer[0] is in the slot already: cursor HELD, else COPYING */
+	bool in_place; /* a new one, layer[0] is in it already: cursor HELD, else COPYING */
 	uint16_t layer[MM_LAYERS_MAX + 1];
 };
 
@@ -287,6 +291,7 @@ struct mm_core_plan {
 	uint32_t slots_by_hand; /* 0 = automatic */
 	enum mm_plan_phase phase;
 	uint64_t store;
+	uint64_t closed[MM_LAYER_WORDS]; /* layers that stay so until the tenant has mapped them */
 	struct mm_core_slot slot[2];
 };
 

@@ -12,7 +12,8 @@
 
 static bool is_control(uint16_t op)
 {
-	return op == MM_XOP_ACTIVATE || op == MM_XOP_QUIESCE || op == MM_XOP_DETACH;
+	return op == MM_XOP_ACTIVATE || op == MM_XOP_QUIESCE || op == MM_XOP_DETACH ||
+	       op == MM_XOP_REPLAN;
 }
 
 static bool is_swap(uint16_t op)
@@ -110,6 +111,9 @@ void mm_c_control(struct mm_core *c, struct mm_c_tenant *t)
 	} else if (t->need_quiesce) {
 		t->need_quiesce = t->need_activate = false;
 		control_issue(c, t, MM_XOP_QUIESCE);
+	} else if (t->need_replan) {
+		t->need_replan = t->need_activate = false;
+		control_issue(c, t, MM_XOP_REPLAN);
 	} else if (t->need_activate) {
 		t->need_activate = false;
 		control_issue(c, t, MM_XOP_ACTIVATE);
@@ -171,10 +175,15 @@ static void control_done(struct mm_core *c, const struct mm_c_job *j, int result
 	} else if (t->life != MM_LIFE_LIVE) {
 		return;
 	} else if (j->msg.opcode == MM_XOP_QUIESCE) {
-		t->switch_due = true;
+		t->resume_due = t->partial;
+		t->switch_due = !t->partial;
 	} else if (result) {
-		mm_c_emit(c, MM_ACT_ABORT, t);
+		/* In the window the tenant's library aborts, once it has mapped what it is at. */
+		if (!mm_c_window(t))
+			mm_c_emit(c, MM_ACT_ABORT, t);
 		mm_c_kick(c, t, "xfer could not serve its plan");
+	} else if (j->msg.opcode == MM_XOP_REPLAN) {
+		t->resume_due = true;
 	}
 }
 
@@ -228,7 +237,7 @@ static void reactivate(struct mm_core *c)
 		bool waiting = t->ctl && c->job[t->ctl - 1].msg.opcode == MM_XOP_ACTIVATE;
 
 		if (t->life == MM_LIFE_LIVE && t->plan.m && !waiting &&
-		    t->plan.phase != MM_PLAN_QUIESCING)
+		    (t->plan.phase != MM_PLAN_QUIESCING || t->resume_due))
 			t->need_activate = true;
 	}
 }

@@ -68,6 +68,7 @@ struct mm_c_preload {
 	uint32_t *entry; /* MM_NO_PAGE: for a slot, to be filled by streaming */
 	uint32_t *page;
 	int error; /* the first one that a copy reported */
+	bool sent; /* the tenant has them: they come back by proof only */
 };
 
 struct mm_c_kv {
@@ -130,7 +131,7 @@ struct mm_c_tenant {
 	/* xfer */
 	bool attached; /* since its join, until DETACH is done */
 	uint32_t ctl;  /* slot + 1 of its one control job */
-	bool need_activate, need_quiesce;
+	bool need_activate, need_quiesce, need_replan;
 	uint32_t copies; /* COPY jobs under way */
 
 	/* model */
@@ -154,6 +155,10 @@ struct mm_c_tenant {
 	uint64_t change_ns;   /* when the change under way began */
 	uint64_t change_gain; /* pages that it sets free */
 	bool switch_due;      /* xfer is quiescent: SWITCH as soon as the queue has room */
+	bool partial;    /* the change under way lets steps go on (Documentation/protocol.md) */
+	bool resume_due; /* xfer has gone over: SWITCH */
+	bool open_due;   /* COMMITTED: the layers that changed are let in */
+	uint64_t home[MM_LAYER_WORDS]; /* layers that this change makes resident */
 	bool resync;
 	uint32_t target;     /* alpha that the controller wants */
 	uint64_t taken_ns;   /* last time that layers were taken */
@@ -310,6 +315,11 @@ int mm_c_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *m
 int mm_c_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 void mm_c_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int result);
 void mm_c_change_cancel(struct mm_core *c, struct mm_c_tenant *t);
+/* Steps run while it maps: an ABORT would let them onto addresses where nothing is mapped. */
+static inline bool mm_c_window(const struct mm_c_tenant *t)
+{
+	return t->partial && t->plan.phase == MM_PLAN_SWITCHED;
+}
 /* Preloads the waiting model's pages if they are free. */
 bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t);
 void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why);

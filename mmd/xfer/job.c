@@ -218,6 +218,13 @@ static int run_activate(struct mm_xfer *x, struct mm_xjob *job)
 	return tenant ? mm_xtenant_activate(tenant, job->msg.epoch) : -ENOENT;
 }
 
+static int run_replan(struct mm_xfer *x, struct mm_xjob *job)
+{
+	struct mm_xtenant *tenant = mm_xfer_tenant(x, job->msg.arg[0]);
+
+	return tenant ? mm_xtenant_replan(tenant, job->msg.epoch) : -ENOENT;
+}
+
 static int run_quiesce(struct mm_xfer *x, struct mm_xjob *job)
 {
 	struct mm_xtenant *tenant = mm_xfer_tenant(x, job->msg.arg[0]);
@@ -301,6 +308,7 @@ static const struct {
 	[MM_XOP_STORE_DROP] = { run_store_drop, false },
 	[MM_XOP_SWAP_OUT] = { run_swap, false },
 	[MM_XOP_SWAP_IN] = { run_swap, false },
+	[MM_XOP_REPLAN] = { run_replan, true },
 };
 
 static bool begin(struct mm_xfer *x, struct mm_xjob *job)

@@ -73,14 +73,33 @@ static void account(const struct mm_xcycle *c)
 	__atomic_store_n(&r->layers_streamed, r->layers_streamed + 1, __ATOMIC_RELEASE);
 }
 
+/* One bit per layer, of our copy; the word that opens them all is core's to write at any time. */
+static bool is_closed(const struct mm_xcycle *c)
+{
+	const struct mm_xplan_region *plan = c->tenant->plan, *shared = c->tenant->plan_region.base;
+	uint16_t layer = plan->slot[c->slot].layer[c->pos];
+
+	if (!(plan->closed[layer / 64] >> (layer % 64) & 1))
+		return false;
+	return __atomic_load_n(&shared->open_epoch, __ATOMIC_ACQUIRE) < plan->epoch;
+}
+
+static void hand_over(struct mm_xcycle *c)
+{
+	c->landed = false;
+	gate_write(gate_of(c, c->pos), MM_GATE_READY);
+	cursor_write(c, MM_CUR_HELD, c->pos);
+	account(c);
+}
+
 static void layer_landed(struct mm_xtransfer *transfer, int result)
 {
 	struct mm_xcycle *c =
 		(struct mm_xcycle *)((char *)transfer - offsetof(struct mm_xcycle, transfer));
 
 	c->copying = false;
-	if (!c->tenant->active)
-		return; /* quiesced meanwhile: core resets gates and cursors */
+	if (!c->tenant->active || c->dropped)
+		return; /* quiesced or replanned meanwhile: gates and cursors are reset */
 	if (result == MM_XLINK_UNREADABLE) {
 		/* The cursor stays at COPYING: nobody runs on what is in the slot now. */
 		c->tenant->failed = result;
@@ -92,9 +111,9 @@ static void layer_landed(struct mm_xtransfer *transfer, int result)
 		       c->tenant->id, strerror(-result));
 		_exit(1);
 	}
-	gate_write(gate_of(c, c->pos), MM_GATE_READY);
-	cursor_write(c, MM_CUR_HELD, c->pos);
-	account(c);
+	c->landed = is_closed(c);
+	if (!c->landed)
+		hand_over(c);
 }
 
 static void copy_in(struct mm_xcycle *c, uint64_t now_ns)
@@ -113,8 +132,13 @@ static void poll_cycle(struct mm_xcycle *c, uint64_t now_ns)
 {
 	struct mm_gate *gate;
 
-	if (c->copying)
+	if (c->copying || c->stopped)
 		return;
+	if (c->landed) {
+		if (!is_closed(c))
+			hand_over(c);
+		return;
+	}
 	gate = gate_of(c, c->pos);
 	if (!(gate_read(gate) & MM_GATE_DONE))
 		return;
@@ -188,63 +212,215 @@ static int check_plan(const struct mm_xtenant *t, const struct mm_xplan_region *
 	if (plan->n_layers > MM_LAYERS_MAX || plan->n_slots > MM_SLOTS_MAX)
 		return -EINVAL;
 	for (uint32_t s = 0; s < plan->n_slots; s++) {
-		const struct mm_xcursor_region *cursors = t->cursor.base;
-		const struct mm_xcursor *cursor = &cursors->slot[s];
 		int rc = check_slot(t, plan, store, &plan->slot[s], layer_seen);
 
 		if (rc < 0)
 			return rc;
-		if (cursor->epoch != plan->epoch || cursor->state > MM_CUR_COPYING ||
-		    cursor->pos >= plan->slot[s].n_layers)
-			return -EINVAL;
 	}
 	return 0;
 }
 
-static void take_up(struct mm_xtenant *t, struct mm_xstore *store)
+static bool cursor_fits(const struct mm_xtenant *t, const struct mm_xplan_region *plan, uint32_t s)
+{
+	const struct mm_xcursor_region *cursors = t->cursor.base;
+	const struct mm_xcursor *cursor = &cursors->slot[s];
+
+	return cursor->epoch == plan->epoch && cursor->state <= MM_CUR_COPYING &&
+	       cursor->pos < plan->slot[s].n_layers;
+}
+
+/* The plan region as it is now, checked, into @copy. */
+static int plan_take(const struct mm_xtenant *t, uint64_t epoch, struct mm_xplan_region *copy,
+		     struct mm_xstore **ret_store)
+{
+	struct mm_xstore *store = NULL;
+
+	memcpy(copy, t->plan_region.base, sizeof(*copy));
+	if (copy->epoch != epoch)
+		return -ESTALE;
+	if (copy->n_slots > 0 && copy->n_slots <= MM_SLOTS_MAX) {
+		store = mm_xstores_find(t->link->stores, copy->store_id);
+		if (!store)
+			return -ENOENT;
+	}
+	*ret_store = store;
+	return check_plan(t, copy, store);
+}
+
+static void cycle_set_up(struct mm_xtenant *t, uint32_t s, struct mm_xstore *store)
 {
 	struct mm_xcursor_region *cursors = t->cursor.base;
+
+	t->cycle[s] = (struct mm_xcycle){
+		.tenant = t,
+		.slot = s,
+		.cursor = &cursors->slot[s],
+		.pos = cursors->slot[s].pos,
+		.transfer = { .store = store,
+			      .page = t->plan->slot[s].page,
+			      .landed = layer_landed },
+	};
+}
+
+static void take_up(struct mm_xtenant *t, struct mm_xstore *store)
+{
 	uint64_t now_ns = mm_now_ns();
 
 	t->active = true;
 	t->epoch = t->plan->epoch;
 	for (uint32_t s = 0; s < t->plan->n_slots; s++) {
-		struct mm_xcycle *c = &t->cycle[s];
-
-		*c = (struct mm_xcycle){
-			.tenant = t,
-			.slot = s,
-			.cursor = &cursors->slot[s],
-			.pos = cursors->slot[s].pos,
-			.transfer = { .store = store,
-				      .page = t->plan->slot[s].page,
-				      .landed = layer_landed },
-		};
-		resume_cycle(c, cursors->slot[s].state, now_ns);
+		cycle_set_up(t, s, store);
+		resume_cycle(&t->cycle[s], t->cycle[s].cursor->state, now_ns);
 	}
 }
 
 int mm_xtenant_activate(struct mm_xtenant *tenant, uint64_t epoch)
 {
-	struct mm_xstore *store = NULL;
+	struct mm_xstore *store;
 	int rc;
 
 	if (tenant->active && tenant->epoch == epoch)
 		return 0;
 	if (tenant->active || mm_xtenant_copying(tenant))
 		return -EBUSY;
-	memcpy(tenant->plan, tenant->plan_region.base, sizeof(*tenant->plan));
-	if (tenant->plan->epoch != epoch)
-		return -ESTALE;
-	if (tenant->plan->n_slots > 0) {
-		store = mm_xstores_find(tenant->link->stores, tenant->plan->store_id);
-		if (!store)
-			return -ENOENT;
+	rc = plan_take(tenant, epoch, tenant->plan, &store);
+	for (uint32_t s = 0; rc == 0 && s < tenant->plan->n_slots; s++)
+		if (!cursor_fits(tenant, tenant->plan, s))
+			rc = -EINVAL;
+	if (rc == 0)
+		take_up(tenant, store);
+	return rc;
+}
+
+/* ---- replan ---- */
+
+static bool same_pages(const struct mm_xplan_slot *a, const struct mm_xplan_slot *b)
+{
+	return a->n_pages == b->n_pages &&
+	       memcmp(a->page, b->page, a->n_pages * sizeof(a->page[0])) == 0;
+}
+
+/* Nothing about slot @s changes. */
+static bool slot_stays(const struct mm_xtenant *t, uint32_t s)
+{
+	const struct mm_xplan_slot *a = &t->plan->slot[s], *b = &t->coming->slot[s];
+
+	return s < t->plan->n_slots && s < t->coming->n_slots &&
+	       t->plan->store_id == t->coming->store_id && same_pages(a, b) &&
+	       a->n_layers == b->n_layers &&
+	       memcmp(a->layer, b->layer, a->n_layers * sizeof(a->layer[0])) == 0;
+}
+
+/* What is in the slot, or coming in, is what the next step needs from it first. */
+static bool occupant_stays(const struct mm_xtenant *t, uint32_t s)
+{
+	const struct mm_xcycle *c = &t->cycle[s];
+	const struct mm_xplan_slot *a = &t->plan->slot[s], *b = &t->coming->slot[s];
+
+	if (s >= t->plan->n_slots || s >= t->coming->n_slots ||
+	    t->plan->store_id != t->coming->store_id || !same_pages(a, b) || c->dropped ||
+	    a->layer[c->pos] != b->layer[0])
+		return false;
+	return c->copying || c->landed || gate_read(gate_of(c, c->pos)) == MM_GATE_READY;
+}
+
+/* True: nothing is on its way into a slot that changes. */
+static bool slots_stop(struct mm_xtenant *t)
+{
+	bool still = true;
+
+	for (uint32_t s = 0; s < t->plan->n_slots; s++) {
+		struct mm_xcycle *c = &t->cycle[s];
+
+		if (slot_stays(t, s))
+			continue;
+		c->stopped = true;
+		if (!c->copying || occupant_stays(t, s))
+			continue;
+		if (!c->dropped) {
+			c->dropped = true;
+			mm_xlink_cancel(t->link, &c->transfer);
+		}
+		still &= !c->copying;
 	}
-	rc = check_plan(tenant, tenant->plan, store);
+	return still;
+}
+
+/* Gates first, then where the cursor stands, then whose it is: a kill before that begins here again. */
+static void slot_begin(struct mm_xtenant *t, uint32_t s, bool occupied, uint64_t now_ns)
+{
+	const struct mm_xplan_slot *slot = &t->plan->slot[s];
+	struct mm_xcycle *c = &t->cycle[s];
+	bool held = slot->in_place || (occupied && !c->copying && !c->landed);
+
+	for (uint32_t i = 1; i < slot->n_layers; i++)
+		gate_write(gate_of(c, i), MM_GATE_EMPTY);
+	gate_write(gate_of(c, 0), held ? MM_GATE_READY : MM_GATE_EMPTY);
+	cursor_write(c, held ? MM_CUR_HELD : MM_CUR_COPYING, 0);
+	__atomic_store_n(&c->cursor->epoch, t->plan->epoch, __ATOMIC_RELEASE);
+	c->stopped = false;
+	if (!held && !c->copying && !c->landed)
+		copy_in(c, now_ns);
+}
+
+static void go_over(struct mm_xtenant *t, struct mm_xstore *store)
+{
+	bool stays[MM_SLOTS_MAX], occupied[MM_SLOTS_MAX];
+	uint64_t now_ns = mm_now_ns();
+
+	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++) {
+		stays[s] = slot_stays(t, s);
+		occupied[s] = occupant_stays(t, s);
+	}
+	/* Where a transfer goes on, its pages stay the same, and where they are. */
+	memcpy(t->plan, t->coming, sizeof(*t->plan));
+	t->epoch = t->plan->epoch;
+	for (uint32_t s = 0; s < t->plan->n_slots; s++) {
+		if (stays[s]) {
+			__atomic_store_n(&t->cycle[s].cursor->epoch, t->epoch, __ATOMIC_RELEASE);
+			continue;
+		}
+		if (!occupied[s])
+			cycle_set_up(t, s, store);
+		slot_begin(t, s, occupied[s], now_ns);
+	}
+}
+
+/* Nothing was active: a new xfer, or nothing cycled. */
+static void begin_anew(struct mm_xtenant *t, struct mm_xstore *store)
+{
+	uint64_t now_ns = mm_now_ns();
+
+	memcpy(t->plan, t->coming, sizeof(*t->plan));
+	t->active = true;
+	t->epoch = t->plan->epoch;
+	for (uint32_t s = 0; s < t->plan->n_slots; s++) {
+		bool fits = cursor_fits(t, t->plan, s);
+
+		cycle_set_up(t, s, store);
+		if (fits)
+			resume_cycle(&t->cycle[s], t->cycle[s].cursor->state, now_ns);
+		else
+			slot_begin(t, s, false, now_ns);
+	}
+}
+
+int mm_xtenant_replan(struct mm_xtenant *tenant, uint64_t epoch)
+{
+	struct mm_xstore *store;
+	int rc;
+
+	if (tenant->active && tenant->epoch >= epoch)
+		return tenant->epoch == epoch ? 0 : -ESTALE;
+	rc = plan_take(tenant, epoch, tenant->coming, &store);
 	if (rc < 0)
 		return rc;
-	take_up(tenant, store);
+	if (tenant->active ? !slots_stop(tenant) : mm_xtenant_copying(tenant))
+		return -EINPROGRESS;
+	if (tenant->active)
+		go_over(tenant, store);
+	else
+		begin_anew(tenant, store);
 	return 0;
 }
 
@@ -307,7 +483,8 @@ int mm_xtenant_create(uint64_t id, const int fds[3], struct mm_xlink *link,
 		rc = -ENOMEM;
 	if (rc == 0) {
 		tenant->plan = malloc(sizeof(*tenant->plan));
-		rc = tenant->plan ? 0 : -ENOMEM;
+		tenant->coming = malloc(sizeof(*tenant->coming));
+		rc = tenant->plan && tenant->coming ? 0 : -ENOMEM;
 	}
 	if (rc < 0) {
 		mm_xtenant_destroy(tenant);
@@ -325,5 +502,6 @@ void mm_xtenant_destroy(struct mm_xtenant *tenant)
 	mm_region_done(&tenant->plan_region);
 	mm_region_done(&tenant->cursor);
 	free(tenant->plan);
+	free(tenant->coming);
 	free(tenant);
 }

@@ -9,6 +9,12 @@
  *              copied                   -> write READY to gate i+1 -> write HELD(i+1)
  *            A new xfer that finds COPYING(j) copies only if gate j is EMPTY; otherwise READY was
  *            written already, the tenant may be using the layer, and the cursor becomes HELD(j).
+ *            A layer that the plan closes gets its READY only when core opens it; until then the
+ *            cursor stays COPYING, and a new xfer copies again.
+ * Replan:    from one plan to the next while the tenant is parked. A slot whose pages and layers stay
+ *            goes on as it is; else its copy is dropped (unless it is the first layer that will be
+ *            needed, on the same pages), its gates are emptied, and it begins at its first layer. A
+ *            cursor of another epoch than the plan's is one that a kill kept from getting that far.
  * Trust:     the plan comes from core and is checked once, into a private copy. Gates are written by
  *            the tenant too: claims, which can spoil its own results only.
  * Ownership: struct mm_xtenants owns its tenants; a tenant goes only when nothing of it is on the
@@ -29,6 +35,9 @@ struct mm_xcycle { /* one slot of an active plan */
 	uint32_t slot;
 	uint32_t pos;
 	bool copying;      /* the transfer is with the link */
+	bool dropped;      /* it was cancelled by a replan */
+	bool stopped;      /* a replan waits for it: begins nothing */
+	bool landed;       /* COPYING, the bytes are in, the layer is closed */
 	uint64_t since_ns; /* DONE seen */
 };
 
@@ -39,10 +48,11 @@ struct mm_xtenant {
 	const struct mm_xpool *pool;
 	struct mm_xflow flow;
 	bool active;
-	int failed;                   /* to be reported: why its plan cannot be served */
-	uint64_t epoch;               /* of the plan while active */
-	uint64_t looked_ns;           /* at the gates */
-	struct mm_xplan_region *plan; /* private copy */
+	int failed;                     /* to be reported: why its plan cannot be served */
+	uint64_t epoch;                 /* of the plan while active */
+	uint64_t looked_ns;             /* at the gates */
+	struct mm_xplan_region *plan;   /* private copy */
+	struct mm_xplan_region *coming; /* of the plan that a replan goes over to */
 	struct mm_xcycle cycle[MM_SLOTS_MAX];
 	struct mm_xtenant *next;
 };
@@ -61,6 +71,18 @@ void mm_xtenant_destroy(struct mm_xtenant *tenant);
  * Return: 0; -EINVAL the plan or a cursor is impossible; -ESTALE another epoch; -ENOENT no such store.
  */
 int mm_xtenant_activate(struct mm_xtenant *tenant, uint64_t epoch);
+
+/**
+ * mm_xtenant_replan() - go over to the plan in the plan region
+ * @tenant: its process is parked: it uses no layer before this has succeeded
+ * @epoch:  that the plan region must carry; of the active plan: nothing happens
+ *
+ * Where nothing is active (a new xfer) it serves the plan from the start, but slots whose cursors carry
+ * the epoch already from where these stand.
+ * Return: 0; -EINPROGRESS copies into slots that change are still landing, ask again; else as
+ * mm_xtenant_activate().
+ */
+int mm_xtenant_replan(struct mm_xtenant *tenant, uint64_t epoch);
 
 /* From now on touches no gate and no cursor; what is on the device lands in peace. */
 void mm_xtenant_quiesce(struct mm_xtenant *tenant);

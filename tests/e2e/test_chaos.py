@@ -73,7 +73,7 @@ def await_xfer(d):
 
 def cycle_plans(d, name, rng):
     """Keeps the plan moving, so that kills meet every phase of a change."""
-    d.ctl("plan", "set", name, "--layers", rng.randrange(8), check=False)
+    d.ctl("plan", "set", name, "--layers", rng.randrange(8), "--slots", rng.choice([1, 2, "auto"]), check=False)
 
 
 def test_kill_tenants(root, start, serve, model_dirs, rng):

@@ -360,14 +360,20 @@ static bool park(struct world *w, struct w_proc *p)
 	if (!p->prepared || p->parked || p->step_open)
 		return false;
 	p->parked = true;
-	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_PARKED, .epoch = p->prepared });
+	w_send(w, p,
+	       &(struct mm_msg){ .opcode = MM_OP_PARKED,
+				 .epoch = p->prepared,
+				 .arg = { p->broken ? MM_PARKED_BROKEN : 0 } });
 	return true;
 }
 
+/* It runs on its bytes, and not while it is being mapped elsewhere. */
 static void verify_group(const struct world *w, const struct w_proc *p, uint32_t g)
 {
-	for (uint32_t e = p->entry[g]; e < p->entry[g + 1]; e++)
+	for (uint32_t e = p->entry[g]; e < p->entry[g + 1]; e++) {
 		mm_assert(p->hostile || w_bytes_are(w, p->map[e], p, e));
+		mm_assert(p->hostile || !p->mapping || p->map[e] == p->view[e]);
+	}
 }
 
 bool w_proc_step(struct world *w, struct w_proc *p)
@@ -397,12 +403,10 @@ bool w_proc_step(struct world *w, struct w_proc *p)
 	return true;
 }
 
-static void plan_switched(struct world *w, struct w_proc *p, const struct mm_msg *msg)
+static void map_all(struct world *w, struct w_proc *p, uint64_t epoch)
 {
 	uint32_t old[W_ENTRIES];
 
-	mm_assert(p->hostile || msg->epoch == p->epoch + 1);
-	mm_assert(p->hostile || msg->epoch == 1 || (p->parked && p->prepared == msg->epoch));
 	memcpy(old, p->map, sizeof(old));
 	memcpy(p->map, p->view, sizeof(old));
 	for (uint32_t i = 0; i < p->entries && !p->hostile; i++)
@@ -410,10 +414,34 @@ static void plan_switched(struct world *w, struct w_proc *p, const struct mm_msg
 			w->page[old[i]].holders &= ~bit_of(w, p);
 	for (uint32_t i = 0; i < p->entries; i++)
 		w->page[p->map[i]].holders |= bit_of(w, p);
+	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_COMMITTED, .epoch = epoch });
+}
+
+bool w_proc_map(struct world *w, struct w_proc *p)
+{
+	uint64_t epoch = p->mapping;
+
+	if (!epoch || p->frozen || !p->connected)
+		return false;
+	p->mapping = 0;
+	map_all(w, p, epoch);
+	return true;
+}
+
+static void plan_switched(struct world *w, struct w_proc *p, const struct mm_msg *msg)
+{
+	bool partial = msg->arg[2] & MM_SWITCH_PARTIAL;
+
+	mm_assert(p->hostile || (msg->epoch == p->epoch + 1 && !p->mapping));
+	mm_assert(p->hostile || msg->epoch == 1 || (p->parked && p->prepared == msg->epoch));
+	mm_assert(p->hostile || !partial || !p->broken);
 	p->epoch = msg->epoch;
 	p->prepared = 0;
 	p->parked = p->broken = false;
-	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_COMMITTED, .epoch = msg->epoch });
+	if (partial)
+		p->mapping = msg->epoch;
+	else
+		map_all(w, p, msg->epoch);
 }
 
 /* ---- events ---- */
@@ -456,6 +484,8 @@ bool w_proc_event(struct world *w, struct w_proc *p)
 {
 	struct w_item item;
 
+	if (w_proc_map(w, p))
+		return true;
 	if (p->head == p->tail || p->frozen || !p->connected)
 		return false;
 	item = p->inbox[p->head++ % W_INBOX];

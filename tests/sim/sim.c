@@ -73,6 +73,7 @@ static void make(struct world *w, uint64_t seed)
 	opts.jobs_max = 1 + w_below(w, 40);
 	opts.slots = w_below(w, MM_SLOTS_MAX + 1);
 	opts.swap_max_bytes = w_below(w, 4) ? 40 * opts.page_bytes : 0;
+	opts.full_drain = !w_below(w, 6);
 	opts.idle_ns = 5 * MM_NS_PER_MS;
 	opts.dwell_ns = 20 * MM_NS_PER_MS;
 	opts.reclaim_ns = 20 * MM_NS_PER_MS;
@@ -92,8 +93,9 @@ static struct w_proc *any_proc(struct world *w)
 
 static void spawn(struct world *w)
 {
-	struct w_proc *p = w_join(w, w_below(w, 1 + w_below(w, W_ACCOUNTS)),
-				  w_below(w, 8) ? MM_FEAT_KNOWN : 0);
+	struct w_proc *p =
+		w_join(w, w_below(w, 1 + w_below(w, W_ACCOUNTS)),
+		       w_below(w, 8) ? MM_FEAT_KNOWN & ~(w_below(w, 4) ? 0 : MM_FEAT_PARTIAL) : 0);
 
 	if (!p)
 		return;
@@ -301,7 +303,8 @@ static void ordinary(struct world *w)
 			;
 		break;
 	case 2:
-		for (uint32_t n = w_below(w, 40); n && w_proc_event(w, p); n--)
+		/* Steps go on while it maps: that takes its time. */
+		for (uint32_t n = w_below(w, 40); n && w_proc_event(w, p) && !p->mapping; n--)
 			;
 		break;
 	case 3:

@@ -77,32 +77,50 @@ static void act_job(struct world *w, const struct mm_msg *msg)
 	w->job[w->jobs++] = *msg;
 }
 
-/* The plan and its cursors: only while xfer does not serve the tenant. */
-static void act_plan(struct world *w, struct w_proc *p)
+/* The plan; and its cursors, while xfer does not serve the tenant. */
+static void act_plan(struct world *w, struct w_proc *p, bool served)
 {
 	const struct mm_core_plan *plan = mm_core_plan(w->core, p->tenant);
 
-	mm_assert(plan && plan->beta >= 1 && plan->beta <= MM_SLOTS_MAX && !p->active);
-	p->plan = *plan;
+	mm_assert(plan && plan->beta >= 1 && plan->beta <= MM_SLOTS_MAX);
+	mm_assert(served || !p->active);
+	mm_assert(p->hostile || p->parked || !p->epoch);
+	p->region = *plan;
 	for (uint32_t s = 0; s < plan->beta; s++) {
 		const struct mm_core_slot *slot = &plan->slot[s];
-		struct w_cycle *cycle = &p->cycle[s];
 
 		mm_assert(slot->n_layers >= 2 && slot->n_pages <= W_ENTRIES);
 		for (uint32_t i = 0; i < slot->n_pages; i++)
-			cycle->page[i] = mm_core_slot_page(w->core, p->tenant, s, i);
-		cycle->pos = 0;
-		cycle->copying = !slot->in_place;
-		cycle->streaming = false;
+			p->region_page[s][i] = mm_core_slot_page(w->core, p->tenant, s, i);
+		if (served)
+			continue;
+		p->cycle[s].epoch = plan->epoch;
+		p->cycle[s].pos = 0;
+		p->cycle[s].copying = !slot->in_place;
+		p->cycle[s].streaming = false;
 	}
 }
 
+static bool serves(const struct w_proc *p, uint32_t layer)
+{
+	for (uint32_t s = 0; p->active && s < p->plan.beta; s++)
+		for (uint32_t i = 0; i < p->plan.slot[s].n_layers; i++)
+			if (p->plan.slot[s].layer[i] == layer)
+				return true;
+	return false;
+}
+
+/*
+ * A gate is written while nobody else writes it: xfer does not serve the layer, and either no step can be
+ * open, or the tenant waits at it (EMPTY) and is let in.
+ */
 static void act_gate(struct world *w, struct w_proc *p, const struct mm_action *a)
 {
 	(void)w;
-	mm_assert(!p->active);
-	mm_assert(p->hostile || p->parked || !p->epoch);
 	mm_assert(a->entry < p->n_groups - 1);
+	mm_assert(!serves(p, a->entry));
+	mm_assert(p->hostile || p->parked || !p->epoch ||
+		  (p->gate[a->entry] == MM_GATE_EMPTY && a->word == MM_GATE_RESIDENT));
 	p->gate[a->entry] = a->word;
 }
 
@@ -115,7 +133,11 @@ static void act(struct world *w, const struct mm_action *a)
 		act_job(w, &a->msg);
 		return;
 	case MM_ACT_PLAN:
-		act_plan(w, p);
+		act_plan(w, p, a->entry != 0);
+		return;
+	case MM_ACT_OPEN:
+		mm_assert(a->word > p->open_epoch);
+		p->open_epoch = a->word;
 		return;
 	case MM_ACT_GATE:
 		act_gate(w, p, a);
@@ -241,10 +263,58 @@ static int recreate(struct world *w, struct w_page *page)
 	return 0;
 }
 
+/* xfer takes the region up: pages of slots included. */
+static void take_up(struct w_proc *p)
+{
+	p->plan = p->region;
+	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
+		memcpy(p->cycle[s].page, p->region_page[s], sizeof(p->cycle[s].page));
+	p->active = true;
+}
+
 static void activate(struct w_proc *p, const struct mm_msg *job)
 {
-	mm_assert(p && job->epoch == p->plan.epoch);
-	p->active = true;
+	mm_assert(p && job->epoch == p->region.epoch);
+	mm_assert(!p->active || p->plan.epoch == job->epoch);
+	for (uint32_t s = 0; s < p->region.beta; s++)
+		mm_assert(p->cycle[s].epoch == job->epoch);
+	take_up(p);
+}
+
+static bool slot_stays(const struct w_proc *p, uint32_t s)
+{
+	const struct mm_core_slot *a = &p->plan.slot[s], *b = &p->region.slot[s];
+
+	return p->active && s < p->plan.beta && s < p->region.beta && a->n_pages == b->n_pages &&
+	       a->n_layers == b->n_layers &&
+	       !memcmp(a->layer, b->layer, a->n_layers * sizeof(a->layer[0])) &&
+	       !memcmp(p->cycle[s].page, p->region_page[s], a->n_pages * sizeof(uint32_t));
+}
+
+/* As xfer does it, mmd/xfer/tenant.c, but for an occupant that may stay: here it is streamed again. */
+static void replan(struct w_proc *p, const struct mm_msg *job)
+{
+	mm_assert(p && job->epoch == p->region.epoch && (p->hostile || p->parked));
+	for (uint32_t s = 0; s < p->region.beta; s++) {
+		const struct mm_core_slot *slot = &p->region.slot[s];
+		struct w_cycle *cycle = &p->cycle[s];
+		bool stays = slot_stays(p, s) || cycle->epoch == job->epoch;
+
+		cycle->epoch = job->epoch;
+		if (stays)
+			continue;
+		cycle->pos = 0;
+		cycle->copying = !slot->in_place;
+		cycle->streaming = false;
+		for (uint32_t i = 0; i < slot->n_layers; i++) {
+			uint64_t *gate = &p->gate[slot->layer[i]];
+
+			mm_assert(p->hostile || !(*gate & MM_GATE_RESIDENT));
+			*gate = (*gate & ~UINT64_C(0xffffffff)) |
+				(!i && slot->in_place ? MM_GATE_READY : MM_GATE_EMPTY);
+		}
+	}
+	take_up(p);
 }
 
 /* What the job does to the world. */
@@ -279,6 +349,9 @@ static int perform(struct world *w, const struct mm_msg *job)
 		return 0;
 	case MM_XOP_ACTIVATE:
 		activate(w_proc_of(w, arg), job);
+		return 0;
+	case MM_XOP_REPLAN:
+		replan(w_proc_of(w, arg), job);
 		return 0;
 	case MM_XOP_DETACH: /* takes the swap space away */
 		for (uint32_t i = 0; i < w->jobs; i++)
@@ -320,11 +393,17 @@ static void slot_write(struct world *w, struct w_proc *p, uint32_t s, enum w_kin
 		w->page[cycle->page[i]].bytes = (struct w_bytes){ kind, p->store, first + i };
 }
 
+static bool is_closed(const struct w_proc *p, uint32_t layer)
+{
+	return p->plan.closed[layer / 64] >> (layer % 64) & 1 && p->open_epoch < p->plan.epoch;
+}
+
 static void stream(struct world *w, struct w_proc *p, uint32_t s)
 {
 	const struct mm_core_slot *slot = &p->plan.slot[s];
 	struct w_cycle *cycle = &p->cycle[s];
-	uint64_t *gate = &p->gate[slot->layer[cycle->pos]];
+	uint32_t layer = slot->layer[cycle->pos];
+	uint64_t *gate = &p->gate[layer];
 
 	if (!cycle->copying && *gate & MM_GATE_DONE) {
 		*gate = MM_GATE_EMPTY;
@@ -333,7 +412,7 @@ static void stream(struct world *w, struct w_proc *p, uint32_t s)
 	} else if (cycle->copying && *gate & MM_GATE_EMPTY && !cycle->streaming) {
 		slot_write(w, p, s, W_GARBAGE);
 		cycle->streaming = true;
-	} else if (cycle->copying && *gate & MM_GATE_EMPTY) {
+	} else if (cycle->copying && *gate & MM_GATE_EMPTY && !is_closed(p, layer)) {
 		slot_write(w, p, s, W_LAYER);
 		cycle->streaming = cycle->copying = false;
 		*gate = MM_GATE_READY;

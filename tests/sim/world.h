@@ -53,6 +53,7 @@ struct w_item {
 struct w_cycle {
 	uint32_t page[W_ENTRIES];
 	uint32_t pos;
+	uint64_t epoch;
 	bool copying, streaming; /* the cursor says so; bytes are on their way */
 };
 
@@ -75,6 +76,7 @@ struct w_proc {
 	uint64_t gate[W_GROUPS];
 	uint64_t prepared, epoch; /* of the PREPARE that is not done; of the last SWITCH */
 	bool parked, broken;
+	uint64_t mapping; /* of the SWITCH whose mapping is under way while steps go on */
 	bool step_open;
 	uint32_t layer;
 	uint64_t steps, waited;
@@ -99,7 +101,10 @@ struct w_proc {
 	/* xfer's side */
 	struct mm_core_plan plan;
 	struct w_cycle cycle[MM_SLOTS_MAX];
-	bool active; /* xfer serves plan.epoch */
+	bool active;                /* xfer serves plan.epoch */
+	struct mm_core_plan region; /* as core wrote it: plan, once xfer took it up */
+	uint32_t region_page[MM_SLOTS_MAX][W_ENTRIES];
+	uint64_t open_epoch;
 };
 
 struct world {
@@ -179,6 +184,8 @@ void w_bye(struct world *w, struct w_proc *p);
 void w_resync(struct world *w, struct w_proc *p);
 /* Takes the next event from the inbox and answers it. False: there is none. */
 bool w_proc_event(struct world *w, struct w_proc *p);
+/* Maps what a SWITCH said that let steps go on. False: there is none. */
+bool w_proc_map(struct world *w, struct w_proc *p);
 /* A layer of a step, or its begin or end. False: it cannot move. */
 bool w_proc_step(struct world *w, struct w_proc *p);
 void w_stats(struct world *w, struct w_proc *p, uint32_t running);

@@ -42,14 +42,20 @@ static const struct mm_core_plan *plan(const struct w_proc *p)
 	return mm_core_plan(w->core, p->tenant);
 }
 
-static struct w_proc *tenant_with(uint32_t account, uint32_t layers, uint32_t layer_pages)
+static struct w_proc *tenant_that(uint64_t features, uint32_t account, uint32_t layers,
+				  uint32_t layer_pages)
 {
-	struct w_proc *p = w_join(w, account, MM_FEAT_KNOWN);
+	struct w_proc *p = w_join(w, account, features);
 
 	assert_non_null(p);
 	w_model(w, p, 1 + (uint64_t)(p - w->proc), layers, layer_pages, 1);
 	w_run(w);
 	return p;
+}
+
+static struct w_proc *tenant_with(uint32_t account, uint32_t layers, uint32_t layer_pages)
+{
+	return tenant_that(MM_FEAT_KNOWN, account, layers, layer_pages);
 }
 
 static void pass_ms(uint32_t ms)
@@ -464,26 +470,47 @@ static void what_is_not_possible_is_said(void **state)
 	assert_int_equal(max, 0);
 }
 
-/* What a plan change emits, in order; the world's own reactions are left out. */
-static void the_order_is_protocols(void **state)
-{
-	struct w_proc *p;
-	struct mm_action a;
-	enum mm_action_kind last = MM_ACT_NONE;
-	static const enum mm_action_kind order[] = { MM_ACT_GATE, MM_ACT_PLAN,  MM_ACT_MAP,
-						     MM_ACT_FDS,  MM_ACT_EVENT, MM_ACT_JOB };
-	uint32_t at = 0;
-	uint64_t job;
+/* ---- the orders of Documentation/protocol.md ---- */
 
-	(void)state;
-	begin(MM_POLICY_REMAP, 80);
-	p = tenant_with(0, 8, 2);
-	by_hand(p, 5);
+static void expect_event(enum mm_ev op)
+{
+	struct mm_action a;
+
+	assert_true(mm_core_next(w->core, &a));
+	assert_int_equal(a.kind, MM_ACT_EVENT);
+	assert_int_equal(a.msg.opcode, op);
+	assert_false(mm_core_next(w->core, &a));
+}
+
+/* Kinds of what is to be done now, runs of one kind as one; returns the last. */
+static struct mm_action expect_kinds(const enum mm_action_kind *order, uint32_t n)
+{
+	enum mm_action_kind last = MM_ACT_NONE;
+	struct mm_action a;
+	uint32_t at = 0;
+
+	while (mm_core_next(w->core, &a)) {
+		if (a.kind != last) {
+			assert_in_range(at, 0, n - 1);
+			assert_int_equal(a.kind, order[at++]);
+		}
+		last = a.kind;
+	}
+	assert_int_equal(at, n);
+	return a;
+}
+
+/* From 5 away to 2: what is preloaded comes first, and its fds before anybody is asked to wait. */
+static void begin_a_return(struct w_proc *p)
+{
+	struct mm_action a;
+	uint32_t at;
+
+	mm_core_plan_set(w->core, w->now_ns, p->tenant, 5, 1, &at);
+	w_drain(w);
 	steps(p, 5);
 	w_run(w);
-	mm_core_plan_set(w->core, w->now_ns, p->tenant, 2, 0, &at);
-	at = 0;
-	/* Preload first: nothing is said to the tenant before all of it is there. */
+	mm_core_plan_set(w->core, w->now_ns, p->tenant, 2, 1, &at);
 	for (uint32_t i = 0; i < 3 * 2; i++) {
 		assert_true(mm_core_next(w->core, &a));
 		assert_int_equal(a.msg.opcode, MM_XOP_COPY);
@@ -495,31 +522,138 @@ static void the_order_is_protocols(void **state)
 		assert_false(mm_core_next(w->core, &a));
 		mm_core_on_job_done(w->core, w->now_ns, w->job[--w->jobs].user_data, 0);
 	}
-	assert_true(mm_core_next(w->core, &a));
-	assert_int_equal(a.msg.opcode, MM_EV_PREPARE);
-	assert_false(mm_core_next(w->core, &a));
+	for (uint32_t i = 0; i < 3 * 2; i++) {
+		assert_true(mm_core_next(w->core, &a));
+		assert_int_equal(a.kind, MM_ACT_FDS);
+	}
+	expect_event(MM_EV_PREPARE);
 	mm_core_on_request(w->core, w->now_ns, p->tenant,
 			   &(struct mm_msg){ .opcode = MM_OP_PARKED, .epoch = 3 });
-	assert_true(mm_core_next(w->core, &a));
-	assert_int_equal(a.msg.opcode, MM_XOP_QUIESCE);
-	assert_int_equal(a.msg.epoch, 2);
-	assert_false(mm_core_next(w->core, &a));
-	job = a.msg.user_data;
-	mm_core_on_job_done(w->core, w->now_ns, job, 0);
-	while (mm_core_next(w->core, &a)) {
-		if (a.kind != last)
-			assert_int_equal(a.kind, order[at++]);
-		last = a.kind;
-	}
-	assert_int_equal(at, MM_ARRAY_SIZE(order));
-	assert_int_equal(a.msg.opcode, MM_XOP_ACTIVATE);
-	assert_int_equal(a.msg.epoch, 3);
-	assert_int_equal(mm_core_plan(w->core, p->tenant)->phase, MM_PLAN_SWITCHED);
-	/* Pages that left are scrubbed only after COMMITTED. */
+}
+
+static void commit(const struct w_proc *p)
+{
 	mm_core_on_request(w->core, w->now_ns, p->tenant,
 			   &(struct mm_msg){ .opcode = MM_OP_COMMITTED, .epoch = 3 });
 	assert_int_equal(mm_core_plan(w->core, p->tenant)->phase, MM_PLAN_STEADY);
 	mm_core_check(w->core);
+}
+
+static void the_order_of_a_full_change(void **state)
+{
+	static const enum mm_action_kind order[] = { MM_ACT_MAP, MM_ACT_GATE, MM_ACT_PLAN,
+						     MM_ACT_EVENT, MM_ACT_JOB };
+	struct w_proc *p;
+	struct mm_action a;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	p = tenant_that(MM_FEAT_KNOWN & ~MM_FEAT_PARTIAL, 0, 8, 2);
+	begin_a_return(p);
+	assert_true(mm_core_next(w->core, &a));
+	assert_int_equal(a.msg.opcode, MM_XOP_QUIESCE);
+	assert_int_equal(a.msg.epoch, 2);
+	assert_false(mm_core_next(w->core, &a));
+	mm_core_on_job_done(w->core, w->now_ns, a.msg.user_data, 0);
+	a = expect_kinds(order, MM_ARRAY_SIZE(order));
+	assert_int_equal(a.msg.opcode, MM_XOP_ACTIVATE);
+	assert_int_equal(a.msg.epoch, 3);
+	assert_int_equal(mm_core_plan(w->core, p->tenant)->phase, MM_PLAN_SWITCHED);
+	/* Pages that left are scrubbed only after COMMITTED. */
+	commit(p);
+}
+
+/* Gates of layers that come home: closed once xfer has gone over, open once they are mapped. */
+static void the_order_of_a_partial_change(void **state)
+{
+	static const enum mm_action_kind over[] = { MM_ACT_MAP, MM_ACT_PLAN, MM_ACT_JOB };
+	static const enum mm_action_kind go_on[] = { MM_ACT_GATE, MM_ACT_EVENT };
+	struct w_proc *p;
+	struct mm_action a;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	p = tenant_with(0, 8, 2);
+	begin_a_return(p);
+	a = expect_kinds(over, MM_ARRAY_SIZE(over));
+	assert_int_equal(a.msg.opcode, MM_XOP_REPLAN);
+	assert_int_equal(a.msg.epoch, 3);
+	mm_core_on_job_done(w->core, w->now_ns, a.msg.user_data, 0);
+	a = expect_kinds(go_on, MM_ARRAY_SIZE(go_on));
+	assert_int_equal(a.msg.opcode, MM_EV_SWITCH);
+	assert_int_equal(a.msg.arg[2], MM_SWITCH_PARTIAL);
+	commit(p);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_true(mm_core_next(w->core, &a));
+		assert_int_equal(a.kind, MM_ACT_GATE);
+		assert_int_equal(a.word, MM_GATE_RESIDENT);
+	}
+	assert_true(mm_core_next(w->core, &a));
+	assert_int_equal(a.kind, MM_ACT_OPEN);
+	assert_int_equal(a.word, 3);
+}
+
+/* A step is run between SWITCH and COMMITTED, up to the first layer that moves. */
+static void steps_go_on_while_it_maps(void **state)
+{
+	struct w_proc *p;
+	uint32_t ran = 0;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	p = tenant_with(0, 8, 2);
+	by_hand(p, 1); /* 0 and 4, say */
+	steps(p, 3);
+	w_run(w);
+	by_hand(p, 3);
+	while (!p->mapping) {
+		w_proc_step(w, p);
+		w_xfer_stream(w, p);
+		if (!w_xfer_work(w, 1, 0) && !p->mapping)
+			w_proc_event(w, p);
+	}
+	assert_int_equal(plan(p)->phase, MM_PLAN_SWITCHED);
+	for (uint32_t i = 0; i < 100; i++) {
+		ran += w_proc_step(w, p);
+		w_xfer_stream(w, p);
+	}
+	assert_in_range(ran, 2, 8); /* it began, ran layers, and waits at one */
+	assert_true(p->step_open && !(p->gate[p->layer] & MM_GATE_PASS));
+	/* That step broke off: what repairs it is another change, a full one. */
+	w_resync(w, p);
+	assert_true(w_proc_map(w, p));
+	steps(p, 3);
+	assert_int_equal(plan(p)->epoch, 4);
+	assert_int_equal(plan(p)->alpha, 3);
+}
+
+/* A step that broke off before PARKED: the change that was prepared becomes a full one. */
+static void broken_gates_make_a_change_full(void **state)
+{
+	struct mm_msg parked = { .opcode = MM_OP_PARKED, .epoch = 3, .arg = { MM_PARKED_BROKEN } };
+	struct w_proc *p;
+	struct mm_action a;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	p = tenant_with(0, 8, 2);
+	by_hand(p, 5);
+	steps(p, 5);
+	w_run(w);
+	by_hand(p, 6);
+	mm_core_on_request(w->core, w->now_ns, p->tenant, &parked);
+	assert_true(mm_core_next(w->core, &a));
+	assert_int_equal(a.msg.opcode, MM_XOP_QUIESCE);
+	w->job[w->jobs++] = a.msg;
+	p->prepared = p->epoch + 1;
+	p->parked = p->broken = true;
+	p->head = p->tail; /* its PREPARE, answered above */
+	steps(p, 3);
+	assert_int_equal(plan(p)->alpha, 6);
+	parked.arg[0] = 2;
+	parked.epoch = plan(p)->epoch + 1;
+	by_hand(p, 5);
+	assert_int_equal(mm_core_on_request(w->core, w->now_ns, p->tenant, &parked), MM_E_PROTOCOL);
 }
 
 static void resync_is_a_null_change(void **state)
@@ -746,7 +880,10 @@ int main(void)
 		TEST(what_the_operator_took_goes_back_under_any_policy),
 		TEST(two_layers_are_too_few_to_lend),
 		TEST(what_is_not_possible_is_said),
-		TEST(the_order_is_protocols),
+		TEST(the_order_of_a_full_change),
+		TEST(the_order_of_a_partial_change),
+		TEST(steps_go_on_while_it_maps),
+		TEST(broken_gates_make_a_change_full),
 		TEST(resync_is_a_null_change),
 		TEST(resync_that_crosses_prepare_is_dropped),
 		TEST(xfer_may_die_in_any_phase),

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan that is mapped while steps go on: what runs meanwhile, and what never may. */
+#undef NDEBUG
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "libclient/internal.h"
+#include "libclient/ipc/clock.h"
+
+/* The driver's unmapping, held up for as long as a test likes; its mapping, made to fail. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool held, waiting;
+	int map_failures;
+	CUresult (*unmap)(CUdeviceptr va, size_t bytes);
+	CUresult (*map)(CUdeviceptr va, size_t bytes, size_t offset,
+			CUmemGenericAllocationHandle handle, unsigned long long flags);
+} driver = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+static CUresult slow_unmap(CUdeviceptr va, size_t bytes)
+{
+	pthread_mutex_lock(&driver.lock);
+	driver.waiting = true;
+	pthread_cond_broadcast(&driver.changed);
+	while (driver.held)
+		pthread_cond_wait(&driver.changed, &driver.lock);
+	pthread_mutex_unlock(&driver.lock);
+	return driver.unmap(va, bytes);
+}
+
+static CUresult failing_map(CUdeviceptr va, size_t bytes, size_t offset,
+			    CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+	if (driver.map_failures && driver.map_failures--)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return driver.map(va, bytes, offset, handle, flags);
+}
+
+static void hold_driver(struct fixture *f)
+{
+	struct mm_gpu_api *gpu = &f->client->gpu_own;
+
+	if (gpu->cuMemUnmap != slow_unmap)
+		driver.unmap = gpu->cuMemUnmap;
+	gpu->cuMemUnmap = slow_unmap;
+	driver.held = true;
+	driver.waiting = false;
+}
+
+static void await_driver(void)
+{
+	pthread_mutex_lock(&driver.lock);
+	while (!driver.waiting)
+		pthread_cond_wait(&driver.changed, &driver.lock);
+	pthread_mutex_unlock(&driver.lock);
+}
+
+static void let_driver_go(void)
+{
+	pthread_mutex_lock(&driver.lock);
+	driver.held = false;
+	pthread_cond_broadcast(&driver.changed);
+	pthread_mutex_unlock(&driver.lock);
+}
+
+static void pause_ms(uint64_t ms)
+{
+	const struct timespec t = mm_timespec(ms * MM_NS_PER_MS);
+
+	nanosleep(&t, NULL);
+}
+
+static uint64_t gate(struct fixture *f, uint32_t layer)
+{
+	return __atomic_load_n(&f->peer->gates->gate[layer].word, __ATOMIC_ACQUIRE);
+}
+
+static const struct mm_msg prepare = { .opcode = MM_EV_PREPARE, .epoch = 2 };
+static const struct mm_msg go_on = { .opcode = MM_EV_SWITCH,
+				     .epoch = 2,
+				     .arg = { 1, 2, MM_SWITCH_PARTIAL } };
+
+/* Layer 3 leaves its page for layer 1's: layer 1 stays, layer 3 is closed. */
+static void begin_change(struct fixture *f)
+{
+	struct mm_msg parked;
+
+	peer_event(f->peer, &prepare);
+	parked = peer_expect(f->peer, MM_OP_PARKED);
+	assert_int_equal(parked.arg[0], 0);
+	peer_map(f->peer, 4, 3);
+	peer_gate(f->peer, 1, MM_GATE_READY);
+	peer_gate(f->peer, 3, MM_GATE_EMPTY);
+	peer_event(f->peer, &go_on);
+}
+
+static void enqueue_layers(struct fixture *f)
+{
+	for (uint32_t i = 0; i < PEER_LAYERS; i++) {
+		assert_int_equal(mm_layer_begin(f->model, i, f->stream), 0);
+		assert_int_equal(mm_layer_end(f->model, i, f->stream), 0);
+	}
+}
+
+static void await_gate(struct fixture *f, uint32_t layer, uint64_t bits)
+{
+	while (!(gate(f, layer) & bits))
+		pause_ms(1);
+}
+
+static uint8_t layer_byte(struct fixture *f, uint32_t layer)
+{
+	char name[16];
+	struct mm_tensor tensor;
+
+	snprintf(name, sizeof(name), "layer.%u", layer);
+	assert_int_equal(mm_model_tensor(f->model, name, &tensor), 0);
+	return fixture_read(f, tensor.va);
+}
+
+static void test_steps_go_on(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_client_info info;
+	struct call end = { 0 };
+
+	hold_driver(f);
+	begin_change(f);
+	await_driver();
+	assert_int_equal(mm_step_begin(f->client), 0);
+	assert_int_equal(mm_client_info(f->client, &info), 0);
+	assert_int_equal(info.plan_epoch, 2);
+	assert_int_equal(info.layers_cycling, 2);
+	assert_true(info.plan_held_ns > 0);
+	enqueue_layers(f);
+	call_start(&end, f, call_step_end);
+	await_gate(f, 2, MM_GATE_DONE);
+	assert_int_equal(gate(f, 1), MM_GATE_DONE);
+	peer_absent(f->peer, MM_OP_COMMITTED, 20);
+	assert_int_equal(gate(f, 3), MM_GATE_EMPTY);
+	let_driver_go();
+	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, 0);
+	fixture_event(f, MM_EVENT_PLAN_CHANGED);
+	assert_int_equal(layer_byte(f, 3), layer_byte(f, 1));
+	peer_gate(f->peer, 3, MM_GATE_READY);
+	assert_int_equal(call_join(&end), 0);
+	assert_int_equal(end.info.gated, 2);
+	/* It waited at a layer that was being mapped: that is timed. */
+	assert_in_range(end.info.stall_ns, 15 * MM_NS_PER_MS, end.info.step_ns);
+}
+
+static int abandon(struct call *call)
+{
+	return mm_step_abandon(call->f->client, call->f->stream);
+}
+
+/* Aborted gates would let the stream onto layer 3, where nothing is mapped at that moment. */
+static void test_abandoning_waits_for_the_mapping(void **state)
+{
+	struct fixture *f = *state;
+	struct call call = { 0 };
+
+	hold_driver(f);
+	begin_change(f);
+	await_driver();
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f);
+	call_start(&call, f, abandon);
+	await_gate(f, 2, MM_GATE_DONE);
+	pause_ms(20);
+	assert_int_equal(gate(f, 3), MM_GATE_EMPTY);
+	let_driver_go();
+	assert_int_equal(call_join(&call), 0);
+	peer_expect(f->peer, MM_OP_COMMITTED);
+	peer_expect(f->peer, MM_OP_RESYNC);
+}
+
+static void test_death_waits_for_the_mapping(void **state)
+{
+	struct fixture *f = *state;
+	struct call end = { 0 };
+
+	hold_driver(f);
+	begin_change(f);
+	await_driver();
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f);
+	call_start(&end, f, call_step_end);
+	await_gate(f, 2, MM_GATE_DONE);
+	mm_link_die(f->client, -EPROTO, "for the test");
+	pause_ms(20);
+	assert_int_equal(gate(f, 3), MM_GATE_EMPTY);
+	let_driver_go();
+	assert_int_equal(call_join(&end), -EPROTO);
+	assert_int_equal(layer_byte(f, 3), layer_byte(f, 1));
+}
+
+/* Dead before the SWITCH came: its gates are aborted, so it is not mapped any more. */
+static void test_the_dead_map_nothing(void **state)
+{
+	struct fixture *f = *state;
+	uint8_t before = layer_byte(f, 3);
+
+	peer_event(f->peer, &prepare);
+	peer_expect(f->peer, MM_OP_PARKED);
+	mm_link_die(f->client, -EPROTO, "for the test");
+	peer_map(f->peer, 4, 3);
+	peer_event(f->peer, &go_on);
+	fixture_event(f, MM_EVENT_DISCONNECTED);
+	mm_service_stop(f->client);
+	assert_int_equal(layer_byte(f, 3), before);
+}
+
+/* What could not be mapped is not left without anything: the gates will be aborted. */
+static void test_mapping_fails(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_gpu_api *gpu = &f->client->gpu_own;
+
+	driver.map = gpu->cuMemMap;
+	gpu->cuMemMap = failing_map;
+	driver.map_failures = 1;
+	begin_change(f);
+	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, -ENOMEM);
+	assert_int_equal(driver.map_failures, 0);
+	layer_byte(f, 3); /* does not fault */
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f);
+	peer_disconnect(f->peer);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), -ECONNRESET);
+}
+
+/* The gates are out of turn: mmd hears it before, and with, PARKED. */
+static void test_parked_says_that_a_step_broke_off(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_msg msg = prepare;
+
+	begin_change(f);
+	peer_expect(f->peer, MM_OP_COMMITTED);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	assert_int_equal(mm_layer_begin(f->model, 0, f->stream), 0);
+	assert_int_equal(mm_layer_end(f->model, 0, f->stream), 0);
+	msg.epoch = 3;
+	peer_event(f->peer, &msg);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+	assert_int_equal(peer_expect(f->peer, MM_OP_PARKED).arg[0], MM_PARKED_BROKEN);
+	peer_expect(f->peer, MM_OP_RESYNC);
+	/* And only a change that puts them in order will do. */
+	msg = go_on;
+	msg.epoch = 3;
+	peer_event(f->peer, &msg);
+	assert_int_equal(fixture_event(f, MM_EVENT_PLAN_CHANGED).count, 1);
+	assert_int_equal(fixture_event(f, MM_EVENT_DISCONNECTED).error, -EPROTO);
+}
+
+static void test_out_of_order(void **state)
+{
+	struct fixture *f = *state;
+
+	peer_event(f->peer, &go_on); /* nobody was parked for it */
+	assert_int_equal(fixture_event(f, MM_EVENT_DISCONNECTED).error, -EPROTO);
+}
+
+static void test_unknown_flags(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_msg msg = go_on;
+
+	peer_event(f->peer, &prepare);
+	peer_expect(f->peer, MM_OP_PARKED);
+	msg.arg[2] = 3;
+	peer_event(f->peer, &msg);
+	assert_int_equal(fixture_event(f, MM_EVENT_DISCONNECTED).error, -EPROTO);
+}
+
+#define MODEL(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup_model, fixture_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		MODEL(test_steps_go_on),
+		MODEL(test_abandoning_waits_for_the_mapping),
+		MODEL(test_death_waits_for_the_mapping),
+		MODEL(test_the_dead_map_nothing),
+		MODEL(test_mapping_fails),
+		MODEL(test_parked_says_that_a_step_broke_off),
+		MODEL(test_out_of_order),
+		MODEL(test_unknown_flags),
+	};
+
+	peer_environment();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
