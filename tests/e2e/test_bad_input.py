@@ -8,6 +8,7 @@ import pytest
 
 import hostile_files as hf
 import models
+import wire
 from isolated import isolated
 from programs import BIN, limit
 from tenant import make_requests, plain_tokens
@@ -67,6 +68,19 @@ MODELS = {
     "another architecture": (hf.edit_config(lambda c: c.update(
         architectures=["GPT2LMHeadModel"], model_type="gpt2")), ""),
     "layers a word": (hf.edit_config(lambda c: c.update(num_hidden_layers="many")), ""),
+    "index not JSON": (hf.index(text="{"), "index.json"),
+    "index without a map": (hf.index(text='{"metadata": {}}'), "weight_map"),
+    "index empty": (hf.index(lambda m: m.clear()), "index.json"),
+    "shard missing": (hf.index(lambda m: m.update({next(iter(m)): "other.safetensors"})),
+                      "other.safetensors"),
+    "shard with a path": (hf.index(lambda m: m.update({next(iter(m)): "../model.safetensors"})),
+                          "path"),
+    "shard that is no weights": (hf.index(lambda m: m.update({next(iter(m)): "config.json"})),
+                                 "index.json"),
+    "shard a number": (hf.index(lambda m: m.update({next(iter(m)): 7})), "index.json"),
+    "tensor only in the index": (hf.index(lambda m: m.update(ghost="model.safetensors")), "ghost"),
+    "tensor not in the index": (hf.index(lambda m: m.pop("model.norm.weight")),
+                                "model.norm.weight"),
     "layers huge": (hf.edit_config(lambda c: c.update(num_hidden_layers=1 << 40)), ""),
 }
 
@@ -117,6 +131,65 @@ def test_model_larger_than_quota(root, start, serve, model_dirs):
     assert "account" in one_sentence(errors) or "quota" in errors
     tiny = models.random_model(root / "tiny", 1, layers=2, ffn=64)
     assert serve("tiny", tiny, requests, d).tokens() == plain_tokens(root, tiny, requests)
+
+
+# ---- packing lists, by hand: the library does not send what it knows to be wrong
+
+Q, K, V = (f"model.layers.*.self_attn.{x}_proj.weight" for x in "qkv")
+
+PACKS = {
+    "no members": (wire.pack("x", []), "0 members"),
+    "many members": (wire.pack("x", [Q], n_members=17), "17 members"),
+    "more said than given": (wire.pack("x", [Q, K], n_members=3), "member 2"),
+    "unknown flag": (wire.pack("x", [Q], flags=1 << 31), "flags"),
+    "name without an end": (wire.pack("x" * 120, [Q]), "name"),
+    "control characters": (wire.pack("", ["\x1b[2J"]), "member 0"),
+    "two wildcards": (wire.pack("", ["model.layers.*.*"]), "more than one"),
+    "wildcard here and there": (wire.pack("x", [Q, K]), "for the layer"),
+    "wildcard for no layer": (wire.pack("", ["model.*orm.weight"]), "no tensor"),
+    "no such tensor": (wire.pack("", ["model.layers.*.nothing"]), "no tensor"),
+    "a tensor twice": (wire.pack("model.layers.*.qq", [Q, Q]), "already"),
+    "two layers": (wire.pack("", [Q.replace("*", "0"), Q.replace("*", "1")]), "another layer"),
+    "inner dimensions": (wire.pack("", [Q, "model.layers.*.mlp.down_proj.weight"]), "inner"),
+    "a vector transposed": (wire.pack("", ["model.norm.weight"], flags=1), "rank 1"),
+    "a name that is taken": (wire.pack(K, [Q]), "that name"),
+    "half a message": (wire.pack("", [Q])[:1000], "does not know"),
+}
+
+
+def load_with(client, folder, rules):
+    """Asks for a model, passes its files and @rules: load's last word."""
+    client.push(wire.OP_MODEL_OPEN, user_data=1)
+    with client.load_channel() as channel:
+        for kind, name in ((1, "config.json"), (2, "model.safetensors")):
+            fd = os.open(folder / name, os.O_RDONLY)
+            channel.send_file(kind, name, fd)
+            os.close(fd)
+        for rule in rules:
+            channel.send(rule)
+        channel.send(wire.load_file(wire.LOAD_END, b""))
+        return channel.last_status()
+
+
+@isolated(180)
+def check_packs(d, folder):
+    for name, (rule, word) in PACKS.items():
+        with Raw(d) as client:
+            client.greet()
+            result, text = load_with(client, folder, [rule])
+            assert result < 0 and word in text, f"{name}: {result} '{text}'"
+    with Raw(d) as client:
+        client.greet()
+        result, text = load_with(client, folder, [wire.pack("", [Q])] * 65)
+        assert result < 0 and "64" in text, text
+    with Raw(d) as client:
+        client.greet()
+        result, text = load_with(client, folder, [wire.pack("model.layers.*.qkv", [Q, K, V])])
+        assert result == 0, text
+
+
+def test_packing_lists(start, model_dirs):
+    check_packs(start(pool="16M", page="64K"), model_dirs[0])
 
 
 # ---- request files and traces

@@ -68,6 +68,7 @@ static int setup(void **state)
 	assert_non_null(mkdtemp(model_dir));
 	model_write_config("{\"num_hidden_layers\":2}");
 	model_write(model, MM_ARRAY_SIZE(model), 0);
+	model_write_index(model, MM_ARRAY_SIZE(model));
 	return 0;
 }
 
@@ -124,6 +125,8 @@ static void check_refusal(uint64_t nth, const char *who, int result, const char 
 
 static bool run(uint64_t nth)
 {
+	const struct mm_load_pack rule = pack_rule(MM_PACK_TRANSPOSE, "layers.*.t",
+						   (const char *const[4]){ "layers.*.q.weight" });
 	bool core, tenant;
 	struct load load;
 	char number[24];
@@ -131,6 +134,8 @@ static bool run(uint64_t nth)
 
 	snprintf(number, sizeof(number), "%lu", nth);
 	load_start(&load, number);
+	load_pass_index(&load);
+	load_pass_rule(&load, &rule);
 	load_pass_model(&load, FILES);
 	core = core_heard_done(&load);
 	tenant = tenant_heard_done(&load);

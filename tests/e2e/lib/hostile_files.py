@@ -74,6 +74,17 @@ def shift(header, name, size):
     header[name]["data_offsets"] = [x + 2 for x in header[name]["data_offsets"]]
 
 
+def index(change=lambda the_map: None, text=None):
+    """A case with an index of shards, of which the model's one file is the only one."""
+    def apply(folder):
+        header, _ = split(folder / "model.safetensors")
+        the_map = {name: "model.safetensors" for name in header if name != "__metadata__"}
+        change(the_map)
+        (folder / "model.safetensors.index.json").write_text(
+            json.dumps({"weight_map": the_map}) if text is None else text)
+    return apply
+
+
 def make_case(good, folder, change):
     shutil.copytree(good, folder)
     change(folder)

@@ -35,6 +35,55 @@ def hello(magic=MAGIC, major=MAJOR, size=128, features=FEATURES, required=0, nam
     return HELLO.pack(magic, major, size, features, required, name, device_uuid, reserved)
 
 
+# The channel to load: struct mm_load_file, mm_load_pack, mm_load_status.
+LOAD_CONFIG, LOAD_SAFETENSORS, LOAD_INDEX, LOAD_PACK, LOAD_END = range(1, 6)
+LOAD_FILE = struct.Struct("<II128s")
+PACK_HEAD = struct.Struct("<IIII120s")
+LOAD_STATUS = struct.Struct("<IiIIQQ224s")
+assert (LOAD_FILE.size, PACK_HEAD.size + 16 * 120, LOAD_STATUS.size) == (136, 2056, 256)
+
+
+def load_file(kind, name):
+    return LOAD_FILE.pack(MAGIC, kind, name)
+
+
+def pack(name, members, flags=0, n_members=None):
+    """A rule of a packing list; it need not make sense."""
+    n = len(members) if n_members is None else n_members
+    slots = b"".join(m.encode().ljust(120, b"\0") for m in members).ljust(16 * 120, b"\0")
+    return PACK_HEAD.pack(MAGIC, LOAD_PACK, flags, n, name.encode()) + slots
+
+
+class LoadChannel:
+    def __init__(self, fd):
+        self.socket = socket.socket(fileno=fd)
+        self.socket.settimeout(limit(30))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def send(self, data, fds=()):
+        """A load that has refused already may be gone: its last word is still to be read."""
+        try:
+            socket.send_fds(self.socket, [data], fds)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+
+    def send_file(self, kind, name, fd):
+        self.send(load_file(kind, name.encode()), [fd])
+
+    def last_status(self):
+        while True:
+            data = self.socket.recv(4096)
+            assert len(data) == LOAD_STATUS.size, "load went without a last word"
+            _, result, done, _, _, _, text = LOAD_STATUS.unpack(data)
+            if done:
+                return result, text.split(b"\0")[0].decode()
+
+
 class Refused(Exception):
     def __init__(self, result, reason):
         super().__init__(reason)
@@ -131,6 +180,16 @@ class Raw:
             return False
         self.fds += fds
         return bool(data)
+
+    def load_channel(self):
+        """Waits for the fd that comes after the three regions: the channel to load."""
+        poller = select.poll()
+        poller.register(self.socket, select.POLLIN)
+        deadline = time.monotonic() + limit(5)
+        while len(self.fds) < 4:
+            assert time.monotonic() < deadline, "no channel to load comes"
+            assert not poller.poll(50) or self.drain(), "the connection ends"
+        return LoadChannel(self.fds.pop(3))
 
     def ended(self):
         """Whether mmd ends the connection."""

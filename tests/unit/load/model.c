@@ -18,6 +18,8 @@
 #include "mmd/load/load.h"
 #include "mmd/log.h"
 
+#define INDEX_NAME "model.safetensors.index.json"
+
 char model_dir[64];
 
 /* ---- the child ---- */
@@ -157,6 +159,22 @@ void model_write(const struct tensor *tensors, size_t n, size_t pad)
 		(void)write_file(tensors, n, f, pad);
 }
 
+void model_write_index(const struct tensor *tensors, size_t n)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/" INDEX_NAME, model_dir);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	fputs("{\"weight_map\":{", file);
+	for (size_t i = 0; i < n; i++)
+		fprintf(file, "%s\"%s\":\"model-%u.safetensors\"", i ? "," : "", tensors[i].name,
+			tensors[i].file);
+	fputs("}}", file);
+	fclose(file);
+}
+
 /* ---- one load ---- */
 
 void load_start(struct load *load, const char *mode)
@@ -206,6 +224,14 @@ void load_pass_files(struct load *load, uint32_t n_files)
 		snprintf(path, sizeof(path), "%s/%s", model_dir, name);
 		(void)load_pass(load, MM_LOAD_SAFETENSORS, name, open(path, O_RDONLY | O_CLOEXEC));
 	}
+}
+
+void load_pass_index(struct load *load)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/" INDEX_NAME, model_dir);
+	(void)load_pass(load, MM_LOAD_INDEX, INDEX_NAME, open(path, O_RDONLY | O_CLOEXEC));
 }
 
 void load_pass_model(struct load *load, uint32_t n_files)

@@ -44,6 +44,8 @@ void model_main(int argc, char **argv);
 void model_write_config(const char *text);
 /* Writes the files; @pad spaces at the end of each header decide how data are aligned. */
 void model_write(const struct tensor *tensors, size_t n, size_t pad);
+/* The index of what model_write() makes of @tensors. */
+void model_write_index(const struct tensor *tensors, size_t n);
 uint64_t tensor_bytes(const struct tensor *tensor);
 
 struct load {
@@ -62,6 +64,7 @@ int load_pass(struct load *load, uint32_t kind, const char *name, int fd);
 void load_pass_files(struct load *load, uint32_t n_files);
 /* The same, and END. */
 void load_pass_model(struct load *load, uint32_t n_files);
+void load_pass_index(struct load *load);
 /* A rule with up to four members, NULL from the first that there is not. */
 struct mm_load_pack pack_rule(uint32_t flags, const char *name, const char *const member[4]);
 void load_pass_rule(struct load *load, const struct mm_load_pack *rule);

@@ -173,27 +173,9 @@ static void write_index(const char *text)
 
 static void pass_shards(struct load *load, uint32_t n_files)
 {
-	char path[128];
-
-	snprintf(path, sizeof(path), "%s/model.safetensors.index.json", model_dir);
 	load_start(load, MODE_PLAIN);
-	(void)load_pass(load, MM_LOAD_INDEX, "model.safetensors.index.json",
-			open(path, O_RDONLY | O_CLOEXEC));
+	load_pass_index(load);
 	load_pass_model(load, n_files);
-}
-
-/* The index of what model_write() makes of @tensors. */
-static void index_model(const struct tensor *tensors, size_t n)
-{
-	static char json[8192];
-	size_t at = (size_t)snprintf(json, sizeof(json), "{\"weight_map\":{");
-
-	for (size_t i = 0; i < n; i++)
-		at += (size_t)snprintf(json + at, sizeof(json) - at,
-				       "%s\"%s\":\"model-%u.safetensors\"", i ? "," : "",
-				       tensors[i].name, tensors[i].file);
-	snprintf(json + at, sizeof(json) - at, "}}");
-	write_index(json);
 }
 
 static void expect_refusal(struct load *load, const char *what, int want, const char *needle);
@@ -209,7 +191,7 @@ static void test_shards(void **state)
 	memcpy(without, load.ident.identity, sizeof(without));
 	load_done(&load);
 
-	index_model(model, MM_ARRAY_SIZE(model));
+	model_write_index(model, MM_ARRAY_SIZE(model));
 	pass_shards(&load, MODEL_FILES);
 	assert_true(load_hear(&load));
 	if (load.ident.op != MM_L_IDENT)
@@ -223,7 +205,7 @@ static void test_shards(void **state)
 
 	pass_shards(&load, MODEL_FILES - 1);
 	expect_refusal(&load, "a missing shard", -EBADMSG, "model-2.safetensors, which was not");
-	index_model(model, MM_ARRAY_SIZE(model) - 1);
+	model_write_index(model, MM_ARRAY_SIZE(model) - 1);
 	pass_shards(&load, MODEL_FILES);
 	expect_refusal(&load, "a tensor too many", -EBADMSG, "tensor scalar is not in");
 	write_index("{");
