@@ -48,6 +48,7 @@ static const char help_text[] =
 	"  --max-batched-tokens N of mmserve (default 128)\n"
 	"  --host-store-max SIZE  of mmd: host memory for weights (default: no limit)\n"
 	"  --kv-layout NAME       of mmserve: block-major or separate\n"
+	"  --fused                of mmserve: q, k and v as one matrix, gate and up as one\n"
 	"  --mmd \"FLAG ...\"       further flags of mmd, separated by spaces\n"
 	"  --mmserve \"FLAG ...\"   further flags of every mmserve\n"
 	"  --verify               checksum every layer's bytes where they are used\n"
@@ -77,6 +78,7 @@ enum opt {
 	OPT_BATCHED,
 	OPT_STORE,
 	OPT_LAYOUT,
+	OPT_FUSED,
 	OPT_MMD,
 	OPT_MMSERVE,
 	OPT_VERIFY,
@@ -106,6 +108,7 @@ static const struct option long_options[] = {
 	{ "max-batched-tokens", required_argument, NULL, OPT_BATCHED },
 	{ "host-store-max", required_argument, NULL, OPT_STORE },
 	{ "kv-layout", required_argument, NULL, OPT_LAYOUT },
+	{ "fused", no_argument, NULL, OPT_FUSED },
 	{ "mmd", required_argument, NULL, OPT_MMD },
 	{ "mmserve", required_argument, NULL, OPT_MMSERVE },
 	{ "verify", no_argument, NULL, OPT_VERIFY },
@@ -241,6 +244,8 @@ static int parse_passed_on(int opt, char *arg, struct mm_bench_opts *opts)
 	case OPT_LAYOUT:
 		err = add_word("kv-layout", "--kv-layout", &opts->mmserve);
 		return err ? err : add_word("kv-layout", arg, &opts->mmserve);
+	case OPT_FUSED:
+		return add_word("fused", "--fused", &opts->mmserve);
 	case OPT_MMD:
 		return add_words("mmd", arg, &opts->mmd);
 	case OPT_MMSERVE:
