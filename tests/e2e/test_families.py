@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every family of models, in each dtype, fused and sharded: the same ids while its layers cycle."""
 
+import json
+import subprocess
+
 import pytest
 
 import models
 from daemon import RpcError
-from programs import wait_until
+from programs import BIN, limit, wait_until
 from tenant import make_requests, plain_tokens, read_output
 
+INDEX = "model.safetensors.index.json"
 LLAMA3 = "llama3:8,1,4,128"
 
 # What mkmodel is told, and how mmserve is started.
@@ -68,6 +72,51 @@ def test_mixed_tenants(start, serve, root):
     for tenant in tenants:
         tenant.wait()
         assert read_output(tenant.output) == want[tenant.name]
+
+
+def swap(folder):
+    shards = sorted(folder.glob("*.safetensors"))
+    shards[0].write_bytes(shards[1].read_bytes())
+
+
+def drop_bias(folder):
+    """A tensor that the engine needs has another name in file and index, which agree."""
+    index = json.loads((folder / INDEX).read_text())
+    name = "model.layers.3.self_attn.k_proj.bias"
+    other = name.replace("k_proj", "x_proj")
+    shard = folder / index["weight_map"][name]
+    index["weight_map"][other] = index["weight_map"].pop(name)
+    (folder / INDEX).write_text(json.dumps(index))
+    shard.write_bytes(shard.read_bytes().replace(name.encode(), other.encode()))
+
+
+# What is done to the folder, and what is said about it.
+BROKEN = {
+    "a shard is missing": (lambda m: min(m.glob("*.safetensors")).unlink(), "model-00001-of-00002"),
+    "two shards are the same": (swap, "model-00001-of-00002"),
+    "the index is no JSON": (lambda m: (m / INDEX).write_text("{"), INDEX),
+    "the index names a path": (lambda m: (m / INDEX).write_text(
+        json.dumps({"weight_map": {"x": "../x.safetensors"}})), INDEX),
+    "a bias is missing": (drop_bias, "model.layers.3.self_attn.k_proj.bias"),
+    "another RoPE": (lambda m: (m / "config.json").write_text((m / "config.json").read_text().replace(
+        '"rope_scaling": null', '"rope_scaling": {"type": "yarn", "factor": 4}')), "yarn"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_same_refusals(start, root, what):
+    """A folder that is refused with mmd is refused without, each time with what is wrong."""
+    spoil, word = BROKEN[what]
+    model = make(root, "qwen2-f32")
+    requests = make_requests(root / "requests.jsonl", 1)
+    spoil(model)
+    d = start(policy="remap", page="16K")
+    for where in (["--plain"], ["--socket", d.dir / "tenant.sock"]):
+        done = subprocess.run([str(BIN / "mmserve"), "--model", str(model), "--requests", str(requests),
+                               *map(str, where)], capture_output=True, timeout=limit(60), check=False,
+                              env=d.env)
+        assert done.returncode == 1 and word in done.stderr.decode(), (where, done.stderr)
+    assert not d.status()["tenants"]
 
 
 def test_one_store_per_packing(start, serve, root):

@@ -173,7 +173,8 @@ static void compare(const struct reference *r, const struct mm_request *q,
 	free(ids);
 }
 
-static void check_model(const struct mm_arch *arch, const struct mk_format *format)
+static void check_model(const struct mm_arch *arch, const struct mk_format *format,
+			const char *module, bool fused)
 {
 	static struct rig_result results[REQUESTS];
 	struct mk_random random = rig_random(arch, 21);
@@ -183,6 +184,8 @@ static void check_model(const struct mm_arch *arch, const struct mk_format *form
 	struct rig_run run = { .block_tokens = 8,
 			       .max_batch = REQUESTS,
 			       .max_batched_tokens = 40,
+			       .module = module,
+			       .fused = fused,
 			       .verify = true,
 			       .on_logits = keep,
 			       .context = &kept };
@@ -210,7 +213,21 @@ static void test_families(void **state)
 	(void)state;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(models); i++) {
 		print_message("%s\n", models[i].name);
-		check_model(&models[i].arch, &models[i].format);
+		check_model(&models[i].arch, &models[i].format, NULL, false);
+		check_model(&models[i].arch, &models[i].format, NULL, true);
+	}
+}
+
+/* OpenBLAS rounds as it likes, but it computes the same model. */
+static void test_fast_kernels(void **state)
+{
+	const char *module = getenv("MM_KERNELS_FAST");
+
+	(void)state;
+	assert_non_null(module);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(models); i++) {
+		print_message("%s\n", models[i].name);
+		check_model(&models[i].arch, &models[i].format, module, i % 2);
 	}
 }
 
@@ -321,6 +338,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_families),
+		cmocka_unit_test(test_fast_kernels),
 		cmocka_unit_test(test_rope_frequencies),
 		cmocka_unit_test(test_fuses_what_is_adjacent),
 	};

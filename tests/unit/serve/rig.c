@@ -374,7 +374,8 @@ static void open_gpu(struct mm_gpu_api *gpu, CUdevice *ret_device)
 static void serve(struct lender *l, const struct mm_arch *arch, struct mm_requests *requests)
 {
 	const struct rig_run *run = l->run;
-	const struct mm_engine_opts opts = { .module = getenv("MM_KERNELS"),
+	const struct mm_engine_opts opts = { .module = run->module ? run->module
+								   : getenv("MM_KERNELS"),
 					     .block_tokens = run->block_tokens,
 					     .max_batch = run->max_batch,
 					     .max_batched_tokens = run->max_batched_tokens,

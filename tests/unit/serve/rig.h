@@ -23,6 +23,7 @@ struct rig_result { /* of a request */
 };
 
 struct rig_run {
+	const char *module; /* NULL: $MM_KERNELS */
 	uint32_t block_tokens;
 	uint32_t max_batch;
 	uint32_t max_batched_tokens;
