@@ -368,10 +368,19 @@ int mm_client_info(struct mm_client *client, struct mm_client_info *ret_info)
 void mm_client_hint(struct mm_client *client, const struct mm_load_hint *hint)
 {
 	struct mm_tenant_stats *stats = &client->tenant->stats;
+	uint64_t serial = 0;
 
 	if (mm_fork_is_child(client))
 		return;
 	__atomic_store_n(&stats->kv_chunks_used, hint->kv_chunks_used, __ATOMIC_RELAXED);
 	__atomic_store_n(&stats->waiting, hint->waiting, __ATOMIC_RELAXED);
 	__atomic_store_n(&stats->running, hint->running, __ATOMIC_RELAXED);
+	if (hint->running || hint->waiting)
+		return;
+	/* A turn is not kept for work that may come. */
+	pthread_mutex_lock(&client->lock);
+	if (client->turn.mode != MM_TURN_NONE)
+		serial = mm_turn_leave(client);
+	pthread_mutex_unlock(&client->lock);
+	mm_turn_give_back(client, serial);
 }

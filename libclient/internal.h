@@ -158,6 +158,14 @@ struct mm_client {
 	uint64_t steps_done;
 	uint64_t stall_total_ns;
 
+	struct { /* lock: turns */
+		enum mm_turn_mode mode;
+		uint64_t serial; /* of the turn that we hold; 0: it is not ours */
+		bool asked;      /* that we want it, and nothing came yet */
+		bool used;       /* a step ran, or runs, in it */
+		bool ending;     /* it goes back when the open step ends, or the first one */
+	} turn;
+
 	/* lock: model */
 	enum mm_model_phase model_phase;
 	struct mm_model *model; /* set by the service thread at LOADED */
@@ -264,6 +272,14 @@ int mm_swap_on_swapped(struct mm_client *client, const struct mm_msg *msg, const
 /* With lock. Does a list under way name it? @swap may be NULL. */
 bool mm_swap_names(const struct mm_swap *swap, uint32_t chunk);
 void mm_swap_destroy(struct mm_swap *swap);
+/* ---- turn.c ---- */
+
+int mm_turn_on_begin(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+int mm_turn_on_end(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+bool mm_turn_waits(const struct mm_client *client);
+int mm_turn_ask(struct mm_client *client);
+uint64_t mm_turn_leave(struct mm_client *client);
+void mm_turn_give_back(struct mm_client *client, uint64_t serial);
 
 /* ---- step.c ---- */
 

@@ -169,6 +169,8 @@ static int (*const handlers[MM_EV_COUNT])(struct mm_client *, const struct mm_ms
 	[MM_EV_KV_DENIED] = mm_kv_on_denied,
 	[MM_EV_KV_RECLAIM] = on_reclaim,
 	[MM_EV_SWAPPED] = mm_swap_on_swapped,
+	[MM_EV_TURN_BEGIN] = mm_turn_on_begin,
+	[MM_EV_TURN_END] = mm_turn_on_end,
 };
 
 static int drain_ring(struct mm_client *c, const char **ret_text)

@@ -271,6 +271,7 @@ static void step_open(struct mm_client *c, struct mm_step *step)
 	step->n_begun = step->n_streams = 0;
 	step->gated = step->n_timed = 0;
 	step->times_all = c->mapping;
+	c->turn.used = true;
 	if (c->steps_open++ == 0)
 		step_seq_advance(c);
 }
@@ -285,8 +286,11 @@ int mm_step_begin(struct mm_client *client)
 		return r;
 	pthread_mutex_lock(&client->lock);
 	/* Gates that a step left aborted or out of turn are put in order by a plan change. */
-	while (!r && (client->preparing || client->broken || gates_aborted(client)))
-		r = mm_link_wait(client, deadline_ns);
+	while (!r && (client->preparing || client->broken || gates_aborted(client) ||
+		      mm_turn_waits(client)))
+		r = mm_turn_waits(client) && !client->turn.asked
+			    ? mm_turn_ask(client)
+			    : mm_link_wait(client, deadline_ns);
 	if (!r && client->dead)
 		r = client->dead;
 	if (!r)
@@ -295,7 +299,9 @@ int mm_step_begin(struct mm_client *client)
 		step_open(client, step);
 	pthread_mutex_unlock(&client->lock);
 	if (r == -ETIMEDOUT)
-		return mm_fail(client, r, "mmd did not finish changing the plan in time");
+		return mm_fail(
+			client, r,
+			"mmd did not let the step begin in time: a plan change, or not our turn");
 	if (r)
 		return mm_fail(client, r, "%s", client->dead_text);
 	return step ? 0 : mm_fail(client, -ENOMEM, "out of memory");
@@ -358,6 +364,7 @@ static void resync(struct mm_client *c)
 struct ending {
 	CUresult res;
 	bool aborted, broke_off, parks, broken;
+	uint64_t turn; /* that goes back */
 	uint64_t epoch;
 	int dead;
 };
@@ -417,6 +424,7 @@ static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
 	step->open = false;
 	if (--c->steps_open == 0)
 		step_seq_advance(c);
+	e->turn = c->turn.ending ? mm_turn_leave(c) : 0;
 	e->parks = may_park(c);
 	e->broken = c->broken;
 	e->epoch = c->prepare_epoch;
@@ -439,6 +447,7 @@ static int step_close(struct mm_client *c, CUstream stream, bool abandon,
 	step_shut(c, step, abandon, &info, &e);
 	if (e.dead)
 		return mm_fail(c, e.dead, "%s", c->dead_text);
+	mm_turn_give_back(c, e.turn);
 	/* Before PARKED, so that the change that it allows is one that puts all gates in order. */
 	if (e.broke_off)
 		resync(c);

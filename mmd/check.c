@@ -108,6 +108,8 @@ const char *mm_request_check(const struct mm_msg *msg)
 		[MM_OP_RESYNC] = { .epoch = true },
 		[MM_OP_SWAP_OPEN] = { .args = 1 },
 		[MM_OP_SWAP] = { .args = 3 },
+		[MM_OP_TURN_JOIN] = { .args = 3 },
+		[MM_OP_TURN_DONE] = { .args = 1 },
 	};
 
 	if (msg->opcode >= MM_OP_COUNT)

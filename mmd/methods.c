@@ -236,6 +236,19 @@ static void pages_fill(const struct mm_core_tenant *t, json_t *to)
 	json_object_set_new(to, "model_ready", json_boolean(t->model_ready));
 }
 
+static void turns_fill(const struct mm_core_tenant *t, json_t *to)
+{
+	static const char *const modes[] = { "none", "quantum", "drain" };
+	json_t *turns = json_object();
+
+	static_assert(MM_ARRAY_SIZE(modes) == MM_TURN_MODES, "a name for each");
+	set_text(turns, "mode", modes[t->turn_mode]);
+	json_object_set_new(turns, "waits", json_boolean(t->turn_waits));
+	set_u64(turns, "begun", t->turns);
+	set_u64(turns, "overdue", t->turns_overdue);
+	json_object_set_new(to, "turns", turns);
+}
+
 static void stats_fill(const struct mm_session *s, json_t *to)
 {
 	const struct mm_tenant_region *theirs = s->tenant_region.base;
@@ -274,8 +287,10 @@ static json_t *tenant_json(const struct mm_session *s)
 	set_u64(tenant, "pid", (uint64_t)s->pid);
 	set_u64(tenant, "account_uid", s->uid);
 	set_text(tenant, "connection", s->state == MM_SESSION_OPEN ? "open" : "closed");
-	if (mm_core_tenant(s->pool->core, s->tenant, &t))
+	if (mm_core_tenant(s->pool->core, s->tenant, &t)) {
 		pages_fill(&t, tenant);
+		turns_fill(&t, tenant);
+	}
 	plan_fill(mm_core_plan(s->pool->core, s->tenant), tenant);
 	set_u64(tenant, "store", s->store ? s->store->id : 0);
 	weights_fill(s, tenant);
@@ -373,12 +388,26 @@ static void counters_fill(const struct mm_core_stats *stats, json_t *to)
 	set_u64(to, "reclaims", stats->reclaims);
 	set_u64(to, "kicks", stats->kicks);
 	set_u64(to, "kills", stats->kills);
+	set_u64(to, "turns", stats->turns);
+	set_u64(to, "turns_overdue", stats->turns_overdue);
+}
+
+static void turn_fill(const struct mm_pool *pool, json_t *to, const struct mm_core_stats *stats)
+{
+	json_object_set_new(to, "turn_holder", json_null());
+	MM_FOREACH_SESSION(pool->shell, s)
+	{
+		if (s->pool == pool && s->state >= MM_SESSION_OPEN &&
+		    s->tenant == stats->turn_holder)
+			set_text(to, "turn_holder", s->name);
+	}
 }
 
 static void device_fill(const struct mm_pool *pool, json_t *to, const struct mm_core_stats *stats)
 {
 	pool_fill(pool, to, stats);
 	counters_fill(stats, to);
+	turn_fill(pool, to, stats);
 	set_u64(to, "bytes_streamed", bytes_streamed(pool));
 	json_object_set_new(to, "xfer", xfer_json(&pool->worker));
 }

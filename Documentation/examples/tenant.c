@@ -71,7 +71,8 @@ int main(int argc, char **argv)
 
 	if (mm_client_open(&opts, &client, why, sizeof(why)) < 0)
 		errx(3, "%s", why);
-	check(mm_model_load(client, argv[1], NULL, &model)); /* returns when every byte is in place */
+	check(mm_model_load(client, argv[1], NULL,
+			    &model)); /* returns when every byte is in place */
 	mm_model_info(model, &info);
 	/* [stream] */
 	const struct mm_gpu_api *gpu = mm_client_gpu(client);

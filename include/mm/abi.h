@@ -121,6 +121,9 @@ enum mm_op {
 	MM_OP_BYE,        /* everything unmapped and released; the connection ends -> REPLY */
 	MM_OP_SWAP_OPEN,  /* bytes of host memory for suspended KV; after KV_DECLARE -> REPLY */
 	MM_OP_SWAP, /* lot; pieces in it; 0 = out to the host, 1 = in: of held chunks -> SWAPPED */
+	MM_OP_TURN_JOIN, /* enum mm_turn_mode; quantum, ns, 0 = mmd's; priority -> REPLY */
+	MM_OP_TURN_WANT, /* it has work -> TURN_BEGIN when its turn has come */
+	MM_OP_TURN_DONE, /* serial of the turn that it gives back */
 	MM_OP_COUNT
 };
 
@@ -137,12 +140,23 @@ enum mm_ev {
 	MM_EV_KV_DENIED,  /* wanted; granted in all; result -ENOSPC (pool) or -EDQUOT (account) */
 	MM_EV_KV_RECLAIM, /* chunks to give back; deadline (CLOCK_MONOTONIC ns) */
 	MM_EV_SWAPPED, /* of a SWAP: user_data; lot, which is free again; result: 0 = all was copied */
+	MM_EV_TURN_BEGIN, /* serial; quantum, ns */
+	MM_EV_TURN_END, /* serial; give it back by then (CLOCK_MONOTONIC ns); result < 0: it is over */
 	MM_EV_COUNT
 };
 
 #define MM_PARKED_BROKEN UINT64_C(1) /* a step broke off: the gates are out of turn */
 #define MM_SWITCH_PARTIAL \
 	UINT64_C(1) /* steps go on at once; layers that change wait at their gates */
+
+/* How a tenant shares the device's time (MM_OP_TURN_JOIN). */
+enum mm_turn_mode {
+	MM_TURN_NONE,    /* not in turns: it computes whenever it likes; the default */
+	MM_TURN_QUANTUM, /* for so long at a time when others wait */
+	MM_TURN_DRAIN,   /* until it has no more work */
+	MM_TURN_MODES
+};
+#define MM_TURN_PRIORITY_MAX 7 /* higher goes first */
 
 /* Why a model was refused (MM_EV_MODEL_READY, arg[0]); result carries the errno. */
 enum mm_refusal {

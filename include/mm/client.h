@@ -124,6 +124,8 @@ enum mm_event_kind {
 	MM_EVENT_KV_RECLAIM,   /* give back count chunks before deadline_ns */
 	MM_EVENT_PLAN_CHANGED, /* count = layers remapped now */
 	MM_EVENT_SWAPPED,      /* count lists were copied: mm_swap_next() has them */
+	MM_EVENT_TURN_BEGIN,   /* steps may run */
+	MM_EVENT_TURN_END,     /* the turn goes back, at the end of the open step; deadline_ns */
 	MM_EVENT_DISCONNECTED, /* error; every address is void; close the client */
 };
 
@@ -377,6 +379,44 @@ MM_API int mm_swap_in(struct mm_swap *swap, const struct mm_swap_piece *pieces, 
  * Never blocks. Return: 0; -EAGAIN none is done; -ECONNRESET and none will be.
  */
 MM_API int mm_swap_next(struct mm_swap *swap, struct mm_swap_done *ret_done);
+/* ---- turns: sharing the device's time ---- */
+
+struct mm_turn_opts {
+	size_t size;            /* = sizeof(struct mm_turn_opts) */
+	enum mm_turn_mode mode; /* MM_TURN_NONE leaves */
+	uint32_t priority;   /* 0 .. MM_TURN_PRIORITY_MAX; higher goes first, waiting raises it */
+	uint64_t quantum_ns; /* length of a turn when others wait; 0 = mmd's default */
+};
+
+/**
+ * mm_turn_join() - compute only in turn with the other tenants that joined (temporal sharing)
+ * @client: any
+ * @opts:   copied
+ *
+ * Whoever does not join computes whenever it likes (spatial sharing). While it waits for its turn a
+ * tenant counts as idle: its layers may be lent. A turn goes back by itself when the hint says that
+ * there is no work, and, once mmd asks, at the end of the open step. Return: 0; -EINVAL; -ETIMEDOUT;
+ * -ECONNRESET.
+ */
+MM_API int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opts);
+
+/**
+ * mm_turn_want() - there is work: ask for the turn, if it is not ours
+ * @client:     any
+ * @timeout_ns: 0 = only ask; MM_EVENT_TURN_BEGIN answers
+ *
+ * mm_step_begin() does the same and waits; an engine that must answer events meanwhile asks first.
+ * Return: 0 steps may run (always, for who has not joined); -EAGAIN asked; -ETIMEDOUT; -ECONNRESET.
+ */
+MM_API int mm_turn_want(struct mm_client *client, uint64_t timeout_ns);
+
+/**
+ * mm_turn_yield() - give the turn back before mmd asks
+ * @client: any; one that holds no turn is fine
+ *
+ * Return: 0; -EBUSY a step is open; -ECONNRESET.
+ */
+MM_API int mm_turn_yield(struct mm_client *client);
 
 /* ---- steps and layers ---- */
 

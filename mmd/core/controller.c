@@ -13,7 +13,8 @@
 
 bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return c->now_ns - t->load.active_ns >= c->opts.idle_ns && !mm_c_kv_unmet(c, t);
+	return (mm_c_turn_waits(c, t) || c->now_ns - t->load.active_ns >= c->opts.idle_ns) &&
+	       !mm_c_kv_unmet(c, t);
 }
 
 static uint64_t free_pages(const struct mm_core *c)

@@ -19,6 +19,7 @@
 #define MM_LEND_MAX_PERMILLE 700
 #define MM_LINK_PERMILLE     900
 #define MM_IDLE_NS           (100 * MM_NS_PER_MS)
+#define MM_SILENT_IDLES      20 /* times idle_ns without a step: then claims of work do not count */
 #define MM_DWELL_NS          (200 * MM_NS_PER_MS)
 #define MM_RECLAIM_NS        (200 * MM_NS_PER_MS)
 #define MM_REVOKE_NS         (2 * MM_NS_PER_S)
@@ -35,7 +36,7 @@ struct mm_policy_ops {
 };
 
 const struct mm_policy_ops *mm_policy_get(enum mm_policy policy);
-/* No open step and no work for idle_ns. */
+/* No open step and no work for idle_ns, or not its turn. */
 bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t);
 /* When the controller wants to look again without an event; UINT64_MAX: never. */
 uint64_t mm_c_controller_deadline(const struct mm_core *c);

@@ -139,6 +139,8 @@ void mm_core_stats(const struct mm_core *c, struct mm_core_stats *ret_stats)
 {
 	*ret_stats = c->stats;
 	ret_stats->tenants = ret_stats->alpha_sum = 0;
+	ret_stats->turns = c->turn.serial;
+	ret_stats->turn_holder = c->turn.holder ? c->turn.holder->id : MM_NO_TENANT;
 	for (uint32_t i = 0; i < MM_PAGE_STATES; i++)
 		ret_stats->pages[i] = c->ledger.count[i];
 	MM_FOREACH_TENANT(c, t)
@@ -165,6 +167,10 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 		.attached = t->attached,
 		.idle = mm_c_idle(c, t),
 		.model_ready = t->model == MM_MODEL_READY,
+		.turn_mode = t->turn.mode,
+		.turn_waits = t->turn.wants,
+		.turns = t->turn.turns,
+		.turns_overdue = t->turn.overdue,
 	};
 	if (t->life != MM_LIFE_LIVE)
 		return true;

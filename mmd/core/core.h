@@ -28,6 +28,7 @@
 #define MM_ACCOUNTS_MAX 128
 #define MM_NO_PAGE      UINT32_MAX
 #define MM_LAYER_WORDS  16 /* a bit per layer */
+#define MM_NO_TENANT    UINT32_MAX
 
 #define MM_WEIGHT_DEFAULT 100
 #define MM_WEIGHT_MAX     10000
@@ -265,7 +266,9 @@ struct mm_core_stats {
 	uint64_t pages[MM_PAGE_STATES];
 	uint64_t grants, takes, returns, plan_changes, denials, reclaims, kicks, kills;
 	uint32_t tenants;
-	uint32_t alpha_sum; /* layers remapped now, all tenants */
+	uint64_t turns, turns_overdue; /* begun; taken away from who did not give them back */
+	uint32_t turn_holder;          /* tenant; MM_NO_TENANT: nobody */
+	uint32_t alpha_sum;            /* layers remapped now, all tenants */
 	uint32_t alpha_sum_max;
 };
 
@@ -303,6 +306,9 @@ struct mm_core_tenant {
 	uint64_t swap_bytes; /* of host memory that it may swap KV to */
 	bool idle, model_ready;
 	bool attached; /* xfer serves it, or may: DETACH is not done */
+	enum mm_turn_mode turn_mode;
+	bool turn_waits; /* it has work, and it is not its turn */
+	uint64_t turns, turns_overdue;
 };
 
 void mm_core_stats(const struct mm_core *core, struct mm_core_stats *ret_stats);

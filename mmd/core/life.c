@@ -39,7 +39,7 @@ static void tenant_init(struct mm_core *c, struct mm_c_tenant *t, const struct m
 	t->features = join->features;
 	t->connected = t->attached = true;
 	t->plan.alpha_by_hand = -1;
-	t->load.active_ns = c->now_ns;
+	t->load.active_ns = t->load.stepped_ns = c->now_ns;
 	memset(own, 0xff, c->entries_max * sizeof(*own));
 	memset(map, 0, MM_MAP_ENTRIES * sizeof(*map));
 }
@@ -216,6 +216,9 @@ static const struct {
 	[MM_OP_COMMITTED] = { mm_c_committed, 0, true, true },
 	[MM_OP_RESYNC] = { resync, 0, true, false },
 	[MM_OP_BYE] = { bye, 0, false, false },
+	[MM_OP_TURN_JOIN] = { mm_c_turn_join, 3, false, false },
+	[MM_OP_TURN_WANT] = { mm_c_turn_want, 0, false, false },
+	[MM_OP_TURN_DONE] = { mm_c_turn_done, 1, false, false },
 };
 
 static bool well_formed(const struct mm_msg *msg)
@@ -259,14 +262,19 @@ void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 		      const struct mm_tenant_stats *stats)
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
-	bool active;
+	bool claims, stepped;
 
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
 	if (!t || t->life != MM_LIFE_LIVE)
 		return;
-	active = stats->running || stats->waiting || stats->step_seq & 1 ||
-		 (t->load.known && stats->step_seq != t->load.last.step_seq);
-	if (active)
+	stepped =
+		stats->step_seq & 1 || (t->load.known && stats->step_seq != t->load.last.step_seq);
+	if (stepped)
+		t->load.stepped_ns = c->now_ns;
+	/* Who has had work for long and takes no step does not need its layers, whatever it says. */
+	claims = (stats->running || stats->waiting) &&
+		 c->now_ns - t->load.stepped_ns < MM_SILENT_IDLES * c->opts.idle_ns;
+	if (stepped || claims)
 		t->load.active_ns = c->now_ns;
 	if (t->n_layers && stats->steps != t->load.last.steps && stats->step_ns > stats->stall_ns)
 		t->load.t_c_ns =

@@ -42,6 +42,7 @@ void mm_c_settle(struct mm_core *c, uint64_t now_ns)
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
 	c->again = false;
 	tenants(c);
+	mm_c_turns(c);
 	mm_c_controller(c);
 	tenants(c);
 	mm_c_retry_quarantine(c);
@@ -59,7 +60,7 @@ void mm_core_on_tick(struct mm_core *c, uint64_t now_ns)
 
 uint64_t mm_core_deadline(const struct mm_core *c)
 {
-	uint64_t due = mm_c_controller_deadline(c);
+	uint64_t due = MM_MIN(mm_c_controller_deadline(c), mm_c_turn_deadline(c));
 
 	if (c->create_retry_ns)
 		due = MM_MIN(due, c->create_retry_ns);

@@ -105,12 +105,23 @@ struct mm_c_swap {
 	struct mm_c_swap_list list[MM_SWAP_LOTS];
 };
 
+struct mm_c_turn {
+	enum mm_turn_mode mode;
+	uint32_t priority;
+	uint64_t quantum_ns;
+	bool wants;
+	bool interrupted;  /* its last turn ended for somebody of higher priority */
+	uint64_t since_ns; /* since when it wants */
+	uint64_t turns, overdue;
+};
+
 struct mm_c_load {
 	bool known; /* statistics have arrived */
 	struct mm_tenant_stats last;
-	uint64_t active_ns; /* when it was last seen active */
-	uint64_t t_c_ns;    /* a layer's computation, smoothed; 0: not measured */
-	uint64_t t_t_ns;    /* a layer's transfer */
+	uint64_t active_ns;  /* when it was last seen active */
+	uint64_t stepped_ns; /* when it was last seen to run steps, or joined */
+	uint64_t t_c_ns;     /* a layer's computation, smoothed; 0: not measured */
+	uint64_t t_t_ns;     /* a layer's transfer */
 };
 
 /* The most layers that may be away of an active tenant, and what it was worked out from. */
@@ -169,6 +180,7 @@ struct mm_c_tenant {
 	struct mm_c_kv kv;
 	struct mm_c_swap swap;
 	struct mm_c_load load;
+	struct mm_c_turn turn;
 };
 
 struct mm_policy_ops;
@@ -204,7 +216,15 @@ struct mm_core {
 	uint32_t entries_max;
 
 	const struct mm_policy_ops *policy;
-	uint64_t turns;           /* numbers the KV turns */
+	uint64_t turns; /* numbers the KV turns */
+	struct {
+		struct mm_c_tenant *holder; /* NULL: nobody computes in turn */
+		uint64_t serial;            /* of the last turn that began */
+		uint64_t begun_ns;
+		uint64_t rank; /* with which it began */
+		bool asked;    /* to give it back, until until_ns */
+		uint64_t until_ns;
+	} turn;
 	uint64_t surplus_ns;      /* since when there is more than is needed; 0: there is not */
 	uint64_t copy_ns_per_mib; /* smoothed, from loads */
 	uint64_t copy_done_ns;
@@ -323,6 +343,15 @@ static inline bool mm_c_window(const struct mm_c_tenant *t)
 /* Preloads the waiting model's pages if they are free. */
 bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t);
 void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why);
+
+/* turn.c */
+int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
+int mm_c_turn_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
+int mm_c_turn_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
+void mm_c_turns(struct mm_core *c);
+uint64_t mm_c_turn_deadline(const struct mm_core *c);
+/* It shares in turns, and this is not its. */
+bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t);
 
 /* controller.c */
 void mm_c_controller(struct mm_core *c);

@@ -346,6 +346,56 @@ void w_bye(struct world *w, struct w_proc *p)
 	w_disconnect(w, p);
 }
 
+/* ---- turns ---- */
+
+void w_turn_join(struct world *w, struct w_proc *p, enum mm_turn_mode mode, uint64_t quantum_ns,
+		 uint32_t priority)
+{
+	p->turn_mode = mode;
+	if (mode == MM_TURN_NONE)
+		p->turn = 0;
+	w_send(w, p,
+	       &(struct mm_msg){ .opcode = MM_OP_TURN_JOIN,
+				 .arg = { mode, quantum_ns, priority } });
+}
+
+void w_turn_want(struct world *w, struct w_proc *p)
+{
+	p->turn_asked = true;
+	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_TURN_WANT });
+}
+
+void w_turn_done(struct world *w, struct w_proc *p)
+{
+	uint64_t serial = p->turn;
+
+	p->turn = 0;
+	p->turn_ending = false;
+	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_TURN_DONE, .arg = { serial } });
+}
+
+/* False: it is somebody else's. */
+static bool turn_held(struct world *w, struct w_proc *p)
+{
+	if (p->turn_mode == MM_TURN_NONE || p->turn)
+		return true;
+	if (!p->turn_asked)
+		w_turn_want(w, p);
+	return false;
+}
+
+static void turn_ends(struct world *w, struct w_proc *p, const struct mm_msg *msg)
+{
+	if (p->turn != msg->arg[0])
+		return;
+	if (msg->result)
+		p->turn = 0;
+	else if (p->step_open || !p->turn_used)
+		p->turn_ending = true;
+	else
+		w_turn_done(w, p);
+}
+
 /* ---- steps ---- */
 
 void w_resync(struct world *w, struct w_proc *p)
@@ -383,7 +433,9 @@ bool w_proc_step(struct world *w, struct w_proc *p)
 	if (!p->step_open) {
 		if (p->prepared || p->broken)
 			return park(w, p);
-		p->step_open = true;
+		if (!turn_held(w, p))
+			return false;
+		p->step_open = p->turn_used = true;
 		p->layer = 0;
 		return true;
 	}
@@ -399,6 +451,8 @@ bool w_proc_step(struct world *w, struct w_proc *p)
 	kv_verify(w, p);
 	p->step_open = false;
 	p->steps++;
+	if (p->turn_ending || (p->turn && p->turn_mode == MM_TURN_DRAIN && !w_below(w, 8)))
+		w_turn_done(w, p);
 	park(w, p);
 	return true;
 }
@@ -471,6 +525,14 @@ static void event(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 	case MM_EV_KV_DENIED:
 		p->denials++;
 		p->denied = msg->result;
+		break;
+	case MM_EV_TURN_BEGIN:
+		mm_assert(p->hostile || (p->turn_mode != MM_TURN_NONE && p->turn_asked));
+		p->turn = msg->arg[0];
+		p->turn_asked = p->turn_ending = p->turn_used = false;
+		break;
+	case MM_EV_TURN_END:
+		turn_ends(w, p, msg);
 		break;
 	case MM_EV_KV_RECLAIM:
 		p->reclaim = (uint32_t)msg->arg[0];

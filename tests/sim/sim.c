@@ -101,6 +101,9 @@ static void spawn(struct world *w)
 		return;
 	p->hostile = !w_below(w, 6);
 	p->forks = !w_below(w, 6);
+	if (!w_below(w, 3))
+		w_turn_join(w, p, (enum mm_turn_mode)w_below(w, MM_TURN_MODES),
+			    w_below(w, 30) * MM_NS_PER_MS, w_below(w, MM_TURN_PRIORITY_MAX + 1));
 }
 
 static void hostile_write(struct world *w, struct w_proc *p)
@@ -380,21 +383,27 @@ static void calm(struct world *w)
 		quiet_round(w, 8 * MM_NS_PER_MS);
 }
 
-/* Steps go on, plan changes end. */
+static bool all_moved(struct world *w, const uint64_t *steps)
+{
+	W_FOREACH(w, p)
+	if (p->connected && p->model_ready && p->steps == steps[p - w->proc])
+		return false;
+	return true;
+}
+
+/* Steps go on, plan changes end; who computes in turn gets its turn. */
 static void assert_moving(struct world *w)
 {
 	uint64_t steps[W_PROCS];
 
 	for (uint32_t i = 0; i < W_PROCS; i++)
 		steps[i] = w->proc[i].steps;
-	for (uint32_t i = 0; i < 120; i++)
-		quiet_round(w, MM_NS_PER_MS);
+	for (uint32_t i = 0; i < 120 || (i < 3000 && !all_moved(w, steps)); i++)
+		quiet_round(w, i < 120 ? MM_NS_PER_MS : 8 * MM_NS_PER_MS);
+	mm_assert(all_moved(w, steps));
 	W_FOREACH(w, p)
-	{
-		mm_assert(!p->connected || !p->model_ready || p->steps > steps[p - w->proc]);
-		for (uint32_t lot = 0; p->connected && lot < MM_SWAP_LOTS; lot++)
-			mm_assert(!p->lot[lot]); /* every list was answered */
-	}
+	for (uint32_t lot = 0; p->connected && lot < MM_SWAP_LOTS; lot++)
+		mm_assert(!p->lot[lot]); /* every list was answered */
 }
 
 static bool greedy(const struct w_proc *p)

@@ -81,6 +81,11 @@ struct w_proc {
 	uint32_t layer;
 	uint64_t steps, waited;
 
+	/* turns */
+	enum mm_turn_mode turn_mode;
+	uint64_t turn; /* serial of the one that it holds */
+	bool turn_asked, turn_used, turn_ending;
+
 	/* KV */
 	bool kv_declared;
 	uint32_t chunk_pages, chunks_max, want, used_chunks;
@@ -187,6 +192,11 @@ bool w_proc_event(struct world *w, struct w_proc *p);
 /* Maps what a SWITCH said that let steps go on. False: there is none. */
 bool w_proc_map(struct world *w, struct w_proc *p);
 /* A layer of a step, or its begin or end. False: it cannot move. */
+/* It takes steps in turn, from now on; asks for the turn; gives it back. */
+void w_turn_join(struct world *w, struct w_proc *p, enum mm_turn_mode mode, uint64_t quantum_ns,
+		 uint32_t priority);
+void w_turn_want(struct world *w, struct w_proc *p);
+void w_turn_done(struct world *w, struct w_proc *p);
 bool w_proc_step(struct world *w, struct w_proc *p);
 void w_stats(struct world *w, struct w_proc *p, uint32_t running);
 void w_deliver(struct world *w, const struct mm_action *a);

@@ -340,6 +340,8 @@ static int handle_events(struct mm_engine *e, uint64_t now)
 			r = fail(e, -ECONNRESET, "mmd is gone");
 			break;
 		case MM_EVENT_SWAPPED:
+		case MM_EVENT_TURN_BEGIN: /* asked for before each step: turn_want() */
+		case MM_EVENT_TURN_END:
 		case MM_EVENT_NONE:
 			break;
 		}
@@ -603,6 +605,14 @@ static bool all_done(const struct mm_engine *e)
 	return e->next_arrival == e->requests->n && !e->sched.n_waiting && !e->sched.n_running;
 }
 
+/* Where tenants share the device's time: -EAGAIN while it is somebody else's. */
+static int ask_turn(struct mm_engine *e)
+{
+	if (!e->sched.n_waiting && !e->sched.n_running)
+		return 0;
+	return e->memory->ops->turn_want(e->memory);
+}
+
 static int turn(struct mm_engine *e)
 {
 	const uint64_t now = now_ns();
@@ -615,6 +625,11 @@ static int turn(struct mm_engine *e)
 		r = manage_kv(e, now);
 	if (r)
 		return r;
+	r = ask_turn(e);
+	if (r) {
+		wait_idle(e, now);
+		return r == -EAGAIN ? 0 : fail(e, r, "cannot take turns");
+	}
 	plan = mm_sched_step(&e->sched, now, e->may_grow);
 	e->stats.preemptions = e->sched.preemptions;
 	if (plan->n_items) {

@@ -115,6 +115,10 @@ static int open_memory(struct serve *s)
 		.device = s->device,
 	};
 	const struct mm_model_opts *packed = s->o.fused ? &s->packs.opts : NULL;
+	const struct mm_turn_opts turns = { .size = sizeof(turns),
+					    .mode = (enum mm_turn_mode)s->o.turn_mode,
+					    .priority = s->o.turn_priority,
+					    .quantum_ns = s->o.turn_quantum_ms * MM_NS_PER_MS };
 	bool connected = true;
 	int r;
 
@@ -123,6 +127,8 @@ static int open_memory(struct serve *s)
 		r = mm_memory_plain_open(&s->gpu, s->o.model, packed, &s->memory, s->err);
 	else
 		r = mm_memory_mmd_open(&opts, s->o.model, packed, &s->memory, &connected, s->err);
+	if (!r && turns.mode != MM_TURN_NONE)
+		r = mm_memory_mmd_take_turns(&s->memory, &turns, s->err);
 	if (!r)
 		return 0;
 	return !connected || r == -ECONNRESET ? EXIT_NO_DAEMON : EXIT_FAILURE;

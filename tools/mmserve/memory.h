@@ -28,6 +28,7 @@ struct mm_memory_ops {
 	int (*event_fd)(struct mm_memory *m); /* -1: there are never events */
 	int (*next_event)(struct mm_memory *m, struct mm_event *ret_event);
 	void (*hint)(struct mm_memory *m, const struct mm_load_hint *hint);
+	int (*turn_want)(struct mm_memory *m); /* 0: steps may run; -EAGAIN: an event will say */
 	int (*step_begin)(struct mm_memory *m);
 	int (*step_end)(struct mm_memory *m, CUstream stream, struct mm_step_info *ret_info);
 	int (*step_abandon)(struct mm_memory *m, CUstream stream);
@@ -74,5 +75,15 @@ int mm_memory_plain_open(const struct mm_gpu_api *gpu, const char *dir,
 int mm_memory_mmd_open(const struct mm_client_opts *opts, const char *dir,
 		       const struct mm_model_opts *model_opts, struct mm_memory *ret_memory,
 		       bool *ret_connected, char *err);
+
+/**
+ * mm_memory_mmd_take_turns() - share the device's time with the other tenants that do
+ * @m:     of mm_memory_mmd_open()
+ * @turns: copied
+ * @err:   gets the sentence, MM_SERVE_ERROR_BYTES
+ *
+ * Return: 0; negative errno of mm_turn_join().
+ */
+int mm_memory_mmd_take_turns(struct mm_memory *m, const struct mm_turn_opts *turns, char *err);
 
 void mm_memory_close(struct mm_memory *memory);

@@ -87,6 +87,13 @@ static void mmd_hint(struct mm_memory *m, const struct mm_load_hint *hint)
 	mm_client_hint(s->client, hint);
 }
 
+static int mmd_turn_want(struct mm_memory *m)
+{
+	const struct mmd *s = m->state;
+
+	return mm_turn_want(s->client, 0);
+}
+
 static int mmd_step_begin(struct mm_memory *m)
 {
 	const struct mmd *s = m->state;
@@ -139,6 +146,7 @@ static const struct mm_memory_ops mmd_ops = {
 	.event_fd = mmd_event_fd,
 	.next_event = mmd_next_event,
 	.hint = mmd_hint,
+	.turn_want = mmd_turn_want,
 	.step_begin = mmd_step_begin,
 	.step_end = mmd_step_end,
 	.step_abandon = mmd_step_abandon,
@@ -196,4 +204,14 @@ int mm_memory_mmd_open(const struct mm_client_opts *opts, const char *dir,
 	*ret_memory = m;
 	m = (struct mm_memory){ 0 };
 	return 0;
+}
+
+int mm_memory_mmd_take_turns(struct mm_memory *m, const struct mm_turn_opts *turns, char *err)
+{
+	const struct mmd *s = m->state;
+	int r = mm_turn_join(s->client, turns);
+
+	if (r)
+		snprintf(err, MM_SERVE_ERROR_BYTES, "turns: %.2000s", mm_client_error(s->client));
+	return r;
 }

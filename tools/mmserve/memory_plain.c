@@ -150,6 +150,7 @@ static const struct mm_memory_ops plain_ops = {
 	.event_fd = plain_event_fd,
 	.next_event = plain_next_event,
 	.hint = plain_hint,
+	.turn_want = plain_step_begin,
 	.step_begin = plain_step_begin,
 	.step_end = plain_step_end,
 	.step_abandon = plain_step_abandon,

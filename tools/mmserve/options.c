@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/abi.h"
 #include "mm/base.h"
 #include "mm/size.h"
 #include "tools/mmserve/kvarena.h"
@@ -59,6 +60,9 @@ static const char help[] =
 	"      --break-steps PERMILLE    break off so many of 1000 steps between two layers and "
 	"repeat\n"
 	"                                them: what an exception in an engine costs\n"
+	"      --turns MODE              quantum or drain: compute in turn with others that do\n"
+	"      --quantum MS              length of a turn when others wait (default: mmd's)\n"
+	"      --priority N              in turns, 0 to 7; higher goes first (default 0)\n"
 	"      --verify                  checksum each layer inside its gate in each step\n"
 	"      --fused                   load q, k and v as one matrix, gate and up as one: fewer\n"
 	"                                products, the same ids\n"
@@ -74,7 +78,7 @@ static const char help[] =
 	"\n"
 	"Exit status: 0 done, 1 failed or a checksum differed, 2 wrong arguments, 3 no mmd.\n";
 
-enum kind { FLAG, TEXT, U32, U64, SIZE, REAL, CLEAR, LAYOUT };
+enum kind { FLAG, TEXT, U32, U64, SIZE, REAL, CLEAR, LAYOUT, TURNS };
 
 struct entry {
 	const char *name;
@@ -122,15 +126,18 @@ static int parse_real(const char *text, double *ret_value)
 	return 0;
 }
 
-static int parse_layout(const char *text, uint32_t *ret_order)
-{
-	static const char *const names[] = {
-		[MM_KV_BLOCK_MAJOR] = "block-major", [MM_KV_SEPARATE] = "separate"
-	};
+static const char *const layouts[] = {
+	[MM_KV_BLOCK_MAJOR] = "block-major", [MM_KV_SEPARATE] = "separate"
+};
+static const char *const turn_modes[] = {
+	[MM_TURN_NONE] = "none", [MM_TURN_QUANTUM] = "quantum", [MM_TURN_DRAIN] = "drain"
+};
 
-	for (uint32_t i = 0; i < MM_ARRAY_SIZE(names); i++) {
+static int parse_name(const char *text, const char *const *names, size_t n, uint32_t *ret_index)
+{
+	for (uint32_t i = 0; i < n; i++) {
 		if (strcmp(text, names[i]) == 0) {
-			*ret_order = i;
+			*ret_index = i;
 			return 0;
 		}
 	}
@@ -156,7 +163,9 @@ static int set(const struct entry *entry, const char *text)
 	case REAL:
 		return parse_real(text, entry->at);
 	case LAYOUT:
-		return parse_layout(text, entry->at);
+		return parse_name(text, layouts, MM_ARRAY_SIZE(layouts), entry->at);
+	case TURNS:
+		return parse_name(text, turn_modes, MM_ARRAY_SIZE(turn_modes), entry->at);
 	case U32:
 		r = parse_number(text, entry->min, INT32_MAX, &end, &value);
 		if (!r && !*end)
@@ -185,6 +194,10 @@ static int check(const struct mm_serve_options *o)
 		return usage("--requests, --trace", "give one of them");
 	if (o->plain && o->socket)
 		return usage("--plain, --socket", "exclude each other");
+	if (o->turn_priority > MM_TURN_PRIORITY_MAX)
+		return usage("--priority", "at most 7");
+	if (o->plain && o->turn_mode != MM_TURN_NONE)
+		return usage("--plain, --turns", "exclude each other");
 	if (o->max_batched_tokens < o->max_batch)
 		return usage("--max-batched-tokens", "must be at least --max-batch");
 	if (o->break_permille > 999)
@@ -195,7 +208,7 @@ static int check(const struct mm_serve_options *o)
 	return -1;
 }
 
-#define ENTRIES_MAX 32
+#define ENTRIES_MAX 48
 
 static size_t entries(struct mm_serve_options *o, struct entry *ret)
 {
@@ -225,6 +238,9 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 		{ "kv-idle", U64, &o->kv_idle_ms, 0 },
 		{ "kv-timeout", U64, &o->kv_timeout_ms, 1 },
 		{ "break-steps", U32, &o->break_permille, 0 },
+		{ "turns", TURNS, &o->turn_mode, 0 },
+		{ "quantum", U64, &o->turn_quantum_ms, 1 },
+		{ "priority", U32, &o->turn_priority, 0 },
 		{ "verify", FLAG, &o->verify, 0 },
 		{ "fused", FLAG, &o->fused, 0 },
 		{ "fast", FLAG, &o->fast, 0 },

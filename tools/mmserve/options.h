@@ -33,6 +33,9 @@ struct mm_serve_options {
 	uint32_t block_tokens;
 	uint32_t max_batch;
 	uint32_t max_batched_tokens;
+	uint32_t turn_mode; /* enum mm_turn_mode */
+	uint32_t turn_priority;
+	uint64_t turn_quantum_ms; /* 0: mmd's */
 	double time_scale;
 	bool plain;
 	bool ignore_arrivals;

@@ -177,7 +177,7 @@ static void answer(struct peer *p, const struct mm_msg *msg)
 				      .arg = { msg->opcode } };
 	bool wants_reply = msg->opcode == MM_OP_MODEL_OPEN || msg->opcode == MM_OP_KV_DECLARE ||
 			   msg->opcode == MM_OP_KV_RELEASE || msg->opcode == MM_OP_SWAP_OPEN ||
-			   msg->opcode == MM_OP_BYE;
+			   msg->opcode == MM_OP_BYE || msg->opcode == MM_OP_TURN_JOIN;
 
 	if (wants_reply && !__atomic_load_n(&p->manual, __ATOMIC_ACQUIRE))
 		peer_event(p, &reply);

@@ -175,6 +175,13 @@ static void spoil(struct lender *l)
 	assert_int_equal(l->plain.gpu->cuMemcpyHtoD(t->va + t->bytes / 2, &byte, 1), 0);
 }
 
+static int lender_turn_want(struct mm_memory *m)
+{
+	struct lender *l = m->state;
+
+	return l->plain.ops->turn_want(&l->plain);
+}
+
 static int lender_step_begin(struct mm_memory *m)
 {
 	struct lender *l = m->state;
@@ -267,6 +274,7 @@ static const struct mm_memory_ops lender_ops = {
 	.event_fd = lender_event_fd,
 	.next_event = lender_next_event,
 	.hint = lender_hint,
+	.turn_want = lender_turn_want,
 	.step_begin = lender_step_begin,
 	.step_end = lender_step_end,
 	.step_abandon = lender_step_abandon,

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * turn - temporal sharing: who of those that want it that way computes now
+ *
+ * Concept:    A tenant may join the turns of its device. Of those that joined, one at a time holds the
+ *             turn and runs steps; the others count as idle, so that their memory may be lent. A turn
+ *             ends when its holder has nothing to do, when its quantum is over and somebody waits
+ *             (MM_TURN_DRAIN: only when the holder has run dry, within MM_TURN_DRAIN_MAX_NS), or when
+ *             somebody of higher priority waits. The holder is asked, ends its open step and gives the
+ *             turn back; one that does not is passed over when its grace is over.
+ * Fairness:   the highest priority first, and each MM_TURN_AGE_NS of waiting counts as one more: also
+ *             against being interrupted by the next one of high priority. Who was interrupted goes on
+ *             to age as if it had not had its turn.
+ * Trust:      a tenant that runs on without its turn takes computing time, never memory; status shows
+ *             how often its turn had to be taken away.
+ */
+#include <errno.h>
+
+#include "mm/base.h"
+#include "mmd/core/controller.h"
+#include "mmd/core/state.h"
+
+#define MM_TURN_QUANTUM_NS     (200 * MM_NS_PER_MS)
+#define MM_TURN_QUANTUM_MAX_NS (60 * MM_NS_PER_S)
+#define MM_TURN_DRAIN_MAX_NS   (10 * MM_NS_PER_S)
+#define MM_TURN_GRACE_NS       (2 * MM_NS_PER_S)
+#define MM_TURN_AGE_NS         MM_NS_PER_S
+
+/* ---- requests ---- */
+
+static void reply(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg, int result)
+{
+	mm_c_event(c, t,
+		   &(struct mm_msg){ .opcode = MM_EV_REPLY,
+				     .user_data = msg->user_data,
+				     .result = result,
+				     .arg = { msg->opcode } });
+}
+
+static bool holds(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return c->turn.holder == t;
+}
+
+int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	uint64_t quantum = msg->arg[1] ? msg->arg[1] : MM_TURN_QUANTUM_NS;
+
+	if (msg->arg[0] >= MM_TURN_MODES || msg->arg[2] > MM_TURN_PRIORITY_MAX)
+		return MM_E_PROTOCOL;
+	t->turn.mode = (enum mm_turn_mode)msg->arg[0];
+	t->turn.quantum_ns = MM_MIN(quantum, MM_TURN_QUANTUM_MAX_NS);
+	t->turn.priority = (uint32_t)msg->arg[2];
+	if (t->turn.mode == MM_TURN_NONE) {
+		t->turn.wants = false;
+		if (holds(c, t))
+			c->turn.holder = NULL;
+	}
+	reply(c, t, msg, 0);
+	return 0;
+}
+
+/* One that holds the turn already has it; the wish and a loss that is on its way may cross. */
+int mm_c_turn_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	(void)msg;
+	if (t->turn.mode == MM_TURN_NONE)
+		return MM_E_PROTOCOL;
+	if (!t->turn.wants && !t->turn.interrupted)
+		t->turn.since_ns = c->now_ns;
+	t->turn.wants = true;
+	return 0;
+}
+
+/* Of a turn that was taken away meanwhile: too late, and no harm. */
+int mm_c_turn_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	if (msg->arg[0] > c->turn.serial)
+		return MM_E_PROTOCOL;
+	if (holds(c, t) && msg->arg[0] == c->turn.serial)
+		c->turn.holder = NULL;
+	return 0;
+}
+
+/* ---- decisions ---- */
+
+static bool present(const struct mm_c_tenant *t)
+{
+	return t->life == MM_LIFE_LIVE && t->connected && !t->kicked;
+}
+
+static uint64_t rank(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return t->turn.priority + (c->now_ns - t->turn.since_ns) / MM_TURN_AGE_NS;
+}
+
+static struct mm_c_tenant *next_holder(const struct mm_core *c)
+{
+	struct mm_c_tenant *best = NULL;
+
+	MM_FOREACH_TENANT(c, t)
+	{
+		if (!present(t) || !t->turn.wants || holds(c, t))
+			continue;
+		if (!best || rank(c, t) > rank(c, best) ||
+		    (rank(c, t) == rank(c, best) && t->turn.since_ns < best->turn.since_ns))
+			best = t;
+	}
+	return best;
+}
+
+static void begin(struct mm_core *c, struct mm_c_tenant *t)
+{
+	c->turn.holder = t;
+	c->turn.serial++;
+	c->turn.begun_ns = c->now_ns;
+	c->turn.rank = rank(c, t);
+	c->turn.asked = false;
+	t->turn.wants = t->turn.interrupted = false;
+	t->turn.turns++;
+	mm_c_event(c, t,
+		   &(struct mm_msg){ .opcode = MM_EV_TURN_BEGIN,
+				     .arg = { c->turn.serial, t->turn.quantum_ns } });
+}
+
+static void say_end(struct mm_core *c, int result)
+{
+	mm_c_event(c, c->turn.holder,
+		   &(struct mm_msg){ .opcode = MM_EV_TURN_END,
+				     .result = result,
+				     .arg = { c->turn.serial, c->turn.until_ns } });
+}
+
+static bool goes_before(const struct mm_core *c, const struct mm_c_tenant *next)
+{
+	return next->turn.priority > c->turn.rank;
+}
+
+static uint64_t due_ns(const struct mm_core *c, const struct mm_c_tenant *next)
+{
+	const struct mm_c_tenant *t = c->turn.holder;
+
+	if (goes_before(c, next))
+		return c->turn.begun_ns;
+	return c->turn.begun_ns +
+	       (t->turn.mode == MM_TURN_DRAIN ? MM_TURN_DRAIN_MAX_NS : t->turn.quantum_ns);
+}
+
+void mm_c_turns(struct mm_core *c)
+{
+	struct mm_c_tenant *next;
+
+	if (c->turn.holder && !present(c->turn.holder))
+		c->turn.holder = NULL;
+	if (c->turn.holder && c->turn.asked && c->now_ns >= c->turn.until_ns) {
+		say_end(c, -ETIMEDOUT);
+		c->turn.holder->turn.overdue++;
+		c->stats.turns_overdue++;
+		c->turn.holder = NULL;
+	}
+	next = next_holder(c);
+	if (!next)
+		return;
+	if (!c->turn.holder) {
+		begin(c, next);
+	} else if (!c->turn.asked && c->now_ns >= due_ns(c, next)) {
+		c->turn.asked = true;
+		c->turn.until_ns = c->now_ns + MM_TURN_GRACE_NS;
+		c->turn.holder->turn.interrupted = goes_before(c, next);
+		say_end(c, 0);
+	}
+}
+
+uint64_t mm_c_turn_deadline(const struct mm_core *c)
+{
+	const struct mm_c_tenant *next;
+
+	if (!c->turn.holder)
+		return UINT64_MAX;
+	if (c->turn.asked)
+		return c->turn.until_ns;
+	next = next_holder(c);
+	return next ? due_ns(c, next) : UINT64_MAX;
+}
+
+bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return t->turn.mode != MM_TURN_NONE && !holds(c, t);
+}

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Temporal sharing: tenants compute in turn, die in their turn, stop in their turn; tokens stay."""
+
+import signal
+
+import pytest
+
+from programs import wait_until
+from tenant import make_requests, plain_tokens
+
+
+def turns_of(d):
+    return {t["name"]: t["turns"] for t in d.tenants()}
+
+
+@pytest.mark.parametrize("mode", ["quantum", "drain"])
+@pytest.mark.parametrize("policy", ["recompute", "remap"])
+def test_tokens(root, start, serve, model_dirs, mode, policy):
+    """Two in turns and one that is not, in short memory."""
+    d = start(policy=policy, pool="3200K", page="16K")
+    tenants, want = [], []
+    for i, model in enumerate(model_dirs):
+        path = make_requests(root / f"{i}.jsonl", 8, prompt=(16, 48), output=(40, 80), seed=i)
+        want.append(plain_tokens(root, model, path))
+        extra = ["--verify", "--kv-share", "256K"]
+        if i < 2:
+            extra += ["--turns", mode, "--quantum", "20"]
+        tenants.append(serve(f"t{i}", model, path, d, extra=extra, sync=True))
+    for t in tenants:
+        t.ready()
+    for t in tenants:
+        t.go()
+    for t in tenants:
+        t.hear("done", 120)
+    assert d.status()["turns"] >= 2
+    per = turns_of(d)
+    assert per["t0"]["mode"] == per["t1"]["mode"] == mode and per["t2"]["mode"] == "none"
+    assert per["t0"]["begun"] >= 1 and per["t1"]["begun"] >= 1 and per["t2"]["begun"] == 0
+    for t, tokens in zip(tenants, want):
+        t.process.stdin.close()
+        assert t.tokens() == tokens
+
+
+def test_dies_or_stops_in_its_turn(root, start, serve, model_dirs):
+    """Who holds the turn is killed, then one is stopped: the others go on."""
+    d = start(policy="remap", pool="8M", page="16K")
+    endless = make_requests(root / "long.jsonl", 400, output=(200, 400))
+    short = make_requests(root / "short.jsonl", 3)
+    want = plain_tokens(root, model_dirs[2], short)
+    extra = ["--turns", "drain"]
+    holder = serve("holder", model_dirs[0], endless, d, extra=extra)
+    wait_until(lambda: d.status()["turn_holder"] == "holder", 60, "the first turn")
+    second = serve("second", model_dirs[1], endless, d, extra=extra)
+    wait_until(lambda: turns_of(d).get("second", {}).get("waits"), 60, "the second to wait")
+    holder.kill()
+    wait_until(lambda: d.status()["turn_holder"] == "second", 60, "the turn to go on")
+    second.process.send_signal(signal.SIGSTOP)
+    third = serve("third", model_dirs[2], short, d, extra=extra + ["--priority", "7"])
+    assert third.tokens(120) == want
+    assert turns_of(d)["second"]["overdue"] >= 1
+    second.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: d.status()["turn_holder"] == "second", 60, "it to come back")

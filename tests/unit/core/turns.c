@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Temporal sharing: whose turn it is, for how long, and what happens to who does not give it back. */
+#undef NDEBUG
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tests/sim/world.h"
+
+static struct world world;
+static struct world *w = &world;
+
+static int setup(void **state)
+{
+	struct mm_core_opts opts = { .pages = 40, .page_bytes = 4096, .policy = MM_POLICY_REMAP };
+
+	(void)state;
+	w_init(w, &opts, 1);
+	w_xfer_up(w);
+	w_run(w);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	w_done(w);
+	return 0;
+}
+
+static struct w_proc *joined(enum mm_turn_mode mode, uint32_t quantum_ms, uint32_t priority)
+{
+	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
+
+	w_turn_join(w, p, mode, quantum_ms * MM_NS_PER_MS, priority);
+	w_run(w);
+	p->step_open = true; /* or it would give its turn back as soon as it is asked */
+	return p;
+}
+
+static void wants(struct w_proc *p)
+{
+	w_turn_want(w, p);
+	w_run(w);
+}
+
+static void pass_ms(uint32_t ms)
+{
+	w_tick(w, ms * MM_NS_PER_MS);
+	w_run(w);
+}
+
+static uint64_t deadline_ms(void)
+{
+	return (mm_core_deadline(w->core) - w->now_ns) / MM_NS_PER_MS;
+}
+
+static void one_at_a_time(void **state)
+{
+	struct w_proc *a = joined(MM_TURN_QUANTUM, 50, 0), *b = joined(MM_TURN_QUANTUM, 50, 0);
+
+	(void)state;
+	wants(a);
+	assert_true(a->turn && !a->turn_ending);
+	wants(b);
+	assert_false(b->turn);
+	assert_in_range(deadline_ms(), 45, 50);
+	pass_ms(44);
+	assert_false(a->turn_ending);
+	pass_ms(6);
+	assert_true(a->turn_ending && !b->turn);
+	w_turn_done(w, a);
+	w_run(w);
+	assert_true(!a->turn && b->turn);
+}
+
+/* Nobody is sent away for nobody. */
+static void alone_it_keeps_the_turn(void **state)
+{
+	struct w_proc *a = joined(MM_TURN_QUANTUM, 50, 0);
+
+	(void)state;
+	wants(a);
+	pass_ms(60000);
+	assert_true(a->turn && !a->turn_ending);
+	wants(joined(MM_TURN_QUANTUM, 50, 0));
+	assert_true(a->turn_ending);
+}
+
+static void drain_outlasts_a_quantum(void **state)
+{
+	struct w_proc *a = joined(MM_TURN_DRAIN, 50, 0), *b = joined(MM_TURN_QUANTUM, 50, 0);
+
+	(void)state;
+	wants(a);
+	wants(b);
+	pass_ms(5000);
+	assert_true(a->turn && !a->turn_ending);
+	pass_ms(5000);
+	assert_true(a->turn_ending); /* bounded all the same */
+}
+
+static void the_higher_priority_interrupts(void **state)
+{
+	struct w_proc *low = joined(MM_TURN_QUANTUM, 500, 0);
+	struct w_proc *high = joined(MM_TURN_QUANTUM, 500, 3);
+
+	(void)state;
+	wants(low);
+	wants(high);
+	assert_true(low->turn_ending);
+	w_turn_done(w, low);
+	w_run(w);
+	assert_true(high->turn);
+}
+
+/* Two of high priority alternate; the low one's waiting raises it, and then it is not interrupted. */
+static void waiting_raises(void **state)
+{
+	struct w_proc *high[] = { joined(MM_TURN_QUANTUM, 100, 2),
+				  joined(MM_TURN_QUANTUM, 100, 2) };
+	struct w_proc *low = joined(MM_TURN_QUANTUM, 100, 0);
+
+	(void)state;
+	wants(high[0]);
+	wants(high[1]);
+	wants(low);
+	for (int i = 0; i < 50 && !low->turn; i++) {
+		pass_ms(100);
+		for (int h = 0; h < 2; h++) {
+			if (!high[h]->turn_ending)
+				continue;
+			w_turn_done(w, high[h]);
+			w_turn_want(w, high[h]);
+			w_run(w);
+		}
+	}
+	assert_true(low->turn && !low->turn_ending);
+	pass_ms(99);
+	assert_false(low->turn_ending);
+	pass_ms(1);
+	assert_true(low->turn_ending);
+}
+
+static void overdue_is_passed_over(void **state)
+{
+	struct w_proc *a = joined(MM_TURN_QUANTUM, 50, 0), *b = joined(MM_TURN_QUANTUM, 50, 0);
+	struct mm_core_tenant t;
+
+	(void)state;
+	wants(a);
+	wants(b);
+	pass_ms(50);
+	a->frozen = true;
+	pass_ms(1999);
+	assert_false(b->turn);
+	pass_ms(1);
+	assert_true(b->turn);
+	assert_true(mm_core_tenant(w->core, a->tenant, &t) && t.turns_overdue == 1);
+	a->frozen = false;
+	w_run(w);
+	assert_false(a->turn);
+	w_turn_done(w, a); /* late; no harm */
+	w_run(w);
+	assert_true(b->turn);
+}
+
+static void death_and_leaving_pass_it_on(void **state)
+{
+	struct w_proc *a = joined(MM_TURN_DRAIN, 0, 0), *b = joined(MM_TURN_DRAIN, 0, 0),
+		      *c = joined(MM_TURN_DRAIN, 0, 0);
+
+	(void)state;
+	wants(a);
+	wants(b);
+	wants(c);
+	w_die(w, a);
+	w_run(w);
+	assert_true(b->turn && !c->turn);
+	w_turn_join(w, b, MM_TURN_NONE, 0, 0);
+	w_run(w);
+	assert_true(c->turn);
+}
+
+static void who_waits_counts_as_idle(void **state)
+{
+	struct w_proc *a = joined(MM_TURN_QUANTUM, 50, 0), *b = joined(MM_TURN_QUANTUM, 50, 0);
+	struct mm_core_tenant t;
+
+	(void)state;
+	w_stats(w, a, 1);
+	w_stats(w, b, 1);
+	wants(a);
+	wants(b);
+	assert_true(mm_core_tenant(w->core, a->tenant, &t) && !t.idle && !t.turn_waits);
+	assert_true(mm_core_tenant(w->core, b->tenant, &t) && t.idle && t.turn_waits);
+}
+
+/* What it says of its load counts for so long only as it also runs steps. */
+static void silence_is_idleness(void **state)
+{
+	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
+	struct mm_core_tenant t;
+
+	(void)state;
+	for (int i = 0; i < 19; i++) {
+		pass_ms(100);
+		w_stats(w, p, 5);
+		assert_true(mm_core_tenant(w->core, p->tenant, &t) && !t.idle);
+	}
+	for (int i = 0; i < 4; i++) {
+		pass_ms(100);
+		w_stats(w, p, 5);
+	}
+	assert_true(mm_core_tenant(w->core, p->tenant, &t) && t.idle);
+	p->steps++;
+	w_stats(w, p, 5);
+	assert_true(mm_core_tenant(w->core, p->tenant, &t) && !t.idle);
+}
+
+static void lies_are_refused(void **state)
+{
+	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
+	const struct mm_msg bad[] = {
+		{ .opcode = MM_OP_TURN_WANT },
+		{ .opcode = MM_OP_TURN_JOIN, .arg = { MM_TURN_MODES } },
+		{ .opcode = MM_OP_TURN_JOIN, .arg = { 1, 0, MM_TURN_PRIORITY_MAX + 1 } },
+		{ .opcode = MM_OP_TURN_DONE, .arg = { 1 } },
+	};
+
+	(void)state;
+	p->hostile = true;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(bad); i++)
+		assert_int_equal(mm_core_on_request(w->core, w->now_ns, p->tenant, &bad[i]),
+				 MM_E_PROTOCOL);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(one_at_a_time),
+		TEST(alone_it_keeps_the_turn),
+		TEST(drain_outlasts_a_quantum),
+		TEST(the_higher_priority_interrupts),
+		TEST(waiting_raises),
+		TEST(overdue_is_passed_over),
+		TEST(death_and_leaving_pass_it_on),
+		TEST(who_waits_counts_as_idle),
+		TEST(silence_is_idleness),
+		TEST(lies_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
