@@ -278,6 +278,11 @@ static const struct {
 	{ "more layers promised", "{\"num_hidden_layers\":4}", { 0 }, -EBADMSG, "layer 3" },
 	{ "fewer layers promised", "{\"num_hidden_layers\":2}", { 0 }, -EBADMSG, "layer 2" },
 	{ "a layer beyond", CONFIG, { "h.3.w", "F32", 2, { 2, 2 }, 1 }, -EBADMSG, "layer 3" },
+	{ "two stacks",
+	  CONFIG,
+	  { "encoder.layers.0.w", "F32", 2, { 2, 2 }, 1 },
+	  -ENOTSUP,
+	  "two stacks" },
 	{ "a tensor twice", CONFIG, { "scalar", "F32", 0, { 0 }, 1 }, -EBADMSG, "scalar" },
 };
 
