@@ -54,11 +54,12 @@ static void print_stores(const json_t *result)
 
 	if (json_array_size(json_object_get(result, "stores")) == 0)
 		return;
-	printf("\n%-6s %-16s %10s %5s %s\n", "STORE", "IDENTITY", "BYTES", "REFS", "STATE");
+	printf("\n%-6s %-16s %10s %-6s %5s %s\n", "STORE", "IDENTITY", "BYTES", "TIER", "REFS",
+	       "STATE");
 	json_array_foreach (json_object_get(result, "stores"), i, s)
-		printf("%-6" PRIu64 " %-16s %10s %5" PRIu64 " %s\n", mm_u64(s, "store"),
+		printf("%-6" PRIu64 " %-16s %10s %-6s %5" PRIu64 " %s\n", mm_u64(s, "store"),
 		       mm_text(s, "identity"), mm_bytes(mm_u64(s, "bytes"), text),
-		       mm_u64(s, "refs"),
+		       mm_text(s, "tier"), mm_u64(s, "refs"),
 		       json_is_true(json_object_get(s, "ready")) ? "ready" : "loading");
 }
 
