@@ -15,10 +15,11 @@ static void row(const struct mm_run_result *r)
 	const struct mm_latency *l = &r->latency;
 
 	printf("%-10s %5" PRIu64 " %7" PRIu64 " %8.1f %8.3f %8.3f %8.4f %8.4f %8" PRIu64
-	       " %6" PRIu64 " %9.1f %9.4f\n",
+	       " %6" PRIu64 " %9.1f %9.4f %8.1f\n",
 	       mm_policy_names[r->policy], l->requests, l->tokens, l->throughput_tok_s,
 	       l->ttft_p50_s, l->ttft_p99_s, l->tbt_p50_s, l->tbt_p99_s, r->preemptions,
-	       r->layers_remapped_max, (double)r->bytes_streamed / MIB, r->stall_p99_s);
+	       r->layers_remapped_max, (double)r->bytes_streamed / MIB, r->stall_p99_s,
+	       (double)(r->swapped_out_bytes + r->swapped_in_bytes) / MIB);
 }
 
 void mm_report_table(const struct mm_report *report)
@@ -31,16 +32,30 @@ void mm_report_table(const struct mm_report *report)
 	       opts->devices, opts->devices > 1 ? "s" : "", opts->shape.tenants,
 	       (double)report->env->pool_bytes / MIB, (double)opts->page_bytes / 1024,
 	       (double)report->env->kv_share_bytes / MIB, opts->shape.seed);
-	printf("%-10s %5s %7s %8s %8s %8s %8s %8s %8s %6s %9s %9s\n", "policy", "reqs", "tokens",
-	       "tok/s", "TTFT p50", "p99 s", "TBT p50", "p99 s", "preempt.", "layers", "streamed",
-	       "stall p99");
+	printf("%-10s %5s %7s %8s %8s %8s %8s %8s %8s %6s %9s %9s %8s\n", "policy", "reqs",
+	       "tokens", "tok/s", "TTFT p50", "p99 s", "TBT p50", "p99 s", "preempt.", "layers",
+	       "streamed", "stall p99", "swapped");
 	for (uint32_t i = 0; i < opts->n_policies; i++)
 		row(&report->result[i]);
-	printf("\nlayers: most given away at one time; streamed: MiB; stall: s per step\n");
+	printf("\nlayers: most given away at one time; streamed, swapped: MiB; stall: s per "
+	       "step\n");
 	printf("tokens that differ between policies: %" PRIu64 "\n", report->token_mismatches);
 	if (opts->verify)
 		printf("layers with wrong bytes where they were used: %" PRIu64 "\n",
 		       report->checksum_failures);
+}
+
+/* Takes over @json, which may be NULL. */
+static json_t *swapped_json(json_t *json, const struct mm_run_result *r)
+{
+	if (json &&
+	    !json_object_set_new(json, "swapped_out_bytes",
+				 json_integer((json_int_t)r->swapped_out_bytes)) &&
+	    !json_object_set_new(json, "swapped_in_bytes",
+				 json_integer((json_int_t)r->swapped_in_bytes)))
+		return json;
+	json_decref(json);
+	return NULL;
 }
 
 static json_t *result_json(const struct mm_run_result *r)
@@ -53,7 +68,9 @@ static json_t *result_json(const struct mm_run_result *r)
 		"tbt_p99_s", l->tbt_p99_s, "preemptions", (json_int_t)r->preemptions, "steps",
 		(json_int_t)r->steps, "checksum_failures", (json_int_t)r->checksum_failures);
 
-	if (!json || r->policy != MM_POLICY_REMAP)
+	if (!json || r->policy == MM_POLICY_SWAP)
+		return swapped_json(json, r);
+	if (r->policy != MM_POLICY_REMAP)
 		return json;
 	if (json_object_set_new(json, "layers_remapped_max",
 				json_integer((json_int_t)r->layers_remapped_max)) ||

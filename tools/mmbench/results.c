@@ -113,6 +113,8 @@ static int take_line(struct mm_results_tenant *tenant, const json_t *line)
 		return take_request(tenant, line);
 	tenant->preemptions = take_count(summary, "preemptions");
 	tenant->steps = take_count(summary, "steps");
+	tenant->swapped_out_bytes = take_count(summary, "swapped_out_bytes");
+	tenant->swapped_in_bytes = take_count(summary, "swapped_in_bytes");
 	tenant->checksum_failures = take_count(summary, "checksum_failures");
 	tenant->stall_p99_s = json_number_value(json_object_get(summary, "stall_p99_s"));
 	tenant->complete = true;

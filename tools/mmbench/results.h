@@ -26,6 +26,7 @@ struct mm_results_tenant {
 	size_t n;
 	/* what the tenant says of its run as a whole */
 	uint64_t preemptions, steps, checksum_failures;
+	uint64_t swapped_out_bytes, swapped_in_bytes;
 	double stall_p99_s;
 	bool complete; /* the summary was there */
 };

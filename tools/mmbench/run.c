@@ -235,6 +235,7 @@ static int start_mmd(struct run *run)
 {
 	const struct mm_run_env *env = run->env;
 	char program[PATH_BYTES], pool[32], page[32], devices[2 * MM_BENCH_DEVICES_MAX + 1];
+	char swap[32];
 	char *argv[WORDS_MAX] = { program,
 				  "--dir",
 				  run->mmd_dir,
@@ -249,7 +250,9 @@ static int start_mmd(struct run *run)
 				  "--policy",
 				  (char *)mm_policy_names[run->policy],
 				  "--slots",
-				  (char *)env->opts->slots };
+				  (char *)env->opts->slots,
+				  "--swap-max",
+				  swap };
 	size_t at = 0;
 	int err;
 
@@ -258,6 +261,8 @@ static int start_mmd(struct run *run)
 	snprintf(program, sizeof(program), "%s/mmd", env->bin_dir);
 	snprintf(pool, sizeof(pool), "%" PRIu64, env->pool_bytes);
 	snprintf(page, sizeof(page), "%" PRIu64, env->opts->page_bytes);
+	/* Only engines under the policy swap use it; as much as they like. */
+	snprintf(swap, sizeof(swap), "%" PRIu64, 8 * env->pool_bytes);
 	add_words(argv, &env->opts->mmd);
 	run->mmd.name = "mmd";
 	run->mmd.err_path = run->mmd_errors;
@@ -453,6 +458,8 @@ static int collect_tenant(struct run *run, uint32_t index, struct mm_run_result 
 	}
 	result->preemptions += got->preemptions;
 	result->steps += got->steps;
+	result->swapped_out_bytes += got->swapped_out_bytes;
+	result->swapped_in_bytes += got->swapped_in_bytes;
 	result->checksum_failures += got->checksum_failures;
 	result->stall_p99_s = MM_MAX(result->stall_p99_s, got->stall_p99_s);
 	return 0;

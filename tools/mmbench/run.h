@@ -21,6 +21,7 @@ struct mm_run_result {
 	struct mm_results results;
 	struct mm_latency latency;
 	uint64_t preemptions, steps, checksum_failures;
+	uint64_t swapped_out_bytes, swapped_in_bytes;
 	uint64_t layers_remapped_max; /* over time, of the sum over all tenants */
 	uint64_t bytes_streamed, plan_changes;
 	double stall_p99_s; /* of a step in which layers cycled; of the tenant that waited most */

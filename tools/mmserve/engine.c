@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "mm/base.h"
+#include "tools/mmserve/suspend.h"
 
 #define GROW_ANSWER_NS   (2 * MM_NS_PER_S)    /* an unanswered wish counts as denied after that */
 #define GROW_RETRY_NS    (100 * MM_NS_PER_MS) /* between two wishes for the same */
@@ -108,7 +109,7 @@ static int init_kv(struct mm_engine *e)
 	const int r = e->memory->ops->kv_open(e->memory, &kv, e->kv.va);
 
 	e->forward.kv = &e->kv;
-	return r ? fail(e, r, "cannot open the KV arena") : 0;
+	return r ? fail(e, r, "cannot open the KV arena") : mm_suspend_open(e);
 }
 
 int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struct mm_memory *memory,
@@ -632,6 +633,11 @@ static int turn(struct mm_engine *e)
 	}
 	plan = mm_sched_step(&e->sched, now, e->may_grow);
 	e->stats.preemptions = e->sched.preemptions;
+	if (plan->n_swaps) {
+		r = mm_suspend_run(e, plan);
+		if (r || !plan->n_items)
+			return r;
+	}
 	if (plan->n_items) {
 		e->stuck_since_ns = 0;
 		return step(e, plan);
@@ -648,6 +654,13 @@ static int check_stop(struct mm_engine *e)
 		return 0;
 	snprintf(e->err, MM_SERVE_ERROR_BYTES, "stopped by a signal");
 	return -EINTR;
+}
+
+int mm_engine_events(struct mm_engine *e)
+{
+	const int r = check_stop(e);
+
+	return r ? r : handle_events(e, now_ns());
 }
 
 int mm_engine_hold(struct mm_engine *e, int fd)

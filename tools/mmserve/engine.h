@@ -31,6 +31,7 @@ struct mm_engine_opts {
 	uint32_t max_batched_tokens;
 	enum mm_kv_order kv_order;
 	uint64_t kv_share_bytes; /* 0: as much as the batch can ever use */
+	uint64_t swap_bytes;     /* 0: as the memory's policy says */
 	uint64_t kv_idle_ns;     /* chunks that stay empty for so long are given back */
 	uint64_t kv_timeout_ns;  /* a request that KV is denied for so long is refused */
 	uint32_t break_permille; /* of the steps break off between two layers and are repeated */
@@ -83,6 +84,9 @@ struct mm_engine {
 int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struct mm_memory *memory,
 		   const struct mm_weights *weights, struct mm_requests *requests, char *err);
 void mm_engine_done(struct mm_engine *e);
+
+/* Answers the memory's events. Return: 0; -ECONNRESET; -EINTR stopped; other negative errno. */
+int mm_engine_events(struct mm_engine *e);
 
 /**
  * mm_engine_hold() - do nothing, but answer the memory, until a file descriptor is readable

@@ -168,6 +168,7 @@ static int start_engine(struct serve *s)
 		.max_batched_tokens = s->o.max_batched_tokens,
 		.kv_order = (enum mm_kv_order)s->o.kv_order,
 		.kv_share_bytes = s->o.kv_share_bytes,
+		.swap_bytes = s->o.swap_bytes,
 		.kv_idle_ns = s->o.kv_idle_ms * MM_NS_PER_MS,
 		.kv_timeout_ns = s->o.kv_timeout_ms * MM_NS_PER_MS,
 		.break_permille = s->o.break_permille,

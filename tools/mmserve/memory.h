@@ -25,6 +25,11 @@ struct mm_memory_ops {
 	int (*kv_want)(struct mm_memory *m, uint32_t chunks_total);
 	void (*kv_usable)(struct mm_memory *m, uint64_t *ret_bitmap, size_t words);
 	int (*kv_release)(struct mm_memory *m, uint32_t chunk);
+	/* NULL, all three: there is no swap space. */
+	int (*swap_open)(struct mm_memory *m, uint64_t bytes);
+	int (*swap)(struct mm_memory *m, bool in, const struct mm_swap_piece *pieces, uint32_t n,
+		    uint64_t user_data);
+	int (*swap_next)(struct mm_memory *m, struct mm_swap_done *ret_done);
 	int (*event_fd)(struct mm_memory *m); /* -1: there are never events */
 	int (*next_event)(struct mm_memory *m, struct mm_event *ret_event);
 	void (*hint)(struct mm_memory *m, const struct mm_load_hint *hint);
@@ -45,6 +50,7 @@ struct mm_memory {
 	uint64_t page_bytes;        /* chunks are multiples of this */
 	uint64_t kv_pages_max;      /* that an arena can have */
 	struct mm_model_info model; /* zero: not known */
+	bool swaps;                 /* the policy is made for engines that swap */
 	bool fixed;                 /* KV never grows beyond its share, and is never given back */
 };
 

@@ -11,6 +11,7 @@ struct mmd {
 	struct mm_client *client;
 	struct mm_model *model;
 	struct mm_kv *kv;
+	struct mm_swap *swap;
 };
 
 static void mmd_close(struct mm_memory *m)
@@ -64,6 +65,29 @@ static int mmd_kv_release(struct mm_memory *m, uint32_t chunk)
 	const struct mmd *s = m->state;
 
 	return mm_kv_release(s->kv, chunk);
+}
+
+static int mmd_swap_open(struct mm_memory *m, uint64_t bytes)
+{
+	struct mmd *s = m->state;
+
+	return mm_swap_open(s->client, bytes, &s->swap);
+}
+
+static int mmd_swap(struct mm_memory *m, bool in, const struct mm_swap_piece *pieces, uint32_t n,
+		    uint64_t user_data)
+{
+	const struct mmd *s = m->state;
+
+	return in ? mm_swap_in(s->swap, pieces, n, user_data)
+		  : mm_swap_out(s->swap, pieces, n, user_data);
+}
+
+static int mmd_swap_next(struct mm_memory *m, struct mm_swap_done *ret_done)
+{
+	const struct mmd *s = m->state;
+
+	return mm_swap_next(s->swap, ret_done);
 }
 
 static int mmd_event_fd(struct mm_memory *m)
@@ -143,6 +167,9 @@ static const struct mm_memory_ops mmd_ops = {
 	.kv_want = mmd_kv_want,
 	.kv_usable = mmd_kv_usable,
 	.kv_release = mmd_kv_release,
+	.swap_open = mmd_swap_open,
+	.swap = mmd_swap,
+	.swap_next = mmd_swap_next,
 	.event_fd = mmd_event_fd,
 	.next_event = mmd_next_event,
 	.hint = mmd_hint,
@@ -175,7 +202,8 @@ static int load(struct mm_memory *m, const char *dir, const struct mm_model_opts
 	m->page_bytes = info.page_bytes;
 	mm_model_info(s->model, &m->model);
 	m->kv_pages_max = MM_MIN(info.pool_pages, MM_MAP_ENTRIES - MM_MAP_KV_BASE);
-	m->fixed = info.policy == MM_POLICY_RECOMPUTE;
+	m->swaps = info.policy == MM_POLICY_SWAP;
+	m->fixed = m->swaps || info.policy == MM_POLICY_RECOMPUTE;
 	return 0;
 }
 

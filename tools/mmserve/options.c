@@ -54,6 +54,9 @@ static const char help[] =
 	"                                separate: a range for each layer's keys and one for its "
 	"values\n"
 	"      --kv-share SIZE           KV memory of a static split, such as 64M\n"
+	"      --swap SIZE               host memory for KV of preempted requests (default: under "
+	"the\n"
+	"                                policy swap twice the share, else none)\n"
 	"      --kv-idle MS              give back chunks that stay empty so long (default 500)\n"
 	"      --kv-timeout MS           refuse a request that gets no memory so long (default "
 	"60000)\n"
@@ -235,6 +238,7 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 		{ "max-batched-tokens", U32, &o->max_batched_tokens, 1 },
 		{ "kv-layout", LAYOUT, &o->kv_order, 0 },
 		{ "kv-share", SIZE, &o->kv_share_bytes, 1 },
+		{ "swap", SIZE, &o->swap_bytes, 1 },
 		{ "kv-idle", U64, &o->kv_idle_ms, 0 },
 		{ "kv-timeout", U64, &o->kv_timeout_ms, 1 },
 		{ "break-steps", U32, &o->break_permille, 0 },

@@ -118,6 +118,9 @@ static json_t *summary(struct totals *t, const struct mm_stats *s)
 		{ "kv_chunks_max", s->kv_chunks_max },
 		{ "kv_chunks_released", s->chunks_released },
 		{ "kv_blocks_moved", s->blocks_moved },
+		{ "swapped_out_bytes", s->swapped_out_bytes },
+		{ "swapped_in_bytes", s->swapped_in_bytes },
+		{ "swaps_failed", s->swaps_failed },
 		{ "plan_changes", s->plan_changes },
 		{ "layers_remapped_max", s->layers_remapped_max },
 		{ "gated_steps", s->n_stalls },
@@ -126,6 +129,7 @@ static json_t *summary(struct totals *t, const struct mm_stats *s)
 	for (size_t i = 0; i < s->n_stalls; i++)
 		stalls += s->stalls_s[i];
 	json_object_set_new(o, "stall_total_s", json_real(microseconds(stalls)));
+	json_object_set_new(o, "swap_total_s", json_real(microseconds(s->swap_s)));
 	set_percentiles(o, "ttft", t->ttft, t->n_ttft);
 	set_percentiles(o, "tbt", t->tbt, t->n_tbt);
 	set_percentiles(o, "stall", s->stalls_s, s->n_stalls);

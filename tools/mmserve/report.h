@@ -26,10 +26,14 @@ struct mm_stats { /* counted by the engine */
 	uint64_t plan_changes;
 	uint64_t chunks_released;
 	uint64_t blocks_moved;
+	uint64_t swapped_out_bytes;
+	uint64_t swapped_in_bytes;
+	uint64_t swaps_failed; /* lists; what they had is computed again */
 	uint32_t kv_chunks_max;
 	uint32_t batch_max;
 	uint32_t layers_remapped_max;
 	double step_s;    /* sum */
+	double swap_s;    /* sum, waited for swaps between steps */
 	double *stalls_s; /* one per step in which layers cycled */
 	size_t n_stalls;
 	size_t stalls_room;

@@ -51,6 +51,8 @@ void mm_sched_done(struct mm_sched *s)
 	free(s->rows);
 	free(s->plan.items);
 	free(s->plan.preempted);
+	free(s->plan.swaps);
+	free(s->slots);
 	*s = (struct mm_sched){ 0 };
 }
 
@@ -140,10 +142,103 @@ static void leave(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
 	memmove(s->running + i, s->running + i + 1, (s->n_running - i) * sizeof(*s->running));
 }
 
-static void preempt(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
+/* ---- swap space ---- */
+
+int mm_sched_set_swap(struct mm_sched *s, uint32_t slots)
 {
+	const size_t blocks = (size_t)s->kv.n_chunks * s->kv.blocks_per_chunk;
+
+	s->slots = calloc(slots, sizeof(*s->slots));
+	s->plan.swaps = calloc(blocks, sizeof(*s->plan.swaps));
+	if (!s->slots || !s->plan.swaps)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < slots; i++)
+		s->slots[i] = i + 1;
+	s->n_slots = s->free_slots = slots;
+	return 0;
+}
+
+static uint32_t slot_get(struct mm_sched *s)
+{
+	const uint32_t slot = s->free_slot;
+
+	s->free_slot = s->slots[slot];
+	s->free_slots--;
+	return slot;
+}
+
+static void slot_put(struct mm_sched *s, uint32_t slot)
+{
+	s->slots[slot] = s->free_slot;
+	s->free_slot = slot;
+	s->free_slots++;
+}
+
+static void plan_swap(struct mm_sched *s, uint32_t seq, uint32_t block, uint32_t slot)
+{
+	s->plan.swaps[s->plan.n_swaps++] = (struct mm_sched_swap){ seq, block, slot };
+}
+
+/* All or nothing. A running sequence's computed blocks get slots, in order. */
+static bool swap_out(struct mm_sched *s, uint32_t seq)
+{
+	struct mm_seq *q = &s->seqs[seq];
+	const uint32_t n = mm_sched_blocks(s, q->computed);
+	uint32_t *link = &q->slot;
+
+	if (!n || n > s->free_slots)
+		return false;
+	while (q->n_slots < n) {
+		*link = slot_get(s);
+		plan_swap(s, seq, table_of(s, q)[q->n_slots++], *link);
+		link = &s->slots[*link];
+	}
+	return true;
+}
+
+static void slots_drop(struct mm_sched *s, struct mm_seq *q)
+{
+	while (q->n_slots) {
+		const uint32_t slot = q->slot;
+
+		q->slot = s->slots[slot];
+		q->n_slots--;
+		slot_put(s, slot);
+	}
+}
+
+/* The sequence has just got its blocks. Its slots are free for whoever is swapped out by a later plan. */
+static void swap_in(struct mm_sched *s, uint32_t seq)
+{
+	struct mm_seq *q = &s->seqs[seq];
+	const uint32_t n = q->n_slots;
+	uint32_t slot = q->slot;
+
+	for (uint32_t i = 0; i < n; i++, slot = s->slots[slot])
+		plan_swap(s, seq, table_of(s, q)[i], slot);
+	s->plan.swaps_in = s->plan.swaps_in || n;
+	slots_drop(s, q);
+}
+
+void mm_sched_swap_failed(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
+{
+	struct mm_seq *q = &s->seqs[seq];
+
+	slots_drop(s, q);
+	q->computed = 0;
+	if (q->state != MM_SEQ_RUNNING)
+		return;
 	leave(s, seq, now_ns);
-	s->seqs[seq].computed = 0;
+	enqueue(s, seq);
+	s->plan.n_items = 0;
+}
+
+/* @swap: its blocks may go to the swap space, by this plan. */
+static void preempt(struct mm_sched *s, uint32_t seq, bool swap, uint64_t now_ns)
+{
+	if (!swap || !swap_out(s, seq))
+		s->seqs[seq].computed = 0;
+	leave(s, seq, now_ns);
 	s->seqs[seq].preemptions++;
 	s->preemptions++;
 	enqueue(s, seq);
@@ -161,6 +256,7 @@ void mm_sched_remove(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
 		leave(s, seq, now_ns);
 	else if (s->seqs[seq].state == MM_SEQ_WAITING)
 		dequeue(s, seq);
+	slots_drop(s, &s->seqs[seq]);
 	retire(s, seq);
 }
 
@@ -204,7 +300,7 @@ static void plan_decodes(struct mm_sched *s, uint64_t now_ns, bool may_grow)
 			i++;
 		} else {
 			p->preempted[p->n_preempted++] = s->running[s->n_running - 1];
-			preempt(s, s->running[s->n_running - 1], now_ns);
+			preempt(s, s->running[s->n_running - 1], true, now_ns);
 		}
 	}
 }
@@ -256,6 +352,7 @@ static void admit(struct mm_sched *s)
 		enter(s, seq);
 		reserved = reserve(s, q, q->total);
 		mm_assert(reserved);
+		swap_in(s, seq);
 		plan_prompt(s, seq);
 	}
 }
@@ -264,7 +361,8 @@ const struct mm_sched_plan *mm_sched_step(struct mm_sched *s, uint64_t now_ns, b
 {
 	struct mm_sched_plan *p = &s->plan;
 
-	p->n_items = p->tokens = p->n_preempted = p->stalled = 0;
+	p->n_items = p->tokens = p->n_preempted = p->stalled = p->n_swaps = 0;
+	p->swaps_in = false;
 	plan_decodes(s, now_ns, may_grow);
 	for (uint32_t i = 0; i < s->n_running; i++) {
 		if (!decodes(&s->seqs[s->running[i]]))
@@ -378,7 +476,7 @@ int mm_sched_retire(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
 	if (c->used > s->kv.free_blocks && now_ns < s->force_ns)
 		return MM_E_FULL;
 	while (c->used > s->kv.free_blocks)
-		preempt(s, cheapest_victim(s), now_ns);
+		preempt(s, cheapest_victim(s), false, now_ns);
 	*ret_n = move_blocks(s, chunk, now_ns, ret_moves);
 	mm_kvblocks_retire_chunk(&s->kv, chunk);
 	*ret_chunk = chunk;
@@ -428,19 +526,50 @@ static const char *check_running(const struct mm_sched *s, uint8_t *owned)
 	return blocks == s->kv.used_blocks ? NULL : "a block in use belongs to nobody";
 }
 
+static const char *check_slots(const struct mm_sched *s, const struct mm_seq *q, uint8_t *owned)
+{
+	uint32_t slot = q->slot;
+
+	if (q->n_slots != (q->computed ? mm_sched_blocks(s, q->computed) : 0))
+		return "a waiting sequence has computed tokens without a slot, or slots without";
+	for (uint32_t i = 0; i < q->n_slots; i++, slot = s->slots[slot])
+		if (owned[slot]++)
+			return "a slot belongs to two sequences";
+	return NULL;
+}
+
+static const char *check_free_slots(const struct mm_sched *s, uint32_t used, uint8_t *owned)
+{
+	uint32_t slot = s->free_slot;
+
+	for (uint32_t i = 0; i < s->free_slots; i++, slot = s->slots[slot])
+		if (owned[slot]++)
+			return "a free slot is somebody's";
+	return used + s->free_slots == s->n_slots ? NULL : "a slot is lost";
+}
+
 static const char *check_waiting(const struct mm_sched *s)
 {
-	uint32_t n = 0;
+	mm_cleanup(mm_free_ptr) uint8_t *owned = calloc(1, s->n_slots + 1);
+	const char *wrong = NULL;
+	uint32_t n = 0, slots = 0;
+
+	mm_assert(owned != NULL);
 
 	for (uint32_t i = s->queue; i != MM_KV_NONE; i = s->seqs[i].next, n++) {
 		const struct mm_seq *q = &s->seqs[i];
 
-		if (q->state != MM_SEQ_WAITING || q->n_blocks || q->computed)
+		if (q->state != MM_SEQ_WAITING || q->n_blocks)
 			return "a waiting sequence holds something";
+		wrong = wrong ? wrong : check_slots(s, q, owned);
+		slots += q->n_slots;
 		if (q->next != MM_KV_NONE && s->seqs[q->next].order <= q->order)
 			return "the waiting are not in order of arrival";
 	}
-	return n == s->n_waiting ? NULL : "the queue's length is not its count";
+	wrong = wrong ? wrong : check_free_slots(s, slots, owned);
+	if (!wrong && n != s->n_waiting)
+		return "the queue's length is not its count";
+	return wrong;
 }
 
 const char *mm_sched_check(const struct mm_sched *s)

@@ -4,7 +4,9 @@
  *
  * Concept:    continuous batching. A sequence waits, runs (holding a row of the batch and blocks of
  *             KV), and finishes; between steps it may be preempted: its blocks are freed, and it
- *             waits again with the tokens it has generated as part of its prompt (recompute). Each
+ *             waits again with the tokens it has generated as part of its prompt (recompute); with a
+ *             swap space, as long as there is room, its blocks are copied there first, and back when it
+ *             is let in again. Each
  *             step, every decoding sequence gets one token, the rest of the token budget goes to
  *             prompts, in chunks, oldest first. The engine executes the plan and commits it; a plan
  *             whose step was void is simply executed again.
@@ -35,6 +37,12 @@ struct mm_sched_config {
 	uint32_t kv_blocks_per_chunk;
 };
 
+struct mm_sched_swap { /* of a sequence's block, out to a slot of the swap space or in from it */
+	uint32_t seq;
+	uint32_t block;
+	uint32_t slot;
+};
+
 enum mm_seq_state { MM_SEQ_FREE, MM_SEQ_WAITING, MM_SEQ_RUNNING };
 
 struct mm_seq {
@@ -46,7 +54,9 @@ struct mm_seq {
 	uint32_t total;    /* prompt and output so far: tokens whose ids are known */
 	uint32_t computed; /* of them, whose KV is in blocks */
 	uint32_t n_blocks;
-	uint32_t row; /* of the batch, while running */
+	uint32_t n_slots; /* of the swap space, while waiting: the blocks of its computed tokens */
+	uint32_t slot;    /* the first of them; s->slots leads to the next */
+	uint32_t row;     /* of the batch, while running */
 	uint32_t preemptions;
 	uint32_t next; /* in the queue, while waiting; MM_KV_NONE ends it */
 };
@@ -64,6 +74,10 @@ struct mm_sched_plan {
 	uint32_t tokens;
 	uint32_t *preempted; /* max_batch: sequences that lost their blocks to this plan */
 	uint32_t n_preempted;
+	struct mm_sched_swap
+		*swaps; /* to be done before anything else, whether the items are or not */
+	uint32_t n_swaps;
+	bool swaps_in;    /* the direction of all */
 	uint32_t stalled; /* sequences that must wait for a block that may still be granted */
 };
 
@@ -79,6 +93,8 @@ struct mm_sched {
 	uint32_t *tables;  /* [max_batch][table_stride] block numbers, by row */
 	uint32_t *running; /* [max_batch] sequences, oldest first */
 	bool *rows;        /* [max_batch] taken */
+	uint32_t *slots;   /* [n_slots] the next of the same sequence, or the next free one */
+	uint32_t n_slots, free_slots, free_slot;
 	struct mm_sched_plan plan;
 	uint64_t next_order;
 	uint64_t preemptions;
@@ -99,6 +115,19 @@ struct mm_sched {
  */
 int mm_sched_init(struct mm_sched *s, const struct mm_sched_config *config);
 void mm_sched_done(struct mm_sched *s);
+
+/**
+ * mm_sched_set_swap() - preempted sequences may be swapped out
+ * @s:     before the first request
+ * @slots: so many blocks have room
+ *
+ * Return: 0; -ENOMEM: they will be computed again.
+ */
+int mm_sched_set_swap(struct mm_sched *s, uint32_t slots);
+
+/* A swap of the plan failed: @seq has lost its KV and computes it again. If it was one in, the plan's
+ * items are void. */
+void mm_sched_swap_failed(struct mm_sched *s, uint32_t seq, uint64_t now_ns);
 
 /* Blocks that @tokens tokens take. */
 uint32_t mm_sched_blocks(const struct mm_sched *s, uint32_t tokens);

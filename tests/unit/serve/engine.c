@@ -117,6 +117,25 @@ static const struct {
 	    .max_batched_tokens = 31,
 	    .kv_order = MM_KV_SEPARATE,
 	    .kv_share_bytes = 200 << 10 } },
+	{ "swapped",
+	  { .block_tokens = 4,
+	    .max_batch = 12,
+	    .max_batched_tokens = 31,
+	    .kv_share_bytes = 160 << 10,
+	    .swap_bytes = 128 << 10 } },
+	{ "separate, swapped",
+	  { .block_tokens = 5,
+	    .max_batch = 12,
+	    .max_batched_tokens = 31,
+	    .kv_order = MM_KV_SEPARATE,
+	    .kv_share_bytes = 200 << 10,
+	    .swap_bytes = 1 << 20 } },
+	{ "lent and swapped",
+	  { .block_tokens = 4,
+	    .max_batch = 9,
+	    .max_batched_tokens = 20,
+	    .swap_bytes = 200 << 10,
+	    .lend = 5 } },
 	{ "separate, lent, with time",
 	  { .block_tokens = 8,
 	    .max_batch = 12,
@@ -146,7 +165,7 @@ static void compare(const char *what, const struct mm_requests *requests)
 
 static void test_batch_invariance(void **state)
 {
-	uint64_t preemptions = 0, moved = 0, released = 0, repeated = 0;
+	uint64_t preemptions = 0, moved = 0, released = 0, repeated = 0, swapped = 0, failed = 0;
 	struct mm_requests requests;
 	char dir[256];
 
@@ -172,11 +191,14 @@ static void test_batch_invariance(void **state)
 			moved += run.stats.blocks_moved;
 			released += run.stats.chunks_released;
 			repeated += run.stats.steps_void;
+			swapped += run.stats.swapped_in_bytes;
+			failed += run.stats.swaps_failed;
 		}
 		mm_requests_done(&requests);
 		rig_remove(dir);
 	}
 	/* Or the runs above have shown nothing. */
+	assert_true(swapped > 100000 && failed > 3);
 	assert_true(preemptions > 10 && moved > 10 && released > 10 && repeated > 10);
 }
 

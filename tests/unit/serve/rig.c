@@ -29,6 +29,14 @@ struct lender { /* the state of a memory that lends */
 	bool *usable;
 	uint64_t rng, steps;
 	bool in_step;
+	struct mm_swap_list { /* under way */
+		bool used, in;
+		uint32_t n;
+		uint64_t user_data;
+		struct mm_swap_piece pieces[MM_SWAP_PIECES];
+	} lists[MM_SWAP_LOTS];
+	uint8_t *space;
+	uint64_t space_bytes;
 	int ready_fd;
 };
 
@@ -117,12 +125,71 @@ static int lender_kv_release(struct mm_memory *m, uint32_t chunk)
 	return 0;
 }
 
+static int lender_swap_open(struct mm_memory *m, uint64_t bytes)
+{
+	struct lender *l = m->state;
+
+	assert_true(bytes <= l->run->swap_bytes);
+	l->space_bytes = bytes;
+	l->space = calloc(1, bytes);
+	assert_non_null(l->space);
+	return 0;
+}
+
+static int lender_swap(struct mm_memory *m, bool in, const struct mm_swap_piece *pieces, uint32_t n,
+		       uint64_t user_data)
+{
+	struct lender *l = m->state;
+	uint32_t i = 0;
+
+	assert_false(l->in_step);
+	while (i < MM_SWAP_LOTS && l->lists[i].used)
+		i++;
+	if (i == MM_SWAP_LOTS)
+		return -EAGAIN;
+	l->lists[i].used = true;
+	l->lists[i].in = in;
+	l->lists[i].n = n;
+	l->lists[i].user_data = user_data;
+	memcpy(l->lists[i].pieces, pieces, n * sizeof(*pieces));
+	return 0;
+}
+
+static void swap_copy(struct lender *l, bool in, const struct mm_swap_piece *p)
+{
+	const struct mm_gpu_api *gpu = l->plain.gpu;
+	const CUdeviceptr va = l->kv_va[p->range] + p->arena_offset;
+
+	assert_true(p->range < l->ranges && p->swap_offset + p->bytes <= l->space_bytes);
+	assert_true(l->usable[p->arena_offset / l->chunk_bytes]);
+	if (in)
+		assert_int_equal(gpu->cuMemcpyHtoD(va, l->space + p->swap_offset, p->bytes), 0);
+	else
+		assert_int_equal(gpu->cuMemcpyDtoH(l->space + p->swap_offset, va, p->bytes), 0);
+}
+
+/* Not at once, in any order, and sometimes not at all. */
+static int lender_swap_next(struct mm_memory *m, struct mm_swap_done *ret_done)
+{
+	struct lender *l = m->state;
+	struct mm_swap_list *list = &l->lists[draw(l, MM_SWAP_LOTS)];
+
+	if (!list->used)
+		return -EAGAIN;
+	list->used = false;
+	*ret_done = (struct mm_swap_done){ .user_data = list->user_data,
+					   .error = draw(l, 4) ? 0 : -EIO };
+	for (uint32_t i = 0; i < list->n && !ret_done->error; i++)
+		swap_copy(l, list->in, &list->pieces[i]);
+	return 0;
+}
+
 /* Always readable: the engine never sleeps, and asks again at once. */
 static int lender_event_fd(struct mm_memory *m)
 {
 	const struct lender *l = m->state;
 
-	return l->run->lend ? l->ready_fd : -1;
+	return l->run->lend || l->run->swap_bytes ? l->ready_fd : -1;
 }
 
 static int grant(struct lender *l, struct mm_event *ret_event)
@@ -262,6 +329,7 @@ static void lender_close(struct mm_memory *m)
 
 	mm_memory_close(&l->plain);
 	free(l->usable);
+	free(l->space);
 }
 
 static const struct mm_memory_ops lender_ops = {
@@ -271,6 +339,9 @@ static const struct mm_memory_ops lender_ops = {
 	.kv_want = lender_kv_want,
 	.kv_usable = lender_kv_usable,
 	.kv_release = lender_kv_release,
+	.swap_open = lender_swap_open,
+	.swap = lender_swap,
+	.swap_next = lender_swap_next,
 	.event_fd = lender_event_fd,
 	.next_event = lender_next_event,
 	.hint = lender_hint,
@@ -389,6 +460,7 @@ static void serve(struct lender *l, const struct mm_arch *arch, struct mm_reques
 					     .max_batched_tokens = run->max_batched_tokens,
 					     .kv_order = run->kv_order,
 					     .kv_share_bytes = run->kv_share_bytes,
+					     .swap_bytes = run->swap_bytes,
 					     .kv_idle_ns = 3 * MM_NS_PER_MS,
 					     .kv_timeout_ns = 1800 * MM_NS_PER_S,
 					     .verify = run->verify };

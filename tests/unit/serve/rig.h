@@ -31,7 +31,8 @@ struct rig_run {
 	uint64_t kv_share_bytes; /* 0: plenty */
 	uint64_t lend;           /* 0: plain memory; else the seed */
 	uint32_t lend_pages;     /* of 4 KiB, at most; 0: 40 */
-	bool patient;            /* with @lend: chunks are asked back with time to answer in */
+	uint64_t swap_bytes; /* 0: no swap space; lists are copied late, and fail now and then */
+	bool patient;        /* with @lend: chunks are asked back with time to answer in */
 	bool verify;
 	bool fused;
 	uint64_t spoil; /* flip a byte of a tensor's device copy before step so many; 0 = never */

@@ -338,6 +338,42 @@ static void test_reclaim_preempts_the_cheapest(void **state)
 	mm_sched_done(&s);
 }
 
+/* The victim keeps what it has computed, in as many slots; where they do not suffice, it starts again. */
+static void test_swaps_the_youngest(void **state)
+{
+	(void)state;
+	for (uint32_t slots = 1; slots <= 3; slots++) {
+		const struct mm_sched_plan *p;
+		uint32_t old, young;
+		struct mm_sched s;
+
+		preemption(&s, &old, &young);
+		assert_int_equal(mm_sched_set_swap(&s, slots), 0);
+		p = mm_sched_step(&s, 0, false);
+		check(&s);
+		assert_int_equal(p->n_preempted, 1);
+		assert_int_equal(p->n_swaps, slots < 2 ? 0 : 2); /* 8 computed tokens */
+		assert_int_equal(s.seqs[young].computed, slots < 2 ? 0 : 8);
+		assert_int_equal(s.free_slots, slots < 2 ? slots : slots - 2);
+		while (s.seqs[old].state != MM_SEQ_FREE)
+			run(&s, false);
+		p = mm_sched_step(&s, 0, false);
+		check(&s);
+		assert_int_equal(p->items[0].seq, young);
+		assert_int_equal(p->items[0].first, slots < 2 ? 0 : 8);
+		assert_int_equal(p->n_swaps, slots < 2 ? 0 : 2);
+		assert_int_equal(s.free_slots, slots);
+		if (p->n_swaps) {
+			assert_true(p->swaps_in);
+			mm_sched_swap_failed(&s, young, 0);
+			check(&s);
+			assert_int_equal(p->n_items, 0);
+			assert_int_equal(mm_sched_step(&s, 0, false)->items[0].tokens, 9);
+		}
+		mm_sched_done(&s);
+	}
+}
+
 /* Blocks scattered over two chunks, for which one is enough: compacting empties the other. */
 static void test_compacts(void **state)
 {
@@ -370,7 +406,9 @@ struct sim {
 	uint64_t rng;
 	uint32_t prompt[SIM_REQUESTS], output[SIM_REQUESTS], sampled[SIM_REQUESTS];
 	uint32_t content
-		[4096]; /* of each block: request << 12 | tokens written, to see lost copies */
+		[4096];     /* of each block: request << 12 | tokens written, to see lost copies */
+	uint32_t slot[256]; /* of each slot of the swap space, likewise */
+	uint32_t swapped;
 	bool finished[SIM_REQUESTS];
 	uint32_t added, done;
 	uint32_t retired[64], n_retired; /* their moves are on the device's stream */
@@ -396,6 +434,8 @@ static void sim_init(struct sim *sim, uint64_t seed)
 	sim->config.max_batched_tokens = sim->config.max_batch + draw(sim, 20);
 	sim->config.kv_chunks = 40 / sim->config.kv_blocks_per_chunk + 1 + draw(sim, 10);
 	assert_int_equal(mm_sched_init(&sim->s, &sim->config), 0);
+	if (draw(sim, 2))
+		assert_int_equal(mm_sched_set_swap(&sim->s, 1 + draw(sim, 60)), 0);
 	for (uint32_t i = 0; i < SIM_REQUESTS; i++) {
 		sim->prompt[i] = 1 + draw(sim, 20);
 		sim->output[i] = 1 + draw(sim, 20);
@@ -449,6 +489,25 @@ static void sim_compute(struct sim *sim, const struct mm_sched_plan *p)
 	}
 }
 
+/* Done whether the items are or not; now and then one fails. */
+static void sim_swaps(struct sim *sim, const struct mm_sched_plan *p)
+{
+	for (uint32_t i = 0; i < p->n_swaps; i++) {
+		const struct mm_sched_swap *w = &p->swaps[i];
+
+		assert_true(w->slot < sim->s.n_slots);
+		sim->swapped++;
+		if (p->swaps_in)
+			sim->content[w->block] = sim->slot[w->slot];
+		else
+			sim->slot[w->slot] = sim->content[w->block];
+	}
+	for (uint32_t i = 0; i < p->n_swaps; i++)
+		if (draw(sim, 30) == 0)
+			mm_sched_swap_failed(&sim->s, p->swaps[i].seq, 0);
+	check(&sim->s);
+}
+
 static void sim_step(struct sim *sim)
 {
 	uint64_t finished[16];
@@ -457,6 +516,7 @@ static void sim_step(struct sim *sim)
 
 	check(&sim->s);
 	assert_true(p->tokens <= sim->config.max_batched_tokens);
+	sim_swaps(sim, p);
 	if (draw(sim, 10) == 0) /* never executed: a later plan must not mind */
 		return;
 	sim_compute(sim, p);
@@ -469,6 +529,8 @@ static void sim_step(struct sim *sim)
 		sim->done++;
 	}
 }
+
+static uint64_t sim_swapped;
 
 static void sim_run(uint64_t seed)
 {
@@ -487,6 +549,8 @@ static void sim_run(uint64_t seed)
 		sim_step(&sim);
 	}
 	assert_int_equal(sim.s.kv.used_blocks, 0);
+	assert_int_equal(sim.s.free_slots, sim.s.n_slots);
+	sim_swapped += sim.swapped;
 	mm_sched_done(&sim.s);
 }
 
@@ -505,6 +569,7 @@ static void test_random_runs(void **state)
 	(void)state;
 	for (sim_seed = 0; sim_seed < 400; sim_seed++)
 		sim_run(sim_seed);
+	assert_true(sim_swapped > 1000); /* or it has shown nothing */
 }
 
 int main(void)
@@ -522,6 +587,7 @@ int main(void)
 		cmocka_unit_test(test_reclaim_waits_then_preempts),
 		cmocka_unit_test(test_reclaim_preempts_the_cheapest),
 		cmocka_unit_test(test_compacts),
+		cmocka_unit_test(test_swaps_the_youngest),
 		cmocka_unit_test_teardown(test_random_runs, print_seed),
 	};
 

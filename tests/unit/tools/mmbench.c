@@ -142,7 +142,9 @@ static void test_synthetic_repeats(void **state)
 	mm_trace_done(&c);
 }
 
-#define SUMMARY "{\"summary\":{\"preemptions\":3,\"steps\":9,\"stall_p99_s\":0.5}}\n"
+#define SUMMARY                                                                           \
+	"{\"summary\":{\"swapped_out_bytes\":7,\"swapped_in_bytes\":5,\"preemptions\":3," \
+	"\"steps\":9,\"stall_p99_s\":0.5}}\n"
 
 static void read_results(struct mm_results *results, const char *text)
 {
@@ -152,6 +154,8 @@ static void read_results(struct mm_results *results, const char *text)
 	assert_int_equal(mm_results_init(results, 1), 0);
 	assert_int_equal(mm_results_read(results, 0, 2, write_file(all), why, sizeof(why)), 0);
 	assert_int_equal(results->tenant[0].preemptions, 3);
+	assert_int_equal(results->tenant[0].swapped_out_bytes, 7);
+	assert_int_equal(results->tenant[0].swapped_in_bytes, 5);
 	assert_int_equal(results->tenant[0].steps, 9);
 	assert_true(results->tenant[0].stall_p99_s == 0.5);
 	unlink(path);
