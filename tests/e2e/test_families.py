@@ -22,6 +22,8 @@ FAMILIES = {
                        "--embed-dim", 32], []),
     "qwen2-bf16": (["--family", "qwen2", "--dtype", "bf16", "--tied"], ["--fused"]),
     "qwen2-f32": (["--family", "qwen2", "--dtype", "f32", "--shards", 2], []),
+    "qwen2-f16": (["--family", "qwen2", "--dtype", "f16"], ["--fused"]),
+    "llama3-f32": (["--dtype", "f32", "--tied", "--rope-theta", 5e5, "--rope-scaling", LLAMA3], []),
     "llama3-bf16": (["--dtype", "bf16", "--vector-dtype", "f32", "--rope-theta", 5e5,
                      "--rope-scaling", LLAMA3], ["--fused"]),
     "llama3-f16": (["--dtype", "f16", "--rope-theta", 5e5, "--rope-scaling", LLAMA3], []),

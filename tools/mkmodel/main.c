@@ -81,7 +81,7 @@ static void list(const struct mk_shapes *shapes)
 static int run_shapes(const struct mk_options *o, const char *path, const char *dir)
 {
 	mm_cleanup(mk_shapes_done) struct mk_shapes shapes = { 0 };
-	char err[MK_ERROR_BYTES] = "out of memory";
+	char err[MK_ERROR_BYTES];
 
 	if (mk_shapes_read(path, &shapes, err))
 		return fail(err);

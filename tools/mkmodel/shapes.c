@@ -117,8 +117,10 @@ int mk_shapes_read(const char *path, struct mk_shapes *ret, char *err)
 	}
 	shapes.n = json_array_size(models);
 	shapes.all = calloc(shapes.n + 1, sizeof(*shapes.all));
-	if (!shapes.all)
+	if (!shapes.all) {
+		snprintf(err, MK_ERROR_BYTES, "out of memory");
 		return -ENOMEM;
+	}
 	for (; r.index < shapes.n; r.index++)
 		if (read_model(&r, json_array_get(models, r.index), &shapes.all[r.index]))
 			return -EBADMSG;

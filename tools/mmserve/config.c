@@ -172,12 +172,23 @@ static void read_llama3(struct reader *r, const json_t *from, struct mm_rope *ro
 	rope->original = (uint32_t)json_integer_value(v);
 }
 
+/* Part of each head turned, the rest not. */
+static void want_whole_heads(struct reader *r, const json_t *from)
+{
+	const json_t *part = json_object_get(from, "partial_rotary_factor");
+
+	if (part && !json_is_null(part) && json_number_value(part) != 1)
+		fail(r, -ENOTSUP, "partial_rotary_factor is not 1");
+}
+
 static void read_rope(struct reader *r, struct mm_rope *rope)
 {
 	const char *key, *type;
 	const json_t *from = rope_object(r, &key);
 
 	*rope = (struct mm_rope){ .theta = get_real(r, "rope_theta", 10000.0) };
+	want_whole_heads(r, r->root);
+	want_whole_heads(r, from);
 	if (!from)
 		return;
 	rope->theta = real(r, from, "rope_theta", rope->theta);
@@ -222,6 +233,19 @@ static void read_sizes(struct reader *r, struct mm_arch *a)
 	a->head_dim = a->hidden / a->heads;
 }
 
+/* Newer files say of each layer how far it looks. */
+static void want_full_attention(struct reader *r)
+{
+	const json_t *types = json_object_get(r->root, "layer_types"), *type;
+	size_t i;
+
+	if (types && !json_is_null(types) && !json_is_array(types))
+		fail(r, -EBADMSG, "layer_types must be a list");
+	json_array_foreach (types, i, type)
+		if (!json_is_string(type) || strcmp(json_string_value(type), "full_attention"))
+			fail(r, -ENOTSUP, "layer_types[%zu] is not \"full_attention\"", i);
+}
+
 static void read_llama(struct reader *r, struct mm_arch *a)
 {
 	want_activation(r, "hidden_act", "silu");
@@ -232,6 +256,7 @@ static void read_llama(struct reader *r, struct mm_arch *a)
 	a->norm_eps = get_real(r, "rms_norm_eps", 1e-6);
 	a->tied = get_bool(r, "tie_word_embeddings", false);
 	read_rope(r, &a->rope);
+	want_full_attention(r);
 	if (a->family == MM_FAMILY_QWEN2) {
 		want_bool(r, "use_sliding_window", false);
 		return;

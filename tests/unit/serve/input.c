@@ -112,6 +112,16 @@ static const struct {
 	{ "llama3 of half a position",
 	  CONFIG(LLAMA3("\"high_freq_factor\":4,\"low_freq_factor\":1,", "0.5")),
 	  "original_max_position_embeddings", -EBADMSG },
+	{ "half of the heads turned", CONFIG(",\"partial_rotary_factor\":0.5"),
+	  "partial_rotary_factor", -ENOTSUP },
+	{ "half of the heads turned, newer",
+	  CONFIG(",\"rope_parameters\":{\"rope_type\":\"default\",\"partial_rotary_factor\":0.5}"),
+	  "partial_rotary_factor", -ENOTSUP },
+	{ "layers that look less far",
+	  QWEN2(",\"layer_types\":[\"full_attention\",\"sliding_attention\"]"), "layer_types[1]",
+	  -ENOTSUP },
+	{ "layer types are text", QWEN2(",\"layer_types\":\"full_attention\""), "must be a list",
+	  -EBADMSG },
 	{ "sliding window", QWEN2(",\"use_sliding_window\":true"), "use_sliding_window true",
 	  -ENOTSUP },
 	{ "sliding window is text", QWEN2(",\"use_sliding_window\":\"no\""),
@@ -166,7 +176,9 @@ static void test_good_configs(void **state)
 		CONFIG(",\"rope_scaling\":null,"
 		       "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":5e5}"));
 	assert_true(a.rope.scaling == MM_ROPE_UNSCALED && a.rope.theta == 5e5);
-	a = good_config(QWEN2(",\"use_sliding_window\":false,\"rope_theta\":1000000.0"));
+	a = good_config(
+		QWEN2(",\"use_sliding_window\":false,\"rope_theta\":1000000.0,"
+		      "\"layer_types\":[\"full_attention\"],\"partial_rotary_factor\":1.0"));
 	assert_true(a.family == MM_FAMILY_QWEN2 && !a.tied && a.rope.theta == 1e6);
 	a = good_config(OPT(",\"ffn_dim\":256"));
 	assert_true(a.family == MM_FAMILY_OPT && a.tied && !a.post_norm && !a.no_final_norm);
