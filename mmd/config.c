@@ -10,7 +10,7 @@
 #include "mm/size.h"
 #include "mmd/host.h"
 
-enum type { TYPE_TEXT, TYPE_SIZE, TYPE_NUMBER, TYPE_NAME };
+enum type { TYPE_TEXT, TYPE_SIZE, TYPE_NUMBER, TYPE_NAME, TYPE_ACCOUNTS };
 
 struct option {
 	const char *name;
@@ -25,6 +25,7 @@ struct option {
 };
 
 static const char *const policy_names[] = { "recompute", "elastic", "remap", "swap", NULL };
+static const char *const timeout_names[] = { "kill", "quarantine", NULL };
 static const char *const huge_names[] = { "auto", "off", "2M", "1G", NULL };
 static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
 static const char *const slots_names[] = { "auto", "1", "2", NULL };
@@ -49,8 +50,11 @@ static const struct option options[] = {
 	  .list = true },
 	{ "policy", "NAME", "recompute, elastic, remap or swap", TYPE_NAME, AT(policy),
 	  .names = policy_names },
-	{ "account-max", "SIZE", "most device memory of one account; 0 = the pool", TYPE_SIZE,
+	{ "account-max", "SIZE", "of an account that is not named; 0 = the pool", TYPE_SIZE,
 	  AT(account_max_bytes) },
+	{ "on-timeout", "NAME", "kill or quarantine", TYPE_NAME, AT(on_timeout),
+	  .names = timeout_names },
+	{ "accounts", "JSON", "who may have how much; see mmd(8)", TYPE_ACCOUNTS, AT(accounts) },
 	{ "host-store-max", "SIZE", "most host memory for weights; 0 = no limit", TYPE_SIZE,
 	  AT(host_store_max_bytes) },
 	{ "store-dir", "DIR", "on a disk: weights beyond --host-store-max go there", TYPE_TEXT,
@@ -201,6 +205,17 @@ static int set_list(const struct option *o, struct mm_config *c, const char *whe
 	return r;
 }
 
+static int set_accounts(const struct option *o, struct mm_config *c, const char *where,
+			const char *value, char *error)
+{
+	char why[MM_ACCOUNT_ERROR_BYTES];
+
+	(void)o;
+	if (mm_accounts_parse_text(value, &c->accounts, why) < 0)
+		return fail(error, "%s%s", where, why);
+	return 0;
+}
+
 static int set(const struct option *o, struct mm_config *c, const char *where, const char *value,
 	       char *error)
 {
@@ -209,6 +224,8 @@ static int set(const struct option *o, struct mm_config *c, const char *where, c
 		return set_text(o, c, where, value, error);
 	case TYPE_NAME:
 		return set_name(o, c, where, value, error);
+	case TYPE_ACCOUNTS:
+		return set_accounts(o, c, where, value, error);
 	case TYPE_SIZE:
 	case TYPE_NUMBER:
 		break;
@@ -221,11 +238,15 @@ static int file_key(struct mm_config *c, const char *path, const char *key, cons
 		    char *error)
 {
 	const struct option *o = option_find(key, strlen(key));
-	char where[128], number[32];
+	char where[128], number[32], why[MM_ACCOUNT_ERROR_BYTES];
 
 	snprintf(where, sizeof(where), "%.100s: ", path);
 	if (!o || !o->help)
 		return fail(error, "%sunknown key '%.64s'; mmd --help lists the keys", where, key);
+	if (o->type == TYPE_ACCOUNTS)
+		return mm_accounts_parse(value, &c->accounts, why) < 0
+			       ? fail(error, "%s%s", where, why)
+			       : 0;
 	if (json_is_string(value))
 		return set(o, c, where, json_string_value(value), error);
 	if (!json_is_integer(value) || o->type == TYPE_TEXT || o->type == TYPE_NAME)
@@ -414,6 +435,9 @@ static int devices_check(struct mm_config *c, char *error)
 				return fail(error, "--device: %" PRIu64 " is there twice",
 					    c->device.value[i]);
 		}
+		if (mm_config_at(&c->pool_bytes, i) &&
+		    mm_accounts_check(&c->accounts, mm_config_at(&c->pool_bytes, i), error))
+			return -EINVAL;
 		if (mm_config_at(&c->page_bytes, i) % MM_ABI_PAGE_BYTES)
 			return fail(error, "--page: not a multiple of %d", MM_ABI_PAGE_BYTES);
 	}
@@ -513,6 +537,16 @@ static char *list_format(const struct option *o, const struct mm_config_list *li
 	return flag;
 }
 
+static char *accounts_format(const struct option *o, const struct mm_accounts *accounts)
+{
+	char *text = mm_accounts_format(accounts), *flag = NULL;
+
+	if (text && asprintf(&flag, "--%s=%s", o->name, text) < 0)
+		flag = NULL;
+	free(text);
+	return flag;
+}
+
 static char *flag_format(const struct mm_config *c, const struct option *o, uint64_t role)
 {
 	const char *field = (const char *)c + o->offset;
@@ -524,6 +558,8 @@ static char *flag_format(const struct mm_config *c, const struct option *o, uint
 		n = asprintf(&flag, "--%s=%s", o->name, field);
 		return n < 0 ? NULL : flag;
 	}
+	if (o->type == TYPE_ACCOUNTS)
+		return accounts_format(o, &c->accounts);
 	if (o->list)
 		return list_format(o, (const struct mm_config_list *)(const void *)field);
 	memcpy(&value, field, sizeof(value));
@@ -543,6 +579,8 @@ static bool is_unset(const struct mm_config *c, const struct option *o)
 
 	if (o->type == TYPE_TEXT)
 		return !*((const char *)c + o->offset);
+	if (o->type == TYPE_ACCOUNTS)
+		return !c->accounts.n;
 	memcpy(&value, (const char *)c + o->offset, sizeof(value));
 	if (o->list) {
 		const struct mm_config_list *list = (const void *)((const char *)c + o->offset);

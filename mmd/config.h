@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "mm/abi.h"
+#include "mmd/accounts.h"
 #include "mmd/log.h"
 #include "mmd/proto.h"
 
@@ -31,13 +32,15 @@ struct mm_config_list { /* by device */
 
 struct mm_config {
 	char dir[MM_CONFIG_PATH_BYTES];
-	char driver[MM_TEXT_BYTES];                /* software, cuda or a path */
-	struct mm_config_list device;              /* ordinals; n is how many there are */
-	struct mm_config_list pool_bytes;          /* 0 = all but headroom */
-	struct mm_config_list headroom_bytes;      /* of each device */
-	struct mm_config_list page_bytes;          /* 0 = default by device */
-	uint64_t policy;                           /* enum mm_policy */
-	uint64_t account_max_bytes;                /* 0 = the pool */
+	char driver[MM_TEXT_BYTES];           /* software, cuda or a path */
+	struct mm_config_list device;         /* ordinals; n is how many there are */
+	struct mm_config_list pool_bytes;     /* 0 = all but headroom */
+	struct mm_config_list headroom_bytes; /* of each device */
+	struct mm_config_list page_bytes;     /* 0 = default by device */
+	uint64_t policy;                      /* enum mm_policy */
+	uint64_t account_max_bytes;           /* of an account that is not named; 0 = the pool */
+	uint64_t on_timeout;                  /* enum mm_on_timeout, of the same */
+	struct mm_accounts accounts;
 	uint64_t host_store_max_bytes;             /* 0 = no limit */
 	char store_dir[MM_CONFIG_STORE_DIR_BYTES]; /* for stores that do not fit; "" = none */
 	uint64_t stage_bytes;                      /* of each device; 0 = default */

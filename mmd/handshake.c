@@ -45,6 +45,7 @@ int mm_handshake_peer(struct mm_session *s)
 		return -errno;
 	s->pid = cred.pid;
 	s->uid = cred.uid;
+	s->gid = cred.gid;
 	if (cred.pid == 0)
 		return -EPERM;
 	mm_sock_refuse_fds(s->fd); /* older kernels: we receive without a control buffer */
@@ -145,7 +146,7 @@ static int welcome_send(struct mm_session *s)
 
 static int join(struct mm_session *s, const struct mm_hello *hello)
 {
-	struct mm_core_join how = { .account = s->uid,
+	struct mm_core_join how = { .account = s->account,
 				    .features = hello->features & MM_FEAT_KNOWN };
 
 	if (mm_core_on_join(s->pool->core, mm_now_ns(), &how, &s->tenant) != 0)
@@ -193,6 +194,23 @@ static int no_such_device(struct mm_session *s, const struct mm_hello *hello)
 	return refuse_at(asks ? MM_LOG_DEBUG : MM_LOG_WARN, s, -ENODEV, reason);
 }
 
+/* Return: 0; negative errno: it was refused. */
+static int account(struct mm_session *s)
+{
+	char name[MM_ACCOUNT_NAME_BYTES], reason[MM_REASON_BYTES];
+	const char *why;
+	int r = mm_quota_resolve(s, &why);
+
+	if (r < 0)
+		return refuse(s, r, why);
+	if (mm_quota_connects(s))
+		return 0;
+	snprintf(reason, sizeof(reason),
+		 "account %s has as many connections as it may have; end one of its tenants",
+		 mm_quota_name(s->shell, s->account, name));
+	return refuse(s, -EDQUOT, reason);
+}
+
 static int welcome(struct mm_session *s, const struct mm_hello *hello)
 {
 	int r;
@@ -203,6 +221,9 @@ static int welcome(struct mm_session *s, const struct mm_hello *hello)
 	if (s->pool->down)
 		return refuse(s, -ENODEV,
 			      "the device is down: its xfer keeps failing; see mmd's log");
+	r = account(s);
+	if (r < 0)
+		return r;
 	r = regions_create(s);
 	if (r < 0)
 		return refuse(s, r, "mmd is out of memory or file descriptors; try again later");
@@ -231,10 +252,10 @@ int mm_handshake(struct mm_session *s)
 	if (r < 0)
 		return r;
 	if (s->pid == 0)
-		return refuse(
-			s, -EPERM,
-			"your process cannot be seen from mmd's pid namespace; run both in one "
-			"(containers: share the host's pid namespace)");
+		return refuse(s, -EPERM,
+			      "your process cannot be seen from mmd's pid namespace; run mmd in "
+			      "yours or above "
+			      "(containers: hostPID: true or --pid=host for mmd)");
 	r = mm_hello_check(bytes, len, &hello, reason);
 	if (r < 0)
 		return refuse(s, r, reason);

@@ -279,12 +279,14 @@ static void weights_fill(const struct mm_session *s, json_t *to)
 static json_t *tenant_json(const struct mm_session *s)
 {
 	json_t *tenant = json_object();
+	char account[MM_ACCOUNT_NAME_BYTES];
 	struct mm_core_tenant t;
 
 	set_u64(tenant, "tenant", s->tenant);
 	set_text(tenant, "name", s->name);
 	set_u64(tenant, "device", s->pool->ordinal);
 	set_u64(tenant, "pid", (uint64_t)s->pid);
+	set_text(tenant, "account", mm_quota_name(s->shell, s->account, account));
 	set_u64(tenant, "account_uid", s->uid);
 	set_text(tenant, "connection", s->state == MM_SESSION_OPEN ? "open" : "closed");
 	if (mm_core_tenant(s->pool->core, s->tenant, &t)) {
@@ -587,9 +589,7 @@ static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error
 }
 
 const struct mm_rpc_method mm_admin_methods[] = {
-	{ "status", status },
-	{ "pool.show", pool_show },
-	{ "plan.show", plan_show },
-	{ "plan.set", plan_set },
+	{ "status", status },     { "pool.show", pool_show },      { "plan.show", plan_show },
+	{ "plan.set", plan_set }, { "quota.show", mm_quota_show }, { "quota.set", mm_quota_set },
 	{ NULL, NULL },
 };

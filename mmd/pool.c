@@ -57,6 +57,7 @@ int mm_pool_device(struct mm_pool *pool)
 		.account_max_pages = c->account_max_bytes / d->page_bytes,
 		.swap_max_bytes = c->swap_max_bytes,
 		.swap_account_max_bytes = c->swap_account_max_bytes,
+		.on_timeout = (enum mm_on_timeout)c->on_timeout,
 		.lend_max_permille = (uint32_t)c->lend_max_permille,
 		.slots = (uint32_t)c->slots,
 		.full_drain = c->full_drain != 0,
@@ -79,7 +80,7 @@ int mm_pool_device(struct mm_pool *pool)
 	if (r < 0)
 		mm_shell_fail(pool->shell, "cannot keep account of %u pages: %s", d->pages,
 			      strerror(-r));
-	return r;
+	return r < 0 ? r : mm_quota_setup(pool);
 }
 
 struct mm_pool *mm_pool_by_uuid(struct mm_shell *shell, const uint8_t *uuid)

@@ -46,6 +46,8 @@ struct mm_session {
 	struct mm_source source, pid_source;
 	pid_t pid;
 	uid_t uid;
+	gid_t gid;
+	uint64_t account; /* who is charged (quota.h); valid from OPEN */
 	char name[MM_NAME_BYTES];
 	uint64_t features;
 	uint64_t hello_by_ns;

@@ -19,6 +19,7 @@
 #include "mmd/kchan.h"
 #include "mmd/loop.h"
 #include "mmd/pool.h"
+#include "mmd/quota.h"
 #include "mmd/session.h"
 #include "mmd/spools.h"
 #include "mmd/store.h"

@@ -333,7 +333,17 @@ static void load_place(struct mm_load *load, const struct mm_lmsg *want)
 			    want->store_bytes, left);
 		return;
 	}
+	left = s ? mm_quota_host_room(shell, s->account) : 0;
+	if (fits && want->store_bytes > left) {
+		load_refuse(load, -EDQUOT,
+			    "model needs %" PRIu64 " bytes of host memory, its account has %" PRIu64
+			    " left; raise its host_max or end another model's tenants",
+			    want->store_bytes, left);
+		return;
+	}
 	load->store = store_new(shell, want, s ? mm_store_node(s->pool) : -1);
+	if (load->store && s)
+		load->store->payer = s->account;
 	if (!load->store)
 		load_refuse(load, -ENOSPC, "too many models at once");
 	else if (fits)

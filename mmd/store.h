@@ -44,6 +44,7 @@ struct mm_store {
 	uint64_t host_bytes;     /* charged: of fd, in whole pages */
 	uint64_t hugepage_bytes; /* 0 = pages of the usual size */
 	int numa_node;           /* asked for; -1 = any */
+	uint64_t payer;          /* account (quota.h) */
 	uint8_t identity[32];
 	uint32_t flags; /* MM_LOAD_F_* of the load that filled it */
 	unsigned int refs;

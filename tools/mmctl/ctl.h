@@ -34,6 +34,8 @@ int mm_pool_show_run(const struct mm_ctl *ctl, int argc, char **argv);
 int mm_plan_show_run(const struct mm_ctl *ctl, int argc, char **argv);
 int mm_plan_set_run(const struct mm_ctl *ctl, int argc, char **argv);
 int mm_footprint_run(const struct mm_ctl *ctl, int argc, char **argv);
+int mm_quota_show_run(const struct mm_ctl *ctl, int argc, char **argv);
+int mm_quota_set_run(const struct mm_ctl *ctl, int argc, char **argv);
 
 /**
  * mm_ask() - one request, one answer

@@ -14,6 +14,8 @@ static const struct mm_command commands[] = {
 	  "how many layers are away, by hand", mm_plan_set_run },
 	{ "footprint", "--models FILE | DIR...", "what models take, without a daemon",
 	  mm_footprint_run },
+	{ "quota show", "", "accounts: what they use and may have", mm_quota_show_run },
+	{ "quota set", "ACCOUNT [--max SIZE] ...", "what an account may have", mm_quota_set_run },
 };
 
 static void help(void)
@@ -29,7 +31,9 @@ static void help(void)
 	     "  --device N      only of this device, by the ordinal that mmd was given\n"
 	     "  --json          one JSON object instead of text\n"
 	     "  --help, --version\n\n"
-	     "MODEL is a tenant's name or id. Exit status: 0 done, 1 failed, 2 usage, 3 no mmd.");
+	     "MODEL is a tenant's name or id, ACCOUNT an account's name or uid:N; quota set takes\n"
+	     "--min SIZE, --max SIZE, --weight N, --priority N, --on-timeout kill|quarantine,\n"
+	     "--revision N, --device N. Exit status: 0 done, 1 failed, 2 usage, 3 no mmd.");
 }
 
 struct options {

@@ -27,7 +27,9 @@ assert (MSG.size, HELLO.size, WELCOME.size) == (64, 128, 512)
 SQ_TAIL, CQ_HEAD, STATS, SQ = 0, PAGE, 2 * PAGE, 3 * PAGE
 TENANT_BYTES = SQ + SQ_SLOTS * 64
 SQ_HEAD, CQ_TAIL, CQ = 0, PAGE, 2 * PAGE
-MMD_BYTES = CQ + CQ_SLOTS * 64 + 262144
+MAP_AT = CQ + CQ_SLOTS * 64
+MAP_KV_BASE = 32768
+MMD_BYTES = MAP_AT + 262144
 
 
 def hello(magic=MAGIC, major=MAJOR, size=128, features=FEATURES, required=0, name=b"raw",

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * accounts - what the operator said about who may have how much
+ *
+ * Concept:   A list of accounts, each named and matched by a cgroup (a path and all below it), a user or
+ *            a group. A process belongs to the most specific that matches: the longest cgroup path, then
+ *            the user, then its groups, its primary one first. Whom none matches has an account of its
+ *            user's own, "uid:N". Accounts of one domain trust each other.
+ * Format:    a JSON array of objects, in the configuration file or as the flag's text; the keeper checks
+ *            it once and passes it on as text.
+ * Ownership: plain struct.
+ * Errors:    one sentence that names the account and the key, and what would be right.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define MM_ACCOUNTS_NAMED_MAX  32
+#define MM_ACCOUNT_NAME_BYTES  32
+#define MM_ACCOUNT_PATH_BYTES  256
+#define MM_ACCOUNT_ERROR_BYTES 200
+#define MM_ACCOUNT_ANY         UINT64_MAX /* no such limit */
+
+enum mm_account_by { MM_BY_NONE, MM_BY_CGROUP, MM_BY_UID, MM_BY_GID };
+
+struct mm_account_config {
+	char name[MM_ACCOUNT_NAME_BYTES];
+	char domain[MM_ACCOUNT_NAME_BYTES]; /* "": its own */
+	enum mm_account_by by;
+	uint32_t id; /* MM_BY_UID, MM_BY_GID */
+	char cgroup[MM_ACCOUNT_PATH_BYTES];
+	uint64_t min_bytes;
+	uint64_t max_bytes; /* 0 = the pool; of each device, as min_bytes */
+	uint64_t weight, priority;
+	uint64_t host_max_bytes;  /* MM_ACCOUNT_ANY */
+	uint64_t connections_max; /* MM_ACCOUNT_ANY */
+	uint64_t on_timeout;      /* enum mm_on_timeout */
+};
+
+struct mm_accounts {
+	struct mm_account_config account[MM_ACCOUNTS_NAMED_MAX];
+	uint32_t n;
+};
+
+/* What the kernel says of a process; @cgroup: NULL when it is not known. */
+struct mm_account_peer {
+	uint32_t uid;
+	uint32_t gid;
+	const uint32_t *groups;
+	uint32_t n_groups;
+	const char *cgroup;
+};
+
+/**
+ * mm_accounts_parse() - read a list
+ * @json:   an array
+ * @ret:    written only on success
+ * @error:  MM_ACCOUNT_ERROR_BYTES: the sentence on failure
+ *
+ * Return: 0; -EINVAL.
+ */
+int mm_accounts_parse(const json_t *json, struct mm_accounts *ret, char *error);
+int mm_accounts_parse_text(const char *text, struct mm_accounts *ret, char *error);
+
+/* The list as text that mm_accounts_parse_text() takes; free() it. NULL: out of memory. */
+char *mm_accounts_format(const struct mm_accounts *accounts);
+
+/* Sizes against the pool of a device. NULL; else the sentence in @error. */
+const char *mm_accounts_check(const struct mm_accounts *accounts, uint64_t pool_bytes, char *error);
+
+/* Index of the account that the process belongs to; -1: none is named for it. */
+int mm_accounts_match(const struct mm_accounts *accounts, const struct mm_account_peer *peer);
+
+/* By name; -1: none. */
+int mm_accounts_find(const struct mm_accounts *accounts, const char *name);
+
+/* "kill", "quarantine"; NULL: no such value. */
+const char *mm_on_timeout_name(uint64_t on_timeout);
+/* Returns whether @word is one. */
+bool mm_on_timeout_parse(const char *word, uint64_t *ret_on_timeout);
