@@ -47,13 +47,13 @@ KV_TIMEOUT_MS = "3600000"
 class Tenant:
     """One mmserve. With sync=True its clock starts at go(), when its model stands."""
 
-    def __init__(self, root, name, model, requests, daemon=None, extra=(), sync=False):
+    def __init__(self, root, name, model, requests, daemon=None, extra=(), sync=False, wrap=()):
         self.name = name
         self.log = pathlib.Path(root) / f"{name}.log"
         self.output = pathlib.Path(root) / f"{name}.jsonl"
         self.output.unlink(missing_ok=True)
         where = ["--socket", str(daemon.dir / "tenant.sock")] if daemon else ["--plain"]
-        args = [str(BIN / "mmserve"), "--model", str(model), "--requests", str(requests), "--output",
+        args = [*wrap, str(BIN / "mmserve"), "--model", str(model), "--requests", str(requests), "--output",
                 str(self.output), "--name", name, "--kv-timeout", KV_TIMEOUT_MS, *where,
                 *map(str, extra)]
         self.sync = sync

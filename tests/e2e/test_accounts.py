@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Accounts: who is charged, what quotas do, and what crosses from one domain to another."""
+
+import json
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+
+from daemon import RpcError
+from isolated import isolated
+from kvclient import KvClient
+from programs import BIN, SLOWNESS, last_line, wait_until
+from tenant import make_requests, plain_tokens
+from wire import Raw, Refused
+
+PAGE = 16384
+ROOT = os.geteuid() == 0
+GROUP_A, GROUP_B = 54321, 54322
+needs_groups = pytest.mark.skipif(not ROOT, reason="two accounts by group need root")
+
+
+def start_with(start, accounts, **options):
+    extra = ["--accounts", json.dumps(accounts), *options.pop("extra", ())]
+    return start(policy="remap", pool="4M", page="16K", extra=extra, **options)
+
+
+def two_groups(**both):
+    return [{"name": "a", "gid": GROUP_A, **both}, {"name": "b", "gid": GROUP_B, **both}]
+
+
+def account(d, name):
+    found = [a for a in d.ctl("quota", "show")["accounts"] if a["account"] == name]
+    return found[0] if found else None
+
+
+def mine():
+    return f"uid:{os.geteuid()}"
+
+
+def spawn(body, gid=None):
+    """A child of another group; its exit status tells."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            if gid is not None:
+                os.setgroups([])
+                os.setgid(gid)
+            body()
+        except BaseException as e:  # noqa: B902
+            os.write(2, f"child: {e!r}\n".encode())
+            os._exit(1)
+        os._exit(0)
+    return pid
+
+
+def joined(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def told(fd, most=65536):
+    """What the other process wrote; nothing here waits for ever."""
+    assert select.select([fd], [], [], 60 * SLOWNESS)[0], "the other process does not say a word"
+    return os.read(fd, most)
+
+
+# ---- quotas while mmd runs
+
+def test_outcomes(start):
+    d = start_with(start, [{"name": "web", "uid": 99999, "min": "1M"}])
+    first = d.ctl("quota", "set", "web", "--max", "2M", "--weight", "200", "--priority", 5)
+    assert first["outcome"] == "applied" and first["max_bytes"] == 2 << 20
+    assert (first["weight"], first["priority"], first["min_bytes"]) == (200, 5, 1 << 20)
+    second = d.ctl("quota", "set", "web", "--on-timeout=quarantine", f"--revision={first['revision']}")
+    assert second["outcome"] == "applied" and second["revision"] > first["revision"]
+    assert second["max_bytes"] == 2 << 20, "what is not said stays"
+
+    for args, outcome, reason in [
+            (["web", "--max", "3M", "--revision", first["revision"]], "stale", "revision"),
+            (["web", "--min", "3M"], "conflict", "min is more than max"),
+            (["uid:7", "--min", "3500K"], "conflict", "mins of all accounts"),
+            (["uid:7", "--max", "1M", "--revision", "1"], "stale", "revision")]:
+        code, text, errors = d.ctl("quota", "set", *args, check=False)
+        assert code == 1 and json.loads(text)["outcome"] == outcome, (text, errors)
+        assert reason in json.loads(text)["reason"] and outcome in errors
+    now = account(d, "web")
+    assert now["revision"] == second["revision"] and now["state"] == "applied"
+    assert now["on_timeout"] == "quarantine"
+    assert account(d, "uid:7") is None
+
+
+@pytest.mark.parametrize("args,code,word", [
+    ([], 2, "ACCOUNT"), (["web", "--max"], 2, "--max"), (["web", "--max", "1.5G"], 2, "size"),
+    (["web", "--weight", "x"], 2, "number"), (["web", "other"], 2, "other"),
+    (["nobody", "--max", "1M"], 1, "no such account"), (["web", "--weight", "0"], 1, "weight"),
+    (["web", "--max", "1K"], 1, "one page"), (["web", "--on-timeout", "maim"], 1, "on_timeout"),
+    (["uid:4294967295"], 1, "no such account"), (["web", "--device", "7"], 1, "device")])
+def test_bad_quota(start, args, code, word):
+    d = start_with(start, [{"name": "web", "uid": 99999}])
+    got, _, errors = d.ctl("quota", "set", *args, check=False)
+    assert got == code and word in errors, errors
+
+
+def test_bad_params(start):
+    d = start_with(start, [])
+    for params in [{}, {"account": 7}, {"account": mine(), "max_bytes": "x"},
+                   {"account": mine(), "weight": -1}, {"account": mine(), "nonsense": 1}]:
+        with pytest.raises(RpcError) as e:
+            d.rpc("quota.set", params)
+        assert e.value.code == -32602, params
+
+
+@isolated()
+def deferred(d):
+    with KvClient(d, PAGE) as client:
+        client.hold(32)
+        set_to = d.ctl("quota", "set", mine(), "--max", 8 * PAGE, "--on-timeout", "quarantine")
+        assert set_to["outcome"] == "deferred" and set_to["state"] == "deferred"
+        client.want(40)
+        wait_until(lambda: client.look() and client.denials, 20, "a denial")
+        assert len(client.chunks) == 32, "nothing is granted above the max"
+        client.release(20)
+        wait_until(lambda: account(d, mine())["used_bytes"] == 12 * PAGE, 20, "pages to come back")
+        assert account(d, mine())["state"] == "deferred"
+        client.release(4)
+        wait_until(lambda: account(d, mine())["state"] == "applied", 20, "the quota to be in force")
+        client.want(8)
+        client.look()
+        assert account(d, mine())["used_bytes"] == 8 * PAGE
+
+
+def test_deferred_until_pages_come_back(start):
+    deferred(start_with(start, []))
+
+
+def test_the_file_is_checked(root):
+    config = root / "mmd.json"
+    for accounts, word in [({}, "list"), ([{"name": "a"}], "cgroup, uid and gid"),
+                           ([{"name": "a", "uid": 1, "min": "9M"}], "sum up"),
+                           ([{"name": "a", "uid": 1}, {"name": "a", "uid": 2}], "twice")]:
+        config.write_text(json.dumps({"driver": "software", "pool": "8M", "accounts": accounts}))
+        done = subprocess.run([str(BIN / "mmd"), "--config", str(config), "--dir", str(root / "x")],
+                              capture_output=True, timeout=60 * SLOWNESS)
+        assert done.returncode == 2 and word in done.stderr.decode(), done.stderr
+
+
+# ---- who is who
+
+@needs_groups
+def test_the_group_decides(start):
+    d = start_with(start, two_groups(connections_max=1))
+
+    def body():
+        with KvClient(d, PAGE, name=b"one") as client:
+            client.hold(4)
+            assert d.tenant("one")["account"] == "a"
+            assert account(d, "a")["used_bytes"] == 4 * PAGE
+            assert account(d, "a")["connections"] == 1
+            with pytest.raises(Refused) as e:
+                Raw(d).greet()
+            assert "account a has as many connections" in e.value.reason
+
+    assert joined(spawn(body, GROUP_A)) == 0
+    with KvClient(d, PAGE, name=b"other") as client:
+        client.hold(1)
+        assert d.tenant("other")["account"] == mine()
+        client.release()
+
+
+def test_the_cgroup_decides(start):
+    if not any(line.startswith("0::") for line in open("/proc/self/cgroup")):
+        pytest.skip("no unified cgroup hierarchy here")
+    d = start_with(start, [{"name": "user", "uid": os.geteuid()}, {"name": "all", "cgroup": "/"}])
+    with Raw(d).greet():
+        wait_until(lambda: d.tenant("raw"), 10, "the tenant")
+        assert d.tenant("raw")["account"] == "all"
+
+
+def test_host_memory_is_charged(start, serve, root, model_dirs):
+    """The second tenant of a model costs nothing; another model goes beyond the limit and is refused."""
+    one = sum(p.stat().st_size for p in pathlib.Path(model_dirs[0]).glob("*.safetensors"))
+    d = start_with(start, [{"name": "me", "uid": os.geteuid(), "host_max": one * 3 // 2}])
+    requests = make_requests(root / "r", 2)
+    first = serve("first", model_dirs[0], requests, d, sync=True).ready()
+    second = serve("second", model_dirs[0], requests, d, sync=True).ready()
+    charged = account(d, "me")["host_bytes"]
+    assert one // 2 < charged <= one * 3 // 2
+    third = serve("third", model_dirs[1], requests, d)
+    assert third.process.wait(60 * SLOWNESS) != 0
+    assert "host_max" in last_line(third.log), last_line(third.log)
+    first.go()
+    first.wait()
+    assert account(d, "me")["host_bytes"] == charged
+    second.go()
+    second.wait()
+    wait_until(lambda: account(d, "me")["host_bytes"] == 0, 20, "the copy to go")
+
+
+# ---- pages across domains
+
+PATTERN = b"my neighbour must not see these!"
+
+
+def identities(client):
+    return {os.fstat(fd).st_ino for fd in client.pages.values()}
+
+
+class Spy:
+    """Opens pages anew: sees their bytes and keeps their numbers, without being one who holds them."""
+
+    def __init__(self, pid):
+        self.fds = []
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            path = f"/proc/{pid}/fd/{name}"
+            if "/pages/" in os.readlink(path) or os.stat(path).st_size == PAGE:
+                self.fds.append(os.open(path, os.O_RDONLY))
+
+    def numbers(self):
+        return {os.fstat(fd).st_ino for fd in self.fds}
+
+    def close(self):
+        for fd in self.fds:
+            os.close(fd)
+
+
+def b_gets(d, chunks, seen):
+    """Takes so many, and looks for what a has left: bytes and identities."""
+    def body():
+        with KvClient(d, PAGE, name=b"b") as b:
+            b.hold(chunks)
+            for page_id in b.pages:
+                assert PATTERN not in b.bytes_of(page_id)
+                assert b.bytes_of(page_id) == bytes(PAGE)
+            assert not identities(b) & seen
+
+    return joined(spawn(body, GROUP_B))
+
+
+@needs_groups
+def test_nothing_crosses(start, tmp_path):
+    """The whole pool, from one domain to another: as new."""
+    d = start_with(start, two_groups(), gpu_memory=4 << 20)
+    ready, go = os.pipe(), os.pipe()
+
+    def body():
+        a = KvClient(d, PAGE, name=b"a").hold(256)
+        a.fill(PATTERN)
+        os.write(ready[1], b"r")
+        told(go[0], 1)
+
+    pid = spawn(body, GROUP_A)
+    assert told(ready[0], 1) == b"r"
+    spy = Spy(pid)
+    assert len(spy.fds) == 256
+    assert os.pread(spy.fds[0], len(PATTERN), 0) == PATTERN
+    os.write(go[1], b"g")
+    assert joined(pid) == 0
+    assert b_gets(d, 256, spy.numbers()) == 0
+    spy.close()
+
+
+@needs_groups
+def test_what_a_fork_holds_stays_charged(start):
+    """a dies, its child keeps eight pages: b gets the others, a pays for the eight until they are back."""
+    d = start_with(start, two_groups(), gpu_memory=4 << 20)
+    go, out = os.pipe(), os.pipe()
+
+    def body():
+        a = KvClient(d, PAGE, name=b"a").hold(256)
+        a.fill(PATTERN)
+        keeps = list(a.pages.values())[:8]
+        if os.fork() == 0:
+            for fd in [fd for fd in a.pages.values() if fd not in keeps] + [a.socket.fileno()]:
+                os.close(fd)
+            os.write(out[1], b"k")
+            told(go[0], 1)
+            intact = all(os.pread(fd, len(PATTERN), 0) in (PATTERN, bytes(len(PATTERN))) for fd in keeps)
+            os._exit(0 if intact else 1)
+        told(out[0], 1)
+
+    assert joined(spawn(body, GROUP_A)) == 0
+    assert b_gets(d, 248, set()) == 0
+
+    def wants_all():
+        with KvClient(d, PAGE, name=b"b") as b:
+            b.want(256)
+            wait_until(lambda: b.look() and len(b.chunks) == 248, 30, "all but the last pages")
+            wait_until(lambda: account(d, "a")["quarantined_bytes"] == 8 * PAGE, 30,
+                       f"the pages to be charged: {account(d, 'a')}")
+            os.write(go[1], b"g")
+            wait_until(lambda: b.look() and len(b.chunks) == 256, 30, "the last pages")
+            for page_id in b.pages:
+                assert PATTERN not in b.bytes_of(page_id)
+
+    assert joined(spawn(wants_all, GROUP_B)) == 0
+    assert account(d, "a")["quarantined_bytes"] == 0
+
+
+@needs_groups
+def test_one_domain_shares(start):
+    """Joined accounts: no page is made anew, none is handed on unscrubbed."""
+    d = start_with(start, two_groups(domain="both"), gpu_memory=4 << 20)
+    out = os.pipe()
+
+    def body():
+        a = KvClient(d, PAGE, name=b"a").hold(256)
+        a.fill(PATTERN)
+        os.write(out[1], json.dumps(sorted(identities(a))).encode())
+
+    def other():
+        with KvClient(d, PAGE, name=b"b") as b:
+            b.hold(256)
+            assert identities(b) == set(json.loads(told(out[0])))
+            assert all(b.bytes_of(page_id) == bytes(PAGE) for page_id in b.pages)
+
+    assert joined(spawn(body, GROUP_A)) == 0
+    assert joined(spawn(other, GROUP_B)) == 0
+
+
+@needs_groups
+def test_a_min_is_there(start):
+    d = start_with(start, [{"name": "a", "gid": GROUP_A},
+                           {"name": "b", "gid": GROUP_B, "min": "1M"}], gpu_memory=4 << 20)
+
+    def body():
+        with KvClient(d, PAGE, name=b"a") as a:
+            a.want(256)
+            wait_until(lambda: a.look() and a.denials, 20, "a denial")
+            assert len(a.chunks) == 192
+            assert joined(spawn(other, GROUP_B)) == 0
+
+    def other():
+        with KvClient(d, PAGE, name=b"b") as b:
+            b.hold(64)
+
+    assert joined(spawn(body, GROUP_A)) == 0
+
+
+# ---- pid namespaces
+
+def unshare(*args):
+    """The words that run a program in a pid namespace of its own, or a skip."""
+    words = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    if subprocess.run([*words, "true"], capture_output=True).returncode != 0:
+        pytest.skip("unshare --user --pid is not permitted here")
+    return [*words, *args]
+
+
+def test_a_tenant_in_a_namespace_below(start, serve, root, model_dirs):
+    """mmd sees it: by its own pid, not by the one that it has for itself."""
+    d = start_with(start, [])
+    requests = make_requests(root / "r", 2)
+    want = plain_tokens(root, model_dirs[0], requests)
+    inside = serve("inside", model_dirs[0], requests, d, wrap=unshare(), sync=True).ready()
+    pid = d.tenant("inside")["pid"]
+    assert pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "mmserve"
+    inside.go()
+    assert inside.tokens() == want
+
+
+def test_mmd_in_a_namespace_below(root):
+    """mmd cannot see the tenant: it says so, and what to do."""
+    env = dict(os.environ, MM_SOFTGPU_DIR=str(root), MM_SOFTGPU_GRANULARITY="4096",
+               MM_SOFTGPU_MEMORY=str(64 << 20))
+    args = ["--dir", str(root / "ns"), "--driver", "software", "--pool", "4M", "--page", "16K"]
+    with open(root / "ns.log", "wb") as log:
+        outer = subprocess.Popen(unshare(str(BIN / "mmd"), *args), env=env, stderr=log, stdout=log)
+
+    class Where:
+        dir = root / "ns"
+
+    def refusal():
+        assert outer.poll() is None, last_line(root / "ns.log")
+        try:
+            Raw(Where).greet().close()
+        except Refused as e:
+            return e
+        except OSError:
+            return None  # not up yet
+        raise AssertionError("a process that mmd cannot see was welcomed")
+
+    try:
+        said = wait_until(refusal, 60, "mmd to answer")
+        assert said.result == -1 and "pid namespace" in said.reason and "hostPID" in said.reason
+    finally:
+        outer.send_signal(signal.SIGKILL)  # --kill-child: the namespace goes with it
+        outer.wait()
+        time.sleep(0.1)
