@@ -8,6 +8,7 @@
 #include "kernels/softgpu/fault.h"
 #include "kernels/softgpu/module.h"
 #include "kernels/softgpu/op.h"
+#include "kernels/softgpu/vm.h"
 #include "mm/base.h"
 
 #define SPIN_LOOKS     64
@@ -224,6 +225,8 @@ static void run_write(void *arg)
 
 static bool run_guarded(struct sg_op *op, const struct sg_context *ctx)
 {
+	bool waited;
+
 	switch (op->kind) {
 	case SG_OP_COPY:
 		return sg_guarded(run_copy, op);
@@ -232,8 +235,11 @@ static bool run_guarded(struct sg_op *op, const struct sg_context *ctx)
 	case SG_OP_LAUNCH:
 		return launch(op);
 	case SG_OP_WAIT_VALUE:
-		return wait_value(op, ctx);
+		waited = wait_value(op, ctx);
+		sg_vm_order();
+		return waited;
 	case SG_OP_WRITE_VALUE:
+		sg_vm_order();
 		return sg_guarded(run_write, op);
 	case SG_OP_FAULT:
 		return false;

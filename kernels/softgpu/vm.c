@@ -527,6 +527,7 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr va, size_t bytes, const CUmemAccessD
 	/* No device has access to another's memory: one description. */
 	if (!desc || count != 1 || !is_access(desc) || !is_range(va, bytes, sg_granularity_min()))
 		return CUDA_ERROR_INVALID_VALUE;
+	sg_vm_order();
 	lock_vm();
 	if (find_mappings(va, bytes, &first, &last)) {
 		res = are_of(first, last, desc->location.id);
@@ -534,6 +535,7 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr va, size_t bytes, const CUmemAccessD
 			res = set_access(&vm.mapped.items[i], desc->flags);
 	}
 	unlock_vm();
+	sg_vm_order();
 	return res;
 }
 
@@ -607,12 +609,20 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr va, size_t bytes)
 	SG_ENTER();
 	if (!is_range(va, bytes, sg_granularity_min()))
 		return CUDA_ERROR_INVALID_VALUE;
+	sg_vm_order();
 	lock_vm();
 	res = unmap(va, bytes, &pages, &n);
 	unlock_vm();
 	for (size_t i = 0; i < n; i++)
 		sg_page_close(&pages[i]);
 	return res;
+}
+
+void sg_vm_order(void)
+{
+	static unsigned int passed;
+
+	__atomic_fetch_add(&passed, 1, __ATOMIC_ACQ_REL);
 }
 
 /* ---- For the older entry points ---- */

@@ -38,5 +38,12 @@ struct sg_vm_info sg_vm_describe(uint64_t va);
 CUresult sg_vm_alloc(unsigned int device, size_t bytes, uint64_t *ret_va);
 CUresult sg_vm_free(uint64_t va);
 
+/*
+ * What a stream writes as a value is behind all that it did; what a wait for a value lets run is behind
+ * all that was mapped before. Between the two may stand another process, whose part in it neither the
+ * memory model nor a sanitizer sees: both ends, and every change of mappings, pass through here.
+ */
+void sg_vm_order(void);
+
 /* Drops all mappings and allocations of this process; what still runs faults. */
 void sg_vm_drop_all(void);

@@ -123,14 +123,36 @@ static void regions_create(struct peer *p)
 	mm_ring_init(&p->cq, p->mmd->cq, MM_CQ_SLOTS, &p->mmd->cq_tail, &p->tenant->cq_head);
 }
 
+static int hear_hello(struct peer *p)
+{
+	size_t len;
+
+	mm_sock_wait(p->sock, POLLIN, mm_deadline_ns(PATIENCE_NS));
+	return mm_sock_recv_nofds(p->sock, &p->hello, sizeof(p->hello), &len);
+}
+
+/* A client that does not know yet which driver to ask for its device; it comes again. */
+static int refuse_first(struct peer *p)
+{
+	struct mm_welcome refusal = p->welcome;
+
+	refusal.result = -ENODEV;
+	refusal.n_devices = 2;
+	p->hello_first = p->hello;
+	mm_sock_send(p->sock, &refusal, sizeof(refusal), NULL, 0);
+	mm_close_fd(&p->sock);
+	p->sock = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
+	return p->sock < 0 ? -errno : 0;
+}
+
 static void handshake(struct peer *p)
 {
 	int fds[] = { p->tenant_region.fd, p->mmd_region.fd, p->gate_region.fd };
 	mm_cleanup(mm_close_fd) int unsealed = -1;
-	size_t len;
 
-	mm_sock_wait(p->sock, POLLIN, mm_deadline_ns(PATIENCE_NS));
-	if (mm_sock_recv_nofds(p->sock, &p->hello, sizeof(p->hello), &len) || p->welcome_silent)
+	if (hear_hello(p) || p->welcome_silent)
+		return;
+	if (p->several && (refuse_first(p) || hear_hello(p)))
 		return;
 	if (p->welcome_unsealed) {
 		unsealed = memfd_create("m", MFD_CLOEXEC);
@@ -141,20 +163,6 @@ static void handshake(struct peer *p)
 	p->connected = true;
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
-}
-
-/* The connection of a client that does not know yet which driver to ask for its device. */
-static void refuse_first(struct peer *p)
-{
-	struct mm_welcome refusal = p->welcome;
-	mm_cleanup(mm_close_fd) int sock = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
-	size_t len;
-
-	refusal.result = -ENODEV;
-	refusal.n_devices = 2;
-	mm_sock_wait(sock, POLLIN, mm_deadline_ns(PATIENCE_NS));
-	mm_sock_recv_nofds(sock, &p->hello_first, sizeof(p->hello_first), &len);
-	mm_sock_send(sock, &refusal, sizeof(refusal), NULL, 0);
 }
 
 void peer_bell(struct peer *peer)
@@ -218,8 +226,6 @@ static void *peer_main(void *arg)
 	poll(fds, 2, -1);
 	if (fds[1].revents)
 		return NULL;
-	if (p->several)
-		refuse_first(p);
 	p->sock = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
 	handshake(p);
 	fds[0].fd = p->sock;
