@@ -123,10 +123,17 @@ static struct mm_store *store_new(struct mm_shell *shell, const struct mm_lmsg *
 /* Of a store on disk that is its head only: it is small, and its end must be a usual page's. */
 static int store_fill_memory(struct mm_shell *shell, struct mm_store *store)
 {
+	uint64_t max = shell->config->host_store_max_bytes;
 	int r = store->on_disk ? store_memory(store->head_bytes, MM_HUGE_OFF, store)
 			       : store_memory(store->bytes,
 					      (enum mm_hugepages)shell->config->hugepages, store);
 
+	/* That it fits was looked at without the rounding. */
+	if (r == 0 && max && store->hugepage_bytes &&
+	    mm_stores_host_bytes(shell) + store->host_bytes > max) {
+		mm_close_fd(&store->fd);
+		r = store_memory(store->bytes, MM_HUGE_OFF, store);
+	}
 	if (r == 0)
 		shell->stores.bytes += store->host_bytes;
 	return r;

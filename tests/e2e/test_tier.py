@@ -65,6 +65,13 @@ def test_node_that_is_not_there(root):
     assert b"--numa-node" in done.stderr and b"1023" in done.stderr
 
 
+def test_huge_pages_within_the_budget(root, start, serve, model_dirs):
+    """Rounded up it would not fit: usual pages."""
+    store, _, _ = run(root, start, serve, model_dirs[0],
+                      extra=["--hugepages", "2M", "--host-store-max", "1M"])
+    assert store["hugepage_bytes"] == 0 and store["host_bytes"] == store["bytes"] < 1 << 20
+
+
 def test_huge_pages(root, start, serve, model_dirs):
     """Where there are any; else usual ones, and status says so."""
     there = int(HUGE_FREE.read_text()) if HUGE_FREE.exists() else 0

@@ -86,6 +86,8 @@ static int teardown(void **state)
 	return nftw(model_dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
+static bool on_disk;
+
 /* Core's part until load says DONE or has gone. */
 static bool core_heard_done(struct load *load)
 {
@@ -93,7 +95,7 @@ static bool core_heard_done(struct load *load)
 		if (load->ident.op == MM_L_DONE)
 			return true;
 		assert_int_equal(load->ident.op, MM_L_IDENT);
-		load_alloc(load);
+		on_disk ? load_alloc_disk(load) : load_alloc(load);
 	}
 	return false;
 }
@@ -147,6 +149,8 @@ static bool run(uint64_t nth)
 	if (!(status & ~FIRED)) {
 		assert_true(core && load.ident.result == 0);
 		assert_true(!tenant || load.status.result == 0);
+		if (on_disk)
+			load_join(&load);
 		store_check(&load, model, MM_ARRAY_SIZE(model));
 	} else {
 		/* One of them may be who could not be told. */
@@ -172,10 +176,17 @@ static void test_every_point(void **state)
 	assert_in_range(n, 15, POINTS_MAX - 1);
 }
 
+static void test_every_point_on_disk(void **state)
+{
+	on_disk = true;
+	test_every_point(state);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_every_point, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_every_point_on_disk, setup, teardown),
 	};
 
 	be_load(argc, argv);

@@ -271,19 +271,20 @@ bool load_hear(struct load *load)
 	return true;
 }
 
-static void answer(struct load *load, enum mm_lop op, int result, const char *text, int fd)
+static void answer(struct load *load, enum mm_lop op, int result, const char *text, const int *fds,
+		   size_t n_fds)
 {
 	struct mm_lmsg msg = {
 		.magic = MM_PROTO_MAGIC, .op = op, .result = result, .numa_node = 0
 	};
 
 	strncpy(msg.text, text, sizeof(msg.text) - 1);
-	assert_int_equal(mm_sock_send(load->core, &msg, sizeof(msg), &fd, fd >= 0), 0);
+	assert_int_equal(mm_sock_send(load->core, &msg, sizeof(msg), fds, n_fds), 0);
 }
 
 void load_answer(struct load *load, enum mm_lop op, int result, const char *text)
 {
-	answer(load, op, result, text, -1);
+	answer(load, op, result, text, NULL, 0);
 }
 
 void load_alloc(struct load *load)
@@ -291,7 +292,36 @@ void load_alloc(struct load *load)
 	assert_int_equal(
 		mm_region_create(load->ident.store_bytes, MM_REGION_SHARED, "store", &load->store),
 		0);
-	answer(load, MM_L_ALLOC, 0, "", load->store.fd);
+	answer(load, MM_L_ALLOC, 0, "", &load->store.fd, 1);
+}
+
+void load_alloc_disk(struct load *load)
+{
+	char path[128];
+
+	assert_true(load->ident.head_bytes >= sizeof(struct mm_dir));
+	assert_int_equal(
+		mm_region_create(load->ident.head_bytes, MM_REGION_SHARED, "head", &load->head), 0);
+	snprintf(path, sizeof(path), "%s/store-XXXXXX", model_dir);
+	load->file = mkostemp(path, O_CLOEXEC);
+	assert_true(load->file >= 0);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(ftruncate(load->file, (off_t)load->ident.store_bytes), 0);
+	answer(load, MM_L_ALLOC, 0, "", (int[]){ load->head.fd, load->file }, 2);
+}
+
+void load_join(struct load *load)
+{
+	const uint64_t bytes = load->ident.store_bytes, head = load->ident.head_bytes;
+
+	assert_int_equal(mm_region_create(bytes, MM_REGION_SHARED, "store", &load->store), 0);
+	memcpy(load->store.base, load->head.base, head);
+	for (uint64_t at = head; at < bytes;) {
+		ssize_t n = pread(load->file, (char *)load->store.base + at, bytes - at, (off_t)at);
+
+		assert_true(n > 0);
+		at += (uint64_t)n;
+	}
 }
 
 int load_end(struct load *load)
@@ -326,6 +356,8 @@ void load_done(struct load *load)
 	mm_close_fd(&load->core);
 	mm_close_fd(&load->tenant);
 	mm_region_done(&load->store);
+	mm_region_done(&load->head);
+	mm_close_fd(&load->file);
 	*load = LOAD_NULL;
 }
 

@@ -53,9 +53,15 @@ struct load {
 	int core, tenant;
 	struct mm_lmsg ident;         /* the last message of load to core */
 	struct mm_load_status status; /* the last to the tenant */
-	struct mm_region store;
+	struct mm_region store, head; /* head: of a store on disk, until load_join() */
+	int file;                     /* of it; -1 = the store is in memory */
 };
-#define LOAD_NULL ((struct load){ .core = -1, .tenant = -1, .store = MM_REGION_NULL })
+#define LOAD_NULL                                \
+	((struct load){ .core = -1,              \
+			.tenant = -1,            \
+			.store = MM_REGION_NULL, \
+			.head = MM_REGION_NULL,  \
+			.file = -1 })
 
 void load_start(struct load *load, const char *mode);
 /* Passes an fd (-1 = none) under a name; and closes it. Failures are for the test to see. */
@@ -73,6 +79,10 @@ bool load_hear(struct load *load);
 void load_answer(struct load *load, enum mm_lop op, int result, const char *text);
 /* Creates the memory and answers ALLOC. */
 void load_alloc(struct load *load);
+/* The same on disk: memory for the head, a file for the rest. */
+void load_alloc_disk(struct load *load);
+/* What became of both, as one store. */
+void load_join(struct load *load);
 /* Reads status messages up to the last, reaps: the exit status. */
 int load_end(struct load *load);
 void load_done(struct load *load);

@@ -623,6 +623,33 @@ static void test_changing_files(void **state)
 }
 
 /* A store that core made too short must be refused, not written past. */
+/* The directory in memory, the rest in a file, which is short only where core lied. */
+static void test_disk(void **state)
+{
+	struct load load;
+
+	(void)state;
+	model_write(model, MM_ARRAY_SIZE(model), 5);
+	load_start(&load, MODE_PLAIN);
+	load_pass_model(&load, MODEL_FILES);
+	assert_true(load_hear(&load));
+	load_alloc_disk(&load);
+	assert_true(load_hear(&load));
+	assert_int_equal(load.ident.op, MM_L_DONE);
+	assert_int_equal(load.ident.result, 0);
+	assert_int_equal(load_end(&load), 0);
+	load_join(&load);
+	store_check(&load, model, MM_ARRAY_SIZE(model));
+	load_done(&load);
+
+	load_start(&load, MODE_PLAIN);
+	load_pass_model(&load, MODEL_FILES);
+	assert_true(load_hear(&load));
+	load.ident.store_bytes -= 4096;
+	load_alloc_disk(&load);
+	expect_refusal(&load, "short file", -EPROTO, "too short");
+}
+
 static void test_short_store(void **state)
 {
 	struct load load;
@@ -682,6 +709,7 @@ int main(int argc, char **argv)
 		T(test_deaths),
 		T(test_changing_files),
 		T(test_short_store),
+		T(test_disk),
 		T(test_kills),
 	};
 

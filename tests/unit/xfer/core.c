@@ -210,9 +210,6 @@ void core_start(struct core *core)
 		return;
 	assert_int_equal(len, sizeof(core->hello));
 	assert_int_equal(core->hello.kind, MM_X_HELLO);
-	if (core->hello.result == 0)
-		assert_int_equal(core->hello.flags & MM_X_F_PREAD,
-				 strcmp(tier(), "thread") == 0 ? MM_X_F_PREAD : 0);
 }
 
 static int reap(struct core *core)

@@ -300,14 +300,30 @@ static void test_unsealed_store(void **state)
 	assert_int_equal(core_end(core), 1);
 }
 
+/* How a store on disk would be read: what was asked for, and said. */
+static void test_stage(void **state)
+{
+	struct core *core = *state;
+	const char *tier = getenv("MM_TEST_TIER");
+	bool staged = tier && *tier;
+
+	core_start(core);
+	assert_int_equal(core->hello.result, 0);
+	assert_int_equal(core->hello.stage_bytes > 0, staged);
+	assert_true(core->hello.stage_bytes <= core->setup.stage_bytes);
+	assert_int_equal(core->hello.flags & MM_X_F_PREAD,
+			 staged && strcmp(tier, "thread") == 0 ? MM_X_F_PREAD : 0);
+	assert_int_equal(core_end(core), 0);
+}
+
 int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, core_setup, core_teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_hello),        T(test_bad_setups),     T(test_second_mmd),
-		T(test_create_scrub), T(test_many_jobs),      T(test_copy),
-		T(test_bad_jobs),     T(test_out_of_memory),  T(test_adopt),
-		T(test_bad_messages), T(test_unsealed_store),
+		T(test_stage),      T(test_hello),        T(test_bad_setups),
+		T(test_second_mmd), T(test_create_scrub), T(test_many_jobs),
+		T(test_copy),       T(test_bad_jobs),     T(test_out_of_memory),
+		T(test_adopt),      T(test_bad_messages), T(test_unsealed_store),
 	};
 
 	core_main(argc, argv);
