@@ -178,7 +178,7 @@ def test_both_tiers(root, start, serve, model_dirs, disk):
     d = start(pool="16M", page="64K", extra=on_disk(disk, BUDGET + (1 << 20)))
     requests = make_requests(root / "requests.jsonl", 4)
     want = [plain_tokens(root, model_dirs[i], requests) for i in range(2)]
-    tenants = {name: serve(name, model_dirs[i], requests, d, sync=True).ready()
+    tenants = {name: serve(name, model_dirs[i], requests, d, extra=["--verify"], sync=True).ready()
                for name, i in (("a", 0), ("b", 1), ("c", 1))}
     assert [store_of(d, t)["tier"] for t in "abc"] == ["memory", "disk", "disk"]
     assert store_of(d, "b")["store"] == store_of(d, "c")["store"]
@@ -195,7 +195,7 @@ def test_xfer_dies(root, start, serve, model_dirs, disk, rng):
     d = start(pool="16M", page="64K", extra=on_disk(disk))
     requests = make_requests(root / "requests.jsonl", 12, output=(40, 80))
     want = plain_tokens(root, model_dirs[0], requests)
-    tenant = serve("t", model_dirs[0], requests, d, sync=True).ready()
+    tenant = serve("t", model_dirs[0], requests, d, extra=["--verify"], sync=True).ready()
     d.ctl("plan", "set", "t", "--layers", 4)
     tenant.go()
     for _ in range(count(4, 2)):

@@ -6,12 +6,17 @@
 
 #include "mm/base.h"
 #include "tools/mmserve/config.h"
+#include "tools/mmserve/plain_model.h"
 
 struct mmd {
 	struct mm_client *client;
 	struct mm_model *model;
 	struct mm_kv *kv;
 	struct mm_swap *swap;
+	const char *dir; /* of the model; borrowed */
+	struct mm_plain_model
+		files; /* of a model that mmd keeps on a disk; opened when asked for */
+	bool files_open;
 };
 
 static void mmd_close(struct mm_memory *m)
@@ -19,6 +24,8 @@ static void mmd_close(struct mm_memory *m)
 	struct mmd *s = m->state;
 
 	mm_client_close(s->client);
+	if (s->files_open)
+		mm_plain_model_close(NULL, &s->files);
 	free(s);
 }
 
@@ -31,9 +38,15 @@ static int mmd_tensor(struct mm_memory *m, const char *name, struct mm_tensor *r
 
 static const void *mmd_store(struct mm_memory *m, const char *name, uint64_t *ret_bytes)
 {
-	const struct mmd *s = m->state;
+	struct mmd *s = m->state;
+	const void *bytes = mm_model_store(s->model, name, ret_bytes);
+	char err[MM_SERVE_ERROR_BYTES];
 
-	return mm_model_store(s->model, name, ret_bytes);
+	if (bytes)
+		return bytes;
+	if (!s->files_open)
+		s->files_open = mm_plain_model_open(NULL, s->dir, NULL, &s->files, err) == 0;
+	return s->files_open ? mm_plain_model_store(&s->files, name, ret_bytes) : NULL;
 }
 
 static int mmd_kv_open(struct mm_memory *m, const struct mm_kv_opts *opts, CUdeviceptr *ret_va)
@@ -221,6 +234,7 @@ int mm_memory_mmd_open(const struct mm_client_opts *opts, const char *dir,
 		return -ENOMEM;
 	m.ops = &mmd_ops;
 	m.state = s;
+	s->dir = dir;
 	r = mm_client_open(opts, &s->client, err, MM_SERVE_ERROR_BYTES);
 	if (r) {
 		*ret_connected = false;

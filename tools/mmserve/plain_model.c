@@ -242,9 +242,9 @@ static int open_all(struct opener *o, const struct mm_model_opts *opts, struct m
 		r = map_file(o, &m->files[i], &m->st[i]);
 	if (!r)
 		r = make_layout(o, opts, m);
-	if (!r)
+	if (!r && o->gpu)
 		r = allocate(o, m);
-	return r ? r : upload(o, m);
+	return r || !o->gpu ? r : upload(o, m);
 }
 
 int mm_plain_model_open(const struct mm_gpu_api *gpu, const char *dir,

@@ -30,7 +30,7 @@ struct mm_plain_model {
 
 /**
  * mm_plain_model_open() - read, check, lay out and copy
- * @gpu:  the context is current
+ * @gpu:  the context is current; NULL: the files only, to compare with
  * @dir:  of the model
  * @opts: packing list; NULL: none
  * @ret:  written only on success
