@@ -20,6 +20,9 @@ _Noreturn static void become(char **argv, pid_t parent, const int *fds, int n_fd
 		_exit(EXIT_NO_EXEC);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	/* A terminal's ^C and systemd's stop reach all of us: it is keeper that ends the others, in order. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
 	/* Two steps: a source may lie where another's target is. */
 	for (int i = 0; i < n_fds; i++)
 		moved[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, safe);
