@@ -163,8 +163,8 @@ static int start_pair(struct keeper *k, const struct what *what, pid_t *ret_pid,
 	return mm_spawn(&config, role, child, role == MM_ROLE_LOAD ? 2 : 1, ret_pid);
 }
 
-/* Starts a role and tells core; a role that could not be started is reported as gone. */
-static void start(struct keeper *k, const struct what *what, pid_t *ret_pid)
+/* Starts a role and tells core. Return: false = it could not be started; the caller says that it is gone. */
+static bool start(struct keeper *k, const struct what *what, pid_t *ret_pid)
 {
 	struct mm_kmsg msg = {
 		.op = MM_K_STARTED, .role = what->role, .device = what->device, .id = what->id
@@ -176,11 +176,11 @@ static void start(struct keeper *k, const struct what *what, pid_t *ret_pid)
 		mm_log(MM_LOG_ERROR, "role.start_failed", "what=%u error=%d", what->role, r);
 		mm_close_fd(&fds[0]);
 		mm_close_fd(&fds[1]);
-		gone(k, what, W_EXITCODE(1, 0));
-		return;
+		return false;
 	}
 	msg.pid = *ret_pid;
 	tell(k, &msg, fds, fds[1] >= 0 ? 2 : 1);
+	return true;
 }
 
 static void fail(struct keeper *k, const char *text)
@@ -230,6 +230,9 @@ static void xfer_wanted(struct keeper *k, const struct mm_kmsg *msg)
 	x->start_at_ns = mm_now_ns() + wait_ns;
 }
 
+static void xfer_gone(struct keeper *k, struct xfer *x, int status);
+
+/* One that cannot be started (no fds, no processes left) failed as one that died: there is an end to it. */
 static void xfers_start_due(struct keeper *k)
 {
 	for (uint32_t i = 0; i < k->n_xfers; i++) {
@@ -239,7 +242,8 @@ static void xfers_start_due(struct keeper *k)
 			continue;
 		x->start_at_ns = UINT64_MAX;
 		x->up = false;
-		start(k, &(struct what){ MM_ROLE_XFER, i, x->epoch }, &x->pid);
+		if (!start(k, &(struct what){ MM_ROLE_XFER, i, x->epoch }, &x->pid))
+			xfer_gone(k, x, W_EXITCODE(1, 0));
 	}
 }
 
@@ -271,7 +275,8 @@ static void helper_wanted(struct keeper *k, enum mm_role role, uint64_t id)
 		if (!k->helpers[i].pid) {
 			k->helpers[i].role = role;
 			k->helpers[i].id = id;
-			start(k, &what, &k->helpers[i].pid);
+			if (!start(k, &what, &k->helpers[i].pid))
+				break;
 			return;
 		}
 	}

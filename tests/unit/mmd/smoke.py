@@ -5,6 +5,7 @@
 import json
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -108,6 +109,27 @@ class Smoke(unittest.TestCase):
         code, errors = self.ends(self.mmd)
         self.assertEqual(code, 0, errors)
         self.assertEqual(sorted(p.name for p in (self.root / "one").iterdir()), ["mmd.lock"])
+
+    def test_stop_of_the_whole_group(self):
+        """As a terminal's ^C or systemd's stop does it: every process of mmd gets the signal."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            for child in self.children():
+                os.kill(child, number)
+        self.status()
+        self.mmd.send_signal(signal.SIGINT)
+        code, errors = self.ends(self.mmd)
+        self.assertEqual(code, 0, errors)
+        self.assertNotIn("core.died", errors)
+
+    def test_xfer_cannot_be_started(self):
+        """Keeper has no fd left for its socket: that counts as a failure, six are the end."""
+        xfer = self.status()["xfer"]["pid"]
+        resource.prlimit(self.mmd.pid, resource.RLIMIT_NOFILE, (3, 3))
+        os.kill(xfer, signal.SIGKILL)
+        code, errors = self.ends(self.mmd)
+        self.assertEqual(code, 1, errors[-2000:])
+        self.assertRegex(errors, r"(?m)^mmd: device 0: xfer failed 6 times in a row")
+        self.assertLess(errors.count("event=role.start_failed"), 10)
 
     def test_death_of_core(self):
         core = next(p for p in self.children() if b"--role=core" in self.words(p))
