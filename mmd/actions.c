@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "libclient/ipc/clock.h"
+#include "mmd/peer.h"
 #include "mmd/shell.h"
 
 static void outboxed(struct mm_session *s, int r)
@@ -142,6 +144,15 @@ static void perform(struct mm_pool *pool, const struct mm_action *a)
 		break;
 	case MM_ACT_KILL:
 		kill_process(s, a->reason);
+		break;
+	case MM_ACT_JUDGE:
+		mm_core_on_judged(pool->core, mm_now_ns(), s->tenant,
+				  mm_peer_state(s->pid, s->pidfd) == MM_PEER_STOPPED ||
+					  mm_peer_state(s->pid, s->pidfd) == MM_PEER_FROZEN);
+		break;
+	case MM_ACT_ALARM:
+		mm_log(MM_LOG_ERROR, "tenant.overdue", "tenant=%u name=%s pid=%d reason=\"%s\"",
+		       s->tenant, s->name, (int)s->pid, a->reason);
 		break;
 	case MM_ACT_MODEL_DROP:
 		mm_store_leave(s);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "mm/size.h"
+#include "mmd/core/core.h"
 #include "mmd/host.h"
 
 enum type { TYPE_TEXT, TYPE_SIZE, TYPE_NUMBER, TYPE_NAME, TYPE_ACCOUNTS };
@@ -54,6 +55,14 @@ static const struct option options[] = {
 	  AT(account_max_bytes) },
 	{ "on-timeout", "NAME", "kill or quarantine", TYPE_NAME, AT(on_timeout),
 	  .names = timeout_names },
+	{ "ask-timeout", "MS", "to give what an account must; then on-timeout", TYPE_NUMBER,
+	  AT(ask_ms), .min = 1, .max = 86400000 },
+	{ "stop-timeout", "MS", "more, for a process that is stopped or frozen", TYPE_NUMBER,
+	  AT(stop_ms), .min = 1, .max = 86400000 },
+	{ "kill-max", "N", "processes killed within --kill-window; then none", TYPE_NUMBER,
+	  AT(kill_max), .min = 1, .max = MM_KILLS_MAX },
+	{ "kill-window", "MS", "that --kill-max counts over", TYPE_NUMBER, AT(kill_window_ms),
+	  .min = 1, .max = 86400000 },
 	{ "accounts", "JSON", "who may have how much; see mmd(8)", TYPE_ACCOUNTS, AT(accounts) },
 	{ "host-store-max", "SIZE", "most host memory for weights; 0 = no limit", TYPE_SIZE,
 	  AT(host_store_max_bytes) },

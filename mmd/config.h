@@ -41,6 +41,8 @@ struct mm_config {
 	uint64_t account_max_bytes;           /* of an account that is not named; 0 = the pool */
 	uint64_t on_timeout;                  /* enum mm_on_timeout, of the same */
 	struct mm_accounts accounts;
+	uint64_t ask_ms, stop_ms;                  /* of the ladder; 0 = default */
+	uint64_t kill_max, kill_window_ms;         /* of its breaker; 0 = default */
 	uint64_t host_store_max_bytes;             /* 0 = no limit */
 	char store_dir[MM_CONFIG_STORE_DIR_BYTES]; /* for stores that do not fit; "" = none */
 	uint64_t stage_bytes;                      /* of each device; 0 = default */

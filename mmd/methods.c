@@ -390,6 +390,9 @@ static void counters_fill(const struct mm_core_stats *stats, json_t *to)
 	set_u64(to, "reclaims", stats->reclaims);
 	set_u64(to, "kicks", stats->kicks);
 	set_u64(to, "kills", stats->kills);
+	set_u64(to, "kills_withheld", stats->kills_withheld);
+	set_u64(to, "overdue", stats->overdue);
+	set_u64(to, "deadlines_restarted", stats->deadlines_restarted);
 	set_u64(to, "turns", stats->turns);
 	set_u64(to, "turns_overdue", stats->turns_overdue);
 }
@@ -407,10 +410,16 @@ static void turn_fill(const struct mm_pool *pool, json_t *to, const struct mm_co
 
 static void device_fill(const struct mm_pool *pool, json_t *to, const struct mm_core_stats *stats)
 {
+	uint32_t kill_max;
+	bool breaker;
+
 	pool_fill(pool, to, stats);
 	counters_fill(stats, to);
 	turn_fill(pool, to, stats);
 	set_u64(to, "bytes_streamed", bytes_streamed(pool));
+	mm_core_kills(pool->core, &breaker, &kill_max);
+	json_object_set_new(to, "kill_breaker_open", json_boolean(breaker));
+	set_u64(to, "kill_max", kill_max);
 	json_object_set_new(to, "xfer", xfer_json(&pool->worker));
 }
 

@@ -259,6 +259,7 @@ static json_t *account_json(struct mm_pool *pool, const struct mm_core_account *
 			    json_string(mm_on_timeout_name(a->quota.on_timeout)));
 	set_u64(json, "used_bytes", ((uint64_t)a->charged + a->quarantined) * page);
 	set_u64(json, "quarantined_bytes", a->quarantined * page);
+	set_u64(json, "overdue_bytes", a->overdue_pages * page);
 	set_u64(json, "tenants", a->tenants);
 	set_u64(json, "connections", connections(shell, a->account));
 	set_limit(json, "connections_max", limits ? limits->connections_max : MM_ACCOUNT_ANY);

@@ -729,6 +729,13 @@ static void give_back(struct mm_core *c, uint64_t need)
 		c->policy->give_back(c, surplus);
 }
 
+uint64_t mm_c_take_from(struct mm_core *c, uint64_t pages, uint32_t account)
+{
+	uint64_t coming = expected_pages(c, account);
+
+	return coming + take(c, pages, coming, account, false);
+}
+
 void mm_c_controller(struct mm_core *c)
 {
 	uint64_t mins, kept = serve_big(c, &mins), need, supply, unused;

@@ -23,6 +23,10 @@
 #define MM_DWELL_NS          (200 * MM_NS_PER_MS)
 #define MM_RECLAIM_NS        (200 * MM_NS_PER_MS)
 #define MM_REVOKE_NS         (2 * MM_NS_PER_S)
+#define MM_ASK_NS            (10 * MM_NS_PER_S)
+#define MM_STOP_NS           (60 * MM_NS_PER_S)
+#define MM_KILL_WINDOW_NS    (60 * MM_NS_PER_S)
+#define MM_KILL_MAX          8
 
 struct mm_policy_ops {
 	bool kv_static; /* exactly the share, never more; nothing is asked back */

@@ -21,13 +21,17 @@ static void defaults(struct mm_core_opts *o)
 	o->swap_account_max_bytes =
 		o->swap_account_max_bytes ? o->swap_account_max_bytes : o->swap_max_bytes;
 	o->revoke_ns = o->revoke_ns ? o->revoke_ns : MM_REVOKE_NS;
+	o->ask_ns = o->ask_ns ? o->ask_ns : MM_ASK_NS;
+	o->stop_ns = o->stop_ns ? o->stop_ns : MM_STOP_NS;
+	o->kill_window_ns = o->kill_window_ns ? o->kill_window_ns : MM_KILL_WINDOW_NS;
+	o->kill_max = o->kill_max ? o->kill_max : MM_KILL_MAX;
 }
 
 static bool opts_valid(const struct mm_core_opts *o)
 {
 	return o->pages && o->pages < MM_NO_PAGE && o->page_bytes && o->policy < MM_POLICY_COUNT &&
-	       o->jobs_max <= JOBS_LIMIT && o->lend_max_permille <= 1000 &&
-	       o->slots <= MM_SLOTS_MAX;
+	       o->jobs_max <= JOBS_LIMIT && o->kill_max <= MM_KILLS_MAX &&
+	       o->lend_max_permille <= 1000 && o->slots <= MM_SLOTS_MAX;
 }
 
 /* Each tenant index owns its tables for good: own, preload entries and pages, map. */

@@ -33,6 +33,7 @@
 #define MM_WEIGHT_DEFAULT 100
 #define MM_WEIGHT_MAX     10000
 #define MM_PRIORITY_MAX   1000
+#define MM_KILLS_MAX      64
 
 /* A tenant's id: its index, which the shell may use for tables; the core's tag; a generation. */
 #define MM_TENANT_INDEX(tenant)    ((tenant)&UINT32_C(0xff))
@@ -62,7 +63,11 @@ struct mm_core_opts {
 	uint64_t idle_ns;           /* without an open step and without work = idle */
 	uint64_t dwell_ns;          /* least time between a take and the giving back */
 	uint64_t reclaim_ns;        /* deadline that a KV_RECLAIM carries */
-	uint64_t revoke_ns;         /* from the end of a connection to SIGKILL */
+	uint64_t revoke_ns;         /* from the end of a connection to on_timeout */
+	uint64_t ask_ns;            /* from asking for what an account must give to on_timeout */
+	uint64_t stop_ns;           /* more, for a process that is stopped, traced or frozen */
+	uint64_t kill_window_ns;
+	uint32_t kill_max; /* kills within the window; up to MM_KILLS_MAX */
 };
 
 /* ---- actions ---- */
@@ -80,6 +85,8 @@ enum mm_action_kind {
 	MM_ACT_ABORT,      /* set MM_GATE_ABORT in every gate of tenant */
 	MM_ACT_KICK,       /* close the connection; reason; its pages wait for proof */
 	MM_ACT_KILL,       /* SIGKILL by pidfd; reason */
+	MM_ACT_JUDGE,      /* look whether it is stopped, then mm_core_on_judged() */
+	MM_ACT_ALARM,      /* tell the operator; reason */
 	MM_ACT_MODEL_DROP, /* tenant's reference to its store ends */
 	MM_ACT_FORGET, /* tenant: all pages proven free, index may be reused; drop shell state */
 };
@@ -155,6 +162,13 @@ int mm_core_on_join(struct mm_core *core, uint64_t now_ns, const struct mm_core_
 void mm_core_on_disconnect(struct mm_core *core, uint64_t now_ns, uint32_t tenant);
 /* Its process is dead (pidfd) and its connection closed. */
 void mm_core_on_dead(struct mm_core *core, uint64_t now_ns, uint32_t tenant);
+/*
+ * The shell looked at it: @stopped by a signal, traced or frozen. The only event that may come while the
+ * queue is being emptied.
+ */
+void mm_core_on_judged(struct mm_core *core, uint64_t now_ns, uint32_t tenant, bool stopped);
+/* Whether the kill-rate breaker is open, and how many kills it allows within its window. */
+void mm_core_kills(const struct mm_core *core, bool *ret_open, uint32_t *ret_max);
 /* A request from its ring (not MODEL_OPEN and FDS_ACK: the shell's). MM_E_PROTOCOL: kick it. */
 int mm_core_on_request(struct mm_core *core, uint64_t now_ns, uint32_t tenant,
 		       const struct mm_msg *msg);
@@ -236,7 +250,8 @@ struct mm_core_account {
 	uint64_t revision; /* of the last change; counts over all accounts, never repeats */
 	uint32_t charged, quarantined, tenants;
 	bool stays;
-	bool pending; /* its last change is not in force yet */
+	bool pending;           /* its last change is not in force yet */
+	uint32_t overdue_pages; /* asked back in vain: charged, as quarantined ones are */
 };
 
 /* By index, below MM_ACCOUNTS_MAX; false: no account there. */
@@ -265,6 +280,8 @@ enum mm_page_state {
 struct mm_core_stats {
 	uint64_t pages[MM_PAGE_STATES];
 	uint64_t grants, takes, returns, plan_changes, denials, reclaims, kicks, kills;
+	/* the ladder: overdue and not killed; of those, by the breaker; our own lateness */
+	uint64_t overdue, kills_withheld, deadlines_restarted;
 	uint32_t tenants;
 	uint64_t turns, turns_overdue; /* begun; taken away from who did not give them back */
 	uint32_t turn_holder;          /* tenant; MM_NO_TENANT: nobody */

@@ -251,6 +251,7 @@ void mm_core_on_xfer_up(struct mm_core *c, uint64_t now_ns, uint64_t xfer_epoch)
 		mm_core_on_xfer_down(c, now_ns);
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
 	c->xfer_up = true;
+	mm_c_ladder_restart(c);
 	for (uint32_t job = c->job_first; job; job = next) {
 		struct mm_c_job *j = &c->job[job - 1];
 

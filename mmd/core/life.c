@@ -158,11 +158,6 @@ void mm_c_life(struct mm_core *c, struct mm_c_tenant *t)
 		return;
 	if (t->life == MM_LIFE_ENDING && proof && !t->attached)
 		proven(c, t);
-	if (!proof && !t->killed && c->now_ns >= t->revoke_at_ns && mm_c_burst(c)) {
-		t->killed = true;
-		c->stats.kills++;
-		mm_c_emit(c, MM_ACT_KILL, t)->reason = "its pages are overdue";
-	}
 	if (t->life == MM_LIFE_PROVEN && !t->connected && !t->copies && mm_c_burst(c))
 		forget(c, t);
 }

@@ -116,8 +116,7 @@ void mm_c_convert(struct mm_core *c, uint32_t account, uint64_t pages)
 			return;
 }
 
-/* Pages of no domain that are missing for the mins and not on their way. */
-static uint64_t missing(const struct mm_core *c)
+uint64_t mm_c_mins_missing(const struct mm_core *c)
 {
 	uint64_t unused[MM_DOMAINS];
 
@@ -140,14 +139,14 @@ void mm_c_guard(struct mm_core *c)
 {
 	if (c->mins_stand)
 		return;
-	while (missing(c) && recreate(c, foreign_page(c, MM_DOMAIN_NONE)))
+	while (mm_c_mins_missing(c) && recreate(c, foreign_page(c, MM_DOMAIN_NONE)))
 		;
 	c->mins_stand = mins_stand(c);
 }
 
 bool mm_c_scrub_recreates(const struct mm_core *c)
 {
-	return !c->mins_stand && missing(c);
+	return !c->mins_stand && mm_c_mins_missing(c);
 }
 
 /* ---- entries ---- */
@@ -321,6 +320,16 @@ enum mm_quota_outcome mm_core_quota_set(struct mm_core *c, uint64_t now_ns, uint
 	return pending(c, a) ? MM_QUOTA_DEFERRED : MM_QUOTA_APPLIED;
 }
 
+/* What the ladder asked for in vain. */
+static uint32_t overdue_pages(const struct mm_core *c, uint32_t index)
+{
+	bool any = false;
+
+	MM_FOREACH_TENANT(c, t)
+	any |= t->account == index && t->life == MM_LIFE_LIVE && t->overdue;
+	return any ? (uint32_t)mm_c_over(c, index) : 0;
+}
+
 bool mm_core_account(const struct mm_core *c, uint32_t index, struct mm_core_account *ret)
 {
 	const struct mm_account *a = &c->account[index];
@@ -337,6 +346,7 @@ bool mm_core_account(const struct mm_core *c, uint32_t index, struct mm_core_acc
 		.tenants = a->tenants,
 		.stays = a->stays,
 		.pending = pending(c, a),
+		.overdue_pages = overdue_pages(c, index),
 	};
 	return true;
 }

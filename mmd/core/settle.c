@@ -43,6 +43,7 @@ void mm_c_settle(struct mm_core *c, uint64_t now_ns)
 	c->again = false;
 	tenants(c);
 	mm_c_turns(c);
+	mm_c_ladder(c);
 	mm_c_controller(c);
 	tenants(c);
 	mm_c_retry_quarantine(c);
@@ -69,8 +70,6 @@ uint64_t mm_core_deadline(const struct mm_core *c)
 			due = MM_MIN(due, c->quarantine_retry_ns);
 			break;
 		}
-	MM_FOREACH_TENANT(c, t)
-	if (t->life == MM_LIFE_ENDING && !t->bye && !t->dead && !t->killed)
-		due = MM_MIN(due, t->revoke_at_ns);
+	due = MM_MIN(due, mm_c_ladder_deadline(c));
 	return due;
 }

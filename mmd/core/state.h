@@ -138,6 +138,10 @@ struct mm_c_tenant {
 	uint64_t features;
 	bool connected, bye, dead, kicked, killed;
 	uint64_t revoke_at_ns;
+	uint64_t ask_until_ns; /* by when it is to give what its account must; 0: nothing */
+	uint64_t stopped_ns;   /* since when the ladder knows it stopped; 0: it runs */
+	bool judging;          /* the shell looks at it */
+	bool overdue;          /* its deadline passed and it lives */
 
 	/* xfer */
 	bool attached; /* since its join, until DETACH is done */
@@ -194,7 +198,8 @@ struct mm_core {
 	uint64_t quota_revision; /* of the last change of any */
 	uint64_t served;         /* the most that an account was at when it was granted a chunk */
 	uint64_t departures;
-	uint32_t lost;   /* pages out of use that nobody is charged for */
+	uint64_t kill_ns[MM_KILLS_MAX]; /* when, the last ones; 0: never */
+	uint32_t lost;                  /* pages out of use that nobody is charged for */
 	bool mins_stand; /* what is unused of the mins is free, and nobody can hold it */
 
 	struct mm_c_job *job; /* jobs_max for bulk, then one per tenant for control */
@@ -288,6 +293,8 @@ void mm_c_guard(struct mm_core *c);
 /* Pages that come back are to be created anew, not only scrubbed: a min needs them. */
 bool mm_c_scrub_recreates(const struct mm_core *c);
 void mm_c_recycle(struct mm_core *c);
+/* Pages of no domain that the mins lack and that are not on their way. */
+uint64_t mm_c_mins_missing(const struct mm_core *c);
 /* KV wishes: the higher priority, then who starves, who was granted least by weight, waits longest. */
 bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
 			const struct mm_c_tenant *b);
@@ -303,6 +310,15 @@ void mm_c_wait_begin(struct mm_core *c, const struct mm_c_tenant *t);
 bool mm_c_job_room(const struct mm_core *c);
 uint32_t mm_c_job_issue(struct mm_core *c, uint32_t tenant, const struct mm_msg *msg);
 void mm_c_control(struct mm_core *c, struct mm_c_tenant *t);
+
+/* ladder.c */
+/* Asks for what accounts have beyond what they may, and acts on deadlines that passed. */
+void mm_c_ladder(struct mm_core *c);
+/* Pages that an account must give. */
+uint64_t mm_c_over(const struct mm_core *c, uint32_t account);
+uint64_t mm_c_ladder_deadline(const struct mm_core *c);
+/* All deadlines start again: it was us. */
+void mm_c_ladder_restart(struct mm_core *c);
 
 /* life.c */
 void mm_c_life(struct mm_core *c, struct mm_c_tenant *t);
@@ -355,6 +371,8 @@ bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t);
 
 /* controller.c */
 void mm_c_controller(struct mm_core *c);
+/* What the policy takes from @account's own tenants; returns how many pages will come. */
+uint64_t mm_c_take_from(struct mm_core *c, uint64_t pages, uint32_t account);
 /* T_T of the planner: measured, or from the copies of loads; 0: not known. */
 uint64_t mm_c_transfer_ns(const struct mm_core *c, const struct mm_c_tenant *t);
 

@@ -340,6 +340,45 @@ def test_a_min_is_there(start):
     assert joined(spawn(body, GROUP_A)) == 0
 
 
+# ---- who does not give
+
+@needs_groups
+@pytest.mark.parametrize("on_timeout", ["kill", "quarantine"])
+def test_a_stopped_tenant(start, serve, root, model_dirs, on_timeout):
+    """It is asked for pages and cannot answer; honest tenants say the same as ever meanwhile."""
+    d = start_with(start, two_groups(on_timeout=on_timeout),
+                   extra=["--ask-timeout", "500", "--stop-timeout", "1000"])
+    requests = make_requests(root / "r", 8)
+    want = plain_tokens(root, model_dirs[0], requests)
+    ready = os.pipe()
+
+    def body():
+        a = KvClient(d, PAGE, name=b"a").hold(64)
+        a.want(0)
+        os.write(ready[1], b"r")
+        wait_until(lambda: a.look() and a.asked, 60, "to be asked")
+        a.release(48)
+        wait_until(lambda: account(d, "a")["state"] == "applied", 30, "what was given to count")
+
+    pid = spawn(body, GROUP_A)
+    assert told(ready[0], 1) == b"r"
+    os.kill(pid, signal.SIGSTOP)
+    honest = serve("honest", model_dirs[0], requests, d, sync=True).ready()
+    assert d.ctl("quota", "set", "a", "--max", 16 * PAGE)["outcome"] == "deferred"
+    honest.go()
+    if on_timeout == "kill":
+        assert joined(pid) == -signal.SIGKILL
+        wait_until(lambda: account(d, "a")["state"] == "applied", 30, "its pages to come back")
+        assert d.status()["kills"] == 1
+    else:
+        wait_until(lambda: account(d, "a")["overdue_bytes"] == 48 * PAGE, 30, "its pages to be overdue")
+        assert account(d, "a")["used_bytes"] == 64 * PAGE and d.status()["kills"] == 0
+        os.kill(pid, signal.SIGCONT)
+        assert joined(pid) == 0
+        assert account(d, "a")["overdue_bytes"] == 0 and d.status()["kills"] == 0
+    assert honest.tokens() == want
+
+
 # ---- pid namespaces
 
 def unshare(*args):

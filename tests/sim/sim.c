@@ -78,6 +78,11 @@ static void make(struct world *w, uint64_t seed)
 	opts.dwell_ns = 20 * MM_NS_PER_MS;
 	opts.reclaim_ns = 20 * MM_NS_PER_MS;
 	opts.revoke_ns = 200 * MM_NS_PER_MS;
+	opts.ask_ns = 100 * MM_NS_PER_MS;
+	opts.stop_ns = 400 * MM_NS_PER_MS;
+	opts.kill_window_ns = MM_NS_PER_S;
+	opts.kill_max = 1 + w_below(w, 8);
+	opts.on_timeout = w_below(w, 3) ? MM_ON_TIMEOUT_KILL : MM_ON_TIMEOUT_QUARANTINE;
 	w_init(w, &opts, seed);
 	make_accounts(w);
 	for (uint32_t i = 0; i < W_ACCOUNTS; i++)

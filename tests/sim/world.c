@@ -70,7 +70,9 @@ static void act_job(struct world *w, const struct mm_msg *msg)
 	if (msg->opcode == MM_XOP_SCRUB || msg->opcode == MM_XOP_COPY ||
 	    msg->opcode == MM_XOP_RECREATE) {
 		mm_assert(mm_core_page(w->core, page, NULL) != MM_PAGE_FREE);
-		assert_unused(w, page);
+		/* RECREATE is how it is found out for pages that were quarantined. */
+		if (msg->opcode != MM_XOP_RECREATE)
+			assert_unused(w, page);
 	}
 	if (is_swap(msg))
 		check_swap_job(w, msg);
@@ -154,6 +156,9 @@ static void act(struct world *w, const struct mm_action *a)
 	case MM_ACT_KILL:
 		mm_assert(a->reason && w->kills < MM_ARRAY_SIZE(w->kill));
 		w->kill[w->kills++] = a->tenant;
+		return;
+	case MM_ACT_JUDGE:
+		mm_core_on_judged(w->core, w->now_ns, a->tenant, p && p->frozen);
 		return;
 	case MM_ACT_FORGET:
 		mm_assert(p && !p->connected);

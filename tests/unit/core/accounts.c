@@ -14,11 +14,22 @@
 static struct world world;
 static struct world *w = &world;
 
+static void begin_with(const struct mm_core_opts *opts)
+{
+	w_init(w, opts, 1);
+}
+
 static void begin(enum mm_policy policy, uint32_t pages)
 {
-	struct mm_core_opts opts = { .pages = pages, .page_bytes = 4096, .policy = policy };
+	begin_with(&(struct mm_core_opts){ .pages = pages, .page_bytes = 4096, .policy = policy });
+}
 
-	w_init(w, &opts, 1);
+static struct mm_core_stats stats(void)
+{
+	struct mm_core_stats s;
+
+	mm_core_stats(w->core, &s);
+	return s;
 }
 
 static void stand(void)
@@ -342,6 +353,165 @@ static void entries_of_the_gone_are_used_again(void **state)
 	}
 }
 
+/* ---- the ladder ---- */
+
+static struct w_proc *over_max(enum mm_on_timeout on_timeout)
+{
+	struct mm_core_quota q = { .max_pages = 4, .on_timeout = on_timeout };
+	struct w_proc *p = greedy(0, 1, 10);
+
+	assert_int_equal(p->held, 10);
+	w_kv_want(w, p, 0);
+	assert_int_equal(w_quota_set(w, 0, &q), MM_QUOTA_DEFERRED);
+	return p;
+}
+
+static void who_gives_in_time_is_left_alone(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_RECOMPUTE, 40);
+	stand();
+	p = w_join(w, 0, MM_FEAT_KNOWN);
+	w_kv_declare(w, p, 1, 1, 40, 10);
+	w_kv_want(w, p, 10);
+	w_run(w);
+	assert_int_equal(p->held, 10);
+	assert_int_equal(w_quota_set(w, 0, &(struct mm_core_quota){ .max_pages = 4 }),
+			 MM_QUOTA_DEFERRED);
+	w_run(w);
+	assert_int_equal(p->reclaim, 6);
+	for (uint32_t i = 0; i < 6; i++)
+		w_kv_release(w, p);
+	wait_ms(100);
+	assert_false(account(0).pending);
+	wait_ms(30000);
+	assert_true(p->alive);
+	assert_int_equal(stats().kills + stats().overdue, 0);
+}
+
+static void who_does_not_is_killed(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 40);
+	stand();
+	p = over_max(MM_ON_TIMEOUT_KILL);
+	wait_ms(9000);
+	assert_true(p->alive);
+	wait_ms(2000);
+	assert_false(p->alive);
+	assert_int_equal(stats().kills, 1);
+	assert_int_equal(stats().pages[MM_PAGE_FREE], 40);
+	assert_false(account(0).pending);
+}
+
+static void or_its_pages_are_overdue(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 40);
+	stand();
+	p = over_max(MM_ON_TIMEOUT_QUARANTINE);
+	wait_ms(30000);
+	assert_true(p->alive);
+	assert_int_equal(stats().kills, 0);
+	assert_int_equal(stats().overdue, 1);
+	assert_int_equal(account(0).overdue_pages, 6);
+	assert_int_equal(account(0).charged, 10);
+	for (uint32_t i = 0; i < 6; i++)
+		w_kv_release(w, p);
+	wait_ms(100);
+	assert_int_equal(account(0).overdue_pages, 0);
+	assert_false(account(0).pending);
+}
+
+static void a_stopped_one_gets_more_time(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 40);
+	stand();
+	p = over_max(MM_ON_TIMEOUT_KILL);
+	p->frozen = true;
+	wait_ms(60000);
+	assert_true(p->alive);
+	wait_ms(30000);
+	assert_false(p->alive);
+}
+
+static void our_own_lateness_is_nobodys_fault(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 40);
+	stand();
+	p = over_max(MM_ON_TIMEOUT_KILL);
+	wait_ms(5000);
+	w_tick(w, 60 * MM_NS_PER_S); /* we were not there */
+	assert_true(p->alive);
+	assert_int_equal(stats().deadlines_restarted, 1);
+	wait_ms(5000);
+	w_xfer_kill(w, false);
+	wait_ms(60000);
+	assert_true(p->alive);
+	w_xfer_up(w);
+	wait_ms(9000);
+	assert_true(p->alive);
+	wait_ms(2000);
+	assert_false(p->alive);
+}
+
+static void many_kills_are_our_own_fault(void **state)
+{
+	uint32_t alive = 0;
+	bool open;
+	uint32_t max;
+
+	(void)state;
+	begin_with(&(struct mm_core_opts){
+		.pages = 40, .page_bytes = 4096, .policy = MM_POLICY_ELASTIC, .kill_max = 2 });
+	stand();
+	for (uint32_t i = 0; i < 4; i++)
+		w_kv_want(w, greedy(i, 1, 5), 0);
+	for (uint32_t i = 0; i < 4; i++)
+		w_quota_set(w, i, &(struct mm_core_quota){ .max_pages = 1 });
+	wait_ms(15000);
+	W_FOREACH(w, p)
+	alive += p->alive;
+	assert_int_equal(alive, 2);
+	assert_int_equal(stats().kills, 2);
+	assert_true(stats().kills_withheld >= 2);
+	mm_core_kills(w->core, &open, &max);
+	assert_true(open && max == 2);
+}
+
+static void an_end_without_death_is_quarantined(void **state)
+{
+	struct mm_core_quota q = { .on_timeout = MM_ON_TIMEOUT_QUARANTINE };
+	struct w_proc *p;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, 40);
+	w_account_add(w, 0, 0, &q);
+	stand();
+	p = greedy(0, 1, 10);
+	w_disconnect(w, p);
+	wait_ms(5000);
+	assert_true(p->alive);
+	assert_int_equal(stats().kills, 0);
+	assert_int_equal(account(0).quarantined, 10);
+	w_die(w, p);
+	wait_ms(3000);
+	assert_int_equal(account(0).quarantined, 0);
+	assert_int_equal(stats().pages[MM_PAGE_FREE], 40);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, teardown)
@@ -357,6 +527,13 @@ int main(void)
 		TEST(a_min_is_not_taken),
 		TEST(joined_accounts_share_pages),
 		TEST(entries_of_the_gone_are_used_again),
+		TEST(who_gives_in_time_is_left_alone),
+		TEST(who_does_not_is_killed),
+		TEST(or_its_pages_are_overdue),
+		TEST(a_stopped_one_gets_more_time),
+		TEST(our_own_lateness_is_nobodys_fault),
+		TEST(many_kills_are_our_own_fault),
+		TEST(an_end_without_death_is_quarantined),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

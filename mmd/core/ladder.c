@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The revocation ladder: ask with a deadline, then what the account's on_timeout says.
+ *
+ * Asked is whose account has more than its max, or more than its min while another's min is missing: first
+ * for what the policy takes anyway, then for chunks in use. A deadline that passed is not acted upon
+ * before the shell has looked at the process (MM_ACT_JUDGE): one that is stopped, traced or frozen gets
+ * more time. Deadlines count only while we did our part: they start again when we were late ourselves
+ * and when xfer was down. At most kill_max kills within kill_window_ns; beyond, pages are counted as
+ * overdue as if on_timeout were quarantine, since so many at once are more likely our own fault.
+ */
+#include "mm/base.h"
+#include "mmd/core/controller.h"
+#include "mmd/core/state.h"
+
+static uint64_t beyond(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* ---- what is asked ---- */
+
+uint64_t mm_c_over(const struct mm_core *c, uint32_t account)
+{
+	const struct mm_account *a = &c->account[account];
+	uint64_t held = beyond(mm_account_use(a), c->ledger.leaving[account]);
+	uint64_t over = a->used ? beyond(held, a->quota.max_pages) : 0;
+
+	if (c->mins_stand || !c->min_sum || !a->used)
+		return over;
+	return MM_MAX(over, MM_MIN(mm_c_mins_missing(c), beyond(held, a->quota.min_pages)));
+}
+
+static void ask_chunks(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
+{
+	uint64_t chunks = MM_MIN(mm_div_up(pages, t->kv.chunk_pages), t->kv.held);
+
+	t->kv.reclaiming = (uint32_t)chunks;
+	t->kv.reclaim_until_ns = c->now_ns + c->opts.ask_ns;
+	c->stats.reclaims++;
+	mm_c_event(c, t,
+		   &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM,
+				     .arg = { chunks, t->kv.reclaim_until_ns } });
+}
+
+static bool asked(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return (t->kv.reclaiming && t->kv.held) || t->plan.phase == MM_PLAN_PREPARED ||
+	       (t->ask_until_ns && t->kv.held && mm_c_over(c, t->account));
+}
+
+/* Of one account's tenants, those with a reclaim under way have been asked for that much. */
+static void ask(struct mm_core *c, uint32_t account, uint64_t pages)
+{
+	uint64_t coming = mm_c_take_from(c, pages, account);
+
+	MM_FOREACH_TENANT(c, t)
+	{
+		if (t->account != account || t->life != MM_LIFE_LIVE || t->kicked || !t->kv.held ||
+		    coming >= pages)
+			continue;
+		/* What was asked of it before is counted already. */
+		if (c->now_ns < t->kv.reclaim_until_ns || !mm_c_burst(c))
+			continue;
+		ask_chunks(c, t, pages - coming);
+		coming += (uint64_t)t->kv.reclaiming * t->kv.chunk_pages;
+	}
+}
+
+/* ---- deadlines ---- */
+
+static uint64_t *deadline_of(struct mm_c_tenant *t)
+{
+	return t->life == MM_LIFE_LIVE ? &t->ask_until_ns : &t->revoke_at_ns;
+}
+
+static uint64_t time_of(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return t->life == MM_LIFE_LIVE ? c->opts.ask_ns : c->opts.revoke_ns;
+}
+
+static bool owes(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	if (t->killed || t->life == MM_LIFE_NONE || t->life == MM_LIFE_PROVEN)
+		return false;
+	if (t->life == MM_LIFE_LIVE)
+		return !t->kicked && t->connected && t->ask_until_ns;
+	return !t->bye && !t->dead && c->ledger.revoking[mm_c_index(c, t)].head != MM_NO_PAGE;
+}
+
+uint64_t mm_c_ladder_deadline(const struct mm_core *c)
+{
+	uint64_t due = UINT64_MAX;
+
+	if (!c->xfer_up)
+		return due;
+	MM_FOREACH_TENANT(c, t)
+	if (owes(c, t) && !t->judging)
+		due = MM_MIN(due, *deadline_of(t));
+	return due;
+}
+
+void mm_c_ladder_restart(struct mm_core *c)
+{
+	MM_FOREACH_TENANT(c, t)
+	if (owes(c, t))
+		*deadline_of(t) = c->now_ns + time_of(c, t);
+}
+
+static void watch(struct mm_core *c, struct mm_c_tenant *t)
+{
+	uint64_t *until = deadline_of(t);
+
+	if (t->life == MM_LIFE_LIVE) {
+		if (!mm_c_over(c, t->account) || !asked(c, t)) {
+			t->ask_until_ns = t->stopped_ns = 0;
+			t->overdue = false;
+			return;
+		}
+		if (!t->ask_until_ns)
+			t->ask_until_ns = c->now_ns + c->opts.ask_ns;
+	}
+	if (!owes(c, t) || t->judging || !c->xfer_up || c->now_ns < *until)
+		return;
+	/* We look long after it: then we were away, and may have kept it from answering. */
+	if (c->now_ns - *until > time_of(c, t) / 2) {
+		*until = c->now_ns + time_of(c, t);
+		c->stats.deadlines_restarted++;
+		return;
+	}
+	if (!mm_c_burst(c))
+		return;
+	t->judging = true;
+	mm_c_emit(c, MM_ACT_JUDGE, t);
+}
+
+void mm_c_ladder(struct mm_core *c)
+{
+	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++) {
+		uint64_t over = mm_c_over(c, i);
+
+		if (over)
+			ask(c, i, over);
+	}
+	MM_FOREACH_TENANT(c, t)
+	watch(c, t);
+}
+
+/* ---- the sentence ---- */
+
+/* A fault of ours looks as if everybody were late at once. */
+static bool breaker_open(const struct mm_core *c)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < MM_KILLS_MAX; i++)
+		n += c->kill_ns[i] && c->now_ns - c->kill_ns[i] < c->opts.kill_window_ns;
+	return n >= c->opts.kill_max;
+}
+
+static void sentence_kill(struct mm_core *c, struct mm_c_tenant *t)
+{
+	t->killed = true;
+	c->kill_ns[c->stats.kills++ % MM_KILLS_MAX] = MM_MAX(c->now_ns, 1);
+	mm_c_emit(c, MM_ACT_KILL, t)->reason = "its pages are overdue";
+}
+
+/* Nobody is killed: the account pays until the pages are back. */
+static void sentence_wait(struct mm_core *c, struct mm_c_tenant *t, const char *reason)
+{
+	struct mm_page_list *list = &c->ledger.revoking[mm_c_index(c, t)];
+
+	*deadline_of(t) = c->now_ns + time_of(c, t);
+	if (!t->overdue) {
+		c->stats.overdue++;
+		mm_c_emit(c, MM_ACT_ALARM, t)->reason = reason;
+	}
+	t->overdue = true;
+	/* Without a connection there is nobody to answer: whether a page is free is up to the driver. */
+	while (t->life == MM_LIFE_ENDING && !t->attached && list->head != MM_NO_PAGE) {
+		uint32_t page = list->head;
+
+		mm_c_drop(c, page);
+		mm_c_quarantine(c, page, false);
+	}
+}
+
+void mm_core_on_judged(struct mm_core *c, uint64_t now_ns, uint32_t tenant, bool stopped)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	if (!t || !t->judging)
+		return;
+	t->judging = false;
+	if (!owes(c, t))
+		return;
+	if (!stopped)
+		t->stopped_ns = 0;
+	else if (!t->stopped_ns)
+		t->stopped_ns = MM_MAX(c->now_ns, 1);
+	if (c->account[t->account].quota.on_timeout == MM_ON_TIMEOUT_QUARANTINE)
+		sentence_wait(c, t, "its pages are overdue");
+	else if (stopped && c->now_ns - t->stopped_ns < c->opts.stop_ns)
+		*deadline_of(t) = c->now_ns + time_of(c, t);
+	else if (!breaker_open(c))
+		sentence_kill(c, t);
+	else {
+		c->stats.kills_withheld++;
+		sentence_wait(c, t, "too many kills: not killed, though its pages are overdue");
+	}
+}
+
+void mm_core_kills(const struct mm_core *c, bool *ret_open, uint32_t *ret_max)
+{
+	*ret_open = breaker_open(c);
+	*ret_max = c->opts.kill_max;
+}
