@@ -89,6 +89,7 @@ static uint64_t lay_out(struct mm_forward *f)
 	const struct mm_arch *a = &f->weights->arch;
 	const uint64_t q_dim = (uint64_t)a->heads * a->head_dim;
 	const uint64_t wide = MM_MAX(a->hidden, a->embed_dim);
+	const bool gated = mm_arch_has(a, MM_W_GATE);
 	struct mm_workspace *w = &f->w;
 	const struct {
 		CUdeviceptr *va;
@@ -99,7 +100,7 @@ static uint64_t lay_out(struct mm_forward *f)
 		{ &w->h, MM_MAX(wide, q_dim) * MM_MAX(o->max_tokens, o->max_rows) },
 		{ &w->qkv, mm_pass_qkv_dim(a) * (uint64_t)o->max_tokens },
 		{ &w->attention, q_dim * o->max_tokens },
-		{ &w->gate_up, 2 * (uint64_t)a->ffn * o->max_tokens },
+		{ &w->gate_up, gated ? 2 * (uint64_t)a->ffn * o->max_tokens : 0 },
 		{ &w->inner, a->ffn * (uint64_t)o->max_tokens },
 		{ &w->sampled, wide * o->max_rows },
 		{ &w->logits, a->vocab * (uint64_t)o->max_rows },
