@@ -471,13 +471,22 @@ uint64_t mm_config_stage_bytes(const struct mm_config *config)
 
 static int stage_check(const struct mm_config *c, char *error)
 {
-	uint64_t least = MM_STAGE_BUFFERS_MIN * MM_STAGE_BUFFER_BYTES(chunk_bytes(c));
+	uint64_t each = MM_STAGE_BUFFER_BYTES(chunk_bytes(c));
+	uint64_t least = MM_STAGE_BUFFERS_MIN * each, most = MM_STAGE_BUFFERS_MAX * each;
 	uint64_t stage = mm_config_stage_bytes(c);
 
 	if (!stage)
 		return MM_CONFIG_RUN;
 	if (*c->store_dir != '/')
 		return fail(error, "--store-dir: '%.200s' is not an absolute path", c->store_dir);
+	if (each > INT32_MAX)
+		return fail(error,
+			    "--chunk: more than 2 GiB cannot be read from --store-dir at once");
+	if (stage > most)
+		return fail(error,
+			    "--stage: %" PRIu64 " bytes are more than %d chunks, %" PRIu64
+			    ", which is all that is used; use less, or a larger --chunk",
+			    stage, MM_STAGE_BUFFERS_MAX, most);
 	if (stage < least)
 		return fail(error,
 			    "--stage: %" PRIu64 " bytes are less than two chunks, %" PRIu64

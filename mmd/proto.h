@@ -30,6 +30,7 @@
 #define MM_STAGE_BUFFER_BYTES(chunk) \
 	(((chunk) + 2 * MM_STAGE_BLOCK_BYTES - 1) / MM_STAGE_BLOCK_BYTES * MM_STAGE_BLOCK_BYTES)
 #define MM_STAGE_BUFFERS_MIN     2
+#define MM_STAGE_BUFFERS_MAX     64
 #define MM_STAGE_BUFFERS_DEFAULT 4
 
 /* ---- keeper <-> core ---- */

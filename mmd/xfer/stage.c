@@ -15,6 +15,8 @@
 
 #define AGAIN_MAX 64 /* short reads and interrupts of one buffer: then the disk does not mean it */
 
+static_assert(MM_STAGE_BUFFERS_MAX == MM_XREADS_MAX, "as many buffers as reads");
+
 uint64_t mm_xstage_buffer_bytes(uint64_t chunk_bytes)
 {
 	return MM_STAGE_BUFFER_BYTES(chunk_bytes);
