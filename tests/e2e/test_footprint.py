@@ -48,6 +48,17 @@ def test_numbers(root):
     assert code == 0 and "small" in text and "warning" not in text
 
 
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=str)
+def test_full_disk(root, flags):
+    """What could not be printed is not done."""
+    path = root / "shapes.json"
+    path.write_text(json.dumps(SHAPES))
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([str(BIN / "mmctl"), *flags, "footprint", "--models", str(path)],
+                              stdout=full, stderr=subprocess.PIPE, timeout=limit(20), check=False)
+    assert done.returncode == 1 and b"standard output" in done.stderr, done
+
+
 def test_warnings(root):
     """More pages than the map table has entries, more mappings than a process may have."""
     shapes = json.loads(json.dumps(SHAPES))

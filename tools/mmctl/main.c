@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <string.h>
 
 #include "tools/mmctl/ctl.h"
@@ -155,6 +156,14 @@ static int dispatch(const struct mm_ctl *ctl, int n, char **words)
 			   words[0], n > 1 ? " " : "", n > 1 ? words[1] : "");
 }
 
+/* What was printed lies in a buffer: a full disk shows only now. */
+static int written(int status)
+{
+	if ((fflush(stdout) == EOF || ferror(stdout)) && status == MM_EXIT_DONE)
+		return mm_complain(MM_EXIT_FAILED, "standard output: %s", strerror(errno));
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	struct options o = { 0 };
@@ -179,5 +188,5 @@ int main(int argc, char **argv)
 	r = device_parse(o.device, &ctl.device);
 	if (r != MM_EXIT_DONE)
 		return r;
-	return dispatch(&ctl, n, words);
+	return written(dispatch(&ctl, n, words));
 }
