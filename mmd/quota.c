@@ -268,17 +268,25 @@ static json_t *account_json(struct mm_pool *pool, const struct mm_core_account *
 	return json;
 }
 
+static bool pool_of(struct mm_shell *shell, const json_t *params, struct mm_pool **ret,
+		    struct mm_rpc_error *error);
+
 json_t *mm_quota_show(void *context, const json_t *params, struct mm_rpc_error *error)
 {
 	struct mm_shell *shell = context;
-	json_t *result = json_object(), *list = json_array();
+	struct mm_pool *only = NULL;
 	struct mm_core_account a;
+	json_t *result, *list;
 
-	(void)params;
-	(void)error;
+	if (json_object_get(params, "device") && !pool_of(shell, params, &only, error))
+		return NULL;
+	result = json_object();
+	list = json_array();
 	for (uint32_t i = 0; i < shell->n_pools; i++) {
 		struct mm_pool *pool = &shell->pool[i];
 
+		if (only && only != pool)
+			continue;
 		for (uint32_t k = 0; k < MM_ACCOUNTS_MAX; k++) {
 			if (mm_core_account(pool->core, k, &a) &&
 			    (a.stays || a.tenants || a.charged || a.quarantined))

@@ -105,6 +105,13 @@ def test_bad_quota(start, args, code, word):
     assert got == code and word in errors, errors
 
 
+def test_show_of_a_device(start):
+    d = start_with(start, [{"name": "web", "uid": 99999}])
+    assert [a["account"] for a in d.ctl("quota", "show", "--device", 0)["accounts"]] == ["web"]
+    code, _, errors = d.ctl("quota", "show", "--device", 7, check=False)
+    assert code == 1 and "device 7" in errors, errors
+
+
 def test_bad_params(start):
     d = start_with(start, [])
     for params in [{}, {"account": 7}, {"account": mine(), "max_bytes": "x"},
