@@ -126,7 +126,7 @@ int mm_turn_want(struct mm_client *client, uint64_t timeout_ns)
 	pthread_mutex_unlock(&client->lock);
 	if (!r || r == -EAGAIN)
 		return r;
-	return mm_fail(client, r,
+	return mm_fail(client, r, "%s",
 		       r == -ETIMEDOUT ? "our turn did not come in time" : client->dead_text);
 }
 

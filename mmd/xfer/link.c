@@ -260,9 +260,11 @@ static bool reap(struct mm_xlink *link)
 
 bool mm_xlink_run(struct mm_xlink *link)
 {
-	bool any = reap(link) | mm_xstage_run(link->stores->stage);
 	struct mm_xtransfer *transfer;
+	bool any = reap(link);
 
+	if (mm_xstage_run(link->stores->stage))
+		any = true;
 	while (link->tail - link->head < MM_XLINK_CHUNKS &&
 	       link->in_flight_bytes < MM_XLINK_DEPTH * link->chunk_bytes &&
 	       (transfer = pick(link)))
