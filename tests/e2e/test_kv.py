@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The KV arena: in either layout tokens are the same, chunks come and go, and go back when unused."""
 
+import errno
 import os
 import signal
 
 import pytest
 
+import wire
+from isolated import isolated
 from programs import wait_until
 from tenant import make_requests, plain_tokens
 
@@ -91,3 +94,63 @@ def test_swap_survives_xfer(root, start, serve, model_dirs, layout):
     summary = tenant.wait(120)
     assert tenant.tokens() == want
     assert summary["swapped_in_bytes"] > 0
+
+
+def raw_tenant(d):
+    """A client of two chunks at most, none of them granted, with a swap space of 64 KiB."""
+    client = wire.Raw(d).greet()
+    client.push(wire.OP_KV_DECLARE, (16384, 2, 2, 0))
+    client.push(wire.OP_SWAP_OPEN, (65536,))
+    assert [client.pop()["result"] for _ in range(2)] == [0, 0]
+    return client
+
+
+@pytest.fixture
+def bounded(start):
+    return start(policy="elastic", pool="1M", page="16K",
+                 extra=["--swap-max", "1M", "--swap-account-max", "128K"])
+
+
+@isolated()
+def test_swap_spaces_are_refused(bounded):
+    d = bounded
+    with wire.Raw(d).greet() as client:
+        for declared, size, want in [(False, 4096, errno.EINVAL), (True, 0, errno.EINVAL),
+                                     (True, 131073, errno.EDQUOT), (True, 1 << 63, errno.EDQUOT),
+                                     (True, 2**64 - 1, errno.EDQUOT), (True, 65536, 0),
+                                     (True, 4096, errno.EEXIST)]:
+            client.push(wire.OP_SWAP_OPEN, (size,))
+            assert client.pop()["result"] == -want, (declared, size)
+            if not declared:
+                client.push(wire.OP_KV_DECLARE, (16384, 1, 1, 0))
+                assert client.pop()["result"] == 0
+        with raw_tenant(d) as second:  # the rest of what the account may have
+            assert second.tenant_id != client.tenant_id
+            with wire.Raw(d).greet() as third:
+                third.push(wire.OP_KV_DECLARE, (16384, 1, 1, 0))
+                third.push(wire.OP_SWAP_OPEN, (4096,))
+                assert [third.pop()["result"] for _ in range(2)] == [0, -errno.EDQUOT]
+
+
+@isolated()
+def test_lists_that_lie(bounded):
+    """What a list names is refused; a lot that cannot be ends the connection."""
+    d, far = bounded, 2**64 - 1
+    with raw_tenant(d) as client:
+        for piece, want in [((0, 0, 0, 0), errno.ERANGE), ((0, 0, 1, 2), errno.ERANGE),
+                            ((far, 0, 2, 0), errno.ERANGE), ((0, far, 2, 0), errno.ERANGE),
+                            ((32768, 0, 1, 0), errno.ERANGE), ((0, 65536, 1, 0), errno.ERANGE),
+                            ((0, 0, 1, 1), errno.ENOENT), ((32767, 65535, 1, 0), errno.ENOENT)]:
+            client.tenant[wire.SWAP:wire.SWAP + 24] = wire.SWAP_PIECE.pack(*piece)
+            client.push(wire.OP_SWAP, (0, 1, 0), user_data=7)
+            event = client.pop()
+            assert (event["opcode"], event["result"], event["user_data"]) == \
+                (wire.EV_SWAPPED, -want, 7), piece
+    for args in [(8, 1, 0), (1 << 32, 1, 0), (0, 0, 0), (0, 513, 0), (0, far, 0), (0, 1, 2),
+                 (0, 1, 0, 1)]:
+        with raw_tenant(d) as client:
+            client.push(wire.OP_SWAP, args)
+            assert client.ended(), args
+    with wire.Raw(d).greet() as client:
+        client.push(wire.OP_SWAP, (0, 1, 0))  # it has no space
+        assert client.ended()

@@ -21,11 +21,15 @@ WELCOME = struct.Struct("<IHHiIQQQ16sII416sI28s")
 assert (MSG.size, HELLO.size, WELCOME.size) == (64, 128, 512)
 
 (OP_NOP, OP_MODEL_OPEN, OP_KV_DECLARE, OP_KV_WANT, OP_KV_RELEASE, OP_FDS_ACK, OP_PARKED,
- OP_COMMITTED, OP_RESYNC, OP_BYE) = range(10)
+ OP_COMMITTED, OP_RESYNC, OP_BYE, OP_SWAP_OPEN, OP_SWAP) = range(12)
+EV_REPLY, EV_SWAPPED = 1, 9
 
 # mm_tenant_region: sq_tail, cq_head, stats, slots; mm_mmd_region: sq_head, cq_tail, slots, map
 SQ_TAIL, CQ_HEAD, STATS, SQ = 0, PAGE, 2 * PAGE, 3 * PAGE
-TENANT_BYTES = SQ + SQ_SLOTS * 64
+SWAP = SQ + SQ_SLOTS * 64
+SWAP_LOTS, SWAP_PIECES = 8, 512
+SWAP_PIECE = struct.Struct("<QQII")  # arena offset, swap offset, bytes, range
+TENANT_BYTES = SWAP + SWAP_LOTS * SWAP_PIECES * SWAP_PIECE.size
 SQ_HEAD, CQ_TAIL, CQ = 0, PAGE, 2 * PAGE
 MAP_AT = CQ + CQ_SLOTS * 64
 MAP_KV_BASE = 32768
