@@ -232,6 +232,7 @@ static void pages_fill(const struct mm_core_tenant *t, json_t *to)
 	set_u64(to, "kv_chunks", t->kv_chunks);
 	set_u64(to, "kv_chunks_wanted", t->kv_wanted);
 	set_u64(to, "kv_chunks_max", t->kv_chunks_max);
+	set_u64(to, "swap_bytes", t->swap_bytes);
 	json_object_set_new(to, "idle", json_boolean(t->idle));
 	json_object_set_new(to, "model_ready", json_boolean(t->model_ready));
 }

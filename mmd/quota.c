@@ -201,6 +201,9 @@ static uint64_t host_bytes(struct mm_shell *shell, uint64_t account)
 		if (store->id && payer(shell, store) == account)
 			sum += store->host_bytes;
 	}
+	MM_FOREACH_SESSION(shell, s)
+	if (s->state >= MM_SESSION_OPEN && s->account == account)
+		sum += s->swap_bytes;
 	return sum;
 }
 

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "libclient/ipc/sock.h"
+#include "mmd/quota.h"
 #include "mmd/shell.h"
 
 /* The budget is the node's: over the tenants of all devices. */
@@ -45,7 +46,9 @@ static int space_open(struct mm_session *s, uint64_t now_ns, uint64_t wanted)
 	r = mm_core_on_swap_open(s->pool->core, now_ns, s->tenant, bytes);
 	if (r < 0)
 		return r;
-	r = node_has_room(s->shell, bytes) ? space_create(s, bytes) : -EDQUOT;
+	r = -EDQUOT;
+	if (node_has_room(s->shell, bytes) && bytes <= mm_quota_host_room(s->shell, s->account))
+		r = space_create(s, bytes);
 	if (r < 0)
 		mm_core_on_swap_failed(s->pool->core, s->tenant);
 	return r;

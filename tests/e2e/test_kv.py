@@ -2,6 +2,7 @@
 """The KV arena: in either layout tokens are the same, chunks come and go, and go back when unused."""
 
 import errno
+import json
 import os
 import signal
 
@@ -154,3 +155,21 @@ def test_lists_that_lie(bounded):
     with wire.Raw(d).greet() as client:
         client.push(wire.OP_SWAP, (0, 1, 0))  # it has no space
         assert client.ended()
+
+
+@pytest.fixture
+def accounted(start):
+    accounts = [{"name": "me", "uid": os.getuid(), "host_max": "96K"}]
+    return start(policy="elastic", pool="1M", page="16K",
+                 extra=["--swap-max", "1M", "--accounts", json.dumps(accounts)])
+
+
+@isolated()
+def test_swap_is_charged_to_the_account(accounted):
+    with raw_tenant(accounted), wire.Raw(accounted).greet() as client:
+        client.push(wire.OP_KV_DECLARE, (16384, 1, 1, 0))
+        client.push(wire.OP_SWAP_OPEN, (32769,))
+        client.push(wire.OP_SWAP_OPEN, (32768,))
+        assert [client.pop()["result"] for _ in range(3)] == [0, -errno.EDQUOT, 0]
+        used = [t["swap_bytes"] for t in accounted.status()["tenants"]]
+        assert sorted(used) == [32768, 65536]
