@@ -7,7 +7,10 @@
 #include <string.h>
 
 #include "mmd/load/config.h"
+#include "mmd/load/index.h"
+#include "mmd/load/text.h"
 
+#define INDEX            "model.safetensors.index.json"
 #define SUFFIX           ".safetensors"
 #define TENSOR_BYTES_MAX (UINT64_C(1) << 44) /* as of a file: so that no sum can wrap */
 
@@ -60,17 +63,82 @@ static int add_file(struct folder *folder, DIR *dir, const char *name, struct mm
 	return 0;
 }
 
+static void json_done(json_t **json)
+{
+	json_decref(*json);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The files that @map names, each once, sorted. */
+static int collect(const json_t *map, const char **ret_names, size_t *ret_n, struct mm_why *why)
+{
+	const char *tensor, *file;
+	json_t *value;
+	size_t i;
+
+	json_object_foreach ((json_t *)(uintptr_t)map, tensor, value) {
+		file = json_string_value(value);
+		if (!file || !*file || strchr(file, '/'))
+			return mm_refuse(why, -EBADMSG,
+					 INDEX ": tensor %.80s: no file without a path is named",
+					 tensor);
+		for (i = 0; i < *ret_n && strcmp(ret_names[i], file) != 0; i++)
+			;
+		if (i < *ret_n)
+			continue;
+		if (i == MM_LOAD_FILES_MAX)
+			return mm_refuse(why, -E2BIG, INDEX ": more than %d files",
+					 MM_LOAD_FILES_MAX);
+		ret_names[(*ret_n)++] = file;
+	}
+	qsort(ret_names, *ret_n, sizeof(ret_names[0]), by_name);
+	return 0;
+}
+
+/* As libclient and load do it: with an index, the files that it names are the model, and they must agree. */
+static int add_named(struct folder *folder, DIR *dir, int index_fd, struct mm_why *why)
+{
+	mm_cleanup(mm_free_ptr) char *text = NULL;
+	mm_cleanup(json_done) json_t *root = NULL;
+	const char *names[MM_LOAD_FILES_MAX];
+	size_t n = 0, bytes = 0;
+	int rc = mm_text_read(index_fd, INDEX, MM_INDEX_BYTES_MAX, &text, &bytes, why);
+
+	if (rc < 0)
+		return rc;
+	root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+	rc = collect(json_object_get(root, "weight_map"), names, &n, why);
+	for (size_t i = 0; rc == 0 && i < n; i++)
+		rc = add_file(folder, dir, names[i], why);
+	/* What is wrong with the index itself is said here, too. */
+	return rc < 0 ? rc
+		      : mm_index_check(text, bytes, INDEX,
+				       &(struct mm_shards){ folder->st, names, n }, why);
+}
+
 static int read_folder(DIR *dir, struct folder *folder, uint32_t *ret_layers, struct mm_why *why)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
+	mm_cleanup(mm_close_fd) int index_fd = -1;
 	struct mm_model_config config;
 	const struct dirent *entry;
-	int rc;
+	int rc, index;
 
 	rc = open_in(dir, "config.json", &fd, why);
 	if (rc == 0)
 		rc = mm_model_config_read(fd, "config.json", &config, why);
-	while (rc == 0 && (entry = readdir(dir))) {
+	if (rc < 0)
+		return rc;
+	index = open_in(dir, INDEX, &index_fd, why);
+	if (index < 0 && index != -ENOENT)
+		return index;
+	if (index == 0)
+		rc = add_named(folder, dir, index_fd, why);
+	while (index < 0 && rc == 0 && (entry = readdir(dir))) {
 		size_t len = strlen(entry->d_name);
 
 		if (len > strlen(SUFFIX) &&

@@ -59,6 +59,33 @@ def test_full_disk(root, flags):
     assert done.returncode == 1 and b"standard output" in done.stderr, done
 
 
+def test_folder_with_an_index(root):
+    """The files that the index names are the model, as for load; what lies beside them is not."""
+    path = root / "model"
+    shape = ["--hidden", "64", "--layers", "4", "--heads", "4", "--ffn", "128"]
+    for where, flags in ((path, ["--shards", "2"]), (root / "whole", [])):
+        subprocess.run([str(BIN / "mkmodel"), "random", str(where), *shape, *flags], check=True,
+                       timeout=limit(20))
+    (root / "whole" / "model.safetensors").rename(path / "consolidated.safetensors")
+    model, = measured(path)
+    with open(path / "model.safetensors.index.json") as file:
+        index = json.load(file)
+    assert model["tensor_bytes"] == sum((path / name).stat().st_size - header_bytes(path / name)
+                                        for name in set(index["weight_map"].values()))
+    index["weight_map"]["another.weight"] = sorted(set(index["weight_map"].values()))[0]
+    (path / "model.safetensors.index.json").write_text(json.dumps(index))
+    code, _, errors = footprint("footprint", path)
+    assert code == 1 and "another.weight" in errors, errors
+    (path / "model.safetensors.index.json").write_text("{")
+    code, _, errors = footprint("footprint", path)
+    assert code == 1 and "not valid JSON" in errors, errors
+
+
+def header_bytes(path):
+    with open(path, "rb") as file:
+        return 8 + int.from_bytes(file.read(8), "little")
+
+
 def test_warnings(root):
     """More pages than the map table has entries, more mappings than a process may have."""
     shapes = json.loads(json.dumps(SHAPES))
