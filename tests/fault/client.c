@@ -151,11 +151,14 @@ static int use(struct mm_client *client, const char *model_dir, CUstream stream)
 				      .chunk_bytes = PEER_PAGE_BYTES,
 				      .chunks_max = 2 };
 	struct mm_model *model;
+	struct mm_swap *swap;
 	struct mm_kv *kv;
 	int r = mm_model_load(client, model_dir, NULL, &model);
 
 	if (!r)
 		r = mm_kv_open(client, &kv_opts, &kv);
+	if (!r)
+		r = mm_swap_open(client, PEER_PAGE_BYTES, &swap);
 	if (!r)
 		r = mm_kv_want(kv, 1, 60 * MM_NS_PER_S);
 	if (!r)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Each fault point that xfer passes fails once: it is set up, makes pages, gets a store and a
- * tenant, copies, scrubs, makes a page anew, ends. Whatever fails, xfer either says so in a result
+ * tenant, copies, scrubs, swaps, makes a page anew, ends. Whatever fails, xfer either says so in a result
  * and does it when it is asked again, or ends by itself without a leak, which core answers by a new
  * one; no job that is reported as done is not done.
  */
@@ -69,6 +69,31 @@ static void check_page(struct core *core, uint32_t page, uint64_t words_copied)
 		assert_int_equal(words[w], w < words_copied ? core_pattern(w) : 0);
 }
 
+/* Out of page 1 and into page 4, by way of a swap space. */
+static void swap(struct core *core)
+{
+	mm_cleanup(mm_region_done) struct mm_region space = MM_REGION_NULL;
+	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
+			       .kind = MM_X_SWAP,
+			       .count = 1,
+			       .id = TENANT,
+			       .bytes = GRANULE };
+	uint64_t *words;
+
+	if (core->died)
+		return;
+	assert_int_equal(mm_region_create(GRANULE, MM_REGION_SHARED, "swap", &space), 0);
+	words = space.base;
+	core_send(core, &msg, &space.fd, 1);
+	core_fill(core, 4, 0);
+	if (!insist(core, MM_XOP_SWAP_OUT, TENANT, GRANULE, 8192, 4096))
+		return;
+	for (uint64_t w = 0; w < GRANULE / 8; w++)
+		assert_int_equal(words[w], w >= 1024 && w < 1536 ? core_pattern(w - 1024) : 0);
+	if (insist(core, MM_XOP_SWAP_IN, TENANT, 4 * GRANULE, 8192, 4096))
+		check_page(core, 4, 4096 / 8);
+}
+
 static void live(struct core *core)
 {
 	/* The pages of one that died behind a CREATE may have gone with its socket. */
@@ -87,6 +112,7 @@ static void live(struct core *core)
 		check_page(core, 2, 0);
 	if (insist(core, MM_XOP_RECREATE, 3, 0, 0, 0) && !core->died)
 		assert_int_equal(core->page_messages, PAGES + 1);
+	swap(core);
 	(void)insist(core, MM_XOP_DETACH, TENANT, 0, 0, 0);
 	(void)insist(core, MM_XOP_STORE_DROP, STORE, 0, 0, 0);
 }
