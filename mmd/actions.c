@@ -4,8 +4,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#include "libclient/ipc/clock.h"
-#include "mmd/peer.h"
 #include "mmd/shell.h"
 
 static void outboxed(struct mm_session *s, int r)
@@ -146,9 +144,8 @@ static void perform(struct mm_pool *pool, const struct mm_action *a)
 		kill_process(s, a->reason);
 		break;
 	case MM_ACT_JUDGE:
-		mm_core_on_judged(pool->core, mm_now_ns(), s->tenant,
-				  mm_peer_state(s->pid, s->pidfd) == MM_PEER_STOPPED ||
-					  mm_peer_state(s->pid, s->pidfd) == MM_PEER_FROZEN);
+		s->judged = true;
+		s->busy |= s->state == MM_SESSION_OPEN; /* its answer may lie in the ring */
 		break;
 	case MM_ACT_ALARM:
 		mm_log(MM_LOG_ERROR, "tenant.overdue", "tenant=%u name=%s pid=%d reason=\"%s\"",

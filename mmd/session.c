@@ -9,6 +9,7 @@
 #include "libclient/ipc/sock.h"
 #include "mmd/check.h"
 #include "mmd/handshake.h"
+#include "mmd/peer.h"
 #include "mmd/shell.h"
 #include "mmd/swap.h"
 
@@ -395,6 +396,17 @@ static void flush(struct mm_session *s, uint64_t now_ns)
 	}
 }
 
+/* All that fits into its ring was heard; what it says from here on does not put it off. */
+static void judge(struct mm_session *s)
+{
+	enum mm_peer_state state = mm_peer_state(s->pid, s->pidfd);
+
+	s->judged = false;
+	mm_core_on_judged(s->pool->core, mm_now_ns(), s->tenant,
+			  state == MM_PEER_STOPPED || state == MM_PEER_FROZEN);
+	mm_pool_settle(s->pool);
+}
+
 bool mm_sessions_turn(struct mm_shell *shell, uint64_t now_ns)
 {
 	MM_FOREACH_SESSION(shell, s)
@@ -402,7 +414,9 @@ bool mm_sessions_turn(struct mm_shell *shell, uint64_t now_ns)
 		if (s->state == MM_SESSION_HELLO && now_ns >= s->hello_by_ns)
 			mm_session_end(s, "no hello came");
 		if (s->busy)
-			requests(s, REQUESTS_PER_TURN);
+			requests(s, s->judged ? MM_SQ_SLOTS : REQUESTS_PER_TURN);
+		if (s->judged)
+			judge(s);
 		if (s->state == MM_SESSION_OPEN && !s->ending)
 			flush(s, now_ns);
 	}
@@ -429,7 +443,7 @@ uint64_t mm_sessions_deadline(const struct mm_shell *shell)
 
 	MM_FOREACH_SESSION(shell, s)
 	{
-		if (s->busy || s->ending || (s->dead && s->state == MM_SESSION_CLOSED))
+		if (s->busy || s->judged || s->ending || (s->dead && s->state == MM_SESSION_CLOSED))
 			return 0;
 		if (s->state == MM_SESSION_HELLO)
 			deadline = MM_MIN(deadline, s->hello_by_ns);

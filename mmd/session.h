@@ -62,6 +62,7 @@ struct mm_session {
 	bool busy;               /* requests were left for the next turn */
 	const char *ending;      /* its connection is to be closed in this turn: why */
 	bool dead;               /* its process is, and the core does not know yet */
+	bool judged;             /* the core wants to know whether it is stopped */
 	uint64_t open_user_data; /* of the MODEL_OPEN under way */
 
 	uint64_t load; /* id of its running load, 0 = none */
