@@ -559,6 +559,7 @@ static int step(struct mm_engine *e, const struct mm_sched_plan *plan)
 	e->stats.computed_tokens += plan->tokens;
 	e->stats.step_s += (double)(end - begin) / (double)MM_NS_PER_S;
 	e->stats.batch_max = MM_MAX(e->stats.batch_max, plan->n_items);
+	e->stats.stall_s += (double)info.stall_ns / (double)MM_NS_PER_S;
 	if (info.gated)
 		mm_stats_stall(&e->stats, (double)info.stall_ns / (double)MM_NS_PER_S);
 	return take_results(e, plan, end);
@@ -692,5 +693,7 @@ int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 			r = turn(e);
 	}
 	e->stats.end_s = since_start(e, now_ns());
+	e->stats.plan_held_s =
+		(double)e->memory->ops->plan_held_ns(e->memory) / (double)MM_NS_PER_S;
 	return r;
 }

@@ -32,6 +32,7 @@ struct mm_memory_ops {
 	int (*swap_next)(struct mm_memory *m, struct mm_swap_done *ret_done);
 	int (*event_fd)(struct mm_memory *m); /* -1: there are never events */
 	int (*next_event)(struct mm_memory *m, struct mm_event *ret_event);
+	uint64_t (*plan_held_ns)(struct mm_memory *m); /* in which plan changes kept steps out */
 	void (*hint)(struct mm_memory *m, const struct mm_load_hint *hint);
 	int (*turn_want)(struct mm_memory *m); /* 0: steps may run; -EAGAIN: an event will say */
 	int (*step_begin)(struct mm_memory *m);

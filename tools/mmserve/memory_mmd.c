@@ -131,6 +131,14 @@ static int mmd_turn_want(struct mm_memory *m)
 	return mm_turn_want(s->client, 0);
 }
 
+static uint64_t mmd_plan_held_ns(struct mm_memory *m)
+{
+	const struct mmd *s = m->state;
+	struct mm_client_info info;
+
+	return mm_client_info(s->client, &info) ? 0 : info.plan_held_ns;
+}
+
 static int mmd_step_begin(struct mm_memory *m)
 {
 	const struct mmd *s = m->state;
@@ -185,6 +193,7 @@ static const struct mm_memory_ops mmd_ops = {
 	.swap_next = mmd_swap_next,
 	.event_fd = mmd_event_fd,
 	.next_event = mmd_next_event,
+	.plan_held_ns = mmd_plan_held_ns,
 	.hint = mmd_hint,
 	.turn_want = mmd_turn_want,
 	.step_begin = mmd_step_begin,

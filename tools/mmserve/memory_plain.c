@@ -87,6 +87,12 @@ static int plain_event_fd(struct mm_memory *m)
 	return -1;
 }
 
+static uint64_t plain_plan_held_ns(struct mm_memory *m)
+{
+	(void)m;
+	return 0;
+}
+
 static int plain_next_event(struct mm_memory *m, struct mm_event *ret_event)
 {
 	(void)m;
@@ -149,6 +155,7 @@ static const struct mm_memory_ops plain_ops = {
 	.kv_release = plain_kv_release,
 	.event_fd = plain_event_fd,
 	.next_event = plain_next_event,
+	.plan_held_ns = plain_plan_held_ns,
 	.hint = plain_hint,
 	.turn_want = plain_step_begin,
 	.step_begin = plain_step_begin,

@@ -98,7 +98,6 @@ static void total(struct totals *t, const struct mm_requests *requests)
 static json_t *summary(struct totals *t, const struct mm_stats *s)
 {
 	const uint64_t tokens = t->n_ttft + t->n_tbt;
-	double stalls = 0;
 	json_t *o = json_pack("{s:i,s:I,s:I,s:I,s:f,s:f}", "schema", 1, "requests",
 			      (json_int_t)t->served, "refused", (json_int_t)t->refused, "tokens",
 			      (json_int_t)tokens, "duration_s", microseconds(s->end_s),
@@ -126,9 +125,8 @@ static json_t *summary(struct totals *t, const struct mm_stats *s)
 		{ "gated_steps", s->n_stalls },
 	};
 
-	for (size_t i = 0; i < s->n_stalls; i++)
-		stalls += s->stalls_s[i];
-	json_object_set_new(o, "stall_total_s", json_real(microseconds(stalls)));
+	json_object_set_new(o, "stall_total_s", json_real(microseconds(s->stall_s)));
+	json_object_set_new(o, "plan_held_s", json_real(microseconds(s->plan_held_s)));
 	json_object_set_new(o, "swap_total_s", json_real(microseconds(s->swap_s)));
 	set_percentiles(o, "ttft", t->ttft, t->n_ttft);
 	set_percentiles(o, "tbt", t->tbt, t->n_tbt);

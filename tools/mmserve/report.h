@@ -24,6 +24,8 @@ struct mm_stats { /* counted by the engine */
 	uint64_t preemptions;
 	uint64_t checksum_failures;
 	uint64_t plan_changes;
+	double plan_held_s; /* in which plan changes kept steps out */
+	double stall_s;     /* in which streams waited at gates, in all steps */
 	uint64_t chunks_released;
 	uint64_t blocks_moved;
 	uint64_t swapped_out_bytes;

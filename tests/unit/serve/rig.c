@@ -332,6 +332,12 @@ static void lender_close(struct mm_memory *m)
 	free(l->space);
 }
 
+static uint64_t lender_plan_held_ns(struct mm_memory *m)
+{
+	(void)m;
+	return 0;
+}
+
 static const struct mm_memory_ops lender_ops = {
 	.tensor = lender_tensor,
 	.store = lender_store,
@@ -344,6 +350,7 @@ static const struct mm_memory_ops lender_ops = {
 	.swap_next = lender_swap_next,
 	.event_fd = lender_event_fd,
 	.next_event = lender_next_event,
+	.plan_held_ns = lender_plan_held_ns,
 	.hint = lender_hint,
 	.turn_want = lender_turn_want,
 	.step_begin = lender_step_begin,
