@@ -233,7 +233,7 @@ int mm_mapper_read(struct mm_mapper *mapper, const struct mm_span *spans, size_t
 	return r;
 }
 
-int mm_mapper_change(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans)
+int mm_mapper_change_part(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans)
 {
 	int r = 0;
 
@@ -242,7 +242,27 @@ int mm_mapper_change(struct mm_mapper *mapper, const struct mm_span *spans, size
 		r = span_unmap(mapper, &spans[s]);
 	for (size_t s = 0; s < n_spans && !r; s++)
 		r = span_map(mapper, &spans[s]);
+	return r;
+}
+
+void mm_mapper_change_end(struct mm_mapper *mapper)
+{
 	release_loose(mapper);
+}
+
+bool mm_mapper_changes(const struct mm_mapper *mapper, const struct mm_span *span)
+{
+	for (uint32_t i = span->entry; i < span->entry + span->n_pages; i++)
+		if (mapper->have[i] != mapper->want[i])
+			return true;
+	return false;
+}
+
+int mm_mapper_change(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans)
+{
+	int r = mm_mapper_change_part(mapper, spans, n_spans);
+
+	mm_mapper_change_end(mapper);
 	return r;
 }
 

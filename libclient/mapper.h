@@ -107,6 +107,15 @@ int mm_mapper_apply(struct mm_mapper *mapper, const struct mm_span *spans, size_
 int mm_mapper_read(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans,
 		   const uint32_t *table);
 
+/*
+ * The second half in parts, in any order: map what was read for some of the spans. Handles that lose their
+ * last place are kept until mm_mapper_change_end().
+ */
+int mm_mapper_change_part(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans);
+void mm_mapper_change_end(struct mm_mapper *mapper);
+/* Is anything of @span to be changed? */
+bool mm_mapper_changes(const struct mm_mapper *mapper, const struct mm_span *span);
+
 /* The second half: map what was read. Return: 0, or what the driver says: may be called again. */
 int mm_mapper_change(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans);
 

@@ -92,6 +92,27 @@ static int switch_partly(struct mm_client *c, const struct mm_msg *msg)
 	return dead;
 }
 
+/* In order of execution, and said layer by layer: the step that runs waits for one layer only. */
+static int map_by_layer(struct mm_client *c, struct mm_model *model, uint64_t epoch)
+{
+	struct mm_msg msg = { .opcode = MM_OP_MAPPED, .epoch = epoch };
+	const uint32_t n = model->dir.n_groups;
+	int r = 0;
+
+	for (uint32_t g = 0; g < n && !r; g++) {
+		if (!mm_mapper_changes(&c->mapper, &model->spans[g]))
+			continue;
+		r = mm_mapper_change_part(&c->mapper, &model->spans[g], 1);
+		msg.arg[0] = g; /* groups: the first one is no layer */
+		if (!r && g + 1 < n)
+			r = mm_link_push(c, &msg);
+	}
+	if (r)
+		mm_mapper_patch(&c->mapper, model->spans, n);
+	mm_mapper_change_end(&c->mapper);
+	return r;
+}
+
 /* With map_lock: what cycles is known before any step begins, what is mapped may come after. */
 static int map_plan(struct mm_client *c, struct mm_model *model, const struct mm_msg *msg,
 		    bool partial)
@@ -102,13 +123,10 @@ static int map_plan(struct mm_client *c, struct mm_model *model, const struct mm
 	if (r)
 		return r;
 	mm_mapper_shared(&c->mapper, model->spans, n, model->cycles);
-	if (partial)
-		r = switch_partly(c, msg);
-	if (!r)
-		r = mm_mapper_change(&c->mapper, model->spans, n);
-	if (r && partial)
-		mm_mapper_patch(&c->mapper, model->spans, n);
-	return r;
+	if (!partial)
+		return mm_mapper_change(&c->mapper, model->spans, n);
+	r = switch_partly(c, msg);
+	return r ? r : map_by_layer(c, model, msg->epoch);
 }
 
 static int switch_map(struct mm_client *c, struct mm_model *model, const struct mm_msg *msg,

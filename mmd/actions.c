@@ -80,11 +80,11 @@ static void plan_write(struct mm_session *s, bool served)
 		cursors_write(s, from);
 }
 
-static void plan_open(struct mm_session *s, uint64_t epoch)
+static void plan_open(struct mm_session *s, uint64_t epoch, uint32_t layers)
 {
 	struct mm_xplan_region *plan = s->plan_region.base;
 
-	__atomic_store_n(&plan->open_epoch, epoch, __ATOMIC_RELEASE);
+	__atomic_store_n(&plan->open, MM_XPLAN_OPEN(epoch, layers), __ATOMIC_RELEASE);
 }
 
 static void kill_process(struct mm_session *s, const char *reason)
@@ -135,7 +135,7 @@ static void perform(struct mm_pool *pool, const struct mm_action *a)
 		plan_write(s, a->entry != 0);
 		break;
 	case MM_ACT_OPEN:
-		plan_open(s, a->word);
+		plan_open(s, a->word, a->entry);
 		break;
 	case MM_ACT_ABORT:
 		gates_abort(s);

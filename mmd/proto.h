@@ -130,11 +130,13 @@ struct mm_xq_region {          /* one memfd per writer: core's carries jobs, xfe
 	mm_msg_slot slot[MM_XQ_SLOTS];
 };
 
-/* ---- core -> xfer: a tenant's plan; xfer reads it only on ACTIVATE and REPLAN, but for open_epoch ---- */
+/* ---- core -> xfer: a tenant's plan; xfer reads it only on ACTIVATE and REPLAN, but for open ---- */
 
 #define MM_SLOTS_MAX         2
 #define MM_SLOT_PAGES_MAX    4096
 #define MM_XPLAN_LAYER_WORDS 16 /* a bit per layer */
+/* So many layers, from the first, are mapped as the plan of that epoch says. */
+#define MM_XPLAN_OPEN(epoch, layers) ((uint64_t)(epoch) << 16 | (layers))
 
 struct mm_xplan_layer {
 	uint64_t store_offset;
@@ -157,9 +159,9 @@ struct mm_xplan_region {
 	uint32_t n_slots;
 	struct mm_xplan_layer layer[MM_LAYERS_MAX + 1]; /* by layer */
 	struct mm_xplan_slot slot[MM_SLOTS_MAX];
-	/* Layers that get no READY before the tenant has mapped them: while open_epoch < epoch. */
+	/* Layers that get no READY before the tenant has mapped them: while open < MM_XPLAN_OPEN(). */
 	uint64_t closed[MM_XPLAN_LAYER_WORDS];
-	uint64_t open_epoch; /* grows; written at any time */
+	uint64_t open; /* grows; written at any time */
 };
 
 /* ---- xfer -> core: cursors and measurements; survive xfer (protocol.md: intent before the copy) ---- */

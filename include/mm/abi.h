@@ -124,6 +124,7 @@ enum mm_op {
 	MM_OP_TURN_JOIN, /* enum mm_turn_mode; quantum, ns, 0 = mmd's; priority -> REPLY */
 	MM_OP_TURN_WANT, /* it has work -> TURN_BEGIN when its turn has come */
 	MM_OP_TURN_DONE, /* serial of the turn that it gives back */
+	MM_OP_MAPPED, /* layers, from the first, that are mapped; .epoch of a SWITCH_PARTIAL; before COMMITTED */
 	MM_OP_COUNT
 };
 

@@ -564,6 +564,7 @@ static void switch_partial(struct mm_core *c, struct mm_c_tenant *t)
 	uint64_t cycled[MM_LAYER_WORDS] = { 0 };
 	bool served = t->plan.m != 0;
 
+	t->mapped = t->opened = 0;
 	for (uint32_t i = 0; i < t->set.m; i++)
 		bit_set(cycled, t->set.layer[i]);
 	plan_enter(c, t);
@@ -595,14 +596,26 @@ static void resume(struct mm_core *c, struct mm_c_tenant *t)
 	switch_event(c, t);
 }
 
+/* Layers below @end are mapped as the plan says: those that came home are let in, and xfer lets the others. */
+static void layers_open(struct mm_core *c, struct mm_c_tenant *t, uint32_t end)
+{
+	for (uint32_t layer = t->opened; layer < end; layer++)
+		if (bit(t->home, layer))
+			gate(c, t, layer, MM_GATE_RESIDENT);
+	t->opened = end;
+	if (t->plan.m) {
+		struct mm_action *a = mm_c_emit(c, MM_ACT_OPEN, t);
+
+		a->entry = end;
+		a->word = t->plan.epoch;
+	}
+}
+
 /* Everything is mapped as the plan says. */
 static void change_done(struct mm_core *c, struct mm_c_tenant *t)
 {
-	for (uint32_t layer = 0; t->partial && layer < t->n_layers; layer++)
-		if (bit(t->home, layer))
-			gate(c, t, layer, MM_GATE_RESIDENT);
-	if (t->partial && t->plan.m)
-		mm_c_emit(c, MM_ACT_OPEN, t)->word = t->plan.epoch;
+	if (t->partial && t->opened < t->n_layers)
+		layers_open(c, t, t->n_layers);
 	t->open_due = t->partial = false;
 	t->plan.phase = MM_PLAN_STEADY;
 	if (t->model == MM_MODEL_READY) {
@@ -611,6 +624,16 @@ static void change_done(struct mm_core *c, struct mm_c_tenant *t)
 	}
 	t->model = MM_MODEL_READY;
 	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
+}
+
+int mm_c_mapped(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	(void)c;
+	if (!mm_c_window(t) || msg->epoch != t->plan.epoch || msg->arg[0] > t->n_layers ||
+	    msg->arg[0] < t->mapped)
+		return MM_E_PROTOCOL;
+	t->mapped = (uint32_t)msg->arg[0];
+	return 0;
 }
 
 int mm_c_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
@@ -674,6 +697,8 @@ void mm_c_change(struct mm_core *c, struct mm_c_tenant *t)
 		switch_begin(c, t);
 	if (t->resume_due && mm_c_burst(c))
 		resume(c, t);
+	if (mm_c_window(t) && t->mapped > t->opened && mm_c_burst(c))
+		layers_open(c, t, t->mapped);
 	if (t->open_due && mm_c_burst(c))
 		change_done(c, t);
 	/* The null change: whatever else is wished, this plan's gates in order first. */

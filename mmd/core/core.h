@@ -81,7 +81,7 @@ enum mm_action_kind {
 	MM_ACT_GATE, /* gate[layer] = word (xfer is quiescent on tenant, tenant is parked or new) */
 	MM_ACT_PLAN, /* write the xplan region from mm_core_plan(), and unless entry != 0 (xfer serves on,
 		      * a REPLAN follows) the cursors */
-	MM_ACT_OPEN, /* layers that the plan of epoch word closes are mapped now: into the xplan region */
+	MM_ACT_OPEN, /* entry layers of the plan of epoch word are mapped now: into the xplan region */
 	MM_ACT_ABORT,      /* set MM_GATE_ABORT in every gate of tenant */
 	MM_ACT_KICK,       /* close the connection; reason; its pages wait for proof */
 	MM_ACT_KILL,       /* SIGKILL by pidfd; reason */

@@ -208,6 +208,7 @@ static const struct {
 	[MM_OP_KV_WANT] = { mm_c_kv_want, 1, false, false },
 	[MM_OP_KV_RELEASE] = { mm_c_kv_release, 1, false, false },
 	[MM_OP_PARKED] = { mm_c_parked, 1, true, false },
+	[MM_OP_MAPPED] = { mm_c_mapped, 1, true, false },
 	[MM_OP_COMMITTED] = { mm_c_committed, 0, true, true },
 	[MM_OP_RESYNC] = { resync, 0, true, false },
 	[MM_OP_BYE] = { bye, 0, false, false },

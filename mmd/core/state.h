@@ -173,6 +173,7 @@ struct mm_c_tenant {
 	bool partial;    /* the change under way lets steps go on (Documentation/protocol.md) */
 	bool resume_due; /* xfer has gone over: SWITCH */
 	bool open_due;   /* COMMITTED: the layers that changed are let in */
+	uint32_t mapped, opened;       /* layers, from the first: it says; we let it */
 	uint64_t home[MM_LAYER_WORDS]; /* layers that this change makes resident */
 	bool resync;
 	uint32_t target;     /* alpha that the controller wants */
@@ -348,6 +349,7 @@ uint64_t mm_c_change_set(const struct mm_core *c, const struct mm_c_tenant *t, u
 			 uint64_t budget_pages, struct mm_plan_set *ret_set);
 void mm_c_change(struct mm_core *c, struct mm_c_tenant *t);
 int mm_c_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
+int mm_c_mapped(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 int mm_c_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 void mm_c_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int result);
 void mm_c_change_cancel(struct mm_core *c, struct mm_c_tenant *t);

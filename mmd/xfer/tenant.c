@@ -81,7 +81,8 @@ static bool is_closed(const struct mm_xcycle *c)
 
 	if (!(plan->closed[layer / 64] >> (layer % 64) & 1))
 		return false;
-	return __atomic_load_n(&shared->open_epoch, __ATOMIC_ACQUIRE) < plan->epoch;
+	return __atomic_load_n(&shared->open, __ATOMIC_ACQUIRE) <
+	       MM_XPLAN_OPEN(plan->epoch, layer + 1u);
 }
 
 static void hand_over(struct mm_xcycle *c)

@@ -457,15 +457,13 @@ bool w_proc_step(struct world *w, struct w_proc *p)
 	return true;
 }
 
-static void map_all(struct world *w, struct w_proc *p, uint64_t epoch)
+/* What is mapped now has the table's pages, and nothing else is held any more. */
+static void map_done(struct world *w, struct w_proc *p, uint64_t epoch)
 {
-	uint32_t old[W_ENTRIES];
-
-	memcpy(old, p->map, sizeof(old));
-	memcpy(p->map, p->view, sizeof(old));
+	memcpy(p->map, p->view, sizeof(p->map));
 	for (uint32_t i = 0; i < p->entries && !p->hostile; i++)
-		if (old[i] != MM_NO_PAGE)
-			w->page[old[i]].holders &= ~bit_of(w, p);
+		if (p->map_old[i] != MM_NO_PAGE)
+			w->page[p->map_old[i]].holders &= ~bit_of(w, p);
 	for (uint32_t i = 0; i < p->entries; i++)
 		w->page[p->map[i]].holders |= bit_of(w, p);
 	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_COMMITTED, .epoch = epoch });
@@ -474,11 +472,21 @@ static void map_all(struct world *w, struct w_proc *p, uint64_t epoch)
 bool w_proc_map(struct world *w, struct w_proc *p)
 {
 	uint64_t epoch = p->mapping;
+	uint32_t end;
 
 	if (!epoch || p->frozen || !p->connected)
 		return false;
-	p->mapping = 0;
-	map_all(w, p, epoch);
+	end = p->mapped_groups + 1 + w_below(w, 4);
+	if (end >= p->n_groups) {
+		p->mapping = 0;
+		map_done(w, p, epoch);
+		return true;
+	}
+	for (uint32_t e = p->entry[p->mapped_groups]; e < p->entry[end]; e++)
+		p->map[e] = p->view[e];
+	p->mapped_groups = end;
+	w_send(w, p,
+	       &(struct mm_msg){ .opcode = MM_OP_MAPPED, .epoch = epoch, .arg = { end - 1 } });
 	return true;
 }
 
@@ -492,10 +500,12 @@ static void plan_switched(struct world *w, struct w_proc *p, const struct mm_msg
 	p->epoch = msg->epoch;
 	p->prepared = 0;
 	p->parked = p->broken = false;
+	memcpy(p->map_old, p->map, sizeof(p->map_old));
+	p->mapped_groups = 0;
 	if (partial)
 		p->mapping = msg->epoch;
 	else
-		map_all(w, p, msg->epoch);
+		map_done(w, p, msg->epoch);
 }
 
 /* ---- events ---- */

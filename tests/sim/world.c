@@ -138,8 +138,8 @@ static void act(struct world *w, const struct mm_action *a)
 		act_plan(w, p, a->entry != 0);
 		return;
 	case MM_ACT_OPEN:
-		mm_assert(a->word > p->open_epoch);
-		p->open_epoch = a->word;
+		mm_assert(MM_XPLAN_OPEN(a->word, a->entry) > p->open);
+		p->open = MM_XPLAN_OPEN(a->word, a->entry);
 		return;
 	case MM_ACT_GATE:
 		act_gate(w, p, a);
@@ -400,7 +400,8 @@ static void slot_write(struct world *w, struct w_proc *p, uint32_t s, enum w_kin
 
 static bool is_closed(const struct w_proc *p, uint32_t layer)
 {
-	return p->plan.closed[layer / 64] >> (layer % 64) & 1 && p->open_epoch < p->plan.epoch;
+	return p->plan.closed[layer / 64] >> (layer % 64) & 1 &&
+	       p->open < MM_XPLAN_OPEN(p->plan.epoch, layer + 1);
 }
 
 static void stream(struct world *w, struct w_proc *p, uint32_t s)

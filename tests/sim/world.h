@@ -77,6 +77,7 @@ struct w_proc {
 	uint64_t prepared, epoch; /* of the PREPARE that is not done; of the last SWITCH */
 	bool parked, broken;
 	uint64_t mapping; /* of the SWITCH whose mapping is under way while steps go on */
+	uint32_t map_old[W_ENTRIES], mapped_groups;
 	bool step_open;
 	uint32_t layer;
 	uint64_t steps, waited;
@@ -109,7 +110,7 @@ struct w_proc {
 	bool active;                /* xfer serves plan.epoch */
 	struct mm_core_plan region; /* as core wrote it: plan, once xfer took it up */
 	uint32_t region_page[MM_SLOTS_MAX][W_ENTRIES];
-	uint64_t open_epoch;
+	uint64_t open; /* MM_XPLAN_OPEN() */
 };
 
 struct world {

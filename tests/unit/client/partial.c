@@ -18,6 +18,7 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool held, waiting;
+	int let_through; /* so many calls more */
 	int map_failures;
 	CUresult (*unmap)(CUdeviceptr va, size_t bytes);
 	CUresult (*map)(CUdeviceptr va, size_t bytes, size_t offset,
@@ -27,9 +28,12 @@ static struct {
 static CUresult slow_unmap(CUdeviceptr va, size_t bytes)
 {
 	pthread_mutex_lock(&driver.lock);
-	driver.waiting = true;
+	if (driver.let_through)
+		driver.let_through--;
+	else
+		driver.waiting = true;
 	pthread_cond_broadcast(&driver.changed);
-	while (driver.held)
+	while (driver.held && driver.waiting)
 		pthread_cond_wait(&driver.changed, &driver.lock);
 	pthread_mutex_unlock(&driver.lock);
 	return driver.unmap(va, bytes);
@@ -52,6 +56,7 @@ static void hold_driver(struct fixture *f)
 	gpu->cuMemUnmap = slow_unmap;
 	driver.held = true;
 	driver.waiting = false;
+	driver.let_through = 0;
 	pthread_mutex_unlock(&f->client->map_lock);
 }
 
@@ -155,6 +160,35 @@ static void test_steps_go_on(void **state)
 	assert_int_equal(end.info.gated, 2);
 	/* It waited at a layer that was being mapped: that is timed. */
 	assert_in_range(end.info.stall_ns, 15 * MM_NS_PER_MS, end.info.step_ns);
+}
+
+/* Layers 0 and 3 both move: what is said after the first lets the step go on to the second. */
+static void test_layer_by_layer(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_msg mapped;
+	struct call end = { 0 };
+
+	hold_driver(f);
+	driver.let_through = 1;
+	peer_map(f->peer, 1, 3);
+	peer_gate(f->peer, 0, MM_GATE_EMPTY);
+	begin_change(f);
+	await_driver();
+	mapped = peer_expect(f->peer, MM_OP_MAPPED);
+	assert_int_equal(mapped.epoch, 2);
+	assert_int_equal(mapped.arg[0], 1);
+	peer_absent(f->peer, MM_OP_COMMITTED, 10);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f);
+	call_start(&end, f, call_step_end);
+	assert_int_equal(layer_byte(f, 0), layer_byte(f, 1));
+	peer_gate(f->peer, 0, MM_GATE_READY);
+	await_gate(f, 2, MM_GATE_DONE);
+	let_driver_go();
+	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, 0);
+	peer_gate(f->peer, 3, MM_GATE_READY);
+	assert_int_equal(call_join(&end), 0);
 }
 
 static int abandon(struct call *call)
@@ -289,6 +323,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		MODEL(test_steps_go_on),
+		MODEL(test_layer_by_layer),
 		MODEL(test_abandoning_waits_for_the_mapping),
 		MODEL(test_death_waits_for_the_mapping),
 		MODEL(test_the_dead_map_nothing),

@@ -78,7 +78,7 @@ static void open_layers(struct core *core, uint64_t epoch)
 {
 	struct mm_xplan_region *plan = core->plan.base;
 
-	__atomic_store_n(&plan->open_epoch, epoch, __ATOMIC_RELEASE);
+	__atomic_store_n(&plan->open, MM_XPLAN_OPEN(epoch, LAYERS), __ATOMIC_RELEASE);
 }
 
 static const uint32_t *pages_of(const struct shape *shape, uint32_t layer)
@@ -197,6 +197,9 @@ static void test_what_stays_is_left_alone(void **state)
 		usleep(100);
 	assert_int_equal(gate_word(core, 5), MM_GATE_EMPTY);
 	assert_int_equal(cursor(core, 1)->state, MM_CUR_COPYING);
+	((struct mm_xplan_region *)core->plan.base)->open = MM_XPLAN_OPEN(2, 5); /* not 5 itself */
+	usleep(3000);
+	assert_int_equal(gate_word(core, 5), MM_GATE_EMPTY);
 	open_layers(core, 2);
 	wait_low(core, 5, MM_GATE_READY);
 	assert_int_equal(job(core, MM_XOP_QUIESCE, 2), 0);
