@@ -491,6 +491,33 @@ static void many_kills_are_our_own_fault(void **state)
 	assert_true(open && max == 2);
 }
 
+/* Asked for layers: who parks gives them, who stays in its step for ever is judged. */
+static void layers_are_asked_for_too(void **state)
+{
+	struct mm_core_quota q = { .max_pages = 16 };
+	struct w_proc *p[2];
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	stand();
+	for (uint32_t i = 0; i < 2; i++) {
+		p[i] = w_join(w, i, MM_FEAT_KNOWN);
+		w_model(w, p[i], 1 + i, 8, 3, 1);
+		w_run(w);
+	}
+	w_proc_step(w, p[1]);
+	assert_true(p[1]->step_open);
+	wait_ms(300);
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(w_quota_set(w, i, &q), MM_QUOTA_DEFERRED);
+	wait_ms(20000);
+	assert_true(p[0]->alive);
+	assert_true(mm_core_plan(w->core, p[0]->tenant)->alpha > 0);
+	assert_false(account(0).pending);
+	assert_false(p[1]->alive);
+	assert_int_equal(stats().kills, 1);
+}
+
 static void an_end_without_death_is_quarantined(void **state)
 {
 	struct mm_core_quota q = { .on_timeout = MM_ON_TIMEOUT_QUARANTINE };
@@ -533,6 +560,7 @@ int main(void)
 		TEST(a_stopped_one_gets_more_time),
 		TEST(our_own_lateness_is_nobodys_fault),
 		TEST(many_kills_are_our_own_fault),
+		TEST(layers_are_asked_for_too),
 		TEST(an_end_without_death_is_quarantined),
 	};
 
