@@ -21,6 +21,8 @@ int mm_turn_ask(struct mm_client *client)
 	pthread_mutex_unlock(&client->lock);
 	r = mm_link_push(client, &want);
 	pthread_mutex_lock(&client->lock);
+	if (r)
+		client->turn.asked = false; /* mmd did not hear it: the next one asks again */
 	return r;
 }
 
@@ -100,8 +102,11 @@ int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opts)
 		return mm_fail(client, r ? r : msg.result, "mmd did not take us into its turns");
 	pthread_mutex_lock(&client->lock);
 	client->turn.mode = opts->mode;
-	if (opts->mode == MM_TURN_NONE)
+	/* mmd forgets the wish of one that leaves; who joins again must ask again. */
+	if (opts->mode == MM_TURN_NONE) {
 		client->turn.serial = 0;
+		client->turn.asked = client->turn.ending = false;
+	}
 	pthread_cond_broadcast(&client->changed);
 	pthread_mutex_unlock(&client->lock);
 	return 0;

@@ -158,6 +158,20 @@ static void test_leaving(void **state)
 	assert_int_equal(mm_turn_join(f->client, NULL), -EINVAL);
 }
 
+/* mmd forgets the wish with the membership: it is said again, or the step would wait for ever. */
+static void test_comes_back_and_asks_again(void **state)
+{
+	struct fixture *f = *state;
+
+	join(f, MM_TURN_QUANTUM);
+	assert_int_equal(mm_turn_want(f->client, 0), -EAGAIN);
+	peer_expect(f->peer, MM_OP_TURN_WANT);
+	join(f, MM_TURN_NONE);
+	join(f, MM_TURN_QUANTUM);
+	assert_int_equal(mm_turn_want(f->client, 0), -EAGAIN);
+	peer_expect(f->peer, MM_OP_TURN_WANT);
+}
+
 #define MODEL(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup_model, fixture_teardown)
 
 int main(void)
@@ -171,6 +185,7 @@ int main(void)
 		MODEL(test_taken_away),
 		MODEL(test_no_work_no_turn),
 		MODEL(test_leaving),
+		MODEL(test_comes_back_and_asks_again),
 	};
 
 	peer_environment();
