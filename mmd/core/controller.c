@@ -761,5 +761,6 @@ uint64_t mm_c_controller_deadline(const struct mm_core *c)
 	look |= t->life == MM_LIFE_LIVE &&
 		(is_big(c, t) || (t->plan.alpha && t->plan.alpha_by_hand < 0) ||
 		 (t->kv.want > t->kv.held && !t->kv.told) || c->now_ns < t->retry_ns);
-	return look ? c->now_ns + LOOK_NS : UINT64_MAX;
+	/* From the last look, not from now: statistics come more often, and would put it off for ever. */
+	return look ? c->settled_ns + LOOK_NS : UINT64_MAX;
 }

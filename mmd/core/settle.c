@@ -40,6 +40,7 @@ static void count(struct mm_core *c)
 void mm_c_settle(struct mm_core *c, uint64_t now_ns)
 {
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	c->settled_ns = c->now_ns;
 	c->again = false;
 	tenants(c);
 	mm_c_turns(c);

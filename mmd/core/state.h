@@ -193,6 +193,7 @@ struct mm_policy_ops;
 struct mm_core {
 	struct mm_core_opts opts;
 	uint64_t now_ns;
+	uint64_t settled_ns; /* the last time */
 	struct mm_ledger ledger;
 	struct mm_account account[MM_ACCOUNTS_MAX];
 	uint64_t min_sum;        /* of all accounts */
