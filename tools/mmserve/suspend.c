@@ -138,12 +138,23 @@ static int send(struct run *run, uint32_t first, uint32_t end)
 	return r ? r : flush(run);
 }
 
+/* Blocks that have just moved may be swapped out: the copies by mmd are not ordered with our stream. */
+static int settle_moves(struct mm_engine *e)
+{
+	const CUresult res = e->memory->gpu->cuStreamSynchronize(e->forward.stream);
+
+	if (res)
+		snprintf(e->err, MM_SERVE_ERROR_BYTES, "cannot move KV blocks: %s",
+			 mm_gpu_strerror(e->memory->gpu, res));
+	return mm_gpu_errno(res);
+}
+
 int mm_suspend_run(struct mm_engine *e, const struct mm_sched_plan *plan)
 {
 	const uint32_t each = MM_MAX(MM_SWAP_PIECES / e->kv.ranges, 1);
 	const uint64_t begin = mm_now_ns(), bytes = plan->n_swaps * slot_bytes(e);
 	struct run run = { .e = e, .plan = plan, .now_ns = begin };
-	int r = 0;
+	int r = settle_moves(e);
 
 	for (uint32_t i = 0; i < plan->n_swaps && !r; i += each)
 		r = send(&run, i, MM_MIN(i + each, plan->n_swaps));
