@@ -134,8 +134,9 @@ static int store_fill_memory(struct mm_shell *shell, struct mm_store *store)
 		mm_close_fd(&store->fd);
 		r = store_memory(store->bytes, MM_HUGE_OFF, store);
 	}
-	if (r == 0)
-		shell->stores.bytes += store->host_bytes;
+	if (r < 0)
+		store->host_bytes = 0; /* it took nothing, so nothing will be given back */
+	shell->stores.bytes += store->host_bytes;
 	return r;
 }
 
