@@ -338,6 +338,8 @@ static int file_parse(struct mm_config *c, const char *path, char *error)
 	json_t *value;
 	int r;
 
+	if (!root && e.line < 0) /* it could not be read at all; the text names it */
+		return fail(error, "--config: %s", e.text);
 	if (!root)
 		return fail(error, "%.100s: line %d: %s", path, e.line, e.text);
 	if (!json_is_object(root))

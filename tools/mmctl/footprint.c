@@ -126,6 +126,8 @@ static int add_file(struct footprint *f)
 	json_int_t item_bytes = item ? json_integer_value(item) : 2;
 	size_t i;
 
+	if (!root && where.line < 0) /* it could not be read at all; the text names it */
+		return mm_complain(MM_EXIT_FAILED, "--models: %s", where.text);
 	if (!root)
 		return mm_complain(MM_EXIT_FAILED, "%s: line %d: %s", f->models, where.line,
 				   where.text);

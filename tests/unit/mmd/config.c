@@ -94,7 +94,8 @@ static const struct {
 	{ { "--dir", "/a/directory/whose/name/is/longer/than/the/path/of/a/socket/may/be/as/the/"
 		     "kernel/says" },
 	  "--dir" },
-	{ { "--config", "/nonexistent/mmd.json" }, "/nonexistent/mmd.json" },
+	{ { "--config", "/nonexistent/mmd.json" },
+	  "--config: unable to open /nonexistent/mmd.json" },
 };
 
 static void test_refused(void **state)
