@@ -246,8 +246,10 @@ static int tenant_send(struct mm_pool *pool, uint32_t tenant)
 		.magic = MM_PROTO_MAGIC, .kind = MM_X_TENANT, .id = tenant, .count = 3
 	};
 	const struct mm_session *s = mm_session_find(pool->shell, tenant);
+	struct mm_core_tenant known;
 
-	if (!s)
+	/* One that was detached would stay with this xfer for good. */
+	if (!s || !mm_core_tenant(pool->core, tenant, &known) || !known.attached)
 		return 0;
 	return mm_sock_send(pool->worker.fd, &msg, sizeof(msg),
 			    (int[]){ s->gate_region.fd, s->plan_region.fd, s->cursor_region.fd },
@@ -613,9 +615,17 @@ static const char *completion(struct mm_pool *pool, const struct mm_msg *msg)
 	if (!found || msg->result > 0)
 		return "completion of a job that does not run";
 	/* Its fds were sent before the completion was pushed, so they are in the socket by now. */
-	if (msg->result == 0 && !pages_all_there(w, found) &&
-	    (hear(pool, UINT32_MAX) < 0 || w->state != MM_WORKER_UP || !pages_all_there(w, found)))
-		return "pages without fds";
+	if (msg->result == 0 && !pages_all_there(w, found)) {
+		int r = hear(pool, UINT32_MAX);
+
+		/* Killed since: no fault of its jobs, which the next one gets again. */
+		if (r == -ECONNRESET) {
+			worker_down(pool, "connection closed");
+			return NULL;
+		}
+		if (r < 0 || w->state != MM_WORKER_UP || !pages_all_there(w, found))
+			return "pages without fds";
+	}
 	job = *found;
 	*found = (struct mm_worker_job){ 0 };
 	w->jobs_running--;
