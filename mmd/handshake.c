@@ -117,6 +117,15 @@ static int regions_create(struct mm_session *s)
 	return 0;
 }
 
+static bool owns(const void *whose, uint32_t page)
+{
+	const struct mm_session *s = whose;
+	uint32_t owner;
+
+	mm_core_page(s->pool->core, page, &owner);
+	return owner == s->tenant;
+}
+
 static void rings_init(struct mm_session *s)
 {
 	struct mm_tenant_region *theirs = s->tenant_region.base;
@@ -126,6 +135,8 @@ static void rings_init(struct mm_session *s)
 	mm_ring_init(&s->events, ours->cq, MM_CQ_SLOTS, &ours->cq_tail, &theirs->cq_head);
 	mm_outbox_init(&s->outbox, s->fd, &s->events, ours->map, s->pool->worker.page_fd,
 		       &s->shell->fd_budget);
+	s->outbox.owns = owns;
+	s->outbox.whose = s;
 }
 
 static int welcome_send(struct mm_session *s)

@@ -89,13 +89,19 @@ int mm_outbox_put_fd(struct mm_outbox *box, enum mm_fd_kind kind, int fd)
 	return r;
 }
 
+static bool owns(const struct mm_outbox *box, uint32_t page)
+{
+	return !box->owns || box->owns(box->whose, page);
+}
+
 static uint32_t pages_take(struct mm_outbox *box, uint32_t max)
 {
 	const struct item *item;
 	uint32_t n = 0;
 
 	while (n < max && (item = mm_fifo_at(&box->items, n))) {
-		if (item->kind != ITEM_PAGE || (n && item->epoch != box->batch.epoch))
+		if (item->kind != ITEM_PAGE || (n && item->epoch != box->batch.epoch) ||
+		    !owns(box, item->value))
 			break;
 		box->batch.epoch = item->epoch;
 		box->batch.page_id[n++] = item->value;
@@ -144,7 +150,7 @@ static int batch_send(struct mm_outbox *box, uint64_t now_ns)
 
 	for (uint32_t i = 0; i < box->batch.count; i++) {
 		fds[i] = box->single_fd >= 0 ? box->single_fd : box->page_fd[box->batch.page_id[i]];
-		if (fds[i] < 0)
+		if (fds[i] < 0 || (box->single_fd < 0 && !owns(box, box->batch.page_id[i])))
 			return -EBADF;
 	}
 	box->batch.seq = box->seq + 1;
@@ -188,6 +194,11 @@ static int flush_one(struct mm_outbox *box, const struct item *item, uint64_t no
 {
 	switch ((enum kind)item->kind) {
 	case ITEM_PAGE:
+		if (!owns(box, item->value)) {
+			mm_fifo_drop(&box->items, 1);
+			return 1;
+		}
+		return flush_fds(box, item, now_ns);
 	case ITEM_FD:
 		return flush_fds(box, item, now_ns);
 	case ITEM_MAP:

@@ -33,6 +33,9 @@ struct mm_outbox {
 	struct mm_ring *ring;
 	uint32_t *map;
 	const int *page_fd;
+	/* Is the page still the tenant's? Asked when its fd leaves; NULL: it is. */
+	bool (*owns)(const void *whose, uint32_t page);
+	const void *whose;
 	struct mm_fd_budget *budget;
 	struct mm_fifo items;
 	struct mm_fifo events;
@@ -73,8 +76,9 @@ int mm_outbox_put_fd(struct mm_outbox *box, enum mm_fd_kind kind, int fd);
  * @now_ns: CLOCK_MONOTONIC
  *
  * Sets want_write, bell and retry_ns.
- * Return: 0; MM_E_PROTOCOL the tenant broke its ring's rules; -ECONNRESET; -EBADF a page without
- * fd; other negative errno of the socket.
+ * A page that is not the tenant's any more (it gave it back unseen) is passed over: the fd would be
+ * somebody else's. Return: 0; MM_E_PROTOCOL the tenant broke its ring's rules; -ECONNRESET; -EBADF a page
+ * without fd, or, of a batch that is to go out again, not its any more; other negative errno of the socket.
  */
 int mm_outbox_flush(struct mm_outbox *box, uint64_t now_ns);
 
