@@ -143,8 +143,11 @@ void w_die(struct world *w, struct w_proc *p)
 
 int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 {
-	int r = mm_core_on_request(w->core, w->now_ns, p->tenant, msg);
+	int r;
 
+	if (!p->connected)
+		return 0; /* killed or kicked in the middle of what it was at */
+	r = mm_core_on_request(w->core, w->now_ns, p->tenant, msg);
 	w_drain(w);
 	if (r)
 		w_disconnect(w, p);
