@@ -53,8 +53,8 @@ int mm_peer_cgroup(pid_t pid, int pidfd, char *path)
 		return (int)n;
 	/* The unified hierarchy is number 0 and names no controllers; others may stand before it. */
 	line = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
-	if (!line)
-		return -ENOENT;
+	if (!line) /* or it stands behind what we read */
+		return (size_t)n + 1 == sizeof(text) ? -ENAMETOOLONG : -ENOENT;
 	line += line == text ? 3 : 4;
 	end = strchr(line, '\n');
 	if (!end || end - line >= MM_PEER_PATH_BYTES)

@@ -19,6 +19,7 @@
 
 #define ACCEPTS_PER_WAKEUP 8
 #define STOP_NS            (30 * MM_NS_PER_S) /* for core to end in order, and for SIGKILL to work */
+#define ACCEPT_PAUSE_NS    MM_NS_PER_S
 #define BACKOFF_FIRST_NS   (50 * MM_NS_PER_MS)
 #define BACKOFF_MAX_NS     (5 * MM_NS_PER_S)
 #define BACKOFF_DOWN_NS    (10 * MM_NS_PER_S)
@@ -50,7 +51,8 @@ struct keeper {
 	struct mm_source core_source, signal_source, tenant_source, admin_source;
 	int signal_fd;
 	bool ready, stopping, failed;
-	uint64_t end_at_ns; /* of an orderly stop, then of the wait for the killed */
+	uint64_t accept_at_ns; /* not before, after no fd was left; 0: at once */
+	uint64_t end_at_ns;    /* of an orderly stop, then of the wait for the killed */
 };
 
 static void core_want(struct keeper *k)
@@ -79,10 +81,25 @@ static void kill_pid(pid_t pid)
 
 static void accept_want(struct keeper *k)
 {
-	bool on = k->ready && !k->stopping && !mm_kchan_waiting(&k->core);
+	bool on = k->ready && !k->stopping && !mm_kchan_waiting(&k->core) && !k->accept_at_ns;
 
 	mm_loop_want(&k->loop, &k->tenant_source, on ? EPOLLIN : 0);
 	mm_loop_want(&k->loop, &k->admin_source, on ? EPOLLIN : 0);
+}
+
+/* No fd or memory is left: whoever waits goes on waiting, and we do not spin meanwhile. */
+static void accept_later(struct keeper *k, int error)
+{
+	k->accept_at_ns = mm_now_ns() + ACCEPT_PAUSE_NS;
+	mm_log(MM_LOG_WARN, "accept.failed", "error=%d", error);
+}
+
+static void accept_again(struct keeper *k)
+{
+	if (!k->accept_at_ns || mm_now_ns() < k->accept_at_ns)
+		return;
+	k->accept_at_ns = 0;
+	accept_want(k);
 }
 
 static void accept_some(struct keeper *k, int listen_fd, enum mm_kop op)
@@ -94,7 +111,7 @@ static void accept_some(struct keeper *k, int listen_fd, enum mm_kop op)
 		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0) {
 			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-				mm_log(MM_LOG_WARN, "accept.failed", "error=%d", errno);
+				accept_later(k, errno);
 			break;
 		}
 		tell(k, &msg, &fd, 1);
@@ -560,13 +577,21 @@ static bool end_due(struct keeper *k)
 	return false;
 }
 
+static uint64_t wake_at_ns(const struct keeper *k)
+{
+	uint64_t at = MM_MIN(xfers_start_at_ns(k), k->end_at_ns);
+
+	return k->accept_at_ns ? MM_MIN(at, k->accept_at_ns) : at;
+}
+
 static int run(struct keeper *k)
 {
 	int r = 0;
 
 	while (r == 0 && !(k->stopping && all_reaped(k))) {
-		r = mm_loop_run_once(&k->loop, MM_MIN(xfers_start_at_ns(k), k->end_at_ns));
+		r = mm_loop_run_once(&k->loop, wake_at_ns(k));
 		xfers_start_due(k);
+		accept_again(k);
 		if (end_due(k))
 			break;
 	}

@@ -3,13 +3,16 @@
 
 import json
 import os
+import resource
+import socket
 import stat
+import time
 
 import pytest
 
 from daemon import RpcError
 from tenant import make_requests
-from programs import wait_until
+from programs import limit, wait_until
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 
@@ -92,3 +95,20 @@ def test_plan_show_and_set(d, root, serve, model_dirs):
     with pytest.raises(RpcError):
         d.rpc("plan.set", {"name": "nobody", "layers": 1})
     tenant.go().wait()
+
+
+def test_keeper_out_of_fds(d):
+    """Who connects meanwhile waits and is served later; mmd neither spins nor fills its log."""
+    keeper = d.process.pid
+    before = resource.prlimit(keeper, resource.RLIMIT_NOFILE)
+    begun = time.monotonic()
+    resource.prlimit(keeper, resource.RLIMIT_NOFILE, (d.fds()["keeper"], before[1]))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+        s.settimeout(limit(60))
+        s.connect(str(d.dir / "admin.sock"))
+        s.sendall(b'{"jsonrpc": "2.0", "id": 1, "method": "status"}\n')
+        wait_until(lambda: d.log.read_text().count("event=accept.failed") >= 2, 60, "two refusals")
+        resource.prlimit(keeper, resource.RLIMIT_NOFILE, before)
+        assert s.recv(100).startswith(b"{")
+    elapsed = time.monotonic() - begun
+    assert d.log.read_text().count("event=accept.failed") <= elapsed + 2
