@@ -113,7 +113,7 @@ static uint32_t pages_take(struct mm_outbox *box, uint32_t max)
 static void batch_fill(struct mm_outbox *box, const struct item *head)
 {
 	uint32_t room = box->budget->max - MM_MIN(box->budget->used, box->budget->max);
-	uint32_t n = 1;
+	uint32_t share = (uint32_t)mm_div_up(room, MM_OUTBOX_SHARES), n = 1;
 
 	if (!room)
 		return;
@@ -122,7 +122,7 @@ static void batch_fill(struct mm_outbox *box, const struct item *head)
 		box->batch.kind = head->fd_kind;
 		box->single_fd = (int)head->value;
 	} else {
-		n = pages_take(box, MM_MIN(room, (uint32_t)MM_FD_BATCH_MAX));
+		n = pages_take(box, MM_MIN(share, (uint32_t)MM_FD_BATCH_MAX));
 	}
 	mm_fifo_drop(&box->items, n);
 	box->batch.count = n;

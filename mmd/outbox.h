@@ -8,7 +8,8 @@
  *             each other). A tenant that reads nothing delays only itself.
  * Ownership:  borrows socket, ring, map table and the pool's page fds; owns single fds in the queue.
  * Invariants: one unacknowledged batch at most; unreceived fds count against everybody, so all
- *             outboxes share one budget.
+ *             outboxes share one budget. A batch takes a small part of what is left of it, so that
+ *             tenants that never acknowledge leave something for the others, however many they are.
  * Limits:     MM_OUTBOX_ITEMS entries, MM_OUTBOX_EVENTS events: beyond it the tenant is ended.
  */
 #pragma once
@@ -22,6 +23,7 @@
 #define MM_OUTBOX_ITEMS    (6 * MM_MAP_ENTRIES)
 #define MM_OUTBOX_EVENTS   65536
 #define MM_OUTBOX_RESENDS  200 /* of one batch that the tenant has no room for */
+#define MM_OUTBOX_SHARES   16  /* one batch may take so small a part of the budget that is left */
 #define MM_OUTBOX_RETRY_NS (10 * MM_NS_PER_MS)
 
 struct mm_fd_budget {

@@ -48,7 +48,7 @@ static int setup(void **state)
 	mm_ring_init(&rig->in, rig->slots, MM_CQ_SLOTS, &rig->head, &rig->tail);
 	for (size_t i = 0; i < PAGES; i++)
 		rig->page_fd[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
-	rig->budget.max = 100;
+	rig->budget.max = 1024;
 	mm_outbox_init(&rig->box, rig->sock[0], &rig->out, rig->map, rig->page_fd, &rig->budget);
 	*state = rig;
 	return 0;
@@ -235,18 +235,34 @@ static void test_budget(void **state)
 	struct rig *rig = *state;
 	struct mm_fd_batch b;
 
-	rig->budget.used = 98;
+	rig->budget.used = 1024 - 2 * MM_OUTBOX_SHARES;
 	put_pages(rig, 0, 5, 0);
 	assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
 	assert_int_equal(batch(rig, &b), 2);
 	assert_int_equal(mm_outbox_ack(&rig->box, 1, 0, 0), 0);
-	rig->budget.used = 100;
+	rig->budget.used = 1024;
 	assert_int_equal(mm_outbox_flush(&rig->box, 5), 0);
 	assert_int_equal(batch(rig, &b), 0);
 	assert_true(rig->box.retry_ns != UINT64_MAX);
 	rig->budget.used = 0;
 	assert_int_equal(mm_outbox_flush(&rig->box, 5), 0);
 	assert_int_equal(batch(rig, &b), 3);
+}
+
+/* As many tenants as there may be take their batches and acknowledge none: the next one gets its own. */
+static void test_hoarders(void **state)
+{
+	struct rig *rig = *state;
+	struct mm_fd_batch b;
+	uint32_t hoarded = 0;
+
+	for (int i = 0; i < 64; i++)
+		hoarded += (uint32_t)mm_div_up(rig->budget.max - hoarded, MM_OUTBOX_SHARES);
+	rig->budget.used = hoarded;
+	put_pages(rig, 0, 5, 0);
+	assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
+	assert_true(batch(rig, &b) >= 1);
+	rig->budget.used -= hoarded;
 }
 
 /* A single fd is confirmed like a batch and closed then; what is left is closed by done(). */
@@ -311,6 +327,7 @@ int main(void)
 		RIGGED(test_again),
 		RIGGED(test_bad_acks),
 		RIGGED(test_budget),
+		RIGGED(test_hoarders),
 		RIGGED(test_single_fd),
 		RIGGED(test_full_ring),
 		RIGGED(test_lying_cursor),
