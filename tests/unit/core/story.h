@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * story - what tests that tell the core a story have in common
+ *
+ * Concept:   one world of tests/sim per test (w), begun by its first line, ended by story_teardown().
+ * Threading: one thread.
+ */
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tests/sim/world.h"
+
+extern struct world *const w;
+
+void begin(enum mm_policy policy, uint32_t pages);
+int teardown(void **state);
+struct mm_core_stats stats(void);
+const struct mm_core_plan *plan(const struct w_proc *p);
+/* A tenant whose model stands. */
+struct w_proc *tenant_that(uint64_t features, uint32_t account, uint32_t layers,
+			   uint32_t layer_pages);
+struct w_proc *tenant_with(uint32_t account, uint32_t layers, uint32_t layer_pages);
+void pass_ms(uint32_t ms);
+/* Steps, streaming, jobs and events take turns. */
+void steps(struct w_proc *p, uint32_t n);
+/* As an operator sets it. */
+void by_hand(struct w_proc *p, int32_t alpha);
+
+#define TEST(f) cmocka_unit_test_teardown(f, teardown)
