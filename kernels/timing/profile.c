@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/timing/profile.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "mm/base.h"
+
+#define SUFFIX     ".conf"
+#define LINE_BYTES 254u
+#define FILE_BYTES 65536u
+
+/* Each key with its unit; a number in the file times the unit is what the struct holds. */
+static const struct key {
+	const char *name;
+	size_t offset;
+	bool whole;               /* the field is a uint64_t, not a double */
+	double unit, least, most; /* limits in the file's unit */
+} keys[] = {
+#define REAL(name, field, unit, least, most)                                       \
+	{                                                                          \
+		name, offsetof(struct mm_profile, field), false, unit, least, most \
+	}
+#define WHOLE(name, field, unit, least, most)                                     \
+	{                                                                         \
+		name, offsetof(struct mm_profile, field), true, unit, least, most \
+	}
+	WHOLE("memory_mib", memory_bytes, 1 << 20, 16, 1 << 24),
+	REAL("hbm_gbps", hbm_bps, 1e9, 1, 1e6),
+	REAL("h2d_gbps", h2d_bps, 1e9, 0.01, 1e5),
+	REAL("d2h_gbps", d2h_bps, 1e9, 0.01, 1e5),
+	REAL("duplex_loss", duplex_loss, 1, 0, 0.9),
+	REAL("f16_tflops", f16_flops, 1e12, 0.01, 1e6),
+	REAL("mem_efficiency", mem_efficiency, 1, 0.01, 1),
+	REAL("flop_efficiency", flop_efficiency, 1, 0.01, 1),
+	WHOLE("kernel_us", kernel_ns, 1e3, 0, 1e6),
+	WHOLE("copy_us", copy_ns, 1e3, 0, 1e6),
+	WHOLE("launch_us", launch_ns, 1e3, 0, 1e6),
+	WHOLE("create_us", create_ns, 1e3, 0, 1e6),
+	WHOLE("map_us", map_ns, 1e3, 0, 1e6),
+	WHOLE("set_access_us", set_access_ns, 1e3, 0, 1e6),
+	WHOLE("unmap_us", unmap_ns, 1e3, 0, 1e6),
+	WHOLE("release_us", release_ns, 1e3, 0, 1e6),
+	WHOLE("import_us", import_ns, 1e3, 0, 1e6),
+	WHOLE("export_us", export_ns, 1e3, 0, 1e6),
+#undef REAL
+#undef WHOLE
+};
+
+struct reader {
+	struct mm_profile profile;
+	bool seen[MM_ARRAY_SIZE(keys)];
+	const char *path;
+	unsigned int line; /* 0: not of the file, an override */
+	char *err;
+	size_t err_bytes;
+};
+
+static int MM_PRINTF(2, 3) fail(const struct reader *r, const char *format, ...)
+{
+	char text[384];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (r->line)
+		snprintf(r->err, r->err_bytes, "%.100s:%u: %s", r->path, r->line, text);
+	else
+		snprintf(r->err, r->err_bytes, "profile %.100s: %s", r->path, text);
+	return -EBADMSG;
+}
+
+static char *trim(char *text)
+{
+	size_t n;
+
+	text += strspn(text, " \t");
+	n = strlen(text);
+	while (n && strchr(" \t\r\n", text[n - 1]))
+		text[--n] = '\0';
+	return text;
+}
+
+/* Decimal only: strtod() would take "nan", "inf" and hexadecimal too. */
+static bool parse_number(const char *text, double *ret)
+{
+	char *end;
+
+	if (!*text || strspn(text, "0123456789.eE+-") != strlen(text))
+		return false;
+	*ret = strtod(text, &end);
+	return !*end && isfinite(*ret);
+}
+
+static int set(struct reader *r, const char *name, const char *text)
+{
+	const struct key *k = keys;
+	double number;
+	char *field;
+
+	while (k < keys + MM_ARRAY_SIZE(keys) && strcmp(k->name, name))
+		k++;
+	if (k == keys + MM_ARRAY_SIZE(keys))
+		return fail(r, "'%.64s' is not a key of a profile", name);
+	if (r->line && r->seen[k - keys])
+		return fail(r, "%s is given twice", name);
+	if (!parse_number(text, &number))
+		return fail(r, "%s: '%.64s' is not a number", name, text);
+	if (number < k->least || number > k->most)
+		return fail(r, "%s: %.64s is not between %.15g and %.15g", name, text, k->least,
+			    k->most);
+	number *= k->unit;
+	field = (char *)&r->profile + k->offset;
+	if (k->whole)
+		*(uint64_t *)(void *)field = (uint64_t)(number + 0.5);
+	else
+		*(double *)(void *)field = number;
+	r->seen[k - keys] = true;
+	return 0;
+}
+
+/* "key = value", changed in place */
+static int assign(struct reader *r, char *text)
+{
+	char *equals = strchr(text, '=');
+
+	if (!equals)
+		return fail(r, "'%.64s' is not key = value", text);
+	*equals = '\0';
+	return set(r, trim(text), trim(equals + 1));
+}
+
+/* @line ends at a zero byte of ours; @length_bytes says whether there was one before. */
+static int read_line(struct reader *r, char *line, size_t length_bytes)
+{
+	char *text;
+
+	if (length_bytes > LINE_BYTES)
+		return fail(r, "the line is longer than %u bytes", LINE_BYTES);
+	if (strlen(line) != length_bytes)
+		return fail(r, "there is a zero byte in the line");
+	line[strcspn(line, "#")] = '\0';
+	text = trim(line);
+	return *text ? assign(r, text) : 0;
+}
+
+/* @text has a byte to spare behind its end. */
+static int read_lines(struct reader *r, char *text, size_t length_bytes)
+{
+	char *const end = text + length_bytes;
+	int error = 0;
+
+	while (text < end && !error) {
+		char *stop = memchr(text, '\n', (size_t)(end - text));
+
+		stop = stop ? stop : end;
+		*stop = '\0';
+		r->line++;
+		error = read_line(r, text, (size_t)(stop - text));
+		text = stop + 1;
+	}
+	return error;
+}
+
+static void close_file(FILE **file)
+{
+	if (*file)
+		fclose(*file);
+}
+
+static int read_file(struct reader *r)
+{
+	mm_cleanup(close_file) FILE *file = fopen(r->path, "re");
+	char text[FILE_BYTES + 1];
+	size_t n;
+
+	if (!file) {
+		const int error = errno;
+
+		snprintf(r->err, r->err_bytes, "%.300s: %s", r->path, strerror(error));
+		return -error;
+	}
+	n = fread(text, 1, sizeof(text), file);
+	if (ferror(file)) {
+		snprintf(r->err, r->err_bytes, "%.300s: cannot be read", r->path);
+		return -EIO;
+	}
+	if (n > FILE_BYTES) {
+		snprintf(r->err, r->err_bytes, "%.300s: longer than %u bytes", r->path, FILE_BYTES);
+		return -EBADMSG;
+	}
+	if (read_lines(r, text, n))
+		return -EBADMSG;
+	r->line = 0;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(keys); i++)
+		if (!r->seen[i])
+			return fail(r, "%s is missing", keys[i].name);
+	return 0;
+}
+
+/* The folder of the object that this code was linked into; "" if unknown. */
+static void own_folder(char folder[PATH_MAX])
+{
+	mm_cleanup(mm_free_ptr) char *real = NULL;
+	Dl_info info;
+	char *slash;
+
+	folder[0] = '\0';
+	/* The main program goes by its argv[0] here, which need not be a path. */
+	if (dladdr((void *)own_folder, &info) && info.dli_fname && strchr(info.dli_fname, '/'))
+		real = realpath(info.dli_fname, NULL);
+	if (!real)
+		real = realpath("/proc/self/exe", NULL);
+	slash = real ? strrchr(real, '/') : NULL;
+	if (!slash)
+		return;
+	*slash = '\0';
+	snprintf(folder, PATH_MAX, "%s", real);
+}
+
+/* Programs and libraries lie one folder below the prefix, or two where libraries have one per kind. */
+static bool find_profiles(char folder[PATH_MAX])
+{
+	static const char *const places[] = { "/../share/mmd/profiles",
+					      "/../../share/mmd/profiles" };
+	char own[PATH_MAX];
+
+	own_folder(own);
+	for (size_t i = 0; *own && i < MM_ARRAY_SIZE(places); i++) {
+		const int n = snprintf(folder, PATH_MAX, "%s%s", own, places[i]);
+
+		if (n < PATH_MAX && access(folder, R_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Appends the names of the profiles that there are. */
+static void list_profiles(const char *folder, char *text, size_t bytes)
+{
+	struct dirent **found = NULL;
+	const int n = scandir(folder, &found, NULL, alphasort);
+
+	for (int i = 0; i < n; i++) {
+		const size_t used = strlen(text), length = strlen(found[i]->d_name);
+
+		if (length > strlen(SUFFIX) &&
+		    !strcmp(found[i]->d_name + length - strlen(SUFFIX), SUFFIX))
+			snprintf(text + used, bytes - used, " %.*s", (int)(length - strlen(SUFFIX)),
+				 found[i]->d_name);
+		free(found[i]);
+	}
+	free(found);
+}
+
+/* Return: 0 and where the named profile's file is; -ENOENT. */
+static int locate(const char *name, char path[PATH_MAX], char *err, size_t err_bytes)
+{
+	char folder[PATH_MAX];
+
+	if (strchr(name, '/')) {
+		snprintf(path, PATH_MAX, "%s", name);
+		return 0;
+	}
+	if (!find_profiles(folder)) {
+		snprintf(
+			err, err_bytes,
+			"there is no share/mmd/profiles beside this program; give the profile as a "
+			"path that contains a '/'");
+		return -ENOENT;
+	}
+	if (*name && snprintf(path, PATH_MAX, "%s/%s" SUFFIX, folder, name) < PATH_MAX &&
+	    access(path, F_OK) == 0)
+		return 0;
+	snprintf(err, err_bytes, "there is no device profile '%.64s'; there are:", name);
+	list_profiles(folder, err, err_bytes);
+	return -ENOENT;
+}
+
+/* "key=value,key=value", changed in place; a later one of a key counts. */
+static int override(struct reader *r, char *list)
+{
+	char *rest = NULL;
+
+	r->line = 0;
+	for (char *one = strtok_r(list, ",", &rest); one; one = strtok_r(NULL, ",", &rest))
+		if (assign(r, one))
+			return -EBADMSG;
+	return 0;
+}
+
+static void set_name(struct mm_profile *p, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	size_t n;
+
+	path = slash ? slash + 1 : path;
+	n = strlen(path);
+	if (n > strlen(SUFFIX) && !strcmp(path + n - strlen(SUFFIX), SUFFIX))
+		n -= strlen(SUFFIX);
+	snprintf(p->name, sizeof(p->name), "%.*s", (int)MM_MIN(n, sizeof(p->name) - 1), path);
+}
+
+int mm_profile_load(const char *spec, struct mm_profile *ret, char *err, size_t err_bytes)
+{
+	mm_cleanup(mm_free_ptr) char *name = strdup(spec);
+	struct reader r = { .err = err, .err_bytes = err_bytes };
+	char path[PATH_MAX], *overrides;
+	int error;
+
+	if (!name) {
+		snprintf(err, err_bytes, "out of memory");
+		return -ENOMEM;
+	}
+	overrides = strchr(name, ',');
+	if (overrides)
+		*overrides++ = '\0';
+	error = locate(name, path, err, err_bytes);
+	if (error)
+		return error;
+	r.path = path;
+	error = read_file(&r);
+	if (!error && overrides)
+		error = override(&r, overrides);
+	if (error)
+		return error;
+	set_name(&r.profile, path);
+	*ret = r.profile;
+	return 0;
+}
+
+void mm_profile_share(struct mm_profile *p, double part)
+{
+	p->memory_bytes = (uint64_t)((double)p->memory_bytes * part);
+	p->hbm_bps *= part;
+	p->h2d_bps *= part;
+	p->d2h_bps *= part;
+	p->f16_flops *= part;
+}
