@@ -13,11 +13,17 @@
  *            access on that thread that the device's mappings do not allow never returns: the
  *            kernel is left by a long jump and the context is lost, as on hardware. So a kernel
  *            holds no lock and owns nothing while it touches device memory.
+ * Cost:      on a timed device the cost function is called in the kernel's place and under the same
+ *            rules: it tells from the arguments what the kernel would move and do. It may read what
+ *            small copies put into device memory (positions, lengths), never bulk data. A kernel
+ *            without one takes the least time of a kernel.
  */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "kernels/timing/cost.h"
 
 #define MM_HOST_ARGS_MAX       24
 #define MM_HOST_KERNELS_SYMBOL "mm_host_kernels"
@@ -29,10 +35,13 @@ struct mm_host_launch {
 };
 
 typedef void mm_host_kernel_fn(const struct mm_host_launch *launch, void *const *args);
+typedef void mm_host_cost_fn(const struct mm_host_launch *launch, void *const *args,
+			     struct mm_cost *ret);
 
 struct mm_host_kernel {
 	const char *name; /* NULL ends the array */
 	mm_host_kernel_fn *fn;
+	mm_host_cost_fn *cost; /* or NULL */
 	uint8_t n_args;
 	uint16_t arg_bytes[MM_HOST_ARGS_MAX];
 };

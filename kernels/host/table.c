@@ -2,6 +2,7 @@
 /* The module's table: names as in CUDA, one struct argument each (kernels/args.h). */
 #include "mm/base.h"
 #include "kernels/host/checksum.h"
+#include "kernels/host/cost.h"
 #include "kernels/host/gemm_blas.h"
 #include "kernels/host/isa.h"
 #include "kernels/host/kernel.h"
@@ -40,14 +41,24 @@ static void attention(const struct mm_paged_attention_args *a)
 }
 
 /* Copies the argument out: the launch's bytes need not be aligned for the struct. */
-#define KERNEL(noun, function)                                                         \
-	static void run_##noun(const struct mm_host_launch *launch, void *const *args) \
-	{                                                                              \
-		struct mm_##noun##_args a;                                             \
-                                                                                       \
-		(void)launch;                                                          \
-		memcpy(&a, args[0], sizeof(a));                                        \
-		function(&a);                                                          \
+#define KERNEL(noun, function)                                                          \
+	static void run_##noun(const struct mm_host_launch *launch, void *const *args)  \
+	{                                                                               \
+		struct mm_##noun##_args a;                                              \
+                                                                                        \
+		(void)launch;                                                           \
+		memcpy(&a, args[0], sizeof(a));                                         \
+		function(&a);                                                           \
+	}                                                                               \
+                                                                                        \
+	static void cost_##noun(const struct mm_host_launch *launch, void *const *args, \
+				struct mm_cost *ret)                                    \
+	{                                                                               \
+		struct mm_##noun##_args a;                                              \
+                                                                                        \
+		(void)launch;                                                           \
+		memcpy(&a, args[0], sizeof(a));                                         \
+		*ret = mm_costs_##noun(&a);                                             \
 	}
 
 KERNEL(embed, mm_rows_embed)
@@ -66,11 +77,12 @@ KERNEL(gemm, gemm)
 KERNEL(argmax, mm_rows_argmax)
 KERNEL(checksum, checksum)
 
-#define ENTRY(noun)                                                                \
-	{                                                                          \
-		.name = "mm_" #noun, .fn = run_##noun, .n_args = 1, .arg_bytes = { \
-			sizeof(struct mm_##noun##_args)                            \
-		}                                                                  \
+#define ENTRY(noun)                                                                      \
+	{                                                                                \
+		.name = "mm_" #noun, .fn = run_##noun, .cost = cost_##noun, .n_args = 1, \
+		.arg_bytes = {                                                           \
+			sizeof(struct mm_##noun##_args)                                  \
+		}                                                                        \
 	}
 
 MM_EXPORT const struct mm_host_kernel mm_host_kernels[] = {

@@ -49,9 +49,9 @@ static void nothing(const struct mm_host_launch *launch, void *const *args)
 }
 
 const struct mm_host_kernel mm_host_kernels[] = {
-	{ "saxpy", saxpy, 4, { 4, 8, 8, 4 } },
-	{ "report", report, 4, { 1, 2, sizeof(struct odd), 8 } },
-	{ "store", store, 1, { 8 } },
-	{ "nothing", nothing, 0, { 0 } },
-	{ NULL, NULL, 0, { 0 } },
+	{ "saxpy", saxpy, NULL, 4, { 4, 8, 8, 4 } },
+	{ "report", report, NULL, 4, { 1, 2, sizeof(struct odd), 8 } },
+	{ "store", store, NULL, 1, { 8 } },
+	{ "nothing", nothing, NULL, 0, { 0 } },
+	{ NULL, NULL, NULL, 0, { 0 } },
 };

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cost - what the host kernels move and do, from their arguments, without doing it
+ *
+ * Concept:    for the timed software GPU: table.c exports these beside the kernels. They count what a
+ *             CUDA kernel of that name would (kernels/timing/cost.h), not what the host form does.
+ * Threading:  pure. mm_costs_paged_attention() reads the tokens' positions and sequences from device
+ *             memory, as the kernel would, under the same rules (kernels/host/kernel.h).
+ */
+#pragma once
+
+#include "kernels/args.h"
+#include "kernels/gemm.h"
+#include "kernels/timing/cost.h"
+
+struct mm_cost mm_costs_embed(const struct mm_embed_args *a);
+struct mm_cost mm_costs_position_embed(const struct mm_position_embed_args *a);
+struct mm_cost mm_costs_gather(const struct mm_gather_args *a);
+struct mm_cost mm_costs_rmsnorm(const struct mm_rmsnorm_args *a);
+struct mm_cost mm_costs_layernorm(const struct mm_layernorm_args *a);
+struct mm_cost mm_costs_bias_add(const struct mm_bias_add_args *a);
+struct mm_cost mm_costs_rope(const struct mm_rope_args *a);
+struct mm_cost mm_costs_kv_write(const struct mm_kv_write_args *a);
+struct mm_cost mm_costs_paged_attention(const struct mm_paged_attention_args *a);
+struct mm_cost mm_costs_swiglu(const struct mm_swiglu_args *a);
+struct mm_cost mm_costs_relu(const struct mm_relu_args *a);
+struct mm_cost mm_costs_add(const struct mm_add_args *a);
+struct mm_cost mm_costs_gemm(const struct mm_gemm_args *a);
+struct mm_cost mm_costs_argmax(const struct mm_argmax_args *a);
+struct mm_cost mm_costs_checksum(const struct mm_checksum_args *a);
