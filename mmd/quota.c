@@ -290,7 +290,7 @@ json_t *mm_quota_show(void *context, const json_t *params, struct mm_rpc_error *
 
 		if (only && only != pool)
 			continue;
-		for (uint32_t k = 0; k < MM_ACCOUNTS_MAX; k++) {
+		for (uint32_t k = 0; k < mm_core_accounts_end(pool->core); k++) {
 			if (mm_core_account(pool->core, k, &a) &&
 			    (a.stays || a.tenants || a.charged || a.quarantined))
 				json_array_append_new(list, account_json(pool, &a));

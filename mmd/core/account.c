@@ -3,18 +3,18 @@
 
 #include "mm/base.h"
 
-struct mm_account *mm_account_find(struct mm_account *table, uint64_t key)
+struct mm_account *mm_account_find(struct mm_account *table, uint32_t n, uint64_t key)
 {
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
+	for (uint32_t i = 0; i < n; i++)
 		if (table[i].used && table[i].key == key)
 			return &table[i];
 	return NULL;
 }
 
-struct mm_account *mm_account_open(struct mm_account *table, uint64_t key,
+struct mm_account *mm_account_open(struct mm_account *table, uint32_t max, uint64_t key,
 				   const struct mm_core_quota *quota)
 {
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++) {
+	for (uint32_t i = 0; i < max; i++) {
 		if (table[i].used)
 			continue;
 		table[i] = (struct mm_account){

@@ -15,7 +15,7 @@
  *             entries run short (mm_c_recycle()).
  * Threading:  core thread only.
  * Invariants: nothing is charged beyond max_pages; the sum of all min_pages is at most the pool.
- * Limits:     MM_ACCOUNTS_MAX.
+ * Limits:     as many entries as the caller has; at most MM_ACCOUNTS_LIMIT.
  */
 #pragma once
 
@@ -33,12 +33,18 @@ struct mm_account {
 	uint32_t tenants;
 	uint64_t served;  /* pages granted in turns, by weight: who has least is next */
 	uint64_t left_at; /* order in which accounts lost their last tenant */
+
+	/* of one settling, the controller's */
+	uint64_t wish; /* pages that its tenants ask for */
+	uint64_t kept; /* of its room, for who comes first */
+	bool keeps;
+	uint64_t room, min; /* left of what it may have soon, of its unused min */
 };
 
-/* The entry of @key; NULL: none. */
-struct mm_account *mm_account_find(struct mm_account *table, uint64_t key);
-/* The first unused entry, now @key's, a domain of its own; NULL: full. */
-struct mm_account *mm_account_open(struct mm_account *table, uint64_t key,
+/* The entry of @key among the first @n; NULL: none. */
+struct mm_account *mm_account_find(struct mm_account *table, uint32_t n, uint64_t key);
+/* The first unused entry of @max, now @key's, a domain of its own; NULL: full. */
+struct mm_account *mm_account_open(struct mm_account *table, uint32_t max, uint64_t key,
 				   const struct mm_core_quota *quota);
 uint64_t mm_account_use(const struct mm_account *a);
 /* Pages that its max allows to be charged still. */

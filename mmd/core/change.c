@@ -114,6 +114,7 @@ static bool model_lay_out(struct mm_core *c, struct mm_c_tenant *t,
 		t->layer_bytes_max = MM_MAX(t->layer_bytes_max, groups[g].bytes);
 	}
 	t->entries = (uint32_t)entries;
+	memset(t->own, 0xff, MM_MIN(t->entries, c->entries_max) * sizeof(*t->own));
 	t->n_layers = n_groups - 1;
 	t->alpha_max = 0;
 	if (t->n_layers >= 2 && least && most <= MM_SLOT_PAGES_MAX && (t->features & MM_FEAT_REMAP))

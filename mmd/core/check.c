@@ -111,8 +111,12 @@ static void check_swap(const struct mm_core *c, const struct mm_c_tenant *t)
 
 static void check_accounts(const struct mm_core *c)
 {
-	uint32_t charged[MM_DOMAINS] = { 0 }, quarantined[MM_DOMAINS] = { 0 };
+	uint32_t charged[MM_DOMAINS], quarantined[MM_DOMAINS];
 	uint64_t min_sum = 0;
+
+	memset(charged, 0, c->accounts_end * sizeof(*charged));
+	memset(quarantined, 0, c->accounts_end * sizeof(*quarantined));
+	charged[MM_DOMAIN_NONE] = quarantined[MM_DOMAIN_NONE] = 0;
 
 	for (uint32_t i = 0; i < c->ledger.pages; i++) {
 		const struct mm_page *p = &c->ledger.page[i];
@@ -122,7 +126,7 @@ static void check_accounts(const struct mm_core *c)
 		else
 			charged[p->account]++;
 	}
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++) {
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		const struct mm_account *a = &c->account[i];
 
 		mm_assert(a->charged == charged[i] && a->quarantined == quarantined[i]);
@@ -132,6 +136,8 @@ static void check_accounts(const struct mm_core *c)
 		mm_assert(a->used ||
 			  (!a->tenants && !a->charged && !a->quarantined && !c->ledger.touched[i]));
 	}
+	for (uint32_t i = c->accounts_end; i < c->opts.accounts_max; i++)
+		mm_assert(!c->account[i].used);
 	mm_assert(min_sum == c->min_sum && min_sum <= c->opts.pages);
 }
 
@@ -154,13 +160,14 @@ static uint64_t sure_pages(const struct mm_core *c, uint32_t domain)
 /* What is unused of each min is free in its domain, or of none: nobody can keep it from the account. */
 static void check_mins(const struct mm_core *c)
 {
-	uint64_t unused[MM_ACCOUNTS_MAX] = { 0 }, short_pages = 0;
+	uint64_t unused[MM_ACCOUNTS_LIMIT], short_pages = 0;
 
 	if (!c->mins_stand || !c->min_sum)
 		return;
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
+	memset(unused, 0, c->accounts_end * sizeof(*unused));
+	for (uint32_t i = 0; i < c->accounts_end; i++)
 		unused[c->account[i].domain] += mm_account_unused_min(&c->account[i]);
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
+	for (uint32_t i = 0; i < c->accounts_end; i++)
 		if (unused[i])
 			short_pages += unused[i] - MM_MIN(unused[i], sure_pages(c, i));
 	mm_assert(short_pages <= sure_pages(c, MM_DOMAIN_NONE));
@@ -194,7 +201,7 @@ static void check_jobs(const struct mm_core *c)
 
 void mm_core_check(const struct mm_core *c)
 {
-	mm_ledger_check(&c->ledger);
+	mm_ledger_check(&c->ledger, c->accounts_end, c->tenants_end);
 	check_accounts(c);
 	check_mins(c);
 	check_jobs(c);

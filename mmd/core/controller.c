@@ -291,15 +291,8 @@ static uint32_t lenders(const struct mm_core *c, struct mm_c_tenant **ret)
 	uint32_t n = 0;
 
 	MM_FOREACH_TENANT(c, t)
-	{
-		uint32_t at = n++;
-
-		while (at && lends_before(c, t, ret[at - 1])) {
-			ret[at] = ret[at - 1];
-			at--;
-		}
-		ret[at] = t;
-	}
+	ret[n++] = t;
+	mm_c_sort(c, ret, n, lends_before);
 	return n;
 }
 
@@ -310,7 +303,7 @@ static uint64_t take_elastic(struct mm_core *c, uint64_t short_pages, uint32_t a
 
 static uint64_t take_remap(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry)
 {
-	struct mm_c_tenant *order[MM_TENANTS_MAX];
+	struct mm_c_tenant *order[MM_TENANTS_LIMIT];
 	uint64_t got = take_chunks(c, short_pages, account, true, dry);
 	uint32_t n = lenders(c, order);
 
@@ -472,20 +465,20 @@ static bool big_begin(struct mm_core *c, struct mm_c_tenant *t, uint64_t budget)
 	return mm_c_change_begin(c, t, (uint32_t)t->plan.alpha_by_hand, budget);
 }
 
+static bool older(const struct mm_core *c, const struct mm_c_tenant *a, const struct mm_c_tenant *b)
+{
+	(void)c;
+	return big_since(a) < big_since(b);
+}
+
 static uint32_t big_wishes(struct mm_core *c, struct mm_c_tenant **ret)
 {
 	uint32_t n = 0;
 
 	MM_FOREACH_TENANT(c, t)
-	{
-		uint32_t at = n;
-
-		if (!is_big(c, t))
-			continue;
-		for (n++; at && big_since(t) < big_since(ret[at - 1]); at--)
-			ret[at] = ret[at - 1];
-		ret[at] = t;
-	}
+	if (is_big(c, t))
+		ret[n++] = t;
+	mm_c_sort(c, ret, n, older);
 	return n;
 }
 
@@ -529,7 +522,7 @@ static bool big_possible(struct mm_core *c, const struct mm_c_tenant *t, uint64_
  */
 static uint64_t serve_big(struct mm_core *c, uint64_t *ret_mins)
 {
-	struct mm_c_tenant *wish[MM_TENANTS_MAX];
+	struct mm_c_tenant *wish[MM_TENANTS_LIMIT];
 	uint32_t n = big_wishes(c, wish);
 	uint64_t kept = 0;
 
@@ -550,19 +543,18 @@ static uint64_t serve_big(struct mm_core *c, uint64_t *ret_mins)
 
 /* ---- KV wishes ---- */
 
-/* Pages that are not to be given to just anybody, and room within accounts likewise. */
+/* Pages that are not to be given to just anybody; room within accounts likewise: struct mm_account. */
 struct keep {
 	uint64_t pages;
-	uint64_t room[MM_ACCOUNTS_MAX];
-	bool for_kv, room_for_kv[MM_ACCOUNTS_MAX];
+	bool for_kv;
 };
 
 static bool kv_serve_one(struct mm_core *c, struct mm_c_tenant *t, const struct keep *keep)
 {
-	uint64_t room = mm_account_room(&c->account[t->account]);
+	const struct mm_account *a = &c->account[t->account];
 
 	if (budget(c, t, keep->pages) < t->kv.chunk_pages ||
-	    room < keep->room[t->account] + t->kv.chunk_pages ||
+	    mm_account_room(a) < a->kept + t->kv.chunk_pages ||
 	    !mm_c_reservable(c, t, t->kv.chunk_pages) || !mm_c_burst(c))
 		return false;
 	mm_c_kv_grant(c, t);
@@ -575,15 +567,9 @@ static uint32_t kv_waiting(const struct mm_core *c, struct mm_c_tenant **ret)
 	uint32_t n = 0;
 
 	MM_FOREACH_TENANT(c, t)
-	{
-		uint32_t at = n;
-
-		if (!mm_c_kv_unmet(c, t))
-			continue;
-		for (n++; at && mm_c_served_before(c, t, ret[at - 1]); at--)
-			ret[at] = ret[at - 1];
-		ret[at] = t;
-	}
+	if (mm_c_kv_unmet(c, t))
+		ret[n++] = t;
+	mm_c_sort(c, ret, n, mm_c_served_before);
 	return n;
 }
 
@@ -611,10 +597,10 @@ static bool kv_keeps(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
 /* The longest waiting of all keeps pages, the longest waiting of each account keeps room. */
 static void kv_keep(struct mm_core *c, struct mm_c_tenant *t, struct keep *keep)
 {
-	uint64_t room = mm_account_room(&c->account[t->account]);
-	bool fits = room >= keep->room[t->account] + t->kv.chunk_pages;
+	struct mm_account *a = &c->account[t->account];
+	bool fits = mm_account_room(a) >= a->kept + t->kv.chunk_pages;
 
-	if ((keep->for_kv || !fits) && keep->room_for_kv[t->account])
+	if ((keep->for_kv || !fits) && a->keeps)
 		return;
 	if (!kv_keeps(c, t, keep->pages))
 		return;
@@ -623,18 +609,22 @@ static void kv_keep(struct mm_core *c, struct mm_c_tenant *t, struct keep *keep)
 		keep->pages += t->kv.chunk_pages;
 		keep->for_kv = true;
 	}
-	if (!keep->room_for_kv[t->account])
-		keep->room[t->account] += t->kv.chunk_pages;
-	keep->room_for_kv[t->account] = true;
+	if (!a->keeps)
+		a->kept += t->kv.chunk_pages;
+	a->keeps = true;
 }
 
 /* A chunk for the first one that can be served. */
 static bool kv_round(struct mm_core *c, uint64_t kept)
 {
-	struct mm_c_tenant *wait[MM_TENANTS_MAX];
+	struct mm_c_tenant *wait[MM_TENANTS_LIMIT];
 	struct keep keep = { .pages = kept };
 	uint32_t n = kv_waiting(c, wait);
 
+	for (uint32_t i = 0; i < n; i++) {
+		c->account[wait[i]->account].kept = 0;
+		c->account[wait[i]->account].keeps = false;
+	}
 	for (uint32_t i = 0; i < n; i++) {
 		if (kv_serve_one(c, wait[i], &keep))
 			return true;
@@ -655,17 +645,20 @@ static void serve_kv(struct mm_core *c, uint64_t kept)
  */
 static uint64_t kv_need(struct mm_core *c)
 {
-	uint64_t wish[MM_ACCOUNTS_MAX] = { 0 }, sum = 0;
+	uint64_t sum = 0;
 
+	for (uint32_t i = 0; i < c->accounts_end; i++)
+		c->account[i].wish = 0;
 	MM_FOREACH_TENANT(c, t)
-	wish[t->account] += (uint64_t)mm_c_kv_unmet(c, t) * t->kv.chunk_pages;
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++) {
+	c->account[t->account].wish += (uint64_t)mm_c_kv_unmet(c, t) * t->kv.chunk_pages;
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		uint64_t kept = mm_account_unused_min(&c->account[i]), may;
+		uint64_t wish = c->account[i].wish;
 
-		if (!wish[i])
+		if (!wish)
 			continue;
-		take(c, wish[i], account_soon(c, i), i, false);
-		may = MM_MIN(wish[i], account_soon(c, i));
+		take(c, wish, account_soon(c, i), i, false);
+		may = MM_MIN(wish, account_soon(c, i));
 		sum += may > kept ? may - kept : 0;
 	}
 	return sum;
@@ -675,38 +668,39 @@ static uint64_t kv_need(struct mm_core *c)
  * Whole chunks of one tenant's wish out of its account's min, then of what comes. Returns whether that is
  * all of it.
  */
-static bool covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *coming, uint64_t *quota,
-		    uint64_t *min)
+static bool covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *coming,
+		    struct mm_account *a)
 {
-	uint64_t pages = MM_MIN(*coming + *min, *quota), own;
+	uint64_t pages = MM_MIN(*coming + a->min, a->room), own;
 
 	pages = MM_MIN(unmet * t->kv.chunk_pages, pages - pages % t->kv.chunk_pages);
-	own = MM_MIN(pages, *min);
-	*min -= own;
+	own = MM_MIN(pages, a->min);
+	a->min -= own;
 	*coming -= pages - own;
-	*quota -= pages;
+	a->room -= pages;
 	return pages == unmet * t->kv.chunk_pages;
 }
 
 /* In turn: who is covered by what comes waits; the others are told, and whose policy allows no more. */
 static void deny(struct mm_core *c, uint64_t coming)
 {
-	struct mm_c_tenant *wait[MM_TENANTS_MAX];
-	uint64_t quota[MM_ACCOUNTS_MAX], min[MM_ACCOUNTS_MAX];
+	struct mm_c_tenant *wait[MM_TENANTS_LIMIT];
 	uint32_t n = kv_waiting(c, wait);
 
-	for (uint32_t i = 0; n && i < MM_ACCOUNTS_MAX; i++) {
-		quota[i] = c->account[i].used ? account_soon(c, i) : 0;
-		min[i] = mm_account_unused_min(&c->account[i]);
+	for (uint32_t i = 0; n && i < c->accounts_end; i++) {
+		struct mm_account *a = &c->account[i];
+
+		a->room = a->used ? account_soon(c, i) : 0;
+		a->min = mm_account_unused_min(a);
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		struct mm_c_tenant *t = wait[i];
-		uint64_t *room = &quota[t->account];
+		struct mm_account *a = &c->account[t->account];
 
-		if (covered(t, mm_c_kv_unmet(c, t), &coming, room, &min[t->account]))
+		if (covered(t, mm_c_kv_unmet(c, t), &coming, a))
 			continue;
 		mm_c_kv_deny(c, t,
-			     quota_binds(c, t) && *room < t->kv.chunk_pages ? -EDQUOT : -ENOSPC);
+			     quota_binds(c, t) && a->room < t->kv.chunk_pages ? -EDQUOT : -ENOSPC);
 	}
 	MM_FOREACH_TENANT(c, t)
 	if (t->life == MM_LIFE_LIVE && t->kv.want > t->kv.held && !mm_c_kv_unmet(c, t))

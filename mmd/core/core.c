@@ -7,10 +7,11 @@
 #include "mmd/core/state.h"
 
 #define JOBS_DEFAULT 256
-#define JOBS_LIMIT   (MM_XQ_SLOTS - MM_TENANTS_MAX) /* all fit into the ring at once */
 
 static void defaults(struct mm_core_opts *o)
 {
+	o->tenants_max = o->tenants_max ? o->tenants_max : MM_TENANTS_DEFAULT;
+	o->accounts_max = o->accounts_max ? o->accounts_max : MM_ACCOUNTS_DEFAULT;
 	o->account_max_pages = o->account_max_pages ? o->account_max_pages : o->pages;
 	o->jobs_max = o->jobs_max ? o->jobs_max : JOBS_DEFAULT;
 	o->lend_max_permille = o->lend_max_permille ? o->lend_max_permille : MM_LEND_MAX_PERMILLE;
@@ -30,7 +31,10 @@ static void defaults(struct mm_core_opts *o)
 static bool opts_valid(const struct mm_core_opts *o)
 {
 	return o->pages && o->pages < MM_NO_PAGE && o->page_bytes && o->policy < MM_POLICY_COUNT &&
-	       o->jobs_max <= JOBS_LIMIT && o->kill_max <= MM_KILLS_MAX &&
+	       o->tenants_max <= MM_TENANTS_LIMIT && o->tag < MM_TAGS_MAX &&
+	       o->accounts_max > MM_ACCOUNTS_SPARE && o->accounts_max <= MM_ACCOUNTS_LIMIT &&
+	       /* all fit into the ring at once */
+	       o->jobs_max <= MM_XQ_SLOTS - o->tenants_max && o->kill_max <= MM_KILLS_MAX &&
 	       o->lend_max_permille <= 1000 && o->slots <= MM_SLOTS_MAX;
 }
 
@@ -39,7 +43,7 @@ static void tables_share_out(struct mm_core *c)
 {
 	uint32_t *at = c->storage;
 
-	for (uint32_t i = 0; i < MM_TENANTS_MAX; i++) {
+	for (uint32_t i = 0; i < c->opts.tenants_max; i++) {
 		struct mm_c_tenant *t = &c->tenant[i];
 
 		t->own = at;
@@ -53,21 +57,24 @@ static void tables_share_out(struct mm_core *c)
 static int allocate(struct mm_core *c)
 {
 	struct mm_page *page = calloc(c->opts.pages, sizeof(*page));
+	uint32_t tenants = c->opts.tenants_max;
 
 	c->ledger.page = page;
 	c->entries_max = MM_MIN(c->opts.pages, MM_MAP_KV_BASE);
-	c->jobs = c->opts.jobs_max + MM_TENANTS_MAX;
+	c->jobs = c->opts.jobs_max + tenants;
 	c->job = calloc(c->jobs, sizeof(*c->job));
 	c->queue = calloc(MM_QUEUE_MAX, sizeof(*c->queue));
-	c->tenant = calloc(MM_TENANTS_MAX, sizeof(*c->tenant));
-	c->swap_pieces = calloc((size_t)MM_TENANTS_MAX * MM_SWAP_LOTS * MM_SWAP_PIECES,
-				sizeof(*c->swap_pieces));
+	c->tenant = calloc(tenants, sizeof(*c->tenant));
+	c->account = calloc(c->opts.accounts_max, sizeof(*c->account));
+	c->mins = calloc(1, sizeof(*c->mins));
+	c->swap_pieces =
+		calloc((size_t)tenants * MM_SWAP_LOTS * MM_SWAP_PIECES, sizeof(*c->swap_pieces));
 	c->scratch = calloc(c->opts.pages, sizeof(*c->scratch));
 	c->spill = calloc(c->opts.pages, sizeof(*c->spill));
-	c->storage = calloc(MM_TENANTS_MAX * (3 * (size_t)c->entries_max + MM_MAP_ENTRIES),
+	c->storage = calloc(tenants * (3 * (size_t)c->entries_max + MM_MAP_ENTRIES),
 			    sizeof(*c->storage));
 	if (!page || !c->job || !c->queue || !c->tenant || !c->scratch || !c->spill ||
-	    !c->storage || !c->swap_pieces)
+	    !c->storage || !c->swap_pieces || !c->account || !c->mins)
 		return -ENOMEM;
 	mm_ledger_init(&c->ledger, page, c->opts.pages);
 	tables_share_out(c);
@@ -103,6 +110,8 @@ struct mm_core *mm_core_destroy(struct mm_core *c)
 	free(c->job);
 	free(c->queue);
 	free(c->tenant);
+	free(c->account);
+	free(c->mins);
 	free(c->scratch);
 	free(c->spill);
 	free(c->storage);

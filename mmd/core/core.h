@@ -24,11 +24,14 @@
 
 #include "mm/abi.h"
 
-#define MM_TENANTS_MAX  64
-#define MM_ACCOUNTS_MAX 128
-#define MM_NO_PAGE      UINT32_MAX
-#define MM_LAYER_WORDS  16 /* a bit per layer */
-#define MM_NO_TENANT    UINT32_MAX
+#define MM_TENANTS_DEFAULT  64
+#define MM_TENANTS_LIMIT    1024
+#define MM_ACCOUNTS_DEFAULT 128
+#define MM_ACCOUNTS_LIMIT   1024
+#define MM_TAGS_MAX         64
+#define MM_NO_PAGE          UINT32_MAX
+#define MM_LAYER_WORDS      16 /* a bit per layer */
+#define MM_NO_TENANT        UINT32_MAX
 
 #define MM_WEIGHT_DEFAULT 100
 #define MM_WEIGHT_MAX     10000
@@ -36,8 +39,8 @@
 #define MM_KILLS_MAX      64
 
 /* A tenant's id: its index, which the shell may use for tables; the core's tag; a generation. */
-#define MM_TENANT_INDEX(tenant)    ((tenant)&UINT32_C(0xff))
-#define MM_TENANT_TAG_SHIFT        8
+#define MM_TENANT_INDEX(tenant)    ((tenant) & (MM_TENANTS_LIMIT - 1))
+#define MM_TENANT_TAG_SHIFT        10
 #define MM_TENANT_GENERATION_SHIFT 16
 
 struct mm_core;
@@ -49,9 +52,11 @@ struct mm_core_opts {
 	uint32_t pages; /* of the pool */
 	uint64_t page_bytes;
 	enum mm_policy policy;
-	uint64_t account_max_pages;    /* default max of an account; 0 = the pool */
-	uint32_t jobs_max;             /* xfer jobs outstanding at once; 0 = 256 */
-	uint8_t tag;                   /* of this core among several: part of its tenants' ids */
+	uint32_t tenants_max;  /* at once; 0 = MM_TENANTS_DEFAULT */
+	uint32_t accounts_max; /* entries, those kept free for newcomers included; 0 = default */
+	uint64_t account_max_pages; /* default max of an account; 0 = the pool */
+	uint32_t jobs_max;          /* xfer jobs outstanding at once; 0 = 256 */
+	uint8_t tag; /* of this core among several, below MM_TAGS_MAX: part of its tenants' ids */
 	uint32_t slots;                /* of a plan: 1 or 2; 0 = whichever makes the shorter step */
 	enum mm_on_timeout on_timeout; /* default of an account */
 	uint64_t swap_max_bytes;       /* of all tenants' swap spaces; 0 = none may have one */
@@ -254,7 +259,9 @@ struct mm_core_account {
 	uint32_t overdue_pages; /* asked back in vain: charged, as quarantined ones are */
 };
 
-/* By index, below MM_ACCOUNTS_MAX; false: no account there. */
+/* No account has this index or a higher one. */
+uint32_t mm_core_accounts_end(const struct mm_core *core);
+/* By index; false: no account there. */
 bool mm_core_account(const struct mm_core *core, uint32_t index, struct mm_core_account *ret);
 /* By key. */
 bool mm_core_account_find(const struct mm_core *core, uint64_t account,

@@ -136,7 +136,7 @@ static void watch(struct mm_core *c, struct mm_c_tenant *t)
 
 void mm_c_ladder(struct mm_core *c)
 {
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++) {
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		uint64_t over = mm_c_over(c, i);
 
 		if (over)

@@ -75,6 +75,7 @@ static struct mm_page *unfile(struct mm_ledger *l, uint32_t page)
 		l->leaving[p->quarantined ? MM_DOMAIN_NONE : p->account]--;
 	}
 	l->count[p->state]--;
+	l->changes++;
 	return p;
 }
 
@@ -101,7 +102,7 @@ void mm_ledger_init(struct mm_ledger *l, struct mm_page *page, uint32_t pages)
 	l->count[MM_PAGE_NONE] = l->touched[MM_DOMAIN_NONE] = pages;
 	for (uint32_t i = 0; i < MM_DOMAINS; i++)
 		l->free[i] = LIST_NULL;
-	for (uint32_t i = 0; i < MM_TENANTS_MAX; i++)
+	for (uint32_t i = 0; i < MM_TENANTS_LIMIT; i++)
 		l->revoking[i] = LIST_NULL;
 	l->scrub = l->quarantine = LIST_NULL;
 	for (uint32_t i = 0; i < pages; i++)
@@ -117,8 +118,8 @@ void mm_ledger_init(struct mm_ledger *l, struct mm_page *page, uint32_t pages)
 static void touch(struct mm_ledger *l, struct mm_page *p, uint32_t account, uint32_t domain)
 {
 	l->touched[p->last]--;
-	p->last = (uint8_t)account;
-	p->domain = (uint8_t)domain;
+	p->last = (uint16_t)account;
+	p->domain = (uint16_t)domain;
 	l->touched[account]++;
 }
 
@@ -210,7 +211,7 @@ void mm_ledger_charge(struct mm_ledger *l, uint32_t page, uint32_t account, bool
 {
 	struct mm_page *p = unfile(l, page);
 
-	p->account = (uint8_t)account;
+	p->account = (uint16_t)account;
 	p->quarantined = quarantined;
 	file(l, page);
 }
@@ -302,36 +303,52 @@ static void page_check(const struct mm_page *p)
 	}
 }
 
-void mm_ledger_check(const struct mm_ledger *l)
+/* What is counted by domain and account, and that nothing is filed under others. */
+static void check_domains(const struct mm_ledger *l, uint32_t end)
+{
+	uint32_t touched[MM_DOMAINS], leaving[MM_DOMAINS], filed = 0, sum = 0;
+
+	memset(touched, 0, end * sizeof(*touched));
+	memset(leaving, 0, end * sizeof(*leaving));
+	touched[MM_DOMAIN_NONE] = leaving[MM_DOMAIN_NONE] = 0;
+	for (uint32_t i = 0; i < l->pages; i++) {
+		const struct mm_page *p = &l->page[i];
+
+		mm_assert(p->last < end || p->last == MM_DOMAIN_NONE);
+		mm_assert(p->account < end || p->account == MM_DOMAIN_NONE);
+		touched[p->last]++;
+		if (is_inflight(p))
+			leaving[p->quarantined ? MM_DOMAIN_NONE : p->account]++;
+	}
+	for (uint32_t k = 0; k <= end; k++) {
+		uint32_t i = k < end ? k : MM_DOMAIN_NONE;
+
+		mm_assert(touched[i] == l->touched[i] && leaving[i] == l->leaving[i]);
+		filed += list_check(l, &l->free[i], MM_PAGE_FREE);
+		sum += l->inflight[i];
+	}
+	mm_assert(filed == l->count[MM_PAGE_FREE] && sum == l->inflight_all);
+}
+
+void mm_ledger_check(const struct mm_ledger *l, uint32_t accounts_end, uint32_t tenants_end)
 {
 	uint64_t count[MM_PAGE_STATES] = { 0 };
-	uint32_t touched[MM_DOMAINS] = { 0 }, leaving[MM_DOMAINS] = { 0 };
-	uint32_t inflight = 0, filed = 0, scrub = 0, sum = 0;
+	uint32_t inflight = 0, revoking = 0, scrub = 0;
 
 	for (uint32_t i = 0; i < l->pages; i++) {
 		mm_assert(l->page[i].state < MM_PAGE_STATES);
 		page_check(&l->page[i]);
 		count[l->page[i].state]++;
 		inflight += is_inflight(&l->page[i]);
-		touched[l->page[i].last]++;
-		if (is_inflight(&l->page[i]))
-			leaving[l->page[i].quarantined ? MM_DOMAIN_NONE : l->page[i].account]++;
 		scrub += l->page[i].state == MM_PAGE_DIRTY && l->page[i].tenant == MM_NOBODY &&
 			 !l->page[i].job;
 	}
 	mm_assert(!memcmp(count, l->count, sizeof(count)));
 	mm_assert(inflight == l->inflight_all);
-	mm_assert(!memcmp(touched, l->touched, sizeof(touched)));
-	mm_assert(!memcmp(leaving, l->leaving, sizeof(leaving)));
-	for (uint32_t i = 0; i < MM_DOMAINS; i++) {
-		filed += list_check(l, &l->free[i], MM_PAGE_FREE);
-		sum += l->inflight[i];
-	}
-	mm_assert(filed == count[MM_PAGE_FREE] && sum == inflight);
+	check_domains(l, accounts_end);
 	mm_assert(list_check(l, &l->scrub, MM_PAGE_DIRTY) == scrub);
 	mm_assert(list_check(l, &l->quarantine, MM_PAGE_QUARANTINE) == count[MM_PAGE_QUARANTINE]);
-	filed = 0;
-	for (uint32_t i = 0; i < MM_TENANTS_MAX; i++)
-		filed += list_check(l, &l->revoking[i], MM_PAGE_REVOKING);
-	mm_assert(filed == count[MM_PAGE_REVOKING]);
+	for (uint32_t i = 0; i < tenants_end; i++)
+		revoking += list_check(l, &l->revoking[i], MM_PAGE_REVOKING);
+	mm_assert(revoking == count[MM_PAGE_REVOKING]);
 }

@@ -24,17 +24,17 @@
 #include "mmd/core/core.h"
 
 #define MM_NOBODY      UINT32_MAX
-#define MM_DOMAIN_NONE MM_ACCOUNTS_MAX /* nobody had it since it was created */
-#define MM_DOMAINS     (MM_ACCOUNTS_MAX + 1)
+#define MM_DOMAIN_NONE MM_ACCOUNTS_LIMIT /* nobody had it since it was created */
+#define MM_DOMAINS     (MM_ACCOUNTS_LIMIT + 1)
 
 struct mm_page {
 	uint32_t next, prev; /* on its list; MM_NO_PAGE at the ends */
 	uint32_t tenant;     /* index of the owner, MM_NOBODY */
 	uint32_t job;        /* job slot + 1; 0: none */
 	uint8_t state;       /* enum mm_page_state */
-	uint8_t domain;      /* of the account that had it last, MM_DOMAIN_NONE */
-	uint8_t last;        /* that account, MM_DOMAIN_NONE */
-	uint8_t account;     /* who is charged, MM_DOMAIN_NONE */
+	uint16_t domain;     /* of the account that had it last, MM_DOMAIN_NONE */
+	uint16_t last;       /* that account, MM_DOMAIN_NONE */
+	uint16_t account;    /* who is charged, MM_DOMAIN_NONE */
 	bool recreating;     /* SCRUBBING by RECREATE, or QUARANTINE without a handle */
 	bool poisoned;       /* QUARANTINE for good: a job on it failed */
 	bool quarantined;    /* its charge is in the account's quarantined part */
@@ -52,13 +52,14 @@ struct mm_ledger {
 	struct mm_page_list free[MM_DOMAINS]; /* by domain */
 	struct mm_page_list scrub;            /* DIRTY, nobody's, no job */
 	struct mm_page_list quarantine;
-	struct mm_page_list revoking[MM_TENANTS_MAX];
+	struct mm_page_list revoking[MM_TENANTS_LIMIT];
 	uint32_t inflight
 		[MM_DOMAINS]; /* nobody's DIRTY and SCRUBBING, by the domain they will be of */
 	uint32_t inflight_all;
 	uint32_t leaving
 		[MM_DOMAINS]; /* of those, by the account that is charged till they are FREE */
 	uint32_t touched[MM_DOMAINS]; /* pages by the account that had them last */
+	uint64_t changes;             /* of any page so far */
 };
 
 /**
@@ -104,5 +105,5 @@ void mm_ledger_drop(struct mm_ledger *l, uint32_t page);
 /* An owned DIRTY page gets written by @job; 0: the job ended. */
 void mm_ledger_job(struct mm_ledger *l, uint32_t page, uint32_t job);
 
-/* Panics where the ledger contradicts itself. */
-void mm_ledger_check(const struct mm_ledger *l);
+/* Panics where the ledger contradicts itself. Nobody of an account or tenant at or above the ends has any. */
+void mm_ledger_check(const struct mm_ledger *l, uint32_t accounts_end, uint32_t tenants_end);

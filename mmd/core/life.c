@@ -13,7 +13,7 @@ struct mm_c_tenant *mm_c_tenant(const struct mm_core *c, uint32_t id)
 	uint32_t index = MM_TENANT_INDEX(id);
 	struct mm_c_tenant *t;
 
-	if (index >= MM_TENANTS_MAX)
+	if (index >= c->tenants_end)
 		return NULL;
 	t = &c->tenant[index];
 	return t->life != MM_LIFE_NONE && t->id == id ? t : NULL;
@@ -28,6 +28,8 @@ static void tenant_init(struct mm_core *c, struct mm_c_tenant *t, const struct m
 	uint32_t *own = t->own, *map = t->map;
 	struct mm_c_preload pre = t->pre;
 
+	memset(map, 0, t->map_end * sizeof(*map));
+	memset(map + MM_MAP_KV_BASE, 0, t->kv_map_end * sizeof(*map));
 	memset(t, 0, sizeof(*t));
 	t->own = own;
 	t->map = map;
@@ -40,8 +42,6 @@ static void tenant_init(struct mm_core *c, struct mm_c_tenant *t, const struct m
 	t->connected = t->attached = true;
 	t->plan.alpha_by_hand = -1;
 	t->load.active_ns = t->load.stepped_ns = c->now_ns;
-	memset(own, 0xff, c->entries_max * sizeof(*own));
-	memset(map, 0, MM_MAP_ENTRIES * sizeof(*map));
 }
 
 int mm_core_on_join(struct mm_core *c, uint64_t now_ns, const struct mm_core_join *join,
@@ -51,9 +51,9 @@ int mm_core_on_join(struct mm_core *c, uint64_t now_ns, const struct mm_core_joi
 	struct mm_account *a;
 
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
-	while (t < c->tenant + MM_TENANTS_MAX && t->life != MM_LIFE_NONE)
+	while (t < c->tenant + c->opts.tenants_max && t->life != MM_LIFE_NONE)
 		t++;
-	if (t == c->tenant + MM_TENANTS_MAX)
+	if (t == c->tenant + c->opts.tenants_max)
 		return MM_E_FULL;
 	a = mm_c_account_of(c, join);
 	if (!a)

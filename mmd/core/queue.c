@@ -42,6 +42,10 @@ void mm_c_map(struct mm_core *c, struct mm_c_tenant *t, uint32_t entry, uint32_t
 	if (t->map[entry] == value)
 		return;
 	t->map[entry] = value;
+	if (entry < MM_MAP_KV_BASE)
+		t->map_end = MM_MAX(t->map_end, entry + 1);
+	else
+		t->kv_map_end = MM_MAX(t->kv_map_end, entry - MM_MAP_KV_BASE + 1);
 	a = mm_c_emit(c, MM_ACT_MAP, t);
 	a->entry = entry;
 	a->page = page;

@@ -14,49 +14,54 @@
 
 /* ---- mins ---- */
 
-uint64_t mm_c_unused_mins(const struct mm_core *c)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; c->min_sum && i < MM_ACCOUNTS_MAX; i++)
-		sum += mm_account_unused_min(&c->account[i]);
-	return sum;
-}
-
-/* Of each domain what is unused of its accounts' mins, less @but's. */
-static void unused_by_domain(const struct mm_core *c, uint32_t but, uint64_t *unused)
-{
-	memset(unused, 0, MM_DOMAINS * sizeof(*unused));
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
-		if (i != but)
-			unused[c->account[i].domain] += mm_account_unused_min(&c->account[i]);
-}
-
 static uint64_t beyond(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
 }
 
-/* Pages of no domain that the mins need because their domains have too few free pages of their own. */
-static uint64_t shortfall(const struct mm_core *c, const uint64_t *unused, uint32_t but_domain)
+/* Pages of no domain that @domain's mins need, because it has too few free pages of its own. */
+static uint64_t lacks(const struct mm_core *c, const struct mm_c_mins *m, uint32_t domain)
 {
-	uint64_t sum = 0;
+	return beyond(m->unused[domain], c->ledger.free[domain].length);
+}
 
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
-		if (i != but_domain)
-			sum += beyond(unused[i], c->ledger.free[i].length);
-	return sum;
+/* Worked out anew when pages or quotas have changed: every wish asks. */
+static const struct mm_c_mins *mins(const struct mm_core *c)
+{
+	struct mm_c_mins *m = c->mins;
+
+	if (m->changes == c->ledger.changes && m->revision == c->quota_revision)
+		return m;
+	m->changes = c->ledger.changes;
+	m->revision = c->quota_revision;
+	m->all = m->shortfall = 0;
+	memset(m->unused, 0, c->accounts_end * sizeof(*m->unused));
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
+		uint64_t unused = mm_account_unused_min(&c->account[i]);
+
+		m->unused[c->account[i].domain] += unused;
+		m->all += unused;
+	}
+	for (uint32_t i = 0; i < c->accounts_end; i++)
+		m->shortfall += lacks(c, m, i);
+	return m;
+}
+
+uint64_t mm_c_unused_mins(const struct mm_core *c)
+{
+	return c->min_sum ? mins(c)->all : 0;
 }
 
 uint64_t mm_c_kept_from(const struct mm_core *c, uint32_t account)
 {
-	uint32_t domain = c->account[account].domain;
-	uint64_t unused[MM_DOMAINS];
+	const struct mm_account *a = &c->account[account];
+	const struct mm_c_mins *m;
 
 	if (!c->min_sum)
 		return 0;
-	unused_by_domain(c, account, unused);
-	return unused[domain] + shortfall(c, unused, domain);
+	m = mins(c);
+	return m->unused[a->domain] - mm_account_unused_min(a) + m->shortfall -
+	       lacks(c, m, a->domain);
 }
 
 uint64_t mm_c_grantable(const struct mm_core *c, uint32_t account)
@@ -78,13 +83,12 @@ uint64_t mm_c_excess(const struct mm_core *c, uint32_t account)
 /* A free page of a domain other than @domain that has most of them beyond its own mins. */
 static uint32_t foreign_page(const struct mm_core *c, uint32_t domain)
 {
-	uint64_t unused[MM_DOMAINS] = { 0 }, most = 0, spare;
+	const struct mm_c_mins *m = mins(c);
+	uint64_t most = 0, spare;
 	uint32_t page = MM_NO_PAGE;
 
-	if (c->min_sum)
-		unused_by_domain(c, MM_DOMAIN_NONE, unused);
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++) {
-		spare = beyond(c->ledger.free[i].length, unused[i]);
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
+		spare = beyond(c->ledger.free[i].length, m->unused[i]);
 		if (i == domain || spare <= most)
 			continue;
 		most = spare;
@@ -118,21 +122,15 @@ void mm_c_convert(struct mm_core *c, uint32_t account, uint64_t pages)
 
 uint64_t mm_c_mins_missing(const struct mm_core *c)
 {
-	uint64_t unused[MM_DOMAINS];
-
 	if (!c->min_sum)
 		return 0;
-	unused_by_domain(c, MM_DOMAIN_NONE, unused);
-	return beyond(shortfall(c, unused, MM_DOMAIN_NONE),
+	return beyond(mins(c)->shortfall,
 		      c->ledger.free[MM_DOMAIN_NONE].length + c->ledger.inflight[MM_DOMAIN_NONE]);
 }
 
 static bool mins_stand(const struct mm_core *c)
 {
-	uint64_t unused[MM_DOMAINS];
-
-	unused_by_domain(c, MM_DOMAIN_NONE, unused);
-	return shortfall(c, unused, MM_DOMAIN_NONE) <= c->ledger.free[MM_DOMAIN_NONE].length;
+	return mins(c)->shortfall <= c->ledger.free[MM_DOMAIN_NONE].length;
 }
 
 void mm_c_guard(struct mm_core *c)
@@ -163,7 +161,7 @@ static uint32_t entries_used(struct mm_core *c, uint32_t *ret_first)
 {
 	uint32_t used = 0, first = MM_DOMAIN_NONE;
 
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++) {
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		struct mm_account *a = &c->account[i];
 
 		if (departed(c, i) && !c->ledger.touched[i])
@@ -182,7 +180,7 @@ void mm_c_recycle(struct mm_core *c)
 {
 	uint32_t first;
 
-	while (entries_used(c, &first) > MM_ACCOUNTS_MAX - MM_ACCOUNTS_SPARE &&
+	while (entries_used(c, &first) > c->opts.accounts_max - MM_ACCOUNTS_SPARE &&
 	       first != MM_DOMAIN_NONE) {
 		do
 			if (!recreate(c, c->ledger.free[first].head))
@@ -191,11 +189,23 @@ void mm_c_recycle(struct mm_core *c)
 	}
 }
 
+static struct mm_account *account_open(struct mm_core *c, uint64_t key,
+				       const struct mm_core_quota *quota)
+{
+	struct mm_account *a;
+	uint32_t first;
+
+	entries_used(c, &first);
+	a = mm_account_open(c->account, c->opts.accounts_max, key, quota);
+	if (a)
+		c->accounts_end = MM_MAX(c->accounts_end, (uint32_t)(a - c->account) + 1);
+	return a;
+}
+
 struct mm_account *mm_c_account_of(struct mm_core *c, const struct mm_core_join *join)
 {
-	struct mm_account *a = mm_account_find(c->account, join->account);
+	struct mm_account *a = mm_account_find(c->account, c->accounts_end, join->account);
 	struct mm_core_quota quota;
-	uint32_t first;
 
 	if (a && (a->stays || a->charged || a->tenants))
 		return a;
@@ -203,8 +213,7 @@ struct mm_account *mm_c_account_of(struct mm_core *c, const struct mm_core_join 
 	if (join->account_max_pages)
 		quota.max_pages = join->account_max_pages;
 	if (!a) {
-		entries_used(c, &first);
-		a = mm_account_open(c->account, join->account, &quota);
+		a = account_open(c, join->account, &quota);
 		if (a)
 			a->revision = ++c->quota_revision;
 	}
@@ -237,7 +246,8 @@ const char *mm_core_quota_check(const struct mm_core *c, uint64_t account,
 				const struct mm_core_quota *quota)
 {
 	struct mm_core_quota q = whole(c, quota);
-	uint64_t sum = 0;
+	const struct mm_account *a;
+	uint64_t sum;
 
 	if (q.min_pages > c->opts.pages)
 		return "min is more than the pool";
@@ -246,9 +256,8 @@ const char *mm_core_quota_check(const struct mm_core *c, uint64_t account,
 	if (q.weight > MM_WEIGHT_MAX || q.priority > MM_PRIORITY_MAX ||
 	    q.on_timeout >= MM_ON_TIMEOUTS)
 		return "weight, priority or on_timeout is out of range";
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
-		if (c->account[i].used && c->account[i].key != account)
-			sum += c->account[i].quota.min_pages;
+	a = mm_account_find(c->account, c->accounts_end, account);
+	sum = c->min_sum - (a ? a->quota.min_pages : 0);
 	return sum + q.min_pages > c->opts.pages ? "the mins of all accounts are more than the pool"
 						 : NULL;
 }
@@ -263,14 +272,12 @@ static void quota_put(struct mm_core *c, struct mm_account *a, const struct mm_c
 	c->mins_stand = false;
 }
 
-static struct mm_account *account_open(struct mm_core *c, uint64_t account)
+static struct mm_account *named(struct mm_core *c, uint64_t account)
 {
 	struct mm_core_quota quota;
-	uint32_t first;
 
 	mm_core_quota_default(c, &quota);
-	entries_used(c, &first);
-	return mm_account_open(c->account, account, &quota);
+	return account_open(c, account, &quota);
 }
 
 int mm_core_account_add(struct mm_core *c, uint64_t account, uint64_t domain,
@@ -279,15 +286,15 @@ int mm_core_account_add(struct mm_core *c, uint64_t account, uint64_t domain,
 	struct mm_account *a, *of = NULL;
 
 	if (domain != account) {
-		of = mm_account_find(c->account, domain);
+		of = mm_account_find(c->account, c->accounts_end, domain);
 		if (!of || !of->stays)
 			return MM_E_STALE;
 	}
-	if (mm_account_find(c->account, account))
+	if (mm_account_find(c->account, c->accounts_end, account))
 		return MM_E_STALE;
 	if (mm_core_quota_check(c, account, quota))
 		return MM_E_QUOTA;
-	a = account_open(c, account);
+	a = named(c, account);
 	if (!a)
 		return MM_E_FULL;
 	if (of)
@@ -305,14 +312,14 @@ static bool pending(const struct mm_core *c, const struct mm_account *a)
 enum mm_quota_outcome mm_core_quota_set(struct mm_core *c, uint64_t now_ns, uint64_t account,
 					uint64_t revision, const struct mm_core_quota *quota)
 {
-	struct mm_account *a = mm_account_find(c->account, account);
+	struct mm_account *a = mm_account_find(c->account, c->accounts_end, account);
 
 	if (revision && (!a || a->revision != revision))
 		return MM_QUOTA_STALE;
 	if (mm_core_quota_check(c, account, quota))
 		return MM_QUOTA_CONFLICT;
 	if (!a)
-		a = account_open(c, account);
+		a = named(c, account);
 	if (!a)
 		return MM_QUOTA_CONFLICT;
 	quota_put(c, a, quota);
@@ -330,11 +337,16 @@ static uint32_t overdue_pages(const struct mm_core *c, uint32_t index)
 	return any ? (uint32_t)mm_c_over(c, index) : 0;
 }
 
+uint32_t mm_core_accounts_end(const struct mm_core *c)
+{
+	return c->accounts_end;
+}
+
 bool mm_core_account(const struct mm_core *c, uint32_t index, struct mm_core_account *ret)
 {
 	const struct mm_account *a = &c->account[index];
 
-	if (index >= MM_ACCOUNTS_MAX || !a->used)
+	if (index >= c->accounts_end || !a->used)
 		return false;
 	*ret = (struct mm_core_account){
 		.account = a->key,
@@ -353,10 +365,9 @@ bool mm_core_account(const struct mm_core *c, uint32_t index, struct mm_core_acc
 
 bool mm_core_account_find(const struct mm_core *c, uint64_t account, struct mm_core_account *ret)
 {
-	for (uint32_t i = 0; i < MM_ACCOUNTS_MAX; i++)
-		if (c->account[i].used && c->account[i].key == account)
-			return mm_core_account(c, i, ret);
-	return false;
+	const struct mm_account *a = mm_account_find(c->account, c->accounts_end, account);
+
+	return a && mm_core_account(c, (uint32_t)(a - c->account), ret);
 }
 
 /* ---- who comes first ---- */

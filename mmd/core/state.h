@@ -158,8 +158,9 @@ struct mm_c_tenant {
 	uint32_t alpha_max;
 	struct mm_c_group group[MM_LAYERS_MAX + 1];
 	uint32_t layer_pages[MM_LAYERS_MAX + 1];
-	uint32_t *own; /* page of each model entry that has its own */
-	uint32_t *map; /* the table as given out: page + 1 */
+	uint32_t *own;                /* page of each model entry that has its own */
+	uint32_t *map;                /* the table as given out: page + 1 */
+	uint32_t map_end, kv_map_end; /* no entry of the model, of KV was used at or above it */
 	uint32_t slot_page[MM_SLOTS_MAX][MM_SLOT_PAGES_MAX];
 
 	/* plan */
@@ -188,6 +189,14 @@ struct mm_c_tenant {
 	struct mm_c_turn turn;
 };
 
+/* What is unused of the mins, and of which pages and quotas that was worked out. */
+struct mm_c_mins {
+	uint64_t changes, revision;
+	uint64_t all;
+	uint64_t shortfall;                 /* of pages of no domain that they need */
+	uint64_t unused[MM_ACCOUNTS_LIMIT]; /* by domain */
+};
+
 struct mm_policy_ops;
 
 struct mm_core {
@@ -195,7 +204,9 @@ struct mm_core {
 	uint64_t now_ns;
 	uint64_t settled_ns; /* the last time */
 	struct mm_ledger ledger;
-	struct mm_account account[MM_ACCOUNTS_MAX];
+	struct mm_account *account;
+	uint32_t accounts_end; /* no index in use at or above it */
+	struct mm_c_mins *mins;
 	uint64_t min_sum;        /* of all accounts */
 	uint64_t quota_revision; /* of the last change of any */
 	uint64_t served;         /* the most that an account was at when it was granted a chunk */
@@ -219,7 +230,7 @@ struct mm_core {
 
 	struct mm_c_tenant *tenant;
 	uint32_t tenants_end; /* no index in use at or above it */
-	uint16_t generation[MM_TENANTS_MAX];
+	uint16_t generation[MM_TENANTS_LIMIT];
 	uint32_t entries_max;
 
 	const struct mm_policy_ops *policy;
@@ -243,7 +254,7 @@ struct mm_core {
 	uint32_t n_spill;
 	uint32_t copy_turn;                /* which tenant's copies are issued first */
 	uint32_t *storage;                 /* the tenants' tables */
-	struct mm_swap_piece *swap_pieces; /* [MM_TENANTS_MAX][MM_SWAP_LOTS][MM_SWAP_PIECES] */
+	struct mm_swap_piece *swap_pieces; /* [tenants_max][MM_SWAP_LOTS][MM_SWAP_PIECES] */
 };
 
 #define MM_FOREACH_TENANT(c, t)                                                            \
@@ -307,6 +318,12 @@ int mm_c_lends_by_rank(const struct mm_core *c, const struct mm_c_tenant *a,
 uint64_t mm_c_lent_weighted(const struct mm_core *c, const struct mm_c_tenant *t);
 /* Before a wish is written down. */
 void mm_c_wait_begin(struct mm_core *c, const struct mm_c_tenant *t);
+
+/* order.c */
+typedef bool mm_c_before(const struct mm_core *c, const struct mm_c_tenant *a,
+			 const struct mm_c_tenant *b);
+/* Sorts @n tenants; those of whom neither is before the other stay as they are. */
+void mm_c_sort(const struct mm_core *c, struct mm_c_tenant **item, uint32_t n, mm_c_before *before);
 
 /* jobs.c */
 bool mm_c_job_room(const struct mm_core *c);

@@ -329,7 +329,7 @@ static void entries_of_the_gone_are_used_again(void **state)
 	(void)state;
 	begin(MM_POLICY_ELASTIC, W_PAGES);
 	stand();
-	for (uint32_t i = 0; i < 3 * MM_ACCOUNTS_MAX; i++) {
+	for (uint32_t i = 0; i < 3 * MM_ACCOUNTS_DEFAULT; i++) {
 		struct mm_core_join join = { .account = 5000 + i, .features = MM_FEAT_KNOWN };
 		struct w_proc *p = &w->proc[0];
 		struct mm_core_account a;

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* As many tenants and accounts as the core can be asked for, around nothing but a device that says yes. */
+#undef NDEBUG
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+
+#include "mm/base.h"
+#include "mmd/core/core.h"
+
+#define PAGES 2048
+
+static struct mm_core *core;
+static uint64_t now_ns = MM_NS_PER_S;
+static uint32_t tenant[MM_TENANTS_LIMIT];
+static uint64_t granted, forgotten;
+
+static int create(uint32_t tenants, uint32_t accounts, uint8_t tag)
+{
+	const struct mm_core_opts opts = { .pages = PAGES,
+					   .page_bytes = 4096,
+					   .policy = MM_POLICY_REMAP,
+					   .tenants_max = tenants,
+					   .accounts_max = accounts,
+					   .tag = tag };
+
+	return mm_core_create(&opts, &core);
+}
+
+/* Every job succeeds at once. */
+static void run(void)
+{
+	struct mm_action a;
+
+	while (mm_core_next(core, &a)) {
+		granted += a.kind == MM_ACT_EVENT && a.msg.opcode == MM_EV_KV_GRANT;
+		forgotten += a.kind == MM_ACT_FORGET;
+		if (a.kind != MM_ACT_JOB)
+			continue;
+		now_ns += 1000;
+		assert_int_equal(mm_core_on_job_done(core, now_ns, a.msg.user_data, 0), 0);
+	}
+}
+
+static void ask(uint32_t id, enum mm_op op, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+	const struct mm_msg msg = { .opcode = (uint16_t)op, .arg = { a, b, c, d } };
+
+	assert_int_equal(mm_core_on_request(core, now_ns, id, &msg), 0);
+	run();
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	core = mm_core_destroy(core);
+	return 0;
+}
+
+static void limits(void **state)
+{
+	(void)state;
+	assert_int_equal(create(MM_TENANTS_LIMIT + 1, 0, 0), -EINVAL);
+	assert_int_equal(create(0, MM_ACCOUNTS_LIMIT + 1, 0), -EINVAL);
+	assert_int_equal(create(0, 1, 0), -EINVAL); /* less than what is kept for newcomers */
+	assert_int_equal(create(0, 0, MM_TAGS_MAX), -EINVAL);
+	assert_null(core);
+}
+
+static void join_all(uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		const struct mm_core_join join = { .account = 7000 + i, .features = MM_FEAT_KNOWN };
+
+		assert_int_equal(mm_core_on_join(core, now_ns, &join, &tenant[i]), 0);
+		assert_int_equal(MM_TENANT_INDEX(tenant[i]), i);
+		assert_int_equal(tenant[i] >> MM_TENANT_TAG_SHIFT & (MM_TAGS_MAX - 1),
+				 MM_TAGS_MAX - 1);
+		run();
+	}
+}
+
+/* Each of a thousand has a chunk, asks for a second one and gets it in its turn, and leaves. */
+static void a_thousand_tenants(void **state)
+{
+	const struct mm_core_join late = { .account = 1 };
+	struct mm_core_tenant t;
+	uint32_t n = MM_TENANTS_LIMIT, none;
+
+	(void)state;
+	assert_int_equal(create(n, MM_ACCOUNTS_LIMIT, MM_TAGS_MAX - 1), 0);
+	mm_core_on_xfer_up(core, now_ns, 1);
+	run();
+	join_all(n);
+	assert_int_equal(mm_core_on_join(core, now_ns, &late, &none), MM_E_FULL);
+	for (uint32_t i = 0; i < n; i++) {
+		ask(tenant[i], MM_OP_KV_DECLARE, 4096, 1, 2, 0);
+		ask(tenant[i], MM_OP_KV_WANT, 2, 0, 0, 0);
+	}
+	mm_core_check(core);
+	assert_int_equal(granted, PAGES);
+	assert_int_equal(mm_core_accounts_end(core), n);
+	for (uint32_t i = 0; i < n; i++) {
+		assert_true(mm_core_tenant(core, tenant[i], &t));
+		assert_int_equal(t.account, 7000 + i);
+		assert_int_equal(t.kv_chunks, 2);
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		mm_core_on_dead(core, now_ns, tenant[i]);
+		run();
+		assert_false(mm_core_tenant(core, tenant[i], &t));
+	}
+	assert_int_equal(forgotten, n);
+	mm_core_check(core);
+	assert_int_equal(mm_core_on_join(core, now_ns, &late, &none), 0);
+	assert_int_not_equal(none, tenant[0]); /* the same index: the next generation */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(limits, teardown),
+		cmocka_unit_test_teardown(a_thousand_tenants, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
