@@ -151,6 +151,38 @@ static void small_kernels_take_their_least(void **state)
 	assert_int_equal(step_ns(&device, &a, &batch), (2 * 16 + 1 + 4) * 2000);
 }
 
+/* Documentation/timing.md gives these, and what is known of such devices besides. */
+static const struct {
+	const char *profile;
+	double least_ms, most_ms;
+} decode_of_one[] = {
+	{ "h100-pcie5", 10.0, 10.3 },
+	{ "gh200-96", 8.5, 8.8 },
+	{ "h200-pcie5", 7.3, 7.5 },
+	{ "a100-pcie4", 17.0, 17.2 },
+};
+
+/* OPT-13B, one sequence of 512 tokens. */
+static void shipped_profiles_are_plausible(void **state)
+{
+	const struct mm_arch a = opt_13b();
+	char err[MM_PROFILE_ERROR_BYTES];
+	struct mm_step_batch batch = { 0 };
+	struct mm_profile p;
+
+	(void)state;
+	mm_step_batch_add(&batch, 511, 1, true);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(decode_of_one); i++) {
+		double ms;
+
+		if (mm_profile_load(decode_of_one[i].profile, &p, err, sizeof(err)))
+			fail_msg("%s", err);
+		ms = (double)step_ns(&p, &a, &batch) / 1e6;
+		if (ms < decode_of_one[i].least_ms || ms > decode_of_one[i].most_ms)
+			fail_msg("%s: %.2f ms", decode_of_one[i].profile, ms);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -160,6 +192,7 @@ int main(void)
 		cmocka_unit_test(decoding_moves_the_weights),
 		cmocka_unit_test(prefill_computes),
 		cmocka_unit_test(small_kernels_take_their_least),
+		cmocka_unit_test(shipped_profiles_are_plausible),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
