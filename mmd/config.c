@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "mm/size.h"
-#include "mmd/core/core.h"
+#include "mmd/core/tune.h"
 #include "mmd/host.h"
 
-enum type { TYPE_TEXT, TYPE_SIZE, TYPE_NUMBER, TYPE_NAME, TYPE_ACCOUNTS };
+enum type { TYPE_TEXT, TYPE_SIZE, TYPE_NUMBER, TYPE_NAME, TYPE_ACCOUNTS, TYPE_KNOBS };
 
 struct option {
 	const char *name;
@@ -19,13 +19,14 @@ struct option {
 	const char *help;
 	enum type type;
 	size_t offset;
-	size_t bytes;             /* TYPE_TEXT: room */
+	size_t bytes;             /* TYPE_TEXT, TYPE_KNOBS: room */
 	uint64_t min, max;        /* TYPE_SIZE, TYPE_NUMBER */
 	bool list;                /* of them: a struct mm_config_list */
 	const char *const *names; /* TYPE_NAME: the value is the index */
 };
 
-static const char *const policy_names[] = { "recompute", "elastic", "remap", "swap", NULL };
+static const char *const policy_names[] = { "recompute", "elastic",       "remap", "swap",
+					    "naive",     "naive-bounded", NULL };
 static const char *const timeout_names[] = { "kill", "quarantine", NULL };
 static const char *const huge_names[] = { "auto", "off", "2M", "1G", NULL };
 static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
@@ -49,8 +50,8 @@ static const struct option options[] = {
 	  .list = true },
 	{ "page", "SIZE,...", "unit of movement; 0 = by device", TYPE_SIZE, AT(page_bytes),
 	  .list = true },
-	{ "policy", "NAME", "recompute, elastic, remap or swap", TYPE_NAME, AT(policy),
-	  .names = policy_names },
+	{ "policy", "NAME", "recompute, elastic, remap, swap, naive or naive-bounded", TYPE_NAME,
+	  AT(policy), .names = policy_names },
 	{ "account-max", "SIZE", "of an account that is not named; 0 = the pool", TYPE_SIZE,
 	  AT(account_max_bytes) },
 	{ "on-timeout", "NAME", "kill or quarantine", TYPE_NAME, AT(on_timeout),
@@ -76,6 +77,8 @@ static const struct option options[] = {
 	  AT(swap_account_max_bytes) },
 	{ "lend-max", "PERMILLE", "share of an idle model's layers that may be away", TYPE_NUMBER,
 	  AT(lend_max_permille), .min = 1, .max = 1000 },
+	{ "controller", "KEY=VALUE,...", "how the controller decides; see below", TYPE_KNOBS,
+	  AT(controller), ROOM(controller) },
 	{ "chunk", "SIZE", "unit of a streaming copy", TYPE_SIZE, AT(chunk_bytes), .min = 4096 },
 	{ "numa-node", "N", "take memory for weights from this node, not the device's", TYPE_NUMBER,
 	  AT(numa_node), .max = MM_HOST_NODES_MAX - 1 },
@@ -225,6 +228,18 @@ static int set_accounts(const struct option *o, struct mm_config *c, const char 
 	return 0;
 }
 
+/* Kept as it was said; here only so that what is wrong with it is said at once. */
+static int set_knobs(const struct option *o, struct mm_config *c, const char *where,
+		     const char *value, char *error)
+{
+	struct mm_core_opts opts = { 0 };
+	char why[MM_TUNE_ERROR_BYTES];
+
+	if (mm_tune_parse(value, &opts, why) < 0)
+		return fail(error, "%s%s: %s; mmd --help lists the knobs", where, o->name, why);
+	return set_text(o, c, where, value, error);
+}
+
 static int set(const struct option *o, struct mm_config *c, const char *where, const char *value,
 	       char *error)
 {
@@ -235,6 +250,8 @@ static int set(const struct option *o, struct mm_config *c, const char *where, c
 		return set_name(o, c, where, value, error);
 	case TYPE_ACCOUNTS:
 		return set_accounts(o, c, where, value, error);
+	case TYPE_KNOBS:
+		return set_knobs(o, c, where, value, error);
 	case TYPE_SIZE:
 	case TYPE_NUMBER:
 		break;
@@ -258,7 +275,8 @@ static int file_key(struct mm_config *c, const char *path, const char *key, cons
 			       : 0;
 	if (json_is_string(value))
 		return set(o, c, where, json_string_value(value), error);
-	if (!json_is_integer(value) || o->type == TYPE_TEXT || o->type == TYPE_NAME)
+	if (!json_is_integer(value) || o->type == TYPE_TEXT || o->type == TYPE_NAME ||
+	    o->type == TYPE_KNOBS)
 		return fail(error, "%s%s: want a %s", where, key,
 			    o->type == TYPE_SIZE ? "size, as a number or a string" : "string");
 	snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(value));
@@ -574,7 +592,7 @@ static char *flag_format(const struct mm_config *c, const struct option *o, uint
 	uint64_t value;
 	int n;
 
-	if (o->type == TYPE_TEXT) {
+	if (o->type == TYPE_TEXT || o->type == TYPE_KNOBS) {
 		n = asprintf(&flag, "--%s=%s", o->name, field);
 		return n < 0 ? NULL : flag;
 	}
@@ -597,7 +615,7 @@ static bool is_unset(const struct mm_config *c, const struct option *o)
 {
 	uint64_t value;
 
-	if (o->type == TYPE_TEXT)
+	if (o->type == TYPE_TEXT || o->type == TYPE_KNOBS)
 		return !*((const char *)c + o->offset);
 	if (o->type == TYPE_ACCOUNTS)
 		return !c->accounts.n;
@@ -637,6 +655,20 @@ void mm_config_args_free(char **argv)
 		free(argv[i]);
 }
 
+static void knobs_help(FILE *out)
+{
+	const struct mm_knob *k;
+	char left[40], fallback[24];
+
+	fprintf(out, "\nKnobs of --controller:\n");
+	for (uint32_t i = 0; (k = mm_knob_at(i)); i++) {
+		snprintf(left, sizeof(left), "%s=%s", k->name, k->arg);
+		snprintf(fallback, sizeof(fallback), "%" PRIu64, k->fallback);
+		fprintf(out, "  %-24s %s (%s)\n", left, k->help,
+			k->names ? k->names[k->fallback - 1] : fallback);
+	}
+}
+
 void mm_config_help(FILE *out)
 {
 	char left[40];
@@ -647,4 +679,5 @@ void mm_config_help(FILE *out)
 		snprintf(left, sizeof(left), "--%s %s", options[i].name, options[i].arg);
 		fprintf(out, "  %-24s %s\n", left, options[i].help);
 	}
+	knobs_help(out);
 }

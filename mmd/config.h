@@ -16,6 +16,7 @@
 
 #include "mm/abi.h"
 #include "mmd/accounts.h"
+#include "mmd/core/tune.h"
 #include "mmd/log.h"
 #include "mmd/proto.h"
 
@@ -49,13 +50,15 @@ struct mm_config {
 	uint64_t swap_max_bytes;                   /* of all tenants; 0 = none may swap */
 	uint64_t swap_account_max_bytes;           /* of one account; 0 = as all */
 	uint64_t lend_max_permille;                /* 0 = the controller's default */
-	uint64_t chunk_bytes;                      /* 0 = default */
-	uint64_t slots;                            /* of a plan; 0 = automatic */
-	uint64_t full_drain;                       /* 1: no step runs while a plan changes */
-	uint64_t numa_node;                        /* for stores; MM_NUMA_BY_DEVICE */
-	uint64_t hugepages;                        /* enum mm_hugepages */
-	uint64_t log_level;                        /* enum mm_log_level */
-	uint64_t role;                             /* 0 = keeper, else enum mm_role */
+	char controller
+		[MM_TUNE_TEXT_BYTES]; /* its knobs, as mm_tune_parse() takes them; "" = defaults */
+	uint64_t chunk_bytes;         /* 0 = default */
+	uint64_t slots;               /* of a plan; 0 = automatic */
+	uint64_t full_drain;          /* 1: no step runs while a plan changes */
+	uint64_t numa_node;           /* for stores; MM_NUMA_BY_DEVICE */
+	uint64_t hugepages;           /* enum mm_hugepages */
+	uint64_t log_level;           /* enum mm_log_level */
+	uint64_t role;                /* 0 = keeper, else enum mm_role */
 };
 
 enum mm_config_outcome { MM_CONFIG_RUN, MM_CONFIG_HELP, MM_CONFIG_VERSION };

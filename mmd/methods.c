@@ -179,16 +179,34 @@ static void devices_fill(struct mm_shell *shell, const struct mm_pool *only, jso
 	set_u64(to, "hugepages_bytes", huge_bytes(shell));
 }
 
+static json_t *knobs_json(const struct mm_config *config)
+{
+	struct mm_core_opts opts = { 0 };
+	json_t *knobs = json_object();
+	const struct mm_knob *k;
+
+	mm_pool_tune(config, &opts);
+	for (uint32_t i = 0; (k = mm_knob_at(i)); i++) {
+		if (k->names)
+			set_text(knobs, k->name, mm_knob_choice(k, &opts));
+		else
+			set_u64(knobs, k->name, mm_knob_value(k, &opts));
+	}
+	return knobs;
+}
+
 static json_t *pool_show(void *context, const json_t *params, struct mm_rpc_error *error)
 {
+	struct mm_shell *shell = context;
 	struct mm_pool *only;
 	json_t *result;
 
-	if (!device_named(context, params, &only, error))
+	if (!device_named(shell, params, &only, error))
 		return NULL;
 	result = json_object();
-	devices_fill(context, only, result, pool_fill);
+	devices_fill(shell, only, result, pool_fill);
 	set_u64(result, "schema", SCHEMA);
+	json_object_set_new(result, "controller", knobs_json(shell->config));
 	return result;
 }
 
@@ -438,6 +456,7 @@ static json_t *status(void *context, const json_t *params, struct mm_rpc_error *
 	set_text(result, "version", MM_VERSION);
 	set_u64(result, "uptime_ns", mm_now_ns() - shell->started_ns);
 	set_text(result, "policy", mm_policy_name((enum mm_policy)shell->config->policy));
+	json_object_set_new(result, "controller", knobs_json(shell->config));
 	json_object_set_new(result, "tenants", tenants_json(shell, only));
 	set_u64(result, "host_store_bytes", mm_stores_host_bytes(shell));
 	set_u64(result, "host_store_max_bytes", shell->config->host_store_max_bytes);

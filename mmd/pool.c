@@ -46,6 +46,16 @@ static int fds_check(struct mm_pool *pool)
 	return -EMFILE;
 }
 
+void mm_pool_tune(const struct mm_config *config, struct mm_core_opts *opts)
+{
+	char error[MM_TUNE_ERROR_BYTES];
+
+	opts->lend_max_permille = (uint32_t)config->lend_max_permille;
+	if (*config->controller)
+		mm_assert(mm_tune_parse(config->controller, opts, error) == 0);
+	mm_tune_defaults(opts);
+}
+
 int mm_pool_device(struct mm_pool *pool)
 {
 	const struct mm_config *c = pool->shell->config;
@@ -62,7 +72,6 @@ int mm_pool_device(struct mm_pool *pool)
 		.stop_ns = c->stop_ms * MM_NS_PER_MS,
 		.kill_max = (uint32_t)c->kill_max,
 		.kill_window_ns = c->kill_window_ms * MM_NS_PER_MS,
-		.lend_max_permille = (uint32_t)c->lend_max_permille,
 		.slots = (uint32_t)c->slots,
 		.full_drain = c->full_drain != 0,
 		.tag = (uint8_t)pool->index,
@@ -72,6 +81,7 @@ int mm_pool_device(struct mm_pool *pool)
 
 	if (r < 0)
 		return r;
+	mm_pool_tune(c, &opts);
 	if (c->account_max_bytes && !opts.account_max_pages) {
 		mm_shell_fail(pool->shell, "--account-max: less than one page of %" PRIu64 " bytes",
 			      d->page_bytes);

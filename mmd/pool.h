@@ -21,6 +21,7 @@
 #include "mmd/core/core.h"
 #include "mmd/worker.h"
 
+struct mm_config;
 struct mm_shell;
 
 struct mm_pool {
@@ -36,6 +37,9 @@ struct mm_pool {
 
 void mm_pool_init(struct mm_pool *pool, struct mm_shell *shell, uint32_t index);
 void mm_pool_done(struct mm_pool *pool);
+
+/* The controller's knobs as the operator set them, else their defaults. */
+void mm_pool_tune(const struct mm_config *config, struct mm_core_opts *opts);
 
 /* The device is known: make the core. Return: 0 or negative errno, then mmd ends. */
 int mm_pool_device(struct mm_pool *pool);

@@ -79,6 +79,8 @@ enum mm_policy {
 	MM_POLICY_ELASTIC,
 	MM_POLICY_REMAP,
 	MM_POLICY_SWAP,
+	MM_POLICY_NAIVE,         /* mirage's Algorithm 1 as written, for comparison */
+	MM_POLICY_NAIVE_BOUNDED, /* the same with its bound on what may be away */
 	MM_POLICY_COUNT
 };
 

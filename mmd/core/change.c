@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "mm/base.h"
+#include "mmd/core/controller.h"
 
 #define COPY_BURST 8 /* of one tenant before the next one's turn */
 
@@ -280,6 +281,8 @@ static uint32_t slots_wanted(const struct mm_core *c, const struct mm_c_tenant *
 		return t->plan.slots_by_hand;
 	if (c->opts.slots)
 		return c->opts.slots;
+	if (c->policy->slots)
+		return c->policy->slots(c, t, alpha);
 	return t->plan.m && alpha == t->plan.alpha ? t->plan.beta : 0;
 }
 

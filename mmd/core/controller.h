@@ -37,6 +37,8 @@ struct mm_policy_ops {
 	void (*overdrawn)(struct mm_core *c, uint64_t kept_pages);
 	/* Nobody waits and @surplus_pages are left over. NULL: nothing lent. */
 	void (*give_back)(struct mm_core *c, uint64_t surplus_pages);
+	/* Slots for @alpha layers away, 1 or 2. NULL: whichever makes the shorter step. */
+	uint32_t (*slots)(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha);
 };
 
 const struct mm_policy_ops *mm_policy_get(enum mm_policy policy);

@@ -5,6 +5,7 @@
 #include "mm/base.h"
 #include "mmd/core/controller.h"
 #include "mmd/core/state.h"
+#include "mmd/core/tune.h"
 
 #define JOBS_DEFAULT 256
 
@@ -14,11 +15,6 @@ static void defaults(struct mm_core_opts *o)
 	o->accounts_max = o->accounts_max ? o->accounts_max : MM_ACCOUNTS_DEFAULT;
 	o->account_max_pages = o->account_max_pages ? o->account_max_pages : o->pages;
 	o->jobs_max = o->jobs_max ? o->jobs_max : JOBS_DEFAULT;
-	o->lend_max_permille = o->lend_max_permille ? o->lend_max_permille : MM_LEND_MAX_PERMILLE;
-	o->link_permille = o->link_permille ? o->link_permille : MM_LINK_PERMILLE;
-	o->idle_ns = o->idle_ns ? o->idle_ns : MM_IDLE_NS;
-	o->dwell_ns = o->dwell_ns ? o->dwell_ns : MM_DWELL_NS;
-	o->reclaim_ns = o->reclaim_ns ? o->reclaim_ns : MM_RECLAIM_NS;
 	o->swap_account_max_bytes =
 		o->swap_account_max_bytes ? o->swap_account_max_bytes : o->swap_max_bytes;
 	o->revoke_ns = o->revoke_ns ? o->revoke_ns : MM_REVOKE_NS;
@@ -26,6 +22,25 @@ static void defaults(struct mm_core_opts *o)
 	o->stop_ns = o->stop_ns ? o->stop_ns : MM_STOP_NS;
 	o->kill_window_ns = o->kill_window_ns ? o->kill_window_ns : MM_KILL_WINDOW_NS;
 	o->kill_max = o->kill_max ? o->kill_max : MM_KILL_MAX;
+	mm_tune_defaults(o);
+}
+
+static void times_scale(struct mm_core_opts *o)
+{
+	o->idle_ns *= o->time_scale;
+	o->dwell_ns *= o->time_scale;
+	o->reclaim_ns *= o->time_scale;
+}
+
+static bool knobs_valid(const struct mm_core_opts *o)
+{
+	const struct mm_knob *k;
+
+	for (uint32_t i = 0; (k = mm_knob_at(i)); i++) {
+		if (k->names ? !mm_knob_choice(k, o) : mm_knob_value(k, o) > k->max)
+			return false;
+	}
+	return true;
 }
 
 static bool opts_valid(const struct mm_core_opts *o)
@@ -35,7 +50,7 @@ static bool opts_valid(const struct mm_core_opts *o)
 	       o->accounts_max > MM_ACCOUNTS_SPARE && o->accounts_max <= MM_ACCOUNTS_LIMIT &&
 	       /* all fit into the ring at once */
 	       o->jobs_max <= MM_XQ_SLOTS - o->tenants_max && o->kill_max <= MM_KILLS_MAX &&
-	       o->lend_max_permille <= 1000 && o->slots <= MM_SLOTS_MAX;
+	       o->slots <= MM_SLOTS_MAX && knobs_valid(o);
 }
 
 /* Each tenant index owns its tables for good: own, preload entries and pages, map. */
@@ -93,6 +108,7 @@ int mm_core_create(const struct mm_core_opts *opts, struct mm_core **ret_core)
 		mm_core_destroy(c);
 		return -EINVAL;
 	}
+	times_scale(&c->opts);
 	if (allocate(c) < 0) {
 		mm_core_destroy(c);
 		return -ENOMEM;

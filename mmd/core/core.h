@@ -48,6 +48,9 @@ struct mm_core;
 /* What happens to a process that does not give back what was asked back in time. */
 enum mm_on_timeout { MM_ON_TIMEOUT_KILL, MM_ON_TIMEOUT_QUARANTINE, MM_ON_TIMEOUTS };
 
+enum mm_lend_order { MM_LEND_MRU = 1, MM_LEND_LRU };
+enum mm_switch { MM_SWITCH_ON = 1, MM_SWITCH_OFF };
+
 struct mm_core_opts {
 	uint32_t pages; /* of the pool */
 	uint64_t page_bytes;
@@ -62,15 +65,19 @@ struct mm_core_opts {
 	uint64_t swap_max_bytes;       /* of all tenants' swap spaces; 0 = none may have one */
 	uint64_t swap_account_max_bytes; /* of one account's; 0 = as all */
 	bool full_drain; /* no step runs while a plan changes, whatever a tenant can do */
-	/* controller; 0 = the default that controller.h states */
+	/* controller's knobs: tune.h; 0 = the default there. Times before time_scale */
+	uint32_t lend_order;        /* enum mm_lend_order */
+	uint32_t reversion;         /* enum mm_switch */
 	uint32_t lend_max_permille; /* of an idle model's layers that may be away */
 	uint32_t link_permille;     /* of the link's time that streaming may take */
 	uint64_t idle_ns;           /* without an open step and without work = idle */
 	uint64_t dwell_ns;          /* least time between a take and the giving back */
 	uint64_t reclaim_ns;        /* deadline that a KV_RECLAIM carries */
-	uint64_t revoke_ns;         /* from the end of a connection to on_timeout */
-	uint64_t ask_ns;            /* from asking for what an account must give to on_timeout */
-	uint64_t stop_ns;           /* more, for a process that is stopped, traced or frozen */
+	uint32_t time_scale;        /* all times of the controller, and turns', times this */
+	/* ladder; 0 = the default that controller.h states */
+	uint64_t revoke_ns; /* from the end of a connection to on_timeout */
+	uint64_t ask_ns;    /* from asking for what an account must give to on_timeout */
+	uint64_t stop_ns;   /* more, for a process that is stopped, traced or frozen */
 	uint64_t kill_window_ns;
 	uint32_t kill_max; /* kills within the window; up to MM_KILLS_MAX */
 };

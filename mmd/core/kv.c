@@ -144,7 +144,8 @@ uint32_t mm_c_kv_unmet(const struct mm_core *c, const struct mm_c_tenant *t)
 
 void mm_c_kv_deny(struct mm_core *c, struct mm_c_tenant *t, int error)
 {
-	if (t->kv.told || (t->kv.denied_ns && c->now_ns < t->kv.denied_ns + MM_DENY_NS))
+	if (t->kv.told ||
+	    (t->kv.denied_ns && c->now_ns < t->kv.denied_ns + mm_c_time(c, MM_DENY_NS)))
 		return;
 	if (!mm_c_burst(c))
 		return;

@@ -8,6 +8,8 @@
 #include "mmd/core/controller.h"
 #include "mmd/core/swap.h"
 
+#define LONGEST_FADES 64 /* by one in so many, with each step that is seen */
+
 struct mm_c_tenant *mm_c_tenant(const struct mm_core *c, uint32_t id)
 {
 	uint32_t index = MM_TENANT_INDEX(id);
@@ -254,6 +256,14 @@ static uint64_t smooth(uint64_t old, uint64_t sample)
 	return old ? old - old / 4 + sample / 4 : sample;
 }
 
+static void computed(struct mm_c_tenant *t, uint64_t step_ns)
+{
+	uint64_t longest = t->load.longest_ns - t->load.longest_ns / LONGEST_FADES;
+
+	t->load.t_c_ns = smooth(t->load.t_c_ns, step_ns / t->n_layers);
+	t->load.longest_ns = MM_MAX(longest, step_ns);
+}
+
 void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 		      const struct mm_tenant_stats *stats)
 {
@@ -273,8 +283,7 @@ void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 	if (stepped || claims)
 		t->load.active_ns = c->now_ns;
 	if (t->n_layers && stats->steps != t->load.last.steps && stats->step_ns > stats->stall_ns)
-		t->load.t_c_ns =
-			smooth(t->load.t_c_ns, (stats->step_ns - stats->stall_ns) / t->n_layers);
+		computed(t, stats->step_ns - stats->stall_ns);
 	t->load.last = *stats;
 	t->load.known = true;
 }

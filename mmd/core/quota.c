@@ -380,7 +380,7 @@ static const struct mm_account *account(const struct mm_core *c, const struct mm
 /* Big chunks wait long beside small ones: weights do not count then, nor while pages are kept for it. */
 static bool starves(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->kv.kept_ns || c->now_ns - t->kv.since_ns >= MM_PATIENCE_NS;
+	return t->kv.kept_ns || c->now_ns - t->kv.since_ns >= mm_c_time(c, MM_PATIENCE_NS);
 }
 
 bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,

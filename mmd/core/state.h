@@ -122,6 +122,7 @@ struct mm_c_load {
 	uint64_t stepped_ns; /* when it was last seen to run steps, or joined */
 	uint64_t t_c_ns;     /* a layer's computation, smoothed; 0: not measured */
 	uint64_t t_t_ns;     /* a layer's transfer */
+	uint64_t longest_ns; /* the longest computing of a step of late: a prefill's */
 };
 
 /* The most layers that may be away of an active tenant, and what it was worked out from. */
@@ -260,6 +261,12 @@ struct mm_core {
 #define MM_FOREACH_TENANT(c, t)                                                            \
 	for (struct mm_c_tenant *t = (c)->tenant; t < (c)->tenant + (c)->tenants_end; t++) \
 		if (t->life != MM_LIFE_NONE)
+
+/* A time of the controller's, as it passes here. */
+static inline uint64_t mm_c_time(const struct mm_core *c, uint64_t ns)
+{
+	return ns * c->opts.time_scale;
+}
 
 static inline uint32_t mm_c_index(const struct mm_core *c, const struct mm_c_tenant *t)
 {

@@ -44,12 +44,12 @@ static bool holds(const struct mm_core *c, const struct mm_c_tenant *t)
 
 int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
-	uint64_t quantum = msg->arg[1] ? msg->arg[1] : MM_TURN_QUANTUM_NS;
+	uint64_t quantum = msg->arg[1] ? msg->arg[1] : mm_c_time(c, MM_TURN_QUANTUM_NS);
 
 	if (msg->arg[0] >= MM_TURN_MODES || msg->arg[2] > MM_TURN_PRIORITY_MAX)
 		return MM_E_PROTOCOL;
 	t->turn.mode = (enum mm_turn_mode)msg->arg[0];
-	t->turn.quantum_ns = MM_MIN(quantum, MM_TURN_QUANTUM_MAX_NS);
+	t->turn.quantum_ns = MM_MIN(quantum, mm_c_time(c, MM_TURN_QUANTUM_MAX_NS));
 	t->turn.priority = (uint32_t)msg->arg[2];
 	if (t->turn.mode == MM_TURN_NONE) {
 		t->turn.wants = false;
@@ -91,7 +91,7 @@ static bool present(const struct mm_c_tenant *t)
 
 static uint64_t rank(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->turn.priority + (c->now_ns - t->turn.since_ns) / MM_TURN_AGE_NS;
+	return t->turn.priority + (c->now_ns - t->turn.since_ns) / mm_c_time(c, MM_TURN_AGE_NS);
 }
 
 static struct mm_c_tenant *next_holder(const struct mm_core *c)
@@ -142,8 +142,9 @@ static uint64_t due_ns(const struct mm_core *c, const struct mm_c_tenant *next)
 
 	if (goes_before(c, next))
 		return c->turn.begun_ns;
-	return c->turn.begun_ns +
-	       (t->turn.mode == MM_TURN_DRAIN ? MM_TURN_DRAIN_MAX_NS : t->turn.quantum_ns);
+	return c->turn.begun_ns + (t->turn.mode == MM_TURN_DRAIN
+					   ? mm_c_time(c, MM_TURN_DRAIN_MAX_NS)
+					   : t->turn.quantum_ns);
 }
 
 void mm_c_turns(struct mm_core *c)
@@ -165,7 +166,7 @@ void mm_c_turns(struct mm_core *c)
 		begin(c, next);
 	} else if (!c->turn.asked && c->now_ns >= due_ns(c, next)) {
 		c->turn.asked = true;
-		c->turn.until_ns = c->now_ns + MM_TURN_GRACE_NS;
+		c->turn.until_ns = c->now_ns + mm_c_time(c, MM_TURN_GRACE_NS);
 		c->turn.holder->turn.interrupted = goes_before(c, next);
 		say_end(c, 0);
 	}

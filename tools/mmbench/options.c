@@ -11,10 +11,9 @@
 #include "mm/size.h"
 
 const char *const mm_policy_names[MM_POLICY_COUNT] = {
-	[MM_POLICY_RECOMPUTE] = "recompute",
-	[MM_POLICY_ELASTIC] = "elastic",
-	[MM_POLICY_REMAP] = "remap",
-	[MM_POLICY_SWAP] = "swap",
+	[MM_POLICY_RECOMPUTE] = "recompute", [MM_POLICY_ELASTIC] = "elastic",
+	[MM_POLICY_REMAP] = "remap",         [MM_POLICY_SWAP] = "swap",
+	[MM_POLICY_NAIVE] = "naive",         [MM_POLICY_NAIVE_BOUNDED] = "naive-bounded",
 };
 
 static const char help_text[] =
@@ -32,7 +31,8 @@ static const char help_text[] =
 	"--trace: all)\n"
 	"  --speed F              arrivals come F times as fast (default 1)\n"
 	"  --token-scale F        token counts times F (default 1)\n"
-	"  --policies P,P,...     of recompute,elastic,remap,swap (default: the first three)\n"
+	"  --policies P,P,...     of recompute,elastic,remap,swap,naive,naive-bounded (default: "
+	"the first three)\n"
 	"  --repeat N             runs of each policy; the one of median throughput is reported\n"
 	"  --devices N            software GPUs; tenants are dealt out to them in turn (default "
 	"1)\n"

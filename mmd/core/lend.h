@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lend - what the policies are made of: where pages come from, and how they go back
+ *
+ * Concept:    supply.c counts what is there and on its way; lend.c says how many layers of a model may be
+ *             away, in whose order they are taken, begins the taking, and begins the way back. A policy
+ *             (policy.c, naive.c) is a choice among these.
+ * Ownership:  works on struct mm_core; keeps nothing of its own.
+ * Threading:  core thread only.
+ */
+#pragma once
+
+#include "mmd/core/state.h"
+
+/* ---- supply.c ---- */
+
+static inline uint64_t mm_c_free_pages(const struct mm_core *c)
+{
+	return c->ledger.count[MM_PAGE_FREE];
+}
+
+/* Pages that are on their way out of @account's tenants (MM_DOMAIN_NONE: anybody's) and counted on. */
+uint64_t mm_c_expected(const struct mm_core *c, uint32_t account);
+/* What is free, comes back, and is on its way. */
+uint64_t mm_c_supply(const struct mm_core *c);
+/* The same, for what @account wishes: others' mins are not to be had. */
+uint64_t mm_c_supply_for(const struct mm_core *c, uint32_t account);
+/* Pages that may be charged to an account: now, once what it gave is scrubbed, once it gave more. */
+uint64_t mm_c_account_soon(const struct mm_core *c, uint32_t account);
+/* An account that may have the whole pool is never what stands in the way. */
+bool mm_c_quota_binds(const struct mm_core *c, const struct mm_c_tenant *t);
+
+/* ---- lend.c ---- */
+
+/* May its plan be changed now, by anybody? */
+bool mm_c_changeable(const struct mm_core *c, const struct mm_c_tenant *t);
+/* May it be changed now, by the controller? */
+bool mm_c_lends_by_itself(const struct mm_core *c, const struct mm_c_tenant *t);
+/* Pages of a layer, on average. */
+uint64_t mm_c_layer_pages(const struct mm_c_tenant *t);
+
+/*
+ * Taking: arranges for @short_pages more out of @account's tenants (MM_DOMAIN_NONE: anybody's) and
+ * returns how many will come; @dry: only says.
+ */
+uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t account, bool idle_only,
+			  bool dry);
+uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t short_pages,
+			  uint32_t account, bool dry);
+/* As many layers as @short_pages ask for, up to @cap away. */
+uint64_t mm_c_take_up_to(struct mm_core *c, struct mm_c_tenant *t, uint32_t cap,
+			 uint64_t short_pages, uint32_t account, bool dry);
+/* Everybody, in the order in which they lend. Returns how many. */
+uint32_t mm_c_lenders(const struct mm_core *c, struct mm_c_tenant **ret);
+bool mm_c_of_account(const struct mm_c_tenant *t, uint32_t account);
+
+/* Who lends and has not been taken from for @dwell_ns; the active first. NULL: nobody. */
+struct mm_c_tenant *mm_c_next_to_return(const struct mm_core *c, uint64_t dwell_ns);
+/* Layers return, as many in one change as @pages allow, down to @floor away. */
+bool mm_c_return_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages, uint32_t floor);
+/* Before any new wish is served: who lent and runs again gets back what it cannot hide. */
+void mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages);
+/* Dynamic Reversion. */
+void mm_c_give_back(struct mm_core *c, uint64_t surplus_pages);

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mm/base.h"
+#include "mmd/core/controller.h"
+#include "mmd/core/lend.h"
+
+bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return (mm_c_turn_waits(c, t) || c->now_ns - t->load.active_ns >= c->opts.idle_ns) &&
+	       !mm_c_kv_unmet(c, t);
+}
+
+/* Pages that are on their way out of @account's tenants (MM_DOMAIN_NONE: anybody's) and counted on. */
+uint64_t mm_c_expected(const struct mm_core *c, uint32_t account)
+{
+	uint64_t sum = 0;
+
+	MM_FOREACH_TENANT(c, t)
+	{
+		if (t->life != MM_LIFE_LIVE || t->kicked ||
+		    (account != MM_DOMAIN_NONE && t->account != account))
+			continue;
+		if (t->plan.phase != MM_PLAN_STEADY && t->model == MM_MODEL_READY &&
+		    c->now_ns - t->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
+			sum += t->change_gain;
+		if (c->now_ns < t->kv.reclaim_until_ns)
+			sum += (uint64_t)t->kv.reclaiming * t->kv.chunk_pages;
+	}
+	return sum;
+}
+
+uint64_t mm_c_supply(const struct mm_core *c)
+{
+	return mm_c_free_pages(c) + c->ledger.inflight_all + mm_c_expected(c, MM_DOMAIN_NONE);
+}
+
+/* The same, for what @account wishes: others' mins are not to be had. */
+uint64_t mm_c_supply_for(const struct mm_core *c, uint32_t account)
+{
+	uint64_t kept = mm_c_unused_mins(c) - mm_account_unused_min(&c->account[account]);
+	uint64_t supply = mm_c_supply(c);
+
+	return supply > kept ? supply - kept : 0;
+}
+
+/* Pages that may be charged to an account: now, once what it gave is scrubbed, once it gave more. */
+uint64_t mm_c_account_soon(const struct mm_core *c, uint32_t account)
+{
+	const struct mm_account *a = &c->account[account];
+	uint64_t use = mm_account_use(a),
+		 may = a->quota.max_pages + c->ledger.leaving[account] + mm_c_expected(c, account);
+
+	return may > use ? may - use : 0;
+}
+
+/* An account that may have the whole pool is never what stands in the way. */
+bool mm_c_quota_binds(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return c->account[t->account].quota.max_pages < c->ledger.pages;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tune - the controller's knobs, by name
+ *
+ * Concept:    One table: what a knob is called, which field of struct mm_core_opts it is, in which unit it
+ *             is said, its range, its default, what it does. mmd --controller, its configuration file and
+ *             mmsim take KEY=VALUE,KEY=VALUE by this table; status shows it; --help prints it. A field
+ *             that is 0 was not said. Each decision that goes beyond the papers has a knob that
+ *             switches it off, so that its worth can be measured.
+ * Ownership:  pure functions over the caller's storage.
+ * Threading:  any.
+ * Errors:     one sentence that names the key.
+ */
+#pragma once
+
+#include "mmd/core/core.h"
+
+#define MM_TUNE_ERROR_BYTES 192
+#define MM_TUNE_TEXT_BYTES  512
+
+struct mm_knob {
+	const char *name;
+	const char *arg;          /* what --help calls the value */
+	const char *help;         /* half a line */
+	const char *const *names; /* of a choice; the value is the index + 1. NULL: a number */
+	size_t offset, bytes;     /* of the field: 4 or 8 bytes */
+	uint64_t unit;            /* the field counts so many per 1 that is said */
+	uint64_t min, max;        /* of what is said */
+	uint64_t fallback;        /* likewise: what holds when nothing is said */
+};
+
+/* By index; NULL: there are no more. */
+const struct mm_knob *mm_knob_at(uint32_t index);
+
+/* What @opts say, in the knob's unit; of a choice: index + 1. 0: not said. */
+uint64_t mm_knob_value(const struct mm_knob *knob, const struct mm_core_opts *opts);
+
+/* The name of the choice that @opts say; NULL: not said, or a number. */
+const char *mm_knob_choice(const struct mm_knob *knob, const struct mm_core_opts *opts);
+
+/**
+ * mm_tune_parse() - read KEY=VALUE,KEY=VALUE
+ * @text:  hostile; at most MM_TUNE_TEXT_BYTES - 1 bytes
+ * @opts:  the fields that are named are written; all or, on failure, none
+ * @error: MM_TUNE_ERROR_BYTES: the sentence on failure
+ *
+ * Return: 0; -EINVAL.
+ */
+int mm_tune_parse(const char *text, struct mm_core_opts *opts, char *error);
+
+/* Fields that were not said get their defaults. */
+void mm_tune_defaults(struct mm_core_opts *opts);
