@@ -13,7 +13,7 @@
 #include "mmd/config.h"
 #include "mmd/host.h"
 
-#define WORDS_MAX 12
+#define WORDS_MAX 14
 
 static const struct {
 	const char *text;
@@ -75,6 +75,9 @@ static const struct {
 	{ { "--log-level", "loud" }, "loud" },
 	{ { "--lend-max", "1001" }, "--lend-max" },
 	{ { "--lend-max", "1M" }, "--lend-max" },
+	{ { "--controller", "" }, "--controller" },
+	{ { "--controller", "cap=0" }, "--controller: cap" },
+	{ { "--controller", "cap=500,frobnicate=1" }, "frobnicate" },
 	{ { "--device", "x" }, "--device" },
 	{ { "--device", "0,1,0" }, "twice" },
 	{ { "--device", "0,,1" }, "--device" },
@@ -164,10 +167,11 @@ static void test_devices(void **state)
 /* What the keeper hands to another role is what it parsed itself. */
 static void test_handed_on(void **state)
 {
-	const char *const words[] = { "--dir",      "/tmp/x",      "--pool=3G",
-				      "--lend-max", "250",         "--chunk=1M",
-				      "--driver",   "/lib/x y.so", "--hugepages=2M",
-				      NULL };
+	const char *const words[] = {
+		"--dir",    "/tmp/x",      "--pool=3G",      "--lend-max",
+		"250",      "--chunk=1M",  "--controller",   "cap=300,reversion=off",
+		"--driver", "/lib/x y.so", "--hugepages=2M", NULL
+	};
 	char *argv[MM_CONFIG_ARGS_MAX], error[MM_CONFIG_ERROR_BYTES] = "";
 	struct mm_config config, again;
 	int argc = 0;
@@ -183,6 +187,7 @@ static void test_handed_on(void **state)
 	assert_string_equal(again.driver, "/lib/x y.so");
 	assert_int_equal(mm_config_at(&again.pool_bytes, 0), UINT64_C(3) << 30);
 	assert_int_equal(again.lend_max_permille, 250);
+	assert_string_equal(again.controller, "cap=300,reversion=off");
 	assert_int_equal(again.chunk_bytes, 1 << 20);
 	assert_int_equal(mm_config_at(&again.page_bytes, 0), 0);
 	assert_int_equal(again.hugepages, MM_HUGE_2M);
@@ -209,6 +214,9 @@ static const struct {
 	{ "{", "line 1" },
 	{ "[]", "object" },
 	{ "{\"policy\": 7}", "policy" },
+	{ "{\"controller\": \"dwell-ms=50\"}", NULL },
+	{ "{\"controller\": \"dwell-ms=x\"}", "dwell-ms" },
+	{ "{\"controller\": {\"dwell-ms\": 50}}", "controller" },
 	{ "{\"policy\": \"greedy\"}", "greedy" },
 	{ "{\"pool\": -1}", "pool" },
 	{ "{\"pool\": true}", "pool" },
