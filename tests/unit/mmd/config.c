@@ -214,7 +214,7 @@ static const struct {
 	{ "{", "line 1" },
 	{ "[]", "object" },
 	{ "{\"policy\": 7}", "policy" },
-	{ "{\"controller\": \"dwell-ms=50\"}", NULL },
+	{ "{\"controller\": \"dwell-ms=50\", \"page\": 65536}", NULL },
 	{ "{\"controller\": \"dwell-ms=x\"}", "dwell-ms" },
 	{ "{\"controller\": {\"dwell-ms\": 50}}", "controller" },
 	{ "{\"policy\": \"greedy\"}", "greedy" },
