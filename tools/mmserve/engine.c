@@ -9,12 +9,9 @@
 #include "mm/base.h"
 #include "tools/mmserve/suspend.h"
 
-#define GROW_ANSWER_NS   (2 * MM_NS_PER_S)    /* an unanswered wish counts as denied after that */
-#define GROW_RETRY_NS    (100 * MM_NS_PER_MS) /* between two wishes for the same */
-#define POLL_NS          (20 * MM_NS_PER_MS)  /* at most, when nothing can run */
-#define RETIRED_POLL_NS  (MM_NS_PER_MS / 5)   /* at most, while the device works on moves */
-#define LOOKAHEAD_BLOCKS 2u                   /* per sequence, asked for ahead of need */
-#define VOID_STEPS_MAX   1000u                /* in a row: then something is wrong with mmd */
+#define POLL_NS         (20 * MM_NS_PER_MS) /* at most, when nothing can run */
+#define RETIRED_POLL_NS (MM_NS_PER_MS / 5)  /* at most, while the device works on moves */
+#define VOID_STEPS_MAX  1000u               /* in a row: then something is wrong with mmd */
 
 static uint64_t now_ns(void)
 {
@@ -38,6 +35,79 @@ static int fail(struct mm_engine *e, int error, const char *what)
 	return error;
 }
 
+/* ---- the memory, for kvman ---- */
+
+static int kv_want(void *context, uint32_t chunks_total)
+{
+	struct mm_engine *e = context;
+	const int r = e->memory->ops->kv_want(e->memory, chunks_total);
+
+	return r && r != -EAGAIN && r != -ENOSPC && r != -EDQUOT
+		       ? fail(e, r, "cannot ask for KV memory")
+		       : r;
+}
+
+static void kv_usable(void *context, uint64_t *ret_bitmap, size_t words)
+{
+	const struct mm_engine *e = context;
+
+	e->memory->ops->kv_usable(e->memory, ret_bitmap, words);
+}
+
+static int kv_release(void *context, uint32_t chunk)
+{
+	struct mm_engine *e = context;
+	const int r = e->memory->ops->kv_release(e->memory, chunk);
+
+	return r ? fail(e, r, "cannot give a KV chunk back") : 0;
+}
+
+static int kv_move(void *context, const struct mm_sched_move *moves, uint32_t n)
+{
+	struct mm_engine *e = context;
+	int r = 0;
+
+	for (uint32_t i = 0; i < n && !r; i++)
+		r = mm_forward_move_block(&e->forward, moves[i].from, moves[i].to);
+	return r ? fail(e, r, "cannot move KV blocks") : 0;
+}
+
+static int kv_mark(void *context)
+{
+	struct mm_engine *e = context;
+	const CUresult r = e->memory->gpu->cuEventRecord(e->retired_done, e->forward.stream);
+
+	return r ? fail(e, mm_gpu_errno(r), "cannot move KV blocks") : 0;
+}
+
+static int kv_marked(void *context)
+{
+	struct mm_engine *e = context;
+	const CUresult r = e->memory->gpu->cuEventQuery(e->retired_done);
+
+	if (r == CUDA_ERROR_NOT_READY)
+		return -EAGAIN;
+	return r ? fail(e, mm_gpu_errno(r), "cannot move KV blocks") : 0;
+}
+
+static void kv_load(void *context, const struct mm_kvman_load *load)
+{
+	const struct mm_engine *e = context;
+	const struct mm_load_hint hint = { load->chunks_used, load->waiting, load->running };
+
+	e->memory->ops->hint(e->memory, &hint);
+}
+
+static const struct mm_kvman_ops kvman_ops = {
+	.want = kv_want,
+	.usable = kv_usable,
+	.release = kv_release,
+	.move = kv_move,
+	.mark = kv_mark,
+	.marked = kv_marked,
+	.load = kv_load,
+};
+
 /* ---- making ---- */
 
 static uint32_t longest_request(const struct mm_engine *e)
@@ -55,48 +125,39 @@ static uint32_t longest_request(const struct mm_engine *e)
 	return (uint32_t)longest;
 }
 
-static uint32_t chunks_limit(const struct mm_engine *e, uint32_t blocks_per_chunk,
-			     uint32_t max_tokens)
-{
-	const uint64_t blocks = mm_div_up(max_tokens, e->opts.block_tokens) * e->opts.max_batch;
-	const uint64_t pages = mm_kv_arena_chunk_total(&e->kv) / e->memory->page_bytes;
-
-	return (uint32_t)MM_MIN(MM_MAX(mm_div_up(blocks, blocks_per_chunk), 1),
-				MM_MAX(e->memory->kv_pages_max / pages, 1));
-}
-
 static int init_sched(struct mm_engine *e, uint32_t max_tokens)
 {
-	const uint32_t per_chunk = e->kv.blocks_per_chunk;
+	const struct mm_kvman_arena arena = { .chunk_bytes = mm_kv_arena_chunk_total(&e->kv),
+					      .page_bytes = e->memory->page_bytes,
+					      .pages_max = e->memory->kv_pages_max,
+					      .share_bytes = e->opts.kv_share_bytes,
+					      .fixed = e->memory->fixed };
 	struct mm_sched_config config = {
 		.max_seqs = (uint32_t)MM_MIN(MM_MAX(e->requests->n, 1), UINT32_MAX),
 		.max_batch = e->opts.max_batch,
 		.max_batched_tokens = e->opts.max_batched_tokens,
 		.max_tokens = max_tokens,
 		.block_tokens = e->opts.block_tokens,
-		.kv_chunks = chunks_limit(e, per_chunk, max_tokens),
-		.kv_blocks_per_chunk = per_chunk,
+		.kv_blocks_per_chunk = e->kv.blocks_per_chunk,
+		.lookahead_blocks = MM_KVMAN_LOOKAHEAD_BLOCKS,
+		.admit = e->opts.admit,
 	};
 
-	e->chunks_share = config.kv_chunks;
-	if (e->opts.kv_share_bytes) {
-		const uint64_t chunk_bytes = mm_kv_arena_chunk_total(&e->kv);
-		const uint64_t share = MM_MAX(e->opts.kv_share_bytes / chunk_bytes, 1);
-
-		e->chunks_share = (uint32_t)MM_MIN(share, config.kv_chunks);
-	}
-	if (e->memory->fixed)
-		config.kv_chunks = e->chunks_share;
+	e->chunks_share = mm_kvman_size_arena(&arena, &config);
 	return mm_sched_init(&e->sched, &config);
 }
 
-static int init_arrays(struct mm_engine *e)
+static int init_kvman(struct mm_engine *e)
 {
-	e->moves = calloc(e->sched.kv.blocks_per_chunk, sizeof(*e->moves));
+	const struct mm_kvman_config config = { .share_chunks = e->chunks_share,
+						.fixed = e->memory->fixed,
+						.idle_ns = e->opts.kv_idle_ns,
+						.timeout_ns = e->opts.kv_timeout_ns,
+						.answer_ns = MM_KVMAN_ANSWER_NS,
+						.retry_ns = MM_KVMAN_RETRY_NS };
+
 	e->finished = calloc(e->opts.max_batch, sizeof(*e->finished));
-	e->usable = calloc(mm_div_up(e->sched.kv.n_chunks, 64), sizeof(*e->usable));
-	e->retired = calloc(e->sched.kv.n_chunks, sizeof(*e->retired));
-	return e->moves && e->finished && e->usable && e->retired ? 0 : -ENOMEM;
+	return e->finished ? mm_kvman_init(&e->kvman, &config, &e->sched, &kvman_ops, e) : -ENOMEM;
 }
 
 static int init_kv(struct mm_engine *e)
@@ -136,7 +197,7 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 	if (!r)
 		r = init_sched(e, longest_request(e));
 	if (!r)
-		r = init_arrays(e);
+		r = init_kvman(e);
 	if (r) {
 		snprintf(err, MM_SERVE_ERROR_BYTES, "cannot set up the scheduler: %s",
 			 strerror(-r));
@@ -155,12 +216,10 @@ void mm_engine_done(struct mm_engine *e)
 		e->memory->gpu->cuEventDestroy(e->retired_done);
 	if (e->forward.gpu)
 		mm_forward_done(&e->forward);
+	mm_kvman_done(&e->kvman);
 	mm_sched_done(&e->sched);
 	mm_stats_done(&e->stats);
-	free(e->moves);
 	free(e->finished);
-	free(e->usable);
-	free(e->retired);
 	mm_kv_arena_done(&e->kv);
 	*e = (struct mm_engine){ 0 };
 }
@@ -225,95 +284,7 @@ static int let_in(struct mm_engine *e, uint64_t now)
 	return 0;
 }
 
-/* ---- KV chunks ---- */
-
-static void take_granted(struct mm_engine *e, uint64_t now)
-{
-	const uint32_t n = e->sched.kv.n_chunks;
-
-	e->memory->ops->kv_usable(e->memory, e->usable, mm_div_up(n, 64));
-	for (uint32_t i = 0; i < n; i++)
-		if (e->usable[i / 64] >> i % 64 & 1)
-			mm_kvblocks_add_chunk(&e->sched.kv, i, now);
-	e->stats.kv_chunks_max = MM_MAX(e->stats.kv_chunks_max, e->sched.kv.usable_chunks);
-}
-
-static int give_back(struct mm_engine *e, uint32_t chunk)
-{
-	const int r = e->memory->ops->kv_release(e->memory, chunk);
-
-	if (r)
-		return fail(e, r, "cannot give a KV chunk back");
-	mm_kvblocks_remove_chunk(&e->sched.kv, chunk);
-	e->stats.chunks_released++;
-	e->chunks_asked = 0;
-	return 0;
-}
-
-static int move_blocks(struct mm_engine *e, uint32_t n)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; i < n && !r; i++)
-		r = mm_forward_move_block(&e->forward, e->moves[i].from, e->moves[i].to);
-	e->stats.blocks_moved += n;
-	return r ? fail(e, r, "cannot move KV blocks") : 0;
-}
-
-/* Second phase: what was retired goes back once the device has done all that could touch it. */
-static int release_retired(struct mm_engine *e)
-{
-	CUresult res;
-	int r = 0;
-
-	if (!e->n_retired)
-		return 0;
-	res = e->memory->gpu->cuEventQuery(e->retired_done);
-	if (res == CUDA_ERROR_NOT_READY)
-		return 0;
-	if (res)
-		return fail(e, mm_gpu_errno(res), "cannot move KV blocks");
-	while (e->n_retired && !r)
-		r = give_back(e, e->retired[--e->n_retired]);
-	return r;
-}
-
-/* First phase. The stream's order puts the copies before the next step. */
-static int retire(struct mm_engine *e, uint32_t chunk, uint32_t moves)
-{
-	CUresult res;
-	int r;
-
-	e->retired[e->n_retired++] = chunk;
-	r = move_blocks(e, moves);
-	if (r)
-		return r;
-	res = e->memory->gpu->cuEventRecord(e->retired_done, e->forward.stream);
-	return res ? fail(e, mm_gpu_errno(res), "cannot move KV blocks") : 0;
-}
-
-/* All that drain and can be emptied now. */
-static int retire_chunks(struct mm_engine *e, uint64_t now)
-{
-	uint32_t chunk, n;
-	int r = 0;
-
-	while (!r && !mm_sched_retire(&e->sched, now, &chunk, e->moves, &n))
-		r = retire(e, chunk, n);
-	return r;
-}
-
-/*
- * mmd wants @count chunks. Sequences that end soon cost nothing, those that are preempted must be
- * computed again: half of the time is theirs, unless the steps are so long that it would be late.
- */
-static void reclaim(struct mm_engine *e, uint32_t count, uint64_t deadline_ns, uint64_t now)
-{
-	const uint64_t given = deadline_ns > now ? deadline_ns - now : 0;
-	const uint64_t reserve = MM_MAX(given / 2, 2 * e->step_ns);
-
-	mm_sched_reclaim(&e->sched, count, now + (given > reserve ? given - reserve : 0));
-}
+/* ---- events ---- */
 
 static int handle_events(struct mm_engine *e, uint64_t now)
 {
@@ -323,14 +294,13 @@ static int handle_events(struct mm_engine *e, uint64_t now)
 	while (!r && !e->memory->ops->next_event(e->memory, &event)) {
 		switch (event.kind) {
 		case MM_EVENT_KV_GRANTED:
-			take_granted(e, now);
+			mm_kvman_granted(&e->kvman, now);
 			break;
 		case MM_EVENT_KV_DENIED:
-			e->may_grow = false;
-			e->retry_ns = now + GROW_RETRY_NS;
+			mm_kvman_denied(&e->kvman, now);
 			break;
 		case MM_EVENT_KV_RECLAIM:
-			reclaim(e, event.count, event.deadline_ns, now);
+			mm_kvman_reclaim(&e->kvman, event.count, event.deadline_ns, now);
 			break;
 		case MM_EVENT_PLAN_CHANGED:
 			e->stats.plan_changes++;
@@ -348,90 +318,6 @@ static int handle_events(struct mm_engine *e, uint64_t now)
 		}
 	}
 	return r;
-}
-
-static uint32_t chunks_wanted(const struct mm_engine *e)
-{
-	const uint32_t blocks =
-		mm_sched_blocks_wanted(&e->sched, LOOKAHEAD_BLOCKS * e->opts.block_tokens);
-	const uint64_t chunks = mm_div_up(blocks, e->sched.kv.blocks_per_chunk);
-
-	return (uint32_t)MM_MIN(chunks, e->sched.kv.n_chunks);
-}
-
-/* Asks ahead of need, never waits. */
-static int grow(struct mm_engine *e, uint32_t wanted, uint64_t now)
-{
-	int r;
-
-	if (e->may_grow && now >= e->grow_deadline_ns)
-		e->may_grow = false;
-	/* Who is asked to give does not ask for more. */
-	if (wanted <= e->sched.kv.usable_chunks || e->sched.kv.draining_chunks) {
-		e->may_grow = false;
-		return 0;
-	}
-	if (wanted <= e->chunks_asked && now < e->retry_ns)
-		return 0;
-	r = e->memory->ops->kv_want(e->memory, wanted);
-	e->chunks_asked = wanted;
-	if (r == -EAGAIN) {
-		/* A denial a moment ago will not be another answer now. */
-		e->may_grow = e->may_grow || now >= e->retry_ns;
-		e->grow_deadline_ns = now + GROW_ANSWER_NS;
-		e->retry_ns = now + GROW_ANSWER_NS;
-		return 0;
-	}
-	e->may_grow = false;
-	e->retry_ns = now + GROW_RETRY_NS;
-	if (!r)
-		take_granted(e, now);
-	return r && r != -ENOSPC && r != -EDQUOT ? fail(e, r, "cannot ask for KV memory") : 0;
-}
-
-/*
- * Voluntary shrinking, when fewer chunks were wanted than are held for a while: what has been empty as
- * long goes at once; else, now and then, one chunk whose blocks fit into the others.
- */
-static int trim(struct mm_engine *e, uint32_t wanted, uint64_t now)
-{
-	uint32_t chunk, n;
-
-	if (e->memory->fixed || wanted >= e->sched.kv.usable_chunks - e->sched.kv.draining_chunks) {
-		e->surplus_since_ns = 0;
-		return 0;
-	}
-	if (!e->surplus_since_ns)
-		e->surplus_since_ns = now;
-	if (now < e->opts.kv_idle_ns)
-		return 0;
-	chunk = mm_kvblocks_idle_chunk(&e->sched.kv, now - e->opts.kv_idle_ns);
-	if (chunk != MM_KV_NONE) {
-		mm_kvblocks_drain_chunk(&e->sched.kv, chunk);
-		return 0;
-	}
-	if (now - e->surplus_since_ns < e->opts.kv_idle_ns)
-		return 0;
-	e->surplus_since_ns = now;
-	return mm_sched_compact(&e->sched, now, &chunk, e->moves, &n) ? 0 : retire(e, chunk, n);
-}
-
-static int manage_kv(struct mm_engine *e, uint64_t now)
-{
-	const uint32_t wanted = chunks_wanted(e);
-	const struct mm_load_hint hint = { mm_kvblocks_chunks_used(&e->sched.kv),
-					   e->sched.n_waiting, e->sched.n_running };
-	int r;
-
-	e->memory->ops->hint(e->memory, &hint);
-	r = grow(e, e->memory->fixed ? MM_MAX(wanted, e->chunks_share) : wanted, now);
-	if (!r)
-		r = release_retired(e);
-	if (!r)
-		r = trim(e, wanted, now);
-	if (!r)
-		r = retire_chunks(e, now);
-	return r ? r : release_retired(e);
 }
 
 /* ---- steps ---- */
@@ -554,7 +440,7 @@ static int step(struct mm_engine *e, const struct mm_sched_plan *plan)
 	end = now_ns();
 	if (e->opts.verify)
 		e->stats.checksum_failures += mm_forward_verify(&e->forward, report_mismatch, e);
-	e->step_ns = end - begin;
+	mm_kvman_ran(&e->kvman, end - begin);
 	e->stats.steps++;
 	e->stats.computed_tokens += plan->tokens;
 	e->stats.step_s += (double)(end - begin) / (double)MM_NS_PER_S;
@@ -570,7 +456,7 @@ static void wait_idle(struct mm_engine *e, uint64_t now)
 {
 	struct pollfd fd = { .fd = e->memory->ops->event_fd(e->memory), .events = POLLIN };
 	struct timespec timeout;
-	uint64_t ns = e->n_retired ? RETIRED_POLL_NS : POLL_NS;
+	uint64_t ns = e->kvman.n_retired ? RETIRED_POLL_NS : POLL_NS;
 
 	if (!e->sched.n_waiting && !e->sched.n_running && e->next_arrival < e->requests->n) {
 		const double s = e->requests->all[e->next_arrival].arrival_s - since_start(e, now);
@@ -581,21 +467,14 @@ static void wait_idle(struct mm_engine *e, uint64_t now)
 	ppoll(&fd, fd.fd >= 0, &timeout, NULL);
 }
 
-/* A request that memory is denied for too long is refused: the oldest, as it blocks the others. */
+/* A request that memory is denied for too long is refused. */
 static int check_stuck(struct mm_engine *e, uint64_t now)
 {
-	const uint32_t seq = e->sched.n_running ? e->sched.running[0] : e->sched.queue;
+	const uint32_t seq = mm_kvman_stuck(&e->kvman, now);
 	struct mm_request *q;
 
-	if (seq == MM_KV_NONE) {
-		e->stuck_since_ns = 0;
+	if (seq == MM_KV_NONE)
 		return 0;
-	}
-	if (!e->stuck_since_ns)
-		e->stuck_since_ns = now;
-	if (now - e->stuck_since_ns < e->opts.kv_timeout_ns)
-		return 0;
-	e->stuck_since_ns = 0;
 	q = &e->requests->all[e->sched.seqs[seq].user];
 	q->preemptions = e->sched.seqs[seq].preemptions;
 	mm_sched_remove(&e->sched, seq, now);
@@ -624,7 +503,7 @@ static int turn(struct mm_engine *e)
 	if (!r)
 		r = handle_events(e, now);
 	if (!r)
-		r = manage_kv(e, now);
+		r = mm_kvman_manage(&e->kvman, now);
 	if (r)
 		return r;
 	r = ask_turn(e);
@@ -632,7 +511,7 @@ static int turn(struct mm_engine *e)
 		wait_idle(e, now);
 		return r == -EAGAIN ? 0 : fail(e, r, "cannot take turns");
 	}
-	plan = mm_sched_step(&e->sched, now, e->may_grow);
+	plan = mm_kvman_plan(&e->kvman, now);
 	e->stats.preemptions = e->sched.preemptions;
 	if (plan->n_swaps) {
 		r = mm_suspend_run(e, plan);
@@ -640,7 +519,7 @@ static int turn(struct mm_engine *e)
 			return r;
 	}
 	if (plan->n_items) {
-		e->stuck_since_ns = 0;
+		mm_kvman_runs(&e->kvman);
 		return step(e, plan);
 	}
 	r = check_stuck(e, now);
@@ -676,7 +555,7 @@ int mm_engine_hold(struct mm_engine *e, int fd)
 		if (!r)
 			r = handle_events(e, now_ns());
 		if (!r)
-			r = manage_kv(e, now_ns());
+			r = mm_kvman_manage(&e->kvman, now_ns());
 	}
 	return r;
 }
@@ -686,13 +565,16 @@ int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 	int r = 0;
 
 	e->start_ns = start_ns ? start_ns : now_ns();
-	take_granted(e, now_ns());
+	mm_kvman_granted(&e->kvman, now_ns());
 	while (!r && !all_done(e)) {
 		r = check_stop(e);
 		if (!r)
 			r = turn(e);
 	}
 	e->stats.end_s = since_start(e, now_ns());
+	e->stats.kv_chunks_max = e->kvman.chunks_max;
+	e->stats.chunks_released = e->kvman.chunks_released;
+	e->stats.blocks_moved = e->kvman.blocks_moved;
 	e->stats.plan_held_s =
 		(double)e->memory->ops->plan_held_ns(e->memory) / (double)MM_NS_PER_S;
 	return r;

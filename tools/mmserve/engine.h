@@ -4,11 +4,8 @@
  *
  * Concept:    a loop. Between steps: let arrivals in, answer the memory's events (chunks granted,
  *             denied, asked back), ask for chunks ahead of need without waiting, give back what has
- *             been empty for a while. Then plan, compute, commit. A step never waits for KV.
- *             A chunk that goes back is drained, emptied by copies on the device, retired, and released
- *             when the device has done all that could touch it; never inside a step. Chunks that are
- *             asked back have until half of their time to empty by themselves or by copies; then
- *             sequences are preempted.
+ *             been empty for a while (kvman.h decides). Then plan, compute, commit. A step never waits
+ *             for KV, and no chunk is released inside a step.
  * Ownership:  memory, weights and requests are the caller's; the engine owns scheduler and forward.
  * Threading:  one thread, the caller's.
  */
@@ -20,6 +17,7 @@
 #include <stdio.h>
 
 #include "tools/mmserve/forward.h"
+#include "tools/mmserve/kvman.h"
 #include "tools/mmserve/report.h"
 #include "tools/mmserve/requests.h"
 #include "tools/mmserve/sched.h"
@@ -30,6 +28,7 @@ struct mm_engine_opts {
 	uint32_t max_batch;
 	uint32_t max_batched_tokens;
 	enum mm_kv_order kv_order;
+	enum mm_admit admit;
 	uint64_t kv_share_bytes; /* 0: as much as the batch can ever use */
 	uint64_t swap_bytes;     /* 0: as the memory's policy says */
 	uint64_t kv_idle_ns;     /* chunks that stay empty for so long are given back */
@@ -49,23 +48,13 @@ struct mm_engine {
 	struct mm_sched sched;
 	struct mm_forward forward;
 	struct mm_stats stats;
-	struct mm_sched_move *moves; /* [blocks_per_chunk] */
-	uint64_t *finished;          /* [max_batch] */
-	uint64_t *usable;            /* bitmap of chunks */
-	uint32_t *retired;           /* [kv_chunks] whose release waits for the device */
-	uint32_t n_retired;
-	CUevent retired_done; /* after all work that may touch them */
+	struct mm_kvman kvman;
+	uint64_t *finished;   /* [max_batch] */
+	CUevent retired_done; /* after all work that may touch retired chunks */
 	struct mm_kv_arena kv;
 	uint32_t chunks_share;
 	uint64_t start_ns;
 	size_t next_arrival;
-	uint32_t chunks_asked;
-	bool may_grow;             /* asked, and not denied yet */
-	uint64_t grow_deadline_ns; /* no answer until then: denied */
-	uint64_t retry_ns;         /* earliest time to ask for the same again */
-	uint64_t stuck_since_ns;   /* 0: something could run */
-	uint64_t surplus_since_ns; /* 0: all chunks are wanted */
-	uint64_t step_ns;          /* of the last step */
 	uint64_t break_dice;
 	char *err;
 };

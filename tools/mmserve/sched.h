@@ -14,6 +14,8 @@
  *             mm_sched_init(). Runs in the engine, in tests and in the simulator.
  * Ownership:  the scheduler owns sequences and block manager; the caller owns token ids, which the
  *             scheduler never sees.
+ * Cost:       of a step, some nanoseconds for each sequence that runs; nothing for those that wait,
+ *             for chunks, or for blocks that stay.
  * Invariants: mm_sched_check(). Admission and preemption follow one order, first come first served:
  *             the youngest is preempted, the oldest admitted; no sequence starves. Only for chunks that
  *             must be given back the cheapest is preempted, and never the oldest while others run.
@@ -27,6 +29,12 @@
 
 #include "tools/mmserve/kvblocks.h"
 
+/* Who waits is let in when there are blocks ... */
+enum mm_admit {
+	MM_ADMIT_WHOLE, /* for its whole prompt and one token more; it gets those of the prompt */
+	MM_ADMIT_CHUNK, /* for what the step computes of it; it gets those: vLLM V1 */
+};
+
 struct mm_sched_config {
 	uint32_t max_seqs;           /* that wait or run at once */
 	uint32_t max_batch;          /* that run at once */
@@ -35,6 +43,8 @@ struct mm_sched_config {
 	uint32_t block_tokens;
 	uint32_t kv_chunks;
 	uint32_t kv_blocks_per_chunk;
+	uint32_t lookahead_blocks; /* that a sequence is wanted to have ahead of need */
+	enum mm_admit admit;
 };
 
 struct mm_sched_swap { /* of a sequence's block, out to a slot of the swap space or in from it */
@@ -58,7 +68,8 @@ struct mm_seq {
 	uint32_t slot;    /* the first of them; s->slots leads to the next */
 	uint32_t row;     /* of the batch, while running */
 	uint32_t preemptions;
-	uint32_t next; /* in the queue, while waiting; MM_KV_NONE ends it */
+	uint32_t want; /* blocks, with those ahead of need */
+	uint32_t next; /* in the queue while waiting, of the free ones; MM_KV_NONE ends it */
 };
 
 struct mm_sched_item {
@@ -92,7 +103,8 @@ struct mm_sched {
 	struct mm_seq *seqs;
 	uint32_t *tables;  /* [max_batch][table_stride] block numbers, by row */
 	uint32_t *running; /* [max_batch] sequences, oldest first */
-	bool *rows;        /* [max_batch] taken */
+	uint32_t *rows;    /* [max_batch - n_running] that are free */
+	uint32_t *owner;   /* [blocks] the sequence that has a block in use */
 	uint32_t *slots;   /* [n_slots] the next of the same sequence, or the next free one */
 	uint32_t n_slots, free_slots, free_slot;
 	struct mm_sched_plan plan;
@@ -102,8 +114,12 @@ struct mm_sched {
 	uint32_t table_stride;
 	uint32_t n_running;
 	uint32_t n_waiting;
-	uint32_t queue;     /* head of the waiting */
-	uint32_t free_hint; /* no free sequence below */
+	uint32_t n_prompts;    /* of the running, those with more than one token to compute */
+	uint32_t queue, tail;  /* of the waiting; tail only if there is a head */
+	uint32_t free_seq;     /* head of the free */
+	uint64_t want_running; /* blocks, sum */
+	uint64_t want_waiting; /* of those that the batch has room for; right only if known */
+	bool want_known;
 };
 
 /**
@@ -172,12 +188,12 @@ uint32_t mm_sched_commit(struct mm_sched *s, uint64_t now_ns, uint64_t *ret_fini
 
 /**
  * mm_sched_blocks_wanted() - what to ask mmd for, ahead of need
- * @s:         any
- * @lookahead: tokens that each sequence will soon have more
+ * @s: any
  *
- * Return: blocks that would let everything run that the batch has room for.
+ * Return: blocks that would let everything run that the batch has room for, each sequence with
+ * lookahead_blocks more than it has tokens for, as far as it will ever need them.
  */
-uint32_t mm_sched_blocks_wanted(const struct mm_sched *s, uint32_t lookahead);
+uint32_t mm_sched_blocks_wanted(struct mm_sched *s);
 
 /**
  * mm_sched_reclaim() - chunks are to be given back

@@ -194,10 +194,89 @@ static void test_admits_when_the_prompt_fits(void **state)
 	a = add(&s, 17, 4);
 	assert_int_equal(mm_sched_step(&s, 0, false)->n_items, 0);
 	assert_int_equal(s.seqs[a].state, MM_SEQ_WAITING);
-	assert_int_equal(mm_sched_blocks_wanted(&s, 0), 5);
-	assert_int_equal(mm_sched_blocks_wanted(&s, 100), 6);
+	assert_int_equal(mm_sched_blocks_wanted(&s), 5);
 	mm_kvblocks_add_chunk(&s.kv, 3, 0);
 	assert_int_equal(mm_sched_step(&s, 0, false)->tokens, 8);
+	mm_sched_done(&s);
+}
+
+/* By chunks: let in for what one step computes, extended step by step; the youngest gives way. */
+static void test_admits_by_chunks(void **state)
+{
+	struct mm_sched_config c = small;
+	const struct mm_sched_plan *p;
+	struct mm_sched s;
+	uint32_t a, b;
+
+	(void)state;
+	c.admit = MM_ADMIT_CHUNK;
+	init(&s, &c, 1);
+	a = add(&s, 4, 6);
+	run(&s, false);
+	b = add(&s, 14, 2);
+	p = mm_sched_step(&s, 0, false);
+	assert_int_equal(p->tokens, 8);
+	assert_int_equal(s.seqs[b].n_blocks, 2);
+	assert_int_equal(s.kv.free_blocks, 0);
+	run(&s, false);
+	/* b lacks a block for its next chunk, and is the youngest: it gives way to itself. */
+	p = mm_sched_step(&s, 0, false);
+	assert_int_equal(p->n_preempted, 1);
+	assert_int_equal(p->preempted[0], b);
+	assert_int_equal(p->n_items, 1);
+	assert_int_equal(s.seqs[b].computed, 0);
+	check(&s);
+	while (s.seqs[a].state != MM_SEQ_FREE)
+		run(&s, false);
+	while (s.seqs[b].state != MM_SEQ_FREE) {
+		assert_true(mm_sched_step(&s, 0, false)->tokens > 0);
+		run(&s, false);
+	}
+	mm_sched_done(&s);
+}
+
+/* Its first chunk fits, but never the whole: it must not compute that chunk again and again. */
+static void test_admits_by_chunks_what_can_end(void **state)
+{
+	struct mm_sched_config c = small;
+	struct mm_sched s;
+
+	(void)state;
+	c.admit = MM_ADMIT_CHUNK;
+	init(&s, &c, 1);
+	add(&s, 17, 4);
+	assert_int_equal(mm_sched_step(&s, 0, false)->n_items, 0);
+	mm_kvblocks_add_chunk(&s.kv, 1, 0);
+	assert_int_equal(mm_sched_step(&s, 0, false)->tokens, 8);
+	mm_sched_done(&s);
+}
+
+/* What is wanted follows each token, up to what a sequence will ever need; of those that wait, as many
+ * count as the batch has room for. */
+static void test_wants_ahead(void **state)
+{
+	struct mm_sched_config c = small;
+	struct mm_sched s;
+	uint32_t a;
+
+	(void)state;
+	c.lookahead_blocks = 2;
+	init(&s, &c, 4);
+	a = add(&s, 3, 10);
+	assert_int_equal(mm_sched_blocks_wanted(&s), 3);
+	run(&s, false);
+	assert_int_equal(mm_sched_blocks_wanted(&s), 3);
+	run(&s, false);
+	assert_int_equal(s.seqs[a].total, 5);
+	assert_int_equal(mm_sched_blocks_wanted(&s), 4);
+	for (int i = 0; i < 5; i++)
+		add(&s, 1, 2);
+	assert_int_equal(mm_sched_blocks_wanted(&s), 4 + 3);
+	while (s.n_running || s.n_waiting) {
+		assert_true(mm_sched_blocks_wanted(&s) <= 4 + 3);
+		run(&s, false);
+	}
+	assert_int_equal(mm_sched_blocks_wanted(&s), 0);
 	mm_sched_done(&s);
 }
 
@@ -243,7 +322,7 @@ static void test_blocks_lowest_first(void **state)
 	assert_null(mm_kvblocks_check(&b));
 	mm_kvblocks_remove_chunk(&b, 2);
 	assert_null(mm_kvblocks_check(&b));
-	assert_int_equal(mm_kvblocks_chunks_used(&b), 1);
+	assert_int_equal(b.used_chunks, 1);
 	mm_kvblocks_done(&b);
 }
 
@@ -432,6 +511,8 @@ static void sim_init(struct sim *sim, uint64_t seed)
 		.kv_blocks_per_chunk = 1 + draw(sim, 6),
 	};
 	sim->config.max_batched_tokens = sim->config.max_batch + draw(sim, 20);
+	sim->config.lookahead_blocks = draw(sim, 3);
+	sim->config.admit = draw(sim, 2) ? MM_ADMIT_CHUNK : MM_ADMIT_WHOLE;
 	sim->config.kv_chunks = 40 / sim->config.kv_blocks_per_chunk + 1 + draw(sim, 10);
 	assert_int_equal(mm_sched_init(&sim->s, &sim->config), 0);
 	if (draw(sim, 2))
@@ -508,11 +589,26 @@ static void sim_swaps(struct sim *sim, const struct mm_sched_plan *p)
 	check(&sim->s);
 }
 
+static uint64_t sim_wanted(const struct mm_sched *s)
+{
+	uint32_t room = s->config.max_batch - s->n_running;
+	uint64_t blocks = 0;
+
+	for (uint32_t i = 0; i < s->n_running; i++)
+		blocks += s->seqs[s->running[i]].want;
+	for (uint32_t i = s->queue; i != MM_KV_NONE && room; i = s->seqs[i].next, room--)
+		blocks += s->seqs[i].want;
+	return MM_MIN(blocks, (uint64_t)s->kv.n_chunks * s->kv.blocks_per_chunk);
+}
+
 static void sim_step(struct sim *sim)
 {
 	uint64_t finished[16];
 	const struct mm_sched_plan *p = mm_sched_step(&sim->s, 0, draw(sim, 2));
 	uint32_t n;
+
+	if (draw(sim, 2)) /* the sum is kept from one call to the next */
+		assert_int_equal(mm_sched_blocks_wanted(&sim->s), sim_wanted(&sim->s));
 
 	check(&sim->s);
 	assert_true(p->tokens <= sim->config.max_batched_tokens);
@@ -581,6 +677,9 @@ int main(void)
 		cmocka_unit_test(test_preempts_youngest),
 		cmocka_unit_test(test_waits_while_it_may_grow),
 		cmocka_unit_test(test_admits_when_the_prompt_fits),
+		cmocka_unit_test(test_admits_by_chunks),
+		cmocka_unit_test(test_admits_by_chunks_what_can_end),
+		cmocka_unit_test(test_wants_ahead),
 		cmocka_unit_test(test_removes),
 		cmocka_unit_test(test_blocks_lowest_first),
 		cmocka_unit_test(test_reclaim_moves),

@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine's KV decisions, with a memory that only remembers what it was asked: single decisions, then
+ * seeded random runs in which the memory grants late, denies and asks back.
+ */
+#undef NDEBUG
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "mm/base.h"
+#include "tools/mmserve/kvman.h"
+
+#define CHUNKS 16u
+
+struct fake {
+	struct mm_sched s;
+	struct mm_kvman k;
+	uint64_t usable;
+	int answer; /* to every wish; 0 makes as many chunks usable */
+	int release_error;
+	bool busy; /* the device has not reached the mark */
+	bool marked;
+	uint32_t asked, wants, moves, marks, releases;
+	struct mm_kvman_load load;
+	uint32_t stalled; /* of the last plan */
+};
+
+static int fake_want(void *context, uint32_t chunks_total)
+{
+	struct fake *f = context;
+
+	f->asked = chunks_total;
+	f->wants++;
+	for (uint32_t i = 0; i < CHUNKS && !f->answer; i++)
+		if ((uint32_t)__builtin_popcountll(f->usable) < chunks_total)
+			f->usable |= UINT64_C(1) << i;
+	return f->answer;
+}
+
+static void fake_usable(void *context, uint64_t *ret_bitmap, size_t words)
+{
+	const struct fake *f = context;
+
+	assert_int_equal(words, 1);
+	*ret_bitmap = f->usable;
+}
+
+static int fake_release(void *context, uint32_t chunk)
+{
+	struct fake *f = context;
+
+	assert_true(f->usable >> chunk & 1);
+	assert_true(f->marked && !f->busy); /* or the device may still touch it */
+	f->releases++;
+	if (f->release_error)
+		return f->release_error;
+	f->usable &= ~(UINT64_C(1) << chunk);
+	return 0;
+}
+
+static int fake_move(void *context, const struct mm_sched_move *moves, uint32_t n)
+{
+	struct fake *f = context;
+
+	assert_true(n > 0);
+	for (uint32_t i = 0; i < n; i++)
+		assert_int_not_equal(moves[i].from, moves[i].to);
+	f->moves += n;
+	f->marked = false;
+	return 0;
+}
+
+static int fake_mark(void *context)
+{
+	struct fake *f = context;
+
+	f->marked = true;
+	f->marks++;
+	return 0;
+}
+
+static int fake_marked(void *context)
+{
+	const struct fake *f = context;
+
+	return f->busy ? -EAGAIN : 0;
+}
+
+static void fake_load(void *context, const struct mm_kvman_load *load)
+{
+	struct fake *f = context;
+
+	f->load = *load;
+}
+
+static const struct mm_kvman_ops ops = {
+	.want = fake_want,
+	.usable = fake_usable,
+	.release = fake_release,
+	.move = fake_move,
+	.mark = fake_mark,
+	.marked = fake_marked,
+	.load = fake_load,
+};
+
+static const struct mm_sched_config small = {
+	.max_seqs = 64,
+	.max_batch = 8,
+	.max_batched_tokens = 64,
+	.max_tokens = 64,
+	.block_tokens = 4,
+	.kv_chunks = CHUNKS,
+	.kv_blocks_per_chunk = 4,
+	.lookahead_blocks = MM_KVMAN_LOOKAHEAD_BLOCKS,
+};
+
+static const struct mm_kvman_config times = {
+	.share_chunks = 3, .idle_ns = 100, .timeout_ns = 5000, .answer_ns = 1000, .retry_ns = 50
+};
+
+static void start(struct fake *f, const struct mm_kvman_config *config, uint64_t usable)
+{
+	*f = (struct fake){ .answer = -EAGAIN, .usable = usable };
+	assert_int_equal(mm_sched_init(&f->s, &small), 0);
+	assert_int_equal(mm_kvman_init(&f->k, config, &f->s, &ops, f), 0);
+	mm_kvman_granted(&f->k, 0);
+}
+
+static void end(struct fake *f)
+{
+	const char *wrong = mm_sched_check(&f->s);
+
+	if (wrong)
+		fail_msg("%s", wrong);
+	mm_kvman_done(&f->k);
+	mm_sched_done(&f->s);
+}
+
+static uint32_t add(struct fake *f, uint32_t prompt, uint32_t output)
+{
+	uint32_t seq;
+
+	assert_int_equal(mm_sched_add(&f->s, prompt, output, 0, &seq), 0);
+	return seq;
+}
+
+/* Return: how many sequences the plan had work for. */
+static uint32_t turn(struct fake *f, uint64_t now_ns)
+{
+	const struct mm_sched_plan *p;
+	uint64_t finished[8];
+	uint32_t items;
+
+	assert_int_equal(mm_kvman_manage(&f->k, now_ns), 0);
+	p = mm_kvman_plan(&f->k, now_ns);
+	items = p->n_items;
+	f->stalled = p->stalled;
+	if (items) {
+		mm_kvman_runs(&f->k);
+		mm_sched_commit(&f->s, now_ns, finished);
+	}
+	return items;
+}
+
+static void test_sizes(void **state)
+{
+	static const struct {
+		struct mm_kvman_arena arena;
+		uint32_t chunks, share;
+	} cases[] = {
+		/* 8 sequences of 64 tokens: 16 blocks each, 4 a chunk */
+		{ { 4096, 4096, 1000, 0, false }, 32, 32 },
+		{ { 4096, 4096, 20, 0, false }, 20, 20 },
+		{ { 8192, 4096, 20, 0, false }, 10, 10 },
+		{ { 8192, 4096, 1, 0, false }, 1, 1 },
+		{ { 4096, 4096, 1000, 5 * 4096 + 4095, false }, 32, 5 },
+		{ { 4096, 4096, 1000, 5 * 4096, true }, 5, 5 },
+		{ { 4096, 4096, 1000, 1, true }, 1, 1 },
+		{ { 4096, 4096, 1000, UINT64_MAX, false }, 32, 32 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		struct mm_sched_config c = small;
+
+		assert_int_equal(mm_kvman_size_arena(&cases[i].arena, &c), cases[i].share);
+		assert_int_equal(c.kv_chunks, cases[i].chunks);
+	}
+}
+
+static void test_asks_ahead_and_waits(void **state)
+{
+	struct fake f;
+
+	(void)state;
+	start(&f, &times, 1);
+	add(&f, 7, 30);
+	assert_int_equal(turn(&f, 10), 1);
+	assert_int_equal(f.wants, 0); /* 2 blocks and 2 ahead are one chunk */
+	assert_int_equal(f.load.waiting, 1);
+	turn(&f, 20);
+	assert_int_equal(f.load.running, 1);
+	assert_int_equal(f.load.chunks_used, 1);
+	turn(&f, 30); /* total is 9: 5 blocks */
+	assert_int_equal(f.wants, 1);
+	assert_int_equal(f.asked, 2);
+	turn(&f, 35);
+	assert_int_equal(f.wants, 1);
+	for (uint64_t now = 40; now < 100; now += 10)
+		turn(&f, now);
+	assert_int_equal(f.s.preemptions, 0);
+	while (f.s.kv.free_blocks)
+		turn(&f, 100);
+	turn(&f, 100);
+	turn(&f, 100);
+	turn(&f, 100);
+	assert_int_equal(turn(&f, 100), 0);
+	assert_int_equal(f.stalled, 1);
+	f.usable = 3;
+	mm_kvman_granted(&f.k, 110);
+	assert_int_equal(turn(&f, 110), 1);
+	assert_int_equal(f.k.chunks_max, 2);
+	assert_int_equal(f.s.preemptions, 0);
+	end(&f);
+}
+
+static void test_denied(void **state)
+{
+	struct fake f;
+
+	(void)state;
+	start(&f, &times, 0);
+	f.answer = -ENOSPC;
+	add(&f, 7, 30);
+	turn(&f, 10);
+	assert_int_equal(f.wants, 1);
+	turn(&f, 59);
+	assert_int_equal(f.wants, 1);
+	add(&f, 7, 30); /* more than before: that is another question */
+	turn(&f, 59);
+	assert_int_equal(f.wants, 2);
+	assert_int_equal(f.asked, 2);
+	assert_int_equal(mm_kvman_next_ns(&f.k), 109);
+	turn(&f, 109);
+	assert_int_equal(f.wants, 3);
+	f.answer = -EAGAIN;
+	turn(&f, 159);
+	assert_true(f.k.may_grow);
+	mm_kvman_denied(&f.k, 160);
+	assert_false(f.k.may_grow);
+	turn(&f, 209);
+	assert_int_equal(f.wants, 4);
+	f.answer = 0;
+	assert_int_equal(turn(&f, 210), 2);
+	assert_int_equal(f.s.kv.usable_chunks, 2);
+	end(&f);
+}
+
+static void test_no_answer_is_a_denial(void **state)
+{
+	struct fake f;
+
+	(void)state;
+	start(&f, &times, 0);
+	add(&f, 7, 30);
+	turn(&f, 10);
+	assert_true(f.k.may_grow);
+	assert_int_equal(mm_kvman_next_ns(&f.k), 1010);
+	f.answer = -EDQUOT;
+	turn(&f, 1009);
+	assert_int_equal(f.wants, 1);
+	turn(&f, 1010);
+	assert_int_equal(f.wants, 2);
+	assert_false(f.k.may_grow);
+	f.answer = -ECONNRESET;
+	assert_int_equal(mm_kvman_manage(&f.k, 1060), -ECONNRESET);
+	end(&f);
+}
+
+/* A static split is asked for at once, all of it, and kept. */
+static void test_fixed(void **state)
+{
+	struct mm_kvman_config c = times;
+	struct fake f;
+
+	(void)state;
+	c.fixed = true;
+	start(&f, &c, 0);
+	f.answer = 0;
+	turn(&f, 1);
+	assert_int_equal(f.asked, 3);
+	assert_int_equal(f.s.kv.usable_chunks, 3);
+	for (uint64_t now = 2; now < 1000; now++)
+		turn(&f, now);
+	assert_int_equal(f.releases, 0);
+	end(&f);
+}
+
+/* Two chunks with two blocks in use each, and an empty one. */
+static void half_full(struct fake *f)
+{
+	uint32_t seq[4];
+
+	start(f, &times, 7);
+	for (int i = 0; i < 4; i++)
+		seq[i] = add(f, 6, 2);
+	assert_int_equal(turn(f, 1), 4);
+	mm_sched_remove(&f->s, seq[0], 2);
+	mm_sched_remove(&f->s, seq[2], 2);
+	assert_int_equal(f->s.kv.used_chunks, 2);
+}
+
+static void test_reclaim_in_two_phases(void **state)
+{
+	struct fake f;
+
+	(void)state;
+	half_full(&f);
+	f.busy = true;
+	mm_kvman_reclaim(&f.k, 1, 1000, 2);
+	assert_int_equal(mm_kvman_manage(&f.k, 2), 0);
+	assert_int_equal(f.marks,
+			 1); /* nothing to move, but the device may be at the step before */
+	mm_kvman_reclaim(&f.k, 1, 1000, 3);
+	assert_int_equal(mm_kvman_manage(&f.k, 3), 0);
+	assert_int_equal(f.moves, 2);
+	assert_int_equal(f.marks, 2);
+	assert_int_equal(f.releases, 0);
+	f.busy = false;
+	assert_int_equal(mm_kvman_manage(&f.k, 4), 0);
+	assert_int_equal(f.k.chunks_released, 2);
+	assert_int_equal(f.k.blocks_moved, 2);
+	assert_int_equal(f.s.kv.usable_chunks, 1);
+	assert_int_equal(f.s.preemptions, 0);
+	f.release_error = -EPROTO;
+	mm_kvman_reclaim(&f.k, 9, 0, 5);
+	assert_int_equal(mm_kvman_manage(&f.k, 5), -EPROTO);
+	end(&f);
+}
+
+/* What is in use stays for half of the time, or, where steps are long, until two of them are left. */
+static void test_reclaim_forces(void **state)
+{
+	for (uint64_t step_ns = 0; step_ns <= 300; step_ns += 300) {
+		const uint64_t force = step_ns ? 10 + 1000 - 600 : 10 + 500;
+		struct fake f;
+
+		(void)state;
+		start(&f, &times, 1);
+		add(&f, 14, 30);
+		turn(&f, 1);
+		mm_kvman_ran(&f.k, step_ns);
+		mm_kvman_reclaim(&f.k, 1, 1010, 10);
+		turn(&f, force - 1);
+		assert_int_equal(mm_kvman_next_ns(&f.k), force);
+		assert_int_equal(f.releases, 0);
+		assert_int_equal(f.s.preemptions, 0);
+		turn(&f, force);
+		assert_int_equal(f.s.preemptions, 1);
+		assert_int_equal(f.releases, 1);
+		end(&f);
+	}
+}
+
+static void test_trims(void **state)
+{
+	struct fake f;
+
+	(void)state;
+	start(&f, &times, 0xff);
+	add(&f, 7, 50);
+	for (uint64_t now = 1; now < 100; now += 20)
+		turn(&f, now);
+	assert_int_equal(f.releases, 0);
+	assert_true(mm_kvman_next_ns(&f.k) <= 100);
+	turn(&f, 100);
+	assert_int_equal(f.s.kv.usable_chunks, 2);
+	assert_int_equal(f.usable, 3); /* the highest go */
+	end(&f);
+}
+
+/* What is in use would fit into one chunk: the other one is emptied, when that has lasted. */
+static void test_compacts(void **state)
+{
+	struct fake f;
+
+	(void)state;
+	half_full(&f);
+	mm_kvman_manage(&f.k, 2);
+	mm_kvman_manage(&f.k, 101); /* the empty one goes by itself */
+	assert_int_equal(f.releases, 1);
+	assert_int_equal(f.moves, 0);
+	mm_kvman_manage(&f.k, 102);
+	assert_int_equal(f.releases, 2);
+	assert_int_equal(f.moves, 2);
+	assert_int_equal(f.s.kv.usable_chunks, 1);
+	for (uint64_t now = 103; now < 500; now++)
+		mm_kvman_manage(&f.k, now);
+	assert_int_equal(f.releases, 2);
+	assert_int_equal(f.s.preemptions, 0);
+	end(&f);
+}
+
+static void test_stuck(void **state)
+{
+	uint32_t old, young;
+	struct fake f;
+
+	(void)state;
+	start(&f, &times, 0);
+	f.answer = -ENOSPC;
+	assert_int_equal(mm_kvman_stuck(&f.k, 1), MM_KV_NONE);
+	old = add(&f, 9, 9);
+	young = add(&f, 9, 9);
+	turn(&f, 10);
+	assert_int_equal(mm_kvman_stuck(&f.k, 10), MM_KV_NONE);
+	assert_int_equal(mm_kvman_stuck(&f.k, 5009), MM_KV_NONE);
+	assert_int_equal(mm_kvman_stuck(&f.k, 5010), old);
+	mm_sched_remove(&f.s, old, 5010);
+	assert_int_equal(mm_kvman_stuck(&f.k, 5011), MM_KV_NONE);
+	mm_kvman_runs(&f.k);
+	assert_int_equal(mm_kvman_stuck(&f.k, 10011), MM_KV_NONE);
+	assert_int_equal(mm_kvman_stuck(&f.k, 15011), young);
+	end(&f);
+}
+
+/* ---- random runs ---- */
+
+static uint64_t sim_seed, sim_quiet;
+
+static uint32_t draw(uint64_t *rng, uint32_t below)
+{
+	*rng = *rng * UINT64_C(6364136223846793005) + 1442695040888963407u;
+	return (uint32_t)((*rng >> 33) % below);
+}
+
+static void something_happens(struct fake *f, uint64_t *rng, uint64_t now_ns, uint32_t *left)
+{
+	uint32_t seq;
+
+	switch (draw(rng, 8)) {
+	case 0:
+		f->usable |= UINT64_C(1) << draw(rng, CHUNKS);
+		mm_kvman_granted(&f->k, now_ns);
+		break;
+	case 1:
+		mm_kvman_denied(&f->k, now_ns);
+		break;
+	case 2:
+		mm_kvman_reclaim(&f->k, 1 + draw(rng, 3), now_ns + draw(rng, 600), now_ns);
+		break;
+	case 3:
+		f->busy = draw(rng, 2);
+		break;
+	case 4:
+		f->answer = (int[]){ 0, -EAGAIN, -ENOSPC }[draw(rng, 3)];
+		break;
+	default:
+		if (*left && !mm_sched_add(&f->s, 1 + draw(rng, 30), 1 + draw(rng, 30), 0, &seq))
+			--*left;
+		break;
+	}
+}
+
+/* Nothing but the load is told before next_ns, unless the device's work ends. */
+static void quiet_until(struct fake *f, uint64_t *rng, uint64_t *now_ns)
+{
+	uint32_t calls;
+	uint64_t next;
+
+	assert_int_equal(mm_kvman_manage(&f->k, *now_ns), 0); /* the plan may have preempted */
+	next = mm_kvman_next_ns(&f->k);
+	calls = f->wants + f->moves + f->marks + f->releases;
+	if (next <= *now_ns || (f->k.n_retired && !f->busy))
+		return;
+	*now_ns += draw(rng, (uint32_t)MM_MIN(next - *now_ns, 3000));
+	assert_int_equal(mm_kvman_manage(&f->k, *now_ns), 0);
+	assert_int_equal(f->wants + f->moves + f->marks + f->releases, calls);
+	sim_quiet++;
+}
+
+static void random_run(uint64_t seed)
+{
+	uint64_t rng = seed * 2654435761u + 1, now = 1;
+	uint32_t left = 40, turns = 0;
+	struct fake f;
+
+	start(&f, &times, draw(&rng, 1u << CHUNKS));
+	while (left || f.s.n_running || f.s.n_waiting) {
+		uint32_t stuck;
+
+		if (++turns > 100000)
+			fail_msg("seed=%llu: does not end", (unsigned long long)seed);
+		now += draw(&rng, 40);
+		if (draw(&rng, 2))
+			something_happens(&f, &rng, now, &left);
+		if (!turn(&f, now)) {
+			stuck = mm_kvman_stuck(&f.k, now);
+			if (stuck != MM_KV_NONE)
+				mm_sched_remove(&f.s, stuck, now);
+			quiet_until(&f, &rng, &now);
+		}
+		assert_null(mm_sched_check(&f.s));
+		assert_int_equal(f.s.kv.usable_chunks, __builtin_popcountll(f.usable));
+	}
+	f.busy = false;
+	f.answer = -ENOSPC;
+	for (uint32_t i = 0; i < 9; i++, now += 200)
+		turn(&f, now);
+	assert_int_equal(f.s.kv.usable_chunks, 0); /* all is given back when nothing is to do */
+	end(&f);
+}
+
+/* Runs after a failure too: that seed is the one to look at. */
+static int print_seed(void **state)
+{
+	(void)state;
+	print_message("seeds from 0 to %llu\n", (unsigned long long)sim_seed);
+	return 0;
+}
+
+static void test_random_runs(void **state)
+{
+	(void)state;
+	for (sim_seed = 0; sim_seed < 300; sim_seed++)
+		random_run(sim_seed);
+	assert_true(sim_quiet > 1000); /* or it has shown nothing */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_asks_ahead_and_waits),
+		cmocka_unit_test(test_denied),
+		cmocka_unit_test(test_no_answer_is_a_denial),
+		cmocka_unit_test(test_fixed),
+		cmocka_unit_test(test_reclaim_in_two_phases),
+		cmocka_unit_test(test_reclaim_forces),
+		cmocka_unit_test(test_trims),
+		cmocka_unit_test(test_compacts),
+		cmocka_unit_test(test_stuck),
+		cmocka_unit_test_teardown(test_random_runs, print_seed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
