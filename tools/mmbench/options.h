@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "mm/abi.h"
-#include "tools/mmbench/trace.h"
+#include "tools/workload/trace.h"
 
 #define MM_BENCH_TENANTS_MAX 16
 #define MM_BENCH_REPEAT_MAX  100

@@ -14,7 +14,7 @@
 
 #include "tools/mmbench/options.h"
 #include "tools/mmbench/results.h"
-#include "tools/mmbench/trace.h"
+#include "tools/workload/trace.h"
 
 struct mm_run_result {
 	enum mm_policy policy;

@@ -12,7 +12,7 @@
 #include "mm/base.h"
 #include "tools/percentile.h"
 #include "tools/mmbench/results.h"
-#include "tools/mmbench/trace.h"
+#include "tools/workload/trace.h"
 
 #define HEADER "arrival_s,prompt_tokens,output_tokens\n"
 

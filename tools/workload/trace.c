@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/mmbench/trace.h"
+#include "tools/workload/trace.h"
 
 #include <errno.h>
 #include <math.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "mm/base.h"
+#include "tools/workload/random.h"
 
 enum column { COL_ARRIVAL, COL_PROMPT, COL_OUTPUT, COL_TENANT, COL_COUNT };
 
@@ -20,6 +21,7 @@ static const char *const column_names[COL_COUNT] = {
 struct reader {
 	const char *path;
 	unsigned long line;
+	bool lengths_only; /* arrival_s may be missing */
 	int at[COL_COUNT]; /* field index of each column, -1 = not there */
 	int fields;
 	double last_s;
@@ -78,7 +80,7 @@ static int read_header(struct reader *r, char *text)
 			return bad(r, "column '%s' twice", field);
 		r->at[c] = r->fields;
 	}
-	for (int c = 0; c < COL_TENANT; c++) {
+	for (int c = r->lengths_only ? COL_PROMPT : COL_ARRIVAL; c < COL_TENANT; c++) {
 		if (r->at[c] < 0)
 			return bad(r, "no column '%s' in the header line", column_names[c]);
 	}
@@ -122,7 +124,7 @@ static int read_row(struct reader *r, char *text, uint32_t tenants, struct mm_tr
 {
 	const char *field[COL_COUNT] = { 0 };
 	struct mm_trace_row row = { 0 };
-	int n = 0, err;
+	int n = 0, err = 0;
 
 	for (char *part; (part = strsep(&text, ",")); n++) {
 		if (n < r->fields)
@@ -130,7 +132,8 @@ static int read_row(struct reader *r, char *text, uint32_t tenants, struct mm_tr
 	}
 	if (n != r->fields)
 		return bad(r, "%d fields, the header has %d", n, r->fields);
-	err = parse_seconds(r, field[r->at[COL_ARRIVAL]], &row.arrival_s);
+	if (r->at[COL_ARRIVAL] >= 0)
+		err = parse_seconds(r, field[r->at[COL_ARRIVAL]], &row.arrival_s);
 	if (!err)
 		err = parse_count(r, COL_PROMPT, field[r->at[COL_PROMPT]], 1, MM_TRACE_TOKENS_MAX,
 				  &row.prompt_tokens);
@@ -223,43 +226,57 @@ static void reshape(struct mm_trace *trace, const struct mm_trace_shape *shape)
 		qsort(trace->rows, trace->n, sizeof(*trace->rows), by_arrival);
 }
 
-int mm_trace_read(const char *path, const struct mm_trace_shape *shape, struct mm_trace *ret_trace,
-		  char *errbuf, size_t errbuf_bytes)
+static int read_file(struct reader *r, uint32_t tenants, struct mm_trace *ret_trace)
 {
-	struct reader r = { .path = path, .errbuf = errbuf, .errbuf_bytes = errbuf_bytes };
 	mm_cleanup(mm_trace_done) struct mm_trace trace = { 0 };
-	mm_cleanup(close_file) FILE *file = fopen(path, "re");
+	mm_cleanup(close_file) FILE *file = fopen(r->path, "re");
 	int err;
 
 	if (!file) {
 		err = -errno;
-		snprintf(errbuf, errbuf_bytes, "%s: cannot open: %m", path);
+		snprintf(r->errbuf, r->errbuf_bytes, "%s: cannot open: %m", r->path);
 		return err;
 	}
-	err = read_rows(&r, file, shape->tenants, &trace);
+	err = read_rows(r, file, tenants, &trace);
+	if (err == -ENOMEM)
+		snprintf(r->errbuf, r->errbuf_bytes, "%s: out of memory", r->path);
+	if (err)
+		return err;
+	*ret_trace = trace;
+	trace = (struct mm_trace){ 0 };
+	return 0;
+}
+
+int mm_trace_read(const char *path, const struct mm_trace_shape *shape, struct mm_trace *ret_trace,
+		  char *errbuf, size_t errbuf_bytes)
+{
+	struct reader r = { .path = path, .errbuf = errbuf, .errbuf_bytes = errbuf_bytes };
+	struct mm_trace trace;
+	int err = read_file(&r, shape->tenants, &trace);
+
 	if (err)
 		return err;
 	if (r.at[COL_TENANT] < 0)
 		give_windows(&trace, shape->tenants);
 	reshape(&trace, shape);
 	*ret_trace = trace;
-	trace = (struct mm_trace){ 0 };
 	return 0;
 }
 
-/* splitmix64: the same numbers on every machine, unlike rand() */
-static uint64_t next_random(uint64_t *state)
+int mm_trace_read_rows(const char *path, bool lengths_only, struct mm_trace *ret_trace,
+		       char *errbuf, size_t errbuf_bytes)
 {
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+	struct reader r = { .path = path,
+			    .lengths_only = lengths_only,
+			    .errbuf = errbuf,
+			    .errbuf_bytes = errbuf_bytes };
 
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
+	return read_file(&r, MM_TRACE_TENANTS_MAX, ret_trace);
 }
 
 static uint32_t between(uint64_t *state, uint32_t least, uint32_t most)
 {
-	return least + (uint32_t)(next_random(state) % (most - least + 1));
+	return least + (uint32_t)(mm_random_next(state) % (most - least + 1));
 }
 
 #define BURST_EVERY_S  4.0

@@ -11,11 +11,13 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define MM_TRACE_ROWS_MAX   1000000
-#define MM_TRACE_TOKENS_MAX 1000000
+#define MM_TRACE_ROWS_MAX    1000000
+#define MM_TRACE_TOKENS_MAX  1000000
+#define MM_TRACE_TENANTS_MAX 65536
 
 struct mm_trace_row {
 	double arrival_s;
@@ -48,6 +50,18 @@ struct mm_trace_shape { /* what is kept of a file's rows, and how a synthetic tr
  */
 int mm_trace_read(const char *path, const struct mm_trace_shape *shape, struct mm_trace *ret_trace,
 		  char *errbuf, size_t errbuf_bytes);
+
+/**
+ * mm_trace_read_rows() - a file's rows as they are
+ * @path:         of the file
+ * @lengths_only: the column arrival_s may be missing; times are then 0
+ * @ret_trace:    written only on success
+ * @errbuf:       gets "file:line: what is wrong"
+ *
+ * Return: 0; -EBADMSG malformed; -ENOMEM; errno of opening or reading.
+ */
+int mm_trace_read_rows(const char *path, bool lengths_only, struct mm_trace *ret_trace,
+		       char *errbuf, size_t errbuf_bytes);
 
 /**
  * mm_trace_synthesize() - bursts that alternate between the tenants, from a seed

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * random - the same numbers from the same seed on every machine, unlike rand()
+ */
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+
+/* One step of splitmix64. */
+static inline uint64_t mm_random_next(uint64_t *state)
+{
+	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+/* A state of its own for each (seed, a, b): streams that do not follow each other. */
+static inline uint64_t mm_random_seed(uint64_t seed, uint64_t a, uint64_t b)
+{
+	uint64_t state = seed;
+
+	state = mm_random_next(&state) ^ a;
+	state = mm_random_next(&state) ^ b;
+	return mm_random_next(&state);
+}
+
+/* In (0, 1), never 0: its logarithm is finite. */
+static inline double mm_random_unit(uint64_t *state)
+{
+	return ((double)(mm_random_next(state) >> 11) + 0.5) * 0x1p-53;
+}
+
+/* Mean 0, variance 1 (Box and Muller). */
+static inline double mm_random_normal(uint64_t *state)
+{
+	const double radius = sqrt(-2 * log(mm_random_unit(state)));
+
+	return radius * cos(2 * M_PI * mm_random_unit(state));
+}
+
+/* Mean @shape, variance @shape (Marsaglia and Tsang). */
+static inline double mm_random_gamma(uint64_t *state, double shape)
+{
+	const double boost = shape < 1 ? pow(mm_random_unit(state), 1 / shape) : 1;
+	const double d = (shape < 1 ? shape + 1 : shape) - 1.0 / 3, c = 1 / sqrt(9 * d);
+
+	for (;;) {
+		const double x = mm_random_normal(state), v = pow(1 + c * x, 3);
+
+		if (v > 0 && log(mm_random_unit(state)) < x * x / 2 + d - d * v + d * log(v))
+			return boost * d * v;
+	}
+}
