@@ -24,14 +24,14 @@ static void row(const struct mm_run_result *r)
 
 void mm_report_table(const struct mm_report *report)
 {
-	const struct mm_bench_opts *opts = report->env->opts;
+	const struct mm_bench_opts *opts = report->opts;
 
 	printf("%u software GPU%s, %u tenants, pool %.1f MiB in pages of %.0f KiB, KV share %.1f "
 	       "MiB, "
 	       "seed %" PRIu64 "\n\n",
 	       opts->devices, opts->devices > 1 ? "s" : "", opts->shape.tenants,
-	       (double)report->env->pool_bytes / MIB, (double)opts->page_bytes / 1024,
-	       (double)report->env->kv_share_bytes / MIB, opts->shape.seed);
+	       (double)report->pool_bytes / MIB, (double)opts->page_bytes / 1024,
+	       (double)report->kv_share_bytes / MIB, opts->shape.seed);
 	printf("%-10s %5s %7s %8s %8s %8s %8s %8s %8s %6s %9s %9s %8s\n", "policy", "reqs",
 	       "tokens", "tok/s", "TTFT p50", "p99 s", "TBT p50", "p99 s", "preempt.", "layers",
 	       "streamed", "stall p99", "swapped");
@@ -88,7 +88,7 @@ static json_t *results_json(const struct mm_report *report)
 {
 	json_t *results = json_object();
 
-	for (uint32_t i = 0; i < report->env->opts->n_policies; i++) {
+	for (uint32_t i = 0; i < report->opts->n_policies; i++) {
 		const struct mm_run_result *r = &report->result[i];
 
 		if (json_object_set_new(results, mm_policy_names[r->policy], result_json(r))) {
@@ -101,8 +101,7 @@ static json_t *results_json(const struct mm_report *report)
 
 int mm_report_json(const struct mm_report *report)
 {
-	const struct mm_run_env *env = report->env;
-	const struct mm_bench_opts *opts = env->opts;
+	const struct mm_bench_opts *opts = report->opts;
 	struct utsname host;
 	json_t *json;
 	int err;
@@ -114,9 +113,9 @@ int mm_report_json(const struct mm_report *report)
 		(int)opts->devices, "tenants", (int)opts->shape.tenants, "token_mismatches",
 		(json_int_t)report->token_mismatches, "checksum_failures",
 		(json_int_t)report->checksum_failures, "results", results_json(report), "seed",
-		(json_int_t)opts->shape.seed, "pool_bytes", (json_int_t)env->pool_bytes,
+		(json_int_t)opts->shape.seed, "pool_bytes", (json_int_t)report->pool_bytes,
 		"page_bytes", (json_int_t)opts->page_bytes, "kv_share_bytes",
-		(json_int_t)env->kv_share_bytes, "repeat", (int)opts->repeat, "verify",
+		(json_int_t)report->kv_share_bytes, "repeat", (int)opts->repeat, "verify",
 		(int)opts->verify, "version", MM_VERSION, "commit", MM_COMMIT, "machine",
 		host.machine, "kernel", host.release);
 	if (!json)

@@ -10,7 +10,9 @@ struct mm_report {
 	const struct mm_run_result *result; /* one per policy, in the order of opts->policy */
 	uint64_t token_mismatches;          /* of all runs against the first */
 	uint64_t checksum_failures;         /* of all runs */
-	const struct mm_run_env *env;
+	const struct mm_bench_opts *opts;
+	uint64_t pool_bytes; /* of each device */
+	uint64_t kv_share_bytes;
 };
 
 void mm_report_table(const struct mm_report *report);

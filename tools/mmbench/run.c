@@ -16,8 +16,7 @@
 #include "tools/mmbench/rpc.h"
 
 #define SAMPLE_MS  50
-#define START_NS   (120 * MM_NS_PER_S) /* a daemon or all models; generous: sanitizers, two cores */
-#define SERVE_NS   (1800 * MM_NS_PER_S)
+#define START_NS   (120 * MM_NS_PER_S) /* a daemon; generous: sanitizers, two cores */
 #define STOP_NS    (60 * MM_NS_PER_S)
 #define PATH_BYTES 512
 
@@ -38,8 +37,7 @@ struct tenant {
 };
 
 struct run {
-	const struct mm_run_env *env;
-	enum mm_policy policy;
+	const struct mm_run_plan *plan;
 	char dir[PATH_BYTES - 64], mmd_dir[PATH_BYTES], mmd_errors[PATH_BYTES];
 	struct mm_child mmd;
 	struct tenant tenant[MM_BENCH_TENANTS_MAX];
@@ -115,7 +113,7 @@ static int take_lines(struct tenant *tenant)
 
 static int nap(const struct run *run)
 {
-	struct pollfd signals = { .fd = run->env->signals, .events = POLLIN };
+	struct pollfd signals = { .fd = run->plan->signals, .events = POLLIN };
 
 	if (poll(&signals, 1, SAMPLE_MS) > 0) {
 		complain("interrupted");
@@ -194,28 +192,34 @@ static int wait_mmd(struct run *run)
 
 /* ---- starting ---- */
 
-static int prepare(struct run *run, uint32_t index)
+static int set_number(const char *variable, uint64_t value)
 {
-	const struct mm_run_env *env = run->env;
-	char gpu[PATH_BYTES], memory[32], unit[32], devices[12];
+	char text[32];
 
-	snprintf(run->dir, sizeof(run->dir), "%s/%s-%u", env->work_dir,
-		 mm_policy_names[run->policy], index);
+	snprintf(text, sizeof(text), "%" PRIu64, value);
+	return setenv(variable, text, 1) < 0 ? -errno : 0;
+}
+
+static int prepare(struct run *run)
+{
+	const struct mm_run_plan *plan = run->plan;
+	char gpu[PATH_BYTES];
+	int err;
+
+	snprintf(run->dir, sizeof(run->dir), "%s/%s-%u", plan->work_dir, plan->label, plan->index);
 	snprintf(run->mmd_dir, sizeof(run->mmd_dir), "%s/mmd", run->dir);
 	snprintf(run->mmd_errors, sizeof(run->mmd_errors), "%s/mmd.log", run->dir);
 	snprintf(gpu, sizeof(gpu), "%s/gpu", run->dir);
-	snprintf(memory, sizeof(memory), "%" PRIu64, env->pool_bytes + HEADROOM_BYTES);
-	snprintf(unit, sizeof(unit), "%" PRIu64, env->opts->page_bytes);
-	snprintf(devices, sizeof(devices), "%u", env->opts->devices);
 	if (mkdir(run->dir, 0700) < 0 || mkdir(run->mmd_dir, 0700) < 0 || mkdir(gpu, 0700) < 0) {
 		complain("%s: cannot create: %m", run->dir);
 		return -errno;
 	}
-	if (setenv("MM_SOFTGPU_DIR", gpu, 1) < 0 || setenv("MM_SOFTGPU_MEMORY", memory, 1) < 0 ||
-	    setenv("MM_SOFTGPU_GRANULARITY", unit, 1) < 0 ||
-	    setenv("MM_SOFTGPU_DEVICES", devices, 1) < 0)
+	if (setenv("MM_SOFTGPU_DIR", gpu, 1) < 0)
 		return -errno;
-	return 0;
+	err = set_number("MM_SOFTGPU_MEMORY", plan->pool_bytes + HEADROOM_BYTES);
+	if (!err)
+		err = set_number("MM_SOFTGPU_GRANULARITY", plan->granularity_bytes);
+	return err ? err : set_number("MM_SOFTGPU_DEVICES", plan->devices);
 }
 
 /* After the flags that we give, those that we were told to give, and the end. */
@@ -233,7 +237,7 @@ static void add_words(char **argv, const struct mm_bench_words *words)
 
 static int start_mmd(struct run *run)
 {
-	const struct mm_run_env *env = run->env;
+	const struct mm_run_plan *plan = run->plan;
 	char program[PATH_BYTES], pool[32], page[32], devices[2 * MM_BENCH_DEVICES_MAX + 1];
 	char swap[32];
 	char *argv[WORDS_MAX] = { program,
@@ -248,22 +252,22 @@ static int start_mmd(struct run *run)
 				  "--page",
 				  page,
 				  "--policy",
-				  (char *)mm_policy_names[run->policy],
+				  (char *)mm_policy_names[plan->policy],
 				  "--slots",
-				  (char *)env->opts->slots,
+				  (char *)plan->slots,
 				  "--swap-max",
 				  swap };
 	size_t at = 0;
 	int err;
 
-	for (uint32_t i = 0; i < env->opts->devices; i++)
+	for (uint32_t i = 0; i < plan->devices; i++)
 		at += (size_t)snprintf(devices + at, sizeof(devices) - at, i ? ",%u" : "%u", i);
-	snprintf(program, sizeof(program), "%s/mmd", env->bin_dir);
-	snprintf(pool, sizeof(pool), "%" PRIu64, env->pool_bytes);
-	snprintf(page, sizeof(page), "%" PRIu64, env->opts->page_bytes);
+	snprintf(program, sizeof(program), "%s/mmd", plan->bin_dir);
+	snprintf(pool, sizeof(pool), "%" PRIu64, plan->pool_bytes);
+	snprintf(page, sizeof(page), "%" PRIu64, plan->page_bytes);
 	/* Only engines under the policy swap use it; as much as they like. */
-	snprintf(swap, sizeof(swap), "%" PRIu64, 8 * env->pool_bytes);
-	add_words(argv, &env->opts->mmd);
+	snprintf(swap, sizeof(swap), "%" PRIu64, 8 * plan->pool_bytes);
+	add_words(argv, &plan->mmd);
 	run->mmd.name = "mmd";
 	run->mmd.err_path = run->mmd_errors;
 	err = mm_child_start(&run->mmd, argv);
@@ -279,18 +283,20 @@ struct tenant_args {
 
 static void make_args(const struct run *run, uint32_t index, struct tenant_args *args)
 {
-	const struct mm_bench_opts *opts = run->env->opts;
+	const struct mm_run_plan *plan = run->plan;
+	const struct mm_run_tenant *tenant = &plan->tenant[index];
 
-	snprintf(args->program, sizeof(args->program), "%s/mmserve", run->env->bin_dir);
+	snprintf(args->program, sizeof(args->program), "%s/mmserve", plan->bin_dir);
 	snprintf(args->socket, sizeof(args->socket), "%s/tenant.sock", run->mmd_dir);
-	snprintf(args->seed, sizeof(args->seed), "%" PRIu64, opts->shape.seed + index);
-	snprintf(args->share, sizeof(args->share), "%" PRIu64, run->env->kv_share_bytes);
-	snprintf(args->device, sizeof(args->device), "%u", index % opts->devices);
-	snprintf(args->block, sizeof(args->block), "%u", opts->block_tokens);
-	snprintf(args->batch, sizeof(args->batch), "%u", opts->batch_max);
-	snprintf(args->batched, sizeof(args->batched), "%u", opts->batched_tokens_max);
+	snprintf(args->seed, sizeof(args->seed), "%" PRIu64, tenant->seed);
+	snprintf(args->share, sizeof(args->share), "%" PRIu64, tenant->kv_share_bytes);
+	snprintf(args->device, sizeof(args->device), "%u", tenant->device);
+	snprintf(args->block, sizeof(args->block), "%u", plan->block_tokens);
+	snprintf(args->batch, sizeof(args->batch), "%u", plan->batch_max);
+	snprintf(args->batched, sizeof(args->batched), "%u", plan->batched_tokens_max);
 	/* A request refused under one policy alone would make two runs of two traces. */
-	snprintf(args->kv_timeout, sizeof(args->kv_timeout), "%" PRIu64, SERVE_NS / MM_NS_PER_MS);
+	snprintf(args->kv_timeout, sizeof(args->kv_timeout), "%" PRIu64,
+		 plan->serve_ns / MM_NS_PER_MS);
 }
 
 static int prepare_tenant(struct run *run, uint32_t index)
@@ -302,7 +308,7 @@ static int prepare_tenant(struct run *run, uint32_t index)
 	snprintf(tenant->trace, sizeof(tenant->trace), "%s/%u.csv", run->dir, index);
 	snprintf(tenant->output, sizeof(tenant->output), "%s/%u.jsonl", run->dir, index);
 	snprintf(tenant->errors, sizeof(tenant->errors), "%s/%u.log", run->dir, index);
-	rows = mm_trace_write(run->env->trace, index, tenant->trace);
+	rows = run->plan->write_trace(run->plan->user, index, tenant->trace);
 	if (rows < 0) {
 		complain("%s: cannot write: %s", tenant->trace, strerror(-rows));
 		return rows;
@@ -319,7 +325,7 @@ static int start_tenant(struct run *run, uint32_t index)
 	struct tenant_args args;
 	char *argv[WORDS_MAX] = { args.program,
 				  "--model",
-				  (char *)run->env->opts->model[index],
+				  (char *)run->plan->tenant[index].model,
 				  "--socket",
 				  args.socket,
 				  "--trace",
@@ -343,13 +349,13 @@ static int start_tenant(struct run *run, uint32_t index)
 				  "--device",
 				  args.device,
 				  "--sync",
-				  run->env->opts->verify ? "--verify" : NULL };
+				  run->plan->verify ? "--verify" : NULL };
 	int err = prepare_tenant(run, index);
 
 	if (err)
 		return err;
 	make_args(run, index, &args);
-	add_words(argv, &run->env->opts->mmserve);
+	add_words(argv, &run->plan->mmserve);
 	err = mm_child_start(&tenant->child, argv);
 	if (err)
 		complain("cannot start mmserve: %s", strerror(-err));
@@ -468,7 +474,7 @@ static int collect_tenant(struct run *run, uint32_t index, struct mm_run_result 
 static int collect(struct run *run, struct mm_run_result *ret_result)
 {
 	mm_cleanup(mm_run_result_done) struct mm_run_result result = {
-		.policy = run->policy,
+		.policy = run->plan->policy,
 		.layers_remapped_max = run->layers_remapped_max,
 		.bytes_streamed = run->bytes_streamed,
 		.plan_changes = run->plan_changes,
@@ -491,29 +497,27 @@ void mm_run_result_done(struct mm_run_result *result)
 	mm_results_done(&result->results);
 }
 
-int mm_run(const struct mm_run_env *env, enum mm_policy policy, uint32_t index,
-	   struct mm_run_result *ret_result)
+int mm_run(const struct mm_run_plan *plan, struct mm_run_result *ret_result)
 {
 	mm_cleanup(run_put) struct run *run = calloc(1, sizeof(*run));
 	int err;
 
 	if (!run)
 		return -ENOMEM;
-	run->env = env;
-	run->policy = policy;
+	run->plan = plan;
 	run->rpc = -1;
-	run->n = env->opts->shape.tenants;
-	err = prepare(run, index);
+	run->n = plan->tenants;
+	err = prepare(run);
 	if (!err)
 		err = start_mmd(run);
 	for (uint32_t t = 0; !err && t < run->n; t++)
 		err = start_tenant(run, t);
 	if (!err)
-		err = wait_phase(run, PHASE_READY, mm_now_ns() + START_NS);
+		err = wait_phase(run, PHASE_READY, mm_now_ns() + plan->start_ns);
 	if (!err)
 		err = start_clock(run);
 	if (!err)
-		err = wait_phase(run, PHASE_DONE, mm_now_ns() + SERVE_NS);
+		err = wait_phase(run, PHASE_DONE, mm_now_ns() + plan->serve_ns);
 	if (!err)
 		err = finish(run);
 	return err ? err : collect(run, ret_result);

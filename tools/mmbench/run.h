@@ -14,7 +14,6 @@
 
 #include "tools/mmbench/options.h"
 #include "tools/mmbench/results.h"
-#include "tools/workload/trace.h"
 
 struct mm_run_result {
 	enum mm_policy policy;
@@ -27,26 +26,44 @@ struct mm_run_result {
 	double stall_p99_s; /* of a step in which layers cycled; of the tenant that waited most */
 };
 
-struct mm_run_env {
-	const struct mm_bench_opts *opts;
-	const struct mm_trace *trace;
-	const char *work_dir; /* each run makes a folder in it */
-	const char *bin_dir;  /* mmd and mmserve are here */
-	uint64_t pool_bytes;  /* of each device */
+struct mm_run_tenant {
+	const char *model; /* folder */
 	uint64_t kv_share_bytes;
-	int signals; /* from mm_signals_open() */
+	uint64_t seed; /* of the prompts' ids */
+	uint32_t device;
+};
+
+struct mm_run_plan {
+	const char *work_dir; /* each run makes a folder in it, */
+	const char *label;    /* called so, */
+	uint32_t index;       /* and -index */
+	const char *bin_dir;  /* mmd and mmserve are here */
+	int signals;          /* from mm_signals_open() */
+	enum mm_policy policy;
+	uint64_t pool_bytes; /* of each device */
+	uint64_t page_bytes;
+	uint64_t granularity_bytes; /* of the software GPU */
+	const char *slots;
+	uint32_t devices;
+	uint32_t block_tokens, batch_max, batched_tokens_max;
+	struct mm_bench_words mmd, mmserve; /* flags that they get besides */
+	bool verify;
+	struct mm_run_tenant tenant[MM_BENCH_TENANTS_MAX];
+	uint32_t tenants;
+	/* Writes a tenant's requests as CSV. Return: how many, or negative errno. */
+	int (*write_trace)(const void *user, uint32_t tenant, const char *path);
+	const void *user;
+	uint64_t start_ns,
+		serve_ns; /* until all models stand, and from the start to the last answer */
 };
 
 /**
  * mm_run() - one run
- * @env:        all set
- * @policy:     which
- * @index:      of the repetition, for the folder's name
+ * @plan:       all set
  * @ret_result: written only on success
  *
  * Says on stderr what failed. Return: 0; -EINTR a signal came; another negative errno.
  */
-int mm_run(const struct mm_run_env *env, enum mm_policy policy, uint32_t index,
-	   struct mm_run_result *ret_result);
+int mm_run(const struct mm_run_plan *plan, struct mm_run_result *ret_result);
 
 void mm_run_result_done(struct mm_run_result *result);

@@ -14,10 +14,14 @@
 #include "tools/mmbench/procs.h"
 #include "tools/mmbench/report.h"
 
+#define START_NS (120 * MM_NS_PER_S) /* all models; generous: sanitizers, two cores */
+#define SERVE_NS (1800 * MM_NS_PER_S)
+
 struct bench {
 	struct mm_bench_opts opts;
 	struct mm_trace trace;
-	struct mm_run_env env;
+	struct mm_run_plan plan;
+	uint64_t kv_share_bytes;
 	struct mm_run_result result[MM_POLICY_COUNT]; /* the run of median throughput */
 	struct mm_run_result first;                   /* what all others are compared with */
 	bool have_first;
@@ -151,10 +155,44 @@ static int size_pool(struct bench *bench)
 			d, weights[d], pool, tenants[d]);
 		return -ENOSPC;
 	}
-	bench->env.pool_bytes = pool * opts->page_bytes;
-	bench->env.kv_share_bytes =
+	bench->plan.pool_bytes = pool * opts->page_bytes;
+	bench->kv_share_bytes =
 		opts->kv_share_bytes ? opts->kv_share_bytes : kv_pages * opts->page_bytes;
 	return 0;
+}
+
+static int write_trace(const void *user, uint32_t tenant, const char *path)
+{
+	return mm_trace_write(user, tenant, path);
+}
+
+static void make_plan(struct bench *bench)
+{
+	const struct mm_bench_opts *opts = &bench->opts;
+	struct mm_run_plan *plan = &bench->plan;
+
+	plan->work_dir = bench->work_dir;
+	plan->bin_dir = bench->bin_dir;
+	plan->signals = bench->signals;
+	plan->page_bytes = plan->granularity_bytes = opts->page_bytes;
+	plan->slots = opts->slots;
+	plan->devices = opts->devices;
+	plan->block_tokens = opts->block_tokens;
+	plan->batch_max = opts->batch_max;
+	plan->batched_tokens_max = opts->batched_tokens_max;
+	plan->mmd = opts->mmd;
+	plan->mmserve = opts->mmserve;
+	plan->verify = opts->verify;
+	plan->tenants = opts->shape.tenants;
+	for (uint32_t t = 0; t < plan->tenants; t++)
+		plan->tenant[t] = (struct mm_run_tenant){ .model = opts->model[t],
+							  .kv_share_bytes = bench->kv_share_bytes,
+							  .seed = opts->shape.seed + t,
+							  .device = t % opts->devices };
+	plan->write_trace = write_trace;
+	plan->user = &bench->trace;
+	plan->start_ns = START_NS;
+	plan->serve_ns = SERVE_NS;
 }
 
 static int prepare(struct bench *bench)
@@ -172,11 +210,7 @@ static int prepare(struct bench *bench)
 	bench->signals = mm_signals_open();
 	if (bench->signals < 0)
 		return bench->signals;
-	bench->env.opts = &bench->opts;
-	bench->env.trace = &bench->trace;
-	bench->env.work_dir = bench->work_dir;
-	bench->env.bin_dir = bench->bin_dir;
-	bench->env.signals = bench->signals;
+	make_plan(bench);
 	return 0;
 }
 
@@ -218,7 +252,10 @@ static int run_policy(struct bench *bench, uint32_t index)
 
 		fprintf(stderr, "mmbench: %s, run %u of %u\n",
 			mm_policy_names[bench->opts.policy[index]], i + 1, bench->opts.repeat);
-		err = mm_run(&bench->env, bench->opts.policy[index], i, &runs[i]);
+		bench->plan.policy = bench->opts.policy[index];
+		bench->plan.label = mm_policy_names[bench->plan.policy];
+		bench->plan.index = i;
+		err = mm_run(&bench->plan, &runs[i]);
 		if (err)
 			return err;
 		compare(bench, &runs[i]);
@@ -234,7 +271,9 @@ static int report(struct bench *bench)
 		.result = bench->result,
 		.token_mismatches = bench->token_mismatches,
 		.checksum_failures = bench->checksum_failures,
-		.env = &bench->env,
+		.opts = &bench->opts,
+		.pool_bytes = bench->plan.pool_bytes,
+		.kv_share_bytes = bench->kv_share_bytes,
 	};
 
 	mm_report_table(&report);

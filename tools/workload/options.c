@@ -11,6 +11,7 @@
 
 #include "mm/base.h"
 #include "mm/size.h"
+#include "mmd/core/tune.h"
 
 #define SHARE_ALL_PERMILLE 900 /* of --shapes without shares, together: as vLLM's default */
 
@@ -104,9 +105,13 @@ static const struct option shared_options[] = {
 #define MORE_MAX 32
 
 static const struct mm_wl_policy policies[] = {
-	{ "recompute", MM_POLICY_RECOMPUTE, false }, { "elastic", MM_POLICY_ELASTIC, false },
-	{ "remap", MM_POLICY_REMAP, false },         { "unlimited", MM_POLICY_RECOMPUTE, true },
+	{ "recompute", MM_POLICY_RECOMPUTE, false },
+	{ "elastic", MM_POLICY_ELASTIC, false },
+	{ "remap", MM_POLICY_REMAP, false },
+	{ "unlimited", MM_POLICY_RECOMPUTE, true },
 	{ "swap", MM_POLICY_SWAP, false },
+	{ "naive", MM_POLICY_NAIVE, false },
+	{ "naive-bounded", MM_POLICY_NAIVE_BOUNDED, false },
 };
 
 #define POLICIES_DEFAULT 4
@@ -272,6 +277,18 @@ static int parse_slots(struct parse *p, const char *text)
 	return 0;
 }
 
+/* The controller's own parser says what is wrong; who runs it parses again. */
+static int parse_controller(struct parse *p, const char *text)
+{
+	struct mm_core_opts unused = { 0 };
+	char why[MM_TUNE_ERROR_BYTES];
+
+	if (mm_tune_parse(text, &unused, why))
+		return wrong(p, "--controller: %s", why);
+	p->opts.controller = text;
+	return 0;
+}
+
 static int take_case(struct parse *p, int opt, char *arg)
 {
 	struct mm_wl_opts *o = &p->opts;
@@ -337,8 +354,7 @@ static int take_engine(struct parse *p, int opt, char *arg)
 	case OPT_SLOTS:
 		return parse_slots(p, arg);
 	case OPT_CONTROLLER:
-		o->controller = arg;
-		return 0;
+		return parse_controller(p, arg);
 	case OPT_JSON:
 		o->json = true;
 		return 0;

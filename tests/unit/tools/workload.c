@@ -129,7 +129,8 @@ static void test_all_flags(void **state)
 	assert_int_equal(o.turns, MM_WL_QUANTUM);
 	assert_int_equal(
 		parse("--shapes OPT-13B:12.5%,qwen2.5-14b,Llama-3-8B --quantum 50 --max-seqs 8 "
-		      "--batched-tokens 64 --page 2M --slots 2 --controller a=b --json "
+		      "--batched-tokens 64 --page 2M --slots 2 --controller cap=500,reversion=off "
+		      "--json "
 		      "--max-len 100 --dilation 9",
 		      &o),
 		0);
@@ -138,7 +139,7 @@ static void test_all_flags(void **state)
 	assert_int_equal(o.tenant[1].share_permille, 387);
 	assert_int_equal(o.tenant[2].tokens_max, 100);
 	assert_int_equal(o.slots, 2);
-	assert_string_equal(o.controller, "a=b");
+	assert_string_equal(o.controller, "cap=500,reversion=off");
 	assert_true(o.json && !o.combo);
 	assert_int_equal(taken_val, MM_WL_OPT_MORE);
 	assert_string_equal(taken_arg, "9");
@@ -179,6 +180,7 @@ static void test_bad_flags(void **state)
 		"--pool 2000000T",
 		"--slots 3",
 		"--max-len 1",
+		"--controller nothing=1",
 		"--rate 1e6 --seconds 100",
 		"stray",
 		"--unknown",
