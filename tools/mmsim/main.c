@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mmsim: what mmbench serve measures, in virtual time. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mmd/core/tune.h"
+#include "tools/mmsim/details.h"
+#include "tools/mmsim/sim.h"
+#include "tools/workload/report.h"
+
+#define ALONE_EACH  32                  /* requests of each tenant that tell the unloaded medians */
+#define ALONE_APART (120 * MM_NS_PER_S) /* between two of them */
+
+struct program {
+	struct mm_wl_opts opts;
+	bool check;
+	struct mm_profile profile;
+	struct mm_core_opts core;
+	struct mm_wl_source source;
+	struct mm_wl_sizes sizes, sizes_alone;
+	struct mm_wl_case *cases;     /* [windows] */
+	struct mm_wl_record *records; /* [policies][windows] */
+	struct mm_wl_slo slo;
+	json_t *details; /* by policy and window */
+	double simulated_s, wall_s;
+};
+
+enum { OPT_CHECK = MM_WL_OPT_MORE };
+
+static const struct option more[] = {
+	{ "check", no_argument, NULL, OPT_CHECK },
+	{ 0 },
+};
+
+static int take(void *user, int val, char *arg)
+{
+	struct program *p = user;
+
+	(void)arg;
+	p->check |= val == OPT_CHECK;
+	return 0;
+}
+
+static const char usage[] =
+	"usage: mmsim [options]\n"
+	"\n"
+	"Plays a trace against models that share a device, under each policy in turn, in virtual "
+	"time:\n"
+	"mmd's core and the engine's scheduler are the real ones, the device is a profile.\n"
+	"\n";
+
+static const char more_help[] =
+	"  --check                check every invariant after every event (slow)\n";
+
+static int wrong(const char *text)
+{
+	fprintf(stderr, "mmsim: %s\n", text);
+	return -EINVAL;
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* ---- a panic says which case it was ---- */
+
+static struct {
+	const struct mm_wl_opts *opts;
+	const char *policy;
+	uint32_t window;
+} playing;
+
+static void say_case(void)
+{
+	fprintf(stderr, "mmsim: seed=%llu window=%u policy=%s commit=%s\n",
+		(unsigned long long)playing.opts->seed, playing.window, playing.policy, MM_COMMIT);
+}
+
+static void on_abort(int number)
+{
+	(void)number;
+	if (playing.opts)
+		say_case();
+}
+
+/* ---- runs ---- */
+
+static void count(struct mm_wl_record *record, const struct ms_sim *sim)
+{
+	struct mm_wl_counters *c = &record->counters;
+	struct mm_core_stats s;
+
+	for (uint32_t i = 0; i < sim->n_devices; i++) {
+		mm_core_stats(sim->devices[i].core, &s);
+		c->turns += s.turns;
+		c->layers_remapped_max += s.alpha_sum_max;
+	}
+	for (uint32_t i = 0; i < sim->n_tenants; i++) {
+		const struct ms_tenant *t = &sim->tenants[i];
+
+		c->preemptions += t->e.sched.preemptions;
+		c->recomputed_tokens += t->s.recomputed_tokens;
+		c->swapped_bytes += t->s.swapped_bytes;
+		c->streamed_bytes += t->x.bytes_streamed;
+		c->plan_changes += t->s.plan_changes;
+		c->steps += t->s.steps;
+		c->stall_ns += t->s.stall_ns;
+	}
+}
+
+static int run(struct program *p, const struct mm_wl_case *c, const struct mm_wl_sizes *sizes,
+	       const struct mm_wl_policy *policy, struct mm_wl_record *record, json_t *details)
+{
+	struct ms_opts opts = { .wl = &p->opts,
+				.sizes = sizes,
+				.c = c,
+				.record = record,
+				.profile = p->profile,
+				.core = p->core,
+				.policy = policy,
+				.check = p->check };
+	const double begin = seconds();
+	char err[MS_ERROR_BYTES];
+	struct ms_sim *sim;
+	int r;
+
+	playing.policy = policy->name;
+	playing.window = c->window;
+	r = ms_sim_run(&opts, &sim, err);
+	if (r) {
+		fprintf(stderr, "mmsim: %s\n", err);
+		say_case();
+		return r;
+	}
+	count(record, sim);
+	record->wall_s = seconds() - begin;
+	p->wall_s += record->wall_s;
+	p->simulated_s += (double)(sim->end_ns - sim->start_ns) / 1e9;
+	if (details)
+		json_array_append_new(details, ms_details(sim));
+	ms_sim_destroy(sim);
+	return 0;
+}
+
+static int run_window(struct program *p, uint32_t policy, uint32_t window, json_t *details)
+{
+	const struct mm_wl_policy *of = &p->opts.policy[policy];
+	struct mm_wl_record *record = &p->records[policy * p->opts.windows + window];
+	struct mm_wl_sizes sizes = p->sizes;
+	int r;
+
+	if (of->unlimited)
+		mm_wl_sizes_unlimited(&p->opts, &p->sizes, &p->cases[window], &sizes);
+	r = mm_wl_record_init(record, &p->cases[window], p->opts.seconds);
+	if (!r)
+		r = run(p, &p->cases[window], &sizes, of, record, details);
+	if (!r && of->unlimited && record->counters.preemptions) {
+		fprintf(stderr, "mmsim: unlimited was short of memory\n");
+		r = -EIO;
+	}
+	return r;
+}
+
+/* Requests one at a time: what is fast without load. */
+static int run_alone(struct program *p)
+{
+	const struct mm_wl_policy recompute = { .name = "recompute",
+						.policy = MM_POLICY_RECOMPUTE };
+	struct mm_wl_record record = { 0 };
+	struct mm_wl_case alone;
+	int r = mm_wl_case_alone(&p->cases[0], ALONE_EACH, ALONE_APART, &alone);
+
+	if (r)
+		return r;
+	r = mm_wl_record_init(&record, &alone, p->opts.seconds);
+	if (!r)
+		r = run(p, &alone, &p->sizes, &recompute, &record, NULL);
+	if (!r)
+		r = mm_wl_slo_of(&p->opts, &record, &p->slo);
+	mm_wl_record_done(&record);
+	mm_wl_case_done(&alone);
+	p->simulated_s = p->wall_s = 0;
+	return r;
+}
+
+static int run_all(struct program *p)
+{
+	int r = run_alone(p);
+
+	for (uint32_t i = 0; i < p->opts.policies && !r; i++) {
+		json_t *details = json_array();
+
+		json_object_set_new(p->details, p->opts.policy[i].name, details);
+		for (uint32_t w = 0; w < p->opts.windows && !r; w++) {
+			if (isatty(STDERR_FILENO))
+				fprintf(stderr, "\rmmsim: %s, window %u of %u \033[K",
+					p->opts.policy[i].name, w + 1, p->opts.windows);
+			r = run_window(p, i, w, details);
+		}
+	}
+	if (isatty(STDERR_FILENO))
+		fputc('\n', stderr);
+	return r;
+}
+
+/* ---- the case ---- */
+
+static int prepare(struct program *p)
+{
+	char err[4096] = "out of memory";
+	int r = mm_profile_load(p->opts.profile, &p->profile, err, sizeof(err));
+
+	if (!r && p->opts.controller)
+		r = mm_tune_parse(p->opts.controller, &p->core, err);
+	if (!r)
+		r = mm_wl_sizes(&p->opts, p->profile.memory_bytes, &p->sizes, err, sizeof(err));
+	if (!r)
+		r = mm_wl_source_open(&p->opts, &p->source, err, sizeof(err));
+	p->cases = calloc(p->opts.windows, sizeof(*p->cases));
+	p->records = calloc((size_t)p->opts.windows * p->opts.policies, sizeof(*p->records));
+	p->details = json_object();
+	if (!r && (!p->cases || !p->records || !p->details))
+		r = -ENOMEM;
+	for (uint32_t w = 0; w < p->opts.windows && !r; w++)
+		r = mm_wl_case_make(&p->opts, &p->source, w, &p->cases[w], err, sizeof(err));
+	return r ? wrong(err) : 0;
+}
+
+static int report(struct program *p)
+{
+	json_t *members = json_pack(
+		"{s:f, s:f, s:f, s:O}", "simulated_s", p->simulated_s, "wall_s", p->wall_s, "speed",
+		p->wall_s > 0 ? p->simulated_s / p->wall_s : 0, "details", p->details);
+	const struct mm_wl_report report = { .mode = "simulated",
+					     .opts = &p->opts,
+					     .sizes = &p->sizes,
+					     .cases = p->cases,
+					     .records = p->records,
+					     .slo = &p->slo,
+					     .windows = p->opts.windows,
+					     .more = members };
+	int r = members ? 0 : -ENOMEM;
+
+	if (!r)
+		r = p->opts.json ? mm_wl_report_print(&report) : mm_wl_report_table(&report);
+	json_decref(members);
+	return r;
+}
+
+static void done(struct program *p)
+{
+	for (uint32_t i = 0; p->records && i < p->opts.windows * p->opts.policies; i++)
+		mm_wl_record_done(&p->records[i]);
+	for (uint32_t w = 0; p->cases && w < p->opts.windows; w++)
+		mm_wl_case_done(&p->cases[w]);
+	free(p->records);
+	free(p->cases);
+	json_decref(p->details);
+	mm_wl_source_done(&p->source);
+}
+
+int main(int argc, char **argv)
+{
+	static struct program p;
+	const struct mm_wl_program program = { .name = "mmsim",
+					       .usage = usage,
+					       .more = more,
+					       .more_help = more_help,
+					       .take = take,
+					       .user = &p };
+	int r = mm_wl_options(argc, argv, &program, &p.opts);
+
+	if (r)
+		return r < 0 ? 2 : 0;
+	playing.opts = &p.opts;
+	signal(SIGABRT, on_abort);
+	r = prepare(&p);
+	if (!r)
+		r = run_all(&p);
+	if (!r)
+		r = report(&p);
+	done(&p);
+	return r ? 1 : 0;
+}
