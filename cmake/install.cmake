@@ -8,7 +8,7 @@ set(MM_LIBRARIES mm-client-shared mm-softgpu mm-kernels-host mm-kernels-host-fas
 install(TARGETS ${MM_PROGRAMS} ${MM_LIBRARIES}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES include/mm/abi.h include/mm/client.h include/mm/gpu.h
+install(FILES include/mm/abi.h include/mm/client.h include/mm/gpu.h include/mm/softgpu.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mm)
 install(FILES Documentation/man/mmctl.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES Documentation/man/mmd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)

@@ -11,13 +11,15 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "kernels/softgpu/device.h"
 #include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/timed.h"
 #include "mm/base.h"
 #include "mm/size.h"
 
-#define STATE_MAGIC         UINT64_C(0x315550474d4d) /* "MMGPU1" */
+#define STATE_MAGIC         UINT64_C(0x325550474d4d) /* "MMGPU2" */
 #define DEFAULT_MEMORY      (UINT64_C(1) << 30)
 #define DEFAULT_GRANULARITY (UINT64_C(2) << 20)
 #define DEFAULT_NAME        "mmd software GPU"
@@ -40,6 +42,8 @@ struct wish {
 	bool has_uuid;
 	unsigned int device[SG_DEVICES_MAX]; /* what the driver's ordinals stand for */
 	unsigned int n_devices;
+	struct sg_timing timing;
+	bool has_dilation;
 };
 
 static struct device {
@@ -54,8 +58,7 @@ static struct device {
 
 static unsigned int n_devices;
 
-/* A mistake in the environment: the driver ABI has no place for a message. */
-static CUresult MM_PRINTF(2, 3) complain(CUresult result, const char *format, ...)
+CUresult sg_complain(CUresult result, const char *format, ...)
 {
 	va_list args;
 
@@ -98,9 +101,9 @@ static CUresult wish_size(const char *variable, uint64_t *ret_bytes)
 	if (!text || !*text)
 		return CUDA_SUCCESS;
 	if (mm_size_parse(text, &bytes) < 0 || !bytes || bytes > INT64_MAX)
-		return complain(CUDA_ERROR_INVALID_VALUE,
-				"%s=%s: not a size; give bytes, or a number with K, M, G or T",
-				variable, text);
+		return sg_complain(CUDA_ERROR_INVALID_VALUE,
+				   "%s=%s: not a size; give bytes, or a number with K, M, G or T",
+				   variable, text);
 	*ret_bytes = bytes;
 	return CUDA_SUCCESS;
 }
@@ -135,8 +138,9 @@ static CUresult wish_uuid(struct wish *w)
 		n++;
 	}
 	if (n != UUID_DIGITS)
-		return complain(CUDA_ERROR_INVALID_VALUE,
-				"MM_SOFTGPU_UUID=%s: not a UUID; give 32 hexadecimal digits", text);
+		return sg_complain(CUDA_ERROR_INVALID_VALUE,
+				   "MM_SOFTGPU_UUID=%s: not a UUID; give 32 hexadecimal digits",
+				   text);
 	w->has_uuid = true;
 	return CUDA_SUCCESS;
 }
@@ -148,8 +152,8 @@ static CUresult wish_number(const char *variable, const char *text, unsigned int
 	unsigned long number = strtoul(text, &end, 10);
 
 	if (*text < '0' || *text > '9' || number < min || number > max)
-		return complain(CUDA_ERROR_INVALID_VALUE, "%s=%s: give numbers from %u to %u",
-				variable, secure_getenv(variable), min, max);
+		return sg_complain(CUDA_ERROR_INVALID_VALUE, "%s=%s: give numbers from %u to %u",
+				   variable, secure_getenv(variable), min, max);
 	*ret_number = (unsigned int)number;
 	*ret_end = end;
 	return CUDA_SUCCESS;
@@ -175,16 +179,17 @@ static CUresult wish_devices(struct wish *w)
 		while (++n < there && *end == ',');
 	}
 	if (*end)
-		return complain(CUDA_ERROR_INVALID_VALUE,
-				"MM_SOFTGPU_DEVICES, MM_SOFTGPU_VISIBLE: '%s' is not understood; "
-				"give a number, and numbers with commas between",
-				end);
+		return sg_complain(
+			CUDA_ERROR_INVALID_VALUE,
+			"MM_SOFTGPU_DEVICES, MM_SOFTGPU_VISIBLE: '%s' is not understood; "
+			"give a number, and numbers with commas between",
+			end);
 	for (unsigned int i = 0; i < n; i++)
 		for (unsigned int k = 0; k < i; k++)
 			if (w->device[i] == w->device[k])
-				return complain(CUDA_ERROR_INVALID_VALUE,
-						"MM_SOFTGPU_VISIBLE=%s: %u is there twice", visible,
-						w->device[i]);
+				return sg_complain(CUDA_ERROR_INVALID_VALUE,
+						   "MM_SOFTGPU_VISIBLE=%s: %u is there twice",
+						   visible, w->device[i]);
 	w->n_devices = n;
 	return CUDA_SUCCESS;
 }
@@ -201,13 +206,15 @@ static CUresult read_environment(struct wish *w)
 		res = wish_uuid(w);
 	if (!res)
 		res = wish_devices(w);
+	if (!res)
+		res = sg_timed_wish(&w->timing, &w->has_dilation);
 	if (res)
 		return res;
 	if (w->granularity_bytes &&
 	    (w->granularity_bytes < page || (w->granularity_bytes & (w->granularity_bytes - 1))))
-		return complain(CUDA_ERROR_INVALID_VALUE,
-				"MM_SOFTGPU_GRANULARITY: give a power of two of at least %llu",
-				(unsigned long long)page);
+		return sg_complain(CUDA_ERROR_INVALID_VALUE,
+				   "MM_SOFTGPU_GRANULARITY: give a power of two of at least %llu",
+				   (unsigned long long)page);
 	w->name = secure_getenv("MM_SOFTGPU_NAME");
 	return CUDA_SUCCESS;
 }
@@ -253,15 +260,15 @@ static CUresult open_directory(struct device *d, unsigned int number, char *ret_
 	if (!err && number)
 		err = make_directory(ret_path, parent);
 	if (err && err != -EACCES)
-		return complain(CUDA_ERROR_NO_DEVICE, "cannot make %s: %s; set MM_SOFTGPU_DIR",
-				ret_path, strerror(-err));
+		return sg_complain(CUDA_ERROR_NO_DEVICE, "cannot make %s: %s; set MM_SOFTGPU_DIR",
+				   ret_path, strerror(-err));
 	d->dir_fd = open(ret_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (d->dir_fd < 0 || fstat(d->dir_fd, &st) < 0)
-		return complain(CUDA_ERROR_NO_DEVICE, "cannot open %s: %s; set MM_SOFTGPU_DIR",
-				ret_path, strerror(errno));
+		return sg_complain(CUDA_ERROR_NO_DEVICE, "cannot open %s: %s; set MM_SOFTGPU_DIR",
+				   ret_path, strerror(errno));
 	if (!(named && *named) && st.st_uid != geteuid())
-		return complain(CUDA_ERROR_NO_DEVICE, "%s belongs to uid %u; set MM_SOFTGPU_DIR",
-				ret_path, (unsigned int)st.st_uid);
+		return sg_complain(CUDA_ERROR_NO_DEVICE, "%s belongs to uid %u; set MM_SOFTGPU_DIR",
+				   ret_path, (unsigned int)st.st_uid);
 	d->filesystem = st.st_dev;
 	return CUDA_SUCCESS;
 }
@@ -354,22 +361,46 @@ static int count_pages(struct device *d)
 	return 0;
 }
 
+static uint64_t default_memory(const struct wish *w)
+{
+	return w->timing.on ? w->timing.profile.memory_bytes : DEFAULT_MEMORY;
+}
+
 static void make_device(struct device *d, const struct wish *w, const char *path)
 {
 	struct sg_device_info *info = &d->state->info;
+	struct timespec now;
 
+	clock_gettime(CLOCK_MONOTONIC, &now);
 	*info = (struct sg_device_info){
-		.capacity_bytes = w->memory_bytes ? w->memory_bytes : DEFAULT_MEMORY,
+		.capacity_bytes = w->memory_bytes ? w->memory_bytes : default_memory(w),
 		.granularity_bytes =
 			w->granularity_bytes ? w->granularity_bytes : DEFAULT_GRANULARITY,
 		.host_page_bytes = (uint64_t)sysconf(_SC_PAGESIZE),
 		.uuid = w->uuid,
+		.timing = w->timing,
 	};
+	info->timing.epoch_ns = (uint64_t)now.tv_sec * MM_NS_PER_S + (uint64_t)now.tv_nsec;
 	if (!w->has_uuid)
 		uuid_from_path(path, &info->uuid);
 	snprintf(info->name, sizeof(info->name), "%s",
 		 w->name && *w->name ? w->name : DEFAULT_NAME);
 	d->state->magic = STATE_MAGIC;
+}
+
+static CUresult check_timing(const struct sg_timing *is, const struct wish *w, const char *path)
+{
+	if (w->timing.on && !is->on)
+		return sg_complain(CUDA_ERROR_INVALID_VALUE,
+				   "MM_SOFTGPU_PROFILE: %s is in use, and not timed", path);
+	if (w->timing.on && memcmp(&w->timing.profile, &is->profile, sizeof(is->profile)) != 0)
+		return sg_complain(CUDA_ERROR_INVALID_VALUE,
+				   "MM_SOFTGPU_PROFILE: %s is in use with another profile, of %s",
+				   path, is->profile.name);
+	if (w->has_dilation && is->dilation != w->timing.dilation)
+		return sg_complain(CUDA_ERROR_INVALID_VALUE,
+				   "MM_SOFTGPU_DILATION: %s is in use with %g", path, is->dilation);
+	return CUDA_SUCCESS;
 }
 
 /* Somebody else uses the device: what we ask for must be what it is. */
@@ -378,14 +409,14 @@ static CUresult check_wish(const struct device *d, const struct wish *w, const c
 	const struct sg_device_info *info = &d->state->info;
 
 	if (w->memory_bytes && w->memory_bytes != info->capacity_bytes)
-		return complain(CUDA_ERROR_INVALID_VALUE,
-				"MM_SOFTGPU_MEMORY: %s is in use with %llu bytes", path,
-				(unsigned long long)info->capacity_bytes);
+		return sg_complain(CUDA_ERROR_INVALID_VALUE,
+				   "MM_SOFTGPU_MEMORY: %s is in use with %llu bytes", path,
+				   (unsigned long long)info->capacity_bytes);
 	if (w->granularity_bytes && w->granularity_bytes != info->granularity_bytes)
-		return complain(CUDA_ERROR_INVALID_VALUE,
-				"MM_SOFTGPU_GRANULARITY: %s is in use with %llu bytes", path,
-				(unsigned long long)info->granularity_bytes);
-	return CUDA_SUCCESS;
+		return sg_complain(CUDA_ERROR_INVALID_VALUE,
+				   "MM_SOFTGPU_GRANULARITY: %s is in use with %llu bytes", path,
+				   (unsigned long long)info->granularity_bytes);
+	return check_timing(&info->timing, w, path);
 }
 
 static int map_state(struct device *d, int prot)
@@ -398,13 +429,27 @@ static int map_state(struct device *d, int prot)
 	return 0;
 }
 
+static CUresult attach_time(struct device *d, bool anew, const char *path)
+{
+	struct stat st;
+	int err = 0;
+
+	if (!d->info.timing.on)
+		return CUDA_SUCCESS;
+	if (fstat(d->dir_fd, &st) < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	err = sg_timed_attach((unsigned int)(d - devices), d->dir_fd, st.st_mode, anew);
+	return err ? sg_complain(CUDA_ERROR_NO_DEVICE, "%s/timeline: %s", path, strerror(-err))
+		   : CUDA_SUCCESS;
+}
+
 /*
  * The device is locked; whoever has it open holds a shared flock on its state. Without waiting: a
  * guest could keep an exclusive one for ever.
  */
 static CUresult attach(struct device *d, const struct wish *w, const char *path)
 {
-	bool alone = flock(d->state_fd, LOCK_EX | LOCK_NB) == 0;
+	bool alone = flock(d->state_fd, LOCK_EX | LOCK_NB) == 0, anew;
 	struct stat st;
 
 	flock(d->state_fd, LOCK_SH | LOCK_NB);
@@ -414,12 +459,17 @@ static CUresult attach(struct device *d, const struct wish *w, const char *path)
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	if (map_state(d, PROT_READ | PROT_WRITE) < 0 || count_pages(d) < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
-	if (d->state->magic != STATE_MAGIC || (alone && d->state->used_bytes == 0))
+	anew = d->state->magic != STATE_MAGIC || (alone && d->state->used_bytes == 0);
+	if (anew && w->has_dilation && !w->timing.on)
+		return sg_complain(
+			CUDA_ERROR_INVALID_VALUE,
+			"MM_SOFTGPU_DILATION: means something with MM_SOFTGPU_PROFILE only");
+	if (anew)
 		make_device(d, w, path);
 	else if (check_wish(d, w, path))
 		return CUDA_ERROR_INVALID_VALUE;
 	d->info = d->state->info;
-	return CUDA_SUCCESS;
+	return attach_time(d, anew, path);
 }
 
 static CUresult attach_as_guest(struct device *d, const struct wish *w, const char *path)
@@ -429,12 +479,12 @@ static CUresult attach_as_guest(struct device *d, const struct wish *w, const ch
 	flock(d->state_fd, LOCK_SH | LOCK_NB);
 	if (fstat(d->state_fd, &st) < 0 || st.st_size < (off_t)sizeof(struct state) ||
 	    map_state(d, PROT_READ) < 0 || d->state->magic != STATE_MAGIC)
-		return complain(CUDA_ERROR_NO_DEVICE, "%s: its owner has not made the device yet",
-				path);
+		return sg_complain(CUDA_ERROR_NO_DEVICE,
+				   "%s: its owner has not made the device yet", path);
 	if (check_wish(d, w, path))
 		return CUDA_ERROR_INVALID_VALUE;
 	d->info = d->state->info;
-	return CUDA_SUCCESS;
+	return attach_time(d, false, path);
 }
 
 static void close_device(struct device *d)
@@ -442,6 +492,7 @@ static void close_device(struct device *d)
 	if (d->state)
 		munmap(d->state, sizeof(struct state));
 	d->state = NULL;
+	sg_timed_detach((unsigned int)(d - devices));
 	d->guest = false;
 	mm_close_fd(&d->state_fd);
 	mm_close_fd(&d->pages_fd);
@@ -465,7 +516,7 @@ static CUresult open_device(struct device *d, const struct wish *w, unsigned int
 		if (!err && !d->guest)
 			err = lock_device(d);
 		if (err) {
-			res = complain(CUDA_ERROR_NO_DEVICE, "%s: %s", path, strerror(-err));
+			res = sg_complain(CUDA_ERROR_NO_DEVICE, "%s: %s", path, strerror(-err));
 		} else if (d->guest) {
 			res = attach_as_guest(d, &own, path);
 		} else {

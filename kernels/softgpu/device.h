@@ -24,12 +24,23 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/timing/profile.h"
+#include "mm/base.h"
 #include "mm/gpu.h"
 
 #define SG_DEVICES_MAX 16
+
+/* Timed mode (sg_timed). */
+struct sg_timing {
+	bool on;
+	double dilation;   /* host time per device time */
+	uint64_t epoch_ns; /* CLOCK_MONOTONIC where device time begins */
+	struct mm_profile profile;
+};
 
 struct sg_device_info {
 	uint64_t capacity_bytes;
@@ -38,6 +49,7 @@ struct sg_device_info {
 	CUuuid uuid;
 	char name[64];
 	unsigned int number; /* among all, whichever are visible */
+	struct sg_timing timing;
 };
 
 /* One piece of device memory, as this process holds it. */
@@ -48,6 +60,9 @@ struct sg_page {
 	size_t bytes;
 };
 #define SG_PAGE_NULL ((struct sg_page){ .fd = -1 })
+
+/* A mistake in the environment, as a line on stderr: the driver ABI has no place for a message. */
+CUresult MM_PRINTF(2, 3) sg_complain(CUresult result, const char *format, ...);
 
 /* Opens the devices that the environment names; makes those that are not there. Once per process. */
 CUresult sg_devices_open(void);

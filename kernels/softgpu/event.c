@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/event.h"
 #include "kernels/softgpu/op.h"
 #include "mm/base.h"
+#include "mm/softgpu.h"
 
 #define FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING)
 
@@ -27,14 +28,11 @@ static void destroy_event(struct sg_object *object)
 	free(event);
 }
 
-void sg_event_ran(struct sg_event *event, uint64_t generation)
+void sg_event_ran(struct sg_event *event, uint64_t generation, uint64_t ran_ns)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	pthread_mutex_lock(&event->mtx);
 	if (event->generation == generation)
-		event->ran_ns = (uint64_t)now.tv_sec * MM_NS_PER_S + (uint64_t)now.tv_nsec;
+		event->ran_ns = ran_ns;
 	pthread_mutex_unlock(&event->mtx);
 }
 
@@ -199,7 +197,8 @@ static CUresult elapsed(struct sg_event *start, struct sg_event *end, float *ret
 
 	if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) || !from.stream || !to.stream)
 		res = CUDA_ERROR_INVALID_HANDLE;
-	else if (!from.ran_ns || !to.ran_ns)
+	else if (!from.ran_ns || !to.ran_ns || !sg_stream_is_done(from.stream, from.number) ||
+		 !sg_stream_is_done(to.stream, to.number))
 		res = CUDA_ERROR_NOT_READY;
 	else
 		*ret_ms = (float)((double)(int64_t)(to.ran_ns - from.ran_ns) / MM_NS_PER_MS);
@@ -224,6 +223,24 @@ CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent start_handle, CUevent end
 	}
 	sg_object_put(&start->object);
 	return res;
+}
+
+MM_EXPORT int mm_softgpu_event_ns(CUevent handle, uint64_t *ret_ns)
+{
+	struct sg_event *event;
+	struct point p;
+	int r = -EINVAL;
+
+	if (sg_enter(__func__, SG_INITIALISED) || !ret_ns || get_event(handle, &event))
+		return -EINVAL;
+	p = point_of(event);
+	if (p.stream)
+		r = p.ran_ns && sg_stream_is_done(p.stream, p.number) ? 0 : -EBUSY;
+	if (!r)
+		*ret_ns = p.ran_ns;
+	drop_point(&p);
+	sg_object_put(&event->object);
+	return r;
 }
 
 CUresult CUDAAPI cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)

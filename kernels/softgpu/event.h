@@ -22,5 +22,5 @@ struct sg_event {
 	uint64_t ran_ns;          /* guarded by mtx; when recording @generation ran, 0 = not yet */
 };
 
-/* On the worker: the recording that was the @generation-th has run. */
-void sg_event_ran(struct sg_event *event, uint64_t generation);
+/* On the worker: the recording that was the @generation-th runs at @ran_ns: device time if there is any. */
+void sg_event_ran(struct sg_event *event, uint64_t generation, uint64_t ran_ns);

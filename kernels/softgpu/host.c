@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -8,6 +9,7 @@
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/host.h"
 #include "kernels/softgpu/range.h"
+#include "kernels/softgpu/timed.h"
 #include "mm/base.h"
 
 #define REGISTER_FLAGS \
@@ -18,19 +20,20 @@
 struct region {
 	unsigned int flags;
 	bool allocated;
+	uint64_t inode, offset;
 };
 
 static pthread_mutex_t mtx = PTHREAD_MUTEX_INITIALIZER;
 static struct sg_ranges regions; /* of struct region; guarded by mtx */
 
-static int add(uint64_t addr, size_t bytes, unsigned int flags, bool allocated)
+static int add(uint64_t addr, size_t bytes, const struct region *what)
 {
 	struct region *region = malloc(sizeof(*region));
 	int err;
 
 	if (!region)
 		return -ENOMEM;
-	*region = (struct region){ flags, allocated };
+	*region = *what;
 	pthread_mutex_lock(&mtx);
 	err = sg_ranges_add(&regions, addr, addr + bytes, region);
 	pthread_mutex_unlock(&mtx);
@@ -67,8 +70,13 @@ struct sg_host_info sg_host_describe(uint64_t addr)
 	if (r) {
 		const struct region *region = r->value;
 
-		info = (struct sg_host_info){ true, region->flags, region->allocated, r->start,
-					      r->end };
+		info = (struct sg_host_info){ .known = true,
+					      .flags = region->flags,
+					      .allocated = region->allocated,
+					      .start = r->start,
+					      .end = r->end,
+					      .inode = region->inode,
+					      .offset = region->offset };
 	}
 	pthread_mutex_unlock(&mtx);
 	return info;
@@ -78,16 +86,63 @@ struct sg_host_info sg_host_describe(uint64_t addr)
  * The driver pins the pages, for writing unless READ_ONLY: that fails on memory that is not there or
  * not writable. Populating does the same, and changes no byte.
  */
-static bool can_pin(void *addr, size_t bytes, bool writable)
+static bool can_populate(void *addr, size_t bytes, bool writable)
 {
 	int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
 
 	return madvise(addr, bytes, advice) == 0;
 }
 
+/* A line of /proc/self/maps. */
+struct line {
+	uint64_t start, end, offset, inode;
+	char protection[5];
+};
+
+static bool parse_line(const char *text, struct line *l)
+{
+	return sscanf(text, "%" SCNx64 "-%" SCNx64 " %4[-rwxps] %" SCNx64 " %*x:%*x %" SCNu64,
+		      &l->start, &l->end, l->protection, &l->offset, &l->inode) == 5;
+}
+
+/*
+ * In timed mode memory stays as sparse as it is: what is there is looked up, not made. The file
+ * behind it, where there is one, says whose it is, too.
+ */
+static bool look_up(uint64_t start, uint64_t end, bool writable, struct region *region)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uint64_t at = start;
+	char text[512];
+	struct line l;
+
+	if (!maps)
+		return false;
+	while (at < end && fgets(text, sizeof(text), maps)) {
+		if (!parse_line(text, &l) || l.end <= at)
+			continue;
+		if (l.start > at || l.protection[0] != 'r' || (writable && l.protection[1] != 'w'))
+			break;
+		region->inode = at == start && l.end >= end && l.protection[3] == 's' ? l.inode : 0;
+		region->offset = l.offset + (at - l.start);
+		at = l.end;
+	}
+	fclose(maps);
+	return at >= end;
+}
+
+static bool can_pin(uint64_t start, uint64_t end, struct region *region)
+{
+	bool writable = !(region->flags & CU_MEMHOSTREGISTER_READ_ONLY);
+
+	return sg_is_timed(0) ? look_up(start, end, writable, region)
+			      : can_populate((void *)(uintptr_t)start, end - start, writable);
+}
+
 CUresult CUDAAPI cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int flags)
 {
 	uint64_t page = sg_device_info(0)->host_page_bytes, start = (uintptr_t)addr, end;
+	struct region region = { .flags = flags };
 	int err;
 
 	SG_ENTER();
@@ -100,10 +155,10 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int fla
 	/* What the device sees of a part of a page is the whole page. */
 	end = mm_round_up(start + bytes, page);
 	start -= start % page;
-	if (!end || !can_pin((void *)(uintptr_t)start, end - start,
-			     !(flags & CU_MEMHOSTREGISTER_READ_ONLY)))
+	if (!end || !can_pin(start, end, &region))
 		return CUDA_ERROR_INVALID_VALUE;
-	err = add((uintptr_t)addr, bytes, flags, false);
+	region.offset += (uintptr_t)addr - start;
+	err = add((uintptr_t)addr, bytes, &region);
 	if (err == -EEXIST)
 		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	return err ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -155,7 +210,7 @@ CUresult CUDAAPI cuMemHostAlloc(void **addr, size_t bytes, unsigned int flags)
 	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (base == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (add((uintptr_t)base, bytes, flags, true) < 0) {
+	if (add((uintptr_t)base, bytes, &(struct region){ flags, true, 0, 0 }) < 0) {
 		munmap(base, bytes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}

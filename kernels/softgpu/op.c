@@ -8,6 +8,8 @@
 #include "kernels/softgpu/fault.h"
 #include "kernels/softgpu/module.h"
 #include "kernels/softgpu/op.h"
+#include "kernels/softgpu/pace.h"
+#include "kernels/softgpu/timed.h"
 #include "kernels/softgpu/vm.h"
 #include "mm/base.h"
 
@@ -165,6 +167,7 @@ static bool satisfied_64(uint64_t seen, uint64_t value, unsigned int how)
 struct look {
 	const struct sg_op *op;
 	bool satisfied;
+	uint64_t found;
 };
 
 /* Acquire: work behind the wait sees what was written before the value (cuda.md §4.2). */
@@ -174,14 +177,14 @@ static void look_once(void *arg)
 	const struct sg_op *op = look->op;
 	unsigned int how = op->value.flags & ~(unsigned int)CU_STREAM_WAIT_VALUE_FLUSH;
 
-	if (op->value.is_64)
-		look->satisfied = satisfied_64(
-			__atomic_load_n((const uint64_t *)op->value.addr, __ATOMIC_ACQUIRE),
-			op->value.value, how);
-	else
-		look->satisfied = satisfied_32(
-			__atomic_load_n((const uint32_t *)op->value.addr, __ATOMIC_ACQUIRE),
-			(uint32_t)op->value.value, how);
+	if (op->value.is_64) {
+		look->found = __atomic_load_n((const uint64_t *)op->value.addr, __ATOMIC_ACQUIRE);
+		look->satisfied = satisfied_64(look->found, op->value.value, how);
+	} else {
+		look->found = __atomic_load_n((const uint32_t *)op->value.addr, __ATOMIC_ACQUIRE);
+		look->satisfied =
+			satisfied_32((uint32_t)look->found, (uint32_t)op->value.value, how);
+	}
 }
 
 static void nap(uint64_t ns)
@@ -192,7 +195,7 @@ static void nap(uint64_t ns)
 }
 
 /* Another process ends the wait by a plain store: there is nothing to be woken by. */
-static bool wait_value(const struct sg_op *op, const struct sg_context *ctx)
+static bool wait_value(struct sg_op *op, const struct sg_context *ctx)
 {
 	struct look look = { .op = op };
 	uint64_t ns = NAP_MIN_NS, waited_ns = 0;
@@ -200,9 +203,11 @@ static bool wait_value(const struct sg_op *op, const struct sg_context *ctx)
 	for (unsigned int looks = 0;; looks++) {
 		if (!sg_guarded(look_once, &look))
 			return false;
+		op->value.found = look.found;
 		if (look.satisfied || __atomic_load_n(&ctx->stopping, __ATOMIC_ACQUIRE) ||
 		    sg_context_error(ctx))
 			return true;
+		op->value.waited = true;
 		if (looks < SPIN_LOOKS)
 			continue;
 		nap(ns);
@@ -223,7 +228,7 @@ static void run_write(void *arg)
 				 __ATOMIC_RELEASE);
 }
 
-static bool run_guarded(struct sg_op *op, const struct sg_context *ctx)
+bool sg_op_perform(struct sg_op *op, const struct sg_context *ctx)
 {
 	bool waited;
 
@@ -241,6 +246,13 @@ static bool run_guarded(struct sg_op *op, const struct sg_context *ctx)
 	case SG_OP_WRITE_VALUE:
 		sg_vm_order();
 		return sg_guarded(run_write, op);
+	case SG_OP_HOST:
+		/* Host code: its faults are the program's own. */
+		if (op->host.callback)
+			op->host.callback(op->host.handle, CUDA_SUCCESS, op->host.arg);
+		else
+			op->host.fn(op->host.arg);
+		return true;
 	case SG_OP_FAULT:
 		return false;
 	default:
@@ -248,24 +260,31 @@ static bool run_guarded(struct sg_op *op, const struct sg_context *ctx)
 	}
 }
 
-void sg_op_run(struct sg_op *op, struct sg_context *ctx)
+static uint64_t host_now(void)
 {
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * MM_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+void sg_op_run(struct sg_op *op, struct sg_stream *stream)
+{
+	struct sg_context *ctx = stream->ctx;
+
+	if (sg_is_timed(ctx->device)) {
+		sg_pace_run(op, stream);
+		return;
+	}
 	switch (op->kind) {
-	case SG_OP_HOST:
-		/* Host code: its faults are the program's own. */
-		if (op->host.callback)
-			op->host.callback(op->host.handle, CUDA_SUCCESS, op->host.arg);
-		else
-			op->host.fn(op->host.arg);
-		break;
 	case SG_OP_WAIT_STREAM:
 		sg_stream_wait(op->wait.stream, op->wait.number, &ctx->stopping);
 		break;
 	case SG_OP_RECORD:
-		sg_event_ran(op->record.event, op->record.generation);
+		sg_event_ran(op->record.event, op->record.generation, host_now());
 		break;
 	default:
-		if (!run_guarded(op, ctx))
+		if (!sg_op_perform(op, ctx))
 			sg_context_fault(ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
 		break;
 	}

@@ -23,24 +23,31 @@ enum sg_op_kind {
 	SG_OP_WRITE_VALUE,
 	SG_OP_WAIT_STREAM,
 	SG_OP_RECORD,
-	SG_OP_FAULT, /* an access known to be forbidden */
+	SG_OP_FAULT,  /* an access known to be forbidden */
+	SG_OP_SETTLE, /* timed mode: nothing but the end of what is before it */
 };
+
+enum sg_way { SG_IN_DEVICE, SG_TO_DEVICE, SG_TO_HOST, SG_IN_HOST };
 
 struct sg_op {
 	struct sg_op *next;
 	enum sg_op_kind kind;
+	uint64_t submitted_ns; /* timed mode: device time at which the device has it */
 	union {
 		struct {
 			void *dst;
 			const void *src;
 			size_t bytes;
 			void *staged; /* malloc'ed copy of a pageable source, or NULL */
+			enum sg_way way;
+			bool pageable; /* one side is host memory that nobody registered */
 		} copy;
 		struct {
 			void *dst;
 			size_t count;
 			uint32_t value;
 			unsigned int width;
+			bool in_host; /* registered memory */
 		} fill;
 		struct {
 			struct sg_function *function; /* a reference */
@@ -60,6 +67,9 @@ struct sg_op {
 			uint64_t value;
 			unsigned int flags;
 			bool is_64;
+			/* A wait, when it is over: its first look was in vain; what it found. */
+			bool waited;
+			uint64_t found;
 		} value;
 		struct {
 			struct sg_stream *stream; /* a reference */
@@ -73,7 +83,10 @@ struct sg_op {
 };
 
 struct sg_op *sg_op_create(enum sg_op_kind kind);
-void sg_op_run(struct sg_op *op, struct sg_context *ctx);
+void sg_op_run(struct sg_op *op, struct sg_stream *stream);
+
+/* What it does to memory and to others, at once. Return: false, it faulted. */
+bool sg_op_perform(struct sg_op *op, const struct sg_context *ctx);
 
 /* In a context that is lost: only what must not go missing. */
 void sg_op_drop(struct sg_op *op, struct sg_context *ctx);

@@ -8,10 +8,12 @@
 #include "kernels/softgpu/fault.h"
 #include "kernels/softgpu/op.h"
 #include "kernels/softgpu/stream.h"
+#include "kernels/softgpu/timed.h"
 #include "mm/base.h"
 
 #define TIMER_SLACK_NS 1000UL
 #define STOP_LOOK_NS   (10 * MM_NS_PER_MS)
+#define HELD_MAX       64
 
 static uint64_t last_id; /* atomic */
 
@@ -20,9 +22,47 @@ static uint64_t load(const uint64_t *counter)
 	return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
 }
 
-bool sg_stream_is_done(const struct sg_stream *stream, uint64_t number)
+static bool has_run(const struct sg_stream *stream, uint64_t number)
 {
 	return load(&stream->completed) >= number;
+}
+
+static bool is_timed(const struct sg_stream *stream)
+{
+	return stream->ends_ns != NULL;
+}
+
+/*
+ * When @number, which has run, ends. Of what is long ago it is known that it ended before what is less
+ * long ago: a place that was taken again meanwhile says so, too.
+ */
+static uint64_t end_of(const struct sg_stream *stream, uint64_t number)
+{
+	uint64_t completed = load(&stream->completed);
+
+	if (completed - number >= SG_STREAM_ENDS)
+		number = completed - SG_STREAM_ENDS + 1;
+	return number ? load(&stream->ends_ns[number % SG_STREAM_ENDS]) : 0;
+}
+
+/* What was put into the stream without a word to the worker. */
+static void call_worker(struct sg_stream *stream)
+{
+	pthread_mutex_lock(&stream->mtx);
+	if (stream->held)
+		pthread_cond_signal(&stream->work);
+	stream->held = 0;
+	pthread_mutex_unlock(&stream->mtx);
+}
+
+bool sg_stream_is_done(struct sg_stream *stream, uint64_t number)
+{
+	if (!has_run(stream, number)) {
+		if (is_timed(stream))
+			call_worker(stream);
+		return false;
+	}
+	return !is_timed(stream) || sg_timed_now(stream->ctx->device) >= end_of(stream, number);
 }
 
 static void unlink_from_context(struct sg_stream *stream)
@@ -46,6 +86,7 @@ static void destroy_stream(struct sg_object *object)
 	pthread_cond_destroy(&stream->done);
 	pthread_mutex_destroy(&stream->mtx);
 	sg_object_put(&stream->ctx->object);
+	free(stream->ends_ns);
 	free(stream);
 }
 
@@ -54,6 +95,11 @@ CUresult sg_stream_create(struct sg_context *ctx, unsigned int flags, int priori
 {
 	struct sg_stream *stream = calloc(1, sizeof(*stream));
 
+	if (stream && sg_is_timed(ctx->device)) {
+		stream->ends_ns = calloc(SG_STREAM_ENDS, sizeof(*stream->ends_ns));
+		if (!stream->ends_ns)
+			mm_free_ptr(&stream);
+	}
 	if (!stream)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	sg_object_init(&stream->object, SG_STREAM, destroy_stream);
@@ -157,8 +203,21 @@ static void execute(struct sg_stream *stream, struct sg_op *op)
 	if (sg_context_error(ctx) || __atomic_load_n(&ctx->stopping, __ATOMIC_ACQUIRE))
 		sg_op_drop(op, ctx);
 	else
-		sg_op_run(op, ctx);
+		sg_op_run(op, stream);
 	sg_op_destroy(op);
+}
+
+/* With the lock. */
+static void complete(struct sg_stream *stream)
+{
+	uint64_t number = stream->completed + 1;
+
+	if (is_timed(stream))
+		__atomic_store_n(&stream->ends_ns[number % SG_STREAM_ENDS], stream->time_ns,
+				 __ATOMIC_RELEASE);
+	__atomic_store_n(&stream->completed, number, __ATOMIC_RELEASE);
+	if (stream->waiters)
+		pthread_cond_broadcast(&stream->done);
 }
 
 static void *worker(void *arg)
@@ -182,9 +241,7 @@ static void *worker(void *arg)
 		pthread_mutex_unlock(&stream->mtx);
 		execute(stream, op);
 		pthread_mutex_lock(&stream->mtx);
-		__atomic_store_n(&stream->completed, stream->completed + 1, __ATOMIC_RELEASE);
-		if (stream->waiters)
-			pthread_cond_broadcast(&stream->done);
+		complete(stream);
 	}
 	pthread_mutex_unlock(&stream->mtx);
 	unlink_from_context(stream);
@@ -219,6 +276,19 @@ static int start_worker(struct sg_stream *stream)
 	return err;
 }
 
+/*
+ * In timed mode work that nobody sees is left for the worker to find when it is called for something
+ * else: waking it for each of some hundred kernels would take longer than to do their arithmetic.
+ */
+static bool calls_worker(struct sg_stream *stream, const struct sg_op *op)
+{
+	if (!is_timed(stream))
+		return true;
+	if (op->kind == SG_OP_LAUNCH || op->kind == SG_OP_FILL || op->kind == SG_OP_COPY)
+		return ++stream->held >= HELD_MAX;
+	return true;
+}
+
 /* Takes over @op. */
 static CUresult append(struct sg_stream *stream, struct sg_op *op, uint64_t *ret_number)
 {
@@ -235,7 +305,14 @@ static CUresult append(struct sg_stream *stream, struct sg_op *op, uint64_t *ret
 		__atomic_store_n(&stream->queued, stream->queued + 1, __ATOMIC_RELEASE);
 		if (ret_number)
 			*ret_number = stream->queued;
-		pthread_cond_signal(&stream->work);
+		if (is_timed(stream))
+			op->submitted_ns = op->kind == SG_OP_WAIT_STREAM || op->kind == SG_OP_SETTLE
+						   ? sg_timed_now(stream->ctx->device)
+						   : sg_timed_submit(stream->ctx->device);
+		if (calls_worker(stream, op)) {
+			stream->held = 0;
+			pthread_cond_signal(&stream->work);
+		}
 	}
 	pthread_mutex_unlock(&stream->mtx);
 	if (res)
@@ -289,15 +366,17 @@ CUresult sg_stream_submit(struct sg_stream *stream, struct sg_op *op, uint64_t *
 	return append(stream, op, ret_number);
 }
 
-void sg_stream_wait(struct sg_stream *stream, uint64_t number, const bool *stop)
+static void wait_until_run(struct sg_stream *stream, uint64_t number, const bool *stop)
 {
 	struct timespec until;
 
-	if (sg_stream_is_done(stream, number))
+	if (has_run(stream, number))
 		return;
+	if (is_timed(stream))
+		call_worker(stream);
 	pthread_mutex_lock(&stream->mtx);
 	stream->waiters++;
-	while (!sg_stream_is_done(stream, number)) {
+	while (!has_run(stream, number)) {
 		if (!stop) {
 			pthread_cond_wait(&stream->done, &stream->mtx);
 			continue;
@@ -314,9 +393,36 @@ void sg_stream_wait(struct sg_stream *stream, uint64_t number, const bool *stop)
 	pthread_mutex_unlock(&stream->mtx);
 }
 
+uint64_t sg_stream_end_of(struct sg_stream *stream, uint64_t number, const bool *stop)
+{
+	wait_until_run(stream, number, stop);
+	return has_run(stream, number) ? end_of(stream, number) : 0;
+}
+
+void sg_stream_wait(struct sg_stream *stream, uint64_t number, const bool *stop)
+{
+	unsigned int device = stream->ctx->device;
+	uint64_t end;
+
+	wait_until_run(stream, number, stop);
+	if (!is_timed(stream) || !has_run(stream, number))
+		return;
+	end = end_of(stream, number);
+	if (sg_timed_now(device) < end && !sg_context_error(stream->ctx))
+		sg_timed_until(device, end, stop ? stop : &stream->ctx->stopping, true);
+}
+
 CUresult sg_stream_synchronize(struct sg_stream *stream)
 {
-	sg_stream_wait(stream, load(&stream->queued), NULL);
+	uint64_t number = load(&stream->queued);
+	struct sg_op *op = NULL;
+
+	/* Kernels at the end of the stream: what they take is known when they are over. */
+	if (is_timed(stream) && (!has_run(stream, number) || load(&stream->kernels_ns)))
+		op = sg_op_create(SG_OP_SETTLE);
+	if (op)
+		append(stream, op, &number);
+	sg_stream_wait(stream, number, NULL);
 	return sg_context_error(stream->ctx);
 }
 

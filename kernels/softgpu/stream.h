@@ -38,7 +38,16 @@ struct sg_stream {
 	unsigned int waiters;       /* on done; guarded by mtx */
 	bool working;               /* there is a worker thread; guarded by mtx */
 	bool closed;                /* guarded by mtx */
+
+	/* Timed mode; the worker's to change, as all of it that has no guard. */
+	uint64_t time_ns;    /* when what ran so far ends, in device time */
+	uint64_t kernels_ns; /* atomic; kernels began then whose end is not settled; 0 = none */
+	uint64_t compute_ns; /* of these */
+	uint64_t *ends_ns;   /* atomic items; when work number n ends, in [n % SG_STREAM_ENDS] */
+	unsigned int held;   /* work since the worker was last called; guarded by mtx */
 };
+
+#define SG_STREAM_ENDS 1024u
 
 CUresult sg_stream_create(struct sg_context *ctx, unsigned int flags, int priority,
 			  struct sg_stream **ret_stream);
@@ -50,7 +59,10 @@ void sg_stream_put(struct sg_stream *stream);
 /* Takes over @op, also when it fails. @ret_number may be NULL. */
 CUresult sg_stream_submit(struct sg_stream *stream, struct sg_op *op, uint64_t *ret_number);
 
-bool sg_stream_is_done(const struct sg_stream *stream, uint64_t number);
+bool sg_stream_is_done(struct sg_stream *stream, uint64_t number);
+
+/* Timed mode: blocks as below, until it is known when @number ends; returns that. */
+uint64_t sg_stream_end_of(struct sg_stream *stream, uint64_t number, const bool *stop);
 
 /* Blocks until @number is done or, where @stop is not NULL, *@stop. */
 void sg_stream_wait(struct sg_stream *stream, uint64_t number, const bool *stop);

@@ -9,6 +9,7 @@
 #include "kernels/softgpu/device.h"
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/range.h"
+#include "kernels/softgpu/timed.h"
 #include "kernels/softgpu/vm.h"
 #include "mm/base.h"
 
@@ -68,6 +69,12 @@ static bool is_range(uint64_t va, size_t bytes, uint64_t unit)
 {
 	return va && bytes && is_aligned(va, unit) && is_aligned(bytes, unit) &&
 	       va <= UINT64_MAX - bytes;
+}
+
+/* What the driver's calls take, in timed mode. */
+static const struct mm_profile *latency(unsigned int device)
+{
+	return &sg_device_info(device)->timing.profile;
 }
 
 /* ---- Address space ---- */
@@ -307,6 +314,7 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 		return CUDA_ERROR_INVALID_VALUE;
 	SG_TRY(sg_page_create(device, bytes, &page));
 	SG_TRY(add_alloc(&page, prop, &a));
+	sg_timed_call(device, latency(device)->create_ns);
 	*handle = handle_of(a);
 	return CUDA_SUCCESS;
 }
@@ -314,17 +322,21 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	struct sg_page page = SG_PAGE_NULL;
+	unsigned int device = 0;
 	struct alloc *a;
 
 	SG_ENTER();
 	lock_vm();
 	a = find_alloc(handle);
 	if (a) {
+		device = a->page.device;
 		a->handle_refs--;
 		retire(a, &page);
 	}
 	unlock_vm();
 	sg_page_close(&page);
+	if (a)
+		sg_timed_call(device, latency(device)->release_ns);
 	return a ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -333,6 +345,7 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *os_handle, CUmemGenericAlloc
 					      unsigned long long flags)
 {
 	CUresult res = CUDA_ERROR_INVALID_VALUE;
+	unsigned int device = 0;
 	struct alloc *a;
 	int fd;
 
@@ -342,12 +355,15 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *os_handle, CUmemGenericAlloc
 	lock_vm();
 	a = find_alloc(handle);
 	if (a && ((int)a->prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
+		device = a->page.device;
 		fd = sg_page_export(&a->page);
 		res = fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 		if (fd >= 0)
 			*(int *)os_handle = fd;
 	}
 	unlock_vm();
+	if (!res)
+		sg_timed_call(device, latency(device)->export_ns);
 	return res;
 }
 
@@ -370,6 +386,8 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
 	SG_TRY(sg_page_adopt((int)(uintptr_t)os_handle, &page));
 	prop.location.id = (int)page.device;
 	SG_TRY(add_alloc(&page, &prop, &a));
+	sg_timed_call((unsigned int)prop.location.id,
+		      latency((unsigned int)prop.location.id)->import_ns);
 	*handle = handle_of(a);
 	return CUDA_SUCCESS;
 }
@@ -438,6 +456,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr va, size_t bytes, size_t offset,
 			  CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	CUresult res = CUDA_ERROR_INVALID_VALUE;
+	unsigned int device = 0;
 	struct mapping *m;
 	struct alloc *a;
 
@@ -446,9 +465,13 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr va, size_t bytes, size_t offset,
 		return CUDA_ERROR_INVALID_VALUE;
 	lock_vm();
 	a = find_alloc(handle);
-	if (a && a->page.bytes == bytes)
+	if (a && a->page.bytes == bytes) {
+		device = a->page.device;
 		res = add_mapping(va, a, false, &m);
+	}
 	unlock_vm();
+	if (!res)
+		sg_timed_call(device, latency(device)->map_ns);
 	return res;
 }
 
@@ -521,7 +544,8 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr va, size_t bytes, const CUmemAccessD
 				size_t count)
 {
 	CUresult res = CUDA_ERROR_INVALID_VALUE;
-	size_t first, last;
+	size_t first = 0, last = 0;
+	unsigned int device;
 
 	SG_ENTER();
 	/* No device has access to another's memory: one description. */
@@ -536,6 +560,9 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr va, size_t bytes, const CUmemAccessD
 	}
 	unlock_vm();
 	sg_vm_order();
+	device = (unsigned int)desc->location.id;
+	if (!res)
+		sg_timed_call(device, (last - first) * latency(device)->set_access_ns);
 	return res;
 }
 
@@ -579,6 +606,14 @@ static bool any_legacy(size_t first, size_t last)
 	return false;
 }
 
+/* With the lock held: of what is mapped at @va, the first device's if there is nothing. */
+static unsigned int device_of(uint64_t va)
+{
+	const struct sg_range *r = sg_ranges_find(&vm.mapped, va);
+
+	return r ? ((const struct mapping *)r->value)->alloc->page.device : 0;
+}
+
 /* With the lock held. At the kernel's limit of mappings even this can fail. */
 static CUresult unmap(uint64_t va, size_t bytes, struct sg_page **ret_pages, size_t *ret_n)
 {
@@ -603,6 +638,7 @@ static CUresult unmap(uint64_t va, size_t bytes, struct sg_page **ret_pages, siz
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr va, size_t bytes)
 {
 	mm_cleanup(mm_free_ptr) struct sg_page *pages = NULL;
+	unsigned int device = 0;
 	CUresult res;
 	size_t n = 0;
 
@@ -611,10 +647,13 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr va, size_t bytes)
 		return CUDA_ERROR_INVALID_VALUE;
 	sg_vm_order();
 	lock_vm();
+	device = device_of(va);
 	res = unmap(va, bytes, &pages, &n);
 	unlock_vm();
 	for (size_t i = 0; i < n; i++)
 		sg_page_close(&pages[i]);
+	if (!res)
+		sg_timed_call(device, n * latency(device)->unmap_ns);
 	return res;
 }
 
@@ -651,9 +690,30 @@ struct sg_vm_info sg_vm_describe(uint64_t va)
 		info.handle_types = m->alloc->prop.requestedHandleTypes;
 		info.block_id = handle_of(m->alloc);
 		info.device = m->alloc->page.device;
+		info.inode = m->alloc->page.inode;
 	}
 	unlock_vm();
 	return info;
+}
+
+bool sg_vm_allows(uint64_t va, uint64_t bytes, bool writes)
+{
+	uint64_t at = va, end = va + bytes;
+	size_t i;
+
+	if (end < va)
+		return false;
+	lock_vm();
+	for (i = sg_ranges_lower(&vm.mapped, va); i < vm.mapped.n && at < end; i++) {
+		const struct sg_range *r = &vm.mapped.items[i];
+		const struct mapping *m = r->value;
+
+		if (r->start > at || !((int)m->access & (writes ? 2 : 1)))
+			break;
+		at = r->end;
+	}
+	unlock_vm();
+	return at >= end;
 }
 
 /* Takes over the allocation's only reference; with the lock held. */

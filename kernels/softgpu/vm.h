@@ -30,9 +30,13 @@ struct sg_vm_info {
 	CUmemAllocationHandleType handle_types;
 	uint64_t block_id;
 	unsigned int device; /* of the mapped memory */
+	uint64_t inode;
 };
 
 struct sg_vm_info sg_vm_describe(uint64_t va);
+
+/* Is all of it mapped, with access to read, or to write? */
+bool sg_vm_allows(uint64_t va, uint64_t bytes, bool writes);
 
 /* Memory as cuMemAlloc() gives it: zeroed whole host pages, accessible at once. */
 CUresult sg_vm_alloc(unsigned int device, size_t bytes, uint64_t *ret_va);

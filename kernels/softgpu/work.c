@@ -31,6 +31,13 @@ static enum memory classify(uint64_t va, size_t bytes)
 	return info.reserved && bytes <= info.range_end - va ? DEVICE : PAGEABLE;
 }
 
+static enum sg_way way_of(enum memory dst, enum memory src)
+{
+	if (dst == DEVICE)
+		return src == DEVICE ? SG_IN_DEVICE : SG_TO_DEVICE;
+	return src == DEVICE ? SG_TO_HOST : SG_IN_HOST;
+}
+
 static void *pointer(uint64_t va)
 {
 	return (void *)(uintptr_t)va;
@@ -88,6 +95,8 @@ static CUresult copy(CUstream stream, const struct copy *c)
 	op->copy.dst = pointer(c->dst);
 	op->copy.src = pointer(c->src);
 	op->copy.bytes = c->bytes;
+	op->copy.way = way_of(dst, src);
+	op->copy.pageable = dst == PAGEABLE || src == PAGEABLE;
 	if (src == PAGEABLE && dst != PAGEABLE && !c->wait && op->kind == SG_OP_COPY) {
 		op->copy.staged = malloc(c->bytes);
 		if (!op->copy.staged) {
@@ -247,6 +256,7 @@ static CUresult fill(CUstream stream, CUdeviceptr va, uint32_t value, unsigned i
 	op->fill.value = value;
 	op->fill.width = width;
 	op->fill.count = count;
+	op->fill.in_host = memory != DEVICE;
 	return submit(stream, op, wait);
 }
 

@@ -42,6 +42,26 @@ static void store(const struct mm_host_launch *launch, void *const *args)
 	*(volatile uint32_t *)(uintptr_t) * (const CUdeviceptr *)args[0] = 1;
 }
 
+/* Takes the time of as many bytes as it is told. */
+static void spend(const struct mm_host_launch *launch, void *const *args)
+{
+	(void)launch;
+	(void)args;
+}
+
+static void spend_cost(const struct mm_host_launch *launch, void *const *args, struct mm_cost *ret)
+{
+	(void)launch;
+	ret->bytes = (double)*(const uint64_t *)args[0];
+}
+
+/* As many bytes as the device memory says that the argument points to. */
+static void peek_cost(const struct mm_host_launch *launch, void *const *args, struct mm_cost *ret)
+{
+	(void)launch;
+	ret->bytes = (double)*(volatile const uint64_t *)(uintptr_t) * (const CUdeviceptr *)args[0];
+}
+
 static void nothing(const struct mm_host_launch *launch, void *const *args)
 {
 	(void)launch;
@@ -52,6 +72,8 @@ const struct mm_host_kernel mm_host_kernels[] = {
 	{ "saxpy", saxpy, NULL, 4, { 4, 8, 8, 4 } },
 	{ "report", report, NULL, 4, { 1, 2, sizeof(struct odd), 8 } },
 	{ "store", store, NULL, 1, { 8 } },
+	{ "spend", spend, spend_cost, 1, { 8 } },
+	{ "peek", spend, peek_cost, 1, { 8 } },
 	{ "nothing", nothing, NULL, 0, { 0 } },
 	{ NULL, NULL, NULL, 0, { 0 } },
 };

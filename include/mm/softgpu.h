@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * softgpu - what the software GPU says beyond the driver API
+ *
+ * Concept:   libmm-softgpu.so exports it beside its cu* symbols; a caller looks it up with dlsym() in
+ *            the library that mm_gpu_open() opened, and finds none in a real driver.
+ * Threading: safe from any thread, after cuInit().
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "mm/gpu.h"
+
+#define MM_SOFTGPU_STATS_SYMBOL "mm_softgpu_stats"
+#define MM_SOFTGPU_EVENT_SYMBOL "mm_softgpu_event_ns"
+
+/*
+ * Of one device, over all processes since it was made. Times are device time but for those that say
+ * host. Grows at its end only.
+ */
+struct mm_softgpu_stats {
+	uint32_t timed; /* 0: functional mode, and all else is 0 */
+	uint32_t reserved;
+	char profile[64];
+	double dilation; /* host time per device time */
+	uint64_t now_ns;
+	/* What became visible: values written, waits for completion that ended, host functions. */
+	uint64_t effects;
+	uint64_t late; /* of these, more than MM_SOFTGPU_LATE_NS of host time behind their time */
+	uint64_t late_total_ns, late_max_ns; /* host time; over all effects */
+	uint64_t kernels;
+	uint64_t compute_ns; /* reserved so far, as the two below */
+	uint64_t h2d_ns, d2h_ns;
+	uint64_t h2d_bytes, d2h_bytes;
+};
+
+#define MM_SOFTGPU_LATE_NS 50000u
+
+/**
+ * mm_softgpu_stats() - what the device did, and how well the host kept up with it
+ * @device:    ordinal
+ * @ret_stats: the first @bytes of it are written
+ * @bytes:     sizeof(*ret_stats), as the caller knows it
+ *
+ * Return: 0; -EINVAL no such device, or no cuInit() yet.
+ */
+int mm_softgpu_stats(int device, struct mm_softgpu_stats *ret_stats, uint64_t bytes);
+typedef int mm_softgpu_stats_fn(int device, struct mm_softgpu_stats *ret_stats, uint64_t bytes);
+
+/**
+ * mm_softgpu_event_ns() - the time at which an event was recorded
+ * @event:  recorded, its stream has come to it
+ * @ret_ns: device time of timed mode, the same clock for all processes that use the device; else
+ *          CLOCK_MONOTONIC. Written only on success
+ *
+ * Return: 0; -EBUSY not there yet; -EINVAL no such event, or never recorded.
+ */
+int mm_softgpu_event_ns(CUevent event, uint64_t *ret_ns);
+typedef int mm_softgpu_event_ns_fn(CUevent event, uint64_t *ret_ns);

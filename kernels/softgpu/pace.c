@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/softgpu/pace.h"
+
+#include "kernels/softgpu/event.h"
+#include "kernels/softgpu/fault.h"
+#include "kernels/softgpu/module.h"
+#include "kernels/softgpu/timed.h"
+#include "kernels/softgpu/vm.h"
+#include "kernels/softgpu/written.h"
+#include "kernels/timing/cost.h"
+#include "mm/base.h"
+
+static const struct mm_profile *profile_of(const struct sg_stream *s)
+{
+	return &sg_device_info(s->ctx->device)->timing.profile;
+}
+
+static void set_kernels(struct sg_stream *s, uint64_t from_ns)
+{
+	__atomic_store_n(&s->kernels_ns, from_ns, __ATOMIC_RELEASE);
+}
+
+/*
+ * Waits until the kernels since the last time are over, also with what copies beside them took. @lazy:
+ * not where there were none, and it can be looked at again.
+ */
+static void settle(struct sg_stream *s, bool lazy)
+{
+	unsigned int device = s->ctx->device;
+	uint64_t from = s->kernels_ns, end = s->time_ns, slowed;
+
+	if (!from || (lazy && !sg_timed_may_slow(device, from)))
+		return;
+	for (;;) {
+		sg_timed_until(device, s->time_ns, &s->ctx->stopping, false);
+		slowed = sg_timed_slowed(device, from, end, s->compute_ns);
+		if (slowed <= s->time_ns)
+			break;
+		s->time_ns = slowed;
+	}
+	if (s->time_ns > end)
+		sg_timed_extend(device, SG_COMPUTE, end, s->time_ns - end);
+	set_kernels(s, 0);
+}
+
+/* What becomes visible, does so when it is due. */
+static void appear(struct sg_stream *s)
+{
+	settle(s, false);
+	sg_timed_until(s->ctx->device, s->time_ns, &s->ctx->stopping, true);
+}
+
+static void compute(struct sg_stream *s, uint64_t ns)
+{
+	uint64_t start = sg_timed_reserve(s->ctx->device, SG_COMPUTE, s->time_ns, ns);
+
+	if (!s->kernels_ns) {
+		set_kernels(s, start);
+		s->compute_ns = 0;
+	}
+	s->compute_ns += ns;
+	s->time_ns = start + ns;
+}
+
+/* ---- kernels ---- */
+
+struct question {
+	const struct sg_op *op;
+	mm_host_cost_fn *ask;
+	struct mm_cost cost;
+};
+
+static void ask_cost(void *arg)
+{
+	struct question *q = arg;
+
+	q->ask(&q->op->launch.shape, q->op->launch.args, &q->cost);
+}
+
+/* A cost function reads what its arguments point to: it may fault, as the kernel would. */
+static bool launch(const struct sg_op *op, struct sg_stream *s)
+{
+	struct question q = { .op = op, .ask = op->launch.function->kernel->cost };
+
+	if (q.ask && !sg_guarded(ask_cost, &q))
+		return false;
+	sg_timed_count_kernel(s->ctx->device);
+	compute(s, mm_cost_ns(profile_of(s), &q.cost));
+	return true;
+}
+
+/* ---- copies and fills ---- */
+
+static bool copy_is_allowed(const struct sg_op *op)
+{
+	bool from_device = op->copy.way == SG_IN_DEVICE || op->copy.way == SG_TO_HOST;
+	bool to_device = op->copy.way == SG_IN_DEVICE || op->copy.way == SG_TO_DEVICE;
+
+	return (!from_device || sg_vm_allows((uintptr_t)op->copy.src, op->copy.bytes, false)) &&
+	       (!to_device || sg_vm_allows((uintptr_t)op->copy.dst, op->copy.bytes, true));
+}
+
+static bool is_small(const struct sg_op *op)
+{
+	return op->copy.bytes <= (op->copy.pageable ? SG_PACE_PAGEABLE_BYTES : SG_PACE_BYTES);
+}
+
+static bool copy(struct sg_op *op, struct sg_stream *s)
+{
+	unsigned int device = s->ctx->device;
+
+	switch (op->copy.way) {
+	case SG_IN_DEVICE:
+		compute(s, mm_cost_device_copy_ns(profile_of(s), op->copy.bytes));
+		break;
+	case SG_TO_DEVICE:
+		settle(s, true);
+		sg_timed_reserve_copy(device, SG_H2D, s->time_ns, op->copy.bytes, &s->time_ns);
+		break;
+	case SG_TO_HOST:
+		settle(s, true);
+		sg_timed_reserve_copy(device, SG_D2H, s->time_ns, op->copy.bytes, &s->time_ns);
+		break;
+	case SG_IN_HOST:
+		break;
+	}
+	return is_small(op) ? sg_op_perform(op, s->ctx) : copy_is_allowed(op);
+}
+
+static bool fill(struct sg_op *op, struct sg_stream *s)
+{
+	uint64_t bytes = (uint64_t)op->fill.count * op->fill.width;
+
+	compute(s, mm_cost_fill_ns(profile_of(s), bytes));
+	if (bytes <= SG_PACE_BYTES)
+		return sg_op_perform(op, s->ctx);
+	return op->fill.in_host || sg_vm_allows((uintptr_t)op->fill.dst, bytes, true);
+}
+
+/* ---- what others see ---- */
+
+/*
+ * What a stream wrote was there when that stream says, however late we looked. What the host wrote was
+ * there in time, as far as anybody can tell, if it is there at the first look; else it is seen now.
+ */
+static bool wait_value(struct sg_op *op, struct sg_stream *s)
+{
+	unsigned int device = s->ctx->device;
+	uint64_t when, now;
+
+	settle(s, false);
+	sg_timed_until(device, s->time_ns, &s->ctx->stopping, false);
+	if (!sg_op_perform(op, s->ctx))
+		return false;
+	when = sg_written_when(device, (uintptr_t)op->value.addr, op->value.found, op->value.is_64);
+	now = sg_timed_now(device);
+	if (!when && op->value.waited)
+		when = now;
+	s->time_ns = MM_MAX(s->time_ns, MM_MIN(when, now));
+	return true;
+}
+
+static bool write_value(struct sg_op *op, struct sg_stream *s)
+{
+	appear(s);
+	sg_written_put(s->ctx->device, (uintptr_t)op->value.addr, op->value.value, op->value.is_64,
+		       s->time_ns);
+	return sg_op_perform(op, s->ctx);
+}
+
+static void host_function(struct sg_op *op, struct sg_stream *s)
+{
+	appear(s);
+	sg_op_perform(op, s->ctx);
+	s->time_ns = MM_MAX(s->time_ns, sg_timed_now(s->ctx->device));
+}
+
+static void wait_stream(const struct sg_op *op, struct sg_stream *s)
+{
+	uint64_t end = sg_stream_end_of(op->wait.stream, op->wait.number, &s->ctx->stopping);
+
+	settle(s, true);
+	s->time_ns = MM_MAX(s->time_ns, end);
+}
+
+static bool run(struct sg_op *op, struct sg_stream *s)
+{
+	switch (op->kind) {
+	case SG_OP_LAUNCH:
+		return launch(op, s);
+	case SG_OP_COPY:
+		return copy(op, s);
+	case SG_OP_FILL:
+		return fill(op, s);
+	case SG_OP_WAIT_VALUE:
+		return wait_value(op, s);
+	case SG_OP_WRITE_VALUE:
+		return write_value(op, s);
+	case SG_OP_HOST:
+		host_function(op, s);
+		return true;
+	case SG_OP_WAIT_STREAM:
+		wait_stream(op, s);
+		return true;
+	case SG_OP_RECORD:
+		settle(s, true);
+		sg_event_ran(op->record.event, op->record.generation, s->time_ns);
+		return true;
+	case SG_OP_SETTLE:
+		settle(s, false);
+		return true;
+	case SG_OP_FAULT:
+		return false;
+	}
+	return true;
+}
+
+void sg_pace_run(struct sg_op *op, struct sg_stream *s)
+{
+	/* Not where it is only the launches that come slowly: there is nothing to wait for yet. */
+	if (op->submitted_ns > s->time_ns && sg_timed_now(s->ctx->device) >= s->time_ns)
+		settle(s, false);
+	s->time_ns = MM_MAX(s->time_ns, op->submitted_ns);
+	if (!run(op, s))
+		sg_context_fault(s->ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
+}

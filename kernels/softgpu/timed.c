@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/softgpu/timed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/written.h"
+#include "kernels/timing/cost.h"
+#include "mm/base.h"
+
+#define TIMELINE_MAGIC UINT64_C(0x314c54474d4d) /* "MMGTL1" */
+#define DILATION_MAX   1e6
+#define AHEAD_MAX_NS   (600 * MM_NS_PER_S) /* reserved further ahead than this: nobody did that */
+#define SPIN_NS        UINT64_C(60000)     /* what a sleep may come late by */
+#define CALL_DEBT_NS   UINT64_C(20000)     /* a driver call is not waited for until it adds up */
+#define STOP_LOOK_NS   (10 * MM_NS_PER_MS)
+#define SPINNERS       4
+#define SLOWED_ROUNDS  256
+#define COPIES         1024
+#define COPY_MIN_NS    UINT64_C(1000) /* shorter ones take no bandwidth worth a look */
+
+struct copy {
+	uint64_t start_ns, end_ns; /* atomic; start 0: is being written */
+};
+
+/* The file; all of it is atomic, and nothing of it is believed. */
+struct timeline {
+	uint64_t magic;
+	uint64_t busy_ns[SG_ENGINES];
+	uint64_t spins_until_ns[SPINNERS]; /* host time; behind it the place is free */
+	uint64_t effects, late, late_total_ns, late_max_ns;
+	uint64_t kernels, reserved_ns[SG_ENGINES], bytes[SG_ENGINES];
+	uint64_t n_copies;
+	struct copy copies[COPIES];
+	struct sg_written words[SG_WRITTEN_WORDS];
+};
+
+static struct timeline *timelines[SG_DEVICES_MAX]; /* by ordinal */
+
+static uint64_t load(const uint64_t *from)
+{
+	return __atomic_load_n(from, __ATOMIC_RELAXED);
+}
+
+static void add(uint64_t *to, uint64_t n)
+{
+	__atomic_fetch_add(to, n, __ATOMIC_RELAXED);
+}
+
+/* ---- what the environment asks for ---- */
+
+static CUresult wish_dilation(const char *text, double *ret_dilation)
+{
+	char *end;
+
+	*ret_dilation = strtod(text, &end);
+	/* Decimal only: strtod() would take "inf" and hexadecimal too. */
+	if (strspn(text, "0123456789.e") != strlen(text) || *end || !isfinite(*ret_dilation) ||
+	    *ret_dilation < 1 || *ret_dilation > DILATION_MAX)
+		return sg_complain(CUDA_ERROR_INVALID_VALUE,
+				   "MM_SOFTGPU_DILATION=%s: give a number from 1 to %g", text,
+				   DILATION_MAX);
+	return CUDA_SUCCESS;
+}
+
+CUresult sg_timed_wish(struct sg_timing *ret_timing, bool *ret_has_dilation)
+{
+	const char *profile = secure_getenv("MM_SOFTGPU_PROFILE");
+	const char *dilation = secure_getenv("MM_SOFTGPU_DILATION");
+	struct sg_timing timing = { .dilation = 1 };
+	char err[MM_PROFILE_ERROR_BYTES] = "";
+
+	*ret_has_dilation = dilation && *dilation;
+	if (*ret_has_dilation)
+		SG_TRY(wish_dilation(dilation, &timing.dilation));
+	if (profile && *profile) {
+		timing.on = true;
+		if (mm_profile_load(profile, &timing.profile, err, sizeof(err)) < 0)
+			return sg_complain(CUDA_ERROR_INVALID_VALUE, "MM_SOFTGPU_PROFILE: %s", err);
+	}
+	*ret_timing = timing;
+	return CUDA_SUCCESS;
+}
+
+/* ---- the file ---- */
+
+/* Who may enter the directory may write it: time passes for guests as well. */
+static int open_timeline(int dir_fd, mode_t dir_mode, bool *ret_new)
+{
+	mode_t mode = 0600 | (dir_mode & 0011) << 1 | (dir_mode & 0011) << 2;
+	int fd = openat(dir_fd, "timeline", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+
+	*ret_new = false;
+	if (fd < 0 && errno == ENOENT) {
+		fd = openat(dir_fd, "timeline", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		*ret_new = fd >= 0;
+		if (fd >= 0)
+			fchmod(fd, mode);
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+int sg_timed_attach(unsigned int device, int dir_fd, mode_t dir_mode, bool anew)
+{
+	mm_cleanup(mm_close_fd) int fd = -1;
+	struct timeline *t;
+	struct stat st;
+	bool is_new;
+
+	fd = open_timeline(dir_fd, dir_mode, &is_new);
+	if (fd < 0)
+		return fd;
+	if (anew && ftruncate(fd, 0) < 0)
+		return -errno;
+	if ((anew || is_new) && ftruncate(fd, (off_t)sizeof(*t)) < 0)
+		return -errno;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(*t))
+		return -EPROTO;
+	t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (t == MAP_FAILED)
+		return -errno;
+	if (anew || is_new)
+		t->magic = TIMELINE_MAGIC;
+	timelines[device] = t;
+	return 0;
+}
+
+void sg_timed_detach(unsigned int device)
+{
+	if (timelines[device])
+		munmap(timelines[device], sizeof(struct timeline));
+	timelines[device] = NULL;
+}
+
+/* ---- clocks ---- */
+
+static uint64_t host_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * MM_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t to_device(const struct sg_timing *timing, uint64_t host_ns)
+{
+	if (host_ns <= timing->epoch_ns)
+		return 1;
+	return (uint64_t)((double)(host_ns - timing->epoch_ns) / timing->dilation) + 1;
+}
+
+static uint64_t to_host(const struct sg_timing *timing, uint64_t device_ns)
+{
+	return timing->epoch_ns + (uint64_t)ceil((double)device_ns * timing->dilation);
+}
+
+uint64_t sg_timed_now(unsigned int device)
+{
+	return to_device(&sg_device_info(device)->timing, host_now());
+}
+
+/* ---- reserving ---- */
+
+/* When @engine is free again, as far as that can be believed. */
+static uint64_t free_from(const struct timeline *t, enum sg_engine engine, uint64_t from_ns)
+{
+	uint64_t busy = load(&t->busy_ns[engine]);
+
+	return busy > from_ns && busy - from_ns > AHEAD_MAX_NS ? 0 : busy;
+}
+
+static bool take(struct timeline *t, enum sg_engine engine, uint64_t seen_ns, uint64_t end_ns)
+{
+	return __atomic_compare_exchange_n(&t->busy_ns[engine], &seen_ns, end_ns, false,
+					   __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+uint64_t sg_timed_reserve(unsigned int device, enum sg_engine engine, uint64_t from_ns, uint64_t ns)
+{
+	struct timeline *t = timelines[device];
+	uint64_t seen, start;
+
+	do {
+		seen = load(&t->busy_ns[engine]);
+		start = MM_MAX(from_ns, free_from(t, engine, from_ns));
+	} while (!take(t, engine, seen, start + ns));
+	add(&t->reserved_ns[engine], ns);
+	return start;
+}
+
+/* What takes @alone_ns, when for @both_ns of it the other direction is busy too. */
+static uint64_t with_loss(uint64_t alone_ns, uint64_t both_ns, double loss)
+{
+	double done = (double)both_ns * (1 - loss); /* of it, by the time the other one ends */
+
+	if (done >= (double)alone_ns)
+		return (uint64_t)((double)alone_ns / (1 - loss));
+	return both_ns + alone_ns - (uint64_t)done;
+}
+
+static void log_copy(struct timeline *t, uint64_t start_ns, uint64_t end_ns)
+{
+	uint64_t n = __atomic_fetch_add(&t->n_copies, 1, __ATOMIC_RELAXED);
+	struct copy *c = &t->copies[n % COPIES];
+
+	__atomic_store_n(&c->start_ns, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&c->end_ns, end_ns, __ATOMIC_RELEASE);
+	__atomic_store_n(&c->start_ns, start_ns, __ATOMIC_RELEASE);
+}
+
+uint64_t sg_timed_reserve_copy(unsigned int device, enum sg_engine engine, uint64_t from_ns,
+			       uint64_t length_bytes, uint64_t *ret_end_ns)
+{
+	const struct mm_profile *p = &sg_device_info(device)->timing.profile;
+	const enum sg_engine other = engine == SG_H2D ? SG_D2H : SG_H2D;
+	uint64_t alone =
+		mm_cost_copy_ns(p, engine == SG_H2D ? MM_LINK_H2D : MM_LINK_D2H, length_bytes, 0);
+	struct timeline *t = timelines[device];
+	uint64_t seen, start, busy, ns;
+
+	do {
+		seen = load(&t->busy_ns[engine]);
+		start = MM_MAX(from_ns, free_from(t, engine, from_ns));
+		busy = free_from(t, other, start);
+		ns = with_loss(alone, busy > start ? busy - start : 0, p->duplex_loss);
+	} while (!take(t, engine, seen, start + ns));
+	add(&t->reserved_ns[engine], ns);
+	add(&t->bytes[engine], length_bytes);
+	if (engine == SG_H2D && ns >= COPY_MIN_NS)
+		log_copy(t, start, start + ns);
+	*ret_end_ns = start + ns;
+	return start;
+}
+
+/* ---- kernels beside copies ---- */
+
+/* How much of [@from_ns, @end_ns) copies to the device took. */
+static uint64_t copying_ns(const struct timeline *t, uint64_t from_ns, uint64_t end_ns)
+{
+	uint64_t n = __atomic_load_n(&t->n_copies, __ATOMIC_ACQUIRE), sum = 0;
+
+	for (uint64_t i = 0; i < MM_MIN(n, COPIES); i++) {
+		const struct copy *c = &t->copies[(n - 1 - i) % COPIES];
+		uint64_t start = __atomic_load_n(&c->start_ns, __ATOMIC_ACQUIRE);
+		uint64_t end = __atomic_load_n(&c->end_ns, __ATOMIC_ACQUIRE);
+
+		if (!start || __atomic_load_n(&c->start_ns, __ATOMIC_RELAXED) != start)
+			continue;
+		/* They are in order, but for what several processes logged at once. */
+		if (end + MM_NS_PER_MS < from_ns)
+			break;
+		start = MM_MAX(start, from_ns);
+		end = MM_MIN(end, end_ns);
+		sum += end > start ? end - start : 0;
+	}
+	return MM_MIN(sum, end_ns - from_ns);
+}
+
+uint64_t sg_timed_slowed(unsigned int device, uint64_t from_ns, uint64_t end_ns,
+			 uint64_t compute_ns)
+{
+	double more = mm_cost_slowdown(&sg_device_info(device)->timing.profile) - 1;
+	double part = (double)compute_ns / (double)MM_MAX(end_ns - from_ns, 1);
+	uint64_t slowed = end_ns, before;
+	unsigned int rounds = 0;
+
+	/*
+	 * A kernel's time of T with copies beside it does the work of T / (1 + more): what is missing is
+	 * done behind, and copies may be there, too. Each round adds less. Where other streams had the
+	 * device in between, they bear their part.
+	 */
+	do {
+		before = slowed;
+		slowed =
+			end_ns + (uint64_t)(more / (1 + more) * MM_MIN(part, 1.0) *
+					    (double)copying_ns(timelines[device], from_ns, before));
+	} while (slowed > before && ++rounds < SLOWED_ROUNDS);
+	return slowed;
+}
+
+bool sg_timed_may_slow(unsigned int device, uint64_t from_ns)
+{
+	return load(&timelines[device]->busy_ns[SG_H2D]) + MM_NS_PER_MS > from_ns;
+}
+
+void sg_timed_extend(unsigned int device, enum sg_engine engine, uint64_t end_ns, uint64_t by_ns)
+{
+	struct timeline *t = timelines[device];
+	uint64_t seen;
+
+	do {
+		seen = load(&t->busy_ns[engine]);
+	} while (!take(t, engine, seen, MM_MAX(seen, end_ns) + by_ns));
+	add(&t->reserved_ns[engine], by_ns);
+}
+
+/* ---- waiting ---- */
+
+/* Few may spin: one for two processors. Who is killed in it leaves a place that frees itself. */
+static uint64_t *spin_place(struct timeline *t, uint64_t now_ns, uint64_t until_ns)
+{
+	static unsigned int places; /* atomic */
+	unsigned int n = __atomic_load_n(&places, __ATOMIC_RELAXED);
+
+	if (!n) {
+		long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+		n = cpus < 4 ? 1 : (unsigned int)MM_MIN(cpus / 2, SPINNERS);
+		__atomic_store_n(&places, n, __ATOMIC_RELAXED);
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		uint64_t seen = load(&t->spins_until_ns[i]);
+
+		if ((seen <= now_ns || seen - now_ns > 2 * SPIN_NS) &&
+		    __atomic_compare_exchange_n(&t->spins_until_ns[i], &seen, until_ns, false,
+						__ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			return &t->spins_until_ns[i];
+	}
+	return NULL;
+}
+
+static void sleep_until(uint64_t host_ns)
+{
+	const struct timespec until = { .tv_sec = (time_t)(host_ns / MM_NS_PER_S),
+					.tv_nsec = (long)(host_ns % MM_NS_PER_S) };
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}
+
+/* The last stretch: whoever finds no place to spin sleeps, and comes as late as the kernel is. */
+static void approach(struct timeline *t, uint64_t until_ns)
+{
+	uint64_t now = host_now(), *place;
+
+	if (now >= until_ns)
+		return;
+	place = spin_place(t, now, until_ns);
+	if (!place) {
+		sleep_until(until_ns);
+		return;
+	}
+	while (host_now() < until_ns)
+		relax();
+	__atomic_store_n(place, 0, __ATOMIC_RELAXED);
+}
+
+static bool stopped(const bool *stop)
+{
+	return stop && __atomic_load_n(stop, __ATOMIC_ACQUIRE);
+}
+
+static void wait_host(struct timeline *t, uint64_t until_ns, const bool *stop)
+{
+	int slack = prctl(PR_GET_TIMERSLACK);
+	uint64_t now;
+
+	prctl(PR_SET_TIMERSLACK, 1);
+	while ((now = host_now()) + SPIN_NS < until_ns && !stopped(stop))
+		sleep_until(MM_MIN(until_ns - SPIN_NS, now + STOP_LOOK_NS));
+	if (!stopped(stop))
+		approach(t, until_ns);
+	if (slack > 1)
+		prctl(PR_SET_TIMERSLACK, slack);
+}
+
+static void count_lateness(struct timeline *t, uint64_t late_ns)
+{
+	uint64_t max = load(&t->late_max_ns);
+
+	add(&t->effects, 1);
+	add(&t->late_total_ns, late_ns);
+	if (late_ns > MM_SOFTGPU_LATE_NS)
+		add(&t->late, 1);
+	while (late_ns > max && !__atomic_compare_exchange_n(&t->late_max_ns, &max, late_ns, false,
+							     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
+void sg_timed_until(unsigned int device, uint64_t due_ns, const bool *stop, bool effect)
+{
+	struct timeline *t = timelines[device];
+	uint64_t due = to_host(&sg_device_info(device)->timing, due_ns), now = host_now();
+
+	if (now < due) {
+		wait_host(t, due, stop);
+		now = host_now();
+	}
+	if (effect && !stopped(stop))
+		count_lateness(t, now > due ? now - due : 0);
+}
+
+uint64_t sg_timed_submit(unsigned int device)
+{
+	static __thread uint64_t ready_ns __attribute__((tls_model("initial-exec")));
+	uint64_t now = sg_timed_now(device);
+	uint64_t launch = sg_device_info(device)->timing.profile.launch_ns;
+
+	/* Of another device, or of one that was made anew. */
+	if (ready_ns > now + AHEAD_MAX_NS)
+		ready_ns = 0;
+	ready_ns = MM_MAX(ready_ns, now) + launch;
+	return ready_ns;
+}
+
+void sg_timed_call(unsigned int device, uint64_t ns)
+{
+	const struct sg_timing *timing = &sg_device_info(device)->timing;
+	uint64_t now, end;
+
+	if (!timing->on || !ns)
+		return;
+	now = host_now();
+	end = sg_timed_reserve(device, SG_DRIVER, to_device(timing, now), ns) + ns;
+	if (to_host(timing, end) > now + CALL_DEBT_NS)
+		sg_timed_until(device, end, NULL, false);
+}
+
+/* ---- what there is to say ---- */
+
+void sg_timed_count_kernel(unsigned int device)
+{
+	add(&timelines[device]->kernels, 1);
+}
+
+struct sg_written *sg_timed_words(unsigned int device)
+{
+	return timelines[device]->words;
+}
+
+MM_EXPORT int mm_softgpu_stats(int device, struct mm_softgpu_stats *ret_stats, uint64_t bytes)
+{
+	struct mm_softgpu_stats s = { 0 };
+	const struct sg_timing *timing;
+	const struct timeline *t;
+
+	if (sg_enter(__func__, SG_INITIALISED) || !ret_stats || device < 0 ||
+	    (unsigned int)device >= sg_device_count())
+		return -EINVAL;
+	timing = &sg_device_info((unsigned int)device)->timing;
+	t = timelines[device];
+	if (timing->on) {
+		s = (struct mm_softgpu_stats){
+			.timed = 1,
+			.dilation = timing->dilation,
+			.now_ns = sg_timed_now((unsigned int)device),
+			.effects = load(&t->effects),
+			.late = load(&t->late),
+			.late_total_ns = load(&t->late_total_ns),
+			.late_max_ns = load(&t->late_max_ns),
+			.kernels = load(&t->kernels),
+			.compute_ns = load(&t->reserved_ns[SG_COMPUTE]),
+			.h2d_ns = load(&t->reserved_ns[SG_H2D]),
+			.d2h_ns = load(&t->reserved_ns[SG_D2H]),
+			.h2d_bytes = load(&t->bytes[SG_H2D]),
+			.d2h_bytes = load(&t->bytes[SG_D2H]),
+		};
+		memcpy(s.profile, timing->profile.name, sizeof(s.profile));
+	}
+	memcpy(ret_stats, &s, MM_MIN(bytes, sizeof(s)));
+	return 0;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/softgpu/written.h"
+
+#include <unistd.h>
+
+#include "kernels/softgpu/host.h"
+#include "kernels/softgpu/timed.h"
+#include "kernels/softgpu/vm.h"
+#include "mm/base.h"
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ (x >> 31)) * UINT64_C(0x9e3779b97f4a7c15);
+	return x ^ (x >> 29);
+}
+
+/* The word's name; memory that is nobody else's has one, too. Never 0. */
+static uint64_t key_of(uint64_t va)
+{
+	const struct sg_vm_info info = sg_vm_describe(va);
+	struct sg_host_info host;
+
+	if (info.mapped)
+		return mix(mix(info.inode) + (va - info.start)) | 1;
+	host = sg_host_describe(va);
+	if (host.known && host.inode)
+		return mix(mix(host.inode) + (va - host.start) + host.offset) | 1;
+	return mix(mix((uint64_t)getpid()) + va) | 1;
+}
+
+static struct sg_written *place(unsigned int device, uint64_t key)
+{
+	return &sg_timed_words(device)[(key >> 32) % SG_WRITTEN_WORDS];
+}
+
+/* Whoever reads in between finds no key. */
+static void put_word(unsigned int device, uint64_t va, uint32_t value, uint64_t time_ns)
+{
+	uint64_t key = key_of(va);
+	struct sg_written *w = place(device, key);
+
+	__atomic_store_n(&w->key, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&w->value, value, __ATOMIC_RELEASE);
+	__atomic_store_n(&w->time_ns, time_ns, __ATOMIC_RELEASE);
+	__atomic_store_n(&w->key, key, __ATOMIC_RELEASE);
+}
+
+static uint64_t word_when(unsigned int device, uint64_t va, uint32_t value)
+{
+	uint64_t key = key_of(va), written, time_ns;
+	const struct sg_written *w = place(device, key);
+
+	if (__atomic_load_n(&w->key, __ATOMIC_ACQUIRE) != key)
+		return 0;
+	time_ns = __atomic_load_n(&w->time_ns, __ATOMIC_ACQUIRE);
+	written = __atomic_load_n(&w->value, __ATOMIC_ACQUIRE);
+	if (__atomic_load_n(&w->key, __ATOMIC_RELAXED) != key || written != value)
+		return 0;
+	return time_ns;
+}
+
+void sg_written_put(unsigned int device, uint64_t va, uint64_t value, bool is_64, uint64_t time_ns)
+{
+	put_word(device, va, (uint32_t)value, time_ns);
+	if (is_64)
+		put_word(device, va + 4, (uint32_t)(value >> 32), time_ns);
+}
+
+uint64_t sg_written_when(unsigned int device, uint64_t va, uint64_t value, bool is_64)
+{
+	uint64_t low = word_when(device, va, (uint32_t)value);
+	uint64_t high = is_64 ? word_when(device, va + 4, (uint32_t)(value >> 32)) : 0;
+
+	return MM_MAX(low, high);
+}

@@ -1,0 +1,658 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Timed mode. What is asserted is device time: work waits at a gate until all of it is queued, so that
+ * no slowness of the host comes between. The profile: 10 GB/s of memory, 1 GB/s of link, so a byte that
+ * a kernel moves takes 0.1 ns, and copies to the device slow kernels down by a tenth.
+ */
+#include "tests/conformance/conf.h"
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mm/softgpu.h"
+
+#define gpu (&conf.gpu)
+
+#define PROFILE                                                                        \
+	"gh200-96,hbm_gbps=10,mem_efficiency=1,h2d_gbps=1,d2h_gbps=1,duplex_loss=0.2," \
+	"kernel_us=2,copy_us=2,launch_us=0,create_us=1000"
+#define MS       MM_NS_PER_MS
+#define GIB      (UINT64_C(1) << 30)
+#define BYTES_MS UINT64_C(10000000) /* of device memory in a millisecond */
+
+static CUfunction spend, peek, store;
+static CUstream stream;
+static uint32_t *gate; /* [0]: what streams wait at, [1]: what they write */
+static CUdeviceptr gate_va;
+static mm_softgpu_stats_fn *stats_of;
+static mm_softgpu_event_ns_fn *event_ns;
+
+static void *symbol(const char *name)
+{
+	void *fn = dlsym(gpu->library, name);
+
+	check(fn != NULL);
+	return fn;
+}
+
+static void begin_at(void *shared)
+{
+	CUmodule module;
+
+	unsetenv("MM_SOFTGPU_MEMORY"); /* what the profile says */
+	conf_context();
+	*(void **)&stats_of = symbol(MM_SOFTGPU_STATS_SYMBOL);
+	*(void **)&event_ns = symbol(MM_SOFTGPU_EVENT_SYMBOL);
+	ok(gpu->cuModuleLoad(&module, getenv("MM_TEST_KERNELS")));
+	ok(gpu->cuModuleGetFunction(&spend, module, "spend"));
+	ok(gpu->cuModuleGetFunction(&peek, module, "peek"));
+	ok(gpu->cuModuleGetFunction(&store, module, "store"));
+	stream = conf_stream();
+	gate = shared;
+	gate_va = conf_register(shared, 4096, 0);
+}
+
+static void begin(void)
+{
+	begin_at(conf_shared(4096, NULL));
+}
+
+static struct mm_softgpu_stats stats(void)
+{
+	struct mm_softgpu_stats s;
+
+	check(stats_of(0, &s, sizeof(s)) == 0);
+	return s;
+}
+
+static CUevent event(void)
+{
+	CUevent e;
+
+	ok(gpu->cuEventCreate(&e, CU_EVENT_DEFAULT));
+	return e;
+}
+
+static CUevent record(CUstream s)
+{
+	CUevent e = event();
+
+	ok(gpu->cuEventRecord(e, s));
+	return e;
+}
+
+static uint64_t time_of(CUevent e)
+{
+	uint64_t ns = 0;
+
+	ok(gpu->cuEventSynchronize(e));
+	check(event_ns(e, &ns) == 0);
+	return ns;
+}
+
+static void kernel(CUstream s, uint64_t bytes)
+{
+	void *params[] = { &bytes };
+
+	ok(gpu->cuLaunchKernel(spend, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
+}
+
+static void CUDA_CB wait_at_gate(void *unused)
+{
+	(void)unused;
+	while (!__atomic_load_n(&gate[0], __ATOMIC_ACQUIRE))
+		usleep(500);
+}
+
+/* A host function, not a wait for a value: whatever is behind it, begins when it is over. */
+static void hold(CUstream s)
+{
+	ok(gpu->cuLaunchHostFunc(s, wait_at_gate, NULL));
+}
+
+static void let_go(void)
+{
+	__atomic_store_n(&gate[0], 1, __ATOMIC_RELEASE);
+}
+
+static void close_gate(void)
+{
+	__atomic_store_n(&gate[0], 0, __ATOMIC_RELEASE);
+}
+
+/* ---- durations ---- */
+
+static void check_kernels(void)
+{
+	CUevent from, to;
+	float ms = 0;
+
+	close_gate();
+	hold(stream);
+	kernel(stream, 0); /* behind what others have reserved */
+	from = record(stream);
+	for (int i = 0; i < 200; i++)
+		kernel(stream, BYTES_MS / 10);
+	kernel(stream, 0); /* the least that a kernel takes */
+	to = record(stream);
+	expect(gpu->cuEventElapsedTime(&ms, from, to), CUDA_ERROR_NOT_READY);
+	let_go();
+	check(time_of(to) - time_of(from) == 20 * MS + 2000);
+	ok(gpu->cuEventElapsedTime(&ms, from, to));
+	check(ms > 20.00199F && ms < 20.00201F);
+}
+
+static int role_kernels(int sock)
+{
+	uint64_t before;
+
+	(void)sock;
+	begin();
+	before = stats().compute_ns;
+	check_kernels();
+	check(stats().compute_ns - before == 20 * MS + 4000 && stats().kernels >= 201);
+	return 0;
+}
+
+static int role_copies(int sock)
+{
+	CUdeviceptr va;
+	CUevent at[5];
+	char *host;
+
+	(void)sock;
+	begin();
+	va = conf_reserve(GIB);
+	host = conf_shared(GIB, NULL);
+	conf_register(host, GIB, 0);
+	conf_map(va, GIB, conf_create(GIB), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	hold(stream);
+	at[0] = record(stream);
+	ok(gpu->cuMemcpyHtoDAsync(va, host, 1000000, stream));
+	at[1] = record(stream);
+	ok(gpu->cuMemcpyDtoHAsync(host, va, 2000000, stream));
+	at[2] = record(stream);
+	ok(gpu->cuMemsetD8Async(va, 1, BYTES_MS, stream));
+	at[3] = record(stream);
+	ok(gpu->cuMemcpyDtoDAsync(va, va + GIB / 2, BYTES_MS, stream));
+	at[4] = record(stream);
+	let_go();
+	check(time_of(at[1]) - time_of(at[0]) == MS);
+	check(time_of(at[2]) - time_of(at[1]) == 2 * MS);
+	check(time_of(at[3]) - time_of(at[2]) == MS);
+	check(time_of(at[4]) - time_of(at[3]) == 2 * MS);
+	check(stats().h2d_bytes == 1000000 && stats().d2h_bytes == 2000000);
+	return 0;
+}
+
+/* Copies that take longer than any test lasts: whatever runs beside them is slower by a tenth. */
+static void copy_for_ever(CUstream s, CUdeviceptr va, const char *host)
+{
+	for (int i = 0; i < 500; i++)
+		ok(gpu->cuMemcpyHtoDAsync(va, host, GIB, s));
+	(void)gpu->cuStreamQuery(s);
+	while (stats().h2d_bytes < 500 * GIB)
+		usleep(1000);
+}
+
+static int role_overlap(int sock)
+{
+	CUdeviceptr va;
+	CUstream link, back;
+	CUevent at[3];
+	char *host;
+
+	(void)sock;
+	begin();
+	va = conf_reserve(GIB);
+	host = conf_shared(GIB, NULL);
+	conf_register(host, GIB, 0);
+	conf_map(va, GIB, conf_create(GIB), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	link = conf_stream();
+	back = conf_stream();
+	copy_for_ever(link, va, host);
+	hold(stream);
+	at[0] = record(stream);
+	for (int i = 0; i < 10; i++)
+		kernel(stream, BYTES_MS);
+	at[1] = record(stream);
+	let_go();
+	check(time_of(at[1]) - time_of(at[0]) >= 11 * MS - 10);
+	check(time_of(at[1]) - time_of(at[0]) <= 11 * MS + 10);
+	/* The other direction loses a fifth of its rate. */
+	ok(gpu->cuMemcpyDtoHAsync(host, va, 4000000, back));
+	at[0] = record(back);
+	ok(gpu->cuMemcpyDtoHAsync(host, va, 4000000, back));
+	at[2] = record(back);
+	check(time_of(at[2]) - time_of(at[0]) >= 5 * MS);
+	_exit(0); /* what the link has reserved elapses without us */
+}
+
+/* ---- what is touched ---- */
+
+static int role_bytes(int sock)
+{
+	const uint64_t big = 4 << 20;
+	CUdeviceptr va, arg;
+	void *params[] = { &arg };
+	CUevent at[2];
+	char *host;
+	uint64_t word = 3 * BYTES_MS;
+
+	(void)sock;
+	begin();
+	va = conf_reserve(big);
+	arg = va;
+	host = calloc(1, big);
+	check(host != NULL);
+	memset(host, 7, big);
+	conf_map(va, big, conf_create(big), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	/* A large copy moves nothing, a small one does. */
+	ok(gpu->cuMemcpyHtoD(va, host, big));
+	ok(gpu->cuMemcpyDtoH(host, va, 16));
+	check(host[0] == 0 && host[15] == 0 && host[16] == 7);
+	ok(gpu->cuMemcpyHtoD(va, &word, sizeof(word)));
+	/* A kernel writes nothing; its cost function reads what is on the device. */
+	ok(gpu->cuLaunchKernel(store, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+	hold(stream);
+	at[0] = record(stream);
+	ok(gpu->cuLaunchKernel(peek, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+	at[1] = record(stream);
+	let_go();
+	check(time_of(at[1]) - time_of(at[0]) == 3 * MS);
+	word = 0;
+	ok(gpu->cuMemcpyDtoH(&word, va, sizeof(word)));
+	check(word == 3 * BYTES_MS);
+	free(host);
+	return 0;
+}
+
+static uint64_t disk_bytes(const char *path)
+{
+	DIR *dir = opendir(path);
+	const struct dirent *entry;
+	uint64_t sum = 0;
+	struct stat st;
+
+	check(dir != NULL);
+	while ((entry = readdir(dir)))
+		if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    S_ISREG(st.st_mode))
+			sum += (uint64_t)st.st_blocks * 512;
+	closedir(dir);
+	return sum;
+}
+
+/* 90 of 96 GiB are written to, and the host has none of it. */
+static int role_capacity(int sock)
+{
+	CUmemGenericAllocationHandle more;
+	const uint64_t large = 90 * GIB;
+	size_t free_bytes, total;
+	CUdeviceptr va;
+	char pages[256];
+	struct stat st;
+	void *host;
+	int fd;
+
+	(void)sock;
+	begin();
+	ok(gpu->cuMemGetInfo(&free_bytes, &total));
+	check(total == 96 * GIB);
+	va = conf_reserve(large);
+	conf_map(va, large, conf_create(large), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ok(gpu->cuMemsetD8Async(va, 255, large / 4096, stream));
+	host = conf_shared(8 * GIB, &fd);
+	conf_register(host, 8 * GIB, 0);
+	ok(gpu->cuMemcpyHtoDAsync(va + GIB, host, 8 << 20, stream));
+	ok(gpu->cuStreamSynchronize(stream));
+	check(fstat(fd, &st) == 0 && st.st_blocks == 0);
+	snprintf(pages, sizeof(pages), "%s/pages", getenv("MM_SOFTGPU_DIR"));
+	check(disk_bytes(pages) < 1 << 20);
+	expect(gpu->cuMemCreate(&more, 10 * GIB, &conf.prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	return 0;
+}
+
+static int role_fault(int sock)
+{
+	CUdeviceptr va;
+	char *host;
+
+	(void)sock;
+	begin();
+	va = conf_reserve(8 << 20);
+	host = conf_shared(8 << 20, NULL);
+	conf_register(host, 8 << 20, 0);
+	conf_map(va, 4 << 20, conf_create(4 << 20), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ok(gpu->cuMemcpyHtoDAsync(va, host, 4 << 20, stream));
+	ok(gpu->cuStreamSynchronize(stream));
+	/* The second half of it is not mapped. */
+	ok(gpu->cuMemcpyHtoDAsync(va + (2 << 20), host, 4 << 20, stream));
+	expect(gpu->cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+	return 0;
+}
+
+static int role_read_only(int sock)
+{
+	CUdeviceptr va;
+
+	(void)sock;
+	begin();
+	va = conf_reserve(4 << 20);
+	conf_map(va, 4 << 20, conf_create(4 << 20), CU_MEM_ACCESS_FLAGS_PROT_READ);
+	ok(gpu->cuMemsetD8Async(va, 1, 4 << 20, stream));
+	expect(gpu->cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+	return 0;
+}
+
+/* ---- several at once ---- */
+
+#define TURNS 40
+
+/* Reports when its kernels ran. */
+static int role_neighbour(int sock)
+{
+	CUevent at[TURNS];
+	int fd = -1;
+
+	conf_recv(sock, &fd);
+	begin_at(conf_shared_from(fd, 4096, PROT_READ | PROT_WRITE));
+	hold(stream);
+	for (int i = 0; i < TURNS; i++) {
+		kernel(stream, BYTES_MS);
+		at[i] = record(stream);
+		/* What others see has to wait for its time: so the neighbour comes in between. */
+		ok(gpu->cuStreamWriteValue32(stream, gate_va + 4, (uint32_t)i, 0));
+	}
+	conf_send(sock, 1, -1);
+	for (int i = 0; i < TURNS; i++)
+		conf_send(sock, time_of(at[i]), -1);
+	return 0;
+}
+
+/* Two processes, one device: no two kernels at the same time. */
+static void test_neighbours(void **state)
+{
+	struct conf_peer peer[2];
+	uint64_t end[2][TURNS];
+	uint32_t *word;
+	int fd;
+
+	(void)state;
+	word = conf_shared(4096, &fd);
+	for (int p = 0; p < 2; p++) {
+		peer[p] = conf_spawn("neighbour");
+		conf_send(peer[p].sock, 1, fd);
+		check(conf_recv(peer[p].sock, NULL) == 1);
+	}
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	for (int p = 0; p < 2; p++)
+		for (int i = 0; i < TURNS; i++)
+			end[p][i] = conf_recv(peer[p].sock, NULL);
+	for (int p = 0; p < 2; p++)
+		check(conf_join(&peer[p]) == 0);
+	for (int i = 0; i < TURNS; i++) {
+		check(i == 0 || end[0][i] - end[0][i - 1] >= MS);
+		for (int k = 0; k < TURNS; k++)
+			check(end[0][i] >= end[1][k] + MS || end[1][k] >= end[0][i] + MS);
+	}
+	munmap(word, 4096);
+	close(fd);
+}
+
+/* Ends in the middle of its work: its thread sleeps, an hour of the link is reserved. */
+static int role_victim(int sock)
+{
+	begin();
+	for (int i = 0; i < 1000; i++) {
+		kernel(stream, 20 * BYTES_MS);
+		ok(gpu->cuStreamWriteValue32(stream, gate_va + 4, (uint32_t)i, 0));
+	}
+	while (!__atomic_load_n(&gate[1], __ATOMIC_ACQUIRE))
+		usleep(1000);
+	conf_send(sock, 1, -1);
+	pause();
+	return 0;
+}
+
+static int role_survivor(int sock)
+{
+	struct conf_peer peer;
+
+	(void)sock;
+	begin();
+	for (int i = 0; i < 3; i++) {
+		peer = conf_spawn("victim");
+		check(conf_recv(peer.sock, NULL) == 1);
+		conf_kill(&peer);
+		check_kernels();
+	}
+	return 0;
+}
+
+static int role_order(int sock)
+{
+	CUstream other;
+	CUevent done, seen;
+
+	(void)sock;
+	begin();
+	other = conf_stream();
+	for (uint32_t i = 1; i <= 20; i++) {
+		kernel(stream, BYTES_MS);
+		done = record(stream);
+		ok(gpu->cuStreamWriteValue32(stream, gate_va + 4, i, 0));
+		ok(gpu->cuStreamWaitValue32(other, gate_va + 4, i, CU_STREAM_WAIT_VALUE_GEQ));
+		seen = record(other);
+		check(time_of(seen) >= time_of(done));
+		check(__atomic_load_n(&gate[1], __ATOMIC_ACQUIRE) >= i);
+	}
+	/* The same by an event, which costs nobody a look at the clock. */
+	kernel(stream, BYTES_MS);
+	done = record(stream);
+	ok(gpu->cuStreamWaitEvent(other, done, 0));
+	kernel(other, BYTES_MS);
+	seen = record(other);
+	check(time_of(seen) == time_of(done) + MS);
+	check(stats().effects >= 20);
+	return 0;
+}
+
+/* ---- driver calls ---- */
+
+static int role_calls(int sock)
+{
+	struct timespec from, to;
+	int64_t ns;
+
+	(void)sock;
+	begin();
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	for (int i = 0; i < 20; i++)
+		conf_create(conf.granule);
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	ns = (to.tv_sec - from.tv_sec) * (int64_t)MM_NS_PER_S + to.tv_nsec - from.tv_nsec;
+	check(ns >= 19 * (int64_t)MS);
+	return 0;
+}
+
+/* ---- the environment ---- */
+
+static int role_init(int sock)
+{
+	CUresult want = (CUresult)conf_recv(sock, NULL) - 1;
+
+	expect(gpu->cuInit(0), want);
+	return 0;
+}
+
+static void init_with(const char *variable, const char *value, CUresult want)
+{
+	struct conf_peer peer;
+
+	setenv(variable, value, 1);
+	peer = conf_spawn("init");
+	conf_send(peer.sock, (uint64_t)want + 1, -1);
+	if (conf_join(&peer))
+		fail_msg("%s=%s", variable, value);
+}
+
+static void test_environment(void **state)
+{
+	static const char *const dilations[] = { "0",   "0.99", "-1",  "nan",   "inf",
+						 "2x",  "1e99", " 2",  "0x10",  "1e6000",
+						 "1,5", "+2",   "1e7", "1 2 3", "K" };
+	static const char *const profiles[] = { "nosuch",
+						"/etc/passwd",
+						",",
+						"gh200-96,",
+						"gh200-96,foo=1",
+						"gh200-96,h2d_gbps=nan",
+						"gh200-96,h2d_gbps=0",
+						"gh200-96,h2d_gbps",
+						"../gh200-96",
+						"/nonexistent/x.conf",
+						"/" };
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(dilations); i++)
+		init_with("MM_SOFTGPU_DILATION", dilations[i], CUDA_ERROR_INVALID_VALUE);
+	init_with("MM_SOFTGPU_DILATION", "1.5", CUDA_SUCCESS);
+	unsetenv("MM_SOFTGPU_DILATION");
+	for (size_t i = 0; i < MM_ARRAY_SIZE(profiles); i++)
+		if (strcmp(profiles[i], "gh200-96,") != 0)
+			init_with("MM_SOFTGPU_PROFILE", profiles[i], CUDA_ERROR_INVALID_VALUE);
+	unsetenv("MM_SOFTGPU_PROFILE");
+	init_with("MM_SOFTGPU_DILATION", "2", CUDA_ERROR_INVALID_VALUE);
+	unsetenv("MM_SOFTGPU_DILATION");
+	setenv("MM_SOFTGPU_PROFILE", PROFILE, 1);
+}
+
+/* Stays on the device while the others come. */
+static int role_first(int sock)
+{
+	ok(gpu->cuInit(0));
+	conf_send(sock, 1, -1);
+	conf_recv(sock, NULL);
+	return 0;
+}
+
+static void test_agreement(void **state)
+{
+	struct conf_peer first = conf_spawn("first");
+
+	(void)state;
+	check(conf_recv(first.sock, NULL) == 1);
+	init_with("MM_SOFTGPU_PROFILE", PROFILE, CUDA_SUCCESS);
+	init_with("MM_SOFTGPU_PROFILE", "gh200-96", CUDA_ERROR_INVALID_VALUE);
+	init_with("MM_SOFTGPU_PROFILE", "", CUDA_SUCCESS);
+	init_with("MM_SOFTGPU_DILATION", "3", CUDA_ERROR_INVALID_VALUE);
+	init_with("MM_SOFTGPU_DILATION", "1", CUDA_SUCCESS);
+	unsetenv("MM_SOFTGPU_DILATION");
+	conf_join(&first);
+	/* Nobody is there any more: a functional device, on which nobody can have time. */
+	first = conf_spawn("first");
+	check(conf_recv(first.sock, NULL) == 1);
+	init_with("MM_SOFTGPU_PROFILE", PROFILE, CUDA_ERROR_INVALID_VALUE);
+	conf_join(&first);
+}
+
+/* Time goes on, whatever somebody wrote over what is shared. */
+static int role_scribbled(int sock)
+{
+	static const unsigned char rubbish[] = { 0xff, 0x01, 0x7f, 0x00 };
+	char path[256], *base;
+	struct stat st;
+	int fd;
+
+	(void)sock;
+	begin();
+	snprintf(path, sizeof(path), "%s/timeline", getenv("MM_SOFTGPU_DIR"));
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	check(fd >= 0 && fstat(fd, &st) == 0);
+	base = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	check(base != MAP_FAILED);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(rubbish); i++) {
+		memset(base, rubbish[i], (size_t)st.st_size);
+		kernel(stream, BYTES_MS);
+		ok(gpu->cuStreamWriteValue32(stream, gate_va + 4, (uint32_t)i, 0));
+		ok(gpu->cuStreamSynchronize(stream));
+	}
+	munmap(base, (size_t)st.st_size);
+	close(fd);
+	return 0;
+}
+
+/* ---- all of them ---- */
+
+static void run(const char *role)
+{
+	struct conf_peer peer = conf_spawn(role);
+
+	check(conf_join(&peer) == 0);
+}
+
+#define IN_ROLE(name)                         \
+	static void test_##name(void **state) \
+	{                                     \
+		(void)state;                  \
+		run(#name);                   \
+	}
+IN_ROLE(kernels)
+IN_ROLE(copies)
+IN_ROLE(overlap)
+IN_ROLE(bytes)
+IN_ROLE(capacity)
+IN_ROLE(fault)
+IN_ROLE(read_only)
+IN_ROLE(survivor)
+IN_ROLE(order)
+IN_ROLE(calls)
+IN_ROLE(scribbled)
+
+/* Device time is the same, however slowly it passes. */
+static void test_dilation(void **state)
+{
+	(void)state;
+	setenv("MM_SOFTGPU_DILATION", "2.5", 1);
+	run("kernels");
+	run("copies");
+	unsetenv("MM_SOFTGPU_DILATION");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct conf_role roles[] = {
+		{ "kernels", role_kernels },     { "copies", role_copies },
+		{ "overlap", role_overlap },     { "bytes", role_bytes },
+		{ "capacity", role_capacity },   { "fault", role_fault },
+		{ "read_only", role_read_only }, { "neighbour", role_neighbour },
+		{ "victim", role_victim },       { "survivor", role_survivor },
+		{ "order", role_order },         { "calls", role_calls },
+		{ "init", role_init },           { "first", role_first },
+		{ "scribbled", role_scribbled }, { NULL, NULL },
+	};
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_kernels),   cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_overlap),   cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_capacity),  cmocka_unit_test(test_fault),
+		cmocka_unit_test(test_read_only), cmocka_unit_test(test_neighbours),
+		cmocka_unit_test(test_survivor),  cmocka_unit_test(test_order),
+		cmocka_unit_test(test_calls),     cmocka_unit_test(test_scribbled),
+		cmocka_unit_test(test_dilation),  cmocka_unit_test(test_environment),
+		cmocka_unit_test(test_agreement),
+	};
+
+	if (argc == 1) {
+		setenv("MM_SOFTGPU_PROFILE", PROFILE, 1);
+		unsetenv("MM_SOFTGPU_DILATION");
+	}
+	return conf_main(argc, argv, "timed", tests, MM_ARRAY_SIZE(tests), roles);
+}
