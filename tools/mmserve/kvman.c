@@ -52,8 +52,10 @@ void mm_kvman_granted(struct mm_kvman *k, uint64_t now_ns)
 	for (size_t word = 0; word < words; word++) {
 		for (uint64_t new = k->usable[word] & ~kv->held[word]; new; new &= new - 1) {
 			const uint32_t bit = (uint32_t)__builtin_ctzll(new);
+			const uint32_t chunk = (uint32_t)word * 64 + bit;
 
-			mm_kvblocks_add_chunk(kv, (uint32_t)word * 64 + bit, now_ns);
+			if (chunk < kv->n_chunks)
+				mm_kvblocks_add_chunk(kv, chunk, now_ns);
 		}
 	}
 	k->chunks_max = MM_MAX(k->chunks_max, kv->usable_chunks);

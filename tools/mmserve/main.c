@@ -166,6 +166,7 @@ static int start_engine(struct serve *s)
 		.block_tokens = s->o.block_tokens,
 		.max_batch = s->o.max_batch,
 		.max_batched_tokens = s->o.max_batched_tokens,
+		.admit = (enum mm_admit)s->o.admit,
 		.kv_order = (enum mm_kv_order)s->o.kv_order,
 		.kv_share_bytes = s->o.kv_share_bytes,
 		.swap_bytes = s->o.swap_bytes,

@@ -13,6 +13,7 @@
 #include "mm/base.h"
 #include "mm/size.h"
 #include "tools/mmserve/kvarena.h"
+#include "tools/mmserve/sched.h"
 
 #define EXIT_USAGE 2
 
@@ -49,6 +50,12 @@ static const char help[] =
 	"      --block-tokens N          tokens of a KV block (default 16)\n"
 	"      --max-batch N             sequences that run at once (default 16)\n"
 	"      --max-batched-tokens N    tokens of one step (default 256)\n"
+	"      --admit NAME              let in what waits when there is memory for it: whole: for "
+	"its\n"
+	"                                tokens and one more, taken at once (default); full: for "
+	"its\n"
+	"                                tokens, taken as they are computed; chunk: for those of "
+	"one step\n"
 	"      --kv-layout NAME          block-major: one range, all of a block together "
 	"(default);\n"
 	"                                separate: a range for each layer's keys and one for its "
@@ -81,7 +88,7 @@ static const char help[] =
 	"\n"
 	"Exit status: 0 done, 1 failed or a checksum differed, 2 wrong arguments, 3 no mmd.\n";
 
-enum kind { FLAG, TEXT, U32, U64, SIZE, REAL, CLEAR, LAYOUT, TURNS };
+enum kind { FLAG, TEXT, U32, U64, SIZE, REAL, CLEAR, LAYOUT, ADMIT, TURNS };
 
 struct entry {
 	const char *name;
@@ -132,6 +139,9 @@ static int parse_real(const char *text, double *ret_value)
 static const char *const layouts[] = {
 	[MM_KV_BLOCK_MAJOR] = "block-major", [MM_KV_SEPARATE] = "separate"
 };
+static const char *const admits[] = {
+	[MM_ADMIT_WHOLE] = "whole", [MM_ADMIT_FULL] = "full", [MM_ADMIT_CHUNK] = "chunk"
+};
 static const char *const turn_modes[] = {
 	[MM_TURN_NONE] = "none", [MM_TURN_QUANTUM] = "quantum", [MM_TURN_DRAIN] = "drain"
 };
@@ -167,6 +177,8 @@ static int set(const struct entry *entry, const char *text)
 		return parse_real(text, entry->at);
 	case LAYOUT:
 		return parse_name(text, layouts, MM_ARRAY_SIZE(layouts), entry->at);
+	case ADMIT:
+		return parse_name(text, admits, MM_ARRAY_SIZE(admits), entry->at);
 	case TURNS:
 		return parse_name(text, turn_modes, MM_ARRAY_SIZE(turn_modes), entry->at);
 	case U32:
@@ -236,6 +248,7 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 		{ "block-tokens", U32, &o->block_tokens, 1 },
 		{ "max-batch", U32, &o->max_batch, 1 },
 		{ "max-batched-tokens", U32, &o->max_batched_tokens, 1 },
+		{ "admit", ADMIT, &o->admit, 0 },
 		{ "kv-layout", LAYOUT, &o->kv_order, 0 },
 		{ "kv-share", SIZE, &o->kv_share_bytes, 1 },
 		{ "swap", SIZE, &o->swap_bytes, 1 },

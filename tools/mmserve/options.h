@@ -21,6 +21,7 @@ struct mm_serve_options {
 	const char *output; /* NULL: none */
 	uint32_t device;
 	uint64_t seed;
+	uint32_t admit;    /* enum mm_admit */
 	uint32_t kv_order; /* enum mm_kv_order */
 	uint64_t kv_share_bytes;
 	uint64_t swap_bytes;

@@ -411,19 +411,23 @@ static void enter(struct mm_sched *s, uint32_t seq)
 }
 
 /*
- * May the oldest that waits come in, and compute @tokens? The whole prompt, with one token to spare (or
- * the sequence would be preempted right after its prompt), must fit: now, or, where it is let in by
- * chunks, once those that run have ended (or it would preempt itself for ever).
+ * May the oldest that waits come in, and compute @tokens? By chunks, what it has must at least fit once
+ * those that run have ended, with one token to spare: or it would preempt itself for ever.
  */
 static bool fits(const struct mm_sched *s, const struct mm_seq *q, uint32_t tokens)
 {
 	const struct mm_kvblocks *kv = &s->kv;
 	const uint32_t whole = mm_sched_blocks(s, MM_MIN(q->total + 1, q->limit));
 
-	if (s->config.admit == MM_ADMIT_WHOLE)
+	switch (s->config.admit) {
+	case MM_ADMIT_WHOLE:
 		return whole <= kv->free_blocks;
-	return mm_sched_blocks(s, q->computed + tokens) <= kv->free_blocks &&
-	       whole <= (kv->usable_chunks - kv->draining_chunks) * kv->blocks_per_chunk;
+	case MM_ADMIT_FULL:
+		return mm_sched_blocks(s, q->total) <= kv->free_blocks;
+	default:
+		return mm_sched_blocks(s, q->computed + tokens) <= kv->free_blocks &&
+		       whole <= (kv->usable_chunks - kv->draining_chunks) * kv->blocks_per_chunk;
+	}
 }
 
 /* The oldest that wait, first come first served. */

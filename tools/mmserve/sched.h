@@ -29,10 +29,12 @@
 
 #include "tools/mmserve/kvblocks.h"
 
-/* Who waits is let in when there are blocks ... */
+/* Who waits is let in when the free blocks suffice ... (Documentation/baseline.md) */
 enum mm_admit {
-	MM_ADMIT_WHOLE, /* for its whole prompt and one token more; it gets those of the prompt */
-	MM_ADMIT_CHUNK, /* for what the step computes of it; it gets those: vLLM V1 */
+	MM_ADMIT_WHOLE, /* for all its tokens and one more; it gets those of its tokens at once */
+	MM_ADMIT_FULL,  /* for all its tokens; it gets those that the step computes: vLLM V1 */
+	MM_ADMIT_CHUNK, /* for what the step computes; it gets those: vLLM V1 of before 2026 */
+	MM_ADMIT_COUNT
 };
 
 struct mm_sched_config {

@@ -251,6 +251,35 @@ static void test_admits_by_chunks_what_can_end(void **state)
 	mm_sched_done(&s);
 }
 
+/* In full: not before all of it fits, though it gets blocks for one step's tokens only. */
+static void test_admits_in_full(void **state)
+{
+	struct mm_sched_config c = small;
+	struct mm_sched s;
+	uint32_t a, b;
+
+	(void)state;
+	c.admit = MM_ADMIT_FULL;
+	init(&s, &c, 2);
+	a = add(&s, 4, 2);
+	b = add(&s, 28, 2);
+	assert_int_equal(mm_sched_step(&s, 0, false)->n_items, 2);
+	assert_int_equal(s.seqs[b].n_blocks, 1);
+	run(&s, false);
+	mm_sched_remove(&s, a, 0);
+	mm_sched_remove(&s, b, 0);
+	a = add(&s, 5, 2);
+	run(&s, false);
+	b = add(&s, 25, 2);
+	assert_int_equal(mm_sched_step(&s, 0, false)->n_items, 1);
+	assert_int_equal(s.seqs[b].state, MM_SEQ_WAITING);
+	run(&s, false);
+	assert_int_equal(s.seqs[a].state, MM_SEQ_FREE);
+	assert_int_equal(mm_sched_step(&s, 0, false)->tokens, 8);
+	check(&s);
+	mm_sched_done(&s);
+}
+
 /* What is wanted follows each token, up to what a sequence will ever need; of those that wait, as many
  * count as the batch has room for. */
 static void test_wants_ahead(void **state)
@@ -512,7 +541,7 @@ static void sim_init(struct sim *sim, uint64_t seed)
 	};
 	sim->config.max_batched_tokens = sim->config.max_batch + draw(sim, 20);
 	sim->config.lookahead_blocks = draw(sim, 3);
-	sim->config.admit = draw(sim, 2) ? MM_ADMIT_CHUNK : MM_ADMIT_WHOLE;
+	sim->config.admit = (enum mm_admit)draw(sim, MM_ADMIT_COUNT);
 	sim->config.kv_chunks = 40 / sim->config.kv_blocks_per_chunk + 1 + draw(sim, 10);
 	assert_int_equal(mm_sched_init(&sim->s, &sim->config), 0);
 	if (draw(sim, 2))
@@ -679,6 +708,7 @@ int main(void)
 		cmocka_unit_test(test_admits_when_the_prompt_fits),
 		cmocka_unit_test(test_admits_by_chunks),
 		cmocka_unit_test(test_admits_by_chunks_what_can_end),
+		cmocka_unit_test(test_admits_in_full),
 		cmocka_unit_test(test_wants_ahead),
 		cmocka_unit_test(test_removes),
 		cmocka_unit_test(test_blocks_lowest_first),
