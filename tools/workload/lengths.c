@@ -25,9 +25,8 @@ static const struct {
 	enum mm_wl_mix mix;
 	uint32_t least; /* the shortest request that it makes */
 } mixes[] = {
-	{ "sharegpt", MM_WL_SHAREGPT, 2 },
-	{ "long", MM_WL_LONG, LONG_LEAST },
-	{ "short", MM_WL_SHORT, SHORT_LEAST },
+	{ "alpaca", MM_WL_ALPACA, 2 },      { "sharegpt", MM_WL_SHAREGPT, 2 },
+	{ "long", MM_WL_LONG, LONG_LEAST }, { "short", MM_WL_SHORT, SHORT_LEAST },
 	{ "trace", MM_WL_OF_TRACE, 2 },
 };
 
@@ -91,18 +90,27 @@ void mm_wl_lengths_done(struct mm_wl_lengths *lengths)
 	*lengths = (struct mm_wl_lengths){ 0 };
 }
 
-static uint32_t log_normal(uint64_t *random, double mean)
+static uint32_t log_normal(uint64_t *random, double median, double sigma)
 {
-	const double mu = log(mean) - SHAREGPT_SIGMA * SHAREGPT_SIGMA / 2;
-	const double value = round(exp(mu + SHAREGPT_SIGMA * mm_random_normal(random)));
+	const double value = round(median * exp(sigma * mm_random_normal(random)));
 
 	return (uint32_t)MM_MIN(MM_MAX(value, 1.0), 1e6);
 }
 
+/* A log-normal's mean is its median times exp(sigma^2 / 2). */
+static struct mm_wl_length draw_alpaca(uint64_t *random)
+{
+	const uint32_t prompt = log_normal(random, 17, sqrt(2 * log(21.0 / 17)));
+	const uint32_t output = log_normal(random, 48, sqrt(2 * log(65.5 / 48)));
+
+	return (struct mm_wl_length){ MM_MIN(prompt, 606u), MM_MIN(output, 1228u) };
+}
+
 static struct mm_wl_length draw_sharegpt(uint64_t *random)
 {
-	const uint32_t prompt = log_normal(random, SHAREGPT_PROMPT);
-	const uint32_t drawn = log_normal(random, SHAREGPT_OUTPUT);
+	const double shrink = exp(-SHAREGPT_SIGMA * SHAREGPT_SIGMA / 2);
+	const uint32_t prompt = log_normal(random, SHAREGPT_PROMPT * shrink, SHAREGPT_SIGMA);
+	const uint32_t drawn = log_normal(random, SHAREGPT_OUTPUT * shrink, SHAREGPT_SIGMA);
 	const uint32_t output = MM_MIN(drawn, CAP_OUTPUT);
 
 	return (struct mm_wl_length){ MM_MIN(prompt, CAP_TOKENS - output), output };
@@ -119,6 +127,8 @@ static struct mm_wl_length draw_uniform(uint64_t *random, uint32_t least)
 static struct mm_wl_length draw_once(const struct mm_wl_lengths *lengths, uint64_t *random)
 {
 	switch (lengths->mix) {
+	case MM_WL_ALPACA:
+		return draw_alpaca(random);
 	case MM_WL_SHAREGPT:
 		return draw_sharegpt(random);
 	case MM_WL_LONG:

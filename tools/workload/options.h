@@ -39,7 +39,7 @@ struct mm_wl_policy {
 struct mm_wl_tenant {
 	const struct mm_shape *shape;
 	uint32_t share_permille; /* of the device's memory */
-	const char *lengths;     /* "sharegpt", "long", "short", "trace" or a file */
+	const char *lengths;     /* "alpaca", "sharegpt", "long", "short", "trace" or a file */
 	double rate;             /* requests/s */
 	uint32_t tokens_max;     /* prompt and output of one request */
 };

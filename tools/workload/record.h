@@ -36,6 +36,7 @@ struct mm_wl_counters {       /* of a run; what a run does not know stays 0 */
 	uint64_t streamed_bytes;
 	uint64_t plan_changes;
 	uint64_t layers_remapped_max; /* of all tenants together, at one time */
+	uint64_t kv_peak_bytes;       /* in use at one time, of all tenants together */
 	uint64_t steps, turns;
 	uint64_t stall_ns; /* compute waited for a layer */
 	uint64_t refused;  /* requests that were not served at all */

@@ -24,6 +24,7 @@ static struct mm_wl_counters sum_counters(const struct mm_wl_report *r, uint32_t
 		sum.streamed_bytes += c->streamed_bytes;
 		sum.plan_changes += c->plan_changes;
 		sum.layers_remapped_max = MM_MAX(sum.layers_remapped_max, c->layers_remapped_max);
+		sum.kv_peak_bytes = MM_MAX(sum.kv_peak_bytes, c->kv_peak_bytes);
 		sum.steps += c->steps;
 		sum.turns += c->turns;
 		sum.stall_ns += c->stall_ns;
@@ -252,6 +253,7 @@ static bool put_counters(json_t *json, const struct mm_wl_counters *c)
 	       put_u64(json, "bytes_streamed", c->streamed_bytes) &&
 	       put_u64(json, "plan_changes", c->plan_changes) &&
 	       put_u64(json, "layers_remapped_max", c->layers_remapped_max) &&
+	       put_u64(json, "kv_peak_bytes", c->kv_peak_bytes) &&
 	       put_u64(json, "steps", c->steps) && put_u64(json, "turns", c->turns) &&
 	       put_real(json, "stall_s", (double)c->stall_ns / 1e9) &&
 	       put_u64(json, "refused", c->refused);

@@ -349,6 +349,8 @@ static void test_mixes(void **state)
 	mean_of("short", 4096, &prompt, &output, &filtered);
 	assert_true(fabs(prompt + output - 634) < 10);
 	assert_int_equal(filtered, 0);
+	mean_of("alpaca", 2048, &prompt, &output, &filtered);
+	assert_true(fabs(prompt - 21) < 0.5 && fabs(output - 65.5) < 2);
 	/* The caps take from the prompt most: its mean is below the 1,660 of what is drawn. */
 	mean_of("sharegpt", 4096, &prompt, &output, &filtered);
 	assert_true(prompt > 1000 && prompt < 1660 && output > 330 && output < 373);
