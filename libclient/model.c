@@ -430,3 +430,22 @@ const void *mm_model_store(const struct mm_model *model, const char *name, uint6
 	return (const char *)model->store.base + model->dir.groups[t->group].store_offset +
 	       t->offset;
 }
+
+int mm_model_compute(const struct mm_model *model, const uint16_t *weights, uint32_t n_layers)
+{
+	struct mm_client *client = model->client;
+	int r = mm_enter(client);
+
+	if (r)
+		return r;
+	if (n_layers != model->dir.n_groups - 1)
+		return mm_fail(client, -EINVAL, "%u weights, the model has %u layers", n_layers,
+			       model->dir.n_groups - 1);
+	for (uint32_t i = 0; i < n_layers; i++)
+		if (!weights[i])
+			return mm_fail(client, -EINVAL, "layer %u: its computation has no weight",
+				       i);
+	for (uint32_t i = 0; i < n_layers; i++)
+		__atomic_store_n(&client->tenant->stats.compute[i], weights[i], __ATOMIC_RELAXED);
+	return 0;
+}

@@ -172,6 +172,8 @@ enum mm_refusal {
 
 /* ---- tenant region: one writer, the tenant ---- */
 
+#define MM_COMPUTE_WEIGHTS 1024
+
 struct mm_tenant_stats {   /* claims: they steer decisions about this tenant only */
 	uint64_t step_seq; /* odd while a step is open */
 	uint64_t steps;    /* finished */
@@ -181,7 +183,9 @@ struct mm_tenant_stats {   /* claims: they steer decisions about this tenant onl
 	uint64_t kv_chunks_used; /* chunks with live blocks */
 	uint64_t waiting;        /* requests that wait for KV */
 	uint64_t running;        /* requests in the batch; 0 and waiting 0 = idle */
-	uint64_t reserved[504];
+	uint16_t compute
+		[MM_COMPUTE_WEIGHTS]; /* a layer's computation beside the others'; all 0: as its bytes */
+	uint64_t reserved[248];
 };
 static_assert(sizeof(struct mm_tenant_stats) == MM_ABI_PAGE_BYTES, "ABI");
 

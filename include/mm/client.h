@@ -247,6 +247,19 @@ MM_API int mm_model_tensor(const struct mm_model *model, const char *name,
 			   struct mm_tensor *ret_tensor);
 
 /**
+ * mm_model_compute() - say how long the layers compute, beside each other
+ * @model:    any
+ * @weights:  of each layer in order, > 0, e.g. microseconds; copied
+ * @n_layers: that the model has
+ *
+ * For models whose layers take unequally long for their bytes. Which of its layers mmd displaces first depends
+ * on it, and nothing of anybody else's. Until it is said a layer counts by its bytes. May be said again.
+ * Return: 0; -EINVAL not as many as the model has layers, or one is 0.
+ */
+MM_API int mm_model_compute(const struct mm_model *model, const uint16_t *weights,
+			    uint32_t n_layers);
+
+/**
  * mm_model_store() - the model's host bytes, read-only, to check device bytes against
  * @model:     any
  * @name:      of a tensor

@@ -117,9 +117,9 @@ static bool model_lay_out(struct mm_core *c, struct mm_c_tenant *t,
 	t->entries = (uint32_t)entries;
 	memset(t->own, 0xff, MM_MIN(t->entries, c->entries_max) * sizeof(*t->own));
 	t->n_layers = n_groups - 1;
-	t->alpha_max = 0;
+	t->alpha_max = t->alpha_max_two = 0;
 	if (t->n_layers >= 2 && least && most <= MM_SLOT_PAGES_MAX && (t->features & MM_FEAT_REMAP))
-		t->alpha_max = t->n_layers - 1;
+		mm_c_sets_init(t);
 	return true;
 }
 
@@ -244,75 +244,14 @@ static void prepare(struct mm_core *c, struct mm_c_tenant *t)
 	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = t->plan.epoch + 1 });
 }
 
-static uint64_t slots_pages(const struct mm_c_tenant *t, const struct mm_plan_set *set)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t s = 0; s < set->beta; s++)
-		sum += mm_plan_slot_pages(set, s, t->layer_pages);
-	return sum;
-}
-
-/* Pages for slots beyond those of the old slots and of the layers that leave. */
-static uint64_t blank_pages(const struct mm_c_tenant *t, const struct mm_plan_set *next)
-{
-	uint64_t want = slots_pages(t, next);
-	uint64_t have =
-		slots_pages(t, &t->set) + mm_plan_pages_only_in(next, &t->set, t->layer_pages);
-
-	return want > have ? want - have : 0;
-}
-
-static uint64_t choose(const struct mm_c_tenant *t, uint32_t alpha, uint32_t beta, uint64_t budget,
-		       struct mm_plan_set *ret_set)
-{
-	uint64_t copies = mm_plan_choose(t->n_layers, mm_plan_cycling(alpha, beta), beta, &t->set,
-					 t->layer_pages, budget, ret_set);
-
-	return copies + blank_pages(t, ret_set);
-}
-
-/* 1 or 2 where there is no choice, 0 where there is. */
-static uint32_t slots_wanted(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha)
-{
-	if (!mm_plan_possible(t->n_layers, alpha, 2))
-		return 1;
-	if (t->plan.slots_by_hand)
-		return t->plan.slots_by_hand;
-	if (c->opts.slots)
-		return c->opts.slots;
-	if (c->policy->slots)
-		return c->policy->slots(c, t, alpha);
-	return t->plan.m && alpha == t->plan.alpha ? t->plan.beta : 0;
-}
-
-uint64_t mm_c_change_set(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
-			 uint64_t budget_pages, struct mm_plan_set *ret_set)
-{
-	uint32_t beta = slots_wanted(c, t, alpha);
-	struct mm_plan_set two;
-	uint64_t need, need_two;
-
-	if (beta)
-		return choose(t, alpha, beta, budget_pages, ret_set);
-	need = choose(t, alpha, 1, budget_pages, ret_set);
-	need_two = choose(t, alpha, 2, budget_pages, &two);
-	beta = mm_plan_beta(ret_set, &two, t->n_layers, t->load.t_c_ns, mm_c_transfer_ns(c, t));
-	/* What can be had now beats what would be a little faster. */
-	if ((beta == 1 && need <= budget_pages) || need_two > budget_pages)
-		return need;
-	*ret_set = two;
-	return need_two;
-}
-
 /* To next_set, whose pages are there. */
 static void change_start(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
 {
 	uint64_t gain = mm_plan_pages_only_in(&t->next_set, &t->set, t->layer_pages) +
-			slots_pages(t, &t->set);
-	uint64_t blanks = blank_pages(t, &t->next_set);
+			mm_c_slots_pages(t, &t->set);
+	uint64_t blanks = mm_c_blank_pages(t, &t->next_set);
 
-	t->change_gain = gain + blanks - slots_pages(t, &t->next_set);
+	t->change_gain = gain + blanks - mm_c_slots_pages(t, &t->next_set);
 	t->change_ns = c->now_ns;
 	t->next_alpha = alpha;
 	preload_begin(t);

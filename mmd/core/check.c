@@ -29,7 +29,11 @@ static void check_slots(const struct mm_core *c, const struct mm_c_tenant *t)
 	uint32_t at[MM_SLOTS_MAX] = { 0 };
 
 	mm_assert(plan->m == t->set.m && plan->beta == t->set.beta);
-	mm_assert(plan->m == mm_plan_cycling(plan->alpha, plan->beta));
+	mm_assert(t->uneven || plan->m == mm_plan_cycling(plan->alpha, plan->beta));
+	mm_assert(!plan->m == !plan->alpha);
+	mm_assert(!plan->m ||
+		  mm_plan_pages(&t->set, t->layer_pages) >=
+			  mm_c_away_pages(t, plan->alpha) + mm_c_slots_pages(t, &t->set));
 	mm_assert(plan->m ? plan->beta >= 1 && plan->beta <= MM_SLOTS_MAX : !plan->beta);
 	for (uint32_t i = 0; i < plan->m; i++) {
 		uint32_t s = mm_plan_slot(&t->set, i);

@@ -65,6 +65,7 @@ static void tables_share_out(struct mm_core *c)
 		t->pre.entry = at + c->entries_max;
 		t->pre.page = at + 2 * (size_t)c->entries_max;
 		t->map = at + 3 * (size_t)c->entries_max;
+		t->sets = &c->sets[i];
 		at += 3 * (size_t)c->entries_max + MM_MAP_ENTRIES;
 	}
 }
@@ -80,6 +81,7 @@ static int allocate(struct mm_core *c)
 	c->job = calloc(c->jobs, sizeof(*c->job));
 	c->queue = calloc(MM_QUEUE_MAX, sizeof(*c->queue));
 	c->tenant = calloc(tenants, sizeof(*c->tenant));
+	c->sets = calloc(tenants, sizeof(*c->sets));
 	c->account = calloc(c->opts.accounts_max, sizeof(*c->account));
 	c->mins = calloc(1, sizeof(*c->mins));
 	c->swap_pieces =
@@ -89,7 +91,7 @@ static int allocate(struct mm_core *c)
 	c->storage = calloc(tenants * (3 * (size_t)c->entries_max + MM_MAP_ENTRIES),
 			    sizeof(*c->storage));
 	if (!page || !c->job || !c->queue || !c->tenant || !c->scratch || !c->spill ||
-	    !c->storage || !c->swap_pieces || !c->account || !c->mins)
+	    !c->storage || !c->swap_pieces || !c->account || !c->mins || !c->sets)
 		return -ENOMEM;
 	mm_ledger_init(&c->ledger, page, c->opts.pages);
 	tables_share_out(c);
@@ -128,6 +130,7 @@ struct mm_core *mm_core_destroy(struct mm_core *c)
 	free(c->tenant);
 	free(c->account);
 	free(c->mins);
+	free(c->sets);
 	free(c->scratch);
 	free(c->spill);
 	free(c->storage);
@@ -147,9 +150,9 @@ int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
 	if (!t || t->life != MM_LIFE_LIVE || t->model != MM_MODEL_READY)
 		return MM_E_STALE;
-	max = slots == 2 && t->alpha_max ? t->alpha_max - 1 : t->alpha_max;
+	max = slots == 2 ? t->alpha_max_two : t->alpha_max;
 	if (alpha < -1 || alpha > (int32_t)max ||
-	    (alpha > 0 && slots && !mm_plan_possible(t->n_layers, (uint32_t)alpha, slots))) {
+	    (alpha > 0 && slots && !mm_c_alpha_possible(t, (uint32_t)alpha, slots))) {
 		*ret_max = max;
 		return MM_E_RANGE;
 	}

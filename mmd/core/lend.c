@@ -43,8 +43,7 @@ static uint64_t link_used(const struct mm_core *c, const struct mm_c_tenant *but
 
 	MM_FOREACH_TENANT(c, t)
 	if (t != but && t->life == MM_LIFE_LIVE && t->plan.m && !mm_c_idle(c, t))
-		sum += mm_plan_link_permille(t->n_layers, t->plan.m, t->load.t_c_ns,
-					     mm_c_transfer_ns(c, t));
+		sum += mm_c_set_link_permille(c, t, &t->set);
 	return sum;
 }
 
@@ -52,12 +51,10 @@ static uint64_t link_used(const struct mm_core *c, const struct mm_c_tenant *but
 static bool hides(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
 		  uint32_t link_permille)
 {
-	uint64_t t_c_ns = t->load.t_c_ns, t_t_ns = mm_c_transfer_ns(c, t);
 	struct mm_plan_set set;
 
 	mm_c_change_set(c, t, alpha, 0, &set);
-	return mm_plan_link_permille(t->n_layers, set.m, t_c_ns, t_t_ns) <= link_permille &&
-	       mm_plan_hidden(&set, t->n_layers, t_c_ns, t_t_ns);
+	return mm_c_set_link_permille(c, t, &set) <= link_permille && mm_c_set_hidden(c, t, &set);
 }
 
 /* The largest alpha that hides: fewer layers are never harder to hide than more. */
@@ -72,7 +69,7 @@ static uint32_t alpha_hidden(const struct mm_core *c, const struct mm_c_tenant *
 
 		high = MM_MAX(high, m ? m - beta : 0);
 	}
-	high = MM_MIN(high, t->alpha_max);
+	high = t->uneven ? t->alpha_max : MM_MIN(high, t->alpha_max);
 	while (low < high) {
 		uint32_t mid = low + (high - low + 1) / 2;
 

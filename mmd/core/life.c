@@ -29,6 +29,7 @@ static void tenant_init(struct mm_core *c, struct mm_c_tenant *t, const struct m
 	uint32_t index = mm_c_index(c, t);
 	uint32_t *own = t->own, *map = t->map;
 	struct mm_c_preload pre = t->pre;
+	struct mm_c_sets *sets = t->sets;
 
 	memset(map, 0, t->map_end * sizeof(*map));
 	memset(map + MM_MAP_KV_BASE, 0, t->kv_map_end * sizeof(*map));
@@ -37,6 +38,7 @@ static void tenant_init(struct mm_core *c, struct mm_c_tenant *t, const struct m
 	t->map = map;
 	t->pre.entry = pre.entry;
 	t->pre.page = pre.page;
+	t->sets = sets;
 	t->id = index | (uint32_t)c->opts.tag << MM_TENANT_TAG_SHIFT |
 		(uint32_t)c->generation[index]++ << MM_TENANT_GENERATION_SHIFT;
 	t->life = MM_LIFE_LIVE;
@@ -268,7 +270,7 @@ void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 		      const struct mm_tenant_stats *stats)
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
-	bool claims, stepped;
+	bool claims, stepped, claimed;
 
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
 	if (!t || t->life != MM_LIFE_LIVE)
@@ -284,8 +286,25 @@ void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 		t->load.active_ns = c->now_ns;
 	if (t->n_layers && stats->steps != t->load.last.steps && stats->step_ns > stats->stall_ns)
 		computed(t, stats->step_ns - stats->stall_ns);
+	claimed = memcmp(t->load.last.compute, stats->compute, sizeof(stats->compute)) != 0;
 	t->load.last = *stats;
 	t->load.known = true;
+	if (claimed && t->alpha_max)
+		mm_c_sets_claim(t);
+}
+
+#define STREAMED_NS_MAX (64 * MM_NS_PER_S) /* times layers and weight still fits */
+
+/* Of the layers that cycle, each is streamed once a step: what was measured is their mean. */
+static uint64_t largest_ns(const struct mm_c_tenant *t, uint64_t mean_ns)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < t->set.m; i++)
+		sum += t->t_weight[t->set.layer[i]];
+	if (!t->uneven || !sum || mean_ns > STREAMED_NS_MAX)
+		return mean_ns;
+	return ((mean_ns * t->set.m) << MM_C_WEIGHT_BITS) / sum;
 }
 
 void mm_core_on_streamed(struct mm_core *c, uint32_t tenant, uint64_t layer_ns)
@@ -293,5 +312,5 @@ void mm_core_on_streamed(struct mm_core *c, uint32_t tenant, uint64_t layer_ns)
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
 	if (t)
-		t->load.t_t_ns = smooth(t->load.t_t_ns, layer_ns);
+		t->load.t_t_ns = smooth(t->load.t_t_ns, largest_ns(t, layer_ns));
 }

@@ -36,8 +36,7 @@ static uint32_t bounded_max(const struct mm_core *c, const struct mm_c_tenant *t
 	uint32_t alpha = (uint32_t)MM_MIN(m_max, t->alpha_max);
 
 	while (alpha) {
-		uint32_t beta =
-			mm_plan_possible(t->n_layers, alpha, 2) ? mm_naive_slots(c, t, alpha) : 1;
+		uint32_t beta = mm_c_alpha_possible(t, alpha, 2) ? mm_naive_slots(c, t, alpha) : 1;
 
 		if (mm_plan_cycling(alpha, beta) <= m_max)
 			break;

@@ -188,6 +188,15 @@ uint64_t mm_plan_pages_only_in(const struct mm_plan_set *a, const struct mm_plan
 	return sum;
 }
 
+uint64_t mm_plan_pages(const struct mm_plan_set *set, const uint32_t *layer_pages)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < set->m; i++)
+		sum += layer_pages[set->layer[i]];
+	return sum;
+}
+
 /* The slot of each layer that cycles, plus one. */
 struct slots {
 	uint8_t of[MM_LAYERS_MAX + 1];
@@ -202,8 +211,8 @@ static uint32_t stay(const struct mm_plan_set *set, const struct slots *old)
 	return n;
 }
 
-/* Whichever slot begins, all is as good: what moves to another one has to be mapped anew. */
-static void take_turns(const struct mm_plan_set *current, struct mm_plan_set *set)
+/* All is as good: what moves to another slot has to be mapped anew. */
+void mm_plan_take_turns(const struct mm_plan_set *current, struct mm_plan_set *set)
 {
 	struct slots old = { { 0 } };
 	uint32_t stayed;
@@ -233,7 +242,7 @@ uint64_t mm_plan_choose(uint32_t n, uint32_t m, uint32_t beta, const struct mm_p
 			mm_plan_grow(n, m, current, ret_set);
 	}
 	ret_set->beta = m ? beta : 0;
-	take_turns(current, ret_set);
+	mm_plan_take_turns(current, ret_set);
 	return mm_plan_pages_only_in(current, ret_set, layer_pages);
 }
 

@@ -97,6 +97,12 @@ uint64_t mm_plan_choose(uint32_t n, uint32_t m, uint32_t beta, const struct mm_p
 uint32_t mm_plan_slot_pages(const struct mm_plan_set *set, uint32_t slot,
 			    const uint32_t *layer_pages);
 
+/* Of its layers. */
+uint64_t mm_plan_pages(const struct mm_plan_set *set, const uint32_t *layer_pages);
+
+/* Which slot begins: whichever leaves more layers where they are in @current. */
+void mm_plan_take_turns(const struct mm_plan_set *current, struct mm_plan_set *set);
+
 /* Layers of @a that are not in @b, in pages. */
 uint64_t mm_plan_pages_only_in(const struct mm_plan_set *a, const struct mm_plan_set *b,
 			       const uint32_t *layer_pages);

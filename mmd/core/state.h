@@ -16,6 +16,7 @@
 
 #include "mmd/core/account.h"
 #include "mmd/core/core.h"
+#include "mmd/core/layers.h"
 #include "mmd/core/ledger.h"
 #include "mmd/core/plan.h"
 #include "mmd/proto.h"
@@ -120,8 +121,8 @@ struct mm_c_load {
 	struct mm_tenant_stats last;
 	uint64_t active_ns;  /* when it was last seen active */
 	uint64_t stepped_ns; /* when it was last seen to run steps, or joined */
-	uint64_t t_c_ns;     /* a layer's computation, smoothed; 0: not measured */
-	uint64_t t_t_ns;     /* a layer's transfer */
+	uint64_t t_c_ns;     /* the mean layer's computation, smoothed; 0: not measured */
+	uint64_t t_t_ns;     /* the largest layer's transfer */
 	uint64_t longest_ns; /* the longest computing of a step of late: a prefill's */
 };
 
@@ -130,6 +131,22 @@ struct mm_c_cap {
 	uint64_t epoch, t_c_ns, t_t_ns;
 	uint32_t link_permille;
 	uint32_t alpha;
+};
+
+#define MM_C_WEIGHT_BITS 16 /* after the point of a layer's weight */
+
+/* Sets that were chosen already, from the plan that is in force: choosing is asked for often. */
+#define MM_C_SETS 8
+struct mm_c_sets {
+	bool valid;
+	uint64_t epoch, t_c_ns, t_t_ns; /* that they were chosen for */
+	uint32_t next;                  /* to be overwritten */
+	struct mm_c_chosen {
+		uint32_t alpha, beta; /* beta 0: nothing here */
+		bool nested;
+		uint64_t copies; /* pages to preload */
+		struct mm_plan_set set;
+	} chosen[MM_C_SETS];
 };
 
 struct mm_c_tenant {
@@ -156,7 +173,10 @@ struct mm_c_tenant {
 	bool has_store;
 	uint32_t n_layers, entries;
 	uint64_t layer_bytes_max;
-	uint32_t alpha_max;
+	uint32_t alpha_max, alpha_max_two;    /* with one slot, with two */
+	bool uneven;                          /* its layers differ: layers.h, not plan.h */
+	uint32_t c_weight[MM_LAYERS_MAX + 1]; /* a layer's computation: of the mean's */
+	uint32_t t_weight[MM_LAYERS_MAX + 1]; /* its transfer: of the largest one's */
 	struct mm_c_group group[MM_LAYERS_MAX + 1];
 	uint32_t layer_pages[MM_LAYERS_MAX + 1];
 	uint32_t *own;                /* page of each model entry that has its own */
@@ -178,11 +198,12 @@ struct mm_c_tenant {
 	uint32_t mapped, opened;       /* layers, from the first: it says; we let it */
 	uint64_t home[MM_LAYER_WORDS]; /* layers that this change makes resident */
 	bool resync;
-	uint32_t target;     /* alpha that the controller wants */
-	uint64_t taken_ns;   /* last time that layers were taken */
-	uint64_t by_hand_ns; /* since when the operator's plan waits for pages */
-	uint64_t retry_ns;   /* no change before; after one failed */
-	struct mm_c_cap cap; /* the last answer, for as long as the question is the same */
+	uint32_t target;        /* alpha that the controller wants */
+	uint64_t taken_ns;      /* last time that layers were taken */
+	uint64_t by_hand_ns;    /* since when the operator's plan waits for pages */
+	uint64_t retry_ns;      /* no change before; after one failed */
+	struct mm_c_sets *sets; /* a cache: no state */
+	struct mm_c_cap cap;    /* the last answer, for as long as the question is the same */
 
 	struct mm_c_kv kv;
 	struct mm_c_swap swap;
@@ -230,7 +251,8 @@ struct mm_core {
 	bool again; /* settling ran out of room */
 
 	struct mm_c_tenant *tenant;
-	uint32_t tenants_end; /* no index in use at or above it */
+	struct mm_c_sets *sets; /* one per tenant */
+	uint32_t tenants_end;   /* no index in use at or above it */
 	uint16_t generation[MM_TENANTS_LIMIT];
 	uint32_t entries_max;
 
@@ -369,9 +391,6 @@ bool mm_c_kv_holds(const struct mm_c_tenant *t, uint32_t chunk);
  * now. */
 bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 		       uint64_t budget_pages);
-/* The set, slots included, that @alpha would mean. Return: pages that it needs. */
-uint64_t mm_c_change_set(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
-			 uint64_t budget_pages, struct mm_plan_set *ret_set);
 void mm_c_change(struct mm_core *c, struct mm_c_tenant *t);
 int mm_c_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 int mm_c_mapped(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
@@ -387,6 +406,29 @@ static inline bool mm_c_window(const struct mm_c_tenant *t)
 bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t);
 void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why);
 
+/* sets.c: which layers, for this tenant's model. alpha counts mean layers' worth of pages. */
+/* A model was laid out that may cycle. */
+void mm_c_sets_init(struct mm_c_tenant *t);
+/* What it says about its layers' computation has changed. */
+void mm_c_sets_claim(struct mm_c_tenant *t);
+/* Can @alpha be away with @beta slots? */
+bool mm_c_alpha_possible(const struct mm_c_tenant *t, uint32_t alpha, uint32_t beta);
+/* Pages that @alpha sets free, at least. */
+uint64_t mm_c_away_pages(const struct mm_c_tenant *t, uint32_t alpha);
+uint64_t mm_c_slots_pages(const struct mm_c_tenant *t, const struct mm_plan_set *set);
+/* Pages for slots beyond those of the old slots and of the layers that leave. */
+uint64_t mm_c_blank_pages(const struct mm_c_tenant *t, const struct mm_plan_set *next);
+/* The set, slots included, that @alpha would mean. Return: pages that it needs. */
+uint64_t mm_c_change_set(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
+			 uint64_t budget_pages, struct mm_plan_set *ret_set);
+/* By what was measured: a step with this set; does streaming make no step longer; its share of the link. */
+uint64_t mm_c_set_step_ns(const struct mm_core *c, const struct mm_c_tenant *t,
+			  const struct mm_plan_set *set);
+bool mm_c_set_hidden(const struct mm_core *c, const struct mm_c_tenant *t,
+		     const struct mm_plan_set *set);
+uint32_t mm_c_set_link_permille(const struct mm_core *c, const struct mm_c_tenant *t,
+				const struct mm_plan_set *set);
+
 /* turn.c */
 int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 int mm_c_turn_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
@@ -400,7 +442,7 @@ bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t);
 void mm_c_controller(struct mm_core *c);
 /* What the policy takes from @account's own tenants; returns how many pages will come. */
 uint64_t mm_c_take_from(struct mm_core *c, uint64_t pages, uint32_t account);
-/* T_T of the planner: measured, or from the copies of loads; 0: not known. */
+/* T_T of the planner, of its largest layer: measured, or from the copies of loads; 0: not known. */
 uint64_t mm_c_transfer_ns(const struct mm_core *c, const struct mm_c_tenant *t);
 
 /* settle.c */

@@ -168,6 +168,8 @@ void w_model(struct world *w, struct w_proc *p, uint64_t store, uint32_t layers,
 	for (uint32_t g = 0; g < p->n_groups; g++) {
 		uint32_t pages = g ? layer_pages : resident_pages;
 
+		if (g && p->uneven)
+			pages += w_below(w, p->uneven);
 		p->entry[g] = entry;
 		p->group[g].store_offset = entry * w->opts.page_bytes;
 		p->group[g].bytes = pages ? pages * w->opts.page_bytes - 100 : 0;
@@ -585,6 +587,8 @@ void w_stats(struct world *w, struct w_proc *p, uint32_t running)
 				     .kv_chunks_used = p->used_chunks,
 				     .running = running };
 
+	for (uint32_t i = 0; p->states_compute && i + 1 < p->n_groups; i++)
+		s.compute[i] = (uint16_t)(i % 3 ? 1 + w_below(w, 2) : 40000);
 	mm_core_on_stats(w->core, w->now_ns, p->tenant, &s);
 	w_drain(w);
 }

@@ -193,6 +193,8 @@ static void set_up(struct world *w, struct w_proc *p)
 	uint32_t pages, ranges;
 
 	if (!p->model_asked && p->connected) {
+		p->uneven = w_below(w, 3) ? 0 : 1 + w_below(w, 4);
+		p->states_compute = !w_below(w, 4);
 		w_model(w, p, 1 + w_below(w, STORES), 1 + w_below(w, 12), 1 + w_below(w, 3),
 			w_below(w, 4));
 		return;

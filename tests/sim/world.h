@@ -19,7 +19,7 @@
 #define W_PROCS    8
 #define W_PAGES    256
 #define W_GROUPS   17
-#define W_ENTRIES  64  /* of a model */
+#define W_ENTRIES  96  /* of a model */
 #define W_KV       128 /* KV entries */
 #define W_INBOX    4096
 #define W_JOBS     1024
@@ -67,6 +67,8 @@ struct w_proc {
 	/* the model */
 	uint64_t store;
 	uint32_t n_groups, entries;
+	uint32_t uneven; /* each of its layers has fewer than so many pages more; 0: none */
+	bool states_compute;
 	struct mm_core_group group[W_GROUPS];
 	uint32_t entry[W_GROUPS + 1]; /* first of each group */
 	bool model_asked, model_ready;
@@ -172,7 +174,7 @@ struct w_proc *w_join(struct world *w, uint32_t account, uint64_t features);
 void w_disconnect(struct world *w, struct w_proc *p);
 void w_die(struct world *w, struct w_proc *p);
 int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg);
-/* Layers of @layer_pages pages each, less a bit; group 0 has @resident_pages. */
+/* Layers of @layer_pages pages each, less a bit, unless p->uneven; group 0 has @resident_pages. */
 void w_model(struct world *w, struct w_proc *p, uint64_t store, uint32_t layers,
 	     uint32_t layer_pages, uint32_t resident_pages);
 void w_kv_declare(struct world *w, struct w_proc *p, uint32_t range_pages, uint32_t ranges,

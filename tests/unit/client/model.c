@@ -88,6 +88,27 @@ static void prepare(struct fixture *f, uint64_t epoch)
 	assert_int_equal(peer_expect(f->peer, MM_OP_PARKED).epoch, epoch);
 }
 
+static void test_compute_weights(void **state)
+{
+	struct fixture *f = *state;
+	const struct mm_tenant_stats *stats = &f->peer->tenant->stats;
+	uint16_t weights[MM_LAYERS_MAX] = { 0 };
+	struct mm_model_info info;
+
+	mm_model_info(f->model, &info);
+	for (uint32_t i = 0; i < info.n_layers; i++)
+		weights[i] = (uint16_t)(7 + i);
+	assert_int_equal(mm_model_compute(f->model, weights, info.n_layers - 1), -EINVAL);
+	assert_int_equal(stats->compute[0], 0);
+	assert_int_equal(mm_model_compute(f->model, weights, info.n_layers), 0);
+	assert_memory_equal(stats->compute, weights, info.n_layers * sizeof(*weights));
+	assert_int_equal(stats->compute[info.n_layers], 0);
+	weights[1] = 0;
+	assert_int_equal(mm_model_compute(f->model, weights, info.n_layers), -EINVAL);
+	assert_non_null(strstr(mm_client_error(f->client), "layer 1"));
+	assert_int_equal(stats->compute[1], 8);
+}
+
 static void test_plan_changes(void **state)
 {
 	struct fixture *f = *state;
@@ -435,6 +456,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		MODEL(test_loaded),
+		MODEL(test_compute_weights),
 		MODEL(test_plan_changes),
 		MODEL(test_switch_fails),
 		TEST(test_refused_by_load),

@@ -301,6 +301,36 @@ static void operator_changes_slots_while_it_runs(void **state)
 	assert_int_equal(max, 8);
 }
 
+static bool heavy_between(const struct mm_core_slot *slot, uint32_t i)
+{
+	uint32_t next = slot->layer[i + 1 < slot->n_layers ? i + 1 : 0];
+
+	for (uint32_t l = (slot->layer[i] + 1u) % 8; l != next; l = (l + 1) % 8)
+		if (!(l % 3))
+			return true;
+	return false;
+}
+
+/* The world's tenants say that layers 0, 3 and 6 compute: evenly spaced ones would leave a gap without. */
+static void layers_leave_where_there_is_time(void **state)
+{
+	struct w_proc *p;
+	uint32_t max;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	p = tenant_with(0, 8, 3);
+	p->states_compute = true;
+	w_stats(w, p, 1);
+	assert_int_equal(mm_core_plan_set(w->core, w->now_ns, p->tenant, 2, 1, &max), 0);
+	w_drain(w);
+	steps(p, 15);
+	assert_int_equal(plan(p)->alpha, 2);
+	assert_int_equal(plan(p)->slot[0].n_layers, 3);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_true(heavy_between(&plan(p)->slot[0], i));
+}
+
 /* A layer's transfer takes two layers' time: three of ten in one slot stall, four in two do not. */
 static void slots_are_chosen_by_step_time(void **state)
 {
@@ -503,6 +533,7 @@ int main(void)
 		TEST(a_lender_that_runs_again_is_served_first),
 		TEST(operator_changes_plans_while_it_runs),
 		TEST(operator_changes_slots_while_it_runs),
+		TEST(layers_leave_where_there_is_time),
 		TEST(slots_are_chosen_by_step_time),
 		TEST(what_the_operator_took_goes_back_under_any_policy),
 		TEST(two_layers_are_too_few_to_lend),
