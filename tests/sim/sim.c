@@ -495,6 +495,7 @@ static void assert_mins(struct world *w)
 		uint64_t missing;
 
 		if (!greedy(p) || w->xfer_faults || w->opts.policy == MM_POLICY_RECOMPUTE ||
+		    w->opts.policy == MM_POLICY_SWAP ||
 		    !mm_core_account_find(w->core, 1000 + p->account, &a))
 			continue;
 		while (w_kv_release(w, p))
