@@ -59,9 +59,10 @@ static void check_ledger(struct ms_tenant *t)
 
 void ms_check_event(struct ms_device *dev)
 {
+	const uint32_t every = dev->sim->opts.check;
+	const bool all = every && dev->sim->checks++ % every == 0;
 	uint64_t sum = 0;
 
-	dev->sim->checks++;
 	check_pool(dev);
 	for (uint32_t i = 0; i < dev->sim->n_tenants; i++) {
 		struct ms_tenant *t = &dev->sim->tenants[i];
@@ -69,12 +70,12 @@ void ms_check_event(struct ms_device *dev)
 		if (t->dev != dev)
 			continue;
 		sum += check_tenant(t);
-		if (dev->sim->opts.check)
+		if (all)
 			check_ledger(t);
 	}
 	if (sum > dev->opts.pages)
 		ms_fail(dev->sim, "more pages are mapped than there are");
-	if (dev->sim->opts.check)
+	if (all)
 		mm_core_check(dev->core);
 }
 

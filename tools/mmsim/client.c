@@ -324,6 +324,12 @@ static void ready(struct ms_tenant *t, const struct mm_msg *msg)
 static void effect(struct ms_tenant *t, const struct mm_msg *msg)
 {
 	switch (msg->opcode) {
+	case MM_EV_REPLY:
+		t->c.kv_open |= msg->arg[0] == MM_OP_KV_DECLARE && !msg->result;
+		if (msg->result)
+			ms_fail(t->sim, "tenant %s: mmd refuses request %u (%d)", t->name,
+				(uint32_t)msg->arg[0], msg->result);
+		break;
 	case MM_EV_MODEL_READY:
 		ready(t, msg);
 		break;

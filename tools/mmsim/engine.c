@@ -332,6 +332,7 @@ static void take_results(struct ms_tenant *t)
 {
 	const struct mm_sched_plan *plan = t->e.plan;
 	const uint64_t now = t->sim->now_ns - t->sim->start_ns;
+	uint32_t n;
 
 	for (uint32_t i = 0; i < plan->n_items; i++) {
 		const struct mm_seq *q = &t->e.sched.seqs[plan->items[i].seq];
@@ -341,7 +342,12 @@ static void take_results(struct ms_tenant *t)
 		mm_wl_record_token(t->sim->opts.record, t->index, (uint32_t)q->user, now);
 		t->s.tokens++;
 	}
-	t->e.served += mm_sched_commit(&t->e.sched, t->sim->now_ns, t->e.finished);
+	n = mm_sched_commit(&t->e.sched, t->sim->now_ns, t->e.finished);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct mm_wl_request *q = &t->stream->request[t->e.finished[i]];
+
+		t->s.needed_tokens += q->prompt_tokens + q->output_tokens - 1;
+	}
 }
 
 void ms_engine_stepped(struct ms_tenant *t)

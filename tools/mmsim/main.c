@@ -12,12 +12,17 @@
 #include "tools/mmsim/sim.h"
 #include "tools/workload/report.h"
 
-#define ALONE_EACH  32                  /* requests of each tenant that tell the unloaded medians */
-#define ALONE_APART (120 * MM_NS_PER_S) /* between two of them */
+#define CHECK_EVERY 10000              /* events, without --check */
+#define ALONE_EACH  16                 /* requests of each tenant that tell the unloaded medians */
+#define ALONE_APART (60 * MM_NS_PER_S) /* between two of them */
 
 struct program {
 	struct mm_wl_opts opts;
-	bool check;
+	int32_t alpha; /* -1: not said */
+	uint32_t slots;
+	uint32_t check;
+	const char *trace_path;
+	FILE *trace;
 	struct mm_profile profile;
 	struct mm_core_opts core;
 	struct mm_wl_source source;
@@ -29,19 +34,45 @@ struct program {
 	double simulated_s, wall_s;
 };
 
-enum { OPT_CHECK = MM_WL_OPT_MORE };
+enum { OPT_CHECK = MM_WL_OPT_MORE, OPT_TRACE_OUT, OPT_PLAN };
 
 static const struct option more[] = {
 	{ "check", no_argument, NULL, OPT_CHECK },
+	{ "trace-out", required_argument, NULL, OPT_TRACE_OUT },
+	{ "plan", required_argument, NULL, OPT_PLAN },
 	{ 0 },
 };
+
+/* "3", "3:2" */
+static int take_plan(struct program *p, const char *text)
+{
+	unsigned int alpha, slots = 0;
+	int end = 0, more_end = 0;
+
+	if (*text < '0' || *text > '9' ||
+	    sscanf(text, "%4u%n:%1u%n", &alpha, &end, &slots, &more_end) < 1 ||
+	    text[MM_MAX(end, more_end)] || alpha >= MM_LAYERS_MAX || slots > MM_SLOTS_MAX) {
+		fprintf(stderr,
+			"mmsim: --plan '%s' is not LAYERS or LAYERS:SLOTS, with 1 or 2 slots; see "
+			"mmsim --help\n",
+			text);
+		return -EINVAL;
+	}
+	p->alpha = (int32_t)alpha;
+	p->slots = slots;
+	return 0;
+}
 
 static int take(void *user, int val, char *arg)
 {
 	struct program *p = user;
 
-	(void)arg;
-	p->check |= val == OPT_CHECK;
+	if (val == OPT_PLAN)
+		return take_plan(p, arg);
+	if (val == OPT_CHECK)
+		p->check = 1;
+	else
+		p->trace_path = arg;
 	return 0;
 }
 
@@ -54,7 +85,9 @@ static const char usage[] =
 	"\n";
 
 static const char more_help[] =
-	"  --check                check every invariant after every event (slow)\n";
+	"  --check                check every invariant after every event (slow)\n"
+	"  --trace-out FILE       CSV: what each tenant has and does, every 15 ms\n"
+	"  --plan LAYERS[:SLOTS]  so many layers of each model are away all the time\n";
 
 static int wrong(const char *text)
 {
@@ -107,7 +140,7 @@ static void count(struct mm_wl_record *record, const struct ms_sim *sim)
 		const struct ms_tenant *t = &sim->tenants[i];
 
 		c->preemptions += t->e.sched.preemptions;
-		c->recomputed_tokens += t->s.recomputed_tokens;
+		c->recomputed_tokens += t->s.computed_tokens - t->s.needed_tokens;
 		c->swapped_bytes += t->s.swapped_bytes;
 		c->streamed_bytes += t->x.bytes_streamed;
 		c->plan_changes += t->s.plan_changes;
@@ -115,6 +148,10 @@ static void count(struct mm_wl_record *record, const struct ms_sim *sim)
 		c->stall_ns += t->s.stall_ns;
 	}
 }
+
+static const char trace_head[] = "policy,window,time_s,tenant,name,free_pages,model_pages,alpha,m,"
+				 "kv_chunks,blocks_used,running,waiting,preemptions,steps,"
+				 "bytes_streamed,turn\n";
 
 static int run(struct program *p, const struct mm_wl_case *c, const struct mm_wl_sizes *sizes,
 	       const struct mm_wl_policy *policy, struct mm_wl_record *record, json_t *details)
@@ -126,7 +163,10 @@ static int run(struct program *p, const struct mm_wl_case *c, const struct mm_wl
 				.profile = p->profile,
 				.core = p->core,
 				.policy = policy,
-				.check = p->check };
+				.alpha = p->alpha,
+				.slots = p->slots,
+				.check = p->check,
+				.trace = details ? p->trace : NULL };
 	const double begin = seconds();
 	char err[MS_ERROR_BYTES];
 	struct ms_sim *sim;
@@ -234,6 +274,27 @@ static int prepare(struct program *p)
 	return r ? wrong(err) : 0;
 }
 
+static int trace_open(struct program *p)
+{
+	if (!p->trace_path)
+		return 0;
+	p->trace = fopen(p->trace_path, "we");
+	if (p->trace && fputs(trace_head, p->trace) >= 0)
+		return 0;
+	fprintf(stderr, "mmsim: %s: cannot write: %m\n", p->trace_path);
+	return -EIO;
+}
+
+static int trace_close(struct program *p)
+{
+	const bool failed = p->trace && (ferror(p->trace) | fclose(p->trace));
+
+	p->trace = NULL;
+	if (failed)
+		fprintf(stderr, "mmsim: %s: cannot write all of it\n", p->trace_path);
+	return failed ? -EIO : 0;
+}
+
 static int report(struct program *p)
 {
 	json_t *members = json_pack(
@@ -269,7 +330,7 @@ static void done(struct program *p)
 
 int main(int argc, char **argv)
 {
-	static struct program p;
+	static struct program p = { .alpha = -1, .check = CHECK_EVERY };
 	const struct mm_wl_program program = { .name = "mmsim",
 					       .usage = usage,
 					       .more = more,
@@ -284,7 +345,11 @@ int main(int argc, char **argv)
 	signal(SIGABRT, on_abort);
 	r = prepare(&p);
 	if (!r)
+		r = trace_open(&p);
+	if (!r)
 		r = run_all(&p);
+	if (trace_close(&p))
+		r = -EIO;
 	if (!r)
 		r = report(&p);
 	done(&p);

@@ -188,25 +188,35 @@ static void declare(struct ms_tenant *t)
 						     wl->quantum_ms * MM_NS_PER_MS } });
 }
 
-static void replied(struct ms_tenant *t)
+/* The plan that the command line says. True: it is in force, or there is none. */
+static bool planned(struct ms_tenant *t)
 {
-	if (t->e.swaps && !t->e.sched.n_slots && ms_suspend_open(t))
-		ms_fail(t->sim, "tenant %s: no swap space", t->name);
+	const struct ms_opts *o = &t->sim->opts;
+	const struct mm_core_plan *plan = mm_core_plan(t->dev->core, t->id);
+	uint32_t most;
+
+	if (o->alpha < 0)
+		return true;
+	if (plan->alpha_by_hand < 0 &&
+	    mm_core_plan_set(t->dev->core, t->sim->now_ns, t->id, o->alpha, o->slots, &most))
+		ms_fail(t->sim, "tenant %s: of its %u layers, at most %u can be away", t->name,
+			t->n_layers, most);
+	ms_shell_settle(t->dev);
+	return plan->alpha == (uint32_t)o->alpha && plan->phase == MM_PLAN_STEADY && !t->c.busy;
 }
 
 /* Models first, then KV; requests arrive when all have what they have from the beginning. */
 static bool ready(struct ms_tenant *t)
 {
-	struct mm_core_tenant known;
-
 	if (!t->c.model_ready)
 		return false;
 	if (!t->c.kv_declared)
 		declare(t);
-	if (!mm_core_tenant(t->dev->core, t->id, &known) || !known.kv_chunks_max)
+	if (!t->c.kv_open)
 		return false;
-	replied(t);
-	return !t->e.fixed || t->c.n_usable == t->chunks_share;
+	if (t->e.swaps && !t->e.sched.n_slots && ms_suspend_open(t))
+		ms_fail(t->sim, "tenant %s: no swap space", t->name);
+	return planned(t) && (!t->e.fixed || t->c.n_usable == t->chunks_share);
 }
 
 static void start(struct ms_sim *sim)
@@ -229,8 +239,33 @@ static void start(struct ms_sim *sim)
 
 /* ---- events ---- */
 
+static void trace(const struct ms_tenant *t, const struct mm_core_stats *s)
+{
+	const struct ms_opts *o = &t->sim->opts;
+
+	fprintf(o->trace, "%s,%u,%.6f,%u,%s,%llu,%llu,%u,%u,%u,%u,%u,%u,%llu,%llu,%llu,%d\n",
+		o->policy->name, o->c->window, (double)(t->sim->now_ns - t->sim->start_ns) / 1e9,
+		t->index, t->name, (unsigned long long)s->pages[MM_PAGE_FREE],
+		(unsigned long long)t->model_pages, t->c.alpha, t->c.m, t->c.n_usable,
+		t->e.sched.kv.used_blocks, t->e.sched.n_running, t->e.sched.n_waiting,
+		(unsigned long long)t->e.sched.preemptions, (unsigned long long)t->s.steps,
+		(unsigned long long)t->x.bytes_streamed, t->c.turn != 0);
+}
+
+static void trace_all(struct ms_device *dev)
+{
+	struct mm_core_stats s;
+
+	mm_core_stats(dev->core, &s);
+	for (uint32_t i = 0; i < dev->sim->n_tenants; i++)
+		if (dev->sim->tenants[i].dev == dev)
+			trace(&dev->sim->tenants[i], &s);
+}
+
 static void integrate(struct ms_device *dev)
 {
+	if (dev->sim->opts.trace && dev->sim->started)
+		trace_all(dev);
 	for (uint32_t i = 0; i < dev->sim->n_tenants; i++) {
 		struct ms_tenant *t = &dev->sim->tenants[i];
 
@@ -240,7 +275,7 @@ static void integrate(struct ms_device *dev)
 		t->s.kv_time += t->c.n_usable;
 		t->s.kv_used_time += t->e.sched.kv.used_blocks;
 		t->s.samples++;
-		if (dev->sim->opts.check)
+		if (dev->sim->opts.check == 1)
 			ms_check_blocks(t);
 	}
 }

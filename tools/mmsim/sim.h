@@ -152,7 +152,7 @@ struct ms_client {
 	bool step_open, wants_begin;
 	uint64_t step_seq;
 	/* KV */
-	bool kv_declared;
+	bool kv_declared, kv_open;
 	uint64_t *usable; /* a bit per chunk */
 	uint32_t n_usable, wanted;
 	/* turns */
@@ -180,7 +180,7 @@ struct ms_engine {
 	struct mm_kvman kvman;
 	uint64_t *finished; /* [max_batch] */
 	bool fixed, swaps;
-	uint32_t next_arrival, served;
+	uint32_t next_arrival;
 	uint64_t wake_ns;  /* UINT64_MAX: somebody else wakes it */
 	uint64_t moved_ns; /* when the device has copied all blocks that were moved */
 	uint64_t calls_ns; /* of the driver, since the last step */
@@ -196,7 +196,7 @@ struct ms_engine {
 struct ms_stats { /* of a tenant */
 	uint64_t steps, tokens, computed_tokens, prompt_tokens;
 	uint64_t step_ns, stall_ns, wait_ns;
-	uint64_t plan_changes, refused, recomputed_tokens;
+	uint64_t plan_changes, refused, needed_tokens;
 	uint32_t batch_max, alpha_max;
 	uint64_t swapped_bytes;
 	double alpha_time, kv_time,
@@ -238,11 +238,14 @@ struct ms_opts {
 	const struct mm_wl_opts *wl;
 	const struct mm_wl_sizes *sizes;
 	const struct mm_wl_case *c;
-	struct mm_wl_record *record; /* filled in */
+	struct mm_wl_record *record; /* of the case: filled in */
 	struct mm_profile profile;
 	struct mm_core_opts core; /* what the command line says; pages and policy are filled in */
 	const struct mm_wl_policy *policy;
-	bool check; /* everything, all the time */
+	int32_t alpha;  /* layers of each model that are away all the time; -1: as mmd decides */
+	uint32_t slots; /* that they take turns in; 0: as mmd decides */
+	uint32_t check; /* all invariants, after every so many events of a core */
+	FILE *trace; /* a line for each tenant each time that mmd looks at statistics; NULL: none */
 };
 
 struct ms_sim {
