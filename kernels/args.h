@@ -9,7 +9,8 @@
  * Invariants: **batch-invariant**: what a kernel writes for one row depends on that row's inputs
  *             only, in one fixed order of operations, whatever else is in the launch. So a sequence's
  *             tokens depend neither on its neighbours nor on how its prompt was cut into chunks.
- *             Activations and KV are F32; weights are any enum mm_dtype, widened exactly.
+ *             Activations are F32; weights and KV are any enum mm_dtype, widened exactly. What is
+ *             written to KV is rounded to nearest, ties to even, once.
  * Limits:     MM_HEAD_DIM_MAX elements a head. Kernels check nothing: the engine does, once.
  */
 #pragma once
@@ -110,7 +111,7 @@ struct mm_rope_args {
  * Where the KV of one layer lies, and whose it is. A block table lists, for one sequence, where each
  * of its blocks begins, in units of MM_KV_UNIT_BYTES: block i holds positions i * block_tokens and
  * on; position p has its keys at k_va + table[p / block_tokens] units + p % block_tokens rows of
- * kv_dim floats, its values likewise from v_va.
+ * kv_dim elements of dtype, its values likewise from v_va.
  */
 #define MM_KV_UNIT_BYTES 64u
 
@@ -124,6 +125,8 @@ struct mm_kv_layout {
 	uint32_t block_tokens;
 	uint32_t kv_dim; /* kv heads * head_dim */
 	uint32_t tokens;
+	uint32_t dtype;
+	uint32_t reserved;
 };
 
 struct mm_kv_write_args {
@@ -186,9 +189,9 @@ struct mm_checksum_args {
 	uint64_t out_va; /* u64 */
 };
 
-static_assert(sizeof(struct mm_kv_layout) == 56, "no padding: the struct crosses compilers");
-static_assert(sizeof(struct mm_kv_write_args) == 80, "no padding: the struct crosses compilers");
-static_assert(sizeof(struct mm_paged_attention_args) == 96, "no padding: it crosses compilers");
+static_assert(sizeof(struct mm_kv_layout) == 64, "no padding: the struct crosses compilers");
+static_assert(sizeof(struct mm_kv_write_args) == 88, "no padding: the struct crosses compilers");
+static_assert(sizeof(struct mm_paged_attention_args) == 104, "no padding: it crosses compilers");
 static_assert(sizeof(struct mm_rope_args) == 40, "no padding: the struct crosses compilers");
 static_assert(sizeof(struct mm_layernorm_args) == 56, "no padding: the struct crosses compilers");
 static_assert(sizeof(struct mm_position_embed_args) == 40, "no padding: it crosses compilers");

@@ -15,6 +15,7 @@ struct head {
 	const uint32_t *table;
 	const float *q;
 	uint32_t kv_offset; /* of this head's KV head within a row */
+	enum mm_dtype dtype;
 	float max;
 	float sum;
 	float acc[MM_HEAD_DIM_MAX];
@@ -29,16 +30,33 @@ struct tile { /* of the context */
 MM_INLINE void tile_rows(const struct head *h, uint32_t first, struct tile *t)
 {
 	const struct mm_kv_layout *kv = &h->a->kv;
+	const uint32_t element = mm_dtype_bytes(h->dtype);
 	uint32_t block = first / kv->block_tokens, row = first % kv->block_tokens;
 
 	for (uint32_t i = 0; i < t->n; i++) {
 		t->rows[i] = (uint64_t)h->table[block] * MM_KV_UNIT_BYTES +
-			     ((uint64_t)row * kv->kv_dim + h->kv_offset) * sizeof(float);
+			     ((uint64_t)row * kv->kv_dim + h->kv_offset) * element;
 		if (++row == kv->block_tokens) {
 			row = 0;
 			block++;
 		}
 	}
+}
+
+/* @n elements at @va as floats: where they are, or in @room. */
+MM_INLINE const float *widen(uint64_t va, uint32_t n, enum mm_dtype dtype, float *room)
+{
+	const char *p = mm_at(va);
+
+	if (dtype == MM_DTYPE_F32)
+		return (const float *)(const void *)p;
+	for (uint32_t i = 0; i < n; i += MM_GEMM_LANES) {
+		const uint32_t rest = n - i < MM_GEMM_LANES ? n - i : MM_GEMM_LANES;
+		const mm_lanes v = mm_lanes_load(p + i * sizeof(uint16_t), rest, dtype);
+
+		memcpy(room + i, &v, sizeof(v));
+	}
+	return room;
 }
 
 /* Eight partial sums: heads are short, 16 would be mostly padding. */
@@ -64,10 +82,10 @@ MM_INLINE float dot(const float *q, const float *k, uint32_t n)
 /* Return: the largest score so far. */
 MM_INLINE float tile_scores(const struct head *h, uint32_t dim, struct tile *t)
 {
-	float max = h->max;
+	float room[MM_HEAD_DIM_MAX], max = h->max;
 
 	for (uint32_t i = 0; i < t->n; i++) {
-		const float *k = mm_at(h->a->kv.k_va + t->rows[i]);
+		const float *k = widen(h->a->kv.k_va + t->rows[i], dim, h->dtype, room);
 
 		t->scores[i] = dot(h->q, k, dim) * h->a->scale;
 		if (t->scores[i] > max)
@@ -89,12 +107,13 @@ MM_INLINE void rescale(struct head *h, uint32_t dim, float max)
 MM_INLINE void tile_values(struct head *h, uint32_t dim, struct tile *t)
 {
 	mm_lanes8 acc[MM_HEAD_DIM_MAX / 8] = { 0 };
+	float room[MM_HEAD_DIM_MAX];
 
 	for (uint32_t i = 0; i < t->n; i++)
 		t->scores[i] = mm_exp(t->scores[i] - h->max);
 	memcpy(acc, h->acc, dim * sizeof(float));
 	for (uint32_t i = 0; i < t->n; i++) {
-		const float *v = mm_at(h->a->kv.v_va + t->rows[i]);
+		const float *v = widen(h->a->kv.v_va + t->rows[i], dim, h->dtype, room);
 		const float p = t->scores[i];
 
 		h->sum += p;
@@ -159,6 +178,7 @@ void MM_ISA_NAME(mm_isa_attention)(const struct mm_paged_attention_args *a)
 	struct head h;
 
 	h.a = a;
+	h.dtype = a->kv.dtype;
 	for (uint32_t t = 0; t < a->kv.tokens; t++) {
 		h.table = (const uint32_t *)mm_at(a->kv.tables_va) +
 			  (uint64_t)seqs[t] * a->kv.table_stride;

@@ -39,7 +39,7 @@ struct mm_cost mm_costs_rope(const struct mm_rope_args *a)
 
 struct mm_cost mm_costs_kv_write(const struct mm_kv_write_args *a)
 {
-	return mm_cost_kv_write(a->kv.tokens, a->kv.kv_dim, sizeof(float));
+	return mm_cost_kv_write(a->kv.tokens, a->kv.kv_dim, mm_dtype_bytes(a->kv.dtype));
 }
 
 /* A run of tokens of one sequence, one after the other, is a chunk: its queries share the reading. */
@@ -59,7 +59,7 @@ struct mm_cost mm_costs_paged_attention(const struct mm_paged_attention_args *a)
 		pairs += (double)mm_cost_pairs(positions[t], n);
 	}
 	return mm_cost_attention(a->kv.tokens, context, pairs, (double)a->heads * a->head_dim,
-				 a->kv.kv_dim, sizeof(float));
+				 a->kv.kv_dim, mm_dtype_bytes(a->kv.dtype));
 }
 
 struct mm_cost mm_costs_swiglu(const struct mm_swiglu_args *a)

@@ -113,7 +113,7 @@ MM_INLINE void *mm_kv_row(const struct mm_kv_layout *kv, uint64_t base_va, const
 	const uint64_t block = (uint64_t)table[position / kv->block_tokens] * MM_KV_UNIT_BYTES;
 	const uint64_t row = position % kv->block_tokens;
 
-	return (void *)(uintptr_t)(base_va + block + row * kv->kv_dim * sizeof(float));
+	return (void *)(uintptr_t)(base_va + block + row * kv->kv_dim * mm_dtype_bytes(kv->dtype));
 }
 
 /* Device addresses are addresses of this process on the software GPU, where these kernels run. */

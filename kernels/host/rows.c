@@ -2,6 +2,7 @@
 #include "kernels/host/rows.h"
 #include "kernels/host/exp.h"
 #include "kernels/host/lanes.h"
+#include "kernels/host/narrow.h"
 
 #include <math.h>
 
@@ -196,10 +197,21 @@ void mm_rows_rope(const struct mm_rope_args *a)
 		rotate_row(a, x + (size_t)t * a->stride, positions[t]);
 }
 
+static void narrow_row(const float *x, uint32_t n, enum mm_dtype dtype, void *out)
+{
+	uint16_t *narrow = out;
+
+	if (dtype == MM_DTYPE_F32) {
+		memcpy(out, x, n * sizeof(*x));
+		return;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		narrow[i] = dtype == MM_DTYPE_F16 ? mm_narrow_f16(x[i]) : mm_narrow_bf16(x[i]);
+}
+
 void mm_rows_kv_write(const struct mm_kv_write_args *a)
 {
 	const struct mm_kv_layout *kv = &a->kv;
-	const size_t row = kv->kv_dim * sizeof(float);
 	const uint32_t *positions = mm_at(kv->positions_va), *seqs = mm_at(kv->seqs_va);
 	const float *k = mm_at(a->k_va), *v = mm_at(a->v_va);
 
@@ -207,10 +219,10 @@ void mm_rows_kv_write(const struct mm_kv_write_args *a)
 		const uint32_t *table =
 			(const uint32_t *)mm_at(kv->tables_va) + (size_t)seqs[t] * kv->table_stride;
 
-		memcpy(mm_kv_row(kv, kv->k_va, table, positions[t]), k + (size_t)t * a->stride,
-		       row);
-		memcpy(mm_kv_row(kv, kv->v_va, table, positions[t]), v + (size_t)t * a->stride,
-		       row);
+		narrow_row(k + (size_t)t * a->stride, kv->kv_dim, kv->dtype,
+			   mm_kv_row(kv, kv->k_va, table, positions[t]));
+		narrow_row(v + (size_t)t * a->stride, kv->kv_dim, kv->dtype,
+			   mm_kv_row(kv, kv->v_va, table, positions[t]));
 	}
 }
 

@@ -181,6 +181,7 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 		.max_tokens = opts->max_batched_tokens,
 		.max_rows = opts->max_batch,
 		.block_tokens = opts->block_tokens,
+		.kv_dtype = opts->kv_dtype,
 		.verify = opts->verify,
 	};
 	int r;
@@ -191,9 +192,10 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 				 .requests = requests,
 				 .break_dice = opts->break_seed,
 				 .err = err };
-	r = mm_kv_arena_init(&e->kv, opts->kv_order, weights->arch.layers,
-			     mm_forward_part_bytes(&weights->arch, opts->block_tokens),
-			     memory->page_bytes);
+	r = mm_kv_arena_init(
+		&e->kv, opts->kv_order, weights->arch.layers,
+		mm_forward_part_bytes(&weights->arch, opts->block_tokens, opts->kv_dtype),
+		memory->page_bytes);
 	if (!r)
 		r = init_sched(e, longest_request(e));
 	if (!r)

@@ -29,6 +29,7 @@ struct mm_engine_opts {
 	uint32_t max_batched_tokens;
 	enum mm_kv_order kv_order;
 	enum mm_admit admit;
+	enum mm_dtype kv_dtype;
 	uint64_t kv_share_bytes; /* 0: as much as the batch can ever use */
 	uint64_t swap_bytes;     /* 0: as the memory's policy says */
 	uint64_t kv_idle_ns;     /* chunks that stay empty for so long are given back */

@@ -26,9 +26,10 @@ static const char *const kernel_names[MM_KERNEL_COUNT] = {
 	[MM_KERNEL_CHECKSUM] = "mm_checksum",
 };
 
-uint64_t mm_forward_part_bytes(const struct mm_arch *a, uint32_t block_tokens)
+uint64_t mm_forward_part_bytes(const struct mm_arch *a, uint32_t block_tokens,
+			       enum mm_dtype kv_dtype)
 {
-	return (uint64_t)block_tokens * a->kv_heads * a->head_dim * sizeof(float);
+	return (uint64_t)block_tokens * a->kv_heads * a->head_dim * mm_dtype_bytes(kv_dtype);
 }
 
 static int fail(const struct mm_forward *f, CUresult r, const char *what, char *err)

@@ -24,6 +24,7 @@ struct mm_forward_opts {
 	uint32_t max_rows;     /* sequences in a step */
 	uint32_t table_stride; /* blocks of a sequence */
 	uint32_t block_tokens;
+	enum mm_dtype kv_dtype;
 	bool verify; /* checksum each layer's tensors on the stream, inside its gate */
 };
 
@@ -87,7 +88,8 @@ struct mm_forward {
 };
 
 /* Bytes of the keys, or of the values, of a block in one layer. */
-uint64_t mm_forward_part_bytes(const struct mm_arch *arch, uint32_t block_tokens);
+uint64_t mm_forward_part_bytes(const struct mm_arch *arch, uint32_t block_tokens,
+			       enum mm_dtype kv_dtype);
 
 /**
  * mm_forward_init() - stream, kernels and workspace

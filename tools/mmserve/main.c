@@ -167,6 +167,7 @@ static int start_engine(struct serve *s)
 		.max_batch = s->o.max_batch,
 		.max_batched_tokens = s->o.max_batched_tokens,
 		.admit = (enum mm_admit)s->o.admit,
+		.kv_dtype = (enum mm_dtype)s->o.kv_dtype,
 		.kv_order = (enum mm_kv_order)s->o.kv_order,
 		.kv_share_bytes = s->o.kv_share_bytes,
 		.swap_bytes = s->o.swap_bytes,

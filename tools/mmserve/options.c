@@ -56,6 +56,7 @@ static const char help[] =
 	"its\n"
 	"                                tokens, taken as they are computed; chunk: for those of "
 	"one step\n"
+	"      --kv-dtype NAME           of keys and values: f32 (default), f16 or bf16\n"
 	"      --kv-layout NAME          block-major: one range, all of a block together "
 	"(default);\n"
 	"                                separate: a range for each layer's keys and one for its "
@@ -88,7 +89,7 @@ static const char help[] =
 	"\n"
 	"Exit status: 0 done, 1 failed or a checksum differed, 2 wrong arguments, 3 no mmd.\n";
 
-enum kind { FLAG, TEXT, U32, U64, SIZE, REAL, CLEAR, LAYOUT, ADMIT, TURNS };
+enum kind { FLAG, TEXT, U32, U64, SIZE, REAL, CLEAR, LAYOUT, ADMIT, DTYPE, TURNS };
 
 struct entry {
 	const char *name;
@@ -139,6 +140,9 @@ static int parse_real(const char *text, double *ret_value)
 static const char *const layouts[] = {
 	[MM_KV_BLOCK_MAJOR] = "block-major", [MM_KV_SEPARATE] = "separate"
 };
+static const char *const dtypes[] = {
+	[MM_DTYPE_F32] = "f32", [MM_DTYPE_F16] = "f16", [MM_DTYPE_BF16] = "bf16"
+};
 static const char *const admits[] = {
 	[MM_ADMIT_WHOLE] = "whole", [MM_ADMIT_FULL] = "full", [MM_ADMIT_CHUNK] = "chunk"
 };
@@ -149,7 +153,7 @@ static const char *const turn_modes[] = {
 static int parse_name(const char *text, const char *const *names, size_t n, uint32_t *ret_index)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		if (strcmp(text, names[i]) == 0) {
+		if (names[i] && strcmp(text, names[i]) == 0) {
 			*ret_index = i;
 			return 0;
 		}
@@ -179,6 +183,8 @@ static int set(const struct entry *entry, const char *text)
 		return parse_name(text, layouts, MM_ARRAY_SIZE(layouts), entry->at);
 	case ADMIT:
 		return parse_name(text, admits, MM_ARRAY_SIZE(admits), entry->at);
+	case DTYPE:
+		return parse_name(text, dtypes, MM_ARRAY_SIZE(dtypes), entry->at);
 	case TURNS:
 		return parse_name(text, turn_modes, MM_ARRAY_SIZE(turn_modes), entry->at);
 	case U32:
@@ -249,6 +255,7 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 		{ "max-batch", U32, &o->max_batch, 1 },
 		{ "max-batched-tokens", U32, &o->max_batched_tokens, 1 },
 		{ "admit", ADMIT, &o->admit, 0 },
+		{ "kv-dtype", DTYPE, &o->kv_dtype, 0 },
 		{ "kv-layout", LAYOUT, &o->kv_order, 0 },
 		{ "kv-share", SIZE, &o->kv_share_bytes, 1 },
 		{ "swap", SIZE, &o->swap_bytes, 1 },
@@ -311,6 +318,7 @@ int mm_serve_options_parse(int argc, char **argv, struct mm_serve_options *o)
 					.kv_idle_ms = 500,
 					.kv_timeout_ms = 60000,
 					.block_tokens = 16,
+					.kv_dtype = MM_DTYPE_F32,
 					.max_batch = 16,
 					.max_batched_tokens = 256,
 					.time_scale = 1 };

@@ -22,6 +22,7 @@ struct mm_serve_options {
 	uint32_t device;
 	uint64_t seed;
 	uint32_t admit;    /* enum mm_admit */
+	uint32_t kv_dtype; /* enum mm_dtype */
 	uint32_t kv_order; /* enum mm_kv_order */
 	uint64_t kv_share_bytes;
 	uint64_t swap_bytes;

@@ -148,7 +148,8 @@ static struct mm_kv_layout kv_layout(const struct mm_forward *f, uint32_t layer)
 				      .table_stride = f->opts.table_stride,
 				      .block_tokens = f->opts.block_tokens,
 				      .kv_dim = a->kv_heads * a->head_dim,
-				      .tokens = f->batch.n_tokens };
+				      .tokens = f->batch.n_tokens,
+				      .dtype = f->opts.kv_dtype };
 }
 
 /* attention = softmax(q . k) . v; x itself is not touched. */

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <string.h>
 
 #include "mm/base.h"
@@ -23,6 +24,7 @@ static const struct {
 	const char *name;
 	struct mm_arch arch;
 	enum mm_dtype dtype;
+	enum mm_dtype kv_dtype;
 } models[] = {
 	{ "GQA, tied, F32",
 	  { .hidden = 64,
@@ -33,6 +35,7 @@ static const struct {
 	    .vocab = 300,
 	    .max_position = 256,
 	    .tied = true },
+	  MM_DTYPE_F32,
 	  MM_DTYPE_F32 },
 	{ "MHA, untied, F16",
 	  { .hidden = 48,
@@ -42,8 +45,19 @@ static const struct {
 	    .kv_heads = 4,
 	    .vocab = 257,
 	    .max_position = 256 },
+	  MM_DTYPE_F16,
+	  MM_DTYPE_F32 },
+	{ "MHA, untied, F16, and its KV",
+	  { .hidden = 48,
+	    .ffn = 100,
+	    .layers = 2,
+	    .heads = 4,
+	    .kv_heads = 4,
+	    .vocab = 257,
+	    .max_position = 256 },
+	  MM_DTYPE_F16,
 	  MM_DTYPE_F16 },
-	{ "MQA, untied, BF16",
+	{ "MQA, untied, BF16, and its KV",
 	  { .hidden = 64,
 	    .ffn = 96,
 	    .layers = 2,
@@ -51,6 +65,7 @@ static const struct {
 	    .kv_heads = 1,
 	    .vocab = 300,
 	    .max_position = 256 },
+	  MM_DTYPE_BF16,
 	  MM_DTYPE_BF16 },
 	{ "OPT, F16",
 	  { .hidden = 48,
@@ -61,7 +76,8 @@ static const struct {
 	    .max_position = 256,
 	    .tied = true,
 	    .family = MM_FAMILY_OPT },
-	  MM_DTYPE_F16 },
+	  MM_DTYPE_F16,
+	  MM_DTYPE_F32 },
 	{ "OPT with norms behind, projected, F32",
 	  { .hidden = 48,
 	    .ffn = 100,
@@ -73,6 +89,7 @@ static const struct {
 	    .family = MM_FAMILY_OPT,
 	    .embed_dim = 24,
 	    .post_norm = true },
+	  MM_DTYPE_F32,
 	  MM_DTYPE_F32 },
 	{ "Qwen 2, untied, BF16",
 	  { .hidden = 64,
@@ -83,7 +100,8 @@ static const struct {
 	    .vocab = 300,
 	    .max_position = 256,
 	    .family = MM_FAMILY_QWEN2 },
-	  MM_DTYPE_BF16 },
+	  MM_DTYPE_BF16,
+	  MM_DTYPE_F32 },
 };
 
 static const struct {
@@ -99,18 +117,28 @@ static const struct {
 	    .max_batched_tokens = 256,
 	    .fused = true,
 	    .verify = true } },
-	{ "chunks of 5", { .block_tokens = 3, .max_batch = 5, .max_batched_tokens = 5 } },
+	{ "chunks of 5",
+	  { .block_tokens = 3, .max_batch = 5, .max_batched_tokens = 5, .admit = MM_ADMIT_FULL } },
 	{ "little memory",
 	  { .block_tokens = 4,
 	    .max_batch = 12,
 	    .max_batched_tokens = 31,
+	    .admit = MM_ADMIT_CHUNK,
 	    .kv_share_bytes = 160 << 10 } },
 	{ "lent, seed 1",
 	  { .block_tokens = 4, .max_batch = 9, .max_batched_tokens = 20, .lend = 1 } },
 	{ "lent, seed 2",
-	  { .block_tokens = 8, .max_batch = 16, .max_batched_tokens = 64, .lend = 2 } },
+	  { .block_tokens = 8,
+	    .max_batch = 16,
+	    .max_batched_tokens = 64,
+	    .admit = MM_ADMIT_CHUNK,
+	    .lend = 2 } },
 	{ "lent, seed 3",
-	  { .block_tokens = 4, .max_batch = 4, .max_batched_tokens = 9, .lend = 3 } },
+	  { .block_tokens = 4,
+	    .max_batch = 4,
+	    .max_batched_tokens = 9,
+	    .admit = MM_ADMIT_FULL,
+	    .lend = 3 } },
 	{ "separate",
 	  { .block_tokens = 5,
 	    .max_batch = 12,
@@ -180,6 +208,7 @@ static void test_batch_invariance(void **state)
 		for (size_t i = 0; i < MM_ARRAY_SIZE(runs); i++) {
 			struct rig_run run = runs[i].run;
 
+			run.kv_dtype = models[m].kv_dtype;
 			rig_serve(dir, &requests, &run, i ? results : alone);
 			print_message("%s, %s: %llu preemptions, %llu steps\n", models[m].name,
 				      runs[i].name, (unsigned long long)run.stats.preemptions,
@@ -200,6 +229,57 @@ static void test_batch_invariance(void **state)
 	/* Or the runs above have shown nothing. */
 	assert_true(swapped > 100000 && failed > 3);
 	assert_true(preemptions > 10 && moved > 10 && released > 10 && repeated > 10);
+}
+
+#define KV_VOCAB 300u
+
+struct firsts { /* the logits of each request's first token */
+	float logits[REQUESTS][KV_VOCAB];
+};
+
+static void keep_first(void *context, uint64_t request, uint32_t output, const float *logits)
+{
+	struct firsts *f = context;
+
+	if (!output)
+		memcpy(f->logits[request], logits, sizeof(f->logits[request]));
+}
+
+/* Keys and values of half the size give logits that are nearly, and not quite, the same. */
+static void test_kv_dtypes_differ_little(void **state)
+{
+	static struct firsts exact, narrow;
+	struct mk_random random = rig_random(&models[0].arch, 5);
+	const struct mk_source source = { random.arch, mk_random_row, &random };
+	struct rig_run run = runs[2].run;
+	struct mm_requests requests;
+	char dir[256];
+
+	(void)state;
+	rig_requests(&requests, REQUESTS, random.arch.vocab, 3);
+	rig_model(&source, &f32, dir, sizeof(dir));
+	run.on_logits = keep_first;
+	run.context = &exact;
+	rig_serve(dir, &requests, &run, results);
+	run.context = &narrow;
+	for (run.kv_dtype = MM_DTYPE_F16; run.kv_dtype <= MM_DTYPE_BF16; run.kv_dtype++) {
+		const double bound = run.kv_dtype == MM_DTYPE_F16 ? 0x1p-7 : 0x1p-4;
+		double size = 0, worst = 0;
+
+		rig_serve(dir, &requests, &run, results);
+		for (uint32_t i = 0; i < REQUESTS; i++) {
+			for (uint32_t k = 0; k < KV_VOCAB; k++) {
+				const double want = (double)exact.logits[i][k];
+
+				size = fmax(size, fabs(want));
+				worst = fmax(worst, fabs((double)narrow.logits[i][k] - want));
+			}
+		}
+		print_message("error %g of %g\n", worst, size);
+		assert_true(worst > 0 && worst <= bound * size);
+	}
+	mm_requests_done(&requests);
+	rig_remove(dir);
 }
 
 /* The head of an untied model, made equal to its embedding, must give what a tied one gives. */
@@ -307,6 +387,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_batch_invariance),
+		cmocka_unit_test(test_kv_dtypes_differ_little),
 		cmocka_unit_test(test_tied_is_an_equal_head),
 		cmocka_unit_test(test_verify),
 		cmocka_unit_test(test_refuses_what_never_fits),

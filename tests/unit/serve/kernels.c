@@ -13,6 +13,7 @@
 #include "kernels/host/checksum.h"
 #include "kernels/host/exp.h"
 #include "kernels/host/isa.h"
+#include "kernels/host/narrow.h"
 #include "kernels/host/rows.h"
 #include "mm/base.h"
 
@@ -362,9 +363,9 @@ struct paged {
 
 #define BLOCKS 151u
 
-static void paged_init(struct paged *p, uint32_t block_tokens, uint32_t kv_dim)
+static void paged_init(struct paged *p, uint32_t block_tokens, uint32_t kv_dim, enum mm_dtype dtype)
 {
-	const uint64_t half = (uint64_t)block_tokens * kv_dim * sizeof(float);
+	const uint64_t half = (uint64_t)block_tokens * kv_dim * mm_dtype_bytes(dtype);
 	const uint64_t block = mm_round_up(2 * half, MM_KV_UNIT_BYTES);
 
 	p->arena = floats(BLOCKS * block / sizeof(float));
@@ -373,7 +374,8 @@ static void paged_init(struct paged *p, uint32_t block_tokens, uint32_t kv_dim)
 				       .tables_va = va(p->table),
 				       .table_stride = 160,
 				       .block_tokens = block_tokens,
-				       .kv_dim = kv_dim };
+				       .kv_dim = kv_dim,
+				       .dtype = dtype };
 	for (uint32_t i = 0; i < BLOCKS; i++)
 		p->table[i] = (i * 17 + 3) % BLOCKS * (uint32_t)(block / MM_KV_UNIT_BYTES);
 }
@@ -413,7 +415,22 @@ static void reference_attention(const float *q, const float *k, const float *v, 
 		out[d] /= sum;
 }
 
-static void check_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t block_tokens)
+/* What is left of @x when it has been written to KV of @dtype and read again. */
+static void round_all(float *x, size_t n, enum mm_dtype dtype)
+{
+	for (size_t i = 0; i < n; i++) {
+		const float was = x[i];
+
+		if (dtype == MM_DTYPE_F16)
+			x[i] = (float)half_value(mm_narrow_f16(x[i]), dtype);
+		else if (dtype == MM_DTYPE_BF16)
+			x[i] = (float)half_value(mm_narrow_bf16(x[i]), dtype);
+		assert_true(fabsf(x[i] - was) <= (dtype == MM_DTYPE_F16 ? 0x1p-11f : 0x1p-8f));
+	}
+}
+
+static void check_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim, uint32_t block_tokens,
+			    enum mm_dtype dtype)
 {
 	static const uint32_t contexts[] = { 1, 2, 63, 64, 65, 128, 150 };
 	const uint32_t kv_dim = kv_heads * dim, n = MM_ARRAY_SIZE(contexts), longest = 150;
@@ -426,8 +443,10 @@ static void check_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
 	const struct mm_isa *isa;
 	double want[MM_HEAD_DIM_MAX];
 
-	paged_init(&p, block_tokens, kv_dim);
+	paged_init(&p, block_tokens, kv_dim, dtype);
 	paged_fill(&p, k, v, longest);
+	round_all(k, longest * kv_dim, dtype);
+	round_all(v, longest * kv_dim, dtype);
 	for (uint32_t i = 0; i < n; i++)
 		positions[i] = contexts[i] - 1;
 	p.kv.positions_va = va(positions);
@@ -458,16 +477,62 @@ static void check_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
 	free(p.arena);
 }
 
+/* All 16-bit values survive; between two neighbours the nearer is taken, in the middle the even one. */
+static void check_narrow(enum mm_dtype dtype, uint16_t infinity, uint16_t (*narrow)(float))
+{
+	for (uint32_t h = 0; h < infinity; h++) {
+		const float low = (float)half_value((uint16_t)h, dtype);
+		const float high =
+			(float)half_value((uint16_t)(h + 1), dtype); /* 2^16 for infinity */
+		const float middle = low + (high - low) / 2;
+		const uint32_t even = h + (h & 1);
+
+		for (uint32_t sign = 0; sign <= 0x8000; sign += 0x8000) {
+			const float s = sign ? -1 : 1;
+
+			assert_int_equal(narrow(s * low), sign | h);
+			if (dtype == MM_DTYPE_BF16 && h == infinity - 1u)
+				continue; /* high is beyond float */
+			assert_int_equal(narrow(s * middle), sign | even);
+			assert_int_equal(narrow(s * nextafterf(middle, low)), sign | h);
+			assert_int_equal(narrow(s * nextafterf(middle, high)), sign | (h + 1));
+		}
+	}
+	assert_int_equal(narrow(__builtin_inff()), infinity);
+	assert_true((narrow(__builtin_nanf("")) & 0x7fff) > infinity);
+	assert_true((narrow(-__builtin_nanf("1")) & 0x7fff) > infinity);
+}
+
+static uint16_t narrow_f16(float value)
+{
+	return mm_narrow_f16(value);
+}
+
+static uint16_t narrow_bf16(float value)
+{
+	return mm_narrow_bf16(value);
+}
+
+static void test_narrow(void **state)
+{
+	(void)state;
+	check_narrow(MM_DTYPE_F16, 0x7c00, narrow_f16);
+	check_narrow(MM_DTYPE_BF16, 0x7f80, narrow_bf16);
+}
+
 static void test_attention(void **state)
 {
 	(void)state;
-	check_attention(4, 4, 16, 16);
-	check_attention(8, 4, 8, 4);
-	check_attention(6, 2, 20, 5);
-	check_attention(4, 2, 32, 16);
-	check_attention(2, 2, 64, 7);
-	check_attention(2, 1, 128, 1);
-	check_attention(2, 1, MM_HEAD_DIM_MAX, 16);
+	for (enum mm_dtype dtype = MM_DTYPE_F32; dtype <= MM_DTYPE_BF16; dtype++) {
+		check_attention(4, 4, 16, 16, dtype);
+		check_attention(8, 4, 8, 4, dtype);
+		check_attention(6, 2, 20, 5, dtype);
+		check_attention(3, 1, 7, 3, dtype);
+		check_attention(4, 2, 32, 16, dtype);
+		check_attention(2, 2, 64, 7, dtype);
+		check_attention(2, 1, 128, 1, dtype);
+		check_attention(2, 1, MM_HEAD_DIM_MAX, 16, dtype);
+	}
 }
 
 static void test_small_rows(void **state)
@@ -549,6 +614,7 @@ int main(void)
 		cmocka_unit_test(test_added_rows),
 		cmocka_unit_test(test_gemm_into_columns),
 		cmocka_unit_test(test_rope),
+		cmocka_unit_test(test_narrow),
 		cmocka_unit_test(test_attention),
 		cmocka_unit_test(test_small_rows),
 		cmocka_unit_test(test_argmax),

@@ -460,17 +460,20 @@ static void open_gpu(struct mm_gpu_api *gpu, CUdevice *ret_device)
 static void serve(struct lender *l, const struct mm_arch *arch, struct mm_requests *requests)
 {
 	const struct rig_run *run = l->run;
-	const struct mm_engine_opts opts = { .module = run->module ? run->module
-								   : getenv("MM_KERNELS"),
-					     .block_tokens = run->block_tokens,
-					     .max_batch = run->max_batch,
-					     .max_batched_tokens = run->max_batched_tokens,
-					     .kv_order = run->kv_order,
-					     .kv_share_bytes = run->kv_share_bytes,
-					     .swap_bytes = run->swap_bytes,
-					     .kv_idle_ns = 3 * MM_NS_PER_MS,
-					     .kv_timeout_ns = 1800 * MM_NS_PER_S,
-					     .verify = run->verify };
+	const struct mm_engine_opts opts = {
+		.module = run->module ? run->module : getenv("MM_KERNELS"),
+		.block_tokens = run->block_tokens,
+		.max_batch = run->max_batch,
+		.max_batched_tokens = run->max_batched_tokens,
+		.kv_order = run->kv_order,
+		.kv_dtype = run->kv_dtype ? run->kv_dtype : MM_DTYPE_F32,
+		.admit = run->admit,
+		.kv_share_bytes = run->kv_share_bytes,
+		.swap_bytes = run->swap_bytes,
+		.kv_idle_ns = 3 * MM_NS_PER_MS,
+		.kv_timeout_ns = 1800 * MM_NS_PER_S,
+		.verify = run->verify
+	};
 	struct mm_memory memory = {
 		.ops = &lender_ops,
 		.gpu = l->plain.gpu,

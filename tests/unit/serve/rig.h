@@ -28,6 +28,8 @@ struct rig_run {
 	uint32_t max_batch;
 	uint32_t max_batched_tokens;
 	enum mm_kv_order kv_order;
+	enum mm_dtype kv_dtype; /* 0: F32 */
+	enum mm_admit admit;
 	uint64_t kv_share_bytes; /* 0: plenty */
 	uint64_t lend;           /* 0: plain memory; else the seed */
 	uint32_t lend_pages;     /* of 4 KiB, at most; 0: 40 */

@@ -19,7 +19,6 @@
 #define MAX_ROWS     16u
 #define BLOCK_TOKENS 16u
 #define LAYERS       3u
-#define KV_ELEMENT   ((uint32_t)sizeof(float))
 
 enum part { BEFORE, LAYER, AFTER = LAYER + LAYERS, PARTS };
 
@@ -292,14 +291,16 @@ static void check(struct mm_forward *f, const struct mm_step_model *m, const cha
 	assert_int_equal(seen.launches[AFTER], batch.samples ? m->after.n : 0);
 }
 
-static void check_model(const struct mm_arch *arch, const char *name, bool fused)
+static void check_model(const struct mm_arch *arch, const char *name, bool fused,
+			enum mm_dtype kv_dtype)
 {
-	const struct mm_step_opts opts = { 2, KV_ELEMENT, fused };
+	const struct mm_step_opts opts = { 2, mm_dtype_bytes(kv_dtype), fused };
 	const struct mm_forward_opts forward = { .module = getenv("MM_KERNELS"),
 						 .max_tokens = MAX_TOKENS,
 						 .max_rows = MAX_ROWS,
 						 .table_stride = MAX_TOKENS / BLOCK_TOKENS,
-						 .block_tokens = BLOCK_TOKENS };
+						 .block_tokens = BLOCK_TOKENS,
+						 .kv_dtype = kv_dtype };
 	struct mm_memory memory = { .ops = &memory_ops, .gpu = &listener };
 	char err[MM_SERVE_ERROR_BYTES];
 	struct mm_step_model model;
@@ -309,10 +310,11 @@ static void check_model(const struct mm_arch *arch, const char *name, bool fused
 
 	bind(&weights, arch, fused);
 	mm_step_model_init(&model, &seen.profile, &weights.arch, &opts);
-	assert_int_equal(mm_kv_arena_init(&kv, MM_KV_BLOCK_MAJOR, LAYERS,
-					  mm_forward_part_bytes(&weights.arch, BLOCK_TOKENS),
-					  2 << 20),
-			 0);
+	assert_int_equal(
+		mm_kv_arena_init(&kv, MM_KV_BLOCK_MAJOR, LAYERS,
+				 mm_forward_part_bytes(&weights.arch, BLOCK_TOKENS, kv_dtype),
+				 2 << 20),
+		0);
 	if (mm_forward_init(&f, &memory, &weights, &forward, err))
 		fail_msg("%s", err);
 	f.kv = &kv;
@@ -327,7 +329,8 @@ static void check_model(const struct mm_arch *arch, const char *name, bool fused
 static void every_model(bool fused)
 {
 	for (size_t i = 0; i < MM_ARRAY_SIZE(models); i++)
-		check_model(&models[i].arch, models[i].name, fused);
+		check_model(&models[i].arch, models[i].name, fused,
+			    fused ? MM_DTYPE_F16 : MM_DTYPE_F32);
 }
 
 /* Times without a least one, so that no kernel's bytes or operations are hidden behind it. */
