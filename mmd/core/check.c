@@ -101,15 +101,19 @@ static void check_kv(const struct mm_core *c, const struct mm_c_tenant *t)
 static void check_swap(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint32_t jobs = 0;
+	bool any = false;
 
 	for (uint32_t lot = 0; lot < MM_SWAP_LOTS; lot++) {
 		const struct mm_c_swap_list *list = &t->swap.list[lot];
 
 		jobs += list->jobs;
+		any |= list->used;
 		mm_assert(list->used ? list->jobs || list->at < list->n : !list->jobs);
 	}
 	mm_assert(jobs == t->swap.jobs);
-	for (uint32_t chunk = 0; t->life == MM_LIFE_LIVE && chunk < t->kv.chunks_max; chunk++)
+	if (!any || t->life != MM_LIFE_LIVE)
+		return;
+	for (uint32_t chunk = 0; chunk < t->kv.chunks_max; chunk++)
 		mm_assert(mm_c_kv_holds(t, chunk) || !mm_c_swap_names(c, t, chunk));
 }
 

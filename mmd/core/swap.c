@@ -154,10 +154,15 @@ int mm_core_on_swap(struct mm_core *c, uint64_t now_ns, uint32_t tenant, const s
 
 bool mm_c_swap_names(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t chunk)
 {
+	uint64_t first, end;
+
+	if (!t->swap.bytes)
+		return false;
+	first = chunk * chunk_bytes(c, t);
+	end = first + chunk_bytes(c, t);
 	for (uint32_t lot = 0; lot < MM_SWAP_LOTS; lot++) {
 		const struct mm_c_swap_list *list = &t->swap.list[lot];
 		const struct mm_swap_piece *p = pieces_of(c, t, lot);
-		uint64_t first = chunk * chunk_bytes(c, t), end = first + chunk_bytes(c, t);
 
 		for (uint32_t i = 0; list->used && i < list->n; i++)
 			if (p[i].arena_offset < end && p[i].arena_offset + p[i].bytes > first)

@@ -105,7 +105,7 @@ struct w_proc *w_join(struct world *w, uint32_t account, uint64_t features)
 		p++;
 	if (p == w->proc + W_PROCS || mm_core_on_join(w->core, w->now_ns, &join, &tenant))
 		return NULL;
-	memset(p, 0, sizeof(*p));
+	memset(p, 0, offsetof(struct w_proc, inbox));
 	memset(p->view, 0xff, sizeof(p->view));
 	memset(p->map, 0xff, sizeof(p->map));
 	memset(p->kv_view, 0xff, sizeof(p->kv_view));
@@ -160,20 +160,28 @@ int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 void w_model(struct world *w, struct w_proc *p, uint64_t store, uint32_t layers,
 	     uint32_t layer_pages, uint32_t resident_pages)
 {
+	uint32_t pages[W_GROUPS];
+
+	mm_assert(layers < W_GROUPS);
+	pages[0] = resident_pages;
+	for (uint32_t i = 1; i <= layers; i++)
+		pages[i] = layer_pages;
+	w_model_of(w, p, store, pages, layers);
+}
+
+void w_model_of(struct world *w, struct w_proc *p, uint64_t store, const uint32_t *pages,
+		uint32_t layers)
+{
 	uint32_t entry = 0;
 
 	mm_assert(layers < W_GROUPS);
 	p->store = store;
 	p->n_groups = layers + 1;
 	for (uint32_t g = 0; g < p->n_groups; g++) {
-		uint32_t pages = g ? layer_pages : resident_pages;
-
-		if (g && p->uneven)
-			pages += w_below(w, p->uneven);
 		p->entry[g] = entry;
 		p->group[g].store_offset = entry * w->opts.page_bytes;
-		p->group[g].bytes = pages ? pages * w->opts.page_bytes - 100 : 0;
-		entry += pages;
+		p->group[g].bytes = pages[g] ? pages[g] * w->opts.page_bytes - 100 : 0;
+		entry += pages[g];
 	}
 	p->entry[p->n_groups] = p->entries = entry;
 	mm_assert(entry <= W_ENTRIES);
@@ -192,6 +200,7 @@ void w_kv_declare(struct world *w, struct w_proc *p, uint32_t range_pages, uint3
 	p->chunk_pages = range_pages * ranges;
 	p->range_pages = range_pages;
 	p->chunks_max = chunks_max;
+	p->share = share;
 	mm_assert(p->chunk_pages * chunks_max <= W_KV);
 	w_send(w, p,
 	       &(struct mm_msg){
@@ -458,6 +467,7 @@ bool w_proc_step(struct world *w, struct w_proc *p)
 	kv_verify(w, p);
 	p->step_open = false;
 	p->steps++;
+	w->steps++;
 	if (p->turn_ending || (p->turn && p->turn_mode == MM_TURN_DRAIN && !w_below(w, 8)))
 		w_turn_done(w, p);
 	park(w, p);

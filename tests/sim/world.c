@@ -6,7 +6,11 @@
 
 void w_init(struct world *w, const struct mm_core_opts *opts, uint64_t seed)
 {
-	memset(w, 0, sizeof(*w));
+	memset(w, 0, offsetof(struct world, proc));
+	W_FOREACH(w, p)
+	memset(p, 0, offsetof(struct w_proc, inbox));
+	memset((char *)w + offsetof(struct world, job), 0,
+	       sizeof(*w) - offsetof(struct world, job));
 	mm_assert(opts->pages <= W_PAGES);
 	w->opts = *opts;
 	w->rng = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
@@ -31,17 +35,27 @@ bool w_bytes_are(const struct world *w, uint32_t page, const struct w_proc *p, u
 
 /* ---- what the core wants done ---- */
 
-/* No process that plays by the rules maps the page, and xfer streams nothing into it. */
+/* Pages that a process that plays by the rules maps, or that xfer streams into. */
+static void pages_in_use(const struct world *w, bool *used)
+{
+	uint32_t honest = 0;
+
+	for (uint32_t i = 0; i < W_PROCS; i++)
+		honest |= w->proc[i].hostile ? 0 : 1u << i;
+	for (uint32_t i = 0; i < w->opts.pages; i++)
+		used[i] = w->page[i].holders & honest;
+	for (const struct w_proc *p = w->proc; p < w->proc + W_PROCS && w->xfer_up; p++)
+		for (uint32_t s = 0; p->active && s < p->plan.beta; s++)
+			for (uint32_t k = 0; k < p->plan.slot[s].n_pages; k++)
+				used[p->cycle[s].page[k]] = true;
+}
+
 static void assert_unused(const struct world *w, uint32_t page)
 {
-	for (uint32_t i = 0; i < W_PROCS; i++) {
-		const struct w_proc *p = &w->proc[i];
+	bool used[W_PAGES];
 
-		mm_assert(p->hostile || !(w->page[page].holders >> i & 1));
-		for (uint32_t s = 0; w->xfer_up && p->active && s < p->plan.beta; s++)
-			for (uint32_t k = 0; k < p->plan.slot[s].n_pages; k++)
-				mm_assert(p->cycle[s].page[k] != page);
-	}
+	pages_in_use(w, used);
+	mm_assert(!used[page]);
 }
 
 static bool is_swap(const struct mm_msg *job)
@@ -88,6 +102,7 @@ static void act_plan(struct world *w, struct w_proc *p, bool served)
 	mm_assert(served || !p->active);
 	mm_assert(p->hostile || p->parked || !p->epoch);
 	p->region = *plan;
+	w->plans[plan->beta]++;
 	for (uint32_t s = 0; s < plan->beta; s++) {
 		const struct mm_core_slot *slot = &plan->slot[s];
 
@@ -126,10 +141,23 @@ static void act_gate(struct world *w, struct w_proc *p, const struct mm_action *
 	p->gate[a->entry] = a->word;
 }
 
+static void note(struct world *w, const struct mm_action *a)
+{
+	w->acts_of[a->kind]++;
+	if (a->kind == MM_ACT_JOB)
+		w->jobs_of[a->msg.opcode]++;
+	if (a->kind != MM_ACT_EVENT)
+		return;
+	w->events_of[a->msg.opcode]++;
+	w->refused += a->msg.opcode == MM_EV_MODEL_READY && a->msg.result;
+	w->switched_partly += a->msg.opcode == MM_EV_SWITCH && a->msg.arg[2] & MM_SWITCH_PARTIAL;
+}
+
 static void act(struct world *w, const struct mm_action *a)
 {
 	struct w_proc *p = w_proc_of(w, a->tenant);
 
+	note(w, a);
 	switch (a->kind) {
 	case MM_ACT_JOB:
 		act_job(w, &a->msg);
@@ -451,19 +479,13 @@ void w_run(struct world *w)
 
 /* ---- what the core cannot see ---- */
 
-static void check_accounts(struct world *w)
+static void check_accounts(struct world *w, const uint64_t *pages_of)
 {
 	uint64_t held[W_ACCOUNTS] = { 0 };
 
-	for (uint32_t i = 0; i < w->opts.pages; i++) {
-		uint32_t tenant = MM_NO_PAGE;
-		struct w_proc *p;
-
-		mm_core_page(w->core, i, &tenant);
-		p = tenant == MM_NO_PAGE ? NULL : w_proc_of(w, tenant);
-		mm_assert(tenant == MM_NO_PAGE || p);
-		if (p)
-			held[p->account]++;
+	for (uint32_t i = 0; i < W_PROCS; i++) {
+		mm_assert(!pages_of[i] || w->proc[i].used);
+		held[w->proc[i].account] += pages_of[i];
 	}
 	/* Above a max that was lowered, it gets nothing more. */
 	for (uint32_t i = 0; i < W_ACCOUNTS; i++)
@@ -472,24 +494,41 @@ static void check_accounts(struct world *w)
 	memcpy(w->held, held, sizeof(held));
 }
 
-static void check_pages(struct world *w)
+/* Free pages are clean and nobody's. Counts the others by who has them. */
+static void check_pages(const struct world *w, uint64_t *pages_of)
 {
+	uint8_t proc[MM_TENANTS_LIMIT];
+	bool in_use[W_PAGES];
+
+	memset(proc, W_PROCS, sizeof(proc));
+	for (uint32_t i = 0; i < W_PROCS; i++)
+		if (w->proc[i].used)
+			proc[MM_TENANT_INDEX(w->proc[i].tenant)] = (uint8_t)i;
+	pages_in_use(w, in_use);
 	for (uint32_t i = 0; i < w->opts.pages; i++) {
-		if (mm_core_page(w->core, i, NULL) != MM_PAGE_FREE)
+		uint32_t tenant = MM_NO_PAGE, of;
+
+		if (mm_core_page(w->core, i, &tenant) == MM_PAGE_FREE)
+			mm_assert(w->page[i].exists && w->page[i].bytes.kind == W_ZERO &&
+				  !in_use[i]);
+		if (tenant == MM_NO_PAGE)
 			continue;
-		mm_assert(w->page[i].exists && w->page[i].bytes.kind == W_ZERO);
-		assert_unused(w, i);
+		of = proc[MM_TENANT_INDEX(tenant)];
+		mm_assert(of < W_PROCS && w->proc[of].tenant == tenant);
+		pages_of[of]++;
 	}
 }
 
 void w_check(struct world *w)
 {
+	uint64_t pages_of[W_PROCS] = { 0 };
+
 	mm_core_check(w->core);
 	for (uint32_t i = 0; i < w->jobs; i++)
 		if (is_swap(&w->job[i]))
 			check_swap_job(w, &w->job[i]);
-	check_accounts(w);
-	check_pages(w);
+	check_pages(w, pages_of);
+	check_accounts(w, pages_of);
 }
 
 void w_account_add(struct world *w, uint32_t account, uint32_t domain,

@@ -61,13 +61,11 @@ struct w_proc {
 	bool used; /* from its join until the core forgets it */
 	bool alive, connected, hostile, frozen, forks;
 	uint32_t tenant, account;
-	struct w_item inbox[W_INBOX];
-	uint32_t head, tail;
+	uint32_t head, tail; /* of the inbox */
 
 	/* the model */
 	uint64_t store;
 	uint32_t n_groups, entries;
-	uint32_t uneven; /* each of its layers has fewer than so many pages more; 0: none */
 	bool states_compute;
 	struct mm_core_group group[W_GROUPS];
 	uint32_t entry[W_GROUPS + 1]; /* first of each group */
@@ -91,7 +89,7 @@ struct w_proc {
 
 	/* KV */
 	bool kv_declared;
-	uint32_t chunk_pages, chunks_max, want, used_chunks;
+	uint32_t chunk_pages, chunks_max, share, want, used_chunks;
 	uint32_t range_pages; /* of a chunk */
 	uint32_t kv_view[W_KV];
 	bool chunk[W_KV];
@@ -113,6 +111,8 @@ struct w_proc {
 	struct mm_core_plan region; /* as core wrote it: plan, once xfer took it up */
 	uint32_t region_page[MM_SLOTS_MAX][W_ENTRIES];
 	uint64_t open; /* MM_XPLAN_OPEN() */
+
+	struct w_item inbox[W_INBOX]; /* last: what is not between head and tail is not cleared */
 };
 
 struct world {
@@ -134,6 +134,11 @@ struct world {
 	uint32_t kick[W_PROCS * 4], kicks; /* deferred until the queue is empty */
 	uint32_t kill[W_PROCS * 4], kills;
 	bool check_each; /* mm_core_check() after each event */
+
+	/* what happened, for who wants to know whether enough did */
+	uint64_t acts_of[MM_ACT_FORGET + 1], jobs_of[MM_XOP_COUNT], events_of[MM_EV_COUNT];
+	uint64_t refused, switched_partly, steps;
+	uint64_t plans[MM_SLOTS_MAX + 1]; /* entered, by their slots */
 };
 
 #define W_FOREACH(w, p) for (struct w_proc *p = (w)->proc; p < (w)->proc + W_PROCS; p++)
@@ -174,9 +179,12 @@ struct w_proc *w_join(struct world *w, uint32_t account, uint64_t features);
 void w_disconnect(struct world *w, struct w_proc *p);
 void w_die(struct world *w, struct w_proc *p);
 int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg);
-/* Layers of @layer_pages pages each, less a bit, unless p->uneven; group 0 has @resident_pages. */
+/* Layers of @layer_pages pages each, less a bit; group 0 has @resident_pages. */
 void w_model(struct world *w, struct w_proc *p, uint64_t store, uint32_t layers,
 	     uint32_t layer_pages, uint32_t resident_pages);
+/* Groups of @pages[] pages: the resident one, then @layers more. */
+void w_model_of(struct world *w, struct w_proc *p, uint64_t store, const uint32_t *pages,
+		uint32_t layers);
 void w_kv_declare(struct world *w, struct w_proc *p, uint32_t range_pages, uint32_t ranges,
 		  uint32_t chunks_max, uint32_t share);
 void w_kv_want(struct world *w, struct w_proc *p, uint32_t chunks);

@@ -101,6 +101,35 @@ static void a_min_is_kept(void **state)
 	assert_int_equal(a->held, 28);
 }
 
+/* Where KV is a static share, a min is kept all the same, but gives nobody more than the share. */
+static void a_share_bounds_a_min(void **state)
+{
+	static const enum mm_policy policies[] = { MM_POLICY_RECOMPUTE, MM_POLICY_SWAP };
+
+	(void)state;
+	for (uint32_t i = 0; i < MM_ARRAY_SIZE(policies); i++) {
+		struct mm_core_quota q = { .min_pages = 30 };
+		struct w_proc *a, *b;
+
+		begin(policies[i], 40);
+		w_account_add(w, 1, 1, &q);
+		stand();
+		a = w_join(w, 0, MM_FEAT_KNOWN);
+		w_kv_declare(w, a, 4, 1, 10, 10);
+		w_run(w);
+		assert_int_equal(a->held, 2); /* of a share of 10: the rest is kept */
+		b = w_join(w, 1, MM_FEAT_KNOWN);
+		w_kv_declare(w, b, 4, 1, 10, 3);
+		w_kv_want(w, b, 10);
+		wait_ms(50);
+		assert_int_equal(b->held, 3);
+		assert_int_equal(b->denied, -ENOSPC);
+		assert_false(account(1).pending);
+		if (i + 1 < MM_ARRAY_SIZE(policies))
+			w_done(w);
+	}
+}
+
 /* Pages that a hostile one gave back, and holds, do not count for anybody's min. */
 static void a_min_is_not_kept_in_pages_that_somebody_may_hold(void **state)
 {
@@ -544,6 +573,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_teardown(name, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(a_min_is_kept),
+		TEST(a_share_bounds_a_min),
 		TEST(a_min_is_not_kept_in_pages_that_somebody_may_hold),
 		TEST(a_raised_min_comes_as_pages_come_back),
 		TEST(quotas_are_checked),

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When the faults are over: what can be had is had, by everybody, and in the end every page is free. */
+#include <string.h>
+
+#include "mmd/core/controller.h"
+#include "tests/sim/history.h"
+
+/* Of some length; the controller's times are stretched, and so is this. */
+void h_round(struct world *w, uint64_t ns)
+{
+	while (w_xfer_work(w, 4, 0))
+		;
+	W_FOREACH(w, p)
+	{
+		while (w_proc_event(w, p))
+			;
+		for (uint32_t i = 0; i < 4 && w_proc_step(w, p); i++)
+			w_xfer_stream(w, p);
+		for (uint32_t i = 0; i < 3; i++)
+			w_xfer_stream(w, p);
+	}
+	w_tick(w, ns * MM_MAX(w->opts.time_scale, 1));
+}
+
+static void calm(struct world *w)
+{
+	uint32_t max;
+
+	if (!w->xfer_up)
+		w_xfer_up(w);
+	W_FOREACH(w, p)
+	{
+		p->frozen = false;
+		if (p->hostile || (p->alive && !p->connected))
+			w_die(w, p);
+		if (p->used)
+			mm_core_plan_set(w->core, w->now_ns, p->tenant, -1, 0, &max);
+		w_drain(w);
+	}
+	for (uint32_t i = 0; i < 120; i++)
+		h_round(w, 8 * MM_NS_PER_MS);
+	w_tick(w, 31 * MM_NS_PER_S *
+			  MM_MAX(w->opts.time_scale,
+				 1)); /* models that found no room are refused by now */
+	for (uint32_t i = 0; i < 30; i++)
+		h_round(w, 8 * MM_NS_PER_MS);
+}
+
+static bool all_moved(struct world *w, const uint64_t *steps)
+{
+	W_FOREACH(w, p)
+	if (p->connected && p->model_ready && p->steps == steps[p - w->proc])
+		return false;
+	return true;
+}
+
+/* Steps go on, plan changes end; who computes in turn gets its turn. */
+static void assert_moving(struct world *w)
+{
+	uint64_t steps[W_PROCS];
+
+	for (uint32_t i = 0; i < W_PROCS; i++)
+		steps[i] = w->proc[i].steps;
+	for (uint32_t i = 0; i < 120 || (i < 3000 && !all_moved(w, steps)); i++)
+		h_round(w, i < 120 ? MM_NS_PER_MS : 8 * MM_NS_PER_MS);
+	mm_assert(all_moved(w, steps));
+	W_FOREACH(w, p)
+	for (uint32_t lot = 0; p->connected && lot < MM_SWAP_LOTS; lot++)
+		mm_assert(!p->lot[lot]); /* every list was answered */
+}
+
+static bool greedy(const struct w_proc *p)
+{
+	return p->connected && p->kv_declared;
+}
+
+static int64_t priority_of(const struct world *w, const struct w_proc *p)
+{
+	struct mm_core_account a;
+
+	return mm_core_account_find(w->core, 1000 + p->account, &a) ? (int64_t)a.quota.priority : 0;
+}
+
+/* Pages are kept back for those of a higher priority who wait, one after the other, without end. */
+static bool outranked(struct world *w, const struct w_proc *p)
+{
+	W_FOREACH(w, q)
+	if (greedy(q) && !q->held && priority_of(w, q) > priority_of(w, p))
+		return true;
+	return false;
+}
+
+/* Nobody who could have a chunk goes without. */
+static void assert_served(struct world *w)
+{
+	W_FOREACH(w, p)
+	while (greedy(p) && w_kv_release(w, p))
+		;
+	W_FOREACH(w, p)
+	if (greedy(p))
+		w_kv_want(w, p, 1);
+	for (uint32_t i = 0; i < 60; i++)
+		h_round(w, 100 * MM_NS_PER_MS);
+	W_FOREACH(w, p)
+	mm_assert(!greedy(p) || p->held || outranked(w, p) || !w_could_have(w, p));
+}
+
+/* Everybody but @but wants all there is, and gives a chunk back now and then. */
+static void greed_but(struct world *w, const struct w_proc *but, uint32_t rounds)
+{
+	for (uint32_t i = 0; i < rounds; i++) {
+		W_FOREACH(w, p)
+		{
+			if (!greedy(p) || p == but)
+				continue;
+			if (p->held > 1 || (p->held && !w_below(w, 4)))
+				w_kv_release(w, p);
+			w_kv_want(w, p, p->chunks_max);
+			p->used_chunks = p->held;
+			w_stats(w, p, 1);
+		}
+		h_round(w, 20 * MM_NS_PER_MS);
+	}
+}
+
+/*
+ * Everybody wants all there is and now and then gives a chunk back: then everybody gets some again, but
+ * for whose account is full or comes later by the operator's word.
+ */
+static void assert_fair(struct world *w)
+{
+	uint32_t grants[W_PROCS], all = 0;
+
+	greed_but(w, NULL, 60);
+	for (uint32_t i = 0; i < W_PROCS; i++)
+		grants[i] = w->proc[i].grants;
+	greed_but(w, NULL, 240);
+	W_FOREACH(w, p)
+	all += greedy(p) ? p->grants - grants[p - w->proc] : 0;
+	W_FOREACH(w, p)
+	if (greedy(p) && !w->quotas && !w->account_max[p->account] && all > 40 * W_PROCS)
+		mm_assert(p->grants > grants[p - w->proc]);
+}
+
+/* Chunks that its policy lets it have. */
+static uint32_t most(const struct world *w, const struct w_proc *p)
+{
+	return mm_policy_get(w->opts.policy)->kv_static ? MM_MIN(p->share, p->chunks_max)
+							: p->chunks_max;
+}
+
+/* However much the others want, and hold: what is kept for an account can be had. */
+static void assert_mins(struct world *w)
+{
+	W_FOREACH(w, p)
+	{
+		struct mm_core_account a;
+		uint64_t missing;
+
+		if (!greedy(p) || w->xfer_faults ||
+		    !mm_core_account_find(w->core, 1000 + p->account, &a))
+			continue;
+		while (w_kv_release(w, p))
+			;
+		w_kv_want(w, p, 0);
+		greed_but(w, p, 20);
+		w_kv_want(w, p, p->chunks_max);
+		for (uint32_t i = 0; i < 20; i++)
+			h_round(w, 20 * MM_NS_PER_MS);
+		mm_assert(mm_core_account_find(w->core, 1000 + p->account, &a));
+		missing = a.quota.min_pages - MM_MIN(a.quota.min_pages, a.charged + a.quarantined);
+		/* A min that was raised above what others have left waits for them. */
+		mm_assert(a.pending || missing < p->chunk_pages || p->held >= most(w, p));
+	}
+}
+
+void h_end(struct world *w)
+{
+	struct mm_core_stats s;
+
+	W_FOREACH(w, p)
+	w_die(w, p);
+	for (uint32_t i = 0; i < 60; i++)
+		h_round(w, 200 * MM_NS_PER_MS);
+	mm_core_stats(w->core, &s);
+	mm_assert(s.tenants == 0);
+	mm_assert(s.pages[MM_PAGE_FREE] + s.pages[MM_PAGE_QUARANTINE] + s.pages[MM_PAGE_NONE] ==
+		  w->opts.pages);
+	/* A job that was running when xfer failed twice costs its pages. */
+	mm_assert(s.pages[MM_PAGE_QUARANTINE] <= w->xfer_faults / 2);
+	mm_assert(s.pages[MM_PAGE_NONE] <= w->xfer_faults / 2 * MM_FD_BATCH_MAX);
+}
+
+void h_after(struct world *w)
+{
+	calm(w);
+	assert_moving(w);
+	if (!w_below(w, 2))
+		assert_served(w);
+	if (!w_below(w, 3))
+		assert_fair(w);
+	if (!w_below(w, 3))
+		assert_mins(w);
+}

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/sim/history.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mmd/core/controller.h"
+#include "mmd/core/tune.h"
+
+#define STORES 4
+
+#define H_NAME(name, text) text,
+const char *const h_kind_name[H_COUNT] = { H_KINDS(H_NAME) };
+#undef H_NAME
+
+static struct h_counts *counts; /* of the history that runs */
+
+static void count(enum h_kind kind, uint64_t n)
+{
+	counts->kind[kind] += n;
+}
+
+/* Out of their sum, so many events are of each sort. */
+struct mix {
+	uint32_t ordinary, engine, spawn, by_hand, fault, hostile;
+};
+
+/* ---- the random world ---- */
+
+static struct mm_core_quota quota_any(struct world *w)
+{
+	struct mm_core_quota q = { .weight = 50u << w_below(w, 3) };
+
+	if (!w_below(w, 2))
+		q.max_pages = w->opts.pages / 2 + w_below(w, w->opts.pages / 2);
+	if (!w_below(w, 2))
+		q.min_pages = w_below(w, w->opts.pages / 2);
+	if (!w_below(w, 3))
+		q.priority = w_below(w, 3);
+	return q;
+}
+
+/* Some accounts are named by the operator; some of them share a domain. */
+static void make_accounts(struct world *w)
+{
+	w->quotas = w_below(w, 2);
+	for (uint32_t i = 0; w->quotas && i < W_ACCOUNTS; i++) {
+		struct mm_core_quota q = quota_any(w);
+		bool joins = i && w->named[i - 1] && !w_below(w, 3);
+
+		if (!w_below(w, 3) || mm_core_quota_check(w->core, 1000 + i, &q))
+			continue;
+		w_account_add(w, i, joins ? i - 1 : i, &q);
+		count(H_DOMAINS, joins);
+		count(H_MINS, q.min_pages != 0);
+		w->named[i] = true;
+	}
+}
+
+/* Each knob of the controller is turned now and then. */
+static void turn_knobs(struct world *w, struct mm_core_opts *opts)
+{
+	char text[64], error[MM_TUNE_ERROR_BYTES];
+	const struct mm_knob *k;
+
+	for (uint32_t i = 0; (k = mm_knob_at(i)); i++) {
+		uint64_t n = 0, most = k->unit == MM_NS_PER_MS ? 50 : MM_MIN(k->max, 1000);
+
+		if (w_below(w, 4))
+			continue;
+		while (k->names && k->names[n])
+			n++;
+		if (k->offset == offsetof(struct mm_core_opts, time_scale))
+			most = 3; /* the world's patience grows with it */
+		if (n)
+			snprintf(text, sizeof(text), "%s=%s", k->name,
+				 k->names[w_below(w, (uint32_t)n)]);
+		else
+			snprintf(text, sizeof(text), "%s=%u", k->name,
+				 (uint32_t)k->min + w_below(w, (uint32_t)(most - k->min + 1)));
+		mm_assert(mm_tune_parse(text, opts, error) == 0);
+	}
+}
+
+static struct mm_core_opts opts_any(struct world *w)
+{
+	struct mm_core_opts opts = {
+		.page_bytes = 4096,
+		.idle_ns = 5 * MM_NS_PER_MS,
+		.dwell_ns = 20 * MM_NS_PER_MS,
+		.reclaim_ns = 20 * MM_NS_PER_MS,
+		.revoke_ns = 200 * MM_NS_PER_MS,
+		.ask_ns = 100 * MM_NS_PER_MS,
+		.stop_ns = 400 * MM_NS_PER_MS,
+		.kill_window_ns = MM_NS_PER_S,
+	};
+
+	opts.pages = 40 + w_below(w, 120);
+	opts.policy =
+		w_below(w, 10) < 6 ? MM_POLICY_REMAP : (enum mm_policy)w_below(w, MM_POLICY_COUNT);
+	opts.jobs_max = 1 + w_below(w, 40);
+	opts.tenants_max = W_PROCS + w_below(w, 8);
+	opts.accounts_max = 16 + W_ACCOUNTS + w_below(w, 8);
+	opts.tag = (uint8_t)w_below(w, MM_TAGS_MAX);
+	opts.slots = w_below(w, MM_SLOTS_MAX + 1);
+	opts.swap_max_bytes = w_below(w, 4) ? 40 * opts.page_bytes : 0;
+	opts.full_drain = !w_below(w, 6);
+	opts.kill_max = 1 + w_below(w, 8);
+	opts.on_timeout = w_below(w, 3) ? MM_ON_TIMEOUT_KILL : MM_ON_TIMEOUT_QUARANTINE;
+	turn_knobs(w, &opts);
+	return opts;
+}
+
+/* How often what happens: another mix in each history, or rare things would never meet. */
+static struct mix mix_any(struct world *w)
+{
+	static const uint32_t times[] = { 0, 1, 1, 1, 1, 2, 4 };
+	struct mix mix = { 60, 28, 2, 4, 3, 3 };
+	uint32_t *part = &mix.engine;
+
+	for (; part <= &mix.hostile; part++)
+		*part *= times[w_below(w, MM_ARRAY_SIZE(times))];
+	mix.engine = MM_MAX(mix.engine, 10);
+	mix.spawn = MM_MAX(mix.spawn, 1);
+	return mix;
+}
+
+static void make(struct world *w, uint64_t seed)
+{
+	struct mm_core_opts opts;
+
+	w->rng = seed * 77 + 5;
+	opts = opts_any(w);
+	w_init(w, &opts, seed);
+	make_accounts(w);
+	for (uint32_t i = 0; i < W_ACCOUNTS; i++)
+		if (!w->named[i] && !w_below(w, 3))
+			w->account_max[i] = opts.pages / 2 + w_below(w, opts.pages / 2);
+	w_xfer_up(w);
+}
+
+static struct w_proc *any_proc(struct world *w)
+{
+	return &w->proc[w_below(w, W_PROCS)];
+}
+
+static void spawn(struct world *w)
+{
+	struct w_proc *p =
+		w_join(w, w_below(w, 1 + w_below(w, W_ACCOUNTS)),
+		       w_below(w, 8) ? MM_FEAT_KNOWN & ~(w_below(w, 4) ? 0 : MM_FEAT_PARTIAL) : 0);
+
+	if (!p)
+		return;
+	p->hostile = !w_below(w, 6);
+	p->forks = !w_below(w, 6);
+	count(H_JOINS, 1);
+	count(H_HOSTILE, p->hostile);
+	count(H_FORKS, p->forks);
+	if (!w_below(w, 3))
+		w_turn_join(w, p, (enum mm_turn_mode)w_below(w, MM_TURN_MODES),
+			    w_below(w, 30) * MM_NS_PER_MS, w_below(w, MM_TURN_PRIORITY_MAX + 1));
+}
+
+static void hostile_write(struct world *w, struct w_proc *p)
+{
+	uint32_t page = w_below(w, w->opts.pages), owner = MM_NO_PAGE;
+
+	mm_core_page(w->core, page, &owner);
+	if (owner == p->tenant && p->used && w->page[page].holders >> (p - w->proc) & 1)
+		w->page[page].bytes = (struct w_bytes){ .kind = W_GARBAGE };
+	if (p->n_groups > 1)
+		p->gate[w_below(w, p->n_groups - 1)] ^= UINT64_C(1) << w_below(w, 34);
+}
+
+static void hostile_send(struct world *w, struct w_proc *p)
+{
+	struct mm_msg msg = { .opcode = (uint16_t)w_below(w, MM_OP_COUNT + 1) };
+
+	if (!w_below(w, 10))
+		((uint8_t *)&msg)[w_below(w, sizeof(msg))] ^= (uint8_t)w_random(w);
+	count(H_LIES, 1);
+	if (w_below(w, 3))
+		msg.opcode = w_below(w, 2) ? MM_OP_PARKED : MM_OP_COMMITTED;
+	if (msg.opcode == MM_OP_PARKED || msg.opcode == MM_OP_COMMITTED)
+		msg.epoch = p->epoch + w_below(w, 2);
+	if (msg.opcode == MM_OP_COMMITTED && w_below(w, 2))
+		msg.result = -ENOMEM;
+	if (msg.opcode == MM_OP_KV_WANT || msg.opcode == MM_OP_KV_RELEASE)
+		msg.arg[0] = w_below(w, p->chunks_max + 2);
+	w_send(w, p, &msg);
+}
+
+/* Lists that name anything; the core may only refuse them. */
+static void hostile_swap(struct world *w, struct w_proc *p)
+{
+	struct mm_swap_piece pieces[4];
+	struct mm_msg msg = { .opcode = MM_OP_SWAP,
+			      .arg = { w_below(w, MM_SWAP_LOTS + 1), w_below(w, 5),
+				       w_below(w, 3) } };
+	uint64_t lot = msg.arg[0];
+
+	for (uint32_t i = 0; i < 4; i++) {
+		pieces[i] = (struct mm_swap_piece){ w_random(w) >> w_below(w, 64),
+						    w_random(w) >> w_below(w, 64),
+						    (uint32_t)w_random(w) >> w_below(w, 32),
+						    w_below(w, 4) };
+		if (w_below(w, 2))
+			w_swap_piece(w, p, &pieces[i]);
+	}
+	msg.user_data = 77;
+	if (lot < MM_SWAP_LOTS && !p->lot[lot])
+		p->lot[lot] = true;
+	if (mm_core_on_swap(w->core, w->now_ns, p->tenant, &msg, pieces))
+		w_disconnect(w, p);
+	w_drain(w);
+}
+
+static void swap(struct world *w, struct w_proc *p)
+{
+	struct mm_swap_piece pieces[20];
+	uint32_t n = 0, most = 1 + w_below(w, MM_ARRAY_SIZE(pieces));
+
+	if (!p->kv_declared)
+		return;
+	if (!p->swap_bytes)
+		w_swap_open(w, p, (1 + w_below(w, 20)) * w->opts.page_bytes);
+	while (n < most && w_swap_piece(w, p, &pieces[n]))
+		n++;
+	if (n)
+		w_swap(w, p, w_below(w, 2), pieces, n);
+}
+
+static void hostile_act(struct world *w, struct w_proc *p)
+{
+	hostile_write(w, p);
+	if (p->connected && p->swap_bytes && !w_below(w, 6))
+		hostile_swap(w, p);
+	if (p->connected && !w_below(w, 6))
+		hostile_send(w, p);
+}
+
+/* Layers of a size each, or of one size. */
+static void model_any(struct world *w, struct w_proc *p)
+{
+	uint32_t layers = 1 + w_below(w, 12), pages[W_GROUPS], most = 1 + w_below(w, 3);
+	bool equal = w_below(w, 3);
+
+	p->states_compute = !w_below(w, 4);
+	pages[0] = w_below(w, 4);
+	for (uint32_t i = 1; i <= layers; i++)
+		pages[i] = equal ? most : 1 + w_below(w, 7);
+	w_model_of(w, p, 1 + w_below(w, STORES), pages, layers);
+}
+
+static void set_up(struct world *w, struct w_proc *p)
+{
+	uint32_t pages, ranges, most;
+
+	if (!p->model_asked && p->connected) {
+		model_any(w, p);
+		return;
+	}
+	if (p->kv_declared)
+		return;
+	pages = 1 + w_below(w, 3);
+	ranges = 1 + w_below(w, 2);
+	most = 1 + w_below(w, W_KV / (pages * ranges));
+	w_kv_declare(w, p, pages, ranges, most, 1 + w_below(w, MM_MIN(most, 4)));
+}
+
+static void wish(struct world *w, struct w_proc *p)
+{
+	uint32_t chunks = w_below(w, MM_MIN(p->chunks_max, p->held + 10) + 1);
+
+	count(H_WISHES, 1);
+	count(H_BURSTS, chunks > p->held + 3);
+	w_kv_want(w, p, chunks);
+}
+
+static void resync(struct world *w, struct w_proc *p)
+{
+	count(H_RESYNCS, 1);
+	w_resync(w, p);
+}
+
+/* What an engine does of itself. */
+static void engine(struct world *w, struct w_proc *p)
+{
+	if (!p->connected || p->frozen)
+		return;
+	switch (w_below(w, 11)) {
+	case 9:
+	case 10:
+		swap(w, p);
+		break;
+	case 0:
+	case 1:
+		set_up(w, p);
+		break;
+	case 2:
+		if (p->kv_declared)
+			wish(w, p);
+		break;
+	case 3:
+		p->used_chunks = p->held ? w_below(w, p->held + 1) : 0;
+		w_stats(w, p, w_below(w, 2));
+		break;
+	case 4:
+		if (p->kv_declared)
+			count(H_RELEASES, w_kv_release(w, p));
+		break;
+	case 5:
+		while (p->reclaim && p->held > p->used_chunks && w_kv_release(w, p))
+			p->reclaim--;
+		break;
+	case 6:
+		if (p->step_open && p->model_ready && !w_below(w, 5))
+			resync(w, p);
+		break;
+	default:
+		break;
+	}
+}
+
+static void by_hand(struct world *w)
+{
+	struct w_proc *p = any_proc(w);
+	uint32_t max;
+
+	if (!w_below(w, 4) && w->quotas) {
+		uint32_t i = w_below(w, W_ACCOUNTS);
+		struct mm_core_quota q = quota_any(w);
+
+		enum mm_quota_outcome outcome = w_quota_set(w, i, &q);
+
+		count(outcome == MM_QUOTA_APPLIED    ? H_QUOTAS
+		      : outcome == MM_QUOTA_DEFERRED ? H_QUOTAS_LATER
+						     : H_QUOTAS_NOT,
+		      1);
+		return;
+	}
+	if (!p->used)
+		return;
+	count(H_BY_HAND,
+	      !mm_core_plan_set(w->core, w->now_ns, p->tenant, (int32_t)w_below(w, 14) - 1,
+				w_below(w, MM_SLOTS_MAX + 1), &max));
+	w_drain(w);
+}
+
+static void die(struct world *w, struct w_proc *p)
+{
+	count(H_DEATHS, p->alive);
+	w_die(w, p);
+}
+
+static void bye(struct world *w, struct w_proc *p)
+{
+	count(H_BYES, 1);
+	w_bye(w, p);
+}
+
+static void fault(struct world *w)
+{
+	struct w_proc *p = any_proc(w);
+
+	switch (w_below(w, 8)) {
+	case 0:
+		w_xfer_kill(w, w_below(w, 2) == 0);
+		break;
+	case 1:
+		if (!w_below(w, 3))
+			die(w, p);
+		break;
+	case 2:
+		if (p->connected && !w_below(w, 4)) {
+			count(H_DISCONNECTS, 1);
+			w_disconnect(w, p);
+		}
+		break;
+	case 3:
+		if (p->connected && !p->step_open && !p->frozen && !w_below(w, 4))
+			bye(w, p);
+		break;
+	case 4:
+	case 5:
+		p->frozen = !p->frozen;
+		count(H_FREEZES, p->alive && p->frozen);
+		break;
+	case 6:
+		if (p->alive && !p->connected)
+			die(w, p);
+		break;
+	default:
+		if (w->jobs && w->job[0].opcode == MM_XOP_COPY && !w_below(w, 4))
+			count(H_JOB_ERRORS, w_xfer_work(w, 1, -EIO));
+		break;
+	}
+}
+
+/* Longer than most times of the controller; now and then than any that somebody has to answer. */
+static uint64_t idle_ns(struct world *w)
+{
+	return w_below(w, 8) ? 30 * MM_NS_PER_MS : 3 * MM_NS_PER_S;
+}
+
+/* The ordinary run of things: xfer, events, steps, time. */
+static void ordinary(struct world *w)
+{
+	struct w_proc *p = any_proc(w);
+	bool idles;
+
+	switch (w_below(w, 6)) {
+	case 0:
+	case 1:
+		if (!w->xfer_up && !w_below(w, 3))
+			w_xfer_up(w);
+		for (uint32_t n = w_below(w, 8); n && w_xfer_work(w, 4, 0); n--)
+			;
+		break;
+	case 2:
+		/* Steps go on while it maps: that takes its time. */
+		for (uint32_t n = w_below(w, 40); n && w_proc_event(w, p) && !p->mapping; n--)
+			;
+		break;
+	case 3:
+		for (uint32_t n = w_below(w, 12); n && w_proc_step(w, p); n--)
+			w_xfer_stream(w, p);
+		break;
+	case 4:
+		w_xfer_stream(w, p);
+		break;
+	default:
+		idles = !w_below(w, 10);
+		count(H_IDLES, idles);
+		w_tick(w, idles ? idle_ns(w) : w_below(w, MM_NS_PER_MS));
+		break;
+	}
+}
+
+static void step(struct world *w, const struct mix *mix)
+{
+	uint32_t dice = w_below(w, mix->ordinary + mix->engine + mix->spawn + mix->by_hand +
+					   mix->fault + mix->hostile);
+	struct w_proc *p = any_proc(w);
+
+	w->now_ns += w_below(w, 100000);
+	if (dice < mix->ordinary)
+		ordinary(w);
+	else if ((dice -= mix->ordinary) < mix->engine)
+		engine(w, p);
+	else if ((dice -= mix->engine) < mix->spawn)
+		spawn(w);
+	else if ((dice -= mix->spawn) < mix->by_hand)
+		by_hand(w);
+	else if (dice - mix->by_hand < mix->fault)
+		fault(w);
+	else if (p->hostile && p->alive)
+		hostile_act(w, p);
+}
+
+/* Most histories begin with tenants that run already, so that short ones have much to lose. */
+static void warm_up(struct world *w)
+{
+	for (uint32_t i = w_below(w, 6); i; i--)
+		spawn(w);
+	W_FOREACH(w, p)
+	for (uint32_t i = 0; i < 2 && p->used; i++)
+		set_up(w, p);
+	/* Not until nothing moves: a policy may take and give back for ever. */
+	for (uint32_t i = 0; i < 12; i++)
+		h_round(w, MM_NS_PER_MS);
+}
+
+/* The world and the core counted these themselves. */
+static void count_rest(const struct world *w)
+{
+	struct mm_core_stats s;
+
+	mm_core_stats(w->core, &s);
+	count(H_DENIALS, s.denials);
+	count(H_GRANTS, s.grants);
+	count(H_TAKES, s.takes);
+	count(H_RETURNS, s.returns);
+	count(H_KICKS, s.kicks);
+	count(H_KILLS, s.kills);
+	count(H_CHANGES, s.plan_changes);
+	count(H_RECLAIMS, s.reclaims);
+	count(H_TURNS, s.turns);
+	count(H_TURNS_OVERDUE, s.turns_overdue);
+	count(H_QUARANTINES, s.pages[MM_PAGE_QUARANTINE]);
+	count(H_JUDGED, w->acts_of[MM_ACT_JUDGE]);
+	count(H_RECREATES, w->jobs_of[MM_XOP_RECREATE]);
+	count(H_SWAPS, w->events_of[MM_EV_SWAPPED]);
+	count(H_REFUSALS, w->refused);
+	count(H_MODELS, w->events_of[MM_EV_MODEL_READY] - w->refused);
+	count(H_PARTIAL, w->switched_partly);
+	count(H_ONE_SLOT, w->plans[1]);
+	count(H_TWO_SLOTS, w->plans[2]);
+	count(H_STEPS, w->steps);
+	count(H_XFER_DEATHS, w->xfer_deaths);
+	count(H_XFER_FAULTS, w->xfer_faults);
+}
+
+void h_run(struct world *w, uint64_t seed, uint64_t steps, struct h_counts *ret)
+{
+	struct mix mix;
+
+	*ret = (struct h_counts){ 0 };
+	counts = ret;
+	make(w, seed);
+	mix = mix_any(w);
+	ret->policy[w->opts.policy]++;
+	if (w_below(w, 4))
+		warm_up(w);
+	for (uint64_t i = 0; i < steps; i++)
+		step(w, &mix);
+	h_after(w);
+	count_rest(w);
+	h_end(w);
+	w_done(w);
+}
