@@ -12,6 +12,7 @@
 #include "libclient/ipc/clock.h"
 #include "libclient/ipc/sock.h"
 #include "mmd/load/config.h"
+#include "mmd/load/extent.h"
 #include "mmd/load/files.h"
 #include "mmd/load/index.h"
 #include "mmd/load/layout.h"
@@ -254,6 +255,40 @@ static int read_all(struct load *l, void *store)
 	return rc;
 }
 
+/* The memory that a tensor's data need: a hole in the file stays one in the store. */
+static int populate_tensor(struct load *l, const struct mm_memory_map *store,
+			   const struct mm_placed *p)
+{
+	uint64_t end = p->file_offset + p->bytes;
+	int fd = l->files.file[1 + p->file].fd, rc = 0;
+	struct mm_extent data = { .end = p->file_offset };
+
+	while (rc == 0 && mm_extent_next(fd, data.end, end, &data)) {
+		/* Transposed, anything may go anywhere in it. */
+		if (p->item_bytes)
+			data = (struct mm_extent){ p->file_offset, end };
+		rc = mm_memory_populate(store, p->store_offset + (data.start - p->file_offset),
+					data.end - data.start, &l->why);
+	}
+	return rc;
+}
+
+static int populate(struct load *l, const struct mm_memory_map *store)
+{
+	bool sparse = false;
+	int rc;
+
+	for (size_t i = 0; i < l->n_st && !sparse; i++)
+		sparse = mm_extent_sparse(l->files.file[1 + i].fd, 0,
+					  l->files.file[1 + i].stamp.bytes);
+	if (!sparse)
+		return mm_memory_populate(store, 0, store->bytes, &l->why);
+	rc = mm_memory_populate(store, 0, head_bytes(l), &l->why);
+	for (size_t i = 0; rc == 0 && i < l->layout.n_placed; i++)
+		rc = populate_tensor(l, store, &l->layout.placed[i]);
+	return rc;
+}
+
 static int fill(struct load *l, int store_fd, int numa_node)
 {
 	struct mm_memory_map store;
@@ -262,9 +297,12 @@ static int fill(struct load *l, int store_fd, int numa_node)
 	rc = mm_memory_map(store_fd, l->layout.dir.store_bytes, numa_node, &store, &l->why);
 	if (rc < 0)
 		return rc;
-	sum_up(l);
-	mm_layout_write_head(&l->layout, store.base);
-	rc = read_all(l, store.base);
+	rc = populate(l, &store);
+	if (rc == 0) {
+		sum_up(l);
+		mm_layout_write_head(&l->layout, store.base);
+		rc = read_all(l, store.base);
+	}
 	mm_memory_unmap(&store);
 	return rc;
 }
@@ -278,8 +316,12 @@ static int fill_file(struct load *l, int head_fd, int numa_node)
 	rc = mm_memory_map(head_fd, head_bytes(l), numa_node, &head, &l->why);
 	if (rc < 0)
 		return rc;
-	mm_layout_write_head(&l->layout, head.base);
+	rc = mm_memory_populate(&head, 0, head.bytes, &l->why);
+	if (rc == 0)
+		mm_layout_write_head(&l->layout, head.base);
 	mm_memory_unmap(&head);
+	if (rc < 0)
+		return rc;
 	rc = mm_memory_map_file(l->file_fd, l->layout.dir.store_bytes, &l->file, &l->why);
 	if (rc < 0)
 		return rc;

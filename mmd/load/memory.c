@@ -114,7 +114,18 @@ static int prepare(const struct mm_memory_map *map, int numa_node, struct mm_why
 		return rc;
 	/* Registration with a driver pins page by page; a collapse would only be undone by it. */
 	(void)madvise(map->base, map->bytes, MADV_NOHUGEPAGE);
-	rc = populate_parallel(map->base, map->bytes);
+	return 0;
+}
+
+int mm_memory_populate(const struct mm_memory_map *map, uint64_t from, uint64_t bytes,
+		       struct mm_why *why)
+{
+	uint64_t start = from / PAGE_BYTES * PAGE_BYTES;
+	uint64_t end = MM_MIN(mm_round_up(from + bytes, PAGE_BYTES), map->bytes);
+	int rc = 0;
+
+	if (start < end)
+		rc = populate_parallel((char *)map->base + start, end - start);
 	if (rc < 0)
 		return mm_refuse(why, -ENOMEM,
 				 "the host has no memory for a store of %" PRIu64 " bytes (%s)",

@@ -3,7 +3,8 @@
  * mm_memory - the memory of a store: mapped, on the right node, faulted in before it is written
  *
  * Concept: core gives an empty memfd, of huge pages where it found enough. Faulting it in at once, by several threads, takes page
- *          faults out of the copying, and turns "no memory" into an error instead of a SIGBUS.
+ *          faults out of the copying, and turns "no memory" into an error instead of a SIGBUS. What
+ *          stays zero, because files have holes there, is not faulted in.
  */
 #pragma once
 
@@ -18,7 +19,7 @@ struct mm_memory_map {
 };
 
 /**
- * mm_memory_map() - map and populate a store
+ * mm_memory_map() - map a store
  * @fd:        memfd of at least @bytes
  * @numa_node: where the memory should come from; -1 = anywhere
  * @ret_map:   written only on success; give back with mm_memory_unmap()
@@ -28,6 +29,17 @@ struct mm_memory_map {
  */
 int mm_memory_map(int fd, uint64_t bytes, int numa_node, struct mm_memory_map *ret_map,
 		  struct mm_why *why);
+
+/**
+ * mm_memory_populate() - fault a part of it in
+ * @map:   of mm_memory_map()
+ * @from:  in bytes, rounded down to a page
+ * @bytes: rounded up, and cut at the end
+ *
+ * Return: 0; -ENOMEM.
+ */
+int mm_memory_populate(const struct mm_memory_map *map, uint64_t from, uint64_t bytes,
+		       struct mm_why *why);
 
 /**
  * mm_memory_map_file() - map a store's file to write it

@@ -8,6 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "mmd/load/extent.h"
+
 #define BUFFERS_BYTES (MM_READER_BLOCKS * MM_READER_BLOCK_BYTES)
 #define ALIGN_BYTES   UINT64_C(4096) /* the strictest logical block size in use */
 
@@ -21,6 +23,7 @@ struct work {
 	char *store;
 	bool direct;
 	uint64_t next, end; /* of the file, still to be asked for */
+	uint64_t data_end;  /* where the data end that next is in */
 	uint32_t in_flight;
 	struct mm_why *why;
 };
@@ -153,15 +156,27 @@ static void block_done(struct work *w, size_t i)
 		reader->progress(reader->arg);
 }
 
+/* To where data go on; what was passed over counts as done. False: there are none. */
+static bool skip_hole(struct work *w)
+{
+	struct mm_extent data = { .start = w->end, .end = w->end };
+	bool found = mm_extent_next(w->file->fd, w->next, w->end, &data);
+
+	w->reader->bytes_done += data.start - w->next;
+	w->next = data.start;
+	w->data_end = data.end;
+	return found;
+}
+
 /* Takes the next block of the file for buffer @i; false at the end. */
 static bool next_block(struct work *w, size_t i)
 {
-	if (w->next >= w->end)
+	if (w->next >= w->end || (w->next >= w->data_end && !skip_hole(w)))
 		return false;
 	w->reader->block[i] =
 		(struct mm_block){ .offset = w->next,
-				   .bytes = MM_MIN(MM_READER_BLOCK_BYTES, w->end - w->next) };
-	w->next += MM_READER_BLOCK_BYTES;
+				   .bytes = MM_MIN(MM_READER_BLOCK_BYTES, w->data_end - w->next) };
+	w->next += w->reader->block[i].bytes;
 	return true;
 }
 

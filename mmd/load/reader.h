@@ -8,7 +8,7 @@
  *            the page cache where the file system refuses O_DIRECT; pread where there is no io_uring
  *            (containers block it). Whatever a block's read does not deliver (short reads, EINTR,
  *            O_DIRECT refused after all) is finished by pread, which also has the last word on
- *            errors and on files that end too early.
+ *            errors and on files that end too early. Holes are passed over: the store is zero there.
  * Safety:    an io_uring would be a hole in a seccomp filter (it opens files and sockets itself), so
  *            before the sandbox closes the ring is restricted to reads.
  * Ownership: struct mm_reader owns ring and buffers.
@@ -53,7 +53,7 @@ struct mm_reader {
 int mm_reader_init(struct mm_reader *reader);
 void mm_reader_done(struct mm_reader *reader);
 
-/* How many bytes mm_reader_fill() will read of @file. */
+/* How many bytes mm_reader_fill() will read of @file, or pass over because they are holes. */
 uint64_t mm_reader_bytes(const struct mm_file *file, const struct mm_placed *placed,
 			 size_t n_placed);
 

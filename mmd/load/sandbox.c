@@ -28,6 +28,7 @@
 static const int allowed[] = {
 	SCMP_SYS(read),
 	SCMP_SYS(pread64),
+	SCMP_SYS(lseek),
 	SCMP_SYS(write), /* the log */
 	SCMP_SYS(recvmsg),
 	SCMP_SYS(recvfrom),

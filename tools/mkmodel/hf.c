@@ -189,6 +189,28 @@ static int write_tensor(struct writer *w, const struct tensor *t, void *arg)
 	return 0;
 }
 
+static int add_bytes(struct writer *w, const struct tensor *t, void *arg)
+{
+	uint64_t *bytes = arg;
+
+	(void)w;
+	*bytes += t->bytes;
+	return 0;
+}
+
+static int leave_hole(struct writer *w)
+{
+	uint64_t bytes = 0;
+	off_t header;
+
+	each_tensor(w, add_bytes, &bytes);
+	errno = 0;
+	header = fflush(w->file) ? -1 : ftello(w->file);
+	if (header < 0 || ftruncate(fileno(w->file), header + (off_t)bytes) < 0)
+		return fail_path(w, "write");
+	return 0;
+}
+
 static int write_safetensors(struct writer *w)
 {
 	const struct mm_arch *a = &w->source->arch;
@@ -198,6 +220,8 @@ static int write_safetensors(struct writer *w)
 
 	if (r)
 		return r;
+	if (!w->source->row)
+		return leave_hole(w);
 	if (!row)
 		return fail(w->err, -ENOMEM, "out of memory");
 	return each_tensor(w, write_tensor, row);

@@ -7,6 +7,8 @@
  * Ownership:  the source owns its context; the writer keeps nothing.
  * Invariants: files appear under their names only when complete (written beside, then renamed), the
  *             index of shards after the shards. The same source gives the same bytes.
+ * Sparse:     a source without rows gives files of the right length that have a header and, behind it,
+ *             nothing: a hole, which takes no disk and reads as zeros.
  * Limits:     sizes are checked by mk_arch_check(); a row must fit memory.
  */
 #pragma once
@@ -23,7 +25,7 @@ typedef void mk_row_fn(void *context, enum mm_weight weight, uint32_t layer, uin
 
 struct mk_source {
 	struct mm_arch arch;
-	mk_row_fn *row;
+	mk_row_fn *row; /* NULL: no weights at all, sparse files */
 	void *context;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mkmodel: models in Hugging Face's layout, from a llama2.c checkpoint or from a seed. */
+/* mkmodel: models in Hugging Face's layout, from a llama2.c checkpoint, from a seed, or without weights. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 #include "tools/mkmodel/options.h"
 #include "tools/mkmodel/shapes.h"
 #include "tools/mkmodel/sources.h"
+#include "tools/shapes.h"
 
 static int fail(const char *err)
 {
@@ -35,8 +36,9 @@ static int run_llama2c(const struct mk_options *o, const char *path, const char 
 	return write_model(&source, dir, o);
 }
 
-/* @base: what the options are applied to */
-static int write_random(const struct mk_options *o, const struct mm_arch *base, const char *dir)
+/* @base: what the options are applied to; @row NULL: sparse */
+static int write_shape(const struct mk_options *o, const struct mm_arch *base, mk_row_fn *row,
+		       const char *dir)
 {
 	struct mk_random r = { *base, o->seed };
 	char err[MK_ERROR_BYTES];
@@ -45,23 +47,58 @@ static int write_random(const struct mk_options *o, const struct mm_arch *base, 
 	mk_options_apply(o, &r.arch);
 	if (mk_arch_check(&r.arch, err))
 		return mk_usage(err, "the model");
-	source = (struct mk_source){ r.arch, mk_random_row, &r };
+	source = (struct mk_source){ r.arch, row, &r };
 	return write_model(&source, dir, o);
+}
+
+static struct mm_arch small(enum mm_family family)
+{
+	const bool opt = family == MM_FAMILY_OPT;
+
+	return (struct mm_arch){ .family = family,
+				 .hidden = 256,
+				 .ffn = (opt ? 4 : 3) * 256,
+				 .layers = 8,
+				 .heads = 8,
+				 .vocab = 512,
+				 .max_position = 2048,
+				 .tied = opt };
 }
 
 static int run_random(const struct mk_options *o, const char *dir)
 {
-	const bool opt = o->given.family == MM_FAMILY_OPT;
-	const struct mm_arch base = { .family = o->given.family,
-				      .hidden = 256,
-				      .ffn = (opt ? 4 : 3) * 256,
-				      .layers = 8,
-				      .heads = 8,
-				      .vocab = 512,
-				      .max_position = 2048,
-				      .tied = opt };
+	const struct mm_arch base = small(o->given.family);
 
-	return write_random(o, &base, dir);
+	return write_shape(o, &base, mk_random_row, dir);
+}
+
+static int unknown_shape(const char *name)
+{
+	const struct mm_shape *shape;
+
+	fprintf(stderr, "mkmodel: no model '%s' is built in; there are:", name);
+	for (size_t i = 0; (shape = mm_shape_at(i)); i++)
+		fprintf(stderr, " %s", shape->name);
+	fputc('\n', stderr);
+	return MK_EXIT_USAGE;
+}
+
+static int run_sparse(const struct mk_options *options, const char *dir)
+{
+	const struct mm_shape *shape = options->shape ? mm_shape_find(options->shape) : NULL;
+	struct mk_options o = *options;
+	struct mm_arch base;
+
+	if (o.shape && !shape)
+		return unknown_shape(o.shape);
+	if (o.shape && o.family_given)
+		return mk_usage("is the model's own", "--family");
+	base = shape ? shape->arch : small(o.given.family);
+	if (!o.dtype_given)
+		o.format.dtype = MM_DTYPE_F16;
+	if (!o.vector_dtype_given)
+		o.format.vector_dtype = o.format.dtype;
+	return write_shape(&o, &base, NULL, dir);
 }
 
 static void list(const struct mk_shapes *shapes)
@@ -91,7 +128,7 @@ static int run_shapes(const struct mk_options *o, const char *path, const char *
 	}
 	for (size_t i = 0; i < shapes.n; i++)
 		if (!strcmp(shapes.all[i].name, o->model))
-			return write_random(o, &shapes.all[i].arch, dir);
+			return write_shape(o, &shapes.all[i].arch, mk_random_row, dir);
 	return mk_usage("is not in the list of shapes", o->model);
 }
 
@@ -105,7 +142,9 @@ int main(int argc, char **argv)
 	if (r >= 0)
 		return r;
 	if (n < 1)
-		return mk_usage("say llama2c, random or shapes", "command");
+		return mk_usage("say llama2c, random, shapes or sparse", "command");
+	if (o.shape && strcmp(rest[0], "sparse"))
+		return mk_usage("is an option of sparse", "--shape");
 	if (!strcmp(rest[0], "llama2c")) {
 		if (o.of_random)
 			return mk_usage("only dtypes and --shards may be given", "llama2c");
@@ -116,6 +155,11 @@ int main(int argc, char **argv)
 		if (o.model)
 			return mk_usage("is an option of shapes", "--model");
 		return n == 2 ? run_random(&o, rest[1]) : mk_usage("needs OUT_DIR", "random");
+	}
+	if (!strcmp(rest[0], "sparse")) {
+		if (o.model)
+			return mk_usage("is an option of shapes", "--model");
+		return n == 2 ? run_sparse(&o, rest[1]) : mk_usage("needs OUT_DIR", "sparse");
 	}
 	if (strcmp(rest[0], "shapes"))
 		return mk_usage("unknown command", rest[0]);

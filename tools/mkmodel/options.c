@@ -10,13 +10,12 @@
 
 #include "mm/base.h"
 
-#define EXIT_USAGE 2
-
 static const char help[] =
 	"Usage: mkmodel llama2c CHECKPOINT OUT_DIR [--dtype TYPE] [--shards N]\n"
 	"       mkmodel random OUT_DIR [options]\n"
 	"       mkmodel shapes FILE\n"
 	"       mkmodel shapes FILE OUT_DIR --model NAME [options]\n"
+	"       mkmodel sparse OUT_DIR [--shape NAME] [options]\n"
 	"\n"
 	"Writes OUT_DIR/config.json and OUT_DIR/model.safetensors as Hugging Face lays them out.\n"
 	"\n"
@@ -26,10 +25,15 @@ static const char help[] =
 	"                     the shape of one of them: the sizes that are given replace its own,\n"
 	"                     and the others keep their proportions\n"
 	"\n"
-	"      --dtype TYPE         of matrices: f32 (default), f16 or bf16\n"
+	"  sparse             no weights: files of the right shape and length that take no disk "
+	"and\n"
+	"                     read as zeros, for devices that keep time instead of computing\n"
+	"\n"
+	"      --dtype TYPE         of matrices: f32 (default), f16 (sparse: default) or bf16\n"
 	"      --vector-dtype TYPE  of norms and biases (default: as --dtype)\n"
 	"      --shards N           model-0000i-of-0000N.safetensors and an index\n"
 	"      --model NAME         in the list of shapes\n"
+	"      --shape NAME         sparse: a model that is built in, e.g. OPT-30B\n"
 	"      --family NAME        llama (default), qwen2 or opt\n"
 	"      --hidden N           hidden size (default 256)\n"
 	"      --layers N           (default 8)\n"
@@ -53,7 +57,7 @@ static const char help[] =
 int mk_usage(const char *what, const char *which)
 {
 	fprintf(stderr, "mkmodel: %s: %s (see mkmodel --help)\n", which, what);
-	return EXIT_USAGE;
+	return MK_EXIT_USAGE;
 }
 
 static int parse_u64(const char *text, uint64_t max, uint64_t *ret_value)
@@ -134,6 +138,7 @@ enum {
 	OPT_VECTOR_DTYPE,
 	OPT_SHARDS,
 	OPT_MODEL,
+	OPT_SHAPE,
 	OPT_FAMILY,
 	OPT_POST_NORM,
 	OPT_TIED,
@@ -150,6 +155,7 @@ static const struct option long_options[] = {
 	{ "vector-dtype", required_argument, NULL, OPT_VECTOR_DTYPE },
 	{ "shards", required_argument, NULL, OPT_SHARDS },
 	{ "model", required_argument, NULL, OPT_MODEL },
+	{ "shape", required_argument, NULL, OPT_SHAPE },
 	{ "family", required_argument, NULL, OPT_FAMILY },
 	{ "post-norm", no_argument, NULL, OPT_POST_NORM },
 	{ "tied", no_argument, NULL, OPT_TIED },
@@ -186,8 +192,10 @@ static int set_format(struct mk_options *o, int c, const char *arg)
 {
 	uint64_t value;
 
-	if (c == OPT_DTYPE)
+	if (c == OPT_DTYPE) {
+		o->dtype_given = true;
 		return parse_dtype(arg, &o->format.dtype);
+	}
 	if (c == OPT_VECTOR_DTYPE) {
 		o->vector_dtype_given = true;
 		return parse_dtype(arg, &o->format.vector_dtype);
@@ -206,6 +214,9 @@ static int set_option(struct mk_options *o, int c, const char *arg)
 	switch (c) {
 	case OPT_MODEL:
 		o->model = arg;
+		return 0;
+	case OPT_SHAPE:
+		o->shape = arg;
 		return 0;
 	case OPT_FAMILY:
 		o->family_given = true;
@@ -253,7 +264,7 @@ int mk_options_parse(int argc, char **argv, struct mk_options *o)
 				fprintf(stderr, "mkmodel: --%s: %s%s\n", long_options[index].name,
 					optarg ? optarg : "contradicts another option",
 					optarg ? " is not allowed here" : "");
-				return EXIT_USAGE;
+				return MK_EXIT_USAGE;
 			}
 		}
 	}

@@ -10,14 +10,17 @@
 
 #include "tools/mkmodel/hf.h"
 
+#define MK_EXIT_USAGE 2
+
 struct mk_options {
 	struct mm_arch given; /* 0: not given */
 	bool family_given, tied, untied;
 	bool of_random; /* an option was given that a checkpoint has no use for */
-	bool vector_dtype_given;
+	bool dtype_given, vector_dtype_given;
 	struct mk_format format;
 	uint64_t seed;
 	const char *model;
+	const char *shape;
 };
 
 /* Return: -1 go on, optind says where; else the exit status. */

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -100,10 +101,16 @@ static void test_memory(void **state)
 	struct mm_why why;
 	struct mm_memory_map map;
 	unsigned char resident;
+	struct stat st;
 
 	(void)state;
 	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
 	assert_int_equal(mm_memory_map(fd, bytes, -1, &map, &why), 0);
+	/* A part first, of which the pages on either side are none. */
+	assert_int_equal(mm_memory_populate(&map, 4096 + 1, 4096, &why), 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(st.st_blocks * 512, 2 * 4096);
+	assert_int_equal(mm_memory_populate(&map, 0, bytes, &why), 0);
 	for (uint64_t at = 0; at < bytes; at += UINT64_C(1) << 20) {
 		assert_int_equal(mincore((char *)map.base + at, 4096, &resident), 0);
 		assert_int_equal(resident & 1, 1);
@@ -123,6 +130,7 @@ static void check_node(int node)
 
 	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
 	assert_int_equal(mm_memory_map(fd, bytes, node, &map, &why), 0);
+	assert_int_equal(mm_memory_populate(&map, 0, bytes, &why), 0);
 	for (uint64_t at = 0; at < bytes; at += 4096) {
 		int got = -1;
 

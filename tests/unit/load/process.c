@@ -105,6 +105,82 @@ static void test_ways(void **state)
 	folder = "/tmp";
 }
 
+/* ---- holes ---- */
+
+static const struct tensor holey[] = {
+	{ "model.layers.0.q.weight", "F32", 2, { 4000, 4001 }, 0 }, /* 64 MB */
+	{ "model.layers.1.q.weight", "F16", 2, { 15, 10 }, 0 },
+	{ "model.layers.2.q.weight", "F32", 2, { 2000, 2000 }, 0 },
+};
+
+/* Holes in the first tensor, but for its ends and some pages; the others stay as they are. */
+static void punch(int fd)
+{
+	const off_t mb = 1 << 20;
+
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, mb, 20 * mb), 0);
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 21 * mb + 8192,
+				   40 * mb - 8192),
+			 0);
+}
+
+/* Each tensor is what its file says. */
+static void check_holes(const struct load *load, int fd)
+{
+	uint64_t header, at;
+	struct stat st;
+
+	/* First: to look at a hole of a memfd makes a page of it. */
+	assert_int_equal(fstat(load->store.fd, &st), 0);
+	assert_in_range(st.st_blocks * 512, tensor_bytes(&holey[2]), 24 << 20);
+	assert_int_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
+	at = header + sizeof(header);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(holey); i++) {
+		const uint64_t bytes = tensor_bytes(&holey[i]);
+		char *file = malloc(bytes);
+		const void *stored;
+
+		assert_non_null(file);
+		assert_int_equal(pread(fd, file, bytes, (off_t)at), bytes);
+		store_find(load, holey[i].name, &stored);
+		assert_memory_equal(stored, file, bytes);
+		free(file);
+		at += bytes;
+	}
+}
+
+/* What is not on disk is not in memory either, and reads as zeros. */
+static void test_holes(void **state)
+{
+	static const char *const modes[] = { MODE_PLAIN, MODE_NO_DIRECT, MODE_NO_URING };
+	char path[128];
+
+	folder = "/dev/shm"; /* punching is not for every file system */
+	for (size_t i = 0; i < MM_ARRAY_SIZE(modes); i++) {
+		struct load load;
+		int fd;
+
+		setup(state);
+		model_write(holey, MM_ARRAY_SIZE(holey), 7);
+		snprintf(path, sizeof(path), "%s/model-0.safetensors", model_dir);
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		assert_true(fd >= 0);
+		punch(fd);
+		load_start(&load, modes[i]);
+		load_pass_model(&load, 1);
+		assert_true(load_hear(&load));
+		load_alloc(&load);
+		assert_true(load_hear(&load));
+		assert_int_equal(load_end(&load), 0);
+		assert_int_equal(load.status.bytes_done, load.status.bytes_total);
+		check_holes(&load, fd);
+		load_done(&load);
+		close(fd);
+		teardown(state);
+	}
+	folder = "/tmp";
+}
+
 static void test_groups(void **state)
 {
 	const struct mm_dir *dir;
@@ -698,6 +774,7 @@ int main(int argc, char **argv)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ways),
+		cmocka_unit_test(test_holes),
 		T(test_groups),
 		T(test_shards),
 		T(test_identity),

@@ -14,12 +14,14 @@
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "mm/base.h"
 #include "mmd/load/safetensors.h"
 #include "tools/mkmodel/options.h"
 #include "tools/mkmodel/shapes.h"
 #include "tools/mkmodel/sources.h"
+#include "tools/shapes.h"
 
 static char dir[256], path[300];
 static char err[MK_ERROR_BYTES];
@@ -248,6 +250,47 @@ static void test_written_model(void **state)
 	close(fd);
 }
 
+/* Files of the right shape, length and header, in one or in shards, that take no disk. */
+static void test_sparse(void **state)
+{
+	const struct mm_shape *shape = mm_shape_find("OPT-30B");
+	const struct mk_source source = { .arch = shape->arch };
+	struct mk_format format = { MM_DTYPE_F16, MM_DTYPE_F16, 0 };
+	const struct mm_st_tensor *t;
+	struct mm_safetensors st;
+	uint64_t bytes = 0;
+	struct stat s;
+	char zero[64];
+	int fd;
+
+	(void)state;
+	assert_int_equal(mk_write(&source, dir, &format, err), 0);
+	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (mm_safetensors_read(fd, &st, err, sizeof(err)))
+		fail_msg("%s", err);
+	for (size_t i = 0; i < st.n_tensors; i++)
+		bytes += st.tensors[i].bytes;
+	assert_int_equal(bytes, mm_arch_weight_bytes(&shape->arch, 2));
+	t = tensor(&st, "model.decoder.layers.47.fc2.weight");
+	assert_non_null(t);
+	assert_int_equal(pread(fd, zero, sizeof(zero), (off_t)t->file_offset), sizeof(zero));
+	for (size_t i = 0; i < sizeof(zero); i++)
+		assert_int_equal(zero[i], 0);
+	assert_int_equal(fstat(fd, &s), 0);
+	assert_true(s.st_size > 59 * (INT64_C(1) << 30) / 10 * 9);
+	assert_true(s.st_blocks * 512 < 1 << 20);
+	mm_safetensors_done(&st);
+	close(fd);
+	format.shards = 7;
+	assert_int_equal(mk_write(&source, dir, &format, err), 0);
+	snprintf(path, sizeof(path), "%s/model-00007-of-00007.safetensors", dir);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(mm_safetensors_read(fd, &st, err, sizeof(err)), 0);
+	mm_safetensors_done(&st);
+	close(fd);
+}
+
 static void row_of_infinity(void *context, enum mm_weight weight, uint32_t layer, uint32_t row,
 			    float *out)
 {
@@ -393,6 +436,9 @@ static void test_options(void **state)
 	assert_int_equal(o.format.shards, 3);
 	assert_true(o.given.rope.theta == 5e5 && o.given.rope.high_factor == 4);
 	assert_int_equal(o.given.rope.original, 8192);
+	assert_int_equal(parse("sparse x --shape OPT-30B", &o), -1);
+	assert_string_equal(o.shape, "OPT-30B");
+	assert_false(o.dtype_given);
 }
 
 /* What is given replaces a shape's sizes; what hangs on it keeps its proportions. */
@@ -579,12 +625,13 @@ static void test_published_models(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_narrow),         cmocka_unit_test(test_llama2c_rows),
-		cmocka_unit_test(test_llama2c_untied), cmocka_unit_test(test_llama2c_lies),
-		cmocka_unit_test(test_written_model),  cmocka_unit_test(test_refuses_to_write),
-		cmocka_unit_test(test_shards),         cmocka_unit_test(test_options),
-		cmocka_unit_test(test_scaled_down),    cmocka_unit_test(test_bad_archs),
-		cmocka_unit_test(test_bad_lists),      cmocka_unit_test(test_published_models),
+		cmocka_unit_test(test_narrow),           cmocka_unit_test(test_llama2c_rows),
+		cmocka_unit_test(test_llama2c_untied),   cmocka_unit_test(test_llama2c_lies),
+		cmocka_unit_test(test_written_model),    cmocka_unit_test(test_sparse),
+		cmocka_unit_test(test_refuses_to_write), cmocka_unit_test(test_shards),
+		cmocka_unit_test(test_options),          cmocka_unit_test(test_scaled_down),
+		cmocka_unit_test(test_bad_archs),        cmocka_unit_test(test_bad_lists),
+		cmocka_unit_test(test_published_models),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
