@@ -3,21 +3,33 @@
 #include <string.h>
 
 #include "mm/base.h"
+#include "tools/mmbench/evaluate.h"
 #include "tools/mmbench/serve.h"
 
 static const char help_text[] =
 	"usage: mmbench serve [options]     replay a trace under each policy in turn\n"
+	"       mmbench evaluate [options]  the papers' evaluation, through the simulator\n"
 	"       mmbench --help | --version\n"
 	"\n"
-	"`mmbench serve --help` has its options.\n";
+	"`mmbench serve --help` and `mmbench evaluate --help` have their options.\n";
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+} commands[] = {
+	{ "serve", mm_bench_serve },
+	{ "evaluate", mm_bench_evaluate },
+};
 
 int main(int argc, char **argv)
 {
 	const char *command = argc > 1 ? argv[1] : "";
 
-	if (!strcmp(command, "serve")) {
+	for (size_t i = 0; i < MM_ARRAY_SIZE(commands); i++) {
+		if (strcmp(command, commands[i].name))
+			continue;
 		argv[1] = argv[0]; /* getopt names it in its messages */
-		return mm_bench_serve(argc - 1, argv + 1);
+		return commands[i].run(argc - 1, argv + 1);
 	}
 	if (!strcmp(command, "--help")) {
 		fputs(help_text, stdout);
@@ -28,8 +40,9 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (*command)
-		fprintf(stderr, "mmbench: unknown command '%s'; there is: serve\n", command);
+		fprintf(stderr, "mmbench: unknown command '%s'; there are: serve, evaluate\n",
+			command);
 	else
-		fprintf(stderr, "mmbench: no command; there is: serve\n");
+		fprintf(stderr, "mmbench: no command; there are: serve, evaluate\n");
 	return 2;
 }
