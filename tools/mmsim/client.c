@@ -67,28 +67,24 @@ static bool group_changes(const struct ms_tenant *t, uint32_t g)
 		      (t->first[g + 1] - t->first[g]) * sizeof(uint32_t)) != 0;
 }
 
-/* Maps what changed of a group. Return: what the calls take; access is set once for each run of pages. */
+/* Maps what changed of a group. Return: what the calls take, each mapping by itself. */
 static uint64_t group_map(struct ms_tenant *t, uint32_t g, uint32_t *ret_released)
 {
 	const struct mm_profile *p = &t->dev->profile;
 	uint64_t ns = 0;
-	bool run = false;
 
 	for (uint32_t e = t->first[g]; e < t->first[g + 1]; e++) {
 		const uint32_t old = t->c.map[e], new = t->c.view[e];
 
-		if (old == new) {
-			run = false;
+		if (old == new)
 			continue;
-		}
 		if (old != MM_NO_PAGE) {
 			ns += p->unmap_ns;
 			*ret_released += forget(t, old);
 		}
 		mm_assert(new != MM_NO_PAGE);
 		t->model_pages += hold(t, new);
-		ns += p->map_ns + (run ? 0 : p->set_access_ns);
-		run = true;
+		ns += p->map_ns + p->set_access_ns;
 		t->c.map[e] = new;
 	}
 	return ns;
@@ -156,7 +152,7 @@ static void switched(struct ms_tenant *t, const struct mm_msg *msg, bool partial
 
 static void service_for(struct ms_tenant *t, uint64_t ns)
 {
-	ms_heap_push(&t->sim->heap, t->sim->now_ns + ns, MS_SERVICE, (uint16_t)t->index, 0);
+	ms_heap_push(&t->sim->heap, ms_driver_call(t->dev, ns), MS_SERVICE, (uint16_t)t->index, 0);
 }
 
 /* Layer by layer, in order of execution, while steps go on. True: all are mapped. */
@@ -197,7 +193,7 @@ static uint64_t chunk_map(struct ms_tenant *t, uint32_t chunk)
 	for (uint32_t i = 0; i < t->chunk_pages; i++)
 		mm_assert(hold(t, pages[i]));
 	t->kv_pages += t->chunk_pages;
-	return t->chunk_pages * p->map_ns + t->kv.ranges * p->set_access_ns;
+	return t->chunk_pages * (p->map_ns + p->set_access_ns);
 }
 
 static void granted(struct ms_tenant *t, uint32_t chunk)
@@ -236,7 +232,7 @@ void ms_kv_release(struct ms_tenant *t, uint32_t chunk)
 	for (uint32_t i = 0; i < t->chunk_pages; i++)
 		mm_assert(let_go(t, c->kv_view[chunk * t->chunk_pages + i]));
 	t->kv_pages -= t->chunk_pages;
-	t->e.calls_ns += t->chunk_pages * (p->unmap_ns + p->release_ns);
+	t->e.calls_end_ns = ms_driver_call(t->dev, t->chunk_pages * (p->unmap_ns + p->release_ns));
 	if (wish)
 		say_wanted(t, wish);
 	ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_KV_RELEASE, .arg = { chunk } });

@@ -209,6 +209,14 @@ void ms_link_run(struct ms_device *dev)
 	}
 }
 
+/* ---- the driver: one call at a time, over all processes ---- */
+
+uint64_t ms_driver_call(struct ms_device *dev, uint64_t ns)
+{
+	dev->driver_free_ns = MM_MAX(dev->driver_free_ns, dev->sim->now_ns) + ns;
+	return dev->driver_free_ns;
+}
+
 /* ---- life ---- */
 
 int ms_device_init(struct ms_device *dev, struct ms_sim *sim, uint32_t index)

@@ -255,13 +255,12 @@ static void plan_cost(struct ms_tenant *t, const struct mm_sched_plan *plan)
 
 static void step(struct ms_tenant *t, const struct mm_sched_plan *plan)
 {
-	const uint64_t at = t->sim->now_ns + MS_STEP_NS + t->e.calls_ns;
+	const uint64_t at = MM_MAX(t->sim->now_ns, t->e.calls_end_ns) + t->sim->opts.step_ns;
 
 	mm_kvman_runs(&t->e.kvman);
 	plan_cost(t, plan);
 	t->e.plan = plan;
 	t->e.running = true;
-	t->e.calls_ns = 0;
 	t->e.step_ns = t->sim->now_ns;
 	t->step.before_ns = t->step.cost.before;
 	if (t->e.moved_ns > at)

@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include "mmd/core/tune.h"
+#include "tools/mmsim/costs.h"
 #include "tools/mmsim/details.h"
 #include "tools/mmsim/sim.h"
 #include "tools/workload/report.h"
 
+#define STEP_US_MAX 1000000u
 #define CHECK_EVERY 10000              /* events, without --check */
 #define ALONE_EACH  16                 /* requests of each tenant that tell the unloaded medians */
 #define ALONE_APART (60 * MM_NS_PER_S) /* between two of them */
@@ -20,6 +22,7 @@ struct program {
 	struct mm_wl_opts opts;
 	int32_t alpha; /* -1: not said */
 	uint32_t slots;
+	uint64_t step_ns;
 	uint32_t check;
 	const char *trace_path;
 	FILE *trace;
@@ -34,12 +37,13 @@ struct program {
 	double simulated_s, wall_s;
 };
 
-enum { OPT_CHECK = MM_WL_OPT_MORE, OPT_TRACE_OUT, OPT_PLAN };
+enum { OPT_CHECK = MM_WL_OPT_MORE, OPT_TRACE_OUT, OPT_PLAN, OPT_STEP };
 
 static const struct option more[] = {
 	{ "check", no_argument, NULL, OPT_CHECK },
 	{ "trace-out", required_argument, NULL, OPT_TRACE_OUT },
 	{ "plan", required_argument, NULL, OPT_PLAN },
+	{ "step-us", required_argument, NULL, OPT_STEP },
 	{ 0 },
 };
 
@@ -63,12 +67,28 @@ static int take_plan(struct program *p, const char *text)
 	return 0;
 }
 
+static int take_step(struct program *p, const char *text)
+{
+	char *end;
+	const unsigned long us = strtoul(text, &end, 10);
+
+	if (*text < '0' || *text > '9' || *end || us > STEP_US_MAX) {
+		fprintf(stderr, "mmsim: --step-us '%s' is not in 0..%u; see mmsim --help\n", text,
+			STEP_US_MAX);
+		return -EINVAL;
+	}
+	p->step_ns = us * 1000;
+	return 0;
+}
+
 static int take(void *user, int val, char *arg)
 {
 	struct program *p = user;
 
 	if (val == OPT_PLAN)
 		return take_plan(p, arg);
+	if (val == OPT_STEP)
+		return take_step(p, arg);
 	if (val == OPT_CHECK)
 		p->check = 1;
 	else
@@ -87,7 +107,8 @@ static const char usage[] =
 static const char more_help[] =
 	"  --check                check every invariant after every event (slow)\n"
 	"  --trace-out FILE       CSV: what each tenant has and does, every 15 ms\n"
-	"  --plan LAYERS[:SLOTS]  so many layers of each model are away all the time\n";
+	"  --plan LAYERS[:SLOTS]  so many layers of each model are away all the time\n"
+	"  --step-us US           the engine's own time for each step (default 150)\n";
 
 static int wrong(const char *text)
 {
@@ -165,6 +186,7 @@ static int run(struct program *p, const struct mm_wl_case *c, const struct mm_wl
 				.policy = policy,
 				.alpha = p->alpha,
 				.slots = p->slots,
+				.step_ns = p->step_ns,
 				.check = p->check,
 				.trace = details ? p->trace : NULL };
 	const double begin = seconds();
@@ -330,7 +352,9 @@ static void done(struct program *p)
 
 int main(int argc, char **argv)
 {
-	static struct program p = { .alpha = -1, .check = CHECK_EVERY };
+	static struct program p = { .alpha = -1,
+				    .step_ns = MS_STEP_US * UINT64_C(1000),
+				    .check = CHECK_EVERY };
 	const struct mm_wl_program program = { .name = "mmsim",
 					       .usage = usage,
 					       .more = more,

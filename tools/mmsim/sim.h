@@ -96,7 +96,7 @@ struct ms_device {
 	struct mm_core_opts opts;
 	uint64_t deadline_ns;
 	struct ms_fifo jobs, jobs_done;
-	uint64_t xfer_free_ns, scrub_free_ns;
+	uint64_t driver_free_ns, xfer_free_ns, scrub_free_ns;
 	struct ms_link link;
 	struct ms_compute compute;
 	uint16_t *holder;       /* of a page: tenant + 1 that maps it */
@@ -181,11 +181,11 @@ struct ms_engine {
 	uint64_t *finished; /* [max_batch] */
 	bool fixed, swaps;
 	uint32_t next_arrival;
-	uint64_t wake_ns;  /* UINT64_MAX: somebody else wakes it */
-	uint64_t moved_ns; /* when the device has copied all blocks that were moved */
-	uint64_t calls_ns; /* of the driver, since the last step */
-	bool running;      /* a step */
-	uint64_t step_ns;  /* when it began */
+	uint64_t wake_ns;      /* UINT64_MAX: somebody else wakes it */
+	uint64_t moved_ns;     /* when the device has copied all blocks that were moved */
+	uint64_t calls_end_ns; /* of the driver, that the next step waits for */
+	bool running;          /* a step */
+	uint64_t step_ns;      /* when it began */
 	const struct mm_sched_plan *plan;
 	/* swapping, between plan and step */
 	bool suspending, lot_used[MM_SWAP_LOTS];
@@ -242,9 +242,10 @@ struct ms_opts {
 	struct mm_profile profile;
 	struct mm_core_opts core; /* what the command line says; pages and policy are filled in */
 	const struct mm_wl_policy *policy;
-	int32_t alpha;  /* layers of each model that are away all the time; -1: as mmd decides */
-	uint32_t slots; /* that they take turns in; 0: as mmd decides */
-	uint32_t check; /* all invariants, after every so many events of a core */
+	int32_t alpha;    /* layers of each model that are away all the time; -1: as mmd decides */
+	uint32_t slots;   /* that they take turns in; 0: as mmd decides */
+	uint64_t step_ns; /* of the engine's thread for each step */
+	uint32_t check;   /* all invariants, after every so many events of a core */
 	FILE *trace; /* a line for each tenant each time that mmd looks at statistics; NULL: none */
 };
 
@@ -281,6 +282,8 @@ void ms_compute_run(struct ms_device *dev); /* what has ended by now */
 struct ms_transfer *ms_link_start(struct ms_device *dev, uint32_t flow, double bytes, bool to_host);
 void ms_link_cancel(struct ms_device *dev, struct ms_transfer *transfer);
 void ms_link_run(struct ms_device *dev);
+/* Return: when calls of the driver that take @ns are done. */
+uint64_t ms_driver_call(struct ms_device *dev, uint64_t ns);
 int ms_device_init(struct ms_device *dev, struct ms_sim *sim, uint32_t index);
 void ms_device_done(struct ms_device *dev);
 static inline uint32_t ms_flow_layers(const struct ms_tenant *t)

@@ -311,8 +311,7 @@ static void create(struct ms_device *dev, const struct mm_msg *job, uint64_t pag
 {
 	const struct mm_profile *p = &dev->profile;
 
-	dev->xfer_free_ns = MM_MAX(dev->xfer_free_ns, dev->sim->now_ns) +
-			    pages * (p->create_ns + p->export_ns) + drop_ns;
+	dev->xfer_free_ns = ms_driver_call(dev, pages * (p->create_ns + p->export_ns) + drop_ns);
 	ms_xfer_done(dev, job->user_data, 0, dev->xfer_free_ns);
 }
 
