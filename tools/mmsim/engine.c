@@ -253,12 +253,26 @@ static void plan_cost(struct ms_tenant *t, const struct mm_sched_plan *plan)
 	t->s.batch_max = MM_MAX(t->s.batch_max, plan->n_items);
 }
 
+/* Blocks of all tenants, now that the plan has its. */
+static void note_peak(struct ms_sim *sim)
+{
+	uint64_t *peak = &sim->opts.record->counters.kv_peak_bytes, sum = 0;
+
+	for (uint32_t i = 0; i < sim->n_tenants; i++) {
+		const struct ms_tenant *t = &sim->tenants[i];
+
+		sum += t->e.sched.kv.used_blocks * t->kv.block_bytes * t->kv.ranges;
+	}
+	*peak = MM_MAX(*peak, sum);
+}
+
 static void step(struct ms_tenant *t, const struct mm_sched_plan *plan)
 {
 	const uint64_t at = MM_MAX(t->sim->now_ns, t->e.calls_end_ns) + t->sim->opts.step_ns;
 
 	mm_kvman_runs(&t->e.kvman);
 	plan_cost(t, plan);
+	note_peak(t->sim);
 	t->e.plan = plan;
 	t->e.running = true;
 	t->e.step_ns = t->sim->now_ns;

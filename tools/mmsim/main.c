@@ -335,7 +335,12 @@ static int report(struct program *p)
 	if (!r)
 		r = p->opts.json ? mm_wl_report_print(&report) : mm_wl_report_table(&report);
 	json_decref(members);
-	return r;
+	if (!r && fflush(stdout))
+		r = -EIO;
+	/* The report's only other reason is a lack of memory. */
+	if (ferror(stdout))
+		return wrong("cannot write the report to standard output");
+	return r ? wrong(strerror(-r)) : 0;
 }
 
 static void done(struct program *p)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mmsim as a program: the same line gives the same JSON; what is wrong is refused, and it says what."""
+
+import csv
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from programs import BIN, limit
+
+CASE = ["--profile", "gh200-96", "--shapes", "OPT-13B:32,Llama-2-13B:32,Llama-3-8B:20", "--pool",
+        "88G", "--page", "64M", "--max-len", "1024", "--rate", "12", "--seconds", "4"]
+
+
+def mmsim(*args, stdout=subprocess.PIPE):
+    done = subprocess.run([str(BIN / "mmsim"), *map(str, args)], stdout=stdout,
+                          stderr=subprocess.PIPE, timeout=limit(120), check=False)
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+def simulated(*args):
+    code, text, errors = mmsim(*CASE, "--json", *args)
+    assert code == 0, errors
+    return json.loads(text)
+
+
+def without_host_times(report):
+    """All but what depends on the machine that it ran on."""
+    if isinstance(report, dict):
+        return {k: without_host_times(v) for k, v in report.items() if k not in ("speed", "wall_s")}
+    if isinstance(report, list):
+        return [without_host_times(v) for v in report]
+    return report
+
+
+@pytest.mark.parametrize("sharing", ["temporal", "spatial", "mig"])
+def test_same_line_same_json(sharing):
+    args = ["--sharing", sharing, "--policy", "recompute,elastic,remap,swap,unlimited", "--windows", 2]
+    first, second = simulated(*args), simulated(*args)
+    assert first["mode"] == "simulated" and first["speed"] > 0 and first["simulated_s"] > 0
+    assert without_host_times(first) == without_host_times(second)
+    assert without_host_times(simulated(*args, "--seed", 2)) != without_host_times(first)
+
+
+def test_details_and_time_line(root):
+    path = root / "line.csv"
+    report = simulated("--policy", "remap", "--sharing", "spatial", "--trace-out", path)
+    run, = report["details"]["remap"]
+    assert {t["name"] for t in run["tenants"]} == {"OPT-13B", "Llama-2-13B", "Llama-3-8B"}
+    assert any(t["alpha_max"] for t in run["tenants"]), "nothing was remapped: the case shows nothing"
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows and {r["policy"] for r in rows} == {"remap"}
+    assert all(int(r["free_pages"]) < run["devices"][0]["pages"] for r in rows)
+    assert max(int(r["alpha"]) for r in rows) <= max(t["alpha_max"] for t in run["tenants"])
+    assert sorted(float(r["time_s"]) for r in rows) == [float(r["time_s"]) for r in rows]
+
+
+def test_a_plan_by_hand():
+    alone = ["--shapes", "OPT-6.7B:50", "--policy", "recompute", "--sharing", "spatial", "--rate", 2,
+             "--seconds", 4, "--max-len", 256, "--json"]
+    code, text, errors = mmsim(*alone, "--plan", "3:2")
+    assert code == 0, errors
+    tenant, = json.loads(text)["details"]["recompute"][0]["tenants"]
+    assert tenant["alpha_max"] == 3 and tenant["alpha_mean"] == 3
+    code, _, errors = mmsim(*alone, "--plan", 32)
+    assert code == 1 and "at most 31" in errors
+
+
+@pytest.mark.parametrize("args, word", [
+    (["--plan", "x"], "--plan"),
+    (["--plan", "3:3"], "--plan"),
+    (["--plan", "-1"], "--plan"),
+    (["--plan", "1:"], "--plan"),
+    (["--step-us", "-1"], "--step-us"),
+    (["--step-us", "1e3"], "--step-us"),
+    (["--step-us", "99999999999999999999"], "--step-us"),
+    (["--rate", "nan"], "--rate"),
+    (["--windows", "0"], "--windows"),
+    (["--policy", "best"], "best"),
+    (["--sharing", "none"], "none"),
+    (["--dilation", "2"], "dilation"),
+    (["--controller", "no-such-knob=1"], "no-such-knob"),
+], ids=str)
+def test_usage(args, word):
+    code, text, errors = mmsim(*CASE, *args)
+    assert code == 2 and not text and word in errors, errors
+
+
+@pytest.mark.parametrize("args, word", [
+    (["--profile", "none"], "none"),
+    (["--trace", "/nonexistent"], "/nonexistent"),
+    (["--lengths", "/nonexistent"], "/nonexistent"),
+    (["--trace-out", "/nonexistent/x"], "/nonexistent/x"),
+    (["--pool", "40G"], "OPT-13B"),
+], ids=str)
+def test_refused(args, word):
+    code, text, errors = mmsim(*CASE, *args)
+    assert code == 1 and not text and word in errors, errors
+
+
+def test_hostile_trace(root):
+    for name, text in {"empty": "", "head": "arrival_s,prompt_tokens,output_tokens\n", "binary": "\0\1\2",
+                       "nan": "arrival_s,prompt_tokens,output_tokens\nnan,1,1\n"}.items():
+        path = root / name
+        path.write_text(text)
+        code, _, errors = mmsim(*CASE, "--trace", path)
+        assert code == 1 and str(path) in errors, (name, errors)
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=str)
+def test_full_disk(flags):
+    """What could not be printed is not done."""
+    with open("/dev/full", "w") as full:
+        code, _, errors = mmsim(*CASE, "--policy", "recompute", *flags, stdout=full)
+    assert code == 1 and "standard output" in errors, errors
+
+
+def test_help_and_version():
+    for word, expected in (("--help", "--trace-out"), ("--version", "mmsim")):
+        code, text, _ = mmsim(word)
+        assert code == 0 and expected in text.decode()
