@@ -105,10 +105,26 @@ static bool is_small(const struct sg_op *op)
 	return op->copy.bytes <= (op->copy.pageable ? SG_PACE_PAGEABLE_BYTES : SG_PACE_BYTES);
 }
 
+/*
+ * A device has several copy engines, and shares a link between them by turns of little more than a packet:
+ * a small copy does not stand behind large ones that are under way, and takes no bandwidth worth counting.
+ */
+static void copy_small(const struct sg_op *op, struct sg_stream *s)
+{
+	const enum mm_link link = op->copy.way == SG_TO_DEVICE ? MM_LINK_H2D : MM_LINK_D2H;
+
+	settle(s, true);
+	s->time_ns += mm_cost_copy_ns(profile_of(s), link, op->copy.bytes, 0);
+}
+
 static bool copy(struct sg_op *op, struct sg_stream *s)
 {
 	unsigned int device = s->ctx->device;
 
+	if (is_small(op) && (op->copy.way == SG_TO_DEVICE || op->copy.way == SG_TO_HOST)) {
+		copy_small(op, s);
+		return sg_op_perform(op, s->ctx);
+	}
 	switch (op->copy.way) {
 	case SG_IN_DEVICE:
 		compute(s, mm_cost_device_copy_ns(profile_of(s), op->copy.bytes));

@@ -227,6 +227,14 @@ static int role_overlap(int sock)
 	let_go();
 	check(time_of(at[1]) - time_of(at[0]) >= 11 * MS - 10);
 	check(time_of(at[1]) - time_of(at[0]) <= 11 * MS + 10);
+	/* A small copy does not stand behind them. */
+	close_gate();
+	hold(stream);
+	at[0] = record(stream);
+	ok(gpu->cuMemcpyHtoDAsync(va, host, 50000, stream));
+	at[1] = record(stream);
+	let_go();
+	check(time_of(at[1]) - time_of(at[0]) == 50000);
 	/* The other direction loses a fifth of its rate. */
 	ok(gpu->cuMemcpyDtoHAsync(host, va, 4000000, back));
 	at[0] = record(back);
