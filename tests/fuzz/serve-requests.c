@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 					       .limit = LINES,
 					       .max_prompt = 64,
 					       .max_output = 64,
-					       .time_scale = 0.5 };
+					       .at_once = false };
 	static char err[MM_SERVE_ERROR_BYTES];
 	struct mm_requests requests = { 0 };
 	char path[INPUT_PATH_BYTES];

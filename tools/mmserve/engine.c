@@ -21,11 +21,6 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * MM_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-static double since_start(const struct mm_engine *e, uint64_t now)
-{
-	return (double)(int64_t)(now - e->start_ns) / (double)MM_NS_PER_S;
-}
-
 static int fail(struct mm_engine *e, int error, const char *what)
 {
 	const char *why = e->memory->ops->error(e->memory);
@@ -149,12 +144,15 @@ static int init_sched(struct mm_engine *e, uint32_t max_tokens)
 
 static int init_kvman(struct mm_engine *e)
 {
-	const struct mm_kvman_config config = { .share_chunks = e->chunks_share,
-						.fixed = e->memory->fixed,
-						.idle_ns = e->opts.kv_idle_ns,
-						.timeout_ns = e->opts.kv_timeout_ns,
-						.answer_ns = MM_KVMAN_ANSWER_NS,
-						.retry_ns = MM_KVMAN_RETRY_NS };
+	const struct mm_stamps *t = &e->stamps;
+	const struct mm_kvman_config config = {
+		.share_chunks = e->chunks_share,
+		.fixed = e->memory->fixed,
+		.idle_ns = mm_stamps_host_ns(t, e->opts.kv_idle_ns),
+		.timeout_ns = mm_stamps_host_ns(t, e->opts.kv_timeout_ns),
+		.answer_ns = mm_stamps_host_ns(t, MM_KVMAN_ANSWER_NS),
+		.retry_ns = mm_stamps_host_ns(t, MM_KVMAN_RETRY_NS),
+	};
 
 	e->finished = calloc(e->opts.max_batch, sizeof(*e->finished));
 	return e->finished ? mm_kvman_init(&e->kvman, &config, &e->sched, &kvman_ops, e) : -ENOMEM;
@@ -192,6 +190,10 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 				 .requests = requests,
 				 .break_dice = opts->break_seed,
 				 .err = err };
+	r = mm_gpu_errno(
+		mm_stamps_init(&e->stamps, memory->gpu, opts->device_times, opts->time_scale));
+	if (r)
+		return fail(e, r, "cannot create an event");
 	r = mm_kv_arena_init(
 		&e->kv, opts->kv_order, weights->arch.layers,
 		mm_forward_part_bytes(&weights->arch, opts->block_tokens, opts->kv_dtype),
@@ -214,6 +216,7 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 
 void mm_engine_done(struct mm_engine *e)
 {
+	mm_stamps_done(&e->stamps);
 	if (e->retired_done)
 		e->memory->gpu->cuEventDestroy(e->retired_done);
 	if (e->forward.gpu)
@@ -228,9 +231,9 @@ void mm_engine_done(struct mm_engine *e)
 
 /* ---- requests ---- */
 
-static int finish(struct mm_engine *e, struct mm_request *q, uint64_t now)
+static int finish(struct mm_engine *e, struct mm_request *q, double now_s)
 {
-	q->finish_s = since_start(e, now);
+	q->finish_s = now_s;
 	if (e->opts.out && mm_report_request(e->opts.out, q)) {
 		snprintf(e->err, MM_SERVE_ERROR_BYTES, "cannot write the output: %s",
 			 strerror(errno));
@@ -242,7 +245,7 @@ static int finish(struct mm_engine *e, struct mm_request *q, uint64_t now)
 static int refuse(struct mm_engine *e, struct mm_request *q, uint64_t now, const char *why)
 {
 	snprintf(q->error, sizeof(q->error), "%s", why);
-	return finish(e, q, now);
+	return finish(e, q, mm_stamps_at(&e->stamps, now));
 }
 
 static int refuse_size(struct mm_engine *e, struct mm_request *q, uint64_t now)
@@ -265,7 +268,7 @@ static int refuse_size(struct mm_engine *e, struct mm_request *q, uint64_t now)
 
 static int let_in(struct mm_engine *e, uint64_t now)
 {
-	const double t = since_start(e, now);
+	const double t = mm_stamps_at(&e->stamps, now);
 	uint32_t seq;
 
 	while (e->next_arrival < e->requests->n) {
@@ -372,6 +375,8 @@ static int compute_once(struct mm_engine *e, struct mm_step_info *info)
 	e->forward.break_at = break_layer(e);
 	r = mm_forward_step(&e->forward);
 	if (!r)
+		r = mm_gpu_errno(mm_stamps_end(&e->stamps, e->forward.stream));
+	if (!r)
 		return e->memory->ops->step_end(e->memory, e->forward.stream, info);
 	e->stats.steps_broken++;
 	if (r != -EINTR) {
@@ -403,7 +408,7 @@ static void report_mismatch(void *context, int32_t layer, const char *tensor)
 		(unsigned long long)e->stats.steps, layer, tensor);
 }
 
-static int take_results(struct mm_engine *e, const struct mm_sched_plan *plan, uint64_t now)
+static int take_results(struct mm_engine *e, const struct mm_sched_plan *plan, double now_s)
 {
 	const struct mm_batch *b = &e->forward.batch;
 	uint32_t sample = 0, n;
@@ -415,12 +420,12 @@ static int take_results(struct mm_engine *e, const struct mm_sched_plan *plan, u
 		if (!plan->items[i].samples)
 			continue;
 		request->preemptions = q->preemptions;
-		request->times[request->n_output] = since_start(e, now);
+		request->times[request->n_output] = now_s;
 		request->ids[request->n_prompt + request->n_output++] = b->next[sample++];
 	}
-	n = mm_sched_commit(&e->sched, now, e->finished);
+	n = mm_sched_commit(&e->sched, now_ns(), e->finished);
 	for (uint32_t i = 0; i < n; i++) {
-		const int r = finish(e, &e->requests->all[e->finished[i]], now);
+		const int r = finish(e, &e->requests->all[e->finished[i]], now_s);
 
 		if (r)
 			return r;
@@ -428,29 +433,50 @@ static int take_results(struct mm_engine *e, const struct mm_sched_plan *plan, u
 	return 0;
 }
 
+/* What the step was like. */
+static void count_step(struct mm_engine *e, const struct mm_sched_plan *plan,
+		       const struct mm_step_info *info, double begin_s, double end_s)
+{
+	/* By events around the waits: of the device, however slow it is made. */
+	const double stall_s = (double)info->stall_ns / (double)MM_NS_PER_S;
+	struct mm_stats *stats = &e->stats;
+
+	if (e->stepping)
+		mm_samples_add(&stats->gaps_s, begin_s - e->step_end_s);
+	e->stepping = true;
+	e->step_end_s = end_s;
+	stats->steps++;
+	stats->computed_tokens += plan->tokens;
+	stats->step_s += end_s - begin_s;
+	stats->batch_max = MM_MAX(stats->batch_max, plan->n_items);
+	stats->stall_s += stall_s;
+	if (info->gated)
+		mm_samples_add(&stats->stalls_s, stall_s);
+}
+
 static int step(struct mm_engine *e, const struct mm_sched_plan *plan)
 {
 	struct mm_step_info info = { 0 };
 	const uint64_t begin = now_ns();
-	uint64_t end;
+	double begin_s, end_s;
+	CUresult res;
 	int r;
 
 	fill_batch(e, plan);
+	res = mm_stamps_begin(&e->stamps, e->forward.stream);
+	if (res)
+		return fail(e, mm_gpu_errno(res), "cannot take the time");
 	r = compute(e, &info);
 	if (r)
 		return r;
-	end = now_ns();
+	res = mm_stamps_read(&e->stamps, &begin_s, &end_s);
+	if (res)
+		return fail(e, mm_gpu_errno(res), "cannot take the time");
+	mm_kvman_ran(&e->kvman, now_ns() - begin);
 	if (e->opts.verify)
 		e->stats.checksum_failures += mm_forward_verify(&e->forward, report_mismatch, e);
-	mm_kvman_ran(&e->kvman, end - begin);
-	e->stats.steps++;
-	e->stats.computed_tokens += plan->tokens;
-	e->stats.step_s += (double)(end - begin) / (double)MM_NS_PER_S;
-	e->stats.batch_max = MM_MAX(e->stats.batch_max, plan->n_items);
-	e->stats.stall_s += (double)info.stall_ns / (double)MM_NS_PER_S;
-	if (info.gated)
-		mm_stats_stall(&e->stats, (double)info.stall_ns / (double)MM_NS_PER_S);
-	return take_results(e, plan, end);
+	count_step(e, plan, &info, begin_s, end_s);
+	return take_results(e, plan, end_s);
 }
 
 /* Nothing can run: until something arrives or mmd says something. */
@@ -461,10 +487,13 @@ static void wait_idle(struct mm_engine *e, uint64_t now)
 	uint64_t ns = e->kvman.n_retired ? RETIRED_POLL_NS : POLL_NS;
 
 	if (!e->sched.n_waiting && !e->sched.n_running && e->next_arrival < e->requests->n) {
-		const double s = e->requests->all[e->next_arrival].arrival_s - since_start(e, now);
+		const double s =
+			e->requests->all[e->next_arrival].arrival_s - mm_stamps_at(&e->stamps, now);
+		const double host_ns = s * e->stamps.scale * (double)MM_NS_PER_S;
 
-		ns = s > 0 ? MM_MIN((uint64_t)(s * (double)MM_NS_PER_S), ns) : 0;
+		ns = s > 0 ? (uint64_t)MM_MIN(host_ns, (double)ns) : 0;
 	}
+	e->stepping = false;
 	timeout = (struct timespec){ .tv_nsec = (long)ns };
 	ppoll(&fd, fd.fd >= 0, &timeout, NULL);
 }
@@ -516,6 +545,7 @@ static int turn(struct mm_engine *e)
 	plan = mm_kvman_plan(&e->kvman, now);
 	e->stats.preemptions = e->sched.preemptions;
 	if (plan->n_swaps) {
+		e->stepping = false;
 		r = mm_suspend_run(e, plan);
 		if (r || !plan->n_items)
 			return r;
@@ -564,20 +594,22 @@ int mm_engine_hold(struct mm_engine *e, int fd)
 
 int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 {
-	int r = 0;
+	int r = mm_gpu_errno(
+		mm_stamps_start(&e->stamps, e->forward.stream, start_ns ? start_ns : now_ns()));
 
-	e->start_ns = start_ns ? start_ns : now_ns();
+	if (r)
+		return fail(e, r, "cannot take the time");
 	mm_kvman_granted(&e->kvman, now_ns());
 	while (!r && !all_done(e)) {
 		r = check_stop(e);
 		if (!r)
 			r = turn(e);
 	}
-	e->stats.end_s = since_start(e, now_ns());
+	e->stats.end_s = mm_stamps_at(&e->stamps, now_ns());
 	e->stats.kv_chunks_max = e->kvman.chunks_max;
 	e->stats.chunks_released = e->kvman.chunks_released;
 	e->stats.blocks_moved = e->kvman.blocks_moved;
 	e->stats.plan_held_s =
-		(double)e->memory->ops->plan_held_ns(e->memory) / (double)MM_NS_PER_S;
+		mm_stamps_seconds(&e->stamps, e->memory->ops->plan_held_ns(e->memory));
 	return r;
 }

@@ -21,6 +21,7 @@
 #include "tools/mmserve/report.h"
 #include "tools/mmserve/requests.h"
 #include "tools/mmserve/sched.h"
+#include "tools/mmserve/stamps.h"
 
 struct mm_engine_opts {
 	const char *module;
@@ -32,11 +33,13 @@ struct mm_engine_opts {
 	enum mm_dtype kv_dtype;
 	uint64_t kv_share_bytes; /* 0: as much as the batch can ever use */
 	uint64_t swap_bytes;     /* 0: as the memory's policy says */
-	uint64_t kv_idle_ns;     /* chunks that stay empty for so long are given back */
-	uint64_t kv_timeout_ns;  /* a request that KV is denied for so long is refused */
+	double time_scale;      /* the host's time per the device's; these two are of the device: */
+	uint64_t kv_idle_ns;    /* chunks that stay empty for so long are given back */
+	uint64_t kv_timeout_ns; /* a request that KV is denied for so long is refused */
 	uint32_t break_permille; /* of the steps break off between two layers and are repeated */
 	uint64_t break_seed;
 	bool verify;
+	bool device_times;                 /* by the device's clock, not the host's */
 	FILE *out;                         /* request lines */
 	const volatile sig_atomic_t *stop; /* not 0: end early */
 };
@@ -54,7 +57,9 @@ struct mm_engine {
 	CUevent retired_done; /* after all work that may touch retired chunks */
 	struct mm_kv_arena kv;
 	uint32_t chunks_share;
-	uint64_t start_ns;
+	struct mm_stamps stamps;
+	double step_end_s; /* of the step before, if nothing else was between */
+	bool stepping;
 	size_t next_arrival;
 	uint64_t break_dice;
 	char *err;

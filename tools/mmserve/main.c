@@ -64,7 +64,7 @@ static int read_requests(struct serve *s)
 		.limit = o->limit,
 		.max_prompt = o->max_prompt,
 		.max_output = o->max_output,
-		.time_scale = o->ignore_arrivals ? 0 : o->time_scale,
+		.at_once = o->ignore_arrivals,
 	};
 
 	return mm_requests_read(o->trace ? o->trace : o->requests, o->trace != NULL, &opts,
@@ -173,6 +173,8 @@ static int start_engine(struct serve *s)
 		.swap_bytes = s->o.swap_bytes,
 		.kv_idle_ns = s->o.kv_idle_ms * MM_NS_PER_MS,
 		.kv_timeout_ns = s->o.kv_timeout_ms * MM_NS_PER_MS,
+		.time_scale = s->o.time_scale,
+		.device_times = s->o.device_times,
 		.break_permille = s->o.break_permille,
 		.break_seed = s->o.seed,
 		.verify = s->o.verify,

@@ -37,13 +37,20 @@ static const char help[] =
 	"\n"
 	"      --requests FILE           JSONL: "
 	"{\"id\",\"arrival_s\",\"prompt\":[ids],\"max_tokens\"}\n"
+	"                                (or \"prompt_tokens\":N, the ids made from the seed)\n"
 	"      --trace FILE              CSV: arrival_s,prompt_tokens,output_tokens\n"
-	"      --seed N                  of a trace's prompt ids (default 0)\n"
+	"      --seed N                  of prompt ids of which only the number is given (default "
+	"0)\n"
 	"      --vocab-limit N           a trace's ids are below this (default: the vocabulary)\n"
 	"      --limit N                 only the first N requests\n"
 	"      --max-prompt N            cut a trace's prompts\n"
 	"      --max-output N            cut a trace's outputs\n"
-	"      --time-scale X            multiply arrivals by X (default 1)\n"
+	"      --time-scale X            a second of the device takes X of the host (default 1): "
+	"arrivals\n"
+	"                                and timers are as much later, reported times are the "
+	"device's\n"
+	"      --device-times            take the times of tokens and steps from the device's "
+	"events\n"
 	"      --ignore-arrivals         all arrive at once\n"
 	"      --output FILE             a JSON line for each request, then {\"summary\": ...}\n"
 	"\n"
@@ -221,6 +228,8 @@ static int check(const struct mm_serve_options *o)
 		return usage("--plain, --turns", "exclude each other");
 	if (o->max_batched_tokens < o->max_batch)
 		return usage("--max-batched-tokens", "must be at least --max-batch");
+	if (!(o->time_scale > 0))
+		return usage("--time-scale", "must be above 0");
 	if (o->break_permille > 999)
 		return usage("--break-steps", "at most 999 of 1000");
 	if (o->max_batch > 4096 || o->max_batched_tokens > 1u << 20 || o->block_tokens > 4096)
@@ -249,6 +258,7 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 		{ "max-prompt", U32, &o->max_prompt, 1 },
 		{ "max-output", U32, &o->max_output, 1 },
 		{ "time-scale", REAL, &o->time_scale, 0 },
+		{ "device-times", FLAG, &o->device_times, 0 },
 		{ "ignore-arrivals", FLAG, &o->ignore_arrivals, 0 },
 		{ "output", TEXT, &o->output, 0 },
 		{ "block-tokens", U32, &o->block_tokens, 1 },

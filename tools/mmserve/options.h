@@ -39,7 +39,8 @@ struct mm_serve_options {
 	uint32_t turn_mode; /* enum mm_turn_mode */
 	uint32_t turn_priority;
 	uint64_t turn_quantum_ms; /* 0: mmd's */
-	double time_scale;
+	double time_scale;        /* the host's time per the device's */
+	bool device_times;
 	bool plain;
 	bool ignore_arrivals;
 	bool verify;

@@ -7,23 +7,24 @@
 #include "mm/base.h"
 #include "tools/percentile.h"
 
-void mm_stats_stall(struct mm_stats *s, double stall_s)
+void mm_samples_add(struct mm_samples *s, double value)
 {
-	if (s->n_stalls == s->stalls_room) {
-		const size_t room = MM_MAX(s->stalls_room * 2, 256);
-		double *stalls = realloc(s->stalls_s, room * sizeof(*stalls));
+	if (s->n == s->room) {
+		const size_t room = MM_MAX(s->room * 2, 256);
+		double *all = realloc(s->all, room * sizeof(*all));
 
-		if (!stalls)
+		if (!all)
 			return;
-		s->stalls_s = stalls;
-		s->stalls_room = room;
+		s->all = all;
+		s->room = room;
 	}
-	s->stalls_s[s->n_stalls++] = stall_s;
+	s->all[s->n++] = value;
 }
 
 void mm_stats_done(struct mm_stats *s)
 {
-	free(s->stalls_s);
+	free(s->stalls_s.all);
+	free(s->gaps_s.all);
 	*s = (struct mm_stats){ 0 };
 }
 
@@ -122,7 +123,7 @@ static json_t *summary(struct totals *t, const struct mm_stats *s)
 		{ "swaps_failed", s->swaps_failed },
 		{ "plan_changes", s->plan_changes },
 		{ "layers_remapped_max", s->layers_remapped_max },
-		{ "gated_steps", s->n_stalls },
+		{ "gated_steps", s->stalls_s.n },
 	};
 
 	json_object_set_new(o, "stall_total_s", json_real(microseconds(s->stall_s)));
@@ -130,7 +131,8 @@ static json_t *summary(struct totals *t, const struct mm_stats *s)
 	json_object_set_new(o, "swap_total_s", json_real(microseconds(s->swap_s)));
 	set_percentiles(o, "ttft", t->ttft, t->n_ttft);
 	set_percentiles(o, "tbt", t->tbt, t->n_tbt);
-	set_percentiles(o, "stall", s->stalls_s, s->n_stalls);
+	set_percentiles(o, "stall", s->stalls_s.all, s->stalls_s.n);
+	set_percentiles(o, "gap", s->gaps_s.all, s->gaps_s.n);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(counts); i++)
 		json_object_set_new(o, counts[i].key, json_integer((json_int_t)counts[i].value));
 	json_object_set_new(o, "step_mean_s",

@@ -5,7 +5,8 @@
  * Concept:    a line per request as it finishes: id, arrival_s, first_token_s, finish_s, ids, times,
  *             preemptions; where it was refused, error instead of finish_s. Then one line
  *             {"summary": {...}}: a file without it is of a run that did not end. Times are seconds
- *             since the run's start; ids and times are of the output tokens.
+ *             since the run's start, of the device where it is asked (stamps.h); ids and times are of the
+ *             output tokens.
  * Ownership:  mm_stats owns its stalls; mm_stats_done() frees them.
  */
 #pragma once
@@ -15,6 +16,11 @@
 #include <stdio.h>
 
 #include "tools/mmserve/requests.h"
+
+struct mm_samples {
+	double *all;
+	size_t n, room;
+};
 
 struct mm_stats { /* counted by the engine */
 	uint64_t steps;
@@ -34,16 +40,15 @@ struct mm_stats { /* counted by the engine */
 	uint32_t kv_chunks_max;
 	uint32_t batch_max;
 	uint32_t layers_remapped_max;
-	double step_s;    /* sum */
-	double swap_s;    /* sum, waited for swaps between steps */
-	double *stalls_s; /* one per step in which layers cycled */
-	size_t n_stalls;
-	size_t stalls_room;
+	double step_s;              /* sum */
+	double swap_s;              /* sum, waited for swaps between steps */
+	struct mm_samples stalls_s; /* one per step in which layers cycled */
+	struct mm_samples gaps_s;   /* between two steps that follow each other */
 	double end_s;
 };
 
-/* Remembers a step's stall; drops it when memory is short. */
-void mm_stats_stall(struct mm_stats *stats, double stall_s);
+/* Remembers @value; drops it when memory is short. */
+void mm_samples_add(struct mm_samples *samples, double value);
 void mm_stats_done(struct mm_stats *stats);
 
 /**

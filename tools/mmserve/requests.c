@@ -64,7 +64,7 @@ static int add(struct reader *r, double arrival_s, uint32_t n_prompt, uint32_t m
 		r->room = room;
 	}
 	q = &out->all[out->n];
-	*q = (struct mm_request){ .arrival_s = arrival_s * r->opts->time_scale,
+	*q = (struct mm_request){ .arrival_s = r->opts->at_once ? 0 : arrival_s,
 				  .n_prompt = n_prompt,
 				  .max_tokens = max_tokens };
 	out->n++;
@@ -74,6 +74,14 @@ static int add(struct reader *r, double arrival_s, uint32_t n_prompt, uint32_t m
 		return fail(r, "out of memory");
 	*ret_request = q;
 	return 0;
+}
+
+static void make_prompt(const struct reader *r, size_t index, struct mm_request *q)
+{
+	const uint64_t seed = mix(mix(r->opts->seed) + index);
+
+	for (uint32_t i = 0; i < q->n_prompt; i++)
+		q->ids[i] = (uint32_t)(mix(seed + i) % r->opts->vocab);
 }
 
 static int read_prompt(const struct reader *r, const json_t *prompt, struct mm_request *q)
@@ -92,7 +100,8 @@ static int read_prompt(const struct reader *r, const json_t *prompt, struct mm_r
 
 static int check_keys(const struct reader *r, json_t *line)
 {
-	static const char *const known[] = { "id", "arrival_s", "prompt", "max_tokens" };
+	static const char *const known[] = { "id", "arrival_s", "prompt", "prompt_tokens",
+					     "max_tokens" };
 
 	for (void *i = json_object_iter(line); i; i = json_object_iter_next(line, i)) {
 		const char *key = json_object_iter_key(i);
@@ -106,10 +115,17 @@ static int check_keys(const struct reader *r, json_t *line)
 	return 0;
 }
 
+static bool is_count(const json_t *value)
+{
+	return json_is_integer(value) && json_integer_value(value) >= 1 &&
+	       json_integer_value(value) <= TOKENS_MAX;
+}
+
 static int check_line(const struct reader *r, json_t *line)
 {
 	const json_t *arrival = json_object_get(line, "arrival_s");
 	const json_t *prompt = json_object_get(line, "prompt");
+	const json_t *count = json_object_get(line, "prompt_tokens");
 	const json_t *max = json_object_get(line, "max_tokens");
 	const json_t *id = json_object_get(line, "id");
 
@@ -120,11 +136,13 @@ static int check_line(const struct reader *r, json_t *line)
 	if (arrival && (!json_is_number(arrival) || !(json_number_value(arrival) >= 0) ||
 			json_number_value(arrival) > ARRIVAL_MAX))
 		return fail(r, "arrival_s must be a number of seconds from 0");
-	if (!json_is_array(prompt) || !json_array_size(prompt) ||
-	    json_array_size(prompt) > TOKENS_MAX)
-		return fail(r, "prompt must be a list of at least one token id");
-	if (!json_is_integer(max) || json_integer_value(max) < 1 ||
-	    json_integer_value(max) > TOKENS_MAX)
+	if (prompt && count)
+		return fail(r, "give one of prompt and prompt_tokens");
+	if (count ? !is_count(count)
+		  : !json_array_size(prompt) || json_array_size(prompt) > TOKENS_MAX)
+		return fail(r, count ? "prompt_tokens must be a whole number from 1"
+				     : "prompt must be a list of at least one token id");
+	if (!is_count(max))
 		return fail(r, "max_tokens must be a whole number from 1");
 	return check_keys(r, line);
 }
@@ -145,7 +163,8 @@ static void free_json(json_t **j)
 static int read_json_line(struct reader *r, const char *text)
 {
 	mm_cleanup(free_json) json_t *line = NULL;
-	const json_t *prompt;
+	const size_t index = r->out->n;
+	const json_t *prompt, *count;
 	struct mm_request *q;
 	json_error_t where;
 	int e;
@@ -157,13 +176,17 @@ static int read_json_line(struct reader *r, const char *text)
 	if (e)
 		return e;
 	prompt = json_object_get(line, "prompt");
+	count = json_object_get(line, "prompt_tokens");
 	e = add(r, json_number_value(json_object_get(line, "arrival_s")),
-		(uint32_t)json_array_size(prompt),
+		(uint32_t)(count ? (size_t)json_integer_value(count) : json_array_size(prompt)),
 		(uint32_t)json_integer_value(json_object_get(line, "max_tokens")), &q);
 	if (e)
 		return e;
 	set_id(q, json_object_get(line, "id"));
-	return read_prompt(r, prompt, q);
+	if (prompt)
+		return read_prompt(r, prompt, q);
+	make_prompt(r, index, q);
+	return 0;
 }
 
 /* A count of 1..TOKENS_MAX that ends at @end. */
@@ -211,8 +234,7 @@ static int read_csv_line(struct reader *r, const char *text)
 	if (e)
 		return e;
 	snprintf(q->id, sizeof(q->id), "%llu", (unsigned long long)index);
-	for (uint32_t i = 0; i < q->n_prompt; i++)
-		q->ids[i] = (uint32_t)(mix(mix(mix(o->seed) + index) + i) % o->vocab);
+	make_prompt(r, index, q);
 	return 0;
 }
 

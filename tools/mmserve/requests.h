@@ -5,7 +5,9 @@
  * Concept:    either JSONL, one object a line: {"id": "a", "arrival_s": 0.5, "prompt": [1, 7],
  *             "max_tokens": 20}; or a CSV trace with the header
  *             arrival_s,prompt_tokens,output_tokens, whose prompt ids are made from a seed: those of
- *             request i depend on the seed and i only. Anything else is refused with file and line.
+ *             request i depend on the seed and i only. A line of JSONL may have "prompt_tokens": 2
+ *             instead of its prompt; the ids are those that row i of a trace would have. Anything else
+ *             is refused with file and line.
  * Ownership:  mm_requests_done() frees all; accepts zeroed and half-built ones.
  */
 #pragma once
@@ -18,7 +20,7 @@
 
 struct mm_request {
 	char id[MM_REQUEST_ID_BYTES];
-	double arrival_s; /* already scaled */
+	double arrival_s;
 	uint32_t n_prompt;
 	uint32_t max_tokens;
 	uint32_t *ids; /* prompt, with room for the output behind it */
@@ -40,7 +42,7 @@ struct mm_requests_opts {
 	uint32_t limit;      /* first so many of a file; 0 = all */
 	uint32_t max_prompt; /* longer prompts are cut, of a trace only; 0 = not */
 	uint32_t max_output;
-	double time_scale; /* arrivals are multiplied by this; 0: all arrive at once */
+	bool at_once; /* all arrive at 0 */
 };
 
 /**

@@ -164,7 +164,7 @@ int mm_suspend_run(struct mm_engine *e, const struct mm_sched_plan *plan)
 		e->stats.swapped_in_bytes += bytes;
 	else
 		e->stats.swapped_out_bytes += bytes;
-	e->stats.swap_s += (double)(mm_now_ns() - begin) / (double)MM_NS_PER_S;
+	e->stats.swap_s += mm_stamps_seconds(&e->stamps, mm_now_ns() - begin);
 	if (r && r != -EINTR && !*e->err)
 		snprintf(e->err, MM_SERVE_ERROR_BYTES, "cannot swap: %.1000s",
 			 e->memory->ops->error(e->memory));

@@ -15,6 +15,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "libclient/ipc/clock.h"
 #include "mm/base.h"
 #include "tests/unit/serve/rig.h"
 
@@ -282,6 +283,46 @@ static void test_kv_dtypes_differ_little(void **state)
 	rig_remove(dir);
 }
 
+/* By the device's clock as by the host's: in order, within the run, which is as short as it is scaled. */
+static void test_times(void **state)
+{
+	struct mk_random random = rig_random(&models[0].arch, 5);
+	const struct mk_source source = { random.arch, mk_random_row, &random };
+	struct mm_requests requests;
+	char dir[256];
+
+	(void)state;
+	rig_requests(&requests, REQUESTS, random.arch.vocab, 3);
+	rig_model(&source, &f32, dir, sizeof(dir));
+	for (int i = 0; i < 3; i++) {
+		struct rig_run run = runs[2].run;
+		const uint64_t before_ns = mm_now_ns();
+
+		run.device_times = i > 0;
+		run.time_scale = i < 2 ? 1 : 1000;
+		rig_serve(dir, &requests, &run, results);
+		assert_true(run.stats.end_s > 0);
+		assert_true(run.stats.end_s * run.time_scale <=
+			    (double)(mm_now_ns() - before_ns) / 1e9);
+		assert_true(run.stats.gaps_s.n > 0 && run.stats.gaps_s.n < run.stats.steps);
+		for (uint32_t q = 0; q < REQUESTS; q++) {
+			const struct rig_result *r = &results[q];
+
+			for (uint32_t k = 1; k < r->n; k++)
+				assert_true(r->times[k - 1] < r->times[k]);
+			assert_true(r->finish_s >= r->times[r->n - 1]);
+			/* The device's clock was laid beside the host's within what that took. */
+			if (!i)
+				assert_true(r->times[0] > 0 && r->finish_s <= run.stats.end_s);
+		}
+		/* The functional device's clock does not know of the scale. */
+		if (i < 2)
+			assert_true(run.stats.step_s <= run.stats.end_s);
+	}
+	mm_requests_done(&requests);
+	rig_remove(dir);
+}
+
 /* The head of an untied model, made equal to its embedding, must give what a tied one gives. */
 static void row_with_equal_head(void *context, enum mm_weight weight, uint32_t layer, uint32_t row,
 				float *out)
@@ -387,6 +428,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_batch_invariance),
+		cmocka_unit_test(test_times),
 		cmocka_unit_test(test_kv_dtypes_differ_little),
 		cmocka_unit_test(test_tied_is_an_equal_head),
 		cmocka_unit_test(test_verify),

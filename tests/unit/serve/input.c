@@ -212,9 +212,12 @@ static void test_config(void **state)
 	assert_int_equal(mm_config_load(dir, &c, err), -ENOENT);
 }
 
-static const struct mm_requests_opts opts = { .seed = 3, .vocab = 100, .time_scale = 1 };
+static const struct mm_requests_opts opts = { .seed = 3, .vocab = 100 };
 
 #define LINE "{\"id\":\"a\",\"arrival_s\":1,\"prompt\":[1,2],\"max_tokens\":3}\n"
+#define COUNTS                                              \
+	"{\"id\":1,\"prompt_tokens\":4,\"max_tokens\":3}\n" \
+	"{\"id\":2,\"prompt_tokens\":3,\"max_tokens\":2}\n"
 #define HEAD "arrival_s,prompt_tokens,output_tokens\n"
 
 static const struct {
@@ -233,6 +236,13 @@ static const struct {
 	{ "{\"id\":1,\"prompt\":[1],\"max_tokens\":1e9}", "max_tokens must be", false },
 	{ "{\"id\":1,\"prompt\":[1],\"max_tokens\":1,\"x\":1}", "unknown key \"x\"", false },
 	{ "{\"id\":1,\"arrival_s\":-1,\"prompt\":[1],\"max_tokens\":1}", "arrival_s", false },
+	{ "{\"id\":1,\"prompt_tokens\":0,\"max_tokens\":1}", "prompt_tokens must be", false },
+	{ "{\"id\":1,\"prompt_tokens\":\"2\",\"max_tokens\":1}", "prompt_tokens must be", false },
+	{ "{\"id\":1,\"prompt_tokens\":99999999,\"max_tokens\":1}", "prompt_tokens must be",
+	  false },
+	{ "{\"id\":1,\"prompt_tokens\":2,\"prompt\":[1,2],\"max_tokens\":1}", "give one of",
+	  false },
+	{ "{\"id\":1,\"max_tokens\":1}", "prompt must be", false },
 	{ LINE "{\"id\":1,\"arrival_s\":0,\"prompt\":[1],\"max_tokens\":1}", "not in order",
 	  false },
 	{ "", ":0: it is empty", true },
@@ -287,17 +297,26 @@ static void test_good_requests(void **state)
 	o.limit = 2;
 	o.max_prompt = 4;
 	o.max_output = 3;
-	o.time_scale = 2;
+	o.at_once = true;
 	assert_int_equal(mm_requests_read(path, true, &o, &b, err), 0);
 	assert_int_equal(a.n, 3);
 	assert_int_equal(b.n, 2);
-	assert_true(b.all[1].arrival_s == 1.0);
+	assert_true(a.all[1].arrival_s == 0.5 && b.all[1].arrival_s == 0);
 	assert_int_equal(b.all[0].n_prompt, 4);
 	assert_int_equal(b.all[0].max_tokens, 3);
 	/* Cut or not, alone or not: the same ids. */
 	assert_memory_equal(a.all[0].ids, b.all[0].ids, 4 * sizeof(uint32_t));
 	assert_memory_equal(a.all[1].ids, b.all[1].ids, 3 * sizeof(uint32_t));
 	assert_true(memcmp(a.all[0].ids, a.all[1].ids, 3 * sizeof(uint32_t)) != 0);
+	mm_requests_done(&a);
+	/* And so in JSONL, where only the number is given. */
+	write_file("r", COUNTS, strlen(COUNTS));
+	assert_int_equal(mm_requests_read(path, false, &opts, &a, err), 0);
+	assert_int_equal(a.n, 2);
+	assert_int_equal(a.all[0].n_prompt, 4);
+	assert_int_equal(a.all[0].max_tokens, 3);
+	assert_memory_equal(a.all[0].ids, b.all[0].ids, 4 * sizeof(uint32_t));
+	assert_memory_equal(a.all[1].ids, b.all[1].ids, 3 * sizeof(uint32_t));
 	mm_requests_done(&a);
 	mm_requests_done(&b);
 	unlink(path);
@@ -329,6 +348,8 @@ static const struct {
 	{ { "--model", "m", "--trace", "t", "--kv-share", "64Q" }, 2 },
 	{ { "--model", "m", "--trace", "t", "--kv-share", "99999999999999T" }, 2 },
 	{ { "--model", "m", "--trace", "t", "--time-scale", "inf" }, 2 },
+	{ { "--model", "m", "--trace", "t", "--time-scale", "0" }, 2 },
+	{ { "--model", "m", "--trace", "t", "--time-scale", "2.5", "--device-times" }, -1 },
 	{ { "--model", "m", "--trace", "t", "--max-batched-tokens", "3" }, 2 },
 	{ { "--model", "m", "--trace", "t", "--plain", "--socket", "s" }, 2 },
 	{ { "--model", "", "--trace", "t" }, 2 },

@@ -440,6 +440,8 @@ static void keep_results(const struct mm_requests *requests, struct rig_result *
 
 		results[i].n = q->n_output;
 		memcpy(results[i].ids, q->ids + q->n_prompt, q->n_output * sizeof(*q->ids));
+		memcpy(results[i].times, q->times, q->n_output * sizeof(*q->times));
+		results[i].finish_s = q->finish_s;
 		memcpy(results[i].error, q->error, sizeof(results[i].error));
 	}
 }
@@ -472,6 +474,8 @@ static void serve(struct lender *l, const struct mm_arch *arch, struct mm_reques
 		.swap_bytes = run->swap_bytes,
 		.kv_idle_ns = 3 * MM_NS_PER_MS,
 		.kv_timeout_ns = 1800 * MM_NS_PER_S,
+		.time_scale = run->time_scale > 0 ? run->time_scale : 1,
+		.device_times = run->device_times,
 		.verify = run->verify
 	};
 	struct mm_memory memory = {
@@ -495,7 +499,7 @@ static void serve(struct lender *l, const struct mm_arch *arch, struct mm_reques
 		fail_msg("%s", err);
 	assert_null(mm_sched_check(&e.sched));
 	l->run->stats = e.stats;
-	l->run->stats.stalls_s = NULL;
+	l->run->stats.stalls_s.all = l->run->stats.gaps_s.all = NULL;
 	mm_engine_done(&e);
 	mm_weights_done(&weights);
 	mm_memory_close(&memory);

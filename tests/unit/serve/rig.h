@@ -19,6 +19,8 @@ struct rig_result { /* of a request */
 	uint32_t n;
 	uint32_t ids[RIG_OUTPUT_MAX];
 	uint64_t logits[RIG_OUTPUT_MAX];
+	double times[RIG_OUTPUT_MAX];
+	double finish_s;
 	char error[160];
 };
 
@@ -37,6 +39,8 @@ struct rig_run {
 	bool patient;        /* with @lend: chunks are asked back with time to answer in */
 	bool verify;
 	bool fused;
+	double time_scale; /* 0: 1 */
+	bool device_times;
 	uint64_t spoil; /* flip a byte of a tensor's device copy before step so many; 0 = never */
 	/* Called with the logits of each output token; may be NULL. */
 	void (*on_logits)(void *context, uint64_t request, uint32_t output, const float *logits);
