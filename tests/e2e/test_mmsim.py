@@ -75,6 +75,7 @@ def test_a_plan_by_hand():
     (["--plan", "3:3"], "--plan"),
     (["--plan", "-1"], "--plan"),
     (["--plan", "1:"], "--plan"),
+    (["--admit", "all"], "--admit"),
     (["--step-us", "-1"], "--step-us"),
     (["--step-us", "1e3"], "--step-us"),
     (["--step-us", "99999999999999999999"], "--step-us"),

@@ -8,8 +8,8 @@
 #include "tools/mmsim/sim.h"
 
 #define POLL_NS       (20 * MM_NS_PER_MS)
-#define KV_IDLE_NS    (500 * MM_NS_PER_MS)
-#define KV_TIMEOUT_NS (3600 * MM_NS_PER_S)
+#define KV_IDLE_NS    (500 * MM_NS_PER_MS) /* as mmserve's --kv-idle */
+#define KV_TIMEOUT_NS (60 * MM_NS_PER_S)   /* as mmserve's --kv-timeout */
 
 /* ---- the memory, for kvman ---- */
 
@@ -103,6 +103,7 @@ static int init_sched(struct ms_tenant *t)
 		.block_tokens = wl->block_tokens,
 		.kv_blocks_per_chunk = t->kv.blocks_per_chunk,
 		.lookahead_blocks = MM_KVMAN_LOOKAHEAD_BLOCKS,
+		.admit = t->sim->opts.admit,
 	};
 
 	t->chunks_share = mm_kvman_size_arena(&arena, &config);

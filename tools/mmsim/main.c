@@ -23,6 +23,7 @@ struct program {
 	int32_t alpha; /* -1: not said */
 	uint32_t slots;
 	uint64_t step_ns;
+	enum mm_admit admit;
 	uint32_t check;
 	const char *trace_path;
 	FILE *trace;
@@ -37,13 +38,14 @@ struct program {
 	double simulated_s, wall_s;
 };
 
-enum { OPT_CHECK = MM_WL_OPT_MORE, OPT_TRACE_OUT, OPT_PLAN, OPT_STEP };
+enum { OPT_CHECK = MM_WL_OPT_MORE, OPT_TRACE_OUT, OPT_PLAN, OPT_STEP, OPT_ADMIT };
 
 static const struct option more[] = {
 	{ "check", no_argument, NULL, OPT_CHECK },
 	{ "trace-out", required_argument, NULL, OPT_TRACE_OUT },
 	{ "plan", required_argument, NULL, OPT_PLAN },
 	{ "step-us", required_argument, NULL, OPT_STEP },
+	{ "admit", required_argument, NULL, OPT_ADMIT },
 	{ 0 },
 };
 
@@ -81,12 +83,31 @@ static int take_step(struct program *p, const char *text)
 	return 0;
 }
 
+static int take_admit(struct program *p, const char *text)
+{
+	static const char *const names[MM_ADMIT_COUNT] = {
+		[MM_ADMIT_WHOLE] = "whole", [MM_ADMIT_FULL] = "full", [MM_ADMIT_CHUNK] = "chunk"
+	};
+
+	for (uint32_t i = 0; i < MM_ADMIT_COUNT; i++) {
+		if (strcmp(text, names[i]))
+			continue;
+		p->admit = (enum mm_admit)i;
+		return 0;
+	}
+	fprintf(stderr, "mmsim: --admit '%s' is not whole, full or chunk; see mmsim --help\n",
+		text);
+	return -EINVAL;
+}
+
 static int take(void *user, int val, char *arg)
 {
 	struct program *p = user;
 
 	if (val == OPT_PLAN)
 		return take_plan(p, arg);
+	if (val == OPT_ADMIT)
+		return take_admit(p, arg);
 	if (val == OPT_STEP)
 		return take_step(p, arg);
 	if (val == OPT_CHECK)
@@ -108,7 +129,8 @@ static const char more_help[] =
 	"  --check                check every invariant after every event (slow)\n"
 	"  --trace-out FILE       CSV: what each tenant has and does, every 15 ms\n"
 	"  --plan LAYERS[:SLOTS]  so many layers of each model are away all the time\n"
-	"  --step-us US           the engine's own time for each step (default 150)\n";
+	"  --step-us US           the engine's own time for each step (default 150)\n"
+	"  --admit NAME           as of mmserve: whole (default), full or chunk\n";
 
 static int wrong(const char *text)
 {
@@ -187,6 +209,7 @@ static int run(struct program *p, const struct mm_wl_case *c, const struct mm_wl
 				.alpha = p->alpha,
 				.slots = p->slots,
 				.step_ns = p->step_ns,
+				.admit = p->admit,
 				.check = p->check,
 				.trace = details ? p->trace : NULL };
 	const double begin = seconds();

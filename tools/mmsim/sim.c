@@ -7,9 +7,11 @@
 
 #include "tools/mmsim/costs.h"
 
-#define START_MAX_NS (300 * MM_NS_PER_S) /* of virtual time, until every model is loaded */
-#define TICKS_MAX    1000                /* at one time: then mmd's loop would spin */
-#define ACCOUNT      1000                /* all tenants are one user's, as under mmbench */
+#define START_MAX_NS (300 * MM_NS_PER_S)   /* of virtual time, until every model is loaded */
+#define END_MAX_NS   (10000 * MM_NS_PER_S) /* and END_FACTOR times as long as requests arrive */
+#define END_FACTOR   100
+#define TICKS_MAX    1000 /* at one time: then mmd's loop would spin */
+#define ACCOUNT      1000 /* all tenants are one user's, as under mmbench */
 
 void ms_fail(struct ms_sim *sim, const char *format, ...)
 {
@@ -167,7 +169,26 @@ static void begin(struct ms_sim *sim)
 		ms_shell_settle(dev);
 		ms_heap_push(&sim->heap, sim->now_ns + MS_SAMPLE_NS, MS_SAMPLE, (uint16_t)i, 0);
 	}
-	for (uint32_t i = 0; i < sim->n_tenants && !sim->failed; i++)
+}
+
+/* mmd accepts tenants when its pools stand. */
+static bool pools_stand(const struct ms_sim *sim)
+{
+	struct mm_core_stats s;
+
+	for (uint32_t i = 0; i < sim->n_devices; i++) {
+		mm_core_stats(sim->devices[i].core, &s);
+		if (s.pages[MM_PAGE_FREE] != sim->devices[i].opts.pages)
+			return false;
+	}
+	return true;
+}
+
+static void join_all(struct ms_sim *sim)
+{
+	sim->joined = pools_stand(sim);
+	sim->joined_ns = sim->now_ns;
+	for (uint32_t i = 0; sim->joined && i < sim->n_tenants && !sim->failed; i++)
 		join(&sim->tenants[i]);
 }
 
@@ -225,7 +246,7 @@ static void start(struct ms_sim *sim)
 
 	for (uint32_t i = 0; i < sim->n_tenants; i++)
 		all &= ready(&sim->tenants[i]);
-	if (sim->now_ns > START_MAX_NS)
+	if (sim->now_ns - sim->joined_ns > START_MAX_NS)
 		ms_fail(sim, "models and KV shares do not get their memory");
 	if (!all || sim->failed)
 		return;
@@ -405,13 +426,22 @@ static bool finished(const struct ms_sim *sim)
 
 static void play(struct ms_sim *sim)
 {
+	uint64_t end;
+
 	begin(sim);
 	while (!sim->failed && !sim->started) {
 		advance(sim);
-		start(sim);
+		if (sim->joined)
+			start(sim);
+		else
+			join_all(sim);
 	}
-	while (!sim->failed && !finished(sim))
+	end = sim->now_ns + END_MAX_NS + END_FACTOR * (uint64_t)(sim->opts.wl->seconds * 1e9);
+	while (!sim->failed && !finished(sim)) {
 		advance(sim);
+		if (sim->now_ns > end)
+			ms_fail(sim, "it does not come to an end");
+	}
 	sim->end_ns = sim->now_ns;
 }
 

@@ -245,12 +245,13 @@ struct ms_opts {
 	int32_t alpha;    /* layers of each model that are away all the time; -1: as mmd decides */
 	uint32_t slots;   /* that they take turns in; 0: as mmd decides */
 	uint64_t step_ns; /* of the engine's thread for each step */
-	uint32_t check;   /* all invariants, after every so many events of a core */
+	enum mm_admit admit;
+	uint32_t check; /* all invariants, after every so many events of a core */
 	FILE *trace; /* a line for each tenant each time that mmd looks at statistics; NULL: none */
 };
 
 struct ms_sim {
-	uint64_t now_ns, start_ns, end_ns;
+	uint64_t now_ns, joined_ns, start_ns, end_ns;
 	struct ms_opts opts;
 	struct ms_heap heap;
 	struct ms_device *devices;
@@ -259,7 +260,7 @@ struct ms_sim {
 	uint32_t n_tenants;
 	uint64_t events, checks;
 	uint64_t ticked_ns, ticks_here;
-	bool started, failed;
+	bool joined, started, failed;
 	char err[MS_ERROR_BYTES];
 };
 
