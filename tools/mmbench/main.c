@@ -5,13 +5,15 @@
 #include "mm/base.h"
 #include "tools/mmbench/evaluate.h"
 #include "tools/mmbench/serve.h"
+#include "tools/mmbench/steps.h"
 
 static const char help_text[] =
 	"usage: mmbench serve [options]     replay a trace under each policy in turn\n"
 	"       mmbench evaluate [options]  the papers' evaluation, through the simulator\n"
+	"       mmbench steps [options]     the time of a step under each plan, on a timed device\n"
 	"       mmbench --help | --version\n"
 	"\n"
-	"`mmbench serve --help` and `mmbench evaluate --help` have their options.\n";
+	"`mmbench serve --help` and so on have their options.\n";
 
 static const struct {
 	const char *name;
@@ -19,6 +21,7 @@ static const struct {
 } commands[] = {
 	{ "serve", mm_bench_serve },
 	{ "evaluate", mm_bench_evaluate },
+	{ "steps", mm_bench_steps },
 };
 
 int main(int argc, char **argv)
@@ -40,9 +43,10 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (*command)
-		fprintf(stderr, "mmbench: unknown command '%s'; there are: serve, evaluate\n",
+		fprintf(stderr,
+			"mmbench: unknown command '%s'; there are: serve, evaluate, steps\n",
 			command);
 	else
-		fprintf(stderr, "mmbench: no command; there are: serve, evaluate\n");
+		fprintf(stderr, "mmbench: no command; there are: serve, evaluate, steps\n");
 	return 2;
 }

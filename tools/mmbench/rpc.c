@@ -51,19 +51,39 @@ static ssize_t read_line(int fd, char *text, size_t room)
 	return -EMSGSIZE;
 }
 
-json_t *mm_rpc_call(int fd, const char *method)
+/* Return: the whole reply, or NULL. */
+static json_t *exchange(int fd, const char *request)
 {
 	mm_cleanup(mm_free_ptr) char *text = malloc(REPLY_BYTES_MAX);
-	json_t *reply, *result;
 	ssize_t length;
 
-	if (!text || dprintf(fd, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\"}\n", method) < 0)
+	if (!text || !request || dprintf(fd, "%s\n", request) < 0)
 		return NULL;
 	length = read_line(fd, text, REPLY_BYTES_MAX);
-	if (length < 0)
-		return NULL;
-	reply = json_loadb(text, (size_t)length, 0, NULL);
-	result = json_incref(json_object_get(reply, "result"));
+	return length < 0 ? NULL : json_loadb(text, (size_t)length, 0, NULL);
+}
+
+json_t *mm_rpc_ask(int fd, const char *method, json_t *params, char *err, size_t err_bytes)
+{
+	json_t *request = json_pack("{s:s,s:i,s:s,s:o*}", "jsonrpc", "2.0", "id", 1, "method",
+				    method, "params", params);
+	mm_cleanup(mm_free_ptr) char *line = json_dumps(request, JSON_COMPACT);
+	json_t *reply = exchange(fd, line);
+	json_t *result = json_incref(json_object_get(reply, "result"));
+	const char *why =
+		json_string_value(json_object_get(json_object_get(reply, "error"), "message"));
+
+	if (!result)
+		snprintf(err, err_bytes, "%.100s: %.300s", method,
+			 why ? why : "mmd does not answer on its admin socket");
 	json_decref(reply);
+	json_decref(request);
 	return result;
+}
+
+json_t *mm_rpc_call(int fd, const char *method)
+{
+	char err[512];
+
+	return mm_rpc_ask(fd, method, NULL, err, sizeof(err));
 }

@@ -20,3 +20,10 @@ int mm_rpc_open(const char *socket_path);
  * Return: the result, the caller's reference; NULL: an error, a timeout or the end of the daemon.
  */
 json_t *mm_rpc_call(int fd, const char *method);
+
+/**
+ * mm_rpc_ask() - as that, with parameters, and why it was refused
+ * @params:    taken over; NULL: none
+ * @err:       gets mmd's sentence, or that it does not answer
+ */
+json_t *mm_rpc_ask(int fd, const char *method, json_t *params, char *err, size_t err_bytes);

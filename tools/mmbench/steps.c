@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmbench/steps.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "mm/base.h"
+#include "tools/mmbench/procs.h"
+#include "tools/mmbench/rpc.h"
+#include "tools/mmbench/stepper.h"
+#include "tools/shapes.h"
+#include "tools/stepcost.h"
+
+#define PATIENCE_NS  (600 * MM_NS_PER_S) /* of anything; generous: a slow host, a dilated device */
+#define STOP_NS      (60 * MM_NS_PER_S)
+#define POLL_MS      20
+#define PATH_BYTES   512
+#define ERR_BYTES    MM_SERVE_ERROR_BYTES
+#define HEADROOM_MIB 2048u /* of the device, for activations: what mmd leaves alone */
+#define F16_BYTES    2
+
+struct steps {
+	struct mm_steps_opts opts;
+	struct mm_steps_result result;
+	struct mm_stepper stepper;
+	struct mm_child mmd;
+	char dir[64], mmd_dir[PATH_BYTES], mmd_errors[PATH_BYTES];
+	char model[PATH_MAX]; /* folder */
+	char bin_dir[PATH_BYTES], kernels[PATH_BYTES + 64];
+	int signals, rpc;
+	char err[ERR_BYTES];
+};
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static void steps_put(struct steps **steps)
+{
+	struct steps *s = *steps;
+
+	if (!s)
+		return;
+	mm_stepper_close(&s->stepper);
+	mm_close_fd(&s->rpc);
+	if (s->mmd.started) {
+		if (s->mmd.pid)
+			kill(s->mmd.pid, SIGTERM);
+		mm_child_wait(&s->mmd, mm_now_ns() + STOP_NS);
+		mm_child_done(&s->mmd);
+		mm_procs_sweep();
+	}
+	mm_close_fd(&s->signals);
+	if (*s->dir)
+		nftw(s->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	free(s);
+}
+
+static int complain(const struct steps *s, int error)
+{
+	fprintf(stderr, "mmbench: %s\n", s->err);
+	return error;
+}
+
+static int MM_PRINTF(3, 4) fail(struct steps *s, int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(s->err, sizeof(s->err), format, args);
+	va_end(args);
+	return complain(s, error);
+}
+
+/* ---- the daemon ---- */
+
+static int find_programs(struct steps *s)
+{
+	static const char *const places[] = { MM_BIN_TO_LIB, "../lib" };
+	char self[PATH_BYTES] = "";
+
+	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+		return fail(s, -errno, "/proc/self/exe: %m");
+	snprintf(s->bin_dir, sizeof(s->bin_dir), "%s", dirname(self));
+	for (size_t i = 0; i < MM_ARRAY_SIZE(places); i++) {
+		snprintf(s->kernels, sizeof(s->kernels), "%.400s/%s/libmm-kernels-host.so",
+			 s->bin_dir, places[i]);
+		if (access(s->kernels, F_OK) == 0)
+			return 0;
+	}
+	return fail(s, -ENOENT, "there is no libmm-kernels-host.so beside %s", s->bin_dir);
+}
+
+/* The device, for mmd and for us. */
+static int set_environment(struct steps *s)
+{
+	char gpu[PATH_BYTES], memory[32], dilation[32];
+
+	snprintf(gpu, sizeof(gpu), "%s/gpu", s->dir);
+	snprintf(memory, sizeof(memory), "%" PRIu64, s->result.profile.memory_bytes);
+	snprintf(dilation, sizeof(dilation), "%.9g", s->opts.dilation);
+	if (mkdir(gpu, 0700) < 0)
+		return fail(s, -errno, "%s: %m", gpu);
+	if (setenv("MM_SOFTGPU_DIR", gpu, 1) < 0 || setenv("MM_SOFTGPU_MEMORY", memory, 1) < 0 ||
+	    setenv("MM_SOFTGPU_PROFILE", s->opts.profile, 1) < 0 ||
+	    setenv("MM_SOFTGPU_DILATION", dilation, 1) < 0)
+		return fail(s, -errno, "the environment: %m");
+	return 0;
+}
+
+static int make_folders(struct steps *s)
+{
+	strcpy(s->dir, "/dev/shm/mmbench.XXXXXX"); /* the device must lie on tmpfs */
+	if (!mkdtemp(s->dir)) {
+		*s->dir = '\0';
+		return fail(s, -errno, "/dev/shm: cannot create a folder: %m");
+	}
+	snprintf(s->mmd_dir, sizeof(s->mmd_dir), "%s/mmd", s->dir);
+	snprintf(s->mmd_errors, sizeof(s->mmd_errors), "%s/mmd.log", s->dir);
+	return mkdir(s->mmd_dir, 0700) < 0 ? fail(s, -errno, "%s: %m", s->mmd_dir) : 0;
+}
+
+/* A model of the shape that was asked for, without a byte of weights. */
+static int make_model(struct steps *s)
+{
+	char program[PATH_BYTES + 16], how[64], words[1024];
+	char *argv[] = { program, "sparse", s->model, "--shape", (char *)s->opts.shape, NULL };
+	struct mm_child child = { .name = "mkmodel", .err_path = s->mmd_errors };
+	int err;
+
+	if (!s->opts.shape) {
+		snprintf(s->model, sizeof(s->model), "%s", s->opts.model);
+		return 0;
+	}
+	snprintf(s->model, sizeof(s->model), "%s/model", s->dir);
+	snprintf(program, sizeof(program), "%s/mkmodel", s->bin_dir);
+	err = mm_child_start(&child, argv);
+	if (err)
+		return fail(s, err, "cannot start mkmodel: %s", strerror(-err));
+	if (!mm_child_wait(&child, mm_now_ns() + PATIENCE_NS) || child.status)
+		err = fail(s, -ECHILD, "mkmodel failed (%s): %s",
+			   mm_child_how(&child, how, sizeof(how)),
+			   mm_child_last_words(&child, words, sizeof(words)));
+	mm_child_done(&child);
+	return err;
+}
+
+/* Is the daemon still there? Return: 0; negative: told. */
+static int check_mmd(struct steps *s)
+{
+	char how[64], words[1024];
+
+	if (!mm_child_ended(&s->mmd))
+		return 0;
+	return fail(s, -ECHILD, "mmd ended (%s): %s", mm_child_how(&s->mmd, how, sizeof(how)),
+		    mm_child_last_words(&s->mmd, words, sizeof(words)));
+}
+
+/* Return: 0 go on; negative: told. */
+static int nap(struct steps *s, int ms)
+{
+	struct pollfd signals = { .fd = s->signals, .events = POLLIN };
+
+	if (poll(&signals, 1, ms) > 0)
+		return fail(s, -EINTR, "interrupted");
+	return check_mmd(s);
+}
+
+/* What failed is the daemon's end, if it has ended. */
+static int complain_of_mmd(struct steps *s, int error)
+{
+	char said[ERR_BYTES];
+
+	memcpy(said, s->err, sizeof(said));
+	poll(NULL, 0, POLL_MS);
+	if (check_mmd(s))
+		return -ECHILD;
+	memcpy(s->err, said, sizeof(said));
+	return complain(s, error);
+}
+
+static int start_mmd(struct steps *s)
+{
+	const uint64_t deadline_ns = mm_now_ns() + PATIENCE_NS;
+	char program[PATH_BYTES + 8], headroom[16], page[32], admin[PATH_BYTES + 16];
+	char *argv[] = { program,  "--dir",  s->mmd_dir, "--driver", "software", "--headroom",
+			 headroom, "--page", page,       "--policy", "remap",    NULL };
+	int err;
+
+	snprintf(program, sizeof(program), "%s/mmd", s->bin_dir);
+	snprintf(headroom, sizeof(headroom), "%uM", HEADROOM_MIB);
+	snprintf(page, sizeof(page), "%" PRIu64, s->opts.page_bytes);
+	snprintf(admin, sizeof(admin), "%s/admin.sock", s->mmd_dir);
+	s->mmd.name = "mmd";
+	s->mmd.err_path = s->mmd_errors;
+	err = mm_child_start(&s->mmd, argv);
+	if (err)
+		return fail(s, err, "cannot start mmd: %s", strerror(-err));
+	while ((s->rpc = mm_rpc_open(admin)) < 0) {
+		err = nap(s, POLL_MS);
+		if (err)
+			return err;
+		if (mm_now_ns() > deadline_ns)
+			return fail(s, -ETIMEDOUT, "mmd does not open %s in time", admin);
+	}
+	return 0;
+}
+
+/* ---- what is expected ---- */
+
+static void know_device(struct steps *s)
+{
+	const struct mm_arch *a = &s->stepper.arch;
+	const struct mm_step_opts opts = { F16_BYTES, F16_BYTES, false };
+	struct mm_steps_result *r = &s->result;
+	struct mm_step_batch batch = { 0 };
+	struct mm_step_model model;
+	struct mm_step_ns ns;
+
+	for (uint32_t i = 0; i < s->opts.batch; i++)
+		mm_step_batch_add(&batch, s->opts.context - 1, 1, true);
+	mm_step_model_init(&model, &r->profile, a, &opts);
+	mm_step_cost(&model, &batch, &ns);
+	r->layers = a->layers;
+	r->layer_bytes = mm_arch_layer_bytes(a, F16_BYTES);
+	r->t_t_ns = mm_cost_copy_ns(&r->profile, MM_LINK_H2D, r->layer_bytes, 0);
+	r->t_c_ns = ns.layer + (ns.before + ns.after) / a->layers;
+}
+
+/*
+ * The controller's arithmetic; but never less than the computation takes with the bandwidth that
+ * streaming takes from it, which the arithmetic knows from measured computation only.
+ */
+static uint64_t expected_ns(const struct mm_steps_result *r, const struct mm_plan_set *set)
+{
+	const double more = mm_cost_slowdown(&r->profile) - 1;
+	const double streamed = (double)set->m * (double)r->t_t_ns * more / (1 + more);
+	const uint64_t compute = r->layers * r->t_c_ns + (uint64_t)streamed;
+	const uint64_t plan = mm_plan_set_step_ns(set, r->layers, r->t_c_ns, r->t_t_ns);
+
+	return MM_MAX(plan, compute);
+}
+
+/* ---- plans ---- */
+
+static uint64_t member(const json_t *object, const char *key)
+{
+	const json_int_t value = json_integer_value(json_object_get(object, key));
+
+	return value > 0 ? (uint64_t)value : 0;
+}
+
+/* The set in force, as `plan show` tells it: the layers of each slot. */
+static int read_set(struct steps *s, const json_t *plan, struct mm_plan_set *set)
+{
+	uint8_t slot_of[MM_LAYERS_MAX] = { 0 }; /* from 1 */
+	const json_t *slot, *layer;
+	size_t i, k;
+
+	*set = (struct mm_plan_set){ .beta = (uint32_t)member(plan, "beta") };
+	json_array_foreach (json_object_get(plan, "slots"), i, slot) {
+		json_array_foreach (json_object_get(slot, "layers"), k, layer)
+			if (json_integer_value(layer) >= 0 &&
+			    json_integer_value(layer) < s->result.layers)
+				slot_of[json_integer_value(layer)] = (uint8_t)(i + 1);
+	}
+	for (uint32_t l = 0; l < s->result.layers; l++)
+		if (slot_of[l])
+			set->layer[set->m++] = (uint16_t)l;
+	set->beta = set->m ? set->beta : 0;
+	set->turn = set->m ? slot_of[set->layer[0]] - 1u : 0;
+	for (uint32_t n = 0; n < set->m; n++)
+		if (mm_plan_slot(set, n) + 1 != slot_of[set->layer[n]])
+			return fail(s, -EPROTO, "plan.show: the slots do not take turns");
+	return 0;
+}
+
+/* Is the plan that was asked for in force? Return: 1, 0; negative: told. */
+static int look(struct steps *s, uint32_t alpha, uint32_t beta, struct mm_plan_set *set)
+{
+	json_t *shown = mm_rpc_ask(s->rpc, "plan.show", NULL, s->err, sizeof(s->err));
+	const json_t *plan = json_array_get(json_object_get(shown, "plans"), 0);
+	const char *phase = json_string_value(json_object_get(plan, "plan_phase"));
+	int r = 0;
+
+	if (!shown)
+		return complain(s, -EIO);
+	if (phase && !strcmp(phase, "steady") && member(plan, "alpha") == alpha &&
+	    (!alpha || member(plan, "beta") == beta)) {
+		r = read_set(s, plan, set);
+		r = r ? r : 1;
+	}
+	json_decref(shown);
+	return r;
+}
+
+/* No step is open meanwhile: the plan changes at once. */
+static int set_plan(struct steps *s, uint32_t alpha, uint32_t beta, struct mm_plan_set *set)
+{
+	const uint64_t deadline_ns = mm_now_ns() + PATIENCE_NS;
+	json_t *done = mm_rpc_ask(s->rpc, "plan.set",
+				  json_pack("{s:s,s:i,s:i}", "name", "steps", "layers", (int)alpha,
+					    "slots", (int)beta),
+				  s->err, sizeof(s->err));
+	int r;
+
+	if (!done)
+		return complain(s, -EIO);
+	json_decref(done);
+	while (!(r = look(s, alpha, beta, set))) {
+		r = nap(s, POLL_MS);
+		if (r)
+			return r;
+		if (mm_now_ns() > deadline_ns)
+			return fail(s, -ETIMEDOUT,
+				    "%u layers away with %u slots: the plan does not come into "
+				    "force in time",
+				    alpha, beta);
+	}
+	return r < 0 ? r : 0;
+}
+
+/* ---- measuring ---- */
+
+static int by_size(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* With two slots and an odd number of layers every second step differs: pairs are averaged. */
+static void take_median(uint64_t *ns, uint32_t n, struct mm_steps_plan *plan)
+{
+	for (uint32_t i = 0; i + 1 < n; i++)
+		ns[i] = (ns[i] + ns[i + 1]) / 2;
+	qsort(ns, n - 1, sizeof(*ns), by_size);
+	plan->least_ns = ns[0];
+	plan->median_ns = ns[(n - 1) / 2];
+	plan->most_ns = ns[n - 2];
+}
+
+static int measure(struct steps *s, uint32_t alpha, uint32_t beta)
+{
+	mm_cleanup(mm_free_ptr) uint64_t *ns = calloc(s->opts.steps, sizeof(*ns));
+	struct mm_steps_plan *plan = &s->result.plans[s->result.n];
+	uint64_t ignored;
+	int r = ns ? 0 : fail(s, -ENOMEM, "out of memory");
+
+	*plan = (struct mm_steps_plan){ .alpha = alpha, .beta = alpha ? beta : 0 };
+	if (!r)
+		r = set_plan(s, alpha, beta, &plan->set);
+	if (r)
+		return r;
+	for (uint32_t i = 0; i < s->opts.warmup + s->opts.steps; i++) {
+		r = mm_stepper_step(&s->stepper,
+				    i < s->opts.warmup ? &ignored : &ns[i - s->opts.warmup],
+				    s->err);
+		if (r)
+			return complain_of_mmd(s, r);
+		r = nap(s, 0);
+		if (r)
+			return r;
+	}
+	plan->expected_ns = expected_ns(&s->result, &plan->set);
+	take_median(ns, s->opts.steps, plan);
+	s->result.worst = MM_MAX(s->result.worst,
+				 fabs((double)plan->median_ns / (double)plan->expected_ns - 1));
+	s->result.n++;
+	return 0;
+}
+
+static void show_progress(const struct steps *s, uint32_t alpha, uint32_t beta)
+{
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r%u layers away, %u slots: %u plans measured \b", alpha, beta,
+			s->result.n);
+}
+
+static int measure_all(struct steps *s)
+{
+	const struct mm_steps_opts *o = &s->opts;
+	const uint32_t n = o->n_alpha ? o->n_alpha : s->result.layers;
+	int r = 0;
+
+	for (uint32_t i = 0; i < n && !r; i++) {
+		const uint32_t alpha = o->n_alpha ? o->alpha[i] : i;
+
+		for (uint32_t beta = 1; beta <= 2 && !r; beta++) {
+			/* Nothing away is one plan, whatever the slots. */
+			if (!o->beta[beta] || !mm_plan_possible(s->result.layers, alpha, beta) ||
+			    (!alpha && beta == 2 && o->beta[1]))
+				continue;
+			show_progress(s, alpha, beta);
+			r = measure(s, alpha, beta);
+		}
+	}
+	if (isatty(STDERR_FILENO))
+		fputc('\n', stderr);
+	return r;
+}
+
+static int run(struct steps *s)
+{
+	char socket[PATH_BYTES + 16];
+	const struct mm_stepper_opts stepper = { .model = s->model,
+						 .socket = socket,
+						 .kernels = s->kernels,
+						 .batch = s->opts.batch,
+						 .context = s->opts.context };
+	int r;
+
+	if (mm_profile_load(s->opts.profile, &s->result.profile, s->err, sizeof(s->err)))
+		return complain(s, -EINVAL);
+	s->signals = mm_signals_open();
+	if (s->signals < 0)
+		return fail(s, s->signals, "signals: %s", strerror(-s->signals));
+	r = find_programs(s);
+	if (!r)
+		r = make_folders(s);
+	if (!r)
+		r = set_environment(s);
+	if (!r)
+		r = make_model(s);
+	if (!r)
+		r = start_mmd(s);
+	if (r)
+		return r;
+	snprintf(socket, sizeof(socket), "%s/tenant.sock", s->mmd_dir);
+	r = mm_stepper_open(&s->stepper, &stepper, s->err);
+	if (r)
+		return complain_of_mmd(s, r);
+	know_device(s);
+	return measure_all(s);
+}
+
+int mm_bench_steps(int argc, char **argv)
+{
+	mm_cleanup(steps_put) struct steps *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s) {
+		fputs("mmbench: out of memory\n", stderr);
+		return 1;
+	}
+	s->signals = s->rpc = -1;
+	r = mm_steps_options(argc, argv, &s->opts);
+	if (r)
+		return r < 0 ? 2 : 0;
+	if (run(s))
+		return 1;
+	mm_steps_report(&s->opts, &s->result);
+	if (!fflush(stdout) && !ferror(stdout))
+		return 0;
+	fputs("mmbench: standard output: cannot be written\n", stderr);
+	return 1;
+}
