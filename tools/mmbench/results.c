@@ -117,6 +117,7 @@ static int take_line(struct mm_results_tenant *tenant, const json_t *line)
 	tenant->swapped_in_bytes = take_count(summary, "swapped_in_bytes");
 	tenant->checksum_failures = take_count(summary, "checksum_failures");
 	tenant->stall_p99_s = json_number_value(json_object_get(summary, "stall_p99_s"));
+	tenant->stall_total_s = json_number_value(json_object_get(summary, "stall_total_s"));
 	tenant->complete = true;
 	return 0;
 }

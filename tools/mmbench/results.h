@@ -27,7 +27,7 @@ struct mm_results_tenant {
 	/* what the tenant says of its run as a whole */
 	uint64_t preemptions, steps, checksum_failures;
 	uint64_t swapped_out_bytes, swapped_in_bytes;
-	double stall_p99_s;
+	double stall_p99_s, stall_total_s;
 	bool complete; /* the summary was there */
 };
 

@@ -20,9 +20,6 @@
 #define STOP_NS    (60 * MM_NS_PER_S)
 #define PATH_BYTES 512
 
-/* Memory of the software GPU that mmd leaves alone, as it does on hardware (contexts, workspaces). */
-#define HEADROOM_BYTES (UINT64_C(64) << 20)
-
 #define WORDS_MAX (48 + MM_BENCH_EXTRA_MAX)
 
 enum phase { PHASE_LOADING, PHASE_READY, PHASE_DONE };
@@ -43,7 +40,7 @@ struct run {
 	struct tenant tenant[MM_BENCH_TENANTS_MAX];
 	uint32_t n;
 	int rpc;
-	uint64_t layers_remapped_max, bytes_streamed, plan_changes;
+	uint64_t layers_remapped_max, bytes_streamed, plan_changes, turns;
 };
 
 MM_PRINTF(1, 2) static void complain(const char *format, ...)
@@ -92,6 +89,7 @@ static int sample(struct run *run)
 		MM_MAX(run->layers_remapped_max, member(status, "alpha_sum_max"));
 	run->bytes_streamed = MM_MAX(run->bytes_streamed, member(status, "bytes_streamed"));
 	run->plan_changes = MM_MAX(run->plan_changes, member(status, "plan_changes"));
+	run->turns = MM_MAX(run->turns, member(status, "turns"));
 	return 0;
 }
 
@@ -216,7 +214,11 @@ static int prepare(struct run *run)
 	}
 	if (setenv("MM_SOFTGPU_DIR", gpu, 1) < 0)
 		return -errno;
-	err = set_number("MM_SOFTGPU_MEMORY", plan->pool_bytes + HEADROOM_BYTES);
+	err = set_number("MM_SOFTGPU_MEMORY", plan->pool_bytes + plan->headroom_bytes);
+	if (!err && plan->profile)
+		err = setenv("MM_SOFTGPU_PROFILE", plan->profile, 1) < 0
+			      ? -errno
+			      : set_number("MM_SOFTGPU_DILATION", plan->dilation);
 	if (!err)
 		err = set_number("MM_SOFTGPU_GRANULARITY", plan->granularity_bytes);
 	return err ? err : set_number("MM_SOFTGPU_DEVICES", plan->devices);
@@ -467,6 +469,7 @@ static int collect_tenant(struct run *run, uint32_t index, struct mm_run_result 
 	result->swapped_out_bytes += got->swapped_out_bytes;
 	result->swapped_in_bytes += got->swapped_in_bytes;
 	result->checksum_failures += got->checksum_failures;
+	result->stall_total_s += got->stall_total_s;
 	result->stall_p99_s = MM_MAX(result->stall_p99_s, got->stall_p99_s);
 	return 0;
 }
@@ -478,6 +481,7 @@ static int collect(struct run *run, struct mm_run_result *ret_result)
 		.layers_remapped_max = run->layers_remapped_max,
 		.bytes_streamed = run->bytes_streamed,
 		.plan_changes = run->plan_changes,
+		.turns = run->turns,
 	};
 	int err = mm_results_init(&result.results, run->n);
 
@@ -518,6 +522,8 @@ int mm_run(const struct mm_run_plan *plan, struct mm_run_result *ret_result)
 		err = start_clock(run);
 	if (!err)
 		err = wait_phase(run, PHASE_DONE, mm_now_ns() + plan->serve_ns);
+	if (!err && plan->served)
+		plan->served(plan->served_user);
 	if (!err)
 		err = finish(run);
 	return err ? err : collect(run, ret_result);

@@ -22,8 +22,9 @@ struct mm_run_result {
 	uint64_t preemptions, steps, checksum_failures;
 	uint64_t swapped_out_bytes, swapped_in_bytes;
 	uint64_t layers_remapped_max; /* over time, of the sum over all tenants */
-	uint64_t bytes_streamed, plan_changes;
-	double stall_p99_s; /* of a step in which layers cycled; of the tenant that waited most */
+	uint64_t bytes_streamed, plan_changes, turns;
+	double stall_total_s; /* of all tenants */
+	double stall_p99_s;   /* of a step in which layers cycled; of the tenant that waited most */
 };
 
 struct mm_run_tenant {
@@ -42,7 +43,10 @@ struct mm_run_plan {
 	enum mm_policy policy;
 	uint64_t pool_bytes; /* of each device */
 	uint64_t page_bytes;
-	uint64_t granularity_bytes; /* of the software GPU */
+	uint64_t headroom_bytes;    /* of the software GPU beside the pool, */
+	uint64_t granularity_bytes; /* and its granularity */
+	const char *profile;        /* it keeps the time of this device; NULL: it computes */
+	uint32_t dilation;          /* a second of the device takes so many */
 	const char *slots;
 	uint32_t devices;
 	uint32_t block_tokens, batch_max, batched_tokens_max;
@@ -50,6 +54,9 @@ struct mm_run_plan {
 	bool verify;
 	struct mm_run_tenant tenant[MM_BENCH_TENANTS_MAX];
 	uint32_t tenants;
+	/* Called when all requests are answered, with all memory still held; NULL: nobody. */
+	void (*served)(void *user);
+	void *served_user;
 	/* Writes a tenant's requests as CSV. Return: how many, or negative errno. */
 	int (*write_trace)(const void *user, uint32_t tenant, const char *path);
 	const void *user;

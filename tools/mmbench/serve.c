@@ -2,20 +2,22 @@
 #include "tools/mmbench/serve.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "mm/base.h"
+#include "tools/mmbench/dirs.h"
 #include "tools/mmbench/footprint.h"
 #include "tools/mmbench/procs.h"
 #include "tools/mmbench/report.h"
+#include "tools/mmbench/timed.h"
 
 #define START_NS (120 * MM_NS_PER_S) /* all models; generous: sanitizers, two cores */
 #define SERVE_NS (1800 * MM_NS_PER_S)
+
+/* Memory of the software GPU that mmd leaves alone, as it does on hardware (contexts, workspaces). */
+#define HEADROOM_BYTES (UINT64_C(64) << 20)
 
 struct bench {
 	struct mm_bench_opts opts;
@@ -30,14 +32,6 @@ struct bench {
 	int signals;
 };
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
 static void bench_done(struct bench *bench)
 {
 	for (size_t i = 0; i < MM_POLICY_COUNT; i++)
@@ -46,7 +40,7 @@ static void bench_done(struct bench *bench)
 	mm_trace_done(&bench->trace);
 	mm_close_fd(&bench->signals);
 	if (*bench->work_dir && !bench->opts.keep_dir)
-		nftw(bench->work_dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+		mm_work_dir_remove(bench->work_dir);
 }
 
 static void bench_put(struct bench **bench)
@@ -54,39 +48,6 @@ static void bench_put(struct bench **bench)
 	if (*bench)
 		bench_done(*bench);
 	free(*bench);
-}
-
-static int find_programs(struct bench *bench)
-{
-	char self[PATH_MAX] = "";
-
-	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
-		return -errno;
-	snprintf(bench->bin_dir, sizeof(bench->bin_dir), "%s", dirname(self));
-	return 0;
-}
-
-/* Sockets live in it: their paths must be short, so not under a deep TMPDIR unless that was asked for. */
-static int make_work_dir(struct bench *bench)
-{
-	if (!bench->opts.keep_dir) {
-		strcpy(bench->work_dir, "/tmp/mmbench.XXXXXX");
-		if (mkdtemp(bench->work_dir))
-			return 0;
-	} else if (strlen(bench->opts.keep_dir) > 64) {
-		fprintf(stderr,
-			"mmbench: --keep %s: longer than 64 characters; a socket in it could "
-			"not be named\n",
-			bench->opts.keep_dir);
-		return -ENAMETOOLONG;
-	} else {
-		strcpy(bench->work_dir, bench->opts.keep_dir);
-		if (!mkdir(bench->work_dir, 0700) || errno == EEXIST)
-			return 0;
-	}
-	fprintf(stderr, "mmbench: cannot create %s: %m\n", bench->work_dir);
-	*bench->work_dir = '\0';
-	return -errno;
 }
 
 static int make_trace(struct bench *bench)
@@ -191,20 +152,21 @@ static void make_plan(struct bench *bench)
 							  .device = t % opts->devices };
 	plan->write_trace = write_trace;
 	plan->user = &bench->trace;
+	plan->headroom_bytes = HEADROOM_BYTES;
 	plan->start_ns = START_NS;
 	plan->serve_ns = SERVE_NS;
 }
 
 static int prepare(struct bench *bench)
 {
-	int err = find_programs(bench);
+	int err = mm_bin_dir(bench->bin_dir);
 
 	if (!err)
 		err = make_trace(bench);
 	if (!err)
 		err = size_pool(bench);
 	if (!err)
-		err = make_work_dir(bench);
+		err = mm_work_dir_make(bench->opts.keep_dir, bench->work_dir);
 	if (err)
 		return err;
 	bench->signals = mm_signals_open();
@@ -280,7 +242,17 @@ static int report(struct bench *bench)
 	return bench->opts.json ? mm_report_json(&report) : 0;
 }
 
-int mm_bench_serve(int argc, char **argv)
+/* With models of its own it computes; with a device's profile, or none of both, it keeps time. */
+static bool is_functional(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++) {
+		if (!strncmp(argv[i], "--models", strlen("--models")))
+			return true;
+	}
+	return false;
+}
+
+static int serve_functional(int argc, char **argv)
 {
 	mm_cleanup(bench_put) struct bench *bench = calloc(1, sizeof(*bench));
 	int err;
@@ -297,4 +269,20 @@ int mm_bench_serve(int argc, char **argv)
 	if (!err)
 		err = report(bench);
 	return err || bench->token_mismatches || bench->checksum_failures ? 1 : 0;
+}
+
+int mm_bench_serve(int argc, char **argv)
+{
+	static const char both[] =
+		"usage: mmbench serve --models DIR,DIR,... [options]   computes; see "
+		"mmbench serve --models --help\n"
+		"       mmbench serve [--profile NAME] [options]       keeps a device's time; see "
+		"mmbench serve --profile x --help\n";
+
+	if (argc == 2 && !strcmp(argv[1], "--help")) {
+		fputs(both, stdout);
+		return 0;
+	}
+	return is_functional(argc, argv) ? serve_functional(argc, argv)
+					 : mm_bench_timed(argc, argv);
 }

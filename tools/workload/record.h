@@ -50,8 +50,8 @@ struct mm_wl_record {
 	uint64_t window_ns;
 	struct mm_wl_counters counters;
 	/* how the run itself went; 0: does not apply */
-	double wall_s;                 /* host time that it took */
-	double late_p99_s, late_max_s; /* timed: effects of the device behind their time */
+	double wall_s;                  /* host time that it took */
+	double late_mean_s, late_max_s; /* timed: effects of the device behind their time */
 };
 
 /* @c must outlive it; @seconds: in which its requests arrive. Return: 0; -ENOMEM. */

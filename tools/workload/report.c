@@ -364,7 +364,7 @@ static bool put_run(json_t *json, const struct mm_wl_record *record)
 
 	if (!ok || !(record->late_max_s > 0))
 		return ok;
-	return put_real(json, "late_p99_s", record->late_p99_s) &&
+	return put_real(json, "late_mean_s", record->late_mean_s) &&
 	       put_real(json, "late_max_s", record->late_max_s);
 }
 
