@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 
 #include "mm/base.h"
 #include "tools/percentile.h"
@@ -33,35 +34,92 @@ static double microseconds(double s)
 	return round(s * 1e6) / 1e6;
 }
 
-static void free_json(json_t **j)
+/* ---- a request's line: by hand, as it is written between two steps ---- */
+
+#define NUMBER_BYTES 24u /* at most, with a comma */
+#define LINE_BYTES \
+	2048u /* all but the lists: keys, an id and a sentence, each byte of them escaped */
+
+static char *put(char *at, const char *text)
 {
-	json_decref(*j);
+	return stpcpy(at, text);
+}
+
+static char *put_number(char *at, uint64_t value, uint32_t digits)
+{
+	char reversed[NUMBER_BYTES];
+	uint32_t n = 0;
+
+	for (; value || n < digits; value /= 10)
+		reversed[n++] = (char)('0' + value % 10);
+	while (n)
+		*at++ = reversed[--n];
+	return at;
+}
+
+static char *put_seconds(char *at, double s)
+{
+	const int64_t us = (int64_t)llround(s * 1e6);
+	const uint64_t size = us < 0 ? -(uint64_t)us : (uint64_t)us;
+
+	if (us < 0)
+		*at++ = '-';
+	at = put_number(at, size / 1000000, 1);
+	*at++ = '.';
+	return put_number(at, size % 1000000, 6);
+}
+
+static char *put_key(char *at, const char *key)
+{
+	at = put(at, ",\"");
+	at = put(at, key);
+	return put(at, "\":");
+}
+
+/* Nothing when memory is short. */
+static char *put_string(char *at, const char *text)
+{
+	json_t *string = json_string(text);
+	char *quoted = json_dumps(string, JSON_ENCODE_ANY);
+
+	at = put(at, quoted ? quoted : "\"\"");
+	free(quoted);
+	json_decref(string);
+	return at;
+}
+
+static char *put_lists(char *at, const struct mm_request *q)
+{
+	at = put(put_key(at, "ids"), "[");
+	for (uint32_t i = 0; i < q->n_output; i++) {
+		at = put_number(i ? put(at, ",") : at, q->ids[q->n_prompt + i], 1);
+	}
+	at = put(put_key(put(at, "]"), "times"), "[");
+	for (uint32_t i = 0; i < q->n_output; i++)
+		at = put_seconds(i ? put(at, ",") : at, q->times[i]);
+	return put(at, "]}\n");
 }
 
 int mm_report_request(FILE *out, const struct mm_request *q)
 {
-	mm_cleanup(free_json) json_t *line = json_object();
-	json_t *ids = json_array(), *times = json_array();
+	mm_cleanup(mm_free_ptr) char *line = malloc(LINE_BYTES + 2 * NUMBER_BYTES * q->n_output);
+	char *at = line;
 
-	for (uint32_t i = 0; i < q->n_output; i++) {
-		json_array_append_new(ids, json_integer(q->ids[q->n_prompt + i]));
-		json_array_append_new(times, json_real(microseconds(q->times[i])));
-	}
-	json_object_set_new(line, "id", json_string(q->id));
-	json_object_set_new(line, "arrival_s", json_real(microseconds(q->arrival_s)));
-	json_object_set_new(line, "preemptions", json_integer(q->preemptions));
-	if (q->error[0])
-		json_object_set_new(line, "error", json_string(q->error));
-	else
-		json_object_set_new(line, "finish_s", json_real(microseconds(q->finish_s)));
-	if (q->n_output)
-		json_object_set_new(line, "first_token_s", json_real(microseconds(q->times[0])));
-	json_object_set_new(line, "ids", ids);
-	json_object_set_new(line, "times", times);
-	if (json_dumpf(line, out, JSON_COMPACT | JSON_REAL_PRECISION(12)) ||
-	    fputc('\n', out) == EOF || fflush(out))
+	if (!line)
 		return -EIO;
-	return 0;
+	at = put_string(put(at, "{\"id\":"), q->id);
+	at = put_seconds(put_key(at, "arrival_s"), q->arrival_s);
+	at = put_number(put_key(at, "preemptions"), q->preemptions, 1);
+	if (q->error[0])
+		at = put_string(put_key(at, "error"), q->error);
+	else
+		at = put_seconds(put_key(at, "finish_s"), q->finish_s);
+	if (q->n_output)
+		at = put_seconds(put_key(at, "first_token_s"), q->times[0]);
+	at = put_lists(at, q);
+	return fwrite(line, 1, (size_t)(at - line), out) == (size_t)(at - line) && !fflush(out)
+		       ? 0
+		       : -EIO;
 }
 
 static void set_percentiles(json_t *o, const char *what, double *values, size_t n)
