@@ -240,8 +240,9 @@ static void set_flags(struct one *one)
 {
 	const struct mm_wl_opts *o = &one->t->opts;
 	const char *const mmd[] = { "--controller", one->controller, NULL };
-	const char *const mmserve[] = { "--kv-dtype",     "f16", "--time-scale", one->scale,
-					"--device-times", NULL };
+	/* As vLLM V1 does it: Documentation/baseline.md. */
+	const char *const mmserve[] = { "--kv-dtype",     "f16",     "--time-scale", one->scale,
+					"--device-times", "--admit", "full",         NULL };
 	const char *const turns[] = { "--turns", mm_wl_turns_name(o->turns), "--quantum",
 				      one->quantum, NULL };
 

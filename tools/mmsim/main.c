@@ -11,12 +11,14 @@
 #include "tools/mmsim/costs.h"
 #include "tools/mmsim/details.h"
 #include "tools/mmsim/sim.h"
+#include "tools/workload/alone.h"
 #include "tools/workload/report.h"
 
-#define STEP_US_MAX 1000000u
-#define CHECK_EVERY 10000              /* events, without --check */
-#define ALONE_EACH  16                 /* requests of each tenant that tell the unloaded medians */
-#define ALONE_APART (60 * MM_NS_PER_S) /* between two of them */
+#define STEP_US_MAX    1000000u
+#define CHECK_EVERY    10000 /* events, without --check */
+#define ALONE_EACH     32    /* requests of each tenant that tell the unloaded medians */
+#define KV_SPARE_PAGES 8
+#define PAGES_MAX      6000u /* of a memory without end: as in the timed run, larger ones do */
 
 struct program {
 	struct mm_wl_opts opts;
@@ -35,7 +37,7 @@ struct program {
 	struct mm_wl_record *records; /* [policies][windows] */
 	struct mm_wl_slo slo;
 	json_t *details; /* by policy and window */
-	double simulated_s, wall_s;
+	double simulated_s, wall_s, cpu_s;
 };
 
 enum { OPT_CHECK = MM_WL_OPT_MORE, OPT_TRACE_OUT, OPT_PLAN, OPT_STEP, OPT_ADMIT };
@@ -130,7 +132,7 @@ static const char more_help[] =
 	"  --trace-out FILE       CSV: what each tenant has and does, every 15 ms\n"
 	"  --plan LAYERS[:SLOTS]  so many layers of each model are away all the time\n"
 	"  --step-us US           the engine's own time for each step (default 150)\n"
-	"  --admit NAME           as of mmserve: whole (default), full or chunk\n";
+	"  --admit NAME           as of mmserve: whole, full (default) or chunk\n";
 
 static int wrong(const char *text)
 {
@@ -138,11 +140,11 @@ static int wrong(const char *text)
 	return -EINVAL;
 }
 
-static double seconds(void)
+static double seconds(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
@@ -212,7 +214,7 @@ static int run(struct program *p, const struct mm_wl_case *c, const struct mm_wl
 				.admit = p->admit,
 				.check = p->check,
 				.trace = details ? p->trace : NULL };
-	const double begin = seconds();
+	const double begin = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
 	char err[MS_ERROR_BYTES];
 	struct ms_sim *sim;
 	int r;
@@ -226,13 +228,37 @@ static int run(struct program *p, const struct mm_wl_case *c, const struct mm_wl
 		return r;
 	}
 	count(record, sim);
-	record->wall_s = seconds() - begin;
+	record->wall_s = seconds(CLOCK_MONOTONIC) - begin;
+	p->cpu_s += seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
 	p->wall_s += record->wall_s;
 	p->simulated_s += (double)(sim->end_ns - sim->start_ns) / 1e9;
 	if (details)
 		json_array_append_new(details, ms_details(sim));
 	ms_sim_destroy(sim);
 	return 0;
+}
+
+/* Memory without end: the case can never fill it. */
+static void sizes_unlimited(struct program *p, uint32_t window, struct mm_wl_sizes *ret)
+{
+	uint64_t page;
+
+	mm_wl_sizes_unlimited(&p->opts, &p->sizes, &p->cases[window], ret);
+	page = ret->page_bytes;
+	while (ret->pool_bytes / page > PAGES_MAX)
+		page *= 2;
+	ret->page_bytes = page;
+	ret->pool_bytes = 0;
+	for (uint32_t i = 0; i < ret->tenants; i++) {
+		struct mm_wl_tenant_sizes *s = &ret->tenant[i];
+
+		s->weight_pages =
+			mm_div_up(s->layer_bytes, page) * p->opts.tenant[i].shape->arch.layers +
+			mm_div_up(s->resident_bytes, page);
+		/* A chunk more than the share is rounded down to. */
+		s->kv_share_bytes = mm_round_up(s->kv_share_bytes, page) + KV_SPARE_PAGES * page;
+		ret->pool_bytes += s->weight_pages * page + s->kv_share_bytes;
+	}
 }
 
 static int run_window(struct program *p, uint32_t policy, uint32_t window, json_t *details)
@@ -243,7 +269,7 @@ static int run_window(struct program *p, uint32_t policy, uint32_t window, json_
 	int r;
 
 	if (of->unlimited)
-		mm_wl_sizes_unlimited(&p->opts, &p->sizes, &p->cases[window], &sizes);
+		sizes_unlimited(p, window, &sizes);
 	r = mm_wl_record_init(record, &p->cases[window], p->opts.seconds);
 	if (!r)
 		r = run(p, &p->cases[window], &sizes, of, record, details);
@@ -254,31 +280,9 @@ static int run_window(struct program *p, uint32_t policy, uint32_t window, json_
 	return r;
 }
 
-/* Requests one at a time: what is fast without load. */
-static int run_alone(struct program *p)
-{
-	const struct mm_wl_policy recompute = { .name = "recompute",
-						.policy = MM_POLICY_RECOMPUTE };
-	struct mm_wl_record record = { 0 };
-	struct mm_wl_case alone;
-	int r = mm_wl_case_alone(&p->cases[0], ALONE_EACH, ALONE_APART, &alone);
-
-	if (r)
-		return r;
-	r = mm_wl_record_init(&record, &alone, p->opts.seconds);
-	if (!r)
-		r = run(p, &alone, &p->sizes, &recompute, &record, NULL);
-	if (!r)
-		r = mm_wl_slo_of(&p->opts, &record, &p->slo);
-	mm_wl_record_done(&record);
-	mm_wl_case_done(&alone);
-	p->simulated_s = p->wall_s = 0;
-	return r;
-}
-
 static int run_all(struct program *p)
 {
-	int r = run_alone(p);
+	int r = 0;
 
 	for (uint32_t i = 0; i < p->opts.policies && !r; i++) {
 		json_t *details = json_array();
@@ -316,6 +320,9 @@ static int prepare(struct program *p)
 		r = -ENOMEM;
 	for (uint32_t w = 0; w < p->opts.windows && !r; w++)
 		r = mm_wl_case_make(&p->opts, &p->source, w, &p->cases[w], err, sizeof(err));
+	if (!r)
+		r = mm_wl_slo_alone(&p->opts, &p->sizes, &p->profile, &p->cases[0], ALONE_EACH,
+				    &p->slo);
 	return r ? wrong(err) : 0;
 }
 
@@ -342,9 +349,10 @@ static int trace_close(struct program *p)
 
 static int report(struct program *p)
 {
-	json_t *members = json_pack(
-		"{s:f, s:f, s:f, s:O}", "simulated_s", p->simulated_s, "wall_s", p->wall_s, "speed",
-		p->wall_s > 0 ? p->simulated_s / p->wall_s : 0, "details", p->details);
+	json_t *members =
+		json_pack("{s:f, s:f, s:f, s:f, s:O}", "simulated_s", p->simulated_s, "wall_s",
+			  p->wall_s, "cpu_s", p->cpu_s, "speed",
+			  p->wall_s > 0 ? p->simulated_s / p->wall_s : 0, "details", p->details);
 	const struct mm_wl_report report = { .mode = "simulated",
 					     .opts = &p->opts,
 					     .sizes = &p->sizes,
@@ -381,6 +389,7 @@ static void done(struct program *p)
 int main(int argc, char **argv)
 {
 	static struct program p = { .alpha = -1,
+				    .admit = MM_ADMIT_FULL,
 				    .step_ns = MS_STEP_US * UINT64_C(1000),
 				    .check = CHECK_EVERY };
 	const struct mm_wl_program program = { .name = "mmsim",
