@@ -10,7 +10,7 @@ install(TARGETS ${MM_PROGRAMS} ${MM_LIBRARIES}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES include/mm/abi.h include/mm/client.h include/mm/gpu.h include/mm/softgpu.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mm)
-install(FILES Documentation/man/mmctl.1 Documentation/man/mmsim.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES Documentation/man/mmctl.1 Documentation/man/mmbench.1 Documentation/man/mmsim.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES Documentation/man/mmd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
 
 # Relative to the prefix, so that it may be chosen when installing; absolute folders stay.

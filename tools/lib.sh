@@ -5,7 +5,8 @@
 
 MM_PACKAGES_BUILD=(build-essential cmake ninja-build pkg-config git ca-certificates
 	liburing-dev libnuma-dev libjansson-dev libopenblas-dev libseccomp-dev)
-MM_PACKAGES_CHECK=(clang clang-format libclang-rt-14-dev libcmocka-dev python3 python3-pytest)
+MM_PACKAGES_CHECK=(clang clang-format libclang-rt-14-dev libcmocka-dev python3 python3-pytest
+	gnuplot-nox)
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "${0##*/}: $*"; exit 1; }

@@ -194,6 +194,15 @@ static double alone_seconds(const struct mm_wl_opts *opts, const struct mm_wl_si
 	return last;
 }
 
+static uint64_t last_arrival(const struct mm_wl_case *c)
+{
+	uint64_t last_ns = 0;
+
+	for (uint32_t t = 0; t < c->tenants; t++)
+		last_ns = MM_MAX(last_ns, c->stream[t].request[c->stream[t].n - 1].arrival_ns);
+	return last_ns;
+}
+
 /* Instants from which on the requests are looked at. */
 #define SUFFIXES 64
 
@@ -208,7 +217,8 @@ void mm_wl_bound(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
 	double tokens = 0;
 
 	*ret = (struct mm_wl_bound){ .seconds = alone_seconds(opts, sizes, &d, c) };
-	for (uint32_t i = 0; i < SUFFIXES; i++) {
+	/* Up to the last arrival: of no requests nothing can be said. */
+	for (uint32_t i = 0; i < SUFFIXES && i * step_s * 1e9 <= (double)last_arrival(c); i++) {
 		const double from_s = i * step_s;
 		const double busy =
 			suffix_seconds(opts, sizes, &d, c, (uint64_t)(from_s * 1e9), limited);

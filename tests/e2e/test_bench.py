@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mmbench and mmsim on the same small case; the evaluation's frame; what they refuse."""
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from programs import BIN, limit
+
+CASE = ["--shapes", "OPT-6.7B:45%,Llama-3-8B:45%", "--seconds", "1", "--rate", "8", "--seed", "3"]
+
+
+def run(*words, timeout=600, cwd=None):
+    return subprocess.run([str(w) for w in words], capture_output=True, text=True, check=False,
+                          timeout=limit(timeout), cwd=cwd)
+
+
+@pytest.fixture
+def lengths(root):
+    path = root / "lengths.csv"
+    path.write_text("prompt_tokens,output_tokens\n20,4\n30,6\n5000,1\n")
+    return path
+
+
+@pytest.mark.parametrize("sharing", ["temporal", "mig"])
+def test_timed_as_simulated(lengths, sharing):
+    """The real programs on a device that keeps time serve what the simulator serves."""
+    case = CASE + ["--lengths", lengths, "--sharing", sharing, "--policy", "remap,unlimited", "--json"]
+    timed = run(BIN / "mmbench", "serve", *case, "--dilation", "2")
+    assert timed.returncode == 0, timed.stderr
+    timed = json.loads(timed.stdout)
+    simulated = json.loads(run(BIN / "mmsim", *case).stdout)
+    assert timed["mode"] == "timed" and simulated["mode"] == "simulated"
+    assert timed["dilation"] == 2 and timed["effects"] > 0
+    assert timed["cases"] == simulated["cases"] and timed["pool_bytes"] == simulated["pool_bytes"]
+    for policy in ("remap", "unlimited"):
+        a, b = timed["results"][policy], simulated["results"][policy]
+        assert a["requests"] == a["completed"] == b["completed"] == 8
+        assert a["output_tokens"] == b["output_tokens"]
+        assert a["preemptions"] == b["preemptions"] == 0
+        # However slow the host: nobody is served before the device can have done it.
+        assert a["ttft_p50_s"] > 0.003 and a["seconds"] > 0.5
+        assert set(a) == set(b) and set(a["tenants"][0]) == set(b["tenants"][0])
+
+
+def test_evaluate(root):
+    """Three cases through the simulator: a report, plots where gnuplot is, each run's JSON."""
+    out = root / "evaluation"
+    done = run(BIN / "mmbench", "evaluate", "--quick", "--only", "fig17", "--windows", "2",
+               "--seconds", "1", "--out", out)
+    assert done.returncode == 0, done.stderr
+    text = (out / "evaluation.md").read_text()
+    assert "## Figure 17" in text and "## Figure 8" not in text and "Failed" not in text
+    assert "what must be reached" in text.lower()
+    for path in re.findall(r"\((figures/[^)]*)\)", text):
+        assert (out / path).stat().st_size > 1000
+    assert len(list((out / "data").glob("*.json"))) == 6
+    assert "gnuplot" in done.stderr or list((out / "figures").glob("*.svg"))
+
+
+def test_evaluate_failures(root):
+    """A simulator that fails makes a report that says so, and status 1."""
+    out = root / "evaluation"
+    done = run(BIN / "mmbench", "evaluate", "--quick", "--only", "fig17", "--windows", "1",
+               "--seconds", "1", "--out", out, "--simulator", "/bin/false")
+    assert done.returncode == 1 and "6 of 6 cases failed" in done.stderr
+    assert (out / "evaluation.md").read_text().count("**Failed**") == 6
+
+
+@pytest.mark.parametrize("words, says", [
+    (["evaluate", "--only", "fig99"], "--only: 'fig99' is not a section"),
+    (["evaluate", "--jobs", "0"], "--jobs '0'"),
+    (["evaluate", "stray"], "unexpected argument 'stray'"),
+    (["evaluate", "--seconds", "x"], "--seconds 'x'"),
+    (["serve", "--combo", "C3"], "--combo 'C3'"),
+    (["serve", "--dilation", "0"], "--dilation '0'"),
+    (["serve", "--dilation", "1.5"], "--dilation '1.5'"),
+    (["nothing"], "unknown command 'nothing'"),
+])
+def test_usage(words, says):
+    done = run(BIN / "mmbench", *words)
+    assert done.returncode == 2 and says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words, says", [
+    (["--profile", "no-such-device"], "no-such-device"),
+    (["--shapes", "OPT-30B:40%"], "give it a larger share"),
+    (["--trace", "/nowhere/trace.csv"], "/nowhere/trace.csv: cannot open"),
+    (["--lengths", "/nowhere/lengths.csv"], "/nowhere/lengths.csv: cannot open"),
+])
+def test_impossible(words, says):
+    for program in ([BIN / "mmbench", "serve"], [BIN / "mmsim"]):
+        done = run(*program, *words)
+        assert done.returncode == 1 and says in done.stderr
+
+
+def test_help():
+    for words in (["--help"], ["serve", "--help"], ["serve", "--profile", "x", "--help"],
+                  ["evaluate", "--help"], ["evaluate", "--version"]):
+        done = run(BIN / "mmbench", *words)
+        assert done.returncode == 0 and "mmbench" in done.stdout and not done.stderr
