@@ -12,8 +12,11 @@
 
 #include "mm/gpu.h"
 
-#define MM_SOFTGPU_STATS_SYMBOL "mm_softgpu_stats"
-#define MM_SOFTGPU_EVENT_SYMBOL "mm_softgpu_event_ns"
+#define MM_SOFTGPU_STATS_SYMBOL   "mm_softgpu_stats"
+#define MM_SOFTGPU_EVENT_SYMBOL   "mm_softgpu_event_ns"
+#define MM_SOFTGPU_WRITTEN_SYMBOL "mm_softgpu_written_ns"
+#define MM_SOFTGPU_WROTE_SYMBOL   "mm_softgpu_wrote"
+#define MM_SOFTGPU_ACT_SYMBOL     "mm_softgpu_act_at"
 
 /*
  * Of one device, over all processes since it was made. Times are device time but for those that say
@@ -58,3 +61,38 @@ typedef int mm_softgpu_stats_fn(int device, struct mm_softgpu_stats *ret_stats, 
  */
 int mm_softgpu_event_ns(CUevent event, uint64_t *ret_ns);
 typedef int mm_softgpu_event_ns_fn(CUevent event, uint64_t *ret_ns);
+
+/*
+ * For host code between streams, in timed mode: a host that is late with seeing a value, with putting in
+ * the work that depends on it, or with writing one, would make the device late. Whoever knows since when
+ * it could have acted says so. A word is named by its file (a memfd's inode) and the offset in it.
+ */
+
+/**
+ * mm_softgpu_written_ns() - when a stream wrote what is there
+ * @value:  found there, 32 bits
+ * @ret_ns: device time; written only on success
+ *
+ * Return: 0; -ENOENT not known; -EINVAL not in timed mode.
+ */
+int mm_softgpu_written_ns(int device, uint64_t inode, uint64_t offset, uint32_t value,
+			  uint64_t *ret_ns);
+typedef int mm_softgpu_written_ns_fn(int device, uint64_t inode, uint64_t offset, uint32_t value,
+				     uint64_t *ret_ns);
+
+/**
+ * mm_softgpu_wrote() - the host is about to write a word that streams may wait for
+ * @ns: device time since when it counts as written; 0: when it is seen
+ *
+ * Return: 0; -EINVAL not in timed mode.
+ */
+int mm_softgpu_wrote(int device, uint64_t inode, uint64_t offset, uint32_t value, uint64_t ns);
+typedef int mm_softgpu_wrote_fn(int device, uint64_t inode, uint64_t offset, uint32_t value,
+				uint64_t ns);
+
+/**
+ * mm_softgpu_act_at() - what this thread puts into streams from now on, it could have put in at @ns
+ * @ns: device time; 0: it puts it in when it does
+ */
+void mm_softgpu_act_at(uint64_t ns);
+typedef void mm_softgpu_act_at_fn(uint64_t ns);

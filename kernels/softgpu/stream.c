@@ -402,14 +402,19 @@ uint64_t sg_stream_end_of(struct sg_stream *stream, uint64_t number, const bool 
 void sg_stream_wait(struct sg_stream *stream, uint64_t number, const bool *stop)
 {
 	unsigned int device = stream->ctx->device;
+	bool blocks = !has_run(stream, number);
 	uint64_t end;
 
 	wait_until_run(stream, number, stop);
 	if (!is_timed(stream) || !has_run(stream, number))
 		return;
 	end = end_of(stream, number);
-	if (sg_timed_now(device) < end && !sg_context_error(stream->ctx))
+	if (sg_timed_now(device) < end && !sg_context_error(stream->ctx)) {
 		sg_timed_until(device, end, stop ? stop : &stream->ctx->stopping, true);
+		blocks = true;
+	}
+	if (blocks)
+		sg_timed_woke(device, end);
 }
 
 CUresult sg_stream_synchronize(struct sg_stream *stream)

@@ -22,10 +22,13 @@
 #define SPIN_NS        UINT64_C(60000)     /* what a sleep may come late by */
 #define CALL_DEBT_NS   UINT64_C(20000)     /* a driver call is not waited for until it adds up */
 #define STOP_LOOK_NS   (10 * MM_NS_PER_MS)
-#define SPINNERS       4
-#define SLOWED_ROUNDS  256
-#define COPIES         1024
-#define COPY_MIN_NS    UINT64_C(1000) /* shorter ones take no bandwidth worth a look */
+#define LATE_MAX_NS    (5 * MM_NS_PER_MS) /* device time; a host that stands still longer, does */
+#define LATE_COUNTS_NS \
+	(10 * MM_NS_PER_MS) /* device time; what a thread does later, it decided later */
+#define SPINNERS      4
+#define SLOWED_ROUNDS 256
+#define COPIES        1024
+#define COPY_MIN_NS   UINT64_C(1000) /* shorter ones take no bandwidth worth a look */
 
 struct copy {
 	uint64_t start_ns, end_ns; /* atomic; start 0: is being written */
@@ -404,17 +407,45 @@ void sg_timed_until(unsigned int device, uint64_t due_ns, const bool *stop, bool
 		count_lateness(t, now > due ? now - due : 0);
 }
 
+/* ---- when a thread could have put in its work ---- */
+
+static __thread struct {
+	uint64_t ready_ns;      /* for the next piece of work: launches take time */
+	uint64_t late_ns;       /* that the thread woke behind the time it waited for */
+	uint64_t late_until_ns; /* for so long that counts */
+	bool told;              /* ready_ns is what mm_softgpu_act_at() said */
+} self __attribute__((tls_model("initial-exec")));
+
+MM_EXPORT void mm_softgpu_act_at(uint64_t ns)
+{
+	self.told = ns != 0;
+	self.ready_ns = ns;
+}
+
+void sg_timed_woke(unsigned int device, uint64_t end_ns)
+{
+	uint64_t now = sg_timed_now(device);
+
+	self.late_ns = now > end_ns ? MM_MIN(now - end_ns, LATE_MAX_NS) : 0;
+	self.late_until_ns = now + LATE_COUNTS_NS;
+}
+
 uint64_t sg_timed_submit(unsigned int device)
 {
-	static __thread uint64_t ready_ns __attribute__((tls_model("initial-exec")));
-	uint64_t now = sg_timed_now(device);
 	uint64_t launch = sg_device_info(device)->timing.profile.launch_ns;
+	uint64_t now = sg_timed_now(device), could = now;
 
+	if (self.told) {
+		self.ready_ns += launch;
+		return MM_MIN(self.ready_ns, now + launch);
+	}
+	if (now < self.late_until_ns && self.late_until_ns - now <= LATE_COUNTS_NS)
+		could -= MM_MIN(self.late_ns, could);
 	/* Of another device, or of one that was made anew. */
-	if (ready_ns > now + AHEAD_MAX_NS)
-		ready_ns = 0;
-	ready_ns = MM_MAX(ready_ns, now) + launch;
-	return ready_ns;
+	if (self.ready_ns > now + AHEAD_MAX_NS)
+		self.ready_ns = 0;
+	self.ready_ns = MM_MAX(self.ready_ns, could) + launch;
+	return self.ready_ns;
 }
 
 void sg_timed_call(unsigned int device, uint64_t ns)

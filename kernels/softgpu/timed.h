@@ -83,6 +83,12 @@ void sg_timed_until(unsigned int device, uint64_t due_ns, const bool *stop, bool
 /* The calling thread puts a piece of work into a stream: when the device gets it. */
 uint64_t sg_timed_submit(unsigned int device);
 
+/*
+ * The calling thread was blocked until what ends at @end_ns was over, and may have woken late: what it
+ * puts in next counts as if it had not.
+ */
+void sg_timed_woke(unsigned int device, uint64_t end_ns);
+
 /* The calling thread makes a driver call that takes @ns under the driver's lock; 0 where not timed. */
 void sg_timed_call(unsigned int device, uint64_t ns);
 

@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/softgpu/written.h"
 
+#include <errno.h>
 #include <unistd.h>
 
+#include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/host.h"
 #include "kernels/softgpu/timed.h"
 #include "kernels/softgpu/vm.h"
 #include "mm/base.h"
+#include "mm/softgpu.h"
 
 static uint64_t mix(uint64_t x)
 {
 	x = (x ^ (x >> 31)) * UINT64_C(0x9e3779b97f4a7c15);
 	return x ^ (x >> 29);
+}
+
+static uint64_t key_in(uint64_t inode, uint64_t offset)
+{
+	return mix(mix(inode) + offset) | 1;
 }
 
 /* The word's name; memory that is nobody else's has one, too. Never 0. */
@@ -21,11 +29,11 @@ static uint64_t key_of(uint64_t va)
 	struct sg_host_info host;
 
 	if (info.mapped)
-		return mix(mix(info.inode) + (va - info.start)) | 1;
+		return key_in(info.inode, va - info.start);
 	host = sg_host_describe(va);
 	if (host.known && host.inode)
-		return mix(mix(host.inode) + (va - host.start) + host.offset) | 1;
-	return mix(mix((uint64_t)getpid()) + va) | 1;
+		return key_in(host.inode, va - host.start + host.offset);
+	return key_in((uint64_t)getpid() << 32, va);
 }
 
 static struct sg_written *place(unsigned int device, uint64_t key)
@@ -34,9 +42,8 @@ static struct sg_written *place(unsigned int device, uint64_t key)
 }
 
 /* Whoever reads in between finds no key. */
-static void put_word(unsigned int device, uint64_t va, uint32_t value, uint64_t time_ns)
+static void put_word(unsigned int device, uint64_t key, uint32_t value, uint64_t time_ns)
 {
-	uint64_t key = key_of(va);
 	struct sg_written *w = place(device, key);
 
 	__atomic_store_n(&w->key, 0, __ATOMIC_RELAXED);
@@ -45,9 +52,9 @@ static void put_word(unsigned int device, uint64_t va, uint32_t value, uint64_t 
 	__atomic_store_n(&w->key, key, __ATOMIC_RELEASE);
 }
 
-static uint64_t word_when(unsigned int device, uint64_t va, uint32_t value)
+static uint64_t word_when(unsigned int device, uint64_t key, uint32_t value)
 {
-	uint64_t key = key_of(va), written, time_ns;
+	uint64_t written, time_ns;
 	const struct sg_written *w = place(device, key);
 
 	if (__atomic_load_n(&w->key, __ATOMIC_ACQUIRE) != key)
@@ -61,15 +68,44 @@ static uint64_t word_when(unsigned int device, uint64_t va, uint32_t value)
 
 void sg_written_put(unsigned int device, uint64_t va, uint64_t value, bool is_64, uint64_t time_ns)
 {
-	put_word(device, va, (uint32_t)value, time_ns);
+	put_word(device, key_of(va), (uint32_t)value, time_ns);
 	if (is_64)
-		put_word(device, va + 4, (uint32_t)(value >> 32), time_ns);
+		put_word(device, key_of(va + 4), (uint32_t)(value >> 32), time_ns);
 }
 
 uint64_t sg_written_when(unsigned int device, uint64_t va, uint64_t value, bool is_64)
 {
-	uint64_t low = word_when(device, va, (uint32_t)value);
-	uint64_t high = is_64 ? word_when(device, va + 4, (uint32_t)(value >> 32)) : 0;
+	uint64_t low = word_when(device, key_of(va), (uint32_t)value);
+	uint64_t high = is_64 ? word_when(device, key_of(va + 4), (uint32_t)(value >> 32)) : 0;
 
 	return MM_MAX(low, high);
+}
+
+static bool keeps_time(const char *entry, int device)
+{
+	return !sg_enter(entry, SG_INITIALISED) && device >= 0 &&
+	       (unsigned int)device < sg_device_count() && sg_is_timed((unsigned int)device);
+}
+
+MM_EXPORT int mm_softgpu_written_ns(int device, uint64_t inode, uint64_t offset, uint32_t value,
+				    uint64_t *ret_ns)
+{
+	uint64_t ns;
+
+	if (!keeps_time(__func__, device) || !ret_ns)
+		return -EINVAL;
+	ns = word_when((unsigned int)device, key_in(inode, offset), value);
+	if (!ns)
+		return -ENOENT;
+	*ret_ns = ns;
+	return 0;
+}
+
+MM_EXPORT int mm_softgpu_wrote(int device, uint64_t inode, uint64_t offset, uint32_t value,
+			       uint64_t ns)
+{
+	if (!keeps_time(__func__, device))
+		return -EINVAL;
+	put_word((unsigned int)device, key_in(inode, offset), value, ns);
+	return 0;
 }

@@ -26,5 +26,5 @@ struct sg_written { /* atomic, all of it */
 /* Before the value itself is there. */
 void sg_written_put(unsigned int device, uint64_t va, uint64_t value, bool is_64, uint64_t time_ns);
 
-/* When what was found there was written; 0: not known. */
+/* When what was found there was written; 0: not known. Host code: mm/softgpu.h. */
 uint64_t sg_written_when(unsigned int device, uint64_t va, uint64_t value, bool is_64);

@@ -205,6 +205,7 @@ int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, char *err
 	rc = identify(dev, ordinal, err, err_bytes);
 	if (rc < 0)
 		return rc;
+	mm_xpace_open(&dev->pace, &dev->gpu, ordinal);
 	rc = lock_device(dev, err, err_bytes);
 	if (rc < 0)
 		return rc;

@@ -18,6 +18,7 @@
 
 #include "mm/abi.h"
 #include "mm/gpu.h"
+#include "mmd/xfer/pace.h"
 
 struct mm_xdev {
 	struct mm_gpu_api gpu;
@@ -34,6 +35,7 @@ struct mm_xdev {
 	bool host_read_only; /* the driver registers read-only host memory */
 	int lock_fd;
 	char name[96];
+	struct mm_xpace pace;
 };
 #define MM_XDEV_NULL ((struct mm_xdev){ .lock_fd = -1, .numa_node = -1 })
 

@@ -185,6 +185,8 @@ static void advance(struct mm_xlink *link, struct mm_xtransfer *transfer)
 
 	chunk->transfer = transfer;
 	chunk->buffer = TAILQ_EMPTY(&transfer->staged) ? NULL : mm_xstage_take(&transfer->staged);
+	/* From a disk, and the zeros behind: when they are here. */
+	mm_xpace_act(&dev->pace, chunk->buffer ? 0 : transfer->caused_ns);
 	rc = issue_chunk(link, transfer, chunk->buffer, &chunk->bytes);
 	if (rc < 0)
 		transfer->result = rc;
@@ -192,6 +194,7 @@ static void advance(struct mm_xlink *link, struct mm_xtransfer *transfer)
 		unqueue(link, transfer);
 	/* Also after a failure: what was issued before it must land before anybody is told. */
 	rc = mm_xdev_result(dev, "cuEventRecord", dev->gpu.cuEventRecord(chunk->done, dev->copy));
+	mm_xpace_act(&dev->pace, 0);
 	if (rc < 0) {
 		transfer->result = rc;
 		(void)dev->gpu.cuStreamSynchronize(dev->copy);
@@ -248,6 +251,7 @@ static bool reap(struct mm_xlink *link)
 			break;
 		if (rc < 0 && !transfer->result)
 			transfer->result = rc;
+		transfer->landed_ns = mm_xpace_happened(&link->pool->dev->pace, chunk->done);
 		link->head++;
 		link->in_flight_bytes -= chunk->bytes;
 		transfer->in_flight--;

@@ -39,7 +39,9 @@ struct mm_xtransfer {
 	uint64_t page_offset; /* in the first page */
 	uint64_t bytes;       /* <= n_pages * page_bytes - page_offset */
 	const uint32_t *page;
-	bool zero_tail; /* of the last page */
+	bool zero_tail;     /* of the last page */
+	uint64_t caused_ns; /* mm_xpace: by what was seen then */
+	uint64_t landed_ns; /* likewise, when it landed */
 	void (*landed)(struct mm_xtransfer *transfer, int result);
 	/* private */
 	struct mm_xflow *flow;

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "libclient/ipc/clock.h"
 #include "mm/base.h"
@@ -25,10 +26,30 @@ static uint32_t gate_read(const struct mm_gate *gate)
 	return __atomic_load_n(&gate->low, __ATOMIC_ACQUIRE);
 }
 
-/* The low half only: the high half is core's. Release: cursor and copied bytes come before. */
-static void gate_write(struct mm_gate *gate, uint64_t word)
+static uint64_t low_offset(const struct mm_xtenant *t, const struct mm_gate *gate)
 {
+	return (uint64_t)((const char *)&gate->low - (const char *)t->gate.base);
+}
+
+static const struct mm_xpace *pace_of(const struct mm_xtenant *t)
+{
+	return &t->pool->dev->pace;
+}
+
+/*
+ * The low half only: the high half is core's. Release: cursor and copied bytes come before. @seen_ns:
+ * mm_xpace, of what it is written for.
+ */
+static void gate_write_for(const struct mm_xtenant *t, struct mm_gate *gate, uint64_t word,
+			   uint64_t seen_ns)
+{
+	mm_xpace_write(pace_of(t), t->gate_inode, low_offset(t, gate), (uint32_t)word, seen_ns);
 	__atomic_store_n(&gate->low, (uint32_t)word, __ATOMIC_RELEASE);
+}
+
+static void gate_write(const struct mm_xtenant *t, struct mm_gate *gate, uint64_t word)
+{
+	gate_write_for(t, gate, word, 0);
 }
 
 /* State and position change in one store: a kill in between would tear them. */
@@ -85,10 +106,11 @@ static bool is_closed(const struct mm_xcycle *c)
 	       MM_XPLAN_OPEN(plan->epoch, layer + 1u);
 }
 
-static void hand_over(struct mm_xcycle *c)
+/* @seen_ns: mm_xpace, that the copy landed or the layer was opened */
+static void hand_over(struct mm_xcycle *c, uint64_t seen_ns)
 {
 	c->landed = false;
-	gate_write(gate_of(c, c->pos), MM_GATE_READY);
+	gate_write_for(c->tenant, gate_of(c, c->pos), MM_GATE_READY, seen_ns);
 	cursor_write(c, MM_CUR_HELD, c->pos);
 	account(c);
 }
@@ -114,7 +136,7 @@ static void layer_landed(struct mm_xtransfer *transfer, int result)
 	}
 	c->landed = is_closed(c);
 	if (!c->landed)
-		hand_over(c);
+		hand_over(c, transfer->landed_ns);
 }
 
 static void copy_in(struct mm_xcycle *c, uint64_t now_ns)
@@ -132,20 +154,24 @@ static void copy_in(struct mm_xcycle *c, uint64_t now_ns)
 static void poll_cycle(struct mm_xcycle *c, uint64_t now_ns)
 {
 	struct mm_gate *gate;
+	uint32_t word;
 
 	if (c->copying || c->stopped)
 		return;
 	if (c->landed) {
 		if (!is_closed(c))
-			hand_over(c);
+			hand_over(c, 0);
 		return;
 	}
 	gate = gate_of(c, c->pos);
-	if (!(gate_read(gate) & MM_GATE_DONE))
+	word = gate_read(gate);
+	if (!(word & MM_GATE_DONE))
 		return;
+	c->transfer.caused_ns = mm_xpace_saw(pace_of(c->tenant), c->tenant->gate_inode,
+					     low_offset(c->tenant, gate), word);
 	/* Intent first: from here on a new xfer knows that the occupant is void. */
 	cursor_write(c, MM_CUR_COPYING, next_pos(c));
-	gate_write(gate, MM_GATE_EMPTY);
+	gate_write(c->tenant, gate, MM_GATE_EMPTY);
 	copy_in(c, now_ns);
 }
 
@@ -154,6 +180,7 @@ static void resume_cycle(struct mm_xcycle *c, enum mm_cursor_state state, uint64
 {
 	struct mm_gate *previous = gate_of(c, previous_pos(c));
 
+	c->transfer.caused_ns = 0;
 	if (state == MM_CUR_HELD)
 		return;
 	if (gate_read(gate_of(c, c->pos)) != MM_GATE_EMPTY) {
@@ -162,7 +189,7 @@ static void resume_cycle(struct mm_xcycle *c, enum mm_cursor_state state, uint64
 		return;
 	}
 	if (gate_read(previous) & MM_GATE_DONE)
-		gate_write(previous, MM_GATE_EMPTY);
+		gate_write(c->tenant, previous, MM_GATE_EMPTY);
 	copy_in(c, now_ns);
 }
 
@@ -355,13 +382,15 @@ static void slot_begin(struct mm_xtenant *t, uint32_t s, bool occupied, uint64_t
 	bool held = slot->in_place || (occupied && !c->copying && !c->landed);
 
 	for (uint32_t i = 1; i < slot->n_layers; i++)
-		gate_write(gate_of(c, i), MM_GATE_EMPTY);
-	gate_write(gate_of(c, 0), held ? MM_GATE_READY : MM_GATE_EMPTY);
+		gate_write(t, gate_of(c, i), MM_GATE_EMPTY);
+	gate_write(t, gate_of(c, 0), held ? MM_GATE_READY : MM_GATE_EMPTY);
 	cursor_write(c, held ? MM_CUR_HELD : MM_CUR_COPYING, 0);
 	__atomic_store_n(&c->cursor->epoch, t->plan->epoch, __ATOMIC_RELEASE);
 	c->stopped = false;
-	if (!held && !c->copying && !c->landed)
+	if (!held && !c->copying && !c->landed) {
+		c->transfer.caused_ns = 0;
 		copy_in(c, now_ns);
+	}
 }
 
 static void go_over(struct mm_xtenant *t, struct mm_xstore *store)
@@ -465,6 +494,7 @@ int mm_xtenant_create(uint64_t id, const int fds[3], struct mm_xlink *link,
 		      struct mm_xtenant **ret_tenant)
 {
 	struct mm_xtenant *tenant = calloc(1, sizeof(*tenant));
+	struct stat st;
 	int rc = -ENOMEM;
 
 	if (!tenant) {
@@ -480,6 +510,8 @@ int mm_xtenant_create(uint64_t id, const int fds[3], struct mm_xlink *link,
 				       .pool = link->pool };
 	mm_xlink_join(link, &tenant->flow);
 	rc = open_regions(tenant, fds);
+	if (rc == 0 && fstat(tenant->gate.fd, &st) == 0)
+		tenant->gate_inode = st.st_ino;
 	if (rc == 0 && mm_fault("xfer.tenant"))
 		rc = -ENOMEM;
 	if (rc == 0) {

@@ -44,6 +44,7 @@ struct mm_xcycle { /* one slot of an active plan */
 struct mm_xtenant {
 	uint64_t id;
 	struct mm_region gate, plan_region, cursor;
+	uint64_t gate_inode;
 	struct mm_xlink *link;
 	const struct mm_xpool *pool;
 	struct mm_xflow flow;

@@ -464,13 +464,68 @@ static int role_order(int sock)
 		check(__atomic_load_n(&gate[1], __ATOMIC_ACQUIRE) >= i);
 	}
 	/* The same by an event, which costs nobody a look at the clock. */
+	hold(stream);
 	kernel(stream, BYTES_MS);
 	done = record(stream);
 	ok(gpu->cuStreamWaitEvent(other, done, 0));
 	kernel(other, BYTES_MS);
 	seen = record(other);
+	let_go();
 	check(time_of(seen) == time_of(done) + MS);
 	check(stats().effects >= 20);
+	return 0;
+}
+
+/*
+ * Host code between two streams says what it knows: neither that it saw the value late, nor that it
+ * wrote and put in work late, is to be seen in device time.
+ */
+static int role_host(int sock)
+{
+	CUstream link, other;
+	mm_softgpu_written_ns_fn *written;
+	mm_softgpu_wrote_fn *wrote;
+	mm_softgpu_act_at_fn *act_at;
+	uint64_t done = 0, ns = 0;
+	CUdeviceptr va;
+	CUevent at[2];
+	struct stat st;
+	uint32_t *host;
+	int fd;
+
+	(void)sock;
+	host = conf_shared(4096, &fd);
+	begin_at(host);
+	link = conf_stream();
+	other = conf_stream();
+	check(fstat(fd, &st) == 0);
+	*(void **)&written = symbol(MM_SOFTGPU_WRITTEN_SYMBOL);
+	*(void **)&wrote = symbol(MM_SOFTGPU_WROTE_SYMBOL);
+	*(void **)&act_at = symbol(MM_SOFTGPU_ACT_SYMBOL);
+	va = conf_reserve(conf.granule);
+	conf_map(va, conf.granule, conf_create(conf.granule), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+
+	check(written(0, st.st_ino, 4, 7, &ns) == -ENOENT);
+	ok(gpu->cuStreamWaitValue32(other, gate_va + 8, 9, CU_STREAM_WAIT_VALUE_EQ));
+	at[1] = record(other);
+	kernel(stream, BYTES_MS);
+	at[0] = record(stream);
+	ok(gpu->cuStreamWriteValue32(stream, gate_va + 4, 7, 0));
+	ok(gpu->cuStreamSynchronize(stream));
+	done = time_of(at[0]);
+	check(written(0, st.st_ino, 4, 7, &ns) == 0 && ns == done);
+	check(written(0, st.st_ino, 4, 8, &ns) == -ENOENT);
+	usleep(20000); /* so late */
+	act_at(done);
+	ok(gpu->cuMemcpyHtoDAsync(va, host, 1000, link));
+	at[0] = record(link);
+	act_at(0);
+	check(time_of(at[0]) == done + 2000);
+	usleep(20000);
+	check(wrote(0, st.st_ino, 8, 9, done + 2000) == 0);
+	__atomic_store_n(&gate[2], 9, __ATOMIC_RELEASE);
+	check(time_of(at[1]) == done + 2000);
+	close(fd);
 	return 0;
 }
 
@@ -622,6 +677,7 @@ IN_ROLE(fault)
 IN_ROLE(read_only)
 IN_ROLE(survivor)
 IN_ROLE(order)
+IN_ROLE(host)
 IN_ROLE(calls)
 IN_ROLE(scribbled)
 
@@ -638,24 +694,33 @@ static void test_dilation(void **state)
 int main(int argc, char **argv)
 {
 	static const struct conf_role roles[] = {
-		{ "kernels", role_kernels },     { "copies", role_copies },
-		{ "overlap", role_overlap },     { "bytes", role_bytes },
-		{ "capacity", role_capacity },   { "fault", role_fault },
-		{ "read_only", role_read_only }, { "neighbour", role_neighbour },
-		{ "victim", role_victim },       { "survivor", role_survivor },
-		{ "order", role_order },         { "calls", role_calls },
-		{ "init", role_init },           { "first", role_first },
-		{ "scribbled", role_scribbled }, { NULL, NULL },
+		{ "kernels", role_kernels },
+		{ "copies", role_copies },
+		{ "overlap", role_overlap },
+		{ "bytes", role_bytes },
+		{ "capacity", role_capacity },
+		{ "fault", role_fault },
+		{ "read_only", role_read_only },
+		{ "neighbour", role_neighbour },
+		{ "victim", role_victim },
+		{ "survivor", role_survivor },
+		{ "order", role_order },
+		{ "calls", role_calls },
+		{ "host", role_host },
+		{ "init", role_init },
+		{ "first", role_first },
+		{ "scribbled", role_scribbled },
+		{ NULL, NULL },
 	};
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_kernels),   cmocka_unit_test(test_copies),
-		cmocka_unit_test(test_overlap),   cmocka_unit_test(test_bytes),
-		cmocka_unit_test(test_capacity),  cmocka_unit_test(test_fault),
-		cmocka_unit_test(test_read_only), cmocka_unit_test(test_neighbours),
-		cmocka_unit_test(test_survivor),  cmocka_unit_test(test_order),
-		cmocka_unit_test(test_calls),     cmocka_unit_test(test_scribbled),
-		cmocka_unit_test(test_dilation),  cmocka_unit_test(test_environment),
-		cmocka_unit_test(test_agreement),
+		cmocka_unit_test(test_kernels),     cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_overlap),     cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_capacity),    cmocka_unit_test(test_fault),
+		cmocka_unit_test(test_read_only),   cmocka_unit_test(test_neighbours),
+		cmocka_unit_test(test_survivor),    cmocka_unit_test(test_order),
+		cmocka_unit_test(test_calls),       cmocka_unit_test(test_host),
+		cmocka_unit_test(test_scribbled),   cmocka_unit_test(test_dilation),
+		cmocka_unit_test(test_environment), cmocka_unit_test(test_agreement),
 	};
 
 	if (argc == 1) {
