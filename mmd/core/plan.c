@@ -66,24 +66,46 @@ uint32_t mm_plan_least_gap(const struct mm_plan_set *set, uint32_t n)
 	return least;
 }
 
-void mm_plan_even(uint32_t n, uint32_t m, const struct mm_plan_set *current,
-		  struct mm_plan_set *ret_set)
+/* The turn of the circle by which most of @set's layers fall on @current's; the first one of those. */
+static uint32_t best_turn(const struct bits *set, uint32_t n, const struct mm_plan_set *current)
 {
-	struct bits old = bits_of(current), chosen = { { 0 } };
+	uint64_t twice[2 * MM_ARRAY_SIZE(set->word) + 1] = { 0 }; /* the circle, twice around */
 	uint32_t best = 0, best_turn = 0;
 
-	for (uint32_t turn = 0; m && turn < n; turn++) {
-		uint32_t overlap = 0;
+	for (uint32_t i = 0; i < 2 * current->m; i++) {
+		uint32_t at = current->layer[i % current->m] + (i < current->m ? 0 : n);
 
-		for (uint32_t i = 0; i < m; i++)
-			overlap += bit(&old, (i * n / m + turn) % n);
+		twice[at / 64] |= UINT64_C(1) << (at % 64);
+	}
+	for (uint32_t turn = 0; turn < n && current->m; turn++) {
+		const uint64_t *from = &twice[turn / 64];
+		uint32_t overlap = 0, shift = turn % 64;
+
+		for (uint32_t i = 0; i < mm_div_up(n, 64); i++) {
+			uint64_t under =
+				from[i] >> shift | (shift ? from[i + 1] << (64 - shift) : 0);
+
+			overlap += (uint32_t)__builtin_popcountll(set->word[i] & under);
+		}
 		if (overlap > best) {
 			best = overlap;
 			best_turn = turn;
 		}
 	}
+	return best_turn;
+}
+
+void mm_plan_even(uint32_t n, uint32_t m, const struct mm_plan_set *current,
+		  struct mm_plan_set *ret_set)
+{
+	struct bits even = { { 0 } }, chosen = { { 0 } };
+	uint32_t turn;
+
 	for (uint32_t i = 0; i < m; i++)
-		bit_set(&chosen, (i * n / m + best_turn) % n);
+		bit_set(&even, i * n / m);
+	turn = best_turn(&even, n, current);
+	for (uint32_t i = 0; i < m; i++)
+		bit_set(&chosen, (i * n / m + turn) % n);
 	set_of(&chosen, n, ret_set);
 }
 

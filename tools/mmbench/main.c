@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "mm/base.h"
+#include "tools/mmbench/decide.h"
 #include "tools/mmbench/evaluate.h"
 #include "tools/mmbench/serve.h"
 #include "tools/mmbench/steps.h"
@@ -11,6 +12,7 @@ static const char help_text[] =
 	"usage: mmbench serve [options]     replay a trace under each policy in turn\n"
 	"       mmbench evaluate [options]  the papers' evaluation, through the simulator\n"
 	"       mmbench steps [options]     the time of a step under each plan, on a timed device\n"
+	"       mmbench decide [options]    what deciding costs, by the number of tenants\n"
 	"       mmbench --help | --version\n"
 	"\n"
 	"`mmbench serve --help` and so on have their options.\n";
@@ -22,6 +24,7 @@ static const struct {
 	{ "serve", mm_bench_serve },
 	{ "evaluate", mm_bench_evaluate },
 	{ "steps", mm_bench_steps },
+	{ "decide", mm_bench_decide },
 };
 
 int main(int argc, char **argv)
@@ -44,9 +47,10 @@ int main(int argc, char **argv)
 	}
 	if (*command)
 		fprintf(stderr,
-			"mmbench: unknown command '%s'; there are: serve, evaluate, steps\n",
+			"mmbench: unknown command '%s'; there are: serve, evaluate, steps, "
+			"decide\n",
 			command);
 	else
-		fprintf(stderr, "mmbench: no command; there are: serve, evaluate, steps\n");
+		fprintf(stderr, "mmbench: no command; there are: serve, evaluate, steps, decide\n");
 	return 2;
 }
