@@ -183,7 +183,7 @@ static int grow(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
 	int r;
 
 	if (k->may_grow && now_ns >= k->answer_due_ns)
-		k->may_grow = false;
+		mm_kvman_denied(k, now_ns);
 	/* Who is asked to give does not ask for more. */
 	if (wanted <= k->sched->kv.usable_chunks || k->sched->kv.draining_chunks) {
 		k->may_grow = false;

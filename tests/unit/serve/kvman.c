@@ -256,9 +256,40 @@ static void test_denied(void **state)
 	assert_false(f.k.may_grow);
 	turn(&f, 209);
 	assert_int_equal(f.wants, 4);
+	add(&f, 14, 30); /* more again, but what was denied a moment ago is not on its way */
+	turn(&f, 209);
+	assert_int_equal(f.wants, 5);
+	assert_false(f.k.may_grow);
 	f.answer = 0;
-	assert_int_equal(turn(&f, 210), 2);
-	assert_int_equal(f.s.kv.usable_chunks, 2);
+	turn(&f, 2209);
+	assert_int_equal(f.s.kv.usable_chunks, 4);
+	end(&f);
+}
+
+/* Having given a chunk back, it may ask for what it asked before. */
+static void test_asks_anew_after_a_release(void **state)
+{
+	struct mm_kvman_config c = times;
+	struct fake f;
+
+	(void)state;
+	c.retry_ns = 100000;
+	start(&f, &c, 3);
+	f.answer = -ENOSPC;
+	add(&f, 7, 50);
+	add(&f, 7, 50);
+	add(&f, 7, 50);
+	turn(&f, 1);
+	assert_int_equal(f.wants, 1);
+	mm_kvman_manage(&f.k, 2);
+	assert_int_equal(f.wants, 1);
+	mm_kvman_reclaim(&f.k, 1, 3, 3);
+	mm_kvman_manage(&f.k, 3);
+	assert_int_equal(f.releases, 1);
+	assert_int_equal(f.wants, 1);
+	assert_int_equal(mm_kvman_next_ns(&f.k), 0);
+	mm_kvman_manage(&f.k, 4);
+	assert_int_equal(f.wants, 2);
 	end(&f);
 }
 
@@ -272,14 +303,19 @@ static void test_no_answer_is_a_denial(void **state)
 	turn(&f, 10);
 	assert_true(f.k.may_grow);
 	assert_int_equal(mm_kvman_next_ns(&f.k), 1010);
-	f.answer = -EDQUOT;
 	turn(&f, 1009);
-	assert_int_equal(f.wants, 1);
-	turn(&f, 1010);
-	assert_int_equal(f.wants, 2);
+	assert_true(f.k.may_grow);
+	turn(&f, 1010); /* who lacks a block need not wait any more */
 	assert_false(f.k.may_grow);
+	assert_int_equal(f.wants, 1);
+	assert_int_equal(mm_kvman_next_ns(&f.k), 1060);
+	turn(&f, 1060);
+	assert_true(f.k.may_grow);
+	assert_int_equal(f.wants, 2);
 	f.answer = -ECONNRESET;
-	assert_int_equal(mm_kvman_manage(&f.k, 1060), -ECONNRESET);
+	add(&f, 7, 30);
+	add(&f, 7, 30);
+	assert_int_equal(mm_kvman_manage(&f.k, 1061), -ECONNRESET);
 	end(&f);
 }
 
@@ -409,17 +445,20 @@ static void test_compacts(void **state)
 
 static void test_stuck(void **state)
 {
+	struct mm_kvman_config c = times;
 	uint32_t old, young;
 	struct fake f;
 
 	(void)state;
-	start(&f, &times, 0);
+	c.retry_ns = 100000;
+	start(&f, &c, 0);
 	f.answer = -ENOSPC;
 	assert_int_equal(mm_kvman_stuck(&f.k, 1), MM_KV_NONE);
 	old = add(&f, 9, 9);
 	young = add(&f, 9, 9);
 	turn(&f, 10);
 	assert_int_equal(mm_kvman_stuck(&f.k, 10), MM_KV_NONE);
+	assert_int_equal(mm_kvman_next_ns(&f.k), 5010);
 	assert_int_equal(mm_kvman_stuck(&f.k, 5009), MM_KV_NONE);
 	assert_int_equal(mm_kvman_stuck(&f.k, 5010), old);
 	mm_sched_remove(&f.s, old, 5010);
@@ -539,6 +578,7 @@ int main(void)
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_asks_ahead_and_waits),
 		cmocka_unit_test(test_denied),
+		cmocka_unit_test(test_asks_anew_after_a_release),
 		cmocka_unit_test(test_no_answer_is_a_denial),
 		cmocka_unit_test(test_fixed),
 		cmocka_unit_test(test_reclaim_in_two_phases),
