@@ -14,7 +14,7 @@
 /* A thread is woken through a socket or an eventfd. */
 #define MS_WAKE_NS (10 * MS_US)
 /* xfer looks every 25 us while a step is open: how late it is on average. */
-#define MS_LOOK_NS (12 * MS_US)
+#define MS_LOOK_NS (12500)
 /* Of the engine's thread for each step: scheduling, tables, first launches. */
 #define MS_STEP_US 150
 /* From the end of the last kernel to the thread that waits for it. */

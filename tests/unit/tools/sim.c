@@ -142,6 +142,26 @@ static void who_computes_shares(void **state)
 	tear_down(&f);
 }
 
+/* Of two that are not alike each advances a layer in the time of both layers. */
+static void layer_by_layer(void **state)
+{
+	struct fixture f;
+	struct ms_sim *sim;
+	double layers, ratio;
+
+	(void)state;
+	set_up(&f, "--shapes OPT-6.7B:30,OPT-13B:50 --policy recompute --sharing spatial --rate 9 "
+		   "--seconds 1");
+	one_request(&f, 8, 200);
+	f.c.stream[1].request[0].output_tokens = 160;
+	sim = run(&f);
+	layers = (double)sim->tenants[0].n_layers / (double)sim->tenants[1].n_layers;
+	ratio = (double)sim->tenants[0].s.step_ns / 200 / ((double)sim->tenants[1].s.step_ns / 160);
+	assert_true(fabs(ratio / layers - 1) < 0.04);
+	ms_sim_destroy(sim);
+	tear_down(&f);
+}
+
 static void plan_of(const struct ms_sim *sim, struct mm_plan_set *set)
 {
 	const struct ms_tenant *t = &sim->tenants[0];
@@ -203,6 +223,38 @@ static void cycling_steps_take_what_the_planner_says(void **state)
 		cycling(ALONE "gh200-96,h2d_gbps=40", alpha, 1);
 		cycling(ALONE "gh200-96,h2d_gbps=40", alpha + 1, 2);
 	}
+}
+
+static double step_with(int32_t alpha, double *ret_link_ns)
+{
+	struct fixture f;
+	struct ms_sim *sim;
+	double ns;
+
+	set_up(&f, ALONE "gh200-96");
+	one_request(&f, 8, 60);
+	f.opts.alpha = alpha;
+	f.opts.slots = 1;
+	sim = run(&f);
+	ns = (double)f.record.gaps[0].sum / (double)f.record.gaps[0].n;
+	*ret_link_ns =
+		(alpha + 1) * (double)f.sizes.tenant[0].layer_bytes / f.opts.profile.h2d_bps * 1e9;
+	assert_true(sim->tenants[0].s.stall_ns < sim->tenants[0].s.step_ns / 100);
+	ms_sim_destroy(sim);
+	tear_down(&f);
+	return ns;
+}
+
+/* What comes in unnoticed still takes the memory's bandwidth. */
+static void streaming_slows_kernels_down(void **state)
+{
+	double link_ns, none, two, lost;
+
+	(void)state;
+	none = step_with(0, &link_ns);
+	two = step_with(1, &link_ns);
+	lost = link_ns * (1 - 1 / (1 + 419.0 / 4000));
+	assert_true(two - none > 0.9 * lost && two - none < 1.1 * lost);
 }
 
 /* ---- against itself ---- */
@@ -368,7 +420,9 @@ int main(void)
 		cmocka_unit_test(fifos_keep_their_order),
 		cmocka_unit_test(steps_cost_what_they_cost),
 		cmocka_unit_test(who_computes_shares),
+		cmocka_unit_test(layer_by_layer),
 		cmocka_unit_test(cycling_steps_take_what_the_planner_says),
+		cmocka_unit_test(streaming_slows_kernels_down),
 		cmocka_unit_test(every_policy_holds_and_repeats),
 		cmocka_unit_test(a_case_without_room_is_refused),
 	};
