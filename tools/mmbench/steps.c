@@ -240,17 +240,19 @@ static void know_device(struct steps *s)
 }
 
 /*
- * The controller's arithmetic; but never less than the computation takes with the bandwidth that
- * streaming takes from it, which the arithmetic knows from measured computation only.
+ * The controller's arithmetic, with a layer's computation as mmd measures it under this plan: streaming
+ * takes memory bandwidth from what computes beside it. With one slot nothing is streamed while a layer
+ * that cycles computes.
  */
 static uint64_t expected_ns(const struct mm_steps_result *r, const struct mm_plan_set *set)
 {
 	const double more = mm_cost_slowdown(&r->profile) - 1;
-	const double streamed = (double)set->m * (double)r->t_t_ns * more / (1 + more);
-	const uint64_t compute = r->layers * r->t_c_ns + (uint64_t)streamed;
-	const uint64_t plan = mm_plan_set_step_ns(set, r->layers, r->t_c_ns, r->t_t_ns);
+	const double streaming = (double)set->m * (double)r->t_t_ns;
+	const uint32_t beside = set->beta == 1 ? r->layers - set->m : r->layers;
+	const double both = MM_MIN(streaming, beside * (double)r->t_c_ns * (1 + more));
+	const double slower = both * more / (1 + more) / r->layers;
 
-	return MM_MAX(plan, compute);
+	return mm_plan_set_step_ns(set, r->layers, r->t_c_ns + (uint64_t)slower, r->t_t_ns);
 }
 
 /* ---- plans ---- */
