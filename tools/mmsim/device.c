@@ -95,7 +95,6 @@ static void link_settle(struct ms_device *dev)
 
 	l->served += (double)elapsed * l->rate;
 	l->busy_ns += l->busy ? elapsed : 0;
-	l->busy_in_ns += l->busy_in ? elapsed : 0;
 	l->at_ns = dev->sim->now_ns;
 }
 
@@ -166,7 +165,6 @@ void ms_link_cancel(struct ms_device *dev, struct ms_transfer *transfer)
 {
 	struct ms_link *l = &dev->link;
 
-	transfer->cancelled = true;
 	link_settle(dev);
 	for (uint32_t i = 0; i < l->n_flows; i++) {
 		struct ms_flow *f = &l->flows[i];

@@ -203,7 +203,6 @@ static void sleep_on(struct ms_tenant *t)
 
 static void refuse(struct ms_tenant *t)
 {
-	t->s.refused++;
 	t->sim->opts.record->counters.refused++;
 }
 

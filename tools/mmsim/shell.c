@@ -4,17 +4,6 @@
 #include "tools/mmsim/costs.h"
 #include "tools/mmsim/sim.h"
 
-static struct ms_tenant *tenant_of(struct ms_device *dev, uint32_t id)
-{
-	for (uint32_t i = 0; i < dev->sim->n_tenants; i++) {
-		struct ms_tenant *t = &dev->sim->tenants[i];
-
-		if (t->dev == dev && t->id == id)
-			return t;
-	}
-	return NULL;
-}
-
 /* ---- what goes to a tenant: mmd/outbox.c ---- */
 
 /* As many fds as follow each other; what comes after them waits for their receipt. */
@@ -92,12 +81,11 @@ static void act_job(struct ms_device *dev, const struct mm_action *a)
 	ms_fifo_push(&dev->jobs, &a->msg);
 	ms_heap_push(&dev->sim->heap, dev->sim->now_ns + MS_WAKE_NS, MS_JOB, (uint16_t)dev->index,
 		     0);
-	dev->jobs_issued++;
 }
 
 static void act(struct ms_device *dev, const struct mm_action *a)
 {
-	struct ms_tenant *t = a->kind == MM_ACT_JOB ? NULL : tenant_of(dev, a->tenant);
+	struct ms_tenant *t = a->kind == MM_ACT_JOB ? NULL : ms_tenant_of(dev, a->tenant);
 
 	switch (a->kind) {
 	case MM_ACT_JOB:

@@ -28,6 +28,17 @@ void ms_fail(struct ms_sim *sim, const char *format, ...)
 	va_end(args);
 }
 
+struct ms_tenant *ms_tenant_of(struct ms_device *dev, uint32_t id)
+{
+	for (uint32_t i = 0; i < dev->sim->n_tenants; i++) {
+		struct ms_tenant *t = &dev->sim->tenants[i];
+
+		if (t->dev == dev && t->id == id)
+			return t;
+	}
+	return NULL;
+}
+
 /* ---- making ---- */
 
 static int tenant_init(struct ms_tenant *t, const struct mm_wl_tenant *of)
@@ -292,9 +303,9 @@ static void integrate(struct ms_device *dev)
 
 		if (t->dev != dev || !dev->sim->started)
 			continue;
-		t->s.alpha_time += t->c.alpha;
-		t->s.kv_time += t->c.n_usable;
-		t->s.kv_used_time += t->e.sched.kv.used_blocks;
+		t->s.alpha_sum += t->c.alpha;
+		t->s.chunks_sum += t->c.n_usable;
+		t->s.blocks_sum += t->e.sched.kv.used_blocks;
 		t->s.samples++;
 		if (dev->sim->opts.check == 1)
 			ms_check_blocks(t);

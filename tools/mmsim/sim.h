@@ -60,7 +60,7 @@ enum ms_event_kind {
 struct ms_transfer {
 	struct ms_transfer *next;
 	double bytes;
-	bool to_host, cancelled;
+	bool to_host;
 	uint64_t job; /* COPY or SWAP; 0: a layer */
 	struct ms_tenant *tenant;
 	uint32_t slot; /* of a layer */
@@ -78,7 +78,7 @@ struct ms_link {
 	uint32_t n_flows, busy, busy_in;
 	double served, rate; /* bytes to each flow; per ns */
 	uint64_t at_ns, next_ns;
-	uint64_t busy_since_ns, busy_ns, busy_in_ns;
+	uint64_t busy_ns;
 };
 
 struct ms_compute {
@@ -102,7 +102,6 @@ struct ms_device {
 	uint16_t *holder;       /* of a page: tenant + 1 that maps it */
 	uint16_t *holder_count; /* at so many places */
 	struct ms_transfer *spare;
-	uint64_t jobs_issued, scrubs, copies;
 	double copied_bytes, swapped_bytes;
 };
 
@@ -119,7 +118,6 @@ struct ms_item { /* of an outbox, or on its way */
 struct ms_cycle { /* a slot, as xfer knows it */
 	uint32_t page[MM_SLOT_PAGES_MAX];
 	uint32_t pos;
-	uint64_t epoch;
 	bool held; /* the cursor; else COPYING */
 	bool copying, landed, stopped, dropped;
 	uint64_t since_ns;
@@ -194,13 +192,14 @@ struct ms_engine {
 };
 
 struct ms_stats { /* of a tenant */
-	uint64_t steps, tokens, computed_tokens, prompt_tokens;
-	uint64_t step_ns, stall_ns, wait_ns;
-	uint64_t plan_changes, refused, needed_tokens;
+	uint64_t steps, step_ns, stall_ns;
+	uint64_t tokens;                         /* of output */
+	uint64_t computed_tokens, needed_tokens; /* had nothing been computed twice */
+	uint64_t plan_changes;
 	uint32_t batch_max, alpha_max;
 	uint64_t swapped_bytes;
-	double alpha_time, kv_time,
-		kv_used_time; /* layers away, chunks held, blocks used: sums of samples */
+	/* sums of samples: layers away, chunks held, blocks used */
+	double alpha_sum, chunks_sum, blocks_sum;
 	uint64_t samples;
 };
 
@@ -275,6 +274,8 @@ struct ms_sim {
  */
 int ms_sim_run(const struct ms_opts *opts, struct ms_sim **ret_sim, char *err);
 struct ms_sim *ms_sim_destroy(struct ms_sim *sim);
+/* By the core's id; NULL. */
+struct ms_tenant *ms_tenant_of(struct ms_device *dev, uint32_t id);
 void ms_fail(struct ms_sim *sim, const char *format, ...) MM_PRINTF(2, 3);
 
 /* device.c */

@@ -7,17 +7,6 @@
 #include "tools/mmsim/costs.h"
 #include "tools/mmsim/sim.h"
 
-static struct ms_tenant *tenant_of(struct ms_device *dev, uint32_t id)
-{
-	for (uint32_t i = 0; i < dev->sim->n_tenants; i++) {
-		struct ms_tenant *t = &dev->sim->tenants[i];
-
-		if (t->dev == dev && t->id == id)
-			return t;
-	}
-	return NULL;
-}
-
 void ms_xfer_done(struct ms_device *dev, uint64_t job, int result, uint64_t at_ns)
 {
 	const struct mm_msg done = { .user_data = job, .result = result };
@@ -123,7 +112,6 @@ void ms_xfer_plan(struct ms_tenant *t, bool served)
 		if (served)
 			continue;
 		mm_assert(!x->active);
-		x->cycle[s].epoch = x->region.epoch;
 		x->cycle[s].pos = 0;
 		x->cycle[s].held = slot->in_place;
 	}
@@ -212,7 +200,6 @@ static void slot_begin(struct ms_tenant *t, uint32_t s, bool occupied)
 		c->copying = c->landed = c->dropped = false;
 	c->held = slot->in_place || (occupied && !c->copying && !c->landed);
 	c->pos = 0;
-	c->epoch = t->x.plan.epoch;
 	c->stopped = false;
 	for (uint32_t i = 1; i < slot->n_layers; i++)
 		ms_gate_set(t, slot->layer[i], MS_GATE_EMPTY);
@@ -233,7 +220,6 @@ static void go_over(struct ms_tenant *t)
 	x->plan = x->region;
 	for (uint32_t s = 0; s < x->plan.beta; s++) {
 		take_pages(t, s);
-		x->cycle[s].epoch = x->plan.epoch;
 		if (!stays[s])
 			slot_begin(t, s, occupied[s]);
 	}
@@ -271,7 +257,7 @@ static void control(struct ms_tenant *t)
 
 static void control_begin(struct ms_device *dev, const struct mm_msg *job)
 {
-	struct ms_tenant *t = tenant_of(dev, (uint32_t)job->arg[0]);
+	struct ms_tenant *t = ms_tenant_of(dev, (uint32_t)job->arg[0]);
 
 	mm_assert(t && t->x.waiting.opcode == MM_XOP_NOP);
 	if (job->opcode == MM_XOP_ACTIVATE) {
@@ -299,7 +285,6 @@ static void scrub(struct ms_device *dev, const struct mm_msg *job)
 
 	assert_unused(dev, (uint32_t)job->arg[0]);
 	mm_assert(mm_core_page(dev->core, (uint32_t)job->arg[0], NULL) == MM_PAGE_SCRUBBING);
-	dev->scrubs++;
 	dev->scrub_free_ns = MM_MAX(dev->scrub_free_ns, now) +
 			     mm_cost_fill_ns(&dev->profile, dev->opts.page_bytes);
 	ms_xfer_done(dev, job->user_data, 0, dev->scrub_free_ns + MS_LOOK_NS);
@@ -323,13 +308,12 @@ static void copy(struct ms_device *dev, const struct mm_msg *job)
 	mm_assert(mm_core_page(dev->core, (uint32_t)job->arg[0], NULL) == MM_PAGE_DIRTY);
 	transfer = ms_link_start(dev, 0, (double)job->arg[3], false);
 	transfer->job = job->user_data;
-	dev->copies++;
 	dev->copied_bytes += (double)job->arg[3];
 }
 
 static void swap(struct ms_device *dev, const struct mm_msg *job)
 {
-	struct ms_tenant *t = tenant_of(dev, (uint32_t)job->arg[0]);
+	struct ms_tenant *t = ms_tenant_of(dev, (uint32_t)job->arg[0]);
 	const bool out = job->opcode == MM_XOP_SWAP_OUT;
 	struct ms_transfer *transfer;
 
