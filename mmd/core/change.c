@@ -285,6 +285,7 @@ bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 	if (need > budget_pages || !mm_c_reservable(c, t, need))
 		return false;
 	change_start(c, t, alpha);
+	mm_c_expect_anew(c);
 	return true;
 }
 

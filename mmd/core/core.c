@@ -84,6 +84,7 @@ static int allocate(struct mm_core *c)
 	c->sets = calloc(tenants, sizeof(*c->sets));
 	c->account = calloc(c->opts.accounts_max, sizeof(*c->account));
 	c->mins = calloc(1, sizeof(*c->mins));
+	c->expected = calloc(1, sizeof(*c->expected));
 	c->swap_pieces =
 		calloc((size_t)tenants * MM_SWAP_LOTS * MM_SWAP_PIECES, sizeof(*c->swap_pieces));
 	c->scratch = calloc(c->opts.pages, sizeof(*c->scratch));
@@ -91,7 +92,7 @@ static int allocate(struct mm_core *c)
 	c->storage = calloc(tenants * (3 * (size_t)c->entries_max + MM_MAP_ENTRIES),
 			    sizeof(*c->storage));
 	if (!page || !c->job || !c->queue || !c->tenant || !c->scratch || !c->spill ||
-	    !c->storage || !c->swap_pieces || !c->account || !c->mins || !c->sets)
+	    !c->storage || !c->swap_pieces || !c->account || !c->mins || !c->expected || !c->sets)
 		return -ENOMEM;
 	mm_ledger_init(&c->ledger, page, c->opts.pages);
 	tables_share_out(c);
@@ -130,6 +131,7 @@ struct mm_core *mm_core_destroy(struct mm_core *c)
 	free(c->tenant);
 	free(c->account);
 	free(c->mins);
+	free(c->expected);
 	free(c->sets);
 	free(c->scratch);
 	free(c->spill);

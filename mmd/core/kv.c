@@ -162,6 +162,7 @@ void mm_c_kv_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks)
 {
 	t->kv.reclaiming = chunks;
 	t->kv.reclaim_until_ns = c->now_ns + c->opts.reclaim_ns;
+	mm_c_expect_anew(c);
 	c->stats.reclaims++;
 	mm_c_event(c, t,
 		   &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM,

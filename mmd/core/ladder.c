@@ -37,6 +37,7 @@ static void ask_chunks(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
 
 	t->kv.reclaiming = (uint32_t)chunks;
 	t->kv.reclaim_until_ns = c->now_ns + c->opts.ask_ns;
+	mm_c_expect_anew(c);
 	c->stats.reclaims++;
 	mm_c_event(c, t,
 		   &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM,

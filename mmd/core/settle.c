@@ -44,7 +44,9 @@ void mm_c_settle(struct mm_core *c, uint64_t now_ns)
 	c->again = false;
 	tenants(c);
 	mm_c_turns(c);
+	mm_c_expect_anew(c);
 	mm_c_ladder(c);
+	mm_c_expect_anew(c);
 	mm_c_controller(c);
 	tenants(c);
 	mm_c_retry_quarantine(c);

@@ -219,6 +219,13 @@ struct mm_c_mins {
 	uint64_t unused[MM_ACCOUNTS_LIMIT]; /* by domain */
 };
 
+/* Pages that are on their way, as of one settling: supply.c. */
+struct mm_c_expected {
+	bool known;
+	uint64_t all;
+	uint64_t of[MM_ACCOUNTS_LIMIT]; /* by account */
+};
+
 struct mm_policy_ops;
 
 struct mm_core {
@@ -229,6 +236,7 @@ struct mm_core {
 	struct mm_account *account;
 	uint32_t accounts_end; /* no index in use at or above it */
 	struct mm_c_mins *mins;
+	struct mm_c_expected *expected;
 	uint64_t min_sum;        /* of all accounts */
 	uint64_t quota_revision; /* of the last change of any */
 	uint64_t served;         /* the most that an account was at when it was granted a chunk */
@@ -288,6 +296,12 @@ struct mm_core {
 static inline uint64_t mm_c_time(const struct mm_core *c, uint64_t ns)
 {
 	return ns * c->opts.time_scale;
+}
+
+/* What is expected has changed, or time has passed: it is worked out anew when somebody asks. */
+static inline void mm_c_expect_anew(struct mm_core *c)
+{
+	c->expected->known = false;
 }
 
 static inline uint32_t mm_c_index(const struct mm_core *c, const struct mm_c_tenant *t)

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "mm/base.h"
 #include "mmd/core/controller.h"
 #include "mmd/core/lend.h"
@@ -9,23 +11,37 @@ bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t)
 	       !mm_c_kv_unmet(c, t);
 }
 
-/* Pages that are on their way out of @account's tenants (MM_DOMAIN_NONE: anybody's) and counted on. */
+/* Chunks asked back, and what a plan change that is not slow will free. */
+static uint64_t expected_of(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint64_t pages = 0;
+
+	if (t->life != MM_LIFE_LIVE || t->kicked)
+		return 0;
+	if (t->plan.phase != MM_PLAN_STEADY && t->model == MM_MODEL_READY &&
+	    c->now_ns - t->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
+		pages = t->change_gain;
+	if (c->now_ns < t->kv.reclaim_until_ns)
+		pages += (uint64_t)t->kv.reclaiming * t->kv.chunk_pages;
+	return pages;
+}
+
+/* Each wish asks, for its account: all are worked out at once. */
 uint64_t mm_c_expected(const struct mm_core *c, uint32_t account)
 {
-	uint64_t sum = 0;
+	struct mm_c_expected *e = c->expected;
 
-	MM_FOREACH_TENANT(c, t)
-	{
-		if (t->life != MM_LIFE_LIVE || t->kicked ||
-		    (account != MM_DOMAIN_NONE && t->account != account))
-			continue;
-		if (t->plan.phase != MM_PLAN_STEADY && t->model == MM_MODEL_READY &&
-		    c->now_ns - t->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
-			sum += t->change_gain;
-		if (c->now_ns < t->kv.reclaim_until_ns)
-			sum += (uint64_t)t->kv.reclaiming * t->kv.chunk_pages;
+	if (!e->known) {
+		e->known = true;
+		e->all = 0;
+		memset(e->of, 0, c->accounts_end * sizeof(*e->of));
+		MM_FOREACH_TENANT(c, t)
+		{
+			e->of[t->account] += expected_of(c, t);
+			e->all += expected_of(c, t);
+		}
 	}
-	return sum;
+	return account == MM_DOMAIN_NONE ? e->all : e->of[account];
 }
 
 uint64_t mm_c_supply(const struct mm_core *c)
