@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "mm/base.h"
+#include "mmd/core/forecast.h"
 #include "mmd/core/lend.h"
 
 #define LOOK_NS         (10 * MM_NS_PER_MS) /* between looks while somebody waits or lends */
@@ -302,9 +303,9 @@ static void deny(struct mm_core *c, uint64_t coming)
 
 /* ---- all together ---- */
 
-static void give_back(struct mm_core *c, uint64_t need)
+static void give_back(struct mm_core *c, uint64_t need, uint64_t ahead)
 {
-	uint64_t reserve = c->ledger.pages / HYSTERESIS_PART + mm_c_unused_mins(c);
+	uint64_t reserve = c->ledger.pages / HYSTERESIS_PART + mm_c_unused_mins(c) + ahead;
 	uint64_t have = mm_c_free_pages(c);
 	uint64_t surplus = have > need + reserve ? have - need - reserve : 0;
 
@@ -325,18 +326,19 @@ uint64_t mm_c_take_from(struct mm_core *c, uint64_t pages, uint32_t account)
 
 void mm_c_controller(struct mm_core *c)
 {
-	uint64_t mins, kept = serve_big(c, &mins), need, supply, unused;
+	uint64_t mins, kept = serve_big(c, &mins), need, supply, unused, ahead, home = 0;
 
 	if (c->policy->overdrawn && c->opts.reversion == MM_SWITCH_ON)
-		c->policy->overdrawn(c, kept);
-	serve_kv(c, kept);
+		home = c->policy->overdrawn(c, kept);
+	serve_kv(c, kept + home);
 	need = kept - mins + kv_need(c);
 	unused = mm_c_unused_mins(c);
 	supply = mm_c_supply(c);
 	supply = supply > unused ? supply - unused : 0;
-	supply += take(c, need, supply, MM_DOMAIN_NONE, false);
+	ahead = c->policy->forecast ? mm_c_forecast_pages(c) : 0;
+	supply += take(c, need ? need : ahead, supply, MM_DOMAIN_NONE, false);
 	deny(c, supply > kept - mins ? supply - (kept - mins) : 0);
-	give_back(c, need);
+	give_back(c, need, ahead);
 	c->unmet = need;
 }
 

@@ -18,9 +18,12 @@
 
 #define MM_LEND_MAX_PERMILLE 700
 #define MM_LINK_PERMILLE     900
+#define MM_SLOW_PERMILLE     50
+#define MM_WAKE_PERMILLE     1000
 #define MM_IDLE_NS           (100 * MM_NS_PER_MS)
 #define MM_SILENT_IDLES      20 /* times idle_ns without a step: then claims of work do not count */
 #define MM_DWELL_NS          (200 * MM_NS_PER_MS)
+#define MM_AHEAD_NS          (300 * MM_NS_PER_MS)
 #define MM_RECLAIM_NS        (200 * MM_NS_PER_MS)
 #define MM_REVOKE_NS         (2 * MM_NS_PER_S)
 #define MM_ASK_NS            (10 * MM_NS_PER_S)
@@ -29,12 +32,14 @@
 #define MM_KILL_MAX          8
 
 struct mm_policy_ops {
+	bool forecast;  /* layers are taken ahead of need */
 	bool kv_static; /* exactly the share, never more; nothing is asked back */
 	/* Arranges for @short_pages more from @account's tenants (MM_DOMAIN_NONE: anybody's); returns
 	 * how many will come. @dry: only says. NULL: none. */
 	uint64_t (*take)(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry);
-	/* Layers of tenants that run again go back; @kept_pages are spoken for. NULL: nothing lent. */
-	void (*overdrawn)(struct mm_core *c, uint64_t kept_pages);
+	/* Layers of tenants that cannot hide their streaming go back; @kept_pages are spoken for. Returns how
+	 * many more are kept back for it. NULL: nothing lent. */
+	uint64_t (*overdrawn)(struct mm_core *c, uint64_t kept_pages);
 	/* Nobody waits and @surplus_pages are left over. NULL: nothing lent. */
 	void (*give_back)(struct mm_core *c, uint64_t surplus_pages);
 	/* Slots for @alpha layers away, 1 or 2. NULL: whichever makes the shorter step. */

@@ -30,6 +30,7 @@ static void times_scale(struct mm_core_opts *o)
 	o->idle_ns *= o->time_scale;
 	o->dwell_ns *= o->time_scale;
 	o->reclaim_ns *= o->time_scale;
+	o->ahead_ns *= o->time_scale;
 }
 
 static bool knobs_valid(const struct mm_core_opts *o)
@@ -160,7 +161,7 @@ int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_
 	}
 	t->plan.alpha_by_hand = alpha;
 	t->plan.slots_by_hand = slots;
-	t->cap = (struct mm_c_cap){ 0 };
+	t->cap = t->cap_more = (struct mm_c_cap){ 0 };
 	t->by_hand_ns = c->now_ns;
 	t->target = alpha < 0 ? t->plan.alpha : (uint32_t)alpha;
 	mm_c_settle(c, now_ns);

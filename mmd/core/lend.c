@@ -4,9 +4,10 @@
 #include "mm/base.h"
 #include "mmd/core/controller.h"
 
-#define RETURN_TRIES 3
-
-/* ---- how many may be away ---- */
+#define RETURN_TRIES    3
+#define SEVERE_PERMILLE 1000 /* of its computing waits at gates: KV is asked back for it */
+#define RECALL_DWELLS   5    /* times dwell_ns between two such requests */
+#define OVERDRAWN_MORE  4    /* times the tolerance, before layers come home for it */
 
 /* May its plan be changed now, by anybody? */
 bool mm_c_changeable(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -36,75 +37,6 @@ uint64_t mm_c_transfer_ns(const struct mm_core *c, const struct mm_c_tenant *t)
 	return (c->copy_ns_per_mib * t->layer_bytes_max) >> 20;
 }
 
-/* Of the link's time, what the other active tenants' streaming takes. */
-static uint64_t link_used(const struct mm_core *c, const struct mm_c_tenant *but)
-{
-	uint64_t sum = 0;
-
-	MM_FOREACH_TENANT(c, t)
-	if (t != but && t->life == MM_LIFE_LIVE && t->plan.m && !mm_c_idle(c, t))
-		sum += mm_c_set_link_permille(c, t, &t->set);
-	return sum;
-}
-
-/* Would the set that it gets for @alpha stream unnoticed, within what is left of the link? */
-static bool hides(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
-		  uint32_t link_permille)
-{
-	struct mm_plan_set set;
-
-	mm_c_change_set(c, t, alpha, 0, &set);
-	return mm_c_set_link_permille(c, t, &set) <= link_permille && mm_c_set_hidden(c, t, &set);
-}
-
-/* The largest alpha that hides: fewer layers are never harder to hide than more. */
-static uint32_t alpha_hidden(const struct mm_core *c, const struct mm_c_tenant *t,
-			     uint32_t link_permille)
-{
-	uint32_t low = 0, high = 0;
-
-	for (uint32_t beta = 1; beta <= MM_SLOTS_MAX; beta++) {
-		uint32_t m = mm_plan_m_max(beta, t->n_layers, t->load.t_c_ns,
-					   mm_c_transfer_ns(c, t), link_permille);
-
-		high = MM_MAX(high, m ? m - beta : 0);
-	}
-	high = t->uneven ? t->alpha_max : MM_MIN(high, t->alpha_max);
-	while (low < high) {
-		uint32_t mid = low + (high - low + 1) / 2;
-
-		if (hides(c, t, mid, link_permille))
-			low = mid;
-		else
-			high = mid - 1;
-	}
-	return low;
-}
-
-/* The most layers that may be away: of an idle model by the cap, of an active one while hidden. */
-static uint32_t alpha_cap(const struct mm_core *c, struct mm_c_tenant *t)
-{
-	uint64_t used, cap = (uint64_t)t->n_layers * c->opts.lend_max_permille / 1000;
-	struct mm_c_cap now;
-
-	cap = MM_MIN(cap, t->alpha_max - 1); /* one layer stays resident */
-	if (mm_c_idle(c, t))
-		return (uint32_t)cap;
-	used = link_used(c, t);
-	if (used >= c->opts.link_permille)
-		return 0;
-	now = (struct mm_c_cap){ .epoch = t->plan.epoch,
-				 .t_c_ns = t->load.t_c_ns,
-				 .t_t_ns = mm_c_transfer_ns(c, t),
-				 .link_permille = c->opts.link_permille - (uint32_t)used };
-	if (now.epoch != t->cap.epoch || now.t_c_ns != t->cap.t_c_ns ||
-	    now.t_t_ns != t->cap.t_t_ns || now.link_permille != t->cap.link_permille) {
-		now.alpha = alpha_hidden(c, t, now.link_permille);
-		t->cap = now;
-	}
-	return (uint32_t)MM_MIN(cap, t->cap.alpha);
-}
-
 /* ---- taking ---- */
 
 bool mm_c_of_account(const struct mm_c_tenant *t, uint32_t account)
@@ -130,11 +62,12 @@ static uint64_t may_give(const struct mm_core *c, const struct mm_c_tenant *from
 	return excess / pages + mm_div_up(own, pages);
 }
 
+/* @slack: of one that is active. Who has somebody waiting will fill them in a moment. */
 static uint32_t empty_chunks(const struct mm_c_tenant *t, bool slack)
 {
 	uint64_t used = t->load.last.kv_chunks_used;
 
-	if (!t->load.known || !(t->features & MM_FEAT_RECLAIM))
+	if (!t->load.known || !(t->features & MM_FEAT_RECLAIM) || (slack && t->load.last.waiting))
 		return 0;
 	used = MM_MIN(used, t->kv.held);
 	if (slack)
@@ -177,7 +110,7 @@ uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t sho
 			  uint32_t account, bool dry)
 {
 	return mm_c_lends_by_itself(c, t)
-		       ? mm_c_take_up_to(c, t, alpha_cap(c, t), short_pages, account, dry)
+		       ? mm_c_take_up_to(c, t, mm_c_alpha_cap(c, t, 1), short_pages, account, dry)
 		       : 0;
 }
 
@@ -263,17 +196,60 @@ static bool overdrawn(const struct mm_core *c, struct mm_c_tenant *t, uint32_t *
 {
 	if (!mm_c_lends_by_itself(c, t) || !t->plan.alpha || mm_c_idle(c, t))
 		return false;
-	*ret_cap = alpha_cap(c, t);
+	*ret_cap = mm_c_alpha_cap(c, t, OVERDRAWN_MORE);
+	if (t->plan.alpha <= *ret_cap)
+		return false;
+	*ret_cap = mm_c_alpha_cap(c, t, 1);
 	return t->plan.alpha > *ret_cap;
 }
 
-/* Before any new wish is served: who lent and runs again gets back what it cannot hide. */
-void mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
+/* Somebody waits for his first chunk: that comes before anybody's comfort. */
+static bool penniless(const struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
+	if (mm_c_kv_unmet(c, t) && !t->kv.held)
+		return true;
+	return false;
+}
+
+static uint64_t over_share_pages(const struct mm_c_tenant *t)
+{
+	return t->kv.held > t->kv.share ? (uint64_t)(t->kv.held - t->kv.share) * t->kv.chunk_pages
+					: 0;
+}
+
+/* Chunks, in use or not, of who holds most beyond its share. */
+static void recall(struct mm_core *c, uint64_t short_pages)
+{
+	struct mm_c_tenant *most = NULL;
+	uint64_t pages;
+
+	MM_FOREACH_TENANT(c, t)
+	if (t->life == MM_LIFE_LIVE && !t->kicked && t->features & MM_FEAT_RECLAIM &&
+	    c->now_ns >= t->kv.reclaim_until_ns &&
+	    (!most || over_share_pages(t) > over_share_pages(most)))
+		most = t;
+	pages = most ? MM_MIN(over_share_pages(most), short_pages) : 0;
+	pages = pages ? mm_div_up(pages, most->kv.chunk_pages) : 0;
+	if (!pages || !may_give(c, most, most->kv.chunk_pages, MM_DOMAIN_NONE) || !mm_c_burst(c))
+		return;
+	c->recalled_ns = c->now_ns;
+	mm_c_kv_reclaim(c, most, (uint32_t)pages);
+}
+
+/*
+ * Before any new wish is served: who streams more than it can hide gets back what it can get. Pages for
+ * a layer or two of it are kept back, or the wishes would eat each one that comes. KV in use is asked back
+ * for it only while its steps take more than twice as long, so much at a time, and not often: what others must
+ * compute again for it soon costs more than the stalls.
+ */
+uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
+{
+	uint64_t kept = kept_pages;
+
+	MM_FOREACH_TENANT(c, t)
 	{
-		uint64_t have =
-			mm_c_free_pages(c) > kept_pages ? mm_c_free_pages(c) - kept_pages : 0;
+		uint64_t have = mm_c_free_pages(c) > kept ? mm_c_free_pages(c) - kept : 0;
 		uint64_t missing;
 		uint32_t cap;
 
@@ -283,7 +259,13 @@ void mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
 		mm_c_convert(c, t->account, MM_MIN(missing, have));
 		if (missing > have + c->ledger.inflight_all)
 			mm_c_take_chunks(c, missing - have, MM_DOMAIN_NONE, false, false);
+		missing = MM_MIN(missing, (t->plan.beta + 1) * mm_c_layer_pages(t));
+		kept += missing;
+		if (mm_c_supply(c) < kept && t->load.stall_permille >= SEVERE_PERMILLE &&
+		    c->now_ns - c->recalled_ns >= RECALL_DWELLS * c->opts.dwell_ns)
+			recall(c, kept - mm_c_supply(c));
 	}
+	return penniless(c) ? 0 : kept - kept_pages;
 }
 
 static bool returns_before(const struct mm_core *c, const struct mm_c_tenant *a,
@@ -319,9 +301,6 @@ void mm_c_give_back(struct mm_core *c, uint64_t surplus_pages)
 		return;
 	if (surplus_pages && c->surplus_ns && c->now_ns - c->surplus_ns >= c->opts.dwell_ns) {
 		mm_c_convert(c, t->account, MM_MIN(surplus_pages, t->plan.m * mm_c_layer_pages(t)));
-		if (mm_c_return_layers(c, t, surplus_pages, 0))
-			return;
+		mm_c_return_layers(c, t, surplus_pages, 0);
 	}
-	if (!mm_c_idle(c, t))
-		mm_c_take_chunks(c, t->plan.m * mm_c_layer_pages(t), MM_DOMAIN_NONE, false, false);
 }

@@ -30,6 +30,16 @@ uint64_t mm_c_account_soon(const struct mm_core *c, uint32_t account);
 /* An account that may have the whole pool is never what stands in the way. */
 bool mm_c_quota_binds(const struct mm_core *c, const struct mm_c_tenant *t);
 
+/* ---- worth.c ---- */
+
+/* A step computed for so long. */
+void mm_c_step_seen(struct mm_c_steps *steps, uint64_t ns);
+/*
+ * The most layers that may be away: of an idle model by the cap, and as many as it could live with if it
+ * woke now; of an active one while streaming hides. @more: times what is tolerated otherwise.
+ */
+uint32_t mm_c_alpha_cap(const struct mm_core *c, struct mm_c_tenant *t, uint32_t more);
+
 /* ---- lend.c ---- */
 
 /* May its plan be changed now, by anybody? */
@@ -58,7 +68,7 @@ bool mm_c_of_account(const struct mm_c_tenant *t, uint32_t account);
 struct mm_c_tenant *mm_c_next_to_return(const struct mm_core *c, uint64_t dwell_ns);
 /* Layers return, as many in one change as @pages allow, down to @floor away. */
 bool mm_c_return_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages, uint32_t floor);
-/* Before any new wish is served: who lent and runs again gets back what it cannot hide. */
-void mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages);
+/* Who streams more than it can hide gets layers back; returns how many pages are kept back for it. */
+uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages);
 /* Dynamic Reversion. */
 void mm_c_give_back(struct mm_core *c, uint64_t surplus_pages);

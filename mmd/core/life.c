@@ -6,9 +6,12 @@
 
 #include "mm/base.h"
 #include "mmd/core/controller.h"
+#include "mmd/core/lend.h"
 #include "mmd/core/swap.h"
 
-#define LONGEST_FADES 64 /* by one in so many, with each step that is seen */
+#define STALL_MAX     10000u /* permille that count */
+#define ALONE_RISES   128    /* by one in so many, with each report that is not the least */
+#define LONGEST_FADES 64     /* by one in so many, with each step that is seen */
 
 struct mm_c_tenant *mm_c_tenant(const struct mm_core *c, uint32_t id)
 {
@@ -258,12 +261,16 @@ static uint64_t smooth(uint64_t old, uint64_t sample)
 	return old ? old - old / 4 + sample / 4 : sample;
 }
 
-static void computed(struct mm_c_tenant *t, uint64_t step_ns)
+static void computed(struct mm_c_tenant *t, uint64_t step_ns, uint64_t stall_ns)
 {
 	uint64_t longest = t->load.longest_ns - t->load.longest_ns / LONGEST_FADES;
 
 	t->load.t_c_ns = smooth(t->load.t_c_ns, step_ns / t->n_layers);
 	t->load.longest_ns = MM_MAX(longest, step_ns);
+	mm_c_step_seen(&t->load.steps, step_ns);
+	t->load.steps_seen++;
+	t->load.stall_permille -= t->load.stall_permille / 8;
+	t->load.stall_permille += MM_MIN(stall_ns / MM_MAX(step_ns / 1000, 1), STALL_MAX) / 8;
 }
 
 void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
@@ -285,7 +292,7 @@ void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 	if (stepped || claims)
 		t->load.active_ns = c->now_ns;
 	if (t->n_layers && stats->steps != t->load.last.steps && stats->step_ns > stats->stall_ns)
-		computed(t, stats->step_ns - stats->stall_ns);
+		computed(t, stats->step_ns - stats->stall_ns, stats->stall_ns);
 	claimed = memcmp(t->load.last.compute, stats->compute, sizeof(stats->compute)) != 0;
 	t->load.last = *stats;
 	t->load.known = true;
@@ -311,6 +318,11 @@ void mm_core_on_streamed(struct mm_core *c, uint32_t tenant, uint64_t layer_ns)
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
-	if (t)
-		t->load.t_t_ns = smooth(t->load.t_t_ns, largest_ns(t, layer_ns));
+	if (!t || !layer_ns)
+		return;
+	layer_ns = largest_ns(t, layer_ns);
+	t->load.t_t_ns = smooth(t->load.t_t_ns, layer_ns);
+	t->load.alone_ns += t->load.alone_ns / ALONE_RISES;
+	if (!t->load.alone_ns || layer_ns < t->load.alone_ns)
+		t->load.alone_ns = layer_ns;
 }

@@ -25,7 +25,8 @@ static const struct mm_policy_ops policies[MM_POLICY_COUNT] = {
 	/* What the operator took by hand goes back under any policy. */
 	[MM_POLICY_RECOMPUTE] = { .kv_static = true, .give_back = mm_c_give_back },
 	[MM_POLICY_ELASTIC] = { .take = take_elastic, .give_back = mm_c_give_back },
-	[MM_POLICY_REMAP] = { .take = take_remap,
+	[MM_POLICY_REMAP] = { .forecast = true,
+			      .take = take_remap,
 			      .overdrawn = mm_c_return_overdrawn,
 			      .give_back = mm_c_give_back },
 	[MM_POLICY_SWAP] = { .kv_static = true, .give_back = mm_c_give_back },

@@ -168,6 +168,30 @@ static bool measured(const struct mm_core *c, const struct mm_c_tenant *t)
 	return t->load.t_c_ns && mm_c_transfer_ns(c, t);
 }
 
+uint64_t mm_c_set_step_at(const struct mm_c_tenant *t, const struct mm_plan_set *set,
+			  uint64_t t_c_ns, uint64_t t_t_ns)
+{
+	struct mm_layers layers;
+
+	if (!t->uneven)
+		return mm_plan_set_step_ns(set, t->n_layers, t_c_ns, t_t_ns);
+	layers_of(t, t_c_ns, t_t_ns, &layers);
+	return mm_layers_step_ns(&layers, set);
+}
+
+uint64_t mm_c_set_stream_ns(const struct mm_c_tenant *t, const struct mm_plan_set *set,
+			    uint64_t t_t_ns)
+{
+	uint64_t sum = 0;
+
+	t_t_ns = MM_MIN(t_t_ns, MM_LAYER_NS_MAX);
+	if (!t->uneven)
+		return set->m * t_t_ns;
+	for (uint32_t i = 0; i < set->m; i++)
+		sum += t_t_ns * t->t_weight[set->layer[i]] >> MM_C_WEIGHT_BITS;
+	return sum;
+}
+
 uint64_t mm_c_set_step_ns(const struct mm_core *c, const struct mm_c_tenant *t,
 			  const struct mm_plan_set *set)
 {

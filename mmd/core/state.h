@@ -116,20 +116,30 @@ struct mm_c_turn {
 	uint64_t turns, overdue;
 };
 
+#define MM_STEP_SIZES 32 /* of steps: two to the octave, from 128 us on */
+struct mm_c_steps {
+	uint32_t weight[MM_STEP_SIZES]; /* of the steps of that size, the last ones most */
+	uint64_t ns[MM_STEP_SIZES];     /* their mean */
+};
+
 struct mm_c_load {
 	bool known; /* statistics have arrived */
 	struct mm_tenant_stats last;
-	uint64_t active_ns;  /* when it was last seen active */
-	uint64_t stepped_ns; /* when it was last seen to run steps, or joined */
-	uint64_t t_c_ns;     /* the mean layer's computation, smoothed; 0: not measured */
-	uint64_t t_t_ns;     /* the largest layer's transfer */
+	uint64_t active_ns;      /* when it was last seen active */
+	uint64_t stepped_ns;     /* when it was last seen to run steps, or joined */
+	uint64_t t_c_ns;         /* the mean layer's computation, smoothed; 0: not measured */
+	uint64_t t_t_ns;         /* the largest layer's transfer */
+	uint64_t alone_ns;       /* the same, when nobody else streams */
+	uint64_t stall_permille; /* waited at gates, of the computing; smoothed */
+	struct mm_c_steps steps;
+	uint64_t steps_seen;
 	uint64_t longest_ns; /* the longest computing of a step of late: a prefill's */
 };
 
 /* The most layers that may be away of an active tenant, and what it was worked out from. */
 struct mm_c_cap {
-	uint64_t epoch, t_c_ns, t_t_ns;
-	uint32_t link_permille;
+	uint64_t epoch, steps, t_t_ns;
+	uint32_t link_permille, slow_permille;
 	uint32_t alpha;
 };
 
@@ -203,7 +213,8 @@ struct mm_c_tenant {
 	uint64_t by_hand_ns;    /* since when the operator's plan waits for pages */
 	uint64_t retry_ns;      /* no change before; after one failed */
 	struct mm_c_sets *sets; /* a cache: no state */
-	struct mm_c_cap cap;    /* the last answer, for as long as the question is the same */
+	struct mm_c_cap cap,
+		cap_more; /* the last answers, for as long as the questions are the same */
 
 	struct mm_c_kv kv;
 	struct mm_c_swap swap;
@@ -274,6 +285,12 @@ struct mm_core {
 		bool asked;    /* to give it back, until until_ns */
 		uint64_t until_ns;
 	} turn;
+	struct mm_c_forecast {
+		uint64_t at_ns; /* of the last look */
+		uint64_t pages; /* wished then */
+		uint64_t slope; /* pages per second */
+	} forecast;
+	uint64_t recalled_ns;     /* when KV in use was last asked back for layers */
 	uint64_t surplus_ns;      /* since when there is more than is needed; 0: there is not */
 	uint64_t copy_ns_per_mib; /* smoothed, from loads */
 	uint64_t copy_done_ns;
@@ -436,6 +453,12 @@ uint64_t mm_c_blank_pages(const struct mm_c_tenant *t, const struct mm_plan_set 
 uint64_t mm_c_change_set(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
 			 uint64_t budget_pages, struct mm_plan_set *ret_set);
 /* By what was measured: a step with this set; does streaming make no step longer; its share of the link. */
+/* With other times of a mean layer's computation and a largest one's transfer. */
+uint64_t mm_c_set_step_at(const struct mm_c_tenant *t, const struct mm_plan_set *set,
+			  uint64_t t_c_ns, uint64_t t_t_ns);
+/* Its transfers in a step. */
+uint64_t mm_c_set_stream_ns(const struct mm_c_tenant *t, const struct mm_plan_set *set,
+			    uint64_t t_t_ns);
 uint64_t mm_c_set_step_ns(const struct mm_core *c, const struct mm_c_tenant *t,
 			  const struct mm_plan_set *set);
 bool mm_c_set_hidden(const struct mm_core *c, const struct mm_c_tenant *t,

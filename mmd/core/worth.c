@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What streaming costs, and so how many layers may be away.
+ *
+ * Steps differ: one that computes a prompt takes ten times as long as one that only decodes, and hides ten
+ * times as much. A mean says nothing then; so the computing times of the steps of late are kept by size, and a
+ * set is played against each size. What it costs is by how much each of those steps would be longer.
+ */
+#include "mm/base.h"
+#include "mmd/core/controller.h"
+#include "mmd/core/lend.h"
+
+#define STEPS_LEAST   16  /* that must have been seen */
+#define LINK_MORE     100 /* permille of the link, for who has more away already */
+#define SMALLEST_BITS 17  /* of nanoseconds */
+#define NEW_WEIGHT    (1u << 16)
+#define FADES         64 /* by one in so many, with each step that is seen */
+#define STEP_NS_MAX   (UINT64_C(1) << 36)
+
+static uint32_t size_of(uint64_t ns)
+{
+	uint32_t bits = 63u - (uint32_t)__builtin_clzll(ns | 1);
+
+	if (bits < SMALLEST_BITS)
+		return 0;
+	return MM_MIN(2 * (bits - SMALLEST_BITS) + (uint32_t)(ns >> (bits - 1) & 1),
+		      MM_STEP_SIZES - 1);
+}
+
+void mm_c_step_seen(struct mm_c_steps *s, uint64_t ns)
+{
+	uint32_t size = size_of(ns);
+
+	ns = MM_MIN(ns, STEP_NS_MAX);
+	for (uint32_t i = 0; i < MM_STEP_SIZES; i++)
+		s->weight[i] -= (s->weight[i] + FADES - 1) / FADES;
+	s->ns[size] = s->weight[size] ? s->ns[size] - s->ns[size] / 8 + ns / 8 : ns;
+	s->weight[size] += NEW_WEIGHT;
+}
+
+static uint64_t mean_ns(const struct mm_c_steps *s)
+{
+	unsigned __int128 sum = 0;
+	uint64_t weight = 0;
+
+	for (uint32_t i = 0; i < MM_STEP_SIZES; i++) {
+		sum += (unsigned __int128)s->weight[i] * s->ns[i];
+		weight += s->weight[i];
+	}
+	return weight ? (uint64_t)(sum / weight) : 0;
+}
+
+/* By how much a step would be longer, on average, in permille of its computing; UINT32_MAX: nothing was measured. */
+static uint32_t slow_permille(const struct mm_c_tenant *t, const struct mm_plan_set *set,
+			      uint64_t t_t_ns)
+{
+	const struct mm_c_steps *s = &t->load.steps;
+	unsigned __int128 longer = 0, sum = 0;
+
+	if (!set->m)
+		return 0;
+	for (uint32_t i = 0; i < MM_STEP_SIZES; i++) {
+		uint64_t step_ns, t_c_ns = s->ns[i] / t->n_layers;
+
+		if (!s->weight[i])
+			continue;
+		step_ns = mm_c_set_step_at(t, set, t_c_ns, t_t_ns);
+		sum += s->weight[i];
+		if (step_ns > t_c_ns * t->n_layers)
+			longer += (unsigned __int128)(step_ns - t_c_ns * t->n_layers) *
+				  s->weight[i] * 1000 / MM_MAX(s->ns[i], 1);
+	}
+	if (!sum || !t_t_ns || t->load.steps_seen < STEPS_LEAST)
+		return UINT32_MAX;
+	return (uint32_t)MM_MIN(longer / sum, UINT32_MAX - 1);
+}
+
+/* A transfer that has the link to itself. */
+static uint64_t alone_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return t->load.alone_ns ? t->load.alone_ns : mm_c_transfer_ns(c, t);
+}
+
+/* Of the link's time, what @set takes in each step that streaming makes @slow permille longer. */
+static uint64_t link_permille(const struct mm_core *c, const struct mm_c_tenant *t,
+			      const struct mm_plan_set *set, uint32_t slow)
+{
+	uint64_t step_ns = mean_ns(&t->load.steps);
+	uint64_t stream_ns = mm_c_set_stream_ns(t, set, alone_ns(c, t));
+
+	step_ns += step_ns / 1000 * slow;
+	return step_ns ? MM_MIN(MM_MIN(stream_ns, UINT64_MAX / 1000) * 1000 / step_ns, 1000u)
+		       : 1000;
+}
+
+/* What the other active tenants' streaming takes. */
+static uint64_t link_used(const struct mm_core *c, const struct mm_c_tenant *but)
+{
+	uint64_t sum = 0;
+
+	MM_FOREACH_TENANT(c, t)
+	if (t != but && t->life == MM_LIFE_LIVE && t->plan.m && !mm_c_idle(c, t))
+		sum += link_permille(c, t, &t->set, 0);
+	return sum;
+}
+
+/* Transfers that share the link take longer by what the others take of it. */
+static uint64_t shared_ns(uint64_t ns, uint64_t used_permille)
+{
+	return MM_MIN(ns, UINT64_MAX / 2000) * 1000 / (1000 - MM_MIN(used_permille, 900u));
+}
+
+/* Would the set that it gets for @alpha stream as good as unnoticed, within what is left of the link? */
+static bool hides(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
+		  const struct mm_c_cap *limit)
+{
+	struct mm_plan_set set;
+	uint32_t slow;
+
+	mm_c_change_set(c, t, alpha, 0, &set);
+	slow = slow_permille(t, &set, limit->t_t_ns);
+	return slow <= limit->slow_permille &&
+	       link_permille(c, t, &set, slow) <= limit->link_permille;
+}
+
+/* The largest alpha that hides: fewer layers are never harder to hide than more. */
+static uint32_t alpha_hidden(const struct mm_core *c, const struct mm_c_tenant *t,
+			     const struct mm_c_cap *limit)
+{
+	uint32_t low = 0, high = t->alpha_max;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low + 1) / 2;
+
+		if (hides(c, t, mid, limit))
+			low = mid;
+		else
+			high = mid - 1;
+	}
+	return low;
+}
+
+static uint32_t alpha_fits(const struct mm_core *c, struct mm_c_tenant *t, struct mm_c_cap now,
+			   struct mm_c_cap *cache)
+{
+	now.epoch = t->plan.epoch;
+	now.steps = t->load.steps_seen;
+	if (now.epoch != cache->epoch || now.steps != cache->steps || now.t_t_ns != cache->t_t_ns ||
+	    now.link_permille != cache->link_permille ||
+	    now.slow_permille != cache->slow_permille) {
+		now.alpha = alpha_hidden(c, t, &now);
+		*cache = now;
+	}
+	return cache->alpha;
+}
+
+/*
+ * The most layers that may be away: of an idle model by the cap, and as many as it could live with if it
+ * woke now; of an active one while streaming hides. @more: times what is tolerated otherwise.
+ */
+uint32_t mm_c_alpha_cap(const struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
+{
+	uint64_t used, cap = (uint64_t)t->n_layers * c->opts.lend_max_permille / 1000;
+	struct mm_c_cap limit;
+
+	cap = MM_MIN(cap, t->alpha_max - 1); /* one layer stays resident */
+	if (mm_c_turn_waits(c, t))
+		return (uint32_t)cap;
+	if (mm_c_idle(c, t)) {
+		limit = (struct mm_c_cap){ .t_t_ns = alone_ns(c, t),
+					   .slow_permille = c->opts.wake_permille,
+					   .link_permille = 1000 };
+		return mean_ns(&t->load.steps)
+			       ? (uint32_t)MM_MIN(cap, alpha_fits(c, t, limit, &t->cap))
+			       : (uint32_t)cap;
+	}
+	used = link_used(c, t);
+	if (used >= c->opts.link_permille)
+		used = c->opts.link_permille;
+	limit = (struct mm_c_cap){ .t_t_ns = shared_ns(alone_ns(c, t), used),
+				   .slow_permille = c->opts.slow_permille * more,
+				   .link_permille = (uint32_t)(c->opts.link_permille - used) +
+						    (more > 1 ? LINK_MORE : 0) };
+	return (uint32_t)MM_MIN(cap, alpha_fits(c, t, limit, more > 1 ? &t->cap_more : &t->cap));
+}
