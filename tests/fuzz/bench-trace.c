@@ -29,5 +29,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 		mm_assert(row->output_tokens && row->output_tokens <= MM_TRACE_TOKENS_MAX);
 	}
 	mm_trace_done(&trace);
+	/* As a list of lengths: arrivals may be missing, and nothing is dropped. */
+	if (mm_trace_read_rows(path, true, &trace, err, sizeof(err)) < 0)
+		mm_assert(err[0] && !trace.rows);
+	for (size_t i = 0; i < trace.n; i++)
+		mm_assert(trace.rows[i].prompt_tokens && trace.rows[i].output_tokens);
+	mm_trace_done(&trace);
 	return 0;
 }

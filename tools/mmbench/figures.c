@@ -87,7 +87,9 @@ static const struct section {
 			   "Published measurements of a GH200's link run from 300 to 427 GB/s.", "",
 			   false, false },
 	[MM_EVAL_ABLATION] = { "Decisions beyond the paper, each switched off", "Not in the paper.",
-			       "", false, false },
+			       "Every switch of `mmd --controller` that is on by default, off by "
+			       "itself.",
+			       false, false },
 	[MM_EVAL_GRID] = { "Never worse", "Not in the paper.",
 			   "Every profile, combination, length mix and way of sharing, from idle "
 			   "to twice what the "

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mm/base.h"
+#include "mmd/core/tune.h"
 #include "tools/mmbench/evaluate.h"
 
 #define ALL_POLICIES  "recompute,elastic,swap,naive,naive-bounded,remap,unlimited"
@@ -263,6 +264,7 @@ static int add_rates(struct mm_eval *eval, const struct curve *c, const double *
 static const double loads_full[] = { 0.02, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 2 };
 static const double loads_quick[] = { 0.1, 0.35, 0.75 };
 static const double loads_grid[] = { 0.02, 0.25, 1, 2 };
+static const double loads_grid_quick[] = { 0.02, 1 };
 
 #define LOADS(eval)   ((eval)->opts.quick ? loads_quick : loads_full)
 #define N_LOADS(eval) ((eval)->opts.quick ? MM_ARRAY_SIZE(loads_quick) : MM_ARRAY_SIZE(loads_full))
@@ -481,6 +483,35 @@ static int add_link(struct mm_eval *eval)
 			    VARIANTS(links));
 }
 
+/* Each decision of the controller that can be switched off, off: whatever knobs there are. */
+static int add_ablation(struct mm_eval *eval)
+{
+	static const char *const heads[][2] = {
+		{ "gh200-C1-sharegpt", "--profile gh200-96 --combo C1 --lengths sharegpt" },
+		{ "gh200-C2-sharegpt", "--profile gh200-96 --combo C2 --lengths sharegpt" },
+		{ "h200-C2-sharegpt",
+		  "--profile h200-pcie5 --pool 96G --combo C2 --lengths sharegpt" },
+	};
+	char labels[MM_EVAL_CURVES_MAX][64], flags[MM_EVAL_CURVES_MAX][96];
+	struct variant v[MM_EVAL_CURVES_MAX] = { { "default", "" } };
+	const struct mm_knob *knob;
+	size_t n = 1;
+	int err = 0;
+
+	for (uint32_t k = 0; (knob = mm_knob_at(k)) && n < MM_EVAL_CURVES_MAX - 1; k++) {
+		if (!knob->names || strcmp(knob->names[0], "on") || strcmp(knob->names[1], "off") ||
+		    knob->fallback != 1)
+			continue;
+		snprintf(labels[n], sizeof(labels[n]), "%s-off", knob->name);
+		snprintf(flags[n], sizeof(flags[n]), "--controller %s=off", knob->name);
+		v[n] = (struct variant){ labels[n], flags[n] };
+		n++;
+	}
+	for (size_t i = 0; !err && i < MM_ARRAY_SIZE(heads); i++)
+		err = add_variants(eval, MM_EVAL_ABLATION, heads[i][0], heads[i][1], v, n);
+	return err;
+}
+
 static int add_grid(struct mm_eval *eval)
 {
 	static const struct {
@@ -493,6 +524,9 @@ static int add_grid(struct mm_eval *eval)
 		{ "h100", "--profile h100-pcie5 --max-len 2048", pair, 1 },
 		{ "a100", "--profile a100-pcie4 --max-len 2048", pair, 1 },
 	};
+	const double *loads = eval->opts.quick ? loads_grid_quick : loads_grid;
+	const size_t n_loads =
+		eval->opts.quick ? MM_ARRAY_SIZE(loads_grid_quick) : MM_ARRAY_SIZE(loads_grid);
 	static const struct variant sharings[] = { { "drain", "--turns drain" },
 						   { "quantum", "--turns quantum" },
 						   { "spatial", "--sharing spatial" },
@@ -510,8 +544,7 @@ static int add_grid(struct mm_eval *eval)
 			snprintf(head, sizeof(head), "%s %s", devices[d].flags, sharings[s].flags);
 			snprintf(prefix, sizeof(prefix), "%s-%s-", devices[d].label,
 				 sharings[s].label);
-			err = add_combos(eval, &c, devices[d].combos, devices[d].n, loads_grid,
-					 MM_ARRAY_SIZE(loads_grid));
+			err = add_combos(eval, &c, devices[d].combos, devices[d].n, loads, n_loads);
 		}
 	}
 	return err;
@@ -519,9 +552,9 @@ static int add_grid(struct mm_eval *eval)
 
 int mm_eval_points(struct mm_eval *eval)
 {
-	static int (*const add[])(struct mm_eval *) = { add_fig8,  add_fig9,    add_fig10,
-							add_fig11, add_spatial, add_single,
-							add_pcie,  add_link,    add_grid };
+	static int (*const add[])(
+		struct mm_eval *) = { add_fig8,   add_fig9, add_fig10, add_fig11,    add_spatial,
+				      add_single, add_pcie, add_link,  add_ablation, add_grid };
 	int err = 0;
 
 	for (size_t i = 0; !err && i < MM_ARRAY_SIZE(add); i++)

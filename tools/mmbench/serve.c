@@ -283,6 +283,12 @@ int mm_bench_serve(int argc, char **argv)
 		fputs(both, stdout);
 		return 0;
 	}
+	if (argc < 2) {
+		fputs("mmbench: give --models DIR,... or --profile NAME; see mmbench serve "
+		      "--help\n",
+		      stderr);
+		return 2;
+	}
 	return is_functional(argc, argv) ? serve_functional(argc, argv)
 					 : mm_bench_timed(argc, argv);
 }

@@ -161,4 +161,9 @@ void mm_eval_targets(const struct mm_eval *eval, FILE *out)
 	gh200(eval, out);
 	pcie(eval, out);
 	never_worse(eval, out);
+	fprintf(out,
+		"\nTwo more are measured by programs of their own: the time of a step within 3 %% "
+		"of "
+		"protocol.md's expression by `mmbench steps`, the cost of deciding by `mmbench "
+		"decide`.\n");
 }
