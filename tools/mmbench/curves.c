@@ -131,8 +131,8 @@ static int write_data(const struct mm_eval *eval, enum mm_eval_section section, 
 	return fclose(file) ? -errno : 0;
 }
 
-static int write_script(const struct mm_eval_curve *curve, uint32_t n, const char *path,
-			const char *script)
+static int write_script(const struct mm_eval_curve *curve, uint32_t n, const char *data,
+			const char *svg, const char *script)
 {
 	FILE *file = fopen(script, "we");
 
@@ -140,47 +140,60 @@ static int write_script(const struct mm_eval_curve *curve, uint32_t n, const cha
 		return -errno;
 	fprintf(file,
 		"set terminal svg size 1200,380 noenhanced background 'white'\n"
-		"set output '%s.svg'\n"
+		"set output '%s'\n"
 		"set multiplot layout 1,%zu\n"
 		"set xlabel 'requests/s'\nset logscale x\nset grid\nset key top left\n",
-		path, MM_ARRAY_SIZE(panels));
+		svg, MM_ARRAY_SIZE(panels));
 	for (size_t i = 0; i < MM_ARRAY_SIZE(panels); i++) {
 		fprintf(file, "set ylabel '%s'\n%s\nplot ", panels[i].label,
 			panels[i].log ? "set logscale y" : "unset logscale y");
 		for (uint32_t c = 0; c < n; c++)
 			fprintf(file,
-				"%s'%s.dat' index %u using 1:%zu with linespoints lw 2 pt %u title "
+				"%s'%s' index %u using 1:%zu with linespoints lw 2 pt %u title "
 				"'%s'",
-				c ? ", " : "", path, c, i + 2, c + 4, curve[c].label);
+				c ? ", " : "", data, c, i + 2, c + 4, curve[c].label);
 		fputs("\nunset key\n", file);
 	}
 	fputs("unset multiplot\n", file);
 	return fclose(file) ? -errno : 0;
 }
 
-int mm_eval_plot(const struct mm_eval *eval, enum mm_eval_section section, const char *chart,
-		 const char *path)
+/* DIR/FOLDER/SECTION-CHART.SUFFIX, to be freed. */
+static char *file_name(const struct mm_eval *eval, const char *folder, enum mm_eval_section section,
+		       const char *chart, const char *suffix)
 {
+	char *path;
+
+	if (asprintf(&path, "%s/%s/%s-%s.%s", eval->opts.out_dir, folder,
+		     mm_eval_section_name(section), chart, suffix) < 0)
+		return NULL;
+	return path;
+}
+
+int mm_eval_plot(const struct mm_eval *eval, enum mm_eval_section section, const char *chart)
+{
+	mm_cleanup(mm_free_ptr) char *data = file_name(eval, "data", section, chart, "dat");
+	mm_cleanup(mm_free_ptr) char *script = file_name(eval, "data", section, chart, "gp");
+	mm_cleanup(mm_free_ptr) char *words = file_name(eval, "data", section, chart, "gp.err");
+	mm_cleanup(mm_free_ptr) char *svg = file_name(eval, "figures", section, chart, "svg");
+	mm_cleanup(mm_free_ptr) char *command = NULL;
 	struct mm_eval_curve curve[MM_EVAL_CURVES_MAX];
 	const uint32_t n = mm_eval_curves(eval, section, chart, curve);
-	mm_cleanup(mm_free_ptr) char *data = NULL, *script = NULL, *command = NULL;
 	int err;
 
+	if (!data || !script || !words || !svg)
+		return -ENOMEM;
+	if (asprintf(&command, "gnuplot '%s' 2>'%s'", script, words) < 0)
+		return -ENOMEM;
 	if (!n)
 		return 0;
-	if (asprintf(&data, "%s.dat", path) < 0)
-		return -ENOMEM;
-	if (asprintf(&script, "%s.gp", path) < 0)
-		return -ENOMEM;
-	if (asprintf(&command, "gnuplot '%s' 2>'%s.err'", script, path) < 0)
-		return -ENOMEM;
 	err = write_data(eval, section, chart, curve, n, data);
 	if (!err)
-		err = write_script(curve, n, path, script);
+		err = write_script(curve, n, data, svg, script);
 	if (err)
 		return err;
 	/* A chart without a single number has no range; that is not worth more than a line. */
 	if (system(command))
-		fprintf(stderr, "mmbench: gnuplot cannot draw %s; see %s.err\n", script, path);
+		fprintf(stderr, "mmbench: gnuplot cannot draw %s; see %s\n", svg, words);
 	return 0;
 }

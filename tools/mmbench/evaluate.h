@@ -110,9 +110,8 @@ int mm_eval_figures(struct mm_eval *eval, FILE *out);
 /* Writes the table of targets. */
 void mm_eval_targets(const struct mm_eval *eval, FILE *out);
 
-/* One chart as SVG: @path without suffix gets .dat, .gp and .svg. Return: 0 or negative errno. */
-int mm_eval_plot(const struct mm_eval *eval, enum mm_eval_section section, const char *chart,
-		 const char *path);
+/* One chart as SVG in figures, by gnuplot; what it is made from lies in data. Return: 0 or negative errno. */
+int mm_eval_plot(const struct mm_eval *eval, enum mm_eval_section section, const char *chart);
 
 /* The curves of a chart: variants, or policies. */
 struct mm_eval_curve {

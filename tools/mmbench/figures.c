@@ -216,12 +216,7 @@ static int write_chart(struct chart *c, FILE *out)
 	fprintf(out, "\n### %s\n", c->name);
 	failures(c, out);
 	if (c->eval->plots) {
-		mm_cleanup(mm_free_ptr) char *path = NULL;
-
-		if (asprintf(&path, "%s/figures/%s-%s", c->eval->opts.out_dir, section, c->name) <
-		    0)
-			return -ENOMEM;
-		err = mm_eval_plot(c->eval, c->section, c->name, path);
+		err = mm_eval_plot(c->eval, c->section, c->name);
 		fprintf(out, "\n![%s %s](figures/%s-%s.svg)\n", section, c->name, section, c->name);
 	}
 	for (size_t m = 0; m < MM_ARRAY_SIZE(metrics); m++) {
