@@ -21,7 +21,7 @@
 #define MM_ROLE_FD      3
 #define MM_ROLE_LOAD_FD 4
 #define MM_TEXT_BYTES   224
-#define MM_DEVICES_MAX  8 /* that one mmd manages */
+#define MM_DEVICES_MAX  8  /* that one mmd manages */
 #define MM_TENANTS_MAX  64 /* of a device, in mmd; the core holds more */
 
 #define MM_CHUNK_BYTES_DEFAULT (UINT64_C(16) << 20) /* of a streaming copy */
