@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from programs import BIN, limit
+from programs import BIN, limit, wait_until
 
 LAYERS = 6
 PROFILE = "gh200-96,memory_mib=4096"
@@ -28,12 +28,19 @@ def steps(*args):
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
-def devices():
-    return {path.name for path in pathlib.Path("/dev/shm").glob("mmbench.*")}
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    """Devices lie in /dev/shm; those of others, who may measure meanwhile, go away by themselves."""
+    def devices():
+        return set(pathlib.Path("/dev/shm").glob("mmbench.*"))
+
+    before = devices()
+    yield
+    new = devices() - before
+    wait_until(lambda: not new & devices(), 20, f"devices to be removed: {new}")
 
 
 def test_all_plans(model):
-    before = devices()
     code, text, errors = steps("--profile", PROFILE, "--model", model, "--page", "2M", "--batch", 3,
                                "--context", 40, "--steps", 4, "--warmup", 2, "--json")
     assert code == 0, errors
@@ -50,7 +57,6 @@ def test_all_plans(model):
         assert plan["most_ns"] >= plan["median_ns"] >= plan["least_ns"] > 0
         assert plan["expected_ns"] >= result["layers"] * result["t_c_ns"]
     assert result["plans"][0]["least_ns"] >= 0.99 * result["plans"][0]["expected_ns"]
-    assert devices() == before
 
 
 def test_chosen_plans(model):
@@ -76,8 +82,7 @@ def test_chosen_plans(model):
     (["--profile", PROFILE, "--shape", "OPT-13B"], 1, "OPT-13B"),
 ], ids=str)
 def test_refused(args, code, said):
-    before = devices()
     got, text, errors = steps(*args)
     assert got == code and not text, errors
     assert said in errors or (said == "OPT-13B" and "model" in errors), errors
-    assert errors.startswith("mmbench: ") and devices() == before
+    assert errors.startswith("mmbench: ")

@@ -38,14 +38,15 @@ def timed(monkeypatch):
     return use
 
 
-def serve_trace(root, name, model, d, lines, *options):
+def serve_trace(root, name, model, d, lines):
     trace = root / f"{name}.csv"
     trace.write_text("arrival_s,prompt_tokens,output_tokens\n" + "".join(lines))
     with open(root / f"{name}.err", "wb") as err:
         return subprocess.Popen(
             [str(BIN / "mmserve"), "--model", str(model), "--socket", str(d.dir / "tenant.sock"),
              "--driver", "software", "--name", name, "--trace", str(trace), "--kv-dtype", "f16",
-             "--max-batched-tokens", "2048", "--device-times", "--time-scale", "4", "--output", str(root / f"{name}.out"), *options],
+             "--max-batched-tokens", "2048", "--device-times", "--time-scale", "4", "--sync",
+             "--output", str(root / f"{name}.out")],
             env=d.env, stderr=err, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
@@ -53,6 +54,11 @@ def hear(tenant, word):
     """Of --sync."""
     line = tenant.stdout.readline().decode().strip()
     assert line == word, f"{line!r} instead of {word!r}"
+
+
+def go(tenant):
+    tenant.stdin.write(f"start {time.monotonic_ns()}\n".encode())
+    tenant.stdin.flush()
 
 
 def summary(root, name):
@@ -65,13 +71,12 @@ def test_large_models(root, start, timed):
     d = start(pool="86G", page="64M", gpu_memory=96 * GIB)
     models = {name: sparse(root / name, "--shape", name) for name in ("OPT-30B", "OPT-6.7B")}
     lines = [f"{i * 0.05:.2f},{100 + 40 * i},12\n" for i in range(8)]
-    tenants = [serve_trace(root, name, path, d, lines, "--sync") for name, path in models.items()]
+    tenants = [serve_trace(root, name, path, d, lines) for name, path in models.items()]
     try:
         for tenant in tenants:
             hear(tenant, "ready")
         for tenant in tenants:
-            tenant.stdin.write(f"start {time.monotonic_ns()}\n".encode())
-            tenant.stdin.flush()
+            go(tenant)
         for tenant in tenants:
             hear(tenant, "done")
         if not SANITIZE:
@@ -94,10 +99,14 @@ def test_streaming(root, start, timed):
     timed(4)
     d = start(pool="8G", page="16M", gpu_memory=96 * GIB)
     model = sparse(root / "m", "--shape", "OPT-6.7B", "--layers", "8")
-    tenant = serve_trace(root, "m", model, d, ["0,50,160\n"])
+    tenant = serve_trace(root, "m", model, d, ["0,50,60\n"])
     try:
-        wait_until(lambda: d.tenants() and d.tenants()[0]["model_ready"], 20, "the model")
+        hear(tenant, "ready")
         d.ctl("plan", "set", "m", "--layers", "6", "--slots", "1")
+        wait_until(lambda: d.tenant("m")["alpha"] == 6, 20, "the plan to be in force")
+        go(tenant)
+        hear(tenant, "done")
+        tenant.stdin.close()
         assert tenant.wait(limit(120)) == 0
     finally:
         tenant.kill()
@@ -105,7 +114,7 @@ def test_streaming(root, start, timed):
     got = summary(root, "m")
     times = json.loads((root / "m.out").read_text().splitlines()[0])["times"]
     steps = [b - a for a, b in zip(times, times[1:])]
-    assert got["gated_steps"] > 100 and got["layers_remapped_max"] == 6
+    assert got["gated_steps"] >= 60 and got["layers_remapped_max"] == 6
     # Seven layers of 400 MB through the link, in each step, by the device's clock.
     layer = 2 * (4 * 4096 * 4096 + 2 * 4096 * 16384)
-    assert statistics.median(steps[60:]) >= 7 * layer / RATE
+    assert statistics.median(steps) >= 7 * layer / RATE
