@@ -308,14 +308,14 @@ static u128 one_slot_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_
 
 /* What has happened when a layer that cycles is done. */
 struct played {
-	u128 now, link_free, slot_free[2];
+	uint64_t now, link_free, slot_free[2];
 };
 
 /* One step: transfers follow each other on the link, each as soon as its slot is free. */
 static void play_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns, uint64_t t_t_ns,
 		      struct played *p)
 {
-	p->now += (u128)set->layer[0] * t_c_ns;
+	p->now += set->layer[0] * t_c_ns;
 	for (uint32_t i = 0; i < set->m; i++) {
 		uint32_t slot = mm_plan_slot(set, i);
 		uint32_t end = i + 1 < set->m ? set->layer[i + 1] : n;
@@ -323,25 +323,31 @@ static void play_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns
 		p->link_free = MM_MAX(p->link_free, p->slot_free[slot]) + t_t_ns;
 		p->now = MM_MAX(p->now, p->link_free) + t_c_ns;
 		p->slot_free[slot] = p->now;
-		p->now += (u128)(end - set->layer[i] - 1) * t_c_ns;
+		p->now += (end - set->layer[i] - 1) * t_c_ns;
 	}
 }
 
 #define PLAY_STEPS \
 	4 /* until it repeats, and to average over: with odd m every second step differs */
+#define PLAY_BITS \
+	48 /* of a time: 2 * PLAY_STEPS steps of so many layers and transfers fit 64 bits */
+static_assert(UINT64_C(4) * PLAY_STEPS * (MM_LAYERS_MAX + 1) <= UINT64_C(1) << (64 - PLAY_BITS),
+	      "no time that is played wraps");
 
+/* Played in 64 bits, as it is done often; times of days are played coarsely. */
 static u128 two_slot_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
 			  uint64_t t_t_ns)
 {
+	const uint32_t shift = (t_c_ns | t_t_ns) >> PLAY_BITS ? 64 - PLAY_BITS : 0;
 	struct played p = { 0 };
-	u128 begun;
+	uint64_t begun;
 
 	for (uint32_t i = 0; i < PLAY_STEPS; i++)
-		play_step(set, n, t_c_ns, t_t_ns, &p);
+		play_step(set, n, t_c_ns >> shift, t_t_ns >> shift, &p);
 	begun = p.now;
 	for (uint32_t i = 0; i < PLAY_STEPS; i++)
-		play_step(set, n, t_c_ns, t_t_ns, &p);
-	return (p.now - begun + PLAY_STEPS - 1) / PLAY_STEPS;
+		play_step(set, n, t_c_ns >> shift, t_t_ns >> shift, &p);
+	return (u128)((p.now - begun + PLAY_STEPS - 1) / PLAY_STEPS) << shift;
 }
 
 uint64_t mm_plan_set_step_ns(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
