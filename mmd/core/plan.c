@@ -334,19 +334,30 @@ static void play_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns
 static_assert(UINT64_C(4) * PLAY_STEPS * (MM_LAYERS_MAX + 1) <= UINT64_C(1) << (64 - PLAY_BITS),
 	      "no time that is played wraps");
 
+/* The same, but for when it is: from here on each step is like the last one. */
+static bool repeats(const struct played *a, const struct played *b)
+{
+	return b->now - b->link_free == a->now - a->link_free &&
+	       b->now - b->slot_free[0] == a->now - a->slot_free[0] &&
+	       b->now - b->slot_free[1] == a->now - a->slot_free[1];
+}
+
 /* Played in 64 bits, as it is done often; times of days are played coarsely. */
 static u128 two_slot_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
 			  uint64_t t_t_ns)
 {
 	const uint32_t shift = (t_c_ns | t_t_ns) >> PLAY_BITS ? 64 - PLAY_BITS : 0;
-	struct played p = { 0 };
-	uint64_t begun;
+	struct played p = { 0 }, last;
+	uint64_t begun = 0;
 
-	for (uint32_t i = 0; i < PLAY_STEPS; i++)
+	for (uint32_t i = 0; i < 2 * PLAY_STEPS; i++) {
+		last = p;
 		play_step(set, n, t_c_ns >> shift, t_t_ns >> shift, &p);
-	begun = p.now;
-	for (uint32_t i = 0; i < PLAY_STEPS; i++)
-		play_step(set, n, t_c_ns >> shift, t_t_ns >> shift, &p);
+		if (repeats(&last, &p))
+			return (u128)(p.now - last.now) << shift;
+		if (i + 1 == PLAY_STEPS)
+			begun = p.now;
+	}
 	return (u128)((p.now - begun + PLAY_STEPS - 1) / PLAY_STEPS) << shift;
 }
 
