@@ -243,7 +243,8 @@ static uint64_t kv_need(struct mm_core *c)
 	for (uint32_t i = 0; i < c->accounts_end; i++)
 		c->account[i].wish = 0;
 	MM_FOREACH_TENANT(c, t)
-	c->account[t->account].wish += (uint64_t)mm_c_kv_unmet(c, t) * t->kv.chunk_pages;
+	if (!mm_c_turn_comes(c, t))
+		c->account[t->account].wish += (uint64_t)mm_c_kv_unmet(c, t) * t->kv.chunk_pages;
 	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		uint64_t kept = mm_account_unused_min(&c->account[i]), may;
 		uint64_t wish = c->account[i].wish;
@@ -324,15 +325,28 @@ uint64_t mm_c_take_from(struct mm_core *c, uint64_t pages, uint32_t account)
 	return coming + take(c, pages, coming, account, false);
 }
 
+/* Who runs and lent more than it can hide gets it back. Returns pages that are on their way to there. */
+static uint64_t bring_home(struct mm_core *c, uint64_t kept)
+{
+	uint64_t pages;
+
+	if (!c->policy->overdrawn || c->opts.reversion != MM_SWITCH_ON)
+		return 0;
+	pages = c->policy->overdrawn(c, kept);
+	mm_c_prefetch(c, kept + pages);
+	return MM_MAX(pages, mm_c_turns_kept(c));
+}
+
 void mm_c_controller(struct mm_core *c)
 {
-	uint64_t mins, kept = serve_big(c, &mins), need, supply, unused, ahead, home = 0;
+	uint64_t mins, kept = serve_big(c, &mins), home = bring_home(c, kept), need, supply, unused;
+	uint64_t ahead;
 
-	if (c->policy->overdrawn && c->opts.reversion == MM_SWITCH_ON)
-		home = c->policy->overdrawn(c, kept);
 	serve_kv(c, kept + home);
-	need = kept - mins + kv_need(c);
-	unused = mm_c_unused_mins(c);
+	need = kv_need(c);
+	c->kv_unmet = need != 0;
+	need += kept - mins;
+	unused = mm_c_unused_mins(c) + (mm_c_turn_next(c) || c->turn.holder ? home : 0);
 	supply = mm_c_supply(c);
 	supply = supply > unused ? supply - unused : 0;
 	ahead = c->policy->forecast ? mm_c_forecast_pages(c) : 0;

@@ -109,6 +109,8 @@ uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t acco
 uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t short_pages,
 			  uint32_t account, bool dry)
 {
+	if (mm_c_turn_waits(c, t))
+		short_pages = MM_MIN(short_pages, mm_c_turns_may_lend(c, t));
 	return mm_c_lends_by_itself(c, t)
 		       ? mm_c_take_up_to(c, t, mm_c_alpha_cap(c, t, 1), short_pages, account, dry)
 		       : 0;
@@ -150,6 +152,8 @@ static bool lends_before(const struct mm_core *c, const struct mm_c_tenant *a,
 		return a_idle;
 	if (rank)
 		return rank < 0;
+	if (a_idle && mm_c_turn_sooner(c, a, b) != mm_c_turn_sooner(c, b, a))
+		return mm_c_turn_sooner(c, b, a);
 	if (a_idle && a->load.active_ns != b->load.active_ns)
 		return c->opts.lend_order == MM_LEND_MRU ? a->load.active_ns > b->load.active_ns
 							 : a->load.active_ns < b->load.active_ns;
@@ -203,11 +207,10 @@ static bool overdrawn(const struct mm_core *c, struct mm_c_tenant *t, uint32_t *
 	return t->plan.alpha > *ret_cap;
 }
 
-/* Somebody waits for his first chunk: that comes before anybody's comfort. */
-static bool penniless(const struct mm_core *c)
+bool mm_c_penniless(const struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
-	if (mm_c_kv_unmet(c, t) && !t->kv.held)
+	if (mm_c_kv_unmet(c, t) && !t->kv.held && !mm_c_turn_comes(c, t))
 		return true;
 	return false;
 }
@@ -253,7 +256,13 @@ uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
 		uint64_t missing;
 		uint32_t cap;
 
-		if (!overdrawn(c, t, &cap) || mm_c_return_layers(c, t, have, cap))
+		if (!overdrawn(c, t, &cap))
+			continue;
+		if (mm_c_rotates(c, t)) {
+			kept += mm_c_bring_home(c, t, kept);
+			continue;
+		}
+		if (mm_c_return_layers(c, t, have, cap))
 			continue;
 		missing = (uint64_t)(t->plan.alpha - cap + t->plan.beta) * mm_c_layer_pages(t);
 		mm_c_convert(c, t->account, MM_MIN(missing, have));
@@ -265,7 +274,8 @@ uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
 		    c->now_ns - c->recalled_ns >= RECALL_DWELLS * c->opts.dwell_ns)
 			recall(c, kept - mm_c_supply(c));
 	}
-	return penniless(c) ? 0 : kept - kept_pages;
+	mm_c_note_home(c);
+	return mm_c_penniless(c) ? 0 : kept - kept_pages;
 }
 
 static bool returns_before(const struct mm_core *c, const struct mm_c_tenant *a,
@@ -275,6 +285,8 @@ static bool returns_before(const struct mm_core *c, const struct mm_c_tenant *a,
 
 	if (a_idle != b_idle)
 		return b_idle;
+	if (mm_c_turn_sooner(c, a, b) != mm_c_turn_sooner(c, b, a))
+		return mm_c_turn_sooner(c, a, b);
 	return a->load.active_ns < b->load.active_ns;
 }
 

@@ -70,5 +70,27 @@ struct mm_c_tenant *mm_c_next_to_return(const struct mm_core *c, uint64_t dwell_
 bool mm_c_return_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages, uint32_t floor);
 /* Who streams more than it can hide gets layers back; returns how many pages are kept back for it. */
 uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages);
+/* Somebody waits for his first chunk: that comes before anybody's comfort. */
+bool mm_c_penniless(const struct mm_core *c);
 /* Dynamic Reversion. */
 void mm_c_give_back(struct mm_core *c, uint64_t surplus_pages);
+
+/* ---- rotate.c ---- */
+
+/* Pages more that @lender may lend to whoever computes now. */
+uint64_t mm_c_turns_may_lend(const struct mm_core *c, const struct mm_c_tenant *lender);
+/* It lends and borrows with the others in turns. */
+bool mm_c_rotates(const struct mm_core *c, const struct mm_c_tenant *t);
+/*
+ * Its layers return: at once if what is free beyond @kept_pages is enough for all, or nothing more is to be had;
+ * else that is arranged for. Returns pages to be kept for it.
+ */
+uint64_t mm_c_bring_home(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept_pages);
+/* Remembers when the holder's layers were there. */
+void mm_c_note_home(struct mm_core *c);
+/* Of what is free and comes, for layers that others lend instead. */
+uint64_t mm_c_turns_kept(const struct mm_core *c);
+/* Whose turn is next gets layers home that others lend instead. */
+void mm_c_prefetch(struct mm_core *c, uint64_t kept_pages);
+/* For whose turn it is: chunks that others have beyond their part. Returns how many pages come. */
+uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry);

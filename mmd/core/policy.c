@@ -18,6 +18,8 @@ static uint64_t take_remap(struct mm_core *c, uint64_t short_pages, uint32_t acc
 	for (uint32_t i = 0; i < n && got < short_pages; i++)
 		if (mm_c_of_account(order[i], account))
 			got += mm_c_take_layers(c, order[i], short_pages - got, account, dry);
+	if (got < short_pages && account == MM_DOMAIN_NONE)
+		got += mm_c_take_parts(c, short_pages - got, dry);
 	return got;
 }
 

@@ -392,6 +392,8 @@ bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
 		return of_a->quota.priority > of_b->quota.priority;
 	if (starves(c, a) != starves(c, b))
 		return starves(c, a);
+	if (mm_c_turn_comes(c, a) != mm_c_turn_comes(c, b))
+		return mm_c_turn_comes(c, b);
 	if (!starves(c, a) && of_a->served != of_b->served)
 		return of_a->served < of_b->served;
 	return a->kv.turn < b->kv.turn;

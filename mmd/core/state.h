@@ -32,7 +32,9 @@
 #define MM_DENY_NS        (20 * MM_NS_PER_MS)  /* least time between denials to one tenant */
 #define MM_RETRY_NS       MM_NS_PER_S          /* of quarantined pages and of pages not created */
 #define MM_TURN_NS        (MM_NS_PER_S / 2)    /* of waiting, then of keeping a chunk back for it */
-#define MM_PATIENCE_NS    (2 * MM_NS_PER_S)    /* of waiting, then accounts' weights do not count */
+#define MM_TURN_STRETCH_NS \
+	(2 * MM_NS_PER_S) /* a turn may be for its layers, and pages kept for them */
+#define MM_PATIENCE_NS    (2 * MM_NS_PER_S) /* of waiting, then accounts' weights do not count */
 #define MM_CREATE_BATCH   MM_FD_BATCH_MAX
 #define MM_RETRY_BATCH    16
 #define MM_ACCOUNTS_SPARE 16 /* entries that are kept free for newcomers */
@@ -281,8 +283,10 @@ struct mm_core {
 		struct mm_c_tenant *holder; /* NULL: nobody computes in turn */
 		uint64_t serial;            /* of the last turn that began */
 		uint64_t begun_ns;
-		uint64_t rank; /* with which it began */
-		bool asked;    /* to give it back, until until_ns */
+		uint64_t
+			home_ns; /* when the holder's layers were home again; 0: they are not yet */
+		uint64_t rank;   /* with which it began */
+		bool asked;      /* to give it back, until until_ns */
 		uint64_t until_ns;
 	} turn;
 	struct mm_c_forecast {
@@ -294,6 +298,7 @@ struct mm_core {
 	uint64_t surplus_ns;      /* since when there is more than is needed; 0: there is not */
 	uint64_t copy_ns_per_mib; /* smoothed, from loads */
 	uint64_t copy_done_ns;
+	bool kv_unmet;  /* KV wishes lacked pages, at the last settling */
 	uint64_t unmet; /* pages that wishes wait for, at the last settling */
 
 	struct mm_core_stats stats;
@@ -472,8 +477,16 @@ int mm_c_turn_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 int mm_c_turn_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 void mm_c_turns(struct mm_core *c);
 uint64_t mm_c_turn_deadline(const struct mm_core *c);
+/* Who computes when the present turn ends; NULL: nobody waits. */
+struct mm_c_tenant *mm_c_turn_next(const struct mm_core *c);
+/* Does @a wait for its turn, and will it have it before @b? */
+bool mm_c_turn_sooner(const struct mm_core *c, const struct mm_c_tenant *a,
+		      const struct mm_c_tenant *b);
 /* It shares in turns, and this is not its. */
 bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t);
+
+/* And it waits for it: until then it needs neither its layers nor chunks. */
+bool mm_c_turn_comes(const struct mm_core *c, const struct mm_c_tenant *t);
 
 /* controller.c */
 void mm_c_controller(struct mm_core *c);

@@ -7,8 +7,9 @@
 
 bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return (mm_c_turn_waits(c, t) || c->now_ns - t->load.active_ns >= c->opts.idle_ns) &&
-	       !mm_c_kv_unmet(c, t);
+	if (mm_c_turn_waits(c, t))
+		return true;
+	return c->now_ns - t->load.active_ns >= c->opts.idle_ns && !mm_c_kv_unmet(c, t);
 }
 
 /* Chunks asked back, and what a plan change that is not slow will free. */

@@ -94,19 +94,30 @@ static uint64_t rank(const struct mm_core *c, const struct mm_c_tenant *t)
 	return t->turn.priority + (c->now_ns - t->turn.since_ns) / mm_c_time(c, MM_TURN_AGE_NS);
 }
 
+bool mm_c_turn_sooner(const struct mm_core *c, const struct mm_c_tenant *a,
+		      const struct mm_c_tenant *b)
+{
+	if (a->turn.wants != b->turn.wants)
+		return a->turn.wants;
+	if (!a->turn.wants)
+		return false;
+	return rank(c, a) != rank(c, b) ? rank(c, a) > rank(c, b)
+					: a->turn.since_ns < b->turn.since_ns;
+}
+
 static struct mm_c_tenant *next_holder(const struct mm_core *c)
 {
 	struct mm_c_tenant *best = NULL;
 
 	MM_FOREACH_TENANT(c, t)
-	{
-		if (!present(t) || !t->turn.wants || holds(c, t))
-			continue;
-		if (!best || rank(c, t) > rank(c, best) ||
-		    (rank(c, t) == rank(c, best) && t->turn.since_ns < best->turn.since_ns))
-			best = t;
-	}
+	if (present(t) && t->turn.wants && !holds(c, t) && (!best || mm_c_turn_sooner(c, t, best)))
+		best = t;
 	return best;
+}
+
+struct mm_c_tenant *mm_c_turn_next(const struct mm_core *c)
+{
+	return next_holder(c);
 }
 
 static void begin(struct mm_core *c, struct mm_c_tenant *t)
@@ -116,6 +127,7 @@ static void begin(struct mm_core *c, struct mm_c_tenant *t)
 	c->turn.begun_ns = c->now_ns;
 	c->turn.rank = rank(c, t);
 	c->turn.asked = false;
+	c->turn.home_ns = c->policy->overdrawn && t->plan.alpha ? 0 : c->now_ns;
 	t->turn.wants = t->turn.interrupted = false;
 	t->turn.turns++;
 	mm_c_event(c, t,
@@ -136,6 +148,17 @@ static bool goes_before(const struct mm_core *c, const struct mm_c_tenant *next)
 	return next->turn.priority > c->turn.rank;
 }
 
+/* So long that what it takes to bring the holder's layers home is a small part of it; not for ever. */
+static uint64_t quantum_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint64_t most = MM_MAX(t->turn.quantum_ns, mm_c_time(c, MM_TURN_STRETCH_NS)), home;
+
+	if (!c->turn.home_ns)
+		return most;
+	home = MM_MIN(c->turn.home_ns - c->turn.begun_ns, most);
+	return MM_MIN(MM_MAX(t->turn.quantum_ns, home * 1000 / c->opts.turn_cost_permille), most);
+}
+
 static uint64_t due_ns(const struct mm_core *c, const struct mm_c_tenant *next)
 {
 	const struct mm_c_tenant *t = c->turn.holder;
@@ -144,7 +167,7 @@ static uint64_t due_ns(const struct mm_core *c, const struct mm_c_tenant *next)
 		return c->turn.begun_ns;
 	return c->turn.begun_ns + (t->turn.mode == MM_TURN_DRAIN
 					   ? mm_c_time(c, MM_TURN_DRAIN_MAX_NS)
-					   : t->turn.quantum_ns);
+					   : quantum_ns(c, t));
 }
 
 void mm_c_turns(struct mm_core *c)
@@ -187,4 +210,9 @@ uint64_t mm_c_turn_deadline(const struct mm_core *c)
 bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return t->turn.mode != MM_TURN_NONE && !holds(c, t);
+}
+
+bool mm_c_turn_comes(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return t->turn.wants && mm_c_turn_waits(c, t);
 }

@@ -166,6 +166,9 @@ uint32_t mm_c_alpha_cap(const struct mm_core *c, struct mm_c_tenant *t, uint32_t
 	cap = MM_MIN(cap, t->alpha_max - 1); /* one layer stays resident */
 	if (mm_c_turn_waits(c, t))
 		return (uint32_t)cap;
+	/* What it lent would have to come home out of what others lend at its next turn. */
+	if (mm_c_rotates(c, t))
+		return 0;
 	if (mm_c_idle(c, t)) {
 		limit = (struct mm_c_cap){ .t_t_ns = alone_ns(c, t),
 					   .slow_permille = c->opts.wake_permille,
