@@ -340,8 +340,8 @@ static int add_fig9(struct mm_eval *eval)
 
 static int add_fig10(struct mm_eval *eval)
 {
-	static const char *const mixes[][2] = { { "long-short", "long,short" },
-						{ "short-long", "short,long" } };
+	static const char *const mixes[][2] = { { "C2-long-short", "long,short" },
+						{ "C2-short-long", "short,long" } };
 	int err = 0;
 
 	for (size_t i = 0; !err && i < MM_ARRAY_SIZE(mixes); i++) {
