@@ -78,10 +78,11 @@ struct mm_core_opts {
 	uint32_t turn_cost_permille; /* of a turn that bringing its holder's layers home may take */
 	uint64_t idle_ns;            /* without an open step and without work = idle */
 	uint64_t dwell_ns;           /* least time between a take and the giving back */
-	uint32_t forecast;           /* enum mm_switch */
-	uint64_t ahead_ns;           /* of demand's slope that is taken ahead */
-	uint64_t reclaim_ns;         /* deadline that a KV_RECLAIM carries */
-	uint32_t time_scale;         /* all times of the controller, and turns', times this */
+	uint32_t recall;     /* enum mm_switch: KV in use, for who stalls most of the time */
+	uint32_t forecast;   /* enum mm_switch */
+	uint64_t ahead_ns;   /* of demand's slope that is taken ahead */
+	uint64_t reclaim_ns; /* deadline that a KV_RECLAIM carries */
+	uint32_t time_scale; /* all times of the controller, and turns', times this */
 	/* ladder; 0 = the default that controller.h states */
 	uint64_t revoke_ns; /* from the end of a connection to on_timeout */
 	uint64_t ask_ns;    /* from asking for what an account must give to on_timeout */

@@ -270,7 +270,8 @@ uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
 			mm_c_take_chunks(c, missing - have, MM_DOMAIN_NONE, false, false);
 		missing = MM_MIN(missing, (t->plan.beta + 1) * mm_c_layer_pages(t));
 		kept += missing;
-		if (mm_c_supply(c) < kept && t->load.stall_permille >= SEVERE_PERMILLE &&
+		if (c->opts.recall == MM_SWITCH_ON && mm_c_supply(c) < kept &&
+		    t->load.stall_permille >= SEVERE_PERMILLE &&
 		    c->now_ns - c->recalled_ns >= RECALL_DWELLS * c->opts.dwell_ns)
 			recall(c, kept - mm_c_supply(c));
 	}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What streaming costs by the steps of late, and what follows: taking, coming home, what is asked back. */
+#undef NDEBUG
+#include <errno.h>
+
+#include "mmd/core/tune.h"
+#include "tests/unit/core/story.h"
+
+#define US UINT64_C(1000)
+
+static void begin_with(const char *knobs, uint32_t pages)
+{
+	struct mm_core_opts opts = { .pages = pages,
+				     .page_bytes = 4096,
+				     .policy = MM_POLICY_REMAP };
+	char error[MM_TUNE_ERROR_BYTES];
+
+	assert_int_equal(mm_tune_parse(knobs, &opts, error), 0);
+	w_init(w, &opts, 1);
+	w_xfer_up(w);
+	w_run(w);
+}
+
+/* It says that it finished a step, so long, of which it waited at gates so long. */
+static void stepped(struct w_proc *p, uint64_t step_ns, uint64_t stall_ns, uint32_t waiting)
+{
+	static uint64_t steps;
+	struct mm_tenant_stats s = { .step_ns = step_ns,
+				     .stall_ns = stall_ns,
+				     .kv_chunks_used = p->held,
+				     .running = 1,
+				     .waiting = waiting };
+
+	s.steps = ++steps;
+	s.step_seq = 2 * steps;
+	mm_core_on_stats(w->core, w->now_ns, p->tenant, &s);
+	w_drain(w);
+}
+
+/* One model of 16 layers of 3 pages each; at first, a layer takes 400 µs to come. */
+static struct w_proc *one(void)
+{
+	struct w_proc *p = tenant_with(0, 16, 3);
+
+	w_kv_declare(w, p, 1, 1, 100, 0);
+	for (int i = 0; i < 300; i++)
+		mm_core_on_streamed(w->core, p->tenant, 400 * US);
+	w_run(w);
+	return p;
+}
+
+static uint32_t alpha_of(struct w_proc *p, uint64_t short_us, uint32_t long_in_ten)
+{
+	for (uint32_t i = 0; i < 200; i++)
+		stepped(p, i % 10 < long_in_ten ? 100000 * US : short_us * US, 0, 0);
+	w_kv_want(w, p, 100);
+	for (uint32_t i = 0; i < 60; i++) {
+		stepped(p, i % 10 < long_in_ten ? 100000 * US : short_us * US, 0, 0);
+		w_tick(w, 2 * MM_NS_PER_MS);
+		w_run(w);
+	}
+	return plan(p)->alpha;
+}
+
+/* Steps of 1.6 ms hide four transfers at most, of 100 ms all; a mean of both would hide all as well. */
+static void long_steps_do_not_hide_what_short_ones_show(void **state)
+{
+	uint32_t some, none, all;
+
+	(void)state;
+	begin_with("cap=1000", 80);
+	some = alpha_of(one(), 1600, 3);
+	w_done(w);
+	begin_with("cap=1000", 80);
+	none = alpha_of(one(), 200, 3);
+	w_done(w);
+	begin_with("cap=1000", 80);
+	all = alpha_of(one(), 1600, 10);
+	assert_int_equal(none, 0);
+	assert_in_range(some, 1, 3);
+	assert_true(all >= 10);
+}
+
+/* The more it is allowed to cost, the more is taken. */
+static void what_is_tolerated_is_a_knob(void **state)
+{
+	uint32_t little, much;
+
+	(void)state;
+	begin_with("slow=1", 80);
+	little = alpha_of(one(), 1600, 0);
+	w_done(w);
+	begin_with("slow=900,link=1000", 80);
+	much = alpha_of(one(), 1600, 0);
+	assert_true(little < much);
+}
+
+/* Who waits at gates most of the time gets KV in use back from who has more than its share. */
+static void who_stalls_most_of_the_time_is_relieved(void **state)
+{
+	(void)state;
+	for (int off = 0; off < 2; off++) {
+		struct w_proc *p;
+		uint32_t asked = 0, before;
+
+		begin_with(off ? "cap=1000,recall=off" : "cap=1000", 80);
+		p = one();
+		before = alpha_of(p, 3200, 0);
+		assert_true(before > 1);
+		for (uint32_t i = 0; i < 1200; i++) {
+			stepped(p, 1200 * US, 1000 * US, 5);
+			w_tick(w, 2 * MM_NS_PER_MS);
+			w_run(w);
+			asked += p->reclaim;
+			for (; p->reclaim; p->reclaim--)
+				w_kv_release(w, p);
+			w_kv_want(w, p, 100);
+		}
+		assert_int_equal(asked != 0, !off);
+		assert_int_equal(plan(p)->alpha < before, !off);
+		if (!off)
+			w_done(w);
+	}
+}
+
+/* Demand rises: layers come before it is there. */
+static void what_will_be_wished_is_taken_ahead(void **state)
+{
+	(void)state;
+	for (int off = 0; off < 2; off++) {
+		struct w_proc *lends, *asks;
+
+		begin_with(off ? "forecast=off" : "forecast=on,ahead-ms=1000", 80);
+		lends = tenant_with(0, 10, 2);
+		asks = tenant_with(0, 4, 2);
+		w_kv_declare(w, asks, 1, 1, 100, 0);
+		pass_ms(300);
+		for (uint32_t chunks = 1; chunks <= 45; chunks++) {
+			w_kv_want(w, asks, chunks);
+			pass_ms(20);
+		}
+		assert_int_equal(asks->denials, 0);
+		assert_int_equal(plan(lends)->alpha != 0, !off);
+		if (!off)
+			w_done(w);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(long_steps_do_not_hide_what_short_ones_show),
+		TEST(what_is_tolerated_is_a_knob),
+		TEST(who_stalls_most_of_the_time_is_relieved),
+		TEST(what_will_be_wished_is_taken_ahead),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
