@@ -413,7 +413,7 @@ static void quiet(struct load *l)
 		mm_assert(!mm_core_next(l->core, &a));
 	}
 	took = (double)(real_ns() - began) / QUIET_SETTLES;
-	if (!l->result->quiet_ns || took < l->result->quiet_ns)
+	if (l->result->quiet_ns <= 0 || took < l->result->quiet_ns)
 		l->result->quiet_ns = took;
 }
 
