@@ -43,18 +43,6 @@ uint64_t mm_layers_away(const struct mm_layers *layers, const struct mm_plan_set
 	return sum - slots_pages(layers, set);
 }
 
-uint32_t mm_layers_link_permille(const struct mm_layers *layers, const struct mm_plan_set *set)
-{
-	uint64_t step = mm_layers_compute_ns(layers), sum = 0, share;
-
-	for (uint32_t i = 0; i < set->m; i++)
-		sum += layers->t_ns[set->layer[i]];
-	if (!sum)
-		return 0;
-	share = step ? sum * 1000 / step : UINT32_MAX;
-	return (uint32_t)MM_MIN(share, UINT32_MAX);
-}
-
 /* Computation from the end of the i-th layer of the set to the beginning of the next one. */
 static uint64_t between_ns(const struct mm_layers *layers, const struct mm_plan_set *set,
 			   uint32_t i)

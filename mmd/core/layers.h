@@ -70,6 +70,3 @@ int64_t mm_layers_slack_ns(const struct mm_layers *layers, const struct mm_plan_
 
 /* All layers' computation. */
 uint64_t mm_layers_compute_ns(const struct mm_layers *layers);
-
-/* The transfers of the set in permille of a step without stalls; saturates. */
-uint32_t mm_layers_link_permille(const struct mm_layers *layers, const struct mm_plan_set *set);

@@ -215,20 +215,6 @@ bool mm_c_set_hidden(const struct mm_core *c, const struct mm_c_tenant *t,
 	return measured(c, t) && mm_layers_slack_ns(&layers, set) >= 0;
 }
 
-uint32_t mm_c_set_link_permille(const struct mm_core *c, const struct mm_c_tenant *t,
-				const struct mm_plan_set *set)
-{
-	struct mm_layers layers;
-
-	if (!t->uneven)
-		return mm_plan_link_permille(t->n_layers, set->m, t->load.t_c_ns,
-					     mm_c_transfer_ns(c, t));
-	if (!measured(c, t))
-		return set->m ? UINT32_MAX : 0;
-	layers_now(c, t, &layers);
-	return mm_layers_link_permille(&layers, set);
-}
-
 /* ---- which ---- */
 
 static bool near(uint64_t a, uint64_t b)

@@ -457,7 +457,7 @@ uint64_t mm_c_blank_pages(const struct mm_c_tenant *t, const struct mm_plan_set 
 /* The set, slots included, that @alpha would mean. Return: pages that it needs. */
 uint64_t mm_c_change_set(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
 			 uint64_t budget_pages, struct mm_plan_set *ret_set);
-/* By what was measured: a step with this set; does streaming make no step longer; its share of the link. */
+/* By what was measured: a step with this set; does streaming make no step longer. */
 /* With other times of a mean layer's computation and a largest one's transfer. */
 uint64_t mm_c_set_step_at(const struct mm_c_tenant *t, const struct mm_plan_set *set,
 			  uint64_t t_c_ns, uint64_t t_t_ns);
@@ -468,8 +468,6 @@ uint64_t mm_c_set_step_ns(const struct mm_core *c, const struct mm_c_tenant *t,
 			  const struct mm_plan_set *set);
 bool mm_c_set_hidden(const struct mm_core *c, const struct mm_c_tenant *t,
 		     const struct mm_plan_set *set);
-uint32_t mm_c_set_link_permille(const struct mm_core *c, const struct mm_c_tenant *t,
-				const struct mm_plan_set *set);
 
 /* turn.c */
 int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);

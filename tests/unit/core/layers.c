@@ -263,8 +263,6 @@ static void equal_layers_cost_what_plan_says(void **state)
 		mm_layers_sum(&layers);
 		assert_int_equal(mm_layers_step_ns(&layers, &set),
 				 mm_plan_set_step_ns(&set, 10, 10, mask % 61));
-		assert_int_equal(mm_layers_link_permille(&layers, &set),
-				 mm_plan_link_permille(10, set.m, 10, mask % 61));
 		assert_int_equal(mm_layers_away(&layers, &set), (set.m - set.beta) * 3);
 	}
 }
