@@ -10,8 +10,9 @@
 #include "mmd/core/swap.h"
 
 #define STALL_MAX     10000u /* permille that count */
-#define ALONE_RISES   128    /* by one in so many, with each report that is not the least */
-#define LONGEST_FADES 64     /* by one in so many, with each step that is seen */
+#define STALL_NS_MAX  (UINT64_C(1) << 40)
+#define ALONE_RISES   128 /* by one in so many, with each report that is not the least */
+#define LONGEST_FADES 64  /* by one in so many, with each step that is seen */
 
 struct mm_c_tenant *mm_c_tenant(const struct mm_core *c, uint32_t id)
 {
@@ -278,6 +279,7 @@ void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 	bool claims, stepped, claimed;
+	uint64_t stall_ns;
 
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
 	if (!t || t->life != MM_LIFE_LIVE)
@@ -291,8 +293,10 @@ void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 		 c->now_ns - t->load.stepped_ns < MM_SILENT_IDLES * c->opts.idle_ns;
 	if (stepped || claims)
 		t->load.active_ns = c->now_ns;
-	if (t->n_layers && stats->steps != t->load.last.steps && stats->step_ns > stats->stall_ns)
-		computed(t, stats->step_ns - stats->stall_ns, stats->stall_ns);
+	/* Steps are measured by the host's clock, stalls by the device's, which may be the slower one. */
+	stall_ns = mm_c_time(c, MM_MIN(stats->stall_ns, STALL_NS_MAX));
+	if (t->n_layers && stats->steps != t->load.last.steps && stats->step_ns > stall_ns)
+		computed(t, stats->step_ns - stall_ns, stall_ns);
 	claimed = memcmp(t->load.last.compute, stats->compute, sizeof(stats->compute)) != 0;
 	t->load.last = *stats;
 	t->load.known = true;

@@ -95,6 +95,25 @@ static void what_is_tolerated_is_a_knob(void **state)
 	assert_true(little < much);
 }
 
+/* The host's clock runs four times as fast as the device's: 1200 of its us at gates are 4800 of a step's 6400. */
+static void stalls_are_of_the_devices_time(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin_with("cap=1000,time-scale=4", 80);
+	p = one();
+	for (uint32_t i = 0; i < 200; i++)
+		stepped(p, 6400 * US, 1200 * US, 0);
+	w_kv_want(w, p, 100);
+	for (uint32_t i = 0; i < 60; i++) {
+		stepped(p, 6400 * US, 1200 * US, 0);
+		w_tick(w, 8 * MM_NS_PER_MS);
+		w_run(w);
+	}
+	assert_in_range(plan(p)->alpha, 1, 4);
+}
+
 /* Who waits at gates most of the time gets KV in use back from who has more than its share. */
 static void who_stalls_most_of_the_time_is_relieved(void **state)
 {
@@ -151,6 +170,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(long_steps_do_not_hide_what_short_ones_show),
 		TEST(what_is_tolerated_is_a_knob),
+		TEST(stalls_are_of_the_devices_time),
 		TEST(who_stalls_most_of_the_time_is_relieved),
 		TEST(what_will_be_wished_is_taken_ahead),
 	};
