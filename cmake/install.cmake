@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What `cmake --install` copies: programs, the client library with its headers, the software GPU, the
-# host kernels, man pages.
+# host kernels, man pages. Device profiles: kernels/timing.
 set(MM_PROGRAMS mmd mmctl mmserve mmbench mmsim mkmodel)
 set(MM_LIBRARIES mm-client-shared mm-softgpu mm-kernels-host mm-kernels-host-fast)
 
@@ -10,7 +10,8 @@ install(TARGETS ${MM_PROGRAMS} ${MM_LIBRARIES}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES include/mm/abi.h include/mm/client.h include/mm/gpu.h include/mm/softgpu.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mm)
-install(FILES Documentation/man/mmctl.1 Documentation/man/mmbench.1 Documentation/man/mmsim.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES Documentation/man/mmctl.1 Documentation/man/mmbench.1 Documentation/man/mmsim.1
+  DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES Documentation/man/mmd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
 
 # Relative to the prefix, so that it may be chosen when installing; absolute folders stay.

@@ -83,6 +83,13 @@ class Install(unittest.TestCase):
             out = json.loads((self.root / "out").read_text().splitlines()[0])
             self.assertEqual(len(out["ids"]), 5)
 
+    def test_profiles(self):
+        case = ["--shapes", "OPT-6.7B:50%", "--policy", "remap", "--rate", "1", "--seconds", "2", "--json"]
+        for path in (self.prefix / "share" / "mmd" / "profiles").glob("*.conf"):
+            self.program("mmsim", "--profile", path.stem, *case)
+        report = json.loads(self.program("mmsim", "--profile", "gh200-96", *case))
+        self.assertEqual(report["results"]["remap"]["completed"], report["results"]["remap"]["requests"])
+
     def test_an_engine_is_built(self):
         if os.environ.get("MM_SANITIZE"):
             self.skipTest("the library needs a sanitizer's runtime")
@@ -95,7 +102,7 @@ class Install(unittest.TestCase):
         self.assertIn("/nonexistent", self.run_it(self.root / "engine"))
 
     def test_manual(self):
-        for page in ("man1/mmctl.1", "man8/mmd.8"):
+        for page in ("man1/mmctl.1", "man1/mmbench.1", "man1/mmsim.1", "man8/mmd.8"):
             self.assertTrue((self.prefix / "share" / "man" / page).is_file(), page)
 
 
