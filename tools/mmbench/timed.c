@@ -12,6 +12,7 @@
 #include "tools/mmbench/dirs.h"
 #include "tools/mmbench/procs.h"
 #include "tools/mmbench/run.h"
+#include "tools/mmserve/kvman.h"
 #include "tools/workload/alone.h"
 #include "tools/workload/report.h"
 
@@ -241,8 +242,16 @@ static void set_flags(struct one *one)
 	const struct mm_wl_opts *o = &one->t->opts;
 	const char *const mmd[] = { "--controller", one->controller, NULL };
 	/* As vLLM V1 does it: Documentation/baseline.md. */
-	const char *const mmserve[] = { "--kv-dtype",     "f16",     "--time-scale", one->scale,
-					"--device-times", "--admit", "full",         NULL };
+	const char *const mmserve[] = { "--kv-dtype",
+					"f16",
+					"--time-scale",
+					one->scale,
+					"--device-times",
+					"--admit",
+					"full",
+					"--kv-keep",
+					MM_KVMAN_KEEP_PERMILLE_TEXT,
+					NULL };
 	const char *const turns[] = { "--turns", mm_wl_turns_name(o->turns), "--quantum",
 				      one->quantum, NULL };
 

@@ -147,6 +147,8 @@ static int init_kvman(struct mm_engine *e)
 	const struct mm_stamps *t = &e->stamps;
 	const struct mm_kvman_config config = {
 		.share_chunks = e->chunks_share,
+		.keep_chunks =
+			(uint32_t)((uint64_t)e->chunks_share * e->opts.kv_keep_permille / 1000),
 		.fixed = e->memory->fixed,
 		.idle_ns = mm_stamps_host_ns(t, e->opts.kv_idle_ns),
 		.timeout_ns = mm_stamps_host_ns(t, e->opts.kv_timeout_ns),

@@ -219,7 +219,7 @@ int mm_kvman_manage(struct mm_kvman *k, uint64_t now_ns)
 	if (!r)
 		r = release_retired(k);
 	if (!r)
-		r = trim(k, wanted, now_ns);
+		r = trim(k, MM_MAX(wanted, k->config.keep_chunks), now_ns);
 	if (!r)
 		r = retire_chunks(k, now_ns);
 	return r ? r : release_retired(k);

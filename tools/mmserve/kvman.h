@@ -45,16 +45,22 @@ struct mm_kvman_ops { /* negative errno other than named here: the run is over *
 
 struct mm_kvman_config {
 	uint32_t share_chunks; /* of a static split */
-	bool fixed;            /* KV never grows beyond the share, and is never given back */
-	uint64_t idle_ns;      /* chunks that stay empty for so long are given back */
-	uint64_t timeout_ns;   /* nothing can run for so long: the oldest is refused */
-	uint64_t answer_ns;    /* a wish without an answer for so long counts as denied */
-	uint64_t retry_ns;     /* between two wishes for the same */
+	uint32_t
+		keep_chunks; /* of those that it has, stay although they are empty, until they are asked back */
+	bool fixed;          /* KV never grows beyond the share, and is never given back */
+	uint64_t idle_ns;    /* chunks that stay empty for so long are given back */
+	uint64_t timeout_ns; /* nothing can run for so long: the oldest is refused */
+	uint64_t answer_ns;  /* a wish without an answer for so long counts as denied */
+	uint64_t retry_ns;   /* between two wishes for the same */
 };
 
 /* What engines take for answer_ns and retry_ns. */
 #define MM_KVMAN_ANSWER_NS (2 * MM_NS_PER_S)
 #define MM_KVMAN_RETRY_NS  (100 * MM_NS_PER_MS)
+
+/* Of the share, kept by engines that are timed: who gives all back waits for a grant at the next request. */
+#define MM_KVMAN_KEEP_PERMILLE      125u
+#define MM_KVMAN_KEEP_PERMILLE_TEXT "125"
 
 /* Blocks ahead of need, per sequence: for mm_sched_config.lookahead_blocks. */
 #define MM_KVMAN_LOOKAHEAD_BLOCKS 2u

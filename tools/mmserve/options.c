@@ -73,6 +73,7 @@ static const char help[] =
 	"the\n"
 	"                                policy swap twice the share, else none)\n"
 	"      --kv-idle MS              give back chunks that stay empty so long (default 500)\n"
+	"      --kv-keep PERMILLE        of --kv-share, not given back when empty (default 0)\n"
 	"      --kv-timeout MS           refuse a request that gets no memory so long (default "
 	"60000)\n"
 	"      --break-steps PERMILLE    break off so many of 1000 steps between two layers and "
@@ -230,6 +231,8 @@ static int check(const struct mm_serve_options *o)
 		return usage("--max-batched-tokens", "must be at least --max-batch");
 	if (!(o->time_scale > 0))
 		return usage("--time-scale", "must be above 0");
+	if (o->kv_keep_permille > 1000)
+		return usage("--kv-keep", "needs 0 to 1000");
 	if (o->break_permille > 999)
 		return usage("--break-steps", "at most 999 of 1000");
 	if (o->max_batch > 4096 || o->max_batched_tokens > 1u << 20 || o->block_tokens > 4096)
@@ -270,6 +273,7 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 		{ "kv-share", SIZE, &o->kv_share_bytes, 1 },
 		{ "swap", SIZE, &o->swap_bytes, 1 },
 		{ "kv-idle", U64, &o->kv_idle_ms, 0 },
+		{ "kv-keep", U64, &o->kv_keep_permille, 0 },
 		{ "kv-timeout", U64, &o->kv_timeout_ms, 1 },
 		{ "break-steps", U32, &o->break_permille, 0 },
 		{ "turns", TURNS, &o->turn_mode, 0 },

@@ -26,7 +26,7 @@ struct mm_serve_options {
 	uint32_t kv_order; /* enum mm_kv_order */
 	uint64_t kv_share_bytes;
 	uint64_t swap_bytes;
-	uint64_t kv_idle_ms;
+	uint64_t kv_idle_ms, kv_keep_permille;
 	uint64_t kv_timeout_ms;
 	uint32_t break_permille;
 	uint32_t limit;

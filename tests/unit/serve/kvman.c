@@ -421,6 +421,25 @@ static void test_trims(void **state)
 	end(&f);
 }
 
+/* Nothing to do for long: what may stay stays, until it is asked back. */
+static void test_keeps(void **state)
+{
+	struct mm_kvman_config config = times;
+	struct fake f;
+
+	(void)state;
+	config.keep_chunks = 3;
+	start(&f, &config, 0xff);
+	for (uint64_t now = 1; now < 1000; now += 50)
+		mm_kvman_manage(&f.k, now);
+	assert_int_equal(f.s.kv.usable_chunks, 3);
+	assert_int_equal(mm_kvman_next_ns(&f.k), UINT64_MAX);
+	mm_kvman_reclaim(&f.k, 2, 2000, 1000);
+	mm_kvman_manage(&f.k, 1000);
+	assert_int_equal(f.s.kv.usable_chunks, 1);
+	end(&f);
+}
+
 /* What is in use would fit into one chunk: the other one is emptied, when that has lasted. */
 static void test_compacts(void **state)
 {
@@ -584,6 +603,7 @@ int main(void)
 		cmocka_unit_test(test_reclaim_in_two_phases),
 		cmocka_unit_test(test_reclaim_forces),
 		cmocka_unit_test(test_trims),
+		cmocka_unit_test(test_keeps),
 		cmocka_unit_test(test_compacts),
 		cmocka_unit_test(test_stuck),
 		cmocka_unit_test_teardown(test_random_runs, print_seed),
