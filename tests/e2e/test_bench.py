@@ -71,7 +71,7 @@ def test_evaluate_failures(root):
 
 @pytest.mark.parametrize("words, says", [
     (["evaluate", "--only", "fig99"], "--only: 'fig99' is not a section"),
-    (["evaluate", "--jobs", "0"], "--jobs '0'"),
+    (["evaluate", "--jobs", "0"], "--jobs 0"),
     (["evaluate", "stray"], "unexpected argument 'stray'"),
     (["evaluate", "--seconds", "x"], "--seconds 'x'"),
     (["serve", "--combo", "C3"], "--combo 'C3'"),

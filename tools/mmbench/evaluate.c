@@ -7,7 +7,6 @@
 #include <libgen.h>
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -17,6 +16,7 @@
 #include "mm/base.h"
 #include "tools/mmbench/jobs.h"
 #include "tools/mmbench/procs.h"
+#include "tools/mmbench/words.h"
 #include "tools/workload/stats.h"
 
 #define WORDS_MAX     96
@@ -86,33 +86,7 @@ struct evaluation {
 	int signals;
 };
 
-MM_PRINTF(1, 2) static int wrong(const char *format, ...)
-{
-	va_list args;
-
-	fputs("mmbench: ", stderr);
-	va_start(args, format);
-	vfprintf(stderr, format, args);
-	va_end(args);
-	fputs("; see mmbench evaluate --help\n", stderr);
-	return -EINVAL;
-}
-
-static int number(const char *name, const char *text, uint64_t least, uint64_t most,
-		  uint64_t *ret_number)
-{
-	char *end;
-	unsigned long long value;
-
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (errno || end == text || *end || *text < '0' || *text > '9' || value < least ||
-	    value > most)
-		return wrong("--%s '%s' is not a whole number in %" PRIu64 "..%" PRIu64, name, text,
-			     least, most);
-	*ret_number = value;
-	return 0;
-}
+#define wrong(...) mm_words_wrong("evaluate", __VA_ARGS__)
 
 static int check_only(const char *text)
 {
@@ -137,19 +111,19 @@ static int take_number(struct evaluation *e, int opt, const char *arg)
 
 	switch (opt) {
 	case OPT_JOBS:
-		err = number("jobs", arg, 1, 1024, &value);
+		err = mm_words_number("evaluate", "jobs", arg, 1, 1024, &value);
 		o->jobs = (uint32_t)value;
 		return err;
 	case OPT_WINDOWS:
-		err = number("windows", arg, 1, MM_WL_WINDOWS_MAX, &value);
+		err = mm_words_number("evaluate", "windows", arg, 1, MM_WL_WINDOWS_MAX, &value);
 		o->windows = (uint32_t)value;
 		return err;
 	case OPT_SECONDS:
-		err = number("seconds", arg, 1, 1000000, &value);
+		err = mm_words_number("evaluate", "seconds", arg, 1, 1000000, &value);
 		o->seconds = (double)value;
 		return err;
 	case OPT_SEED:
-		return number("seed", arg, 0, UINT32_MAX, &o->seed);
+		return mm_words_number("evaluate", "seed", arg, 0, UINT32_MAX, &o->seed);
 	default:
 		return -ENOENT;
 	}

@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "mm/base.h"
 #include "mm/size.h"
+#include "tools/mmbench/words.h"
 
 const char *const mm_policy_names[MM_POLICY_COUNT] = {
 	[MM_POLICY_RECOMPUTE] = "recompute", [MM_POLICY_ELASTIC] = "elastic",
@@ -119,39 +119,12 @@ static const struct option long_options[] = {
 	{ 0 },
 };
 
-MM_PRINTF(1, 2) static int wrong(const char *format, ...)
-{
-	va_list args;
-
-	fputs("mmbench: ", stderr);
-	va_start(args, format);
-	vfprintf(stderr, format, args);
-	va_end(args);
-	fputs("; see mmbench serve --help\n", stderr);
-	return -EINVAL;
-}
-
-static int parse_number(const char *name, const char *text, uint64_t least, uint64_t most,
-			uint64_t *ret_number)
-{
-	char *end;
-	unsigned long long number;
-
-	errno = 0;
-	number = strtoull(text, &end, 10);
-	if (errno || end == text || *end || *text < '0' || *text > '9')
-		return wrong("--%s '%s' is not a whole number", name, text);
-	if (number < least || number > most)
-		return wrong("--%s %s is not in %llu..%llu", name, text, (unsigned long long)least,
-			     (unsigned long long)most);
-	*ret_number = number;
-	return 0;
-}
+#define wrong(...) mm_words_wrong("serve", __VA_ARGS__)
 
 static int parse_u32(const char *name, const char *text, uint32_t most, uint32_t *ret_number)
 {
 	uint64_t number;
-	int err = parse_number(name, text, 1, most, &number);
+	int err = mm_words_number("serve", name, text, 1, most, &number);
 
 	if (!err)
 		*ret_number = (uint32_t)number;
@@ -267,7 +240,7 @@ static int parse_workload(int opt, char *arg, struct mm_bench_opts *opts)
 		opts->trace_path = NULL;
 		return 0;
 	case OPT_SEED:
-		return parse_number("seed", arg, 0, UINT64_MAX >> 1, &opts->shape.seed);
+		return mm_words_number("serve", "seed", arg, 0, UINT64_MAX >> 1, &opts->shape.seed);
 	case OPT_DURATION:
 		return parse_real("duration", arg, 0, &opts->shape.duration_s);
 	case OPT_SPEED:

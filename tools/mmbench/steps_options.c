@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "mm/base.h"
 #include "mm/size.h"
 #include "tools/mmbench/steps.h"
+#include "tools/mmbench/words.h"
 #include "tools/shapes.h"
 
 static const char help_text[] =
@@ -69,32 +68,17 @@ static const struct option long_options[] = {
 	{ 0 },
 };
 
-MM_PRINTF(1, 2) static int wrong(const char *format, ...)
-{
-	va_list args;
-
-	fputs("mmbench: ", stderr);
-	va_start(args, format);
-	vfprintf(stderr, format, args);
-	va_end(args);
-	fputs("; see mmbench steps --help\n", stderr);
-	return -EINVAL;
-}
+#define wrong(...) mm_words_wrong("steps", __VA_ARGS__)
 
 static int parse_u32(const char *name, const char *text, uint32_t least, uint32_t most,
 		     uint32_t *ret_number)
 {
-	char *end;
-	unsigned long number;
+	uint64_t number;
+	int err = mm_words_number("steps", name, text, least, most, &number);
 
-	errno = 0;
-	number = strtoul(text, &end, 10);
-	if (errno || *end || *text < '0' || *text > '9')
-		return wrong("--%s '%s' is not a whole number", name, text);
-	if (number < least || number > most)
-		return wrong("--%s %s is not in %u..%u", name, text, least, most);
-	*ret_number = (uint32_t)number;
-	return 0;
+	if (!err)
+		*ret_number = (uint32_t)number;
+	return err;
 }
 
 static int parse_alpha(char *text, struct mm_steps_opts *o)

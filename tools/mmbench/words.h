@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MM_TOOLS_MMBENCH_WORDS_H
+#define MM_TOOLS_MMBENCH_WORDS_H
+
+/*
+ * Words of a command line, and what is said about those that are wrong.
+ */
+
+#include <stdint.h>
+
+#include "mm/base.h"
+
+/**
+ * mm_words_wrong - Says in one line what is wrong, and where there is help
+ * @command: of mmbench
+ *
+ * Return: -EINVAL.
+ */
+MM_PRINTF(2, 3) int mm_words_wrong(const char *command, const char *format, ...);
+
+/**
+ * mm_words_number - A whole number
+ * @command: of mmbench
+ * @name: the flag's
+ *
+ * Return: 0; -EINVAL, and it was said.
+ */
+int mm_words_number(const char *command, const char *name, const char *text, uint64_t least,
+		    uint64_t most, uint64_t *ret_number);
+
+#endif
