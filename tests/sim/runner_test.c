@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whatever a seed dies of is seen: the test runner must not be the one thing that cannot fail.
+ */
+#undef NDEBUG
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "mm/base.h"
+#include "tests/sim/runner.h"
+
+#define FIRST 100
+#define SEEDS 40
+
+struct scene {
+	void (*die)(void);
+	uint64_t bad[3]; /* seeds; 0: none */
+	_Atomic uint32_t *ran;
+};
+
+static void die_panic(void)
+{
+	abort();
+}
+
+static void die_segv(void)
+{
+	raise(SIGSEGV);
+}
+
+static void die_killed(void)
+{
+	raise(SIGKILL);
+}
+
+static void die_hanging(void)
+{
+	for (volatile uint32_t i = 0;; i++)
+		;
+}
+
+/* As a sanitizer ends a process. */
+static void die_exit(void)
+{
+	_exit(66);
+}
+
+/* Somebody below ends the process as if all were well. */
+static void die_exit_0(void)
+{
+	_exit(0);
+}
+
+static void one(void *context, uint32_t job, uint64_t seed)
+{
+	const struct scene *s = context;
+
+	(void)job;
+	s->ran[seed - FIRST]++;
+	for (uint32_t i = 0; i < MM_ARRAY_SIZE(s->bad); i++) {
+		if (s->bad[i] != seed)
+			continue;
+		signal(SIGSEGV, SIG_DFL);
+		signal(SIGABRT, SIG_DFL);
+		s->die();
+	}
+}
+
+static void *shared(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(p != MAP_FAILED);
+	return p;
+}
+
+static bool run(struct scene *s, uint32_t jobs, uint32_t failures_max, struct runner_result *ret)
+{
+	const struct runner_opts opts = {
+		.first = FIRST,
+		.seeds = SEEDS,
+		.jobs = jobs,
+		.failures_max = failures_max,
+		.hangs_s = s->die == die_hanging ? 1 : 60,
+		.again = "again",
+	};
+
+	memset((void *)s->ran, 0, SEEDS * sizeof(*s->ran));
+	return runner_run(&opts, one, s, ret);
+}
+
+static bool has_failed(const struct runner_result *result, uint64_t seed)
+{
+	for (uint32_t i = 0; i < result->n_failed; i++)
+		if (result->failed[i] == seed)
+			return true;
+	return false;
+}
+
+/* One in the middle, the first one, the last one: each is named, and each other one is run once. */
+static void expect_seen(void (*die)(void), uint32_t jobs)
+{
+	uint32_t n_bad = die == die_hanging ? 1 : 3; /* a second of computing each */
+	struct scene s = { .die = die,
+			   .bad = { FIRST + 21, n_bad > 1 ? FIRST : 0,
+				    n_bad > 1 ? FIRST + SEEDS - 1 : 0 },
+			   .ran = shared(SEEDS * sizeof(*s.ran)) };
+	struct runner_result result;
+
+	assert_true(run(&s, jobs, 10, &result));
+	assert_int_equal(result.n_failed, n_bad);
+	for (uint32_t i = 0; i < n_bad; i++)
+		assert_true(has_failed(&result, s.bad[i]));
+	assert_int_equal(result.done, SEEDS - n_bad);
+	for (uint32_t i = 0; i < SEEDS; i++)
+		assert_int_equal(s.ran[i], 1);
+	munmap((void *)s.ran, SEEDS * sizeof(*s.ran));
+}
+
+static void every_death_is_seen(void **state)
+{
+	static void (*const deaths[])(void) = { die_panic,   die_segv, die_killed,
+						die_hanging, die_exit, die_exit_0 };
+
+	(void)state;
+	for (uint32_t i = 0; i < MM_ARRAY_SIZE(deaths); i++)
+		for (uint32_t jobs = 1; jobs <= 2; jobs++)
+			expect_seen(deaths[i], jobs);
+}
+
+static void enough_failures_end_it(void **state)
+{
+	struct scene s = { .die = die_panic,
+			   .bad = { FIRST + 3, FIRST + 4, FIRST + 30 },
+			   .ran = shared(SEEDS * sizeof(*s.ran)) };
+	struct runner_result result;
+
+	(void)state;
+	assert_true(run(&s, 1, 2, &result));
+	assert_int_equal(result.n_failed, 2);
+	assert_int_equal(result.done, 3);
+	munmap((void *)s.ran, SEEDS * sizeof(*s.ran));
+}
+
+static void at_exit(void)
+{
+	_exit(23);
+}
+
+static void leak(void)
+{
+	atexit(at_exit);
+}
+
+/* As a sanitizer that finds something when all is done: no seed's fault, and not to be overlooked. */
+static void what_is_found_at_exit_is_seen(void **state)
+{
+	struct scene s = { .die = leak,
+			   .bad = { FIRST + 3 },
+			   .ran = shared(SEEDS * sizeof(*s.ran)) };
+	struct runner_result result;
+
+	(void)state;
+	for (uint32_t jobs = 1; jobs <= 2; jobs++)
+		assert_false(run(&s, jobs, 10, &result));
+	munmap((void *)s.ran, SEEDS * sizeof(*s.ran));
+}
+
+/* A process that is slow to start, or is done before its starter goes on, is counted all the same. */
+static void no_seed_is_lost(void **state)
+{
+	struct scene s = { .die = die_panic, .ran = shared(SEEDS * sizeof(*s.ran)) };
+	struct runner_result result;
+
+	(void)state;
+	for (uint32_t i = 0; i < 60; i++) {
+		assert_true(run(&s, 1 + i % 3, 1, &result));
+		assert_int_equal(result.n_failed, 0);
+		assert_int_equal(result.done, SEEDS);
+	}
+	munmap((void *)s.ran, SEEDS * sizeof(*s.ran));
+}
+
+/* Who starts us may have ignored its children, and that is inherited. */
+static void children_that_were_ignored_are_seen(void **state)
+{
+	(void)state;
+	signal(SIGCHLD, SIG_IGN);
+	expect_seen(die_panic, 2);
+	assert_true(signal(SIGCHLD, SIG_DFL) == SIG_IGN);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_death_is_seen),
+		cmocka_unit_test(enough_failures_end_it),
+		cmocka_unit_test(what_is_found_at_exit_is_seen),
+		cmocka_unit_test(no_seed_is_lost),
+		cmocka_unit_test(children_that_were_ignored_are_seen),
+	};
+
+	setrlimit(RLIMIT_CORE, &(struct rlimit){ 0 });
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
