@@ -60,3 +60,28 @@ def test_dies_or_stops_in_its_turn(root, start, serve, model_dirs):
     assert turns_of(d)["second"]["overdue"] >= 1
     second.process.send_signal(signal.SIGCONT)
     wait_until(lambda: d.status()["turn_holder"] == "second", 60, "it to come back")
+
+
+@pytest.mark.parametrize("swap", ["auto", "100K", "0"])
+def test_suspended(root, start, serve, model_dirs, swap):
+    """Two in short turns want more KV than there is: it waits on the host, or is computed again."""
+    d = start(policy="remap", pool="2200K", page="16K", extra=["--swap-max", "64M"])
+    extra = ["--verify", "--turns", "quantum", "--quantum", "10", "--kv-share", "256K",
+             "--block-tokens", "8", "--swap-tokens", "4"]
+    extra += [] if swap == "auto" else ["--swap", swap]
+    tenants, want = [], []
+    for i, model in enumerate(model_dirs[:2]):
+        path = make_requests(root / f"{i}.jsonl", 16, prompt=(32, 64), output=(80, 120), seed=i)
+        want.append(plain_tokens(root, model, path))
+        tenants.append(serve(f"t{i}", model, path, d, extra=extra, sync=True))
+    for t in tenants:
+        t.ready()
+    for t in tenants:
+        t.go()
+    summaries = [t.wait(120) for t in tenants]
+    for t, tokens in zip(tenants, want):
+        assert t.tokens() == tokens
+    assert sum(s["preemptions"] for s in summaries) > 0
+    out = sum(s["swapped_out_bytes"] for s in summaries)
+    assert out == sum(s["swapped_in_bytes"] for s in summaries)
+    assert (out > 0) == (swap != "0"), summaries

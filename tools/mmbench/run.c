@@ -267,7 +267,7 @@ static int start_mmd(struct run *run)
 	snprintf(program, sizeof(program), "%s/mmd", plan->bin_dir);
 	snprintf(pool, sizeof(pool), "%" PRIu64, plan->pool_bytes);
 	snprintf(page, sizeof(page), "%" PRIu64, plan->page_bytes);
-	/* Only engines under the policy swap use it; as much as they like. */
+	/* As much as the engines ask for; only under some policies do they. */
 	snprintf(swap, sizeof(swap), "%" PRIu64, 8 * plan->pool_bytes);
 	add_words(argv, &plan->mmd);
 	run->mmd.name = "mmd";

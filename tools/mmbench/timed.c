@@ -46,7 +46,7 @@ struct one {
 	const struct mm_wl_case *c;
 	struct mm_wl_record *record;
 	uint32_t tenant[MM_WL_TENANTS_MAX]; /* the run's i-th is the case's */
-	char profile[PATH_MAX + 256], controller[1024], quantum[24], scale[24];
+	char profile[PATH_MAX + 256], controller[1024], quantum[24], scale[24], swap[24];
 	struct mm_run_plan plan;
 };
 
@@ -237,6 +237,11 @@ static void add_words(struct mm_bench_words *words, const char *const list[])
 	}
 }
 
+static bool swaps(enum mm_policy policy)
+{
+	return policy == MM_POLICY_REMAP || policy == MM_POLICY_SWAP;
+}
+
 static void set_flags(struct one *one)
 {
 	const struct mm_wl_opts *o = &one->t->opts;
@@ -254,15 +259,19 @@ static void set_flags(struct one *one)
 					NULL };
 	const char *const turns[] = { "--turns", mm_wl_turns_name(o->turns), "--quantum",
 				      one->quantum, NULL };
+	const char *const swap[] = { "--swap", one->swap, NULL };
 
 	snprintf(one->controller, sizeof(one->controller), "time-scale=%" PRIu64 "%s%s",
 		 one->t->dilation, o->controller ? "," : "", o->controller ? o->controller : "");
 	snprintf(one->scale, sizeof(one->scale), "%" PRIu64, one->t->dilation);
 	snprintf(one->quantum, sizeof(one->quantum), "%" PRIu64, o->quantum_ms * one->t->dilation);
+	snprintf(one->swap, sizeof(one->swap), "%" PRIu64, o->swap_bytes);
 	add_words(&one->plan.mmd, mmd);
 	add_words(&one->plan.mmserve, mmserve);
 	if (o->sharing == MM_WL_TEMPORAL)
 		add_words(&one->plan.mmserve, turns);
+	if (o->swap_bytes != MM_WL_SWAP_AUTO && swaps(one->plan.policy))
+		add_words(&one->plan.mmserve, swap);
 }
 
 /* A fraction of the device, as a profile's name says it. */

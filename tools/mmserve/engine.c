@@ -135,6 +135,7 @@ static int init_sched(struct mm_engine *e, uint32_t max_tokens)
 		.block_tokens = e->opts.block_tokens,
 		.kv_blocks_per_chunk = e->kv.blocks_per_chunk,
 		.lookahead_blocks = MM_KVMAN_LOOKAHEAD_BLOCKS,
+		.swap_tokens = e->opts.swap_tokens,
 		.admit = e->opts.admit,
 	};
 
@@ -527,6 +528,18 @@ static int ask_turn(struct mm_engine *e)
 	return e->memory->ops->turn_want(e->memory);
 }
 
+/* Those that leave for chunks that are asked back: before these are emptied. */
+static int evict(struct mm_engine *e, uint64_t now)
+{
+	const struct mm_sched_plan *plan = mm_kvman_evict(&e->kvman, now);
+
+	e->stats.preemptions = e->sched.preemptions;
+	if (!plan->n_swaps)
+		return 0;
+	e->stepping = false;
+	return mm_suspend_run(e, plan);
+}
+
 static int turn(struct mm_engine *e)
 {
 	const uint64_t now = now_ns();
@@ -536,10 +549,13 @@ static int turn(struct mm_engine *e)
 	if (!r)
 		r = handle_events(e, now);
 	if (!r)
+		r = evict(e, now);
+	if (!r)
 		r = mm_kvman_manage(&e->kvman, now);
 	if (r)
 		return r;
 	r = ask_turn(e);
+	mm_kvman_turn(&e->kvman, !r);
 	if (r) {
 		wait_idle(e, now);
 		return r == -EAGAIN ? 0 : fail(e, r, "cannot take turns");

@@ -23,6 +23,8 @@
 #include "tools/mmserve/sched.h"
 #include "tools/mmserve/stamps.h"
 
+#define MM_SWAP_AUTO UINT64_MAX
+
 struct mm_engine_opts {
 	const char *module;
 	uint32_t block_tokens;
@@ -32,7 +34,8 @@ struct mm_engine_opts {
 	enum mm_admit admit;
 	enum mm_dtype kv_dtype;
 	uint64_t kv_share_bytes; /* 0: as much as the batch can ever use */
-	uint64_t swap_bytes;     /* 0: as the memory's policy says */
+	uint64_t swap_bytes;     /* 0: none; MM_SWAP_AUTO: as the memory's policy says */
+	uint32_t swap_tokens;    /* as mm_sched_config's */
 	double time_scale; /* the host's time per the device's; these two are of the device: */
 	uint32_t kv_keep_permille; /* of the share, kept although it is empty */
 	uint64_t kv_idle_ns;       /* chunks that stay empty for so long are given back */

@@ -169,6 +169,15 @@ uint32_t mm_kvblocks_draining_chunk(const struct mm_kvblocks *b)
 	return best;
 }
 
+uint32_t mm_kvblocks_displaced(const struct mm_kvblocks *b)
+{
+	uint32_t blocks = 0;
+
+	for (uint32_t i = 0; i < n_listed(b); i++)
+		blocks += b->chunks[b->draining[i]].used;
+	return blocks;
+}
+
 void mm_kvblocks_retire_chunk(struct mm_kvblocks *b, uint32_t chunk)
 {
 	struct mm_kv_chunk *c = &b->chunks[chunk];

@@ -73,6 +73,9 @@ void mm_kvblocks_drain_chunk(struct mm_kvblocks *b, uint32_t chunk);
 /* Of the draining chunks that are not retired, one with the fewest blocks in use; MM_KV_NONE. */
 uint32_t mm_kvblocks_draining_chunk(const struct mm_kvblocks *b);
 
+/* Blocks in use in draining chunks: so many must find another place. */
+uint32_t mm_kvblocks_displaced(const struct mm_kvblocks *b);
+
 /* A draining chunk without a block in use: nothing new refers to it. */
 void mm_kvblocks_retire_chunk(struct mm_kvblocks *b, uint32_t chunk);
 

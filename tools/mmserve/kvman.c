@@ -206,6 +206,17 @@ static int grow(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
 	return r == -ENOSPC || r == -EDQUOT ? 0 : r;
 }
 
+void mm_kvman_turn(struct mm_kvman *k, bool may_run)
+{
+	k->off_turn = !may_run;
+}
+
+/* What must wait for its turn would not end by itself, however long. */
+const struct mm_sched_plan *mm_kvman_evict(struct mm_kvman *k, uint64_t now_ns)
+{
+	return mm_sched_evict(k->sched, now_ns, k->off_turn);
+}
+
 int mm_kvman_manage(struct mm_kvman *k, uint64_t now_ns)
 {
 	const struct mm_kvman_load load = { k->sched->kv.used_chunks, k->sched->n_waiting,
@@ -281,7 +292,7 @@ uint64_t mm_kvman_next_ns(const struct mm_kvman *k)
 	else if (k->wanted > s->kv.usable_chunks && !s->kv.draining_chunks)
 		next = k->wanted > k->chunks_asked ? 0 : MM_MIN(next, k->retry_at_ns);
 	if (mm_sched_owed(s))
-		next = MM_MIN(next, s->force_ns);
+		next = k->off_turn ? 0 : MM_MIN(next, s->force_ns);
 	if (k->stuck_since_ns)
 		next = MM_MIN(next, k->stuck_since_ns + k->config.timeout_ns);
 	return next;

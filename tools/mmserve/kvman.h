@@ -6,7 +6,8 @@
  *             has been empty for a while; empty what is asked back. A chunk that goes back is drained,
  *             emptied by copies on the device, retired, and released when the device has done all that
  *             could touch it. Chunks that are asked back have until half of their time to empty by
- *             themselves or by copies; then sequences are preempted. The scheduler has the blocks,
+ *             themselves or by copies; then, or at once while it is somebody else's turn,
+ *             sequences are preempted, to the swap space where there is one. The scheduler has the blocks,
  *             this has the policy; the caller has the memory, by a table of functions.
  * Pure:       same state, arguments and answers, same calls. No clock, driver, syscall; no allocation
  *             after mm_kvman_init(). Runs in the engine, in tests and in the simulator.
@@ -62,6 +63,13 @@ struct mm_kvman_config {
 #define MM_KVMAN_KEEP_PERMILLE      125u
 #define MM_KVMAN_KEEP_PERMILLE_TEXT "125"
 
+/*
+ * For mm_sched_config.swap_tokens. A step reads all weights, whatever it computes: so few tokens of a prompt
+ * take hardly more than that, on all devices that compute at least some hundred times for each byte
+ * that they read; two copies would stop the engine twice.
+ */
+#define MM_KVMAN_SWAP_TOKENS 128u
+
 /* Blocks ahead of need, per sequence: for mm_sched_config.lookahead_blocks. */
 #define MM_KVMAN_LOOKAHEAD_BLOCKS 2u
 
@@ -77,6 +85,7 @@ struct mm_kvman {
 	uint32_t wanted; /* chunks, when last looked at */
 	uint32_t chunks_asked;
 	bool may_grow;             /* asked, and not denied yet */
+	bool off_turn;             /* somebody else computes */
 	uint64_t answer_due_ns;    /* no answer until then: denied */
 	uint64_t retry_at_ns;      /* earliest time to ask for the same again */
 	uint64_t stuck_since_ns;   /* 0: something could run */
@@ -133,6 +142,18 @@ void mm_kvman_denied(struct mm_kvman *k, uint64_t now_ns);
  * @now_ns:      time
  */
 void mm_kvman_reclaim(struct mm_kvman *k, uint32_t chunks, uint64_t deadline_ns, uint64_t now_ns);
+
+/* Where tenants compute in turn: whether this one may now. Until the first time it may. */
+void mm_kvman_turn(struct mm_kvman *k, bool may_run);
+
+/**
+ * mm_kvman_evict() - between two steps, before mm_kvman_manage(): who must leave for chunks that are asked back
+ * @k:      not between plan and commit
+ * @now_ns: time; of mm_kvman_manage() too
+ *
+ * Return: a plan whose swaps, if it has any, are to be done before the next call.
+ */
+const struct mm_sched_plan *mm_kvman_evict(struct mm_kvman *k, uint64_t now_ns);
 
 /**
  * mm_kvman_manage() - between two steps: tell the load, ask, release, trim, retire

@@ -51,7 +51,7 @@ struct mm_memory {
 	uint64_t page_bytes;        /* chunks are multiples of this */
 	uint64_t kv_pages_max;      /* that an arena can have */
 	struct mm_model_info model; /* zero: not known */
-	bool swaps;                 /* the policy is made for engines that swap */
+	bool swaps;                 /* the policy has use for engines that swap */
 	bool fixed;                 /* KV never grows beyond its share, and is never given back */
 };
 

@@ -224,8 +224,8 @@ static int load(struct mm_memory *m, const char *dir, const struct mm_model_opts
 	m->page_bytes = info.page_bytes;
 	mm_model_info(s->model, &m->model);
 	m->kv_pages_max = MM_MIN(info.pool_pages, MM_MAP_ENTRIES - MM_MAP_KV_BASE);
-	m->swaps = info.policy == MM_POLICY_SWAP;
-	m->fixed = m->swaps || info.policy == MM_POLICY_RECOMPUTE;
+	m->swaps = info.policy == MM_POLICY_SWAP || info.policy == MM_POLICY_REMAP;
+	m->fixed = info.policy == MM_POLICY_SWAP || info.policy == MM_POLICY_RECOMPUTE;
 	return 0;
 }
 

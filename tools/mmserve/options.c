@@ -12,6 +12,7 @@
 #include "mm/abi.h"
 #include "mm/base.h"
 #include "mm/size.h"
+#include "tools/mmserve/engine.h"
 #include "tools/mmserve/kvarena.h"
 #include "tools/mmserve/sched.h"
 
@@ -69,9 +70,14 @@ static const char help[] =
 	"                                separate: a range for each layer's keys and one for its "
 	"values\n"
 	"      --kv-share SIZE           KV memory of a static split, such as 64M\n"
-	"      --swap SIZE               host memory for KV of preempted requests (default: under "
-	"the\n"
-	"                                policy swap twice the share, else none)\n"
+	"      --swap SIZE               host memory for KV of preempted requests, 0: none "
+	"(default: under\n"
+	"                                the policies remap and swap twice the share, if mmd "
+	"has it,\n"
+	"                                else none)\n"
+	"      --swap-tokens N           a request that must leave because memory is asked back is "
+	"computed\n"
+	"                                again if it has fewer tokens in KV (default 128)\n"
 	"      --kv-idle MS              give back chunks that stay empty so long (default 500)\n"
 	"      --kv-keep PERMILLE        of --kv-share, not given back when empty (default 0)\n"
 	"      --kv-timeout MS           refuse a request that gets no memory so long (default "
@@ -124,11 +130,11 @@ static int parse_number(const char *text, uint64_t min, uint64_t max, const char
 }
 
 /* 64M, 2G, 4096 */
-static int parse_size(const char *text, uint64_t *ret_bytes)
+static int parse_size(const char *text, uint64_t least, uint64_t *ret_bytes)
 {
 	uint64_t bytes;
 
-	if (mm_size_parse(text, &bytes) || !bytes)
+	if (mm_size_parse(text, &bytes) || bytes < least)
 		return -EINVAL;
 	*ret_bytes = bytes;
 	return 0;
@@ -184,7 +190,7 @@ static int set(const struct entry *entry, const char *text)
 		*(const char **)entry->at = text;
 		return *text ? 0 : -EINVAL;
 	case SIZE:
-		return parse_size(text, entry->at);
+		return parse_size(text, entry->min, entry->at);
 	case REAL:
 		return parse_real(text, entry->at);
 	case LAYOUT:
@@ -271,7 +277,8 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 		{ "kv-dtype", DTYPE, &o->kv_dtype, 0 },
 		{ "kv-layout", LAYOUT, &o->kv_order, 0 },
 		{ "kv-share", SIZE, &o->kv_share_bytes, 1 },
-		{ "swap", SIZE, &o->swap_bytes, 1 },
+		{ "swap", SIZE, &o->swap_bytes, 0 },
+		{ "swap-tokens", U32, &o->swap_tokens, 0 },
 		{ "kv-idle", U64, &o->kv_idle_ms, 0 },
 		{ "kv-keep", U64, &o->kv_keep_permille, 0 },
 		{ "kv-timeout", U64, &o->kv_timeout_ms, 1 },
@@ -333,6 +340,8 @@ int mm_serve_options_parse(int argc, char **argv, struct mm_serve_options *o)
 					.kv_timeout_ms = 60000,
 					.block_tokens = 16,
 					.kv_dtype = MM_DTYPE_F32,
+					.swap_bytes = MM_SWAP_AUTO,
+					.swap_tokens = MM_KVMAN_SWAP_TOKENS,
 					.max_batch = 16,
 					.max_batched_tokens = 256,
 					.time_scale = 1 };

@@ -25,7 +25,8 @@ struct mm_serve_options {
 	uint32_t kv_dtype; /* enum mm_dtype */
 	uint32_t kv_order; /* enum mm_kv_order */
 	uint64_t kv_share_bytes;
-	uint64_t swap_bytes;
+	uint64_t swap_bytes; /* MM_SWAP_AUTO */
+	uint32_t swap_tokens;
 	uint64_t kv_idle_ms, kv_keep_permille;
 	uint64_t kv_timeout_ms;
 	uint32_t break_permille;

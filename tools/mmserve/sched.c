@@ -316,10 +316,12 @@ void mm_sched_swap_failed(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
 	q->computed = 0;
 }
 
-/* @swap: its blocks may go to the swap space, by this plan. */
+/* By this plan: its blocks go to the swap space, if @swap and they can. */
 static void preempt(struct mm_sched *s, uint32_t seq, bool swap, uint64_t now_ns)
 {
 	const bool swapped = swap && swap_out(s, seq);
+
+	s->plan.preempted[s->plan.n_preempted++] = seq;
 
 	leave(s, seq, now_ns);
 	if (!swapped)
@@ -382,7 +384,6 @@ static void plan_running(struct mm_sched *s, uint64_t now_ns, bool may_grow)
 
 		if (tokens && !reserve(s, seq, q->computed + tokens)) {
 			if (!may_grow) {
-				p->preempted[p->n_preempted++] = last;
 				preempt(s, last, true, now_ns);
 				continue;
 			}
@@ -452,12 +453,19 @@ static void admit(struct mm_sched *s)
 	}
 }
 
-const struct mm_sched_plan *mm_sched_step(struct mm_sched *s, uint64_t now_ns, bool may_grow)
+static struct mm_sched_plan *plan_nothing(struct mm_sched *s)
 {
 	struct mm_sched_plan *p = &s->plan;
 
 	p->n_items = p->tokens = p->n_preempted = p->stalled = p->n_swaps = 0;
 	p->swaps_in = false;
+	return p;
+}
+
+const struct mm_sched_plan *mm_sched_step(struct mm_sched *s, uint64_t now_ns, bool may_grow)
+{
+	const struct mm_sched_plan *p = plan_nothing(s);
+
 	plan_running(s, now_ns, may_grow);
 	/*
 	 * Whoever lost its blocks must not be let in again by the same step's shortage, and the free
@@ -530,30 +538,41 @@ uint32_t mm_sched_reclaim(struct mm_sched *s, uint32_t chunks, uint64_t force_ns
 	return n;
 }
 
-/* Of those that run, the one with the fewest tokens to compute again; the oldest only when alone. */
-static uint32_t cheapest_victim(const struct mm_sched *s)
+/* Of those that run, but the @spared oldest, the one with the fewest tokens to compute again. */
+static uint32_t cheapest_victim(const struct mm_sched *s, uint32_t spared)
 {
 	uint32_t best = s->running[s->n_running - 1];
 
-	for (uint32_t i = s->n_running - 1; i > 0; i--)
+	for (uint32_t i = s->n_running; i-- > spared;)
 		if (s->seqs[s->running[i]].computed < s->seqs[best].computed)
 			best = s->running[i];
 	return best;
+}
+
+const struct mm_sched_plan *mm_sched_evict(struct mm_sched *s, uint64_t now_ns, bool idle)
+{
+	const struct mm_sched_plan *p = plan_nothing(s);
+
+	if (!mm_sched_owed(s) || (now_ns < s->force_ns && !idle))
+		return p;
+	while (mm_kvblocks_displaced(&s->kv) > s->kv.free_blocks) {
+		const uint32_t seq = cheapest_victim(s, !idle);
+		const bool swap = s->seqs[seq].computed >= s->config.swap_tokens;
+
+		preempt(s, seq, swap, now_ns);
+	}
+	return p;
 }
 
 int mm_sched_retire(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
 		    struct mm_sched_move *ret_moves, uint32_t *ret_n)
 {
 	const uint32_t chunk = mm_kvblocks_draining_chunk(&s->kv);
-	const struct mm_kv_chunk *c;
 
 	if (chunk == MM_KV_NONE)
 		return MM_E_EMPTY;
-	c = &s->kv.chunks[chunk];
-	if (c->used > s->kv.free_blocks && now_ns < s->force_ns)
+	if (s->kv.chunks[chunk].used > s->kv.free_blocks)
 		return MM_E_FULL;
-	while (c->used > s->kv.free_blocks)
-		preempt(s, cheapest_victim(s), false, now_ns);
 	*ret_n = move_blocks(s, chunk, now_ns, ret_moves);
 	mm_kvblocks_retire_chunk(&s->kv, chunk);
 	*ret_chunk = chunk;

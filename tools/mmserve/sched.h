@@ -46,6 +46,7 @@ struct mm_sched_config {
 	uint32_t kv_chunks;
 	uint32_t kv_blocks_per_chunk;
 	uint32_t lookahead_blocks; /* that a sequence is wanted to have ahead of need */
+	uint32_t swap_tokens;      /* who has computed fewer is evicted without being swapped out */
 	enum mm_admit admit;
 };
 
@@ -214,6 +215,20 @@ static inline uint32_t mm_sched_owed(const struct mm_sched *s)
 }
 
 /**
+ * mm_sched_evict() - preempt those for whose blocks there is no other place
+ * @s:      not between plan and commit
+ * @now_ns: time stamp
+ * @idle:   nobody can run for now: waiting for sequences to end is in vain, and the oldest may go too
+ *
+ * When it is time to force it: the sequence that is cheapest to compute again, and the next, until what is in
+ * chunks that drain fits into the others. Each is swapped out as a whole if it has computed swap_tokens,
+ * and there is room; else it is computed again. The blocks fall free here, so the swaps
+ * are to be done before anything else is enqueued or released, mm_sched_retire() included.
+ * Return: the plan, without items, valid until the next call.
+ */
+const struct mm_sched_plan *mm_sched_evict(struct mm_sched *s, uint64_t now_ns, bool idle);
+
+/**
  * mm_sched_retire() - empty the next chunk that drains
  * @s:         not between plan and commit
  * @now_ns:    time stamp
@@ -222,9 +237,8 @@ static inline uint32_t mm_sched_owed(const struct mm_sched *s)
  * @ret_moves: at least blocks_per_chunk; to be enqueued before anything that is planned later
  * @ret_n:     how many moves
  *
- * Blocks move to the lowest free ones. Where they do not fit, and it is time to force it, the sequence
- * that is cheapest to compute again is preempted, and the next.
- * Return: 0; MM_E_EMPTY no chunk drains; MM_E_FULL the blocks do not fit yet.
+ * Blocks move to the lowest free ones; preempts nobody.
+ * Return: 0; MM_E_EMPTY no chunk drains; MM_E_FULL the blocks do not fit yet: mm_sched_evict().
  */
 int mm_sched_retire(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
 		    struct mm_sched_move *ret_moves, uint32_t *ret_n);
@@ -237,7 +251,7 @@ int mm_sched_retire(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
  * @ret_moves: as there
  * @ret_n:     as there
  *
- * Preempts nobody. Return: 0; MM_E_EMPTY no chunk's blocks fit into the others.
+ * Return: 0; MM_E_EMPTY no chunk's blocks fit into the others.
  */
 int mm_sched_compact(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
 		     struct mm_sched_move *ret_moves, uint32_t *ret_n);

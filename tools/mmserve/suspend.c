@@ -21,14 +21,23 @@ static void go_without(const char *why)
 	fprintf(stderr, "mmserve: no swap space, what is preempted is computed again: %s\n", why);
 }
 
+/* Without one, e->chunks_share is the whole arena. */
+static bool share_known(const struct mm_engine *e)
+{
+	return e->memory->swaps && (e->memory->fixed || e->opts.kv_share_bytes);
+}
+
 int mm_suspend_open(struct mm_engine *e)
 {
 	const struct mm_memory_ops *ops = e->memory->ops;
+	const bool by_policy = e->opts.swap_bytes == MM_SWAP_AUTO;
 	uint64_t bytes = e->opts.swap_bytes, slots;
 	int r;
 
-	if (!bytes && e->memory->swaps)
-		bytes = AUTO_SHARES * e->chunks_share * mm_kv_arena_chunk_total(&e->kv);
+	if (by_policy)
+		bytes = share_known(e)
+				? AUTO_SHARES * e->chunks_share * mm_kv_arena_chunk_total(&e->kv)
+				: 0;
 	slots = MM_MIN(bytes / slot_bytes(e), INT32_MAX);
 	if (!slots)
 		return 0;
@@ -41,6 +50,9 @@ int mm_suspend_open(struct mm_engine *e)
 		return r;
 	if (!r)
 		r = mm_sched_set_swap(&e->sched, (uint32_t)slots);
+	/* Nobody asked for it: mmd need not have it. */
+	if (r && by_policy && !e->memory->fixed)
+		return 0;
 	if (r)
 		go_without(r == -ENOMEM ? strerror(ENOMEM) : ops->error(e->memory));
 	return 0;

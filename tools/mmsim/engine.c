@@ -103,6 +103,7 @@ static int init_sched(struct ms_tenant *t)
 		.block_tokens = wl->block_tokens,
 		.kv_blocks_per_chunk = t->kv.blocks_per_chunk,
 		.lookahead_blocks = MM_KVMAN_LOOKAHEAD_BLOCKS,
+		.swap_tokens = MM_KVMAN_SWAP_TOKENS,
 		.admit = t->sim->opts.admit,
 	};
 
@@ -130,8 +131,8 @@ int ms_engine_init(struct ms_tenant *t)
 	int r;
 
 	t->e.wake_ns = UINT64_MAX;
-	t->e.swaps = policy == MM_POLICY_SWAP;
-	t->e.fixed = t->e.swaps || policy == MM_POLICY_RECOMPUTE;
+	t->e.swaps = policy == MM_POLICY_SWAP || policy == MM_POLICY_REMAP;
+	t->e.fixed = policy == MM_POLICY_SWAP || policy == MM_POLICY_RECOMPUTE;
 	r = init_sched(t);
 	if (r)
 		return r;
@@ -305,12 +306,20 @@ static void run_plan(struct ms_tenant *t, const struct mm_sched_plan *plan)
 static void turn(struct ms_tenant *t)
 {
 	const struct mm_sched_plan *plan;
+	bool may_run;
 
 	let_in(t);
 	handle_events(t);
+	plan = mm_kvman_evict(&t->e.kvman, t->sim->now_ns);
+	if (plan->n_swaps) {
+		ms_suspend_begin(t, plan);
+		return;
+	}
 	if (mm_kvman_manage(&t->e.kvman, t->sim->now_ns))
 		ms_fail(t->sim, "tenant %s: KV memory cannot be managed", t->name);
-	if ((t->e.sched.n_waiting || t->e.sched.n_running) && !ms_turn_want(t)) {
+	may_run = (!t->e.sched.n_waiting && !t->e.sched.n_running) || ms_turn_want(t);
+	mm_kvman_turn(&t->e.kvman, may_run);
+	if (!may_run) {
 		sleep_on(t);
 		return;
 	}

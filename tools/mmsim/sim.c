@@ -246,7 +246,7 @@ static bool ready(struct ms_tenant *t)
 		declare(t);
 	if (!t->c.kv_open)
 		return false;
-	if (t->e.swaps && !t->e.sched.n_slots && ms_suspend_open(t))
+	if (t->e.swaps && !t->e.swap_open && ms_suspend_open(t))
 		ms_fail(t->sim, "tenant %s: no swap space", t->name);
 	return planned(t) && (!t->e.fixed || t->c.n_usable == t->chunks_share);
 }

@@ -177,7 +177,7 @@ struct ms_engine {
 	struct mm_sched sched;
 	struct mm_kvman kvman;
 	uint64_t *finished; /* [max_batch] */
-	bool fixed, swaps;
+	bool fixed, swaps, swap_open;
 	uint32_t next_arrival;
 	uint64_t wake_ns;      /* UINT64_MAX: somebody else wakes it */
 	uint64_t moved_ns;     /* when the device has copied all blocks that were moved */

@@ -9,9 +9,15 @@ int ms_suspend_open(struct ms_tenant *t)
 {
 	const uint64_t chunk = mm_kv_arena_chunk_total(&t->kv);
 	const uint64_t slot = t->kv.block_bytes * t->kv.ranges;
-	const uint64_t slots = SHARES * t->chunks_share * chunk / slot;
-	int r = mm_core_on_swap_open(t->dev->core, t->sim->now_ns, t->id, slots * slot);
+	const uint64_t asked = t->sim->opts.wl->swap_bytes;
+	const uint64_t bytes = asked == MM_WL_SWAP_AUTO ? SHARES * t->chunks_share * chunk : asked;
+	const uint64_t slots = MM_MIN(bytes / slot, INT32_MAX);
+	int r;
 
+	t->e.swap_open = true;
+	if (!slots)
+		return 0;
+	r = mm_core_on_swap_open(t->dev->core, t->sim->now_ns, t->id, slots * slot);
 	ms_shell_settle(t->dev);
 	return r ? r : mm_sched_set_swap(&t->e.sched, (uint32_t)slots);
 }

@@ -47,6 +47,9 @@ static const char help_text[] =
 	"positions)\n"
 	"  --page SIZE              (default 16M)\n"
 	"  --slots auto|1|2         that cycling layers share (default auto)\n"
+	"  --swap SIZE              host memory of each tenant for KV of preempted requests, under "
+	"remap\n"
+	"                           and swap; 0: none (default: twice its share of KV)\n"
 	"  --controller K=V,…       knobs of mmd's controller\n"
 	"  --json                   print JSON instead of a table\n";
 
@@ -70,6 +73,7 @@ enum opt {
 	OPT_MAX_LEN,
 	OPT_PAGE,
 	OPT_SLOTS,
+	OPT_SWAP,
 	OPT_CONTROLLER,
 	OPT_JSON,
 	OPT_HELP,
@@ -96,6 +100,7 @@ static const struct option shared_options[] = {
 	{ "max-len", required_argument, NULL, OPT_MAX_LEN },
 	{ "page", required_argument, NULL, OPT_PAGE },
 	{ "slots", required_argument, NULL, OPT_SLOTS },
+	{ "swap", required_argument, NULL, OPT_SWAP },
 	{ "controller", required_argument, NULL, OPT_CONTROLLER },
 	{ "json", no_argument, NULL, OPT_JSON },
 	{ "help", no_argument, NULL, OPT_HELP },
@@ -278,6 +283,20 @@ static int parse_slots(struct parse *p, const char *text)
 	return 0;
 }
 
+static int parse_swap(struct parse *p, const char *text)
+{
+	uint64_t bytes = 0;
+
+	if (strcmp(text, "0")) {
+		int err = parse_size(p, "swap", text, &bytes);
+
+		if (err)
+			return err;
+	}
+	p->opts.swap_bytes = bytes;
+	return 0;
+}
+
 /* The controller's own parser says what is wrong; who runs it parses again. */
 static int parse_controller(struct parse *p, const char *text)
 {
@@ -354,6 +373,8 @@ static int take_engine(struct parse *p, int opt, char *arg)
 		return parse_size(p, "page", arg, &o->page_bytes);
 	case OPT_SLOTS:
 		return parse_slots(p, arg);
+	case OPT_SWAP:
+		return parse_swap(p, arg);
 	case OPT_CONTROLLER:
 		return parse_controller(p, arg);
 	case OPT_JSON:
@@ -556,7 +577,8 @@ int mm_wl_options(int argc, char **argv, const struct mm_wl_program *program,
 			  .quantum_ms = 200,
 			  .max_seqs = 256,
 			  .batched_tokens = 2048,
-			  .block_tokens = 16 },
+			  .block_tokens = 16,
+			  .swap_bytes = MM_WL_SWAP_AUTO },
 	};
 	size_t n = SHARED_N;
 	int opt, err;

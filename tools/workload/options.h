@@ -20,6 +20,7 @@
 #define MM_WL_POLICIES_MAX 16
 #define MM_WL_WINDOWS_MAX  1000
 #define MM_WL_NAME_BYTES   64
+#define MM_WL_SWAP_AUTO    UINT64_MAX
 
 enum mm_wl_sharing {
 	MM_WL_TEMPORAL, /* one tenant computes at a time, by turns */
@@ -64,6 +65,7 @@ struct mm_wl_opts {
 	uint32_t batched_tokens;
 	uint32_t block_tokens;
 	uint32_t slots;         /* 0 = auto */
+	uint64_t swap_bytes;    /* of each tenant, under remap and swap; MM_WL_SWAP_AUTO */
 	const char *controller; /* KEY=VALUE,... or NULL */
 	bool json;
 };

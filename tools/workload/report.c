@@ -455,6 +455,10 @@ json_t *mm_wl_report_json(const struct mm_wl_report *r)
 		  put(json, "commit", json_string(MM_COMMIT)) &&
 		  put(json, "controller",
 		      r->opts->controller ? json_string(r->opts->controller) : json_null()) &&
+		  put(json, "swap_bytes",
+		      r->opts->swap_bytes == MM_WL_SWAP_AUTO
+			      ? json_null()
+			      : json_integer((json_int_t)r->opts->swap_bytes)) &&
 		  put(json, "tenants", tenants_json(r)) && put(json, "cases", windows_json(r)) &&
 		  put(json, "results", results_json(r)) && put(json, "paired", paired_json(r));
 

@@ -26,7 +26,7 @@ struct fake {
 	int release_error;
 	bool busy; /* the device has not reached the mark */
 	bool marked;
-	uint32_t asked, wants, moves, marks, releases;
+	uint32_t asked, wants, moves, marks, releases, evicted, swaps;
 	struct mm_kvman_load load;
 	uint32_t stalled; /* of the last plan */
 };
@@ -150,6 +150,15 @@ static uint32_t add(struct fake *f, uint32_t prompt, uint32_t output)
 	return seq;
 }
 
+static void manage(struct fake *f, uint64_t now_ns)
+{
+	const struct mm_sched_plan *p = mm_kvman_evict(&f->k, now_ns);
+
+	f->evicted += p->n_preempted;
+	f->swaps += p->n_swaps;
+	assert_int_equal(mm_kvman_manage(&f->k, now_ns), 0);
+}
+
 /* Return: how many sequences the plan had work for. */
 static uint32_t turn(struct fake *f, uint64_t now_ns)
 {
@@ -157,7 +166,7 @@ static uint32_t turn(struct fake *f, uint64_t now_ns)
 	uint64_t finished[8];
 	uint32_t items;
 
-	assert_int_equal(mm_kvman_manage(&f->k, now_ns), 0);
+	manage(f, now_ns);
 	p = mm_kvman_plan(&f->k, now_ns);
 	items = p->n_items;
 	f->stalled = p->stalled;
@@ -284,7 +293,7 @@ static void test_asks_anew_after_a_release(void **state)
 	mm_kvman_manage(&f.k, 2);
 	assert_int_equal(f.wants, 1);
 	mm_kvman_reclaim(&f.k, 1, 3, 3);
-	mm_kvman_manage(&f.k, 3);
+	manage(&f, 3);
 	assert_int_equal(f.releases, 1);
 	assert_int_equal(f.wants, 1);
 	assert_int_equal(mm_kvman_next_ns(&f.k), 0);
@@ -376,6 +385,7 @@ static void test_reclaim_in_two_phases(void **state)
 	assert_int_equal(f.s.preemptions, 0);
 	f.release_error = -EPROTO;
 	mm_kvman_reclaim(&f.k, 9, 0, 5);
+	mm_kvman_evict(&f.k, 5);
 	assert_int_equal(mm_kvman_manage(&f.k, 5), -EPROTO);
 	end(&f);
 }
@@ -402,6 +412,35 @@ static void test_reclaim_forces(void **state)
 		assert_int_equal(f.releases, 1);
 		end(&f);
 	}
+}
+
+/* Without its turn nothing ends by itself: what is asked back goes at once, to the host, all of it. */
+static void test_reclaim_off_turn(void **state)
+{
+	struct fake f;
+
+	(void)state;
+	start(&f, &times, 3);
+	assert_int_equal(mm_sched_set_swap(&f.s, 16), 0);
+	add(&f, 14, 30);
+	add(&f, 14, 30);
+	turn(&f, 1);
+	assert_int_equal(f.s.n_running, 2);
+	mm_kvman_turn(&f.k, true);
+	mm_kvman_reclaim(&f.k, 2, 1010, 10);
+	manage(&f, 10);
+	assert_int_equal(f.evicted, 0);
+	mm_kvman_turn(&f.k, false);
+	assert_int_equal(mm_kvman_next_ns(&f.k), 0);
+	manage(&f, 11);
+	assert_int_equal(f.evicted, 2);
+	assert_int_equal(f.swaps, 8);
+	assert_int_equal(f.releases, 2);
+	f.usable = 3;
+	mm_kvman_granted(&f.k, 12);
+	assert_int_equal(turn(&f, 13), 2);
+	assert_int_equal(f.s.preemptions, 2);
+	end(&f);
 }
 
 static void test_trims(void **state)
@@ -517,6 +556,7 @@ static void something_happens(struct fake *f, uint64_t *rng, uint64_t now_ns, ui
 		f->busy = draw(rng, 2);
 		break;
 	case 4:
+		mm_kvman_turn(&f->k, draw(rng, 2));
 		f->answer = (int[]){ 0, -EAGAIN, -ENOSPC }[draw(rng, 3)];
 		break;
 	default:
@@ -532,14 +572,14 @@ static void quiet_until(struct fake *f, uint64_t *rng, uint64_t *now_ns)
 	uint32_t calls;
 	uint64_t next;
 
-	assert_int_equal(mm_kvman_manage(&f->k, *now_ns), 0); /* the plan may have preempted */
+	manage(f, *now_ns); /* the plan may have preempted */
 	next = mm_kvman_next_ns(&f->k);
-	calls = f->wants + f->moves + f->marks + f->releases;
+	calls = f->wants + f->moves + f->marks + f->releases + f->evicted;
 	if (next <= *now_ns || (f->k.n_retired && !f->busy))
 		return;
 	*now_ns += draw(rng, (uint32_t)MM_MIN(next - *now_ns, 3000));
-	assert_int_equal(mm_kvman_manage(&f->k, *now_ns), 0);
-	assert_int_equal(f->wants + f->moves + f->marks + f->releases, calls);
+	manage(f, *now_ns);
+	assert_int_equal(f->wants + f->moves + f->marks + f->releases + f->evicted, calls);
 	sim_quiet++;
 }
 
@@ -550,6 +590,8 @@ static void random_run(uint64_t seed)
 	struct fake f;
 
 	start(&f, &times, draw(&rng, 1u << CHUNKS));
+	if (draw(&rng, 2))
+		assert_int_equal(mm_sched_set_swap(&f.s, 1 + draw(&rng, 60)), 0);
 	while (left || f.s.n_running || f.s.n_waiting) {
 		uint32_t stuck;
 
@@ -602,6 +644,7 @@ int main(void)
 		cmocka_unit_test(test_fixed),
 		cmocka_unit_test(test_reclaim_in_two_phases),
 		cmocka_unit_test(test_reclaim_forces),
+		cmocka_unit_test(test_reclaim_off_turn),
 		cmocka_unit_test(test_trims),
 		cmocka_unit_test(test_keeps),
 		cmocka_unit_test(test_compacts),

@@ -397,6 +397,7 @@ static void test_reclaim_waits_then_preempts(void **state)
 	(void)state;
 	preemption(&s, &old, &young);
 	assert_int_equal(mm_sched_reclaim(&s, 5, 100), 1);
+	assert_int_equal(mm_sched_evict(&s, 99, false)->n_preempted, 0);
 	assert_int_equal(mm_sched_retire(&s, 99, &chunk, moves, &n), MM_E_FULL);
 	mm_kvblocks_add_chunk(&s.kv, 1, 0);
 	add(&s, 1, 1);
@@ -409,6 +410,7 @@ static void test_reclaim_waits_then_preempts(void **state)
 	assert_int_equal(s.preemptions, 0);
 	mm_kvblocks_remove_chunk(&s.kv, chunk);
 	assert_int_equal(mm_sched_reclaim(&s, 1, 100), 1);
+	assert_int_equal(mm_sched_evict(&s, 100, false)->n_preempted, 1);
 	assert_int_equal(mm_sched_retire(&s, 100, &chunk, moves, &n), 0);
 	assert_int_equal(s.preemptions, 1);
 	assert_int_equal(n, 0);
@@ -437,6 +439,8 @@ static void test_reclaim_preempts_the_cheapest(void **state)
 	run(&s, false);
 	assert_int_equal(s.kv.used_blocks, 7);
 	assert_int_equal(mm_sched_reclaim(&s, 1, 0), 1);
+	assert_int_equal(mm_sched_evict(&s, 0, false)->n_swaps, 0);
+	check(&s);
 	assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), 0);
 	check(&s);
 	assert_int_equal(s.seqs[seq[0]].state, MM_SEQ_RUNNING);
@@ -480,6 +484,115 @@ static void test_swaps_the_youngest(void **state)
 		}
 		mm_sched_done(&s);
 	}
+}
+
+/* Who leaves for chunks that are asked back waits with what it had computed, and goes on with it. */
+static void test_evicts_to_the_host(void **state)
+{
+	struct mm_sched_config c = small;
+
+	(void)state;
+	/* Of 3 and 17 tokens: in 1 and 5 blocks. */
+	for (uint32_t slots = 0; slots <= 6; slots++) {
+		const bool one = slots >= 1, both = slots == 6;
+		const struct mm_sched_plan *p;
+		struct mm_sched_move moves[4];
+		uint32_t seq[3], chunk, n;
+		struct mm_sched s;
+
+		c.max_batched_tokens = 32;
+		init(&s, &c, 2);
+		assert_int_equal(mm_sched_set_swap(&s, slots), 0);
+		seq[0] = add(&s, 2, 8);
+		seq[1] = add(&s, 3, 8);
+		seq[2] = add(&s, 17, 8);
+		run(&s, false);
+		assert_int_equal(mm_sched_reclaim(&s, 1, 0), 1);
+		p = mm_sched_evict(&s, 0, false);
+		check(&s);
+		assert_int_equal(p->n_items, 0);
+		assert_int_equal(p->n_preempted, 2);
+		assert_int_equal(p->n_swaps, both ? 6 : one);
+		assert_false(p->swaps_in);
+		assert_int_equal(s.seqs[seq[1]].computed, one ? 3 : 0);
+		assert_int_equal(s.seqs[seq[2]].computed, both ? 17 : 0);
+		assert_int_equal(s.free_slots, slots - p->n_swaps);
+		if (both) /* never a loss but of time */
+			mm_sched_swap_failed(&s, seq[2], 0);
+		check(&s);
+		assert_int_equal(s.seqs[seq[2]].computed, 0);
+		assert_int_equal(mm_sched_evict(&s, 0, false)->n_preempted, 0);
+		assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), 0);
+		mm_kvblocks_remove_chunk(&s.kv, chunk);
+		check(&s);
+		mm_kvblocks_add_chunk(&s.kv, chunk, 0);
+		p = mm_sched_step(&s, 0, false);
+		check(&s);
+		assert_int_equal(p->n_swaps, one);
+		assert_int_equal(p->items[1].seq, seq[1]);
+		assert_int_equal(p->items[1].first, one ? 3 : 0);
+		assert_int_equal(p->items[2].seq, seq[2]);
+		assert_int_equal(p->items[2].first, 0);
+		assert_int_equal(s.free_slots, slots);
+		mm_sched_done(&s);
+	}
+}
+
+/* So few tokens are computed again sooner than copied twice. */
+static void test_evicts_the_short_without(void **state)
+{
+	struct mm_sched_config c = small;
+	const struct mm_sched_plan *p;
+	uint32_t seq[3];
+	struct mm_sched s;
+
+	(void)state;
+	c.max_batched_tokens = 32;
+	c.swap_tokens = 4;
+	init(&s, &c, 2);
+	assert_int_equal(mm_sched_set_swap(&s, 20), 0);
+	seq[0] = add(&s, 2, 8);
+	seq[1] = add(&s, 3, 8);
+	seq[2] = add(&s, 17, 8);
+	run(&s, false);
+	assert_int_equal(mm_sched_reclaim(&s, 1, 0), 1);
+	p = mm_sched_evict(&s, 0, false);
+	check(&s);
+	assert_int_equal(p->n_swaps, 5);
+	assert_int_equal(s.seqs[seq[0]].state, MM_SEQ_RUNNING);
+	assert_int_equal(s.seqs[seq[1]].computed, 0);
+	assert_int_equal(s.seqs[seq[2]].computed, 17);
+	mm_sched_done(&s);
+}
+
+/* Where nobody can run, nothing is waited for and the oldest is not spared. */
+static void test_evicts_all_that_cannot_run(void **state)
+{
+	const struct mm_sched_plan *p;
+	struct mm_sched_move moves[4];
+	uint32_t old, young, chunk, n;
+	struct mm_sched s;
+
+	(void)state;
+	preemption(&s, &old, &young);
+	assert_int_equal(mm_sched_set_swap(&s, 8), 0);
+	assert_int_equal(mm_sched_evict(&s, 0, true)->n_preempted, 0); /* nobody has asked */
+	assert_int_equal(mm_sched_reclaim(&s, 1, 100), 1);
+	assert_int_equal(mm_sched_evict(&s, 99, false)->n_preempted, 0);
+	p = mm_sched_evict(&s, 99, true);
+	check(&s);
+	assert_int_equal(p->n_preempted, 2);
+	assert_int_equal(s.n_running, 0);
+	assert_true(s.seqs[old].computed && s.seqs[young].computed);
+	assert_int_equal(mm_sched_retire(&s, 99, &chunk, moves, &n), 0);
+	assert_int_equal(n, 0);
+	mm_kvblocks_remove_chunk(&s.kv, chunk);
+	mm_kvblocks_add_chunk(&s.kv, 0, 0);
+	p = mm_sched_step(&s, 0, false); /* first come, first served */
+	check(&s);
+	assert_true(p->swaps_in);
+	assert_int_equal(p->items[0].seq, old);
+	mm_sched_done(&s);
 }
 
 /* Blocks scattered over two chunks, for which one is enough: compacting empties the other. */
@@ -541,6 +654,7 @@ static void sim_init(struct sim *sim, uint64_t seed)
 	};
 	sim->config.max_batched_tokens = sim->config.max_batch + draw(sim, 20);
 	sim->config.lookahead_blocks = draw(sim, 3);
+	sim->config.swap_tokens = draw(sim, 12);
 	sim->config.admit = (enum mm_admit)draw(sim, MM_ADMIT_COUNT);
 	sim->config.kv_chunks = 40 / sim->config.kv_blocks_per_chunk + 1 + draw(sim, 10);
 	assert_int_equal(mm_sched_init(&sim->s, &sim->config), 0);
@@ -552,12 +666,33 @@ static void sim_init(struct sim *sim, uint64_t seed)
 	}
 }
 
+/* Done whether the items are or not; now and then one fails. */
+static void sim_swaps(struct sim *sim, const struct mm_sched_plan *p)
+{
+	for (uint32_t i = 0; i < p->n_swaps; i++) {
+		const struct mm_sched_swap *w = &p->swaps[i];
+
+		assert_true(w->slot < sim->s.n_slots);
+		sim->swapped++;
+		if (p->swaps_in)
+			sim->content[w->block] = sim->slot[w->slot];
+		else
+			sim->slot[w->slot] = sim->content[w->block];
+	}
+	for (uint32_t i = 0; i < p->n_swaps; i++)
+		if (draw(sim, 30) == 0)
+			mm_sched_swap_failed(&sim->s, p->swaps[i].seq, 0);
+	check(&sim->s);
+}
+
 static void sim_chunks(struct sim *sim)
 {
 	struct mm_sched_move moves[8];
 	uint32_t chunk, n;
 
 	sim->now_ns += draw(sim, 4);
+	if (draw(sim, 2))
+		sim_swaps(sim, mm_sched_evict(&sim->s, sim->now_ns, draw(sim, 4) == 0));
 	if (draw(sim, 3) == 0)
 		mm_kvblocks_add_chunk(&sim->s.kv, draw(sim, sim->config.kv_chunks), 0);
 	if (draw(sim, 24) == 0)
@@ -597,25 +732,6 @@ static void sim_compute(struct sim *sim, const struct mm_sched_plan *p)
 			sim->content[table[t / bt]] = (uint32_t)(q->user << 12 | (t % bt + 1));
 		sim->sampled[q->user] += item->samples;
 	}
-}
-
-/* Done whether the items are or not; now and then one fails. */
-static void sim_swaps(struct sim *sim, const struct mm_sched_plan *p)
-{
-	for (uint32_t i = 0; i < p->n_swaps; i++) {
-		const struct mm_sched_swap *w = &p->swaps[i];
-
-		assert_true(w->slot < sim->s.n_slots);
-		sim->swapped++;
-		if (p->swaps_in)
-			sim->content[w->block] = sim->slot[w->slot];
-		else
-			sim->slot[w->slot] = sim->content[w->block];
-	}
-	for (uint32_t i = 0; i < p->n_swaps; i++)
-		if (draw(sim, 30) == 0)
-			mm_sched_swap_failed(&sim->s, p->swaps[i].seq, 0);
-	check(&sim->s);
 }
 
 static uint64_t sim_wanted(const struct mm_sched *s)
@@ -717,6 +833,9 @@ int main(void)
 		cmocka_unit_test(test_reclaim_preempts_the_cheapest),
 		cmocka_unit_test(test_compacts),
 		cmocka_unit_test(test_swaps_the_youngest),
+		cmocka_unit_test(test_evicts_to_the_host),
+		cmocka_unit_test(test_evicts_the_short_without),
+		cmocka_unit_test(test_evicts_all_that_cannot_run),
 		cmocka_unit_test_teardown(test_random_runs, print_seed),
 	};
 
