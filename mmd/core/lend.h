@@ -39,6 +39,11 @@ void mm_c_step_seen(struct mm_c_steps *steps, uint64_t ns);
  * woke now; of an active one while streaming hides. @more: times what is tolerated otherwise.
  */
 uint32_t mm_c_alpha_cap(const struct mm_core *c, struct mm_c_tenant *t, uint32_t more);
+/*
+ * Of the layers that are away, how many pay: as many more sequences fit the KV memory, of @kv_pages now, as the
+ * steps are longer for it. Alone on the link.
+ */
+uint32_t mm_c_alpha_pays(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages);
 
 /* ---- lend.c ---- */
 

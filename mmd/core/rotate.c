@@ -90,11 +90,37 @@ static bool waits_for_layers(const struct mm_core *c, const struct mm_c_tenant *
 	       c->now_ns - c->turn.begun_ns < mm_c_time(c, MM_TURN_STRETCH_NS);
 }
 
+static uint64_t kv_held(const struct mm_core *c)
+{
+	uint64_t held = 0;
+
+	MM_FOREACH_TENANT(c, t)
+	if (mm_c_rotates(c, t))
+		held += (uint64_t)t->kv.held * t->kv.chunk_pages;
+	return held;
+}
+
+/* Pages for those of its layers that had better come home: the KV in their place is not worth the longer steps. */
+static uint64_t dear_pages(const struct mm_core *c, struct mm_c_tenant *t)
+{
+	uint32_t lent = layers_lent(t), pays;
+
+	if (!lent || t->plan.phase != MM_PLAN_STEADY)
+		return 0;
+	pays = mm_c_alpha_pays(c, t, kv_held(c));
+	if (lent <= pays)
+		return 0;
+	/* To the last one the slots' pages come free only afterwards. */
+	return (lent - pays + (pays ? 0 : t->plan.beta)) * mm_c_layer_pages(t);
+}
+
 static uint64_t missed_by(const struct mm_core *c, struct mm_c_tenant *t)
 {
-	if (!t || !waits_for_layers(c, t) || c->now_ns < t->retry_ns)
+	if (!t || !mm_c_rotates(c, t) || c->now_ns < t->retry_ns)
 		return 0;
-	return missing_pages(t);
+	if (waits_for_layers(c, t))
+		return missing_pages(t);
+	return t == c->turn.holder ? dear_pages(c, t) : 0;
 }
 
 uint64_t mm_c_turns_kept(const struct mm_core *c)
@@ -167,15 +193,50 @@ uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry)
 	return got;
 }
 
+static uint64_t over_share(const struct mm_c_tenant *t)
+{
+	return t->kv.held > t->kv.share ? t->kv.held - t->kv.share : 0;
+}
+
+/*
+ * KV in use, for layers that nobody else's can replace: of those who wait, then its own, down to their shares. With
+ * nobody above its share all layers of the holder have room.
+ */
+static uint64_t reclaim_for(struct mm_core *c, const struct mm_c_tenant *t, uint64_t short_pages)
+{
+	uint64_t got = 0;
+
+	for (int own = 0; own <= 1; own++)
+		MM_FOREACH_TENANT(c, u)
+		{
+			uint64_t chunks;
+
+			if ((u == t) != own || !mm_c_rotates(c, u) || got >= short_pages ||
+			    !(u->features & MM_FEAT_RECLAIM))
+				continue;
+			chunks = MM_MIN(over_share(u),
+					mm_div_up(short_pages - got, u->kv.chunk_pages));
+			if (!chunks)
+				continue;
+			got += chunks * u->kv.chunk_pages;
+			if (c->now_ns >= u->kv.reclaim_until_ns && mm_c_burst(c))
+				mm_c_kv_reclaim(c, u, (uint32_t)chunks);
+		}
+	return got;
+}
+
 uint64_t mm_c_bring_home(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
 {
 	uint64_t have = mm_c_free_pages(c) > kept ? mm_c_free_pages(c) - kept : 0;
 	uint64_t missing = missing_pages(t), coming = mm_c_supply(c) - mm_c_free_pages(c);
-	bool waits = have < missing && waits_for_layers(c, t);
+	uint64_t dear = c->opts.recall == MM_SWITCH_ON ? dear_pages(c, t) : 0;
+	bool waits = have < missing && (dear || waits_for_layers(c, t));
 
 	mm_c_convert(c, t->account, MM_MIN(missing, have));
 	if (waits && have + coming < missing)
 		coming += take_for(c, t, missing - have - coming);
+	if (have + coming < dear)
+		coming += reclaim_for(c, t, dear - have - coming);
 	if (waits && coming)
 		return MM_MIN(missing, have + coming);
 	if (mm_c_return_layers(c, t, have, 0))

@@ -15,6 +15,7 @@
 #define SMALLEST_BITS 17  /* of nanoseconds */
 #define NEW_WEIGHT    (1u << 16)
 #define FADES         64 /* by one in so many, with each step that is seen */
+#define PAYS_LOOKS    8
 #define STEP_NS_MAX   (UINT64_C(1) << 36)
 
 static uint32_t size_of(uint64_t ns)
@@ -185,4 +186,46 @@ uint32_t mm_c_alpha_cap(const struct mm_core *c, struct mm_c_tenant *t, uint32_t
 				   .link_permille = (uint32_t)(c->opts.link_permille - used) +
 						    (more > 1 ? LINK_MORE : 0) };
 	return (uint32_t)MM_MIN(cap, alpha_fits(c, t, limit, more > 1 ? &t->cap_more : &t->cap));
+}
+
+static uint32_t slow_at(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha)
+{
+	struct mm_plan_set set;
+
+	if (!alpha)
+		return 0;
+	mm_c_change_set(c, t, alpha, 0, &set);
+	return slow_permille(t, &set, alone_ns(c, t));
+}
+
+static uint32_t alpha_paying(const struct mm_core *c, const struct mm_c_tenant *t,
+			     uint64_t kv_pages)
+{
+	uint32_t alpha = t->plan.alpha, best = alpha, best_step = 1;
+	uint64_t per = mm_c_layer_pages(t), best_kv = 0;
+
+	for (uint32_t i = 0; i <= PAYS_LOOKS; i++) {
+		uint32_t at = alpha - alpha * i / PAYS_LOOKS, step = 1000 + slow_at(c, t, at);
+		uint64_t less = (alpha - at) * per, kv = kv_pages > less ? kv_pages - less : 0;
+
+		if ((unsigned __int128)kv * best_step > (unsigned __int128)best_kv * step) {
+			best = at;
+			best_kv = kv;
+			best_step = step;
+		}
+	}
+	return best;
+}
+
+uint32_t mm_c_alpha_pays(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages)
+{
+	struct mm_c_cap *cache = &t->cap_more;
+
+	if (t->load.steps_seen < STEPS_LEAST || !alone_ns(c, t))
+		return t->plan.alpha;
+	if (cache->epoch != t->plan.epoch || cache->steps != t->load.steps_seen)
+		*cache = (struct mm_c_cap){ .epoch = t->plan.epoch,
+					    .steps = t->load.steps_seen,
+					    .alpha = alpha_paying(c, t, kv_pages) };
+	return cache->alpha;
 }
