@@ -201,6 +201,8 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 		&e->kv, opts->kv_order, weights->arch.layers,
 		mm_forward_part_bytes(&weights->arch, opts->block_tokens, opts->kv_dtype),
 		memory->page_bytes);
+	if (!r && memory->fixed && opts->kv_share_bytes)
+		mm_kv_arena_fix(&e->kv, memory->page_bytes, opts->kv_share_bytes);
 	if (!r)
 		r = init_sched(e, longest_request(e));
 	if (!r)

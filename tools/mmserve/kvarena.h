@@ -9,7 +9,8 @@
  *             A block lies at the same offset in every range, so one block table serves both.
  *             A chunk is whole pages and whole blocks in every range; what is left over at its end is
  *             lost. Of the sizes up to MM_KV_CHUNK_BLOCKS_MAX blocks or one page, the smallest is taken
- *             that loses at most 1/16, or else the one that loses least.
+ *             that loses at most 1/16, or else the one that loses least. Memory that never moves need not
+ *             come in small pieces: there it is the size with which most blocks fit the share.
  * Ownership:  mm_kv_arena_init() allocates the list of addresses; whoever opens the arena fills it.
  * Invariants: block_bytes is a multiple of MM_KV_UNIT_BYTES, chunk_bytes of the page.
  */
@@ -24,6 +25,7 @@
 #include "mm/gpu.h"
 
 #define MM_KV_CHUNK_BLOCKS_MAX 64u
+#define MM_KV_FIXED_BLOCKS_MAX 128u
 
 enum mm_kv_order { MM_KV_BLOCK_MAJOR, MM_KV_SEPARATE };
 
@@ -54,6 +56,24 @@ static inline uint64_t mm_kv_chunk_bytes(uint64_t page_bytes, uint64_t block_byt
 	return best;
 }
 
+/* As that, of one range with @share_bytes that it keeps: no size holds more blocks, none smaller as many. */
+static inline uint64_t mm_kv_fixed_chunk_bytes(uint64_t page_bytes, uint64_t block_bytes,
+					       uint64_t share_bytes)
+{
+	const uint64_t most = mm_round_up(block_bytes * MM_KV_FIXED_BLOCKS_MAX, page_bytes);
+	uint64_t best = mm_kv_chunk_bytes(page_bytes, block_bytes);
+
+	for (uint64_t size = mm_round_up(block_bytes, page_bytes); size <= most;
+	     size += page_bytes) {
+		const uint64_t blocks = share_bytes / size * (size / block_bytes);
+		const uint64_t before = share_bytes / best * (best / block_bytes);
+
+		if (blocks > before || (blocks == before && blocks && size < best))
+			best = size;
+	}
+	return best;
+}
+
 /**
  * mm_kv_arena_init() - sizes of an arena; its addresses are all 0
  * @a:          any bytes; give back with mm_kv_arena_done()
@@ -78,6 +98,14 @@ static inline int mm_kv_arena_init(struct mm_kv_arena *a, enum mm_kv_order order
 	a->blocks_per_chunk = (uint32_t)(a->chunk_bytes / a->block_bytes);
 	a->va = calloc(a->ranges, sizeof(*a->va));
 	return a->va ? 0 : -ENOMEM;
+}
+
+/* Right after mm_kv_arena_init(), where the arena keeps @share_bytes, of all ranges together. */
+static inline void mm_kv_arena_fix(struct mm_kv_arena *a, uint64_t page_bytes, uint64_t share_bytes)
+{
+	a->chunk_bytes =
+		mm_kv_fixed_chunk_bytes(page_bytes, a->block_bytes, share_bytes / a->ranges);
+	a->blocks_per_chunk = (uint32_t)(a->chunk_bytes / a->block_bytes);
 }
 
 static inline void mm_kv_arena_done(struct mm_kv_arena *a)

@@ -119,6 +119,13 @@ static int init_sched(struct ms_tenant *t)
 	return mm_sched_init(&t->e.sched, &config);
 }
 
+bool ms_is_fixed(const struct ms_tenant *t)
+{
+	const enum mm_policy policy = t->dev->opts.policy;
+
+	return policy == MM_POLICY_SWAP || policy == MM_POLICY_RECOMPUTE;
+}
+
 int ms_engine_init(struct ms_tenant *t)
 {
 	const enum mm_policy policy = t->dev->opts.policy;
@@ -132,7 +139,7 @@ int ms_engine_init(struct ms_tenant *t)
 
 	t->e.wake_ns = UINT64_MAX;
 	t->e.swaps = policy == MM_POLICY_SWAP || policy == MM_POLICY_REMAP;
-	t->e.fixed = policy == MM_POLICY_SWAP || policy == MM_POLICY_RECOMPUTE;
+	t->e.fixed = ms_is_fixed(t);
 	r = init_sched(t);
 	if (r)
 		return r;

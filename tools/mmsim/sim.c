@@ -59,6 +59,8 @@ static int tenant_init(struct ms_tenant *t, const struct mm_wl_tenant *of)
 			     page);
 	if (r)
 		return r;
+	if (ms_is_fixed(t))
+		mm_kv_arena_fix(&t->kv, page, t->sizes->kv_share_bytes);
 	t->chunk_pages = (uint32_t)(mm_kv_arena_chunk_total(&t->kv) / page);
 	t->outbox.item_bytes = sizeof(struct ms_item);
 	t->requests.item_bytes = sizeof(struct mm_msg);

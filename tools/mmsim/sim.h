@@ -332,6 +332,7 @@ void ms_step_gate(struct ms_tenant *t);      /* a gate opened */
 void ms_step_end(struct ms_tenant *t);
 
 /* engine.c */
+bool ms_is_fixed(const struct ms_tenant *t); /* its KV memory is what it is from the beginning */
 int ms_engine_init(struct ms_tenant *t);
 void ms_engine_done(struct ms_tenant *t);
 void ms_engine_wake(struct ms_tenant *t, uint64_t at_ns); /* at the latest */

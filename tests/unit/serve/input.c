@@ -397,6 +397,36 @@ static void test_chunk_sizes(void **state)
 	}
 }
 
+/* Memory that stays as it is holds nearly all the blocks that its bytes would; and never fewer than in small chunks. */
+static void test_fixed_chunk_sizes(void **state)
+{
+	const uint64_t mib = 1 << 20;
+	static const struct {
+		uint64_t page_kib, block_kib, share_mib;
+	} cases[] = {
+		{ 16384, 12800, 8688 }, /* 13 billion parameters, with a third of a device */
+		{ 16384, 12800, 8576 }, { 16384, 2048, 3360 }, { 16384, 21504, 5376 },
+		{ 16384, 8192, 1216 },  { 2048, 12800, 8688 }, { 65536, 12800, 8688 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		const uint64_t page = cases[i].page_kib << 10, block = cases[i].block_kib << 10;
+		const uint64_t share = cases[i].share_mib * mib;
+		const uint64_t chunk = mm_kv_fixed_chunk_bytes(page, block, share);
+		const uint64_t small = mm_kv_chunk_bytes(page, block);
+		const uint64_t blocks = share / chunk * (chunk / block);
+
+		print_message("case %zu: %llu\n", i, (unsigned long long)chunk);
+		assert_int_equal(chunk % page, 0);
+		assert_true(chunk / block <= MM_KV_FIXED_BLOCKS_MAX + page / block);
+		assert_true(blocks >= share / small * (small / block));
+		assert_true(100 * blocks >= 99 * (share / block));
+	}
+	/* A share that holds no chunk at all: as if nothing had been said. */
+	assert_int_equal(mm_kv_fixed_chunk_bytes(4096, 2100, 100), mm_kv_chunk_bytes(4096, 2100));
+}
+
 /* In both layouts blocks have room, apart from each other, within their chunk; the counts agree. */
 static void test_arena_layouts(void **state)
 {
@@ -446,10 +476,15 @@ static void test_percentile(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_config),        cmocka_unit_test(test_good_configs),
-		cmocka_unit_test(test_bad_requests),  cmocka_unit_test(test_good_requests),
-		cmocka_unit_test(test_command_lines), cmocka_unit_test(test_chunk_sizes),
-		cmocka_unit_test(test_arena_layouts), cmocka_unit_test(test_percentile),
+		cmocka_unit_test(test_config),
+		cmocka_unit_test(test_good_configs),
+		cmocka_unit_test(test_bad_requests),
+		cmocka_unit_test(test_good_requests),
+		cmocka_unit_test(test_command_lines),
+		cmocka_unit_test(test_chunk_sizes),
+		cmocka_unit_test(test_fixed_chunk_sizes),
+		cmocka_unit_test(test_arena_layouts),
+		cmocka_unit_test(test_percentile),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

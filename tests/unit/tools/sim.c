@@ -338,6 +338,38 @@ static void every_policy_holds_and_repeats(void **state)
 		short_of_memory(lines[i]);
 }
 
+/* The baseline has its share in blocks of its own, as an engine without mmd has: what is lost to chunks is not its loss. */
+static void the_baseline_loses_nothing_to_chunks(void **state)
+{
+	static const char *const lines[] = {
+		"--combo C1 --seconds 1 --rate 3 --policy recompute --sharing spatial",
+		"--combo C2 --seconds 1 --rate 3 --policy swap --sharing spatial",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(lines); i++) {
+		struct fixture f;
+		struct ms_sim *sim;
+
+		set_up(&f, lines[i]);
+		one_request(&f, 1000, 2);
+		sim = run(&f);
+		for (uint32_t t = 0; t < sim->n_tenants; t++) {
+			const struct ms_tenant *tenant = &sim->tenants[t];
+			const uint64_t blocks =
+				(uint64_t)tenant->chunks_share * tenant->kv.blocks_per_chunk;
+			const uint64_t share =
+				f.sizes.tenant[t].kv_share_bytes / tenant->kv.block_bytes;
+
+			print_message("%s: %llu of %llu blocks\n", tenant->name,
+				      (unsigned long long)blocks, (unsigned long long)share);
+			assert_true(blocks <= share && 100 * blocks >= 99 * share);
+		}
+		ms_sim_destroy(sim);
+		tear_down(&f);
+	}
+}
+
 /* ---- refused ---- */
 
 static void a_case_without_room_is_refused(void **state)
@@ -424,6 +456,7 @@ int main(void)
 		cmocka_unit_test(cycling_steps_take_what_the_planner_says),
 		cmocka_unit_test(streaming_slows_kernels_down),
 		cmocka_unit_test(every_policy_holds_and_repeats),
+		cmocka_unit_test(the_baseline_loses_nothing_to_chunks),
 		cmocka_unit_test(a_case_without_room_is_refused),
 	};
 
