@@ -127,7 +127,7 @@ static void never_worse(const struct mm_eval *eval, FILE *out)
 			if (!p->json || *p->variant || !mm_eval_has(p, others[k / 2]))
 				continue;
 			r = mm_eval_ratio(p, "remap", others[k / 2], keys[k % 2]);
-			count(&t, p, r.n ? r.low : NAN, NEVER_WORSE, false);
+			count(&t, p, r.n || r.lost ? r.low : NAN, NEVER_WORSE, false);
 		}
 		snprintf(target, sizeof(target),
 			 "never worse than %s: %s, lower bound of the paired ratio ≥ 0.99",

@@ -430,7 +430,8 @@ static int parse_shape(struct parse *p, char *text, struct mm_wl_tenant *tenant)
 	if (*share && share[strlen(share) - 1] == '%')
 		share[strlen(share) - 1] = '\0';
 	err = parse_real(p, "shapes", share, 0.1, 100, &percent);
-	tenant->share_permille = (uint32_t)lround(percent * 10);
+	if (!err)
+		tenant->share_permille = (uint32_t)lround(percent * 10);
 	return err;
 }
 

@@ -159,8 +159,10 @@ static int table_row(const struct mm_wl_report *r, uint32_t policy)
 
 static void ratio_cell(const struct mm_ratio *q)
 {
-	if (q->n)
+	if (q->n > 1)
 		printf("  %6.3f [%6.3f, %6.3f]", q->ratio, q->low, q->high);
+	else if (q->n)
+		printf("  %6.3f %17s", q->ratio, "");
 	else
 		printf("  %24s", "-");
 }
@@ -413,8 +415,8 @@ static json_t *results_json(const struct mm_wl_report *r)
 
 static json_t *ratio_json(const struct mm_ratio *q)
 {
-	return json_pack("{s:f s:f s:f s:I}", "ratio", q->ratio, "low", q->low, "high", q->high,
-			 "windows", (json_int_t)q->n);
+	return json_pack("{s:f s:f s:f s:I s:I}", "ratio", q->ratio, "low", q->low, "high", q->high,
+			 "windows", (json_int_t)q->n, "lost", (json_int_t)q->lost);
 }
 
 static json_t *paired_json(const struct mm_wl_report *r)

@@ -76,6 +76,7 @@ struct mm_ratio mm_ratio_of(const double *a, const double *b, size_t n, double c
 	for (size_t i = 0; i < n; i++) {
 		double log_ratio, delta;
 
+		r.lost += b[i] > 0 && !(a[i] > 0);
 		if (!(a[i] > 0) || !(b[i] > 0))
 			continue;
 		log_ratio = log(a[i] / b[i]);
@@ -91,7 +92,7 @@ struct mm_ratio mm_ratio_of(const double *a, const double *b, size_t n, double c
 		half = mm_t_quantile(0.5 + confidence / 2, (double)(r.n - 1)) * spread;
 	}
 	r.ratio = exp(mean);
-	r.low = exp(mean - half);
+	r.low = r.lost ? 0 : exp(mean - half);
 	r.high = exp(mean + half);
 	return r;
 }

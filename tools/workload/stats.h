@@ -12,8 +12,9 @@
 
 struct mm_ratio {
 	double ratio;     /* geometric mean */
-	double low, high; /* interval; of one window: the ratio itself */
+	double low, high; /* interval; of one window: the ratio itself; low is 0 if one was lost */
 	size_t n;         /* windows that count: both values above 0 */
+	size_t lost; /* windows with a = 0 < b: no logarithm has them, but they must not vanish */
 };
 
 /**

@@ -32,11 +32,11 @@ static json_t *run_json(double recompute, double remap, double unlimited, double
 		json_object_set_new(results, names[i],
 				    json_pack("{s:f s:f s:f s:I s:I s:I s:f s:[{s:f},{s:f}]}",
 					      "throughput_tok_s", all[i], "ttft_p99_s",
-					      100 / all[i], "tbt_p99_s", 0.5, "preemptions",
-					      (json_int_t)(i == 0), "bytes_streamed", (json_int_t)0,
-					      "plan_changes", (json_int_t)0, "kv_peak_bytes", peak,
-					      "windows", "throughput_tok_s", 0.9 * all[i],
-					      "throughput_tok_s", 1.1 * all[i]));
+					      all[i] > 0 ? 100 / all[i] : 0.0, "tbt_p99_s", 0.5,
+					      "preemptions", (json_int_t)(i == 0), "bytes_streamed",
+					      (json_int_t)0, "plan_changes", (json_int_t)0,
+					      "kv_peak_bytes", peak, "windows", "throughput_tok_s",
+					      0.9 * all[i], "throughput_tok_s", 1.1 * all[i]));
 	return json_pack("{s:o}", "results", results);
 }
 
@@ -110,6 +110,13 @@ static void test_targets(void **state)
 	assert_non_null(strstr(text, "bound | **not reached** | 0 of 1 | 0.225 at `the-id`"));
 	assert_non_null(strstr(text, "never worse than recompute: throughput, lower bound of the "
 				     "paired ratio ≥ 0.99 | **not reached** | 0 of 1 | 0.900"));
+	free(text);
+	json_decref(p.json);
+	/* Windows in which it serves nobody are none that can be passed over. */
+	eval = one_point(&p, run_json(100, 0, 200, 1001));
+	text = targets(&eval);
+	assert_non_null(strstr(text, "never worse than recompute: throughput, lower bound of the "
+				     "paired ratio ≥ 0.99 | **not reached** | 0 of 1 | 0.000"));
 	free(text);
 	json_decref(p.json);
 }

@@ -102,6 +102,12 @@ static void test_ratio(void **state)
 	/* what is 0 says nothing about a ratio */
 	r = mm_ratio_of((double[]){ 0, 3 }, (double[]){ 1, 1 }, 2, 0.95);
 	assert_true(r.n == 1 && near(r.ratio, 3, 1e-12));
+	/* but the one who has it has lost */
+	assert_true(r.lost == 1 && r.low == 0);
+	r = mm_ratio_of((double[]){ 1, 3 }, (double[]){ 0, 1 }, 2, 0.95);
+	assert_true(r.n == 1 && !r.lost && near(r.low, 3, 1e-12));
+	r = mm_ratio_of((double[]){ 0, 0 }, (double[]){ 1, 0 }, 2, 0.95);
+	assert_true(!r.n && r.lost == 1 && r.low == 0);
 	assert_int_equal(mm_ratio_of(a, b, 0, 0.95).n, 0);
 }
 
