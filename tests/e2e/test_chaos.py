@@ -184,7 +184,10 @@ def test_kill_everything(root, start, serve, model_dirs, rng, policy):
         victims[name] = serve(name, model_dirs[1], requests, d, extra=["--kv-share", "256K"])
         if rng.random() < 0.3:
             await_xfer(d)
-            kill_role(d, rng.choice(["xfer", "load"]), rng)
+            role = rng.choice(["xfer", "load"])
+            if role == "load":  # whose second death costs a tenant its model
+                wait_until(witness.has_model, 60, "the witness to have its model")
+            kill_role(d, role, rng)
         time.sleep(rng.uniform(0, 0.2))
         d.check_accounts()
     witness.finish()

@@ -45,17 +45,16 @@ def test_shrinks_as_load_falls(root, start, serve, model_dirs, layout):
     assert tenant.tokens() == want
 
 
-@pytest.mark.parametrize("policy", ["recompute", "remap"])
-def test_narrow(root, start, serve, model_dirs, policy):
+@pytest.mark.parametrize("policy, dtype", [("recompute", "f16"), ("remap", "bf16")])
+def test_narrow(root, start, serve, model_dirs, policy, dtype):
     """Keys and values of 16 bits: the tokens of an engine without mmd that has them too, in half the memory."""
     d = start(policy=policy, pool="4800K", page="16K")
     path = make_requests(root / "r.jsonl", 10, prompt=(16, 64), output=(40, 80))
     share = ["--kv-share", "256K"] if policy == "recompute" else []
-    for dtype in ["f16", "bf16"]:
-        extra = ["--kv-dtype", dtype, "--kv-layout", "separate", "--kv-idle", "20"]
-        tenant = serve(dtype, model_dirs[0], path, d, extra=extra + share, sync=True).ready().go()
-        assert tenant.wait(120)["refused"] == 0
-        assert tenant.tokens() == plain_tokens(root, model_dirs[0], path, extra)
+    extra = ["--kv-dtype", dtype, "--kv-layout", "separate", "--kv-idle", "20"]
+    tenant = serve(dtype, model_dirs[0], path, d, extra=extra + share, sync=True).ready().go()
+    assert tenant.wait(120)["refused"] == 0
+    assert tenant.tokens() == plain_tokens(root, model_dirs[0], path, extra)
     if share:  # of which the longest of them does not fit as F32
         tenant = serve("f32", model_dirs[0], path, d, extra=["--kv-layout", "separate"] + share)
         assert tenant.wait(120)["refused"] > 0
