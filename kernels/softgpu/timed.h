@@ -10,7 +10,8 @@
  * Sharing:    the numbers are in the file "timeline" of the device's directory, mapped by all, changed
  *             by single atomic operations: a process may be killed between any two of them, and what
  *             it had reserved simply elapses. Whoever may enter the directory may write them, guests
- *             too: he could make others late, no more.
+ *             too: he could hold the others up, or end them by truncating the file. What is there is
+ *             no more than time, and not believed further than AHEAD_MAX_NS.
  * Slow-down:  copies to the device take memory bandwidth from kernels. Which copies overlap a kernel
  *             is known when it is over: the log of copies says.
  * Lateness:   the host may be late with what is due; device time does not notice, but others may see

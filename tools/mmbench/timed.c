@@ -341,8 +341,10 @@ static void make_plan(struct one *one, const struct mm_wl_policy *policy)
 	plan->served = served;
 	plan->served_user = one;
 	plan->start_ns = START_NS;
-	plan->serve_ns = START_NS + (uint64_t)(o->seconds * SERVE_FACTOR * (double)t->dilation *
-					       (double)MM_NS_PER_S);
+	plan->serve_ns =
+		START_NS + (uint64_t)MM_MIN(o->seconds * SERVE_FACTOR * (double)t->dilation *
+						    (double)MM_NS_PER_S,
+					    0x1p62);
 	set_flags(one);
 }
 

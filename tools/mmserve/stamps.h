@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "mm/base.h"
 #include "mm/gpu.h"
 
 struct mm_stamps {
@@ -59,10 +60,10 @@ static inline double mm_stamps_seconds(const struct mm_stamps *s, uint64_t host_
 	return (double)host_ns / s->scale / 1e9;
 }
 
-/* Nanoseconds of the host in so many of the device. */
+/* Nanoseconds of the host in so many of the device, at most what can be added to a time. */
 static inline uint64_t mm_stamps_host_ns(const struct mm_stamps *s, uint64_t ns)
 {
-	return (uint64_t)((double)ns * s->scale);
+	return (uint64_t)MM_MIN((double)ns * s->scale, 0x1p62);
 }
 
 /* Before and behind all work of a step; a step that is repeated ends again. */

@@ -131,6 +131,7 @@ static void test_lies_beside_the_host(void **state)
 	assert_true(fabs(end_s - begin_s - 1) < 1e-6);
 	assert_true(fabs(mm_stamps_at(&s, s.start_ns + 6 * MM_NS_PER_S) - 1.5) < 1e-9);
 	assert_int_equal(mm_stamps_host_ns(&s, 100), 400);
+	assert_int_equal(mm_stamps_host_ns(&s, UINT64_MAX / 2), UINT64_C(1) << 62);
 	broken = CUDA_ERROR_NOT_READY;
 	assert_int_equal(mm_stamps_read(&s, &begin_s, &end_s), CUDA_ERROR_NOT_READY);
 	mm_stamps_done(&s);
