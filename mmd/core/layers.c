@@ -8,6 +8,10 @@
 #define NEAR_PART    64 /* of a step: slack that is given up for layers that stay where they are */
 #define SWEEPS       8
 #define ANYWHERE_MAX 96 /* layers, up to which one may be exchanged for any other */
+#define CHAIN_WORK \
+	(UINT64_C(1) << 18) /* layers looked at, after which a search takes what it has */
+#define IMPROVE_WORK (UINT64_C(1) << 19)
+#define KEY_WORK     64 /* of one key, besides its layers */
 #define PLAY_STEPS   4  /* until steps repeat, and to average over */
 #define WINDOW_STEPS 3  /* the last two of them count */
 
@@ -152,6 +156,7 @@ struct search {
 	uint32_t n, beta;
 	bool apart; /* a transfer begins when the layer before it is done, else when that one begins */
 	uint64_t away;
+	uint64_t *work; /* left: layers are a tenant's claims, and must not keep the core busy */
 	bool may[MM_LAYERS_MAX + 1], must[MM_LAYERS_MAX + 1], current[MM_LAYERS_MAX + 1];
 	uint32_t first_must;                  /* n: none */
 	int64_t begin[2 * MM_LAYERS_MAX + 3]; /* of each layer of two steps, and the end */
@@ -165,6 +170,11 @@ struct search {
 	uint16_t last[MM_LAYERS_MAX + 1]; /* the layer that most[] is of */
 	uint16_t before[MM_LAYERS_MAX + 1];
 };
+
+static void spend(const struct search *s, uint64_t work)
+{
+	*s->work -= MM_MIN(*s->work, work);
+}
 
 /* From when on a transfer that follows the one of @layer may take the link, in the chain's view. */
 static int64_t open_from(const struct search *s, uint32_t at)
@@ -229,6 +239,7 @@ static int64_t chains_from(struct search *s, uint32_t first, uint32_t *ret_last)
 
 	if (close <= (int32_t)first)
 		return -1;
+	spend(s, s->n - first);
 	for (uint32_t l = first; l < s->n; l++) {
 		chains_extend(s, l, first, last_must);
 		if (s->must[l])
@@ -296,7 +307,7 @@ static bool chain_best(struct search *s, int64_t least, int64_t *ret_slack,
 
 	if (!chain(s, least, ret_set))
 		return false;
-	while (high - low > unit) {
+	while (high - low > unit && *s->work) {
 		int64_t mid = low + (high - low) / 2;
 
 		if (chain(s, mid, ret_set))
@@ -330,7 +341,7 @@ static bool best_of_sizes(struct search *s, int64_t *ret_slack, struct mm_plan_s
 
 	for (uint32_t l = 0; l < s->n; l++)
 		least = MM_MIN(least, -(int64_t)s->layers->t_ns[l]);
-	for (s->largest = next_largest(s, UINT32_MAX); s->largest;
+	for (s->largest = next_largest(s, UINT32_MAX); s->largest && *s->work;
 	     s->largest = next_largest(s, s->largest)) {
 		if (chain_best(s, best ? *ret_slack + unit : least, ret_slack, ret_set))
 			best = s->largest;
@@ -365,6 +376,7 @@ static struct key key_of(const struct search *s, const struct mm_plan_set *set)
 {
 	int64_t slack = mm_layers_slack_ns(s->layers, set);
 
+	spend(s, KEY_WORK + (uint64_t)set->m * (s->beta == 2 ? WINDOW_STEPS + 2 * PLAY_STEPS : 2));
 	return (struct key){ slack < 0 ? mm_layers_step_ns(s->layers, set)
 				       : mm_layers_compute_ns(s->layers),
 			     slack };
@@ -487,7 +499,7 @@ static void improve(const struct search *s, struct mm_plan_set *set)
 
 	for (uint32_t sweep = 0; moved && sweep < SWEEPS; sweep++) {
 		moved = false;
-		for (uint32_t i = 0; i < set->m; i++)
+		for (uint32_t i = 0; i < set->m && *s->work; i++)
 			moved |= move_one(s, set, i, &key);
 	}
 }
@@ -527,6 +539,7 @@ static bool attempt(struct search *s, const struct mm_plan_set *current, bool an
 {
 	int64_t slack = 0;
 
+	*s->work = CHAIN_WORK;
 	if (best_of_sizes(s, &slack, ret_set)) {
 		if (any && current->m)
 			keep_most(s, slack, current, ret_set);
@@ -534,10 +547,11 @@ static bool attempt(struct search *s, const struct mm_plan_set *current, bool an
 		return false;
 	}
 	s->keep = 1;
+	*s->work = IMPROVE_WORK;
 	while (ret_set->m < 2 * s->beta)
 		if (!add_one(s, ret_set))
 			return false;
-	while (drop_one(s, ret_set))
+	while (*s->work && drop_one(s, ret_set))
 		;
 	if (s->beta == 2 || slack < 0)
 		improve(s, ret_set);
@@ -549,9 +563,11 @@ bool mm_layers_choose(const struct mm_layers *layers, uint64_t away_pages, uint3
 		      struct mm_plan_set *ret_set)
 {
 	struct mm_plan_set set;
+	uint64_t work = 0;
 	struct search s;
 
 	search_init(&s, layers, away_pages, beta, current, how);
+	s.work = &work;
 	s.apart = true;
 	if (!attempt(&s, current, how == MM_LAYERS_ANY, ret_set))
 		return false;

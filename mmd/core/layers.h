@@ -11,6 +11,7 @@
  * Method:     for a given slack and a largest layer, a chain around the circle whose pages are most is found
  *             in O(n^2); the slack is found by bisection. What is more than needed stays at home. With two slots
  *             the chain is a start only (its transfers never overlap two layers), improved layer by layer.
+ *             Layers are what tenants claim: a search that has looked at so many of them takes what it has.
  * Ownership:  pure functions over the caller's storage.
  * Threading:  any.
  * Limits:     n <= MM_LAYERS_MAX; every time <= MM_LAYER_NS_MAX. One slot: exact to MM_SLACK_STEPS where

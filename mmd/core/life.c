@@ -278,7 +278,7 @@ void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 		      const struct mm_tenant_stats *stats)
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
-	bool claims, stepped, claimed;
+	bool claims, stepped;
 	uint64_t stall_ns;
 
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
@@ -297,11 +297,16 @@ void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 	stall_ns = mm_c_time(c, MM_MIN(stats->stall_ns, STALL_NS_MAX));
 	if (t->n_layers && stats->steps != t->load.last.steps && stats->step_ns > stall_ns)
 		computed(t, stats->step_ns - stall_ns, stall_ns);
-	claimed = memcmp(t->load.last.compute, stats->compute, sizeof(stats->compute)) != 0;
+	t->load.claimed |=
+		memcmp(t->load.last.compute, stats->compute, sizeof(stats->compute)) != 0;
 	t->load.last = *stats;
 	t->load.known = true;
-	if (claimed && t->alpha_max)
-		mm_c_sets_claim(t);
+	if (!t->load.claimed || !t->alpha_max ||
+	    (t->load.claimed_ns && c->now_ns - t->load.claimed_ns < mm_c_time(c, MM_CLAIM_NS)))
+		return;
+	t->load.claimed = false;
+	t->load.claimed_ns = MM_MAX(c->now_ns, 1);
+	mm_c_sets_claim(t);
 }
 
 #define STREAMED_NS_MAX (64 * MM_NS_PER_S) /* times layers and weight still fits */

@@ -58,6 +58,13 @@ static bool same_pages(const struct mm_c_tenant *t)
 	return true;
 }
 
+/* The set in force could be one of plan.h's: one of layers.h's may have more layers. */
+static bool regular(const struct mm_c_tenant *t)
+{
+	return t->plan.phase == MM_PLAN_STEADY &&
+	       t->plan.m == mm_plan_cycling(t->plan.alpha, t->plan.beta);
+}
+
 void mm_c_sets_claim(struct mm_c_tenant *t)
 {
 	bool stated = compute_stated(t);
@@ -72,9 +79,9 @@ void mm_c_sets_claim(struct mm_c_tenant *t)
 		t->t_weight[l] = weight(t->group[1 + l].bytes, t->layer_bytes_max);
 	}
 	t->uneven = !same_pages(t) || !alike(t->c_weight, t->n_layers) ||
-		    !alike(t->t_weight, t->n_layers);
+		    !alike(t->t_weight, t->n_layers) || (t->uneven && !regular(t));
 	t->sets->valid = false;
-	t->cap = (struct mm_c_cap){ 0 };
+	t->cap = t->cap_more = (struct mm_c_cap){ 0 };
 }
 
 /* ---- how many ---- */
@@ -224,21 +231,36 @@ static bool near(uint64_t a, uint64_t b)
 	return most - MM_MIN(a, b) <= most / NEAR_PART && !a == !b;
 }
 
-/* Sets of layers that are alike do not depend on times. */
-static void sets_refresh(const struct mm_core *c, const struct mm_c_tenant *t)
+/*
+ * Sets of layers that are alike do not depend on times. Others are looked for anew when the times have
+ * changed, but not as often as a tenant can make them change: that takes long.
+ */
+static bool stale(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint64_t t_c_ns = t->load.t_c_ns, t_t_ns = mm_c_transfer_ns(c, t);
+	const struct mm_c_sets *sets = t->sets;
+
+	if (!sets->valid || sets->epoch != t->plan.epoch)
+		return true;
+	if (!t->uneven || (near(sets->t_c_ns, t_c_ns) && near(sets->t_t_ns, t_t_ns)))
+		return false;
+	return !sets->t_c_ns || !sets->t_t_ns ||
+	       c->now_ns - sets->times_ns >= mm_c_time(c, MM_CLAIM_NS);
+}
+
+static void sets_refresh(const struct mm_core *c, const struct mm_c_tenant *t)
+{
 	struct mm_c_sets *sets = t->sets;
 
-	if (sets->valid && sets->epoch == t->plan.epoch &&
-	    (!t->uneven || (near(sets->t_c_ns, t_c_ns) && near(sets->t_t_ns, t_t_ns))))
+	if (!stale(c, t))
 		return;
 	for (uint32_t i = 0; i < MM_C_SETS; i++)
 		sets->chosen[i].beta = 0;
 	sets->valid = true;
 	sets->epoch = t->plan.epoch;
-	sets->t_c_ns = t_c_ns;
-	sets->t_t_ns = t_t_ns;
+	sets->t_c_ns = t->load.t_c_ns;
+	sets->t_t_ns = mm_c_transfer_ns(c, t);
+	sets->times_ns = c->now_ns;
 }
 
 static void uneven_choose(const struct mm_c_tenant *t, uint32_t alpha, uint32_t beta, bool nested,

@@ -35,6 +35,7 @@
 #define MM_TURN_STRETCH_NS \
 	(2 * MM_NS_PER_S) /* a turn may be for its layers, and pages kept for them */
 #define MM_PATIENCE_NS    (2 * MM_NS_PER_S) /* of waiting, then accounts' weights do not count */
+#define MM_CLAIM_NS       MM_NS_PER_S /* between two searches for sets because claims have changed */
 #define MM_CREATE_BATCH   MM_FD_BATCH_MAX
 #define MM_RETRY_BATCH    16
 #define MM_ACCOUNTS_SPARE 16 /* entries that are kept free for newcomers */
@@ -127,6 +128,8 @@ struct mm_c_steps {
 struct mm_c_load {
 	bool known; /* statistics have arrived */
 	struct mm_tenant_stats last;
+	bool claimed;            /* what it says about its layers is not what sets.c goes by */
+	uint64_t claimed_ns;     /* when that was taken up; 0: never */
 	uint64_t active_ns;      /* when it was last seen active */
 	uint64_t stepped_ns;     /* when it was last seen to run steps, or joined */
 	uint64_t t_c_ns;         /* the mean layer's computation, smoothed; 0: not measured */
@@ -148,10 +151,11 @@ struct mm_c_cap {
 #define MM_C_WEIGHT_BITS 16 /* after the point of a layer's weight */
 
 /* Sets that were chosen already, from the plan that is in force: choosing is asked for often. */
-#define MM_C_SETS 8
+#define MM_C_SETS 32 /* what one bisection over alpha asks for, with one slot and with two */
 struct mm_c_sets {
 	bool valid;
 	uint64_t epoch, t_c_ns, t_t_ns; /* that they were chosen for */
+	uint64_t times_ns;              /* when those times were taken up */
 	uint32_t next;                  /* to be overwritten */
 	struct mm_c_chosen {
 		uint32_t alpha, beta; /* beta 0: nothing here */

@@ -597,7 +597,9 @@ void w_stats(struct world *w, struct w_proc *p, uint32_t running)
 				     .kv_chunks_used = p->used_chunks,
 				     .running = running };
 
-	for (uint32_t i = 0; p->states_compute && i + 1 < p->n_groups; i++)
+	bool states = p->states_compute && (!p->hostile || w_below(w, 3));
+
+	for (uint32_t i = 0; states && i + 1 < p->n_groups; i++)
 		s.compute[i] = (uint16_t)(i % 3 ? 1 + w_below(w, 2) : 40000);
 	mm_core_on_stats(w->core, w->now_ns, p->tenant, &s);
 	w_drain(w);
