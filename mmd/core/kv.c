@@ -127,6 +127,7 @@ int mm_c_kv_release(struct mm_core *c, struct mm_c_tenant *t, const struct mm_ms
 	t->kv.held--;
 	t->kv.want -= t->kv.want != 0;
 	t->kv.reclaiming -= t->kv.reclaiming != 0;
+	t->kv.deaf = false;
 	reply(c, t, msg, 0);
 	return 0;
 }
@@ -158,13 +159,23 @@ void mm_c_kv_deny(struct mm_core *c, struct mm_c_tenant *t, int error)
 				     .arg = { t->kv.want, t->kv.held } });
 }
 
-void mm_c_kv_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks)
+bool mm_c_kv_hears(const struct mm_c_tenant *t)
 {
-	t->kv.reclaiming = chunks;
-	t->kv.reclaim_until_ns = c->now_ns + c->opts.reclaim_ns;
+	return !t->kv.reclaiming || t->kv.reclaiming < t->kv.asked;
+}
+
+void mm_c_kv_ask(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks, uint64_t until_ns)
+{
+	t->kv.deaf = !mm_c_kv_hears(t);
+	t->kv.reclaiming = t->kv.asked = chunks;
+	t->kv.reclaim_until_ns = until_ns;
 	mm_c_expect_anew(c);
 	c->stats.reclaims++;
 	mm_c_event(c, t,
-		   &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM,
-				     .arg = { chunks, t->kv.reclaim_until_ns } });
+		   &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM, .arg = { chunks, until_ns } });
+}
+
+void mm_c_kv_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks)
+{
+	mm_c_kv_ask(c, t, chunks, c->now_ns + c->opts.reclaim_ns);
 }

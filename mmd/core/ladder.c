@@ -35,13 +35,7 @@ static void ask_chunks(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
 {
 	uint64_t chunks = MM_MIN(mm_div_up(pages, t->kv.chunk_pages), t->kv.held);
 
-	t->kv.reclaiming = (uint32_t)chunks;
-	t->kv.reclaim_until_ns = c->now_ns + c->opts.ask_ns;
-	mm_c_expect_anew(c);
-	c->stats.reclaims++;
-	mm_c_event(c, t,
-		   &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM,
-				     .arg = { chunks, t->kv.reclaim_until_ns } });
+	mm_c_kv_ask(c, t, (uint32_t)chunks, c->now_ns + c->opts.ask_ns);
 }
 
 static bool asked(const struct mm_core *c, const struct mm_c_tenant *t)

@@ -84,7 +84,7 @@ uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t acco
 		return 0;
 	MM_FOREACH_TENANT(c, t)
 	{
-		uint64_t chunks;
+		uint64_t chunks, hears = mm_c_kv_hears(t);
 
 		if (t->life != MM_LIFE_LIVE || t->kicked || got >= short_pages ||
 		    !mm_c_of_account(t, account) || (idle_only && !mm_c_idle(c, t)) ||
@@ -101,7 +101,7 @@ uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t acco
 			return got;
 		if (!dry)
 			mm_c_kv_reclaim(c, t, (uint32_t)chunks);
-		got += chunks * t->kv.chunk_pages;
+		got += hears * chunks * t->kv.chunk_pages;
 	}
 	return got;
 }
@@ -229,7 +229,7 @@ static void recall(struct mm_core *c, uint64_t short_pages)
 
 	MM_FOREACH_TENANT(c, t)
 	if (t->life == MM_LIFE_LIVE && !t->kicked && t->features & MM_FEAT_RECLAIM &&
-	    c->now_ns >= t->kv.reclaim_until_ns &&
+	    c->now_ns >= t->kv.reclaim_until_ns && mm_c_kv_hears(t) &&
 	    (!most || over_share_pages(t) > over_share_pages(most)))
 		most = t;
 	pages = most ? MM_MIN(over_share_pages(most), short_pages) : 0;

@@ -176,7 +176,7 @@ uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry)
 	short_pages = MM_MIN(short_pages, part - held);
 	MM_FOREACH_TENANT(c, u)
 	{
-		uint64_t over;
+		uint64_t over, hears = mm_c_kv_hears(u);
 
 		if (u == t || !mm_c_rotates(c, u) || !(u->features & MM_FEAT_RECLAIM) ||
 		    got >= short_pages || c->now_ns < u->kv.reclaim_until_ns)
@@ -188,7 +188,7 @@ uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry)
 			continue;
 		if (!dry)
 			mm_c_kv_reclaim(c, u, (uint32_t)over);
-		got += over * u->kv.chunk_pages;
+		got += hears * over * u->kv.chunk_pages;
 	}
 	return got;
 }

@@ -88,6 +88,8 @@ struct mm_c_kv {
 	bool told;           /* the present wish was answered by a denial */
 	uint64_t denied_ns;  /* last denial, 0: never */
 	uint32_t reclaiming; /* chunks asked back and not yet seen */
+	uint32_t asked;      /* back, the last time */
+	bool deaf;           /* it gave nothing the time before: it is not counted on */
 	uint64_t reclaim_until_ns;
 	uint64_t held_map[MM_KV_ENTRIES / 64];
 };
@@ -422,7 +424,11 @@ uint32_t mm_c_kv_unmet(const struct mm_core *c, const struct mm_c_tenant *t);
 void mm_c_kv_turn(struct mm_core *c, struct mm_c_tenant *t);
 void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t);
 void mm_c_kv_deny(struct mm_core *c, struct mm_c_tenant *t, int error);
+/* Asks for @chunks back until then. Who has given nothing of what was asked last is asked, and not counted on. */
+void mm_c_kv_ask(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks, uint64_t until_ns);
 void mm_c_kv_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks);
+/* If it were asked now, would that be counted on? */
+bool mm_c_kv_hears(const struct mm_c_tenant *t);
 uint32_t mm_c_kv_chunk_page(const struct mm_c_tenant *t, uint32_t chunk, uint32_t i);
 bool mm_c_kv_holds(const struct mm_c_tenant *t, uint32_t chunk);
 
