@@ -20,7 +20,7 @@
 #define MM_LINK_PERMILLE      900
 #define MM_SLOW_PERMILLE      50
 #define MM_WAKE_PERMILLE      1000
-#define MM_TURN_COST_PERMILLE 200
+#define MM_TURN_COST_PERMILLE 100
 #define MM_IDLE_NS            (100 * MM_NS_PER_MS)
 #define MM_SILENT_IDLES       20 /* times idle_ns without a step: then claims of work do not count */
 #define MM_DWELL_NS           (200 * MM_NS_PER_MS)
