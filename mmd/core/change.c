@@ -66,6 +66,7 @@ static void preload_send(struct mm_core *c, struct mm_c_tenant *t)
 void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why)
 {
 	t->model = MM_MODEL_NONE;
+	mm_c_sum_anew(c);
 	t->plan.phase = MM_PLAN_STEADY;
 	t->entries = t->n_layers = 0;
 	mm_c_event(c, t,
@@ -85,6 +86,7 @@ bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t)
 	for (uint32_t g = 0; g <= t->n_layers; g++)
 		preload_add(c, t, &t->group[g]);
 	t->model = MM_MODEL_LOADING;
+	mm_c_sum_anew(c);
 	t->plan.phase = MM_PLAN_PRELOAD;
 	return true;
 }

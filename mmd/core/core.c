@@ -86,6 +86,7 @@ static int allocate(struct mm_core *c)
 	c->account = calloc(c->opts.accounts_max, sizeof(*c->account));
 	c->mins = calloc(1, sizeof(*c->mins));
 	c->expected = calloc(1, sizeof(*c->expected));
+	c->sums = calloc(1, sizeof(*c->sums));
 	c->swap_pieces =
 		calloc((size_t)tenants * MM_SWAP_LOTS * MM_SWAP_PIECES, sizeof(*c->swap_pieces));
 	c->scratch = calloc(c->opts.pages, sizeof(*c->scratch));
@@ -93,7 +94,8 @@ static int allocate(struct mm_core *c)
 	c->storage = calloc(tenants * (3 * (size_t)c->entries_max + MM_MAP_ENTRIES),
 			    sizeof(*c->storage));
 	if (!page || !c->job || !c->queue || !c->tenant || !c->scratch || !c->spill ||
-	    !c->storage || !c->swap_pieces || !c->account || !c->mins || !c->expected || !c->sets)
+	    !c->storage || !c->swap_pieces || !c->account || !c->mins || !c->expected || !c->sums ||
+	    !c->sets)
 		return -ENOMEM;
 	mm_ledger_init(&c->ledger, page, c->opts.pages);
 	tables_share_out(c);
@@ -133,6 +135,7 @@ struct mm_core *mm_core_destroy(struct mm_core *c)
 	free(c->account);
 	free(c->mins);
 	free(c->expected);
+	free(c->sums);
 	free(c->sets);
 	free(c->scratch);
 	free(c->spill);

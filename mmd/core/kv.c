@@ -100,6 +100,7 @@ void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t)
 	}
 	t->kv.held_map[chunk / 64] |= UINT64_C(1) << (chunk % 64);
 	t->kv.held++;
+	mm_c_sum_anew(c);
 	mm_c_kv_turn(c, t);
 	mm_account_serve(&c->account[t->account], t->kv.chunk_pages, &c->served);
 	c->stats.grants++;

@@ -48,14 +48,11 @@ bool mm_c_of_account(const struct mm_c_tenant *t, uint32_t account)
 static uint64_t may_give(const struct mm_core *c, const struct mm_c_tenant *from, uint64_t pages,
 			 uint32_t account)
 {
-	uint64_t excess = mm_c_excess(c, from->account), own = 0, expected;
+	uint64_t excess = mm_c_excess(c, from->account), own, expected;
 
 	if (account != MM_DOMAIN_NONE || excess == UINT64_MAX)
 		return UINT64_MAX;
-	MM_FOREACH_TENANT(c, t)
-	if (t->account == from->account)
-		own += (uint64_t)mm_c_kv_unmet(c, t) * t->kv.chunk_pages +
-		       (t->model == MM_MODEL_WAITING ? t->entries : 0);
+	own = mm_c_sums(c)->own[from->account];
 	expected = mm_c_expected(c, from->account);
 	own = own > expected ? own - expected : 0;
 	excess = excess > expected ? excess - expected : 0;

@@ -30,7 +30,13 @@ uint64_t mm_c_account_soon(const struct mm_core *c, uint32_t account);
 /* An account that may have the whole pool is never what stands in the way. */
 bool mm_c_quota_binds(const struct mm_core *c, const struct mm_c_tenant *t);
 
+/* Each lender asks for them: all are worked out at once. */
+const struct mm_c_sums *mm_c_sums(const struct mm_core *c);
+
 /* ---- worth.c ---- */
+
+/* Of the link's time, what @t's streaming takes; 0: it does not stream, or is idle. */
+uint64_t mm_c_link_permille(const struct mm_core *c, const struct mm_c_tenant *t);
 
 /* A step computed for so long. */
 void mm_c_step_seen(struct mm_c_steps *steps, uint64_t ns);

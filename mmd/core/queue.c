@@ -61,6 +61,7 @@ void mm_c_kick(struct mm_core *c, struct mm_c_tenant *t, const char *reason)
 	if (t->kicked || !t->connected)
 		return;
 	t->kicked = true;
+	mm_c_sum_anew(c);
 	c->stats.kicks++;
 	mm_c_emit(c, MM_ACT_KICK, t)->reason = reason;
 }

@@ -245,6 +245,13 @@ struct mm_c_expected {
 	uint64_t of[MM_ACCOUNTS_LIMIT]; /* by account */
 };
 
+/* What all tenants add up to, as of one settling and its grants so far. */
+struct mm_c_sums {
+	bool known;
+	uint64_t link; /* of the link's time, what active tenants' streaming takes */
+	uint64_t own[MM_ACCOUNTS_LIMIT]; /* pages that an account's tenants wait for */
+};
+
 struct mm_policy_ops;
 
 struct mm_core {
@@ -256,6 +263,7 @@ struct mm_core {
 	uint32_t accounts_end; /* no index in use at or above it */
 	struct mm_c_mins *mins;
 	struct mm_c_expected *expected;
+	struct mm_c_sums *sums;
 	uint64_t min_sum;        /* of all accounts */
 	uint64_t quota_revision; /* of the last change of any */
 	uint64_t served;         /* the most that an account was at when it was granted a chunk */
@@ -326,10 +334,17 @@ static inline uint64_t mm_c_time(const struct mm_core *c, uint64_t ns)
 	return ns * c->opts.time_scale;
 }
 
+/* What tenants wait for, or whether they count as idle, has changed. */
+static inline void mm_c_sum_anew(struct mm_core *c)
+{
+	c->sums->known = false;
+}
+
 /* What is expected has changed, or time has passed: it is worked out anew when somebody asks. */
 static inline void mm_c_expect_anew(struct mm_core *c)
 {
 	c->expected->known = false;
+	mm_c_sum_anew(c);
 }
 
 static inline uint32_t mm_c_index(const struct mm_core *c, const struct mm_c_tenant *t)

@@ -45,6 +45,24 @@ uint64_t mm_c_expected(const struct mm_core *c, uint32_t account)
 	return account == MM_DOMAIN_NONE ? e->all : e->of[account];
 }
 
+const struct mm_c_sums *mm_c_sums(const struct mm_core *c)
+{
+	struct mm_c_sums *s = c->sums;
+
+	if (s->known)
+		return s;
+	s->known = true;
+	s->link = 0;
+	memset(s->own, 0, c->accounts_end * sizeof(*s->own));
+	MM_FOREACH_TENANT(c, t)
+	{
+		s->link += mm_c_link_permille(c, t);
+		s->own[t->account] += (uint64_t)mm_c_kv_unmet(c, t) * t->kv.chunk_pages +
+				      (t->model == MM_MODEL_WAITING ? t->entries : 0);
+	}
+	return s;
+}
+
 uint64_t mm_c_supply(const struct mm_core *c)
 {
 	return mm_c_free_pages(c) + c->ledger.inflight_all + mm_c_expected(c, MM_DOMAIN_NONE);

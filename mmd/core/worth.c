@@ -94,15 +94,17 @@ static uint64_t link_permille(const struct mm_core *c, const struct mm_c_tenant 
 		       : 1000;
 }
 
+uint64_t mm_c_link_permille(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	if (t->life != MM_LIFE_LIVE || !t->plan.m || mm_c_idle(c, t))
+		return 0;
+	return link_permille(c, t, &t->set, 0);
+}
+
 /* What the other active tenants' streaming takes. */
 static uint64_t link_used(const struct mm_core *c, const struct mm_c_tenant *but)
 {
-	uint64_t sum = 0;
-
-	MM_FOREACH_TENANT(c, t)
-	if (t != but && t->life == MM_LIFE_LIVE && t->plan.m && !mm_c_idle(c, t))
-		sum += link_permille(c, t, &t->set, 0);
-	return sum;
+	return mm_c_sums(c)->link - mm_c_link_permille(c, but);
 }
 
 /* Transfers that share the link take longer by what the others take of it. */
