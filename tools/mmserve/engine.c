@@ -575,6 +575,8 @@ static int turn(struct mm_engine *e)
 		return step(e, plan);
 	}
 	r = check_stuck(e, now);
+	if (!r && mm_kvman_yields(&e->kvman))
+		r = e->memory->ops->turn_yield(e->memory);
 	if (!r && !all_done(e))
 		wait_idle(e, now);
 	return r;

@@ -253,6 +253,11 @@ void mm_kvman_ran(struct mm_kvman *k, uint64_t step_ns)
 	k->step_ns = step_ns;
 }
 
+bool mm_kvman_yields(const struct mm_kvman *k)
+{
+	return !k->may_grow && (k->sched->n_running || k->sched->n_waiting);
+}
+
 uint32_t mm_kvman_stuck(struct mm_kvman *k, uint64_t now_ns)
 {
 	const struct mm_sched *s = k->sched;

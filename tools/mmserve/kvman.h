@@ -174,6 +174,15 @@ void mm_kvman_runs(struct mm_kvman *k);
 void mm_kvman_ran(struct mm_kvman *k, uint64_t step_ns);
 
 /**
+ * mm_kvman_yields() - is the turn of no use?
+ * @k: after a plan with nothing in it
+ *
+ * There is work, it cannot run for lack of memory, and no answer is due that would change it: while it keeps
+ * its turn nobody computes, and those that would end, and leave their memory, wait.
+ */
+bool mm_kvman_yields(const struct mm_kvman *k);
+
+/**
  * mm_kvman_stuck() - a plan had no items
  * @k:      any
  * @now_ns: time

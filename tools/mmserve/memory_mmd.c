@@ -131,6 +131,13 @@ static int mmd_turn_want(struct mm_memory *m)
 	return mm_turn_want(s->client, 0);
 }
 
+static int mmd_turn_yield(struct mm_memory *m)
+{
+	const struct mmd *s = m->state;
+
+	return mm_turn_yield(s->client);
+}
+
 static uint64_t mmd_plan_held_ns(struct mm_memory *m)
 {
 	const struct mmd *s = m->state;
@@ -196,6 +203,7 @@ static const struct mm_memory_ops mmd_ops = {
 	.plan_held_ns = mmd_plan_held_ns,
 	.hint = mmd_hint,
 	.turn_want = mmd_turn_want,
+	.turn_yield = mmd_turn_yield,
 	.step_begin = mmd_step_begin,
 	.step_end = mmd_step_end,
 	.step_abandon = mmd_step_abandon,

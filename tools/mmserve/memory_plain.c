@@ -158,6 +158,7 @@ static const struct mm_memory_ops plain_ops = {
 	.plan_held_ns = plain_plan_held_ns,
 	.hint = plain_hint,
 	.turn_want = plain_step_begin,
+	.turn_yield = plain_step_begin,
 	.step_begin = plain_step_begin,
 	.step_end = plain_step_end,
 	.step_abandon = plain_step_abandon,

@@ -261,6 +261,12 @@ bool ms_turn_want(struct ms_tenant *t)
 	return false;
 }
 
+void ms_turn_yield(struct ms_tenant *t)
+{
+	if (t->c.in_turns)
+		turn_leave(t);
+}
+
 static void turn_begins(struct ms_tenant *t, const struct mm_msg *msg)
 {
 	t->c.turn = msg->arg[0];

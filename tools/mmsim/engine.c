@@ -299,6 +299,8 @@ static void idle(struct ms_tenant *t)
 		mm_sched_remove(&t->e.sched, seq, t->sim->now_ns);
 		refuse(t);
 	}
+	if (mm_kvman_yields(&t->e.kvman))
+		ms_turn_yield(t);
 	sleep_on(t);
 }
 

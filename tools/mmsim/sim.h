@@ -323,6 +323,7 @@ int ms_kv_want(struct ms_tenant *t, uint32_t chunks);
 void ms_kv_release(struct ms_tenant *t, uint32_t chunk);
 void ms_client_hint(struct ms_tenant *t, uint32_t chunks_used, uint32_t waiting, uint32_t running);
 bool ms_turn_want(struct ms_tenant *t); /* false: it is somebody else's */
+void ms_turn_yield(struct ms_tenant *t);
 void ms_client_step_ended(struct ms_tenant *t);
 
 /* step.c */

@@ -246,9 +246,11 @@ static void test_denied(void **state)
 	(void)state;
 	start(&f, &times, 0);
 	f.answer = -ENOSPC;
+	assert_false(mm_kvman_yields(&f.k)); /* there is nothing to do */
 	add(&f, 7, 30);
-	turn(&f, 10);
+	assert_int_equal(turn(&f, 10), 0);
 	assert_int_equal(f.wants, 1);
+	assert_true(mm_kvman_yields(&f.k));
 	turn(&f, 59);
 	assert_int_equal(f.wants, 1);
 	add(&f, 7, 30); /* more than before: that is another question */
@@ -261,8 +263,10 @@ static void test_denied(void **state)
 	f.answer = -EAGAIN;
 	turn(&f, 159);
 	assert_true(f.k.may_grow);
+	assert_false(mm_kvman_yields(&f.k)); /* it may be on its way */
 	mm_kvman_denied(&f.k, 160);
 	assert_false(f.k.may_grow);
+	assert_true(mm_kvman_yields(&f.k));
 	turn(&f, 209);
 	assert_int_equal(f.wants, 4);
 	add(&f, 14, 30); /* more again, but what was denied a moment ago is not on its way */

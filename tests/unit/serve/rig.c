@@ -249,6 +249,14 @@ static int lender_turn_want(struct mm_memory *m)
 	return l->plain.ops->turn_want(&l->plain);
 }
 
+static int lender_turn_yield(struct mm_memory *m)
+{
+	struct lender *l = m->state;
+
+	assert_false(l->in_step);
+	return l->plain.ops->turn_yield(&l->plain);
+}
+
 static int lender_step_begin(struct mm_memory *m)
 {
 	struct lender *l = m->state;
@@ -353,6 +361,7 @@ static const struct mm_memory_ops lender_ops = {
 	.plan_held_ns = lender_plan_held_ns,
 	.hint = lender_hint,
 	.turn_want = lender_turn_want,
+	.turn_yield = lender_turn_yield,
 	.step_begin = lender_step_begin,
 	.step_end = lender_step_end,
 	.step_abandon = lender_step_abandon,

@@ -370,6 +370,22 @@ static void the_baseline_loses_nothing_to_chunks(void **state)
 	}
 }
 
+/* Who cannot run for lack of memory lets the others compute: a turn is not slept through. */
+static void no_turn_is_slept_through(void **state)
+{
+	struct fixture f;
+	struct ms_sim *sim;
+
+	(void)state;
+	set_up(&f, "--combo C2 --seconds 30 --rate 2 --seed 3 --policy elastic --sharing temporal");
+	sim = run(&f);
+	print_message("busy %.1f of %.1f s\n", (double)sim->devices[0].compute.busy_ns / 1e9,
+		      (double)(sim->end_ns - sim->start_ns) / 1e9);
+	assert_true(sim->devices[0].compute.busy_ns > (sim->end_ns - sim->start_ns) * 4 / 5);
+	ms_sim_destroy(sim);
+	tear_down(&f);
+}
+
 /* ---- refused ---- */
 
 static void a_case_without_room_is_refused(void **state)
@@ -456,6 +472,7 @@ int main(void)
 		cmocka_unit_test(cycling_steps_take_what_the_planner_says),
 		cmocka_unit_test(streaming_slows_kernels_down),
 		cmocka_unit_test(every_policy_holds_and_repeats),
+		cmocka_unit_test(no_turn_is_slept_through),
 		cmocka_unit_test(the_baseline_loses_nothing_to_chunks),
 		cmocka_unit_test(a_case_without_room_is_refused),
 	};
