@@ -433,7 +433,8 @@ static int add_single(struct mm_eval *eval)
 	char head[256];
 	int err;
 
-	snprintf(head, sizeof(head), "--profile gh200-96 --shapes OPT-13B:35%% --lengths %s",
+	snprintf(head, sizeof(head),
+		 "--profile gh200-96 --shapes OPT-13B:35%% --sharing spatial --lengths %s",
 		 eval->opts.alpaca);
 	err = add_variants(eval, MM_EVAL_FIG15, "OPT-13B-alpaca", head, VARIANTS(slots));
 	if (!err)
