@@ -374,21 +374,6 @@ bool mm_plan_hidden(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns, 
 	return mm_plan_set_step_ns(set, n, t_c_ns, t_t_ns) <= clip((u128)n * t_c_ns);
 }
 
-uint32_t mm_plan_m_max(uint32_t beta, uint32_t n, uint64_t t_c_ns, uint64_t t_t_ns,
-		       uint32_t link_permille)
-{
-	u128 link, hidden;
-
-	if (!t_c_ns || !t_t_ns)
-		return 0;
-	/* m·T_T <= (n−m)·T_c  <=>  m <= n·T_c / (T_T + T_c) */
-	hidden = (u128)n * t_c_ns / (beta == 2 ? t_t_ns : (u128)t_t_ns + t_c_ns);
-	link = (u128)n * t_c_ns * link_permille / ((u128)t_t_ns * 1000);
-	hidden = MM_MIN(hidden, link);
-	hidden = MM_MIN(hidden, (u128)n);
-	return hidden < 2 * beta ? 0 : (uint32_t)hidden;
-}
-
 uint32_t mm_plan_beta(const struct mm_plan_set *one, const struct mm_plan_set *two, uint32_t n,
 		      uint64_t t_c_ns, uint64_t t_t_ns)
 {
@@ -398,12 +383,4 @@ uint32_t mm_plan_beta(const struct mm_plan_set *one, const struct mm_plan_set *t
 	if (t_c_ns && t_t_ns && one_ns != two_ns)
 		return one_ns < two_ns ? 1 : 2;
 	return (uint64_t)one->m * (one->m + 1) < n ? 1 : 2;
-}
-
-uint32_t mm_plan_link_permille(uint32_t n, uint32_t m, uint64_t t_c_ns, uint64_t t_t_ns)
-{
-	u128 step = (u128)n * t_c_ns;
-	u128 share = step ? (u128)m * t_t_ns * 1000 / step : UINT32_MAX;
-
-	return share > UINT32_MAX ? UINT32_MAX : (uint32_t)share;
 }

@@ -138,21 +138,6 @@ uint64_t mm_plan_set_step_ns(const struct mm_plan_set *set, uint32_t n, uint64_t
 bool mm_plan_hidden(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns, uint64_t t_t_ns);
 
 /**
- * mm_plan_m_max() - the largest m that may stream without making a step longer
- * @beta:          slots, 1 or 2
- * @n:             layers
- * @t_c_ns:        0: nothing was measured: 0 is returned
- * @t_t_ns:        likewise
- * @link_permille: of the link's time that this model may use
- *
- * The largest m with m·T_T <= (n−m)·T_c (beta = 1) or m·T_T <= n·T_c (beta = 2), and
- * m·T_T <= link_permille/1000 · n·T_c. A bound: a set that is not even may be worse.
- * Return: 0, or 2 * beta..n.
- */
-uint32_t mm_plan_m_max(uint32_t beta, uint32_t n, uint64_t t_c_ns, uint64_t t_t_ns,
-		       uint32_t link_permille);
-
-/**
  * mm_plan_beta() - which of two sets to take: the one with the shorter step
  * @one:    with one slot
  * @two:    with two
@@ -165,6 +150,3 @@ uint32_t mm_plan_m_max(uint32_t beta, uint32_t n, uint64_t t_c_ns, uint64_t t_t_
  */
 uint32_t mm_plan_beta(const struct mm_plan_set *one, const struct mm_plan_set *two, uint32_t n,
 		      uint64_t t_c_ns, uint64_t t_t_ns);
-
-/* Share of the link that m streamed layers take, in permille of a step without stalls; saturates. */
-uint32_t mm_plan_link_permille(uint32_t n, uint32_t m, uint64_t t_c_ns, uint64_t t_t_ns);

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MM_TOOLS_MMBENCH_WORDS_H
-#define MM_TOOLS_MMBENCH_WORDS_H
-
 /*
- * Words of a command line, and what is said about those that are wrong.
+ * words - flags' values on a command line, and what is said about those that are wrong
+ *
+ * Ownership: nothing.
+ * Threading: any; writes to stderr.
  */
+#pragma once
 
 #include <stdint.h>
 
 #include "mm/base.h"
 
 /**
- * mm_words_wrong - Says in one line what is wrong, and where there is help
+ * mm_words_wrong() - says in one line what is wrong, and where there is help
  * @command: of mmbench
  *
  * Return: -EINVAL.
@@ -19,7 +20,7 @@
 MM_PRINTF(2, 3) int mm_words_wrong(const char *command, const char *format, ...);
 
 /**
- * mm_words_number - A whole number
+ * mm_words_number() - a whole number
  * @command: of mmbench
  * @name: the flag's
  *
@@ -27,5 +28,3 @@ MM_PRINTF(2, 3) int mm_words_wrong(const char *command, const char *format, ...)
  */
 int mm_words_number(const char *command, const char *name, const char *text, uint64_t least,
 		    uint64_t most, uint64_t *ret_number);
-
-#endif

@@ -351,30 +351,6 @@ static void slots_take_turns_and_stay(void **state)
 	assert_int_equal(mm_plan_slot_pages(&current, 1, pages), 5); /* of 0 and 4 */
 }
 
-static void how_many(void **state)
-{
-	(void)state;
-	assert_int_equal(mm_plan_m_max(1, 32, 0, 5, 900), 0);
-	assert_int_equal(mm_plan_m_max(1, 32, 5, 0, 900), 0);
-	assert_int_equal(mm_plan_m_max(1, 32, 10, 70, 1000), 4);
-	assert_int_equal(mm_plan_m_max(1, 32, 10, 71, 1000), 3);
-	assert_int_equal(mm_plan_m_max(1, 32, 10, 10, 250), 8);
-	assert_int_equal(mm_plan_m_max(1, 32, 10, 1000, 900), 0);
-	assert_int_equal(mm_plan_m_max(1, 32, UINT64_MAX, 1, 1000), 31);
-	for (uint32_t n = 2; n < 40; n++)
-		for (uint64_t t_t = 1; t_t < 200; t_t += 3) {
-			uint32_t m = mm_plan_m_max(1, n, 10, t_t, 1000);
-
-			assert_true(m <= n && m * t_t <= (n - m) * UINT64_C(10));
-			if (m >= 2)
-				assert_int_equal(mm_plan_step_ns(1, n, m, 10, t_t), n * 10);
-			assert_true((m + 1) * t_t > (n - m - 1) * UINT64_C(10) || m + 1 < 2 ||
-				    m == 0);
-		}
-	assert_int_equal(mm_plan_link_permille(32, 4, 10, 40), 500);
-	assert_int_equal(mm_plan_link_permille(32, 4, 0, 40), UINT32_MAX);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -392,7 +368,6 @@ int main(void)
 		cmocka_unit_test(possible_with_so_many_slots),
 		cmocka_unit_test(slots_without_measurements),
 		cmocka_unit_test(slots_take_turns_and_stay),
-		cmocka_unit_test(how_many),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
