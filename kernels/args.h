@@ -174,6 +174,21 @@ struct mm_add_args {
 	uint64_t n;
 };
 
+/*
+ * out[r] = x[r] in 16 bits, to nearest, ties to even; what is too large becomes infinite. Rows behind
+ * the last, up to padded_rows, become zeros.
+ */
+struct mm_narrow_args {
+	uint64_t x_va;   /* f32 [rows][stride], n of it used */
+	uint64_t out_va; /* dtype [padded_rows][n] */
+	uint32_t rows;
+	uint32_t padded_rows; /* rows or more */
+	uint32_t n;
+	uint32_t stride;
+	uint32_t dtype; /* MM_DTYPE_F16 or MM_DTYPE_BF16 */
+	uint32_t reserved;
+};
+
 /* out[r] = the lowest index of the largest element; NaN is never the largest. */
 struct mm_argmax_args {
 	uint64_t x_va;   /* f32 [rows][n] */
@@ -195,4 +210,5 @@ static_assert(sizeof(struct mm_paged_attention_args) == 104, "no padding: it cro
 static_assert(sizeof(struct mm_rope_args) == 40, "no padding: the struct crosses compilers");
 static_assert(sizeof(struct mm_layernorm_args) == 56, "no padding: the struct crosses compilers");
 static_assert(sizeof(struct mm_position_embed_args) == 40, "no padding: it crosses compilers");
+static_assert(sizeof(struct mm_narrow_args) == 40, "no padding: the struct crosses compilers");
 static_assert(sizeof(struct mm_swiglu_args) == 40, "no padding: the struct crosses compilers");

@@ -25,7 +25,7 @@ struct mm_gemm_args {
 	uint32_t k;
 	uint32_t dtype;
 	uint32_t y_stride; /* in elements */
-	uint32_t reserved;
+	uint32_t y_rows;   /* that y has room for, 0: tokens; what is behind tokens may be spoilt */
 };
 
 static_assert(sizeof(struct mm_gemm_args) == 48, "no padding: the struct crosses compilers");

@@ -82,6 +82,13 @@ struct mm_cost mm_costs_gemm(const struct mm_gemm_args *a)
 	return mm_cost_gemm(a->tokens, a->outputs, a->k, mm_dtype_bytes(a->dtype));
 }
 
+struct mm_cost mm_costs_narrow(const struct mm_narrow_args *a)
+{
+	const double in = (double)a->rows * a->n, out = (double)a->padded_rows * a->n;
+
+	return (struct mm_cost){ .bytes = in * sizeof(float) + out * mm_dtype_bytes(a->dtype) };
+}
+
 struct mm_cost mm_costs_argmax(const struct mm_argmax_args *a)
 {
 	return mm_cost_argmax(a->rows, a->n);

@@ -26,5 +26,6 @@ struct mm_cost mm_costs_swiglu(const struct mm_swiglu_args *a);
 struct mm_cost mm_costs_relu(const struct mm_relu_args *a);
 struct mm_cost mm_costs_add(const struct mm_add_args *a);
 struct mm_cost mm_costs_gemm(const struct mm_gemm_args *a);
+struct mm_cost mm_costs_narrow(const struct mm_narrow_args *a);
 struct mm_cost mm_costs_argmax(const struct mm_argmax_args *a);
 struct mm_cost mm_costs_checksum(const struct mm_checksum_args *a);

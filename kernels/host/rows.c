@@ -255,6 +255,18 @@ void mm_rows_add(const struct mm_add_args *a)
 		x[i] += y[i];
 }
 
+void mm_rows_narrow(const struct mm_narrow_args *a)
+{
+	const size_t row_bytes = (size_t)a->n * mm_dtype_bytes(a->dtype);
+	const float *x = mm_at(a->x_va);
+	char *out = mm_at(a->out_va);
+
+	for (uint32_t r = 0; r < a->rows; r++)
+		narrow_row(x + (size_t)r * a->stride, a->n, a->dtype, out + r * row_bytes);
+	if (a->padded_rows > a->rows)
+		memset(out + a->rows * row_bytes, 0, (a->padded_rows - a->rows) * row_bytes);
+}
+
 void mm_rows_argmax(const struct mm_argmax_args *a)
 {
 	const float *x = mm_at(a->x_va);

@@ -20,4 +20,5 @@ void mm_rows_kv_write(const struct mm_kv_write_args *a);
 void mm_rows_swiglu(const struct mm_swiglu_args *a);
 void mm_rows_relu(const struct mm_relu_args *a);
 void mm_rows_add(const struct mm_add_args *a);
+void mm_rows_narrow(const struct mm_narrow_args *a);
 void mm_rows_argmax(const struct mm_argmax_args *a);

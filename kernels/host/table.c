@@ -74,6 +74,7 @@ KERNEL(swiglu, mm_rows_swiglu)
 KERNEL(relu, mm_rows_relu)
 KERNEL(add, mm_rows_add)
 KERNEL(gemm, gemm)
+KERNEL(narrow, mm_rows_narrow)
 KERNEL(argmax, mm_rows_argmax)
 KERNEL(checksum, checksum)
 
@@ -86,8 +87,9 @@ KERNEL(checksum, checksum)
 	}
 
 MM_EXPORT const struct mm_host_kernel mm_host_kernels[] = {
-	ENTRY(embed),     ENTRY(position_embed),  ENTRY(gather),   ENTRY(rmsnorm),
-	ENTRY(layernorm), ENTRY(bias_add),        ENTRY(rope),     ENTRY(kv_write),
-	ENTRY(gemm),      ENTRY(paged_attention), ENTRY(swiglu),   ENTRY(relu),
-	ENTRY(add),       ENTRY(argmax),          ENTRY(checksum), { .name = NULL },
+	ENTRY(embed),     ENTRY(position_embed),  ENTRY(gather), ENTRY(rmsnorm),
+	ENTRY(layernorm), ENTRY(bias_add),        ENTRY(rope),   ENTRY(kv_write),
+	ENTRY(gemm),      ENTRY(paged_attention), ENTRY(swiglu), ENTRY(relu),
+	ENTRY(add),       ENTRY(narrow),          ENTRY(argmax), ENTRY(checksum),
+	{ .name = NULL },
 };

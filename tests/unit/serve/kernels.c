@@ -520,6 +520,36 @@ static void test_narrow(void **state)
 	check_narrow(MM_DTYPE_BF16, 0x7f80, narrow_bf16);
 }
 
+/* Rows of a wider matrix, then zeros up to the padding and nothing behind it. */
+static void check_narrow_rows(enum mm_dtype dtype)
+{
+	enum { ROWS = 3, PADDED = 5, N = 7, STRIDE = 11 };
+	float *x = floats((size_t)ROWS * STRIDE);
+	uint16_t out[PADDED * N + 1];
+	const struct mm_narrow_args a = { va(x), va(out), ROWS, PADDED, N, STRIDE, dtype, 0 };
+
+	memset(out, 0xee, sizeof(out));
+	mm_rows_narrow(&a);
+	for (uint32_t r = 0; r < PADDED; r++) {
+		for (uint32_t i = 0; i < N; i++) {
+			const float from = r < ROWS ? x[r * STRIDE + i] : 0;
+			const uint16_t want =
+				dtype == MM_DTYPE_F16 ? mm_narrow_f16(from) : mm_narrow_bf16(from);
+
+			assert_int_equal(out[r * N + i], want);
+		}
+	}
+	assert_int_equal(out[PADDED * N], 0xeeee);
+	free(x);
+}
+
+static void test_narrow_rows(void **state)
+{
+	(void)state;
+	check_narrow_rows(MM_DTYPE_F16);
+	check_narrow_rows(MM_DTYPE_BF16);
+}
+
 static void test_attention(void **state)
 {
 	(void)state;
@@ -615,6 +645,7 @@ int main(void)
 		cmocka_unit_test(test_gemm_into_columns),
 		cmocka_unit_test(test_rope),
 		cmocka_unit_test(test_narrow),
+		cmocka_unit_test(test_narrow_rows),
 		cmocka_unit_test(test_attention),
 		cmocka_unit_test(test_small_rows),
 		cmocka_unit_test(test_argmax),
