@@ -57,6 +57,22 @@ SAME_FIELD(CUstreamBatchMemOpParams, writeValue.address);
 SAME_FIELD(CUstreamBatchMemOpParams, writeValue.value64);
 SAME_FIELD(CUstreamBatchMemOpParams, writeValue.flags);
 
+SAME_SIZE(CUgraph);
+SAME_SIZE(CUgraphNode);
+SAME_SIZE(CUgraphExec);
+SAME_SIZE(CUstreamCaptureMode);
+SAME_SIZE(CUgraphNodeType);
+SAME_SIZE(CUgraphEdgeData);
+SAME_FIELD(CUgraphEdgeData, from_port);
+SAME_FIELD(CUgraphEdgeData, to_port);
+SAME_FIELD(CUgraphEdgeData, type);
+SAME_FIELD(CUgraphEdgeData, reserved);
+SAME_SIZE(CUDA_BATCH_MEM_OP_NODE_PARAMS);
+SAME_FIELD(CUDA_BATCH_MEM_OP_NODE_PARAMS, ctx);
+SAME_FIELD(CUDA_BATCH_MEM_OP_NODE_PARAMS, count);
+SAME_FIELD(CUDA_BATCH_MEM_OP_NODE_PARAMS, paramArray);
+SAME_FIELD(CUDA_BATCH_MEM_OP_NODE_PARAMS, flags);
+
 static_assert(ours_CU_LAUNCH_PARAM_END_AS_INT == CU_LAUNCH_PARAM_END_AS_INT, "launch");
 static_assert(ours_CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT == CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT,
 	      "launch");

@@ -53,6 +53,9 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUgraphExec_st *CUgraphExec;
 
 typedef struct CUuuid_st {
 	char bytes[16];
@@ -103,7 +106,17 @@ typedef enum cudaError_enum {
 	CUDA_ERROR_MPS_CONNECTION_FAILED = 805,
 	CUDA_ERROR_MPS_SERVER_NOT_READY = 807,
 	CUDA_ERROR_MPS_CLIENT_TERMINATED = 810,
+	CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+	CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
+	CUDA_ERROR_STREAM_CAPTURE_MERGE = 902,
+	CUDA_ERROR_STREAM_CAPTURE_UNMATCHED = 903,
+	CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
+	CUDA_ERROR_STREAM_CAPTURE_ISOLATION = 905,
+	CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
+	CUDA_ERROR_CAPTURED_EVENT = 907,
+	CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
 	CUDA_ERROR_TIMEOUT = 909,
+	CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE = 910,
 	CUDA_ERROR_UNKNOWN = 999,
 } CUresult;
 
@@ -231,6 +244,16 @@ typedef enum CUevent_flags_enum {
 	CU_EVENT_INTERPROCESS = 0x4,
 } CUevent_flags;
 
+typedef enum CUevent_record_flags_enum {
+	CU_EVENT_RECORD_DEFAULT = 0x0,
+	CU_EVENT_RECORD_EXTERNAL = 0x1, /* in a capture: a node that records; invalid elsewhere */
+} CUevent_record_flags;
+
+typedef enum CUevent_wait_flags_enum {
+	CU_EVENT_WAIT_DEFAULT = 0x0,
+	CU_EVENT_WAIT_EXTERNAL = 0x1, /* in a capture: a node that waits; invalid elsewhere */
+} CUevent_wait_flags;
+
 typedef enum CUstreamWaitValue_flags_enum {
 	CU_STREAM_WAIT_VALUE_GEQ = 0x0, /* cyclic: (int)(*addr - value) >= 0 */
 	CU_STREAM_WAIT_VALUE_EQ = 0x1,
@@ -291,6 +314,50 @@ typedef enum CUstreamCaptureStatus_enum {
 	CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
 	CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
 } CUstreamCaptureStatus;
+
+typedef enum CUstreamCaptureMode_enum {
+	CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
+	CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+	CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+} CUstreamCaptureMode;
+
+typedef enum CUgraphNodeType_enum {
+	CU_GRAPH_NODE_TYPE_KERNEL = 0,
+	CU_GRAPH_NODE_TYPE_MEMCPY = 1,
+	CU_GRAPH_NODE_TYPE_MEMSET = 2,
+	CU_GRAPH_NODE_TYPE_HOST = 3,
+	CU_GRAPH_NODE_TYPE_GRAPH = 4,
+	CU_GRAPH_NODE_TYPE_EMPTY = 5,
+	CU_GRAPH_NODE_TYPE_WAIT_EVENT = 6,
+	CU_GRAPH_NODE_TYPE_EVENT_RECORD = 7,
+	CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL = 8,
+	CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT = 9,
+	CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
+	CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
+	CU_GRAPH_NODE_TYPE_BATCH_MEM_OP = 12,
+	CU_GRAPH_NODE_TYPE_CONDITIONAL = 13,
+} CUgraphNodeType;
+
+typedef enum CUgraphInstantiate_flags_enum {
+	CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1,
+	CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD = 2,
+	CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH = 4,
+	CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8,
+} CUgraphInstantiate_flags;
+
+typedef struct CUgraphEdgeData_st {
+	unsigned char from_port;
+	unsigned char to_port;
+	unsigned char type;
+	unsigned char reserved[5];
+} CUgraphEdgeData;
+
+typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st {
+	CUcontext ctx;
+	unsigned int count;
+	CUstreamBatchMemOpParams *paramArray;
+	unsigned int flags;
+} CUDA_BATCH_MEM_OP_NODE_PARAMS;
 
 typedef enum CUmemAllocationHandleType_enum {
 	CU_MEM_HANDLE_TYPE_NONE = 0x0,
@@ -368,6 +435,8 @@ static_assert(sizeof(CUmemLocation) == 8, "driver ABI");
 static_assert(sizeof(CUmemAccessDesc) == 12, "driver ABI");
 static_assert(sizeof(CUstreamBatchMemOpParams) == 48, "driver ABI");
 static_assert(sizeof(CUuuid) == 16, "driver ABI");
+static_assert(sizeof(CUgraphEdgeData) == 8, "driver ABI");
+static_assert(sizeof(CUDA_BATCH_MEM_OP_NODE_PARAMS) == 32, "driver ABI");
 
 #endif /* CUDA_VERSION */
 
@@ -476,9 +545,31 @@ static_assert(sizeof(CUuuid) == 16, "driver ABI");
 	  (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *ops,                     \
 	   unsigned int flags))                                                                    \
 	X(OPTIONAL, cuStreamIsCapturing, 10000, (CUstream stream, CUstreamCaptureStatus * status)) \
+	X(OPTIONAL, cuStreamBeginCapture, 10010, (CUstream stream, CUstreamCaptureMode mode))      \
+	X(OPTIONAL, cuStreamEndCapture, 10000, (CUstream stream, CUgraph * graph))                 \
+	X(OPTIONAL, cuStreamGetCaptureInfo, 12030,                                                 \
+	  (CUstream stream, CUstreamCaptureStatus * status, cuuint64_t * id, CUgraph * graph,      \
+	   const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count))        \
+	X(OPTIONAL, cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode * mode))        \
+	X(OPTIONAL, cuGraphCreate, 10000, (CUgraph * graph, unsigned int flags))                   \
+	X(OPTIONAL, cuGraphDestroy, 10000, (CUgraph graph))                                        \
+	X(OPTIONAL, cuGraphGetNodes, 10000, (CUgraph graph, CUgraphNode * nodes, size_t * count))  \
+	X(OPTIONAL, cuGraphNodeGetType, 10000, (CUgraphNode node, CUgraphNodeType * type))         \
+	X(OPTIONAL, cuGraphAddBatchMemOpNode, 11070,                                               \
+	  (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t count,       \
+	   const CUDA_BATCH_MEM_OP_NODE_PARAMS *params))                                           \
+	X(OPTIONAL, cuGraphInstantiateWithFlags, 11040,                                            \
+	  (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                           \
+	X(OPTIONAL, cuGraphExecBatchMemOpNodeSetParams, 11070,                                     \
+	  (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params))       \
+	X(OPTIONAL, cuGraphUpload, 11010, (CUgraphExec exec, CUstream stream))                     \
+	X(OPTIONAL, cuGraphLaunch, 10000, (CUgraphExec exec, CUstream stream))                     \
+	X(OPTIONAL, cuGraphExecDestroy, 10000, (CUgraphExec exec))                                 \
 	X(REQUIRED, cuEventCreate, 2000, (CUevent * event, unsigned int flags))                    \
 	X(REQUIRED, cuEventDestroy, 4000, (CUevent event))                                         \
 	X(REQUIRED, cuEventRecord, 2000, (CUevent event, CUstream stream))                         \
+	X(OPTIONAL, cuEventRecordWithFlags, 11010,                                                 \
+	  (CUevent event, CUstream stream, unsigned int flags))                                    \
 	X(REQUIRED, cuEventQuery, 2000, (CUevent event))                                           \
 	X(REQUIRED, cuEventSynchronize, 2000, (CUevent event))                                     \
 	X(REQUIRED, cuEventElapsedTime, 2000, (float *ms, CUevent start, CUevent end))             \

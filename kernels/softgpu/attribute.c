@@ -241,7 +241,27 @@ CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice devi
 	X(CUDA_ERROR_MPS_CONNECTION_FAILED, "MPS client failed to connect to the MPS server")   \
 	X(CUDA_ERROR_MPS_SERVER_NOT_READY, "the MPS server is not ready")                       \
 	X(CUDA_ERROR_MPS_CLIENT_TERMINATED, "the MPS client has been terminated by the server") \
+	X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,                                                \
+	  "operation not permitted when stream is capturing")                                   \
+	X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,                                                \
+	  "operation failed due to a previous error during capture")                            \
+	X(CUDA_ERROR_STREAM_CAPTURE_MERGE,                                                      \
+	  "operation would result in a merge of separate capture sequences")                    \
+	X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED,                                                  \
+	  "capture was not ended in the same stream as it began")                               \
+	X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work")             \
+	X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,                                                  \
+	  "dependency created on uncaptured work in another stream")                            \
+	X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,                                                   \
+	  "operation would make the legacy stream depend on a capturing blocking stream")       \
+	X(CUDA_ERROR_CAPTURED_EVENT,                                                            \
+	  "operation not permitted on an event last recorded in a capturing stream")            \
+	X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,                                               \
+	  "attempt to terminate a thread-local capture sequence from another thread")           \
 	X(CUDA_ERROR_TIMEOUT, "wait operation timed out")                                       \
+	X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,                                                 \
+	  "the graph update was not performed because it included changes which violated "      \
+	  "constraints specific to instantiated graph update")                                  \
 	X(CUDA_ERROR_UNKNOWN, "unknown error")
 
 static const struct {
