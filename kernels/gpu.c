@@ -94,7 +94,10 @@ static void *open_library(const char *driver, const struct report *err)
 	}
 	lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
 	if (!lib)
-		report(err, "driver '%s': %s", driver, dlerror());
+		report(err, "driver '%s': %s%s", driver, dlerror(),
+		       name == driver ? ""
+				      : "; install the NVIDIA driver, and run containers with "
+					"its compute capability");
 	return lib;
 }
 
@@ -123,28 +126,111 @@ static const struct entry {
 #undef ENTRY
 };
 
-static int fill(proc_address_fn proc_address, const char *driver, struct mm_gpu_api *gpu,
-		const struct report *err)
+/* Gathers names, as many as there is room for; says how many there was none for. */
+struct missing {
+	char text[512];
+	size_t at;
+	unsigned int unsaid;
+};
+
+static void MM_PRINTF(2, 3) miss(struct missing *m, const char *format, ...)
+{
+	size_t room = sizeof(m->text) - m->at;
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(m->text + m->at, room, format, args);
+	va_end(args);
+	if (n >= 0 && (size_t)n < room) {
+		m->at += (size_t)n;
+		return;
+	}
+	m->text[m->at] = '\0';
+	m->unsaid++;
+}
+
+/* What every entry is, or in @missing what is required and not there. */
+static void fill(proc_address_fn proc_address, struct mm_gpu_api *gpu, struct missing *missing)
 {
 	for (size_t i = 0; i < MM_ARRAY_SIZE(entries); i++) {
 		const struct entry *e = &entries[i];
 		void *fn = look_up(proc_address, e->name, e->version);
 
-		if (!fn && e->required) {
-			report(err, "driver '%s' has no %s of ABI version %d; it is too old",
-			       driver, e->name, e->version);
-			return -ENOSYS;
-		}
+		if (!fn && e->required)
+			miss(missing, "%s%s(%d)", missing->at ? " " : "", e->name, e->version);
 		memcpy((char *)gpu + e->offset, &fn, sizeof(fn));
 	}
+}
+
+/* Of the driver behind @library, by the one name that every driver exports; 0: it does not say. */
+static int driver_version(void *library, CUresult *ret_result)
+{
+	CUresult(CUDAAPI * get_version)(int *version);
+	int version = 0;
+
+	*(void **)&get_version = dlsym(library, "cuDriverGetVersion");
+	*ret_result = get_version ? get_version(&version) : CUDA_ERROR_NOT_FOUND;
+	return *ret_result ? 0 : version;
+}
+
+static int check_version(void *library, const char *driver, int *ret_version,
+			 const struct report *err)
+{
+	CUresult result;
+	int version = driver_version(library, &result);
+
+	if (result == CUDA_ERROR_STUB_LIBRARY) {
+		report(err,
+		       "driver '%s' is the toolkit's stub, which is for linking only; take its "
+		       "folder (stubs) out of LD_LIBRARY_PATH, or give the path of the driver's "
+		       "own libcuda.so.1",
+		       driver);
+		return -ENOSYS;
+	}
+	if (version && version < MM_GPU_VERSION_MIN) {
+		report(err,
+		       "driver '%s' is CUDA %d.%d; " MM_GPU_VERSION_TEXT
+		       " or later is needed: update the NVIDIA driver (550 or later)",
+		       driver, version / 1000, version % 1000 / 10);
+		return -ENOSYS;
+	}
+	*ret_version = version;
 	return 0;
+}
+
+static int fill_all(const char *driver, struct mm_gpu_api *gpu, const struct report *err)
+{
+	struct missing missing = { .text = "" };
+	proc_address_fn proc_address;
+	int version, res;
+
+	res = check_version(gpu->library, driver, &version, err);
+	if (res < 0)
+		return res;
+	*(void **)&proc_address = dlsym(gpu->library, "cuGetProcAddress_v2");
+	if (!proc_address) {
+		report(err,
+		       "driver '%s' has no cuGetProcAddress_v2: no CUDA driver, or an old one; "
+		       "CUDA " MM_GPU_VERSION_TEXT " or later is needed",
+		       driver);
+		return -ENOSYS;
+	}
+	fill(proc_address, gpu, &missing);
+	if (!missing.at)
+		return 0;
+	report(err,
+	       "driver '%s' (CUDA %d.%d) lacks what is needed: %s%s; is it a driver of "
+	       "CUDA " MM_GPU_VERSION_TEXT " or later, whole?",
+	       driver, version / 1000, version % 1000 / 10, missing.text,
+	       missing.unsaid ? " and more" : "");
+	return -ENOSYS;
 }
 
 int mm_gpu_open(const char *driver, struct mm_gpu_api *ret_gpu, char *err, size_t err_bytes)
 {
 	const struct report rep = { err, err_bytes };
 	struct mm_gpu_api gpu = { 0 };
-	proc_address_fn proc_address;
 	int res;
 
 	if (!driver)
@@ -154,20 +240,76 @@ int mm_gpu_open(const char *driver, struct mm_gpu_api *ret_gpu, char *err, size_
 	gpu.library = open_library(driver, &rep);
 	if (!gpu.library)
 		return -ENOENT;
-	*(void **)&proc_address = dlsym(gpu.library, "cuGetProcAddress_v2");
-	if (!proc_address) {
-		report(&rep, "driver '%s' has no cuGetProcAddress_v2; CUDA 12.0 or later is needed",
-		       driver);
-		res = -ENOSYS;
-	} else {
-		res = fill(proc_address, driver, &gpu, &rep);
-	}
+	res = fill_all(driver, &gpu, &rep);
 	if (res < 0) {
 		dlclose(gpu.library);
 		return res;
 	}
 	*ret_gpu = gpu;
 	return 0;
+}
+
+bool mm_gpu_is_software(const struct mm_gpu_api *gpu)
+{
+	return gpu->library && dlsym(gpu->library, "mm_softgpu_stats");
+}
+
+/* What to do about a driver that does not start. */
+static const char *init_hint(CUresult result)
+{
+	switch ((int)result) {
+	case CUDA_ERROR_NO_DEVICE:
+		return "no GPU is visible: what do nvidia-smi, CUDA_VISIBLE_DEVICES and the "
+		       "container's devices say?";
+	case CUDA_ERROR_DEVICE_UNAVAILABLE:
+		return "somebody has the GPU for himself, or its compute mode forbids it: "
+		       "nvidia-smi "
+		       "-q -d COMPUTE";
+	case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
+		return "libcuda.so.1 is newer than the kernel's driver: take the compat folder out "
+		       "of "
+		       "LD_LIBRARY_PATH, or update the NVIDIA driver";
+	case CUDA_ERROR_SYSTEM_NOT_READY:
+		return "the GPU's fabric is not up: is nvidia-fabricmanager running, of the "
+		       "driver's "
+		       "own version?";
+	case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+		return "libcuda.so.1 and the kernel's driver are of different versions: reboot, or "
+		       "unload and load the nvidia modules";
+	case CUDA_ERROR_MPS_CONNECTION_FAILED:
+	case CUDA_ERROR_MPS_SERVER_NOT_READY:
+	case CUDA_ERROR_MPS_RPC_FAILURE:
+	case CUDA_ERROR_MPS_MAX_CLIENTS_REACHED:
+	case CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED:
+		return "MPS does not serve us: see nvidia-cuda-mps-control and its log, or unset "
+		       "CUDA_MPS_PIPE_DIRECTORY";
+	case CUDA_ERROR_OPERATING_SYSTEM:
+	case CUDA_ERROR_NOT_PERMITTED:
+		return "may we open /dev/nvidiactl, /dev/nvidia-uvm and the GPU's own node?";
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		return "host or device memory is used up";
+	default:
+		return "what do nvidia-smi and the kernel's log (dmesg, NVRM: Xid) say?";
+	}
+}
+
+int mm_gpu_init(const struct mm_gpu_api *gpu, char *err, size_t err_bytes)
+{
+	const struct report rep = { err, err_bytes };
+	CUresult result = gpu->cuInit(0);
+	int version = 0;
+
+	if (result == CUDA_SUCCESS)
+		return 0;
+	(void)gpu->cuDriverGetVersion(&version);
+	if (mm_gpu_is_software(gpu))
+		report(&rep, "the software GPU does not start: %s; why is on stderr",
+		       mm_gpu_strerror(gpu, result));
+	else
+		report(&rep, "the driver (CUDA %d.%d) does not start: %s (%d): %s", version / 1000,
+		       version % 1000 / 10, mm_gpu_strerror(gpu, result), (int)result,
+		       init_hint(result));
+	return mm_gpu_errno(result);
 }
 
 void mm_gpu_close(struct mm_gpu_api *gpu)

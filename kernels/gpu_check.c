@@ -8,6 +8,7 @@
  * type of the function that cuda.h declares.
  */
 #include <cuda.h>
+#include <cudaTypedefs.h>
 
 #include "mm/gpu.h"
 
@@ -92,3 +93,10 @@ static_assert(ours_CU_MEMHOSTALLOC_WRITECOMBINED == CU_MEMHOSTALLOC_WRITECOMBINE
 						   __typeof__(&name)),                         \
 		      #name);
 MM_GPU_ENTRIES(SAME_SIGNATURE)
+
+/* The very ABI version that we ask for exists under that number, with our signature. */
+#define SAME_VERSION(need, name, version, params)                                              \
+	static_assert(__builtin_types_compatible_p(__typeof__(((struct mm_gpu_api *)0)->name), \
+						   PFN_##name##_v##version),                   \
+		      #name " of ABI version " #version);
+MM_GPU_ENTRIES(SAME_VERSION)

@@ -9,15 +9,15 @@
  * Types:      the subset of cuda.h that the table needs, declared here, so that no CUDA toolkit is
  *             needed. Where one is found, kernels/gpu_check.c checks every value, layout and
  *             signature against it. A file that needs both includes cuda.h first.
- * Ownership:  mm_gpu_open() fills the caller's table; mm_gpu_close() clears it. Neither calls the
- *             driver: cuInit() is the caller's.
+ * Ownership:  mm_gpu_open() fills the caller's table; mm_gpu_close() clears it. Neither starts the
+ *             driver: that is mm_gpu_init(), or cuInit().
  * Threading:  a filled table is read-only; the driver's entry points are thread-safe.
- * Limits:     a CUDA driver of 12.0 or later (cuGetProcAddress_v2). Entries marked OPTIONAL may be
- *             NULL.
+ * Limits:     a CUDA driver of MM_GPU_VERSION_MIN or later. Entries marked OPTIONAL may be NULL.
  */
 #pragma once
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -103,8 +103,12 @@ typedef enum cudaError_enum {
 	CUDA_ERROR_NOT_SUPPORTED = 801,
 	CUDA_ERROR_SYSTEM_NOT_READY = 802,
 	CUDA_ERROR_SYSTEM_DRIVER_MISMATCH = 803,
+	CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE = 804,
 	CUDA_ERROR_MPS_CONNECTION_FAILED = 805,
+	CUDA_ERROR_MPS_RPC_FAILURE = 806,
 	CUDA_ERROR_MPS_SERVER_NOT_READY = 807,
+	CUDA_ERROR_MPS_MAX_CLIENTS_REACHED = 808,
+	CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED = 809,
 	CUDA_ERROR_MPS_CLIENT_TERMINATED = 810,
 	CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
 	CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
@@ -586,6 +590,10 @@ static_assert(sizeof(CUDA_BATCH_MEM_OP_NODE_PARAMS) == 32, "driver ABI");
 	   unsigned int block_x, unsigned int block_y, unsigned int block_z,                       \
 	   unsigned int shared_bytes, CUstream stream, void **params, void **extra))
 
+/* cuDriverGetVersion() of the oldest driver that serves: it has all entries, and was looked at. */
+#define MM_GPU_VERSION_MIN  12040
+#define MM_GPU_VERSION_TEXT "12.4"
+
 /* A loaded driver: gpu->cuMemCreate(...) is the driver's cuMemCreate. */
 struct mm_gpu_api {
 	void *library; /* dlopen() handle, NULL when closed */
@@ -606,7 +614,8 @@ struct mm_gpu_api {
  * contains this function, in its ../lib, or wherever the dynamic linker finds it. "cuda" is
  * libcuda.so.1.
  *
- * Return: 0; -ENOENT no such library; -ENOSYS the library is no driver that we can use.
+ * Return: 0; -ENOENT no such library; -ENOSYS the library is no driver that we can use: a stub, too
+ * old, or without entries that we need (all of which @err names, as name(ABI version)).
  */
 int mm_gpu_open(const char *driver, struct mm_gpu_api *ret_gpu, char *err, size_t err_bytes);
 
@@ -615,6 +624,22 @@ int mm_gpu_open(const char *driver, struct mm_gpu_api *ret_gpu, char *err, size_
  * @gpu: filled or zeroed; nothing may be running on the device through it any more
  */
 void mm_gpu_close(struct mm_gpu_api *gpu);
+
+/**
+ * mm_gpu_init() - start the driver: cuInit(0)
+ * @gpu:       filled by mm_gpu_open()
+ * @err:       where one line goes on failure that says what is wrong and what to do; may be NULL
+ * @err_bytes: size of @err
+ *
+ * Return: 0; what mm_gpu_errno() makes of the driver's result.
+ */
+int mm_gpu_init(const struct mm_gpu_api *gpu, char *err, size_t err_bytes);
+
+/**
+ * mm_gpu_is_software() - is this the software GPU, under whatever file name?
+ * @gpu: filled or zeroed
+ */
+bool mm_gpu_is_software(const struct mm_gpu_api *gpu);
 
 /**
  * mm_gpu_strerror() - the driver's name of a result, for messages

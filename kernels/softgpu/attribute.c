@@ -238,6 +238,11 @@ CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice devi
 	X(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized")                            \
 	X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,                                                    \
 	  "system has unsupported display driver / cuda driver")                                \
+	X(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE,                                            \
+	  "forward compatibility was attempted on non supported HW")                            \
+	X(CUDA_ERROR_MPS_RPC_FAILURE, "MPS server has encountered an RPC error")                \
+	X(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, "the MPS server takes no more clients")           \
+	X(CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED, "the device takes no more MPS connections")   \
 	X(CUDA_ERROR_MPS_CONNECTION_FAILED, "MPS client failed to connect to the MPS server")   \
 	X(CUDA_ERROR_MPS_SERVER_NOT_READY, "the MPS server is not ready")                       \
 	X(CUDA_ERROR_MPS_CLIENT_TERMINATED, "the MPS client has been terminated by the server") \

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/xfer/device.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -47,20 +46,6 @@ static int opening(const struct mm_xdev *dev, const char *what, CUresult result,
 		return 0;
 	snprintf(err, err_bytes, "%s: %s", what, mm_gpu_strerror(&dev->gpu, result));
 	return mm_gpu_errno(result);
-}
-
-/* Tenants load the driver by its kind; which one it is shows in the library behind an entry. */
-static enum mm_driver_kind driver_kind(const struct mm_xdev *dev)
-{
-	const char *name;
-	Dl_info info;
-
-	if (!dladdr((void *)(uintptr_t)dev->gpu.cuInit, &info) || !info.dli_fname)
-		return MM_DRIVER_CUDA;
-	name = strrchr(info.dli_fname, '/');
-	name = name ? name + 1 : info.dli_fname;
-	return strncmp(name, "libmm-softgpu", strlen("libmm-softgpu")) == 0 ? MM_DRIVER_SOFTWARE
-									    : MM_DRIVER_CUDA;
 }
 
 static int lock_device(struct mm_xdev *dev, char *err, size_t err_bytes)
@@ -120,7 +105,7 @@ static int identify(struct mm_xdev *dev, int ordinal, char *err, size_t err_byte
 	int count = 0;
 	int rc;
 
-	rc = opening(dev, "cuInit", dev->gpu.cuInit(0), err, err_bytes);
+	rc = mm_gpu_init(&dev->gpu, err, err_bytes);
 	if (rc < 0)
 		return rc;
 	rc = opening(dev, "cuDeviceGetCount", dev->gpu.cuDeviceGetCount(&count), err, err_bytes);
@@ -201,7 +186,8 @@ int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, char *err
 	rc = mm_gpu_open(driver[0] ? driver : NULL, &dev->gpu, err, err_bytes);
 	if (rc < 0)
 		return rc;
-	dev->kind = driver_kind(dev);
+	/* Tenants load the driver by its kind. */
+	dev->kind = mm_gpu_is_software(&dev->gpu) ? MM_DRIVER_SOFTWARE : MM_DRIVER_CUDA;
 	rc = identify(dev, ordinal, err, err_bytes);
 	if (rc < 0)
 		return rc;

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A driver library that does not do: what is wrong with it says the environment.
+ *
+ * FAKE_VERSION: what cuDriverGetVersion() tells, FAKE_VERSION_RESULT: its result. FAKE_LACKS: base
+ * names with commas that cuGetProcAddress does not find; FAKE_INIT: cuInit()'s result.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/base.h"
+#include "mm/gpu.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT CUresult cuDriverGetVersion(int *version);
+EXPORT CUresult cuGetProcAddress_v2(const char *name, void **fn, int version, cuuint64_t flags,
+				    CUdriverProcAddressQueryResult *status);
+
+static int number(const char *variable, int otherwise)
+{
+	const char *text = getenv(variable);
+
+	return text ? atoi(text) : otherwise;
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+	*version = number("FAKE_VERSION", 13000);
+	return (CUresult)number("FAKE_VERSION_RESULT", 0);
+}
+
+static CUresult init(unsigned int flags)
+{
+	(void)flags;
+	return (CUresult)number("FAKE_INIT", 0);
+}
+
+static CUresult error_name(CUresult error, const char **name)
+{
+	*name = error == CUDA_ERROR_SYSTEM_NOT_READY ? "CUDA_ERROR_SYSTEM_NOT_READY" : NULL;
+	return *name ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* There, and never called: nobody gets past cuInit(). */
+static CUresult anything(void)
+{
+	abort();
+}
+
+static bool lacks(const char *name)
+{
+	const char *list = getenv("FAKE_LACKS");
+	size_t n = strlen(name);
+
+	for (const char *at = list; at && (at = strstr(at, name)); at += n)
+		if ((at == list || at[-1] == ',') && (at[n] == ',' || !at[n]))
+			return true;
+	return false;
+}
+
+CUresult cuGetProcAddress_v2(const char *name, void **fn, int version, cuuint64_t flags,
+			     CUdriverProcAddressQueryResult *status)
+{
+	(void)flags;
+	*fn = NULL;
+	if (version > number("FAKE_VERSION", 13000))
+		return CUDA_ERROR_INVALID_VALUE;
+	*status = lacks(name) ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_SUCCESS;
+	if (lacks(name))
+		return CUDA_SUCCESS;
+	if (strcmp(name, "cuInit") == 0)
+		*fn = (void *)init;
+	else if (strcmp(name, "cuDriverGetVersion") == 0)
+		*fn = (void *)cuDriverGetVersion;
+	else if (strcmp(name, "cuGetErrorName") == 0)
+		*fn = (void *)error_name;
+	else
+		*fn = (void *)anything;
+	return CUDA_SUCCESS;
+}
