@@ -45,11 +45,28 @@ static int load_kernels(struct mm_forward *f, char *err)
 	if (r)
 		return fail(f, r, f->opts.module, err);
 	for (enum mm_kernel k = 0; k < MM_KERNEL_COUNT; k++) {
+		if (k == MM_KERNEL_GEMM) /* open_gemm() asks for what it needs */
+			continue;
 		r = f->gpu->cuModuleGetFunction(&f->functions[k], f->module, kernel_names[k]);
 		if (r)
 			return fail(f, r, kernel_names[k], err);
 	}
 	return 0;
+}
+
+static int open_gemm(struct mm_forward *f, char *err)
+{
+	const struct mm_arch *a = &f->weights->arch;
+	const uint32_t wide = MM_MAX(a->hidden, a->embed_dim);
+	const struct mm_gemm_opts opts = {
+		.kind = f->opts.gemm,
+		.module = f->module,
+		.fast = f->opts.fast,
+		.max_tokens = MM_MAX(f->opts.max_tokens, f->opts.max_rows),
+		.max_k = MM_MAX(MM_MAX(wide, a->ffn), a->heads * a->head_dim),
+	};
+
+	return mm_gemm_open(f->gpu, &opts, &f->gemm, err, MM_SERVE_ERROR_BYTES);
 }
 
 /* Host words of the batch: ids, positions, rows, samples, tables, and behind them next. */
@@ -90,6 +107,9 @@ static uint64_t lay_out(struct mm_forward *f)
 	const struct mm_arch *a = &f->weights->arch;
 	const uint64_t q_dim = (uint64_t)a->heads * a->head_dim;
 	const uint64_t wide = MM_MAX(a->hidden, a->embed_dim);
+	/* What products are written into has room for whole ones. */
+	const uint64_t tokens = mm_gemm_room(f->gemm, o->max_tokens);
+	const uint64_t rows = mm_gemm_room(f->gemm, o->max_rows);
 	const bool gated = mm_arch_has(a, MM_W_GATE);
 	struct mm_workspace *w = &f->w;
 	const struct {
@@ -97,14 +117,14 @@ static uint64_t lay_out(struct mm_forward *f)
 		uint64_t words;
 	} parts[] = {
 		{ &w->ids, input_words(o) },
-		{ &w->x, a->hidden * (uint64_t)o->max_tokens },
-		{ &w->h, MM_MAX(wide, q_dim) * MM_MAX(o->max_tokens, o->max_rows) },
-		{ &w->qkv, mm_pass_qkv_dim(a) * (uint64_t)o->max_tokens },
+		{ &w->x, a->hidden * tokens },
+		{ &w->h, MM_MAX(wide, q_dim) * MM_MAX(tokens, rows) },
+		{ &w->qkv, mm_pass_qkv_dim(a) * tokens },
 		{ &w->attention, q_dim * o->max_tokens },
-		{ &w->gate_up, gated ? 2 * (uint64_t)a->ffn * o->max_tokens : 0 },
-		{ &w->inner, a->ffn * (uint64_t)o->max_tokens },
+		{ &w->gate_up, gated ? 2 * (uint64_t)a->ffn * tokens : 0 },
+		{ &w->inner, a->ffn * tokens },
 		{ &w->sampled, wide * o->max_rows },
-		{ &w->logits, a->vocab * (uint64_t)o->max_rows },
+		{ &w->logits, a->vocab * rows },
 		{ &w->next, o->max_rows },
 		{ &w->checksums, 2 * (uint64_t)n_checksums(f) },
 		{ &w->frequencies, 2 * (uint64_t)a->head_dim },
@@ -144,6 +164,8 @@ int mm_forward_init(struct mm_forward *f, struct mm_memory *memory,
 	};
 	error = load_kernels(f, err);
 	if (!error)
+		error = open_gemm(f, err);
+	if (!error)
 		error = allocate_host(f, err);
 	if (error)
 		return error;
@@ -164,6 +186,7 @@ void mm_forward_done(struct mm_forward *f)
 		f->gpu->cuMemFree(f->w.base);
 	if (f->stream)
 		f->gpu->cuStreamDestroy(f->stream);
+	mm_gemm_close(f->gemm);
 	if (f->module)
 		f->gpu->cuModuleUnload(f->module);
 	free(f->host);

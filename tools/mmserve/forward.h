@@ -15,6 +15,7 @@
 #pragma once
 
 #include "kernels/args.h"
+#include "kernels/blas/backend.h"
 #include "tools/mmserve/kvarena.h"
 #include "tools/mmserve/model.h"
 
@@ -25,7 +26,9 @@ struct mm_forward_opts {
 	uint32_t table_stride; /* blocks of a sequence */
 	uint32_t block_tokens;
 	enum mm_dtype kv_dtype;
-	bool verify; /* checksum each layer's tensors on the stream, inside its gate */
+	enum mm_gemm_kind gemm; /* who multiplies */
+	bool fast;              /* and that products may depend on the batch */
+	bool verify;            /* checksum each layer's tensors on the stream, inside its gate */
 };
 
 struct mm_batch { /* host side of a step */
@@ -78,6 +81,7 @@ struct mm_forward {
 	CUstream stream;
 	CUmodule module;
 	CUfunction functions[MM_KERNEL_COUNT];
+	struct mm_gemm *gemm;
 	struct mm_workspace w;
 	struct mm_batch batch;
 	uint32_t *host; /* the batch's arrays */

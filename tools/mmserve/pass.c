@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "kernels/gemm.h"
+#include "kernels/blas/backend.h"
 
 #define BLOCK_THREADS 256u
 
@@ -45,10 +45,17 @@ static struct linear linear(const struct mm_forward *f, uint32_t layer, enum mm_
 static void multiply(struct mm_forward *f, const struct linear *l, CUdeviceptr x, struct place out,
 		     uint32_t rows)
 {
-	struct mm_gemm_args a = { x,    l->weight->va,    out.va,     rows, l->outputs,
-				  l->k, l->weight->dtype, out.stride, 0 };
+	const struct mm_gemm_args a = { .x_va = x,
+					.w_va = l->weight->va,
+					.y_va = out.va,
+					.tokens = rows,
+					.outputs = l->outputs,
+					.k = l->k,
+					.dtype = l->weight->dtype,
+					.y_stride = out.stride,
+					.y_rows = mm_gemm_room(f->gemm, rows) };
 
-	mm_pass_launch(f, MM_KERNEL_GEMM, rows, &a);
+	mm_pass_note(f, mm_gemm_multiply(f->gemm, &a, f->stream));
 }
 
 static void add_bias(struct mm_forward *f, const struct linear *l, struct place out, uint32_t rows)

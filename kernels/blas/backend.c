@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "kernels/blas/impl.h"
+
+void mm_gemm_fail(const struct mm_gemm_error *err, const char *format, ...)
+{
+	va_list args;
+
+	if (!err->text || !err->bytes)
+		return;
+	va_start(args, format);
+	vsnprintf(err->text, err->bytes, format, args);
+	va_end(args);
+}
+
+int mm_gemm_find(const struct mm_gpu_api *gpu, CUmodule module, const char *name,
+		 CUfunction *ret_function, const struct mm_gemm_error *err)
+{
+	const CUresult r = gpu->cuModuleGetFunction(ret_function, module, name);
+
+	if (r)
+		mm_gemm_fail(err, "%s: %s", name, mm_gpu_strerror(gpu, r));
+	return mm_gpu_errno(r);
+}
+
+int mm_gemm_open(const struct mm_gpu_api *gpu, const struct mm_gemm_opts *opts,
+		 struct mm_gemm **ret_gemm, char *err, size_t err_bytes)
+{
+	const struct mm_gemm_error to = { err, err_bytes };
+
+	switch (opts->kind) {
+	case MM_GEMM_KERNEL:
+		return mm_gemm_kernel_open(gpu, opts, ret_gemm, &to);
+	default:
+		mm_gemm_fail(&to, "no such backend of matrix products");
+		return -EINVAL;
+	}
+}
+
+uint32_t mm_gemm_room(const struct mm_gemm *gemm, uint32_t rows)
+{
+	return gemm->ops->room(gemm, rows);
+}
+
+CUresult mm_gemm_multiply(struct mm_gemm *gemm, const struct mm_gemm_args *a, CUstream stream)
+{
+	if (!a->tokens || !a->outputs)
+		return CUDA_SUCCESS;
+	if (a->y_stride < a->outputs || (a->y_rows && a->y_rows < a->tokens))
+		return CUDA_ERROR_INVALID_VALUE;
+	return gemm->ops->multiply(gemm, a, stream);
+}
+
+const char *mm_gemm_describe(const struct mm_gemm *gemm)
+{
+	return gemm->description;
+}
+
+void mm_gemm_close(struct mm_gemm *gemm)
+{
+	if (gemm)
+		gemm->ops->close(gemm);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * blas impl - what the backends have in common
+ *
+ * Concept:   a backend embeds struct mm_gemm as its first member and fills the table.
+ * Threading: as kernels/blas/backend.h.
+ */
+#pragma once
+
+#include "kernels/blas/backend.h"
+
+struct mm_gemm_ops {
+	uint32_t (*room)(const struct mm_gemm *gemm, uint32_t rows);
+	CUresult (*multiply)(struct mm_gemm *gemm, const struct mm_gemm_args *a, CUstream stream);
+	void (*close)(struct mm_gemm *gemm);
+};
+
+struct mm_gemm {
+	const struct mm_gemm_ops *ops;
+	const struct mm_gpu_api *gpu;
+	struct mm_gemm_opts opts;
+	char description[96];
+};
+
+struct mm_gemm_error { /* where the line goes */
+	char *text;
+	size_t bytes;
+};
+
+void __attribute__((format(printf, 2, 3)))
+mm_gemm_fail(const struct mm_gemm_error *err, const char *format, ...);
+
+/* The function @name of opts.module. Return: 0; -ENOENT or other negative errno, told in @err. */
+int mm_gemm_find(const struct mm_gpu_api *gpu, CUmodule module, const char *name,
+		 CUfunction *ret_function, const struct mm_gemm_error *err);
+
+int mm_gemm_kernel_open(const struct mm_gpu_api *gpu, const struct mm_gemm_opts *opts,
+			struct mm_gemm **ret_gemm, const struct mm_gemm_error *err);

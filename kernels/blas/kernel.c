@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The module's own mm_gemm. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/blas/impl.h"
+
+#define BLOCK_THREADS 256u
+
+struct kernel_gemm {
+	struct mm_gemm base; /* first */
+	CUfunction function;
+};
+
+static uint32_t room(const struct mm_gemm *gemm, uint32_t rows)
+{
+	(void)gemm;
+	return rows;
+}
+
+static CUresult multiply(struct mm_gemm *gemm, const struct mm_gemm_args *a, CUstream stream)
+{
+	const struct kernel_gemm *g = (const struct kernel_gemm *)gemm;
+	struct mm_gemm_args args = *a;
+	void *params[] = { &args };
+
+	return gemm->gpu->cuLaunchKernel(g->function, a->tokens, 1, 1, BLOCK_THREADS, 1, 1, 0,
+					 stream, params, NULL);
+}
+
+static void close_kernel(struct mm_gemm *gemm)
+{
+	free(gemm);
+}
+
+int mm_gemm_kernel_open(const struct mm_gpu_api *gpu, const struct mm_gemm_opts *opts,
+			struct mm_gemm **ret_gemm, const struct mm_gemm_error *err)
+{
+	static const struct mm_gemm_ops ops = { room, multiply, close_kernel };
+	struct kernel_gemm *g = calloc(1, sizeof(*g));
+	int r;
+
+	if (!g) {
+		mm_gemm_fail(err, "out of memory");
+		return -ENOMEM;
+	}
+	r = mm_gemm_find(gpu, opts->module, "mm_gemm", &g->function, err);
+	if (r) {
+		free(g);
+		return r;
+	}
+	g->base = (struct mm_gemm){ .ops = &ops, .gpu = gpu, .opts = *opts };
+	snprintf(g->base.description, sizeof(g->base.description), "kernel");
+	*ret_gemm = &g->base;
+	return 0;
+}
