@@ -1,35 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/conformance/conf.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
-#define ROLE_FD     3
-#define SKIPPED     77
-#define MEMORY      "64M"
-#define GRANULARITY "64K"
+#include "tests/conformance/run.h"
+
+#define HARDWARE_BULK ((size_t)1 << 30)
+#define BACK_LIMIT_S  (conf.software ? 180 : 30)
 
 extern char **environ;
 
 struct conf conf;
 
-static bool in_role;
-static char device_dir[64];
-
 void conf_check(bool holds, const char *what, const char *file, int line)
 {
 	if (holds)
 		return;
-	if (!in_role)
+	if (!conf_in_role)
 		_fail(file, line);
 	fprintf(stderr, "%s:%d: %s\n", file, line, what);
 	_exit(1);
@@ -46,9 +40,12 @@ void conf_expect(CUresult result, CUresult want, const char *call, const char *f
 
 void conf_init(void)
 {
+	CUresult res = conf.gpu.cuInit(0);
 	CUdevice device;
 
-	ok(conf.gpu.cuInit(0));
+	if (res == CUDA_ERROR_NO_DEVICE || res == CUDA_ERROR_STUB_LIBRARY)
+		conf_skip("cuInit: %s", mm_gpu_strerror(&conf.gpu, res));
+	ok(res);
 	ok(conf.gpu.cuDeviceGet(&device, 0));
 	conf.prop = (CUmemAllocationProp){
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -57,6 +54,8 @@ void conf_init(void)
 	};
 	ok(conf.gpu.cuMemGetAllocationGranularity(&conf.granule, &conf.prop,
 						  CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	conf.bulk = conf.software ? conf.granule : HARDWARE_BULK;
+	conf.noise = conf.software ? 0 : HARDWARE_BULK / 2;
 }
 
 void conf_context(void)
@@ -71,16 +70,17 @@ void conf_context(void)
 
 struct conf_peer conf_spawn(const char *role)
 {
-	char *argv[] = { (char *)"role", (char *)"--role", (char *)role, NULL };
+	char *argv[] = { (char *)"role", (char *)"--role", (char *)role, (char *)conf_test_name,
+			 NULL };
 	posix_spawn_file_actions_t actions;
 	struct conf_peer peer;
 	int pair[2];
 
 	check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
 	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, pair[1], ROLE_FD);
+	posix_spawn_file_actions_adddup2(&actions, pair[1], CONF_ROLE_FD);
 	/* dup2 of a descriptor onto itself would leave it close-on-exec. */
-	check(pair[1] != ROLE_FD);
+	check(pair[1] != CONF_ROLE_FD);
 	check(posix_spawn(&peer.pid, "/proc/self/exe", &actions, NULL, argv, environ) == 0);
 	posix_spawn_file_actions_destroy(&actions);
 	close(pair[1]);
@@ -98,10 +98,35 @@ int conf_join(struct conf_peer *peer)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
+int conf_join_within(struct conf_peer *peer, unsigned int seconds)
+{
+	uint64_t end = conf_now_ns() + seconds * MM_NS_PER_S;
+	int status = -1;
+
+	mm_close_fd(&peer->sock);
+	while (waitpid(peer->pid, &status, WNOHANG) == 0) {
+		if (conf_now_ns() > end)
+			return -ETIMEDOUT;
+		conf_nap_ms(2);
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
 void conf_kill(struct conf_peer *peer)
 {
 	kill(peer->pid, SIGKILL);
 	conf_join(peer);
+}
+
+void conf_finish(struct conf_peer *peer)
+{
+	int status = conf_join(peer);
+
+	if (status == CONF_SKIPPED)
+		conf_skip("the other process was");
+	if (status)
+		fprintf(stderr, "a role ended with %d\n", status);
+	check(status == 0);
 }
 
 void conf_send(int sock, uint64_t word, int fd)
@@ -217,6 +242,29 @@ size_t conf_free_bytes(void)
 	return free_bytes;
 }
 
+/* Half of the tolerance, so that what is looked for is told from it. */
+bool conf_comes_back(size_t bytes)
+{
+	uint64_t end = conf_now_ns() + BACK_LIMIT_S * MM_NS_PER_S;
+
+	while (conf_free_bytes() + conf.noise / 2 < bytes) {
+		if (conf_now_ns() > end)
+			return false;
+		conf_nap_ms(conf.software ? 20 : 1);
+	}
+	return true;
+}
+
+int conf_attribute(CUdevice_attribute attribute)
+{
+	int value = 0;
+
+	/* One that an older driver does not know is not there. */
+	if (conf.gpu.cuDeviceGetAttribute(&value, attribute, 0))
+		return 0;
+	return value;
+}
+
 void *conf_shared_from(int fd, size_t bytes, int prot)
 {
 	void *addr = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
@@ -257,72 +305,33 @@ CUstream conf_stream(void)
 	return stream;
 }
 
-/* ---- main() ---- */
+/* ---- Kernels ---- */
 
-static void remove_tree(const char *path)
+static CUmodule module;
+
+bool conf_has_kernels(void)
 {
-	char member[300];
-	struct dirent *entry;
-	DIR *dir = opendir(path);
+	const char *path = conf.software ? CONF_HOST_KERNELS : CONF_FATBIN;
 
-	while (dir && (entry = readdir(dir))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(member, sizeof(member), "%s/%s", path, entry->d_name);
-		if (unlink(member) < 0)
-			remove_tree(member);
-	}
-	if (dir)
-		closedir(dir);
-	rmdir(path);
+	if (!module && *path && access(path, R_OK) == 0)
+		ok(conf.gpu.cuModuleLoad(&module, path));
+	return module != NULL;
 }
 
-/* A device of our own, open to every user: one fact needs two of them. */
-static void make_device(void)
+CUfunction conf_kernel(const char *name)
 {
-	snprintf(device_dir, sizeof(device_dir), "/dev/shm/mm-conformance-XXXXXX");
-	if (!mkdtemp(device_dir) || chmod(device_dir, 0777) < 0) {
-		perror(device_dir);
-		exit(1);
-	}
-	setenv("MM_SOFTGPU_DIR", device_dir, 1);
-	setenv("MM_SOFTGPU_MEMORY", MEMORY, 1);
-	setenv("MM_SOFTGPU_GRANULARITY", GRANULARITY, 1);
+	CUfunction function = NULL;
+
+	if (!conf_has_kernels())
+		conf_skip("built without nvcc: there is no kernel for this device");
+	ok(conf.gpu.cuModuleGetFunction(&function, module, name));
+	return function;
 }
 
-static int run_role(const char *name, const struct conf_role *roles)
+void conf_launch(CUfunction function, unsigned int blocks, unsigned int threads, CUstream stream,
+		 const void *args)
 {
-	in_role = true;
-	fcntl(ROLE_FD, F_SETFD, FD_CLOEXEC);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	for (; roles && roles->name; roles++)
-		if (strcmp(roles->name, name) == 0)
-			exit(roles->run(ROLE_FD));
-	fprintf(stderr, "no role '%s'\n", name);
-	return 1;
-}
+	void *params[] = { (void *)(uintptr_t)args };
 
-int conf_main(int argc, char **argv, const char *name, const struct CMUnitTest *tests,
-	      size_t n_tests, const struct conf_role *roles)
-{
-	const char *driver = getenv("MM_DRIVER");
-	char err[256];
-	int failed;
-
-	conf.software = !driver || !*driver || strcmp(driver, "software") == 0;
-	if (mm_gpu_open(driver, &conf.gpu, err, sizeof(err)) < 0) {
-		fprintf(stderr, "skipped: %s\n", err);
-		return conf.software ? 1 : SKIPPED;
-	}
-	if (argc == 3 && strcmp(argv[1], "--role") == 0)
-		return run_role(argv[2], roles);
-	/* The lowest free descriptors are the roles' then: none of ours becomes ROLE_FD. */
-	while (open("/dev/null", O_RDONLY | O_CLOEXEC) <= ROLE_FD)
-		;
-	if (conf.software)
-		make_device();
-	failed = _cmocka_run_group_tests(name, tests, n_tests, NULL, NULL);
-	if (conf.software)
-		remove_tree(device_dir);
-	return failed ? 1 : 0;
+	ok(conf.gpu.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, params, NULL));
 }

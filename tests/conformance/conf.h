@@ -6,7 +6,11 @@
  *            software GPU it makes itself a device of its own. Whatever needs another process, or
  *            would kill the context on hardware, runs in a role: the program started again, with
  *            one end of a socket pair. (A fork will not do: a driver does not survive it.)
+ * Processes: each test is a process of its own, with a limit (run.c): one that hangs or loses its
+ *            context takes no other with it. Its roles end with it.
  * Roles:     run before any cmocka; a failed check prints and exits 1. conf_join() gives the status.
+ * Facts:     how long something takes, or what a driver may do in one way or another, is no reason to
+ *            fail: conf_fact() prints it, and adds it to the file that MM_CONF_FACTS names.
  */
 #pragma once
 
@@ -37,9 +41,15 @@ struct conf_peer {
 struct conf {
 	struct mm_gpu_api gpu;
 	bool software;
+	bool is_long;             /* MM_TEST_LONG: more rounds, longer waits */
 	CUcontext ctx;            /* the primary one, current; NULL in a role that made none */
 	CUmemAllocationProp prop; /* device memory, exportable */
 	size_t granule;
+	/*
+	 * What tests of accounting take. On hardware it is more than what a context or another process
+	 * moves the free bytes by, and half of it is the tolerance; on the software GPU it is exact.
+	 */
+	size_t bulk, noise;
 };
 
 extern struct conf conf;
@@ -65,9 +75,34 @@ void conf_check(bool holds, const char *what, const char *file, int line);
 #define ok(call)           expect(call, CUDA_SUCCESS)
 #define check(holds)       conf_check(holds, #holds, __FILE__, __LINE__)
 
+/* Leaves the test as skipped, with its reason; a role ends with CONF_SKIPPED. */
+#define CONF_SKIPPED 77
+_Noreturn void conf_skip(const char *format, ...) MM_PRINTF(1, 2);
+
 struct conf_peer conf_spawn(const char *role);
 int conf_join(struct conf_peer *peer);
+/* As conf_join(), for at most @seconds: -ETIMEDOUT, and the peer runs on. */
+int conf_join_within(struct conf_peer *peer, unsigned int seconds);
 void conf_kill(struct conf_peer *peer);
+/* Joins; the test is skipped if the role was, and fails if it failed. */
+void conf_finish(struct conf_peer *peer);
+
+/* ---- Facts (facts.c) ---- */
+
+/* The word of the JSON lines: program, test, fact, value, unit. Names: "map.2M", "free.back". */
+void conf_fact(const char *name, const char *unit, double value);
+void conf_fact_text(const char *name, const char *format, ...) MM_PRINTF(2, 3);
+/* The name of a result, as conf_fact_text() takes it. */
+void conf_fact_result(const char *name, CUresult result);
+/* Median, 99th percentile (of 100 and more) and maximum, in microseconds; sorts @ns. */
+void conf_fact_times(const char *name, uint64_t *ns, size_t n);
+/* "2M", "64K", "1G" */
+const char *conf_size(size_t bytes, char buffer[16]);
+uint64_t conf_now_ns(void);
+void conf_nap_ms(unsigned int ms);
+/* For run.c: how a test went. */
+void conf_fact_outcome(const char *test, const char *outcome, double seconds, const char *reason);
+void conf_facts_begin(const char *program, const char *test);
 
 /* One word, and a descriptor unless it is -1. */
 void conf_send(int sock, uint64_t word, int fd);
@@ -84,9 +119,21 @@ void conf_map(CUdeviceptr va, size_t bytes, CUmemGenericAllocationHandle handle,
 void conf_access(CUdeviceptr va, size_t bytes, CUmemAccess_flags access);
 CUresult conf_try_access(CUdeviceptr va, size_t bytes, CUmemAccess_flags access);
 size_t conf_free_bytes(void);
+/* Whether @bytes are free, within the noise, before long: a driver may take its time. */
+bool conf_comes_back(size_t bytes);
+int conf_attribute(CUdevice_attribute attribute);
 
 /* A shared mapping of a new memfd; *ret_fd may be NULL. */
 void *conf_shared(size_t bytes, int *ret_fd);
 void *conf_shared_from(int fd, size_t bytes, int prot);
 CUdeviceptr conf_register(void *addr, size_t bytes, unsigned int flags);
 CUstream conf_stream(void);
+
+/* ---- Kernels of the tests' own (kernels.h) ---- */
+
+bool conf_has_kernels(void);
+/* By name; the test is skipped where there is no module for this driver. */
+CUfunction conf_kernel(const char *name);
+/* @args is the kernel's one structure. */
+void conf_launch(CUfunction function, unsigned int blocks, unsigned int threads, CUstream stream,
+		 const void *args);
