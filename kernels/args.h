@@ -197,12 +197,39 @@ struct mm_argmax_args {
 	uint32_t n;
 };
 
-/* *out = mm_checksum_bytes() of the range (kernels/host/checksum.h) */
+/*
+ * *out = mm_checksum_bytes() of the range (kernels/host/checksum.h). The caller has set *out to 0: a
+ * device sums pieces up there, in any order.
+ */
 struct mm_checksum_args {
 	uint64_t data_va;
 	uint64_t length_bytes;
 	uint64_t out_va; /* u64 */
 };
+
+/* word[i] = pattern, i < n */
+struct mm_fill_args {
+	uint64_t va; /* u64 [n], aligned to 8 bytes */
+	uint64_t n;
+	uint64_t pattern;
+};
+
+/*
+ * The parts of scattered KV blocks, to (mm_kv_gather) or from (mm_kv_scatter) one dense buffer: part p
+ * of block b lies at parts[p] + table[b] units of MM_KV_UNIT_BYTES and, in the buffer, at
+ * (b * parts + p) * part_bytes. No block may be named twice in a scatter.
+ */
+struct mm_kv_move_args {
+	uint64_t parts_va;   /* u64 [parts]: where the parts of a block at offset 0 lie */
+	uint64_t table_va;   /* u32 [blocks] */
+	uint64_t staging_va; /* [blocks][parts][part_bytes] */
+	uint64_t part_bytes;
+	uint32_t blocks;
+	uint32_t parts;
+};
+/* Each kernel's struct goes by the kernel's name. */
+#define mm_kv_gather_args  mm_kv_move_args
+#define mm_kv_scatter_args mm_kv_move_args
 
 static_assert(sizeof(struct mm_kv_layout) == 64, "no padding: the struct crosses compilers");
 static_assert(sizeof(struct mm_kv_write_args) == 88, "no padding: the struct crosses compilers");
@@ -212,3 +239,4 @@ static_assert(sizeof(struct mm_layernorm_args) == 56, "no padding: the struct cr
 static_assert(sizeof(struct mm_position_embed_args) == 40, "no padding: it crosses compilers");
 static_assert(sizeof(struct mm_narrow_args) == 40, "no padding: the struct crosses compilers");
 static_assert(sizeof(struct mm_swiglu_args) == 40, "no padding: the struct crosses compilers");
+static_assert(sizeof(struct mm_kv_move_args) == 40, "no padding: the struct crosses compilers");

@@ -98,3 +98,20 @@ struct mm_cost mm_costs_checksum(const struct mm_checksum_args *a)
 {
 	return (struct mm_cost){ .bytes = (double)a->length_bytes };
 }
+
+struct mm_cost mm_costs_fill(const struct mm_fill_args *a)
+{
+	return (struct mm_cost){ .bytes = (double)a->n * sizeof(uint64_t) };
+}
+
+/* Each byte is read and written; a block's offset is read for each of its parts. */
+struct mm_cost mm_costs_kv_gather(const struct mm_kv_gather_args *a)
+{
+	return (struct mm_cost){ .bytes = (double)a->blocks * a->parts *
+					  (2 * (double)a->part_bytes + MM_COST_INDEX_BYTES) };
+}
+
+struct mm_cost mm_costs_kv_scatter(const struct mm_kv_scatter_args *a)
+{
+	return mm_costs_kv_gather(a);
+}

@@ -29,3 +29,6 @@ struct mm_cost mm_costs_gemm(const struct mm_gemm_args *a);
 struct mm_cost mm_costs_narrow(const struct mm_narrow_args *a);
 struct mm_cost mm_costs_argmax(const struct mm_argmax_args *a);
 struct mm_cost mm_costs_checksum(const struct mm_checksum_args *a);
+struct mm_cost mm_costs_fill(const struct mm_fill_args *a);
+struct mm_cost mm_costs_kv_gather(const struct mm_kv_gather_args *a);
+struct mm_cost mm_costs_kv_scatter(const struct mm_kv_scatter_args *a);

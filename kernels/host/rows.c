@@ -285,3 +285,37 @@ void mm_rows_argmax(const struct mm_argmax_args *a)
 		out[r] = at;
 	}
 }
+
+void mm_rows_fill(const struct mm_fill_args *a)
+{
+	uint64_t *words = mm_at(a->va);
+
+	for (uint64_t i = 0; i < a->n; i++)
+		words[i] = a->pattern;
+}
+
+static char *part_of_block(const struct mm_kv_move_args *a, uint32_t block, uint32_t part)
+{
+	const uint64_t *parts = mm_at(a->parts_va);
+	const uint32_t *table = mm_at(a->table_va);
+
+	return mm_at(parts[part] + (uint64_t)table[block] * MM_KV_UNIT_BYTES);
+}
+
+void mm_rows_kv_gather(const struct mm_kv_gather_args *a)
+{
+	char *staging = mm_at(a->staging_va);
+
+	for (uint32_t b = 0; b < a->blocks; b++)
+		for (uint32_t p = 0; p < a->parts; p++, staging += a->part_bytes)
+			memcpy(staging, part_of_block(a, b, p), a->part_bytes);
+}
+
+void mm_rows_kv_scatter(const struct mm_kv_scatter_args *a)
+{
+	const char *staging = mm_at(a->staging_va);
+
+	for (uint32_t b = 0; b < a->blocks; b++)
+		for (uint32_t p = 0; p < a->parts; p++, staging += a->part_bytes)
+			memcpy(part_of_block(a, b, p), staging, a->part_bytes);
+}

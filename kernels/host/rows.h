@@ -22,3 +22,6 @@ void mm_rows_relu(const struct mm_relu_args *a);
 void mm_rows_add(const struct mm_add_args *a);
 void mm_rows_narrow(const struct mm_narrow_args *a);
 void mm_rows_argmax(const struct mm_argmax_args *a);
+void mm_rows_fill(const struct mm_fill_args *a);
+void mm_rows_kv_gather(const struct mm_kv_gather_args *a);
+void mm_rows_kv_scatter(const struct mm_kv_scatter_args *a);

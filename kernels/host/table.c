@@ -77,6 +77,9 @@ KERNEL(gemm, gemm)
 KERNEL(narrow, mm_rows_narrow)
 KERNEL(argmax, mm_rows_argmax)
 KERNEL(checksum, checksum)
+KERNEL(fill, mm_rows_fill)
+KERNEL(kv_gather, mm_rows_kv_gather)
+KERNEL(kv_scatter, mm_rows_kv_scatter)
 
 #define ENTRY(noun)                                                                      \
 	{                                                                                \
@@ -87,9 +90,9 @@ KERNEL(checksum, checksum)
 	}
 
 MM_EXPORT const struct mm_host_kernel mm_host_kernels[] = {
-	ENTRY(embed),     ENTRY(position_embed),  ENTRY(gather), ENTRY(rmsnorm),
-	ENTRY(layernorm), ENTRY(bias_add),        ENTRY(rope),   ENTRY(kv_write),
-	ENTRY(gemm),      ENTRY(paged_attention), ENTRY(swiglu), ENTRY(relu),
-	ENTRY(add),       ENTRY(narrow),          ENTRY(argmax), ENTRY(checksum),
-	{ .name = NULL },
+	ENTRY(embed),     ENTRY(position_embed),  ENTRY(gather),     ENTRY(rmsnorm),
+	ENTRY(layernorm), ENTRY(bias_add),        ENTRY(rope),       ENTRY(kv_write),
+	ENTRY(gemm),      ENTRY(paged_attention), ENTRY(swiglu),     ENTRY(relu),
+	ENTRY(add),       ENTRY(narrow),          ENTRY(argmax),     ENTRY(checksum),
+	ENTRY(fill),      ENTRY(kv_gather),       ENTRY(kv_scatter), { .name = NULL },
 };

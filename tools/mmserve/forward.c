@@ -8,24 +8,6 @@
 #include "tools/mmserve/pass.h"
 #include "tools/mmserve/rope.h"
 
-static const char *const kernel_names[MM_KERNEL_COUNT] = {
-	[MM_KERNEL_EMBED] = "mm_embed",
-	[MM_KERNEL_POSITION_EMBED] = "mm_position_embed",
-	[MM_KERNEL_GATHER] = "mm_gather",
-	[MM_KERNEL_RMSNORM] = "mm_rmsnorm",
-	[MM_KERNEL_LAYERNORM] = "mm_layernorm",
-	[MM_KERNEL_BIAS_ADD] = "mm_bias_add",
-	[MM_KERNEL_ROPE] = "mm_rope",
-	[MM_KERNEL_KV_WRITE] = "mm_kv_write",
-	[MM_KERNEL_ATTENTION] = "mm_paged_attention",
-	[MM_KERNEL_SWIGLU] = "mm_swiglu",
-	[MM_KERNEL_RELU] = "mm_relu",
-	[MM_KERNEL_ADD] = "mm_add",
-	[MM_KERNEL_GEMM] = "mm_gemm",
-	[MM_KERNEL_ARGMAX] = "mm_argmax",
-	[MM_KERNEL_CHECKSUM] = "mm_checksum",
-};
-
 uint64_t mm_forward_part_bytes(const struct mm_arch *a, uint32_t block_tokens,
 			       enum mm_dtype kv_dtype)
 {
@@ -47,9 +29,9 @@ static int load_kernels(struct mm_forward *f, char *err)
 	for (enum mm_kernel k = 0; k < MM_KERNEL_COUNT; k++) {
 		if (k == MM_KERNEL_GEMM) /* open_gemm() asks for what it needs */
 			continue;
-		r = f->gpu->cuModuleGetFunction(&f->functions[k], f->module, kernel_names[k]);
+		r = f->gpu->cuModuleGetFunction(&f->functions[k], f->module, mm_kernel_name(k));
 		if (r)
-			return fail(f, r, kernel_names[k], err);
+			return fail(f, r, mm_kernel_name(k), err);
 	}
 	return 0;
 }
@@ -217,6 +199,14 @@ static int run_layer(struct mm_forward *f, uint32_t layer)
 	return r ? r : mm_gpu_errno(f->error);
 }
 
+/* The kernel adds to what is there. */
+static void clear_checksums(struct mm_forward *f)
+{
+	if (f->opts.verify)
+		mm_pass_note(f, f->gpu->cuMemsetD8Async(f->w.checksums, 0, n_checksums(f) * 8ul,
+							f->stream));
+}
+
 static void fetch_checksums(struct mm_forward *f)
 {
 	if (!f->opts.verify)
@@ -233,6 +223,7 @@ int mm_forward_step(struct mm_forward *f)
 	f->error = CUDA_SUCCESS;
 	mm_pass_note(f, f->gpu->cuMemcpyHtoDAsync(f->w.ids, f->host, input_words(&f->opts) * 4,
 						  f->stream));
+	clear_checksums(f);
 	mm_pass_embed(f);
 	for (uint32_t layer = 0; layer < f->weights->arch.layers; layer++) {
 		const int r = layer == f->break_at ? -EINTR : run_layer(f, layer);

@@ -16,6 +16,7 @@
 
 #include "kernels/args.h"
 #include "kernels/blas/backend.h"
+#include "kernels/launch.h"
 #include "tools/mmserve/kvarena.h"
 #include "tools/mmserve/model.h"
 
@@ -40,25 +41,6 @@ struct mm_batch { /* host side of a step */
 	uint32_t *samples;   /* [max_rows] tokens whose successor is wanted */
 	uint32_t *tables;    /* [max_rows][table_stride] in units of MM_KV_UNIT_BYTES */
 	uint32_t *next;      /* [max_rows] results: the successors, in the order of samples */
-};
-
-enum mm_kernel {
-	MM_KERNEL_EMBED,
-	MM_KERNEL_POSITION_EMBED,
-	MM_KERNEL_GATHER,
-	MM_KERNEL_RMSNORM,
-	MM_KERNEL_LAYERNORM,
-	MM_KERNEL_BIAS_ADD,
-	MM_KERNEL_ROPE,
-	MM_KERNEL_KV_WRITE,
-	MM_KERNEL_ATTENTION,
-	MM_KERNEL_SWIGLU,
-	MM_KERNEL_RELU,
-	MM_KERNEL_ADD,
-	MM_KERNEL_GEMM,
-	MM_KERNEL_ARGMAX,
-	MM_KERNEL_CHECKSUM,
-	MM_KERNEL_COUNT
 };
 
 struct mm_workspace { /* device addresses */
