@@ -137,18 +137,53 @@ struct mm_kv_write_args {
 	uint32_t reserved;
 };
 
-/* For each token, exact softmax(q . k * scale) . v over positions 0..its own, block by block. */
+/*
+ * For each token, exact softmax(q . k * scale) . v over positions 0..its own. On a GPU the context is
+ * cut into splits, fixed stretches of split_tokens positions from position 0 on, each of which is
+ * summed up in itself; the sums are merged in order of the splits. The member splits changes speed,
+ * not a bit of the result: where it is 1 one block walks a token's splits one after the other; else
+ * it is how many blocks share a token's context, through the scratch, and no context may be longer
+ * than splits * split_tokens. The host form needs neither.
+ */
 struct mm_paged_attention_args {
 	struct mm_kv_layout kv;
-	uint64_t q_va;   /* f32 [tokens][q_stride], heads * head_dim of it used */
-	uint64_t out_va; /* f32 [tokens][heads][head_dim] */
+	uint64_t q_va;       /* f32 [tokens][q_stride], heads * head_dim of it used */
+	uint64_t out_va;     /* f32 [tokens][heads][head_dim] */
+	uint64_t partial_va; /* f32, of mm_attention_partial_bytes(); any bytes */
+	/* u32 [tokens][heads], zero before a launch and zero after it: one launch at a time uses them */
+	uint64_t counters_va;
 	uint32_t heads;
 	uint32_t kv_heads;
 	uint32_t head_dim;
 	float scale;
 	uint32_t q_stride;
+	uint32_t split_tokens; /* a multiple of 16, at most MM_ATTENTION_SPLIT_TOKENS */
+	uint32_t splits;       /* 1: neither partial_va nor counters_va is touched */
 	uint32_t reserved;
 };
+
+#define MM_ATTENTION_SPLIT_TOKENS 256u
+
+/* Floats of one split of one token and head in the scratch: its sum of values, maximum, sum. */
+static inline uint32_t mm_attention_partial_floats(uint32_t head_dim)
+{
+	return (head_dim + 3) / 4 * 4 + 4;
+}
+
+static inline uint64_t mm_attention_partial_bytes(uint32_t tokens, uint32_t heads,
+						  uint32_t head_dim, uint32_t splits)
+{
+	if (splits <= 1)
+		return 0;
+	return (uint64_t)tokens * heads * splits * mm_attention_partial_floats(head_dim) *
+	       sizeof(float);
+}
+
+/* How many splits the longest of some contexts has. */
+static inline uint32_t mm_attention_splits(uint32_t context, uint32_t split_tokens)
+{
+	return context ? (context - 1) / split_tokens + 1 : 1;
+}
 
 /* out = silu(gate) * up */
 struct mm_swiglu_args {
@@ -233,7 +268,7 @@ struct mm_kv_move_args {
 
 static_assert(sizeof(struct mm_kv_layout) == 64, "no padding: the struct crosses compilers");
 static_assert(sizeof(struct mm_kv_write_args) == 88, "no padding: the struct crosses compilers");
-static_assert(sizeof(struct mm_paged_attention_args) == 104, "no padding: it crosses compilers");
+static_assert(sizeof(struct mm_paged_attention_args) == 128, "no padding: it crosses compilers");
 static_assert(sizeof(struct mm_rope_args) == 40, "no padding: the struct crosses compilers");
 static_assert(sizeof(struct mm_layernorm_args) == 56, "no padding: the struct crosses compilers");
 static_assert(sizeof(struct mm_position_embed_args) == 40, "no padding: it crosses compilers");

@@ -82,6 +82,23 @@ static int allocate_host(struct mm_forward *f, char *err)
 	return 0;
 }
 
+/* Of attention's scratch: where many rows of long contexts need more, each row keeps to one block. */
+#define PARTIAL_BYTES_MAX (256ull << 20)
+
+static void size_splits(struct mm_forward *f)
+{
+	const struct mm_forward_opts *o = &f->opts;
+	const struct mm_arch *a = &f->weights->arch;
+	uint64_t token;
+
+	f->splits =
+		mm_attention_splits(o->table_stride * o->block_tokens, MM_ATTENTION_SPLIT_TOKENS);
+	token = mm_attention_partial_bytes(1, a->heads, a->head_dim, f->splits);
+	f->split_rows = o->max_rows;
+	if (token)
+		f->split_rows = (uint32_t)MM_MIN(o->max_rows, PARTIAL_BYTES_MAX / token);
+}
+
 /* Lays the workspace out from its base; returns its size. */
 static uint64_t lay_out(struct mm_forward *f)
 {
@@ -92,6 +109,8 @@ static uint64_t lay_out(struct mm_forward *f)
 	/* What products are written into has room for whole ones. */
 	const uint64_t tokens = mm_gemm_room(f->gemm, o->max_tokens);
 	const uint64_t rows = mm_gemm_room(f->gemm, o->max_rows);
+	const uint64_t partial =
+		mm_attention_partial_bytes(f->split_rows, a->heads, a->head_dim, f->splits);
 	const bool gated = mm_arch_has(a, MM_W_GATE);
 	struct mm_workspace *w = &f->w;
 	const struct {
@@ -103,6 +122,8 @@ static uint64_t lay_out(struct mm_forward *f)
 		{ &w->h, MM_MAX(wide, q_dim) * MM_MAX(tokens, rows) },
 		{ &w->qkv, mm_pass_qkv_dim(a) * tokens },
 		{ &w->attention, q_dim * o->max_tokens },
+		{ &w->partial, partial / 4 },
+		{ &w->counters, (uint64_t)f->split_rows * a->heads },
 		{ &w->gate_up, gated ? 2 * (uint64_t)a->ffn * tokens : 0 },
 		{ &w->inner, a->ffn * tokens },
 		{ &w->sampled, wide * o->max_rows },
@@ -122,6 +143,17 @@ static uint64_t lay_out(struct mm_forward *f)
 	w->samples = w->rows + 4 * (CUdeviceptr)o->max_tokens;
 	w->tables = w->samples + 4 * (CUdeviceptr)o->max_rows;
 	return at;
+}
+
+/* Attention's counters are zero between launches. */
+static CUresult clear_counters(struct mm_forward *f)
+{
+	const uint64_t n = (uint64_t)f->split_rows * f->weights->arch.heads;
+	CUresult r = CUDA_SUCCESS;
+
+	if (n)
+		r = f->gpu->cuMemsetD32Async(f->w.counters, 0, n, f->stream);
+	return r ? r : f->gpu->cuStreamSynchronize(f->stream);
 }
 
 static CUresult upload_frequencies(struct mm_forward *f)
@@ -154,10 +186,14 @@ int mm_forward_init(struct mm_forward *f, struct mm_memory *memory,
 	r = f->gpu->cuStreamCreate(&f->stream, CU_STREAM_NON_BLOCKING);
 	if (r)
 		return fail(f, r, "a stream", err);
+	size_splits(f);
 	r = f->gpu->cuMemAlloc(&f->w.base, lay_out(f));
 	if (r)
 		return fail(f, r, "device memory for activations", err);
 	lay_out(f);
+	r = clear_counters(f);
+	if (r)
+		return fail(f, r, "device memory for attention", err);
 	r = upload_frequencies(f);
 	return r ? fail(f, r, "device memory for RoPE", err) : 0;
 }

@@ -47,9 +47,10 @@ struct mm_workspace { /* device addresses */
 	CUdeviceptr base;
 	CUdeviceptr ids, positions, rows, samples, tables; /* one piece, as the host side */
 	CUdeviceptr x, h, attention;
-	CUdeviceptr qkv;     /* [tokens][q, k and v of a token] */
-	CUdeviceptr gate_up; /* [tokens][gate and up of a token] */
-	CUdeviceptr inner;   /* [tokens][ffn] */
+	CUdeviceptr partial, counters; /* of attention */
+	CUdeviceptr qkv;               /* [tokens][q, k and v of a token] */
+	CUdeviceptr gate_up;           /* [tokens][gate and up of a token] */
+	CUdeviceptr inner;             /* [tokens][ffn] */
 	CUdeviceptr sampled, logits, next, checksums;
 	CUdeviceptr frequencies; /* of RoPE, f64 */
 };
@@ -66,7 +67,10 @@ struct mm_forward {
 	struct mm_gemm *gemm;
 	struct mm_workspace w;
 	struct mm_batch batch;
-	uint32_t *host; /* the batch's arrays */
+	/* A pass of few tokens spreads each context over blocks; one of many has blocks enough. */
+	uint32_t splits;     /* of the longest context */
+	uint32_t split_rows; /* tokens of a pass, at most, that attention's scratch has room for */
+	uint32_t *host;      /* the batch's arrays */
 	uint64_t *checksums;
 	CUresult error; /* the first of the step */
 	uint32_t

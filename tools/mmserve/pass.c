@@ -167,15 +167,18 @@ static void attend(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 	const uint32_t stride = places.q.stride, n = f->batch.n_tokens;
 	struct mm_kv_write_args write = { kv_layout(f, layer), places.k.va, places.v.va, stride,
 					  0 };
-	struct mm_paged_attention_args read = { write.kv,
-						places.q.va,
-						f->w.attention,
-						a->heads,
-						a->kv_heads,
-						a->head_dim,
-						1.0f / sqrtf((float)a->head_dim),
-						stride,
-						0 };
+	struct mm_paged_attention_args read = { .kv = write.kv,
+						.q_va = places.q.va,
+						.out_va = f->w.attention,
+						.partial_va = f->w.partial,
+						.counters_va = f->w.counters,
+						.heads = a->heads,
+						.kv_heads = a->kv_heads,
+						.head_dim = a->head_dim,
+						.scale = 1.0f / sqrtf((float)a->head_dim),
+						.q_stride = stride,
+						.split_tokens = MM_ATTENTION_SPLIT_TOKENS,
+						.splits = n <= f->split_rows ? f->splits : 1 };
 
 	project_qkv(f, layer, x, &places);
 	rope(f, places.q, a->heads);

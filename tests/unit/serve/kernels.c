@@ -452,9 +452,16 @@ static void check_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
 	p.kv.positions_va = va(positions);
 	p.kv.seqs_va = va(seqs);
 	p.kv.tokens = n;
-	a = (struct mm_paged_attention_args){
-		p.kv, va(q), va(out), heads, kv_heads, dim, 3.0f / sqrtf((float)dim), heads * dim, 0
-	};
+	a = (struct mm_paged_attention_args){ .kv = p.kv,
+					      .q_va = va(q),
+					      .out_va = va(out),
+					      .heads = heads,
+					      .kv_heads = kv_heads,
+					      .head_dim = dim,
+					      .scale = 3.0f / sqrtf((float)dim),
+					      .q_stride = heads * dim,
+					      .split_tokens = MM_ATTENTION_SPLIT_TOKENS,
+					      .splits = 1 };
 	mm_isa_nth(0)->attention(&a);
 	for (uint32_t i = 0; i < n * heads; i++) {
 		const uint32_t offset = i % heads / (heads / kv_heads) * dim;
