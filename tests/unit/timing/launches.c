@@ -123,6 +123,14 @@ static CUresult from_device_async(void *to, CUdeviceptr from, size_t bytes, CUst
 	return CUDA_SUCCESS;
 }
 
+static CUresult fill_async(CUdeviceptr to, unsigned int value, size_t n, CUstream stream)
+{
+	(void)stream;
+	for (size_t i = 0; i < n; i++)
+		memcpy((char *)(uintptr_t)to + i * sizeof(value), &value, sizeof(value));
+	return CUDA_SUCCESS;
+}
+
 static CUresult stream_create(CUstream *stream, unsigned int flags)
 {
 	(void)flags;
@@ -140,6 +148,7 @@ static const struct mm_gpu_api listener = {
 	.cuMemcpyHtoD = to_device,
 	.cuMemcpyHtoDAsync = to_device_async,
 	.cuMemcpyDtoHAsync = from_device_async,
+	.cuMemsetD32Async = fill_async,
 	.cuStreamCreate = stream_create,
 };
 
