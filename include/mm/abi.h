@@ -174,18 +174,19 @@ enum mm_refusal {
 
 #define MM_COMPUTE_WEIGHTS 1024
 
-struct mm_tenant_stats {   /* claims: they steer decisions about this tenant only */
-	uint64_t step_seq; /* odd while a step is open */
-	uint64_t steps;    /* finished */
-	uint64_t step_ns;  /* last finished step, begin to synchronised end */
-	uint64_t stall_ns; /* of it, waited at gates */
-	uint64_t stall_total_ns;
+struct mm_tenant_stats {         /* claims: they steer decisions about this tenant only */
+	uint64_t step_seq;       /* odd while a step is open */
+	uint64_t steps;          /* finished */
+	uint64_t samples;        /* of them, those that tell what they waited at gates */
+	uint64_t step_ns;        /* the last of these, begin to synchronised end */
+	uint64_t stall_ns;       /* of it, waited at gates */
+	uint64_t stall_total_ns; /* of all: who tells nothing counts as the last one that did */
 	uint64_t kv_chunks_used; /* chunks with live blocks */
 	uint64_t waiting;        /* requests that wait for KV */
 	uint64_t running;        /* requests in the batch; 0 and waiting 0 = idle */
 	uint16_t compute
 		[MM_COMPUTE_WEIGHTS]; /* a layer's computation beside the others'; all 0: as its bytes */
-	uint64_t reserved[248];
+	uint64_t reserved[247];
 };
 static_assert(sizeof(struct mm_tenant_stats) == MM_ABI_PAGE_BYTES, "ABI");
 

@@ -295,7 +295,7 @@ void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 		t->load.active_ns = c->now_ns;
 	/* Steps are measured by the host's clock, stalls by the device's, which may be the slower one. */
 	stall_ns = mm_c_time(c, MM_MIN(stats->stall_ns, STALL_NS_MAX));
-	if (t->n_layers && stats->steps != t->load.last.steps && stats->step_ns > stall_ns)
+	if (t->n_layers && stats->samples != t->load.last.samples && stats->step_ns > stall_ns)
 		computed(t, stats->step_ns - stall_ns, stall_ns);
 	t->load.claimed |=
 		memcmp(t->load.last.compute, stats->compute, sizeof(stats->compute)) != 0;

@@ -593,6 +593,7 @@ void w_stats(struct world *w, struct w_proc *p, uint32_t running)
 {
 	struct mm_tenant_stats s = { .step_seq = 2 * p->steps + p->step_open,
 				     .steps = p->steps,
+				     .samples = p->steps,
 				     .step_ns = 100000 * p->n_groups,
 				     .kv_chunks_used = p->used_chunks,
 				     .running = running };

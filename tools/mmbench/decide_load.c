@@ -298,13 +298,14 @@ static void step(struct load *l, struct engine *e)
 {
 	struct mm_tenant_stats s = { .step_seq = 2 * e->steps,
 				     .steps = e->steps,
+				     .samples = e->steps,
 				     .step_ns = l->opts->step_ns,
 				     .kv_chunks_used = MM_MIN(e->demand, e->held),
 				     .running = e->active };
 
 	if (e->active && e->ready) {
 		e->steps++;
-		s.steps = e->steps;
+		s.steps = s.samples = e->steps;
 		s.step_seq = 2 * e->steps;
 		s.step_ns += below(l, l->opts->step_ns / 8);
 		l->result->steps += l->timed >= l->warm;

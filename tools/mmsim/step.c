@@ -98,6 +98,7 @@ void ms_step_end(struct ms_tenant *t)
 	t->c.step_open = false;
 	t->c.step_seq++;
 	stats->steps++;
+	stats->samples++;
 	stats->step_ns = t->sim->now_ns - s->begin_ns;
 	stats->stall_ns = s->stall_ns;
 	stats->stall_total_ns += s->stall_ns;

@@ -7,6 +7,7 @@ static struct mm_tenant_stats claims_of(const struct w_proc *p)
 {
 	return (struct mm_tenant_stats){ .step_seq = 2 * p->steps,
 					 .steps = p->steps,
+					 .samples = p->steps,
 					 .step_ns = 100000 * p->n_groups,
 					 .kv_chunks_used = p->held };
 }
@@ -97,14 +98,14 @@ static void numbers_without_sense(void **state)
 	w_kv_declare(w, victim, 1, 1, 60, 1);
 	w_kv_want(w, liar, 20);
 	w_run(w);
-	for (uint32_t i = 0; i < 7 * MM_ARRAY_SIZE(values) * 4; i++) {
+	for (uint32_t i = 0; i < 8 * MM_ARRAY_SIZE(values) * 4; i++) {
 		struct mm_tenant_stats s = claims_of(liar);
 		uint64_t v = values[i % MM_ARRAY_SIZE(values)];
-		uint64_t *field[] = { &s.step_seq,       &s.steps,   &s.step_ns, &s.stall_ns,
-				      &s.kv_chunks_used, &s.waiting, &s.running };
+		uint64_t *field[] = { &s.step_seq, &s.steps,          &s.samples, &s.step_ns,
+				      &s.stall_ns, &s.kv_chunks_used, &s.waiting, &s.running };
 		uint32_t at = i / MM_ARRAY_SIZE(values) % (MM_ARRAY_SIZE(field) + 1);
 
-		s.steps = i;
+		s.steps = s.samples = i;
 		for (uint32_t k = 0; k < MM_ARRAY_SIZE(field); k++)
 			if (k == at || at == MM_ARRAY_SIZE(field))
 				*field[k] = v;

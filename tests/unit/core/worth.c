@@ -21,20 +21,30 @@ static void begin_with(const char *knobs, uint32_t pages)
 	w_run(w);
 }
 
-/* It says that it finished a step, so long, of which it waited at gates so long. */
-static void stepped(struct w_proc *p, uint64_t step_ns, uint64_t stall_ns, uint32_t waiting)
+static uint64_t n_steps, n_samples;
+
+/* What it says of itself, after so many steps and samples. */
+static void say(struct w_proc *p, uint64_t step_ns, uint64_t stall_ns, uint32_t waiting)
 {
-	static uint64_t steps;
 	struct mm_tenant_stats s = { .step_ns = step_ns,
 				     .stall_ns = stall_ns,
 				     .kv_chunks_used = p->held,
 				     .running = 1,
-				     .waiting = waiting };
+				     .waiting = waiting,
+				     .steps = n_steps,
+				     .samples = n_samples,
+				     .step_seq = 2 * n_steps };
 
-	s.steps = ++steps;
-	s.step_seq = 2 * steps;
 	mm_core_on_stats(w->core, w->now_ns, p->tenant, &s);
 	w_drain(w);
+}
+
+/* It says that it finished a step, so long, of which it waited at gates so long. */
+static void stepped(struct w_proc *p, uint64_t step_ns, uint64_t stall_ns, uint32_t waiting)
+{
+	n_steps++;
+	n_samples++;
+	say(p, step_ns, stall_ns, waiting);
 }
 
 /* One model of 16 layers of 3 pages each; at first, a layer takes 400 µs to come. */
@@ -79,6 +89,28 @@ static void long_steps_do_not_hide_what_short_ones_show(void **state)
 	assert_int_equal(none, 0);
 	assert_in_range(some, 1, 3);
 	assert_true(all >= 10);
+}
+
+/* Steps that do not know what they waited are many and look short; those that know are long. */
+static void only_samples_count(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin_with("cap=1000", 80);
+	p = one();
+	for (uint32_t i = 0; i < 200; i++) {
+		stepped(p, 100000 * US, 0, 0);
+		for (uint32_t k = 0; k < 9; k++, n_steps++)
+			say(p, 200 * US, 0, 0);
+	}
+	w_kv_want(w, p, 100);
+	for (uint32_t i = 0; i < 60; i++, n_steps++) {
+		say(p, 200 * US, 0, 0);
+		w_tick(w, 2 * MM_NS_PER_MS);
+		w_run(w);
+	}
+	assert_true(plan(p)->alpha >= 10);
 }
 
 /* The more it is allowed to cost, the more is taken. */
@@ -169,6 +201,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(long_steps_do_not_hide_what_short_ones_show),
+		TEST(only_samples_count),
 		TEST(what_is_tolerated_is_a_knob),
 		TEST(stalls_are_of_the_devices_time),
 		TEST(who_stalls_most_of_the_time_is_relieved),
