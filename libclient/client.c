@@ -245,6 +245,7 @@ static void client_free(struct mm_client *c)
 {
 	mm_fork_unwatch(c);
 	mm_steps_destroy(c);
+	mm_times_destroy(c);
 	pthread_mutex_lock(&c->map_lock);
 	mm_kv_destroy(c->kv);
 	mm_model_destroy(c->model);

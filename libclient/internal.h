@@ -92,11 +92,25 @@ struct mm_step {
 	uint32_t n_begun, n_streams;
 	struct mm_begun begun[MM_STEP_BEGUN];
 	CUstream streams[MM_STEP_STREAMS];
-	bool times_all; /* a plan is being mapped: any layer may wait */
+	bool times_all;              /* a plan is being mapped: any layer may wait */
+	bool due;                    /* for a sample */
+	bool captured;               /* layers were captured in it */
+	bool replayed;               /* graphs run its layers */
+	bool unknown;                /* a wait could not be timed */
+	struct mm_gate_times *times; /* of the graph that is captured or replayed; NULL: none */
 	uint32_t gated;
 	uint32_t n_timed; /* waits with events around them: events[2 * i], [2 * i + 1] */
 	uint32_t n_events;
 	CUevent *events;
+};
+
+struct mm_sampling {    /* which steps tell what they waited */
+	uint64_t epoch; /* of the plan that the others are about */
+	uint64_t samples;
+	uint64_t stall_ns; /* of the last step that was timed */
+	uint32_t n;        /* samples, not counted beyond the first ones */
+	uint32_t skipped;  /* steps since the last sample */
+	bool graphs;       /* steps are replayed */
 };
 
 struct mm_client {
@@ -157,6 +171,8 @@ struct mm_client {
 	uint64_t step_seq;
 	uint64_t steps_done;
 	uint64_t stall_total_ns;
+	struct mm_sampling sampling;
+	struct mm_gate_times *gate_times;
 
 	struct { /* lock: turns */
 		enum mm_turn_mode mode;
@@ -182,6 +198,12 @@ struct mm_client {
 	uint32_t events_first, events_n;
 	struct mm_event events[MM_EVENTS_MAX];
 };
+
+/* Of its model; 0 while it has none that can run. */
+static inline uint32_t mm_client_layers(const struct mm_client *c)
+{
+	return c->model_phase == MM_MODEL_READY ? c->model->dir.n_groups - 1 : 0;
+}
 
 /* ---- client.c ---- */
 
@@ -286,3 +308,32 @@ void mm_turn_give_back(struct mm_client *client, uint64_t serial);
 int mm_step_on_prepare(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 void mm_steps_destroy(struct mm_client *client);
+/* The caller's open step. -EINVAL there is none; -ECHILD. */
+int mm_step_mine(struct mm_client *client, struct mm_step **ret_step);
+/*
+ * A thread without a context, or with one of another device, gets the device's primary one for a call;
+ * true: give it back.
+ */
+bool mm_context_borrow(struct mm_client *client);
+void mm_context_give_back(struct mm_client *client, bool borrowed);
+
+/* ---- times.c ---- */
+
+struct mm_timed { /* a wait at a gate, and the events around it; NULL: it is not timed */
+	CUevent *events;
+	bool captured;
+};
+
+/* Around the wait for @layer. What fails fails a capture only; a step goes on untimed. */
+CUresult mm_times_before(struct mm_client *client, struct mm_step *step, uint32_t layer,
+			 CUstream stream, struct mm_timed *ret);
+CUresult mm_times_after(struct mm_client *client, struct mm_step *step, struct mm_timed *timed,
+			CUstream stream);
+/* The step's streams were synchronised: what they waited at gates. false: that is not known, and 0. */
+bool mm_times_read(struct mm_client *client, const struct mm_step *step, uint64_t *ret_stall_ns);
+/* With lock. Should the step that begins be a sample? */
+bool mm_times_due(const struct mm_client *client);
+/* With lock: the step ended well. */
+void mm_times_account(struct mm_client *client, const struct mm_step *step,
+		      const struct mm_step_info *info);
+void mm_times_destroy(struct mm_client *client);

@@ -5,8 +5,6 @@
 #include "libclient/internal.h"
 #include "libclient/ipc/clock.h"
 
-#define EVENTS_GROW 32
-
 /* ---- what mmd says: plan changes ---- */
 
 static void park(struct mm_client *c, uint64_t epoch, bool broken)
@@ -197,11 +195,7 @@ int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const 
 
 /* ---- steps ---- */
 
-/*
- * A thread without a context, or with one of another device, gets the device's primary one for a call;
- * true: give it back.
- */
-static bool context_borrow(struct mm_client *c)
+bool mm_context_borrow(struct mm_client *c)
 {
 	CUdevice device;
 
@@ -210,21 +204,16 @@ static bool context_borrow(struct mm_client *c)
 	return !c->gpu->cuCtxPushCurrent(c->context);
 }
 
-static void context_give_back(struct mm_client *c, bool borrowed)
+void mm_context_give_back(struct mm_client *c, bool borrowed)
 {
 	if (borrowed)
 		c->gpu->cuCtxPopCurrent(&(CUcontext){ NULL });
 }
 
-static uint32_t n_layers(const struct mm_client *c)
-{
-	return c->model_phase == MM_MODEL_READY ? c->model->dir.n_groups - 1 : 0;
-}
-
 /* Looks at all of them: with a replayed graph, we do not know which were waited at. */
 static bool gates_aborted(const struct mm_client *c)
 {
-	for (uint32_t i = 0; i < n_layers(c); i++)
+	for (uint32_t i = 0; i < mm_client_layers(c); i++)
 		if (__atomic_load_n(&c->gates->gate[i].high, __ATOMIC_ACQUIRE) &
 		    (uint32_t)(MM_GATE_ABORT >> 32))
 			return true;
@@ -280,6 +269,24 @@ static struct mm_step *step_current(struct mm_client *c)
 	return step;
 }
 
+static int not_in_child(struct mm_client *c)
+{
+	int r = mm_enter(c);
+
+	/* A dead connection must not keep a step open: closing it says so itself. */
+	return r == -ECHILD ? r : 0;
+}
+
+int mm_step_mine(struct mm_client *c, struct mm_step **ret_step)
+{
+	int r = not_in_child(c);
+
+	if (r)
+		return r;
+	*ret_step = step_current(c);
+	return *ret_step ? 0 : mm_fail(c, -EINVAL, "no step is open");
+}
+
 static void step_open(struct mm_client *c, struct mm_step *step)
 {
 	step->open = true;
@@ -288,7 +295,10 @@ static void step_open(struct mm_client *c, struct mm_step *step)
 	step->last_layer = -1;
 	step->n_begun = step->n_streams = 0;
 	step->gated = step->n_timed = 0;
+	step->times = NULL;
+	step->captured = step->replayed = step->unknown = false;
 	step->times_all = c->mapping;
+	step->due = mm_times_due(c);
 	c->turn.used = true;
 	if (c->steps_open++ == 0)
 		step_seq_advance(c);
@@ -325,39 +335,10 @@ int mm_step_begin(struct mm_client *client)
 	return step ? 0 : mm_fail(client, -ENOMEM, "out of memory");
 }
 
-/* What the stream waited at gates, by the events around them. */
-static uint64_t step_stall_ns(struct mm_client *c, const struct mm_step *step)
-{
-	double total_ms = 0;
-
-	for (uint32_t i = 0; i < step->n_timed; i++) {
-		float ms = 0;
-
-		if (!c->gpu->cuEventElapsedTime(&ms, step->events[2 * (size_t)i],
-						step->events[2 * (size_t)i + 1]) &&
-		    ms > 0)
-			total_ms += (double)ms;
-	}
-	return (uint64_t)(total_ms * (double)MM_NS_PER_MS);
-}
-
-/* With lock. */
-static void step_account(struct mm_client *c, const struct mm_step_info *info)
-{
-	struct mm_tenant_stats *stats = &c->tenant->stats;
-
-	c->steps_done++;
-	c->stall_total_ns += info->stall_ns;
-	__atomic_store_n(&stats->step_ns, info->step_ns, __ATOMIC_RELAXED);
-	__atomic_store_n(&stats->stall_ns, info->stall_ns, __ATOMIC_RELAXED);
-	__atomic_store_n(&stats->stall_total_ns, c->stall_total_ns, __ATOMIC_RELAXED);
-	__atomic_store_n(&stats->steps, c->steps_done, __ATOMIC_RELEASE);
-}
-
 /* With lock. Layers that cycle and were not run have the next step wait for ever. */
 static bool step_broke_off(const struct mm_client *c, const struct mm_step *step, bool abandon)
 {
-	if (!n_layers(c) || !c->m)
+	if (!mm_client_layers(c) || !c->m)
 		return false;
 	if (abandon)
 		return true;
@@ -365,7 +346,7 @@ static bool step_broke_off(const struct mm_client *c, const struct mm_step *step
 		return false; /* none was bracketed here: no layers, or a graph with all of them */
 	if (step->n_begun)
 		return true;
-	for (uint32_t i = (uint32_t)(step->last_layer + 1); i < n_layers(c); i++)
+	for (uint32_t i = (uint32_t)(step->last_layer + 1); i < mm_client_layers(c); i++)
 		if (c->model->cycles[i + 1])
 			return true;
 	return false;
@@ -405,13 +386,13 @@ static CUresult streams_sync(struct mm_client *c, const struct mm_step *step, CU
 static struct mm_step_info step_sync(struct mm_client *c, const struct mm_step *step,
 				     CUstream stream, CUresult *ret_res)
 {
-	bool borrowed = context_borrow(c);
+	bool borrowed = mm_context_borrow(c);
 	struct mm_step_info info = { .gated = step->gated };
 
 	*ret_res = streams_sync(c, step, stream);
 	info.step_ns = mm_now_ns() - step->begin_ns;
-	info.stall_ns = *ret_res ? 0 : step_stall_ns(c, step);
-	context_give_back(c, borrowed);
+	info.timed = !*ret_res && mm_times_read(c, step, &info.stall_ns);
+	mm_context_give_back(c, borrowed);
 	return info;
 }
 
@@ -424,7 +405,7 @@ static void step_abort(struct mm_client *c)
 	pthread_mutex_lock(&c->lock);
 	while (c->mapping)
 		pthread_cond_wait(&c->changed, &c->lock);
-	for (uint32_t i = 0; c->m && i < n_layers(c); i++)
+	for (uint32_t i = 0; c->m && i < mm_client_layers(c); i++)
 		__atomic_fetch_or(&c->gates->gate[i].high, (uint32_t)(MM_GATE_ABORT >> 32),
 				  __ATOMIC_SEQ_CST);
 	pthread_mutex_unlock(&c->lock);
@@ -437,7 +418,7 @@ static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
 	e->aborted = gates_aborted(c);
 	e->broke_off = step_broke_off(c, step, abandon);
 	if (!e->aborted && !e->broke_off && !e->res)
-		step_account(c, info);
+		mm_times_account(c, step, info);
 	c->broken |= e->broke_off;
 	step->open = false;
 	if (--c->steps_open == 0)
@@ -480,14 +461,6 @@ static int step_close(struct mm_client *c, CUstream stream, bool abandon,
 	return 0;
 }
 
-static int not_in_child(struct mm_client *c)
-{
-	int r = mm_enter(c);
-
-	/* A dead connection must not keep a step open: closing it says so itself. */
-	return r == -ECHILD ? r : 0;
-}
-
 int mm_step_end(struct mm_client *client, CUstream stream, struct mm_step_info *ret_info)
 {
 	int r = not_in_child(client);
@@ -516,14 +489,10 @@ static int stream_join(struct mm_client *c, struct mm_step *step, CUstream strea
 
 int mm_step_join(struct mm_client *client, CUstream stream)
 {
-	int r = not_in_child(client);
 	struct mm_step *step;
+	int r = mm_step_mine(client, &step);
 
-	if (r)
-		return r;
-	step = step_current(client);
-	return step ? stream_join(client, step, stream)
-		    : mm_fail(client, -EINVAL, "no step is open");
+	return r ? r : stream_join(client, step, stream);
 }
 
 void mm_steps_destroy(struct mm_client *client)
@@ -541,72 +510,35 @@ void mm_steps_destroy(struct mm_client *client)
 
 /* ---- layers ---- */
 
-/*
- * Room for one more timed wait. Without it the step runs untimed: timing is never worth a failure.
- */
-static bool step_grow(struct mm_client *c, struct mm_step *step)
-{
-	CUevent *events;
-
-	if (2 * (size_t)step->n_timed + 2 <= step->n_events)
-		return true;
-	events = reallocarray(step->events, step->n_events + EVENTS_GROW, sizeof(*events));
-	if (!events)
-		return false;
-	step->events = events;
-	for (uint32_t i = 0; i < EVENTS_GROW; i++) {
-		if (c->gpu->cuEventCreate(&events[step->n_events], CU_EVENT_DEFAULT))
-			break;
-		step->n_events++;
-	}
-	return 2 * (size_t)step->n_timed + 2 <= step->n_events;
-}
-
-static bool is_capturing(struct mm_client *c, CUstream stream)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-	/* Events recorded into a graph are the graph's: they do not time this step. */
-	return c->gpu->cuStreamIsCapturing && (c->gpu->cuStreamIsCapturing(stream, &status) ||
-					       status != CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
-static void record(struct mm_client *c, struct mm_step *step, uint32_t which, CUstream stream,
-		   bool *timed)
-{
-	if (*timed && c->gpu->cuEventRecord(step->events[2 * step->n_timed + which], stream))
-		*timed = false;
-}
-
 static CUdeviceptr gate_va(const struct mm_client *c, uint32_t layer)
 {
 	return c->gates_va + offsetof(struct mm_gate_region, gate) + layer * sizeof(struct mm_gate);
 }
 
-static CUresult gate_wait(struct mm_client *c, struct mm_step *step, uint32_t layer, bool timed,
+static CUresult gate_wait(struct mm_client *c, struct mm_step *step, uint32_t layer,
 			  CUstream stream)
 {
-	bool borrowed = context_borrow(c);
-	CUresult res;
+	bool borrowed = mm_context_borrow(c);
+	struct mm_timed timed;
+	CUresult res = mm_times_before(c, step, layer, stream, &timed);
 
-	timed = timed && !is_capturing(c, stream) && step_grow(c, step);
-	record(c, step, 0, stream, &timed);
-	res = c->gpu->cuStreamWaitValue64(stream, gate_va(c, layer), MM_GATE_PASS,
-					  CU_STREAM_WAIT_VALUE_AND);
-	record(c, step, 1, stream, &timed);
-	step->n_timed += timed && !res;
-	context_give_back(c, borrowed);
+	if (!res)
+		res = c->gpu->cuStreamWaitValue64(stream, gate_va(c, layer), MM_GATE_PASS,
+						  CU_STREAM_WAIT_VALUE_AND);
+	if (!res)
+		res = mm_times_after(c, step, &timed, stream);
+	mm_context_give_back(c, borrowed);
 	return res;
 }
 
 static CUresult gate_done(struct mm_client *c, uint32_t layer, CUstream stream)
 {
-	bool borrowed = context_borrow(c);
+	bool borrowed = mm_context_borrow(c);
 	CUresult res = c->gpu->cuStreamWriteValue32(
 		stream, gate_va(c, layer) + offsetof(struct mm_gate, low), (uint32_t)MM_GATE_DONE,
 		CU_STREAM_WRITE_VALUE_DEFAULT);
 
-	context_give_back(c, borrowed);
+	mm_context_give_back(c, borrowed);
 	return res;
 }
 
@@ -642,7 +574,7 @@ static int pass_over(struct mm_model *model, struct mm_step *step, uint32_t laye
 	while (!res && step->last_layer + 1 < (int64_t)layer) {
 		uint32_t i = (uint32_t)(step->last_layer + 1);
 
-		res = gate_wait(c, step, i, model->cycles[i + 1] || step->times_all, stream);
+		res = gate_wait(c, step, i, stream);
 		if (!res)
 			res = gate_done(c, i, stream);
 		if (!res)
@@ -690,7 +622,7 @@ int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream stream)
 		r = pass_over(model, step, layer, stream);
 	if (r)
 		return r;
-	res = gate_wait(c, step, layer, model->cycles[layer + 1] || step->times_all, stream);
+	res = gate_wait(c, step, layer, stream);
 	if (res)
 		return layer_failed(c, layer, res);
 	step->gated += model->cycles[layer + 1];

@@ -434,9 +434,11 @@ MM_API int mm_turn_yield(struct mm_client *client);
 /* ---- steps and layers ---- */
 
 struct mm_step_info {
-	uint64_t step_ns;  /* begin to synchronised end */
-	uint64_t stall_ns; /* of it, the stream waited at gates (from events) */
-	uint32_t gated;    /* layers that cycle under the plan of this step */
+	uint64_t step_ns; /* begin to synchronised end */
+	uint64_t
+		stall_ns; /* of it, the stream waited at gates (from events); 0 if that is not known */
+	uint32_t gated; /* layers that cycle under the plan of this step */
+	uint32_t timed; /* 1: stall_ns is known; graphs without times do not tell it */
 };
 
 /**
@@ -504,6 +506,65 @@ MM_API int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream strea
  * Return: 0; -EINVAL; -EIO.
  */
 MM_API int mm_layer_end(struct mm_model *model, uint32_t layer, CUstream stream);
+
+/* ---- graphs: steps that are captured once and replayed ---- */
+
+/*
+ * A stream that is being captured takes mm_layer_begin() and mm_layer_end() like any other: the wait and the
+ * mark become nodes of the graph, with addresses and values that no plan changes. So a graph is captured
+ * once, in an open step, and fits every plan; nothing of it runs before it is launched, in that step or in later
+ * ones. What the waits took is told by events in the graph (struct mm_gate_times), which cost time
+ * themselves: an engine captures each graph twice, without and with them, and launches the second
+ * where mm_step_wants_times() says so.
+ *
+ * Capture with CU_STREAM_CAPTURE_MODE_THREAD_LOCAL or _RELAXED: in mode GLOBAL the driver forbids the
+ * mapping of memory that the client's own thread does meanwhile, and both fail.
+ */
+
+/* Events before and after the wait of each layer. Graphs that never run at the same time may share one. */
+struct mm_gate_times;
+
+/**
+ * mm_gate_times_open() - make the events
+ * @model:     any
+ * @ret_times: written only on success; lives as long as the client
+ *
+ * Return: 0; -EOPNOTSUPP the driver records no events in graphs; -ENOMEM; -EIO; -ECONNRESET.
+ */
+MM_API int mm_gate_times_open(struct mm_model *model, struct mm_gate_times **ret_times);
+
+/**
+ * mm_step_capture() - layers that are begun from here on, from the first one again, are captured
+ * @client: a step is open; right before cuStreamBeginCapture()
+ * @times:  recorded around the waits; NULL: none
+ *
+ * The graph must hold all layers; one that is passed over is in it too, but layers after the last one
+ * that is begun are not. End a capture that breaks off before mm_step_abandon(). A step in which something was
+ * captured does not count as a sample: its time contains the capture.
+ * Return: 0; -EINVAL no step is open, a layer has no end, or @times is not of @client.
+ */
+MM_API int mm_step_capture(struct mm_client *client, struct mm_gate_times *times);
+
+/**
+ * mm_step_replay() - say that graphs run the layers of this step
+ * @client: a step is open
+ * @times:  that the graphs were captured with; NULL: none
+ *
+ * One call, whether the layers are in one graph or in several. Launch them on the stream that
+ * mm_step_end() gets, or on one that mm_step_join() has named. An engine that does not say it has
+ * no steps that mmd can learn from while layers cycle.
+ * Return: 0; -EINVAL no step is open, or @times is not of @client.
+ */
+MM_API int mm_step_replay(struct mm_client *client, struct mm_gate_times *times);
+
+/**
+ * mm_step_wants_times() - should this step tell what it waits at gates?
+ * @client: a step is open
+ *
+ * mmd compares computing with transfers, and computing is a step without its waits. While layers cycle the
+ * first steps of a plan are wanted, then one of eight; while none do, none: there is nothing to wait for.
+ */
+MM_API bool mm_step_wants_times(struct mm_client *client);
 
 #ifdef __cplusplus
 }
