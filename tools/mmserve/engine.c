@@ -179,6 +179,8 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 {
 	struct mm_forward_opts forward = {
 		.module = opts->module,
+		.gemm = opts->gemm,
+		.fast = opts->fast,
 		.max_tokens = opts->max_batched_tokens,
 		.max_rows = opts->max_batch,
 		.block_tokens = opts->block_tokens,
@@ -342,7 +344,7 @@ static void fill_batch(struct mm_engine *e, const struct mm_sched_plan *plan)
 		const struct mm_seq *q = &e->sched.seqs[item->seq];
 		const uint32_t *ids = e->requests->all[q->user].ids;
 		const uint32_t *blocks = mm_sched_table(&e->sched, item->seq);
-		uint32_t *table = b->tables + (size_t)q->row * e->sched.table_stride;
+		uint32_t *table = b->tables + i * (size_t)e->sched.table_stride;
 
 		for (uint32_t j = 0; j < q->n_blocks; j++)
 			table[j] = (uint32_t)(mm_kv_arena_offset(&e->kv, blocks[j]) /
@@ -350,11 +352,12 @@ static void fill_batch(struct mm_engine *e, const struct mm_sched_plan *plan)
 		for (uint32_t p = item->first; p < item->first + item->tokens; p++) {
 			b->ids[b->n_tokens] = ids[p];
 			b->positions[b->n_tokens] = p;
-			b->rows[b->n_tokens++] = q->row;
+			b->rows[b->n_tokens++] = i;
 		}
 		if (item->samples)
 			b->samples[b->n_samples++] = b->n_tokens - 1;
 	}
+	mm_forward_measure(&e->forward);
 }
 
 /* Before which layer this step breaks off, by --break-steps; none of the model's: it does not. */

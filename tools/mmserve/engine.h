@@ -27,6 +27,8 @@
 
 struct mm_engine_opts {
 	const char *module;
+	enum mm_gemm_kind gemm; /* who multiplies */
+	bool fast;              /* tokens may depend on the batch */
 	uint32_t block_tokens;
 	uint32_t max_batch;
 	uint32_t max_batched_tokens;

@@ -51,10 +51,10 @@ static int open_gemm(struct mm_forward *f, char *err)
 	return mm_gemm_open(f->gpu, &opts, &f->gemm, err, MM_SERVE_ERROR_BYTES);
 }
 
-/* Host words of the batch: ids, positions, rows, samples, tables, and behind them next. */
-static size_t input_words(const struct mm_forward_opts *o)
+/* Host words of a batch of @rows rows: ids, positions, rows, samples, tables; behind the most of them next. */
+static size_t input_words(const struct mm_forward_opts *o, uint32_t rows)
 {
-	return 3 * (size_t)o->max_tokens + o->max_rows * (1 + (size_t)o->table_stride);
+	return 3 * (size_t)o->max_tokens + o->max_rows + rows * (size_t)o->table_stride;
 }
 
 static uint32_t n_checksums(const struct mm_forward *f)
@@ -62,23 +62,25 @@ static uint32_t n_checksums(const struct mm_forward *f)
 	return f->weights->arch.layers * MM_W_COUNT;
 }
 
+/* Copies on a stream are only asynchronous, and graphs only hold them, where the host's side is pinned. */
 static int allocate_host(struct mm_forward *f, char *err)
 {
 	const struct mm_forward_opts *o = &f->opts;
-	uint32_t *host = calloc(input_words(o) + o->max_rows, sizeof(*host));
+	const size_t words = input_words(o, o->max_rows);
+	const uint64_t sums = n_checksums(f) * sizeof(*f->checksums);
+	const CUresult r = mm_pinned_alloc(f->gpu, sums + (words + o->max_rows) * sizeof(*f->host),
+					   &f->pinned);
 
-	f->host = host;
-	f->checksums = calloc(n_checksums(f), sizeof(*f->checksums));
-	if (!host || !f->checksums) {
-		snprintf(err, MM_SERVE_ERROR_BYTES, "out of memory");
-		return -ENOMEM;
-	}
-	f->batch.ids = host;
-	f->batch.positions = host + o->max_tokens;
-	f->batch.rows = host + 2 * (size_t)o->max_tokens;
-	f->batch.samples = host + 3 * (size_t)o->max_tokens;
+	if (r)
+		return fail(f, r, "pinned host memory", err);
+	f->checksums = f->pinned.at;
+	f->host = (uint32_t *)(f->checksums + n_checksums(f));
+	f->batch.ids = f->host;
+	f->batch.positions = f->host + o->max_tokens;
+	f->batch.rows = f->host + 2 * (size_t)o->max_tokens;
+	f->batch.samples = f->host + 3 * (size_t)o->max_tokens;
 	f->batch.tables = f->batch.samples + o->max_rows;
-	f->batch.next = host + input_words(o);
+	f->batch.next = f->host + words;
 	return 0;
 }
 
@@ -91,9 +93,9 @@ static void size_splits(struct mm_forward *f)
 	const struct mm_arch *a = &f->weights->arch;
 	uint64_t token;
 
-	f->splits =
+	f->splits_max =
 		mm_attention_splits(o->table_stride * o->block_tokens, MM_ATTENTION_SPLIT_TOKENS);
-	token = mm_attention_partial_bytes(1, a->heads, a->head_dim, f->splits);
+	token = mm_attention_partial_bytes(1, a->heads, a->head_dim, f->splits_max);
 	f->split_rows = o->max_rows;
 	if (token)
 		f->split_rows = (uint32_t)MM_MIN(o->max_rows, PARTIAL_BYTES_MAX / token);
@@ -110,14 +112,14 @@ static uint64_t lay_out(struct mm_forward *f)
 	const uint64_t tokens = mm_gemm_room(f->gemm, o->max_tokens);
 	const uint64_t rows = mm_gemm_room(f->gemm, o->max_rows);
 	const uint64_t partial =
-		mm_attention_partial_bytes(f->split_rows, a->heads, a->head_dim, f->splits);
+		mm_attention_partial_bytes(f->split_rows, a->heads, a->head_dim, f->splits_max);
 	const bool gated = mm_arch_has(a, MM_W_GATE);
 	struct mm_workspace *w = &f->w;
 	const struct {
 		CUdeviceptr *va;
 		uint64_t words;
 	} parts[] = {
-		{ &w->ids, input_words(o) },
+		{ &w->ids, input_words(o, o->max_rows) },
 		{ &w->x, a->hidden * tokens },
 		{ &w->h, MM_MAX(wide, q_dim) * MM_MAX(tokens, rows) },
 		{ &w->qkv, mm_pass_qkv_dim(a) * tokens },
@@ -192,6 +194,9 @@ int mm_forward_init(struct mm_forward *f, struct mm_memory *memory,
 	if (r)
 		return fail(f, r, "device memory for attention", err);
 	r = upload_frequencies(f);
+	/* A copy from pageable memory may be under way still, and our stream does not wait for it. */
+	if (!r)
+		r = f->gpu->cuCtxSynchronize();
 	return r ? fail(f, r, "device memory for RoPE", err) : 0;
 }
 
@@ -204,8 +209,8 @@ void mm_forward_done(struct mm_forward *f)
 	mm_gemm_close(f->gemm);
 	if (f->module)
 		f->gpu->cuModuleUnload(f->module);
-	free(f->host);
-	free(f->checksums);
+	if (f->gpu)
+		mm_pinned_free(f->gpu, &f->pinned);
 	*f = (struct mm_forward){ 0 };
 }
 
@@ -216,7 +221,7 @@ static void checksum(struct mm_forward *f, uint32_t layer, enum mm_weight role)
 	struct mm_checksum_args a = { w->va, w->bytes, f->w.checksums + 8 * slot };
 
 	if (f->opts.verify && w->va)
-		mm_pass_launch(f, MM_KERNEL_CHECKSUM, 1, &a);
+		mm_pass_launch(f, MM_KERNEL_CHECKSUM, &a);
 }
 
 static int run_layer(struct mm_forward *f, uint32_t layer)
@@ -251,10 +256,39 @@ static void fetch_checksums(struct mm_forward *f)
 						  n_checksums(f) * 8ul, f->stream));
 }
 
+/* So many steps share a bound that graphs of it serve them all: a power of two, or the most there can be. */
+static uint32_t bound_splits(const struct mm_forward *f, uint32_t context)
+{
+	const uint32_t splits = mm_attention_splits(context, MM_ATTENTION_SPLIT_TOKENS);
+	uint32_t bound = 1;
+
+	if (f->batch.n_tokens > f->split_rows)
+		return 1;
+	while (bound < splits)
+		bound *= 2;
+	return MM_MIN(bound, f->splits_max);
+}
+
+void mm_forward_measure(struct mm_forward *f)
+{
+	struct mm_batch *b = &f->batch;
+	uint32_t context = 0, rows = 0;
+
+	b->decodes = b->n_tokens && b->n_tokens == b->n_samples;
+	for (uint32_t i = 0; i < b->n_tokens; i++) {
+		context = MM_MAX(context, b->positions[i] + 1);
+		rows = MM_MAX(rows, b->rows[i] + 1);
+		b->decodes = b->decodes && b->rows[i] == i && b->samples[i] == i;
+	}
+	b->n_rows = rows;
+	b->splits = bound_splits(f, context);
+}
+
 int mm_forward_step(struct mm_forward *f)
 {
 	f->error = CUDA_SUCCESS;
-	mm_pass_note(f, f->gpu->cuMemcpyHtoDAsync(f->w.ids, f->host, input_words(&f->opts) * 4,
+	mm_pass_note(f, f->gpu->cuMemcpyHtoDAsync(f->w.ids, f->host,
+						  input_words(&f->opts, f->batch.n_rows) * 4,
 						  f->stream));
 	clear_checksums(f);
 	mm_pass_embed(f);

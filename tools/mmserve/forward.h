@@ -19,6 +19,7 @@
 #include "kernels/launch.h"
 #include "tools/mmserve/kvarena.h"
 #include "tools/mmserve/model.h"
+#include "tools/mmserve/pinned.h"
 
 struct mm_forward_opts {
 	const char *module;    /* path of the kernels' module */
@@ -35,6 +36,10 @@ struct mm_forward_opts {
 struct mm_batch { /* host side of a step */
 	uint32_t n_tokens;
 	uint32_t n_samples;
+	/* by mm_forward_measure() */
+	uint32_t n_rows;     /* block tables that are named */
+	uint32_t splits;     /* bound for attention */
+	bool decodes;        /* token i is the one of row i, and its successor is wanted */
 	uint32_t *ids;       /* [max_tokens] */
 	uint32_t *positions; /* [max_tokens] */
 	uint32_t *rows;      /* [max_tokens] whose block table */
@@ -68,9 +73,10 @@ struct mm_forward {
 	struct mm_workspace w;
 	struct mm_batch batch;
 	/* A pass of few tokens spreads each context over blocks; one of many has blocks enough. */
-	uint32_t splits;     /* of the longest context */
+	uint32_t splits_max; /* of the longest context */
 	uint32_t split_rows; /* tokens of a pass, at most, that attention's scratch has room for */
-	uint32_t *host;      /* the batch's arrays */
+	struct mm_pinned pinned; /* what these two are in: */
+	uint32_t *host;          /* the batch's arrays */
 	uint64_t *checksums;
 	CUresult error; /* the first of the step */
 	uint32_t
@@ -95,6 +101,9 @@ int mm_forward_init(struct mm_forward *f, struct mm_memory *memory,
 		    const struct mm_weights *weights, const struct mm_forward_opts *opts,
 		    char *err);
 void mm_forward_done(struct mm_forward *f);
+
+/* The batch is filled: what its numbers say about the step. Before mm_forward_step(). */
+void mm_forward_measure(struct mm_forward *f);
 
 /**
  * mm_forward_step() - enqueue the step in @f->batch

@@ -7,6 +7,7 @@
 #include "mm/base.h"
 #include "tools/mmserve/config.h"
 #include "tools/mmserve/engine.h"
+#include "tools/mmserve/module.h"
 #include "tools/mmserve/options.h"
 #include "tools/mmserve/packs.h"
 
@@ -134,30 +135,6 @@ static int open_memory(struct serve *s)
 	return !connected || r == -ECONNRESET ? EXIT_NO_DAEMON : EXIT_FAILURE;
 }
 
-/* The kernels' module lies beside the program: where it is installed, or where it was built. */
-static void module_path(const struct serve *s, char path[PATH_MAX])
-{
-	static const char *const places[] = { MM_BIN_TO_LIB, "../lib" };
-	const char *name = s->o.fast ? "libmm-kernels-host-fast.so" : "libmm-kernels-host.so";
-	char program[PATH_MAX - 128];
-	const char *slash;
-	ssize_t n;
-
-	if (s->o.kernels) {
-		snprintf(path, PATH_MAX, "%s", s->o.kernels);
-		return;
-	}
-	n = readlink("/proc/self/exe", program, sizeof(program) - 1);
-	program[MM_MAX(n, 0)] = '\0';
-	slash = strrchr(program, '/');
-	for (size_t i = 0; i < MM_ARRAY_SIZE(places); i++) {
-		snprintf(path, PATH_MAX, "%.*s/%s/%s", slash ? (int)(slash - program) : 0, program,
-			 places[i], name);
-		if (access(path, F_OK) == 0)
-			return;
-	}
-}
-
 static int start_engine(struct serve *s)
 {
 	char module[PATH_MAX];
@@ -180,12 +157,14 @@ static int start_engine(struct serve *s)
 		.break_permille = s->o.break_permille,
 		.break_seed = s->o.seed,
 		.verify = s->o.verify,
+		.fast = s->o.fast,
 		.out = s->out,
 		.stop = &stop,
 	};
-	int r;
+	int r = mm_serve_module(&s->o, &s->gpu, module, &opts.gemm, s->err);
 
-	module_path(s, module);
+	if (r)
+		return r;
 	r = mm_weights_bind(&s->memory, &s->arch, s->o.verify, &s->weights, s->err);
 	if (!r && s->o.fused)
 		r = mm_weights_fuse(&s->weights, s->err);

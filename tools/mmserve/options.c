@@ -34,7 +34,12 @@ static const char help[] =
 	"      --driver NAME             software, cuda, or a library's path (default: "
 	"$MM_DRIVER)\n"
 	"      --device N                ordinal that the driver knows the device by (default 0)\n"
-	"      --kernels PATH            module of kernels (default: beside the program)\n"
+	"      --kernels NAME            host, emulated (the CUDA kernels, on the software GPU), "
+	"cuda,\n"
+	"                                or a module's path (default: what the device runs)\n"
+	"      --gemm NAME               who multiplies: kernel or cublas (default: cublas on a "
+	"CUDA\n"
+	"                                device, else kernel)\n"
 	"\n"
 	"      --requests FILE           JSONL: "
 	"{\"id\",\"arrival_s\",\"prompt\":[ids],\"max_tokens\"}\n"
@@ -91,7 +96,8 @@ static const char help[] =
 	"      --verify                  checksum each layer inside its gate in each step\n"
 	"      --fused                   load q, k and v as one matrix, gate and up as one: fewer\n"
 	"                                products, the same ids\n"
-	"      --fast                    OpenBLAS: ids may depend on the batch\n"
+	"      --fast                    products of the batch's size: ids may depend on the "
+	"batch\n"
 	"      --deterministic           the opposite, and the default\n"
 	"      --json                    print the summary as one JSON object\n"
 	"      --sync                    print \"ready\", wait for \"start NS\" (CLOCK_MONOTONIC) "
@@ -103,7 +109,7 @@ static const char help[] =
 	"\n"
 	"Exit status: 0 done, 1 failed or a checksum differed, 2 wrong arguments, 3 no mmd.\n";
 
-enum kind { FLAG, TEXT, U32, U64, SIZE, REAL, CLEAR, LAYOUT, ADMIT, DTYPE, TURNS };
+enum kind { FLAG, TEXT, U32, U64, SIZE, REAL, CLEAR, LAYOUT, ADMIT, DTYPE, TURNS, GEMM };
 
 struct entry {
 	const char *name;
@@ -164,6 +170,10 @@ static const char *const turn_modes[] = {
 	[MM_TURN_NONE] = "none", [MM_TURN_QUANTUM] = "quantum", [MM_TURN_DRAIN] = "drain"
 };
 
+static const char *const gemms[] = { [0] = "auto",
+				     [1 + MM_GEMM_KERNEL] = "kernel",
+				     [1 + MM_GEMM_CUBLAS] = "cublas" };
+
 static int parse_name(const char *text, const char *const *names, size_t n, uint32_t *ret_index)
 {
 	for (uint32_t i = 0; i < n; i++) {
@@ -199,6 +209,8 @@ static int set(const struct entry *entry, const char *text)
 		return parse_name(text, admits, MM_ARRAY_SIZE(admits), entry->at);
 	case DTYPE:
 		return parse_name(text, dtypes, MM_ARRAY_SIZE(dtypes), entry->at);
+	case GEMM:
+		return parse_name(text, gemms, MM_ARRAY_SIZE(gemms), entry->at);
 	case TURNS:
 		return parse_name(text, turn_modes, MM_ARRAY_SIZE(turn_modes), entry->at);
 	case U32:
@@ -258,6 +270,7 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 		{ "name", TEXT, &o->name, 0 },
 		{ "driver", TEXT, &o->driver, 0 },
 		{ "kernels", TEXT, &o->kernels, 0 },
+		{ "gemm", GEMM, &o->gemm, 0 },
 		{ "requests", TEXT, &o->requests, 0 },
 		{ "trace", TEXT, &o->trace, 0 },
 		{ "seed", U64, &o->seed, 0 },

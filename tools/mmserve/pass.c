@@ -5,20 +5,21 @@
 
 #include "kernels/blas/backend.h"
 
-#define BLOCK_THREADS 256u
-
 void mm_pass_note(struct mm_forward *f, CUresult r)
 {
 	if (r && !f->error)
 		f->error = r;
 }
 
-void mm_pass_launch(struct mm_forward *f, enum mm_kernel kernel, uint32_t rows, void *args)
+void mm_pass_launch(struct mm_forward *f, enum mm_kernel kernel, void *args)
 {
 	void *params[] = { args };
+	struct mm_launch_shape s;
 
-	mm_pass_note(f, f->gpu->cuLaunchKernel(f->functions[kernel], rows, 1, 1, BLOCK_THREADS, 1,
-					       1, 0, f->stream, params, NULL));
+	mm_launch_shape(kernel, args, &s);
+	mm_pass_note(f, f->gpu->cuLaunchKernel(f->functions[kernel], s.grid[0], s.grid[1],
+					       s.grid[2], s.block[0], s.block[1], s.block[2],
+					       s.shared_bytes, f->stream, params, NULL));
 }
 
 struct place { /* a matrix of activations */
@@ -64,7 +65,7 @@ static void add_bias(struct mm_forward *f, const struct linear *l, struct place 
 				      l->outputs, out.stride,  l->bias->dtype };
 
 	if (l->bias->va)
-		mm_pass_launch(f, MM_KERNEL_BIAS_ADD, rows, &a);
+		mm_pass_launch(f, MM_KERNEL_BIAS_ADD, &a);
 }
 
 static void apply(struct mm_forward *f, const struct linear *l, CUdeviceptr x, struct place out,
@@ -87,16 +88,16 @@ static void norm(struct mm_forward *f, uint32_t layer, enum mm_weight gain, CUde
 					  a->hidden, g->dtype, b->dtype, eps, 0 };
 
 	if (a->family == MM_FAMILY_OPT)
-		mm_pass_launch(f, MM_KERNEL_LAYERNORM, rows, &full);
+		mm_pass_launch(f, MM_KERNEL_LAYERNORM, &full);
 	else
-		mm_pass_launch(f, MM_KERNEL_RMSNORM, rows, &rms);
+		mm_pass_launch(f, MM_KERNEL_RMSNORM, &rms);
 }
 
 static void add(struct mm_forward *f, CUdeviceptr x, CUdeviceptr y)
 {
 	struct mm_add_args a = { x, y, (uint64_t)f->batch.n_tokens * f->weights->arch.hidden };
 
-	mm_pass_launch(f, MM_KERNEL_ADD, f->batch.n_tokens, &a);
+	mm_pass_launch(f, MM_KERNEL_ADD, &a);
 }
 
 /* ---- attention ---- */
@@ -124,7 +125,7 @@ static void rope(struct mm_forward *f, struct place x, uint32_t heads)
 				     heads, a->head_dim,    x.stride };
 
 	if (a->family != MM_FAMILY_OPT)
-		mm_pass_launch(f, MM_KERNEL_ROPE, f->batch.n_tokens, &args);
+		mm_pass_launch(f, MM_KERNEL_ROPE, &args);
 }
 
 static void project_qkv(struct mm_forward *f, uint32_t layer, CUdeviceptr x, const struct qkv *to)
@@ -164,7 +165,7 @@ static void attend(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 {
 	const struct mm_arch *a = &f->weights->arch;
 	const struct qkv places = qkv_places(f);
-	const uint32_t stride = places.q.stride, n = f->batch.n_tokens;
+	const uint32_t stride = places.q.stride;
 	struct mm_kv_write_args write = { kv_layout(f, layer), places.k.va, places.v.va, stride,
 					  0 };
 	struct mm_paged_attention_args read = { .kv = write.kv,
@@ -178,13 +179,13 @@ static void attend(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 						.scale = 1.0f / sqrtf((float)a->head_dim),
 						.q_stride = stride,
 						.split_tokens = MM_ATTENTION_SPLIT_TOKENS,
-						.splits = n <= f->split_rows ? f->splits : 1 };
+						.splits = f->batch.splits };
 
 	project_qkv(f, layer, x, &places);
 	rope(f, places.q, a->heads);
 	rope(f, places.k, a->kv_heads);
-	mm_pass_launch(f, MM_KERNEL_KV_WRITE, n, &write);
-	mm_pass_launch(f, MM_KERNEL_ATTENTION, n, &read);
+	mm_pass_launch(f, MM_KERNEL_KV_WRITE, &write);
+	mm_pass_launch(f, MM_KERNEL_ATTENTION, &read);
 }
 
 /* ---- feed-forward ---- */
@@ -204,7 +205,7 @@ static void gated(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 	multiply(f, &gate, x, to_gate, n);
 	if (!f->weights->fused)
 		multiply(f, &up, x, to_up, n);
-	mm_pass_launch(f, MM_KERNEL_SWIGLU, n, &swiglu);
+	mm_pass_launch(f, MM_KERNEL_SWIGLU, &swiglu);
 }
 
 /* inner = relu(up . x + bias) */
@@ -215,7 +216,7 @@ static void plain(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 	struct mm_relu_args relu = { f->w.inner, (uint64_t)n * ffn };
 
 	apply(f, &up, x, (struct place){ f->w.inner, ffn }, n);
-	mm_pass_launch(f, MM_KERNEL_RELU, n, &relu);
+	mm_pass_launch(f, MM_KERNEL_RELU, &relu);
 }
 
 /* ---- the whole ---- */
@@ -262,11 +263,11 @@ void mm_pass_embed(struct mm_forward *f)
 		learned->dtype, MM_POSITION_OFFSET
 	};
 
-	mm_pass_launch(f, MM_KERNEL_EMBED, n, &embed);
+	mm_pass_launch(f, MM_KERNEL_EMBED, &embed);
 	if (in.weight->va)
 		multiply(f, &in, f->w.h, (struct place){ f->w.x, a->hidden }, n);
 	if (learned->va)
-		mm_pass_launch(f, MM_KERNEL_POSITION_EMBED, n, &positions);
+		mm_pass_launch(f, MM_KERNEL_POSITION_EMBED, &positions);
 }
 
 void mm_pass_sample(struct mm_forward *f)
@@ -281,7 +282,7 @@ void mm_pass_sample(struct mm_forward *f)
 
 	if (!n)
 		return;
-	mm_pass_launch(f, MM_KERNEL_GATHER, n, &gather);
+	mm_pass_launch(f, MM_KERNEL_GATHER, &gather);
 	if (mm_weights_at(f->weights, 0, MM_W_FINAL_NORM)->va)
 		norm(f, 0, MM_W_FINAL_NORM, x, x, n);
 	if (out.weight->va) {
@@ -289,6 +290,6 @@ void mm_pass_sample(struct mm_forward *f)
 		x = f->w.h;
 	}
 	multiply(f, &head, x, (struct place){ f->w.logits, a->vocab }, n);
-	mm_pass_launch(f, MM_KERNEL_ARGMAX, n, &argmax);
+	mm_pass_launch(f, MM_KERNEL_ARGMAX, &argmax);
 	mm_pass_note(f, f->gpu->cuMemcpyDtoHAsync(f->batch.next, f->w.next, n * 4ul, f->stream));
 }

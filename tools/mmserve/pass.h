@@ -19,7 +19,8 @@ static inline uint32_t mm_pass_qkv_dim(const struct mm_arch *a)
 /* Keeps the first error of a step. */
 void mm_pass_note(struct mm_forward *f, CUresult r);
 
-void mm_pass_launch(struct mm_forward *f, enum mm_kernel kernel, uint32_t rows, void *args);
+/* @args: the kernel's struct */
+void mm_pass_launch(struct mm_forward *f, enum mm_kernel kernel, void *args);
 
 void mm_pass_embed(struct mm_forward *f);
 

@@ -213,11 +213,12 @@ static int allocate(const struct opener *o, struct mm_plain_model *m)
 
 static int upload(const struct opener *o, struct mm_plain_model *m)
 {
+	CUresult r;
+
 	for (size_t i = 0; i < m->layout.n_placed; i++) {
 		const struct mm_placed *p = &m->layout.placed[i];
 		const uint64_t at = p->store_offset - m->layout.groups[p->group].store_offset;
 		const struct mm_plain_file *f = &m->files[p->file];
-		CUresult r;
 
 		if (p->item_bytes)
 			return fail(o, -ENOTSUP, "transposed matrices are mmd's alone");
@@ -229,7 +230,11 @@ static int upload(const struct opener *o, struct mm_plain_model *m)
 			return fail(o, mm_gpu_errno(r), "%.250s: %s", f->name,
 				    mm_gpu_strerror(o->gpu, r));
 	}
-	return 0;
+	/* Copies from pageable memory may be under way still, and no stream of ours waits for them. */
+	r = o->gpu->cuCtxSynchronize();
+	return r ? fail(o, mm_gpu_errno(r), "cannot copy the weights: %s",
+			mm_gpu_strerror(o->gpu, r))
+		 : 0;
 }
 
 static int open_all(struct opener *o, const struct mm_model_opts *opts, struct mm_plain_model *m)
