@@ -18,7 +18,7 @@ static void begin(void)
 	conf_context();
 	ok(gpu->cuDeviceGetCount(&count));
 	if (count < 2)
-		skip();
+		conf_skip("one device");
 	context[0] = conf.ctx;
 	ok(gpu->cuDevicePrimaryCtxRetain(&context[1], 1));
 	check(context[0] != context[1]);
@@ -38,12 +38,12 @@ static CUmemAllocationProp prop_of(int device)
 	return prop;
 }
 
-static CUmemGenericAllocationHandle create_on(int device)
+static CUmemGenericAllocationHandle create_on(int device, size_t bytes)
 {
 	CUmemAllocationProp prop = prop_of(device);
 	CUmemGenericAllocationHandle handle;
 
-	ok(gpu->cuMemCreate(&handle, conf.granule, &prop, 0));
+	ok(gpu->cuMemCreate(&handle, bytes, &prop, 0));
 	return handle;
 }
 
@@ -116,9 +116,9 @@ static void test_memory_apart(void **state)
 	begin();
 	before[0] = free_on(0);
 	before[1] = free_on(1);
-	handle = create_on(1);
-	check(free_on(0) == before[0]);
-	check(free_on(1) == before[1] - conf.granule);
+	handle = create_on(1, conf.bulk);
+	check(free_on(0) + conf.noise >= before[0]);
+	check(free_on(1) <= before[1] - conf.bulk + conf.noise);
 	/* An import knows where the memory is. */
 	fd = conf_export(handle);
 	again = conf_import(fd);
@@ -127,7 +127,7 @@ static void test_memory_apart(void **state)
 	check(prop.location.id == 1);
 	ok(gpu->cuMemRelease(again));
 	ok(gpu->cuMemRelease(handle));
-	check(free_on(1) == before[1]);
+	check(free_on(1) + conf.noise >= before[1]);
 	end();
 }
 
@@ -139,7 +139,7 @@ static void test_access(void **state)
 
 	(void)state;
 	begin();
-	handle = create_on(1);
+	handle = create_on(1, conf.granule);
 	va = conf_reserve(conf.granule);
 	ok(gpu->cuMemMap(va, conf.granule, 0, handle, 0));
 	if (conf.software) /* hardware may have a link between the two */
@@ -164,7 +164,7 @@ static void test_copies(void **state)
 	(void)state;
 	begin();
 	for (int i = 0; i < 2; i++) {
-		handle[i] = create_on(i);
+		handle[i] = create_on(i, conf.granule);
 		va[i] = map_on(i, handle[i]);
 	}
 	host = conf_shared(conf.granule, NULL);
@@ -219,7 +219,7 @@ static void test_visible(void **state)
 
 	(void)state;
 	if (!conf.software)
-		skip();
+		conf_skip("what a process sees is CUDA_VISIBLE_DEVICES there");
 	begin();
 	for (int i = 0; i < 2; i++)
 		ok(gpu->cuDeviceGetUuid(&uuid[i], i));

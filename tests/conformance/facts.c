@@ -87,7 +87,7 @@ void conf_fact(const char *name, const char *unit, double value)
 
 	/* JSON knows no infinity. */
 	if (isfinite(value))
-		snprintf(text, sizeof(text), "%.6g", value);
+		snprintf(text, sizeof(text), "%.10g", value);
 	else
 		snprintf(text, sizeof(text), "null");
 	printf("fact: %s: %s %s\n", name, text, unit);

@@ -11,7 +11,7 @@ cuda)
 		echo "skipped: no libcuda.so.1"
 		exit 77
 	}
-	exec "$1"
+	exec timeout --kill-after=10 120 "$1"
 	;;
 esac
 
