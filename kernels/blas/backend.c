@@ -16,24 +16,39 @@ void mm_gemm_fail(const struct mm_gemm_error *err, const char *format, ...)
 	va_end(args);
 }
 
-int mm_gemm_find(const struct mm_gpu_api *gpu, CUmodule module, const char *name,
-		 CUfunction *ret_function, const struct mm_gemm_error *err)
+int mm_gemm_find(const struct mm_gemm *gemm, enum mm_kernel kernel, CUfunction *ret_function,
+		 const struct mm_gemm_error *err)
 {
-	const CUresult r = gpu->cuModuleGetFunction(ret_function, module, name);
+	const char *name = mm_kernel_name(kernel);
+	const CUresult r = gemm->gpu->cuModuleGetFunction(ret_function, gemm->opts.module, name);
 
 	if (r)
-		mm_gemm_fail(err, "%s: %s", name, mm_gpu_strerror(gpu, r));
+		mm_gemm_fail(err, "%s: %s", name, mm_gpu_strerror(gemm->gpu, r));
 	return mm_gpu_errno(r);
+}
+
+CUresult mm_gemm_launch(const struct mm_gemm *gemm, enum mm_kernel kernel, CUfunction function,
+			void *args, CUstream stream)
+{
+	void *params[] = { args };
+	struct mm_launch_shape s;
+
+	mm_launch_shape(kernel, args, &s);
+	return gemm->gpu->cuLaunchKernel(function, s.grid[0], s.grid[1], s.grid[2], s.block[0],
+					 s.block[1], s.block[2], s.shared_bytes, stream, params,
+					 NULL);
 }
 
 int mm_gemm_open(const struct mm_gpu_api *gpu, const struct mm_gemm_opts *opts,
 		 struct mm_gemm **ret_gemm, char *err, size_t err_bytes)
 {
-	const struct mm_gemm_error to = { err, err_bytes };
+	const struct mm_gemm_error to = { err, err ? err_bytes : 0 };
 
 	switch (opts->kind) {
 	case MM_GEMM_KERNEL:
 		return mm_gemm_kernel_open(gpu, opts, ret_gemm, &to);
+	case MM_GEMM_CUBLAS:
+		return mm_gemm_cublas_open(gpu, opts, ret_gemm, &to);
 	default:
 		mm_gemm_fail(&to, "no such backend of matrix products");
 		return -EINVAL;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "kernels/blas/backend.h"
+#include "kernels/launch.h"
 
 struct mm_gemm_ops {
 	uint32_t (*room)(const struct mm_gemm *gemm, uint32_t rows);
@@ -30,9 +31,15 @@ struct mm_gemm_error { /* where the line goes */
 void __attribute__((format(printf, 2, 3)))
 mm_gemm_fail(const struct mm_gemm_error *err, const char *format, ...);
 
-/* The function @name of opts.module. Return: 0; -ENOENT or other negative errno, told in @err. */
-int mm_gemm_find(const struct mm_gpu_api *gpu, CUmodule module, const char *name,
-		 CUfunction *ret_function, const struct mm_gemm_error *err);
+/* A kernel of opts.module. Return: 0; -ENOENT or other negative errno, told in @err. */
+int mm_gemm_find(const struct mm_gemm *gemm, enum mm_kernel kernel, CUfunction *ret_function,
+		 const struct mm_gemm_error *err);
 
+/* @args: the kernel's struct, as mm_launch_shape() takes it. */
+CUresult mm_gemm_launch(const struct mm_gemm *gemm, enum mm_kernel kernel, CUfunction function,
+			void *args, CUstream stream);
+
+int mm_gemm_cublas_open(const struct mm_gpu_api *gpu, const struct mm_gemm_opts *opts,
+			struct mm_gemm **ret_gemm, const struct mm_gemm_error *err);
 int mm_gemm_kernel_open(const struct mm_gpu_api *gpu, const struct mm_gemm_opts *opts,
 			struct mm_gemm **ret_gemm, const struct mm_gemm_error *err);

@@ -6,8 +6,6 @@
 
 #include "kernels/blas/impl.h"
 
-#define BLOCK_THREADS 256u
-
 struct kernel_gemm {
 	struct mm_gemm base; /* first */
 	CUfunction function;
@@ -23,10 +21,8 @@ static CUresult multiply(struct mm_gemm *gemm, const struct mm_gemm_args *a, CUs
 {
 	const struct kernel_gemm *g = (const struct kernel_gemm *)gemm;
 	struct mm_gemm_args args = *a;
-	void *params[] = { &args };
 
-	return gemm->gpu->cuLaunchKernel(g->function, a->tokens, 1, 1, BLOCK_THREADS, 1, 1, 0,
-					 stream, params, NULL);
+	return mm_gemm_launch(gemm, MM_KERNEL_GEMM, g->function, &args, stream);
 }
 
 static void close_kernel(struct mm_gemm *gemm)
@@ -45,12 +41,12 @@ int mm_gemm_kernel_open(const struct mm_gpu_api *gpu, const struct mm_gemm_opts 
 		mm_gemm_fail(err, "out of memory");
 		return -ENOMEM;
 	}
-	r = mm_gemm_find(gpu, opts->module, "mm_gemm", &g->function, err);
+	g->base = (struct mm_gemm){ .ops = &ops, .gpu = gpu, .opts = *opts };
+	r = mm_gemm_find(&g->base, MM_KERNEL_GEMM, &g->function, err);
 	if (r) {
 		free(g);
 		return r;
 	}
-	g->base = (struct mm_gemm){ .ops = &ops, .gpu = gpu, .opts = *opts };
 	snprintf(g->base.description, sizeof(g->base.description), "kernel");
 	*ret_gemm = &g->base;
 	return 0;
