@@ -3,7 +3,7 @@
 # What `cmake --install` copies: programs, the client library with its headers, the software GPU, the
 # host kernels, man pages. Device profiles: kernels/timing.
 set(MM_PROGRAMS mmd mmctl mmserve mmbench mmsim mkmodel)
-set(MM_LIBRARIES mm-client-shared mm-softgpu mm-kernels-host mm-kernels-host-fast)
+set(MM_LIBRARIES mm-client-shared mm-softgpu mm-softblas mm-kernels-host mm-kernels-host-fast)
 
 install(TARGETS ${MM_PROGRAMS} ${MM_LIBRARIES}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
