@@ -6,6 +6,7 @@
 
 #define FUNCTION     static __device__
 #define KERNEL(name) extern "C" __global__ void name(struct name##_args a)
+#define RACES
 #define FIRST        ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x)
 #define STEP         ((uint64_t)gridDim.x * blockDim.x)
 
@@ -51,6 +52,16 @@ FUNCTION float compute(float x)
 	return x;
 }
 
+RACES FUNCTION uint64_t read_word(uint64_t va, uint64_t i)
+{
+	return ((volatile uint64_t *)va)[i];
+}
+
+RACES FUNCTION void write_word(uint64_t va, uint64_t i, uint64_t value)
+{
+	((volatile uint64_t *)va)[i] = value;
+}
+
 KERNEL(conf_loop)
 {
 	const uint64_t first = FIRST, step = STEP, words = a.bytes / 8, begin = now_ns();
@@ -60,14 +71,12 @@ KERNEL(conf_loop)
 	if (first == 0 && a.started_va)
 		publish(a.started_va);
 	while (now_ns() - begin < a.ns && !(a.flag_va && look(a.flag_va) == a.stop)) {
-		volatile uint64_t *word = (volatile uint64_t *)a.va;
-
 		if (!words)
 			x = compute(x);
 		else if (a.writes)
-			word[(first + rounds * step) % words] = rounds;
+			write_word(a.va, (first + rounds * step) % words, rounds);
 		else
-			sum += word[(first + rounds * step) % words];
+			sum += read_word(a.va, (first + rounds * step) % words);
 		rounds++;
 		pause_a_little();
 	}

@@ -6,6 +6,7 @@
 #include "tests/conformance/kernels.h"
 
 #define FUNCTION     static
+#define RACES        __attribute__((noinline, no_sanitize("thread"))) /* with an unmap, on purpose */
 #define KERNEL(name) static void name(struct name##_args a)
 #define FIRST        0
 #define STEP         1
