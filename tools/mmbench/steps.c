@@ -8,19 +8,18 @@
 #include <limits.h>
 #include <math.h>
 #include <poll.h>
-#include <signal.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "mm/base.h"
+#include "tools/mmbench/daemon.h"
 #include "tools/mmbench/procs.h"
-#include "tools/mmbench/rpc.h"
 #include "tools/mmbench/stepper.h"
 #include "tools/shapes.h"
 #include "tools/stepcost.h"
 
 #define PATIENCE_NS  (600 * MM_NS_PER_S) /* of anything; generous: a slow host, a dilated device */
-#define STOP_NS      (60 * MM_NS_PER_S)
 #define POLL_MS      20
 #define PATH_BYTES   512
 #define ERR_BYTES    MM_SERVE_ERROR_BYTES
@@ -31,11 +30,11 @@ struct steps {
 	struct mm_steps_opts opts;
 	struct mm_steps_result result;
 	struct mm_stepper stepper;
-	struct mm_child mmd;
-	char dir[64], mmd_dir[PATH_BYTES], mmd_errors[PATH_BYTES];
+	struct mm_daemon mmd;
+	char dir[64], mmd_dir[PATH_BYTES];
 	char model[PATH_MAX]; /* folder */
 	char bin_dir[PATH_BYTES], kernels[PATH_BYTES + 64];
-	int signals, rpc;
+	int signals;
 	char err[ERR_BYTES];
 };
 
@@ -54,14 +53,7 @@ static void steps_put(struct steps **steps)
 	if (!s)
 		return;
 	mm_stepper_close(&s->stepper);
-	mm_close_fd(&s->rpc);
-	if (s->mmd.started) {
-		if (s->mmd.pid)
-			kill(s->mmd.pid, SIGTERM);
-		mm_child_wait(&s->mmd, mm_now_ns() + STOP_NS);
-		mm_child_done(&s->mmd);
-		mm_procs_sweep();
-	}
+	mm_daemon_stop(&s->mmd);
 	mm_close_fd(&s->signals);
 	if (*s->dir)
 		nftw(s->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
@@ -128,8 +120,8 @@ static int make_folders(struct steps *s)
 		return fail(s, -errno, "/dev/shm: cannot create a folder: %m");
 	}
 	snprintf(s->mmd_dir, sizeof(s->mmd_dir), "%s/mmd", s->dir);
-	snprintf(s->mmd_errors, sizeof(s->mmd_errors), "%s/mmd.log", s->dir);
-	return mkdir(s->mmd_dir, 0700) < 0 ? fail(s, -errno, "%s: %m", s->mmd_dir) : 0;
+	snprintf(s->mmd.errors, sizeof(s->mmd.errors), "%s/mmd.log", s->dir);
+	return 0;
 }
 
 /* A model of the shape that was asked for, without a byte of weights. */
@@ -137,7 +129,7 @@ static int make_model(struct steps *s)
 {
 	char program[PATH_BYTES + 16], how[64], words[1024];
 	char *argv[] = { program, "sparse", s->model, "--shape", (char *)s->opts.shape, NULL };
-	struct mm_child child = { .name = "mkmodel", .err_path = s->mmd_errors };
+	struct mm_child child = { .name = "mkmodel", .err_path = s->mmd.errors };
 	int err;
 
 	if (!s->opts.shape) {
@@ -157,27 +149,6 @@ static int make_model(struct steps *s)
 	return err;
 }
 
-/* Is the daemon still there? Return: 0; negative: told. */
-static int check_mmd(struct steps *s)
-{
-	char how[64], words[1024];
-
-	if (!mm_child_ended(&s->mmd))
-		return 0;
-	return fail(s, -ECHILD, "mmd ended (%s): %s", mm_child_how(&s->mmd, how, sizeof(how)),
-		    mm_child_last_words(&s->mmd, words, sizeof(words)));
-}
-
-/* Return: 0 go on; negative: told. */
-static int nap(struct steps *s, int ms)
-{
-	struct pollfd signals = { .fd = s->signals, .events = POLLIN };
-
-	if (poll(&signals, 1, ms) > 0)
-		return fail(s, -EINTR, "interrupted");
-	return check_mmd(s);
-}
-
 /* What failed is the daemon's end, if it has ended. */
 static int complain_of_mmd(struct steps *s, int error)
 {
@@ -185,37 +156,24 @@ static int complain_of_mmd(struct steps *s, int error)
 
 	memcpy(said, s->err, sizeof(said));
 	poll(NULL, 0, POLL_MS);
-	if (check_mmd(s))
-		return -ECHILD;
-	memcpy(s->err, said, sizeof(said));
+	if (!mm_daemon_check(&s->mmd, s->err))
+		memcpy(s->err, said, sizeof(said));
 	return complain(s, error);
 }
 
 static int start_mmd(struct steps *s)
 {
-	const uint64_t deadline_ns = mm_now_ns() + PATIENCE_NS;
-	char program[PATH_BYTES + 8], headroom[16], page[32], admin[PATH_BYTES + 16];
-	char *argv[] = { program,  "--dir",  s->mmd_dir, "--driver", "software", "--headroom",
-			 headroom, "--page", page,       "--policy", "remap",    NULL };
+	char headroom[16], page[32];
+	char *flags[] = { "--driver", "software", "--headroom", headroom, "--page",
+			  page,       "--policy", "remap",      NULL };
 	int err;
 
-	snprintf(program, sizeof(program), "%s/mmd", s->bin_dir);
 	snprintf(headroom, sizeof(headroom), "%uM", HEADROOM_MIB);
 	snprintf(page, sizeof(page), "%" PRIu64, s->opts.page_bytes);
-	snprintf(admin, sizeof(admin), "%s/admin.sock", s->mmd_dir);
-	s->mmd.name = "mmd";
-	s->mmd.err_path = s->mmd_errors;
-	err = mm_child_start(&s->mmd, argv);
-	if (err)
-		return fail(s, err, "cannot start mmd: %s", strerror(-err));
-	while ((s->rpc = mm_rpc_open(admin)) < 0) {
-		err = nap(s, POLL_MS);
-		if (err)
-			return err;
-		if (mm_now_ns() > deadline_ns)
-			return fail(s, -ETIMEDOUT, "mmd does not open %s in time", admin);
-	}
-	return 0;
+	s->mmd.patience_ns = PATIENCE_NS;
+	s->mmd.signals = s->signals;
+	err = mm_daemon_start(&s->mmd, s->bin_dir, s->mmd_dir, flags, s->err);
+	return err ? complain(s, err) : 0;
 }
 
 /* ---- what is expected ---- */
@@ -255,85 +213,6 @@ static uint64_t expected_ns(const struct mm_steps_result *r, const struct mm_pla
 	return mm_plan_set_step_ns(set, r->layers, r->t_c_ns + (uint64_t)slower, r->t_t_ns);
 }
 
-/* ---- plans ---- */
-
-static uint64_t member(const json_t *object, const char *key)
-{
-	const json_int_t value = json_integer_value(json_object_get(object, key));
-
-	return value > 0 ? (uint64_t)value : 0;
-}
-
-/* The set in force, as `plan show` tells it: the layers of each slot. */
-static int read_set(struct steps *s, const json_t *plan, struct mm_plan_set *set)
-{
-	uint8_t slot_of[MM_LAYERS_MAX] = { 0 }; /* from 1 */
-	const json_t *slot, *layer;
-	size_t i, k;
-
-	*set = (struct mm_plan_set){ .beta = (uint32_t)member(plan, "beta") };
-	json_array_foreach (json_object_get(plan, "slots"), i, slot) {
-		json_array_foreach (json_object_get(slot, "layers"), k, layer)
-			if (json_integer_value(layer) >= 0 &&
-			    json_integer_value(layer) < s->result.layers)
-				slot_of[json_integer_value(layer)] = (uint8_t)(i + 1);
-	}
-	for (uint32_t l = 0; l < s->result.layers; l++)
-		if (slot_of[l])
-			set->layer[set->m++] = (uint16_t)l;
-	set->beta = set->m ? set->beta : 0;
-	set->turn = set->m ? slot_of[set->layer[0]] - 1u : 0;
-	for (uint32_t n = 0; n < set->m; n++)
-		if (mm_plan_slot(set, n) + 1 != slot_of[set->layer[n]])
-			return fail(s, -EPROTO, "plan.show: the slots do not take turns");
-	return 0;
-}
-
-/* Is the plan that was asked for in force? Return: 1, 0; negative: told. */
-static int look(struct steps *s, uint32_t alpha, uint32_t beta, struct mm_plan_set *set)
-{
-	json_t *shown = mm_rpc_ask(s->rpc, "plan.show", NULL, s->err, sizeof(s->err));
-	const json_t *plan = json_array_get(json_object_get(shown, "plans"), 0);
-	const char *phase = json_string_value(json_object_get(plan, "plan_phase"));
-	int r = 0;
-
-	if (!shown)
-		return complain(s, -EIO);
-	if (phase && !strcmp(phase, "steady") && member(plan, "alpha") == alpha &&
-	    (!alpha || member(plan, "beta") == beta)) {
-		r = read_set(s, plan, set);
-		r = r ? r : 1;
-	}
-	json_decref(shown);
-	return r;
-}
-
-/* No step is open meanwhile: the plan changes at once. */
-static int set_plan(struct steps *s, uint32_t alpha, uint32_t beta, struct mm_plan_set *set)
-{
-	const uint64_t deadline_ns = mm_now_ns() + PATIENCE_NS;
-	json_t *done = mm_rpc_ask(s->rpc, "plan.set",
-				  json_pack("{s:s,s:i,s:i}", "name", "steps", "layers", (int)alpha,
-					    "slots", (int)beta),
-				  s->err, sizeof(s->err));
-	int r;
-
-	if (!done)
-		return complain(s, -EIO);
-	json_decref(done);
-	while (!(r = look(s, alpha, beta, set))) {
-		r = nap(s, POLL_MS);
-		if (r)
-			return r;
-		if (mm_now_ns() > deadline_ns)
-			return fail(s, -ETIMEDOUT,
-				    "%u layers away with %u slots: the plan does not come into "
-				    "force in time",
-				    alpha, beta);
-	}
-	return r < 0 ? r : 0;
-}
-
 /* ---- measuring ---- */
 
 static int by_size(const void *a, const void *b)
@@ -359,22 +238,23 @@ static int measure(struct steps *s, uint32_t alpha, uint32_t beta)
 	mm_cleanup(mm_free_ptr) uint64_t *ns = calloc(s->opts.steps, sizeof(*ns));
 	struct mm_steps_plan *plan = &s->result.plans[s->result.n];
 	uint64_t ignored;
-	int r = ns ? 0 : fail(s, -ENOMEM, "out of memory");
+	int r;
 
+	if (!ns)
+		return fail(s, -ENOMEM, "out of memory");
 	*plan = (struct mm_steps_plan){ .alpha = alpha, .beta = alpha ? beta : 0 };
-	if (!r)
-		r = set_plan(s, alpha, beta, &plan->set);
+	r = mm_daemon_set_plan(&s->mmd, "steps", alpha, beta, s->result.layers, &plan->set, s->err);
 	if (r)
-		return r;
+		return complain(s, r);
 	for (uint32_t i = 0; i < s->opts.warmup + s->opts.steps; i++) {
 		r = mm_stepper_step(&s->stepper,
 				    i < s->opts.warmup ? &ignored : &ns[i - s->opts.warmup],
 				    s->err);
 		if (r)
 			return complain_of_mmd(s, r);
-		r = nap(s, 0);
+		r = mm_daemon_nap(&s->mmd, 0, s->err);
 		if (r)
-			return r;
+			return complain(s, r);
 	}
 	plan->expected_ns = expected_ns(&s->result, &plan->set);
 	take_median(ns, s->opts.steps, plan);
@@ -416,9 +296,8 @@ static int measure_all(struct steps *s)
 
 static int run(struct steps *s)
 {
-	char socket[PATH_BYTES + 16];
 	const struct mm_stepper_opts stepper = { .model = s->model,
-						 .socket = socket,
+						 .socket = s->mmd.socket,
 						 .kernels = s->kernels,
 						 .batch = s->opts.batch,
 						 .context = s->opts.context };
@@ -440,7 +319,6 @@ static int run(struct steps *s)
 		r = start_mmd(s);
 	if (r)
 		return r;
-	snprintf(socket, sizeof(socket), "%s/tenant.sock", s->mmd_dir);
 	r = mm_stepper_open(&s->stepper, &stepper, s->err);
 	if (r)
 		return complain_of_mmd(s, r);
@@ -457,7 +335,7 @@ int mm_bench_steps(int argc, char **argv)
 		fputs("mmbench: out of memory\n", stderr);
 		return 1;
 	}
-	s->signals = s->rpc = -1;
+	s->signals = -1;
 	r = mm_steps_options(argc, argv, &s->opts);
 	if (r)
 		return r < 0 ? 2 : 0;
