@@ -5,6 +5,7 @@
 #include "mm/base.h"
 #include "tools/mmbench/decide.h"
 #include "tools/mmbench/evaluate.h"
+#include "tools/mmbench/gpu.h"
 #include "tools/mmbench/serve.h"
 #include "tools/mmbench/steps.h"
 
@@ -13,6 +14,7 @@ static const char help_text[] =
 	"       mmbench evaluate [options]  the papers' evaluation, through the simulator\n"
 	"       mmbench steps [options]     the time of a step under each plan, on a timed device\n"
 	"       mmbench decide [options]    what deciding costs, by the number of tenants\n"
+	"       mmbench gpu [PART,...] [options]  the mechanism on the device that is there\n"
 	"       mmbench --help | --version\n"
 	"\n"
 	"`mmbench serve --help` and so on have their options.\n";
@@ -21,10 +23,9 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{ "serve", mm_bench_serve },
-	{ "evaluate", mm_bench_evaluate },
-	{ "steps", mm_bench_steps },
-	{ "decide", mm_bench_decide },
+	{ "serve", mm_bench_serve }, { "evaluate", mm_bench_evaluate },
+	{ "steps", mm_bench_steps }, { "decide", mm_bench_decide },
+	{ "gpu", mm_bench_gpu },
 };
 
 int main(int argc, char **argv)
@@ -48,7 +49,7 @@ int main(int argc, char **argv)
 	if (*command)
 		fprintf(stderr,
 			"mmbench: unknown command '%s'; there are: serve, evaluate, steps, "
-			"decide\n",
+			"decide, gpu\n",
 			command);
 	else
 		fprintf(stderr, "mmbench: no command; there are: serve, evaluate, steps, decide\n");

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_parts - what `mmbench gpu` can measure; Documentation/mmbench.md says what each number is
+ */
+#pragma once
+
+#include "tools/mmbench/gpu.h"
+
+int mm_gpu_scrub_run(struct mm_gpu_bench *bench);
