@@ -87,7 +87,6 @@ void mm_daemon_stop(struct mm_daemon *d)
 		kill(d->child.pid, SIGTERM);
 	mm_child_wait(&d->child, mm_now_ns() + STOP_NS);
 	mm_child_done(&d->child);
-	mm_procs_sweep();
 	d->child = (struct mm_child){ 0 };
 }
 

@@ -60,4 +60,5 @@ int mm_daemon_set_plan(struct mm_daemon *d, const char *name, uint32_t alpha, ui
 /* A number of `status`, or of an object in it: "bytes_streamed", "pages.free". 0: not there. */
 int mm_daemon_status(struct mm_daemon *d, const char *key, uint64_t *ret_value, char *err);
 
+/* Ends it in order; who wants to be sure of its roles too calls mm_procs_sweep() behind it. */
 void mm_daemon_stop(struct mm_daemon *d);

@@ -23,6 +23,8 @@
 #define EXIT_NO_DEVICE 77
 
 const struct mm_gpu_part mm_gpu_parts[] = {
+	{ "grant", "KV memory, wanted to usable, against bare import and against creation",
+	  mm_gpu_grant_run },
 	{ "scrub", "cleaning pages, against a bare fill and a copy", mm_gpu_scrub_run },
 	{ 0 },
 };
@@ -162,10 +164,13 @@ static int prepare(struct gpu *g)
 	find_kernels(b);
 	if (!r)
 		r = mm_work_dir_make(b->opts.keep_dir, b->work_dir);
-	if (!r)
-		r = set_environment(b);
 	if (r)
 		return r;
+	r = set_environment(b);
+	if (r) {
+		fprintf(stderr, "mmbench: %s: %s\n", b->work_dir, strerror(-r));
+		return r;
+	}
 	g->results = json_array();
 	g->parts = json_array();
 	b->signals = mm_signals_open();
@@ -176,7 +181,7 @@ static int prepare(struct gpu *g)
 	g->out = fopen(b->opts.out_path, "ae");
 	if (!g->out)
 		fprintf(stderr, "mmbench: %s: %m\n", b->opts.out_path);
-	return g->out ? 0 : -EIO;
+	return g->out ? 0 : -ENOENT;
 }
 
 /* ---- a part ---- */
@@ -414,7 +419,7 @@ static void report_table(const struct gpu *g)
 	printf("%s, driver %s (%d)\n\n", json_string_value(json_object_get(g->device, "device")),
 	       g->bench.opts.driver,
 	       (int)json_integer_value(json_object_get(g->device, "driver_version")));
-	printf("%-56s %14s  (%s)  %14s  %7s  %s\n", "part, figure", "median", "p10 - p90",
+	printf("%-52s %12s  %-26s %12s %8s  %s\n", "part, figure", "median", "(p10 - p90)",
 	       "reference", "ratio", "goal");
 	json_array_foreach (g->results, i, row)
 		mm_gpu_row_print(row, g->bench.rehearsal);
@@ -468,8 +473,5 @@ int mm_bench_gpu(int argc, char **argv)
 	if (r)
 		return r < 0 ? 2 : 0;
 	r = prepare(g);
-	if (!r)
-		return run_all(g);
-	fprintf(stderr, "mmbench: gpu: %s\n", strerror(-r));
-	return 1;
+	return r ? 1 : run_all(g);
 }

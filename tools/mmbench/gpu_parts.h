@@ -6,4 +6,5 @@
 
 #include "tools/mmbench/gpu.h"
 
+int mm_gpu_grant_run(struct mm_gpu_bench *bench);
 int mm_gpu_scrub_run(struct mm_gpu_bench *bench);

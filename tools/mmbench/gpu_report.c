@@ -118,6 +118,23 @@ static double number(const json_t *object, const char *key)
 	return json_number_value(json_object_get(object, key));
 }
 
+/* Bytes as people write them. */
+static void print_param(const json_t *value, char *text, size_t bytes)
+{
+	const json_int_t n = json_integer_value(value);
+
+	if (json_is_string(value))
+		snprintf(text, bytes, "%s", json_string_value(value));
+	else if (json_is_real(value))
+		snprintf(text, bytes, "%.4g", json_real_value(value));
+	else if (n >= 1 << 20 && n % (1 << 20) == 0)
+		snprintf(text, bytes, "%lldM", (long long)n >> 20);
+	else if (n >= 1 << 10 && n % (1 << 10) == 0)
+		snprintf(text, bytes, "%lldK", (long long)n >> 10);
+	else
+		snprintf(text, bytes, "%lld", (long long)n);
+}
+
 static void print_params(const json_t *row, char *text, size_t bytes)
 {
 	json_t *value;
@@ -126,14 +143,10 @@ static void print_params(const json_t *row, char *text, size_t bytes)
 
 	*text = '\0';
 	json_object_foreach (json_object_get(row, "params"), key, value) {
-		char *dumped =
-			json_is_string(value)
-				? NULL
-				: json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(4));
+		char printed[64];
 
-		at += (size_t)snprintf(text + at, bytes - at, " %s=%s", key,
-				       dumped ? dumped : json_string_value(value));
-		free(dumped);
+		print_param(value, printed, sizeof(printed));
+		at += (size_t)snprintf(text + at, bytes - at, " %s=%s", key, printed);
 		if (at >= bytes)
 			break;
 	}
@@ -162,7 +175,7 @@ void mm_gpu_row_print(const json_t *row, bool rehearsal)
 	const json_t *figure = json_object_get(row, "figure");
 	const json_t *reference = json_object_get(row, "reference");
 	char name[160], params[112], value[32], p10[32], p90[32], other[32] = "", ratio[24] = "";
-	char goal[48];
+	char goal[48], spread[72];
 
 	if (!unit || !figure)
 		return;
@@ -172,10 +185,11 @@ void mm_gpu_row_print(const json_t *row, bool rehearsal)
 	print_value(number(figure, "median"), unit, value, sizeof(value));
 	print_value(number(figure, "p10"), unit, p10, sizeof(p10));
 	print_value(number(figure, "p90"), unit, p90, sizeof(p90));
+	snprintf(spread, sizeof(spread), "(%s - %s)", p10, p90);
 	if (reference)
 		print_value(number(reference, "median"), unit, other, sizeof(other));
 	if (json_object_get(row, "ratio"))
 		snprintf(ratio, sizeof(ratio), "%.3f", number(row, "ratio"));
 	print_goal(row, rehearsal, goal, sizeof(goal));
-	printf("%-56s %14s  (%s - %s)  %14s  %7s  %s\n", name, value, p10, p90, other, ratio, goal);
+	printf("%-52s %12s  %-26s %12s %8s  %s\n", name, value, spread, other, ratio, goal);
 }

@@ -54,6 +54,7 @@ static void steps_put(struct steps **steps)
 		return;
 	mm_stepper_close(&s->stepper);
 	mm_daemon_stop(&s->mmd);
+	mm_procs_sweep();
 	mm_close_fd(&s->signals);
 	if (*s->dir)
 		nftw(s->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);

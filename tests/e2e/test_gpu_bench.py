@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`mmbench gpu`: the rehearsal on the software GPU runs all parts, and one that fails costs no other."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+import daemon
+from programs import BIN, limit, wait_until
+
+
+def gpu(*args, **environment):
+    env = {key: value for key, value in os.environ.items()
+           if key != "MM_DRIVER" and not key.startswith("MM_SOFTGPU_")}
+    env.update(environment)
+    done = subprocess.run([str(BIN / "mmbench"), "gpu", *map(str, args)], capture_output=True,
+                          timeout=limit(900), check=False, env=env)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    wait_until(lambda: not [pid for pid in daemon.children(os.getpid()) if daemon.alive(pid)], 20,
+               "all processes to end")
+
+
+def parts():
+    code, text, _ = gpu("--list")
+    assert code == 0
+    return [line.split()[0] for line in text.splitlines()]
+
+
+def check_row(row):
+    assert row["figure"]["n"] > 0
+    assert 0 < row["figure"]["p10"] <= row["figure"]["median"] <= row["figure"]["p90"], row
+    assert row["unit"] and row["part"] and row["name"] and isinstance(row["params"], dict)
+    if "reference" in row:
+        assert row["reference_name"] and row["reference"]["median"] > 0, row
+        ratio = row["figure"]["median"] / row["reference"]["median"]
+        assert abs(row["ratio"] / ratio - 1) < 1e-6
+    if "goal" in row:
+        assert list(row["goal"]) in (["at_least"], ["at_most"])
+        # Nothing is reached, and nothing missed, on a device that is made of software.
+        assert row["reached"] is None
+
+
+def test_rehearsal(root):
+    out = root / "out.jsonl"
+    code, text, errors = gpu("--quick", "--repeat", 2, "--json", "--out", out, "--keep", root / "k")
+    assert code == 0, errors
+    result = json.loads(text)
+    assert result["schema"] == 1 and result["rehearsal"] and not result["modelled"]
+    assert result["device"]["device"] and result["device"]["driver"] == "software"
+    assert [part["part"] for part in result["parts"]] == parts()
+    for part in result["parts"]:
+        assert part["outcome"] == "done" or part["outcome"] == "absent" and part["why"], part
+    for row in result["results"]:
+        check_row(row)
+    done = {part["part"] for part in result["parts"] if part["outcome"] == "done"}
+    assert {row["part"] for row in result["results"]} == done
+    assert result["goals"] == {"reached": 0, "missed": 0}
+    # What was written as it came is the same.
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line for line in lines if "figure" in line] == result["results"]
+    assert [line for line in lines if "outcome" in line] == result["parts"]
+
+
+def test_table():
+    code, text, errors = gpu("scrub", "--quick", "--repeat", 1, "--pages", "64K,1M")
+    assert code == 0, errors
+    assert "page=64K" in text and "page=1M" in text and "say nothing about hardware" in text
+    assert "reached" not in text and "MISSED" not in text
+
+
+def test_a_part_that_fails_costs_no_other(root):
+    out = root / "out.jsonl"
+    code, text, errors = gpu("scrub,grant", "--quick", "--repeat", 1, "--json", "--out", out,
+                             MM_SOFTGPU_FAIL="cuMemsetD32Async:0:2")
+    assert code == 1
+    outcomes = {part["part"]: part for part in json.loads(text)["parts"]}
+    assert outcomes["scrub"]["outcome"] == "failed"
+    assert "cuMemsetD32Async: CUDA_ERROR_OUT_OF_MEMORY" in outcomes["scrub"]["why"]
+    assert "cuMemsetD32Async" in errors
+    assert outcomes["grant"]["outcome"] == "done"
+    assert {row["part"] for row in json.loads(text)["results"]} == {"grant"}
+    assert any(json.loads(line).get("outcome") == "failed" for line in out.read_text().splitlines())
+
+
+def test_a_part_that_takes_too_long_is_ended():
+    code, text, errors = gpu("grant,scrub", "--repeat", 10000, "--pages", "64K", "--patience", 2,
+                             "--json")
+    assert code == 1
+    outcomes = {part["part"]: part["outcome"] for part in json.loads(text)["parts"]}
+    assert outcomes["grant"] == "took too long" and "within 2 s" in errors
+    assert "scrub" in outcomes
+
+
+@pytest.mark.parametrize("args, code, said", [
+    (["--driver", "/nowhere/libcuda.so.1"], 77, "/nowhere/libcuda.so.1"),
+    (["--device", "7"], 77, "no device 7"),
+    (["scrub,nothing"], 2, "no part 'nothing'"),
+    (["scrub,scrub"], 2, "scrub twice"),
+    (["scrub", "grant"], 2, "'grant'"),
+    (["--pages", "3M"], 2, "'3M'"),
+    (["--pages", "4M,2M"], 2, "ascend"),
+    (["--repeat", "0"], 2, "--repeat 0"),
+    (["--device", "x"], 2, "--device 'x'"),
+    (["--out", "/nowhere/file", "scrub"], 1, "/nowhere/file"),
+], ids=str)
+def test_refused(args, code, said):
+    got, text, errors = gpu(*args)
+    assert got == code and not text, errors
+    assert said in errors, errors
+    assert errors.startswith("mmbench: ")
