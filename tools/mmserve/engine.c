@@ -216,6 +216,8 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 	}
 	forward.table_stride = e->sched.table_stride;
 	r = mm_forward_init(&e->forward, memory, weights, &forward, err);
+	if (!r && mm_graphs_init(&e->graphs, &e->forward, opts->graphs_max, opts->graphs_must))
+		r = fail(e, -ENOMEM, "cannot keep graphs");
 	if (!r && memory->gpu->cuEventCreate(&e->retired_done, CU_EVENT_DISABLE_TIMING))
 		r = fail(e, -EIO, "cannot create an event");
 	return r ? r : init_kv(e);
@@ -226,6 +228,7 @@ void mm_engine_done(struct mm_engine *e)
 	mm_stamps_done(&e->stamps);
 	if (e->retired_done)
 		e->memory->gpu->cuEventDestroy(e->retired_done);
+	mm_graphs_done(&e->graphs);
 	if (e->forward.gpu)
 		mm_forward_done(&e->forward);
 	mm_kvman_done(&e->kvman);
@@ -381,13 +384,13 @@ static int compute_once(struct mm_engine *e, struct mm_step_info *info)
 	if (r)
 		return r;
 	e->forward.break_at = break_layer(e);
-	r = mm_forward_step(&e->forward);
+	r = mm_graphs_step(&e->graphs);
 	if (!r)
 		r = mm_gpu_errno(mm_stamps_end(&e->stamps, e->forward.stream));
 	if (!r)
 		return e->memory->ops->step_end(e->memory, e->forward.stream, info);
 	e->stats.steps_broken++;
-	if (r != -EINTR) {
+	if (r != -EINTR && r != -ECANCELED) {
 		e->memory->ops->step_abandon(e->memory, e->forward.stream);
 		return r;
 	}
@@ -458,7 +461,8 @@ static void count_step(struct mm_engine *e, const struct mm_sched_plan *plan,
 	stats->step_s += end_s - begin_s;
 	stats->batch_max = MM_MAX(stats->batch_max, plan->n_items);
 	stats->stall_s += stall_s;
-	if (info->gated)
+	stats->gated_steps += info->gated != 0;
+	if (info->gated && info->timed)
 		mm_samples_add(&stats->stalls_s, stall_s);
 }
 
@@ -631,6 +635,8 @@ int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 			r = turn(e);
 	}
 	e->stats.end_s = mm_stamps_at(&e->stamps, now_ns());
+	e->stats.graph_captures = e->graphs.captures;
+	e->stats.graph_launches = e->graphs.launches;
 	e->stats.kv_chunks_max = e->kvman.chunks_max;
 	e->stats.chunks_released = e->kvman.chunks_released;
 	e->stats.blocks_moved = e->kvman.blocks_moved;

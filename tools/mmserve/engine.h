@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #include "tools/mmserve/forward.h"
+#include "tools/mmserve/graphs.h"
 #include "tools/mmserve/kvman.h"
 #include "tools/mmserve/report.h"
 #include "tools/mmserve/requests.h"
@@ -29,6 +30,8 @@ struct mm_engine_opts {
 	const char *module;
 	enum mm_gemm_kind gemm; /* who multiplies */
 	bool fast;              /* tokens may depend on the batch */
+	uint32_t graphs_max;    /* sizes of decode steps that are kept as graphs; 0: none */
+	bool graphs_must;       /* or it is an error */
 	uint32_t block_tokens;
 	uint32_t max_batch;
 	uint32_t max_batched_tokens;
@@ -57,6 +60,7 @@ struct mm_engine {
 	struct mm_requests *requests;
 	struct mm_sched sched;
 	struct mm_forward forward;
+	struct mm_graphs graphs;
 	struct mm_stats stats;
 	struct mm_kvman kvman;
 	uint64_t *finished;   /* [max_batch] */

@@ -135,6 +135,21 @@ static int open_memory(struct serve *s)
 	return !connected || r == -ECONNRESET ? EXIT_NO_DAEMON : EXIT_FAILURE;
 }
 
+/* A replay spares launches, which cost nothing on the software GPU, and tells less of each step. */
+static int choose_graphs(struct serve *s, struct mm_engine_opts *opts)
+{
+	const bool possible = mm_graphs_possible(&s->gpu);
+
+	opts->graphs_must = s->o.graphs == MM_GRAPHS_ON;
+	if (opts->graphs_must ||
+	    (s->o.graphs == MM_GRAPHS_AUTO && possible && !mm_gpu_is_software(&s->gpu)))
+		opts->graphs_max = s->o.graphs_max;
+	if (possible || !opts->graphs_must)
+		return 0;
+	snprintf(s->err, sizeof(s->err), "--graphs on: the driver cannot capture streams");
+	return -ENOSYS;
+}
+
 static int start_engine(struct serve *s)
 {
 	char module[PATH_MAX];
@@ -163,6 +178,8 @@ static int start_engine(struct serve *s)
 	};
 	int r = mm_serve_module(&s->o, &s->gpu, module, &opts.gemm, s->err);
 
+	if (!r)
+		r = choose_graphs(s, &opts);
 	if (r)
 		return r;
 	r = mm_weights_bind(&s->memory, &s->arch, s->o.verify, &s->weights, s->err);

@@ -42,6 +42,10 @@ struct mm_memory_ops {
 	int (*step_abandon)(struct mm_memory *m, CUstream stream);
 	int (*layer_begin)(struct mm_memory *m, uint32_t layer, CUstream stream);
 	int (*layer_end)(struct mm_memory *m, uint32_t layer, CUstream stream);
+	/* as mm_step_wants_times() and its like; what is timed is the memory's own */
+	bool (*step_wants_times)(struct mm_memory *m);
+	int (*step_capture)(struct mm_memory *m, bool timed);
+	int (*step_replay)(struct mm_memory *m, bool timed);
 	const char *(*error)(struct mm_memory *m); /* of the last failed call */
 	void (*close)(struct mm_memory *m);
 };

@@ -13,7 +13,8 @@ struct mmd {
 	struct mm_model *model;
 	struct mm_kv *kv;
 	struct mm_swap *swap;
-	const char *dir; /* of the model; borrowed */
+	struct mm_gate_times *times; /* of graphs that are timed; NULL: there was none yet */
+	const char *dir;             /* of the model; borrowed */
 	struct mm_plain_model
 		files; /* of a model that mmd keeps on a disk; opened when asked for */
 	bool files_open;
@@ -181,6 +182,28 @@ static int mmd_layer_end(struct mm_memory *m, uint32_t layer, CUstream stream)
 	return mm_layer_end(s->model, layer, stream);
 }
 
+static bool mmd_step_wants_times(struct mm_memory *m)
+{
+	const struct mmd *s = m->state;
+
+	return mm_step_wants_times(s->client);
+}
+
+static int mmd_step_capture(struct mm_memory *m, bool timed)
+{
+	struct mmd *s = m->state;
+	int r = timed && !s->times ? mm_gate_times_open(s->model, &s->times) : 0;
+
+	return r ? r : mm_step_capture(s->client, timed ? s->times : NULL);
+}
+
+static int mmd_step_replay(struct mm_memory *m, bool timed)
+{
+	const struct mmd *s = m->state;
+
+	return mm_step_replay(s->client, timed ? s->times : NULL);
+}
+
 static const char *mmd_error(struct mm_memory *m)
 {
 	const struct mmd *s = m->state;
@@ -209,6 +232,9 @@ static const struct mm_memory_ops mmd_ops = {
 	.step_abandon = mmd_step_abandon,
 	.layer_begin = mmd_layer_begin,
 	.layer_end = mmd_layer_end,
+	.step_wants_times = mmd_step_wants_times,
+	.step_capture = mmd_step_capture,
+	.step_replay = mmd_step_replay,
 	.error = mmd_error,
 	.close = mmd_close,
 };

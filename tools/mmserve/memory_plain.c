@@ -139,6 +139,19 @@ static int plain_layer(struct mm_memory *m, uint32_t layer, CUstream stream)
 	return 0;
 }
 
+static bool plain_step_wants_times(struct mm_memory *m)
+{
+	(void)m;
+	return false;
+}
+
+static int plain_step_graph(struct mm_memory *m, bool timed)
+{
+	(void)m;
+	(void)timed;
+	return 0;
+}
+
 static const char *plain_error(struct mm_memory *m)
 {
 	const struct plain *p = m->state;
@@ -164,6 +177,9 @@ static const struct mm_memory_ops plain_ops = {
 	.step_abandon = plain_step_abandon,
 	.layer_begin = plain_layer,
 	.layer_end = plain_layer,
+	.step_wants_times = plain_step_wants_times,
+	.step_capture = plain_step_graph,
+	.step_replay = plain_step_graph,
 	.error = plain_error,
 	.close = plain_close,
 };

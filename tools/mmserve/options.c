@@ -40,6 +40,11 @@ static const char help[] =
 	"      --gemm NAME               who multiplies: kernel or cublas (default: cublas on a "
 	"CUDA\n"
 	"                                device, else kernel)\n"
+	"      --graphs MODE             replay decode steps as graphs: on, off, or auto "
+	"(default): on "
+	"a\n"
+	"                                CUDA device that can\n"
+	"      --graphs-max N            sizes of batches that are kept as graphs (default 64)\n"
 	"\n"
 	"      --requests FILE           JSONL: "
 	"{\"id\",\"arrival_s\",\"prompt\":[ids],\"max_tokens\"}\n"
@@ -109,7 +114,7 @@ static const char help[] =
 	"\n"
 	"Exit status: 0 done, 1 failed or a checksum differed, 2 wrong arguments, 3 no mmd.\n";
 
-enum kind { FLAG, TEXT, U32, U64, SIZE, REAL, CLEAR, LAYOUT, ADMIT, DTYPE, TURNS, GEMM };
+enum kind { FLAG, TEXT, U32, U64, SIZE, REAL, CLEAR, LAYOUT, ADMIT, DTYPE, TURNS, GEMM, GRAPHS };
 
 struct entry {
 	const char *name;
@@ -174,6 +179,10 @@ static const char *const gemms[] = { [0] = "auto",
 				     [1 + MM_GEMM_KERNEL] = "kernel",
 				     [1 + MM_GEMM_CUBLAS] = "cublas" };
 
+static const char *const graphs[] = {
+	[MM_GRAPHS_AUTO] = "auto", [MM_GRAPHS_ON] = "on", [MM_GRAPHS_OFF] = "off"
+};
+
 static int parse_name(const char *text, const char *const *names, size_t n, uint32_t *ret_index)
 {
 	for (uint32_t i = 0; i < n; i++) {
@@ -209,6 +218,8 @@ static int set(const struct entry *entry, const char *text)
 		return parse_name(text, admits, MM_ARRAY_SIZE(admits), entry->at);
 	case DTYPE:
 		return parse_name(text, dtypes, MM_ARRAY_SIZE(dtypes), entry->at);
+	case GRAPHS:
+		return parse_name(text, graphs, MM_ARRAY_SIZE(graphs), entry->at);
 	case GEMM:
 		return parse_name(text, gemms, MM_ARRAY_SIZE(gemms), entry->at);
 	case TURNS:
@@ -253,6 +264,8 @@ static int check(const struct mm_serve_options *o)
 		return usage("--kv-keep", "needs 0 to 1000");
 	if (o->break_permille > 999)
 		return usage("--break-steps", "at most 999 of 1000");
+	if (o->graphs_max > 4096)
+		return usage("--graphs-max", "at most 4096");
 	if (o->max_batch > 4096 || o->max_batched_tokens > 1u << 20 || o->block_tokens > 4096)
 		return usage("--max-batch, --max-batched-tokens, --block-tokens",
 			     "at most 4096, 1048576, 4096");
@@ -271,6 +284,8 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 		{ "driver", TEXT, &o->driver, 0 },
 		{ "kernels", TEXT, &o->kernels, 0 },
 		{ "gemm", GEMM, &o->gemm, 0 },
+		{ "graphs", GRAPHS, &o->graphs, 0 },
+		{ "graphs-max", U32, &o->graphs_max, 1 },
 		{ "requests", TEXT, &o->requests, 0 },
 		{ "trace", TEXT, &o->trace, 0 },
 		{ "seed", U64, &o->seed, 0 },
@@ -355,6 +370,7 @@ int mm_serve_options_parse(int argc, char **argv, struct mm_serve_options *o)
 					.kv_dtype = MM_DTYPE_F32,
 					.swap_bytes = MM_SWAP_AUTO,
 					.swap_tokens = MM_KVMAN_SWAP_TOKENS,
+					.graphs_max = 64,
 					.max_batch = 16,
 					.max_batched_tokens = 256,
 					.time_scale = 1 };

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum mm_serve_graphs { MM_GRAPHS_AUTO, MM_GRAPHS_ON, MM_GRAPHS_OFF };
+
 struct mm_serve_options {
 	const char *model;
 	const char *socket; /* NULL: libclient's default */
@@ -23,6 +25,8 @@ struct mm_serve_options {
 	const char *output; /* NULL: none */
 	uint32_t device;
 	uint64_t seed;
+	uint32_t graphs; /* enum mm_serve_graphs */
+	uint32_t graphs_max;
 	uint32_t admit;    /* enum mm_admit */
 	uint32_t kv_dtype; /* enum mm_dtype */
 	uint32_t kv_order; /* enum mm_kv_order */

@@ -154,6 +154,19 @@ static void total(struct totals *t, const struct mm_requests *requests)
 	}
 }
 
+/* Steps that do not tell waited as long as the mean of those that do. */
+static double all_stalls_s(const struct mm_stats *s)
+{
+	const struct mm_samples *told = &s->stalls_s;
+	double sum = 0;
+
+	for (size_t i = 0; i < told->n; i++)
+		sum += told->all[i];
+	if (!told->n || s->gated_steps <= told->n)
+		return s->stall_s;
+	return s->stall_s + sum / (double)told->n * (double)(s->gated_steps - told->n);
+}
+
 static json_t *summary(struct totals *t, const struct mm_stats *s)
 {
 	const uint64_t tokens = t->n_ttft + t->n_tbt;
@@ -181,10 +194,13 @@ static json_t *summary(struct totals *t, const struct mm_stats *s)
 		{ "swaps_failed", s->swaps_failed },
 		{ "plan_changes", s->plan_changes },
 		{ "layers_remapped_max", s->layers_remapped_max },
-		{ "gated_steps", s->stalls_s.n },
+		{ "gated_steps", s->gated_steps },
+		{ "stall_samples", s->stalls_s.n },
+		{ "graph_captures", s->graph_captures },
+		{ "graph_launches", s->graph_launches },
 	};
 
-	json_object_set_new(o, "stall_total_s", json_real(microseconds(s->stall_s)));
+	json_object_set_new(o, "stall_total_s", json_real(microseconds(all_stalls_s(s))));
 	json_object_set_new(o, "plan_held_s", json_real(microseconds(s->plan_held_s)));
 	json_object_set_new(o, "swap_total_s", json_real(microseconds(s->swap_s)));
 	set_percentiles(o, "ttft", t->ttft, t->n_ttft);

@@ -30,8 +30,11 @@ struct mm_stats { /* counted by the engine */
 	uint64_t preemptions;
 	uint64_t checksum_failures;
 	uint64_t plan_changes;
-	double plan_held_s; /* in which plan changes kept steps out */
-	double stall_s;     /* in which streams waited at gates, in all steps */
+	double plan_held_s;   /* in which plan changes kept steps out */
+	double stall_s;       /* in which streams waited at gates, in all steps that tell */
+	uint64_t gated_steps; /* in which layers cycled */
+	uint64_t graph_captures;
+	uint64_t graph_launches;
 	uint64_t chunks_released;
 	uint64_t blocks_moved;
 	uint64_t swapped_out_bytes;
@@ -42,7 +45,7 @@ struct mm_stats { /* counted by the engine */
 	uint32_t layers_remapped_max;
 	double step_s;              /* sum */
 	double swap_s;              /* sum, waited for swaps between steps */
-	struct mm_samples stalls_s; /* one per step in which layers cycled */
+	struct mm_samples stalls_s; /* one per step in which layers cycled, and that tells */
 	struct mm_samples gaps_s;   /* between two steps that follow each other */
 	double end_s;
 };

@@ -127,6 +127,24 @@ static void test_summary(void **state)
 	mm_stats_done(&stats);
 }
 
+/* Steps that do not tell waited like those that do; without layers that cycle, a wait is one for mappings. */
+static void test_untold_stalls(void **state)
+{
+	struct mm_requests none = { 0 };
+	struct mm_stats stats = { .steps = 20, .gated_steps = 10, .stall_s = 0.5 };
+	json_t *o;
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		mm_samples_add(&stats.stalls_s, 0.1);
+	o = mm_report_summary(&none, &stats);
+	check_real(o, "stall_total_s", 0.5 + 6 * 0.1);
+	assert_int_equal(json_integer_value(json_object_get(o, "gated_steps")), 10);
+	assert_int_equal(json_integer_value(json_object_get(o, "stall_samples")), 4);
+	json_decref(o);
+	mm_stats_done(&stats);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -134,6 +152,7 @@ int main(void)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_says_that_it_cannot_write),
 		cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_untold_stalls),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -324,6 +324,20 @@ static int lender_layer(struct mm_memory *m, uint32_t layer, CUstream stream)
 	return 0;
 }
 
+static bool lender_step_wants_times(struct mm_memory *m)
+{
+	return draw(m->state, 2) == 0;
+}
+
+static int lender_step_graph(struct mm_memory *m, bool timed)
+{
+	const struct lender *l = m->state;
+
+	(void)timed;
+	assert_true(l->in_step);
+	return 0;
+}
+
 static const char *lender_error(struct mm_memory *m)
 {
 	struct lender *l = m->state;
@@ -367,6 +381,9 @@ static const struct mm_memory_ops lender_ops = {
 	.step_abandon = lender_step_abandon,
 	.layer_begin = lender_layer,
 	.layer_end = lender_layer,
+	.step_wants_times = lender_step_wants_times,
+	.step_capture = lender_step_graph,
+	.step_replay = lender_step_graph,
 	.error = lender_error,
 	.close = lender_close,
 };
@@ -485,7 +502,9 @@ static void serve(struct lender *l, const struct mm_arch *arch, struct mm_reques
 		.kv_timeout_ns = 1800 * MM_NS_PER_S,
 		.time_scale = run->time_scale > 0 ? run->time_scale : 1,
 		.device_times = run->device_times,
-		.verify = run->verify
+		.verify = run->verify,
+		.graphs_max = run->graphs_max,
+		.graphs_must = true
 	};
 	struct mm_memory memory = {
 		.ops = &lender_ops,

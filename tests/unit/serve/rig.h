@@ -39,7 +39,8 @@ struct rig_run {
 	bool patient;        /* with @lend: chunks are asked back with time to answer in */
 	bool verify;
 	bool fused;
-	double time_scale; /* 0: 1 */
+	uint32_t graphs_max; /* 0: no graphs */
+	double time_scale;   /* 0: 1 */
 	bool device_times;
 	uint64_t spoil; /* flip a byte of a tensor's device copy before step so many; 0 = never */
 	/* Called with the logits of each output token; may be NULL. */
