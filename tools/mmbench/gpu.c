@@ -23,6 +23,7 @@
 #define EXIT_NO_DEVICE 77
 
 const struct mm_gpu_part mm_gpu_parts[] = {
+	{ "stream", "bringing layers in, against a bare loop of copies", mm_gpu_stream_run },
 	{ "grant", "KV memory, wanted to usable, against bare import and against creation",
 	  mm_gpu_grant_run },
 	{ "scrub", "cleaning pages, against a bare fill and a copy", mm_gpu_scrub_run },
@@ -117,24 +118,6 @@ static void choose_sizes(struct mm_gpu_bench *b)
 	}
 }
 
-static void find_kernels(struct mm_gpu_bench *b)
-{
-	static const char *const places[] = { MM_BIN_TO_LIB, "../lib" };
-	const char *name = b->rehearsal ? "libmm-kernels-host.so" : "mm-kernels-cuda.fatbin";
-
-	if (b->opts.kernels) {
-		snprintf(b->kernels, sizeof(b->kernels), "%s", b->opts.kernels);
-		return;
-	}
-	for (size_t i = 0; i < MM_ARRAY_SIZE(places); i++) {
-		snprintf(b->kernels, sizeof(b->kernels), "%.4000s/%s/%s", b->bin_dir, places[i],
-			 name);
-		if (access(b->kernels, R_OK) == 0)
-			return;
-	}
-	*b->kernels = '\0';
-}
-
 /* A software GPU of our own. One that keeps a modelled device's time has that device's memory. */
 static int set_environment(struct mm_gpu_bench *b)
 {
@@ -161,7 +144,6 @@ static int prepare(struct gpu *g)
 	b->rehearsal = is_software(b->opts.driver);
 	b->timed = b->rehearsal && getenv("MM_SOFTGPU_PROFILE");
 	choose_sizes(b);
-	find_kernels(b);
 	if (!r)
 		r = mm_work_dir_make(b->opts.keep_dir, b->work_dir);
 	if (r)

@@ -67,7 +67,7 @@ struct mm_gpu_bench {
 	struct mm_gpu_sizes sizes;
 	bool rehearsal; /* the device is made of software: numbers mean nothing */
 	bool timed;     /* it keeps a modelled device's time: no bytes are needed */
-	char bin_dir[PATH_MAX], kernels[PATH_MAX + 64], work_dir[PATH_MAX];
+	char bin_dir[PATH_MAX], work_dir[PATH_MAX];
 	int signals, out;
 	const char *part;
 	char err[MM_SERVE_ERROR_BYTES];

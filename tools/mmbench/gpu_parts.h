@@ -8,3 +8,4 @@
 
 int mm_gpu_grant_run(struct mm_gpu_bench *bench);
 int mm_gpu_scrub_run(struct mm_gpu_bench *bench);
+int mm_gpu_stream_run(struct mm_gpu_bench *bench);
