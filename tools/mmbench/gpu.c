@@ -26,6 +26,9 @@ const struct mm_gpu_part mm_gpu_parts[] = {
 	{ "stream", "bringing layers in, against a bare loop of copies", mm_gpu_stream_run },
 	{ "grant", "KV memory, wanted to usable, against bare import and against creation",
 	  mm_gpu_grant_run },
+	{ "decode", "steps whose layers cycle, against max(computation, transfer)",
+	  mm_gpu_decode_run },
+	{ "pages", "streaming, plan changes and reading, by page size", mm_gpu_pages_run },
 	{ "scrub", "cleaning pages, against a bare fill and a copy", mm_gpu_scrub_run },
 	{ 0 },
 };
@@ -83,6 +86,7 @@ static void choose_sizes(struct mm_gpu_bench *b)
 		.repeat = 15,
 		.grant_bytes = UINT64_C(144) << 20,
 		.buffer_bytes = UINT64_C(512) << 20,
+		.load_bytes = UINT64_C(64) << 20,
 		.copied_bytes = UINT64_C(2) << 30,
 		.pool_bytes = UINT64_C(4) << 30,
 		.layers = 16,
@@ -96,6 +100,7 @@ static void choose_sizes(struct mm_gpu_bench *b)
 		.repeat = 3,
 		.grant_bytes = UINT64_C(1) << 20,
 		.buffer_bytes = UINT64_C(1) << 20,
+		.load_bytes = UINT64_C(16) << 10,
 		.copied_bytes = UINT64_C(4) << 20,
 		.pool_bytes = UINT64_C(32) << 20,
 		.layers = 6,
@@ -401,7 +406,7 @@ static void report_table(const struct gpu *g)
 	printf("%s, driver %s (%d)\n\n", json_string_value(json_object_get(g->device, "device")),
 	       g->bench.opts.driver,
 	       (int)json_integer_value(json_object_get(g->device, "driver_version")));
-	printf("%-52s %12s  %-26s %12s %8s  %s\n", "part, figure", "median", "(p10 - p90)",
+	printf("%-60s %12s  %-26s %12s %8s  %s\n", "part, figure", "median", "(p10 - p90)",
 	       "reference", "ratio", "goal");
 	json_array_foreach (g->results, i, row)
 		mm_gpu_row_print(row, g->bench.rehearsal);

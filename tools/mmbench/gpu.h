@@ -54,10 +54,11 @@ struct mm_gpu_sizes {
 	uint64_t pages[MM_GPU_PAGES_MAX];
 	uint32_t n_pages;
 	uint32_t repeat;
-	uint64_t grant_bytes;           /* of KV that is wanted at once */
-	uint64_t buffer_bytes;          /* larger than the device's caches */
-	uint64_t copied_bytes;          /* by a bare loop of copies, in one measurement */
-	uint64_t pool_bytes;            /* of mmd, beside the weights */
+	uint64_t grant_bytes;  /* of KV that is wanted at once */
+	uint64_t buffer_bytes; /* larger than the device's caches */
+	uint64_t load_bytes;   /* of each array of a load: more than caches hold, a short launch */
+	uint64_t copied_bytes; /* by a bare loop of copies, in one measurement */
+	uint64_t pool_bytes;   /* of mmd, beside the weights */
 	uint32_t layers, hidden, heads; /* of the model whose layers cycle */
 	uint32_t steps;                 /* of one measurement */
 };

@@ -6,6 +6,8 @@
 
 #include "tools/mmbench/gpu.h"
 
+int mm_gpu_decode_run(struct mm_gpu_bench *bench);
 int mm_gpu_grant_run(struct mm_gpu_bench *bench);
+int mm_gpu_pages_run(struct mm_gpu_bench *bench);
 int mm_gpu_scrub_run(struct mm_gpu_bench *bench);
 int mm_gpu_stream_run(struct mm_gpu_bench *bench);

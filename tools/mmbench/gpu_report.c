@@ -191,5 +191,5 @@ void mm_gpu_row_print(const json_t *row, bool rehearsal)
 	if (json_object_get(row, "ratio"))
 		snprintf(ratio, sizeof(ratio), "%.3f", number(row, "ratio"));
 	print_goal(row, rehearsal, goal, sizeof(goal));
-	printf("%-52s %12s  %-26s %12s %8s  %s\n", name, value, spread, other, ratio, goal);
+	printf("%-60s %12s  %-26s %12s %8s  %s\n", name, value, spread, other, ratio, goal);
 }
