@@ -28,6 +28,8 @@ const struct mm_gpu_part mm_gpu_parts[] = {
 	  mm_gpu_grant_run },
 	{ "decode", "steps whose layers cycle, against max(computation, transfer)",
 	  mm_gpu_decode_run },
+	{ "memops", "the gates of a step: 2n stream operations, plain and captured",
+	  mm_gpu_memops_run },
 	{ "pages", "streaming, plan changes and reading, by page size", mm_gpu_pages_run },
 	{ "scrub", "cleaning pages, against a bare fill and a copy", mm_gpu_scrub_run },
 	{ 0 },
