@@ -31,6 +31,8 @@ const struct mm_gpu_part mm_gpu_parts[] = {
 	{ "memops", "the gates of a step: 2n stream operations, plain and captured",
 	  mm_gpu_memops_run },
 	{ "pages", "streaming, plan changes and reading, by page size", mm_gpu_pages_run },
+	{ "overhead", "an engine with nothing remapped, against itself on plain allocations",
+	  mm_gpu_overhead_run },
 	{ "scrub", "cleaning pages, against a bare fill and a copy", mm_gpu_scrub_run },
 	{ 0 },
 };
@@ -91,9 +93,12 @@ static void choose_sizes(struct mm_gpu_bench *b)
 		.load_bytes = UINT64_C(64) << 20,
 		.copied_bytes = UINT64_C(2) << 30,
 		.pool_bytes = UINT64_C(4) << 30,
-		.layers = 16,
-		.hidden = 2048,
-		.heads = 16,
+		.cycling = { 16, 2048, 16, 512, 256 },
+		.served = { 24, 2048, 16, 32000, 512 },
+		.requests = 8,
+		.prompt_tokens = 128,
+		.output_tokens = 96,
+		.serve_repeat = 4,
 		.steps = 10,
 	};
 	static const struct mm_gpu_sizes rehearsal = {
@@ -105,9 +110,12 @@ static void choose_sizes(struct mm_gpu_bench *b)
 		.load_bytes = UINT64_C(16) << 10,
 		.copied_bytes = UINT64_C(4) << 20,
 		.pool_bytes = UINT64_C(32) << 20,
-		.layers = 6,
-		.hidden = 64,
-		.heads = 4,
+		.cycling = { 6, 64, 4, 512, 256 },
+		.served = { 6, 64, 4, 512, 256 },
+		.requests = 2,
+		.prompt_tokens = 16,
+		.output_tokens = 16,
+		.serve_repeat = 2,
 		.steps = 4,
 	};
 	const struct mm_gpu_opts *o = &b->opts;
@@ -116,9 +124,13 @@ static void choose_sizes(struct mm_gpu_bench *b)
 	if (o->quick) {
 		b->sizes.repeat = MM_MIN(b->sizes.repeat, 5u);
 		b->sizes.steps = MM_MIN(b->sizes.steps, 6u);
+		b->sizes.serve_repeat = 2;
+		b->sizes.served.layers = MM_MIN(b->sizes.served.layers, 12u);
 	}
 	if (o->repeat)
 		b->sizes.repeat = o->repeat;
+	if (o->repeat)
+		b->sizes.serve_repeat = MM_MIN(o->repeat, b->sizes.serve_repeat);
 	if (o->n_pages) {
 		memcpy(b->sizes.pages, o->pages, sizeof(o->pages));
 		b->sizes.n_pages = o->n_pages;

@@ -49,6 +49,10 @@ struct mm_gpu_opts {
 /* Return: 0; 1 there is nothing more to do; negative: wrong, told on stderr. */
 int mm_gpu_options(int argc, char **argv, struct mm_gpu_opts *ret_opts);
 
+struct mm_gpu_shape { /* of a model of OPT's family */
+	uint32_t layers, hidden, heads, vocab, positions;
+};
+
 /* How much of everything: for a device, or for a rehearsal. */
 struct mm_gpu_sizes {
 	uint64_t pages[MM_GPU_PAGES_MAX];
@@ -59,8 +63,11 @@ struct mm_gpu_sizes {
 	uint64_t load_bytes;   /* of each array of a load: more than caches hold, a short launch */
 	uint64_t copied_bytes; /* by a bare loop of copies, in one measurement */
 	uint64_t pool_bytes;   /* of mmd, beside the weights */
-	uint32_t layers, hidden, heads; /* of the model whose layers cycle */
-	uint32_t steps;                 /* of one measurement */
+	struct mm_gpu_shape cycling;                     /* the model whose layers cycle */
+	struct mm_gpu_shape served;                      /* the one that mmserve serves */
+	uint32_t requests, prompt_tokens, output_tokens; /* that it serves */
+	uint32_t serve_repeat;
+	uint32_t steps; /* of one measurement */
 };
 
 struct mm_gpu_bench {

@@ -12,8 +12,6 @@
 #define NAME      "bench"
 #define RETURN_MS 1
 #define F16_BYTES 2
-#define VOCAB     512u
-#define POSITIONS 256u
 
 int mm_gpu_tenant_fail(struct mm_gpu_tenant *t, int error, const char *what)
 {
@@ -21,9 +19,9 @@ int mm_gpu_tenant_fail(struct mm_gpu_tenant *t, int error, const char *what)
 			   t->client ? mm_client_error(t->client) : strerror(-error));
 }
 
-static int start_mmd(struct mm_gpu_tenant *t, uint64_t page_bytes, uint64_t pool_bytes)
+int mm_gpu_daemon_start(struct mm_gpu_bench *b, struct mm_daemon *mmd, uint64_t page_bytes,
+			uint64_t pool_bytes)
 {
-	struct mm_gpu_bench *b = t->dev->bench;
 	char device[16], page[32], pool[32], dir[PATH_MAX];
 	char *flags[] = { "--driver", (char *)b->opts.driver,
 			  "--device", device,
@@ -36,10 +34,10 @@ static int start_mmd(struct mm_gpu_tenant *t, uint64_t page_bytes, uint64_t pool
 	snprintf(page, sizeof(page), "%" PRIu64, page_bytes);
 	snprintf(pool, sizeof(pool), "%" PRIu64, pool_bytes);
 	snprintf(dir, sizeof(dir), "%.300s/%s-%" PRIu64, b->work_dir, b->part, page_bytes >> 10);
-	snprintf(t->mmd.errors, sizeof(t->mmd.errors), "%.400s.log", dir);
-	t->mmd.signals = b->signals;
-	t->mmd.patience_ns = MM_GPU_PATIENCE_NS;
-	return mm_daemon_start(&t->mmd, b->bin_dir, dir, flags, b->err);
+	snprintf(mmd->errors, sizeof(mmd->errors), "%.400s.log", dir);
+	mmd->signals = b->signals;
+	mmd->patience_ns = MM_GPU_PATIENCE_NS;
+	return mm_daemon_start(mmd, b->bin_dir, dir, flags, b->err);
 }
 
 int mm_gpu_tenant_open(struct mm_gpu_tenant *t, struct mm_gpu_dev *dev,
@@ -54,7 +52,7 @@ int mm_gpu_tenant_open(struct mm_gpu_tenant *t, struct mm_gpu_dev *dev,
 	int r;
 
 	t->dev = dev;
-	r = start_mmd(t, page_bytes, pool_bytes);
+	r = mm_gpu_daemon_start(dev->bench, &t->mmd, page_bytes, pool_bytes);
 	if (r)
 		return r;
 	if (mm_client_open(&opts, &t->client, dev->bench->err, sizeof(dev->bench->err)))
@@ -77,7 +75,7 @@ void mm_gpu_tenant_close(struct mm_gpu_tenant *t)
 /* ---- the model ---- */
 
 /* OPT's: all matrices of a layer are of the hidden size. */
-static struct mm_arch arch_of(const struct mm_gpu_sizes *s)
+static struct mm_arch arch_of(const struct mm_gpu_shape *s)
 {
 	return (struct mm_arch){ .family = MM_FAMILY_OPT,
 				 .hidden = s->hidden,
@@ -86,44 +84,47 @@ static struct mm_arch arch_of(const struct mm_gpu_sizes *s)
 				 .kv_heads = s->heads,
 				 .head_dim = s->hidden / s->heads,
 				 .ffn = 4 * s->hidden,
-				 .vocab = VOCAB,
-				 .max_position = POSITIONS,
+				 .vocab = s->vocab,
+				 .max_position = s->positions,
 				 .embed_dim = s->hidden,
 				 .tied = true };
 }
 
+uint64_t mm_gpu_shape_bytes(const struct mm_gpu_shape *shape)
+{
+	const struct mm_arch arch = arch_of(shape);
+
+	return mm_arch_weight_bytes(&arch, F16_BYTES);
+}
+
 uint64_t mm_gpu_tenant_pool(const struct mm_gpu_bench *bench)
 {
-	const struct mm_arch arch = arch_of(&bench->sizes);
-
-	return 2 * mm_arch_weight_bytes(&arch, F16_BYTES) + bench->sizes.pool_bytes;
+	return 2 * mm_gpu_shape_bytes(&bench->sizes.cycling) + bench->sizes.pool_bytes;
 }
 
 /* A device that keeps time needs no bytes. */
-static int make_model(struct mm_gpu_bench *b, const char *dir)
+static int make_model(struct mm_gpu_bench *b, const struct mm_gpu_shape *shape, const char *dir)
 {
-	char program[PATH_MAX + 16], log[PATH_MAX + 32], how[64], words[1024];
-	char layers[16], hidden[16], heads[16], vocab[16], positions[16];
+	char program[PATH_MAX + 16], log[PATH_MAX + 32], how[64], words[1024], number[5][16];
 	char *argv[] = { program,     b->timed ? "sparse" : "random",
 			 (char *)dir, "--family",
 			 "opt",       "--dtype",
 			 "f16",       "--layers",
-			 layers,      "--hidden",
-			 hidden,      "--heads",
-			 heads,       "--vocab",
-			 vocab,       "--max-position",
-			 positions,   NULL };
+			 number[0],   "--hidden",
+			 number[1],   "--heads",
+			 number[2],   "--vocab",
+			 number[3],   "--max-position",
+			 number[4],   NULL };
+	const uint32_t numbers[] = { shape->layers, shape->hidden, shape->heads, shape->vocab,
+				     shape->positions };
 	struct mm_child child = { .name = "mkmodel", .err_path = log };
 	int r;
 
+	for (size_t i = 0; i < MM_ARRAY_SIZE(numbers); i++)
+		snprintf(number[i], sizeof(number[i]), "%u", numbers[i]);
 	snprintf(program, sizeof(program), "%s/mkmodel", b->bin_dir);
 	snprintf(log, sizeof(log), "%s/mkmodel.log", b->work_dir);
-	snprintf(layers, sizeof(layers), "%u", b->sizes.layers);
-	snprintf(hidden, sizeof(hidden), "%u", b->sizes.hidden);
-	snprintf(heads, sizeof(heads), "%u", b->sizes.heads);
-	snprintf(vocab, sizeof(vocab), "%u", VOCAB);
-	snprintf(positions, sizeof(positions), "%u", POSITIONS);
-	mm_gpu_progress(b, "a model of %u layers", b->sizes.layers);
+	mm_gpu_progress(b, "a model of %u layers", shape->layers);
 	r = mm_child_start(&child, argv);
 	if (r)
 		return mm_gpu_fail(b, r, "cannot start mkmodel: %s", strerror(-r));
@@ -135,18 +136,24 @@ static int make_model(struct mm_gpu_bench *b, const char *dir)
 	return r;
 }
 
+int mm_gpu_model(struct mm_gpu_bench *bench, const struct mm_gpu_shape *shape, const char *name,
+		 char *ret_dir)
+{
+	char config[PATH_MAX + 32];
+
+	snprintf(ret_dir, PATH_MAX, "%.3800s/%s", bench->work_dir, name);
+	snprintf(config, sizeof(config), "%s/config.json", ret_dir);
+	return access(config, F_OK) ? make_model(bench, shape, ret_dir) : 0;
+}
+
 int mm_gpu_tenant_load(struct mm_gpu_tenant *t)
 {
 	struct mm_gpu_bench *b = t->dev->bench;
-	const struct mm_arch arch = arch_of(&b->sizes);
-	char dir[PATH_MAX + 8], config[PATH_MAX + 32];
+	const struct mm_arch arch = arch_of(&b->sizes.cycling);
 	struct mm_model_info info;
-	int r = 0;
+	char dir[PATH_MAX];
+	int r = mm_gpu_model(b, &b->sizes.cycling, "cycling", dir);
 
-	snprintf(dir, sizeof(dir), "%s/model", b->work_dir);
-	snprintf(config, sizeof(config), "%s/config.json", dir);
-	if (access(config, F_OK))
-		r = make_model(b, dir);
 	if (r)
 		return r;
 	r = mm_model_load(t->client, dir, NULL, &t->model);

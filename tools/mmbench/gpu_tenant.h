@@ -40,10 +40,21 @@ struct mm_gpu_tenant {
 int mm_gpu_tenant_open(struct mm_gpu_tenant *t, struct mm_gpu_dev *dev,
 		       const struct mm_gpu_api *gpu, uint64_t page_bytes, uint64_t pool_bytes);
 
+/* An mmd without us as a tenant: for those that are programs of their own. */
+int mm_gpu_daemon_start(struct mm_gpu_bench *bench, struct mm_daemon *mmd, uint64_t page_bytes,
+			uint64_t pool_bytes);
+
+/* Of the weights. */
+uint64_t mm_gpu_shape_bytes(const struct mm_gpu_shape *shape);
+
+/* A model's folder, made if no part did before. @ret_dir: PATH_MAX */
+int mm_gpu_model(struct mm_gpu_bench *bench, const struct mm_gpu_shape *shape, const char *name,
+		 char *ret_dir);
+
 /* As many bytes as the model's layers take, and as much again. */
 uint64_t mm_gpu_tenant_pool(const struct mm_gpu_bench *bench);
 
-/* Make the model whose layers cycle, if no part before did, and load it. */
+/* Load the model whose layers cycle. */
 int mm_gpu_tenant_load(struct mm_gpu_tenant *t);
 
 /* An arena with room for so many chunks of a page each. */
