@@ -241,6 +241,14 @@ static void test_same_bits_with_room(void **unused)
 
 /* ---- what x holds ---- */
 
+/* Rows that were padded: products of zeros, whatever was in scratch before. */
+static void check_padding(const struct product *p, const uint32_t *y)
+{
+	for (uint32_t t = p->tokens; t < p->y_rows; t++)
+		for (uint32_t o = 0; o < p->outputs; o++)
+			assert_true(rig_row(p, y, t)[o] == 0.0f);
+}
+
 /* A row that is lost loses no other one, neither of its batch nor of a later one in its place. */
 static void test_a_lost_row_is_lost_alone(void **unused)
 {
@@ -266,7 +274,9 @@ static void test_a_lost_row_is_lost_alone(void **unused)
 				assert_memory_equal(rig_row(&p, bad, t), rig_row(&p, good, t), 32);
 		assert_true(isnan(rig_row(&p, bad, 66)[0]));
 		p.tokens = 2;
+		p.y_rows = mm_gemm_room(gemm, p.tokens);
 		after = rig_multiply(gemm, &p);
+		check_padding(&p, after);
 		assert_memory_equal(rig_row(&p, after, 0), rig_row(&p, good, 0), 64);
 		free(good);
 		free(bad);
@@ -306,21 +316,42 @@ static void test_overflow_is_seen(void **unused)
 
 /* ---- streams and limits ---- */
 
+/* Work on another stream does not wait for the one before. Nothing is freed while one waits. */
 static void test_another_stream(void **unused)
 {
+	const uint32_t words[2] = { 0, RIG_GUARD };
+	const float x = 3, w = 2;
+	const CUdeviceptr flag = rig_upload(words, sizeof(words)), y_va = flag + 4;
+	const struct mm_gemm_args a = { .x_va = rig_upload(&x, sizeof(x)),
+					.w_va = rig_upload(&w, sizeof(w)),
+					.y_va = y_va,
+					.tokens = 1,
+					.outputs = 1,
+					.k = 1,
+					.dtype = MM_DTYPE_F32,
+					.y_stride = 1 };
 	struct mm_gemm *gemm = rig_open(MM_GEMM_CUBLAS, false, 40);
-	const struct product p = {
-		.tokens = 5, .outputs = 6, .k = 20, .dtype = MM_DTYPE_F16, .y_stride = 6
-	};
-	const CUstream before = rig.stream;
+	CUstream other;
+	float y;
 
 	(void)unused;
-	check_product(gemm, MM_GEMM_CUBLAS, p, true);
-	assert_int_equal(rig.gpu.cuStreamCreate(&rig.stream, CU_STREAM_NON_BLOCKING), 0);
-	check_product(gemm, MM_GEMM_CUBLAS, p, true);
-	rig.gpu.cuStreamDestroy(rig.stream);
-	rig.stream = before;
+	assert_int_equal(rig.gpu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), 0);
+	assert_int_equal(mm_gemm_multiply(gemm, &a, rig.stream), 0);
+	assert_int_equal(rig.gpu.cuStreamSynchronize(rig.stream), 0);
+	rig.gpu.cuMemcpyHtoD(flag, words, sizeof(words));
+	rig.gpu.cuStreamWaitValue32(rig.stream, flag, 1, CU_STREAM_WAIT_VALUE_EQ);
+	mm_gemm_multiply(gemm, &a, other);
+	rig.gpu.cuStreamSynchronize(other);
+	rig.gpu.cuMemcpyDtoHAsync(&y, y_va, sizeof(y), other);
+	rig.gpu.cuStreamWriteValue32(other, flag, 1, 0);
+	assert_int_equal(rig.gpu.cuStreamSynchronize(other), 0);
+	assert_int_equal(rig.gpu.cuStreamSynchronize(rig.stream), 0);
+	assert_true(y == 6.0f);
 	mm_gemm_close(gemm);
+	rig.gpu.cuStreamDestroy(other);
+	rig.gpu.cuMemFree(flag);
+	rig.gpu.cuMemFree(a.x_va);
+	rig.gpu.cuMemFree(a.w_va);
 }
 
 static void test_limits(void **unused)
