@@ -11,7 +11,7 @@ import pytest
 
 import models
 from daemon import RpcError
-from programs import DATA, count, limit, wait_until
+from programs import BIN, DATA, count, limit, wait_until
 from tenant import make_requests, plain_tokens, read_output
 
 STORIES = 6
@@ -77,10 +77,10 @@ def check_without(start, serve, case):
     assert d.status()["alpha_sum_max"] == 0
 
 
-def check_cycling(start, serve, case, alpha, slots):
+def check_cycling(start, serve, case, alpha, slots, extra=()):
     model, requests, want = case
     d = start(policy="remap", page="16K")
-    tenant = serve("t", model, requests, d, extra=["--verify"], sync=True).ready()
+    tenant = serve("t", model, requests, d, extra=["--verify", *extra], sync=True).ready()
     d.ctl("plan", "set", "t", "--layers", alpha, "--slots", slots)
     wait_until(lambda: d.tenant("t")["alpha"] == alpha and d.tenant("t")["beta"] == slots, 10,
                "the plan to be in force")
@@ -168,6 +168,32 @@ def test_plain_is_batch_invariant(root, model_dirs):
     for batch, tokens in ((4, 16), (8, 8), (10, 512)):
         assert plain_tokens(root, model_dirs[1], requests,
                             extra=["--max-batch", batch, "--max-batched-tokens", tokens]) == want
+
+
+def cublas(monkeypatch, *more):
+    """mmserve's options to multiply by the software GPU's cuBLAS."""
+    monkeypatch.setenv("MM_CUBLAS_LIB", str(BIN.parent / "lib" / "libmm-softblas.so"))
+    return ["--gemm", "cublas", *more]
+
+
+def test_cublas_is_batch_invariant(root, model_dirs, monkeypatch):
+    """Products of always as many rows; of the batch's own size, ids may differ but it must run."""
+    requests = make_requests(root / "requests.jsonl", 6, prompt=(8, 24), output=(8, 16))
+    want = plain_tokens(root, model_dirs[1], requests, extra=cublas(monkeypatch, "--max-batch", "1"))
+    for batch, tokens in ((4, 16), (6, 256)):
+        more = ["--max-batch", batch, "--max-batched-tokens", tokens]
+        assert plain_tokens(root, model_dirs[1], requests, extra=cublas(monkeypatch, *more)) == want
+    fast = plain_tokens(root, model_dirs[1], requests, extra=cublas(monkeypatch, "--fast"))
+    assert {i: len(ids) for i, ids in fast.items()} == {i: len(ids) for i, ids in want.items()}
+
+
+@pytest.mark.parametrize("alpha, slots", [(3, 1), (6, 2)])
+def test_cublas_cycling(start, serve, root, model_dirs, monkeypatch, alpha, slots):
+    """Its tokens while layers cycle are its tokens without."""
+    extra = cublas(monkeypatch)
+    requests = make_requests(root / "requests.jsonl", 6, output=(8, 16))
+    want = plain_tokens(root, model_dirs[0], requests, extra=extra)
+    check_cycling(start, serve, (model_dirs[0], requests, want), alpha, slots, extra)
 
 
 def test_plan_of_an_impossible_size(start, serve, random_case):

@@ -232,6 +232,53 @@ static void test_batch_invariance(void **state)
 	assert_true(preemptions > 10 && moved > 10 && released > 10 && repeated > 10);
 }
 
+static uint32_t differing(const struct mm_requests *requests)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < requests->n; i++)
+		n += memcmp(results[i].logits, alone[i].logits, sizeof(alone[i].logits)) != 0;
+	return n;
+}
+
+/* The same where a BLAS multiplies that chooses the order of sums by the size of a product. */
+static void test_batch_invariance_of_cublas(void **state)
+{
+	static const size_t of_models[] = { 1, 3, 5 }; /* F16, BF16, F32 */
+	static const size_t of_runs[] = { 0, 1, 2, 7, 12 };
+	struct mm_requests requests;
+	uint32_t differ = 0;
+	char dir[256];
+
+	(void)state;
+	for (size_t m = 0; m < MM_ARRAY_SIZE(of_models); m++) {
+		const enum mm_dtype dtype = models[of_models[m]].dtype;
+		struct mk_random random = rig_random(&models[of_models[m]].arch, 7 + m);
+		const struct mk_source source = { random.arch, mk_random_row, &random };
+
+		rig_model(&source, &(struct mk_format){ dtype, dtype, 0 }, dir, sizeof(dir));
+		rig_requests(&requests, 8, random.arch.vocab, 11 + m);
+		for (size_t i = 0; i < MM_ARRAY_SIZE(of_runs); i++) {
+			struct rig_run run = runs[of_runs[i]].run;
+
+			run.gemm = MM_GEMM_CUBLAS;
+			rig_serve(dir, &requests, &run, i ? results : alone);
+			if (!i)
+				continue;
+			compare(runs[of_runs[i]].name, &requests);
+			run = runs[of_runs[i]].run;
+			run.gemm = MM_GEMM_CUBLAS;
+			run.fast = true;
+			rig_serve(dir, &requests, &run, results);
+			differ += differing(&requests);
+		}
+		mm_requests_done(&requests);
+		rig_remove(dir);
+	}
+	print_message("fast: %u requests differ\n", differ);
+	assert_true(differ > 0); /* or the comparisons above have shown nothing */
+}
+
 #define KV_VOCAB 300u
 
 struct firsts { /* the logits of each request's first token */
@@ -428,6 +475,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_batch_invariance),
+		cmocka_unit_test(test_batch_invariance_of_cublas),
 		cmocka_unit_test(test_times),
 		cmocka_unit_test(test_kv_dtypes_differ_little),
 		cmocka_unit_test(test_tied_is_an_equal_head),

@@ -503,6 +503,8 @@ static void serve(struct lender *l, const struct mm_arch *arch, struct mm_reques
 		.time_scale = run->time_scale > 0 ? run->time_scale : 1,
 		.device_times = run->device_times,
 		.verify = run->verify,
+		.gemm = run->gemm,
+		.fast = run->fast,
 		.graphs_max = run->graphs_max,
 		.graphs_must = true
 	};

@@ -39,6 +39,8 @@ struct rig_run {
 	bool patient;        /* with @lend: chunks are asked back with time to answer in */
 	bool verify;
 	bool fused;
+	enum mm_gemm_kind gemm;
+	bool fast;           /* products of the batch's size */
 	uint32_t graphs_max; /* 0: no graphs */
 	double time_scale;   /* 0: 1 */
 	bool device_times;
