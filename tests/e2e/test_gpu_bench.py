@@ -35,7 +35,7 @@ def parts():
 
 def check_row(row):
     assert row["figure"]["n"] > 0
-    assert 0 < row["figure"]["p10"] <= row["figure"]["median"] <= row["figure"]["p90"], row
+    assert 0 <= row["figure"]["p10"] <= row["figure"]["median"] <= row["figure"]["p90"], row
     assert row["unit"] and row["part"] and row["name"] and isinstance(row["params"], dict)
     if "reference" in row:
         assert row["reference_name"] and row["reference"]["median"] > 0, row

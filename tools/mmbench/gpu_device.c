@@ -90,6 +90,13 @@ void mm_gpu_dev_close(struct mm_gpu_dev *dev)
 	mm_gpu_close(&dev->gpu);
 }
 
+bool mm_gpu_has_graphs(const struct mm_gpu_api *gpu)
+{
+	return gpu->cuStreamBeginCapture && gpu->cuStreamEndCapture &&
+	       gpu->cuGraphInstantiateWithFlags && gpu->cuGraphLaunch && gpu->cuGraphExecDestroy &&
+	       gpu->cuGraphDestroy;
+}
+
 int mm_gpu_time_begin(struct mm_gpu_dev *dev)
 {
 	return mm_gpu_call(dev, dev->gpu.cuEventRecord(dev->from, dev->stream), "cuEventRecord");

@@ -28,6 +28,9 @@ void mm_gpu_dev_close(struct mm_gpu_dev *dev);
 /* 0, or what the driver said of @what. */
 int mm_gpu_call(const struct mm_gpu_dev *dev, CUresult result, const char *what);
 
+/* Can work be captured into graphs? */
+bool mm_gpu_has_graphs(const struct mm_gpu_api *gpu);
+
 /* Device time on dev->stream between the two. mm_gpu_time_end() waits. */
 int mm_gpu_time_begin(struct mm_gpu_dev *dev);
 int mm_gpu_time_end(struct mm_gpu_dev *dev, double *ret_s);

@@ -128,13 +128,6 @@ static int measure_plain(struct memops *m, enum way way, bool counts)
 
 /* ---- captured ---- */
 
-static bool have_graphs(const struct mm_gpu_api *gpu)
-{
-	return gpu->cuStreamBeginCapture && gpu->cuStreamEndCapture &&
-	       gpu->cuGraphInstantiateWithFlags && gpu->cuGraphLaunch && gpu->cuGraphExecDestroy &&
-	       gpu->cuGraphDestroy;
-}
-
 static int capture(struct memops *m, enum way way)
 {
 	const struct mm_gpu_api *gpu = &m->dev.gpu;
@@ -227,7 +220,7 @@ static int report(struct memops *m)
 static int measure(struct memops *m, uint32_t n)
 {
 	const enum way ways = m->dev.gpu.cuStreamBatchMemOp ? WAYS : BATCHED;
-	const bool graphs = have_graphs(&m->dev.gpu);
+	const bool graphs = mm_gpu_has_graphs(&m->dev.gpu);
 	int r = 0;
 
 	m->n = n;

@@ -23,6 +23,7 @@ struct overhead {
 	struct mm_daemon mmd;
 	char model[PATH_MAX], trace[PATH_MAX + 32], errors[PATH_MAX + 32];
 	uint64_t share_bytes, pool_bytes;
+	bool graphs; /* the driver has them */
 };
 
 /* By memory: [0] mmd's, [1] plain. */
@@ -44,10 +45,8 @@ static void add_args(const struct overhead *o, bool plain, const char *graphs, c
 		argv[n++] = "--socket";
 		argv[n++] = (char *)o->mmd.socket;
 	}
-	if (graphs) {
-		argv[n++] = "--graphs";
-		argv[n++] = (char *)graphs;
-	}
+	argv[n++] = "--graphs";
+	argv[n++] = (char *)graphs;
 	if (o->bench->opts.kernels) {
 		argv[n++] = "--kernels";
 		argv[n++] = (char *)o->bench->opts.kernels;
@@ -131,7 +130,6 @@ static int run(struct overhead *o, bool plain, const char *graphs, struct figure
 static int report(struct overhead *o, const char *graphs, const struct figures *f)
 {
 	static const char plain[] = "mmserve --plain";
-	const char *mode = graphs ? graphs : "off";
 	const struct mm_gpu_result step = {
 		.name = "token_to_token",
 		.unit = "s",
@@ -139,7 +137,7 @@ static int report(struct overhead *o, const char *graphs, const struct figures *
 		.reference = &f->step[1],
 		.reference_name = plain,
 		.goal = { MM_GOAL_AT_MOST, 1.01 },
-		.params = json_pack("{s:s,s:i}", "graphs", mode, "batch",
+		.params = json_pack("{s:s,s:i}", "graphs", graphs, "batch",
 				    (int)o->bench->sizes.requests),
 	};
 	const struct mm_gpu_result gap = {
@@ -148,7 +146,7 @@ static int report(struct overhead *o, const char *graphs, const struct figures *
 		.figure = &f->gap[0],
 		.reference = &f->gap[1],
 		.reference_name = plain,
-		.params = json_pack("{s:s}", "graphs", mode),
+		.params = json_pack("{s:s}", "graphs", graphs),
 	};
 	int r = mm_gpu_result(o->bench, &step);
 
@@ -172,8 +170,8 @@ static int compare(struct overhead *o, const char *graphs)
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i < o->bench->sizes.serve_repeat; i++) {
-		mm_gpu_progress(o->bench, "graphs %s, pair %u of %u", graphs ? graphs : "off",
-				i + 1, o->bench->sizes.serve_repeat);
+		mm_gpu_progress(o->bench, "graphs %s, pair %u of %u", graphs, i + 1,
+				o->bench->sizes.serve_repeat);
 		/* Who goes first changes: what a second run finds warm helps each as often. */
 		r = run(o, i % 2, graphs, &f);
 		if (!r)
@@ -229,7 +227,7 @@ static int choose_model(struct overhead *o)
 }
 
 /* Where there are no kernels mmserve has nothing to run. */
-static int look_for_kernels(struct mm_gpu_bench *bench)
+static int look_for_kernels(struct mm_gpu_bench *bench, bool *ret_graphs)
 {
 	struct mm_gpu_module module = { 0 };
 	struct mm_gpu_dev dev;
@@ -237,6 +235,7 @@ static int look_for_kernels(struct mm_gpu_bench *bench)
 
 	if (!r)
 		r = mm_gpu_module_open(&module, &dev);
+	*ret_graphs = !r && mm_gpu_has_graphs(&dev.gpu);
 	mm_gpu_module_close(&module);
 	mm_gpu_dev_close(&dev);
 	return r;
@@ -245,7 +244,7 @@ static int look_for_kernels(struct mm_gpu_bench *bench)
 int mm_gpu_overhead_run(struct mm_gpu_bench *bench)
 {
 	struct overhead o = { .bench = bench };
-	int r = look_for_kernels(bench);
+	int r = look_for_kernels(bench, &o.graphs);
 
 	if (!r)
 		r = choose_model(&o);
@@ -254,7 +253,9 @@ int mm_gpu_overhead_run(struct mm_gpu_bench *bench)
 	if (!r)
 		r = mm_gpu_daemon_start(bench, &o.mmd, 0, o.pool_bytes);
 	if (!r)
-		r = compare(&o, NULL);
+		r = compare(&o, "off");
+	if (!r && o.graphs)
+		r = compare(&o, "on");
 	mm_daemon_stop(&o.mmd);
 	return r;
 }
