@@ -34,6 +34,7 @@ const struct mm_gpu_part mm_gpu_parts[] = {
 	{ "overhead", "an engine with nothing remapped, against itself on plain allocations",
 	  mm_gpu_overhead_run },
 	{ "scrub", "cleaning pages, against a bare fill and a copy", mm_gpu_scrub_run },
+	{ "attention", "paged attention, against the bandwidth of a copy", mm_gpu_attention_run },
 	{ 0 },
 };
 
@@ -91,6 +92,7 @@ static void choose_sizes(struct mm_gpu_bench *b)
 		.grant_bytes = UINT64_C(144) << 20,
 		.buffer_bytes = UINT64_C(512) << 20,
 		.load_bytes = UINT64_C(64) << 20,
+		.arena_bytes = UINT64_C(6) << 30,
 		.copied_bytes = UINT64_C(2) << 30,
 		.pool_bytes = UINT64_C(4) << 30,
 		.cycling = { 16, 2048, 16, 512, 256 },
@@ -108,6 +110,7 @@ static void choose_sizes(struct mm_gpu_bench *b)
 		.grant_bytes = UINT64_C(1) << 20,
 		.buffer_bytes = UINT64_C(1) << 20,
 		.load_bytes = UINT64_C(16) << 10,
+		.arena_bytes = UINT64_C(1) << 20,
 		.copied_bytes = UINT64_C(4) << 20,
 		.pool_bytes = UINT64_C(32) << 20,
 		.cycling = { 6, 64, 4, 512, 256 },

@@ -6,6 +6,7 @@
 
 #include "tools/mmbench/gpu.h"
 
+int mm_gpu_attention_run(struct mm_gpu_bench *bench);
 int mm_gpu_decode_run(struct mm_gpu_bench *bench);
 int mm_gpu_grant_run(struct mm_gpu_bench *bench);
 int mm_gpu_memops_run(struct mm_gpu_bench *bench);
