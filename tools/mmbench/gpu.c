@@ -35,6 +35,8 @@ const struct mm_gpu_part mm_gpu_parts[] = {
 	  mm_gpu_overhead_run },
 	{ "scrub", "cleaning pages, against a bare fill and a copy", mm_gpu_scrub_run },
 	{ "attention", "paged attention, against the bandwidth of a copy", mm_gpu_attention_run },
+	{ "kernels", "kernels that are bound by memory, against the bandwidth of a copy",
+	  mm_gpu_kernels_run },
 	{ 0 },
 };
 
@@ -92,6 +94,7 @@ static void choose_sizes(struct mm_gpu_bench *b)
 		.grant_bytes = UINT64_C(144) << 20,
 		.buffer_bytes = UINT64_C(512) << 20,
 		.load_bytes = UINT64_C(64) << 20,
+		.row_hidden = 5120,
 		.arena_bytes = UINT64_C(6) << 30,
 		.copied_bytes = UINT64_C(2) << 30,
 		.pool_bytes = UINT64_C(4) << 30,
@@ -110,6 +113,7 @@ static void choose_sizes(struct mm_gpu_bench *b)
 		.grant_bytes = UINT64_C(1) << 20,
 		.buffer_bytes = UINT64_C(1) << 20,
 		.load_bytes = UINT64_C(16) << 10,
+		.row_hidden = 64,
 		.arena_bytes = UINT64_C(1) << 20,
 		.copied_bytes = UINT64_C(4) << 20,
 		.pool_bytes = UINT64_C(32) << 20,

@@ -62,6 +62,7 @@ struct mm_gpu_sizes {
 	uint64_t buffer_bytes; /* larger than the device's caches */
 	uint64_t load_bytes;   /* of each array of a load: more than caches hold, a short launch */
 	uint64_t arena_bytes;  /* of keys and values */
+	uint32_t row_hidden;   /* elements of a row of activations */
 	uint64_t copied_bytes; /* by a bare loop of copies, in one measurement */
 	uint64_t pool_bytes;   /* of mmd, beside the weights */
 	struct mm_gpu_shape cycling;                     /* the model whose layers cycle */

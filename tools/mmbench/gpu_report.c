@@ -118,8 +118,13 @@ static double number(const json_t *object, const char *key)
 	return json_number_value(json_object_get(object, key));
 }
 
-/* Bytes as people write them. */
-static void print_param(const json_t *value, char *text, size_t bytes)
+static bool is_size(const char *key)
+{
+	return !strcmp(key, "page") || !strcmp(key, "chunk") || !strcmp(key, "bytes");
+}
+
+/* Sizes as people write them. */
+static void print_param(const char *key, const json_t *value, char *text, size_t bytes)
 {
 	const json_int_t n = json_integer_value(value);
 
@@ -127,9 +132,9 @@ static void print_param(const json_t *value, char *text, size_t bytes)
 		snprintf(text, bytes, "%s", json_string_value(value));
 	else if (json_is_real(value))
 		snprintf(text, bytes, "%.4g", json_real_value(value));
-	else if (n >= 1 << 20 && n % (1 << 20) == 0)
+	else if (is_size(key) && n >= 1 << 20 && n % (1 << 20) == 0)
 		snprintf(text, bytes, "%lldM", (long long)n >> 20);
-	else if (n >= 1 << 10 && n % (1 << 10) == 0)
+	else if (is_size(key) && n >= 1 << 10 && n % (1 << 10) == 0)
 		snprintf(text, bytes, "%lldK", (long long)n >> 10);
 	else
 		snprintf(text, bytes, "%lld", (long long)n);
@@ -145,7 +150,7 @@ static void print_params(const json_t *row, char *text, size_t bytes)
 	json_object_foreach (json_object_get(row, "params"), key, value) {
 		char printed[64];
 
-		print_param(value, printed, sizeof(printed));
+		print_param(key, value, printed, sizeof(printed));
 		at += (size_t)snprintf(text + at, bytes - at, " %s=%s", key, printed);
 		if (at >= bytes)
 			break;
