@@ -75,6 +75,24 @@ def test_table():
     assert "reached" not in text and "MISSED" not in text
 
 
+def test_gemm():
+    """By the software GPU's cuBLAS, or absent where the library that is named is not there."""
+    code, text, errors = gpu("gemm", "--repeat", 2, "--json")
+    assert code == 0, errors
+    result = json.loads(text)
+    assert [part["outcome"] for part in result["parts"]] == ["done"], result["parts"]
+    assert {row["name"] for row in result["results"]} == {"product", "fixed", "kernel"}
+    for row in result["results"]:
+        check_row(row)
+        bytes_per_s, flops = row["bytes_per_s"], row["flops"]
+        operations = 2 * row["params"]["rows"] * row["outputs"] * row["k"]
+        assert abs(flops * row["figure"]["median"] / operations - 1) < 1e-6 and bytes_per_s > 0
+    code, text, errors = gpu("gemm", "--json", MM_CUBLAS_LIB="/nowhere/libcublas.so")
+    assert code == 0, errors
+    (part,) = json.loads(text)["parts"]
+    assert part["outcome"] == "absent" and "/nowhere/libcublas.so" in part["why"], part
+
+
 def test_a_part_that_fails_costs_no_other(root):
     out = root / "out.jsonl"
     code, text, errors = gpu("scrub,grant", "--quick", "--repeat", 1, "--json", "--out", out,

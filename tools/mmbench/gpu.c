@@ -33,6 +33,7 @@ const struct mm_gpu_part mm_gpu_parts[] = {
 	{ "pages", "streaming, plan changes and reading, by page size", mm_gpu_pages_run },
 	{ "overhead", "an engine with nothing remapped, against itself on plain allocations",
 	  mm_gpu_overhead_run },
+	{ "gemm", "matrix products, against bandwidth and arithmetic", mm_gpu_gemm_run },
 	{ "scrub", "cleaning pages, against a bare fill and a copy", mm_gpu_scrub_run },
 	{ "attention", "paged attention, against the bandwidth of a copy", mm_gpu_attention_run },
 	{ "kernels", "kernels that are bound by memory, against the bandwidth of a copy",

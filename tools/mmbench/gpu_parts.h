@@ -8,6 +8,7 @@
 
 int mm_gpu_attention_run(struct mm_gpu_bench *bench);
 int mm_gpu_decode_run(struct mm_gpu_bench *bench);
+int mm_gpu_gemm_run(struct mm_gpu_bench *bench);
 int mm_gpu_grant_run(struct mm_gpu_bench *bench);
 int mm_gpu_kernels_run(struct mm_gpu_bench *bench);
 int mm_gpu_memops_run(struct mm_gpu_bench *bench);
