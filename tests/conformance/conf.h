@@ -8,7 +8,8 @@
  *            one end of a socket pair. (A fork will not do: a driver does not survive it.)
  * Processes: each test is a process of its own, with a limit (run.c): one that hangs or loses its
  *            context takes no other with it. Its roles end with it.
- * Roles:     run before any cmocka; a failed check prints and exits 1. conf_join() gives the status.
+ * Roles:     run before any cmocka; a failed check prints and exits 1, which ends the test as well.
+ *            conf_join() gives any other status.
  * Facts:     how long something takes, or what a driver may do in one way or another, is no reason to
  *            fail: conf_fact() prints it, and adds it to the file that MM_CONF_FACTS names.
  */

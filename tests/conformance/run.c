@@ -19,7 +19,7 @@
 
 #include "tests/conformance/conf.h"
 
-#define REPORT_FD      4 /* a test tells its runner why it is skipped */
+#define REPORT_FD      4 /* a test, or its role, tells the runner why it is skipped */
 #define MEMORY         "64M"
 #define GRANULARITY    "64K"
 #define LIMIT_SOFTWARE 600 /* for a machine many times slower than any that was seen */
@@ -48,10 +48,10 @@ _Noreturn void conf_skip(const char *format, ...)
 	va_end(args);
 	printf("skipped: %s\n", reason);
 	fflush(stdout);
-	if (conf_in_role)
-		_exit(CONF_SKIPPED);
 	if (write(REPORT_FD, reason, strlen(reason)) < 0)
 		perror("skip");
+	if (conf_in_role)
+		_exit(CONF_SKIPPED);
 	test_skipped = true;
 	skip();
 	abort();
@@ -64,12 +64,27 @@ static void run_and_return(void **state)
 	test_returned = true;
 }
 
+/*
+ * A role that failed or was skipped ends its test: that may be waiting on the device for what will not
+ * come any more.
+ */
+static void on_child(int sig, siginfo_t *info, void *context)
+{
+	(void)sig;
+	(void)context;
+	if (info->si_code == CLD_EXITED &&
+	    (info->si_status == 1 || info->si_status == CONF_SKIPPED))
+		_exit(info->si_status);
+}
+
 static int run_the_test(const char *program, const char *name, const struct CMUnitTest *tests,
 			size_t n_tests)
 {
+	struct sigaction action = { .sa_sigaction = on_child,
+				    .sa_flags = SA_SIGINFO | SA_RESTART | SA_NOCLDSTOP };
 	int failed;
 
-	fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC);
+	sigaction(SIGCHLD, &action, NULL);
 	for (size_t i = 0; i < n_tests; i++)
 		if (strcmp(tests[i].name, name) == 0)
 			the_test = &tests[i];
@@ -90,6 +105,7 @@ static int run_role(const char *name, const struct conf_role *roles)
 {
 	conf_in_role = true;
 	fcntl(CONF_ROLE_FD, F_SETFD, FD_CLOEXEC);
+	fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC);
 	for (; roles && roles->name; roles++)
 		if (strcmp(roles->name, name) == 0)
 			exit(roles->run(CONF_ROLE_FD));

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is in memory that was somebody else's, when it comes back after his death, and how fast it is
+ * filled and copied.
+ */
+#include "tests/conformance/conf.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/conformance/kernels.h"
+
+#define gpu (&conf.gpu)
+
+#define PAGE 4096u
+#define SEED 0x5ec3e7
+
+static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+static size_t device_bytes(void)
+{
+	return conf.software ? 64 * conf.granule : 2 * conf.bulk;
+}
+
+static CUdeviceptr take(size_t bytes)
+{
+	CUmemGenericAllocationHandle h = conf_create(bytes);
+	CUdeviceptr va = conf_reserve(bytes);
+
+	conf_map(va, bytes, h, RW);
+	ok(gpu->cuMemRelease(h));
+	return va;
+}
+
+static void give(CUdeviceptr va, size_t bytes)
+{
+	ok(gpu->cuMemUnmap(va, bytes));
+	ok(gpu->cuMemAddressFree(va, bytes));
+}
+
+/* ---- After a death ---- */
+
+/* Leaves a pattern all over a good piece of the device, and waits to be killed. */
+static int secretive(int sock)
+{
+	struct conf_fill_args args = { .seed = SEED };
+
+	conf_context();
+	args.words = device_bytes() / 8;
+	args.va = take(device_bytes());
+	conf_launch(conf_kernel("conf_fill"), 256, 256, NULL, &args);
+	ok(gpu->cuCtxSynchronize());
+	conf_send(sock, 1, -1);
+	while (pause() < 0)
+		;
+	return 0;
+}
+
+static void test_after_a_death(void **state)
+{
+	const size_t bytes = device_bytes();
+	CUfunction count = conf_kernel("conf_count");
+	struct conf_peer peer = conf_spawn("secretive");
+	uint64_t *seen = conf_shared(PAGE, NULL), begin;
+	struct conf_count_args args = { .words = bytes / 8, .seed = SEED };
+	size_t before;
+
+	(void)state;
+	args.ret_va = conf_register(seen, PAGE, 0);
+	check(conf_recv(peer.sock, NULL) == 1);
+	before = conf_free_bytes();
+	begin = conf_now_ns();
+	conf_kill(&peer);
+	conf_fact("death.memory", "bytes", (double)bytes);
+	conf_fact("death.reaped", "ms", (double)(conf_now_ns() - begin) / 1e6);
+	check(conf_comes_back(before + bytes));
+	conf_fact("death.memory_back", "ms", (double)(conf_now_ns() - begin) / 1e6);
+	args.va = take(bytes);
+	conf_launch(count, 256, 256, NULL, &args);
+	ok(gpu->cuCtxSynchronize());
+	conf_fact("death.words_of_the_dead", "", (double)seen[0]);
+	conf_fact("death.words_not_zero", "", (double)seen[1]);
+	/* mmd zeroes what it passes on, whatever the driver does. */
+	check(!conf.software || (seen[0] == 0 && seen[1] == 0));
+	give(args.va, bytes);
+	ok(gpu->cuMemHostUnregister(seen));
+	munmap(seen, PAGE);
+}
+
+/* The patterns' kernels themselves: what is not there is not found. */
+static void test_patterns(void **state)
+{
+	const size_t bytes = conf.granule;
+	uint64_t *seen = conf_shared(PAGE, NULL);
+	struct conf_fill_args fill = { .words = bytes / 8, .seed = 1 };
+	struct conf_count_args count = { .words = bytes / 8, .seed = 1 };
+
+	(void)state;
+	fill.va = count.va = take(bytes);
+	count.ret_va = conf_register(seen, PAGE, 0);
+	conf_launch(conf_kernel("conf_fill"), 3, 96, NULL, &fill);
+	ok(gpu->cuMemsetD8Async(fill.va + 80, 0, 16, NULL));
+	conf_launch(conf_kernel("conf_count"), 5, 64, NULL, &count);
+	ok(gpu->cuCtxSynchronize());
+	check(seen[0] == bytes / 8 - 2 && seen[1] == bytes / 8 - 2);
+	memset(seen, 0, 16);
+	count.seed = 2;
+	conf_launch(conf_kernel("conf_count"), 5, 64, NULL, &count);
+	ok(gpu->cuCtxSynchronize());
+	check(seen[0] == 0 && seen[1] == bytes / 8 - 2);
+	give(fill.va, bytes);
+	ok(gpu->cuMemHostUnregister(seen));
+	munmap(seen, PAGE);
+}
+
+/* ---- How fast ---- */
+
+enum work { SET_D8, SET_D32, COPY, N_WORK };
+
+static const char *const work_names[N_WORK] = { "scrub.d8", "scrub.d32", "copy.within" };
+
+static void submit(enum work work, CUdeviceptr va, size_t bytes, CUstream stream)
+{
+	if (work == SET_D8)
+		ok(gpu->cuMemsetD8Async(va, 0, bytes, stream));
+	else if (work == SET_D32)
+		ok(gpu->cuMemsetD32Async(va, 0, bytes / 4, stream));
+	else
+		ok(gpu->cuMemcpyDtoDAsync(va, va + bytes, bytes, stream));
+}
+
+/* GB/s of bytes written; a copy within the device also reads as many. */
+static double rate(enum work work, CUdeviceptr va, size_t bytes, CUstream stream)
+{
+	const int times = conf.software ? 2 : 20;
+	CUevent begin, end;
+	float ms = 0;
+
+	ok(gpu->cuEventCreate(&begin, 0));
+	ok(gpu->cuEventCreate(&end, 0));
+	submit(work, va, bytes, stream); /* the first is slow */
+	ok(gpu->cuEventRecord(begin, stream));
+	for (int i = 0; i < times; i++)
+		submit(work, va, bytes, stream);
+	ok(gpu->cuEventRecord(end, stream));
+	ok(gpu->cuEventSynchronize(end));
+	ok(gpu->cuEventElapsedTime(&ms, begin, end));
+	ok(gpu->cuEventDestroy(begin));
+	ok(gpu->cuEventDestroy(end));
+	return (double)bytes * times / 1e6 / (double)ms;
+}
+
+static void test_scrub(void **state)
+{
+	const size_t most = device_bytes() / 4;
+	CUdeviceptr va = take(2 * most);
+	CUstream stream = conf_stream();
+	char name[96], size[16];
+
+	(void)state;
+	for (size_t bytes = conf.granule; bytes <= most; bytes *= 4) {
+		for (int work = 0; work < N_WORK; work++) {
+			snprintf(name, sizeof(name), "%s.%s", work_names[work],
+				 conf_size(bytes, size));
+			conf_fact(name, "GB/s", rate((enum work)work, va, bytes, stream));
+		}
+	}
+	ok(gpu->cuStreamDestroy(stream));
+	give(va, 2 * most);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	if (!conf.ctx)
+		conf_context();
+	return 0;
+}
+
+#define T(name) cmocka_unit_test_setup(name, set_up)
+static const struct CMUnitTest tests[] = {
+	T(test_patterns),
+	T(test_after_a_death),
+	T(test_scrub),
+};
+
+static const struct conf_role roles[] = { { "secretive", secretive }, { NULL, NULL } };
+
+CONF_MAIN("content", tests, roles)

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where this runs: container, MPS, MIG, and what the machine's other tools see. Most is only told,
+ * because one machine is one place.
+ */
+#include "tests/conformance/conf.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define gpu (&conf.gpu)
+
+static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+static void tell_file(const char *name, const char *path)
+{
+	char text[256] = "";
+	FILE *file = fopen(path, "re");
+
+	if (!file || !fgets(text, sizeof(text), file))
+		snprintf(text, sizeof(text), "none");
+	if (file)
+		fclose(file);
+	conf_fact_text(name, "%s", text);
+}
+
+/* gVisor shows by its kernel's version, a container by its marks. */
+static void test_machine(void **state)
+{
+	static const char *const marks[] = { "/.dockerenv", "/run/.containerenv" };
+	bool container = getenv("KUBERNETES_SERVICE_HOST") != NULL;
+
+	(void)state;
+	tell_file("machine.kernel", "/proc/version");
+	tell_file("machine.driver_module", "/proc/driver/nvidia/version");
+	for (size_t i = 0; i < MM_ARRAY_SIZE(marks); i++)
+		container |= access(marks[i], F_OK) == 0;
+	conf_fact("machine.container", "", container);
+	conf_fact("machine.root", "", geteuid() == 0);
+	conf_fact("machine.imex_channels", "", access("/dev/nvidia-caps-imex-channels", F_OK) == 0);
+}
+
+/* One instance of a device: all that the other programs say is said of it alone. */
+static void test_mig(void **state)
+{
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	char name[128] = "";
+
+	(void)state;
+	ok(gpu->cuDeviceGetName(name, sizeof(name), 0));
+	if (!strstr(name, "MIG") && !(visible && strstr(visible, "MIG-")))
+		conf_skip("the device is no MIG instance");
+	conf_fact_text("mig.device", "%s", name);
+	conf_fact("mig.processors", "", conf_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+}
+
+/* ---- MPS ---- */
+
+/* Makes a page, and says whether it is a client. */
+static int maker(int sock)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr va;
+	int fd;
+
+	conf_context();
+	h = conf_create(conf.granule);
+	va = conf_reserve(conf.granule);
+	conf_map(va, conf.granule, h, RW);
+	ok(gpu->cuMemsetD32Async(va, 0x1234, conf.granule / 4, NULL));
+	ok(gpu->cuCtxSynchronize());
+	fd = conf_export(h);
+	conf_send(sock, 1 + (uint64_t)conf_attribute(CU_DEVICE_ATTRIBUTE_MPS_ENABLED), fd);
+	close(fd);
+	conf_recv(sock, NULL);
+	return 0;
+}
+
+/* Memory of a process that is kept out of MPS (where there is MPS) is memory like any other. */
+static void test_share_with_outsider(void **state)
+{
+	CUmemGenericAllocationHandle h;
+	struct conf_peer peer;
+	CUdeviceptr va = conf_reserve(conf.granule);
+	uint32_t seen = 0;
+	uint64_t said;
+	int fd;
+
+	(void)state;
+	setenv("CUDA_MPS_PIPE_DIRECTORY", "/nonexistent", 1);
+	peer = conf_spawn("maker");
+	unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+	said = conf_recv(peer.sock, &fd);
+	if (!said) {
+		conf_finish(&peer);
+		check(false);
+	}
+	conf_fact("mps.here", "", conf_attribute(CU_DEVICE_ATTRIBUTE_MPS_ENABLED));
+	conf_fact("mps.there", "", (double)said - 1);
+	h = conf_import(fd);
+	close(fd);
+	conf_map(va, conf.granule, h, RW);
+	ok(gpu->cuMemcpyDtoH(&seen, va, sizeof(seen)));
+	check(seen == 0x1234);
+	conf_send(peer.sock, 1, -1);
+	conf_finish(&peer);
+	ok(gpu->cuMemUnmap(va, conf.granule));
+	ok(gpu->cuMemAddressFree(va, conf.granule));
+	ok(gpu->cuMemRelease(h));
+}
+
+/* What is on is only told; that a client can be ended without its peers needs a server to ask. */
+static void test_mps(void **state)
+{
+	const char *pipes = getenv("CUDA_MPS_PIPE_DIRECTORY");
+
+	(void)state;
+	if (!conf_attribute(CU_DEVICE_ATTRIBUTE_MPS_ENABLED))
+		conf_skip("MPS is not on (CUDA_MPS_PIPE_DIRECTORY %s)", pipes ? pipes : "not set");
+	conf_fact_text("mps.pipes", "%s", pipes ? pipes : "default");
+	conf_fact_text("mps.threads", "%s",
+		       getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+			       ? getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+			       : "all");
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	if (!conf.ctx)
+		conf_context();
+	return 0;
+}
+
+#define T(name) cmocka_unit_test_setup(name, set_up)
+static const struct CMUnitTest tests[] = {
+	T(test_machine),
+	T(test_mig),
+	T(test_share_with_outsider),
+	T(test_mps),
+};
+
+static const struct conf_role roles[] = { { "maker", maker }, { NULL, NULL } };
+
+CONF_MAIN("place", tests, roles)

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Waits that last, waits that are ended from elsewhere, and whether whoever waited sees what was
+ * written in front of the value: between kernels and copies of two processes.
+ */
+#include "tests/conformance/conf.h"
+
+#include <stdio.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/conformance/kernels.h"
+
+#define gpu (&conf.gpu)
+
+#define PAGE  4096u
+#define SEEDS 8
+#define BATCH 64
+#define ABORT (UINT64_C(1) << 33)
+
+static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+static uint64_t *line(void *page, unsigned int i)
+{
+	return (uint64_t *)page + i * 8;
+}
+
+static CUdeviceptr at(CUdeviceptr va, unsigned int i)
+{
+	return va + i * 64;
+}
+
+static uint64_t load(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static void store(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static double us_since(uint64_t begin)
+{
+	return (double)(conf_now_ns() - begin) / 1e3;
+}
+
+/* ---- Long and aborted waits ---- */
+
+/* A stream with a chain of waits on line 0; says when it stands there, and ends with it. */
+static int chained(int sock)
+{
+	CUdeviceptr va;
+	CUstream stream;
+	void *page;
+	int fd;
+
+	conf_context();
+	check(conf_recv(sock, &fd) == 1 && fd >= 0);
+	page = conf_shared_from(fd, PAGE, PROT_READ | PROT_WRITE);
+	va = conf_register(page, PAGE, 0);
+	stream = conf_stream();
+	for (int i = 0; i < 200; i++) {
+		ok(gpu->cuStreamWaitValue64(stream, va, ABORT | 1, CU_STREAM_WAIT_VALUE_AND));
+		ok(gpu->cuStreamWriteValue32(stream, va, 2, 0));
+	}
+	ok(gpu->cuStreamWriteValue64(stream, at(va, 1), 1, 0));
+	conf_send(sock, 2, -1);
+	ok(gpu->cuStreamSynchronize(stream));
+	return 0;
+}
+
+/*
+ * Seconds, or ten minutes: the device does other work meanwhile, of this process and, in turns, of the
+ * one that waits; then one store of the processor's ends all of it.
+ */
+static void test_long_wait(void **state)
+{
+	const uint64_t seconds = conf.is_long ? 600 : conf.software ? 1 : 5;
+	struct conf_peer peer = conf_spawn("chained");
+	uint64_t end, begin, work = 0;
+	CUstream stream = conf_stream(), other = conf_stream();
+	CUdeviceptr va, mem;
+	void *page;
+	int fd;
+
+	(void)state;
+	page = conf_shared(PAGE, &fd);
+	va = conf_register(page, PAGE, 0);
+	ok(gpu->cuMemAlloc(&mem, PAGE));
+	conf_send(peer.sock, 1, fd);
+	close(fd);
+	check(conf_recv(peer.sock, NULL) == 2);
+	ok(gpu->cuStreamWaitValue64(stream, at(va, 1), 1, CU_STREAM_WAIT_VALUE_GEQ));
+	end = conf_now_ns() + seconds * MM_NS_PER_S;
+	while (conf_now_ns() < end) {
+		ok(gpu->cuMemsetD32Async(mem, 1, 16, other));
+		ok(gpu->cuStreamSynchronize(other));
+		conf_nap_ms(5);
+		work++;
+	}
+	expect(gpu->cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	check(load(line(page, 1)) == 0 && work > 0);
+	begin = conf_now_ns();
+	store(line(page, 0), ABORT);
+	/* The other process's stream goes through, and lets ours through. */
+	ok(gpu->cuStreamSynchronize(stream));
+	conf_fact("wait.lasted", "s", (double)seconds);
+	conf_fact("wait.chain_of_200_freed", "us", us_since(begin));
+	conf_finish(&peer);
+	ok(gpu->cuStreamDestroy(stream));
+	ok(gpu->cuStreamDestroy(other));
+	ok(gpu->cuMemFree(mem));
+	ok(gpu->cuMemHostUnregister(page));
+	munmap(page, PAGE);
+}
+
+/* From a store of the processor's to what the stream behind the wait writes, seen by the processor. */
+static void test_round_trip(void **state)
+{
+	enum { MOST = 1000 };
+	const size_t rounds = conf.software ? 128 : 960;
+	static uint64_t ns[MOST];
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va = conf_register(page, PAGE, 0);
+	CUstream stream = conf_stream();
+	uint64_t begin;
+
+	(void)state;
+	for (size_t i = 1; i <= rounds; i++) {
+		if (i % BATCH == 1)
+			for (size_t k = i; k < i + BATCH; k++) {
+				ok(gpu->cuStreamWaitValue64(stream, va, k,
+							    CU_STREAM_WAIT_VALUE_GEQ));
+				ok(gpu->cuStreamWriteValue64(stream, at(va, 1), k, 0));
+			}
+		begin = conf_now_ns();
+		store(line(page, 0), i);
+		while (load(line(page, 1)) != i)
+			sched_yield();
+		ns[i - 1] = conf_now_ns() - begin;
+	}
+	conf_fact_times("gate.round_trip", ns, rounds);
+	ok(gpu->cuStreamSynchronize(stream));
+	ok(gpu->cuStreamDestroy(stream));
+	ok(gpu->cuMemHostUnregister(page));
+	munmap(page, PAGE);
+}
+
+/* ---- Order ---- */
+
+static uint32_t order_rounds(void)
+{
+	return conf.software ? 4 * BATCH : conf.is_long ? 1u << 20 : 256 * BATCH;
+}
+
+static size_t order_bytes(void)
+{
+	return conf.software ? conf.granule : (size_t)2 << 20;
+}
+
+static uint64_t seed_of(uint32_t round)
+{
+	return 1 + round % SEEDS;
+}
+
+static void fill(CUdeviceptr va, uint64_t seed, CUstream stream)
+{
+	const struct conf_fill_args args = { va, order_bytes() / 8, seed };
+
+	conf_launch(conf_kernel("conf_fill"), 64, 256, stream, &args);
+}
+
+/*
+ * Writes a page anew in each round, by a kernel or by a copy from the host, and says so in line 0 when
+ * line 1 says that the last round was read. Nobody but the device orders them.
+ */
+static int writer(int sock)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr va, mem;
+	CUstream stream;
+	size_t bytes;
+	char *host;
+	void *page;
+	int fd;
+
+	conf_context();
+	bytes = order_bytes();
+	check(conf_recv(sock, &fd) == 1 && fd >= 0);
+	page = conf_shared_from(fd, PAGE, PROT_READ | PROT_WRITE);
+	va = conf_register(page, PAGE, 0);
+	check(conf_recv(sock, &fd) == 2 && fd >= 0);
+	h = conf_import(fd);
+	close(fd);
+	mem = conf_reserve(bytes);
+	conf_map(mem, bytes, h, RW);
+	host = conf_shared(SEEDS * bytes, NULL);
+	conf_register(host, SEEDS * bytes, 0);
+	stream = conf_stream();
+	for (uint32_t i = 0; i < SEEDS; i++) {
+		fill(mem, seed_of(i), stream);
+		ok(gpu->cuMemcpyDtoHAsync(host + i * bytes, mem, bytes, stream));
+	}
+	ok(gpu->cuStreamSynchronize(stream));
+	for (uint32_t i = 1; i <= order_rounds(); i++) {
+		ok(gpu->cuStreamWaitValue32(stream, at(va, 1), i - 1, CU_STREAM_WAIT_VALUE_GEQ));
+		/* Seeds come round in even numbers: each by a kernel in one turn, by a copy in the next. */
+		if ((i / SEEDS) % 2)
+			fill(mem, seed_of(i), stream);
+		else
+			ok(gpu->cuMemcpyHtoDAsync(mem, host + (seed_of(i) - 1) * bytes, bytes,
+						  stream));
+		ok(gpu->cuStreamWriteValue32(stream, va, i, 0));
+		if (i % BATCH == 0)
+			ok(gpu->cuStreamSynchronize(stream));
+	}
+	return 0;
+}
+
+/* Each round's kernel, released by the value alone, sees all of that round's bytes and no older one. */
+static void test_order(void **state)
+{
+	const size_t bytes = order_bytes();
+	CUfunction count = conf_kernel("conf_count");
+	CUmemGenericAllocationHandle h = conf_create(bytes);
+	struct conf_peer peer = conf_spawn("writer");
+	CUdeviceptr va, mem = conf_reserve(bytes), seen_va;
+	uint64_t *seen = conf_shared(PAGE, NULL);
+	CUstream stream = conf_stream();
+	void *page;
+	int fd;
+
+	(void)state;
+	page = conf_shared(PAGE, &fd);
+	va = conf_register(page, PAGE, 0);
+	conf_send(peer.sock, 1, fd);
+	close(fd);
+	fd = conf_export(h);
+	conf_send(peer.sock, 2, fd);
+	close(fd);
+	conf_map(mem, bytes, h, RW);
+	seen_va = conf_register(seen, PAGE, 0);
+	for (uint32_t i = 1; i <= order_rounds(); i++) {
+		struct conf_count_args args = { mem, bytes / 8, seed_of(i),
+						seen_va + (i % BATCH) * 16 };
+
+		ok(gpu->cuStreamWaitValue32(stream, va, i, CU_STREAM_WAIT_VALUE_GEQ));
+		conf_launch(count, 64, 256, stream, &args);
+		ok(gpu->cuStreamWriteValue32(stream, at(va, 1), i, 0));
+		if (i % BATCH)
+			continue;
+		ok(gpu->cuStreamSynchronize(stream));
+		for (size_t k = 0; k < BATCH; k++)
+			if (seen[2 * k] != bytes / 8)
+				fail_msg("up to round %u: %zu of %zu words", i, (size_t)seen[2 * k],
+					 bytes / 8);
+		memset(seen, 0, BATCH * 16);
+	}
+	conf_fact("order.rounds", "", order_rounds());
+	conf_finish(&peer);
+	ok(gpu->cuStreamDestroy(stream));
+	ok(gpu->cuMemUnmap(mem, bytes));
+	ok(gpu->cuMemAddressFree(mem, bytes));
+	ok(gpu->cuMemRelease(h));
+	ok(gpu->cuMemHostUnregister(page));
+	ok(gpu->cuMemHostUnregister(seen));
+	munmap(page, PAGE);
+	munmap(seen, PAGE);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	if (!conf.ctx)
+		conf_context();
+	return 0;
+}
+
+#define T(name) cmocka_unit_test_setup(name, set_up)
+static const struct CMUnitTest tests[] = {
+	T(test_round_trip),
+	T(test_long_wait),
+	T(test_order),
+};
+
+static const struct conf_role roles[] = {
+	{ "chained", chained },
+	{ "writer", writer },
+	{ NULL, NULL },
+};
+
+CONF_MAIN("wait", tests, roles)
