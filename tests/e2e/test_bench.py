@@ -45,6 +45,29 @@ def test_timed_as_simulated(lengths, sharing):
         assert set(a) == set(b) and set(a["tenants"][0]) == set(b["tenants"][0])
 
 
+def test_a_driver_by_its_path(root, model_dirs, monkeypatch):
+    """Whatever is not called the software GPU is taken as it is: nothing is set up for it."""
+    (root / "libcuda.so.1").symlink_to((BIN.parent / "lib" / "libmm-softgpu.so").resolve())
+    (root / "device").mkdir()
+    for name, value in (("DIR", root / "device"), ("MEMORY", "96M"), ("GRANULARITY", "64K")):
+        monkeypatch.setenv(f"MM_SOFTGPU_{name}", str(value))
+    done = run(BIN / "mmbench", "serve", "--models", model_dirs[0], "--driver",
+               root / "libcuda.so.1", "--synthetic", "--duration", "1", "--page", "64K", "--pool",
+               "64M", "--kv-share", "2M", "--policies", "recompute,remap", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["device"] == str(root / "libcuda.so.1") and result["token_mismatches"] == 0
+    assert result["results"]["remap"]["requests"] > 0
+    # The device of that environment was used, and no other.
+    assert list((root / "device").iterdir())
+
+
+def test_a_driver_that_is_not_there(model_dirs):
+    done = run(BIN / "mmbench", "serve", "--models", model_dirs[0], "--driver",
+               "/nowhere/libcuda.so.1", "--synthetic", "--duration", "1")
+    assert done.returncode == 1 and "/nowhere/libcuda.so.1" in done.stderr
+
+
 def test_evaluate(root):
     """Three cases through the simulator: a report, plots where gnuplot is, each run's JSON."""
     out = root / "evaluation"

@@ -4,10 +4,19 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "mm/base.h"
+
+bool mm_device_is_software(const char *driver)
+{
+	const char *name = strrchr(driver, '/');
+
+	return !strcmp(driver, "software") ||
+	       (name && !strncmp(name + 1, "libmm-softgpu", strlen("libmm-softgpu")));
+}
 
 static int look(struct mm_softgpu_stats *ret_stats)
 {

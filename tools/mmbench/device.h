@@ -7,7 +7,12 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "mm/softgpu.h"
+
+/* Is that a software GPU? By its name, as mm_gpu_open() takes it. */
+bool mm_device_is_software(const char *driver);
 
 /**
  * mm_device_stats() - of device 0 of the environment's MM_SOFTGPU_DIR

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/mmbench/device.h"
 #include "tools/mmbench/dirs.h"
 #include "tools/mmbench/gpu_device.h"
 #include "tools/mmbench/gpu_parts.h"
@@ -78,14 +79,6 @@ static void gpu_put(struct gpu **gpu)
 
 /* ---- what there is, and how much of it ---- */
 
-static bool is_software(const char *driver)
-{
-	const char *name = strrchr(driver, '/');
-
-	return !strcmp(driver, "software") ||
-	       (name && !strncmp(name + 1, "libmm-softgpu", strlen("libmm-softgpu")));
-}
-
 static void choose_sizes(struct mm_gpu_bench *b)
 {
 	static const struct mm_gpu_sizes real = {
@@ -98,7 +91,7 @@ static void choose_sizes(struct mm_gpu_bench *b)
 		.row_hidden = 5120,
 		.arena_bytes = UINT64_C(6) << 30,
 		.copied_bytes = UINT64_C(2) << 30,
-		.pool_bytes = UINT64_C(4) << 30,
+		.pool_bytes = UINT64_C(1) << 30,
 		.cycling = { 16, 2048, 16, 512, 256 },
 		.served = { 24, 2048, 16, 32000, 512 },
 		.requests = 8,
@@ -168,7 +161,7 @@ static int prepare(struct gpu *g)
 	struct mm_gpu_bench *b = &g->bench;
 	int r = mm_bin_dir(b->bin_dir);
 
-	b->rehearsal = is_software(b->opts.driver);
+	b->rehearsal = mm_device_is_software(b->opts.driver);
 	b->timed = b->rehearsal && getenv("MM_SOFTGPU_PROFILE");
 	choose_sizes(b);
 	if (!r)

@@ -266,7 +266,7 @@ static int prepare(struct grant *g)
 		"cuMemAddressReserve");
 	if (!r)
 		r = mm_gpu_tenant_open(&g->tenant, &g->dev, &g->table, g->page_bytes,
-				       MM_MAX(sizes->pool_bytes / 4, 2 * g->n * g->page_bytes));
+				       3 * g->n * g->page_bytes);
 	return r ? r : mm_gpu_tenant_kv(&g->tenant, g->n);
 }
 

@@ -8,6 +8,7 @@
 
 #include "mm/base.h"
 #include "mm/size.h"
+#include "tools/mmbench/device.h"
 #include "tools/mmbench/words.h"
 
 const char *const mm_policy_names[MM_POLICY_COUNT] = {
@@ -19,9 +20,9 @@ const char *const mm_policy_names[MM_POLICY_COUNT] = {
 static const char help_text[] =
 	"usage: mmbench serve --models DIR,DIR,... [--trace FILE | --synthetic] [options]\n"
 	"\n"
-	"Starts mmd on the software GPU and one mmserve per model, replays a trace under each "
-	"policy in\n"
-	"turn, compares every token between the policies, prints a table.\n"
+	"Starts mmd and one mmserve per model, replays a trace under each policy in turn, "
+	"compares\n"
+	"every token between the policies, prints a table.\n"
 	"\n"
 	"  --models DIR,DIR,...   one tenant each; the same folder may stand several times\n"
 	"  --trace FILE           CSV: arrival_s,prompt_tokens,output_tokens[,tenant]\n"
@@ -34,11 +35,14 @@ static const char help_text[] =
 	"  --policies P,P,...     of recompute,elastic,remap,swap,naive,naive-bounded (default: "
 	"the first three)\n"
 	"  --repeat N             runs of each policy; the one of median throughput is reported\n"
-	"  --devices N            software GPUs; tenants are dealt out to them in turn (default "
+	"  --driver NAME          software, cuda, or a library's path (default: $MM_DRIVER, else "
+	"software)\n"
+	"  --devices N            so many of its devices, from 0 on; tenants are dealt out to them "
+	"in turn (default "
 	"1)\n"
 	"  --pool SIZE            memory that mmd manages of each device (default: the models and "
 	"60 %)\n"
-	"  --page SIZE            its unit (default 256K)\n"
+	"  --page SIZE            its unit (default 256K; not on the software GPU: 2M)\n"
 	"  --slots N              of mmd: auto, 1 or 2 (default auto)\n"
 	"  --kv-share SIZE        a tenant's share under recompute (default: equal parts of what "
 	"the\n"
@@ -68,6 +72,7 @@ enum opt {
 	OPT_SCALE,
 	OPT_POLICIES,
 	OPT_REPEAT,
+	OPT_DRIVER,
 	OPT_DEVICES,
 	OPT_POOL,
 	OPT_PAGE,
@@ -98,6 +103,7 @@ static const struct option long_options[] = {
 	{ "token-scale", required_argument, NULL, OPT_SCALE },
 	{ "policies", required_argument, NULL, OPT_POLICIES },
 	{ "repeat", required_argument, NULL, OPT_REPEAT },
+	{ "driver", required_argument, NULL, OPT_DRIVER },
 	{ "devices", required_argument, NULL, OPT_DEVICES },
 	{ "pool", required_argument, NULL, OPT_POOL },
 	{ "page", required_argument, NULL, OPT_PAGE },
@@ -255,6 +261,9 @@ static int parse_workload(int opt, char *arg, struct mm_bench_opts *opts)
 static int parse_machine(int opt, char *arg, struct mm_bench_opts *opts)
 {
 	switch (opt) {
+	case OPT_DRIVER:
+		opts->driver = arg;
+		return 0;
 	case OPT_DEVICES:
 		return parse_u32("devices", arg, MM_BENCH_DEVICES_MAX, &opts->devices);
 	case OPT_POOL:
@@ -308,6 +317,10 @@ static int parse_rest(int opt, char *arg, struct mm_bench_opts *opts)
 
 static int check(struct mm_bench_opts *opts, int argc, char **argv)
 {
+	if (!opts->driver || !*opts->driver)
+		opts->driver = "software";
+	if (!opts->page_bytes)
+		opts->page_bytes = mm_device_is_software(opts->driver) ? 256 << 10 : 2 << 20;
 	if (optind < argc)
 		return wrong("unexpected argument '%s'", argv[optind]);
 	if (!opts->shape.tenants)
@@ -327,7 +340,7 @@ int mm_bench_options(int argc, char **argv, struct mm_bench_opts *ret_opts)
 {
 	struct mm_bench_opts opts = {
 		.shape = { .duration_s = -1, .speed = 1, .token_scale = 1, .seed = 1 },
-		.page_bytes = 256 << 10,
+		.driver = getenv("MM_DRIVER"),
 		.slots = "auto",
 		.repeat = 1,
 		.devices = 1,

@@ -30,6 +30,7 @@ struct mm_bench_words {
 struct mm_bench_opts {
 	const char *model[MM_BENCH_TENANTS_MAX]; /* one tenant each */
 	const char *trace_path;                  /* NULL: synthetic */
+	const char *driver;                      /* software, cuda, or a path */
 	const char *slots;                       /* of mmd: auto, 1 or 2 */
 	const char *keep_dir;                    /* all files stay here; NULL: a temporary folder */
 	struct mm_trace_shape shape;

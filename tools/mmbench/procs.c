@@ -164,6 +164,7 @@ const char *mm_child_how(const struct mm_child *child, char *buf, size_t bytes)
 const char *mm_child_last_words(const struct mm_child *child, char *buf, size_t bytes)
 {
 	FILE *file = fopen(child->err_path, "re");
+	bool sentence = false; /* buf has one, not a line of a log */
 	char *line = NULL;
 	size_t room = 0;
 
@@ -171,9 +172,13 @@ const char *mm_child_last_words(const struct mm_child *child, char *buf, size_t 
 	if (!file)
 		return buf;
 	while (getline(&line, &room, file) > 0) {
+		const bool logged = !strncmp(line, "ts=", 3);
+
 		line[strcspn(line, "\n")] = '\0';
-		if (*line)
-			snprintf(buf, bytes, "%s", line);
+		if (!*line || (logged && sentence))
+			continue;
+		sentence = !logged;
+		snprintf(buf, bytes, "%s", line);
 	}
 	free(line);
 	fclose(file);

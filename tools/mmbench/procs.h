@@ -61,7 +61,10 @@ bool mm_child_wait(struct mm_child *child, uint64_t deadline_ns);
 /* "exit status 1" or "killed by signal 9", in @buf. */
 const char *mm_child_how(const struct mm_child *child, char *buf, size_t bytes);
 
-/* The last line that is not empty of its stderr, or "". */
+/*
+ * The last sentence on its stderr; where there is none, the last line of its log; or "". One role of mmd may
+ * log that another has ended after that one said why.
+ */
 const char *mm_child_last_words(const struct mm_child *child, char *buf, size_t bytes);
 
 void mm_child_done(struct mm_child *child);

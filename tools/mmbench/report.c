@@ -109,7 +109,7 @@ int mm_report_json(const struct mm_report *report)
 	uname(&host);
 	json = json_pack(
 		"{s:i s:s s:s s:i s:i s:I s:I s:o s:I s:I s:I s:I s:i s:b s:s s:s s:s s:s}",
-		"schema", 1, "device", "software", "mode", "functional", "devices",
+		"schema", 1, "device", opts->driver, "mode", "functional", "devices",
 		(int)opts->devices, "tenants", (int)opts->shape.tenants, "token_mismatches",
 		(json_int_t)report->token_mismatches, "checksum_failures",
 		(json_int_t)report->checksum_failures, "results", results_json(report), "seed",

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "mm/base.h"
+#include "tools/mmbench/device.h"
 #include "tools/mmbench/procs.h"
 #include "tools/mmbench/rpc.h"
 
@@ -198,18 +199,21 @@ static int set_number(const char *variable, uint64_t value)
 	return setenv(variable, text, 1) < 0 ? -errno : 0;
 }
 
-static int prepare(struct run *run)
+static const char *driver(const struct run *run)
+{
+	return run->plan->driver ? run->plan->driver : "software";
+}
+
+/* A software GPU of the run's own. */
+static int set_environment(struct run *run)
 {
 	const struct mm_run_plan *plan = run->plan;
 	char gpu[PATH_BYTES];
 	int err;
 
-	snprintf(run->dir, sizeof(run->dir), "%s/%s-%u", plan->work_dir, plan->label, plan->index);
-	snprintf(run->mmd_dir, sizeof(run->mmd_dir), "%s/mmd", run->dir);
-	snprintf(run->mmd_errors, sizeof(run->mmd_errors), "%s/mmd.log", run->dir);
 	snprintf(gpu, sizeof(gpu), "%s/gpu", run->dir);
-	if (mkdir(run->dir, 0700) < 0 || mkdir(run->mmd_dir, 0700) < 0 || mkdir(gpu, 0700) < 0) {
-		complain("%s: cannot create: %m", run->dir);
+	if (mkdir(gpu, 0700) < 0) {
+		complain("%s: cannot create: %m", gpu);
 		return -errno;
 	}
 	if (setenv("MM_SOFTGPU_DIR", gpu, 1) < 0)
@@ -222,6 +226,20 @@ static int prepare(struct run *run)
 	if (!err)
 		err = set_number("MM_SOFTGPU_GRANULARITY", plan->granularity_bytes);
 	return err ? err : set_number("MM_SOFTGPU_DEVICES", plan->devices);
+}
+
+static int prepare(struct run *run)
+{
+	const struct mm_run_plan *plan = run->plan;
+
+	snprintf(run->dir, sizeof(run->dir), "%s/%s-%u", plan->work_dir, plan->label, plan->index);
+	snprintf(run->mmd_dir, sizeof(run->mmd_dir), "%s/mmd", run->dir);
+	snprintf(run->mmd_errors, sizeof(run->mmd_errors), "%s/mmd.log", run->dir);
+	if (mkdir(run->dir, 0700) < 0 || mkdir(run->mmd_dir, 0700) < 0) {
+		complain("%s: cannot create: %m", run->dir);
+		return -errno;
+	}
+	return mm_device_is_software(driver(run)) ? set_environment(run) : 0;
 }
 
 /* After the flags that we give, those that we were told to give, and the end. */
@@ -246,7 +264,7 @@ static int start_mmd(struct run *run)
 				  "--dir",
 				  run->mmd_dir,
 				  "--driver",
-				  "software",
+				  (char *)driver(run),
 				  "--device",
 				  devices,
 				  "--pool",
@@ -330,6 +348,8 @@ static int start_tenant(struct run *run, uint32_t index)
 				  (char *)run->plan->tenant[index].model,
 				  "--socket",
 				  args.socket,
+				  "--driver",
+				  (char *)driver(run),
 				  "--trace",
 				  tenant->trace,
 				  "--output",

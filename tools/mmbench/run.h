@@ -2,7 +2,7 @@
 /*
  * run - one daemon, its tenants, one trace, one policy
  *
- * Concept:   A run starts mmd on a software GPU of its own, one mmserve per model, waits until all
+ * Concept:   A run starts mmd, on a software GPU of its own or on the devices there are, one mmserve per model, waits until all
  *            models stand, lets the clock start for all at once, samples mmd while they serve, and
  *            ends everything in order. Nothing of a run outlives it, whatever happens.
  * Protocol:  with --sync mmserve says `ready`, waits for `start NS` (CLOCK_MONOTONIC) on stdin, says
@@ -38,6 +38,7 @@ struct mm_run_plan {
 	const char *work_dir; /* each run makes a folder in it, */
 	const char *label;    /* called so, */
 	uint32_t index;       /* and -index */
+	const char *driver;   /* NULL: the software GPU */
 	const char *bin_dir;  /* mmd and mmserve are here */
 	int signals;          /* from mm_signals_open() */
 	enum mm_policy policy;

@@ -7,13 +7,15 @@
 #include <string.h>
 
 #include "mm/base.h"
+#include "tools/mmbench/device.h"
 #include "tools/mmbench/dirs.h"
 #include "tools/mmbench/footprint.h"
 #include "tools/mmbench/procs.h"
 #include "tools/mmbench/report.h"
 #include "tools/mmbench/timed.h"
 
-#define START_NS (120 * MM_NS_PER_S) /* all models; generous: sanitizers, two cores */
+#define START_NS (120 * MM_NS_PER_S)  /* all models; generous: sanitizers, two cores */
+#define LARGE_NS (1800 * MM_NS_PER_S) /* on hardware: tens of gigabytes from a disk */
 #define SERVE_NS (1800 * MM_NS_PER_S)
 
 /* Memory of the software GPU that mmd leaves alone, as it does on hardware (contexts, workspaces). */
@@ -153,7 +155,8 @@ static void make_plan(struct bench *bench)
 	plan->write_trace = write_trace;
 	plan->user = &bench->trace;
 	plan->headroom_bytes = HEADROOM_BYTES;
-	plan->start_ns = START_NS;
+	plan->driver = opts->driver;
+	plan->start_ns = mm_device_is_software(opts->driver) ? START_NS : LARGE_NS;
 	plan->serve_ns = SERVE_NS;
 }
 
