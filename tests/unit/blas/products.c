@@ -354,6 +354,88 @@ static void test_another_stream(void **unused)
 	rig.gpu.cuMemFree(a.w_va);
 }
 
+/* ---- graphs ---- */
+
+/* What is enqueued while the stream captures, as a graph. */
+static CUgraphExec capture(struct mm_gemm *gemm, const struct mm_gemm_args *a)
+{
+	const struct mm_gpu_api *gpu = &rig.gpu;
+	CUgraphExec exec;
+	CUgraph graph;
+
+	assert_int_equal(gpu->cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+			 0);
+	assert_int_equal(mm_gemm_multiply(gemm, a, rig.stream), 0);
+	assert_int_equal(gpu->cuStreamEndCapture(rig.stream, &graph), 0);
+	assert_int_equal(gpu->cuGraphInstantiateWithFlags(&exec, graph, 0), 0);
+	gpu->cuGraphDestroy(graph);
+	return exec;
+}
+
+/* Captured once, replayed with another x each time: the bits that enqueuing gives. */
+static void check_captured(enum mm_dtype dtype, bool with_room)
+{
+	enum { ROUNDS = 3, ROWS = 70, K = 600, OUTPUTS = 40 };
+	struct mm_gemm *gemm = rig_open(MM_GEMM_CUBLAS, false, OUTPUTS);
+	void *w = rig_weights((size_t)OUTPUTS * K, dtype, false);
+	struct product p = { .tokens = ROWS,
+			     .outputs = OUTPUTS,
+			     .k = K,
+			     .dtype = dtype,
+			     .y_stride = OUTPUTS,
+			     .w = w };
+	const size_t x_bytes = (size_t)ROWS * K * 4, y_bytes = (size_t)ROWS * OUTPUTS * 4;
+	const size_t y_room = (size_t)2 * MM_GEMM_ROWS * OUTPUTS * 4;
+	float *x = rig_floats((size_t)ROWS * K, false), *y = malloc(y_room);
+	struct mm_gemm_args a = { .tokens = ROWS,
+				  .outputs = OUTPUTS,
+				  .k = K,
+				  .dtype = dtype,
+				  .y_stride = OUTPUTS,
+				  .y_rows = with_room ? 2 * MM_GEMM_ROWS : 0 };
+	CUgraphExec exec;
+
+	assert_non_null(y);
+	p.x = x;
+	free(rig_multiply(gemm, &p)); /* the library's code is loaded */
+	memset(y, 0, y_room);
+	a.x_va = rig_upload(x, x_bytes);
+	a.w_va = rig_upload(w, (size_t)OUTPUTS * K * mm_dtype_bytes(dtype));
+	a.y_va = rig_upload(y, y_room);
+	exec = capture(gemm, &a);
+	for (int round = 0; round < ROUNDS; round++) {
+		uint32_t *want;
+
+		free(x);
+		p.x = x = rig_floats((size_t)ROWS * K, false);
+		want = rig_multiply(gemm, &p);
+		assert_int_equal(rig.gpu.cuMemcpyHtoD(a.x_va, x, x_bytes), 0);
+		assert_int_equal(rig.gpu.cuGraphLaunch(exec, rig.stream), 0);
+		assert_int_equal(rig.gpu.cuStreamSynchronize(rig.stream), 0);
+		assert_int_equal(rig.gpu.cuMemcpyDtoH(y, a.y_va, y_bytes), 0);
+		assert_memory_equal(y, want, y_bytes);
+		free(want);
+	}
+	rig.gpu.cuGraphExecDestroy(exec);
+	mm_gemm_close(gemm);
+	rig.gpu.cuMemFree(a.x_va);
+	rig.gpu.cuMemFree(a.w_va);
+	rig.gpu.cuMemFree(a.y_va);
+	free(x);
+	free(y);
+	free(w);
+}
+
+static void test_captured(void **unused)
+{
+	(void)unused;
+	if (!rig.gpu.cuStreamBeginCapture || !rig.gpu.cuGraphInstantiateWithFlags)
+		skip();
+	for (size_t d = 0; d < MM_ARRAY_SIZE(dtypes); d++)
+		for (int with_room = 0; with_room < 2; with_room++)
+			check_captured(dtypes[d], with_room);
+}
+
 static void test_limits(void **unused)
 {
 	struct mm_gemm *gemm = rig_open(MM_GEMM_CUBLAS, false, 40);
@@ -406,6 +488,7 @@ int main(void)
 		cmocka_unit_test(test_a_lost_row_is_lost_alone),
 		cmocka_unit_test(test_overflow_is_seen),
 		cmocka_unit_test(test_another_stream),
+		cmocka_unit_test(test_captured),
 		cmocka_unit_test(test_limits),
 	};
 	const int r = rig_start();
