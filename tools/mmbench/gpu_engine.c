@@ -124,8 +124,16 @@ int mm_gpu_engine_open(struct mm_gpu_engine *e, struct mm_gpu_tenant *tenant)
 	return r;
 }
 
+void mm_gpu_engine_forget(struct mm_gpu_engine *e)
+{
+	if (e->graph)
+		e->tenant->dev->gpu.cuGraphExecDestroy(e->graph);
+	e->graph = NULL;
+}
+
 void mm_gpu_engine_close(struct mm_gpu_engine *e)
 {
+	mm_gpu_engine_forget(e);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(e->ends); i++)
 		if (e->ends[i])
 			e->tenant->dev->gpu.cuEventDestroy(e->ends[i]);
@@ -146,6 +154,56 @@ static int layer(struct mm_gpu_engine *e, uint32_t index)
 	return r ? mm_gpu_tenant_fail(t, r, "a layer's gate") : 0;
 }
 
+static int layers(struct mm_gpu_engine *e)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < e->tenant->layers; i++)
+		r = layer(e, i);
+	return r;
+}
+
+static int capture(struct mm_gpu_engine *e)
+{
+	struct mm_gpu_tenant *t = e->tenant;
+	struct mm_gpu_dev *dev = t->dev;
+	CUgraph graph = NULL;
+	int r = mm_step_capture(t->client, NULL), end;
+
+	if (r)
+		return mm_gpu_tenant_fail(t, r, "a capture");
+	r = mm_gpu_call(
+		dev,
+		dev->gpu.cuStreamBeginCapture(dev->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+		"cuStreamBeginCapture");
+	if (r)
+		return r;
+	r = layers(e);
+	end = mm_gpu_call(dev, dev->gpu.cuStreamEndCapture(dev->stream, &graph),
+			  "cuStreamEndCapture");
+	r = r ? r : end;
+	if (!r)
+		r = mm_gpu_call(dev, dev->gpu.cuGraphInstantiateWithFlags(&e->graph, graph, 0),
+				"cuGraphInstantiateWithFlags");
+	if (graph)
+		dev->gpu.cuGraphDestroy(graph);
+	return r;
+}
+
+static int replay(struct mm_gpu_engine *e)
+{
+	struct mm_gpu_tenant *t = e->tenant;
+	int r = e->graph ? 0 : capture(e);
+
+	if (r)
+		return r;
+	r = mm_step_replay(t->client, NULL);
+	if (r)
+		return mm_gpu_tenant_fail(t, r, "a replay");
+	return mm_gpu_call(t->dev, t->dev->gpu.cuGraphLaunch(e->graph, t->dev->stream),
+			   "cuGraphLaunch");
+}
+
 /* Return: as mm_step_end(): -ECANCELED means again. */
 static int compute(struct mm_gpu_engine *e, CUevent end)
 {
@@ -154,8 +212,7 @@ static int compute(struct mm_gpu_engine *e, CUevent end)
 
 	if (r)
 		return mm_gpu_tenant_fail(t, r, "a step");
-	for (uint32_t i = 0; !r && i < t->layers; i++)
-		r = layer(e, i);
+	r = e->captured ? replay(e) : layers(e);
 	if (!r)
 		r = mm_gpu_call(t->dev, t->dev->gpu.cuEventRecord(end, t->dev->stream),
 				"cuEventRecord");

@@ -46,11 +46,16 @@ void mm_gpu_load_close(struct mm_gpu_load *load);
 struct mm_gpu_engine {
 	struct mm_gpu_tenant *tenant;
 	struct mm_gpu_load *load; /* NULL: nothing is computed */
-	CUevent ends[2];          /* of the last steps */
+	bool captured;            /* steps are replays of one graph, under whatever plan */
+	CUgraphExec graph;
+	CUevent ends[2]; /* of the last steps */
 	uint64_t steps;
 };
 
 int mm_gpu_engine_open(struct mm_gpu_engine *e, struct mm_gpu_tenant *tenant);
+
+/* The load has changed: a graph is captured anew with the next step that needs one. */
+void mm_gpu_engine_forget(struct mm_gpu_engine *e);
 
 /* @ret_s: 0 for the first. */
 int mm_gpu_engine_step(struct mm_gpu_engine *e, double *ret_s);
