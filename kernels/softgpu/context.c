@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 
+#include "kernels/softgpu/capture.h"
 #include "kernels/softgpu/context.h"
 #include "kernels/softgpu/device.h"
 #include "kernels/softgpu/entry.h"
@@ -384,6 +385,7 @@ CUresult CUDAAPI cuCtxSynchronize(void)
 
 	SG_ENTER();
 	SG_TRY(sg_context_current(&ctx));
+	SG_TRY(sg_capture_check_context(ctx));
 	return sg_context_synchronize(ctx);
 }
 
@@ -394,7 +396,9 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle)
 
 	SG_ENTER();
 	SG_TRY(get_context(handle, &ctx));
-	res = sg_context_synchronize(ctx);
+	res = sg_capture_check_context(ctx);
+	if (!res)
+		res = sg_context_synchronize(ctx);
 	sg_object_put(&ctx->object);
 	return res;
 }

@@ -200,6 +200,22 @@ void *sg_per_thread_variant(void *fn);
 	X(cuEventElapsedTime, 2000, cuEventElapsedTime, (float *ms, CUevent start, CUevent end))   \
 	X(cuEventElapsedTime, 12080, cuEventElapsedTime_v2,                                        \
 	  (float *ms, CUevent start, CUevent end))                                                 \
+	X(cuGraphCreate, 10000, cuGraphCreate, (CUgraph * graph, unsigned int flags))              \
+	X(cuGraphDestroy, 10000, cuGraphDestroy, (CUgraph graph))                                  \
+	X(cuGraphGetNodes, 10000, cuGraphGetNodes,                                                 \
+	  (CUgraph graph, CUgraphNode * nodes, size_t * n))                                        \
+	X(cuGraphNodeGetType, 10000, cuGraphNodeGetType,                                           \
+	  (CUgraphNode node, CUgraphNodeType * type))                                              \
+	X(cuGraphAddBatchMemOpNode, 11070, cuGraphAddBatchMemOpNode,                               \
+	  (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t n,           \
+	   const CUDA_BATCH_MEM_OP_NODE_PARAMS *params))                                           \
+	X(cuGraphInstantiateWithFlags, 11040, cuGraphInstantiateWithFlags,                         \
+	  (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                           \
+	X(cuGraphInstantiate, 12000, cuGraphInstantiateWithFlags,                                  \
+	  (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                           \
+	X(cuGraphExecBatchMemOpNodeSetParams, 11070, cuGraphExecBatchMemOpNodeSetParams,           \
+	  (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params))       \
+	X(cuGraphExecDestroy, 10000, cuGraphExecDestroy, (CUgraphExec exec))                       \
 	X(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode,             \
 	  (CUstreamCaptureMode * mode))                                                            \
 	X(cuModuleLoad, 2000, cuModuleLoad, (CUmodule * module, const char *path))                 \
@@ -259,6 +275,17 @@ void *sg_per_thread_variant(void *fn);
 	X(cuStreamGetCtx, 9020, cuStreamGetCtx, (CUstream stream, CUcontext * ctx))                \
 	X(cuStreamIsCapturing, 10000, cuStreamIsCapturing,                                         \
 	  (CUstream stream, CUstreamCaptureStatus * status))                                       \
+	X(cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2,                                    \
+	  (CUstream stream, CUstreamCaptureMode mode))                                             \
+	X(cuStreamEndCapture, 10000, cuStreamEndCapture, (CUstream stream, CUgraph * graph))       \
+	X(cuStreamGetCaptureInfo, 11030, cuStreamGetCaptureInfo_v2,                                \
+	  (CUstream stream, CUstreamCaptureStatus * status, cuuint64_t * id, CUgraph * graph,      \
+	   const CUgraphNode **nodes, size_t *n))                                                  \
+	X(cuStreamGetCaptureInfo, 12030, cuStreamGetCaptureInfo_v3,                                \
+	  (CUstream stream, CUstreamCaptureStatus * status, cuuint64_t * id, CUgraph * graph,      \
+	   const CUgraphNode **nodes, const CUgraphEdgeData **edges, size_t *n))                   \
+	X(cuGraphUpload, 11010, cuGraphUpload, (CUgraphExec exec, CUstream stream))                \
+	X(cuGraphLaunch, 10000, cuGraphLaunch, (CUgraphExec exec, CUstream stream))                \
 	X(cuStreamAddCallback, 5000, cuStreamAddCallback,                                          \
 	  (CUstream stream, CUstreamCallback callback, void *arg, unsigned int flags))             \
 	X(cuStreamWaitValue32, 11070, cuStreamWaitValue32_v2,                                      \

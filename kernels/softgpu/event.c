@@ -2,8 +2,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "kernels/softgpu/capture.h"
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/event.h"
+#include "kernels/softgpu/graph.h"
 #include "kernels/softgpu/op.h"
 #include "mm/base.h"
 #include "mm/softgpu.h"
@@ -23,6 +25,9 @@ static void destroy_event(struct sg_object *object)
 
 	if (event->stream)
 		sg_stream_put(event->stream);
+	for (size_t i = 0; i < event->n_captured; i++)
+		sg_object_put((struct sg_object *)event->captured[i]);
+	free(event->captured);
 	sg_object_put(&event->ctx->object);
 	pthread_mutex_destroy(&event->mtx);
 	free(event);
@@ -33,6 +38,37 @@ void sg_event_ran(struct sg_event *event, uint64_t generation, uint64_t ran_ns)
 	pthread_mutex_lock(&event->mtx);
 	if (event->generation == generation)
 		event->ran_ns = ran_ns;
+	pthread_mutex_unlock(&event->mtx);
+}
+
+/* With the lock. */
+static void move_to(struct sg_event *event, struct sg_stream *stream, uint64_t number)
+{
+	sg_object_ref(&stream->object);
+	if (event->stream)
+		sg_stream_put(event->stream);
+	event->stream = stream;
+	event->number = number;
+}
+
+uint64_t sg_event_begin(struct sg_event *event)
+{
+	uint64_t generation;
+
+	sg_capture_forget(event);
+	pthread_mutex_lock(&event->mtx);
+	generation = ++event->generation;
+	event->ran_ns = 0;
+	pthread_mutex_unlock(&event->mtx);
+	return generation;
+}
+
+void sg_event_put_in(struct sg_event *event, uint64_t generation, struct sg_stream *stream,
+		     uint64_t number)
+{
+	pthread_mutex_lock(&event->mtx);
+	if (event->generation == generation)
+		move_to(event, stream, number);
 	pthread_mutex_unlock(&event->mtx);
 }
 
@@ -52,6 +88,18 @@ static void drop_point(struct point *p)
 {
 	if (p->stream)
 		sg_stream_put(p->stream);
+}
+
+struct sg_stream *sg_event_point(struct sg_event *event, uint64_t *ret_number)
+{
+	struct point p = point_of(event);
+
+	if (p.stream && sg_stream_is_done(p.stream, p.number)) {
+		drop_point(&p);
+		return NULL;
+	}
+	*ret_number = p.number;
+	return p.stream;
 }
 
 CUresult CUDAAPI cuEventCreate(CUevent *ret, unsigned int flags)
@@ -86,6 +134,8 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
 	event = sg_object_retract(handle, SG_EVENT);
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
+	/* What it stood for in a capture may be a node that holds the event. */
+	sg_capture_forget(event);
 	sg_object_put(&event->object);
 	return CUDA_SUCCESS;
 }
@@ -105,11 +155,7 @@ static CUresult record(struct sg_event *event, struct sg_stream *stream)
 	op->record.generation = event->generation + 1;
 	res = sg_stream_submit(stream, op, &number);
 	if (!res) {
-		sg_object_ref(&stream->object);
-		if (event->stream)
-			sg_stream_put(event->stream);
-		event->stream = stream;
-		event->number = number;
+		move_to(event, stream, number);
 		event->generation++;
 		event->ran_ns = 0;
 	}
@@ -133,28 +179,73 @@ static CUresult get_event(CUevent handle, struct sg_event **ret_event)
 	return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuEventRecord(CUevent handle, CUstream stream_handle)
+/* An op that stands for the event in a graph: each launch records it, or waits for it. */
+static CUresult capture_node(struct sg_event *event, struct sg_stream *stream, enum sg_op_kind kind)
+{
+	struct sg_op *op = sg_op_create(kind);
+
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	sg_object_ref(&event->object);
+	op->record.event = event;
+	return sg_capture_add(stream, sg_graph_type_of(op), &op, 1);
+}
+
+/* An event belongs to the context that made it. */
+static CUresult record_as(struct sg_event *event, struct sg_stream *stream, bool external)
+{
+	if (stream->ctx != event->ctx)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (sg_capture_is_on(stream))
+		return external ? capture_node(event, stream, SG_OP_RECORD)
+				: sg_capture_record(stream, event);
+	if (external)
+		return CUDA_ERROR_INVALID_VALUE;
+	sg_capture_forget(event);
+	return record(event, stream);
+}
+
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned int flags)
 {
 	struct sg_stream *stream;
 	struct sg_event *event;
 	CUresult res;
 
 	SG_ENTER();
+	if (flags > CU_EVENT_RECORD_EXTERNAL)
+		return CUDA_ERROR_INVALID_VALUE;
 	SG_TRY(get_event(handle, &event));
 	res = sg_stream_get(stream_handle, &stream);
 	if (!res) {
-		/* An event belongs to the context that made it. */
-		res = stream->ctx == event->ctx ? record(event, stream) : CUDA_ERROR_INVALID_HANDLE;
+		res = record_as(event, stream, flags == CU_EVENT_RECORD_EXTERNAL);
 		sg_stream_put(stream);
 	}
 	sg_object_put(&event->object);
 	return res;
 }
 
-CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
+CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
 {
-	/* CU_EVENT_RECORD_EXTERNAL (1) matters to captures only, and there are none. */
-	return flags > 1 ? CUDA_ERROR_INVALID_VALUE : cuEventRecord(event, stream);
+	SG_ENTER();
+	return cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_DEFAULT);
+}
+
+/* For the host, which cannot look into a capture, and should not look past one. */
+static CUresult get_event_to_look_at(CUevent handle, struct sg_event **ret_event)
+{
+	struct sg_event *event;
+	CUresult res;
+
+	SG_TRY(get_event(handle, &event));
+	res = sg_capture_check_event(event);
+	if (!res)
+		res = sg_capture_unsafe();
+	if (res) {
+		sg_object_put(&event->object);
+		return res;
+	}
+	*ret_event = event;
+	return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuEventQuery(CUevent handle)
@@ -164,7 +255,7 @@ CUresult CUDAAPI cuEventQuery(CUevent handle)
 	CUresult res;
 
 	SG_ENTER();
-	SG_TRY(get_event(handle, &event));
+	SG_TRY(get_event_to_look_at(handle, &event));
 	p = point_of(event);
 	res = p.stream && !sg_stream_is_done(p.stream, p.number) ? CUDA_ERROR_NOT_READY
 								 : sg_context_error(event->ctx);
@@ -180,7 +271,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent handle)
 	CUresult res;
 
 	SG_ENTER();
-	SG_TRY(get_event(handle, &event));
+	SG_TRY(get_event_to_look_at(handle, &event));
 	p = point_of(event);
 	if (p.stream)
 		sg_stream_wait(p.stream, p.number, NULL);
@@ -215,8 +306,8 @@ CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent start_handle, CUevent end
 	SG_ENTER();
 	if (!ms)
 		return CUDA_ERROR_INVALID_VALUE;
-	SG_TRY(get_event(start_handle, &start));
-	res = get_event(end_handle, &end);
+	SG_TRY(get_event_to_look_at(start_handle, &start));
+	res = get_event_to_look_at(end_handle, &end);
 	if (!res) {
 		res = elapsed(start, end, ms);
 		sg_object_put(&end->object);
@@ -249,37 +340,50 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
 }
 
 /* A wait keeps the point that the event stood for when it was queued. */
+static CUresult wait_for(struct sg_stream *stream, struct sg_event *event)
+{
+	struct sg_stream *behind;
+	uint64_t number;
+	struct sg_op *op;
+
+	behind = sg_event_point(event, &number);
+	if (!behind)
+		return CUDA_SUCCESS;
+	op = sg_op_create(SG_OP_WAIT_STREAM);
+	if (!op) {
+		sg_stream_put(behind);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	op->wait.stream = behind;
+	op->wait.number = number;
+	return sg_stream_submit(stream, op, NULL);
+}
+
+static CUresult wait_as(struct sg_stream *stream, struct sg_event *event, bool external)
+{
+	if (external)
+		return sg_capture_is_on(stream) ? capture_node(event, stream, SG_OP_WAIT_EVENT)
+						: CUDA_ERROR_INVALID_VALUE;
+	if (sg_capture_is_on(stream) || __atomic_load_n(&event->capture_id, __ATOMIC_ACQUIRE))
+		return sg_capture_wait(stream, event);
+	return wait_for(stream, event);
+}
+
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int flags)
 {
 	struct sg_stream *stream;
 	struct sg_event *event;
-	struct sg_op *op = NULL;
-	struct point p;
 	CUresult res;
 
 	SG_ENTER();
-	if (flags > 1)
+	if (flags > CU_EVENT_WAIT_EXTERNAL)
 		return CUDA_ERROR_INVALID_VALUE;
 	SG_TRY(get_event(handle, &event));
-	p = point_of(event);
-	sg_object_put(&event->object);
 	res = sg_stream_get(stream_handle, &stream);
-	if (res) {
-		drop_point(&p);
-		return res;
+	if (!res) {
+		res = wait_as(stream, event, flags == CU_EVENT_WAIT_EXTERNAL);
+		sg_stream_put(stream);
 	}
-	if (p.stream && !sg_stream_is_done(p.stream, p.number)) {
-		op = sg_op_create(SG_OP_WAIT_STREAM);
-		if (!op)
-			res = CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	if (op) {
-		op->wait.stream = p.stream;
-		op->wait.number = p.number;
-		res = sg_stream_submit(stream, op, NULL);
-	} else {
-		drop_point(&p);
-	}
-	sg_stream_put(stream);
+	sg_object_put(&event->object);
 	return res;
 }

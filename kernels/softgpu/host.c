@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "kernels/softgpu/capture.h"
 #include "kernels/softgpu/device.h"
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/host.h"
@@ -146,6 +147,7 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int fla
 	int err;
 
 	SG_ENTER();
+	SG_TRY(sg_capture_unsafe());
 	SG_TRY(sg_enter_context());
 	if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -167,6 +169,7 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int fla
 CUresult CUDAAPI cuMemHostUnregister(void *addr)
 {
 	SG_ENTER();
+	SG_TRY(sg_capture_unsafe());
 	SG_TRY(sg_enter_context());
 	if (!addr)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -201,6 +204,7 @@ CUresult CUDAAPI cuMemHostAlloc(void **addr, size_t bytes, unsigned int flags)
 	void *base;
 
 	SG_ENTER();
+	SG_TRY(sg_capture_unsafe());
 	SG_TRY(sg_enter_context());
 	if (!addr || !bytes || (flags & ~(unsigned int)ALLOC_FLAGS))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -228,6 +232,7 @@ CUresult CUDAAPI cuMemFreeHost(void *addr)
 	size_t bytes;
 
 	SG_ENTER();
+	SG_TRY(sg_capture_unsafe());
 	SG_TRY(sg_enter_context());
 	bytes = take((uintptr_t)addr, true);
 	if (!bytes)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "kernels/softgpu/context.h"
+#include "kernels/softgpu/capture.h"
 #include "kernels/softgpu/device.h"
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/host.h"
@@ -32,6 +33,7 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *va, size_t bytes)
 	uint64_t found;
 
 	SG_ENTER();
+	SG_TRY(sg_capture_unsafe());
 	SG_TRY(sg_context_device(&device));
 	if (!va || !bytes)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -60,6 +62,7 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr va)
 	struct sg_context *ctx;
 
 	SG_ENTER();
+	SG_TRY(sg_capture_unsafe());
 	SG_TRY(sg_context_current(&ctx));
 	if (!va)
 		return CUDA_SUCCESS;

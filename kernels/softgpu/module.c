@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/softgpu/capture.h"
 #include "kernels/softgpu/context.h"
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/module.h"
@@ -141,6 +142,7 @@ CUresult CUDAAPI cuModuleLoad(CUmodule *ret, const char *path)
 	void *library;
 
 	SG_ENTER();
+	SG_TRY(sg_capture_unsafe());
 	SG_TRY(sg_context_current(&ctx));
 	if (!ret || !path)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -161,6 +163,7 @@ CUresult CUDAAPI cuModuleLoad(CUmodule *ret, const char *path)
 CUresult CUDAAPI cuModuleLoadData(CUmodule *ret, const void *image)
 {
 	SG_ENTER();
+	SG_TRY(sg_capture_unsafe());
 	SG_TRY(sg_enter_context());
 	if (!ret || !image)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -189,6 +192,7 @@ CUresult CUDAAPI cuModuleUnload(CUmodule handle)
 	struct sg_module *m;
 
 	SG_ENTER();
+	SG_TRY(sg_capture_unsafe());
 	m = sg_object_retract(handle, SG_MODULE);
 	if (!m)
 		return CUDA_ERROR_INVALID_HANDLE;

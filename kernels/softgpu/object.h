@@ -13,7 +13,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum sg_kind { SG_CONTEXT = 1, SG_STREAM, SG_EVENT, SG_MODULE, SG_FUNCTION };
+enum sg_kind {
+	SG_CONTEXT = 1,
+	SG_STREAM,
+	SG_EVENT,
+	SG_MODULE,
+	SG_FUNCTION,
+	SG_GRAPH,
+	SG_NODE,
+	SG_EXEC,
+};
 
 struct sg_object {
 	enum sg_kind kind;

@@ -6,6 +6,7 @@
 
 #include "kernels/softgpu/event.h"
 #include "kernels/softgpu/fault.h"
+#include "kernels/softgpu/graph.h"
 #include "kernels/softgpu/module.h"
 #include "kernels/softgpu/op.h"
 #include "kernels/softgpu/pace.h"
@@ -32,8 +33,10 @@ struct sg_op *sg_op_create(enum sg_op_kind kind)
 {
 	struct sg_op *op = calloc(1, sizeof(*op));
 
-	if (op)
+	if (op) {
 		op->kind = kind;
+		op->steps = 1;
+	}
 	return op;
 }
 
@@ -51,12 +54,22 @@ void sg_op_destroy(struct sg_op *op)
 		sg_stream_put(op->wait.stream);
 		break;
 	case SG_OP_RECORD:
+	case SG_OP_WAIT_EVENT:
 		sg_object_put(&op->record.event->object);
+		break;
+	case SG_OP_GRAPH:
+		sg_launch_put(op->graph.launch);
 		break;
 	default:
 		break;
 	}
 	free(op);
+}
+
+void sg_ops_destroy(struct sg_op **ops, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		sg_op_destroy(ops[i]);
 }
 
 /*

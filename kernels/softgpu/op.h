@@ -13,6 +13,7 @@
 
 struct sg_event;
 struct sg_function;
+struct sg_launch;
 
 enum sg_op_kind {
 	SG_OP_COPY,
@@ -23,8 +24,10 @@ enum sg_op_kind {
 	SG_OP_WRITE_VALUE,
 	SG_OP_WAIT_STREAM,
 	SG_OP_RECORD,
-	SG_OP_FAULT,  /* an access known to be forbidden */
-	SG_OP_SETTLE, /* timed mode: nothing but the end of what is before it */
+	SG_OP_FAULT,      /* an access known to be forbidden */
+	SG_OP_SETTLE,     /* timed mode: nothing but the end of what is before it */
+	SG_OP_GRAPH,      /* a launch of a graph: taken apart by the stream, step by step */
+	SG_OP_WAIT_EVENT, /* in a graph only: each launch makes it a SG_OP_WAIT_STREAM */
 };
 
 enum sg_way { SG_IN_DEVICE, SG_TO_DEVICE, SG_TO_HOST, SG_IN_HOST };
@@ -32,6 +35,7 @@ enum sg_way { SG_IN_DEVICE, SG_TO_DEVICE, SG_TO_HOST, SG_IN_HOST };
 struct sg_op {
 	struct sg_op *next;
 	enum sg_op_kind kind;
+	uint32_t steps;        /* numbers of the stream that it takes: 1, but for graphs */
 	uint64_t submitted_ns; /* timed mode: device time at which the device has it */
 	union {
 		struct {
@@ -78,7 +82,10 @@ struct sg_op {
 		struct {
 			struct sg_event *event; /* a reference */
 			uint64_t generation;
-		} record;
+		} record; /* and SG_OP_WAIT_EVENT */
+		struct {
+			struct sg_launch *launch;
+		} graph;
 	};
 };
 
@@ -91,6 +98,7 @@ bool sg_op_perform(struct sg_op *op, const struct sg_context *ctx);
 /* In a context that is lost: only what must not go missing. */
 void sg_op_drop(struct sg_op *op, struct sg_context *ctx);
 void sg_op_destroy(struct sg_op *op);
+void sg_ops_destroy(struct sg_op **ops, size_t n);
 
 /* Does any stream of the process run a kernel at this moment? */
 bool sg_op_any_kernel(void);

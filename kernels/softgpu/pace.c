@@ -227,6 +227,9 @@ static bool run(struct sg_op *op, struct sg_stream *s)
 		return true;
 	case SG_OP_FAULT:
 		return false;
+	case SG_OP_GRAPH: /* comes here step by step */
+	case SG_OP_WAIT_EVENT:
+		return true;
 	}
 	return true;
 }

@@ -70,6 +70,22 @@
 	  (per_thread(stream), ctx))                                                              \
 	X(cuStreamIsCapturing, cuStreamIsCapturing_ptsz,                                          \
 	  (CUstream stream, CUstreamCaptureStatus * status), (per_thread(stream), status))        \
+	X(cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz,                                  \
+	  (CUstream stream, CUstreamCaptureMode mode), (per_thread(stream), mode))                \
+	X(cuStreamEndCapture, cuStreamEndCapture_ptsz, (CUstream stream, CUgraph * graph),        \
+	  (per_thread(stream), graph))                                                            \
+	X(cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz,                              \
+	  (CUstream stream, CUstreamCaptureStatus * status, cuuint64_t * id, CUgraph * graph,     \
+	   const CUgraphNode **nodes, size_t *n),                                                 \
+	  (per_thread(stream), status, id, graph, nodes, n))                                      \
+	X(cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz,                              \
+	  (CUstream stream, CUstreamCaptureStatus * status, cuuint64_t * id, CUgraph * graph,     \
+	   const CUgraphNode **nodes, const CUgraphEdgeData **edges, size_t *n),                  \
+	  (per_thread(stream), status, id, graph, nodes, edges, n))                               \
+	X(cuGraphUpload, cuGraphUpload_ptsz, (CUgraphExec exec, CUstream stream),                 \
+	  (exec, per_thread(stream)))                                                             \
+	X(cuGraphLaunch, cuGraphLaunch_ptsz, (CUgraphExec exec, CUstream stream),                 \
+	  (exec, per_thread(stream)))                                                             \
 	X(cuStreamAddCallback, cuStreamAddCallback_ptsz,                                          \
 	  (CUstream stream, CUstreamCallback callback, void *arg, unsigned int flags),            \
 	  (per_thread(stream), callback, arg, flags))                                             \

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The entry points about streams themselves. */
+#include "kernels/softgpu/capture.h"
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/stream.h"
-
-static __thread CUstreamCaptureMode capture_mode __attribute__((tls_model("initial-exec")));
 
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *ret, unsigned int flags, int priority)
 {
@@ -44,7 +43,9 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream handle)
 
 	SG_ENTER();
 	SG_TRY(sg_stream_get(handle, &stream));
-	res = sg_stream_synchronize(stream);
+	res = sg_capture_check_stream(stream);
+	if (!res)
+		res = sg_stream_synchronize(stream);
 	sg_stream_put(stream);
 	return res;
 }
@@ -56,9 +57,11 @@ CUresult CUDAAPI cuStreamQuery(CUstream handle)
 
 	SG_ENTER();
 	SG_TRY(sg_stream_get(handle, &stream));
-	res = sg_stream_is_done(stream, __atomic_load_n(&stream->queued, __ATOMIC_ACQUIRE))
-		      ? sg_context_error(stream->ctx)
-		      : CUDA_ERROR_NOT_READY;
+	res = sg_capture_check_stream(stream);
+	if (!res)
+		res = sg_stream_is_done(stream, __atomic_load_n(&stream->queued, __ATOMIC_ACQUIRE))
+			      ? sg_context_error(stream->ctx)
+			      : CUDA_ERROR_NOT_READY;
 	sg_stream_put(stream);
 	return res;
 }
@@ -112,31 +115,5 @@ CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *ctx)
 	SG_TRY(sg_stream_get(handle, &stream));
 	*ctx = (CUcontext)stream->ctx;
 	sg_stream_put(stream);
-	return CUDA_SUCCESS;
-}
-
-/* There is no entry point that begins a capture. */
-CUresult CUDAAPI cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus *status)
-{
-	struct sg_stream *stream;
-
-	SG_ENTER();
-	if (!status)
-		return CUDA_ERROR_INVALID_VALUE;
-	SG_TRY(sg_stream_get(handle, &stream));
-	sg_stream_put(stream);
-	*status = CU_STREAM_CAPTURE_STATUS_NONE;
-	return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-	CUstreamCaptureMode old = capture_mode;
-
-	SG_ENTER();
-	if (!mode || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-		return CUDA_ERROR_INVALID_VALUE;
-	capture_mode = *mode;
-	*mode = old;
 	return CUDA_SUCCESS;
 }

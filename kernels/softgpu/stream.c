@@ -5,7 +5,9 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "kernels/softgpu/capture.h"
 #include "kernels/softgpu/fault.h"
+#include "kernels/softgpu/graph.h"
 #include "kernels/softgpu/op.h"
 #include "kernels/softgpu/stream.h"
 #include "kernels/softgpu/timed.h"
@@ -87,6 +89,8 @@ static void destroy_stream(struct sg_object *object)
 	pthread_mutex_destroy(&stream->mtx);
 	sg_object_put(&stream->ctx->object);
 	free(stream->ends_ns);
+	free(stream->ahead);
+	free(stream->edges);
 	free(stream);
 }
 
@@ -196,7 +200,7 @@ void sg_stream_put(struct sg_stream *stream)
 	sg_object_put(&stream->object);
 }
 
-static void execute(struct sg_stream *stream, struct sg_op *op)
+static void run_or_drop(struct sg_stream *stream, struct sg_op *op)
 {
 	struct sg_context *ctx = stream->ctx;
 
@@ -204,7 +208,6 @@ static void execute(struct sg_stream *stream, struct sg_op *op)
 		sg_op_drop(op, ctx);
 	else
 		sg_op_run(op, stream);
-	sg_op_destroy(op);
 }
 
 /* With the lock. */
@@ -218,6 +221,33 @@ static void complete(struct sg_stream *stream)
 	__atomic_store_n(&stream->completed, number, __ATOMIC_RELEASE);
 	if (stream->waiters)
 		pthread_cond_broadcast(&stream->done);
+}
+
+/* Each step counts when it is done, but for the last one: that is the whole. */
+static void run_graph(struct sg_stream *stream, const struct sg_op *op)
+{
+	struct sg_step step = { 0 };
+	bool first = true;
+
+	while (sg_launch_next(op->graph.launch, &step)) {
+		if (!first) {
+			pthread_mutex_lock(&stream->mtx);
+			complete(stream);
+			pthread_mutex_unlock(&stream->mtx);
+		}
+		first = false;
+		step.op.submitted_ns = op->submitted_ns;
+		run_or_drop(stream, &step.op);
+	}
+}
+
+static void execute(struct sg_stream *stream, struct sg_op *op)
+{
+	if (op->kind == SG_OP_GRAPH)
+		run_graph(stream, op);
+	else
+		run_or_drop(stream, op);
+	sg_op_destroy(op);
 }
 
 static void *worker(void *arg)
@@ -302,7 +332,7 @@ static CUresult append(struct sg_stream *stream, struct sg_op *op, uint64_t *ret
 	if (!res) {
 		*stream->tail = op;
 		stream->tail = &op->next;
-		__atomic_store_n(&stream->queued, stream->queued + 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&stream->queued, stream->queued + op->steps, __ATOMIC_RELEASE);
 		if (ret_number)
 			*ret_number = stream->queued;
 		if (is_timed(stream))
@@ -355,10 +385,18 @@ CUresult sg_stream_submit(struct sg_stream *stream, struct sg_op *op, uint64_t *
 	struct sg_stream *legacy = __atomic_load_n(&stream->ctx->legacy, __ATOMIC_ACQUIRE);
 	CUresult res = CUDA_SUCCESS;
 
-	if (stream == legacy)
-		res = order_after_all(stream);
-	else if (legacy && !(stream->flags & CU_STREAM_NON_BLOCKING))
+	if (sg_capture_is_on(stream)) {
+		if (ret_number)
+			*ret_number = 0;
+		return sg_capture_add(stream, sg_graph_type_of(op), &op, 1);
+	}
+	if (stream == legacy) {
+		res = sg_capture_check_legacy(stream->ctx);
+		if (!res)
+			res = order_after_all(stream);
+	} else if (legacy && !(stream->flags & CU_STREAM_NON_BLOCKING)) {
 		res = append_dependency(stream, legacy);
+	}
 	if (res) {
 		sg_op_destroy(op);
 		return res;
@@ -435,6 +473,7 @@ void sg_stream_close(struct sg_stream *stream)
 {
 	bool working;
 
+	sg_capture_abandon(stream);
 	pthread_mutex_lock(&stream->mtx);
 	stream->closed = true;
 	working = stream->working;

@@ -21,6 +21,7 @@
 #include "kernels/softgpu/object.h"
 
 struct sg_op;
+struct sg_capture;
 
 struct sg_stream {
 	struct sg_object object;
@@ -45,6 +46,12 @@ struct sg_stream {
 	uint64_t compute_ns; /* of these */
 	uint64_t *ends_ns;   /* atomic items; when work number n ends, in [n % SG_STREAM_ENDS] */
 	unsigned int held;   /* work since the worker was last called; guarded by mtx */
+
+	/* A capture that it is part of; sg_capture's. */
+	struct sg_capture *capture; /* atomic */
+	CUgraphNode *ahead;         /* what the next node depends on; each a reference */
+	CUgraphEdgeData *edges;     /* to them, for who asks: nothing but zeros */
+	size_t n_ahead;
 };
 
 #define SG_STREAM_ENDS 1024u
@@ -56,7 +63,10 @@ CUresult sg_stream_create(struct sg_context *ctx, unsigned int flags, int priori
 CUresult sg_stream_get(CUstream handle, struct sg_stream **ret_stream);
 void sg_stream_put(struct sg_stream *stream);
 
-/* Takes over @op, also when it fails. @ret_number may be NULL. */
+/*
+ * Takes over @op, also when it fails. @ret_number may be NULL, and is 0 where the stream is captured:
+ * there is nothing to wait for. Of what takes several steps it is the last one's number.
+ */
 CUresult sg_stream_submit(struct sg_stream *stream, struct sg_op *op, uint64_t *ret_number);
 
 bool sg_stream_is_done(struct sg_stream *stream, uint64_t number);

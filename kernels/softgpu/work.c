@@ -1,41 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The entry points that put work into streams: copies, fills, waits and writes, host functions. */
+/* The entry points that put work into streams: copies, fills, host functions. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/softgpu/capture.h"
 #include "kernels/softgpu/entry.h"
-#include "kernels/softgpu/host.h"
 #include "kernels/softgpu/op.h"
-#include "kernels/softgpu/vm.h"
+#include "kernels/softgpu/place.h"
 #include "mm/base.h"
 
-#define BATCH_MAX 256
-
-enum memory {
-	PAGEABLE, /* host memory of the program's, or nothing at all */
-	DEVICE,   /* inside a reservation; whether it may be touched shows when it is */
-	PINNED,
-	PINNED_READ_ONLY,
-};
-
-static enum memory classify(uint64_t va, size_t bytes)
+static enum sg_way way_of(enum sg_place dst, enum sg_place src)
 {
-	struct sg_host_info host = sg_host_describe(va);
-	struct sg_vm_info info;
-
-	if (host.known && bytes <= host.end - va)
-		return host.flags & CU_MEMHOSTREGISTER_READ_ONLY && !host.allocated
-			       ? PINNED_READ_ONLY
-			       : PINNED;
-	info = sg_vm_describe(va);
-	return info.reserved && bytes <= info.range_end - va ? DEVICE : PAGEABLE;
-}
-
-static enum sg_way way_of(enum memory dst, enum memory src)
-{
-	if (dst == DEVICE)
-		return src == DEVICE ? SG_IN_DEVICE : SG_TO_DEVICE;
-	return src == DEVICE ? SG_TO_HOST : SG_IN_HOST;
+	if (dst == SG_DEVICE)
+		return src == SG_DEVICE ? SG_IN_DEVICE : SG_TO_DEVICE;
+	return src == SG_DEVICE ? SG_TO_HOST : SG_IN_HOST;
 }
 
 static void *pointer(uint64_t va)
@@ -56,7 +34,7 @@ static CUresult submit(CUstream handle, struct sg_op *op, bool wait)
 		return res;
 	}
 	res = sg_stream_submit(stream, op, &number);
-	if (!res && wait) {
+	if (!res && wait && number) {
 		sg_stream_wait(stream, number, NULL);
 		res = sg_context_error(stream->ctx);
 	}
@@ -74,30 +52,46 @@ struct copy {
 	bool wait;
 };
 
+/* Into a graph: pageable memory, too, is read and written whenever that runs. */
+static bool is_captured(CUstream handle)
+{
+	struct sg_stream *stream;
+	bool captured;
+
+	if (sg_stream_get(handle, &stream))
+		return false;
+	captured = sg_capture_is_on(stream);
+	sg_stream_put(stream);
+	return captured;
+}
+
 /*
  * As the driver: a pageable source is read before the call returns, a pageable destination is
  * written before it returns.
  */
 static CUresult copy(CUstream stream, const struct copy *c)
 {
-	enum memory dst = classify(c->dst, c->bytes), src = classify(c->src, c->bytes);
+	enum sg_place dst = sg_place_of(c->dst, c->bytes), src = sg_place_of(c->src, c->bytes);
 	struct sg_op *op;
 
 	SG_TRY(sg_enter_context());
+	if (c->wait)
+		SG_TRY(sg_capture_unsafe());
 	if (!c->bytes)
 		return CUDA_SUCCESS;
-	if (!c->dst || !c->src || (c->dst_on_device && dst == PAGEABLE) ||
-	    (c->src_on_device && src == PAGEABLE))
+	if (!c->dst || !c->src || (c->dst_on_device && dst == SG_PAGEABLE) ||
+	    (c->src_on_device && src == SG_PAGEABLE))
 		return CUDA_ERROR_INVALID_VALUE;
-	op = sg_op_create(dst == PINNED_READ_ONLY ? SG_OP_FAULT : SG_OP_COPY);
+	op = sg_op_create(dst == SG_PINNED_READ_ONLY ? SG_OP_FAULT : SG_OP_COPY);
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	op->copy.dst = pointer(c->dst);
 	op->copy.src = pointer(c->src);
 	op->copy.bytes = c->bytes;
 	op->copy.way = way_of(dst, src);
-	op->copy.pageable = dst == PAGEABLE || src == PAGEABLE;
-	if (src == PAGEABLE && dst != PAGEABLE && !c->wait && op->kind == SG_OP_COPY) {
+	op->copy.pageable = dst == SG_PAGEABLE || src == SG_PAGEABLE;
+	if (src == SG_PAGEABLE && dst != SG_PAGEABLE && !c->wait && op->kind == SG_OP_COPY &&
+	    !is_captured(stream)) {
 		op->copy.staged = malloc(c->bytes);
 		if (!op->copy.staged) {
 			sg_op_destroy(op);
@@ -106,7 +100,7 @@ static CUresult copy(CUstream stream, const struct copy *c)
 		memcpy(op->copy.staged, op->copy.src, c->bytes);
 		op->copy.src = op->copy.staged;
 	}
-	return submit(stream, op, c->wait || dst == PAGEABLE);
+	return submit(stream, op, c->wait || dst == SG_PAGEABLE);
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t bytes,
@@ -237,26 +231,28 @@ CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *c)
 static CUresult fill(CUstream stream, CUdeviceptr va, uint32_t value, unsigned int width,
 		     size_t count, bool wait)
 {
-	enum memory memory;
+	enum sg_place memory;
 	struct sg_op *op;
 	size_t bytes;
 
 	SG_TRY(sg_enter_context());
+	if (wait)
+		SG_TRY(sg_capture_unsafe());
 	if (!count)
 		return CUDA_SUCCESS;
 	if (__builtin_mul_overflow(count, width, &bytes) || va % width)
 		return CUDA_ERROR_INVALID_VALUE;
-	memory = classify(va, bytes);
-	if (memory == PAGEABLE)
+	memory = sg_place_of(va, bytes);
+	if (memory == SG_PAGEABLE)
 		return CUDA_ERROR_INVALID_VALUE;
-	op = sg_op_create(memory == PINNED_READ_ONLY ? SG_OP_FAULT : SG_OP_FILL);
+	op = sg_op_create(memory == SG_PINNED_READ_ONLY ? SG_OP_FAULT : SG_OP_FILL);
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	op->fill.dst = pointer(va);
 	op->fill.value = value;
 	op->fill.width = width;
 	op->fill.count = count;
-	op->fill.in_host = memory != DEVICE;
+	op->fill.in_host = memory != SG_DEVICE;
 	return submit(stream, op, wait);
 }
 
@@ -295,133 +291,6 @@ CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr va, unsigned int value, size_t count
 {
 	SG_ENTER();
 	return fill(NULL, va, value, 4, count, true);
-}
-
-/* ---- Waits and writes of values ---- */
-
-struct value {
-	CUdeviceptr va;
-	uint64_t value;
-	unsigned int flags;
-	bool is_64, is_wait;
-};
-
-static CUresult check_value(const struct value *v, enum memory *ret_memory)
-{
-	static const unsigned int flush = CU_STREAM_WAIT_VALUE_FLUSH;
-	unsigned int width = v->is_64 ? 8 : 4;
-
-	if (v->flags & flush) /* attribute CAN_FLUSH_REMOTE_WRITES is 0 */
-		return CUDA_ERROR_NOT_SUPPORTED;
-	if (v->va % width || v->flags > (v->is_wait ? CU_STREAM_WAIT_VALUE_NOR : 0u))
-		return CUDA_ERROR_INVALID_VALUE;
-	*ret_memory = classify(v->va, width);
-	return *ret_memory == PAGEABLE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
-static CUresult value_op(CUstream stream, const struct value *v)
-{
-	enum memory memory;
-	struct sg_op *op;
-
-	SG_TRY(sg_enter_context());
-	SG_TRY(check_value(v, &memory));
-	op = sg_op_create(v->is_wait                   ? SG_OP_WAIT_VALUE
-			  : memory == PINNED_READ_ONLY ? SG_OP_FAULT
-						       : SG_OP_WRITE_VALUE);
-	if (!op)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	op->value.addr = pointer(v->va);
-	op->value.value = v->value;
-	op->value.flags = v->flags;
-	op->value.is_64 = v->is_64;
-	return submit(stream, op, false);
-}
-
-CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr va, cuuint32_t value,
-					unsigned int flags)
-{
-	SG_ENTER();
-	return value_op(stream, &(struct value){ va, value, flags, false, true });
-}
-
-CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr va, cuuint64_t value,
-					unsigned int flags)
-{
-	SG_ENTER();
-	return value_op(stream, &(struct value){ va, value, flags, true, true });
-}
-
-CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr va, cuuint32_t value,
-					 unsigned int flags)
-{
-	SG_ENTER();
-	return value_op(stream, &(struct value){ va, value, flags, false, false });
-}
-
-CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr va, cuuint64_t value,
-					 unsigned int flags)
-{
-	SG_ENTER();
-	return value_op(stream, &(struct value){ va, value, flags, true, false });
-}
-
-/* Nothing to do for a barrier or a flush: writes are ordered as they are. */
-static CUresult batch_value(const CUstreamBatchMemOpParams *op, struct value *ret_value,
-			    bool *ret_nothing)
-{
-	*ret_nothing = false;
-	switch (op->operation) {
-	case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-	case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-		*ret_value =
-			(struct value){ .va = op->waitValue.address,
-					.flags = op->waitValue.flags,
-					.is_64 = op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64,
-					.is_wait = true };
-		ret_value->value = ret_value->is_64 ? op->waitValue.value64 : op->waitValue.value;
-		return CUDA_SUCCESS;
-	case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-	case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-		*ret_value =
-			(struct value){ .va = op->writeValue.address,
-					.flags = op->writeValue.flags,
-					.is_64 = op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 };
-		ret_value->value = ret_value->is_64 ? op->writeValue.value64 : op->writeValue.value;
-		return CUDA_SUCCESS;
-	case CU_STREAM_MEM_OP_BARRIER:
-		*ret_nothing = true;
-		return CUDA_SUCCESS;
-	case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-		return CUDA_ERROR_NOT_SUPPORTED;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-}
-
-/* All are checked before the first is queued. */
-CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
-				       CUstreamBatchMemOpParams *ops, unsigned int flags)
-{
-	struct value values[BATCH_MAX];
-	enum memory memory;
-	unsigned int n = 0;
-	bool nothing;
-
-	SG_ENTER();
-	SG_TRY(sg_enter_context());
-	if (!ops || !count || count > BATCH_MAX - 1 || flags)
-		return CUDA_ERROR_INVALID_VALUE;
-	for (unsigned int i = 0; i < count; i++) {
-		SG_TRY(batch_value(&ops[i], &values[n], &nothing));
-		if (nothing)
-			continue;
-		SG_TRY(check_value(&values[n], &memory));
-		n++;
-	}
-	for (unsigned int i = 0; i < n; i++)
-		SG_TRY(value_op(stream, &values[i]));
-	return CUDA_SUCCESS;
 }
 
 /* ---- Host functions ---- */

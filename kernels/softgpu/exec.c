@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graphs that can be launched, and their launches. */
+#include <stdlib.h>
+
+#include "kernels/softgpu/capture.h"
+#include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/event.h"
+#include "kernels/softgpu/graph.h"
+#include "kernels/softgpu/value.h"
+#include "mm/base.h"
+
+#define INSTANTIATE_FLAGS                                  \
+	(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | \
+	 CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
+
+struct sg_program {
+	uint32_t refs; /* atomic; with one, the exec's, it may be changed */
+	uint64_t graph_id;
+	size_t n_works, n_steps, n_events;
+	struct sg_work *works[]; /* references; in the order of the graph's nodes */
+};
+
+struct sg_exec {
+	struct sg_object object;
+	struct sg_context *ctx; /* a reference */
+	pthread_mutex_t mtx;
+	struct sg_program *program; /* guarded by mtx; a reference */
+	struct sg_stream *stream;   /* guarded by mtx; of the last launch, a reference; or NULL */
+	uint64_t number;            /* guarded by mtx; of the last launch */
+};
+
+/* A recording of an event, or what a wait for one waits for, in one launch. */
+struct moment {
+	uint64_t generation;
+	struct sg_stream *stream; /* a reference, or NULL: nothing to wait for */
+	uint64_t number;
+};
+
+struct sg_launch {
+	uint32_t refs;              /* atomic */
+	struct sg_program *program; /* a reference */
+	struct moment moments[];    /* of its events, in order */
+};
+
+/* ---- Programs ---- */
+
+static void put_program(struct sg_program *p)
+{
+	if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	for (size_t i = 0; i < p->n_works; i++)
+		sg_work_put(p->works[i]);
+	free(p);
+}
+
+static struct sg_program *create_program(uint64_t graph_id, size_t n_works)
+{
+	struct sg_program *p = calloc(1, sizeof(*p) + n_works * sizeof(struct sg_work *));
+
+	if (p) {
+		p->refs = 1;
+		p->graph_id = graph_id;
+	}
+	return p;
+}
+
+static bool is_event(const struct sg_op *op)
+{
+	return op->kind == SG_OP_RECORD || op->kind == SG_OP_WAIT_EVENT;
+}
+
+static void count(struct sg_program *p, const struct sg_work *work)
+{
+	p->n_steps += work->n_ops;
+	for (size_t i = 0; i < work->n_ops; i++)
+		p->n_events += is_event(work->ops[i]);
+}
+
+static void append_work(struct sg_program *p, struct sg_work *work)
+{
+	__atomic_fetch_add(&work->refs, 1, __ATOMIC_RELAXED);
+	p->works[p->n_works++] = work;
+	count(p, work);
+}
+
+/* ---- Launches ---- */
+
+void sg_launch_put(struct sg_launch *launch)
+{
+	if (__atomic_sub_fetch(&launch->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	for (size_t i = 0; i < launch->program->n_events; i++)
+		if (launch->moments[i].stream)
+			sg_stream_put(launch->moments[i].stream);
+	put_program(launch->program);
+	free(launch);
+}
+
+bool sg_launch_next(struct sg_launch *launch, struct sg_step *step)
+{
+	const struct sg_program *p = launch->program;
+	const struct moment *moment;
+	const struct sg_work *work;
+
+	while (step->node < p->n_works && step->at == p->works[step->node]->n_ops) {
+		step->node++;
+		step->at = 0;
+	}
+	if (step->node == p->n_works)
+		return false;
+	work = p->works[step->node];
+	step->op = *work->ops[step->at++];
+	if (!is_event(&step->op))
+		return true;
+	moment = &launch->moments[step->event++];
+	if (step->op.kind == SG_OP_RECORD) {
+		step->op.record.generation = moment->generation;
+	} else if (moment->stream) {
+		step->op.kind = SG_OP_WAIT_STREAM;
+		step->op.wait.stream = moment->stream;
+		step->op.wait.number = moment->number;
+	}
+	return true;
+}
+
+/* Calls @fn for each event in the program, with its moment and the step that it is. */
+static void for_each_event(struct sg_launch *launch,
+			   void (*fn)(const struct sg_op *op, struct moment *moment,
+				      struct sg_stream *stream, uint64_t number),
+			   struct sg_stream *stream, uint64_t first)
+{
+	const struct sg_program *p = launch->program;
+	size_t n = 0, step = 0;
+
+	for (size_t i = 0; i < p->n_works && n < p->n_events; i++)
+		for (size_t k = 0; k < p->works[i]->n_ops; k++, step++)
+			if (is_event(p->works[i]->ops[k]))
+				fn(p->works[i]->ops[k], &launch->moments[n++], stream,
+				   first + step);
+}
+
+/* A launch records its events when it is put in, as cuEventRecord() does; waits keep what is recorded. */
+static void before_launch(const struct sg_op *op, struct moment *moment, struct sg_stream *stream,
+			  uint64_t number)
+{
+	(void)stream;
+	(void)number;
+	if (op->kind == SG_OP_RECORD)
+		moment->generation = sg_event_begin(op->record.event);
+	else
+		moment->stream = sg_event_point(op->record.event, &moment->number);
+}
+
+static void after_launch(const struct sg_op *op, struct moment *moment, struct sg_stream *stream,
+			 uint64_t number)
+{
+	if (op->kind == SG_OP_RECORD)
+		sg_event_put_in(op->record.event, moment->generation, stream, number);
+}
+
+/* With the exec's lock. */
+static CUresult create_launch(struct sg_exec *exec, struct sg_op **ret_op)
+{
+	struct sg_program *p = exec->program;
+	struct sg_launch *launch = calloc(1, sizeof(*launch) + p->n_events * sizeof(struct moment));
+	struct sg_op *op = sg_op_create(SG_OP_GRAPH);
+
+	if (!launch || !op) {
+		free(launch);
+		free(op);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	__atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
+	launch->refs = 1;
+	launch->program = p;
+	op->graph.launch = launch;
+	op->steps = (uint32_t)MM_MAX(p->n_steps, 1);
+	*ret_op = op;
+	return CUDA_SUCCESS;
+}
+
+/* With the exec's lock: a launch comes behind the last one, in whichever stream that is. */
+static CUresult come_behind(const struct sg_exec *exec, struct sg_stream *stream)
+{
+	struct sg_op *op;
+
+	if (!exec->stream || exec->stream == stream ||
+	    sg_stream_is_done(exec->stream, exec->number))
+		return CUDA_SUCCESS;
+	op = sg_op_create(SG_OP_WAIT_STREAM);
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	sg_object_ref(&exec->stream->object);
+	op->wait.stream = exec->stream;
+	op->wait.number = exec->number;
+	return sg_stream_submit(stream, op, NULL);
+}
+
+/* With the exec's lock. */
+static CUresult launch(struct sg_exec *exec, struct sg_stream *stream)
+{
+	struct sg_launch *launched;
+	struct sg_op *op;
+	uint64_t number;
+	CUresult res;
+
+	SG_TRY(come_behind(exec, stream));
+	SG_TRY(create_launch(exec, &op));
+	/* It may have run, and its work be gone, before we have told the events. */
+	launched = op->graph.launch;
+	__atomic_fetch_add(&launched->refs, 1, __ATOMIC_RELAXED);
+	for_each_event(launched, before_launch, NULL, 0);
+	res = sg_stream_submit(stream, op, &number);
+	if (!res) {
+		for_each_event(launched, after_launch, stream,
+			       number - MM_MAX(exec->program->n_steps, 1) + 1);
+		sg_object_ref(&stream->object);
+		if (exec->stream)
+			sg_stream_put(exec->stream);
+		exec->stream = stream;
+		exec->number = number;
+	}
+	sg_launch_put(launched);
+	return res;
+}
+
+/* An exec and the stream that it is to go to; both references. */
+static CUresult get_both(CUgraphExec handle, CUstream stream_handle, struct sg_exec **ret_exec,
+			 struct sg_stream **ret_stream)
+{
+	struct sg_exec *exec = sg_object_get(handle, SG_EXEC);
+	struct sg_stream *stream;
+	CUresult res;
+
+	if (!exec)
+		return CUDA_ERROR_INVALID_VALUE;
+	res = sg_stream_get(stream_handle, &stream);
+	if (!res) {
+		/* A graph in a graph is not offered. */
+		res = sg_capture_refuse(stream);
+		if (!res && stream->ctx != exec->ctx)
+			res = CUDA_ERROR_INVALID_CONTEXT;
+		if (res)
+			sg_stream_put(stream);
+	}
+	if (res) {
+		sg_object_put(&exec->object);
+		return res;
+	}
+	*ret_exec = exec;
+	*ret_stream = stream;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
+{
+	struct sg_stream *stream;
+	struct sg_exec *exec;
+	CUresult res;
+
+	SG_ENTER();
+	SG_TRY(get_both(handle, stream_handle, &exec, &stream));
+	pthread_mutex_lock(&exec->mtx);
+	res = launch(exec, stream);
+	pthread_mutex_unlock(&exec->mtx);
+	sg_stream_put(stream);
+	sg_object_put(&exec->object);
+	return res;
+}
+
+/* There is nothing to carry to the device before a launch. */
+CUresult CUDAAPI cuGraphUpload(CUgraphExec handle, CUstream stream_handle)
+{
+	struct sg_stream *stream;
+	struct sg_exec *exec;
+
+	SG_ENTER();
+	SG_TRY(get_both(handle, stream_handle, &exec, &stream));
+	sg_stream_put(stream);
+	sg_object_put(&exec->object);
+	return CUDA_SUCCESS;
+}
+
+/* ---- Execs ---- */
+
+static void destroy_exec(struct sg_object *object)
+{
+	struct sg_exec *exec = (struct sg_exec *)object;
+
+	put_program(exec->program);
+	if (exec->stream)
+		sg_stream_put(exec->stream);
+	sg_object_put(&exec->ctx->object);
+	pthread_mutex_destroy(&exec->mtx);
+	free(exec);
+}
+
+static struct sg_program *program_of(const struct sg_graph *graph)
+{
+	struct sg_program *p;
+
+	sg_graph_lock();
+	p = create_program(graph->id, graph->n_nodes);
+	for (size_t i = 0; p && i < graph->n_nodes; i++)
+		append_work(p, graph->nodes[i]->work);
+	sg_graph_unlock();
+	return p;
+}
+
+static CUresult instantiate(const struct sg_graph *graph, struct sg_exec **ret_exec)
+{
+	struct sg_exec *exec = calloc(1, sizeof(*exec));
+	struct sg_program *p = program_of(graph);
+
+	if (!exec || !p || p->n_steps > UINT32_MAX) {
+		free(exec);
+		if (p)
+			put_program(p);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	sg_object_init(&exec->object, SG_EXEC, destroy_exec);
+	sg_object_ref(&graph->ctx->object);
+	exec->ctx = graph->ctx;
+	exec->program = p;
+	pthread_mutex_init(&exec->mtx, NULL);
+	sg_object_publish(&exec->object);
+	*ret_exec = exec;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph handle,
+					     unsigned long long flags)
+{
+	struct sg_graph *graph;
+	struct sg_exec *exec;
+	CUresult res;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!ret || (flags & ~(unsigned long long)INSTANTIATE_FLAGS))
+		return CUDA_ERROR_INVALID_VALUE;
+	graph = sg_object_get(handle, SG_GRAPH);
+	if (!graph)
+		return CUDA_ERROR_INVALID_VALUE;
+	res = instantiate(graph, &exec);
+	if (!res)
+		*ret = (CUgraphExec)exec;
+	sg_object_put(&graph->object);
+	return res;
+}
+
+/* What is queued or runs keeps the program that it was launched with. */
+CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec handle)
+{
+	struct sg_exec *exec;
+
+	SG_ENTER();
+	exec = sg_object_retract(handle, SG_EXEC);
+	if (!exec)
+		return CUDA_ERROR_INVALID_VALUE;
+	sg_object_put(&exec->object);
+	return CUDA_SUCCESS;
+}
+
+/* With the exec's lock: a program that nobody else looks at. */
+static CUresult own_program(struct sg_exec *exec)
+{
+	struct sg_program *old = exec->program, *p;
+
+	if (__atomic_load_n(&old->refs, __ATOMIC_ACQUIRE) == 1)
+		return CUDA_SUCCESS;
+	p = create_program(old->graph_id, old->n_works);
+	if (!p)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < old->n_works; i++)
+		append_work(p, old->works[i]);
+	exec->program = p;
+	put_program(old);
+	return CUDA_SUCCESS;
+}
+
+/* As many operations as before, and of the same kind; a forbidden write counts as a write. */
+static bool is_alike(const struct sg_work *a, const struct sg_work *b)
+{
+	bool alike = a->type == b->type && a->n_ops == b->n_ops;
+
+	for (size_t i = 0; i < a->n_ops && alike; i++)
+		alike = a->ops[i]->value.is_64 == b->ops[i]->value.is_64 &&
+			(a->ops[i]->kind == SG_OP_WAIT_VALUE) ==
+				(b->ops[i]->kind == SG_OP_WAIT_VALUE);
+	return alike;
+}
+
+/* With the exec's lock. Takes over @work. */
+static CUresult replace(struct sg_exec *exec, size_t index, struct sg_work *work)
+{
+	struct sg_work **place;
+	CUresult res = CUDA_ERROR_INVALID_VALUE;
+
+	if (is_alike(exec->program->works[index], work))
+		res = own_program(exec);
+	if (res) {
+		sg_work_put(work);
+		return res;
+	}
+	place = &exec->program->works[index];
+	sg_work_put(*place);
+	*place = work;
+	return CUDA_SUCCESS;
+}
+
+/* Is @node, a batch of memory operations, what the program was made of, and where? */
+static bool find_node(CUgraphNode handle, const struct sg_program *p, size_t *ret_index)
+{
+	struct sg_node *node = sg_object_get(handle, SG_NODE);
+	bool found;
+
+	if (!node)
+		return false;
+	sg_graph_lock();
+	found = node->graph && node->graph->id == p->graph_id && node->index < p->n_works &&
+		node->work->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+	*ret_index = node->index;
+	sg_graph_unlock();
+	sg_object_put(&node->object);
+	return found;
+}
+
+/* What may change are addresses, values and flags, as on hardware. */
+CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec handle, CUgraphNode node,
+						    const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+{
+	struct sg_exec *exec;
+	struct sg_work *work;
+	CUresult res;
+	size_t index;
+
+	SG_ENTER();
+	exec = sg_object_get(handle, SG_EXEC);
+	if (!exec)
+		return CUDA_ERROR_INVALID_VALUE;
+	res = sg_context_error(exec->ctx);
+	if (!res)
+		res = sg_work_of_batch(params, exec->ctx, &work);
+	if (!res) {
+		pthread_mutex_lock(&exec->mtx);
+		if (find_node(node, exec->program, &index)) {
+			res = replace(exec, index, work);
+		} else {
+			res = CUDA_ERROR_INVALID_VALUE;
+			sg_work_put(work);
+		}
+		pthread_mutex_unlock(&exec->mtx);
+	}
+	sg_object_put(&exec->object);
+	return res;
+}
