@@ -81,7 +81,7 @@ def test_gemm():
     assert code == 0, errors
     result = json.loads(text)
     assert [part["outcome"] for part in result["parts"]] == ["done"], result["parts"]
-    assert {row["name"] for row in result["results"]} == {"product", "fixed", "kernel"}
+    assert {row["name"] for row in result["results"]} == {"product", "fixed", "fixed_wide", "kernel"}
     for row in result["results"]:
         check_row(row)
         bytes_per_s, flops = row["bytes_per_s"], row["flops"]
