@@ -89,6 +89,7 @@ def check_cycling(start, serve, case, alpha, slots, extra=()):
     assert read_output(tenant.output) == want
     assert summary["gated_steps"] == summary["steps"] > 0, "not every step had layers cycling"
     assert d.status()["bytes_streamed"] > 0
+    return summary
 
 
 def change_once(d, serve, case, plans):
@@ -187,13 +188,15 @@ def test_cublas_is_batch_invariant(root, model_dirs, monkeypatch):
     assert {i: len(ids) for i, ids in fast.items()} == {i: len(ids) for i, ids in want.items()}
 
 
-@pytest.mark.parametrize("alpha, slots", [(3, 1), (6, 2)])
-def test_cublas_cycling(start, serve, root, model_dirs, monkeypatch, alpha, slots):
-    """Its tokens while layers cycle are its tokens without."""
+@pytest.mark.parametrize("alpha, slots, graphs", [(3, 1, "off"), (3, 1, "on"), (6, 2, "on")])
+def test_cublas_cycling(start, serve, root, model_dirs, monkeypatch, alpha, slots, graphs):
+    """Its tokens while layers cycle, captured or not, are its tokens without either."""
     extra = cublas(monkeypatch)
     requests = make_requests(root / "requests.jsonl", 6, output=(8, 16))
-    want = plain_tokens(root, model_dirs[0], requests, extra=extra)
-    check_cycling(start, serve, (model_dirs[0], requests, want), alpha, slots, extra)
+    want = plain_tokens(root, model_dirs[0], requests, extra=[*extra, "--graphs", "off"])
+    summary = check_cycling(start, serve, (model_dirs[0], requests, want), alpha, slots,
+                            [*extra, "--graphs", graphs])
+    assert (summary["graph_launches"] > 0) == (graphs == "on"), summary
 
 
 def test_plan_of_an_impossible_size(start, serve, random_case):
