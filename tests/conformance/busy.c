@@ -28,8 +28,8 @@ static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 struct runner {
 	CUfunction loop;
 	CUstream stream;
-	uint64_t *words; /* 0: rounds, 1: started, 8: flag */
-	CUdeviceptr words_va;
+	uint64_t *words; /* 1: started, 8: flag */
+	CUdeviceptr words_va, rounds_va;
 	uint64_t ns;
 	unsigned int blocks, threads;
 };
@@ -44,12 +44,14 @@ static struct runner make_runner(uint64_t ns)
 			    .threads = 32 };
 
 	r.words_va = conf_register(r.words, PAGE, 0);
+	r.rounds_va = conf_zeroed(8);
 	return r;
 }
 
 static void free_runner(struct runner *r)
 {
 	ok(gpu->cuStreamDestroy(r->stream));
+	ok(gpu->cuMemFree(r->rounds_va));
 	ok(gpu->cuMemHostUnregister(r->words));
 	munmap(r->words, PAGE);
 }
@@ -60,7 +62,7 @@ static void start(struct runner *r, CUdeviceptr va, size_t bytes)
 					     .flag_va = r->words_va + 64,
 					     .va = va,
 					     .bytes = bytes,
-					     .rounds_va = r->words_va,
+					     .rounds_va = r->rounds_va,
 					     .ns = r->ns,
 					     .stop = 1 };
 
@@ -251,7 +253,7 @@ static bool is_told(int sock)
  */
 static int spinner(int sock)
 {
-	uint64_t begin, bytes, launched = 0;
+	uint64_t begin, bytes, rounds, launched = 0;
 	struct runner r;
 	CUdeviceptr va = 0;
 	CUevent events[2];
@@ -267,7 +269,7 @@ static int spinner(int sock)
 	conf_send(sock, 1, -1);
 	while (!is_told(sock)) {
 		const struct conf_loop_args args = {
-			.va = va, .bytes = bytes, .rounds_va = r.words_va, .ns = r.ns
+			.va = va, .bytes = bytes, .rounds_va = r.rounds_va, .ns = r.ns
 		};
 		const unsigned int processors =
 			(unsigned int)conf_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
@@ -279,11 +281,10 @@ static int spinner(int sock)
 		ok(gpu->cuEventRecord(events[launched++ % 2], r.stream));
 	}
 	ok(gpu->cuStreamSynchronize(r.stream));
+	begin = conf_now_ns() - begin;
 	conf_recv(sock, NULL);
-	conf_send(sock,
-		  1 + (uint64_t)((double)__atomic_load_n(r.words, __ATOMIC_ACQUIRE) * 1e9 /
-				 (double)(conf_now_ns() - begin)),
-		  -1);
+	conf_read(&rounds, r.rounds_va, sizeof(rounds));
+	conf_send(sock, 1 + (uint64_t)((double)rounds * 1e9 / (double)begin), -1);
 	return 0;
 }
 
@@ -447,29 +448,36 @@ static CUdeviceptr patterned(CUmemGenericAllocationHandle h, size_t bytes, uint6
 	return args.va;
 }
 
+/* How many words at @va are of the pattern. */
+static uint64_t count_pattern(CUdeviceptr va, size_t bytes, uint64_t seed)
+{
+	const struct conf_count_args args = { va, bytes / 8, seed, conf_zeroed(16) };
+	uint64_t seen[2];
+
+	conf_launch(conf_kernel("conf_count"), 64, 256, NULL, &args);
+	conf_read(seen, args.ret_va, sizeof(seen));
+	ok(gpu->cuMemFree(args.ret_va));
+	return seen[0];
+}
+
 /* Two pages change places at one address: each kernel reads the one that is mapped, not the last. */
 static void test_remap_is_seen(void **state)
 {
 	const int rounds = conf.software ? 50 : conf.is_long ? 20000 : 500;
 	const size_t g = conf.granule;
 	CUmemGenericAllocationHandle h[2] = { conf_create(g), conf_create(g) };
-	CUfunction count = conf_kernel("conf_count");
-	uint64_t *seen = conf_shared(PAGE, NULL);
-	CUdeviceptr va = conf_reserve(g), home[2], seen_va = conf_register(seen, PAGE, 0);
+	CUdeviceptr va = conf_reserve(g), home[2];
 
 	(void)state;
 	for (uint64_t i = 0; i < 2; i++)
 		home[i] = patterned(h[i], g, i + 1);
 	for (int round = 0; round < rounds; round++) {
-		const struct conf_count_args args = { va, g / 8, 1 + (uint64_t)(round & 1),
-						      seen_va };
+		uint64_t same;
 
-		memset(seen, 0, 16);
 		conf_map(va, g, h[round & 1], RW);
-		conf_launch(count, 64, 256, NULL, &args);
-		ok(gpu->cuCtxSynchronize());
-		if (seen[0] != g / 8)
-			fail_msg("round %d: %zu of %zu words", round, (size_t)seen[0], g / 8);
+		same = count_pattern(va, g, 1 + (uint64_t)(round & 1));
+		if (same != g / 8)
+			fail_msg("round %d: %zu of %zu words", round, (size_t)same, g / 8);
 		ok(gpu->cuMemUnmap(va, g));
 	}
 	for (size_t i = 0; i < 2; i++) {
@@ -478,8 +486,6 @@ static void test_remap_is_seen(void **state)
 		ok(gpu->cuMemRelease(h[i]));
 	}
 	ok(gpu->cuMemAddressFree(va, g));
-	ok(gpu->cuMemHostUnregister(seen));
-	munmap(seen, PAGE);
 }
 
 /* A kernel reads its pages while the one beside them is mapped and unmapped, over and over. */
@@ -489,17 +495,16 @@ static void test_remap_beside_kernel(void **state)
 	const size_t bytes = conf.software ? 8 * conf.granule : (size_t)512 << 20;
 	CUmemGenericAllocationHandle h = conf_create(bytes), other = conf_create(conf.granule);
 	CUfunction count = conf_kernel("conf_count");
-	uint64_t *seen = conf_shared(PAGE, NULL), remaps = 0;
+	uint64_t seen[2], remaps = 0;
 	CUdeviceptr va = patterned(h, bytes, 7), space = conf_reserve(bytes + conf.granule);
-	CUdeviceptr seen_va = conf_register(seen, PAGE, 0), beside = space + bytes;
+	CUdeviceptr beside = space + bytes;
 	CUstream stream = conf_stream();
 
 	(void)state;
 	conf_map(space, bytes, h, RW);
 	for (int round = 0; round < rounds; round++) {
-		const struct conf_count_args args = { space, bytes / 8, 7, seen_va };
+		const struct conf_count_args args = { space, bytes / 8, 7, conf_zeroed(16) };
 
-		memset(seen, 0, 16);
 		conf_launch(count, 16, 128, stream, &args);
 		do {
 			conf_map(beside, conf.granule, other, RW);
@@ -507,7 +512,9 @@ static void test_remap_beside_kernel(void **state)
 			remaps++;
 		} while (gpu->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
 		ok(gpu->cuStreamSynchronize(stream));
+		conf_read(seen, args.ret_va, sizeof(seen));
 		check(seen[0] == bytes / 8);
+		ok(gpu->cuMemFree(args.ret_va));
 	}
 	conf_fact("remaps_beside_kernels", "", (double)remaps);
 	ok(gpu->cuMemUnmap(va, bytes));
@@ -517,8 +524,6 @@ static void test_remap_beside_kernel(void **state)
 	ok(gpu->cuMemRelease(h));
 	ok(gpu->cuMemRelease(other));
 	ok(gpu->cuStreamDestroy(stream));
-	ok(gpu->cuMemHostUnregister(seen));
-	munmap(seen, PAGE);
 }
 
 /* ---- Streams ---- */

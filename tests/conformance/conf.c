@@ -60,9 +60,15 @@ void conf_init(void)
 
 void conf_context(void)
 {
+	CUresult res;
+
 	if (!conf.granule)
 		conf_init();
-	ok(conf.gpu.cuDevicePrimaryCtxRetain(&conf.ctx, 0));
+	res = conf.gpu.cuDevicePrimaryCtxRetain(&conf.ctx, 0);
+	if (res == CUDA_ERROR_DEVICE_UNAVAILABLE &&
+	    conf_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE))
+		conf_skip("the device's compute mode is exclusive");
+	ok(res);
 	ok(conf.gpu.cuCtxSetCurrent(conf.ctx));
 }
 
@@ -240,6 +246,21 @@ size_t conf_free_bytes(void)
 
 	ok(conf.gpu.cuMemGetInfo(&free_bytes, &total_bytes));
 	return free_bytes;
+}
+
+CUdeviceptr conf_zeroed(size_t bytes)
+{
+	CUdeviceptr va = 0;
+
+	ok(conf.gpu.cuMemAlloc(&va, bytes));
+	ok(conf.gpu.cuMemsetD8Async(va, 0, bytes, NULL));
+	ok(conf.gpu.cuCtxSynchronize());
+	return va;
+}
+
+void conf_read(void *to, CUdeviceptr va, size_t bytes)
+{
+	ok(conf.gpu.cuMemcpyDtoH(to, va, bytes));
 }
 
 /* Half of the tolerance, so that what is looked for is told from it. */

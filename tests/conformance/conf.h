@@ -124,6 +124,10 @@ size_t conf_free_bytes(void);
 bool conf_comes_back(size_t bytes);
 int conf_attribute(CUdevice_attribute attribute);
 
+/* Device memory of zeros, of cuMemAlloc(); and what is in some. */
+CUdeviceptr conf_zeroed(size_t bytes);
+void conf_read(void *to, CUdeviceptr va, size_t bytes);
+
 /* A shared mapping of a new memfd; *ret_fd may be NULL. */
 void *conf_shared(size_t bytes, int *ret_fd);
 void *conf_shared_from(int fd, size_t bytes, int prot);

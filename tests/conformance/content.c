@@ -7,14 +7,12 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/conformance/kernels.h"
 
 #define gpu (&conf.gpu)
 
-#define PAGE 4096u
 #define SEED 0x5ec3e7
 
 static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -63,12 +61,12 @@ static void test_after_a_death(void **state)
 	const size_t bytes = device_bytes();
 	CUfunction count = conf_kernel("conf_count");
 	struct conf_peer peer = conf_spawn("secretive");
-	uint64_t *seen = conf_shared(PAGE, NULL), begin;
 	struct conf_count_args args = { .words = bytes / 8, .seed = SEED };
+	uint64_t seen[2], begin;
 	size_t before;
 
 	(void)state;
-	args.ret_va = conf_register(seen, PAGE, 0);
+	args.ret_va = conf_zeroed(sizeof(seen));
 	check(conf_recv(peer.sock, NULL) == 1);
 	before = conf_free_bytes();
 	begin = conf_now_ns();
@@ -79,40 +77,37 @@ static void test_after_a_death(void **state)
 	conf_fact("death.memory_back", "ms", (double)(conf_now_ns() - begin) / 1e6);
 	args.va = take(bytes);
 	conf_launch(count, 256, 256, NULL, &args);
-	ok(gpu->cuCtxSynchronize());
+	conf_read(seen, args.ret_va, sizeof(seen));
 	conf_fact("death.words_of_the_dead", "", (double)seen[0]);
 	conf_fact("death.words_not_zero", "", (double)seen[1]);
 	/* mmd zeroes what it passes on, whatever the driver does. */
 	check(!conf.software || (seen[0] == 0 && seen[1] == 0));
 	give(args.va, bytes);
-	ok(gpu->cuMemHostUnregister(seen));
-	munmap(seen, PAGE);
+	ok(gpu->cuMemFree(args.ret_va));
 }
 
 /* The patterns' kernels themselves: what is not there is not found. */
 static void test_patterns(void **state)
 {
 	const size_t bytes = conf.granule;
-	uint64_t *seen = conf_shared(PAGE, NULL);
+	uint64_t seen[4];
 	struct conf_fill_args fill = { .words = bytes / 8, .seed = 1 };
 	struct conf_count_args count = { .words = bytes / 8, .seed = 1 };
 
 	(void)state;
 	fill.va = count.va = take(bytes);
-	count.ret_va = conf_register(seen, PAGE, 0);
+	count.ret_va = conf_zeroed(sizeof(seen));
 	conf_launch(conf_kernel("conf_fill"), 3, 96, NULL, &fill);
 	ok(gpu->cuMemsetD8Async(fill.va + 80, 0, 16, NULL));
 	conf_launch(conf_kernel("conf_count"), 5, 64, NULL, &count);
-	ok(gpu->cuCtxSynchronize());
-	check(seen[0] == bytes / 8 - 2 && seen[1] == bytes / 8 - 2);
-	memset(seen, 0, 16);
 	count.seed = 2;
+	count.ret_va += 16;
 	conf_launch(conf_kernel("conf_count"), 5, 64, NULL, &count);
-	ok(gpu->cuCtxSynchronize());
-	check(seen[0] == 0 && seen[1] == bytes / 8 - 2);
+	conf_read(seen, count.ret_va - 16, sizeof(seen));
+	check(seen[0] == bytes / 8 - 2 && seen[1] == bytes / 8 - 2);
+	check(seen[2] == 0 && seen[3] == bytes / 8 - 2);
 	give(fill.va, bytes);
-	ok(gpu->cuMemHostUnregister(seen));
-	munmap(seen, PAGE);
+	ok(gpu->cuMemFree(count.ret_va - 16));
 }
 
 /* ---- How fast ---- */

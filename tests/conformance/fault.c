@@ -26,8 +26,8 @@ static const CUmemAccess_flags NONE = CU_MEM_ACCESS_FLAGS_PROT_NONE;
 
 static const char *role_name; /* for facts */
 static bool by_kernel;
-static uint64_t *words; /* host memory: a kernel's rounds, its start, flags */
-static CUdeviceptr words_va;
+static uint64_t *words; /* host memory: a kernel's start, flags */
+static CUdeviceptr words_va, rounds_va;
 static CUfunction loop;
 
 /* ---- What the roles are made of ---- */
@@ -41,6 +41,7 @@ static void begin(int sock, const char *name)
 		loop = conf_kernel("conf_loop");
 	words = conf_shared(PAGE, NULL);
 	words_va = conf_register(words, PAGE, 0);
+	rounds_va = conf_zeroed(8);
 }
 
 static void launch(CUdeviceptr va, size_t bytes, bool writes, uint64_t ns, CUstream stream)
@@ -48,7 +49,7 @@ static void launch(CUdeviceptr va, size_t bytes, bool writes, uint64_t ns, CUstr
 	const struct conf_loop_args args = { .started_va = words_va + 8,
 					     .va = va,
 					     .bytes = bytes,
-					     .rounds_va = words_va,
+					     .rounds_va = rounds_va,
 					     .ns = ns,
 					     .writes = writes };
 
@@ -271,15 +272,14 @@ static void test_fault(void **state)
 	struct conf_peer peer;
 	CUstream stream = conf_stream();
 	uint64_t *page = conf_shared(PAGE, NULL);
-	CUdeviceptr page_va = conf_register(page, PAGE, 0), va;
+	CUdeviceptr page_va = conf_register(page, PAGE, 0), va = conf_zeroed(4096);
 	int status;
 
 	if (conf_attribute(CU_DEVICE_ATTRIBUTE_MPS_ENABLED))
 		conf_skip("under MPS a fault takes every client with it");
-	ok(gpu->cuMemAlloc(&va, 4096));
 	if (conf_has_kernels()) {
 		const struct conf_loop_args args = { .flag_va = page_va + 64,
-						     .rounds_va = page_va,
+						     .rounds_va = va + 1024,
 						     .ns = 10 * MM_NS_PER_S,
 						     .stop = 1 };
 

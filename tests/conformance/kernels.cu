@@ -18,9 +18,19 @@ FUNCTION uint64_t now_ns(void)
 	return ns;
 }
 
+/* By all threads of a block: one addition for all of them. */
 FUNCTION void add(uint64_t va, uint64_t value)
 {
-	atomicAdd((unsigned long long *)va, (unsigned long long)value);
+	static __shared__ unsigned long long sum;
+
+	if (threadIdx.x == 0)
+		sum = 0;
+	__syncthreads();
+	atomicAdd(&sum, (unsigned long long)value);
+	__syncthreads();
+	if (threadIdx.x == 0)
+		atomicAdd((unsigned long long *)va, sum);
+	__syncthreads();
 }
 
 FUNCTION void publish(uint64_t va)

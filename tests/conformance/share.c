@@ -345,7 +345,7 @@ static void test_stored_descriptor(void **state)
 	ok(gpu->cuMemAddressFree(va, conf.granule));
 }
 
-/* Descriptors are close-on-exec at birth (mmd sees to it that its own are), foreign ones are no memory. */
+/* Descriptors are close-on-exec at birth, or else their receiver makes them so; foreign ones are no memory. */
 static void test_descriptors(void **state)
 {
 	CUmemGenericAllocationHandle h = conf_create(conf.granule), imported;
