@@ -1,0 +1,743 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stream capture and graphs: what is captured, what replays, the rules, gates inside graphs. */
+#include "tests/conformance/conf.h"
+#include "tests/conformance/kernels.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define gpu (&conf.gpu)
+
+#define PAGE   4096u
+#define LINE   64u
+#define LAYERS 8u
+
+/* A gate's line, as design.md §5 has it: two writers, two widths. */
+#define READY    UINT64_C(1)
+#define DONE     UINT64_C(2)
+#define EMPTY    UINT64_C(4)
+#define RESIDENT (UINT64_C(1) << 32)
+#define ABORT    (UINT64_C(1) << 33)
+#define MAY_RUN  (READY | RESIDENT | ABORT)
+
+static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+static uint32_t gate_rounds(void)
+{
+	return conf.is_long ? 20000 : 4000;
+}
+
+static uint64_t load(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static void store(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static uint64_t *line(void *page, unsigned int i)
+{
+	return (uint64_t *)((char *)page + i * LINE);
+}
+
+static CUdeviceptr device_page(void)
+{
+	CUdeviceptr va = conf_reserve(conf.granule);
+	CUmemGenericAllocationHandle h = conf_create(conf.granule);
+
+	conf_map(va, conf.granule, h, RW);
+	ok(gpu->cuMemRelease(h));
+	return va;
+}
+
+static void begin(CUstream stream)
+{
+	ok(gpu->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+}
+
+/* Ends the capture, and makes of it what can be launched; *ret_graph may be NULL. */
+static CUgraphExec finish(CUstream stream, CUgraph *ret_graph)
+{
+	CUgraphExec exec;
+	CUgraph graph;
+
+	ok(gpu->cuStreamEndCapture(stream, &graph));
+	ok(gpu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+	if (ret_graph)
+		*ret_graph = graph;
+	else
+		ok(gpu->cuGraphDestroy(graph));
+	return exec;
+}
+
+static void run(CUgraphExec exec, CUstream stream)
+{
+	ok(gpu->cuGraphLaunch(exec, stream));
+	ok(gpu->cuStreamSynchronize(stream));
+}
+
+static CUstreamCaptureStatus status_of(CUstream stream)
+{
+	CUstreamCaptureStatus status;
+
+	ok(gpu->cuStreamIsCapturing(stream, &status));
+	return status;
+}
+
+static void expect_lost(CUstream stream)
+{
+	CUgraph graph = (CUgraph)1;
+
+	check(status_of(stream) == CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	expect(gpu->cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	check(graph == NULL);
+	check(status_of(stream) == CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+/* ---- What a graph is ---- */
+
+/* Nothing runs while it is captured; it runs as often as it is launched; host memory is read then. */
+static void test_replay(void **state)
+{
+	CUdeviceptr mem = device_page();
+	CUstream stream = conf_stream();
+	uint32_t *host = conf_shared(PAGE, NULL);
+	CUgraphExec exec;
+
+	(void)state;
+	conf_register(host, PAGE, 0);
+	ok(gpu->cuMemsetD32Async(mem, 7, 16, stream));
+	ok(gpu->cuStreamSynchronize(stream));
+	host[0] = 100;
+	begin(stream);
+	check(status_of(stream) == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ok(gpu->cuMemcpyHtoDAsync(mem, &host[0], 4, stream));
+	ok(gpu->cuMemcpyDtoDAsync(mem + 4, mem, 4, stream));
+	ok(gpu->cuMemsetD32Async(mem + 8, 9, 1, stream));
+	ok(gpu->cuMemcpyDtoHAsync(&host[16], mem, 12, stream));
+	exec = finish(stream, NULL);
+	check(status_of(stream) == CU_STREAM_CAPTURE_STATUS_NONE);
+	ok(gpu->cuStreamSynchronize(stream));
+	check(host[16] == 0 && host[17] == 0 && host[18] == 0);
+	for (uint32_t i = 1; i <= 50; i++) {
+		host[0] = i;
+		run(exec, stream);
+		check(host[16] == i && host[17] == i && host[18] == 9);
+	}
+	ok(gpu->cuGraphExecDestroy(exec));
+}
+
+/* The argument is copied when it is captured. */
+static void test_kernel(void **state)
+{
+	struct conf_fill_args args = { .words = 64, .seed = 3 };
+	struct conf_count_args count = { .words = 64, .seed = 3 };
+	CUfunction fill = conf_kernel("conf_fill"), counter = conf_kernel("conf_count");
+	CUdeviceptr mem = device_page();
+	CUstream stream = conf_stream();
+	CUgraphExec exec;
+	uint64_t found[2];
+
+	(void)state;
+	args.va = mem;
+	count.va = mem;
+	count.ret_va = mem + PAGE;
+	begin(stream);
+	ok(gpu->cuMemsetD32Async(mem + PAGE, 0, 4, stream));
+	conf_launch(fill, 1, 32, stream, &args);
+	args.seed = 4;
+	conf_launch(counter, 1, 32, stream, &count);
+	exec = finish(stream, NULL);
+	for (int i = 0; i < 3; i++) {
+		ok(gpu->cuMemsetD32Async(mem, 0, 128, stream));
+		run(exec, stream);
+		ok(gpu->cuMemcpyDtoH(found, mem + PAGE, sizeof(found)));
+		check(found[0] == 64 && found[1] == 64);
+	}
+	ok(gpu->cuGraphExecDestroy(exec));
+}
+
+/* What this project is for: other memory behind the same addresses between two launches. */
+static void test_remap(void **state)
+{
+	CUmemGenericAllocationHandle h[2] = { conf_create(conf.granule),
+					      conf_create(conf.granule) };
+	CUdeviceptr va = conf_reserve(conf.granule), out = device_page(), other;
+	CUstream stream = conf_stream();
+	CUgraphExec exec;
+	uint32_t seen;
+
+	(void)state;
+	other = conf_reserve(2 * conf.granule);
+	for (unsigned int i = 0; i < 2; i++) {
+		conf_map(other + i * conf.granule, conf.granule, h[i], RW);
+		ok(gpu->cuMemsetD32Async(other + i * conf.granule, 11 + i, 16, stream));
+	}
+	ok(gpu->cuStreamSynchronize(stream));
+	conf_map(va, conf.granule, h[0], RW);
+	begin(stream);
+	ok(gpu->cuMemcpyDtoDAsync(out, va, 4, stream));
+	exec = finish(stream, NULL);
+	for (unsigned int i = 0; i < 20; i++) {
+		if (i) {
+			ok(gpu->cuMemUnmap(va, conf.granule));
+			conf_map(va, conf.granule, h[i % 2], RW);
+		}
+		run(exec, stream);
+		ok(gpu->cuMemcpyDtoH(&seen, out, 4));
+		check(seen == 11 + i % 2);
+	}
+	ok(gpu->cuGraphExecDestroy(exec));
+}
+
+static void CUDA_CB append(void *arg)
+{
+	uint32_t *log = arg;
+
+	log[1 + log[0]] = log[0] + 1;
+	log[0]++;
+}
+
+/* Launches of one exec come one behind the other, in whatever streams; it may be destroyed meanwhile. */
+static void test_order(void **state)
+{
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va = conf_register(page, PAGE, 0);
+	CUstream a = conf_stream(), b = conf_stream();
+	uint32_t log[64] = { 0 };
+	CUgraphExec exec;
+
+	(void)state;
+	begin(a);
+	ok(gpu->cuStreamWaitValue32(a, va, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ok(gpu->cuLaunchHostFunc(a, append, log));
+	exec = finish(a, NULL);
+	for (int i = 0; i < 10; i++)
+		ok(gpu->cuGraphLaunch(exec, i % 2 ? a : b));
+	ok(gpu->cuGraphExecDestroy(exec));
+	if (conf.software) /* undefined on hardware */
+		expect(gpu->cuGraphExecDestroy(exec), CUDA_ERROR_INVALID_VALUE);
+	expect(gpu->cuStreamQuery(a), CUDA_ERROR_NOT_READY);
+	store(line(page, 0), 1);
+	ok(gpu->cuStreamSynchronize(a));
+	ok(gpu->cuStreamSynchronize(b));
+	check(log[0] == 10);
+	for (uint32_t i = 1; i <= 10; i++)
+		check(log[i] == i);
+}
+
+static bool has_type(CUgraph graph, CUgraphNodeType want, size_t at_least)
+{
+	CUgraphNode nodes[64] = { NULL };
+	size_t n = MM_ARRAY_SIZE(nodes), found = 0;
+	CUgraphNodeType type;
+
+	ok(gpu->cuGraphGetNodes(graph, nodes, &n));
+	for (size_t i = 0; i < n; i++) {
+		ok(gpu->cuGraphNodeGetType(nodes[i], &type));
+		found += type == want;
+	}
+	return found >= at_least;
+}
+
+/* A fork by one event, a join by another: the graph has both branches, and the order between them. */
+static void test_fork_and_join(void **state)
+{
+	CUdeviceptr mem = device_page();
+	CUstream a = conf_stream(), b = conf_stream();
+	CUevent forked, joined;
+	CUgraphExec exec;
+	CUgraph graph;
+	uint32_t seen[3];
+	size_t n = 0;
+
+	(void)state;
+	ok(gpu->cuEventCreate(&forked, CU_EVENT_DISABLE_TIMING));
+	ok(gpu->cuEventCreate(&joined, CU_EVENT_DISABLE_TIMING));
+	begin(a);
+	ok(gpu->cuMemsetD32Async(mem, 5, 1, a));
+	ok(gpu->cuEventRecord(forked, a));
+	ok(gpu->cuStreamWaitEvent(b, forked, 0));
+	check(status_of(b) == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ok(gpu->cuMemcpyDtoDAsync(mem + 4, mem, 4, b));
+	ok(gpu->cuMemsetD32Async(mem + 64, 1, 1, a));
+	ok(gpu->cuEventRecord(joined, b));
+	ok(gpu->cuStreamWaitEvent(a, joined, 0));
+	ok(gpu->cuMemcpyDtoDAsync(mem + 8, mem + 4, 4, a));
+	exec = finish(a, &graph);
+	check(status_of(b) == CU_STREAM_CAPTURE_STATUS_NONE);
+	ok(gpu->cuGraphGetNodes(graph, NULL, &n));
+	check(n == 4 && has_type(graph, CU_GRAPH_NODE_TYPE_MEMCPY, 2) &&
+	      has_type(graph, CU_GRAPH_NODE_TYPE_MEMSET, 2));
+	ok(gpu->cuGraphDestroy(graph));
+	for (int i = 0; i < 20; i++) {
+		ok(gpu->cuMemsetD32Async(mem, 0, 3, b));
+		ok(gpu->cuStreamSynchronize(b));
+		run(exec, b);
+		ok(gpu->cuMemcpyDtoH(seen, mem, sizeof(seen)));
+		check(seen[0] == 5 && seen[1] == 5 && seen[2] == 5);
+	}
+	ok(gpu->cuGraphExecDestroy(exec));
+}
+
+/* ---- The rules ---- */
+
+enum breach {
+	SYNCHRONIZE,
+	QUERY,
+	CONTEXT,
+	EVENT,
+	LEGACY,
+	ISOLATION,
+	MERGE,
+	UNJOINED,
+	ALLOCATE,
+	BREACHES
+};
+
+static const struct {
+	const char *name;
+	CUresult want, end; /* end 0: INVALIDATED */
+	bool blocking;
+} breaches[BREACHES] = {
+	[SYNCHRONIZE] = { "synchronize", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED },
+	[QUERY] = { "query", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED },
+	[CONTEXT] = { "context", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED },
+	[EVENT] = { "event", CUDA_ERROR_CAPTURED_EVENT },
+	[LEGACY] = { "legacy stream", CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, .blocking = true },
+	[ISOLATION] = { "isolation", CUDA_ERROR_STREAM_CAPTURE_ISOLATION },
+	[MERGE] = { "merge", CUDA_ERROR_STREAM_CAPTURE_MERGE },
+	[UNJOINED] = { "unjoined", CUDA_SUCCESS, CUDA_ERROR_STREAM_CAPTURE_UNJOINED },
+	[ALLOCATE] = { "allocate", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED },
+};
+
+static CUresult commit_breach(enum breach breach, CUstream stream, CUstream other, CUevent event,
+			      CUdeviceptr mem)
+{
+	CUdeviceptr va;
+
+	switch (breach) {
+	case SYNCHRONIZE:
+		return gpu->cuStreamSynchronize(stream);
+	case QUERY:
+		return gpu->cuStreamQuery(stream);
+	case CONTEXT:
+		return gpu->cuCtxSynchronize();
+	case EVENT:
+		ok(gpu->cuEventRecord(event, stream));
+		return gpu->cuEventQuery(event);
+	case LEGACY:
+		return gpu->cuMemsetD32Async(mem, 1, 1, CU_STREAM_LEGACY);
+	case ISOLATION:
+		ok(gpu->cuEventRecord(event, other));
+		return gpu->cuStreamWaitEvent(stream, event, 0);
+	case MERGE:
+		begin(other);
+		ok(gpu->cuMemsetD32Async(mem, 1, 1, other));
+		ok(gpu->cuEventRecord(event, other));
+		return gpu->cuStreamWaitEvent(stream, event, 0);
+	case UNJOINED:
+		ok(gpu->cuEventRecord(event, stream));
+		ok(gpu->cuStreamWaitEvent(other, event, 0));
+		return gpu->cuMemsetD32Async(mem + 64, 1, 1, other);
+	case ALLOCATE:
+		return gpu->cuMemAlloc(&va, PAGE);
+	case BREACHES:
+		break;
+	}
+	return CUDA_SUCCESS;
+}
+
+static void test_rules(void **state)
+{
+	CUdeviceptr mem = device_page();
+	CUstream other = conf_stream(), stream;
+	CUgraph graph = NULL;
+	CUevent event;
+	CUresult res;
+
+	(void)state;
+	for (enum breach i = 0; i < BREACHES; i++) {
+		CUresult end =
+			breaches[i].end ? breaches[i].end : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+
+		ok(gpu->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+		ok(gpu->cuStreamCreate(&stream, breaches[i].blocking ? CU_STREAM_DEFAULT
+								     : CU_STREAM_NON_BLOCKING));
+		begin(stream);
+		ok(gpu->cuMemsetD32Async(mem, 1, 1, stream));
+		res = commit_breach(i, stream, other, event, mem);
+		if (res != breaches[i].want)
+			fail_msg("%s: %s", breaches[i].name, mm_gpu_strerror(gpu, res));
+		if (i != UNJOINED)
+			check(gpu->cuMemsetD32Async(mem, 1, 1, stream) ==
+			      CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		res = gpu->cuStreamEndCapture(stream, &graph);
+		if (res != end || graph)
+			fail_msg("%s ends: %s", breaches[i].name, mm_gpu_strerror(gpu, res));
+		if (i == MERGE)
+			expect_lost(other);
+		/* And both streams are as good as new. */
+		ok(gpu->cuStreamSynchronize(stream));
+		ok(gpu->cuStreamSynchronize(other));
+		ok(gpu->cuEventDestroy(event));
+		ok(gpu->cuStreamDestroy(stream));
+	}
+}
+
+static void test_misuse(void **state)
+{
+	CUstream stream = conf_stream(), other = conf_stream();
+	CUdeviceptr mem = device_page();
+	CUevent event;
+	CUgraph graph;
+
+	(void)state;
+	ok(gpu->cuEventCreate(&event, 0));
+	check(gpu->cuStreamEndCapture(stream, &graph) != CUDA_SUCCESS);
+	check(gpu->cuStreamBeginCapture(CU_STREAM_LEGACY, CU_STREAM_CAPTURE_MODE_RELAXED) !=
+	      CUDA_SUCCESS);
+	check(gpu->cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL) != CUDA_SUCCESS);
+	begin(stream);
+	check(gpu->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS);
+	ok(gpu->cuEventRecord(event, stream));
+	ok(gpu->cuStreamWaitEvent(other, event, 0));
+	expect(gpu->cuStreamEndCapture(other, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+	gpu->cuStreamEndCapture(stream, &graph);
+	check(status_of(stream) == CU_STREAM_CAPTURE_STATUS_NONE);
+	check(status_of(other) == CU_STREAM_CAPTURE_STATUS_NONE);
+	ok(gpu->cuMemsetD32Async(mem, 1, 1, stream));
+	ok(gpu->cuStreamSynchronize(stream));
+}
+
+struct beside {
+	CUstream stream;
+	CUgraph graph;
+	CUresult alloc, map, end;
+};
+
+/* What another thread does while this one captures. */
+static void *act_beside(void *arg)
+{
+	const CUmemAccessDesc rw = { conf.prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	struct beside *b = arg;
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr va = 0;
+
+	gpu->cuCtxSetCurrent(conf.ctx);
+	b->end = gpu->cuStreamEndCapture(b->stream, &b->graph);
+	b->alloc = gpu->cuMemAlloc(&va, PAGE);
+	if (!b->alloc)
+		gpu->cuMemFree(va);
+	b->map = gpu->cuMemCreate(&h, conf.granule, &conf.prop, 0);
+	if (!b->map)
+		b->map = gpu->cuMemAddressReserve(&va, conf.granule, 0, 0, 0);
+	if (!b->map)
+		b->map = gpu->cuMemMap(va, conf.granule, 0, h, 0);
+	if (!b->map)
+		b->map = gpu->cuMemSetAccess(va, conf.granule, &rw, 1);
+	if (!b->map)
+		b->map = gpu->cuMemUnmap(va, conf.granule);
+	return NULL;
+}
+
+/*
+ * Captured with THREAD_LOCAL, as mmserve does: others map and allocate as they like, but cannot end it.
+ * With GLOBAL an allocation of theirs is refused.
+ */
+static void test_modes(void **state)
+{
+	struct beside b = { .stream = conf_stream() };
+	CUdeviceptr mem = device_page();
+	pthread_t thread;
+	CUgraph graph;
+
+	(void)state;
+	begin(b.stream);
+	ok(gpu->cuMemsetD32Async(mem, 1, 1, b.stream));
+	assert_int_equal(pthread_create(&thread, NULL, act_beside, &b), 0);
+	pthread_join(thread, NULL);
+	check(b.end == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+	check(b.alloc == CUDA_SUCCESS && b.map == CUDA_SUCCESS);
+	ok(gpu->cuStreamEndCapture(b.stream, &graph));
+	ok(gpu->cuGraphDestroy(graph));
+	ok(gpu->cuStreamBeginCapture(b.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	assert_int_equal(pthread_create(&thread, NULL, act_beside, &b), 0);
+	pthread_join(thread, NULL);
+	check(b.alloc == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	conf_fact_result("capture.global.map", b.map);
+	expect(gpu->cuStreamEndCapture(b.stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+/* ---- Events ---- */
+
+static void test_external_events(void **state)
+{
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va = conf_register(page, PAGE, 0);
+	CUstream stream = conf_stream(), other = conf_stream();
+	CUevent from, to;
+	CUgraphExec exec;
+	float ms;
+
+	(void)state;
+	ok(gpu->cuEventCreate(&from, 0));
+	ok(gpu->cuEventCreate(&to, 0));
+	begin(stream);
+	ok(gpu->cuEventRecordWithFlags(from, stream, CU_EVENT_RECORD_EXTERNAL));
+	ok(gpu->cuStreamWaitValue32(stream, va, 1, CU_STREAM_WAIT_VALUE_EQ));
+	ok(gpu->cuEventRecordWithFlags(to, stream, CU_EVENT_RECORD_EXTERNAL));
+	ok(gpu->cuStreamWriteValue32(stream, va, 0, 0));
+	exec = finish(stream, NULL);
+	for (int i = 0; i < 3; i++) {
+		ok(gpu->cuGraphLaunch(exec, stream));
+		ok(gpu->cuStreamWaitEvent(other, from, 0));
+		ok(gpu->cuStreamSynchronize(other));
+		conf_nap_ms(20);
+		expect(gpu->cuEventQuery(to), CUDA_ERROR_NOT_READY);
+		store(line(page, 0), 1);
+		ok(gpu->cuEventSynchronize(to));
+		ok(gpu->cuStreamSynchronize(stream));
+		ok(gpu->cuEventElapsedTime(&ms, from, to));
+		check(ms > 10 && ms < 600000);
+		check(load(line(page, 0)) == 0);
+	}
+	ok(gpu->cuGraphExecDestroy(exec));
+}
+
+/* ---- Gates ---- */
+
+static void capture_gate(CUstream stream, CUdeviceptr gate, CUdeviceptr to, CUdeviceptr from)
+{
+	ok(gpu->cuStreamWaitValue64(stream, gate, MAY_RUN, CU_STREAM_WAIT_VALUE_AND));
+	ok(gpu->cuMemcpyDtoDAsync(to, from, 4, stream));
+	ok(gpu->cuStreamWriteValue32(stream, gate, (cuuint32_t)DONE, 0));
+}
+
+/* The other side: as in stream.c, each layer is served as if alone, whenever its gate says DONE. */
+static int gate_keeper(int sock)
+{
+	CUmemGenericAllocationHandle h;
+	uint32_t next[LAYERS] = { 0 }, *numbers;
+	uint64_t gate, total = 0;
+	CUdeviceptr mem, page_va;
+	CUstream stream;
+	void *page;
+	int fd;
+
+	conf_context();
+	check(conf_recv(sock, &fd) == 1);
+	page = conf_shared_from(fd, PAGE, PROT_READ | PROT_WRITE);
+	page_va = conf_register(page, PAGE, 0);
+	check(conf_recv(sock, &fd) == 2);
+	h = conf_import(fd);
+	mem = conf_reserve(conf.granule);
+	conf_map(mem, conf.granule, h, RW);
+	numbers = conf_shared(PAGE, NULL);
+	conf_register(numbers, PAGE, 0);
+	stream = conf_stream();
+	while (total < (uint64_t)gate_rounds() * LAYERS) {
+		for (unsigned int l = 0; l < LAYERS; l++) {
+			gate = load(line(page, l));
+			if ((gate & 0xffffffff) != DONE)
+				continue;
+			check(gate >> 32 == (uint64_t)(l + 2) << 2);
+			__atomic_store_n((uint32_t *)line(page, l), (uint32_t)EMPTY,
+					 __ATOMIC_RELEASE);
+			numbers[l * 16] = ++next[l];
+			ok(gpu->cuMemcpyHtoDAsync(mem + l * LINE, &numbers[l * 16], 4, stream));
+			ok(gpu->cuStreamWriteValue32(stream, page_va + l * LINE, (cuuint32_t)READY,
+						     0));
+			total++;
+		}
+		ok(gpu->cuStreamSynchronize(stream));
+	}
+	return 0;
+}
+
+/* One graph, launched for each round: no layer runs early, twice or on old bytes. */
+static void test_gates(void **state)
+{
+	enum { BATCH = 50 };
+	struct conf_peer peer = conf_spawn("gate_keeper");
+	CUmemGenericAllocationHandle h = conf_create(conf.granule);
+	CUdeviceptr mem = conf_reserve(conf.granule), va, log_va;
+	CUstream stream = conf_stream();
+	CUgraphExec exec;
+	uint32_t *log;
+	void *page;
+	int fd;
+
+	(void)state;
+	conf_map(mem, conf.granule, h, RW);
+	page = conf_shared(PAGE, &fd);
+	va = conf_register(page, PAGE, 0);
+	log = conf_shared(PAGE, NULL);
+	log_va = conf_register(log, PAGE, 0);
+	for (unsigned int l = 0; l < LAYERS; l++)
+		store(line(page, l), (uint64_t)(l + 2) << 34 | DONE);
+	conf_send(peer.sock, 1, fd);
+	close(fd);
+	fd = conf_export(h);
+	conf_send(peer.sock, 2, fd);
+	close(fd);
+	begin(stream);
+	for (unsigned int l = 0; l < LAYERS; l++)
+		capture_gate(stream, va + l * LINE, log_va + l * LINE, mem + l * LINE);
+	exec = finish(stream, NULL);
+	for (uint32_t round = 1; round <= gate_rounds(); round++) {
+		ok(gpu->cuGraphLaunch(exec, stream));
+		if (round % BATCH)
+			continue;
+		ok(gpu->cuStreamSynchronize(stream));
+		for (unsigned int l = 0; l < LAYERS; l++)
+			if (log[l * 16] != round)
+				fail_msg("round %u, layer %u: ran on %u", round, l, log[l * 16]);
+	}
+	check(conf_join(&peer) == 0);
+	ok(gpu->cuGraphExecDestroy(exec));
+}
+
+/* A resident layer never waits, launch after launch; one store of ABORT frees a whole graph. */
+static void test_gate_constants(void **state)
+{
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va = conf_register(page, PAGE, 0), mem = device_page();
+	CUstream stream = conf_stream();
+	CUgraphExec exec;
+
+	(void)state;
+	begin(stream);
+	for (int i = 0; i < 50; i++)
+		capture_gate(stream, va, mem + 4, mem);
+	exec = finish(stream, NULL);
+	store(line(page, 0), RESIDENT | EMPTY);
+	for (int i = 0; i < 20; i++)
+		run(exec, stream);
+	check(load(line(page, 0)) == (RESIDENT | DONE));
+	store(line(page, 0), EMPTY);
+	ok(gpu->cuGraphLaunch(exec, stream));
+	ok(gpu->cuGraphLaunch(exec, stream));
+	conf_nap_ms(3);
+	expect(gpu->cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	store(line(page, 0), ABORT | EMPTY);
+	ok(gpu->cuStreamSynchronize(stream));
+	check(load(line(page, 0)) == (ABORT | DONE));
+	ok(gpu->cuGraphExecDestroy(exec));
+}
+
+static CUgraphNode last_node(CUstream stream)
+{
+	CUstreamCaptureStatus status;
+	const CUgraphNode *nodes;
+	size_t n = 0;
+
+	ok(gpu->cuStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, NULL, &n));
+	check(status == CU_STREAM_CAPTURE_STATUS_ACTIVE && n == 1);
+	return nodes[0];
+}
+
+static CUstreamBatchMemOpParams write_of(CUdeviceptr va, uint64_t value)
+{
+	CUstreamBatchMemOpParams op = { 0 };
+
+	op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+	op.writeValue.address = va;
+	op.writeValue.value64 = value;
+	return op;
+}
+
+/* The constants of an exec can be changed between two launches; what is queued keeps the old ones. */
+static void test_set_params(void **state)
+{
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va = conf_register(page, PAGE, 0);
+	CUstreamBatchMemOpParams op = write_of(va + LINE, 5);
+	CUDA_BATCH_MEM_OP_NODE_PARAMS params = { conf.ctx, 1, &op, 0 };
+	CUstream stream = conf_stream();
+	CUgraphNode node;
+	CUgraphExec exec;
+	CUgraph graph;
+
+	(void)state;
+	begin(stream);
+	ok(gpu->cuStreamWaitValue32(stream, va, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ok(gpu->cuStreamWriteValue64(stream, va + LINE, 4, 0));
+	node = last_node(stream);
+	exec = finish(stream, &graph);
+	ok(gpu->cuGraphLaunch(exec, stream));
+	ok(gpu->cuGraphExecBatchMemOpNodeSetParams(exec, node, &params));
+	store(line(page, 0), 1);
+	ok(gpu->cuStreamSynchronize(stream));
+	check(load(line(page, 1)) == 4);
+	for (uint64_t i = 5; i < 20; i++) {
+		op = write_of(va + LINE, i);
+		ok(gpu->cuGraphExecBatchMemOpNodeSetParams(exec, node, &params));
+		run(exec, stream);
+		check(load(line(page, 1)) == i);
+	}
+	params.count = 0;
+	check(gpu->cuGraphExecBatchMemOpNodeSetParams(exec, node, &params) != CUDA_SUCCESS);
+	ok(gpu->cuGraphDestroy(graph));
+	ok(gpu->cuGraphExecDestroy(exec));
+}
+
+/* A graph made node by node: a wait, and two writes behind it in one batch. */
+static void test_batch_nodes(void **state)
+{
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va = conf_register(page, PAGE, 0);
+	CUstreamBatchMemOpParams ops[2] = { write_of(va + LINE, 5), write_of(va + 2 * LINE, 6) };
+	CUstreamBatchMemOpParams wait = { 0 };
+	CUDA_BATCH_MEM_OP_NODE_PARAMS first = { conf.ctx, 1, &wait, 0 },
+				      second = { conf.ctx, 2, ops, 0 };
+	CUstream stream = conf_stream();
+	CUgraphNode a, b;
+	CUgraphExec exec;
+	CUgraph graph;
+
+	(void)state;
+	wait.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+	wait.waitValue.address = va;
+	wait.waitValue.value64 = MAY_RUN;
+	wait.waitValue.flags = CU_STREAM_WAIT_VALUE_AND;
+	ok(gpu->cuGraphCreate(&graph, 0));
+	ok(gpu->cuGraphAddBatchMemOpNode(&a, graph, NULL, 0, &first));
+	ok(gpu->cuGraphAddBatchMemOpNode(&b, graph, &a, 1, &second));
+	check(has_type(graph, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, 2));
+	ok(gpu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+	ok(gpu->cuGraphDestroy(graph));
+	ok(gpu->cuGraphUpload(exec, stream));
+	ok(gpu->cuGraphLaunch(exec, stream));
+	conf_nap_ms(3);
+	check(load(line(page, 1)) == 0 && load(line(page, 2)) == 0);
+	store(line(page, 0), RESIDENT);
+	ok(gpu->cuStreamSynchronize(stream));
+	check(load(line(page, 1)) == 5 && load(line(page, 2)) == 6);
+	ok(gpu->cuGraphExecDestroy(exec));
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	if (!conf.ctx)
+		conf_context();
+	if (!gpu->cuStreamBeginCapture || !gpu->cuGraphLaunch || !gpu->cuStreamGetCaptureInfo)
+		conf_skip("the driver has no graphs");
+	return 0;
+}
+
+#define T(name) cmocka_unit_test_setup(name, set_up)
+static const struct CMUnitTest tests[] = {
+	T(test_replay),          T(test_kernel),         T(test_remap),  T(test_order),
+	T(test_fork_and_join),   T(test_rules),          T(test_misuse), T(test_modes),
+	T(test_external_events), T(test_gate_constants), T(test_gates),  T(test_set_params),
+	T(test_batch_nodes),
+};
+
+static const struct conf_role roles[] = { { "gate_keeper", gate_keeper }, { NULL, NULL } };
+
+CONF_MAIN("graph", tests, roles)
