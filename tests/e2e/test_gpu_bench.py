@@ -59,6 +59,13 @@ def test_rehearsal(root):
         assert part["outcome"] == "done" or part["outcome"] == "absent" and part["why"], part
     for row in result["results"]:
         check_row(row)
+    # What mmd says that it brought in is what the steps must have waited for.
+    streams = [row for row in result["results"] if row["name"] == "h2d"]
+    assert streams
+    for row in streams:
+        steps = row["figure"]["n"] * row["steps"]
+        assert row["mmd_streamed_bytes"] >= steps * row["layers_cycling"] * row["layer_bytes"]
+        assert row["layers_cycling"] == 6 and row["layer_bytes"] > 0
     done = {part["part"] for part in result["parts"] if part["outcome"] == "done"}
     assert {row["part"] for row in result["results"]} == done
     assert result["goals"] == {"reached": 0, "missed": 0}

@@ -206,7 +206,7 @@ _Noreturn static void be_part(struct mm_gpu_bench *b, const struct mm_gpu_part *
 	b->part = part->name;
 	r = b->signals < 0 ? b->signals : part->run(b);
 	if (!r)
-		_exit(0);
+		exit(0);
 	line = json_pack("{s:s,s:s}", "part", part->name, "error", *b->err ? b->err : strerror(-r));
 	text = line ? json_dumps(line, JSON_COMPACT) : NULL;
 	dprintf(out, "%s\n", text ? text : "{\"error\":\"out of memory\"}");
@@ -355,6 +355,8 @@ static enum outcome run_part(struct gpu *g, const struct mm_gpu_part *part)
 			*why ? ": " : "", why);
 	if (part == &device_part)
 		return outcome;
+	if (outcome == DONE)
+		fprintf(stderr, "mmbench gpu: %s: done in %.1f s\n", part->name, seconds);
 	line = json_pack("{s:s,s:s,s:f}", "part", part->name, "outcome", outcome_names[outcome],
 			 "seconds", seconds);
 	if (outcome != DONE)

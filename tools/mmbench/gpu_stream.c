@@ -65,9 +65,10 @@ static int report(struct stream *s, uint64_t streamed_bytes)
 		.goal = { MM_GOAL_AT_LEAST, 0.97 },
 		.params = json_pack("{s:I,s:I}", "page", (json_int_t)s->tenant->page_bytes, "chunk",
 				    (json_int_t)s->piece_bytes),
-		.more = json_pack("{s:I,s:i,s:I}", "layer_bytes",
+		.more = json_pack("{s:I,s:i,s:i,s:I}", "layer_bytes",
 				  (json_int_t)s->tenant->layer_bytes, "layers_cycling",
-				  (int)s->set.m, "mmd_streamed_bytes", (json_int_t)streamed_bytes),
+				  (int)s->set.m, "steps", (int)s->bench->sizes.steps,
+				  "mmd_streamed_bytes", (json_int_t)streamed_bytes),
 	};
 
 	return mm_gpu_result(s->bench, &result);
