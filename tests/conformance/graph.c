@@ -4,6 +4,7 @@
 #include "tests/conformance/kernels.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -85,16 +86,6 @@ static CUstreamCaptureStatus status_of(CUstream stream)
 
 	ok(gpu->cuStreamIsCapturing(stream, &status));
 	return status;
-}
-
-static void expect_lost(CUstream stream)
-{
-	CUgraph graph = (CUgraph)1;
-
-	check(status_of(stream) == CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-	expect(gpu->cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-	check(graph == NULL);
-	check(status_of(stream) == CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
 /* ---- What a graph is ---- */
@@ -351,35 +342,51 @@ static CUresult commit_breach(enum breach breach, CUstream stream, CUstream othe
 	return CUDA_SUCCESS;
 }
 
+/* One that a driver allows, or calls by another name, is told; on the software GPU each has its name. */
+static void check_breach(enum breach i, const char *when, CUresult res, CUresult want)
+{
+	char fact[96];
+
+	snprintf(fact, sizeof(fact), "capture.%s.%s", breaches[i].name, when);
+	conf_fact_result(fact, res);
+	if (conf.software && res != want)
+		fail_msg("%s: %s: %s", breaches[i].name, when, mm_gpu_strerror(gpu, res));
+}
+
+static void end_breach(enum breach i, const char *when, CUstream stream, CUresult want)
+{
+	CUgraph graph = NULL;
+
+	check_breach(i, when, gpu->cuStreamEndCapture(stream, &graph), want);
+	check(!graph || !conf.software);
+	if (graph)
+		ok(gpu->cuGraphDestroy(graph));
+	check(status_of(stream) == CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
 static void test_rules(void **state)
 {
 	CUdeviceptr mem = device_page();
 	CUstream other = conf_stream(), stream;
-	CUgraph graph = NULL;
 	CUevent event;
-	CUresult res;
 
 	(void)state;
 	for (enum breach i = 0; i < BREACHES; i++) {
-		CUresult end =
-			breaches[i].end ? breaches[i].end : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-
 		ok(gpu->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 		ok(gpu->cuStreamCreate(&stream, breaches[i].blocking ? CU_STREAM_DEFAULT
 								     : CU_STREAM_NON_BLOCKING));
 		begin(stream);
 		ok(gpu->cuMemsetD32Async(mem, 1, 1, stream));
-		res = commit_breach(i, stream, other, event, mem);
-		if (res != breaches[i].want)
-			fail_msg("%s: %s", breaches[i].name, mm_gpu_strerror(gpu, res));
+		check_breach(i, "call", commit_breach(i, stream, other, event, mem),
+			     breaches[i].want);
 		if (i != UNJOINED)
-			check(gpu->cuMemsetD32Async(mem, 1, 1, stream) ==
-			      CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-		res = gpu->cuStreamEndCapture(stream, &graph);
-		if (res != end || graph)
-			fail_msg("%s ends: %s", breaches[i].name, mm_gpu_strerror(gpu, res));
+			check_breach(i, "then", gpu->cuMemsetD32Async(mem, 1, 1, stream),
+				     CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		end_breach(i, "end", stream,
+			   breaches[i].end ? breaches[i].end
+					   : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 		if (i == MERGE)
-			expect_lost(other);
+			end_breach(i, "other's end", other, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 		/* And both streams are as good as new. */
 		ok(gpu->cuStreamSynchronize(stream));
 		ok(gpu->cuStreamSynchronize(other));
@@ -394,13 +401,16 @@ static void test_misuse(void **state)
 	CUdeviceptr mem = device_page();
 	CUevent event;
 	CUgraph graph;
+	CUresult res;
 
 	(void)state;
 	ok(gpu->cuEventCreate(&event, 0));
 	check(gpu->cuStreamEndCapture(stream, &graph) != CUDA_SUCCESS);
 	check(gpu->cuStreamBeginCapture(CU_STREAM_LEGACY, CU_STREAM_CAPTURE_MODE_RELAXED) !=
 	      CUDA_SUCCESS);
-	check(gpu->cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL) != CUDA_SUCCESS);
+	res = gpu->cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL);
+	conf_fact_result("capture.external_event_outside", res);
+	check(res || !conf.software);
 	begin(stream);
 	check(gpu->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS);
 	ok(gpu->cuEventRecord(event, stream));
@@ -467,9 +477,12 @@ static void test_modes(void **state)
 	ok(gpu->cuStreamBeginCapture(b.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	assert_int_equal(pthread_create(&thread, NULL, act_beside, &b), 0);
 	pthread_join(thread, NULL);
-	check(b.alloc == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	conf_fact_result("capture.global.alloc", b.alloc);
 	conf_fact_result("capture.global.map", b.map);
-	expect(gpu->cuStreamEndCapture(b.stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	b.end = gpu->cuStreamEndCapture(b.stream, &graph);
+	conf_fact_result("capture.global.end", b.end);
+	check(!conf.software || (b.alloc == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+				 b.end == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED));
 }
 
 /* ---- Events ---- */
@@ -481,6 +494,7 @@ static void test_external_events(void **state)
 	CUstream stream = conf_stream(), other = conf_stream();
 	CUevent from, to;
 	CUgraphExec exec;
+	CUresult res;
 	float ms;
 
 	(void)state;
@@ -497,7 +511,10 @@ static void test_external_events(void **state)
 		ok(gpu->cuStreamWaitEvent(other, from, 0));
 		ok(gpu->cuStreamSynchronize(other));
 		conf_nap_ms(20);
-		expect(gpu->cuEventQuery(to), CUDA_ERROR_NOT_READY);
+		/* A driver may not count a launch as a recording before it comes to it. */
+		res = gpu->cuEventQuery(to);
+		conf_fact_result(i ? "graph.event_in_flight" : "graph.event_in_flight.first", res);
+		check(res == CUDA_ERROR_NOT_READY || !conf.software);
 		store(line(page, 0), 1);
 		ok(gpu->cuEventSynchronize(to));
 		ok(gpu->cuStreamSynchronize(stream));
@@ -510,10 +527,11 @@ static void test_external_events(void **state)
 
 /* ---- Gates ---- */
 
+/* @to may be host memory. */
 static void capture_gate(CUstream stream, CUdeviceptr gate, CUdeviceptr to, CUdeviceptr from)
 {
 	ok(gpu->cuStreamWaitValue64(stream, gate, MAY_RUN, CU_STREAM_WAIT_VALUE_AND));
-	ok(gpu->cuMemcpyDtoDAsync(to, from, 4, stream));
+	ok(gpu->cuMemcpyAsync(to, from, 4, stream));
 	ok(gpu->cuStreamWriteValue32(stream, gate, (cuuint32_t)DONE, 0));
 }
 
@@ -597,7 +615,7 @@ static void test_gates(void **state)
 			if (log[l * 16] != round)
 				fail_msg("round %u, layer %u: ran on %u", round, l, log[l * 16]);
 	}
-	check(conf_join(&peer) == 0);
+	conf_finish(&peer);
 	ok(gpu->cuGraphExecDestroy(exec));
 }
 
@@ -680,7 +698,8 @@ static void test_set_params(void **state)
 		check(load(line(page, 1)) == i);
 	}
 	params.count = 0;
-	check(gpu->cuGraphExecBatchMemOpNodeSetParams(exec, node, &params) != CUDA_SUCCESS);
+	if (conf.software)
+		check(gpu->cuGraphExecBatchMemOpNodeSetParams(exec, node, &params) != CUDA_SUCCESS);
 	ok(gpu->cuGraphDestroy(graph));
 	ok(gpu->cuGraphExecDestroy(exec));
 }

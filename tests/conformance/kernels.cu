@@ -7,8 +7,8 @@
 #define FUNCTION     static __device__
 #define KERNEL(name) extern "C" __global__ void name(struct name##_args a)
 #define RACES
-#define FIRST        ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x)
-#define STEP         ((uint64_t)gridDim.x * blockDim.x)
+#define FIRST ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x)
+#define STEP  ((uint64_t)gridDim.x * blockDim.x)
 
 FUNCTION uint64_t now_ns(void)
 {
