@@ -398,6 +398,16 @@ static int compute_once(struct mm_engine *e, struct mm_step_info *info)
 	return r ? r : -ECANCELED;
 }
 
+/* By the driver's name for it, if it was the driver. */
+static int fail_step(struct mm_engine *e, int error)
+{
+	if (!e->forward.error)
+		return fail(e, error, "a step failed");
+	snprintf(e->err, MM_SERVE_ERROR_BYTES, "a step failed: %s",
+		 mm_gpu_strerror(e->memory->gpu, e->forward.error));
+	return error;
+}
+
 static int compute(struct mm_engine *e, struct mm_step_info *info)
 {
 	uint32_t tries = 0;
@@ -406,7 +416,7 @@ static int compute(struct mm_engine *e, struct mm_step_info *info)
 	for (;;) {
 		r = compute_once(e, info);
 		if (r != -ECANCELED || ++tries == VOID_STEPS_MAX)
-			return r ? fail(e, r, "a step failed") : 0;
+			return r ? fail_step(e, r) : 0;
 		e->stats.steps_void++;
 	}
 }

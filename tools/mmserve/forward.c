@@ -147,6 +147,20 @@ static uint64_t lay_out(struct mm_forward *f)
 	return at;
 }
 
+static int allocate_device(struct mm_forward *f, char *err)
+{
+	const uint64_t bytes = lay_out(f);
+	const CUresult r = f->gpu->cuMemAlloc(&f->w.base, bytes);
+	char what[80];
+
+	snprintf(what, sizeof(what), "%llu MiB of device memory for activations",
+		 (unsigned long long)mm_div_up(bytes, 1 << 20));
+	if (r)
+		return fail(f, r, what, err);
+	lay_out(f);
+	return 0;
+}
+
 /* Attention's counters are zero between launches; the steps come behind on the same stream. */
 static CUresult clear_counters(struct mm_forward *f)
 {
@@ -186,10 +200,9 @@ int mm_forward_init(struct mm_forward *f, struct mm_memory *memory,
 	if (r)
 		return fail(f, r, "a stream", err);
 	size_splits(f);
-	r = f->gpu->cuMemAlloc(&f->w.base, lay_out(f));
-	if (r)
-		return fail(f, r, "device memory for activations", err);
-	lay_out(f);
+	error = allocate_device(f, err);
+	if (error)
+		return error;
 	r = clear_counters(f);
 	if (r)
 		return fail(f, r, "device memory for attention", err);

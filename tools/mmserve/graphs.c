@@ -135,5 +135,6 @@ int mm_graphs_step(struct mm_graphs *g)
 	if (r)
 		return r;
 	g->launches++;
-	return mm_gpu_errno(f->gpu->cuGraphLaunch(graph->exec[timed], f->stream));
+	f->error = f->gpu->cuGraphLaunch(graph->exec[timed], f->stream);
+	return mm_gpu_errno(f->error);
 }

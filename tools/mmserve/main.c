@@ -88,11 +88,10 @@ static int open_gpu(struct serve *s)
 	CUcontext context;
 	CUresult r;
 
-	if (mm_gpu_open(s->o.driver, &s->gpu, s->err, sizeof(s->err)))
+	if (mm_gpu_open(s->o.driver, &s->gpu, s->err, sizeof(s->err)) ||
+	    mm_gpu_init(&s->gpu, s->err, sizeof(s->err)))
 		return -ENODEV;
-	r = s->gpu.cuInit(0);
-	if (!r)
-		r = s->gpu.cuDeviceGet(&s->device, (int)MM_MIN(s->o.device, (uint32_t)INT32_MAX));
+	r = s->gpu.cuDeviceGet(&s->device, (int)MM_MIN(s->o.device, (uint32_t)INT32_MAX));
 	if (!r)
 		r = s->gpu.cuDevicePrimaryCtxRetain(&context, s->device);
 	if (!r) {
