@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps tutorial.md's code the code of the example programs.
+"""Keeps the code in tutorial.md and client.md the code of the example programs.
 
 usage: weave.py [--check]
 
-In the tutorial, a line `<!-- FILE.c: PART -->` stands before each block of code. In FILE.c a part begins
+In a document, a line `<!-- FILE.c: PART -->` stands before each block of code. In FILE.c a part begins
 with a line that is only `/* [PART] */` and ends at the next such line. Without --check the blocks are
 written anew; with it, the exit status is 1 if one of them differs.
 """
@@ -15,7 +15,7 @@ import sys
 import textwrap
 
 HERE = pathlib.Path(__file__).resolve().parent
-TUTORIAL = HERE.parent / "tutorial.md"
+DOCUMENTS = [HERE.parent / "tutorial.md", HERE.parent / "client.md"]
 MARK = re.compile(r"^\s*/\* \[(\w+)\] \*/\n", re.M)
 BLOCK = re.compile(r"(<!-- (\w+\.c): (\w+) -->\n```c\n)(.*?)(```\n)", re.S)
 
@@ -31,15 +31,17 @@ def main(args):
     if args not in ([], ["--check"]):
         print(__doc__.split("\n\n")[1], file=sys.stderr)
         return 2
-    old = TUTORIAL.read_text()
-    new = BLOCK.sub(lambda m: m[1] + parts(m[2])[m[3]] + m[5], old)
-    if not args:
-        TUTORIAL.write_text(new)
-    elif new != old:
-        print(f"{TUTORIAL.name}: its code is not that of the examples; run {pathlib.Path(__file__).name}",
-              file=sys.stderr)
-        return 1
-    return 0
+    wrong = 0
+    for document in DOCUMENTS:
+        old = document.read_text()
+        new = BLOCK.sub(lambda m: m[1] + parts(m[2])[m[3]] + m[5], old)
+        if not args:
+            document.write_text(new)
+        elif new != old:
+            print(f"{document.name}: its code is not that of the examples; run {pathlib.Path(__file__).name}",
+                  file=sys.stderr)
+            wrong = 1
+    return wrong
 
 
 if __name__ == "__main__":

@@ -55,6 +55,25 @@ def test_tenant(root, start, example):
         assert tenant.returncode == 0 and out == "0 layers were wrong\n", errors
 
 
+def test_graph(root, start, example):
+    """Two graphs, whatever the plan is; what they wait is told now and then."""
+    d = start(pool="8M", page="16K")
+    model = random_model(root / "model", seed=5)
+    deadline = time.monotonic() + limit(60)
+    told = 0
+    while not told:  # as often as it takes: one run may be over before mmctl has started
+        assert time.monotonic() < deadline, "no step was timed"
+        engine, sets = example(d, "graph", model, 300), 0
+        while engine.poll() is None:
+            code, _, errors = d.ctl("plan", "set", "graph", "--layers", 1 + sets % 5, check=False)
+            assert code == 0 or "no such tenant" in errors or "no model" in errors, errors
+            sets += code == 0
+        out, errors = engine.communicate()
+        assert engine.returncode == 0, errors
+        wrong, captures, gated, told = (int(word) for word in out.split() if word.isdigit())
+        assert wrong == 0 and captures <= 2 and told <= gated, out
+
+
 def test_tenant_without_mmd(root):
     done = subprocess.run([str(EXAMPLES / "tenant"), str(root), "1"], capture_output=True, text=True,
                           env={"MMD_SOCKET": str(root / "nobody.sock")}, timeout=limit(60))

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every token is the same: without remapping, with layers cycling, and while plans change."""
 
-import itertools
 import json
 import pathlib
-import threading
 import time
 
 import pytest
 
 import models
 from daemon import RpcError
+from plans import PlanChanger
 from programs import BIN, DATA, count, limit, wait_until
 from tenant import make_requests, plain_tokens, read_output
 
@@ -41,32 +40,6 @@ def stories(tmp_path_factory):
 def random_case(root, model_dirs):
     requests = make_requests(root / "requests.jsonl", 12, output=(40, 80))
     return model_dirs[0], requests, plain_tokens(root, model_dirs[0], requests)
-
-
-class PlanChanger(threading.Thread):
-    """mmctl plan set, up and down, as fast as it goes, until told to stop."""
-
-    def __init__(self, mmd, tenant, plans):
-        super().__init__(daemon=True)
-        self.mmd, self.tenant, self.plans = mmd, tenant, plans
-        self.done, self.sets, self.errors = threading.Event(), 0, []
-
-    def run(self):
-        for alpha, slots in itertools.cycle(self.plans):
-            if self.done.is_set():
-                return
-            code, _, errors = self.mmd.ctl("plan", "set", self.tenant, "--layers", alpha, "--slots",
-                                           slots, check=False)
-            # When the tenant has left between two looks there is nothing to change any more.
-            if code and not self.done.is_set() and "no such tenant" not in errors \
-                    and "no model" not in errors:
-                self.errors.append(errors)
-            self.sets += 1
-
-    def finish(self):
-        self.done.set()
-        self.join(limit(30))
-        assert not self.is_alive(), "mmctl plan set hangs"
 
 
 def check_without(start, serve, case):

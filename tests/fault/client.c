@@ -150,6 +150,7 @@ static int use(struct mm_client *client, const char *model_dir, CUstream stream)
 	struct mm_kv_opts kv_opts = { .size = sizeof(kv_opts),
 				      .chunk_bytes = PEER_PAGE_BYTES,
 				      .chunks_max = 2 };
+	struct mm_gate_times *times;
 	struct mm_model *model;
 	struct mm_swap *swap;
 	struct mm_kv *kv;
@@ -161,6 +162,8 @@ static int use(struct mm_client *client, const char *model_dir, CUstream stream)
 		r = mm_swap_open(client, PEER_PAGE_BYTES, &swap);
 	if (!r)
 		r = mm_kv_want(kv, 1, 60 * MM_NS_PER_S);
+	if (!r)
+		r = mm_gate_times_open(model, &times);
 	if (!r)
 		r = mm_step_begin(client);
 	if (r)

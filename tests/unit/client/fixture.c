@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 
+#include "libclient/ipc/clock.h"
 #include "mm/base.h"
 
 /* ---- calls that block ---- */
@@ -129,4 +130,54 @@ uint8_t fixture_read(struct fixture *f, CUdeviceptr va)
 
 	assert_int_equal(mm_client_gpu(f->client)->cuMemcpyDtoH(&byte, va, 1), 0);
 	return byte;
+}
+
+uint64_t shared(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+void pause_ms(uint64_t ms)
+{
+	const struct timespec t = mm_timespec(ms * MM_NS_PER_MS);
+
+	nanosleep(&t, NULL);
+}
+
+/* Layers 1 and 3 share page 2. Layer 1 is in the slot. */
+void cycle_two(struct fixture *f)
+{
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 2 });
+	peer_expect(f->peer, MM_OP_PARKED);
+	peer_map(f->peer, 4, 3);
+	peer_gate(f->peer, 1, MM_GATE_READY);
+	peer_gate(f->peer, 3, MM_GATE_EMPTY);
+	peer_event(f->peer,
+		   &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2, .arg = { 1, 2 } });
+	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, 0);
+	fixture_event(f, MM_EVENT_PLAN_CHANGED);
+}
+
+/* mmd's answer to RESYNC: the same plan, layer 1 in the slot. */
+void null_change(struct fixture *f, uint64_t epoch)
+{
+	peer_expect(f->peer, MM_OP_RESYNC);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = epoch });
+	assert_int_equal(peer_expect(f->peer, MM_OP_PARKED).epoch, epoch);
+	for (uint32_t i = 0; i < PEER_LAYERS; i++)
+		peer_gate(f->peer, i, MM_GATE_RESIDENT);
+	peer_gate(f->peer, 1, MM_GATE_READY);
+	peer_gate(f->peer, 3, MM_GATE_EMPTY);
+	peer_event(f->peer,
+		   &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = epoch, .arg = { 1, 2 } });
+	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, 0);
+}
+
+/* mmd's part in a step: once layer 1 was used, layer 3 comes. */
+void bring_layer_3(struct fixture *f)
+{
+	while (!(shared(&f->peer->gates->gate[1].word) & MM_GATE_DONE))
+		pause_ms(1);
+	peer_gate(f->peer, 1, MM_GATE_EMPTY);
+	peer_gate(f->peer, 3, MM_GATE_READY);
 }

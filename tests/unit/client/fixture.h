@@ -47,3 +47,14 @@ int call_step_end(struct call *call);
 /* Waits for the next event of the client; fails the test after 10 s or if it is of another kind. */
 struct mm_event fixture_event(struct fixture *f, enum mm_event_kind kind);
 uint8_t fixture_read(struct fixture *f, CUdeviceptr va);
+
+/* What is shared with the client may change at any time. */
+uint64_t shared(const uint64_t *word);
+void pause_ms(uint64_t ms);
+
+/* A plan, epoch 2: layers 1 and 3 share page 2. Layer 1 is in the slot. */
+void cycle_two(struct fixture *f);
+/* mmd's answer to RESYNC: the same plan, layer 1 in the slot. */
+void null_change(struct fixture *f, uint64_t epoch);
+/* mmd's part in a step: once layer 1 was used, layer 3 comes. */
+void bring_layer_3(struct fixture *f);

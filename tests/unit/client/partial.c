@@ -76,13 +76,6 @@ static void let_driver_go(void)
 	pthread_mutex_unlock(&driver.lock);
 }
 
-static void pause_ms(uint64_t ms)
-{
-	const struct timespec t = mm_timespec(ms * MM_NS_PER_MS);
-
-	nanosleep(&t, NULL);
-}
-
 static uint64_t gate(struct fixture *f, uint32_t layer)
 {
 	return __atomic_load_n(&f->peer->gates->gate[layer].word, __ATOMIC_ACQUIRE);

@@ -16,32 +16,6 @@
 
 #define STREAMS 17 /* one more than a step may have */
 
-static uint64_t shared(const uint64_t *word)
-{
-	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-}
-
-static void pause_ms(uint64_t ms)
-{
-	const struct timespec t = mm_timespec(ms * MM_NS_PER_MS);
-
-	nanosleep(&t, NULL);
-}
-
-/* Layers 1 and 3 share page 2. Layer 1 is in the slot. */
-static void cycle_two(struct fixture *f)
-{
-	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 2 });
-	peer_expect(f->peer, MM_OP_PARKED);
-	peer_map(f->peer, 4, 3);
-	peer_gate(f->peer, 1, MM_GATE_READY);
-	peer_gate(f->peer, 3, MM_GATE_EMPTY);
-	peer_event(f->peer,
-		   &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2, .arg = { 1, 2 } });
-	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, 0);
-	fixture_event(f, MM_EVENT_PLAN_CHANGED);
-}
-
 static void enqueue_layers(struct fixture *f, uint32_t first, uint32_t end)
 {
 	for (uint32_t i = first; i < end; i++) {
@@ -211,30 +185,6 @@ static void test_broken_off(void **state)
 	peer_expect(f->peer, MM_OP_RESYNC);
 }
 
-/* mmd's answer to RESYNC: the same plan, layer 1 in the slot. */
-static void null_change(struct fixture *f, uint64_t epoch)
-{
-	peer_expect(f->peer, MM_OP_RESYNC);
-	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = epoch });
-	assert_int_equal(peer_expect(f->peer, MM_OP_PARKED).epoch, epoch);
-	for (uint32_t i = 0; i < PEER_LAYERS; i++)
-		peer_gate(f->peer, i, MM_GATE_RESIDENT);
-	peer_gate(f->peer, 1, MM_GATE_READY);
-	peer_gate(f->peer, 3, MM_GATE_EMPTY);
-	peer_event(f->peer,
-		   &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = epoch, .arg = { 1, 2 } });
-	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, 0);
-}
-
-/* mmd's part in a step: once layer 1 was used, layer 3 comes. */
-static void bring_layer_3(struct fixture *f)
-{
-	while (!(shared(&f->peer->gates->gate[1].word) & MM_GATE_DONE))
-		pause_ms(1);
-	peer_gate(f->peer, 1, MM_GATE_EMPTY);
-	peer_gate(f->peer, 3, MM_GATE_READY);
-}
-
 /* The next step waits for the repair: without it, it would wait at layer 1 for ever. */
 static void test_no_step_before_the_repair(void **state)
 {
@@ -398,12 +348,17 @@ static void test_child_is_refused(void **state)
 
 	if (child == 0) {
 		struct mm_client_info info;
+		struct mm_gate_times *times;
 		struct mm_event event;
 		int bad = mm_client_info(f->client, &info) != -ECHILD;
 
 		bad |= mm_step_begin(f->client) != -ECHILD;
 		bad |= mm_step_end(f->client, f->stream, NULL) != -ECHILD;
 		bad |= mm_layer_begin(f->model, 0, f->stream) != -ECHILD;
+		bad |= mm_gate_times_open(f->model, &times) != -ECHILD;
+		bad |= mm_step_capture(f->client, NULL) != -ECHILD;
+		bad |= mm_step_replay(f->client, NULL) != -ECHILD;
+		bad |= mm_step_wants_times(f->client);
 		bad |= mm_client_next_event(f->client, &event) != -ECHILD;
 		mm_client_hint(f->client, &(struct mm_load_hint){ 0 });
 		bad |= mm_client_close(f->client) != NULL;

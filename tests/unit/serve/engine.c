@@ -118,6 +118,27 @@ static const struct {
 	    .max_batched_tokens = 256,
 	    .fused = true,
 	    .verify = true } },
+	{ "graphs",
+	  { .block_tokens = 16,
+	    .max_batch = 24,
+	    .max_batched_tokens = 256,
+	    .verify = true,
+	    .graphs_max = 24 } },
+	{ "few graphs, swapped",
+	  { .block_tokens = 4,
+	    .max_batch = 12,
+	    .max_batched_tokens = 31,
+	    .kv_share_bytes = 160 << 10,
+	    .swap_bytes = 128 << 10,
+	    .graphs_max = 2 } },
+	{ "graphs, lent, separate",
+	  { .block_tokens = 4,
+	    .max_batch = 9,
+	    .max_batched_tokens = 20,
+	    .kv_order = MM_KV_SEPARATE,
+	    .lend = 6,
+	    .lend_pages = 120,
+	    .graphs_max = 16 } },
 	{ "chunks of 5",
 	  { .block_tokens = 3, .max_batch = 5, .max_batched_tokens = 5, .admit = MM_ADMIT_FULL } },
 	{ "little memory",
@@ -195,6 +216,7 @@ static void compare(const char *what, const struct mm_requests *requests)
 static void test_batch_invariance(void **state)
 {
 	uint64_t preemptions = 0, moved = 0, released = 0, repeated = 0, swapped = 0, failed = 0;
+	uint64_t captures = 0, launches = 0;
 	struct mm_requests requests;
 	char dir[256];
 
@@ -223,12 +245,15 @@ static void test_batch_invariance(void **state)
 			repeated += run.stats.steps_void;
 			swapped += run.stats.swapped_in_bytes;
 			failed += run.stats.swaps_failed;
+			captures += run.stats.graph_captures;
+			launches += run.stats.graph_launches;
 		}
 		mm_requests_done(&requests);
 		rig_remove(dir);
 	}
 	/* Or the runs above have shown nothing. */
 	assert_true(swapped > 100000 && failed > 3);
+	assert_true(captures > 20 && launches > 2 * captures);
 	assert_true(preemptions > 10 && moved > 10 && released > 10 && repeated > 10);
 }
 
