@@ -422,6 +422,25 @@ static void test_copies_beside_kernels(void **state)
 	}
 }
 
+/* Whether a process whose stream stands at a gate takes its turns of the device, for nothing. */
+static void test_kernels_beside_a_wait(void **state)
+{
+	struct conf_peer kernels, wait;
+	double alone;
+
+	(void)state;
+	conf_kernel("conf_loop");
+	kernels = begin_spinner(0);
+	measure();
+	alone = end_peer(&kernels);
+	wait = conf_spawn("waiting");
+	want(&wait, 1);
+	kernels = begin_spinner(0);
+	measure();
+	conf_fact("kernels.beside_a_wait", "of alone", end_peer(&kernels) / alone);
+	end_peer(&wait);
+}
+
 static void test_calls_beside_another_kernel(void **state)
 {
 	struct conf_peer peer;
@@ -589,13 +608,10 @@ static int set_up(void **state)
 
 #define T(name) cmocka_unit_test_setup(name, set_up)
 static const struct CMUnitTest tests[] = {
-	T(test_calls_beside_own_kernel),
-	T(test_calls_beside_own_wait),
-	T(test_calls_beside_another_kernel),
-	T(test_copies_beside_kernels),
-	T(test_remap_is_seen),
-	T(test_remap_beside_kernel),
-	T(test_waiting_streams),
+	T(test_calls_beside_own_kernel),     T(test_calls_beside_own_wait),
+	T(test_calls_beside_another_kernel), T(test_copies_beside_kernels),
+	T(test_kernels_beside_a_wait),       T(test_remap_is_seen),
+	T(test_remap_beside_kernel),         T(test_waiting_streams),
 };
 
 static const struct conf_role roles[] = {

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -332,8 +333,10 @@ static CUmodule module;
 
 bool conf_has_kernels(void)
 {
-	const char *path = conf.software ? CONF_HOST_KERNELS : CONF_FATBIN;
+	const char *path = getenv("MM_CONF_KERNELS");
 
+	if (!path || !*path)
+		path = conf.software ? CONF_HOST_KERNELS : CONF_FATBIN;
 	if (!module && *path && access(path, R_OK) == 0)
 		ok(conf.gpu.cuModuleLoad(&module, path));
 	return module != NULL;

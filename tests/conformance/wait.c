@@ -150,6 +150,31 @@ static void test_round_trip(void **state)
 
 /* ---- Order ---- */
 
+/* Two words that one stream writes are seen in that order. */
+static void test_two_words(void **state)
+{
+	const uint32_t rounds = conf.software ? 2000 : 20000;
+	void *page = conf_shared(PAGE, NULL);
+	CUdeviceptr va = conf_register(page, PAGE, 0);
+	CUstream stream = conf_stream();
+	uint64_t second, first;
+
+	(void)state;
+	for (uint32_t i = 1; i <= rounds; i++) {
+		ok(gpu->cuStreamWriteValue64(stream, va, i, 0));
+		ok(gpu->cuStreamWriteValue64(stream, at(va, 1), i, 0));
+		second = load(line(page, 1));
+		first = load(line(page, 0));
+		if (first < second)
+			fail_msg("%zu is there before %zu", (size_t)second, (size_t)first);
+	}
+	ok(gpu->cuStreamSynchronize(stream));
+	check(load(line(page, 0)) == rounds && load(line(page, 1)) == rounds);
+	ok(gpu->cuStreamDestroy(stream));
+	ok(gpu->cuMemHostUnregister(page));
+	munmap(page, PAGE);
+}
+
 /* On hardware as many as the time lets be: two contexts may take turns for each of them. */
 static bool is_enough(uint32_t rounds, uint64_t begin)
 {
@@ -291,6 +316,7 @@ static int set_up(void **state)
 static const struct CMUnitTest tests[] = {
 	T(test_round_trip),
 	T(test_long_wait),
+	T(test_two_words),
 	T(test_order),
 };
 
