@@ -24,6 +24,9 @@
 #define PROFILE                                                                        \
 	"gh200-96,hbm_gbps=10,mem_efficiency=1,h2d_gbps=1,d2h_gbps=1,duplex_loss=0.2," \
 	"kernel_us=2,copy_us=2,launch_us=0,create_us=1000"
+#define SLOW_LAUNCHES                                                                  \
+	"gh200-96,hbm_gbps=10,mem_efficiency=1,h2d_gbps=1,d2h_gbps=1,duplex_loss=0.2," \
+	"kernel_us=2,copy_us=2,launch_us=500,create_us=1000"
 #define MS       MM_NS_PER_MS
 #define GIB      (UINT64_C(1) << 30)
 #define BYTES_MS UINT64_C(10000000) /* of device memory in a millisecond */
@@ -159,6 +162,41 @@ static int role_kernels(int sock)
 	before = stats().compute_ns;
 	check_kernels();
 	check(stats().compute_ns - before == 20 * MS + 4000 && stats().kernels >= 201);
+	return 0;
+}
+
+/* The host's time for a launch is paid once for a graph; what a kernel costs is asked when it runs. */
+static int role_graph(int sock)
+{
+	CUdeviceptr va = 0;
+	void *params[] = { &va };
+	CUevent from, to;
+	CUgraphExec exec;
+	CUgraph graph;
+	uint64_t bytes;
+
+	(void)sock;
+	begin();
+	va = conf_reserve(conf.granule);
+	conf_map(va, conf.granule, conf_create(conf.granule), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	from = event();
+	to = event();
+	ok(gpu->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	ok(gpu->cuEventRecordWithFlags(from, stream, CU_EVENT_RECORD_EXTERNAL));
+	for (int i = 0; i < 200; i++)
+		kernel(stream, 0);
+	ok(gpu->cuLaunchKernel(peek, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+	ok(gpu->cuEventRecordWithFlags(to, stream, CU_EVENT_RECORD_EXTERNAL));
+	ok(gpu->cuStreamEndCapture(stream, &graph));
+	ok(gpu->cuGraphInstantiateWithFlags(&exec, graph, 0));
+	for (uint64_t ms = 1; ms <= 3; ms++) {
+		bytes = ms * BYTES_MS;
+		ok(gpu->cuMemcpyHtoDAsync(va, &bytes, sizeof(bytes), stream));
+		ok(gpu->cuGraphLaunch(exec, stream));
+		check(time_of(to) - time_of(from) == 400000 + ms * MS);
+		ok(gpu->cuStreamSynchronize(stream));
+	}
+	ok(gpu->cuGraphExecDestroy(exec));
 	return 0;
 }
 
@@ -681,6 +719,14 @@ IN_ROLE(host)
 IN_ROLE(calls)
 IN_ROLE(scribbled)
 
+static void test_graph(void **state)
+{
+	(void)state;
+	setenv("MM_SOFTGPU_PROFILE", SLOW_LAUNCHES, 1);
+	run("graph");
+	setenv("MM_SOFTGPU_PROFILE", PROFILE, 1);
+}
+
 /* Device time is the same, however slowly it passes. */
 static void test_dilation(void **state)
 {
@@ -694,33 +740,26 @@ static void test_dilation(void **state)
 int main(int argc, char **argv)
 {
 	static const struct conf_role roles[] = {
-		{ "kernels", role_kernels },
-		{ "copies", role_copies },
-		{ "overlap", role_overlap },
-		{ "bytes", role_bytes },
-		{ "capacity", role_capacity },
-		{ "fault", role_fault },
-		{ "read_only", role_read_only },
-		{ "neighbour", role_neighbour },
-		{ "victim", role_victim },
-		{ "survivor", role_survivor },
-		{ "order", role_order },
-		{ "calls", role_calls },
-		{ "host", role_host },
-		{ "init", role_init },
-		{ "first", role_first },
-		{ "scribbled", role_scribbled },
-		{ NULL, NULL },
+		{ "kernels", role_kernels },     { "graph", role_graph },
+		{ "copies", role_copies },       { "overlap", role_overlap },
+		{ "bytes", role_bytes },         { "capacity", role_capacity },
+		{ "fault", role_fault },         { "read_only", role_read_only },
+		{ "neighbour", role_neighbour }, { "victim", role_victim },
+		{ "survivor", role_survivor },   { "order", role_order },
+		{ "calls", role_calls },         { "host", role_host },
+		{ "init", role_init },           { "first", role_first },
+		{ "scribbled", role_scribbled }, { NULL, NULL },
 	};
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_kernels),     cmocka_unit_test(test_copies),
-		cmocka_unit_test(test_overlap),     cmocka_unit_test(test_bytes),
-		cmocka_unit_test(test_capacity),    cmocka_unit_test(test_fault),
-		cmocka_unit_test(test_read_only),   cmocka_unit_test(test_neighbours),
-		cmocka_unit_test(test_survivor),    cmocka_unit_test(test_order),
-		cmocka_unit_test(test_calls),       cmocka_unit_test(test_host),
-		cmocka_unit_test(test_scribbled),   cmocka_unit_test(test_dilation),
-		cmocka_unit_test(test_environment), cmocka_unit_test(test_agreement),
+		cmocka_unit_test(test_kernels),    cmocka_unit_test(test_graph),
+		cmocka_unit_test(test_copies),     cmocka_unit_test(test_overlap),
+		cmocka_unit_test(test_bytes),      cmocka_unit_test(test_capacity),
+		cmocka_unit_test(test_fault),      cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_neighbours), cmocka_unit_test(test_survivor),
+		cmocka_unit_test(test_order),      cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_host),       cmocka_unit_test(test_scribbled),
+		cmocka_unit_test(test_dilation),   cmocka_unit_test(test_environment),
+		cmocka_unit_test(test_agreement),
 	};
 
 	if (argc == 1) {
