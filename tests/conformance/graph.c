@@ -294,15 +294,19 @@ static const struct {
 	CUresult want, end; /* end 0: INVALIDATED */
 	bool blocking;
 } breaches[BREACHES] = {
-	[SYNCHRONIZE] = { "synchronize", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED },
-	[QUERY] = { "query", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED },
-	[CONTEXT] = { "context", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED },
-	[EVENT] = { "event", CUDA_ERROR_CAPTURED_EVENT },
-	[LEGACY] = { "legacy stream", CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, .blocking = true },
-	[ISOLATION] = { "isolation", CUDA_ERROR_STREAM_CAPTURE_ISOLATION },
-	[MERGE] = { "merge", CUDA_ERROR_STREAM_CAPTURE_MERGE },
-	[UNJOINED] = { "unjoined", CUDA_SUCCESS, CUDA_ERROR_STREAM_CAPTURE_UNJOINED },
-	[ALLOCATE] = { "allocate", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED },
+	[SYNCHRONIZE] = { .name = "synchronize", .want = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED },
+	[QUERY] = { .name = "query", .want = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED },
+	[CONTEXT] = { .name = "context", .want = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED },
+	[EVENT] = { .name = "event", .want = CUDA_ERROR_CAPTURED_EVENT },
+	[LEGACY] = { .name = "legacy stream",
+		     .want = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+		     .blocking = true },
+	[ISOLATION] = { .name = "isolation", .want = CUDA_ERROR_STREAM_CAPTURE_ISOLATION },
+	[MERGE] = { .name = "merge", .want = CUDA_ERROR_STREAM_CAPTURE_MERGE },
+	[UNJOINED] = { .name = "unjoined",
+		       .want = CUDA_SUCCESS,
+		       .end = CUDA_ERROR_STREAM_CAPTURE_UNJOINED },
+	[ALLOCATE] = { .name = "allocate", .want = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED },
 };
 
 static CUresult commit_breach(enum breach breach, CUstream stream, CUstream other, CUevent event,
