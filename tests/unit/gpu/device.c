@@ -383,7 +383,7 @@ static int set_up(void **state)
 	return 0;
 }
 
-/* Those that remake the device come first: from conf_context() on we use it ourselves. */
+/* Each is a process of its own; those that remake the device do not use it themselves. */
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_remade_when_alone),
 	cmocka_unit_test(test_uuid),
@@ -391,10 +391,10 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_injected),
 	cmocka_unit_test(test_many),
 	cmocka_unit_test(test_exit_cleans_up),
-	cmocka_unit_test(test_fork_holds),
-	cmocka_unit_test(test_guest),
-	cmocka_unit_test(test_reopened),
-	cmocka_unit_test(test_speed),
+	cmocka_unit_test_setup(test_fork_holds, set_up),
+	cmocka_unit_test_setup(test_guest, set_up),
+	cmocka_unit_test_setup(test_reopened, set_up),
+	cmocka_unit_test_setup(test_speed, set_up),
 };
 
 static const struct conf_role roles[] = {
