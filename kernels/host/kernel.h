@@ -27,6 +27,7 @@
 
 #define MM_HOST_ARGS_MAX       24
 #define MM_HOST_KERNELS_SYMBOL "mm_host_kernels"
+#define MM_HOST_FAULT_SYMBOL   "mm_host_fault"
 
 struct mm_host_launch {
 	uint32_t grid[3];
@@ -48,3 +49,10 @@ struct mm_host_kernel {
 
 /* A module defines this; visible whatever -fvisibility says. */
 extern __attribute__((visibility("default"))) const struct mm_host_kernel mm_host_kernels[];
+
+/*
+ * A module whose kernels run on stacks of their own defines this too. Called on the thread of a kernel
+ * that is about to be left by a long jump, in the signal's handler: it goes back to the thread's own
+ * stack and faults there again, or returns where that is the running one.
+ */
+extern __attribute__((visibility("default"))) void mm_host_fault(void);

@@ -14,6 +14,9 @@ static struct sigaction previous[2]; /* written under install_mtx, before ours i
 /* Initial-exec: the handler must not allocate on a thread's first look at it. */
 static __thread sigjmp_buf *guard __attribute__((tls_model("initial-exec")));
 
+/* What goes before the jump. */
+static __thread void (*first)(void) __attribute__((tls_model("initial-exec")));
+
 static void chain(int sig, siginfo_t *info, void *context)
 {
 	const struct sigaction *old = &previous[sig == SIGBUS];
@@ -33,8 +36,11 @@ static void chain(int sig, siginfo_t *info, void *context)
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	/* si_code <= 0: sent by a process, not raised by an access. */
-	if (guard && info->si_code > 0)
+	if (guard && info->si_code > 0) {
+		if (first)
+			first();
 		siglongjmp(*guard, 1);
+	}
 	chain(sig, info, context);
 }
 
@@ -54,6 +60,11 @@ void sg_fault_install(void)
 		sigaction(signals[i], &ours, NULL);
 	}
 	pthread_mutex_unlock(&install_mtx);
+}
+
+void sg_fault_first(void (*fn)(void))
+{
+	first = fn;
 }
 
 bool sg_guarded(void (*fn)(void *arg), void *arg)

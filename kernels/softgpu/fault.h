@@ -16,3 +16,6 @@ void sg_fault_install(void);
 
 /* Return: false if @fn was left by a fault. */
 bool sg_guarded(void (*fn)(void *arg), void *arg);
+
+/* @fn, or nothing if NULL: called in the handler before what this thread runs guarded is left. */
+void sg_fault_first(void (*fn)(void));

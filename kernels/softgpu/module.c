@@ -29,6 +29,7 @@ struct sg_module {
 	void *library;
 	const struct mm_host_kernel *kernels;
 	size_t n_kernels;
+	void (*fault)(void); /* or NULL */
 	pthread_mutex_t mtx;
 	struct sg_function *functions; /* guarded by mtx; looked up so far, each published */
 };
@@ -129,6 +130,7 @@ static CUresult create_module(struct sg_context *ctx, void *library, struct sg_m
 	m->library = library;
 	m->kernels = kernels;
 	m->n_kernels = n;
+	m->fault = (void (*)(void))dlsym(library, MM_HOST_FAULT_SYMBOL);
 	pthread_mutex_init(&m->mtx, NULL);
 	*ret_module = m;
 	return CUDA_SUCCESS;
@@ -231,6 +233,7 @@ static CUresult find_function(struct sg_module *m, const char *name, struct sg_f
 	sg_object_ref(&m->object);
 	f->module = m;
 	f->kernel = &m->kernels[i];
+	f->fault = m->fault;
 	f->next = m->functions;
 	m->functions = f;
 	sg_object_publish(&f->object);

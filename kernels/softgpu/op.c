@@ -144,7 +144,9 @@ static bool launch(struct sg_op *op)
 	bool fine;
 
 	__atomic_add_fetch(&kernels, 1, __ATOMIC_ACQ_REL);
+	sg_fault_first(op->launch.function->fault);
 	fine = sg_guarded(run_launch, op);
+	sg_fault_first(NULL);
 	__atomic_sub_fetch(&kernels, 1, __ATOMIC_ACQ_REL);
 	return fine;
 }
