@@ -12,7 +12,9 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline float mm_exp(float x)
+#include "kernels/host/both.h"
+
+MM_BOTH float mm_exp(float x)
 {
 	const float round = 0x1.8p23f; /* adding it rounds to an integer */
 	const float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;

@@ -3,6 +3,7 @@
 #include "kernels/host/exp.h"
 #include "kernels/host/lanes.h"
 #include "kernels/host/narrow.h"
+#include "kernels/host/sincos.h"
 
 #include <math.h>
 
@@ -175,9 +176,9 @@ static void rotate_row(const struct mm_rope_args *a, float *x, uint32_t position
 	const double *frequencies = mm_at(a->frequencies_va);
 
 	for (uint32_t i = 0; i < half; i++) {
-		const double angle = position * frequencies[i];
-		const float c = (float)cos(angle), s = (float)sin(angle);
+		float s, c;
 
+		mm_sincos(position * frequencies[i], &s, &c);
 		for (uint32_t h = 0; h < a->heads; h++) {
 			float *p = x + (size_t)h * a->head_dim + i;
 			const float low = p[0], high = p[half];

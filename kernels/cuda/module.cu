@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One image for nvcc of all kernels; a C compiler takes each file on its own. */
+#include "kernels/cuda/checksum.cu"
+#include "kernels/cuda/flat.cu"
+#include "kernels/cuda/gemm.cu"
+#include "kernels/cuda/norm.cu"
+#include "kernels/cuda/rope.cu"
+#include "kernels/cuda/rows.cu"
