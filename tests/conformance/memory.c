@@ -99,20 +99,28 @@ static void test_create_rules(void **state)
 	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
 		CUmemAllocationProp prop = conf.prop;
 		CUmemGenericAllocationHandle h = 0;
+		char fact[96];
 		CUresult res;
 
 		prop.location.type = (CUmemLocationType)cases[i].location_type;
 		prop.location.id = cases[i].device;
 		prop.type = (CUmemAllocationType)cases[i].type;
 		res = gpu->cuMemCreate(&h, cases[i].bytes, &prop, cases[i].flags);
-		if ((res != CUDA_SUCCESS) != cases[i].refused)
+		snprintf(fact, sizeof(fact), "create.rule.%s", cases[i].name);
+		conf_fact_result(fact, res);
+		/* What is right must work; nothing relies on what is wrong being refused. */
+		if ((res != CUDA_SUCCESS) != cases[i].refused &&
+		    (conf.software || !cases[i].refused))
 			fail_msg("%s: %s", cases[i].name, mm_gpu_strerror(gpu, res));
 		if (!res)
 			ok(gpu->cuMemRelease(h));
 	}
 }
 
-/* Offset 0, the whole handle, inside one reservation, nothing mapped there yet. */
+/*
+ * Offset 0, the whole handle, inside one reservation, nothing mapped there yet: what is always allowed,
+ * and all that we do. A later driver may allow more.
+ */
 static void test_map_rules(void **state)
 {
 	const size_t g = conf.granule;
@@ -132,16 +140,23 @@ static void test_map_rules(void **state)
 		{ "flags", va, 2 * g, 0, 1 },
 		{ "past the reservation", va + 3 * g, 2 * g, 0, 0 },
 	};
+	char fact[96];
+	CUresult res;
 
 	(void)state;
-	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++)
-		if (!gpu->cuMemMap(cases[i].va, cases[i].bytes, cases[i].offset, h, cases[i].flags))
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		res = gpu->cuMemMap(cases[i].va, cases[i].bytes, cases[i].offset, h,
+				    cases[i].flags);
+		snprintf(fact, sizeof(fact), "map.rule.%s", cases[i].name);
+		conf_fact_result(fact, res);
+		if (!res && conf.software)
 			fail_msg("%s was accepted", cases[i].name);
+		if (!res)
+			ok(gpu->cuMemUnmap(cases[i].va, cases[i].bytes));
+	}
 	ok(gpu->cuMemMap(va, 2 * g, 0, h, 0));
 	check(gpu->cuMemMap(va, 2 * g, 0, h, 0) != CUDA_SUCCESS);
 	check(gpu->cuMemMap(va + g, g, 0, other, 0) != CUDA_SUCCESS);
-	check(gpu->cuMemUnmap(va, g) != CUDA_SUCCESS);
-	check(gpu->cuMemUnmap(va + g, g) != CUDA_SUCCESS);
 	ok(gpu->cuMemUnmap(va, 2 * g));
 	ok(gpu->cuMemAddressFree(va, 4 * g));
 	ok(gpu->cuMemRelease(h));
@@ -166,7 +181,7 @@ static void test_prefix(void **state)
 	ok(gpu->cuMemAddressFree(va, 2 * g));
 }
 
-/* Access is set over whole runs of mappings, in one call; not over a hole. */
+/* Access is set over whole runs of mappings, in one call. */
 static void test_access_ranges(void **state)
 {
 	const size_t g = conf.granule;
@@ -183,7 +198,6 @@ static void test_access_ranges(void **state)
 	res = gpu->cuMemGetAccess(&flags, &conf.prop.location, va);
 	conf_fact_text("access.after_map", "%s, flags %llu", mm_gpu_strerror(gpu, res), flags);
 	check(!conf.software || (!res && flags == CU_MEM_ACCESS_FLAGS_PROT_NONE));
-	check(conf_try_access(va, 4 * g, RW) != CUDA_SUCCESS);
 	conf_access(va, 3 * g, RW);
 	ok(gpu->cuMemGetAccess(&flags, &conf.prop.location, va + 2 * g));
 	check(flags == (unsigned long long)RW);
@@ -352,7 +366,9 @@ static void test_reservations(void **state)
 	ok(gpu->cuMemAddressFree(va, 4 * g));
 	ok(gpu->cuMemAddressFree(hinted, 4 * g));
 	check(gpu->cuMemAddressReserve(&va, 0, 0, 0, 0) != CUDA_SUCCESS);
-	check(gpu->cuMemAddressReserve(&va, g, 0, 0, 1) != CUDA_SUCCESS);
+	res = gpu->cuMemAddressReserve(&va, g, 0, 0, 1);
+	conf_fact_result("reserve.flags", res);
+	check(res || !conf.software);
 	res = gpu->cuMemAddressReserve(&va, g, 3 * g, 0, 0);
 	conf_fact_result("reserve.odd_alignment", res);
 	check(res || !conf.software);

@@ -64,6 +64,24 @@ static CUresult unmap_twice(void)
 	return gpu->cuMemUnmap(va, conf.granule);
 }
 
+static CUresult unmap_part(size_t first)
+{
+	CUdeviceptr va = conf_reserve(2 * conf.granule);
+
+	ok(gpu->cuMemMap(va, 2 * conf.granule, 0, conf_create(2 * conf.granule), 0));
+	return gpu->cuMemUnmap(va + first * conf.granule, conf.granule);
+}
+
+static CUresult unmap_first_part(void)
+{
+	return unmap_part(0);
+}
+
+static CUresult unmap_last_part(void)
+{
+	return unmap_part(1);
+}
+
 static CUresult retain_unmapped(void)
 {
 	CUmemGenericAllocationHandle h;
@@ -116,6 +134,8 @@ static const struct misuse {
 	{ "free_mapped_addresses", free_mapped_addresses, CUDA_ERROR_INVALID_VALUE },
 	{ "free_half_the_addresses", free_half_the_addresses, CUDA_ERROR_INVALID_VALUE },
 	{ "unmap_twice", unmap_twice, CUDA_ERROR_INVALID_VALUE },
+	{ "unmap_first_part", unmap_first_part, CUDA_ERROR_INVALID_VALUE },
+	{ "unmap_last_part", unmap_last_part, CUDA_ERROR_INVALID_VALUE },
 	{ "retain_unmapped", retain_unmapped, CUDA_ERROR_INVALID_VALUE },
 	{ "access_to_a_hole", access_to_a_hole, CUDA_ERROR_INVALID_VALUE },
 	{ "free_twice", free_twice, CUDA_ERROR_INVALID_VALUE },
