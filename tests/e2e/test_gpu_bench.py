@@ -75,6 +75,19 @@ def test_rehearsal(root):
     assert [line for line in lines if "outcome" in line] == result["parts"]
 
 
+def test_a_software_gpu_by_another_name(root):
+    """What is measured on it is a rehearsal, whatever the driver's file is called."""
+    (root / "libcuda.so.1").symlink_to((BIN.parent / "lib" / "libmm-softgpu.so").resolve())
+    (root / "device").mkdir()
+    code, text, errors = gpu("scrub", "--driver", root / "libcuda.so.1", "--repeat", 1, "--json",
+                             MM_SOFTGPU_DIR=str(root / "device"), MM_SOFTGPU_MEMORY="64M",
+                             MM_SOFTGPU_GRANULARITY="64K")
+    assert code == 0, errors
+    result = json.loads(text)
+    assert result["rehearsal"] and result["device"]["rehearsal"]
+    assert {row["params"]["page"] for row in result["results"]} == {64 << 10, 256 << 10}
+
+
 def test_table():
     code, text, errors = gpu("scrub", "--quick", "--repeat", 1, "--pages", "64K,1M")
     assert code == 0, errors

@@ -23,20 +23,21 @@
 #define POLL_MS        20
 #define EXIT_NO_DEVICE 77
 
+/* In this order: what has a goal first. */
 const struct mm_gpu_part mm_gpu_parts[] = {
 	{ "stream", "bringing layers in, against a bare loop of copies", mm_gpu_stream_run },
 	{ "grant", "KV memory, wanted to usable, against bare import and against creation",
 	  mm_gpu_grant_run },
 	{ "decode", "steps whose layers cycle, against max(computation, transfer)",
 	  mm_gpu_decode_run },
-	{ "memops", "the gates of a step: 2n stream operations, plain and captured",
-	  mm_gpu_memops_run },
-	{ "pages", "streaming, plan changes and reading, by page size", mm_gpu_pages_run },
 	{ "overhead", "an engine with nothing remapped, against itself on plain allocations",
 	  mm_gpu_overhead_run },
-	{ "gemm", "matrix products, against bandwidth and arithmetic", mm_gpu_gemm_run },
-	{ "scrub", "cleaning pages, against a bare fill and a copy", mm_gpu_scrub_run },
 	{ "attention", "paged attention, against the bandwidth of a copy", mm_gpu_attention_run },
+	{ "gemm", "matrix products, against bandwidth and arithmetic", mm_gpu_gemm_run },
+	{ "memops", "the gates of a step: 2n stream operations, plain and captured",
+	  mm_gpu_memops_run },
+	{ "scrub", "cleaning pages, against a bare fill and a copy", mm_gpu_scrub_run },
+	{ "pages", "streaming, plan changes and reading, by page size", mm_gpu_pages_run },
 	{ "kernels", "kernels that are bound by memory, against the bandwidth of a copy",
 	  mm_gpu_kernels_run },
 	{ 0 },
@@ -442,6 +443,9 @@ static int run_all(struct gpu *g)
 
 	if (outcome != DONE)
 		return outcome == NO_DEVICE ? EXIT_NO_DEVICE : 1;
+	/* Whatever it is called. */
+	g->bench.rehearsal = json_is_true(json_object_get(g->device, "rehearsal"));
+	choose_sizes(&g->bench);
 	first = header(g);
 	write_out(g, first);
 	json_decref(first);

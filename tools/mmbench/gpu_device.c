@@ -303,7 +303,7 @@ static json_t *describe(struct mm_gpu_dev *dev)
 	return json_pack("{s:s,s:s,s:s,s:i,s:I,s:I,s:b,s:i}", "device", name, "uuid", hex, "driver",
 			 dev->bench->opts.driver, "driver_version", version, "memory_bytes",
 			 (json_int_t)total, "granularity_bytes", (json_int_t)granularity,
-			 "rehearsal", dev->bench->rehearsal, "host_node", device_node(dev));
+			 "rehearsal", mm_gpu_is_software(gpu), "host_node", device_node(dev));
 }
 
 int mm_gpu_device_run(struct mm_gpu_bench *bench)
