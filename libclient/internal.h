@@ -139,6 +139,10 @@ struct mm_client {
 	bool service_runs;
 	struct mm_ring cq;    /* service thread only */
 	uint32_t fds_refused; /* service thread only: truncated batches in a row */
+	struct { /* service thread only: chunks that were granted and are not mapped yet */
+		uint64_t first;
+		uint32_t n;
+	} granted;
 
 	pthread_mutex_t map_lock;
 	struct mm_mapper mapper; /* map_lock */
@@ -280,8 +284,12 @@ int mm_packs_copy(struct mm_client *client, const struct mm_model_opts *opts,
 
 /* ---- kv.c ---- */
 
+/* Neighbours that are granted one after the other are mapped together, by mm_kv_take_grants(). */
 int mm_kv_on_grant(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 int mm_kv_on_denied(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+/* Maps what was granted; before any other event is looked at, and when there is none. */
+int mm_kv_take_grants(struct mm_client *client, const char **ret_text);
+
 /* Takes all mappings of the arena away and frees it; map_lock. */
 void mm_kv_destroy(struct mm_kv *kv);
 

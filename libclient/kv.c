@@ -28,8 +28,11 @@ static size_t bitmap_words(uint32_t bits)
 	return mm_div_up(bits, WORD_BITS);
 }
 
-/* With map_lock. One chunk is a span in each range; @table NULL unmaps it. */
-static int chunk_apply(struct mm_kv *kv, uint32_t chunk, const uint32_t *table)
+/*
+ * With map_lock. One chunk is a span in each range; @table NULL unmaps it. Where there is one range, chunks that
+ * are neighbours are one span.
+ */
+static int chunks_apply(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32_t *table)
 {
 	uint32_t first = MM_MAP_KV_BASE + chunk * kv->ranges * kv->pages_per_range;
 	int result = 0;
@@ -38,7 +41,7 @@ static int chunk_apply(struct mm_kv *kv, uint32_t chunk, const uint32_t *table)
 		const struct mm_span span = {
 			.va = kv->va[i] + chunk * kv->chunk_bytes,
 			.entry = first + i * kv->pages_per_range,
-			.n_pages = kv->pages_per_range,
+			.n_pages = n * kv->pages_per_range,
 			.writable = true,
 			.whole = true,
 		};
@@ -51,8 +54,13 @@ static int chunk_apply(struct mm_kv *kv, uint32_t chunk, const uint32_t *table)
 			break;
 	}
 	if (result && table)
-		chunk_apply(kv, chunk, NULL);
+		chunks_apply(kv, chunk, n, NULL);
 	return result;
+}
+
+static int chunk_apply(struct mm_kv *kv, uint32_t chunk, const uint32_t *table)
+{
+	return chunks_apply(kv, chunk, 1, table);
 }
 
 static int say_released(struct mm_client *c, uint32_t chunk)
@@ -94,15 +102,17 @@ static struct mm_kv *grant_find(struct mm_client *c, uint64_t chunk)
 }
 
 /* With map_lock. */
-static void grant_done(struct mm_client *c, struct mm_kv *kv, uint32_t chunk, int result)
+static void grant_done(struct mm_client *c, struct mm_kv *kv, uint32_t chunk, uint32_t n,
+		       int result)
 {
 	pthread_mutex_lock(&c->lock);
 	if (result) {
 		denied(c, kv->n_usable + 1, -ENOSPC);
 	} else {
-		bit_flip(kv->usable, chunk);
-		kv->n_usable++;
-		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_KV_GRANTED, .count = 1 });
+		for (uint32_t i = 0; i < n; i++)
+			bit_flip(kv->usable, chunk + i);
+		kv->n_usable += n;
+		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_KV_GRANTED, .count = n });
 		pthread_cond_broadcast(&c->changed);
 	}
 	pthread_mutex_unlock(&c->lock);
@@ -121,22 +131,81 @@ static int grant(struct mm_client *c, uint64_t chunk, const char **ret_text)
 	*ret_text = "mmd granted a chunk of pages that it never sent";
 	if (r == -EPROTO || r == -ENOENT)
 		return -EPROTO;
-	grant_done(c, kv, (uint32_t)chunk, r);
+	grant_done(c, kv, (uint32_t)chunk, 1, r);
+	return r;
+}
+
+/* With map_lock. May they be mapped as one? */
+static struct mm_kv *run_find(struct mm_client *c, uint64_t first, uint32_t n)
+{
+	struct mm_kv *kv;
+
+	pthread_mutex_lock(&c->lock);
+	kv = c->kv;
+	if (kv && (kv->ranges != 1 || first >= kv->chunks_max || n > kv->chunks_max - first))
+		kv = NULL;
+	for (uint32_t i = 0; kv && i < n; i++)
+		if (bit_get(kv->usable, (uint32_t)first + i))
+			kv = NULL;
+	pthread_mutex_unlock(&c->lock);
+	return kv;
+}
+
+/* Setting access is the slow call, and is done once then. Return: false: one by one, to see which is wrong. */
+static bool grant_run(struct mm_client *c, uint64_t first, uint32_t n)
+{
+	struct mm_kv *kv;
+	bool good;
+
+	pthread_mutex_lock(&c->map_lock);
+	kv = c->closing ? NULL : run_find(c, first, n);
+	good = kv && !chunks_apply(kv, (uint32_t)first, n, c->mmd->map);
+	if (good)
+		grant_done(c, kv, (uint32_t)first, n, 0);
+	pthread_mutex_unlock(&c->map_lock);
+	return good;
+}
+
+static int grant_one(struct mm_client *c, uint64_t chunk, const char **ret_text)
+{
+	int r;
+
+	pthread_mutex_lock(&c->map_lock);
+	r = c->closing ? 0 : grant(c, chunk, ret_text);
+	pthread_mutex_unlock(&c->map_lock);
+	if (!r || r == -EPROTO)
+		return r;
+	/* The device would not map it: it is nobody's fault, and nobody's chunk. */
+	*ret_text = "mmd takes no requests any more";
+	return say_released(c, (uint32_t)chunk);
+}
+
+int mm_kv_take_grants(struct mm_client *client, const char **ret_text)
+{
+	const uint64_t first = client->granted.first;
+	const uint32_t n = client->granted.n;
+	int r = 0;
+
+	client->granted.n = 0;
+	if (n > 1 && grant_run(client, first, n))
+		return 0;
+	for (uint32_t i = 0; !r && i < n; i++)
+		r = grant_one(client, first + i, ret_text);
 	return r;
 }
 
 int mm_kv_on_grant(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
 {
-	int r;
+	int r = 0;
 
-	pthread_mutex_lock(&client->map_lock);
-	r = client->closing ? 0 : grant(client, msg->arg[0], ret_text);
-	pthread_mutex_unlock(&client->map_lock);
-	if (!r || r == -EPROTO)
-		return r;
-	/* The device would not map it: it is nobody's fault, and nobody's chunk. */
-	*ret_text = "mmd takes no requests any more";
-	return say_released(client, (uint32_t)msg->arg[0]);
+	if (client->granted.n && msg->arg[0] == client->granted.first + client->granted.n) {
+		client->granted.n++;
+		return 0;
+	}
+	r = mm_kv_take_grants(client, ret_text);
+	client->granted.first = msg->arg[0];
+	client->granted.n = 1;
+	return r;
 }
 
 int mm_kv_on_denied(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)

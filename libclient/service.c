@@ -181,15 +181,18 @@ static int drain_ring(struct mm_client *c, const char **ret_text)
 	for (int i = 0; i < MM_CQ_SLOTS; i++) {
 		r = mm_ring_pop(&c->cq, &msg);
 		if (r == MM_E_EMPTY)
-			return 0;
+			break;
 		*ret_text = "mmd sent a malformed event";
 		if (r || msg.opcode >= MM_EV_COUNT || msg.flags || msg.reserved)
 			return -EPROTO;
-		r = handlers[msg.opcode](c, &msg, ret_text);
+		if (msg.opcode != MM_EV_KV_GRANT)
+			r = mm_kv_take_grants(c, ret_text);
+		if (!r)
+			r = handlers[msg.opcode](c, &msg, ret_text);
 		if (r)
 			return r;
 	}
-	return 0;
+	return mm_kv_take_grants(c, ret_text);
 }
 
 /* ---- the thread ---- */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "fixture.h"
@@ -291,6 +292,86 @@ static void test_truncated_batch(void **state)
 		close(fds[i]);
 }
 
+/* The first call stands still until it is let go. */
+static struct {
+	CUresult(CUDAAPI *real)(CUdeviceptr va, size_t bytes, const CUmemAccessDesc *desc,
+				size_t count);
+	_Atomic uint32_t calls;
+	_Atomic bool go;
+} access_set;
+
+static CUresult CUDAAPI slow_set_access(CUdeviceptr va, size_t bytes, const CUmemAccessDesc *desc,
+					size_t count)
+{
+	if (access_set.calls++ == 0)
+		while (!access_set.go)
+			usleep(1000);
+	return access_set.real(va, bytes, desc, count);
+}
+
+static void wait_for_calls(uint32_t calls)
+{
+	for (uint32_t i = 0; access_set.calls < calls; i++) {
+		assert_true(i < 60000);
+		usleep(1000);
+	}
+}
+
+static void wait_for_chunks(struct mm_kv *kv, uint32_t chunks)
+{
+	for (uint32_t i = 0; mm_kv_usable(kv, NULL, 0) < chunks; i++) {
+		assert_true(i < 60000);
+		usleep(1000);
+	}
+}
+
+/* Access is set once for neighbours whose grants are there together, and once more for what is apart. */
+static void test_neighbours_are_mapped_together(void **state)
+{
+	static const uint32_t late[] = { 1, 2, 3, 5 };
+	const struct mm_kv_opts opts = { .size = sizeof(opts),
+					 .chunk_bytes = PEER_PAGE_BYTES,
+					 .ranges = 1,
+					 .chunks_max = 6,
+					 .share_chunks = 1 };
+	const uint32_t ids[] = { 8, 9, 10, 11, 12, 13 };
+	struct fixture *f = *state;
+	struct mm_gpu_api *table = (struct mm_gpu_api *)mm_client_gpu(f->client);
+	struct mm_kv *kv = NULL;
+	uint32_t granted = 0;
+
+	assert_int_equal(mm_kv_open(f->client, &opts, &kv), 0);
+	peer_expect(f->peer, MM_OP_KV_DECLARE);
+	access_set.real = table->cuMemSetAccess;
+	access_set.calls = 0;
+	access_set.go = false;
+	table->cuMemSetAccess = slow_set_access;
+	assert_int_equal(mm_kv_want(kv, 5, 0), -EAGAIN);
+	for (uint32_t i = 0; i < 6; i++) {
+		peer_fill(f->peer, ids[i], (uint8_t)(0xb0 + i));
+		peer_map(f->peer, MM_MAP_KV_BASE + i, ids[i] + 1);
+	}
+	peer_pages(f->peer, ids, 6);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_KV_GRANT });
+	wait_for_calls(1);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(late); i++)
+		peer_event(f->peer,
+			   &(struct mm_msg){ .opcode = MM_EV_KV_GRANT, .arg = { late[i] } });
+	access_set.go = true;
+	wait_for_chunks(kv, 5);
+	assert_int_equal(access_set.calls, 3);
+	for (uint32_t i = 0; i < 6; i++)
+		if (i != 4)
+			assert_int_equal(
+				fixture_read(f, mm_kv_range_va(kv, 0) + i * PEER_PAGE_BYTES),
+				0xb0 + i);
+	while (granted < 5)
+		granted += fixture_event(f, MM_EVENT_KV_GRANTED).count;
+	assert_int_equal(granted, 5);
+	assert_int_equal(mm_kv_release(kv, 2), 0);
+	assert_int_equal(mm_kv_usable(kv, NULL, 0), 4);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -305,6 +386,7 @@ int main(void)
 		TEST(test_opts),
 		TEST(test_refused_arena),
 		TEST(test_truncated_batch),
+		TEST(test_neighbours_are_mapped_together),
 	};
 
 	peer_environment();
