@@ -22,6 +22,7 @@ enum step { IMPORT, MAP, ACCESS, STEPS };
 static struct {
 	struct mm_gpu_api real;
 	_Atomic uint64_t ns[STEPS];
+	_Atomic uint32_t calls[STEPS];
 } watched;
 
 static CUresult CUDAAPI watch_import(CUmemGenericAllocationHandle *handle, void *os_handle,
@@ -31,6 +32,7 @@ static CUresult CUDAAPI watch_import(CUmemGenericAllocationHandle *handle, void 
 	const CUresult r = watched.real.cuMemImportFromShareableHandle(handle, os_handle, type);
 
 	watched.ns[IMPORT] += mm_now_ns() - since_ns;
+	watched.calls[IMPORT]++;
 	return r;
 }
 
@@ -41,6 +43,7 @@ static CUresult CUDAAPI watch_map(CUdeviceptr va, size_t bytes, size_t offset,
 	const CUresult r = watched.real.cuMemMap(va, bytes, offset, handle, flags);
 
 	watched.ns[MAP] += mm_now_ns() - since_ns;
+	watched.calls[MAP]++;
 	return r;
 }
 
@@ -51,6 +54,7 @@ static CUresult CUDAAPI watch_access(CUdeviceptr va, size_t bytes, const CUmemAc
 	const CUresult r = watched.real.cuMemSetAccess(va, bytes, desc, count);
 
 	watched.ns[ACCESS] += mm_now_ns() - since_ns;
+	watched.calls[ACCESS]++;
 	return r;
 }
 
@@ -66,7 +70,7 @@ struct grant {
 	int fds[MM_GPU_LENT_MAX];
 	uint32_t n_fds;
 	struct mm_series whole, rest, bare, created, created_once;
-	struct mm_series step[STEPS], bare_step[STEPS];
+	struct mm_series step[STEPS], bare_step[STEPS], calls[STEPS];
 };
 
 static double seconds(uint64_t ns)
@@ -82,7 +86,7 @@ static int take(struct grant *g, bool counts)
 	int r;
 
 	for (int i = 0; i < STEPS; i++)
-		watched.ns[i] = 0;
+		watched.ns[i] = watched.calls[i] = 0;
 	since_ns = mm_now_ns();
 	r = mm_kv_want(g->tenant.kv, g->n, MM_GPU_PATIENCE_NS);
 	whole_ns = mm_now_ns() - since_ns;
@@ -90,6 +94,7 @@ static int take(struct grant *g, bool counts)
 		return mm_gpu_tenant_fail(&g->tenant, r, "KV memory");
 	for (int i = 0; counts && i < STEPS; i++) {
 		mm_series_add(&g->step[i], seconds(watched.ns[i]));
+		mm_series_add(&g->calls[i], watched.calls[i]);
 		calls_ns += watched.ns[i];
 	}
 	if (counts) {
@@ -196,7 +201,8 @@ static int create(struct grant *g, bool once, bool counts)
 /* ---- a page size ---- */
 
 static int tell(struct grant *g, const char *name, const struct mm_series *figure,
-		const struct mm_series *reference, const char *reference_name, struct mm_goal goal)
+		const struct mm_series *reference, const char *reference_name, struct mm_goal goal,
+		const struct mm_series *calls)
 {
 	const struct mm_gpu_result result = {
 		.name = name,
@@ -207,6 +213,7 @@ static int tell(struct grant *g, const char *name, const struct mm_series *figur
 		.goal = goal,
 		.params = json_pack("{s:I,s:I}", "page", (json_int_t)g->page_bytes, "bytes",
 				    (json_int_t)(g->n * g->page_bytes)),
+		.more = calls ? json_pack("{s:f}", "calls", mm_series_summary(calls).median) : NULL,
 	};
 
 	return mm_gpu_result(g->dev.bench, &result);
@@ -218,17 +225,17 @@ static int report(struct grant *g)
 	static const char same[] = "the same calls in the bare import";
 	const struct mm_goal none = { 0 }, close = { MM_GOAL_AT_MOST, 1.2 };
 	const struct mm_goal fast = { MM_GOAL_AT_MOST, 1.0 / 5 };
-	int r = tell(g, "grant", &g->whole, &g->bare, "import, map, one set-access", close);
+	int r = tell(g, "grant", &g->whole, &g->bare, "import, map, one set-access", close, NULL);
 
 	if (!r)
 		r = tell(g, "grant_create", &g->whole, &g->created,
-			 "create, map, set-access of each page", fast);
+			 "create, map, set-access of each page", fast, NULL);
 	if (!r)
 		r = tell(g, "grant_create_once", &g->whole, &g->created_once,
-			 "create and map each page, one set-access", none);
+			 "create and map each page, one set-access", none, NULL);
 	for (int i = 0; !r && i < STEPS; i++)
-		r = tell(g, names[i], &g->step[i], &g->bare_step[i], same, none);
-	return r ? r : tell(g, "grant_rest", &g->rest, NULL, NULL, none);
+		r = tell(g, names[i], &g->step[i], &g->bare_step[i], same, none, &g->calls[i]);
+	return r ? r : tell(g, "grant_rest", &g->rest, NULL, NULL, none, NULL);
 }
 
 static void done(struct grant *g)
@@ -247,6 +254,7 @@ static void done(struct grant *g)
 	for (int i = 0; i < STEPS; i++) {
 		mm_series_done(&g->step[i]);
 		mm_series_done(&g->bare_step[i]);
+		mm_series_done(&g->calls[i]);
 	}
 }
 
