@@ -164,18 +164,15 @@ struct mm_paged_attention_args {
 
 #define MM_ATTENTION_SPLIT_TOKENS 256u
 
-/* Floats of one split of one token and head in the scratch: its sum of values, maximum, sum. */
-static inline uint32_t mm_attention_partial_floats(uint32_t head_dim)
-{
-	return (head_dim + 3) / 4 * 4 + 4;
-}
+/* Floats of one split of one token and head in the scratch: its sums of values, maximum, sum. */
+#define MM_ATTENTION_PARTIAL_FLOATS(head_dim) (((head_dim) + 3) / 4 * 4 + 4)
 
 static inline uint64_t mm_attention_partial_bytes(uint32_t tokens, uint32_t heads,
 						  uint32_t head_dim, uint32_t splits)
 {
 	if (splits <= 1)
 		return 0;
-	return (uint64_t)tokens * heads * splits * mm_attention_partial_floats(head_dim) *
+	return (uint64_t)tokens * heads * splits * MM_ATTENTION_PARTIAL_FLOATS(head_dim) *
 	       sizeof(float);
 }
 

@@ -125,8 +125,15 @@ static void shape_kv_write(const void *args, struct mm_launch_shape *s)
 static void shape_attention(const void *args, struct mm_launch_shape *s)
 {
 	const struct mm_paged_attention_args *a = args;
+	const uint32_t rows = MM_ATTENTION_ROWS(a->head_dim), width = (a->head_dim + 7) / 8 * 8;
+	const uint64_t parts = pieces(a->heads / a->kv_heads, rows);
+	const uint32_t scores = MM_ATTENTION_SPLIT_TOKENS;
+	const uint32_t sums = MM_ATTENTION_THREADS / 32 * width; /* share the scores' room */
+	const uint32_t floats =
+		16 * MM_ATTENTION_KEY_LANES(a->head_dim) + width + (scores > sums ? scores : sums);
 
-	shape(s, a->kv.tokens, a->kv_heads, 1, MM_ROW_THREADS);
+	shape(s, a->kv.tokens, a->kv_heads * parts, a->splits, MM_ATTENTION_THREADS);
+	s->shared_bytes = rows * floats * (uint32_t)sizeof(float);
 }
 
 static void shape_swiglu(const void *args, struct mm_launch_shape *s)
@@ -162,7 +169,7 @@ static void shape_argmax(const void *args, struct mm_launch_shape *s)
 {
 	const struct mm_argmax_args *a = args;
 
-	shape(s, a->rows, 1, 1, MM_NORM_THREADS);
+	shape(s, a->rows, 1, 1, MM_ARGMAX_THREADS);
 }
 
 static void shape_checksum(const void *args, struct mm_launch_shape *s)

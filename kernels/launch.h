@@ -49,6 +49,13 @@ enum mm_kernel {
 #define MM_GEMM_TOKENS     4u    /* tokens of a block */
 #define MM_CHECKSUM_PIECES 32u   /* that a block takes at once: eight threads each */
 
+#define MM_ARGMAX_THREADS    512u
+#define MM_ATTENTION_THREADS 128u
+/* Query rows that a block takes at once. */
+#define MM_ATTENTION_ROWS(head_dim) ((head_dim) > 128 ? 4u : 8u)
+/* Lanes that share a key: each has at most 16 elements of it. */
+#define MM_ATTENTION_KEY_LANES(head_dim) ((head_dim) <= 64 ? 4u : (head_dim) <= 128 ? 8u : 16u)
+
 struct mm_launch_shape {
 	uint32_t grid[3];
 	uint32_t block[3];

@@ -17,7 +17,10 @@
  *             MM_SHARED(type, name)      shared memory of a block, one object; `name` points to it
  *             MM_SHARED_DYNAMIC(type, name)  the launch's shared_bytes, aligned to 16, as type *name
  *             MM_AT(type, va)            a device address as type *
+ *             MM_KERNEL_RESIDENT(noun, threads, blocks)  and registers for so many blocks at once
  *             MM_UNROLL(n)               before a loop
+ *             mm_load_const(p)           uint4 of what nobody writes while the kernel runs
+ *             mm_load_fresh(p)           float that another block of the same launch has written
  *             mm_widen_f16(), mm_widen_bf16(), mm_round_f16(), mm_round_bf16()  exact; to nearest even
  * Invariants: nothing is contracted: neither compiler may fuse a * b + c (-fmad=false,
  *             -ffp-contract=off). Who wants that writes fmaf(). Division and sqrtf() are IEEE's, and
@@ -44,6 +47,9 @@
 #define MM_KERNEL(noun, threads)                              \
 	extern "C" __global__ void __launch_bounds__(threads) \
 		mm_##noun(const __grid_constant__ struct mm_##noun##_args a)
+#define MM_KERNEL_RESIDENT(noun, threads, blocks)                     \
+	extern "C" __global__ void __launch_bounds__(threads, blocks) \
+		mm_##noun(const __grid_constant__ struct mm_##noun##_args a)
 #define MM_SHARED(type, name)    \
 	__shared__ type name##_; \
 	type *const name = &name##_
@@ -63,6 +69,18 @@ MM_DEVICE uint64_t atomicAdd(uint64_t *p, uint64_t v)
 MM_DEVICE uint64_t atomicMax(uint64_t *p, uint64_t v)
 {
 	return atomicMax((unsigned long long *)p, (unsigned long long)v);
+}
+
+/* Past the multiprocessor's own cache, which does not see what others write. */
+MM_DEVICE float mm_load_fresh(const float *p)
+{
+	return __ldcg(p);
+}
+
+/* By the path for what nobody writes. */
+MM_DEVICE uint4 mm_load_const(const uint4 *p)
+{
+	return __ldg(p);
 }
 
 MM_DEVICE float mm_widen_f16(uint16_t h)

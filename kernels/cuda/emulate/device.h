@@ -65,6 +65,7 @@ void *mm_emulate_shared_dynamic(void);
 #define MM_KERNEL(noun, threads)                   \
 	void mm_##noun(struct mm_##noun##_args a); \
 	void mm_##noun(const struct mm_##noun##_args a)
+#define MM_KERNEL_RESIDENT(noun, threads, blocks) MM_KERNEL(noun, threads)
 #define MM_SHARED(type, name)          \
 	static const char name##_ = 0; \
 	type *const name = (type *)mm_emulate_shared(&name##_, sizeof(type))
@@ -153,6 +154,18 @@ MM_EMULATE_ATOMIC(exch, u32, uint32_t, v)
 		 : mm_emulate_max_s32)(p, v)
 #define atomicInc(p, v)  mm_emulate_inc_u32(p, v)
 #define atomicExch(p, v) mm_emulate_exch_u32(p, v)
+
+/* ---- loads ---- */
+
+MM_DEVICE uint4 mm_load_const(const uint4 *p)
+{
+	return *p;
+}
+
+MM_DEVICE float mm_load_fresh(const float *p)
+{
+	return *p;
+}
 
 /* ---- bits ---- */
 

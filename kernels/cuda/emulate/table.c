@@ -40,6 +40,8 @@ KERNEL(layernorm)
 KERNEL(bias_add)
 KERNEL(rope)
 KERNEL(kv_write)
+KERNEL(paged_attention)
+KERNEL(argmax)
 KERNEL(swiglu)
 KERNEL(relu)
 KERNEL(add)
@@ -59,9 +61,11 @@ KERNEL(kv_scatter)
 	}
 
 MM_EXPORT const struct mm_host_kernel mm_host_kernels[] = {
-	ENTRY(embed),      ENTRY(position_embed), ENTRY(gather), ENTRY(rmsnorm),
-	ENTRY(layernorm),  ENTRY(bias_add),       ENTRY(rope),   ENTRY(kv_write),
-	ENTRY(swiglu),     ENTRY(relu),           ENTRY(add),    ENTRY(gemm),
-	ENTRY(narrow),     ENTRY(checksum),       ENTRY(fill),   ENTRY(kv_gather),
+	ENTRY(embed),      ENTRY(position_embed), ENTRY(gather),
+	ENTRY(rmsnorm),    ENTRY(layernorm),      ENTRY(bias_add),
+	ENTRY(rope),       ENTRY(kv_write),       ENTRY(paged_attention),
+	ENTRY(argmax),     ENTRY(swiglu),         ENTRY(relu),
+	ENTRY(add),        ENTRY(gemm),           ENTRY(narrow),
+	ENTRY(checksum),   ENTRY(fill),           ENTRY(kv_gather),
 	ENTRY(kv_scatter), { .name = NULL },
 };

@@ -443,6 +443,30 @@ static void kv_move(struct world *w)
 				    part_bytes);
 }
 
+/* Of few different values, so that many are equal; some NaN, and rows of which none is the largest. */
+static void argmax(struct world *w)
+{
+	static const uint32_t lengths[] = { 1, 2, 3, 7, 100, 1023, 2049, 9001 };
+	const uint32_t n = lengths[world_below(w, MM_ARRAY_SIZE(lengths))];
+	const uint32_t rows = 1 + world_below(w, 3), values = 2 + world_below(w, 9);
+	struct mm_argmax_args a = { .x_va = world_floats(w, (size_t)rows * n),
+				    .out_va = world_words(w, rows, 1),
+				    .rows = rows,
+				    .n = n };
+	const struct world_launch l =
+		WORLD_LAUNCH(MM_KERNEL_ARGMAX, a, AT(argmax, x_va), AT(argmax, out_va));
+	float *x = (float *)(void *)(w->start + a.x_va);
+
+	for (uint32_t i = 0; i < rows * n; i++) {
+		const uint32_t value = world_below(w, values + 1);
+
+		x[i] = value == values ? __builtin_nanf("") : (float)value - 2;
+		if (i < n && values < 4)
+			x[i] = value ? __builtin_nanf("") : -__builtin_inff();
+	}
+	world_compare(w, &l);
+}
+
 #define TWIN(name)                            \
 	static void test_##name(void **state) \
 	{                                     \
@@ -466,6 +490,7 @@ TWIN(narrow)
 TWIN(checksum)
 TWIN(fill)
 TWIN(kv_move)
+TWIN(argmax)
 
 static int open_modules(void **state)
 {
@@ -484,7 +509,8 @@ int main(void)
 		cmocka_unit_test(test_swiglu),    cmocka_unit_test(test_relu),
 		cmocka_unit_test(test_add),       cmocka_unit_test(test_gemm),
 		cmocka_unit_test(test_narrow),    cmocka_unit_test(test_checksum),
-		cmocka_unit_test(test_fill),      cmocka_unit_test(test_kv_move),
+		cmocka_unit_test(test_fill),      cmocka_unit_test(test_argmax),
+		cmocka_unit_test(test_kv_move),
 	};
 
 	return cmocka_run_group_tests_name("twins", tests, open_modules, NULL);
