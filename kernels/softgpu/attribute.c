@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the device says about itself, and the names of errors. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -169,6 +170,21 @@ static const struct {
 	{ CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0 },
 };
 
+/* MM_SOFTGPU_ATTRIBUTES, "122=0,113=0": what this device has otherwise. */
+static void attribute_wished(int attribute, int *ret_value)
+{
+	const char *at = secure_getenv("MM_SOFTGPU_ATTRIBUTES");
+
+	while (at && *at) {
+		int which, value;
+
+		if (sscanf(at, "%d=%d", &which, &value) == 2 && which == attribute)
+			*ret_value = value;
+		at = strchr(at, ',');
+		at = at ? at + 1 : NULL;
+	}
+}
+
 #define ATTRIBUTE_END 148 /* one past the last that driver 13.0 knows */
 
 CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
@@ -183,6 +199,7 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
 	for (size_t i = 0; i < MM_ARRAY_SIZE(attributes); i++)
 		if (attributes[i].attribute == attribute)
 			*value = attributes[i].value;
+	attribute_wished((int)attribute, value);
 	return CUDA_SUCCESS;
 }
 

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -42,6 +43,8 @@ struct wish {
 	bool has_uuid;
 	unsigned int device[SG_DEVICES_MAX]; /* what the driver's ordinals stand for */
 	unsigned int n_devices;
+	unsigned int there;     /* GPUs, visible or not */
+	unsigned int instances; /* of MIG on the first of them; 0: it is not in MIG mode */
 	struct sg_timing timing;
 	bool has_dilation;
 };
@@ -164,10 +167,14 @@ static CUresult wish_devices(struct wish *w)
 {
 	const char *count = secure_getenv("MM_SOFTGPU_DEVICES"), *end = "";
 	const char *visible = secure_getenv("MM_SOFTGPU_VISIBLE");
+	const char *mig = secure_getenv("MM_SOFTGPU_MIG");
 	unsigned int there = 1, n;
 
 	if (count && *count)
 		SG_TRY(wish_number("MM_SOFTGPU_DEVICES", count, 1, SG_DEVICES_MAX, &there, &end));
+	if (!*end && mig && *mig)
+		SG_TRY(wish_number("MM_SOFTGPU_MIG", mig, 0, SG_MIG_MAX, &w->instances, &end));
+	w->there = there;
 	for (n = 0; n < there; n++)
 		w->device[n] = n;
 	if (!*end && visible && *visible) {
@@ -181,8 +188,8 @@ static CUresult wish_devices(struct wish *w)
 	if (*end)
 		return sg_complain(
 			CUDA_ERROR_INVALID_VALUE,
-			"MM_SOFTGPU_DEVICES, MM_SOFTGPU_VISIBLE: '%s' is not understood; "
-			"give a number, and numbers with commas between",
+			"MM_SOFTGPU_DEVICES, MM_SOFTGPU_MIG, MM_SOFTGPU_VISIBLE: '%s' is not "
+			"understood; give a number, and numbers with commas between",
 			end);
 	for (unsigned int i = 0; i < n; i++)
 		for (unsigned int k = 0; k < i; k++)
@@ -242,21 +249,35 @@ static int make_directory(const char *path, const char *parent)
 	return 0;
 }
 
-static CUresult open_directory(struct device *d, unsigned int number, char *ret_path, size_t bytes)
+/* Of the first device, and of another in it. Return: 0; -ENAMETOOLONG. */
+static int name_directory(unsigned int number, char *ret_parent, char *ret_path)
+{
+	const char *named = secure_getenv("MM_SOFTGPU_DIR");
+	int n;
+
+	if (named && *named)
+		snprintf(ret_parent, PATH_MAX, "%s", named);
+	else
+		snprintf(ret_parent, PATH_MAX, "/dev/shm/mm-softgpu-%u", (unsigned int)geteuid());
+	if (number >= SG_MIG_FIRST)
+		n = snprintf(ret_path, PATH_MAX, "%s/mig-%u", ret_parent,
+			     number - SG_MIG_FIRST + 1);
+	else
+		n = snprintf(ret_path, PATH_MAX, number ? "%s/device-%u" : "%s", ret_parent,
+			     number);
+	return n < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static CUresult open_directory(struct device *d, unsigned int number, char *ret_path)
 {
 	const char *named = secure_getenv("MM_SOFTGPU_DIR");
 	char parent[PATH_MAX];
 	struct stat st;
 	int err;
 
-	if (named && *named)
-		snprintf(parent, sizeof(parent), "%s", named);
-	else
-		snprintf(parent, sizeof(parent), "/dev/shm/mm-softgpu-%u", (unsigned int)geteuid());
-	err = make_directory(parent, NULL);
-	if ((size_t)snprintf(ret_path, bytes, number ? "%s/device-%u" : "%s", parent, number) >=
-	    bytes)
-		err = -ENAMETOOLONG;
+	err = name_directory(number, parent, ret_path);
+	if (!err)
+		err = make_directory(parent, NULL);
 	if (!err && number)
 		err = make_directory(ret_path, parent);
 	if (err && err != -EACCES)
@@ -510,7 +531,7 @@ static CUresult open_device(struct device *d, const struct wish *w, unsigned int
 		.mtx = PTHREAD_MUTEX_INITIALIZER, .dir_fd = -1, .pages_fd = -1, .state_fd = -1
 	};
 	own.uuid.bytes[sizeof(own.uuid.bytes) - 1] ^= (char)number;
-	res = open_directory(d, number, path, sizeof(path));
+	res = open_directory(d, number, path);
 	if (!res) {
 		err = open_members(d);
 		if (!err && !d->guest)
@@ -530,10 +551,133 @@ static CUresult open_device(struct device *d, const struct wish *w, unsigned int
 	return res;
 }
 
+/* ---- devices as management and CUDA_VISIBLE_DEVICES see them: without using them ---- */
+
+static void look_at(const struct wish *w, unsigned int number, struct sg_seen *ret)
+{
+	mm_cleanup(mm_close_fd) int fd = -1;
+	char parent[PATH_MAX], state_path[PATH_MAX + 8];
+	struct state state = { 0 };
+
+	*ret = (struct sg_seen){ .number = number };
+	if (name_directory(number, parent, ret->path) < 0)
+		return;
+	snprintf(state_path, sizeof(state_path), "%s/state", ret->path);
+	fd = open(state_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd >= 0 && pread(fd, &state, sizeof(state), 0) == (ssize_t)sizeof(state) &&
+	    state.magic == STATE_MAGIC) {
+		ret->info = state.info;
+		ret->info.name[sizeof(ret->info.name) - 1] = '\0';
+		ret->used_bytes = MM_MIN(state.used_bytes, state.info.capacity_bytes);
+	} else {
+		/* Nobody has made it yet; who does will make this. */
+		ret->info.capacity_bytes = w->memory_bytes ? w->memory_bytes : default_memory(w);
+		snprintf(ret->info.name, sizeof(ret->info.name), "%s",
+			 w->name && *w->name ? w->name : DEFAULT_NAME);
+		uuid_from_path(ret->path, &ret->info.uuid);
+	}
+	if (w->has_uuid) {
+		ret->info.uuid = w->uuid;
+		ret->info.uuid.bytes[sizeof(ret->info.uuid.bytes) - 1] ^= (char)number;
+	}
+	ret->info.number = number;
+}
+
+unsigned int sg_look(struct sg_seen *ret, unsigned int max, unsigned int *ret_instances)
+{
+	struct wish w = { 0 };
+	unsigned int n = 0;
+
+	if (read_environment(&w))
+		return 0;
+	for (unsigned int i = 0; i < w.there && n < max; i++)
+		look_at(&w, i, &ret[n++]);
+	for (unsigned int i = 0; i < w.instances && n < max; i++)
+		look_at(&w, SG_MIG_FIRST + i, &ret[n++]);
+	*ret_instances = w.instances;
+	return n;
+}
+
+void sg_uuid_text(const struct sg_seen *seen, char *ret_text)
+{
+	const unsigned char *b = (const unsigned char *)seen->info.uuid.bytes;
+	size_t at;
+
+	at = (size_t)snprintf(ret_text, SG_UUID_TEXT, "%s",
+			      seen->number >= SG_MIG_FIRST ? "MIG" : "GPU");
+	for (size_t i = 0; i < sizeof(seen->info.uuid.bytes); i++)
+		at += (size_t)snprintf(ret_text + at, SG_UUID_TEXT - at, "%s%02x",
+				       i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+				       b[i]);
+}
+
+/* The device that a word of CUDA_VISIBLE_DEVICES begins to name; -1: none, or several. */
+static int device_by_word(const struct sg_seen *seen, unsigned int n, const char *word,
+			  size_t bytes)
+{
+	char text[SG_UUID_TEXT];
+	int found = -1;
+
+	for (unsigned int i = 0; i < n; i++) {
+		sg_uuid_text(&seen[i], text);
+		if (strncasecmp(text, word, bytes) != 0)
+			continue;
+		if (found >= 0)
+			return -1;
+		found = (int)i;
+	}
+	return found;
+}
+
+/*
+ * UUIDs in CUDA_VISIBLE_DEVICES, as CUDA reads them: up to the first that names nothing; one MIG
+ * instance at most, and then nothing else. Numbers there are a real driver's.
+ */
+static void see_by_uuid(struct wish *w, const char *words)
+{
+	struct sg_seen *seen = calloc(SG_DEVICES_MAX + SG_MIG_MAX, sizeof(*seen));
+	unsigned int n, instances;
+
+	w->n_devices = 0;
+	n = seen ? sg_look(seen, SG_DEVICES_MAX + SG_MIG_MAX, &instances) : 0;
+	while (*words && w->n_devices < SG_DEVICES_MAX) {
+		size_t bytes = strcspn(words, ",");
+		int found = device_by_word(seen, n, words, bytes);
+
+		if (found < 0 || (w->n_devices && seen[found].number >= SG_MIG_FIRST))
+			break;
+		w->device[w->n_devices++] = seen[found].number;
+		if (seen[found].number >= SG_MIG_FIRST)
+			break;
+		words += bytes + (words[bytes] == ',');
+	}
+	free(seen);
+}
+
+/* Of a GPU in MIG mode a process gets one instance, the first where nothing else is said. */
+static void see(struct wish *w)
+{
+	const char *words = secure_getenv("CUDA_VISIBLE_DEVICES");
+
+	if (words && (strncmp(words, "GPU-", 4) == 0 || strncmp(words, "MIG-", 4) == 0))
+		see_by_uuid(w, words);
+	for (unsigned int i = 0; w->instances && i < w->n_devices; i++) {
+		if (w->device[i] != 0)
+			continue;
+		w->device[0] = SG_MIG_FIRST;
+		w->n_devices = 1;
+	}
+}
+
 CUresult sg_devices_open(void)
 {
 	struct wish w = { 0 };
 	CUresult res = read_environment(&w);
+
+	if (!res)
+		see(&w);
+	if (!res && !w.n_devices)
+		return CUDA_ERROR_NO_DEVICE;
 
 	for (unsigned int i = 0; i < w.n_devices && !res; i++) {
 		res = open_device(&devices[i], &w, w.device[i]);

@@ -33,6 +33,9 @@
 #include "mm/gpu.h"
 
 #define SG_DEVICES_MAX 16
+#define SG_MIG_MAX     7
+#define SG_MIG_FIRST   SG_DEVICES_MAX /* number of the first MIG instance; they are the first GPU's */
+#define SG_UUID_TEXT   48
 
 /* Timed mode (sg_timed). */
 struct sg_timing {
@@ -76,6 +79,19 @@ uint64_t sg_granularity_max(void);
 
 /* Charges @bytes to the device and makes zeroed memory of them. */
 CUresult sg_page_create(unsigned int device, size_t bytes, struct sg_page *ret_page);
+
+/* A device as one sees it who does not use it. */
+struct sg_seen {
+	unsigned int number; /* of a GPU; from SG_MIG_FIRST on: of a MIG instance */
+	struct sg_device_info info;
+	uint64_t used_bytes;
+	char path[4096]; /* of its directory */
+};
+
+/* All GPUs of the environment, then the MIG instances of the first. Return: how many. */
+unsigned int sg_look(struct sg_seen *ret, unsigned int max, unsigned int *ret_instances);
+/* "GPU-…" or "MIG-…"; SG_UUID_TEXT bytes. */
+void sg_uuid_text(const struct sg_seen *seen, char *ret_text);
 
 /* Duplicates a descriptor that is a page of one of the devices; INVALID_VALUE if it is anything else. */
 CUresult sg_page_adopt(int fd, struct sg_page *ret_page);

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The few entries of NVML that mmd asks, over the same directories: devices and their MIG instances,
+ * memory, who holds it, and events that a test writes into the file "events" of a GPU's directory.
+ *
+ * NVML sees all GPUs, whatever is visible to CUDA, and needs no cuInit(). A line of "events" is "xid N",
+ * "xid N gi I" (of a GPU instance), "sbe", "dbe", "remap pending" or "remap failed".
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "kernels/nvml.h"
+#include "kernels/softgpu/device.h"
+#include "mm/base.h"
+
+#define SEEN_MAX       (SG_DEVICES_MAX + SG_MIG_MAX)
+#define HOLDERS_MAX    64
+#define EVENT_TYPES    (MM_NVML_EVENT_SINGLE_BIT | MM_NVML_EVENT_DOUBLE_BIT | MM_NVML_EVENT_XID)
+#define NAP_MS         50
+#define LINE_MAX_BYTES 64
+
+#define DECLARE(name, params) MM_EXPORT int name params;
+MM_NVML_ENTRIES(DECLARE)
+#undef DECLARE
+
+/* What a handle stands for: a place in the list, the same in every process of one environment. */
+struct mm_nvml_device_st {
+	unsigned int index;
+};
+
+struct mm_nvml_event_set_st {
+	size_t n;
+	struct {
+		mm_nvml_dev device;
+		unsigned long long types;
+		off_t at; /* of the file: what came before is not told */
+		char *path;
+	} watched[SEEN_MAX];
+};
+
+static pthread_mutex_t mtx = PTHREAD_MUTEX_INITIALIZER;
+static unsigned int users; /* guarded by mtx */
+static struct mm_nvml_device_st handles[SEEN_MAX];
+
+int nvmlInit_v2(void)
+{
+	pthread_mutex_lock(&mtx);
+	for (unsigned int i = 0; i < SEEN_MAX; i++)
+		handles[i].index = i;
+	users++;
+	pthread_mutex_unlock(&mtx);
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlShutdown(void)
+{
+	int result = MM_NVML_UNINITIALIZED;
+
+	pthread_mutex_lock(&mtx);
+	if (users) {
+		users--;
+		result = MM_NVML_SUCCESS;
+	}
+	pthread_mutex_unlock(&mtx);
+	return result;
+}
+
+/* ---- devices ---- */
+
+struct view {
+	struct sg_seen *seen;
+	unsigned int n, gpus, instances;
+};
+
+static void view_done(struct view *v)
+{
+	free(v->seen);
+}
+
+static bool view_take(struct view *v)
+{
+	*v = (struct view){ .seen = calloc(SEEN_MAX, sizeof(*v->seen)) };
+	if (v->seen)
+		v->n = sg_look(v->seen, SEEN_MAX, &v->instances);
+	v->gpus = v->n - MM_MIN(v->instances, v->n);
+	return v->n > 0;
+}
+
+/* NULL: no such device. */
+static const struct sg_seen *device_of(struct view *v, mm_nvml_dev device)
+{
+	if (!device || !view_take(v) || device->index >= v->n)
+		return NULL;
+	return &v->seen[device->index];
+}
+
+static bool is_instance(const struct sg_seen *seen)
+{
+	return seen->number >= SG_MIG_FIRST;
+}
+
+int nvmlDeviceGetCount_v2(unsigned int *count)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+
+	if (!view_take(&v))
+		return MM_NVML_UNKNOWN;
+	*count = v.gpus;
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned int index, mm_nvml_dev *device)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+
+	if (!view_take(&v) || index >= v.gpus)
+		return MM_NVML_INVALID_ARGUMENT;
+	*device = &handles[index];
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, mm_nvml_dev *device)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+	char text[SG_UUID_TEXT];
+
+	if (!uuid || !view_take(&v))
+		return MM_NVML_INVALID_ARGUMENT;
+	for (unsigned int i = 0; i < v.n; i++) {
+		sg_uuid_text(&v.seen[i], text);
+		if (strcasecmp(uuid, text) == 0) {
+			*device = &handles[i];
+			return MM_NVML_SUCCESS;
+		}
+	}
+	return MM_NVML_NOT_FOUND;
+}
+
+int nvmlDeviceGetName(mm_nvml_dev device, char *name, unsigned int length)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+	const struct sg_seen *seen = device_of(&v, device);
+
+	if (!seen || !name)
+		return MM_NVML_INVALID_ARGUMENT;
+	if ((unsigned int)snprintf(name, length, "%s%s", seen->info.name,
+				   is_instance(seen) ? " MIG" : "") >= length)
+		return MM_NVML_INSUFFICIENT_SIZE;
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetUUID(mm_nvml_dev device, char *uuid, unsigned int length)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+	const struct sg_seen *seen = device_of(&v, device);
+
+	if (!seen || !uuid)
+		return MM_NVML_INVALID_ARGUMENT;
+	if (length < SG_UUID_TEXT)
+		return MM_NVML_INSUFFICIENT_SIZE;
+	sg_uuid_text(seen, uuid);
+	return MM_NVML_SUCCESS;
+}
+
+/* ---- memory ---- */
+
+struct holders {
+	struct mm_nvml_process list[HOLDERS_MAX];
+	unsigned int n;
+	uint64_t bytes;
+};
+
+static void hold(struct holders *h, unsigned int pid, uint64_t bytes)
+{
+	unsigned int i = 0;
+
+	while (i < h->n && h->list[i].pid != pid)
+		i++;
+	if (i == HOLDERS_MAX)
+		return;
+	if (i == h->n)
+		h->list[h->n++] =
+			(struct mm_nvml_process){ .pid = pid,
+						  .gpu_instance = MM_NVML_NO_INSTANCE,
+						  .compute_instance = MM_NVML_NO_INSTANCE };
+	h->list[i].used_bytes += bytes;
+}
+
+/*
+ * A page is a file under a lock that its maker took; /proc/locks says which process that was, and
+ * lists it for as long as anybody holds the page.
+ */
+static bool find_holders(const struct sg_seen *seen, struct holders *ret)
+{
+	mm_cleanup(mm_close_fd) int pages = -1;
+	char path[sizeof(seen->path) + 8], line[160], name[24];
+	struct stat st;
+	FILE *locks;
+
+	*ret = (struct holders){ 0 };
+	snprintf(path, sizeof(path), "%s/pages", seen->path);
+	pages = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (pages < 0)
+		return errno == ENOENT; /* nobody has made the device yet */
+	locks = fopen("/proc/locks", "re");
+	if (!locks)
+		return false;
+	while (fgets(line, sizeof(line), locks)) {
+		unsigned long long inode;
+		unsigned int pid;
+
+		if (sscanf(line, "%*u: FLOCK %*s READ %u %*x:%*x:%llu", &pid, &inode) != 2)
+			continue;
+		snprintf(name, sizeof(name), "%llx", inode);
+		if (fstatat(pages, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_ino != inode)
+			continue;
+		ret->bytes += (uint64_t)st.st_size;
+		if (kill((pid_t)pid, 0) == 0 || errno == EPERM)
+			hold(ret, pid, (uint64_t)st.st_size);
+	}
+	fclose(locks);
+	return true;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(mm_nvml_dev device, struct mm_nvml_memory *memory)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+	const struct sg_seen *seen = device_of(&v, device);
+	uint64_t used;
+
+	if (!seen || !memory || memory->version != MM_NVML_MEMORY_VERSION)
+		return MM_NVML_INVALID_ARGUMENT;
+	used = seen->used_bytes;
+	/* All of a GPU in MIG mode is its instances'. */
+	for (unsigned int i = v.gpus; device->index == 0 && i < v.n; i++)
+		used += v.seen[i].used_bytes;
+	memory->total =
+		seen->info.capacity_bytes * (device->index == 0 && v.instances ? v.instances : 1);
+	memory->used = MM_MIN(used, (uint64_t)memory->total);
+	memory->free = memory->total - memory->used;
+	memory->reserved = 0;
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(mm_nvml_dev device, unsigned int *count,
+					    struct mm_nvml_process *processes)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+	const struct sg_seen *seen = device_of(&v, device);
+	struct holders holders;
+
+	if (!seen || !count)
+		return MM_NVML_INVALID_ARGUMENT;
+	if (!find_holders(seen, &holders))
+		return MM_NVML_NOT_SUPPORTED;
+	if (*count < holders.n) {
+		*count = holders.n;
+		return MM_NVML_INSUFFICIENT_SIZE;
+	}
+	*count = holders.n;
+	memcpy(processes, holders.list, holders.n * sizeof(*processes));
+	return MM_NVML_SUCCESS;
+}
+
+/* ---- MIG ---- */
+
+int nvmlDeviceGetMigMode(mm_nvml_dev device, unsigned int *current, unsigned int *pending)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+	const struct sg_seen *seen = device_of(&v, device);
+
+	if (!seen || is_instance(seen))
+		return MM_NVML_INVALID_ARGUMENT;
+	*current = *pending = seen->number == 0 && v.instances;
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(mm_nvml_dev device, unsigned int *count)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+	const struct sg_seen *seen = device_of(&v, device);
+
+	if (!seen || !count)
+		return MM_NVML_INVALID_ARGUMENT;
+	*count = seen->number == 0 && v.instances ? SG_MIG_MAX : 0;
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(mm_nvml_dev device, unsigned int index,
+					mm_nvml_dev *instance)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+	const struct sg_seen *seen = device_of(&v, device);
+
+	if (!seen || seen->number != 0 || index >= v.instances)
+		return MM_NVML_NOT_FOUND;
+	*instance = &handles[v.gpus + index];
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mm_nvml_dev instance, mm_nvml_dev *device)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+	const struct sg_seen *seen = device_of(&v, instance);
+
+	if (!seen || !is_instance(seen))
+		return MM_NVML_INVALID_ARGUMENT;
+	*device = &handles[0];
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetGpuInstanceId(mm_nvml_dev instance, unsigned int *id)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+	const struct sg_seen *seen = device_of(&v, instance);
+
+	if (!seen || !is_instance(seen))
+		return MM_NVML_NOT_SUPPORTED;
+	*id = seen->number - SG_MIG_FIRST + 1;
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetComputeInstanceId(mm_nvml_dev instance, unsigned int *id)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+	const struct sg_seen *seen = device_of(&v, instance);
+
+	if (!seen || !is_instance(seen))
+		return MM_NVML_NOT_SUPPORTED;
+	*id = 0;
+	return MM_NVML_SUCCESS;
+}
+
+/* ---- health ---- */
+
+/* Of the file "events"; freed by the caller; NULL: no such device, or no memory. */
+static char *events_path(mm_nvml_dev device)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+	const struct sg_seen *seen = device_of(&v, device);
+	char *path = NULL;
+
+	return seen && asprintf(&path, "%s/events", seen->path) > 0 ? path : NULL;
+}
+
+static FILE *events_open(mm_nvml_dev device)
+{
+	mm_cleanup(mm_free_ptr) char *path = events_path(device);
+
+	return path ? fopen(path, "re") : NULL;
+}
+
+int nvmlDeviceGetRemappedRows(mm_nvml_dev device, unsigned int *corrected,
+			      unsigned int *uncorrected, unsigned int *pending,
+			      unsigned int *failed)
+{
+	FILE *events = events_open(device);
+	char line[LINE_MAX_BYTES];
+
+	*corrected = *uncorrected = *pending = *failed = 0;
+	while (events && fgets(line, sizeof(line), events)) {
+		*pending |= strcmp(line, "remap pending\n") == 0;
+		*failed |= strcmp(line, "remap failed\n") == 0;
+	}
+	*uncorrected = *pending;
+	if (events)
+		fclose(events);
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetRetiredPagesPendingStatus(mm_nvml_dev device, unsigned int *pending)
+{
+	(void)device;
+	(void)pending;
+	return MM_NVML_NOT_SUPPORTED; /* as of every GPU that remaps rows */
+}
+
+int nvmlEventSetCreate(mm_nvml_set *set)
+{
+	*set = calloc(1, sizeof(**set));
+	return *set ? MM_NVML_SUCCESS : MM_NVML_UNKNOWN;
+}
+
+int nvmlEventSetFree(mm_nvml_set set)
+{
+	for (size_t i = 0; i < set->n; i++)
+		free(set->watched[i].path);
+	free(set);
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetSupportedEventTypes(mm_nvml_dev device, unsigned long long *types)
+{
+	(void)device;
+	*types = EVENT_TYPES;
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlDeviceRegisterEvents(mm_nvml_dev device, unsigned long long types, mm_nvml_set set)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+	const struct sg_seen *seen = device_of(&v, device);
+	FILE *events;
+
+	if (!seen || !set || set->n == SEEN_MAX)
+		return MM_NVML_INVALID_ARGUMENT;
+	if (is_instance(seen) || (types & ~EVENT_TYPES))
+		return MM_NVML_NOT_SUPPORTED;
+	set->watched[set->n].device = device;
+	set->watched[set->n].types = types;
+	set->watched[set->n].at = 0;
+	set->watched[set->n].path = events_path(device);
+	if (!set->watched[set->n].path)
+		return MM_NVML_UNKNOWN;
+	events = fopen(set->watched[set->n].path, "re");
+	if (events && fseeko(events, 0, SEEK_END) == 0)
+		set->watched[set->n].at = ftello(events);
+	if (events)
+		fclose(events);
+	set->n++;
+	return MM_NVML_SUCCESS;
+}
+
+static bool parse_event(const char *line, struct mm_nvml_event *ret)
+{
+	unsigned int instance = MM_NVML_NO_INSTANCE, xid;
+
+	*ret = (struct mm_nvml_event){ .compute_instance = MM_NVML_NO_INSTANCE };
+	if (sscanf(line, "xid %u gi %u", &xid, &instance) >= 1) {
+		ret->type = MM_NVML_EVENT_XID;
+		ret->data = xid;
+	} else if (strcmp(line, "sbe\n") == 0) {
+		ret->type = MM_NVML_EVENT_SINGLE_BIT;
+	} else if (strcmp(line, "dbe\n") == 0) {
+		ret->type = MM_NVML_EVENT_DOUBLE_BIT;
+	}
+	ret->gpu_instance = instance;
+	return ret->type != 0;
+}
+
+/* The next whole line of one device's file that is an event of a type that is asked for. */
+static bool next_event(mm_nvml_set set, size_t i, struct mm_nvml_event *ret)
+{
+	FILE *events = fopen(set->watched[i].path, "re");
+	char line[LINE_MAX_BYTES];
+	bool found = false;
+
+	if (!events)
+		return false;
+	if (fseeko(events, set->watched[i].at, SEEK_SET) == 0) {
+		while (!found && fgets(line, sizeof(line), events) && strchr(line, '\n')) {
+			set->watched[i].at += (off_t)strlen(line);
+			found = parse_event(line, ret) && (ret->type & set->watched[i].types);
+		}
+	}
+	ret->device = set->watched[i].device;
+	fclose(events);
+	return found;
+}
+
+int nvmlEventSetWait_v2(mm_nvml_set set, struct mm_nvml_event *event, unsigned int timeout_ms)
+{
+	for (;;) {
+		unsigned int nap_ms = MM_MIN(timeout_ms, (unsigned int)NAP_MS);
+
+		for (size_t i = 0; i < set->n; i++)
+			if (next_event(set, i, event))
+				return MM_NVML_SUCCESS;
+		if (!timeout_ms)
+			return MM_NVML_TIMEOUT;
+		nanosleep(&(struct timespec){ .tv_nsec = (long)nap_ms * 1000000 }, NULL);
+		timeout_ms -= nap_ms;
+	}
+}
