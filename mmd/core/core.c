@@ -178,6 +178,7 @@ void mm_core_stats(const struct mm_core *c, struct mm_core_stats *ret_stats)
 	*ret_stats = c->stats;
 	ret_stats->tenants = ret_stats->alpha_sum = 0;
 	ret_stats->turns = c->turn.serial;
+	ret_stats->suspects = c->ledger.suspects;
 	ret_stats->turn_holder = c->turn.holder ? c->turn.holder->id : MM_NO_TENANT;
 	for (uint32_t i = 0; i < MM_PAGE_STATES; i++)
 		ret_stats->pages[i] = c->ledger.count[i];

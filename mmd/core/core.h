@@ -168,6 +168,12 @@ void mm_core_on_xfer_fault(struct mm_core *core, uint64_t now_ns);
 /* A completion. MM_E_PROTOCOL: no such job. */
 int mm_core_on_job_done(struct mm_core *core, uint64_t now_ns, uint64_t job, int result);
 
+/*
+ * The device had a memory error that it contained. Whose memory is not told: pages that are in use are
+ * quarantined when they come free, and created anew; those of tenants that go on computing are not.
+ */
+void mm_core_on_memory_error(struct mm_core *core, uint64_t now_ns);
+
 /* ---- what happened: tenants ---- */
 
 struct mm_core_join {
@@ -306,6 +312,9 @@ struct mm_core_stats {
 	/* the ladder: overdue and not killed; of those, by the breaker; our own lateness */
 	uint64_t overdue, kills_withheld, deadlines_restarted;
 	uint32_t tenants;
+	uint64_t memory_errors;
+	uint64_t suspects; /* pages marked by them now */
+	uint64_t suspects_quarantined;
 	uint64_t turns, turns_overdue; /* begun; taken away from who did not give them back */
 	uint32_t turn_holder;          /* tenant; MM_NO_TENANT: nobody */
 	uint32_t alpha_sum;            /* layers remapped now, all tenants */

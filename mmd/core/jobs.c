@@ -203,7 +203,9 @@ static void finish(struct mm_core *c, uint32_t job, int result, bool fatal)
 		break;
 	case MM_XOP_SCRUB:
 	case MM_XOP_RECREATE:
-		if (!result)
+		if (!result && c->ledger.page[page].suspect)
+			mm_c_quarantine_suspect(c, page);
+		else if (!result)
 			mm_c_scrubbed(c, page);
 		else
 			mm_c_quarantine(c, page, fatal || j.msg.opcode == MM_XOP_SCRUB);

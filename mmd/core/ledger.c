@@ -167,6 +167,8 @@ void mm_ledger_quarantine(struct mm_ledger *l, uint32_t page, bool poisoned)
 
 	mm_assert(p->state == MM_PAGE_SCRUBBING || p->state == MM_PAGE_DIRTY);
 	p->state = MM_PAGE_QUARANTINE;
+	l->suspects -= p->suspect;
+	p->suspect = false;
 	p->tenant = MM_NOBODY;
 	p->job = 0;
 	p->poisoned = poisoned;
@@ -249,6 +251,29 @@ void mm_ledger_drop(struct mm_ledger *l, uint32_t page)
 	file(l, page);
 }
 
+void mm_ledger_suspect(struct mm_ledger *l)
+{
+	for (uint32_t i = 0; i < l->pages; i++) {
+		struct mm_page *p = &l->page[i];
+
+		if (p->suspect || p->recreating || p->state == MM_PAGE_NONE ||
+		    p->state == MM_PAGE_FREE || p->state == MM_PAGE_QUARANTINE)
+			continue;
+		p->suspect = true;
+		l->suspects++;
+	}
+}
+
+void mm_ledger_acquit(struct mm_ledger *l, uint32_t tenant)
+{
+	for (uint32_t i = 0; i < l->pages; i++) {
+		if (l->page[i].tenant != tenant)
+			continue;
+		l->suspects -= l->page[i].suspect;
+		l->page[i].suspect = false;
+	}
+}
+
 void mm_ledger_job(struct mm_ledger *l, uint32_t page, uint32_t job)
 {
 	struct mm_page *p = unfile(l, page);
@@ -284,13 +309,13 @@ static void page_check(const struct mm_page *p)
 		mm_assert(!owned && p->account == MM_DOMAIN_NONE);
 		break;
 	case MM_PAGE_FREE:
-		mm_assert(!owned && !p->job && p->account == MM_DOMAIN_NONE);
+		mm_assert(!owned && !p->job && p->account == MM_DOMAIN_NONE && !p->suspect);
 		break;
 	case MM_PAGE_SCRUBBING:
 		mm_assert(!owned && p->job);
 		break;
 	case MM_PAGE_QUARANTINE:
-		mm_assert(!owned && !p->job);
+		mm_assert(!owned && !p->job && !p->suspect);
 		break;
 	case MM_PAGE_PARAM:
 	case MM_PAGE_SLOT:
@@ -333,18 +358,20 @@ static void check_domains(const struct mm_ledger *l, uint32_t end)
 void mm_ledger_check(const struct mm_ledger *l, uint32_t accounts_end, uint32_t tenants_end)
 {
 	uint64_t count[MM_PAGE_STATES] = { 0 };
-	uint32_t inflight = 0, revoking = 0, scrub = 0;
+	uint32_t inflight = 0, revoking = 0, scrub = 0, suspects = 0;
 
 	for (uint32_t i = 0; i < l->pages; i++) {
 		mm_assert(l->page[i].state < MM_PAGE_STATES);
 		page_check(&l->page[i]);
 		count[l->page[i].state]++;
+		suspects += l->page[i].suspect;
 		inflight += is_inflight(&l->page[i]);
 		scrub += l->page[i].state == MM_PAGE_DIRTY && l->page[i].tenant == MM_NOBODY &&
 			 !l->page[i].job;
 	}
 	mm_assert(!memcmp(count, l->count, sizeof(count)));
 	mm_assert(inflight == l->inflight_all);
+	mm_assert(suspects == l->suspects);
 	check_domains(l, accounts_end);
 	mm_assert(list_check(l, &l->scrub, MM_PAGE_DIRTY) == scrub);
 	mm_assert(list_check(l, &l->quarantine, MM_PAGE_QUARANTINE) == count[MM_PAGE_QUARANTINE]);

@@ -39,6 +39,7 @@ struct mm_page {
 	bool poisoned;       /* QUARANTINE for good: a job on it failed */
 	bool quarantined;    /* its charge is in the account's quarantined part */
 	bool lost;           /* out of use without anybody to charge */
+	bool suspect;        /* in use when the device had a memory error: not to be used again */
 };
 
 struct mm_page_list {
@@ -60,6 +61,7 @@ struct mm_ledger {
 		[MM_DOMAINS]; /* of those, by the account that is charged till they are FREE */
 	uint32_t touched[MM_DOMAINS]; /* pages by the account that had them last */
 	uint64_t changes;             /* of any page so far */
+	uint32_t suspects;
 };
 
 /**
@@ -102,6 +104,13 @@ void mm_ledger_give(struct mm_ledger *l, uint32_t page, enum mm_page_state state
 void mm_ledger_revoke(struct mm_ledger *l, uint32_t page);
 /* Owned DIRTY, KV or REVOKING -> DIRTY, nobody's. */
 void mm_ledger_drop(struct mm_ledger *l, uint32_t page);
+/*
+ * Marks all that is in use: owned, or DIRTY or SCRUBBING with what it had. The mark goes when the page is
+ * quarantined, from where it comes back with other memory only, or when its owner is acquitted.
+ */
+void mm_ledger_suspect(struct mm_ledger *l);
+void mm_ledger_acquit(struct mm_ledger *l, uint32_t tenant);
+
 /* An owned DIRTY page gets written by @job; 0: the job ended. */
 void mm_ledger_job(struct mm_ledger *l, uint32_t page, uint32_t job);
 

@@ -284,6 +284,7 @@ void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
 	if (!t || t->life != MM_LIFE_LIVE)
 		return;
+	mm_c_acquit(c, t, stats->steps);
 	stepped =
 		stats->step_seq & 1 || (t->load.known && stats->step_seq != t->load.last.step_seq);
 	if (stepped)

@@ -79,11 +79,17 @@ void mm_c_scrub_all(struct mm_core *c)
 {
 	struct mm_ledger *l = &c->ledger;
 	uint32_t job;
+	bool anew;
 
 	while (l->scrub.head != MM_NO_PAGE) {
 		uint32_t page = l->scrub.head;
+
+		if (l->page[page].suspect) {
+			mm_c_quarantine_suspect(c, page);
+			continue;
+		}
 		/* A min waits for pages that nobody can hold any more. */
-		bool anew = l->page[page].last != MM_DOMAIN_NONE && mm_c_scrub_recreates(c);
+		anew = l->page[page].last != MM_DOMAIN_NONE && mm_c_scrub_recreates(c);
 
 		if (!mm_c_job_on_page(c, anew ? MM_XOP_RECREATE : MM_XOP_SCRUB, page, &job))
 			return;
@@ -103,14 +109,17 @@ void mm_c_retry_quarantine(struct mm_core *c)
 		c->quarantine_retry_ns = c->now_ns + MM_RETRY_NS;
 		c->quarantine_retries = MM_RETRY_BATCH;
 	}
+	/* One whose memory was not given up yet comes free by that, mostly: it does not count. */
 	for (uint32_t i = l->quarantine.head; i != MM_NO_PAGE && c->quarantine_retries; i = next) {
+		bool tried = l->page[i].recreating;
+
 		next = l->page[i].next;
 		if (l->page[i].poisoned)
 			continue;
 		if (!mm_c_job_on_page(c, MM_XOP_RECREATE, i, &job))
 			return;
 		mm_ledger_retry(l, i, job);
-		c->quarantine_retries--;
+		c->quarantine_retries -= tried;
 	}
 }
 

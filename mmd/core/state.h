@@ -41,6 +41,7 @@
 #define MM_ACCOUNTS_SPARE 16 /* entries that are kept free for newcomers */
 
 enum mm_life { MM_LIFE_NONE, MM_LIFE_LIVE, MM_LIFE_ENDING, MM_LIFE_PROVEN };
+enum mm_suspect { MM_SUSPECT_NOT, MM_SUSPECT, MM_SUSPECT_SEEN };
 enum mm_model_state {
 	MM_MODEL_NONE,
 	MM_MODEL_WAITING,
@@ -178,6 +179,9 @@ struct mm_c_tenant {
 	uint64_t stopped_ns;   /* since when the ladder knows it stopped; 0: it runs */
 	bool judging;          /* the shell looks at it */
 	bool overdue;          /* its deadline passed and it lives */
+	enum mm_suspect
+		suspect; /* since a memory error; SEEN: it was at suspect_steps after that */
+	uint64_t suspect_steps;
 
 	/* xfer */
 	bool attached; /* since its join, until DETACH is done */
@@ -373,6 +377,11 @@ bool mm_c_job_on_page(struct mm_core *c, enum mm_xop op, uint32_t page, uint32_t
 void mm_c_scrub_all(struct mm_core *c);
 void mm_c_create_all(struct mm_core *c);
 void mm_c_retry_quarantine(struct mm_core *c);
+
+/* health.c */
+/* It has done so many steps. */
+void mm_c_acquit(struct mm_core *c, struct mm_c_tenant *t, uint64_t steps);
+void mm_c_quarantine_suspect(struct mm_core *c, uint32_t page);
 
 /* quota.c */
 /* The entry that a newcomer's account has from now on; NULL: full. */

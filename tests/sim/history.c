@@ -361,6 +361,12 @@ static void bye(struct world *w, struct w_proc *p)
 	w_bye(w, p);
 }
 
+static void memory_error(struct world *w)
+{
+	count(H_MEMORY_ERRORS, 1);
+	w_memory_error(w);
+}
+
 static void fault(struct world *w)
 {
 	struct w_proc *p = any_proc(w);
@@ -395,6 +401,8 @@ static void fault(struct world *w)
 	default:
 		if (w->jobs && w->job[0].opcode == MM_XOP_COPY && !w_below(w, 4))
 			count(H_JOB_ERRORS, w_xfer_work(w, 1, -EIO));
+		else if (!w_below(w, 4))
+			memory_error(w);
 		break;
 	}
 }

@@ -57,7 +57,8 @@
 	X(KILLS, "kills")                   \
 	X(XFER_DEATHS, "xfer_deaths")       \
 	X(XFER_FAULTS, "xfer_faults")       \
-	X(JOB_ERRORS, "job_errors")
+	X(JOB_ERRORS, "job_errors")         \
+	X(MEMORY_ERRORS, "memory_errors")
 
 #define H_ENUM(name, text) H_##name,
 enum h_kind { H_KINDS(H_ENUM) H_COUNT };

@@ -283,6 +283,12 @@ void w_xfer_kill(struct world *w, bool fault)
 	w_drain(w);
 }
 
+void w_memory_error(struct world *w)
+{
+	mm_core_on_memory_error(w->core, w->now_ns);
+	w_drain(w);
+}
+
 static void create(struct world *w, uint32_t first, uint32_t n)
 {
 	for (uint32_t i = first; i < first + n; i++)

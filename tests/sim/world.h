@@ -165,6 +165,8 @@ void w_drain(struct world *w);
 void w_tick(struct world *w, uint64_t ns);
 void w_xfer_up(struct world *w);
 void w_xfer_kill(struct world *w, bool fault);
+/* The device had a memory error and contained it. */
+void w_memory_error(struct world *w);
 /* One of the oldest jobs ends (@result 0: as the device decides). False: there is none. */
 bool w_xfer_work(struct world *w, uint32_t among, int result);
 /* xfer looks at one tenant's gates and moves its stream on. */
