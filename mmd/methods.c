@@ -74,6 +74,70 @@ static bool pages_accounted(const struct mm_pool *pool, const struct mm_core_sta
 	return sum == pool->worker.device.pages;
 }
 
+static void set_flag(json_t *object, const char *key, uint32_t flags, uint32_t flag)
+{
+	json_object_set_new(object, key, json_boolean(flags & flag));
+}
+
+static void facts_fill(const struct mm_xfacts *facts, json_t *device)
+{
+	const uint32_t version = facts->driver_version, flags = facts->attributes;
+	char text[24];
+
+	snprintf(text, sizeof(text), "%u.%u", version / 1000, version % 1000 / 10);
+	set_text(device, "cuda", text);
+	snprintf(text, sizeof(text), "%u.%u", facts->capability / 10, facts->capability % 10);
+	set_text(device, "compute_capability", text);
+	set_flag(device, "host_read_only", flags, MM_XFACT_HOST_READ_ONLY);
+	set_flag(device, "gpudirect", flags, MM_XFACT_GPUDIRECT);
+	set_flag(device, "wait_nor", flags, MM_XFACT_WAIT_NOR);
+	set_flag(device, "mps", flags, MM_XFACT_MPS);
+	set_flag(device, "ecc", flags, MM_XFACT_ECC);
+	set_flag(device, "integrated", flags, MM_XFACT_INTEGRATED);
+}
+
+static json_t *others_json(const struct mm_pool *pool)
+{
+	const struct mm_xhealth *look = &pool->health.look;
+	json_t *others = json_array();
+
+	for (uint32_t i = 0; i < look->n_holders; i++) {
+		json_t *other;
+
+		if (mm_health_ours(pool, look->holder[i].pid))
+			continue;
+		other = json_object();
+		set_u64(other, "pid", look->holder[i].pid);
+		set_text(other, "name", look->holder[i].name);
+		set_u64(other, "bytes", look->holder[i].bytes);
+		json_array_append_new(others, other);
+	}
+	return others;
+}
+
+static json_t *health_json(const struct mm_pool *pool, const struct mm_core_stats *stats)
+{
+	const struct mm_health *h = &pool->health;
+	json_t *health = json_object();
+
+	set_flag(health, "seen", h->look.flags, MM_XHEALTH_SEEN);
+	set_flag(health, "events", h->look.flags, MM_XHEALTH_EVENTS);
+	set_flag(health, "repair_pending", h->look.flags, MM_XHEALTH_REPAIR_PENDING);
+	set_flag(health, "repair_failed", h->look.flags, MM_XHEALTH_REPAIR_FAILED);
+	set_u64(health, "xids", h->xids);
+	set_u64(health, "last_xid", h->last_xid);
+	set_u64(health, "memory_errors", h->memory_errors);
+	set_u64(health, "lost", h->lost);
+	set_u64(health, "single_bit_events", h->single_bit);
+	set_u64(health, "double_bit_events", h->double_bit);
+	set_u64(health, "pages_suspect", stats->suspects);
+	set_u64(health, "pages_quarantined", stats->suspects_quarantined);
+	set_u64(health, "memory_total_bytes", h->look.total_bytes);
+	set_u64(health, "memory_free_bytes", h->look.free_bytes);
+	json_object_set_new(health, "others", others_json(pool));
+	return health;
+}
+
 static json_t *device_json(const struct mm_pool *pool)
 {
 	const struct mm_device *d = &pool->worker.device;
@@ -85,6 +149,8 @@ static json_t *device_json(const struct mm_pool *pool)
 	set_hex(device, "uuid", d->uuid, sizeof(d->uuid));
 	set_u64(device, "total_bytes", d->total_bytes);
 	set_node(device, "numa_node", d->numa_node);
+	set_flag(device, "mig", pool->health.look.flags, MM_XHEALTH_MIG);
+	facts_fill(&d->facts, device);
 	return device;
 }
 
@@ -440,6 +506,7 @@ static void device_fill(const struct mm_pool *pool, json_t *to, const struct mm_
 	json_object_set_new(to, "kill_breaker_open", json_boolean(breaker));
 	set_u64(to, "kill_max", kill_max);
 	json_object_set_new(to, "xfer", xfer_json(&pool->worker));
+	json_object_set_new(to, "health", health_json(pool, stats));
 }
 
 static json_t *status(void *context, const json_t *params, struct mm_rpc_error *error)

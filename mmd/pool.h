@@ -19,6 +19,7 @@
 #include <stdbool.h>
 
 #include "mmd/core/core.h"
+#include "mmd/health.h"
 #include "mmd/worker.h"
 
 struct mm_config;
@@ -31,8 +32,9 @@ struct mm_pool {
 	struct mm_core *core; /* NULL until the device is known */
 	struct mm_worker worker;
 	uint64_t bytes_streamed_gone; /* by tenants that are forgotten */
-	bool ready;                   /* all pages were created */
-	bool down;                    /* its xfer keeps failing */
+	struct mm_health health;
+	bool ready; /* all pages were created */
+	bool down;  /* its xfer keeps failing */
 };
 
 void mm_pool_init(struct mm_pool *pool, struct mm_shell *shell, uint32_t index);

@@ -45,7 +45,8 @@ enum mm_kop {
 	MM_K_KILL,    /* core -> keeper: role, id: SIGKILL; MM_K_GONE follows */
 	MM_K_READY,   /* core -> keeper: the pool stands, tenants may be accepted */
 	MM_K_STOP,    /* either way: orderly end */
-	MM_K_DOWN,    /* keeper -> core: xfer of device fails again and again; it goes on trying */
+	MM_K_DOWN,    /* keeper -> core: xfer of device fails again and again; it goes on trying
+		    * core -> keeper: the device is lost */
 };
 
 enum mm_role { MM_ROLE_CORE = 1, MM_ROLE_XFER, MM_ROLE_LOAD, MM_ROLE_SPOOL };
@@ -73,6 +74,49 @@ enum mm_xkind {
 	MM_X_STORE,  /* core -> xfer: 1 fd: store id; bytes; flags */
 	MM_X_FAILED, /* xfer -> core: tenant id cannot be served any more: result, text */
 	MM_X_SWAP,   /* core -> xfer: 1 fd: swap space of tenant id; bytes; goes with DETACH */
+	MM_X_HEALTH, /* xfer -> core: id: enum mm_xhealth_kind */
+};
+
+enum mm_xhealth_kind {
+	MM_XHEALTH_LOOK = 1, /* health: how the device is now */
+	MM_XHEALTH_EVENT,    /* bytes: NVML's event type (kernels/nvml.h); pages: the Xid */
+};
+
+#define MM_XHEALTH_SEEN           1u /* NVML shows the device */
+#define MM_XHEALTH_EVENTS         2u /* and tells events */
+#define MM_XHEALTH_MIG            4u /* it is a MIG instance */
+#define MM_XHEALTH_REPAIR_PENDING 8u /* rows or pages wait for a reset of the GPU */
+#define MM_XHEALTH_REPAIR_FAILED  16u
+#define MM_XHOLDERS               6
+
+struct mm_xholder {
+	uint32_t pid;
+	uint32_t reserved;
+	uint64_t bytes; /* 0: not told */
+	char name[16];  /* of the process */
+};
+
+struct mm_xhealth {
+	uint64_t total_bytes; /* 0: not told */
+	uint64_t free_bytes, used_bytes;
+	uint32_t flags; /* MM_XHEALTH_* */
+	uint32_t n_holders;
+	struct mm_xholder holder[MM_XHOLDERS]; /* of memory, the most first; ours too */
+};
+
+/* What HELLO says beside the numbers. */
+#define MM_XFACT_HOST_READ_ONLY 1u /* registers read-only host memory */
+#define MM_XFACT_GPUDIRECT      2u /* pages are made so that network cards can read them */
+#define MM_XFACT_WAIT_NOR       4u /* streams can wait for NOR */
+#define MM_XFACT_MPS            8u /* under MPS */
+#define MM_XFACT_ECC            16u
+#define MM_XFACT_INTEGRATED     32u
+
+struct mm_xfacts {
+	uint32_t driver_version; /* cuDriverGetVersion() */
+	uint32_t attributes;     /* MM_XFACT_* */
+	uint32_t capability;     /* major * 10 + minor */
+	uint32_t reserved;
 };
 
 struct mm_xmsg {
@@ -92,8 +136,13 @@ struct mm_xmsg {
 	int32_t numa_node;    /* SETUP: for the ring; HELLO: of the device; -1 = any, not known */
 	uint32_t flags;       /* STORE, HELLO: MM_X_F_* */
 	char text[MM_TEXT_BYTES]; /* SETUP: driver name; HELLO: device name or error */
-	uint32_t page_id[MM_FD_BATCH_MAX];
+	union {
+		uint32_t page_id[MM_FD_BATCH_MAX]; /* PAGES */
+		struct mm_xhealth health;          /* HEALTH */
+		struct mm_xfacts facts;            /* HELLO */
+	};
 };
+static_assert(sizeof(struct mm_xhealth) <= 4 * MM_FD_BATCH_MAX, "ABI");
 static_assert(sizeof(struct mm_xmsg) == 96 + MM_TEXT_BYTES + 4 * MM_FD_BATCH_MAX, "ABI");
 
 #define MM_X_F_DISK  1u /* STORE: a file to be staged, not a memfd to be mapped */

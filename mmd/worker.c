@@ -113,6 +113,13 @@ static void worker_fault(struct mm_pool *pool, const char *reason)
 	pool->worker.fault = true;
 }
 
+void mm_worker_lost(struct mm_pool *pool)
+{
+	mm_shell_tell_xfer(pool, MM_K_DOWN);
+	worker_fault(pool, "its device is lost");
+	mm_pool_down(pool);
+}
+
 void mm_worker_gone(struct mm_pool *pool, uint64_t epoch, int status)
 {
 	struct mm_worker *w = &pool->worker;
@@ -435,6 +442,7 @@ static void hello(struct mm_pool *pool, struct mm_xmsg *msg)
 		.numa_node = msg->numa_node,
 		.stage_bytes = msg->stage_bytes,
 		.stage_pread = msg->flags & MM_X_F_PREAD,
+		.facts = msg->facts,
 	};
 
 	memcpy(device.uuid, msg->device_uuid, sizeof(device.uuid));
@@ -508,6 +516,8 @@ static int message(struct mm_pool *pool, struct mm_xmsg *msg, size_t len, int *f
 		return pages_received(w, msg, fds, n_fds);
 	else if (msg->kind == MM_X_FAILED && w->state == MM_WORKER_UP && n_fds == 0)
 		tenant_failed(pool, msg);
+	else if (msg->kind == MM_X_HEALTH && n_fds == 0)
+		return w->state == MM_WORKER_UP ? mm_health_message(pool, msg) : 0;
 	else
 		return -EPROTO;
 	return 0;
@@ -585,12 +595,14 @@ static bool pages_all_there(const struct mm_worker *w, const struct mm_worker_jo
 static void pool_failed(struct mm_pool *pool, int result)
 {
 	const struct mm_device *d = &pool->worker.device;
+	char blame[MM_TEXT_BYTES] = "";
 
+	mm_health_blame(pool, blame, sizeof(blame));
 	mm_shell_fail(pool->shell,
 		      "the pool of %u pages of %" PRIu64
 		      " bytes cannot be created on device %" PRIu64 " (%s): %s; "
-		      "use a smaller --pool or a larger --headroom",
-		      d->pages, d->page_bytes, pool->ordinal, d->name, strerror(-result));
+		      "use a smaller --pool or a larger --headroom%s",
+		      d->pages, d->page_bytes, pool->ordinal, d->name, strerror(-result), blame);
 }
 
 /* A store that is still in use by a tenant that is going: ask again a little later. */
@@ -636,6 +648,7 @@ static const char *completion(struct mm_pool *pool, const struct mm_msg *msg)
 		return NULL;
 	}
 	if (job.count && msg->result < 0 && !pool->ready) {
+		(void)hear(pool, MESSAGES_PER_WAKEUP); /* whose memory it is */
 		pool_failed(pool, msg->result);
 		return NULL;
 	}

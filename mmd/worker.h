@@ -42,6 +42,7 @@ struct mm_device {
 	int numa_node;        /* of the host's memory next to it; -1 = not known */
 	uint64_t stage_bytes; /* of its xfer's ring for stores on disk */
 	bool stage_pread;     /* without io_uring */
+	struct mm_xfacts facts;
 	uint8_t uuid[16];
 	char name[MM_TEXT_BYTES];
 };
@@ -75,6 +76,9 @@ void mm_worker_start(struct mm_pool *pool);
 /* Keeper: started, @fd (taken over) is our end; reaped. */
 void mm_worker_started(struct mm_pool *pool, uint64_t epoch, int64_t pid, int fd);
 void mm_worker_gone(struct mm_pool *pool, uint64_t epoch, int status);
+
+/* The device is of no use any more: xfer is ended, the device is down until one comes up again. */
+void mm_worker_lost(struct mm_pool *pool);
 
 /* Queue: a job of the core; what xfer needs to know. Nothing is queued while none is up. */
 void mm_worker_job(struct mm_pool *pool, const struct mm_msg *msg);

@@ -326,9 +326,16 @@ static void readiness(struct keeper *k, const struct mm_kmsg *msg)
 	accept_want(k);
 }
 
+static void xfer_down(struct keeper *k, struct xfer *x, const char *why);
+
 static void on_message(struct keeper *k, const struct mm_kmsg *msg)
 {
 	switch (msg->op) {
+	case MM_K_DOWN:
+		if (!k->stopping)
+			xfer_down(k, xfer_named(k, msg),
+				  "the GPU is lost; see device.health above, and reset it");
+		break;
 	case MM_K_START:
 		if (k->stopping)
 			break;
@@ -411,7 +418,7 @@ static void core_gone(struct keeper *k, int status)
  * It fails again and again. While mmd starts, or when no device is left, that is the end; else only its
  * device is down, and it goes on being tried.
  */
-static void xfer_down(struct keeper *k, struct xfer *x, int status)
+static void xfer_down(struct keeper *k, struct xfer *x, const char *why)
 {
 	struct mm_kmsg msg = { .op = MM_K_DOWN,
 			       .role = MM_ROLE_XFER,
@@ -427,23 +434,25 @@ static void xfer_down(struct keeper *k, struct xfer *x, int status)
 		tell(k, &msg, NULL, 0);
 		return;
 	}
-	snprintf(text, sizeof(text),
-		 "device %" PRIu64
-		 ": xfer failed %u times in a row (last wait status %#x); see its messages above",
-		 ordinal(k, x), x->failures, (unsigned int)status);
+	snprintf(text, sizeof(text), "device %" PRIu64 ": %s", ordinal(k, x), why);
 	fail(k, text);
 }
 
 static void xfer_gone(struct keeper *k, struct xfer *x, int status)
 {
+	char why[120];
+
 	x->pid = 0;
 	if (!x->up && !x->down)
 		x->failures++;
 	if (!k->stopping)
 		mm_log(MM_LOG_WARN, "xfer.died", "device=%" PRIu64 " epoch=%" PRIu64 " status=%#x",
 		       ordinal(k, x), x->epoch, (unsigned int)status);
+	snprintf(why, sizeof(why),
+		 "xfer failed %u times in a row (last wait status %#x); see its messages above",
+		 x->failures, (unsigned int)status);
 	if (x->failures >= FAILURES_MAX && !x->down && !k->stopping)
-		xfer_down(k, x, status);
+		xfer_down(k, x, why);
 	gone(k, &(struct what){ MM_ROLE_XFER, (uint32_t)(x - k->xfer), x->epoch }, status);
 }
 

@@ -2,6 +2,7 @@
 #include "mmd/xfer/device.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -131,28 +132,107 @@ static int identify(struct mm_xdev *dev, int ordinal, char *err, size_t err_byte
 	return rc;
 }
 
+/* Without these there is nothing to be done with a device. */
+static int require_attributes(const struct mm_xdev *dev, char *err, size_t err_bytes)
+{
+	static const struct {
+		CUdevice_attribute attribute;
+		const char *lacks;
+	} required[] = {
+		{ CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, "has no unified addressing" },
+		{ CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+		  "has no virtual memory management (cuMemCreate, cuMemMap)" },
+		{ CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+		  "cannot export memory as file descriptors" },
+		{ CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+		  "has no 64-bit stream memory operations, which the gates of layers need" },
+	};
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(required); i++) {
+		if (attribute(dev, required[i].attribute))
+			continue;
+		snprintf(err, err_bytes, "device %s %s (attribute %d is 0): mmd cannot manage it",
+			 dev->name, required[i].lacks, (int)required[i].attribute);
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+/* What is good to know, and what works otherwise without. */
+static void look_at_attributes(struct mm_xdev *dev)
+{
+	static const struct {
+		CUdevice_attribute attribute;
+		uint32_t fact;
+	} known[] = {
+		{ CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, MM_XFACT_HOST_READ_ONLY },
+		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, MM_XFACT_GPUDIRECT },
+		{ CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, MM_XFACT_WAIT_NOR },
+		{ CU_DEVICE_ATTRIBUTE_MPS_ENABLED, MM_XFACT_MPS },
+		{ CU_DEVICE_ATTRIBUTE_ECC_ENABLED, MM_XFACT_ECC },
+		{ CU_DEVICE_ATTRIBUTE_INTEGRATED, MM_XFACT_INTEGRATED },
+	};
+	int version = 0;
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(known); i++) {
+		if (attribute(dev, known[i].attribute))
+			dev->facts.attributes |= known[i].fact;
+	}
+	(void)dev->gpu.cuDriverGetVersion(&version);
+	dev->facts.driver_version = (uint32_t)MM_MAX(version, 0);
+	dev->facts.capability =
+		(uint32_t)(attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+			   attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+	dev->host_read_only = dev->facts.attributes & MM_XFACT_HOST_READ_ONLY;
+}
+
+static const char *yes(const struct mm_xdev *dev, uint32_t fact)
+{
+	return dev->facts.attributes & fact ? "yes" : "no";
+}
+
+static void log_facts(const struct mm_xdev *dev)
+{
+	const uint32_t version = dev->facts.driver_version;
+
+	mm_log(MM_LOG_INFO, "xfer.device",
+	       "name=\"%s\" cuda=%u.%u capability=%u.%u bytes=%" PRIu64
+	       " granularity=%zu host_read_only=%s gpudirect=%s wait_nor=%s mps=%s ecc=%s "
+	       "integrated=%s",
+	       dev->name, version / 1000, version % 1000 / 10, dev->facts.capability / 10,
+	       dev->facts.capability % 10, dev->total_bytes, dev->granularity_bytes,
+	       yes(dev, MM_XFACT_HOST_READ_ONLY), yes(dev, MM_XFACT_GPUDIRECT),
+	       yes(dev, MM_XFACT_WAIT_NOR), yes(dev, MM_XFACT_MPS), yes(dev, MM_XFACT_ECC),
+	       yes(dev, MM_XFACT_INTEGRATED));
+	if (!dev->host_read_only)
+		mm_log(MM_LOG_WARN, "xfer.slow_weights",
+		       "reason=\"the driver registers no read-only host memory: weights are "
+		       "copied from where they are not pinned, which is slower\"");
+}
+
 /* The properties of every page; granularity must be asked with exactly these. */
 static int choose_properties(struct mm_xdev *dev, char *err, size_t err_bytes)
 {
-	if (!attribute(dev, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
-	    !attribute(dev, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
-		snprintf(err, err_bytes, "device %s cannot export memory as file descriptors",
-			 dev->name);
-		return -EOPNOTSUPP;
-	}
-	dev->host_read_only = attribute(dev, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED);
+	int rc = require_attributes(dev, err, err_bytes);
+
+	if (rc < 0)
+		return rc;
+	look_at_attributes(dev);
 	dev->prop = (CUmemAllocationProp){
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = dev->device },
 	};
 	/* A create-time property that network cards need later; it costs nothing. */
-	if (attribute(dev, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
+	if (dev->facts.attributes & MM_XFACT_GPUDIRECT)
 		dev->prop.allocFlags.gpuDirectRDMACapable = 1;
-	return opening(dev, "cuMemGetAllocationGranularity",
-		       dev->gpu.cuMemGetAllocationGranularity(&dev->granularity_bytes, &dev->prop,
-							      CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-		       err, err_bytes);
+	rc = opening(dev, "cuMemGetAllocationGranularity",
+		     dev->gpu.cuMemGetAllocationGranularity(&dev->granularity_bytes, &dev->prop,
+							    CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+		     err, err_bytes);
+	if (rc == 0)
+		log_facts(dev);
+	return rc;
 }
 
 static int make_context(struct mm_xdev *dev, char *err, size_t err_bytes)

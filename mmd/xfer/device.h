@@ -18,6 +18,7 @@
 
 #include "mm/abi.h"
 #include "mm/gpu.h"
+#include "mmd/proto.h"
 #include "mmd/xfer/pace.h"
 
 struct mm_xdev {
@@ -33,6 +34,7 @@ struct mm_xdev {
 	enum mm_driver_kind kind;
 	int numa_node;       /* of the host's memory next to it; -1 = not known */
 	bool host_read_only; /* the driver registers read-only host memory */
+	struct mm_xfacts facts;
 	int lock_fd;
 	char name[96];
 	struct mm_xpace pace;

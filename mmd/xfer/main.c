@@ -94,9 +94,10 @@ static int choose_page(const struct mm_xdev *dev, uint64_t wanted, uint64_t *ret
 	return 0;
 }
 
-static int choose_pages(const struct mm_xdev *dev, const struct mm_xmsg *setup, uint64_t page_bytes,
+static int choose_pages(const struct mm_xfer *x, const struct mm_xmsg *setup, uint64_t page_bytes,
 			uint64_t *ret_pages, char *err, size_t err_bytes)
 {
+	const struct mm_xdev *dev = &x->dev;
 	size_t free_bytes = 0, total_bytes = 0;
 	uint64_t pages = setup->pages;
 
@@ -112,6 +113,7 @@ static int choose_pages(const struct mm_xdev *dev, const struct mm_xmsg *setup, 
 			 " are free, %" PRIu64 " wanted, headroom %" PRIu64,
 			 page_bytes, free_bytes, dev->total_bytes, setup->bytes,
 			 setup->headroom_bytes);
+		mm_xwatch_blame(&x->watch, err, err_bytes);
 		return -ENOMEM;
 	}
 	if (pages > dev->total_bytes / page_bytes || pages >= UINT32_MAX) {
@@ -138,11 +140,11 @@ static int set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg *hell
 			  hello->text, text_bytes);
 	if (rc < 0)
 		return rc;
+	mm_xwatch_open(&x->watch, &x->dev);
 	rc = choose_page(&x->dev, setup->page_bytes, &hello->page_bytes, hello->text, text_bytes);
 	if (rc < 0)
 		return rc;
-	rc = choose_pages(&x->dev, setup, hello->page_bytes, &hello->pages, hello->text,
-			  text_bytes);
+	rc = choose_pages(x, setup, hello->page_bytes, &hello->pages, hello->text, text_bytes);
 	if (rc < 0)
 		return rc;
 	rc = mm_xpool_init(&x->pool, &x->dev, hello->page_bytes, (uint32_t)hello->pages);
@@ -162,6 +164,7 @@ static int set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg *hell
 	hello->numa_node = x->dev.numa_node;
 	hello->stage_bytes = x->stage.bytes;
 	hello->flags = x->stage.reads.way == MM_XREADS_THREAD ? MM_X_F_PREAD : 0;
+	hello->facts = x->dev.facts;
 	memcpy(hello->device_uuid, x->dev.uuid.bytes, sizeof(hello->device_uuid));
 	snprintf(hello->text, text_bytes, "%s", x->dev.name);
 	return 0;
@@ -324,6 +327,7 @@ static int wait_for_work(struct mm_xfer *x, uint64_t until_ns)
 	struct pollfd pollfds[] = {
 		{ .fd = x->fd, .events = POLLIN },
 		{ .fd = mm_xreads_fd(&x->stage.reads), .events = POLLIN }, /* -1 is passed over */
+		{ .fd = x->news.kind ? -1 : mm_xwatch_fd(&x->watch), .events = POLLIN },
 	};
 	uint64_t now_ns = until_ns == UINT64_MAX ? 0 : mm_now_ns();
 	struct timespec timeout = mm_timespec(until_ns > now_ns ? until_ns - now_ns : 0);
@@ -352,6 +356,16 @@ static void report_failures(struct mm_xfer *x)
 	}
 }
 
+/* What the watch found goes to core, in order; what finds no room now goes later. */
+static void report_health(struct mm_xfer *x)
+{
+	while (x->news.kind || mm_xwatch_next(&x->watch, &x->news)) {
+		if (mm_sock_send(x->fd, &x->news, sizeof(x->news), NULL, 0) < 0)
+			return;
+		x->news.kind = 0;
+	}
+}
+
 static int serve(struct mm_xfer *x)
 {
 	while (!x->core_gone) {
@@ -368,6 +382,7 @@ static int serve(struct mm_xfer *x)
 		/* What the look, a job or a landing made due goes out before we sleep. */
 		moved |= mm_xlink_run(&x->link);
 		report_failures(x);
+		report_health(x);
 		/* A job pushed after we looked at the tail: its doorbell may be drained already. */
 		if (moved || x->core_gone || (mm_ring_ready(&x->jobs) > 0 && mm_xjobs_room(x)))
 			continue;
@@ -423,6 +438,7 @@ static void tear_down(struct mm_xfer *x)
 
 static void close_all(struct mm_xfer *x)
 {
+	mm_xwatch_done(&x->watch);
 	mm_xdev_close(&x->dev);
 	mm_region_done(&x->jobs_region);
 	mm_region_done(&x->completions_region);
@@ -457,8 +473,13 @@ int mm_xfer_main(int fd)
 	x->stores.stage = &x->stage;
 	x->jobs_region = x->completions_region = MM_REGION_NULL;
 	raise_limits();
+	x->watch = MM_XWATCH_NULL;
 	rc = greet(x);
 	if (rc == 0) {
+		/* Before any job: if that fails for want of memory, core knows whose it is. */
+		mm_xwatch_look(&x->watch, &x->news);
+		report_health(x);
+		mm_xwatch_start(&x->watch);
 		rc = serve(x);
 		/* A device that hangs would hang its teardown too; the kernel does it for us. */
 		if (!drain(x))

@@ -22,6 +22,7 @@
 #include "mmd/xfer/store.h"
 #include "mmd/xfer/swap.h"
 #include "mmd/xfer/tenant.h"
+#include "mmd/xfer/watch.h"
 
 #define MM_XJOBS_MAX  1024
 #define MM_XSCRUB_MAX 64 /* on the device at once */
@@ -50,6 +51,8 @@ struct mm_xfer {
 	struct mm_region jobs_region, completions_region;
 	struct mm_ring jobs, completions;
 	struct mm_xdev dev;
+	struct mm_xwatch watch;
+	struct mm_xmsg news; /* of the watch, for core; kind 0: none */
 	struct mm_xpool pool;
 	struct mm_xstage stage;
 	struct mm_xstores stores;

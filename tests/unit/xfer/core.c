@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "libclient/ipc/clock.h"
@@ -234,7 +235,8 @@ int core_end(struct core *core)
 {
 	int status;
 
-	mm_close_fd(&core->sock);
+	/* Not closed yet: what xfer told and we did not read would take what we told with it. */
+	assert_int_equal(shutdown(core->sock, SHUT_WR), 0);
 	status = reap(core);
 	assert_true(WIFEXITED(status));
 	return WEXITSTATUS(status);
@@ -340,6 +342,9 @@ void core_collect(struct core *core)
 		if (len == sizeof(msg) && msg.kind == MM_X_FAILED) {
 			core->failed_tenant = msg.id;
 			core->failed_result = msg.result;
+		} else if (len == sizeof(msg) && msg.kind == MM_X_HEALTH) {
+			core->health[msg.id == MM_XHEALTH_EVENT]++;
+			core->last_xid = msg.id == MM_XHEALTH_EVENT ? msg.pages : core->last_xid;
 		} else if (len == sizeof(msg))
 			take_pages(core, &msg, fds, n_fds);
 		else

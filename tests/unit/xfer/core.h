@@ -48,6 +48,8 @@ struct core {
 	bool viewed[PAGES_MAX];
 	uint64_t failed_tenant; /* that xfer cannot serve any more */
 	int failed_result;
+	uint32_t health[2]; /* looks, events */
+	uint64_t last_xid;
 	bool may_die; /* xfer may: then it is an outcome, not a failed test */
 	bool died;
 };

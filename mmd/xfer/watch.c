@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/xfer/watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libclient/ipc/clock.h"
+#include "mm/base.h"
+#include "mmd/log.h"
+
+#define WAIT_MS       100
+#define LOOK_NS       (10 * MM_NS_PER_S)
+#define LOST_PAUSE_US 100000
+#define EVENT_TYPES   (MM_NVML_EVENT_SINGLE_BIT | MM_NVML_EVENT_DOUBLE_BIT | MM_NVML_EVENT_XID)
+
+/* ---- opening ---- */
+
+/* Of a MIG instance: the GPU that it is of. Events are the GPU's. */
+static mm_nvml_dev gpu_of(const struct mm_xwatch *watch)
+{
+	mm_nvml_dev gpu;
+
+	if (watch->facts.instance < 0 ||
+	    !watch->nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle ||
+	    watch->nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(watch->facts.device, &gpu))
+		return watch->facts.device;
+	return gpu;
+}
+
+static const char *register_events(struct mm_xwatch *watch)
+{
+	const struct mm_nvml *nvml = &watch->nvml;
+	mm_nvml_dev gpu = gpu_of(watch);
+	unsigned long long types = EVENT_TYPES;
+
+	if (!nvml->nvmlEventSetCreate || !nvml->nvmlEventSetFree ||
+	    !nvml->nvmlDeviceRegisterEvents || !nvml->nvmlEventSetWait_v2)
+		return "this NVML has no events";
+	if (nvml->nvmlDeviceGetSupportedEventTypes &&
+	    !nvml->nvmlDeviceGetSupportedEventTypes(gpu, &types))
+		types &= EVENT_TYPES;
+	if (!types)
+		return "the device tells no events";
+	if (nvml->nvmlEventSetCreate(&watch->set)) {
+		watch->set = NULL;
+		return "no event set to be had";
+	}
+	if (!nvml->nvmlDeviceRegisterEvents(gpu, types, watch->set))
+		return NULL;
+	(void)nvml->nvmlEventSetFree(watch->set);
+	watch->set = NULL;
+	return "events are refused";
+}
+
+void mm_xwatch_open(struct mm_xwatch *watch, const struct mm_xdev *dev)
+{
+	char err[160] = "";
+	const char *why;
+
+	if (mm_nvml_open(&dev->gpu, &watch->nvml, err, sizeof(err)) < 0) {
+		mm_log(MM_LOG_WARN, "xfer.blind",
+		       "unseen=\"Xids, ECC errors, memory of others\" reason=\"%s\"", err);
+		return;
+	}
+	watch->found = mm_nvml_find(&watch->nvml, &dev->uuid, &watch->facts) == 0;
+	if (!watch->found) {
+		mm_log(MM_LOG_WARN, "xfer.blind",
+		       "unseen=\"Xids, ECC errors, memory of others\" reason=\"NVML does not show "
+		       "the device\"");
+		return;
+	}
+	why = register_events(watch);
+	if (why)
+		mm_log(MM_LOG_WARN, "xfer.blind", "unseen=\"Xids, ECC errors\" reason=\"%s\"", why);
+}
+
+/* ---- looking ---- */
+
+static void name_of(unsigned int pid, char *ret_name, size_t bytes)
+{
+	char path[32];
+	FILE *comm;
+
+	snprintf(path, sizeof(path), "/proc/%u/comm", pid);
+	comm = fopen(path, "re");
+	if (!comm || !fgets(ret_name, (int)bytes, comm))
+		snprintf(ret_name, bytes, "?");
+	if (comm)
+		fclose(comm);
+	/* It goes into logs and terminals. */
+	for (char *c = ret_name; *c; c++) {
+		if (*c == '\n')
+			*c = '\0';
+		else if (*c < 0x20 || *c > 0x7e || *c == '"')
+			*c = '?';
+		if (!*c)
+			break;
+	}
+}
+
+static void look(const struct mm_xwatch *watch, struct mm_xhealth *ret_health)
+{
+	struct mm_nvml_process process[MM_XHOLDERS];
+	struct mm_nvml_memory memory = { .version = MM_NVML_MEMORY_VERSION };
+	bool pending, failed;
+	size_t n;
+
+	*ret_health = (struct mm_xhealth){ 0 };
+	if (!watch->found)
+		return;
+	ret_health->flags = MM_XHEALTH_SEEN | (watch->set ? MM_XHEALTH_EVENTS : 0) |
+			    (watch->facts.instance >= 0 ? MM_XHEALTH_MIG : 0);
+	if (watch->nvml.nvmlDeviceGetMemoryInfo_v2 &&
+	    !watch->nvml.nvmlDeviceGetMemoryInfo_v2(watch->facts.device, &memory)) {
+		ret_health->total_bytes = memory.total;
+		ret_health->free_bytes = memory.free;
+		ret_health->used_bytes = memory.used;
+	}
+	mm_nvml_repairs(&watch->nvml, gpu_of(watch), &pending, &failed);
+	ret_health->flags |=
+		(pending ? MM_XHEALTH_REPAIR_PENDING : 0) | (failed ? MM_XHEALTH_REPAIR_FAILED : 0);
+	n = mm_nvml_processes(&watch->nvml, watch->facts.device, process, MM_XHOLDERS);
+	for (size_t i = 0; i < n; i++) {
+		struct mm_xholder *holder = &ret_health->holder[i];
+
+		holder->pid = process[i].pid;
+		holder->bytes = process[i].used_bytes;
+		name_of(holder->pid, holder->name, sizeof(holder->name));
+	}
+	ret_health->n_holders = (uint32_t)n;
+}
+
+void mm_xwatch_look(const struct mm_xwatch *watch, struct mm_xmsg *ret_msg)
+{
+	*ret_msg = (struct mm_xmsg){ .magic = MM_PROTO_MAGIC,
+				     .kind = MM_X_HEALTH,
+				     .id = MM_XHEALTH_LOOK };
+	look(watch, &ret_msg->health);
+}
+
+void mm_xwatch_blame(const struct mm_xwatch *watch, char *text, size_t bytes)
+{
+	struct mm_xhealth health;
+	size_t at = strlen(text);
+
+	look(watch, &health);
+	for (uint32_t i = 0; i < health.n_holders && at < bytes; i++) {
+		const struct mm_xholder *h = &health.holder[i];
+
+		if ((pid_t)h->pid == getpid())
+			continue;
+		at += (size_t)snprintf(text + at, bytes - at, "%s pid %u (%s) %" PRIu64 " MiB",
+				       strstr(text, "; held by") ? "," : "; held by", h->pid,
+				       h->name, h->bytes >> 20);
+	}
+}
+
+/* ---- the thread ---- */
+
+/* Whole messages below PIPE_BUF are never torn; a pipe that is full loses looks, not sleep. */
+static void tell(const struct mm_xwatch *watch, const struct mm_xmsg *msg)
+{
+	static_assert(sizeof(*msg) <= 4096, "PIPE_BUF");
+	ssize_t n;
+
+	do
+		n = write(watch->write_fd, msg, sizeof(*msg));
+	while (n < 0 && errno == EINTR);
+	if (n < 0 && msg->id == MM_XHEALTH_EVENT)
+		mm_log(MM_LOG_ERROR, "xfer.event_lost", "xid=%" PRIu64 " error=%s", msg->pages,
+		       strerror(errno));
+}
+
+static void tell_look(const struct mm_xwatch *watch)
+{
+	struct mm_xmsg msg;
+
+	mm_xwatch_look(watch, &msg);
+	tell(watch, &msg);
+}
+
+static void tell_event(const struct mm_xwatch *watch, const struct mm_nvml_event *event)
+{
+	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
+			       .kind = MM_X_HEALTH,
+			       .id = MM_XHEALTH_EVENT };
+
+	if (watch->facts.instance >= 0 && event->gpu_instance != MM_NVML_NO_INSTANCE &&
+	    event->gpu_instance != watch->facts.gpu_instance)
+		return;
+	msg.bytes = event->type;
+	msg.pages = event->type == MM_NVML_EVENT_XID ? event->data : 0;
+	tell(watch, &msg);
+	tell_look(watch);
+}
+
+static void *watch_run(void *arg)
+{
+	struct mm_xwatch *watch = arg;
+	uint64_t look_ns = mm_now_ns() + LOOK_NS;
+
+	while (!__atomic_load_n(&watch->stop, __ATOMIC_ACQUIRE)) {
+		struct mm_nvml_event event = { .gpu_instance = MM_NVML_NO_INSTANCE };
+		int result = MM_NVML_UNKNOWN;
+
+		if (mm_now_ns() >= look_ns) {
+			tell_look(watch);
+			look_ns = mm_now_ns() + LOOK_NS;
+		}
+		if (watch->set)
+			result = watch->nvml.nvmlEventSetWait_v2(watch->set, &event, WAIT_MS);
+		if (result == MM_NVML_SUCCESS)
+			tell_event(watch, &event);
+		else if (result != MM_NVML_TIMEOUT)
+			usleep(LOST_PAUSE_US);
+	}
+	return NULL;
+}
+
+void mm_xwatch_start(struct mm_xwatch *watch)
+{
+	sigset_t all, before;
+	int fds[2], r;
+
+	if (!watch->found)
+		return;
+	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0) {
+		mm_log(MM_LOG_WARN, "xfer.blind", "reason=\"%s\"", strerror(errno));
+		return;
+	}
+	watch->read_fd = fds[0];
+	watch->write_fd = fds[1];
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&watch->thread, NULL, watch_run, watch);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	watch->running = r == 0;
+	if (r)
+		mm_log(MM_LOG_WARN, "xfer.blind", "reason=\"%s\"", strerror(r));
+}
+
+bool mm_xwatch_next(struct mm_xwatch *watch, struct mm_xmsg *ret_msg)
+{
+	return watch->read_fd >= 0 &&
+	       read(watch->read_fd, ret_msg, sizeof(*ret_msg)) == (ssize_t)sizeof(*ret_msg);
+}
+
+void mm_xwatch_done(struct mm_xwatch *watch)
+{
+	if (watch->running) {
+		__atomic_store_n(&watch->stop, true, __ATOMIC_RELEASE);
+		pthread_join(watch->thread, NULL);
+	}
+	if (watch->set)
+		(void)watch->nvml.nvmlEventSetFree(watch->set);
+	mm_nvml_close(&watch->nvml);
+	mm_close_fd(&watch->read_fd);
+	mm_close_fd(&watch->write_fd);
+	*watch = MM_XWATCH_NULL;
+}
