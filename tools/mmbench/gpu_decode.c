@@ -157,6 +157,32 @@ static int measure_plans(struct decode *d)
 	return r;
 }
 
+/* The same steps once more: what has changed meanwhile is not the plans' doing. */
+static int measure_drift(struct decode *d)
+{
+	struct mm_series again = { 0 };
+	const struct mm_gpu_result drift = {
+		.name = "drift",
+		.unit = "s",
+		.figure = &again,
+		.reference = &d->base,
+		.reference_name = "steps with nothing away, before the plans",
+		.params = json_pack("{s:f}", "t_c/t_t", d->t_c_s / d->t_t_s),
+	};
+	struct mm_plan_set set;
+	int r = mm_gpu_tenant_plan(&d->tenant, 0, 1, &set);
+
+	d->engine.captured = false;
+	if (!r)
+		r = mm_gpu_engine_steps(&d->engine, d->bench->sizes.steps, &again);
+	if (!r)
+		r = mm_gpu_result(d->bench, &drift);
+	else
+		json_decref(drift.params);
+	mm_series_done(&again);
+	return r;
+}
+
 static int measure_all(struct decode *d)
 {
 	static const double parts[] = { 1.0 / 16, 1.0 / 4, 1, 2 };
@@ -169,6 +195,8 @@ static int measure_all(struct decode *d)
 		r = measure_compute(d, parts[i]);
 		if (!r)
 			r = measure_plans(d);
+		if (!r)
+			r = measure_drift(d);
 	}
 	return r;
 }

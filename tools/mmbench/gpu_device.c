@@ -7,8 +7,11 @@
 
 #include "mm/base.h"
 #include "mmd/host.h"
+#include "tools/mmbench/procs.h"
 
-#define RANDOM_BYTES (UINT64_C(1) << 20) /* are made, and repeated */
+#define WARM_UP_NS    (300 * MM_NS_PER_MS)
+#define WARM_UP_BYTES (UINT64_C(256) << 20)
+#define RANDOM_BYTES  (UINT64_C(1) << 20) /* are made, and repeated */
 
 int mm_gpu_call(const struct mm_gpu_dev *dev, CUresult result, const char *what)
 {
@@ -174,6 +177,29 @@ void mm_gpu_range_close(struct mm_gpu_dev *dev, struct mm_gpu_range *range)
 	if (range->va && range->page_bytes)
 		dev->gpu.cuMemAddressFree(range->va, range->bytes);
 	*range = (struct mm_gpu_range){ 0 };
+}
+
+int mm_gpu_warm_up(struct mm_gpu_dev *dev)
+{
+	const uint64_t until_ns = mm_now_ns() + WARM_UP_NS;
+	struct mm_gpu_range range = { 0 };
+	int r = 0;
+
+	if (dev->bench->rehearsal)
+		return 0;
+	r = mm_gpu_range_open(dev, WARM_UP_BYTES, 0, &range);
+	if (!r)
+		r = mm_gpu_randomize(dev, range.va, range.bytes, false);
+	while (!r && mm_now_ns() < until_ns) {
+		r = mm_gpu_call(dev,
+				dev->gpu.cuMemcpyDtoDAsync(range.va + range.bytes / 2, range.va,
+							   range.bytes / 2, dev->stream),
+				"cuMemcpyDtoDAsync");
+		if (!r)
+			r = mm_gpu_call(dev, dev->gpu.cuStreamSynchronize(dev->stream), "a copy");
+	}
+	mm_gpu_range_close(dev, &range);
+	return r;
 }
 
 /* ---- random bytes ---- */

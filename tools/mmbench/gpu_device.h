@@ -35,6 +35,9 @@ bool mm_gpu_has_graphs(const struct mm_gpu_api *gpu);
 int mm_gpu_time_begin(struct mm_gpu_dev *dev);
 int mm_gpu_time_end(struct mm_gpu_dev *dev, double *ret_s);
 
+/* Work for some tenths of a second: a device that was idle runs slower. Nothing in a rehearsal. */
+int mm_gpu_warm_up(struct mm_gpu_dev *dev);
+
 /* Addresses with pages of our own behind them. */
 struct mm_gpu_range {
 	CUdeviceptr va;

@@ -22,7 +22,21 @@ int mm_gpu_module_open(struct mm_gpu_module *m, struct mm_gpu_dev *dev)
 	r = mm_serve_module(&which, &dev->gpu, path, &m->gemm, dev->bench->err);
 	if (r)
 		return r == -ENOENT ? -EOPNOTSUPP : r;
-	return mm_gpu_call(dev, dev->gpu.cuModuleLoad(&m->module, path), path);
+	r = mm_gpu_call(dev, dev->gpu.cuModuleLoad(&m->module, path), path);
+	return r ? r : mm_gpu_warm_up(dev);
+}
+
+/* When it is first launched. */
+static int look_up(struct mm_gpu_module *m, enum mm_kernel kernel)
+{
+	const struct mm_gpu_api *gpu = &m->dev->gpu;
+	const CUresult r =
+		gpu->cuModuleGetFunction(&m->function[kernel], m->module, mm_kernel_name(kernel));
+
+	if (r == CUDA_ERROR_NOT_FOUND)
+		return mm_gpu_fail(m->dev->bench, -EOPNOTSUPP, "the module has no %s",
+				   mm_kernel_name(kernel));
+	return mm_gpu_call(m->dev, r, mm_kernel_name(kernel));
 }
 
 void mm_gpu_module_close(struct mm_gpu_module *m)
@@ -37,13 +51,8 @@ int mm_gpu_launch(struct mm_gpu_module *m, enum mm_kernel kernel, const void *ar
 	const struct mm_gpu_api *gpu = &m->dev->gpu;
 	void *params[] = { (void *)args };
 	struct mm_launch_shape s;
-	int r = 0;
+	int r = m->function[kernel] ? 0 : look_up(m, kernel);
 
-	if (!m->function[kernel])
-		r = mm_gpu_call(m->dev,
-				gpu->cuModuleGetFunction(&m->function[kernel], m->module,
-							 mm_kernel_name(kernel)),
-				mm_kernel_name(kernel));
 	if (r)
 		return r;
 	mm_launch_shape(kernel, args, &s);

@@ -125,6 +125,8 @@ int mm_gpu_scrub_run(struct mm_gpu_bench *bench)
 	int r = mm_gpu_dev_open(&s.dev, bench);
 
 	if (!r)
+		r = mm_gpu_warm_up(&s.dev);
+	if (!r)
 		r = mm_gpu_call(&s.dev, s.dev.gpu.cuEventCreate(&s.done, CU_EVENT_DISABLE_TIMING),
 				"cuEventCreate");
 	for (uint32_t i = 0; !r && i < bench->sizes.n_pages; i++)

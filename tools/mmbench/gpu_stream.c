@@ -153,6 +153,8 @@ int mm_gpu_stream_run(struct mm_gpu_bench *bench)
 	int r = mm_gpu_dev_open(&dev, bench);
 
 	if (!r)
+		r = mm_gpu_warm_up(&dev);
+	if (!r)
 		r = mm_gpu_host_open(&dev, bench->sizes.copied_bytes / 2, &host);
 	if (!r)
 		r = by_chunks(&dev, &host);
