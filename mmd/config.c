@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdarg.h>
 #include <string.h>
+#include <strings.h>
 
 #include "mm/size.h"
 #include "mmd/core/tune.h"
@@ -42,8 +43,8 @@ static const struct option options[] = {
 	{ "dir", "DIR", "sockets and lock file", TYPE_TEXT, AT(dir), ROOM(dir) },
 	{ "driver", "NAME", "software, cuda, or the path of a driver library", TYPE_TEXT,
 	  AT(driver), ROOM(driver) },
-	{ "device", "N,...", "ordinals that the driver knows the devices by", TYPE_NUMBER,
-	  AT(device), .max = 1023, .list = true },
+	{ "device", "N|UUID,...", "the driver's ordinals of devices, or UUIDs (GPU-, MIG-)",
+	  TYPE_NUMBER, AT(device), .max = 1023, .list = true },
 	{ "pool", "SIZE,...", "memory to manage, of each device", TYPE_SIZE, AT(pool_bytes),
 	  .min = 1, .list = true },
 	{ "headroom", "SIZE,...", "manage all memory but this", TYPE_SIZE, AT(headroom_bytes),
@@ -189,14 +190,31 @@ static int set_number(const struct option *o, struct mm_config *c, const char *w
 	return r;
 }
 
+static bool is_device(const struct option *o)
+{
+	return o->offset == offsetof(struct mm_config, device);
+}
+
+/* GPU-… or MIG-…, as nvidia-smi -L has them, or as much of it as is needed to tell it from others. */
+static bool is_uuid(const char *word)
+{
+	size_t n = strlen(word);
+
+	return (strncmp(word, "GPU-", 4) == 0 || strncmp(word, "MIG-", 4) == 0) && n > 4 &&
+	       n < MM_UUID_WORD_BYTES && strspn(word + 4, "0123456789abcdefABCDEF-") == n - 4;
+}
+
 /* Values with commas between; nothing between two commas is "not said", where there is such a thing. */
 static int set_list(const struct option *o, struct mm_config *c, const char *where,
 		    const char *value, char *error)
 {
 	struct mm_config_list list = { 0 };
 	const char *at = value;
-	char word[32];
+	char word[MM_UUID_WORD_BYTES + 1];
 	int r = 0;
+
+	if (is_device(o))
+		memset(c->device_uuid, 0, sizeof(c->device_uuid));
 
 	while (r == 0) {
 		size_t bytes = strcspn(at, ",");
@@ -206,7 +224,10 @@ static int set_list(const struct option *o, struct mm_config *c, const char *whe
 				    MM_DEVICES_MAX);
 		snprintf(word, sizeof(word), "%.*s", (int)MM_MIN(bytes, sizeof(word)), at);
 		list.n++;
-		if (bytes || !o->min || !strchr(value, ','))
+		if (is_device(o) && is_uuid(word)) {
+			list.value[list.n - 1] = list.n - 1;
+			strcpy(c->device_uuid[list.n - 1], word);
+		} else if (bytes || !o->min || !strchr(value, ','))
 			r = number_parse(o, where, word, &list.value[list.n - 1], error);
 		if (!at[bytes])
 			break;
@@ -313,6 +334,11 @@ static int section(struct mm_config *c, const char *path, uint32_t index, const 
 		if (r < 0)
 			return r;
 		list_of(c, o)->value[index] = list_of(&one, o)->value[0];
+		if (!is_device(o))
+			continue;
+		strcpy(c->device_uuid[index], one.device_uuid[0]);
+		if (*one.device_uuid[0])
+			list_of(c, o)->value[index] = index;
 	}
 	return 0;
 }
@@ -449,8 +475,25 @@ static int defaults(struct mm_config *c, char *error)
 	return 0;
 }
 
+static int uuids_check(const struct mm_config *c, char *error)
+{
+	for (uint32_t i = 0; i < c->device.n; i++) {
+		if (!*c->device_uuid[i] != !*c->device_uuid[0])
+			return fail(error,
+				    "--device: some by ordinal, some by UUID; want one kind");
+		for (uint32_t k = 0; *c->device_uuid[i] && k < i; k++) {
+			if (strcasecmp(c->device_uuid[k], c->device_uuid[i]) == 0)
+				return fail(error, "--device: %s is there twice",
+					    c->device_uuid[i]);
+		}
+	}
+	return 0;
+}
+
 static int devices_check(struct mm_config *c, char *error)
 {
+	if (uuids_check(c, error) < 0)
+		return -EINVAL;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(options); i++) {
 		uint32_t n = options[i].list ? list_of(c, &options[i])->n : 0;
 
@@ -551,10 +594,13 @@ void mm_config_one(const struct mm_config *config, uint32_t device, struct mm_co
 		if (options[i].list && list->n > 1)
 			*list = (struct mm_config_list){ { list->value[device] }, 1 };
 	}
+	memset(ret_config->device_uuid, 0, sizeof(ret_config->device_uuid));
+	strcpy(ret_config->device_uuid[0], config->device_uuid[device]);
 }
 
-static char *list_format(const struct option *o, const struct mm_config_list *list)
+static char *list_format(const struct mm_config *c, const struct option *o)
 {
+	const struct mm_config_list *list = (const void *)((const char *)c + o->offset);
 	char *flag = NULL, *text = NULL;
 	size_t bytes;
 	FILE *out = open_memstream(&text, &bytes);
@@ -565,7 +611,9 @@ static char *list_format(const struct option *o, const struct mm_config_list *li
 	for (uint32_t i = 0; i < list->n; i++) {
 		if (i)
 			fputc(',', out);
-		if (list->value[i] >= o->min)
+		if (is_device(o) && *c->device_uuid[i])
+			fputs(c->device_uuid[i], out);
+		else if (list->value[i] >= o->min)
 			fprintf(out, "%" PRIu64, list->value[i]);
 	}
 	if (fclose(out) == 0)
@@ -599,7 +647,7 @@ static char *flag_format(const struct mm_config *c, const struct option *o, uint
 	if (o->type == TYPE_ACCOUNTS)
 		return accounts_format(o, &c->accounts);
 	if (o->list)
-		return list_format(o, (const struct mm_config_list *)(const void *)field);
+		return list_format(c, o);
 	memcpy(&value, field, sizeof(value));
 	if (o->offset == offsetof(struct mm_config, role))
 		value = role;

@@ -33,8 +33,10 @@ struct mm_config_list { /* by device */
 
 struct mm_config {
 	char dir[MM_CONFIG_PATH_BYTES];
-	char driver[MM_TEXT_BYTES];           /* software, cuda or a path */
-	struct mm_config_list device;         /* ordinals; n is how many there are */
+	char driver[MM_TEXT_BYTES];   /* software, cuda or a path */
+	struct mm_config_list device; /* ordinals; n is how many there are */
+	/* Instead, all or none of them: UUIDs, or what they begin with. Ordinals are then 0, 1, … */
+	char device_uuid[MM_DEVICES_MAX][MM_UUID_WORD_BYTES];
 	struct mm_config_list pool_bytes;     /* 0 = all but headroom */
 	struct mm_config_list headroom_bytes; /* of each device */
 	struct mm_config_list page_bytes;     /* 0 = default by device */

@@ -60,7 +60,10 @@ static int run(const struct mm_config *config)
 		files_raise();
 		return mm_shell_main(MM_ROLE_FD, config);
 	case MM_ROLE_XFER:
-		snprintf(role, sizeof(role), "xfer-%" PRIu64, config->device.value[0]);
+		if (*config->device_uuid[0])
+			snprintf(role, sizeof(role), "xfer-%.10s", config->device_uuid[0]);
+		else
+			snprintf(role, sizeof(role), "xfer-%" PRIu64, config->device.value[0]);
 		mm_log_init(role, level);
 		files_raise();
 		return mm_xfer_main(MM_ROLE_FD);

@@ -147,6 +147,8 @@ static json_t *device_json(const struct mm_pool *pool)
 	set_text(device, "name", d->name);
 	set_text(device, "driver", d->driver_kind == MM_DRIVER_CUDA ? "cuda" : "software");
 	set_hex(device, "uuid", d->uuid, sizeof(d->uuid));
+	if (*pool->shell->config->device_uuid[pool->index])
+		set_text(device, "named", pool->shell->config->device_uuid[pool->index]);
 	set_u64(device, "total_bytes", d->total_bytes);
 	set_node(device, "numa_node", d->numa_node);
 	set_flag(device, "mig", pool->health.look.flags, MM_XHEALTH_MIG);

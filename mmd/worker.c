@@ -367,6 +367,7 @@ static int setup_send(struct mm_pool *pool)
 	};
 
 	snprintf(msg.text, sizeof(msg.text), "%s", c->driver);
+	snprintf(msg.wanted, sizeof(msg.wanted), "%s", c->device_uuid[pool->index]);
 	return mm_sock_send(w->fd, &msg, sizeof(msg),
 			    (int[]){ w->jobs_region.fd, w->done_region.fd }, 2);
 }

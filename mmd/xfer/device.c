@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "kernels/nvml.h"
 #include "mm/base.h"
 #include "mmd/host.h"
 #include "mmd/log.h"
@@ -255,7 +257,60 @@ static int make_context(struct mm_xdev *dev, char *err, size_t err_bytes)
 		       err_bytes);
 }
 
-int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, char *err, size_t err_bytes)
+/*
+ * By UUID: the device is made the only visible one, which a MIG instance has to be, and for which it must
+ * be so before the driver starts. Where NVML tells, the whole UUID is found for the beginning of one.
+ */
+static int make_visible(const struct mm_xdev *dev, const char *word, char *err, size_t err_bytes)
+{
+	const char *before = getenv("CUDA_VISIBLE_DEVICES");
+	struct mm_nvml_facts facts = { .uuid = "" };
+	struct mm_nvml nvml = { 0 };
+	int rc = 0;
+
+	if (mm_nvml_open(&dev->gpu, &nvml, NULL, 0) == 0)
+		rc = mm_nvml_resolve(&nvml, word, &facts);
+	mm_nvml_close(&nvml);
+	if (rc == -ENOTUNIQ)
+		snprintf(err, err_bytes, "several devices begin with %s: say more of the UUID",
+			 word);
+	else if (rc < 0)
+		snprintf(err, err_bytes, "no device %s here; mmctl devices lists them", word);
+	else if (facts.mig)
+		snprintf(err, err_bytes,
+			 "%s is in MIG mode: name one of its instances; mmctl devices lists them",
+			 word);
+	if (rc < 0 || facts.mig)
+		return -ENODEV;
+	if (before && strcmp(before, *facts.uuid ? facts.uuid : word) != 0)
+		mm_log(MM_LOG_INFO, "xfer.visible", "uuid=%s instead_of=\"%s\"",
+		       *facts.uuid ? facts.uuid : word, before);
+	return setenv("CUDA_VISIBLE_DEVICES", *facts.uuid ? facts.uuid : word, 1) < 0 ? -ENOMEM : 0;
+}
+
+/* Where it shows the device under another UUID, somebody renumbered: it is not what was asked for. */
+static int check_uuid(const struct mm_xdev *dev, const char *word, char *err, size_t err_bytes)
+{
+	char hex[2 * sizeof(dev->uuid.bytes) + 1];
+	size_t at = 0;
+
+	for (size_t i = 0; i < sizeof(dev->uuid.bytes); i++)
+		snprintf(hex + 2 * i, 3, "%02x", (unsigned char)dev->uuid.bytes[i]);
+	for (const char *c = word + strlen("GPU-"); *c; c++) {
+		if (*c == '-')
+			continue;
+		if (at == sizeof(hex) - 1 || (hex[at] | 0x20) != (*c | 0x20)) {
+			snprintf(err, err_bytes, "the driver shows device %s instead of %s", hex,
+				 word);
+			return -ENODEV;
+		}
+		at++;
+	}
+	return 0;
+}
+
+int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, const char *uuid, char *err,
+		 size_t err_bytes)
 {
 	int rc;
 
@@ -268,7 +323,15 @@ int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, char *err
 		return rc;
 	/* Tenants load the driver by its kind. */
 	dev->kind = mm_gpu_is_software(&dev->gpu) ? MM_DRIVER_SOFTWARE : MM_DRIVER_CUDA;
+	if (*uuid) {
+		ordinal = 0;
+		rc = make_visible(dev, uuid, err, err_bytes);
+		if (rc < 0)
+			return rc;
+	}
 	rc = identify(dev, ordinal, err, err_bytes);
+	if (rc == 0 && *uuid)
+		rc = check_uuid(dev, uuid, err, err_bytes);
 	if (rc < 0)
 		return rc;
 	mm_xpace_open(&dev->pace, &dev->gpu, ordinal);

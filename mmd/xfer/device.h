@@ -45,13 +45,15 @@ struct mm_xdev {
  * mm_xdev_open() - load the driver, lock the device, make its context
  * @dev:     MM_XDEV_NULL
  * @driver:  as mm_gpu_open(); "" = from the environment
- * @ordinal: of the device
+ * @ordinal: of the device, as CUDA counts what is visible
+ * @uuid:    instead, if not "": GPU-… or MIG-…, or the unambiguous beginning; whatever is visible
  * @err:     gets one line on failure
  *
  * Return: 0; -EBUSY another mmd has the device; -ENODEV; -EOPNOTSUPP it cannot export memory; what
  * mm_gpu_open() says.
  */
-int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, char *err, size_t err_bytes);
+int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, const char *uuid, char *err,
+		 size_t err_bytes);
 void mm_xdev_close(struct mm_xdev *dev);
 
 /* 0 or a negative errno; logs a failure of @what. Does not return when the context is lost. */

@@ -136,8 +136,9 @@ static int set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg *hell
 	int rc;
 
 	setup->text[sizeof(setup->text) - 1] = 0;
+	setup->wanted[sizeof(setup->wanted) - 1] = 0;
 	rc = mm_xdev_open(&x->dev, setup->text, setup->id > INT32_MAX ? -1 : (int)setup->id,
-			  hello->text, text_bytes);
+			  setup->wanted, hello->text, text_bytes);
 	if (rc < 0)
 		return rc;
 	mm_xwatch_open(&x->watch, &x->dev);

@@ -86,6 +86,8 @@ void mm_each_device(const json_t *result, void (*print)(const json_t *device))
 
 static int unreachable(const struct mm_ctl *ctl, int error)
 {
+	if (ctl->quiet)
+		return MM_EXIT_UNREACHABLE;
 	if (error == EAGAIN || error == EWOULDBLOCK)
 		return mm_complain(MM_EXIT_UNREACHABLE, "%s: mmd does not answer within %d s",
 				   ctl->socket, TIMEOUT_S);
@@ -99,6 +101,8 @@ static int dial(const struct mm_ctl *ctl, int *ret_fd)
 	struct timeval timeout = { .tv_sec = TIMEOUT_S };
 	mm_cleanup(mm_close_fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
+	if (!*ctl->socket && ctl->quiet)
+		return MM_EXIT_UNREACHABLE;
 	if (!*ctl->socket)
 		return mm_complain(
 			MM_EXIT_USAGE,

@@ -18,6 +18,7 @@ enum mm_exit { MM_EXIT_DONE, MM_EXIT_FAILED, MM_EXIT_USAGE, MM_EXIT_UNREACHABLE 
 struct mm_ctl {
 	const char *socket; /* "": none was named and there is no default */
 	bool json;
+	bool quiet;        /* nothing is said about a mmd that is not there */
 	json_int_t device; /* ordinal; -1: all */
 };
 
@@ -34,6 +35,7 @@ int mm_pool_show_run(const struct mm_ctl *ctl, int argc, char **argv);
 int mm_plan_show_run(const struct mm_ctl *ctl, int argc, char **argv);
 int mm_plan_set_run(const struct mm_ctl *ctl, int argc, char **argv);
 int mm_footprint_run(const struct mm_ctl *ctl, int argc, char **argv);
+int mm_devices_run(const struct mm_ctl *ctl, int argc, char **argv);
 int mm_quota_show_run(const struct mm_ctl *ctl, int argc, char **argv);
 int mm_quota_set_run(const struct mm_ctl *ctl, int argc, char **argv);
 

@@ -13,6 +13,7 @@ static const struct mm_command commands[] = {
 	{ "plan show", "[MODEL]", "which layers cycle, in which slots", mm_plan_show_run },
 	{ "plan set", "MODEL --layers N|auto [--slots 1|2|auto]",
 	  "how many layers are away, by hand", mm_plan_set_run },
+	{ "devices", "", "GPUs and MIG instances here, and who manages them", mm_devices_run },
 	{ "footprint", "--models FILE | DIR...", "what models take, without a daemon",
 	  mm_footprint_run },
 	{ "quota show", "", "accounts: what they use and may have", mm_quota_show_run },

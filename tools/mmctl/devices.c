@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * devices - the GPUs and MIG instances of this machine, and who manages them
+ *
+ * Needs no daemon: NVML tells, or where there is none CUDA. Of a running mmd it is asked which driver
+ * it uses and which devices it has; that another one has a device shows the lock that its xfer holds.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/nvml.h"
+#include "tools/mmctl/ctl.h"
+
+#define DEVICES_MAX 128
+#define HEX_BYTES   33
+
+struct devices {
+	struct mm_gpu_api gpu;
+	struct mm_nvml nvml;
+	json_t *status; /* of a running mmd; NULL: none */
+	struct mm_nvml_facts list[DEVICES_MAX];
+	int ordinal[DEVICES_MAX]; /* that CUDA shows it under here; -1: it does not */
+	int n;
+};
+
+static void devices_done(struct devices *d)
+{
+	mm_nvml_close(&d->nvml);
+	mm_gpu_close(&d->gpu);
+	json_decref(d->status);
+}
+
+static void hex_of(const char *uuid, char *ret_hex)
+{
+	size_t n = 0;
+
+	for (uuid += strlen("GPU-"); *uuid && n < HEX_BYTES - 1; uuid++) {
+		if (*uuid != '-')
+			ret_hex[n++] = (char)(*uuid >= 'A' && *uuid <= 'F' ? *uuid | 0x20 : *uuid);
+	}
+	ret_hex[n] = '\0';
+}
+
+/* ---- finding them ---- */
+
+/* What CUDA shows, where NVML shows nothing. */
+static int list_by_cuda(struct devices *d, int count)
+{
+	int n = 0;
+
+	for (int i = 0; i < MM_MIN(count, DEVICES_MAX); i++) {
+		struct mm_nvml_facts *f = &d->list[n];
+		CUdevice device;
+		CUuuid uuid;
+		size_t bytes = 0, at;
+
+		*f = (struct mm_nvml_facts){ .gpu = i, .instance = -1 };
+		if (d->gpu.cuDeviceGet(&device, i) || d->gpu.cuDeviceGetUuid(&uuid, device))
+			continue;
+		at = (size_t)snprintf(f->uuid, sizeof(f->uuid), "GPU");
+		for (size_t k = 0; k < sizeof(uuid.bytes); k++)
+			at += (size_t)snprintf(f->uuid + at, sizeof(f->uuid) - at, "%s%02x",
+					       k == 0 || (k >= 4 && k <= 10 && k % 2 == 0) ? "-"
+											   : "",
+					       (unsigned char)uuid.bytes[k]);
+		(void)d->gpu.cuDeviceGetName(f->name, (int)sizeof(f->name), device);
+		(void)d->gpu.cuDeviceTotalMem(&bytes, device);
+		f->total_bytes = bytes;
+		n++;
+	}
+	return n;
+}
+
+static void number_by_cuda(struct devices *d, int count)
+{
+	for (int i = 0; i < count; i++) {
+		CUdevice device;
+		CUuuid uuid;
+
+		if (d->gpu.cuDeviceGet(&device, i) || d->gpu.cuDeviceGetUuid(&uuid, device))
+			continue;
+		for (int k = 0; k < d->n; k++)
+			if (mm_nvml_uuid_is(d->list[k].uuid, &uuid))
+				d->ordinal[k] = i;
+	}
+}
+
+/* As the daemon that runs, or as one would that is started here. */
+static const char *driver_of(const struct devices *d)
+{
+	const json_t *first = json_array_get(json_object_get(d->status, "devices"), 0);
+	const char *kind = mm_text(json_object_get(first, "device"), "driver");
+
+	if (getenv("MM_DRIVER"))
+		return NULL;
+	return strcmp(kind, "software") == 0 ? "software" : "cuda";
+}
+
+static int find(struct devices *d)
+{
+	char err[512] = "", nvml_err[160] = "";
+	int count = 0;
+
+	if (mm_gpu_open(driver_of(d), &d->gpu, err, sizeof(err)) < 0)
+		return mm_complain(MM_EXIT_FAILED, "%s", err);
+	for (int i = 0; i < DEVICES_MAX; i++)
+		d->ordinal[i] = -1;
+	if (mm_gpu_init(&d->gpu, err, sizeof(err)) == 0 && d->gpu.cuDeviceGetCount(&count))
+		count = 0;
+	if (mm_nvml_open(&d->gpu, &d->nvml, nvml_err, sizeof(nvml_err)) == 0)
+		d->n = mm_nvml_list(&d->nvml, d->list, DEVICES_MAX);
+	if (d->n <= 0)
+		d->n = list_by_cuda(d, count);
+	if (!d->n)
+		return mm_complain(MM_EXIT_FAILED, "%s%s%s", *err ? err : "no devices here",
+				   *nvml_err ? "; NVML: " : "", nvml_err);
+	number_by_cuda(d, count);
+	return MM_EXIT_DONE;
+}
+
+/* ---- who has them ---- */
+
+static const json_t *in_status(const struct devices *d, const char *hex)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach (json_object_get(d->status, "devices"), i, one)
+		if (strcmp(mm_text(json_object_get(one, "device"), "uuid"), hex) == 0)
+			return one;
+	return NULL;
+}
+
+/* The lock of xfer is an abstract socket, named after the device. */
+static bool is_locked(const char *hex)
+{
+	char name[64 + HEX_BYTES], line[256];
+	FILE *sockets = fopen("/proc/net/unix", "re");
+	bool found = false;
+
+	snprintf(name, sizeof(name), "@mmd/device/%s", hex);
+	while (sockets && !found && fgets(line, sizeof(line), sockets))
+		found = strstr(line, name) != NULL;
+	if (sockets)
+		fclose(sockets);
+	return found;
+}
+
+static const char *manager(const struct devices *d, int i)
+{
+	char hex[HEX_BYTES];
+
+	hex_of(d->list[i].uuid, hex);
+	if (in_status(d, hex))
+		return "mmd";
+	return is_locked(hex) ? "another mmd" : "nobody";
+}
+
+/* ---- saying it ---- */
+
+static json_t *device_json(const struct devices *d, int i)
+{
+	const struct mm_nvml_facts *f = &d->list[i];
+	json_t *json = json_pack("{s:s, s:s, s:i, s:b, s:s}", "uuid", f->uuid, "name", f->name,
+				 "gpu", f->gpu, "mig_mode", f->mig, "managed_by", manager(d, i));
+
+	json_object_set_new(json, "ordinal",
+			    d->ordinal[i] < 0 ? json_null() : json_integer(d->ordinal[i]));
+	json_object_set_new(json, "mig_instance",
+			    f->instance < 0 ? json_null() : json_integer(f->instance));
+	json_object_set_new(json, "total_bytes", json_integer((json_int_t)f->total_bytes));
+	json_object_set_new(json, "free_bytes",
+			    f->has_memory ? json_integer((json_int_t)f->free_bytes) : json_null());
+	return json;
+}
+
+static int print_json(const struct devices *d)
+{
+	mm_cleanup(mm_json_done) json_t *result = json_object();
+	json_t *list = json_array();
+
+	for (int i = 0; i < d->n; i++)
+		json_array_append_new(list, device_json(d, i));
+	json_object_set_new(result, "schema", json_integer(1));
+	json_object_set_new(result, "devices", list);
+	return mm_print_json(result);
+}
+
+static void print_text(const struct devices *d)
+{
+	char total[MM_BYTES_TEXT], unused[MM_BYTES_TEXT], ordinal[16];
+
+	printf("%-7s %-40s %-28s %10s %10s  %s\n", "ORDINAL", "UUID", "NAME", "MEMORY", "FREE",
+	       "MANAGED BY");
+	for (int i = 0; i < d->n; i++) {
+		const struct mm_nvml_facts *f = &d->list[i];
+
+		snprintf(ordinal, sizeof(ordinal), d->ordinal[i] < 0 ? "-" : "%d", d->ordinal[i]);
+		printf("%-7s %-40s %-28s %10s %10s  %s\n", ordinal, f->uuid, f->name,
+		       mm_bytes(f->total_bytes, total),
+		       f->has_memory ? mm_bytes(f->free_bytes, unused) : "?",
+		       f->mig ? "(in MIG mode: its instances)" : manager(d, i));
+	}
+}
+
+int mm_devices_run(const struct mm_ctl *ctl, int argc, char **argv)
+{
+	mm_cleanup(devices_done) struct devices d = { .n = 0 };
+	struct mm_ctl quiet = *ctl;
+	int r;
+
+	if (argc > 0)
+		return mm_unexpected("devices", argv[0]);
+	quiet.quiet = true;
+	(void)mm_ask(&quiet, "status", NULL, &d.status);
+	r = find(&d);
+	if (r != MM_EXIT_DONE)
+		return r;
+	if (ctl->json)
+		return print_json(&d);
+	print_text(&d);
+	return MM_EXIT_DONE;
+}
