@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What `cmake --install` copies: programs, the client library with its headers, the software GPU, the
-# host kernels, man pages. Device profiles: kernels/timing.
+# host kernels, the CUDA kernels (emulated, and for a GPU where nvcc is), man pages. Device profiles: kernels/timing.
 set(MM_PROGRAMS mmd mmctl mmserve mmbench mmsim mkmodel)
-set(MM_LIBRARIES mm-client-shared mm-softgpu mm-softblas mm-kernels-host mm-kernels-host-fast)
+set(MM_LIBRARIES mm-client-shared mm-softgpu mm-softblas mm-kernels-host mm-kernels-host-fast
+  mm-kernels-emulated)
 
 install(TARGETS ${MM_PROGRAMS} ${MM_LIBRARIES}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(MM_NVCC)
+  install(FILES ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/mm-kernels-cuda.fatbin
+    DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(FILES include/mm/abi.h include/mm/client.h include/mm/gpu.h include/mm/softgpu.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mm)
 install(FILES Documentation/man/mmctl.1 Documentation/man/mmbench.1 Documentation/man/mmsim.1

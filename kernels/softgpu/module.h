@@ -16,6 +16,6 @@ struct sg_function {
 	struct sg_object object;
 	struct sg_module *module; /* a reference */
 	const struct mm_host_kernel *kernel;
-	void (*fault)(void); /* the module's mm_host_fault(), or NULL */
+	void (*fault)(void);      /* the module's mm_host_fault(), or NULL */
 	struct sg_function *next; /* in its module; guarded by the module's lock */
 };

@@ -2,6 +2,7 @@
 #include "kernels/cuda/emulate/emulate.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -558,7 +559,13 @@ __attribute__((destructor)) static void destroy_idle(void)
 static void fault(void)
 {
 	volatile uintptr_t nowhere = 8;
+	sigset_t faults;
 
+	/* The handler that was left may have blocked them: TSan's does. */
+	sigemptyset(&faults);
+	sigaddset(&faults, SIGSEGV);
+	sigaddset(&faults, SIGBUS);
+	pthread_sigmask(SIG_UNBLOCK, &faults, NULL);
 	*(volatile char *)nowhere = 0;
 }
 
