@@ -128,7 +128,7 @@ static void test_fork(void **state)
 		CUresult res = gpu->cuCtxSynchronize();
 		CUresult again = gpu->cuInit(0);
 
-		_exit(res && again ? 0 : 2);
+		_exit(res && again ? 0 : 1);
 	}
 	check(pid > 0 && waitpid(pid, &status, 0) == pid);
 	if (WIFSIGNALED(status))

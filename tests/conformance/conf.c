@@ -27,7 +27,7 @@ void conf_check(bool holds, const char *what, const char *file, int line)
 	if (!conf_in_role)
 		_fail(file, line);
 	fprintf(stderr, "%s:%d: %s\n", file, line, what);
-	_exit(1);
+	_exit(CONF_FAILED);
 }
 
 void conf_expect(CUresult result, CUresult want, const char *call, const char *file, int line)

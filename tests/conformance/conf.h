@@ -8,7 +8,7 @@
  *            one end of a socket pair. (A fork will not do: a driver does not survive it.)
  * Processes: each test is a process of its own, with a limit (run.c): one that hangs or loses its
  *            context takes no other with it. Its roles end with it.
- * Roles:     run before any cmocka; a failed check prints and exits 1, which ends the test as well.
+ * Roles:     run before any cmocka; a failed check prints and ends role and test.
  *            conf_join() gives any other status.
  * Facts:     how long something takes, or what a driver may do in one way or another, is no reason to
  *            fail: conf_fact() prints it, and adds it to the file that MM_CONF_FACTS names.
@@ -76,8 +76,11 @@ void conf_check(bool holds, const char *what, const char *file, int line);
 #define ok(call)           expect(call, CUDA_SUCCESS)
 #define check(holds)       conf_check(holds, #holds, __FILE__, __LINE__)
 
-/* Leaves the test as skipped, with its reason; a role ends with CONF_SKIPPED. */
+/* How roles end: a sanitizer's report, for one, has a code of its own. */
+#define CONF_FAILED  70
 #define CONF_SKIPPED 77
+
+/* Leaves the test as skipped, with its reason. */
 _Noreturn void conf_skip(const char *format, ...) MM_PRINTF(1, 2);
 
 struct conf_peer conf_spawn(const char *role);

@@ -73,7 +73,7 @@ static void on_child(int sig, siginfo_t *info, void *context)
 	(void)sig;
 	(void)context;
 	if (info->si_code == CLD_EXITED &&
-	    (info->si_status == 1 || info->si_status == CONF_SKIPPED))
+	    (info->si_status == CONF_FAILED || info->si_status == CONF_SKIPPED))
 		_exit(info->si_status);
 }
 

@@ -97,6 +97,7 @@ static int parent(int sock)
 	conf_create(conf.granule);
 	if (fork() == 0) {
 		conf_send(sock, (uint64_t)getpid(), -1);
+		alarm(600); /* should the test not come to kill it */
 		pause();
 		_exit(0);
 	}
