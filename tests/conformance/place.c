@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "kernels/nvml.h"
+
 #define gpu (&conf.gpu)
 
 static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -126,6 +128,86 @@ static void test_mps(void **state)
 			       : "all");
 }
 
+/* ---- What NVML counts ---- */
+
+/* Takes a page that it is sent, step by step: imported, mapped, written; a word for each. */
+static int importer(int sock)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr va;
+	int fd;
+
+	conf_context();
+	va = conf_reserve(conf.bulk);
+	conf_send(sock, 1, -1);
+	check(conf_recv(sock, &fd) == 2 && fd >= 0);
+	h = conf_import(fd);
+	close(fd);
+	conf_send(sock, 3, -1);
+	check(conf_recv(sock, NULL) == 4);
+	conf_map(va, conf.bulk, h, RW);
+	ok(gpu->cuMemsetD32Async(va, 1, conf.bulk / 4, NULL));
+	ok(gpu->cuCtxSynchronize());
+	conf_send(sock, 5, -1);
+	conf_recv(sock, NULL);
+	return 0;
+}
+
+/* By process id, which is another one where NVML sees other names than this process: then nothing. */
+static void tell_counted(const struct mm_nvml *nvml, mm_nvml_dev device, pid_t pid, const char *who,
+			 const char *when)
+{
+	struct mm_nvml_process list[64];
+	size_t n = mm_nvml_processes(nvml, device, list, MM_ARRAY_SIZE(list));
+	char name[96];
+
+	snprintf(name, sizeof(name), "counted.%s.%s", who, when);
+	for (size_t i = 0; i < n; i++)
+		if (list[i].pid == (unsigned int)pid && list[i].used_bytes != UINT64_MAX) {
+			conf_fact(name, "bytes", (double)list[i].used_bytes);
+			return;
+		}
+	conf_fact_text(name, "not told");
+}
+
+/* Whose is memory that one made and another maps? Tools that watch tenants go by it. */
+static void test_counted(void **state)
+{
+	mm_cleanup(mm_nvml_close) struct mm_nvml nvml = { 0 };
+	struct mm_nvml_facts facts;
+	CUmemGenericAllocationHandle h;
+	struct conf_peer peer;
+	char err[256];
+	CUuuid uuid;
+	int fd;
+
+	(void)state;
+	if (mm_nvml_open(gpu, &nvml, err, sizeof(err)) < 0)
+		conf_skip("%s", err);
+	ok(gpu->cuDeviceGetUuid(&uuid, 0));
+	if (mm_nvml_find(&nvml, &uuid, &facts) < 0)
+		conf_skip("NVML does not know the device");
+	h = conf_create(conf.bulk);
+	fd = conf_export(h);
+	peer = conf_spawn("importer");
+	check(conf_recv(peer.sock, NULL) == 1);
+	conf_fact("counted.page", "bytes", (double)conf.bulk);
+	tell_counted(&nvml, facts.device, getpid(), "maker", "made");
+	tell_counted(&nvml, facts.device, peer.pid, "importer", "before");
+	conf_send(peer.sock, 2, fd);
+	close(fd);
+	check(conf_recv(peer.sock, NULL) == 3);
+	tell_counted(&nvml, facts.device, peer.pid, "importer", "imported");
+	conf_send(peer.sock, 4, -1);
+	check(conf_recv(peer.sock, NULL) == 5);
+	tell_counted(&nvml, facts.device, peer.pid, "importer", "mapped");
+	ok(gpu->cuMemRelease(h));
+	tell_counted(&nvml, facts.device, getpid(), "maker", "released");
+	tell_counted(&nvml, facts.device, peer.pid, "importer", "alone");
+	conf_send(peer.sock, 6, -1);
+	conf_finish(&peer);
+}
+
 static int set_up(void **state)
 {
 	(void)state;
@@ -136,12 +218,13 @@ static int set_up(void **state)
 
 #define T(name) cmocka_unit_test_setup(name, set_up)
 static const struct CMUnitTest tests[] = {
-	T(test_machine),
-	T(test_mig),
-	T(test_share_with_outsider),
-	T(test_mps),
+	T(test_machine), T(test_mig), T(test_share_with_outsider), T(test_mps), T(test_counted),
 };
 
-static const struct conf_role roles[] = { { "maker", maker }, { NULL, NULL } };
+static const struct conf_role roles[] = {
+	{ "maker", maker },
+	{ "importer", importer },
+	{ NULL, NULL },
+};
 
 CONF_MAIN("place", tests, roles)
