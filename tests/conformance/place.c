@@ -47,14 +47,24 @@ static void test_machine(void **state)
 /* One instance of a device: all that the other programs say is said of it alone. */
 static void test_mig(void **state)
 {
+	mm_cleanup(mm_nvml_close) struct mm_nvml nvml = { 0 };
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-	char name[128] = "";
+	struct mm_nvml_facts facts = { .instance = -1 };
+	bool by_name = visible && strncmp(visible, "MIG-", 4) == 0;
+	CUuuid uuid;
 
 	(void)state;
-	ok(gpu->cuDeviceGetName(name, sizeof(name), 0));
-	if (!strstr(name, "MIG") && !(visible && strstr(visible, "MIG-")))
+	ok(gpu->cuDeviceGetUuid(&uuid, 0));
+	if (mm_nvml_open(gpu, &nvml, NULL, 0) == 0)
+		mm_nvml_find(&nvml, &uuid, &facts);
+	if (facts.instance < 0 && !by_name)
 		conf_skip("the device is no MIG instance");
-	conf_fact_text("mig.device", "%s", name);
+	/* Who is told of an instance can find it again, as mmd must. */
+	conf_fact("mig.known_to_nvml", "", facts.instance >= 0);
+	check(!conf.software || facts.instance >= 0);
+	conf_fact_text("mig.device", "%s", facts.name);
+	conf_fact("mig.gpu_instance", "", facts.gpu_instance);
+	conf_fact("mig.compute_instance", "", facts.compute_instance);
 	conf_fact("mig.processors", "", conf_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
 }
 
