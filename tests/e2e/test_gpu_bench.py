@@ -15,6 +15,8 @@ def gpu(*args, **environment):
     env = {key: value for key, value in os.environ.items()
            if key != "MM_DRIVER" and not key.startswith("MM_SOFTGPU_")}
     env.update(environment)
+    if "--patience" not in args:
+        args = (*args, "--patience", limit(300))
     done = subprocess.run([str(BIN / "mmbench"), "gpu", *map(str, args)], capture_output=True,
                           timeout=limit(900), check=False, env=env)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
