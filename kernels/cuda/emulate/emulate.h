@@ -12,8 +12,8 @@
  *             page that cannot be touched.
  * Errors:     what CUDA leaves undefined ends the process with a message on stderr (abort()), never in a
  *             hang: threads of a block that wait at different barriers or for one that has ended; a
- *             shuffle whose mask names lanes that do not come, or that reads from a lane outside of it;
- *             shared memory beyond the launch's.
+ *             shuffle whose mask names lanes that do not come, or that reads from a lane outside of it.
+ *             Beyond the launch's dynamic shared memory there is a fault.
  * Ownership:  stacks and shared memory belong to an emulator; those that no launch uses are kept for the
  *             next one, of any thread, until the module is unloaded.
  * Faults:     a kernel that touches device memory it may not is left by mm_host_fault()

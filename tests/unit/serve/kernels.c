@@ -15,6 +15,7 @@
 #include "kernels/host/isa.h"
 #include "kernels/host/narrow.h"
 #include "kernels/host/rows.h"
+#include "kernels/host/sincos.h"
 #include "mm/base.h"
 
 #include <math.h>
@@ -176,6 +177,20 @@ static void test_exp(void **state)
 	assert_true(mm_exp(0) == 1.0f);
 	assert_true(mm_exp(-1000) == 0.0f && mm_exp(-INFINITY) == 0.0f);
 	assert_true(isinf(mm_exp(1000)) && isnan(mm_exp(NAN)));
+}
+
+/* Half a unit of a float's last place, and what the C library's own rounding may add. */
+static void test_sincos(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 20000; i++) {
+		const double angle = i < 10000 ? i * 0.01 : (double)rng() * (i % 7 + 1) / 7;
+		float s, c;
+
+		mm_sincos(angle, &s, &c);
+		assert_true(fabs((double)s - sin(angle)) < 3.1e-8);
+		assert_true(fabs((double)c - cos(angle)) < 3.1e-8);
+	}
 }
 
 static void test_rmsnorm(void **state)
@@ -643,19 +658,13 @@ static void test_checksum(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_gemm),
-		cmocka_unit_test(test_widen_is_exact),
-		cmocka_unit_test(test_exp),
-		cmocka_unit_test(test_rmsnorm),
-		cmocka_unit_test(test_layernorm),
-		cmocka_unit_test(test_added_rows),
-		cmocka_unit_test(test_gemm_into_columns),
-		cmocka_unit_test(test_rope),
-		cmocka_unit_test(test_narrow),
-		cmocka_unit_test(test_narrow_rows),
-		cmocka_unit_test(test_attention),
-		cmocka_unit_test(test_small_rows),
-		cmocka_unit_test(test_argmax),
+		cmocka_unit_test(test_gemm),        cmocka_unit_test(test_widen_is_exact),
+		cmocka_unit_test(test_exp),         cmocka_unit_test(test_sincos),
+		cmocka_unit_test(test_rmsnorm),     cmocka_unit_test(test_layernorm),
+		cmocka_unit_test(test_added_rows),  cmocka_unit_test(test_gemm_into_columns),
+		cmocka_unit_test(test_rope),        cmocka_unit_test(test_narrow),
+		cmocka_unit_test(test_narrow_rows), cmocka_unit_test(test_attention),
+		cmocka_unit_test(test_small_rows),  cmocka_unit_test(test_argmax),
 		cmocka_unit_test(test_checksum),
 	};
 
