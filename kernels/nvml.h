@@ -161,7 +161,7 @@ int mm_nvml_find(const struct mm_nvml *nvml, const CUuuid *uuid, struct mm_nvml_
  */
 int mm_nvml_resolve(const struct mm_nvml *nvml, const char *word, struct mm_nvml_facts *ret);
 
-/* Rows or pages are to be remapped or retired, which the next reset of the GPU does; @ret_failed: one could not be. */
+/* Rows or pages are to be remapped or retired at the next reset; @ret_failed: one could not be. */
 void mm_nvml_repairs(const struct mm_nvml *nvml, mm_nvml_dev device, bool *ret_pending,
 		     bool *ret_failed);
 

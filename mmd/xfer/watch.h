@@ -7,7 +7,8 @@
  *            wait for a reset. What it finds goes through a pipe as whole messages to core, which the
  *            role's loop only passes on. Without NVML there is no thread, and one line in the log.
  * MIG:       events come from the GPU; those of other instances are left out.
- * Ownership: mm_xwatch_done() accepts MM_XWATCH_NULL; it waits for the thread, which looks at least ten times a second.
+ * Ownership: mm_xwatch_done() accepts MM_XWATCH_NULL; it waits for the thread, which looks whether it
+ *            is to end ten times a second.
  */
 #pragma once
 
