@@ -403,7 +403,7 @@ static void fill(struct world *w)
 
 static void kv_move(struct world *w)
 {
-	static const uint32_t sizes[] = { 2, 30, 64, 100, 1024, 4090, 9000, 16384 };
+	static const uint32_t sizes[] = { 2, 30, 64, 100, 1024, 4090, 5008, 9000, 16384 };
 	enum { PARTS = 4, BLOCKS = 3 };
 	const uint32_t part_bytes = sizes[world_below(w, MM_ARRAY_SIZE(sizes))];
 	const size_t block = mm_round_up(part_bytes, MM_KV_UNIT_BYTES);
