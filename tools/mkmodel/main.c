@@ -65,13 +65,6 @@ static struct mm_arch small(enum mm_family family)
 				 .tied = opt };
 }
 
-static int run_random(const struct mk_options *o, const char *dir)
-{
-	const struct mm_arch base = small(o->given.family);
-
-	return write_shape(o, &base, mk_random_row, dir);
-}
-
 static int unknown_shape(const char *name)
 {
 	const struct mm_shape *shape;
@@ -83,22 +76,29 @@ static int unknown_shape(const char *name)
 	return MK_EXIT_USAGE;
 }
 
-static int run_sparse(const struct mk_options *options, const char *dir)
+/* @row NULL: sparse. */
+static int run_shaped(const struct mk_options *o, mk_row_fn *row, const char *dir)
 {
-	const struct mm_shape *shape = options->shape ? mm_shape_find(options->shape) : NULL;
-	struct mk_options o = *options;
+	const struct mm_shape *shape = o->shape ? mm_shape_find(o->shape) : NULL;
 	struct mm_arch base;
 
-	if (o.shape && !shape)
-		return unknown_shape(o.shape);
-	if (o.shape && o.family_given)
+	if (o->shape && !shape)
+		return unknown_shape(o->shape);
+	if (o->shape && o->family_given)
 		return mk_usage("is the model's own", "--family");
-	base = shape ? shape->arch : small(o.given.family);
+	base = shape ? shape->arch : small(o->given.family);
+	return write_shape(o, &base, row, dir);
+}
+
+static int run_sparse(const struct mk_options *options, const char *dir)
+{
+	struct mk_options o = *options;
+
 	if (!o.dtype_given)
 		o.format.dtype = MM_DTYPE_F16;
 	if (!o.vector_dtype_given)
 		o.format.vector_dtype = o.format.dtype;
-	return write_shape(&o, &base, NULL, dir);
+	return run_shaped(&o, NULL, dir);
 }
 
 static void list(const struct mk_shapes *shapes)
@@ -143,8 +143,8 @@ int main(int argc, char **argv)
 		return r;
 	if (n < 1)
 		return mk_usage("say llama2c, random, shapes or sparse", "command");
-	if (o.shape && strcmp(rest[0], "sparse"))
-		return mk_usage("is an option of sparse", "--shape");
+	if (o.shape && strcmp(rest[0], "sparse") && strcmp(rest[0], "random"))
+		return mk_usage("is an option of random and sparse", "--shape");
 	if (!strcmp(rest[0], "llama2c")) {
 		if (o.of_random)
 			return mk_usage("only dtypes and --shards may be given", "llama2c");
@@ -154,7 +154,8 @@ int main(int argc, char **argv)
 	if (!strcmp(rest[0], "random")) {
 		if (o.model)
 			return mk_usage("is an option of shapes", "--model");
-		return n == 2 ? run_random(&o, rest[1]) : mk_usage("needs OUT_DIR", "random");
+		return n == 2 ? run_shaped(&o, mk_random_row, rest[1])
+			      : mk_usage("needs OUT_DIR", "random");
 	}
 	if (!strcmp(rest[0], "sparse")) {
 		if (o.model)

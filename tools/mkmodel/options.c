@@ -12,7 +12,7 @@
 
 static const char help[] =
 	"Usage: mkmodel llama2c CHECKPOINT OUT_DIR [--dtype TYPE] [--shards N]\n"
-	"       mkmodel random OUT_DIR [options]\n"
+	"       mkmodel random OUT_DIR [--shape NAME] [options]\n"
 	"       mkmodel shapes FILE\n"
 	"       mkmodel shapes FILE OUT_DIR --model NAME [options]\n"
 	"       mkmodel sparse OUT_DIR [--shape NAME] [options]\n"
@@ -33,7 +33,8 @@ static const char help[] =
 	"      --vector-dtype TYPE  of norms and biases (default: as --dtype)\n"
 	"      --shards N           model-0000i-of-0000N.safetensors and an index\n"
 	"      --model NAME         in the list of shapes\n"
-	"      --shape NAME         sparse: a model that is built in, e.g. OPT-30B\n"
+	"      --shape NAME         random, sparse: a model that is built in, e.g. OPT-30B; sizes\n"
+	"                           that are given replace its own, others keep their proportions\n"
 	"      --family NAME        llama (default), qwen2 or opt\n"
 	"      --hidden N           hidden size (default 256)\n"
 	"      --layers N           (default 8)\n"

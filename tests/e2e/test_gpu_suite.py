@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tools/gpu-suite`: what it says where there is no GPU; a rehearsal on the software GPU and what it writes."""
+
+import ctypes
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import daemon
+from programs import BUILD, SANITIZE, TOP, limit, wait_until
+
+SUITE = TOP / "tools/gpu-suite"
+PARTS = ["build", "conformance", "identity", "bench", "sizes"]
+
+
+def suite(*args, **environment):
+    env = {key: value for key, value in os.environ.items() if not key.startswith("MM_SOFTGPU_")}
+    done = subprocess.run([sys.executable, SUITE, *map(str, args)], capture_output=True, text=True,
+                          timeout=limit(900), check=False, env={**env, **environment})
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    wait_until(lambda: not [pid for pid in daemon.children(os.getpid()) if daemon.alive(pid)], 20,
+               "all processes to end")
+
+
+def no_driver():
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return True
+    return False
+
+
+@pytest.mark.skipif(not no_driver(), reason="there is an NVIDIA driver")
+def test_without_a_gpu(root):
+    """One sentence and 77, and nothing is written."""
+    code, text, errors = suite(root / "out", "--part", "build,bench")
+    assert code == 77 and not text
+    assert re.fullmatch(r"gpu-suite: no GPU: [^\n]*libcuda\.so\.1[^\n]*\n", errors), errors
+    assert not (root / "out").exists()
+
+
+def test_a_driver_without_a_device(root):
+    """A library of that name which is no driver is named, with what it lacks."""
+    (root / "lib").mkdir()
+    (root / "lib/libcuda.so.1").symlink_to(BUILD / "lib/libmm-softblas.so")
+    code, _, errors = suite(root / "out", LD_LIBRARY_PATH=str(root / "lib"))
+    assert code == 77 and errors.startswith("gpu-suite: no GPU: "), errors
+    assert not (root / "out").exists()
+
+
+def check_state(state):
+    assert state["schema"] == 1 and state["rehearsal"] and state["driver"] == "software"
+    assert state["device"]["software"] and state["commit"] and state["machine"]["cores"] > 0
+    assert list(state["parts"]) == PARTS
+    for part in state["parts"].values():
+        assert part["outcome"] in ("done", "not run") and isinstance(part["why"], str), part
+
+
+def check_markdown(text):
+    assert "rehearsal on the software GPU" in text
+    # Every row of a table has as many cells as its head.
+    rows = [line for line in text.splitlines()]
+    for i, line in enumerate(rows):
+        if set(line) <= set("|-") and line.startswith("|-"):
+            for row in rows[i + 1:]:
+                if not row.startswith("|"):
+                    break
+                assert len(re.findall(r"(?<!\\)\|", row)) == line.count("|"), row
+
+
+def state_of(out):
+    state = json.loads((out / "gpu-suite.json").read_text())
+    check_state(state)
+    check_markdown((out / "gpu-suite.md").read_text())
+    assert sorted(path.name for path in out.iterdir()) == ["gpu-suite.json", "gpu-suite.md", "logs"]
+    return state
+
+
+def rehearse(out, *args):
+    code, text, errors = suite(out, "--driver", "software", "--quick", "--no-install", "--build", BUILD, "--commit", "abc123",
+                               *args)
+    assert code == 0, text + errors
+    return state_of(out)
+
+
+def check_conformance(part):
+    assert set(part["programs"]) == set(part["asked"]) >= {"conformance/memory"}
+    tests = part["programs"]["conformance/memory"]["tests"]
+    assert {test["outcome"] for test in tests} <= {"passed", "skipped"} and len(tests) > 5
+    assert "memory/create.descriptors" in part["programs"]["conformance/memory"]["facts"]
+
+
+def check_sizes(part):
+    (one,) = part["combos"].values()
+    assert list(one["policies"]) == ["recompute", "remap", "unlimited", "elastic"]
+    for policy in one["policies"].values():
+        assert policy["differ"] == 0 and policy["requests"] == one["trace"]["requests"] and policy["throughput_tok_s"] > 0
+        # Random weights that say the same token always would hide any difference.
+        assert policy["distinct_tokens"] > 5
+
+
+def test_rehearsal(root):
+    """Part by part, as on a machine that ends each command: what was done stays."""
+    out = root / "out"
+    state = rehearse(out, "--part", "conformance")
+    check_conformance(state["parts"]["conformance"])
+    assert state["parts"]["bench"]["outcome"] == "not run"
+    assert "*not run*" in (out / "gpu-suite.md").read_text()
+    code, _, errors = suite(out, "--driver", "software", "--quick", "--part", "bench")
+    assert code == 2 and "--resume" in errors
+    state = rehearse(out, "--part", "sizes", "--combo", "opt-13b", "--resume")
+    check_conformance(state["parts"]["conformance"])
+    check_sizes(state["parts"]["sizes"])
+    assert len(state["commands"]) == 2 and state["commit"] == "abc123"
+    assert "0 B" in (out / "gpu-suite.md").read_text() or "streamed" in (out / "gpu-suite.md").read_text()
+
+
+@pytest.mark.skipif(bool(SANITIZE), reason="what runs is tested under sanitizers by itself")
+def test_identity_and_bench(root):
+    state = rehearse(root / "out", "--part", "identity,bench")
+    cases = state["parts"]["identity"]["cases"]
+    assert len(cases) >= 4 and all(case["tokens"] > 0 and case["differ"] == 0 for case in cases)
+    under = [case for case in cases if "gated_steps" in case]
+    assert under and all(case["gated_steps"] == case["steps"] > 0 and case["streamed_bytes"] > 0 for case in under)
+    assert any(case["graph_launches"] for case in under)
+    parts = state["parts"]["bench"]["parts"]
+    assert set(parts) == set(state["parts"]["bench"]["asked"])
+    assert all(row["reached"] is None for part in parts.values() for row in part["rows"] if "goal" in row)
+
+
+def test_no_time(root):
+    """What the budget does not allow is not run, and said so."""
+    code, text, _ = suite(root / "out", "--driver", "software", "--no-install", "--build", BUILD, "--part", "bench,sizes",
+                          "--budget", 1)
+    assert code == 1
+    parts = json.loads((root / "out/gpu-suite.json").read_text())["parts"]
+    assert parts["bench"]["outcome"] == "out of time" and "not run: " in parts["bench"]["why"], parts
+    assert "out of time" in (root / "out/gpu-suite.md").read_text()
+
+
+def test_interrupted(root):
+    """A signal ends everything that runs, and what was done is written."""
+    log = root / "log"
+    with open(log, "wb") as out:
+        process = subprocess.Popen([sys.executable, SUITE, root / "out", "--driver", "software", "--no-install", "--build", BUILD,
+                                    "--part", "bench"], stdout=out, stderr=out)
+    wait_until(lambda: b"bench stream: done" in log.read_bytes() or process.poll() is not None, 100, "the first part")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(limit(60)) == 1, log.read_text()
+    part = json.loads((root / "out/gpu-suite.json").read_text())["parts"]["bench"]
+    assert part["outcome"] == "interrupted" and part["parts"]["stream"]["outcome"] == "done"
+
+
+@pytest.mark.parametrize("args, said", [
+    ([], "folder"), (["/tmp/x", "--part", "bench,all"], "'all'"), (["/tmp/x", "--budget", "soon"], "'soon'"),
+    (["/tmp/x", "--memory", "9"], "'9'"), (["/tmp/x", "--deps", "/nowhere"], "/nowhere"), (["/tmp/x", "--combo", "gpt"], "'gpt'"),
+], ids=str)
+def test_refused(args, said):
+    code, text, errors = suite(*args, "--driver", "software")
+    assert code == 2 and not text and said in errors and errors.startswith("gpu-suite: "), errors

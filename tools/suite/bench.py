@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part bench: `mmbench gpu`, one part after the other, so that an end costs one of them."""
+import contextlib
+import json
+
+from suite.work import Failure, OutOfTime
+
+PATIENCE_S = 240
+
+
+def read_rows(path):
+    rows = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        with contextlib.suppress(ValueError):
+            row = json.loads(line)
+            if "figure" in row:
+                rows.append(row)
+    return rows
+
+
+def run_one(suite, part, seconds):
+    out = suite.logs / f"bench-{part}.jsonl"
+    out.unlink(missing_ok=True)
+    patience = max(int(min(PATIENCE_S, seconds)), 1)
+    argv = [suite.bin / "mmbench", "gpu", part, "--driver", suite.args.driver, "--out", out, "--json", "--patience",
+            patience]
+    done = suite.run(f"bench-{part}", argv + (["--quick", "--repeat", "2"] if suite.args.quick else []))
+    got = done.json() or {}
+    outcomes = got.get("parts") or [{"outcome": "failed" if done.ended else "took too long", "why": done.last_words()}]
+    return {"outcome": outcomes[0]["outcome"], "why": outcomes[0].get("why", ""), "seconds": round(done.seconds, 1),
+            "device": got.get("device"), "rows": read_rows(out)}
+
+
+def run(suite, record):
+    suite.program("mmbench")
+    listed = suite.run("bench-list", [suite.bin / "mmbench", "gpu", "--list"]).text().splitlines()
+    parts = [line.split()[0] for line in listed if line.strip()]
+    if not parts:
+        raise Failure("mmbench gpu --list names no part")
+    record["asked"] = parts
+    done = record.setdefault("parts", {})
+    for part in parts:
+        if part in done and done[part]["outcome"] in ("done", "absent"):
+            continue
+        try:
+            suite.need(15)
+        except OutOfTime as error:
+            left = [name for name in parts if name not in done]
+            raise OutOfTime(f"{error}; not run: {', '.join(left) or part}") from None
+        done[part] = run_one(suite, part, suite.left() - 5)
+        suite.say(f"bench {part}: {done[part]['outcome']} {done[part]['why']}".rstrip())
+        suite.save()
+    bad = [part for part in parts if done[part]["outcome"] not in ("done", "absent")]
+    if bad:
+        raise Failure("; ".join(f"{part}: {done[part]['outcome']} {done[part]['why']}".rstrip() for part in bad))

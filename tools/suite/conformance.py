@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part conformance: every program of ctest's label, by itself, and what differs from the software GPU."""
+import json
+
+from suite.work import Failure, OutOfTime
+
+QUICK = ("conformance/api", "conformance/memory", "conformance/misuse")
+LIMIT_S = 900
+# Facts that name the device, not what it does.
+IDENTITY = ("device.", "machine.", "cublas.version")
+
+
+def programs(suite):
+    done = suite.run("ctest-list", ["ctest", "--test-dir", suite.build, "-L", "^conformance$", "--show-only=json-v1"])
+    try:
+        names = [test["name"] for test in json.loads(done.text())["tests"]]
+    except (ValueError, KeyError):
+        names = []
+    if not names:
+        raise Failure(f"ctest knows no conformance test in {suite.build}: run the part build")
+    return [name for name in names if not suite.args.quick or name in QUICK]
+
+
+def read_facts(path):
+    """(outcomes by test, facts by name) of a file of JSON lines; a line that broke off is left out."""
+    tests, facts = [], {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if "outcome" in row:
+            tests.append({key: row[key] for key in ("program", "test", "outcome", "seconds", "reason")})
+        else:
+            facts[f"{row['program']}/{row['fact']}"] = {key: row[key] for key in ("test", "value", "unit")}
+    return tests, facts
+
+
+def run_one(suite, name, driver):
+    """One program of ctest on one driver."""
+    stem = f"{driver}-{name.replace('/', '-')}"
+    facts = suite.logs / f"{stem}.facts.json"
+    facts.unlink(missing_ok=True)
+    done = suite.run(stem, ["ctest", "--test-dir", suite.build, "-R", f"^{name}$", "--output-on-failure",
+                            "--output-junit", suite.logs / f"{stem}.xml"],
+                     env={"MM_DRIVER": driver, "MM_CONF_FACTS": str(facts)}, limit=LIMIT_S)
+    tests, told = read_facts(facts)
+    text = done.text()
+    if not done.ended:
+        outcome = "took too long"
+    elif done.code:
+        outcome = "failed"
+    else:
+        outcome = "skipped" if "***Skipped" in text else "passed"
+    return {"outcome": outcome, "seconds": round(done.seconds, 2), "tests": tests, "facts": told}
+
+
+def differs(here, there):
+    """Whether two drivers answer a question differently; how long something took is no answer."""
+    if isinstance(here["value"], str) or isinstance(there["value"], str):
+        return here["value"] != there["value"]
+    if here["unit"] or here["value"] is None or there["value"] is None:
+        return False
+    return (here["value"] == 0) != (there["value"] == 0)
+
+
+def compare(record):
+    """Facts whose answer is another one than the software GPU's."""
+    rows = []
+    for name, result in record["programs"].items():
+        there = record["software"].get(name, {"facts": {}})["facts"]
+        for fact, here in result["facts"].items():
+            if fact in there and not fact.split("/", 1)[1].startswith(IDENTITY) and differs(here, there[fact]):
+                rows.append({"fact": fact, "test": here["test"], "software": there[fact]["value"], "here": here["value"]})
+    return rows
+
+
+def run(suite, record):
+    suite.program("mmd")
+    names = programs(suite)
+    record["asked"] = names
+    record.setdefault("programs", {})
+    record.setdefault("software", {})
+    try:
+        for name in names:
+            if name in record["programs"] and record["programs"][name]["outcome"] != "took too long":
+                continue
+            suite.need(10)
+            record["programs"][name] = run_one(suite, name, suite.args.driver)
+            suite.say(f"{name}: {record['programs'][name]['outcome']}")
+            suite.save()
+        for name in names if not suite.software else []:
+            if name not in record["software"]:
+                suite.need(10)
+                record["software"][name] = run_one(suite, name, "software")
+    except OutOfTime as error:
+        left = [name for name in names if name not in record["programs"]]
+        raise OutOfTime(f"{error}; not run: {', '.join(left) or 'the software GPU beside it'}") from None
+    finally:
+        record["differs"] = compare(record)
+    bad = [name for name in names if record["programs"][name]["outcome"] in ("failed", "took too long")]
+    if bad:
+        raise Failure(f"{len(bad)} of {len(names)} programs: {', '.join(bad)}")

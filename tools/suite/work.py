@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run of the suite: its folder, its clock, its state, and the processes that it starts."""
+import contextlib
+import ctypes
+import datetime
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+PARTS = ("build", "conformance", "identity", "bench", "sizes")
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+END_S = 30  # for a program that is told to end
+
+
+class Failure(Exception):
+    """A part cannot go on; the text says why."""
+
+
+class OutOfTime(Exception):
+    """The budget is spent."""
+
+
+class Interrupted(Exception):
+    """A signal told us to end."""
+
+
+class Done:
+    """How a program ended."""
+
+    def __init__(self, code, out, log, seconds, ended):
+        self.code, self.out, self.log, self.seconds, self.ended = code, out, log, seconds, ended
+
+    def text(self):
+        return self.out.read_text(errors="replace")
+
+    def last_words(self):
+        """The last line that it said to stderr, else to stdout."""
+        for path in (self.log, self.out):
+            lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
+            if lines:
+                return lines[-1][:400]
+        return f"exit status {self.code}"
+
+    def json(self):
+        """The object on its stdout, or on the last line of it."""
+        text = self.text()
+        for candidate in (text, *text.strip().splitlines()[-1:]):
+            with contextlib.suppress(ValueError):
+                return json.loads(candidate)
+        return None
+
+
+def libc():
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def children(pid):
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            found += [int(word) for word in (task / "children").read_text().split()]
+    return found
+
+
+class Suite:
+    def __init__(self, args, env):
+        self.args, self.env = args, env
+        self.out = pathlib.Path(args.outdir).resolve()
+        self.logs = self.out / "logs"
+        self.build = pathlib.Path(args.build).resolve()
+        self.bin = self.build / "bin"
+        self.begun = time.monotonic()
+        self.software = args.driver == "software"
+        self.state = {}
+        self.report = None  # called with the state whenever it is saved
+        libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    # ---- time ----
+
+    def left(self):
+        if not self.args.budget:
+            return 7 * 86400.0
+        return self.args.budget - (time.monotonic() - self.begun)
+
+    def need(self, seconds):
+        """Raises where it is not worth beginning what takes about so long."""
+        if self.left() < seconds:
+            raise OutOfTime(f"not begun: about {seconds:.0f} s are needed, {max(self.left(), 0):.0f} s are left")
+
+    # ---- state ----
+
+    def save(self):
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.write(self.out / "gpu-suite.json", json.dumps(self.state, indent=1, allow_nan=False) + "\n")
+        self.write(self.out / "gpu-suite.md", self.report(self.state))
+
+    @staticmethod
+    def write(path, text):
+        beside = path.with_suffix(path.suffix + ".part")
+        beside.write_text(text)
+        beside.rename(path)
+
+    def say(self, text):
+        print(f"gpu-suite: {text}", flush=True)
+
+    # ---- programs ----
+
+    def start(self, name, argv, env=None, **options):
+        """In a session of its own; what it says goes to logs/NAME.out and logs/NAME.log."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        parent = os.getpid()
+
+        def before():
+            libc().prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+            if os.getppid() != parent:
+                os._exit(127)
+
+        with open(self.logs / f"{name}.log", "wb") as log, open(self.logs / f"{name}.out", "wb") as out:
+            log.write((" ".join(map(str, argv)) + "\n").encode())
+            log.flush()
+            return subprocess.Popen([str(arg) for arg in argv], env={**self.env, **(env or {})}, stdin=options.get("stdin", subprocess.DEVNULL),
+                                    stdout=options.get("stdout", out), stderr=log, start_new_session=True,
+                                    preexec_fn=before, cwd=options.get("cwd", TOP))
+
+    def run(self, name, argv, env=None, limit=None, **options):
+        """Until it ends, `limit` seconds have passed, or the budget is spent (then it is ended)."""
+        begun = time.monotonic()
+        seconds = min(limit or 7 * 86400.0, max(self.left(), 1))
+        process = self.start(name, argv, env, **options)
+        ended = True
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            ended = False
+        finally:
+            self.end(process)
+        return Done(process.returncode, self.logs / f"{name}.out", self.logs / f"{name}.log",
+                    time.monotonic() - begun, ended)
+
+    def end(self, process):
+        """Ends it, and whatever it left behind."""
+        if process.poll() is None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_S)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        self.sweep()
+
+    def sweep(self):
+        """What outlived its parents became our child: it is ended too."""
+        deadline = time.monotonic() + END_S
+        while (left := children(os.getpid())) and time.monotonic() < deadline:
+            for pid in left:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(OSError):
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.01)
+
+    def program(self, name):
+        path = self.bin / name
+        if not path.exists():
+            raise Failure(f"{path} is not there: run the part build first, or give --build")
+        return path
