@@ -77,6 +77,31 @@ static void test_the_victim_dies(void **state)
 	steps(b, 2);
 }
 
+/* All in one round, however many; and what is being made anew is not what was in use. */
+static void test_many_at_once(void **state)
+{
+	struct w_proc *p;
+	uint32_t n;
+
+	(void)state;
+	begin(MM_POLICY_ELASTIC, PAGES);
+	p = tenant_with(0, 10, 4);
+	n = owned(p);
+	assert_true(n > 40);
+	w_memory_error(w);
+	w_die(w, p);
+	w_run(w);
+	assert_int_equal(pages(MM_PAGE_QUARANTINE), n);
+	w_tick(w, MM_NS_PER_S);
+	assert_int_equal(pages(MM_PAGE_QUARANTINE), 0);
+	assert_int_equal(pages(MM_PAGE_SCRUBBING), n);
+	w_memory_error(w);
+	assert_int_equal(stats().suspects, 0);
+	w_run(w);
+	assert_int_equal(pages(MM_PAGE_FREE), PAGES);
+	assert_int_equal(stats().suspects_quarantined, n);
+}
+
 /* Who goes on computing did not run into it; what it gives back is good. */
 static void test_acquitted(void **state)
 {
@@ -167,9 +192,13 @@ static void test_xfer_dies_too(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_nobody_there),    TEST(test_the_victim_dies),
-		TEST(test_acquitted),       TEST(test_given_back_by_a_suspect),
-		TEST(test_again_and_again), TEST(test_xfer_dies_too),
+		TEST(test_nobody_there),
+		TEST(test_the_victim_dies),
+		TEST(test_many_at_once),
+		TEST(test_acquitted),
+		TEST(test_given_back_by_a_suspect),
+		TEST(test_again_and_again),
+		TEST(test_xfer_dies_too),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
