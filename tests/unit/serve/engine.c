@@ -286,6 +286,30 @@ static void test_batch_invariance_of_cublas(void **state)
 	assert_true(differ > 0); /* or the comparisons above have shown nothing */
 }
 
+/* A driver that cannot do it after all: the step is done again, one by one, and so are all others. */
+static void test_graphs_that_cannot_be(void **state)
+{
+	struct mk_random random = rig_random(&models[0].arch, 5);
+	const struct mk_source source = { random.arch, mk_random_row, &random };
+	struct rig_run run = runs[2].run;
+	struct mm_requests requests;
+	char dir[256];
+
+	(void)state;
+	rig_requests(&requests, REQUESTS, random.arch.vocab, 3);
+	rig_model(&source, &f32, dir, sizeof(dir));
+	rig_serve(dir, &requests, &run, alone);
+	run.graphs_max = 8;
+	run.graphs_fail = true;
+	rig_serve(dir, &requests, &run, results);
+	compare("graphs that cannot be", &requests);
+	assert_int_equal(run.stats.steps_void, 1);
+	assert_int_equal(run.stats.graph_captures, 0);
+	assert_int_equal(run.stats.graph_launches, 0);
+	mm_requests_done(&requests);
+	rig_remove(dir);
+}
+
 #define KV_VOCAB 300u
 
 struct firsts { /* the logits of each request's first token */
@@ -482,6 +506,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_batch_invariance),
+		cmocka_unit_test(test_graphs_that_cannot_be),
 		cmocka_unit_test(test_batch_invariance_of_cublas),
 		cmocka_unit_test(test_times),
 		cmocka_unit_test(test_kv_dtypes_differ_little),

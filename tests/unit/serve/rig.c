@@ -506,7 +506,7 @@ static void serve(struct lender *l, const struct mm_arch *arch, struct mm_reques
 		.gemm = run->gemm,
 		.fast = run->fast,
 		.graphs_max = run->graphs_max,
-		.graphs_must = true
+		.graphs_must = !run->graphs_fail
 	};
 	struct mm_memory memory = {
 		.ops = &lender_ops,
@@ -535,6 +535,14 @@ static void serve(struct lender *l, const struct mm_arch *arch, struct mm_reques
 	mm_memory_close(&memory);
 }
 
+static CUresult instantiate_nothing(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+	(void)exec;
+	(void)graph;
+	(void)flags;
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 void rig_serve(const char *dir, const struct mm_requests *requests, struct rig_run *run,
 	       struct rig_result *ret_results)
 {
@@ -551,6 +559,8 @@ void rig_serve(const char *dir, const struct mm_requests *requests, struct rig_r
 
 	memset(ret_results, 0, requests->n * sizeof(*ret_results));
 	open_gpu(&gpu, &device);
+	if (run->graphs_fail)
+		gpu.cuGraphInstantiateWithFlags = instantiate_nothing;
 	if (mm_config_load(dir, &arch, err))
 		fail_msg("%s", err);
 	mm_serve_packs_make(&arch, &packs);

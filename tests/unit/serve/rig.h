@@ -42,6 +42,7 @@ struct rig_run {
 	enum mm_gemm_kind gemm;
 	bool fast;           /* products of the batch's size */
 	uint32_t graphs_max; /* 0: no graphs */
+	bool graphs_fail;    /* none can be made, and none must */
 	double time_scale;   /* 0: 1 */
 	bool device_times;
 	uint64_t spoil; /* flip a byte of a tensor's device copy before step so many; 0 = never */
