@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which kernels a device runs; the CUDA kernels themselves, compiled for the host, from end to end."""
+
+import subprocess
+
+import pytest
+
+from models import random_model
+from programs import BIN, SANITIZE, limit, wait_until
+from tenant import make_requests, plain_tokens, read_output
+
+EMULATED = ["--kernels", "emulated"]
+
+
+@pytest.fixture
+def case(root):
+    """Small: each thread of each block runs one after the other."""
+    model = random_model(root / "model", seed=7, hidden=32, layers=4, heads=4, kv_heads=2, ffn=64)
+    return model, make_requests(root / "requests.jsonl", 3, prompt=(4, 12), output=(5, 8))
+
+
+def test_host_and_cuda_say_the_same(root, case):
+    """Sums are taken in other orders; no two tokens are so near to each other that it shows."""
+    model, requests = case
+    assert plain_tokens(root, model, requests, extra=EMULATED) == plain_tokens(root, model, requests)
+
+
+@pytest.mark.parametrize("graphs", ["on"] if SANITIZE else ["on", "off"])
+def test_layers_cycle(root, start, serve, case, graphs):
+    model, requests = case
+    want = plain_tokens(root, model, requests, extra=[*EMULATED, "--max-batch", "1"])
+    d = start(policy="remap", page="16K")
+    tenant = serve("t", model, requests, d, extra=[*EMULATED, "--verify", "--graphs", graphs],
+                   sync=True).ready()
+    d.ctl("plan", "set", "t", "--layers", 2, "--slots", 1)
+    wait_until(lambda: d.tenant("t")["alpha"] == 2, 10, "the plan to be in force")
+    tenant.go()
+    summary = tenant.wait(120)
+    assert read_output(tenant.output) == want
+    assert summary["gated_steps"] == summary["steps"] > 0
+    assert (summary["graph_launches"] > 0) == (graphs == "on")
+
+
+@pytest.mark.parametrize("name, said", [
+    ("cuda", "--kernels cuda: the software GPU runs host or emulated"),
+    ("nowhere.so", "nowhere.so: CUDA_ERROR_FILE_NOT_FOUND"),
+])
+def test_refused(case, name, said):
+    model, requests = case
+    done = subprocess.run([str(BIN / "mmserve"), "--plain", "--model", str(model), "--requests",
+                           str(requests), "--kernels", name], capture_output=True, text=True,
+                          timeout=limit(60), check=False)
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr == f"mmserve: {said}\n"
