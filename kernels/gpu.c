@@ -92,7 +92,8 @@ static void *open_library(const char *driver, const struct report *err)
 		report(err, "driver '%s': give software, cuda, or the path of a library", driver);
 		return NULL;
 	}
-	lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+	/* A driver has threads and handlers of its own, which outlive the last use of it: it stays. */
+	lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!lib)
 		report(err, "driver '%s': %s%s", driver, dlerror(),
 		       name == driver ? ""

@@ -32,7 +32,7 @@ static void *open_library(const struct mm_gpu_api *gpu)
 	Dl_info info;
 
 	if (!mm_gpu_is_software(gpu))
-		return dlopen(NVML_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+		return dlopen(NVML_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!dladdr((void *)(uintptr_t)gpu->cuInit, &info) || !info.dli_fname)
 		return NULL;
 	return dlopen(info.dli_fname, RTLD_NOW | RTLD_LOCAL);

@@ -14,7 +14,7 @@
  *             Masks are always given, shuffles take uint32_t lanes; uint64_t may be shuffled and added.
  *             MM_KERNEL(noun, threads)   head of `mm_<noun>`; its argument is `a` (kernels/args.h)
  *             MM_DEVICE                  before a function that kernels call
- *             MM_SHARED(type, name)      shared memory of a block, one object; `name` points to it
+ *             MM_SHARED(type, name)      shared memory of a block, one object, aligned to 16; `name` points to it
  *             MM_SHARED_DYNAMIC(type, name)  the launch's shared_bytes, aligned to 16, as type *name
  *             MM_AT(type, va)            a device address as type *
  *             MM_KERNEL_RESIDENT(noun, threads, blocks)  and registers for so many blocks at once
@@ -50,8 +50,8 @@
 #define MM_KERNEL_RESIDENT(noun, threads, blocks)                     \
 	extern "C" __global__ void __launch_bounds__(threads, blocks) \
 		mm_##noun(const __grid_constant__ struct mm_##noun##_args a)
-#define MM_SHARED(type, name)    \
-	__shared__ type name##_; \
+#define MM_SHARED(type, name)                  \
+	__shared__ __align__(16) type name##_; \
 	type *const name = &name##_
 #define MM_SHARED_DYNAMIC(type, name)              \
 	extern __shared__ uint4 mm_shared_bytes[]; \

@@ -32,6 +32,20 @@ int mm_xdev_result(const struct mm_xdev *dev, const char *what, CUresult result)
 	return rc;
 }
 
+int mm_xdev_wish(const struct mm_xdev *dev, const char *what, CUresult result)
+{
+	CUresult state;
+
+	if (result == CUDA_SUCCESS)
+		return 0;
+	state = dev->gpu.cuStreamQuery(dev->copy);
+	if (state != CUDA_ERROR_NOT_READY)
+		(void)mm_xdev_result(dev, what, state);
+	mm_log(MM_LOG_WARN, "xfer.driver", "call=%s result=%s", what,
+	       mm_gpu_strerror(&dev->gpu, result));
+	return mm_gpu_errno(result);
+}
+
 int mm_xdev_event(const struct mm_xdev *dev, CUevent event)
 {
 	CUresult result = dev->gpu.cuEventQuery(event);

@@ -59,5 +59,11 @@ void mm_xdev_close(struct mm_xdev *dev);
 /* 0 or a negative errno; logs a failure of @what. Does not return when the context is lost. */
 int mm_xdev_result(const struct mm_xdev *dev, const char *what, CUresult result);
 
+/*
+ * The same of a call that we can do without: whatever it is refused with (pinning fails in many ways), the
+ * context is lost only if its streams say so as well.
+ */
+int mm_xdev_wish(const struct mm_xdev *dev, const char *what, CUresult result);
+
 /* 0 when @event has happened, -EBUSY when not yet, else a failure. */
 int mm_xdev_event(const struct mm_xdev *dev, CUevent event);

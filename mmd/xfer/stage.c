@@ -29,7 +29,7 @@ static void register_with_driver(struct mm_xstage *stage)
 				  : stage->dev->gpu.cuMemHostRegister(stage->base, stage->bytes,
 								      CU_MEMHOSTREGISTER_PORTABLE);
 
-	stage->registered = mm_xdev_result(stage->dev, "cuMemHostRegister", result) == 0;
+	stage->registered = mm_xdev_wish(stage->dev, "cuMemHostRegister", result) == 0;
 	if (!stage->registered)
 		mm_log(MM_LOG_WARN, "xfer.stage_unregistered", "bytes=%" PRIu64 " copies=slow",
 		       stage->bytes);

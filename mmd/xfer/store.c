@@ -134,7 +134,7 @@ static void register_piece(const struct mm_xstores *stores, struct mm_xstore *st
 							      mm_round_up(bytes, MM_ABI_PAGE_BYTES),
 							      flags);
 	store->piece[piece] = result == CUDA_SUCCESS ? PIECE_REGISTERED : PIECE_REFUSED;
-	if (mm_xdev_result(stores->dev, "cuMemHostRegister", result) < 0)
+	if (mm_xdev_wish(stores->dev, "cuMemHostRegister", result) < 0)
 		mm_log(MM_LOG_WARN, "xfer.store_unregistered",
 		       "store=%" PRIu64 " piece=%" PRIu64 " copies=slow", store->id, piece);
 }

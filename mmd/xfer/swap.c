@@ -89,7 +89,7 @@ static void part_register(struct mm_xswap *swap, uint64_t part)
 						     CU_MEMHOSTREGISTER_PORTABLE);
 
 	swap->part[part] = result == CUDA_SUCCESS ? PART_REGISTERED : PART_REFUSED;
-	if (mm_xdev_result(dev, "cuMemHostRegister", result) < 0)
+	if (mm_xdev_wish(dev, "cuMemHostRegister", result) < 0)
 		mm_log(MM_LOG_WARN, "xfer.swap_unregistered",
 		       "tenant=%" PRIu64 " part=%" PRIu64 " copies=slow", swap->tenant, part);
 }
