@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "libclient/ipc/clock.h"
 #include "libclient/ipc/sock.h"
@@ -22,7 +23,7 @@ void mm_stores_init(struct mm_shell *shell)
 
 	*all = (struct mm_stores){ 0 };
 	for (size_t i = 0; i < MM_STORES_MAX; i++)
-		all->store[i].fd = all->store[i].disk_fd = -1;
+		all->store[i].fd = all->store[i].xfer_fd = all->store[i].disk_fd = -1;
 	for (size_t i = 0; i < MM_LOADS_MAX; i++)
 		all->load[i] =
 			(struct mm_load){ .shell = shell, .fd = -1, .source = MM_SOURCE_NULL };
@@ -65,11 +66,12 @@ static void store_put(struct mm_shell *shell, struct mm_store *store)
 	}
 	shell->stores.bytes -= store->host_bytes;
 	mm_close_fd(&store->fd);
+	mm_close_fd(&store->xfer_fd);
 	mm_close_fd(&store->disk_fd);
 	if (store->on_disk)
 		mm_spool_release(shell, store->id, drops);
 	free(store->groups);
-	*store = (struct mm_store){ .fd = -1, .disk_fd = -1 };
+	*store = (struct mm_store){ .fd = -1, .xfer_fd = -1, .disk_fd = -1 };
 }
 
 uint64_t mm_stores_host_bytes(const struct mm_shell *shell)
@@ -111,6 +113,7 @@ static struct mm_store *store_new(struct mm_shell *shell, const struct mm_lmsg *
 		return NULL;
 	*store = (struct mm_store){ .id = ++all->store_serial,
 				    .fd = -1,
+				    .xfer_fd = -1,
 				    .disk_fd = -1,
 				    .bytes = want->store_bytes,
 				    .head_bytes = want->head_bytes,
@@ -118,6 +121,27 @@ static struct mm_store *store_new(struct mm_shell *shell, const struct mm_lmsg *
 				    .refs = 1 };
 	memcpy(store->identity, want->identity, sizeof(store->identity));
 	return store;
+}
+
+/* Whether a device's driver cannot pin what is only to be read. */
+static bool pinned_for_writing(const struct mm_shell *shell)
+{
+	for (uint32_t i = 0; i < shell->n_pools; i++) {
+		const struct mm_device *device = &shell->pool[i].worker.device;
+
+		if (device->pages && !(device->facts.attributes & MM_XFACT_HOST_READ_ONLY))
+			return true;
+	}
+	return false;
+}
+
+/* As if by its name: it counts as one of the file's writers, which a memfd's first descriptor does not. */
+static int open_again(int fd, int flags)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, flags | O_CLOEXEC);
 }
 
 /* Of a store on disk that is its head only: it is small, and its end must be a usual page's. */
@@ -134,10 +158,34 @@ static int store_fill_memory(struct mm_shell *shell, struct mm_store *store)
 		mm_close_fd(&store->fd);
 		r = store_memory(store->bytes, MM_HUGE_OFF, store);
 	}
+	store->open_for_xfer = r == 0 && !store->on_disk && pinned_for_writing(shell) &&
+			       fchmod(store->fd, S_IRUSR | S_IWUSR) == 0;
 	if (r < 0)
 		store->host_bytes = 0; /* it took nothing, so nothing will be given back */
 	shell->stores.bytes += store->host_bytes;
 	return r;
+}
+
+/*
+ * A seal against writing would keep xfer from pinning it. Instead: load had a descriptor that counts as a
+ * writer, and the lease says that there is none left; tenants get one to read, of a file that is ours
+ * alone to open. Where that cannot be had, sealed and copied slowly is better than open.
+ */
+static bool keep_open_for_xfer(struct mm_store *store)
+{
+	int fd = open_again(store->fd, O_RDONLY);
+
+	if (fd < 0 || fchmod(store->fd, S_IRUSR | S_IWUSR) < 0 ||
+	    fcntl(fd, F_SETLEASE, F_RDLCK) < 0 || fcntl(fd, F_SETLEASE, F_UNLCK) < 0 ||
+	    fcntl(store->fd, F_ADD_SEALS, F_SEAL_SEAL) < 0) {
+		mm_log(MM_LOG_WARN, "store.sealed_for_xfer", "store=%" PRIu64 " error=\"%s\"",
+		       store->id, strerror(errno));
+		mm_close_fd(&fd);
+		return false;
+	}
+	store->xfer_fd = store->fd;
+	store->fd = fd;
+	return true;
 }
 
 /* Its load was reaped: from here on nobody can write, so what is checked stays checked. */
@@ -145,7 +193,8 @@ static const char *store_seal(struct mm_shell *shell, struct mm_store *store)
 {
 	const char *wrong;
 
-	if (fcntl(store->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
+	if (!(store->open_for_xfer && keep_open_for_xfer(store)) &&
+	    fcntl(store->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
 		return "store cannot be sealed";
 	wrong = mm_dir_check(store->fd, store, &store->groups, &store->n_groups,
 			     &store->tensor_bytes);
@@ -258,10 +307,15 @@ static void load_alloc(struct mm_load *load, int write_fd)
 			       .store_bytes = store->bytes,
 			       .head_bytes = store->head_bytes,
 			       .numa_node = store->numa_node };
+	mm_cleanup(mm_close_fd) int again = -1;
 
+	if (store->open_for_xfer)
+		again = open_again(store->fd, O_RDWR);
+	store->open_for_xfer = again >= 0;
 	memcpy(msg.identity, store->identity, sizeof(msg.identity));
 	load->state = MM_LOAD_FILLING;
-	load_tell(load, &msg, (int[]){ store->fd, write_fd }, store->on_disk ? 2 : 1);
+	load_tell(load, &msg, (int[]){ again >= 0 ? again : store->fd, write_fd },
+		  store->on_disk ? 2 : 1);
 }
 
 /* The store of @load cannot be had. */

@@ -37,6 +37,9 @@ struct mm_session;
 struct mm_store {
 	uint64_t id; /* 0 = free */
 	int fd;      /* memory: all of it; on disk: the directory only */
+	/* Memory whose xfers pin it for writing: their fd; fd is to read then. -1: sealed for all. */
+	int xfer_fd;
+	bool open_for_xfer; /* there will be one */
 	bool on_disk;
 	int disk_fd;         /* on disk: all of it, to read */
 	uint32_t head_bytes; /* directory and tables */

@@ -280,7 +280,10 @@ static int store_send(struct mm_pool *pool, uint64_t id)
 	msg.bytes = store->bytes;
 	msg.flags = store->on_disk ? MM_X_F_DISK : 0;
 	return mm_sock_send(pool->worker.fd, &msg, sizeof(msg),
-			    store->on_disk ? &store->disk_fd : &store->fd, 1);
+			    store->on_disk        ? &store->disk_fd
+			    : store->xfer_fd >= 0 ? &store->xfer_fd
+						  : &store->fd,
+			    1);
 }
 
 /* 1 = sent, 0 = later, negative errno = xfer is broken. */

@@ -140,6 +140,15 @@ static bool can_pin(uint64_t start, uint64_t end, struct region *region)
 			      : can_populate((void *)(uintptr_t)start, end - start, writable);
 }
 
+/* Drivers say no where the GPU does not walk the processor's page tables: seen on x86-64 with a B300. */
+static bool pins_read_only(void)
+{
+	int yes = 0;
+
+	(void)cuDeviceGetAttribute(&yes, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0);
+	return yes;
+}
+
 CUresult CUDAAPI cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int flags)
 {
 	uint64_t page = sg_device_info(0)->host_page_bytes, start = (uintptr_t)addr, end;
@@ -149,7 +158,8 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int fla
 	SG_ENTER();
 	SG_TRY(sg_capture_unsafe());
 	SG_TRY(sg_enter_context());
-	if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
+	if (flags & CU_MEMHOSTREGISTER_IOMEMORY ||
+	    (flags & CU_MEMHOSTREGISTER_READ_ONLY && !pins_read_only()))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!addr || !bytes || (flags & ~(unsigned int)REGISTER_FLAGS) ||
 	    start > UINT64_MAX - bytes)

@@ -220,10 +220,6 @@ static void log_facts(const struct mm_xdev *dev)
 	       yes(dev, MM_XFACT_HOST_READ_ONLY), yes(dev, MM_XFACT_GPUDIRECT),
 	       yes(dev, MM_XFACT_WAIT_NOR), yes(dev, MM_XFACT_MPS), yes(dev, MM_XFACT_ECC),
 	       yes(dev, MM_XFACT_INTEGRATED));
-	if (!dev->host_read_only)
-		mm_log(MM_LOG_WARN, "xfer.slow_weights",
-		       "reason=\"the driver registers no read-only host memory: weights are "
-		       "copied from where they are not pinned, which is slower\"");
 }
 
 /* The properties of every page; granularity must be asked with exactly these. */

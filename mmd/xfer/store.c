@@ -12,6 +12,15 @@
 
 enum piece_state { PIECE_NEW, PIECE_REGISTERED, PIECE_REFUSED };
 
+/* Core leaves it so where the driver cannot pin what is only to be read (mmd/store.c). */
+static bool may_write(int fd)
+{
+	const int seals = fcntl(fd, F_GET_SEALS);
+
+	return (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR && seals >= 0 &&
+	       !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE));
+}
+
 int mm_xstores_add(struct mm_xstores *stores, uint64_t id, uint64_t bytes, int fd)
 {
 	struct mm_xstore *store;
@@ -30,7 +39,8 @@ int mm_xstores_add(struct mm_xstores *stores, uint64_t id, uint64_t bytes, int f
 		.id = id, .bytes = bytes, .region = MM_REGION_NULL, .disk = { -1, -1 }
 	};
 	store->pieces = mm_div_up(bytes, MM_XSTORE_PIECE_BYTES);
-	rc = mm_region_open(fd, bytes, false, &store->region);
+	store->writable = !stores->dev->host_read_only && may_write(fd);
+	rc = mm_region_open(fd, bytes, store->writable, &store->region);
 	if (rc == 0 && mm_fault("xfer.store"))
 		rc = -ENOMEM;
 	if (rc == 0) {
@@ -126,7 +136,7 @@ static void register_piece(const struct mm_xstores *stores, struct mm_xstore *st
 		MM_MIN(store->bytes - piece * MM_XSTORE_PIECE_BYTES, MM_XSTORE_PIECE_BYTES);
 	CUresult result;
 
-	if (stores->dev->host_read_only)
+	if (!store->writable && stores->dev->host_read_only)
 		flags |= CU_MEMHOSTREGISTER_READ_ONLY;
 	result = mm_fault("xfer.register")
 			 ? CUDA_ERROR_OUT_OF_MEMORY

@@ -4,7 +4,8 @@
  *
  * Concept:   In memory: a sealed memfd mapped read-only and registered with the driver in pieces of at most
  *            1 GiB, each when it is first read: one registration of a large store takes minutes,
- *            holds a driver-wide lock, and is refused at 512 GiB. A piece that the driver will not
+ *            holds a driver-wide lock, and is refused at 512 GiB. Where the driver pins for writing only,
+ *            the memfd comes unsealed for us and is mapped writable; it is only read all the same. A piece that the driver will not
  *            register is copied unregistered: slower, and said once in the log. On disk: a file that
  *            nobody can write any more, read through the ring of stage.h.
  * Ownership: struct mm_xstores owns its stores; a store is named by the id that core gave it.
@@ -26,6 +27,7 @@ struct mm_xstore {
 	struct mm_region region; /* in memory */
 	struct mm_xfile disk;    /* on disk: fd >= 0 */
 	uint8_t *piece;          /* enum piece_state */
+	bool writable;           /* region is, so that it can be pinned */
 	uint64_t pieces;
 	struct mm_xstore *next;
 };

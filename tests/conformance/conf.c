@@ -319,6 +319,12 @@ CUdeviceptr conf_register(void *addr, size_t bytes, unsigned int flags)
 	return va;
 }
 
+void conf_needs_read_only(void)
+{
+	if (!conf_attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED))
+		conf_skip("the driver registers no read-only memory");
+}
+
 CUstream conf_stream(void)
 {
 	CUstream stream = NULL;

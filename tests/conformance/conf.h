@@ -135,6 +135,8 @@ void conf_read(void *to, CUdeviceptr va, size_t bytes);
 void *conf_shared(size_t bytes, int *ret_fd);
 void *conf_shared_from(int fd, size_t bytes, int prot);
 CUdeviceptr conf_register(void *addr, size_t bytes, unsigned int flags);
+/* Skips the test, or the role, where the driver does not register what is only to be read. */
+void conf_needs_read_only(void);
 CUstream conf_stream(void);
 
 /* ---- Kernels of the tests' own (kernels.h) ---- */

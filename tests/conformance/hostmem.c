@@ -81,9 +81,11 @@ static void test_cost(void **state)
 	tell_registration("mapped", addr, bytes, DEVICE_MAP);
 	tell_registration("not_mapped", addr, bytes, CU_MEMHOSTREGISTER_PORTABLE);
 	check(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) == 0);
-	read_only = conf_shared_from(fd, bytes, PROT_READ);
-	tell_registration("sealed", read_only, bytes, DEVICE_MAP | READ_ONLY);
-	munmap(read_only, bytes);
+	if (conf_attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED)) {
+		read_only = conf_shared_from(fd, bytes, PROT_READ);
+		tell_registration("sealed", read_only, bytes, DEVICE_MAP | READ_ONLY);
+		munmap(read_only, bytes);
+	}
 	munmap(addr, bytes);
 	close(fd);
 }
@@ -186,6 +188,7 @@ static void test_sealed(void **state)
 	int fd;
 
 	(void)state;
+	conf_needs_read_only();
 	page = conf_shared(4 * PAGE, &fd);
 	conf_register(page, 4 * PAGE, 0);
 	check(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) == 0);
@@ -199,6 +202,43 @@ static void test_sealed(void **state)
 	ok(gpu->cuMemHostUnregister(page));
 	munmap(read_only, 4 * PAGE);
 	munmap(page, 4 * PAGE);
+	close(fd);
+}
+
+/*
+ * What mmd does where the driver pins for writing only: it has the memory writable, others a descriptor
+ * to read. What they could have registered is a fact.
+ */
+static void test_pinned_for_writing(void **state)
+{
+	uint64_t *page, *theirs;
+	char path[32];
+	CUresult res;
+	CUdeviceptr va;
+	int fd, to_read;
+
+	(void)state;
+	page = conf_shared(4 * PAGE, &fd);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	to_read = open(path, O_RDONLY | O_CLOEXEC);
+	check(to_read >= 0);
+	theirs = conf_shared_from(to_read, 4 * PAGE, PROT_READ);
+	check(mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, to_read, 0) == MAP_FAILED);
+	va = conf_register(page, 4 * PAGE, 0);
+	res = gpu->cuMemHostRegister(theirs, 4 * PAGE, CU_MEMHOSTREGISTER_PORTABLE);
+	conf_fact_result("register.to_read_for_writing", res);
+	check(res != CUDA_SUCCESS);
+	res = gpu->cuMemHostRegister(theirs, 4 * PAGE, READ_ONLY);
+	conf_fact_result("register.to_read_read_only", res);
+	if (!res)
+		ok(gpu->cuMemHostUnregister(theirs));
+	ok(gpu->cuStreamWriteValue64(NULL, va, 5, 0));
+	ok(gpu->cuCtxSynchronize());
+	check(__atomic_load_n(theirs, __ATOMIC_ACQUIRE) == 5);
+	ok(gpu->cuMemHostUnregister(page));
+	munmap(theirs, 4 * PAGE);
+	munmap(page, 4 * PAGE);
+	close(to_read);
 	close(fd);
 }
 
@@ -240,8 +280,13 @@ static int set_up(void **state)
 
 #define T(name) cmocka_unit_test_setup(name, set_up)
 static const struct CMUnitTest tests[] = {
-	T(test_cost),   T(test_cost_of_huge_pages),      T(test_twice), T(test_memlock),
-	T(test_sealed), T(test_unregister_after_munmap),
+	T(test_cost),
+	T(test_cost_of_huge_pages),
+	T(test_twice),
+	T(test_memlock),
+	T(test_sealed),
+	T(test_pinned_for_writing),
+	T(test_unregister_after_munmap),
 };
 
 static const struct conf_role roles[] = {

@@ -337,6 +337,7 @@ static void test_copy_from_read_only(void **state)
 	CUstream stream = conf_stream();
 
 	(void)state;
+	conf_needs_read_only();
 	page[5] = 0x7777;
 	check(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0);
 	read_only = conf_shared_from(fd, conf.granule, PROT_READ);

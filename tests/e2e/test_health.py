@@ -174,8 +174,30 @@ def test_attributes_told(root, serve, case, start):
     assert device["ecc"] is True and device["mps"] is False and device["mig"] is False
     assert re.fullmatch(r"\d+\.\d", device["cuda"]) and device["compute_capability"] == "9.0"
     assert "host_read_only=no" in logged(d, "xfer.device")[0]
-    assert logged(d, "xfer.slow_weights")
-    assert serve("t", case[0], case[1], d, extra=["--verify"]).tokens() == case[2]
+    engine = serve("t", case[0], case[1], d, extra=["--verify"])
+    assert engine.tokens() == case[2]
+    # Weights are pinned although the driver pins for writing only; tenants can read them, no more.
+    assert not logged(d, "xfer.store_unregistered") and not logged(d, "store.sealed_for_xfer")
+
+
+def test_pinned_for_writing(serve, case, start):
+    """Where the driver pins for writing only, mmd alone has the weights writable."""
+    class Poor(Daemon):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            self.env["MM_SOFTGPU_ATTRIBUTES"] = "113=0"
+
+    d = start(kind=Poor, pool="8M", page="16K")
+    tenant = serve("t", case[0], case[1], d, extra=["--verify"], sync=True).ready()
+    folder = f"/proc/{tenant.process.pid}/fd"
+    stores = [fd for fd in os.listdir(folder) if "memfd:mm-store" in os.readlink(f"{folder}/{fd}")]
+    assert stores
+    for fd in stores:
+        with open(f"{folder}info/{fd}", encoding="ascii") as info:
+            flags = int(re.search(r"flags:\s*(\d+)", info.read())[1], 8)
+        assert flags & os.O_ACCMODE == os.O_RDONLY
+        assert os.stat(f"{folder}/{fd}").st_mode & 0o777 == 0o600
+    assert tenant.go().tokens() == case[2]
 
 
 @pytest.mark.parametrize("environment, says", [
