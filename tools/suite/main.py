@@ -202,6 +202,7 @@ def main(text):
     args = arguments(text)
     env = environment(args)
     device = look(args, env)
+    kept = [] if args.driver == "software" else probe.keep_open()
     suite = Suite(args, env)
     suite.report = report.markdown
     suite.state = begin(suite, device)
@@ -218,5 +219,7 @@ def main(text):
         if not suite.software:
             device["settings_after"] = probe.settings()
             suite.save()
+        for fd in kept:
+            os.close(fd)
     suite.say(f"{suite.out / 'gpu-suite.md'}")
     return 0 if all(suite.state["parts"][part]["outcome"] == "done" for part in args.part) else 1

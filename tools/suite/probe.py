@@ -5,6 +5,7 @@ Run as a program, in a process of its own (a driver may hang, and stays in whoev
     probe.py driver LIBRARY    or    probe.py cublas LIBRARY
 prints one JSON object, with "error" where the answer is no.
 """
+import contextlib
 import ctypes
 import glob
 import json
@@ -82,6 +83,15 @@ def find_driver():
 
 def nodes():
     return sorted(path for path in glob.glob("/dev/nvidia*") if path[len("/dev/nvidia"):].isdigit())
+
+
+def keep_open():
+    """Descriptors that keep the GPUs initialised: else, without a persistence daemon, each of the suite's hundreds of processes starts them anew."""
+    found = []
+    for path in nodes():
+        with contextlib.suppress(OSError):
+            found.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+    return found
 
 
 def no_gpu(found):
