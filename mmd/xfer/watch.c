@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -162,18 +163,25 @@ void mm_xwatch_blame(const struct mm_xwatch *watch, char *text, size_t bytes)
 
 /* ---- the thread ---- */
 
-/* Whole messages below PIPE_BUF are never torn; a pipe that is full loses looks, not sleep. */
+static bool is_ending(const struct mm_xwatch *watch)
+{
+	return __atomic_load_n(&watch->stop, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * Whole messages below PIPE_BUF are never torn. Where the pipe is full a look is left out, there will be
+ * another one; an event is not told twice, so it waits for room.
+ */
 static void tell(const struct mm_xwatch *watch, const struct mm_xmsg *msg)
 {
 	static_assert(sizeof(*msg) <= 4096, "PIPE_BUF");
-	ssize_t n;
+	struct pollfd pollfd = { .fd = watch->write_fd, .events = POLLOUT };
 
-	do
-		n = write(watch->write_fd, msg, sizeof(*msg));
-	while (n < 0 && errno == EINTR);
-	if (n < 0 && msg->id == MM_XHEALTH_EVENT)
-		mm_log(MM_LOG_ERROR, "xfer.event_lost", "xid=%" PRIu64 " error=%s", msg->pages,
-		       strerror(errno));
+	while (write(watch->write_fd, msg, sizeof(*msg)) < 0) {
+		if (msg->id != MM_XHEALTH_EVENT || is_ending(watch))
+			return;
+		(void)poll(&pollfd, 1, WAIT_MS);
+	}
 }
 
 static void tell_look(const struct mm_xwatch *watch)
@@ -190,6 +198,10 @@ static void tell_event(const struct mm_xwatch *watch, const struct mm_nvml_event
 			       .kind = MM_X_HEALTH,
 			       .id = MM_XHEALTH_EVENT };
 
+	/* One type at a time, of those that were asked for; core would take another for a broken xfer. */
+	if (event->type != MM_NVML_EVENT_XID && event->type != MM_NVML_EVENT_DOUBLE_BIT &&
+	    event->type != MM_NVML_EVENT_SINGLE_BIT)
+		return;
 	if (watch->facts.instance >= 0 && event->gpu_instance != MM_NVML_NO_INSTANCE &&
 	    event->gpu_instance != watch->facts.gpu_instance)
 		return;
@@ -204,7 +216,7 @@ static void *watch_run(void *arg)
 	struct mm_xwatch *watch = arg;
 	uint64_t look_ns = mm_now_ns() + LOOK_NS;
 
-	while (!__atomic_load_n(&watch->stop, __ATOMIC_ACQUIRE)) {
+	while (!is_ending(watch)) {
 		struct mm_nvml_event event = { .gpu_instance = MM_NVML_NO_INSTANCE };
 		int result = MM_NVML_UNKNOWN;
 
