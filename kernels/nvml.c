@@ -90,6 +90,15 @@ void mm_nvml_close(struct mm_nvml *nvml)
 
 /* ---- devices ---- */
 
+/* Whatever came: one printable line that ends. It goes into logs, terminals and JSON. */
+static void make_printable(char *text, size_t bytes)
+{
+	text[bytes - 1] = '\0';
+	for (; *text; text++)
+		if (*text < ' ' || *text > '~' || *text == '"')
+			*text = '?';
+}
+
 static bool facts(const struct mm_nvml *nvml, mm_nvml_dev device, struct mm_nvml_facts *ret)
 {
 	struct mm_nvml_memory memory = { .version = MM_NVML_MEMORY_VERSION };
@@ -101,11 +110,11 @@ static bool facts(const struct mm_nvml *nvml, mm_nvml_dev device, struct mm_nvml
 	if (!nvml->nvmlDeviceGetUUID ||
 	    nvml->nvmlDeviceGetUUID(device, ret->uuid, sizeof(ret->uuid)))
 		return false;
-	ret->uuid[sizeof(ret->uuid) - 1] = '\0';
+	make_printable(ret->uuid, sizeof(ret->uuid));
 	if (nvml->nvmlDeviceGetName &&
 	    nvml->nvmlDeviceGetName(device, ret->name, sizeof(ret->name)))
 		ret->name[0] = '\0';
-	ret->name[sizeof(ret->name) - 1] = '\0';
+	make_printable(ret->name, sizeof(ret->name));
 	if (nvml->nvmlDeviceGetMemoryInfo_v2 &&
 	    !nvml->nvmlDeviceGetMemoryInfo_v2(device, &memory)) {
 		ret->has_memory = true;
@@ -227,6 +236,8 @@ int mm_nvml_resolve(const struct mm_nvml *nvml, const char *word, struct mm_nvml
 	struct mm_nvml_facts list[LIST_MAX];
 	int n = mm_nvml_list(nvml, list, LIST_MAX), found = -1;
 
+	if (n < 0)
+		return n;
 	for (int i = 0; i < n; i++) {
 		if (strncasecmp(list[i].uuid, word, strlen(word)) != 0)
 			continue;

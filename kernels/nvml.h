@@ -129,7 +129,8 @@ void mm_nvml_close(struct mm_nvml *nvml);
 /* A GPU or a MIG instance. */
 struct mm_nvml_facts {
 	mm_nvml_dev device;
-	char uuid[MM_NVML_TEXT_BYTES]; /* GPU-…, MIG-… */
+	char uuid
+		[MM_NVML_TEXT_BYTES]; /* GPU-…, MIG-…; printable whatever NVML says, as the name is */
 	char name[MM_NVML_TEXT_BYTES];
 	int gpu;      /* NVML's index of it, or of the parent */
 	int instance; /* index among the parent's MIG devices; -1: not one */
@@ -157,7 +158,7 @@ int mm_nvml_find(const struct mm_nvml *nvml, const CUuuid *uuid, struct mm_nvml_
  * @word: GPU-… or MIG-…
  * @ret:  written only on success
  *
- * Return: 0; -ENOENT none; -ENOTUNIQ several.
+ * Return: 0; -ENOENT none; -ENOTUNIQ several; -EIO, -ENOSYS NVML does not tell.
  */
 int mm_nvml_resolve(const struct mm_nvml *nvml, const char *word, struct mm_nvml_facts *ret);
 

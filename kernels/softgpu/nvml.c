@@ -445,6 +445,13 @@ static bool parse_event(const char *line, struct mm_nvml_event *ret)
 	return ret->type != 0;
 }
 
+/* Somebody may be writing what does not end yet; what is too long for a line is none. */
+static bool next_line(FILE *events, char *line, int bytes)
+{
+	return fgets(line, bytes, events) &&
+	       (strchr(line, '\n') || strlen(line) == (size_t)bytes - 1);
+}
+
 /* The next whole line of one device's file that is an event of a type that is asked for. */
 static bool next_event(mm_nvml_set set, size_t i, struct mm_nvml_event *ret)
 {
@@ -455,7 +462,7 @@ static bool next_event(mm_nvml_set set, size_t i, struct mm_nvml_event *ret)
 	if (!events)
 		return false;
 	if (fseeko(events, set->watched[i].at, SEEK_SET) == 0) {
-		while (!found && fgets(line, sizeof(line), events) && strchr(line, '\n')) {
+		while (!found && next_line(events, line, sizeof(line))) {
 			set->watched[i].at += (off_t)strlen(line);
 			found = parse_event(line, ret) && (ret->type & set->watched[i].types);
 		}

@@ -191,6 +191,10 @@ static void test_events(void **state)
 	tell("3\n");
 	assert_int_equal(nvml.nvmlEventSetWait_v2(set, &event, 1), 0);
 	assert_int_equal(event.data, 63);
+	tell("a line that is longer than any event would ever be, and that has nothing to "
+	     "say\ndbe\n");
+	assert_int_equal(nvml.nvmlEventSetWait_v2(set, &event, 1), 0);
+	assert_int_equal(event.type, MM_NVML_EVENT_DOUBLE_BIT);
 	mm_nvml_repairs(&nvml, device, &pending, &failed);
 	assert_false(pending || failed);
 	tell("remap pending\n");
@@ -200,12 +204,81 @@ static void test_events(void **state)
 	assert_int_equal(nvml.nvmlEventSetFree(set), 0);
 }
 
+/* ---- a library that answers, and says nothing that is true ---- */
+
+static int many(unsigned int *count)
+{
+	*count = UINT32_MAX;
+	return 0;
+}
+
+static int none(unsigned int *count)
+{
+	*count = 1;
+	return MM_NVML_UNKNOWN;
+}
+
+static int any(unsigned int index, mm_nvml_dev *device)
+{
+	(void)index;
+	*device = NULL;
+	return 0;
+}
+
+static int rubbish(mm_nvml_dev device, char *text, unsigned int length)
+{
+	(void)device;
+	memset(text, 0x9b, length);
+	text[1] = '\n';
+	text[2] = '"';
+	return 0;
+}
+
+static int crowd(mm_nvml_dev device, unsigned int *count, struct mm_nvml_process *processes)
+{
+	(void)device;
+	for (unsigned int i = 0; i < *count; i++)
+		processes[i] = (struct mm_nvml_process){ .pid = i, .used_bytes = ~0ull - i % 2 };
+	*count = UINT32_MAX;
+	return 0;
+}
+
+static void test_rubbish(void **state)
+{
+	struct mm_nvml liar = { .library = &gpu,
+				.nvmlDeviceGetCount_v2 = many,
+				.nvmlDeviceGetHandleByIndex_v2 = any,
+				.nvmlDeviceGetName = rubbish,
+				.nvmlDeviceGetUUID = rubbish,
+				.nvmlDeviceGetComputeRunningProcesses_v3 = crowd };
+	struct mm_nvml_process process[3];
+	struct mm_nvml_facts list[100];
+	int n = mm_nvml_list(&liar, list, MM_ARRAY_SIZE(list));
+
+	(void)state;
+	assert_true(n > 0 && n <= (int)MM_ARRAY_SIZE(list));
+	for (int i = 0; i < n; i++) {
+		assert_int_equal(strlen(list[i].uuid), MM_NVML_TEXT_BYTES - 1);
+		assert_int_equal(strspn(list[i].uuid, "?"), MM_NVML_TEXT_BYTES - 1);
+		assert_int_equal(strspn(list[i].name, "?"), MM_NVML_TEXT_BYTES - 1);
+	}
+	assert_int_equal(mm_nvml_resolve(&liar, "GPU-", &list[0]), -ENOENT);
+	assert_int_equal(mm_nvml_resolve(&liar, "?", &list[0]), -ENOTUNIQ);
+	assert_int_equal(mm_nvml_processes(&liar, NULL, process, 3), 3);
+	assert_true(process[0].used_bytes == ~0ull - 1 && process[2].used_bytes == ~0ull - 1);
+	liar.nvmlDeviceGetCount_v2 = none;
+	assert_int_equal(mm_nvml_resolve(&liar, "?", &list[0]), -EIO);
+	liar.nvmlDeviceGetCount_v2 = NULL;
+	assert_int_equal(mm_nvml_resolve(&liar, "?", &list[0]), -ENOSYS);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_entries),    cmocka_unit_test(test_list),
 		cmocka_unit_test(test_resolve),        cmocka_unit_test(test_uuid_is),
 		cmocka_unit_test(test_memory_version), cmocka_unit_test(test_events),
+		cmocka_unit_test(test_rubbish),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
