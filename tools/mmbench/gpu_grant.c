@@ -85,8 +85,10 @@ static int take(struct grant *g, bool counts)
 	uint64_t since_ns, whole_ns, calls_ns = 0;
 	int r;
 
-	for (int i = 0; i < STEPS; i++)
-		watched.ns[i] = watched.calls[i] = 0;
+	for (int i = 0; i < STEPS; i++) {
+		watched.ns[i] = 0;
+		watched.calls[i] = 0;
+	}
 	since_ns = mm_now_ns();
 	r = mm_kv_want(g->tenant.kv, g->n, MM_GPU_PATIENCE_NS);
 	whole_ns = mm_now_ns() - since_ns;
