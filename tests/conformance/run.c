@@ -35,6 +35,7 @@ const char *conf_test_name = "";
 static char device_dir[64];
 static const struct CMUnitTest *the_test;
 static bool test_returned, test_skipped;
+static volatile sig_atomic_t told_to_end; /* by this signal */
 
 /* ---- In a test ---- */
 
@@ -145,6 +146,21 @@ static void remove_tree(const char *path)
 	rmdir(path);
 }
 
+static void on_end(int sig)
+{
+	told_to_end = sig;
+}
+
+/* A device in memory outlives us: whoever ends us, it is removed first. */
+static void catch_ends(void)
+{
+	static const int ends[] = { SIGHUP, SIGINT, SIGTERM };
+	struct sigaction action = { .sa_handler = on_end, .sa_flags = (int)SA_RESETHAND };
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(ends); i++)
+		sigaction(ends[i], &action, NULL);
+}
+
 /* A device of our own, open to every user: one fact needs two of them. */
 static void make_device(void)
 {
@@ -204,8 +220,11 @@ static bool wait_within(pid_t pid, unsigned int seconds, int *ret_status)
 	uint64_t end = conf_now_ns() + seconds * MM_NS_PER_S;
 	pid_t found;
 
-	while ((found = waitpid(pid, ret_status, WNOHANG)) == 0 && conf_now_ns() < end)
+	while ((found = waitpid(pid, ret_status, WNOHANG)) == 0 && conf_now_ns() < end) {
+		if (told_to_end)
+			kill(pid, SIGKILL);
 		conf_nap_ms(2);
+	}
 	return found == pid;
 }
 
@@ -269,7 +288,7 @@ static int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t
 
 		for (int k = 1; k < argc; k++)
 			wanted |= strcmp(argv[k], tests[i].name) == 0;
-		if (wanted)
+		if (wanted && !told_to_end)
 			count[run_one(tests[i].name)]++;
 	}
 	printf("%zu passed, %zu failed, %zu skipped\n", count[PASSED],
@@ -310,10 +329,14 @@ int conf_main(int argc, char **argv, const char *name, const struct CMUnitTest *
 	if (is_test)
 		leave(run_the_test(name, argv[2], tests, n_tests));
 	end_at_once();
-	if (conf.software)
+	if (conf.software) {
+		catch_ends();
 		make_device();
+	}
 	status = run_all(argc, argv, tests, n_tests);
 	if (conf.software)
 		remove_tree(device_dir);
+	if (told_to_end)
+		raise(told_to_end);
 	return status;
 }
