@@ -461,7 +461,7 @@ static int defaults(struct mm_config *c, char *error)
 	*c = (struct mm_config){
 		.driver = "cuda",
 		.device.n = 1,
-		.headroom_bytes = { { UINT64_C(512) << 20 }, 1 },
+		.headroom_bytes = { { MM_HEADROOM_BY_DEVICE }, 1 },
 		.policy = MM_POLICY_REMAP,
 		.numa_node = MM_NUMA_BY_DEVICE,
 		.log_level = MM_LOG_INFO,

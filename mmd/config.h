@@ -38,7 +38,7 @@ struct mm_config {
 	/* Instead, all or none of them: UUIDs, or what they begin with. Ordinals are then 0, 1, … */
 	char device_uuid[MM_DEVICES_MAX][MM_UUID_WORD_BYTES];
 	struct mm_config_list pool_bytes;     /* 0 = all but headroom */
-	struct mm_config_list headroom_bytes; /* of each device */
+	struct mm_config_list headroom_bytes; /* of each device; MM_HEADROOM_BY_DEVICE */
 	struct mm_config_list page_bytes;     /* 0 = default by device */
 	uint64_t policy;                      /* enum mm_policy */
 	uint64_t account_max_bytes;           /* of an account that is not named; 0 = the pool */

@@ -120,6 +120,8 @@ struct mm_xfacts {
 	uint32_t reserved;
 };
 
+#define MM_HEADROOM_BY_DEVICE (UINT64_C(1) << 50) /* the largest that --headroom takes */
+
 struct mm_xmsg {
 	uint32_t magic;
 	uint32_t kind;
@@ -131,7 +133,7 @@ struct mm_xmsg {
 	uint64_t bytes; /* STORE; SETUP: of the pool, 0 = all but headroom; HELLO: device total */
 	uint64_t chunk_bytes; /* SETUP: of a streaming copy, 0 = 16 MiB */
 	uint64_t
-		headroom_bytes; /* SETUP: left to contexts and workspaces when pages and bytes are 0 */
+		headroom_bytes; /* SETUP: left to contexts and workspaces when pages and bytes are 0; or MM_HEADROOM_BY_DEVICE */
 	uint8_t device_uuid[16];
 	uint64_t stage_bytes; /* SETUP: of the ring for stores on disk, 0 = none; HELLO: it takes */
 	int32_t numa_node;    /* SETUP: for the ring; HELLO: of the device; -1 = any, not known */

@@ -18,6 +18,9 @@
 #define LARGE_PAGE_BYTES   (UINT64_C(16) << 20) /* peers: -0.4 % against -15 % at 2 MiB */
 #define SMALL_PAGE_BYTES   (UINT64_C(2) << 20)
 
+#define SMALL_HEADROOM_BYTES (UINT64_C(512) << 20)
+#define LARGE_HEADROOM_BYTES (UINT64_C(2) << 30) /* and 1/32 of the device */
+
 /* How long to sleep between looks. A gate seen late stalls a tenant; an idle one may wait. */
 #define LOOK_BUSY_NS UINT64_C(25000)   /* a step is open, or the device works for us */
 #define LOOK_IDLE_NS UINT64_C(1000000) /* a plan with cycling layers, no step open */
@@ -94,25 +97,35 @@ static int choose_page(const struct mm_xdev *dev, uint64_t wanted, uint64_t *ret
 	return 0;
 }
 
+/* An engine's context, cuBLAS and activations are some 1 to 2 GiB on a large device, and ours is beside. */
+static uint64_t headroom_of(const struct mm_xdev *dev, const struct mm_xmsg *setup)
+{
+	if (setup->headroom_bytes != MM_HEADROOM_BY_DEVICE)
+		return setup->headroom_bytes;
+	if (dev->total_bytes < LARGE_DEVICE_BYTES)
+		return SMALL_HEADROOM_BYTES;
+	return MM_MAX(dev->total_bytes / 32, LARGE_HEADROOM_BYTES);
+}
+
 static int choose_pages(const struct mm_xfer *x, const struct mm_xmsg *setup, uint64_t page_bytes,
 			uint64_t *ret_pages, char *err, size_t err_bytes)
 {
 	const struct mm_xdev *dev = &x->dev;
 	size_t free_bytes = 0, total_bytes = 0;
+	const uint64_t headroom = headroom_of(dev, setup);
 	uint64_t pages = setup->pages;
 
 	if (dev->gpu.cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS)
 		free_bytes = dev->total_bytes;
 	if (pages == 0 && setup->bytes > 0)
 		pages = setup->bytes / page_bytes;
-	else if (pages == 0 && free_bytes > setup->headroom_bytes)
-		pages = (free_bytes - setup->headroom_bytes) / page_bytes;
+	else if (pages == 0 && free_bytes > headroom)
+		pages = (free_bytes - headroom) / page_bytes;
 	if (pages == 0) {
 		snprintf(err, err_bytes,
 			 "no room for a page of %" PRIu64 " bytes: %zu of %" PRIu64
 			 " are free, %" PRIu64 " wanted, headroom %" PRIu64,
-			 page_bytes, free_bytes, dev->total_bytes, setup->bytes,
-			 setup->headroom_bytes);
+			 page_bytes, free_bytes, dev->total_bytes, setup->bytes, headroom);
 		mm_xwatch_blame(&x->watch, err, err_bytes);
 		return -ENOMEM;
 	}

@@ -151,7 +151,7 @@ static void test_devices(void **state)
 		assert_int_equal(mm_config_at(&config.device, i), i ? 2 : 4);
 		assert_int_equal(mm_config_at(&config.page_bytes, i), i ? 2 << 20 : 65536);
 		assert_int_equal(mm_config_at(&config.pool_bytes, i), UINT64_C(3) << 30);
-		assert_int_equal(mm_config_at(&config.headroom_bytes, i), 512 << 20);
+		assert_true(mm_config_at(&config.headroom_bytes, i) == MM_HEADROOM_BY_DEVICE);
 	}
 	mm_config_one(&config, 1, &one);
 	assert_int_equal(mm_config_args(&one, MM_ROLE_XFER, argv), 0);
@@ -250,7 +250,7 @@ static void test_sections(void **state)
 	assert_int_equal(mm_config_at(&again.pool_bytes, 0), UINT64_C(2) << 30);
 	assert_int_equal(mm_config_at(&again.pool_bytes, 1), 0);
 	assert_int_equal(mm_config_at(&again.page_bytes, 1), 65536);
-	assert_int_equal(mm_config_at(&again.headroom_bytes, 1), 512 << 20);
+	assert_true(mm_config_at(&again.headroom_bytes, 1) == MM_HEADROOM_BY_DEVICE);
 	mm_config_args_free(argv);
 	close(fd);
 	unlink(path);
