@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "kernels/args.h"
 #include "mm/base.h"
+#include "tools/mkmodel/rows.h"
 
 /* Tensors in file order have numbers; a file holds those from first to before end. */
 struct writer {
@@ -38,20 +38,10 @@ static int fail_path(struct writer *w, const char *what)
 
 /* ---- tensors ---- */
 
-struct tensor {
-	enum mm_weight weight;
-	enum mm_dtype dtype;
-	uint32_t layer;
-	uint32_t rows, columns; /* a vector is one row */
-	uint64_t bytes;
-	bool vector;
-	char name[128];
-};
-
-static struct tensor tensor(const struct writer *w, enum mm_weight weight, uint32_t layer)
+static struct mk_tensor tensor(const struct writer *w, enum mm_weight weight, uint32_t layer)
 {
 	const struct mm_arch *a = &w->source->arch;
-	struct tensor t = { .weight = weight, .layer = layer };
+	struct mk_tensor t = { .weight = weight, .layer = layer };
 
 	mm_arch_size(a, weight, &t.rows, &t.columns);
 	mm_arch_name(a, weight, layer, t.name, sizeof(t.name));
@@ -62,7 +52,7 @@ static struct tensor tensor(const struct writer *w, enum mm_weight weight, uint3
 	return t;
 }
 
-typedef int visit_fn(struct writer *w, const struct tensor *t, void *arg);
+typedef int visit_fn(struct writer *w, const struct mk_tensor *t, void *arg);
 
 struct walk {
 	visit_fn *visit;
@@ -72,7 +62,7 @@ struct walk {
 
 static int walk_one(struct writer *w, struct walk *walk, enum mm_weight weight, uint32_t layer)
 {
-	struct tensor t;
+	struct mk_tensor t;
 
 	if (!mm_arch_has(&w->source->arch, weight))
 		return 0;
@@ -108,7 +98,7 @@ struct header {
 	uint64_t offset;
 };
 
-static int header_tensor(struct writer *w, const struct tensor *t, void *arg)
+static int header_tensor(struct writer *w, const struct mk_tensor *t, void *arg)
 {
 	struct header *h = arg;
 	json_t *shape = t->vector ? json_pack("[I]", (json_int_t)t->columns)
@@ -151,45 +141,7 @@ static int write_header(struct writer *w)
 	return 0;
 }
 
-static int write_row(struct writer *w, const struct tensor *t, const float *row, uint16_t *narrow)
-{
-	const uint32_t n = t->columns;
-
-	if (t->dtype == MM_DTYPE_F32) {
-		for (uint32_t i = 0; i < n; i++)
-			if (!isfinite(row[i]))
-				return -ERANGE;
-		return fwrite(row, sizeof(*row), n, w->file) == n ? 0 : -EIO;
-	}
-	for (uint32_t i = 0; i < n; i++)
-		if (mk_narrow(row[i], t->dtype, &narrow[i]))
-			return -ERANGE;
-	return fwrite(narrow, sizeof(*narrow), n, w->file) == n ? 0 : -EIO;
-}
-
-static int write_tensor(struct writer *w, const struct tensor *t, void *arg)
-{
-	float *row = arg;
-
-	for (uint32_t i = 0; i < t->rows; i++) {
-		int r;
-
-		w->source->row(w->source->context, t->weight, t->layer, i, row);
-		errno = 0;
-		r = write_row(w, t, row, (uint16_t *)(row + t->columns));
-		if (r == -EIO)
-			return fail_path(w, "write");
-		if (r) {
-			snprintf(w->err, MK_ERROR_BYTES,
-				 "%s, row %u: a value is not finite or does not fit %s", t->name, i,
-				 mk_dtype_name(t->dtype, false));
-			return r;
-		}
-	}
-	return 0;
-}
-
-static int add_bytes(struct writer *w, const struct tensor *t, void *arg)
+static int add_bytes(struct writer *w, const struct mk_tensor *t, void *arg)
 {
 	uint64_t *bytes = arg;
 
@@ -211,20 +163,62 @@ static int leave_hole(struct writer *w)
 	return 0;
 }
 
+struct list {
+	struct mk_tensor *tensors;
+	size_t n;
+	uint64_t offset;
+};
+
+static int list_tensor(struct writer *w, const struct mk_tensor *t, void *arg)
+{
+	struct list *l = arg;
+
+	(void)w;
+	l->tensors[l->n] = *t;
+	l->tensors[l->n++].offset = l->offset;
+	l->offset += t->bytes;
+	return 0;
+}
+
+static int count_tensor(struct writer *w, const struct mk_tensor *t, void *arg)
+{
+	(void)w;
+	(void)t;
+	(*(size_t *)arg)++;
+	return 0;
+}
+
+static int write_data(struct writer *w)
+{
+	mm_cleanup(mm_free_ptr) struct mk_tensor *tensors = NULL;
+	struct list list = { 0 };
+	size_t n = 0;
+	off_t header;
+	int r;
+
+	each_tensor(w, count_tensor, &n);
+	list.tensors = tensors = calloc(n + 1, sizeof(*tensors));
+	if (!tensors)
+		return fail(w->err, -ENOMEM, "out of memory");
+	each_tensor(w, list_tensor, &list);
+	errno = 0;
+	header = fflush(w->file) ? -1 : ftello(w->file);
+	if (header < 0)
+		return fail_path(w, "write");
+	r = mk_rows_write(w->source, tensors, list.n, fileno(w->file), (uint64_t)header, w->err);
+	if (!r || *w->err)
+		return r;
+	errno = -r;
+	return fail_path(w, "write");
+}
+
 static int write_safetensors(struct writer *w)
 {
-	const struct mm_arch *a = &w->source->arch;
-	const size_t widest = MM_MAX(MM_MAX(a->hidden, a->ffn), a->embed_dim);
-	mm_cleanup(mm_free_ptr) float *row = calloc(widest * 2, sizeof(*row));
 	const int r = write_header(w);
 
 	if (r)
 		return r;
-	if (!w->source->row)
-		return leave_hole(w);
-	if (!row)
-		return fail(w->err, -ENOMEM, "out of memory");
-	return each_tensor(w, write_tensor, row);
+	return w->source->row ? write_data(w) : leave_hole(w);
 }
 
 static int write_json(struct writer *w, const json_t *json)
@@ -274,7 +268,7 @@ struct sizes {
 	uint32_t tensors;
 };
 
-static int add_size(struct writer *w, const struct tensor *t, void *arg)
+static int add_size(struct writer *w, const struct mk_tensor *t, void *arg)
 {
 	struct sizes *s = arg;
 
@@ -284,7 +278,7 @@ static int add_size(struct writer *w, const struct tensor *t, void *arg)
 	return 0;
 }
 
-static int index_tensor(struct writer *w, const struct tensor *t, void *arg)
+static int index_tensor(struct writer *w, const struct mk_tensor *t, void *arg)
 {
 	if (json_object_set_new(w->index, t->name, json_string(arg)))
 		return fail(w->err, -ENOMEM, "out of memory");
@@ -296,7 +290,7 @@ struct cut {                  /* looks for the end of a shard */
 	uint32_t at;
 };
 
-static int advance(struct writer *w, const struct tensor *t, void *arg)
+static int advance(struct writer *w, const struct mk_tensor *t, void *arg)
 {
 	struct cut *c = arg;
 

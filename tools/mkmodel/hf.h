@@ -3,7 +3,7 @@
  * hf - writes a model as Hugging Face lays it out: config.json and model.safetensors, or its shards
  *
  * Concept:    a source says what the model is and fills any row of any weight in F32; the writer names
- *             the tensors, narrows the rows and streams them out, so memory stays at one row.
+ *             the tensors and has their rows narrowed and written by all cores, a few at a time (rows.h).
  * Ownership:  the source owns its context; the writer keeps nothing.
  * Invariants: files appear under their names only when complete (written beside, then renamed), the
  *             index of shards after the shards. The same source gives the same bytes.
@@ -19,7 +19,7 @@
 #define MK_ERROR_BYTES 4608
 #define MK_SHARDS_MAX  512
 
-/* Fills row @row of a weight, in HF's order. @layer is 0 for weights outside the layers. */
+/* Fills row @row of a weight, in HF's order; on any thread. @layer is 0 for weights outside the layers. */
 typedef void mk_row_fn(void *context, enum mm_weight weight, uint32_t layer, uint32_t row,
 		       float *out);
 
