@@ -4,6 +4,7 @@
 import ctypes
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -14,22 +15,34 @@ import pytest
 import daemon
 from programs import BUILD, SANITIZE, TOP, limit, wait_until
 
+sys.path.insert(0, str(TOP / "tools"))
+
+from suite import rows, sizes  # noqa: E402
+from suite.work import Failure  # noqa: E402
+
 SUITE = TOP / "tools/gpu-suite"
 PARTS = ["build", "conformance", "identity", "bench", "sizes"]
 
 
 def suite(*args, **environment):
     env = {key: value for key, value in os.environ.items() if not key.startswith("MM_SOFTGPU_")}
-    done = subprocess.run([sys.executable, SUITE, *map(str, args)], capture_output=True, text=True,
-                          timeout=limit(900), check=False, env={**env, **environment})
+    done = subprocess.run(
+        [sys.executable, SUITE, *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=limit(900),
+        check=False,
+        env={**env, **environment},
+    )
     return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
     yield
-    wait_until(lambda: not [pid for pid in daemon.children(os.getpid()) if daemon.alive(pid)], 20,
-               "all processes to end")
+    wait_until(
+        lambda: not [pid for pid in daemon.children(os.getpid()) if daemon.alive(pid)], 20, "all processes to end"
+    )
 
 
 def no_driver():
@@ -72,7 +85,7 @@ def check_markdown(text):
     rows = [line for line in text.splitlines()]
     for i, line in enumerate(rows):
         if set(line) <= set("|-") and line.startswith("|-"):
-            for row in rows[i + 1:]:
+            for row in rows[i + 1 :]:
                 if not row.startswith("|"):
                     break
                 assert len(re.findall(r"(?<!\\)\|", row)) == line.count("|"), row
@@ -87,8 +100,9 @@ def state_of(out):
 
 
 def rehearse(out, *args):
-    code, text, errors = suite(out, "--driver", "software", "--quick", "--no-install", "--build", BUILD, "--commit", "abc123",
-                               *args)
+    code, text, errors = suite(
+        out, "--driver", "software", "--quick", "--no-install", "--build", BUILD, "--commit", "abc123", *args
+    )
     assert code == 0, text + errors
     return state_of(out)
 
@@ -104,7 +118,9 @@ def check_sizes(part):
     (one,) = part["combos"].values()
     assert list(one["policies"]) == ["recompute", "remap", "unlimited", "elastic"]
     for policy in one["policies"].values():
-        assert policy["differ"] == 0 and policy["requests"] == one["trace"]["requests"] and policy["throughput_tok_s"] > 0
+        assert (
+            policy["differ"] == 0 and policy["requests"] == one["trace"]["requests"] and policy["throughput_tok_s"] > 0
+        )
         # Random weights that say the same token always would hide any difference.
         assert policy["distinct_tokens"] > 5
 
@@ -140,8 +156,9 @@ def test_identity_and_bench(root):
 
 def test_no_time(root):
     """What the budget does not allow is not run, and said so."""
-    code, text, _ = suite(root / "out", "--driver", "software", "--no-install", "--build", BUILD, "--part", "bench,sizes",
-                          "--budget", 1)
+    code, text, _ = suite(
+        root / "out", "--driver", "software", "--no-install", "--build", BUILD, "--part", "bench,sizes", "--budget", 1
+    )
     assert code == 1
     parts = json.loads((root / "out/gpu-suite.json").read_text())["parts"]
     assert parts["bench"]["outcome"] == "out of time" and "not run: " in parts["bench"]["why"], parts
@@ -152,8 +169,22 @@ def test_interrupted(root):
     """A signal ends everything that runs, and what was done is written."""
     log = root / "log"
     with open(log, "wb") as out:
-        process = subprocess.Popen([sys.executable, SUITE, root / "out", "--driver", "software", "--no-install", "--build", BUILD,
-                                    "--part", "bench"], stdout=out, stderr=out)
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                SUITE,
+                root / "out",
+                "--driver",
+                "software",
+                "--no-install",
+                "--build",
+                BUILD,
+                "--part",
+                "bench",
+            ],
+            stdout=out,
+            stderr=out,
+        )
     wait_until(lambda: b"bench stream: done" in log.read_bytes() or process.poll() is not None, 100, "the first part")
     process.send_signal(signal.SIGTERM)
     assert process.wait(limit(60)) == 1, log.read_text()
@@ -161,10 +192,104 @@ def test_interrupted(root):
     assert part["outcome"] == "interrupted" and part["parts"]["stream"]["outcome"] == "done"
 
 
-@pytest.mark.parametrize("args, said", [
-    ([], "folder"), (["/tmp/x", "--part", "bench,all"], "'all'"), (["/tmp/x", "--budget", "soon"], "'soon'"),
-    (["/tmp/x", "--memory", "9"], "'9'"), (["/tmp/x", "--deps", "/nowhere"], "/nowhere"), (["/tmp/x", "--combo", "gpt"], "'gpt'"),
-], ids=str)
+GIB = 1 << 30
+
+
+def fits(models, shm, disk, memory):
+    """What goes where on a machine with so many GiB: {model: (layers, where)}; the text of the failure."""
+    found = [sizes.Place(pathlib.Path("/shm"), shm * GIB, True), sizes.Place(pathlib.Path("/disk"), disk * GIB, False)]
+    try:
+        placed, numbers = sizes.place_all([sizes.SHAPES[name] for name in models], found, memory * GIB)
+    except Failure as failure:
+        return str(failure)
+    assert numbers["host_bytes"] <= memory * GIB
+    assert numbers["places"]["/shm"] <= shm * GIB and numbers["places"]["/disk"] <= disk * GIB
+    return {shape.name: (layers, str(place.folder)) for shape, layers, place in placed}
+
+
+def test_where_models_go():
+    """Files in memory count twice, as mmd keeps a copy; the largest loses layers when nothing else fits."""
+    assert fits(["OPT-13B"], 64, 50, 120) == {"OPT-13B": (40, "/shm")}
+    assert fits(["OPT-13B"], 0, 50, 120) == {"OPT-13B": (40, "/disk")}
+    assert fits(["Llama-3-8B", "OPT-6.7B"], 64, 50, 120) == {"Llama-3-8B": (32, "/shm"), "OPT-6.7B": (32, "/shm")}
+    both = ["OPT-30B", "OPT-6.7B"]
+    assert fits(both, 64, 60, 120) == {"OPT-30B": (48, "/disk"), "OPT-6.7B": (32, "/shm")}
+    less = fits(both, 64, 40, 120)
+    assert less["OPT-6.7B"][0] == 32 and 30 < less["OPT-30B"][0] < 48
+    assert "of memory" in fits(both, 8, 8, 24)
+    for name in sizes.SHAPES:
+        shape = sizes.SHAPES[name]
+        assert shape.bytes(shape.layers) == shape.bytes() and shape.kv_token_bytes() % (1 << 10) == 0
+    assert sizes.SHAPES["OPT-30B"].kv_token_bytes() == 1376256
+    assert abs(sizes.SHAPES["OPT-30B"].bytes() / (2 * 29974540288) - 1) < 1e-3
+
+
+DOCUMENT = """# Facts
+## Memory (`memory.c`)
+
+| fact | test | software GPU | hardware |
+|---|---|---|---|
+| a context | `memory/test_context_free` (`context_free.map`) | seen | *not yet run* |
+| a part | `test_prefix` | told | *not yet run* |
+| elsewhere | `share/test_import` | seen | *not yet run* |
+| known | `test_prefix` | seen | seen |
+
+| part | ratio | goal | hardware |
+|---|---|---|---|
+| `grant` `grant` | 144 MiB | ≤ 1.2 | *not yet run* |
+"""
+
+
+def test_rows_of_the_document(root, monkeypatch):
+    """A row of gpu.md that waits takes the outcomes of the tests that it names, and the facts; no other does."""
+    (root / "gpu.md").write_text(DOCUMENT)
+    monkeypatch.setattr(rows, "DOCUMENT", root / "gpu.md")
+    conformance = {
+        "programs": {
+            "conformance/memory": {
+                "tests": [
+                    {"program": "memory", "test": "test_context_free", "outcome": "passed", "reason": ""},
+                    {"program": "memory", "test": "test_prefix", "outcome": "failed", "reason": "a | b"},
+                ],
+                "facts": {"memory/context_free.map": {"test": "test_context_free", "value": "fine", "unit": ""}},
+            }
+        }
+    }
+    rows_of = {"part": "grant", "name": "grant", "unit": "s", "params": {}, "reached": True}
+    bench = {"parts": {"grant": {"outcome": "done", "why": "", "rows": [{**rows_of, "ratio": r} for r in (1.1, 1.2)]}}}
+    filled = rows.fill({"rehearsal": False, "parts": {"conformance": conformance, "bench": bench}})
+    assert [(title, lines) for title, _, lines in filled] == [
+        (
+            "Memory (`memory.c`)",
+            [
+                [
+                    "a context",
+                    "`memory/test_context_free` (`context_free.map`)",
+                    "seen",
+                    "seen; `context_free.map` fine",
+                ],
+                ["a part", "`test_prefix`", "told", "failed: test_prefix: a \\| b"],
+            ],
+        ),
+        (
+            "Memory (`memory.c`)",
+            [["`grant` `grant`", "144 MiB", "≤ 1.2", "1.100 to 1.200 (2 of 2 reach the goal)"]],
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    "args, said",
+    [
+        ([], "folder"),
+        (["/tmp/x", "--part", "bench,all"], "'all'"),
+        (["/tmp/x", "--budget", "soon"], "'soon'"),
+        (["/tmp/x", "--memory", "9"], "'9'"),
+        (["/tmp/x", "--deps", "/nowhere"], "/nowhere"),
+        (["/tmp/x", "--combo", "gpt"], "'gpt'"),
+    ],
+    ids=str,
+)
 def test_refused(args, said):
     code, text, errors = suite(*args, "--driver", "software")
     assert code == 2 and not text and said in errors and errors.startswith("gpu-suite: "), errors

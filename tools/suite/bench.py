@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part bench: `mmbench gpu`, one part after the other, so that an end costs one of them."""
+
 import contextlib
 import json
 
@@ -22,13 +23,28 @@ def run_one(suite, part, seconds):
     out = suite.logs / f"bench-{part}.jsonl"
     out.unlink(missing_ok=True)
     patience = max(int(min(PATIENCE_S, seconds)), 1)
-    argv = [suite.bin / "mmbench", "gpu", part, "--driver", suite.args.driver, "--out", out, "--json", "--patience",
-            patience]
+    argv = [
+        suite.bin / "mmbench",
+        "gpu",
+        part,
+        "--driver",
+        suite.args.driver,
+        "--out",
+        out,
+        "--json",
+        "--patience",
+        patience,
+    ]
     done = suite.run(f"bench-{part}", argv + (["--quick", "--repeat", "2"] if suite.args.quick else []))
     got = done.json() or {}
     outcomes = got.get("parts") or [{"outcome": "failed" if done.ended else "took too long", "why": done.last_words()}]
-    return {"outcome": outcomes[0]["outcome"], "why": outcomes[0].get("why", ""), "seconds": round(done.seconds, 1),
-            "device": got.get("device"), "rows": read_rows(out)}
+    return {
+        "outcome": outcomes[0]["outcome"],
+        "why": outcomes[0].get("why", ""),
+        "seconds": round(done.seconds, 1),
+        "device": got.get("device"),
+        "rows": read_rows(out),
+    }
 
 
 def run(suite, record):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part build: packages if that is wanted, CMake, and what came of it."""
+
 import os
 import shutil
 import sys
@@ -23,8 +24,17 @@ def install(suite):
 
 
 def configure(suite):
-    argv = ["cmake", "-S", TOP, "-B", suite.build, "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DMM_TESTS=ON",
-            f"-DMM_PYTHON={sys.executable}", f"-DMM_COMMIT={suite.state['commit']}"]
+    argv = [
+        "cmake",
+        "-S",
+        TOP,
+        "-B",
+        suite.build,
+        "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+        "-DMM_TESTS=ON",
+        f"-DMM_PYTHON={sys.executable}",
+        f"-DMM_COMMIT={suite.state['commit']}",
+    ]
     if not (suite.build / "CMakeCache.txt").exists():
         argv += ["-G", "Ninja" if tool(suite, "ninja") else "Unix Makefiles"]
     if suite.args.deps:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part conformance: every program of ctest's label, by itself, and what differs from the software GPU."""
+
 import json
 
 from suite.work import Failure, OutOfTime
@@ -41,9 +42,21 @@ def run_one(suite, name, driver):
     stem = f"{driver}-{name.replace('/', '-')}"
     facts = suite.logs / f"{stem}.facts.json"
     facts.unlink(missing_ok=True)
-    done = suite.run(stem, ["ctest", "--test-dir", suite.build, "-R", f"^{name}$", "--output-on-failure",
-                            "--output-junit", suite.logs / f"{stem}.xml"],
-                     env={"MM_DRIVER": driver, "MM_CONF_FACTS": str(facts)}, limit=LIMIT_S)
+    done = suite.run(
+        stem,
+        [
+            "ctest",
+            "--test-dir",
+            suite.build,
+            "-R",
+            f"^{name}$",
+            "--output-on-failure",
+            "--output-junit",
+            suite.logs / f"{stem}.xml",
+        ],
+        env={"MM_DRIVER": driver, "MM_CONF_FACTS": str(facts)},
+        limit=LIMIT_S,
+    )
     tests, told = read_facts(facts)
     text = done.text()
     if not done.ended:
@@ -71,7 +84,9 @@ def compare(record):
         there = record["software"].get(name, {"facts": {}})["facts"]
         for fact, here in result["facts"].items():
             if fact in there and not fact.split("/", 1)[1].startswith(IDENTITY) and differs(here, there[fact]):
-                rows.append({"fact": fact, "test": here["test"], "software": there[fact]["value"], "here": here["value"]})
+                rows.append(
+                    {"fact": fact, "test": here["test"], "software": there[fact]["value"], "here": here["value"]}
+                )
     return rows
 
 

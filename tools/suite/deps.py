@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Libraries that the system lacks, from a folder: how it is made on a Debian, how a build uses it."""
+
 import os
 import pathlib
 import shutil
@@ -8,9 +9,24 @@ import sys
 import tempfile
 
 # What to build with and what to run with; of each only what the build needs.
-PACKAGES = ("liburing-dev", "liburing2", "libnuma-dev", "libnuma1", "libjansson-dev", "libjansson4", "libseccomp-dev",
-            "libseccomp2", "libopenblas-pthread-dev", "libopenblas0-pthread", "libgfortran5", "libquadmath0",
-            "libcmocka-dev", "libcmocka0", "pkgconf-bin", "libpkgconf3")
+PACKAGES = (
+    "liburing-dev",
+    "liburing2",
+    "libnuma-dev",
+    "libnuma1",
+    "libjansson-dev",
+    "libjansson4",
+    "libseccomp-dev",
+    "libseccomp2",
+    "libopenblas-pthread-dev",
+    "libopenblas0-pthread",
+    "libgfortran5",
+    "libquadmath0",
+    "libcmocka-dev",
+    "libcmocka0",
+    "pkgconf-bin",
+    "libpkgconf3",
+)
 TRIPLET = "x86_64-linux-gnu"
 MOST_BYTES = 60 << 20
 
@@ -28,8 +44,13 @@ def environment(folder):
     libraries = [str(path) for path in library_folders(folder)]
     tools = top / "usr/bin"
     # The .pc files say /usr: that is this folder. The system's own are not looked for: one place for all.
-    env = {"PKG_CONFIG_ALLOW_SYSTEM_CFLAGS": "1", "PKG_CONFIG_ALLOW_SYSTEM_LIBS": "1", "PKG_CONFIG_LIBDIR": ":".join(pc), "PKG_CONFIG_SYSROOT_DIR": str(top),
-           "LD_LIBRARY_PATH": ":".join(filter(None, [*libraries, os.environ.get("LD_LIBRARY_PATH")]))}
+    env = {
+        "PKG_CONFIG_ALLOW_SYSTEM_CFLAGS": "1",
+        "PKG_CONFIG_ALLOW_SYSTEM_LIBS": "1",
+        "PKG_CONFIG_LIBDIR": ":".join(pc),
+        "PKG_CONFIG_SYSROOT_DIR": str(top),
+        "LD_LIBRARY_PATH": ":".join(filter(None, [*libraries, os.environ.get("LD_LIBRARY_PATH")])),
+    }
     if not shutil.which("pkg-config") and (tools / "pkgconf").exists():
         env["PKG_CONFIG"] = str(tools / "pkgconf")
     return env
@@ -41,10 +62,15 @@ def cmake(folder):
     libraries = [str(path) for path in library_folders(folder)]
     include = [str(path) for path in (top / "usr/include", top / f"usr/include/{TRIPLET}") if path.is_dir()]
     link = " ".join(f"-Wl,-rpath-link,{path}" for path in libraries)
-    return [f"-DCMAKE_PREFIX_PATH={top / 'usr'}", f"-DCMAKE_LIBRARY_PATH={';'.join(libraries)}",
-            f"-DCMAKE_C_FLAGS={' '.join('-isystem ' + path for path in include)}",
-            f"-DCMAKE_EXE_LINKER_FLAGS={link}", f"-DCMAKE_SHARED_LINKER_FLAGS={link}",
-            f"-DCMAKE_MODULE_LINKER_FLAGS={link}", f"-DCMAKE_BUILD_RPATH={';'.join(libraries)}"]
+    return [
+        f"-DCMAKE_PREFIX_PATH={top / 'usr'}",
+        f"-DCMAKE_LIBRARY_PATH={';'.join(libraries)}",
+        f"-DCMAKE_C_FLAGS={' '.join('-isystem ' + path for path in include)}",
+        f"-DCMAKE_EXE_LINKER_FLAGS={link}",
+        f"-DCMAKE_SHARED_LINKER_FLAGS={link}",
+        f"-DCMAKE_MODULE_LINKER_FLAGS={link}",
+        f"-DCMAKE_BUILD_RPATH={';'.join(libraries)}",
+    ]
 
 
 def wanted(path):
@@ -52,7 +78,9 @@ def wanted(path):
     name = path.name
     if "lapack" in name or name.startswith("libblas"):
         return False
-    return ("include" in path.parts or ".so" in name or name.endswith(".pc") or name == "pkgconf") and not name.endswith(".a")
+    return (
+        "include" in path.parts or ".so" in name or name.endswith(".pc") or name == "pkgconf"
+    ) and not name.endswith(".a")
 
 
 def unpack(packages, folder):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part identity: every token is the same, whatever the policy, with layers cycling, with graphs and without."""
+
 import contextlib
 import itertools
 import json
@@ -18,17 +19,44 @@ POLICIES = ("recompute", "elastic", "remap", "swap")
 WAIT_S = 180
 LAYERS, STORIES_LAYERS = 12, 5
 # Sizes of a page and of what is short of it: the driver's granularity says what a layer takes at least.
-SIZES = {"cuda": {"page": "2M", "pool": "96M", "trained_pool": "36M", "engine_pool": "256M"},
-         "software": {"page": "64K", "pool": "48M", "trained_pool": "4M", "engine_pool": "64M"}}
+SIZES = {
+    "cuda": {"page": "2M", "pool": "96M", "trained_pool": "36M", "engine_pool": "256M"},
+    "software": {"page": "64K", "pool": "48M", "trained_pool": "4M", "engine_pool": "64M"},
+}
 
 
 # ---- models and requests ----
 
+
 def random_model(suite, folder, seed):
     path = folder / f"random-{seed}"
-    done = suite.run("mkmodel", [suite.program("mkmodel"), "random", path, "--hidden", 192, "--layers", LAYERS, "--heads", 6,
-                                 "--kv-heads", 3, "--ffn", 512, "--vocab", 1024, "--max-position", 2048, "--tied",
-                                 "--dtype", "f16", "--seed", seed])
+    done = suite.run(
+        "mkmodel",
+        [
+            suite.program("mkmodel"),
+            "random",
+            path,
+            "--hidden",
+            192,
+            "--layers",
+            LAYERS,
+            "--heads",
+            6,
+            "--kv-heads",
+            3,
+            "--ffn",
+            512,
+            "--vocab",
+            1024,
+            "--max-position",
+            2048,
+            "--tied",
+            "--dtype",
+            "f16",
+            "--seed",
+            seed,
+        ],
+    )
     if done.code:
         raise Failure(f"mkmodel: {done.last_words()}")
     return path
@@ -53,8 +81,16 @@ def write_requests(path, rows):
 
 def random_requests(path, quick):
     dice = random.Random(1)
-    return write_requests(path, [{"prompt": [dice.randrange(1024) for _ in range(dice.randrange(8, 120))],
-                                  "max_tokens": dice.randrange(24, 64)} for _ in range(4 if quick else 16)])
+    return write_requests(
+        path,
+        [
+            {
+                "prompt": [dice.randrange(1024) for _ in range(dice.randrange(8, 120))],
+                "max_tokens": dice.randrange(24, 64),
+            }
+            for _ in range(4 if quick else 16)
+        ],
+    )
 
 
 def tokens(path):
@@ -63,11 +99,15 @@ def tokens(path):
 
 
 def differences(want, got):
-    return sum(a != b for name in want.keys() | got.keys()
-               for a, b in itertools.zip_longest(want.get(name, []), got.get(name, [])))
+    return sum(
+        a != b
+        for name in want.keys() | got.keys()
+        for a, b in itertools.zip_longest(want.get(name, []), got.get(name, []))
+    )
 
 
 # ---- a daemon and an engine ----
+
 
 class Daemon:
     """mmd in a folder of its own; the software GPU has a folder of its own as well."""
@@ -76,9 +116,23 @@ class Daemon:
         self.suite, self.dir = suite, folder / name
         self.env = software_env(suite, folder)
         size = SIZES[suite.args.driver]
-        self.process = suite.start(f"identity-mmd-{name}", [
-            suite.program("mmd"), "--dir", self.dir, "--driver", suite.args.driver, "--pool", size["engine_pool"],
-            "--page", size["page"], "--policy", "remap"], self.env)
+        self.process = suite.start(
+            f"identity-mmd-{name}",
+            [
+                suite.program("mmd"),
+                "--dir",
+                self.dir,
+                "--driver",
+                suite.args.driver,
+                "--pool",
+                size["engine_pool"],
+                "--page",
+                size["page"],
+                "--policy",
+                "remap",
+            ],
+            self.env,
+        )
         self.until("mmd to answer", lambda: self.rpc("status"))
 
     def until(self, what, condition):
@@ -113,9 +167,24 @@ def software_env(suite, folder):
 
 def plain(suite, folder, name, model, requests, extra):
     out = folder / f"{name}.jsonl"
-    done = suite.run(f"identity-{name}", [suite.program("mmserve"), "--plain", "--driver", suite.args.driver, "--model", model,
-                                          "--requests", requests, "--output", out, *extra],
-                     software_env(suite, folder), limit=WAIT_S)
+    done = suite.run(
+        f"identity-{name}",
+        [
+            suite.program("mmserve"),
+            "--plain",
+            "--driver",
+            suite.args.driver,
+            "--model",
+            model,
+            "--requests",
+            requests,
+            "--output",
+            out,
+            *extra,
+        ],
+        software_env(suite, folder),
+        limit=WAIT_S,
+    )
     if done.code:
         raise Failure(f"mmserve --plain {' '.join(extra)}: {done.last_words()}")
     return tokens(out)
@@ -140,8 +209,24 @@ def cycling(suite, folder, name, model, requests, plan, extra):
     daemon = Daemon(suite, folder, name)
     out, engine = folder / f"{name}.jsonl", None
     try:
-        argv = [suite.program("mmserve"), "--socket", daemon.dir / "tenant.sock", "--driver", suite.args.driver, "--model", model,
-                "--requests", requests, "--output", out, "--name", "t", "--verify", "--sync", *extra]
+        argv = [
+            suite.program("mmserve"),
+            "--socket",
+            daemon.dir / "tenant.sock",
+            "--driver",
+            suite.args.driver,
+            "--model",
+            model,
+            "--requests",
+            requests,
+            "--output",
+            out,
+            "--name",
+            "t",
+            "--verify",
+            "--sync",
+            *extra,
+        ]
         engine = suite.start(f"identity-{name}", argv, daemon.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         seconds = min(WAIT_S, max(suite.left(), 1))
         read_line(engine, "ready", seconds)
@@ -161,27 +246,52 @@ def cycling(suite, folder, name, model, requests, plan, extra):
             if process:
                 suite.end(process)
     summary = json.loads(out.read_text().splitlines()[-1])["summary"]
-    return tokens(out), {"streamed_bytes": streamed, "checksum_failures": summary["checksum_failures"],
-                         "steps": summary["steps"], "gated_steps": summary["gated_steps"],
-                         "graph_launches": summary.get("graph_launches", 0)}
+    return tokens(out), {
+        "streamed_bytes": streamed,
+        "checksum_failures": summary["checksum_failures"],
+        "steps": summary["steps"],
+        "gated_steps": summary["gated_steps"],
+        "graph_launches": summary.get("graph_launches", 0),
+    }
 
 
 # ---- cases ----
 
+
 def serve_case(suite, name, models, pool):
     """The same requests under every policy, with memory short; mmbench compares the tokens."""
     size = SIZES[suite.args.driver]
-    argv = [suite.program("mmbench"), "serve", "--models", ",".join(map(str, models)), "--synthetic", "--seed", 1, "--driver",
-            suite.args.driver, "--pool", pool, "--page", size["page"], "--policies", ",".join(POLICIES), "--verify", "--json",
-            *(["--speed", 4, "--token-scale", 0.2] if suite.args.quick else [])]
+    argv = [
+        suite.program("mmbench"),
+        "serve",
+        "--models",
+        ",".join(map(str, models)),
+        "--synthetic",
+        "--seed",
+        1,
+        "--driver",
+        suite.args.driver,
+        "--pool",
+        pool,
+        "--page",
+        size["page"],
+        "--policies",
+        ",".join(POLICIES),
+        "--verify",
+        "--json",
+        *(["--speed", 4, "--token-scale", 0.2] if suite.args.quick else []),
+    ]
     done = suite.run(f"identity-{name}", argv, limit=600)
     got = done.json()
     if not got:
         raise Failure(f"{name}: {done.last_words()}; logs/identity-{name}.log")
-    return {"differ": got["token_mismatches"], "checksum_failures": got["checksum_failures"],
-            "tokens": sum(result["tokens"] for result in got["results"].values()),
-            "streamed_bytes": got["results"]["remap"]["bytes_streamed"],
-            "preemptions": {policy: got["results"][policy]["preemptions"] for policy in got["results"]}}
+    return {
+        "differ": got["token_mismatches"],
+        "checksum_failures": got["checksum_failures"],
+        "tokens": sum(result["tokens"] for result in got["results"].values()),
+        "streamed_bytes": got["results"]["remap"]["bytes_streamed"],
+        "preemptions": {policy: got["results"][policy]["preemptions"] for policy in got["results"]},
+    }
 
 
 def engine_cases(suite, folder, name, model, requests, plan, want=None):
@@ -193,13 +303,20 @@ def engine_cases(suite, folder, name, model, requests, plan, want=None):
         reference = plain(suite, folder, f"{stem}-plain", model, requests, ["--graphs", "off", *gemm])
         n = sum(map(len, reference.values()))
         if want and not gemm:
-            yield f"{stem}: alone, against ids computed elsewhere", {"tokens": n, "differ": differences(want, reference)}
+            yield f"{stem}: alone, against ids computed elsewhere", {
+                "tokens": n,
+                "differ": differences(want, reference),
+            }
         got = plain(suite, folder, f"{stem}-plain-graphs", model, requests, ["--graphs", "on", *gemm])
         yield f"{stem}: alone, graphs on against off", {"tokens": n, "differ": differences(reference, got)}
         for graphs in ("off", "on"):
-            got, more = cycling(suite, folder, f"{stem}-mmd-{graphs}", model, requests, plan, ["--graphs", graphs, *gemm])
-            yield (f"{stem}: under mmd, {plan[0]} layers cycling, graphs {graphs}, against alone",
-                   {"tokens": n, "differ": differences(reference, got), **more})
+            got, more = cycling(
+                suite, folder, f"{stem}-mmd-{graphs}", model, requests, plan, ["--graphs", graphs, *gemm]
+            )
+            yield (
+                f"{stem}: under mmd, {plan[0]} layers cycling, graphs {graphs}, against alone",
+                {"tokens": n, "differ": differences(reference, got), **more},
+            )
 
 
 def cases(suite, folder):
@@ -207,17 +324,23 @@ def cases(suite, folder):
     models = [random_model(suite, folder, seed) for seed in (100, 101, 102)]
     trained = trained_model(suite, folder)
     yield "three random models, bursts, every policy", serve_case(suite, "random", models, size["pool"])
-    yield from engine_cases(suite, folder, "random", models[0], random_requests(folder / "random.requests", suite.args.quick), (6, 1))
+    yield from engine_cases(
+        suite, folder, "random", models[0], random_requests(folder / "random.requests", suite.args.quick), (6, 1)
+    )
     if not trained:
         return
     model, expected = trained
     if not suite.args.quick:
-        yield "two trained models, bursts, every policy", serve_case(suite, "trained", [model, model], size["trained_pool"])
+        yield "two trained models, bursts, every policy", serve_case(
+            suite, "trained", [model, model], size["trained_pool"]
+        )
     n = 2 if suite.args.quick else 6
-    requests = write_requests(folder / "trained.requests", [
-        {"prompt": expected["prompt_token_ids"], "max_tokens": expected["steps"]}] * n)
-    yield from engine_cases(suite, folder, "trained", model, requests, (3, 1),
-                            {str(i): expected["greedy_token_ids"] for i in range(n)})
+    requests = write_requests(
+        folder / "trained.requests", [{"prompt": expected["prompt_token_ids"], "max_tokens": expected["steps"]}] * n
+    )
+    yield from engine_cases(
+        suite, folder, "trained", model, requests, (3, 1), {str(i): expected["greedy_token_ids"] for i in range(n)}
+    )
 
 
 def run(suite, record):

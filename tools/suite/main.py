@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/gpu-suite: arguments, the GPU that is there, one part after the other."""
+
 import argparse
+import contextlib
 import json
 import os
 import pathlib
 import platform
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -16,9 +19,15 @@ import time
 from suite import bench, build, conformance, deps, identity, probe, report, sizes
 from suite.work import PARTS, TOP, Failure, Interrupted, OutOfTime, Suite, now
 
-RUN = {"build": build.run, "conformance": conformance.run, "identity": identity.run, "bench": bench.run,
-       "sizes": sizes.run}
+RUN = {
+    "build": build.run,
+    "conformance": conformance.run,
+    "identity": identity.run,
+    "bench": bench.run,
+    "sizes": sizes.run,
+}
 NO_GPU = 77
+FILES = 65536
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,6 +48,7 @@ def words(known):
             if word not in known:
                 raise argparse.ArgumentTypeError(f"'{word}' is not one of {', '.join(known)}")
         return [word for word in known if word in got]
+
     return parse
 
 
@@ -81,8 +91,14 @@ def arguments(text):
     elif args.version:
         print(f"gpu-suite {version()}")
     elif args.list:
-        print("\n".join([*(f"part   {part}" for part in PARTS),
-                         *(f"combo  {name:12} {combo.what}" for name, combo in sizes.COMBOS.items())]))
+        print(
+            "\n".join(
+                [
+                    *(f"part   {part}" for part in PARTS),
+                    *(f"combo  {name:12} {combo.what}" for name, combo in sizes.COMBOS.items()),
+                ]
+            )
+        )
     elif args.fetch_deps is None:
         if args.outdir is None:
             p.error("give a folder for the results")
@@ -96,17 +112,37 @@ def arguments(text):
 
 def environment(args):
     """What every program gets. Of our own variables none but what is said here."""
-    env = {key: value for key, value in os.environ.items()
-           if not key.startswith("MM_SOFTGPU_") and key not in ("MM_DRIVER", "MM_CONF_FACTS", "MMD_SOCKET")}
+    env = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("MM_SOFTGPU_") and key not in ("MM_DRIVER", "MM_CONF_FACTS", "MMD_SOCKET")
+    }
     return {**env, "MM_DRIVER": args.driver, **(deps.environment(args.deps) if args.deps else {})}
 
 
 def commit(args):
     if args.commit:
         return args.commit
-    done = subprocess.run(["git", "-C", str(TOP), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-                          capture_output=True, text=True, check=False) if shutil.which("git") else None
+    done = (
+        subprocess.run(
+            ["git", "-C", str(TOP), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if shutil.which("git")
+        else None
+    )
     return done.stdout.strip() if done and not done.returncode else "unknown"
+
+
+def raise_limits():
+    """A page of mmd's pool is an open file: as many as root may have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for most in (max(hard, FILES), hard):
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            return
 
 
 def machine():
@@ -114,9 +150,13 @@ def machine():
         memory = {key: int(rest.split()[0]) << 10 for key, rest in (line.split(":") for line in lines)}
     kernel_driver = pathlib.Path("/proc/driver/nvidia/version")
     found = re.search(r"Module\s+(?:for \S+\s+)?(\S+)", kernel_driver.read_text()) if kernel_driver.exists() else None
-    return {"kernel": f"{platform.system()} {platform.release()}", "machine": platform.machine(),
-            "cores": len(os.sched_getaffinity(0)), "memory_bytes": memory["MemTotal"],
-            "kernel_driver": found.group(1) if found else None}
+    return {
+        "kernel": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": memory["MemTotal"],
+        "kernel_driver": found.group(1) if found else None,
+    }
 
 
 def look(args, env):
@@ -142,8 +182,16 @@ def begin(suite, device):
     """A new state, or the one that is there."""
     args, path = suite.args, suite.out / "gpu-suite.json"
     line = shlex.join(["tools/gpu-suite", *sys.argv[1:]])
-    state = {"schema": 1, "version": version(), "driver": args.driver, "rehearsal": suite.software,
-             "quick": args.quick, "begun": now(), "commands": [], "parts": {}}
+    state = {
+        "schema": 1,
+        "version": version(),
+        "driver": args.driver,
+        "rehearsal": suite.software,
+        "quick": args.quick,
+        "begun": now(),
+        "commands": [],
+        "parts": {},
+    }
     if path.exists():
         if not args.resume:
             raise SystemExit(usage(f"{path} is there already: --resume goes on with it, or name another folder"))
@@ -151,7 +199,11 @@ def begin(suite, device):
             state = json.loads(path.read_text())
         except ValueError as error:
             raise SystemExit(usage(f"{path}: {error}")) from None
-        if not isinstance(state, dict) or (state.get("schema"), state.get("driver"), state.get("quick")) != (1, args.driver, args.quick):
+        if not isinstance(state, dict) or (state.get("schema"), state.get("driver"), state.get("quick")) != (
+            1,
+            args.driver,
+            args.quick,
+        ):
             raise SystemExit(usage(f"{path} is of another driver, or of other sizes (--quick)"))
     state.update(device=device, machine=machine(), commit=commit(args), saved=now())
     state["commands"].append(line)
@@ -190,8 +242,9 @@ def run_part(suite, part):
         record["seconds"] = round(before + time.monotonic() - begun, 1)
         suite.state["saved"] = now()
         suite.save()
-        suite.say(f"{part}: {record['outcome']}{': ' + record['why'] if record['why'] else ''} "
-                  f"({record['seconds']} s)")
+        suite.say(
+            f"{part}: {record['outcome']}{': ' + record['why'] if record['why'] else ''} " f"({record['seconds']} s)"
+        )
 
 
 def interrupt(number, frame):
@@ -203,6 +256,7 @@ def main(text):
     env = environment(args)
     device = look(args, env)
     kept = [] if args.driver == "software" else probe.keep_open()
+    raise_limits()
     suite = Suite(args, env)
     suite.report = report.markdown
     suite.state = begin(suite, device)

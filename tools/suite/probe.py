@@ -5,6 +5,7 @@ Run as a program, in a process of its own (a driver may hang, and stays in whoev
     probe.py driver LIBRARY    or    probe.py cublas LIBRARY
 prints one JSON object, with "error" where the answer is no.
 """
+
 import contextlib
 import ctypes
 import glob
@@ -42,8 +43,13 @@ def driver(path):
     call(library, "cuDeviceGetName", name, len(name), device)
     call(library, "cuDeviceGetUuid", uuid, device)
     call(library, "cuDeviceTotalMem_v2", ctypes.byref(memory), device)
-    found = {"name": name.value.decode(), "uuid": uuid.raw.hex(), "memory_bytes": memory.value,
-             "devices": count.value, "cuda_version": f"{number.value // 1000}.{number.value % 1000 // 10}"}
+    found = {
+        "name": name.value.decode(),
+        "uuid": uuid.raw.hex(),
+        "memory_bytes": memory.value,
+        "devices": count.value,
+        "cuda_version": f"{number.value // 1000}.{number.value % 1000 // 10}",
+    }
     for key, attribute in ATTRIBUTES.items():
         call(library, "cuDeviceGetAttribute", ctypes.byref(number), attribute, device)
         found[key] = number.value
@@ -62,8 +68,14 @@ def cublas(path):
 def ask(what, path, env):
     """The answer of a process of its own; {"error": …} if there is none."""
     try:
-        done = subprocess.run([sys.executable, __file__, what, path], env=env, capture_output=True, text=True,
-                              timeout=HANGS_S, check=False)
+        done = subprocess.run(
+            [sys.executable, __file__, what, path],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=HANGS_S,
+            check=False,
+        )
         return json.loads(done.stdout)
     except subprocess.TimeoutExpired:
         return {"error": f"{path} does not answer within {HANGS_S} s"}
@@ -77,16 +89,17 @@ def find_driver():
         ctypes.CDLL("libcuda.so.1")
         return "libcuda.so.1"
     except OSError:
-        return next((f"{place}/libcuda.so.1" for place in DRIVER_PLACES
-                     if os.path.exists(f"{place}/libcuda.so.1")), None)
+        return next(
+            (f"{place}/libcuda.so.1" for place in DRIVER_PLACES if os.path.exists(f"{place}/libcuda.so.1")), None
+        )
 
 
 def nodes():
-    return sorted(path for path in glob.glob("/dev/nvidia*") if path[len("/dev/nvidia"):].isdigit())
+    return sorted(path for path in glob.glob("/dev/nvidia*") if path[len("/dev/nvidia") :].isdigit())
 
 
 def keep_open():
-    """Descriptors that keep the GPUs initialised: else, without a persistence daemon, each of the suite's hundreds of processes starts them anew."""
+    """Descriptors that keep the GPUs initialised: without a persistence daemon each process starts them anew."""
     found = []
     for path in nodes():
         with contextlib.suppress(OSError):
@@ -113,7 +126,11 @@ def find_cublas():
             return name
         except OSError:
             pass
-        places = ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib", *sorted(glob.glob("/usr/local/cuda-*/lib64"))]
+        places = [
+            "/usr/local/cuda/lib64",
+            "/usr/local/cuda/targets/x86_64-linux/lib",
+            *sorted(glob.glob("/usr/local/cuda-*/lib64")),
+        ]
         for folder in map(pathlib.Path, sys.path):
             places += sorted(glob.glob(str(folder / "nvidia/*/lib")))
         for place in places:
@@ -124,11 +141,18 @@ def find_cublas():
 
 def settings():
     """What must be the same when we leave; empty without nvidia-smi."""
-    keys = ("name,driver_version,persistence_mode,compute_mode,mig.mode.current,power.limit,clocks.applications.graphics,"
-            "ecc.mode.current,pcie.link.gen.max,pcie.link.width.max,memory.used")
+    keys = (
+        "name,driver_version,persistence_mode,compute_mode,mig.mode.current,power.limit,clocks.applications.graphics,"
+        "ecc.mode.current,pcie.link.gen.max,pcie.link.width.max,memory.used"
+    )
     try:
-        done = subprocess.run(["nvidia-smi", f"--query-gpu={keys}", "--format=csv,noheader"], capture_output=True,
-                              text=True, timeout=HANGS_S, check=False)
+        done = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={keys}", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=HANGS_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return {}
     lines = done.stdout.strip().splitlines()

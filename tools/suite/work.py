@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run of the suite: its folder, its clock, its state, and the processes that it starts."""
+
 import contextlib
 import ctypes
 import datetime
@@ -126,9 +127,16 @@ class Suite:
         with open(self.logs / f"{name}.log", "wb") as log, open(self.logs / f"{name}.out", "wb") as out:
             log.write((" ".join(map(str, argv)) + "\n").encode())
             log.flush()
-            return subprocess.Popen([str(arg) for arg in argv], env={**self.env, **(env or {})}, stdin=options.get("stdin", subprocess.DEVNULL),
-                                    stdout=options.get("stdout", out), stderr=log, start_new_session=True,
-                                    preexec_fn=before, cwd=options.get("cwd", TOP))
+            return subprocess.Popen(
+                [str(arg) for arg in argv],
+                env={**self.env, **(env or {})},
+                stdin=options.get("stdin", subprocess.DEVNULL),
+                stdout=options.get("stdout", out),
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=before,
+                cwd=options.get("cwd", TOP),
+            )
 
     def run(self, name, argv, env=None, limit=None, **options):
         """Until it ends, `limit` seconds have passed, or the budget is spent (then it is ended)."""
@@ -142,8 +150,9 @@ class Suite:
             ended = False
         finally:
             self.end(process)
-        return Done(process.returncode, self.logs / f"{name}.out", self.logs / f"{name}.log",
-                    time.monotonic() - begun, ended)
+        return Done(
+            process.returncode, self.logs / f"{name}.out", self.logs / f"{name}.log", time.monotonic() - begun, ended
+        )
 
     def end(self, process):
         """Ends it, and whatever it left behind."""

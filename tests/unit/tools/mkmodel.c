@@ -316,6 +316,73 @@ static void test_refuses_to_write(void **state)
 	assert_true(mk_write(&source, "/nonexistent/x", &f32, err) < 0);
 }
 
+/* Two that fail, far apart: whichever thread finds one first, the first in the file is named. */
+static void row_of_infinities(void *context, enum mm_weight weight, uint32_t layer, uint32_t row,
+			      float *out)
+{
+	mk_random_row(context, weight, layer, row, out);
+	if (weight == MM_W_EMBED && row >= 70001)
+		out[1] = INFINITY;
+}
+
+/* A tensor that many threads write in pieces: every row is where it belongs. */
+static void test_large_tensor(void **state)
+{
+	struct mk_random r = { tiny_arch, 9 };
+	struct mk_source source = { .row = mk_random_row, .context = &r };
+	const struct mm_st_tensor *t;
+	struct mm_safetensors st;
+	float want[16], got[16];
+	int fd;
+
+	(void)state;
+	r.arch.vocab = 300000; /* 19 MB */
+	source.arch = r.arch;
+	if (mk_write(&source, dir, &f32, err))
+		fail_msg("%s", err);
+	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (mm_safetensors_read(fd, &st, err, sizeof(err)))
+		fail_msg("%s", err);
+	t = tensor(&st, "model.embed_tokens.weight");
+	assert_non_null(t);
+	for (uint32_t row = 0; row < r.arch.vocab; row += 997) {
+		mk_random_row(&r, MM_W_EMBED, 0, row, want);
+		assert_int_equal(pread(fd, got, sizeof(got), (off_t)(t->file_offset + row * 64)),
+				 64);
+		assert_memory_equal(got, want, sizeof(got));
+	}
+	mm_safetensors_done(&st);
+	close(fd);
+	source.row = row_of_infinities;
+	assert_int_equal(mk_write(&source, dir, &f32, err), -ERANGE);
+	assert_non_null(strstr(err, "model.embed_tokens.weight, row 70001:"));
+}
+
+/* The longer an embedding, the more a tied head would hear of the token that was said last. */
+static void test_wide_embeddings(void **state)
+{
+	const uint32_t widths[] = { 256, 1024, 5120, 7168 };
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(widths); i++) {
+		struct mk_random r = { .arch = { .family = MM_FAMILY_OPT,
+						 .hidden = widths[i],
+						 .layers = 2,
+						 .heads = 8,
+						 .vocab = 16,
+						 .max_position = 32,
+						 .tied = true } };
+		float row[7168], sum = 0;
+
+		mm_arch_fill(&r.arch);
+		mk_random_row(&r, MM_W_EMBED, 0, 3, row);
+		for (uint32_t k = 0; k < widths[i]; k++)
+			sum += row[k] * row[k];
+		assert_true(sum > 4 && sum < 24);
+	}
+}
+
 static void open_shard(uint32_t i, uint32_t n, struct mm_safetensors *st)
 {
 	int fd;
@@ -629,6 +696,7 @@ int main(void)
 		cmocka_unit_test(test_llama2c_untied),   cmocka_unit_test(test_llama2c_lies),
 		cmocka_unit_test(test_written_model),    cmocka_unit_test(test_sparse),
 		cmocka_unit_test(test_refuses_to_write), cmocka_unit_test(test_shards),
+		cmocka_unit_test(test_large_tensor),     cmocka_unit_test(test_wide_embeddings),
 		cmocka_unit_test(test_options),          cmocka_unit_test(test_scaled_down),
 		cmocka_unit_test(test_bad_archs),        cmocka_unit_test(test_bad_lists),
 		cmocka_unit_test(test_published_models),
