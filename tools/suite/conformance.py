@@ -7,6 +7,9 @@ from suite.work import Failure, OutOfTime
 
 QUICK = ("conformance/api", "conformance/memory", "conformance/misuse")
 LIMIT_S = 900
+# What everything else stands on comes first; what makes faults on purpose last, should the device not get over them.
+FIRST = tuple(f"conformance/{name}" for name in ("api", "memory", "hostmem", "share", "stream", "busy", "wait", "graph"))
+LAST = ("conformance/misuse", "conformance/fault")
 # Facts that name the device, not what it does.
 IDENTITY = ("device.", "machine.", "cublas.version")
 
@@ -19,7 +22,8 @@ def programs(suite):
         names = []
     if not names:
         raise Failure(f"ctest knows no conformance test in {suite.build}: run the part build")
-    return [name for name in names if not suite.args.quick or name in QUICK]
+    order = [*FIRST, *(name for name in names if name not in FIRST + LAST), *LAST]
+    return [name for name in order if name in names and (not suite.args.quick or name in QUICK)]
 
 
 def read_facts(path):
