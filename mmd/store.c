@@ -700,6 +700,7 @@ void mm_stores_done(struct mm_shell *shell)
 	}
 	for (size_t i = 0; i < MM_STORES_MAX; i++) {
 		mm_close_fd(&shell->stores.store[i].fd);
+		mm_close_fd(&shell->stores.store[i].xfer_fd);
 		mm_close_fd(&shell->stores.store[i].disk_fd);
 		free(shell->stores.store[i].groups);
 	}
