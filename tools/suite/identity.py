@@ -20,7 +20,7 @@ WAIT_S = 180
 LAYERS, STORIES_LAYERS = 12, 5
 # Sizes of a page and of what is short of it: the driver's granularity says what a layer takes at least.
 SIZES = {
-    "cuda": {"page": "2M", "pool": "96M", "trained_pool": "36M", "engine_pool": "256M"},
+    "cuda": {"page": "2M", "pool": "96M", "trained_pool": "28M", "engine_pool": "256M"},
     "software": {"page": "64K", "pool": "48M", "trained_pool": "4M", "engine_pool": "64M"},
 }
 
