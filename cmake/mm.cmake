@@ -16,9 +16,12 @@ endif()
 # The CUDA toolkit is never needed; where its header is found, include/mm/gpu.h is checked against it.
 find_path(MM_CUDA_H cuda.h HINTS $ENV{CUDA_HOME} /usr/local/cuda PATH_SUFFIXES include)
 
+# Where git does not know, -DMM_COMMIT= may say it.
 execute_process(COMMAND git -C ${CMAKE_SOURCE_DIR} rev-parse --short=12 HEAD
-  OUTPUT_VARIABLE MM_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-if(NOT MM_COMMIT)
+  OUTPUT_VARIABLE MM_GIT_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(MM_GIT_COMMIT)
+  set(MM_COMMIT ${MM_GIT_COMMIT})
+elseif(NOT MM_COMMIT)
   set(MM_COMMIT unknown)
 endif()
 

@@ -24,17 +24,12 @@ def install(suite):
 
 
 def configure(suite):
-    argv = [
-        "cmake",
-        "-S",
-        TOP,
-        "-B",
-        suite.build,
-        "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
-        "-DMM_TESTS=ON",
-        f"-DMM_PYTHON={sys.executable}",
-        f"-DMM_COMMIT={suite.state['commit']}",
-    ]
+    argv = ["cmake", "-S", TOP, "-B", suite.build, "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DMM_TESTS=ON"]
+    # Only where the build cannot know: what is said here stays in its cache.
+    if not tool(suite, "git") or not (TOP / ".git").exists():
+        argv.append(f"-DMM_COMMIT={suite.state['commit']}")
+    if not os.path.exists("/usr/bin/python3"):
+        argv.append(f"-DMM_PYTHON={sys.executable}")
     if not (suite.build / "CMakeCache.txt").exists():
         argv += ["-G", "Ninja" if tool(suite, "ninja") else "Unix Makefiles"]
     if suite.args.deps:
