@@ -62,6 +62,19 @@ static void act(struct mm_pool *pool, enum mm_health_kind kind)
 	}
 }
 
+/* Programs make notes as they please, and memory that wears out: one a second goes to the log. */
+static bool is_logged(struct mm_health *h, enum mm_health_kind kind)
+{
+	const uint64_t now_ns = mm_now_ns();
+
+	if (kind != MM_HEALTH_NOTE)
+		return true;
+	if (h->noted_ns && now_ns - h->noted_ns < MM_NS_PER_S)
+		return false;
+	h->noted_ns = now_ns;
+	return true;
+}
+
 static int event(struct mm_pool *pool, const struct mm_xmsg *msg)
 {
 	static const char *const kinds[] = { "note", "memory", "lost" };
@@ -73,7 +86,6 @@ static int event(struct mm_pool *pool, const struct mm_xmsg *msg)
 		kind = mm_health_of_xid(msg->pages, &text);
 		h->xids++;
 		h->last_xid = msg->pages;
-		h->last_xid_ns = mm_now_ns();
 	} else if (msg->bytes == MM_NVML_EVENT_DOUBLE_BIT) {
 		kind = mm_health_of_xid(48, &text);
 		h->double_bit++;
@@ -82,9 +94,10 @@ static int event(struct mm_pool *pool, const struct mm_xmsg *msg)
 	} else {
 		return -EPROTO;
 	}
-	mm_log(kind == MM_HEALTH_NOTE ? MM_LOG_WARN : MM_LOG_ERROR, "device.health",
-	       "device=%" PRIu64 " xid=%" PRIu64 " kind=%s meaning=\"%s\"", pool->ordinal,
-	       msg->pages, kinds[kind], text);
+	if (is_logged(h, kind))
+		mm_log(kind == MM_HEALTH_NOTE ? MM_LOG_WARN : MM_LOG_ERROR, "device.health",
+		       "device=%" PRIu64 " xid=%" PRIu64 " kind=%s meaning=\"%s\"", pool->ordinal,
+		       msg->pages, kinds[kind], text);
 	act(pool, kind);
 	return 0;
 }

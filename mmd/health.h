@@ -26,7 +26,8 @@ struct mm_health {
 	struct mm_xhealth look; /* the last; flags 0: none yet, or NVML shows nothing */
 	uint64_t xids, memory_errors, lost;
 	uint64_t single_bit, double_bit; /* events, not errors */
-	uint64_t last_xid, last_xid_ns;  /* 0: none */
+	uint64_t last_xid;               /* 0: none */
+	uint64_t noted_ns;               /* when a note was last logged; 0: never */
 };
 
 /* What an Xid is, and means: *ret_text is a static string. */

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -91,6 +92,17 @@ def test_only_noted(start):
     seen = health(d)
     assert seen["single_bit_events"] == 1 and seen["last_xid"] == 13
     assert seen["memory_errors"] == seen["lost"] == seen["pages_suspect"] == 0
+    assert 1 <= len(logged(d, "device.health")) <= 4
+    begun = time.monotonic()
+    for _ in range(300):
+        tell(d, "sbe")
+    wait_until(lambda: health(d)["single_bit_events"] == 301, 120, "all of them to be heard of")
+    tell(d, "xid 94")
+    wait_until(lambda: health(d)["memory_errors"] == 1, 60, "the error to be heard of")
+    lines = logged(d, "device.health")
+    assert "xid=94" in lines[-1]
+    # At most one a second; how long it took to be heard of is not said.
+    assert len(lines) < 10 + time.monotonic() - begun
     assert d.device(0)["state"] == "up"
 
 
