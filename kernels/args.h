@@ -11,7 +11,8 @@
  *             tokens depend neither on its neighbours nor on how its prompt was cut into chunks.
  *             Activations are F32; weights and KV are any enum mm_dtype, widened exactly. What is
  *             written to KV is rounded to nearest, ties to even, once.
- * Limits:     MM_HEAD_DIM_MAX elements a head. Kernels check nothing: the engine does, once.
+ * Limits:     MM_HEAD_DIM_MAX elements a head. Kernels check nothing: the engine does, once, also that
+ *             there is a row at all (kernels/launch.h).
  */
 #pragma once
 

@@ -70,5 +70,8 @@ const char *mm_kernel_name(enum mm_kernel kernel);
  * @kernel: below MM_KERNEL_COUNT
  * @args:   its struct (kernels/args.h, kernels/gemm.h), aligned as such
  * @ret:    always written; each number is at least 1, shared_bytes may be 0
+ *
+ * No grid is empty. Products and kernels over a range of bytes or elements do nothing where there is none; those
+ * that take rows or blocks would take a first one to be there, so a launch of no rows is not to be made.
  */
 void mm_launch_shape(enum mm_kernel kernel, const void *args, struct mm_launch_shape *ret);
