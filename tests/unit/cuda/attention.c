@@ -437,6 +437,30 @@ static void check_scattered(const struct world *w)
 	check_same(w, &b);
 }
 
+/* Tokens of other sequences whose positions go on where the last one's ended, and of one that leave some out. */
+static void check_adjoining(struct world *w)
+{
+	const uint32_t *contexts = w->s->contexts;
+	const uint32_t end = contexts[0] < contexts[1] ? contexts[0] : contexts[1];
+
+	/* At least one of these is in the middle of a tile, whatever that has room for. */
+	for (uint32_t at = end - 4; at < end - 1; at++) {
+		struct batch b = { .splits = 1 }, gap = { .splits = 1 };
+
+		for (uint32_t i = 0; i < 3; i++) {
+			add(&b, i % 2, at - 1 + i);
+			alone(w, i % 2, at - 1 + i);
+		}
+		add(&gap, 0, at - 1);
+		add(&gap, 0, at + 1);
+		set_order(MM_EMULATE_FORWARD);
+		check_same(w, &b);
+		set_order(MM_EMULATE_REVERSE);
+		check_same(w, &b);
+		check_same(w, &gap);
+	}
+}
+
 static void check_shape(const struct shape *s)
 {
 	struct world w;
@@ -452,6 +476,7 @@ static void check_shape(const struct shape *s)
 	set_order(4711);
 	check_chunks(&w, 5, all_splits(&w) + 1);
 	check_scattered(&w);
+	check_adjoining(&w);
 	world_done(&w);
 }
 
