@@ -303,10 +303,18 @@ static void relu(struct world *w)
 	const struct world_launch l = WORLD_LAUNCH(MM_KERNEL_RELU, a, AT(relu, x_va));
 	float *x = (float *)(void *)(w->start + a.x_va);
 
-	if (n > 2) {
-		x[1] = __builtin_nanf("");
-		x[2] = -0.0f;
-	}
+	for (uint64_t i = 0; i < n; i++)
+		switch (world_below(w, 16)) {
+		case 0:
+			x[i] = __builtin_nanf("");
+			break;
+		case 1:
+			x[i] = -0.0f;
+			break;
+		case 2:
+			x[i] = -__builtin_inff();
+			break;
+		}
 	world_compare(w, &l);
 }
 
@@ -390,7 +398,8 @@ static void checksum(struct world *w)
 
 static void fill(struct world *w)
 {
-	const uint64_t n = some_length(w);
+	/* Also such as end in the second half of what a block takes. */
+	const uint64_t n = world_below(w, 2) ? some_length(w) : 512 + world_below(w, 512);
 	struct mm_fill_args a = { .va = world_add(w, n * 8, 8),
 				  .n = n,
 				  .pattern = (uint64_t)world_random(w) << 32 | world_random(w) };
