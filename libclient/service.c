@@ -102,6 +102,7 @@ static int on_message(struct mm_client *c, const struct mm_fd_batch *batch, size
 	return batch_ack(c, batch, batch_take(c, batch, fds), ret_text);
 }
 
+/* -EAGAIN: it is empty. 0: there may be more. */
 static int drain_socket(struct mm_client *c, const char **ret_text)
 {
 	for (int i = 0; i < MESSAGES_PER_WAKEUP; i++) {
@@ -113,7 +114,7 @@ static int drain_socket(struct mm_client *c, const char **ret_text)
 
 		*ret_text = "mmd closed the connection";
 		if (r == -EAGAIN)
-			return 0;
+			return r;
 		if (r == -EMFILE && batch_is_sane(&batch, len))
 			r = batch_ack(c, &batch, r, ret_text);
 		else if (!r)
@@ -173,15 +174,13 @@ static int (*const handlers[MM_EV_COUNT])(struct mm_client *, const struct mm_ms
 	[MM_EV_TURN_END] = mm_turn_on_end,
 };
 
-static int drain_ring(struct mm_client *c, const char **ret_text)
+static int drain_ring(struct mm_client *c, uint32_t ready, const char **ret_text)
 {
 	struct mm_msg msg;
 	int r;
 
-	for (int i = 0; i < MM_CQ_SLOTS; i++) {
+	while (ready--) {
 		r = mm_ring_pop(&c->cq, &msg);
-		if (r == MM_E_EMPTY)
-			break;
 		*ret_text = "mmd sent a malformed event";
 		if (r || msg.opcode >= MM_EV_COUNT || msg.flags || msg.reserved)
 			return -EPROTO;
@@ -197,16 +196,30 @@ static int drain_ring(struct mm_client *c, const char **ret_text)
 
 /* ---- the thread ---- */
 
-/* Socket first: fds come before the events that need them. */
+/* What a wakeup left over; nothing of it before a batch that we could not take in has come again. */
+static bool events_wait(struct mm_client *c)
+{
+	return !c->fds_refused && mm_ring_ready(&c->cq);
+}
+
+/*
+ * fds come before the events that need them: the ring's tail first, then all of the socket, then the ring
+ * up to that tail.
+ */
 static int serve(struct mm_client *c, const char **ret_text)
 {
 	const char *ring_text = NULL;
-	int r = drain_socket(c, ret_text);
-	int ring = drain_ring(c, &ring_text);
+	uint32_t ready = mm_ring_ready(&c->cq);
+	int r = drain_socket(c, ret_text), ring;
 
+	if (!r || c->fds_refused)
+		return r == -EAGAIN ? 0 : r;
+	if (r != -EAGAIN)
+		ready = mm_ring_ready(&c->cq); /* its last words, behind all of its fds */
+	ring = drain_ring(c, ready, &ring_text);
 	if (ring)
 		*ret_text = ring_text;
-	return ring ? ring : r;
+	return ring || r == -EAGAIN ? ring : r;
 }
 
 static void *service_main(void *arg)
@@ -219,9 +232,7 @@ static void *service_main(void *arg)
 
 	c->gpu->cuCtxSetCurrent(c->context);
 	while (!r) {
-		int n = mm_ring_ready(&c->cq) ? 0 : -1; /* what one wakeup left over */
-
-		if (poll(fds, MM_ARRAY_SIZE(fds), n) < 0 && errno != EINTR)
+		if (poll(fds, MM_ARRAY_SIZE(fds), events_wait(c) ? 0 : -1) < 0 && errno != EINTR)
 			break;
 		if (fds[1].revents)
 			return NULL;

@@ -6,7 +6,9 @@
 #include "libclient/ipc/sock.h"
 #include "mm/base.h"
 
-enum kind { ITEM_PAGE, ITEM_MAP, ITEM_EVENT, ITEM_FD };
+enum kind { ITEM_PAGE, ITEM_MAP, ITEM_EVENT, ITEM_FD, ITEM_GONE };
+
+#define AHEAD_MAX (4 * MM_FD_BATCH_MAX) /* items that are looked at for a batch */
 
 struct item {
 	uint8_t kind;
@@ -94,39 +96,47 @@ static bool owns(const struct mm_outbox *box, uint32_t page)
 	return !box->owns || box->owns(box->whose, page);
 }
 
-static uint32_t pages_take(struct mm_outbox *box, uint32_t max)
+/*
+ * Fds of pages go ahead of the map entries and events between them: chunk by chunk they would each take a
+ * batch, and its acknowledgement.
+ */
+static void pages_take(struct mm_outbox *box, uint32_t max)
 {
-	const struct item *item;
-	uint32_t n = 0;
+	struct mm_fd_batch *batch = &box->batch;
+	struct item *item;
 
-	while (n < max && (item = mm_fifo_at(&box->items, n))) {
-		if (item->kind != ITEM_PAGE || (n && item->epoch != box->batch.epoch) ||
-		    !owns(box, item->value))
+	for (size_t i = 0; i < AHEAD_MAX && batch->count < max; i++) {
+		item = mm_fifo_at(&box->items, i);
+		if (!item || item->kind == ITEM_FD)
 			break;
-		box->batch.epoch = item->epoch;
-		box->batch.page_id[n++] = item->value;
+		if (item->kind != ITEM_PAGE || !owns(box, item->value))
+			continue;
+		if (batch->count && item->epoch != batch->epoch)
+			break;
+		batch->epoch = item->epoch;
+		batch->page_id[batch->count++] = item->value;
+		item->kind = ITEM_GONE;
 	}
-	return n;
 }
 
-/* Moves the fds at the head of the queue into the batch, as many as may fly now. */
-static void batch_fill(struct mm_outbox *box, const struct item *head)
+/* Moves the fd at the head of the queue into the batch, and of pages as many as may fly now. */
+static void batch_fill(struct mm_outbox *box, struct item *head)
 {
 	uint32_t room = box->budget->max - MM_MIN(box->budget->used, box->budget->max);
-	uint32_t share = (uint32_t)mm_div_up(room, MM_OUTBOX_SHARES), n = 1;
+	uint32_t share = (uint32_t)mm_div_up(room, MM_OUTBOX_SHARES);
 
 	if (!room)
 		return;
 	box->batch = (struct mm_fd_batch){ .magic = MM_ABI_MAGIC, .kind = MM_FD_PAGES };
 	if (head->kind == ITEM_FD) {
 		box->batch.kind = head->fd_kind;
+		box->batch.count = 1;
 		box->single_fd = (int)head->value;
+		head->kind = ITEM_GONE;
 	} else {
-		n = pages_take(box, MM_MIN(share, (uint32_t)MM_FD_BATCH_MAX));
+		pages_take(box, MM_MIN(share, (uint32_t)MM_FD_BATCH_MAX));
 	}
-	mm_fifo_drop(&box->items, n);
-	box->batch.count = n;
-	box->budget->used += n;
+	box->budget->used += box->batch.count;
 	box->again = true;
 }
 
@@ -164,7 +174,7 @@ static int batch_send(struct mm_outbox *box, uint64_t now_ns)
 	return r;
 }
 
-static int flush_fds(struct mm_outbox *box, const struct item *head, uint64_t now_ns)
+static int flush_fds(struct mm_outbox *box, struct item *head, uint64_t now_ns)
 {
 	batch_fill(box, head);
 	if (!box->batch.count) {
@@ -190,30 +200,36 @@ static int flush_event(struct mm_outbox *box, uint64_t now_ns)
 	return 1;
 }
 
-static int flush_one(struct mm_outbox *box, const struct item *item, uint64_t now_ns)
+static int flush_one(struct mm_outbox *box, struct item *item, uint64_t now_ns)
 {
 	switch ((enum kind)item->kind) {
 	case ITEM_PAGE:
-		if (!owns(box, item->value)) {
-			mm_fifo_drop(&box->items, 1);
-			return 1;
-		}
+		if (!owns(box, item->value))
+			break;
 		return flush_fds(box, item, now_ns);
 	case ITEM_FD:
 		return flush_fds(box, item, now_ns);
 	case ITEM_MAP:
 		__atomic_store_n(&box->map[item->entry], item->value, __ATOMIC_RELEASE);
-		mm_fifo_drop(&box->items, 1);
-		return 1;
+		break;
 	case ITEM_EVENT:
+		return flush_event(box, now_ns);
+	case ITEM_GONE:
 		break;
 	}
-	return flush_event(box, now_ns);
+	mm_fifo_drop(&box->items, 1);
+	return 1;
+}
+
+/* One batch at a time. */
+static bool must_wait(const struct mm_outbox *box, const struct item *item)
+{
+	return box->unacked && (item->kind == ITEM_PAGE || item->kind == ITEM_FD);
 }
 
 int mm_outbox_flush(struct mm_outbox *box, uint64_t now_ns)
 {
-	const struct item *item;
+	struct item *item;
 	int r = 1;
 
 	box->want_write = false;
@@ -222,7 +238,7 @@ int mm_outbox_flush(struct mm_outbox *box, uint64_t now_ns)
 	box->retry_ns = UINT64_MAX;
 	if (box->again)
 		r = batch_send(box, now_ns);
-	while (r == 1 && !box->unacked && (item = mm_fifo_at(&box->items, 0)))
+	while (r == 1 && (item = mm_fifo_at(&box->items, 0)) && !must_wait(box, item))
 		r = flush_one(box, item, now_ns);
 	if (r == -EPROTO)
 		return MM_E_PROTOCOL;

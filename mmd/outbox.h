@@ -3,9 +3,12 @@
  * outbox - everything that goes to one tenant, in order
  *
  * Concept:    Page fds, map entries, events and single fds wait in one queue. Page fds go out in
- *             batches; what follows a batch stays until the tenant acknowledged it, so that an event
- *             never speaks of a page whose fd is not there yet (ring and socket are not ordered with
- *             each other). A tenant that reads nothing delays only itself.
+ *             batches, ahead of map entries and events that are queued before them. An event is
+ *             pushed behind the batch that it needs; the tenant looks at the ring's tail first, takes
+ *             the batches of the socket then, and the events up to that tail last, so no event speaks
+ *             of a page whose fd is not there yet. While it could not take a batch in, it looks at no
+ *             event, and none is pushed: the batch comes again. A tenant that reads nothing delays
+ *             only itself.
  * Ownership:  borrows socket, ring, map table and the pool's page fds; owns single fds in the queue.
  * Invariants: one unacknowledged batch at most; unreceived fds count against everybody, so all
  *             outboxes share one budget. A batch takes a small part of what is left of it, so that

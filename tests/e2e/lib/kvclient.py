@@ -24,8 +24,6 @@ class KvClient(wire.Raw):
 
     def drain(self):
         """As Raw's, but takes pages in and acknowledges them, and never waits."""
-        if not select.select([self.socket], [], [], 0)[0]:
-            return True
         try:
             data, fds, _, _ = socket.recv_fds(self.socket, 4096, 253, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -43,19 +41,24 @@ class KvClient(wire.Raw):
         return bool(data)
 
     def look(self):
-        """All that has arrived: grants, denials, reclaims."""
-        while self.drain():
-            event = self.pop() if self.get_u32(self.mmd, wire.CQ_TAIL) != \
-                self.get_u32(self.tenant, wire.CQ_HEAD) else None
-            if event is None:
+        """All that has arrived: grants, denials, reclaims. The ring's tail first, then the socket: fds come before."""
+        while True:
+            tail = self.get_u32(self.mmd, wire.CQ_TAIL)
+            while select.select([self.socket], [], [], 0)[0]:
+                if not self.drain():
+                    return False
+            if tail == self.get_u32(self.tenant, wire.CQ_HEAD):
                 return True
-            if event["opcode"] == EV_GRANT:
-                self.chunks.add(event["args"][0])
-            elif event["opcode"] == EV_DENIED:
-                self.denials.append(event["result"])
-            elif event["opcode"] == EV_RECLAIM:
-                self.asked += event["args"][0]
-        return False
+            while tail != self.get_u32(self.tenant, wire.CQ_HEAD):
+                self.note(self.pop())
+
+    def note(self, event):
+        if event["opcode"] == EV_GRANT:
+            self.chunks.add(event["args"][0])
+        elif event["opcode"] == EV_DENIED:
+            self.denials.append(event["result"])
+        elif event["opcode"] == EV_RECLAIM:
+            self.asked += event["args"][0]
 
     def want(self, chunks):
         self.push(wire.OP_KV_WANT, (chunks,))

@@ -140,7 +140,7 @@ static void test_pages_that_are_not_its_any_more(void **state)
 	assert_int_equal(event(rig), 5);
 }
 
-/* P P M E  ->  nothing of M and E before the pages were confirmed. */
+/* P P M E  ->  M and E behind the batch; those behind the next batch wait until the first is confirmed. */
 static void test_order(void **state)
 {
 	struct rig *rig = *state;
@@ -149,40 +149,81 @@ static void test_order(void **state)
 	put_pages(rig, 3, 2, 9);
 	assert_int_equal(mm_outbox_put_map(&rig->box, 7, 4), 0);
 	put_event(rig, 1);
+	put_pages(rig, 5, 1, 10);
+	assert_int_equal(mm_outbox_put_map(&rig->box, 8, 6), 0);
+	put_event(rig, 2);
 	assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
 	assert_int_equal(batch(rig, &b), 2);
 	assert_int_equal(b.page_id[1], 4);
 	assert_int_equal(b.epoch, 9);
 	assert_int_equal(b.seq, 1);
-	assert_int_equal(rig->map[7], 0);
-	assert_int_equal(event(rig), 0);
-	assert_int_equal(mm_outbox_ack(&rig->box, 1, 0, 0), 0);
-	assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
 	assert_int_equal(rig->map[7], 4);
 	assert_int_equal(event(rig), 1);
 	assert_true(rig->box.bell);
+	assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
+	assert_int_equal(batch(rig, &b), 0);
+	assert_int_equal(rig->map[8], 0);
+	assert_int_equal(event(rig), 0);
+	assert_int_equal(mm_outbox_ack(&rig->box, 1, 0, 0), 0);
+	assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
+	assert_int_equal(batch(rig, &b), 1);
+	assert_int_equal(rig->map[8], 6);
+	assert_int_equal(event(rig), 2);
 }
 
-/* A batch ends at 64 fds, at another epoch, at anything else; one is under way at a time. */
+/* An event must not pass a batch that could not be sent, or that comes again. */
+static void test_nothing_passes_a_batch_that_comes_again(void **state)
+{
+	struct rig *rig = *state;
+	struct mm_fd_batch b;
+	uint64_t now = 1;
+
+	put_pages(rig, 0, 3, 0);
+	assert_int_equal(mm_outbox_flush(&rig->box, now), 0);
+	assert_int_equal(batch(rig, &b), 3);
+	assert_int_equal(mm_outbox_ack(&rig->box, b.seq, -EMFILE, now), 0);
+	assert_int_equal(mm_outbox_put_map(&rig->box, 7, 4), 0);
+	put_event(rig, 1);
+	assert_int_equal(mm_outbox_flush(&rig->box, now), 0);
+	assert_int_equal(rig->map[7], 0);
+	assert_int_equal(event(rig), 0);
+	now = rig->box.retry_ns;
+	assert_int_equal(mm_outbox_flush(&rig->box, now), 0);
+	assert_int_equal(batch(rig, &b), 3);
+	assert_int_equal(rig->map[7], 4);
+	assert_int_equal(event(rig), 1);
+}
+
+/*
+ * A batch ends at 64 fds, at another epoch; one is under way at a time. Pages of chunks that are granted one by
+ * one share a batch, and each event comes behind the batch of its page.
+ */
 static void test_batches(void **state)
 {
 	static const struct {
 		uint32_t count;
 		uint64_t epoch;
-	} want[] = { { 64, 1 }, { 6, 1 }, { 5, 2 }, { 4, 2 } };
+		uint32_t events;
+	} want[] = { { 64, 1, 64 }, { 6, 1, 6 }, { 9, 2, 9 } };
 	struct rig *rig = *state;
 	struct mm_fd_batch b;
+	uint32_t chunk = 0;
 
-	put_pages(rig, 0, 70, 1);
-	put_pages(rig, 70, 5, 2);
-	put_event(rig, 1);
-	put_pages(rig, 75, 4, 2);
+	for (uint32_t i = 0; i < 79; i++) {
+		assert_int_equal(mm_outbox_put_map(&rig->box, i, i + 1), 0);
+		put_pages(rig, i, 1, i < 70 ? 1 : 2);
+		put_event(rig, i + 1);
+	}
 	for (size_t i = 0; i < MM_ARRAY_SIZE(want); i++) {
 		assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
 		assert_int_equal(batch(rig, &b), want[i].count);
 		assert_int_equal(b.epoch, want[i].epoch);
+		assert_int_equal(b.page_id[0], chunk);
 		assert_int_equal(batch(rig, &b), 0);
 		assert_int_equal(rig->budget.used, want[i].count);
+		for (uint32_t n = 0; n < want[i].events; n++)
+			assert_int_equal(event(rig), ++chunk);
+		assert_int_equal(event(rig), 0);
 		assert_int_equal(mm_outbox_ack(&rig->box, i + 1, 0, 0), 0);
 	}
 	assert_int_equal(rig->budget.used, 0);
@@ -265,7 +306,7 @@ static void test_hoarders(void **state)
 	rig->budget.used -= hoarded;
 }
 
-/* A single fd is confirmed like a batch and closed then; what is left is closed by done(). */
+/* A single fd is confirmed like a batch and closed then; the last is closed by done(). */
 static void test_single_fd(void **state)
 {
 	struct rig *rig = *state;
@@ -280,6 +321,10 @@ static void test_single_fd(void **state)
 	assert_int_equal(batch(rig, &b), 1);
 	assert_int_equal(b.kind, MM_FD_STORE);
 	assert_int_equal(event(rig), 0);
+	assert_int_equal(mm_outbox_ack(&rig->box, b.seq, 0, 0), 0);
+	assert_int_equal(mm_outbox_flush(&rig->box, 0), 0);
+	assert_int_equal(batch(rig, &b), 1);
+	assert_int_equal(event(rig), 1);
 }
 
 static void test_full_ring(void **state)
@@ -323,6 +368,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_pages_that_are_not_its_any_more, setup,
 						teardown),
 		RIGGED(test_order),
+		RIGGED(test_nothing_passes_a_batch_that_comes_again),
 		RIGGED(test_batches),
 		RIGGED(test_again),
 		RIGGED(test_bad_acks),
