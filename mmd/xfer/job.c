@@ -107,31 +107,18 @@ static int run_recreate(struct mm_xfer *x, struct mm_xjob *job)
 
 static int run_scrub(struct mm_xfer *x, struct mm_xjob *job)
 {
-	const struct mm_gpu_api *gpu = &x->dev.gpu;
+	const uint64_t page = job->msg.arg[0];
 	int rc;
 
-	if (!mm_xpool_has(&x->pool, job->msg.arg[0]))
+	if (!mm_xpool_has(&x->pool, page))
 		return -EINVAL;
-	rc = check_free(x, (uint32_t)job->msg.arg[0]);
+	rc = check_free(x, (uint32_t)page);
 	if (rc < 0)
 		return rc;
-	if (x->scrub_events == 0)
-		return -EAGAIN;
 	if (mm_fault("xfer.scrub"))
 		return -EIO;
-	rc = mm_xdev_result(&x->dev, "cuMemsetD8Async",
-			    gpu->cuMemsetD8Async(mm_xpool_va(&x->pool, (uint32_t)job->msg.arg[0]),
-						 0, x->pool.page_bytes, x->dev.scrub));
-	if (rc < 0)
-		return rc;
-	job->event = x->scrub_event[--x->scrub_events];
-	rc = mm_xdev_result(&x->dev, "cuEventRecord", gpu->cuEventRecord(job->event, x->dev.scrub));
-	if (rc < 0) {
-		(void)gpu->cuStreamSynchronize(x->dev.scrub);
-		x->scrub_event[x->scrub_events++] = job->event;
-		return rc;
-	}
-	return -EINPROGRESS;
+	rc = mm_xscrub_add(x, job, (uint32_t)page);
+	return rc < 0 ? rc : -EINPROGRESS;
 }
 
 static void finish(struct mm_xjob *job, int result)
@@ -329,12 +316,11 @@ static bool begin(struct mm_xfer *x, struct mm_xjob *job)
 
 static bool check_scrub(struct mm_xfer *x, struct mm_xjob *job)
 {
-	int rc = mm_xdev_event(&x->dev, job->event);
+	int result;
 
-	if (rc == -EBUSY)
+	if (!mm_xscrub_ended(x, job, &result))
 		return false;
-	x->scrub_event[x->scrub_events++] = job->event;
-	finish(job, rc);
+	finish(job, result);
 	return true;
 }
 
@@ -374,12 +360,14 @@ bool mm_xjobs_run(struct mm_xfer *x)
 	struct mm_xjob *job, *next;
 	bool moved = false, reported = false;
 
+	mm_xscrub_look(x);
 	for (job = TAILQ_FIRST(&x->running); job; job = next) {
 		next = TAILQ_NEXT(job, entry);
 		moved |= run_job(x, job);
 		if (job->state == MM_XJOB_DONE)
 			reported |= report(x, job);
 	}
+	mm_xscrub_flush(x);
 	if (reported)
 		(void)mm_sock_doorbell(x->fd);
 	return moved || reported;
@@ -401,32 +389,22 @@ void mm_xjobs_add(struct mm_xfer *x, const struct mm_msg *msg)
 
 int mm_xjobs_init(struct mm_xfer *x)
 {
+	int rc;
+
 	TAILQ_INIT(&x->running);
 	TAILQ_INIT(&x->idle);
 	for (size_t i = 0; i < MM_XJOBS_MAX; i++)
 		TAILQ_INSERT_TAIL(&x->idle, &x->job[i], entry);
 	if (mm_fault("xfer.jobs"))
 		return -ENOMEM;
-	for (size_t i = 0; i < MM_XSCRUB_MAX; i++) {
-		int rc = mm_xdev_result(
-			&x->dev, "cuEventCreate",
-			x->dev.gpu.cuEventCreate(&x->scrub_event[i], CU_EVENT_DISABLE_TIMING));
-
-		if (rc < 0)
-			return rc;
-		x->scrub_events++;
-	}
+	rc = mm_xscrub_init(x);
+	if (rc < 0)
+		return rc;
 	mm_xlink_join(&x->link, &x->copies);
 	return 0;
 }
 
 void mm_xjobs_done(struct mm_xfer *x)
 {
-	struct mm_xjob *job;
-
-	TAILQ_FOREACH(job, &x->running, entry)
-	if (job->event && job->state == MM_XJOB_RUNNING)
-		x->scrub_event[x->scrub_events++] = job->event;
-	while (x->scrub_events > 0)
-		(void)x->dev.gpu.cuEventDestroy(x->scrub_event[--x->scrub_events]);
+	mm_xscrub_done(x);
 }

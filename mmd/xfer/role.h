@@ -25,7 +25,10 @@
 #include "mmd/xfer/watch.h"
 
 #define MM_XJOBS_MAX  1024
-#define MM_XSCRUB_MAX 64 /* on the device at once */
+#define MM_XSCRUB_MAX 64 /* batches of scrubs on the device at once */
+
+/* Of a batch, unless a page is larger: some ten microseconds of a large GPU, so that nobody waits long for one. */
+#define MM_XSCRUB_BYTES (UINT64_C(128) << 20)
 
 enum mm_xjob_state {
 	MM_XJOB_NEW,     /* not begun, or to be tried again */
@@ -33,12 +36,27 @@ enum mm_xjob_state {
 	MM_XJOB_DONE,    /* result waits for room in the completion ring */
 };
 
+/* Pages that are filled with one event behind them; neighbours among them by one call. */
+struct mm_xscrub {
+	CUevent event;
+	uint32_t jobs; /* that did not end; 0: free */
+	int result;
+	bool recorded; /* the event is on the stream */
+};
+
+struct mm_xscrubs {
+	struct mm_xscrub batch[MM_XSCRUB_MAX];
+	uint32_t events;        /* that were created */
+	struct mm_xscrub *open; /* of this round, or NULL */
+	uint32_t first, n;      /* of it: the neighbours that are not filled yet */
+};
+
 struct mm_xjob {
 	struct mm_msg msg;
 	enum mm_xjob_state state;
 	int result;
 	uint64_t progress;            /* CREATE: pages done with */
-	CUevent event;                /* SCRUB, from the free list */
+	struct mm_xscrub *scrub;      /* SCRUB: the batch that it is in */
 	uint32_t page;                /* COPY, SWAP: the transfer's list of one page */
 	struct mm_xtransfer transfer; /* COPY, SWAP */
 	struct mm_xswap *swap;        /* SWAP */
@@ -63,12 +81,24 @@ struct mm_xfer {
 	TAILQ_HEAD(, mm_xjob) running; /* in order of arrival */
 	TAILQ_HEAD(, mm_xjob) idle;
 	struct mm_xjob job[MM_XJOBS_MAX];
-	CUevent scrub_event[MM_XSCRUB_MAX]; /* stack of free ones */
-	uint32_t scrub_events;
+	struct mm_xscrubs scrubs;
 	bool core_gone;
 };
 
 struct mm_xtenant *mm_xfer_tenant(const struct mm_xfer *x, uint64_t id);
+
+/* scrub.c: the events of scrubs. */
+int mm_xscrub_init(struct mm_xfer *x);
+/* Nothing may be on the device. */
+void mm_xscrub_done(struct mm_xfer *x);
+/* Puts @job, of @page, into the batch of this round. -EAGAIN: too many are on the device. */
+int mm_xscrub_add(struct mm_xfer *x, struct mm_xjob *job, uint32_t page);
+/* Issues what was added. */
+void mm_xscrub_flush(struct mm_xfer *x);
+/* Asks the device how far it is. */
+void mm_xscrub_look(struct mm_xfer *x);
+/* Has @job ended, as the last look says? It is out of its batch then. */
+bool mm_xscrub_ended(struct mm_xfer *x, struct mm_xjob *job, int *ret_result);
 
 /* job.c: prepare the lists and events. */
 int mm_xjobs_init(struct mm_xfer *x);

@@ -122,12 +122,12 @@ def test_gemm():
 def test_a_part_that_fails_costs_no_other(root):
     out = root / "out.jsonl"
     code, text, errors = gpu("scrub,grant", "--quick", "--repeat", 1, "--json", "--out", out,
-                             MM_SOFTGPU_FAIL="cuMemsetD32Async:0:2")
+                             MM_SOFTGPU_FAIL="cuMemcpyDtoDAsync:0:2")
     assert code == 1
     outcomes = {part["part"]: part for part in json.loads(text)["parts"]}
     assert outcomes["scrub"]["outcome"] == "failed"
-    assert "cuMemsetD32Async: CUDA_ERROR_OUT_OF_MEMORY" in outcomes["scrub"]["why"]
-    assert "cuMemsetD32Async" in errors
+    assert "cuMemcpyDtoDAsync: CUDA_ERROR_OUT_OF_MEMORY" in outcomes["scrub"]["why"]
+    assert "cuMemcpyDtoDAsync" in errors
     assert outcomes["grant"]["outcome"] == "done"
     assert {row["part"] for row in json.loads(text)["results"]} == {"grant"}
     assert any(json.loads(line).get("outcome") == "failed" for line in out.read_text().splitlines())

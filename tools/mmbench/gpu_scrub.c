@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scrub - how fast pages are cleaned, as mmd's xfer does it: a fill and an event for each page
+ * scrub - how fast pages are cleaned, as mmd's xfer does it: a fill for pages that lie side by side, or for
+ *         each where they do not, and an event for a batch
  */
 #include "mm/base.h"
+#include "mmd/xfer/role.h"
 #include "tools/mmbench/gpu_device.h"
 #include "tools/mmbench/gpu_parts.h"
 
@@ -10,21 +12,21 @@ struct scrub {
 	struct mm_gpu_dev dev;
 	struct mm_gpu_range range;
 	CUevent done;
-	struct mm_series pages, fill, copy; /* bytes a second */
+	struct mm_series runs, pages, fill, copy; /* bytes a second */
 };
 
-/* A fill of each page, and an event behind it. */
-static int by_pages(struct scrub *s, double *ret_s)
+/* Fills of @fill_bytes each, and an event behind each batch. */
+static int by_batches(struct scrub *s, uint64_t fill_bytes, uint64_t batch_bytes, double *ret_s)
 {
 	const struct mm_gpu_api *gpu = &s->dev.gpu;
 	int r = mm_gpu_time_begin(&s->dev);
 
-	for (uint64_t at = 0; !r && at < s->range.bytes; at += s->range.page_bytes) {
+	for (uint64_t at = 0, n; !r && at < s->range.bytes; at += n) {
+		n = MM_MIN(fill_bytes, s->range.bytes - at);
 		r = mm_gpu_call(&s->dev,
-				gpu->cuMemsetD8Async(s->range.va + at, 0, s->range.page_bytes,
-						     s->dev.stream),
-				"cuMemsetD8Async");
-		if (!r)
+				gpu->cuMemsetD32Async(s->range.va + at, 0, n / 4, s->dev.stream),
+				"cuMemsetD32Async");
+		if (!r && (at + n) % batch_bytes == 0)
 			r = mm_gpu_call(&s->dev, gpu->cuEventRecord(s->done, s->dev.stream),
 					"cuEventRecord");
 	}
@@ -59,19 +61,26 @@ static int by_copy(struct scrub *s, double *ret_s)
 
 static int measure(struct scrub *s, bool counts)
 {
-	double pages_s, fill_s, copy_s;
+	const uint64_t page = s->range.page_bytes;
+	const uint64_t batch = MM_MAX(MM_XSCRUB_BYTES / page, 1) * page;
+	double runs_s, pages_s, fill_s, copy_s;
 	int r = mm_gpu_randomize(&s->dev, s->range.va, s->range.bytes, false);
 
 	if (!r)
 		r = by_copy(s, &copy_s);
 	if (!r)
-		r = by_pages(s, &pages_s);
+		r = by_batches(s, batch, batch, &runs_s);
+	if (!r)
+		r = mm_gpu_randomize(&s->dev, s->range.va, s->range.bytes, false);
+	if (!r)
+		r = by_batches(s, page, batch, &pages_s);
 	if (!r)
 		r = mm_gpu_randomize(&s->dev, s->range.va, s->range.bytes, false);
 	if (!r)
 		r = by_fill(s, &fill_s);
 	if (r || !counts)
 		return r;
+	mm_series_add(&s->runs, (double)s->range.bytes / runs_s);
 	mm_series_add(&s->pages, (double)s->range.bytes / pages_s);
 	mm_series_add(&s->fill, (double)s->range.bytes / fill_s);
 	mm_series_add(&s->copy, (double)s->range.bytes / copy_s);
@@ -81,25 +90,30 @@ static int measure(struct scrub *s, bool counts)
 static int report(struct scrub *s)
 {
 	const json_int_t page = (json_int_t)s->range.page_bytes;
-	const struct mm_gpu_result fill = {
-		.name = "scrub",
-		.unit = "bytes_per_s",
-		.figure = &s->pages,
-		.reference = &s->fill,
-		.reference_name = "one cuMemsetD32Async() over all",
-		.params = json_pack("{s:I}", "page", page),
+	const struct {
+		const char *name, *reference_name;
+		const struct mm_series *figure, *reference;
+	} results[] = {
+		{ "scrub", "one cuMemsetD32Async() over all", &s->runs, &s->fill },
+		{ "scrub_apart", "one cuMemsetD32Async() over all", &s->pages, &s->fill },
+		{ "scrub_copy", "a copy within the device, read and written bytes", &s->runs,
+		  &s->copy },
 	};
-	const struct mm_gpu_result copy = {
-		.name = "scrub_copy",
-		.unit = "bytes_per_s",
-		.figure = &s->pages,
-		.reference = &s->copy,
-		.reference_name = "a copy within the device, read and written bytes",
-		.params = json_pack("{s:I}", "page", page),
-	};
-	int r = mm_gpu_result(s->dev.bench, &fill);
+	int r = 0;
 
-	return r ? r : mm_gpu_result(s->dev.bench, &copy);
+	for (size_t i = 0; !r && i < MM_ARRAY_SIZE(results); i++) {
+		const struct mm_gpu_result result = {
+			.name = results[i].name,
+			.unit = "bytes_per_s",
+			.figure = results[i].figure,
+			.reference = results[i].reference,
+			.reference_name = results[i].reference_name,
+			.params = json_pack("{s:I}", "page", page),
+		};
+
+		r = mm_gpu_result(s->dev.bench, &result);
+	}
+	return r;
 }
 
 static int scrub_pages(struct scrub *s, uint64_t page_bytes)
@@ -113,6 +127,7 @@ static int scrub_pages(struct scrub *s, uint64_t page_bytes)
 	if (!r)
 		r = report(s);
 	mm_gpu_range_close(&s->dev, &s->range);
+	mm_series_done(&s->runs);
 	mm_series_done(&s->pages);
 	mm_series_done(&s->fill);
 	mm_series_done(&s->copy);

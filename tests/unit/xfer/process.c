@@ -120,6 +120,63 @@ static void test_create_scrub(void **state)
 	assert_all(core, 4, 0, GRANULE, 0xcd);
 }
 
+/* Side by side upwards and downwards, apart, one twice: these are filled, and no neighbour of theirs. */
+static const uint32_t scrubbed[] = { 10, 11, 12, 40, 39, 38, 60, 62, 0, 99, 11, 98 };
+
+static void scrub_some(struct core *core, int want)
+{
+	bool filled[100] = { false };
+	struct mm_msg done;
+
+	for (uint32_t i = 0; i < MM_ARRAY_SIZE(filled); i++)
+		core_fill(core, i, (unsigned char)(i + 1));
+	for (size_t i = 0; i < MM_ARRAY_SIZE(scrubbed); i++) {
+		filled[scrubbed[i]] = want == 0;
+		core_push(core, (struct mm_msg){ .opcode = MM_XOP_SCRUB, .arg = { scrubbed[i] } });
+	}
+	for (size_t i = 0; i < MM_ARRAY_SIZE(scrubbed); i++) {
+		for (int ms = 0; mm_ring_pop(&core->completion_ring, &done) == MM_E_EMPTY; ms++) {
+			assert_true(ms < 60000);
+			usleep(1000);
+		}
+		assert_int_equal(done.result, want);
+	}
+	for (uint32_t i = 0; i < MM_ARRAY_SIZE(filled); i++)
+		assert_all(core, i, 0, GRANULE, filled[i] ? 0 : (unsigned char)(i + 1));
+}
+
+static void test_scrub_neighbours(void **state)
+{
+	struct core *core = *state;
+
+	core->setup.pages = 100;
+	create_all(core);
+	scrub_some(core, 0);
+}
+
+/* A fill that fails is tried again, page by page. */
+static void test_scrub_fails_once(void **state)
+{
+	struct core *core = *state;
+
+	core->setup.pages = 100;
+	setenv("MM_SOFTGPU_FAIL", "cuMemsetD32Async:1:2", 1);
+	create_all(core);
+	unsetenv("MM_SOFTGPU_FAIL");
+	scrub_some(core, 0);
+}
+
+static void test_scrub_fails(void **state)
+{
+	struct core *core = *state;
+
+	core->setup.pages = 100;
+	setenv("MM_SOFTGPU_FAIL", "cuMemsetD32Async:0:2", 1);
+	create_all(core);
+	unsetenv("MM_SOFTGPU_FAIL");
+	scrub_some(core, -ENOMEM);
+}
+
 static void test_many_jobs(void **state)
 {
 	struct core *core = *state;
@@ -320,10 +377,21 @@ int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, core_setup, core_teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_stage),      T(test_hello),        T(test_bad_setups),
-		T(test_second_mmd), T(test_create_scrub), T(test_many_jobs),
-		T(test_copy),       T(test_bad_jobs),     T(test_out_of_memory),
-		T(test_adopt),      T(test_bad_messages), T(test_unsealed_store),
+		T(test_stage),
+		T(test_hello),
+		T(test_bad_setups),
+		T(test_second_mmd),
+		T(test_create_scrub),
+		T(test_many_jobs),
+		T(test_scrub_neighbours),
+		T(test_scrub_fails_once),
+		T(test_scrub_fails),
+		T(test_copy),
+		T(test_bad_jobs),
+		T(test_out_of_memory),
+		T(test_adopt),
+		T(test_bad_messages),
+		T(test_unsealed_store),
 	};
 
 	core_main(argc, argv);
