@@ -78,14 +78,40 @@ static uint64_t member(const json_t *object, const char *key)
 	return value > 0 ? (uint64_t)value : 0;
 }
 
+static int nap(const struct run *run)
+{
+	struct pollfd signals = { .fd = run->plan->signals, .events = POLLIN };
+
+	if (poll(&signals, 1, SAMPLE_MS) > 0) {
+		complain("interrupted");
+		return -EINTR;
+	}
+	return 0;
+}
+
+/* Its socket is gone before it is: the reason why is in its last words. */
+static int no_answer(struct run *run)
+{
+	const uint64_t deadline_ns = mm_now_ns() + STOP_NS;
+
+	while (!mm_child_ended(&run->mmd) && mm_now_ns() < deadline_ns) {
+		int err = nap(run);
+
+		if (err)
+			return err;
+	}
+	if (mm_child_ended(&run->mmd))
+		return complain_of(&run->mmd, "ended too early");
+	complain("mmd does not answer on its admin socket");
+	return -ETIMEDOUT;
+}
+
 static int sample(struct run *run)
 {
 	mm_cleanup(json_put) json_t *status = mm_rpc_call(run->rpc, "status");
 
-	if (!status) {
-		complain("mmd does not answer on its admin socket");
-		return -ETIMEDOUT;
-	}
+	if (!status)
+		return no_answer(run);
 	run->layers_remapped_max =
 		MM_MAX(run->layers_remapped_max, member(status, "alpha_sum_max"));
 	run->bytes_streamed = MM_MAX(run->bytes_streamed, member(status, "bytes_streamed"));
@@ -110,17 +136,6 @@ static int take_lines(struct tenant *tenant)
 	return got == -EPIPE ? 0 : got;
 }
 
-static int nap(const struct run *run)
-{
-	struct pollfd signals = { .fd = run->plan->signals, .events = POLLIN };
-
-	if (poll(&signals, 1, SAMPLE_MS) > 0) {
-		complain("interrupted");
-		return -EINTR;
-	}
-	return 0;
-}
-
 static int check_alive(struct run *run)
 {
 	if (mm_child_ended(&run->mmd))
@@ -134,8 +149,11 @@ static int check_alive(struct run *run)
 		err = take_lines(tenant);
 		if (err)
 			return err;
-		if (mm_child_ended(&tenant->child))
-			return complain_of(&tenant->child, "ended too early");
+		if (!mm_child_ended(&tenant->child))
+			continue;
+		/* Not it, but mmd, where that is why. */
+		err = sample(run);
+		return err ? err : complain_of(&tenant->child, "ended too early");
 	}
 	return 0;
 }
