@@ -41,6 +41,16 @@ def test_layers_cycle(root, start, serve, case, graphs):
     assert (summary["graph_launches"] > 0) == (graphs == "on")
 
 
+@pytest.mark.skipif(bool(SANITIZE), reason="minutes of emulation, and nothing that is not run above")
+def test_context_outgrows_its_graph(root):
+    """A graph has blocks for two splits of a context, or four; with three, the first is of no use any more."""
+    model = random_model(root / "model", seed=7, hidden=32, layers=2, heads=4, kv_heads=2, ffn=64,
+                         max_position=1024)
+    requests = make_requests(root / "long.jsonl", 1, prompt=(506, 506), output=(12, 12))
+    want = plain_tokens(root, model, requests, extra=[*EMULATED, "--graphs", "off"])
+    assert plain_tokens(root, model, requests, extra=[*EMULATED, "--graphs", "on"]) == want
+
+
 @pytest.mark.parametrize("name, said", [
     ("cuda", "--kernels cuda: the software GPU runs host or emulated"),
     ("nowhere.so", "nowhere.so: CUDA_ERROR_FILE_NOT_FOUND"),
