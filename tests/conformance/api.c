@@ -213,15 +213,7 @@ static void test_modules(void **state)
 	expect(gpu->cuModuleLoad(&module, "/nonexistent/module"), CUDA_ERROR_FILE_NOT_FOUND);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	if (!conf.ctx)
-		conf_context();
-	return 0;
-}
-
-#define T(name) cmocka_unit_test_setup(name, set_up)
+#define T(name) cmocka_unit_test_setup(name, conf_set_up)
 static const struct CMUnitTest tests[] = {
 	T(test_get_proc_address), T(test_error_names),   T(test_beginner), T(test_fork),
 	T(test_contexts),         T(test_legacy_memory), T(test_modules),

@@ -598,15 +598,7 @@ static void test_waiting_streams(void **state)
 	munmap(page, PAGE);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	if (!conf.ctx)
-		conf_context();
-	return 0;
-}
-
-#define T(name) cmocka_unit_test_setup(name, set_up)
+#define T(name) cmocka_unit_test_setup(name, conf_set_up)
 static const struct CMUnitTest tests[] = {
 	T(test_calls_beside_own_kernel),     T(test_calls_beside_own_wait),
 	T(test_calls_beside_another_kernel), T(test_copies_beside_kernels),

@@ -73,6 +73,14 @@ void conf_context(void)
 	ok(conf.gpu.cuCtxSetCurrent(conf.ctx));
 }
 
+int conf_set_up(void **state)
+{
+	(void)state;
+	if (!conf.ctx)
+		conf_context();
+	return 0;
+}
+
 /* ---- Processes ---- */
 
 struct conf_peer conf_spawn(const char *role)
@@ -239,6 +247,22 @@ void conf_map(CUdeviceptr va, size_t bytes, CUmemGenericAllocationHandle handle,
 {
 	ok(conf.gpu.cuMemMap(va, bytes, 0, handle, 0));
 	conf_access(va, bytes, access);
+}
+
+CUdeviceptr conf_take(size_t bytes)
+{
+	CUmemGenericAllocationHandle handle = conf_create(bytes);
+	CUdeviceptr va = conf_reserve(bytes);
+
+	conf_map(va, bytes, handle, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ok(conf.gpu.cuMemRelease(handle));
+	return va;
+}
+
+void conf_give(CUdeviceptr va, size_t bytes)
+{
+	ok(conf.gpu.cuMemUnmap(va, bytes));
+	ok(conf.gpu.cuMemAddressFree(va, bytes));
 }
 
 size_t conf_free_bytes(void)

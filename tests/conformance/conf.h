@@ -68,6 +68,8 @@ int conf_main(int argc, char **argv, const char *name, const struct CMUnitTest *
 /* cuInit() only; and with the primary context current. */
 void conf_init(void);
 void conf_context(void);
+/* What nearly all tests are set up with: the context, where it is not there yet. */
+int conf_set_up(void **state);
 
 /* Fails the test, or the role, unless @result is @want. */
 void conf_expect(CUresult result, CUresult want, const char *call, const char *file, int line);
@@ -121,6 +123,9 @@ CUdeviceptr conf_reserve(size_t bytes);
 void conf_map(CUdeviceptr va, size_t bytes, CUmemGenericAllocationHandle handle,
 	      CUmemAccess_flags access);
 void conf_access(CUdeviceptr va, size_t bytes, CUmemAccess_flags access);
+/* A page of @bytes mapped for reading and writing, held by its mapping alone. */
+CUdeviceptr conf_take(size_t bytes);
+void conf_give(CUdeviceptr va, size_t bytes);
 CUresult conf_try_access(CUdeviceptr va, size_t bytes, CUmemAccess_flags access);
 size_t conf_free_bytes(void);
 /* Whether @bytes are free, within the noise, before long: a driver may take its time. */

@@ -15,27 +15,9 @@
 
 #define SEED 0x5ec3e7
 
-static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-
 static size_t device_bytes(void)
 {
 	return conf.software ? 64 * conf.granule : 2 * conf.bulk;
-}
-
-static CUdeviceptr take(size_t bytes)
-{
-	CUmemGenericAllocationHandle h = conf_create(bytes);
-	CUdeviceptr va = conf_reserve(bytes);
-
-	conf_map(va, bytes, h, RW);
-	ok(gpu->cuMemRelease(h));
-	return va;
-}
-
-static void give(CUdeviceptr va, size_t bytes)
-{
-	ok(gpu->cuMemUnmap(va, bytes));
-	ok(gpu->cuMemAddressFree(va, bytes));
 }
 
 /* ---- After a death ---- */
@@ -47,7 +29,7 @@ static int secretive(int sock)
 
 	conf_context();
 	args.words = device_bytes() / 8;
-	args.va = take(device_bytes());
+	args.va = conf_take(device_bytes());
 	conf_launch(conf_kernel("conf_fill"), 256, 256, NULL, &args);
 	ok(gpu->cuCtxSynchronize());
 	conf_send(sock, 1, -1);
@@ -75,14 +57,14 @@ static void test_after_a_death(void **state)
 	conf_fact("death.reaped", "ms", (double)(conf_now_ns() - begin) / 1e6);
 	check(conf_comes_back(before + bytes));
 	conf_fact("death.memory_back", "ms", (double)(conf_now_ns() - begin) / 1e6);
-	args.va = take(bytes);
+	args.va = conf_take(bytes);
 	conf_launch(count, 256, 256, NULL, &args);
 	conf_read(seen, args.ret_va, sizeof(seen));
 	conf_fact("death.words_of_the_dead", "", (double)seen[0]);
 	conf_fact("death.words_not_zero", "", (double)seen[1]);
 	/* mmd zeroes what it passes on, whatever the driver does. */
 	check(!conf.software || (seen[0] == 0 && seen[1] == 0));
-	give(args.va, bytes);
+	conf_give(args.va, bytes);
 	ok(gpu->cuMemFree(args.ret_va));
 }
 
@@ -95,7 +77,7 @@ static void test_patterns(void **state)
 	struct conf_count_args count = { .words = bytes / 8, .seed = 1 };
 
 	(void)state;
-	fill.va = count.va = take(bytes);
+	fill.va = count.va = conf_take(bytes);
 	count.ret_va = conf_zeroed(sizeof(seen));
 	conf_launch(conf_kernel("conf_fill"), 3, 96, NULL, &fill);
 	ok(gpu->cuMemsetD8Async(fill.va + 80, 0, 16, NULL));
@@ -106,7 +88,7 @@ static void test_patterns(void **state)
 	conf_read(seen, count.ret_va - 16, sizeof(seen));
 	check(seen[0] == bytes / 8 - 2 && seen[1] == bytes / 8 - 2);
 	check(seen[2] == 0 && seen[3] == bytes / 8 - 2);
-	give(fill.va, bytes);
+	conf_give(fill.va, bytes);
 	ok(gpu->cuMemFree(count.ret_va - 16));
 }
 
@@ -150,7 +132,7 @@ static double rate(enum work work, CUdeviceptr va, size_t bytes, CUstream stream
 static void test_scrub(void **state)
 {
 	const size_t most = device_bytes() / 4;
-	CUdeviceptr va = take(2 * most);
+	CUdeviceptr va = conf_take(2 * most);
 	CUstream stream = conf_stream();
 	char name[96], size[16];
 
@@ -163,18 +145,10 @@ static void test_scrub(void **state)
 		}
 	}
 	ok(gpu->cuStreamDestroy(stream));
-	give(va, 2 * most);
+	conf_give(va, 2 * most);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	if (!conf.ctx)
-		conf_context();
-	return 0;
-}
-
-#define T(name) cmocka_unit_test_setup(name, set_up)
+#define T(name) cmocka_unit_test_setup(name, conf_set_up)
 static const struct CMUnitTest tests[] = {
 	T(test_patterns),
 	T(test_after_a_death),

@@ -302,20 +302,12 @@ static void test_fault(void **state)
 		fail_msg("%s: %d", f->role, status);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	if (!conf.ctx)
-		conf_context();
-	return 0;
-}
-
-#define FAULT(name, role, by)                                   \
-	{                                                       \
-		name, test_fault, set_up, NULL, &(struct fault) \
-		{                                               \
-#role, by                               \
-		}                                               \
+#define FAULT(name, role, by)                                        \
+	{                                                            \
+		name, test_fault, conf_set_up, NULL, &(struct fault) \
+		{                                                    \
+#role, by                                    \
+		}                                                    \
 	}
 #define BOTH(name, role) FAULT(name, role, BY_DRIVER), FAULT(name " (kernel)", role, BY_KERNEL)
 static const struct CMUnitTest tests[] = {

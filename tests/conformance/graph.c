@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stream capture and graphs: what is captured, what replays, the rules, gates inside graphs. */
 #include "tests/conformance/conf.h"
+#include "tests/conformance/gate.h"
 #include "tests/conformance/kernels.h"
 
 #include <pthread.h>
@@ -10,48 +11,13 @@
 
 #define gpu (&conf.gpu)
 
-#define PAGE   4096u
-#define LINE   64u
 #define LAYERS 8u
-
-/* A gate's line, as design.md §5 has it: two writers, two widths. */
-#define READY    UINT64_C(1)
-#define DONE     UINT64_C(2)
-#define EMPTY    UINT64_C(4)
-#define RESIDENT (UINT64_C(1) << 32)
-#define ABORT    (UINT64_C(1) << 33)
-#define MAY_RUN  (READY | RESIDENT | ABORT)
 
 static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 
 static uint32_t gate_rounds(void)
 {
 	return conf.is_long ? 20000 : 4000;
-}
-
-static uint64_t load(const uint64_t *word)
-{
-	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-}
-
-static void store(uint64_t *word, uint64_t value)
-{
-	__atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
-
-static uint64_t *line(void *page, unsigned int i)
-{
-	return (uint64_t *)((char *)page + i * LINE);
-}
-
-static CUdeviceptr device_page(void)
-{
-	CUdeviceptr va = conf_reserve(conf.granule);
-	CUmemGenericAllocationHandle h = conf_create(conf.granule);
-
-	conf_map(va, conf.granule, h, RW);
-	ok(gpu->cuMemRelease(h));
-	return va;
 }
 
 static void begin(CUstream stream)
@@ -93,7 +59,7 @@ static CUstreamCaptureStatus status_of(CUstream stream)
 /* Nothing runs while it is captured; it runs as often as it is launched; host memory is read then. */
 static void test_replay(void **state)
 {
-	CUdeviceptr mem = device_page();
+	CUdeviceptr mem = conf_take(conf.granule);
 	CUstream stream = conf_stream();
 	uint32_t *host = conf_shared(PAGE, NULL);
 	CUgraphExec exec;
@@ -127,7 +93,7 @@ static void test_kernel(void **state)
 	struct conf_fill_args args = { .words = 64, .seed = 3 };
 	struct conf_count_args count = { .words = 64, .seed = 3 };
 	CUfunction fill = conf_kernel("conf_fill"), counter = conf_kernel("conf_count");
-	CUdeviceptr mem = device_page();
+	CUdeviceptr mem = conf_take(conf.granule);
 	CUstream stream = conf_stream();
 	CUgraphExec exec;
 	uint64_t found[2];
@@ -156,7 +122,7 @@ static void test_remap(void **state)
 {
 	CUmemGenericAllocationHandle h[2] = { conf_create(conf.granule),
 					      conf_create(conf.granule) };
-	CUdeviceptr va = conf_reserve(conf.granule), out = device_page(), other;
+	CUdeviceptr va = conf_reserve(conf.granule), out = conf_take(conf.granule), other;
 	CUstream stream = conf_stream();
 	CUgraphExec exec;
 	uint32_t seen;
@@ -240,7 +206,7 @@ static bool has_type(CUgraph graph, CUgraphNodeType want, size_t at_least)
 /* A fork by one event, a join by another: the graph has both branches, and the order between them. */
 static void test_fork_and_join(void **state)
 {
-	CUdeviceptr mem = device_page();
+	CUdeviceptr mem = conf_take(conf.granule);
 	CUstream a = conf_stream(), b = conf_stream();
 	CUevent forked, joined;
 	CUgraphExec exec;
@@ -373,7 +339,7 @@ static void end_breach(enum breach i, const char *when, CUstream stream, CUresul
 
 static void test_rules(void **state)
 {
-	CUdeviceptr mem = device_page();
+	CUdeviceptr mem = conf_take(conf.granule);
 	CUstream other = conf_stream(), stream;
 	CUevent event;
 
@@ -405,7 +371,7 @@ static void test_rules(void **state)
 static void test_misuse(void **state)
 {
 	CUstream stream = conf_stream(), other = conf_stream();
-	CUdeviceptr mem = device_page();
+	CUdeviceptr mem = conf_take(conf.granule);
 	CUevent event;
 	CUgraph graph;
 	CUresult res;
@@ -468,7 +434,7 @@ static void *act_beside(void *arg)
 static void test_modes(void **state)
 {
 	struct beside b = { .stream = conf_stream() };
-	CUdeviceptr mem = device_page();
+	CUdeviceptr mem = conf_take(conf.granule);
 	pthread_t thread;
 	CUgraph graph;
 
@@ -630,7 +596,7 @@ static void test_gates(void **state)
 static void test_gate_constants(void **state)
 {
 	void *page = conf_shared(PAGE, NULL);
-	CUdeviceptr va = conf_register(page, PAGE, 0), mem = device_page();
+	CUdeviceptr va = conf_register(page, PAGE, 0), mem = conf_take(conf.granule);
 	CUstream stream = conf_stream();
 	CUgraphExec exec;
 
@@ -748,9 +714,7 @@ static void test_batch_nodes(void **state)
 
 static int set_up(void **state)
 {
-	(void)state;
-	if (!conf.ctx)
-		conf_context();
+	conf_set_up(state);
 	if (!gpu->cuStreamBeginCapture || !gpu->cuGraphLaunch || !gpu->cuStreamGetCaptureInfo)
 		conf_skip("the driver has no graphs");
 	return 0;

@@ -270,15 +270,7 @@ static void test_unregister_after_munmap(void **state)
 	check(status == 0 || !conf.software);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	if (!conf.ctx)
-		conf_context();
-	return 0;
-}
-
-#define T(name) cmocka_unit_test_setup(name, set_up)
+#define T(name) cmocka_unit_test_setup(name, conf_set_up)
 static const struct CMUnitTest tests[] = {
 	T(test_cost),
 	T(test_cost_of_huge_pages),

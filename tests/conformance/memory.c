@@ -580,15 +580,7 @@ static void test_many_exports(void **state)
 	check(conf_comes_back(before));
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	if (!conf.ctx)
-		conf_context();
-	return 0;
-}
-
-#define T(name) cmocka_unit_test_setup(name, set_up)
+#define T(name) cmocka_unit_test_setup(name, conf_set_up)
 static const struct CMUnitTest tests[] = {
 	T(test_device),        T(test_context_free),
 	T(test_create_rules),  T(test_map_rules),

@@ -218,15 +218,7 @@ static void test_counted(void **state)
 	conf_finish(&peer);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	if (!conf.ctx)
-		conf_context();
-	return 0;
-}
-
-#define T(name) cmocka_unit_test_setup(name, set_up)
+#define T(name) cmocka_unit_test_setup(name, conf_set_up)
 static const struct CMUnitTest tests[] = {
 	T(test_machine), T(test_mig), T(test_share_with_outsider), T(test_mps), T(test_counted),
 };

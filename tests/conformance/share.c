@@ -474,15 +474,7 @@ static void test_kill_storm(void **state)
 	check(conf_free_bytes() == before || !conf.software);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	if (!conf.ctx)
-		conf_context();
-	return 0;
-}
-
-#define T(name) cmocka_unit_test_setup(name, set_up)
+#define T(name) cmocka_unit_test_setup(name, conf_set_up)
 static const struct CMUnitTest tests[] = {
 	T(test_import),
 	T(test_import_by_another_user),

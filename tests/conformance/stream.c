@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, events, waits and writes of values in registered memory shared between processes. */
 #include "tests/conformance/conf.h"
+#include "tests/conformance/gate.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,51 +12,10 @@
 
 #define gpu (&conf.gpu)
 
-#define PAGE   4096u
-#define LINE   64u
 #define ROUNDS 20000u
 #define LAYERS 8u
 
-/* A gate's line, as design.md §5 has it: two writers, two widths. */
-#define READY    UINT64_C(1)
-#define DONE     UINT64_C(2)
-#define EMPTY    UINT64_C(4)
-#define RESIDENT (UINT64_C(1) << 32)
-#define ABORT    (UINT64_C(1) << 33)
-#define MAY_RUN  (READY | RESIDENT | ABORT)
-
 static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-
-static uint64_t load(const uint64_t *word)
-{
-	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-}
-
-static void store(uint64_t *word, uint64_t value)
-{
-	__atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
-
-static uint64_t *line(void *page, unsigned int i)
-{
-	return (uint64_t *)((char *)page + i * LINE);
-}
-
-static CUdeviceptr device_page(size_t bytes)
-{
-	CUdeviceptr va = conf_reserve(bytes);
-	CUmemGenericAllocationHandle h = conf_create(bytes);
-
-	conf_map(va, bytes, h, RW);
-	ok(gpu->cuMemRelease(h));
-	return va;
-}
-
-static void free_page(CUdeviceptr va, size_t bytes)
-{
-	ok(gpu->cuMemUnmap(va, bytes));
-	ok(gpu->cuMemAddressFree(va, bytes));
-}
 
 /* ---- One process ---- */
 
@@ -173,7 +133,7 @@ static void test_batch(void **state)
 static void test_order(void **state)
 {
 	void *page = conf_shared(PAGE, NULL);
-	CUdeviceptr va = conf_register(page, PAGE, 0), mem = device_page(conf.granule);
+	CUdeviceptr va = conf_register(page, PAGE, 0), mem = conf_take(conf.granule);
 	CUstream held = conf_stream(), other = conf_stream();
 	uint32_t seen[2];
 
@@ -192,7 +152,7 @@ static void test_order(void **state)
 	check(seen[0] == 3 && seen[1] == 2);
 	ok(gpu->cuStreamDestroy(held));
 	ok(gpu->cuStreamDestroy(other));
-	free_page(mem, conf.granule);
+	conf_give(mem, conf.granule);
 	ok(gpu->cuMemHostUnregister(page));
 	munmap(page, PAGE);
 }
@@ -257,7 +217,7 @@ static void test_host_function(void **state)
 static void test_default_stream(void **state)
 {
 	void *page = conf_shared(PAGE, NULL);
-	CUdeviceptr va = conf_register(page, PAGE, 0), mem = device_page(conf.granule);
+	CUdeviceptr va = conf_register(page, PAGE, 0), mem = conf_take(conf.granule);
 	CUstream blocking;
 	uint32_t seen;
 
@@ -274,7 +234,7 @@ static void test_default_stream(void **state)
 	ok(gpu->cuMemcpyDtoH(&seen, mem, sizeof(seen)));
 	check(seen == 2);
 	ok(gpu->cuStreamDestroy(blocking));
-	free_page(mem, conf.granule);
+	conf_give(mem, conf.granule);
 	ok(gpu->cuMemHostUnregister(page));
 	munmap(page, PAGE);
 }
@@ -282,7 +242,7 @@ static void test_default_stream(void **state)
 /* Pageable host memory: the source may be reused at once, the destination is there on return. */
 static void test_pageable(void **state)
 {
-	CUdeviceptr mem = device_page(conf.granule);
+	CUdeviceptr mem = conf_take(conf.granule);
 	CUstream stream = conf_stream();
 	uint32_t out[64], in[64];
 
@@ -297,7 +257,7 @@ static void test_pageable(void **state)
 			check(in[i] == round * 64 + i);
 	}
 	ok(gpu->cuStreamDestroy(stream));
-	free_page(mem, conf.granule);
+	conf_give(mem, conf.granule);
 }
 
 /* ---- Host registration ---- */
@@ -333,7 +293,7 @@ static void test_copy_from_read_only(void **state)
 {
 	int fd;
 	uint32_t *page = conf_shared(conf.granule, &fd), *read_only, seen;
-	CUdeviceptr mem = device_page(conf.granule);
+	CUdeviceptr mem = conf_take(conf.granule);
 	CUstream stream = conf_stream();
 
 	(void)state;
@@ -348,7 +308,7 @@ static void test_copy_from_read_only(void **state)
 	check(seen == 0x7777);
 	ok(gpu->cuMemHostUnregister(read_only));
 	ok(gpu->cuStreamDestroy(stream));
-	free_page(mem, conf.granule);
+	conf_give(mem, conf.granule);
 	munmap(read_only, conf.granule);
 	munmap(page, conf.granule);
 	close(fd);
@@ -526,7 +486,7 @@ static void test_gates(void **state)
 	ok(gpu->cuMemHostUnregister(log));
 	munmap(page, PAGE);
 	munmap(log, BATCH * LAYERS * LINE);
-	free_page(mem, conf.granule);
+	conf_give(mem, conf.granule);
 	ok(gpu->cuMemRelease(h));
 }
 
@@ -662,21 +622,13 @@ static void test_kill_while_waiting(void **state)
 	begin = conf_now_ns();
 	conf_kill(&peer);
 	conf_fact("kill_while_waiting", "ms", (double)(conf_now_ns() - begin) / 1e6);
-	mem = device_page(conf.granule);
+	mem = conf_take(conf.granule);
 	ok(gpu->cuMemsetD32Async(mem, 1, 16, NULL));
 	ok(gpu->cuCtxSynchronize());
-	free_page(mem, conf.granule);
+	conf_give(mem, conf.granule);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	if (!conf.ctx)
-		conf_context();
-	return 0;
-}
-
-#define T(name) cmocka_unit_test_setup(name, set_up)
+#define T(name) cmocka_unit_test_setup(name, conf_set_up)
 static const struct CMUnitTest tests[] = {
 	T(test_wait_values),
 	T(test_write_values),

@@ -4,6 +4,7 @@
  * written in front of the value: between kernels and copies of two processes.
  */
 #include "tests/conformance/conf.h"
+#include "tests/conformance/gate.h"
 
 #include <stdio.h>
 #include <sched.h>
@@ -14,31 +15,14 @@
 
 #define gpu (&conf.gpu)
 
-#define PAGE  4096u
 #define SEEDS 8
 #define BATCH 64
-#define ABORT (UINT64_C(1) << 33)
 
 static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-
-static uint64_t *line(void *page, unsigned int i)
-{
-	return (uint64_t *)page + i * 8;
-}
 
 static CUdeviceptr at(CUdeviceptr va, unsigned int i)
 {
 	return va + i * 64;
-}
-
-static uint64_t load(const uint64_t *word)
-{
-	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-}
-
-static void store(uint64_t *word, uint64_t value)
-{
-	__atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 static double us_since(uint64_t begin)
@@ -304,15 +288,7 @@ static void test_order(void **state)
 	munmap(page, PAGE);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	if (!conf.ctx)
-		conf_context();
-	return 0;
-}
-
-#define T(name) cmocka_unit_test_setup(name, set_up)
+#define T(name) cmocka_unit_test_setup(name, conf_set_up)
 static const struct CMUnitTest tests[] = {
 	T(test_round_trip),
 	T(test_long_wait),
