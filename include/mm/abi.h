@@ -174,7 +174,7 @@ enum mm_refusal {
 
 #define MM_COMPUTE_WEIGHTS 1024
 
-struct mm_tenant_stats {         /* claims: they steer decisions about this tenant only */
+struct mm_tenant_stats {         /* claims: they steer decisions about this tenant and its pages */
 	uint64_t step_seq;       /* odd while a step is open */
 	uint64_t steps;          /* finished */
 	uint64_t samples;        /* of them, those that tell what they waited at gates */
