@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The KV arena: in either layout tokens are the same, chunks come and go, and go back when unused."""
 
+import contextlib
 import errno
 import json
 import os
@@ -112,13 +113,15 @@ def test_swap_survives_xfer(root, start, serve, model_dirs, layout):
     assert summary["swapped_in_bytes"] > 0
 
 
+@contextlib.contextmanager
 def raw_tenant(d):
-    """A client of two chunks at most, none of them granted, with a swap space of 64 KiB."""
-    client = wire.Raw(d).greet()
-    client.push(wire.OP_KV_DECLARE, (16384, 2, 2, 0))
-    client.push(wire.OP_SWAP_OPEN, (65536,))
-    assert [client.pop()["result"] for _ in range(2)] == [0, 0]
-    return client
+    """A client of two chunks at most, none of them granted, with a swap space of 64 KiB; at the end mmd has it back."""
+    with wire.Raw(d).greet() as client:
+        client.push(wire.OP_KV_DECLARE, (16384, 2, 2, 0))
+        client.push(wire.OP_SWAP_OPEN, (65536,))
+        assert [client.pop()["result"] for _ in range(2)] == [0, 0]
+        yield client
+    d.wait_gone(client.tenant_id)
 
 
 @pytest.fixture

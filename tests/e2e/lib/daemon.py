@@ -179,6 +179,12 @@ class Daemon:
         found = [t for t in self.tenants() if t["name"] == name]
         return found[0] if found else None
 
+    def wait_gone(self, tenant_id):
+        """Until a tenant that has left or was thrown out has left nothing behind: what it held is held, and charged
+        to its account, until xfer has let go of it."""
+        wait_until(lambda: tenant_id not in [t["tenant"] for t in self.tenants()], 60,
+                   f"tenant {tenant_id} to be gone")
+
     # ---- devices
 
     def device(self, ordinal):
