@@ -538,6 +538,8 @@ static int stage_check(const struct mm_config *c, char *error)
 	uint64_t least = MM_STAGE_BUFFERS_MIN * each, most = MM_STAGE_BUFFERS_MAX * each;
 	uint64_t stage = mm_config_stage_bytes(c);
 
+	if (c->stage_bytes && !stage)
+		return fail(error, "--stage: nothing comes from a disk without --store-dir");
 	if (!stage)
 		return MM_CONFIG_RUN;
 	if (*c->store_dir != '/')

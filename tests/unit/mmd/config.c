@@ -82,6 +82,7 @@ static const struct {
 	{ { "--device", "0,1,0" }, "twice" },
 	{ { "--device", "0,,1" }, "--device" },
 	{ { "--store-dir", "/s", "--stage", "4K" }, "--stage" },
+	{ { "--stage", "64M" }, "--store-dir" },
 	{ { "--store-dir", "/s", "--stage", "900G" }, "64 chunks" },
 	{ { "--store-dir", "/s", "--stage", "16G", "--chunk", "4G" }, "--chunk" },
 	{ { "--device", "," }, "--device" },
