@@ -69,19 +69,46 @@ static uint64_t chunk_bytes(const struct mm_core *c, const struct mm_c_tenant *t
 	return t->kv.chunk_pages / t->kv.ranges * c->opts.page_bytes;
 }
 
+/*
+ * Of each word of the map of held chunks: the first word from it on that has a gap. A piece may be as long as
+ * the arena, and a list has hundreds: they must not walk the map each.
+ */
+struct gaps {
+	uint16_t word[MM_KV_ENTRIES / 64 + 1];
+};
+
+static void gaps_find(const struct mm_c_tenant *t, struct gaps *ret_gaps)
+{
+	uint16_t end = (uint16_t)mm_div_up(t->kv.chunks_max, 64);
+
+	ret_gaps->word[end] = end;
+	for (uint16_t i = end; i-- > 0;)
+		ret_gaps->word[i] = ~t->kv.held_map[i] ? i : ret_gaps->word[i + 1];
+}
+
+static bool holds_all(const struct mm_c_tenant *t, const struct gaps *gaps, uint64_t first,
+		      uint64_t last)
+{
+	const uint64_t i = first / 64, end = last / 64;
+	const uint64_t from = UINT64_MAX << first % 64, to = UINT64_MAX >> (63 - last % 64);
+
+	if (i == end)
+		return !(from & to & ~t->kv.held_map[i]);
+	return !(from & ~t->kv.held_map[i]) && gaps->word[i + 1] >= end &&
+	       !(to & ~t->kv.held_map[end]);
+}
+
 static int piece_check(const struct mm_core *c, const struct mm_c_tenant *t,
-		       const struct mm_swap_piece *p)
+		       const struct gaps *gaps, const struct mm_swap_piece *p)
 {
 	uint64_t chunk = chunk_bytes(c, t), range = chunk * t->kv.chunks_max;
 
 	if (p->range >= t->kv.ranges || !p->bytes || p->arena_offset > range ||
 	    p->bytes > range - p->arena_offset || !fits(p->swap_offset, p->bytes, t->swap.bytes))
 		return -ERANGE;
-	for (uint64_t at = p->arena_offset / chunk; at <= (p->arena_offset + p->bytes - 1) / chunk;
-	     at++)
-		if (!mm_c_kv_holds(t, (uint32_t)at))
-			return -ENOENT;
-	return 0;
+	return holds_all(t, gaps, p->arena_offset / chunk, (p->arena_offset + p->bytes - 1) / chunk)
+		       ? 0
+		       : -ENOENT;
 }
 
 /* Does @p go on where @last ends, on both sides? */
@@ -96,10 +123,12 @@ static int pieces_take(const struct mm_core *c, const struct mm_c_tenant *t, uin
 		       const struct mm_swap_piece *pieces, uint32_t n, uint32_t *ret_n)
 {
 	struct mm_swap_piece *own = pieces_of(c, t, lot);
+	struct gaps gaps;
 	uint32_t kept = 0;
 
+	gaps_find(t, &gaps);
 	for (uint32_t i = 0; i < n; i++) {
-		int r = piece_check(c, t, &pieces[i]);
+		int r = piece_check(c, t, &gaps, &pieces[i]);
 
 		if (r < 0)
 			return r;

@@ -8,7 +8,8 @@
 #include "mmd/core/controller.h"
 #include "mmd/core/tune.h"
 
-#define STORES 4
+#define STORES     4
+#define KV_ENTRIES 128 /* of an arena */
 
 #define H_NAME(name, text) text,
 const char *const h_kind_name[H_COUNT] = { H_KINDS(H_NAME) };
@@ -266,7 +267,7 @@ static void set_up(struct world *w, struct w_proc *p)
 		return;
 	pages = 1 + w_below(w, 3);
 	ranges = 1 + w_below(w, 2);
-	most = 1 + w_below(w, W_KV / (pages * ranges));
+	most = 1 + w_below(w, KV_ENTRIES / (pages * ranges));
 	w_kv_declare(w, p, pages, ranges, most, 1 + w_below(w, MM_MIN(most, 4)));
 }
 

@@ -231,13 +231,18 @@ bool w_kv_release(struct world *w, struct w_proc *p)
 		chunk++;
 	if (chunk == p->chunks_max)
 		return false;
+	w_kv_release_chunk(w, p, chunk);
+	return true;
+}
+
+void w_kv_release_chunk(struct world *w, struct w_proc *p, uint32_t chunk)
+{
 	p->chunk[chunk] = false;
 	p->held--;
 	p->want -= p->want != 0;
 	for (uint32_t i = 0; i < p->chunk_pages && !p->hostile; i++)
 		w->page[p->kv_view[chunk * p->chunk_pages + i]].holders &= ~bit_of(w, p);
 	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_KV_RELEASE, .arg = { chunk } });
-	return true;
 }
 
 static void kv_granted(struct world *w, struct w_proc *p, uint32_t chunk)

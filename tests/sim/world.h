@@ -20,7 +20,7 @@
 #define W_PAGES    256
 #define W_GROUPS   17
 #define W_ENTRIES  96  /* of a model */
-#define W_KV       128 /* KV entries */
+#define W_KV       256 /* KV entries */
 #define W_INBOX    4096
 #define W_JOBS     1024
 #define W_ACCOUNTS 4
@@ -190,7 +190,8 @@ void w_model_of(struct world *w, struct w_proc *p, uint64_t store, const uint32_
 void w_kv_declare(struct world *w, struct w_proc *p, uint32_t range_pages, uint32_t ranges,
 		  uint32_t chunks_max, uint32_t share);
 void w_kv_want(struct world *w, struct w_proc *p, uint32_t chunks);
-bool w_kv_release(struct world *w, struct w_proc *p);
+bool w_kv_release(struct world *w, struct w_proc *p); /* any that may go; false: there is none */
+void w_kv_release_chunk(struct world *w, struct w_proc *p, uint32_t chunk);
 /* 0, or why not. */
 int w_swap_open(struct world *w, struct w_proc *p, uint64_t bytes);
 /* A list in the first free lot. False: none is free. */

@@ -129,6 +129,71 @@ static void what_is_not_its_own_is_refused(void **state)
 	}
 }
 
+/* Chunks of one page each, so many that the map of those held has whole words between two ends. */
+static struct w_proc *tenant_of_many(uint32_t chunks)
+{
+	struct mm_core_opts opts = { .pages = chunks,
+				     .page_bytes = PAGE,
+				     .policy = MM_POLICY_ELASTIC,
+				     .swap_max_bytes = (uint64_t)chunks * PAGE };
+	struct w_proc *p;
+
+	w_init(w, &opts, 1);
+	w_xfer_up(w);
+	p = w_join(w, 0, MM_FEAT_KNOWN);
+	assert_non_null(p);
+	w_kv_declare(w, p, 1, 1, chunks, 0);
+	w_run(w);
+	assert_int_equal(w_swap_open(w, p, (uint64_t)chunks * PAGE), 0);
+	return p;
+}
+
+/* Every range of chunks from an end to an end: in one list all that have no gap, alone each that has. */
+static void look_at_ranges(struct w_proc *p, uint32_t gap, const uint32_t *end, uint32_t n_ends)
+{
+	struct mm_swap_piece good[MM_SWAP_PIECES];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < n_ends * n_ends; i++) {
+		const uint32_t first = end[i / n_ends], last = end[i % n_ends];
+		struct mm_swap_piece one =
+			piece(0, first * PAGE + PAGE - 1, 0, (last - first) * PAGE + 1);
+
+		if (first > last)
+			continue;
+		if (gap < first || gap > last) {
+			good[n++] = one;
+			continue;
+		}
+		assert_true(w_swap(w, p, false, &one, 1));
+		assert_int_equal(w->jobs, 0);
+		outcome(p, -ENOENT);
+	}
+	assert_true(w_swap(w, p, false, good, n));
+	w_xfer_work(w, 1, -EIO); /* enough of it */
+	outcome(p, -EIO);
+}
+
+static void a_gap_is_seen_wherever_it_is(void **state)
+{
+	const uint32_t gaps[] = { 0, 1, 62, 63, 64, 127, 128, 150, 191, 192, 200, 209, UINT32_MAX };
+	const uint32_t ends[] = { 0, 1, 63, 64, 100, 127, 128, 191, 192, 208, 209 };
+	const uint32_t chunks = 210;
+	struct w_proc *p;
+
+	(void)state;
+	p = tenant_of_many(chunks);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(gaps); i++) {
+		w_kv_want(w, p, chunks);
+		w_run(w);
+		assert_int_equal(p->held, chunks);
+		if (gaps[i] < chunks)
+			w_kv_release_chunk(w, p, gaps[i]);
+		w_run(w);
+		look_at_ranges(p, gaps[i], ends, MM_ARRAY_SIZE(ends));
+	}
+}
+
 static int swap_of(struct w_proc *p, uint64_t lot, uint64_t n, uint64_t in)
 {
 	const struct mm_msg msg = { .opcode = MM_OP_SWAP, .user_data = 77, .arg = { lot, n, in } };
@@ -320,6 +385,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(pieces_are_cut_at_pages_and_joined, teardown),
 		cmocka_unit_test_teardown(what_is_not_its_own_is_refused, teardown),
+		cmocka_unit_test_teardown(a_gap_is_seen_wherever_it_is, teardown),
 		cmocka_unit_test_teardown(a_list_that_cannot_be_ends_the_connection, teardown),
 		cmocka_unit_test_teardown(spaces_are_bounded, teardown),
 		cmocka_unit_test_teardown(a_chunk_under_a_copy_stays, teardown),
