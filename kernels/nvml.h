@@ -36,6 +36,7 @@ enum mm_nvml_result { /* nvmlReturn_t, as far as we look */
 		      MM_NVML_INSUFFICIENT_SIZE = 7,
 		      MM_NVML_TIMEOUT = 10,
 		      MM_NVML_GPU_IS_LOST = 15,
+		      MM_NVML_RESET_REQUIRED = 16,
 		      MM_NVML_UNKNOWN = 999,
 };
 

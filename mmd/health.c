@@ -102,6 +102,16 @@ static int event(struct mm_pool *pool, const struct mm_xmsg *msg)
 	return 0;
 }
 
+/* Where the GPU is gone no Xid need come any more: it is the driver's channel, too. */
+static void gone(struct mm_pool *pool, const struct mm_xmsg *msg)
+{
+	mm_log(MM_LOG_ERROR, "device.health", "device=%" PRIu64 " nvml=%d kind=lost meaning=\"%s\"",
+	       pool->ordinal, msg->result,
+	       msg->result == MM_NVML_RESET_REQUIRED ? "the GPU needs a reset"
+						     : "NVML does not reach the GPU any more");
+	act(pool, MM_HEALTH_LOST);
+}
+
 /* Once per change: a repair that waits does so until somebody resets the GPU. */
 static void look(struct mm_pool *pool, struct mm_xhealth *seen)
 {
@@ -128,9 +138,12 @@ int mm_health_message(struct mm_pool *pool, struct mm_xmsg *msg)
 {
 	if (msg->id == MM_XHEALTH_EVENT)
 		return event(pool, msg);
-	if (msg->id != MM_XHEALTH_LOOK)
+	if (msg->id == MM_XHEALTH_LOOK)
+		look(pool, &msg->health);
+	else if (msg->id == MM_XHEALTH_GONE)
+		gone(pool, msg);
+	else
 		return -EPROTO;
-	look(pool, &msg->health);
 	return 0;
 }
 

@@ -5,7 +5,8 @@
  * Concept:   xfer passes on what NVML tells: Xids, ECC errors, looks at memory and repairs. An error is
  *            of one of three kinds. NOTE: it is logged and counted. MEMORY: bad memory, and whoever ran into
  *            it has lost its work; the core quarantines what was in use. LOST: nothing computes on the
- *            device until it is reset; it goes down as after its xfer's repeated death.
+ *            device until it is reset; it goes down as after its xfer's repeated death. A GPU that NVML does
+ *            not reach any more is LOST as well, whether or not an Xid said so.
  * Xids:      as NVIDIA's "Xid Errors" and "GPU Memory Error Management" describe them for GPUs that
  *            contain errors (A100, H100 and later). A double-bit error (48) is told for contained and
  *            uncontained ones alike; it is 95 that says uncontained.

@@ -81,6 +81,7 @@ enum mm_xkind {
 enum mm_xhealth_kind {
 	MM_XHEALTH_LOOK = 1, /* health: how the device is now */
 	MM_XHEALTH_EVENT,    /* bytes: NVML's event type (kernels/nvml.h); pages: the Xid */
+	MM_XHEALTH_GONE, /* result: why NVML does not reach the GPU any more, its nvmlReturn_t */
 };
 
 #define MM_XHEALTH_SEEN           1u /* NVML shows the device */
@@ -175,7 +176,7 @@ enum mm_xop { /* arg[] in order */
 };
 
 /* A SWAP job stays within a page, and within one such part of the swap space: registered at once. */
-#define MM_SWAP_PART_BYTES (UINT64_C(1) << 30)
+#define MM_SWAP_PART_BYTES (UINT64_C(128) << 20)
 #define MM_SWAP_JOB_BYTES  (UINT64_C(4) << 20) /* at most */
 
 struct mm_xq_region {          /* one memfd per writer: core's carries jobs, xfer's completions */

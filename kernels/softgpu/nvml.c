@@ -4,7 +4,8 @@
  * memory, who holds it, and events that a test writes into the file "events" of a GPU's directory.
  *
  * NVML sees all GPUs, whatever is visible to CUDA, and needs no cuInit(). A line of "events" is "xid N",
- * "xid N gi I" (of a GPU instance), "sbe", "dbe", "remap pending" or "remap failed".
+ * "xid N gi I" (of a GPU instance), "sbe", "dbe", "remap pending", "remap failed", "lost" (who waits for
+ * events then is told that the GPU is lost) or "hang" (who waits does so for good).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,6 +38,7 @@ struct mm_nvml_device_st {
 
 struct mm_nvml_event_set_st {
 	size_t n;
+	bool lost;
 	struct {
 		mm_nvml_dev device;
 		unsigned long long types;
@@ -464,6 +466,9 @@ static bool next_event(mm_nvml_set set, size_t i, struct mm_nvml_event *ret)
 	if (fseeko(events, set->watched[i].at, SEEK_SET) == 0) {
 		while (!found && next_line(events, line, sizeof(line))) {
 			set->watched[i].at += (off_t)strlen(line);
+			set->lost |= strcmp(line, "lost\n") == 0;
+			while (strcmp(line, "hang\n") == 0)
+				(void)pause();
 			found = parse_event(line, ret) && (ret->type & set->watched[i].types);
 		}
 	}
@@ -480,6 +485,8 @@ int nvmlEventSetWait_v2(mm_nvml_set set, struct mm_nvml_event *event, unsigned i
 		for (size_t i = 0; i < set->n; i++)
 			if (next_event(set, i, event))
 				return MM_NVML_SUCCESS;
+		if (set->lost)
+			return MM_NVML_GPU_IS_LOST;
 		if (!timeout_ms)
 			return MM_NVML_TIMEOUT;
 		nanosleep(&(struct timespec){ .tv_nsec = (long)nap_ms * 1000000 }, NULL);

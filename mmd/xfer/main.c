@@ -450,14 +450,19 @@ static void tear_down(struct mm_xfer *x)
 	mm_xpool_done(&x->pool);
 }
 
-static void close_all(struct mm_xfer *x)
+/* false: NVML hangs; what is left the kernel takes. */
+static bool close_all(struct mm_xfer *x)
 {
-	mm_xwatch_done(&x->watch);
+	if (!mm_xwatch_done(&x->watch)) {
+		mm_log(MM_LOG_WARN, "xfer.left", "reason=\"NVML does not answer\"");
+		return false;
+	}
 	mm_xdev_close(&x->dev);
 	mm_region_done(&x->jobs_region);
 	mm_region_done(&x->completions_region);
 	close(x->fd);
 	free(x);
+	return true;
 }
 
 /* Every adopted page comes as an fd, 64 at a time, and a driver opens some of its own. */
@@ -500,6 +505,7 @@ int mm_xfer_main(int fd)
 			_exit(1);
 	}
 	tear_down(x);
-	close_all(x);
+	if (!close_all(x))
+		_exit(rc < 0 ? 1 : 0);
 	return rc < 0 ? 1 : 0;
 }

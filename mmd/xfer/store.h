@@ -3,8 +3,9 @@
  * mm_xstore - a model's copy on the host, in memory or on disk
  *
  * Concept:   In memory: a sealed memfd mapped read-only and registered with the driver in pieces of at most
- *            1 GiB, each when it is first read: one registration of a large store takes minutes,
- *            holds a driver-wide lock, and is refused at 512 GiB. Where the driver pins for writing only,
+ *            128 MiB, each when it is first read: one registration of a large store takes minutes,
+ *            holds a driver-wide lock, and is refused at 512 GiB; and while one lasts, a fraction of a
+ *            second per GiB, our loop serves nobody. Where the driver pins for writing only,
  *            the memfd comes unsealed for us and is mapped writable; it is only read all the same. A piece that the driver will not
  *            register is copied unregistered: slower, and said once in the log. On disk: a file that
  *            nobody can write any more, read through the ring of stage.h.
@@ -19,7 +20,7 @@
 #include "mmd/xfer/device.h"
 #include "mmd/xfer/stage.h"
 
-#define MM_XSTORE_PIECE_BYTES (UINT64_C(1) << 30)
+#define MM_XSTORE_PIECE_BYTES (UINT64_C(128) << 20)
 
 struct mm_xstore {
 	uint64_t id;

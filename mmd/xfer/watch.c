@@ -17,6 +17,8 @@
 #define WAIT_MS       100
 #define LOOK_NS       (10 * MM_NS_PER_S)
 #define LOST_PAUSE_US 100000
+#define END_LOOK_US   1000
+#define END_NS        (2 * MM_NS_PER_S) /* for a call of NVML's that is under way */
 #define EVENT_TYPES   (MM_NVML_EVENT_SINGLE_BIT | MM_NVML_EVENT_DOUBLE_BIT | MM_NVML_EVENT_XID)
 
 /* ---- opening ---- */
@@ -104,20 +106,23 @@ static void name_of(unsigned int pid, char *ret_name, size_t bytes)
 	}
 }
 
-static void look(const struct mm_xwatch *watch, struct mm_xhealth *ret_health)
+/* Return: what NVML says about its memory; an error may mean anything, see is_gone(). */
+static int look(const struct mm_xwatch *watch, struct mm_xhealth *ret_health)
 {
 	struct mm_nvml_process process[MM_XHOLDERS];
 	struct mm_nvml_memory memory = { .version = MM_NVML_MEMORY_VERSION };
+	int result = MM_NVML_NOT_SUPPORTED;
 	bool pending, failed;
 	size_t n;
 
 	*ret_health = (struct mm_xhealth){ 0 };
 	if (!watch->found)
-		return;
+		return result;
 	ret_health->flags = MM_XHEALTH_SEEN | (watch->set ? MM_XHEALTH_EVENTS : 0) |
 			    (watch->facts.instance >= 0 ? MM_XHEALTH_MIG : 0);
-	if (watch->nvml.nvmlDeviceGetMemoryInfo_v2 &&
-	    !watch->nvml.nvmlDeviceGetMemoryInfo_v2(watch->facts.device, &memory)) {
+	if (watch->nvml.nvmlDeviceGetMemoryInfo_v2)
+		result = watch->nvml.nvmlDeviceGetMemoryInfo_v2(watch->facts.device, &memory);
+	if (result == MM_NVML_SUCCESS) {
 		ret_health->total_bytes = memory.total;
 		ret_health->free_bytes = memory.free;
 		ret_health->used_bytes = memory.used;
@@ -134,6 +139,7 @@ static void look(const struct mm_xwatch *watch, struct mm_xhealth *ret_health)
 		name_of(holder->pid, holder->name, sizeof(holder->name));
 	}
 	ret_health->n_holders = (uint32_t)n;
+	return result;
 }
 
 void mm_xwatch_look(const struct mm_xwatch *watch, struct mm_xmsg *ret_msg)
@@ -141,7 +147,7 @@ void mm_xwatch_look(const struct mm_xwatch *watch, struct mm_xmsg *ret_msg)
 	*ret_msg = (struct mm_xmsg){ .magic = MM_PROTO_MAGIC,
 				     .kind = MM_X_HEALTH,
 				     .id = MM_XHEALTH_LOOK };
-	look(watch, &ret_msg->health);
+	(void)look(watch, &ret_msg->health);
 }
 
 void mm_xwatch_blame(const struct mm_xwatch *watch, char *text, size_t bytes)
@@ -149,7 +155,7 @@ void mm_xwatch_blame(const struct mm_xwatch *watch, char *text, size_t bytes)
 	struct mm_xhealth health;
 	size_t at = strlen(text);
 
-	look(watch, &health);
+	(void)look(watch, &health);
 	for (uint32_t i = 0; i < health.n_holders && at < bytes; i++) {
 		const struct mm_xholder *h = &health.holder[i];
 
@@ -170,7 +176,7 @@ static bool is_ending(const struct mm_xwatch *watch)
 
 /*
  * Whole messages below PIPE_BUF are never torn. Where the pipe is full a look is left out, there will be
- * another one; an event is not told twice, so it waits for room.
+ * another one; what is told only once waits for room.
  */
 static void tell(const struct mm_xwatch *watch, const struct mm_xmsg *msg)
 {
@@ -178,21 +184,43 @@ static void tell(const struct mm_xwatch *watch, const struct mm_xmsg *msg)
 	struct pollfd pollfd = { .fd = watch->write_fd, .events = POLLOUT };
 
 	while (write(watch->write_fd, msg, sizeof(*msg)) < 0) {
-		if (msg->id != MM_XHEALTH_EVENT || is_ending(watch))
+		if (msg->id == MM_XHEALTH_LOOK || is_ending(watch))
 			return;
 		(void)poll(&pollfd, 1, WAIT_MS);
 	}
 }
 
-static void tell_look(const struct mm_xwatch *watch)
+static bool is_gone(int result)
 {
-	struct mm_xmsg msg;
-
-	mm_xwatch_look(watch, &msg);
-	tell(watch, &msg);
+	return result == MM_NVML_GPU_IS_LOST || result == MM_NVML_RESET_REQUIRED;
 }
 
-static void tell_event(const struct mm_xwatch *watch, const struct mm_nvml_event *event)
+/* Whatever it did not say: nothing works on the device any more. */
+static void tell_gone(struct mm_xwatch *watch, int result)
+{
+	const struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
+				     .kind = MM_X_HEALTH,
+				     .id = MM_XHEALTH_GONE,
+				     .result = result };
+
+	if (!watch->gone)
+		tell(watch, &msg);
+	watch->gone = true;
+}
+
+static void tell_look(struct mm_xwatch *watch)
+{
+	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
+			       .kind = MM_X_HEALTH,
+			       .id = MM_XHEALTH_LOOK };
+	int result = look(watch, &msg.health);
+
+	tell(watch, &msg);
+	if (is_gone(result))
+		tell_gone(watch, result);
+}
+
+static void tell_event(struct mm_xwatch *watch, const struct mm_nvml_event *event)
 {
 	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
 			       .kind = MM_X_HEALTH,
@@ -209,6 +237,14 @@ static void tell_event(const struct mm_xwatch *watch, const struct mm_nvml_event
 	msg.pages = event->type == MM_NVML_EVENT_XID ? event->data : 0;
 	tell(watch, &msg);
 	tell_look(watch);
+}
+
+static void give_back(struct mm_xwatch *watch)
+{
+	if (watch->set)
+		(void)watch->nvml.nvmlEventSetFree(watch->set);
+	watch->set = NULL;
+	mm_nvml_close(&watch->nvml);
 }
 
 static void *watch_run(void *arg)
@@ -230,7 +266,11 @@ static void *watch_run(void *arg)
 			tell_event(watch, &event);
 		else if (result != MM_NVML_TIMEOUT)
 			usleep(LOST_PAUSE_US);
+		if (is_gone(result))
+			tell_gone(watch, result);
 	}
+	give_back(watch);
+	__atomic_store_n(&watch->ended, true, __ATOMIC_RELEASE);
 	return NULL;
 }
 
@@ -262,16 +302,23 @@ bool mm_xwatch_next(struct mm_xwatch *watch, struct mm_xmsg *ret_msg)
 	       read(watch->read_fd, ret_msg, sizeof(*ret_msg)) == (ssize_t)sizeof(*ret_msg);
 }
 
-void mm_xwatch_done(struct mm_xwatch *watch)
+bool mm_xwatch_done(struct mm_xwatch *watch)
 {
+	const uint64_t until_ns = mm_now_ns() + END_NS;
+
 	if (watch->running) {
 		__atomic_store_n(&watch->stop, true, __ATOMIC_RELEASE);
+		while (!__atomic_load_n(&watch->ended, __ATOMIC_ACQUIRE)) {
+			if (mm_now_ns() > until_ns)
+				return false;
+			usleep(END_LOOK_US);
+		}
 		pthread_join(watch->thread, NULL);
+	} else {
+		give_back(watch);
 	}
-	if (watch->set)
-		(void)watch->nvml.nvmlEventSetFree(watch->set);
-	mm_nvml_close(&watch->nvml);
 	mm_close_fd(&watch->read_fd);
 	mm_close_fd(&watch->write_fd);
 	*watch = MM_XWATCH_NULL;
+	return true;
 }

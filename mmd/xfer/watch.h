@@ -7,8 +7,10 @@
  *            wait for a reset. What it finds goes through a pipe as whole messages to core, which the
  *            role's loop only passes on. Without NVML there is no thread, and one line in the log.
  * MIG:       events come from the GPU; those of other instances are left out.
+ * Gone:      a GPU that NVML does not reach any more is told of once.
  * Ownership: mm_xwatch_done() accepts MM_XWATCH_NULL; it waits for the thread, which looks whether it
- *            is to end ten times a second.
+ *            is to end ten times a second. NVML may hang for minutes on a sick GPU, so it is the thread that
+ *            gives NVML back, and it is waited for only so long.
  */
 #pragma once
 
@@ -26,7 +28,8 @@ struct mm_xwatch {
 	mm_nvml_set set; /* NULL: no events to be had */
 	pthread_t thread;
 	int read_fd, write_fd; /* a pipe of struct mm_xmsg; -1 */
-	bool stop;             /* atomic */
+	bool stop, ended;      /* atomic */
+	bool gone;             /* the thread's: it was told */
 };
 #define MM_XWATCH_NULL ((struct mm_xwatch){ .read_fd = -1, .write_fd = -1 })
 
@@ -34,7 +37,8 @@ struct mm_xwatch {
 void mm_xwatch_open(struct mm_xwatch *watch, const struct mm_xdev *dev);
 /* Starts the thread. The first look is the caller's. */
 void mm_xwatch_start(struct mm_xwatch *watch);
-void mm_xwatch_done(struct mm_xwatch *watch);
+/* false: NVML hangs, and with it the thread, which still uses @watch: the process is to end as it is. */
+bool mm_xwatch_done(struct mm_xwatch *watch);
 
 /* Readable when there is a message; -1: never. */
 static inline int mm_xwatch_fd(const struct mm_xwatch *watch)

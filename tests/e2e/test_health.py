@@ -127,12 +127,15 @@ def test_lost(start, serve, case):
                  extra=["--verify", "--device", "1"]).tokens() == case[2]
 
 
-def test_the_only_one_lost(start):
+@pytest.mark.parametrize("line, logs", [("xid 95", "xid=95"), ("lost", "nvml=15")])
+def test_the_only_one_lost(start, line, logs):
+    """By an Xid, or without one: NVML does not reach it any more."""
     d = start(pool="2M", page="16K")
     wait_until(lambda: health(d)["events"], 60, "xfer to look at the device")
-    tell(d, "xid 95")
+    tell(d, line)
     assert d.process.wait(limit(60)) == 1
     assert "the GPU is lost" in d.log.read_text()
+    assert logs in logged(d, "device.health")[0]
     d.process = None
 
 

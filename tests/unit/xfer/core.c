@@ -342,6 +342,10 @@ void core_collect(struct core *core)
 		if (len == sizeof(msg) && msg.kind == MM_X_FAILED) {
 			core->failed_tenant = msg.id;
 			core->failed_result = msg.result;
+		} else if (len == sizeof(msg) && msg.kind == MM_X_HEALTH &&
+			   msg.id == MM_XHEALTH_GONE) {
+			assert_int_equal(core->gone, 0); /* told once */
+			core->gone = msg.result;
 		} else if (len == sizeof(msg) && msg.kind == MM_X_HEALTH) {
 			core->health[msg.id == MM_XHEALTH_EVENT]++;
 			core->last_xid = msg.id == MM_XHEALTH_EVENT ? msg.pages : core->last_xid;

@@ -50,6 +50,7 @@ struct core {
 	int failed_result;
 	uint32_t health[2]; /* looks, events */
 	uint64_t last_xid;
+	int gone;     /* why, as NVML has it; 0: it is not */
 	bool may_die; /* xfer may: then it is an outcome, not a failed test */
 	bool died;
 };

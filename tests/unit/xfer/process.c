@@ -2,9 +2,14 @@
 /* Pages, scrubs, copies, refusals and the life of the process. */
 #undef NDEBUG
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "kernels/nvml.h"
+#include "libclient/ipc/clock.h"
+#include "libclient/ipc/sock.h"
 #include "tests/unit/xfer/core.h"
 
 #define STORE_BYTES (5 * GRANULE + 4096)
@@ -357,6 +362,53 @@ static void test_unsealed_store(void **state)
 	assert_int_equal(core_end(core), 1);
 }
 
+/* As the driver would: the device's events, at once. */
+static void tell(const char *lines)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/events", getenv("MM_SOFTGPU_DIR"));
+	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, lines, strlen(lines)), strlen(lines));
+	close(fd);
+}
+
+static void hear(struct core *core)
+{
+	assert_int_equal(mm_sock_wait(core->sock, POLLIN, mm_deadline_ns(WAIT_S * MM_NS_PER_S)), 0);
+	core_collect(core);
+}
+
+/* A GPU that NVML does not reach any more is told of, once, though no Xid says so. */
+static void test_gone(void **state)
+{
+	struct core *core = *state;
+
+	core_start(core);
+	assert_int_equal(core->hello.result, 0);
+	tell("lost\n");
+	while (!core->gone)
+		hear(core);
+	assert_int_equal(core->gone, MM_NVML_GPU_IS_LOST);
+	assert_int_equal(core->health[1], 0);
+	assert_int_equal(core_end(core), 0);
+}
+
+/* NVML may hang on a sick GPU: xfer ends all the same. */
+static void test_nvml_hangs(void **state)
+{
+	struct core *core = *state;
+
+	core_start(core);
+	assert_int_equal(core->hello.result, 0);
+	tell("xid 31\nhang\n");
+	while (core->last_xid != 31)
+		hear(core);
+	assert_int_equal(core_end(core), 0);
+}
+
 /* How a store on disk would be read: what was asked for, and said. */
 static void test_stage(void **state)
 {
@@ -392,6 +444,8 @@ int main(int argc, char **argv)
 		T(test_adopt),
 		T(test_bad_messages),
 		T(test_unsealed_store),
+		T(test_gone),
+		T(test_nvml_hangs),
 	};
 
 	core_main(argc, argv);
