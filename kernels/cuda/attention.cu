@@ -375,6 +375,12 @@ MM_DEVICE void attn_score_keys(const struct mm_paged_attention_args *a, const st
 	}
 }
 
+/* Where the largest score is -inf, so are all: their weights are zero, not the NaN of -inf less -inf. */
+MM_DEVICE float attn_base(float max)
+{
+	return max == -__builtin_inff() ? 0 : max;
+}
+
 /* Scores become exponentials less the row's largest score; barriers around. */
 MM_DEVICE void attn_exponentials(const struct attn_block *b)
 {
@@ -395,6 +401,7 @@ MM_DEVICE void attn_exponentials(const struct attn_block *b)
 		if (nth == 0)
 			b->r->max[row] = max;
 	}
+	max = attn_base(max);
 	for (uint32_t key = nth; key < limit; key += ATTN_CLASSES) {
 		const float p = mm_exp(b->score[key * b->stride + row] - max);
 
@@ -573,10 +580,10 @@ MM_DEVICE float attn_split_sum(const struct attn_block *b, uint32_t row, uint32_
 	return (at[0] + at[warp_room]) + (at[2 * warp_room] + at[3 * warp_room]);
 }
 
-/* What a sum with maximum @max counts in one with maximum @all. */
+/* What a sum with maximum @max counts in one with maximum @all: that of no weights, nothing. */
 MM_DEVICE float attn_factor(float max, float all)
 {
-	return mm_exp(max - all);
+	return mm_exp(max - attn_base(all));
 }
 
 /* The block's state takes in a split. */

@@ -106,11 +106,13 @@ MM_INLINE void rescale(struct head *h, uint32_t dim, float max)
 
 MM_INLINE void tile_values(struct head *h, uint32_t dim, struct tile *t)
 {
+	/* Scores that are all -inf weigh nothing: no NaN of -inf less -inf. */
+	const float base = h->max == -__builtin_inff() ? 0 : h->max;
 	mm_lanes8 acc[MM_HEAD_DIM_MAX / 8] = { 0 };
 	float room[MM_HEAD_DIM_MAX];
 
 	for (uint32_t i = 0; i < t->n; i++)
-		t->scores[i] = mm_exp(t->scores[i] - h->max);
+		t->scores[i] = mm_exp(t->scores[i] - base);
 	memcpy(acc, h->acc, dim * sizeof(float));
 	for (uint32_t i = 0; i < t->n; i++) {
 		const float *v = widen(h->a->kv.v_va + t->rows[i], dim, h->dtype, room);

@@ -6,6 +6,7 @@
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
@@ -525,6 +526,66 @@ static void test_later_tokens_are_not_seen(void **state)
 	world_done(&w);
 }
 
+/* Keys @first .. @end - 1 of sequence 0 get a score of -inf from every head, whose query is positive there. */
+static void hide_keys(struct world *w, uint32_t first, uint32_t end)
+{
+	const struct shape *s = w->s;
+	const uint16_t infinite = 0xfc00;
+
+	for (uint32_t i = first; i < end; i++) {
+		const uint64_t at = (uint64_t)w->tables[i / s->block_tokens] * MM_KV_UNIT_BYTES +
+				    (uint64_t)(i % s->block_tokens) * kv_dim(s) * sizeof(infinite);
+
+		memcpy((char *)(uintptr_t)(w->k_va + at), &infinite, sizeof(infinite));
+		w->k[(size_t)i * kv_dim(s)] = -INFINITY;
+	}
+	for (uint32_t head = 0; head < s->heads; head++) {
+		float *q = w->q + (size_t)(s->contexts[0] - 1) * q_stride(s) + head * s->dim;
+
+		*q = fabsf(*q) + 1;
+	}
+}
+
+static void check_hidden(const struct world *w, const struct mm_host_kernel *kernel,
+			 uint32_t splits, bool seen)
+{
+	struct batch b = { .splits = splits };
+	double want[MM_HEAD_DIM_MAX];
+	float *out;
+
+	add(&b, 0, w->s->contexts[0] - 1);
+	out = run(w, kernel, &b);
+	for (uint32_t head = 0; head < w->s->heads; head++) {
+		const float *got = out + GUARD + head * w->s->dim;
+
+		reference(w, 0, w->s->contexts[0] - 1, head, want);
+		for (uint32_t d = 0; d < w->s->dim; d++)
+			assert_true(seen ? fabs((double)got[d] - want[d]) < TOLERANCE
+					 : isnan(got[d]));
+	}
+	free(out);
+}
+
+/* Any of the splits' scores are all -inf: they weigh nothing. All are: there is nothing to weigh. */
+static void test_scores_of_minus_infinity(void **state)
+{
+	const struct shape s = { 2, 1, 64, 16, MM_DTYPE_F16, 32, { 70, 1, 1 }, 0 };
+
+	(void)state;
+	for (uint32_t hidden = 1; hidden < 8; hidden++) {
+		struct world w;
+
+		world_init(&w, &s);
+		for (uint32_t split = 0; split < 3; split++)
+			if (hidden >> split & 1)
+				hide_keys(&w, split * 32, split == 2 ? 70 : split * 32 + 32);
+		check_hidden(&w, host, 1, hidden != 7);
+		check_hidden(&w, emulated, 1, hidden != 7);
+		check_hidden(&w, emulated, all_splits(&w), hidden != 7);
+		world_done(&w);
+	}
+}
+
 static int open_modules(void **state)
 {
 	void *library;
@@ -542,6 +603,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shapes),
 		cmocka_unit_test(test_later_tokens_are_not_seen),
+		cmocka_unit_test(test_scores_of_minus_infinity),
 	};
 
 	return cmocka_run_group_tests(tests, open_modules, NULL);
