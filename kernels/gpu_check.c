@@ -5,19 +5,26 @@
  * Values and layouts: gpu_renamed.h is our header with CU* names prefixed by ours_, so that both can
  * be seen at once; gpu_values.h compares every enumerator of it. Signatures: with cuda.h included
  * first, struct mm_gpu_api is declared with the driver's own types, and each member must be of the
- * type of the function that cuda.h declares.
+ * type of the very ABI version that is asked for.
+ *
+ * Toolkits of 12.4 and later will do: what one does not know yet is not compared. To which ABI a bare name
+ * is renamed differs between them; that, and what the software GPU exports, is compared with 13.0's only.
  */
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
 #include "mm/gpu.h"
 
+#define NAMES_ARE_OURS (CUDA_VERSION >= 13000 && CUDA_VERSION < 13010)
+
+#if NAMES_ARE_OURS
 /*
  * Declares what the software GPU exports a second time: the compiler compares. The first ABI of this
  * one has no declaration in cuda.h, whose macro stands for the second.
  */
 #undef cuGetProcAddress
 #include "kernels/softgpu/entry.h"
+#endif
 
 #include "gpu_renamed.h"
 #include "gpu_values.h"
@@ -87,12 +94,14 @@ static_assert(ours_CU_MEMHOSTALLOC_PORTABLE == CU_MEMHOSTALLOC_PORTABLE, "alloc"
 static_assert(ours_CU_MEMHOSTALLOC_DEVICEMAP == CU_MEMHOSTALLOC_DEVICEMAP, "alloc");
 static_assert(ours_CU_MEMHOSTALLOC_WRITECOMBINED == CU_MEMHOSTALLOC_WRITECOMBINED, "alloc");
 
+#if NAMES_ARE_OURS
 /* cuda.h renames names to symbols, in the table too: the newest ABI, not the one that we ask for. */
 #define SAME_SIGNATURE(need, name, version, params)                                            \
 	static_assert(__builtin_types_compatible_p(__typeof__(((struct mm_gpu_api *)0)->name), \
 						   __typeof__(&name)),                         \
 		      #name);
 MM_GPU_ENTRIES(SAME_SIGNATURE)
+#endif
 
 /* The very ABI version that we ask for exists under that number, with our signature. */
 #define SAME_VERSION(need, name, version, params)                                              \
