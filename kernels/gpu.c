@@ -313,6 +313,53 @@ int mm_gpu_init(const struct mm_gpu_api *gpu, char *err, size_t err_bytes)
 	return mm_gpu_errno(result);
 }
 
+static const char *module_hint(CUresult result)
+{
+	switch ((int)result) {
+	case CUDA_ERROR_INVALID_IMAGE:
+	case CUDA_ERROR_NO_BINARY_FOR_GPU:
+	case CUDA_ERROR_INVALID_PTX:
+	case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
+	case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+	case CUDA_ERROR_JIT_COMPILATION_DISABLED:
+	case CUDA_ERROR_INVALID_SOURCE:
+		return "it has nothing that this driver and device take: build with a CUDA toolkit "
+		       "that is no newer than the driver, or update the driver; devices are served "
+		       "from compute capability 8.0 on";
+	case CUDA_ERROR_FILE_NOT_FOUND:
+		return "is it there, and may we read it?";
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		return "host or device memory is used up";
+	default:
+		return "what does the kernel's log (dmesg, NVRM: Xid) say?";
+	}
+}
+
+int mm_gpu_load_module(const struct mm_gpu_api *gpu, const char *path, CUmodule *ret_module,
+		       char *err, size_t err_bytes)
+{
+	const struct report rep = { err, err_bytes };
+	CUresult result = gpu->cuModuleLoad(ret_module, path);
+	int version = 0;
+
+	if (result == CUDA_SUCCESS)
+		return 0;
+	(void)gpu->cuDriverGetVersion(&version);
+	report(&rep, "%s cannot be loaded by the driver (CUDA %d.%d): %s (%d): %s", path,
+	       version / 1000, version % 1000 / 10, mm_gpu_strerror(gpu, result), (int)result,
+	       module_hint(result));
+	return module_hint(result) == module_hint(CUDA_ERROR_INVALID_IMAGE) ? -ENOEXEC
+									    : mm_gpu_errno(result);
+}
+
+CUresult mm_gpu_kernel(const struct mm_gpu_api *gpu, CUmodule module, const char *name,
+		       CUfunction *ret_function)
+{
+	CUresult result = gpu->cuModuleGetFunction(ret_function, module, name);
+
+	return result || !gpu->cuFuncLoad ? result : gpu->cuFuncLoad(*ret_function);
+}
+
 void mm_gpu_close(struct mm_gpu_api *gpu)
 {
 	if (gpu->library)

@@ -80,6 +80,10 @@ typedef enum cudaError_enum {
 	CUDA_ERROR_NOT_MAPPED = 211,
 	CUDA_ERROR_ECC_UNCORRECTABLE = 214,
 	CUDA_ERROR_UNSUPPORTED_LIMIT = 215,
+	CUDA_ERROR_INVALID_PTX = 218,
+	CUDA_ERROR_JIT_COMPILER_NOT_FOUND = 221,
+	CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222,
+	CUDA_ERROR_JIT_COMPILATION_DISABLED = 223,
 	CUDA_ERROR_CONTAINED = 226,
 	CUDA_ERROR_INVALID_SOURCE = 300,
 	CUDA_ERROR_FILE_NOT_FOUND = 301,
@@ -583,6 +587,7 @@ static_assert(sizeof(CUDA_BATCH_MEM_OP_NODE_PARAMS) == 32, "driver ABI");
 	X(REQUIRED, cuModuleUnload, 2000, (CUmodule module))                                       \
 	X(REQUIRED, cuModuleGetFunction, 2000,                                                     \
 	  (CUfunction * function, CUmodule module, const char *name))                              \
+	X(OPTIONAL, cuFuncLoad, 12040, (CUfunction function))                                      \
 	X(OPTIONAL, cuFuncGetAttribute, 2020,                                                      \
 	  (int *value, CUfunction_attribute attribute, CUfunction function))                       \
 	X(REQUIRED, cuLaunchKernel, 4000,                                                          \
@@ -634,6 +639,33 @@ void mm_gpu_close(struct mm_gpu_api *gpu);
  * Return: 0; what mm_gpu_errno() makes of the driver's result.
  */
 int mm_gpu_init(const struct mm_gpu_api *gpu, char *err, size_t err_bytes);
+
+/**
+ * mm_gpu_load_module() - load a file of kernels
+ * @gpu:        filled by mm_gpu_open(); a context is current
+ * @path:       of a fatbin, or of what the software GPU runs
+ * @ret_module: written only on success
+ * @err:        where one line goes on failure that says what is wrong and what to do; may be NULL
+ * @err_bytes:  size of @err
+ *
+ * Return: 0; -ENOEXEC the file has nothing that this driver and device take; otherwise what mm_gpu_errno()
+ * makes of the driver's result.
+ */
+int mm_gpu_load_module(const struct mm_gpu_api *gpu, const char *path, CUmodule *ret_module,
+		       char *err, size_t err_bytes);
+
+/**
+ * mm_gpu_kernel() - a kernel of a module, loaded
+ * @gpu:          filled by mm_gpu_open()
+ * @module:       of mm_gpu_load_module()
+ * @name:         the kernel's
+ * @ret_function: written only on success
+ *
+ * Drivers load kernels when they are first launched, and may wait for the context while they do: not for
+ * streams that stand at a gate.
+ */
+CUresult mm_gpu_kernel(const struct mm_gpu_api *gpu, CUmodule module, const char *name,
+		       CUfunction *ret_function);
 
 /**
  * mm_gpu_is_software() - is this the software GPU, under whatever file name?

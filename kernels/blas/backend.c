@@ -20,7 +20,7 @@ int mm_gemm_find(const struct mm_gemm *gemm, enum mm_kernel kernel, CUfunction *
 		 const struct mm_gemm_error *err)
 {
 	const char *name = mm_kernel_name(kernel);
-	const CUresult r = gemm->gpu->cuModuleGetFunction(ret_function, gemm->opts.module, name);
+	const CUresult r = mm_gpu_kernel(gemm->gpu, gemm->opts.module, name, ret_function);
 
 	if (r)
 		mm_gemm_fail(err, "%s: %s", name, mm_gpu_strerror(gemm->gpu, r));

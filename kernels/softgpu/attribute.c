@@ -229,6 +229,11 @@ CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice devi
 	X(CUDA_ERROR_NOT_MAPPED, "resource not mapped")                                         \
 	X(CUDA_ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error encountered")                  \
 	X(CUDA_ERROR_UNSUPPORTED_LIMIT, "limit is not supported on this architecture")          \
+	X(CUDA_ERROR_INVALID_PTX, "a PTX JIT compilation failed")                               \
+	X(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, "PTX JIT compiler library not found")              \
+	X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,                                                   \
+	  "the provided PTX was compiled with an unsupported toolchain")                        \
+	X(CUDA_ERROR_JIT_COMPILATION_DISABLED, "PTX JIT compilation was disabled")              \
 	X(CUDA_ERROR_CONTAINED, "contained memory error")                                       \
 	X(CUDA_ERROR_INVALID_SOURCE, "device kernel source is invalid")                         \
 	X(CUDA_ERROR_FILE_NOT_FOUND, "file not found")                                          \

@@ -230,6 +230,7 @@ void *sg_per_thread_variant(void *fn);
 	  (CUfunction * function, CUmodule module, const char *name))                              \
 	X(cuModuleGetGlobal, 3020, cuModuleGetGlobal_v2,                                           \
 	  (CUdeviceptr * va, size_t * bytes, CUmodule module, const char *name))                   \
+	X(cuFuncLoad, 12040, cuFuncLoad, (CUfunction function))                                    \
 	X(cuFuncGetAttribute, 2020, cuFuncGetAttribute,                                            \
 	  (int *value, CUfunction_attribute attribute, CUfunction function))                       \
 	X(cuFuncSetAttribute, 9000, cuFuncSetAttribute,                                            \

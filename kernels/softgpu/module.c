@@ -282,6 +282,19 @@ CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *va, size_t *bytes, CUmodule h
 	return CUDA_ERROR_NOT_FOUND;
 }
 
+/* Every function is, with its module. */
+CUresult CUDAAPI cuFuncLoad(CUfunction handle)
+{
+	struct sg_function *f;
+
+	SG_ENTER();
+	f = sg_object_get(handle, SG_FUNCTION);
+	if (!f)
+		return CUDA_ERROR_INVALID_HANDLE;
+	sg_object_put(&f->object);
+	return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
 {
 	struct sg_function *f;

@@ -41,9 +41,15 @@ void conf_expect(CUresult result, CUresult want, const char *call, const char *f
 
 void conf_init(void)
 {
-	CUresult res = conf.gpu.cuInit(0);
 	CUdevice device;
+	CUresult res;
 
+	/*
+	 * A driver may wait for the context when it loads a kernel that is launched for the first time: for
+	 * streams that wait for us. All at once, before there are any.
+	 */
+	setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+	res = conf.gpu.cuInit(0);
 	if (res == CUDA_ERROR_NO_DEVICE || res == CUDA_ERROR_STUB_LIBRARY)
 		conf_skip("cuInit: %s", mm_gpu_strerror(&conf.gpu, res));
 	ok(res);
@@ -364,11 +370,14 @@ static CUmodule module;
 bool conf_has_kernels(void)
 {
 	const char *path = getenv("MM_CONF_KERNELS");
+	char why[1024] = "";
 
 	if (!path || !*path)
 		path = conf.software ? CONF_HOST_KERNELS : CONF_FATBIN;
 	if (!module && *path && access(path, R_OK) == 0)
-		ok(conf.gpu.cuModuleLoad(&module, path));
+		if (mm_gpu_load_module(&conf.gpu, path, &module, why, sizeof(why)))
+			fprintf(stderr, "%s\n", why);
+	check(!why[0]);
 	return module != NULL;
 }
 

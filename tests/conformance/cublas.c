@@ -200,6 +200,8 @@ static int set_up(void **state)
 	char err[256];
 
 	(void)state;
+	/* Of cuBLAS not all kernels at once: they are many. */
+	setenv("CUDA_MODULE_LOADING", "LAZY", 0);
 	conf_context();
 	if (conf.software)
 		setenv("MM_CUBLAS_LIB", CONF_SOFTBLAS, 1);

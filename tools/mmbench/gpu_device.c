@@ -24,7 +24,7 @@ int mm_gpu_call(const struct mm_gpu_dev *dev, CUresult result, const char *what)
 static int find_device(struct mm_gpu_dev *dev)
 {
 	int count = 0;
-	int r = mm_gpu_call(dev, dev->gpu.cuInit(0), "cuInit");
+	int r = mm_gpu_init(&dev->gpu, dev->bench->err, sizeof(dev->bench->err));
 
 	if (!r)
 		r = mm_gpu_call(dev, dev->gpu.cuDeviceGetCount(&count), "cuDeviceGetCount");

@@ -22,7 +22,8 @@ int mm_gpu_module_open(struct mm_gpu_module *m, struct mm_gpu_dev *dev)
 	r = mm_serve_module(&which, &dev->gpu, path, &m->gemm, dev->bench->err);
 	if (r)
 		return r == -ENOENT ? -EOPNOTSUPP : r;
-	r = mm_gpu_call(dev, dev->gpu.cuModuleLoad(&m->module, path), path);
+	r = mm_gpu_load_module(&dev->gpu, path, &m->module, dev->bench->err,
+			       sizeof(dev->bench->err));
 	return r ? r : mm_gpu_warm_up(dev);
 }
 
@@ -31,7 +32,7 @@ static int look_up(struct mm_gpu_module *m, enum mm_kernel kernel)
 {
 	const struct mm_gpu_api *gpu = &m->dev->gpu;
 	const CUresult r =
-		gpu->cuModuleGetFunction(&m->function[kernel], m->module, mm_kernel_name(kernel));
+		mm_gpu_kernel(gpu, m->module, mm_kernel_name(kernel), &m->function[kernel]);
 
 	if (r == CUDA_ERROR_NOT_FOUND)
 		return mm_gpu_fail(m->dev->bench, -EOPNOTSUPP, "the module has no %s",

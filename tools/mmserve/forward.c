@@ -22,14 +22,16 @@ static int fail(const struct mm_forward *f, CUresult r, const char *what, char *
 
 static int load_kernels(struct mm_forward *f, char *err)
 {
-	CUresult r = f->gpu->cuModuleLoad(&f->module, f->opts.module);
+	int error =
+		mm_gpu_load_module(f->gpu, f->opts.module, &f->module, err, MM_SERVE_ERROR_BYTES);
+	CUresult r;
 
-	if (r)
-		return fail(f, r, f->opts.module, err);
+	if (error)
+		return error;
 	for (enum mm_kernel k = 0; k < MM_KERNEL_COUNT; k++) {
 		if (k == MM_KERNEL_GEMM) /* open_gemm() asks for what it needs */
 			continue;
-		r = f->gpu->cuModuleGetFunction(&f->functions[k], f->module, mm_kernel_name(k));
+		r = mm_gpu_kernel(f->gpu, f->module, mm_kernel_name(k), &f->functions[k]);
 		if (r)
 			return fail(f, r, mm_kernel_name(k), err);
 	}

@@ -2,6 +2,7 @@
 /* Modules of host kernels: looked up, launched, faulting. */
 #include "tests/conformance/conf.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -120,10 +121,27 @@ static void test_launch_rules(void **state)
 	}
 	assert_ptr_equal(find(module, "nothing"), f);
 	expect(gpu->cuModuleGetFunction(&none, module, "no such kernel"), CUDA_ERROR_NOT_FOUND);
+	expect(mm_gpu_kernel(gpu, module, "no such kernel", &none), CUDA_ERROR_NOT_FOUND);
+	ok(mm_gpu_kernel(gpu, module, "nothing", &none));
+	assert_ptr_equal(none, f);
 	ok(gpu->cuModuleUnload(module));
 	expect(gpu->cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
 	expect(gpu->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
 	       CUDA_ERROR_INVALID_HANDLE);
+}
+
+/* One line: which file, which driver, what it answered, what to do. */
+static void says_what(const char *path, const CUresult *result)
+{
+	char err[512];
+	CUmodule module;
+
+	assert_int_equal(mm_gpu_load_module(gpu, path, &module, err, sizeof(err)), -ENOEXEC);
+	assert_non_null(strstr(err, path));
+	assert_non_null(strstr(err, "(CUDA 13.0)"));
+	assert_non_null(strstr(err, mm_gpu_strerror(gpu, *result)));
+	assert_non_null(strstr(err, "toolkit that is no newer than the driver"));
+	assert_null(strchr(err, '\n'));
 }
 
 /* What is code for a GPU, what is no code, and what is a library without kernels. */
@@ -154,8 +172,10 @@ static void test_wrong_modules(void **state)
 		assert_int_equal(ftruncate(fd, 0), 0);
 		assert_int_equal(pwrite(fd, cases[i].image, cases[i].bytes, 0), cases[i].bytes);
 		expect(gpu->cuModuleLoad(&module, path), cases[i].want);
+		says_what(path, &cases[i].want);
 	}
 	expect(gpu->cuModuleLoad(&module, getenv("MM_TEST_NO_DRIVER")), CUDA_ERROR_INVALID_IMAGE);
+	assert_int_equal(mm_gpu_load_module(gpu, "/nonexistent/module", &module, NULL, 0), -ENOENT);
 	close(fd);
 	unlink(path);
 }
