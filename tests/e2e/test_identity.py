@@ -10,7 +10,7 @@ import pytest
 import models
 from daemon import RpcError
 from plans import PlanChanger
-from programs import BIN, DATA, count, limit, wait_until
+from programs import BIN, DATA, count, limit
 from tenant import make_requests, plain_tokens, read_output
 
 STORIES = 6
@@ -54,9 +54,7 @@ def check_cycling(start, serve, case, alpha, slots, extra=()):
     model, requests, want = case
     d = start(policy="remap", page="16K")
     tenant = serve("t", model, requests, d, extra=["--verify", *extra], sync=True).ready()
-    d.ctl("plan", "set", "t", "--layers", alpha, "--slots", slots)
-    wait_until(lambda: d.tenant("t")["alpha"] == alpha and d.tenant("t")["beta"] == slots, 10,
-               "the plan to be in force")
+    d.put_plan("t", alpha, slots)
     tenant.go()
     summary = tenant.wait()
     assert read_output(tenant.output) == want
@@ -127,7 +125,7 @@ def test_steps_that_break_off(start, serve, random_case, alpha, slots):
     model, requests, want = random_case
     d = start(policy="remap", page="16K")
     tenant = serve("t", model, requests, d, extra=["--verify", "--break-steps", "200"], sync=True).ready()
-    d.ctl("plan", "set", "t", "--layers", alpha, "--slots", slots)
+    d.put_plan("t", alpha, slots)
     summary = tenant.go().wait()
     assert read_output(tenant.output) == want
     assert summary["steps_broken"] > 0 and summary["steps_void"] >= summary["steps_broken"], summary

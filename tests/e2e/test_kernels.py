@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from models import random_model
-from programs import BIN, SANITIZE, limit, wait_until
+from programs import BIN, SANITIZE, limit
 from tenant import make_requests, plain_tokens, read_output
 
 EMULATED = ["--kernels", "emulated"]
@@ -32,8 +32,7 @@ def test_layers_cycle(root, start, serve, case, graphs):
     d = start(policy="remap", page="16K")
     tenant = serve("t", model, requests, d, extra=[*EMULATED, "--verify", "--graphs", graphs],
                    sync=True).ready()
-    d.ctl("plan", "set", "t", "--layers", 2, "--slots", 1)
-    wait_until(lambda: d.tenant("t")["alpha"] == 2, 10, "the plan to be in force")
+    d.put_plan("t", 2, 1)
     tenant.go()
     summary = tenant.wait(120)
     assert read_output(tenant.output) == want

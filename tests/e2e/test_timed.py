@@ -8,7 +8,9 @@ import time
 
 import pytest
 
-from programs import BIN, SANITIZE, limit, wait_until
+from daemon import memory_of
+from programs import BIN, SANITIZE, limit
+from tenant import KV_TIMEOUT_MS
 
 GIB = 1 << 30
 PROFILE = "gh200-96"
@@ -19,15 +21,6 @@ def sparse(path, *options):
     subprocess.run([str(BIN / "mkmodel"), "sparse", str(path), *options], check=True,
                    capture_output=True, timeout=limit(20))
     return path
-
-
-def memory_of(pids):
-    """Bytes that processes have in memory, shared ones in parts."""
-    total = 0
-    for pid in pids:
-        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
-            total += sum(int(line.split()[1]) * 1024 for line in f if line.startswith("Pss:"))
-    return total
 
 
 @pytest.fixture
@@ -45,7 +38,7 @@ def serve_trace(root, name, model, d, lines):
         return subprocess.Popen(
             [str(BIN / "mmserve"), "--model", str(model), "--socket", str(d.dir / "tenant.sock"),
              "--driver", "software", "--name", name, "--trace", str(trace), "--kv-dtype", "f16",
-             "--max-batched-tokens", "2048", "--device-times", "--time-scale", "4", "--sync",
+             "--max-batched-tokens", "2048", "--kv-timeout", KV_TIMEOUT_MS, "--device-times", "--time-scale", "4", "--sync",
              "--output", str(root / f"{name}.out")],
             env=d.env, stderr=err, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -80,7 +73,7 @@ def test_large_models(root, start, timed):
         for tenant in tenants:
             hear(tenant, "done")
         if not SANITIZE:
-            assert memory_of(d.pids() + [t.pid for t in tenants]) < 2 * GIB
+            assert sum(memory_of(pid, "Pss") for pid in d.pids() + [t.pid for t in tenants]) < 2 * GIB
         assert d.status()["pages"]["param"] >= (60 + 13) * GIB // (64 << 20) * 9 // 10
         for tenant in tenants:
             tenant.stdin.close()
@@ -102,8 +95,7 @@ def test_streaming(root, start, timed):
     tenant = serve_trace(root, "m", model, d, ["0,50,60\n"])
     try:
         hear(tenant, "ready")
-        d.ctl("plan", "set", "m", "--layers", "6", "--slots", "1")
-        wait_until(lambda: d.tenant("m")["alpha"] == 6, 20, "the plan to be in force")
+        d.put_plan("m", 6, 1)
         go(tenant)
         hear(tenant, "done")
         tenant.stdin.close()

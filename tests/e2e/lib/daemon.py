@@ -179,6 +179,12 @@ class Daemon:
         found = [t for t in self.tenants() if t["name"] == name]
         return found[0] if found else None
 
+    def put_plan(self, name, layers, slots):
+        """mmctl plan set, and until it is in force: each step that the tenant begins from then on has it."""
+        self.ctl("plan", "set", name, "--layers", layers, "--slots", slots)
+        wait_until(lambda: [self.tenant(name)[k] for k in ("alpha", "beta")] == [layers, slots], 60,
+                   f"the plan to be in force: {layers} layers, {slots} slots")
+
     def wait_gone(self, tenant_id):
         """Until a tenant that has left or was thrown out has left nothing behind: what it held is held, and charged
         to its account, until xfer has let go of it."""
@@ -247,6 +253,15 @@ class Daemon:
             wait_until(self.fds_are_back, 5, "fds to be closed")
         except AssertionError:
             raise AssertionError(f"fds at the start {self.fds_at_start}, now {self.fds()}") from None
+
+
+def memory_of(pid, what):
+    """A line of smaps_rollup, in bytes; of a process that has ended meanwhile 0."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith(what + ":"))
 
 
 def alive(pid):
