@@ -15,7 +15,7 @@ import time
 import pytest
 
 import models
-from daemon import Daemon
+from daemon import Daemon, memory_of
 from programs import BIN, BUILD, SANITIZE, count, limit, wait_until
 from tenant import make_requests, plain_tokens
 
@@ -119,28 +119,30 @@ def store_of(d, tenant):
     return next(s for s in d.status()["stores"] if s["store"] == number)
 
 
-def rollup(pid):
-    text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return {k: int(v) * 1024 for k, v in re.findall(r"^(\w+): +(\d+) kB", text, re.M)}
-
-
 def private_bytes(d):
     """Of all roles. Shared memory is the device's here, and the stores', see below; what is theirs of
     programs and libraries depends on who else runs them."""
-    return sum(rollup(pid)["Pss_Anon"] for pid in [d.process.pid, *d.pids()])
+    return sum(memory_of(pid, "Pss_Anon") for pid in [d.process.pid, *d.pids()])
+
+
+def files_of(pid):
+    """The fds of a role, what they are of, and their stat: some come and go while we look, as roles do."""
+    found = []
+    for fd in pathlib.Path(f"/proc/{pid}/fd").glob("*"):
+        try:
+            found.append((fd, os.readlink(fd), fd.stat()))
+        except OSError:
+            pass
+    return found
 
 
 def store_memory(d):
     """What memfds of stores really take, each counted once, whoever holds them."""
     seen = {}
     for pid in [d.process.pid, *d.pids()]:
-        for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                if "memfd:mm-store" in os.readlink(fd):
-                    st = fd.stat()
-                    seen[st.st_ino] = st.st_blocks * 512
-            except FileNotFoundError:
-                pass
+        for _, name, st in files_of(pid):
+            if "memfd:mm-store" in name:
+                seen[st.st_ino] = st.st_blocks * 512
     return sum(seen.values())
 
 
@@ -158,6 +160,7 @@ def test_budget_smaller_than_the_model(root, start, serve, disk):
     assert store["tier"] == "disk" and store["bytes"] > 4 * budget
     d.ctl("plan", "set", "t", "--layers", 3)
     wait_until(lambda: d.status()["alpha_sum"] == 3, 10, "the plan to be in force")
+    wait_until(lambda: not d.pids("load"), 60, "the load to end: its memory is not what stays")
     tenant.go()
     tenant.hear("done", 120)
     status = d.status()
@@ -189,7 +192,8 @@ def test_both_tiers(root, start, serve, model_dirs, disk):
     for name, tenant in tenants.items():
         assert tenant.go().tokens() == want[name != "a"], name
     wait_until(lambda: not d.pids("spool"), 10, "the spool to end")
-    assert d.status()["host_store_bytes"] == d.status()["xfer"]["stage_bytes"]
+    wait_until(lambda: d.status()["host_store_bytes"] == d.status()["xfer"]["stage_bytes"], 60,
+               "the stores to be given up")
 
 
 def test_xfer_dies(root, start, serve, model_dirs, disk, rng):
@@ -207,7 +211,7 @@ def test_xfer_dies(root, start, serve, model_dirs, disk, rng):
         wait_until(lambda: d.status()["xfer"]["restarts"] > restarts and d.status()["xfer"]["up"],
                    30, "xfer to come back")
     assert tenant.tokens(120) == want
-    assert d.status()["stores"] == []
+    wait_until(lambda: not d.status()["stores"], 60, "the store to be given up")
 
 
 def refused(root, serve, d, model):
@@ -293,17 +297,21 @@ def test_spool_dies(root, start, serve, model_dirs, disk):
     wait_until(lambda: not d.pids("spool"), 10, "the spool to be gone")
     d.ctl("plan", "set", "good", "--layers", 3)
     assert good.go().tokens() == want[1]
-    bad = serve("bad", model_dirs[2], requests, d, sync=True).ready()
     [core] = d.pids("core")
-    files = [fd for fd in pathlib.Path(f"/proc/{core}/fd").iterdir() if str(disk) in os.readlink(fd)]
-    assert len(files) == 1, files
-    end_lease(core, int(files[0].name))
-    os.truncate(files[0], 4096)
+
+    def on_the_disk():
+        return [fd for fd, name, _ in files_of(core) if name.startswith(str(disk))]
+
+    wait_until(lambda: not on_the_disk(), 60, "the file to go with the store")
+    bad = serve("bad", model_dirs[2], requests, d, sync=True).ready()
+    [file] = on_the_disk()
+    end_lease(core, int(file.name))
+    os.truncate(file, 4096)
     d.ctl("plan", "set", "bad", "--layers", 3)
     bad.go()
     assert bad.process.wait(limit(60)) != 0
-    assert "tenant.unserved" in d.log.read_text()
-    assert "cannot be read from --store-dir" in d.log.read_text()
+    for words in ("tenant.unserved", "cannot be read from --store-dir"):
+        wait_until(lambda: words in d.log.read_text(), 60, f"the log to say {words}")
     assert memory.go().tokens() == want[0]
 
 
@@ -314,7 +322,7 @@ def test_flags(root):
                          (["--store-dir", "/tmp", "--host-store-max", "1M"],
                           ("--stage", "--host-store-max"))):
         done = subprocess.run([str(BIN / "mmd"), "--dir", str(root / "d"), *flags],
-                              capture_output=True, timeout=60, check=False)
+                              capture_output=True, timeout=limit(60), check=False)
         assert done.returncode == 2
         for word in words:
             assert word in done.stderr.decode(), done.stderr
