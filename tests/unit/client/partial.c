@@ -114,6 +114,17 @@ static void await_gate(struct fixture *f, uint32_t layer, uint64_t bits)
 		pause_ms(1);
 }
 
+/* In a step that is timed at each layer: until the stream stands at the layer's gate. */
+static void await_stream_at(struct fixture *f, uint32_t layer)
+{
+	CUevent before = f->client->steps->events[2 * layer];
+	CUresult res;
+
+	while ((res = f->peer->gpu.cuEventQuery(before)) == CUDA_ERROR_NOT_READY)
+		pause_ms(1);
+	assert_int_equal(res, 0);
+}
+
 static uint8_t layer_byte(struct fixture *f, uint32_t layer)
 {
 	char name[16];
@@ -142,6 +153,7 @@ static void test_steps_go_on(void **state)
 	call_start(&end, f, call_step_end);
 	await_gate(f, 2, MM_GATE_DONE);
 	assert_int_equal(gate(f, 1), MM_GATE_DONE);
+	await_stream_at(f, 3);
 	peer_absent(f->peer, MM_OP_COMMITTED, 20);
 	assert_int_equal(gate(f, 3), MM_GATE_EMPTY);
 	let_driver_go();

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
+#include "libclient/internal.h"
 #include "libclient/ipc/clock.h"
 #include "mm/base.h"
 
@@ -24,6 +25,20 @@ static void enqueue_layers(struct fixture *f, uint32_t first, uint32_t end)
 	}
 }
 
+/* Until the library has heard of it: before, a step may still begin. */
+static void await_prepare(struct fixture *f)
+{
+	bool preparing = false;
+
+	for (uint32_t ms = 0; !preparing; ms++) {
+		assert_true(ms < 180000);
+		pause_ms(1);
+		pthread_mutex_lock(&f->client->lock);
+		preparing = f->client->preparing;
+		pthread_mutex_unlock(&f->client->lock);
+	}
+}
+
 static void test_parked_after_the_step(void **state)
 {
 	struct fixture *f = *state;
@@ -31,7 +46,8 @@ static void test_parked_after_the_step(void **state)
 
 	assert_int_equal(mm_step_begin(f->client), 0);
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 2 });
-	peer_absent(f->peer, MM_OP_PARKED, 50);
+	await_prepare(f);
+	peer_absent(f->peer, MM_OP_PARKED, 20);
 	/* Writer-preferring: no other step begins, though one is open. */
 	call_start(&begin, f, call_step_begin);
 	pause_ms(20);
