@@ -535,6 +535,32 @@ static void serve(struct lender *l, const struct mm_arch *arch, struct mm_reques
 	mm_memory_close(&memory);
 }
 
+/* ---- graphs: as many live as are wanted, and none is left behind ---- */
+
+static struct {
+	const struct mm_gpu_api *gpu; /* the driver's own */
+	uint32_t live, max;
+} execs;
+
+static CUresult CUDAAPI instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+	CUresult res = execs.gpu->cuGraphInstantiateWithFlags(exec, graph, flags);
+
+	execs.live += !res;
+	assert_in_range(execs.live, 0, execs.max);
+	return res;
+}
+
+static CUresult CUDAAPI destroy(CUgraphExec exec)
+{
+	CUresult res = execs.gpu->cuGraphExecDestroy(exec);
+
+	assert_int_equal(res, 0);
+	assert_int_not_equal(execs.live, 0);
+	execs.live--;
+	return res;
+}
+
 static CUresult instantiate_nothing(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
 	(void)exec;
@@ -552,15 +578,19 @@ void rig_serve(const char *dir, const struct mm_requests *requests, struct rig_r
 			    .ready_fd = eventfd(1, EFD_CLOEXEC) };
 	struct mm_serve_packs packs;
 	struct mm_requests copy;
-	struct mm_gpu_api gpu;
+	struct mm_gpu_api own, gpu;
 	struct mm_arch arch;
 	char err[MM_SERVE_ERROR_BYTES];
 	CUdevice device;
 
 	memset(ret_results, 0, requests->n * sizeof(*ret_results));
-	open_gpu(&gpu, &device);
-	if (run->graphs_fail)
-		gpu.cuGraphInstantiateWithFlags = instantiate_nothing;
+	open_gpu(&own, &device);
+	gpu = own;
+	execs.gpu = &own;
+	execs.live = 0;
+	execs.max = 2 * run->graphs_max;
+	gpu.cuGraphInstantiateWithFlags = run->graphs_fail ? instantiate_nothing : instantiate;
+	gpu.cuGraphExecDestroy = destroy;
 	if (mm_config_load(dir, &arch, err))
 		fail_msg("%s", err);
 	mm_serve_packs_make(&arch, &packs);
@@ -571,6 +601,7 @@ void rig_serve(const char *dir, const struct mm_requests *requests, struct rig_r
 	keep_results(&copy, ret_results);
 	mm_requests_done(&copy);
 	mm_close_fd(&l.ready_fd);
-	assert_int_equal(gpu.cuDevicePrimaryCtxRelease(device), 0);
-	mm_gpu_close(&gpu);
+	assert_int_equal(execs.live, 0);
+	assert_int_equal(own.cuDevicePrimaryCtxRelease(device), 0);
+	mm_gpu_close(&own);
 }
