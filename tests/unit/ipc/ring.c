@@ -2,6 +2,7 @@
 #undef NDEBUG
 #include <assert.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,6 +117,8 @@ static void *produce(void *arg)
 
 		if (mm_ring_push(&p->producer, &msg) == 0)
 			i++;
+		else
+			sched_yield(); /* both may share a processor */
 	}
 	return NULL;
 }
@@ -131,8 +134,10 @@ static void test_two_threads(void **state)
 		struct mm_msg msg;
 		int r = mm_ring_pop(&p->consumer, &msg);
 
-		if (r == MM_E_EMPTY)
+		if (r == MM_E_EMPTY) {
+			sched_yield();
 			continue;
+		}
 		assert_int_equal(r, 0);
 		assert_int_equal(msg.user_data, i);
 		assert_true(msg.arg[0] == i * 3 && msg.arg[1] == i * 5);

@@ -676,6 +676,7 @@ static void test_deaths(void **state)
 /* Files that change between their headers and their data. */
 static void test_changing_files(void **state)
 {
+	const struct timespec long_ago[2] = { { .tv_sec = 1 }, { .tv_sec = 1 } };
 	char path[128];
 	struct load load;
 
@@ -693,7 +694,8 @@ static void test_changing_files(void **state)
 	load_start(&load, MODE_PLAIN);
 	load_pass_model(&load, MODEL_FILES);
 	assert_true(load_hear(&load));
-	assert_int_equal(utimensat(AT_FDCWD, path, NULL, 0), 0);
+	/* The time of now may be the one that it has: clocks of file systems are coarse. */
+	assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
 	load_alloc(&load);
 	expect_refusal(&load, "touched", -ESTALE, "model-2.safetensors: was changed");
 }

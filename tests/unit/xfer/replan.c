@@ -141,6 +141,17 @@ static void wait_low(struct core *core, uint32_t layer, uint64_t low)
 	}
 }
 
+static void wait_holds(struct core *core, const uint32_t *pages, uint32_t layer)
+{
+	uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
+
+	while (!holds(core, pages, layer)) {
+		if (mm_now_ns() > until_ns)
+			fail_msg("layer %u does not come", layer);
+		usleep(100);
+	}
+}
+
 /* Two slots: 0 2 4 in one, 1 3 in the other, the first layer of each is in. */
 static const struct shape two = { .n_slots = 2,
 				  .n = { 3, 2 },
@@ -193,8 +204,7 @@ static void test_what_stays_is_left_alone(void **state)
 	wait_low(core, 3, MM_GATE_READY);
 	gate_put(core, 3, MM_GATE_DONE);
 	wait_low(core, 3, MM_GATE_EMPTY);
-	while (!holds(core, two.pages[1], 5))
-		usleep(100);
+	wait_holds(core, two.pages[1], 5);
 	assert_int_equal(gate_word(core, 5), MM_GATE_EMPTY);
 	assert_int_equal(cursor(core, 1)->state, MM_CUR_COPYING);
 	((struct mm_xplan_region *)core->plan.base)->open = MM_XPLAN_OPEN(2, 5); /* not 5 itself */
