@@ -2,11 +2,14 @@
 """`mmbench steps`: every plan that is possible comes into force, is measured, and nothing is left."""
 
 import json
+import os
 import pathlib
+import signal
 import subprocess
 
 import pytest
 
+from daemon import children
 from programs import BIN, limit, wait_until
 
 LAYERS = 6
@@ -65,6 +68,28 @@ def test_chosen_plans(model):
     assert code == 0, errors
     rows = [line.split() for line in text.splitlines() if line.startswith("     ")]
     assert [row[:3] for row in rows[-2:]] == [["2", "2", "4"], ["4", "2", "6"]]
+
+
+def mmd_of(bench):
+    """The daemon that it has started, once that is up; its stderr is its log."""
+    for pid in children(bench.pid):
+        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if words[0].endswith(b"/mmd") and b"event=xfer.up" in pathlib.Path(
+                f"/proc/{pid}/fd/2").read_bytes():
+            return pid
+    return None
+
+
+def test_mmd_dies(model):
+    """Whatever fails first: that mmd was killed is what is said, and what it logged last."""
+    with subprocess.Popen([str(BIN / "mmbench"), "steps", "--profile", PROFILE, "--dilation", "100",
+                           "--model", str(model), "--page", "2M", "--steps", "1000"],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as bench:
+        os.kill(wait_until(lambda: mmd_of(bench), 60, "mmd to be up"), signal.SIGKILL)
+        text, errors = bench.communicate(timeout=limit(120))
+    assert bench.returncode == 1 and not text
+    said = errors.decode().partition("mmbench: mmd ended (killed by signal 9): ")
+    assert not said[0] and said[2].strip(), errors
 
 
 @pytest.mark.parametrize("args, code, said", [

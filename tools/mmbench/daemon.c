@@ -13,6 +13,7 @@
 
 #define POLL_MS   20
 #define STOP_NS   (60 * MM_NS_PER_S)
+#define END_NS    (5 * MM_NS_PER_S) /* from the end of its connections to its own */
 #define FLAGS_MAX 40
 #define ERR_BYTES MM_SERVE_ERROR_BYTES
 
@@ -43,6 +44,37 @@ int mm_daemon_nap(struct mm_daemon *d, int ms, char *err)
 	if (poll(&signals, 1, ms) > 0)
 		return fail(err, -EINTR, "interrupted");
 	return mm_daemon_check(d, err);
+}
+
+static bool lost(int error)
+{
+	return error == -ECONNRESET || error == -ECONNREFUSED || error == -EPIPE;
+}
+
+int mm_daemon_blame(struct mm_daemon *d, int error, char *err)
+{
+	const uint64_t deadline_ns = mm_now_ns() + END_NS;
+	char said[512], words[1024];
+	int r = mm_daemon_check(d, err);
+
+	if (!lost(error))
+		return r ? r : error;
+	/* Its connections are gone before it is. */
+	while (!r && mm_now_ns() < deadline_ns)
+		r = mm_daemon_nap(d, POLL_MS, err);
+	if (r)
+		return r;
+	snprintf(said, sizeof(said), "%s", err);
+	return fail(err, error, "%s; mmd's last words: %s", said,
+		    mm_child_last_words(&d->child, words, sizeof(words)));
+}
+
+static int ask(struct mm_daemon *d, const char *method, json_t *params, json_t **ret_result,
+	       char *err)
+{
+	int r = mm_rpc_ask(d->rpc, method, params, ret_result, err, ERR_BYTES);
+
+	return r ? mm_daemon_blame(d, r, err) : 0;
 }
 
 int mm_daemon_start(struct mm_daemon *d, const char *bin_dir, const char *dir, char *const *flags,
@@ -127,13 +159,15 @@ static int read_set(const json_t *plan, uint32_t layers, struct mm_plan_set *set
 static int look(struct mm_daemon *d, uint32_t alpha, uint32_t beta, uint32_t layers,
 		struct mm_plan_set *set, char *err)
 {
-	json_t *shown = mm_rpc_ask(d->rpc, "plan.show", NULL, err, ERR_BYTES);
-	const json_t *plan = json_array_get(json_object_get(shown, "plans"), 0);
-	const char *phase = json_string_value(json_object_get(plan, "plan_phase"));
-	int r = 0;
+	json_t *shown;
+	const json_t *plan;
+	const char *phase;
+	int r = ask(d, "plan.show", NULL, &shown, err);
 
-	if (!shown)
-		return -EIO;
+	if (r)
+		return r;
+	plan = json_array_get(json_object_get(shown, "plans"), 0);
+	phase = json_string_value(json_object_get(plan, "plan_phase"));
 	if (phase && !strcmp(phase, "steady") && member(plan, "alpha") == alpha &&
 	    (!alpha || member(plan, "beta") == beta)) {
 		r = read_set(plan, layers, set, err);
@@ -147,14 +181,12 @@ int mm_daemon_set_plan(struct mm_daemon *d, const char *name, uint32_t alpha, ui
 		       uint32_t layers, struct mm_plan_set *ret_set, char *err)
 {
 	const uint64_t deadline_ns = mm_now_ns() + d->patience_ns;
-	json_t *done = mm_rpc_ask(
-		d->rpc, "plan.set",
-		json_pack("{s:s,s:i,s:i}", "name", name, "layers", (int)alpha, "slots", (int)beta),
-		err, ERR_BYTES);
-	int r;
+	json_t *done, *params = json_pack("{s:s,s:i,s:i}", "name", name, "layers", (int)alpha,
+					  "slots", (int)beta);
+	int r = ask(d, "plan.set", params, &done, err);
 
-	if (!done)
-		return -EIO;
+	if (r)
+		return r;
 	json_decref(done);
 	while (!(r = look(d, alpha, beta, layers, ret_set, err))) {
 		r = mm_daemon_nap(d, POLL_MS, err);
@@ -171,12 +203,13 @@ int mm_daemon_set_plan(struct mm_daemon *d, const char *name, uint32_t alpha, ui
 
 int mm_daemon_status(struct mm_daemon *d, const char *key, uint64_t *ret_value, char *err)
 {
-	json_t *status = mm_rpc_ask(d->rpc, "status", NULL, err, ERR_BYTES);
 	const char *dot = strchr(key, '.');
+	json_t *status;
 	char object[64];
+	int r = ask(d, "status", NULL, &status, err);
 
-	if (!status)
-		return -EIO;
+	if (r)
+		return r;
 	snprintf(object, sizeof(object), "%.*s", dot ? (int)(dot - key) : 0, key);
 	*ret_value = member(dot ? json_object_get(status, object) : status, dot ? dot + 1 : key);
 	json_decref(status);

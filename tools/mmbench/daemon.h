@@ -45,6 +45,16 @@ int mm_daemon_check(struct mm_daemon *d, char *err);
 int mm_daemon_nap(struct mm_daemon *d, int ms, char *err);
 
 /**
+ * mm_daemon_blame() - why something failed that needs mmd
+ * @error: what it failed with; -ECONNRESET, -ECONNREFUSED, -EPIPE: mmd may be gone
+ * @err:   its sentence; that mmd ended, how, and its last words, where that is why
+ *
+ * Waits a moment for the end of an mmd whose connections have ended.
+ * Return: -ECHILD it ended; -EINTR a signal came; @error otherwise.
+ */
+int mm_daemon_blame(struct mm_daemon *d, int error, char *err);
+
+/**
  * mm_daemon_set_plan() - so many layers of a tenant away, until that is in force
  * @name:    of the only tenant
  * @alpha:   layers away

@@ -15,8 +15,11 @@
 
 int mm_gpu_tenant_fail(struct mm_gpu_tenant *t, int error, const char *what)
 {
-	return mm_gpu_fail(t->dev->bench, error, "%s: %s", what,
-			   t->client ? mm_client_error(t->client) : strerror(-error));
+	struct mm_gpu_bench *b = t->dev->bench;
+
+	mm_gpu_fail(b, error, "%s: %s", what,
+		    t->client ? mm_client_error(t->client) : strerror(-error));
+	return mm_daemon_blame(&t->mmd, error, b->err);
 }
 
 int mm_gpu_daemon_start(struct mm_gpu_bench *b, struct mm_daemon *mmd, uint64_t page_bytes,
@@ -55,8 +58,9 @@ int mm_gpu_tenant_open(struct mm_gpu_tenant *t, struct mm_gpu_dev *dev,
 	r = mm_gpu_daemon_start(dev->bench, &t->mmd, page_bytes, pool_bytes);
 	if (r)
 		return r;
-	if (mm_client_open(&opts, &t->client, dev->bench->err, sizeof(dev->bench->err)))
-		return -ECONNREFUSED;
+	r = mm_client_open(&opts, &t->client, dev->bench->err, sizeof(dev->bench->err));
+	if (r)
+		return mm_daemon_blame(&t->mmd, r, dev->bench->err);
 	r = mm_client_info(t->client, &info);
 	if (r)
 		return mm_gpu_tenant_fail(t, r, "mmd");

@@ -13,6 +13,8 @@
 
 #include "mm/base.h"
 
+#define LOG_LINES 3 /* that last words have, at most */
+
 uint64_t mm_now_ns(void)
 {
 	struct timespec now;
@@ -161,25 +163,43 @@ const char *mm_child_how(const struct mm_child *child, char *buf, size_t bytes)
 	return buf;
 }
 
+static void log_keep(char **log, const char *line)
+{
+	free(log[0]);
+	memmove(log, log + 1, (LOG_LINES - 1) * sizeof(*log));
+	log[LOG_LINES - 1] = strdup(line);
+}
+
+static void log_join(char *const *log, char *buf, size_t bytes)
+{
+	size_t fill = 0;
+
+	for (size_t i = 0; i < LOG_LINES; i++)
+		if (log[i] && fill < bytes)
+			fill += (size_t)snprintf(buf + fill, bytes - fill, "%s%s",
+						 fill ? " | " : "", log[i]);
+}
+
 const char *mm_child_last_words(const struct mm_child *child, char *buf, size_t bytes)
 {
 	FILE *file = fopen(child->err_path, "re");
-	bool sentence = false; /* buf has one, not a line of a log */
-	char *line = NULL;
+	char *line = NULL, *log[LOG_LINES] = { NULL };
 	size_t room = 0;
 
 	buf[0] = '\0';
 	if (!file)
 		return buf;
 	while (getline(&line, &room, file) > 0) {
-		const bool logged = !strncmp(line, "ts=", 3);
-
 		line[strcspn(line, "\n")] = '\0';
-		if (!*line || (logged && sentence))
-			continue;
-		sentence = !logged;
-		snprintf(buf, bytes, "%s", line);
+		if (!strncmp(line, "ts=", 3))
+			log_keep(log, line);
+		else if (*line)
+			snprintf(buf, bytes, "%s", line);
 	}
+	if (!*buf)
+		log_join(log, buf, bytes);
+	for (size_t i = 0; i < LOG_LINES; i++)
+		free(log[i]);
 	free(line);
 	fclose(file);
 	return buf;

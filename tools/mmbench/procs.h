@@ -62,7 +62,7 @@ bool mm_child_wait(struct mm_child *child, uint64_t deadline_ns);
 const char *mm_child_how(const struct mm_child *child, char *buf, size_t bytes);
 
 /*
- * The last sentence on its stderr; where there is none, the last line of its log; or "". One role of mmd may
+ * The last sentence on its stderr; where there is none, the last lines of its log; or "". One role of mmd may
  * log that another has ended after that one said why.
  */
 const char *mm_child_last_words(const struct mm_child *child, char *buf, size_t bytes);

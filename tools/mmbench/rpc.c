@@ -51,39 +51,50 @@ static ssize_t read_line(int fd, char *text, size_t room)
 	return -EMSGSIZE;
 }
 
-/* Return: the whole reply, or NULL. */
-static json_t *exchange(int fd, const char *request)
+static int exchange(int fd, const char *request, json_t **ret_reply)
 {
 	mm_cleanup(mm_free_ptr) char *text = malloc(REPLY_BYTES_MAX);
 	ssize_t length;
 
-	if (!text || !request || dprintf(fd, "%s\n", request) < 0)
-		return NULL;
+	if (!text || !request)
+		return -ENOMEM;
+	if (dprintf(fd, "%s\n", request) < 0)
+		return errno == EPIPE ? -ECONNRESET : -errno;
 	length = read_line(fd, text, REPLY_BYTES_MAX);
-	return length < 0 ? NULL : json_loadb(text, (size_t)length, 0, NULL);
+	if (length < 0)
+		return length == -EAGAIN ? -ETIMEDOUT : (int)length;
+	*ret_reply = json_loadb(text, (size_t)length, 0, NULL);
+	return *ret_reply ? 0 : -EPROTO;
 }
 
-json_t *mm_rpc_ask(int fd, const char *method, json_t *params, char *err, size_t err_bytes)
+int mm_rpc_ask(int fd, const char *method, json_t *params, json_t **ret_result, char *err,
+	       size_t err_bytes)
 {
 	json_t *request = json_pack("{s:s,s:i,s:s,s:o*}", "jsonrpc", "2.0", "id", 1, "method",
 				    method, "params", params);
 	mm_cleanup(mm_free_ptr) char *line = json_dumps(request, JSON_COMPACT);
-	json_t *reply = exchange(fd, line);
-	json_t *result = json_incref(json_object_get(reply, "result"));
+	json_t *reply = NULL;
+	int r = exchange(fd, line, &reply);
+	json_t *result = json_object_get(reply, "result");
 	const char *why =
 		json_string_value(json_object_get(json_object_get(reply, "error"), "message"));
 
-	if (!result)
-		snprintf(err, err_bytes, "%.100s: %.300s", method,
-			 why ? why : "mmd does not answer on its admin socket");
+	if (result)
+		*ret_result = json_incref(result);
+	else if (r)
+		snprintf(err, err_bytes, "%.100s: mmd does not answer on its admin socket: %s",
+			 method, strerror(-r));
+	else
+		snprintf(err, err_bytes, "%.100s: %.300s", method, why ? why : "no result");
 	json_decref(reply);
 	json_decref(request);
-	return result;
+	return result ? 0 : r ? r : -EREMOTEIO;
 }
 
 json_t *mm_rpc_call(int fd, const char *method)
 {
+	json_t *result = NULL;
 	char err[512];
 
-	return mm_rpc_ask(fd, method, NULL, err, sizeof(err));
+	return mm_rpc_ask(fd, method, NULL, &result, err, sizeof(err)) ? NULL : result;
 }

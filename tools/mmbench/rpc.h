@@ -13,17 +13,17 @@
 int mm_rpc_open(const char *socket_path);
 
 /**
- * mm_rpc_call() - ask and wait for the answer
- * @fd:     from mm_rpc_open()
- * @method: without parameters
+ * mm_rpc_ask() - ask and wait for the answer
+ * @fd:         from mm_rpc_open()
+ * @method:     of mmd's
+ * @params:     taken over; NULL: none
+ * @ret_result: the caller's reference; written only on success
+ * @err:        gets mmd's sentence, or that it does not answer
  *
- * Return: the result, the caller's reference; NULL: an error, a timeout or the end of the daemon.
+ * Return: 0; -EREMOTEIO: mmd refuses; any other negative errno: it does not answer, -ECONNRESET: it is gone.
  */
-json_t *mm_rpc_call(int fd, const char *method);
+int mm_rpc_ask(int fd, const char *method, json_t *params, json_t **ret_result, char *err,
+	       size_t err_bytes);
 
-/**
- * mm_rpc_ask() - as that, with parameters, and why it was refused
- * @params:    taken over; NULL: none
- * @err:       gets mmd's sentence, or that it does not answer
- */
-json_t *mm_rpc_ask(int fd, const char *method, json_t *params, char *err, size_t err_bytes);
+/* As that, for who does not need to know why not. Return: the result, the caller's reference; NULL. */
+json_t *mm_rpc_call(int fd, const char *method);

@@ -7,7 +7,6 @@
 #include <libgen.h>
 #include <limits.h>
 #include <math.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,7 +19,6 @@
 #include "tools/stepcost.h"
 
 #define PATIENCE_NS  (600 * MM_NS_PER_S) /* of anything; generous: a slow host, a dilated device */
-#define POLL_MS      20
 #define PATH_BYTES   512
 #define ERR_BYTES    MM_SERVE_ERROR_BYTES
 #define HEADROOM_MIB 2048u /* of the device, for activations: what mmd leaves alone */
@@ -150,18 +148,6 @@ static int make_model(struct steps *s)
 	return err;
 }
 
-/* What failed is the daemon's end, if it has ended. */
-static int complain_of_mmd(struct steps *s, int error)
-{
-	char said[ERR_BYTES];
-
-	memcpy(said, s->err, sizeof(said));
-	poll(NULL, 0, POLL_MS);
-	if (!mm_daemon_check(&s->mmd, s->err))
-		memcpy(s->err, said, sizeof(said));
-	return complain(s, error);
-}
-
 static int start_mmd(struct steps *s)
 {
 	char headroom[16], page[32];
@@ -252,7 +238,7 @@ static int measure(struct steps *s, uint32_t alpha, uint32_t beta)
 				    i < s->opts.warmup ? &ignored : &ns[i - s->opts.warmup],
 				    s->err);
 		if (r)
-			return complain_of_mmd(s, r);
+			return complain(s, mm_daemon_blame(&s->mmd, r, s->err));
 		r = mm_daemon_nap(&s->mmd, 0, s->err);
 		if (r)
 			return complain(s, r);
@@ -322,7 +308,7 @@ static int run(struct steps *s)
 		return r;
 	r = mm_stepper_open(&s->stepper, &stepper, s->err);
 	if (r)
-		return complain_of_mmd(s, r);
+		return complain(s, mm_daemon_blame(&s->mmd, r, s->err));
 	know_device(s);
 	return measure_all(s);
 }
