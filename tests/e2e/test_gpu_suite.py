@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tarfile
 
 import pytest
 
@@ -17,7 +18,7 @@ from programs import BUILD, SANITIZE, TOP, limit, wait_until
 
 sys.path.insert(0, str(TOP / "tools"))
 
-from suite import rows, sizes  # noqa: E402
+from suite import identity, report, rows, sizes, work  # noqa: E402
 from suite.work import Failure  # noqa: E402
 
 SUITE = TOP / "tools/gpu-suite"
@@ -134,7 +135,8 @@ def check_sizes(part):
 def test_rehearsal(root):
     """Part by part, as on a machine that ends each command: what was done stays."""
     out = root / "out"
-    state = rehearse(out, "--part", "conformance")
+    state = rehearse(out, "--part", "conformance", "--copy", root / "copy")
+    assert (root / "copy/gpu-suite.json").read_text() == (out / "gpu-suite.json").read_text()
     check_conformance(state["parts"]["conformance"])
     assert state["parts"]["bench"]["outcome"] == "not run"
     assert "*not run*" in (out / "gpu-suite.md").read_text()
@@ -158,6 +160,63 @@ def test_identity_and_bench(root):
     parts = state["parts"]["bench"]["parts"]
     assert set(parts) == set(state["parts"]["bench"]["asked"])
     assert all(row["reached"] is None for part in parts.values() for row in part["rows"] if "goal" in row)
+
+
+class Told:
+    """What a suite's arguments are, as far as saving asks."""
+
+    def __init__(self, root):
+        self.outdir, self.build, self.driver, self.budget = root / "out", root, "software", None
+        self.copy = str(root / "copy")
+
+
+def a_suite(root):
+    suite = work.Suite(Told(root), {})
+    # It adopts what its programs leave behind; we do not.
+    work.libc().prctl(work.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    return suite
+
+
+def test_saving_whatever_comes(root):
+    """Numbers that JSON has not, a report that fails: the rest is written, and copied with all logs."""
+    suite = a_suite(root)
+    suite.logs.mkdir(parents=True)
+    (suite.logs / "long.log").write_bytes(b"x" * (work.LOG_BYTES + 5) + b"end")
+    suite.state = {"a": [float("nan"), 1.5], "b": {"c": float("inf")}}
+    suite.report = lambda state: state["nothing"]
+    suite.save()
+    for folder in (root / "out", root / "copy"):
+        assert json.loads((folder / "gpu-suite.json").read_text()) == {"a": [None, 1.5], "b": {"c": None}}
+        assert "KeyError" in (folder / "gpu-suite.md").read_text()
+    with tarfile.open(root / "copy/logs.tar.gz") as tar:
+        (member,) = tar.getmembers()
+        assert member.name == "logs/long.log" and member.size == work.LOG_BYTES
+        assert tar.extractfile(member).read().endswith(b"end")
+    assert sorted(path.name for path in (root / "copy").iterdir()) == [
+        "gpu-suite.json",
+        "gpu-suite.md",
+        "logs.tar.gz",
+    ]
+
+
+def test_a_case_that_fails(root):
+    """It is told, and the next one is asked for."""
+    suite = a_suite(root)
+    suite.report = lambda state: ""
+    record = {"cases": []}
+
+    def broken():
+        raise Failure("no luck")
+
+    once = identity.Once(broken)
+    for name in ("first", "second"):
+        identity.run_case(suite, record, name, lambda: identity.elsewhere(once, {}))
+    identity.run_case(suite, record, "third", lambda: identity.elsewhere(lambda: {"0": [1, 2]}, {"0": [1, 3]}))
+    assert [case.get("failed") for case in record["cases"]] == ["no luck", "no luck", None]
+    assert record["cases"][2] == {"case": "third", "tokens": 2, "differ": 1}
+    text = report.identity({**record, "trained_model": True})
+    assert text.count("**failed**: no luck") == 2
+    check_markdown("rehearsal on the software GPU\n" + text)
 
 
 def test_no_time(root):

@@ -12,11 +12,13 @@ import socket
 import subprocess
 import tempfile
 import time
+from functools import partial
 
 from suite.work import Failure
 
 POLICIES = ("recompute", "elastic", "remap", "swap")
-WAIT_S = 180
+WAIT_S = {"cuda": 60, "software": 180}  # small models: a device has them at once, or hangs
+SERVE_S = {"cuda": 150, "software": 600}
 LAYERS, STORIES_LAYERS = 12, 5
 # Sizes of a page and of what is short of it: the driver's granularity says what a layer takes at least.
 SIZES = {
@@ -136,7 +138,7 @@ class Daemon:
         self.until("mmd to answer", lambda: self.rpc("status"))
 
     def until(self, what, condition):
-        deadline = time.monotonic() + min(WAIT_S, max(self.suite.left(), 1))
+        deadline = time.monotonic() + patience(self.suite)
         while not (got := condition()):
             if self.process.poll() is not None:
                 raise Failure(f"mmd ended with {self.process.returncode} while we waited for {what}")
@@ -147,7 +149,7 @@ class Daemon:
 
     def rpc(self, method, **params):
         with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(WAIT_S)
+            s.settimeout(patience(self.suite))
             s.connect(str(self.dir / "admin.sock"))
             s.sendall(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode() + b"\n")
             return json.loads(s.makefile().readline()).get("result")
@@ -156,6 +158,10 @@ class Daemon:
     def in_force(self, layers, slots):
         plans = (self.rpc("plan.show") or {}).get("plans") or [{}]
         return (plans[0].get("plan_phase"), plans[0].get("alpha"), plans[0].get("beta")) == ("steady", layers, slots)
+
+
+def patience(suite):
+    return min(WAIT_S[suite.args.driver], max(suite.left(), 1))
 
 
 def software_env(suite, folder):
@@ -183,7 +189,7 @@ def plain(suite, folder, name, model, requests, extra):
             *extra,
         ],
         software_env(suite, folder),
-        limit=WAIT_S,
+        limit=patience(suite),
     )
     if done.code:
         raise Failure(f"mmserve --plain {' '.join(extra)}: {done.last_words()}")
@@ -228,7 +234,7 @@ def cycling(suite, folder, name, model, requests, plan, extra):
             *extra,
         ]
         engine = suite.start(f"identity-{name}", argv, daemon.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        seconds = min(WAIT_S, max(suite.left(), 1))
+        seconds = patience(suite)
         read_line(engine, "ready", seconds)
         if not daemon.rpc("plan.set", name="t", layers=plan[0], slots=plan[1]):
             raise Failure(f"plan {plan} was refused")
@@ -237,7 +243,7 @@ def cycling(suite, folder, name, model, requests, plan, extra):
         engine.stdin.flush()
         read_line(engine, "done", seconds)
         engine.stdin.close()
-        engine.wait(WAIT_S)
+        engine.wait(seconds)
         streamed = daemon.rpc("status")["bytes_streamed"]
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Failure(f"{name}: {error}") from None
@@ -281,7 +287,7 @@ def serve_case(suite, name, models, pool):
         "--json",
         *(["--speed", 4, "--token-scale", 0.2] if suite.args.quick else []),
     ]
-    done = suite.run(f"identity-{name}", argv, limit=600)
+    done = suite.run(f"identity-{name}", argv, limit=SERVE_S[suite.args.driver])
     got = done.json()
     if not got:
         raise Failure(f"{name}: {done.last_words()}; logs/identity-{name}.log")
@@ -294,28 +300,55 @@ def serve_case(suite, name, models, pool):
     }
 
 
+class Once:
+    """What several cases need: made when the first asks for it; where that fails, each of them does."""
+
+    def __init__(self, make):
+        self.make, self.got, self.error = make, None, None
+
+    def __call__(self):
+        if self.error:
+            raise self.error
+        if self.got is None:
+            try:
+                self.got = self.make()
+            except Failure as error:
+                self.error = error
+                raise
+        return self.got
+
+
+def alone(suite, folder, name, model, requests, reference, gemm):
+    got = plain(suite, folder, f"{name}-plain-graphs", model, requests, ["--graphs", "on", *gemm])
+    return {"tokens": sum(map(len, reference().values())), "differ": differences(reference(), got)}
+
+
+def under_mmd(suite, folder, name, model, requests, reference, plan, graphs, gemm):
+    extra = ["--graphs", graphs, *gemm]
+    got, more = cycling(suite, folder, f"{name}-mmd-{graphs}", model, requests, plan, extra)
+    return {"tokens": sum(map(len, reference().values())), "differ": differences(reference(), got), **more}
+
+
+def elsewhere(reference, want):
+    return {"tokens": sum(map(len, reference().values())), "differ": differences(want, reference())}
+
+
 def engine_cases(suite, folder, name, model, requests, plan, want=None):
-    """Yields (case, result): alone and under mmd, graphs off and on, by either products."""
+    """Yields (case, what makes its result): alone and under mmd, graphs off and on, by either products."""
     # What the driver's kind picks, and the other.
     other = "cublas" if suite.software else "kernel"
     for gemm in [[]] if suite.args.quick else [[], ["--gemm", other]]:
         stem = f"{name}{'-' + other if gemm else ''}"
-        reference = plain(suite, folder, f"{stem}-plain", model, requests, ["--graphs", "off", *gemm])
-        n = sum(map(len, reference.values()))
+        graphless = ["--graphs", "off", *gemm]
+        of = (suite, folder, stem, model, requests)
+        reference = Once(partial(plain, suite, folder, f"{stem}-plain", model, requests, graphless))
         if want and not gemm:
-            yield f"{stem}: alone, against ids computed elsewhere", {
-                "tokens": n,
-                "differ": differences(want, reference),
-            }
-        got = plain(suite, folder, f"{stem}-plain-graphs", model, requests, ["--graphs", "on", *gemm])
-        yield f"{stem}: alone, graphs on against off", {"tokens": n, "differ": differences(reference, got)}
+            yield f"{stem}: alone, against ids computed elsewhere", partial(elsewhere, reference, want)
+        yield f"{stem}: alone, graphs on against off", partial(alone, *of, reference, gemm)
         for graphs in ("off", "on"):
-            got, more = cycling(
-                suite, folder, f"{stem}-mmd-{graphs}", model, requests, plan, ["--graphs", graphs, *gemm]
-            )
             yield (
                 f"{stem}: under mmd, {plan[0]} layers cycling, graphs {graphs}, against alone",
-                {"tokens": n, "differ": differences(reference, got), **more},
+                partial(under_mmd, *of, reference, plan, graphs, gemm),
             )
 
 
@@ -323,7 +356,10 @@ def cases(suite, folder):
     size = SIZES[suite.args.driver]
     models = [random_model(suite, folder, seed) for seed in (100, 101, 102)]
     trained = trained_model(suite, folder)
-    yield "three random models, bursts, every policy", serve_case(suite, "random", models, size["pool"])
+    yield (
+        "three random models, bursts, every policy",
+        partial(serve_case, suite, "random", models, size["pool"]),
+    )
     yield from engine_cases(
         suite, folder, "random", models[0], random_requests(folder / "random.requests", suite.args.quick), (6, 1)
     )
@@ -331,8 +367,9 @@ def cases(suite, folder):
         return
     model, expected = trained
     if not suite.args.quick:
-        yield "two trained models, bursts, every policy", serve_case(
-            suite, "trained", [model, model], size["trained_pool"]
+        yield (
+            "two trained models, bursts, every policy",
+            partial(serve_case, suite, "trained", [model, model], size["trained_pool"]),
         )
     n = 2 if suite.args.quick else 6
     requests = write_requests(
@@ -343,16 +380,29 @@ def cases(suite, folder):
     )
 
 
+def run_case(suite, record, name, make):
+    """One that fails is no reason not to ask for the next."""
+    try:
+        result = make()
+        suite.say(f"identity: {name}: {result['differ']} of {result['tokens']} differ")
+    except Failure as error:
+        result = {"tokens": 0, "differ": 0, "failed": str(error)}
+        suite.say(f"identity: {name}: {error}")
+    record["cases"].append({"case": name, **result})
+    suite.save()
+
+
 def run(suite, record):
     record["cases"] = []
     record["trained_model"] = bool(os.environ.get("MM_TEST_DATA"))
-    suite.need(30)
     # Sockets' paths are short.
     with tempfile.TemporaryDirectory(prefix="mmgs.", dir="/tmp") as folder:
-        for name, result in cases(suite, pathlib.Path(folder)):
-            record["cases"].append({"case": name, **result})
-            suite.say(f"identity: {name}: {result['differ']} of {result['tokens']} differ")
-            suite.save()
+        for name, make in cases(suite, pathlib.Path(folder)):
+            suite.need(30)
+            run_case(suite, record, name, make)
     wrong = [case["case"] for case in record["cases"] if case["differ"] or case.get("checksum_failures")]
+    failed = [f"{case['case']}: {case['failed']}" for case in record["cases"] if "failed" in case]
     if wrong:
-        raise Failure(f"other tokens or wrong bytes: {'; '.join(wrong)}")
+        failed.insert(0, f"other tokens or wrong bytes: {'; '.join(wrong)}")
+    if failed:
+        raise Failure("; ".join(failed))

@@ -4,6 +4,7 @@
 import argparse
 import contextlib
 import json
+import math
 import os
 import pathlib
 import platform
@@ -84,6 +85,7 @@ def arguments(text):
     p.add_argument("--trace")
     p.add_argument("--memory", type=memory_size)
     p.add_argument("--commit")
+    p.add_argument("--copy")
     p.add_argument("--fetch-deps")
     args = p.parse_args()
     if args.help:
@@ -241,6 +243,7 @@ def run_part(suite, part):
     finally:
         record["seconds"] = round(before + time.monotonic() - begun, 1)
         suite.state["saved"] = now()
+        suite.copied = -math.inf
         suite.save()
         suite.say(
             f"{part}: {record['outcome']}{': ' + record['why'] if record['why'] else ''} " f"({record['seconds']} s)"
@@ -265,6 +268,8 @@ def main(text):
     try:
         for part in args.part:
             run_part(suite, part)
+        if "conformance" in args.part:
+            conformance.beside(suite)
     except Interrupted:
         print("gpu-suite: interrupted; what was done is in the results", file=sys.stderr)
         return 1
@@ -273,6 +278,8 @@ def main(text):
         if not suite.software:
             device["settings_after"] = probe.settings()
             suite.save()
+        if args.copy:
+            suite.copy()
         for fd in kept:
             os.close(fd)
     suite.say(f"{suite.out / 'gpu-suite.md'}")

@@ -145,16 +145,25 @@ def settings():
         "name,driver_version,persistence_mode,compute_mode,mig.mode.current,power.limit,clocks.applications.graphics,"
         "ecc.mode.current,pcie.link.gen.max,pcie.link.width.max,memory.used"
     )
+    # A newer nvidia-smi may have dropped one of them, and then answers none.
+    found = query(keys)
+    if found is None:
+        return {}
+    return found or {key: value for one in keys.split(",") for key, value in (query(one) or {}).items()}
+
+
+def query(keys):
+    """{} where it refuses; None where there is no answer to be had."""
     try:
         done = subprocess.run(
             ["nvidia-smi", f"--query-gpu={keys}", "--format=csv,noheader"],
             capture_output=True,
             text=True,
-            timeout=HANGS_S,
+            timeout=HANGS_S / 3,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return {}
+        return None
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
         return {}

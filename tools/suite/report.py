@@ -96,7 +96,7 @@ def settings(state):
     return (
         "Settings of the device that changed while the suite ran: "
         + (", ".join(keys) if keys else "none")
-        + f". Memory in use before: {before['memory.used']}, after: {after['memory.used']}.\n\n"
+        + f". Memory in use before: {before.get('memory.used', '?')}, after: {after.get('memory.used', '?')}.\n\n"
     )
 
 
@@ -190,6 +190,9 @@ def identity(part):
             more += [
                 f"{case['gated_steps']} of {case['steps']} steps with layers away, {case['graph_launches']} as graphs"
             ]
+        if "failed" in case:
+            rows.append((case["case"], "–", "–", "–", f"**failed**: {case['failed']}"))
+            continue
         rows.append((case["case"], case["tokens"], case["differ"], case.get("checksum_failures", "–"), "; ".join(more)))
     text = table(("case", "tokens", "differ", "layers with wrong bytes", ""), rows)
     return text if part.get("trained_model") else text + "\nWithout the trained model (MM_TEST_DATA is not set).\n"

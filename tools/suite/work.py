@@ -4,17 +4,23 @@
 import contextlib
 import ctypes
 import datetime
+import io
 import json
+import math
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
+import tarfile
 import time
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 PARTS = ("build", "conformance", "identity", "bench", "sizes")
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 END_S = 30  # for a program that is told to end
+COPY_EVERY_S = 20
+LOG_BYTES = 4 << 20  # of a longer one the end is copied
 
 
 class Failure(Exception):
@@ -71,6 +77,15 @@ def children(pid):
     return found
 
 
+def finite(value):
+    """The same without numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 class Suite:
     def __init__(self, args, env):
         self.args, self.env = args, env
@@ -81,6 +96,8 @@ class Suite:
         self.begun = time.monotonic()
         self.software = args.driver == "software"
         self.state = {}
+        self.stuck = set()  # pids that not even SIGKILL ends: they sit in the driver
+        self.copied = -math.inf  # when
         self.report = None  # called with the state whenever it is saved
         libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -99,9 +116,43 @@ class Suite:
     # ---- state ----
 
     def save(self):
+        """Whatever a program told: nothing of it may keep the rest from being written."""
         self.out.mkdir(parents=True, exist_ok=True)
-        self.write(self.out / "gpu-suite.json", json.dumps(self.state, indent=1, allow_nan=False) + "\n")
-        self.write(self.out / "gpu-suite.md", self.report(self.state))
+        state = finite(self.state)
+        self.write(self.out / "gpu-suite.json", json.dumps(state, indent=1, allow_nan=False) + "\n")
+        try:
+            text = self.report(state)
+        except Exception as error:
+            text = f"# GPU suite\n\nNo report can be made of gpu-suite.json: {type(error).__name__}: {error}\n"
+        self.write(self.out / "gpu-suite.md", text)
+        if self.args.copy and time.monotonic() - self.copied > COPY_EVERY_S:
+            self.copy()
+
+    def copy(self):
+        """The results and, in one file, the logs, to where --copy says."""
+        to = pathlib.Path(self.args.copy)
+        try:
+            to.mkdir(parents=True, exist_ok=True)
+            for name in ("gpu-suite.json", "gpu-suite.md"):
+                shutil.copyfile(self.out / name, to / f"{name}.part")
+                os.replace(to / f"{name}.part", to / name)
+            with tarfile.open(to / "logs.tar.gz.part", "w:gz", compresslevel=1) as tar:
+                for path in sorted(self.logs.glob("*")):
+                    self.pack(tar, path)
+            os.replace(to / "logs.tar.gz.part", to / "logs.tar.gz")
+        except OSError as error:
+            self.say(f"--copy: {error}")
+        self.copied = time.monotonic()
+
+    @staticmethod
+    def pack(tar, path):
+        """It may be written to meanwhile."""
+        with open(path, "rb") as file:
+            info = tar.gettarinfo(arcname=f"logs/{path.name}", fileobj=file)
+            file.seek(max(info.size - LOG_BYTES, 0))
+            data = file.read(LOG_BYTES)
+        info.size = len(data)
+        tar.addfile(info, io.BytesIO(data))
 
     @staticmethod
     def write(path, text):
@@ -151,7 +202,8 @@ class Suite:
         finally:
             self.end(process)
         return Done(
-            process.returncode, self.logs / f"{name}.out", self.logs / f"{name}.log", time.monotonic() - begun, ended
+            -signal.SIGKILL if process.returncode is None else process.returncode,
+            self.logs / f"{name}.out", self.logs / f"{name}.log", time.monotonic() - begun, ended
         )
 
     def end(self, process):
@@ -162,13 +214,17 @@ class Suite:
                 process.wait(END_S)
         if process.poll() is None:
             process.kill()
-            process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_S)
         self.sweep()
 
     def sweep(self):
         """What outlived its parents became our child: it is ended too."""
         deadline = time.monotonic() + END_S
-        while (left := children(os.getpid())) and time.monotonic() < deadline:
+        while left := [pid for pid in children(os.getpid()) if pid not in self.stuck]:
+            if time.monotonic() > deadline:
+                self.say(f"not to be ended: {', '.join(map(str, left))}")
+                self.stuck.update(left)
             for pid in left:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
