@@ -254,6 +254,7 @@ FLAGS = [
     ("mmctl", [], ""),
     ("mmserve", ["--frobnicate"], "frobnicate"),
     ("mmserve", ["--plain"], "model"),
+    ("mmserve", ["--model", "/m", "--requests", "-", "--sync"], "--sync"),
     ("mkmodel", ["frobnicate"], "frobnicate"),
     ("mkmodel", ["random"], ""),
     ("mkmodel", ["random", "/tmp/x", "--layers", "0"], "layers"),

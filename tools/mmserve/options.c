@@ -50,6 +50,7 @@ static const char help[] =
 	"{\"id\",\"arrival_s\",\"prompt\":[ids],\"max_tokens\"}\n"
 	"                                (or \"prompt_tokens\":N, the ids made from the seed)\n"
 	"      --trace FILE              CSV: arrival_s,prompt_tokens,output_tokens\n"
+	"                                of either: - is standard input, read to its end first\n"
 	"      --seed N                  of prompt ids of which only the number is given (default "
 	"0)\n"
 	"      --vocab-limit N           a trace's ids are below this (default: the vocabulary)\n"
@@ -250,6 +251,8 @@ static int check(const struct mm_serve_options *o)
 		return usage("--model", "is missing");
 	if (!o->requests == !o->trace)
 		return usage("--requests, --trace", "give one of them");
+	if (o->sync && !strcmp(o->requests ? o->requests : o->trace, "-"))
+		return usage("--sync", "standard input cannot be the requests' as well");
 	if (o->plain && o->socket)
 		return usage("--plain, --socket", "exclude each other");
 	if (o->turn_priority > MM_TURN_PRIORITY_MAX)

@@ -240,7 +240,7 @@ static int read_csv_line(struct reader *r, const char *text)
 
 static void close_file(FILE **file)
 {
-	if (*file)
+	if (*file && *file != stdin)
 		fclose(*file);
 }
 
@@ -274,9 +274,12 @@ static int read_lines(struct reader *r, FILE *file, bool csv)
 int mm_requests_read(const char *path, bool csv, const struct mm_requests_opts *opts,
 		     struct mm_requests *ret_requests, char *err)
 {
-	mm_cleanup(close_file) FILE *file = fopen(path, "rbe");
+	const bool is_stdin = !strcmp(path, "-");
+	mm_cleanup(close_file) FILE *file = is_stdin ? stdin : fopen(path, "rbe");
 	mm_cleanup(mm_requests_done) struct mm_requests out = { 0 };
-	struct reader r = { .path = path, .opts = opts, .out = &out, .err = err };
+	struct reader r = {
+		.path = is_stdin ? "standard input" : path, .opts = opts, .out = &out, .err = err
+	};
 	int e;
 
 	if (!file) {

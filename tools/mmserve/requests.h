@@ -46,8 +46,8 @@ struct mm_requests_opts {
 };
 
 /**
- * mm_requests_read() - read a file
- * @path:         JSONL or, with @csv, a trace
+ * mm_requests_read() - read a file to its end
+ * @path:         JSONL or, with @csv, a trace; "-" is standard input
  * @opts:         see there
  * @ret_requests: written only on success; give back with mm_requests_done()
  * @err:          gets the sentence, MM_SERVE_ERROR_BYTES

@@ -287,11 +287,16 @@ static void test_good_requests(void **state)
 	assert_int_equal(mm_requests_read(path, true, &o, &a, err), 0);
 	assert_int_equal(a.n, 0);
 	write_file("r", LINE LINE, 2 * strlen(LINE));
-	assert_int_equal(mm_requests_read(path, false, &o, &a, err), 0);
-	assert_int_equal(a.n, 2);
-	assert_string_equal(a.all[1].id, "a");
-	assert_int_equal(a.all[1].ids[1], 2);
-	mm_requests_done(&a);
+	assert_non_null(freopen(path, "re", stdin));
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(mm_requests_read(i ? "-" : path, false, &o, &a, err), 0);
+		assert_int_equal(a.n, 2);
+		assert_string_equal(a.all[1].id, "a");
+		assert_int_equal(a.all[1].ids[1], 2);
+		mm_requests_done(&a);
+	}
+	assert_int_equal(mm_requests_read("-", false, &o, &a, err), -EBADMSG);
+	assert_string_equal(err, "standard input:0: it is empty");
 	write_file("r", HEAD "0,9,4\n0.5,3,2\n2e0,7,1", strlen(HEAD "0,9,4\n0.5,3,2\n2e0,7,1"));
 	assert_int_equal(mm_requests_read(path, true, &o, &a, err), 0);
 	o.limit = 2;
