@@ -284,15 +284,6 @@ static uint64_t clip(u128 value)
 	return value > UINT64_MAX ? UINT64_MAX : (uint64_t)value;
 }
 
-uint64_t mm_plan_step_ns(uint32_t beta, uint32_t n, uint32_t m, uint64_t t_c_ns, uint64_t t_t_ns)
-{
-	u128 stream = (u128)m * t_t_ns;
-
-	if (beta == 2)
-		return clip(MM_MAX((u128)n * t_c_ns, stream));
-	return clip((u128)m * t_c_ns + MM_MAX((u128)(n - m) * t_c_ns, stream));
-}
-
 static u128 one_slot_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
 			  uint64_t t_t_ns)
 {

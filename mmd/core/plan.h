@@ -108,20 +108,6 @@ uint64_t mm_plan_pages_only_in(const struct mm_plan_set *a, const struct mm_plan
 			       const uint32_t *layer_pages);
 
 /**
- * mm_plan_step_ns() - duration of a step with evenly spaced layers
- * @beta:   slots, 1 or 2
- * @n:      layers
- * @m:      that cycle
- * @t_c_ns: one layer's computation
- * @t_t_ns: one layer's transfer
- *
- * beta = 1: m·T_c + max((n−m)·T_c, m·T_T). beta = 2: max(n·T_c, m·T_T), exact where gaps are equal
- * and m is even, else a lower bound. Saturates.
- * Return: nanoseconds.
- */
-uint64_t mm_plan_step_ns(uint32_t beta, uint32_t n, uint32_t m, uint64_t t_c_ns, uint64_t t_t_ns);
-
-/**
  * mm_plan_set_step_ns() - duration of a step with this very set
  * @set:    any
  * @n:      layers
@@ -129,6 +115,8 @@ uint64_t mm_plan_step_ns(uint32_t beta, uint32_t n, uint32_t m, uint64_t t_c_ns,
  * @t_t_ns: one layer's transfer
  *
  * beta = 1: each gap g costs T_c + max((g−1)·T_c, T_T). beta = 2: steps are played until they repeat.
+ * With m layers evenly spaced that is m·T_c + max((n−m)·T_c, m·T_T) and, where m is even, max(n·T_c, m·T_T);
+ * no set of m layers takes less.
  * Return: nanoseconds, saturated.
  */
 uint64_t mm_plan_set_step_ns(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
