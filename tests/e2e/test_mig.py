@@ -55,6 +55,13 @@ def test_gpus_by_uuid(start, serve, case):
 
     d = start(kind=Hidden, devices=3, pool="8M", page="16K", by=[uuid("GPU", 1), uuid("GPU", 0)])
     assert [x["device"]["uuid"][-2:] for x in d.status()["devices"]] == ["01", "00"]
+    for i, name in enumerate((uuid("GPU", 1), uuid("GPU", 0).replace("-", "").replace("GPU", "GPU-"))):
+        (one,) = d.ctl("status", "--device", name)["devices"]
+        assert one["device"]["ordinal"] == i
+    for name, code, says in ((uuid("GPU", 2), 1, "no device"), (uuid("GPU", 0)[:8], 1, "more than one"),
+                             ("GPU-", 2, "neither"), ("GPU", 2, "neither")):
+        got = d.ctl("status", "--device", name, check=False)
+        assert got[0] == code and says in got[2], got
     assert [x["device"]["ordinal"] for x in d.status()["devices"]] == [0, 1]
     del d.env["CUDA_VISIBLE_DEVICES"]
     seen = listed(d)

@@ -178,17 +178,61 @@ static int exchange(const struct mm_ctl *ctl, const json_t *request, json_t **re
 	return MM_EXIT_DONE;
 }
 
+/* "GPU-8932f9…" without its prefix and dashes begins @hex. */
+static bool begins(const char *hex, const char *uuid)
+{
+	for (uuid += 4; *uuid; uuid++) {
+		if (*uuid == '-')
+			continue;
+		if (!*hex || (*hex | 0x20) != (*uuid | 0x20))
+			return false;
+		hex++;
+	}
+	return true;
+}
+
+/* mmd's socket knows devices by ordinal alone. */
+static int find_device(const struct mm_ctl *ctl, json_int_t *ret_device)
+{
+	const struct mm_ctl all = { .socket = ctl->socket, .quiet = ctl->quiet, .device = -1 };
+	mm_cleanup(mm_json_done) json_t *status = NULL;
+	const json_t *one;
+	int r = mm_ask(&all, "status", NULL, &status);
+	size_t i, found = 0;
+
+	if (r != MM_EXIT_DONE)
+		return r;
+	json_array_foreach (json_object_get(status, "devices"), i, one) {
+		const json_t *facts = json_object_get(one, "device");
+
+		if (!begins(mm_text(facts, "uuid"), ctl->uuid))
+			continue;
+		*ret_device = (json_int_t)mm_u64(facts, "ordinal");
+		found++;
+	}
+	if (found == 1)
+		return MM_EXIT_DONE;
+	return mm_complain(MM_EXIT_FAILED,
+			   "--device: %s device of this mmd's is %s; mmctl devices lists them",
+			   found ? "more than one" : "no", ctl->uuid);
+}
+
 int mm_ask(const struct mm_ctl *ctl, const char *method, json_t *params, json_t **ret_result)
 {
 	mm_cleanup(mm_json_done) json_t *request =
 		json_pack("{s:s,s:i,s:s}", "jsonrpc", "2.0", "id", 1, "method", method);
 	mm_cleanup(mm_json_done) json_t *reply = NULL;
+	json_int_t device = ctl->device;
 	json_t *result;
-	int r;
+	int r = ctl->uuid ? find_device(ctl, &device) : MM_EXIT_DONE;
 
-	if (ctl->device >= 0) {
+	if (r != MM_EXIT_DONE) {
+		json_decref(params);
+		return r;
+	}
+	if (device >= 0) {
 		params = params ? params : json_object();
-		json_object_set_new(params, "device", json_integer(ctl->device));
+		json_object_set_new(params, "device", json_integer(device));
 	}
 	if (params)
 		json_object_set_new(request, "params", params);

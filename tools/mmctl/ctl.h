@@ -19,7 +19,8 @@ struct mm_ctl {
 	const char *socket; /* "": none was named and there is no default */
 	bool json;
 	bool quiet;        /* nothing is said about a mmd that is not there */
-	json_int_t device; /* ordinal; -1: all */
+	json_int_t device; /* ordinal; -1: all, or uuid says it */
+	const char *uuid;  /* GPU-…, MIG-…, or the beginning of one; NULL: not named so */
 };
 
 struct mm_command {

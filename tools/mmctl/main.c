@@ -22,7 +22,7 @@ static const struct mm_command commands[] = {
 
 static void help(void)
 {
-	puts("Usage: mmctl [--socket PATH | --dir DIR] [--device N] [--json] COMMAND\n"
+	puts("Usage: mmctl [--socket PATH | --dir DIR] [--device N|UUID] [--json] COMMAND\n"
 	     "Looks into a running mmd, and sets plans by hand.\n");
 	for (size_t i = 0; i < MM_ARRAY_SIZE(commands); i++)
 		printf("  %-10s %-22s %s\n", commands[i].name, commands[i].args,
@@ -30,7 +30,9 @@ static void help(void)
 	puts("\n  --socket PATH   mmd's admin socket\n"
 	     "  --dir DIR       mmd's directory (default: /run/mmd as root, else "
 	     "$XDG_RUNTIME_DIR/mmd)\n"
-	     "  --device N      only of this device, by the ordinal that mmd was given\n"
+	     "  --device N      only of this device, by the ordinal that mmd was given, or by "
+	     "UUID\n"
+	     "                  (GPU-..., MIG-..., or the beginning of one)\n"
 	     "  --json          one JSON object instead of text\n"
 	     "  --help, --version\n\n"
 	     "MODEL is a tenant's name or id, ACCOUNT an account's name or uid:N; quota set takes\n"
@@ -96,16 +98,21 @@ static int options_parse(int argc, char **argv, struct options *o, char **words,
 	return MM_EXIT_DONE;
 }
 
-static int device_parse(const char *word, json_int_t *ret_device)
+static int device_parse(const char *word, struct mm_ctl *ctl)
 {
 	char *end;
 
-	*ret_device = -1;
+	ctl->device = -1;
 	if (!word)
 		return MM_EXIT_DONE;
-	*ret_device = strtol(word, &end, 10);
-	if (*end || end == word || *ret_device < 0 || *ret_device > INT32_MAX)
-		return mm_complain(MM_EXIT_USAGE, "--device: '%s' is not a number of a device",
+	if ((strncmp(word, "GPU-", 4) == 0 || strncmp(word, "MIG-", 4) == 0) && word[4]) {
+		ctl->uuid = word;
+		return MM_EXIT_DONE;
+	}
+	ctl->device = strtol(word, &end, 10);
+	if (*end || end == word || ctl->device < 0 || ctl->device > INT32_MAX)
+		return mm_complain(MM_EXIT_USAGE,
+				   "--device: '%s' is neither a number nor a UUID of a device",
 				   word);
 	return MM_EXIT_DONE;
 }
@@ -186,7 +193,7 @@ int main(int argc, char **argv)
 	if (r != MM_EXIT_DONE)
 		return r;
 	ctl = (struct mm_ctl){ .socket = path, .json = o.json };
-	r = device_parse(o.device, &ctl.device);
+	r = device_parse(o.device, &ctl);
 	if (r != MM_EXIT_DONE)
 		return r;
 	return written(dispatch(&ctl, n, words));
