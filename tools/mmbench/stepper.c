@@ -151,6 +151,7 @@ static int open_forward(struct mm_stepper *s, const struct mm_stepper_opts *o, c
 	}
 	for (uint32_t i = 0; i < o->batch * opts.table_stride; i++)
 		b->tables[i] = table_entry(s, i);
+	mm_forward_derive(&s->forward);
 	return 0;
 }
 

@@ -360,7 +360,7 @@ static void fill_batch(struct mm_engine *e, const struct mm_sched_plan *plan)
 		if (item->samples)
 			b->samples[b->n_samples++] = b->n_tokens - 1;
 	}
-	mm_forward_measure(&e->forward);
+	mm_forward_derive(&e->forward);
 }
 
 /* Before which layer this step breaks off, by --break-steps; none of the model's: it does not. */

@@ -271,7 +271,7 @@ static void fetch_checksums(struct mm_forward *f)
 						  n_checksums(f) * 8ul, f->stream));
 }
 
-/* So many steps share a bound that graphs of it serve them all: a power of two, or the most there can be. */
+/* Splits that hold the context. Rounded up to a power of two: few graphs serve contexts of every length. */
 static uint32_t bound_splits(const struct mm_forward *f, uint32_t context)
 {
 	const uint32_t splits = mm_attention_splits(context, MM_ATTENTION_SPLIT_TOKENS);
@@ -284,7 +284,7 @@ static uint32_t bound_splits(const struct mm_forward *f, uint32_t context)
 	return MM_MIN(bound, f->splits_max);
 }
 
-void mm_forward_measure(struct mm_forward *f)
+void mm_forward_derive(struct mm_forward *f)
 {
 	struct mm_batch *b = &f->batch;
 	uint32_t context = 0, rows = 0;
@@ -301,6 +301,7 @@ void mm_forward_measure(struct mm_forward *f)
 
 int mm_forward_step(struct mm_forward *f)
 {
+	mm_assert(f->batch.n_rows && f->batch.splits); /* mm_forward_derive() */
 	f->error = CUDA_SUCCESS;
 	mm_pass_note(f, f->gpu->cuMemcpyHtoDAsync(f->w.ids, f->host,
 						  input_words(&f->opts, f->batch.n_rows) * 4,

@@ -36,7 +36,7 @@ struct mm_forward_opts {
 struct mm_batch { /* host side of a step */
 	uint32_t n_tokens;
 	uint32_t n_samples;
-	/* by mm_forward_measure() */
+	/* by mm_forward_derive() */
 	uint32_t n_rows;     /* block tables that are named */
 	uint32_t splits;     /* bound for attention */
 	bool decodes;        /* token i is the one of row i, and its successor is wanted */
@@ -102,8 +102,8 @@ int mm_forward_init(struct mm_forward *f, struct mm_memory *memory,
 		    char *err);
 void mm_forward_done(struct mm_forward *f);
 
-/* The batch is filled: what its numbers say about the step. Before mm_forward_step(). */
-void mm_forward_measure(struct mm_forward *f);
+/* The batch is filled: what follows from it, n_rows, splits and decodes. Before mm_forward_step(). */
+void mm_forward_derive(struct mm_forward *f);
 
 /**
  * mm_forward_step() - enqueue the step in @f->batch

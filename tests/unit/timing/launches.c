@@ -310,7 +310,7 @@ static void check(struct mm_forward *f, const struct mm_step_model *m, const cha
 	seen.layer = MM_ANY_LAYER;
 	seen.opened = 0;
 	fill_batch(&f->batch, batches[i].chunks, &batch);
-	mm_forward_measure(f);
+	mm_forward_derive(f);
 	assert_int_equal(mm_forward_step(f), 0);
 	mm_step_cost(m, &batch, &ns);
 	near(name, batches[i].name, BEFORE, ns.before);
