@@ -30,6 +30,12 @@ static int fail(struct mm_engine *e, int error, const char *what)
 	return error;
 }
 
+static int fail_gpu(struct mm_engine *e, CUresult r, const char *what)
+{
+	snprintf(e->err, MM_SERVE_ERROR_BYTES, "%s: %s", what, mm_gpu_strerror(e->memory->gpu, r));
+	return mm_gpu_errno(r);
+}
+
 /* ---- the memory, for kvman ---- */
 
 static int kv_want(void *context, uint32_t chunks_total)
@@ -72,7 +78,7 @@ static int kv_mark(void *context)
 	struct mm_engine *e = context;
 	const CUresult r = e->memory->gpu->cuEventRecord(e->retired_done, e->forward.stream);
 
-	return r ? fail(e, mm_gpu_errno(r), "cannot move KV blocks") : 0;
+	return r ? fail_gpu(e, r, "cannot move KV blocks") : 0;
 }
 
 static int kv_marked(void *context)
@@ -82,7 +88,7 @@ static int kv_marked(void *context)
 
 	if (r == CUDA_ERROR_NOT_READY)
 		return -EAGAIN;
-	return r ? fail(e, mm_gpu_errno(r), "cannot move KV blocks") : 0;
+	return r ? fail_gpu(e, r, "cannot move KV blocks") : 0;
 }
 
 static void kv_load(void *context, const struct mm_kvman_load *load)
@@ -187,6 +193,7 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 		.kv_dtype = opts->kv_dtype,
 		.verify = opts->verify,
 	};
+	CUresult res;
 	int r;
 
 	*e = (struct mm_engine){ .opts = *opts,
@@ -195,10 +202,9 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 				 .requests = requests,
 				 .break_dice = opts->break_seed,
 				 .err = err };
-	r = mm_gpu_errno(
-		mm_stamps_init(&e->stamps, memory->gpu, opts->device_times, opts->time_scale));
-	if (r)
-		return fail(e, r, "cannot create an event");
+	res = mm_stamps_init(&e->stamps, memory->gpu, opts->device_times, opts->time_scale);
+	if (res)
+		return fail_gpu(e, res, "cannot create an event");
 	r = mm_kv_arena_init(
 		&e->kv, opts->kv_order, weights->arch.layers,
 		mm_forward_part_bytes(&weights->arch, opts->block_tokens, opts->kv_dtype),
@@ -218,9 +224,10 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 	r = mm_forward_init(&e->forward, memory, weights, &forward, err);
 	if (!r && mm_graphs_init(&e->graphs, &e->forward, opts->graphs_max, opts->graphs_must))
 		r = fail(e, -ENOMEM, "cannot keep graphs");
-	if (!r && memory->gpu->cuEventCreate(&e->retired_done, CU_EVENT_DISABLE_TIMING))
-		r = fail(e, -EIO, "cannot create an event");
-	return r ? r : init_kv(e);
+	if (r)
+		return r;
+	res = memory->gpu->cuEventCreate(&e->retired_done, CU_EVENT_DISABLE_TIMING);
+	return res ? fail_gpu(e, res, "cannot create an event") : init_kv(e);
 }
 
 void mm_engine_done(struct mm_engine *e)
@@ -403,8 +410,7 @@ static int fail_step(struct mm_engine *e, int error)
 {
 	if (!e->forward.error)
 		return fail(e, error, "a step failed");
-	snprintf(e->err, MM_SERVE_ERROR_BYTES, "a step failed: %s",
-		 mm_gpu_strerror(e->memory->gpu, e->forward.error));
+	fail_gpu(e, e->forward.error, "a step failed");
 	return error;
 }
 
@@ -487,13 +493,13 @@ static int step(struct mm_engine *e, const struct mm_sched_plan *plan)
 	fill_batch(e, plan);
 	res = mm_stamps_begin(&e->stamps, e->forward.stream);
 	if (res)
-		return fail(e, mm_gpu_errno(res), "cannot take the time");
+		return fail_gpu(e, res, "cannot take the time");
 	r = compute(e, &info);
 	if (r)
 		return r;
 	res = mm_stamps_read(&e->stamps, &begin_s, &end_s);
 	if (res)
-		return fail(e, mm_gpu_errno(res), "cannot take the time");
+		return fail_gpu(e, res, "cannot take the time");
 	mm_kvman_ran(&e->kvman, now_ns() - begin);
 	if (e->opts.verify)
 		e->stats.checksum_failures += mm_forward_verify(&e->forward, report_mismatch, e);
@@ -633,11 +639,12 @@ int mm_engine_hold(struct mm_engine *e, int fd)
 
 int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 {
-	int r = mm_gpu_errno(
-		mm_stamps_start(&e->stamps, e->forward.stream, start_ns ? start_ns : now_ns()));
+	const CUresult res =
+		mm_stamps_start(&e->stamps, e->forward.stream, start_ns ? start_ns : now_ns());
+	int r = 0;
 
-	if (r)
-		return fail(e, r, "cannot take the time");
+	if (res)
+		return fail_gpu(e, res, "cannot take the time");
 	mm_kvman_granted(&e->kvman, now_ns());
 	while (!r && !all_done(e)) {
 		r = check_stop(e);
