@@ -43,9 +43,9 @@ struct mm_arch {
 	bool tied; /* the head is the embedding */
 	enum mm_family family;
 	uint32_t head_dim;
-	uint32_t
-		embed_dim; /* of the embedding and the head; another than hidden is projected (OPT) */
-	bool post_norm;    /* OPT: a norm follows its block instead of preceding it */
+	/* of the embedding and the head; another than hidden is projected (OPT) */
+	uint32_t embed_dim;
+	bool post_norm; /* OPT: a norm follows its block instead of preceding it */
 	bool no_final_norm;
 	double norm_eps;
 	struct mm_rope rope; /* not OPT */

@@ -28,7 +28,7 @@ MM_DEVICE struct gemm_lanes gemm_load(const char *row, uint32_t k, uint32_t n, u
 	return l;
 }
 
-/* mm_lanes_sum() */
+/* The tree of the host twin: mm_lanes_sum(), kernels/host/lanes.h. */
 MM_DEVICE float gemm_tree(const struct gemm_lanes *l)
 {
 	float sum[8];

@@ -294,8 +294,11 @@ CUresult sg_capture_check_stream(struct sg_stream *stream)
 	return sg_capture_refuse(stream);
 }
 
-/* Does a stream of @ctx capture, and if so must it not? @spoils: then its capture is lost. */
-static bool find(const struct sg_context *ctx, bool blocking_only, bool spoils)
+/*
+ * Is a stream of @ctx captured? @blocking_only: one that the legacy stream waits for. @invalidate: the captures
+ * that are found are lost.
+ */
+static bool captures_in(const struct sg_context *ctx, bool blocking_only, bool invalidate)
 {
 	bool found = false;
 
@@ -306,7 +309,7 @@ static bool find(const struct sg_context *ctx, bool blocking_only, bool spoils)
 		for (size_t i = 0; i < c->n_streams && c->ctx == ctx; i++)
 			if (!blocking_only || !(c->streams[i]->flags & CU_STREAM_NON_BLOCKING)) {
 				found = true;
-				c->invalid |= spoils;
+				c->invalid |= invalidate;
 			}
 	sg_graph_unlock();
 	return found;
@@ -314,12 +317,12 @@ static bool find(const struct sg_context *ctx, bool blocking_only, bool spoils)
 
 CUresult sg_capture_check_context(struct sg_context *ctx)
 {
-	return find(ctx, false, true) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+	return captures_in(ctx, false, true) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
 CUresult sg_capture_check_legacy(struct sg_context *ctx)
 {
-	return find(ctx, true, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+	return captures_in(ctx, true, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
 CUresult sg_capture_unsafe(void)
@@ -482,7 +485,7 @@ static CUresult describe(struct sg_stream *stream, const struct info *ask)
 
 	/* Looking does no harm to the capture. */
 	if (stream == __atomic_load_n(&stream->ctx->legacy, __ATOMIC_ACQUIRE) &&
-	    find(stream->ctx, true, false))
+	    captures_in(stream->ctx, true, false))
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	sg_graph_lock();
 	c = stream->capture;

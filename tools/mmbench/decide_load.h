@@ -31,8 +31,8 @@ struct mm_decide_opts {
 	uint64_t step_ns, page_ns;                     /* of each tenant; a page over the link */
 	uint64_t events;                               /* to time, behind a tenth to warm up */
 	uint64_t seed;
-	uint32_t
-		runs; /* of the same: of each event the least time counts, the rest was the machine's */
+	/* of the same: of each event the least time counts, the rest was the machine's */
+	uint32_t runs;
 	enum mm_policy policy;
 };
 

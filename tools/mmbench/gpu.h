@@ -68,8 +68,8 @@ struct mm_gpu_sizes {
 	struct mm_gpu_shape cycling;                     /* the model whose layers cycle */
 	struct mm_gpu_shape served;                      /* the one that mmserve serves */
 	uint32_t requests, prompt_tokens, output_tokens; /* that it serves */
-	uint32_t serve_repeat;
-	uint32_t steps; /* of one measurement */
+	uint32_t serve_repeat;                           /* how often it serves them, in each way */
+	uint32_t steps;                                  /* of one measurement */
 };
 
 struct mm_gpu_bench {

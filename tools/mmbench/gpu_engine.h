@@ -39,7 +39,7 @@ struct mm_gpu_load {
 int mm_gpu_load_open(struct mm_gpu_load *load, struct mm_gpu_module *module, uint64_t bytes,
 		     uint64_t page_bytes);
 int mm_gpu_load_run(struct mm_gpu_load *load);
-/* Times so many launches at once. */
+/* @ret_s: device time of one launch, the mean of so many in a row. */
 int mm_gpu_load_time(struct mm_gpu_load *load, uint32_t launches, double *ret_s);
 void mm_gpu_load_close(struct mm_gpu_load *load);
 
@@ -57,7 +57,7 @@ int mm_gpu_engine_open(struct mm_gpu_engine *e, struct mm_gpu_tenant *tenant);
 /* The load has changed: a graph is captured anew with the next step that needs one. */
 void mm_gpu_engine_forget(struct mm_gpu_engine *e);
 
-/* @ret_s: 0 for the first. */
+/* @ret_s: since the end of the step before, device time; 0 for the first. */
 int mm_gpu_engine_step(struct mm_gpu_engine *e, double *ret_s);
 
 /**
@@ -69,5 +69,5 @@ int mm_gpu_engine_steps(struct mm_gpu_engine *e, uint32_t steps, struct mm_serie
 
 void mm_gpu_engine_close(struct mm_gpu_engine *e);
 
-/* `stream`, of one page size (0: mmd's own). For other parts: with a row for each chunk size, or not. */
+/* The results of `stream`, with the page size of @tenant's mmd: for `pages`, too. */
 int mm_gpu_stream_pages(struct mm_gpu_tenant *tenant, const struct mm_gpu_host *host);

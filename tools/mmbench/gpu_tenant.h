@@ -51,7 +51,7 @@ uint64_t mm_gpu_shape_bytes(const struct mm_gpu_shape *shape);
 int mm_gpu_model(struct mm_gpu_bench *bench, const struct mm_gpu_shape *shape, const char *name,
 		 char *ret_dir);
 
-/* As many bytes as the model's layers take, and as much again. */
+/* Bytes for an mmd to manage: the cycling model's weights twice, and sizes.pool_bytes. */
 uint64_t mm_gpu_tenant_pool(const struct mm_gpu_bench *bench);
 
 /* Load the model whose layers cycle. */
@@ -67,7 +67,7 @@ int mm_gpu_tenant_return(struct mm_gpu_tenant *t);
 int mm_gpu_tenant_plan(struct mm_gpu_tenant *t, uint32_t alpha, uint32_t beta,
 		       struct mm_plan_set *ret_set);
 
-/* What libclient says of its last failed call. */
+/* That mmd ended, where that is why; else what libclient says of its last failed call. */
 int mm_gpu_tenant_fail(struct mm_gpu_tenant *t, int error, const char *what);
 
 void mm_gpu_tenant_close(struct mm_gpu_tenant *t);

@@ -38,14 +38,14 @@ struct mm_engine_opts {
 	enum mm_kv_order kv_order;
 	enum mm_admit admit;
 	enum mm_dtype kv_dtype;
-	uint64_t kv_share_bytes; /* 0: as much as the batch can ever use */
-	uint64_t swap_bytes;     /* 0: none; MM_SWAP_AUTO: as the memory's policy says */
-	uint32_t swap_tokens;    /* as mm_sched_config's */
-	double time_scale; /* the host's time per the device's; these two are of the device: */
+	uint64_t kv_share_bytes;   /* 0: as much as the batch can ever use */
+	uint64_t swap_bytes;       /* 0: none; MM_SWAP_AUTO: as the memory's policy says */
+	uint32_t swap_tokens;      /* as mm_sched_config's */
 	uint32_t kv_keep_permille; /* of the share, kept although it is empty */
-	uint64_t kv_idle_ns;       /* chunks that stay empty for so long are given back */
-	uint64_t kv_timeout_ns;    /* a request that KV is denied for so long is refused */
-	uint32_t break_permille;   /* of the steps break off between two layers and are repeated */
+	double time_scale;         /* the host's time per the device's */
+	uint64_t kv_idle_ns; /* the device's: chunks that stay empty for so long are given back */
+	uint64_t kv_timeout_ns;  /* likewise: a request that KV is denied for so long is refused */
+	uint32_t break_permille; /* of the steps break off between two layers and are repeated */
 	uint64_t break_seed;
 	bool verify;
 	bool device_times;                 /* by the device's clock, not the host's */

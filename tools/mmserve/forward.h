@@ -79,8 +79,8 @@ struct mm_forward {
 	uint32_t *host;          /* the batch's arrays */
 	uint64_t *checksums;
 	CUresult error; /* the first of the step */
-	uint32_t
-		break_at; /* the step breaks off before this layer; beyond the last one: it does not */
+	/* the step breaks off before this layer; beyond the last one: it does not */
+	uint32_t break_at;
 };
 
 /* Bytes of the keys, or of the values, of a block in one layer. */

@@ -49,8 +49,8 @@ static struct mm_graph *make_room(struct mm_graphs *g)
 	return oldest;
 }
 
-/* The batch's size; NULL: it has none, or is the first one of its size. */
-static struct mm_graph *find(struct mm_graphs *g)
+/* The entry of the batch's size. NULL: it is no batch of decodes, or the first of its size, which gets one. */
+static struct mm_graph *find_or_add(struct mm_graphs *g)
 {
 	const struct mm_batch *b = &g->forward->batch;
 	struct mm_graph *graph = g->all, *end = g->all + g->n;
@@ -118,7 +118,7 @@ static int capture(struct mm_graphs *g, struct mm_graph *graph, bool timed)
 int mm_graphs_step(struct mm_graphs *g)
 {
 	struct mm_forward *f = g->forward;
-	struct mm_graph *graph = find(g);
+	struct mm_graph *graph = find_or_add(g);
 	bool timed;
 	int r = 0;
 

@@ -23,7 +23,7 @@
 struct mm_graph { /* of a size */
 	uint32_t tokens;
 	uint32_t splits;
-	uint64_t used;       /* when, counted in steps */
+	uint64_t used;       /* the last time: mm_graphs.steps of then */
 	CUgraphExec exec[2]; /* without and with events; NULL: not yet */
 };
 
@@ -32,7 +32,7 @@ struct mm_graphs {
 	struct mm_graph *all;
 	uint32_t n, max; /* max 0: no graphs */
 	bool must;       /* what cannot be captured is an error, else enqueued one by one */
-	uint64_t steps;
+	uint64_t steps;  /* of sizes that had an entry or got one */
 	uint64_t captures, launches;
 };
 

@@ -46,8 +46,8 @@ struct mm_kvman_ops { /* negative errno other than named here: the run is over *
 
 struct mm_kvman_config {
 	uint32_t share_chunks; /* of a static split */
-	uint32_t
-		keep_chunks; /* of those that it has, stay although they are empty, until they are asked back */
+	/* of those that it has, stay although they are empty, until they are asked back */
+	uint32_t keep_chunks;
 	bool fixed;          /* KV never grows beyond the share, and is never given back */
 	uint64_t idle_ns;    /* chunks that stay empty for so long are given back */
 	uint64_t timeout_ns; /* nothing can run for so long: the oldest is refused */

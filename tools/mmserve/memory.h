@@ -35,8 +35,8 @@ struct mm_memory_ops {
 	uint64_t (*plan_held_ns)(struct mm_memory *m); /* in which plan changes kept steps out */
 	void (*hint)(struct mm_memory *m, const struct mm_load_hint *hint);
 	int (*turn_want)(struct mm_memory *m); /* 0: steps may run; -EAGAIN: an event will say */
-	int (*turn_yield)(
-		struct mm_memory *m); /* between steps; nothing where there are no turns */
+	/* between steps; nothing where there are no turns */
+	int (*turn_yield)(struct mm_memory *m);
 	int (*step_begin)(struct mm_memory *m);
 	int (*step_end)(struct mm_memory *m, CUstream stream, struct mm_step_info *ret_info);
 	int (*step_abandon)(struct mm_memory *m, CUstream stream);

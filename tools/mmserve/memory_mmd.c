@@ -15,8 +15,8 @@ struct mmd {
 	struct mm_swap *swap;
 	struct mm_gate_times *times; /* of graphs that are timed; NULL: there was none yet */
 	const char *dir;             /* of the model; borrowed */
-	struct mm_plain_model
-		files; /* of a model that mmd keeps on a disk; opened when asked for */
+	/* of a model that mmd keeps on a disk; opened when asked for */
+	struct mm_plain_model files;
 	bool files_open;
 };
 

@@ -17,9 +17,9 @@ struct mm_serve_options {
 	const char *socket; /* NULL: libclient's default */
 	const char *name;
 	const char *driver;
-	const char
-		*kernels; /* host, emulated, cuda, or a path; NULL: what the driver's kind runs */
-	uint32_t gemm;    /* 1 + enum mm_gemm_kind; 0: by the driver's kind */
+	/* host, emulated, cuda, or a path; NULL: what the driver's kind runs */
+	const char *kernels;
+	uint32_t gemm; /* 1 + enum mm_gemm_kind; 0: by the driver's kind */
 	const char *requests;
 	const char *trace;
 	const char *output; /* NULL: none */

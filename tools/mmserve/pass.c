@@ -33,6 +33,7 @@ struct linear {
 	uint32_t outputs, k;
 };
 
+/* @bias: any, where only multiply() follows. */
 static struct linear linear(const struct mm_forward *f, uint32_t layer, enum mm_weight weight,
 			    enum mm_weight bias)
 {
@@ -75,7 +76,7 @@ static void apply(struct mm_forward *f, const struct linear *l, CUdeviceptr x, s
 	add_bias(f, l, out, rows);
 }
 
-/* @out may be @x. */
+/* @gain: the norm's; its bias is the next role. @out may be @x. */
 static void norm(struct mm_forward *f, uint32_t layer, enum mm_weight gain, CUdeviceptr x,
 		 CUdeviceptr out, uint32_t rows)
 {

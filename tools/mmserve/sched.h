@@ -88,8 +88,8 @@ struct mm_sched_plan {
 	uint32_t tokens;
 	uint32_t *preempted; /* max_batch: sequences that lost their blocks to this plan */
 	uint32_t n_preempted;
-	struct mm_sched_swap
-		*swaps; /* to be done before anything else, whether the items are or not */
+	/* to be done before anything else, whether the items are or not */
+	struct mm_sched_swap *swaps;
 	uint32_t n_swaps;
 	bool swaps_in;    /* the direction of all */
 	uint32_t stalled; /* sequences that must wait for a block that may still be granted */
