@@ -17,6 +17,7 @@
 #define WAIT_MS       100
 #define LOOK_NS       (10 * MM_NS_PER_S)
 #define LOST_PAUSE_US 100000
+#define LOST_SURE     5 /* so many answers in a row: a device is not taken down for one */
 #define END_LOOK_US   1000
 #define END_NS        (2 * MM_NS_PER_S) /* for a call of NVML's that is under way */
 #define EVENT_TYPES   (MM_NVML_EVENT_SINGLE_BIT | MM_NVML_EVENT_DOUBLE_BIT | MM_NVML_EVENT_XID)
@@ -251,6 +252,7 @@ static void *watch_run(void *arg)
 {
 	struct mm_xwatch *watch = arg;
 	uint64_t look_ns = mm_now_ns() + LOOK_NS;
+	unsigned int lost = 0;
 
 	while (!is_ending(watch)) {
 		struct mm_nvml_event event = { .gpu_instance = MM_NVML_NO_INSTANCE };
@@ -266,7 +268,8 @@ static void *watch_run(void *arg)
 			tell_event(watch, &event);
 		else if (result != MM_NVML_TIMEOUT)
 			usleep(LOST_PAUSE_US);
-		if (is_gone(result))
+		lost = is_gone(result) ? lost + 1 : 0;
+		if (lost == LOST_SURE)
 			tell_gone(watch, result);
 	}
 	give_back(watch);
