@@ -14,7 +14,7 @@ struct argmax_best {
 	uint32_t at;
 };
 
-/* NaN is larger than nothing, and the first element stands for a row of nothing. */
+/* A NaN compares false and is never taken. Where nothing is larger than -inf, 0 stays. */
 MM_DEVICE void argmax_meet(struct argmax_best *b, float value, uint32_t at)
 {
 	if (value > b->value || (value == b->value && at < b->at)) {

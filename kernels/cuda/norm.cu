@@ -48,7 +48,7 @@ MM_DEVICE float norm_add_up(const float *terms, uint32_t count, float sum)
 	return sum;
 }
 
-/* mm_lanes_sum() */
+/* The tree of the host twin: mm_lanes_sum(), kernels/host/lanes.h. */
 MM_DEVICE float norm_tree(const float *lanes)
 {
 	float sum[8];

@@ -65,23 +65,6 @@ static uint32_t tokens(const struct attention *a)
 
 /* ---- what a launch reads ---- */
 
-static void shuffle(uint32_t *blocks, uint32_t n)
-{
-	uint64_t state = 1;
-
-	for (uint32_t i = 0; i < n; i++)
-		blocks[i] = i;
-	for (uint32_t i = n; i-- > 1;) {
-		const uint32_t saved = blocks[i];
-		uint32_t other;
-
-		state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-		other = (uint32_t)((state >> 33) % (i + 1));
-		blocks[i] = blocks[other];
-		blocks[other] = saved;
-	}
-}
-
 /* In words: tables of all sets, then whose table and which position each token has. */
 static int make_words(struct attention *a)
 {
@@ -92,7 +75,7 @@ static int make_words(struct attention *a)
 
 	if (!words)
 		return mm_gpu_fail(a->bench, -ENOMEM, "out of memory");
-	shuffle(words, n_tables);
+	mm_gpu_shuffle(words, n_tables);
 	for (uint32_t i = 0; i < n_tables; i++)
 		words[i] *= (uint32_t)(2 * part_bytes(a) / MM_KV_UNIT_BYTES);
 	for (uint32_t i = 0; i < n; i++) {

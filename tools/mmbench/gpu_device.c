@@ -248,6 +248,23 @@ int mm_gpu_randomize(struct mm_gpu_dev *dev, CUdeviceptr va, uint64_t bytes, boo
 	return r ? r : mm_gpu_call(dev, dev->gpu.cuStreamSynchronize(dev->stream), "random bytes");
 }
 
+void mm_gpu_shuffle(uint32_t *ret_numbers, uint32_t n)
+{
+	uint64_t state = 1;
+
+	for (uint32_t i = 0; i < n; i++)
+		ret_numbers[i] = i;
+	for (uint32_t i = n; i-- > 1;) {
+		const uint32_t saved = ret_numbers[i];
+		uint32_t other;
+
+		state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+		other = (uint32_t)((state >> 33) % (i + 1));
+		ret_numbers[i] = ret_numbers[other];
+		ret_numbers[other] = saved;
+	}
+}
+
 /* ---- host memory ---- */
 
 static int device_node(const struct mm_gpu_dev *dev)

@@ -57,6 +57,9 @@ void mm_gpu_range_close(struct mm_gpu_dev *dev, struct mm_gpu_range *range);
 /* Random bytes, or small random numbers, everywhere in it. */
 int mm_gpu_randomize(struct mm_gpu_dev *dev, CUdeviceptr va, uint64_t bytes, bool numbers);
 
+/* 0 to n - 1, each once, in an order that is random and always the same. */
+void mm_gpu_shuffle(uint32_t *ret_numbers, uint32_t n);
+
 /* Host memory that is there, random, registered, and on the device's side of the machine. */
 struct mm_gpu_host {
 	char *base;

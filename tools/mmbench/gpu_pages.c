@@ -69,12 +69,11 @@ static int gather(struct pages *p, const struct mm_gpu_load *load, struct mm_ser
 	return r;
 }
 
-/* A permutation: each row once, none near the one before. */
+/* Each row once, none near the one before. */
 static int make_rows(struct pages *p)
 {
 	const uint64_t bytes = p->n_rows * sizeof(uint32_t);
 	mm_cleanup(mm_free_ptr) uint32_t *rows = malloc(bytes);
-	uint64_t state = 1;
 	int r = mm_gpu_range_open(&p->dev, bytes, 0, &p->rows);
 
 	if (!r)
@@ -83,17 +82,7 @@ static int make_rows(struct pages *p)
 		r = mm_gpu_fail(p->bench, -ENOMEM, "out of memory");
 	if (r)
 		return r;
-	for (uint32_t i = 0; i < p->n_rows; i++)
-		rows[i] = i;
-	for (uint32_t i = p->n_rows; i-- > 1;) {
-		const uint32_t saved = rows[i];
-		uint32_t other;
-
-		state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-		other = (uint32_t)((state >> 33) % (i + 1));
-		rows[i] = rows[other];
-		rows[other] = saved;
-	}
+	mm_gpu_shuffle(rows, p->n_rows);
 	return mm_gpu_call(&p->dev, p->dev.gpu.cuMemcpyHtoD(p->rows.va, rows, bytes),
 			   "cuMemcpyHtoD");
 }
