@@ -3,16 +3,19 @@
 
 import json
 import os
+import pathlib
 import resource
+import signal
 import socket
 import stat
+import subprocess
 import time
 
 import pytest
 
 from daemon import RpcError
 from tenant import make_requests
-from programs import limit, wait_until
+from programs import BIN, limit, wait_until
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 
@@ -115,3 +118,33 @@ def test_keeper_out_of_fds(d):
         assert s.recv(100).startswith(b"{")
     elapsed = time.monotonic() - begun
     assert d.log.read_text().count("event=accept.failed") <= elapsed + 2
+
+
+def state(process):
+    return pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+def test_mmctl_stopped_and_continued(root):
+    """As by Ctrl-Z and fg, while it waits for the answer: it goes on waiting."""
+    answer = b'{"jsonrpc":"2.0","id":1,"result":{"plans":[]}}\n'
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(root / "admin.sock"))
+        listener.listen()
+        asker = subprocess.Popen([str(BIN / "mmctl"), "--dir", str(root), "--json", "plan", "show"],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        listener.settimeout(limit(60))
+        s, _ = listener.accept()
+        s.settimeout(limit(60))
+        with s:
+            asked = b""
+            while not asked.endswith(b"\n"):
+                asked += s.recv(4096)
+            for _ in range(3):
+                wait_until(lambda: state(asker) in "SZ", 60, "mmctl to wait")
+                asker.send_signal(signal.SIGSTOP)
+                wait_until(lambda: state(asker) == "T", 60, "mmctl to stop")
+                asker.send_signal(signal.SIGCONT)
+            s.sendall(answer)
+            out, errors = asker.communicate(timeout=limit(60))
+    assert asker.returncode == 0, errors
+    assert json.loads(out)["plans"] == []

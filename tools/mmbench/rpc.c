@@ -40,6 +40,9 @@ static ssize_t read_line(int fd, char *text, size_t room)
 	while (fill < room) {
 		ssize_t got = recv(fd, text + fill, room - fill, 0);
 
+		/* With a timeout, who was stopped and goes on is told so, too. */
+		if (got < 0 && errno == EINTR)
+			continue;
 		if (got < 0)
 			return -errno;
 		if (got == 0)

@@ -112,9 +112,12 @@ static int dial(const struct mm_ctl *ctl, int *ret_fd)
 				   ctl->socket);
 	strcpy(address.sun_path, ctl->socket);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ||
-	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0 ||
-	    connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
+	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0)
 		return unreachable(ctl, errno);
+	while (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
+		if (errno != EINTR)
+			return unreachable(ctl, errno);
+	}
 	*ret_fd = fd;
 	fd = -1;
 	return MM_EXIT_DONE;
@@ -127,6 +130,8 @@ static int say(const struct mm_ctl *ctl, int fd, const char *text)
 	while (left > 0) {
 		ssize_t n = send(fd, text, left, MSG_NOSIGNAL);
 
+		if (n < 0 && errno == EINTR)
+			continue;
 		if (n < 0)
 			return unreachable(ctl, errno);
 		text += n;
@@ -142,6 +147,9 @@ static int hear(const struct mm_ctl *ctl, int fd, char *reply, size_t *ret_bytes
 	while (bytes < REPLY_BYTES) {
 		ssize_t n = recv(fd, reply + bytes, REPLY_BYTES - bytes, 0);
 
+		/* With a timeout, who was stopped and goes on is told so, too. */
+		if (n < 0 && errno == EINTR)
+			continue;
 		if (n <= 0)
 			return unreachable(ctl, n < 0 ? errno : ECONNRESET);
 		bytes += (size_t)n;
