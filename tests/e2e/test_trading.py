@@ -71,9 +71,13 @@ def test_layers_come_back(root, start, serve, model_dirs):
     want_many = plain_tokens(root, model_dirs[1], many)
     # It stands with its model in memory until go(), however long the other takes.
     idle = serve("idle", model_dirs[0], late, d, extra=["--verify"], sync=True).ready()
-    busy = serve("busy", model_dirs[1], many, d, extra=["--verify"])
-    assert busy.tokens(120) == want_many
-    assert d.status()["alpha_sum_max"] >= 1, "no layer was taken: memory was not short"
+
+    def burst():
+        """Once is enough, unless mmd is so slow that all has been computed before it has moved a layer."""
+        assert serve("busy", model_dirs[1], many, d, extra=["--verify"]).tokens(120) == want_many
+        return d.status()["alpha_sum_max"] >= 1
+
+    wait_until(burst, 60, "a layer to be taken: memory was not short")
     wait_until(lambda: d.status()["alpha_sum"] == 0, 60, "layers to come back")
     assert idle.running(), f"the idle tenant has ended: {last_line(idle.log)}"
     assert idle.go().tokens() == want_late

@@ -62,7 +62,7 @@ def test_dies_or_stops_in_its_turn(root, start, serve, model_dirs):
     wait_until(lambda: d.status()["turn_holder"] == "second", 60, "it to come back")
 
 
-@pytest.mark.parametrize("swap", ["auto", "100K", "0"])
+@pytest.mark.parametrize("swap", ["auto", "200K", "0"])
 def test_suspended(root, start, serve, model_dirs, swap):
     """Two in short turns want more KV than there is: it waits on the host, or is computed again."""
     d = start(policy="remap", pool="2200K", page="16K", extra=["--swap-max", "64M"])
