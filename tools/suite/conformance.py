@@ -9,6 +9,7 @@ QUICK = ("conformance/api", "conformance/memory", "conformance/misuse")
 LIMIT_S = 900
 # Of what time is left one program may take that part, but so much in any case.
 SHARE, SHARE_S = 4, 75
+IDENTITY_S = 100  # are kept for token identity where it comes next
 # What everything else stands on comes first; what makes faults on purpose last, should the device not get over them.
 FIRST = tuple(f"conformance/{name}" for name in ("api", "memory", "hostmem", "share", "stream", "busy", "wait", "graph"))
 LAST = ("conformance/misuse", "conformance/fault")
@@ -43,6 +44,11 @@ def read_facts(path):
     return tests, facts
 
 
+def kept(suite):
+    wanted = "identity" in suite.args.part and suite.state["parts"]["identity"]["outcome"] == "not run"
+    return IDENTITY_S if wanted and suite.args.budget else 0
+
+
 def run_one(suite, name, driver):
     """One program of ctest on one driver."""
     stem = f"{driver}-{name.replace('/', '-')}"
@@ -61,7 +67,7 @@ def run_one(suite, name, driver):
             suite.logs / f"{stem}.xml",
         ],
         env={"MM_DRIVER": driver, "MM_CONF_FACTS": str(facts)},
-        limit=min(LIMIT_S, max(suite.left() / SHARE, SHARE_S)),
+        limit=min(LIMIT_S, max((suite.left() - kept(suite)) / SHARE, SHARE_S)),
     )
     tests, told = read_facts(facts)
     text = done.text()
@@ -120,7 +126,7 @@ def run(suite, record):
     try:
         # What took too long once is tried again when all others have had their turn.
         for name in [name for name in names if name not in record["programs"]] + late:
-            suite.need(10)
+            suite.need(10 + kept(suite))
             record["programs"][name] = run_one(suite, name, suite.args.driver)
             suite.say(f"{name}: {record['programs'][name]['outcome']}")
             suite.save()
