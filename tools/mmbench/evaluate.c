@@ -111,13 +111,9 @@ static int take_number(struct evaluation *e, int opt, const char *arg)
 
 	switch (opt) {
 	case OPT_JOBS:
-		err = mm_words_number("evaluate", "jobs", arg, 1, 1024, &value);
-		o->jobs = (uint32_t)value;
-		return err;
+		return mm_words_u32("evaluate", "jobs", arg, 1, 1024, &o->jobs);
 	case OPT_WINDOWS:
-		err = mm_words_number("evaluate", "windows", arg, 1, MM_WL_WINDOWS_MAX, &value);
-		o->windows = (uint32_t)value;
-		return err;
+		return mm_words_u32("evaluate", "windows", arg, 1, MM_WL_WINDOWS_MAX, &o->windows);
 	case OPT_SECONDS:
 		err = mm_words_number("evaluate", "seconds", arg, 1, 1000000, &value);
 		o->seconds = (double)value;

@@ -109,18 +109,11 @@ static int parse_pages(char *text, struct mm_gpu_opts *o)
 
 static int parse_numbers(int opt, const char *arg, struct mm_gpu_opts *o)
 {
-	uint64_t number = 0;
-	int r;
-
 	switch (opt) {
 	case OPT_DEVICE:
-		r = mm_words_number("gpu", "device", arg, 0, 1023, &number);
-		o->device = (uint32_t)number;
-		return r;
+		return mm_words_u32("gpu", "device", arg, 0, 1023, &o->device);
 	case OPT_REPEAT:
-		r = mm_words_number("gpu", "repeat", arg, 1, 10000, &number);
-		o->repeat = (uint32_t)number;
-		return r;
+		return mm_words_u32("gpu", "repeat", arg, 1, 10000, &o->repeat);
 	case OPT_PATIENCE:
 		return mm_words_number("gpu", "patience", arg, 1, 86400, &o->patience_s);
 	default:

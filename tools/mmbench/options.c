@@ -127,16 +127,6 @@ static const struct option long_options[] = {
 
 #define wrong(...) mm_words_wrong("serve", __VA_ARGS__)
 
-static int parse_u32(const char *name, const char *text, uint32_t most, uint32_t *ret_number)
-{
-	uint64_t number;
-	int err = mm_words_number("serve", name, text, 1, most, &number);
-
-	if (!err)
-		*ret_number = (uint32_t)number;
-	return err;
-}
-
 static int parse_real(const char *name, const char *text, double least, double *ret_real)
 {
 	char *end;
@@ -265,7 +255,8 @@ static int parse_machine(int opt, char *arg, struct mm_bench_opts *opts)
 		opts->driver = arg;
 		return 0;
 	case OPT_DEVICES:
-		return parse_u32("devices", arg, MM_BENCH_DEVICES_MAX, &opts->devices);
+		return mm_words_u32("serve", "devices", arg, 1, MM_BENCH_DEVICES_MAX,
+				    &opts->devices);
 	case OPT_POOL:
 		return parse_size("pool", arg, &opts->pool_bytes);
 	case OPT_PAGE:
@@ -278,11 +269,12 @@ static int parse_machine(int opt, char *arg, struct mm_bench_opts *opts)
 	case OPT_SHARE:
 		return parse_size("kv-share", arg, &opts->kv_share_bytes);
 	case OPT_BLOCK:
-		return parse_u32("block-tokens", arg, 1024, &opts->block_tokens);
+		return mm_words_u32("serve", "block-tokens", arg, 1, 1024, &opts->block_tokens);
 	case OPT_BATCH:
-		return parse_u32("max-batch", arg, 4096, &opts->batch_max);
+		return mm_words_u32("serve", "max-batch", arg, 1, 4096, &opts->batch_max);
 	case OPT_BATCHED:
-		return parse_u32("max-batched-tokens", arg, 65536, &opts->batched_tokens_max);
+		return mm_words_u32("serve", "max-batched-tokens", arg, 1, 65536,
+				    &opts->batched_tokens_max);
 	default:
 		return -ENOENT;
 	}
@@ -294,7 +286,7 @@ static int parse_rest(int opt, char *arg, struct mm_bench_opts *opts)
 	case OPT_POLICIES:
 		return parse_policies(arg, opts);
 	case OPT_REPEAT:
-		return parse_u32("repeat", arg, MM_BENCH_REPEAT_MAX, &opts->repeat);
+		return mm_words_u32("serve", "repeat", arg, 1, MM_BENCH_REPEAT_MAX, &opts->repeat);
 	case OPT_VERIFY:
 		opts->verify = true;
 		return 0;

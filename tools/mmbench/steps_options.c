@@ -70,17 +70,6 @@ static const struct option long_options[] = {
 
 #define wrong(...) mm_words_wrong("steps", __VA_ARGS__)
 
-static int parse_u32(const char *name, const char *text, uint32_t least, uint32_t most,
-		     uint32_t *ret_number)
-{
-	uint64_t number;
-	int err = mm_words_number("steps", name, text, least, most, &number);
-
-	if (!err)
-		*ret_number = (uint32_t)number;
-	return err;
-}
-
 static int parse_alpha(char *text, struct mm_steps_opts *o)
 {
 	o->n_alpha = 0;
@@ -88,7 +77,7 @@ static int parse_alpha(char *text, struct mm_steps_opts *o)
 		return 0;
 	for (char *word; (word = strsep(&text, ","));) {
 		uint32_t alpha;
-		int err = parse_u32("alpha", word, 0, MM_LAYERS_MAX, &alpha);
+		int err = mm_words_u32("steps", "alpha", word, 0, MM_LAYERS_MAX, &alpha);
 
 		if (err)
 			return err;
@@ -104,7 +93,7 @@ static int parse_slots(char *text, struct mm_steps_opts *o)
 	memset(o->beta, 0, sizeof(o->beta));
 	for (char *word; (word = strsep(&text, ","));) {
 		uint32_t beta;
-		int err = parse_u32("slots", word, 1, 2, &beta);
+		int err = mm_words_u32("steps", "slots", word, 1, 2, &beta);
 
 		if (err)
 			return err;
@@ -147,17 +136,17 @@ static int parse(int opt, char *arg, struct mm_steps_opts *o)
 		o->model = arg;
 		return 0;
 	case OPT_BATCH:
-		return parse_u32("batch", arg, 1, 1024, &o->batch);
+		return mm_words_u32("steps", "batch", arg, 1, 1024, &o->batch);
 	case OPT_CONTEXT:
-		return parse_u32("context", arg, 1, 1 << 20, &o->context);
+		return mm_words_u32("steps", "context", arg, 1, 1 << 20, &o->context);
 	case OPT_ALPHA:
 		return parse_alpha(arg, o);
 	case OPT_SLOTS:
 		return parse_slots(arg, o);
 	case OPT_STEPS:
-		return parse_u32("steps", arg, 2, 1000, &o->steps);
+		return mm_words_u32("steps", "steps", arg, 2, 1000, &o->steps);
 	case OPT_WARMUP:
-		return parse_u32("warmup", arg, 1, 1000, &o->warmup);
+		return mm_words_u32("steps", "warmup", arg, 1, 1000, &o->warmup);
 	case OPT_DILATION:
 		return parse_dilation(arg, &o->dilation);
 	case OPT_PAGE:

@@ -35,3 +35,14 @@ int mm_words_number(const char *command, const char *name, const char *text, uin
 	*ret_number = number;
 	return 0;
 }
+
+int mm_words_u32(const char *command, const char *name, const char *text, uint32_t least,
+		 uint32_t most, uint32_t *ret_number)
+{
+	uint64_t number;
+	int r = mm_words_number(command, name, text, least, most, &number);
+
+	if (!r)
+		*ret_number = (uint32_t)number;
+	return r;
+}
