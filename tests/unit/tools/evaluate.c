@@ -191,13 +191,13 @@ static void test_jobs(void **state)
 	char *argv[5][4];
 	struct mm_job jobs[5];
 	struct seen seen = { 0 };
-	char line[64] = "", script[5][64], out_path[64];
+	char line[64] = "", script[5][64], out_path[] = "/tmp/mm-jobs-XXXXXX";
 	int signals = mm_signals_open();
 	FILE *file;
 
 	(void)state;
-	snprintf(out_path, sizeof(out_path), "/tmp/mm-jobs.%d", (int)getpid());
 	assert_true(signals >= 0);
+	assert_int_equal(close(mkstemp(out_path)), 0);
 	for (int i = 0; i < 5; i++) {
 		snprintf(script[i], sizeof(script[i]), "echo out %d; echo err >&2; exit %d", i, i);
 		argv[i][0] = (char *)"/bin/sh";

@@ -21,14 +21,18 @@
 #define GIB       UINT64_C(1073741824)
 #define WORDS_MAX 24
 
-static char path[64];
+static const char any[] = "/tmp/mm-workload-XXXXXX";
+static char path[sizeof(any)]; /* empty: there is none */
 
 /* A file with @text, the same for each call. */
 static const char *write_file(const char *text)
 {
 	FILE *file;
 
-	snprintf(path, sizeof(path), "/tmp/mm-workload.%d", (int)getpid());
+	if (!*path) {
+		strcpy(path, any);
+		assert_int_equal(close(mkstemp(path)), 0);
+	}
 	file = fopen(path, "we");
 	assert_non_null(file);
 	assert_int_equal(fputs(text, file) >= 0, 1);
@@ -41,6 +45,7 @@ static int remove_file(void **state)
 	(void)state;
 	if (*path)
 		unlink(path);
+	*path = '\0';
 	return 0;
 }
 
