@@ -18,6 +18,7 @@ import tenant as tenant_module  # noqa: E402
 from programs import wait_until  # noqa: E402
 
 PR_SET_CHILD_SUBREAPER = 36
+MEMORY, MEMORY_MIN = "/dev/shm", 4 << 30
 
 
 def pytest_configure():
@@ -37,12 +38,27 @@ def rng(seed):
     return random.Random(seed)
 
 
+@pytest.fixture(scope="session")
+def memory():
+    """Where software GPUs belong, a tmpfs; None where it is too small, as in some containers."""
+    try:
+        return MEMORY if shutil.disk_usage(MEMORY).free >= MEMORY_MIN else None
+    except OSError:
+        return None
+
+
 @pytest.fixture
-def root():
-    """A short path: sockets live in it."""
+def root(memory):
+    """A short path: sockets live in it. Its gpu is the software GPU's directory, elsewhere if it can."""
     path = pathlib.Path(tempfile.mkdtemp(prefix="mm-e2e.", dir="/tmp"))
+    if memory:
+        place = pathlib.Path(tempfile.mkdtemp(prefix="mm-e2e.", dir=memory))
+        (place / "gpu").mkdir()
+        (path / "gpu").symlink_to(place / "gpu")
     yield path
     shutil.rmtree(path)
+    if memory:
+        shutil.rmtree(place)
 
 
 @pytest.fixture(scope="session")
