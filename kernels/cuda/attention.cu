@@ -371,6 +371,11 @@ MM_DEVICE void attn_score_keys(const struct mm_paged_attention_args *a, const st
 			attn_widen_piece(
 				kind, &raw[i / ATTN_LANE_PIECES][i % ATTN_LANE_PIECES],
 				&x[i / ATTN_LANE_PIECES][i % ATTN_LANE_PIECES * ATTN_PIECE]);
+		/* Of BF16 a compiler would do that again for each row. */
+		MM_UNROLL(64)
+		for (uint32_t i = 0; i < ATTN_KEYS * ATTN_LANE_PIECES * ATTN_PIECE; i++)
+			MM_KEEP(x[i / (ATTN_LANE_PIECES * ATTN_PIECE)]
+				 [i % (ATTN_LANE_PIECES * ATTN_PIECE)]);
 		attn_score_rows(a, b, x, l, first + group, groups);
 	}
 }

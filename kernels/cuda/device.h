@@ -19,6 +19,7 @@
  *             MM_AT(type, va)            a device address as type *
  *             MM_KERNEL_RESIDENT(noun, threads, blocks)  and registers for so many blocks at once
  *             MM_UNROLL(n)               before a loop
+ *             MM_KEEP(x)                 the float x is computed here, once, not again at each use
  *             mm_load_const(p)           uint4 of what nobody writes while the kernel runs
  *             mm_load_fresh(p)           float that another block of the same launch has written
  *             mm_widen_f16(), mm_widen_bf16(), mm_round_f16(), mm_round_bf16()  exact; to nearest even
@@ -59,6 +60,7 @@
 #define MM_AT(type, va) ((type *)(va))
 #define MM_PRAGMA(text) _Pragma(#text)
 #define MM_UNROLL(n)    MM_PRAGMA(unroll n)
+#define MM_KEEP(x)      asm volatile("" : "+f"(x))
 
 /* CUDA has these for unsigned long long; uint64_t is unsigned long here. */
 MM_DEVICE uint64_t atomicAdd(uint64_t *p, uint64_t v)

@@ -72,6 +72,7 @@ void *mm_emulate_shared_dynamic(void);
 #define MM_SHARED_DYNAMIC(type, name) type *const name = (type *)mm_emulate_shared_dynamic()
 #define MM_AT(type, va)               ((type *)(uintptr_t)(va))
 #define MM_PRAGMA(text)               _Pragma(#text)
+#define MM_KEEP(x)                    ((void)(x))
 #if defined(__clang__)
 #define MM_UNROLL(n) MM_PRAGMA(clang loop unroll_count(n))
 #else
