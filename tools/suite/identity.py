@@ -168,7 +168,13 @@ def software_env(suite, folder):
     if not suite.software:
         return {}
     (folder / "gpu").mkdir(exist_ok=True)
-    return {"MM_SOFTGPU_DIR": str(folder / "gpu"), "MM_SOFTGPU_MEMORY": str(1 << 30), "MM_SOFTGPU_GRANULARITY": "4096"}
+    return {
+        "MM_SOFTGPU_DIR": str(folder / "gpu"),
+        "MM_SOFTGPU_MEMORY": str(1 << 30),
+        "MM_SOFTGPU_GRANULARITY": "4096",
+        # Whatever cuBLAS is installed wants a GPU.
+        "MM_CUBLAS_LIB": str(suite.build / "lib/libmm-softblas.so"),
+    }
 
 
 def plain(suite, folder, name, model, requests, extra):
