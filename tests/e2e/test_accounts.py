@@ -7,11 +7,10 @@ import pathlib
 import select
 import signal
 import subprocess
-import time
 
 import pytest
 
-from daemon import RpcError
+from daemon import RpcError, alive, descendants
 from isolated import isolated
 from kvclient import KvClient
 from programs import BIN, SLOWNESS, last_line, wait_until
@@ -286,7 +285,8 @@ def test_what_a_fork_holds_stays_charged(start):
             os.write(out[1], b"k")
             told(go[0], 1)
             intact = all(os.pread(fd, len(PATTERN), 0) in (PATTERN, bytes(len(PATTERN))) for fd in keeps)
-            os._exit(0 if intact else 1)
+            os.write(out[1], b"+" if intact else b"-")
+            os._exit(0)
         told(out[0], 1)
 
     assert joined(spawn(body, GROUP_A)) == 0
@@ -304,6 +304,7 @@ def test_what_a_fork_holds_stays_charged(start):
                 assert PATTERN not in b.bytes_of(page_id)
 
     assert joined(spawn(wants_all, GROUP_B)) == 0
+    assert told(out[0], 1) == b"+"
     assert account(d, "a")["quarantined_bytes"] == 0
 
 
@@ -433,6 +434,7 @@ def test_mmd_in_a_namespace_below(root):
         said = wait_until(refusal, 60, "mmd to answer")
         assert said.result == -1 and "pid namespace" in said.reason and "hostPID" in said.reason
     finally:
+        everyone = descendants(outer.pid)
         outer.send_signal(signal.SIGKILL)  # --kill-child: the namespace goes with it
         outer.wait()
-        time.sleep(0.1)
+        wait_until(lambda: not any(map(alive, everyone)), 20, "the namespace to end")

@@ -39,8 +39,9 @@ class Bystander:
                                  extra=["--verify", *self.extra])
 
     def has_model(self):
-        found = self.daemon.tenant(self.name)
-        return found and found["model_ready"] or not self.tenant.running()
+        """Of this round: mmd may not have forgotten the one before yet."""
+        ready = [t for t in self.daemon.tenants() if t["pid"] == self.tenant.process.pid and t["model_ready"]]
+        return ready or not self.tenant.running()
 
     def finish(self):
         assert self.tenant.tokens() == self.want, f"{self.name}: other tokens in round {self.rounds}"

@@ -118,7 +118,7 @@ def test_same_refusals(start, root, what):
                                *map(str, where)], capture_output=True, timeout=limit(60), check=False,
                               env=d.env)
         assert done.returncode == 1 and word in done.stderr.decode(), (where, done.stderr)
-    assert not d.status()["tenants"]
+    wait_until(lambda: not d.tenants(), 20, "mmd to forget who was refused")
 
 
 def test_one_store_per_packing(start, serve, root):

@@ -33,6 +33,15 @@ def children(pid):
     return found
 
 
+def descendants(pid):
+    todo, found = [pid], []
+    while todo:
+        for child in children(todo.pop()):
+            todo.append(child)
+            found.append(child)
+    return found
+
+
 def role_of(pid):
     """core, xfer, load, or None for a process that is gone or not (yet) ours."""
     try:
@@ -55,6 +64,14 @@ def flag_of(pid, name):
         return None
     found = [arg for arg in args if arg.startswith(f"--{name}=".encode())]
     return found[0].split(b"=", 1)[1].decode() if found else None
+
+
+def open_fds(pid):
+    """How many a process has open; none when it has ended meanwhile."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except FileNotFoundError:
+        return 0
 
 
 class Daemon:
@@ -204,19 +221,15 @@ class Daemon:
 
     def pids(self, role=None):
         """Of all roles but the keeper, or of one."""
-        todo, found = [self.process.pid] if self.process else [], []
-        while todo:
-            for child in children(todo.pop()):
-                todo.append(child)
-                found.append(child)
+        found = descendants(self.process.pid) if self.process else []
         return [pid for pid in found if role is None or role_of(pid) == role]
 
     def fds(self):
         """How many each long-lived role has open."""
-        count = {"keeper": len(os.listdir(f"/proc/{self.process.pid}/fd"))}
+        count = {"keeper": open_fds(self.process.pid)}
         for role in ("core", "xfer"):
             for pid in self.pids(role):
-                count[role] = count.get(role, 0) + len(os.listdir(f"/proc/{pid}/fd"))
+                count[role] = count.get(role, 0) + open_fds(pid)
         return count
 
     def settled_fds(self):

@@ -23,6 +23,23 @@ def _child(test, args, options, out):
     os._exit(0)
 
 
+def alone(body, *args):
+    """
+    In a process that ends with what it does. One that goes on without the connection that its pages came
+    by has two seconds to end: that is enough for most, not for every machine.
+    """
+    pid = os.fork()
+    if pid == 0:
+        try:
+            body(*args)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status == 0, f"{body.__name__} ended with {status}"
+
+
 def isolated(seconds=60):
     def decorate(test):
         @functools.wraps(test)

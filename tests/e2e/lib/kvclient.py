@@ -92,7 +92,9 @@ class KvClient(wire.Raw):
                 m[:] = pattern * (self.page // len(pattern))
 
     def close(self):
+        """All pages are given back: that is said, or mmd would kill a process that lives on for two seconds."""
         for fd in self.pages.values():
             os.close(fd)
         self.pages = {}
+        self.push(wire.OP_BYE)
         super().close()

@@ -169,7 +169,8 @@ class Raw:
         while self.get_u32(self.mmd, CQ_TAIL) == head:
             assert time.monotonic() < deadline, "neither an event nor the end of the connection"
             if poller.poll(50) and not self.drain():
-                return None
+                if self.get_u32(self.mmd, CQ_TAIL) == head:  # its last word came before
+                    return None
         at = CQ + (head % CQ_SLOTS) * 64
         message = MSG.unpack(self.mmd[at:at + 64])
         self.put_u32(CQ_HEAD, head + 1)
