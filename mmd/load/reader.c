@@ -257,7 +257,13 @@ static void await_rest(struct work *w)
 {
 	struct io_uring_cqe *cqe;
 
-	while (w->in_flight > 0 && io_uring_wait_cqe(&w->reader->ring, &cqe) == 0) {
+	while (w->in_flight > 0) {
+		int r = io_uring_wait_cqe(&w->reader->ring, &cqe);
+
+		if (r < 0 && r != -EINTR)
+			break;
+		if (r < 0)
+			continue;
 		io_uring_cqe_seen(&w->reader->ring, cqe);
 		w->in_flight--;
 	}
