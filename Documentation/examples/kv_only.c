@@ -3,7 +3,8 @@
  * kv_only - an engine that keeps its own weights and borrows KV cache only
  *
  * kv_only CHUNKS LIVE: wants so many chunks, of which only the lowest LIVE go on to hold blocks, until
- * its input ends. When mmd asks for chunks back, it gives the highest; what it keeps is unharmed.
+ * its input ends. When mmd asks for chunks back, it gives the highest but never those; what it keeps is
+ * unharmed.
  */
 #include <err.h>
 #include <errno.h>
@@ -23,6 +24,7 @@ struct engine {
 	uint64_t chunk_bytes;
 	CUstream stream;
 	bool mine[CHUNKS_MAX]; /* chunks that hold our blocks */
+	uint32_t live;         /* the lowest so many are never spared */
 };
 
 static bool is_usable(struct mm_kv *kv, uint32_t chunk)
@@ -51,7 +53,7 @@ static void use_new_chunks(struct engine *e)
 /* [reclaim] */
 static void give_back(struct engine *e, uint32_t count)
 {
-	for (uint32_t c = CHUNKS_MAX; c-- > 0 && count > 0;) {
+	for (uint32_t c = CHUNKS_MAX; c-- > e->live && count > 0;) {
 		if (!e->mine[c])
 			continue;
 		e->mine[c] = false;                     /* nothing new may refer to it ... */
@@ -115,7 +117,7 @@ int main(int argc, char **argv)
 				      .ranges = 1,
 				      .chunks_max = CHUNKS_MAX };
 	struct mm_client_info info;
-	struct engine e = { 0 };
+	struct engine e = { .live = (uint32_t)strtoul(argv[2], NULL, 10) };
 	char why[256];
 
 	if (mm_client_open(&opts, &e.client, why, sizeof(why)) < 0)
@@ -148,7 +150,7 @@ int main(int argc, char **argv)
 	/* [end] */
 
 	/* [hint] */
-	struct mm_load_hint hint = { .kv_chunks_used = (uint32_t)strtoul(argv[2], NULL, 10) };
+	struct mm_load_hint hint = { .kv_chunks_used = e.live };
 
 	mm_client_hint(e.client, &hint); /* what mmd may ask for; once per step is fine */
 	while (handle_events(&e))
