@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -742,6 +743,49 @@ static void test_short_store(void **state)
 	expect_refusal(&load, "short store", -EPROTO, "too short");
 }
 
+/* Stopped and continued while it works, until it has answered: the kernel then breaks some of its calls off. */
+static void disturb(const struct load *load)
+{
+	for (int i = 0; i < 200; i++) {
+		if (mm_sock_wait(load->core, POLLIN, mm_deadline_ns(MM_NS_PER_MS)) == 0)
+			return;
+		kill(load->pid, SIGSTOP);
+		kill(load->pid, SIGCONT);
+	}
+}
+
+static void test_stops(void **state)
+{
+	char path[128];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/model-2.safetensors", model_dir);
+	model_write(model, MM_ARRAY_SIZE(model), 3);
+	for (int i = 0; i < 6; i++) {
+		bool is_cut = i >= 3; /* it fails with reads under way */
+		struct load load;
+
+		load_start(&load, MODE_PLAIN);
+		load_pass_model(&load, MODEL_FILES);
+		disturb(&load);
+		assert_true(load_hear(&load));
+		if (is_cut)
+			assert_int_equal(truncate(path, 1000000 + i), 0);
+		load_alloc(&load);
+		disturb(&load);
+		if (is_cut) {
+			expect_refusal(&load, "cut", -EIO, "model-2.safetensors: ends at byte");
+			model_write(model, MM_ARRAY_SIZE(model), 3);
+			continue;
+		}
+		assert_true(load_hear(&load));
+		assert_int_equal(load.ident.result, 0);
+		assert_int_equal(load_end(&load), 0);
+		store_check(&load, model, MM_ARRAY_SIZE(model));
+		load_done(&load);
+	}
+}
+
 /* Killed at any moment: core sees the end; the next load is none the worse. */
 static void test_kills(void **state)
 {
@@ -789,6 +833,7 @@ int main(int argc, char **argv)
 		T(test_changing_files),
 		T(test_short_store),
 		T(test_disk),
+		T(test_stops),
 		T(test_kills),
 	};
 
