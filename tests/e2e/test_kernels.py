@@ -52,7 +52,8 @@ def test_context_outgrows_its_graph(root):
 
 @pytest.mark.parametrize("name, said", [
     ("cuda", "--kernels cuda: the software GPU runs host or emulated"),
-    ("nowhere.so", "nowhere.so: CUDA_ERROR_FILE_NOT_FOUND"),
+    ("nowhere.so", "nowhere.so cannot be loaded by the driver (CUDA 13.0): CUDA_ERROR_FILE_NOT_FOUND (301): "
+                   "is it there, and may we read it?"),
 ])
 def test_refused(case, name, said):
     model, requests = case
