@@ -199,6 +199,18 @@ def test_saving_whatever_comes(root):
     ]
 
 
+def test_a_signal_while_saving(root):
+    """It ends the suite wherever it comes, also where a report that fails is no reason to end."""
+    suite = a_suite(root)
+
+    def interrupted(state):
+        raise work.Interrupted
+
+    suite.report = interrupted
+    with pytest.raises(work.Interrupted):
+        suite.save()
+
+
 def test_a_case_that_fails(root):
     """It is told, and the next one is asked for."""
     suite = a_suite(root)
@@ -230,26 +242,31 @@ def test_no_time(root):
     assert "out of time" in (root / "out/gpu-suite.md").read_text()
 
 
+ENDLESS = """#!/bin/sh
+case " $* " in *" stream "* | *" --list "*) exec {mmbench} "$@" ;; esac
+exec sleep infinity
+"""
+
+
+def endless_build(root):
+    """As what is built, but of mmbench's parts only the first ever ends."""
+    build = root / "build"
+    (build / "bin").mkdir(parents=True)
+    (build / "lib").symlink_to((BUILD / "lib").resolve())
+    (build / "bin/mmbench").write_text(ENDLESS.format(mmbench=(BUILD / "bin/mmbench").resolve()))
+    (build / "bin/mmbench").chmod(0o755)
+    for path in (BUILD / "bin").iterdir():
+        if path.name != "mmbench":
+            (build / "bin" / path.name).symlink_to(path.resolve())
+    return build
+
+
 def test_interrupted(root):
     """A signal ends everything that runs, and what was done is written."""
-    log = root / "log"
+    log, build = root / "log", endless_build(root)
+    options = ["--driver", "software", "--no-install", "--build", build, "--part", "bench"]
     with open(log, "wb") as out:
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                SUITE,
-                root / "out",
-                "--driver",
-                "software",
-                "--no-install",
-                "--build",
-                BUILD,
-                "--part",
-                "bench",
-            ],
-            stdout=out,
-            stderr=out,
-        )
+        process = subprocess.Popen([sys.executable, SUITE, root / "out", *options], stdout=out, stderr=out)
     wait_until(lambda: b"bench stream: done" in log.read_bytes() or process.poll() is not None, 100, "the first part")
     process.send_signal(signal.SIGTERM)
     assert process.wait(limit(60)) == 1, log.read_text()

@@ -31,8 +31,8 @@ class OutOfTime(Exception):
     """The budget is spent."""
 
 
-class Interrupted(Exception):
-    """A signal told us to end."""
+class Interrupted(BaseException):
+    """A signal told us to end. It comes anywhere, and whoever goes on whatever fails lets it through."""
 
 
 class Done:
