@@ -313,7 +313,8 @@ int mm_gpu_init(const struct mm_gpu_api *gpu, char *err, size_t err_bytes)
 	return mm_gpu_errno(result);
 }
 
-static const char *module_hint(CUresult result)
+/* The file is fine, and of no use here: which of these a driver says depends on the driver. */
+static bool is_foreign(CUresult result)
 {
 	switch ((int)result) {
 	case CUDA_ERROR_INVALID_IMAGE:
@@ -323,16 +324,23 @@ static const char *module_hint(CUresult result)
 	case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
 	case CUDA_ERROR_JIT_COMPILATION_DISABLED:
 	case CUDA_ERROR_INVALID_SOURCE:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static const char *module_hint(CUresult result)
+{
+	if (is_foreign(result))
 		return "it has nothing that this driver and device take: build with a CUDA toolkit "
 		       "that is no newer than the driver, or update the driver; devices are served "
 		       "from compute capability 8.0 on";
-	case CUDA_ERROR_FILE_NOT_FOUND:
+	if (result == CUDA_ERROR_FILE_NOT_FOUND)
 		return "is it there, and may we read it?";
-	case CUDA_ERROR_OUT_OF_MEMORY:
+	if (result == CUDA_ERROR_OUT_OF_MEMORY)
 		return "host or device memory is used up";
-	default:
-		return "what does the kernel's log (dmesg, NVRM: Xid) say?";
-	}
+	return "what does the kernel's log (dmesg, NVRM: Xid) say?";
 }
 
 int mm_gpu_load_module(const struct mm_gpu_api *gpu, const char *path, CUmodule *ret_module,
@@ -348,8 +356,7 @@ int mm_gpu_load_module(const struct mm_gpu_api *gpu, const char *path, CUmodule 
 	report(&rep, "%s cannot be loaded by the driver (CUDA %d.%d): %s (%d): %s", path,
 	       version / 1000, version % 1000 / 10, mm_gpu_strerror(gpu, result), (int)result,
 	       module_hint(result));
-	return module_hint(result) == module_hint(CUDA_ERROR_INVALID_IMAGE) ? -ENOEXEC
-									    : mm_gpu_errno(result);
+	return is_foreign(result) ? -ENOEXEC : mm_gpu_errno(result);
 }
 
 CUresult mm_gpu_kernel(const struct mm_gpu_api *gpu, CUmodule module, const char *name,
