@@ -18,7 +18,8 @@ MM_BOTH float mm_exp(float x)
 {
 	const float round = 0x1.8p23f; /* adding it rounds to an integer */
 	const float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;
-	const float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+	/* NaN, too, becomes a number here: C leaves undefined what integer it would be. */
+	const float clamped = !(x >= -87.0f) ? -87.0f : x > 88.0f ? 88.0f : x;
 	const float n = (clamped * 0x1.715476p0f + round) - round;
 	const float r = (clamped - n * ln2_high) - n * ln2_low;
 	uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;

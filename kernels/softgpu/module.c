@@ -169,7 +169,8 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule *ret, const void *image)
 	SG_TRY(sg_enter_context());
 	if (!ret || !image)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (memcmp(image, ELFMAG, SELFMAG) == 0)
+	/* Not memcmp(), which may read beyond the NUL of a text that is shorter. */
+	if (strncmp(image, ELFMAG, SELFMAG) == 0)
 		return refuse_image(image, sizeof(Elf64_Ehdr));
 	return refuse_image(image, strnlen(image, 64));
 }

@@ -53,10 +53,12 @@ static struct mm_graph *make_room(struct mm_graphs *g)
 static struct mm_graph *find_or_add(struct mm_graphs *g)
 {
 	const struct mm_batch *b = &g->forward->batch;
-	struct mm_graph *graph = g->all, *end = g->all + g->n;
+	struct mm_graph *graph, *end;
 
 	if (!g->max || !b->decodes)
 		return NULL;
+	graph = g->all;
+	end = g->all + g->n;
 	while (graph < end && (graph->tokens != b->n_tokens || graph->splits != b->splits))
 		graph++;
 	if (graph < end) {
