@@ -53,7 +53,6 @@ static struct device {
 	pthread_mutex_t mtx; /* taken before the record lock: that one excludes processes only */
 	int dir_fd, pages_fd, state_fd;
 	dev_t filesystem;
-	mode_t page_mode;
 	bool guest; /* may not write to the device: it imports and maps what others made */
 	struct state *state;
 	struct sg_device_info info;
@@ -315,7 +314,7 @@ static int open_state(struct device *d, mode_t dir_mode)
 	return fd;
 }
 
-/* Who may use the directory may use what is in it. */
+/* Who may use the directory may use the device; what others keep in it stays theirs (open_nameless()). */
 static int open_members(struct device *d)
 {
 	struct stat st;
@@ -324,8 +323,6 @@ static int open_members(struct device *d)
 	if (fstat(d->dir_fd, &st) < 0)
 		return -errno;
 	mode = st.st_mode & 0777;
-	/* To count a page one must be able to open it. */
-	d->page_mode = 0600 | (mode & 0444);
 	if (mkdirat(d->dir_fd, SUBDIR, 0700) == 0)
 		fchmodat(d->dir_fd, SUBDIR, mode, 0);
 	d->pages_fd = openat(d->dir_fd, SUBDIR, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -752,6 +749,11 @@ static void page_name(uint64_t inode, char name[NAME_BYTES])
 	snprintf(name, NAME_BYTES, "%llx", (unsigned long long)inode);
 }
 
+/*
+ * A page is its maker's, whatever the directory lets others do: they get a descriptor of it, or nothing.
+ * So another user's page cannot be opened to see whether it is still held, and counts as held until
+ * one of that user's processes, or root's, counts.
+ */
 static int open_nameless(const struct device *d)
 {
 	int fd = openat(d->pages_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -769,8 +771,6 @@ static int make_page(const struct device *d, size_t bytes, struct sg_page *page)
 
 	page->fd = open_nameless(d);
 	if (page->fd < 0 || flock(page->fd, LOCK_SH) < 0)
-		return -errno;
-	if (d->page_mode != 0600 && fchmod(page->fd, d->page_mode) < 0)
 		return -errno;
 	if (ftruncate(page->fd, (off_t)bytes) < 0 || fstat(page->fd, &st) < 0)
 		return -errno;

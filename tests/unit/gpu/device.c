@@ -129,6 +129,17 @@ static int guest(int sock)
 	return 0;
 }
 
+/* Holds memory until the test has looked at it. */
+static int keeper(int sock)
+{
+	umask(0);
+	conf_context();
+	conf_create(conf.granule);
+	conf_send(sock, 1, -1);
+	conf_recv(sock, NULL);
+	return 0;
+}
+
 /* ---- Tests ---- */
 
 static uint64_t ask(const char *role)
@@ -334,6 +345,63 @@ static void test_guest(void **state)
 	assert_int_equal(conf_free_bytes(), before);
 }
 
+static mode_t mode_of(const char *dir, const char *name)
+{
+	char path[512];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_mode & 07777;
+}
+
+/* A page is its maker's alone. What is no one's data is as open as the directory. */
+static void look_at_modes(const char *dir, mode_t state_mode)
+{
+	char pages[256];
+	size_t n = 0;
+	DIR *d;
+
+	snprintf(pages, sizeof(pages), "%s/pages", dir);
+	d = opendir(pages);
+	assert_non_null(d);
+	for (struct dirent *e; (e = readdir(d));) {
+		if (e->d_name[0] == '.')
+			continue;
+		assert_int_equal(mode_of(pages, e->d_name), 0600);
+		n++;
+	}
+	closedir(d);
+	assert_int_equal(n, 1);
+	assert_int_equal(mode_of(dir, "state"), state_mode);
+}
+
+static void test_modes(void **state)
+{
+	static const struct {
+		mode_t directory, state;
+	} cases[] = {
+		{ 0700, 0600 }, { 0744, 0644 }, { 0711, 0644 }, { 0755, 0644 }, { 0777, 0666 }
+	};
+	mm_cleanup(mm_free_ptr) char *dir = strdup(getenv("MM_SOFTGPU_DIR"));
+	struct conf_peer peer;
+	char other[128];
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		snprintf(other, sizeof(other), "%s/modes-%zu", dir, i);
+		assert_int_equal(mkdir(other, 0700), 0);
+		assert_int_equal(chmod(other, cases[i].directory), 0);
+		setenv("MM_SOFTGPU_DIR", other, 1);
+		peer = conf_spawn("keeper");
+		assert_int_equal(conf_recv(peer.sock, NULL), 1);
+		look_at_modes(other, cases[i].state);
+		conf_send(peer.sock, 0, -1);
+		assert_int_equal(conf_join(&peer), 0);
+	}
+	setenv("MM_SOFTGPU_DIR", dir, 1);
+}
+
 /* A holder that opened the file anew, past the driver, is counted from its import on. */
 static void test_reopened(void **state)
 {
@@ -394,13 +462,15 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_exit_cleans_up),
 	cmocka_unit_test_setup(test_fork_holds, set_up),
 	cmocka_unit_test_setup(test_guest, set_up),
+	cmocka_unit_test(test_modes),
 	cmocka_unit_test_setup(test_reopened, set_up),
 	cmocka_unit_test_setup(test_speed, set_up),
 };
 
 static const struct conf_role roles[] = {
-	{ "init", init }, { "uuid", uuid },   { "injected", injected }, { "many", many },
-	{ "slob", slob }, { "guest", guest }, { "parent", parent },     { NULL, NULL },
+	{ "init", init },     { "uuid", uuid },     { "injected", injected },
+	{ "many", many },     { "slob", slob },     { "guest", guest },
+	{ "parent", parent }, { "keeper", keeper }, { NULL, NULL },
 };
 
 CONF_MAIN("device", tests, roles)
