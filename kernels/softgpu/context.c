@@ -5,7 +5,11 @@
 #include "kernels/softgpu/context.h"
 #include "kernels/softgpu/device.h"
 #include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/event.h"
+#include "kernels/softgpu/host.h"
+#include "kernels/softgpu/module.h"
 #include "kernels/softgpu/stream.h"
+#include "kernels/softgpu/vm.h"
 #include "mm/base.h"
 
 #define STACK_MAX    64
@@ -64,6 +68,11 @@ static struct sg_context *create_context(unsigned int device, unsigned int flags
 	return ctx;
 }
 
+bool sg_context_is_ending(const struct sg_context *ctx)
+{
+	return __atomic_load_n(&ctx->stopping, __ATOMIC_ACQUIRE);
+}
+
 CUresult sg_context_error(const struct sg_context *ctx)
 {
 	return (CUresult)__atomic_load_n(&ctx->error, __ATOMIC_ACQUIRE);
@@ -106,7 +115,10 @@ CUresult sg_context_synchronize(struct sg_context *ctx)
 	return sg_context_error(ctx);
 }
 
-/* Takes over the registry's reference. What is queued is dropped, what runs is waited for. */
+/*
+ * Takes over the registry's reference. What is queued is dropped, what runs is waited for; then all goes
+ * that is the context's: cuda.h lists it at cuCtxDestroy(). Memory of cuMemCreate() belongs to none.
+ */
 static void end_context(struct sg_context *ctx)
 {
 	struct sg_stream *s;
@@ -122,6 +134,10 @@ static void end_context(struct sg_context *ctx)
 			sg_stream_close(s);
 		sg_stream_put(s);
 	}
+	sg_events_end(ctx);
+	sg_modules_end(ctx);
+	sg_vm_free_owned(ctx);
+	sg_host_free_owned(ctx);
 	sg_object_put(&ctx->object);
 }
 
@@ -162,11 +178,19 @@ CUresult sg_context_current(struct sg_context **ret_ctx)
 	if (!stack.n)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	ctx = stack.items[stack.n - 1];
-	if (__atomic_load_n(&ctx->stopping, __ATOMIC_ACQUIRE))
+	if (sg_context_is_ending(ctx))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	SG_TRY(sg_context_error(ctx));
 	*ret_ctx = ctx;
 	return CUDA_SUCCESS;
+}
+
+CUresult sg_context_unless(CUresult res)
+{
+	struct sg_context *ctx;
+
+	SG_TRY(sg_context_current(&ctx));
+	return res;
 }
 
 CUresult sg_context_device(unsigned int *ret_device)

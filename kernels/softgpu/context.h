@@ -36,6 +36,12 @@ struct sg_context {
 /* The current context, without a reference: the thread's stack holds one. */
 CUresult sg_context_current(struct sg_context **ret_ctx);
 
+/* Is it destroyed, or about to be? */
+bool sg_context_is_ending(const struct sg_context *ctx);
+
+/* What a call that needs no context answers when it found nothing: @res, or what is wrong with the current one. */
+CUresult sg_context_unless(CUresult res);
+
 CUresult sg_context_error(const struct sg_context *ctx);
 void sg_context_fault(struct sg_context *ctx, CUresult error);
 

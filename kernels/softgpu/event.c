@@ -119,11 +119,20 @@ CUresult CUDAAPI cuEventCreate(CUevent *ret, unsigned int flags)
 	sg_object_init(&event->object, SG_EVENT, destroy_event);
 	sg_object_ref(&ctx->object);
 	event->ctx = ctx;
+	event->object.owner = ctx;
 	event->flags = flags;
 	pthread_mutex_init(&event->mtx, NULL);
 	sg_object_publish(&event->object);
 	*ret = (CUevent)event;
 	return CUDA_SUCCESS;
+}
+
+/* Takes over the registry's reference. */
+static void end_event(struct sg_event *event)
+{
+	/* What it stood for in a capture may be a node that holds the event. */
+	sg_capture_forget(event);
+	sg_object_put(&event->object);
 }
 
 CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
@@ -134,10 +143,18 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
 	event = sg_object_retract(handle, SG_EVENT);
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
-	/* What it stood for in a capture may be a node that holds the event. */
-	sg_capture_forget(event);
-	sg_object_put(&event->object);
+	end_event(event);
 	return CUDA_SUCCESS;
+}
+
+void sg_events_end(const struct sg_context *ctx)
+{
+	struct sg_object *event = sg_object_retract_owned(ctx, SG_EVENT), *next;
+
+	for (; event; event = next) {
+		next = event->next;
+		end_event((struct sg_event *)event);
+	}
 }
 
 /* The event's lock is held over the submission: two recordings keep their order in the event too. */

@@ -27,6 +27,9 @@ struct sg_event {
 	size_t n_captured;
 };
 
+/* Destroys the events of a context that ends. */
+void sg_events_end(const struct sg_context *ctx);
+
 /* On the worker: the recording that was the @generation-th runs at @ran_ns: device time if there is any. */
 void sg_event_ran(struct sg_event *event, uint64_t generation, uint64_t ran_ns);
 

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "kernels/softgpu/capture.h"
+#include "kernels/softgpu/context.h"
 #include "kernels/softgpu/device.h"
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/host.h"
@@ -19,6 +20,7 @@
 	(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
 
 struct region {
+	struct sg_context *owner; /* a reference */
 	unsigned int flags;
 	bool allocated;
 	uint64_t inode, offset;
@@ -35,30 +37,80 @@ static int add(uint64_t addr, size_t bytes, const struct region *what)
 	if (!region)
 		return -ENOMEM;
 	*region = *what;
+	sg_object_ref(&region->owner->object);
 	pthread_mutex_lock(&mtx);
 	err = sg_ranges_add(&regions, addr, addr + bytes, region);
 	pthread_mutex_unlock(&mtx);
-	if (err)
+	if (err) {
+		sg_object_put(&region->owner->object);
 		free(region);
+	}
 	return err;
 }
 
-/* Return: the length of what began at @addr, 0 if there was nothing of this sort. */
-static size_t take(uint64_t addr, bool allocated)
+/* Another thread may have ended @ctx since it was current, and freed what it had by then. */
+static CUresult check_owner(const struct sg_context *ctx)
 {
-	struct sg_range *r;
-	size_t bytes = 0, i;
+	if (!sg_context_is_ending(ctx))
+		return CUDA_SUCCESS;
+	sg_host_free_owned(ctx);
+	return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
 
+/* With the lock held. */
+static void remove_range(struct sg_range *r)
+{
+	size_t i = (size_t)(r - regions.items);
+	struct region *region = r->value;
+
+	sg_object_put(&region->owner->object);
+	free(region);
+	sg_ranges_remove(&regions, i, i + 1);
+}
+
+/*
+ * Takes out what begins at @addr; its context, which need not be current, must be fine. *ret_bytes is 0
+ * where there is nothing of this sort. INVALID_VALUE: @addr is inside of something of this sort.
+ */
+static CUresult take(uint64_t addr, bool allocated, size_t *ret_bytes)
+{
+	CUresult res = CUDA_SUCCESS;
+	struct region *region;
+	struct sg_range *r;
+
+	*ret_bytes = 0;
 	pthread_mutex_lock(&mtx);
 	r = sg_ranges_find(&regions, addr);
-	if (r && r->start == addr && ((struct region *)r->value)->allocated == allocated) {
-		bytes = r->end - r->start;
-		i = (size_t)(r - regions.items);
-		free(r->value);
-		sg_ranges_remove(&regions, i, i + 1);
+	region = r ? r->value : NULL;
+	if (region && region->allocated == allocated) {
+		res = r->start == addr ? sg_context_error(region->owner) : CUDA_ERROR_INVALID_VALUE;
+		if (!res) {
+			*ret_bytes = r->end - r->start;
+			remove_range(r);
+		}
 	}
 	pthread_mutex_unlock(&mtx);
-	return bytes;
+	return res;
+}
+
+void sg_host_free_owned(const struct sg_context *owner)
+{
+	size_t i = 0;
+
+	pthread_mutex_lock(&mtx);
+	while (i < regions.n) {
+		struct sg_range *r = &regions.items[i];
+		const struct region *region = r->value;
+
+		if (region->owner != owner) {
+			i++;
+			continue;
+		}
+		if (region->allocated)
+			munmap((void *)(uintptr_t)r->start, r->end - r->start);
+		remove_range(r);
+	}
+	pthread_mutex_unlock(&mtx);
 }
 
 struct sg_host_info sg_host_describe(uint64_t addr)
@@ -157,7 +209,7 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int fla
 
 	SG_ENTER();
 	SG_TRY(sg_capture_unsafe());
-	SG_TRY(sg_enter_context());
+	SG_TRY(sg_context_current(&region.owner));
 	if (flags & CU_MEMHOSTREGISTER_IOMEMORY ||
 	    (flags & CU_MEMHOSTREGISTER_READ_ONLY && !pins_read_only()))
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -173,17 +225,20 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int fla
 	err = add((uintptr_t)addr, bytes, &region);
 	if (err == -EEXIST)
 		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-	return err ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+	return err ? CUDA_ERROR_OUT_OF_MEMORY : check_owner(region.owner);
 }
 
+/* In the context that registered it, whatever is current, also nothing. */
 CUresult CUDAAPI cuMemHostUnregister(void *addr)
 {
+	size_t bytes;
+
 	SG_ENTER();
 	SG_TRY(sg_capture_unsafe());
-	SG_TRY(sg_enter_context());
 	if (!addr)
 		return CUDA_ERROR_INVALID_VALUE;
-	return take((uintptr_t)addr, false) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+	SG_TRY(take((uintptr_t)addr, false, &bytes));
+	return bytes ? CUDA_SUCCESS : sg_context_unless(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
 CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *va, void *addr, unsigned int flags)
@@ -211,11 +266,12 @@ CUresult CUDAAPI cuMemHostGetFlags(unsigned int *flags, void *addr)
 
 CUresult CUDAAPI cuMemHostAlloc(void **addr, size_t bytes, unsigned int flags)
 {
+	struct region region = { .flags = flags, .allocated = true };
 	void *base;
 
 	SG_ENTER();
 	SG_TRY(sg_capture_unsafe());
-	SG_TRY(sg_enter_context());
+	SG_TRY(sg_context_current(&region.owner));
 	if (!addr || !bytes || (flags & ~(unsigned int)ALLOC_FLAGS))
 		return CUDA_ERROR_INVALID_VALUE;
 	bytes = mm_round_up(bytes, sg_device_info(0)->host_page_bytes);
@@ -224,10 +280,11 @@ CUresult CUDAAPI cuMemHostAlloc(void **addr, size_t bytes, unsigned int flags)
 	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (base == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (add((uintptr_t)base, bytes, &(struct region){ flags, true, 0, 0 }) < 0) {
+	if (add((uintptr_t)base, bytes, &region) < 0) {
 		munmap(base, bytes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	SG_TRY(check_owner(region.owner));
 	*addr = base;
 	return CUDA_SUCCESS;
 }
@@ -243,10 +300,9 @@ CUresult CUDAAPI cuMemFreeHost(void *addr)
 
 	SG_ENTER();
 	SG_TRY(sg_capture_unsafe());
-	SG_TRY(sg_enter_context());
-	bytes = take((uintptr_t)addr, true);
+	SG_TRY(take((uintptr_t)addr, true, &bytes));
 	if (!bytes)
-		return CUDA_ERROR_INVALID_VALUE;
+		return sg_context_unless(CUDA_ERROR_INVALID_VALUE);
 	munmap(addr, bytes);
 	return CUDA_SUCCESS;
 }

@@ -4,6 +4,7 @@
  *
  * Concept:   a device address of such memory is its host address. Registration is bookkeeping and a
  *            check of what the driver checks: whole pages, really there, writable unless READ_ONLY.
+ * Ownership: both end with the context that made them, PORTABLE or not.
  * Threading: everything is safe from any thread.
  */
 #pragma once
@@ -11,6 +12,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct sg_context;
 
 struct sg_host_info {
 	bool known;
@@ -22,3 +25,6 @@ struct sg_host_info {
 };
 
 struct sg_host_info sg_host_describe(uint64_t addr);
+
+/* Frees what @owner's cuMemHostAlloc() gave, and unregisters what it registered. */
+void sg_host_free_owned(const struct sg_context *owner);

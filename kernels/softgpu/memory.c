@@ -29,15 +29,20 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *va, size_t bytes)
 {
-	unsigned int device;
+	struct sg_context *ctx;
 	uint64_t found;
 
 	SG_ENTER();
 	SG_TRY(sg_capture_unsafe());
-	SG_TRY(sg_context_device(&device));
+	SG_TRY(sg_context_current(&ctx));
 	if (!va || !bytes)
 		return CUDA_ERROR_INVALID_VALUE;
-	SG_TRY(sg_vm_alloc(device, bytes, &found));
+	SG_TRY(sg_vm_alloc(ctx, bytes, &found));
+	/* Another thread may have ended the context since, and freed what it had by then. */
+	if (sg_context_is_ending(ctx)) {
+		sg_vm_free_owned(ctx);
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	}
 	*va = found;
 	return CUDA_SUCCESS;
 }
@@ -56,18 +61,27 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *va, size_t *pitch, size_t width
 	return CUDA_SUCCESS;
 }
 
-/* As the driver's: what was queued before may still use the memory. */
+/*
+ * As the driver's: what was queued before may still use the memory. The context is the memory's own,
+ * whatever is current, also nothing.
+ */
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr va)
 {
-	struct sg_context *ctx;
+	struct sg_context *owner;
+	CUresult res;
 
 	SG_ENTER();
 	SG_TRY(sg_capture_unsafe());
-	SG_TRY(sg_context_current(&ctx));
 	if (!va)
 		return CUDA_SUCCESS;
-	SG_TRY(sg_context_synchronize(ctx));
-	return sg_vm_free(va);
+	owner = sg_vm_owner(va);
+	if (!owner)
+		return sg_context_unless(CUDA_ERROR_INVALID_VALUE);
+	res = sg_context_synchronize(owner);
+	if (!res)
+		res = sg_vm_free(va);
+	sg_object_put(&owner->object);
+	return res;
 }
 
 CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr va)

@@ -127,6 +127,7 @@ static CUresult create_module(struct sg_context *ctx, void *library, struct sg_m
 	sg_object_init(&m->object, SG_MODULE, destroy_module);
 	sg_object_ref(&ctx->object);
 	m->ctx = ctx;
+	m->object.owner = ctx;
 	m->library = library;
 	m->kernels = kernels;
 	m->n_kernels = n;
@@ -189,16 +190,11 @@ CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule *ret, const void *image)
 	return cuModuleLoadData(ret, image);
 }
 
-CUresult CUDAAPI cuModuleUnload(CUmodule handle)
+/* Takes over the registry's reference. */
+static void end_module(struct sg_module *m)
 {
 	struct sg_function *f, *next;
-	struct sg_module *m;
 
-	SG_ENTER();
-	SG_TRY(sg_capture_unsafe());
-	m = sg_object_retract(handle, SG_MODULE);
-	if (!m)
-		return CUDA_ERROR_INVALID_HANDLE;
 	pthread_mutex_lock(&m->mtx);
 	f = m->functions;
 	m->functions = NULL;
@@ -209,6 +205,28 @@ CUresult CUDAAPI cuModuleUnload(CUmodule handle)
 		sg_object_put(&f->object);
 	}
 	sg_object_put(&m->object);
+}
+
+void sg_modules_end(const struct sg_context *ctx)
+{
+	struct sg_object *module = sg_object_retract_owned(ctx, SG_MODULE), *next;
+
+	for (; module; module = next) {
+		next = module->next;
+		end_module((struct sg_module *)module);
+	}
+}
+
+CUresult CUDAAPI cuModuleUnload(CUmodule handle)
+{
+	struct sg_module *m;
+
+	SG_ENTER();
+	SG_TRY(sg_capture_unsafe());
+	m = sg_object_retract(handle, SG_MODULE);
+	if (!m)
+		return CUDA_ERROR_INVALID_HANDLE;
+	end_module(m);
 	return CUDA_SUCCESS;
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/host/kernel.h"
 #include "kernels/softgpu/object.h"
 
+struct sg_context;
 struct sg_module;
 
 struct sg_function {
@@ -19,3 +20,6 @@ struct sg_function {
 	void (*fault)(void);      /* the module's mm_host_fault(), or NULL */
 	struct sg_function *next; /* in its module; guarded by the module's lock */
 };
+
+/* Unloads the modules of a context that ends. */
+void sg_modules_end(const struct sg_context *ctx);

@@ -81,3 +81,23 @@ void *sg_object_retract(const void *handle, enum sg_kind kind)
 	pthread_mutex_unlock(&registry.mtx);
 	return object;
 }
+
+struct sg_object *sg_object_retract_owned(const void *owner, enum sg_kind kind)
+{
+	struct sg_object *list = NULL, *object, **p;
+
+	pthread_mutex_lock(&registry.mtx);
+	for (size_t i = 0; i < BUCKETS; i++) {
+		for (p = &registry.bucket[i]; (object = *p);) {
+			if (object->kind != kind || object->owner != owner) {
+				p = &object->next;
+				continue;
+			}
+			*p = object->next;
+			object->next = list;
+			list = object;
+		}
+	}
+	pthread_mutex_unlock(&registry.mtx);
+	return list;
+}

@@ -28,6 +28,7 @@ struct sg_object {
 	enum sg_kind kind;
 	uint32_t refs; /* atomic */
 	void (*destroy)(struct sg_object *object);
+	const void *owner;      /* the context that it ends with, or NULL; set before publish() */
 	struct sg_object *next; /* in the registry; guarded by its lock */
 };
 
@@ -42,3 +43,6 @@ void sg_object_publish(struct sg_object *object);
 /* NULL if @handle is not a published object of @kind. */
 void *sg_object_get(const void *handle, enum sg_kind kind);
 void *sg_object_retract(const void *handle, enum sg_kind kind);
+
+/* Retracts all of a kind that end with @owner: a list, linked by next; NULL if there are none. */
+struct sg_object *sg_object_retract_owned(const void *owner, enum sg_kind kind);

@@ -25,8 +25,12 @@ struct alloc {
 struct mapping {
 	struct alloc *alloc;
 	CUmemAccess_flags access;
-	bool real;   /* the page is mapped, whatever its protection */
-	bool legacy; /* of cuMemAlloc(): owns its reservation, and goes with cuMemFree() */
+	bool real; /* the page is mapped, whatever its protection */
+	/*
+	 * Memory of cuMemAlloc() owns its reservation, and goes with cuMemFree() or with this context, a
+	 * reference; NULL: of cuMemMap().
+	 */
+	struct sg_context *owner;
 };
 
 struct slot {
@@ -420,18 +424,19 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
 	r = sg_ranges_find(&vm.mapped, (uintptr_t)addr);
 	if (r)
 		m = r->value;
-	if (m && !m->legacy) {
+	if (m && !m->owner) {
 		m->alloc->handle_refs++;
 		*handle = handle_of(m->alloc);
 	}
 	unlock_vm();
-	return m && !m->legacy ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return m && !m->owner ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- Mappings ---- */
 
 /* With the lock held. A mapping may cross from one reservation into the next: as the driver, no. */
-static CUresult add_mapping(uint64_t va, struct alloc *a, bool legacy, struct mapping **ret_mapping)
+static CUresult add_mapping(uint64_t va, struct alloc *a, struct sg_context *owner,
+			    struct mapping **ret_mapping)
 {
 	struct sg_range *r = sg_ranges_find(&vm.reserved, va);
 	struct mapping *m;
@@ -446,7 +451,9 @@ static CUresult add_mapping(uint64_t va, struct alloc *a, bool legacy, struct ma
 		free(m);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*m = (struct mapping){ .alloc = a, .legacy = legacy };
+	if (owner)
+		sg_object_ref(&owner->object);
+	*m = (struct mapping){ .alloc = a, .owner = owner };
 	a->map_refs++;
 	*ret_mapping = m;
 	return CUDA_SUCCESS;
@@ -467,7 +474,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr va, size_t bytes, size_t offset,
 	a = find_alloc(handle);
 	if (a && a->page.bytes == bytes) {
 		device = a->page.device;
-		res = add_mapping(va, a, false, &m);
+		res = add_mapping(va, a, NULL, &m);
 	}
 	unlock_vm();
 	if (!res)
@@ -593,6 +600,8 @@ static void drop_mappings(size_t first, size_t last, struct sg_page *pages)
 
 		m->alloc->map_refs--;
 		retire(m->alloc, &pages[i - first]);
+		if (m->owner)
+			sg_object_put(&m->owner->object);
 		free(m);
 	}
 	sg_ranges_remove(&vm.mapped, first, last);
@@ -601,7 +610,7 @@ static void drop_mappings(size_t first, size_t last, struct sg_page *pages)
 static bool any_legacy(size_t first, size_t last)
 {
 	for (size_t i = first; i < last; i++)
-		if (((struct mapping *)vm.mapped.items[i].value)->legacy)
+		if (((struct mapping *)vm.mapped.items[i].value)->owner)
 			return true;
 	return false;
 }
@@ -683,7 +692,7 @@ struct sg_vm_info sg_vm_describe(uint64_t va)
 		struct mapping *m = r->value;
 
 		info.mapped = true;
-		info.legacy = m->legacy;
+		info.legacy = m->owner != NULL;
 		info.start = r->start;
 		info.end = r->end;
 		info.access = m->access;
@@ -717,7 +726,7 @@ bool sg_vm_allows(uint64_t va, uint64_t bytes, bool writes)
 }
 
 /* Takes over the allocation's only reference; with the lock held. */
-static CUresult map_legacy(struct alloc *a, uint64_t va)
+static CUresult map_legacy(struct alloc *a, struct sg_context *owner, uint64_t va)
 {
 	struct mapping *m = NULL;
 	struct sg_range *r;
@@ -725,7 +734,7 @@ static CUresult map_legacy(struct alloc *a, uint64_t va)
 
 	if (sg_ranges_add(&vm.reserved, va, va + a->page.bytes, NULL) < 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	res = add_mapping(va, a, true, &m);
+	res = add_mapping(va, a, owner, &m);
 	if (!res) {
 		r = sg_ranges_find(&vm.mapped, va);
 		res = set_access(r, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -733,13 +742,13 @@ static CUresult map_legacy(struct alloc *a, uint64_t va)
 	return res;
 }
 
-CUresult sg_vm_alloc(unsigned int device, size_t bytes, uint64_t *ret_va)
+CUresult sg_vm_alloc(struct sg_context *owner, size_t bytes, uint64_t *ret_va)
 {
 	const CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)device },
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)owner->device },
 	};
-	const struct sg_device_info *info = sg_device_info(device);
+	const struct sg_device_info *info = sg_device_info(owner->device);
 	struct sg_page page;
 	struct alloc *a;
 	CUresult res;
@@ -748,11 +757,11 @@ CUresult sg_vm_alloc(unsigned int device, size_t bytes, uint64_t *ret_va)
 	bytes = mm_round_up(bytes, info->host_page_bytes);
 	if (!bytes)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	SG_TRY(sg_page_create(device, bytes, &page));
+	SG_TRY(sg_page_create(owner->device, bytes, &page));
 	SG_TRY(add_alloc(&page, &prop, &a));
 	va = reserve(bytes, info->host_page_bytes, 0);
 	lock_vm();
-	res = va ? map_legacy(a, va) : CUDA_ERROR_OUT_OF_MEMORY;
+	res = va ? map_legacy(a, owner, va) : CUDA_ERROR_OUT_OF_MEMORY;
 	a->handle_refs = 0;
 	page = SG_PAGE_NULL;
 	if (!a->map_refs)
@@ -766,27 +775,83 @@ CUresult sg_vm_alloc(unsigned int device, size_t bytes, uint64_t *ret_va)
 	return res;
 }
 
-CUresult sg_vm_free(uint64_t va)
+/* With the lock held: the mapping of cuMemAlloc() that begins at @va, or NULL. */
+static struct sg_range *find_legacy(uint64_t va)
 {
-	struct sg_page page = SG_PAGE_NULL;
-	struct sg_range *r, *reservation;
+	struct sg_range *r = sg_ranges_find(&vm.mapped, va);
+
+	return r && r->start == va && ((struct mapping *)r->value)->owner ? r : NULL;
+}
+
+/* With the lock held: takes away mapping and reservation; the page is the caller's to close. */
+static void drop_legacy(struct sg_range *r, struct sg_page *ret_page)
+{
+	struct sg_range *reservation = sg_ranges_find(&vm.reserved, r->start);
 	size_t i;
 
-	lock_vm();
-	r = sg_ranges_find(&vm.mapped, va);
-	reservation = sg_ranges_find(&vm.reserved, va);
-	if (!r || r->start != va || !((struct mapping *)r->value)->legacy) {
-		unlock_vm();
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	munmap(pointer(va), r->end - va);
+	munmap(pointer(r->start), r->end - r->start);
 	i = (size_t)(reservation - vm.reserved.items);
 	sg_ranges_remove(&vm.reserved, i, i + 1);
 	i = (size_t)(r - vm.mapped.items);
-	drop_mappings(i, i + 1, &page);
+	drop_mappings(i, i + 1, ret_page);
+}
+
+CUresult sg_vm_free(uint64_t va)
+{
+	struct sg_page page = SG_PAGE_NULL;
+	struct sg_range *r;
+
+	lock_vm();
+	r = find_legacy(va);
+	if (r)
+		drop_legacy(r, &page);
 	unlock_vm();
 	sg_page_close(&page);
-	return CUDA_SUCCESS;
+	return r ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+struct sg_context *sg_vm_owner(uint64_t va)
+{
+	struct sg_context *owner = NULL;
+	struct sg_range *r;
+
+	lock_vm();
+	r = find_legacy(va);
+	if (r) {
+		owner = ((struct mapping *)r->value)->owner;
+		sg_object_ref(&owner->object);
+	}
+	unlock_vm();
+	return owner;
+}
+
+/* Frees the first that @owner has at @va or behind. Return: where to go on; 0: there was none. */
+static uint64_t free_next(const struct sg_context *owner, uint64_t va)
+{
+	struct sg_page page = SG_PAGE_NULL;
+	uint64_t next = 0;
+	size_t i;
+
+	lock_vm();
+	i = sg_ranges_lower(&vm.mapped, va);
+	while (i < vm.mapped.n && ((struct mapping *)vm.mapped.items[i].value)->owner != owner)
+		i++;
+	if (i < vm.mapped.n) {
+		next = vm.mapped.items[i].end;
+		drop_legacy(&vm.mapped.items[i], &page);
+	}
+	unlock_vm();
+	sg_page_close(&page);
+	return next;
+}
+
+void sg_vm_free_owned(const struct sg_context *owner)
+{
+	uint64_t va = 0;
+
+	do
+		va = free_next(owner, va);
+	while (va);
 }
 
 void sg_vm_drop_all(void)

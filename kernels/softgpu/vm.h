@@ -20,6 +20,8 @@
 
 #include "mm/gpu.h"
 
+struct sg_context;
+
 /* What is known of one device address. */
 struct sg_vm_info {
 	bool reserved, mapped;
@@ -38,9 +40,13 @@ struct sg_vm_info sg_vm_describe(uint64_t va);
 /* Is all of it mapped, with access to read, or to write? */
 bool sg_vm_allows(uint64_t va, uint64_t bytes, bool writes);
 
-/* Memory as cuMemAlloc() gives it: zeroed whole host pages, accessible at once. */
-CUresult sg_vm_alloc(unsigned int device, size_t bytes, uint64_t *ret_va);
+/* Memory as cuMemAlloc() gives it: zeroed whole host pages, accessible at once; it ends with @owner. */
+CUresult sg_vm_alloc(struct sg_context *owner, size_t bytes, uint64_t *ret_va);
 CUresult sg_vm_free(uint64_t va);
+/* The context of what begins there, as a reference; NULL: it is not of sg_vm_alloc(). */
+struct sg_context *sg_vm_owner(uint64_t va);
+/* Frees all that @owner's sg_vm_alloc() gave: handles, reservations and mappings belong to no context. */
+void sg_vm_free_owned(const struct sg_context *owner);
 
 /*
  * What a stream writes as a value is behind all that it did; what a wait for a value lets run is behind
