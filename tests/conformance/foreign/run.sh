@@ -20,7 +20,7 @@ trap 'rm -rf "$dir"' EXIT
 status=0
 MM_SOFTGPU_DIR=$dir MM_SOFTGPU_MEMORY=64M LD_LIBRARY_PATH=$MM_SOFTGPU_CUDA_DIR "$1" || status=$?
 [ "$status" = 0 ] || exit "$status"
-left=$(find "$dir/pages" -type f | wc -l)
+left=$(find "$dir" -path "*/pages/*" -type f | wc -l)
 [ "$left" = 0 ] || {
 	echo "run.sh: $left pages left behind"
 	exit 1
