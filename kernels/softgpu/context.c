@@ -29,7 +29,8 @@ static pthread_once_t stack_once = PTHREAD_ONCE_INIT;
 
 static pthread_mutex_t primary_mtx = PTHREAD_MUTEX_INITIALIZER;
 static struct primary {
-	struct sg_context *ctx; /* a reference; NULL while nobody retains it */
+	struct sg_context
+		*ctx; /* made when it is first retained; from then on there, as one handle */
 	unsigned int retained;
 	unsigned int flags;
 } primaries[SG_DEVICES_MAX]; /* by device; guarded by primary_mtx */
@@ -48,6 +49,7 @@ static void destroy_context(struct sg_object *object)
 	struct sg_context *ctx = (struct sg_context *)object;
 
 	pthread_mutex_destroy(&ctx->mtx);
+	pthread_mutex_destroy(&ctx->clearing);
 	free(ctx);
 }
 
@@ -64,6 +66,7 @@ static struct sg_context *create_context(unsigned int device, unsigned int flags
 	ctx->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
 	ctx->primary = is_primary;
 	pthread_mutex_init(&ctx->mtx, NULL);
+	pthread_mutex_init(&ctx->clearing, NULL);
 	sg_object_publish(&ctx->object);
 	return ctx;
 }
@@ -115,11 +118,25 @@ CUresult sg_context_synchronize(struct sg_context *ctx)
 	return sg_context_error(ctx);
 }
 
+/* Default streams were never published: their first reference is the context's. Return: it is one, no more. */
+static bool disown_default(struct sg_context *ctx, struct sg_stream *s)
+{
+	struct sg_stream *legacy = s;
+	bool is_default;
+
+	pthread_mutex_lock(&ctx->mtx);
+	is_default = s->thread != 0;
+	s->thread = 0;
+	pthread_mutex_unlock(&ctx->mtx);
+	return is_default || __atomic_compare_exchange_n(&ctx->legacy, &legacy, NULL, false,
+							 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
 /*
- * Takes over the registry's reference. What is queued is dropped, what runs is waited for; then all goes
- * that is the context's: cuda.h lists it at cuCtxDestroy(). Memory of cuMemCreate() belongs to none.
+ * What is queued is dropped, what runs is waited for; then all goes that is the context's: cuda.h lists
+ * it at cuCtxDestroy(). Memory of cuMemCreate() belongs to none.
  */
-static void end_context(struct sg_context *ctx)
+static void clear_context(struct sg_context *ctx)
 {
 	struct sg_stream *s;
 	uint64_t id = 0;
@@ -128,9 +145,7 @@ static void end_context(struct sg_context *ctx)
 	while ((s = next_stream(ctx, id))) {
 		id = s->id;
 		sg_stream_synchronize(s);
-		/* Default streams were never published: their first reference is the context's. */
-		if (sg_object_retract(s, SG_STREAM) || s->thread ||
-		    s == __atomic_load_n(&ctx->legacy, __ATOMIC_ACQUIRE))
+		if (sg_object_retract(s, SG_STREAM) || disown_default(ctx, s))
 			sg_stream_close(s);
 		sg_stream_put(s);
 	}
@@ -138,7 +153,6 @@ static void end_context(struct sg_context *ctx)
 	sg_modules_end(ctx);
 	sg_vm_free_owned(ctx);
 	sg_host_free_owned(ctx);
-	sg_object_put(&ctx->object);
 }
 
 /* ---- The stack of current contexts ---- */
@@ -318,8 +332,10 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext handle)
 	}
 	if (stack.n && stack.items[stack.n - 1] == ctx)
 		sg_object_put(&stack.items[--stack.n]->object);
-	if (sg_object_retract(ctx, SG_CONTEXT))
-		end_context(ctx);
+	if (sg_object_retract(ctx, SG_CONTEXT)) {
+		clear_context(ctx);
+		sg_object_put(&ctx->object);
+	}
 	sg_object_put(&ctx->object);
 	return CUDA_SUCCESS;
 }
@@ -373,7 +389,7 @@ CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags)
 	SG_TRY(sg_context_current(&ctx));
 	if (!flags)
 		return CUDA_ERROR_INVALID_VALUE;
-	*flags = ctx->flags;
+	*flags = __atomic_load_n(&ctx->flags, __ATOMIC_RELAXED);
 	return CUDA_SUCCESS;
 }
 
@@ -440,10 +456,41 @@ CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest)
 
 /* ---- The primary context ---- */
 
+/* With ctx->clearing: it can be used while somebody retains it. */
+static void update_primary(const struct primary *primary)
+{
+	pthread_mutex_lock(&primary_mtx);
+	__atomic_store_n(&primary->ctx->flags, primary->flags, __ATOMIC_RELAXED);
+	__atomic_store_n(&primary->ctx->stopping, primary->retained == 0, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&primary_mtx);
+}
+
+/*
+ * As new, under the same handle. @anyhow: also while it is retained, which it stays; else not where
+ * somebody retained it since.
+ */
+static void reset_primary(struct primary *primary, bool anyhow)
+{
+	struct sg_context *ctx = primary->ctx;
+	bool retained;
+
+	pthread_mutex_lock(&ctx->clearing);
+	pthread_mutex_lock(&primary_mtx);
+	retained = primary->retained != 0;
+	pthread_mutex_unlock(&primary_mtx);
+	if (anyhow || !retained) {
+		clear_context(ctx);
+		__atomic_store_n(&ctx->error, (int)CUDA_SUCCESS, __ATOMIC_RELEASE);
+		update_primary(primary);
+	}
+	pthread_mutex_unlock(&ctx->clearing);
+}
+
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 {
-	CUresult res = CUDA_SUCCESS;
 	struct primary *primary;
+	struct sg_context *ctx;
+	bool first;
 
 	SG_ENTER();
 	if (!ret)
@@ -454,44 +501,36 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 	pthread_mutex_lock(&primary_mtx);
 	if (!primary->ctx)
 		primary->ctx = create_context((unsigned int)device, primary->flags, true);
-	if (primary->ctx) {
-		primary->retained++;
-		*ret = (CUcontext)primary->ctx;
-	} else {
-		res = CUDA_ERROR_OUT_OF_MEMORY;
-	}
+	ctx = primary->ctx;
+	first = ctx && primary->retained++ == 0;
 	pthread_mutex_unlock(&primary_mtx);
-	return res;
-}
-
-/* @all: whatever the count. */
-static CUresult give_up_primary(CUdevice device, bool all)
-{
-	struct sg_context *ended = NULL;
-	struct primary *primary;
-	CUresult res = CUDA_SUCCESS;
-
-	if (!is_device(device))
-		return CUDA_ERROR_INVALID_DEVICE;
-	primary = &primaries[device];
-	pthread_mutex_lock(&primary_mtx);
-	if (!all && !primary->retained) {
-		res = CUDA_ERROR_INVALID_CONTEXT;
-	} else if (primary->ctx && (all || --primary->retained == 0)) {
-		ended = primary->ctx;
-		primary->ctx = NULL;
-		primary->retained = 0;
+	if (!ctx)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (first) {
+		pthread_mutex_lock(&ctx->clearing);
+		update_primary(primary);
+		pthread_mutex_unlock(&ctx->clearing);
 	}
-	pthread_mutex_unlock(&primary_mtx);
-	if (ended && sg_object_retract(ended, SG_CONTEXT))
-		end_context(ended);
-	return res;
+	*ret = (CUcontext)ctx;
+	return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
+	struct primary *primary;
+	bool there, last;
+
 	SG_ENTER();
-	return give_up_primary(device, false);
+	if (!is_device(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	primary = &primaries[device];
+	pthread_mutex_lock(&primary_mtx);
+	there = primary->retained != 0;
+	last = there && --primary->retained == 0;
+	pthread_mutex_unlock(&primary_mtx);
+	if (last)
+		reset_primary(primary, false);
+	return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
@@ -499,10 +538,20 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
 	return cuDevicePrimaryCtxRelease_v2(device);
 }
 
+/* cuda.h: what was retained stays so, and is to be released all the same. */
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
+	bool there;
+
 	SG_ENTER();
-	return give_up_primary(device, true);
+	if (!is_device(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&primary_mtx);
+	there = primaries[device].ctx != NULL;
+	pthread_mutex_unlock(&primary_mtx);
+	if (there)
+		reset_primary(&primaries[device], true);
+	return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice device)
@@ -543,7 +592,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags
 	if (flags)
 		*flags = primary->flags;
 	if (active)
-		*active = primary->ctx != NULL;
+		*active = primary->retained != 0;
 	pthread_mutex_unlock(&primary_mtx);
 	return CUDA_SUCCESS;
 }

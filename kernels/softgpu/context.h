@@ -5,6 +5,7 @@
  * Concept:   the primary context and those of cuCtxCreate() are the same thing. A device fault is
  *            sticky: every later call that needs the context reports it, and nothing that is still
  *            queued runs.
+ *            The primary one is there for good; while nobody retains it, it cannot be used.
  * Ownership: counted (sg_object). A thread's stack of current contexts, its streams and its modules
  *            hold references; the registry's one is dropped by destruction.
  * Threading: each thread has its own stack of current contexts; all else is safe from any thread.
@@ -21,12 +22,13 @@ struct sg_stream;
 struct sg_context {
 	struct sg_object object;
 	unsigned int device; /* ordinal */
-	unsigned int flags;
+	unsigned int flags;  /* atomic */
 	unsigned int api_version;
 	uint64_t id;
 	bool primary;
-	int error;     /* atomic; a CUresult; sticky */
-	bool stopping; /* atomic; destroyed: what is queued is dropped, waits end */
+	int error;                /* atomic; a CUresult; sticky */
+	bool stopping;            /* atomic; destroyed: what is queued is dropped, waits end */
+	pthread_mutex_t clearing; /* the primary one: held while all that it has is taken down */
 
 	pthread_mutex_t mtx;
 	struct sg_stream *streams; /* guarded by mtx; not references */

@@ -99,6 +99,32 @@ static void test_released(void **state)
 	use_up(true, release_primary);
 }
 
+/* It is one handle for good. Reset, it stays retained, and a fault is forgotten; released, it cannot be used. */
+static void test_primary_is_one(void **state)
+{
+	CUdeviceptr va, nowhere = conf_reserve(conf.granule);
+	CUcontext again;
+
+	(void)state;
+	ok(gpu->cuMemsetD8Async(nowhere, 1, 1, NULL));
+	expect(gpu->cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+	for (int i = 0; i < ROUNDS; i++) {
+		ok(gpu->cuDevicePrimaryCtxReset(0));
+		ok(gpu->cuMemAlloc(&va, LARGE));
+		ok(gpu->cuMemsetD8Async(va, 1, LARGE, NULL));
+		ok(gpu->cuMemsetD8Async(va, 1, LARGE, CU_STREAM_PER_THREAD));
+	}
+	ok(gpu->cuDevicePrimaryCtxRelease(0));
+	expect(gpu->cuMemAlloc(&va, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	expect(gpu->cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
+	ok(gpu->cuCtxSetCurrent(conf.ctx));
+	expect(gpu->cuMemAlloc(&va, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	ok(gpu->cuDevicePrimaryCtxRetain(&again, 0));
+	check(again == conf.ctx);
+	check(conf_free_bytes() == (size_t)64 << 20);
+	ok(gpu->cuMemAddressFree(nowhere, conf.granule));
+}
+
 struct things {
 	CUdeviceptr va;
 	void *host, *page;
@@ -308,6 +334,7 @@ static const struct CMUnitTest tests[] = {
 	T(test_destroyed),
 	T(test_reset),
 	T(test_released),
+	T(test_primary_is_one),
 	T(test_handles_of_destroyed),
 	T(test_what_stays),
 	T(test_free_without_context),
