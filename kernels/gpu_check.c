@@ -19,10 +19,17 @@
 
 #if NAMES_ARE_OURS
 /*
- * Declares what the software GPU exports a second time: the compiler compares. The first ABI of this
- * one has no declaration in cuda.h, whose macro stands for the second.
+ * Declares what the software GPU exports a second time: the compiler compares. The first ABIs of these
+ * have no declaration in cuda.h, whose macros stand for the second.
  */
 #undef cuGetProcAddress
+#undef cuIpcOpenMemHandle
+#undef cuLinkAddData
+#undef cuLinkAddFile
+#undef cuLinkCreate
+#undef cuMemAdvise
+#undef cuMemPrefetchAsync
+#undef cuModuleGetGlobal
 #include "kernels/softgpu/entry.h"
 #endif
 

@@ -10,13 +10,13 @@
  */
 #pragma once
 
+#include "kernels/softgpu/unsupported.h"
 #include "mm/gpu.h"
 
 #ifndef CUDA_VERSION /* cuda.h was not included before us: gpu_check.c compares */
 
 typedef struct CUctxCreateParams_st CUctxCreateParams;
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
-typedef enum CUjit_option_enum { CU_JIT_MAX_REGISTERS = 0 } CUjit_option;
 typedef enum CUdevice_P2PAttribute_enum {
 	CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK = 1
 } CUdevice_P2PAttribute;
@@ -30,7 +30,6 @@ typedef enum CUfunc_cache_enum {
 	CU_FUNC_CACHE_PREFER_NONE = 0,
 	CU_FUNC_CACHE_PREFER_EQUAL = 3,
 } CUfunc_cache;
-typedef struct CUarray_st *CUarray;
 typedef struct CUDA_MEMCPY2D_st {
 	size_t srcXInBytes, srcY;
 	CUmemorytype srcMemoryType;
@@ -46,6 +45,18 @@ typedef struct CUDA_MEMCPY2D_st {
 	size_t dstPitch;
 	size_t WidthInBytes, Height;
 } CUDA_MEMCPY2D;
+typedef enum CUgraphInstantiateResult_enum {
+	CUDA_GRAPH_INSTANTIATE_SUCCESS = 0,
+	CUDA_GRAPH_INSTANTIATE_ERROR = 1,
+} CUgraphInstantiateResult;
+typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
+	cuuint64_t flags;
+	CUstream hUploadStream;
+	CUgraphNode hErrNode_out;
+	CUgraphInstantiateResult result_out;
+} CUDA_GRAPH_INSTANTIATE_PARAMS;
+typedef struct CUuserObject_st *CUuserObject;
+enum { CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1, CU_GRAPH_USER_OBJECT_MOVE = 1 };
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *arg);
 
 #endif
@@ -137,6 +148,9 @@ void *sg_per_thread_variant(void *fn);
 	  (CUfunction function, CUfunc_cache config))                                              \
 	X(cuDeviceGetP2PAttribute, 8000, cuDeviceGetP2PAttribute,                                  \
 	  (int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer))           \
+	X(cuCtxEnablePeerAccess, 4000, cuCtxEnablePeerAccess,                                      \
+	  (CUcontext peer, unsigned int flags))                                                    \
+	X(cuCtxDisablePeerAccess, 4000, cuCtxDisablePeerAccess, (CUcontext peer))                  \
 	X(cuProfilerStart, 4000, cuProfilerStart, (void))                                          \
 	X(cuProfilerStop, 4000, cuProfilerStop, (void))                                            \
 	X(cuMemGetInfo, 3020, cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))        \
@@ -160,6 +174,8 @@ void *sg_per_thread_variant(void *fn);
 	  (void *data, CUpointer_attribute attribute, CUdeviceptr va))                             \
 	X(cuPointerGetAttributes, 7000, cuPointerGetAttributes,                                    \
 	  (unsigned int n, CUpointer_attribute *attributes, void **data, CUdeviceptr va))          \
+	X(cuPointerSetAttribute, 6000, cuPointerSetAttribute,                                      \
+	  (const void *value, CUpointer_attribute attribute, CUdeviceptr va))                      \
 	X(cuMemGetAllocationGranularity, 10020, cuMemGetAllocationGranularity,                     \
 	  (size_t * granularity, const CUmemAllocationProp *prop,                                  \
 	   CUmemAllocationGranularity_flags option))                                               \
@@ -216,6 +232,17 @@ void *sg_per_thread_variant(void *fn);
 	X(cuGraphExecBatchMemOpNodeSetParams, 11070, cuGraphExecBatchMemOpNodeSetParams,           \
 	  (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params))       \
 	X(cuGraphExecDestroy, 10000, cuGraphExecDestroy, (CUgraphExec exec))                       \
+	X(cuUserObjectCreate, 11030, cuUserObjectCreate,                                           \
+	  (CUuserObject * object, void *arg, CUhostFn destroy, unsigned int count,                 \
+	   unsigned int flags))                                                                    \
+	X(cuUserObjectRetain, 11030, cuUserObjectRetain,                                           \
+	  (CUuserObject object, unsigned int count))                                               \
+	X(cuUserObjectRelease, 11030, cuUserObjectRelease,                                         \
+	  (CUuserObject object, unsigned int count))                                               \
+	X(cuGraphRetainUserObject, 11030, cuGraphRetainUserObject,                                 \
+	  (CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags))            \
+	X(cuGraphReleaseUserObject, 11030, cuGraphReleaseUserObject,                               \
+	  (CUgraph graph, CUuserObject object, unsigned int count))                                \
 	X(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode,             \
 	  (CUstreamCaptureMode * mode))                                                            \
 	X(cuModuleLoad, 2000, cuModuleLoad, (CUmodule * module, const char *path))                 \
@@ -230,12 +257,23 @@ void *sg_per_thread_variant(void *fn);
 	  (CUfunction * function, CUmodule module, const char *name))                              \
 	X(cuModuleGetGlobal, 3020, cuModuleGetGlobal_v2,                                           \
 	  (CUdeviceptr * va, size_t * bytes, CUmodule module, const char *name))                   \
+	X(cuModuleGetGlobal, 2000, cuModuleGetGlobal,                                              \
+	  (unsigned int *va, unsigned int *bytes, CUmodule module, const char *name))              \
+	X(cuLibraryLoadData, 12000, cuLibraryLoadData,                                             \
+	  (CUlibrary * library, const void *image, CUjit_option *jit_options, void **jit_values,   \
+	   unsigned int n_jit_options, CUlibraryOption *options, void **values,                    \
+	   unsigned int n_options))                                                                \
+	X(cuLibraryLoadFromFile, 12000, cuLibraryLoadFromFile,                                     \
+	  (CUlibrary * library, const char *path, CUjit_option *jit_options, void **jit_values,    \
+	   unsigned int n_jit_options, CUlibraryOption *options, void **values,                    \
+	   unsigned int n_options))                                                                \
 	X(cuFuncLoad, 12040, cuFuncLoad, (CUfunction function))                                    \
 	X(cuFuncGetAttribute, 2020, cuFuncGetAttribute,                                            \
 	  (int *value, CUfunction_attribute attribute, CUfunction function))                       \
 	X(cuFuncSetAttribute, 9000, cuFuncSetAttribute,                                            \
 	  (CUfunction function, CUfunction_attribute attribute, int value))                        \
-	SG_STREAM_ENTRIES(X, X)
+	SG_STREAM_ENTRIES(X, X)                                                                    \
+	SG_UNSUPPORTED_ENTRIES(X)
 
 /*
  * Those whose NULL stream means another one under the per-thread default stream (the symbols with
@@ -266,6 +304,21 @@ void *sg_per_thread_variant(void *fn);
 	  (CUdeviceptr va, unsigned short value, size_t count, CUstream stream))                   \
 	X(cuMemsetD32Async, 3020, cuMemsetD32Async,                                                \
 	  (CUdeviceptr va, unsigned int value, size_t count, CUstream stream))                     \
+	Y(cuMemsetD2D8, 3020, cuMemsetD2D8_v2,                                                     \
+	  (CUdeviceptr va, size_t pitch, unsigned char value, size_t count, size_t rows))          \
+	X(cuMemsetD2D8Async, 3020, cuMemsetD2D8Async,                                              \
+	  (CUdeviceptr va, size_t pitch, unsigned char value, size_t count, size_t rows,           \
+	   CUstream stream))                                                                       \
+	Y(cuMemsetD2D16, 3020, cuMemsetD2D16_v2,                                                   \
+	  (CUdeviceptr va, size_t pitch, unsigned short value, size_t count, size_t rows))         \
+	X(cuMemsetD2D16Async, 3020, cuMemsetD2D16Async,                                            \
+	  (CUdeviceptr va, size_t pitch, unsigned short value, size_t count, size_t rows,          \
+	   CUstream stream))                                                                       \
+	Y(cuMemsetD2D32, 3020, cuMemsetD2D32_v2,                                                   \
+	  (CUdeviceptr va, size_t pitch, unsigned int value, size_t count, size_t rows))           \
+	X(cuMemsetD2D32Async, 3020, cuMemsetD2D32Async,                                            \
+	  (CUdeviceptr va, size_t pitch, unsigned int value, size_t count, size_t rows,            \
+	   CUstream stream))                                                                       \
 	X(cuStreamSynchronize, 2000, cuStreamSynchronize, (CUstream stream))                       \
 	X(cuStreamQuery, 2000, cuStreamQuery, (CUstream stream))                                   \
 	X(cuStreamWaitEvent, 3020, cuStreamWaitEvent,                                              \
@@ -285,6 +338,8 @@ void *sg_per_thread_variant(void *fn);
 	X(cuStreamGetCaptureInfo, 12030, cuStreamGetCaptureInfo_v3,                                \
 	  (CUstream stream, CUstreamCaptureStatus * status, cuuint64_t * id, CUgraph * graph,      \
 	   const CUgraphNode **nodes, const CUgraphEdgeData **edges, size_t *n))                   \
+	X(cuGraphInstantiateWithParams, 12000, cuGraphInstantiateWithParams,                       \
+	  (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS * params))             \
 	X(cuGraphUpload, 11010, cuGraphUpload, (CUgraphExec exec, CUstream stream))                \
 	X(cuGraphLaunch, 10000, cuGraphLaunch, (CUgraphExec exec, CUstream stream))                \
 	X(cuStreamAddCallback, 5000, cuStreamAddCallback,                                          \

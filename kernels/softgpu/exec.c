@@ -17,6 +17,7 @@ struct sg_program {
 	uint32_t refs; /* atomic; with one, the exec's, it may be changed */
 	uint64_t graph_id;
 	size_t n_works, n_steps, n_events;
+	struct sg_users users;
 	struct sg_work *works[]; /* references; in the order of the graph's nodes */
 };
 
@@ -50,17 +51,21 @@ static void put_program(struct sg_program *p)
 		return;
 	for (size_t i = 0; i < p->n_works; i++)
 		sg_work_put(p->works[i]);
+	sg_users_done(&p->users);
 	free(p);
 }
 
-static struct sg_program *create_program(uint64_t graph_id, size_t n_works)
+static struct sg_program *create_program(uint64_t graph_id, size_t n_works,
+					 const struct sg_users *users)
 {
 	struct sg_program *p = calloc(1, sizeof(*p) + n_works * sizeof(struct sg_work *));
 
-	if (p) {
-		p->refs = 1;
-		p->graph_id = graph_id;
-	}
+	if (!p)
+		return NULL;
+	p->refs = 1;
+	p->graph_id = graph_id;
+	if (sg_users_copy(users, &p->users) < 0)
+		mm_free_ptr(&p);
 	return p;
 }
 
@@ -300,7 +305,7 @@ static struct sg_program *program_of(const struct sg_graph *graph)
 	struct sg_program *p;
 
 	sg_graph_lock();
-	p = create_program(graph->id, graph->n_nodes);
+	p = create_program(graph->id, graph->n_nodes, &graph->users);
 	for (size_t i = 0; p && i < graph->n_nodes; i++)
 		append_work(p, graph->nodes[i]->work);
 	sg_graph_unlock();
@@ -328,14 +333,12 @@ static CUresult instantiate(const struct sg_graph *graph, struct sg_exec **ret_e
 	return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph handle,
-					     unsigned long long flags)
+static CUresult instantiate_with(CUgraphExec *ret, CUgraph handle, unsigned long long flags)
 {
 	struct sg_graph *graph;
 	struct sg_exec *exec;
 	CUresult res;
 
-	SG_ENTER();
 	SG_TRY(sg_enter_context());
 	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -348,6 +351,43 @@ CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph handle,
 	if (!res)
 		*ret = (CUgraphExec)exec;
 	sg_object_put(&graph->object);
+	return res;
+}
+
+CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph handle,
+					     unsigned long long flags)
+{
+	SG_ENTER();
+	return instantiate_with(ret, handle, flags);
+}
+
+/* Nothing is carried to the device before a launch: the stream to do it in need only be one. */
+static CUresult check_upload(const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	struct sg_stream *stream;
+
+	if (!(params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
+		return CUDA_SUCCESS;
+	SG_TRY(sg_stream_get(params->hUploadStream, &stream));
+	sg_stream_put(stream);
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec *ret, CUgraph handle,
+					      CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	CUresult res;
+
+	SG_ENTER();
+	if (!params)
+		return CUDA_ERROR_INVALID_VALUE;
+	res = check_upload(params);
+	if (!res)
+		res = instantiate_with(ret, handle,
+				       params->flags &
+					       ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
+	params->hErrNode_out = NULL;
+	params->result_out = res ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
 	return res;
 }
 
@@ -371,7 +411,7 @@ static CUresult own_program(struct sg_exec *exec)
 
 	if (__atomic_load_n(&old->refs, __ATOMIC_ACQUIRE) == 1)
 		return CUDA_SUCCESS;
-	p = create_program(old->graph_id, old->n_works);
+	p = create_program(old->graph_id, old->n_works, &old->users);
 	if (!p)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < old->n_works; i++)

@@ -88,6 +88,7 @@ static void destroy_graph(struct sg_object *object)
 	for (size_t i = 0; i < graph->n_nodes; i++)
 		sg_object_put(&graph->nodes[i]->object);
 	free(graph->nodes);
+	sg_users_done(&graph->users);
 	sg_object_put(&graph->ctx->object);
 	free(graph);
 }

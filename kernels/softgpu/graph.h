@@ -21,6 +21,7 @@
 #include <pthread.h>
 
 #include "kernels/softgpu/op.h"
+#include "kernels/softgpu/user.h"
 
 struct sg_event;
 struct sg_program;
@@ -49,6 +50,7 @@ struct sg_graph {
 	bool capturing;         /* guarded by the lock, as all that follows */
 	struct sg_node **nodes; /* references */
 	size_t n_nodes, room;
+	struct sg_users users;
 };
 
 /* One step of a launch, and which one it is. */

@@ -172,6 +172,7 @@ static CUresult pointer_attribute(const struct pointer *p, CUpointer_attribute a
 	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
 		return put_u64(data, p->vm.mapped ? p->vm.block_id : p->host.start);
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		return put_bool(data, p->vm.sync_memops);
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
@@ -209,6 +210,20 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
 		return CUDA_ERROR_INVALID_VALUE;
 	p = describe(ctx, va);
 	return pointer_attribute(&p, attribute, data);
+}
+
+/* What it asks for, copies and fills that wait, is what synchronous ones do here in any case. */
+CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+				       CUdeviceptr va)
+{
+	unsigned int on;
+
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(&on, value, sizeof(on));
+	return sg_vm_set_sync_memops(va, on != 0) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* An unknown pointer is no error here: what cannot be told is left as it was. */

@@ -92,7 +92,7 @@ static CUresult refuse_image(const unsigned char *head, size_t bytes)
 	return CUDA_ERROR_INVALID_IMAGE;
 }
 
-/* Only called for what dlopen() would not take. */
+/* Why a file is no module. Only asked of what dlopen() would not take, or was not asked to. */
 static CUresult refuse_file(const char *path)
 {
 	mm_cleanup(mm_close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -163,17 +163,20 @@ CUresult CUDAAPI cuModuleLoad(CUmodule *ret, const char *path)
 }
 
 /* An image in memory is code for a GPU, which there is not. Its length is nowhere to be had. */
+static CUresult refuse_memory(const void *image)
+{
+	/* Not memcmp(), which may read beyond the NUL of a text that is shorter. */
+	if (strncmp(image, ELFMAG, SELFMAG) == 0)
+		return refuse_image(image, sizeof(Elf64_Ehdr));
+	return refuse_image(image, strnlen(image, 64));
+}
+
 CUresult CUDAAPI cuModuleLoadData(CUmodule *ret, const void *image)
 {
 	SG_ENTER();
 	SG_TRY(sg_capture_unsafe());
 	SG_TRY(sg_enter_context());
-	if (!ret || !image)
-		return CUDA_ERROR_INVALID_VALUE;
-	/* Not memcmp(), which may read beyond the NUL of a text that is shorter. */
-	if (strncmp(image, ELFMAG, SELFMAG) == 0)
-		return refuse_image(image, sizeof(Elf64_Ehdr));
-	return refuse_image(image, strnlen(image, 64));
+	return ret && image ? refuse_memory(image) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned int n_options,
@@ -299,6 +302,47 @@ CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *va, size_t *bytes, CUmodule h
 		return CUDA_ERROR_INVALID_HANDLE;
 	sg_object_put(&m->object);
 	return CUDA_ERROR_NOT_FOUND;
+}
+
+/* The first ABI, with 32 bits for an address: for who looks whether it is there. */
+CUresult CUDAAPI cuModuleGetGlobal(unsigned int *va, unsigned int *bytes, CUmodule handle,
+				   const char *name)
+{
+	(void)va;
+	(void)bytes;
+	return cuModuleGetGlobal_v2(NULL, NULL, handle, name);
+}
+
+/* ---- Libraries: code for every context at once; none of it for this device ---- */
+
+CUresult CUDAAPI cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_option *jit_options,
+				   void **jit_values, unsigned int n_jit_options,
+				   CUlibraryOption *options, void **values, unsigned int n_options)
+{
+	(void)jit_options;
+	(void)jit_values;
+	(void)n_jit_options;
+	(void)options;
+	(void)values;
+	(void)n_options;
+	SG_ENTER();
+	return ret && image ? refuse_memory(image) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Host kernels are modules only. */
+CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *jit_options,
+				       void **jit_values, unsigned int n_jit_options,
+				       CUlibraryOption *options, void **values,
+				       unsigned int n_options)
+{
+	(void)jit_options;
+	(void)jit_values;
+	(void)n_jit_options;
+	(void)options;
+	(void)values;
+	(void)n_options;
+	SG_ENTER();
+	return ret && path ? refuse_file(path) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Every function is, with its module. */

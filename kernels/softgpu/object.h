@@ -22,6 +22,7 @@ enum sg_kind {
 	SG_GRAPH,
 	SG_NODE,
 	SG_EXEC,
+	SG_USER,
 };
 
 struct sg_object {

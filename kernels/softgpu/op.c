@@ -101,34 +101,40 @@ static bool punch(const struct sg_op *op)
 {
 	size_t bytes = op->fill.count * op->fill.width;
 
-	return op->fill.value == 0 && bytes >= PUNCH_BYTES && bytes % HOST_PAGE_BYTES == 0 &&
-	       (uintptr_t)op->fill.dst % HOST_PAGE_BYTES == 0 &&
+	return op->fill.value == 0 && op->fill.rows == 1 && bytes >= PUNCH_BYTES &&
+	       bytes % HOST_PAGE_BYTES == 0 && (uintptr_t)op->fill.dst % HOST_PAGE_BYTES == 0 &&
 	       madvise(op->fill.dst, bytes, MADV_REMOVE) == 0;
 }
 
-__attribute__((no_sanitize("address", "thread", "undefined"))) static void run_fill(void *arg)
+__attribute__((no_sanitize("address", "thread", "undefined"))) static void
+fill_row(void *dst, const struct sg_op *op)
 {
-	const struct sg_op *op = arg;
 	size_t count = op->fill.count;
 	uint32_t value = op->fill.value;
 
-	if (punch(op))
-		return;
 	if (op->fill.width == 1) {
 #if defined(__x86_64__)
-		void *dst = op->fill.dst;
-
 		__asm__ volatile("rep stosb" : "+D"(dst), "+c"(count) : "a"(value) : "memory");
 #else
-		memset(op->fill.dst, (int)value, count);
+		memset(dst, (int)value, count);
 #endif
 	} else if (op->fill.width == 2) {
 		for (size_t i = 0; i < count; i++)
-			((volatile uint16_t *)op->fill.dst)[i] = (uint16_t)value;
+			((volatile uint16_t *)dst)[i] = (uint16_t)value;
 	} else {
 		for (size_t i = 0; i < count; i++)
-			((volatile uint32_t *)op->fill.dst)[i] = value;
+			((volatile uint32_t *)dst)[i] = value;
 	}
+}
+
+static void run_fill(void *arg)
+{
+	const struct sg_op *op = arg;
+
+	if (punch(op))
+		return;
+	for (size_t row = 0; row < op->fill.rows; row++)
+		fill_row((char *)op->fill.dst + row * op->fill.pitch, op);
 }
 
 static void run_launch(void *arg)

@@ -48,7 +48,8 @@ struct sg_op {
 		} copy;
 		struct {
 			void *dst;
-			size_t count;
+			size_t count;       /* of elements in a row */
+			size_t rows, pitch; /* bytes from a row to the next; one row: whatever */
 			uint32_t value;
 			unsigned int width;
 			bool in_host; /* registered memory */

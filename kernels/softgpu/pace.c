@@ -145,12 +145,13 @@ static bool copy(struct sg_op *op, struct sg_stream *s)
 
 static bool fill(struct sg_op *op, struct sg_stream *s)
 {
-	uint64_t bytes = (uint64_t)op->fill.count * op->fill.width;
+	uint64_t row = (uint64_t)op->fill.count * op->fill.width, bytes = row * op->fill.rows;
+	uint64_t span = row + (op->fill.rows - 1) * op->fill.pitch;
 
 	compute(s, mm_cost_fill_ns(profile_of(s), bytes));
 	if (bytes <= SG_PACE_BYTES)
 		return sg_op_perform(op, s->ctx);
-	return op->fill.in_host || sg_vm_allows((uintptr_t)op->fill.dst, bytes, true);
+	return op->fill.in_host || sg_vm_allows((uintptr_t)op->fill.dst, span, true);
 }
 
 /* ---- what others see ---- */

@@ -80,6 +80,22 @@ CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attri
 	return CUDA_ERROR_INVALID_DEVICE;
 }
 
+CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
+{
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	if (flags || !peer)
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+}
+
+CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer)
+{
+	SG_ENTER();
+	SG_TRY(sg_enter_context());
+	return peer ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* No profiler is attached. */
 CUresult CUDAAPI cuProfilerStart(void)
 {

@@ -55,6 +55,27 @@
 	X(cuMemsetD32Async, cuMemsetD32Async_ptsz,                                                \
 	  (CUdeviceptr va, unsigned int value, size_t count, CUstream stream),                    \
 	  (va, value, count, per_thread(stream)))                                                 \
+	Y(cuMemsetD2D8_v2, cuMemsetD2D8_v2_ptds, cuMemsetD2D8Async,                               \
+	  (CUdeviceptr va, size_t pitch, unsigned char value, size_t count, size_t rows),         \
+	  (va, pitch, value, count, rows, CU_STREAM_PER_THREAD))                                  \
+	X(cuMemsetD2D8Async, cuMemsetD2D8Async_ptsz,                                              \
+	  (CUdeviceptr va, size_t pitch, unsigned char value, size_t count, size_t rows,          \
+	   CUstream stream),                                                                      \
+	  (va, pitch, value, count, rows, per_thread(stream)))                                    \
+	Y(cuMemsetD2D16_v2, cuMemsetD2D16_v2_ptds, cuMemsetD2D16Async,                            \
+	  (CUdeviceptr va, size_t pitch, unsigned short value, size_t count, size_t rows),        \
+	  (va, pitch, value, count, rows, CU_STREAM_PER_THREAD))                                  \
+	X(cuMemsetD2D16Async, cuMemsetD2D16Async_ptsz,                                            \
+	  (CUdeviceptr va, size_t pitch, unsigned short value, size_t count, size_t rows,         \
+	   CUstream stream),                                                                      \
+	  (va, pitch, value, count, rows, per_thread(stream)))                                    \
+	Y(cuMemsetD2D32_v2, cuMemsetD2D32_v2_ptds, cuMemsetD2D32Async,                            \
+	  (CUdeviceptr va, size_t pitch, unsigned int value, size_t count, size_t rows),          \
+	  (va, pitch, value, count, rows, CU_STREAM_PER_THREAD))                                  \
+	X(cuMemsetD2D32Async, cuMemsetD2D32Async_ptsz,                                            \
+	  (CUdeviceptr va, size_t pitch, unsigned int value, size_t count, size_t rows,           \
+	   CUstream stream),                                                                      \
+	  (va, pitch, value, count, rows, per_thread(stream)))                                    \
 	X(cuStreamSynchronize, cuStreamSynchronize_ptsz, (CUstream stream), (per_thread(stream))) \
 	X(cuStreamQuery, cuStreamQuery_ptsz, (CUstream stream), (per_thread(stream)))             \
 	X(cuStreamWaitEvent, cuStreamWaitEvent_ptsz,                                              \
@@ -82,6 +103,9 @@
 	  (CUstream stream, CUstreamCaptureStatus * status, cuuint64_t * id, CUgraph * graph,     \
 	   const CUgraphNode **nodes, const CUgraphEdgeData **edges, size_t *n),                  \
 	  (per_thread(stream), status, id, graph, nodes, edges, n))                               \
+	X(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams_ptsz,                        \
+	  (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS * params),            \
+	  (exec, graph, params))                                                                  \
 	X(cuGraphUpload, cuGraphUpload_ptsz, (CUgraphExec exec, CUstream stream),                 \
 	  (exec, per_thread(stream)))                                                             \
 	X(cuGraphLaunch, cuGraphLaunch_ptsz, (CUgraphExec exec, CUstream stream),                 \

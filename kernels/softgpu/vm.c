@@ -26,6 +26,7 @@ struct mapping {
 	struct alloc *alloc;
 	CUmemAccess_flags access;
 	bool real; /* the page is mapped, whatever its protection */
+	bool sync_memops;
 	/*
 	 * Memory of cuMemAlloc() owns its reservation, and goes with cuMemFree() or with this context, a
 	 * reference; NULL: of cuMemMap().
@@ -693,6 +694,7 @@ struct sg_vm_info sg_vm_describe(uint64_t va)
 
 		info.mapped = true;
 		info.legacy = m->owner != NULL;
+		info.sync_memops = m->sync_memops;
 		info.start = r->start;
 		info.end = r->end;
 		info.access = m->access;
@@ -703,6 +705,18 @@ struct sg_vm_info sg_vm_describe(uint64_t va)
 	}
 	unlock_vm();
 	return info;
+}
+
+bool sg_vm_set_sync_memops(uint64_t va, bool on)
+{
+	struct sg_range *r;
+
+	lock_vm();
+	r = sg_ranges_find(&vm.mapped, va);
+	if (r)
+		((struct mapping *)r->value)->sync_memops = on;
+	unlock_vm();
+	return r != NULL;
 }
 
 bool sg_vm_allows(uint64_t va, uint64_t bytes, bool writes)

@@ -25,6 +25,7 @@ struct sg_context;
 /* What is known of one device address. */
 struct sg_vm_info {
 	bool reserved, mapped;
+	bool sync_memops;                /* cuPointerSetAttribute() */
 	bool legacy;                     /* of sg_vm_alloc() */
 	uint64_t range_start, range_end; /* of its reservation */
 	uint64_t start, end;             /* of its mapping; zero if there is none */
@@ -36,6 +37,9 @@ struct sg_vm_info {
 };
 
 struct sg_vm_info sg_vm_describe(uint64_t va);
+
+/* Of the whole allocation that is mapped at @va. Return: false, none is. */
+bool sg_vm_set_sync_memops(uint64_t va, bool on);
 
 /* Is all of it mapped, with access to read, or to write? */
 bool sg_vm_allows(uint64_t va, uint64_t bytes, bool writes);

@@ -228,69 +228,141 @@ CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *c)
 
 /* ---- Fills ---- */
 
-static CUresult fill(CUstream stream, CUdeviceptr va, uint32_t value, unsigned int width,
-		     size_t count, bool wait)
+struct fill {
+	CUdeviceptr va;
+	uint32_t value;
+	unsigned int width; /* of an element, in bytes */
+	size_t count, rows; /* elements in a row */
+	size_t pitch;       /* bytes from a row to the next */
+	bool wait;
+};
+
+/* Rows without a gap are one. Return: false, such a thing cannot be. */
+static bool shape_fill(struct fill *f, size_t *ret_span_bytes)
 {
+	size_t row, span;
+
+	if (__builtin_mul_overflow(f->count, f->width, &row))
+		return false;
+	if (f->rows == 1 || f->pitch == row) {
+		f->pitch = row;
+		if (__builtin_mul_overflow(f->count, f->rows, &f->count))
+			return false;
+		f->rows = 1;
+		return !__builtin_mul_overflow(f->count, f->width, ret_span_bytes);
+	}
+	return f->pitch > row && f->pitch % f->width == 0 &&
+	       !__builtin_mul_overflow(f->pitch, f->rows - 1, &span) &&
+	       !__builtin_add_overflow(span, row, ret_span_bytes);
+}
+
+static CUresult fill(CUstream stream, const struct fill *wanted)
+{
+	struct fill f = *wanted;
 	enum sg_place memory;
 	struct sg_op *op;
 	size_t bytes;
 
 	SG_TRY(sg_enter_context());
-	if (wait)
+	if (f.wait)
 		SG_TRY(sg_capture_unsafe());
-	if (!count)
+	if (!f.count || !f.rows)
 		return CUDA_SUCCESS;
-	if (__builtin_mul_overflow(count, width, &bytes) || va % width)
+	if (f.va % f.width || !shape_fill(&f, &bytes))
 		return CUDA_ERROR_INVALID_VALUE;
-	memory = sg_place_of(va, bytes);
+	memory = sg_place_of(f.va, bytes);
 	if (memory == SG_PAGEABLE)
 		return CUDA_ERROR_INVALID_VALUE;
 	op = sg_op_create(memory == SG_PINNED_READ_ONLY ? SG_OP_FAULT : SG_OP_FILL);
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	op->fill.dst = pointer(va);
-	op->fill.value = value;
-	op->fill.width = width;
-	op->fill.count = count;
+	op->fill.dst = pointer(f.va);
+	op->fill.value = f.value;
+	op->fill.width = f.width;
+	op->fill.count = f.count;
+	op->fill.rows = f.rows;
+	op->fill.pitch = f.pitch;
 	op->fill.in_host = memory != SG_DEVICE;
-	return submit(stream, op, wait);
+	return submit(stream, op, f.wait);
 }
 
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr va, unsigned char value, size_t count, CUstream stream)
 {
 	SG_ENTER();
-	return fill(stream, va, value, 1, count, false);
+	return fill(stream, &(struct fill){ va, value, 1, count, 1, 0, false });
+}
+
+CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr va, unsigned char value, size_t count)
+{
+	SG_ENTER();
+	return fill(NULL, &(struct fill){ va, value, 1, count, 1, 0, true });
+}
+
+CUresult CUDAAPI cuMemsetD2D8Async(CUdeviceptr va, size_t pitch, unsigned char value, size_t count,
+				   size_t rows, CUstream stream)
+{
+	SG_ENTER();
+	return fill(stream, &(struct fill){ va, value, 1, count, rows, pitch, false });
+}
+
+CUresult CUDAAPI cuMemsetD2D8_v2(CUdeviceptr va, size_t pitch, unsigned char value, size_t count,
+				 size_t rows)
+{
+	SG_ENTER();
+	return fill(NULL, &(struct fill){ va, value, 1, count, rows, pitch, true });
 }
 
 CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr va, unsigned short value, size_t count,
 				  CUstream stream)
 {
 	SG_ENTER();
-	return fill(stream, va, value, 2, count, false);
-}
-
-CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr va, unsigned int value, size_t count, CUstream stream)
-{
-	SG_ENTER();
-	return fill(stream, va, value, 4, count, false);
-}
-
-CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr va, unsigned char value, size_t count)
-{
-	SG_ENTER();
-	return fill(NULL, va, value, 1, count, true);
+	return fill(stream, &(struct fill){ va, value, 2, count, 1, 0, false });
 }
 
 CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr va, unsigned short value, size_t count)
 {
 	SG_ENTER();
-	return fill(NULL, va, value, 2, count, true);
+	return fill(NULL, &(struct fill){ va, value, 2, count, 1, 0, true });
+}
+
+CUresult CUDAAPI cuMemsetD2D16Async(CUdeviceptr va, size_t pitch, unsigned short value,
+				    size_t count, size_t rows, CUstream stream)
+{
+	SG_ENTER();
+	return fill(stream, &(struct fill){ va, value, 2, count, rows, pitch, false });
+}
+
+CUresult CUDAAPI cuMemsetD2D16_v2(CUdeviceptr va, size_t pitch, unsigned short value, size_t count,
+				  size_t rows)
+{
+	SG_ENTER();
+	return fill(NULL, &(struct fill){ va, value, 2, count, rows, pitch, true });
+}
+
+CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr va, unsigned int value, size_t count, CUstream stream)
+{
+	SG_ENTER();
+	return fill(stream, &(struct fill){ va, value, 4, count, 1, 0, false });
 }
 
 CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr va, unsigned int value, size_t count)
 {
 	SG_ENTER();
-	return fill(NULL, va, value, 4, count, true);
+	return fill(NULL, &(struct fill){ va, value, 4, count, 1, 0, true });
+}
+
+CUresult CUDAAPI cuMemsetD2D32Async(CUdeviceptr va, size_t pitch, unsigned int value, size_t count,
+				    size_t rows, CUstream stream)
+{
+	SG_ENTER();
+	return fill(stream, &(struct fill){ va, value, 4, count, rows, pitch, false });
+}
+
+CUresult CUDAAPI cuMemsetD2D32_v2(CUdeviceptr va, size_t pitch, unsigned int value, size_t count,
+				  size_t rows)
+{
+	SG_ENTER();
+	return fill(NULL, &(struct fill){ va, value, 4, count, rows, pitch, true });
 }
 
 /* ---- Host functions ---- */

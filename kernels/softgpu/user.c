@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/softgpu/user.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+
+#include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/graph.h"
+#include "mm/base.h"
+
+struct sg_user {
+	struct sg_object object; /* published while count is not 0 */
+	uint64_t count;          /* guarded by mtx; all that CUDA counts, the graphs' too */
+	CUhostFn destroy;
+	void *arg;
+	struct sg_user *next; /* in dead; guarded by mtx */
+};
+
+static pthread_mutex_t mtx = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t died = PTHREAD_COND_INITIALIZER;
+static struct sg_user *dead; /* guarded by mtx; for the thread to call the functions of */
+static bool has_thread;      /* guarded by mtx */
+
+static void destroy_user(struct sg_object *object)
+{
+	free(object);
+}
+
+/* ---- The thread ---- */
+
+static void *call_functions(void *unused)
+{
+	struct sg_user *user;
+
+	(void)unused;
+	prctl(PR_SET_NAME, "softgpu-user");
+	pthread_mutex_lock(&mtx);
+	for (;;) {
+		while (!dead)
+			pthread_cond_wait(&died, &mtx);
+		user = dead;
+		dead = user->next;
+		pthread_mutex_unlock(&mtx);
+		user->destroy(user->arg);
+		sg_object_put(&user->object);
+		pthread_mutex_lock(&mtx);
+	}
+	return NULL;
+}
+
+/* With the lock. The program's signals are for its own threads. */
+static int start_thread(void)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	pthread_t thread;
+	int err;
+
+	if (has_thread)
+		return 0;
+	sigfillset(&all);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&thread, &attr, call_functions, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	has_thread = err == 0;
+	return err;
+}
+
+/* ---- References ---- */
+
+/* With the lock; there are that many. The last makes the handle unknown. */
+static void drop_references(struct sg_user *user, uint64_t count)
+{
+	struct sg_user **end = &dead;
+
+	user->count -= count;
+	if (user->count)
+		return;
+	sg_object_retract(user, SG_USER);
+	while (*end)
+		end = &(*end)->next;
+	*end = user;
+	pthread_cond_signal(&died);
+}
+
+/* With the lock. Return: false, the set holds fewer. */
+static bool take_from(struct sg_users *users, struct sg_user *user, uint64_t count)
+{
+	size_t i = 0;
+
+	while (i < users->n && users->items[i].user != user)
+		i++;
+	if (i == users->n || users->items[i].count < count)
+		return false;
+	users->items[i].count -= count;
+	if (!users->items[i].count)
+		users->items[i] = users->items[--users->n];
+	return true;
+}
+
+/* Room for one more. */
+static bool grow_set(struct sg_users *users)
+{
+	struct sg_user_held *items;
+
+	items = realloc(users->items, (users->n + 1) * sizeof(*items));
+	if (items)
+		users->items = items;
+	return items != NULL;
+}
+
+/* With the lock: references that were counted before. */
+static bool give_to(struct sg_users *users, struct sg_user *user, uint64_t count)
+{
+	for (size_t i = 0; i < users->n; i++)
+		if (users->items[i].user == user) {
+			users->items[i].count += count;
+			return true;
+		}
+	if (!grow_set(users))
+		return false;
+	users->items[users->n++] = (struct sg_user_held){ user, count };
+	return true;
+}
+
+int sg_users_copy(const struct sg_users *from, struct sg_users *ret)
+{
+	*ret = (struct sg_users){ 0 };
+	if (!from->n)
+		return 0;
+	ret->items = calloc(from->n, sizeof(*ret->items));
+	if (!ret->items)
+		return -ENOMEM;
+	pthread_mutex_lock(&mtx);
+	for (; ret->n < from->n; ret->n++) {
+		ret->items[ret->n] = (struct sg_user_held){ from->items[ret->n].user, 1 };
+		ret->items[ret->n].user->count++;
+	}
+	pthread_mutex_unlock(&mtx);
+	return 0;
+}
+
+void sg_users_done(struct sg_users *users)
+{
+	pthread_mutex_lock(&mtx);
+	for (size_t i = 0; i < users->n; i++)
+		drop_references(users->items[i].user, users->items[i].count);
+	pthread_mutex_unlock(&mtx);
+	free(users->items);
+	*users = (struct sg_users){ 0 };
+}
+
+/* ---- Entry points ---- */
+
+static bool is_count(unsigned int count)
+{
+	return count && count <= INT_MAX;
+}
+
+CUresult CUDAAPI cuUserObjectCreate(CUuserObject *ret, void *arg, CUhostFn destroy,
+				    unsigned int count, unsigned int flags)
+{
+	struct sg_user *user;
+	int err;
+
+	SG_ENTER();
+	if (!ret || !destroy || !is_count(count) || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+		return CUDA_ERROR_INVALID_VALUE;
+	user = calloc(1, sizeof(*user));
+	if (!user)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_mutex_lock(&mtx);
+	err = start_thread();
+	pthread_mutex_unlock(&mtx);
+	if (err) {
+		free(user);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	sg_object_init(&user->object, SG_USER, destroy_user);
+	user->count = count;
+	user->destroy = destroy;
+	user->arg = arg;
+	sg_object_publish(&user->object);
+	*ret = (CUuserObject)user;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuUserObjectRetain(CUuserObject handle, unsigned int count)
+{
+	struct sg_user *user;
+
+	SG_ENTER();
+	user = is_count(count) ? sg_object_get(handle, SG_USER) : NULL;
+	if (!user)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&mtx);
+	user->count += user->count ? count : 0;
+	pthread_mutex_unlock(&mtx);
+	sg_object_put(&user->object);
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuUserObjectRelease(CUuserObject handle, unsigned int count)
+{
+	CUresult res = CUDA_ERROR_INVALID_VALUE;
+	struct sg_user *user;
+
+	SG_ENTER();
+	user = is_count(count) ? sg_object_get(handle, SG_USER) : NULL;
+	if (!user)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&mtx);
+	if (user->count >= count) {
+		drop_references(user, count);
+		res = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&mtx);
+	sg_object_put(&user->object);
+	return res;
+}
+
+/* Both as references; false: one is not there. */
+static bool get_both(CUgraph graph_handle, CUuserObject handle, struct sg_graph **ret_graph,
+		     struct sg_user **ret_user)
+{
+	*ret_graph = sg_object_get(graph_handle, SG_GRAPH);
+	*ret_user = sg_object_get(handle, SG_USER);
+	if (*ret_graph && *ret_user)
+		return true;
+	if (*ret_graph)
+		sg_object_put(&(*ret_graph)->object);
+	if (*ret_user)
+		sg_object_put(&(*ret_user)->object);
+	return false;
+}
+
+CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle,
+					 unsigned int count, unsigned int flags)
+{
+	CUresult res = CUDA_ERROR_INVALID_VALUE;
+	struct sg_graph *graph;
+	struct sg_user *user;
+
+	SG_ENTER();
+	if (!is_count(count) || flags > CU_GRAPH_USER_OBJECT_MOVE ||
+	    !get_both(graph_handle, handle, &graph, &user))
+		return CUDA_ERROR_INVALID_VALUE;
+	sg_graph_lock();
+	pthread_mutex_lock(&mtx);
+	if (user->count >= (flags ? count : 1)) {
+		res = give_to(&graph->users, user, count) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+		if (!res && !flags)
+			user->count += count;
+	}
+	pthread_mutex_unlock(&mtx);
+	sg_graph_unlock();
+	sg_object_put(&user->object);
+	sg_object_put(&graph->object);
+	return res;
+}
+
+CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph_handle, CUuserObject handle,
+					  unsigned int count)
+{
+	CUresult res = CUDA_ERROR_INVALID_VALUE;
+	struct sg_graph *graph;
+	struct sg_user *user;
+
+	SG_ENTER();
+	if (!is_count(count) || !get_both(graph_handle, handle, &graph, &user))
+		return CUDA_ERROR_INVALID_VALUE;
+	sg_graph_lock();
+	pthread_mutex_lock(&mtx);
+	if (take_from(&graph->users, user, count)) {
+		drop_references(user, count);
+		res = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&mtx);
+	sg_graph_unlock();
+	sg_object_put(&user->object);
+	sg_object_put(&graph->object);
+	return res;
+}
