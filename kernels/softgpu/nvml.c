@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The few entries of NVML that mmd asks, over the same directories: devices and their MIG instances,
- * memory, who holds it, and events that a test writes into the file "events" of a GPU's directory.
+ * memory, who holds it, and events that a test writes into the file "events" of a GPU's directory; and a
+ * few more that programs cannot begin without.
  *
  * NVML sees all GPUs, whatever is visible to CUDA, and needs no cuInit(). A line of "events" is "xid N",
  * "xid N gi I" (of a GPU instance), "sbe", "dbe", "remap pending", "remap failed", "lost" (who waits for
@@ -19,9 +20,12 @@
 
 #include "kernels/nvml.h"
 #include "kernels/softgpu/device.h"
+#include "kernels/softgpu/entry.h"
 #include "mm/base.h"
 
 #define SEEN_MAX       (SG_DEVICES_MAX + SG_MIG_MAX)
+#define DRIVER_VERSION "580.00.00" /* the release that brought CUDA 13.0 */
+#define NVML_VERSION   "13.580.00"
 #define HOLDERS_MAX    64
 #define EVENT_TYPES    (MM_NVML_EVENT_SINGLE_BIT | MM_NVML_EVENT_DOUBLE_BIT | MM_NVML_EVENT_XID)
 #define NAP_MS         50
@@ -29,6 +33,23 @@
 
 #define DECLARE(name, params) MM_EXPORT int name params;
 MM_NVML_ENTRIES(DECLARE)
+
+struct memory_v1 { /* nvmlMemory_t */
+	unsigned long long total, free, used;
+};
+
+/* What mmd does not ask, but pynvml and others do when they start. */
+#define OTHER_ENTRIES(X)                                                    \
+	X(nvmlInit, (void))                                                 \
+	X(nvmlInitWithFlags, (unsigned int flags))                          \
+	X(nvmlSystemGetDriverVersion, (char *version, unsigned int length)) \
+	X(nvmlSystemGetNVMLVersion, (char *version, unsigned int length))   \
+	X(nvmlSystemGetCudaDriverVersion, (int *version))                   \
+	X(nvmlSystemGetCudaDriverVersion_v2, (int *version))                \
+	X(nvmlDeviceGetIndex, (mm_nvml_dev device, unsigned int *index))    \
+	X(nvmlDeviceGetMemoryInfo, (mm_nvml_dev device, struct memory_v1 * memory))
+OTHER_ENTRIES(DECLARE)
+MM_EXPORT const char *nvmlErrorString(int result);
 #undef DECLARE
 
 /* What a handle stands for: a place in the list, the same in every process of one environment. */
@@ -61,6 +82,18 @@ int nvmlInit_v2(void)
 	return MM_NVML_SUCCESS;
 }
 
+int nvmlInit(void)
+{
+	return nvmlInit_v2();
+}
+
+/* The flags ask for less than there is: to start without a GPU, to attach to none. */
+int nvmlInitWithFlags(unsigned int flags)
+{
+	(void)flags;
+	return nvmlInit_v2();
+}
+
 int nvmlShutdown(void)
 {
 	int result = MM_NVML_UNINITIALIZED;
@@ -72,6 +105,61 @@ int nvmlShutdown(void)
 	}
 	pthread_mutex_unlock(&mtx);
 	return result;
+}
+
+static int put_text(char *ret, unsigned int length, const char *text)
+{
+	if (!ret)
+		return MM_NVML_INVALID_ARGUMENT;
+	if ((unsigned int)snprintf(ret, length, "%s", text) >= length)
+		return MM_NVML_INSUFFICIENT_SIZE;
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlSystemGetDriverVersion(char *version, unsigned int length)
+{
+	return put_text(version, length, DRIVER_VERSION);
+}
+
+int nvmlSystemGetNVMLVersion(char *version, unsigned int length)
+{
+	return put_text(version, length, NVML_VERSION);
+}
+
+int nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+	if (!version)
+		return MM_NVML_INVALID_ARGUMENT;
+	*version = SG_DRIVER_VERSION;
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlSystemGetCudaDriverVersion(int *version)
+{
+	return nvmlSystemGetCudaDriverVersion_v2(version);
+}
+
+const char *nvmlErrorString(int result)
+{
+	static const struct {
+		int result;
+		const char *text;
+	} texts[] = {
+		{ MM_NVML_SUCCESS, "Success" },
+		{ MM_NVML_UNINITIALIZED, "Uninitialized" },
+		{ MM_NVML_INVALID_ARGUMENT, "Invalid Argument" },
+		{ MM_NVML_NOT_SUPPORTED, "Not Supported" },
+		{ MM_NVML_NOT_FOUND, "Not Found" },
+		{ MM_NVML_INSUFFICIENT_SIZE, "Insufficient Size" },
+		{ MM_NVML_TIMEOUT, "Timeout" },
+		{ MM_NVML_GPU_IS_LOST, "GPU is lost" },
+		{ MM_NVML_RESET_REQUIRED, "GPU requires reset" },
+	};
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(texts); i++)
+		if (texts[i].result == result)
+			return texts[i].text;
+	return "Unknown Error";
 }
 
 /* ---- devices ---- */
@@ -125,6 +213,17 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned int index, mm_nvml_dev *device)
 	if (!view_take(&v) || index >= v.gpus)
 		return MM_NVML_INVALID_ARGUMENT;
 	*device = &handles[index];
+	return MM_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetIndex(mm_nvml_dev device, unsigned int *index)
+{
+	mm_cleanup(view_done) struct view v = { 0 };
+	const struct sg_seen *seen = device_of(&v, device);
+
+	if (!seen || !index || is_instance(seen))
+		return MM_NVML_INVALID_ARGUMENT;
+	*index = device->index;
 	return MM_NVML_SUCCESS;
 }
 
@@ -249,6 +348,16 @@ int nvmlDeviceGetMemoryInfo_v2(mm_nvml_dev device, struct mm_nvml_memory *memory
 	memory->free = memory->total - memory->used;
 	memory->reserved = 0;
 	return MM_NVML_SUCCESS;
+}
+
+int nvmlDeviceGetMemoryInfo(mm_nvml_dev device, struct memory_v1 *memory)
+{
+	struct mm_nvml_memory v2 = { .version = MM_NVML_MEMORY_VERSION };
+	int result = memory ? nvmlDeviceGetMemoryInfo_v2(device, &v2) : MM_NVML_INVALID_ARGUMENT;
+
+	if (!result)
+		*memory = (struct memory_v1){ v2.total, v2.free, v2.used };
+	return result;
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(mm_nvml_dev device, unsigned int *count,

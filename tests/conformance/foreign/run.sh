@@ -11,6 +11,13 @@ cuda)
 		echo "skipped: no libcuda.so.1"
 		exit 77
 	}
+	case "$1" in *-management)
+		ldconfig -p | grep -q 'libnvidia-ml\.so\.1' || {
+			echo "skipped: no libnvidia-ml.so.1"
+			exit 77
+		}
+		;;
+	esac
 	exec timeout --kill-after=10 120 "$1"
 	;;
 esac
