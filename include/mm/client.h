@@ -201,7 +201,7 @@ struct mm_model_info {
 };
 
 struct mm_tensor {
-	CUdeviceptr va; /* fixed for the client's life */
+	CUdeviceptr va; /* fixed for the client's life; of no meaning where @bytes is 0 */
 	enum mm_dtype dtype;
 	uint32_t rank;
 	uint64_t shape[4];

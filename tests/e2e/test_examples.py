@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tutorial's programs, run as the tutorial says, while mmd takes from them."""
 
+import json
+import math
+import random
 import subprocess
 import time
 
 import pytest
 
+import hostile_files as hf
 from models import random_model
 from programs import BIN, TOP, limit
 from tenant import make_requests
@@ -72,6 +76,42 @@ def test_graph(root, start, example):
         assert engine.returncode == 0, errors
         wrong, captures, gated, told = (int(word) for word in out.split() if word.isdigit())
         assert wrong == 0 and captures <= 2 and told <= gated, out
+
+
+DOWN = "model.layers.{}.mlp.down_proj.weight"
+
+# What a model may lack, or have in an odd size: its number of layers, and tensors that are of none.
+ODD_MODELS = {
+    "no resident tensor": (3, {}),
+    "an empty resident tensor": (3, {"model.empty.weight": [0, 1 << 40, 1 << 40]}),
+    "empty in a layer": (3, {"model.layers.1.nothing.weight": [9, 0]}),
+    "a scalar": (3, {"model.scale": []}),
+    "one layer": (1, {}),
+}
+
+
+def odd_model(folder, layers, other):
+    folder.mkdir()
+    shapes = {DOWN.format(layer): [100, 90 + layer] for layer in range(layers)} | other
+    header, at = {}, 0
+    for name, shape in shapes.items():
+        size = 2 * math.prod(shape)
+        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    body = random.Random(3).randbytes(at)
+    hf.join(folder / "model.safetensors", header, body)
+    (folder / "config.json").write_text(json.dumps({"num_hidden_layers": layers}))
+    return folder
+
+
+@pytest.mark.parametrize("name", ODD_MODELS)
+def test_odd_models(root, start, example, name):
+    """What an honest file may hold is served, also when nothing of it is resident."""
+    layers, other = ODD_MODELS[name]
+    d = start(pool="2M", page="16K")
+    tenant = example(d, "tenant", odd_model(root / "model", layers, other), 20)
+    out, errors = tenant.communicate(timeout=limit(60))
+    assert tenant.returncode == 0 and out == "0 layers were wrong\n", (out, errors)
 
 
 def test_tenant_without_mmd(root):

@@ -30,7 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 	}
 	mm_assert(n >= 2 && n == dir.n_groups);
 	for (uint32_t i = 0; i < n; i++) {
-		mm_assert(groups[i].store_offset % MM_ABI_PAGE_BYTES == 0 && groups[i].bytes);
+		mm_assert(groups[i].store_offset % MM_ABI_PAGE_BYTES == 0);
+		mm_assert(groups[i].bytes || i == 0);
 		mm_assert(groups[i].store_offset <= store.bytes);
 		mm_assert(groups[i].bytes <= store.bytes - groups[i].store_offset);
 	}
