@@ -245,12 +245,12 @@ static_assert(sizeof(struct mm_xcursor_region) == 512, "ABI");
 /* ---- core <-> load ---- */
 
 enum mm_lop {
-	MM_L_IDENT = 1, /* load -> core: the files parse; identity, sizes */
+	MM_L_IDENT = 1, /* load -> core: the files parse; identity, sizes: struct mm_lident */
 	MM_L_ALLOC, /* core -> load: 1 fd: an empty memfd of store_bytes: fill it, mbind to numa_node;
 		     * 2 fds: a memfd of head_bytes for the directory, a file of store_bytes for the rest */
-	MM_L_HAVE,   /* core -> load: the host copy exists already: tell the tenant, DONE */
-	MM_L_REFUSE, /* core -> load: over budget; result, text: tell the tenant, exit */
-	MM_L_DONE,   /* load -> core: filled (valid once load is reaped), or result and text */
+	MM_L_HAVE, /* core -> load: the host copy exists already: tell the tenant, DONE */
+	MM_L_REFUSE, /* core -> load: larger than pool, account or budget; result, text: tell the tenant, exit */
+	MM_L_DONE, /* load -> core: filled (valid once load is reaped), or result and text */
 };
 
 struct mm_lmsg {
@@ -267,6 +267,17 @@ struct mm_lmsg {
 	char text[MM_TEXT_BYTES];
 };
 static_assert(sizeof(struct mm_lmsg) == 72 + MM_TEXT_BYTES, "ABI");
+
+/* Cut behind the last of n_groups: core alone knows the size of a page, and so how many pages they take. */
+struct mm_lident {
+	struct mm_lmsg msg;
+	uint64_t group_bytes[MM_LAYERS_MAX + 1];
+};
+
+static inline size_t mm_lident_bytes(uint32_t n_groups)
+{
+	return offsetof(struct mm_lident, group_bytes) + n_groups * sizeof(uint64_t);
+}
 
 /* ---- core <-> spool ---- */
 

@@ -16,6 +16,7 @@
 
 #define MESSAGES_PER_WAKEUP 16
 #define LOAD_DEATHS_MAX     2 /* of one session's loads: then it is the files, not bad luck */
+#define SIZE_TEXT           24
 
 void mm_stores_init(struct mm_shell *shell)
 {
@@ -273,8 +274,9 @@ static void load_tell(struct mm_load *load, struct mm_lmsg *msg, const int *fds,
 		load_abandon(load);
 }
 
-static void load_refuse(struct mm_load *load, int result, const char *fmt, ...) MM_PRINTF(3, 4);
-static void load_refuse(struct mm_load *load, int result, const char *fmt, ...)
+static void load_refuse(struct mm_load *load, int result, enum mm_refusal why, const char *fmt, ...)
+	MM_PRINTF(4, 5);
+static void load_refuse(struct mm_load *load, int result, enum mm_refusal why, const char *fmt, ...)
 {
 	struct mm_lmsg msg = { .op = MM_L_REFUSE, .result = result, .numa_node = -1 };
 	va_list ap;
@@ -284,7 +286,7 @@ static void load_refuse(struct mm_load *load, int result, const char *fmt, ...)
 	va_end(ap);
 	load->state = MM_LOAD_REFUSED;
 	load->result = result;
-	load->why = MM_REFUSED_STORE;
+	load->why = why;
 	load_tell(load, &msg, NULL, 0);
 }
 
@@ -324,7 +326,7 @@ static void load_without(struct mm_load *load, int result, const char *text)
 	struct mm_store *store = load->store;
 
 	load->store = NULL;
-	load_refuse(load, result, "%s", text);
+	load_refuse(load, result, MM_REFUSED_STORE, "%s", text);
 	waiters_wake(load->shell, store);
 	store_put(load->shell, store);
 }
@@ -378,6 +380,18 @@ static void load_to_memory(struct mm_load *load)
 	load_without(load, r, text);
 }
 
+static const char *size_print(uint64_t bytes, char text[SIZE_TEXT])
+{
+	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB" };
+	double value = (double)bytes / 1024;
+	size_t unit = 0;
+
+	for (; value >= 1024 && unit + 1 < MM_ARRAY_SIZE(units); unit++)
+		value /= 1024;
+	snprintf(text, SIZE_TEXT, "%.1f %s", value, units[unit]);
+	return text;
+}
+
 /* In memory as long as the budget lasts, then on disk; first come, first served. */
 static void load_place(struct mm_load *load, const struct mm_lmsg *want)
 {
@@ -386,32 +400,83 @@ static void load_place(struct mm_load *load, const struct mm_lmsg *want)
 	uint64_t left = max > used ? max - used : 0;
 	bool fits = !max || want->store_bytes <= left;
 	const struct mm_session *s = mm_session_find(shell, load->tenant);
+	char needs[SIZE_TEXT], has[SIZE_TEXT], all[SIZE_TEXT];
 
+	size_print(want->store_bytes, needs);
 	if (!fits && (!*shell->config->store_dir || want->head_bytes > left)) {
-		load_refuse(load, -EDQUOT,
-			    "model needs %" PRIu64 " bytes of host memory, %" PRIu64
-			    " are left; raise --host-store-max, name a --store-dir or end another "
-			    "model's tenants",
-			    want->store_bytes, left);
+		load_refuse(load, -EDQUOT, MM_REFUSED_STORE,
+			    "model needs %s of host memory, %s of %s are left; raise "
+			    "--host-store-max, name a --store-dir or end another model's tenants",
+			    needs, size_print(left, has), size_print(max, all));
 		return;
 	}
 	left = s ? mm_quota_host_room(shell, s->account) : 0;
 	if (fits && want->store_bytes > left) {
-		load_refuse(load, -EDQUOT,
-			    "model needs %" PRIu64 " bytes of host memory, its account has %" PRIu64
-			    " left; raise its host_max or end another model's tenants",
-			    want->store_bytes, left);
+		load_refuse(load, -EDQUOT, MM_REFUSED_STORE,
+			    "model needs %s of host memory, its account has %s left; raise its "
+			    "host_max or end another model's tenants",
+			    needs, size_print(left, has));
 		return;
 	}
 	load->store = store_new(shell, want, s ? mm_store_node(s->pool) : -1);
 	if (load->store && s)
 		load->store->payer = s->account;
 	if (!load->store)
-		load_refuse(load, -ENOSPC, "too many models at once");
+		load_refuse(load, -ENOSPC, MM_REFUSED_STORE, "too many models at once");
 	else if (fits)
 		load_to_memory(load);
 	else
 		load_to_disk(load);
+}
+
+/* What it would take of the device, if no group shares a page with another. */
+static uint64_t ident_pages(const struct mm_lident *ident, uint64_t page_bytes)
+{
+	uint64_t pages = 0;
+
+	for (uint32_t i = 0; i < ident->msg.n_groups; i++)
+		pages += mm_div_up(ident->group_bytes[i], page_bytes);
+	return pages;
+}
+
+static void refuse_pages(struct mm_load *load, const struct mm_session *s, enum mm_refusal why,
+			 uint64_t pages, uint64_t max_pages)
+{
+	const uint64_t page_bytes = s->pool->worker.device.page_bytes;
+	char needs[SIZE_TEXT], has[SIZE_TEXT], account[MM_ACCOUNT_NAME_BYTES];
+
+	size_print(pages * page_bytes, needs);
+	size_print(max_pages * page_bytes, has);
+	if (why == MM_REFUSED_QUOTA)
+		load_refuse(load, -EDQUOT, why,
+			    "model needs %s of device memory (%" PRIu64
+			    " pages), account %s may have %s (%" PRIu64 " pages)",
+			    needs, pages, mm_quota_name(load->shell, s->account, account), has,
+			    max_pages);
+	else
+		load_refuse(load, -ENOSPC, why,
+			    "model needs %s of device memory (%" PRIu64
+			    " pages), the pool has room for a model of %s (%" PRIu64 " pages)",
+			    needs, pages, has, max_pages);
+}
+
+/*
+ * Before a byte of weights is read, or memory taken for them. Only what can never be is refused here: a model
+ * that finds no room now may wait for it when it stands in the host store.
+ */
+static bool fits_on_device(struct mm_load *load, const struct mm_lident *ident)
+{
+	const struct mm_session *s = mm_session_find(load->shell, load->tenant);
+	uint64_t pages, max_pages = 0;
+	enum mm_refusal why;
+
+	if (!s)
+		return true; /* it is gone, and so is its load */
+	pages = ident_pages(ident, s->pool->worker.device.page_bytes);
+	why = mm_core_model_fits(s->pool->core, s->tenant, pages, &max_pages);
+	if (why != MM_REFUSED_NO)
+		refuse_pages(load, s, why, pages, max_pages);
+	return why == MM_REFUSED_NO;
 }
 
 static void ident(struct mm_load *load, const struct mm_lmsg *msg)
@@ -456,21 +521,40 @@ static void waiters_wake(struct mm_shell *shell, struct mm_store *store)
 	}
 }
 
-static bool ident_is_sane(const struct mm_lmsg *msg)
+/* No sum over the groups can wrap. */
+static bool ident_is_sane(const struct mm_lident *ident)
 {
+	const struct mm_lmsg *msg = &ident->msg;
+
+	for (uint32_t i = 0; i < msg->n_groups; i++)
+		if (ident->group_bytes[i] > msg->store_bytes)
+			return false;
 	return msg->store_bytes >= sizeof(struct mm_dir) && msg->store_bytes <= INT64_MAX / 2 &&
-	       msg->n_groups >= 2 && msg->n_groups <= MM_LAYERS_MAX + 1 &&
-	       msg->n_tensors <= MM_TENSORS_MAX && msg->head_bytes >= sizeof(struct mm_dir) &&
-	       msg->head_bytes <= msg->store_bytes;
+	       msg->n_groups >= 2 && msg->n_tensors <= MM_TENSORS_MAX &&
+	       msg->head_bytes >= sizeof(struct mm_dir) && msg->head_bytes <= msg->store_bytes;
 }
 
-static int load_message(struct mm_load *load, struct mm_lmsg *msg)
+/* Its length is what its kind says: of an IDENT, with all of its groups. */
+static bool is_whole(const struct mm_lident *heard, size_t len)
 {
+	if (len < sizeof(heard->msg))
+		return false;
+	if (heard->msg.op != MM_L_IDENT)
+		return len == sizeof(heard->msg);
+	return heard->msg.n_groups <= MM_LAYERS_MAX + 1 &&
+	       len == mm_lident_bytes(heard->msg.n_groups);
+}
+
+static int load_message(struct mm_load *load, struct mm_lident *heard)
+{
+	struct mm_lmsg *msg = &heard->msg;
+
 	if (msg->magic != MM_PROTO_MAGIC || load->done)
 		return -EPROTO;
 	msg->text[sizeof(msg->text) - 1] = 0;
-	if (msg->op == MM_L_IDENT && load->state == MM_LOAD_READING && ident_is_sane(msg)) {
-		ident(load, msg);
+	if (msg->op == MM_L_IDENT && load->state == MM_LOAD_READING && ident_is_sane(heard)) {
+		if (fits_on_device(load, heard))
+			ident(load, msg);
 		return 0;
 	}
 	if (msg->op != MM_L_DONE || msg->result > 0)
@@ -492,14 +576,14 @@ static int load_message(struct mm_load *load, struct mm_lmsg *msg)
 /* Reads what it said. Its end is told by keeper, not by the socket. */
 static void load_hear(struct mm_load *load, unsigned int max)
 {
-	struct mm_lmsg msg;
+	struct mm_lident heard;
 	size_t len = 0;
 	int r = 0;
 
 	for (unsigned int i = 0; i < max && r == 0 && load->source.fd >= 0; i++) {
-		r = mm_sock_recv_nofds(load->fd, &msg, sizeof(msg), &len);
+		r = mm_sock_recv_nofds(load->fd, &heard, sizeof(heard), &len);
 		if (r == 0)
-			r = len == sizeof(msg) ? load_message(load, &msg) : -EPROTO;
+			r = is_whole(&heard, len) ? load_message(load, &heard) : -EPROTO;
 	}
 	if (r == -ECONNRESET) {
 		mm_loop_del(&load->shell->loop, &load->source);

@@ -125,10 +125,48 @@ static bool model_lay_out(struct mm_core *c, struct mm_c_tenant *t,
 	return true;
 }
 
+static enum mm_refusal model_fits(const struct mm_core *c, const struct mm_c_tenant *t,
+				  uint64_t pages, uint64_t *ret_max_pages)
+{
+	*ret_max_pages = MM_MIN(c->ledger.pages, MM_MAP_KV_BASE);
+	if (pages > *ret_max_pages)
+		return MM_REFUSED_DEVICE;
+	*ret_max_pages = c->account[t->account].quota.max_pages;
+	return pages > *ret_max_pages ? MM_REFUSED_QUOTA : MM_REFUSED_NO;
+}
+
+enum mm_refusal mm_core_model_fits(const struct mm_core *c, uint32_t tenant, uint64_t pages,
+				   uint64_t *ret_max_pages)
+{
+	const struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	return t ? model_fits(c, t, pages, ret_max_pages) : MM_REFUSED_NO;
+}
+
+static enum mm_refusal model_take(struct mm_core *c, struct mm_c_tenant *t,
+				  const struct mm_core_group *groups, uint32_t n_groups)
+{
+	uint64_t max_pages;
+
+	if (!n_groups || n_groups > MM_LAYERS_MAX + 1)
+		return MM_REFUSED_LOAD;
+	if (!model_lay_out(c, t, groups, n_groups))
+		return MM_REFUSED_DEVICE;
+	return model_fits(c, t, t->entries, &max_pages);
+}
+
+static int refusal_errno(enum mm_refusal why)
+{
+	if (why == MM_REFUSED_LOAD)
+		return -EINVAL;
+	return why == MM_REFUSED_QUOTA ? -EDQUOT : -ENOSPC;
+}
+
 int mm_core_on_model(struct mm_core *c, uint64_t now_ns, uint32_t tenant, uint64_t store,
 		     uint64_t store_bytes, const struct mm_core_group *groups, uint32_t n_groups)
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+	enum mm_refusal why;
 
 	(void)store_bytes;
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
@@ -141,12 +179,9 @@ int mm_core_on_model(struct mm_core *c, uint64_t now_ns, uint32_t tenant, uint64
 	}
 	t->plan.store = store;
 	t->has_store = true;
-	if (!n_groups || n_groups > MM_LAYERS_MAX + 1) {
-		mm_c_model_refuse(c, t, -EINVAL, MM_REFUSED_LOAD);
-	} else if (!model_lay_out(c, t, groups, n_groups) || t->entries > c->ledger.pages) {
-		mm_c_model_refuse(c, t, -ENOSPC, MM_REFUSED_DEVICE);
-	} else if (t->entries > c->account[t->account].quota.max_pages) {
-		mm_c_model_refuse(c, t, -EDQUOT, MM_REFUSED_QUOTA);
+	why = model_take(c, t, groups, n_groups);
+	if (why != MM_REFUSED_NO) {
+		mm_c_model_refuse(c, t, refusal_errno(why), why);
 	} else {
 		t->model = MM_MODEL_WAITING;
 		t->model_since_ns = c->now_ns;

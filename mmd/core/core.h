@@ -219,6 +219,14 @@ struct mm_core_group {
 };
 
 /*
+ * Before its model is read: can one of so many pages ever be granted to it, with nobody else on the pool? A
+ * model is granted all of its pages before layers may cycle. MM_REFUSED_NO: it can. MM_REFUSED_DEVICE,
+ * MM_REFUSED_QUOTA: not on this pool, in its account; *ret_max_pages is the most that can be.
+ */
+enum mm_refusal mm_core_model_fits(const struct mm_core *core, uint32_t tenant, uint64_t pages,
+				   uint64_t *ret_max_pages);
+
+/*
  * Its model stands in the host store: grant its pages, copy, SWITCH, MODEL_READY. The groups were
  * validated by the shell against the store's size. Refusals go to the tenant as MODEL_READY < 0.
  */

@@ -123,7 +123,7 @@ static uint32_t head_bytes(const struct load *l)
 	return (uint32_t)MM_MIN(end, UINT32_MAX);
 }
 
-static int tell_core(struct load *l, enum mm_lop op, int result)
+static struct mm_lmsg message_of(const struct load *l, enum mm_lop op, int result)
 {
 	struct mm_lmsg msg = { .magic = MM_PROTO_MAGIC,
 			       .op = op,
@@ -138,9 +138,30 @@ static int tell_core(struct load *l, enum mm_lop op, int result)
 	memcpy(msg.identity, l->layout.dir.identity, sizeof(msg.identity));
 	if (result < 0)
 		snprintf(msg.text, sizeof(msg.text), "%s", l->why.text);
+	return msg;
+}
+
+static int send_core(const struct load *l, const void *msg, size_t bytes)
+{
 	if (mm_sock_wait(l->core_fd, POLLOUT, mm_deadline_ns(CORE_NS)) < 0)
 		return -ETIMEDOUT;
-	return mm_sock_send(l->core_fd, &msg, sizeof(msg), NULL, 0);
+	return mm_sock_send(l->core_fd, msg, bytes, NULL, 0);
+}
+
+static int tell_done(const struct load *l, int result)
+{
+	const struct mm_lmsg msg = message_of(l, MM_L_DONE, result);
+
+	return send_core(l, &msg, sizeof(msg));
+}
+
+static int tell_ident(const struct load *l)
+{
+	struct mm_lident ident = { .msg = message_of(l, MM_L_IDENT, 0) };
+
+	for (uint32_t g = 0; g < ident.msg.n_groups; g++)
+		ident.group_bytes[g] = l->layout.groups[g].bytes;
+	return send_core(l, &ident, mm_lident_bytes(ident.msg.n_groups));
 }
 
 /* ---- parsing ---- */
@@ -336,7 +357,7 @@ static int fill_file(struct load *l, int head_fd, int numa_node)
 
 static int report_done(struct load *l)
 {
-	if (tell_core(l, MM_L_DONE, 0) < 0)
+	if (tell_done(l, 0) < 0)
 		return mm_refuse(&l->why, -ECONNRESET, "core is gone");
 	return 0;
 }
@@ -383,7 +404,7 @@ static int work(struct load *l)
 	rc = mm_sandbox_close(&l->why);
 	if (rc == 0)
 		rc = parse(l);
-	if (rc == 0 && tell_core(l, MM_L_IDENT, 0) < 0)
+	if (rc == 0 && tell_ident(l) < 0)
 		return mm_refuse(&l->why, -ECONNRESET, "core is gone");
 	return rc == 0 ? settle(l) : rc;
 }
@@ -430,7 +451,7 @@ int mm_load_main(int core_fd, int tenant_fd)
 	if (rc < 0) {
 		mm_log(MM_LOG_WARN, "load.refused", "error=%s reason=\"%s\"", strerror(-rc),
 		       l->why.text);
-		(void)tell_core(l, MM_L_DONE, rc);
+		(void)tell_done(l, rc);
 	}
 	tell_last(l, rc);
 	hang_up(l);

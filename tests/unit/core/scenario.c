@@ -48,6 +48,49 @@ static void refusals_name_their_reason(void **state)
 	assert_int_equal(stats().pages[MM_PAGE_FREE], 30);
 }
 
+/* Before a model is read the same is said of it as afterwards; and nothing of what others hold now. */
+static void what_cannot_fit_is_known_before_it_is_read(void **state)
+{
+	uint64_t max_pages = 0;
+	struct w_proc *p, *poor;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 30);
+	w->account_max[1] = 10;
+	p = tenant_with(0, 6, 3); /* 19 pages */
+	poor = tenant_with(1, 3, 3);
+	assert_true(p->model_ready && poor->model_ready);
+	assert_int_equal(mm_core_model_fits(w->core, p->tenant, 30, &max_pages), MM_REFUSED_NO);
+	assert_int_equal(mm_core_model_fits(w->core, p->tenant, 31, &max_pages), MM_REFUSED_DEVICE);
+	assert_int_equal(max_pages, 30);
+	assert_int_equal(mm_core_model_fits(w->core, poor->tenant, 10, &max_pages), MM_REFUSED_NO);
+	assert_int_equal(mm_core_model_fits(w->core, poor->tenant, 11, &max_pages),
+			 MM_REFUSED_QUOTA);
+	assert_int_equal(max_pages, 10);
+	assert_int_equal(mm_core_model_fits(w->core, poor->tenant, UINT64_MAX, &max_pages),
+			 MM_REFUSED_DEVICE);
+}
+
+/* A model has no more pages than its part of the map table has entries, however large the pool is. */
+static void a_model_has_as_many_pages_as_the_table_has_entries(void **state)
+{
+	const struct mm_core_opts opts = { .pages = MM_MAP_KV_BASE + 9, .page_bytes = 4096 };
+	const struct mm_core_join join = { .features = MM_FEAT_REMAP };
+	uint64_t max_pages = 0;
+	struct mm_core *core;
+	uint32_t tenant;
+
+	(void)state;
+	assert_int_equal(mm_core_create(&opts, &core), 0);
+	assert_int_equal(mm_core_on_join(core, 1, &join, &tenant), 0);
+	assert_int_equal(mm_core_model_fits(core, tenant, MM_MAP_KV_BASE, &max_pages),
+			 MM_REFUSED_NO);
+	assert_int_equal(mm_core_model_fits(core, tenant, MM_MAP_KV_BASE + 1, &max_pages),
+			 MM_REFUSED_DEVICE);
+	assert_int_equal(max_pages, MM_MAP_KV_BASE);
+	mm_core_destroy(core);
+}
+
 static void a_model_waits_for_what_others_lend(void **state)
 {
 	struct w_proc *a, *b;
@@ -522,6 +565,8 @@ int main(void)
 		TEST(pool_is_created_and_scrubbed),
 		TEST(a_model_runs_and_leaves),
 		TEST(refusals_name_their_reason),
+		TEST(what_cannot_fit_is_known_before_it_is_read),
+		TEST(a_model_has_as_many_pages_as_the_table_has_entries),
 		TEST(a_model_waits_for_what_others_lend),
 		TEST(a_model_that_never_fits_is_refused_after_a_while),
 		TEST(kv_is_pooled_or_split_by_policy),

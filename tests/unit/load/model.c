@@ -258,16 +258,21 @@ void load_pass_rule(struct load *load, const struct mm_load_pack *rule)
 
 bool load_hear(struct load *load)
 {
+	struct mm_lident heard = { 0 };
 	size_t len = 0;
 	int rc;
 
 	assert_int_equal(mm_sock_wait(load->core, POLLIN, mm_deadline_ns(WAIT_S * MM_NS_PER_S)), 0);
-	rc = mm_sock_recv_nofds(load->core, &load->ident, sizeof(load->ident), &len);
+	rc = mm_sock_recv_nofds(load->core, &heard, sizeof(heard), &len);
 	if (rc == -ECONNRESET)
 		return false;
 	assert_int_equal(rc, 0);
-	assert_int_equal(len, sizeof(load->ident));
-	assert_int_equal(load->ident.magic, MM_PROTO_MAGIC);
+	assert_int_equal(len, heard.msg.op == MM_L_IDENT ? mm_lident_bytes(heard.msg.n_groups)
+							 : sizeof(heard.msg));
+	assert_int_equal(heard.msg.magic, MM_PROTO_MAGIC);
+	load->ident = heard.msg;
+	if (heard.msg.op == MM_L_IDENT)
+		memcpy(load->group_bytes, heard.group_bytes, sizeof(load->group_bytes));
 	return true;
 }
 

@@ -51,10 +51,11 @@ uint64_t tensor_bytes(const struct tensor *tensor);
 struct load {
 	pid_t pid;
 	int core, tenant;
-	struct mm_lmsg ident;         /* the last message of load to core */
-	struct mm_load_status status; /* the last to the tenant */
-	struct mm_region store, head; /* head: of a store on disk, until load_join() */
-	int file;                     /* of it; -1 = the store is in memory */
+	struct mm_lmsg ident;                    /* the last message of load to core */
+	uint64_t group_bytes[MM_LAYERS_MAX + 1]; /* that came with the last IDENT */
+	struct mm_load_status status;            /* the last to the tenant */
+	struct mm_region store, head;            /* head: of a store on disk, until load_join() */
+	int file;                                /* of it; -1 = the store is in memory */
 };
 #define LOAD_NULL                                \
 	((struct load){ .core = -1,              \

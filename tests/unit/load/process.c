@@ -185,6 +185,7 @@ static void test_holes(void **state)
 static void test_groups(void **state)
 {
 	const struct mm_dir *dir;
+	const struct mm_dir_group *groups;
 	const struct mm_dir_tensor *t;
 	struct load load;
 
@@ -193,6 +194,10 @@ static void test_groups(void **state)
 	load_whole(&load, MODE_PLAIN);
 	dir = load.store.base;
 	t = (const void *)((const char *)dir + dir->tensors_offset);
+	/* Core was told of the same sizes before it gave memory. */
+	groups = (const void *)((const char *)dir + dir->groups_offset);
+	for (uint32_t g = 0; g < dir->n_groups; g++)
+		assert_int_equal(load.group_bytes[g], groups[g].bytes);
 	for (uint32_t i = 0; i < dir->n_tensors; i++) {
 		const char *layer = strstr(t[i].name, "layers.");
 		uint32_t want = layer && t[i].rank >= 2 ? 1 + (uint32_t)(layer[7] - '0') : 0;
