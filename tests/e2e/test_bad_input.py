@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong is refused with one clear sentence, and everything else runs on."""
 
+import json
 import os
 import subprocess
 
@@ -264,6 +265,20 @@ def test_requests(root, model_dirs, name):
     code, _, errors = run(BIN / "mmserve", "--plain", "--model", model_dirs[0], "--requests", path,
                           "--output", root / "none.jsonl")
     assert code == 1 and "requests.jsonl:1:" in one_sentence(errors)
+
+
+def test_request_ids(root, model_dirs):
+    """A number comes back as a number, a string as a string, and rows of a trace by their numbers."""
+    ids = [0, "0", -3, (1 << 53) + 1, "last"]
+    requests, trace, output = root / "requests.jsonl", root / "trace.csv", root / "out.jsonl"
+    requests.write_text("".join(json.dumps({"id": i, "prompt": [1], "max_tokens": 1}) + "\n" for i in ids))
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n" + "0,1,1\n" * 2)
+    for where, want in ((["--requests", requests], ids), (["--trace", trace], [0, 1])):
+        code, _, errors = run(BIN / "mmserve", "--plain", "--model", model_dirs[0], *where, "--output", output)
+        assert code == 0, errors
+        lines = [json.loads(line) for line in output.read_text().splitlines()]
+        got = [line["id"] for line in lines if "id" in line]
+        assert sorted(map(repr, got)) == sorted(map(repr, want)), got
 
 
 # ---- flags and config

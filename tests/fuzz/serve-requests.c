@@ -19,6 +19,7 @@ static void check(const struct mm_requests *requests)
 
 		mm_assert(isfinite(q->arrival_s) && q->arrival_s >= last_s);
 		mm_assert(q->id[0] && memchr(q->id, 0, sizeof(q->id)));
+		mm_assert(!q->id_is_number || strspn(q->id, "-0123456789") == strlen(q->id));
 		mm_assert(q->n_prompt && q->max_tokens);
 		for (uint32_t t = 0; t < q->n_prompt; t++)
 			mm_assert(q->ids[t] < VOCAB);

@@ -67,16 +67,12 @@ static int take_tokens(struct mm_result_request *request, const json_t *ids, con
 /* Requests of a trace are called by their row, from 0. */
 static int take_index(const json_t *line, size_t rows, size_t *ret_index)
 {
-	const char *name = json_string_value(json_object_get(line, "id"));
-	char *end;
-	unsigned long index;
+	const json_t *id = json_object_get(line, "id");
 
-	if (!name || *name < '0' || *name > '9')
+	if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+	    (uint64_t)json_integer_value(id) >= rows)
 		return -EBADMSG;
-	index = strtoul(name, &end, 10);
-	if (*end || index >= rows)
-		return -EBADMSG;
-	*ret_index = index;
+	*ret_index = (size_t)json_integer_value(id);
 	return 0;
 }
 

@@ -107,7 +107,8 @@ int mm_report_request(FILE *out, const struct mm_request *q)
 
 	if (!line)
 		return -EIO;
-	at = put_string(put(at, "{\"id\":"), q->id);
+	at = put(at, "{\"id\":");
+	at = q->id_is_number ? put(at, q->id) : put_string(at, q->id);
 	at = put_seconds(put_key(at, "arrival_s"), q->arrival_s);
 	at = put_number(put_key(at, "preemptions"), q->preemptions, 1);
 	if (q->error[0])

@@ -131,7 +131,7 @@ static int check_line(const struct reader *r, json_t *line)
 
 	if (!json_is_integer(id) &&
 	    (!json_string_length(id) || json_string_length(id) >= MM_REQUEST_ID_BYTES))
-		return fail(r, "id must be a whole number or a string of 1 to %d bytes",
+		return fail(r, "id must be a whole number of 64 bits or a string of 1 to %d bytes",
 			    MM_REQUEST_ID_BYTES - 1);
 	if (arrival && (!json_is_number(arrival) || !(json_number_value(arrival) >= 0) ||
 			json_number_value(arrival) > ARRIVAL_MAX))
@@ -149,7 +149,8 @@ static int check_line(const struct reader *r, json_t *line)
 
 static void set_id(struct mm_request *q, const json_t *id)
 {
-	if (json_is_integer(id))
+	q->id_is_number = json_is_integer(id);
+	if (q->id_is_number)
 		snprintf(q->id, sizeof(q->id), "%lld", (long long)json_integer_value(id));
 	else
 		snprintf(q->id, sizeof(q->id), "%s", json_string_value(id));
@@ -233,6 +234,7 @@ static int read_csv_line(struct reader *r, const char *text)
 	e = add(r, arrival, cut(prompt, o->max_prompt), cut(output, o->max_output), &q);
 	if (e)
 		return e;
+	q->id_is_number = true;
 	snprintf(q->id, sizeof(q->id), "%llu", (unsigned long long)index);
 	make_prompt(r, index, q);
 	return 0;

@@ -229,6 +229,11 @@ static const struct {
 	{ LINE "[]\n", ":2: not a JSON object", false },
 	{ "{\"prompt\":[1],\"max_tokens\":1}", ":1: id must be", false },
 	{ "{\"id\":\"\",\"prompt\":[1],\"max_tokens\":1}", "id must be", false },
+	{ "{\"id\":null,\"prompt\":[1],\"max_tokens\":1}", "id must be", false },
+	{ "{\"id\":true,\"prompt\":[1],\"max_tokens\":1}", "id must be", false },
+	{ "{\"id\":1.5,\"prompt\":[1],\"max_tokens\":1}", "id must be", false },
+	{ "{\"id\":[0],\"prompt\":[1],\"max_tokens\":1}", "id must be", false },
+	{ "{\"id\":9223372036854775808,\"prompt\":[1],\"max_tokens\":1}", "too big", false },
 	{ "{\"id\":1,\"prompt\":[],\"max_tokens\":1}", "prompt must be", false },
 	{ "{\"id\":1,\"prompt\":[100],\"max_tokens\":1}", "prompt[0] is not a token", false },
 	{ "{\"id\":1,\"prompt\":[1,-1],\"max_tokens\":1}", "prompt[1] is not a token", false },
@@ -324,6 +329,69 @@ static void test_good_requests(void **state)
 	assert_memory_equal(a.all[1].ids, b.all[1].ids, 3 * sizeof(uint32_t));
 	mm_requests_done(&a);
 	mm_requests_done(&b);
+	unlink(path);
+}
+
+/* What a request is called in the output, as a JSON reader sees it. */
+static json_t *reported_id(const struct mm_request *q)
+{
+	mm_cleanup(mm_free_ptr) char *text = NULL;
+	json_t *line, *id;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	assert_non_null(out);
+	assert_int_equal(mm_report_request(out, q), 0);
+	fclose(out);
+	line = json_loads(text, 0, NULL);
+	assert_non_null(line);
+	id = json_incref(json_object_get(line, "id"));
+	json_decref(line);
+	return id;
+}
+
+/* A number comes back as that number, a string as that string; a row of a trace is called by its number. */
+static void test_ids(void **state)
+{
+	static const char *const ids[] = {
+		"0",
+		"\"0\"",
+		"-1",
+		"9007199254740993", /* no double is that */
+		"9223372036854775807",
+		"-9223372036854775808",
+		"\"007\"",
+		"\"a \\\"b\\\" \\u00fc \\n\"",
+		"\"null\"",
+	};
+	struct mm_requests q;
+	char line[128];
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(ids); i++) {
+		json_t *want = json_loads(ids[i], JSON_DECODE_ANY, NULL), *got;
+
+		snprintf(line, sizeof(line), "{\"id\":%s,\"prompt\":[1],\"max_tokens\":1}\n",
+			 ids[i]);
+		write_file("r", line, strlen(line));
+		assert_int_equal(mm_requests_read(path, false, &opts, &q, err), 0);
+		got = reported_id(&q.all[0]);
+		print_message("%s\n", ids[i]);
+		assert_true(want && json_equal(want, got));
+		json_decref(want);
+		json_decref(got);
+		mm_requests_done(&q);
+	}
+	write_file("r", HEAD "0,1,1\n0,1,1\n", strlen(HEAD "0,1,1\n0,1,1\n"));
+	assert_int_equal(mm_requests_read(path, true, &opts, &q, err), 0);
+	for (size_t i = 0; i < q.n; i++) {
+		json_t *got = reported_id(&q.all[i]);
+
+		assert_true(json_is_integer(got));
+		assert_int_equal(json_integer_value(got), i);
+		json_decref(got);
+	}
+	mm_requests_done(&q);
 	unlink(path);
 }
 
@@ -481,15 +549,11 @@ static void test_percentile(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_config),
-		cmocka_unit_test(test_good_configs),
-		cmocka_unit_test(test_bad_requests),
-		cmocka_unit_test(test_good_requests),
-		cmocka_unit_test(test_command_lines),
-		cmocka_unit_test(test_chunk_sizes),
-		cmocka_unit_test(test_fixed_chunk_sizes),
-		cmocka_unit_test(test_arena_layouts),
-		cmocka_unit_test(test_percentile),
+		cmocka_unit_test(test_config),        cmocka_unit_test(test_good_configs),
+		cmocka_unit_test(test_bad_requests),  cmocka_unit_test(test_good_requests),
+		cmocka_unit_test(test_ids),           cmocka_unit_test(test_command_lines),
+		cmocka_unit_test(test_chunk_sizes),   cmocka_unit_test(test_fixed_chunk_sizes),
+		cmocka_unit_test(test_arena_layouts), cmocka_unit_test(test_percentile),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -162,7 +162,7 @@ static void read_results(struct mm_results *results, const char *text)
 }
 
 #define REQUEST(id, ids, times) \
-	"{\"id\":\"" #id "\",\"arrival_s\":1.0,\"ids\":" ids ",\"times\":" times "}\n"
+	"{\"id\":" #id ",\"arrival_s\":1.0,\"ids\":" ids ",\"times\":" times "}\n"
 
 static const struct {
 	const char *name, *a, *b;
@@ -188,6 +188,8 @@ static const struct {
 	{ "after the summary", SUMMARY REQUEST(0, "[5]", "[1.5]") },
 	{ "twice", REQUEST(0, "[5]", "[1.5]") REQUEST(0, "[5]", "[1.5]") SUMMARY },
 	{ "unknown request", REQUEST(2, "[5]", "[1.5]") SUMMARY },
+	{ "a request below all", REQUEST(-1, "[5]", "[1.5]") SUMMARY },
+	{ "no row's number", REQUEST("0", "[5]", "[1.5]") SUMMARY },
 	{ "a time is missing", REQUEST(0, "[5,6]", "[1.5]") SUMMARY },
 	{ "not JSON", "{" },
 	{ "cut off", REQUEST(0, "[5]", "[1.5]") "{\"summary\"" },
