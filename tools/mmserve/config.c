@@ -71,6 +71,13 @@ static double get_real(struct reader *r, const char *key, double fallback)
 	return real(r, r->root, key, fallback);
 }
 
+static bool is_given(const struct reader *r, const char *key)
+{
+	const json_t *v = json_object_get(r->root, key);
+
+	return v && !json_is_null(v);
+}
+
 static bool get_bool(struct reader *r, const char *key, bool fallback)
 {
 	const json_t *v = json_object_get(r->root, key);
@@ -95,6 +102,103 @@ static void want_activation(struct reader *r, const char *key, const char *want)
 
 	if (v && (!json_is_string(v) || strcmp(json_string_value(v), want)))
 		fail(r, -ENOTSUP, "%s is not \"%s\"", key, want);
+}
+
+/* ---- keys that stand for arithmetic that we do not have ---- */
+
+enum neutral { ABSENT, NOTHING, ONE }; /* null always is; 0 or false; 1 */
+
+/*
+ * What other families, or those who changed a model, say of a computation that is not that of our
+ * families, and the value by which it is all the same. Engines differ in which of them they look at; a
+ * file that has one is refused rather than computed wrongly.
+ */
+static const struct {
+	const char *key;
+	enum neutral neutral;
+} foreign_keys[] = {
+	/* numbers that stand for other numbers */
+	{ "quantization_config", ABSENT },
+	{ "compression_config", ABSENT },
+	{ "quantization", ABSENT },
+	/* stacks, and what is between layers */
+	{ "is_encoder_decoder", NOTHING },
+	{ "add_cross_attention", NOTHING },
+	{ "num_experts", NOTHING },
+	{ "num_local_experts", NOTHING },
+	{ "n_routed_experts", NOTHING },
+	{ "moe_num_experts", NOTHING },
+	{ "num_kv_shared_layers", NOTHING },
+	{ "use_parallel_residual", NOTHING },
+	{ "parallel_attn", NOTHING },
+	/* factors */
+	{ "embedding_multiplier", ONE },
+	{ "residual_multiplier", ONE },
+	{ "logits_scaling", ONE },
+	{ "logit_scale", ONE },
+	{ "scale_emb", ONE },
+	{ "scale_depth", ABSENT },
+	{ "dim_model_base", ABSENT },
+	{ "final_logit_softcapping", NOTHING },
+	/* attention */
+	{ "attention_multiplier", ABSENT },
+	{ "query_pre_attn_scalar", ABSENT },
+	{ "attn_logit_softcapping", NOTHING },
+	{ "attention_chunk_size", ABSENT },
+	{ "clip_qkv", NOTHING },
+	{ "use_qk_norm", NOTHING },
+	{ "qk_norm", NOTHING },
+	{ "qk_layernorm", NOTHING },
+	{ "kv_lora_rank", NOTHING },
+	/* positions */
+	{ "alibi", NOTHING },
+	{ "use_alibi", NOTHING },
+	{ "rotary_pct", ONE },
+	{ "rotary_dim", ABSENT },
+	{ "rotary_emb_base", ABSENT },
+	{ "rope_interleave", NOTHING },
+	{ "rope_interleaved", NOTHING },
+	{ "no_rope_layers", ABSENT },
+	{ "no_rope_layer_interval", NOTHING },
+};
+
+static bool is_neutral(const json_t *v, enum neutral neutral)
+{
+	if (!v || json_is_null(v))
+		return true;
+	if (neutral == NOTHING)
+		return json_is_false(v) || (json_is_number(v) && json_number_value(v) == 0);
+	return neutral == ONE && json_is_number(v) && json_number_value(v) == 1;
+}
+
+static void refuse_value(struct reader *r, const char *key)
+{
+	char *value = json_dumps(json_object_get(r->root, key),
+				 JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
+
+	fail(r, -ENOTSUP, "%s %.60s is not served", key, value ? value : "");
+	free(value);
+}
+
+static void want_no_foreign_keys(struct reader *r)
+{
+	for (size_t i = 0; i < MM_ARRAY_SIZE(foreign_keys); i++)
+		if (!is_neutral(json_object_get(r->root, foreign_keys[i].key),
+				foreign_keys[i].neutral))
+			refuse_value(r, foreign_keys[i].key);
+}
+
+/* ---- the family ---- */
+
+/* What decides elsewhere which code runs: a file that says two things is none of ours. */
+static void check_model_type(struct reader *r, enum mm_family family)
+{
+	const json_t *type = json_object_get(r->root, "model_type");
+	const char *name = json_string_value(type);
+
+	if (type && !json_is_null(type) && (!name || strcmp(name, mm_family_name(family))))
+		fail(r, name ? -ENOTSUP : -EBADMSG, "model_type is not \"%s\", though %s is named",
+		     mm_family_name(family), mm_family_architecture(family));
 }
 
 static enum mm_family read_family(struct reader *r)
@@ -227,10 +331,25 @@ static void read_sizes(struct reader *r, struct mm_arch *a)
 	a->heads = get_size(r, "num_attention_heads", 1u << 14, 0);
 	a->vocab = get_size(r, "vocab_size", 1u << 24, 0);
 	a->max_position = get_size(r, "max_position_embeddings", 1u << 24, 2048);
-	if (!json_object_get(r->root, "head_dim") && a->hidden % a->heads)
+	if (!is_given(r, "head_dim") && a->hidden % a->heads)
 		fail(r, -EBADMSG, "hidden_size %u is not a multiple of %u heads", a->hidden,
 		     a->heads);
 	a->head_dim = a->hidden / a->heads;
+}
+
+/* Only the newest of a text; where there are no more positions than that it is all of it. */
+static void want_no_window(struct reader *r, const struct mm_arch *a)
+{
+	if (is_given(r, "sliding_window") &&
+	    get_size(r, "sliding_window", UINT32_MAX, 0) < a->max_position)
+		refuse_value(r, "sliding_window");
+}
+
+/* Where the family knows but one value: what follows from the others. */
+static void want_size(struct reader *r, const char *key, uint32_t want)
+{
+	if (is_given(r, key) && get_size(r, key, UINT32_MAX, 0) != want)
+		refuse_value(r, key);
 }
 
 /* Newer files say of each layer how far it looks. */
@@ -256,13 +375,15 @@ static void read_llama(struct reader *r, struct mm_arch *a)
 	a->norm_eps = get_real(r, "rms_norm_eps", 1e-6);
 	a->tied = get_bool(r, "tie_word_embeddings", false);
 	read_rope(r, &a->rope);
-	want_full_attention(r);
-	if (a->family == MM_FAMILY_QWEN2) {
-		want_bool(r, "use_sliding_window", false);
-		return;
-	}
-	want_bool(r, "attention_bias", false);
 	want_bool(r, "mlp_bias", false);
+	/* Qwen 2 has a window beside this only where it is true, and its biases whatever a file says. */
+	want_bool(r, "use_sliding_window", false);
+	if (a->family == MM_FAMILY_QWEN2)
+		return;
+	want_no_window(r, a);
+	want_bool(r, "attention_bias", false);
+	want_bool(r, "qkv_bias", false);
+	want_bool(r, "bias", false);
 }
 
 static void read_opt(struct reader *r, struct mm_arch *a)
@@ -270,6 +391,11 @@ static void read_opt(struct reader *r, struct mm_arch *a)
 	want_activation(r, "activation_function", "relu");
 	want_bool(r, "enable_bias", true);
 	want_bool(r, "layer_norm_elementwise_affine", true);
+	want_no_window(r, a);
+	want_size(r, "num_key_value_heads", a->heads);
+	want_size(r, "head_dim", a->head_dim);
+	if (is_given(r, "rope_scaling") || is_given(r, "rope_parameters"))
+		fail(r, -ENOTSUP, "rope_scaling: OPT has no RoPE");
 	a->ffn = get_size(r, "ffn_dim", 1u << 22, 0);
 	a->kv_heads = a->heads;
 	a->embed_dim = get_size(r, "word_embed_proj_dim", 1u << 20, a->hidden);
@@ -284,6 +410,9 @@ static void read_config(struct reader *r, struct mm_arch *a)
 	a->family = read_family(r);
 	if (r->error)
 		return;
+	check_model_type(r, a->family);
+	want_no_foreign_keys(r);
+	want_full_attention(r);
 	read_sizes(r, a);
 	if (a->family == MM_FAMILY_OPT)
 		read_opt(r, a);

@@ -148,6 +148,61 @@ static const struct {
 	{ "odd head", CONFIG(",\"head_dim\":7"), "odd", -EBADMSG },
 	{ "long head", CONFIG(",\"head_dim\":512"), "head_dim", -EBADMSG },
 	{ "twice", CONFIG(",\"head_dim\":8,\"head_dim\":8"), "duplicate", -EBADMSG },
+	{ "quantized", CONFIG(",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}"),
+	  "quantization_config {\"quant_method\":\"gptq\"", -ENOTSUP },
+	{ "quantized, nobody knows how", QWEN2(",\"quantization_config\":{}"),
+	  "quantization_config {} is not served", -ENOTSUP },
+	{ "quantized OPT", OPT(",\"ffn_dim\":9,\"quantization_config\":false"),
+	  "quantization_config false is not served", -ENOTSUP },
+	{ "quantized elsewhere", CONFIG(",\"compression_config\":{}"), "compression_config",
+	  -ENOTSUP },
+	{ "another model's type", CONFIG(",\"model_type\":\"gemma2\""),
+	  "model_type is not \"llama\"", -ENOTSUP },
+	{ "type is a number", QWEN2(",\"model_type\":2"), "model_type is not \"qwen2\"", -EBADMSG },
+	{ "experts", CONFIG(",\"num_local_experts\":8"), "num_local_experts 8 is not served",
+	  -ENOTSUP },
+	{ "one expert", CONFIG(",\"num_experts\":1"), "num_experts 1 is not served", -ENOTSUP },
+	{ "capped logits", CONFIG(",\"final_logit_softcapping\":30.0"),
+	  "final_logit_softcapping 30.0", -ENOTSUP },
+	{ "capped attention", QWEN2(",\"attn_logit_softcapping\":50"), "attn_logit_softcapping 50",
+	  -ENOTSUP },
+	{ "scaled embedding", CONFIG(",\"embedding_multiplier\":12"), "embedding_multiplier 12",
+	  -ENOTSUP },
+	{ "scaled attention", CONFIG(",\"attention_multiplier\":1"), "attention_multiplier 1",
+	  -ENOTSUP },
+	{ "factor is text", CONFIG(",\"logit_scale\":\"1\""), "logit_scale \"1\"", -ENOTSUP },
+	{ "normed heads", QWEN2(",\"use_qk_norm\":true"), "use_qk_norm true", -ENOTSUP },
+	{ "pairs side by side", CONFIG(",\"rope_interleaved\":true"), "rope_interleaved true",
+	  -ENOTSUP },
+	{ "part of the heads, older", CONFIG(",\"rotary_pct\":0.25"), "rotary_pct 0.25", -ENOTSUP },
+	{ "layers without RoPE", CONFIG(",\"no_rope_layers\":[1,0]"), "no_rope_layers [1,0]",
+	  -ENOTSUP },
+	{ "other residuals", OPT(",\"ffn_dim\":9,\"use_parallel_residual\":true"),
+	  "use_parallel_residual true", -ENOTSUP },
+	{ "two stacks", OPT(",\"ffn_dim\":9,\"is_encoder_decoder\":true"),
+	  "is_encoder_decoder true", -ENOTSUP },
+	{ "Llama's window", CONFIG(",\"sliding_window\":2047"), "sliding_window 2047", -ENOTSUP },
+	{ "Llama's window, by its switch", CONFIG(",\"use_sliding_window\":true"),
+	  "use_sliding_window true", -ENOTSUP },
+	{ "OPT's window", OPT(",\"ffn_dim\":9,\"sliding_window\":1"), "sliding_window 1",
+	  -ENOTSUP },
+	{ "window is text", CONFIG(",\"sliding_window\":\"a\""), "sliding_window must be",
+	  -EBADMSG },
+	{ "biases by another name", CONFIG(",\"bias\":true"), "bias true", -ENOTSUP },
+	{ "biases of q, k, v", CONFIG(",\"qkv_bias\":true"), "qkv_bias true", -ENOTSUP },
+	{ "Qwen's other biases", QWEN2(",\"mlp_bias\":true"), "mlp_bias true", -ENOTSUP },
+	{ "OPT with RoPE", OPT(",\"ffn_dim\":9,\"rope_scaling\":{\"type\":\"linear\"}"),
+	  "OPT has no RoPE", -ENOTSUP },
+	{ "OPT's KV heads", OPT(",\"ffn_dim\":9,\"num_key_value_heads\":4"),
+	  "num_key_value_heads 4", -ENOTSUP },
+	{ "OPT's heads", OPT(",\"ffn_dim\":9,\"head_dim\":4"), "head_dim 4", -ENOTSUP },
+	{ "OPT's layers", OPT(",\"ffn_dim\":9,\"layer_types\":[\"sliding_attention\"]"),
+	  "layer_types[0]", -ENOTSUP },
+	{ "hidden size in parts",
+	  "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":100,"
+	  "\"intermediate_size\":172,\"num_hidden_layers\":5,\"num_attention_heads\":8,"
+	  "\"vocab_size\":512,\"head_dim\":null}",
+	  "hidden_size 100 is not a multiple of 8", -EBADMSG },
 };
 
 static struct mm_arch good_config(const char *text)
@@ -183,6 +238,19 @@ static void test_good_configs(void **state)
 	a = good_config(OPT(",\"ffn_dim\":256"));
 	assert_true(a.family == MM_FAMILY_OPT && a.tied && !a.post_norm && !a.no_final_norm);
 	assert_true(a.ffn == 256 && a.embed_dim == 64 && a.kv_heads == 8 && a.norm_eps == 1e-5);
+	/* Keys that say nothing, each in its way. */
+	a = good_config(
+		CONFIG(",\"model_type\":\"llama\",\"quantization_config\":null,\"num_experts\":0,"
+		       "\"logit_scale\":1.0,\"residual_multiplier\":1,\"alibi\":false,"
+		       "\"sliding_window\":2048,\"attn_logit_softcapping\":null,\"head_dim\":null,"
+		       "\"use_cache\":true,\"pretraining_tp\":1,\"torch_dtype\":\"float16\""));
+	assert_true(a.family == MM_FAMILY_LLAMA && a.head_dim == 8);
+	a = good_config(
+		QWEN2(",\"sliding_window\":32,\"max_window_layers\":21,\"model_type\":null"));
+	assert_true(a.family == MM_FAMILY_QWEN2);
+	a = good_config(OPT(",\"ffn_dim\":256,\"num_key_value_heads\":8,\"head_dim\":8,"
+			    "\"model_type\":\"opt\""));
+	assert_true(a.kv_heads == 8 && a.head_dim == 8);
 	a = good_config(OPT(",\"ffn_dim\":256,\"word_embed_proj_dim\":32,"
 			    "\"do_layer_norm_before\":false,\"tie_word_embeddings\":false"));
 	assert_true(a.embed_dim == 32 && a.post_norm && !a.tied);
