@@ -60,6 +60,10 @@ MODELS = {
                                             os.mkdir(folder / "model.safetensors")), ""),
     "a fifo for a file": (lambda folder: (os.unlink(folder / "model.safetensors"),
                                           os.mkfifo(folder / "model.safetensors")), ""),
+    "a fifo for the config": (lambda folder: (os.unlink(folder / "config.json"),
+                                              os.mkfifo(folder / "config.json")), "config.json"),
+    "a fifo for the index": (lambda folder: os.mkfifo(folder / "model.safetensors.index.json"),
+                             "index.json"),
     "no config": (lambda folder: os.unlink(folder / "config.json"), "config.json"),
     "config not JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json"),
     "more layers than weights": (hf.edit_config(lambda c: c.update(num_hidden_layers=9)), ""),
@@ -82,6 +86,22 @@ MODELS = {
     "tensor only in the index": (hf.index(lambda m: m.update(ghost="model.safetensors")), "ghost"),
     "tensor not in the index": (hf.index(lambda m: m.pop("model.norm.weight")),
                                 "model.norm.weight"),
+    "quantized": (hf.edit_config(lambda c: c.update(quantization_config={"quant_method": "gptq"})),
+                  "config.json: quantization_config {\"quant_method\":\"gptq\"} is not served"),
+    "experts": (hf.edit_config(lambda c: c.update(num_local_experts=8)), "num_local_experts 8"),
+    "a window": (hf.edit_config(lambda c: c.update(sliding_window=16)), "sliding_window 16"),
+    "two types": (hf.edit_config(lambda c: c.update(model_type="gemma2")), "model_type"),
+    "a head beside a tied one": (
+        hf.copy_tensor("model.embed_tokens.weight", "lm_head.weight", flip=-1),
+        "config.json: tie_word_embeddings makes model.embed_tokens.weight the head, but lm_head.weight in "
+        "model.safetensors is another one"),
+    "a head of another size": (hf.add_tensor("lm_head.weight", [8, 64]), "tie_word_embeddings"),
+    "a bias that is not for it": (
+        hf.add_tensor("model.layers.3.self_attn.q_proj.bias", [64]),
+        "tensor model.layers.3.self_attn.q_proj.bias: LlamaForCausalLM as config.json describes it has no "
+        "use for it"),
+    "a norm that is not for it": (hf.add_tensor("model.layers.0.self_attn.q_norm.weight", [16]),
+                                  "q_norm.weight"),
     "layers huge": (hf.edit_config(lambda c: c.update(num_hidden_layers=1 << 40)), ""),
 }
 
@@ -96,20 +116,39 @@ def twice(data):
 
 
 def test_models(root, start, serve, model_dirs):
-    """One daemon for all cases: each is refused, and a good tenant works through all of them."""
+    """
+    One daemon for all cases: each is refused, without mmd too, and a good tenant works through all of them.
+    """
     d = start(pool="16M", page="64K")
     requests = make_requests(root / "requests.jsonl", 2)
     want = plain_tokens(root, model_dirs[0], requests)
     wrong = []
     for name, (change, word) in MODELS.items():
         folder = hf.make_case(model_dirs[0], root / "case" / name.replace(" ", "-"), change)
-        code, _, errors = run(BIN / "mmserve", "--model", folder, "--socket", d.dir / "tenant.sock",
-                              "--requests", requests, "--output", root / "none.jsonl", env=d.env)
-        print(f"{name}: {code}: {errors.strip()}")
-        if code != 1 or len(errors.strip().splitlines()) != 1 or word not in errors:
-            wrong.append(f"{name}: exit status {code}, want 1 and '{word}' in one line: {errors}")
+        for where in (["--socket", d.dir / "tenant.sock"], ["--plain"]):
+            code, _, errors = run(BIN / "mmserve", "--model", folder, *where, "--requests", requests,
+                                  "--output", root / "none.jsonl", env=d.env)
+            print(f"{name}: {where[0]}: {code}: {errors.strip()}")
+            if code != 1 or len(errors.strip().splitlines()) != 1 or word not in errors:
+                wrong.append(f"{name}: {where}: exit status {code}, want 1 and '{word}' in one line: {errors}")
     assert not wrong, "\n".join(wrong)
     assert serve("good", model_dirs[0], requests, d).tokens() == want
+
+
+# What the files may hold besides: nothing that the computation would have to know.
+MORE_TENSORS = {
+    "the head once more": hf.copy_tensor("model.embed_tokens.weight", "lm_head.weight"),
+    "a buffer of RoPE": hf.add_tensor("model.layers.0.self_attn.rotary_emb.inv_freq", [8], "F32"),
+    "a head for another task": hf.add_tensor("v_head.summary.weight", [1, 64]),
+}
+
+
+@pytest.mark.parametrize("name", MORE_TENSORS)
+def test_more_tensors(root, start, serve, model_dirs, name):
+    requests = make_requests(root / "requests.jsonl", 2)
+    folder = hf.make_case(model_dirs[0], root / "more", MORE_TENSORS[name])
+    d = start(pool="16M", page="64K")
+    assert serve("more", folder, requests, d).tokens() == plain_tokens(root, model_dirs[0], requests)
 
 
 # mmd's options, and what is said to a model of 8 layers of 86 KiB and 40 KiB of other tensors.

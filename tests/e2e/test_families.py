@@ -92,6 +92,13 @@ def drop_bias(folder):
     shard.write_bytes(shard.read_bytes().replace(name.encode(), other.encode()))
 
 
+def config(**keys):
+    def spoil(folder):
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+    return spoil
+
+
 # What is done to the folder, and what is said about it.
 BROKEN = {
     "a shard is missing": (lambda m: min(m.glob("*.safetensors")).unlink(), "model-00001-of-00002"),
@@ -102,6 +109,11 @@ BROKEN = {
     "a bias is missing": (drop_bias, "model.layers.3.self_attn.k_proj.bias"),
     "another RoPE": (lambda m: (m / "config.json").write_text((m / "config.json").read_text().replace(
         '"rope_scaling": null', '"rope_scaling": {"type": "yarn", "factor": 4}')), "yarn"),
+    "quantized": (config(quantization_config={"bits": 4}), "quantization_config"),
+    "tied beside a head": (config(tie_word_embeddings=True),
+                           "lm_head.weight in model-00002-of-00002.safetensors"),
+    "another family": (config(architectures=["LlamaForCausalLM"], model_type="llama"),
+                       "proj.bias: LlamaForCausalLM as config.json describes it has no use for it"),
 }
 
 

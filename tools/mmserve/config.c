@@ -2,10 +2,13 @@
 #include "tools/mmserve/config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <float.h>
 #include <jansson.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "kernels/args.h"
 #include "mm/base.h"
@@ -426,6 +429,42 @@ static void free_json(json_t **j)
 	json_decref(*j);
 }
 
+int mm_serve_open(const char *path, const char **ret_why)
+{
+	mm_cleanup(mm_close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+	int found;
+
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		const int error = errno;
+
+		*ret_why = strerror(error);
+		return -error;
+	}
+	if (!S_ISREG(st.st_mode)) {
+		*ret_why = "not a regular file";
+		return -EINVAL;
+	}
+	found = fd;
+	fd = -1;
+	return found;
+}
+
+static FILE *open_config(struct reader *r, const char *path)
+{
+	const char *why = "";
+	const int fd = mm_serve_open(path, &why);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
+
+	if (fd < 0)
+		fail(r, fd, "%s", why);
+	else if (!file)
+		fail(r, -ENOMEM, "out of memory");
+	if (fd >= 0 && !file)
+		close(fd);
+	return file;
+}
+
 int mm_config_load(const char *dir, struct mm_arch *ret_arch, char *err)
 {
 	mm_cleanup(free_json) json_t *root = NULL;
@@ -436,13 +475,9 @@ int mm_config_load(const char *dir, struct mm_arch *ret_arch, char *err)
 	FILE *file;
 
 	snprintf(path, sizeof(path), "%.4000s/config.json", dir);
-	file = fopen(path, "rbe");
-	if (!file) {
-		const int error = errno;
-
-		fail(&r, -error, "%s", strerror(error));
+	file = open_config(&r, path);
+	if (!file)
 		return r.error;
-	}
 	root = json_loadf(file, JSON_REJECT_DUPLICATES, &where);
 	fclose(file);
 	if (!json_is_object(root)) {

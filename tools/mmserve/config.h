@@ -14,6 +14,16 @@
 #define MM_SERVE_ERROR_BYTES 4608 /* holds a path and a sentence */
 
 /**
+ * mm_serve_open() - open a model's file
+ * @path:    to be read
+ * @ret_why: written where it cannot be: the end of a sentence, valid until the next error
+ *
+ * Regular files only: to open a FIFO, or a device, could wait for ever.
+ * Return: an fd; negative errno.
+ */
+int mm_serve_open(const char *path, const char **ret_why);
+
+/**
  * mm_config_load() - read and check DIR/config.json
  * @dir:      of the model
  * @ret_arch: written only on success

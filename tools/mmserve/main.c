@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mm/base.h"
+#include "tools/mmserve/check.h"
 #include "tools/mmserve/config.h"
 #include "tools/mmserve/engine.h"
 #include "tools/mmserve/module.h"
@@ -277,8 +278,9 @@ static int run(struct serve *s)
 {
 	int r;
 
-	if (mm_config_load(s->o.model, &s->arch, s->err) || read_requests(s) || open_output(s) ||
-	    open_gpu(s))
+	if (mm_config_load(s->o.model, &s->arch, s->err) ||
+	    mm_serve_check_files(s->o.model, &s->arch, s->err) || read_requests(s) ||
+	    open_output(s) || open_gpu(s))
 		return fail(s, EXIT_FAILURE);
 	r = open_memory(s);
 	if (r)

@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <string.h>
@@ -37,14 +36,12 @@ static int MM_PRINTF(3, 4) fail(const struct opener *o, int error, const char *f
 	return error;
 }
 
-static int open_in(const struct opener *o, const char *name)
+static int open_in(const struct opener *o, const char *name, const char **ret_why)
 {
 	char path[PATH_MAX];
-	int fd;
 
 	snprintf(path, sizeof(path), "%.3700s/%.300s", o->dir, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	return mm_serve_open(path, ret_why);
 }
 
 /* ---- which files ---- */
@@ -110,24 +107,26 @@ static int list_index(const struct opener *o, struct mm_plain_model *m)
 
 static int list_files(struct opener *o, struct mm_plain_model *m)
 {
-	o->index_fd = open_in(o, INDEX_NAME);
+	const char *why = "";
+
+	o->index_fd = open_in(o, INDEX_NAME, &why);
 	if (o->index_fd == -ENOENT)
 		return list_dir(o, m);
-	return o->index_fd < 0 ? fail(o, o->index_fd, INDEX_NAME ": %s", strerror(-o->index_fd))
-			       : list_index(o, m);
+	return o->index_fd < 0 ? fail(o, o->index_fd, INDEX_NAME ": %s", why) : list_index(o, m);
 }
 
 /* ---- reading and laying out ---- */
 
 static int map_file(const struct opener *o, struct mm_plain_file *f, struct mm_safetensors *st)
 {
-	mm_cleanup(mm_close_fd) int fd = open_in(o, f->name);
+	const char *unopened = "";
+	mm_cleanup(mm_close_fd) int fd = open_in(o, f->name, &unopened);
 	char why[256];
 	void *bytes;
 	int r;
 
 	if (fd < 0)
-		return fail(o, fd, "%.250s: %s", f->name, strerror(-fd));
+		return fail(o, fd, "%.250s: %s", f->name, unopened);
 	r = mm_safetensors_read(fd, st, why, sizeof(why));
 	if (r)
 		return fail(o, r, "%.200s: %s", f->name, why);
@@ -141,12 +140,13 @@ static int map_file(const struct opener *o, struct mm_plain_file *f, struct mm_s
 
 static int read_config(struct opener *o)
 {
-	mm_cleanup(mm_close_fd) int fd = open_in(o, "config.json");
+	const char *unopened = "";
+	mm_cleanup(mm_close_fd) int fd = open_in(o, "config.json", &unopened);
 	struct mm_why why;
 	int r;
 
 	if (fd < 0)
-		return fail(o, fd, "config.json: %s", strerror(-fd));
+		return fail(o, fd, "config.json: %s", unopened);
 	r = mm_model_config_read(fd, "config.json", &o->config, &why);
 	return r ? fail(o, r, "%s", why.text) : 0;
 }
@@ -307,7 +307,7 @@ int mm_plain_model_tensor(const struct mm_plain_model *m, const char *name,
 
 	if (!t)
 		return -ENOENT;
-	*ret_tensor = (struct mm_tensor){ .va = m->groups[t->group] + t->offset,
+	*ret_tensor = (struct mm_tensor){ .va = (m->groups ? m->groups[t->group] : 0) + t->offset,
 					  .dtype = t->dtype,
 					  .rank = t->rank,
 					  .bytes = t->bytes,

@@ -42,7 +42,7 @@ int mm_plain_model_open(const struct mm_gpu_api *gpu, const char *dir,
 			const struct mm_model_opts *opts, struct mm_plain_model *ret, char *err);
 void mm_plain_model_close(const struct mm_gpu_api *gpu, struct mm_plain_model *model);
 
-/* -ENOENT: there is no such tensor. */
+/* -ENOENT: there is no such tensor. Of a model of files only the address means nothing. */
 int mm_plain_model_tensor(const struct mm_plain_model *model, const char *name,
 			  struct mm_tensor *ret_tensor);
 

@@ -2,6 +2,7 @@
 """Model folders that are wrong in exactly one way."""
 
 import json
+import math
 import shutil
 import struct
 
@@ -52,6 +53,31 @@ def set_offsets(begin, end):
         del size
         header[name]["data_offsets"] = [begin, end]
     return edit_tensor(change)
+
+
+def add_tensor(name, shape, dtype="F16", fill=b"\1"):
+    """A case with one more tensor behind the others."""
+    def apply(folder):
+        path = folder / "model.safetensors"
+        header, body = split(path)
+        size = {"F16": 2, "F32": 4}[dtype] * math.prod(shape)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + size]}
+        join(path, header, body + fill * size)
+    return apply
+
+
+def copy_tensor(name, new, flip=None):
+    """A case where a tensor is there twice; @flip: but for that byte."""
+    def apply(folder):
+        path = folder / "model.safetensors"
+        header, body = split(path)
+        begin, end = header[name]["data_offsets"]
+        data = bytearray(body[begin:end])
+        if flip is not None:
+            data[flip] ^= 1
+        header[new] = dict(header[name], data_offsets=[len(body), len(body) + len(data)])
+        join(path, header, body + bytes(data))
+    return apply
 
 
 def set_field(key, value):
