@@ -18,7 +18,7 @@
  * @path:       of the folder: config.json and *.safetensors
  * @ret_layout: written only on success; give back with mm_layout_done()
  *
- * An index of shards is not looked at: all *.safetensors count.
+ * With an index of shards the files that it names count, else all *.safetensors: as load takes them.
  * Return: 0; a refusal as load's; errno of opening.
  */
 int mm_measure_folder(const char *path, struct mm_layout *ret_layout, struct mm_why *why);

@@ -41,10 +41,38 @@ def test_tutorial_is_woven():
     subprocess.run([str(TOP / "Documentation" / "examples" / "weave.py"), "--check"], check=True)
 
 
-def test_tenant(root, start, example):
+DOWN = "model.layers.{}.mlp.down_proj.weight"
+
+# What a model may lack, or have in an odd size: its number of layers, and tensors that are of none.
+ODD_MODELS = {
+    "no resident tensor": (3, {}),
+    "an empty resident tensor": (3, {"model.empty.weight": [0, 1 << 40, 1 << 40]}),
+    "empty in a layer": (3, {"model.layers.1.nothing.weight": [9, 0]}),
+    "a scalar": (3, {"model.scale": []}),
+    "one layer": (1, {}),
+}
+
+
+def odd_model(folder, layers, other):
+    folder.mkdir()
+    shapes = {DOWN.format(layer): [100, 90 + layer] for layer in range(layers)} | other
+    header, at = {}, 0
+    for name, shape in shapes.items():
+        size = 2 * math.prod(shape)
+        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    body = random.Random(3).randbytes(at)
+    hf.join(folder / "model.safetensors", header, body)
+    (folder / "config.json").write_text(json.dumps({"num_hidden_layers": layers}))
+    return folder
+
+
+@pytest.mark.parametrize("make", [lambda folder: random_model(folder, seed=5),
+                                  lambda folder: odd_model(folder, 8, {})], ids=["usual", "no resident tensor"])
+def test_tenant(root, start, example, make):
     """Every step under a plan that changes all the time; every layer holds its own bytes."""
     d = start(pool="8M", page="16K")
-    model = random_model(root / "model", seed=5)
+    model = make(root / "model")
     deadline = time.monotonic() + limit(60)
     sets = 0
     while sets < 10:  # as often as it takes: one run may be over before mmctl has started
@@ -76,32 +104,6 @@ def test_graph(root, start, example):
         assert engine.returncode == 0, errors
         wrong, captures, gated, told = (int(word) for word in out.split() if word.isdigit())
         assert wrong == 0 and captures <= 2 and told <= gated, out
-
-
-DOWN = "model.layers.{}.mlp.down_proj.weight"
-
-# What a model may lack, or have in an odd size: its number of layers, and tensors that are of none.
-ODD_MODELS = {
-    "no resident tensor": (3, {}),
-    "an empty resident tensor": (3, {"model.empty.weight": [0, 1 << 40, 1 << 40]}),
-    "empty in a layer": (3, {"model.layers.1.nothing.weight": [9, 0]}),
-    "a scalar": (3, {"model.scale": []}),
-    "one layer": (1, {}),
-}
-
-
-def odd_model(folder, layers, other):
-    folder.mkdir()
-    shapes = {DOWN.format(layer): [100, 90 + layer] for layer in range(layers)} | other
-    header, at = {}, 0
-    for name, shape in shapes.items():
-        size = 2 * math.prod(shape)
-        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [at, at + size]}
-        at += size
-    body = random.Random(3).randbytes(at)
-    hf.join(folder / "model.safetensors", header, body)
-    (folder / "config.json").write_text(json.dumps({"num_hidden_layers": layers}))
-    return folder
 
 
 @pytest.mark.parametrize("name", ODD_MODELS)
