@@ -54,6 +54,9 @@ static int wrong_layers(struct mm_model *model, uint32_t n_layers, const char *o
 	for (uint32_t layer = 0; layer < n_layers; layer++) {
 		const void *host = mm_model_store(model, tensor_name(layer), &bytes);
 
+		if (!host)
+			errx(1,
+			     "mmd keeps the weights on a disk: there is nothing to compare with");
 		wrong += memcmp(out + layer * bytes, host, bytes) != 0;
 	}
 	return wrong;

@@ -146,6 +146,16 @@ def store_memory(d):
     return sum(seen.values())
 
 
+@pytest.mark.parametrize("name", ["tenant", "graph"])
+def test_tutorials_programs(start, model_dirs, disk, name):
+    """They compare with the host copy, which only a model in memory has, and say so."""
+    d = start(pool="16M", page="64K", extra=on_disk(disk))
+    done = subprocess.run([str(BIN.parent / "examples" / name), str(model_dirs[0]), "3"], check=False,
+                          env=dict(d.env, MMD_SOCKET=str(d.dir / "tenant.sock")), capture_output=True,
+                          timeout=limit(60))
+    assert done.returncode == 1 and b"weights on a disk" in done.stderr, done
+
+
 def test_budget_smaller_than_the_model(root, start, serve, disk):
     """34 MiB of weights within 8 MiB: the same ids, and the memory is measured."""
     model = models.random_model(root / "model", seed=7, hidden=512, layers=6, heads=8, kv_heads=2,
