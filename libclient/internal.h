@@ -25,6 +25,7 @@
 #include "libclient/mapper.h"
 #include "mm/base.h"
 #include "mm/client.h"
+#include "mm/gpu.h"
 
 #define MM_ERROR_BYTES 320
 #define MM_EVENTS_MAX  64

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <mm/client.h>
+#include <mm/gpu.h>
 
 #define CHUNKS_MAX 64
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <mm/client.h>
+#include <mm/gpu.h>
 
 static struct mm_client *client;
 

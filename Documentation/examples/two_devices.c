@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <mm/client.h>
+#include <mm/gpu.h>
 
 #define DEVICES 2
 #define CHUNKS  4

@@ -26,11 +26,19 @@
 #include <stdint.h>
 
 #include "mm/abi.h"
-#include "mm/gpu.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/*
+ * The driver's, as cuda.h and mm/gpu.h declare them too: those two exclude each other, and which one
+ * an engine takes, and in which order, is its own choice. Who calls what mm_client_gpu() returns
+ * includes mm/gpu.h.
+ */
+typedef unsigned long long CUdeviceptr;
+typedef struct CUstream_st *CUstream;
+struct mm_gpu_api;
 
 #define MM_API __attribute__((visibility("default")))
 
@@ -102,7 +110,7 @@ MM_API const char *mm_client_error(const struct mm_client *client);
  * mm_client_gpu() - the driver table in use
  * @client: any
  *
- * Return: borrowed; lives as long as @client.
+ * Return: borrowed; lives as long as @client. mm/gpu.h says what is in it.
  */
 MM_API const struct mm_gpu_api *mm_client_gpu(const struct mm_client *client);
 

@@ -8,7 +8,8 @@
  *             GPU: the same code runs on both.
  * Types:      the subset of cuda.h that the table needs, declared here, so that no CUDA toolkit is
  *             needed. Where one is found, kernels/gpu_check.c checks every value, layout and
- *             signature against it. A file that needs both includes cuda.h first.
+ *             signature against it. A file that needs both includes cuda.h first; where
+ *             cuda_runtime_api.h stands does not matter.
  * Ownership:  mm_gpu_open() fills the caller's table; mm_gpu_close() clears it. Neither starts the
  *             driver: that is mm_gpu_init(), or cuInit().
  * Threading:  a filled table is read-only; the driver's entry points are thread-safe.
@@ -57,9 +58,12 @@ typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
 
+#ifndef CU_UUID_HAS_BEEN_DEFINED /* cuda_runtime_api.h has it too, without the rest */
+#define CU_UUID_HAS_BEEN_DEFINED
 typedef struct CUuuid_st {
 	char bytes[16];
 } CUuuid;
+#endif
 
 typedef enum cudaError_enum {
 	CUDA_SUCCESS = 0,

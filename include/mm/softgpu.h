@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "mm/gpu.h"
+typedef struct CUevent_st *CUevent; /* the driver's, as cuda.h and mm/gpu.h declare it too */
 
 #define MM_SOFTGPU_STATS_SYMBOL   "mm_softgpu_stats"
 #define MM_SOFTGPU_EVENT_SYMBOL   "mm_softgpu_event_ns"

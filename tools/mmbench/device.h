@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 
+#include "mm/gpu.h"
 #include "mm/softgpu.h"
 
 /* Is that a software GPU? By its name, as mm_gpu_open() takes it. */

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "mm/client.h"
+#include "mm/gpu.h"
 #include "tools/mmbench/daemon.h"
 #include "tools/mmbench/gpu_device.h"
 

@@ -18,6 +18,7 @@
 #include "libclient/ipc/region.h"
 #include "libclient/ipc/ring.h"
 #include "mm/client.h"
+#include "mm/gpu.h"
 
 #define PEER_PAGE_BYTES UINT64_C(65536)
 #define PEER_PAGES      24
