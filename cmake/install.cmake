@@ -19,7 +19,14 @@ install(FILES Documentation/man/mmctl.1 Documentation/man/mmbench.1 Documentatio
   DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES Documentation/man/mmd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8)
 
-# Relative to the prefix, so that it may be chosen when installing; absolute folders stay.
+# Relative to where the file itself lies, so that the prefix may be chosen when installing and the tree moved
+# after; absolute folders stay.
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+  set(MM_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
+else()
+  file(RELATIVE_PATH MM_PC_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" /)
+  string(REGEX REPLACE "/$" "" MM_PC_PREFIX "\${pcfiledir}/${MM_PC_PREFIX}")
+endif()
 cmake_path(APPEND MM_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
 cmake_path(APPEND MM_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
 configure_file(cmake/mm-client.pc.in mm-client.pc @ONLY)

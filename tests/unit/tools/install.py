@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""install.py CMAKE BUILD LIBDIR: installs into a temporary folder and runs what is there."""
+"""install.py CMAKE BUILD LIBDIR: installs into a temporary folder, moves that, and runs what is there."""
 
 import json
 import os
@@ -44,7 +44,10 @@ class Install(unittest.TestCase):
         # Neither may lead back to the build.
         for name in ("MM_SOFTGPU_LIB", "LD_LIBRARY_PATH"):
             self.env.pop(name, None)
-        self.run_it(CMAKE, "--install", BUILD, "--prefix", self.prefix)
+        # What is run is never where it was put: no path of that time may be in it.
+        self.first = self.root / "where-it-was-installed"
+        self.run_it(CMAKE, "--install", BUILD, "--prefix", self.first)
+        self.first.rename(self.prefix)
 
     def run_it(self, *words, cwd=None):
         done = subprocess.run([str(w) for w in words], env=self.env, cwd=cwd or self.root,
@@ -90,16 +93,43 @@ class Install(unittest.TestCase):
         report = json.loads(self.program("mmsim", "--profile", "gh200-96", *case))
         self.assertEqual(report["results"]["remap"]["completed"], report["results"]["remap"]["requests"])
 
-    def test_an_engine_is_built(self):
+    def build_an_engine(self, prefix):
+        """Without a word about where it is: the .pc file has to know by itself."""
         if os.environ.get("MM_SANITIZE"):
             self.skipTest("the library needs a sanitizer's runtime")
-        self.env["PKG_CONFIG_PATH"] = str(self.prefix / LIBDIR / "pkgconfig")
-        flags = self.run_it("pkg-config", f"--define-variable=prefix={self.prefix}", "--cflags",
-                            "--libs", "mm-client").split()
+        self.env["PKG_CONFIG_PATH"] = str(prefix / LIBDIR / "pkgconfig")
+        flags = self.run_it("pkg-config", "--cflags", "--libs", "mm-client").split()
         (self.root / "engine.c").write_text(ENGINE)
         self.run_it("cc", "-Wall", "-Werror", "engine.c", *flags, "-o", "engine")
-        self.env["LD_LIBRARY_PATH"] = str(self.prefix / LIBDIR)
+        self.env["LD_LIBRARY_PATH"] = str(prefix / LIBDIR)
         self.assertIn("/nonexistent", self.run_it(self.root / "engine"))
+
+    def test_an_engine_is_built(self):
+        self.build_an_engine(self.prefix)
+
+    def test_an_engine_is_built_from_a_staged_tree(self):
+        """As packages are made: DESTDIR, and the prefix that was configured."""
+        self.env["DESTDIR"] = str(self.root / "stage")
+        self.run_it(CMAKE, "--install", BUILD)
+        del self.env["DESTDIR"]
+        found = list((self.root / "stage").rglob("mm-client.pc"))
+        self.assertEqual(len(found), 1)
+        prefix = found[0].parents[len(pathlib.PurePath(LIBDIR).parts) + 1]
+        self.assertTrue((prefix / "bin" / "mmd").is_file())
+        self.build_an_engine(prefix)
+
+    def test_no_path_of_then(self):
+        """Nothing says where it was built or first installed; debug information may."""
+        places = [str(self.first).encode(), str(pathlib.Path(BUILD).resolve()).encode()]
+        for path in self.prefix.rglob("*"):
+            if path.is_symlink() or not path.is_file():
+                continue
+            data = path.read_bytes()
+            if data.startswith(b"\x7fELF"):
+                self.run_it("strip", "-g", "-o", self.root / "stripped", path)
+                data = (self.root / "stripped").read_bytes()
+            for place in places:
+                self.assertFalse(place in data, f"{path} names {place.decode()}")
 
     def test_manual(self):
         for page in ("man1/mmctl.1", "man1/mmbench.1", "man1/mmsim.1", "man8/mmd.8"):
