@@ -3,10 +3,7 @@
 # What tools/quickstart and tools/check share. Sourced, never run. All talk goes to stderr, so that the
 # last line of stdout stays what the script promises.
 
-MM_PACKAGES_BUILD=(build-essential cmake ninja-build pkg-config git ca-certificates
-	liburing-dev libnuma-dev libjansson-dev libopenblas-dev libseccomp-dev)
-MM_PACKAGES_CHECK=(clang clang-format libclang-rt-14-dev libcmocka-dev python3 python3-pytest
-	gnuplot-nox)
+MM_PACKAGES="$(dirname "${BASH_SOURCE[0]}")/packages"
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "${0##*/}: $*"; exit 1; }
@@ -24,6 +21,14 @@ loud_run() {
 	"$@"
 }
 
+# packages_of SECTION...: the packages that tools/packages has there, one a line.
+packages_of() {
+	local section
+	for section in "$@"; do
+		sed -n "/^\[$section]\$/,/^\[/{/^[a-z0-9]/p}" "$MM_PACKAGES"
+	done
+}
+
 missing_packages() {
 	local package
 	for package in "$@"; do
@@ -32,12 +37,13 @@ missing_packages() {
 	done
 }
 
-# install_packages PACKAGE...: from Debian's own archive, only what is not there yet.
+# install_packages SECTION...: from Debian's own archive, only what is not there yet.
 install_packages() {
-	local missing=() as_root=()
+	local wanted=() missing=() as_root=()
 	command -v dpkg-query >/dev/null || die "no dpkg here: this installs on Debian 12 only;" \
-		"install what tools/lib.sh names yourself, then use --no-install"
-	mapfile -t missing < <(missing_packages "$@")
+		"install what tools/packages lists yourself, then use --no-install"
+	mapfile -t wanted < <(packages_of "$@")
+	mapfile -t missing < <(missing_packages "${wanted[@]}")
 	if ((${#missing[@]} == 0)); then
 		say "packages: nothing to install"
 		return
