@@ -41,8 +41,7 @@ static const char *const role_names[] = { "keeper", "core", "xfer", "load", "spo
 
 static const struct option options[] = {
 	{ "dir", "DIR", "sockets and lock file", TYPE_TEXT, AT(dir), ROOM(dir) },
-	{ "driver", "NAME", "software, cuda, or the path of a driver library", TYPE_TEXT,
-	  AT(driver), ROOM(driver) },
+	{ "driver", "NAME", MM_DRIVER_CHOICES, TYPE_TEXT, AT(driver), ROOM(driver) },
 	{ "device", "N|UUID,...", "the driver's ordinals of devices, or UUIDs (GPU-, MIG-)",
 	  TYPE_NUMBER, AT(device), .max = 1023, .list = true },
 	{ "pool", "SIZE,...", "memory to manage, of each device", TYPE_SIZE, AT(pool_bytes),
@@ -144,6 +143,8 @@ static int set_text(const struct option *o, struct mm_config *c, const char *whe
 	if (strlen(value) >= o->bytes)
 		return fail(error, "%s%s: longer than %zu bytes; use a shorter one", where, o->name,
 			    o->bytes - 1);
+	if (o->offset == offsetof(struct mm_config, driver) && !mm_is_driver(value))
+		return fail(error, "%s%s: '%s' is none of: %s", where, o->name, value, o->help);
 	strcpy((char *)c + o->offset, value);
 	return 0;
 }
@@ -431,6 +432,8 @@ static int flags_parse(int argc, char **argv, struct mm_config *c, bool file_pas
 	for (int i = 1; i < argc; i++) {
 		bool is_file;
 
+		if (strcmp(argv[i], "-h") == 0)
+			return MM_CONFIG_HELP;
 		r = flag_split(argc, argv, &i, &name, &name_bytes, &value, error);
 		if (r < 0)
 			return r;

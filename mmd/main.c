@@ -20,7 +20,7 @@ static void help(void)
 	       "Owns the pages of GPUs and lends them to LLM serving engines.\n\n"
 	       "  --config FILE            JSON object whose keys are the flags below\n");
 	mm_config_help(stdout);
-	printf("  --help, --version\n\nSizes: 65536, 512M, 2G. A flag beats the file.\n");
+	printf("  -h, --help, --version\n\nSizes: 65536, 512M, 2G. A flag beats the file.\n");
 }
 
 #define FILES_WANTED (UINT64_C(1) << 20) /* what systems allow at most, unless told otherwise */

@@ -48,6 +48,15 @@ const struct mm_shape *mm_shape_find(const char *name)
 	return NULL;
 }
 
+void mm_shape_names(char *text, size_t bytes)
+{
+	size_t at = 0;
+
+	*text = '\0';
+	for (size_t i = 0; i < MM_ARRAY_SIZE(shapes) && at < bytes; i++)
+		at += (size_t)snprintf(text + at, bytes - at, i ? ", %s" : "%s", shapes[i].name);
+}
+
 /* Of one weight; a vector's rows are 0. */
 static uint64_t elements(const struct mm_arch *arch, enum mm_weight w)
 {

@@ -23,6 +23,9 @@ struct mm_shape {
 const struct mm_shape *mm_shape_at(size_t index);
 /* By name, in any case of letters; NULL: not built in. */
 const struct mm_shape *mm_shape_find(const char *name);
+/* All names with commas between, for a message; cut to @bytes. */
+void mm_shape_names(char *text, size_t bytes);
+#define MM_SHAPE_NAMES_BYTES 256
 
 /* @element_bytes: of a weight, 2 for fp16. */
 uint64_t mm_arch_layer_bytes(const struct mm_arch *arch, uint32_t element_bytes);    /* matrices */

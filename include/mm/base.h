@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define mm_cleanup(fn)   __attribute__((cleanup(fn)))
@@ -49,6 +50,14 @@ static inline void mm_free_ptr(void *p)
 {
 	free(*(void **)p);
 	*(void **)p = NULL;
+}
+
+/* What --driver may be: how mm_gpu_open() reads it. */
+#define MM_DRIVER_CHOICES "software, cuda, or the path of a driver library"
+
+static inline bool mm_is_driver(const char *word)
+{
+	return strcmp(word, "software") == 0 || strcmp(word, "cuda") == 0 || strchr(word, '/');
 }
 
 /* Rounds up to a multiple of @unit, which need not be a power of two; 0 when that would wrap. */

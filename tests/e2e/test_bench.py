@@ -93,7 +93,7 @@ def test_evaluate_failures(root):
 
 
 @pytest.mark.parametrize("words, says", [
-    (["evaluate", "--only", "fig99"], "--only: 'fig99' is not a section"),
+    (["evaluate", "--only", "fig99"], "--only: 'fig99' is none of"),
     (["evaluate", "--jobs", "0"], "--jobs 0"),
     (["evaluate", "stray"], "unexpected argument 'stray'"),
     (["evaluate", "--seconds", "x"], "--seconds 'x'"),

@@ -67,12 +67,10 @@ static struct mm_arch small(enum mm_family family)
 
 static int unknown_shape(const char *name)
 {
-	const struct mm_shape *shape;
+	char known[MM_SHAPE_NAMES_BYTES];
 
-	fprintf(stderr, "mkmodel: no model '%s' is built in; there are:", name);
-	for (size_t i = 0; (shape = mm_shape_at(i)); i++)
-		fprintf(stderr, " %s", shape->name);
-	fputc('\n', stderr);
+	mm_shape_names(known, sizeof(known));
+	fprintf(stderr, "mkmodel: --shape: '%s' is none of: %s\n", name, known);
 	return MK_EXIT_USAGE;
 }
 

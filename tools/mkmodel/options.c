@@ -242,6 +242,32 @@ static int set_option(struct mk_options *o, int c, const char *arg)
 	}
 }
 
+/* What an option takes instead, where that is one of a few words. */
+static const char *choices(int c)
+{
+	switch (c) {
+	case OPT_DTYPE:
+	case OPT_VECTOR_DTYPE:
+		return "is none of: f32, f16, bf16";
+	case OPT_FAMILY:
+		return "is none of: llama, qwen2, opt";
+	case OPT_SCALING:
+		return "is none of: linear:FACTOR, llama3:FACTOR,LOW,HIGH,ORIGINAL";
+	default:
+		return "is not allowed here";
+	}
+}
+
+static int say_wrong(const char *name, int c, const char *arg)
+{
+	if (arg)
+		fprintf(stderr, "mkmodel: --%s: '%s' %s (see mkmodel --help)\n", name, arg,
+			choices(c));
+	else
+		fprintf(stderr, "mkmodel: --%s: contradicts another option\n", name);
+	return MK_EXIT_USAGE;
+}
+
 int mk_options_parse(int argc, char **argv, struct mk_options *o)
 {
 	int c, index = 0;
@@ -261,12 +287,8 @@ int mk_options_parse(int argc, char **argv, struct mk_options *o)
 		case ':':
 			return mk_usage("needs a value", argv[optind - 1]);
 		default:
-			if (set_option(o, c, optarg)) {
-				fprintf(stderr, "mkmodel: --%s: %s%s\n", long_options[index].name,
-					optarg ? optarg : "contradicts another option",
-					optarg ? " is not allowed here" : "");
-				return MK_EXIT_USAGE;
-			}
+			if (set_option(o, c, optarg))
+				return say_wrong(long_options[index].name, c, optarg);
 		}
 	}
 	if (!o->vector_dtype_given)

@@ -16,6 +16,8 @@
 
 #define POINTS_MAX 16
 
+#define POLICY_CHOICES "remap, elastic, recompute or swap"
+
 static const char help_text[] =
 	"usage: mmbench decide [options]    what deciding costs, by the number of tenants\n"
 	"\n"
@@ -26,13 +28,13 @@ static const char help_text[] =
 	"  --layer-pages N    of 16 MiB (4)\n"
 	"  --chunks N         a tenant's share of KV, in pages (12)\n"
 	"  --events N         timed at each point (40000)\n"
-	"  --policy NAME      remap, elastic, recompute or swap (remap)\n"
+	"  --policy NAME      " POLICY_CHOICES " (remap)\n"
 	"  --profile NAME     device of the shortest step (gh200-96)\n"
 	"  --shape NAME       model of the shortest step: one token for one sequence (Llama-3-8B)\n"
 	"  --seed N           (1)\n"
 	"  --runs N           of the same: of each event the least time counts (3)\n"
 	"  --json             one JSON object instead of the tables\n"
-	"  --help\n";
+	"  -h, --help\n";
 
 static const char *const kind_names[MM_DECIDE_KINDS] = {
 	[MM_DECIDE_STATS] = "statistics",   [MM_DECIDE_WISH] = "kv_wish",
@@ -110,7 +112,7 @@ static bool option(struct decide *d, int o, char *arg)
 		return true;
 	case 'm':
 		d->shape = arg;
-		return true;
+		return mm_shape_find(arg);
 	case 'J':
 		return d->json = true;
 	case 'l':
@@ -136,6 +138,18 @@ static bool option(struct decide *d, int o, char *arg)
 	}
 }
 
+static void say_wrong(const char *name, int o, const char *arg)
+{
+	char shapes[MM_SHAPE_NAMES_BYTES];
+
+	mm_shape_names(shapes, sizeof(shapes));
+	if (o == 'P' || o == 'm')
+		fprintf(stderr, "mmbench: --%s '%s' is none of: %s\n", name, arg,
+			o == 'P' ? POLICY_CHOICES : shapes);
+	else
+		fprintf(stderr, "mmbench: --%s: cannot be '%s'\n", name, arg);
+}
+
 /* Returns the exit status, or -1: run. */
 static int options(struct decide *d, int argc, char **argv)
 {
@@ -154,7 +168,7 @@ static int options(struct decide *d, int argc, char **argv)
 					       { 0 } };
 	int o, index;
 
-	while ((o = getopt_long(argc, argv, "", names, &index)) != -1) {
+	while ((o = getopt_long(argc, argv, "h", names, &index)) != -1) {
 		if (o == '?')
 			return 2;
 		if (o == 'h') {
@@ -162,7 +176,7 @@ static int options(struct decide *d, int argc, char **argv)
 			return 0;
 		}
 		if (!option(d, o, optarg)) {
-			fprintf(stderr, "mmbench: --%s: cannot be that\n", names[index].name);
+			say_wrong(names[index].name, o, optarg);
 			return 2;
 		}
 	}
@@ -187,10 +201,6 @@ static int shortest_step(struct decide *d)
 	struct mm_profile profile;
 	struct mm_step_ns ns;
 
-	if (!shape) {
-		fprintf(stderr, "mmbench: --shape: no model '%s' is built in\n", d->shape);
-		return -EINVAL;
-	}
 	if (mm_profile_load(d->profile, &profile, err, sizeof(err)) < 0) {
 		fprintf(stderr, "mmbench: --profile: %s\n", err);
 		return -EINVAL;

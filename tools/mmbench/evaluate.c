@@ -42,9 +42,10 @@ static const char help_text[] =
 	"                     ablation never-worse\n"
 	"  --simulator FILE   (default: mmsim beside this program)\n"
 	"  --list             print the simulator's command lines, run nothing\n"
-	"  --help, --version\n";
+	"  -h, --help, --version\n";
 
 enum opt {
+	OPT_HELP = 'h',
 	OPT_QUICK = 256,
 	OPT_OUT,
 	OPT_TRACE,
@@ -56,7 +57,6 @@ enum opt {
 	OPT_ONLY,
 	OPT_SIMULATOR,
 	OPT_LIST,
-	OPT_HELP,
 	OPT_VERSION
 };
 
@@ -88,6 +88,17 @@ struct evaluation {
 
 #define wrong(...) mm_words_wrong("evaluate", __VA_ARGS__)
 
+static int wrong_section(const char *name, size_t n)
+{
+	char known[256] = "";
+	size_t at = 0;
+
+	for (enum mm_eval_section s = 0; s < MM_EVAL_SECTIONS && at < sizeof(known); s++)
+		at += (size_t)snprintf(known + at, sizeof(known) - at, s ? ", %s" : "%s",
+				       mm_eval_section_name(s));
+	return wrong("--only: '%.*s' is none of: %s", (int)n, name, known);
+}
+
 static int check_only(const char *text)
 {
 	for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
@@ -98,7 +109,7 @@ static int check_only(const char *text)
 			known |= strlen(mm_eval_section_name(s)) == n &&
 				 !strncmp(at, mm_eval_section_name(s), n);
 		if (!known)
-			return wrong("--only: '%.*s' is not a section", (int)n, at);
+			return wrong_section(at, n);
 	}
 	return 0;
 }
@@ -172,7 +183,7 @@ static int parse(struct evaluation *e, int argc, char **argv)
 				    .alpaca = "alpaca",
 				    .seed = 1,
 				    .jobs = processors > 0 ? (uint32_t)processors : 1 };
-	while ((opt = getopt_long(argc, argv, "+", long_options, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "+h", long_options, NULL)) != -1) {
 		err = opt == '?' ? -EINVAL : take(e, opt, optarg);
 		if (err)
 			return err;

@@ -30,13 +30,14 @@ static const char help_text[] =
 	"  --keep DIR        leave logs in DIR\n"
 	"  --json            one JSON object on stdout instead of the table\n"
 	"  --list            the parts\n"
-	"  --help, --version\n"
+	"  -h, --help, --version\n"
 	"\n"
 	"Exit status: 0 done, whether goals are reached or missed; 1 a part failed; 2 usage; 77 "
 	"the\n"
 	"driver is not there, or has no such device.\n";
 
 enum opt {
+	OPT_HELP = 'h',
 	OPT_DRIVER = 256,
 	OPT_DEVICE,
 	OPT_PAGES,
@@ -49,7 +50,6 @@ enum opt {
 	OPT_KEEP,
 	OPT_JSON,
 	OPT_LIST,
-	OPT_HELP,
 	OPT_VERSION
 };
 
@@ -133,7 +133,9 @@ static int parse_words(int opt, char *arg, struct mm_gpu_opts *o)
 	switch (opt) {
 	case OPT_DRIVER:
 		o->driver = arg;
-		return 0;
+		return mm_is_driver(arg)
+			       ? 0
+			       : wrong("--driver '%s' is none of: " MM_DRIVER_CHOICES, arg);
 	case OPT_PAGES:
 		return parse_pages(arg, o);
 	case OPT_MODEL:
@@ -186,7 +188,7 @@ int mm_gpu_options(int argc, char **argv, struct mm_gpu_opts *ret_opts)
 	struct mm_gpu_opts o = { .driver = getenv("MM_DRIVER"), .patience_s = 150 };
 	int opt, err;
 
-	while ((opt = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
 		err = parse_words(opt, optarg, &o);
 		if (err == -ENOENT)
 			err = parse_numbers(opt, optarg, &o);
@@ -206,6 +208,8 @@ int mm_gpu_options(int argc, char **argv, struct mm_gpu_opts *ret_opts)
 	}
 	if (!o.driver || !*o.driver)
 		o.driver = "software";
+	if (!mm_is_driver(o.driver))
+		return wrong("MM_DRIVER '%s' is none of: " MM_DRIVER_CHOICES, o.driver);
 	*ret_opts = o;
 	return 0;
 }

@@ -15,7 +15,7 @@ static const char help_text[] =
 	"       mmbench steps [options]     the time of a step under each plan, on a timed device\n"
 	"       mmbench decide [options]    what deciding costs, by the number of tenants\n"
 	"       mmbench gpu [PART,...] [options]  the mechanism on the device that is there\n"
-	"       mmbench --help | --version\n"
+	"       mmbench -h | --help | --version\n"
 	"\n"
 	"`mmbench serve --help` and so on have their options.\n";
 
@@ -38,7 +38,7 @@ int main(int argc, char **argv)
 		argv[1] = argv[0]; /* getopt names it in its messages */
 		return commands[i].run(argc - 1, argv + 1);
 	}
-	if (!strcmp(command, "--help")) {
+	if (!strcmp(command, "--help") || !strcmp(command, "-h")) {
 		fputs(help_text, stdout);
 		return 0;
 	}
@@ -52,6 +52,7 @@ int main(int argc, char **argv)
 			"decide, gpu\n",
 			command);
 	else
-		fprintf(stderr, "mmbench: no command; there are: serve, evaluate, steps, decide\n");
+		fprintf(stderr,
+			"mmbench: no command; there are: serve, evaluate, steps, decide, gpu\n");
 	return 2;
 }

@@ -17,6 +17,8 @@ const char *const mm_policy_names[MM_POLICY_COUNT] = {
 	[MM_POLICY_NAIVE] = "naive",         [MM_POLICY_NAIVE_BOUNDED] = "naive-bounded",
 };
 
+#define POLICY_CHOICES "recompute,elastic,remap,swap,naive,naive-bounded"
+
 static const char help_text[] =
 	"usage: mmbench serve --models DIR,DIR,... [--trace FILE | --synthetic] [options]\n"
 	"\n"
@@ -32,7 +34,7 @@ static const char help_text[] =
 	"--trace: all)\n"
 	"  --speed F              arrivals come F times as fast (default 1)\n"
 	"  --token-scale F        token counts times F (default 1)\n"
-	"  --policies P,P,...     of recompute,elastic,remap,swap,naive,naive-bounded (default: "
+	"  --policies P,P,...     of " POLICY_CHOICES " (default: "
 	"the first three)\n"
 	"  --repeat N             runs of each policy; the one of median throughput is reported\n"
 	"  --driver NAME          software, cuda, or a library's path (default: $MM_DRIVER, else "
@@ -58,11 +60,12 @@ static const char help_text[] =
 	"  --verify               checksum every layer's bytes where they are used\n"
 	"  --keep DIR             leave logs, traces and outputs in DIR\n"
 	"  --json                 the last line of stdout is one JSON object\n"
-	"  --help, --version\n"
+	"  -h, --help, --version\n"
 	"\n"
 	"Exit status: 0 done and every token the same, 1 failed or a token differed, 2 usage.\n";
 
 enum opt {
+	OPT_HELP = 'h',
 	OPT_MODELS = 256,
 	OPT_TRACE,
 	OPT_SYNTHETIC,
@@ -89,7 +92,6 @@ enum opt {
 	OPT_VERIFY,
 	OPT_KEEP,
 	OPT_JSON,
-	OPT_HELP,
 	OPT_VERSION
 };
 
@@ -157,6 +159,8 @@ static int parse_models(char *text, struct mm_bench_opts *opts)
 	for (char *dir; (dir = strsep(&text, ","));) {
 		if (!*dir)
 			return wrong("--models: an empty name");
+		if (*dir == '-')
+			return wrong("--models needs folders; '%s' is a flag (or ./%s)", dir, dir);
 		if (opts->shape.tenants == MM_BENCH_TENANTS_MAX)
 			return wrong("--models: more than %d", MM_BENCH_TENANTS_MAX);
 		opts->model[opts->shape.tenants++] = dir;
@@ -173,8 +177,7 @@ static int parse_policies(char *text, struct mm_bench_opts *opts)
 		while (policy < MM_POLICY_COUNT && strcmp(name, mm_policy_names[policy]))
 			policy++;
 		if (policy == MM_POLICY_COUNT)
-			return wrong("--policies: '%s' is not one of recompute,elastic,remap,swap",
-				     name);
+			return wrong("--policies: '%s' is none of: " POLICY_CHOICES, name);
 		for (uint32_t i = 0; i < opts->n_policies; i++) {
 			if (opts->policy[i] == policy)
 				return wrong("--policies: '%s' twice", name);
@@ -211,6 +214,8 @@ static int parse_passed_on(int opt, char *arg, struct mm_bench_opts *opts)
 		err = add_word("host-store-max", "--host-store-max", &opts->mmd);
 		return err ? err : add_word("host-store-max", arg, &opts->mmd);
 	case OPT_LAYOUT:
+		if (strcmp(arg, "block-major") && strcmp(arg, "separate"))
+			return wrong("--kv-layout: '%s' is not block-major or separate", arg);
 		err = add_word("kv-layout", "--kv-layout", &opts->mmserve);
 		return err ? err : add_word("kv-layout", arg, &opts->mmserve);
 	case OPT_FUSED:
@@ -253,7 +258,9 @@ static int parse_machine(int opt, char *arg, struct mm_bench_opts *opts)
 	switch (opt) {
 	case OPT_DRIVER:
 		opts->driver = arg;
-		return 0;
+		return mm_is_driver(arg)
+			       ? 0
+			       : wrong("--driver '%s' is none of: " MM_DRIVER_CHOICES, arg);
 	case OPT_DEVICES:
 		return mm_words_u32("serve", "devices", arg, 1, MM_BENCH_DEVICES_MAX,
 				    &opts->devices);
@@ -311,6 +318,8 @@ static int check(struct mm_bench_opts *opts, int argc, char **argv)
 {
 	if (!opts->driver || !*opts->driver)
 		opts->driver = "software";
+	if (!mm_is_driver(opts->driver))
+		return wrong("MM_DRIVER '%s' is none of: " MM_DRIVER_CHOICES, opts->driver);
 	if (!opts->page_bytes)
 		opts->page_bytes = mm_device_is_software(opts->driver) ? 256 << 10 : 2 << 20;
 	if (optind < argc)
@@ -344,7 +353,7 @@ int mm_bench_options(int argc, char **argv, struct mm_bench_opts *ret_opts)
 	};
 	int opt, err;
 
-	while ((opt = getopt_long(argc, argv, "+", long_options, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "+h", long_options, NULL)) != -1) {
 		err = parse_workload(opt, optarg, &opts);
 		if (err == -ENOENT)
 			err = parse_machine(opt, optarg, &opts);

@@ -274,18 +274,28 @@ static int serve_functional(int argc, char **argv)
 	return err || bench->token_mismatches || bench->checksum_failures ? 1 : 0;
 }
 
+static bool is_help(const char *word)
+{
+	return !strcmp(word, "--help") || !strcmp(word, "-h");
+}
+
+/* The options of both kinds; with --models DIR or --profile NAME before it, those of one. */
+static int help_both(char *program)
+{
+	char *argv[] = { program, (char *)"--help", NULL };
+	struct mm_bench_opts unused;
+
+	puts("There are two kinds of mmbench serve: with --models it computes, else it keeps a "
+	     "device's time.\n");
+	(void)mm_bench_options(2, argv, &unused);
+	putchar('\n');
+	return mm_bench_timed(2, argv);
+}
+
 int mm_bench_serve(int argc, char **argv)
 {
-	static const char both[] =
-		"usage: mmbench serve --models DIR,DIR,... [options]   computes; see "
-		"mmbench serve --models --help\n"
-		"       mmbench serve [--profile NAME] [options]       keeps a device's time; see "
-		"mmbench serve --profile x --help\n";
-
-	if (argc == 2 && !strcmp(argv[1], "--help")) {
-		fputs(both, stdout);
-		return 0;
-	}
+	if (argc == 2 && is_help(argv[1]))
+		return help_both(argv[0]);
 	if (argc < 2) {
 		fputs("mmbench: give --models DIR,... or --profile NAME; see mmbench serve "
 		      "--help\n",

@@ -29,11 +29,12 @@ static const char help_text[] =
 	"  --dilation K           host time per device time (default 4)\n"
 	"  --page SIZE            of mmd (default: its own)\n"
 	"  --json                 one JSON object on stdout\n"
-	"  --help, --version\n"
+	"  -h, --help, --version\n"
 	"\n"
 	"Exit status: 0 done, 1 failed, 2 usage.\n";
 
 enum opt {
+	OPT_HELP = 'h',
 	OPT_PROFILE = 256,
 	OPT_SHAPE,
 	OPT_MODEL,
@@ -46,7 +47,6 @@ enum opt {
 	OPT_DILATION,
 	OPT_PAGE,
 	OPT_JSON,
-	OPT_HELP,
 	OPT_VERSION
 };
 
@@ -123,6 +123,14 @@ static int parse_page(const char *text, uint64_t *ret_bytes)
 	return 0;
 }
 
+static int check_shape(const char *name)
+{
+	char known[MM_SHAPE_NAMES_BYTES];
+
+	mm_shape_names(known, sizeof(known));
+	return mm_shape_find(name) ? 0 : wrong("--shape '%s' is none of: %s", name, known);
+}
+
 static int parse(int opt, char *arg, struct mm_steps_opts *o)
 {
 	switch (opt) {
@@ -131,7 +139,7 @@ static int parse(int opt, char *arg, struct mm_steps_opts *o)
 		return 0;
 	case OPT_SHAPE:
 		o->shape = arg;
-		return mm_shape_find(arg) ? 0 : wrong("--shape '%s' is not built in", arg);
+		return check_shape(arg);
 	case OPT_MODEL:
 		o->model = arg;
 		return 0;
@@ -175,7 +183,7 @@ int mm_steps_options(int argc, char **argv, struct mm_steps_opts *o)
 				     .steps = 12,
 				     .warmup = 6,
 				     .dilation = 4 };
-	while (!r && (opt = getopt_long(argc, argv, "", long_options, NULL)) != -1)
+	while (!r && (opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
 		r = parse(opt, optarg, o);
 	if (r)
 		return r;

@@ -65,7 +65,7 @@ static const char usage[] =
 	"model,\n"
 	"under each policy in turn. Same flags and results as mmsim. (With --models DIR,... it "
 	"computes\n"
-	"instead: see mmbench serve --models --help.)\n"
+	"instead: see mmbench serve --help.)\n"
 	"\n";
 
 static const char more_help[] =

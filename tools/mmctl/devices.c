@@ -102,6 +102,9 @@ static int find(struct devices *d)
 	char err[512] = "", nvml_err[160] = "";
 	int count = 0;
 
+	if (getenv("MM_DRIVER") && *getenv("MM_DRIVER") && !mm_is_driver(getenv("MM_DRIVER")))
+		return mm_complain(MM_EXIT_USAGE, "MM_DRIVER: '%s' is none of: %s",
+				   getenv("MM_DRIVER"), MM_DRIVER_CHOICES);
 	if (mm_gpu_open(driver_of(d), &d->gpu, err, sizeof(err)) < 0)
 		return mm_complain(MM_EXIT_FAILED, "%s", err);
 	for (int i = 0; i < DEVICES_MAX; i++)

@@ -34,10 +34,12 @@ static void help(void)
 	     "UUID\n"
 	     "                  (GPU-..., MIG-..., or the beginning of one)\n"
 	     "  --json          one JSON object instead of text\n"
-	     "  --help, --version\n\n"
+	     "  -h, --help, --version\n\n"
 	     "MODEL is a tenant's name or id, ACCOUNT an account's name or uid:N; quota set takes\n"
 	     "--min SIZE, --max SIZE, --weight N, --priority N, --on-timeout kill|quarantine,\n"
-	     "--revision N, --device N. Exit status: 0 done, 1 failed, 2 usage, 3 no mmd.");
+	     "--revision N, --device N. Exit status: 0 done, 1 failed, 2 usage, 3 mmd cannot be "
+	     "reached,\n"
+	     "or with wait is not ready in time.");
 }
 
 struct options {
@@ -81,7 +83,7 @@ static int options_parse(int argc, char **argv, struct options *o, char **words,
 			return mm_complain(MM_EXIT_USAGE, "%s: needs a value", argv[i]);
 		} else if (strcmp(argv[i], "--json") == 0) {
 			o->json = true;
-		} else if (strcmp(argv[i], "--help") == 0) {
+		} else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
 			o->help = true;
 		} else if (strcmp(argv[i], "--version") == 0) {
 			o->version = true;

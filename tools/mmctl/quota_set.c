@@ -6,25 +6,34 @@
 #include "mm/size.h"
 #include "tools/mmctl/ctl.h"
 
-enum type { TYPE_SIZE, TYPE_NUMBER, TYPE_WORD };
+enum type { TYPE_SIZE, TYPE_NUMBER, TYPE_TIMEOUT };
 
 static const struct {
 	const char *flag, *key;
 	enum type type;
 } flags[] = {
-	{ "--min", "min_bytes", TYPE_SIZE },         { "--max", "max_bytes", TYPE_SIZE },
-	{ "--weight", "weight", TYPE_NUMBER },       { "--priority", "priority", TYPE_NUMBER },
-	{ "--on-timeout", "on_timeout", TYPE_WORD }, { "--revision", "revision", TYPE_NUMBER },
+	{ "--min", "min_bytes", TYPE_SIZE },
+	{ "--max", "max_bytes", TYPE_SIZE },
+	{ "--weight", "weight", TYPE_NUMBER },
+	{ "--priority", "priority", TYPE_NUMBER },
+	{ "--on-timeout", "on_timeout", TYPE_TIMEOUT },
+	{ "--revision", "revision", TYPE_NUMBER },
 	{ "--device", "device", TYPE_NUMBER },
 };
+
+static const char *const want_names[] = { [TYPE_SIZE] = "a size; write 65536, 512M or 2G",
+					  [TYPE_NUMBER] = "a number",
+					  [TYPE_TIMEOUT] = "kill or quarantine" };
 
 static json_t *value_parse(enum type type, const char *word)
 {
 	uint64_t number;
 	char *end;
 
-	if (type == TYPE_WORD)
-		return json_string(word);
+	if (type == TYPE_TIMEOUT)
+		return strcmp(word, "kill") == 0 || strcmp(word, "quarantine") == 0
+			       ? json_string(word)
+			       : NULL;
 	if (type == TYPE_SIZE)
 		return mm_size_parse(word, &number) == 0 && number <= INT64_MAX
 			       ? json_integer((json_int_t)number)
@@ -68,12 +77,10 @@ static int arguments(int argc, char **argv, json_t *params)
 			return mm_unexpected("quota set", argv[i]);
 		value = k < 0 ? json_string(argv[i]) : value_parse(flags[k].type, word);
 		if (!value)
-			return mm_complain(MM_EXIT_USAGE, "quota set: %s: '%s' is not a %s",
+			return mm_complain(MM_EXIT_USAGE, "quota set: %s: '%s' is not %s",
 					   k < 0 ? "ACCOUNT" : flags[k].flag,
 					   k < 0 ? argv[i] : word,
-					   k >= 0 && flags[k].type == TYPE_SIZE
-						   ? "size; write 65536, 512M or 2G"
-						   : "number");
+					   k < 0 ? "text" : want_names[flags[k].type]);
 		json_object_set_new(params, k < 0 ? "account" : flags[k].key, value);
 	}
 	if (!json_object_get(params, "account"))

@@ -32,6 +32,11 @@ static const struct module *find(const char *name)
 	return NULL;
 }
 
+bool mm_serve_module_known(const char *name)
+{
+	return find(name);
+}
+
 static int beside(const char *file, char *path)
 {
 	static const char *const places[] = { MM_BIN_TO_LIB, "../lib" };

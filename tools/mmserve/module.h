@@ -23,3 +23,6 @@
  */
 int mm_serve_module(const struct mm_serve_options *o, const struct mm_gpu_api *gpu, char *path,
 		    enum mm_gemm_kind *ret, char *err);
+
+/* Whether @name is one of those that need no path. */
+bool mm_serve_module_known(const char *name);

@@ -14,6 +14,7 @@
 #include "mm/size.h"
 #include "tools/mmserve/engine.h"
 #include "tools/mmserve/kvarena.h"
+#include "tools/mmserve/module.h"
 #include "tools/mmserve/sched.h"
 
 #define EXIT_USAGE 2
@@ -115,7 +116,22 @@ static const char help[] =
 	"\n"
 	"Exit status: 0 done, 1 failed or a checksum differed, 2 wrong arguments, 3 no mmd.\n";
 
-enum kind { FLAG, TEXT, U32, U64, SIZE, REAL, CLEAR, LAYOUT, ADMIT, DTYPE, TURNS, GEMM, GRAPHS };
+enum kind {
+	FLAG,
+	TEXT,
+	DRIVER,
+	U32,
+	U64,
+	SIZE,
+	REAL,
+	CLEAR,
+	LAYOUT,
+	ADMIT,
+	DTYPE,
+	TURNS,
+	GEMM,
+	GRAPHS
+};
 
 struct entry {
 	const char *name;
@@ -184,8 +200,30 @@ static const char *const graphs[] = {
 	[MM_GRAPHS_AUTO] = "auto", [MM_GRAPHS_ON] = "on", [MM_GRAPHS_OFF] = "off"
 };
 
-static int parse_name(const char *text, const char *const *names, size_t n, uint32_t *ret_index)
+/* Of what has one of a few names; NULL: of another kind. */
+static const char *const *names_of(enum kind kind, size_t *ret_n)
 {
+	static const struct {
+		const char *const *names;
+		size_t n;
+	} all[] = {
+		[LAYOUT] = { layouts, MM_ARRAY_SIZE(layouts) },
+		[ADMIT] = { admits, MM_ARRAY_SIZE(admits) },
+		[DTYPE] = { dtypes, MM_ARRAY_SIZE(dtypes) },
+		[TURNS] = { turn_modes, MM_ARRAY_SIZE(turn_modes) },
+		[GEMM] = { gemms, MM_ARRAY_SIZE(gemms) },
+		[GRAPHS] = { graphs, MM_ARRAY_SIZE(graphs) },
+	};
+
+	*ret_n = all[kind].n;
+	return all[kind].names;
+}
+
+static int parse_name(const char *text, enum kind kind, uint32_t *ret_index)
+{
+	size_t n;
+	const char *const *names = names_of(kind, &n);
+
 	for (uint32_t i = 0; i < n; i++) {
 		if (names[i] && strcmp(text, names[i]) == 0) {
 			*ret_index = i;
@@ -193,6 +231,27 @@ static int parse_name(const char *text, const char *const *names, size_t n, uint
 		}
 	}
 	return -EINVAL;
+}
+
+static int not_allowed(const struct entry *entry, const char *text)
+{
+	size_t n;
+	const char *const *names = names_of(entry->kind, &n);
+	const char *between = " is none of: ";
+
+	fprintf(stderr, "mmserve: --%s: '%s'", entry->name, text);
+	if (entry->kind == DRIVER)
+		fputs(" is none of: " MM_DRIVER_CHOICES, stderr);
+	else if (!names)
+		fputs(" is not allowed here", stderr);
+	for (size_t i = 0; i < n; i++) {
+		if (!names[i])
+			continue;
+		fprintf(stderr, "%s%s", between, names[i]);
+		between = ", ";
+	}
+	fputs(" (see mmserve --help)\n", stderr);
+	return EXIT_USAGE;
 }
 
 static int set(const struct entry *entry, const char *text)
@@ -209,22 +268,20 @@ static int set(const struct entry *entry, const char *text)
 	case TEXT:
 		*(const char **)entry->at = text;
 		return *text ? 0 : -EINVAL;
+	case DRIVER:
+		*(const char **)entry->at = text;
+		return mm_is_driver(text) ? 0 : -EINVAL;
 	case SIZE:
 		return parse_size(text, entry->min, entry->at);
 	case REAL:
 		return parse_real(text, entry->at);
 	case LAYOUT:
-		return parse_name(text, layouts, MM_ARRAY_SIZE(layouts), entry->at);
 	case ADMIT:
-		return parse_name(text, admits, MM_ARRAY_SIZE(admits), entry->at);
 	case DTYPE:
-		return parse_name(text, dtypes, MM_ARRAY_SIZE(dtypes), entry->at);
-	case GRAPHS:
-		return parse_name(text, graphs, MM_ARRAY_SIZE(graphs), entry->at);
-	case GEMM:
-		return parse_name(text, gemms, MM_ARRAY_SIZE(gemms), entry->at);
 	case TURNS:
-		return parse_name(text, turn_modes, MM_ARRAY_SIZE(turn_modes), entry->at);
+	case GEMM:
+	case GRAPHS:
+		return parse_name(text, entry->kind, entry->at);
 	case U32:
 		r = parse_number(text, entry->min, INT32_MAX, &end, &value);
 		if (!r && !*end)
@@ -243,6 +300,31 @@ static int usage(const char *which, const char *what)
 {
 	fprintf(stderr, "mmserve: %s: %s (see mmserve --help)\n", which, what);
 	return EXIT_USAGE;
+}
+
+static int none_of(const char *which, const char *word, const char *choices)
+{
+	fprintf(stderr, "mmserve: %s: '%s' is none of: %s (see mmserve --help)\n", which, word,
+		choices);
+	return EXIT_USAGE;
+}
+
+/* What it may be besides, a file, is only known where it is opened: a word that is none is a slip. */
+static bool is_kernels(const char *word)
+{
+	return mm_serve_module_known(word) || strchr(word, '/') || access(word, F_OK) == 0;
+}
+
+static int check_driver(const struct mm_serve_options *o)
+{
+	const char *named = secure_getenv("MM_DRIVER");
+
+	if (!o->driver && named && *named && !mm_is_driver(named))
+		return none_of("MM_DRIVER", named, MM_DRIVER_CHOICES);
+	if (o->kernels && !is_kernels(o->kernels))
+		return none_of("--kernels", o->kernels,
+			       "host, emulated, cuda, or the path of a module");
+	return -1;
 }
 
 static int check(const struct mm_serve_options *o)
@@ -272,7 +354,7 @@ static int check(const struct mm_serve_options *o)
 	if (o->max_batch > 4096 || o->max_batched_tokens > 1u << 20 || o->block_tokens > 4096)
 		return usage("--max-batch, --max-batched-tokens, --block-tokens",
 			     "at most 4096, 1048576, 4096");
-	return -1;
+	return check_driver(o);
 }
 
 #define ENTRIES_MAX 48
@@ -284,7 +366,7 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 		{ "socket", TEXT, &o->socket, 0 },
 		{ "plain", FLAG, &o->plain, 0 },
 		{ "name", TEXT, &o->name, 0 },
-		{ "driver", TEXT, &o->driver, 0 },
+		{ "driver", DRIVER, &o->driver, 0 },
 		{ "kernels", TEXT, &o->kernels, 0 },
 		{ "gemm", GEMM, &o->gemm, 0 },
 		{ "graphs", GRAPHS, &o->graphs, 0 },
@@ -350,11 +432,8 @@ static int parse(int argc, char **argv, const struct entry *e, const struct opti
 		if (c == '?' || c == ':')
 			return usage(argv[optind - 1],
 				     c == '?' ? "unknown option" : "needs a value");
-		if (set(&e[c - OPT_FIRST], optarg)) {
-			fprintf(stderr, "mmserve: --%s: %s is not allowed here\n",
-				e[c - OPT_FIRST].name, optarg);
-			return EXIT_USAGE;
-		}
+		if (set(&e[c - OPT_FIRST], optarg))
+			return not_allowed(&e[c - OPT_FIRST], optarg);
 	}
 	return optind < argc ? usage(argv[optind], "unexpected argument") : -1;
 }

@@ -54,6 +54,7 @@ static const char help_text[] =
 	"  --json                   print JSON instead of a table\n";
 
 enum opt {
+	OPT_HELP = 'h',
 	OPT_PROFILE = 256,
 	OPT_POOL,
 	OPT_COMBO,
@@ -76,7 +77,6 @@ enum opt {
 	OPT_SWAP,
 	OPT_CONTROLLER,
 	OPT_JSON,
-	OPT_HELP,
 	OPT_VERSION
 };
 
@@ -390,7 +390,7 @@ static int take(struct parse *p, int opt, char *arg)
 	int err;
 
 	if (opt == OPT_HELP) {
-		printf("%s%s%s  --help, --version\n", p->program->usage, help_text,
+		printf("%s%s%s  -h, --help, --version\n", p->program->usage, help_text,
 		       p->program->more_help ? p->program->more_help : "");
 		return 1;
 	}
@@ -417,12 +417,9 @@ static int parse_shape(struct parse *p, char *text, struct mm_wl_tenant *tenant)
 		*share++ = '\0';
 	tenant->shape = mm_shape_find(text);
 	if (!tenant->shape) {
-		char known[256] = "";
-		size_t at = 0;
+		char known[MM_SHAPE_NAMES_BYTES];
 
-		for (size_t i = 0; mm_shape_at(i); i++)
-			at += (size_t)snprintf(known + at, sizeof(known) - at, i ? ", %s" : "%s",
-					       mm_shape_at(i)->name);
+		mm_shape_names(known, sizeof(known));
 		return wrong(p, "--shapes: '%s' is not one of %s", text, known);
 	}
 	if (!share)
@@ -591,7 +588,7 @@ int mm_wl_options(int argc, char **argv, const struct mm_wl_program *program,
 		all[n++] = *o;
 	}
 	optind = 1;
-	while ((opt = getopt_long(argc, argv, "+", all, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "+h", all, NULL)) != -1) {
 		err = take(&p, opt, optarg);
 		if (err)
 			return err;
