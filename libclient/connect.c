@@ -8,6 +8,7 @@
 
 #include "libclient/internal.h"
 #include "libclient/ipc/clock.h"
+#include "libclient/ipc/reach.h"
 #include "libclient/ipc/sock.h"
 
 #define PATH_BYTES      108
@@ -38,11 +39,12 @@ static int MM_PRINTF(3, 4) fail(const struct failure *f, int error, const char *
 static int connect_path(const char *path, int *ret_fd, const struct failure *f)
 {
 	int r = mm_sock_connect(path, ret_fd);
+	char why[PATH_BYTES + 256];
 
-	if (r)
-		return fail(f, r, "cannot connect to mmd at %s: %s%s", path, strerror(-r),
-			    r == -ENOENT || r == -ECONNREFUSED ? "; is mmd running?" : "");
-	return 0;
+	if (!r)
+		return 0;
+	mm_reach_explain(path, -r, why, sizeof(why));
+	return fail(f, r, "cannot connect to mmd: %s", why);
 }
 
 static int connect_somewhere(const char *path, int *ret_fd, const struct failure *f)

@@ -1,22 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs say to somebody who starts: help, words that are none of a few, and the command lines that the
-documentation shows."""
+"""What the programs say to somebody who starts: help, words that are none of a few, sockets that cannot be reached,
+waiting for mmd, and the command lines that the documentation shows."""
 
+import contextlib
 import ctypes
+import json
 import os
 import re
 import shlex
+import signal
+import socket
 import subprocess
+import threading
+import time
 
 import pytest
 
 from models import random_model
-from programs import BIN, TOP, limit
+from programs import BIN, TOP, last_line, limit, wait_until
 
 PROGRAMS = {
     "mmd": [[]],
     "mmctl": [[], ["status"], ["pool", "show"], ["plan", "show"], ["plan", "set"], ["devices"], ["footprint"],
-              ["quota", "show"], ["quota", "set"]],
+              ["quota", "show"], ["quota", "set"], ["wait"]],
     "mmserve": [[]],
     "mmbench": [[], ["serve"], ["serve", "--models", "x"], ["serve", "--profile", "gh200-96"], ["evaluate"],
                 ["steps"], ["decide"], ["gpu"]],
@@ -148,6 +154,198 @@ def test_a_flag_is_no_model():
     assert code == 2 and "--models needs folders" in errors
 
 
+# ---- sockets that cannot be reached
+
+
+@contextlib.contextmanager
+def bound(path, kind, listens=True):
+    with socket.socket(socket.AF_UNIX, kind) as s:
+        s.bind(str(path))
+        if listens:
+            s.listen(1)
+        yield s
+
+
+@contextlib.contextmanager
+def place(root, case, kind):
+    """A path for which connect() fails in the way that the case is about."""
+    path = root / "it.sock"
+    other = socket.SOCK_STREAM if kind == socket.SOCK_SEQPACKET else socket.SOCK_SEQPACKET
+    if case == "left behind":
+        with bound(path, kind):
+            pass
+    elif case == "a file":
+        path.write_text("")
+    elif case == "a folder":
+        path.mkdir()
+    elif case == "no folder":
+        (root / "file").write_text("")
+        path = root / "file" / "it.sock"
+    elif case == "long":
+        path = root / ("x" * 120)
+    with contextlib.ExitStack() as stack:
+        if case == "other kind":
+            stack.enter_context(bound(path, other))
+        elif case == "denied":
+            stack.enter_context(bound(path, kind))
+            path.chmod(0o040)
+        elif case == "folder denied":
+            (root / "closed").mkdir()
+            path = root / "closed" / "it.sock"
+            stack.enter_context(bound(path, kind))
+            (root / "closed").chmod(0)
+            stack.callback((root / "closed").chmod, 0o700)
+        yield path
+
+
+CASES = {
+    "missing": "there is no such socket; is mmd running?",
+    "left behind": "nobody listens on this socket",
+    "a file": "a file, not a socket",
+    "a folder": "a folder, not a socket",
+    "no folder": "a part of the path is not a folder",
+    "other kind": "a socket of another kind",
+    "long": "longer than the 107 bytes",
+    "denied": f"permission denied: it belongs to uid {os.geteuid()}, with mode 0040; run this as",
+    "folder denied": f"belongs to uid {os.geteuid()}, with mode 0000; run this as",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_mmctl_says_why(root, case):
+    with place(root, case, socket.SOCK_STREAM) as path:
+        for command in (["status"], ["wait", "--timeout", "0"]):
+            code, out, errors = run(BIN / "mmctl", "--socket", path, *command, obeys=True)
+            assert code == (2 if case == "long" else 3) and not out, errors
+            assert f"{path}: " in errors and CASES[case] in errors, errors
+            assert len(errors.splitlines()) == 1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_engine_says_why(root, small, case):
+    """mmserve, and with it every program that libclient is in."""
+    (root / "gpu").mkdir(exist_ok=True)
+    with place(root, case, socket.SOCK_SEQPACKET) as path:
+        code, _, errors = run(BIN / "mmserve", "--model", small / "model", "--trace", small / "trace.csv",
+                              "--socket", path, env={"MM_SOFTGPU_DIR": str(root / "gpu"), "MM_DRIVER": "software"},
+                              obeys=True)
+    assert code == 3 and f"{path}: " in errors and CASES[case] in errors, errors
+
+
+def test_what_is_denied_is_not_waited_for(root):
+    with place(root, "denied", socket.SOCK_STREAM) as path:
+        begun = time.monotonic()
+        code, _, errors = run(BIN / "mmctl", "--socket", path, "wait", "--timeout", 3600, obeys=True)
+        assert code == 3 and "permission denied" in errors and time.monotonic() - begun < 3000
+
+
+# ---- waiting
+
+
+def test_wait_is_there_first(root):
+    """The race of the tutorial, the wrong way round: who waits begins long before mmd does."""
+    folder = root / "mmd"
+    waiting = subprocess.Popen([BIN / "mmctl", "--dir", folder, "--json", "wait", "--timeout", "3600"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        time.sleep(0.3)
+        assert waiting.poll() is None
+        with daemon(root, folder) as d:
+            out, errors = waiting.communicate(timeout=limit(60))
+            assert waiting.returncode == 0 and not errors, errors
+            answer = json.loads(out)
+            assert answer["ready"] is True and answer["schema"] == 1 and answer["waited_s"] >= 0.3
+            assert "event=mmd.ready" in (root / "log").read_text()
+            assert run(BIN / "mmctl", "--dir", folder, "wait") == (0, out_of_wait(folder), "")
+            assert run(BIN / "mmctl", "--dir", folder, "wait", "--timeout=0")[0] == 0
+            assert d.poll() is None
+    finally:
+        waiting.kill()
+        waiting.communicate()
+
+
+def out_of_wait(folder):
+    status = json.loads(run(BIN / "mmctl", "--dir", folder, "--json", "status")[1])
+    return f"mmd {status['version']} is ready\n"
+
+
+@contextlib.contextmanager
+def daemon(root, folder, *extra):
+    (root / "gpu").mkdir(exist_ok=True)
+    with open(root / "log", "wb") as log:
+        process = subprocess.Popen([str(BIN / "mmd"), "--dir", str(folder), "--driver", "software", "--pool", "4M",
+                                    "--page", "64K", *extra], stderr=log, stdin=subprocess.DEVNULL,
+                                   env={**os.environ, "MM_SOFTGPU_DIR": str(root / "gpu"),
+                                        "MM_SOFTGPU_GRANULARITY": "65536"})
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        assert process.wait(limit(30)) == 0, last_line(root / "log")
+
+
+def test_wait_gives_up(root):
+    code, out, errors = run(BIN / "mmctl", "--dir", root / "none", "wait", "--timeout", "0.2")
+    assert code == 3 and not out and "mmd is not ready after 0.2 s" in errors and "no such socket" in errors
+
+
+def test_wait_for_what_is_silent(root):
+    """Somebody listens, and never answers: as an mmd whose pages are not made yet."""
+    path = root / "admin.sock"
+    with bound(path, socket.SOCK_STREAM):
+        code, _, errors = run(BIN / "mmctl", "--dir", root, "wait", "--timeout", "0.3")
+    assert code == 3 and "mmd does not answer" in errors, errors
+
+
+@contextlib.contextmanager
+def playing(path, *devices):
+    """Plays an mmd: its device is as the first says when it is first asked, and in the end as the last."""
+    left = list(devices)
+
+    def answer(listener):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(65536)
+                    device = left.pop(0) if len(left) > 1 else left[0]
+                    result = {"schema": 1, "version": "x", "devices": [{"device": {"ordinal": 0}, **device}]}
+                    reply = {"jsonrpc": "2.0", "id": 1, "result": result}
+                    connection.sendall(json.dumps(reply).encode() + b"\n")
+
+    with bound(path, socket.SOCK_STREAM) as listener:
+        player = threading.Thread(target=answer, args=(listener,), daemon=True)
+        player.start()
+        yield
+        listener.shutdown(socket.SHUT_RDWR)
+        player.join()
+
+
+@pytest.mark.parametrize("first, says", [
+    ({"state": "down"}, "device 0 is down"),
+    ({"state": "up", "pages": {"not_created": 7}}, "device 0: 7 pages are not made yet"),
+], ids=["down", "pages"])
+def test_wait_for_a_device(root, first, says):
+    with playing(root / "never.sock", first):
+        for timeout_s in (0, 1, 10, 100):  # of a slow machine not even the first answer comes in time
+            code, _, errors = run(BIN / "mmctl", "--socket", root / "never.sock", "wait", "--timeout", timeout_s)
+            assert code == 3, errors
+            if says in errors:
+                break
+        assert says in errors
+    with playing(root / "later.sock", first, {"state": "up", "pages": {"free": 9}}):
+        code, out, errors = run(BIN / "mmctl", "--socket", root / "later.sock", "wait", "--timeout", "3600")
+        assert code == 0 and out == "mmd x is ready\n", errors
+
+
+@pytest.mark.parametrize("words", [["--timeout"], ["--timeout", "x"], ["--timeout", "-1"], ["--timeout", "nan"],
+                                   ["--timeout", "1", "2"], ["--timeout=1", "2"], ["now"], ["--timeout="]], ids=str)
+def test_wait_usage(root, words):
+    code, out, errors = run(BIN / "mmctl", "--dir", root, "wait", *words)
+    assert code == 2 and not out and len(errors.splitlines()) == 1, errors
+
+
 # ---- command lines that are shown
 
 
@@ -205,6 +403,7 @@ def test_shown_command_line(root, page, program, words):
     del page
     if program == "mmctl":
         words = re.sub(r"--dir \S+", "", " ".join(words)).split()
+        words += ["--timeout", "0"] if words[0] == "wait" else []
         code, _, errors = run(BIN / program, "--dir", root / "none", *words)
         assert code in (0, 1, 3), errors
         return
@@ -232,3 +431,49 @@ def test_help_that_is_pointed_at():
     for where, program, words in named:
         code, _, errors = run(BIN / program, *words.split(), "--help")
         assert code == 0, f"{where}: {program}{words} --help: {errors}"
+
+
+def block_with(page, word):
+    found = [block for block in code_blocks((TOP / page).read_text()) if any(word in line for line in block)]
+    assert len(found) == 1, (page, word, found)
+    return found[0]
+
+
+def play(root, lines, env=None):
+    """A block as a shell script, where it does no harm: /tmp is a folder of ours, so is the runtime folder."""
+    script = "\n".join(lines).replace("build/", f"{BIN.parent}/").replace("/tmp/", f"{root}/")
+    (root / "gpu").mkdir(exist_ok=True)
+    process = subprocess.Popen(["bash", "-euc", script], cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, start_new_session=True,
+                               env={**os.environ, "XDG_RUNTIME_DIR": str(root), "MM_SOFTGPU_DIR": str(root / "gpu"),
+                                    **(env or {})})
+    return process
+
+
+def end(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    return process.communicate(timeout=limit(30))
+
+
+def test_readme_run_it(root):
+    """The two terminals of README.md, the second as soon as the first has begun."""
+    first = play(root, block_with("README.md", "/mmd --"))
+    try:
+        second = play(root, block_with("README.md", "/mmserve --"))
+        out, errors = second.communicate(timeout=limit(120))
+        assert second.returncode == 0 and first.poll() is None, errors
+        assert "tenant" in out.lower() or "pool" in out
+    finally:
+        end(first)
+
+
+def test_tutorial_start(root):
+    """The first block of the tutorial, as it stands, but for what builds."""
+    lines = [line for line in block_with("Documentation/tutorial.md", "examples/tenant") if "quickstart" not in line]
+    process = play(root, lines)
+    try:
+        wait_until(lambda: process.poll() is not None, 120, "the tutorial's first block to end", every=0.1)
+    finally:
+        out, errors = end(process)
+    assert process.returncode == 0 and "0 layers were wrong" in out, errors

@@ -2,12 +2,14 @@
 #include "tools/mmbench/daemon.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libclient/ipc/reach.h"
 #include "mm/base.h"
 #include "tools/mmbench/rpc.h"
 
@@ -101,11 +103,14 @@ int mm_daemon_start(struct mm_daemon *d, const char *bin_dir, const char *dir, c
 	if (r)
 		return fail(err, r, "cannot start mmd: %s", strerror(-r));
 	while ((d->rpc = mm_rpc_open(d->admin)) < 0) {
+		char why[PATH_MAX + 256];
+
+		mm_reach_explain(d->admin, -d->rpc, why, sizeof(why));
 		r = mm_daemon_nap(d, POLL_MS, err);
 		if (r)
 			return r;
 		if (mm_now_ns() > deadline_ns)
-			return fail(err, -ETIMEDOUT, "mmd does not open %s in time", d->admin);
+			return fail(err, -ETIMEDOUT, "mmd does not let us in in time: %s", why);
 	}
 	return 0;
 }

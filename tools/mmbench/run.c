@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libclient/ipc/reach.h"
 #include "mm/base.h"
 #include "tools/mmbench/device.h"
 #include "tools/mmbench/procs.h"
@@ -198,7 +199,10 @@ static int wait_mmd(struct run *run)
 		if (run->rpc >= 0)
 			return 0;
 		if (mm_now_ns() > deadline_ns) {
-			complain("mmd does not open %s in time", path);
+			char why[sizeof(path) + 256];
+
+			mm_reach_explain(path, -run->rpc, why, sizeof(why));
+			complain("mmd does not let us in in time: %s", why);
 			return -ETIMEDOUT;
 		}
 		err = nap(run);

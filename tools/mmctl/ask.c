@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
 
+#include "libclient/ipc/reach.h"
 #include "tools/mmctl/ctl.h"
 
-#define TIMEOUT_S   30
+#define TIMEOUT_NS  (30 * MM_NS_PER_S)
 #define REPLY_BYTES (8u << 20)
 
 int mm_complain(int code, const char *fmt, ...)
@@ -84,32 +86,59 @@ void mm_each_device(const json_t *result, void (*print)(const json_t *device))
 	}
 }
 
+static uint64_t timeout_ns(const struct mm_ctl *ctl)
+{
+	return ctl->timeout_ns ? ctl->timeout_ns : TIMEOUT_NS;
+}
+
+/* What the sentence is about; with ctl->quiet the caller makes one himself. */
+static int no_answer(const struct mm_ctl *ctl, int error, const char *sentence)
+{
+	if (ctl->ret_error)
+		*ctl->ret_error = error;
+	return ctl->quiet ? MM_EXIT_UNREACHABLE : mm_complain(MM_EXIT_UNREACHABLE, "%s", sentence);
+}
+
 static int unreachable(const struct mm_ctl *ctl, int error)
 {
-	if (ctl->quiet)
-		return MM_EXIT_UNREACHABLE;
-	if (error == EAGAIN || error == EWOULDBLOCK)
-		return mm_complain(MM_EXIT_UNREACHABLE, "%s: mmd does not answer within %d s",
-				   ctl->socket, TIMEOUT_S);
-	return mm_complain(MM_EXIT_UNREACHABLE, "%s: %s; does mmd run, with this --dir?",
-			   ctl->socket, strerror(error));
+	char sentence[PATH_MAX];
+
+	mm_reach_explain(ctl->socket, error, sentence, sizeof(sentence));
+	return no_answer(ctl, error, sentence);
+}
+
+/* The connection stands, or stood. */
+static int silent(const struct mm_ctl *ctl, int error)
+{
+	char sentence[PATH_MAX];
+
+	if (error == EAGAIN)
+		snprintf(sentence, sizeof(sentence), "%s: mmd does not answer within %" PRIu64 " s",
+			 ctl->socket, mm_div_up(timeout_ns(ctl), MM_NS_PER_S));
+	else
+		snprintf(sentence, sizeof(sentence), "%s: no answer: %s; has mmd ended?",
+			 ctl->socket, strerror(error));
+	return no_answer(ctl, error == EAGAIN ? ETIMEDOUT : error, sentence);
 }
 
 static int dial(const struct mm_ctl *ctl, int *ret_fd)
 {
+	const uint64_t timeout_us = MM_MAX(timeout_ns(ctl) / 1000, 1);
+	struct timeval timeout = { .tv_sec = (time_t)(timeout_us / 1000000),
+				   .tv_usec = (suseconds_t)(timeout_us % 1000000) };
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct timeval timeout = { .tv_sec = TIMEOUT_S };
 	mm_cleanup(mm_close_fd) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (!*ctl->socket && ctl->quiet)
-		return MM_EXIT_UNREACHABLE;
+		return no_answer(ctl, EDESTADDRREQ, "");
 	if (!*ctl->socket)
 		return mm_complain(
 			MM_EXIT_USAGE,
 			"--dir: XDG_RUNTIME_DIR is not set; say where mmd's sockets are");
-	if (strlen(ctl->socket) >= sizeof(address.sun_path))
-		return mm_complain(MM_EXIT_USAGE, "%s: longer than a socket's path may be",
-				   ctl->socket);
+	if (strlen(ctl->socket) >= sizeof(address.sun_path)) {
+		(void)unreachable(ctl, ENAMETOOLONG);
+		return MM_EXIT_USAGE;
+	}
 	strcpy(address.sun_path, ctl->socket);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) < 0 ||
 	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) < 0)
@@ -133,7 +162,7 @@ static int say(const struct mm_ctl *ctl, int fd, const char *text)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return unreachable(ctl, errno);
+			return silent(ctl, errno);
 		text += n;
 		left -= (size_t)n;
 	}
@@ -151,7 +180,7 @@ static int hear(const struct mm_ctl *ctl, int fd, char *reply, size_t *ret_bytes
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return unreachable(ctl, n < 0 ? errno : ECONNRESET);
+			return silent(ctl, n < 0 ? errno : ECONNRESET);
 		bytes += (size_t)n;
 		if (reply[bytes - 1] == '\n') {
 			*ret_bytes = bytes;
@@ -202,7 +231,11 @@ static bool begins(const char *hex, const char *uuid)
 /* mmd's socket knows devices by ordinal alone. */
 static int find_device(const struct mm_ctl *ctl, json_int_t *ret_device)
 {
-	const struct mm_ctl all = { .socket = ctl->socket, .quiet = ctl->quiet, .device = -1 };
+	const struct mm_ctl all = { .socket = ctl->socket,
+				    .quiet = ctl->quiet,
+				    .device = -1,
+				    .timeout_ns = ctl->timeout_ns,
+				    .ret_error = ctl->ret_error };
 	mm_cleanup(mm_json_done) json_t *status = NULL;
 	const json_t *one;
 	int r = mm_ask(&all, "status", NULL, &status);

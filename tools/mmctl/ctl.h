@@ -18,9 +18,11 @@ enum mm_exit { MM_EXIT_DONE, MM_EXIT_FAILED, MM_EXIT_USAGE, MM_EXIT_UNREACHABLE 
 struct mm_ctl {
 	const char *socket; /* "": none was named and there is no default */
 	bool json;
-	bool quiet;        /* nothing is said about a mmd that is not there */
-	json_int_t device; /* ordinal; -1: all, or uuid says it */
-	const char *uuid;  /* GPU-…, MIG-…, or the beginning of one; NULL: not named so */
+	bool quiet;          /* nothing is said about a mmd that is not there */
+	json_int_t device;   /* ordinal; -1: all, or uuid says it */
+	const char *uuid;    /* GPU-…, MIG-…, or the beginning of one; NULL: not named so */
+	uint64_t timeout_ns; /* of an answer; 0: 30 s */
+	int *ret_error; /* what kept mmd from being reached, as an errno; NULL: not asked for */
 };
 
 struct mm_command {
@@ -39,6 +41,7 @@ int mm_footprint_run(const struct mm_ctl *ctl, int argc, char **argv);
 int mm_devices_run(const struct mm_ctl *ctl, int argc, char **argv);
 int mm_quota_show_run(const struct mm_ctl *ctl, int argc, char **argv);
 int mm_quota_set_run(const struct mm_ctl *ctl, int argc, char **argv);
+int mm_wait_run(const struct mm_ctl *ctl, int argc, char **argv);
 
 /**
  * mm_ask() - one request, one answer

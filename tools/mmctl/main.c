@@ -18,6 +18,8 @@ static const struct mm_command commands[] = {
 	  mm_footprint_run },
 	{ "quota show", "", "accounts: what they use and may have", mm_quota_show_run },
 	{ "quota set", "ACCOUNT [--max SIZE] ...", "what an account may have", mm_quota_set_run },
+	{ "wait", "[--timeout S]", "until mmd is there and ready (60 s unless told otherwise)",
+	  mm_wait_run },
 };
 
 static void help(void)
