@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import json
 import os
+import pty
 import re
 import shlex
 import signal
@@ -477,3 +478,52 @@ def test_tutorial_start(root):
     finally:
         out, errors = end(process)
     assert process.returncode == 0 and "0 layers were wrong" in out, errors
+
+
+# ---- a run of mmserve on a terminal
+
+
+def serve_on(small, root, *flags, terminal):
+    """stdout and stderr; with @terminal stderr is one."""
+    (root / "gpu").mkdir(exist_ok=True)
+    (root / "requests.jsonl").write_text("".join(
+        json.dumps({"id": i, "arrival_s": 0.3 * i, "prompt_tokens": 4, "max_tokens": 4}) + "\n" for i in range(3)))
+    master, slave = pty.openpty() if terminal else os.pipe()
+    process = subprocess.Popen(
+        [str(BIN / "mmserve"), "--plain", "--driver", "software", "--model", str(small / "model"), "--requests",
+         str(root / "requests.jsonl"), *flags], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave,
+        env={**os.environ, "MM_SOFTGPU_DIR": str(root / "gpu")})
+    os.close(slave)
+    return finish_on(process, master)
+
+
+def finish_on(process, fd):
+    said = b""
+    while True:
+        try:
+            part = os.read(fd, 4096)
+        except OSError:  # the end of a terminal
+            break
+        if not part:
+            break
+        said += part
+    os.close(fd)
+    out = process.stdout.read().decode()
+    process.stdout.close()
+    assert process.wait(limit(60)) == 0, said
+    return out, said.decode()
+
+
+def test_progress_on_a_terminal(small, root):
+    out, said = serve_on(small, root, terminal=True)
+    assert "loading " in said and re.search(r"serving: \d of 3 requests done", said), said
+    assert said.endswith("\r\x1b[K") and "\n" not in said  # one line, and in the end none
+    assert out.startswith("Served\n") and "\x1b" not in out
+
+
+@pytest.mark.parametrize("flags, terminal", [([], False), (["--json"], True), (["--json"], False)], ids=str)
+def test_no_progress(small, root, flags, terminal):
+    out, said = serve_on(small, root, *flags, terminal=terminal)
+    assert not said
+    if flags:
+        assert json.loads(out)["requests"] == 3

@@ -449,6 +449,7 @@ static int take_results(struct mm_engine *e, const struct mm_sched_plan *plan, d
 		request->preemptions = q->preemptions;
 		request->times[request->n_output] = now_s;
 		request->ids[request->n_prompt + request->n_output++] = b->next[sample++];
+		e->tokens++;
 	}
 	n = mm_sched_commit(&e->sched, now_ns(), e->finished);
 	for (uint32_t i = 0; i < n; i++) {
@@ -637,6 +638,15 @@ int mm_engine_hold(struct mm_engine *e, int fd)
 	return r;
 }
 
+static void tell_progress(const struct mm_engine *e)
+{
+	const uint64_t open = (uint64_t)e->sched.n_waiting + e->sched.n_running;
+
+	if (e->opts.progress)
+		mm_progress_set(e->opts.progress, e->next_arrival - MM_MIN(open, e->next_arrival),
+				e->sched.n_running, e->sched.n_waiting, e->tokens);
+}
+
 int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 {
 	const CUresult res =
@@ -646,10 +656,13 @@ int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 	if (res)
 		return fail_gpu(e, res, "cannot take the time");
 	mm_kvman_granted(&e->kvman, now_ns());
+	if (e->opts.progress)
+		mm_progress_serve(e->opts.progress, e->requests->n);
 	while (!r && !all_done(e)) {
 		r = check_stop(e);
 		if (!r)
 			r = turn(e);
+		tell_progress(e);
 	}
 	e->stats.end_s = mm_stamps_at(&e->stamps, now_ns());
 	e->stats.graph_captures = e->graphs.captures;

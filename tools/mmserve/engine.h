@@ -19,6 +19,7 @@
 #include "tools/mmserve/forward.h"
 #include "tools/mmserve/graphs.h"
 #include "tools/mmserve/kvman.h"
+#include "tools/mmserve/progress.h"
 #include "tools/mmserve/report.h"
 #include "tools/mmserve/requests.h"
 #include "tools/mmserve/sched.h"
@@ -50,6 +51,7 @@ struct mm_engine_opts {
 	bool verify;
 	bool device_times;                 /* by the device's clock, not the host's */
 	FILE *out;                         /* request lines */
+	struct mm_progress *progress;      /* told how far it is; NULL: nobody is */
 	const volatile sig_atomic_t *stop; /* not 0: end early */
 };
 
@@ -71,6 +73,7 @@ struct mm_engine {
 	double step_end_s; /* of the step before, if nothing else was between */
 	bool stepping;
 	size_t next_arrival;
+	uint64_t tokens; /* put out so far */
 	uint64_t break_dice;
 	char *err;
 };

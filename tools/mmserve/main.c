@@ -11,6 +11,8 @@
 #include "tools/mmserve/module.h"
 #include "tools/mmserve/options.h"
 #include "tools/mmserve/packs.h"
+#include "tools/mmserve/print.h"
+#include "tools/mmserve/progress.h"
 
 #define EXIT_NO_DAEMON 3
 
@@ -28,6 +30,7 @@ struct serve { /* zeroed: nothing to give back */
 	struct mm_weights weights;
 	struct mm_engine engine;
 	FILE *out;
+	struct mm_progress progress;
 	char err[MM_SERVE_ERROR_BYTES];
 };
 
@@ -39,6 +42,7 @@ static void on_signal(int signal)
 
 static void serve_done(struct serve *s)
 {
+	mm_progress_stop(&s->progress);
 	mm_engine_done(&s->engine);
 	mm_weights_done(&s->weights);
 	mm_memory_close(&s->memory);
@@ -51,8 +55,9 @@ static void serve_done(struct serve *s)
 		fclose(s->out);
 }
 
-static int fail(const struct serve *s, int status)
+static int fail(struct serve *s, int status)
 {
+	mm_progress_stop(&s->progress);
 	fprintf(stderr, "mmserve: %s\n", s->err);
 	return status;
 }
@@ -174,6 +179,7 @@ static int start_engine(struct serve *s)
 		.verify = s->o.verify,
 		.fast = s->o.fast,
 		.out = s->out,
+		.progress = s->progress.on ? &s->progress : NULL,
 		.stop = &stop,
 	};
 	int r = mm_serve_module(&s->o, &s->gpu, module, &opts.gemm, s->err);
@@ -190,15 +196,6 @@ static int start_engine(struct serve *s)
 	return mm_engine_init(&s->engine, &opts, &s->memory, &s->weights, &s->requests, s->err);
 }
 
-static void print_human(const json_t *summary)
-{
-	const char *key;
-	json_t *value;
-
-	json_object_foreach ((json_t *)(uintptr_t)summary, key, value)
-		printf("%-20s %g\n", key, json_number_value(value));
-}
-
 static int write_summary(struct serve *s, json_t *summary)
 {
 	json_t *line = json_pack("{s:O}", "summary", summary);
@@ -212,7 +209,7 @@ static int write_summary(struct serve *s, json_t *summary)
 		json_dumpf(summary, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
 		putchar('\n');
 	} else {
-		print_human(summary);
+		mm_print_summary(stdout, summary);
 	}
 	return fflush(stdout) ? -EIO : r;
 }
@@ -282,12 +279,15 @@ static int run(struct serve *s)
 	    mm_serve_check_files(s->o.model, &s->arch, s->err) || read_requests(s) ||
 	    open_output(s) || open_gpu(s))
 		return fail(s, EXIT_FAILURE);
+	if (!s->o.json && !s->o.sync)
+		mm_progress_start(&s->progress, STDERR_FILENO, s->o.model);
 	r = open_memory(s);
 	if (r)
 		return fail(s, r);
 	if (start_engine(s))
 		return fail(s, EXIT_FAILURE);
 	r = serve(s);
+	mm_progress_stop(&s->progress);
 	if (r)
 		return fail(s, r == -ECONNRESET ? EXIT_NO_DAEMON : EXIT_FAILURE);
 	if (report(s))

@@ -106,7 +106,7 @@ static const char help[] =
 	"      --fast                    products of the batch's size: ids may depend on the "
 	"batch\n"
 	"      --deterministic           the opposite, and the default\n"
-	"      --json                    print the summary as one JSON object\n"
+	"      --json                    print the summary as one JSON object, and no progress\n"
 	"      --sync                    print \"ready\", wait for \"start NS\" (CLOCK_MONOTONIC) "
 	"on stdin,\n"
 	"                                print \"done\" after the last request, end when stdin "
