@@ -41,6 +41,19 @@ def test_again_and_again(root, start, serve, model_dirs):
         d.check_accounts()
 
 
+def check_ratios(result):
+    """Of each policy to recompute, from the very numbers beside them."""
+    assert result["ratios_to"] == "recompute" and set(result["ratios"]) == {"elastic", "remap"}
+    base = result["results"]["recompute"]
+    keys = {"throughput": "throughput_tok_s", "preemptions": "preemptions",
+            **{f"{what}_p{n}": f"{what}_p{n}_s" for what in ("ttft", "tbt") for n in (50, 99)}}
+    for policy, ratios in result["ratios"].items():
+        assert set(ratios) == set(keys)
+        for key, of in keys.items():
+            want = result["results"][policy][of] / base[of] if base[of] else None
+            assert ratios[key] == (want and pytest.approx(want)), (policy, key)
+
+
 def test_mmbench(root, model_dirs):
     """A short run of the benchmark: its JSON is what it promises, and it leaves nothing behind."""
     done = subprocess.run(
@@ -58,5 +71,9 @@ def test_mmbench(root, model_dirs):
         got = result["results"][policy]
         assert common <= set(got) and got["requests"] > 0 and got["throughput_tok_s"] > 0
     assert {"layers_remapped_max", "bytes_streamed", "stall_p99_s"} <= set(result["results"]["remap"])
+    check_ratios(result)
+    words = done.stdout.decode()
+    assert "What it means: remap against recompute" in words and "What to try next" in words
+    assert "DIFFER" not in words
     for log in (root / "k").rglob("*.log"):
         check_report(log)

@@ -7,6 +7,8 @@
 #include <sys/utsname.h>
 
 #include "mm/base.h"
+#include "tools/mmbench/device.h"
+#include "tools/mmbench/verdict.h"
 
 #define MIB (1024.0 * 1024.0)
 
@@ -26,12 +28,13 @@ void mm_report_table(const struct mm_report *report)
 {
 	const struct mm_bench_opts *opts = report->opts;
 
-	printf("%u software GPU%s, %u tenants, pool %.1f MiB in pages of %.0f KiB, KV share %.1f "
+	printf("%u %s%s, %u tenants, pool %.1f MiB in pages of %.0f KiB, KV share %.1f "
 	       "MiB, "
 	       "seed %" PRIu64 "\n\n",
-	       opts->devices, opts->devices > 1 ? "s" : "", opts->shape.tenants,
-	       (double)report->pool_bytes / MIB, (double)opts->page_bytes / 1024,
-	       (double)report->kv_share_bytes / MIB, opts->shape.seed);
+	       opts->devices, mm_device_is_software(opts->driver) ? "software GPU" : "GPU",
+	       opts->devices > 1 ? "s" : "", opts->shape.tenants, (double)report->pool_bytes / MIB,
+	       (double)opts->page_bytes / 1024, (double)report->kv_share_bytes / MIB,
+	       opts->shape.seed);
 	printf("%-10s %5s %7s %8s %8s %8s %8s %8s %8s %6s %9s %9s %8s\n", "policy", "reqs",
 	       "tokens", "tok/s", "TTFT p50", "p99 s", "TBT p50", "p99 s", "preempt.", "layers",
 	       "streamed", "stall p99", "swapped");
@@ -43,6 +46,7 @@ void mm_report_table(const struct mm_report *report)
 	if (opts->verify)
 		printf("layers with wrong bytes where they were used: %" PRIu64 "\n",
 		       report->checksum_failures);
+	mm_verdict_print(stdout, report);
 }
 
 /* Takes over @json, which may be NULL. */
@@ -101,6 +105,7 @@ static json_t *results_json(const struct mm_report *report)
 
 int mm_report_json(const struct mm_report *report)
 {
+	const struct mm_run_result *base = &report->result[mm_verdict_base(report)];
 	const struct mm_bench_opts *opts = report->opts;
 	struct utsname host;
 	json_t *json;
@@ -120,7 +125,9 @@ int mm_report_json(const struct mm_report *report)
 		host.machine, "kernel", host.release);
 	if (!json)
 		return -ENOMEM;
-	err = json_dumpf(json, stdout, JSON_COMPACT);
+	err = json_object_set_new(json, "ratios_to", json_string(mm_policy_names[base->policy])) ||
+	      json_object_set_new(json, "ratios", mm_verdict_json(report)) ||
+	      json_dumpf(json, stdout, JSON_COMPACT);
 	json_decref(json);
 	putchar('\n');
 	return err ? -ENOMEM : 0;
