@@ -141,7 +141,9 @@ enum mm_ev {
 	MM_EV_SWITCH,   /* .epoch; alpha; m; MM_SWITCH_*; the table is the new truth -> COMMITTED */
 	MM_EV_KV_GRANT, /* chunk: its table entries and fds are there */
 	MM_EV_KV_DENIED,  /* wanted; granted in all; result -ENOSPC (pool) or -EDQUOT (account) */
-	MM_EV_KV_RECLAIM, /* chunks to give back; deadline (CLOCK_MONOTONIC ns) */
+	MM_EV_KV_RECLAIM, /* chunks to give back in all (absolute; replaces the last); deadline
+			   * (CLOCK_MONOTONIC ns); the KV_RELEASE that mmd expects next, the connection's
+			   * first being 1: that one and later ones count towards it; 0 = not said */
 	MM_EV_SWAPPED, /* of a SWAP: user_data; lot, which is free again; result: 0 = all was copied */
 	MM_EV_TURN_BEGIN, /* serial; quantum, ns */
 	MM_EV_TURN_END, /* serial; give it back by then (CLOCK_MONOTONIC ns); result < 0: it is over */

@@ -116,6 +116,7 @@ int mm_c_kv_release(struct mm_core *c, struct mm_c_tenant *t, const struct mm_ms
 	chunk = (uint32_t)msg->arg[0];
 	if (!mm_c_kv_holds(t, chunk))
 		return MM_E_PROTOCOL;
+	t->kv.releases++;
 	if (mm_c_swap_names(c, t, chunk)) {
 		reply(c, t, msg, -EBUSY);
 		return 0;
@@ -165,6 +166,7 @@ bool mm_c_kv_hears(const struct mm_c_tenant *t)
 	return !t->kv.reclaiming || t->kv.reclaiming < t->kv.asked;
 }
 
+/* What is owed from now on, whatever was asked before. Releases that are on their way count towards it. */
 void mm_c_kv_ask(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks, uint64_t until_ns)
 {
 	t->kv.deaf = !mm_c_kv_hears(t);
@@ -173,7 +175,8 @@ void mm_c_kv_ask(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks, uint
 	mm_c_expect_anew(c);
 	c->stats.reclaims++;
 	mm_c_event(c, t,
-		   &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM, .arg = { chunks, until_ns } });
+		   &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM,
+				     .arg = { chunks, until_ns, t->kv.releases + 1 } });
 }
 
 void mm_c_kv_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks)

@@ -90,6 +90,7 @@ struct mm_c_kv {
 	uint64_t denied_ns;  /* last denial, 0: never */
 	uint32_t reclaiming; /* chunks asked back and not yet seen */
 	uint32_t asked;      /* back, the last time */
+	uint64_t releases;   /* requests that it has made so far */
 	bool deaf;           /* it gave nothing the time before: it is not counted on */
 	uint64_t reclaim_until_ns;
 	uint64_t held_map[MM_KV_ENTRIES / 64];

@@ -314,7 +314,7 @@ static void engine(struct world *w, struct w_proc *p)
 		break;
 	case 5:
 		while (p->reclaim && p->held > p->used_chunks && w_kv_release(w, p))
-			p->reclaim--;
+			;
 		break;
 	case 6:
 		if (p->step_open && p->model_ready && !w_below(w, 5))

@@ -240,6 +240,8 @@ void w_kv_release_chunk(struct world *w, struct w_proc *p, uint32_t chunk)
 	p->chunk[chunk] = false;
 	p->held--;
 	p->want -= p->want != 0;
+	p->reclaim -= p->reclaim != 0;
+	p->releases++;
 	for (uint32_t i = 0; i < p->chunk_pages && !p->hostile; i++)
 		w->page[p->kv_view[chunk * p->chunk_pages + i]].holders &= ~bit_of(w, p);
 	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_KV_RELEASE, .arg = { chunk } });
@@ -532,6 +534,14 @@ static void plan_switched(struct world *w, struct w_proc *p, const struct mm_msg
 
 /* ---- events ---- */
 
+static void reclaim(struct w_proc *p, const struct mm_msg *msg)
+{
+	const uint64_t next = p->releases + 1;
+
+	mm_assert(p->hostile || (msg->arg[2] && msg->arg[2] <= next));
+	p->reclaim = (uint32_t)(msg->arg[0] - MM_MIN(msg->arg[0], next - msg->arg[2]));
+}
+
 static void event(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 {
 	switch (msg->opcode) {
@@ -567,7 +577,7 @@ static void event(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 		turn_ends(w, p, msg);
 		break;
 	case MM_EV_KV_RECLAIM:
-		p->reclaim = (uint32_t)msg->arg[0];
+		reclaim(p, msg);
 		break;
 	default:
 		break;

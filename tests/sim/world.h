@@ -93,7 +93,9 @@ struct w_proc {
 	uint32_t range_pages; /* of a chunk */
 	uint32_t kv_view[W_KV];
 	bool chunk[W_KV];
-	uint32_t held, denials, grants, reclaim;
+	uint32_t held, denials, grants;
+	uint32_t reclaim;  /* owed: asked back, less what it has released since */
+	uint64_t releases; /* requests */
 	int denied;
 
 	/* swap: lists under way; what their pieces add up to, what jobs have copied */
