@@ -73,6 +73,13 @@ struct mm_kv {
 	uint32_t wanted;          /* lock: the standing wish */
 	uint32_t denied_wanted;   /* lock: the wish that the last denial was for */
 	int denied_error;         /* lock: of it; 0 = none yet */
+	uint64_t granted;         /* lock: chunks, so far */
+	uint64_t released; /* lock: chunks that mmd was told, or is about to be told, so far */
+	struct {           /* lock: what mmd last asked back */
+		uint32_t chunks;
+		uint64_t deadline_ns;
+		uint64_t known; /* of `released`, those that it knew of then */
+	} ask;
 };
 
 #define MM_STEP_STREAMS 16 /* joined to one step */
@@ -258,6 +265,8 @@ void mm_service_stop(struct mm_client *client);
 /* ---- events.c; with lock ---- */
 
 void mm_event_push(struct mm_client *client, const struct mm_event *event);
+/* A call has returned what @count of the newest of that kind would tell: as far as unread, they go. */
+void mm_event_drop(struct mm_client *client, enum mm_event_kind kind, uint64_t count);
 
 /* ---- model.c ---- */
 
@@ -288,6 +297,9 @@ int mm_packs_copy(struct mm_client *client, const struct mm_model_opts *opts,
 /* Neighbours that are granted one after the other are mapped together, by mm_kv_take_grants(). */
 int mm_kv_on_grant(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 int mm_kv_on_denied(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+int mm_kv_on_reclaim(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+/* With lock: chunks that are to be given back now. @kv may be NULL. */
+uint32_t mm_kv_count_owed(const struct mm_kv *kv);
 /* Maps what was granted; before any other event is looked at, and when there is none. */
 int mm_kv_take_grants(struct mm_client *client, const char **ret_text);
 

@@ -176,6 +176,10 @@ static int grant_one(struct mm_client *c, uint64_t chunk, const char **ret_text)
 	if (!r || r == -EPROTO)
 		return r;
 	/* The device would not map it: it is nobody's fault, and nobody's chunk. */
+	pthread_mutex_lock(&c->lock);
+	if (c->kv) /* not while closing */
+		c->kv->released++;
+	pthread_mutex_unlock(&c->lock);
 	*ret_text = "mmd takes no requests any more";
 	return say_released(c, (uint32_t)chunk);
 }
@@ -217,6 +221,44 @@ int mm_kv_on_denied(struct mm_client *client, const struct mm_msg *msg, const ch
 	pthread_mutex_lock(&client->lock);
 	if (client->kv) /* not while closing */
 		denied(client, (uint32_t)MM_MIN(msg->arg[0], UINT32_MAX), msg->result);
+	pthread_mutex_unlock(&client->lock);
+	return 0;
+}
+
+uint32_t mm_kv_count_owed(const struct mm_kv *kv)
+{
+	uint64_t since;
+
+	if (!kv || kv->client->dead)
+		return 0;
+	since = kv->released - MM_MIN(kv->ask.known, kv->released);
+	return MM_MIN(kv->ask.chunks - (uint32_t)MM_MIN(since, kv->ask.chunks), kv->n_usable);
+}
+
+/* With lock: there is nothing to tell once nothing is owed. */
+static void reclaim_settle(struct mm_kv *kv)
+{
+	if (!mm_kv_count_owed(kv))
+		mm_event_drop(kv->client, MM_EVENT_KV_RECLAIM, 1);
+}
+
+/* With lock. It replaces what mmd asked before. mmd did not know of releases that were on their way. */
+static void ask_note(struct mm_kv *kv, const struct mm_msg *msg)
+{
+	kv->ask.chunks = (uint32_t)MM_MIN(msg->arg[0], UINT32_MAX);
+	kv->ask.deadline_ns = msg->arg[1];
+	kv->ask.known = msg->arg[2] ? MM_MIN(msg->arg[2] - 1, kv->released) : kv->released;
+	mm_event_push(kv->client, &(struct mm_event){ .kind = MM_EVENT_KV_RECLAIM,
+						      .deadline_ns = msg->arg[1] });
+	reclaim_settle(kv);
+}
+
+int mm_kv_on_reclaim(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+{
+	(void)ret_text;
+	pthread_mutex_lock(&client->lock);
+	if (client->kv) /* not while closing */
+		ask_note(client->kv, msg);
 	pthread_mutex_unlock(&client->lock);
 	return 0;
 }
@@ -460,10 +502,39 @@ static int release_note(struct mm_kv *kv, uint32_t chunk, uint32_t *ret_wish)
 		*ret_wish = kv->wanted > kv->n_usable ? kv->n_usable : 0;
 		bit_flip(kv->usable, chunk);
 		kv->n_usable--;
+		kv->released++;
 		kv->wanted = MM_MIN(kv->wanted, kv->n_usable);
+		reclaim_settle(kv);
 	}
 	pthread_mutex_unlock(&c->lock);
 	return r;
+}
+
+/* The device keeps it, or mmd is not told: for mmd it is held. */
+static void release_failed(struct mm_kv *kv)
+{
+	struct mm_client *c = kv->client;
+
+	pthread_mutex_lock(&c->lock);
+	kv->released--;
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Unmaps, and tells mmd. @wish: that is to be lowered first; 0: none. */
+static int release_chunk(struct mm_kv *kv, uint32_t chunk, uint32_t wish)
+{
+	struct mm_client *c = kv->client;
+	int r;
+
+	pthread_mutex_lock(&c->map_lock);
+	r = chunk_apply(kv, chunk, NULL);
+	pthread_mutex_unlock(&c->map_lock);
+	if (r)
+		return mm_fail(c, -EIO, "chunk %u: the device does not unmap it", chunk);
+	r = wish ? say_wanted(c, wish) : 0;
+	if (!r)
+		r = say_released(c, chunk);
+	return r ? mm_fail(c, r, "mmd takes no requests: %s", strerror(-r)) : 0;
 }
 
 int mm_kv_release(struct mm_kv *kv, uint32_t chunk)
@@ -478,13 +549,23 @@ int mm_kv_release(struct mm_kv *kv, uint32_t chunk)
 	if (r)
 		return mm_fail(c, r, "chunk %u is %s", chunk,
 			       r == -EBUSY ? "being swapped" : "not usable");
-	pthread_mutex_lock(&c->map_lock);
-	r = chunk_apply(kv, chunk, NULL);
-	pthread_mutex_unlock(&c->map_lock);
+	r = release_chunk(kv, chunk, wish);
 	if (r)
-		return mm_fail(c, -EIO, "chunk %u: the device does not unmap it", chunk);
-	r = wish ? say_wanted(c, wish) : 0;
-	if (!r)
-		r = say_released(c, chunk);
-	return r ? mm_fail(c, r, "mmd takes no requests: %s", strerror(-r)) : 0;
+		release_failed(kv);
+	return r;
+}
+
+uint32_t mm_kv_owed(struct mm_kv *kv, uint64_t *ret_deadline_ns)
+{
+	struct mm_client *c = kv->client;
+	uint32_t n;
+
+	if (mm_fork_is_child(c))
+		return 0;
+	pthread_mutex_lock(&c->lock);
+	n = mm_kv_count_owed(kv);
+	if (ret_deadline_ns)
+		*ret_deadline_ns = n ? kv->ask.deadline_ns : 0;
+	pthread_mutex_unlock(&c->lock);
+	return n;
 }

@@ -143,21 +143,6 @@ static int on_reply(struct mm_client *c, const struct mm_msg *msg, const char **
 	return 0;
 }
 
-static int on_reclaim(struct mm_client *c, const struct mm_msg *msg, const char **ret_text)
-{
-	const struct mm_event event = {
-		.kind = MM_EVENT_KV_RECLAIM,
-		.count = (uint32_t)MM_MIN(msg->arg[0], UINT32_MAX / MM_EVENTS_MAX),
-		.deadline_ns = msg->arg[1],
-	};
-
-	(void)ret_text;
-	pthread_mutex_lock(&c->lock);
-	mm_event_push(c, &event);
-	pthread_mutex_unlock(&c->lock);
-	return 0;
-}
-
 static int (*const handlers[MM_EV_COUNT])(struct mm_client *, const struct mm_msg *,
 					  const char **) = {
 	[MM_EV_NOP] = on_nop,
@@ -168,7 +153,7 @@ static int (*const handlers[MM_EV_COUNT])(struct mm_client *, const struct mm_ms
 	[MM_EV_SWITCH] = mm_step_on_switch,
 	[MM_EV_KV_GRANT] = mm_kv_on_grant,
 	[MM_EV_KV_DENIED] = mm_kv_on_denied,
-	[MM_EV_KV_RECLAIM] = on_reclaim,
+	[MM_EV_KV_RECLAIM] = mm_kv_on_reclaim,
 	[MM_EV_SWAPPED] = mm_swap_on_swapped,
 	[MM_EV_TURN_BEGIN] = mm_turn_on_begin,
 	[MM_EV_TURN_END] = mm_turn_on_end,

@@ -129,7 +129,7 @@ enum mm_event_kind {
 	MM_EVENT_NONE,
 	MM_EVENT_KV_GRANTED,   /* chunks became usable; count */
 	MM_EVENT_KV_DENIED,    /* mmd cannot give more now; error = -ENOSPC or -EDQUOT; preempt */
-	MM_EVENT_KV_RECLAIM,   /* give back count chunks before deadline_ns */
+	MM_EVENT_KV_RECLAIM,   /* count chunks are owed now: give them back before deadline_ns */
 	MM_EVENT_PLAN_CHANGED, /* count = layers remapped now */
 	MM_EVENT_SWAPPED,      /* count lists were copied: mm_swap_next() has them */
 	MM_EVENT_TURN_BEGIN,   /* steps may run */
@@ -157,7 +157,10 @@ MM_API int mm_client_event_fd(const struct mm_client *client);
  * @client:    any
  * @ret_event: written only on success
  *
- * Never blocks. Return: 0; -EAGAIN none.
+ * Never blocks. At most one MM_EVENT_KV_RECLAIM waits to be taken: a newer one replaces it, and its count is
+ * what is owed when it is taken (mm_kv_owed()), so each is the whole truth and none is to be added to another.
+ * What a call has waited for and returned does not come again as an event.
+ * Return: 0; -EAGAIN none.
  */
 MM_API int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event);
 
@@ -344,6 +347,18 @@ MM_API uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t word
  * Return: 0; -ENOENT not usable; -EBUSY a list that names it is being swapped; -ECONNRESET.
  */
 MM_API int mm_kv_release(struct mm_kv *kv, uint32_t chunk);
+
+/**
+ * mm_kv_owed() - how many chunks mmd asks back, now
+ * @kv:              any
+ * @ret_deadline_ns: CLOCK_MONOTONIC; by when they are to be released; 0: none are owed; may be NULL
+ *
+ * What mmd asked for last, less all that was released since, asked or not; never more than are usable.
+ * It is owed until it is released or mmd asks for another number, which replaces it, also after the deadline.
+ * Any thread; never blocks, never fails.
+ * Return: so many chunks; 0 none, or the connection is over, or in a child after fork().
+ */
+MM_API uint32_t mm_kv_owed(struct mm_kv *kv, uint64_t *ret_deadline_ns);
 
 /* ---- swap space: KV of sequences that wait, in host memory ---- */
 

@@ -4,6 +4,7 @@
 import json
 import math
 import random
+import signal
 import subprocess
 import time
 
@@ -11,7 +12,7 @@ import pytest
 
 import hostile_files as hf
 from models import random_model
-from programs import BIN, TOP, limit
+from programs import BIN, TOP, limit, wait_until
 from tenant import make_requests
 
 EXAMPLES = BIN.parent / "examples"
@@ -139,3 +140,23 @@ def test_kv_only_gives_back(root, start, serve, example):
         assert e.returncode == 0, errors
         held, damaged = int(out.split()[0]), int(out.split()[5])
         assert damaged == 0 and held >= 8, out
+
+
+def test_kv_only_that_looks_late(start, example):
+    """It is stopped while it is asked again and again for the same: it gives what is owed, once."""
+    d = start(pool="1600K", page="16K")  # 100 pages
+    late = example(d, "kv_only", 64, 0)
+    assert late.stdout.readline() == "ready: 64 chunks\n", late.communicate()
+    late.send_signal(signal.SIGSTOP)
+    other = example(d, "kv_only", 56, 56)
+    for line in other.stdout:  # it is denied what it lacks, for now
+        if line.startswith("ready"):
+            break
+    reclaims = d.status()["reclaims"]
+    wait_until(lambda: d.status()["reclaims"] >= reclaims + 4, 60, "to be asked again")
+    late.send_signal(signal.SIGCONT)
+    wait_until(lambda: 56 in [t["kv_chunks"] for t in d.tenants()], 60, "the missing pages to go over")
+    ends = [e.communicate(timeout=limit(60)) for e in (late, other)]
+    assert [e.returncode for e in (late, other)] == [0, 0], ends
+    assert [out.splitlines()[-1] for out, _ in ends] == ["44 chunks at the end, 0 bytes damaged",
+                                                         "56 chunks at the end, 0 bytes damaged"]

@@ -3,6 +3,7 @@
 #undef NDEBUG
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,6 +46,40 @@ static void grant(struct fixture *f, uint32_t chunk, uint32_t first_page)
 	}
 	peer_pages(f->peer, ids, 4);
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_KV_GRANT, .arg = { chunk } });
+}
+
+static void wait_for_chunks(struct mm_kv *kv, uint32_t chunks)
+{
+	for (uint32_t i = 0; mm_kv_usable(kv, NULL, 0) < chunks; i++) {
+		assert_true(i < 60000);
+		usleep(1000);
+	}
+}
+
+/* Nothing is to be told, and the fd that is polled says so. */
+static void no_event(struct fixture *f)
+{
+	struct pollfd fd = { .fd = mm_client_event_fd(f->client), .events = POLLIN };
+	struct mm_event event;
+
+	assert_int_equal(poll(&fd, 1, 0), 0);
+	assert_int_equal(mm_client_next_event(f->client, &event), -EAGAIN);
+}
+
+/* An event of another kind, which the next one is not to be merged with. */
+static void deny(struct fixture *f)
+{
+	peer_event(f->peer,
+		   &(struct mm_msg){ .opcode = MM_EV_KV_DENIED, .result = -ENOSPC, .arg = { 1 } });
+	peer_drained(f->peer);
+}
+
+/* mmd, which knows of @known releases, asks for @chunks; until the client has read it. */
+static void ask(struct fixture *f, uint32_t chunks, uint64_t known, uint64_t deadline_ns)
+{
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM,
+					      .arg = { chunks, deadline_ns, known + 1 } });
+	peer_drained(f->peer);
 }
 
 static void test_grant_and_release(void **state)
@@ -146,40 +181,107 @@ static void test_never_waits_in_a_step(void **state)
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 }
 
+/* Chunks 0 to 4 of five. */
+static struct mm_kv *full_arena(struct fixture *f)
+{
+	struct mm_kv *kv = open_arena(f, 5);
+
+	for (uint32_t i = 0; i < 5; i++)
+		grant(f, i, 4 * i);
+	wait_for_chunks(kv, 5);
+	assert_int_equal(fixture_event(f, MM_EVENT_KV_GRANTED).count, 5);
+	return kv;
+}
+
 static void test_reclaim(void **state)
 {
 	struct fixture *f = *state;
+	struct mm_kv *kv = full_arena(f);
 	struct mm_event event;
+	uint64_t deadline_ns = 9;
 
-	open_arena(f, 3);
-	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM, .arg = { 2, 12345 } });
+	assert_int_equal(mm_kv_owed(kv, &deadline_ns), 0);
+	assert_int_equal(deadline_ns, 0);
+	ask(f, 2, 0, 12345);
+	assert_int_equal(mm_kv_owed(kv, &deadline_ns), 2);
+	assert_int_equal(deadline_ns, 12345);
 	event = fixture_event(f, MM_EVENT_KV_RECLAIM);
 	assert_int_equal(event.count, 2);
 	assert_int_equal(event.deadline_ns, 12345);
-	assert_int_equal(mm_client_next_event(f->client, &event), -EAGAIN);
+	no_event(f);
+	assert_int_equal(mm_kv_owed(kv, NULL), 2); /* told, and not given yet */
+	mm_kv_release(kv, 4);
+	assert_int_equal(mm_kv_owed(kv, NULL), 1);
+	/* Never more than there is to give. */
+	ask(f, 9, 1, 5);
+	assert_int_equal(fixture_event(f, MM_EVENT_KV_RECLAIM).count, 4);
+	/* An mmd that does not say what it knows of knows of all. */
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM, .arg = { 3, 5 } });
+	assert_int_equal(fixture_event(f, MM_EVENT_KV_RECLAIM).count, 3);
 }
 
-/* An engine that looks late loses no count, and the memory for events does not grow. */
+/* Asked every 200 ms for what it owes all the time, an engine that looks after 3 s gives it once. */
+static void test_looks_late(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_kv *kv = full_arena(f);
+	uint32_t given = 0, chunk = 5;
+	struct mm_event event;
+
+	for (uint64_t i = 1; i <= 15; i++) {
+		ask(f, 2, 0, 200 * i);
+		if (i == 7)
+			deny(f);
+	}
+	while (!mm_client_next_event(f->client, &event)) {
+		if (event.kind != MM_EVENT_KV_RECLAIM)
+			continue;
+		assert_int_equal(event.deadline_ns, 3000);
+		for (uint32_t i = 0; i < event.count; i++, given++)
+			assert_int_equal(mm_kv_release(kv, --chunk), 0);
+	}
+	assert_int_equal(given, 2);
+	assert_int_equal(mm_kv_owed(kv, NULL), 0);
+	/* Asked before it had seen any of these, or one. */
+	ask(f, 2, 0, 3200);
+	no_event(f);
+	ask(f, 1, 1, 3400);
+	no_event(f);
+	/* These it has seen, and wants more; of which one goes before it is looked at. */
+	ask(f, 2, 2, 3600);
+	assert_int_equal(mm_kv_release(kv, --chunk), 0);
+	assert_int_equal(fixture_event(f, MM_EVENT_KV_RECLAIM).count, 1);
+	/* It wants less. */
+	ask(f, 2, 3, 3800);
+	ask(f, 1, 3, 4000);
+	assert_int_equal(fixture_event(f, MM_EVENT_KV_RECLAIM).count, 1);
+	ask(f, 2, 3, 4200);
+	ask(f, 0, 3, 0);
+	no_event(f);
+	assert_int_equal(mm_kv_usable(kv, NULL, 0), 2);
+}
+
+/* An engine that never looks: the memory for events does not grow, and counts that add up do. */
 static void test_many_events(void **state)
 {
 	struct fixture *f = *state;
+	struct mm_kv *kv = open_arena(f, 3);
+	uint32_t granted = 0, others = 0;
 	struct mm_event event;
-	uint32_t total = 0, n = 0;
 
-	open_arena(f, 3);
-	for (int i = 0; i < 200; i++)
-		peer_event(f->peer,
-			   &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM, .arg = { 1, 5 } });
-	peer_event(f->peer,
-		   &(struct mm_msg){ .opcode = MM_EV_KV_DENIED, .result = -ENOSPC, .arg = { 1 } });
-	do {
-		event = (struct mm_event){ 0 };
-		mm_client_next_event(f->client, &event);
-		total += event.kind == MM_EVENT_KV_RECLAIM ? event.count : 0;
-		n += event.kind == MM_EVENT_KV_RECLAIM;
-	} while (event.kind != MM_EVENT_KV_DENIED);
-	assert_int_equal(total, 200);
-	assert_in_range(n, 1, 200);
+	for (int i = 0; i < 200; i++) {
+		grant(f, 0, 0);
+		wait_for_chunks(kv, 1);
+		ask(f, 1, (uint64_t)i, 5);
+		deny(f);
+		assert_int_equal(mm_kv_release(kv, 0), 0);
+	}
+	while (!mm_client_next_event(f->client, &event)) {
+		granted += event.kind == MM_EVENT_KV_GRANTED ? event.count : 0;
+		others += event.kind != MM_EVENT_KV_GRANTED;
+	}
+	assert_int_equal(granted, 200);
+	assert_in_range(others, 1, 64);
 }
 
 static void test_opts(void **state)
@@ -318,14 +420,6 @@ static void wait_for_calls(uint32_t calls)
 	}
 }
 
-static void wait_for_chunks(struct mm_kv *kv, uint32_t chunks)
-{
-	for (uint32_t i = 0; mm_kv_usable(kv, NULL, 0) < chunks; i++) {
-		assert_true(i < 60000);
-		usleep(1000);
-	}
-}
-
 /* Access is set once for neighbours whose grants are there together, and once more for what is apart. */
 static void test_neighbours_are_mapped_together(void **state)
 {
@@ -383,6 +477,7 @@ int main(void)
 		TEST(test_denied),
 		TEST(test_never_waits_in_a_step),
 		TEST(test_reclaim),
+		TEST(test_looks_late),
 		TEST(test_many_events),
 		TEST(test_opts),
 		TEST(test_refused_arena),

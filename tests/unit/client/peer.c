@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "libclient/ipc/clock.h"
@@ -176,6 +177,23 @@ void peer_event(struct peer *peer, const struct mm_msg *msg)
 	mm_ring_push(&peer->cq, msg);
 	pthread_mutex_unlock(&peer->lock);
 	peer_bell(peer);
+}
+
+/* Once it has taken an event it is done with those before. */
+void peer_drained(struct peer *peer)
+{
+	const uint32_t *head = &peer->tenant->cq_head.value;
+	uint32_t tail;
+
+	pthread_mutex_lock(&peer->lock);
+	mm_ring_push(&peer->cq, &(struct mm_msg){ .opcode = MM_EV_NOP });
+	tail = peer->cq.mine;
+	pthread_mutex_unlock(&peer->lock);
+	peer_bell(peer);
+	for (uint32_t i = 0; (int32_t)(__atomic_load_n(head, __ATOMIC_ACQUIRE) - tail) < 0; i++) {
+		assert_true(i < 60000);
+		usleep(1000);
+	}
 }
 
 static void answer(struct peer *p, const struct mm_msg *msg)

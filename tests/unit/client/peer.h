@@ -81,6 +81,8 @@ struct mm_msg peer_expect(struct peer *peer, enum mm_op op);
 /* Fails the test if a request of that kind comes within @ms. */
 void peer_absent(struct peer *peer, enum mm_op op, unsigned int ms);
 void peer_event(struct peer *peer, const struct mm_msg *msg);
+/* Until the client has acted upon all events so far. */
+void peer_drained(struct peer *peer);
 void peer_bell(struct peer *peer);
 /* Until the handshake is over on the peer's side too. */
 void peer_await_connection(struct peer *peer);
