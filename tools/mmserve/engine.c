@@ -63,6 +63,13 @@ static int kv_release(void *context, uint32_t chunk)
 	return r ? fail(e, r, "cannot give a KV chunk back") : 0;
 }
 
+static uint32_t kv_owed(void *context)
+{
+	const struct mm_engine *e = context;
+
+	return e->memory->ops->kv_owed ? e->memory->ops->kv_owed(e->memory) : 0;
+}
+
 static int kv_move(void *context, const struct mm_sched_move *moves, uint32_t n)
 {
 	struct mm_engine *e = context;
@@ -102,6 +109,7 @@ static void kv_load(void *context, const struct mm_kvman_load *load)
 static const struct mm_kvman_ops kvman_ops = {
 	.want = kv_want,
 	.usable = kv_usable,
+	.owed = kv_owed,
 	.release = kv_release,
 	.move = kv_move,
 	.mark = kv_mark,
@@ -322,7 +330,7 @@ static int handle_events(struct mm_engine *e, uint64_t now)
 			mm_kvman_denied(&e->kvman, now);
 			break;
 		case MM_EVENT_KV_RECLAIM:
-			mm_kvman_reclaim(&e->kvman, event.count, event.deadline_ns, now);
+			mm_kvman_reclaim(&e->kvman, event.deadline_ns, now);
 			break;
 		case MM_EVENT_PLAN_CHANGED:
 			e->stats.plan_changes++;

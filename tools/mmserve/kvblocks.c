@@ -154,6 +154,34 @@ void mm_kvblocks_drain_chunk(struct mm_kvblocks *b, uint32_t chunk)
 		empty_take(b, chunk);
 }
 
+void mm_kvblocks_reopen_chunk(struct mm_kvblocks *b, uint32_t chunk)
+{
+	struct mm_kv_chunk *c = &b->chunks[chunk];
+
+	mm_assert(chunk < b->n_chunks && c->draining && !c->retired);
+	unlist(b, chunk);
+	c->draining = false;
+	b->draining_chunks--;
+	b->free_blocks += b->blocks_per_chunk - c->used;
+	if (c->used < b->blocks_per_chunk)
+		open_chunk(b, chunk);
+	if (!c->used)
+		empty_put(b, chunk);
+}
+
+uint32_t mm_kvblocks_fullest_draining_chunk(const struct mm_kvblocks *b)
+{
+	uint32_t best = MM_KV_NONE;
+
+	for (uint32_t i = 0; i < n_listed(b); i++) {
+		const uint32_t chunk = b->draining[i];
+
+		if (best == MM_KV_NONE || b->chunks[chunk].used > b->chunks[best].used)
+			best = chunk;
+	}
+	return best;
+}
+
 uint32_t mm_kvblocks_draining_chunk(const struct mm_kvblocks *b)
 {
 	uint32_t best = MM_KV_NONE;

@@ -70,6 +70,12 @@ void mm_kvblocks_remove_chunk(struct mm_kvblocks *b, uint32_t chunk);
 /* Hands out nothing of @chunk any more, until it is removed. */
 void mm_kvblocks_drain_chunk(struct mm_kvblocks *b, uint32_t chunk);
 
+/* One that drains and is not retired: it hands out blocks again. */
+void mm_kvblocks_reopen_chunk(struct mm_kvblocks *b, uint32_t chunk);
+
+/* Of the draining chunks that are not retired, one with the most blocks in use; MM_KV_NONE. */
+uint32_t mm_kvblocks_fullest_draining_chunk(const struct mm_kvblocks *b);
+
 /* Of the draining chunks that are not retired, one with the fewest blocks in use; MM_KV_NONE. */
 uint32_t mm_kvblocks_draining_chunk(const struct mm_kvblocks *b);
 

@@ -71,8 +71,9 @@ void mm_kvman_denied(struct mm_kvman *k, uint64_t now_ns)
  * Sequences that end soon cost nothing, those that are preempted must be computed again: half of the time
  * is theirs, unless the steps are so long that it would be late.
  */
-void mm_kvman_reclaim(struct mm_kvman *k, uint32_t chunks, uint64_t deadline_ns, uint64_t now_ns)
+void mm_kvman_reclaim(struct mm_kvman *k, uint64_t deadline_ns, uint64_t now_ns)
 {
+	const uint32_t chunks = k->ops->owed(k->context);
 	const uint64_t given = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
 	const uint64_t reserve = MM_MAX(given / 2, 2 * k->step_ns);
 
@@ -214,6 +215,9 @@ void mm_kvman_turn(struct mm_kvman *k, bool may_run)
 /* What must wait for its turn would not end by itself, however long. */
 const struct mm_sched_plan *mm_kvman_evict(struct mm_kvman *k, uint64_t now_ns)
 {
+	/* Nobody is preempted for what was given meanwhile unasked, or is not wanted any more. */
+	if (mm_sched_owed(k->sched))
+		mm_sched_owe_at_most(k->sched, k->ops->owed(k->context));
 	return mm_sched_evict(k->sched, now_ns, k->off_turn);
 }
 

@@ -34,6 +34,8 @@ struct mm_kvman_ops { /* negative errno other than named here: the run is over *
 	int (*want)(void *context, uint32_t chunks_total);
 	/* One bit for each chunk that may be used. */
 	void (*usable)(void *context, uint64_t *ret_bitmap, size_t words);
+	/* How many of them are asked back and not released yet, now. */
+	uint32_t (*owed)(void *context);
 	int (*release)(void *context, uint32_t chunk);
 	/* Copy blocks, in order, behind everything that was enqueued before; @n is at least 1. */
 	int (*move)(void *context, const struct mm_sched_move *moves, uint32_t n);
@@ -135,13 +137,14 @@ void mm_kvman_granted(struct mm_kvman *k, uint64_t now_ns);
 void mm_kvman_denied(struct mm_kvman *k, uint64_t now_ns);
 
 /**
- * mm_kvman_reclaim() - chunks are asked back
+ * mm_kvman_reclaim() - chunks are asked back, so many as are owed
  * @k:           any
- * @chunks:      so many
  * @deadline_ns: they are to be released by then
  * @now_ns:      time
+ *
+ * Asked again for the same, it does nothing more.
  */
-void mm_kvman_reclaim(struct mm_kvman *k, uint32_t chunks, uint64_t deadline_ns, uint64_t now_ns);
+void mm_kvman_reclaim(struct mm_kvman *k, uint64_t deadline_ns, uint64_t now_ns);
 
 /* Where tenants compute in turn: whether this one may now. Until the first time it may. */
 void mm_kvman_turn(struct mm_kvman *k, bool may_run);

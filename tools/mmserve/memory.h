@@ -25,6 +25,7 @@ struct mm_memory_ops {
 	int (*kv_want)(struct mm_memory *m, uint32_t chunks_total);
 	void (*kv_usable)(struct mm_memory *m, uint64_t *ret_bitmap, size_t words);
 	int (*kv_release)(struct mm_memory *m, uint32_t chunk);
+	uint32_t (*kv_owed)(struct mm_memory *m); /* NULL: nothing is ever asked back */
 	/* NULL, all three: there is no swap space. */
 	int (*swap_open)(struct mm_memory *m, uint64_t bytes);
 	int (*swap)(struct mm_memory *m, bool in, const struct mm_swap_piece *pieces, uint32_t n,

@@ -81,6 +81,13 @@ static int mmd_kv_release(struct mm_memory *m, uint32_t chunk)
 	return mm_kv_release(s->kv, chunk);
 }
 
+static uint32_t mmd_kv_owed(struct mm_memory *m)
+{
+	const struct mmd *s = m->state;
+
+	return mm_kv_owed(s->kv, NULL);
+}
+
 static int mmd_swap_open(struct mm_memory *m, uint64_t bytes)
 {
 	struct mmd *s = m->state;
@@ -218,6 +225,7 @@ static const struct mm_memory_ops mmd_ops = {
 	.kv_want = mmd_kv_want,
 	.kv_usable = mmd_kv_usable,
 	.kv_release = mmd_kv_release,
+	.kv_owed = mmd_kv_owed,
 	.swap_open = mmd_swap_open,
 	.swap = mmd_swap,
 	.swap_next = mmd_swap_next,

@@ -523,19 +523,25 @@ static uint32_t move_blocks(struct mm_sched *s, uint32_t chunk, uint64_t now_ns,
 	return n;
 }
 
-uint32_t mm_sched_reclaim(struct mm_sched *s, uint32_t chunks, uint64_t force_ns)
+void mm_sched_reclaim(struct mm_sched *s, uint32_t chunks, uint64_t force_ns)
 {
-	uint32_t n = 0, chunk;
+	uint32_t chunk;
 
 	if (!mm_sched_owed(s) || force_ns < s->force_ns)
 		s->force_ns = force_ns;
-	for (; n < chunks; n++) {
+	while (s->kv.draining_chunks < chunks) {
 		chunk = mm_kvblocks_cheapest_chunk(&s->kv);
 		if (chunk == MM_KV_NONE)
 			break;
 		mm_kvblocks_drain_chunk(&s->kv, chunk);
 	}
-	return n;
+	mm_sched_owe_at_most(s, chunks);
+}
+
+void mm_sched_owe_at_most(struct mm_sched *s, uint32_t chunks)
+{
+	while (s->kv.draining_chunks > chunks && mm_sched_owed(s))
+		mm_kvblocks_reopen_chunk(&s->kv, mm_kvblocks_fullest_draining_chunk(&s->kv));
 }
 
 /* Of those that run, but the @spared oldest, the one with the fewest tokens to compute again. */

@@ -201,12 +201,17 @@ uint32_t mm_sched_blocks_wanted(struct mm_sched *s);
 /**
  * mm_sched_reclaim() - chunks are to be given back
  * @s:        any
- * @chunks:   so many more; those that are cheapest to empty are taken, and hand out nothing any more
- * @force_ns: until then there is time for sequences to end by themselves; then they are preempted
+ * @chunks:   so many in all, those included that drain already or are retired; more are taken that are cheapest
+ *            to empty, and hand out nothing any more; what drains beyond is kept after all
+ * @force_ns: until then there is time for sequences to end by themselves; then they are preempted. What
+ *            drains already keeps the earlier time
  *
- * While chunks drain nobody new is admitted. Return: how many there were.
+ * While chunks drain nobody new is admitted.
  */
-uint32_t mm_sched_reclaim(struct mm_sched *s, uint32_t chunks, uint64_t force_ns);
+void mm_sched_reclaim(struct mm_sched *s, uint32_t chunks, uint64_t force_ns);
+
+/* No more than @chunks, those that are retired included, are to be given back: what drains beyond is kept. */
+void mm_sched_owe_at_most(struct mm_sched *s, uint32_t chunks);
 
 /* Chunks that are to be given back and still have blocks in use, or have not been looked at. */
 static inline uint32_t mm_sched_owed(const struct mm_sched *s)

@@ -228,6 +228,7 @@ void ms_kv_release(struct ms_tenant *t, uint32_t chunk)
 	mm_assert(usable(t, chunk));
 	c->usable[chunk / 64] &= ~(UINT64_C(1) << chunk % 64);
 	c->n_usable--;
+	c->released++;
 	c->wanted = MM_MIN(c->wanted, c->n_usable);
 	for (uint32_t i = 0; i < t->chunk_pages; i++)
 		mm_assert(let_go(t, c->kv_view[chunk * t->chunk_pages + i]));
@@ -236,6 +237,14 @@ void ms_kv_release(struct ms_tenant *t, uint32_t chunk)
 	if (wish)
 		say_wanted(t, wish);
 	ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_KV_RELEASE, .arg = { chunk } });
+}
+
+uint32_t ms_kv_owed(const struct ms_tenant *t)
+{
+	const struct ms_client *c = &t->c;
+	const uint64_t since = c->released - c->ask.known;
+
+	return MM_MIN(c->ask.chunks - (uint32_t)MM_MIN(since, c->ask.chunks), c->n_usable);
 }
 
 /* ---- turns ---- */
@@ -310,9 +319,12 @@ void ms_client_step_ended(struct ms_tenant *t)
 
 static void reclaim(struct ms_tenant *t, const struct mm_msg *msg)
 {
-	ms_engine_event(t, &(struct mm_event){ .kind = MM_EVENT_KV_RECLAIM,
-					       .count = (uint32_t)msg->arg[0],
-					       .deadline_ns = msg->arg[1] });
+	mm_assert(msg->arg[2] && msg->arg[2] - 1 <= t->c.released);
+	t->c.ask.chunks = (uint32_t)msg->arg[0];
+	t->c.ask.deadline_ns = msg->arg[1];
+	t->c.ask.known = msg->arg[2] - 1;
+	if (ms_kv_owed(t))
+		ms_engine_event(t, &(struct mm_event){ .kind = MM_EVENT_KV_RECLAIM });
 }
 
 static void ready(struct ms_tenant *t, const struct mm_msg *msg)

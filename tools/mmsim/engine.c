@@ -25,6 +25,11 @@ static void kv_usable(void *context, uint64_t *ret_bitmap, size_t words)
 	memcpy(ret_bitmap, t->c.usable, words * sizeof(*ret_bitmap));
 }
 
+static uint32_t kv_owed(void *context)
+{
+	return ms_kv_owed(context);
+}
+
 static int kv_release(void *context, uint32_t chunk)
 {
 	ms_kv_release(context, chunk);
@@ -64,6 +69,7 @@ static void kv_load(void *context, const struct mm_kvman_load *load)
 static const struct mm_kvman_ops kvman_ops = {
 	.want = kv_want,
 	.usable = kv_usable,
+	.owed = kv_owed,
 	.release = kv_release,
 	.move = kv_move,
 	.mark = kv_mark,
@@ -246,7 +252,7 @@ static void handle_events(struct ms_tenant *t)
 		else if (event.kind == MM_EVENT_KV_DENIED)
 			mm_kvman_denied(&t->e.kvman, now);
 		else if (event.kind == MM_EVENT_KV_RECLAIM)
-			mm_kvman_reclaim(&t->e.kvman, event.count, event.deadline_ns, now);
+			mm_kvman_reclaim(&t->e.kvman, t->c.ask.deadline_ns, now);
 	}
 }
 

@@ -153,6 +153,11 @@ struct ms_client {
 	bool kv_declared, kv_open;
 	uint64_t *usable; /* a bit per chunk */
 	uint32_t n_usable, wanted;
+	uint64_t released;
+	struct { /* what mmd last asked back */
+		uint32_t chunks;
+		uint64_t deadline_ns, known;
+	} ask;
 	/* turns */
 	bool in_turns;
 	uint64_t turn; /* serial of the one held */
@@ -321,6 +326,7 @@ void ms_client_service(struct ms_tenant *t);
 void ms_gate_set(struct ms_tenant *t, uint32_t layer, enum ms_gate gate);
 int ms_kv_want(struct ms_tenant *t, uint32_t chunks);
 void ms_kv_release(struct ms_tenant *t, uint32_t chunk);
+uint32_t ms_kv_owed(const struct ms_tenant *t);
 void ms_client_hint(struct ms_tenant *t, uint32_t chunks_used, uint32_t waiting, uint32_t running);
 bool ms_turn_want(struct ms_tenant *t); /* false: it is somebody else's */
 void ms_turn_yield(struct ms_tenant *t);

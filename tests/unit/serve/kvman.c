@@ -27,6 +27,7 @@ struct fake {
 	bool busy; /* the device has not reached the mark */
 	bool marked;
 	uint32_t asked, wants, moves, marks, releases, evicted, swaps;
+	uint32_t owed;
 	struct mm_kvman_load load;
 	uint32_t stalled; /* of the last plan */
 };
@@ -61,7 +62,15 @@ static int fake_release(void *context, uint32_t chunk)
 	if (f->release_error)
 		return f->release_error;
 	f->usable &= ~(UINT64_C(1) << chunk);
+	f->owed -= f->owed != 0;
 	return 0;
+}
+
+static uint32_t fake_owed(void *context)
+{
+	const struct fake *f = context;
+
+	return f->owed;
 }
 
 static int fake_move(void *context, const struct mm_sched_move *moves, uint32_t n)
@@ -102,6 +111,7 @@ static void fake_load(void *context, const struct mm_kvman_load *load)
 static const struct mm_kvman_ops ops = {
 	.want = fake_want,
 	.usable = fake_usable,
+	.owed = fake_owed,
 	.release = fake_release,
 	.move = fake_move,
 	.mark = fake_mark,
@@ -157,6 +167,12 @@ static void manage(struct fake *f, uint64_t now_ns)
 	f->evicted += p->n_preempted;
 	f->swaps += p->n_swaps;
 	assert_int_equal(mm_kvman_manage(&f->k, now_ns), 0);
+}
+
+static void reclaim(struct fake *f, uint32_t chunks, uint64_t deadline_ns, uint64_t now_ns)
+{
+	f->owed = chunks;
+	mm_kvman_reclaim(&f->k, deadline_ns, now_ns);
 }
 
 /* Return: how many sequences the plan had work for. */
@@ -296,7 +312,7 @@ static void test_asks_anew_after_a_release(void **state)
 	assert_int_equal(f.wants, 1);
 	mm_kvman_manage(&f.k, 2);
 	assert_int_equal(f.wants, 1);
-	mm_kvman_reclaim(&f.k, 1, 3, 3);
+	reclaim(&f, 1, 3, 3);
 	manage(&f, 3);
 	assert_int_equal(f.releases, 1);
 	assert_int_equal(f.wants, 1);
@@ -372,11 +388,12 @@ static void test_reclaim_in_two_phases(void **state)
 	(void)state;
 	half_full(&f);
 	f.busy = true;
-	mm_kvman_reclaim(&f.k, 1, 1000, 2);
+	reclaim(&f, 1, 1000, 2);
 	assert_int_equal(mm_kvman_manage(&f.k, 2), 0);
 	assert_int_equal(f.marks,
 			 1); /* nothing to move, but the device may be at the step before */
-	mm_kvman_reclaim(&f.k, 1, 1000, 3);
+	/* One more: that one is included. */
+	reclaim(&f, 2, 1000, 3);
 	assert_int_equal(mm_kvman_manage(&f.k, 3), 0);
 	assert_int_equal(f.moves, 2);
 	assert_int_equal(f.marks, 2);
@@ -388,9 +405,65 @@ static void test_reclaim_in_two_phases(void **state)
 	assert_int_equal(f.s.kv.usable_chunks, 1);
 	assert_int_equal(f.s.preemptions, 0);
 	f.release_error = -EPROTO;
-	mm_kvman_reclaim(&f.k, 9, 0, 5);
+	reclaim(&f, 9, 0, 5);
 	mm_kvman_evict(&f.k, 5);
 	assert_int_equal(mm_kvman_manage(&f.k, 5), -EPROTO);
+	end(&f);
+}
+
+/* All in use, asked every 200 for the same while the steps take 1000 each: it goes once. */
+static void test_asked_again_for_the_same(void **state)
+{
+	uint64_t now = 1, finished[8];
+	struct fake f;
+
+	(void)state;
+	start(&f, &times, 0xf);
+	for (int i = 0; i < 4; i++)
+		add(&f, 14, 40);
+	assert_int_equal(turn(&f, now), 4);
+	for (int i = 0; i < 3; i++) {
+		manage(&f, now);
+		mm_kvman_plan(&f.k, now);
+		for (uint64_t end = now + 1000; now < end; now += 200)
+			reclaim(&f, 2 - f.releases, now + 200, now);
+		mm_kvman_runs(&f.k);
+		mm_kvman_ran(&f.k, 1000);
+		mm_sched_commit(&f.s, now, finished);
+		f.busy = i == 0; /* retired at first, and asked for once more */
+	}
+	manage(&f, now);
+	assert_int_equal(f.k.chunks_released, 2);
+	assert_int_equal(f.releases, 2);
+	assert_int_equal(f.s.kv.usable_chunks, 2);
+	assert_int_equal(f.s.kv.draining_chunks, 0);
+	end(&f);
+}
+
+/* Less is owed than before, because it is asked for less, or gave what it had no use for: the rest stays. */
+static void test_owes_less(void **state)
+{
+	struct fake f;
+
+	(void)state;
+	start(&f, &times, 0xf);
+	for (int i = 0; i < 4; i++)
+		add(&f, 14, 40);
+	assert_int_equal(turn(&f, 1), 4);
+	reclaim(&f, 3, 1000, 2);
+	assert_int_equal(f.s.kv.draining_chunks, 3);
+	reclaim(&f, 2, 1000, 3);
+	assert_int_equal(f.s.kv.draining_chunks, 2);
+	f.owed = 1;
+	manage(&f, 4);
+	assert_int_equal(f.s.kv.draining_chunks, 1);
+	assert_null(mm_sched_check(&f.s));
+	f.owed = 0;
+	manage(&f, 2000);
+	assert_int_equal(f.s.kv.draining_chunks, 0);
+	assert_int_equal(f.evicted, 0);
+	assert_int_equal(f.releases, 0);
+	assert_int_equal(turn(&f, 2001), 4);
 	end(&f);
 }
 
@@ -406,7 +479,7 @@ static void test_reclaim_forces(void **state)
 		add(&f, 14, 30);
 		turn(&f, 1);
 		mm_kvman_ran(&f.k, step_ns);
-		mm_kvman_reclaim(&f.k, 1, 1010, 10);
+		reclaim(&f, 1, 1010, 10);
 		turn(&f, force - 1);
 		assert_int_equal(mm_kvman_next_ns(&f.k), force);
 		assert_int_equal(f.releases, 0);
@@ -431,7 +504,7 @@ static void test_reclaim_off_turn(void **state)
 	turn(&f, 1);
 	assert_int_equal(f.s.n_running, 2);
 	mm_kvman_turn(&f.k, true);
-	mm_kvman_reclaim(&f.k, 2, 1010, 10);
+	reclaim(&f, 2, 1010, 10);
 	manage(&f, 10);
 	assert_int_equal(f.evicted, 0);
 	mm_kvman_turn(&f.k, false);
@@ -477,7 +550,7 @@ static void test_keeps(void **state)
 		mm_kvman_manage(&f.k, now);
 	assert_int_equal(f.s.kv.usable_chunks, 3);
 	assert_int_equal(mm_kvman_next_ns(&f.k), UINT64_MAX);
-	mm_kvman_reclaim(&f.k, 2, 2000, 1000);
+	reclaim(&f, 2, 2000, 1000);
 	mm_kvman_manage(&f.k, 1000);
 	assert_int_equal(f.s.kv.usable_chunks, 1);
 	end(&f);
@@ -554,7 +627,7 @@ static void something_happens(struct fake *f, uint64_t *rng, uint64_t now_ns, ui
 		mm_kvman_denied(&f->k, now_ns);
 		break;
 	case 2:
-		mm_kvman_reclaim(&f->k, 1 + draw(rng, 3), now_ns + draw(rng, 600), now_ns);
+		reclaim(f, 1 + draw(rng, 3), now_ns + draw(rng, 600), now_ns);
 		break;
 	case 3:
 		f->busy = draw(rng, 2);
@@ -647,6 +720,8 @@ int main(void)
 		cmocka_unit_test(test_no_answer_is_a_denial),
 		cmocka_unit_test(test_fixed),
 		cmocka_unit_test(test_reclaim_in_two_phases),
+		cmocka_unit_test(test_asked_again_for_the_same),
+		cmocka_unit_test(test_owes_less),
 		cmocka_unit_test(test_reclaim_forces),
 		cmocka_unit_test(test_reclaim_off_turn),
 		cmocka_unit_test(test_trims),

@@ -25,7 +25,7 @@ struct lender { /* the state of a memory that lends */
 	const CUdeviceptr *kv_va; /* the engine's, by range */
 	uint64_t chunk_bytes;
 	uint32_t ranges;
-	uint32_t chunks, wanted, n_usable;
+	uint32_t chunks, wanted, n_usable, owed;
 	bool *usable;
 	uint64_t rng, steps;
 	bool in_step;
@@ -121,8 +121,16 @@ static int lender_kv_release(struct mm_memory *m, uint32_t chunk)
 	assert_true(l->run->lend && chunk < l->chunks && l->usable[chunk] && !l->in_step);
 	l->usable[chunk] = false;
 	l->n_usable--;
+	l->owed -= l->owed != 0;
 	poison(l, chunk);
 	return 0;
+}
+
+static uint32_t lender_kv_owed(struct mm_memory *m)
+{
+	const struct lender *l = m->state;
+
+	return MM_MIN(l->owed, l->n_usable);
 }
 
 static int lender_swap_open(struct mm_memory *m, uint64_t bytes)
@@ -217,8 +225,8 @@ static int lender_next_event(struct mm_memory *m, struct mm_event *ret_event)
 		return 0;
 	}
 	if (l->n_usable && draw(l, 40) == 0) {
-		*ret_event =
-			(struct mm_event){ .kind = MM_EVENT_KV_RECLAIM, .count = 1 + draw(l, 2) };
+		l->owed = 1 + draw(l, 2);
+		*ret_event = (struct mm_event){ .kind = MM_EVENT_KV_RECLAIM, .count = l->owed };
 		if (l->run->patient)
 			ret_event->deadline_ns = mm_now_ns() + draw(l, 40) * MM_NS_PER_MS;
 		return 0;
@@ -367,6 +375,7 @@ static const struct mm_memory_ops lender_ops = {
 	.kv_want = lender_kv_want,
 	.kv_usable = lender_kv_usable,
 	.kv_release = lender_kv_release,
+	.kv_owed = lender_kv_owed,
 	.swap_open = lender_swap_open,
 	.swap = lender_swap,
 	.swap_next = lender_swap_next,
