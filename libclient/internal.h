@@ -191,6 +191,7 @@ struct mm_client {
 		uint64_t serial; /* of the turn that we hold; 0: it is not ours */
 		bool asked;      /* that we want it, and nothing came yet */
 		bool used;       /* a step ran, or runs, in it */
+		bool watched;    /* a call that did not wait was promised the event of its begin */
 		bool ending;     /* it goes back when the open step ends, or the first one */
 	} turn;
 
@@ -320,6 +321,8 @@ void mm_swap_destroy(struct mm_swap *swap);
 int mm_turn_on_begin(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 int mm_turn_on_end(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 bool mm_turn_waits(const struct mm_client *client);
+/* With lock: a call that waited for the turn returns. */
+void mm_turn_told(struct mm_client *client);
 int mm_turn_ask(struct mm_client *client);
 uint64_t mm_turn_leave(struct mm_client *client);
 void mm_turn_give_back(struct mm_client *client, uint64_t serial);

@@ -112,6 +112,7 @@ static void grant_done(struct mm_client *c, struct mm_kv *kv, uint32_t chunk, ui
 		for (uint32_t i = 0; i < n; i++)
 			bit_flip(kv->usable, chunk + i);
 		kv->n_usable += n;
+		kv->granted += n;
 		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_KV_GRANTED, .count = n });
 		pthread_cond_broadcast(&c->changed);
 	}
@@ -411,7 +412,9 @@ CUdeviceptr mm_kv_range_va(const struct mm_kv *kv, uint32_t range)
 
 /* ---- growing and shrinking ---- */
 
-static int want_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t deadline_ns)
+/* @granted: chunks, before the wish was noted. */
+static int want_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t granted,
+		     uint64_t deadline_ns)
 {
 	struct mm_client *c = kv->client;
 	int r = 0;
@@ -426,31 +429,42 @@ static int want_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t deadline_
 		else
 			r = mm_link_wait(c, deadline_ns);
 	}
+	/* What the return tells does not come again as an event. */
+	if (!r)
+		mm_event_drop(c, MM_EVENT_KV_GRANTED, kv->granted - granted);
+	else if (r == kv->denied_error)
+		mm_event_drop(c, MM_EVENT_KV_DENIED, 1);
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
 
-/* Notes the wish; true when it is met already. */
-static bool want_note(struct mm_kv *kv, uint32_t chunks_total, bool *ret_say, bool *ret_in_step)
+struct wish {
+	bool met;          /* already */
+	bool say, in_step; /* mmd does not know it; a step is open */
+	uint64_t granted;  /* chunks, so far */
+};
+
+static struct wish want_note(struct mm_kv *kv, uint32_t chunks_total)
 {
 	struct mm_client *c = kv->client;
-	bool met;
+	struct wish wish;
 
 	pthread_mutex_lock(&c->lock);
-	met = kv->n_usable >= chunks_total;
+	wish.met = kv->n_usable >= chunks_total;
 	/* A wish that is met and that mmd does not know to be higher need not be said. */
-	*ret_say = !met || kv->wanted > chunks_total;
-	*ret_in_step = c->steps_open > 0;
+	wish.say = !wish.met || kv->wanted > chunks_total;
+	wish.in_step = c->steps_open > 0;
+	wish.granted = kv->granted;
 	kv->wanted = chunks_total;
 	kv->denied_error = 0;
 	pthread_mutex_unlock(&c->lock);
-	return met;
+	return wish;
 }
 
 int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_ns)
 {
 	struct mm_client *c = kv->client;
-	bool met, say, in_step;
+	struct wish wish;
 	int r = mm_enter(c);
 
 	if (r)
@@ -458,15 +472,15 @@ int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_ns)
 	if (chunks_total > kv->chunks_max)
 		return mm_fail(c, -EINVAL, "%u chunks: the arena has room for %u", chunks_total,
 			       kv->chunks_max);
-	met = want_note(kv, chunks_total, &say, &in_step);
-	r = say ? say_wanted(c, chunks_total) : 0;
+	wish = want_note(kv, chunks_total);
+	r = wish.say ? say_wanted(c, chunks_total) : 0;
 	if (r)
 		return mm_fail(c, r, "mmd takes no requests: %s", strerror(-r));
-	if (met)
+	if (wish.met)
 		return 0;
-	if (!timeout_ns || in_step)
+	if (!timeout_ns || wish.in_step)
 		return mm_fail(c, -EAGAIN, "asked for %u chunks; watch the events", chunks_total);
-	r = want_wait(kv, chunks_total, mm_deadline_ns(timeout_ns));
+	r = want_wait(kv, chunks_total, wish.granted, mm_deadline_ns(timeout_ns));
 	return r ? mm_fail(c, r, "%u chunks: %s", chunks_total, strerror(-r)) : 0;
 }
 

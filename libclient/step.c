@@ -304,6 +304,23 @@ static void step_open(struct mm_client *c, struct mm_step *step)
 		step_seq_advance(c);
 }
 
+/* With lock, which is let go meanwhile. Until neither a plan change nor somebody's turn keeps steps out. */
+static int step_wait(struct mm_client *c, uint64_t deadline_ns)
+{
+	bool waited = false;
+	int r = 0;
+
+	/* Gates that a step left aborted or out of turn are put in order by a plan change. */
+	while (!r && (c->preparing || c->broken || gates_aborted(c) || mm_turn_waits(c))) {
+		waited |= mm_turn_waits(c);
+		r = mm_turn_waits(c) && !c->turn.asked ? mm_turn_ask(c)
+						       : mm_link_wait(c, deadline_ns);
+	}
+	if (!r && waited)
+		mm_turn_told(c);
+	return r ? r : c->dead;
+}
+
 int mm_step_begin(struct mm_client *client)
 {
 	uint64_t deadline_ns = mm_deadline_ns(client->timeout_ns);
@@ -313,14 +330,7 @@ int mm_step_begin(struct mm_client *client)
 	if (r)
 		return r;
 	pthread_mutex_lock(&client->lock);
-	/* Gates that a step left aborted or out of turn are put in order by a plan change. */
-	while (!r && (client->preparing || client->broken || gates_aborted(client) ||
-		      mm_turn_waits(client)))
-		r = mm_turn_waits(client) && !client->turn.asked
-			    ? mm_turn_ask(client)
-			    : mm_link_wait(client, deadline_ns);
-	if (!r && client->dead)
-		r = client->dead;
+	r = step_wait(client, deadline_ns);
 	if (!r)
 		step = step_get(client);
 	if (step)

@@ -11,6 +11,13 @@ bool mm_turn_waits(const struct mm_client *client)
 	return client->turn.mode != MM_TURN_NONE && !client->turn.serial;
 }
 
+/* Its event would tell it once more. One that was promised to another call stays: a lost one is worse. */
+void mm_turn_told(struct mm_client *client)
+{
+	if (!client->turn.watched)
+		mm_event_drop(client, MM_EVENT_TURN_BEGIN, 1);
+}
+
 /* With lock, which is let go meanwhile. Says once that there is work. */
 int mm_turn_ask(struct mm_client *client)
 {
@@ -35,6 +42,7 @@ uint64_t mm_turn_leave(struct mm_client *client)
 		return 0;
 	client->turn.serial = 0;
 	client->turn.ending = false;
+	client->turn.watched &= !serial;
 	return serial;
 }
 
@@ -68,10 +76,12 @@ int mm_turn_on_end(struct mm_client *client, const struct mm_msg *msg, const cha
 	pthread_mutex_lock(&client->lock);
 	if (client->turn.serial && client->turn.serial == msg->arg[0]) {
 		client->turn.ending = true;
-		if (msg->result)
-			client->turn.serial = 0; /* too late: it is somebody else's already */
-		else if (client->turn.used) /* else one step runs first: each turn gets us on */
+		if (msg->result) { /* too late: it is somebody else's already */
+			client->turn.serial = 0;
+			client->turn.watched = false;
+		} else if (client->turn.used) { /* else one step runs first: each turn gets us on */
 			serial = mm_turn_leave(client);
+		}
 		mm_event_push(client, &(struct mm_event){ .kind = MM_EVENT_TURN_END,
 							  .error = msg->result,
 							  .deadline_ns = msg->arg[1] });
@@ -105,7 +115,7 @@ int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opts)
 	/* mmd forgets the wish of one that leaves; who joins again must ask again. */
 	if (opts->mode == MM_TURN_NONE) {
 		client->turn.serial = 0;
-		client->turn.asked = client->turn.ending = false;
+		client->turn.asked = client->turn.ending = client->turn.watched = false;
 	}
 	pthread_cond_broadcast(&client->changed);
 	pthread_mutex_unlock(&client->lock);
@@ -115,12 +125,14 @@ int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opts)
 int mm_turn_want(struct mm_client *client, uint64_t timeout_ns)
 {
 	uint64_t deadline_ns = mm_deadline_ns(timeout_ns);
+	bool waited = false;
 	int r = mm_enter(client);
 
 	if (r)
 		return r;
 	pthread_mutex_lock(&client->lock);
 	while (!r && mm_turn_waits(client)) {
+		waited = timeout_ns != 0;
 		if (!client->turn.asked)
 			r = mm_turn_ask(client);
 		else if (!timeout_ns)
@@ -128,6 +140,9 @@ int mm_turn_want(struct mm_client *client, uint64_t timeout_ns)
 		else
 			r = mm_link_wait(client, deadline_ns);
 	}
+	client->turn.watched |= r == -EAGAIN;
+	if (!r && waited)
+		mm_turn_told(client);
 	pthread_mutex_unlock(&client->lock);
 	if (!r || r == -EAGAIN)
 		return r;

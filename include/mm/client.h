@@ -322,7 +322,8 @@ MM_API CUdeviceptr mm_kv_range_va(const struct mm_kv *kv, uint32_t range);
  *
  * Inside an open step of any thread it never waits, whatever @timeout_ns says (a tenant that waited
  * there for pages that it must give up itself would deadlock). Outside, it waits until the wish is
- * granted or denied. Pages arrive scrubbed.
+ * granted or denied; then the return is the answer, and the grants, or the denial, that it waited for are no
+ * events any more. After any other return they are. Pages arrive scrubbed.
  * Return: 0 the arena has @chunks_total usable chunks; -EAGAIN asked, watch the events; -ENOSPC,
  * -EDQUOT denied for now (the wish stays); -ETIMEDOUT; -EINVAL above chunks_max; -ECONNRESET.
  */
@@ -441,7 +442,8 @@ MM_API int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opt
  * @client:     any
  * @timeout_ns: 0 = only ask; MM_EVENT_TURN_BEGIN answers
  *
- * mm_step_begin() does the same and waits; an engine that must answer events meanwhile asks first.
+ * mm_step_begin() does the same and waits; an engine that must answer events meanwhile asks first. Whoever has
+ * waited gets no event of it, unless a call that did not wait was told to watch for it.
  * Return: 0 steps may run (always, for who has not joined); -EAGAIN asked; -ETIMEDOUT; -ECONNRESET.
  */
 MM_API int mm_turn_want(struct mm_client *client, uint64_t timeout_ns);

@@ -135,6 +135,7 @@ static void test_want_waits(void **state)
 	grant(f, 0, 8);
 	grant(f, 1, 12);
 	assert_int_equal(call_join(&want), 0);
+	no_event(f); /* that they were granted is what it has returned */
 	assert_int_equal(mm_kv_want(kv, 1, 0), 0);
 	assert_int_equal(mm_kv_want(kv, 3, MM_NS_PER_MS), -ETIMEDOUT);
 	assert_int_equal(mm_kv_want(kv, 4, 0), -EINVAL);
@@ -160,7 +161,47 @@ static void test_denied(void **state)
 		f->peer,
 		&(struct mm_msg){ .opcode = MM_EV_KV_DENIED, .result = -EDQUOT, .arg = { 2, 0 } });
 	assert_int_equal(call_join(&want), -EDQUOT);
+	no_event(f);
+	/* Whoever has only asked gets the event. */
+	assert_int_equal(mm_kv_want(kv, 2, 0), -EAGAIN);
+	peer_expect(f->peer, MM_OP_KV_WANT);
+	peer_event(
+		f->peer,
+		&(struct mm_msg){ .opcode = MM_EV_KV_DENIED, .result = -EDQUOT, .arg = { 2, 0 } });
 	assert_int_equal(fixture_event(f, MM_EVENT_KV_DENIED).error, -EDQUOT);
+}
+
+/* What came before the call waited is told as ever; so is what came meanwhile if it returns something else. */
+static void test_events_beside_a_wait(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_kv *kv = open_arena(f, 5);
+	struct call want = { .kv = kv, .chunks = 2, .timeout_ns = MM_TIMEOUT_NEVER };
+
+	assert_int_equal(mm_kv_want(kv, 1, 0), -EAGAIN);
+	grant(f, 0, 0);
+	wait_for_chunks(kv, 1);
+	ask(f, 1, 0, 7);
+	call_start(&want, f, call_want);
+	while (peer_expect(f->peer, MM_OP_KV_WANT).arg[0] != 2)
+		;
+	grant(f, 1, 4);
+	assert_int_equal(call_join(&want), 0);
+	assert_int_equal(fixture_event(f, MM_EVENT_KV_GRANTED).count, 1);
+	assert_int_equal(fixture_event(f, MM_EVENT_KV_RECLAIM).count, 1);
+	no_event(f);
+
+	want.chunks = 5;
+	call_start(&want, f, call_want);
+	while (peer_expect(f->peer, MM_OP_KV_WANT).arg[0] != 5)
+		;
+	grant(f, 2, 8);
+	peer_event(
+		f->peer,
+		&(struct mm_msg){ .opcode = MM_EV_KV_DENIED, .result = -ENOSPC, .arg = { 5, 3 } });
+	assert_int_equal(call_join(&want), -ENOSPC);
+	assert_int_equal(fixture_event(f, MM_EVENT_KV_GRANTED).count, 1);
+	no_event(f);
 }
 
 static void test_never_waits_in_a_step(void **state)
@@ -475,6 +516,7 @@ int main(void)
 		TEST(test_grant_and_release),
 		TEST(test_want_waits),
 		TEST(test_denied),
+		TEST(test_events_beside_a_wait),
 		TEST(test_never_waits_in_a_step),
 		TEST(test_reclaim),
 		TEST(test_looks_late),

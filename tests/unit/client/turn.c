@@ -66,16 +66,51 @@ static void test_asks_once(void **state)
 	step(f);
 }
 
-static void test_step_waits_for_its_turn(void **state)
+static int call_turn_want(struct call *call)
 {
+	return mm_turn_want(call->f->client, call->timeout_ns);
+}
+
+static void begin_unwatched(struct fixture *f, uint64_t serial)
+{
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_TURN_BEGIN, .arg = { serial } });
+}
+
+static void give_back(struct fixture *f, uint64_t serial)
+{
+	assert_int_equal(mm_turn_yield(f->client), 0);
+	assert_int_equal(peer_expect(f->peer, MM_OP_TURN_DONE).arg[0], serial);
+}
+
+/* Whoever has waited knows: there is no event of it, unless somebody else was told to watch for one. */
+static void test_waits_for_its_turn(void **state)
+{
+	int (*const calls[])(struct call *) = { call_turn_want, call_step_begin };
 	struct fixture *f = *state;
-	struct call call;
+	struct mm_event event;
+	uint64_t serial = 1;
 
 	join(f, MM_TURN_QUANTUM);
-	call_start(&call, f, call_step_begin);
-	peer_expect(f->peer, MM_OP_TURN_WANT);
-	begin(f, 1);
-	assert_int_equal(call_join(&call), 0);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(calls); i++) {
+		for (int watched = 0; watched <= 1; watched++, serial++) {
+			struct call call = { .timeout_ns = MM_TIMEOUT_NEVER };
+
+			if (watched)
+				assert_int_equal(mm_turn_want(f->client, 0), -EAGAIN);
+			call_start(&call, f, calls[i]);
+			peer_expect(f->peer, MM_OP_TURN_WANT);
+			if (watched)
+				pause_ms(10); /* it waits, or will */
+			begin_unwatched(f, serial);
+			assert_int_equal(call_join(&call), 0);
+			if (watched)
+				fixture_event(f, MM_EVENT_TURN_BEGIN);
+			assert_int_equal(mm_client_next_event(f->client, &event), -EAGAIN);
+			if (calls[i] == call_step_begin)
+				assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+			give_back(f, serial);
+		}
+	}
 }
 
 static void test_goes_back_after_the_step(void **state)
@@ -179,7 +214,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		MODEL(test_who_did_not_join_never_waits),
 		MODEL(test_asks_once),
-		MODEL(test_step_waits_for_its_turn),
+		MODEL(test_waits_for_its_turn),
 		MODEL(test_goes_back_after_the_step),
 		MODEL(test_unused_and_between_steps),
 		MODEL(test_taken_away),
