@@ -244,19 +244,37 @@ static struct mm_step *step_get(struct mm_client *c)
 	return step;
 }
 
+/* Of the caller; unlike a pthread_t never another's later: a thread may end and leave its step to others. */
+static uint64_t thread_number(void)
+{
+	static _Thread_local uint64_t number;
+	static uint64_t last;
+
+	if (!number)
+		number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+	return number;
+}
+
+/* With lock. The one that this thread has opened. */
+static struct mm_step *step_own(struct mm_client *c)
+{
+	for (struct mm_step *step = c->steps; step; step = step->next)
+		if (step->open && step->thread == thread_number())
+			return step;
+	return NULL;
+}
+
 /* With lock. This thread's, or the only one: engines hop threads within a step. */
 static struct mm_step *step_find(struct mm_client *c)
 {
-	struct mm_step *open = NULL;
+	struct mm_step *own = step_own(c);
 
-	for (struct mm_step *step = c->steps; step; step = step->next) {
-		if (!step->open)
-			continue;
-		if (pthread_equal(step->thread, pthread_self()))
+	if (own || c->steps_open != 1)
+		return own;
+	for (struct mm_step *step = c->steps; step; step = step->next)
+		if (step->open)
 			return step;
-		open = step;
-	}
-	return c->steps_open == 1 ? open : NULL;
+	return NULL;
 }
 
 static struct mm_step *step_current(struct mm_client *c)
@@ -290,7 +308,7 @@ int mm_step_mine(struct mm_client *c, struct mm_step **ret_step)
 static void step_open(struct mm_client *c, struct mm_step *step)
 {
 	step->open = true;
-	step->thread = pthread_self();
+	step->thread = thread_number();
 	step->begin_ns = mm_now_ns();
 	step->last_layer = -1;
 	step->n_begun = step->n_streams = 0;
@@ -330,12 +348,15 @@ int mm_step_begin(struct mm_client *client)
 	if (r)
 		return r;
 	pthread_mutex_lock(&client->lock);
-	r = step_wait(client, deadline_ns);
+	/* Waiting would be in vain: a plan change waits for the step that is open. */
+	r = step_own(client) ? -EBUSY : step_wait(client, deadline_ns);
 	if (!r)
 		step = step_get(client);
 	if (step)
 		step_open(client, step);
 	pthread_mutex_unlock(&client->lock);
+	if (r == -EBUSY)
+		return mm_fail(client, r, "this thread has a step open: end it first");
 	if (r == -ETIMEDOUT)
 		return mm_fail(
 			client, r,

@@ -470,7 +470,10 @@ struct mm_step_info {
  * mm_step_begin() - open a step: until its end mmd changes no mapping of the model
  * @client: any
  *
- * Waits while a plan change is under way (writer-preferring). Return: 0; -ECONNRESET; -ETIMEDOUT.
+ * Waits while a plan change is under way (writer-preferring), and for the turn of one that joined. A thread has
+ * one step open at a time, others may have theirs; another thread may go on with a step, and end it, while
+ * that is the only one.
+ * Return: 0; -EBUSY this thread has opened a step that is not ended; -ECONNRESET; -ETIMEDOUT.
  */
 MM_API int mm_step_begin(struct mm_client *client);
 

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -169,6 +170,34 @@ static void test_layers_in_order(void **state)
 	assert_int_equal(mm_layer_end(f->model, 1, f->stream), 0);
 	assert_int_equal(mm_layer_begin(f->model, 0, f->stream), -EINVAL);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+}
+
+/* One at a time in each thread; refused at once, although a plan change waits for the first one. */
+static void test_second_of_one_thread(void **state)
+{
+	struct fixture *f = *state;
+	struct call begin = { 0 };
+
+	assert_int_equal(mm_step_begin(f->client), 0);
+	assert_int_equal(mm_step_begin(f->client), -EBUSY);
+	assert_non_null(strstr(mm_client_error(f->client), "this thread has a step open"));
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 2 });
+	peer_drained(f->peer);
+	assert_int_equal(mm_step_begin(f->client), -EBUSY);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+	peer_expect(f->peer, MM_OP_PARKED); /* there was one step to end */
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), -EINVAL);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2 });
+
+	/* Of a thread that has ended: this one may go on with it, or have its own beside it. */
+	for (int own = 0; own <= 1; own++) {
+		call_start(&begin, f, call_step_begin);
+		assert_int_equal(call_join(&begin), 0);
+		if (own)
+			assert_int_equal(mm_step_begin(f->client), 0);
+		assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+		assert_int_equal(mm_step_end(f->client, f->stream, NULL), own ? 0 : -EINVAL);
+	}
 }
 
 static void test_broken_off(void **state)
@@ -410,6 +439,7 @@ int main(void)
 		MODEL(test_aborted),
 		MODEL(test_mmd_dies_in_a_wait),
 		MODEL(test_layers_in_order),
+		MODEL(test_second_of_one_thread),
 		MODEL(test_broken_off),
 		MODEL(test_no_step_before_the_repair),
 		MODEL(test_abandoned_in_a_wait),
