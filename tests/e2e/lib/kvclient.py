@@ -58,7 +58,7 @@ class KvClient(wire.Raw):
         elif event["opcode"] == EV_DENIED:
             self.denials.append(event["result"])
         elif event["opcode"] == EV_RECLAIM:
-            self.asked += event["args"][0]
+            self.asked = event["args"][0]  # what is owed now
 
     def want(self, chunks):
         self.push(wire.OP_KV_WANT, (chunks,))
