@@ -103,35 +103,61 @@ uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t acco
 	return got;
 }
 
+/* Layers more that @short_pages ask for, up to @cap away. */
+static uint32_t layers_short(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t cap,
+			     uint64_t short_pages, uint32_t account)
+{
+	uint64_t per = mm_c_layer_pages(t), more;
+
+	if (cap <= t->plan.alpha)
+		return 0;
+	more = MM_MIN(cap - t->plan.alpha, mm_div_up(short_pages, per));
+	return (uint32_t)MM_MIN(more, may_give(c, t, per, account));
+}
+
+static uint64_t layers_take(struct mm_core *c, struct mm_c_tenant *t, uint32_t more, bool dry)
+{
+	if (!more || dry)
+		return more * mm_c_layer_pages(t);
+	if (!mm_c_change_begin(c, t, t->plan.alpha + more, 0))
+		return 0;
+	t->target = t->next_alpha;
+	t->taken_ns = c->now_ns;
+	return t->change_gain;
+}
+
+/* Layers that came home because they were too many are not asked for again at once: dwell-ms, both ways. */
+static bool relieved_lately(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return t->relieved_ns && !mm_c_turn_waits(c, t) &&
+	       c->now_ns - t->relieved_ns < c->opts.dwell_ns;
+}
+
 uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t short_pages,
 			  uint32_t account, bool dry)
 {
+	uint32_t cap, more;
+
 	if (mm_c_turn_waits(c, t))
 		short_pages = MM_MIN(short_pages, mm_c_turns_may_lend(c, t));
-	return mm_c_lends_by_itself(c, t)
-		       ? mm_c_take_up_to(c, t, mm_c_alpha_cap(c, t, 1), short_pages, account, dry)
-		       : 0;
+	if (!mm_c_lends_by_itself(c, t) || (!dry && relieved_lately(c, t)))
+		return 0;
+	cap = mm_c_alpha_cap(c, t, 1);
+	more = layers_short(c, t, cap, short_pages, account);
+	/* Those in between may stream worse than all up to the cap, and would have to come home again. */
+	if (more && !dry && t->plan.alpha + more < cap &&
+	    !mm_c_alpha_hides(c, t, t->plan.alpha + more)) {
+		more = layers_short(c, t, cap, (cap - t->plan.alpha) * mm_c_layer_pages(t),
+				    account);
+		more = t->plan.alpha + more == cap ? more : 0;
+	}
+	return layers_take(c, t, more, dry);
 }
 
 uint64_t mm_c_take_up_to(struct mm_core *c, struct mm_c_tenant *t, uint32_t cap,
 			 uint64_t short_pages, uint32_t account, bool dry)
 {
-	uint64_t per, more;
-
-	if (cap <= t->plan.alpha)
-		return 0;
-	per = mm_c_layer_pages(t);
-	more = MM_MIN(cap - t->plan.alpha, mm_div_up(short_pages, per));
-	more = MM_MIN(more, may_give(c, t, per, account));
-	if (!more)
-		return 0;
-	if (dry)
-		return more * per;
-	if (!mm_c_change_begin(c, t, t->plan.alpha + (uint32_t)more, 0))
-		return 0;
-	t->target = t->next_alpha;
-	t->taken_ns = c->now_ns;
-	return t->change_gain;
+	return layers_take(c, t, layers_short(c, t, cap, short_pages, account), dry);
 }
 
 /*
@@ -259,8 +285,10 @@ uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
 			kept += mm_c_bring_home(c, t, kept);
 			continue;
 		}
-		if (mm_c_return_layers(c, t, have, cap))
+		if (mm_c_return_layers(c, t, have, cap)) {
+			t->relieved_ns = MM_MAX(c->now_ns, 1);
 			continue;
+		}
 		missing = (uint64_t)(t->plan.alpha - cap + t->plan.beta) * mm_c_layer_pages(t);
 		mm_c_convert(c, t->account, MM_MIN(missing, have));
 		if (missing > have + c->ledger.inflight_all)

@@ -150,6 +150,8 @@ struct mm_c_cap {
 	uint64_t epoch, steps, t_t_ns;
 	uint32_t link_permille, slow_permille;
 	uint32_t alpha;
+	uint32_t asked; /* fewer than alpha, and whether they hide; 0: nobody asked */
+	bool asked_hides;
 };
 
 #define MM_C_WEIGHT_BITS 16 /* after the point of a layer's weight */
@@ -223,6 +225,7 @@ struct mm_c_tenant {
 	bool resync;
 	uint32_t target;        /* alpha that the controller wants */
 	uint64_t taken_ns;      /* last time that layers were taken */
+	uint64_t relieved_ns;   /* last time that some came home as it streamed too much */
 	uint64_t by_hand_ns;    /* since when the operator's plan waits for pages */
 	uint64_t retry_ns;      /* no change before; after one failed */
 	struct mm_c_sets *sets; /* a cache: no state */

@@ -113,25 +113,36 @@ static uint64_t shared_ns(uint64_t ns, uint64_t used_permille)
 	return MM_MIN(ns, UINT64_MAX / 2000) * 1000 / (1000 - MM_MIN(used_permille, 900u));
 }
 
-/* Would the set that it gets for @alpha stream as good as unnoticed, within what is left of the link? */
+/*
+ * Would the set that it gets for @alpha stream as good as unnoticed, within what is left of the link? More are taken
+ * under pressure, with no page to spare. Fewer come home when the pages for it are there: with none, a worse set
+ * with more layers at home would be looked at than the one that it would get.
+ */
 static bool hides(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
 		  const struct mm_c_cap *limit)
 {
-	struct mm_plan_set set;
+	struct mm_plan_set set = t->set;
 	uint32_t slow;
 
-	mm_c_change_set(c, t, alpha, 0, &set);
+	if (alpha != t->plan.alpha)
+		mm_c_change_set(c, t, alpha, alpha < t->plan.alpha ? UINT64_MAX : 0, &set);
 	slow = slow_permille(t, &set, limit->t_t_ns);
 	return slow <= limit->slow_permille &&
 	       link_permille(c, t, &set, slow) <= limit->link_permille;
 }
 
-/* The largest alpha that hides: fewer layers are never harder to hide than more. */
+/*
+ * The largest alpha that was seen to hide. The search takes fewer layers to be never harder to hide than more, but
+ * sets depend on the one in force, and with another number of slots they jump. So what hides now is no
+ * question of the search: layers that were taken because they hide must not be called too many a moment later.
+ */
 static uint32_t alpha_hidden(const struct mm_core *c, const struct mm_c_tenant *t,
 			     const struct mm_c_cap *limit)
 {
 	uint32_t low = 0, high = t->alpha_max;
 
+	if (t->plan.alpha && hides(c, t, t->plan.alpha, limit))
+		low = t->plan.alpha;
 	while (low < high) {
 		uint32_t mid = low + (high - low + 1) / 2;
 
@@ -143,8 +154,8 @@ static uint32_t alpha_hidden(const struct mm_core *c, const struct mm_c_tenant *
 	return low;
 }
 
-static uint32_t alpha_fits(const struct mm_core *c, struct mm_c_tenant *t, struct mm_c_cap now,
-			   struct mm_c_cap *cache)
+static struct mm_c_cap *cap_ask(const struct mm_core *c, struct mm_c_tenant *t, struct mm_c_cap now,
+				struct mm_c_cap *cache)
 {
 	now.epoch = t->plan.epoch;
 	now.steps = t->load.steps_seen;
@@ -154,7 +165,34 @@ static uint32_t alpha_fits(const struct mm_core *c, struct mm_c_tenant *t, struc
 		now.alpha = alpha_hidden(c, t, &now);
 		*cache = now;
 	}
-	return cache->alpha;
+	return cache;
+}
+
+/* What streaming may cost it now; false: it may cost anything. */
+static bool limit_find(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t more,
+		       struct mm_c_cap *ret_limit)
+{
+	uint64_t used;
+
+	if (mm_c_turn_waits(c, t))
+		return false;
+	if (mm_c_idle(c, t)) {
+		*ret_limit = (struct mm_c_cap){ .t_t_ns = alone_ns(c, t),
+						.slow_permille = c->opts.wake_permille,
+						.link_permille = 1000 };
+		return mean_ns(&t->load.steps) != 0;
+	}
+	used = MM_MIN(link_used(c, t), c->opts.link_permille);
+	*ret_limit = (struct mm_c_cap){ .t_t_ns = shared_ns(alone_ns(c, t), used),
+					.slow_permille = c->opts.slow_permille * more,
+					.link_permille = (uint32_t)(c->opts.link_permille - used) +
+							 (more > 1 ? LINK_MORE : 0) };
+	return true;
+}
+
+static struct mm_c_cap *cache_of(const struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
+{
+	return more > 1 && !mm_c_idle(c, t) ? &t->cap_more : &t->cap;
 }
 
 /*
@@ -163,31 +201,30 @@ static uint32_t alpha_fits(const struct mm_core *c, struct mm_c_tenant *t, struc
  */
 uint32_t mm_c_alpha_cap(const struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
 {
-	uint64_t used, cap = (uint64_t)t->n_layers * c->opts.lend_max_permille / 1000;
+	uint64_t cap = (uint64_t)t->n_layers * c->opts.lend_max_permille / 1000;
 	struct mm_c_cap limit;
 
 	cap = MM_MIN(cap, t->alpha_max - 1); /* one layer stays resident */
-	if (mm_c_turn_waits(c, t))
-		return (uint32_t)cap;
 	/* What it lent would have to come home out of what others lend at its next turn. */
-	if (mm_c_rotates(c, t))
+	if (!mm_c_turn_waits(c, t) && mm_c_rotates(c, t))
 		return 0;
-	if (mm_c_idle(c, t)) {
-		limit = (struct mm_c_cap){ .t_t_ns = alone_ns(c, t),
-					   .slow_permille = c->opts.wake_permille,
-					   .link_permille = 1000 };
-		return mean_ns(&t->load.steps)
-			       ? (uint32_t)MM_MIN(cap, alpha_fits(c, t, limit, &t->cap))
-			       : (uint32_t)cap;
+	if (!limit_find(c, t, more, &limit))
+		return (uint32_t)cap;
+	return (uint32_t)MM_MIN(cap, cap_ask(c, t, limit, cache_of(c, t, more))->alpha);
+}
+
+bool mm_c_alpha_hides(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
+{
+	struct mm_c_cap limit, *cap;
+
+	if (!limit_find(c, t, 1, &limit))
+		return true;
+	cap = cap_ask(c, t, limit, cache_of(c, t, 1));
+	if (!cap->asked || cap->asked != alpha) {
+		cap->asked = alpha;
+		cap->asked_hides = hides(c, t, alpha, cap);
 	}
-	used = link_used(c, t);
-	if (used >= c->opts.link_permille)
-		used = c->opts.link_permille;
-	limit = (struct mm_c_cap){ .t_t_ns = shared_ns(alone_ns(c, t), used),
-				   .slow_permille = c->opts.slow_permille * more,
-				   .link_permille = (uint32_t)(c->opts.link_permille - used) +
-						    (more > 1 ? LINK_MORE : 0) };
-	return (uint32_t)MM_MIN(cap, alpha_fits(c, t, limit, more > 1 ? &t->cap_more : &t->cap));
+	return cap->asked_hides;
 }
 
 static uint32_t slow_at(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha)
