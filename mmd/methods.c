@@ -473,6 +473,7 @@ static void counters_fill(const struct mm_core_stats *stats, json_t *to)
 	set_u64(to, "takes", stats->takes);
 	set_u64(to, "returns", stats->returns);
 	set_u64(to, "plan_changes", stats->plan_changes);
+	set_u64(to, "plan_changes_limited", stats->plan_changes_limited);
 	set_u64(to, "denials", stats->denials);
 	set_u64(to, "reclaims", stats->reclaims);
 	set_u64(to, "kicks", stats->kicks);

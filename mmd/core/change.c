@@ -281,13 +281,50 @@ static void prepare(struct mm_core *c, struct mm_c_tenant *t)
 	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = t->plan.epoch + 1 });
 }
 
-/* To next_set, whose pages are there. */
+/*
+ * How often: a bucket of MM_CHANGES_AT_ONCE, one more each opts.change_ns. Each change drains the tenant's steps or has
+ * them wait, so policies that disagree with themselves could keep it from computing at all. No change is exempt:
+ * those that must happen (RESYNC, the operator's plan, pages for a min) come first when the next one may begin,
+ * which is soon.
+ */
+static uint64_t change_may_at_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint64_t at_once = (MM_CHANGES_AT_ONCE - 1) * c->opts.change_ns;
+
+	return t->spent_ns > at_once ? t->spent_ns - at_once : 0;
+}
+
+bool mm_c_change_may(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return c->now_ns >= change_may_at_ns(c, t);
+}
+
+static void change_spend(struct mm_core *c, struct mm_c_tenant *t)
+{
+	mm_assert(mm_c_change_may(c, t));
+	t->spent_ns = MM_MAX(t->spent_ns, c->now_ns) + c->opts.change_ns;
+	c->stats.plan_changes_limited += !mm_c_change_may(c, t);
+}
+
+uint64_t mm_c_change_deadline(const struct mm_core *c)
+{
+	uint64_t due = UINT64_MAX;
+
+	MM_FOREACH_TENANT(c, t)
+	if (t->life == MM_LIFE_LIVE && t->model == MM_MODEL_READY &&
+	    t->plan.phase == MM_PLAN_STEADY && !mm_c_change_may(c, t))
+		due = MM_MIN(due, change_may_at_ns(c, t));
+	return due;
+}
+
+/* To next_set, whose pages are there. The one place where a change begins. */
 static void change_start(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
 {
 	uint64_t gain = mm_plan_pages_only_in(&t->next_set, &t->set, t->layer_pages) +
 			mm_c_slots_pages(t, &t->set);
 	uint64_t blanks = mm_c_blank_pages(t, &t->next_set);
 
+	change_spend(c, t);
 	t->change_gain = gain + blanks - mm_c_slots_pages(t, &t->next_set);
 	t->change_ns = c->now_ns;
 	t->next_alpha = alpha;
@@ -316,7 +353,7 @@ bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 
 	mm_assert(t->model == MM_MODEL_READY && t->plan.phase == MM_PLAN_STEADY);
 	mm_assert(alpha <= t->alpha_max);
-	if (!mm_c_burst(c))
+	if (!mm_c_change_may(c, t) || !mm_c_burst(c))
 		return false;
 	need = mm_c_change_set(c, t, alpha, budget_pages, &t->next_set);
 	if (need > budget_pages || !mm_c_reservable(c, t, need))
@@ -684,7 +721,7 @@ void mm_c_change(struct mm_core *c, struct mm_c_tenant *t)
 		change_done(c, t);
 	/* The null change: whatever else is wished, this plan's gates in order first. */
 	if (t->resync && t->plan.phase == MM_PLAN_STEADY && t->model == MM_MODEL_READY &&
-	    mm_c_burst(c)) {
+	    mm_c_change_may(c, t) && mm_c_burst(c)) {
 		t->next_set = t->set;
 		change_start(c, t, t->plan.alpha);
 	}

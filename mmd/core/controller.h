@@ -24,6 +24,7 @@
 #define MM_IDLE_NS            (100 * MM_NS_PER_MS)
 #define MM_SILENT_IDLES       20 /* times idle_ns without a step: then claims of work do not count */
 #define MM_DWELL_NS           (200 * MM_NS_PER_MS)
+#define MM_CHANGE_NS          (50 * MM_NS_PER_MS)
 #define MM_AHEAD_NS           (300 * MM_NS_PER_MS)
 #define MM_RECLAIM_NS         (200 * MM_NS_PER_MS)
 #define MM_REVOKE_NS          (2 * MM_NS_PER_S)

@@ -29,6 +29,7 @@ static void times_scale(struct mm_core_opts *o)
 {
 	o->idle_ns *= o->time_scale;
 	o->dwell_ns *= o->time_scale;
+	o->change_ns *= o->time_scale;
 	o->reclaim_ns *= o->time_scale;
 	o->ahead_ns *= o->time_scale;
 }

@@ -51,6 +51,8 @@ enum mm_on_timeout { MM_ON_TIMEOUT_KILL, MM_ON_TIMEOUT_QUARANTINE, MM_ON_TIMEOUT
 enum mm_lend_order { MM_LEND_MRU = 1, MM_LEND_LRU };
 enum mm_switch { MM_SWITCH_ON = 1, MM_SWITCH_OFF };
 
+#define MM_CHANGES_AT_ONCE 16 /* of a tenant's plan, when it has not changed for 16 * change_ns */
+
 struct mm_core_opts {
 	uint32_t pages; /* of the pool */
 	uint64_t page_bytes;
@@ -78,6 +80,7 @@ struct mm_core_opts {
 	uint32_t turn_cost_permille; /* of a turn that bringing its holder's layers home may take */
 	uint64_t idle_ns;            /* without an open step and without work = idle */
 	uint64_t dwell_ns;           /* least time between a take and the giving back */
+	uint64_t change_ns;          /* between a tenant's plan changes on average, at least */
 	uint32_t recall;     /* enum mm_switch: KV in use, for who stalls most of the time */
 	uint32_t forecast;   /* enum mm_switch */
 	uint64_t ahead_ns;   /* of demand's slope that is taken ahead */
@@ -317,6 +320,8 @@ enum mm_page_state {
 struct mm_core_stats {
 	uint64_t pages[MM_PAGE_STATES];
 	uint64_t grants, takes, returns, plan_changes, denials, reclaims, kicks, kills;
+	/* so often a tenant's plan had been changed as often as it may be: the next change waits */
+	uint64_t plan_changes_limited;
 	/* the ladder: overdue and not killed; of those, by the breaker; our own lateness */
 	uint64_t overdue, kills_withheld, deadlines_restarted;
 	uint32_t tenants;

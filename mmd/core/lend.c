@@ -13,7 +13,7 @@
 bool mm_c_changeable(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return t->life == MM_LIFE_LIVE && t->model == MM_MODEL_READY && !t->kicked && !t->resync &&
-	       t->plan.phase == MM_PLAN_STEADY && c->now_ns >= t->retry_ns;
+	       t->plan.phase == MM_PLAN_STEADY && c->now_ns >= t->retry_ns && mm_c_change_may(c, t);
 }
 
 bool mm_c_lends_by_itself(const struct mm_core *c, const struct mm_c_tenant *t)

@@ -66,6 +66,7 @@ uint64_t mm_core_deadline(const struct mm_core *c)
 {
 	uint64_t due = MM_MIN(mm_c_controller_deadline(c), mm_c_turn_deadline(c));
 
+	due = MM_MIN(due, mm_c_change_deadline(c));
 	if (c->create_retry_ns)
 		due = MM_MIN(due, c->create_retry_ns);
 	for (uint32_t i = c->ledger.quarantine.head; i != MM_NO_PAGE; i = c->ledger.page[i].next)

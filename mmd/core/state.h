@@ -215,6 +215,7 @@ struct mm_c_tenant {
 	uint32_t next_alpha;
 	struct mm_c_preload pre;
 	uint64_t change_ns;   /* when the change under way began */
+	uint64_t spent_ns;    /* its changes so far last until then, at one each opts.change_ns */
 	uint64_t change_gain; /* pages that it sets free */
 	bool switch_due;      /* xfer is quiescent: SWITCH as soon as the queue has room */
 	bool partial;    /* the change under way lets steps go on (Documentation/protocol.md) */
@@ -465,6 +466,10 @@ bool mm_c_kv_holds(const struct mm_c_tenant *t, uint32_t chunk);
  * now. */
 bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 		       uint64_t budget_pages);
+/* Has its plan not been changed too often of late? Whoever begins a change, for whatever reason, waits until then. */
+bool mm_c_change_may(const struct mm_core *c, const struct mm_c_tenant *t);
+/* When a change that waits for that may begin; UINT64_MAX: none has to. */
+uint64_t mm_c_change_deadline(const struct mm_core *c);
 void mm_c_change(struct mm_core *c, struct mm_c_tenant *t);
 int mm_c_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 int mm_c_mapped(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);

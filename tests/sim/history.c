@@ -90,6 +90,7 @@ static struct mm_core_opts opts_any(struct world *w)
 		.page_bytes = 4096,
 		.idle_ns = 5 * MM_NS_PER_MS,
 		.dwell_ns = 20 * MM_NS_PER_MS,
+		.change_ns = MM_NS_PER_MS / 10,
 		.reclaim_ns = 20 * MM_NS_PER_MS,
 		.revoke_ns = 200 * MM_NS_PER_MS,
 		.ask_ns = 100 * MM_NS_PER_MS,

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "mmd/core/controller.h"
+
 /* ---- the shell's side of a connection ---- */
 
 struct w_proc *w_proc_of(struct world *w, uint32_t tenant)
@@ -69,12 +71,27 @@ static void check_switch(struct world *w, struct w_proc *p)
 	}
 }
 
+/*
+ * Plans change no more often than they may, whatever anybody decides or asks for. Changes but the first of those
+ * that are looked at begin after the PREPARE of the one before: one more than the core may begin.
+ */
+static void assert_change_may(const struct world *w, struct w_proc *p)
+{
+	uint64_t each_ns = w->opts.change_ns ? w->opts.change_ns : MM_CHANGE_NS;
+
+	each_ns *= MM_MAX(w->opts.time_scale, 1);
+	p->changes_ns = MM_MAX(p->changes_ns, w->now_ns) + each_ns;
+	mm_assert(p->changes_ns - w->now_ns <= (MM_CHANGES_AT_ONCE + 1) * each_ns);
+}
+
 void w_deliver(struct world *w, const struct mm_action *a)
 {
 	struct w_proc *p = w_proc_of(w, a->tenant);
 	struct w_item *item;
 
 	mm_assert(p);
+	if (a->kind == MM_ACT_EVENT && a->msg.opcode == MM_EV_PREPARE)
+		assert_change_may(w, p);
 	if (!p->connected)
 		return;
 	if (a->kind == MM_ACT_FDS)

@@ -75,6 +75,8 @@ struct w_proc {
 	uint32_t map[W_ENTRIES];  /* what is mapped since the last SWITCH */
 	uint64_t gate[W_GROUPS];
 	uint64_t prepared, epoch; /* of the PREPARE that is not done; of the last SWITCH */
+	uint64_t
+		changes_ns; /* so long its changes would have taken, at one each change_ns: from when on */
 	bool parked, broken;
 	uint64_t mapping; /* of the SWITCH whose mapping is under way while steps go on */
 	uint32_t map_old[W_ENTRIES], mapped_groups;

@@ -115,10 +115,147 @@ static void what_was_taken_because_it_hides_stays_away(void **state)
 	}
 }
 
+/* ---- the bound ---- */
+
+static void begin_bounded(uint32_t each_ms)
+{
+	struct mm_core_opts opts = { .pages = 60,
+				     .page_bytes = 4096,
+				     .policy = MM_POLICY_REMAP,
+				     .change_ns = each_ms * MM_NS_PER_MS };
+
+	w_init(w, &opts, 1);
+	w_xfer_up(w);
+	w_run(w);
+}
+
+/* Another plan as soon as one is in force, in so many milliseconds: how often it changed. */
+static uint64_t change_for_ms(struct w_proc *p, uint32_t ms)
+{
+	uint64_t before = stats().plan_changes, end = w->now_ns + ms * MM_NS_PER_MS;
+
+	while (w->now_ns < end) {
+		if (plan(p)->alpha == (uint32_t)MM_MAX(plan(p)->alpha_by_hand, 0))
+			by_hand(p, plan(p)->alpha ? 0 : 3);
+		w_run(w);
+		w_tick(w, MM_NS_PER_MS / 4);
+	}
+	return stats().plan_changes - before;
+}
+
+static void plans_change_so_often_and_not_more(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin_bounded(10);
+	p = tenant_with(0, 6, 2);
+	assert_int_equal(change_for_ms(p, 2), 8); /* as fast as it is told to */
+	assert_int_equal(stats().plan_changes_limited, 0);
+	assert_in_range(change_for_ms(p, 200), 27, 29); /* 16 - 8 at once, then one each 10 ms */
+	assert_true(stats().plan_changes_limited >= 19);
+	pass_ms(1000);
+	assert_in_range(change_for_ms(p, 5), 16, 17);
+}
+
+/* One tenant's changes are nobody else's. */
+static void each_tenant_has_its_own(void **state)
+{
+	struct w_proc *p, *q;
+
+	(void)state;
+	begin_bounded(1000);
+	p = tenant_with(0, 6, 2);
+	q = tenant_with(0, 6, 2);
+	assert_int_equal(change_for_ms(p, 20), 16);
+	by_hand(q, 2);
+	w_run(w);
+	assert_int_equal(plan(q)->alpha, 2);
+}
+
+/* What waits is not forgotten: mmd looks again by itself when the next change may begin, and then at once. */
+static void what_waits_is_done_when_it_may(void **state)
+{
+	uint64_t due;
+	struct w_proc *p;
+
+	(void)state;
+	begin_bounded(1000);
+	p = tenant_with(0, 6, 2);
+	assert_int_equal(change_for_ms(p, 20), 16);
+	by_hand(p, 5);
+	w_run(w);
+	assert_int_equal(plan(p)->alpha, 0);
+	due = mm_core_deadline(w->core);
+	assert_in_range(due - w->now_ns, 1, 1000 * MM_NS_PER_MS);
+	while (plan(p)->alpha != 5) {
+		assert_true(w->now_ns <= due + MM_NS_PER_S);
+		w_tick(w, mm_core_deadline(w->core) - w->now_ns);
+		w_run(w);
+	}
+}
+
+/* A step broke off: its gates are put in order before anything else is changed, as soon as anything may be. */
+static void steps_that_break_off_come_first(void **state)
+{
+	uint64_t before;
+	struct w_proc *p;
+
+	(void)state;
+	begin_bounded(1000);
+	p = tenant_with(0, 6, 2);
+	by_hand(p, 2);
+	w_run(w);
+	for (uint32_t i = 0; i < 15; i++) {
+		before = stats().plan_changes;
+		w_resync(w, p);
+		w_run(w);
+		assert_int_equal(stats().plan_changes, before + 1);
+	}
+	w_resync(w, p);
+	by_hand(p, 4);
+	w_run(w);
+	assert_true(p->broken);
+	w_tick(w, mm_core_deadline(w->core) - w->now_ns);
+	while (p->broken) {
+		assert_int_equal(plan(p)->alpha, 2);
+		w_tick(w, 10 * MM_NS_PER_MS);
+		w_run(w);
+	}
+	assert_int_equal(plan(p)->alpha, 2);
+	assert_int_equal(stats().plan_changes, before + 2);
+	steps(p, 3);
+	pass_ms(1100);
+	assert_int_equal(plan(p)->alpha, 4);
+}
+
+/* Time runs slower for the controller: so do changes. */
+static void times_are_stretched_with_all_others(void **state)
+{
+	struct mm_core_opts opts = { .pages = 60,
+				     .page_bytes = 4096,
+				     .policy = MM_POLICY_REMAP,
+				     .change_ns = 10 * MM_NS_PER_MS,
+				     .time_scale = 5 };
+	struct w_proc *p;
+
+	(void)state;
+	w_init(w, &opts, 1);
+	w_xfer_up(w);
+	w_run(w);
+	p = tenant_with(0, 6, 2);
+	assert_in_range(change_for_ms(p, 500), 24, 27);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_was_taken_because_it_hides_stays_away),
+		TEST(plans_change_so_often_and_not_more),
+		TEST(each_tenant_has_its_own),
+		TEST(what_waits_is_done_when_it_may),
+		TEST(steps_that_break_off_come_first),
+		TEST(times_are_stretched_with_all_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
