@@ -248,8 +248,14 @@ int mm_core_on_request(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
 	if (!t || t->kicked)
 		return 0;
-	if (t->life != MM_LIFE_LIVE || !well_formed(msg))
+	if (!well_formed(msg))
 		return MM_E_PROTOCOL;
+	/*
+	 * Its BYE gave everything up, a plan change under way included. Its other threads may have answered that
+	 * (PARKED, MAPPED, COMMITTED) or asked for something in the same moment, and their words come behind it.
+	 */
+	if (t->life != MM_LIFE_LIVE)
+		return 0;
 	r = requests[msg->opcode].handle(c, t, msg);
 	mm_c_settle(c, now_ns);
 	return r;

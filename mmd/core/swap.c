@@ -161,11 +161,10 @@ int mm_core_on_swap(struct mm_core *c, uint64_t now_ns, uint32_t tenant, const s
 	int r;
 
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
-	if (!t || t->kicked)
-		return 0;
-	if (t->life != MM_LIFE_LIVE || !t->swap.bytes || msg->arg[0] >= MM_SWAP_LOTS ||
-	    !msg->arg[1] || msg->arg[1] > MM_SWAP_PIECES || msg->arg[2] > 1 ||
-	    t->swap.list[lot].used)
+	if (!t || t->kicked || t->life != MM_LIFE_LIVE)
+		return 0; /* behind its BYE, as any other request */
+	if (!t->swap.bytes || msg->arg[0] >= MM_SWAP_LOTS || !msg->arg[1] ||
+	    msg->arg[1] > MM_SWAP_PIECES || msg->arg[2] > 1 || t->swap.list[lot].used)
 		return MM_E_PROTOCOL;
 	list = &t->swap.list[lot];
 	r = pieces_take(c, t, lot, pieces, (uint32_t)msg->arg[1], &n);

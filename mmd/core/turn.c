@@ -60,12 +60,15 @@ int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 	return 0;
 }
 
-/* One that holds the turn already has it; the wish and a loss that is on its way may cross. */
+/*
+ * One that holds the turn already has it; the wish and a loss that is on its way may cross. So may the wish of one
+ * thread and another's leaving the turns: who left needs none.
+ */
 int mm_c_turn_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	(void)msg;
 	if (t->turn.mode == MM_TURN_NONE)
-		return MM_E_PROTOCOL;
+		return 0;
 	if (!t->turn.wants && !t->turn.interrupted)
 		t->turn.since_ns = c->now_ns;
 	t->turn.wants = true;

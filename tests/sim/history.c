@@ -509,6 +509,7 @@ static void count_rest(const struct world *w)
 	count(H_ONE_SLOT, w->plans[1]);
 	count(H_TWO_SLOTS, w->plans[2]);
 	count(H_STEPS, w->steps);
+	count(H_CROSSED, w->crossed);
 	count(H_XFER_DEATHS, w->xfer_deaths);
 	count(H_XFER_FAULTS, w->xfer_faults);
 }

@@ -18,6 +18,7 @@
 #define H_KINDS(X)                          \
 	X(JOINS, "joins")                   \
 	X(BYES, "byes")                     \
+	X(CROSSED, "words_behind_byes")     \
 	X(DISCONNECTS, "disconnects")       \
 	X(DEATHS, "deaths")                 \
 	X(FREEZES, "freezes")               \

@@ -378,11 +378,46 @@ static void swapped(const struct world *w, struct w_proc *p, const struct mm_msg
 	p->swap_result = msg->result;
 }
 
+static void cross(struct world *w, struct w_proc *p, enum mm_op op, uint64_t epoch, uint64_t arg)
+{
+	w->crossed++;
+	w_send(w, p, &(struct mm_msg){ .opcode = (uint16_t)op, .epoch = epoch, .arg = { arg } });
+}
+
+/* The epoch of a PREPARE that it has not answered, read or not; 0: there is none. */
+static uint64_t prepare_unanswered(const struct w_proc *p)
+{
+	for (uint32_t i = p->head; i != p->tail; i++) {
+		const struct w_item *item = &p->inbox[i % W_INBOX];
+
+		if (item->kind == W_ITEM_EVENT && item->msg.opcode == MM_EV_PREPARE)
+			return item->msg.epoch;
+	}
+	return p->parked ? 0 : p->prepared;
+}
+
+/* What other threads of it say in the moment of its BYE comes behind that. */
+static void words_crossing(struct world *w, struct w_proc *p)
+{
+	if (prepare_unanswered(p))
+		cross(w, p, MM_OP_PARKED, prepare_unanswered(p), 0);
+	if (p->mapping) {
+		cross(w, p, MM_OP_MAPPED, p->mapping, p->n_groups - 1);
+		cross(w, p, MM_OP_COMMITTED, p->mapping, 0);
+	}
+	if (p->model_ready)
+		cross(w, p, MM_OP_RESYNC, 0, 0);
+	if (p->kv_declared)
+		cross(w, p, MM_OP_KV_WANT, 0, p->chunks_max);
+	cross(w, p, MM_OP_TURN_WANT, 0, 0);
+}
+
 void w_bye(struct world *w, struct w_proc *p)
 {
 	for (uint32_t i = 0; i < w->opts.pages && !p->hostile; i++)
 		w->page[i].holders &= ~bit_of(w, p);
 	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_BYE });
+	words_crossing(w, p);
 	w_disconnect(w, p);
 }
 

@@ -141,7 +141,7 @@ struct world {
 
 	/* what happened, for who wants to know whether enough did */
 	uint64_t acts_of[MM_ACT_FORGET + 1], jobs_of[MM_XOP_COUNT], events_of[MM_EV_COUNT];
-	uint64_t refused, switched_partly, steps;
+	uint64_t refused, switched_partly, steps, crossed;
 	uint64_t plans[MM_SLOTS_MAX + 1]; /* entered, by their slots */
 };
 

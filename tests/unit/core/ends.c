@@ -52,11 +52,53 @@ static void test_end_without_pages_while_xfer_is_away(void **state)
 	assert_true(p->alive); /* who holds no page is not killed for it */
 }
 
+/*
+ * An engine ends while mmd changes its plan: the library's service thread answers PREPARE as BYE is under way, and
+ * its answer comes behind that. So may what any other thread says. Its BYE counts, and nothing is held against it.
+ */
+static void test_words_behind_a_bye(void **state)
+{
+	static const struct mm_msg words[] = {
+		{ .opcode = MM_OP_PARKED, .epoch = 2 },
+		{ .opcode = MM_OP_MAPPED, .epoch = 2, .arg = { 1 } },
+		{ .opcode = MM_OP_COMMITTED, .epoch = 2 },
+		{ .opcode = MM_OP_RESYNC },
+		{ .opcode = MM_OP_KV_RELEASE, .arg = { 0 } },
+		{ .opcode = MM_OP_KV_WANT, .arg = { 1 } },
+		{ .opcode = MM_OP_TURN_WANT },
+		{ .opcode = MM_OP_BYE },
+	};
+	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
+	uint32_t max;
+
+	(void)state;
+	w_model(w, p, 1, 4, 1, 1);
+	w_run(w);
+	w_kv_declare(w, p, 1, 1, 2, 0);
+	w_kv_want(w, p, 1);
+	w_run(w);
+	assert_int_equal(mm_core_plan_set(w->core, w->now_ns, p->tenant, 2, 1, &max), 0);
+	w_drain(w);
+	assert_int_equal(mm_core_plan(w->core, p->tenant)->phase, MM_PLAN_PREPARED);
+	for (uint32_t i = 0; i < w->opts.pages; i++)
+		w->page[i].holders = 0;
+	assert_int_equal(w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_BYE }), 0);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(words); i++) {
+		print_message("%u\n", words[i].opcode);
+		assert_int_equal(mm_core_on_request(w->core, w->now_ns, p->tenant, &words[i]), 0);
+	}
+	w_disconnect(w, p);
+	w_run(w);
+	assert_false(p->used);
+	assert_true(p->alive);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_end_without_pages_while_xfer_is_away, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_words_behind_a_bye, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

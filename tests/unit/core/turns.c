@@ -224,7 +224,6 @@ static void lies_are_refused(void **state)
 {
 	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
 	const struct mm_msg bad[] = {
-		{ .opcode = MM_OP_TURN_WANT },
 		{ .opcode = MM_OP_TURN_JOIN, .arg = { MM_TURN_MODES } },
 		{ .opcode = MM_OP_TURN_JOIN, .arg = { 1, 0, MM_TURN_PRIORITY_MAX + 1 } },
 		{ .opcode = MM_OP_TURN_DONE, .arg = { 1 } },
@@ -235,6 +234,20 @@ static void lies_are_refused(void **state)
 	for (size_t i = 0; i < MM_ARRAY_SIZE(bad); i++)
 		assert_int_equal(mm_core_on_request(w->core, w->now_ns, p->tenant, &bad[i]),
 				 MM_E_PROTOCOL);
+}
+
+/* One thread asks for a turn while another one leaves: what was asked comes behind that, and is nothing. */
+static void a_wish_behind_leaving_is_none(void **state)
+{
+	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
+
+	(void)state;
+	w_turn_join(w, p, MM_TURN_QUANTUM, 0, 0);
+	w_turn_join(w, p, MM_TURN_NONE, 0, 0);
+	w_turn_want(w, p);
+	assert_true(p->connected);
+	w_run(w);
+	assert_int_equal(p->turn, 0);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -252,6 +265,7 @@ int main(void)
 		TEST(who_waits_counts_as_idle),
 		TEST(silence_is_idleness),
 		TEST(lies_are_refused),
+		TEST(a_wish_behind_leaving_is_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
