@@ -34,6 +34,10 @@ static const struct field {
 	{ "priority", TYPE_NUMBER, AT(priority), 0, MM_PRIORITY_MAX, MM_BY_NONE },
 	{ "host_max", TYPE_SIZE, AT(host_max_bytes), 0, 0, MM_BY_NONE },
 	{ "connections_max", TYPE_NUMBER, AT(connections_max), 0, 1u << 20, MM_BY_NONE },
+	{ "turn_quantum_max_ms", TYPE_NUMBER, AT(turn_quantum_max_ms), 1,
+	  MM_TURN_QUANTUM_LIMIT_NS / MM_NS_PER_MS, MM_BY_NONE },
+	{ "turn_priority_max", TYPE_NUMBER, AT(turn_priority_max), 0, MM_TURN_PRIORITY_MAX,
+	  MM_BY_NONE },
 	{ "on_timeout", TYPE_TIMEOUT, AT(on_timeout), 0, 0, MM_BY_NONE },
 };
 
@@ -232,6 +236,8 @@ static int account_parse(const json_t *json, struct mm_accounts *accounts, char 
 		.host_max_bytes = MM_ACCOUNT_ANY,
 		.connections_max = MM_ACCOUNT_ANY,
 		.on_timeout = MM_ON_TIMEOUT_KILL,
+		.turn_quantum_max_ms = MM_ACCOUNT_ANY,
+		.turn_priority_max = MM_ACCOUNT_ANY,
 	};
 	char why[MM_ACCOUNT_ERROR_BYTES];
 	int r;

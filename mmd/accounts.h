@@ -35,9 +35,10 @@ struct mm_account_config {
 	uint64_t min_bytes;
 	uint64_t max_bytes; /* 0 = the pool; of each device, as min_bytes */
 	uint64_t weight, priority;
-	uint64_t host_max_bytes;  /* MM_ACCOUNT_ANY */
-	uint64_t connections_max; /* MM_ACCOUNT_ANY */
-	uint64_t on_timeout;      /* enum mm_on_timeout */
+	uint64_t host_max_bytes;                         /* MM_ACCOUNT_ANY */
+	uint64_t connections_max;                        /* MM_ACCOUNT_ANY */
+	uint64_t on_timeout;                             /* enum mm_on_timeout */
+	uint64_t turn_quantum_max_ms, turn_priority_max; /* MM_ACCOUNT_ANY: as not named ones */
 };
 
 struct mm_accounts {

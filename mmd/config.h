@@ -42,6 +42,8 @@ struct mm_config {
 	struct mm_config_list page_bytes;     /* 0 = default by device */
 	uint64_t policy;                      /* enum mm_policy */
 	uint64_t account_max_bytes;           /* of an account that is not named; 0 = the pool */
+	uint64_t turn_quantum_max_ms;         /* of an account of which nothing else is said */
+	uint64_t turn_priority_max;           /* likewise */
 	uint64_t on_timeout;                  /* enum mm_on_timeout, of the same */
 	struct mm_accounts accounts;
 	uint64_t ask_ms, stop_ms;                  /* of the ladder; 0 = default */

@@ -68,6 +68,8 @@ int mm_pool_device(struct mm_pool *pool)
 		.swap_max_bytes = c->swap_max_bytes,
 		.swap_account_max_bytes = c->swap_account_max_bytes,
 		.on_timeout = (enum mm_on_timeout)c->on_timeout,
+		.turn_quantum_max_ns = c->turn_quantum_max_ms * MM_NS_PER_MS,
+		.turn_priority_max = (uint32_t)c->turn_priority_max,
 		.ask_ns = c->ask_ms * MM_NS_PER_MS,
 		.stop_ns = c->stop_ms * MM_NS_PER_MS,
 		.kill_max = (uint32_t)c->kill_max,

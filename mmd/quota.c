@@ -70,6 +70,14 @@ static uint64_t domain_of(const struct mm_accounts *all, uint32_t index)
 
 /* ---- a new core ---- */
 
+static void turns_fill(const struct mm_account_config *a, struct mm_core_quota *quota)
+{
+	if (a->turn_quantum_max_ms != MM_ACCOUNT_ANY)
+		quota->turn_quantum_max_ns = a->turn_quantum_max_ms * MM_NS_PER_MS;
+	if (a->turn_priority_max != MM_ACCOUNT_ANY)
+		quota->turn_priority_max = (uint32_t)a->turn_priority_max;
+}
+
 int mm_quota_setup(struct mm_pool *pool)
 {
 	const struct mm_accounts *all = &pool->shell->config->accounts;
@@ -77,14 +85,17 @@ int mm_quota_setup(struct mm_pool *pool)
 
 	for (uint32_t i = 0; i < all->n; i++) {
 		const struct mm_account_config *a = &all->account[i];
-		struct mm_core_quota quota = {
-			.min_pages = mm_div_up(a->min_bytes, page),
-			.max_pages = a->max_bytes / page,
-			.weight = (uint32_t)a->weight,
-			.priority = (uint32_t)a->priority,
-			.on_timeout = (enum mm_on_timeout)a->on_timeout,
-		};
-		const char *why = mm_core_quota_check(pool->core, MM_QUOTA_NAMED + i, &quota);
+		struct mm_core_quota quota;
+		const char *why;
+
+		mm_core_quota_default(pool->core, &quota);
+		quota.min_pages = mm_div_up(a->min_bytes, page);
+		quota.max_pages = a->max_bytes / page;
+		quota.weight = (uint32_t)a->weight;
+		quota.priority = (uint32_t)a->priority;
+		quota.on_timeout = (enum mm_on_timeout)a->on_timeout;
+		turns_fill(a, &quota);
+		why = mm_core_quota_check(pool->core, MM_QUOTA_NAMED + i, &quota);
 
 		if (a->max_bytes && !quota.max_pages)
 			why = "max is less than one page";
@@ -258,6 +269,8 @@ static json_t *account_json(struct mm_pool *pool, const struct mm_core_account *
 	set_u64(json, "max_bytes", a->quota.max_pages * page);
 	set_u64(json, "weight", a->quota.weight);
 	set_u64(json, "priority", a->quota.priority);
+	set_u64(json, "turn_quantum_max_ms", a->quota.turn_quantum_max_ns / MM_NS_PER_MS);
+	set_u64(json, "turn_priority_max", a->quota.turn_priority_max);
 	json_object_set_new(json, "on_timeout",
 			    json_string(mm_on_timeout_name(a->quota.on_timeout)));
 	set_u64(json, "used_bytes", ((uint64_t)a->charged + a->quarantined) * page);
@@ -328,8 +341,10 @@ static bool number_of(const json_t *params, const char *key, uint64_t max, uint6
 
 static bool keys_known(const json_t *params, struct mm_rpc_error *error)
 {
-	static const char *const known[] = { "account", "device",   "min_bytes",  "max_bytes",
-					     "weight",  "priority", "on_timeout", "revision" };
+	static const char *const known[] = { "account",          "device",   "min_bytes",
+					     "max_bytes",        "weight",   "priority",
+					     "on_timeout",       "revision", "turn_quantum_max_ms",
+					     "turn_priority_max" };
 	const char *key;
 	json_t *value;
 
@@ -367,6 +382,25 @@ static bool pool_of(struct mm_shell *shell, const json_t *params, struct mm_pool
 	return false;
 }
 
+static bool turns_of(const json_t *params, struct mm_core_quota *q, struct mm_rpc_error *error)
+{
+	uint64_t quantum_ms = q->turn_quantum_max_ns / MM_NS_PER_MS;
+	uint64_t priority = q->turn_priority_max;
+
+	if (!number_of(params, "turn_quantum_max_ms", MM_TURN_QUANTUM_LIMIT_NS / MM_NS_PER_MS,
+		       &quantum_ms, error) ||
+	    !number_of(params, "turn_priority_max", MM_TURN_PRIORITY_MAX, &priority, error))
+		return false;
+	if (!quantum_ms) {
+		mm_rpc_fail(error, MM_RPC_PARAMS, "turn_quantum_max_ms: want a number, 1 to %d",
+			    (int)(MM_TURN_QUANTUM_LIMIT_NS / MM_NS_PER_MS));
+		return false;
+	}
+	q->turn_quantum_max_ns = quantum_ms * MM_NS_PER_MS;
+	q->turn_priority_max = (uint32_t)priority;
+	return true;
+}
+
 /* What is not said stays as it is. */
 static bool quota_of(const json_t *params, uint64_t page, struct mm_core_quota *q,
 		     struct mm_rpc_error *error)
@@ -390,14 +424,12 @@ static bool quota_of(const json_t *params, uint64_t page, struct mm_core_quota *
 			    MM_WEIGHT_MAX);
 		return false;
 	}
-	*q = (struct mm_core_quota){
-		.min_pages = mm_div_up(min, page),
-		.max_pages = max / page,
-		.weight = (uint32_t)weight,
-		.priority = (uint32_t)priority,
-		.on_timeout = (enum mm_on_timeout)on_timeout,
-	};
-	return true;
+	q->min_pages = mm_div_up(min, page);
+	q->max_pages = max / page;
+	q->weight = (uint32_t)weight;
+	q->priority = (uint32_t)priority;
+	q->on_timeout = (enum mm_on_timeout)on_timeout;
+	return turns_of(params, q, error);
 }
 
 static bool wish_parse(struct mm_shell *shell, const json_t *params, struct wish *w,
@@ -452,10 +484,12 @@ json_t *mm_quota_set(void *context, const json_t *params, struct mm_rpc_error *e
 	else
 		mm_log(MM_LOG_INFO, "quota.set",
 		       "account=%s device=%" PRIu64 " min_pages=%" PRIu64 " max_pages=%" PRIu64
-		       " weight=%u priority=%u on_timeout=%s outcome=%s revision=%" PRIu64,
+		       " weight=%u priority=%u turn_quantum_max_ms=%" PRIu64
+		       " turn_priority_max=%u on_timeout=%s outcome=%s revision=%" PRIu64,
 		       json_string_value(json_object_get(params, "account")), w.pool->ordinal,
 		       now.quota.min_pages, now.quota.max_pages, now.quota.weight,
-		       now.quota.priority, mm_on_timeout_name(now.quota.on_timeout),
+		       now.quota.priority, now.quota.turn_quantum_max_ns / MM_NS_PER_MS,
+		       now.quota.turn_priority_max, mm_on_timeout_name(now.quota.on_timeout),
 		       outcome_names[outcome], now.revision);
 	return result;
 }

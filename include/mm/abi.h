@@ -161,7 +161,7 @@ enum mm_turn_mode {
 	MM_TURN_DRAIN,   /* until it has no more work */
 	MM_TURN_MODES
 };
-#define MM_TURN_PRIORITY_MAX 7 /* higher goes first */
+#define MM_TURN_PRIORITY_MAX 7 /* higher goes first; an account's bound may be lower */
 
 /* Why a model was refused (MM_EV_MODEL_READY, arg[0]); result carries the errno. */
 enum mm_refusal {

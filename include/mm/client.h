@@ -423,6 +423,7 @@ struct mm_turn_opts {
 	enum mm_turn_mode mode; /* MM_TURN_NONE leaves */
 	uint32_t priority;   /* 0 .. MM_TURN_PRIORITY_MAX; higher goes first, waiting raises it */
 	uint64_t quantum_ns; /* length of a turn when others wait; 0 = mmd's default */
+	/* both count only as far as the operator lets tenants of our account go */
 };
 
 /**

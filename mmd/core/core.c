@@ -17,6 +17,8 @@ static void defaults(struct mm_core_opts *o)
 	o->jobs_max = o->jobs_max ? o->jobs_max : JOBS_DEFAULT;
 	o->swap_account_max_bytes =
 		o->swap_account_max_bytes ? o->swap_account_max_bytes : o->swap_max_bytes;
+	o->turn_quantum_max_ns =
+		o->turn_quantum_max_ns ? o->turn_quantum_max_ns : MM_TURN_QUANTUM_BOUND_NS;
 	o->revoke_ns = o->revoke_ns ? o->revoke_ns : MM_REVOKE_NS;
 	o->ask_ns = o->ask_ns ? o->ask_ns : MM_ASK_NS;
 	o->stop_ns = o->stop_ns ? o->stop_ns : MM_STOP_NS;
@@ -52,7 +54,8 @@ static bool opts_valid(const struct mm_core_opts *o)
 	       o->accounts_max > MM_ACCOUNTS_SPARE && o->accounts_max <= MM_ACCOUNTS_LIMIT &&
 	       /* all fit into the ring at once */
 	       o->jobs_max <= MM_XQ_SLOTS - o->tenants_max && o->kill_max <= MM_KILLS_MAX &&
-	       o->slots <= MM_SLOTS_MAX && knobs_valid(o);
+	       o->slots <= MM_SLOTS_MAX && o->turn_quantum_max_ns <= MM_TURN_QUANTUM_LIMIT_NS &&
+	       o->turn_priority_max <= MM_TURN_PRIORITY_MAX && knobs_valid(o);
 }
 
 /* Each tenant index owns its tables for good: own, preload entries and pages, map. */

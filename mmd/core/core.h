@@ -38,6 +38,9 @@
 #define MM_PRIORITY_MAX   1000
 #define MM_KILLS_MAX      64
 
+#define MM_TURN_QUANTUM_BOUND_NS UINT64_C(2000000000)  /* of an account, by default */
+#define MM_TURN_QUANTUM_LIMIT_NS UINT64_C(60000000000) /* the most that an operator may grant */
+
 /* A tenant's id: its index, which the shell may use for tables; the core's tag; a generation. */
 #define MM_TENANT_INDEX(tenant)    ((tenant) & (MM_TENANTS_LIMIT - 1))
 #define MM_TENANT_TAG_SHIFT        10
@@ -64,6 +67,8 @@ struct mm_core_opts {
 	uint8_t tag; /* of this core among several, below MM_TAGS_MAX: part of its tenants' ids */
 	uint32_t slots;                /* of a plan: 1 or 2; 0 = whichever makes the shorter step */
 	enum mm_on_timeout on_timeout; /* default of an account */
+	uint64_t turn_quantum_max_ns;  /* the same; up to MM_TURN_QUANTUM_LIMIT_NS; 0 = a default */
+	uint32_t turn_priority_max;    /* the same; up to MM_TURN_PRIORITY_MAX */
 	uint64_t swap_max_bytes;       /* of all tenants' swap spaces; 0 = none may have one */
 	uint64_t swap_account_max_bytes; /* of one account's; 0 = as all */
 	bool full_drain; /* no step runs while a plan changes, whatever a tenant can do */
@@ -253,6 +258,9 @@ struct mm_core_quota {
 	uint32_t weight;    /* 1 to MM_WEIGHT_MAX; 0 = MM_WEIGHT_DEFAULT */
 	uint32_t priority;  /* up to MM_PRIORITY_MAX; the higher gets first and gives last */
 	enum mm_on_timeout on_timeout;
+	uint64_t
+		turn_quantum_max_ns; /* what a tenant may ask for; 0 = the default of all accounts */
+	uint32_t turn_priority_max;  /* likewise, up to MM_TURN_PRIORITY_MAX */
 };
 
 /*

@@ -230,6 +230,8 @@ void mm_core_quota_default(const struct mm_core *c, struct mm_core_quota *ret_qu
 		.max_pages = c->opts.account_max_pages,
 		.weight = MM_WEIGHT_DEFAULT,
 		.on_timeout = c->opts.on_timeout,
+		.turn_quantum_max_ns = c->opts.turn_quantum_max_ns,
+		.turn_priority_max = c->opts.turn_priority_max,
 	};
 }
 
@@ -239,6 +241,8 @@ static struct mm_core_quota whole(const struct mm_core *c, const struct mm_core_
 
 	q.max_pages = q.max_pages ? q.max_pages : c->opts.pages;
 	q.weight = q.weight ? q.weight : MM_WEIGHT_DEFAULT;
+	q.turn_quantum_max_ns =
+		q.turn_quantum_max_ns ? q.turn_quantum_max_ns : c->opts.turn_quantum_max_ns;
 	return q;
 }
 
@@ -256,6 +260,9 @@ const char *mm_core_quota_check(const struct mm_core *c, uint64_t account,
 	if (q.weight > MM_WEIGHT_MAX || q.priority > MM_PRIORITY_MAX ||
 	    q.on_timeout >= MM_ON_TIMEOUTS)
 		return "weight, priority or on_timeout is out of range";
+	if (q.turn_quantum_max_ns > MM_TURN_QUANTUM_LIMIT_NS ||
+	    q.turn_priority_max > MM_TURN_PRIORITY_MAX)
+		return "turn_quantum_max or turn_priority_max is out of range";
 	a = mm_account_find(c->account, c->accounts_end, account);
 	sum = c->min_sum - (a ? a->quota.min_pages : 0);
 	return sum + q.min_pages > c->opts.pages ? "the mins of all accounts are more than the pool"

@@ -11,8 +11,9 @@
  * Fairness:   the highest priority first, and each MM_TURN_AGE_NS of waiting counts as one more: also
  *             against being interrupted by the next one of high priority. Who was interrupted goes on
  *             to age as if it had not had its turn.
- * Trust:      a tenant that runs on without its turn takes computing time, never memory; status shows
- *             how often its turn had to be taken away.
+ * Trust:      quantum and priority are a tenant's word, within what the operator grants its account.
+ *             One that runs on without its turn takes computing time, never memory; status shows how
+ *             often its turn had to be taken away.
  */
 #include <errno.h>
 
@@ -20,11 +21,10 @@
 #include "mmd/core/controller.h"
 #include "mmd/core/state.h"
 
-#define MM_TURN_QUANTUM_NS     (200 * MM_NS_PER_MS)
-#define MM_TURN_QUANTUM_MAX_NS (60 * MM_NS_PER_S)
-#define MM_TURN_DRAIN_MAX_NS   (10 * MM_NS_PER_S)
-#define MM_TURN_GRACE_NS       (2 * MM_NS_PER_S)
-#define MM_TURN_AGE_NS         MM_NS_PER_S
+#define MM_TURN_QUANTUM_NS   (200 * MM_NS_PER_MS)
+#define MM_TURN_DRAIN_MAX_NS (10 * MM_NS_PER_S)
+#define MM_TURN_GRACE_NS     (2 * MM_NS_PER_S)
+#define MM_TURN_AGE_NS       MM_NS_PER_S
 
 /* ---- requests ---- */
 
@@ -42,6 +42,27 @@ static bool holds(const struct mm_core *c, const struct mm_c_tenant *t)
 	return c->turn.holder == t;
 }
 
+static const struct mm_core_quota *quota(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return &c->account[t->account].quota;
+}
+
+static uint32_t priority(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return MM_MIN(t->turn.priority, quota(c, t)->turn_priority_max);
+}
+
+/* Of @ns, what its account may have while others wait. */
+static uint64_t bounded(const struct mm_core *c, const struct mm_c_tenant *t, uint64_t ns)
+{
+	return MM_MIN(ns, mm_c_time(c, quota(c, t)->turn_quantum_max_ns));
+}
+
+static uint64_t quantum(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return bounded(c, t, t->turn.quantum_ns);
+}
+
 int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	uint64_t quantum = msg->arg[1] ? msg->arg[1] : mm_c_time(c, MM_TURN_QUANTUM_NS);
@@ -49,7 +70,7 @@ int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 	if (msg->arg[0] >= MM_TURN_MODES || msg->arg[2] > MM_TURN_PRIORITY_MAX)
 		return MM_E_PROTOCOL;
 	t->turn.mode = (enum mm_turn_mode)msg->arg[0];
-	t->turn.quantum_ns = MM_MIN(quantum, mm_c_time(c, MM_TURN_QUANTUM_MAX_NS));
+	t->turn.quantum_ns = quantum;
 	t->turn.priority = (uint32_t)msg->arg[2];
 	if (t->turn.mode == MM_TURN_NONE) {
 		t->turn.wants = false;
@@ -94,7 +115,7 @@ static bool present(const struct mm_c_tenant *t)
 
 static uint64_t rank(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->turn.priority + (c->now_ns - t->turn.since_ns) / mm_c_time(c, MM_TURN_AGE_NS);
+	return priority(c, t) + (c->now_ns - t->turn.since_ns) / mm_c_time(c, MM_TURN_AGE_NS);
 }
 
 bool mm_c_turn_sooner(const struct mm_core *c, const struct mm_c_tenant *a,
@@ -135,7 +156,7 @@ static void begin(struct mm_core *c, struct mm_c_tenant *t)
 	t->turn.turns++;
 	mm_c_event(c, t,
 		   &(struct mm_msg){ .opcode = MM_EV_TURN_BEGIN,
-				     .arg = { c->turn.serial, t->turn.quantum_ns } });
+				     .arg = { c->turn.serial, quantum(c, t) } });
 }
 
 static void say_end(struct mm_core *c, int result)
@@ -148,18 +169,18 @@ static void say_end(struct mm_core *c, int result)
 
 static bool goes_before(const struct mm_core *c, const struct mm_c_tenant *next)
 {
-	return next->turn.priority > c->turn.rank;
+	return priority(c, next) > c->turn.rank;
 }
 
 /* So long that what it takes to bring the holder's layers home is a small part of it; not for ever. */
-static uint64_t quantum_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+static uint64_t stretched(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	uint64_t most = MM_MAX(t->turn.quantum_ns, mm_c_time(c, MM_TURN_STRETCH_NS)), home;
+	uint64_t most = MM_MAX(quantum(c, t), mm_c_time(c, MM_TURN_STRETCH_NS)), home;
 
 	if (!c->turn.home_ns)
 		return most;
 	home = MM_MIN(c->turn.home_ns - c->turn.begun_ns, most);
-	return MM_MIN(MM_MAX(t->turn.quantum_ns, home * 1000 / c->opts.turn_cost_permille), most);
+	return MM_MIN(MM_MAX(quantum(c, t), home * 1000 / c->opts.turn_cost_permille), most);
 }
 
 static uint64_t due_ns(const struct mm_core *c, const struct mm_c_tenant *next)
@@ -169,8 +190,8 @@ static uint64_t due_ns(const struct mm_core *c, const struct mm_c_tenant *next)
 	if (goes_before(c, next))
 		return c->turn.begun_ns;
 	return c->turn.begun_ns + (t->turn.mode == MM_TURN_DRAIN
-					   ? mm_c_time(c, MM_TURN_DRAIN_MAX_NS)
-					   : quantum_ns(c, t));
+					   ? bounded(c, t, mm_c_time(c, MM_TURN_DRAIN_MAX_NS))
+					   : stretched(c, t));
 }
 
 void mm_c_turns(struct mm_core *c)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Temporal sharing: tenants compute in turn, die in their turn, stop in their turn; tokens stay."""
 
+import json
 import signal
 
 import pytest
@@ -55,7 +56,7 @@ def test_dies_or_stops_in_its_turn(root, start, serve, model_dirs):
     holder.kill()
     wait_until(lambda: d.status()["turn_holder"] == "second", 60, "the turn to go on")
     second.process.send_signal(signal.SIGSTOP)
-    third = serve("third", model_dirs[2], short, d, extra=extra + ["--priority", "7"])
+    third = serve("third", model_dirs[2], short, d, extra=extra)
     assert third.tokens(120) == want
     assert turns_of(d)["second"]["overdue"] >= 1
     second.process.send_signal(signal.SIGCONT)
@@ -85,3 +86,24 @@ def test_suspended(root, start, serve, model_dirs, swap):
     out = sum(s["swapped_out_bytes"] for s in summaries)
     assert out == sum(s["swapped_in_bytes"] for s in summaries)
     assert (out > 0) == (swap != "0"), summaries
+
+
+def test_bounds(root, start, serve, model_dirs):
+    """What the operator says of an account's turns, in the configuration and later."""
+    named = [{"name": "web", "uid": 99999, "turn_quantum_max_ms": 500, "turn_priority_max": 2},
+             {"name": "rest", "uid": 99998}]
+    d = start(extra=["--accounts", json.dumps(named), "--turn-quantum-max", "3000",
+                     "--turn-priority-max", "1"])
+
+    def bounds(a):
+        return a["turn_quantum_max_ms"], a["turn_priority_max"]
+    shown = {a["account"]: bounds(a) for a in d.ctl("quota", "show")["accounts"]}
+    assert shown == {"web": (500, 2), "rest": (3000, 1)}
+    assert bounds(d.ctl("quota", "set", "web", "--turn-quantum-max", "60000")) == (60000, 2)
+    assert bounds(d.ctl("quota", "set", "uid:7", "--turn-priority-max", "7")) == (3000, 7)
+    for flag, value in [("--turn-quantum-max", "0"), ("--turn-quantum-max", "60001"),
+                        ("--turn-priority-max", "8")]:
+        code, _, errors = d.ctl("quota", "set", "web", flag, value, check=False)
+        assert code == 1 and flag.strip("-").replace("-", "_") in errors, errors
+    assert {a["account"]: bounds(a) for a in d.ctl("quota", "show")["accounts"]} == {
+        "web": (60000, 2), "rest": (3000, 1), "uid:7": (3000, 7)}

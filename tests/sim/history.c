@@ -39,6 +39,10 @@ static struct mm_core_quota quota_any(struct world *w)
 		q.min_pages = w_below(w, w->opts.pages / 2);
 	if (!w_below(w, 3))
 		q.priority = w_below(w, 3);
+	if (!w_below(w, 2))
+		q.turn_quantum_max_ns = (1 + w_below(w, 40)) * MM_NS_PER_MS;
+	if (!w_below(w, 2))
+		q.turn_priority_max = w_below(w, MM_TURN_PRIORITY_MAX + 1);
 	return q;
 }
 
@@ -109,6 +113,8 @@ static struct mm_core_opts opts_any(struct world *w)
 	opts.swap_max_bytes = w_below(w, 4) ? 40 * opts.page_bytes : 0;
 	opts.full_drain = !w_below(w, 6);
 	opts.kill_max = 1 + w_below(w, 8);
+	opts.turn_priority_max = w_below(w, 2) ? w_below(w, MM_TURN_PRIORITY_MAX + 1) : 0;
+	opts.turn_quantum_max_ns = w_below(w, 2) ? MM_TURN_QUANTUM_LIMIT_NS : 0;
 	opts.on_timeout = w_below(w, 3) ? MM_ON_TIMEOUT_KILL : MM_ON_TIMEOUT_QUARANTINE;
 	turn_knobs(w, &opts);
 	return opts;

@@ -245,7 +245,9 @@ static bool swaps(enum mm_policy policy)
 static void set_flags(struct one *one)
 {
 	const struct mm_wl_opts *o = &one->t->opts;
-	const char *const mmd[] = { "--controller", one->controller, NULL };
+	/* Turns as long as the case says: all tenants are of one account. */
+	const char *const mmd[] = { "--controller", one->controller, "--turn-quantum-max",
+				    MM_WL_QUANTUM_MAX_TEXT, NULL };
 	/* As vLLM V1 does it: Documentation/baseline.md. */
 	const char *const mmserve[] = { "--kv-dtype",
 					"f16",

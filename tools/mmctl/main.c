@@ -39,9 +39,9 @@ static void help(void)
 	     "  -h, --help, --version\n\n"
 	     "MODEL is a tenant's name or id, ACCOUNT an account's name or uid:N; quota set takes\n"
 	     "--min SIZE, --max SIZE, --weight N, --priority N, --on-timeout kill|quarantine,\n"
-	     "--revision N, --device N. Exit status: 0 done, 1 failed, 2 usage, 3 mmd cannot be "
-	     "reached,\n"
-	     "or with wait is not ready in time.");
+	     "--turn-quantum-max MS, --turn-priority-max N, --revision N, --device N. Exit status: "
+	     "0 done,\n"
+	     "1 failed, 2 usage, 3 mmd cannot be reached, or with wait is not ready in time.");
 }
 
 struct options {

@@ -19,6 +19,8 @@ static const struct {
 	{ "--on-timeout", "on_timeout", TYPE_TIMEOUT },
 	{ "--revision", "revision", TYPE_NUMBER },
 	{ "--device", "device", TYPE_NUMBER },
+	{ "--turn-quantum-max", "turn_quantum_max_ms", TYPE_NUMBER },
+	{ "--turn-priority-max", "turn_priority_max", TYPE_NUMBER },
 };
 
 static const char *const want_names[] = { [TYPE_SIZE] = "a size; write 65536, 512M or 2G",

@@ -362,7 +362,7 @@ static int take_engine(struct parse *p, int opt, char *arg)
 		o->turns = (enum mm_wl_turns)index;
 		return err;
 	case OPT_QUANTUM:
-		return parse_u32(p, "quantum", arg, 1, 600000, &o->quantum_ms);
+		return parse_u32(p, "quantum", arg, 1, MM_WL_QUANTUM_MAX_MS, &o->quantum_ms);
 	case OPT_MAX_SEQS:
 		return parse_u32(p, "max-seqs", arg, 1, 4096, &o->max_seqs);
 	case OPT_BATCHED:

@@ -16,11 +16,13 @@
 #include "mm/abi.h"
 #include "tools/shapes.h"
 
-#define MM_WL_TENANTS_MAX  16
-#define MM_WL_POLICIES_MAX 16
-#define MM_WL_WINDOWS_MAX  1000
-#define MM_WL_NAME_BYTES   64
-#define MM_WL_SWAP_AUTO    UINT64_MAX
+#define MM_WL_TENANTS_MAX      16
+#define MM_WL_POLICIES_MAX     16
+#define MM_WL_WINDOWS_MAX      1000
+#define MM_WL_NAME_BYTES       64
+#define MM_WL_SWAP_AUTO        UINT64_MAX
+#define MM_WL_QUANTUM_MAX_MS   60000 /* as mmd: MM_TURN_QUANTUM_LIMIT_NS */
+#define MM_WL_QUANTUM_MAX_TEXT "60000"
 
 enum mm_wl_sharing {
 	MM_WL_TEMPORAL, /* one tenant computes at a time, by turns */

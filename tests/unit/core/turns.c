@@ -30,14 +30,30 @@ static int teardown(void **state)
 	return 0;
 }
 
-static struct w_proc *joined(enum mm_turn_mode mode, uint32_t quantum_ms, uint32_t priority)
+static struct w_proc *joined_to(uint32_t account, enum mm_turn_mode mode, uint32_t quantum_ms,
+				uint32_t priority)
 {
-	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
+	struct w_proc *p = w_join(w, account, MM_FEAT_KNOWN);
 
 	w_turn_join(w, p, mode, quantum_ms * MM_NS_PER_MS, priority);
 	w_run(w);
 	p->step_open = true; /* or it would give its turn back as soon as it is asked */
 	return p;
+}
+
+/* Something to compute with. */
+static struct w_proc *with_chunk(struct w_proc *p)
+{
+	w_kv_declare(w, p, 1, 1, 1, 0);
+	w_kv_want(w, p, 1);
+	w_run(w);
+	assert_int_equal(p->held, 1);
+	return p;
+}
+
+static struct w_proc *joined(enum mm_turn_mode mode, uint32_t quantum_ms, uint32_t priority)
+{
+	return with_chunk(joined_to(0, mode, quantum_ms, priority));
 }
 
 static void wants(struct w_proc *p)
@@ -55,6 +71,15 @@ static void pass_ms(uint32_t ms)
 static uint64_t deadline_ms(void)
 {
 	return (mm_core_deadline(w->core) - w->now_ns) / MM_NS_PER_MS;
+}
+
+/* The operator grants the account whatever its tenants may ask for. */
+static void trusted(uint32_t account)
+{
+	const struct mm_core_quota quota = { .turn_quantum_max_ns = MM_TURN_QUANTUM_LIMIT_NS,
+					     .turn_priority_max = MM_TURN_PRIORITY_MAX };
+
+	assert_int_equal(w_quota_set(w, account, &quota), MM_QUOTA_APPLIED);
 }
 
 static void one_at_a_time(void **state)
@@ -94,6 +119,7 @@ static void drain_outlasts_a_quantum(void **state)
 	struct w_proc *a = joined(MM_TURN_DRAIN, 50, 0), *b = joined(MM_TURN_QUANTUM, 50, 0);
 
 	(void)state;
+	trusted(0);
 	wants(a);
 	wants(b);
 	pass_ms(5000);
@@ -108,6 +134,7 @@ static void the_higher_priority_interrupts(void **state)
 	struct w_proc *high = joined(MM_TURN_QUANTUM, 500, 3);
 
 	(void)state;
+	trusted(0);
 	wants(low);
 	wants(high);
 	assert_true(low->turn_ending);
@@ -124,6 +151,7 @@ static void waiting_raises(void **state)
 	struct w_proc *low = joined(MM_TURN_QUANTUM, 100, 0);
 
 	(void)state;
+	trusted(0);
 	wants(high[0]);
 	wants(high[1]);
 	wants(low);
@@ -220,6 +248,45 @@ static void silence_is_idleness(void **state)
 	assert_true(mm_core_tenant(w->core, p->tenant, &t) && !t.idle);
 }
 
+/* What it says counts as far as its account goes, whenever the operator changes that. */
+static void the_account_bounds_it(void **state)
+{
+	const struct mm_core_quota quota = { .turn_quantum_max_ns = 6 * MM_NS_PER_S,
+					     .turn_priority_max = 3 };
+	struct w_proc *a = joined(MM_TURN_QUANTUM, 60000, 0), *b = joined(MM_TURN_DRAIN, 0, 7);
+
+	(void)state;
+	wants(a);
+	wants(b);
+	pass_ms(1999);
+	assert_false(a->turn_ending); /* nor is it interrupted */
+	pass_ms(1);
+	assert_true(a->turn_ending);
+	w_turn_done(w, a);
+	w_run(w);
+	assert_true(b->turn);
+	wants(a);
+	assert_int_equal(w_quota_set(w, 0, &quota), MM_QUOTA_APPLIED);
+	pass_ms(5999);
+	assert_false(b->turn_ending);
+	pass_ms(1);
+	assert_true(b->turn_ending);
+	w_turn_done(w, b);
+	w_run(w);
+	w_turn_done(w, a);
+	wants(a);
+	assert_true(a->turn && !a->turn_ending);
+	wants(b);
+	assert_true(a->turn_ending); /* the higher one, now */
+	assert_null(mm_core_quota_check(w->core, 1000, &quota));
+	assert_non_null(mm_core_quota_check(
+		w->core, 1000,
+		&(struct mm_core_quota){ .turn_priority_max = MM_TURN_PRIORITY_MAX + 1 }));
+	assert_non_null(mm_core_quota_check(
+		w->core, 1000,
+		&(struct mm_core_quota){ .turn_quantum_max_ns = MM_TURN_QUANTUM_LIMIT_NS + 1 }));
+}
+
 static void lies_are_refused(void **state)
 {
 	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
@@ -264,6 +331,7 @@ int main(void)
 		TEST(death_and_leaving_pass_it_on),
 		TEST(who_waits_counts_as_idle),
 		TEST(silence_is_idleness),
+		TEST(the_account_bounds_it),
 		TEST(lies_are_refused),
 		TEST(a_wish_behind_leaving_is_none),
 	};

@@ -30,7 +30,8 @@ static void fields(void **state)
 		"[{\"name\": \"batch\", \"cgroup\": \"/batch.slice\", \"min\": \"1K\", \"max\": "
 		"4096,"
 		" \"weight\": 50, \"priority\": 3, \"host_max\": \"2G\", \"connections_max\": 5,"
-		" \"on_timeout\": \"quarantine\", \"domain\": \"d\"},"
+		" \"on_timeout\": \"quarantine\", \"domain\": \"d\","
+		" \"turn_quantum_max_ms\": 500, \"turn_priority_max\": 7},"
 		" {\"name\": \"web\", \"uid\": 7}]");
 
 	(void)state;
@@ -45,10 +46,14 @@ static void fields(void **state)
 	assert_int_equal(all.account[0].host_max_bytes, UINT64_C(2) << 30);
 	assert_int_equal(all.account[0].connections_max, 5);
 	assert_int_equal(all.account[0].on_timeout, MM_ON_TIMEOUT_QUARANTINE);
+	assert_int_equal(all.account[0].turn_quantum_max_ms, 500);
+	assert_int_equal(all.account[0].turn_priority_max, 7);
 	assert_int_equal(all.account[1].by, MM_BY_UID);
 	assert_int_equal(all.account[1].id, 7);
 	assert_int_equal(all.account[1].weight, MM_WEIGHT_DEFAULT);
 	assert_true(all.account[1].host_max_bytes == MM_ACCOUNT_ANY);
+	assert_true(all.account[1].turn_quantum_max_ms == MM_ACCOUNT_ANY);
+	assert_true(all.account[1].turn_priority_max == MM_ACCOUNT_ANY);
 }
 
 /* What one role says another one understands. */
@@ -56,7 +61,8 @@ static void the_format_is_read_back(void **state)
 {
 	struct mm_accounts all =
 		parse("[{\"name\": \"a\", \"cgroup\": \"/\", \"min\": 1, \"domain\": \"x\"},"
-		      " {\"name\": \"b\", \"gid\": 0, \"host_max\": 0, \"domain\": \"x\"},"
+		      " {\"name\": \"b\", \"gid\": 0, \"host_max\": 0, \"turn_priority_max\": 0, "
+		      "\"domain\": \"x\"},"
 		      " {\"name\": \"c\", \"uid\": 0, \"on_timeout\": \"quarantine\"}]");
 	char *text = mm_accounts_format(&all);
 	struct mm_accounts again;
@@ -93,6 +99,10 @@ static const struct {
 	{ "[{\"name\": \"a\", \"uid\": 1, \"max\": \"99999T\"}]", "max: more than" },
 	{ "[{\"name\": \"a\", \"uid\": 1, \"weight\": 0}]", "weight: want a number, 1 to" },
 	{ "[{\"name\": \"a\", \"uid\": 1, \"priority\": 1001}]", "priority: want" },
+	{ "[{\"name\": \"a\", \"uid\": 1, \"turn_quantum_max_ms\": 0}]",
+	  "turn_quantum_max_ms: want a number, 1 to 60000" },
+	{ "[{\"name\": \"a\", \"uid\": 1, \"turn_priority_max\": 8}]",
+	  "turn_priority_max: want a number, 0 to 7" },
 	{ "[{\"name\": \"a\", \"uid\": 1, \"on_timeout\": \"maim\"}]", "on_timeout: want" },
 	{ "[{\"name\": \"a\", \"uid\": 1, \"maximum\": 1}]", "unknown key 'maximum'" },
 	{ "[{\"name\": \"a\", \"uid\": 1, \"uid\": 2}]", "column" },

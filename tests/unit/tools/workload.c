@@ -178,6 +178,7 @@ static void test_bad_flags(void **state)
 		"--sharing time",
 		"--turns none",
 		"--quantum 0",
+		"--quantum 60001",
 		"--max-seqs 0",
 		"--batched-tokens 255",
 		"--page 0",
