@@ -433,8 +433,9 @@ struct mm_turn_opts {
  *
  * Whoever does not join computes whenever it likes (spatial sharing). While it waits for its turn a
  * tenant counts as idle: its layers may be lent. A turn goes back by itself when the hint says that
- * there is no work, and, once mmd asks, at the end of the open step. Return: 0; -EINVAL; -ETIMEDOUT;
- * -ECONNRESET.
+ * there is no work, and, once mmd asks, at the end of the open step. No turn comes before the model is
+ * ready; without a model, none while it neither holds KV nor wants any. Return: 0; -EINVAL;
+ * -ETIMEDOUT; -ECONNRESET.
  */
 MM_API int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opts);
 

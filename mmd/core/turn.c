@@ -12,7 +12,8 @@
  *             against being interrupted by the next one of high priority. Who was interrupted goes on
  *             to age as if it had not had its turn.
  * Trust:      quantum and priority are a tenant's word, within what the operator grants its account.
- *             One that runs on without its turn takes computing time, never memory; status shows how
+ *             Without a ready model, or at least KV that it holds or wants, it has nothing to compute
+ *             with, and no turn. One that runs on without its turn takes computing time, never memory; status shows how
  *             often its turn had to be taken away.
  */
 #include <errno.h>
@@ -118,12 +119,19 @@ static uint64_t rank(const struct mm_core *c, const struct mm_c_tenant *t)
 	return priority(c, t) + (c->now_ns - t->turn.since_ns) / mm_c_time(c, MM_TURN_AGE_NS);
 }
 
+/* An engine may have its weights elsewhere and only its KV here. */
+static bool can_compute(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return t->model == MM_MODEL_READY ||
+	       (t->model == MM_MODEL_NONE && (t->kv.held || mm_c_kv_unmet(c, t)));
+}
+
 bool mm_c_turn_sooner(const struct mm_core *c, const struct mm_c_tenant *a,
 		      const struct mm_c_tenant *b)
 {
-	if (a->turn.wants != b->turn.wants)
-		return a->turn.wants;
-	if (!a->turn.wants)
+	if (mm_c_turn_comes(c, a) != mm_c_turn_comes(c, b))
+		return mm_c_turn_comes(c, a);
+	if (!mm_c_turn_comes(c, a))
 		return false;
 	return rank(c, a) != rank(c, b) ? rank(c, a) > rank(c, b)
 					: a->turn.since_ns < b->turn.since_ns;
@@ -134,7 +142,7 @@ static struct mm_c_tenant *next_holder(const struct mm_core *c)
 	struct mm_c_tenant *best = NULL;
 
 	MM_FOREACH_TENANT(c, t)
-	if (present(t) && t->turn.wants && !holds(c, t) && (!best || mm_c_turn_sooner(c, t, best)))
+	if (mm_c_turn_comes(c, t) && (!best || mm_c_turn_sooner(c, t, best)))
 		best = t;
 	return best;
 }
@@ -238,5 +246,5 @@ bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t)
 
 bool mm_c_turn_comes(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->turn.wants && mm_c_turn_waits(c, t);
+	return t->turn.wants && mm_c_turn_waits(c, t) && present(t) && can_compute(c, t);
 }

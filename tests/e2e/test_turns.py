@@ -6,6 +6,9 @@ import signal
 
 import pytest
 
+import wire
+from isolated import isolated
+from kvclient import KvClient
 from programs import wait_until
 from tenant import make_requests, plain_tokens
 
@@ -86,6 +89,55 @@ def test_suspended(root, start, serve, model_dirs, swap):
     out = sum(s["swapped_out_bytes"] for s in summaries)
     assert out == sum(s["swapped_in_bytes"] for s in summaries)
     assert (out > 0) == (swap != "0"), summaries
+
+
+class Greedy(KvClient):
+    """Wants the turn for as long as can be said, and before all others; gives none back."""
+
+    def __init__(self, d, chunks):
+        self.turns = []
+        super().__init__(d, 16384)
+        self.hold(chunks)
+        self.push(wire.OP_TURN_JOIN, (1, 60 * 10**9, 7))
+        self.push(wire.OP_TURN_WANT)
+
+    def note(self, event):
+        super().note(event)
+        if event["opcode"] == wire.EV_TURN_BEGIN:
+            self.turns.append(event["args"][1])
+        elif event["opcode"] == wire.EV_TURN_END and event["result"] < 0:
+            self.push(wire.OP_TURN_WANT)
+
+
+@isolated(240)
+def greedy_beside(d, victim, n, chunks):
+    greedy = [Greedy(d, chunks) for _ in range(n)]
+    if chunks:
+        wait_until(lambda: all([g.look() for g in greedy]) and any(g.turns for g in greedy), 60,
+                   "a greedy one's turn")
+    victim.go()
+
+    def ended():
+        assert all([g.look() for g in greedy])
+        return len(victim.output.read_bytes().splitlines()) >= 3
+    wait_until(ended, 100, "requests beside greedy tenants")
+    for g in greedy:
+        assert all(quantum == 2 * 10**9 for quantum in g.turns), g.turns
+        g.close()
+
+
+@pytest.mark.parametrize("n,chunks", [(4, 0)])
+def test_greedy(root, start, serve, model_dirs, n, chunks):
+    """Some that never give a turn back, for a minute of their own word, with nothing to compute with."""
+    d = start(policy="remap", pool="8M", page="16K")
+    requests = make_requests(root / "short.jsonl", 3)
+    want = plain_tokens(root, model_dirs[0], requests)
+    victim = serve("victim", model_dirs[0], requests, d, extra=["--turns", "quantum"], sync=True)
+    victim.ready()
+    greedy_beside(d, victim, n, chunks)
+    assert victim.tokens() == want
+    stats = d.status()
+    assert (stats["turns_overdue"] > 0) == (chunks > 0), stats
 
 
 def test_bounds(root, start, serve, model_dirs):

@@ -21,8 +21,8 @@ WELCOME = struct.Struct("<IHHiIQQQ16sII416sI28s")
 assert (MSG.size, HELLO.size, WELCOME.size) == (64, 128, 512)
 
 (OP_NOP, OP_MODEL_OPEN, OP_KV_DECLARE, OP_KV_WANT, OP_KV_RELEASE, OP_FDS_ACK, OP_PARKED,
- OP_COMMITTED, OP_RESYNC, OP_BYE, OP_SWAP_OPEN, OP_SWAP) = range(12)
-EV_REPLY, EV_SWAPPED = 1, 9
+ OP_COMMITTED, OP_RESYNC, OP_BYE, OP_SWAP_OPEN, OP_SWAP, OP_TURN_JOIN, OP_TURN_WANT) = range(14)
+EV_REPLY, EV_SWAPPED, EV_TURN_BEGIN, EV_TURN_END = 1, 9, 10, 11
 
 # mm_tenant_region: sq_tail, cq_head, stats, slots; mm_mmd_region: sq_head, cq_tail, slots, map
 SQ_TAIL, CQ_HEAD, STATS, SQ = 0, PAGE, 2 * PAGE, 3 * PAGE

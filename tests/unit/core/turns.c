@@ -287,6 +287,90 @@ static void the_account_bounds_it(void **state)
 		&(struct mm_core_quota){ .turn_quantum_max_ns = MM_TURN_QUANTUM_LIMIT_NS + 1 }));
 }
 
+/* ---- tenants that want more than their part ---- */
+
+#define GREEDY 4
+
+/*
+ * For @seconds, in steps of 50 ms: greedy tenants want the turn whenever they do not have it and
+ * never give it back. Returns for how many ms @p had it, which gives it back
+ * as soon as it is asked.
+ */
+static uint32_t held_ms(struct w_proc *p, struct w_proc **greedy, uint32_t seconds)
+{
+	uint32_t ms = 0;
+
+	for (uint32_t at = 0; at < seconds * 1000; at += 50) {
+		for (uint32_t i = 0; i < GREEDY; i++) {
+			if (!greedy[i]->turn && !greedy[i]->turn_asked)
+				w_turn_want(w, greedy[i]);
+		}
+		if (p->turn_ending)
+			w_turn_done(w, p);
+		if (!p->turn && !p->turn_asked)
+			w_turn_want(w, p);
+		pass_ms(50);
+		ms += p->turn ? 50 : 0;
+	}
+	return ms;
+}
+
+static void greedy_join(struct w_proc **greedy)
+{
+	for (uint32_t i = 0; i < GREEDY; i++) {
+		greedy[i] = joined_to(i % 2, MM_TURN_QUANTUM, 60000, 7);
+		w_turn_want(w, greedy[i]);
+		w_run(w);
+	}
+}
+
+/* Four without a page, of another account or of its own. */
+static void who_can_compute_nothing_has_no_turn(void **state)
+{
+	struct w_proc *greedy[GREEDY], *p;
+	struct mm_core_tenant t;
+
+	(void)state;
+	greedy_join(greedy);
+	p = joined_to(1, MM_TURN_QUANTUM, 200, 0);
+	w_model(w, p, 1, 3, 2, 1);
+	w_run(w);
+	assert_true(p->model_ready);
+	assert_in_range(held_ms(p, greedy, 70), 69900, 70000);
+	for (uint32_t i = 0; i < GREEDY; i++)
+		assert_true(mm_core_tenant(w->core, greedy[i]->tenant, &t) && t.turns == 0);
+}
+
+/* Before its model is ready it has none, and then it has. */
+static void a_model_brings_the_turn(void **state)
+{
+	struct w_proc *p = joined_to(0, MM_TURN_QUANTUM, 200, 0);
+
+	(void)state;
+	wants(p);
+	assert_false(p->turn);
+	w_model(w, p, 1, 3, 2, 1);
+	assert_false(p->turn);
+	w_run(w);
+	assert_true(p->model_ready && p->turn);
+}
+
+/* Who wants KV is to get it, and computes with it. */
+static void a_wish_for_kv_is_enough(void **state)
+{
+	struct w_proc *all = with_chunk(w_join(w, 0, MM_FEAT_KNOWN)), *p;
+
+	(void)state;
+	w_kv_want(w, all, 1);
+	p = joined_to(0, MM_TURN_QUANTUM, 200, 0);
+	w_kv_declare(w, p, 50, 1, 1, 0); /* more than there is */
+	wants(p);
+	assert_false(p->turn);
+	w_kv_want(w, p, 1);
+	w_run(w);
+	assert_true(p->turn && !p->held);
+}
+
 static void lies_are_refused(void **state)
 {
 	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
@@ -332,6 +416,9 @@ int main(void)
 		TEST(who_waits_counts_as_idle),
 		TEST(silence_is_idleness),
 		TEST(the_account_bounds_it),
+		TEST(who_can_compute_nothing_has_no_turn),
+		TEST(a_model_brings_the_turn),
+		TEST(a_wish_for_kv_is_enough),
 		TEST(lies_are_refused),
 		TEST(a_wish_behind_leaving_is_none),
 	};
