@@ -33,6 +33,17 @@ struct mm_account {
 	uint32_t tenants;
 	uint64_t served;  /* pages granted in turns, by weight: who has least is next */
 	uint64_t left_at; /* order in which accounts lost their last tenant */
+	struct mm_account_turn {
+		bool interrupted;    /* its last turn ended for an account of higher priority */
+		uint64_t since_ns;   /* since when it wants one, or had its last one */
+		bool queued;         /* one of its tenants holds the turn, or waits for it */
+		uint64_t left_ns;    /* since when none does */
+		uint64_t charged_ns; /* by weight, for turns that other accounts waited for */
+		/* as of one look */
+		uint32_t n;        /* tenants that hold it or wait */
+		uint32_t priority; /* the highest of those that wait */
+		uint64_t most_ns;  /* as struct mm_core's, among its tenants */
+	} turn;
 
 	/* of one settling, the controller's */
 	uint64_t wish; /* pages that its tenants ask for */

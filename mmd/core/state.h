@@ -118,8 +118,12 @@ struct mm_c_turn {
 	uint32_t priority;
 	uint64_t quantum_ns;
 	bool wants;
-	bool interrupted;  /* its last turn ended for somebody of higher priority */
-	uint64_t since_ns; /* since when it wants */
+	bool interrupted;    /* its last turn ended for somebody of higher priority */
+	uint64_t since_ns;   /* since when it wants */
+	bool queued;         /* it holds the turn, or waits for it and can compute */
+	uint64_t left_ns;    /* since when it is not */
+	uint64_t charged_ns; /* for turns that others of its account waited for */
+	uint32_t lapses;     /* turns taken away from it, less those that it gave back since */
 	uint64_t turns, overdue;
 };
 
@@ -308,7 +312,11 @@ struct mm_core {
 		uint64_t begun_ns;
 		uint64_t
 			home_ns; /* when the holder's layers were home again; 0: they are not yet */
-		uint64_t rank;   /* with which it began */
+		uint64_t rank, account_rank; /* with which it began: the holder's, its account's */
+		uint64_t looked_ns;          /* until when it was charged for */
+		bool siblings, rivals; /* others of its account, of other accounts, waited then */
+		uint64_t
+			most_ns; /* that an account may be charged for and still goes by its rank */
 		bool asked;      /* to give it back, until until_ns */
 		uint64_t until_ns;
 	} turn;

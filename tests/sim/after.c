@@ -5,7 +5,10 @@
 #include "mmd/core/controller.h"
 #include "tests/sim/history.h"
 
-#define TURN_ROUNDS (W_PROCS * 120) /* of 100 ms: a turn that drains takes 12 s at most */
+/* Rounds of 100 ms: a turn takes 12 s at most, and catching up 10 s more. */
+#define TURN_ROUNDS (W_PROCS * 240)
+/* Rounds of 8 ms: one that had too much of the turn waits 10 s and a turn for each of the others. */
+#define MOVE_ROUNDS (W_PROCS * 1500)
 
 /* Of some length; the controller's times are stretched, and so is this. */
 void h_round(struct world *w, uint64_t ns)
@@ -63,7 +66,7 @@ static void assert_moving(struct world *w)
 
 	for (uint32_t i = 0; i < W_PROCS; i++)
 		steps[i] = w->proc[i].steps;
-	for (uint32_t i = 0; i < 120 || (i < 3000 && !all_moved(w, steps)); i++)
+	for (uint32_t i = 0; i < 120 || (i < MOVE_ROUNDS && !all_moved(w, steps)); i++)
 		h_round(w, i < 120 ? MM_NS_PER_MS : 8 * MM_NS_PER_MS);
 	mm_assert(all_moved(w, steps));
 	W_FOREACH(w, p)

@@ -74,7 +74,7 @@ static uint64_t deadline_ms(void)
 }
 
 /* The operator grants the account whatever its tenants may ask for. */
-static void trusted(uint32_t account)
+static void account_trust(uint32_t account)
 {
 	const struct mm_core_quota quota = { .turn_quantum_max_ns = MM_TURN_QUANTUM_LIMIT_NS,
 					     .turn_priority_max = MM_TURN_PRIORITY_MAX };
@@ -119,7 +119,7 @@ static void drain_outlasts_a_quantum(void **state)
 	struct w_proc *a = joined(MM_TURN_DRAIN, 50, 0), *b = joined(MM_TURN_QUANTUM, 50, 0);
 
 	(void)state;
-	trusted(0);
+	account_trust(0);
 	wants(a);
 	wants(b);
 	pass_ms(5000);
@@ -134,7 +134,7 @@ static void the_higher_priority_interrupts(void **state)
 	struct w_proc *high = joined(MM_TURN_QUANTUM, 500, 3);
 
 	(void)state;
-	trusted(0);
+	account_trust(0);
 	wants(low);
 	wants(high);
 	assert_true(low->turn_ending);
@@ -151,7 +151,7 @@ static void waiting_raises(void **state)
 	struct w_proc *low = joined(MM_TURN_QUANTUM, 100, 0);
 
 	(void)state;
-	trusted(0);
+	account_trust(0);
 	wants(high[0]);
 	wants(high[1]);
 	wants(low);
@@ -193,6 +193,33 @@ static void overdue_is_passed_over(void **state)
 	w_turn_done(w, a); /* late; no harm */
 	w_run(w);
 	assert_true(b->turn);
+}
+
+/* The one that had to be passed over has waited longest, and comes last all the same; but it comes. */
+static void overdue_costs_rank(void **state)
+{
+	struct w_proc *a = joined(MM_TURN_QUANTUM, 50, 0), *b = joined(MM_TURN_QUANTUM, 50, 0),
+		      *c = joined(MM_TURN_QUANTUM, 50, 0);
+
+	(void)state;
+	wants(a);
+	wants(b);
+	pass_ms(50);
+	pass_ms(2000); /* it says nothing */
+	assert_true(!a->turn && b->turn);
+	wants(a);
+	pass_ms(10);
+	wants(c);
+	w_turn_done(w, b);
+	w_run(w);
+	assert_true(!a->turn && c->turn);
+	pass_ms(1900);
+	assert_false(c->turn_ending); /* nor does it hurry the one that computes */
+	pass_ms(4000);
+	assert_true(c->turn_ending);
+	w_turn_done(w, c);
+	w_run(w);
+	assert_true(a->turn);
 }
 
 static void death_and_leaving_pass_it_on(void **state)
@@ -248,7 +275,7 @@ static void silence_is_idleness(void **state)
 	assert_true(mm_core_tenant(w->core, p->tenant, &t) && !t.idle);
 }
 
-/* What it says counts as far as its account goes, whenever the operator changes that. */
+/* Its word counts as far as its account goes, whenever the operator changes that. */
 static void the_account_bounds_it(void **state)
 {
 	const struct mm_core_quota quota = { .turn_quantum_max_ns = 6 * MM_NS_PER_S,
@@ -292,11 +319,11 @@ static void the_account_bounds_it(void **state)
 #define GREEDY 4
 
 /*
- * For @seconds, in steps of 50 ms: greedy tenants want the turn whenever they do not have it and
- * never give it back. Returns for how many ms @p had it, which gives it back
+ * For @seconds, in steps of 50 ms: greedy tenants want the turn whenever they do not have it and give it
+ * back at the end of their grace, if @yield, or never. Returns for how many ms @p had it, which gives it back
  * as soon as it is asked.
  */
-static uint32_t held_ms(struct w_proc *p, struct w_proc **greedy, uint32_t seconds)
+static uint32_t held_ms(struct w_proc *p, struct w_proc **greedy, bool yield, uint32_t seconds)
 {
 	uint32_t ms = 0;
 
@@ -304,6 +331,8 @@ static uint32_t held_ms(struct w_proc *p, struct w_proc **greedy, uint32_t secon
 		for (uint32_t i = 0; i < GREEDY; i++) {
 			if (!greedy[i]->turn && !greedy[i]->turn_asked)
 				w_turn_want(w, greedy[i]);
+			if (yield && greedy[i]->turn_ending)
+				w_turn_done(w, greedy[i]);
 		}
 		if (p->turn_ending)
 			w_turn_done(w, p);
@@ -315,10 +344,12 @@ static uint32_t held_ms(struct w_proc *p, struct w_proc **greedy, uint32_t secon
 	return ms;
 }
 
-static void greedy_join(struct w_proc **greedy)
+static void greedy_join(struct w_proc **greedy, uint32_t account, uint32_t accounts, bool chunk)
 {
 	for (uint32_t i = 0; i < GREEDY; i++) {
-		greedy[i] = joined_to(i % 2, MM_TURN_QUANTUM, 60000, 7);
+		greedy[i] = joined_to(account + i % accounts, MM_TURN_QUANTUM, 60000, 7);
+		if (chunk)
+			with_chunk(greedy[i]);
 		w_turn_want(w, greedy[i]);
 		w_run(w);
 	}
@@ -331,12 +362,12 @@ static void who_can_compute_nothing_has_no_turn(void **state)
 	struct mm_core_tenant t;
 
 	(void)state;
-	greedy_join(greedy);
+	greedy_join(greedy, 0, 2, false);
 	p = joined_to(1, MM_TURN_QUANTUM, 200, 0);
 	w_model(w, p, 1, 3, 2, 1);
 	w_run(w);
 	assert_true(p->model_ready);
-	assert_in_range(held_ms(p, greedy, 70), 69900, 70000);
+	assert_in_range(held_ms(p, greedy, false, 70), 69900, 70000);
 	for (uint32_t i = 0; i < GREEDY; i++)
 		assert_true(mm_core_tenant(w->core, greedy[i]->tenant, &t) && t.turns == 0);
 }
@@ -355,20 +386,56 @@ static void a_model_brings_the_turn(void **state)
 	assert_true(p->model_ready && p->turn);
 }
 
-/* Who wants KV is to get it, and computes with it. */
+/* A tenant without a model that wants KV is to get it, and computes with it. */
 static void a_wish_for_kv_is_enough(void **state)
 {
-	struct w_proc *all = with_chunk(w_join(w, 0, MM_FEAT_KNOWN)), *p;
+	struct w_proc *p = joined_to(0, MM_TURN_QUANTUM, 200, 0);
 
 	(void)state;
-	w_kv_want(w, all, 1);
-	p = joined_to(0, MM_TURN_QUANTUM, 200, 0);
 	w_kv_declare(w, p, 50, 1, 1, 0); /* more than there is */
 	wants(p);
 	assert_false(p->turn);
 	w_kv_want(w, p, 1);
 	w_run(w);
 	assert_true(p->turn && !p->held);
+}
+
+/* Four of one account have together what one of another has; whether they give their turns back or not. */
+static void accounts_share_alike(void **state)
+{
+	struct w_proc *greedy[GREEDY], *p;
+
+	(void)state;
+	greedy_join(greedy, 0, 1, true);
+	p = with_chunk(joined_to(1, MM_TURN_QUANTUM, 200, 0));
+	assert_in_range(held_ms(p, greedy, true, 70), 32000, 38000);
+	assert_in_range(held_ms(p, greedy, false, 70), 32000, 60000);
+}
+
+/* Tenants of one account share alike, too. */
+static void tenants_share_alike(void **state)
+{
+	struct w_proc *greedy[GREEDY], *p;
+
+	(void)state;
+	greedy_join(greedy, 0, 1, true);
+	p = with_chunk(joined_to(0, MM_TURN_QUANTUM, 200, 0));
+	assert_in_range(held_ms(p, greedy, true, 200), 35000, 44000);
+	/* Turns that must be taken away are paid for: more than a fifth is left for who gives its back. */
+	assert_in_range(held_ms(p, greedy, false, 100), 30000, 80000);
+}
+
+static void weights_share(void **state)
+{
+	const struct mm_core_quota heavy = { .weight = 300 }, light = { .weight = 100 };
+	struct w_proc *greedy[GREEDY], *p;
+
+	(void)state;
+	w_account_add(w, 0, 0, &light);
+	w_account_add(w, 1, 1, &heavy);
+	greedy_join(greedy, 0, 1, true);
+	p = with_chunk(joined_to(1, MM_TURN_QUANTUM, 200, 0));
+	assert_in_range(held_ms(p, greedy, true, 100), 70000, 80000);
 }
 
 static void lies_are_refused(void **state)
@@ -412,6 +479,7 @@ int main(void)
 		TEST(the_higher_priority_interrupts),
 		TEST(waiting_raises),
 		TEST(overdue_is_passed_over),
+		TEST(overdue_costs_rank),
 		TEST(death_and_leaving_pass_it_on),
 		TEST(who_waits_counts_as_idle),
 		TEST(silence_is_idleness),
@@ -419,6 +487,9 @@ int main(void)
 		TEST(who_can_compute_nothing_has_no_turn),
 		TEST(a_model_brings_the_turn),
 		TEST(a_wish_for_kv_is_enough),
+		TEST(accounts_share_alike),
+		TEST(tenants_share_alike),
+		TEST(weights_share),
 		TEST(lies_are_refused),
 		TEST(a_wish_behind_leaving_is_none),
 	};
