@@ -33,6 +33,7 @@ static const char *const huge_names[] = { "auto", "off", "2M", "1G", NULL };
 static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
 static const char *const slots_names[] = { "auto", "1", "2", NULL };
 static const char *const change_names[] = { "partial", "full", NULL };
+static const char *const passed_names[] = { "refuse", "discard", NULL };
 static const char *const role_names[] = { "keeper", "core", "xfer", "load", "spool", NULL };
 
 #define AT(field)      .offset = offsetof(struct mm_config, field)
@@ -92,6 +93,8 @@ static const struct option options[] = {
 	{ "plan-change", "NAME", "partial or full", TYPE_NAME, AT(full_drain),
 	  .names = change_names },
 	{ "slots", "N", "auto, 1 or 2", TYPE_NAME, AT(slots), .names = slots_names },
+	{ "passed-fds", "NAME", "refuse (as the kernel can), or discard as on older kernels",
+	  TYPE_NAME, AT(discard_fds), .names = passed_names },
 	{ "log-level", "NAME", "error, warn, info or debug", TYPE_NAME, AT(log_level),
 	  .names = level_names },
 	{ "role", NULL, NULL, TYPE_NAME, AT(role), .names = role_names },

@@ -23,7 +23,7 @@
 #define MM_CONFIG_PATH_BYTES      80 /* of the directory; a socket's path has 108 with its name */
 #define MM_CONFIG_ERROR_BYTES     320
 #define MM_CONFIG_STORE_DIR_BYTES 256
-#define MM_CONFIG_ARGS_MAX        32
+#define MM_CONFIG_ARGS_MAX        40
 #define MM_NUMA_BY_DEVICE         UINT64_MAX
 
 struct mm_config_list { /* by device */
@@ -61,6 +61,7 @@ struct mm_config {
 	uint64_t full_drain;          /* 1: no step runs while a plan changes */
 	uint64_t numa_node;           /* for stores; MM_NUMA_BY_DEVICE */
 	uint64_t hugepages;           /* enum mm_hugepages */
+	uint64_t discard_fds;         /* 1: not refused by the kernel */
 	uint64_t log_level;           /* enum mm_log_level */
 	uint64_t role;                /* 0 = keeper, else enum mm_role */
 };

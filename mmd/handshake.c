@@ -48,7 +48,6 @@ int mm_handshake_peer(struct mm_session *s)
 	s->gid = cred.gid;
 	if (cred.pid == 0)
 		return -EPERM;
-	mm_sock_refuse_fds(s->fd); /* older kernels: we receive without a control buffer */
 	return peer_pidfd(s->fd, cred.pid, &s->pidfd);
 }
 
@@ -254,10 +253,12 @@ int mm_handshake(struct mm_session *s)
 	char reason[MM_REASON_BYTES];
 	struct mm_hello hello;
 	size_t len;
-	int r = mm_sock_recv_nofds(s->fd, bytes, sizeof(bytes), &len);
+	int r = mm_session_recv(s, bytes, sizeof(bytes), &len);
 
 	if (r == -EAGAIN)
 		return r;
+	if (r == -EPERM)
+		return refuse(s, r, "hello: it carries file descriptors, which mmd never takes");
 	if (r == -EMSGSIZE)
 		return refuse(s, -EPROTO, "hello: too long: not an mmd client");
 	if (r < 0)

@@ -27,10 +27,8 @@ static void item_done(struct item *item)
 
 void mm_kchan_done(struct mm_kchan *chan)
 {
-	for (size_t i = 0; i < chan->queue.count; i++)
-		item_done(mm_fifo_at(&chan->queue, i));
 	mm_fifo_done(&chan->queue);
-	mm_close_fd(&chan->fd);
+	chan->fd = -1;
 }
 
 int mm_kchan_flush(struct mm_kchan *chan)

@@ -4,7 +4,9 @@
  *
  * Concept:   struct mm_kmsg with up to two fds. What does not fit into the socket waits in a queue, in
  *            order, so that neither role ever blocks on the other and nothing is lost.
- * Ownership: the channel owns its socket and all fds given to it.
+ * Ownership: the channel owns its socket and all fds given to it. At its end, which is that of the
+ *            process, they stay open: connections lie in it and in its queues, and their close may sleep
+ *            (mm_sock_drain()). It does not when it is the kernel that closes them at a process's end.
  * Limits:    MM_KCHAN_QUEUE messages; both roles bound what they have under way far below.
  */
 #pragma once

@@ -48,6 +48,9 @@ enum mm_kop {
 	MM_K_STOP,    /* either way: orderly end */
 	MM_K_DOWN,    /* keeper -> core: xfer of device fails again and again; it goes on trying
 		    * core -> keeper: the device is lost */
+	MM_K_CLOSE, /* core -> keeper: a connection that has ended, with passed fds in it (1 fd): its
+		     * close may sleep, so it is nobody's who is needed */
+	MM_K_CLOSED, /* core -> keeper: of those so far core has no copy any more */
 };
 
 enum mm_role { MM_ROLE_CORE = 1, MM_ROLE_XFER, MM_ROLE_LOAD, MM_ROLE_SPOOL };

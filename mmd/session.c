@@ -41,11 +41,29 @@ void mm_sessions_init(struct mm_shell *shell)
 	session_clear(shell, s);
 }
 
+int mm_session_recv(const struct mm_session *s, void *buf, size_t cap, size_t *ret_len)
+{
+	return s->fds_may_come ? mm_sock_recv_clean(s->fd, buf, cap, ret_len)
+			       : mm_sock_recv_nofds(s->fd, buf, cap, ret_len);
+}
+
+/* What was passed and lies unheard in the socket goes with it: that must not be our close. */
+static void connection_close(struct mm_shell *shell, int *fd, bool fds_may_come)
+{
+	if (*fd < 0)
+		return;
+	if (fds_may_come && mm_sock_drain(*fd) < 0) {
+		mm_shell_close(shell, *fd);
+		*fd = -1;
+	}
+	mm_close_fd(fd);
+}
+
 /* The connection ends here; whatever flies to the tenant is thrown away with it. */
 static void session_disconnect(struct mm_session *s)
 {
 	mm_loop_del(&s->shell->loop, &s->source);
-	mm_close_fd(&s->fd);
+	connection_close(s->shell, &s->fd, s->fds_may_come);
 	mm_outbox_done(&s->outbox);
 }
 
@@ -217,11 +235,13 @@ static void doorbells(struct mm_session *s)
 	int r = 0;
 
 	for (int i = 0; i < DOORBELLS_PER_WAKEUP; i++) {
-		r = mm_sock_recv_nofds(s->fd, &byte, sizeof(byte), &len);
+		r = mm_session_recv(s, &byte, sizeof(byte), &len);
 		if (r < 0)
 			break;
 	}
-	if (r == -EMSGSIZE)
+	if (r == -EPERM)
+		mm_session_end(s, "it passed file descriptors, which mmd never takes");
+	else if (r == -EMSGSIZE)
 		mm_session_end(s, "a message where only doorbells belong");
 	else if (r < 0 && r != -EAGAIN)
 		hear_out(s, "connection closed");
@@ -309,11 +329,12 @@ void mm_session_accept(struct mm_shell *shell, int fd)
 	int r;
 
 	if (!s) {
-		close(fd);
+		connection_close(shell, &fd, !mm_sock_refuses_fds(fd));
 		return;
 	}
 	s->state = MM_SESSION_HELLO;
 	s->fd = fd;
+	s->fds_may_come = !mm_sock_refuses_fds(fd);
 	s->hello_by_ns = mm_now_ns() + MM_HELLO_NS;
 	r = mm_handshake_peer(s);
 	if (r == 0 || r == -EPERM)

@@ -8,7 +8,9 @@
  * Ownership:  a session owns its socket, pidfd, regions and outbox, a reference to its store, and
  *             names its load by id.
  * Trust:      everything that comes from the tenant is copied, checked, then used. Who breaks a rule
- *             loses its connection, is logged once, and nobody else notices. No fd is ever taken.
+ *             loses its connection, is logged once, and nobody else notices. No fd is ever taken:
+ *             the kernel refuses it, or the message that it came with is never received, since the
+ *             last close of what a stranger passes may sleep for as long as he likes.
  * Threading:  core's thread. Work per wake-up is bounded; what is left is done in the next turn.
  * Limits:     MM_TENANTS_MAX tenants per device, MM_HELLOS_MAX connections that have not said hello (of
  *             one user MM_HELLOS_UID_MAX), for at most MM_HELLO_NS; beyond, the longest silent goes.
@@ -43,6 +45,7 @@ struct mm_session {
 	struct mm_pool *pool; /* that it lives on; valid from OPEN */
 	uint32_t tenant;      /* of the pool's core; valid from OPEN */
 	int fd, pidfd;
+	bool fds_may_come; /* the kernel does not refuse what is passed to it */
 	struct mm_source source, pid_source;
 	pid_t pid;
 	uid_t uid;
@@ -77,6 +80,9 @@ struct mm_session {
 
 void mm_sessions_init(struct mm_shell *shell);
 void mm_sessions_done(struct mm_shell *shell);
+
+/* The next message of its socket, as mm_sock_recv_nofds(); -EPERM: it has fds, and was not received. */
+int mm_session_recv(const struct mm_session *session, void *buf, size_t cap, size_t *ret_len);
 
 /* An accepted connection, taken over. */
 void mm_session_accept(struct mm_shell *shell, int fd);

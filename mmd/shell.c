@@ -26,6 +26,19 @@ static void keeper_send(struct mm_shell *shell, const struct mm_kmsg *msg)
 		keeper_lost(shell);
 }
 
+/*
+ * The channel closes our copy when the message has left. By then keeper may have read it and closed its
+ * own: ours must not be the last one, so it waits for the second message.
+ */
+void mm_shell_close(struct mm_shell *shell, int fd)
+{
+	const struct mm_kmsg close = { .op = MM_K_CLOSE }, closed = { .op = MM_K_CLOSED };
+
+	if (mm_kchan_send(&shell->keeper, &close, &fd, 1) < 0)
+		keeper_lost(shell);
+	keeper_send(shell, &closed);
+}
+
 void mm_shell_tell(struct mm_shell *shell, enum mm_kop op, enum mm_role role, uint64_t id)
 {
 	struct mm_kmsg msg = { .op = op, .role = role, .id = id };

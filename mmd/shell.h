@@ -58,5 +58,8 @@ int mm_shell_main(int fd, const struct mm_config *config);
 void mm_shell_tell(struct mm_shell *shell, enum mm_kop op, enum mm_role role, uint64_t id);
 void mm_shell_tell_xfer(struct mm_pool *pool, enum mm_kop op);
 
+/* A connection (taken over) that keeper has closed by a process that may sleep at it. */
+void mm_shell_close(struct mm_shell *shell, int fd);
+
 /* mmd cannot go on: keeper prints the sentence and ends everything. */
 void mm_shell_fail(struct mm_shell *shell, const char *fmt, ...) MM_PRINTF(2, 3);

@@ -91,7 +91,7 @@ static int sock_remove_dead(const char *path)
 	return unlink(path) < 0 ? -errno : 0;
 }
 
-int mm_sock_listen(const char *path, mode_t mode, int *ret_fd)
+int mm_sock_listen(const char *path, mode_t mode, bool refuse_fds, int *ret_fd)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
 	struct sockaddr_un address;
@@ -103,6 +103,8 @@ int mm_sock_listen(const char *path, mode_t mode, int *ret_fd)
 	r = sock_new(&fd);
 	if (r)
 		return r;
+	if (refuse_fds)
+		mm_sock_refuse_fds(fd); /* before the first can connect; an older kernel cannot */
 	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
 		if (errno != EADDRINUSE)
 			return -errno;
@@ -258,6 +260,51 @@ int mm_sock_recv_nofds(int fd, void *buf, size_t cap, size_t *ret_len)
 	return msg.msg_flags & MSG_TRUNC ? -EMSGSIZE : 0;
 }
 
+/* Looks at the next message. Return: 0; -EPERM it has fds; -EAGAIN; -ECONNRESET. */
+static int sock_peek(int fd)
+{
+	char byte;
+	struct iovec iov = { .iov_base = &byte, .iov_len = sizeof(byte) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	ssize_t n;
+
+	do
+		n = recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	/* Without a control buffer that is all that the kernel says of them; they stay in the queue. */
+	if (msg.msg_flags & MSG_CTRUNC)
+		return -EPERM;
+	return n == 0 ? -ECONNRESET : 0;
+}
+
+int mm_sock_recv_clean(int fd, void *buf, size_t cap, size_t *ret_len)
+{
+	int r = sock_peek(fd);
+
+	return r ? r : mm_sock_recv_nofds(fd, buf, cap, ret_len);
+}
+
+int mm_sock_drain(int fd)
+{
+	bool reset = false;
+	size_t len;
+	char byte;
+	int r;
+
+	/* Nothing is added once this has returned, so there is an end to what is taken out. */
+	(void)shutdown(fd, SHUT_RDWR);
+	for (;;) {
+		r = mm_sock_recv_clean(fd, &byte, sizeof(byte), &len);
+		/* That the peer has closed with messages unread is told once, before what it sent. */
+		if (r == -ECONNRESET && !reset)
+			reset = true;
+		else if (r && r != -EMSGSIZE)
+			return r == -EPERM ? r : 0;
+	}
+}
+
 int mm_sock_doorbell(int fd)
 {
 	const char byte = 0;
@@ -272,4 +319,12 @@ int mm_sock_refuse_fds(int fd)
 	int off = 0;
 
 	return setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off)) < 0 ? -errno : 0;
+}
+
+bool mm_sock_refuses_fds(int fd)
+{
+	socklen_t len = sizeof(int);
+	int passes = 1;
+
+	return getsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &passes, &len) == 0 && !passes;
 }

@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -31,11 +32,13 @@ int mm_sock_pair(int ret_fds[2]);
  * @path:   a dead socket of that name is replaced. Two starters at one instant are the caller's to
  *          keep apart (a lock file).
  * @mode:   of the socket file, set before anybody can connect
+ * @refuse_fds: whether the kernel shall refuse fds that are passed to what is accepted, from the first
+ *          message on (mm_sock_refuses_fds() says whether it does)
  * @ret_fd: written only on success; accept4(..., SOCK_CLOEXEC) from it
  *
  * Return: 0; -EADDRINUSE somebody listens there, or it is no socket; -ENAMETOOLONG; -EACCES; ...
  */
-int mm_sock_listen(const char *path, mode_t mode, int *ret_fd);
+int mm_sock_listen(const char *path, mode_t mode, bool refuse_fds, int *ret_fd);
 
 /**
  * mm_sock_connect() - connect to a listening socket
@@ -90,10 +93,33 @@ int mm_sock_recv(int fd, void *buf, size_t cap, int *fds, size_t max, size_t *re
  * @buf:     @cap bytes
  * @ret_len: bytes of the message
  *
- * There is no control buffer: passed fds never enter this process's table.
+ * There is no control buffer: passed fds never enter this process's table. The kernel closes them here
+ * and now, though, and that may sleep for long: see mm_sock_recv_clean().
  * Return: as mm_sock_recv(), without -EMFILE.
  */
 int mm_sock_recv_nofds(int fd, void *buf, size_t cap, size_t *ret_len);
+
+/**
+ * mm_sock_recv_clean() - the same, but a message with fds is left where it is
+ * @fd:      nobody else may receive from it meanwhile
+ * @buf:     @cap bytes
+ * @ret_len: bytes of the message
+ *
+ * Return: as mm_sock_recv_nofds(); -EPERM the next message has fds: whoever takes it, or closes the
+ * socket, closes them (mm_sock_drain()).
+ */
+int mm_sock_recv_clean(int fd, void *buf, size_t cap, size_t *ret_len);
+
+/**
+ * mm_sock_drain() - hang up, and see whether closing the socket would close passed fds
+ * @fd: nobody else may receive from it meanwhile
+ *
+ * Neither side can send from here on; the peer still gets what was sent to it. What the peer sent is
+ * thrown away, up to a message with fds.
+ * Return: 0: closing @fd closes nothing else; -EPERM: who closes @fd last closes fds that were passed,
+ * and may sleep for as long as their owner likes.
+ */
+int mm_sock_drain(int fd);
 
 /**
  * mm_sock_doorbell() - wake the peer: a message of one byte
@@ -105,8 +131,11 @@ int mm_sock_doorbell(int fd);
 
 /**
  * mm_sock_refuse_fds() - let the kernel refuse fds that the peer passes (Linux 6.16)
- * @fd: any
+ * @fd: any; of a listening socket all that is accepted inherits it
  *
- * Return: 0; -ENOPROTOOPT an older kernel: use mm_sock_recv_nofds().
+ * What the peer sent before stays. Return: 0; -ENOPROTOOPT an older kernel.
  */
 int mm_sock_refuse_fds(int fd);
+
+/* Whether it does, so that mm_sock_recv_nofds() and close() can never close what a peer passed. */
+bool mm_sock_refuses_fds(int fd);

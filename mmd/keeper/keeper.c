@@ -13,6 +13,7 @@
 #include "libclient/ipc/clock.h"
 #include "libclient/ipc/sock.h"
 #include "mmd/kchan.h"
+#include "mmd/keeper/closer.h"
 #include "mmd/keeper/listen.h"
 #include "mmd/keeper/spawn.h"
 #include "mmd/loop.h"
@@ -44,6 +45,7 @@ struct keeper {
 	struct mm_loop loop;
 	struct mm_place place;
 	struct mm_kchan core;
+	struct mm_closer closer;
 	pid_t core_pid;
 	struct xfer xfer[MM_DEVICES_MAX];
 	uint32_t n_xfers;
@@ -81,7 +83,8 @@ static void kill_pid(pid_t pid)
 
 static void accept_want(struct keeper *k)
 {
-	bool on = k->ready && !k->stopping && !mm_kchan_waiting(&k->core) && !k->accept_at_ns;
+	bool on = k->ready && !k->stopping && !mm_kchan_waiting(&k->core) && !k->accept_at_ns &&
+		  !mm_closer_full(&k->closer);
 
 	mm_loop_want(&k->loop, &k->tenant_source, on ? EPOLLIN : 0);
 	mm_loop_want(&k->loop, &k->admin_source, on ? EPOLLIN : 0);
@@ -328,9 +331,16 @@ static void readiness(struct keeper *k, const struct mm_kmsg *msg)
 
 static void xfer_down(struct keeper *k, struct xfer *x, const char *why);
 
-static void on_message(struct keeper *k, const struct mm_kmsg *msg)
+static void on_message(struct keeper *k, const struct mm_kmsg *msg, int *fds)
 {
 	switch (msg->op) {
+	case MM_K_CLOSE:
+		mm_closer_add(&k->closer, fds[0]);
+		fds[0] = -1;
+		break;
+	case MM_K_CLOSED:
+		mm_closer_release(&k->closer);
+		break;
 	case MM_K_DOWN:
 		if (!k->stopping)
 			xfer_down(k, xfer_named(k, msg),
@@ -370,9 +380,9 @@ static void on_core(struct mm_source *source, uint32_t events)
 		r = mm_kchan_recv(&k->core, &msg, fds);
 		if (r < 0)
 			break;
+		on_message(k, &msg, fds);
 		for (size_t f = 0; f < MM_KCHAN_FDS; f++)
 			mm_close_fd(&fds[f]);
-		on_message(k, &msg);
 	}
 	if (r < 0 && r != -EAGAIN) {
 		/* It is dead or dying; if it is not, it is broken. SIGCHLD does the rest. */
@@ -485,7 +495,9 @@ static void reap(struct keeper *k)
 	int status;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		if (pid == k->core_pid)
+		if (mm_closer_reaped(&k->closer, pid))
+			accept_want(k);
+		else if (pid == k->core_pid)
 			core_gone(k, status);
 		else if (!xfer_reaped(k, pid, status))
 			helper_reaped(k, pid, status);
@@ -590,6 +602,7 @@ static uint64_t wake_at_ns(const struct keeper *k)
 {
 	uint64_t at = MM_MIN(xfers_start_at_ns(k), k->end_at_ns);
 
+	at = MM_MIN(at, mm_closer_due_ns(&k->closer));
 	return k->accept_at_ns ? MM_MIN(at, k->accept_at_ns) : at;
 }
 
@@ -601,6 +614,7 @@ static int run(struct keeper *k)
 		r = mm_loop_run_once(&k->loop, wake_at_ns(k));
 		xfers_start_due(k);
 		accept_again(k);
+		mm_closer_turn(&k->closer);
 		if (end_due(k))
 			break;
 	}
@@ -637,7 +651,7 @@ static int keeper_init(struct keeper *k, const struct mm_config *config, char *e
 	for (uint32_t i = 0; i < k->n_xfers; i++)
 		k->xfer[i].start_at_ns = UINT64_MAX;
 	mm_kchan_init(&k->core, -1);
-	r = mm_place_init(&k->place, config->dir, error);
+	r = mm_place_init(&k->place, config->dir, !config->discard_fds, error);
 	if (r < 0)
 		return r;
 	r = mm_loop_init(&k->loop);

@@ -65,6 +65,7 @@ static int admin_listen(const char *path, int *ret_fd)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
+	mm_sock_refuse_fds(fd); /* an older kernel cannot: but it is only we who reach it */
 	if (unlink(path) < 0 && errno != ENOENT)
 		return -errno;
 	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
@@ -76,7 +77,7 @@ static int admin_listen(const char *path, int *ret_fd)
 	return 0;
 }
 
-int mm_place_init(struct mm_place *place, const char *dir, char *error)
+int mm_place_init(struct mm_place *place, const char *dir, bool refuse_fds, char *error)
 {
 	char path[PATH_ROOM];
 	int r;
@@ -89,7 +90,7 @@ int mm_place_init(struct mm_place *place, const char *dir, char *error)
 	if (r < 0)
 		return r;
 	path_of(dir, "tenant.sock", path);
-	r = mm_sock_listen(path, 0666, &place->tenant_fd);
+	r = mm_sock_listen(path, 0666, refuse_fds, &place->tenant_fd);
 	if (r == 0)
 		r = nonblocking(place->tenant_fd);
 	if (r < 0)
@@ -108,7 +109,7 @@ static void forget(struct mm_place *place, int *fd, const char *name)
 		return;
 	path_of(place->dir, name, path);
 	unlink(path);
-	mm_close_fd(fd);
+	*fd = -1;
 }
 
 void mm_place_done(struct mm_place *place)

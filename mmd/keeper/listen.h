@@ -5,10 +5,13 @@
  * Concept:   DIR/mmd.lock is locked for as long as mmd lives, so a second one is refused and what a
  *            killed one left behind may be replaced. DIR/tenant.sock is open to all users (accounts
  *            are told apart by the kernel's word); DIR/admin.sock is the owner's alone.
- * Ownership: struct mm_place owns its fds; mm_place_done() removes the sockets.
+ * Ownership: struct mm_place owns its fds; mm_place_done() removes the sockets. What listened stays open
+ *            until the process ends: closing it would close the connections that nobody accepted, and
+ *            what was passed to them, here and now (kchan.h).
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "mmd/config.h"
@@ -25,9 +28,10 @@ struct mm_place {
  * mm_place_init() - make the directory, take the lock, listen
  * @place: written in any case; give back with mm_place_done()
  * @dir:   created if it is missing
+ * @refuse_fds: whether the kernel shall refuse fds that are passed to mmd, where it can
  * @error: MM_CONFIG_ERROR_BYTES: the sentence on failure
  *
  * Return: 0; -EBUSY another mmd runs there; negative errno.
  */
-int mm_place_init(struct mm_place *place, const char *dir, char *error);
+int mm_place_init(struct mm_place *place, const char *dir, bool refuse_fds, char *error);
 void mm_place_done(struct mm_place *place);

@@ -9,9 +9,9 @@
 #define EXIT_NO_EXEC 127
 
 /* In the child, after fork: only what is async-signal-safe. */
-_Noreturn static void become(char **argv, pid_t parent, const int *fds, int n_fds)
+_Noreturn static void become(char **argv, pid_t parent, const int *fds, int n_fds, int clean_fd)
 {
-	const int safe = MM_ROLE_FD + MM_SPAWN_FDS_MAX;
+	const int safe = MM_ROLE_FD + MM_SPAWN_FDS_MAX + 1;
 	int moved[MM_SPAWN_FDS_MAX];
 	sigset_t none;
 
@@ -30,9 +30,25 @@ _Noreturn static void become(char **argv, pid_t parent, const int *fds, int n_fd
 		if (moved[i] < 0 || dup2(moved[i], MM_ROLE_FD + i) < 0)
 			_exit(EXIT_NO_EXEC);
 	}
-	close_range((unsigned int)(MM_ROLE_FD + n_fds), ~0u, 0);
+	clean_fd = fcntl(clean_fd, F_DUPFD_CLOEXEC, safe);
+	if (clean_fd < 0 || dup2(clean_fd, MM_ROLE_FD + n_fds) < 0)
+		_exit(EXIT_NO_EXEC);
+	close_range((unsigned int)(MM_ROLE_FD + n_fds + 1), ~0u, 0);
+	close(MM_ROLE_FD + n_fds);
 	execv("/proc/self/exe", argv);
 	_exit(EXIT_NO_EXEC);
+}
+
+/*
+ * The child's copies of our connections are closed while we still have them. Were it to be their last
+ * close, it might sleep (closer.h), and the role would not start.
+ */
+static void until_clean(int fd)
+{
+	char byte;
+
+	while (read(fd, &byte, sizeof(byte)) < 0 && errno == EINTR)
+		;
 }
 
 int mm_spawn(const struct mm_config *config, enum mm_role role, const int *fds, size_t n_fds,
@@ -40,16 +56,25 @@ int mm_spawn(const struct mm_config *config, enum mm_role role, const int *fds, 
 {
 	char *argv[MM_CONFIG_ARGS_MAX];
 	pid_t parent = getpid(), pid;
-	int r;
+	int clean[2], r;
 
 	mm_assert(n_fds <= MM_SPAWN_FDS_MAX);
 	r = mm_config_args(config, role, argv);
 	if (r < 0)
 		return r;
+	if (pipe2(clean, O_CLOEXEC) < 0) {
+		r = -errno;
+		mm_config_args_free(argv);
+		return r;
+	}
 	pid = fork();
 	if (pid == 0)
-		become(argv, parent, fds, (int)n_fds);
+		become(argv, parent, fds, (int)n_fds, clean[1]);
 	r = pid < 0 ? -errno : 0;
+	close(clean[1]);
+	if (r == 0)
+		until_clean(clean[0]);
+	close(clean[0]);
 	mm_config_args_free(argv);
 	if (r == 0)
 		*ret_pid = pid;

@@ -323,7 +323,7 @@ struct peer *peer_start(void)
 	places_create(p);
 	regions_create(p);
 	p->stop_fd = eventfd(0, EFD_CLOEXEC);
-	assert_int_equal(mm_sock_listen(p->path, 0600, &p->listener), 0);
+	assert_int_equal(mm_sock_listen(p->path, 0600, false, &p->listener), 0);
 	assert_int_equal(pthread_create(&p->thread, NULL, peer_main, p), 0);
 	return p;
 }

@@ -172,6 +172,100 @@ static void test_fds_refused(void **state)
 	assert_int_equal(mm_sock_send(s->fd[0], "no fd", 6, NULL, 0), 0);
 }
 
+/* Whether nobody has the write end of a pipe any more. */
+static bool last_is_closed(int read_fd)
+{
+	struct pollfd p = { .fd = read_fd };
+
+	return poll(&p, 1, 0) == 1 && (p.revents & POLLHUP);
+}
+
+static void test_fds_left_where_they_are(void **state)
+{
+	struct sockets *s = *state;
+	int pipe_fd[2], before;
+	char buf[16];
+	size_t len;
+
+	assert_int_equal(pipe2(pipe_fd, O_CLOEXEC), 0);
+	assert_int_equal(mm_sock_send(s->fd[0], "clean", 6, NULL, 0), 0);
+	assert_int_equal(mm_sock_send(s->fd[0], "fd", 3, &pipe_fd[1], 1), 0);
+	assert_int_equal(mm_sock_send(s->fd[0], "clean", 6, NULL, 0), 0);
+	mm_close_fd(&pipe_fd[1]);
+	before = open_fds();
+	assert_int_equal(mm_sock_recv_clean(s->fd[1], buf, sizeof(buf), &len), 0);
+	assert_string_equal(buf, "clean");
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(mm_sock_recv_clean(s->fd[1], buf, sizeof(buf), &len), -EPERM);
+	assert_int_equal(open_fds(), before);
+	assert_int_equal(mm_sock_drain(s->fd[1]), -EPERM);
+	assert_int_equal(mm_sock_send(s->fd[0], "late", 5, NULL, 0), -ECONNRESET);
+	assert_false(last_is_closed(pipe_fd[0]));
+	mm_close_fd(&s->fd[1]);
+	assert_true(last_is_closed(pipe_fd[0]));
+	mm_close_fd(&pipe_fd[0]);
+}
+
+static void test_drain(void **state)
+{
+	struct sockets *s = *state;
+	char buf[16];
+	size_t len;
+
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(mm_sock_send(s->fd[0], "clean", 6, NULL, 0), 0);
+	assert_int_equal(mm_sock_send(s->fd[1], "answer", 7, NULL, 0), 0);
+	assert_int_equal(mm_sock_drain(s->fd[1]), 0);
+	assert_int_equal(mm_sock_recv_clean(s->fd[0], buf, sizeof(buf), &len), 0);
+	assert_string_equal(buf, "answer");
+	assert_int_equal(mm_sock_recv_clean(s->fd[0], buf, sizeof(buf), &len), -ECONNRESET);
+	assert_int_equal(mm_sock_drain(s->fd[1]), 0); /* once more is no harm */
+}
+
+/* A peer that is gone with our messages unread: that is told before what it had sent. */
+static void test_drain_after_reset(void **state)
+{
+	struct sockets *s = *state;
+
+	assert_int_equal(mm_sock_send(s->fd[1], "unread", 7, NULL, 0), 0);
+	assert_int_equal(mm_sock_send(s->fd[0], "clean", 6, NULL, 0), 0);
+	assert_int_equal(mm_sock_send(s->fd[0], "fd", 3, &s->file, 1), 0);
+	mm_close_fd(&s->fd[0]);
+	assert_int_equal(mm_sock_drain(s->fd[1]), -EPERM);
+}
+
+static void test_listener_refuses(void **state)
+{
+	struct sockets *s = *state;
+	char dir[] = "/tmp/mm-sock-XXXXXX", path[64], buf[16];
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/sock", dir);
+	for (int refuse = 0; refuse < 2; refuse++) {
+		mm_cleanup(mm_close_fd) int listener = -1;
+		mm_cleanup(mm_close_fd) int client = -1;
+		mm_cleanup(mm_close_fd) int server = -1;
+		bool refuses;
+		size_t len;
+		int r;
+
+		assert_int_equal(mm_sock_listen(path, 0600, refuse, &listener), 0);
+		assert_int_equal(mm_sock_connect(path, &client), 0);
+		r = mm_sock_send(client, "fd", 3, &s->file, 1); /* before it is accepted */
+		server = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		assert_true(server >= 0);
+		refuses = mm_sock_refuses_fds(server);
+		assert_true(refuse || !refuses);
+		assert_int_equal(r, refuses ? -EPERM : 0);
+		r = mm_sock_recv_clean(server, buf, sizeof(buf), &len);
+		assert_int_equal(r, refuses ? -EAGAIN : -EPERM);
+		if (refuse && mm_sock_refuse_fds(listener) == 0)
+			assert_true(refuses);
+	}
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(rmdir(dir), 0);
+}
+
 static void test_doorbell_and_end(void **state)
 {
 	struct sockets *s = *state;
@@ -205,24 +299,25 @@ static void test_listen(void **state)
 	assert_non_null(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/sock", dir);
 	assert_int_equal(mm_sock_connect(path, &client), -ENOENT);
-	assert_int_equal(mm_sock_listen(path, 0600, &listener), 0);
+	assert_int_equal(mm_sock_listen(path, 0600, false, &listener), 0);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
 	assert_int_equal(mm_sock_connect(path, &client), 0);
-	assert_int_equal(mm_sock_listen(path, 0600, &other), -EADDRINUSE);
+	assert_int_equal(mm_sock_listen(path, 0600, false, &other), -EADDRINUSE);
 	mm_close_fd(&listener); /* as after kill -9: the file stays */
 	mm_close_fd(&client);
 	assert_int_equal(mm_sock_connect(path, &client), -ECONNREFUSED);
-	assert_int_equal(mm_sock_listen(path, 0666, &other), 0);
+	assert_int_equal(mm_sock_listen(path, 0666, false, &other), 0);
 	assert_int_equal(mm_sock_connect(path, &client), 0);
 	unlink(path);
 	assert_int_equal(close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600)), 0);
-	assert_int_equal(mm_sock_listen(path, 0600, &listener), -EADDRINUSE); /* no socket: kept */
+	assert_int_equal(mm_sock_listen(path, 0600, false, &listener),
+			 -EADDRINUSE); /* no socket: kept */
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(rmdir(dir), 0);
 	memset(longer, 'x', sizeof(longer) - 1);
 	longer[sizeof(longer) - 1] = 0;
-	assert_int_equal(mm_sock_listen(longer, 0600, &listener), -ENAMETOOLONG);
+	assert_int_equal(mm_sock_listen(longer, 0600, false, &listener), -ENAMETOOLONG);
 	assert_int_equal(mm_sock_connect(longer, &client), -ENAMETOOLONG);
 }
 
@@ -234,6 +329,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_low_nofile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_too_long, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_fds_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_fds_left_where_they_are, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_drain_after_reset, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_listener_refuses, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_doorbell_and_end, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_listen, setup, teardown),
 	};
