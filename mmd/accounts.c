@@ -395,6 +395,13 @@ int mm_accounts_match(const struct mm_accounts *accounts, const struct mm_accoun
 	return found;
 }
 
+uint64_t mm_accounts_share(uint64_t places, uint64_t used, uint64_t own)
+{
+	uint64_t left = places - used + own;
+
+	return own || left != 1 ? left / 2 : 1;
+}
+
 int mm_accounts_find(const struct mm_accounts *accounts, const char *name)
 {
 	for (uint32_t i = 0; i < accounts->n; i++) {

@@ -75,6 +75,18 @@ const char *mm_accounts_check(const struct mm_accounts *accounts, uint64_t pool_
 /* Index of the account that the process belongs to; -1: none is named for it. */
 int mm_accounts_match(const struct mm_accounts *accounts, const struct mm_account_peer *peer);
 
+/**
+ * mm_accounts_share() - how many of a limited number of places an account may take, unless it is told
+ * @places: in all
+ * @used:   of them, by anybody; at most @places
+ * @own:    of those, by the account
+ *
+ * Half of what the others have left, and the first that comes: so whoever has one already always leaves
+ * at least one, and as many as it has itself, to newcomers.
+ * Return: how many; more than @own: it may take one more now.
+ */
+uint64_t mm_accounts_share(uint64_t places, uint64_t used, uint64_t own);
+
 /* By name; -1: none. */
 int mm_accounts_find(const struct mm_accounts *accounts, const char *name);
 

@@ -70,6 +70,8 @@ static const struct option options[] = {
 	  AT(kill_max), .min = 1, .max = MM_KILLS_MAX },
 	{ "kill-window", "MS", "that --kill-max counts over", TYPE_NUMBER, AT(kill_window_ms),
 	  .min = 1, .max = 86400000 },
+	{ "idle-timeout", "MS", "to load a model or declare KV memory; 0 = no limit", TYPE_NUMBER,
+	  AT(idle_ms), .max = 86400000 },
 	{ "accounts", "JSON", "who may have how much; see mmd(8)", TYPE_ACCOUNTS, AT(accounts) },
 	{ "host-store-max", "SIZE", "most host memory for weights; 0 = no limit", TYPE_SIZE,
 	  AT(host_store_max_bytes) },
@@ -475,6 +477,7 @@ static int defaults(struct mm_config *c, char *error)
 		.headroom_bytes = { { MM_HEADROOM_BY_DEVICE }, 1 },
 		.policy = MM_POLICY_REMAP,
 		.numa_node = MM_NUMA_BY_DEVICE,
+		.idle_ms = MM_IDLE_MS,
 		.log_level = MM_LOG_INFO,
 	};
 	if (geteuid() == 0)

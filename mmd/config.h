@@ -25,6 +25,7 @@
 #define MM_CONFIG_STORE_DIR_BYTES 256
 #define MM_CONFIG_ARGS_MAX        40
 #define MM_NUMA_BY_DEVICE         UINT64_MAX
+#define MM_IDLE_MS                300000 /* default of --idle-timeout */
 
 struct mm_config_list { /* by device */
 	uint64_t value[MM_DEVICES_MAX];
@@ -46,9 +47,10 @@ struct mm_config {
 	uint64_t turn_priority_max;           /* likewise */
 	uint64_t on_timeout;                  /* enum mm_on_timeout, of the same */
 	struct mm_accounts accounts;
-	uint64_t ask_ms, stop_ms;                  /* of the ladder; 0 = default */
-	uint64_t kill_max, kill_window_ms;         /* of its breaker; 0 = default */
-	uint64_t host_store_max_bytes;             /* 0 = no limit */
+	uint64_t ask_ms, stop_ms;          /* of the ladder; 0 = default */
+	uint64_t kill_max, kill_window_ms; /* of its breaker; 0 = default */
+	uint64_t idle_ms;                  /* to load a model or declare KV memory; 0 = for ever */
+	uint64_t host_store_max_bytes;     /* 0 = no limit */
 	char store_dir[MM_CONFIG_STORE_DIR_BYTES]; /* for stores that do not fit; "" = none */
 	uint64_t stage_bytes;                      /* of each device; 0 = default */
 	uint64_t swap_max_bytes;                   /* of all tenants; 0 = none may swap */

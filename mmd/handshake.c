@@ -164,6 +164,9 @@ static int join(struct mm_session *s, const struct mm_hello *hello)
 	s->state = MM_SESSION_OPEN;
 	s->features = how.features;
 	memcpy(s->name, hello->name, sizeof(s->name));
+	s->idle_by_ns = mm_quota_is_ours(s) || !s->shell->config->idle_ms
+				? UINT64_MAX
+				: mm_now_ns() + s->shell->config->idle_ms * MM_NS_PER_MS;
 	mm_worker_tenant(s->pool, s->tenant);
 	mm_log(MM_LOG_INFO, "tenant.joined", "tenant=%u name=%s pid=%d uid=%u device=%" PRIu64,
 	       s->tenant, s->name, (int)s->pid, s->uid, s->pool->ordinal);
@@ -207,18 +210,13 @@ static int no_such_device(struct mm_session *s, const struct mm_hello *hello)
 /* Return: 0; negative errno: it was refused. */
 static int account(struct mm_session *s)
 {
-	char name[MM_ACCOUNT_NAME_BYTES], reason[MM_REASON_BYTES];
+	char reason[MM_REASON_BYTES];
 	const char *why;
 	int r = mm_quota_resolve(s, &why);
 
 	if (r < 0)
 		return refuse(s, r, why);
-	if (mm_quota_connects(s))
-		return 0;
-	snprintf(reason, sizeof(reason),
-		 "account %s has as many connections as it may have; end one of its tenants",
-		 mm_quota_name(s->shell, s->account, name));
-	return refuse(s, -EDQUOT, reason);
+	return mm_quota_connects(s, reason) ? 0 : refuse(s, -EDQUOT, reason);
 }
 
 static int welcome(struct mm_session *s, const struct mm_hello *hello)

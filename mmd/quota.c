@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "libclient/ipc/clock.h"
 #include "mmd/peer.h"
@@ -159,11 +160,78 @@ static uint64_t connections(const struct mm_shell *shell, uint64_t account)
 	return n;
 }
 
-bool mm_quota_connects(const struct mm_session *s)
+bool mm_quota_is_ours(const struct mm_session *s)
 {
-	const struct mm_account_config *a = named(s->shell, s->account);
+	return s->uid == geteuid();
+}
 
-	return !a || connections(s->shell, s->account) < a->connections_max;
+static bool is_limited(const struct mm_shell *shell, uint64_t account)
+{
+	const struct mm_account_config *a = named(shell, account);
+
+	return a && a->connections_max != MM_ACCOUNT_ANY;
+}
+
+struct places { /* of one device */
+	uint64_t used, own;
+};
+
+static struct places places(const struct mm_pool *pool, uint64_t account)
+{
+	struct places p = { 0 };
+
+	MM_FOREACH_SESSION(pool->shell, s)
+	{
+		if (s->state < MM_SESSION_OPEN || s->pool != pool)
+			continue;
+		p.used++;
+		p.own += s->account == account;
+	}
+	return p;
+}
+
+static uint64_t places_max(const struct places *p)
+{
+	return mm_accounts_share(MM_TENANTS_MAX, p->used, p->own);
+}
+
+bool mm_quota_connects(const struct mm_session *s, char *ret_reason)
+{
+	char name[MM_ACCOUNT_NAME_BYTES];
+	uint64_t have = connections(s->shell, s->account);
+	struct places p = places(s->pool, s->account);
+
+	mm_quota_name(s->shell, s->account, name);
+	if (is_limited(s->shell, s->account)) {
+		uint64_t max = named(s->shell, s->account)->connections_max;
+
+		snprintf(ret_reason, MM_REASON_BYTES,
+			 "account %s has as many connections as it may have: %" PRIu64
+			 ", its connections_max is %" PRIu64 "; end one of its tenants",
+			 name, have, max);
+		return have < max;
+	}
+	snprintf(ret_reason, MM_REASON_BYTES,
+		 "account %s has as many connections as it may have: %" PRIu64
+		 " of the device's %d places, %" PRIu64
+		 " of them free: an account without a connections_max has at most half of what "
+		 "others leave; end one of its tenants, or give it a connections_max",
+		 name, p.own, MM_TENANTS_MAX, MM_TENANTS_MAX - p.used);
+	return mm_quota_is_ours(s) || p.used == MM_TENANTS_MAX || p.own < places_max(&p);
+}
+
+bool mm_quota_loads(const struct mm_session *s)
+{
+	uint64_t used = 0, own = 0;
+
+	/* One that was killed and does not end, in a file system that hangs, still counts. */
+	for (size_t i = 0; i < MM_LOADS_MAX; i++) {
+		const struct mm_load *load = &s->shell->stores.load[i];
+
+		used += load->id != 0;
+		own += load->id && load->account == s->account;
+	}
+	return mm_quota_is_ours(s) || own < mm_accounts_share(MM_LOADS_MAX, used, own);
 }
 
 /* Who uses a copy: sessions, and the load that fills it. */
@@ -257,6 +325,7 @@ static json_t *account_json(struct mm_pool *pool, const struct mm_core_account *
 	struct mm_shell *shell = pool->shell;
 	const struct mm_account_config *limits = named(shell, a->account);
 	uint64_t page = pool->worker.device.page_bytes;
+	struct places p = places(pool, a->account);
 	char text[MM_ACCOUNT_NAME_BYTES];
 	json_t *json = json_object();
 
@@ -279,6 +348,10 @@ static json_t *account_json(struct mm_pool *pool, const struct mm_core_account *
 	set_u64(json, "tenants", a->tenants);
 	set_u64(json, "connections", connections(shell, a->account));
 	set_limit(json, "connections_max", limits ? limits->connections_max : MM_ACCOUNT_ANY);
+	set_u64(json, "places", p.own);
+	set_limit(json, "places_max",
+		  is_limited(shell, a->account) || a->account == geteuid() ? MM_ACCOUNT_ANY
+									   : places_max(&p));
 	set_u64(json, "host_bytes", host_bytes(shell, a->account));
 	set_limit(json, "host_max_bytes", limits ? limits->host_max_bytes : MM_ACCOUNT_ANY);
 	return json;

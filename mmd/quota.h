@@ -36,8 +36,21 @@ int mm_quota_setup(struct mm_pool *pool);
  */
 int mm_quota_resolve(struct mm_session *session, const char **ret_reason);
 
-/* Whether its account may have one more connection. */
-bool mm_quota_connects(const struct mm_session *session);
+/* Whether the session is of the user that mmd runs as: who could end mmd needs no limit. */
+bool mm_quota_is_ours(const struct mm_session *session);
+
+/**
+ * mm_quota_connects() - whether its account may have one more connection
+ * @session:    has its account and its pool
+ * @ret_reason: MM_REASON_BYTES: why not, with the limit and what to do
+ *
+ * What the operator said counts, over all devices. An account that he said nothing of has a share of the
+ * places of each device (mm_accounts_share()); mmd's own user is not limited.
+ */
+bool mm_quota_connects(const struct mm_session *session, char *ret_reason);
+
+/* Whether its account may have one more load, of those that may run at once. */
+bool mm_quota_loads(const struct mm_session *session);
 
 /* The account's name; @text has MM_ACCOUNT_NAME_BYTES. */
 const char *mm_quota_name(const struct mm_shell *shell, uint64_t account, char *text);

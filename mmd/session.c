@@ -505,6 +505,23 @@ static void sample_cursor(struct mm_session *s)
 	mm_pool_settle(s->pool);
 }
 
+/* A place is for whoever serves something; having begun once is enough. */
+static void sample_idle(struct mm_session *s, uint64_t now_ns)
+{
+	uint64_t idle_ns = s->shell->config->idle_ms * MM_NS_PER_MS;
+	struct mm_core_tenant t = { 0 };
+
+	if (s->idle_by_ns == UINT64_MAX)
+		return;
+	if (s->store || (mm_core_tenant(s->pool->core, s->tenant, &t) && t.kv_chunks_max))
+		s->idle_by_ns = UINT64_MAX;
+	else if (s->load)
+		s->idle_by_ns = now_ns + idle_ns;
+	else if (now_ns >= s->idle_by_ns)
+		mm_session_end(s, "it neither loaded a model nor declared KV memory within "
+				  "--idle-timeout");
+}
+
 void mm_sessions_sample(struct mm_shell *shell, uint64_t now_ns)
 {
 	MM_FOREACH_SESSION(shell, s)
@@ -513,5 +530,7 @@ void mm_sessions_sample(struct mm_shell *shell, uint64_t now_ns)
 			sample_stats(s, now_ns);
 		if (s->state == MM_SESSION_OPEN && !s->ending)
 			sample_cursor(s);
+		if (s->state == MM_SESSION_OPEN && !s->ending)
+			sample_idle(s, now_ns);
 	}
 }

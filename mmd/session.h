@@ -12,7 +12,8 @@
  *             the kernel refuses it, or the message that it came with is never received, since the
  *             last close of what a stranger passes may sleep for as long as he likes.
  * Threading:  core's thread. Work per wake-up is bounded; what is left is done in the next turn.
- * Limits:     MM_TENANTS_MAX tenants per device, MM_HELLOS_MAX connections that have not said hello (of
+ * Limits:     MM_TENANTS_MAX tenants per device, of one account a share (quota.h), each to begin within
+ *             --idle-timeout; MM_HELLOS_MAX connections that have not said hello (of
  *             one user MM_HELLOS_UID_MAX), for at most MM_HELLO_NS; beyond, the longest silent goes.
  */
 #pragma once
@@ -54,6 +55,8 @@ struct mm_session {
 	char name[MM_NAME_BYTES];
 	uint64_t features;
 	uint64_t hello_by_ns;
+	uint64_t
+		idle_by_ns; /* to load a model or to declare KV memory; UINT64_MAX: it has, or need not */
 
 	struct mm_region tenant_region, mmd_region, gate_region; /* shared with the tenant */
 	struct mm_region plan_region, cursor_region;             /* shared with xfer */

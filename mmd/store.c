@@ -229,9 +229,10 @@ int mm_store_open(struct mm_session *s)
 		return -EALREADY;
 	for (size_t i = 0; i < MM_LOADS_MAX && !load; i++)
 		load = all->load[i].id ? NULL : &all->load[i];
-	if (!load)
+	if (!load || !mm_quota_loads(s))
 		return -EAGAIN;
 	load->id = ++all->load_serial;
+	load->account = s->account;
 	load->state = MM_LOAD_STARTING;
 	load->tenant = s->tenant;
 	s->load = load->id;

@@ -74,7 +74,8 @@ struct mm_load {
 	struct mm_shell *shell;
 	enum mm_load_state state;
 	uint64_t id;
-	uint32_t tenant; /* MM_NO_TENANT: it is gone, the load is being killed */
+	uint32_t tenant;  /* MM_NO_TENANT: it is gone, the load is being killed */
+	uint64_t account; /* of the tenant, also when that is gone */
 	int fd;
 	struct mm_source source;
 	struct mm_store *store;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Accounts: who is charged, what quotas do, and what crosses from one domain to another."""
 
+import errno
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import subprocess
 
 import pytest
 
+import wire
 from daemon import RpcError, alive, descendants
 from isolated import isolated
 from kvclient import KvClient
@@ -20,6 +22,7 @@ from wire import Raw, Refused
 PAGE = 16384
 ROOT = os.geteuid() == 0
 GROUP_A, GROUP_B = 54321, 54322
+needs_users = pytest.mark.skipif(not ROOT, reason="another user needs root")
 needs_groups = pytest.mark.skipif(not ROOT, reason="two accounts by group need root")
 
 
@@ -152,6 +155,131 @@ def test_the_file_is_checked(root):
         done = subprocess.run([str(BIN / "mmd"), "--config", str(config), "--dir", str(root / "x")],
                               capture_output=True, timeout=60 * SLOWNESS)
         assert done.returncode == 2 and word in done.stderr.decode(), done.stderr
+
+
+# ---- places
+
+def as_user(uid, body, *args):
+    """A child of another user; what it returns, and the child, which lives until its pipe is closed."""
+    said, say = os.pipe()
+    wait, let_go = os.pipe()
+
+    def run():
+        os.close(let_go)
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+        os.write(say, json.dumps(body(*args)).encode())
+        os.read(wait, 1)
+
+    pid = spawn(run)
+    os.close(say)
+    os.close(wait)
+    text = told(said)
+    os.close(said)
+    return json.loads(text), pid, let_go
+
+
+def ended(*children):
+    for _, _, let_go in children:  # all first: a later child has copies of the earlier ones' ends
+        os.close(let_go)
+    for _, pid, _ in children:
+        assert joined(pid) == 0
+
+
+KEPT = []  # connections of a child, as long as it lives
+
+
+def take_places(d):
+    """As many as one gets: how many, and why not one more."""
+    while True:
+        try:
+            KEPT.append(Raw(d).greet())
+        except Refused as e:
+            return len(KEPT), e.result, e.reason
+
+
+@needs_users
+def test_no_user_takes_all_places(start, root):
+    """Half of what others leave; who has none yet finds one as long as there is one."""
+    d = start_with(start, [])
+    root.chmod(0o711)
+    takers = [as_user(54321 + i, take_places, d) for i in range(7)]
+    try:
+        assert [taker[0][0] for taker in takers] == [32, 16, 8, 4, 2, 1, 1]
+        (_, result, reason), first = takers[0][0], account(d, "uid:54321")
+        assert result == -errno.EDQUOT and "uid:54321" in reason, reason
+        assert "32 of the device's 64 places" in reason and "connections_max" in reason, reason
+        assert (first["places"], first["places_max"], first["connections_max"]) == (32, 16, None)
+        late = as_user(54330, take_places, d)
+        takers.append(late)
+        assert late[0][:2] == [0, -errno.EUSERS], late
+    finally:
+        ended(*takers)
+
+
+@needs_users
+def test_what_the_operator_says_of_places_counts(start, root):
+    d = start_with(start, [{"name": "few", "uid": 54321, "connections_max": 3},
+                           {"name": "many", "uid": 54322, "connections_max": 40}])
+    root.chmod(0o711)
+    takers = [as_user(54321, take_places, d), as_user(54322, take_places, d)]
+    try:
+        assert [taker[0][0] for taker in takers] == [3, 40], takers
+        assert "connections_max is 3;" in takers[0][0][2] and "few" in takers[0][0][2]
+        # mmd's own user could end mmd: no limit of this kind is for it.
+        assert spawn_and_count(d) == 64 - 43
+    finally:
+        ended(*takers)
+
+
+def spawn_and_count(d):
+    count, pid, let_go = as_user(os.geteuid(), take_places, d)
+    ended((count, pid, let_go))
+    return count[0]
+
+
+@needs_users
+def test_no_user_takes_all_loads(start, root):
+    """Half of those that may run at once, over all devices; who is told -EAGAIN comes again (libclient)."""
+    d = start_with(start, [], devices=2)
+    root.chmod(0o711)
+    uuids = [bytes.fromhex(d.device(i)["device"]["uuid"]) for i in range(2)]
+
+    def open_models():
+        results = []
+        for i in range(34):
+            KEPT.append(Raw(d).greet(wire.hello(device_uuid=uuids[i % 2])))
+            KEPT[-1].push(wire.OP_MODEL_OPEN, user_data=i + 1)
+            results.append(KEPT[-1].pop()["result"])
+        return results
+
+    taker = as_user(54321, open_models)
+    ended(taker)
+    assert taker[0] == [0] * 32 + [-errno.EAGAIN] * 2
+
+
+@needs_users
+def test_idle_places_are_given_back(start, root):
+    """A tenant that never begins is told why it has to go; one that began, and mmd's own, stay."""
+    d = start_with(start, [], extra=["--idle-timeout", "300"])
+    root.chmod(0o711)
+
+    def body():
+        with Raw(d).greet() as began, Raw(d).greet() as idle:
+            began.push(wire.OP_KV_DECLARE, (PAGE, 1, 4, 0), user_data=1)
+            assert began.pop()["result"] == 0
+            assert idle.ended()
+            began.push(wire.OP_KV_DECLARE, (PAGE, 1, 4, 0), user_data=2)
+            return began.pop() is not None
+
+    with Raw(d).greet() as ours:
+        told_so = as_user(54321, body)
+        ended(told_so)
+        assert told_so[0] is True
+        assert "within --idle-timeout" in d.log.read_text()
+        ours.push(wire.OP_KV_DECLARE, (PAGE, 1, 4, 0), user_data=3)
+        assert ours.pop() is not None
 
 
 # ---- who is who

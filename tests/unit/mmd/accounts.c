@@ -182,6 +182,30 @@ static void the_most_specific_wins(void **state)
 	}
 }
 
+/* How many the next account gets, and the one after it, and so on: each takes all that it may. */
+static void half_of_what_is_left(void **state)
+{
+	const uint64_t want[] = { 32, 16, 8, 4, 2, 1, 1, 0, 0 };
+	uint64_t used = 0;
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(want); i++) {
+		uint64_t own = 0;
+
+		while (mm_accounts_share(64, used, own) > own) {
+			own++;
+			used++;
+			/* Who took a second one leaves as many to newcomers as it has. */
+			assert_true(own < 2 || 64 - used >= own);
+		}
+		assert_int_equal(own, want[i]);
+	}
+	assert_int_equal(used, 64);
+	/* What it has stays when others come; it gets no more. */
+	assert_true(mm_accounts_share(64, 64, 32) <= 32);
+	assert_int_equal(mm_accounts_share(1, 0, 0), 1);
+}
+
 static void the_root_cgroup_is_everybody(void **state)
 {
 	struct mm_accounts all = parse("[{\"name\": \"all\", \"cgroup\": \"/\"}]");
@@ -202,6 +226,7 @@ int main(void)
 		cmocka_unit_test(mins_fit_the_pool),
 		cmocka_unit_test(the_most_specific_wins),
 		cmocka_unit_test(the_root_cgroup_is_everybody),
+		cmocka_unit_test(half_of_what_is_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,6 +73,8 @@ static const struct {
 	{ { "--page", "3" }, "--page" },
 	{ { "--policy", "greedy" }, "greedy" },
 	{ { "--log-level", "loud" }, "loud" },
+	{ { "--passed-fds", "take" }, "take" },
+	{ { "--idle-timeout", "-1" }, "--idle-timeout" },
 	{ { "--lend-max", "1001" }, "--lend-max" },
 	{ { "--lend-max", "1M" }, "--lend-max" },
 	{ { "--controller", "" }, "--controller" },
