@@ -3,9 +3,13 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/epoll.h>
 
+#include "libclient/ipc/clock.h"
 #include "libclient/ipc/sock.h"
 #include "mm/base.h"
+
+#define RETRY_NS (10 * MM_NS_PER_MS)
 
 struct item {
 	struct mm_kmsg msg;
@@ -16,6 +20,7 @@ struct item {
 void mm_kchan_init(struct mm_kchan *chan, int fd)
 {
 	chan->fd = fd;
+	chan->retry_ns = UINT64_MAX;
 	mm_fifo_init(&chan->queue, sizeof(struct item), MM_KCHAN_QUEUE);
 }
 
@@ -31,14 +36,23 @@ void mm_kchan_done(struct mm_kchan *chan)
 	chan->fd = -1;
 }
 
+/* Of a failed send: the socket may be writable, and still nothing can be sent now. */
+static bool passes_later(int r)
+{
+	return r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM;
+}
+
 int mm_kchan_flush(struct mm_kchan *chan)
 {
 	struct item *item;
 	int r;
 
+	chan->retry_ns = UINT64_MAX;
 	while ((item = mm_fifo_at(&chan->queue, 0))) {
 		r = mm_sock_send(chan->fd, &item->msg, sizeof(item->msg), item->fds, item->n_fds);
-		if (r == -EAGAIN || r == -ETOOMANYREFS)
+		if (passes_later(r))
+			chan->retry_ns = mm_now_ns() + RETRY_NS;
+		if (r == -EAGAIN || passes_later(r))
 			return 0;
 		if (r < 0)
 			return r;
@@ -68,6 +82,23 @@ int mm_kchan_send(struct mm_kchan *chan, const struct mm_kmsg *msg, const int *f
 bool mm_kchan_waiting(const struct mm_kchan *chan)
 {
 	return chan->queue.count > 0;
+}
+
+int mm_kchan_turn(struct mm_kchan *chan, uint64_t now_ns)
+{
+	return now_ns >= chan->retry_ns ? mm_kchan_flush(chan) : 0;
+}
+
+uint32_t mm_kchan_events(const struct mm_kchan *chan)
+{
+	bool full = mm_kchan_waiting(chan) && chan->retry_ns == UINT64_MAX;
+
+	return EPOLLIN | (full ? (uint32_t)EPOLLOUT : 0);
+}
+
+uint64_t mm_kchan_deadline(const struct mm_kchan *chan)
+{
+	return chan->retry_ns;
 }
 
 int mm_kchan_recv(struct mm_kchan *chan, struct mm_kmsg *ret_msg, int *ret_fds)

@@ -193,13 +193,14 @@ static void turn(struct mm_shell *shell)
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_worker_ring(&shell->pool[i]);
 	mm_sessions_ring(shell);
-	mm_loop_want(&shell->loop, &shell->keeper_source,
-		     EPOLLIN | (mm_kchan_waiting(&shell->keeper) ? (uint32_t)EPOLLOUT : 0));
+	if (mm_kchan_turn(&shell->keeper, now) < 0)
+		keeper_lost(shell);
+	mm_loop_want(&shell->loop, &shell->keeper_source, mm_kchan_events(&shell->keeper));
 }
 
 static uint64_t deadline(const struct mm_shell *shell)
 {
-	uint64_t at = mm_sessions_deadline(shell);
+	uint64_t at = MM_MIN(mm_sessions_deadline(shell), mm_kchan_deadline(&shell->keeper));
 
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		at = MM_MIN(at, mm_pool_deadline(&shell->pool[i]));

@@ -290,6 +290,7 @@ static int store_send(struct mm_pool *pool, uint64_t id)
 static int out_send(struct mm_pool *pool, const struct out *out)
 {
 	struct mm_worker *w = &pool->worker;
+	bool later;
 	int r;
 
 	if (out->kind == OUT_JOB)
@@ -304,10 +305,11 @@ static int out_send(struct mm_pool *pool, const struct out *out)
 		r = store_send(pool, out->id);
 	if (r == 0)
 		return 1;
+	later = r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM;
 	w->want_write |= r == -EAGAIN;
-	if (r == -ETOOMANYREFS)
+	if (later)
 		w->retry_ns = mm_now_ns() + RETRY_NS;
-	return r == -EAGAIN || r == -ETOOMANYREFS ? 0 : r;
+	return r == -EAGAIN || later ? 0 : r;
 }
 
 static void flush(struct mm_pool *pool)
@@ -706,8 +708,10 @@ void mm_worker_ring(struct mm_pool *pool)
 	if (w->bell)
 		mm_sock_doorbell(w->fd);
 	w->bell = false;
+	/* While the timer holds the queue back, a socket that is writable is of no use. */
 	mm_loop_want(&pool->shell->loop, &w->source,
-		     EPOLLIN | (w->want_write ? (uint32_t)EPOLLOUT : 0));
+		     EPOLLIN |
+			     (w->want_write && w->retry_ns == UINT64_MAX ? (uint32_t)EPOLLOUT : 0));
 }
 
 uint64_t mm_worker_deadline(const struct mm_worker *w)

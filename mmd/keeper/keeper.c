@@ -57,12 +57,6 @@ struct keeper {
 	uint64_t end_at_ns;    /* of an orderly stop, then of the wait for the killed */
 };
 
-static void core_want(struct keeper *k)
-{
-	mm_loop_want(&k->loop, &k->core_source,
-		     EPOLLIN | (mm_kchan_waiting(&k->core) ? (uint32_t)EPOLLOUT : 0));
-}
-
 /* Core's death is seen by SIGCHLD; a message that cannot reach it any more is of no use. */
 static void tell(struct keeper *k, const struct mm_kmsg *msg, const int *fds, size_t n_fds)
 {
@@ -70,7 +64,20 @@ static void tell(struct keeper *k, const struct mm_kmsg *msg, const int *fds, si
 
 	if (r < 0 && r != -ECONNRESET)
 		mm_log(MM_LOG_ERROR, "core.unreachable", "op=%u error=%d", msg->op, r);
-	core_want(k);
+}
+
+/*
+ * What every source waits for follows from the state, once per turn: whoever sends, flushes or changes the
+ * state cannot forget to say so.
+ */
+static void sources_update(struct keeper *k)
+{
+	bool accepts = k->ready && !k->stopping && !mm_kchan_waiting(&k->core) && !k->accept_at_ns &&
+		       !mm_closer_full(&k->closer);
+
+	mm_loop_want(&k->loop, &k->core_source, mm_kchan_events(&k->core));
+	mm_loop_want(&k->loop, &k->tenant_source, accepts ? EPOLLIN : 0);
+	mm_loop_want(&k->loop, &k->admin_source, accepts ? EPOLLIN : 0);
 }
 
 static void kill_pid(pid_t pid)
@@ -81,15 +88,6 @@ static void kill_pid(pid_t pid)
 
 /* ---- accepting ---- */
 
-static void accept_want(struct keeper *k)
-{
-	bool on = k->ready && !k->stopping && !mm_kchan_waiting(&k->core) && !k->accept_at_ns &&
-		  !mm_closer_full(&k->closer);
-
-	mm_loop_want(&k->loop, &k->tenant_source, on ? EPOLLIN : 0);
-	mm_loop_want(&k->loop, &k->admin_source, on ? EPOLLIN : 0);
-}
-
 /* No fd or memory is left: whoever waits goes on waiting, and we do not spin meanwhile. */
 static void accept_later(struct keeper *k, int error)
 {
@@ -99,10 +97,8 @@ static void accept_later(struct keeper *k, int error)
 
 static void accept_again(struct keeper *k)
 {
-	if (!k->accept_at_ns || mm_now_ns() < k->accept_at_ns)
-		return;
-	k->accept_at_ns = 0;
-	accept_want(k);
+	if (mm_now_ns() >= k->accept_at_ns)
+		k->accept_at_ns = 0;
 }
 
 static void accept_some(struct keeper *k, int listen_fd, enum mm_kop op)
@@ -119,7 +115,6 @@ static void accept_some(struct keeper *k, int listen_fd, enum mm_kop op)
 		}
 		tell(k, &msg, &fd, 1);
 	}
-	accept_want(k);
 }
 
 static void on_tenant(struct mm_source *source, uint32_t events)
@@ -326,7 +321,6 @@ static void readiness(struct keeper *k, const struct mm_kmsg *msg)
 		return;
 	}
 	k->ready = true;
-	accept_want(k);
 }
 
 static void xfer_down(struct keeper *k, struct xfer *x, const char *why);
@@ -392,8 +386,6 @@ static void on_core(struct mm_source *source, uint32_t events)
 		return;
 	}
 	mm_kchan_flush(&k->core);
-	core_want(k);
-	accept_want(k);
 }
 
 /* ---- reaping ---- */
@@ -419,7 +411,6 @@ static void core_gone(struct keeper *k, int status)
 	if (!orderly)
 		k->failed = true;
 	k->stopping = true;
-	accept_want(k);
 	mm_loop_del(&k->loop, &k->core_source);
 	end_all(k);
 }
@@ -496,8 +487,8 @@ static void reap(struct keeper *k)
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 		if (mm_closer_reaped(&k->closer, pid))
-			accept_want(k);
-		else if (pid == k->core_pid)
+			continue;
+		if (pid == k->core_pid)
 			core_gone(k, status);
 		else if (!xfer_reaped(k, pid, status))
 			helper_reaped(k, pid, status);
@@ -514,7 +505,6 @@ static void stop(struct keeper *k)
 	k->stopping = true;
 	k->end_at_ns = mm_now_ns() + STOP_NS;
 	tell(k, &msg, NULL, 0);
-	accept_want(k);
 }
 
 static void on_signal(struct mm_source *source, uint32_t events)
@@ -534,12 +524,14 @@ static void on_signal(struct mm_source *source, uint32_t events)
 
 static int signals_init(struct keeper *k)
 {
+	static const int taken[] = { SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 };
 	sigset_t set;
 
+	/* Whoever started us may have ignored it; then the kernel would reap our children itself. */
+	signal(SIGCHLD, SIG_DFL);
 	sigemptyset(&set);
-	sigaddset(&set, SIGCHLD);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(taken); i++)
+		sigaddset(&set, taken[i]);
 	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
 		return -errno;
 	k->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -603,6 +595,7 @@ static uint64_t wake_at_ns(const struct keeper *k)
 	uint64_t at = MM_MIN(xfers_start_at_ns(k), k->end_at_ns);
 
 	at = MM_MIN(at, mm_closer_due_ns(&k->closer));
+	at = MM_MIN(at, mm_kchan_deadline(&k->core));
 	return k->accept_at_ns ? MM_MIN(at, k->accept_at_ns) : at;
 }
 
@@ -611,10 +604,12 @@ static int run(struct keeper *k)
 	int r = 0;
 
 	while (r == 0 && !(k->stopping && all_reaped(k))) {
+		sources_update(k);
 		r = mm_loop_run_once(&k->loop, wake_at_ns(k));
 		xfers_start_due(k);
 		accept_again(k);
 		mm_closer_turn(&k->closer);
+		mm_kchan_turn(&k->core, mm_now_ns());
 		if (end_due(k))
 			break;
 	}
@@ -651,14 +646,16 @@ static int keeper_init(struct keeper *k, const struct mm_config *config, char *e
 	for (uint32_t i = 0; i < k->n_xfers; i++)
 		k->xfer[i].start_at_ns = UINT64_MAX;
 	mm_kchan_init(&k->core, -1);
-	r = mm_place_init(&k->place, config->dir, !config->discard_fds, error);
-	if (r < 0)
-		return r;
-	r = mm_loop_init(&k->loop);
+	k->place = MM_PLACE_NULL;
+	r = signals_init(k);
 	if (r == 0)
-		r = signals_init(k);
-	if (r == 0)
+		r = mm_loop_init(&k->loop);
+	if (r == 0) {
+		r = mm_place_init(&k->place, config->dir, !config->discard_fds, error);
+		if (r < 0)
+			return r;
 		r = core_start(k);
+	}
 	if (r == 0)
 		r = sources_add(k);
 	if (r < 0)

@@ -250,6 +250,46 @@ def test_connection_flood(d):
         client.close()
 
 
+def flood_connects(d, until):
+    while time.monotonic() < until:
+        sockets = []
+        for _ in range(100):
+            s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+            sockets.append(s)
+            try:
+                s.connect(str(d.dir / "tenant.sock"))
+            except OSError:
+                break
+        for s in sockets:
+            s.close()
+
+
+def end_loads(d, until):
+    while time.monotonic() < until:
+        try:
+            with Raw(d).greet() as client:
+                client.push(wire.OP_MODEL_OPEN)
+                client.load_channel().socket.close()
+        except (Refused, OSError, AssertionError):
+            pass
+
+
+@isolated()
+def test_connects_while_loads_end(d):
+    """Keeper tells core of each load's end while it waits for room to hand over connections: it accepts again."""
+    until = time.monotonic() + count(8, 4)
+    works = [flood_connects] * 2 + [end_loads] * 3
+    pids = []
+    for work in works:
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            work(d, until)
+            os._exit(0)
+    for pid in pids:
+        os.waitpid(pid, 0)
+    wait_until(lambda: answers(d), 60, "mmd to answer again")
+
+
 def test_admin_flood(d):
     """Silent and chattering admin connections do not stop a tenant, nor each other for good."""
     sockets = []
