@@ -53,12 +53,20 @@ static int streams_open(void)
 	return 0;
 }
 
+/* What a call reports as its error: no reader, a file at RLIMIT_FSIZE, a terminal that is another's. */
+static void signals_ignore(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	signal(SIGTTOU, SIG_IGN);
+}
+
 static int run(const struct mm_config *config)
 {
 	enum mm_log_level level = (enum mm_log_level)config->log_level;
 	static char role[16];
 
-	signal(SIGPIPE, SIG_IGN);
+	signals_ignore();
 	switch (config->role) {
 	case MM_ROLE_CORE:
 		mm_log_init("core", level);

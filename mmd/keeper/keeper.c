@@ -507,6 +507,12 @@ static void stop(struct keeper *k)
 	tell(k, &msg, NULL, 0);
 }
 
+/* ^C, ^\, systemd. What else can come (a terminal that hangs up, a reload that there is none of) must not. */
+static bool ends(uint32_t signal)
+{
+	return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT;
+}
+
 static void on_signal(struct mm_source *source, uint32_t events)
 {
 	struct keeper *k = mm_source_owner(source, struct keeper, signal_source);
@@ -514,8 +520,13 @@ static void on_signal(struct mm_source *source, uint32_t events)
 
 	(void)events;
 	while (read(k->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-		if (info.ssi_signo != SIGCHLD)
+		if (info.ssi_signo == SIGCHLD)
+			continue;
+		if (ends(info.ssi_signo))
 			stop(k);
+		else
+			mm_log(MM_LOG_WARN, "signal.ignored", "signal=%s pid=%u uid=%u",
+			       sigabbrev_np((int)info.ssi_signo), info.ssi_pid, info.ssi_uid);
 	}
 	reap(k);
 }

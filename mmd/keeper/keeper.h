@@ -5,7 +5,8 @@
  * Concept:   Holds the lock and the listening sockets, starts core, and on core's word xfer, loads and spools;
  *            accepts connections and hands them to core. It decides nothing and reads no byte that a
  *            tenant wrote, so nothing that a child or a tenant does can bring it down.
- * Lifetime:  SIGTERM or SIGINT: core ends the tenants' connections, then everything ends, exit 0. Core
+ * Lifetime:  SIGTERM, SIGINT or SIGQUIT: core ends the tenants' connections, then everything ends, exit 0.
+ *            SIGHUP, SIGUSR1 and SIGUSR2 are logged and mean nothing yet. Core
  *            dies: everything ends, exit 1 (systemd starts anew). xfer dies: it is started again when
  *            core asks, after a growing pause while it fails; never before the old one was reaped.
  * Threading: one thread.

@@ -13,16 +13,17 @@ _Noreturn static void become(char **argv, pid_t parent, const int *fds, int n_fd
 {
 	const int safe = MM_ROLE_FD + MM_SPAWN_FDS_MAX + 1;
 	int moved[MM_SPAWN_FDS_MAX];
+	/* keeper ends us, in order; a terminal's ^C, ^\ or hang-up and systemd's stop reach all of us. */
+	static const int ignored[] = { SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 };
 	sigset_t none;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(EXIT_NO_EXEC);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(ignored); i++)
+		signal(ignored[i], SIG_IGN);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	/* A terminal's ^C and systemd's stop reach all of us: it is keeper that ends the others, in order. */
-	signal(SIGINT, SIG_IGN);
-	signal(SIGTERM, SIG_IGN);
 	/* Two steps: a source may lie where another's target is. */
 	for (int i = 0; i < n_fds; i++)
 		moved[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, safe);

@@ -38,11 +38,11 @@ class Smoke(unittest.TestCase):
             process.stderr.close()
         self.place.cleanup()
 
-    def start(self, name, *flags):
+    def start(self, name, *flags, **options):
         process = subprocess.Popen(
             [str(BIN / "mmd"), "--dir", str(self.root / name), "--driver", "software", "--pool",
              str(PAGES * PAGE_BYTES), "--page", str(PAGE_BYTES), *flags],
-            env=self.env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            env=self.env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **options)
         self.started.append(process)
         return process
 
@@ -120,6 +120,31 @@ class Smoke(unittest.TestCase):
         code, errors = self.ends(self.mmd)
         self.assertEqual(code, 0, errors)
         self.assertNotIn("core.died", errors)
+
+    def test_signals_that_mean_nothing(self):
+        """A terminal that hangs up reaches every process of mmd; whoever wants a reload reaches the first."""
+        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+            for pid in [self.mmd.pid, *self.children()]:
+                os.kill(pid, number)
+            self.status()
+        for child in self.children():
+            os.kill(child, signal.SIGQUIT)
+        self.status()
+        self.mmd.send_signal(signal.SIGQUIT)
+        code, errors = self.ends(self.mmd)
+        self.assertEqual(code, 0, errors)
+        for name in ("HUP", "USR1", "USR2"):
+            self.assertIn(f"event=signal.ignored signal={name} ", errors)
+        self.assertNotIn("died", errors)
+
+    def test_started_without_sigchld(self):
+        """As under a parent that leaves reaping to the kernel: the next xfer is started all the same."""
+        self.mmd.send_signal(signal.SIGTERM)
+        self.ends(self.mmd)
+        self.mmd = self.start("one", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.until(lambda: self.ctl("one", "status").returncode == 0, "mmd to answer")
+        os.kill(self.status()["xfer"]["pid"], signal.SIGKILL)
+        self.until(lambda: self.status()["xfer"]["restarts"] == 1 and self.status()["xfer"]["up"], "another xfer")
 
     def test_xfer_cannot_be_started(self):
         """Keeper has no fd left for its socket: that counts as a failure, six are the end."""
