@@ -438,6 +438,7 @@ static json_t *xfer_json(const struct mm_worker *w)
 	json_t *xfer = json_object();
 
 	json_object_set_new(xfer, "up", json_boolean(w->state == MM_WORKER_UP));
+	json_object_set_new(xfer, "proven", json_boolean(w->proven));
 	set_u64(xfer, "epoch", w->epoch);
 	set_u64(xfer, "restarts", w->restarts);
 	set_u64(xfer, "pid", (uint64_t)w->pid);

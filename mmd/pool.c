@@ -141,6 +141,15 @@ void mm_pool_down(struct mm_pool *pool)
 	mm_sessions_end(pool, "its device is down");
 }
 
+void mm_pool_up(struct mm_pool *pool)
+{
+	if (!pool->down)
+		return;
+	pool->down = false;
+	mm_log(MM_LOG_INFO, "pool.up", "device=%" PRIu64 " name=\"%s\"", pool->ordinal,
+	       pool->worker.device.name);
+}
+
 /* While it is down its core's time stands still: what tenants owe it, nobody could use. */
 static bool ticks(const struct mm_pool *pool)
 {

@@ -10,7 +10,8 @@
  *            tenant of all pools.
  * Start:     all or nothing: mmd is ready when the pages of every pool stand, and ends when one cannot.
  * Down:      an xfer that keeps failing later on takes only its own pool down: the pool's tenants are
- *            ended, new ones refused, until an xfer is up again. With every pool down mmd ends.
+ *            ended, new ones refused, until an xfer is up again and has proven itself (worker.h). With every
+ *            pool down mmd ends.
  * Ownership: struct mm_shell owns the pools; a pool owns its core and its worker.
  * Threading: core's thread.
  */
@@ -51,6 +52,8 @@ void mm_pool_settle(struct mm_pool *pool);
 
 /* Keeper: its xfer has failed too often in a row. */
 void mm_pool_down(struct mm_pool *pool);
+/* It has an xfer that is proven. */
+void mm_pool_up(struct mm_pool *pool);
 
 /* By a hello's UUID; NULL when there is none. All zero: the only one, or NULL. */
 struct mm_pool *mm_pool_by_uuid(struct mm_shell *shell, const uint8_t *uuid);

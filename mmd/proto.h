@@ -44,9 +44,9 @@ enum mm_kop {
 	MM_K_GONE,    /* keeper -> core: role, id; reaped; result = wait status */
 	MM_K_START,   /* core -> keeper: role, id (xfer: refused while the device's lives) */
 	MM_K_KILL,    /* core -> keeper: role, id: SIGKILL; MM_K_GONE follows */
-	MM_K_READY,   /* core -> keeper: the pool stands, tenants may be accepted */
-	MM_K_STOP,    /* either way: orderly end */
-	MM_K_DOWN,    /* keeper -> core: xfer of device fails again and again; it goes on trying
+	MM_K_READY, /* core -> keeper: the pool stands, tenants may be accepted; xfer: it is proven */
+	MM_K_STOP, /* either way: orderly end */
+	MM_K_DOWN, /* keeper -> core: xfer of device fails again and again; it goes on trying
 		    * core -> keeper: the device is lost */
 	MM_K_CLOSE, /* core -> keeper: a connection that has ended, with passed fds in it (1 fd): its
 		     * close may sleep, so it is nobody's who is needed */

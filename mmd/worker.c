@@ -38,6 +38,7 @@ void mm_worker_init(struct mm_pool *pool)
 		.done_region = MM_REGION_NULL,
 		.retry_ns = UINT64_MAX,
 		.hello_by_ns = UINT64_MAX,
+		.proven_at_ns = UINT64_MAX,
 		.device = { .numa_node = -1 },
 	};
 	mm_fifo_init(&w->queue, sizeof(struct out), QUEUE_MAX);
@@ -63,8 +64,8 @@ static void disconnect(struct mm_pool *pool)
 		pages_close(w, w->job[i].first, w->job[i].count);
 	memset(w->job, 0, sizeof(w->job));
 	w->jobs_running = 0;
-	w->busy = w->bell = w->want_write = false;
-	w->retry_ns = w->hello_by_ns = UINT64_MAX;
+	w->busy = w->bell = w->want_write = w->proven = false;
+	w->retry_ns = w->hello_by_ns = w->proven_at_ns = UINT64_MAX;
 }
 
 void mm_worker_done(struct mm_pool *pool)
@@ -399,17 +400,29 @@ static bool same_device(const struct mm_device *a, const struct mm_device *b)
 	       memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0;
 }
 
+/* It is more than a process that starts: keeper forgets the failures, and a device that was down is up. */
+static void worker_proven(struct mm_pool *pool)
+{
+	struct mm_worker *w = &pool->worker;
+
+	if (w->proven)
+		return;
+	w->proven = true;
+	w->proven_at_ns = UINT64_MAX;
+	mm_shell_tell_xfer(pool, MM_K_READY);
+	mm_pool_up(pool);
+}
+
 static void up(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
 
 	w->hello_by_ns = UINT64_MAX;
+	w->proven_at_ns = mm_now_ns() + MM_WORKER_PROVEN_NS;
 	w->state = MM_WORKER_UP;
 	greet_tenants_and_stores(pool);
-	pool->down = false;
 	mm_log(MM_LOG_INFO, "xfer.up", "device=%" PRIu64 " epoch=%" PRIu64 " pid=%" PRId64,
 	       pool->ordinal, w->epoch, w->pid);
-	mm_shell_tell_xfer(pool, MM_K_READY);
 	mm_core_on_xfer_up(pool->core, mm_now_ns(), w->epoch);
 	mm_pool_settle(pool);
 }
@@ -647,6 +660,8 @@ static const char *completion(struct mm_pool *pool, const struct mm_msg *msg)
 	job = *found;
 	*found = (struct mm_worker_job){ 0 };
 	w->jobs_running--;
+	if (msg->result == 0)
+		worker_proven(pool);
 	if (msg->result < 0 && w->page_fd)
 		pages_close(w, job.first, job.count);
 	if (job.id & OWN_JOB) {
@@ -690,6 +705,8 @@ bool mm_worker_turn(struct mm_pool *pool, uint64_t now_ns)
 
 	if (w->state == MM_WORKER_SETUP && now_ns >= w->hello_by_ns)
 		worker_fault(pool, "it does not answer");
+	if (now_ns >= w->proven_at_ns)
+		worker_proven(pool);
 	if (now_ns >= w->retry_ns)
 		w->retry_ns = UINT64_MAX;
 	if (w->state == MM_WORKER_UP && w->busy)
@@ -718,5 +735,5 @@ uint64_t mm_worker_deadline(const struct mm_worker *w)
 {
 	if (w->state == MM_WORKER_UP && w->busy)
 		return 0;
-	return MM_MIN(w->retry_ns, w->hello_by_ns);
+	return MM_MIN(w->proven_at_ns, MM_MIN(w->retry_ns, w->hello_by_ns));
 }

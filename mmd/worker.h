@@ -5,7 +5,9 @@
  * Concept:    DOWN -> SETUP (started, told what is wanted) -> UP (it said what the device is) -> DYING
  *             (its socket ended or it was killed; reaping is awaited) -> DOWN. A new one gets all pages,
  *             stores and tenants before the core hears that it is there. Messages with fds and jobs
- *             leave in the order in which they were queued.
+ *             leave in the order in which they were queued. One that is UP is proven once it has done
+ *             a job, or has lived for MM_WORKER_PROVEN_NS; until then its death counts as a failure to
+ *             start, and a device that was down stays so.
  * Ownership:  owns the fd of every page of the pool. The fd of a page that is to be recreated is closed
  *             before the job goes out; one that a dead xfer was creating is closed with it.
  * Trust:      xfer loads foreign code: its completions and fds are checked; a lie ends it.
@@ -21,9 +23,10 @@
 #include "mmd/loop.h"
 #include "mmd/proto.h"
 
-#define MM_WORKER_JOBS_MAX 1024
-#define MM_POOL_PAGES_MAX  (1u << 20)
-#define MM_HELLO_WAIT_NS   (120 * MM_NS_PER_S) /* a driver may take its time to start */
+#define MM_WORKER_JOBS_MAX  1024
+#define MM_POOL_PAGES_MAX   (1u << 20)
+#define MM_HELLO_WAIT_NS    (120 * MM_NS_PER_S) /* a driver may take its time to start */
+#define MM_WORKER_PROVEN_NS (3 * MM_NS_PER_S)
 
 struct mm_pool;
 
@@ -51,7 +54,9 @@ struct mm_worker {
 	enum mm_worker_state state;
 	uint64_t epoch, restarts;
 	int64_t pid;
-	bool was_up, fault; /* of the one that is dying: it worked; it is to blame for its end */
+	bool proven;
+	uint64_t proven_at_ns; /* at the latest; UINT64_MAX = proven, or not up */
+	bool was_up, fault;    /* of the one that is dying: it worked; it is to blame for its end */
 	int fd;
 	struct mm_source source;
 	struct mm_region jobs_region, done_region;

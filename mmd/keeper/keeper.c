@@ -24,7 +24,10 @@
 #define BACKOFF_FIRST_NS   (50 * MM_NS_PER_MS)
 #define BACKOFF_MAX_NS     (5 * MM_NS_PER_S)
 #define BACKOFF_DOWN_NS    (10 * MM_NS_PER_S)
-#define FAILURES_MAX       6 /* of one xfer in a row, none of them up in between: its device is down */
+#define BACKOFF_QUICK_NS   (250 * MM_NS_PER_MS)
+#define QUICK_NS           (5 * MM_NS_PER_S) /* a life that is shorter */
+#define FAILURES_MAX \
+	6 /* of one xfer in a row, none of them proven in between: its device is down */
 
 struct helper { /* a load, or the spool of a store */
 	enum mm_role role;
@@ -35,9 +38,12 @@ struct helper { /* a load, or the spool of a store */
 struct xfer { /* one per device */
 	uint64_t epoch;
 	pid_t pid;
-	uint64_t start_at_ns; /* UINT64_MAX = no start is due */
-	unsigned int failures;
-	bool up, down;
+	uint64_t start_at_ns;  /* UINT64_MAX = no start is due */
+	uint64_t started_ns;   /* the one that runs */
+	unsigned int failures; /* in a row, before they were proven */
+	unsigned int quick;    /* ends in a row, soon after the start */
+	bool proven;           /* core says that it works (worker.h) */
+	bool down;
 };
 
 struct keeper {
@@ -72,8 +78,8 @@ static void tell(struct keeper *k, const struct mm_kmsg *msg, const int *fds, si
  */
 static void sources_update(struct keeper *k)
 {
-	bool accepts = k->ready && !k->stopping && !mm_kchan_waiting(&k->core) && !k->accept_at_ns &&
-		       !mm_closer_full(&k->closer);
+	bool accepts = k->ready && !k->stopping && !mm_kchan_waiting(&k->core) &&
+		       !k->accept_at_ns && !mm_closer_full(&k->closer);
 
 	mm_loop_want(&k->loop, &k->core_source, mm_kchan_events(&k->core));
 	mm_loop_want(&k->loop, &k->tenant_source, accepts ? EPOLLIN : 0);
@@ -217,13 +223,20 @@ static uint64_t ordinal(const struct keeper *k, const struct xfer *x)
 	return mm_config_at(&k->config->device, (uint32_t)(x - k->xfer));
 }
 
+static uint64_t growing_ns(unsigned int times, uint64_t max_ns)
+{
+	if (times < 2)
+		return 0;
+	return MM_MIN(BACKOFF_FIRST_NS << MM_MIN(times - 2, 10u), max_ns);
+}
+
+/* One that works a little and dies is no failure to start, but there is a pause to that as well. */
 static uint64_t xfer_backoff_ns(const struct xfer *x)
 {
 	if (x->down)
 		return BACKOFF_DOWN_NS;
-	if (x->failures < 2)
-		return 0;
-	return MM_MIN(BACKOFF_FIRST_NS << MM_MIN(x->failures - 2, 10u), BACKOFF_MAX_NS);
+	return MM_MAX(growing_ns(x->failures, BACKOFF_MAX_NS),
+		      growing_ns(x->quick, BACKOFF_QUICK_NS));
 }
 
 static void xfer_wanted(struct keeper *k, const struct mm_kmsg *msg)
@@ -239,8 +252,8 @@ static void xfer_wanted(struct keeper *k, const struct mm_kmsg *msg)
 	}
 	if (wait_ns)
 		mm_log(MM_LOG_WARN, "xfer.backoff",
-		       "device=%" PRIu64 " failures=%u wait_ms=%" PRIu64, ordinal(k, x),
-		       x->failures, wait_ns / MM_NS_PER_MS);
+		       "device=%" PRIu64 " failures=%u short_lives=%u wait_ms=%" PRIu64,
+		       ordinal(k, x), x->failures, x->quick, wait_ns / MM_NS_PER_MS);
 	x->epoch = msg->id;
 	x->start_at_ns = mm_now_ns() + wait_ns;
 }
@@ -256,7 +269,8 @@ static void xfers_start_due(struct keeper *k)
 		if (x->start_at_ns > mm_now_ns())
 			continue;
 		x->start_at_ns = UINT64_MAX;
-		x->up = false;
+		x->started_ns = mm_now_ns();
+		x->proven = false;
 		if (!start(k, &(struct what){ MM_ROLE_XFER, i, x->epoch }, &x->pid))
 			xfer_gone(k, x, W_EXITCODE(1, 0));
 	}
@@ -315,7 +329,7 @@ static void readiness(struct keeper *k, const struct mm_kmsg *msg)
 	if (msg->role == MM_ROLE_XFER) {
 		struct xfer *x = xfer_named(k, msg);
 
-		x->up = true;
+		x->proven = true;
 		x->down = false;
 		x->failures = 0;
 		return;
@@ -444,8 +458,9 @@ static void xfer_gone(struct keeper *k, struct xfer *x, int status)
 	char why[120];
 
 	x->pid = 0;
-	if (!x->up && !x->down)
+	if (!x->proven && !x->down)
 		x->failures++;
+	x->quick = mm_now_ns() - x->started_ns < QUICK_NS ? x->quick + 1 : 0;
 	if (!k->stopping)
 		mm_log(MM_LOG_WARN, "xfer.died", "device=%" PRIu64 " epoch=%" PRIu64 " status=%#x",
 		       ordinal(k, x), x->epoch, (unsigned int)status);

@@ -64,10 +64,10 @@ def kill_role(d, role, rng):
 
 
 def await_xfer(d):
-    """After six deaths in a row without one that came up mmd gives up, and rightly."""
+    """After six deaths in a row without one that proved itself mmd gives up, and rightly."""
     def up():
         xfer = d.status()["xfer"]
-        return xfer["up"] and xfer["pid"] in d.pids("xfer")  # core may not know of its death yet
+        return xfer["proven"] and xfer["pid"] in d.pids("xfer")  # core may not know of its death yet
 
     wait_until(up, 60, "xfer to be up again")
 

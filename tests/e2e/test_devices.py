@@ -181,6 +181,32 @@ def test_device_down(start, serve, case):
     assert serve_on(serve, d, 1, case, name="again").tokens() == case[2]
 
 
+def test_device_that_dies_young(start):
+    """Each xfer comes up and is dead before it has done anything: down, said once, until one lives."""
+    d = start(devices=2, pool="2M", page="16K")
+    spared, killed = d.xfer_of(0), set()
+
+    def kill_next():
+        xfer = d.device(1)["xfer"]
+        if xfer["up"] and xfer["pid"] not in killed:
+            os.kill(xfer["pid"], signal.SIGKILL)
+            killed.add(xfer["pid"])
+            return True
+        return False
+
+    def is_down():
+        kill_next()
+        return d.device(1)["state"] == "down"
+
+    wait_until(is_down, 60, "device 1 to be down")
+    wait_until(kill_next, 60, "another try, 10 s later")
+    assert d.device(1)["state"] == "down"
+    wait_until(lambda: d.device(1)["state"] == "up", 60, "device 1 to be up again")
+    log = d.log.read_text()
+    assert [log.count(f"event=pool.{what} device=1 ") for what in ("down", "up")] == [1, 1]
+    assert d.xfer_of(0) == spared
+
+
 def refused_start(d):
     done = subprocess.run(d.args(), env=d.env, capture_output=True, timeout=limit(60), check=False)
     return done.returncode, done.stderr.decode()

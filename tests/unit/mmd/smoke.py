@@ -5,6 +5,7 @@
 import json
 import os
 import pathlib
+import re
 import resource
 import signal
 import subprocess
@@ -120,6 +121,27 @@ class Smoke(unittest.TestCase):
         code, errors = self.ends(self.mmd)
         self.assertEqual(code, 0, errors)
         self.assertNotIn("core.died", errors)
+
+    def test_xfer_comes_up_and_dies(self):
+        """Again and again, before it has done anything: six are the end, though each of them came up."""
+        killed = set()
+
+        def kill():
+            done = self.ctl("one", "--json", "status")
+            xfer = json.loads(done.stdout)["xfer"] if done.returncode == 0 else {"up": False}
+            if xfer["up"] and xfer["pid"] not in killed:
+                os.kill(xfer["pid"], signal.SIGKILL)
+                killed.add(xfer["pid"])
+            return self.mmd.poll() is not None
+
+        self.until(lambda: self.status()["pages"]["free"] == PAGES, "all pages to be free")
+        deadline = time.monotonic() + PATIENCE_S
+        while not kill():
+            self.assertLess(time.monotonic(), deadline, f"{len(killed)} deaths, and no end")
+            time.sleep(0.002)
+        code, errors = self.ends(self.mmd)
+        self.assertEqual(code, 1, errors[-2000:])
+        self.assertEqual(len(re.findall(r"(?m)^mmd: device 0: xfer failed \d+ times in a row", errors)), 1)
 
     def test_signals_that_mean_nothing(self):
         """A terminal that hangs up reaches every process of mmd; whoever wants a reload reaches the first."""
