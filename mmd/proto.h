@@ -46,6 +46,8 @@ enum mm_kop {
 	MM_K_KILL,    /* core -> keeper: role, id: SIGKILL; MM_K_GONE follows */
 	MM_K_READY, /* core -> keeper: the pool stands, tenants may be accepted; xfer: it is proven */
 	MM_K_STOP, /* either way: orderly end */
+	MM_K_LOCK, /* core -> keeper: the lock of device, to be held (2 fds at most); text: the UUID;
+		    * result: 1: the last fd is the lock's file */
 	MM_K_DOWN, /* keeper -> core: xfer of device fails again and again; it goes on trying
 		    * core -> keeper: the device is lost */
 	MM_K_CLOSE, /* core -> keeper: a connection that has ended, with passed fds in it (1 fd): its
@@ -72,7 +74,7 @@ static_assert(sizeof(struct mm_kmsg) == 264, "ABI");
 
 enum mm_xkind {
 	MM_X_SETUP = 1, /* core -> xfer: first message; 2 fds: job memfd, completion memfd */
-	MM_X_HELLO,     /* xfer -> core: device facts, or result and text */
+	MM_X_HELLO, /* xfer -> core: device facts, or result and text; the device's lock (2 fds at most) */
 	MM_X_PAGES,  /* either way: page fds: xfer -> core created; core -> xfer adopt (restart) */
 	MM_X_TENANT, /* core -> xfer: 3 fds: gate, plan, cursor memfd of tenant id */
 	MM_X_STORE,  /* core -> xfer: 1 fd: store id; bytes; flags */
@@ -153,8 +155,10 @@ struct mm_xmsg {
 static_assert(sizeof(struct mm_xhealth) <= 4 * MM_FD_BATCH_MAX, "ABI");
 static_assert(sizeof(struct mm_xmsg) == 96 + MM_TEXT_BYTES + 4 * MM_FD_BATCH_MAX, "ABI");
 
-#define MM_X_F_DISK  1u /* STORE: a file to be staged, not a memfd to be mapped */
-#define MM_X_F_PREAD 2u /* HELLO: staged by a helper thread: io_uring is not available */
+#define MM_X_F_DISK      1u /* STORE: a file to be staged, not a memfd to be mapped */
+#define MM_X_F_PREAD     2u /* HELLO: staged by a helper thread: io_uring is not available */
+#define MM_X_F_LOCKED    4u /* SETUP: keeper holds the device's lock already */
+#define MM_X_F_LOCK_FILE 8u /* HELLO: the last of its fds is the lock's file */
 
 /* ---- core <-> xfer: rings of struct mm_msg; user_data = job id, echoed with result ---- */
 

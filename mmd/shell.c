@@ -55,6 +55,19 @@ void mm_shell_tell_xfer(struct mm_pool *pool, enum mm_kop op)
 	keeper_send(pool->shell, &msg);
 }
 
+void mm_shell_tell_lock(struct mm_pool *pool, const int *fds, size_t n_fds, bool has_file)
+{
+	const uint8_t *uuid = pool->worker.device.uuid;
+	struct mm_kmsg msg = {
+		.op = MM_K_LOCK, .role = MM_ROLE_XFER, .device = pool->index, .result = has_file
+	};
+
+	for (size_t i = 0; i < sizeof(pool->worker.device.uuid); i++)
+		snprintf(msg.text + 2 * i, 3, "%02x", uuid[i]);
+	if (mm_kchan_send(&pool->shell->keeper, &msg, fds, n_fds) < 0)
+		keeper_lost(pool->shell);
+}
+
 void mm_shell_fail(struct mm_shell *shell, const char *fmt, ...)
 {
 	struct mm_kmsg msg = { .op = MM_K_STOP, .result = -EIO };

@@ -370,6 +370,7 @@ static int setup_send(struct mm_pool *pool)
 		.stage_bytes = mm_config_stage_bytes(c),
 		.numa_node = mm_store_node(pool),
 		.headroom_bytes = mm_config_at(&c->headroom_bytes, pool->index),
+		.flags = w->known ? MM_X_F_LOCKED : 0,
 	};
 
 	snprintf(msg.text, sizeof(msg.text), "%s", c->driver);
@@ -427,6 +428,14 @@ static void up(struct mm_pool *pool)
 	mm_pool_settle(pool);
 }
 
+/* Keeper holds it for as long as mmd lives. */
+static void lock_pass_on(struct mm_pool *pool, const struct mm_xmsg *hello, int *fds, size_t n_fds)
+{
+	mm_shell_tell_lock(pool, fds, n_fds, hello->flags & MM_X_F_LOCK_FILE);
+	for (size_t i = 0; i < n_fds; i++)
+		fds[i] = -1;
+}
+
 static void first_up(struct mm_pool *pool, const struct mm_device *device)
 {
 	struct mm_worker *w = &pool->worker;
@@ -450,7 +459,7 @@ static void first_up(struct mm_pool *pool, const struct mm_device *device)
 	up(pool);
 }
 
-static void hello(struct mm_pool *pool, struct mm_xmsg *msg)
+static void hello(struct mm_pool *pool, struct mm_xmsg *msg, int *fds, size_t n_fds)
 {
 	struct mm_worker *w = &pool->worker;
 	struct mm_device device = {
@@ -470,9 +479,11 @@ static void hello(struct mm_pool *pool, struct mm_xmsg *msg)
 		mm_shell_fail(pool->shell, "device %" PRIu64 ": %s", pool->ordinal, msg->text);
 	else if (msg->result < 0)
 		worker_down(pool, device.name);
-	else if (!w->known)
+	else if (!w->known) {
+		w->device = device;
+		lock_pass_on(pool, msg, fds, n_fds);
 		first_up(pool, &device);
-	else if (!same_device(&w->device, &device))
+	} else if (!same_device(&w->device, &device))
 		worker_down(pool, "it found another device");
 	else
 		up(pool);
@@ -529,8 +540,8 @@ static int message(struct mm_pool *pool, struct mm_xmsg *msg, size_t len, int *f
 	if (len != sizeof(*msg) || msg->magic != MM_PROTO_MAGIC || msg->count > MM_FD_BATCH_MAX)
 		return -EPROTO;
 	msg->text[sizeof(msg->text) - 1] = 0;
-	if (msg->kind == MM_X_HELLO && w->state == MM_WORKER_SETUP && n_fds == 0)
-		hello(pool, msg);
+	if (msg->kind == MM_X_HELLO && w->state == MM_WORKER_SETUP && n_fds <= MM_KCHAN_FDS)
+		hello(pool, msg, fds, n_fds);
 	else if (msg->kind == MM_X_PAGES && w->state == MM_WORKER_UP)
 		return pages_received(w, msg, fds, n_fds);
 	else if (msg->kind == MM_X_FAILED && w->state == MM_WORKER_UP && n_fds == 0)

@@ -12,6 +12,7 @@
 
 #include "libclient/ipc/clock.h"
 #include "libclient/ipc/sock.h"
+#include "mmd/devlock.h"
 #include "mmd/kchan.h"
 #include "mmd/keeper/closer.h"
 #include "mmd/keeper/listen.h"
@@ -44,6 +45,7 @@ struct xfer { /* one per device */
 	unsigned int quick;    /* ends in a row, soon after the start */
 	bool proven;           /* core says that it works (worker.h) */
 	bool down;
+	struct mm_devlock lock; /* of its device, for as long as we live */
 };
 
 struct keeper {
@@ -339,9 +341,33 @@ static void readiness(struct keeper *k, const struct mm_kmsg *msg)
 
 static void xfer_down(struct keeper *k, struct xfer *x, const char *why);
 
+/* Takes over @fds: the claim's, then the file's. */
+static void lock_hold(struct keeper *k, const struct mm_kmsg *msg, int *fds)
+{
+	struct xfer *x = xfer_named(k, msg);
+	size_t n = 0;
+
+	while (n < MM_KCHAN_FDS && fds[n] >= 0)
+		n++;
+	mm_devlock_close(&x->lock);
+	if (n > 0 && msg->result) {
+		x->lock.file_fd = fds[--n];
+		fds[n] = -1;
+	}
+	if (n > 0) {
+		x->lock.claim_fd = fds[0];
+		fds[0] = -1;
+	}
+	snprintf(x->lock.uuid, sizeof(x->lock.uuid), "%.32s", msg->text);
+	mm_devlock_adopt(&x->lock);
+}
+
 static void on_message(struct keeper *k, const struct mm_kmsg *msg, int *fds)
 {
 	switch (msg->op) {
+	case MM_K_LOCK:
+		lock_hold(k, msg, fds);
+		break;
 	case MM_K_CLOSE:
 		mm_closer_add(&k->closer, fds[0]);
 		fds[0] = -1;
@@ -648,6 +674,11 @@ static void keeper_done(struct keeper *k)
 {
 	kill_pid(k->core_pid);
 	end_all(k);
+	/* One that sits in the kernel still uses its device: its file stays. */
+	for (uint32_t i = 0; i < k->n_xfers && all_reaped(k); i++)
+		mm_devlock_drop(&k->xfer[i].lock);
+	for (uint32_t i = 0; i < k->n_xfers; i++)
+		mm_devlock_close(&k->xfer[i].lock);
 	mm_place_done(&k->place);
 	mm_kchan_done(&k->core);
 	mm_close_fd(&k->signal_fd);
@@ -669,8 +700,10 @@ static int keeper_init(struct keeper *k, const struct mm_config *config, char *e
 		.signal_fd = -1,
 		.end_at_ns = UINT64_MAX,
 	};
-	for (uint32_t i = 0; i < k->n_xfers; i++)
+	for (uint32_t i = 0; i < k->n_xfers; i++) {
 		k->xfer[i].start_at_ns = UINT64_MAX;
+		k->xfer[i].lock = MM_DEVLOCK_NULL;
+	}
 	mm_kchan_init(&k->core, -1);
 	k->place = MM_PLACE_NULL;
 	r = signals_init(k);

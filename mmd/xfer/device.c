@@ -5,15 +5,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include "kernels/nvml.h"
 #include "mm/base.h"
 #include "mmd/host.h"
 #include "mmd/log.h"
-
-#define LOCK_PREFIX "mmd/device/"
 
 int mm_xdev_result(const struct mm_xdev *dev, const char *what, CUresult result)
 {
@@ -63,32 +59,6 @@ static int opening(const struct mm_xdev *dev, const char *what, CUresult result,
 		return 0;
 	snprintf(err, err_bytes, "%s: %s", what, mm_gpu_strerror(&dev->gpu, result));
 	return mm_gpu_errno(result);
-}
-
-static int lock_device(struct mm_xdev *dev, char *err, size_t err_bytes)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	size_t at = 1; /* a leading NUL: abstract, gone with the last holder */
-	char hex[2 * sizeof(dev->uuid.bytes) + 1];
-
-	for (size_t i = 0; i < sizeof(dev->uuid.bytes); i++)
-		snprintf(hex + 2 * i, 3, "%02x", (unsigned char)dev->uuid.bytes[i]);
-	at += (size_t)snprintf(address.sun_path + at, sizeof(address.sun_path) - at,
-			       LOCK_PREFIX "%s", hex);
-	dev->lock_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (dev->lock_fd < 0) {
-		snprintf(err, err_bytes, "device lock: %s", strerror(errno));
-		return -errno;
-	}
-	if (bind(dev->lock_fd, (struct sockaddr *)&address,
-		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + at)) == 0)
-		return 0;
-	if (errno != EADDRINUSE) {
-		snprintf(err, err_bytes, "device lock: %s", strerror(errno));
-		return -errno;
-	}
-	snprintf(err, err_bytes, "device %s (%s) is managed by another mmd", hex, dev->name);
-	return -EBUSY;
 }
 
 static int attribute(const struct mm_xdev *dev, CUdevice_attribute which)
@@ -321,8 +291,8 @@ static int check_uuid(const struct mm_xdev *dev, const char *word, char *err, si
 	return 0;
 }
 
-int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, const char *uuid, char *err,
-		 size_t err_bytes)
+int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, const char *uuid, bool lock,
+		 char *err, size_t err_bytes)
 {
 	int rc;
 
@@ -347,7 +317,10 @@ int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, const cha
 	if (rc < 0)
 		return rc;
 	mm_xpace_open(&dev->pace, &dev->gpu, ordinal);
-	rc = lock_device(dev, err, err_bytes);
+	/* Before anything of the device is used. */
+	if (lock)
+		rc = mm_devlock_take(&dev->lock, (const uint8_t *)dev->uuid.bytes, (int)getppid(),
+				     err, err_bytes);
 	if (rc < 0)
 		return rc;
 	rc = choose_properties(dev, err, err_bytes);
@@ -365,6 +338,6 @@ void mm_xdev_close(struct mm_xdev *dev)
 	if (dev->ctx)
 		(void)dev->gpu.cuDevicePrimaryCtxRelease(dev->device);
 	mm_gpu_close(&dev->gpu);
-	mm_close_fd(&dev->lock_fd);
+	mm_devlock_close(&dev->lock);
 	*dev = MM_XDEV_NULL;
 }

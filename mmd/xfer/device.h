@@ -4,8 +4,7 @@
  *
  * Concept:   A loaded driver, one device's primary context and two ordered streams: copies from the
  *            host (the link) and scrubs (device only, so that they do not wait for each other).
- *            A bound abstract socket named after the device's UUID is the proof that no other mmd
- *            manages it; the kernel drops it however this process ends.
+ *            The first xfer of an mmd locks it (mmd/devlock.h); keeper holds the lock from then on.
  * Ownership: mm_xdev_close() accepts MM_XDEV_NULL and half-built ones.
  * Errors:    mm_xdev_result() turns a driver's result into a negative errno. A lost context cannot
  *            be mended within a process, so it ends this one.
@@ -18,6 +17,7 @@
 
 #include "mm/abi.h"
 #include "mm/gpu.h"
+#include "mmd/devlock.h"
 #include "mmd/proto.h"
 #include "mmd/xfer/pace.h"
 
@@ -35,11 +35,11 @@ struct mm_xdev {
 	int numa_node;       /* of the host's memory next to it; -1 = not known */
 	bool host_read_only; /* the driver registers read-only host memory */
 	struct mm_xfacts facts;
-	int lock_fd;
+	struct mm_devlock lock;
 	char name[96];
 	struct mm_xpace pace;
 };
-#define MM_XDEV_NULL ((struct mm_xdev){ .lock_fd = -1, .numa_node = -1 })
+#define MM_XDEV_NULL ((struct mm_xdev){ .lock = MM_DEVLOCK_NULL, .numa_node = -1 })
 
 /**
  * mm_xdev_open() - load the driver, lock the device, make its context
@@ -47,13 +47,14 @@ struct mm_xdev {
  * @driver:  as mm_gpu_open(); "" = from the environment
  * @ordinal: of the device, as CUDA counts what is visible
  * @uuid:    instead, if not "": GPU-… or MIG-…, or the unambiguous beginning; whatever is visible
+ * @lock:    it is not locked for our mmd yet
  * @err:     gets one line on failure
  *
  * Return: 0; -EBUSY another mmd has the device; -ENODEV; -EOPNOTSUPP it cannot export memory; what
  * mm_gpu_open() says.
  */
-int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, const char *uuid, char *err,
-		 size_t err_bytes);
+int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, const char *uuid, bool lock,
+		 char *err, size_t err_bytes);
 void mm_xdev_close(struct mm_xdev *dev);
 
 /* 0 or a negative errno; logs a failure of @what. Does not return when the context is lost. */

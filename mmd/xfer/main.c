@@ -151,7 +151,7 @@ static int set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg *hell
 	setup->text[sizeof(setup->text) - 1] = 0;
 	setup->wanted[sizeof(setup->wanted) - 1] = 0;
 	rc = mm_xdev_open(&x->dev, setup->text, setup->id > INT32_MAX ? -1 : (int)setup->id,
-			  setup->wanted, hello->text, text_bytes);
+			  setup->wanted, !(setup->flags & MM_X_F_LOCKED), hello->text, text_bytes);
 	if (rc < 0)
 		return rc;
 	mm_xwatch_open(&x->watch, &x->dev);
@@ -184,6 +184,21 @@ static int set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg *hell
 	return 0;
 }
 
+/* With the fds of the lock, which keeper is to hold: the claim's and, where there is one, the file's. */
+static int hello_send(struct mm_xfer *x, struct mm_xmsg *hello)
+{
+	const struct mm_devlock *lock = &x->dev.lock;
+	int fds[2];
+
+	if (hello->result == 0 && lock->claim_fd >= 0)
+		fds[hello->count++] = lock->claim_fd;
+	if (hello->result == 0 && lock->file_fd >= 0) {
+		hello->flags |= MM_X_F_LOCK_FILE;
+		fds[hello->count++] = lock->file_fd;
+	}
+	return mm_sock_send(x->fd, hello, sizeof(*hello), fds, hello->count);
+}
+
 static int greet(struct mm_xfer *x)
 {
 	struct mm_xmsg hello = { .magic = MM_PROTO_MAGIC, .kind = MM_X_HELLO };
@@ -200,7 +215,7 @@ static int greet(struct mm_xfer *x)
 	if (hello.result < 0)
 		mm_log(MM_LOG_ERROR, "xfer.setup", "error=%s reason=\"%s\"",
 		       strerror(-hello.result), hello.text);
-	sent = mm_sock_send(x->fd, &hello, sizeof(hello), NULL, 0);
+	sent = hello_send(x, &hello);
 	return hello.result < 0 ? hello.result : sent;
 }
 

@@ -7,7 +7,9 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,7 @@ class Smoke(unittest.TestCase):
         self.env = dict(os.environ, MM_SOFTGPU_DIR=str(self.root / "gpu"),
                         MM_SOFTGPU_MEMORY=str(2 * PAGES * PAGE_BYTES),
                         MM_SOFTGPU_GRANULARITY=str(PAGE_BYTES))
+        self.bin = BIN
         self.started = []
         self.mmd = self.start("one")
         self.until(lambda: self.ctl("one", "status").returncode == 0, "mmd to answer")
@@ -41,7 +44,7 @@ class Smoke(unittest.TestCase):
 
     def start(self, name, *flags, **options):
         process = subprocess.Popen(
-            [str(BIN / "mmd"), "--dir", str(self.root / name), "--driver", "software", "--pool",
+            [str(self.bin / "mmd"), "--dir", str(self.root / name), "--driver", "software", "--pool",
              str(PAGES * PAGE_BYTES), "--page", str(PAGE_BYTES), *flags],
             env=self.env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **options)
         self.started.append(process)
@@ -102,8 +105,71 @@ class Smoke(unittest.TestCase):
     def test_second_on_the_device(self):
         code, errors = self.ends(self.start("two"))
         self.assertEqual(code, 1)
-        self.assertRegex(errors, r"(?m)^mmd: .*managed by another mmd")
+        self.assertRegex(errors, rf"(?m)^mmd: .*managed by another mmd \(pid {self.mmd.pid}, uid {os.geteuid()}\)")
         self.status()
+
+    def claim(self):
+        """The name that says that the device is taken, which any process can have that comes first."""
+        uuid = self.status()["device"]["uuid"].replace("-", "").lower()
+        return "\0mmd/device/" + uuid.removeprefix("gpu")
+
+    def test_device_stays_ours(self):
+        """Whoever waits for the death of xfer to take the device in its place waits in vain."""
+        name, xfer = self.claim(), self.status()["xfer"]["pid"]
+        self.until(lambda: self.status()["xfer"]["proven"], "an xfer that has done something")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as squatter:
+            os.kill(xfer, signal.SIGKILL)
+            deadline = time.monotonic() + 1
+            while time.monotonic() < deadline:
+                with self.assertRaises(OSError, msg="the name was free for a moment"):
+                    squatter.bind(name)
+            self.until(lambda: self.status()["xfer"]["restarts"] == 1 and self.status()["xfer"]["up"], "another xfer")
+        self.test_second_on_the_device()
+
+    def stop(self):
+        self.mmd.send_signal(signal.SIGTERM)
+        code, errors = self.ends(self.mmd)
+        self.assertEqual(code, 0, errors)
+
+    def test_device_claimed_by_another(self):
+        """Root's lock is a file that only root reaches; an ordinary user is told who has taken the name."""
+        name = self.claim()
+        self.stop()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as squatter:
+            squatter.bind(name)
+            squatter.listen()
+            self.mmd = self.start("one")
+            if os.geteuid() == 0:
+                self.until(lambda: self.ctl("one", "status").returncode == 0, "mmd to answer")
+                self.test_second_on_the_device()
+                self.stop()
+            else:
+                code, errors = self.ends(self.mmd)
+                self.assertEqual(code, 1, errors)
+                self.assertIn(f"(pid {os.getpid()}, uid {os.geteuid()})", errors)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to become somebody else")
+    def test_device_claimed_before_an_ordinary_user(self):
+        name = self.claim()
+        self.stop()
+        shutil.rmtree(self.root / "one")
+        self.bin = self.root / "built" / "bin"  # the tree that we were built in may be closed to others
+        shutil.copytree(BIN.parent / "lib", self.root / "built" / "lib", symlinks=True)
+        self.bin.mkdir()
+        shutil.copy2(BIN / "mmd", self.bin)
+        for path in (self.root, self.root / "gpu", *(self.root / "gpu").rglob("*")):
+            os.chown(path, 4321, 4321)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as squatter:
+            squatter.bind(name)
+            squatter.listen()
+            code, errors = self.ends(self.start("one", user=4321, group=4321, extra_groups=[]))
+            self.assertEqual(code, 1, errors)
+            self.assertIn(f"(pid {os.getpid()}, uid 0)", errors)
+        self.mmd = self.start("one", user=4321, group=4321, extra_groups=[])
+        self.until(lambda: self.ctl("one", "status").returncode == 0, "mmd to answer")
+        code, errors = self.ends(self.start("two", user=4321, group=4321, extra_groups=[]))
+        self.assertEqual(code, 1, errors)
+        self.assertIn(f"(pid {self.mmd.pid}, uid 4321)", errors)
 
     def test_orderly_stop(self):
         self.mmd.send_signal(signal.SIGTERM)

@@ -51,7 +51,7 @@ static int setup(void **state)
 	core_make_store(core, POOL * GRANULE);
 	memset(&bench, 0, sizeof(bench));
 	bench.dev = MM_XDEV_NULL;
-	if (mm_xdev_open(&bench.dev, "software", 0, "", err, sizeof(err)) < 0)
+	if (mm_xdev_open(&bench.dev, "software", 0, "", false, err, sizeof(err)) < 0)
 		fail_msg("%s", err);
 	assert_int_equal(mm_xpool_init(&bench.pool, &bench.dev, GRANULE, POOL), 0);
 	assert_int_equal(mm_xpool_create(&bench.pool, pages, POOL, fds), 0);

@@ -46,7 +46,7 @@ static void open_device(void)
 	int fds[POOL];
 	char err[200];
 
-	if (mm_xdev_open(&bench.dev, "software", 0, "", err, sizeof(err)) < 0)
+	if (mm_xdev_open(&bench.dev, "software", 0, "", false, err, sizeof(err)) < 0)
 		fail_msg("%s", err);
 	assert_int_equal(mm_xpool_init(&bench.pool, &bench.dev, GRANULE, POOL), 0);
 	assert_int_equal(mm_xpool_create(&bench.pool, pages, POOL, fds), 0);
