@@ -456,18 +456,9 @@ CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest)
 
 /* ---- The primary context ---- */
 
-/* With ctx->clearing: it can be used while somebody retains it. */
-static void update_primary(const struct primary *primary)
-{
-	pthread_mutex_lock(&primary_mtx);
-	__atomic_store_n(&primary->ctx->flags, primary->flags, __ATOMIC_RELAXED);
-	__atomic_store_n(&primary->ctx->stopping, primary->retained == 0, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&primary_mtx);
-}
-
 /*
- * As new, under the same handle. @anyhow: also while it is retained, which it stays; else not where
- * somebody retained it since.
+ * As new, under the same handle, and not to be used until it is retained again. @anyhow: also while it
+ * is retained, which it stays; else not where somebody retained it since.
  */
 static void reset_primary(struct primary *primary, bool anyhow)
 {
@@ -481,8 +472,20 @@ static void reset_primary(struct primary *primary, bool anyhow)
 	if (anyhow || !retained) {
 		clear_context(ctx);
 		__atomic_store_n(&ctx->error, (int)CUDA_SUCCESS, __ATOMIC_RELEASE);
-		update_primary(primary);
 	}
+	pthread_mutex_unlock(&ctx->clearing);
+}
+
+/* Retained again, when it was reset or released. */
+static void revive_primary(const struct primary *primary)
+{
+	struct sg_context *ctx = primary->ctx;
+
+	pthread_mutex_lock(&ctx->clearing);
+	pthread_mutex_lock(&primary_mtx);
+	__atomic_store_n(&ctx->flags, primary->flags, __ATOMIC_RELAXED);
+	__atomic_store_n(&ctx->stopping, primary->retained == 0, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&primary_mtx);
 	pthread_mutex_unlock(&ctx->clearing);
 }
 
@@ -490,7 +493,6 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 {
 	struct primary *primary;
 	struct sg_context *ctx;
-	bool first;
 
 	SG_ENTER();
 	if (!ret)
@@ -502,15 +504,12 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 	if (!primary->ctx)
 		primary->ctx = create_context((unsigned int)device, primary->flags, true);
 	ctx = primary->ctx;
-	first = ctx && primary->retained++ == 0;
+	primary->retained += ctx != NULL;
 	pthread_mutex_unlock(&primary_mtx);
 	if (!ctx)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (first) {
-		pthread_mutex_lock(&ctx->clearing);
-		update_primary(primary);
-		pthread_mutex_unlock(&ctx->clearing);
-	}
+	if (sg_context_is_ending(ctx))
+		revive_primary(primary);
 	*ret = (CUcontext)ctx;
 	return CUDA_SUCCESS;
 }
@@ -538,7 +537,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
 	return cuDevicePrimaryCtxRelease_v2(device);
 }
 
-/* cuda.h: what was retained stays so, and is to be released all the same. */
+/* cuda.h: what was retained stays so, and is to be released all the same. To be used it is retained anew. */
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
 	bool there;
@@ -592,7 +591,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags
 	if (flags)
 		*flags = primary->flags;
 	if (active)
-		*active = primary->retained != 0;
+		*active = primary->retained && !sg_context_is_ending(primary->ctx);
 	pthread_mutex_unlock(&primary_mtx);
 	return CUDA_SUCCESS;
 }

@@ -5,7 +5,7 @@
  * Concept:   the primary context and those of cuCtxCreate() are the same thing. A device fault is
  *            sticky: every later call that needs the context reports it, and nothing that is still
  *            queued runs.
- *            The primary one is there for good; while nobody retains it, it cannot be used.
+ *            The primary one is there for good; released or reset, it cannot be used until retained.
  * Ownership: counted (sg_object). A thread's stack of current contexts, its streams and its modules
  *            hold references; the registry's one is dropped by destruction.
  * Threading: each thread has its own stack of current contexts; all else is safe from any thread.

@@ -99,7 +99,10 @@ static void test_released(void **state)
 	use_up(true, release_primary);
 }
 
-/* It is one handle for good. Reset, it stays retained, and a fault is forgotten; released, it cannot be used. */
+/*
+ * It is one handle for good. A reset forgets a fault, and not who retained it; reset or released, it cannot
+ * be used until it is retained.
+ */
 static void test_primary_is_one(void **state)
 {
 	CUdeviceptr va, nowhere = conf_reserve(conf.granule);
@@ -110,12 +113,15 @@ static void test_primary_is_one(void **state)
 	expect(gpu->cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 	for (int i = 0; i < ROUNDS; i++) {
 		ok(gpu->cuDevicePrimaryCtxReset(0));
+		expect(gpu->cuMemAlloc(&va, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+		ok(gpu->cuDevicePrimaryCtxRetain(&again, 0));
+		check(again == conf.ctx);
 		ok(gpu->cuMemAlloc(&va, LARGE));
 		ok(gpu->cuMemsetD8Async(va, 1, LARGE, NULL));
 		ok(gpu->cuMemsetD8Async(va, 1, LARGE, CU_STREAM_PER_THREAD));
 	}
-	ok(gpu->cuDevicePrimaryCtxRelease(0));
-	expect(gpu->cuMemAlloc(&va, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	for (int i = 0; i < ROUNDS + 1; i++)
+		ok(gpu->cuDevicePrimaryCtxRelease(0));
 	expect(gpu->cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
 	ok(gpu->cuCtxSetCurrent(conf.ctx));
 	expect(gpu->cuMemAlloc(&va, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
