@@ -79,11 +79,40 @@ static void turns_fill(const struct mm_account_config *a, struct mm_core_quota *
 		quota->turn_priority_max = (uint32_t)a->turn_priority_max;
 }
 
+static uint64_t pool_bytes(const struct mm_pool *pool)
+{
+	return (uint64_t)pool->worker.device.pages * pool->worker.device.page_bytes;
+}
+
+static void cut(const struct mm_pool *pool, const char *account, const char *key, uint64_t asked,
+		uint64_t set)
+{
+	if (asked != MM_ACCOUNT_ANY && asked > set)
+		mm_log(MM_LOG_WARN, "account.limit_cut",
+		       "account=%s device=%" PRIu64 " key=%s asked=%" PRIu64 " set=%" PRIu64,
+		       account, pool->ordinal, key, asked, set);
+}
+
+/* A limit above what there is limits nothing: whoever wrote it may have meant another device. */
+static void limits_cut(const struct mm_pool *pool, const struct mm_account_config *a)
+{
+	const struct mm_config *c = pool->shell->config;
+
+	cut(pool, a->name, "max", a->max_bytes, pool_bytes(pool));
+	cut(pool, a->name, "connections_max", a->connections_max,
+	    (uint64_t)MM_TENANTS_MAX * pool->shell->n_pools);
+	if (c->host_store_max_bytes)
+		cut(pool, a->name, "host_max", a->host_max_bytes,
+		    c->host_store_max_bytes + c->swap_max_bytes);
+}
+
 int mm_quota_setup(struct mm_pool *pool)
 {
 	const struct mm_accounts *all = &pool->shell->config->accounts;
 	uint64_t page = pool->worker.device.page_bytes;
 
+	cut(pool, "(unnamed)", "account-max", pool->shell->config->account_max_bytes,
+	    pool_bytes(pool));
 	for (uint32_t i = 0; i < all->n; i++) {
 		const struct mm_account_config *a = &all->account[i];
 		struct mm_core_quota quota;
@@ -103,8 +132,10 @@ int mm_quota_setup(struct mm_pool *pool)
 		if (!why && mm_core_account_add(pool->core, MM_QUOTA_NAMED + i, domain_of(all, i),
 						&quota) != 0)
 			why = "there are too many accounts";
-		if (!why)
+		if (!why) {
+			limits_cut(pool, a);
 			continue;
+		}
 		mm_shell_fail(pool->shell,
 			      "accounts: '%s': device %" PRIu64 ", %u pages of %" PRIu64
 			      " bytes: %s",
@@ -530,6 +561,31 @@ static bool wish_parse(struct mm_shell *shell, const json_t *params, struct wish
 	return quota_of(params, w->pool->worker.device.page_bytes, &w->quota, error);
 }
 
+static void adjusted(json_t *list, const json_t *params, const char *key, uint64_t set,
+		     uint64_t pool_bytes)
+{
+	uint64_t asked = (uint64_t)json_integer_value(json_object_get(params, key));
+
+	if (asked && asked != set)
+		json_array_append_new(
+			list, json_pack("{s:s,s:I,s:I,s:s}", "key", key, "asked", (json_int_t)asked,
+					"set", (json_int_t)set, "reason",
+					asked > pool_bytes ? "the device's pool has no more"
+							   : "it is counted in whole pages"));
+}
+
+/* What is in force, or will be, where it is not what was asked for. */
+static json_t *adjustments(const struct mm_pool *pool, const json_t *params,
+			   const struct mm_core_quota *q)
+{
+	uint64_t page = pool->worker.device.page_bytes;
+	json_t *list = json_array();
+
+	adjusted(list, params, "min_bytes", q->min_pages * page, pool_bytes(pool));
+	adjusted(list, params, "max_bytes", q->max_pages * page, pool_bytes(pool));
+	return list;
+}
+
 json_t *mm_quota_set(void *context, const json_t *params, struct mm_rpc_error *error)
 {
 	struct mm_shell *shell = context;
@@ -554,7 +610,8 @@ json_t *mm_quota_set(void *context, const json_t *params, struct mm_rpc_error *e
 		why = "there are as many accounts as mmd can have";
 	if (outcome == MM_QUOTA_STALE || outcome == MM_QUOTA_CONFLICT)
 		json_object_set_new(result, "reason", json_string(why));
-	else
+	else {
+		json_object_set_new(result, "adjusted", adjustments(w.pool, params, &now.quota));
 		mm_log(MM_LOG_INFO, "quota.set",
 		       "account=%s device=%" PRIu64 " min_pages=%" PRIu64 " max_pages=%" PRIu64
 		       " weight=%u priority=%u turn_quantum_max_ms=%" PRIu64
@@ -564,5 +621,6 @@ json_t *mm_quota_set(void *context, const json_t *params, struct mm_rpc_error *e
 		       now.quota.priority, now.quota.turn_quantum_max_ns / MM_NS_PER_MS,
 		       now.quota.turn_priority_max, mm_on_timeout_name(now.quota.on_timeout),
 		       outcome_names[outcome], now.revision);
+	}
 	return result;
 }

@@ -14,6 +14,7 @@ static void defaults(struct mm_core_opts *o)
 	o->tenants_max = o->tenants_max ? o->tenants_max : MM_TENANTS_DEFAULT;
 	o->accounts_max = o->accounts_max ? o->accounts_max : MM_ACCOUNTS_DEFAULT;
 	o->account_max_pages = o->account_max_pages ? o->account_max_pages : o->pages;
+	o->account_max_pages = MM_MIN(o->account_max_pages, (uint64_t)o->pages);
 	o->jobs_max = o->jobs_max ? o->jobs_max : JOBS_DEFAULT;
 	o->swap_account_max_bytes =
 		o->swap_account_max_bytes ? o->swap_account_max_bytes : o->swap_max_bytes;

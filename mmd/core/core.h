@@ -254,7 +254,7 @@ int mm_core_plan_set(struct mm_core *core, uint64_t now_ns, uint32_t tenant, int
 /* What an account may have: the operator's word. */
 struct mm_core_quota {
 	uint64_t min_pages; /* kept for it: nobody else is granted them */
-	uint64_t max_pages; /* 0 = the pool */
+	uint64_t max_pages; /* 0, or more than the pool has = the pool */
 	uint32_t weight;    /* 1 to MM_WEIGHT_MAX; 0 = MM_WEIGHT_DEFAULT */
 	uint32_t priority;  /* up to MM_PRIORITY_MAX; the higher gets first and gives last */
 	enum mm_on_timeout on_timeout;

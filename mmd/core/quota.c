@@ -239,7 +239,7 @@ static struct mm_core_quota whole(const struct mm_core *c, const struct mm_core_
 {
 	struct mm_core_quota q = *quota;
 
-	q.max_pages = q.max_pages ? q.max_pages : c->opts.pages;
+	q.max_pages = MM_MIN(q.max_pages ? q.max_pages : c->opts.pages, (uint64_t)c->opts.pages);
 	q.weight = q.weight ? q.weight : MM_WEIGHT_DEFAULT;
 	q.turn_quantum_max_ns =
 		q.turn_quantum_max_ns ? q.turn_quantum_max_ns : c->opts.turn_quantum_max_ns;

@@ -107,6 +107,35 @@ def test_bad_quota(start, args, code, word):
     assert got == code and word in errors, errors
 
 
+def test_what_is_not_as_asked_for_is_said(start):
+    """A pool of 4M, pages of 16K; what was asked, what it is, and why."""
+    d = start_with(start, [{"name": "web", "uid": 99999, "max": "1G", "connections_max": 1000}],
+                   extra=["--account-max", "1G"])
+    assert account(d, "web")["max_bytes"] == 4 << 20
+    log = d.log.read_text()
+    for word in ["account=web device=0 key=max asked=1073741824 set=4194304",
+                 "account=web device=0 key=connections_max asked=1000 set=64",
+                 "account=(unnamed) device=0 key=account-max asked=1073741824 set=4194304"]:
+        assert f"event=account.limit_cut {word}\n" in log, log
+
+    large = d.ctl("quota", "set", "web", "--max", "1000G")
+    assert (large["outcome"], large["max_bytes"]) == ("applied", 4 << 20)
+    assert [(a["key"], a["asked"], a["set"]) for a in large["adjusted"]] == \
+        [("max_bytes", 1000 << 30, 4 << 20)]
+    assert "pool" in large["adjusted"][0]["reason"]
+    odd = d.ctl("quota", "set", "web", "--min", "17K", "--max", "100K")
+    assert [(a["key"], a["set"]) for a in odd["adjusted"]] == \
+        [("min_bytes", 32 << 10), ("max_bytes", 96 << 10)]
+    assert "whole pages" in odd["adjusted"][0]["reason"]
+    for exact in [["--max", "4M"], ["--max", "0"], ["--weight", "7"], ["--priority", "3"]]:
+        assert d.ctl("quota", "set", "web", *exact)["adjusted"] == []
+    said = subprocess.run([str(BIN / "mmctl"), "--dir", str(d.dir), "quota", "set", "web", "--max",
+                           "1000G"], capture_output=True, timeout=60 * SLOWNESS, check=True).stdout
+    first, second = said.decode().splitlines()
+    assert first.startswith("web: applied, revision ") and ", max 4M, weight 7," in first, said
+    assert second == "  max is 4M, not 1000G: the device's pool has no more", said
+
+
 def test_show_of_a_device(start):
     d = start_with(start, [{"name": "web", "uid": 99999}])
     assert [a["account"] for a in d.ctl("quota", "show", "--device", 0)["accounts"]] == ["web"]

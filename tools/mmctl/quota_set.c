@@ -102,6 +102,39 @@ static int verdict(const json_t *result)
 	return MM_EXIT_DONE;
 }
 
+/* As it is said on the command line: "512M", "65536". */
+static const char *size_text(uint64_t bytes, char *text, size_t room)
+{
+	static const char units[] = "KMGT";
+	size_t u = 0;
+
+	while (u < strlen(units) && bytes && bytes % 1024 == 0) {
+		bytes /= 1024;
+		u++;
+	}
+	snprintf(text, room, "%" PRIu64 "%.1s", bytes, u ? units + u - 1 : "");
+	return text;
+}
+
+/* What is in force is not always what was asked for: whoever asked wants to know. */
+static void print_set(const json_t *result)
+{
+	const json_t *adjusted = json_object_get(result, "adjusted"), *a;
+	char set[32], asked[32];
+	size_t i;
+
+	printf("%s: %s, revision %" PRIu64 ": min %s, max %s, weight %" PRIu64 ", priority %" PRIu64
+	       ", on-timeout %s\n",
+	       mm_text(result, "account"), mm_text(result, "outcome"), mm_u64(result, "revision"),
+	       size_text(mm_u64(result, "min_bytes"), asked, sizeof(asked)),
+	       size_text(mm_u64(result, "max_bytes"), set, sizeof(set)), mm_u64(result, "weight"),
+	       mm_u64(result, "priority"), mm_text(result, "on_timeout"));
+	json_array_foreach (adjusted, i, a)
+		printf("  %.3s is %s, not %s: %s\n", mm_text(a, "key"),
+		       size_text(mm_u64(a, "set"), set, sizeof(set)),
+		       size_text(mm_u64(a, "asked"), asked, sizeof(asked)), mm_text(a, "reason"));
+}
+
 int mm_quota_set_run(const struct mm_ctl *ctl, int argc, char **argv)
 {
 	mm_cleanup(mm_json_done) json_t *result = NULL;
@@ -119,7 +152,6 @@ int mm_quota_set_run(const struct mm_ctl *ctl, int argc, char **argv)
 	if (r == MM_EXIT_DONE)
 		r = verdict(result);
 	if (r == MM_EXIT_DONE && !ctl->json)
-		printf("%s: %s, revision %" PRIu64 "\n", mm_text(result, "account"),
-		       mm_text(result, "outcome"), mm_u64(result, "revision"));
+		print_set(result);
 	return r;
 }
