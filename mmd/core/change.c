@@ -306,13 +306,14 @@ static void change_spend(struct mm_core *c, struct mm_c_tenant *t)
 	c->stats.plan_changes_limited += !mm_c_change_may(c, t);
 }
 
+/* As of the last settling: statistics move the time on, and nothing that waits is begun by them. */
 uint64_t mm_c_change_deadline(const struct mm_core *c)
 {
 	uint64_t due = UINT64_MAX;
 
 	MM_FOREACH_TENANT(c, t)
 	if (t->life == MM_LIFE_LIVE && t->model == MM_MODEL_READY &&
-	    t->plan.phase == MM_PLAN_STEADY && !mm_c_change_may(c, t))
+	    t->plan.phase == MM_PLAN_STEADY && c->settled_ns < change_may_at_ns(c, t))
 		due = MM_MIN(due, change_may_at_ns(c, t));
 	return due;
 }

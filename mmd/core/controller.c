@@ -364,7 +364,7 @@ uint64_t mm_c_controller_deadline(const struct mm_core *c)
 	look |= t->life == MM_LIFE_LIVE &&
 		(is_big(c, t) || (t->plan.alpha && t->plan.alpha_by_hand < 0) ||
 		 mm_c_kv_unmet(c, t) || (t->kv.want > t->kv.held && !t->kv.told) ||
-		 c->now_ns < t->retry_ns);
+		 c->settled_ns < t->retry_ns);
 	/* From the last look, not from now: statistics come more often, and would put it off for ever. */
 	return look ? c->settled_ns + mm_c_time(c, LOOK_NS) : UINT64_MAX;
 }

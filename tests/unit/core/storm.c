@@ -188,11 +188,42 @@ static void what_waits_is_done_when_it_may(void **state)
 	assert_int_equal(plan(p)->alpha, 0);
 	due = mm_core_deadline(w->core);
 	assert_in_range(due - w->now_ns, 1, 1000 * MM_NS_PER_MS);
+	/* Statistics that come at that moment make nobody forget it. */
+	w->now_ns = due;
+	say(p, 0, 0);
+	assert_true(mm_core_deadline(w->core) <= w->now_ns);
 	while (plan(p)->alpha != 5) {
 		assert_true(w->now_ns <= due + MM_NS_PER_S);
-		w_tick(w, mm_core_deadline(w->core) - w->now_ns);
+		w_tick(w, mm_core_deadline(w->core) - MM_MIN(mm_core_deadline(w->core), w->now_ns));
 		w_run(w);
 	}
+}
+
+/* Nobody but statistics comes. */
+static void a_step_that_broke_off_is_not_forgotten(void **state)
+{
+	struct w_proc *p;
+	uint64_t due;
+
+	(void)state;
+	begin_bounded(1000);
+	p = tenant_with(0, 6, 2);
+	by_hand(p, 2);
+	w_run(w);
+	for (uint32_t i = 0; i < 16; i++) {
+		w_resync(w, p);
+		w_run(w);
+	}
+	assert_true(p->broken);
+	due = mm_core_deadline(w->core);
+	while (w->now_ns < due) {
+		w->now_ns = MM_MIN(w->now_ns + 30 * MM_NS_PER_MS, due + 5 * MM_NS_PER_MS);
+		say(p, 0, 0);
+		assert_true(mm_core_deadline(w->core) <= due);
+	}
+	w_tick(w, 0);
+	w_run(w);
+	assert_false(p->broken);
 }
 
 /* A step broke off: its gates are put in order before anything else is changed, as soon as anything may be. */
@@ -255,6 +286,7 @@ int main(void)
 		TEST(each_tenant_has_its_own),
 		TEST(what_waits_is_done_when_it_may),
 		TEST(steps_that_break_off_come_first),
+		TEST(a_step_that_broke_off_is_not_forgotten),
 		TEST(times_are_stretched_with_all_others),
 	};
 
