@@ -240,6 +240,18 @@ static int client_start(struct mm_client *c, const struct mm_client_opts *opts, 
 
 /* ---- close ---- */
 
+/* The thread that closes may have no context, or another device's. */
+static void gates_unregister(struct mm_client *c)
+{
+	bool borrowed;
+
+	if (!c->gates_registered)
+		return;
+	borrowed = mm_context_borrow(c);
+	c->gpu->cuMemHostUnregister(c->gates);
+	mm_context_give_back(c, borrowed);
+}
+
 /* Everything that hangs on the client, whatever of it exists; the service thread has ended. */
 static void client_free(struct mm_client *c)
 {
@@ -252,8 +264,7 @@ static void client_free(struct mm_client *c)
 	mm_mapper_done(&c->mapper);
 	pthread_mutex_unlock(&c->map_lock);
 	mm_swap_destroy(c->swap);
-	if (c->gates_registered)
-		c->gpu->cuMemHostUnregister(c->gates);
+	gates_unregister(c);
 	if (c->context)
 		c->gpu->cuDevicePrimaryCtxRelease(c->device);
 	mm_region_done(&c->tenant_region);

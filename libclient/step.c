@@ -165,10 +165,11 @@ static void switch_done(struct mm_client *c, const struct mm_msg *msg, bool part
 int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
 {
 	struct mm_msg answer = { .opcode = MM_OP_COMMITTED, .epoch = msg->epoch };
-	bool due, partial = msg->arg[2] == MM_SWITCH_PARTIAL;
+	bool due, given_up, partial = msg->arg[2] == MM_SWITCH_PARTIAL;
 	struct mm_model *model;
 
 	pthread_mutex_lock(&client->lock);
+	given_up = client->model_phase == MM_MODEL_BROKEN;
 	due = switch_is_due(client, msg, partial) && msg->arg[0] <= MM_LAYERS_MAX &&
 	      msg->arg[1] <= MM_LAYERS_MAX && (partial || !msg->arg[2]);
 	model = client->model;
@@ -177,6 +178,9 @@ int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const 
 		client->prepare_epoch = msg->epoch;
 	}
 	pthread_mutex_unlock(&client->lock);
+	/* It crossed with a load's being given up, or with the end: BYE says that nothing is mapped. */
+	if (given_up)
+		return 0;
 	if (!due) {
 		*ret_text = "mmd switched plans out of order";
 		return -EPROTO;
@@ -184,6 +188,9 @@ int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const 
 	answer.result = switch_map(client, model, msg, partial);
 	if (partial)
 		mapped(client);
+	/* Not that it could not be mapped: mmd would end the connection for that before it reads BYE. */
+	if (answer.result == -ESHUTDOWN)
+		return 0;
 	*ret_text = "mmd takes no requests any more";
 	if (mm_link_push(client, &answer))
 		return -ECONNRESET;

@@ -324,6 +324,68 @@ static void test_unknown_flags(void **state)
 
 #define MODEL(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup_model, fixture_teardown)
 
+/* ---- a SWITCH and the end cross ---- */
+
+static void *close_main(void *client)
+{
+	return mm_client_close(client);
+}
+
+/* What mmd has sent when the engine closes its client is nobody's fault: BYE is said, and its receipt awaited. */
+static void end_as_it_switches(struct fixture *f, const struct mm_msg *switches)
+{
+	pthread_t closes;
+
+	cycle_two(f);
+	hold_driver(f);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 3 });
+	peer_expect(f->peer, MM_OP_PARKED);
+	assert_int_equal(pthread_create(&closes, NULL, close_main, f->client), 0);
+	await_driver(); /* everything is being given back */
+	peer_event(f->peer, switches);
+	pause_ms(50);
+	let_driver_go();
+	peer_expect(f->peer, MM_OP_BYE);
+	pthread_join(closes, NULL);
+	f->client = NULL;
+	peer_absent(f->peer, MM_OP_COMMITTED, 0);
+}
+
+static void test_end_as_it_switches(void **state)
+{
+	const struct mm_msg full = { .opcode = MM_EV_SWITCH, .epoch = 3, .arg = { 1, 2 } };
+
+	end_as_it_switches(*state, &full);
+}
+
+static void test_end_as_it_switches_in_part(void **state)
+{
+	const struct mm_msg partial = { .opcode = MM_EV_SWITCH,
+					.epoch = 3,
+					.arg = { 1, 2, MM_SWITCH_PARTIAL } };
+
+	end_as_it_switches(*state, &partial);
+}
+
+/* The SWITCH was taken up, and the end comes first: what was not mapped for that is no failure of the device. */
+static void test_end_before_a_switch_is_mapped(void **state)
+{
+	struct fixture *f = *state;
+
+	cycle_two(f);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 3 });
+	peer_expect(f->peer, MM_OP_PARKED);
+	pthread_mutex_lock(&f->client->map_lock);
+	peer_event(f->peer,
+		   &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 3, .arg = { 1, 2 } });
+	pause_ms(50);
+	f->client->closing = true;
+	pthread_mutex_unlock(&f->client->map_lock);
+	peer_absent(f->peer, MM_OP_COMMITTED, 50);
+	f->client = mm_client_close(f->client);
+	peer_expect(f->peer, MM_OP_BYE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -336,6 +398,9 @@ int main(void)
 		MODEL(test_parked_says_that_a_step_broke_off),
 		MODEL(test_out_of_order),
 		MODEL(test_unknown_flags),
+		MODEL(test_end_as_it_switches),
+		MODEL(test_end_as_it_switches_in_part),
+		MODEL(test_end_before_a_switch_is_mapped),
 	};
 
 	peer_environment();
