@@ -338,7 +338,8 @@ static int handle_events(struct mm_engine *e, uint64_t now)
 				MM_MAX(e->stats.layers_remapped_max, event.count);
 			break;
 		case MM_EVENT_DISCONNECTED:
-			r = fail(e, -ECONNRESET, "mmd is gone");
+			r = fail(e, -ECONNRESET,
+				 "mmd ended the connection (its log says why) or died");
 			break;
 		case MM_EVENT_SWAPPED:
 		case MM_EVENT_TURN_BEGIN: /* asked for before each step: turn_want() */
@@ -672,6 +673,9 @@ int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 			r = turn(e);
 		tell_progress(e);
 	}
+	/* Whoever was thrown out with the last step has not served to the end as it should. */
+	if (!r)
+		r = handle_events(e, now_ns());
 	e->stats.end_s = mm_stamps_at(&e->stamps, now_ns());
 	e->stats.graph_captures = e->graphs.captures;
 	e->stats.graph_launches = e->graphs.launches;

@@ -137,7 +137,7 @@ static int open_memory(struct serve *s)
 		r = mm_memory_mmd_take_turns(&s->memory, &turns, s->err);
 	if (!r)
 		return 0;
-	return !connected || r == -ECONNRESET ? EXIT_NO_DAEMON : EXIT_FAILURE;
+	return connected ? EXIT_FAILURE : EXIT_NO_DAEMON;
 }
 
 /* A replay spares launches, which cost nothing on the software GPU, and tells less of each step. */
@@ -289,7 +289,7 @@ static int run(struct serve *s)
 	r = serve(s);
 	mm_progress_stop(&s->progress);
 	if (r)
-		return fail(s, r == -ECONNRESET ? EXIT_NO_DAEMON : EXIT_FAILURE);
+		return fail(s, EXIT_FAILURE);
 	if (report(s))
 		return fail(s, EXIT_FAILURE);
 	return s->engine.stats.checksum_failures ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -116,7 +116,8 @@ static const char help[] =
 	"  -h, --help\n"
 	"      --version\n"
 	"\n"
-	"Exit status: 0 done, 1 failed or a checksum differed, 2 wrong arguments, 3 no mmd.\n";
+	"Exit status: 0 done, 1 failed (mmd ended the connection, a checksum differed), 2 wrong\n"
+	"arguments, 3 no mmd.\n";
 
 enum kind {
 	FLAG,
