@@ -56,7 +56,7 @@ struct mm_memory {
 	const struct mm_gpu_api *gpu;
 	void *state;
 	uint64_t page_bytes;        /* chunks are multiples of this */
-	uint64_t kv_pages_max;      /* that an arena can have */
+	uint64_t kv_pages_max;      /* that an arena can ever have */
 	struct mm_model_info model; /* zero: not known */
 	bool swaps;                 /* the policy has use for engines that swap */
 	bool fixed;                 /* KV never grows beyond its share, and is never given back */

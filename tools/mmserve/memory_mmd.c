@@ -247,6 +247,18 @@ static const struct mm_memory_ops mmd_ops = {
 	.close = mmd_close,
 };
 
+/*
+ * What KV can have of the pool at most: all but what of the model never leaves, which is its resident group and a
+ * slot for the largest layer. How many layers mmd takes, and what others hold, may change.
+ */
+static uint64_t kv_pages_most(const struct mm_client_info *info, const struct mm_model_info *model)
+{
+	uint64_t stays = mm_div_up(model->resident_bytes, info->page_bytes) +
+			 mm_div_up(model->layer_bytes, info->page_bytes);
+
+	return info->pool_pages - MM_MIN(stays, info->pool_pages);
+}
+
 static int load(struct mm_memory *m, const char *dir, const struct mm_model_opts *opts, char *err)
 {
 	struct mmd *s = m->state;
@@ -265,7 +277,7 @@ static int load(struct mm_memory *m, const char *dir, const struct mm_model_opts
 	m->gpu = mm_client_gpu(s->client);
 	m->page_bytes = info.page_bytes;
 	mm_model_info(s->model, &m->model);
-	m->kv_pages_max = MM_MIN(info.pool_pages, MM_MAP_ENTRIES - MM_MAP_KV_BASE);
+	m->kv_pages_max = MM_MIN(kv_pages_most(&info, &m->model), MM_MAP_ENTRIES - MM_MAP_KV_BASE);
 	m->swaps = info.policy == MM_POLICY_SWAP || info.policy == MM_POLICY_REMAP;
 	m->fixed = info.policy == MM_POLICY_SWAP || info.policy == MM_POLICY_RECOMPUTE;
 	return 0;
