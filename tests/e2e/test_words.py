@@ -30,8 +30,7 @@ PROGRAMS = {
     "mmsim": [[]],
     "mkmodel": [[], ["random"], ["llama2c"], ["shapes"], ["sparse"]],
 }
-SCRIPTS = ("check", "count-tests", "gpu-suite", "kernel-report", "matrix", "plan-cost", "quickstart", "shake",
-           "sim-vs-timed")
+SCRIPTS = sorted(path.name for path in (TOP / "tools").iterdir() if path.is_file() and os.access(path, os.X_OK))
 COMMANDS = [[str(BIN / name), *words] for name, all_words in PROGRAMS.items() for words in all_words] + \
     [[str(TOP / "tools" / name)] for name in SCRIPTS]
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP = 1, 2, 24
@@ -53,11 +52,6 @@ def obey_modes():
 
 
 # ---- help
-
-
-def test_all_scripts_are_known():
-    found = {path.name for path in (TOP / "tools").iterdir() if path.is_file() and os.access(path, os.X_OK)}
-    assert found == set(SCRIPTS)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join([os.path.basename(words[0]), *words[1:]]))

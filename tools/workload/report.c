@@ -185,6 +185,7 @@ static int table_ratios(const struct mm_wl_report *r)
 			ratio_cell(&q[i]);
 		putchar('\n');
 	}
+	puts("throughput, goodput: above 1 is better; ttft, tbt: below 1");
 	return 0;
 }
 
