@@ -391,8 +391,8 @@ def test_command_lines_are_found():
     assert len(SHOWN) > 20 and {"README.md", "tutorial.md"} <= {page for page, _, _ in SHOWN}
 
 
-@pytest.mark.parametrize("page, program, words", SHOWN, ids=lambda value: " ".join(value) if isinstance(value, list) else
-                         value)
+@pytest.mark.parametrize("page, program, words", SHOWN,
+                         ids=lambda value: " ".join(value) if isinstance(value, list) else value)
 def test_shown_command_line(root, page, program, words):
     """Not run, but read: no program finds anything wrong with its flags and their values."""
     del page
@@ -440,8 +440,8 @@ def play(root, lines, env=None):
     (root / "gpu").mkdir(exist_ok=True)
     process = subprocess.Popen(["bash", "-euc", script], cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, start_new_session=True,
-                               env={**os.environ, "XDG_RUNTIME_DIR": str(root), "MM_SOFTGPU_DIR": str(root / "gpu"),
-                                    **(env or {})})
+                               env={**os.environ, "XDG_RUNTIME_DIR": str(root), "HOME": str(root),
+                                    "MM_SOFTGPU_DIR": str(root / "gpu"), **(env or {})})
     return process
 
 
