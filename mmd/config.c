@@ -34,7 +34,7 @@ static const char *const level_names[] = { "error", "warn", "info", "debug", NUL
 static const char *const slots_names[] = { "auto", "1", "2", NULL };
 static const char *const change_names[] = { "partial", "full", NULL };
 static const char *const passed_names[] = { "refuse", "discard", NULL };
-static const char *const role_names[] = { "keeper", "core", "xfer", "load", "spool", NULL };
+static const char *const role_names[] = { "keeper", "core", "xfer", "load", "spool", "log", NULL };
 
 #define AT(field)      .offset = offsetof(struct mm_config, field)
 #define ROOM(field)    .bytes = sizeof(((struct mm_config *)NULL)->field)

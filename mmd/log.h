@@ -3,8 +3,10 @@
  * log - one line per event on stderr, as key=value
  *
  * Concept:    `ts=12.345678 level=warn role=core event=tenant.kicked tenant=7 reason=…`. Event names
- *             are stable: operators match on them. What a peer can trigger is logged once per peer
- *             and reason by the caller, never in a loop.
+ *             are stable: operators match on them. What a peer can trigger goes through peerlog.h.
+ * Blocking:   in mmd's roles stderr is a pipe that does not block (keeper/relay.h). A line that finds no
+ *             room is dropped and counted; the count goes out, as event=log.dropped, before the next
+ *             line that finds some.
  * Threading:  any thread; a line is one write(2), so lines of several roles do not mix.
  * Invariants: errno is preserved. Values that come from peers are made printable.
  */
@@ -30,3 +32,6 @@ void mm_log_init(const char *role, enum mm_log_level level);
  * @fmt:   further key=value pairs, or ""
  */
 void mm_log(enum mm_log_level level, const char *event, const char *fmt, ...) MM_PRINTF(3, 4);
+
+/* Says how many lines were dropped, if any were and there is room now. */
+void mm_log_catch_up(void);

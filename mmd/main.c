@@ -7,6 +7,7 @@
 
 #include "mmd/config.h"
 #include "mmd/keeper/keeper.h"
+#include "mmd/keeper/relay.h"
 #include "mmd/load/load.h"
 #include "mmd/shell.h"
 #include "mmd/spool/spool.h"
@@ -86,6 +87,8 @@ static int run(const struct mm_config *config)
 	case MM_ROLE_SPOOL:
 		mm_log_init("spool", level);
 		return mm_spool_main(MM_ROLE_FD, config);
+	case MM_ROLE_LOG:
+		return mm_relay_main(MM_ROLE_FD);
 	default:
 		mm_log_init("keeper", level);
 		return mm_keeper_main(config);

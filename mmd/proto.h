@@ -55,7 +55,7 @@ enum mm_kop {
 	MM_K_CLOSED, /* core -> keeper: of those so far core has no copy any more */
 };
 
-enum mm_role { MM_ROLE_CORE = 1, MM_ROLE_XFER, MM_ROLE_LOAD, MM_ROLE_SPOOL };
+enum mm_role { MM_ROLE_CORE = 1, MM_ROLE_XFER, MM_ROLE_LOAD, MM_ROLE_SPOOL, MM_ROLE_LOG };
 
 struct mm_kmsg {
 	uint32_t magic;

@@ -208,6 +208,7 @@ static void turn(struct mm_shell *shell)
 	mm_sessions_ring(shell);
 	if (mm_kchan_turn(&shell->keeper, now) < 0)
 		keeper_lost(shell);
+	mm_log_catch_up();
 	mm_loop_want(&shell->loop, &shell->keeper_source, mm_kchan_events(&shell->keeper));
 }
 

@@ -16,12 +16,14 @@
 #include "mmd/kchan.h"
 #include "mmd/keeper/closer.h"
 #include "mmd/keeper/listen.h"
+#include "mmd/keeper/relay.h"
 #include "mmd/keeper/spawn.h"
 #include "mmd/loop.h"
 
 #define ACCEPTS_PER_WAKEUP 8
 #define STOP_NS            (30 * MM_NS_PER_S) /* for core to end in order, and for SIGKILL to work */
 #define ACCEPT_PAUSE_NS    MM_NS_PER_S
+#define RELAY_PAUSE_NS     MM_NS_PER_S
 #define BACKOFF_FIRST_NS   (50 * MM_NS_PER_MS)
 #define BACKOFF_MAX_NS     (5 * MM_NS_PER_S)
 #define BACKOFF_DOWN_NS    (10 * MM_NS_PER_S)
@@ -52,6 +54,8 @@ struct keeper {
 	const struct mm_config *config;
 	struct mm_loop loop;
 	struct mm_place place;
+	struct mm_relay relay;
+	uint64_t relay_at_ns; /* when the next is started, after one died; UINT64_MAX: not */
 	struct mm_kchan core;
 	struct mm_closer closer;
 	pid_t core_pid;
@@ -521,6 +525,28 @@ static void helper_reaped(struct keeper *k, pid_t pid, int status)
 	}
 }
 
+/* What is said meanwhile waits in its pipe. */
+static void relay_gone(struct keeper *k, int status)
+{
+	k->relay.pid = 0;
+	k->relay_at_ns = mm_now_ns() + RELAY_PAUSE_NS;
+	mm_log(MM_LOG_WARN, "log.relay_died", "status=%#x", (unsigned int)status);
+}
+
+static void relay_start_due(struct keeper *k)
+{
+	int r;
+
+	if (mm_now_ns() < k->relay_at_ns)
+		return;
+	k->relay_at_ns = UINT64_MAX;
+	r = mm_relay_restart(&k->relay, k->config);
+	if (r < 0) {
+		mm_log(MM_LOG_ERROR, "role.start_failed", "what=%u error=%d", MM_ROLE_LOG, r);
+		k->relay_at_ns = mm_now_ns() + RELAY_PAUSE_NS;
+	}
+}
+
 static void reap(struct keeper *k)
 {
 	pid_t pid;
@@ -531,6 +557,8 @@ static void reap(struct keeper *k)
 			continue;
 		if (pid == k->core_pid)
 			core_gone(k, status);
+		else if (pid == k->relay.pid)
+			relay_gone(k, status);
 		else if (!xfer_reaped(k, pid, status))
 			helper_reaped(k, pid, status);
 	}
@@ -647,7 +675,7 @@ static uint64_t wake_at_ns(const struct keeper *k)
 	uint64_t at = MM_MIN(xfers_start_at_ns(k), k->end_at_ns);
 
 	at = MM_MIN(at, mm_closer_due_ns(&k->closer));
-	at = MM_MIN(at, mm_kchan_deadline(&k->core));
+	at = MM_MIN(at, MM_MIN(mm_kchan_deadline(&k->core), k->relay_at_ns));
 	return k->accept_at_ns ? MM_MIN(at, k->accept_at_ns) : at;
 }
 
@@ -661,6 +689,8 @@ static int run(struct keeper *k)
 		xfers_start_due(k);
 		accept_again(k);
 		mm_closer_turn(&k->closer);
+		relay_start_due(k);
+		mm_log_catch_up();
 		mm_kchan_turn(&k->core, mm_now_ns());
 		if (end_due(k))
 			break;
@@ -683,6 +713,8 @@ static void keeper_done(struct keeper *k)
 	mm_kchan_done(&k->core);
 	mm_close_fd(&k->signal_fd);
 	mm_loop_done(&k->loop);
+	mm_log_catch_up();
+	mm_relay_end(&k->relay);
 }
 
 static int keeper_init(struct keeper *k, const struct mm_config *config, char *error)
@@ -699,6 +731,8 @@ static int keeper_init(struct keeper *k, const struct mm_config *config, char *e
 		.admin_source = MM_SOURCE_NULL,
 		.signal_fd = -1,
 		.end_at_ns = UINT64_MAX,
+		.relay = MM_RELAY_NULL,
+		.relay_at_ns = UINT64_MAX,
 	};
 	for (uint32_t i = 0; i < k->n_xfers; i++) {
 		k->xfer[i].start_at_ns = UINT64_MAX;
@@ -713,6 +747,9 @@ static int keeper_init(struct keeper *k, const struct mm_config *config, char *e
 		r = mm_place_init(&k->place, config->dir, !config->discard_fds, error);
 		if (r < 0)
 			return r;
+		r = mm_relay_init(&k->relay, config);
+	}
+	if (r == 0) {
 		r = core_start(k);
 	}
 	if (r == 0)

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -209,6 +210,58 @@ class Smoke(unittest.TestCase):
         self.assertEqual(code, 1, errors[-2000:])
         self.assertEqual(len(re.findall(r"(?m)^mmd: device 0: xfer failed \d+ times in a row", errors)), 1)
 
+    def ask(self, admin, **params):
+        admin.sendall(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "quota.set",
+                                  "params": {"account": "uid:77", **params}}).encode() + b"\n")
+        reply = b""
+        while not reply.endswith(b"\n"):
+            reply += admin.recv(65536)
+        self.assertIn("result", json.loads(reply), reply)
+
+    def test_log_that_nobody_reads(self):
+        """As `mmd 2>&1 | less`: mmd goes on, and says later how much is missing."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as admin:
+            admin.settimeout(PATIENCE_S)
+            admin.connect(str(self.root / "one" / "admin.sock"))
+            for i in range(6000):  # some 180 bytes of log each, many times what pipes hold
+                self.ask(admin, weight=1 + i % 2)
+            self.status()
+            os.kill(self.mmd.pid, signal.SIGHUP)
+            os.kill(self.status()["xfer"]["pid"], signal.SIGKILL)
+            self.until(lambda: self.status()["xfer"]["restarts"] == 1 and self.status()["xfer"]["up"], "another xfer")
+            lines = []
+            reader = threading.Thread(target=lambda: lines.extend(self.mmd.stderr))
+            reader.start()
+
+            def told():
+                self.ask(admin, weight=3)
+                return any(re.search(r"role=core event=log.dropped lines=\d{3}", line) for line in lines)
+
+            self.until(told, "the number of lines that are missing")
+        self.mmd.send_signal(signal.SIGTERM)
+        self.assertEqual(self.mmd.wait(PATIENCE_S), 0)
+        reader.join()
+
+    def test_stop_with_a_log_that_nobody_reads(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as admin:
+            admin.settimeout(PATIENCE_S)
+            admin.connect(str(self.root / "one" / "admin.sock"))
+            for i in range(3000):
+                self.ask(admin, weight=1 + i % 2)
+        self.mmd.send_signal(signal.SIGTERM)
+        self.assertEqual(self.mmd.wait(PATIENCE_S), 0)
+
+    def test_relay_dies(self):
+        relay = next(p for p in self.children() if b"--role=log" in self.words(p))
+        os.kill(relay, signal.SIGKILL)
+        self.until(lambda: any(b"--role=log" in self.words(p) for p in self.children() if p != relay), "another relay")
+        self.mmd.send_signal(signal.SIGHUP)
+        self.mmd.send_signal(signal.SIGTERM)
+        code, errors = self.ends(self.mmd)
+        self.assertEqual(code, 0, errors)
+        for event in ("log.relay_died", "signal.ignored", "mmd.stopping"):
+            self.assertIn(f"event={event} ", errors)
+
     def test_signals_that_mean_nothing(self):
         """A terminal that hangs up reaches every process of mmd; whoever wants a reload reaches the first."""
         for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
@@ -260,7 +313,10 @@ class Smoke(unittest.TestCase):
 
     @staticmethod
     def words(pid):
-        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        try:
+            return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return b""
 
 
 if __name__ == "__main__":
