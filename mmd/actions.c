@@ -110,8 +110,8 @@ static void perform_connected(struct mm_session *s, const struct mm_action *a)
 	} else if (a->kind == MM_ACT_EVENT) {
 		mm_session_event(s, &a->msg);
 	} else if (a->kind == MM_ACT_KICK) {
-		mm_log(MM_LOG_WARN, "tenant.kicked", "tenant=%u name=%s reason=\"%s\"", s->tenant,
-		       s->name, a->reason);
+		mm_session_log(s, MM_LOG_WARN, "tenant.kicked", "tenant=%u name=%s reason=\"%s\"",
+			       s->tenant, s->name, a->reason);
 		mm_session_end(s, a->reason);
 	}
 }

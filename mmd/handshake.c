@@ -78,8 +78,8 @@ static int refuse_at(enum mm_log_level level, struct mm_session *s, int result, 
 	welcome_fill(s, &w);
 	w.result = result;
 	snprintf(w.reason, sizeof(w.reason), "%s", reason);
-	mm_log(level, "tenant.refused", "pid=%d uid=%u result=%d reason=\"%s\"", (int)s->pid,
-	       s->uid, result, reason);
+	mm_session_log(s, level, "tenant.refused", "pid=%d uid=%u result=%d reason=\"%s\"",
+		       (int)s->pid, s->uid, result, reason);
 	mm_sock_send(s->fd, &w, sizeof(w), NULL, 0);
 	return result;
 }
@@ -168,8 +168,9 @@ static int join(struct mm_session *s, const struct mm_hello *hello)
 				? UINT64_MAX
 				: mm_now_ns() + s->shell->config->idle_ms * MM_NS_PER_MS;
 	mm_worker_tenant(s->pool, s->tenant);
-	mm_log(MM_LOG_INFO, "tenant.joined", "tenant=%u name=%s pid=%d uid=%u device=%" PRIu64,
-	       s->tenant, s->name, (int)s->pid, s->uid, s->pool->ordinal);
+	mm_session_log(s, MM_LOG_INFO, "tenant.joined",
+		       "tenant=%u name=%s pid=%d uid=%u device=%" PRIu64, s->tenant, s->name,
+		       (int)s->pid, s->uid, s->pool->ordinal);
 	return 0;
 }
 

@@ -133,6 +133,13 @@ void mm_session_end(struct mm_session *s, const char *reason)
 		s->ending = reason;
 }
 
+bool mm_session_logs(struct mm_session *s)
+{
+	uint64_t key = s->state >= MM_SESSION_OPEN ? s->account : MM_PEERLOG_UID(s->uid);
+
+	return mm_peerlog_allows(&s->shell->peerlog, key, mm_now_ns());
+}
+
 void mm_sessions_end(struct mm_pool *pool, const char *reason)
 {
 	MM_FOREACH_SESSION(pool->shell, s)
@@ -192,7 +199,8 @@ static void request(struct mm_session *s, const struct mm_msg *msg)
 		mm_pool_settle(s->pool);
 	}
 	if (r != 0) {
-		mm_log(MM_LOG_WARN, "tenant.protocol", "tenant=%u op=%u", s->tenant, msg->opcode);
+		mm_session_log(s, MM_LOG_WARN, "tenant.protocol", "tenant=%u op=%u", s->tenant,
+			       msg->opcode);
 		mm_session_end(s, "a request that the protocol forbids");
 	}
 }
@@ -354,7 +362,7 @@ void mm_session_forget(struct mm_session *s)
 		mm_outbox_flush(&s->outbox, mm_now_ns());
 		mm_sock_doorbell(s->fd);
 	}
-	mm_log(MM_LOG_INFO, "tenant.gone", "tenant=%u name=%s", s->tenant, s->name);
+	mm_session_log(s, MM_LOG_INFO, "tenant.gone", "tenant=%u name=%s", s->tenant, s->name);
 	session_free(s);
 }
 
@@ -366,8 +374,8 @@ static void session_close(struct mm_session *s)
 		session_free(s);
 		return;
 	}
-	mm_log(MM_LOG_INFO, "tenant.closed", "tenant=%u name=%s reason=\"%s\"", tenant, s->name,
-	       s->ending);
+	mm_session_log(s, MM_LOG_INFO, "tenant.closed", "tenant=%u name=%s reason=\"%s\"", tenant,
+		       s->name, s->ending);
 	session_disconnect(s);
 	s->state = MM_SESSION_CLOSED;
 	s->ending = NULL;
@@ -412,7 +420,8 @@ static void flush(struct mm_session *s, uint64_t now_ns)
 	else if (r == -ECONNRESET)
 		hear_out(s, "connection closed");
 	else if (r < 0) {
-		mm_log(MM_LOG_ERROR, "tenant.send_failed", "tenant=%u error=%d", s->tenant, r);
+		mm_session_log(s, MM_LOG_ERROR, "tenant.send_failed", "tenant=%u error=%d",
+			       s->tenant, r);
 		mm_session_end(s, "nothing can be sent to it");
 	}
 }

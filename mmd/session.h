@@ -8,7 +8,7 @@
  * Ownership:  a session owns its socket, pidfd, regions and outbox, a reference to its store, and
  *             names its load by id.
  * Trust:      everything that comes from the tenant is copied, checked, then used. Who breaks a rule
- *             loses its connection, is logged once, and nobody else notices. No fd is ever taken:
+ *             loses its connection, is logged (peerlog.h), and nobody else notices. No fd is ever taken:
  *             the kernel refuses it, or the message that it came with is never received, since the
  *             last close of what a stranger passes may sleep for as long as he likes.
  * Threading:  core's thread. Work per wake-up is bounded; what is left is done in the next turn.
@@ -102,6 +102,16 @@ struct mm_session *mm_session_lookup(struct mm_shell *shell, const struct mm_poo
 
 /* The connection ends in this turn. @reason: static string, logged once. */
 void mm_session_end(struct mm_session *session, const char *reason);
+
+/* May a line that it has caused be logged now? peerlog.h: it is counted if not. */
+bool mm_session_logs(struct mm_session *session);
+
+/* mm_log() of what a tenant can cause as often as it likes. */
+#define mm_session_log(session, ...)          \
+	do {                                  \
+		if (mm_session_logs(session)) \
+			mm_log(__VA_ARGS__);  \
+	} while (0)
 
 /* The same to all of a pool. */
 void mm_sessions_end(struct mm_pool *pool, const char *reason);

@@ -208,6 +208,7 @@ static void turn(struct mm_shell *shell)
 	mm_sessions_ring(shell);
 	if (mm_kchan_turn(&shell->keeper, now) < 0)
 		keeper_lost(shell);
+	mm_peerlog_tick(&shell->peerlog, now);
 	mm_log_catch_up();
 	mm_loop_want(&shell->loop, &shell->keeper_source, mm_kchan_events(&shell->keeper));
 }
@@ -216,6 +217,7 @@ static uint64_t deadline(const struct mm_shell *shell)
 {
 	uint64_t at = MM_MIN(mm_sessions_deadline(shell), mm_kchan_deadline(&shell->keeper));
 
+	at = MM_MIN(at, mm_peerlog_deadline(&shell->peerlog));
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		at = MM_MIN(at, mm_pool_deadline(&shell->pool[i]));
 	return at;
@@ -242,6 +244,7 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 	mm_spools_init(shell);
 	mm_sessions_init(shell);
 	mm_admin_init(shell);
+	mm_peerlog_init(&shell->peerlog);
 	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
 		return -errno;
 	shell->fds_max = files.rlim_cur;

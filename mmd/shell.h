@@ -18,6 +18,7 @@
 #include "mmd/core/core.h"
 #include "mmd/kchan.h"
 #include "mmd/loop.h"
+#include "mmd/peerlog.h"
 #include "mmd/pool.h"
 #include "mmd/quota.h"
 #include "mmd/session.h"
@@ -37,6 +38,7 @@ struct mm_shell {
 	struct mm_session session[MM_SESSIONS_MAX];
 	uint32_t n_sessions; /* as many as its pools can have */
 	struct mm_admin admin;
+	struct mm_peerlog peerlog;
 	uint64_t started_ns;
 	uint64_t sample_at_ns;
 	uint64_t fds_max; /* RLIMIT_NOFILE */

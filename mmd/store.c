@@ -672,8 +672,9 @@ static int load_outcome(struct mm_load *load, struct mm_session *s, int status)
 	load->why = MM_REFUSED_LOAD;
 	if (!load->done || status != 0) {
 		load->shell->stores.deaths += load->tenant != MM_NO_TENANT;
-		mm_log(MM_LOG_WARN, "load.died", "load=%" PRIu64 " status=%#x", load->id,
-		       (unsigned int)status);
+		if (!s || mm_session_logs(s))
+			mm_log(MM_LOG_WARN, "load.died", "load=%" PRIu64 " status=%#x", load->id,
+			       (unsigned int)status);
 		return s && ++s->load_deaths >= LOAD_DEATHS_MAX ? -EIO : -EAGAIN;
 	}
 	return 0;
@@ -694,9 +695,9 @@ static void tenant_told(struct mm_load *load, struct mm_session *s, int result)
 	s->load = 0;
 	if (s->state != MM_SESSION_OPEN)
 		return;
-	mm_log(MM_LOG_INFO, "load.ended",
-	       "tenant=%u load=%" PRIu64 " result=%d shared=%d text=\"%s\"", s->tenant, load->id,
-	       result, load->state == MM_LOAD_SHARING, load->text);
+	mm_session_log(s, MM_LOG_INFO, "load.ended",
+		       "tenant=%u load=%" PRIu64 " result=%d shared=%d text=\"%s\"", s->tenant,
+		       load->id, result, load->state == MM_LOAD_SHARING, load->text);
 	if (load->state == MM_LOAD_STARTING)
 		mm_session_reply(s, s->open_user_data, MM_OP_MODEL_OPEN, result);
 	else if (result < 0)

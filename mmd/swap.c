@@ -30,8 +30,8 @@ static int space_create(struct mm_session *s, uint64_t bytes)
 	s->swap_region.base = NULL;
 	s->swap_bytes = bytes;
 	mm_worker_swap(s->pool, s->tenant);
-	mm_log(MM_LOG_INFO, "tenant.swap", "tenant=%u name=%s bytes=%" PRIu64, s->tenant, s->name,
-	       bytes);
+	mm_session_log(s, MM_LOG_INFO, "tenant.swap", "tenant=%u name=%s bytes=%" PRIu64, s->tenant,
+		       s->name, bytes);
 	return 0;
 }
 

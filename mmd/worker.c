@@ -525,9 +525,10 @@ static void tenant_failed(struct mm_pool *pool, const struct mm_xmsg *msg)
 
 	if (!s || s->pool != pool || msg->id > UINT32_MAX)
 		return;
-	mm_log(MM_LOG_ERROR, "tenant.unserved", "tenant=%u name=%s error=\"%s\" reason=\"%s\"",
-	       s->tenant, s->name,
-	       strerror(msg->result < 0 && msg->result > -4096 ? -msg->result : EIO), msg->text);
+	mm_session_log(s, MM_LOG_ERROR, "tenant.unserved",
+		       "tenant=%u name=%s error=\"%s\" reason=\"%s\"", s->tenant, s->name,
+		       strerror(msg->result < 0 && msg->result > -4096 ? -msg->result : EIO),
+		       msg->text);
 	mm_session_end(s, "a layer of its model cannot be read from --store-dir");
 }
 

@@ -449,7 +449,7 @@ int mm_load_main(int core_fd, int tenant_fd)
 	raise_limits();
 	rc = work(l);
 	if (rc < 0) {
-		mm_log(MM_LOG_WARN, "load.refused", "error=%s reason=\"%s\"", strerror(-rc),
+		mm_log(MM_LOG_DEBUG, "load.refused", "error=%s reason=\"%s\"", strerror(-rc),
 		       l->why.text);
 		(void)tell_done(l, rc);
 	}

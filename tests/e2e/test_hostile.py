@@ -250,6 +250,19 @@ def test_connection_flood(d):
         client.close()
 
 
+@isolated()
+def test_refusals_do_not_fill_the_log(d):
+    """An account has so many lines and no more; what is left out is counted and said."""
+    begun = time.monotonic()
+    for _ in range(600):
+        with Raw(d) as client:
+            with pytest.raises((Refused, ConnectionResetError)):
+                client.greet(b"not a hello")
+    lines = d.log.read_text().count("event=tenant.refused")
+    assert lines <= 100 + 5 * (time.monotonic() - begun) + 1
+    wait_until(lambda: "event=log.suppressed uid=" in d.log.read_text(), 30, "the rest to be counted")
+
+
 def flood_connects(d, until):
     while time.monotonic() < until:
         sockets = []

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * peerlog - how much of the log a peer may cause
+ *
+ * Concept:    One bucket of lines per account, by its user while no account is known: a burst of
+ *             MM_PEERLOG_BURST lines, then one per MM_PEERLOG_LINE_NS. What is more is counted, and the
+ *             count is said once in MM_PEERLOG_SAY_NS. So whoever connects, lies and leaves in a loop
+ *             fills neither the log nor the disk under it, and takes no line from other accounts.
+ * Ownership:  struct mm_shell has one; plain memory.
+ * Threading:  core's thread.
+ * Limits:     MM_PEERLOG_BUCKETS accounts at a time; the one that has been silent longest makes room.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MM_PEERLOG_BUCKETS 256
+#define MM_PEERLOG_BURST   100
+#define MM_PEERLOG_LINE_NS UINT64_C(200000000)
+#define MM_PEERLOG_SAY_NS  UINT64_C(10000000000)
+
+#define MM_PEERLOG_UID(uid) (UINT64_C(1) << 63 | (uid)) /* a key: no account is known yet */
+
+struct mm_peerlog_bucket {
+	uint64_t key;
+	uint64_t paid_ns;    /* its lines are paid for until then */
+	uint64_t suppressed; /* lines that were not told of yet */
+	uint64_t say_at_ns;  /* them; UINT64_MAX = nothing to say */
+	uint64_t used_ns;    /* 0 = free */
+};
+
+struct mm_peerlog {
+	struct mm_peerlog_bucket bucket[MM_PEERLOG_BUCKETS];
+};
+
+void mm_peerlog_init(struct mm_peerlog *log);
+
+/* May a line of @key be written now? If not it is counted. */
+bool mm_peerlog_allows(struct mm_peerlog *log, uint64_t key, uint64_t now_ns);
+
+/* Says what was suppressed, where that is due. */
+void mm_peerlog_tick(struct mm_peerlog *log, uint64_t now_ns);
+
+/* When mm_peerlog_tick() has something to say. */
+uint64_t mm_peerlog_deadline(const struct mm_peerlog *log);
