@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the device says about itself. */
+/* The device's answers about itself. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -118,7 +118,9 @@ CUresult sg_context_synchronize(struct sg_context *ctx)
 	return sg_context_error(ctx);
 }
 
-/* Default streams were never published: their first reference is the context's. Return: it is one, no more. */
+/*
+ * Default streams were never published: their first reference is the context's. Return: it was one.
+ */
 static bool disown_default(struct sg_context *ctx, struct sg_stream *s)
 {
 	struct sg_stream *legacy = s;
@@ -133,8 +135,8 @@ static bool disown_default(struct sg_context *ctx, struct sg_stream *s)
 }
 
 /*
- * What is queued is dropped, what runs is waited for; then all goes that is the context's: cuda.h lists
- * it at cuCtxDestroy(). Memory of cuMemCreate() belongs to none.
+ * Queued work is dropped, running work is waited for; then all goes that is the context's: cuda.h
+ * lists it at cuCtxDestroy(). Memory of cuMemCreate() belongs to none.
  */
 static void clear_context(struct sg_context *ctx)
 {
@@ -537,7 +539,10 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
 	return cuDevicePrimaryCtxRelease_v2(device);
 }
 
-/* cuda.h: what was retained stays so, and is to be released all the same. To be used it is retained anew. */
+/*
+ * cuda.h: what was retained stays so, and is to be released all the same. To be used it is retained
+ * anew.
+ */
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
 	bool there;

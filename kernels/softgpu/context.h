@@ -41,7 +41,10 @@ CUresult sg_context_current(struct sg_context **ret_ctx);
 /* Is it destroyed, or about to be? */
 bool sg_context_is_ending(const struct sg_context *ctx);
 
-/* What a call that needs no context answers when it found nothing: @res, or what is wrong with the current one. */
+/*
+ * The answer of a call that needs no context where it found nothing: @res, or what is wrong with the
+ * current context.
+ */
 CUresult sg_context_unless(CUresult res);
 
 CUresult sg_context_error(const struct sg_context *ctx);

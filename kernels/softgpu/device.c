@@ -314,7 +314,7 @@ static int open_state(struct device *d, mode_t dir_mode)
 	return fd;
 }
 
-/* Who may use the directory may use the device; what others keep in it stays theirs (open_nameless()). */
+/* The directory's mode says who may use the device; pages are their makers' (open_nameless()). */
 static int open_members(struct device *d)
 {
 	struct stat st;

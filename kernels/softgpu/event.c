@@ -130,7 +130,7 @@ CUresult CUDAAPI cuEventCreate(CUevent *ret, unsigned int flags)
 /* Takes over the registry's reference. */
 static void end_event(struct sg_event *event)
 {
-	/* What it stood for in a capture may be a node that holds the event. */
+	/* In a capture it may have stood for a node, which holds the event. */
 	sg_capture_forget(event);
 	sg_object_put(&event->object);
 }

@@ -212,7 +212,7 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
 	return pointer_attribute(&p, attribute, data);
 }
 
-/* What it asks for, copies and fills that wait, is what synchronous ones do here in any case. */
+/* Synchronous copies and fills wait here in any case, which is all that it asks for. */
 CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 				       CUdeviceptr va)
 {

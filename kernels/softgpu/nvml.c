@@ -38,7 +38,7 @@ struct memory_v1 { /* nvmlMemory_t */
 	unsigned long long total, free, used;
 };
 
-/* What mmd does not ask, but pynvml and others do when they start. */
+/* Not asked by mmd, but by pynvml and others when they start. */
 #define OTHER_ENTRIES(X)                                                    \
 	X(nvmlInit, (void))                                                 \
 	X(nvmlInitWithFlags, (unsigned int flags))                          \

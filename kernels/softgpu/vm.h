@@ -38,7 +38,7 @@ struct sg_vm_info {
 
 struct sg_vm_info sg_vm_describe(uint64_t va);
 
-/* Of the whole allocation that is mapped at @va. Return: false, none is. */
+/* For the whole allocation that is mapped at @va. Return: false, none is. */
 bool sg_vm_set_sync_memops(uint64_t va, bool on);
 
 /* Is all of it mapped, with access to read, or to write? */

@@ -34,7 +34,7 @@ enum { PITCH = 64, ROWS = 8, BYTES = PITCH * ROWS };
 
 static unsigned char seen[BYTES], want[BYTES];
 
-/* What a fill of @width bytes a row, from @from on, is to leave in bytes that were 0xee. */
+/* The bytes, once 0xee, that a fill of @width bytes a row, from @from on, is to leave. */
 static void rectangle(size_t from, size_t width, size_t rows, const void *element, size_t size)
 {
 	memset(want, 0xee, sizeof(want));
@@ -162,7 +162,7 @@ static int has(CUdevice device, CUdevice_attribute attribute)
 	return value;
 }
 
-/* What the device says that it has not is refused as such. */
+/* A device refuses, as such, the things that it says it has not. */
 static void ask_for_what_is_not(CUdevice device, CUcontext ctx)
 {
 	CUmemoryPool pool;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes with a context and what stays; freeing without a context, or under another one. */
+/* Memory that goes with its context, and that stays; freeing without a context, or under another. */
 #include "tests/conformance/conf.h"
 
 #include <dlfcn.h>
@@ -230,7 +230,7 @@ static void test_free_without_context(void **state)
 	ok(gpu->cuCtxSetCurrent(NULL));
 	free_things(&t);
 	ok(gpu->cuMemFree(0));
-	/* What is nobody's still asks for a context first. */
+	/* For memory that is nobody's a context is asked for first. */
 	expect(gpu->cuMemFree(t.va), CUDA_ERROR_INVALID_CONTEXT);
 	expect(gpu->cuMemFreeHost(&local), CUDA_ERROR_INVALID_CONTEXT);
 	expect(gpu->cuMemHostUnregister(&local), CUDA_ERROR_INVALID_CONTEXT);
@@ -244,7 +244,7 @@ static void CUDA_CB take_time(void *arg)
 	__atomic_store_n((int *)arg, 1, __ATOMIC_RELEASE);
 }
 
-/* What is waited for is the work of the memory's own context. */
+/* The work of the memory's own context is waited for. */
 static void test_free_in_another_context(void **state)
 {
 	struct things t = make_things();
