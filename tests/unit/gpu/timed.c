@@ -200,10 +200,19 @@ static int role_graph(int sock)
 	return 0;
 }
 
+/* Rows of a hundredth each, with as much between them. */
+static void fill_rows(CUdeviceptr va, size_t bytes)
+{
+	CUresult(CUDAAPI * fill)(CUdeviceptr, size_t, unsigned char, size_t, size_t, CUstream);
+
+	*(void **)&fill = dlsym(gpu->library, "cuMemsetD2D8Async");
+	ok(fill(va, bytes / 50, 1, bytes / 100, 100, stream));
+}
+
 static int role_copies(int sock)
 {
 	CUdeviceptr va;
-	CUevent at[5];
+	CUevent at[6];
 	char *host;
 
 	(void)sock;
@@ -222,11 +231,14 @@ static int role_copies(int sock)
 	at[3] = record(stream);
 	ok(gpu->cuMemcpyDtoDAsync(va, va + GIB / 2, BYTES_MS, stream));
 	at[4] = record(stream);
+	fill_rows(va, BYTES_MS);
+	at[5] = record(stream);
 	let_go();
 	check(time_of(at[1]) - time_of(at[0]) == MS);
 	check(time_of(at[2]) - time_of(at[1]) == 2 * MS);
 	check(time_of(at[3]) - time_of(at[2]) == MS);
 	check(time_of(at[4]) - time_of(at[3]) == 2 * MS);
+	check(time_of(at[5]) - time_of(at[4]) == MS);
 	check(stats().h2d_bytes == 1000000 && stats().d2h_bytes == 2000000);
 	return 0;
 }
@@ -382,6 +394,22 @@ static int role_fault(int sock)
 	ok(gpu->cuStreamSynchronize(stream));
 	/* The second half of it is not mapped. */
 	ok(gpu->cuMemcpyHtoDAsync(va + (2 << 20), host, 4 << 20, stream));
+	expect(gpu->cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+	return 0;
+}
+
+static int role_fault_rows(int sock)
+{
+	CUdeviceptr va;
+
+	(void)sock;
+	begin();
+	va = conf_reserve(8 << 20);
+	conf_map(va, 4 << 20, conf_create(4 << 20), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	fill_rows(va, 2 << 20);
+	ok(gpu->cuStreamSynchronize(stream));
+	/* Half as many bytes again, but the last rows are behind the mapping. */
+	fill_rows(va, 3 << 20);
 	expect(gpu->cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
 	return 0;
 }
@@ -712,6 +740,7 @@ IN_ROLE(overlap)
 IN_ROLE(bytes)
 IN_ROLE(capacity)
 IN_ROLE(fault)
+IN_ROLE(fault_rows)
 IN_ROLE(read_only)
 IN_ROLE(survivor)
 IN_ROLE(order)
@@ -740,26 +769,36 @@ static void test_dilation(void **state)
 int main(int argc, char **argv)
 {
 	static const struct conf_role roles[] = {
-		{ "kernels", role_kernels },     { "graph", role_graph },
-		{ "copies", role_copies },       { "overlap", role_overlap },
-		{ "bytes", role_bytes },         { "capacity", role_capacity },
-		{ "fault", role_fault },         { "read_only", role_read_only },
-		{ "neighbour", role_neighbour }, { "victim", role_victim },
-		{ "survivor", role_survivor },   { "order", role_order },
-		{ "calls", role_calls },         { "host", role_host },
-		{ "init", role_init },           { "first", role_first },
-		{ "scribbled", role_scribbled }, { NULL, NULL },
+		{ "kernels", role_kernels },
+		{ "graph", role_graph },
+		{ "copies", role_copies },
+		{ "overlap", role_overlap },
+		{ "bytes", role_bytes },
+		{ "capacity", role_capacity },
+		{ "fault", role_fault },
+		{ "fault_rows", role_fault_rows },
+		{ "read_only", role_read_only },
+		{ "neighbour", role_neighbour },
+		{ "victim", role_victim },
+		{ "survivor", role_survivor },
+		{ "order", role_order },
+		{ "calls", role_calls },
+		{ "host", role_host },
+		{ "init", role_init },
+		{ "first", role_first },
+		{ "scribbled", role_scribbled },
+		{ NULL, NULL },
 	};
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_kernels),    cmocka_unit_test(test_graph),
-		cmocka_unit_test(test_copies),     cmocka_unit_test(test_overlap),
-		cmocka_unit_test(test_bytes),      cmocka_unit_test(test_capacity),
-		cmocka_unit_test(test_fault),      cmocka_unit_test(test_read_only),
-		cmocka_unit_test(test_neighbours), cmocka_unit_test(test_survivor),
-		cmocka_unit_test(test_order),      cmocka_unit_test(test_calls),
-		cmocka_unit_test(test_host),       cmocka_unit_test(test_scribbled),
-		cmocka_unit_test(test_dilation),   cmocka_unit_test(test_environment),
-		cmocka_unit_test(test_agreement),
+		cmocka_unit_test(test_kernels),     cmocka_unit_test(test_graph),
+		cmocka_unit_test(test_copies),      cmocka_unit_test(test_overlap),
+		cmocka_unit_test(test_bytes),       cmocka_unit_test(test_capacity),
+		cmocka_unit_test(test_fault),       cmocka_unit_test(test_fault_rows),
+		cmocka_unit_test(test_read_only),   cmocka_unit_test(test_neighbours),
+		cmocka_unit_test(test_survivor),    cmocka_unit_test(test_order),
+		cmocka_unit_test(test_calls),       cmocka_unit_test(test_host),
+		cmocka_unit_test(test_scribbled),   cmocka_unit_test(test_dilation),
+		cmocka_unit_test(test_environment), cmocka_unit_test(test_agreement),
 	};
 
 	if (argc == 1) {
