@@ -113,6 +113,20 @@ struct mm_pool *mm_pool_by_uuid(struct mm_shell *shell, const uint8_t *uuid)
 	return NULL;
 }
 
+/* It was made, and nobody can be given a page of it. */
+static void useless(struct mm_pool *pool)
+{
+	const struct mm_device *d = &pool->worker.device;
+	int error = pool->worker.scrub_error;
+
+	mm_shell_fail(pool->shell,
+		      "not one of the %u pages of %" PRIu64 " bytes of device %" PRIu64
+		      " (%s) can be cleared: %s; see the messages of its xfer above%s",
+		      d->pages, d->page_bytes, pool->ordinal, d->name,
+		      error ? strerror(-error) : "xfer died of it",
+		      error == -ENOMEM ? ", and limits such as ulimit -v" : "");
+}
+
 bool mm_pool_ready(struct mm_pool *pool)
 {
 	const struct mm_device *d = &pool->worker.device;
@@ -121,12 +135,19 @@ bool mm_pool_ready(struct mm_pool *pool)
 	if (pool->ready || !pool->core)
 		return pool->ready;
 	mm_core_stats(pool->core, &stats);
-	pool->ready = stats.pages[MM_PAGE_NONE] == 0;
-	if (pool->ready)
-		mm_log(MM_LOG_INFO, "pool.ready",
-		       "device=%" PRIu64 " name=\"%s\" pages=%u page_bytes=%" PRIu64, pool->ordinal,
-		       d->name, d->pages, d->page_bytes);
-	return pool->ready;
+	if (stats.pages[MM_PAGE_NONE] || stats.pages[MM_PAGE_DIRTY] ||
+	    stats.pages[MM_PAGE_SCRUBBING])
+		return false;
+	pool->quarantined = (uint32_t)stats.pages[MM_PAGE_QUARANTINE];
+	if (pool->quarantined == d->pages) {
+		useless(pool);
+		return false;
+	}
+	pool->ready = true;
+	mm_log(pool->quarantined ? MM_LOG_WARN : MM_LOG_INFO, "pool.ready",
+	       "device=%" PRIu64 " name=\"%s\" pages=%u page_bytes=%" PRIu64 " quarantined=%u",
+	       pool->ordinal, d->name, d->pages, d->page_bytes, pool->quarantined);
+	return true;
 }
 
 /* ---- life ---- */

@@ -8,7 +8,8 @@
  *            fds in flight, the operator's socket. A tenant lives on one pool, from its hello on.
  * Ids:       the pool's index is part of its tenants' ids (MM_TENANT_INDEX), so an id names one
  *            tenant of all pools.
- * Start:     all or nothing: mmd is ready when the pages of every pool stand, and ends when one cannot.
+ * Start:     all or nothing: mmd is ready when the pages of every pool stand and are clean, and ends when a pool
+ *            cannot be made or none of its pages can be cleared. Single pages that cannot are in quarantine.
  * Down:      an xfer that keeps failing later on takes only its own pool down: the pool's tenants are
  *            ended, new ones refused, until an xfer is up again and has proven itself (worker.h). With every
  *            pool down mmd ends.
@@ -34,8 +35,9 @@ struct mm_pool {
 	struct mm_worker worker;
 	uint64_t bytes_streamed_gone; /* by tenants that are forgotten */
 	struct mm_health health;
-	bool ready; /* all pages were created */
-	bool down;  /* its xfer keeps failing */
+	bool ready;           /* all pages were created, and those that can be had are clean */
+	uint32_t quarantined; /* that could not be had when it became ready */
+	bool down;            /* its xfer keeps failing */
 };
 
 void mm_pool_init(struct mm_pool *pool, struct mm_shell *shell, uint32_t index);
@@ -58,7 +60,7 @@ void mm_pool_up(struct mm_pool *pool);
 /* By a hello's UUID; NULL when there is none. All zero: the only one, or NULL. */
 struct mm_pool *mm_pool_by_uuid(struct mm_shell *shell, const uint8_t *uuid);
 
-/* Looks whether all its pages stand by now. */
+/* Looks whether all its pages stand by now, and can be granted; ends mmd where none can. */
 bool mm_pool_ready(struct mm_pool *pool);
 
 /* What is due by the clock, and when something will be. */

@@ -159,19 +159,21 @@ static void on_keeper(struct mm_source *source, uint32_t events)
 
 static void ready_check(struct mm_shell *shell)
 {
-	uint64_t pages = 0;
+	uint64_t pages = 0, quarantined = 0;
 
-	if (shell->ready)
+	if (shell->ready || shell->failed)
 		return;
 	for (uint32_t i = 0; i < shell->n_pools; i++) {
 		if (!mm_pool_ready(&shell->pool[i]))
 			return;
 		pages += shell->pool[i].worker.device.pages;
+		quarantined += shell->pool[i].quarantined;
 	}
 	shell->ready = true;
-	mm_log(MM_LOG_INFO, "mmd.ready", "devices=%u pages=%" PRIu64 " policy=%s dir=%s",
-	       shell->n_pools, pages, mm_policy_name((enum mm_policy)shell->config->policy),
-	       shell->config->dir);
+	mm_log(MM_LOG_INFO, "mmd.ready",
+	       "devices=%u pages=%" PRIu64 " quarantined=%" PRIu64 " policy=%s dir=%s",
+	       shell->n_pools, pages, quarantined,
+	       mm_policy_name((enum mm_policy)shell->config->policy), shell->config->dir);
 	mm_shell_tell(shell, MM_K_READY, MM_ROLE_CORE, 0);
 }
 

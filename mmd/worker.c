@@ -219,7 +219,7 @@ static int job_send(struct mm_worker *w, const struct mm_msg *msg)
 		return 0;
 	if (r > 0)
 		return -EPROTO;
-	*job = (struct mm_worker_job){ .id = msg->user_data };
+	*job = (struct mm_worker_job){ .id = msg->user_data, .scrub = msg->opcode == MM_XOP_SCRUB };
 	if (msg->opcode == MM_XOP_CREATE || msg->opcode == MM_XOP_RECREATE)
 		job->first = (uint32_t)msg->arg[0];
 	if (msg->opcode == MM_XOP_CREATE)
@@ -674,6 +674,8 @@ static const char *completion(struct mm_pool *pool, const struct mm_msg *msg)
 	w->jobs_running--;
 	if (msg->result == 0)
 		worker_proven(pool);
+	if (msg->result < 0 && job.scrub)
+		w->scrub_error = msg->result;
 	if (msg->result < 0 && w->page_fd)
 		pages_close(w, job.first, job.count);
 	if (job.id & OWN_JOB) {

@@ -36,6 +36,7 @@ struct mm_worker_job {
 	uint64_t id;           /* 0 = free */
 	uint32_t first, count; /* pages that it creates; 0 = none */
 	uint64_t store;        /* that it drops; 0 = none */
+	bool scrub;
 };
 
 struct mm_device {
@@ -64,6 +65,7 @@ struct mm_worker {
 	struct mm_fifo queue;
 	struct mm_worker_job job[MM_WORKER_JOBS_MAX];
 	uint32_t jobs_running;
+	int scrub_error;     /* of the last scrub that failed; 0 = none did */
 	uint64_t own_serial; /* of jobs that the core does not know */
 	uint64_t hello_by_ns;
 	struct mm_device device; /* valid once known */

@@ -24,6 +24,34 @@ static void path_of(const char *dir, const char *name, char *ret_path)
 	snprintf(ret_path, PATH_ROOM, "%s/%s", dir, name);
 }
 
+/* Who may write to it may put sockets of his own in place of ours; that only its owner may remove files helps no one. */
+static int folder_check(const char *dir, char *error)
+{
+	struct stat st;
+
+	if (lstat(dir, &st) < 0)
+		return fail(error, -errno, dir, "cannot look at the directory");
+	if (!S_ISDIR(st.st_mode))
+		return fail(error, -ENOTDIR, dir,
+			    S_ISLNK(st.st_mode) ? "a symbolic link; name what it leads to"
+						: "cannot use it");
+	if (st.st_uid != geteuid() && st.st_uid != 0) {
+		snprintf(error, MM_CONFIG_ERROR_BYTES,
+			 "%.100s: belongs to uid %u, who could put other sockets in place of ours; "
+			 "we are uid %u: use a --dir of our own",
+			 dir, st.st_uid, geteuid());
+		return -EPERM;
+	}
+	if (st.st_mode & 022) {
+		snprintf(error, MM_CONFIG_ERROR_BYTES,
+			 "%.100s: mode %04o: others may write there and could put other sockets in "
+			 "place of ours; chmod go-w it, or use a --dir of our own",
+			 dir, st.st_mode & 07777);
+		return -EPERM;
+	}
+	return 0;
+}
+
 static int lock_take(struct mm_place *place, char *error)
 {
 	char path[PATH_ROOM], pid[16] = "?";
@@ -85,6 +113,9 @@ int mm_place_init(struct mm_place *place, const char *dir, bool refuse_fds, char
 	*place = MM_PLACE_NULL;
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
 		return fail(error, -errno, dir, "cannot make the directory");
+	r = folder_check(dir, error);
+	if (r < 0)
+		return r;
 	snprintf(place->dir, sizeof(place->dir), "%s", dir);
 	r = lock_take(place, error);
 	if (r < 0)

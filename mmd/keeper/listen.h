@@ -27,11 +27,11 @@ struct mm_place {
 /**
  * mm_place_init() - make the directory, take the lock, listen
  * @place: written in any case; give back with mm_place_done()
- * @dir:   created if it is missing
+ * @dir:   created if it is missing; else it must be ours or root's, and nobody else may write there
  * @refuse_fds: whether the kernel shall refuse fds that are passed to mmd, where it can
  * @error: MM_CONFIG_ERROR_BYTES: the sentence on failure
  *
- * Return: 0; -EBUSY another mmd runs there; negative errno.
+ * Return: 0; -EBUSY another mmd runs there; -EPERM somebody else could write there; negative errno.
  */
 int mm_place_init(struct mm_place *place, const char *dir, bool refuse_fds, char *error);
 void mm_place_done(struct mm_place *place);

@@ -71,6 +71,53 @@ class Smoke(unittest.TestCase):
         _, errors = process.communicate(timeout=PATIENCE_S)
         return process.returncode, errors
 
+    def refused_in(self, name, says):
+        code, errors = self.ends(self.start(name))
+        self.assertEqual(code, 1, errors)
+        self.assertRegex(errors, rf"(?m)^mmd: {re.escape(str(self.root / name))}: .*{says}")
+
+    def test_directory_of_others(self):
+        """Where somebody else may write, the sockets may be somebody else's tomorrow."""
+        self.stop()
+        for mode in (0o777, 0o1777, 0o775, 0o757):
+            path = self.root / f"mode{mode:o}"
+            path.mkdir()
+            path.chmod(mode)
+            self.refused_in(path.name, f"mode {mode:04o}: others may write there")
+        (self.root / "link").symlink_to(self.root / "one")
+        self.refused_in("link", "symbolic link")
+        if os.geteuid() == 0:
+            (self.root / "theirs").mkdir(0o755)
+            os.chown(self.root / "theirs", 4321, 4321)
+            self.refused_in("theirs", "belongs to uid 4321")
+
+    @unittest.skipIf(os.environ.get("MM_SANITIZE"), "sanitizers need all addresses that there are")
+    def test_ready_means_pages(self):
+        """Under each limit of addresses either there are pages to be had, or mmd ends and says why not."""
+        self.stop()
+        ends, ready = [], 0
+        page, memory = 64 << 20, 256 << 20
+        self.env.update(MM_SOFTGPU_DIR=str(self.root / "gpu2"), MM_SOFTGPU_MEMORY=str(4 * memory))
+        (self.root / "gpu2").mkdir()
+        for limit in range(memory + (64 << 20), memory + (104 << 20), 2 << 20):
+            self.mmd = self.start("one", "--pool", str(memory), "--page", str(page),
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+            lines = []
+            for line in self.mmd.stderr:
+                lines.append(line)
+                if "event=mmd.ready" in line:
+                    break
+            if "event=mmd.ready" in lines[-1]:
+                self.assertGreater(self.status()["pages"]["free"], 0, lines)
+                self.stop()
+                ready += 1
+                continue
+            self.assertEqual(self.mmd.wait(PATIENCE_S), 1, lines)
+            ends += [line for line in lines if line.startswith("mmd: ")]
+        self.assertGreater(ready, 0, ends)
+        if not any("can be cleared: " in end for end in ends):
+            self.skipTest("here there is no limit under which pages can be made and not cleared")
+
     def test_status(self):
         status = self.status()
         self.assertEqual(status["schema"], 1)
