@@ -77,8 +77,8 @@ static void hello_fill(const struct mm_client *c, struct mm_hello *hello,
 		.magic = MM_ABI_MAGIC,
 		.abi_major = MM_ABI_MAJOR,
 		.size_bytes = sizeof(*hello),
-		.features =
-			MM_FEAT_RECLAIM | (opts->no_remap ? 0 : MM_FEAT_REMAP | MM_FEAT_PARTIAL),
+		.features = MM_FEAT_RECLAIM | MM_FEAT_REASON |
+			    (opts->no_remap ? 0 : MM_FEAT_REMAP | MM_FEAT_PARTIAL),
 	};
 	memcpy(hello->device_uuid, c->device_uuid, sizeof(hello->device_uuid));
 	snprintf(hello->name, sizeof(hello->name), "%s", *name ? name : "tenant");

@@ -145,8 +145,9 @@ struct mm_client {
 	bool gates_registered;
 	pthread_t service;
 	bool service_runs;
-	struct mm_ring cq;    /* service thread only */
-	uint32_t fds_refused; /* service thread only: truncated batches in a row */
+	struct mm_ring cq;                /* service thread only */
+	uint32_t fds_refused;             /* service thread only: truncated batches in a row */
+	char end_text[MM_END_BYTES + 32]; /* service thread only */
 	struct { /* service thread only: chunks that were granted and are not mapped yet */
 		uint64_t first;
 		uint32_t n;

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 
@@ -88,11 +89,29 @@ static int batch_ack(struct mm_client *c, const struct mm_fd_batch *batch, int r
 	return mm_link_push(c, &ack);
 }
 
+/* Return: whether it is one; then the connection ends here. */
+static bool is_end(struct mm_client *c, const void *message, size_t len, const char **ret_text)
+{
+	struct mm_end end;
+
+	if (len != sizeof(end))
+		return false;
+	memcpy(&end, message, sizeof(end));
+	if (end.magic != MM_ABI_MAGIC || end.kind != MM_END_KIND)
+		return false;
+	mm_sanitize(end.reason, sizeof(end.reason));
+	snprintf(c->end_text, sizeof(c->end_text), "mmd ended the connection: %s", end.reason);
+	*ret_text = c->end_text;
+	return true;
+}
+
 static int on_message(struct mm_client *c, const struct mm_fd_batch *batch, size_t len, int *fds,
 		      size_t n_fds, const char **ret_text)
 {
 	if (len == 1 && !n_fds)
 		return 0; /* a doorbell */
+	if (!n_fds && is_end(c, batch, len, ret_text))
+		return -ECONNRESET;
 	if (!batch_is_sane(batch, len) || batch->count != n_fds) {
 		for (size_t i = 0; i < n_fds; i++)
 			mm_close_fd(&fds[i]);

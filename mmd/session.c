@@ -47,12 +47,15 @@ int mm_session_recv(const struct mm_session *s, void *buf, size_t cap, size_t *r
 			       : mm_sock_recv_nofds(s->fd, buf, cap, ret_len);
 }
 
-/* What was passed and lies unheard in the socket goes with it: that must not be our close. */
-static void connection_close(struct mm_shell *shell, int *fd, bool fds_may_come)
+/*
+ * What was passed and lies unheard in the socket goes with it: that must not be our close. Nor may
+ * anything else be left: the peer would be told of that before it has read why its connection ends.
+ */
+static void connection_close(struct mm_shell *shell, int *fd)
 {
 	if (*fd < 0)
 		return;
-	if (fds_may_come && mm_sock_drain(*fd) < 0) {
+	if (mm_sock_drain(*fd) < 0) {
 		mm_shell_close(shell, *fd);
 		*fd = -1;
 	}
@@ -63,8 +66,19 @@ static void connection_close(struct mm_shell *shell, int *fd, bool fds_may_come)
 static void session_disconnect(struct mm_session *s)
 {
 	mm_loop_del(&s->shell->loop, &s->source);
-	connection_close(s->shell, &s->fd, s->fds_may_come);
+	connection_close(s->shell, &s->fd);
 	mm_outbox_done(&s->outbox);
+}
+
+/* A tenant that takes nothing is not told. */
+static void reason_send(struct mm_session *s, const char *reason)
+{
+	struct mm_end end = { .magic = MM_ABI_MAGIC, .kind = MM_END_KIND };
+
+	if (s->state != MM_SESSION_OPEN || !(s->features & MM_FEAT_REASON))
+		return;
+	snprintf(end.reason, sizeof(end.reason), "%s", reason);
+	mm_sock_send(s->fd, &end, sizeof(end), NULL, 0);
 }
 
 static void session_free(struct mm_session *s)
@@ -89,7 +103,10 @@ static void session_free(struct mm_session *s)
 void mm_sessions_done(struct mm_shell *shell)
 {
 	MM_FOREACH_SESSION(shell, s)
-	session_free(s);
+	{
+		reason_send(s, "mmd is ending");
+		session_free(s);
+	}
 }
 
 struct mm_session *mm_session_find(struct mm_shell *shell, uint32_t tenant)
@@ -337,7 +354,7 @@ void mm_session_accept(struct mm_shell *shell, int fd)
 	int r;
 
 	if (!s) {
-		connection_close(shell, &fd, !mm_sock_refuses_fds(fd));
+		connection_close(shell, &fd);
 		return;
 	}
 	s->state = MM_SESSION_HELLO;
@@ -376,6 +393,7 @@ static void session_close(struct mm_session *s)
 	}
 	mm_session_log(s, MM_LOG_INFO, "tenant.closed", "tenant=%u name=%s reason=\"%s\"", tenant,
 		       s->name, s->ending);
+	reason_send(s, s->ending);
 	session_disconnect(s);
 	s->state = MM_SESSION_CLOSED;
 	s->ending = NULL;

@@ -36,7 +36,8 @@
 #define MM_FEAT_REMAP   (UINT64_C(1) << 0) /* the tenant brackets layers with gates: they may cycle */
 #define MM_FEAT_RECLAIM (UINT64_C(1) << 1) /* the tenant answers MM_EV_KV_RECLAIM */
 #define MM_FEAT_PARTIAL (UINT64_C(1) << 2) /* the tenant maps a plan while its steps go on */
-#define MM_FEAT_KNOWN   (MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL)
+#define MM_FEAT_REASON  (UINT64_C(1) << 3) /* the tenant takes a struct mm_end */
+#define MM_FEAT_KNOWN   (MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON)
 
 #define MM_NAME_BYTES   32
 #define MM_REASON_BYTES 416
@@ -294,6 +295,16 @@ struct mm_fd_batch { /* of whatever kind: acknowledged by one MM_OP_FDS_ACK */
 	uint32_t page_id[MM_FD_BATCH_MAX];
 };
 static_assert(sizeof(struct mm_fd_batch) == 32 + 4 * MM_FD_BATCH_MAX, "ABI");
+
+#define MM_END_KIND  64 /* none of enum mm_fd_kind */
+#define MM_END_BYTES 120
+
+struct mm_end { /* mmd -> tenant, without fds: the last message of a connection that mmd ends */
+	uint32_t magic;
+	uint32_t kind;             /* MM_END_KIND */
+	char reason[MM_END_BYTES]; /* for humans; NUL-terminated */
+};
+static_assert(sizeof(struct mm_end) == 128, "ABI"); /* shorter than a batch, longer than a bell */
 
 /* ---- channel to load: the tenant passes the files that it opened itself ---- */
 

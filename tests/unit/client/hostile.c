@@ -92,6 +92,13 @@ static void batch_of_no_kind(struct fixture *f)
 	batch(f, (struct mm_fd_batch){ .magic = MM_ABI_MAGIC, .kind = 9, .count = 1 }, 1);
 }
 
+static void end_of_no_kind(struct fixture *f)
+{
+	const struct mm_end end = { .magic = MM_ABI_MAGIC, .kind = MM_END_KIND + 1 };
+
+	assert_int_equal(mm_sock_send(f->peer->sock, &end, sizeof(end), NULL, 0), 0);
+}
+
 static void batch_that_miscounts(struct fixture *f)
 {
 	batch(f, (struct mm_fd_batch){ .magic = MM_ABI_MAGIC, .kind = MM_FD_PAGES, .count = 2 }, 1);
@@ -223,6 +230,7 @@ static void test_lies(void **state)
 		LIE(doorbell_with_an_fd),
 		LIE(batch_without_magic),
 		LIE(batch_of_no_kind),
+		LIE(end_of_no_kind),
 		LIE(batch_that_miscounts),
 		LIE(batch_with_huge_count),
 		LIE(page_outside_the_pool),

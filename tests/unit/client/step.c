@@ -14,6 +14,7 @@
 #include "fixture.h"
 #include "libclient/internal.h"
 #include "libclient/ipc/clock.h"
+#include "libclient/ipc/sock.h"
 #include "mm/base.h"
 
 #define STREAMS 17 /* one more than a step may have */
@@ -128,6 +129,21 @@ static void test_aborted(void **state)
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 3 });
 	assert_int_equal(call_join(&begin), 0);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
+}
+
+/* What mmd says at the end is what the engine is told. */
+static void test_mmd_says_why_it_ends(void **state)
+{
+	struct fixture *f = *state;
+	struct mm_end end = { .magic = MM_ABI_MAGIC,
+			      .kind = MM_END_KIND,
+			      .reason = "it was\nidle" };
+
+	assert_int_equal(mm_sock_send(f->peer->sock, &end, sizeof(end), NULL, 0), 0);
+	peer_disconnect(f->peer);
+	assert_int_equal(fixture_event(f, MM_EVENT_DISCONNECTED).error, -ECONNRESET);
+	assert_int_equal(mm_step_begin(f->client), -ECONNRESET);
+	assert_string_equal(mm_client_error(f->client), "mmd ended the connection: it was?idle");
 }
 
 static void test_mmd_dies_in_a_wait(void **state)
@@ -437,6 +453,7 @@ int main(void)
 		MODEL(test_idle_tenant_answers),
 		MODEL(test_stream_waits_for_its_layer),
 		MODEL(test_aborted),
+		MODEL(test_mmd_says_why_it_ends),
 		MODEL(test_mmd_dies_in_a_wait),
 		MODEL(test_layers_in_order),
 		MODEL(test_second_of_one_thread),
