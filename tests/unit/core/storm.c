@@ -115,6 +115,44 @@ static void what_was_taken_because_it_hides_stays_away(void **state)
 	}
 }
 
+static void steps_of(const struct w_proc *p, uint64_t step_us)
+{
+	for (uint32_t i = 0; i < 300; i++) {
+		n_steps++;
+		say(p, step_us * US, 1);
+	}
+}
+
+/* Its steps become short, and layers come home; they are long again at once: that is not believed for dwell-ms. */
+static void who_was_relieved_is_left_alone_for_a_while(void **state)
+{
+	uint64_t relieved_ns;
+	struct w_proc *p;
+
+	(void)state;
+	begin_with("dwell-ms=200,change-ms=1", ENGINE_PAGES);
+	p = engine(3743, 413);
+	wants_too_much(p, 50);
+	assert_int_equal(plan(p)->alpha, 4);
+	w_kv_want(w, p, 0);
+	while (p->held > 10)
+		w_kv_release(w, p);
+	steps_of(p, 400);
+	for (uint32_t i = 0; i < 1000 && plan(p)->alpha == 4; i++)
+		pass_tenth(p);
+	assert_true(plan(p)->alpha < 4);
+	relieved_ns = w->now_ns;
+	w_run(w);
+	steps_of(p, 3743);
+	w_kv_want(w, p, 60);
+	while (plan(p)->alpha < 4) {
+		assert_true(w->now_ns < relieved_ns + MM_NS_PER_S);
+		say(p, 0, 1);
+		pass_tenth(p);
+	}
+	assert_true(w->now_ns > relieved_ns + 190 * MM_NS_PER_MS);
+}
+
 /* ---- the bound ---- */
 
 static void begin_bounded(uint32_t each_ms)
@@ -282,6 +320,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_was_taken_because_it_hides_stays_away),
+		TEST(who_was_relieved_is_left_alone_for_a_while),
 		TEST(plans_change_so_often_and_not_more),
 		TEST(each_tenant_has_its_own),
 		TEST(what_waits_is_done_when_it_may),
