@@ -312,10 +312,10 @@ static int none_of(const char *which, const char *word, const char *choices)
 	return EXIT_USAGE;
 }
 
-/* What it may be besides, a file, is only known where it is opened: a word that is none is a slip. */
+/* What looks like a file is opened, which says more when it cannot be; any other word is a slip. */
 static bool is_kernels(const char *word)
 {
-	return mm_serve_module_known(word) || strchr(word, '/') || access(word, F_OK) == 0;
+	return mm_serve_module_known(word) || strpbrk(word, "/.") || access(word, F_OK) == 0;
 }
 
 static int check_driver(const struct mm_serve_options *o)
