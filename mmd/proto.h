@@ -48,7 +48,7 @@ enum mm_kop {
 	MM_K_STOP, /* either way: orderly end */
 	MM_K_LOCK, /* core -> keeper: the lock of device, to be held (2 fds at most); text: the UUID;
 		    * result: 1: the last fd is the lock's file */
-	MM_K_DOWN, /* keeper -> core: xfer of device fails again and again; it goes on trying
+	MM_K_DOWN,  /* keeper -> core: xfer of device fails again and again; it goes on trying
 		    * core -> keeper: the device is lost */
 	MM_K_CLOSE, /* core -> keeper: a connection that has ended, with passed fds in it (1 fd): its
 		     * close may sleep, so it is nobody's who is needed */
