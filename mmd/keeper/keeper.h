@@ -2,7 +2,7 @@
 /*
  * keeper - the parent of all roles
  *
- * Concept:   Holds the directory's lock, those of the devices and the listening sockets, starts core, and on core's word xfer, loads and spools;
+ * Concept:   Holds the directory's lock, those of the devices and the listening sockets, starts log and core, and on core's word xfer, loads and spools;
  *            accepts connections and hands them to core. It decides nothing and reads no byte that a
  *            tenant wrote, so nothing that a child or a tenant does can bring it down.
  * Lifetime:  SIGTERM, SIGINT or SIGQUIT: core ends the tenants' connections, then everything ends, exit 0.
