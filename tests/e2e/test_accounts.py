@@ -99,7 +99,7 @@ def test_outcomes(start):
     ([], 2, "ACCOUNT"), (["web", "--max"], 2, "--max"), (["web", "--max", "1.5G"], 2, "size"),
     (["web", "--weight", "x"], 2, "number"), (["web", "other"], 2, "other"),
     (["nobody", "--max", "1M"], 1, "no such account"), (["web", "--weight", "0"], 1, "weight"),
-    (["web", "--max", "1K"], 1, "one page"), (["web", "--on-timeout", "maim"], 1, "on_timeout"),
+    (["web", "--max", "1K"], 1, "one page"), (["web", "--on-timeout", "maim"], 2, "kill or quarantine"),
     (["uid:4294967295"], 1, "no such account"), (["web", "--device", "7"], 1, "device")])
 def test_bad_quota(start, args, code, word):
     d = start_with(start, [{"name": "web", "uid": 99999}])
