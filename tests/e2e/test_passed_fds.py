@@ -88,7 +88,8 @@ def core(d):
 def settled(d):
     """Whoever was handed what had to be closed is gone as well; what was passed did not keep it."""
     d.check_accounts()
-    wait_until(lambda: sorted(d.pids()) == sorted(d.pids("core") + d.pids("xfer")), 20,
+    roles = ("core", "xfer", "log")
+    wait_until(lambda: sorted(d.pids()) == sorted(pid for role in roles for pid in d.pids(role)), 20,
                "nobody but the usual roles to be left")
     with Raw(d).greet() as client:
         assert client.welcome
