@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from daemon import alive, children
+from daemon import alive, children, role_of
 from programs import BIN, limit, wait_until
 
 LAYERS = 6
@@ -84,12 +84,11 @@ def test_chosen_plans(model):
 
 
 def mmd_of(bench):
-    """The daemon that it has started, once that is up; its stderr is its log."""
+    """The daemon that it has started, once that is up; the stderr of its role log is the log."""
     for pid in children(bench.pid):
-        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        if words[0].endswith(b"/mmd") and b"event=xfer.up" in pathlib.Path(
-                f"/proc/{pid}/fd/2").read_bytes():
-            return pid
+        for log in (child for child in children(pid) if role_of(child) == "log"):
+            if b"event=xfer.up" in pathlib.Path(f"/proc/{log}/fd/2").read_bytes():
+                return pid
     return None
 
 
