@@ -35,6 +35,7 @@ int mm_relay_init(struct mm_relay *relay, const struct mm_config *config)
 	write_fd = fds[1];
 	fcntl(write_fd, F_SETPIPE_SZ, PIPE_BYTES); /* or what a user may have */
 	relay->stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	mm_spawn_spare(relay->stderr_fd); /* on a file system that hangs a close waits for it */
 	if (relay->stderr_fd < 0 || fcntl(write_fd, F_SETFL, O_NONBLOCK) < 0)
 		r = -errno;
 	else
@@ -66,7 +67,7 @@ void mm_relay_end(struct mm_relay *relay)
 		kill(relay->pid, SIGKILL);
 		relay_reaped(relay, mm_deadline_ns(END_NS));
 	}
-	mm_close_fd(&relay->stderr_fd);
+	/* What stderr was is closed by the end of the process: the file system that it lies on may hang. */
 	mm_close_fd(&relay->pipe_fd);
 	relay->pid = 0;
 }

@@ -8,6 +8,25 @@
 
 #define EXIT_NO_EXEC 127
 
+static int spared_fd = -1;
+
+void mm_spawn_spare(int fd)
+{
+	spared_fd = fd;
+}
+
+/* Closes all fds from @first on but the spared one, which goes with the exec. */
+static void fds_close(int first)
+{
+	if (spared_fd < first) {
+		close_range((unsigned int)first, ~0u, 0);
+		return;
+	}
+	if (spared_fd > first)
+		close_range((unsigned int)first, (unsigned int)spared_fd - 1, 0);
+	close_range((unsigned int)spared_fd + 1, ~0u, 0);
+}
+
 /* In the child, after fork: only what is async-signal-safe. */
 _Noreturn static void become(char **argv, pid_t parent, const int *fds, int n_fds, int clean_fd)
 {
@@ -34,7 +53,7 @@ _Noreturn static void become(char **argv, pid_t parent, const int *fds, int n_fd
 	clean_fd = fcntl(clean_fd, F_DUPFD_CLOEXEC, safe);
 	if (clean_fd < 0 || dup2(clean_fd, MM_ROLE_FD + n_fds) < 0)
 		_exit(EXIT_NO_EXEC);
-	close_range((unsigned int)(MM_ROLE_FD + n_fds + 1), ~0u, 0);
+	fds_close(MM_ROLE_FD + n_fds + 1);
 	close(MM_ROLE_FD + n_fds);
 	execv("/proc/self/exe", argv);
 	_exit(EXIT_NO_EXEC);
