@@ -204,6 +204,22 @@ static struct mm_worker_job *job_find(struct mm_worker *w, uint64_t id)
 	return NULL;
 }
 
+/* Whether the device has to do something for it: of the others an xfer that cannot work completes any number. */
+static bool job_works(uint32_t opcode)
+{
+	switch (opcode) {
+	case MM_XOP_CREATE:
+	case MM_XOP_SCRUB:
+	case MM_XOP_COPY:
+	case MM_XOP_RECREATE:
+	case MM_XOP_SWAP_OUT:
+	case MM_XOP_SWAP_IN:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* 1 = sent, 0 = later, negative errno = xfer is broken. */
 static int job_send(struct mm_worker *w, const struct mm_msg *msg)
 {
@@ -219,7 +235,9 @@ static int job_send(struct mm_worker *w, const struct mm_msg *msg)
 		return 0;
 	if (r > 0)
 		return -EPROTO;
-	*job = (struct mm_worker_job){ .id = msg->user_data, .scrub = msg->opcode == MM_XOP_SCRUB };
+	*job = (struct mm_worker_job){ .id = msg->user_data,
+				       .scrub = msg->opcode == MM_XOP_SCRUB,
+				       .works = job_works(msg->opcode) };
 	if (msg->opcode == MM_XOP_CREATE || msg->opcode == MM_XOP_RECREATE)
 		job->first = (uint32_t)msg->arg[0];
 	if (msg->opcode == MM_XOP_CREATE)
@@ -672,7 +690,7 @@ static const char *completion(struct mm_pool *pool, const struct mm_msg *msg)
 	job = *found;
 	*found = (struct mm_worker_job){ 0 };
 	w->jobs_running--;
-	if (msg->result == 0)
+	if (msg->result == 0 && job.works)
 		worker_proven(pool);
 	if (msg->result < 0 && job.scrub)
 		w->scrub_error = msg->result;

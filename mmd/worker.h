@@ -37,6 +37,7 @@ struct mm_worker_job {
 	uint32_t first, count; /* pages that it creates; 0 = none */
 	uint64_t store;        /* that it drops; 0 = none */
 	bool scrub;
+	bool works; /* the device does something for it */
 };
 
 struct mm_device {
