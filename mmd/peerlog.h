@@ -8,7 +8,8 @@
  *             fills neither the log nor the disk under it, and takes no line from other accounts.
  * Ownership:  struct mm_shell has one; plain memory.
  * Threading:  core's thread.
- * Limits:     MM_PEERLOG_BUCKETS accounts at a time; the one that has been silent longest makes room.
+ * Limits:     MM_PEERLOG_BUCKETS accounts at a time. A bucket that has been silent until it was full again makes
+ *             room; those that find none, as many users of one person may, share a last one.
  */
 #pragma once
 
@@ -21,6 +22,7 @@
 #define MM_PEERLOG_SAY_NS  UINT64_C(10000000000)
 
 #define MM_PEERLOG_UID(uid) (UINT64_C(1) << 63 | (uid)) /* a key: no account is known yet */
+#define MM_PEERLOG_SHARED   (UINT64_C(1) << 62) /* the key of the last bucket, nobody's own */
 
 struct mm_peerlog_bucket {
 	uint64_t key;
@@ -31,7 +33,7 @@ struct mm_peerlog_bucket {
 };
 
 struct mm_peerlog {
-	struct mm_peerlog_bucket bucket[MM_PEERLOG_BUCKETS];
+	struct mm_peerlog_bucket bucket[MM_PEERLOG_BUCKETS + 1]; /* the last one is shared */
 };
 
 void mm_peerlog_init(struct mm_peerlog *log);
