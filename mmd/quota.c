@@ -540,7 +540,7 @@ static bool wish_parse(struct mm_shell *shell, const json_t *params, struct wish
 		       struct mm_rpc_error *error)
 {
 	const char *name = json_string_value(json_object_get(params, "account"));
-	struct mm_core_account now;
+	struct mm_core_account now = { 0 };
 
 	if (!keys_known(params, error) || !pool_of(shell, params, &w->pool, error) ||
 	    !number_of(params, "revision", INT64_MAX, &w->revision, error))
@@ -591,7 +591,7 @@ json_t *mm_quota_set(void *context, const json_t *params, struct mm_rpc_error *e
 	struct mm_shell *shell = context;
 	enum mm_quota_outcome outcome;
 	struct wish w = { .revision = 0 };
-	struct mm_core_account now;
+	struct mm_core_account now = { 0 };
 	const char *why;
 	json_t *result;
 
