@@ -91,6 +91,7 @@ static int run(const struct mm_config *config)
 		return mm_relay_main(MM_ROLE_FD);
 	default:
 		mm_log_init("keeper", level);
+		files_raise(); /* connections wait for the closer; one that finds no place would be ours to close */
 		return mm_keeper_main(config);
 	}
 }

@@ -13,9 +13,9 @@ void mm_closer_add(struct mm_closer *c, int fd)
 {
 	if (fd < 0)
 		return;
-	/* Never more than core has sessions beyond the limit that stops the accepting. */
-	mm_assert(c->n_waiting < MM_CLOSER_WAITING);
-	c->waiting[c->n_waiting++] = fd;
+	/* What peers can drive is no assertion. Our close might sleep, so the fd is left open. */
+	if (c->n_waiting < MM_CLOSER_WAITING)
+		c->waiting[c->n_waiting++] = fd;
 }
 
 void mm_closer_release(struct mm_closer *c)
@@ -36,6 +36,8 @@ bool mm_closer_reaped(struct mm_closer *c, pid_t pid)
 		c->child[i] = 0;
 		c->n_children--;
 		c->next_ns = 0;
+		if (c->n_children <= MM_CLOSER_CHILDREN / 2)
+			c->stuck_told = false;
 		return true;
 	}
 	return false;
@@ -101,10 +103,13 @@ void mm_closer_turn(struct mm_closer *c)
 	c->next_ns = now + MM_CLOSER_SLOW_NS;
 	r = child_start(c, child);
 	if (r < 0) {
+		c->next_ns = now + MM_NS_PER_S;
 		mm_log(MM_LOG_ERROR, "closer.start_failed", "waiting=%u error=%d", c->n_waiting, r);
 		return;
 	}
 	c->n_children++;
-	if (c->n_children == MM_CLOSER_CHILDREN)
+	if (c->n_children == MM_CLOSER_CHILDREN && !c->stuck_told) {
+		c->stuck_told = true;
 		mm_log(MM_LOG_ERROR, "closer.stuck", "children=%u", c->n_children);
+	}
 }

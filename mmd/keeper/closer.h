@@ -13,7 +13,8 @@
  * Threading: keeper's thread; the children are reaped by keeper's own waitpid().
  * Limits:    MM_CLOSER_CHILDREN at once, a new one only when the last has ended or has taken
  *            MM_CLOSER_SLOW_NS; each takes all that wait. When MM_CLOSER_FULL wait, keeper accepts no
- *            connection more: there is room for all that core may still give back.
+ *            connection more. Beyond MM_CLOSER_WAITING, which takes more on their way to core than a
+ *            socket has room for by default, connections stay open until mmd ends.
  */
 #pragma once
 
@@ -26,7 +27,7 @@
 #define MM_CLOSER_CHILDREN 32
 #define MM_CLOSER_SLOW_NS  (100 * MM_NS_PER_MS)
 #define MM_CLOSER_FULL     256
-#define MM_CLOSER_WAITING  (MM_CLOSER_FULL + MM_SESSIONS_MAX)
+#define MM_CLOSER_WAITING  (MM_CLOSER_FULL + 1024 + MM_SESSIONS_MAX)
 
 struct mm_closer {
 	pid_t child[MM_CLOSER_CHILDREN]; /* 0 = free */
@@ -35,6 +36,7 @@ struct mm_closer {
 	unsigned int n_waiting;
 	unsigned int n_released; /* of them, the first */
 	uint64_t next_ns;        /* no new child before, unless the last has ended */
+	bool stuck_told;         /* that all children hang; until half of them have ended */
 };
 
 /* @fd is taken over; -1 is ignored. It is kept until mm_closer_release(). */

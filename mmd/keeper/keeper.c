@@ -65,8 +65,9 @@ struct keeper {
 	struct mm_source core_source, signal_source, tenant_source, admin_source;
 	int signal_fd;
 	bool ready, stopping, failed;
-	uint64_t accept_at_ns; /* not before, after no fd was left; 0: at once */
-	uint64_t end_at_ns;    /* of an orderly stop, then of the wait for the killed */
+	char why[MM_TEXT_BYTES]; /* it failed, and the log had no room for it */
+	uint64_t accept_at_ns;   /* not before, after no fd was left; 0: at once */
+	uint64_t end_at_ns;      /* of an orderly stop, then of the wait for the killed */
 };
 
 /* Core's death is seen by SIGCHLD; a message that cannot reach it any more is of no use. */
@@ -84,11 +85,12 @@ static void tell(struct keeper *k, const struct mm_kmsg *msg, const int *fds, si
  */
 static void sources_update(struct keeper *k)
 {
-	bool accepts = k->ready && !k->stopping && !mm_kchan_waiting(&k->core) &&
-		       !k->accept_at_ns && !mm_closer_full(&k->closer);
+	bool accepts = k->ready && !k->stopping && !mm_kchan_waiting(&k->core) && !k->accept_at_ns;
+	/* The operator's socket is nobody else's, and adds nothing to what the closer has to do. */
+	bool tenants = accepts && !mm_closer_full(&k->closer);
 
 	mm_loop_want(&k->loop, &k->core_source, mm_kchan_events(&k->core));
-	mm_loop_want(&k->loop, &k->tenant_source, accepts ? EPOLLIN : 0);
+	mm_loop_want(&k->loop, &k->tenant_source, tenants ? EPOLLIN : 0);
 	mm_loop_want(&k->loop, &k->admin_source, accepts ? EPOLLIN : 0);
 }
 
@@ -212,7 +214,8 @@ static bool start(struct keeper *k, const struct what *what, pid_t *ret_pid)
 
 static void fail(struct keeper *k, const char *text)
 {
-	fprintf(stderr, "mmd: %s\n", text);
+	if (fprintf(stderr, "mmd: %s\n", text) < 0)
+		snprintf(k->why, sizeof(k->why), "%s", text);
 	k->failed = true;
 	kill_pid(k->core_pid);
 }
@@ -714,6 +717,8 @@ static void keeper_done(struct keeper *k)
 	mm_close_fd(&k->signal_fd);
 	mm_loop_done(&k->loop);
 	mm_log_catch_up();
+	if (!k->relay.pid && k->relay.pipe_fd >= 0)
+		mm_relay_restart(&k->relay, k->config); /* what the last one left is in the pipe */
 	mm_relay_end(&k->relay);
 }
 
@@ -749,9 +754,8 @@ static int keeper_init(struct keeper *k, const struct mm_config *config, char *e
 			return r;
 		r = mm_relay_init(&k->relay, config);
 	}
-	if (r == 0) {
+	if (r == 0)
 		r = core_start(k);
-	}
 	if (r == 0)
 		r = sources_add(k);
 	if (r < 0)
@@ -770,5 +774,7 @@ int mm_keeper_main(const struct mm_config *config)
 	else
 		status = run(&k);
 	keeper_done(&k);
+	if (*k.why)
+		fprintf(stderr, "mmd: %s\n", k.why);
 	return status;
 }

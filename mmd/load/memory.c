@@ -102,7 +102,7 @@ static int prefer_node(void *base, uint64_t bytes, int node, struct mm_why *why)
 	if (rc == -EINVAL)
 		return mm_refuse(why, rc, "the host has no memory on NUMA node %d", node);
 	if (rc < 0)
-		mm_log(MM_LOG_WARN, "load.numa", "node=%d error=\"%s\"", node, strerror(-rc));
+		mm_log(MM_LOG_DEBUG, "load.numa", "node=%d error=\"%s\"", node, strerror(-rc));
 	return 0;
 }
 

@@ -133,7 +133,7 @@ static int seal(struct spool *s)
 	while (fcntl(s->read_fd, F_SETLEASE, F_RDLCK) < 0) {
 		if (errno != EAGAIN) {
 			/* This file system, or this kernel, has no leases. */
-			mm_log(MM_LOG_INFO, "spool.no_lease", "error=\"%s\"", strerror(errno));
+			mm_log(MM_LOG_DEBUG, "spool.no_lease", "error=\"%s\"", strerror(errno));
 			return 0;
 		}
 		if (mm_now_ns() > until_ns)
