@@ -260,7 +260,7 @@ struct mm_core_quota {
 	enum mm_on_timeout on_timeout;
 	uint64_t
 		turn_quantum_max_ns; /* what a tenant may ask for; 0 = the default of all accounts */
-	uint32_t turn_priority_max;  /* likewise, up to MM_TURN_PRIORITY_MAX */
+	uint32_t turn_priority_max;  /* what it may ask for, up to MM_TURN_PRIORITY_MAX; 0 is 0 */
 };
 
 /*

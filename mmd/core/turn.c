@@ -15,7 +15,8 @@
  *             the turn while others of their kind wait. Who was charged for MM_TURN_SLACK_NS more than
  *             one that waits comes after it, whatever its rank, and the other keeps the turn beyond its
  *             quantum until that is made up for. Nobody is charged for more than MM_TURN_AHEAD_NS beyond
- *             one that waits, and nobody is owed time in which it did not want the turn. Who has to be
+ *             one that waits, so that a turn of a lighter account costs a heavier one some seconds at most,
+ *             whatever the weights; and nobody is owed time in which it did not want the turn. Who has to be
  *             passed over is charged for more than it had.
  * Trust:      quantum and priority are a tenant's word, within what the operator grants its account.
  *             Without a ready model, or at least KV that it holds or wants, it has nothing to compute
@@ -265,6 +266,16 @@ static void tenant_count(struct mm_core *c, struct mm_c_tenant *t)
 		c->turn.rivals = true;
 }
 
+/* Charges are kept by the weight of their time. When that has changed, nobody pays for more than the most. */
+static void accounts_cap(struct mm_core *c)
+{
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
+		struct mm_account *a = &c->account[i];
+
+		a->turn.charged_ns = MM_MIN(a->turn.charged_ns, least_rival(c, a, ahead_ns(c)));
+	}
+}
+
 static void queue_look(struct mm_core *c)
 {
 	c->turn.siblings = c->turn.rivals = false;
@@ -276,6 +287,7 @@ static void queue_look(struct mm_core *c)
 	tenant_count(c, t);
 	for (uint32_t i = 0; i < c->accounts_end; i++)
 		account_look(c, &c->account[i]);
+	accounts_cap(c);
 	c->turn.most_ns = least_rival(c, NULL, slack_ns(c));
 }
 
@@ -421,7 +433,8 @@ static void say_end(struct mm_core *c, int result)
 /* So long that what it takes to bring the holder's layers home is a small part of it; not for ever. */
 static uint64_t quantum_stretch(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	uint64_t most = MM_MAX(quantum_bound(c, t), mm_c_time(c, MM_TURN_STRETCH_NS)), home;
+	uint64_t stretched = MM_MAX(t->turn.quantum_ns, mm_c_time(c, MM_TURN_STRETCH_NS));
+	uint64_t most = time_bound(c, t, stretched), home;
 
 	if (!c->turn.home_ns)
 		return most;
@@ -489,8 +502,9 @@ uint64_t mm_c_turn_deadline(const struct mm_core *c)
 {
 	const struct mm_c_tenant *next;
 
+	/* Whoever can compute only since the controller has decided, in this settling, gets it in the next one. */
 	if (!c->turn.holder)
-		return UINT64_MAX;
+		return mm_c_turn_next(c) ? c->settled_ns : UINT64_MAX;
 	if (c->turn.asked)
 		return c->turn.until_ns;
 	next = mm_c_turn_next(c);

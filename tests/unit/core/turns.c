@@ -438,6 +438,69 @@ static void weights_share(void **state)
 	assert_in_range(held_ms(p, greedy, true, 100), 70000, 80000);
 }
 
+/* Both want the turn whenever they do not have it, and give it back when they are asked. Returns the ms that @b had it. */
+static uint32_t two_take_turns(struct w_proc *a, struct w_proc *b, uint32_t seconds)
+{
+	struct w_proc *both[] = { a, b };
+	uint32_t ms = 0;
+
+	for (uint32_t at = 0; at < seconds * 1000; at += 50) {
+		for (uint32_t i = 0; i < MM_ARRAY_SIZE(both); i++) {
+			if (both[i]->turn_ending)
+				w_turn_done(w, both[i]);
+			if (!both[i]->turn && !both[i]->turn_asked)
+				w_turn_want(w, both[i]);
+		}
+		pass_ms(50);
+		ms += b->turn ? 50 : 0;
+	}
+	return ms;
+}
+
+/* What was charged by a light weight is not owed many times over when that is raised. */
+static void a_weight_that_is_raised_starves_nobody(void **state)
+{
+	const struct mm_core_quota light = { .weight = 10 }, usual = { .weight = 100 },
+				   heavy = { .weight = 1000 };
+	struct w_proc *a, *b;
+
+	(void)state;
+	w_account_add(w, 0, 0, &light);
+	w_account_add(w, 1, 1, &usual);
+	a = with_chunk(joined_to(0, MM_TURN_QUANTUM, 50, 0));
+	b = with_chunk(joined_to(1, MM_TURN_QUANTUM, 2000, 0));
+	two_take_turns(a, b, 600);
+	for (uint32_t i = 0; i < 1000 && !a->turn; i++)
+		two_take_turns(a, b, 1);
+	assert_true(a->turn);
+	assert_int_equal(w_quota_set(w, 0, &heavy), MM_QUOTA_APPLIED);
+	assert_in_range(two_take_turns(a, b, 60), 5000, 55000);
+}
+
+/* It may compute with its KV once its model was refused, which is settled after the turns. */
+static void a_refused_model_brings_the_turn(void **state)
+{
+	struct w_proc *q = w_join(w, 1, 0), *p;
+
+	(void)state;
+	w_kv_declare(w, q, 1, 1, 35, 0);
+	w_kv_want(w, q, 35);
+	w_run(w);
+	assert_int_equal(q->held, 35);
+	p = with_chunk(joined_to(0, MM_TURN_QUANTUM, 200, 0));
+	w_model(w, p, 1, 3, 2, 1);
+	w_turn_want(w, p);
+	w_run(w);
+	assert_false(p->turn);
+	for (uint32_t i = 0; i < 100000 && mm_core_deadline(w->core) != UINT64_MAX; i++) {
+		uint64_t due = mm_core_deadline(w->core);
+
+		w_tick(w, due > w->now_ns ? due - w->now_ns : 0);
+		w_run(w);
+	}
+	assert_true(p->turn && !p->model_ready);
+}
+
 static void lies_are_refused(void **state)
 {
 	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
@@ -490,6 +553,8 @@ int main(void)
 		TEST(accounts_share_alike),
 		TEST(tenants_share_alike),
 		TEST(weights_share),
+		TEST(a_weight_that_is_raised_starves_nobody),
+		TEST(a_refused_model_brings_the_turn),
 		TEST(lies_are_refused),
 		TEST(a_wish_behind_leaving_is_none),
 	};
