@@ -145,8 +145,7 @@ uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t sho
 	cap = mm_c_alpha_cap(c, t, 1);
 	more = layers_short(c, t, cap, short_pages, account);
 	/* Those in between may stream worse than all up to the cap, and would have to come home again. */
-	if (more && !dry && t->plan.alpha + more < cap &&
-	    !mm_c_alpha_hides(c, t, t->plan.alpha + more)) {
+	if (more && t->plan.alpha + more < cap && !mm_c_alpha_hides(c, t, t->plan.alpha + more)) {
 		more = layers_short(c, t, cap, (cap - t->plan.alpha) * mm_c_layer_pages(t),
 				    account);
 		more = t->plan.alpha + more == cap ? more : 0;
