@@ -87,7 +87,10 @@ static const struct mm_knob knobs[] = {
 	  .help = "least time between taking and giving back" },
 	{ .name = "change-ms",
 	  AT(change_ns),
-	  MS,
+	  .arg = "MS",
+	  .unit = MM_NS_PER_MS,
+	  .min = 1,
+	  .max = 1000, /* a tenant's thread waits for it */
 	  .fallback = MM_CHANGE_NS / MM_NS_PER_MS,
 	  .help = "between two changes of a tenant's plan, on average; 16 may come at once" },
 	{ .name = "reclaim-ms",
