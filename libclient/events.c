@@ -129,6 +129,8 @@ int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event)
 	if (!r)
 		*ret_event = event;
 	fd_settle(client);
+	if (!r && event.kind == MM_EVENT_DISCONNECTED)
+		mm_fail(client, event.error, "%s", client->dead_text); /* for mm_client_error() */
 	pthread_mutex_unlock(&client->lock);
 	return r;
 }

@@ -74,6 +74,7 @@ struct mm_kv {
 	uint32_t denied_wanted;   /* lock: the wish that the last denial was for */
 	int denied_error;         /* lock: of it; 0 = none yet */
 	uint64_t granted;         /* lock: chunks, so far */
+	uint64_t told;            /* lock: of them, those that the return of a wait has told of */
 	uint64_t released; /* lock: chunks that mmd was told, or is about to be told, so far */
 	struct {           /* lock: what mmd last asked back */
 		uint32_t chunks;

@@ -430,9 +430,11 @@ static int want_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t granted,
 			r = mm_link_wait(c, deadline_ns);
 	}
 	/* What the return tells does not come again as an event. */
-	if (!r)
-		mm_event_drop(c, MM_EVENT_KV_GRANTED, kv->granted - granted);
-	else if (r == kv->denied_error)
+	if (!r) {
+		/* Two threads may have waited for the same. */
+		mm_event_drop(c, MM_EVENT_KV_GRANTED, kv->granted - MM_MAX(granted, kv->told));
+		kv->told = kv->granted;
+	} else if (r == kv->denied_error)
 		mm_event_drop(c, MM_EVENT_KV_DENIED, 1);
 	pthread_mutex_unlock(&c->lock);
 	return r;
@@ -531,6 +533,9 @@ static void release_failed(struct mm_kv *kv)
 
 	pthread_mutex_lock(&c->lock);
 	kv->released--;
+	if (mm_kv_count_owed(kv))
+		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_KV_RECLAIM,
+						     .deadline_ns = kv->ask.deadline_ns });
 	pthread_mutex_unlock(&c->lock);
 }
 

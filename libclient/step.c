@@ -162,6 +162,22 @@ static void switch_done(struct mm_client *c, const struct mm_msg *msg, bool part
 	pthread_mutex_unlock(&c->lock);
 }
 
+/*
+ * It crossed with the end, and BYE says that nothing is mapped; or with a load's being given up: then mmd must
+ * learn that nobody will ever map the model, or its pages would stay with us for the connection's life.
+ */
+static int switch_refuse(struct mm_client *c, struct mm_msg answer, const char **ret_text)
+{
+	bool closing;
+
+	pthread_mutex_lock(&c->map_lock);
+	closing = c->closing;
+	pthread_mutex_unlock(&c->map_lock);
+	answer.result = -ECANCELED;
+	*ret_text = "mmd takes no requests any more";
+	return closing || !mm_link_push(c, &answer) ? 0 : -ECONNRESET;
+}
+
 int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
 {
 	struct mm_msg answer = { .opcode = MM_OP_COMMITTED, .epoch = msg->epoch };
@@ -178,9 +194,8 @@ int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const 
 		client->prepare_epoch = msg->epoch;
 	}
 	pthread_mutex_unlock(&client->lock);
-	/* It crossed with a load's being given up, or with the end: BYE says that nothing is mapped. */
 	if (given_up)
-		return 0;
+		return switch_refuse(client, answer, ret_text);
 	if (!due) {
 		*ret_text = "mmd switched plans out of order";
 		return -EPROTO;

@@ -81,7 +81,7 @@ static bool handle_events(struct engine *e)
 		if (event.kind == MM_EVENT_KV_DENIED)
 			printf("denied for now: serve with what there is\n");
 		if (event.kind == MM_EVENT_DISCONNECTED)
-			errx(1, "mmd ended the connection, or died: see its log");
+			errx(1, "%s", mm_client_error(e->client));
 	}
 	return !fds[1].revents;
 }

@@ -160,6 +160,7 @@ MM_API int mm_client_event_fd(const struct mm_client *client);
  * Never blocks. At most one MM_EVENT_KV_RECLAIM waits to be taken: a newer one replaces it, and its count is
  * what is owed when it is taken (mm_kv_owed()), so each is the whole truth and none is to be added to another.
  * What a call has waited for and returned does not come again as an event.
+ * After MM_EVENT_DISCONNECTED, mm_client_error() says why the connection ended.
  * Return: 0; -EAGAIN none.
  */
 MM_API int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event);
@@ -344,8 +345,9 @@ MM_API uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t word
  * @kv:    any
  * @chunk: usable; no work that touches it may be enqueued any more
  *
- * Unmaps at once; also lowers the standing wish.
- * Return: 0; -ENOENT not usable; -EBUSY a list that names it is being swapped; -ECONNRESET.
+ * Unmaps at once; also lowers the standing wish. After -EIO (the device does not unmap it) and -ETIMEDOUT (mmd takes
+ * no requests) the chunk is not usable any more, and still owed if it was.
+ * Return: 0; -ENOENT not usable; -EBUSY a list that names it is being swapped; -EIO; -ETIMEDOUT; -ECONNRESET.
  */
 MM_API int mm_kv_release(struct mm_kv *kv, uint32_t chunk);
 
@@ -474,8 +476,9 @@ struct mm_step_info {
  *
  * Waits while a plan change is under way (writer-preferring), and for the turn of one that joined. A thread has
  * one step open at a time, others may have theirs; another thread may go on with a step, and end it, while
- * that is the only one.
- * Return: 0; -EBUSY this thread has opened a step that is not ended; -ECONNRESET; -ETIMEDOUT.
+ * that is the only one. While several are open only the thread that opened a step can end it.
+ * Return: 0; -EBUSY this thread has opened a step that is not ended; -ECONNRESET; -ETIMEDOUT; -ENOMEM; -ECHILD in a
+ * child after fork().
  */
 MM_API int mm_step_begin(struct mm_client *client);
 

@@ -338,8 +338,7 @@ static int handle_events(struct mm_engine *e, uint64_t now)
 				MM_MAX(e->stats.layers_remapped_max, event.count);
 			break;
 		case MM_EVENT_DISCONNECTED:
-			r = fail(e, -ECONNRESET,
-				 "mmd ended the connection (its log says why) or died");
+			r = fail(e, -ECONNRESET, "the connection to mmd is over");
 			break;
 		case MM_EVENT_SWAPPED:
 		case MM_EVENT_TURN_BEGIN: /* asked for before each step: turn_want() */

@@ -386,6 +386,18 @@ static void test_end_before_a_switch_is_mapped(void **state)
 	peer_expect(f->peer, MM_OP_BYE);
 }
 
+/* The client lives on, and nobody will ever map that model: mmd is told, or its pages would stay taken. */
+static void test_switch_of_a_load_that_was_given_up(void **state)
+{
+	struct fixture *f = *state;
+
+	pthread_mutex_lock(&f->client->lock);
+	f->client->model_phase = MM_MODEL_BROKEN;
+	pthread_mutex_unlock(&f->client->lock);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 3 });
+	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, -ECANCELED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -401,6 +413,7 @@ int main(void)
 		MODEL(test_end_as_it_switches),
 		MODEL(test_end_as_it_switches_in_part),
 		MODEL(test_end_before_a_switch_is_mapped),
+		MODEL(test_switch_of_a_load_that_was_given_up),
 	};
 
 	peer_environment();

@@ -142,6 +142,7 @@ static void test_mmd_says_why_it_ends(void **state)
 	assert_int_equal(mm_sock_send(f->peer->sock, &end, sizeof(end), NULL, 0), 0);
 	peer_disconnect(f->peer);
 	assert_int_equal(fixture_event(f, MM_EVENT_DISCONNECTED).error, -ECONNRESET);
+	assert_string_equal(mm_client_error(f->client), "mmd ended the connection: it was?idle");
 	assert_int_equal(mm_step_begin(f->client), -ECONNRESET);
 	assert_string_equal(mm_client_error(f->client), "mmd ended the connection: it was?idle");
 }
