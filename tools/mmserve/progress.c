@@ -50,6 +50,15 @@ static void line_make(const struct mm_progress *p, char *line, size_t bytes)
 		 word_get(&p->waiting), tokens, s > 0 ? (double)tokens / s : 0, s);
 }
 
+/* A terminal that was stopped takes nothing: whoever waited for it would keep pages that others need. */
+static void text_write(const struct mm_progress *p, const char *text)
+{
+	struct pollfd terminal = { .fd = p->fd, .events = POLLOUT };
+
+	if (poll(&terminal, 1, 0) == 1)
+		(void)!write(p->fd, text, strlen(text));
+}
+
 /* A line that is longer than the terminal is wide would not be cleared. */
 static void line_write(const struct mm_progress *p)
 {
@@ -60,7 +69,7 @@ static void line_write(const struct mm_progress *p)
 	line_make(p, line, sizeof(line));
 	columns = ioctl(p->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
 	snprintf(text, sizeof(text), CLEAR "%.*s", columns, line);
-	(void)!write(p->fd, text, strlen(text));
+	text_write(p, text);
 }
 
 static void *line_thread(void *arg)
@@ -130,5 +139,5 @@ void mm_progress_stop(struct mm_progress *p)
 	(void)!write(p->stop_fd, &one, sizeof(one));
 	pthread_join(p->thread, NULL);
 	mm_close_fd(&p->stop_fd);
-	(void)!write(p->fd, CLEAR, strlen(CLEAR));
+	text_write(p, CLEAR);
 }
