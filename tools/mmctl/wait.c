@@ -54,7 +54,7 @@ static int parse(int argc, char **argv, double *ret_timeout_s)
 		return mm_complain(MM_EXIT_USAGE, "%s: needs a value", flag);
 	else
 		return mm_unexpected("wait", argv[0]);
-	if (argc > (text == argv[1] ? 2 : 1))
+	if (argc > (argc > 1 && text == argv[1] ? 2 : 1))
 		return mm_unexpected("wait", argv[argc - 1]);
 	timeout_s = strtod(text, &end);
 	if (end == text || *end || !isfinite(timeout_s) || timeout_s < 0 ||
