@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/devlock.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -90,30 +89,6 @@ static void holder_write(int fd, int pid)
 		mm_log(MM_LOG_WARN, "device.lock_unsigned", "error=\"%s\"", strerror(errno));
 }
 
-/* What killed ones have left behind. Whoever takes one of them at this moment finds that it is gone, and tries again. */
-static void folder_sweep(int folder_fd)
-{
-	int fd = fcntl(folder_fd, F_DUPFD_CLOEXEC, 0);
-	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
-	const struct dirent *entry;
-
-	if (!folder) {
-		mm_close_fd(&fd);
-		return;
-	}
-	while ((entry = readdir(folder))) {
-		mm_cleanup(mm_close_fd) int file_fd = -1;
-
-		if (strlen(entry->d_name) != MM_DEVLOCK_HEX_BYTES - 1)
-			continue;
-		file_fd = openat(folder_fd, entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-		if (file_fd >= 0 && flock(file_fd, LOCK_EX | LOCK_NB) == 0 &&
-		    is_file(folder_fd, entry->d_name, file_fd))
-			unlinkat(folder_fd, entry->d_name, 0);
-	}
-	closedir(folder);
-}
-
 /* 1: it is ours; 0: its last holder has removed it meanwhile. */
 static int file_try(struct mm_devlock *lock, int folder_fd, char *err, size_t err_bytes)
 {
@@ -148,8 +123,6 @@ static int file_take(struct mm_devlock *lock, int pid, char *err, size_t err_byt
 		mm_log(MM_LOG_WARN, "device.lock_weak", "reason=\"%s\"", err);
 		return 0;
 	}
-	if (r == 0)
-		folder_sweep(folder_fd);
 	for (int i = 0; r == 0 && i < TRIES; i++)
 		r = file_try(lock, folder_fd, err, err_bytes);
 	if (r == 0)

@@ -12,7 +12,7 @@
  * Lifetime:   xfer knows the UUID and takes both, before it uses the device; keeper gets the fds and holds
  *             them until mmd ends, so that no death of xfer lets the device go.
  * Ownership:  struct mm_devlock owns its fds. The file goes with mm_devlock_drop(); one that a killed mmd
- *             has left behind is harmless.
+ *             has left behind is harmless, and nobody else touches it: there is at most one per device.
  */
 #pragma once
 

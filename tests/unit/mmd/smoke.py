@@ -21,6 +21,13 @@ BIN = pathlib.Path(sys.argv.pop(1))
 PAGES, PAGE_BYTES = 64, 65536
 PATIENCE_S = 180
 
+# As in a container: another /run, so that the locks there are nobody else's.
+APART = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"', "sh"]
+
+
+def works(words, **options):
+    return subprocess.run([*words, "true"], stderr=subprocess.DEVNULL, check=False, **options).returncode == 0
+
 
 class Smoke(unittest.TestCase):
     def setUp(self):
@@ -43,9 +50,9 @@ class Smoke(unittest.TestCase):
             process.stderr.close()
         self.place.cleanup()
 
-    def start(self, name, *flags, **options):
+    def start(self, name, *flags, under=(), **options):
         process = subprocess.Popen(
-            [str(self.bin / "mmd"), "--dir", str(self.root / name), "--driver", "software", "--pool",
+            [*under, str(self.bin / "mmd"), "--dir", str(self.root / name), "--driver", "software", "--pool",
              str(PAGES * PAGE_BYTES), "--page", str(PAGE_BYTES), *flags],
             env=self.env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **options)
         self.started.append(process)
@@ -195,6 +202,18 @@ class Smoke(unittest.TestCase):
                 code, errors = self.ends(self.mmd)
                 self.assertEqual(code, 1, errors)
                 self.assertIn(f"(pid {os.getpid()}, uid {os.geteuid()})", errors)
+
+    @unittest.skipUnless(works(APART), "needs root and a mount namespace")
+    def test_locks_of_other_devices(self):
+        """Nobody touches them, not for a moment: whoever starts on that device would take it for busy."""
+        self.stop()
+        other = "/run/mmd-locks/" + "5a" * 16
+        left = f'mkdir -m 700 /run/mmd-locks && touch {other} && exec "$@"'
+        self.mmd = self.start("one", under=[*APART, "sh", "-c", left, "sh"])
+        self.until(lambda: self.ctl("one", "status").returncode == 0, "mmd to answer")
+        seen = pathlib.Path(f"/proc/{self.mmd.pid}/root{other}")
+        self.assertEqual(len(list(seen.parent.iterdir())), 2, "its own lock, and the other's")
+        self.assertTrue(seen.exists())
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to become somebody else")
     def test_device_claimed_before_an_ordinary_user(self):
