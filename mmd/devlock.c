@@ -205,6 +205,26 @@ static int claim_take(struct mm_devlock *lock, char *err, size_t err_bytes)
 
 /* ---- both ---- */
 
+/*
+ * Root of a user namespace is an ordinary user for everybody outside: its /run/mmd-locks may be its own. A
+ * kernel without such namespaces has no such file.
+ */
+static bool is_root(void)
+{
+	unsigned int inside = 1, outside = 1, count = 0;
+	FILE *map;
+	int n;
+
+	if (geteuid() != 0)
+		return false;
+	map = fopen("/proc/self/uid_map", "re");
+	if (!map)
+		return true;
+	n = fscanf(map, "%u %u %u", &inside, &outside, &count);
+	fclose(map);
+	return n == 3 && inside == 0 && outside == 0 && count == UINT32_MAX;
+}
+
 int mm_devlock_take(struct mm_devlock *lock, const uint8_t uuid[16], int pid, char *err,
 		    size_t err_bytes)
 {
@@ -212,7 +232,7 @@ int mm_devlock_take(struct mm_devlock *lock, const uint8_t uuid[16], int pid, ch
 
 	for (size_t i = 0; i < 16; i++)
 		snprintf(lock->uuid + 2 * i, 3, "%02x", uuid[i]);
-	if (geteuid() == 0)
+	if (is_root())
 		r = file_take(lock, pid, err, err_bytes);
 	return r < 0 ? r : claim_take(lock, err, err_bytes);
 }

@@ -8,7 +8,8 @@
  *             connects learns the holder's pid and uid from the kernel. Any user can take that name, so
  *             it binds root only where another root holds it that cannot see the lock, as in a container
  *             that shares the network but not the files. An ordinary user has no place of its own that
- *             others would respect as well: for it the claim is all there is, whoever holds it.
+ *             others would respect as well: for it the claim is all there is, whoever holds it. Root of
+ *             a user namespace is an ordinary user.
  * Lifetime:   xfer knows the UUID and takes both, before it uses the device; keeper gets the fds and holds
  *             them until mmd ends, so that no death of xfer lets the device go.
  * Ownership:  struct mm_devlock owns its fds. The file goes with mm_devlock_drop(); one that a killed mmd

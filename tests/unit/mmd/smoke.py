@@ -20,9 +20,11 @@ import unittest
 BIN = pathlib.Path(sys.argv.pop(1))
 PAGES, PAGE_BYTES = 64, 65536
 PATIENCE_S = 180
+OTHER_UID = 4321
 
 # As in a container: another /run, so that the locks there are nobody else's.
 APART = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"', "sh"]
+APART_ROOTLESS = [APART[0], "--user", "--map-root-user", *APART[1:]]
 
 
 def works(words, **options):
@@ -215,9 +217,7 @@ class Smoke(unittest.TestCase):
         self.assertEqual(len(list(seen.parent.iterdir())), 2, "its own lock, and the other's")
         self.assertTrue(seen.exists())
 
-    @unittest.skipUnless(os.geteuid() == 0, "needs root, to become somebody else")
-    def test_device_claimed_before_an_ordinary_user(self):
-        name = self.claim()
+    def become_other(self):
         self.stop()
         shutil.rmtree(self.root / "one")
         self.bin = self.root / "built" / "bin"  # the tree that we were built in may be closed to others
@@ -225,7 +225,31 @@ class Smoke(unittest.TestCase):
         self.bin.mkdir()
         shutil.copy2(BIN / "mmd", self.bin)
         for path in (self.root, self.root / "gpu", *(self.root / "gpu").rglob("*")):
-            os.chown(path, 4321, 4321)
+            os.chown(path, OTHER_UID, OTHER_UID)
+
+    @unittest.skipUnless(os.geteuid() == 0 and works(APART_ROOTLESS, user=OTHER_UID, group=OTHER_UID, extra_groups=[]),
+                         "needs root, to become somebody else, and user namespaces")
+    def test_root_of_a_user_namespace(self):
+        """In a container without root: its locks are its own, so the claim binds it, whoever holds it."""
+        other = {"user": OTHER_UID, "group": OTHER_UID, "extra_groups": []}
+        name = self.claim()
+        self.become_other()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as claimed:
+            claimed.bind(name)
+            claimed.listen()
+            self.mmd = self.start("one", under=APART_ROOTLESS, **other)
+            deadline = time.monotonic() + PATIENCE_S
+            while self.mmd.poll() is None and self.ctl("one", "status").returncode != 0:
+                self.assertLess(time.monotonic(), deadline, "it neither starts nor ends")
+            self.assertIsNotNone(self.mmd.poll(), "it took the device, which another has claimed")
+            code, errors = self.ends(self.mmd)
+            self.assertEqual(code, 1, errors)
+            self.assertIn("managed by another mmd (pid", errors)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to become somebody else")
+    def test_device_claimed_before_an_ordinary_user(self):
+        name = self.claim()
+        self.become_other()
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as squatter:
             squatter.bind(name)
             squatter.listen()
