@@ -3,18 +3,30 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "libclient/ipc/clock.h"
 #include "mm/base.h"
 #include "mmd/log.h"
 
 #define CLAIM_PREFIX "mmd/device/"
 #define PATH_BYTES   (sizeof(MM_DEVLOCK_DIR) + MM_DEVLOCK_HEX_BYTES)
 #define TRIES        16 /* to lock a file that its last holder is just removing */
+#define CLAIM_QUEUE  128
+#define ENDING_NS    MM_NS_PER_S         /* for an mmd that ends to let go of the name */
+#define AGAIN_NS     (10 * MM_NS_PER_MS) /* between two looks at it */
 
 static void lock_path(const struct mm_devlock *lock, char *ret_path)
 {
@@ -145,16 +157,130 @@ static socklen_t claim_address(const struct mm_devlock *lock, struct sockaddr_un
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + at);
 }
 
-/* The kernel's word, from when it began to listen. false: it does not listen, or not to us. */
-static bool claimant_find(const struct mm_devlock *lock, struct ucred *ret_cred)
+/* Who has the name. */
+struct holder {
+	int error; /* of connecting to it, -ECONNREFUSED: it does not listen, or is gone; 0: the rest is known */
+	bool uid_known;
+	struct ucred cred; /* pid 0: not known, or of a process that we do not see */
+};
+
+static bool attr_is_name(const struct rtattr *attr, const struct sockaddr_un *address,
+			 socklen_t bytes)
+{
+	size_t len = bytes - offsetof(struct sockaddr_un, sun_path);
+
+	return attr->rta_type == UNIX_DIAG_NAME && RTA_PAYLOAD(attr) == len &&
+	       memcmp(RTA_DATA(attr), address->sun_path, len) == 0;
+}
+
+/* Whether @msg is about the socket with that name; then its owner is written, where the kernel says it. */
+static bool diag_is_claim(const struct nlmsghdr *msg, const struct sockaddr_un *address,
+			  socklen_t bytes, struct holder *holder)
+{
+	const struct unix_diag_msg *diag = NLMSG_DATA(msg);
+	const struct rtattr *attr = (const struct rtattr *)(diag + 1);
+	unsigned int len = (unsigned int)NLMSG_PAYLOAD(msg, sizeof(*diag));
+	bool named = false, owned = false;
+	uint32_t uid = 0;
+
+	if (diag->udiag_type != SOCK_STREAM) /* every type has names of its own */
+		return false;
+	for (; RTA_OK(attr, len); attr = RTA_NEXT(attr, len)) {
+		named |= attr_is_name(attr, address, bytes);
+		if (attr->rta_type == UNIX_DIAG_UID && RTA_PAYLOAD(attr) == sizeof(uid)) {
+			memcpy(&uid, RTA_DATA(attr), sizeof(uid));
+			owned = true;
+		}
+	}
+	if (named && owned) {
+		holder->cred.uid = uid;
+		holder->uid_known = true;
+	}
+	return named;
+}
+
+static int diag_ask(int fd)
+{
+	struct {
+		struct nlmsghdr head;
+		struct unix_diag_req what;
+	} ask = {
+		.head = { .nlmsg_len = sizeof(ask),
+			  .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			  .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
+		/*
+		 * Not the connections that wait to be accepted: they carry the name as well, and root is
+		 * said to own them whoever connected.
+		 */
+		.what = { .sdiag_family = AF_UNIX,
+			  .udiag_states = 1u << TCP_LISTEN | 1u << TCP_CLOSE,
+			  .udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID },
+	};
+
+	return send(fd, &ask, sizeof(ask), 0) == (ssize_t)sizeof(ask) ? 0 : -errno;
+}
+
+/*
+ * The owner of the socket as the kernel lists it: nobody but its owner has a say in that, while anybody can
+ * fill the queue of a socket that does listen. A kernel that cannot tell (before Linux 5.3, or without
+ * unix_diag) leaves it unknown.
+ */
+static void holder_look_up(const struct mm_devlock *lock, struct holder *holder)
+{
+	_Alignas(struct nlmsghdr) char buf[16384];
+	mm_cleanup(mm_close_fd) int fd = -1;
+	struct sockaddr_un address;
+	socklen_t bytes = claim_address(lock, &address);
+
+	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	if (fd < 0 || diag_ask(fd) < 0)
+		return;
+	for (;;) {
+		ssize_t n = recv(fd, buf, sizeof(buf), 0);
+		const struct nlmsghdr *msg = (const struct nlmsghdr *)buf;
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return;
+		for (; NLMSG_OK(msg, (size_t)n); msg = NLMSG_NEXT(msg, n)) {
+			if (msg->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+			    diag_is_claim(msg, &address, bytes, holder))
+				return;
+		}
+	}
+}
+
+/* The kernel's word, from when it began to listen; else from when the socket was made. */
+static void holder_find(const struct mm_devlock *lock, struct holder *ret)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
 	struct sockaddr_un address;
-	socklen_t bytes = claim_address(lock, &address), len = sizeof(*ret_cred);
+	socklen_t bytes = claim_address(lock, &address), len = sizeof(ret->cred);
 
+	*ret = (struct holder){ .cred = { .uid = (uid_t)-1 } };
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	return fd >= 0 && connect(fd, (struct sockaddr *)&address, bytes) == 0 &&
-	       getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret_cred, &len) == 0;
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, bytes) == 0 &&
+	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &ret->cred, &len) == 0) {
+		ret->uid_known = true;
+		return;
+	}
+	ret->error = -errno;
+	ret->cred = (struct ucred){ .uid = (uid_t)-1 };
+	holder_look_up(lock, ret);
+}
+
+static void holder_say(const struct holder *holder, char *ret_text, size_t bytes)
+{
+	static const char look[] = "ss -xlp shows who has @" CLAIM_PREFIX "...";
+
+	if (holder->error == 0)
+		snprintf(ret_text, bytes, "pid %d, uid %u", (int)holder->cred.pid,
+			 holder->cred.uid);
+	else if (holder->uid_known)
+		snprintf(ret_text, bytes, "uid %u; %s", holder->cred.uid, look);
+	else
+		snprintf(ret_text, bytes, "it does not say which: %s", look);
 }
 
 /* Does that process see the files that we see? Then it would have the lock if it were an mmd. */
@@ -168,23 +294,30 @@ static bool shares_files(pid_t pid)
 	       strcmp(theirs, ours) == 0;
 }
 
-static int claim_taken(struct mm_devlock *lock, char *err, size_t err_bytes)
+/*
+ * Whether it binds us. An ordinary user respects whoever has the name. Root respects root, unless that
+ * process would need the lock that we have; it passes over an ordinary user, whose queue may be full or not:
+ * else any user could keep root's mmd from starting. Where the kernel cannot say whose the name is, one that
+ * listens and has a full queue is respected, since it may be an mmd whose queue somebody fills; one that
+ * does not listen is none.
+ */
+static bool holder_binds(const struct mm_devlock *lock, const struct holder *holder)
 {
-	char holder[96] = "it does not say which: ss -xlp shows who has @" CLAIM_PREFIX "...";
-	struct ucred cred = { .uid = (uid_t)-1 };
-	bool known = claimant_find(lock, &cred);
-
-	if (known)
-		snprintf(holder, sizeof(holder), "pid %d, uid %u", (int)cred.pid, cred.uid);
-	if (lock->file_fd < 0 || (known && cred.uid == geteuid() && !shares_files(cred.pid)))
-		return lock_busy(lock, holder, err, err_bytes);
-	mm_log(MM_LOG_WARN, "device.claimed",
-	       "uuid=%s holder=\"%s\" meaning=\"the lock is ours: the claim is passed over\"",
-	       lock->uuid, holder);
-	return 0;
+	if (lock->file_fd < 0)
+		return true;
+	if (!holder->uid_known)
+		return holder->error != -ECONNREFUSED;
+	return holder->cred.uid == geteuid() && !shares_files(holder->cred.pid);
 }
 
-static int claim_take(struct mm_devlock *lock, char *err, size_t err_bytes)
+/* An mmd that ends gives up its lock a moment before the name, and to whoever starts then it is root's. */
+static bool holder_may_end(const struct holder *holder)
+{
+	return !holder->uid_known || holder->cred.uid == geteuid();
+}
+
+/* Return: -EADDRINUSE; else as mm_devlock_take(). */
+static int claim_try(struct mm_devlock *lock, char *err, size_t err_bytes)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
 	struct sockaddr_un address;
@@ -194,12 +327,46 @@ static int claim_take(struct mm_devlock *lock, char *err, size_t err_bytes)
 	if (fd < 0)
 		return lock_failed(err, err_bytes, "socket");
 	if (bind(fd, (struct sockaddr *)&address, bytes) < 0)
-		return errno == EADDRINUSE ? claim_taken(lock, err, err_bytes)
-					   : lock_failed(err, err_bytes, "bind");
-	if (listen(fd, 1) < 0)
+		return errno == EADDRINUSE ? -EADDRINUSE : lock_failed(err, err_bytes, "bind");
+	if (listen(fd, CLAIM_QUEUE) < 0)
 		return lock_failed(err, err_bytes, "listen");
 	lock->claim_fd = fd;
 	fd = -1;
+	return 0;
+}
+
+static int claim_wait(struct mm_devlock *lock, char *err, size_t err_bytes)
+{
+	uint64_t until_ns = mm_now_ns() + ENDING_NS;
+	int r;
+
+	do {
+		nanosleep(&(struct timespec){ .tv_nsec = AGAIN_NS }, NULL);
+		r = claim_try(lock, err, err_bytes);
+	} while (r == -EADDRINUSE && mm_now_ns() < until_ns);
+	return r;
+}
+
+static int claim_take(struct mm_devlock *lock, char *err, size_t err_bytes)
+{
+	struct holder holder;
+	char who[96];
+	int r;
+
+	for (bool waited = false;; waited = true) {
+		r = waited ? claim_wait(lock, err, err_bytes) : claim_try(lock, err, err_bytes);
+		if (r != -EADDRINUSE)
+			return r;
+		holder_find(lock, &holder);
+		holder_say(&holder, who, sizeof(who));
+		if (holder_binds(lock, &holder))
+			return lock_busy(lock, who, err, err_bytes);
+		if (waited || !holder_may_end(&holder))
+			break;
+	}
+	mm_log(MM_LOG_WARN, "device.claimed",
+	       "uuid=%s holder=\"%s\" meaning=\"the lock is ours: the claim is passed over\"",
+	       lock->uuid, who);
 	return 0;
 }
 
@@ -240,7 +407,7 @@ int mm_devlock_take(struct mm_devlock *lock, const uint8_t uuid[16], int pid, ch
 void mm_devlock_adopt(struct mm_devlock *lock)
 {
 	/* The kernel notes who listened last. */
-	if (lock->claim_fd >= 0 && listen(lock->claim_fd, 1) < 0)
+	if (lock->claim_fd >= 0 && listen(lock->claim_fd, CLAIM_QUEUE) < 0)
 		mm_log(MM_LOG_WARN, "device.lock_unsigned", "error=\"%s\"", strerror(errno));
 }
 

@@ -5,7 +5,8 @@
  * Concept:    Two things say that a device is taken. The lock is a file that is locked for as long as an fd
  *             of it is open, in a folder that only its owner can enter: /run/mmd-locks, for root alone.
  *             The claim is a listening socket with an abstract name made of the device's UUID; whoever
- *             connects learns the holder's pid and uid from the kernel. Any user can take that name, so
+ *             connects learns the holder's pid and uid from the kernel, and whoever cannot connect, since
+ *             the queue is full, asks the kernel for the socket's uid. Any user can take that name, so
  *             it binds root only where another root holds it that cannot see the lock, as in a container
  *             that shares the network but not the files. An ordinary user has no place of its own that
  *             others would respect as well: for it the claim is all there is, whoever holds it. Root of
@@ -37,7 +38,8 @@ struct mm_devlock {
  * @pid:   of the mmd that it is for
  * @err:   one line on failure: who has it
  *
- * Return: 0; -EBUSY another has it; -EPERM the folder is not root's alone; negative errno.
+ * Blocks for about a second where root has the lock and another process of root's the claim: it may be an
+ * mmd that ends. Return: 0; -EBUSY another has it; -EPERM the folder is not root's alone; negative errno.
  */
 int mm_devlock_take(struct mm_devlock *lock, const uint8_t uuid[16], int pid, char *err,
 		    size_t err_bytes);

@@ -205,6 +205,59 @@ class Smoke(unittest.TestCase):
                 self.assertEqual(code, 1, errors)
                 self.assertIn(f"(pid {os.getpid()}, uid {os.geteuid()})", errors)
 
+    def queue_fill(self, name):
+        """Any user can: what connects waits until it is accepted."""
+        waiting = []
+        self.addCleanup(lambda: [one.close() for one in waiting])
+        while True:
+            waiting.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            waiting[-1].setblocking(False)
+            try:
+                waiting[-1].connect(name)
+            except BlockingIOError:
+                return
+
+    def refused_or_up(self, name):
+        """An mmd that comes up though it must not is no reason to wait for its end."""
+        process = self.started[-1]
+        self.until(lambda: process.poll() is not None or self.ctl(name, "status").returncode == 0, "the second mmd")
+        if process.poll() is None:
+            process.kill()
+            self.fail("two mmds manage one device: " + self.ends(process)[1])
+        code, errors = self.ends(process)
+        self.assertEqual(code, 1, errors)
+        self.assertRegex(errors, r"(?m)^mmd: .*managed by another mmd \(.*uid \d+")
+
+    @unittest.skipUnless(works(APART), "needs root and a mount namespace")
+    def test_second_in_a_container(self):
+        """The network is shared, the locks are not: the claim counts, whatever others do to its queue."""
+        self.start("two", under=APART)
+        self.refused_or_up("two")
+        self.queue_fill(self.claim())
+        self.start("three", under=APART)
+        self.refused_or_up("three")
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to become somebody else")
+    def test_device_claimed_with_a_full_queue(self):
+        """An ordinary user cannot keep root's mmd from starting that way either."""
+        name = self.claim()
+        self.stop()
+        os.seteuid(OTHER_UID)
+        try:
+            squatter = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            squatter.bind(name)
+            squatter.listen(1)
+        finally:
+            os.seteuid(0)
+        with squatter:
+            self.queue_fill(name)
+            self.mmd = self.start("one")
+            self.until(lambda: self.ctl("one", "status").returncode == 0, "mmd to answer")
+            self.mmd.send_signal(signal.SIGTERM)
+            code, errors = self.ends(self.mmd)
+            self.assertEqual(code, 0, errors)
+            self.assertRegex(errors, rf"event=device.claimed .*holder=\"uid {OTHER_UID}; ")
+
     @unittest.skipUnless(works(APART), "needs root and a mount namespace")
     def test_locks_of_other_devices(self):
         """Nobody touches them, not for a moment: whoever starts on that device would take it for busy."""
