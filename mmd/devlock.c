@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "libclient/ipc/clock.h"
+#include "libclient/ipc/sock.h"
 #include "mm/base.h"
 #include "mmd/log.h"
 
@@ -326,6 +327,8 @@ static int claim_try(struct mm_devlock *lock, char *err, size_t err_bytes)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return lock_failed(err, err_bytes, "socket");
+	/* Nobody accepts what connects, and who closes the claim last closes what was passed along. */
+	(void)mm_sock_refuse_fds(fd);
 	if (bind(fd, (struct sockaddr *)&address, bytes) < 0)
 		return errno == EADDRINUSE ? -EADDRINUSE : lock_failed(err, err_bytes, "bind");
 	if (listen(fd, CLAIM_QUEUE) < 0)
@@ -417,7 +420,7 @@ void mm_devlock_close(struct mm_devlock *lock)
 	mm_close_fd(&lock->file_fd);
 }
 
-void mm_devlock_drop(struct mm_devlock *lock)
+void mm_devlock_leave(struct mm_devlock *lock)
 {
 	char path[PATH_BYTES];
 
@@ -425,5 +428,5 @@ void mm_devlock_drop(struct mm_devlock *lock)
 	/* It is locked still: nobody else has put another in its place. */
 	if (lock->file_fd >= 0 && is_file(AT_FDCWD, path, lock->file_fd))
 		unlink(path);
-	mm_devlock_close(lock);
+	*lock = MM_DEVLOCK_NULL;
 }

@@ -13,8 +13,13 @@
  *             a user namespace is an ordinary user.
  * Lifetime:   xfer knows the UUID and takes both, before it uses the device; keeper gets the fds and holds
  *             them until mmd ends, so that no death of xfer lets the device go.
- * Ownership:  struct mm_devlock owns its fds. The file goes with mm_devlock_drop(); one that a killed mmd
+ * Ownership:  struct mm_devlock owns its fds. The file goes with mm_devlock_leave(); one that a killed mmd
  *             has left behind is harmless, and nobody else touches it: there is at most one per device.
+ * Limits:     Nobody accepts what connects to the claim. The kernel refuses fds that are passed to it since
+ *             Linux 6.16; on older ones whoever closes the claim last closes those fds too, and sleeps
+ *             where one of them lingers. So keeper leaves that to the end of the process, where nothing
+ *             lingers. An xfer that dies before it has handed the claim on may be held up by it, and
+ *             nothing but its own end waits for that; a signal ends it.
  */
 #pragma once
 
@@ -50,5 +55,5 @@ void mm_devlock_adopt(struct mm_devlock *lock);
 /* Gives up this process's fds; the device stays locked while another has them. */
 void mm_devlock_close(struct mm_devlock *lock);
 
-/* The device is free: removes the file. */
-void mm_devlock_drop(struct mm_devlock *lock);
+/* The device is free when this process ends: removes the file, and leaves the fds open. */
+void mm_devlock_leave(struct mm_devlock *lock);

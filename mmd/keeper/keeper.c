@@ -707,11 +707,6 @@ static void keeper_done(struct keeper *k)
 {
 	kill_pid(k->core_pid);
 	end_all(k);
-	/* One that sits in the kernel still uses its device: its file stays. */
-	for (uint32_t i = 0; i < k->n_xfers && all_reaped(k); i++)
-		mm_devlock_drop(&k->xfer[i].lock);
-	for (uint32_t i = 0; i < k->n_xfers; i++)
-		mm_devlock_close(&k->xfer[i].lock);
 	mm_place_done(&k->place);
 	mm_kchan_done(&k->core);
 	mm_close_fd(&k->signal_fd);
@@ -720,6 +715,9 @@ static void keeper_done(struct keeper *k)
 	if (!k->relay.pid && k->relay.pipe_fd >= 0)
 		mm_relay_restart(&k->relay, k->config); /* what the last one left is in the pipe */
 	mm_relay_end(&k->relay);
+	/* One that sits in the kernel still uses its device: its file stays. */
+	for (uint32_t i = 0; i < k->n_xfers && all_reaped(k); i++)
+		mm_devlock_leave(&k->xfer[i].lock);
 }
 
 static int keeper_init(struct keeper *k, const struct mm_config *config, char *error)

@@ -10,6 +10,7 @@ import resource
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -257,6 +258,26 @@ class Smoke(unittest.TestCase):
             code, errors = self.ends(self.mmd)
             self.assertEqual(code, 0, errors)
             self.assertRegex(errors, rf"event=device.claimed .*holder=\"uid {OTHER_UID}; ")
+
+    def test_fds_passed_to_the_claim(self):
+        """Nobody accepts there; a socket that lingers, passed to it, must not hold up mmd's end."""
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as lingers:
+            lingers.connect(server.getsockname())
+            lingers.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 10 * PATIENCE_S))
+            lingers.setblocking(False)
+            try:
+                while True:
+                    lingers.send(bytes(1 << 16))  # which nobody reads
+            except BlockingIOError:
+                pass
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sender:
+                sender.connect(self.claim())
+                try:
+                    socket.send_fds(sender, [b"x"], [lingers.fileno()])
+                except PermissionError:  # Linux 6.16 refuses it, and our own close would wait
+                    lingers.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
+            lingers.close()
+            self.stop()
 
     @unittest.skipUnless(works(APART), "needs root and a mount namespace")
     def test_locks_of_other_devices(self):
