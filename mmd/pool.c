@@ -114,7 +114,7 @@ struct mm_pool *mm_pool_by_uuid(struct mm_shell *shell, const uint8_t *uuid)
 }
 
 /* It was made, and nobody can be given a page of it. */
-static void useless(struct mm_pool *pool)
+static void pool_fail_uncleared(struct mm_pool *pool)
 {
 	const struct mm_device *d = &pool->worker.device;
 	int error = pool->worker.scrub_error;
@@ -140,7 +140,7 @@ bool mm_pool_ready(struct mm_pool *pool)
 		return false;
 	pool->quarantined = (uint32_t)stats.pages[MM_PAGE_QUARANTINE];
 	if (pool->quarantined == d->pages) {
-		useless(pool);
+		pool_fail_uncleared(pool);
 		return false;
 	}
 	pool->ready = true;

@@ -84,8 +84,8 @@ static uint64_t pool_bytes(const struct mm_pool *pool)
 	return (uint64_t)pool->worker.device.pages * pool->worker.device.page_bytes;
 }
 
-static void cut(const struct mm_pool *pool, const char *account, const char *key, uint64_t asked,
-		uint64_t set)
+static void limit_log_cut(const struct mm_pool *pool, const char *account, const char *key,
+			  uint64_t asked, uint64_t set)
 {
 	if (asked != MM_ACCOUNT_ANY && asked > set)
 		mm_log(MM_LOG_WARN, "account.limit_cut",
@@ -98,12 +98,12 @@ static void limits_cut(const struct mm_pool *pool, const struct mm_account_confi
 {
 	const struct mm_config *c = pool->shell->config;
 
-	cut(pool, a->name, "max", a->max_bytes, pool_bytes(pool));
-	cut(pool, a->name, "connections_max", a->connections_max,
-	    (uint64_t)MM_TENANTS_MAX * pool->shell->n_pools);
+	limit_log_cut(pool, a->name, "max", a->max_bytes, pool_bytes(pool));
+	limit_log_cut(pool, a->name, "connections_max", a->connections_max,
+		      (uint64_t)MM_TENANTS_MAX * pool->shell->n_pools);
 	if (c->host_store_max_bytes)
-		cut(pool, a->name, "host_max", a->host_max_bytes,
-		    c->host_store_max_bytes + c->swap_max_bytes);
+		limit_log_cut(pool, a->name, "host_max", a->host_max_bytes,
+			      c->host_store_max_bytes + c->swap_max_bytes);
 }
 
 int mm_quota_setup(struct mm_pool *pool)
@@ -111,8 +111,8 @@ int mm_quota_setup(struct mm_pool *pool)
 	const struct mm_accounts *all = &pool->shell->config->accounts;
 	uint64_t page = pool->worker.device.page_bytes;
 
-	cut(pool, "(unnamed)", "account-max", pool->shell->config->account_max_bytes,
-	    pool_bytes(pool));
+	limit_log_cut(pool, "(unnamed)", "account-max", pool->shell->config->account_max_bytes,
+		      pool_bytes(pool));
 	for (uint32_t i = 0; i < all->n; i++) {
 		const struct mm_account_config *a = &all->account[i];
 		struct mm_core_quota quota;
@@ -207,7 +207,7 @@ struct places { /* of one device */
 	uint64_t used, own;
 };
 
-static struct places places(const struct mm_pool *pool, uint64_t account)
+static struct places places_count(const struct mm_pool *pool, uint64_t account)
 {
 	struct places p = { 0 };
 
@@ -230,7 +230,7 @@ bool mm_quota_connects(const struct mm_session *s, char *ret_reason)
 {
 	char name[MM_ACCOUNT_NAME_BYTES];
 	uint64_t have = connections(s->shell, s->account);
-	struct places p = places(s->pool, s->account);
+	struct places p = places_count(s->pool, s->account);
 
 	mm_quota_name(s->shell, s->account, name);
 	if (is_limited(s->shell, s->account)) {
@@ -356,7 +356,7 @@ static json_t *account_json(struct mm_pool *pool, const struct mm_core_account *
 	struct mm_shell *shell = pool->shell;
 	const struct mm_account_config *limits = named(shell, a->account);
 	uint64_t page = pool->worker.device.page_bytes;
-	struct places p = places(pool, a->account);
+	struct places p = places_count(pool, a->account);
 	char text[MM_ACCOUNT_NAME_BYTES];
 	json_t *json = json_object();
 
@@ -561,8 +561,8 @@ static bool wish_parse(struct mm_shell *shell, const json_t *params, struct wish
 	return quota_of(params, w->pool->worker.device.page_bytes, &w->quota, error);
 }
 
-static void adjusted(json_t *list, const json_t *params, const char *key, uint64_t set,
-		     uint64_t pool_bytes)
+static void adjustment_add(json_t *list, const json_t *params, const char *key, uint64_t set,
+			   uint64_t pool_bytes)
 {
 	uint64_t asked = (uint64_t)json_integer_value(json_object_get(params, key));
 
@@ -575,14 +575,14 @@ static void adjusted(json_t *list, const json_t *params, const char *key, uint64
 }
 
 /* What is in force, or will be, where it is not what was asked for. */
-static json_t *adjustments(const struct mm_pool *pool, const json_t *params,
-			   const struct mm_core_quota *q)
+static json_t *adjustments_list(const struct mm_pool *pool, const json_t *params,
+				const struct mm_core_quota *q)
 {
 	uint64_t page = pool->worker.device.page_bytes;
 	json_t *list = json_array();
 
-	adjusted(list, params, "min_bytes", q->min_pages * page, pool_bytes(pool));
-	adjusted(list, params, "max_bytes", q->max_pages * page, pool_bytes(pool));
+	adjustment_add(list, params, "min_bytes", q->min_pages * page, pool_bytes(pool));
+	adjustment_add(list, params, "max_bytes", q->max_pages * page, pool_bytes(pool));
 	return list;
 }
 
@@ -611,7 +611,8 @@ json_t *mm_quota_set(void *context, const json_t *params, struct mm_rpc_error *e
 	if (outcome == MM_QUOTA_STALE || outcome == MM_QUOTA_CONFLICT)
 		json_object_set_new(result, "reason", json_string(why));
 	else {
-		json_object_set_new(result, "adjusted", adjustments(w.pool, params, &now.quota));
+		json_object_set_new(result, "adjusted",
+				    adjustments_list(w.pool, params, &now.quota));
 		mm_log(MM_LOG_INFO, "quota.set",
 		       "account=%s device=%" PRIu64 " min_pages=%" PRIu64 " max_pages=%" PRIu64
 		       " weight=%u priority=%u turn_quantum_max_ms=%" PRIu64

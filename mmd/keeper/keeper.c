@@ -580,7 +580,7 @@ static void stop(struct keeper *k)
 }
 
 /* ^C, ^\, systemd. What else can come (a terminal that hangs up, a reload that there is none of) must not. */
-static bool ends(uint32_t signal)
+static bool signal_ends_mmd(uint32_t signal)
 {
 	return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT;
 }
@@ -594,7 +594,7 @@ static void on_signal(struct mm_source *source, uint32_t events)
 	while (read(k->signal_fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGCHLD)
 			continue;
-		if (ends(info.ssi_signo))
+		if (signal_ends_mmd(info.ssi_signo))
 			stop(k);
 		else
 			mm_log(MM_LOG_WARN, "signal.ignored", "signal=%s pid=%u uid=%u",

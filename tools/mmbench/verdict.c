@@ -99,7 +99,7 @@ struct words {
 	const char *name, *base_name;
 };
 
-static bool same(double ratio)
+static bool is_same(double ratio)
 {
 	return ratio > 1 - SAME && ratio < 1 / (1 - SAME);
 }
@@ -130,14 +130,14 @@ static void say_throughput(const struct words *w)
 	if (isnan(ratio))
 		return;
 	fprintf(w->out, "- Throughput: ");
-	if (same(ratio))
+	if (is_same(ratio))
 		fprintf(w->out, "about the same, %.1f tokens/s against %.1f.",
 			w->run->latency.throughput_tok_s, w->base->latency.throughput_tok_s);
 	else
 		fprintf(w->out, "%.0f %% %s tokens/s, %.1f against %.1f.", 100 * fabs(ratio - 1),
 			ratio > 1 ? "more" : "fewer", w->run->latency.throughput_tok_s,
 			w->base->latency.throughput_tok_s);
-	if (ratio < 1 && !same(ratio))
+	if (ratio < 1 && !is_same(ratio))
 		why_slower(w);
 	fputc('\n', w->out);
 }
@@ -152,7 +152,7 @@ static void say_latency(const struct words *w, enum mm_verdict_figure figure, co
 	fprintf(w->out, "- %s: ", what);
 	if (isnan(ratio))
 		fprintf(w->out, "nothing to compare with.");
-	else if (same(ratio))
+	else if (is_same(ratio))
 		fprintf(w->out, "about the same, %.3g s against %.3g s.", got, had);
 	else if (!(got > 0))
 		fprintf(w->out, "none instead of %.3g s.", had);

@@ -99,7 +99,7 @@ static bool may_pass(int error)
 	       error == ETIMEDOUT || error == EAGAIN;
 }
 
-static void explain(struct waiting *w)
+static void error_explain(struct waiting *w)
 {
 	/* The last look may be cut short; what the one before saw is still why. */
 	if (w->error == ETIMEDOUT && *w->why)
@@ -111,7 +111,7 @@ static void explain(struct waiting *w)
 }
 
 /* Return: MM_EXIT_DONE ready; MM_EXIT_UNREACHABLE not yet, *w says why; else without an error in *w it was said. */
-static int look(struct waiting *w)
+static int status_look(struct waiting *w)
 {
 	mm_cleanup(mm_json_done) json_t *status = NULL;
 	const uint64_t now = mm_now_ns();
@@ -121,7 +121,7 @@ static int look(struct waiting *w)
 	w->error = 0;
 	r = mm_ask(&w->ctl, "status", NULL, &status);
 	if (w->error)
-		explain(w);
+		error_explain(w);
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (!devices_ready(status, w->why, sizeof(w->why)))
@@ -135,7 +135,7 @@ static int look_until(struct waiting *w)
 	const struct timespec pause = { .tv_nsec = LOOK_NS };
 
 	for (;;) {
-		const int r = look(w);
+		const int r = status_look(w);
 
 		if (r != MM_EXIT_UNREACHABLE || (w->error && !may_pass(w->error)) ||
 		    mm_now_ns() >= w->deadline_ns)
