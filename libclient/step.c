@@ -266,7 +266,7 @@ static struct mm_step *step_get(struct mm_client *c)
 	return step;
 }
 
-/* Of the caller; unlike a pthread_t never another's later: a thread may end and leave its step to others. */
+/* The number of the calling thread. A pthread_t may be another thread's later, when this one has left its step to others. */
 static uint64_t thread_number(void)
 {
 	static _Thread_local uint64_t number;

@@ -36,7 +36,7 @@ void mm_kchan_done(struct mm_kchan *chan)
 	chan->fd = -1;
 }
 
-/* Of a failed send: the socket may be writable, and still nothing can be sent now. */
+/* Whether a send that failed with @r is worth a later try: the socket may be writable all the while. */
 static bool passes_later(int r)
 {
 	return r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM;

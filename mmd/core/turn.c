@@ -118,7 +118,7 @@ static uint64_t least_sibling(const struct mm_core *c, const struct mm_c_tenant 
 	return least;
 }
 
-/* The same for accounts; @a is NULL: all of them. */
+/* Returns the same of the accounts that hold or await the turn, without @a; NULL: of all of them. */
 static uint64_t least_rival(const struct mm_core *c, const struct mm_account *a, uint64_t ahead_ns)
 {
 	uint64_t least = UINT64_MAX;
