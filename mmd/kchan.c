@@ -36,12 +36,6 @@ void mm_kchan_done(struct mm_kchan *chan)
 	chan->fd = -1;
 }
 
-/* Whether a send that failed with @r is worth a later try: the socket may be writable all the while. */
-static bool passes_later(int r)
-{
-	return r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM;
-}
-
 int mm_kchan_flush(struct mm_kchan *chan)
 {
 	struct item *item;
@@ -50,9 +44,9 @@ int mm_kchan_flush(struct mm_kchan *chan)
 	chan->retry_ns = UINT64_MAX;
 	while ((item = mm_fifo_at(&chan->queue, 0))) {
 		r = mm_sock_send(chan->fd, &item->msg, sizeof(item->msg), item->fds, item->n_fds);
-		if (passes_later(r))
+		if (mm_sock_retries_later(r))
 			chan->retry_ns = mm_now_ns() + RETRY_NS;
-		if (r == -EAGAIN || passes_later(r))
+		if (r == -EAGAIN || mm_sock_retries_later(r))
 			return 0;
 		if (r < 0)
 			return r;

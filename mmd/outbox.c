@@ -147,7 +147,7 @@ static int sent(struct mm_outbox *box, int r, uint64_t now_ns)
 		return 1;
 	if (r == -EAGAIN)
 		box->want_write = true;
-	else if (r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM)
+	else if (mm_sock_retries_later(r))
 		box->retry_ns = now_ns + MM_OUTBOX_RETRY_NS;
 	else
 		return r;

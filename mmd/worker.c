@@ -324,7 +324,7 @@ static int out_send(struct mm_pool *pool, const struct out *out)
 		r = store_send(pool, out->id);
 	if (r == 0)
 		return 1;
-	later = r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM;
+	later = mm_sock_retries_later(r);
 	w->want_write |= r == -EAGAIN;
 	if (later)
 		w->retry_ns = mm_now_ns() + RETRY_NS;

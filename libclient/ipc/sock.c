@@ -260,6 +260,11 @@ int mm_sock_recv_nofds(int fd, void *buf, size_t cap, size_t *ret_len)
 	return msg.msg_flags & MSG_TRUNC ? -EMSGSIZE : 0;
 }
 
+bool mm_sock_retries_later(int error)
+{
+	return error == -ETOOMANYREFS || error == -ENOBUFS || error == -ENOMEM;
+}
+
 /* Looks at the next message. Return: 0; -EPERM it has fds; -EAGAIN; -ECONNRESET. */
 static int sock_peek(int fd)
 {

@@ -67,9 +67,15 @@ int mm_sock_wait(int fd, short events, uint64_t deadline_ns);
  * @fds:   @n_fds of them, at most MM_SOCK_FDS_MAX; may be NULL
  *
  * Return: 0; -EAGAIN full; -ECONNRESET the peer is gone; -EPERM it refuses fds; -ETOOMANYREFS too
- * many fds of this user are in flight.
+ * many fds of this user are in flight; -ENOBUFS, -ENOMEM the kernel has no memory for it.
  */
 int mm_sock_send(int fd, const void *buf, size_t len, const int *fds, size_t n_fds);
+
+/*
+ * Whether what kept a message from being sent, @error of mm_sock_send(), ends by itself while the socket is
+ * writable all the while: try again after some time, not when EPOLLOUT says so. Not of -EAGAIN.
+ */
+bool mm_sock_retries_later(int error);
 
 /**
  * mm_sock_recv() - receive one message with its fds

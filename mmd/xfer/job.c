@@ -10,7 +10,10 @@
 
 /* ---- pages: CREATE, RECREATE ---- */
 
-/* -EAGAIN: core has not received the last ones yet; the fds stay ours. */
+/*
+ * -EAGAIN: core has not received the last ones yet, or the kernel has no memory for it now, which must not look as
+ * if the device had none; the fds stay ours.
+ */
 static int send_pages(struct mm_xfer *x, const uint32_t *page, const int *fds, size_t count)
 {
 	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
@@ -20,7 +23,7 @@ static int send_pages(struct mm_xfer *x, const uint32_t *page, const int *fds, s
 
 	memcpy(msg.page_id, page, count * sizeof(*page));
 	rc = mm_sock_send(x->fd, &msg, sizeof(msg), fds, count);
-	return rc == -ETOOMANYREFS ? -EAGAIN : rc;
+	return mm_sock_retries_later(rc) ? -EAGAIN : rc;
 }
 
 /* Creates and sends; pages whose fds could not be sent are given up again. */
