@@ -11,12 +11,12 @@
 
 #include "libclient/ipc/clock.h"
 #include "libclient/ipc/sock.h"
+#include "mm/size.h"
 #include "mmd/host.h"
 #include "mmd/shell.h"
 
 #define MESSAGES_PER_WAKEUP 16
 #define LOAD_DEATHS_MAX     2 /* of one session's loads: then it is the files, not bad luck */
-#define SIZE_TEXT           24
 
 void mm_stores_init(struct mm_shell *shell)
 {
@@ -381,18 +381,6 @@ static void load_to_memory(struct mm_load *load)
 	load_without(load, r, text);
 }
 
-static const char *size_print(uint64_t bytes, char text[SIZE_TEXT])
-{
-	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB" };
-	double value = (double)bytes / 1024;
-	size_t unit = 0;
-
-	for (; value >= 1024 && unit + 1 < MM_ARRAY_SIZE(units); unit++)
-		value /= 1024;
-	snprintf(text, SIZE_TEXT, "%.1f %s", value, units[unit]);
-	return text;
-}
-
 /* In memory as long as the budget lasts, then on disk; first come, first served. */
 static void load_place(struct mm_load *load, const struct mm_lmsg *want)
 {
@@ -401,14 +389,14 @@ static void load_place(struct mm_load *load, const struct mm_lmsg *want)
 	uint64_t left = max > used ? max - used : 0;
 	bool fits = !max || want->store_bytes <= left;
 	const struct mm_session *s = mm_session_find(shell, load->tenant);
-	char needs[SIZE_TEXT], has[SIZE_TEXT], all[SIZE_TEXT];
+	char needs[MM_SIZE_TEXT_BYTES], has[MM_SIZE_TEXT_BYTES], all[MM_SIZE_TEXT_BYTES];
 
-	size_print(want->store_bytes, needs);
+	mm_size_print(want->store_bytes, needs);
 	if (!fits && (!*shell->config->store_dir || want->head_bytes > left)) {
 		load_refuse(load, -EDQUOT, MM_REFUSED_STORE,
 			    "model needs %s of host memory, %s of %s are left; raise "
 			    "--host-store-max, name a --store-dir or end another model's tenants",
-			    needs, size_print(left, has), size_print(max, all));
+			    needs, mm_size_print(left, has), mm_size_print(max, all));
 		return;
 	}
 	left = s ? mm_quota_host_room(shell, s->account) : 0;
@@ -416,7 +404,7 @@ static void load_place(struct mm_load *load, const struct mm_lmsg *want)
 		load_refuse(load, -EDQUOT, MM_REFUSED_STORE,
 			    "model needs %s of host memory, its account has %s left; raise its "
 			    "host_max or end another model's tenants",
-			    needs, size_print(left, has));
+			    needs, mm_size_print(left, has));
 		return;
 	}
 	load->store = store_new(shell, want, s ? mm_store_node(s->pool) : -1);
@@ -444,10 +432,10 @@ static void refuse_pages(struct mm_load *load, const struct mm_session *s, enum 
 			 uint64_t pages, uint64_t max_pages)
 {
 	const uint64_t page_bytes = s->pool->worker.device.page_bytes;
-	char needs[SIZE_TEXT], has[SIZE_TEXT], account[MM_ACCOUNT_NAME_BYTES];
+	char needs[MM_SIZE_TEXT_BYTES], has[MM_SIZE_TEXT_BYTES], account[MM_ACCOUNT_NAME_BYTES];
 
-	size_print(pages * page_bytes, needs);
-	size_print(max_pages * page_bytes, has);
+	mm_size_print(pages * page_bytes, needs);
+	mm_size_print(max_pages * page_bytes, has);
 	if (why == MM_REFUSED_QUOTA)
 		load_refuse(load, -EDQUOT, why,
 			    "model needs %s of device memory (%" PRIu64

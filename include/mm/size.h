@@ -4,12 +4,14 @@
  *
  * Concept:   "65536", "512M", "2G": digits and at most one of K M G T, powers of 1024. The same in every
  *            program's options, in the configuration and in the environment of the software GPU.
- * Threading: any thread; sets errno.
+ *            People read it as "1.5 GiB".
+ * Threading: any thread; parsing sets errno.
  */
 #pragma once
 
 #include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,4 +46,19 @@ static inline int mm_size_parse(const char *text, uint64_t *ret_bytes)
 		return -ERANGE;
 	*ret_bytes = value << shift;
 	return 0;
+}
+
+#define MM_SIZE_TEXT_BYTES 24
+
+/* "512 B", "1.5 GiB"; @text is returned. */
+static inline const char *mm_size_print(uint64_t bytes, char text[MM_SIZE_TEXT_BYTES])
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	double value = (double)bytes;
+	size_t unit = 0;
+
+	for (; value >= 1024 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
+		value /= 1024;
+	snprintf(text, MM_SIZE_TEXT_BYTES, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+	return text;
 }

@@ -57,20 +57,6 @@ const char *mm_text(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
-const char *mm_bytes(uint64_t bytes, char *text)
-{
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	double value = (double)bytes;
-	size_t unit = 0;
-
-	while (value >= 1024 && unit + 1 < MM_ARRAY_SIZE(units)) {
-		value /= 1024;
-		unit++;
-	}
-	snprintf(text, MM_BYTES_TEXT, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-	return text;
-}
-
 void mm_each_device(const json_t *result, void (*print)(const json_t *device))
 {
 	const json_t *devices = json_object_get(result, "devices"), *one, *facts;

@@ -69,8 +69,4 @@ int mm_print_json(const json_t *result);
 uint64_t mm_u64(const json_t *object, const char *key);
 const char *mm_text(const json_t *object, const char *key);
 
-/* "1.5 GiB"; @text has MM_BYTES_TEXT bytes and is returned. */
-#define MM_BYTES_TEXT 24
-const char *mm_bytes(uint64_t bytes, char *text);
-
 void mm_json_done(json_t **json);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/nvml.h"
+#include "mm/size.h"
 #include "tools/mmctl/ctl.h"
 
 #define DEVICES_MAX 128
@@ -192,7 +193,7 @@ static int print_json(const struct devices *d)
 
 static void print_text(const struct devices *d)
 {
-	char total[MM_BYTES_TEXT], unused[MM_BYTES_TEXT], ordinal[16];
+	char total[MM_SIZE_TEXT_BYTES], unused[MM_SIZE_TEXT_BYTES], ordinal[16];
 
 	printf("%-7s %-40s %-28s %10s %10s  %s\n", "ORDINAL", "UUID", "NAME", "MEMORY", "FREE",
 	       "MANAGED BY");
@@ -201,8 +202,8 @@ static void print_text(const struct devices *d)
 
 		snprintf(ordinal, sizeof(ordinal), d->ordinal[i] < 0 ? "-" : "%d", d->ordinal[i]);
 		printf("%-7s %-40s %-28s %10s %10s  %s\n", ordinal, f->uuid, f->name,
-		       mm_bytes(f->total_bytes, total),
-		       f->has_memory ? mm_bytes(f->free_bytes, unused) : "?",
+		       mm_size_print(f->total_bytes, total),
+		       f->has_memory ? mm_size_print(f->free_bytes, unused) : "?",
 		       f->mig ? "(in MIG mode: its instances)" : manager(d, i));
 	}
 }

@@ -149,15 +149,15 @@ static int add_file(struct footprint *f)
 static void print_size(const json_t *model, const json_t *size, bool first)
 {
 	uint64_t device = mm_u64(size, "device_bytes"), waste = mm_u64(size, "waste_bytes");
-	char page[MM_BYTES_TEXT], text[4][MM_BYTES_TEXT];
+	char page[MM_SIZE_TEXT_BYTES], text[4][MM_SIZE_TEXT_BYTES];
 
 	printf("%-14s %-6s %9s %9s | %7s %9s %9s %6.2f%% %6" PRIu64 " %6" PRIu64 " %8" PRIu64
 	       " | %6" PRIu64 " %8" PRIu64 "\n",
 	       first ? mm_text(model, "name") : "", first ? mm_text(model, "family") : "",
-	       first ? mm_bytes(mm_u64(model, "tensor_bytes"), text[0]) : "",
-	       first ? mm_bytes(mm_u64(model, "host_store_bytes"), text[1]) : "",
-	       mm_bytes(mm_u64(size, "page_bytes"), page), mm_bytes(device, text[2]),
-	       mm_bytes(waste, text[3]), 100.0 * (double)waste / (double)device,
+	       first ? mm_size_print(mm_u64(model, "tensor_bytes"), text[0]) : "",
+	       first ? mm_size_print(mm_u64(model, "host_store_bytes"), text[1]) : "",
+	       mm_size_print(mm_u64(size, "page_bytes"), page), mm_size_print(device, text[2]),
+	       mm_size_print(waste, text[3]), 100.0 * (double)waste / (double)device,
 	       mm_u64(size, "page_fds_passed"), mm_u64(size, "page_fds_held"),
 	       mm_u64(size, "mappings"), mm_u64(size, "kv_pages"),
 	       mm_u64(size, "mappings_with_kv"));
@@ -166,24 +166,24 @@ static void print_size(const json_t *model, const json_t *size, bool first)
 static void print_warnings(const json_t *model)
 {
 	const json_t *size, *warning;
-	char page[MM_BYTES_TEXT];
+	char page[MM_SIZE_TEXT_BYTES];
 	size_t i, k;
 
 	json_array_foreach (json_object_get(model, "page_sizes"), i, size)
 		json_array_foreach (json_object_get(size, "warnings"), k, warning)
 			printf("warning: %s, pages of %s: %s\n", mm_text(model, "name"),
-			       mm_bytes(mm_u64(size, "page_bytes"), page),
+			       mm_size_print(mm_u64(size, "page_bytes"), page),
 			       json_string_value(warning));
 }
 
 static void print_table(const struct footprint *f)
 {
 	const json_t *model, *size;
-	char kv[MM_BYTES_TEXT];
+	char kv[MM_SIZE_TEXT_BYTES];
 	size_t i, k;
 
 	printf("%-14s %-6s %9s %9s | %7s %9s %9s %7s %6s %6s %8s | KV %s\n", "", "", "", "", "", "",
-	       "", "", "FDS", "FDS", "", mm_bytes(f->kv_bytes, kv));
+	       "", "", "FDS", "FDS", "", mm_size_print(f->kv_bytes, kv));
 	printf("%-14s %-6s %9s %9s | %7s %9s %9s %7s %6s %6s %8s | %6s %8s\n", "MODEL", "FAMILY",
 	       "TENSORS", "HOST", "PAGE", "DEVICE", "WASTE", "", "PASSED", "HELD", "MAPPINGS",
 	       "PAGES", "MAPPINGS");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
+#include "mm/size.h"
 #include "tools/mmctl/ctl.h"
 
 static void print_slots(const json_t *plan)
@@ -21,17 +22,17 @@ static void print_waste(const json_t *plan)
 {
 	uint64_t bytes = mm_u64(plan, "weights_device_bytes");
 	uint64_t waste = mm_u64(plan, "weights_waste_bytes");
-	char device[MM_BYTES_TEXT], wasted[MM_BYTES_TEXT];
+	char device[MM_SIZE_TEXT_BYTES], wasted[MM_SIZE_TEXT_BYTES];
 
 	printf("  weights: %s in whole pages, of which rounding wastes %s (%.2f %%)\n",
-	       mm_bytes(bytes, device), mm_bytes(waste, wasted),
+	       mm_size_print(bytes, device), mm_size_print(waste, wasted),
 	       bytes ? 100.0 * (double)waste / (double)bytes : 0);
 }
 
 static void print_plan(const json_t *plan)
 {
 	const json_t *by_hand = json_object_get(plan, "alpha_by_hand");
-	char text[MM_BYTES_TEXT];
+	char text[MM_SIZE_TEXT_BYTES];
 
 	printf("%s (tenant %" PRIu64 ", device %" PRIu64 "): ", mm_text(plan, "name"),
 	       mm_u64(plan, "tenant"), mm_u64(plan, "device"));
@@ -44,7 +45,7 @@ static void print_plan(const json_t *plan)
 	       mm_u64(plan, "alpha"), mm_u64(plan, "layers"), mm_u64(plan, "m"),
 	       mm_u64(plan, "beta"), mm_u64(plan, "plan_epoch"), mm_text(plan, "plan_phase"),
 	       json_is_null(by_hand) ? "automatic" : "by hand",
-	       mm_bytes(mm_u64(plan, "bytes_streamed"), text));
+	       mm_size_print(mm_u64(plan, "bytes_streamed"), text));
 	print_waste(plan);
 	print_slots(plan);
 }

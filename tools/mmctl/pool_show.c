@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
+#include "mm/size.h"
 #include "tools/mmctl/ctl.h"
 
 static void print_pool(const json_t *device)
 {
 	uint64_t page_bytes = mm_u64(device, "page_bytes");
 	const json_t *node = json_object_get(device, "numa_node");
-	char text[MM_BYTES_TEXT];
+	char text[MM_SIZE_TEXT_BYTES];
 	const char *state;
 	json_t *n;
 
@@ -16,10 +17,10 @@ static void print_pool(const json_t *device)
 		uint64_t count = (uint64_t)json_integer_value(n);
 
 		printf("%-12s %10" PRIu64 " %12s\n", state, count,
-		       mm_bytes(count * page_bytes, text));
+		       mm_size_print(count * page_bytes, text));
 	}
 	printf("%-12s %10" PRIu64 " %12s\n", "pool", mm_u64(device, "pool_pages"),
-	       mm_bytes(mm_u64(device, "pool_pages") * page_bytes, text));
+	       mm_size_print(mm_u64(device, "pool_pages") * page_bytes, text));
 	if (json_is_integer(node))
 		printf("memory for weights: NUMA node %" PRIu64 "\n", mm_u64(device, "numa_node"));
 	else
@@ -29,7 +30,7 @@ static void print_pool(const json_t *device)
 int mm_pool_show_run(const struct mm_ctl *ctl, int argc, char **argv)
 {
 	mm_cleanup(mm_json_done) json_t *result = NULL;
-	char text[MM_BYTES_TEXT];
+	char text[MM_SIZE_TEXT_BYTES];
 	int r;
 
 	if (argc > 0)
@@ -41,7 +42,7 @@ int mm_pool_show_run(const struct mm_ctl *ctl, int argc, char **argv)
 		return mm_print_json(result);
 	mm_each_device(result, print_pool);
 	printf("huge pages for weights: %s, %s in use\n", mm_text(result, "hugepages"),
-	       mm_bytes(mm_u64(result, "hugepages_bytes"), text));
+	       mm_size_print(mm_u64(result, "hugepages_bytes"), text));
 	if (!json_is_true(json_object_get(result, "pages_accounted")))
 		return mm_complain(MM_EXIT_FAILED, "the states do not sum up to the pool");
 	return MM_EXIT_DONE;

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
+#include "mm/size.h"
 #include "tools/mmctl/ctl.h"
 
 static void print_account(const json_t *a)
 {
-	char min[MM_BYTES_TEXT], max[MM_BYTES_TEXT], used[MM_BYTES_TEXT], host[MM_BYTES_TEXT];
+	char min[MM_SIZE_TEXT_BYTES], max[MM_SIZE_TEXT_BYTES], used[MM_SIZE_TEXT_BYTES],
+		host[MM_SIZE_TEXT_BYTES];
 
 	printf("%-16s %6" PRIu64 " %10s %10s %10s %6" PRIu64 " %8" PRIu64 " %7" PRIu64 " %9" PRIu64
 	       " %-10s %10s %5" PRIu64 " %8" PRIu64 " %s\n",
-	       mm_text(a, "account"), mm_u64(a, "device"), mm_bytes(mm_u64(a, "used_bytes"), used),
-	       mm_bytes(mm_u64(a, "min_bytes"), min), mm_bytes(mm_u64(a, "max_bytes"), max),
-	       mm_u64(a, "weight"), mm_u64(a, "priority"), mm_u64(a, "turn_quantum_max_ms"),
+	       mm_text(a, "account"), mm_u64(a, "device"),
+	       mm_size_print(mm_u64(a, "used_bytes"), used),
+	       mm_size_print(mm_u64(a, "min_bytes"), min),
+	       mm_size_print(mm_u64(a, "max_bytes"), max), mm_u64(a, "weight"),
+	       mm_u64(a, "priority"), mm_u64(a, "turn_quantum_max_ms"),
 	       mm_u64(a, "turn_priority_max"), mm_text(a, "on_timeout"),
-	       mm_bytes(mm_u64(a, "host_bytes"), host), mm_u64(a, "connections"),
+	       mm_size_print(mm_u64(a, "host_bytes"), host), mm_u64(a, "connections"),
 	       mm_u64(a, "revision"), mm_text(a, "state"));
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 
+#include "mm/size.h"
 #include "tools/mmctl/ctl.h"
 
 static void print_pool(const json_t *result)
@@ -9,13 +10,13 @@ static void print_pool(const json_t *result)
 	const json_t *pages = json_object_get(result, "pages");
 	const json_t *xfer = json_object_get(result, "xfer");
 	uint64_t page_bytes = mm_u64(result, "page_bytes");
-	char pool[MM_BYTES_TEXT], page[MM_BYTES_TEXT], streamed[MM_BYTES_TEXT];
+	char pool[MM_SIZE_TEXT_BYTES], page[MM_SIZE_TEXT_BYTES], streamed[MM_SIZE_TEXT_BYTES];
 
 	printf("device: %s (%s)\n", mm_text(device, "name"), mm_text(device, "driver"));
 	printf("pool: %s in %" PRIu64 " pages of %s; free %" PRIu64 ", weights %" PRIu64
 	       ", slots %" PRIu64 ", kv %" PRIu64 ", other %" PRIu64 "\n",
-	       mm_bytes(mm_u64(result, "pool_pages") * page_bytes, pool),
-	       mm_u64(result, "pool_pages"), mm_bytes(page_bytes, page), mm_u64(pages, "free"),
+	       mm_size_print(mm_u64(result, "pool_pages") * page_bytes, pool),
+	       mm_u64(result, "pool_pages"), mm_size_print(page_bytes, page), mm_u64(pages, "free"),
 	       mm_u64(pages, "param"), mm_u64(pages, "slot"), mm_u64(pages, "kv"),
 	       mm_u64(result, "pool_pages") - mm_u64(pages, "free") - mm_u64(pages, "param") -
 		       mm_u64(pages, "slot") - mm_u64(pages, "kv"));
@@ -23,7 +24,7 @@ static void print_pool(const json_t *result)
 	       ", streamed %s\n",
 	       mm_u64(result, "alpha_sum"), mm_u64(result, "alpha_sum_max"),
 	       mm_u64(result, "plan_changes"),
-	       mm_bytes(mm_u64(result, "bytes_streamed"), streamed));
+	       mm_size_print(mm_u64(result, "bytes_streamed"), streamed));
 	printf("xfer: %s, restarts %" PRIu64 "\n",
 	       json_is_true(json_object_get(xfer, "up")) ? "up" : "down", mm_u64(xfer, "restarts"));
 }
@@ -48,7 +49,7 @@ static void print_tenants(const json_t *result)
 
 static void print_stores(const json_t *result)
 {
-	char text[MM_BYTES_TEXT];
+	char text[MM_SIZE_TEXT_BYTES];
 	const json_t *s;
 	size_t i;
 
@@ -58,7 +59,7 @@ static void print_stores(const json_t *result)
 	       "STATE");
 	json_array_foreach (json_object_get(result, "stores"), i, s)
 		printf("%-6" PRIu64 " %-16s %10s %-6s %5" PRIu64 " %s\n", mm_u64(s, "store"),
-		       mm_text(s, "identity"), mm_bytes(mm_u64(s, "bytes"), text),
+		       mm_text(s, "identity"), mm_size_print(mm_u64(s, "bytes"), text),
 		       mm_text(s, "tier"), mm_u64(s, "refs"),
 		       json_is_true(json_object_get(s, "ready")) ? "ready" : "loading");
 }

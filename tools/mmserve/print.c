@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mm/base.h"
+#include "mm/size.h"
 
 #define LABEL "  %-20s "
 
@@ -19,18 +20,6 @@ static uint64_t count(const json_t *summary, const char *key)
 	const json_int_t n = json_integer_value(json_object_get(summary, key));
 
 	return n > 0 ? (uint64_t)n : 0;
-}
-
-static const char *bytes_text(uint64_t bytes, char text[32])
-{
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	double size = (double)bytes;
-	size_t unit = 0;
-
-	for (; size >= 1024 && unit + 1 < MM_ARRAY_SIZE(units); unit++)
-		size /= 1024;
-	snprintf(text, 32, unit ? "%.1f %s" : "%.0f %s", size, units[unit]);
-	return text;
 }
 
 /* Of three to four digits, in the unit that they fit. */
@@ -115,8 +104,8 @@ static void kv_print(FILE *out, const json_t *s)
 	if (count(s, "swapped_out_bytes") || count(s, "swapped_in_bytes") ||
 	    count(s, "swaps_failed") || value(s, "swap_total_s") > 0)
 		fprintf(out, LABEL "%s out, %s in, waited %s for it, %" PRIu64 " copies failed\n",
-			"to host memory", bytes_text(count(s, "swapped_out_bytes"), away),
-			bytes_text(count(s, "swapped_in_bytes"), back),
+			"to host memory", mm_size_print(count(s, "swapped_out_bytes"), away),
+			mm_size_print(count(s, "swapped_in_bytes"), back),
 			seconds_text(value(s, "swap_total_s"), waited), count(s, "swaps_failed"));
 }
 
@@ -149,9 +138,9 @@ static void weights_print(FILE *out, const json_t *s)
 		return;
 	fprintf(out, "Weights\n");
 	fprintf(out, LABEL "%s in whole pages: %s of tensors, %s of rounding\n", "device memory",
-		bytes_text(count(s, "weights_device_bytes"), device),
-		bytes_text(count(s, "weights_tensor_bytes"), tensors),
-		bytes_text(count(s, "weights_waste_bytes"), waste));
+		mm_size_print(count(s, "weights_device_bytes"), device),
+		mm_size_print(count(s, "weights_tensor_bytes"), tensors),
+		mm_size_print(count(s, "weights_waste_bytes"), waste));
 }
 
 void mm_print_summary(FILE *out, const json_t *summary)
