@@ -573,10 +573,11 @@ static void stop(struct keeper *k)
 
 	if (k->stopping)
 		return;
-	mm_log(MM_LOG_INFO, "mmd.stopping", "pid=%d", (int)getpid());
 	k->stopping = true;
 	k->end_at_ns = mm_now_ns() + STOP_NS;
 	tell(k, &msg, NULL, 0);
+	/* Whoever reads it may take it for granted that core was told, whatever becomes of keeper now. */
+	mm_log(MM_LOG_INFO, "mmd.stopping", "pid=%d", (int)getpid());
 }
 
 /* ^C, ^\, systemd. What else can come (a terminal that hangs up, a reload that there is none of) must not. */
