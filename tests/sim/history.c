@@ -536,5 +536,6 @@ void h_run(struct world *w, uint64_t seed, uint64_t steps, struct h_counts *ret)
 	h_after(w);
 	count_rest(w);
 	h_end(w);
+	ret->actions_hash = w->actions_hash;
 	w_done(w);
 }

@@ -68,6 +68,7 @@ enum h_kind { H_KINDS(H_ENUM) H_COUNT };
 struct h_counts {
 	uint64_t kind[H_COUNT];
 	uint64_t policy[MM_POLICY_COUNT]; /* histories under it */
+	uint64_t actions_hash;            /* of all that the core wanted done */
 };
 
 extern const char *const h_kind_name[H_COUNT];

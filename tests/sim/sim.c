@@ -21,7 +21,8 @@
 #define STEPS_DEFAULT   400
 #define SEEDS_DEFAULT   1000
 #define ALL_KINDS_SEEDS 1000 /* so many histories must contain each kind */
-#define HANGS_S         120  /* of computing time, one history */
+#define HASHES_MAX      (UINT64_C(1) << 24)
+#define HANGS_S         120 /* of computing time, one history */
 
 struct total {
 	uint64_t events, histories;
@@ -36,9 +37,11 @@ struct tally {
 static struct {
 	uint64_t first, seeds, steps, jobs, failures_max;
 	bool json;
-} opt = { 1, SEEDS_DEFAULT, STEPS_DEFAULT, 1, 1, false };
+	const char *hashes; /* file, or NULL */
+} opt = { 1, SEEDS_DEFAULT, STEPS_DEFAULT, 1, 1, false, NULL };
 
-static struct tally *tally; /* by job */
+static struct tally *tally;    /* by job */
+static uint64_t *actions_hash; /* by history; NULL: nobody asked for them */
 static struct world world;
 static struct runner_result result;
 
@@ -55,6 +58,8 @@ static void run_one(void *context, uint32_t job, uint64_t seed)
 	}
 	for (uint32_t i = 0; i < MM_POLICY_COUNT; i++)
 		to->policy[i] += counts.policy[i];
+	if (actions_hash)
+		actions_hash[seed - opt.first] = counts.actions_hash;
 }
 
 static bool run_all(void)
@@ -134,6 +139,22 @@ static void report_text(void)
 		       result.failed[i], opt.steps);
 }
 
+/* A line for each history: its seed, the hash of the core's actions. False: it could not be written. */
+static bool write_hashes(void)
+{
+	FILE *file = fopen(opt.hashes, "we");
+	bool good = file != NULL;
+
+	for (uint64_t i = 0; good && i < opt.seeds; i++)
+		good = fprintf(file, "%" PRIu64 " %016" PRIx64 "\n", opt.first + i,
+			       actions_hash[i]) > 0;
+	if (file && fclose(file))
+		good = false;
+	if (!good)
+		perror(opt.hashes);
+	return good;
+}
+
 /* Nothing that a history can contain may be missing from all of them. */
 static bool all_kinds(void)
 {
@@ -161,7 +182,7 @@ static bool all_kinds(void)
 static void help(void)
 {
 	puts("usage: core-sim [--seed N] [--seeds COUNT] [--steps N] [--jobs N] [--failures N] "
-	     "[--json]\n"
+	     "[--hashes FILE] [--json]\n"
 	     "\n"
 	     "Random histories of the core, each checked after every event.\n"
 	     "\n"
@@ -170,6 +191,7 @@ static void help(void)
 	     "  --steps N     events in each (400)\n"
 	     "  --jobs N      processes (1)\n"
 	     "  --failures N  stop at so many failed histories (1)\n"
+	     "  --hashes FILE a line for each history: seed, hash of all actions of the core\n"
 	     "  --json        the report as one JSON object\n"
 	     "  --version     the commit");
 }
@@ -197,6 +219,7 @@ static int options(int argc, char **argv)
 					       { "steps", required_argument, NULL, 't' },
 					       { "jobs", required_argument, NULL, 'j' },
 					       { "failures", required_argument, NULL, 'f' },
+					       { "hashes", required_argument, NULL, 'H' },
 					       { "json", no_argument, NULL, 'J' },
 					       { "help", no_argument, NULL, 'h' },
 					       { "version", no_argument, NULL, 'V' },
@@ -220,6 +243,8 @@ static int options(int argc, char **argv)
 			return 2;
 		if (to && !number(optarg, to))
 			return usage("not a number");
+		if (o == 'H')
+			opt.hashes = optarg;
 		opt.json |= o == 'J';
 		seed |= o == 'S';
 		seeds |= o == 'n';
@@ -231,9 +256,23 @@ static int options(int argc, char **argv)
 	    opt.seeds > UINT64_MAX / 4)
 		return usage(
 			"out of range: --jobs up to 64, --failures up to 1000, seeds below 2^63");
+	if (opt.hashes && opt.seeds > HASHES_MAX)
+		return usage("out of range: --hashes takes up to 2^24 seeds");
 	if (seed && !seeds)
 		opt.seeds = 1;
 	return -1;
+}
+
+/* Zeroed memory that the processes of a run share. */
+static void *shared(uint64_t bytes)
+{
+	void *memory = mmap(NULL, MM_MAX(bytes, 1), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (memory != MAP_FAILED)
+		return memory;
+	perror("core-sim: mmap");
+	exit(1);
 }
 
 int main(int argc, char **argv)
@@ -243,13 +282,10 @@ int main(int argc, char **argv)
 	if (r >= 0)
 		return r;
 	opt.jobs = MM_MIN(opt.jobs, MM_MAX(opt.seeds, 1));
-	tally = mmap(NULL, opt.jobs * sizeof(*tally), PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (tally == MAP_FAILED) {
-		perror("core-sim: mmap");
-		return 1;
-	}
-	if (!run_all())
+	tally = shared(opt.jobs * sizeof(*tally));
+	if (opt.hashes)
+		actions_hash = shared(opt.seeds * sizeof(*actions_hash));
+	if (!run_all() || (opt.hashes && !write_hashes()))
 		return 1;
 	opt.json ? report_json() : report_text();
 	return result.n_failed || !all_kinds() ? 1 : 0;

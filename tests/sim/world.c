@@ -141,8 +141,60 @@ static void act_gate(struct world *w, struct w_proc *p, const struct mm_action *
 	p->gate[a->entry] = a->word;
 }
 
+static uint64_t hash_word(uint64_t hash, uint64_t word)
+{
+	hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+	return hash ^ hash >> 32;
+}
+
+static uint64_t hash_msg(uint64_t hash, const struct mm_msg *msg)
+{
+	hash = hash_word(hash, (uint64_t)msg->opcode << 32 | msg->flags);
+	hash = hash_word(hash, msg->epoch);
+	hash = hash_word(hash, msg->user_data);
+	hash = hash_word(hash, (uint64_t)(int64_t)msg->result);
+	for (uint32_t i = 0; i < MM_ARRAY_SIZE(msg->arg); i++)
+		hash = hash_word(hash, msg->arg[i]);
+	return hash;
+}
+
+/* What an MM_ACT_PLAN stands for: layers and pages of each slot. */
+static uint64_t hash_plan(uint64_t hash, const struct world *w, uint32_t tenant)
+{
+	const struct mm_core_plan *plan = mm_core_plan(w->core, tenant);
+
+	hash = hash_word(hash, plan->epoch);
+	for (uint32_t s = 0; s < plan->beta; s++) {
+		const struct mm_core_slot *slot = &plan->slot[s];
+
+		hash = hash_word(hash, (uint64_t)slot->n_layers << 32 | slot->n_pages);
+		hash = hash_word(hash, slot->in_place);
+		for (uint32_t i = 0; i < slot->n_layers; i++)
+			hash = hash_word(hash, slot->layer[i]);
+		for (uint32_t i = 0; i < slot->n_pages; i++)
+			hash = hash_word(hash, mm_core_slot_page(w->core, tenant, s, i));
+	}
+	return hash;
+}
+
+/* Why somebody is kicked or killed is prose: only that a reason is given counts. */
+static void hash_action(struct world *w, const struct mm_action *a)
+{
+	uint64_t hash = w->actions_hash;
+
+	hash = hash_word(hash, (uint64_t)a->kind << 32 | a->tenant);
+	hash = hash_word(hash, (uint64_t)a->page << 32 | a->entry);
+	hash = hash_word(hash, a->word);
+	hash = hash_word(hash, a->reason != NULL);
+	hash = hash_msg(hash, &a->msg);
+	if (a->kind == MM_ACT_PLAN)
+		hash = hash_plan(hash, w, a->tenant);
+	w->actions_hash = hash;
+}
+
 static void note(struct world *w, const struct mm_action *a)
 {
+	hash_action(w, a);
 	w->acts_of[a->kind]++;
 	if (a->kind == MM_ACT_JOB)
 		w->jobs_of[a->msg.opcode]++;

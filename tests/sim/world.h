@@ -139,6 +139,8 @@ struct world {
 	uint32_t kill[W_PROCS * 4], kills;
 	bool check_each; /* mm_core_check() after each event */
 
+	uint64_t actions_hash; /* of all actions of the core, in their order: fields, not padding */
+
 	/* what happened, for who wants to know whether enough did */
 	uint64_t acts_of[MM_ACT_FORGET + 1], jobs_of[MM_XOP_COUNT], events_of[MM_EV_COUNT];
 	uint64_t refused, switched_partly, steps, crossed;
