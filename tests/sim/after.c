@@ -7,8 +7,6 @@
 
 /* Rounds of 100 ms: a turn takes 12 s at most, and catching up 10 s more. */
 #define TURN_ROUNDS (W_PROCS * 240)
-/* Rounds of 8 ms: one that had too much of the turn waits 10 s and a turn for each of the others. */
-#define MOVE_ROUNDS (W_PROCS * 1500)
 
 /* Of some length; the controller's times are stretched, and so is this. */
 void h_round(struct world *w, uint64_t ns)
@@ -27,7 +25,7 @@ void h_round(struct world *w, uint64_t ns)
 	w_tick(w, ns * MM_MAX(w->opts.time_scale, 1));
 }
 
-static void calm(struct world *w)
+void h_calm(struct world *w)
 {
 	uint32_t max;
 
@@ -59,14 +57,13 @@ static bool all_moved(struct world *w, const uint64_t *steps)
 	return true;
 }
 
-/* Steps go on, plan changes end; who computes in turn gets its turn. */
-static void assert_moving(struct world *w)
+void h_assert_moving(struct world *w)
 {
 	uint64_t steps[W_PROCS];
 
 	for (uint32_t i = 0; i < W_PROCS; i++)
 		steps[i] = w->proc[i].steps;
-	for (uint32_t i = 0; i < 120 || (i < MOVE_ROUNDS && !all_moved(w, steps)); i++)
+	for (uint32_t i = 0; i < 120 || (i < H_MOVE_ROUNDS && !all_moved(w, steps)); i++)
 		h_round(w, i < 120 ? MM_NS_PER_MS : 8 * MM_NS_PER_MS);
 	mm_assert(all_moved(w, steps));
 	W_FOREACH(w, p)
@@ -212,8 +209,8 @@ void h_end(struct world *w)
 
 void h_after(struct world *w)
 {
-	calm(w);
-	assert_moving(w);
+	h_calm(w);
+	h_assert_moving(w);
 	if (!w_below(w, 2))
 		assert_served(w);
 	if (!w_below(w, 3))

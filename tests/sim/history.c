@@ -11,13 +11,26 @@
 #define STORES     4
 #define KV_ENTRIES 128 /* of an arena */
 
-#define H_NAME(name, text) text,
+#define H_NAME(name, text, of) text,
 const char *const h_kind_name[H_COUNT] = { H_KINDS(H_NAME) };
 #undef H_NAME
 
-static struct h_counts *counts; /* of the history that runs */
+const char *const h_history_name[H_HISTORIES] = { [H_ORDINARY] = "ordinary", [H_PLANS] = "plans" };
 
-static void count(enum h_kind kind, uint64_t n)
+#define H_OF(name, text, of) of,
+static const uint32_t demanded_of[H_COUNT] = { H_KINDS(H_OF) };
+#undef H_OF
+
+bool h_demanded(enum h_history history, enum h_kind kind)
+{
+	return demanded_of[kind] >> history & 1;
+}
+
+/* Of the history that runs. */
+static struct h_counts *counts;
+static struct cover cover;
+
+void h_count(enum h_kind kind, uint64_t n)
 {
 	counts->kind[kind] += n;
 }
@@ -57,8 +70,8 @@ static void make_accounts(struct world *w)
 		if (!w_below(w, 3) || mm_core_quota_check(w->core, 1000 + i, &q))
 			continue;
 		w_account_add(w, i, joins ? i - 1 : i, &q);
-		count(H_DOMAINS, joins);
-		count(H_MINS, q.min_pages != 0);
+		h_count(H_DOMAINS, joins);
+		h_count(H_MINS, q.min_pages != 0);
 		w->named[i] = true;
 	}
 }
@@ -88,7 +101,7 @@ static void turn_knobs(struct world *w, struct mm_core_opts *opts)
 	}
 }
 
-static struct mm_core_opts opts_any(struct world *w)
+struct mm_core_opts h_opts(struct world *w)
 {
 	struct mm_core_opts opts = {
 		.page_bytes = 4096,
@@ -134,13 +147,20 @@ static struct mix mix_any(struct world *w)
 	return mix;
 }
 
+void h_begin(struct world *w, const struct mm_core_opts *opts, uint64_t seed)
+{
+	w_init(w, opts, seed);
+	cover_watch(&cover, w, &counts->cover);
+	counts->policy[opts->policy]++;
+}
+
 static void make(struct world *w, uint64_t seed)
 {
 	struct mm_core_opts opts;
 
 	w->rng = seed * 77 + 5;
-	opts = opts_any(w);
-	w_init(w, &opts, seed);
+	opts = h_opts(w);
+	h_begin(w, &opts, seed);
 	make_accounts(w);
 	for (uint32_t i = 0; i < W_ACCOUNTS; i++)
 		if (!w->named[i] && !w_below(w, 3))
@@ -163,9 +183,9 @@ static void spawn(struct world *w)
 		return;
 	p->hostile = !w_below(w, 6);
 	p->forks = !w_below(w, 6);
-	count(H_JOINS, 1);
-	count(H_HOSTILE, p->hostile);
-	count(H_FORKS, p->forks);
+	h_count(H_JOINS, 1);
+	h_count(H_HOSTILE, p->hostile);
+	h_count(H_FORKS, p->forks);
 	if (!w_below(w, 3))
 		w_turn_join(w, p, (enum mm_turn_mode)w_below(w, MM_TURN_MODES),
 			    w_below(w, 30) * MM_NS_PER_MS, w_below(w, MM_TURN_PRIORITY_MAX + 1));
@@ -188,7 +208,7 @@ static void hostile_send(struct world *w, struct w_proc *p)
 
 	if (!w_below(w, 10))
 		((uint8_t *)&msg)[w_below(w, sizeof(msg))] ^= (uint8_t)w_random(w);
-	count(H_LIES, 1);
+	h_count(H_LIES, 1);
 	if (w_below(w, 3))
 		msg.opcode = w_below(w, 2) ? MM_OP_PARKED : MM_OP_COMMITTED;
 	if (msg.opcode == MM_OP_PARKED || msg.opcode == MM_OP_COMMITTED)
@@ -282,19 +302,19 @@ static void wish(struct world *w, struct w_proc *p)
 {
 	uint32_t chunks = w_below(w, MM_MIN(p->chunks_max, p->held + 10) + 1);
 
-	count(H_WISHES, 1);
-	count(H_BURSTS, chunks > p->held + 3);
+	h_count(H_WISHES, 1);
+	h_count(H_BURSTS, chunks > p->held + 3);
 	w_kv_want(w, p, chunks);
 }
 
-static void resync(struct world *w, struct w_proc *p)
+void h_resync(struct world *w, struct w_proc *p)
 {
-	count(H_RESYNCS, 1);
+	h_count(H_RESYNCS, 1);
 	w_resync(w, p);
 }
 
 /* What an engine does of itself. */
-static void engine(struct world *w, struct w_proc *p)
+void h_engine(struct world *w, struct w_proc *p)
 {
 	if (!p->connected || p->frozen)
 		return;
@@ -317,7 +337,7 @@ static void engine(struct world *w, struct w_proc *p)
 		break;
 	case 4:
 		if (p->kv_declared)
-			count(H_RELEASES, w_kv_release(w, p));
+			h_count(H_RELEASES, w_kv_release(w, p));
 		break;
 	case 5:
 		while (p->reclaim && p->held > p->used_chunks && w_kv_release(w, p))
@@ -325,7 +345,7 @@ static void engine(struct world *w, struct w_proc *p)
 		break;
 	case 6:
 		if (p->step_open && p->model_ready && !w_below(w, 5))
-			resync(w, p);
+			h_resync(w, p);
 		break;
 	default:
 		break;
@@ -343,35 +363,41 @@ static void by_hand(struct world *w)
 
 		enum mm_quota_outcome outcome = w_quota_set(w, i, &q);
 
-		count(outcome == MM_QUOTA_APPLIED    ? H_QUOTAS
-		      : outcome == MM_QUOTA_DEFERRED ? H_QUOTAS_LATER
-						     : H_QUOTAS_NOT,
-		      1);
+		h_count(outcome == MM_QUOTA_APPLIED    ? H_QUOTAS
+			: outcome == MM_QUOTA_DEFERRED ? H_QUOTAS_LATER
+						       : H_QUOTAS_NOT,
+			1);
 		return;
 	}
 	if (!p->used)
 		return;
-	count(H_BY_HAND,
-	      !mm_core_plan_set(w->core, w->now_ns, p->tenant, (int32_t)w_below(w, 14) - 1,
-				w_below(w, MM_SLOTS_MAX + 1), &max));
+	h_count(H_BY_HAND,
+		!mm_core_plan_set(w->core, w->now_ns, p->tenant, (int32_t)w_below(w, 14) - 1,
+				  w_below(w, MM_SLOTS_MAX + 1), &max));
 	w_drain(w);
 }
 
-static void die(struct world *w, struct w_proc *p)
+void h_die(struct world *w, struct w_proc *p)
 {
-	count(H_DEATHS, p->alive);
+	h_count(H_DEATHS, p->alive);
 	w_die(w, p);
+}
+
+void h_disconnect(struct world *w, struct w_proc *p)
+{
+	h_count(H_DISCONNECTS, 1);
+	w_disconnect(w, p);
 }
 
 static void bye(struct world *w, struct w_proc *p)
 {
-	count(H_BYES, 1);
+	h_count(H_BYES, 1);
 	w_bye(w, p);
 }
 
 static void memory_error(struct world *w)
 {
-	count(H_MEMORY_ERRORS, 1);
+	h_count(H_MEMORY_ERRORS, 1);
 	w_memory_error(w);
 }
 
@@ -385,13 +411,11 @@ static void fault(struct world *w)
 		break;
 	case 1:
 		if (!w_below(w, 3))
-			die(w, p);
+			h_die(w, p);
 		break;
 	case 2:
-		if (p->connected && !w_below(w, 4)) {
-			count(H_DISCONNECTS, 1);
-			w_disconnect(w, p);
-		}
+		if (p->connected && !w_below(w, 4))
+			h_disconnect(w, p);
 		break;
 	case 3:
 		if (p->connected && !p->step_open && !p->frozen && !w_below(w, 4))
@@ -400,15 +424,15 @@ static void fault(struct world *w)
 	case 4:
 	case 5:
 		p->frozen = !p->frozen;
-		count(H_FREEZES, p->alive && p->frozen);
+		h_count(H_FREEZES, p->alive && p->frozen);
 		break;
 	case 6:
 		if (p->alive && !p->connected)
-			die(w, p);
+			h_die(w, p);
 		break;
 	default:
 		if (w->jobs && w->job[0].opcode == MM_XOP_COPY && !w_below(w, 4))
-			count(H_JOB_ERRORS, w_xfer_work(w, 1, -EIO));
+			h_count(H_JOB_ERRORS, w_xfer_work(w, 1, -EIO));
 		else if (!w_below(w, 4))
 			memory_error(w);
 		break;
@@ -449,7 +473,7 @@ static void ordinary(struct world *w)
 		break;
 	default:
 		idles = !w_below(w, 10);
-		count(H_IDLES, idles);
+		h_count(H_IDLES, idles);
 		w_tick(w, idles ? idle_ns(w) : w_below(w, MM_NS_PER_MS));
 		break;
 	}
@@ -465,7 +489,7 @@ static void step(struct world *w, const struct mix *mix)
 	if (dice < mix->ordinary)
 		ordinary(w);
 	else if ((dice -= mix->ordinary) < mix->engine)
-		engine(w, p);
+		h_engine(w, p);
 	else if ((dice -= mix->engine) < mix->spawn)
 		spawn(w);
 	else if ((dice -= mix->spawn) < mix->by_hand)
@@ -495,47 +519,82 @@ static void count_rest(const struct world *w)
 	struct mm_core_stats s;
 
 	mm_core_stats(w->core, &s);
-	count(H_DENIALS, s.denials);
-	count(H_GRANTS, s.grants);
-	count(H_TAKES, s.takes);
-	count(H_RETURNS, s.returns);
-	count(H_KICKS, s.kicks);
-	count(H_KILLS, s.kills);
-	count(H_CHANGES, s.plan_changes);
-	count(H_RECLAIMS, s.reclaims);
-	count(H_TURNS, s.turns);
-	count(H_TURNS_OVERDUE, s.turns_overdue);
-	count(H_QUARANTINES, s.pages[MM_PAGE_QUARANTINE]);
-	count(H_JUDGED, w->acts_of[MM_ACT_JUDGE]);
-	count(H_RECREATES, w->jobs_of[MM_XOP_RECREATE]);
-	count(H_SWAPS, w->events_of[MM_EV_SWAPPED]);
-	count(H_REFUSALS, w->refused);
-	count(H_MODELS, w->events_of[MM_EV_MODEL_READY] - w->refused);
-	count(H_PARTIAL, w->switched_partly);
-	count(H_ONE_SLOT, w->plans[1]);
-	count(H_TWO_SLOTS, w->plans[2]);
-	count(H_STEPS, w->steps);
-	count(H_CROSSED, w->crossed);
-	count(H_XFER_DEATHS, w->xfer_deaths);
-	count(H_XFER_FAULTS, w->xfer_faults);
+	h_count(H_DENIALS, s.denials);
+	h_count(H_GRANTS, s.grants);
+	h_count(H_TAKES, s.takes);
+	h_count(H_RETURNS, s.returns);
+	h_count(H_KICKS, s.kicks);
+	h_count(H_KILLS, s.kills);
+	h_count(H_CHANGES, s.plan_changes);
+	h_count(H_RECLAIMS, s.reclaims);
+	h_count(H_TURNS, s.turns);
+	h_count(H_TURNS_OVERDUE, s.turns_overdue);
+	h_count(H_QUARANTINES, s.pages[MM_PAGE_QUARANTINE]);
+	h_count(H_JUDGED, w->acts_of[MM_ACT_JUDGE]);
+	h_count(H_RECREATES, w->jobs_of[MM_XOP_RECREATE]);
+	h_count(H_SWAPS, w->events_of[MM_EV_SWAPPED]);
+	h_count(H_REFUSALS, w->refused);
+	h_count(H_MODELS, w->events_of[MM_EV_MODEL_READY] - w->refused);
+	h_count(H_PARTIAL, w->switched_partly);
+	h_count(H_ONE_SLOT, w->plans[1]);
+	h_count(H_TWO_SLOTS, w->plans[2]);
+	h_count(H_STEPS, w->steps);
+	h_count(H_CROSSED, w->crossed);
+	h_count(H_XFER_DEATHS, w->xfer_deaths);
+	h_count(H_XFER_FAULTS, w->xfer_faults);
 }
 
-void h_run(struct world *w, uint64_t seed, uint64_t steps, struct h_counts *ret)
+/* The recorder counted these. */
+static void count_cover(const struct world *w, const struct cover_counts *c)
+{
+	h_count(H_REPLANS, w->jobs_of[MM_XOP_REPLAN]);
+	h_count(H_NULL_CHANGES, c->null_changes);
+	h_count(H_DEATH_REPLAN, cover_times(c, COVER_P_REPLAN, COVER_ON_XFER_DOWN));
+	h_count(H_DEATH_QUIESCE, cover_times(c, COVER_P_QUIESCE, COVER_ON_XFER_DOWN));
+	h_count(H_DEATH_WINDOW, cover_times(c, COVER_P_WINDOW, COVER_ON_XFER_DOWN));
+	for (uint32_t i = COVER_P_SWITCH_DUE; i <= COVER_P_WINDOW; i++)
+		h_count(H_PARKED_DOWN, c->next[COVER_PREPARED][COVER_ON_PARKED_DOWN][i]);
+	h_count(H_RESYNC_SWITCH, cover_times(c, COVER_P_SWITCH_DUE, COVER_ON_RESYNC));
+	h_count(H_RESYNC_REPLAN, cover_times(c, COVER_P_REPLAN, COVER_ON_RESYNC));
+	h_count(H_RESYNC_QUIESCE, cover_times(c, COVER_P_QUIESCE, COVER_ON_RESYNC));
+	h_count(H_RESYNC_WINDOW, cover_times(c, COVER_P_WINDOW, COVER_ON_RESYNC));
+	h_count(H_KICK_CONTROL, c->kicked_with_job);
+	for (uint32_t i = 0; i < COVER_STATE_COUNT; i++) {
+		h_count(H_REPLAN_FAILED, cover_times(c, i, COVER_ON_REPLAN_FAILED));
+		h_count(H_ACTIVATE_FAILED, cover_times(c, i, COVER_ON_ACTIVATE_FAILED));
+		h_count(H_COMMIT_FAILED, cover_times(c, i, COVER_ON_COMMITTED_ERROR));
+	}
+	h_count(H_ACTIVATE_SWITCH, cover_times(c, COVER_P_SWITCH_DUE, COVER_ON_ACTIVATE_FAILED));
+	h_count(H_ACTIVATE_WINDOW, cover_times(c, COVER_P_WINDOW, COVER_ON_ACTIVATE_FAILED));
+	h_count(H_PRELOAD_FAILED, cover_times(c, COVER_PRELOAD, COVER_ON_COPY_FAILED));
+}
+
+static void ordinary_run(struct world *w, uint64_t seed, uint64_t steps)
 {
 	struct mix mix;
 
-	*ret = (struct h_counts){ 0 };
-	counts = ret;
 	make(w, seed);
 	mix = mix_any(w);
-	ret->policy[w->opts.policy]++;
 	if (w_below(w, 4))
 		warm_up(w);
 	for (uint64_t i = 0; i < steps; i++)
 		step(w, &mix);
 	h_after(w);
+}
+
+void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t steps,
+	   struct h_counts *ret)
+{
+	*ret = (struct h_counts){ 0 };
+	counts = ret;
+	if (history == H_PLANS)
+		h_plans(w, seed, steps);
+	else
+		ordinary_run(w, seed, steps);
 	count_rest(w);
 	h_end(w);
+	cover_end(&cover, w);
+	count_cover(w, &ret->cover);
 	ret->actions_hash = w->actions_hash;
 	w_done(w);
 }

@@ -139,6 +139,7 @@ void w_disconnect(struct world *w, struct w_proc *p)
 		return;
 	p->connected = false;
 	p->head = p->tail;
+	w_tell(w, W_TOLD_DISCONNECT, p->tenant, NULL, 0);
 	mm_core_on_disconnect(w->core, w->now_ns, p->tenant);
 	w_drain(w);
 }
@@ -154,6 +155,7 @@ void w_die(struct world *w, struct w_proc *p)
 			w->page[i].leak_until_ns = w->now_ns + 5 * MM_NS_PER_S;
 		w->page[i].holders &= ~bit_of(w, p);
 	}
+	w_tell(w, W_TOLD_DEAD, p->tenant, NULL, 0);
 	mm_core_on_dead(w->core, w->now_ns, p->tenant);
 	w_drain(w);
 }
@@ -164,6 +166,7 @@ int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 
 	if (!p->connected)
 		return 0; /* killed or kicked in the middle of what it was at */
+	w_tell(w, W_TOLD_REQUEST, p->tenant, msg, 0);
 	r = mm_core_on_request(w->core, w->now_ns, p->tenant, msg);
 	w_drain(w);
 	if (r)

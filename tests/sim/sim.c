@@ -32,13 +32,15 @@ struct total {
 struct tally {
 	struct total kind[H_COUNT];
 	uint64_t policy[MM_POLICY_COUNT];
+	struct cover_counts cover;
 };
 
 static struct {
 	uint64_t first, seeds, steps, jobs, failures_max;
+	enum h_history history;
 	bool json;
 	const char *hashes; /* file, or NULL */
-} opt = { 1, SEEDS_DEFAULT, STEPS_DEFAULT, 1, 1, false, NULL };
+} opt = { 1, SEEDS_DEFAULT, STEPS_DEFAULT, 1, 1, H_ORDINARY, false, NULL };
 
 static struct tally *tally;    /* by job */
 static uint64_t *actions_hash; /* by history; NULL: nobody asked for them */
@@ -48,16 +50,17 @@ static struct runner_result result;
 static void run_one(void *context, uint32_t job, uint64_t seed)
 {
 	struct tally *to = &tally[job];
-	struct h_counts counts;
+	static struct h_counts counts;
 
 	(void)context;
-	h_run(&world, seed, opt.steps, &counts);
+	h_run(&world, opt.history, seed, opt.steps, &counts);
 	for (uint32_t i = 0; i < H_COUNT; i++) {
 		to->kind[i].events += counts.kind[i];
 		to->kind[i].histories += counts.kind[i] != 0;
 	}
 	for (uint32_t i = 0; i < MM_POLICY_COUNT; i++)
 		to->policy[i] += counts.policy[i];
+	cover_add(&to->cover, &counts.cover);
 	if (actions_hash)
 		actions_hash[seed - opt.first] = counts.actions_hash;
 }
@@ -75,7 +78,8 @@ static bool run_all(void)
 	};
 
 	snprintf(again, sizeof(again),
-		 "commit=" MM_COMMIT "; again: core-sim --steps %" PRIu64 " --seed", opt.steps);
+		 "commit=" MM_COMMIT "; again: core-sim --kind %s --steps %" PRIu64 " --seed",
+		 h_history_name[opt.history], opt.steps);
 	return runner_run(&opts, run_one, NULL, &result);
 }
 
@@ -101,11 +105,64 @@ static uint64_t policy_of(uint32_t policy)
 	return n;
 }
 
+static void cover_of_all(struct cover_counts *ret)
+{
+	*ret = (struct cover_counts){ 0 };
+	for (uint32_t i = 0; i < opt.jobs; i++)
+		cover_add(ret, &tally[i].cover);
+}
+
+/* One row and event of the table of a plan's change: so often, and where it led. */
+static void report_cover_of(const struct cover_counts *c, uint32_t state, uint32_t event)
+{
+	uint64_t n = cover_times(c, state, event);
+
+	if (!n)
+		return;
+	printf("%-14s %-17s %9" PRIu64 " ", cover_state_name[state], cover_event_name[event], n);
+	for (uint32_t i = 0; i < COVER_STATE_COUNT; i++)
+		if (c->next[state][event][i])
+			printf(" %s:%" PRIu64, cover_state_name[i], c->next[state][event][i]);
+	printf("\n");
+}
+
+static void report_cover(void)
+{
+	static struct cover_counts c;
+
+	cover_of_all(&c);
+	printf("%-14s %-17s %9s  %s\n", "plan change", "event", "times", "state at the next event");
+	for (uint32_t s = 0; s < COVER_STATE_COUNT; s++)
+		for (uint32_t e = 0; e < COVER_EVENT_COUNT; e++)
+			report_cover_of(&c, s, e);
+}
+
+static void report_cover_json(void)
+{
+	static struct cover_counts c;
+	const char *comma = "";
+
+	cover_of_all(&c);
+	printf(",\"changes\":[");
+	for (uint32_t s = 0; s < COVER_STATE_COUNT; s++)
+		for (uint32_t e = 0; e < COVER_EVENT_COUNT; e++)
+			for (uint32_t n = 0; n < COVER_STATE_COUNT; n++) {
+				if (!c.next[s][e][n])
+					continue;
+				printf("%s{\"state\":\"%s\",\"event\":\"%s\",\"next\":\"%s\","
+				       "\"times\":%" PRIu64 "}",
+				       comma, cover_state_name[s], cover_event_name[e],
+				       cover_state_name[n], c.next[s][e][n]);
+				comma = ",";
+			}
+	printf("]");
+}
+
 static void report_json(void)
 {
-	printf("{\"schema\":1,\"first\":%" PRIu64 ",\"histories\":%" PRIu64 ",\"steps\":%" PRIu64
-	       ",\"failed\":[",
-	       opt.first, result.done + result.n_failed, opt.steps);
+	printf("{\"schema\":1,\"kind\":\"%s\",\"first\":%" PRIu64 ",\"histories\":%" PRIu64
+	       ",\"steps\":%" PRIu64 ",\"failed\":[",
+	       h_history_name[opt.history], opt.first, result.done + result.n_failed, opt.steps);
 	for (uint32_t i = 0; i < result.n_failed; i++)
 		printf("%s%" PRIu64, i ? "," : "", result.failed[i]);
 	printf("],\"policies\":[");
@@ -118,13 +175,16 @@ static void report_json(void)
 		printf("%s\"%s\":{\"events\":%" PRIu64 ",\"histories\":%" PRIu64 "}", i ? "," : "",
 		       h_kind_name[i], t.events, t.histories);
 	}
-	printf("}}\n");
+	printf("}");
+	report_cover_json();
+	printf("}\n");
 }
 
 static void report_text(void)
 {
-	printf("seeds=%" PRIu64 " to %" PRIu64 " steps=%" PRIu64 " failed=%" PRIu32 "\n", opt.first,
-	       opt.first + opt.seeds - 1, opt.steps, result.n_failed);
+	printf("kind=%s seeds=%" PRIu64 " to %" PRIu64 " steps=%" PRIu64 " failed=%" PRIu32 "\n",
+	       h_history_name[opt.history], opt.first, opt.first + opt.seeds - 1, opt.steps,
+	       result.n_failed);
 	printf("%-24s %14s %14s\n", "kind", "events", "histories");
 	for (uint32_t i = 0; i < H_COUNT; i++) {
 		struct total t = total_of(i);
@@ -134,9 +194,10 @@ static void report_text(void)
 	}
 	for (uint32_t i = 0; i < MM_POLICY_COUNT; i++)
 		printf("policy %-17" PRIu32 " %14s %14" PRIu64 "\n", i, "", policy_of(i));
+	report_cover();
 	for (uint32_t i = 0; i < result.n_failed; i++)
-		printf("failed: core-sim --seed %" PRIu64 " --steps %" PRIu64 "\n",
-		       result.failed[i], opt.steps);
+		printf("failed: core-sim --kind %s --seed %" PRIu64 " --steps %" PRIu64 "\n",
+		       h_history_name[opt.history], result.failed[i], opt.steps);
 }
 
 /* A line for each history: its seed, the hash of the core's actions. False: it could not be written. */
@@ -163,7 +224,7 @@ static bool all_kinds(void)
 	if (opt.seeds < ALL_KINDS_SEEDS || result.n_failed)
 		return true;
 	for (uint32_t i = 0; i < H_COUNT; i++) {
-		if (total_of(i).events)
+		if (!h_demanded(opt.history, i) || total_of(i).events)
 			continue;
 		fprintf(stderr, "core-sim: no history contained '%s'\n", h_kind_name[i]);
 		all = false;
@@ -181,11 +242,14 @@ static bool all_kinds(void)
 
 static void help(void)
 {
-	puts("usage: core-sim [--seed N] [--seeds COUNT] [--steps N] [--jobs N] [--failures N] "
+	puts("usage: core-sim [--kind ordinary|plans] [--seed N] [--seeds COUNT] [--steps N] "
+	     "[--jobs N] [--failures N] "
 	     "[--hashes FILE] [--json]\n"
 	     "\n"
 	     "Random histories of the core, each checked after every event.\n"
 	     "\n"
+	     "  --kind KIND   of histories: ordinary (default), or plans: they change all the "
+	     "time\n"
 	     "  --seed N      the first one; without --seeds, the only one (1)\n"
 	     "  --seeds COUNT histories (1000)\n"
 	     "  --steps N     events in each (400)\n"
@@ -211,6 +275,17 @@ static bool number(const char *text, uint64_t *ret)
 	return !errno && *text >= '0' && *text <= '9' && !*end;
 }
 
+static bool history_named(const char *name, enum h_history *ret)
+{
+	for (uint32_t i = 0; i < H_HISTORIES; i++) {
+		if (strcmp(name, h_history_name[i]))
+			continue;
+		*ret = (enum h_history)i;
+		return true;
+	}
+	return false;
+}
+
 /* Returns the exit status, or -1: run. */
 static int options(int argc, char **argv)
 {
@@ -220,6 +295,7 @@ static int options(int argc, char **argv)
 					       { "jobs", required_argument, NULL, 'j' },
 					       { "failures", required_argument, NULL, 'f' },
 					       { "hashes", required_argument, NULL, 'H' },
+					       { "kind", required_argument, NULL, 'k' },
 					       { "json", no_argument, NULL, 'J' },
 					       { "help", no_argument, NULL, 'h' },
 					       { "version", no_argument, NULL, 'V' },
@@ -243,6 +319,8 @@ static int options(int argc, char **argv)
 			return 2;
 		if (to && !number(optarg, to))
 			return usage("not a number");
+		if (o == 'k' && !history_named(optarg, &opt.history))
+			return usage("no such kind of histories");
 		if (o == 'H')
 			opt.hashes = optarg;
 		opt.json |= o == 'J';

@@ -292,6 +292,7 @@ void w_tick(struct world *w, uint64_t ns)
 void w_xfer_up(struct world *w)
 {
 	w->xfer_up = true;
+	w_tell(w, W_TOLD_XFER_UP, MM_NO_TENANT, NULL, 0);
 	mm_core_on_xfer_up(w->core, w->now_ns, ++w->xfer_epoch);
 	w_drain(w);
 }
@@ -328,10 +329,13 @@ void w_xfer_kill(struct world *w, bool fault)
 	w->jobs = 0;
 	W_FOREACH(w, p)
 	quiesce(p);
+	w_tell(w, W_TOLD_XFER_DOWN, MM_NO_TENANT, NULL, 0);
 	mm_core_on_xfer_down(w->core, w->now_ns);
 	w_drain(w);
-	if (fault)
+	if (fault) {
+		w_tell(w, W_TOLD_XFER_FAULT, MM_NO_TENANT, NULL, 0);
 		mm_core_on_xfer_fault(w->core, w->now_ns);
+	}
 	w_drain(w);
 }
 
@@ -472,6 +476,7 @@ bool w_xfer_work(struct world *w, uint32_t among, int result)
 	memmove(&w->job[i], &w->job[i + 1], (w->jobs - i) * sizeof(job));
 	if (!result)
 		result = perform(w, &job);
+	w_tell(w, W_TOLD_JOB_DONE, MM_NO_TENANT, &job, result);
 	mm_assert(mm_core_on_job_done(w->core, w->now_ns, job.user_data, result) == 0);
 	w_drain(w);
 	return true;
@@ -511,6 +516,7 @@ static void stream(struct world *w, struct w_proc *p, uint32_t s)
 		slot_write(w, p, s, W_LAYER);
 		cycle->streaming = cycle->copying = false;
 		*gate = MM_GATE_READY;
+		cycle->streamed++;
 		mm_core_on_streamed(w->core, p->tenant, 50000 + w_below(w, 100000));
 	}
 }

@@ -55,6 +55,7 @@ struct w_cycle {
 	uint32_t pos;
 	uint64_t epoch;
 	bool copying, streaming; /* the cursor says so; bytes are on their way */
+	uint64_t streamed;       /* layers, of all plans */
 };
 
 struct w_proc {
@@ -119,8 +120,26 @@ struct w_proc {
 	struct w_item inbox[W_INBOX]; /* last: what is not between head and tail is not cleared */
 };
 
+/* What the core is about to be told. */
+enum w_told {
+	W_TOLD_REQUEST,
+	W_TOLD_JOB_DONE,
+	W_TOLD_DISCONNECT,
+	W_TOLD_DEAD,
+	W_TOLD_XFER_UP,
+	W_TOLD_XFER_DOWN,
+	W_TOLD_XFER_FAULT,
+};
+
+struct world;
+/* @tenant, @msg, @result: of a request, an end or a job, as far as it has them. It looks, and changes nothing. */
+typedef void w_watch_fn(struct world *w, enum w_told told, uint32_t tenant,
+			const struct mm_msg *msg, int result);
+
 struct world {
 	struct mm_core *core;
+	w_watch_fn *watch; /* NULL: nobody does */
+	void *watcher;
 	struct mm_core_opts opts;
 	uint64_t account_max[W_ACCOUNTS];
 	bool quotas, named[W_ACCOUNTS];
@@ -148,6 +167,13 @@ struct world {
 };
 
 #define W_FOREACH(w, p) for (struct w_proc *p = (w)->proc; p < (w)->proc + W_PROCS; p++)
+
+static inline void w_tell(struct world *w, enum w_told told, uint32_t tenant,
+			  const struct mm_msg *msg, int result)
+{
+	if (w->watch)
+		w->watch(w, told, tenant, msg, result);
+}
 
 static inline uint64_t w_random(struct world *w)
 {

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/sim/cover.h"
+
+#include "mmd/core/state.h"
+
+#define COVER_NAME(name) #name,
+const char *const cover_state_name[COVER_STATE_COUNT] = { COVER_STATES(COVER_NAME) };
+const char *const cover_event_name[COVER_EVENT_COUNT] = { COVER_EVENTS(COVER_NAME) };
+#undef COVER_NAME
+
+/* ---- states ---- */
+
+static bool control_runs(const struct mm_core *c, const struct mm_c_tenant *t, enum mm_xop op)
+{
+	return t->ctl && c->job[t->ctl - 1].msg.opcode == op;
+}
+
+/* PARKED came, SWITCH is not out yet. */
+static enum cover_state state_parked(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	if (!t->partial)
+		return t->switch_due ? COVER_F_SWITCH_DUE : COVER_F_QUIESCE;
+	if (t->switch_due)
+		return COVER_P_SWITCH_DUE;
+	if (t->resume_due)
+		return COVER_P_RESUME_DUE;
+	return t->need_replan || control_runs(c, t, MM_XOP_REPLAN) ? COVER_P_REPLAN
+								   : COVER_P_QUIESCE;
+}
+
+static enum cover_state state_of_change(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	if (t->open_due)
+		return COVER_DONE_DUE;
+	switch (t->plan.phase) {
+	case MM_PLAN_STEADY:
+		return COVER_STEADY;
+	case MM_PLAN_PRELOAD:
+		return COVER_PRELOAD;
+	case MM_PLAN_PREPARED:
+		return COVER_PREPARED;
+	case MM_PLAN_QUIESCING:
+		return state_parked(c, t);
+	default:
+		return t->partial ? COVER_P_WINDOW : COVER_F_SWITCHED;
+	}
+}
+
+enum cover_state cover_state(const struct mm_core *core, uint32_t tenant)
+{
+	const struct mm_c_tenant *t = mm_c_tenant(core, tenant);
+
+	if (!t)
+		return COVER_GONE;
+	if (t->life != MM_LIFE_LIVE)
+		return COVER_ENDING;
+	if (t->kicked)
+		return COVER_KICKED;
+	switch (t->model) {
+	case MM_MODEL_NONE:
+	case MM_MODEL_WAITING:
+		return COVER_NONE;
+	case MM_MODEL_LOADING:
+		return t->switch_due ? COVER_F_SWITCH_DUE : COVER_LOAD;
+	default:
+		return state_of_change(core, t);
+	}
+}
+
+/* ---- events ---- */
+
+static void last_count(struct cover *cover, const struct world *w, uint32_t i)
+{
+	if (!cover->last[i].pending)
+		return;
+	cover->last[i].pending = false;
+	cover->counts->next[cover->last[i].state][cover->last[i].event]
+			   [cover_state(w->core, cover->last[i].tenant)]++;
+}
+
+static void event_note(struct cover *cover, struct world *w, uint32_t tenant,
+		       enum cover_event event)
+{
+	const struct w_proc *p = w_proc_of(w, tenant);
+	uint32_t i;
+
+	if (!p)
+		return;
+	i = (uint32_t)(p - w->proc);
+	last_count(cover, w, i);
+	cover->last[i].pending = true;
+	cover->last[i].state = cover_state(w->core, tenant);
+	cover->last[i].event = event;
+	cover->last[i].tenant = tenant;
+}
+
+static void on_parked(struct cover *cover, struct world *w, const struct mm_c_tenant *t,
+		      const struct mm_msg *msg)
+{
+	if (t->plan.phase == MM_PLAN_PREPARED && t->resync)
+		cover->counts->null_changes++;
+	event_note(cover, w, t->id,
+		   msg->epoch <= t->plan.epoch ? COVER_ON_PARKED_STALE
+		   : msg->arg[0]               ? COVER_ON_PARKED_BROKEN
+		   : w->xfer_up                ? COVER_ON_PARKED
+					       : COVER_ON_PARKED_DOWN);
+}
+
+static void on_request(struct cover *cover, struct world *w, uint32_t tenant,
+		       const struct mm_msg *msg)
+{
+	const struct mm_c_tenant *t = mm_c_tenant(w->core, tenant);
+
+	if (!t)
+		return;
+	switch (msg->opcode) {
+	case MM_OP_PARKED:
+		on_parked(cover, w, t, msg);
+		break;
+	case MM_OP_MAPPED:
+		event_note(cover, w, tenant, COVER_ON_MAPPED);
+		break;
+	case MM_OP_COMMITTED:
+		event_note(cover, w, tenant,
+			   msg->result ? COVER_ON_COMMITTED_ERROR : COVER_ON_COMMITTED);
+		break;
+	case MM_OP_RESYNC:
+		event_note(cover, w, tenant, COVER_ON_RESYNC);
+		break;
+	case MM_OP_BYE:
+		event_note(cover, w, tenant, COVER_ON_BYE);
+		break;
+	default:
+		break;
+	}
+}
+
+static void on_job(struct cover *cover, struct world *w, const struct mm_c_job *j, bool failed)
+{
+	static const struct {
+		enum mm_xop op;
+		enum cover_event done, failed;
+	} jobs[] = {
+		{ MM_XOP_COPY, COVER_ON_COPY_DONE, COVER_ON_COPY_FAILED },
+		{ MM_XOP_ACTIVATE, COVER_ON_ACTIVATE_DONE, COVER_ON_ACTIVATE_FAILED },
+		{ MM_XOP_QUIESCE, COVER_ON_QUIESCE_DONE, COVER_ON_QUIESCE_FAILED },
+		{ MM_XOP_REPLAN, COVER_ON_REPLAN_DONE, COVER_ON_REPLAN_FAILED },
+	};
+
+	for (uint32_t i = 0; i < MM_ARRAY_SIZE(jobs); i++)
+		if (j->msg.opcode == jobs[i].op)
+			event_note(cover, w, w->core->tenant[j->tenant].id,
+				   failed ? jobs[i].failed : jobs[i].done);
+}
+
+/* xfer died of the oldest job before: then that is given up. */
+static void on_fault(struct cover *cover, struct world *w)
+{
+	uint32_t job = w->core->job_first;
+
+	if (job && w->core->job[job - 1].deaths)
+		on_job(cover, w, &w->core->job[job - 1], true);
+}
+
+static void on_disconnect(struct cover *cover, struct world *w, uint32_t tenant)
+{
+	const struct mm_c_tenant *t = mm_c_tenant(w->core, tenant);
+
+	if (!t)
+		return;
+	cover->counts->kicked_with_job += t->kicked && t->life == MM_LIFE_LIVE && t->ctl;
+	event_note(cover, w, tenant, t->kicked ? COVER_ON_KICKED : COVER_ON_DISCONNECT);
+}
+
+static void on_all(struct cover *cover, struct world *w, enum cover_event what)
+{
+	W_FOREACH(w, p)
+	if (p->used)
+		event_note(cover, w, p->tenant, what);
+}
+
+/* The job's id names its slot in the core's table in its low half. */
+static const struct mm_c_job *job_of(const struct world *w, const struct mm_msg *job)
+{
+	return &w->core->job[job->user_data & 0xffff];
+}
+
+static void cover_told(struct world *w, enum w_told told, uint32_t tenant, const struct mm_msg *msg,
+		       int result)
+{
+	struct cover *cover = w->watcher;
+
+	switch (told) {
+	case W_TOLD_REQUEST:
+		on_request(cover, w, tenant, msg);
+		break;
+	case W_TOLD_JOB_DONE:
+		on_job(cover, w, job_of(w, msg), result != 0);
+		break;
+	case W_TOLD_DISCONNECT:
+		on_disconnect(cover, w, tenant);
+		break;
+	case W_TOLD_DEAD:
+		event_note(cover, w, tenant, COVER_ON_DEAD);
+		break;
+	case W_TOLD_XFER_UP:
+		on_all(cover, w, COVER_ON_XFER_UP);
+		break;
+	case W_TOLD_XFER_DOWN:
+		on_all(cover, w, COVER_ON_XFER_DOWN);
+		break;
+	case W_TOLD_XFER_FAULT:
+		on_fault(cover, w);
+		break;
+	}
+}
+
+/* ---- counting ---- */
+
+void cover_watch(struct cover *cover, struct world *w, struct cover_counts *counts)
+{
+	*cover = (struct cover){ .counts = counts };
+	*counts = (struct cover_counts){ 0 };
+	w->watch = cover_told;
+	w->watcher = cover;
+}
+
+void cover_end(struct cover *cover, struct world *w)
+{
+	for (uint32_t i = 0; i < W_PROCS; i++)
+		last_count(cover, w, i);
+}
+
+uint64_t cover_times(const struct cover_counts *counts, enum cover_state state,
+		     enum cover_event event)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < COVER_STATE_COUNT; i++)
+		n += counts->next[state][event][i];
+	return n;
+}
+
+void cover_add(struct cover_counts *sum, const struct cover_counts *counts)
+{
+	for (uint32_t s = 0; s < COVER_STATE_COUNT; s++)
+		for (uint32_t e = 0; e < COVER_EVENT_COUNT; e++)
+			for (uint32_t n = 0; n < COVER_STATE_COUNT; n++)
+				sum->next[s][e][n] += counts->next[s][e][n];
+	sum->kicked_with_job += counts->kicked_with_job;
+	sum->null_changes += counts->null_changes;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cover - in which state of a plan's change which event came, and in which state the change was then
+ *
+ * Concept:    It watches what the world tells the core, and counts (state before, event, state at the tenant's
+ *             next event): what histories have shown of the table of a plan's change, and what they have not.
+ *             The state is worked out from the core's own in one function, cover_state().
+ * Ownership:  the caller owns struct cover; it watches one world at a time, from cover_watch() on.
+ * Threading:  one thread.
+ */
+#pragma once
+
+#include "tests/sim/world.h"
+
+/* F: in full, P: in part. _DUE: decided, and it waits for room in the queue, or for a control job. */
+#define COVER_STATES(X) \
+	X(NONE)         \
+	X(LOAD)         \
+	X(STEADY)       \
+	X(PRELOAD)      \
+	X(PREPARED)     \
+	X(F_QUIESCE)    \
+	X(F_SWITCH_DUE) \
+	X(F_SWITCHED)   \
+	X(P_SWITCH_DUE) \
+	X(P_REPLAN)     \
+	X(P_QUIESCE)    \
+	X(P_RESUME_DUE) \
+	X(P_WINDOW)     \
+	X(DONE_DUE)     \
+	X(KICKED)       \
+	X(ENDING)       \
+	X(GONE)
+
+#define COVER_EVENTS(X)    \
+	X(PARKED)          \
+	X(PARKED_BROKEN)   \
+	X(PARKED_DOWN)     \
+	X(PARKED_STALE)    \
+	X(MAPPED)          \
+	X(COMMITTED)       \
+	X(COMMITTED_ERROR) \
+	X(RESYNC)          \
+	X(BYE)             \
+	X(KICKED)          \
+	X(DISCONNECT)      \
+	X(DEAD)            \
+	X(COPY_DONE)       \
+	X(COPY_FAILED)     \
+	X(ACTIVATE_DONE)   \
+	X(ACTIVATE_FAILED) \
+	X(QUIESCE_DONE)    \
+	X(QUIESCE_FAILED)  \
+	X(REPLAN_DONE)     \
+	X(REPLAN_FAILED)   \
+	X(XFER_DOWN)       \
+	X(XFER_UP)
+
+#define COVER_STATE(name) COVER_##name,
+enum cover_state { COVER_STATES(COVER_STATE) COVER_STATE_COUNT };
+#undef COVER_STATE
+#define COVER_EVENT(name) COVER_ON_##name,
+enum cover_event { COVER_EVENTS(COVER_EVENT) COVER_EVENT_COUNT };
+#undef COVER_EVENT
+
+extern const char *const cover_state_name[COVER_STATE_COUNT];
+extern const char *const cover_event_name[COVER_EVENT_COUNT];
+
+struct cover_counts {
+	uint64_t next[COVER_STATE_COUNT][COVER_EVENT_COUNT][COVER_STATE_COUNT];
+	uint64_t kicked_with_job; /* while a control job of the tenant was out */
+	uint64_t null_changes;    /* because steps had broken off */
+};
+
+struct cover {
+	struct cover_counts *counts;
+	struct {
+		bool pending; /* the last event's next state is not known yet */
+		enum cover_state state;
+		enum cover_event event;
+		uint32_t tenant;
+	} last[W_PROCS];
+};
+
+/* From now on @cover counts in @counts what @w tells its core. */
+void cover_watch(struct cover *cover, struct world *w, struct cover_counts *counts);
+/* What is pending is counted: nothing more will happen. */
+void cover_end(struct cover *cover, struct world *w);
+/* The tenant's. */
+enum cover_state cover_state(const struct mm_core *core, uint32_t tenant);
+/* So often the event came in this state. */
+uint64_t cover_times(const struct cover_counts *counts, enum cover_state state,
+		     enum cover_event event);
+void cover_add(struct cover_counts *sum, const struct cover_counts *counts);
