@@ -258,6 +258,42 @@ static void test_what_moves_begins_anew(void **state)
 	assert_true(holds(core, next.pages[1], 5));
 }
 
+/* A slot that no plan had before comes with its first layer in it, and no copy into it is begun: then it streams. */
+static void test_new_slot_in_place_streams(void **state)
+{
+	static const uint16_t order[] = { 5, 3, 5, 3 };
+	struct core *core = *state;
+	struct shape next = { .n_slots = 1,
+			      .n = { 3, 2 },
+			      .layer = { { 0, 2, 4 }, { 3, 5 } },
+			      .pages = { slot_pages[0][0], slot_pages[1][0] } };
+	uint16_t used_up = 3;
+
+	prepare(core);
+	for (uint32_t l = 0; l < LAYERS; l++)
+		gate_put(core, l, l < 5 && l % 2 == 0 ? MM_GATE_EMPTY : MM_GATE_RESIDENT);
+	write_region(core, &next, 1);
+	*cursor(core, 0) = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_COPYING };
+	assert_int_equal(job(core, MM_XOP_ACTIVATE, 1), 0);
+	wait_low(core, 0, MM_GATE_READY);
+	next.n_slots = 2;
+	next.in_place[1] = true;
+	gate_put(core, 3, MM_GATE_EMPTY);
+	gate_put(core, 5, MM_GATE_EMPTY);
+	write_region(core, &next, 2);
+	assert_int_equal(job(core, MM_XOP_REPLAN, 2), 0);
+	assert_int_equal(gate_word(core, 3), MM_GATE_READY);
+	assert_int_equal(cursor(core, 1)->state, MM_CUR_HELD);
+	for (uint32_t i = 0; i < MM_ARRAY_SIZE(order); i++) {
+		gate_put(core, used_up, MM_GATE_DONE);
+		wait_low(core, order[i], MM_GATE_READY);
+		assert_int_equal(gate_word(core, used_up), MM_GATE_EMPTY);
+		assert_true(holds(core, next.pages[1], order[i]));
+		used_up = order[i];
+	}
+	assert_int_equal(gate_word(core, 0), MM_GATE_READY); /* the other slot waits, as before */
+}
+
 /* After the ack nothing lands in pages that have left, wherever in a copy it came. */
 static void test_nothing_lands_late(void **state)
 {
@@ -445,8 +481,11 @@ int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, core_setup, core_teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_what_stays_is_left_alone), T(test_what_moves_begins_anew),
-		T(test_nothing_lands_late),       T(test_refusals),
+		T(test_what_stays_is_left_alone),
+		T(test_what_moves_begins_anew),
+		T(test_new_slot_in_place_streams),
+		T(test_nothing_lands_late),
+		T(test_refusals),
 		T(test_random_plans_and_kills),
 	};
 
