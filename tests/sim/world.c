@@ -224,6 +224,9 @@ static void act(struct world *w, const struct mm_action *a)
 	case MM_ACT_GATE:
 		act_gate(w, p, a);
 		return;
+	case MM_ACT_ABORT: /* would let steps onto what is being mapped */
+		mm_assert(!p || p->hostile || !p->mapping);
+		return;
 	case MM_ACT_FDS:
 	case MM_ACT_MAP:
 	case MM_ACT_EVENT:
