@@ -129,14 +129,19 @@ static void enter(struct load *l, const struct call *call)
 
 static void perform(struct load *l);
 
+static void actions_take(struct load *l)
+{
+	while (l->actions < ACTIONS_MAX && mm_core_next(l->core, &l->action[l->actions]))
+		l->actions++;
+}
+
 /* As a shell does: the event, its actions, and when to come again. */
 static void tell(struct load *l, const struct call *call)
 {
 	uint64_t began = real_ns(), ns;
 
 	enter(l, call);
-	while (l->actions < ACTIONS_MAX && mm_core_next(l->core, &l->action[l->actions]))
-		l->actions++;
+	actions_take(l);
 	(void)mm_core_deadline(l->core);
 	ns = real_ns() - began;
 	if (l->timed >= l->warm && l->timed - l->warm < l->opts->events) {
@@ -377,8 +382,7 @@ static int join(struct load *l, uint32_t i)
 	e->until_steps = below(l, ACTIVE_STEPS);
 	mm_core_on_model(l->core, l->now_ns, e->id, i + 1, PAGE_BYTES + l->opts->layers * bytes,
 			 group, l->opts->layers + 1);
-	while (l->actions < ACTIONS_MAX && mm_core_next(l->core, &l->action[l->actions]))
-		l->actions++;
+	actions_take(l);
 	perform(l);
 	tell(l, &(struct call){ .kind = MM_DECIDE_WISH,
 				.tenant = e->id,
@@ -424,7 +428,8 @@ static int run(struct load *l)
 	int r;
 
 	mm_core_on_xfer_up(l->core, l->now_ns, 1);
-	tell(l, &(struct call){ .kind = MM_DECIDE_TICK });
+	actions_take(l);
+	perform(l);
 	r = all_stand(l);
 	if (r < 0)
 		return r;
