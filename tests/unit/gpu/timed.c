@@ -574,9 +574,11 @@ static int role_host(int sock)
 	check(written(0, st.st_ino, 4, 7, &ns) == -ENOENT);
 	ok(gpu->cuStreamWaitValue32(other, gate_va + 8, 9, CU_STREAM_WAIT_VALUE_EQ));
 	at[1] = record(other);
+	hold(stream);
 	kernel(stream, BYTES_MS);
 	at[0] = record(stream);
 	ok(gpu->cuStreamWriteValue32(stream, gate_va + 4, 7, 0));
+	let_go();
 	ok(gpu->cuStreamSynchronize(stream));
 	done = time_of(at[0]);
 	check(written(0, st.st_ino, 4, 7, &ns) == 0 && ns == done);
