@@ -202,8 +202,12 @@ def test_device_that_dies_young(start):
     wait_until(kill_next, 60, "another try, 10 s later")
     assert d.device(1)["state"] == "down"
     wait_until(lambda: d.device(1)["state"] == "up", 60, "device 1 to be up again")
-    log = d.log.read_text()
-    assert [log.count(f"event=pool.{what} device=1 ") for what in ("down", "up")] == [1, 1]
+
+    def said(what):
+        return d.log.read_text().count(f"event=pool.{what} device=1 ")
+
+    wait_until(lambda: said("up"), 20, "the log to say so")
+    assert (said("down"), said("up")) == (1, 1)
     assert d.xfer_of(0) == spared
 
 

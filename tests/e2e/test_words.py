@@ -250,7 +250,7 @@ def test_wait_is_there_first(root):
             assert waiting.returncode == 0 and not errors, errors
             answer = json.loads(out)
             assert answer["ready"] is True and answer["schema"] == 1 and answer["waited_s"] >= 0.3
-            assert "event=mmd.ready" in (root / "log").read_text()
+            wait_until(lambda: "event=mmd.ready" in (root / "log").read_text(), 20, "the log to say so")
             assert run(BIN / "mmctl", "--dir", folder, "wait") == (0, out_of_wait(folder), "")
             assert run(BIN / "mmctl", "--dir", folder, "wait", "--timeout=0")[0] == 0
             assert d.poll() is None
