@@ -106,13 +106,23 @@ static void test_scribbled_mirror(void **state)
 	free(p);
 }
 
-#define ROUNDS 200000
+/*
+ * How many messages go over. A processor that both share with others is handed over whenever the ring is full or empty,
+ * which takes as long as all others may compute.
+ */
+static uint64_t rounds(void)
+{
+	const char *is_long = getenv("MM_TEST_LONG");
+
+	return is_long && *is_long ? 1000000 : 20000;
+}
 
 static void *produce(void *arg)
 {
+	const uint64_t n = rounds();
 	struct pair *p = arg;
 
-	for (uint64_t i = 0; i < ROUNDS;) {
+	for (uint64_t i = 0; i < n;) {
 		struct mm_msg msg = { .user_data = i, .arg = { i * 3, i * 5, i * 7, ~i } };
 
 		if (mm_ring_push(&p->producer, &msg) == 0)
@@ -126,11 +136,12 @@ static void *produce(void *arg)
 static void test_two_threads(void **state)
 {
 	struct pair *p = pair_create(UINT32_MAX - 1000);
+	const uint64_t n = rounds();
 	pthread_t thread;
 
 	(void)state;
 	assert_int_equal(pthread_create(&thread, NULL, produce, p), 0);
-	for (uint64_t i = 0; i < ROUNDS;) {
+	for (uint64_t i = 0; i < n;) {
 		struct mm_msg msg;
 		int r = mm_ring_pop(&p->consumer, &msg);
 
