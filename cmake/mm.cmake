@@ -82,10 +82,19 @@ if(MM_SANITIZE)
   target_compile_options(mm-options INTERFACE -g1)
 endif()
 
-# mm_unit_test(NAME SOURCES a.c ... [LIBS x ...] [LABEL unit]): one cmocka program, one process.
+# What has one thread has nothing for ThreadSanitizer, which sees nothing of other processes in memory that is shared:
+# it is neither built nor run in that build.
+if(MM_SANITIZE STREQUAL "thread")
+  set(MM_TEST_SINGLE_THREADED OFF)
+else()
+  set(MM_TEST_SINGLE_THREADED ON)
+endif()
+
+# mm_unit_test(NAME SOURCES a.c ... [LIBS x ...] [LABEL unit] [SINGLE_THREADED]): one cmocka program, one process.
 # NAME is <area>-<what>, which is also the program's; the test is LABEL/NAME, less an area that is the label.
+# SINGLE_THREADED: neither it nor what it starts has a second thread.
 function(mm_unit_test NAME)
-  cmake_parse_arguments(T "" "LABEL;TIMEOUT" "SOURCES;LIBS;ENV;ARGS" ${ARGN})
+  cmake_parse_arguments(T "SINGLE_THREADED" "LABEL;TIMEOUT" "SOURCES;LIBS;ENV;ARGS" ${ARGN})
   if(NOT T_LABEL)
     set(T_LABEL unit)
   endif()
@@ -95,6 +104,10 @@ function(mm_unit_test NAME)
   add_executable(${NAME} ${T_SOURCES})
   target_link_libraries(${NAME} PRIVATE mm-options PkgConfig::CMOCKA ${T_LIBS})
   set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(T_SINGLE_THREADED AND NOT MM_TEST_SINGLE_THREADED)
+    set_target_properties(${NAME} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  endif()
   string(REPLACE "${T_LABEL}/${T_LABEL}-" "${T_LABEL}/" case ${T_LABEL}/${NAME})
   add_test(NAME ${case} COMMAND ${NAME} ${T_ARGS})
   set_tests_properties(${case} PROPERTIES LABELS ${T_LABEL} TIMEOUT ${T_TIMEOUT}
