@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from programs import BIN, limit
+from programs import BIN, limit, one_thread, some
 
 CASE = ["--shapes", "OPT-6.7B:45%,Llama-3-8B:45%", "--seconds", "1", "--rate", "8", "--seed", "3"]
 
@@ -24,7 +24,7 @@ def lengths(root):
     return path
 
 
-@pytest.mark.parametrize("sharing", ["temporal", "mig"])
+@pytest.mark.parametrize("sharing", some(["temporal", "mig"], ["temporal"]))
 def test_timed_as_simulated(lengths, sharing):
     """The real programs on a device that keeps time serve what the simulator serves."""
     case = CASE + ["--lengths", lengths, "--sharing", sharing, "--policy", "remap,unlimited", "--json"]
@@ -68,6 +68,7 @@ def test_a_driver_that_is_not_there(model_dirs):
     assert done.returncode == 1 and "/nowhere/libcuda.so.1" in done.stderr
 
 
+@one_thread
 def test_evaluate(root):
     """Three cases through the simulator: a report, plots where gnuplot is, each run's JSON."""
     out = root / "evaluation"
@@ -83,6 +84,7 @@ def test_evaluate(root):
     assert "gnuplot" in done.stderr or list((out / "figures").glob("*.svg"))
 
 
+@one_thread
 def test_evaluate_failures(root):
     """A simulator that fails makes a report that says so, and status 1."""
     out = root / "evaluation"
@@ -92,6 +94,7 @@ def test_evaluate_failures(root):
     assert (out / "evaluation.md").read_text().count("**Failed**") == 6
 
 
+@one_thread
 @pytest.mark.parametrize("words, says", [
     (["evaluate", "--only", "fig99"], "--only: 'fig99' is none of"),
     (["evaluate", "--jobs", "0"], "--jobs 0"),
@@ -108,6 +111,7 @@ def test_usage(words, says):
     assert len(done.stderr.splitlines()) == 1
 
 
+@one_thread
 @pytest.mark.parametrize("words, says", [
     (["--profile", "no-such-device"], "no-such-device"),
     (["--shapes", "OPT-30B:40%"], "give it a larger share"),
@@ -120,6 +124,7 @@ def test_impossible(words, says):
         assert done.returncode == 1 and says in done.stderr
 
 
+@one_thread
 def test_help():
     for words in (["--help"], ["serve", "--help"], ["serve", "--profile", "x", "--help"],
                   ["evaluate", "--help"], ["evaluate", "--version"]):

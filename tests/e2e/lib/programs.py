@@ -6,6 +6,8 @@ import pathlib
 import re
 import time
 
+import pytest
+
 TOP = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("MM_BUILD", TOP / "build"))
 BIN = BUILD / "bin"
@@ -22,10 +24,18 @@ PATIENCE_S = 180
 REPORTS = re.compile(r"AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error:|^panic: ", re.M)
 
 
+one_thread = pytest.mark.skipif(SANITIZE == "thread", reason="what runs has one thread")
+
+
 def count(release, sanitized):
     """How often a randomised test repeats its thing."""
     n = sanitized if SANITIZE else release
     return n * 10 if LONG else n
+
+
+def some(every, few):
+    """The parameters of a test: under a sanitizer those few that go all ways, where the others only go them again."""
+    return few if SANITIZE and not LONG else every
 
 
 class DeadlineError(AssertionError):
