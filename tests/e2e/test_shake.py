@@ -55,6 +55,12 @@ def test_threads_starve_and_recover():
     assert int(re.search(r"(\d+) threads starved", errors)[1]) >= 1, errors
 
 
+def test_version():
+    done = subprocess.run([sys.executable, SHAKE, "--version"], capture_output=True, text=True, timeout=limit(60),
+                          check=True)
+    assert re.fullmatch(r"shake \(mmd\) [0-9.]+\n", done.stdout) and not done.stderr
+
+
 @pytest.mark.parametrize("args, code, says", [
     (["sh", "-c", "exit 7"], 7, "seed"), (["sh", "-c", "kill -KILL $$"], 128 + signal.SIGKILL, "seed"),
     (["/nowhere/program"], 127, "/nowhere/program"), ([], 2, "COMMAND"), (["--spin", "x", "true"], 2, "'x'"),

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part conformance: every program of ctest's label, by itself, and what differs from the software GPU."""
 
+import contextlib
 import json
+import pathlib
+import tempfile
 
 from suite.work import Failure, OutOfTime
 
@@ -17,8 +20,17 @@ LAST = ("conformance/misuse", "conformance/fault")
 IDENTITY = ("device.", "machine.", "cublas.version")
 
 
+@contextlib.contextmanager
+def ctest_folder(build):
+    """Of its own: ctest writes down what ran where it is, and in the build folder a ctest around us may be at that."""
+    with tempfile.TemporaryDirectory(prefix="gpu-suite-ctest.") as folder:
+        (pathlib.Path(folder) / "CTestTestfile.cmake").write_text(f'subdirs("{build}")\n')
+        yield folder
+
+
 def programs(suite):
-    done = suite.run("ctest-list", ["ctest", "--test-dir", suite.build, "-L", "^conformance$", "--show-only=json-v1"])
+    with ctest_folder(suite.build) as folder:
+        done = suite.run("ctest-list", ["ctest", "--test-dir", folder, "-L", "^conformance$", "--show-only=json-v1"])
     try:
         names = [test["name"] for test in json.loads(done.text())["tests"]]
     except (ValueError, KeyError):
@@ -54,21 +66,14 @@ def run_one(suite, name, driver):
     stem = f"{driver}-{name.replace('/', '-')}"
     facts = suite.logs / f"{stem}.facts.json"
     facts.unlink(missing_ok=True)
-    done = suite.run(
-        stem,
-        [
-            "ctest",
-            "--test-dir",
-            suite.build,
-            "-R",
-            f"^{name}$",
-            "--output-on-failure",
-            "--output-junit",
-            suite.logs / f"{stem}.xml",
-        ],
-        env={"MM_DRIVER": driver, "MM_CONF_FACTS": str(facts)},
-        limit=min(LIMIT_S, max((suite.left() - kept(suite)) / SHARE, SHARE_S)),
-    )
+    with ctest_folder(suite.build) as folder:
+        xml = suite.logs / f"{stem}.xml"
+        done = suite.run(
+            stem,
+            ["ctest", "--test-dir", folder, "-R", f"^{name}$", "--output-on-failure", "--output-junit", xml],
+            env={"MM_DRIVER": driver, "MM_CONF_FACTS": str(facts)},
+            limit=min(LIMIT_S, max((suite.left() - kept(suite)) / SHARE, SHARE_S)),
+        )
     tests, told = read_facts(facts)
     text = done.text()
     if not done.ended:
