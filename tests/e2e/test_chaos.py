@@ -14,7 +14,7 @@ import pytest
 
 import models
 from daemon import alive, role_of
-from programs import SANITIZE, LONG, check_report, last_line, wait_until
+from programs import PATIENT, SANITIZE, LONG, check_report, last_line, wait_until
 from tenant import make_requests, plain_tokens
 
 KILLS = int(os.environ.get("MM_CHAOS_KILLS", (10 if SANITIZE else 100) * (10 if LONG else 1)))
@@ -173,7 +173,7 @@ def test_kill_core(start, serve, root, model_dirs):
 @pytest.mark.parametrize("policy", ["recompute", "elastic", "remap"])
 def test_kill_everything(root, start, serve, model_dirs, rng, policy):
     """All at once, under each policy, with memory short."""
-    d = start(policy=policy, pool="3M", page="16K")
+    d = start(policy=policy, pool="3M", page="16K", extra=PATIENT)
     witness = Bystander(serve, root, d, "witness", model_dirs[0], 1, extra=["--kv-share", "256K"])
     requests = make_requests(root / "v.requests", 20, output=(40, 90))
     victims = {}

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from programs import last_line, some, wait_until
+from programs import PATIENT, last_line, some, wait_until
 from tenant import make_requests, plain_tokens
 
 
@@ -38,7 +38,7 @@ class Watch(threading.Thread):
 @pytest.mark.parametrize("policy", some(["elastic", "remap"], ["remap"]))
 def test_bursts(root, start, serve, model_dirs, policy):
     """Staggered bursts; the pool holds three models and little more, and all three stay to the end."""
-    d = start(policy=policy, pool="3200K", page="16K")
+    d = start(policy=policy, pool="3200K", page="16K", extra=PATIENT)
     requests, want = [], []
     for i, model in enumerate(model_dirs):
         path = make_requests(root / f"{i}.jsonl", 14, prompt=(16, 64), output=(60, 120), seed=i)

@@ -33,6 +33,10 @@ def count(release, sanitized):
     return n * 10 if LONG else n
 
 
+# For mmd where memory is short for long: what waits for others to give something back waits so many times as long.
+PATIENT = ["--controller", "time-scale=10"]
+
+
 def some(every, few):
     """The parameters of a test: under a sanitizer those few that go all ways, where the others only go them again."""
     return few if SANITIZE and not LONG else every
