@@ -9,7 +9,7 @@
 
 #include "mm/base.h"
 
-#define TIMEOUT_S       60
+#define TIMEOUT_S       180 /* mmd answers when its pages are made; generous: a slow host */
 #define REPLY_BYTES_MAX (1 << 20)
 
 int mm_rpc_open(const char *socket_path)
