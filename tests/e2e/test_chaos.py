@@ -17,7 +17,7 @@ from daemon import alive, role_of
 from programs import PATIENT, SANITIZE, LONG, check_report, last_line, wait_until
 from tenant import make_requests, plain_tokens
 
-KILLS = int(os.environ.get("MM_CHAOS_KILLS", (10 if SANITIZE else 100) * (10 if LONG else 1)))
+KILLS = int(os.environ.get("MM_CHAOS_KILLS", (10 if SANITIZE else 50) * (20 if LONG else 1)))
 
 
 class Bystander:

@@ -18,7 +18,7 @@ import time
 import pytest
 
 from models import random_model
-from programs import BIN, TOP, last_line, limit, wait_until
+from programs import BIN, TOP, last_line, limit, one_thread, wait_until
 
 PROGRAMS = {
     "mmd": [[]],
@@ -54,6 +54,7 @@ def obey_modes():
 # ---- help
 
 
+@one_thread
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join([os.path.basename(words[0]), *words[1:]]))
 def test_help(words):
     """-h is --help: on stdout, with status 0, and nothing on stderr."""
@@ -82,6 +83,7 @@ QUOTA = ["mmctl", "--dir", "DIR", "quota", "set", "x"]
 PLAN = ["mmctl", "--dir", "DIR", "plan", "set", "x"]
 
 
+@one_thread
 @pytest.mark.parametrize("command, flag, words", [
     (MMD, "--driver", ["software", "cuda"]),
     (MMD, "--policy", ["recompute", "elastic", "remap", "swap", "naive", "naive-bounded"]),
@@ -134,6 +136,7 @@ def test_choices(small, root, command, flag, words):
     assert not names["DIR"].exists() and not names["OUT"].exists()
 
 
+@one_thread
 @pytest.mark.parametrize("command", [SERVE, BENCH, ["mmbench", "gpu"], ["mmctl", "devices"]],
                          ids=lambda words: " ".join(words[:2]))
 def test_choices_of_the_environment(small, root, command):
@@ -334,6 +337,7 @@ def test_wait_for_a_device(root, first, says):
         assert code == 0 and out == "mmd x is ready\n", errors
 
 
+@one_thread
 @pytest.mark.parametrize("words", [["--timeout"], ["--timeout", "x"], ["--timeout", "-1"], ["--timeout", "nan"],
                                    ["--timeout", "1", "2"], ["--timeout=1", "2"], ["now"], ["--timeout="]], ids=str)
 def test_wait_usage(root, words):
@@ -391,6 +395,7 @@ def test_command_lines_are_found():
     assert len(SHOWN) > 20 and {"README.md", "tutorial.md"} <= {page for page, _, _ in SHOWN}
 
 
+@one_thread
 @pytest.mark.parametrize("page, program, words", SHOWN,
                          ids=lambda value: " ".join(value) if isinstance(value, list) else value)
 def test_shown_command_line(root, page, program, words):
@@ -416,6 +421,7 @@ def texts():
         yield " ".join([os.path.basename(words[0]), *words[1:]]), run(*words, "--help")[1]
 
 
+@one_thread
 def test_help_that_is_pointed_at():
     """Each `PROGRAM ... --help` that is named anywhere can be had."""
     named = set()
