@@ -444,6 +444,7 @@ def play(root, lines, env=None):
     """A block as a shell script, where it does no harm: what it makes in build/ or /tmp lies in a folder of ours."""
     script = re.sub(r"(?<![\w/])(?:build/(bin/|examples/)?|/tmp/)",
                     lambda found: f"{BIN.parent if found[1] else root}/{found[1] or ''}", "\n".join(lines))
+    script = re.sub(r"(mmctl .*\bwait)\b", rf"\1 --timeout {limit(60)}", script)  # on a slow host
     (root / "gpu").mkdir(exist_ok=True)
     process = subprocess.Popen(["bash", "-euc", script], cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, start_new_session=True,
