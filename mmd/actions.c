@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "libclient/protocol/xplan.h"
 #include "mmd/shell.h"
 
 static void outboxed(struct mm_session *s, int r)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libclient/ipc/clock.h"
+#include "libclient/protocol/xplan.h"
 #include "mmd/shell.h"
 
 #define SCHEMA 1

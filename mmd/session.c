@@ -7,6 +7,7 @@
 
 #include "libclient/ipc/clock.h"
 #include "libclient/ipc/sock.h"
+#include "libclient/protocol/xplan.h"
 #include "mmd/check.h"
 #include "mmd/handshake.h"
 #include "mmd/peer.h"

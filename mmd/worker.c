@@ -9,6 +9,7 @@
 
 #include "libclient/ipc/clock.h"
 #include "libclient/ipc/sock.h"
+#include "libclient/protocol/xplan.h"
 #include "mmd/shell.h"
 #include "mmd/swap.h"
 

@@ -14,12 +14,12 @@
  */
 #pragma once
 
+#include "libclient/protocol/xplan.h"
 #include "mmd/core/account.h"
 #include "mmd/core/core.h"
 #include "mmd/core/layers.h"
 #include "mmd/core/ledger.h"
 #include "mmd/core/plan.h"
-#include "mmd/proto.h"
 
 /* One unit's worst: a SWITCH that changes each model entry and hands out each page, all gates. */
 #define MM_BURST_MAX  (2 * MM_MAP_KV_BASE + MM_LAYERS_MAX + 64)

@@ -15,6 +15,7 @@
 #include <sys/queue.h>
 
 #include "libclient/ipc/ring.h"
+#include "libclient/protocol/xplan.h"
 #include "mmd/proto.h"
 #include "mmd/xfer/device.h"
 #include "mmd/xfer/link.h"

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "libclient/ipc/region.h"
-#include "mmd/proto.h"
+#include "libclient/protocol/xplan.h"
 #include "mmd/xfer/link.h"
 
 struct mm_xswap {

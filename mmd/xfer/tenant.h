@@ -25,7 +25,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "mmd/proto.h"
+#include "libclient/protocol/xplan.h"
 #include "mmd/xfer/link.h"
 
 struct mm_xcycle { /* one slot of an active plan */

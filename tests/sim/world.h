@@ -12,9 +12,9 @@
  */
 #pragma once
 
+#include "libclient/protocol/xplan.h"
 #include "mm/base.h"
 #include "mmd/core/core.h"
-#include "mmd/proto.h"
 
 #define W_PROCS    8
 #define W_PAGES    256

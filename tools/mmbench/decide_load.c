@@ -6,9 +6,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "libclient/protocol/xplan.h"
 #include "mm/base.h"
 #include "mmd/core/core.h"
-#include "mmd/proto.h"
 #include "tools/workload/random.h"
 
 #define PAGE_BYTES    (UINT64_C(16) << 20)

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "kernels/timing/profile.h"
+#include "libclient/protocol/xplan.h"
 #include "mm/client.h"
 #include "mmd/core/core.h"
 #include "mmd/proto.h"

@@ -22,6 +22,7 @@
 
 #include "libclient/ipc/region.h"
 #include "libclient/ipc/ring.h"
+#include "libclient/protocol/xplan.h"
 #include "mm/base.h"
 #include "mm/gpu.h"
 #include "mmd/proto.h"
