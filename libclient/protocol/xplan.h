@@ -4,7 +4,7 @@
  *
  * Concept:   two rings of struct mm_msg (opcodes MM_XOP_*) in two memfds carry jobs and their completions.
  *            For each tenant there is a plan, which core writes, and the cursors of its slots, which
- *            xfer writes.
+ *            xfer writes; how the slots move is mm_cycles' (libclient/protocol/cycle.h).
  * Trust:     both sides are mmd's; no tenant maps any of this writable. xfer copies a plan and checks the
  *            copy; core checks what xfer says like a peer's.
  * Lifetime:  cursors survive xfer: they are all that a new one knows of what the last one was at.
