@@ -85,9 +85,9 @@ static int check_free(const struct mm_xfer *x, uint32_t page)
 	for (const struct mm_xtenant *t = x->tenants; t; t = t->next) {
 		bool landing = mm_xtenant_copying(t);
 
-		for (uint32_t s = 0; (t->active || landing) && s < t->plan->n_slots; s++)
+		for (uint32_t s = 0; (t->cycles.active || landing) && s < t->plan->n_slots; s++)
 			if (slot_holds(&t->plan->slot[s], page))
-				return t->active ? -EBUSY : -EAGAIN;
+				return t->cycles.active ? -EBUSY : -EAGAIN;
 	}
 	return 0;
 }
@@ -221,7 +221,7 @@ static int run_quiesce(struct mm_xfer *x, struct mm_xjob *job)
 
 	if (!tenant)
 		return -ENOENT;
-	if (tenant->active && tenant->epoch > job->msg.epoch)
+	if (tenant->cycles.active && mm_xtenant_epoch(tenant) > job->msg.epoch)
 		return -ESTALE;
 	mm_xtenant_quiesce(tenant);
 	return mm_xtenant_copying(tenant) ? -EINPROGRESS : 0;

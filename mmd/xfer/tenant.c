@@ -13,11 +13,11 @@
 
 /* ---- gates and cursors ---- */
 
-static struct mm_gate *gate_of(const struct mm_xcycle *c, uint32_t pos)
+static struct mm_gate *gate_of(const struct mm_xtenant *t, uint32_t s, uint32_t pos)
 {
-	struct mm_gate_region *gates = c->tenant->gate.base;
+	struct mm_gate_region *gates = t->gate.base;
 
-	return &gates->gate[c->tenant->plan->slot[c->slot].layer[pos]];
+	return &gates->gate[mm_cycle_layer(&t->cycles, s, pos)];
 }
 
 /* Pairs with the release of the tenant's stream write and of our own stores before a restart. */
@@ -40,49 +40,51 @@ static const struct mm_xpace *pace_of(const struct mm_xtenant *t)
  * The low half only: the high half is core's. Release: cursor and copied bytes come before. @seen_ns:
  * mm_xpace, of what it is written for.
  */
-static void gate_write_for(const struct mm_xtenant *t, struct mm_gate *gate, uint64_t word,
-			   uint64_t seen_ns)
+static void gate_write(const struct mm_xtenant *t, struct mm_gate *gate, uint32_t word,
+		       uint64_t seen_ns)
 {
-	mm_xpace_write(pace_of(t), t->gate_inode, low_offset(t, gate), (uint32_t)word, seen_ns);
-	__atomic_store_n(&gate->low, (uint32_t)word, __ATOMIC_RELEASE);
+	mm_xpace_write(pace_of(t), t->gate_inode, low_offset(t, gate), word, seen_ns);
+	__atomic_store_n(&gate->low, word, __ATOMIC_RELEASE);
 }
 
-static void gate_write(const struct mm_xtenant *t, struct mm_gate *gate, uint64_t word)
+/* That of the first layer last. */
+static void gates_write(const struct mm_xtenant *t, uint32_t s, uint32_t first)
 {
-	gate_write_for(t, gate, word, 0);
+	for (uint32_t i = 1; i < t->plan->slot[s].n_layers; i++)
+		gate_write(t, gate_of(t, s, i), (uint32_t)MM_GATE_EMPTY, 0);
+	gate_write(t, gate_of(t, s, 0), first, 0);
+}
+
+static struct mm_xcursor *cursor_of(const struct mm_xtenant *t, uint32_t s)
+{
+	struct mm_xcursor_region *cursors = t->cursor.base;
+
+	return &cursors->slot[s];
 }
 
 /* State and position change in one store: a kill in between would tear them. */
-static void cursor_write(struct mm_xcycle *c, enum mm_cursor_state state, uint32_t pos)
+static void cursor_write(const struct mm_xtenant *t, uint32_t s, uint32_t state, uint32_t pos)
 {
 	static_assert(offsetof(struct mm_xcursor, pos) == offsetof(struct mm_xcursor, state) + 4 &&
 			      offsetof(struct mm_xcursor, state) % 8 == 0,
 		      "one 64-bit store");
 
-	__atomic_store_n((uint64_t *)(void *)&c->cursor->state,
+	__atomic_store_n((uint64_t *)(void *)&cursor_of(t, s)->state,
 			 (uint64_t)state | (uint64_t)pos << 32, __ATOMIC_RELEASE);
-	c->pos = pos;
 }
 
-static uint32_t cycle_length(const struct mm_xcycle *c)
+/* Core's to write at any time. */
+static uint64_t open_read(const struct mm_xtenant *t)
 {
-	return c->tenant->plan->slot[c->slot].n_layers;
+	const struct mm_xplan_region *shared = t->plan_region.base;
+
+	return __atomic_load_n(&shared->open, __ATOMIC_ACQUIRE);
 }
 
-static uint32_t next_pos(const struct mm_xcycle *c)
-{
-	return (c->pos + 1) % cycle_length(c);
-}
-
-static uint32_t previous_pos(const struct mm_xcycle *c)
-{
-	return (c->pos + cycle_length(c) - 1) % cycle_length(c);
-}
-
-/* ---- streaming ---- */
+/* ---- acts ---- */
 
 /* One writer, and readers that want whole numbers: relaxed, layers_streamed last. */
-static void account(const struct mm_xcycle *c)
+static void streamed_count(const struct mm_xcycle *c)
 {
 	struct mm_xcursor_region *r = c->tenant->cursor.base;
 	uint64_t ns = mm_now_ns() - c->since_ns;
@@ -94,110 +96,134 @@ static void account(const struct mm_xcycle *c)
 	__atomic_store_n(&r->layers_streamed, r->layers_streamed + 1, __ATOMIC_RELEASE);
 }
 
-/* One bit per layer, of our copy; the word that opens them all is core's to write at any time. */
-static bool is_closed(const struct mm_xcycle *c)
-{
-	const struct mm_xplan_region *plan = c->tenant->plan, *shared = c->tenant->plan_region.base;
-	uint16_t layer = plan->slot[c->slot].layer[c->pos];
+static void copy_landed(struct mm_xtransfer *transfer, int result);
 
-	if (!(plan->closed[layer / 64] >> (layer % 64) & 1))
-		return false;
-	return __atomic_load_n(&shared->open, __ATOMIC_ACQUIRE) <
-	       MM_XPLAN_OPEN(plan->epoch, layer + 1u);
+/* What was kept of the slot is void. */
+static void cycle_set_up(struct mm_xtenant *t, uint32_t s)
+{
+	t->cycle[s] = (struct mm_xcycle){
+		.tenant = t,
+		.slot = s,
+		.transfer = { .store = t->store,
+			      .page = t->plan->slot[s].page,
+			      .landed = copy_landed },
+	};
 }
 
-/* @seen_ns: mm_xpace, that the copy landed or the layer was opened */
-static void hand_over(struct mm_xcycle *c, uint64_t seen_ns)
+static void copy_begin(struct mm_xcycle *c, uint32_t pos, uint64_t now_ns)
 {
-	c->landed = false;
-	gate_write_for(c->tenant, gate_of(c, c->pos), MM_GATE_READY, seen_ns);
-	cursor_write(c, MM_CUR_HELD, c->pos);
-	account(c);
+	struct mm_xtenant *t = c->tenant;
+	const struct mm_xplan_layer *layer =
+		&t->plan->layer[mm_cycle_layer(&t->cycles, c->slot, pos)];
+
+	c->since_ns = now_ns;
+	c->transfer.store_offset = layer->store_offset;
+	c->transfer.bytes = layer->bytes;
+	mm_xlink_start(t->link, &t->flow, &c->transfer);
 }
 
-static void layer_landed(struct mm_xtransfer *transfer, int result)
+/* @seen_ns: mm_xpace, that what the acts follow from happened; 0 = not known */
+static void act_perform(struct mm_xtenant *t, const struct mm_cycle_act *act, uint64_t seen_ns,
+			uint64_t now_ns)
+{
+	uint32_t s = act->slot;
+
+	switch (act->kind) {
+	case MM_CYCLE_NEW:
+		cycle_set_up(t, s);
+		return;
+	case MM_CYCLE_CURSOR:
+		cursor_write(t, s, act->word, act->pos);
+		return;
+	case MM_CYCLE_EPOCH:
+		__atomic_store_n(&cursor_of(t, s)->epoch, t->plan->epoch, __ATOMIC_RELEASE);
+		return;
+	case MM_CYCLE_GATE:
+		gate_write(t, gate_of(t, s, act->pos), act->word, seen_ns);
+		return;
+	case MM_CYCLE_GATES:
+		gates_write(t, s, act->word);
+		return;
+	case MM_CYCLE_COPY:
+		copy_begin(&t->cycle[s], act->pos, now_ns);
+		return;
+	case MM_CYCLE_CANCEL:
+		mm_xlink_cancel(t->link, &t->cycle[s].transfer);
+		return;
+	case MM_CYCLE_COUNT:
+		streamed_count(&t->cycle[s]);
+		return;
+	}
+}
+
+static void acts_perform(struct mm_xtenant *t, const struct mm_cycle_acts *acts, uint64_t seen_ns,
+			 uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < acts->n; i++)
+		act_perform(t, &acts->act[i], seen_ns, now_ns);
+}
+
+/* ---- streaming ---- */
+
+static void copy_landed(struct mm_xtransfer *transfer, int result)
 {
 	struct mm_xcycle *c =
 		(struct mm_xcycle *)((char *)transfer - offsetof(struct mm_xcycle, transfer));
+	struct mm_xtenant *t = c->tenant;
+	bool wanted = t->cycles.slot[c->slot].state == MM_CYCLE_COPYING;
+	struct mm_cycle_acts acts;
 
-	c->copying = false;
-	if (!c->tenant->active || c->dropped)
-		return; /* quiesced or replanned meanwhile: gates and cursors are reset */
-	if (result == MM_XLINK_UNREADABLE) {
+	if (wanted && result == MM_XLINK_UNREADABLE) {
 		/* The cursor stays at COPYING: nobody runs on what is in the slot now. */
-		c->tenant->failed = result;
-		return;
-	}
-	if (result < 0) {
+		t->failed = result;
+	} else if (wanted && result < 0) {
 		/* All bounds were checked: it is the driver. A new xfer starts from the cursor. */
-		mm_log(MM_LOG_ERROR, "xfer.stream_failed", "tenant=%" PRIu64 " error=%s",
-		       c->tenant->id, strerror(-result));
+		mm_log(MM_LOG_ERROR, "xfer.stream_failed", "tenant=%" PRIu64 " error=%s", t->id,
+		       strerror(-result));
 		_exit(1);
 	}
-	c->landed = is_closed(c);
-	if (!c->landed)
-		hand_over(c, transfer->landed_ns);
+	mm_cycle_copied(&t->cycles, c->slot, result >= 0, open_read(t), &acts);
+	acts_perform(t, &acts, transfer->landed_ns, 0);
 }
 
-static void copy_in(struct mm_xcycle *c, uint64_t now_ns)
+static void gate_look(struct mm_xtenant *t, uint32_t s, uint32_t layer, uint64_t now_ns)
 {
-	const struct mm_xplan_slot *slot = &c->tenant->plan->slot[c->slot];
-	const struct mm_xplan_layer *layer = &c->tenant->plan->layer[slot->layer[c->pos]];
+	const struct mm_gate_region *gates = t->gate.base;
+	const struct mm_gate *gate = &gates->gate[layer];
+	uint32_t low = gate_read(gate);
+	struct mm_cycle_acts acts;
 
-	c->since_ns = now_ns;
-	c->copying = true;
-	c->transfer.store_offset = layer->store_offset;
-	c->transfer.bytes = layer->bytes;
-	mm_xlink_start(c->tenant->link, &c->tenant->flow, &c->transfer);
-}
-
-static void poll_cycle(struct mm_xcycle *c, uint64_t now_ns)
-{
-	struct mm_gate *gate;
-	uint32_t word;
-
-	if (c->copying || c->stopped)
+	mm_cycle_saw_gate(&t->cycles, s, low, &acts);
+	if (acts.n == 0)
 		return;
-	if (c->landed) {
-		if (!is_closed(c))
-			hand_over(c, 0);
+	t->cycle[s].transfer.caused_ns =
+		mm_xpace_saw(pace_of(t), t->gate_inode, low_offset(t, gate), low);
+	acts_perform(t, &acts, 0, now_ns);
+}
+
+static void slot_poll(struct mm_xtenant *t, uint32_t s, uint64_t now_ns)
+{
+	struct mm_cycle_acts acts;
+	uint32_t layer;
+
+	switch (mm_cycle_look(&t->cycles, s, &layer)) {
+	case MM_CYCLE_LOOK_NOWHERE:
+		return;
+	case MM_CYCLE_LOOK_GATE:
+		gate_look(t, s, layer, now_ns);
+		return;
+	case MM_CYCLE_LOOK_OPEN:
+		mm_cycle_saw_open(&t->cycles, s, open_read(t), &acts);
+		acts_perform(t, &acts, 0, now_ns);
 		return;
 	}
-	gate = gate_of(c, c->pos);
-	word = gate_read(gate);
-	if (!(word & MM_GATE_DONE))
-		return;
-	c->transfer.caused_ns = mm_xpace_saw(pace_of(c->tenant), c->tenant->gate_inode,
-					     low_offset(c->tenant, gate), word);
-	/* Intent first: from here on a new xfer knows that the occupant is void. */
-	cursor_write(c, MM_CUR_COPYING, next_pos(c));
-	gate_write(c->tenant, gate, MM_GATE_EMPTY);
-	copy_in(c, now_ns);
-}
-
-/* Take up a cursor, ours of before a restart or core's of a new plan. */
-static void resume_cycle(struct mm_xcycle *c, enum mm_cursor_state state, uint64_t now_ns)
-{
-	struct mm_gate *previous = gate_of(c, previous_pos(c));
-
-	c->transfer.caused_ns = 0;
-	if (state == MM_CUR_HELD)
-		return;
-	if (gate_read(gate_of(c, c->pos)) != MM_GATE_EMPTY) {
-		/* READY was written before the kill; it may even be used up by now. Never again. */
-		cursor_write(c, MM_CUR_HELD, c->pos);
-		return;
-	}
-	if (gate_read(previous) & MM_GATE_DONE)
-		gate_write(c->tenant, previous, MM_GATE_EMPTY);
-	copy_in(c, now_ns);
 }
 
 void mm_xtenant_poll(struct mm_xtenant *tenant, uint64_t now_ns)
 {
 	tenant->looked_ns = now_ns;
 	for (uint32_t s = 0; s < tenant->plan->n_slots; s++)
-		poll_cycle(&tenant->cycle[s], now_ns);
+		slot_poll(tenant, s, now_ns);
 }
 
 bool mm_xtenant_in_step(const struct mm_xtenant *tenant)
@@ -248,13 +274,28 @@ static int check_plan(const struct mm_xtenant *t, const struct mm_xplan_region *
 	return 0;
 }
 
-static bool cursor_fits(const struct mm_xtenant *t, const struct mm_xplan_region *plan, uint32_t s)
+/* The machine's view of a private copy, which has been checked. */
+static struct mm_cycle_plan plan_view(const struct mm_xplan_region *plan)
 {
-	const struct mm_xcursor_region *cursors = t->cursor.base;
-	const struct mm_xcursor *cursor = &cursors->slot[s];
+	struct mm_cycle_plan view = { .epoch = plan->epoch,
+				      .store = plan->store_id,
+				      .closed = plan->closed,
+				      .n_slots = plan->n_slots };
 
-	return cursor->epoch == plan->epoch && cursor->state <= MM_CUR_COPYING &&
-	       cursor->pos < plan->slot[s].n_layers;
+	for (uint32_t s = 0; s < plan->n_slots; s++)
+		view.slot[s] = (struct mm_cycle_slot){ .layer = plan->slot[s].layer,
+						       .page = plan->slot[s].page,
+						       .n_layers = plan->slot[s].n_layers,
+						       .n_pages = plan->slot[s].n_pages,
+						       .in_place = plan->slot[s].in_place };
+	return view;
+}
+
+static bool cursor_fits(const struct mm_xtenant *t, const struct mm_cycle_plan *plan, uint32_t s)
+{
+	const struct mm_xcursor *cursor = cursor_of(t, s);
+
+	return mm_cycle_cursor_fits(plan, s, cursor->epoch, cursor->state, cursor->pos);
 }
 
 /* The plan region as it is now, checked, into @copy. */
@@ -275,206 +316,128 @@ static int plan_take(const struct mm_xtenant *t, uint64_t epoch, struct mm_xplan
 	return check_plan(t, copy, store);
 }
 
-static void cycle_set_up(struct mm_xtenant *t, uint32_t s, struct mm_xstore *store)
+/* Take up a cursor, ours of before a restart or core's of a new plan. */
+static void slot_resume(struct mm_xtenant *t, uint32_t s, struct mm_cycle_acts *acts)
 {
-	struct mm_xcursor_region *cursors = t->cursor.base;
+	const struct mm_xcursor *cursor = cursor_of(t, s);
+	uint32_t pos = cursor->pos, before = mm_cycle_before(&t->cycles, s, pos);
+	uint32_t gate = gate_read(gate_of(t, s, pos));
+	uint32_t previous = gate_read(gate_of(t, s, before));
 
-	t->cycle[s] = (struct mm_xcycle){
-		.tenant = t,
-		.slot = s,
-		.cursor = &cursors->slot[s],
-		.pos = cursors->slot[s].pos,
-		.transfer = { .store = store,
-			      .page = t->plan->slot[s].page,
-			      .landed = layer_landed },
-	};
+	mm_cycle_resume(&t->cycles, s, cursor->state, pos, gate, previous, acts);
 }
 
-static void take_up(struct mm_xtenant *t, struct mm_xstore *store)
+/* Serve the private copy: from where cursors of its epoch stand, other slots from their first layer. */
+static void plan_serve(struct mm_xtenant *t, struct mm_xstore *store)
 {
+	const struct mm_cycle_plan view = plan_view(t->plan);
 	uint64_t now_ns = mm_now_ns();
+	struct mm_cycle_acts acts;
 
-	t->active = true;
-	t->epoch = t->plan->epoch;
-	for (uint32_t s = 0; s < t->plan->n_slots; s++) {
-		cycle_set_up(t, s, store);
-		resume_cycle(&t->cycle[s], t->cycle[s].cursor->state, now_ns);
+	t->store = store;
+	mm_cycles_take_up(&t->cycles, &view);
+	for (uint32_t s = 0; s < view.n_slots; s++) {
+		if (cursor_fits(t, &view, s))
+			slot_resume(t, s, &acts);
+		else
+			mm_cycle_begin(&t->cycles, s, &acts);
+		acts_perform(t, &acts, 0, now_ns);
 	}
+}
+
+static int cursors_check(const struct mm_xtenant *t)
+{
+	const struct mm_cycle_plan view = plan_view(t->plan);
+
+	for (uint32_t s = 0; s < view.n_slots; s++)
+		if (!cursor_fits(t, &view, s))
+			return -EINVAL;
+	return 0;
 }
 
 int mm_xtenant_activate(struct mm_xtenant *tenant, uint64_t epoch)
 {
+	bool active = tenant->cycles.active;
 	struct mm_xstore *store;
 	int rc;
 
-	if (tenant->active && tenant->epoch == epoch)
+	if (active && mm_xtenant_epoch(tenant) == epoch)
 		return 0;
-	if (tenant->active || mm_xtenant_copying(tenant))
+	if (active || mm_xtenant_copying(tenant))
 		return -EBUSY;
 	rc = plan_take(tenant, epoch, tenant->plan, &store);
-	for (uint32_t s = 0; rc == 0 && s < tenant->plan->n_slots; s++)
-		if (!cursor_fits(tenant, tenant->plan, s))
-			rc = -EINVAL;
 	if (rc == 0)
-		take_up(tenant, store);
+		rc = cursors_check(tenant);
+	if (rc == 0)
+		plan_serve(tenant, store);
 	return rc;
 }
 
 /* ---- replan ---- */
 
-static bool same_pages(const struct mm_xplan_slot *a, const struct mm_xplan_slot *b)
+/* Where a copy goes on, its pages stay the same, and where they are. */
+static void plan_move(struct mm_xtenant *t, struct mm_xstore *store)
 {
-	return a->n_pages == b->n_pages &&
-	       memcmp(a->page, b->page, a->n_pages * sizeof(a->page[0])) == 0;
-}
-
-/* Nothing about slot @s changes. */
-static bool slot_stays(const struct mm_xtenant *t, uint32_t s)
-{
-	const struct mm_xplan_slot *a = &t->plan->slot[s], *b = &t->coming->slot[s];
-
-	return s < t->plan->n_slots && s < t->coming->n_slots &&
-	       t->plan->store_id == t->coming->store_id && same_pages(a, b) &&
-	       a->n_layers == b->n_layers &&
-	       memcmp(a->layer, b->layer, a->n_layers * sizeof(a->layer[0])) == 0;
-}
-
-/* What is in the slot, or coming in, is what the next step needs from it first. */
-static bool occupant_stays(const struct mm_xtenant *t, uint32_t s)
-{
-	const struct mm_xcycle *c = &t->cycle[s];
-	const struct mm_xplan_slot *a = &t->plan->slot[s], *b = &t->coming->slot[s];
-
-	if (s >= t->plan->n_slots || s >= t->coming->n_slots ||
-	    t->plan->store_id != t->coming->store_id || !same_pages(a, b) || c->dropped ||
-	    a->layer[c->pos] != b->layer[0])
-		return false;
-	return c->copying || c->landed || gate_read(gate_of(c, c->pos)) == MM_GATE_READY;
-}
-
-/* True: nothing is on its way into a slot that changes. */
-static bool slots_stop(struct mm_xtenant *t)
-{
-	bool still = true;
-
-	for (uint32_t s = 0; s < t->plan->n_slots; s++) {
-		struct mm_xcycle *c = &t->cycle[s];
-
-		if (slot_stays(t, s))
-			continue;
-		c->stopped = true;
-		if (!c->copying || occupant_stays(t, s))
-			continue;
-		if (!c->dropped) {
-			c->dropped = true;
-			mm_xlink_cancel(t->link, &c->transfer);
-		}
-		still &= !c->copying;
-	}
-	return still;
-}
-
-/* Gates first, then where the cursor stands, then whose it is: a kill before that begins here again. */
-static void slot_begin(struct mm_xtenant *t, uint32_t s, bool occupied, uint64_t now_ns)
-{
-	const struct mm_xplan_slot *slot = &t->plan->slot[s];
-	struct mm_xcycle *c = &t->cycle[s];
-	bool held = slot->in_place || (occupied && !c->copying && !c->landed);
-
-	for (uint32_t i = 1; i < slot->n_layers; i++)
-		gate_write(t, gate_of(c, i), MM_GATE_EMPTY);
-	gate_write(t, gate_of(c, 0), held ? MM_GATE_READY : MM_GATE_EMPTY);
-	cursor_write(c, held ? MM_CUR_HELD : MM_CUR_COPYING, 0);
-	__atomic_store_n(&c->cursor->epoch, t->plan->epoch, __ATOMIC_RELEASE);
-	c->stopped = false;
-	if (!held && !c->copying && !c->landed) {
-		c->transfer.caused_ns = 0;
-		copy_in(c, now_ns);
-	}
-}
-
-static void go_over(struct mm_xtenant *t, struct mm_xstore *store)
-{
-	bool stays[MM_SLOTS_MAX], occupied[MM_SLOTS_MAX];
-	uint64_t now_ns = mm_now_ns();
-
-	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++) {
-		stays[s] = slot_stays(t, s);
-		occupied[s] = occupant_stays(t, s);
-	}
-	/* Where a transfer goes on, its pages stay the same, and where they are. */
-	memcpy(t->plan, t->coming, sizeof(*t->plan));
-	t->epoch = t->plan->epoch;
-	for (uint32_t s = 0; s < t->plan->n_slots; s++) {
-		if (stays[s]) {
-			__atomic_store_n(&t->cycle[s].cursor->epoch, t->epoch, __ATOMIC_RELEASE);
-			continue;
-		}
-		if (!occupied[s])
-			cycle_set_up(t, s, store);
-		slot_begin(t, s, occupied[s], now_ns);
-	}
-}
-
-/* Nothing was active: a new xfer, or nothing cycled. */
-static void begin_anew(struct mm_xtenant *t, struct mm_xstore *store)
-{
-	uint64_t now_ns = mm_now_ns();
+	struct mm_cycle_plan view;
 
 	memcpy(t->plan, t->coming, sizeof(*t->plan));
-	t->active = true;
-	t->epoch = t->plan->epoch;
-	for (uint32_t s = 0; s < t->plan->n_slots; s++) {
-		bool fits = cursor_fits(t, t->plan, s);
+	t->store = store;
+	view = plan_view(t->plan);
+	mm_cycles_rebind(&t->cycles, &view);
+}
 
-		cycle_set_up(t, s, store);
-		if (fits)
-			resume_cycle(&t->cycle[s], t->cycle[s].cursor->state, now_ns);
-		else
-			slot_begin(t, s, false, now_ns);
-	}
+/* A copy of which nothing is on the device ends as it is cancelled: then nothing is waited for. */
+static int plan_go_over(struct mm_xtenant *t, struct mm_xstore *store)
+{
+	const struct mm_cycle_plan next = plan_view(t->coming);
+	struct mm_cycle_acts acts;
+	int rc;
+
+	do {
+		uint32_t gate[MM_SLOTS_MAX] = { 0 };
+
+		for (uint32_t s = 0; s < t->plan->n_slots; s++)
+			gate[s] = gate_read(gate_of(t, s, t->cycles.slot[s].pos));
+		rc = mm_cycles_replan(&t->cycles, &next, gate, &acts);
+		if (rc == 0)
+			plan_move(t, store);
+		acts_perform(t, &acts, 0, mm_now_ns());
+	} while (rc == -EINPROGRESS && acts.n > 0);
+	return rc;
 }
 
 int mm_xtenant_replan(struct mm_xtenant *tenant, uint64_t epoch)
 {
+	bool active = tenant->cycles.active;
 	struct mm_xstore *store;
 	int rc;
 
-	if (tenant->active && tenant->epoch >= epoch)
-		return tenant->epoch == epoch ? 0 : -ESTALE;
+	if (active && mm_xtenant_epoch(tenant) >= epoch)
+		return mm_xtenant_epoch(tenant) == epoch ? 0 : -ESTALE;
 	rc = plan_take(tenant, epoch, tenant->coming, &store);
 	if (rc < 0)
 		return rc;
-	if (tenant->active ? !slots_stop(tenant) : mm_xtenant_copying(tenant))
+	if (active)
+		return plan_go_over(tenant, store);
+	/* A new xfer, or nothing cycled. */
+	if (mm_xtenant_copying(tenant))
 		return -EINPROGRESS;
-	if (tenant->active)
-		go_over(tenant, store);
-	else
-		begin_anew(tenant, store);
+	memcpy(tenant->plan, tenant->coming, sizeof(*tenant->plan));
+	plan_serve(tenant, store);
 	return 0;
 }
 
 void mm_xtenant_quiesce(struct mm_xtenant *tenant)
 {
-	tenant->active = false;
-	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
-		if (tenant->cycle[s].copying)
-			mm_xlink_cancel(tenant->link, &tenant->cycle[s].transfer);
-}
+	struct mm_cycle_acts acts;
 
-bool mm_xtenant_copying(const struct mm_xtenant *tenant)
-{
-	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
-		if (tenant->cycle[s].copying)
-			return true;
-	return false;
+	mm_cycles_quiesce(&tenant->cycles, &acts);
+	acts_perform(tenant, &acts, 0, 0);
 }
 
 bool mm_xtenant_uses(const struct mm_xtenant *tenant, const struct mm_xstore *store)
 {
-	return mm_xtenant_copying(tenant)
-		       ? tenant->cycle[0].transfer.store == store
-		       : mm_xtenant_cycles(tenant) && tenant->plan->store_id == store->id;
+	return (mm_xtenant_copying(tenant) || mm_xtenant_cycles(tenant)) && tenant->store == store;
 }
 
 /* ---- life ---- */

@@ -25,19 +25,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "libclient/protocol/xplan.h"
+#include "libclient/ipc/region.h"
+#include "libclient/protocol/cycle.h"
 #include "mmd/xfer/link.h"
 
-struct mm_xcycle { /* one slot of an active plan */
+struct mm_xcycle { /* of a slot, what its machine does not know */
 	struct mm_xtransfer transfer;
 	struct mm_xtenant *tenant;
-	struct mm_xcursor *cursor;
 	uint32_t slot;
-	uint32_t pos;
-	bool copying;      /* the transfer is with the link */
-	bool dropped;      /* it was cancelled by a replan */
-	bool stopped;      /* a replan waits for it: begins nothing */
-	bool landed;       /* COPYING, the bytes are in, the layer is closed */
 	uint64_t since_ns; /* DONE seen */
 };
 
@@ -48,12 +43,12 @@ struct mm_xtenant {
 	struct mm_xlink *link;
 	const struct mm_xpool *pool;
 	struct mm_xflow flow;
-	bool active;
 	int failed;                     /* to be reported: why its plan cannot be served */
-	uint64_t epoch;                 /* of the plan while active */
 	uint64_t looked_ns;             /* at the gates */
 	struct mm_xplan_region *plan;   /* private copy */
 	struct mm_xplan_region *coming; /* of the plan that a replan goes over to */
+	struct mm_xstore *store;        /* of the plan */
+	struct mm_cycles cycles;
 	struct mm_xcycle cycle[MM_SLOTS_MAX];
 	struct mm_xtenant *next;
 };
@@ -89,15 +84,24 @@ int mm_xtenant_replan(struct mm_xtenant *tenant, uint64_t epoch);
 void mm_xtenant_quiesce(struct mm_xtenant *tenant);
 
 /* Is anything of it still on the device? */
-bool mm_xtenant_copying(const struct mm_xtenant *tenant);
+static inline bool mm_xtenant_copying(const struct mm_xtenant *tenant)
+{
+	return mm_cycles_copying(&tenant->cycles);
+}
 
-/* Does its active plan read @store? */
+/* Of its active plan. */
+static inline uint64_t mm_xtenant_epoch(const struct mm_xtenant *tenant)
+{
+	return tenant->cycles.plan.epoch;
+}
+
+/* Does its active plan, or what is on the device, read @store? */
 bool mm_xtenant_uses(const struct mm_xtenant *tenant, const struct mm_xstore *store);
 
 /* Does its active plan have layers that cycle? */
 static inline bool mm_xtenant_cycles(const struct mm_xtenant *tenant)
 {
-	return tenant->active && tenant->plan->n_slots > 0;
+	return tenant->cycles.active && tenant->cycles.plan.n_slots > 0;
 }
 
 /* Is a step open, says the tenant? */

@@ -378,7 +378,7 @@ static void random_shape(struct rig *r, struct shape *shape)
 }
 
 /* REPLAN, and now and then a kill before it is done. */
-static void go_over(struct rig *r)
+static void replan_maybe_killed(struct rig *r)
 {
 	if (!below(r, 4)) {
 		core_push(r->core, (struct mm_msg){ .opcode = MM_XOP_REPLAN,
@@ -400,7 +400,7 @@ static void change(struct rig *r)
 			gate_put(r->core, l, MM_GATE_EMPTY);
 	r->now = next;
 	write_region(r->core, &next, ++r->epoch);
-	go_over(r);
+	replan_maybe_killed(r);
 	for (uint32_t l = 0; l < LAYERS; l++)
 		if (r->mapped[l] && !pages_of(&next, l))
 			gate_put(r->core, l, MM_GATE_EMPTY);
