@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "kernels/timing/profile.h"
-#include "libclient/protocol/xplan.h"
+#include "libclient/protocol/cycle.h"
 #include "mm/client.h"
 #include "mmd/core/core.h"
 #include "mmd/proto.h"
@@ -116,21 +116,22 @@ struct ms_item { /* of an outbox, or on its way */
 	struct mm_msg msg;
 };
 
-struct ms_cycle { /* a slot, as xfer knows it */
-	uint32_t page[MM_SLOT_PAGES_MAX];
-	uint32_t pos;
-	bool held; /* the cursor; else COPYING */
-	bool copying, landed, stopped, dropped;
+struct ms_cycle { /* of a slot, what its machine does not know */
 	uint64_t since_ns;
 	struct ms_transfer *transfer;
 };
 
+struct ms_xplan { /* of xfer's regions */
+	struct mm_core_plan core;
+	uint32_t page[MM_SLOTS_MAX][MM_SLOT_PAGES_MAX];
+};
+
 struct ms_xfer {
-	struct mm_core_plan plan, region;
-	uint32_t region_page[MM_SLOTS_MAX][MM_SLOT_PAGES_MAX];
+	struct ms_xplan plan, region;              /* that it serves; as core wrote it */
+	enum mm_cursor_state cursor[MM_SLOTS_MAX]; /* of region, at its first layer */
+	struct mm_cycles cycles;
 	struct ms_cycle cycle[MM_SLOTS_MAX];
 	uint64_t open;
-	bool active;
 	struct mm_msg waiting; /* a QUIESCE or REPLAN that waits for copies to land */
 	uint64_t bytes_streamed, layers_streamed, copy_ns;
 	uint64_t layers_seen, copy_seen_ns; /* by mmd */

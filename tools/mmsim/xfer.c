@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xfer: jobs, and the cursors of slots, as in mmd/xfer/{job,tenant}.c. */
+/* xfer: jobs as in mmd/xfer/job.c; slots are driven by mm_cycles, as in mmd/xfer/tenant.c. */
 #include <errno.h>
 #include <string.h>
 
@@ -15,73 +15,114 @@ void ms_xfer_done(struct ms_device *dev, uint64_t job, int result, uint64_t at_n
 	ms_heap_push(&dev->sim->heap, at_ns + MS_WAKE_NS, MS_JOB_DONE, (uint16_t)dev->index, 0);
 }
 
-/* ---- slots ---- */
+/* ---- acts ---- */
 
-static const struct mm_core_slot *slot_of(const struct ms_tenant *t, uint32_t s)
+static uint32_t layer_at(const struct ms_tenant *t, const struct mm_cycle_act *act)
 {
-	return &t->x.plan.slot[s];
+	return mm_cycle_layer(&t->x.cycles, act->slot, act->pos);
 }
 
-static uint32_t layer_of(const struct ms_tenant *t, uint32_t s)
+/* As a gate's low half; a layer that cycles is never resident. */
+static uint32_t gate_word(const struct ms_tenant *t, uint32_t layer)
 {
-	return slot_of(t, s)->layer[t->x.cycle[s].pos];
+	static const uint8_t word[] = { [MS_GATE_RESIDENT] = 0,
+					[MS_GATE_READY] = MM_GATE_READY,
+					[MS_GATE_DONE] = MM_GATE_DONE,
+					[MS_GATE_EMPTY] = MM_GATE_EMPTY };
+
+	return word[t->gate[layer]];
 }
 
-static bool is_closed(const struct ms_tenant *t, uint32_t layer)
+static void gate_put(struct ms_tenant *t, uint32_t layer, uint32_t word)
 {
-	const struct mm_core_plan *plan = &t->x.plan;
-
-	return plan->closed[layer / 64] >> (layer % 64) & 1 &&
-	       t->x.open < MM_XPLAN_OPEN(plan->epoch, layer + 1);
+	ms_gate_set(t, layer, word == MM_GATE_READY ? MS_GATE_READY : MS_GATE_EMPTY);
 }
 
-static void copy_in(struct ms_tenant *t, uint32_t s)
+static void gates_put(struct ms_tenant *t, uint32_t s, uint32_t first)
 {
-	struct ms_cycle *c = &t->x.cycle[s];
-	const uint64_t bytes = t->group[1 + layer_of(t, s)].bytes;
+	const struct mm_cycle_slot *slot = &t->x.cycles.plan.slot[s];
+
+	for (uint32_t i = 1; i < slot->n_layers; i++)
+		gate_put(t, slot->layer[i], MM_GATE_EMPTY);
+	gate_put(t, slot->layer[0], first);
+}
+
+static void copy_begin(struct ms_tenant *t, const struct mm_cycle_act *act)
+{
+	const uint64_t bytes = t->group[1 + layer_at(t, act)].bytes;
+	struct ms_cycle *c = &t->x.cycle[act->slot];
 
 	c->since_ns = t->sim->now_ns;
-	c->copying = true;
 	c->transfer = ms_link_start(t->dev, ms_flow_layers(t), (double)bytes, false);
 	c->transfer->tenant = t;
-	c->transfer->slot = s;
+	c->transfer->slot = act->slot;
 }
 
-static void hand_over(struct ms_tenant *t, uint32_t s)
+static void streamed_count(struct ms_tenant *t, const struct mm_cycle_act *act)
 {
-	struct ms_cycle *c = &t->x.cycle[s];
-
-	c->landed = false;
-	c->held = true;
-	t->x.bytes_streamed += t->group[1 + layer_of(t, s)].bytes;
-	t->x.copy_ns += t->sim->now_ns - c->since_ns;
+	t->x.bytes_streamed += t->group[1 + layer_at(t, act)].bytes;
+	t->x.copy_ns += t->sim->now_ns - t->x.cycle[act->slot].since_ns;
 	t->x.layers_streamed++;
-	ms_gate_set(t, layer_of(t, s), MS_GATE_READY);
 }
 
-static void poll_cycle(struct ms_tenant *t, uint32_t s)
+/* xfer is not killed here: of a cursor only what core wrote is ever read. */
+static void act_perform(struct ms_tenant *t, const struct mm_cycle_act *act)
 {
-	struct ms_cycle *c = &t->x.cycle[s];
-
-	if (c->copying || c->stopped)
+	switch (act->kind) {
+	case MM_CYCLE_NEW:
+		t->x.cycle[act->slot].transfer = NULL;
 		return;
-	if (c->landed) {
-		if (!is_closed(t, layer_of(t, s)))
-			hand_over(t, s);
+	case MM_CYCLE_CURSOR:
+	case MM_CYCLE_EPOCH:
+		return;
+	case MM_CYCLE_GATE:
+		gate_put(t, layer_at(t, act), act->word);
+		return;
+	case MM_CYCLE_GATES:
+		gates_put(t, act->slot, act->word);
+		return;
+	case MM_CYCLE_COPY:
+		copy_begin(t, act);
+		return;
+	case MM_CYCLE_CANCEL:
+		ms_link_cancel(t->dev, t->x.cycle[act->slot].transfer);
+		return;
+	case MM_CYCLE_COUNT:
+		streamed_count(t, act);
 		return;
 	}
-	if (t->gate[layer_of(t, s)] != MS_GATE_DONE)
-		return;
-	ms_gate_set(t, layer_of(t, s), MS_GATE_EMPTY);
-	c->held = false;
-	c->pos = (c->pos + 1) % slot_of(t, s)->n_layers;
-	copy_in(t, s);
+}
+
+static void acts_perform(struct ms_tenant *t, const struct mm_cycle_acts *acts)
+{
+	for (uint32_t i = 0; i < acts->n; i++)
+		act_perform(t, &acts->act[i]);
+}
+
+/* ---- slots ---- */
+
+static void slot_look(struct ms_tenant *t, uint32_t s)
+{
+	struct mm_cycle_acts acts = { 0 };
+	uint32_t layer;
+
+	switch (mm_cycle_look(&t->x.cycles, s, &layer)) {
+	case MM_CYCLE_LOOK_NOWHERE:
+		break;
+	case MM_CYCLE_LOOK_GATE:
+		mm_cycle_saw_gate(&t->x.cycles, s, gate_word(t, layer), &acts);
+		break;
+	case MM_CYCLE_LOOK_OPEN:
+		mm_cycle_saw_open(&t->x.cycles, s, t->x.open, &acts);
+		break;
+	}
+	acts_perform(t, &acts);
 }
 
 void ms_xfer_look(struct ms_tenant *t)
 {
-	for (uint32_t s = 0; t->x.active && s < t->x.plan.beta; s++)
-		poll_cycle(t, s);
+	for (uint32_t s = 0; s < t->x.cycles.plan.n_slots; s++)
+		slot_look(t, s);
 }
 
 void ms_xfer_open(struct ms_tenant *t, uint64_t open)
@@ -91,11 +132,6 @@ void ms_xfer_open(struct ms_tenant *t, uint64_t open)
 	ms_heap_push(&t->sim->heap, t->sim->now_ns + MS_LOOK_NS, MS_LOOK, (uint16_t)t->index, 0);
 }
 
-static bool copying(const struct ms_tenant *t)
-{
-	return t->x.cycle[0].copying || t->x.cycle[1].copying;
-}
-
 /* ---- plans ---- */
 
 /* What core writes into the region; the cursors, while xfer does not serve the tenant. */
@@ -103,136 +139,97 @@ void ms_xfer_plan(struct ms_tenant *t, bool served)
 {
 	struct ms_xfer *x = &t->x;
 
-	x->region = *mm_core_plan(t->dev->core, t->id);
-	for (uint32_t s = 0; s < x->region.beta; s++) {
-		const struct mm_core_slot *slot = &x->region.slot[s];
+	x->region.core = *mm_core_plan(t->dev->core, t->id);
+	for (uint32_t s = 0; s < x->region.core.beta; s++) {
+		const struct mm_core_slot *slot = &x->region.core.slot[s];
 
 		for (uint32_t i = 0; i < slot->n_pages; i++)
-			x->region_page[s][i] = mm_core_slot_page(t->dev->core, t->id, s, i);
+			x->region.page[s][i] = mm_core_slot_page(t->dev->core, t->id, s, i);
 		if (served)
 			continue;
-		mm_assert(!x->active);
-		x->cycle[s].pos = 0;
-		x->cycle[s].held = slot->in_place;
+		mm_assert(!x->cycles.active);
+		x->cursor[s] = slot->in_place ? MM_CUR_HELD : MM_CUR_COPYING;
 	}
 }
 
-static void take_pages(struct ms_tenant *t, uint32_t s)
+static struct mm_cycle_plan plan_view(const struct ms_xplan *plan)
 {
-	memcpy(t->x.cycle[s].page, t->x.region_page[s],
-	       t->x.region.slot[s].n_pages * sizeof(uint32_t));
+	struct mm_cycle_plan view = { .epoch = plan->core.epoch,
+				      .store = plan->core.store,
+				      .closed = plan->core.closed,
+				      .n_slots = plan->core.beta };
+
+	for (uint32_t s = 0; s < plan->core.beta; s++)
+		view.slot[s] = (struct mm_cycle_slot){ .layer = plan->core.slot[s].layer,
+						       .page = plan->page[s],
+						       .n_layers = plan->core.slot[s].n_layers,
+						       .n_pages = plan->core.slot[s].n_pages,
+						       .in_place = plan->core.slot[s].in_place };
+	return view;
+}
+
+/* The region as it is now becomes the plan in force. */
+static struct mm_cycle_plan plan_take(struct ms_tenant *t)
+{
+	const struct ms_xplan *region = &t->x.region;
+
+	t->x.plan.core = region->core;
+	for (uint32_t s = 0; s < region->core.beta; s++)
+		memcpy(t->x.plan.page[s], region->page[s],
+		       region->core.slot[s].n_pages * sizeof(region->page[s][0]));
+	return plan_view(&t->x.plan);
 }
 
 static void activate(struct ms_tenant *t, uint64_t epoch)
 {
-	struct ms_xfer *x = &t->x;
+	struct mm_cycles *m = &t->x.cycles;
+	struct mm_cycle_plan view;
+	struct mm_cycle_acts acts;
 
-	if (x->active && x->plan.epoch == epoch)
+	if (m->active && m->plan.epoch == epoch)
 		return;
-	mm_assert(!x->active && !copying(t) && x->region.epoch == epoch);
-	x->plan = x->region;
-	x->active = true;
-	for (uint32_t s = 0; s < x->plan.beta; s++) {
-		struct ms_cycle *c = &x->cycle[s];
+	mm_assert(!m->active && t->x.region.core.epoch == epoch);
+	view = plan_take(t);
+	mm_cycles_take_up(m, &view);
+	for (uint32_t s = 0; s < view.n_slots; s++) {
+		uint32_t gate = gate_word(t, view.slot[s].layer[0]);
+		uint32_t before = mm_cycle_layer(m, s, mm_cycle_before(m, s, 0));
 
-		take_pages(t, s);
-		c->landed = c->stopped = c->dropped = false;
-		if (!c->held)
-			copy_in(t, s);
+		mm_cycle_resume(m, s, t->x.cursor[s], 0, gate, gate_word(t, before), &acts);
+		acts_perform(t, &acts);
 	}
 }
 
-static bool same_pages(const struct ms_tenant *t, uint32_t s)
+/* False: copies must land first. */
+static bool replan(struct ms_tenant *t)
 {
-	const struct mm_core_slot *a = &t->x.plan.slot[s], *b = &t->x.region.slot[s];
+	const struct mm_cycle_plan next = plan_view(&t->x.region);
+	struct mm_cycles *m = &t->x.cycles;
+	uint32_t gate[MM_SLOTS_MAX] = { 0 };
+	struct mm_cycle_acts acts;
+	int rc;
 
-	return a->n_pages == b->n_pages &&
-	       !memcmp(t->x.cycle[s].page, t->x.region_page[s], a->n_pages * sizeof(uint32_t));
-}
+	for (uint32_t s = 0; s < m->plan.n_slots; s++)
+		gate[s] = gate_word(t, mm_cycle_layer(m, s, m->slot[s].pos));
+	rc = mm_cycles_replan(m, &next, gate, &acts);
+	if (rc == 0) {
+		const struct mm_cycle_plan view = plan_take(t);
 
-static bool slot_stays(const struct ms_tenant *t, uint32_t s)
-{
-	const struct mm_core_slot *a = &t->x.plan.slot[s], *b = &t->x.region.slot[s];
-
-	return s < t->x.plan.beta && s < t->x.region.beta && same_pages(t, s) &&
-	       a->n_layers == b->n_layers &&
-	       !memcmp(a->layer, b->layer, a->n_layers * sizeof(a->layer[0]));
-}
-
-static bool occupant_stays(const struct ms_tenant *t, uint32_t s)
-{
-	const struct ms_cycle *c = &t->x.cycle[s];
-
-	if (s >= t->x.plan.beta || s >= t->x.region.beta || !same_pages(t, s) || c->dropped ||
-	    layer_of(t, s) != t->x.region.slot[s].layer[0])
-		return false;
-	return c->copying || c->landed || t->gate[layer_of(t, s)] == MS_GATE_READY;
-}
-
-/* True: nothing is on its way into a slot that changes. */
-static bool slots_stop(struct ms_tenant *t)
-{
-	bool still = true;
-
-	for (uint32_t s = 0; s < t->x.plan.beta; s++) {
-		struct ms_cycle *c = &t->x.cycle[s];
-
-		if (slot_stays(t, s))
-			continue;
-		c->stopped = true;
-		if (!c->copying || occupant_stays(t, s))
-			continue;
-		if (!c->dropped) {
-			c->dropped = true;
-			ms_link_cancel(t->dev, c->transfer);
-		}
-		still &= !c->copying;
+		mm_cycles_rebind(m, &view);
 	}
-	return still;
-}
-
-static void slot_begin(struct ms_tenant *t, uint32_t s, bool occupied)
-{
-	const struct mm_core_slot *slot = slot_of(t, s);
-	struct ms_cycle *c = &t->x.cycle[s];
-
-	if (!occupied)
-		c->copying = c->landed = c->dropped = false;
-	c->held = slot->in_place || (occupied && !c->copying && !c->landed);
-	c->pos = 0;
-	c->stopped = false;
-	for (uint32_t i = 1; i < slot->n_layers; i++)
-		ms_gate_set(t, slot->layer[i], MS_GATE_EMPTY);
-	ms_gate_set(t, slot->layer[0], c->held ? MS_GATE_READY : MS_GATE_EMPTY);
-	if (!c->held && !c->copying && !c->landed)
-		copy_in(t, s);
-}
-
-static void go_over(struct ms_tenant *t)
-{
-	bool stays[MM_SLOTS_MAX], occupied[MM_SLOTS_MAX];
-	struct ms_xfer *x = &t->x;
-
-	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++) {
-		stays[s] = slot_stays(t, s);
-		occupied[s] = occupant_stays(t, s);
-	}
-	x->plan = x->region;
-	for (uint32_t s = 0; s < x->plan.beta; s++) {
-		take_pages(t, s);
-		if (!stays[s])
-			slot_begin(t, s, occupied[s]);
-	}
+	/* No copy ends as it is cancelled: to ask again at once changes nothing. */
+	acts_perform(t, &acts);
+	return rc == 0;
 }
 
 /* ---- control jobs ---- */
 
 static void quiesce(struct ms_tenant *t)
 {
-	t->x.active = false;
-	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
-		if (t->x.cycle[s].copying)
-			ms_link_cancel(t->dev, t->x.cycle[s].transfer);
+	struct mm_cycle_acts acts;
+
+	mm_cycles_quiesce(&t->x.cycles, &acts);
+	acts_perform(t, &acts);
 }
 
 /* One that waits is asked again when a copy has landed. */
@@ -242,12 +239,10 @@ static void control(struct ms_tenant *t)
 	bool done = true;
 
 	if (job.opcode == MM_XOP_QUIESCE || job.opcode == MM_XOP_DETACH) {
-		done = !copying(t);
+		done = !mm_cycles_copying(&t->x.cycles);
 	} else {
-		mm_assert(t->x.active && t->x.region.epoch == job.epoch);
-		done = slots_stop(t);
-		if (done)
-			go_over(t);
+		mm_assert(t->x.region.core.epoch == job.epoch);
+		done = replan(t);
 	}
 	if (!done)
 		return;
@@ -367,16 +362,11 @@ void ms_xfer_transfer_done(struct ms_device *dev, struct ms_transfer *transfer)
 
 void ms_xfer_landed(struct ms_tenant *t, uint32_t slot)
 {
-	struct ms_cycle *c = &t->x.cycle[slot];
+	struct mm_cycle_acts acts;
 
-	mm_assert(c->copying);
-	c->copying = false;
-	c->transfer = NULL;
-	if (t->x.active && !c->dropped) {
-		c->landed = true;
-		if (!is_closed(t, layer_of(t, slot)))
-			hand_over(t, slot);
-	}
+	t->x.cycle[slot].transfer = NULL;
+	mm_cycle_copied(&t->x.cycles, slot, true, t->x.open, &acts);
+	acts_perform(t, &acts);
 	if (t->x.waiting.opcode != MM_XOP_NOP)
 		control(t);
 }
