@@ -263,7 +263,7 @@ struct slots_seen {
 
 static bool proc_streams(const struct w_proc *p)
 {
-	return p->connected && p->model_ready && p->active;
+	return p->connected && p->model_ready && p->cycles.active;
 }
 
 /* True: every slot of its plan has streamed all of its layers since. */
@@ -274,10 +274,10 @@ static bool proc_cycled(const struct w_proc *p, struct slots_seen *seen)
 	if (seen->epoch != p->plan.epoch) {
 		seen->epoch = p->plan.epoch;
 		for (uint32_t s = 0; s < p->plan.beta; s++)
-			seen->streamed[s] = p->cycle[s].streamed;
+			seen->streamed[s] = p->streamed[s];
 	}
 	for (uint32_t s = 0; s < p->plan.beta; s++)
-		if (p->cycle[s].streamed - seen->streamed[s] < p->plan.slot[s].n_layers)
+		if (p->streamed[s] - seen->streamed[s] < p->plan.slot[s].n_layers)
 			return false;
 	return true;
 }

@@ -45,9 +45,9 @@ static void pages_in_use(const struct world *w, bool *used)
 	for (uint32_t i = 0; i < w->opts.pages; i++)
 		used[i] = w->page[i].holders & honest;
 	for (const struct w_proc *p = w->proc; p < w->proc + W_PROCS && w->xfer_up; p++)
-		for (uint32_t s = 0; p->active && s < p->plan.beta; s++)
+		for (uint32_t s = 0; p->cycles.active && s < p->plan.beta; s++)
 			for (uint32_t k = 0; k < p->plan.slot[s].n_pages; k++)
-				used[p->cycle[s].page[k]] = true;
+				used[p->plan_page[s][k]] = true;
 }
 
 static void assert_unused(const struct world *w, uint32_t page)
@@ -99,7 +99,7 @@ static void act_plan(struct world *w, struct w_proc *p, bool served)
 	const struct mm_core_plan *plan = mm_core_plan(w->core, p->tenant);
 
 	mm_assert(plan && plan->beta >= 1 && plan->beta <= MM_SLOTS_MAX);
-	mm_assert(served || !p->active);
+	mm_assert(served || !p->cycles.active);
 	mm_assert(p->hostile || p->parked || !p->epoch);
 	p->region = *plan;
 	w->plans[plan->beta]++;
@@ -111,16 +111,15 @@ static void act_plan(struct world *w, struct w_proc *p, bool served)
 			p->region_page[s][i] = mm_core_slot_page(w->core, p->tenant, s, i);
 		if (served)
 			continue;
-		p->cycle[s].epoch = plan->epoch;
-		p->cycle[s].pos = 0;
-		p->cycle[s].copying = !slot->in_place;
-		p->cycle[s].streaming = false;
+		p->cursor[s] =
+			(struct w_cursor){ .epoch = plan->epoch,
+					   .state = slot->in_place ? MM_CUR_HELD : MM_CUR_COPYING };
 	}
 }
 
 static bool serves(const struct w_proc *p, uint32_t layer)
 {
-	for (uint32_t s = 0; p->active && s < p->plan.beta; s++)
+	for (uint32_t s = 0; p->cycles.active && s < p->plan.beta; s++)
 		for (uint32_t i = 0; i < p->plan.slot[s].n_layers; i++)
 			if (p->plan.slot[s].layer[i] == layer)
 				return true;
@@ -246,7 +245,7 @@ static void act(struct world *w, const struct mm_action *a)
 	case MM_ACT_FORGET:
 		mm_assert(p && !p->connected);
 		p->used = false;
-		p->active = false;
+		w_slots_forget(p);
 		return;
 	default:
 		return;
@@ -313,13 +312,6 @@ static void tear(struct world *w, const struct mm_msg *job)
 		w->page[page].exists = true;
 }
 
-static void quiesce(struct w_proc *p)
-{
-	p->active = false;
-	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
-		p->cycle[s].streaming = false;
-}
-
 void w_xfer_kill(struct world *w, bool fault)
 {
 	if (!w->xfer_up)
@@ -331,7 +323,7 @@ void w_xfer_kill(struct world *w, bool fault)
 		tear(w, &w->job[i]);
 	w->jobs = 0;
 	W_FOREACH(w, p)
-	quiesce(p);
+	w_slots_forget(p);
 	w_tell(w, W_TOLD_XFER_DOWN, MM_NO_TENANT, NULL, 0);
 	mm_core_on_xfer_down(w->core, w->now_ns);
 	w_drain(w);
@@ -362,60 +354,6 @@ static int recreate(struct world *w, struct w_page *page)
 		return -ENOMEM;
 	*page = (struct w_page){ .exists = true };
 	return 0;
-}
-
-/* xfer takes the region up: pages of slots included. */
-static void take_up(struct w_proc *p)
-{
-	p->plan = p->region;
-	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
-		memcpy(p->cycle[s].page, p->region_page[s], sizeof(p->cycle[s].page));
-	p->active = true;
-}
-
-static void activate(struct w_proc *p, const struct mm_msg *job)
-{
-	mm_assert(p && job->epoch == p->region.epoch);
-	mm_assert(!p->active || p->plan.epoch == job->epoch);
-	for (uint32_t s = 0; s < p->region.beta; s++)
-		mm_assert(p->cycle[s].epoch == job->epoch);
-	take_up(p);
-}
-
-static bool slot_stays(const struct w_proc *p, uint32_t s)
-{
-	const struct mm_core_slot *a = &p->plan.slot[s], *b = &p->region.slot[s];
-
-	return p->active && s < p->plan.beta && s < p->region.beta && a->n_pages == b->n_pages &&
-	       a->n_layers == b->n_layers &&
-	       !memcmp(a->layer, b->layer, a->n_layers * sizeof(a->layer[0])) &&
-	       !memcmp(p->cycle[s].page, p->region_page[s], a->n_pages * sizeof(uint32_t));
-}
-
-/* As xfer does it, mmd/xfer/tenant.c, but for an occupant that may stay: here it is streamed again. */
-static void replan(struct w_proc *p, const struct mm_msg *job)
-{
-	mm_assert(p && job->epoch == p->region.epoch && (p->hostile || p->parked));
-	for (uint32_t s = 0; s < p->region.beta; s++) {
-		const struct mm_core_slot *slot = &p->region.slot[s];
-		struct w_cycle *cycle = &p->cycle[s];
-		bool stays = slot_stays(p, s) || cycle->epoch == job->epoch;
-
-		cycle->epoch = job->epoch;
-		if (stays)
-			continue;
-		cycle->pos = 0;
-		cycle->copying = !slot->in_place;
-		cycle->streaming = false;
-		for (uint32_t i = 0; i < slot->n_layers; i++) {
-			uint64_t *gate = &p->gate[slot->layer[i]];
-
-			mm_assert(p->hostile || !(*gate & MM_GATE_RESIDENT));
-			*gate = (*gate & ~UINT64_C(0xffffffff)) |
-				(!i && slot->in_place ? MM_GATE_READY : MM_GATE_EMPTY);
-		}
-	}
-	take_up(p);
 }
 
 /* What the job does to the world. */
@@ -449,10 +387,10 @@ static int perform(struct world *w, const struct mm_msg *job)
 		p->lot_copied[job->arg[0] >> 32] += job->arg[3];
 		return 0;
 	case MM_XOP_ACTIVATE:
-		activate(w_proc_of(w, arg), job);
+		w_slots_activate(w, w_proc_of(w, arg), job->epoch);
 		return 0;
 	case MM_XOP_REPLAN:
-		replan(w_proc_of(w, arg), job);
+		w_slots_replan(w, w_proc_of(w, arg), job->epoch);
 		return 0;
 	case MM_XOP_DETACH: /* takes the swap space away */
 		for (uint32_t i = 0; i < w->jobs; i++)
@@ -461,7 +399,7 @@ static int perform(struct world *w, const struct mm_msg *job)
 	default: /* QUIESCE too */
 		p = w_proc_of(w, arg);
 		if (p)
-			quiesce(p);
+			w_slots_quiesce(w, p);
 		return 0;
 	}
 }
@@ -483,51 +421,6 @@ bool w_xfer_work(struct world *w, uint32_t among, int result)
 	mm_assert(mm_core_on_job_done(w->core, w->now_ns, job.user_data, result) == 0);
 	w_drain(w);
 	return true;
-}
-
-static void slot_write(struct world *w, struct w_proc *p, uint32_t s, enum w_kind kind)
-{
-	const struct w_cycle *cycle = &p->cycle[s];
-	uint32_t layer = p->plan.slot[s].layer[cycle->pos];
-	uint32_t first = p->entry[1 + layer];
-
-	for (uint32_t i = 0; i < p->entry[2 + layer] - first; i++)
-		w->page[cycle->page[i]].bytes = (struct w_bytes){ kind, p->store, first + i };
-}
-
-static bool is_closed(const struct w_proc *p, uint32_t layer)
-{
-	return p->plan.closed[layer / 64] >> (layer % 64) & 1 &&
-	       p->open < MM_XPLAN_OPEN(p->plan.epoch, layer + 1);
-}
-
-static void stream(struct world *w, struct w_proc *p, uint32_t s)
-{
-	const struct mm_core_slot *slot = &p->plan.slot[s];
-	struct w_cycle *cycle = &p->cycle[s];
-	uint32_t layer = slot->layer[cycle->pos];
-	uint64_t *gate = &p->gate[layer];
-
-	if (!cycle->copying && *gate & MM_GATE_DONE) {
-		*gate = MM_GATE_EMPTY;
-		cycle->pos = (cycle->pos + 1) % slot->n_layers;
-		cycle->copying = true;
-	} else if (cycle->copying && *gate & MM_GATE_EMPTY && !cycle->streaming) {
-		slot_write(w, p, s, W_GARBAGE);
-		cycle->streaming = true;
-	} else if (cycle->copying && *gate & MM_GATE_EMPTY && !is_closed(p, layer)) {
-		slot_write(w, p, s, W_LAYER);
-		cycle->streaming = cycle->copying = false;
-		*gate = MM_GATE_READY;
-		cycle->streamed++;
-		mm_core_on_streamed(w->core, p->tenant, 50000 + w_below(w, 100000));
-	}
-}
-
-void w_xfer_stream(struct world *w, struct w_proc *p)
-{
-	for (uint32_t s = 0; s < p->plan.beta && w->xfer_up && p->active; s++)
-		stream(w, p, s);
 }
 
 void w_run(struct world *w)

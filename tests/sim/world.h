@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "libclient/protocol/xplan.h"
+#include "libclient/protocol/cycle.h"
 #include "mm/base.h"
 #include "mmd/core/core.h"
 
@@ -49,13 +49,16 @@ struct w_item {
 	struct mm_msg msg;
 };
 
-/* A slot, as xfer knows it. */
-struct w_cycle {
-	uint32_t page[W_ENTRIES];
-	uint32_t pos;
+/* Of a slot: it outlives xfer. */
+struct w_cursor {
 	uint64_t epoch;
-	bool copying, streaming; /* the cursor says so; bytes are on their way */
-	uint64_t streamed;       /* layers, of all plans */
+	uint32_t state, pos;
+};
+
+/* Into a slot, as xfer keeps it from its MM_CYCLE_NEW on. */
+struct w_copy {
+	bool set_up, written; /* half of it */
+	uint32_t page[W_ENTRIES];
 };
 
 struct w_proc {
@@ -109,13 +112,18 @@ struct w_proc {
 	uint32_t swapped;
 	int swap_result; /* of the last list */
 
-	/* xfer's side */
-	struct mm_core_plan plan;
-	struct w_cycle cycle[MM_SLOTS_MAX];
-	bool active;                /* xfer serves plan.epoch */
-	struct mm_core_plan region; /* as core wrote it: plan, once xfer took it up */
+	/* what core and xfer share */
+	struct mm_core_plan region;
 	uint32_t region_page[MM_SLOTS_MAX][W_ENTRIES];
+	struct w_cursor cursor[MM_SLOTS_MAX];
 	uint64_t open; /* MM_XPLAN_OPEN() */
+
+	/* xfer's side */
+	struct mm_core_plan plan; /* the region, once xfer took it up */
+	uint32_t plan_page[MM_SLOTS_MAX][W_ENTRIES];
+	struct mm_cycles cycles;
+	struct w_copy copy[MM_SLOTS_MAX];
+	uint64_t streamed[MM_SLOTS_MAX]; /* layers, of all plans */
 
 	struct w_item inbox[W_INBOX]; /* last: what is not between head and tail is not cleared */
 };
@@ -206,6 +214,13 @@ void w_xfer_stream(struct world *w, struct w_proc *p);
 /* All jobs, events and streams until nothing moves. */
 void w_run(struct world *w);
 void w_check(struct world *w);
+
+/* ---- xfer's slots (slots.c): what jobs do to them; xfer is dead ---- */
+
+void w_slots_activate(struct world *w, struct w_proc *p, uint64_t epoch);
+void w_slots_replan(struct world *w, struct w_proc *p, uint64_t epoch);
+void w_slots_quiesce(struct world *w, struct w_proc *p);
+void w_slots_forget(struct w_proc *p);
 
 /* ---- tenant processes (proc.c) ---- */
 

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* xfer's slots: mm_cycles, driven in the world's time, and what the machine is not asked about itself. */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/sim/world.h"
+
+/* ---- what must be so, whatever the machine says ---- */
+
+/* Nobody has been let in to what is in the slot, nor waits to be taken notice of. */
+static void assert_unread(const struct w_proc *p, uint32_t s)
+{
+	const struct mm_core_slot *slot = &p->plan.slot[s];
+
+	for (uint32_t i = 0; i < slot->n_layers; i++)
+		mm_assert(p->hostile || (uint32_t)p->gate[slot->layer[i]] == MM_GATE_EMPTY);
+}
+
+static void assert_layer_in(const struct world *w, const struct w_proc *p, uint32_t s,
+			    uint32_t layer)
+{
+	uint32_t first = p->entry[1 + layer];
+
+	for (uint32_t i = 0; i < p->entry[2 + layer] - first; i++)
+		mm_assert(p->hostile || w_bytes_are(w, p->plan_page[s][i], p, first + i));
+}
+
+/* ---- acts ---- */
+
+static uint32_t layer_at(const struct w_proc *p, const struct mm_cycle_act *act)
+{
+	return mm_cycle_layer(&p->cycles, act->slot, act->pos);
+}
+
+static void gate_put(struct world *w, struct w_proc *p, const struct mm_cycle_act *act)
+{
+	uint32_t layer = layer_at(p, act);
+	uint64_t *gate = &p->gate[layer], high = *gate & ~UINT64_C(0xffffffff);
+
+	mm_assert(p->hostile || !high);
+	if (act->word == MM_GATE_READY) {
+		mm_assert(p->hostile || *gate == MM_GATE_EMPTY);
+		assert_layer_in(w, p, act->slot, layer);
+	}
+	*gate = high | act->word;
+}
+
+static void gates_put(struct world *w, struct w_proc *p, const struct mm_cycle_act *act)
+{
+	const struct mm_core_slot *slot = &p->plan.slot[act->slot];
+
+	if (act->word == MM_GATE_READY)
+		assert_layer_in(w, p, act->slot, slot->layer[0]);
+	for (uint32_t i = slot->n_layers; i-- > 0;) {
+		uint64_t *gate = &p->gate[slot->layer[i]];
+
+		mm_assert(p->hostile || !(*gate & MM_GATE_RESIDENT));
+		*gate = (*gate & ~UINT64_C(0xffffffff)) | (i ? MM_GATE_EMPTY : act->word);
+	}
+}
+
+static void copy_end(struct world *w, struct w_proc *p, uint32_t s, bool complete);
+
+static void act_perform(struct world *w, struct w_proc *p, const struct mm_cycle_act *act)
+{
+	struct w_cursor *cursor = &p->cursor[act->slot];
+	struct w_copy *copy = &p->copy[act->slot];
+
+	switch (act->kind) {
+	case MM_CYCLE_NEW:
+		*copy = (struct w_copy){ .set_up = true };
+		memcpy(copy->page, p->plan_page[act->slot], sizeof(copy->page));
+		return;
+	case MM_CYCLE_CURSOR:
+		cursor->state = act->word;
+		cursor->pos = act->pos;
+		return;
+	case MM_CYCLE_EPOCH:
+		cursor->epoch = p->plan.epoch;
+		return;
+	case MM_CYCLE_GATE:
+		gate_put(w, p, act);
+		return;
+	case MM_CYCLE_GATES:
+		gates_put(w, p, act);
+		return;
+	case MM_CYCLE_COPY:
+		mm_assert(copy->set_up);
+		copy->written = false;
+		return;
+	case MM_CYCLE_CANCEL:
+		copy_end(w, p, act->slot, false);
+		return;
+	case MM_CYCLE_COUNT:
+		p->streamed[act->slot]++;
+		mm_core_on_streamed(w->core, p->tenant, 50000 + w_below(w, 100000));
+		return;
+	}
+}
+
+static void acts_perform(struct world *w, struct w_proc *p, const struct mm_cycle_acts *acts)
+{
+	for (uint32_t i = 0; i < acts->n; i++)
+		act_perform(w, p, &acts->act[i]);
+}
+
+/* ---- copies ---- */
+
+static void copy_end(struct world *w, struct w_proc *p, uint32_t s, bool complete)
+{
+	struct mm_cycle_acts acts;
+
+	mm_cycle_copied(&p->cycles, s, complete, p->open, &acts);
+	acts_perform(w, p, &acts);
+}
+
+static void slot_write(struct world *w, struct w_proc *p, uint32_t s, enum w_kind kind)
+{
+	uint32_t layer = mm_cycle_layer(&p->cycles, s, p->cycles.slot[s].pos);
+	uint32_t first = p->entry[1 + layer];
+
+	assert_unread(p, s);
+	for (uint32_t i = 0; i < p->entry[2 + layer] - first; i++)
+		w->page[p->copy[s].page[i]].bytes = (struct w_bytes){ kind, p->store, first + i };
+}
+
+/* Half of it, then the rest. */
+static void copy_go_on(struct world *w, struct w_proc *p, uint32_t s)
+{
+	struct w_copy *copy = &p->copy[s];
+
+	slot_write(w, p, s, copy->written ? W_LAYER : W_GARBAGE);
+	if (copy->written)
+		copy_end(w, p, s, true);
+	copy->written = true;
+}
+
+/* ---- streaming ---- */
+
+/*
+ * While a layer comes in, what a hostile tenant scribbles into its gate only holds the copy up: the draws of
+ * histories rest on that.
+ */
+static bool is_held_up(const struct w_proc *p, uint32_t s)
+{
+	const struct mm_cycle *c = &p->cycles.slot[s];
+
+	return c->state != MM_CYCLE_HELD &&
+	       !(p->gate[mm_cycle_layer(&p->cycles, s, c->pos)] & MM_GATE_EMPTY);
+}
+
+static void slot_stream(struct world *w, struct w_proc *p, uint32_t s)
+{
+	struct mm_cycle_acts acts = { 0 };
+	uint32_t layer;
+
+	if (is_held_up(p, s))
+		return;
+	if (mm_cycle_copying(&p->cycles, s)) {
+		copy_go_on(w, p, s);
+		return;
+	}
+	switch (mm_cycle_look(&p->cycles, s, &layer)) {
+	case MM_CYCLE_LOOK_NOWHERE:
+		break;
+	case MM_CYCLE_LOOK_GATE:
+		mm_cycle_saw_gate(&p->cycles, s, (uint32_t)p->gate[layer], &acts);
+		break;
+	case MM_CYCLE_LOOK_OPEN:
+		mm_cycle_saw_open(&p->cycles, s, p->open, &acts);
+		break;
+	}
+	acts_perform(w, p, &acts);
+}
+
+void w_xfer_stream(struct world *w, struct w_proc *p)
+{
+	for (uint32_t s = 0; s < p->plan.beta && w->xfer_up && p->cycles.active; s++)
+		slot_stream(w, p, s);
+}
+
+/* ---- plans ---- */
+
+static struct mm_cycle_plan plan_view(const struct w_proc *p, const struct mm_core_plan *plan,
+				      const uint32_t (*page)[W_ENTRIES])
+{
+	struct mm_cycle_plan view = { .epoch = plan->epoch,
+				      .store = p->store,
+				      .closed = plan->closed,
+				      .n_slots = plan->beta };
+
+	for (uint32_t s = 0; s < plan->beta; s++)
+		view.slot[s] = (struct mm_cycle_slot){ .layer = plan->slot[s].layer,
+						       .page = page[s],
+						       .n_layers = plan->slot[s].n_layers,
+						       .n_pages = plan->slot[s].n_pages,
+						       .in_place = plan->slot[s].in_place };
+	return view;
+}
+
+/* The region as it is now becomes the plan in force. */
+static struct mm_cycle_plan plan_take(struct w_proc *p)
+{
+	p->plan = p->region;
+	memcpy(p->plan_page, p->region_page, sizeof(p->plan_page));
+	return plan_view(p, &p->plan, p->plan_page);
+}
+
+/* Scribbles of a hostile tenant: see is_held_up(). */
+static void slot_resume(struct w_proc *p, uint32_t s, struct mm_cycle_acts *acts)
+{
+	const struct w_cursor *cursor = &p->cursor[s];
+	uint32_t before = mm_cycle_before(&p->cycles, s, cursor->pos);
+	uint64_t gate = p->gate[mm_cycle_layer(&p->cycles, s, cursor->pos)];
+	uint64_t previous = p->gate[mm_cycle_layer(&p->cycles, s, before)];
+
+	if (p->hostile) {
+		gate = MM_GATE_EMPTY;
+		previous = 0;
+	}
+	mm_cycle_resume(&p->cycles, s, (enum mm_cursor_state)cursor->state, cursor->pos,
+			(uint32_t)gate, (uint32_t)previous, acts);
+}
+
+/* From where cursors of its epoch stand, other slots from their first layer. */
+static void plan_serve(struct world *w, struct w_proc *p)
+{
+	const struct mm_cycle_plan view = plan_take(p);
+	struct mm_cycle_acts acts;
+
+	mm_cycles_take_up(&p->cycles, &view);
+	for (uint32_t s = 0; s < view.n_slots; s++) {
+		const struct w_cursor *cursor = &p->cursor[s];
+
+		if (mm_cycle_cursor_fits(&view, s, cursor->epoch, cursor->state, cursor->pos))
+			slot_resume(p, s, &acts);
+		else
+			mm_cycle_begin(&p->cycles, s, &acts);
+		acts_perform(w, p, &acts);
+	}
+}
+
+void w_slots_activate(struct world *w, struct w_proc *p, uint64_t epoch)
+{
+	mm_assert(epoch == p->region.epoch);
+	for (uint32_t s = 0; s < p->region.beta; s++)
+		mm_assert(p->cursor[s].epoch == epoch);
+	if (!p->cycles.active)
+		plan_serve(w, p);
+	mm_assert(p->plan.epoch == epoch);
+}
+
+/* An occupant that went on is streamed again all the same: the draws of histories rest on that. */
+static void occupants_drop(struct world *w, struct w_proc *p, const struct mm_cycle_acts *acts)
+{
+	for (uint32_t i = 0; i < acts->n; i++) {
+		struct mm_cycle_acts anew;
+		uint32_t s = acts->act[i].slot;
+
+		if (acts->act[i].kind != MM_CYCLE_GATES ||
+		    (i && acts->act[i - 1].kind == MM_CYCLE_NEW))
+			continue;
+		if (mm_cycle_copying(&p->cycles, s))
+			copy_end(w, p, s, false);
+		mm_cycle_begin(&p->cycles, s, &anew);
+		acts_perform(w, p, &anew);
+	}
+}
+
+static void plan_go_over(struct world *w, struct w_proc *p)
+{
+	const struct mm_cycle_plan next = plan_view(p, &p->region, p->region_page);
+	struct mm_cycle_acts acts;
+	int rc;
+
+	do {
+		uint32_t gate[MM_SLOTS_MAX] = { 0 };
+
+		for (uint32_t s = 0; s < p->plan.beta; s++)
+			gate[s] = (uint32_t)p->gate[mm_cycle_layer(&p->cycles, s,
+								   p->cycles.slot[s].pos)];
+		rc = mm_cycles_replan(&p->cycles, &next, gate, &acts);
+		if (rc == 0) {
+			const struct mm_cycle_plan view = plan_take(p);
+
+			mm_cycles_rebind(&p->cycles, &view);
+		}
+		acts_perform(w, p, &acts);
+	} while (rc == -EINPROGRESS);
+	occupants_drop(w, p, &acts);
+}
+
+void w_slots_replan(struct world *w, struct w_proc *p, uint64_t epoch)
+{
+	mm_assert(epoch == p->region.epoch && (p->hostile || p->parked));
+	if (!p->cycles.active)
+		plan_serve(w, p);
+	else if (p->plan.epoch != epoch)
+		plan_go_over(w, p);
+}
+
+void w_slots_quiesce(struct world *w, struct w_proc *p)
+{
+	struct mm_cycle_acts acts;
+
+	mm_cycles_quiesce(&p->cycles, &acts);
+	acts_perform(w, p, &acts);
+}
+
+void w_slots_forget(struct w_proc *p)
+{
+	p->cycles = (struct mm_cycles){ 0 };
+	memset(p->copy, 0, sizeof(p->copy));
+}
