@@ -29,6 +29,7 @@ void h_calm(struct world *w)
 {
 	uint32_t max;
 
+	w_cuts_end(w);
 	if (!w->xfer_up)
 		w_xfer_up(w);
 	W_FOREACH(w, p)

@@ -15,7 +15,9 @@
 const char *const h_kind_name[H_COUNT] = { H_KINDS(H_NAME) };
 #undef H_NAME
 
-const char *const h_history_name[H_HISTORIES] = { [H_ORDINARY] = "ordinary", [H_PLANS] = "plans" };
+const char *const h_history_name[H_HISTORIES] = {
+	[H_ORDINARY] = "ordinary", [H_PLANS] = "plans", [H_ACTS] = "acts"
+};
 
 #define H_OF(name, text, of) of,
 static const uint32_t demanded_of[H_COUNT] = { H_KINDS(H_OF) };
@@ -27,6 +29,7 @@ bool h_demanded(enum h_history history, enum h_kind kind)
 }
 
 /* Of the history that runs. */
+static enum h_history running;
 static struct h_counts *counts;
 static struct cover cover;
 
@@ -152,6 +155,8 @@ void h_begin(struct world *w, const struct mm_core_opts *opts, uint64_t seed)
 	w_init(w, opts, seed);
 	cover_watch(&cover, w, &counts->cover);
 	counts->policy[opts->policy]++;
+	if (running == H_ACTS)
+		w_cuts_begin(w, seed, UINT64_C(4) << seed / 2 % 6);
 }
 
 static void make(struct world *w, uint64_t seed)
@@ -542,6 +547,8 @@ static void count_rest(const struct world *w)
 	h_count(H_CROSSED, w->crossed);
 	h_count(H_XFER_DEATHS, w->xfer_deaths);
 	h_count(H_XFER_FAULTS, w->xfer_faults);
+	for (uint32_t i = 0; i <= MM_CYCLE_COUNT; i++)
+		h_count(H_CUT_NEW + i, w->cuts[i]);
 }
 
 /* The recorder counted these. */
@@ -587,7 +594,8 @@ void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t step
 {
 	*ret = (struct h_counts){ 0 };
 	counts = ret;
-	if (history == H_PLANS)
+	running = history;
+	if (history == H_PLANS || (history == H_ACTS && seed % 2))
 		h_plans(w, seed, steps);
 	else
 		ordinary_run(w, seed, steps);

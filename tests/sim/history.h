@@ -19,11 +19,13 @@
 enum h_history {
 	H_ORDINARY, /* all that may happen to a core */
 	H_PLANS,    /* plans change all the time, and little else happens */
+	H_ACTS,     /* one or the other, and xfer is killed between any two acts on its slots */
 	H_HISTORIES
 };
 
 #define H_ONLY_ORDINARY (1u << H_ORDINARY)
 #define H_ONLY_PLANS    (1u << H_PLANS)
+#define H_ONLY_ACTS     (1u << H_ACTS)
 #define H_BOTH          (H_ONLY_ORDINARY | H_ONLY_PLANS)
 
 /* What a history may contain; enough histories of the kinds named must contain each. */
@@ -72,7 +74,7 @@ enum h_history {
 	X(XFER_FAULTS, "xfer_faults", H_BOTH)                              \
 	X(JOB_ERRORS, "job_errors", H_BOTH)                                \
 	X(MEMORY_ERRORS, "memory_errors", H_ONLY_ORDINARY)                 \
-	X(REPLANS, "replans", H_ONLY_PLANS)                                \
+	X(REPLANS, "replans", H_ONLY_PLANS | H_ONLY_ACTS)                  \
 	X(NULL_CHANGES, "null_changes", H_ONLY_PLANS)                      \
 	X(LATE_RESYNCS, "late_resyncs", H_ONLY_PLANS)                      \
 	X(DEATH_REPLAN, "xfer_deaths_in_replan", H_ONLY_PLANS)             \
@@ -90,7 +92,15 @@ enum h_history {
 	X(ACTIVATE_WINDOW, "activates_failed_in_window", H_ONLY_PLANS)     \
 	X(PRELOAD_FAILED, "preloads_failed", H_ONLY_PLANS)                 \
 	X(COMMIT_FAILED, "commits_failed", H_ONLY_PLANS)                   \
-	X(CYCLES, "plans_cycled_through", H_ONLY_PLANS)
+	X(CYCLES, "plans_cycled_through", H_ONLY_PLANS)                    \
+	X(CUT_NEW, "xfer_deaths_before_new", H_ONLY_ACTS)                  \
+	X(CUT_CURSOR, "xfer_deaths_before_cursor", H_ONLY_ACTS)            \
+	X(CUT_EPOCH, "xfer_deaths_before_epoch", H_ONLY_ACTS)              \
+	X(CUT_GATE, "xfer_deaths_before_gate", H_ONLY_ACTS)                \
+	X(CUT_GATES, "xfer_deaths_before_gates", H_ONLY_ACTS)              \
+	X(CUT_COPY, "xfer_deaths_before_copy", H_ONLY_ACTS)                \
+	X(CUT_CANCEL, "xfer_deaths_before_cancel", H_ONLY_ACTS)            \
+	X(CUT_COUNT, "xfer_deaths_before_count", H_ONLY_ACTS)
 
 #define H_ENUM(name, text, of) H_##name,
 enum h_kind { H_KINDS(H_ENUM) H_COUNT };

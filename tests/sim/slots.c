@@ -5,6 +5,8 @@
 
 #include "tests/sim/world.h"
 
+#define REPLAN_COUNTS_FOR 16 /* acts: it is rare */
+
 /* ---- what must be so, whatever the machine says ---- */
 
 /* Nobody has been let in to what is in the slot, nor waits to be taken notice of. */
@@ -45,7 +47,29 @@ static void gate_put(struct world *w, struct w_proc *p, const struct mm_cycle_ac
 	*gate = high | act->word;
 }
 
-static void gates_put(struct world *w, struct w_proc *p, const struct mm_cycle_act *act)
+static uint64_t cut_next(struct world *w)
+{
+	w->cut_rng ^= w->cut_rng << 13;
+	w->cut_rng ^= w->cut_rng >> 7;
+	w->cut_rng ^= w->cut_rng << 17;
+	return 1 + (w->cut_rng >> 11) % (2 * w->cut_each);
+}
+
+/* False: xfer is killed here, before the act. */
+static bool act_may(struct world *w, const struct mm_cycle_act *act)
+{
+	uint64_t counts_for = w->replanning ? REPLAN_COUNTS_FOR : 1;
+
+	if (!w->cut_in || (w->cut_in -= MM_MIN(w->cut_in, counts_for)))
+		return true;
+	w->cut_in = cut_next(w);
+	w->cuts[act->kind]++;
+	w_xfer_kill(w, false);
+	return false;
+}
+
+/* Between any two of them, too, xfer may be killed: false. */
+static bool gates_put(struct world *w, struct w_proc *p, const struct mm_cycle_act *act)
 {
 	const struct mm_core_slot *slot = &p->plan.slot[act->slot];
 
@@ -56,12 +80,15 @@ static void gates_put(struct world *w, struct w_proc *p, const struct mm_cycle_a
 
 		mm_assert(p->hostile || !(*gate & MM_GATE_RESIDENT));
 		*gate = (*gate & ~UINT64_C(0xffffffff)) | (i ? MM_GATE_EMPTY : act->word);
+		if (i && !act_may(w, act))
+			return false;
 	}
+	return true;
 }
 
-static void copy_end(struct world *w, struct w_proc *p, uint32_t s, bool complete);
+static bool copy_end(struct world *w, struct w_proc *p, uint32_t s, bool complete);
 
-static void act_perform(struct world *w, struct w_proc *p, const struct mm_cycle_act *act)
+static bool act_perform(struct world *w, struct w_proc *p, const struct mm_cycle_act *act)
 {
 	struct w_cursor *cursor = &p->cursor[act->slot];
 	struct w_copy *copy = &p->copy[act->slot];
@@ -70,48 +97,53 @@ static void act_perform(struct world *w, struct w_proc *p, const struct mm_cycle
 	case MM_CYCLE_NEW:
 		*copy = (struct w_copy){ .set_up = true };
 		memcpy(copy->page, p->plan_page[act->slot], sizeof(copy->page));
-		return;
+		return true;
 	case MM_CYCLE_CURSOR:
 		cursor->state = act->word;
 		cursor->pos = act->pos;
-		return;
+		return true;
 	case MM_CYCLE_EPOCH:
 		cursor->epoch = p->plan.epoch;
-		return;
+		return true;
 	case MM_CYCLE_GATE:
 		gate_put(w, p, act);
-		return;
+		return true;
 	case MM_CYCLE_GATES:
-		gates_put(w, p, act);
-		return;
+		return gates_put(w, p, act);
 	case MM_CYCLE_COPY:
 		mm_assert(copy->set_up);
 		copy->written = false;
-		return;
+		return true;
 	case MM_CYCLE_CANCEL:
-		copy_end(w, p, act->slot, false);
-		return;
+		return copy_end(w, p, act->slot, false);
 	case MM_CYCLE_COUNT:
 		p->streamed[act->slot]++;
 		mm_core_on_streamed(w->core, p->tenant, 50000 + w_below(w, 100000));
-		return;
+		return true;
 	}
+	return false;
 }
 
-static void acts_perform(struct world *w, struct w_proc *p, const struct mm_cycle_acts *acts)
+/* False: xfer was killed before all were performed, and with it went what it knew of its slots. */
+static bool acts_perform(struct world *w, struct w_proc *p, const struct mm_cycle_acts *acts)
 {
-	for (uint32_t i = 0; i < acts->n; i++)
-		act_perform(w, p, &acts->act[i]);
+	for (uint32_t i = 0; i < acts->n; i++) {
+		if (!act_may(w, &acts->act[i]))
+			return false;
+		if (!act_perform(w, p, &acts->act[i]))
+			return false;
+	}
+	return true;
 }
 
 /* ---- copies ---- */
 
-static void copy_end(struct world *w, struct w_proc *p, uint32_t s, bool complete)
+static bool copy_end(struct world *w, struct w_proc *p, uint32_t s, bool complete)
 {
 	struct mm_cycle_acts acts;
 
 	mm_cycle_copied(&p->cycles, s, complete, p->open, &acts);
-	acts_perform(w, p, &acts);
+	return acts_perform(w, p, &acts);
 }
 
 static void slot_write(struct world *w, struct w_proc *p, uint32_t s, enum w_kind kind)
@@ -132,14 +164,15 @@ static void copy_go_on(struct world *w, struct w_proc *p, uint32_t s)
 	slot_write(w, p, s, copy->written ? W_LAYER : W_GARBAGE);
 	if (copy->written)
 		copy_end(w, p, s, true);
-	copy->written = true;
+	else
+		copy->written = true;
 }
 
 /* ---- streaming ---- */
 
 /*
  * While a layer comes in, what a hostile tenant scribbles into its gate only holds the copy up: the draws of
- * histories rest on that.
+ * histories by jobs rest on that. In those by acts the machine sees it all.
  */
 static bool is_held_up(const struct w_proc *p, uint32_t s)
 {
@@ -154,7 +187,7 @@ static void slot_stream(struct world *w, struct w_proc *p, uint32_t s)
 	struct mm_cycle_acts acts = { 0 };
 	uint32_t layer;
 
-	if (is_held_up(p, s))
+	if (!w->by_acts && is_held_up(p, s))
 		return;
 	if (mm_cycle_copying(&p->cycles, s)) {
 		copy_go_on(w, p, s);
@@ -207,14 +240,15 @@ static struct mm_cycle_plan plan_take(struct w_proc *p)
 }
 
 /* Scribbles of a hostile tenant: see is_held_up(). */
-static void slot_resume(struct w_proc *p, uint32_t s, struct mm_cycle_acts *acts)
+static void slot_resume(const struct world *w, struct w_proc *p, uint32_t s,
+			struct mm_cycle_acts *acts)
 {
 	const struct w_cursor *cursor = &p->cursor[s];
 	uint32_t before = mm_cycle_before(&p->cycles, s, cursor->pos);
 	uint64_t gate = p->gate[mm_cycle_layer(&p->cycles, s, cursor->pos)];
 	uint64_t previous = p->gate[mm_cycle_layer(&p->cycles, s, before)];
 
-	if (p->hostile) {
+	if (p->hostile && !w->by_acts) {
 		gate = MM_GATE_EMPTY;
 		previous = 0;
 	}
@@ -233,10 +267,11 @@ static void plan_serve(struct world *w, struct w_proc *p)
 		const struct w_cursor *cursor = &p->cursor[s];
 
 		if (mm_cycle_cursor_fits(&view, s, cursor->epoch, cursor->state, cursor->pos))
-			slot_resume(p, s, &acts);
+			slot_resume(w, p, s, &acts);
 		else
 			mm_cycle_begin(&p->cycles, s, &acts);
-		acts_perform(w, p, &acts);
+		if (!acts_perform(w, p, &acts))
+			return;
 	}
 }
 
@@ -250,7 +285,7 @@ void w_slots_activate(struct world *w, struct w_proc *p, uint64_t epoch)
 	mm_assert(p->plan.epoch == epoch);
 }
 
-/* An occupant that went on is streamed again all the same: the draws of histories rest on that. */
+/* An occupant that went on is streamed again all the same: the draws of histories by jobs rest on that. */
 static void occupants_drop(struct world *w, struct w_proc *p, const struct mm_cycle_acts *acts)
 {
 	for (uint32_t i = 0; i < acts->n; i++) {
@@ -285,18 +320,22 @@ static void plan_go_over(struct world *w, struct w_proc *p)
 
 			mm_cycles_rebind(&p->cycles, &view);
 		}
-		acts_perform(w, p, &acts);
+		if (!acts_perform(w, p, &acts))
+			return;
 	} while (rc == -EINPROGRESS);
-	occupants_drop(w, p, &acts);
+	if (!w->by_acts)
+		occupants_drop(w, p, &acts);
 }
 
 void w_slots_replan(struct world *w, struct w_proc *p, uint64_t epoch)
 {
 	mm_assert(epoch == p->region.epoch && (p->hostile || p->parked));
+	w->replanning = true;
 	if (!p->cycles.active)
 		plan_serve(w, p);
 	else if (p->plan.epoch != epoch)
 		plan_go_over(w, p);
+	w->replanning = false;
 }
 
 void w_slots_quiesce(struct world *w, struct w_proc *p)
@@ -311,4 +350,17 @@ void w_slots_forget(struct w_proc *p)
 {
 	p->cycles = (struct mm_cycles){ 0 };
 	memset(p->copy, 0, sizeof(p->copy));
+}
+
+void w_cuts_begin(struct world *w, uint64_t seed, uint64_t acts)
+{
+	w->by_acts = true;
+	w->cut_rng = seed * UINT64_C(0x9e3779b97f4a7c15) + 3;
+	w->cut_each = acts;
+	w->cut_in = cut_next(w);
+}
+
+void w_cuts_end(struct world *w)
+{
+	w->cut_in = 0;
 }

@@ -417,6 +417,8 @@ bool w_xfer_work(struct world *w, uint32_t among, int result)
 	memmove(&w->job[i], &w->job[i + 1], (w->jobs - i) * sizeof(job));
 	if (!result)
 		result = perform(w, &job);
+	if (!w->xfer_up)
+		return true; /* killed while it was at it */
 	w_tell(w, W_TOLD_JOB_DONE, MM_NO_TENANT, &job, result);
 	mm_assert(mm_core_on_job_done(w->core, w->now_ns, job.user_data, result) == 0);
 	w_drain(w);

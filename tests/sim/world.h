@@ -166,6 +166,12 @@ struct world {
 	uint32_t kill[W_PROCS * 4], kills;
 	bool check_each; /* mm_core_check() after each event */
 
+	bool replanning; /* a REPLAN is being worked on */
+	bool by_acts; /* xfer may be killed between any two acts on slots, not only between jobs */
+	uint64_t cut_rng, cut_each;        /* after so many acts, on average */
+	uint64_t cut_in;                   /* from now; 0: never */
+	uint64_t cuts[MM_CYCLE_COUNT + 1]; /* by the act that came next */
+
 	uint64_t actions_hash; /* of all actions of the core, in their order: fields, not padding */
 
 	/* what happened, for who wants to know whether enough did */
@@ -221,6 +227,9 @@ void w_slots_activate(struct world *w, struct w_proc *p, uint64_t epoch);
 void w_slots_replan(struct world *w, struct w_proc *p, uint64_t epoch);
 void w_slots_quiesce(struct world *w, struct w_proc *p);
 void w_slots_forget(struct w_proc *p);
+/* From now on, every @acts acts on average, drawn apart from everything else; not any more. */
+void w_cuts_begin(struct world *w, uint64_t seed, uint64_t acts);
+void w_cuts_end(struct world *w);
 
 /* ---- tenant processes (proc.c) ---- */
 
