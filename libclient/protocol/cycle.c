@@ -53,26 +53,6 @@ static void layer_bring_in(struct mm_cycles *m, uint32_t slot, struct mm_cycle_a
 	act_add(acts, MM_CYCLE_COPY, slot, m->slot[slot].pos);
 }
 
-enum mm_cycle_look mm_cycle_look(const struct mm_cycles *m, uint32_t slot, uint32_t *ret_layer)
-{
-	const struct mm_cycle *c = &m->slot[slot];
-
-	if (!m->active || c->stopped)
-		return MM_CYCLE_LOOK_NOWHERE;
-	switch (c->state) {
-	case MM_CYCLE_HELD:
-		*ret_layer = mm_cycle_layer(m, slot, c->pos);
-		return MM_CYCLE_LOOK_GATE;
-	case MM_CYCLE_LANDED:
-		return MM_CYCLE_LOOK_OPEN;
-	case MM_CYCLE_VOID:
-	case MM_CYCLE_COPYING:
-	case MM_CYCLE_DROPPED:
-		break;
-	}
-	return MM_CYCLE_LOOK_NOWHERE;
-}
-
 void mm_cycle_saw_gate(struct mm_cycles *m, uint32_t slot, uint32_t low,
 		       struct mm_cycle_acts *ret_acts)
 {
@@ -81,7 +61,7 @@ void mm_cycle_saw_gate(struct mm_cycles *m, uint32_t slot, uint32_t low,
 
 	mm_assert(m->active && !c->stopped && c->state == MM_CYCLE_HELD);
 	ret_acts->n = 0;
-	if (!(low & MM_GATE_DONE))
+	if (mm_cycle_gate_idle(low))
 		return;
 	c->pos = (used + 1) % m->plan.slot[slot].n_layers;
 	/* Intent first: from here on whoever resumes knows that the occupant is void. */

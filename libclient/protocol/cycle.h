@@ -87,6 +87,20 @@ struct mm_cycle_acts {
 	struct mm_cycle_act act[MM_CYCLE_ACTS_MAX];
 };
 
+/* The layer at a position of a slot: of an act, of the slot itself. */
+static inline uint32_t mm_cycle_layer(const struct mm_cycles *m, uint32_t slot, uint32_t pos)
+{
+	return m->plan.slot[slot].layer[pos];
+}
+
+/* The position whose layer leaves the slot as that of @pos comes in. */
+static inline uint32_t mm_cycle_before(const struct mm_cycles *m, uint32_t slot, uint32_t pos)
+{
+	uint32_t n_layers = m->plan.slot[slot].n_layers;
+
+	return (pos + n_layers - 1) % n_layers;
+}
+
 /* ---- looking ---- */
 
 enum mm_cycle_look {
@@ -96,7 +110,32 @@ enum mm_cycle_look {
 };
 
 /* What a slot waits for. @ret_layer: whose gate; written for LOOK_GATE alone. */
-enum mm_cycle_look mm_cycle_look(const struct mm_cycles *m, uint32_t slot, uint32_t *ret_layer);
+static inline enum mm_cycle_look mm_cycle_look(const struct mm_cycles *m, uint32_t slot,
+					       uint32_t *ret_layer)
+{
+	const struct mm_cycle *c = &m->slot[slot];
+
+	if (!m->active || c->stopped)
+		return MM_CYCLE_LOOK_NOWHERE;
+	switch (c->state) {
+	case MM_CYCLE_HELD:
+		*ret_layer = mm_cycle_layer(m, slot, c->pos);
+		return MM_CYCLE_LOOK_GATE;
+	case MM_CYCLE_LANDED:
+		return MM_CYCLE_LOOK_OPEN;
+	case MM_CYCLE_VOID:
+	case MM_CYCLE_COPYING:
+	case MM_CYCLE_DROPPED:
+		break;
+	}
+	return MM_CYCLE_LOOK_NOWHERE;
+}
+
+/* Does nothing follow from this word of a gate? Who looks often need not ask mm_cycle_saw_gate() then. */
+static inline bool mm_cycle_gate_idle(uint32_t low)
+{
+	return !(low & MM_GATE_DONE);
+}
 
 /* The low half of the gate that mm_cycle_look() names. No acts: nothing is to be done yet. */
 void mm_cycle_saw_gate(struct mm_cycles *m, uint32_t slot, uint32_t low,
@@ -162,17 +201,3 @@ static inline bool mm_cycle_copying(const struct mm_cycles *m, uint32_t slot)
 
 /* Is the end of any copy still to be reported? */
 bool mm_cycles_copying(const struct mm_cycles *m);
-
-/* The layer at a position of a slot: of an act, of the slot itself. */
-static inline uint32_t mm_cycle_layer(const struct mm_cycles *m, uint32_t slot, uint32_t pos)
-{
-	return m->plan.slot[slot].layer[pos];
-}
-
-/* The position whose layer leaves the slot as that of @pos comes in. */
-static inline uint32_t mm_cycle_before(const struct mm_cycles *m, uint32_t slot, uint32_t pos)
-{
-	uint32_t n_layers = m->plan.slot[slot].n_layers;
-
-	return (pos + n_layers - 1) % n_layers;
-}

@@ -186,35 +186,43 @@ static void copy_landed(struct mm_xtransfer *transfer, int result)
 	acts_perform(t, &acts, transfer->landed_ns, 0);
 }
 
-static void gate_look(struct mm_xtenant *t, uint32_t s, uint32_t layer, uint64_t now_ns)
+/* DONE, says the gate. */
+static void gate_done(struct mm_xtenant *t, uint32_t s, const struct mm_gate *gate, uint32_t low,
+		      uint64_t now_ns)
 {
-	const struct mm_gate_region *gates = t->gate.base;
-	const struct mm_gate *gate = &gates->gate[layer];
-	uint32_t low = gate_read(gate);
 	struct mm_cycle_acts acts;
 
-	mm_cycle_saw_gate(&t->cycles, s, low, &acts);
-	if (acts.n == 0)
-		return;
 	t->cycle[s].transfer.caused_ns =
 		mm_xpace_saw(pace_of(t), t->gate_inode, low_offset(t, gate), low);
+	mm_cycle_saw_gate(&t->cycles, s, low, &acts);
+	acts_perform(t, &acts, 0, now_ns);
+}
+
+static void open_look(struct mm_xtenant *t, uint32_t s, uint64_t now_ns)
+{
+	struct mm_cycle_acts acts;
+
+	mm_cycle_saw_open(&t->cycles, s, open_read(t), &acts);
 	acts_perform(t, &acts, 0, now_ns);
 }
 
 static void slot_poll(struct mm_xtenant *t, uint32_t s, uint64_t now_ns)
 {
-	struct mm_cycle_acts acts;
-	uint32_t layer;
+	const struct mm_gate_region *gates = t->gate.base;
+	const struct mm_gate *gate;
+	uint32_t layer, low;
 
 	switch (mm_cycle_look(&t->cycles, s, &layer)) {
 	case MM_CYCLE_LOOK_NOWHERE:
 		return;
 	case MM_CYCLE_LOOK_GATE:
-		gate_look(t, s, layer, now_ns);
+		gate = &gates->gate[layer];
+		low = gate_read(gate);
+		if (!mm_cycle_gate_idle(low))
+			gate_done(t, s, gate, low, now_ns);
 		return;
 	case MM_CYCLE_LOOK_OPEN:
-		mm_cycle_saw_open(&t->cycles, s, open_read(t), &acts);
-		acts_perform(t, &acts, 0, now_ns);
+		open_look(t, s, now_ns);
 		return;
 	}
 }
