@@ -233,6 +233,7 @@ static int client_start(struct mm_client *c, const struct mm_client_opts *opts, 
 		r = gates_register(c, err, n);
 	if (r)
 		return r;
+	mm_steps_init(&c->steps, c->welcome.features & MM_FEAT_PARTIAL);
 	r = mm_mapper_init(&c->mapper, c->gpu, c->device, c->welcome.page_bytes,
 			   (uint32_t)c->welcome.pool_pages);
 	return r ? r : mm_service_start(c);
@@ -256,7 +257,7 @@ static void gates_unregister(struct mm_client *c)
 static void client_free(struct mm_client *c)
 {
 	mm_fork_unwatch(c);
-	mm_steps_destroy(c);
+	mm_step_destroy_all(c);
 	mm_times_destroy(c);
 	pthread_mutex_lock(&c->map_lock);
 	mm_kv_destroy(c->kv);
@@ -368,9 +369,9 @@ int mm_client_info(struct mm_client *client, struct mm_client_info *ret_info)
 	};
 	memcpy(ret_info->device_uuid, w->device_uuid, sizeof(ret_info->device_uuid));
 	pthread_mutex_lock(&client->lock);
-	ret_info->layers_remapped = client->alpha;
-	ret_info->layers_cycling = client->m;
-	ret_info->plan_epoch = client->plan_epoch;
+	ret_info->layers_remapped = client->steps.plan.away;
+	ret_info->layers_cycling = client->steps.plan.cycling;
+	ret_info->plan_epoch = client->steps.plan.epoch;
 	ret_info->plan_changes = client->plan_changes;
 	ret_info->plan_held_ns = client->held_ns;
 	pthread_mutex_unlock(&client->lock);
@@ -380,19 +381,12 @@ int mm_client_info(struct mm_client *client, struct mm_client_info *ret_info)
 void mm_client_hint(struct mm_client *client, const struct mm_load_hint *hint)
 {
 	struct mm_tenant_stats *stats = &client->tenant->stats;
-	uint64_t serial = 0;
 
 	if (mm_fork_is_child(client))
 		return;
 	__atomic_store_n(&stats->kv_chunks_used, hint->kv_chunks_used, __ATOMIC_RELAXED);
 	__atomic_store_n(&stats->waiting, hint->waiting, __ATOMIC_RELAXED);
 	__atomic_store_n(&stats->running, hint->running, __ATOMIC_RELAXED);
-	if (hint->running || hint->waiting)
-		return;
-	/* A turn is not kept for work that may come. */
-	pthread_mutex_lock(&client->lock);
-	if (client->turn.mode != MM_TURN_NONE)
-		serial = mm_turn_leave(client);
-	pthread_mutex_unlock(&client->lock);
-	mm_turn_give_back(client, serial);
+	if (!hint->running && !hint->waiting)
+		mm_turn_run_dry(client);
 }

@@ -4,7 +4,8 @@
  *
  * Concept:   client.c opens and closes; connect.c shakes hands; link.c sends requests and declares
  *            the connection dead; service.c is the one thread that takes in what mmd says; model.c,
- *            kv.c and step.c are the nouns of the public API, each with its half of the service.
+ *            kv.c and step.c are the nouns of the public API, each with its half of the service. When
+ *            steps may run is decided by a machine of its own, protocol/steps.h.
  * Ownership: struct mm_client owns everything here.
  * Threading: `lock` guards what is marked; it is never held over a driver call, a system call that
  *            can block or a wait other than for `changed`. `map_lock` guards the mapper and is
@@ -23,6 +24,7 @@
 #include "libclient/ipc/region.h"
 #include "libclient/ipc/ring.h"
 #include "libclient/mapper.h"
+#include "libclient/protocol/steps.h"
 #include "mm/base.h"
 #include "mm/client.h"
 #include "mm/gpu.h"
@@ -166,36 +168,20 @@ struct mm_client {
 	int dead;               /* lock: 0 or the errno that every call returns */
 	char dead_text[MM_ERROR_BYTES];
 
-	/* lock: plan */
-	bool preparing; /* no new step; parked = PARKED was said */
-	bool parked;
-	bool broken;  /* a step broke off: no new one before a plan change put the gates in order */
-	bool mapping; /* a plan is being mapped while steps are open: no gate may be aborted */
-	bool abort_due;     /* ... but is to be when that is done */
+	/* lock: when steps may run */
+	struct mm_steps steps;
 	uint64_t parked_ns; /* since when no step can begin */
 	uint64_t held_ns;   /* for how long that was, of all plan changes */
-	uint64_t prepare_epoch;
-	uint64_t plan_epoch;
 	uint64_t plan_changes;
-	uint32_t alpha, m;
+	bool turn_watched; /* a call that did not wait was promised the event of its begin */
 
-	/* lock: steps */
-	struct mm_step *steps;
-	uint32_t steps_open;
+	/* lock: steps that are open, and closed ones to be used again */
+	struct mm_step *step_list;
 	uint64_t step_seq;
 	uint64_t steps_done;
 	uint64_t stall_total_ns;
 	struct mm_sampling sampling;
 	struct mm_gate_times *gate_times;
-
-	struct { /* lock: turns */
-		enum mm_turn_mode mode;
-		uint64_t serial; /* of the turn that we hold; 0: it is not ours */
-		bool asked;      /* that we want it, and nothing came yet */
-		bool used;       /* a step ran, or runs, in it */
-		bool watched;    /* a call that did not wait was promised the event of its begin */
-		bool ending;     /* it goes back when the open step ends, or the first one */
-	} turn;
 
 	/* lock: model */
 	enum mm_model_phase model_phase;
@@ -255,7 +241,7 @@ int mm_link_call(struct mm_client *client, struct mm_msg *msg);
 void mm_link_reply(struct mm_client *client, const struct mm_msg *reply);
 /* The connection is over: frees every stream and every waiting call. The first cause counts. */
 void mm_link_die(struct mm_client *client, int error, const char *text);
-/* With lock: frees every stream, at once or when what is being mapped is mapped. */
+/* With lock: frees every stream. */
 void mm_link_abort_gates(struct mm_client *client);
 /* With lock: waits for `changed`. -ETIMEDOUT; the errno of a dead connection; 0 = look again. */
 int mm_link_wait(struct mm_client *client, uint64_t deadline_ns);
@@ -322,18 +308,25 @@ void mm_swap_destroy(struct mm_swap *swap);
 
 int mm_turn_on_begin(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 int mm_turn_on_end(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
-bool mm_turn_waits(const struct mm_client *client);
 /* With lock: a call that waited for the turn returns. */
 void mm_turn_told(struct mm_client *client);
+/* With lock, which is let go meanwhile: says that there is work. */
 int mm_turn_ask(struct mm_client *client);
-uint64_t mm_turn_leave(struct mm_client *client);
-void mm_turn_give_back(struct mm_client *client, uint64_t serial);
+/* The engine has nothing to do: a turn is not kept for work that may come. */
+void mm_turn_run_dry(struct mm_client *client);
 
 /* ---- step.c ---- */
 
 int mm_step_on_prepare(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
-void mm_steps_destroy(struct mm_client *client);
+void mm_step_destroy_all(struct mm_client *client);
+/* With lock: what the machine of steps wants done, but for what it wants said. */
+void mm_step_out_perform(struct mm_client *client, const struct mm_steps_out *out);
+/*
+ * With lock, which is let go: all that it wants. What two threads say may overtake each other then.
+ * Return: 0; of what mmd does not take, the first error.
+ */
+int mm_step_unlock(struct mm_client *client, const struct mm_steps_out *out);
 /* The caller's open step. -EINVAL there is none; -ECHILD. */
 int mm_step_mine(struct mm_client *client, struct mm_step **ret_step);
 /*

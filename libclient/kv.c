@@ -422,7 +422,7 @@ static int want_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t granted,
 	pthread_mutex_lock(&c->lock);
 	while (!r && kv->n_usable < chunks_total) {
 		/* A step that another thread opens meanwhile may wait for pages that we hold. */
-		if (c->steps_open)
+		if (c->steps.open)
 			r = -EAGAIN;
 		else if (kv->denied_error && kv->denied_wanted == chunks_total)
 			r = kv->denied_error;
@@ -455,7 +455,7 @@ static struct wish want_note(struct mm_kv *kv, uint32_t chunks_total)
 	wish.met = kv->n_usable >= chunks_total;
 	/* A wish that is met and that mmd does not know to be higher need not be said. */
 	wish.say = !wish.met || kv->wanted > chunks_total;
-	wish.in_step = c->steps_open > 0;
+	wish.in_step = c->steps.open > 0;
 	wish.granted = kv->granted;
 	kv->wanted = chunks_total;
 	kv->denied_error = 0;

@@ -96,9 +96,6 @@ void mm_link_reply(struct mm_client *client, const struct mm_msg *reply)
 /* No stream may hang on bytes that nobody will bring. */
 void mm_link_abort_gates(struct mm_client *c)
 {
-	c->abort_due = c->mapping;
-	if (c->mapping)
-		return;
 	for (uint32_t i = 0; i < MM_LAYERS_MAX; i++)
 		__atomic_fetch_or(&c->gates->gate[i].high, (uint32_t)(MM_GATE_ABORT >> 32),
 				  __ATOMIC_SEQ_CST);
@@ -106,14 +103,16 @@ void mm_link_abort_gates(struct mm_client *c)
 
 void mm_link_die(struct mm_client *client, int error, const char *text)
 {
+	struct mm_steps_out out = { 0 };
+
 	pthread_mutex_lock(&client->lock);
 	if (!client->dead) {
 		snprintf(client->dead_text, sizeof(client->dead_text), "%s", text);
 		client->dead = error;
-		mm_link_abort_gates(client);
+		mm_steps_on_dead(&client->steps, &out);
+		mm_step_out_perform(client, &out);
 		mm_event_push(client,
 			      &(struct mm_event){ .kind = MM_EVENT_DISCONNECTED, .error = error });
-		pthread_cond_broadcast(&client->changed);
 	}
 	pthread_mutex_unlock(&client->lock);
 }

@@ -165,7 +165,7 @@ int mm_model_on_ready(struct mm_client *client, const struct mm_msg *msg, const 
 		client->refused_result = MM_MAX(msg->result, -4095);
 		client->refused_why = msg->arg[0] <= MM_REFUSED_LOAD ? (enum mm_refusal)msg->arg[0]
 								     : MM_REFUSED_NO;
-	} else if (client->model_phase == MM_MODEL_LOADED && client->plan_epoch) {
+	} else if (client->model_phase == MM_MODEL_LOADED && client->steps.plan.epoch) {
 		client->model_phase = MM_MODEL_READY;
 	} else if (client->model_phase != MM_MODEL_BROKEN) {
 		*ret_text = "mmd says that a model is ready that is not mapped";
@@ -292,14 +292,15 @@ static int open_model(struct mm_client *c)
 /* Back to where another model may be tried. */
 static void phase_reset(struct mm_client *c)
 {
+	struct mm_steps_out out = { 0 };
 	struct mm_model *model;
 
 	pthread_mutex_lock(&c->map_lock);
 	pthread_mutex_lock(&c->lock);
 	model = c->model;
 	c->model = NULL;
-	c->plan_epoch = 0;
-	c->preparing = c->parked = false;
+	mm_steps_forget_plan(&c->steps, &out);
+	mm_step_out_perform(c, &out);
 	mm_close_fd(&c->load_fd);
 	mm_close_fd(&c->store_fd);
 	c->model_phase = MM_MODEL_NONE;

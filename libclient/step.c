@@ -5,89 +5,90 @@
 #include "libclient/internal.h"
 #include "libclient/ipc/clock.h"
 
+/* ---- what the machine wants ---- */
+
+/* Steps are held up from PARKED until the plan is in force. */
+void mm_step_out_perform(struct mm_client *c, const struct mm_steps_out *out)
+{
+	if (out->parked_epoch)
+		c->parked_ns = mm_now_ns();
+	if (out->entered && c->parked_ns) {
+		c->held_ns += mm_now_ns() - c->parked_ns;
+		c->parked_ns = 0;
+	}
+	if (out->turn_done)
+		c->turn_watched = false;
+	if (out->abort_gates)
+		mm_link_abort_gates(c);
+	if (out->wake)
+		pthread_cond_broadcast(&c->changed);
+}
+
+int mm_step_unlock(struct mm_client *c, const struct mm_steps_out *out)
+{
+	struct mm_msg words[MM_STEPS_WORDS_MAX];
+	const uint32_t n = mm_steps_words(out, words);
+	int first = 0;
+
+	mm_step_out_perform(c, out);
+	pthread_mutex_unlock(&c->lock);
+	for (uint32_t i = 0; i < n; i++) {
+		int r = mm_link_push(c, &words[i]);
+
+		first = first ? first : r;
+	}
+	return first;
+}
+
 /* ---- what mmd says: plan changes ---- */
-
-static void park(struct mm_client *c, uint64_t epoch, bool broken)
-{
-	const struct mm_msg msg = { .opcode = MM_OP_PARKED,
-				    .epoch = epoch,
-				    .arg = { broken ? MM_PARKED_BROKEN : 0 } };
-
-	mm_link_push(c, &msg);
-}
-
-/* With lock. Writer-preferring: from here on no step begins; the last one that ends says PARKED. */
-static bool may_park(struct mm_client *c)
-{
-	if (!c->preparing || c->parked || c->steps_open)
-		return false;
-	c->parked = true;
-	c->parked_ns = mm_now_ns();
-	return true;
-}
 
 int mm_step_on_prepare(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
 {
-	bool now, broken;
+	struct mm_steps_out out = { 0 };
+	int r;
 
 	pthread_mutex_lock(&client->lock);
-	if (msg->epoch <= client->plan_epoch ||
-	    (client->preparing && msg->epoch <= client->prepare_epoch)) {
-		pthread_mutex_unlock(&client->lock);
-		*ret_text = "mmd prepares a plan that is not new";
-		return -EPROTO;
-	}
-	client->preparing = true;
-	client->parked = false;
-	client->prepare_epoch = msg->epoch;
-	now = may_park(client);
-	broken = client->broken;
-	pthread_mutex_unlock(&client->lock);
-	if (now)
-		park(client, msg->epoch, broken);
-	return 0;
+	r = mm_steps_on_prepare(&client->steps, msg->epoch, &out);
+	mm_step_unlock(client, &out);
+	*ret_text = "mmd prepares a plan that is not new";
+	return r;
 }
 
-/*
- * With lock. The first plan of a model comes without PREPARE; any may while no step is open, but one that
- * lets steps go on only when they were parked for it, and nothing broke off.
- */
-static bool switch_is_due(struct mm_client *c, const struct mm_msg *msg, bool partial)
+/* With lock: begins with the plan that @msg names. */
+static int switch_begin(struct mm_client *c, const struct mm_msg *msg)
 {
+	const struct mm_steps_plan plan = { msg->epoch, (uint32_t)msg->arg[0],
+					    (uint32_t)msg->arg[1] };
+
 	if (c->model_phase != MM_MODEL_LOADED && c->model_phase != MM_MODEL_READY)
-		return false;
-	if (!c->model || msg->epoch <= c->plan_epoch)
-		return false;
-	if (partial && (!c->preparing || c->broken || !(c->welcome.features & MM_FEAT_PARTIAL)))
-		return false;
-	return c->preparing ? c->parked && msg->epoch == c->prepare_epoch : !c->steps_open;
+		return -EPROTO;
+	if (!c->model || msg->arg[0] > MM_LAYERS_MAX || msg->arg[1] > MM_LAYERS_MAX ||
+	    (msg->arg[2] && msg->arg[2] != MM_SWITCH_PARTIAL))
+		return -EPROTO;
+	return mm_steps_on_switch(&c->steps, &plan, msg->arg[2] == MM_SWITCH_PARTIAL);
 }
 
-/* With lock: the plan is in force, steps may begin. */
-static void steps_go_on(struct mm_client *c, const struct mm_msg *msg)
+/* Return: 0; the errno of a dead connection; -ECANCELED: the model was given up meanwhile. */
+static int window_open(struct mm_client *c)
 {
-	if (c->parked_ns)
-		c->held_ns += mm_now_ns() - c->parked_ns;
-	c->parked_ns = 0;
-	c->plan_epoch = msg->epoch;
-	c->alpha = (uint32_t)msg->arg[0];
-	c->m = (uint32_t)msg->arg[1];
-	c->preparing = c->parked = c->broken = false;
-	pthread_cond_broadcast(&c->changed);
-}
-
-/* A dead connection has aborted the gates: nothing may be unmapped under streams that run free. */
-static int switch_partly(struct mm_client *c, const struct mm_msg *msg)
-{
-	int dead;
+	struct mm_steps_out out = { 0 };
+	int r = 0;
 
 	pthread_mutex_lock(&c->lock);
-	dead = c->dead;
-	c->mapping = !dead;
-	if (!dead)
-		steps_go_on(c, msg);
-	pthread_mutex_unlock(&c->lock);
-	return dead;
+	if (!mm_steps_open_window(&c->steps, &out))
+		r = c->dead ? c->dead : -ECANCELED;
+	mm_step_unlock(c, &out);
+	return r;
+}
+
+/* Mapped, or given up: steps may begin, gates that are to be aborted are. */
+static void switch_end(struct mm_client *c, int result)
+{
+	struct mm_steps_out out = { 0 };
+
+	pthread_mutex_lock(&c->lock);
+	mm_steps_mapped(&c->steps, result, &out);
+	mm_step_unlock(c, &out);
 }
 
 /* In order of execution, and said layer by layer: the step that runs waits for one layer only. */
@@ -123,7 +124,7 @@ static int map_plan(struct mm_client *c, struct mm_model *model, const struct mm
 	mm_mapper_shared(&c->mapper, model->spans, n, model->cycles);
 	if (!partial)
 		return mm_mapper_change(&c->mapper, model->spans, n);
-	r = switch_partly(c, msg);
+	r = window_open(c);
 	return r ? r : map_by_layer(c, model, msg->epoch);
 }
 
@@ -138,18 +139,7 @@ static int switch_map(struct mm_client *c, struct mm_model *model, const struct 
 	return r;
 }
 
-/* Mapped, or given up: who waited with aborting the gates may now. */
-static void mapped(struct mm_client *c)
-{
-	pthread_mutex_lock(&c->lock);
-	c->mapping = false;
-	if (c->abort_due)
-		mm_link_abort_gates(c);
-	pthread_cond_broadcast(&c->changed);
-	pthread_mutex_unlock(&c->lock);
-}
-
-static void switch_done(struct mm_client *c, const struct mm_msg *msg, bool partial)
+static void switch_tell(struct mm_client *c, const struct mm_msg *msg)
 {
 	pthread_mutex_lock(&c->lock);
 	if (c->model_phase == MM_MODEL_READY) {
@@ -157,8 +147,6 @@ static void switch_done(struct mm_client *c, const struct mm_msg *msg, bool part
 		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_PLAN_CHANGED,
 						     .count = (uint32_t)msg->arg[0] });
 	}
-	if (!partial)
-		steps_go_on(c, msg);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -166,53 +154,62 @@ static void switch_done(struct mm_client *c, const struct mm_msg *msg, bool part
  * It crossed with the end, and BYE says that nothing is mapped; or with a load's being given up: then mmd must
  * learn that nobody will ever map the model, or its pages would stay with us for the connection's life.
  */
-static int switch_refuse(struct mm_client *c, struct mm_msg answer, const char **ret_text)
+static int switch_refuse(struct mm_client *c, const struct mm_msg *msg, const char **ret_text)
 {
+	const struct mm_msg answer = { .opcode = MM_OP_COMMITTED,
+				       .result = -ECANCELED,
+				       .epoch = msg->epoch };
 	bool closing;
 
 	pthread_mutex_lock(&c->map_lock);
 	closing = c->closing;
 	pthread_mutex_unlock(&c->map_lock);
-	answer.result = -ECANCELED;
 	*ret_text = "mmd takes no requests any more";
 	return closing || !mm_link_push(c, &answer) ? 0 : -ECONNRESET;
 }
 
-int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+/*
+ * No step runs under a plan in full before mmd was told that it is mapped: what is said of that step
+ * must not come before.
+ */
+static int switch_perform(struct mm_client *c, struct mm_model *model, const struct mm_msg *msg,
+			  const char **ret_text)
 {
 	struct mm_msg answer = { .opcode = MM_OP_COMMITTED, .epoch = msg->epoch };
-	bool due, given_up, partial = msg->arg[2] == MM_SWITCH_PARTIAL;
-	struct mm_model *model;
+	const bool partial = msg->arg[2] == MM_SWITCH_PARTIAL;
+	int r;
 
-	pthread_mutex_lock(&client->lock);
-	given_up = client->model_phase == MM_MODEL_BROKEN;
-	due = switch_is_due(client, msg, partial) && msg->arg[0] <= MM_LAYERS_MAX &&
-	      msg->arg[1] <= MM_LAYERS_MAX && (partial || !msg->arg[2]);
-	model = client->model;
-	if (due) {
-		client->preparing = client->parked = true;
-		client->prepare_epoch = msg->epoch;
-	}
-	pthread_mutex_unlock(&client->lock);
-	if (given_up)
-		return switch_refuse(client, answer, ret_text);
-	if (!due) {
-		*ret_text = "mmd switched plans out of order";
-		return -EPROTO;
-	}
-	answer.result = switch_map(client, model, msg, partial);
-	if (partial)
-		mapped(client);
+	answer.result = switch_map(c, model, msg, partial);
+	if (partial || answer.result)
+		switch_end(c, answer.result);
 	/* Not that it could not be mapped: mmd would end the connection for that before it reads BYE. */
 	if (answer.result == -ESHUTDOWN)
 		return 0;
 	*ret_text = "mmd takes no requests any more";
-	if (mm_link_push(client, &answer))
-		return -ECONNRESET;
+	r = mm_link_push(c, &answer) ? -ECONNRESET : 0;
 	/* Where mapping failed, steps stay out until mmd has decided: a new SWITCH, or the end. */
-	if (!answer.result)
-		switch_done(client, msg, partial);
-	return 0;
+	if (!r && !answer.result)
+		switch_tell(c, msg);
+	if (!partial && !answer.result)
+		switch_end(c, r);
+	return r;
+}
+
+int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+{
+	struct mm_model *model;
+	bool given_up;
+	int r;
+
+	pthread_mutex_lock(&client->lock);
+	model = client->model;
+	given_up = client->model_phase == MM_MODEL_BROKEN;
+	r = given_up ? 0 : switch_begin(client, msg);
+	pthread_mutex_unlock(&client->lock);
+	if (given_up)
+		return switch_refuse(client, msg, ret_text);
+	*ret_text = "mmd switched plans out of order";
+	return r ? r : switch_perform(client, model, msg, ret_text);
 }
 
 /* ---- steps ---- */
@@ -255,14 +252,14 @@ static struct mm_step *step_get(struct mm_client *c)
 {
 	struct mm_step *step;
 
-	for (step = c->steps; step; step = step->next)
+	for (step = c->step_list; step; step = step->next)
 		if (!step->open)
 			return step;
 	step = mm_fault("step.get") ? NULL : calloc(1, sizeof(*step));
 	if (!step)
 		return NULL;
-	step->next = c->steps;
-	c->steps = step;
+	step->next = c->step_list;
+	c->step_list = step;
 	return step;
 }
 
@@ -280,7 +277,7 @@ static uint64_t thread_number(void)
 /* With lock. The one that this thread has opened. */
 static struct mm_step *step_own(struct mm_client *c)
 {
-	for (struct mm_step *step = c->steps; step; step = step->next)
+	for (struct mm_step *step = c->step_list; step; step = step->next)
 		if (step->open && step->thread == thread_number())
 			return step;
 	return NULL;
@@ -291,9 +288,9 @@ static struct mm_step *step_find(struct mm_client *c)
 {
 	struct mm_step *own = step_own(c);
 
-	if (own || c->steps_open != 1)
+	if (own || c->steps.open != 1)
 		return own;
-	for (struct mm_step *step = c->steps; step; step = step->next)
+	for (struct mm_step *step = c->step_list; step; step = step->next)
 		if (step->open)
 			return step;
 	return NULL;
@@ -337,24 +334,23 @@ static void step_open(struct mm_client *c, struct mm_step *step)
 	step->gated = step->n_timed = 0;
 	step->times = NULL;
 	step->captured = step->replayed = step->unknown = false;
-	step->times_all = c->mapping;
+	step->times_all = mm_steps_in_window(&c->steps);
 	step->due = mm_times_due(c);
-	c->turn.used = true;
-	if (c->steps_open++ == 0)
+	mm_steps_begin(&c->steps);
+	if (c->steps.open == 1)
 		step_seq_advance(c);
 }
 
 /* With lock, which is let go meanwhile. Until neither a plan change nor somebody's turn keeps steps out. */
 static int step_wait(struct mm_client *c, uint64_t deadline_ns)
 {
+	enum mm_steps_may may;
 	bool waited = false;
 	int r = 0;
 
-	/* Gates that a step left aborted or out of turn are put in order by a plan change. */
-	while (!r && (c->preparing || c->broken || gates_aborted(c) || mm_turn_waits(c))) {
-		waited |= mm_turn_waits(c);
-		r = mm_turn_waits(c) && !c->turn.asked ? mm_turn_ask(c)
-						       : mm_link_wait(c, deadline_ns);
+	while (!r && (may = mm_steps_may_begin(&c->steps, gates_aborted(c))) != MM_STEPS_MAY) {
+		waited |= mm_steps_lacks_turn(&c->steps);
+		r = may == MM_STEPS_MUST_ASK_TURN ? mm_turn_ask(c) : mm_link_wait(c, deadline_ns);
 	}
 	if (!r && waited)
 		mm_turn_told(c);
@@ -391,7 +387,7 @@ int mm_step_begin(struct mm_client *client)
 /* With lock. Layers that cycle and were not run have the next step wait for ever. */
 static bool step_broke_off(const struct mm_client *c, const struct mm_step *step, bool abandon)
 {
-	if (!mm_client_layers(c) || !c->m)
+	if (!mm_client_layers(c) || !c->steps.plan.cycling)
 		return false;
 	if (abandon)
 		return true;
@@ -405,19 +401,10 @@ static bool step_broke_off(const struct mm_client *c, const struct mm_step *step
 	return false;
 }
 
-static void resync(struct mm_client *c)
-{
-	const struct mm_msg msg = { .opcode = MM_OP_RESYNC };
-
-	mm_link_push(c, &msg);
-}
-
-/* How a step ended, and what is to be said to mmd about it. */
+/* How a step ended. */
 struct ending {
 	CUresult res;
-	bool aborted, broke_off, parks, broken;
-	uint64_t turn; /* that goes back */
-	uint64_t epoch;
+	bool aborted;
 	int dead;
 };
 
@@ -456,9 +443,9 @@ static struct mm_step_info step_sync(struct mm_client *c, const struct mm_step *
 static void step_abort(struct mm_client *c)
 {
 	pthread_mutex_lock(&c->lock);
-	while (c->mapping)
+	while (mm_steps_in_window(&c->steps))
 		pthread_cond_wait(&c->changed, &c->lock);
-	for (uint32_t i = 0; c->m && i < mm_client_layers(c); i++)
+	for (uint32_t i = 0; c->steps.plan.cycling && i < mm_client_layers(c); i++)
 		__atomic_fetch_or(&c->gates->gate[i].high, (uint32_t)(MM_GATE_ABORT >> 32),
 				  __ATOMIC_SEQ_CST);
 	pthread_mutex_unlock(&c->lock);
@@ -467,21 +454,20 @@ static void step_abort(struct mm_client *c)
 static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
 		      const struct mm_step_info *info, struct ending *e)
 {
+	struct mm_steps_out out = { 0 };
+	bool broke_off;
+
 	pthread_mutex_lock(&c->lock);
 	e->aborted = gates_aborted(c);
-	e->broke_off = step_broke_off(c, step, abandon);
-	if (!e->aborted && !e->broke_off && !e->res)
+	broke_off = step_broke_off(c, step, abandon);
+	if (!e->aborted && !broke_off && !e->res)
 		mm_times_account(c, step, info);
-	c->broken |= e->broke_off;
 	step->open = false;
-	if (--c->steps_open == 0)
+	mm_steps_end(&c->steps, broke_off, &out);
+	if (!c->steps.open)
 		step_seq_advance(c);
-	e->turn = c->turn.ending ? mm_turn_leave(c) : 0;
-	e->parks = may_park(c);
-	e->broken = c->broken;
-	e->epoch = c->prepare_epoch;
 	e->dead = c->dead;
-	pthread_mutex_unlock(&c->lock);
+	mm_step_unlock(c, &out);
 }
 
 static int step_close(struct mm_client *c, CUstream stream, bool abandon,
@@ -499,12 +485,6 @@ static int step_close(struct mm_client *c, CUstream stream, bool abandon,
 	step_shut(c, step, abandon, &info, &e);
 	if (e.dead)
 		return mm_fail(c, e.dead, "%s", c->dead_text);
-	mm_turn_give_back(c, e.turn);
-	/* Before PARKED, so that the change that it allows is one that puts all gates in order. */
-	if (e.broke_off)
-		resync(c);
-	if (e.parks)
-		park(c, e.epoch, e.broken);
 	if (e.res)
 		return mm_fail(c, -EIO, "the device failed: %s", mm_gpu_strerror(c->gpu, e.res));
 	if (e.aborted && !abandon)
@@ -548,12 +528,12 @@ int mm_step_join(struct mm_client *client, CUstream stream)
 	return r ? r : stream_join(client, step, stream);
 }
 
-void mm_steps_destroy(struct mm_client *client)
+void mm_step_destroy_all(struct mm_client *client)
 {
-	while (client->steps) {
-		struct mm_step *step = client->steps;
+	while (client->step_list) {
+		struct mm_step *step = client->step_list;
 
-		client->steps = step->next;
+		client->step_list = step->next;
 		for (uint32_t i = 0; i < step->n_events; i++)
 			client->gpu->cuEventDestroy(step->events[i]);
 		free(step->events);

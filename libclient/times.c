@@ -149,7 +149,8 @@ bool mm_times_due(const struct mm_client *c)
 {
 	const struct mm_sampling *s = &c->sampling;
 
-	return s->epoch != c->plan_epoch || s->n < SAMPLES_FIRST || s->skipped >= SAMPLE_EACH - 1;
+	return s->epoch != c->steps.plan.epoch || s->n < SAMPLES_FIRST ||
+	       s->skipped >= SAMPLE_EACH - 1;
 }
 
 /*
@@ -167,8 +168,8 @@ static void count_sample(struct mm_client *c, const struct mm_step_info *info, b
 	struct mm_sampling *s = &c->sampling;
 	struct mm_tenant_stats *stats = &c->tenant->stats;
 
-	if (s->epoch != c->plan_epoch) {
-		s->epoch = c->plan_epoch;
+	if (s->epoch != c->steps.plan.epoch) {
+		s->epoch = c->steps.plan.epoch;
 		s->n = s->skipped = 0;
 		s->stall_ns = 0;
 	}

@@ -5,89 +5,54 @@
 #include "libclient/internal.h"
 #include "libclient/ipc/clock.h"
 
-/* With lock: in turns, and it is somebody else's. */
-bool mm_turn_waits(const struct mm_client *client)
-{
-	return client->turn.mode != MM_TURN_NONE && !client->turn.serial;
-}
-
 /* Its event would tell it once more. One that was promised to another call stays: a lost one is worse. */
 void mm_turn_told(struct mm_client *client)
 {
-	if (!client->turn.watched)
+	if (!client->turn_watched)
 		mm_event_drop(client, MM_EVENT_TURN_BEGIN, 1);
 }
 
-/* With lock, which is let go meanwhile. Says once that there is work. */
 int mm_turn_ask(struct mm_client *client)
 {
-	const struct mm_msg want = { .opcode = MM_OP_TURN_WANT };
+	struct mm_steps_out out = { 0 };
 	int r;
 
-	client->turn.asked = true;
-	pthread_mutex_unlock(&client->lock);
-	r = mm_link_push(client, &want);
+	mm_steps_ask_turn(&client->steps, &out);
+	r = mm_step_unlock(client, &out);
 	pthread_mutex_lock(&client->lock);
 	if (r)
-		client->turn.asked = false; /* mmd did not hear it: the next one asks again */
+		mm_steps_turn_unheard(&client->steps);
 	return r;
-}
-
-/* With lock: the serial of a turn that is to be given back now; 0: none. It is no longer held then. */
-uint64_t mm_turn_leave(struct mm_client *client)
-{
-	uint64_t serial = client->turn.serial;
-
-	if (client->steps_open)
-		return 0;
-	client->turn.serial = 0;
-	client->turn.ending = false;
-	client->turn.watched &= !serial;
-	return serial;
-}
-
-void mm_turn_give_back(struct mm_client *client, uint64_t serial)
-{
-	const struct mm_msg done = { .opcode = MM_OP_TURN_DONE, .arg = { serial } };
-
-	if (serial)
-		mm_link_push(client, &done);
 }
 
 /* ---- what mmd says ---- */
 
 int mm_turn_on_begin(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
 {
+	struct mm_steps_out out = { 0 };
+
 	(void)ret_text;
 	pthread_mutex_lock(&client->lock);
-	client->turn.serial = msg->arg[0];
-	client->turn.ending = client->turn.asked = client->turn.used = false;
+	mm_steps_on_turn_begin(&client->steps, msg->arg[0], &out);
 	mm_event_push(client, &(struct mm_event){ .kind = MM_EVENT_TURN_BEGIN });
-	pthread_cond_broadcast(&client->changed);
-	pthread_mutex_unlock(&client->lock);
+	mm_step_unlock(client, &out);
 	return 0;
 }
 
 int mm_turn_on_end(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
 {
-	uint64_t serial = 0;
+	struct mm_steps_out out = { 0 };
 
 	(void)ret_text;
 	pthread_mutex_lock(&client->lock);
-	if (client->turn.serial && client->turn.serial == msg->arg[0]) {
-		client->turn.ending = true;
-		if (msg->result) { /* too late: it is somebody else's already */
-			client->turn.serial = 0;
-			client->turn.watched = false;
-		} else if (client->turn.used) { /* else one step runs first: each turn gets us on */
-			serial = mm_turn_leave(client);
-		}
+	if (mm_steps_on_turn_end(&client->steps, msg->arg[0], msg->result != 0, &out)) {
+		if (msg->result)
+			client->turn_watched = false;
 		mm_event_push(client, &(struct mm_event){ .kind = MM_EVENT_TURN_END,
 							  .error = msg->result,
 							  .deadline_ns = msg->arg[1] });
 	}
-	pthread_mutex_unlock(&client->lock);
-	mm_turn_give_back(client, serial);
+	mm_step_unlock(client, &out);
 	return 0;
 }
 
@@ -96,6 +61,7 @@ int mm_turn_on_end(struct mm_client *client, const struct mm_msg *msg, const cha
 int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opts)
 {
 	struct mm_msg msg = { .opcode = MM_OP_TURN_JOIN };
+	struct mm_steps_out out = { 0 };
 	int r = mm_enter(client);
 
 	if (r)
@@ -111,14 +77,9 @@ int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opts)
 	if (r || msg.result)
 		return mm_fail(client, r ? r : msg.result, "mmd did not take us into its turns");
 	pthread_mutex_lock(&client->lock);
-	client->turn.mode = opts->mode;
-	/* mmd forgets the wish of one that leaves; who joins again must ask again. */
-	if (opts->mode == MM_TURN_NONE) {
-		client->turn.serial = 0;
-		client->turn.asked = client->turn.ending = client->turn.watched = false;
-	}
-	pthread_cond_broadcast(&client->changed);
-	pthread_mutex_unlock(&client->lock);
+	mm_steps_join_turns(&client->steps, opts->mode, &out);
+	client->turn_watched &= opts->mode != MM_TURN_NONE;
+	mm_step_unlock(client, &out);
 	return 0;
 }
 
@@ -131,16 +92,16 @@ int mm_turn_want(struct mm_client *client, uint64_t timeout_ns)
 	if (r)
 		return r;
 	pthread_mutex_lock(&client->lock);
-	while (!r && mm_turn_waits(client)) {
+	while (!r && mm_steps_lacks_turn(&client->steps)) {
 		waited = timeout_ns != 0;
-		if (!client->turn.asked)
+		if (!client->steps.turn.asked)
 			r = mm_turn_ask(client);
 		else if (!timeout_ns)
 			r = -EAGAIN;
 		else
 			r = mm_link_wait(client, deadline_ns);
 	}
-	client->turn.watched |= r == -EAGAIN;
+	client->turn_watched |= r == -EAGAIN;
 	if (!r && waited)
 		mm_turn_told(client);
 	pthread_mutex_unlock(&client->lock);
@@ -150,17 +111,30 @@ int mm_turn_want(struct mm_client *client, uint64_t timeout_ns)
 		       r == -ETIMEDOUT ? "our turn did not come in time" : client->dead_text);
 }
 
+/* Return: as mm_steps_yield_turn(). */
+static int turn_yield(struct mm_client *c)
+{
+	struct mm_steps_out out = { 0 };
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	r = mm_steps_yield_turn(&c->steps, &out);
+	mm_step_unlock(c, &out);
+	return r;
+}
+
+/* With a step open, which somebody else's hint does not know of, it stays. */
+void mm_turn_run_dry(struct mm_client *client)
+{
+	turn_yield(client);
+}
+
 int mm_turn_yield(struct mm_client *client)
 {
-	uint64_t serial;
 	int r = mm_enter(client);
 
 	if (r)
 		return r;
-	pthread_mutex_lock(&client->lock);
-	r = client->steps_open && client->turn.serial ? -EBUSY : 0;
-	serial = mm_turn_leave(client);
-	pthread_mutex_unlock(&client->lock);
-	mm_turn_give_back(client, serial);
+	r = turn_yield(client);
 	return r ? mm_fail(client, r, "a step is open: end it first") : 0;
 }

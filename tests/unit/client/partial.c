@@ -117,7 +117,7 @@ static void await_gate(struct fixture *f, uint32_t layer, uint64_t bits)
 /* In a step that is timed at each layer: until the stream stands at the layer's gate. */
 static void await_stream_at(struct fixture *f, uint32_t layer)
 {
-	CUevent before = f->client->steps->events[2 * layer];
+	CUevent before = f->client->step_list->events[2 * layer];
 	CUresult res;
 
 	while ((res = f->peer->gpu.cuEventQuery(before)) == CUDA_ERROR_NOT_READY)

@@ -36,7 +36,7 @@ static void await_prepare(struct fixture *f)
 		assert_true(ms < 180000);
 		pause_ms(1);
 		pthread_mutex_lock(&f->client->lock);
-		preparing = f->client->preparing;
+		preparing = f->client->steps.state != MM_STEPS_RUN;
 		pthread_mutex_unlock(&f->client->lock);
 	}
 }
