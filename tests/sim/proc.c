@@ -466,6 +466,7 @@ static void turn_ends(struct world *w, struct w_proc *p, const struct mm_msg *ms
 {
 	if (p->turn != msg->arg[0])
 		return;
+	p->turn_ending = false;
 	if (msg->result)
 		p->turn = 0;
 	else if (p->step_open || !p->turn_used)
@@ -476,23 +477,25 @@ static void turn_ends(struct world *w, struct w_proc *p, const struct mm_msg *ms
 
 /* ---- steps ---- */
 
-void w_resync(struct world *w, struct w_proc *p)
-{
-	p->step_open = false;
-	p->broken = true;
-	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_RESYNC });
-}
-
-static bool park(struct world *w, struct w_proc *p)
+static void park(struct world *w, struct w_proc *p)
 {
 	if (!p->prepared || p->parked || p->step_open)
-		return false;
+		return;
 	p->parked = true;
 	w_send(w, p,
 	       &(struct mm_msg){ .opcode = MM_OP_PARKED,
 				 .epoch = p->prepared,
 				 .arg = { p->broken ? MM_PARKED_BROKEN : 0 } });
-	return true;
+}
+
+void w_resync(struct world *w, struct w_proc *p)
+{
+	p->step_open = false;
+	p->broken = true;
+	if (p->turn_ending)
+		w_turn_done(w, p);
+	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_RESYNC });
+	park(w, p);
 }
 
 /* It runs on its bytes, and not while it is being mapped elsewhere. */
@@ -509,9 +512,9 @@ bool w_proc_step(struct world *w, struct w_proc *p)
 	if (!p->model_ready || !p->connected || p->frozen)
 		return false;
 	if (!p->step_open) {
-		if (p->prepared || p->broken)
-			return park(w, p);
-		if (!turn_held(w, p))
+		const bool held = turn_held(w, p);
+
+		if (p->prepared || p->broken || !held)
 			return false;
 		p->step_open = p->turn_used = true;
 		p->layer = 0;
