@@ -281,6 +281,8 @@ static void turn_begins(struct ms_tenant *t, const struct mm_msg *msg)
 	t->c.turn = msg->arg[0];
 	t->c.turn_ending = t->c.turn_asked = t->c.turn_used = false;
 	ms_engine_event(t, &(struct mm_event){ .kind = MM_EVENT_TURN_BEGIN });
+	if (t->c.wants_begin)
+		ms_step_begin(t);
 }
 
 static void turn_ends(struct ms_tenant *t, const struct mm_msg *msg)

@@ -335,7 +335,7 @@ void ms_turn_yield(struct ms_tenant *t);
 void ms_client_step_ended(struct ms_tenant *t);
 
 /* step.c */
-void ms_step_begin(struct ms_tenant *t);     /* or waits for a plan */
+void ms_step_begin(struct ms_tenant *t);     /* or waits for a plan or its turn */
 void ms_step_part_done(struct ms_tenant *t); /* on the device */
 void ms_step_gate(struct ms_tenant *t);      /* a gate opened */
 void ms_step_end(struct ms_tenant *t);

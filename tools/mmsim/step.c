@@ -72,13 +72,14 @@ void ms_step_part_done(struct ms_tenant *t)
 		part_start(t);
 }
 
-/* The engine's thread: waits while a plan changes. */
+/* The engine's thread: waits while a plan changes, and for a turn that went back since the step was planned. */
 void ms_step_begin(struct ms_tenant *t)
 {
 	struct ms_step *s = &t->step;
+	const bool has_turn = ms_turn_want(t);
 
-	t->c.wants_begin = t->c.preparing;
-	if (t->c.preparing)
+	t->c.wants_begin = t->c.preparing || !has_turn;
+	if (t->c.wants_begin)
 		return;
 	mm_assert(!t->c.step_open);
 	t->c.step_open = t->c.turn_used = true;
