@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libclient: what the service thread maps and answers, turns, wishes (libclient/{step,kv,turn,mapper}.c). */
+/*
+ * libclient: what the service thread maps and answers, wishes (libclient/{step,kv,mapper}.c). When
+ * steps may run is decided by libclient's own machine.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -112,42 +115,54 @@ static uint64_t map_all(struct ms_tenant *t)
 
 /* ---- plan changes ---- */
 
-static void may_park(struct ms_tenant *t)
+/* Steps are held up from PARKED until the plan is in force. */
+void ms_client_out(struct ms_tenant *t, const struct mm_steps_out *out)
 {
+	struct mm_msg words[MM_STEPS_WORDS_MAX];
+	const uint32_t n = mm_steps_words(out, words);
 	struct ms_client *c = &t->c;
 
-	if (!c->preparing || c->parked || c->step_open)
-		return;
-	c->parked = true;
-	c->parked_ns = t->sim->now_ns;
-	ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_PARKED, .epoch = c->prepare_epoch });
-}
-
-static void steps_go_on(struct ms_tenant *t, const struct mm_msg *msg)
-{
-	struct ms_client *c = &t->c;
-
-	if (c->parked)
+	for (uint32_t i = 0; i < n; i++)
+		ms_client_send(t, &words[i]);
+	if (out->parked_epoch)
+		c->parked_ns = t->sim->now_ns;
+	if (out->entered && c->parked_ns)
 		c->held_ns += t->sim->now_ns - c->parked_ns;
-	c->plan_epoch = msg->epoch;
-	c->alpha = (uint32_t)msg->arg[0];
-	c->m = (uint32_t)msg->arg[1];
-	c->preparing = c->parked = false;
-	t->s.alpha_max = MM_MAX(t->s.alpha_max, c->alpha);
-	if (c->wants_begin)
+	if (out->entered) {
+		c->parked_ns = 0;
+		t->s.alpha_max = MM_MAX(t->s.alpha_max, c->steps.plan.away);
+	}
+	if (out->wake && c->wants_begin)
 		ms_step_begin(t);
 }
 
-static void switched(struct ms_tenant *t, const struct mm_msg *msg, bool partial)
+static void plan_prepared(struct ms_tenant *t, const struct mm_msg *msg)
 {
+	struct mm_steps_out out = { 0 };
+
+	if (mm_steps_on_prepare(&t->c.steps, msg->epoch, &out))
+		ms_fail(t->sim, "tenant %s: mmd prepares a plan that is not new", t->name);
+	ms_client_out(t, &out);
+}
+
+static bool is_partial(const struct mm_msg *msg)
+{
+	return msg->arg[2] == MM_SWITCH_PARTIAL;
+}
+
+/* All is mapped. No step runs under a plan in full before mmd was told. */
+static void switched(struct ms_tenant *t, const struct mm_msg *msg)
+{
+	struct mm_steps_out out = { 0 };
+
 	ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_COMMITTED, .epoch = msg->epoch });
 	if (t->c.model_ready) {
 		t->s.plan_changes++;
 		ms_engine_event(t, &(struct mm_event){ .kind = MM_EVENT_PLAN_CHANGED,
 						       .count = (uint32_t)msg->arg[0] });
 	}
-	if (!partial)
-		steps_go_on(t, msg);
+	mm_steps_mapped(&t->c.steps, 0, &out);
+	ms_client_out(t, &out);
 }
 
 static void service_for(struct ms_tenant *t, uint64_t ns)
@@ -249,51 +264,52 @@ uint32_t ms_kv_owed(const struct ms_tenant *t)
 
 /* ---- turns ---- */
 
-static void turn_leave(struct ms_tenant *t)
+void ms_turn_join(struct ms_tenant *t, enum mm_turn_mode mode, uint64_t quantum_ns)
 {
-	const uint64_t serial = t->c.turn;
+	struct mm_steps_out out = { 0 };
 
-	if (t->c.step_open || !serial)
-		return;
-	t->c.turn = 0;
-	t->c.turn_ending = false;
-	ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_TURN_DONE, .arg = { serial } });
+	ms_client_send(t,
+		       &(struct mm_msg){ .opcode = MM_OP_TURN_JOIN, .arg = { mode, quantum_ns } });
+	mm_steps_join_turns(&t->c.steps, mode, &out);
+	ms_client_out(t, &out);
 }
 
 bool ms_turn_want(struct ms_tenant *t)
 {
-	if (!t->c.in_turns || t->c.turn)
+	struct mm_steps_out out = { 0 };
+
+	if (!mm_steps_lacks_turn(&t->c.steps))
 		return true;
-	if (!t->c.turn_asked)
-		ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_TURN_WANT });
-	t->c.turn_asked = true;
+	if (!t->c.steps.turn.asked)
+		mm_steps_ask_turn(&t->c.steps, &out);
+	ms_client_out(t, &out);
 	return false;
 }
 
 void ms_turn_yield(struct ms_tenant *t)
 {
-	if (t->c.in_turns)
-		turn_leave(t);
+	struct mm_steps_out out = { 0 };
+
+	mm_steps_yield_turn(&t->c.steps, &out);
+	ms_client_out(t, &out);
 }
 
 static void turn_begins(struct ms_tenant *t, const struct mm_msg *msg)
 {
-	t->c.turn = msg->arg[0];
-	t->c.turn_ending = t->c.turn_asked = t->c.turn_used = false;
+	struct mm_steps_out out = { 0 };
+
+	mm_steps_on_turn_begin(&t->c.steps, msg->arg[0], &out);
 	ms_engine_event(t, &(struct mm_event){ .kind = MM_EVENT_TURN_BEGIN });
-	if (t->c.wants_begin)
-		ms_step_begin(t);
+	ms_client_out(t, &out);
 }
 
 static void turn_ends(struct ms_tenant *t, const struct mm_msg *msg)
 {
-	if (!t->c.turn || t->c.turn != msg->arg[0])
+	struct mm_steps_out out = { 0 };
+
+	if (!mm_steps_on_turn_end(&t->c.steps, msg->arg[0], msg->result != 0, &out))
 		return;
-	t->c.turn_ending = true;
-	if (msg->result)
-		t->c.turn = 0;
-	else if (t->c.turn_used) /* else one step runs first: each turn gets us on */
-		turn_leave(t);
+	ms_client_out(t, &out);
 	ms_engine_event(t, &(struct mm_event){ .kind = MM_EVENT_TURN_END,
 					       .error = msg->result,
 					       .deadline_ns = msg->arg[1] });
@@ -305,16 +321,8 @@ void ms_client_hint(struct ms_tenant *t, uint32_t chunks_used, uint32_t waiting,
 	t->c.stats.waiting = waiting;
 	t->c.stats.running = running;
 	/* A turn is not kept for work that may come. */
-	if (!running && !waiting && t->c.in_turns)
-		turn_leave(t);
-}
-
-/* A step ended: what waited for that. */
-void ms_client_step_ended(struct ms_tenant *t)
-{
-	if (t->c.turn_ending)
-		turn_leave(t);
-	may_park(t);
+	if (!running && !waiting)
+		ms_turn_yield(t);
 }
 
 /* ---- the service thread ---- */
@@ -350,13 +358,10 @@ static void effect(struct ms_tenant *t, const struct mm_msg *msg)
 		ready(t, msg);
 		break;
 	case MM_EV_PREPARE:
-		t->c.preparing = true;
-		t->c.parked = false;
-		t->c.prepare_epoch = msg->epoch;
-		may_park(t);
+		plan_prepared(t, msg);
 		break;
 	case MM_EV_SWITCH:
-		switched(t, msg, msg->arg[2] & MM_SWITCH_PARTIAL);
+		switched(t, msg);
 		break;
 	case MM_EV_KV_GRANT:
 		granted(t, (uint32_t)msg->arg[0]);
@@ -382,6 +387,29 @@ static void effect(struct ms_tenant *t, const struct mm_msg *msg)
 	}
 }
 
+/* Begins to map. Return: false: nothing was to be mapped, and it is done. */
+static bool switch_begin(struct ms_tenant *t, const struct mm_msg *msg)
+{
+	const struct mm_steps_plan plan = { msg->epoch, (uint32_t)msg->arg[0],
+					    (uint32_t)msg->arg[1] };
+	struct mm_steps_out out = { 0 };
+
+	if (mm_steps_on_switch(&t->c.steps, &plan, is_partial(msg)))
+		ms_fail(t->sim, "tenant %s: mmd switches plans out of order", t->name);
+	if (!is_partial(msg)) {
+		service_for(t, map_all(t));
+		return true;
+	}
+	t->c.mapping = 0;
+	t->c.mapping_partly = false;
+	mm_steps_open_window(&t->c.steps, &out);
+	ms_client_out(t, &out);
+	if (!map_next(t))
+		return true;
+	effect(t, msg);
+	return false;
+}
+
 /* Begins with an item. Return: false: it is done already. */
 static bool service_begin(struct ms_tenant *t)
 {
@@ -396,17 +424,8 @@ static bool service_begin(struct ms_tenant *t)
 		service_for(t, chunk_map(t, (uint32_t)msg->arg[0]));
 		return true;
 	}
-	if (msg->opcode == MM_EV_SWITCH && !(msg->arg[2] & MM_SWITCH_PARTIAL)) {
-		service_for(t, map_all(t));
-		return true;
-	}
-	if (msg->opcode == MM_EV_SWITCH) {
-		t->c.mapping = 0;
-		t->c.mapping_partly = false;
-		steps_go_on(t, msg);
-		if (!map_next(t))
-			return true;
-	}
+	if (msg->opcode == MM_EV_SWITCH)
+		return switch_begin(t, msg);
 	effect(t, msg);
 	return false;
 }

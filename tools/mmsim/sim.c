@@ -62,6 +62,7 @@ static int tenant_init(struct ms_tenant *t, const struct mm_wl_tenant *of)
 	if (ms_is_fixed(t))
 		mm_kv_arena_fix(&t->kv, page, t->sizes->kv_share_bytes);
 	t->chunk_pages = (uint32_t)(mm_kv_arena_chunk_total(&t->kv) / page);
+	mm_steps_init(&t->c.steps, true);
 	t->outbox.item_bytes = sizeof(struct ms_item);
 	t->requests.item_bytes = sizeof(struct mm_msg);
 	t->c.inbox.item_bytes = t->c.arrived.item_bytes = sizeof(struct ms_item);
@@ -217,11 +218,8 @@ static void declare(struct ms_tenant *t)
 						     t->chunks_share } });
 	if (wl->sharing != MM_WL_TEMPORAL)
 		return;
-	t->c.in_turns = true;
-	ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_TURN_JOIN,
-					    .arg = { wl->turns == MM_WL_DRAIN ? MM_TURN_DRAIN
-									      : MM_TURN_QUANTUM,
-						     wl->quantum_ms * MM_NS_PER_MS } });
+	ms_turn_join(t, wl->turns == MM_WL_DRAIN ? MM_TURN_DRAIN : MM_TURN_QUANTUM,
+		     wl->quantum_ms * MM_NS_PER_MS);
 }
 
 /* The plan that the command line says. True: it is in force, or there is none. */
@@ -282,10 +280,11 @@ static void trace(const struct ms_tenant *t, const struct mm_core_stats *s)
 	fprintf(o->trace, "%s,%u,%.6f,%u,%s,%llu,%llu,%u,%u,%u,%u,%u,%u,%llu,%llu,%llu,%d\n",
 		o->policy->name, o->c->window, (double)(t->sim->now_ns - t->sim->start_ns) / 1e9,
 		t->index, t->name, (unsigned long long)s->pages[MM_PAGE_FREE],
-		(unsigned long long)t->model_pages, t->c.alpha, t->c.m, t->c.n_usable,
-		t->e.sched.kv.used_blocks, t->e.sched.n_running, t->e.sched.n_waiting,
-		(unsigned long long)t->e.sched.preemptions, (unsigned long long)t->s.steps,
-		(unsigned long long)t->x.bytes_streamed, t->c.turn != 0);
+		(unsigned long long)t->model_pages, t->c.steps.plan.away, t->c.steps.plan.cycling,
+		t->c.n_usable, t->e.sched.kv.used_blocks, t->e.sched.n_running,
+		t->e.sched.n_waiting, (unsigned long long)t->e.sched.preemptions,
+		(unsigned long long)t->s.steps, (unsigned long long)t->x.bytes_streamed,
+		t->c.steps.turn.serial != 0);
 }
 
 static void trace_all(struct ms_device *dev)
@@ -307,7 +306,7 @@ static void integrate(struct ms_device *dev)
 
 		if (t->dev != dev || !dev->sim->started)
 			continue;
-		t->s.alpha_sum += t->c.alpha;
+		t->s.alpha_sum += t->c.steps.plan.away;
 		t->s.chunks_sum += t->c.n_usable;
 		t->s.blocks_sum += t->e.sched.kv.used_blocks;
 		t->s.samples++;

@@ -21,6 +21,7 @@
 
 #include "kernels/timing/profile.h"
 #include "libclient/protocol/cycle.h"
+#include "libclient/protocol/steps.h"
 #include "mm/client.h"
 #include "mmd/core/core.h"
 #include "mmd/proto.h"
@@ -145,12 +146,10 @@ struct ms_client {
 	struct ms_item at;
 	uint32_t mapping; /* groups that a plan change has mapped */
 	bool model_ready;
-	/* plans */
-	bool preparing, parked, mapping_partly;
-	uint64_t prepare_epoch, plan_epoch, parked_ns, held_ns;
-	uint32_t alpha, m;
-	bool step_open, wants_begin;
-	uint64_t step_seq;
+	/* plans, steps, turns */
+	struct mm_steps steps;
+	bool mapping_partly, wants_begin;
+	uint64_t parked_ns, held_ns, step_seq;
 	/* KV */
 	bool kv_declared, kv_open;
 	uint64_t *usable; /* a bit per chunk */
@@ -160,10 +159,6 @@ struct ms_client {
 		uint32_t chunks;
 		uint64_t deadline_ns, known;
 	} ask;
-	/* turns */
-	bool in_turns;
-	uint64_t turn; /* serial of the one held */
-	bool turn_asked, turn_ending, turn_used;
 	struct mm_tenant_stats stats;
 	struct ms_fifo events; /* struct mm_event */
 };
@@ -331,8 +326,10 @@ void ms_kv_release(struct ms_tenant *t, uint32_t chunk);
 uint32_t ms_kv_owed(const struct ms_tenant *t);
 void ms_client_hint(struct ms_tenant *t, uint32_t chunks_used, uint32_t waiting, uint32_t running);
 bool ms_turn_want(struct ms_tenant *t); /* false: it is somebody else's */
+void ms_turn_join(struct ms_tenant *t, enum mm_turn_mode mode, uint64_t quantum_ns);
 void ms_turn_yield(struct ms_tenant *t);
-void ms_client_step_ended(struct ms_tenant *t);
+/* Does and says what the machine of steps wants. */
+void ms_client_out(struct ms_tenant *t, const struct mm_steps_out *out);
 
 /* step.c */
 void ms_step_begin(struct ms_tenant *t);     /* or waits for a plan or its turn */

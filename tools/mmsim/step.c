@@ -76,13 +76,13 @@ void ms_step_part_done(struct ms_tenant *t)
 void ms_step_begin(struct ms_tenant *t)
 {
 	struct ms_step *s = &t->step;
-	const bool has_turn = ms_turn_want(t);
 
-	t->c.wants_begin = t->c.preparing || !has_turn;
+	ms_turn_want(t);
+	t->c.wants_begin = mm_steps_may_begin(&t->c.steps, false) != MM_STEPS_MAY;
 	if (t->c.wants_begin)
 		return;
-	mm_assert(!t->c.step_open);
-	t->c.step_open = t->c.turn_used = true;
+	mm_assert(!t->c.steps.open);
+	mm_steps_begin(&t->c.steps);
 	t->c.step_seq++;
 	s->begin_ns = t->sim->now_ns;
 	s->stall_ns = 0;
@@ -95,8 +95,8 @@ void ms_step_end(struct ms_tenant *t)
 {
 	struct ms_step *s = &t->step;
 	struct mm_tenant_stats *stats = &t->c.stats;
+	struct mm_steps_out out = { 0 };
 
-	t->c.step_open = false;
 	t->c.step_seq++;
 	stats->steps++;
 	stats->samples++;
@@ -106,6 +106,7 @@ void ms_step_end(struct ms_tenant *t)
 	t->s.steps++;
 	t->s.step_ns += stats->step_ns;
 	t->s.stall_ns += s->stall_ns;
-	ms_client_step_ended(t);
+	mm_steps_end(&t->c.steps, false, &out);
+	ms_client_out(t, &out);
 	ms_engine_stepped(t);
 }
