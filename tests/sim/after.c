@@ -102,7 +102,7 @@ static bool served(struct world *w, const struct w_proc *p)
 static bool waits_for_turn(struct world *w)
 {
 	W_FOREACH(w, p)
-	if (!served(w, p) && p->turn_mode != MM_TURN_NONE)
+	if (!served(w, p) && p->machine.turn.mode != MM_TURN_NONE)
 		return true;
 	return false;
 }

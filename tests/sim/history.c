@@ -217,7 +217,7 @@ static void hostile_send(struct world *w, struct w_proc *p)
 	if (w_below(w, 3))
 		msg.opcode = w_below(w, 2) ? MM_OP_PARKED : MM_OP_COMMITTED;
 	if (msg.opcode == MM_OP_PARKED || msg.opcode == MM_OP_COMMITTED)
-		msg.epoch = p->epoch + w_below(w, 2);
+		msg.epoch = p->machine.plan.epoch + w_below(w, 2);
 	if (msg.opcode == MM_OP_COMMITTED && w_below(w, 2))
 		msg.result = -ENOMEM;
 	if (msg.opcode == MM_OP_KV_WANT || msg.opcode == MM_OP_KV_RELEASE)
@@ -349,7 +349,7 @@ void h_engine(struct world *w, struct w_proc *p)
 			;
 		break;
 	case 6:
-		if (p->step_open && p->model_ready && !w_below(w, 5))
+		if (p->machine.open && p->model_ready && !w_below(w, 5))
 			h_resync(w, p);
 		break;
 	default:
@@ -423,7 +423,7 @@ static void fault(struct world *w)
 			h_disconnect(w, p);
 		break;
 	case 3:
-		if (p->connected && !p->step_open && !p->frozen && !w_below(w, 4))
+		if (p->connected && !p->machine.open && !p->frozen && !w_below(w, 4))
 			bye(w, p);
 		break;
 	case 4:

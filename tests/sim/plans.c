@@ -140,9 +140,9 @@ static void steps_resync(struct world *w, struct w_proc *p)
 {
 	if (!p->connected || p->frozen || !p->model_ready)
 		return;
-	if (p->step_open)
+	if (p->machine.open)
 		h_resync(w, p);
-	else if (p->parked || p->mapping || !w_below(w, 4))
+	else if (w_is_parked(p) || p->mapping || !w_below(w, 4))
 		steps_resync_late(w, p);
 }
 
@@ -175,13 +175,8 @@ static void job_fail(struct world *w)
 /* In the middle of a mapping. */
 static void commit_fail(struct world *w, struct w_proc *p)
 {
-	uint64_t epoch = p->mapping;
-
-	if (!epoch || !p->connected)
-		return;
-	p->mapping = 0;
-	w_send(w, p,
-	       &(struct mm_msg){ .opcode = MM_OP_COMMITTED, .epoch = epoch, .result = -ENOMEM });
+	if (p->mapping && p->connected)
+		w_proc_map_fail(w, p);
 }
 
 static void tenant_end(struct world *w, struct w_proc *p)
@@ -200,7 +195,7 @@ static void tenant_end(struct world *w, struct w_proc *p)
 			h_disconnect(w, p);
 		break;
 	default:
-		if (p->connected && !p->step_open)
+		if (p->connected && !p->machine.open)
 			w_bye(w, p);
 		break;
 	}

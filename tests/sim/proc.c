@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/world.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "mmd/core/controller.h"
@@ -129,6 +130,7 @@ struct w_proc *w_join(struct world *w, uint32_t account, uint64_t features)
 	p->used = p->alive = p->connected = true;
 	p->tenant = tenant;
 	p->account = account;
+	mm_steps_init(&p->machine, features & MM_FEAT_PARTIAL);
 	w_drain(w);
 	return p;
 }
@@ -396,7 +398,7 @@ static uint64_t prepare_unanswered(const struct w_proc *p)
 		if (item->kind == W_ITEM_EVENT && item->msg.opcode == MM_EV_PREPARE)
 			return item->msg.epoch;
 	}
-	return p->parked ? 0 : p->prepared;
+	return p->machine.state == MM_STEPS_DRAIN ? p->machine.next.epoch : 0;
 }
 
 /* What other threads of it say in the moment of its BYE comes behind that. */
@@ -424,14 +426,25 @@ void w_bye(struct world *w, struct w_proc *p)
 	w_disconnect(w, p);
 }
 
+/* ---- what the machine wants said ---- */
+
+static void say(struct world *w, struct w_proc *p, const struct mm_steps_out *out)
+{
+	struct mm_msg words[MM_STEPS_WORDS_MAX];
+	const uint32_t n = mm_steps_words(out, words);
+
+	for (uint32_t i = 0; i < n; i++)
+		w_send(w, p, &words[i]);
+}
+
 /* ---- turns ---- */
 
 void w_turn_join(struct world *w, struct w_proc *p, enum mm_turn_mode mode, uint64_t quantum_ns,
 		 uint32_t priority)
 {
-	p->turn_mode = mode;
-	if (mode == MM_TURN_NONE)
-		p->turn = 0;
+	struct mm_steps_out out = { 0 };
+
+	mm_steps_join_turns(&p->machine, mode, &out);
 	w_send(w, p,
 	       &(struct mm_msg){ .opcode = MM_OP_TURN_JOIN,
 				 .arg = { mode, quantum_ns, priority } });
@@ -439,63 +452,46 @@ void w_turn_join(struct world *w, struct w_proc *p, enum mm_turn_mode mode, uint
 
 void w_turn_want(struct world *w, struct w_proc *p)
 {
-	p->turn_asked = true;
-	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_TURN_WANT });
+	struct mm_steps_out out = { 0 };
+
+	mm_steps_ask_turn(&p->machine, &out);
+	say(w, p, &out);
 }
 
 void w_turn_done(struct world *w, struct w_proc *p)
 {
-	uint64_t serial = p->turn;
+	struct mm_steps_out out = { 0 };
 
-	p->turn = 0;
-	p->turn_ending = false;
-	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_TURN_DONE, .arg = { serial } });
+	mm_assert(mm_steps_yield_turn(&p->machine, &out) == 0);
+	say(w, p, &out);
 }
 
-/* False: it is somebody else's. */
-static bool turn_held(struct world *w, struct w_proc *p)
+static void turn_begins(struct w_proc *p, const struct mm_msg *msg)
 {
-	if (p->turn_mode == MM_TURN_NONE || p->turn)
-		return true;
-	if (!p->turn_asked)
-		w_turn_want(w, p);
-	return false;
+	struct mm_steps_out out = { 0 };
+
+	mm_assert(p->hostile || (p->machine.turn.mode != MM_TURN_NONE && p->machine.turn.asked));
+	mm_steps_on_turn_begin(&p->machine, msg->arg[0], &out);
 }
 
 static void turn_ends(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 {
-	if (p->turn != msg->arg[0])
-		return;
-	p->turn_ending = false;
-	if (msg->result)
-		p->turn = 0;
-	else if (p->step_open || !p->turn_used)
-		p->turn_ending = true;
-	else
-		w_turn_done(w, p);
+	struct mm_steps_out out = { 0 };
+
+	mm_steps_on_turn_end(&p->machine, msg->arg[0], msg->result != 0, &out);
+	say(w, p, &out);
 }
 
 /* ---- steps ---- */
 
-static void park(struct world *w, struct w_proc *p)
-{
-	if (!p->prepared || p->parked || p->step_open)
-		return;
-	p->parked = true;
-	w_send(w, p,
-	       &(struct mm_msg){ .opcode = MM_OP_PARKED,
-				 .epoch = p->prepared,
-				 .arg = { p->broken ? MM_PARKED_BROKEN : 0 } });
-}
-
 void w_resync(struct world *w, struct w_proc *p)
 {
-	p->step_open = false;
-	p->broken = true;
-	if (p->turn_ending)
-		w_turn_done(w, p);
-	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_RESYNC });
-	park(w, p);
+	struct mm_steps_out out = { 0 };
+
+	if (!p->machine.open)
+		mm_steps_begin(&p->machine);
+	mm_steps_end(&p->machine, true, &out);
+	say(w, p, &out);
 }
 
 /* It runs on its bytes, and not while it is being mapped elsewhere. */
@@ -507,19 +503,40 @@ static void verify_group(const struct world *w, const struct w_proc *p, uint32_t
 	}
 }
 
+/* False: it may not, or not yet. */
+static bool step_begin(struct world *w, struct w_proc *p)
+{
+	const enum mm_steps_may may = mm_steps_may_begin(&p->machine, false);
+
+	if (may == MM_STEPS_MUST_ASK_TURN)
+		w_turn_want(w, p);
+	if (may != MM_STEPS_MAY)
+		return false;
+	mm_steps_begin(&p->machine);
+	p->layer = 0;
+	return true;
+}
+
+/* With nothing more to do, the turn goes back. */
+static void step_end(struct world *w, struct w_proc *p)
+{
+	struct mm_steps_out out = { 0 };
+
+	kv_verify(w, p);
+	p->steps++;
+	w->steps++;
+	mm_steps_end(&p->machine, false, &out);
+	if (p->machine.turn.serial && p->machine.turn.mode == MM_TURN_DRAIN && !w_below(w, 8))
+		mm_steps_yield_turn(&p->machine, &out);
+	say(w, p, &out);
+}
+
 bool w_proc_step(struct world *w, struct w_proc *p)
 {
 	if (!p->model_ready || !p->connected || p->frozen)
 		return false;
-	if (!p->step_open) {
-		const bool held = turn_held(w, p);
-
-		if (p->prepared || p->broken || !held)
-			return false;
-		p->step_open = p->turn_used = true;
-		p->layer = 0;
-		return true;
-	}
+	if (!p->machine.open)
+		return step_begin(w, p);
 	if (p->layer + 1 < p->n_groups) {
 		if (!(p->gate[p->layer] & MM_GATE_PASS))
 			return false;
@@ -529,13 +546,7 @@ bool w_proc_step(struct world *w, struct w_proc *p)
 		p->layer++;
 		return true;
 	}
-	kv_verify(w, p);
-	p->step_open = false;
-	p->steps++;
-	w->steps++;
-	if (p->turn_ending || (p->turn && p->turn_mode == MM_TURN_DRAIN && !w_below(w, 8)))
-		w_turn_done(w, p);
-	park(w, p);
+	step_end(w, p);
 	return true;
 }
 
@@ -553,6 +564,7 @@ static void map_done(struct world *w, struct w_proc *p, uint64_t epoch)
 
 bool w_proc_map(struct world *w, struct w_proc *p)
 {
+	struct mm_steps_out out = { 0 };
 	uint64_t epoch = p->mapping;
 	uint32_t end;
 
@@ -561,6 +573,7 @@ bool w_proc_map(struct world *w, struct w_proc *p)
 	end = p->mapped_groups + 1 + w_below(w, 4);
 	if (end >= p->n_groups) {
 		p->mapping = 0;
+		mm_steps_mapped(&p->machine, 0, &out);
 		map_done(w, p, epoch);
 		return true;
 	}
@@ -572,22 +585,61 @@ bool w_proc_map(struct world *w, struct w_proc *p)
 	return true;
 }
 
-static void plan_switched(struct world *w, struct w_proc *p, const struct mm_msg *msg)
+void w_proc_map_fail(struct world *w, struct w_proc *p)
 {
-	bool partial = msg->arg[2] & MM_SWITCH_PARTIAL;
+	const uint64_t epoch = p->mapping;
+	struct mm_steps_out out = { 0 };
 
-	mm_assert(p->hostile || (msg->epoch == p->epoch + 1 && !p->mapping));
-	mm_assert(p->hostile || msg->epoch == 1 || (p->parked && p->prepared == msg->epoch));
-	mm_assert(p->hostile || !partial || !p->broken);
-	p->epoch = msg->epoch;
-	p->prepared = 0;
-	p->parked = p->broken = false;
+	p->mapping = 0;
+	mm_steps_mapped(&p->machine, -ENOMEM, &out);
+	w_send(w, p,
+	       &(struct mm_msg){ .opcode = MM_OP_COMMITTED, .epoch = epoch, .result = -ENOMEM });
+}
+
+static void plan_map(struct world *w, struct w_proc *p, const struct mm_msg *msg)
+{
+	const bool partial = msg->arg[2] == MM_SWITCH_PARTIAL;
+	const struct mm_steps_plan plan = { msg->epoch, (uint32_t)msg->arg[0],
+					    (uint32_t)msg->arg[1] };
+	struct mm_steps_out out = { 0 };
+
+	mm_assert(mm_steps_on_switch(&p->machine, &plan, partial) == 0);
 	memcpy(p->map_old, p->map, sizeof(p->map_old));
 	p->mapped_groups = 0;
-	if (partial)
+	if (partial) {
 		p->mapping = msg->epoch;
-	else
+		mm_assert(mm_steps_open_window(&p->machine, &out));
+	} else {
 		map_done(w, p, msg->epoch);
+		mm_steps_mapped(&p->machine, 0, &out);
+	}
+}
+
+/* A hostile one lied that it is parked: it takes the plan all the same, and its steps run on. */
+static void plan_switched(struct world *w, struct w_proc *p, const struct mm_msg *msg)
+{
+	const uint32_t open = p->machine.open;
+
+	mm_assert(p->hostile || (msg->epoch == p->machine.plan.epoch + 1 && !p->mapping));
+	mm_assert(p->hostile || msg->epoch == 1 || p->machine.state == MM_STEPS_PARKED);
+	if (p->hostile) {
+		p->machine.state = MM_STEPS_PARKED;
+		p->machine.next.epoch = msg->epoch;
+		p->machine.open = 0;
+		p->machine.broken = false;
+	}
+	plan_map(w, p, msg);
+	p->machine.open = open;
+}
+
+static void plan_prepared(struct world *w, struct w_proc *p, const struct mm_msg *msg)
+{
+	struct mm_steps_out out = { 0 };
+
+	mm_assert(p->hostile ||
+		  (p->machine.state == MM_STEPS_RUN && msg->epoch == p->machine.plan.epoch + 1));
+	mm_assert(mm_steps_on_prepare(&p->machine, msg->epoch, &out) == 0);
+	say(w, p, &out);
 }
 
 /* ---- events ---- */
@@ -604,9 +656,7 @@ static void event(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 {
 	switch (msg->opcode) {
 	case MM_EV_PREPARE:
-		mm_assert(p->hostile || (!p->prepared && msg->epoch == p->epoch + 1));
-		p->prepared = msg->epoch;
-		park(w, p);
+		plan_prepared(w, p, msg);
 		break;
 	case MM_EV_SWITCH:
 		plan_switched(w, p, msg);
@@ -627,9 +677,7 @@ static void event(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 		p->denied = msg->result;
 		break;
 	case MM_EV_TURN_BEGIN:
-		mm_assert(p->hostile || (p->turn_mode != MM_TURN_NONE && p->turn_asked));
-		p->turn = msg->arg[0];
-		p->turn_asked = p->turn_ending = p->turn_used = false;
+		turn_begins(p, msg);
 		break;
 	case MM_EV_TURN_END:
 		turn_ends(w, p, msg);
@@ -664,7 +712,7 @@ bool w_proc_event(struct world *w, struct w_proc *p)
 
 void w_stats(struct world *w, struct w_proc *p, uint32_t running)
 {
-	struct mm_tenant_stats s = { .step_seq = 2 * p->steps + p->step_open,
+	struct mm_tenant_stats s = { .step_seq = 2 * p->steps + p->machine.open,
 				     .steps = p->steps,
 				     .samples = p->steps,
 				     .step_ns = 100000 * p->n_groups,

@@ -329,7 +329,7 @@ static void plan_go_over(struct world *w, struct w_proc *p)
 
 void w_slots_replan(struct world *w, struct w_proc *p, uint64_t epoch)
 {
-	mm_assert(epoch == p->region.epoch && (p->hostile || p->parked));
+	mm_assert(epoch == p->region.epoch && (p->hostile || w_is_parked(p)));
 	w->replanning = true;
 	if (!p->cycles.active)
 		plan_serve(w, p);

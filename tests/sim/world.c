@@ -100,7 +100,7 @@ static void act_plan(struct world *w, struct w_proc *p, bool served)
 
 	mm_assert(plan && plan->beta >= 1 && plan->beta <= MM_SLOTS_MAX);
 	mm_assert(served || !p->cycles.active);
-	mm_assert(p->hostile || p->parked || !p->epoch);
+	mm_assert(p->hostile || w_is_parked(p) || !p->machine.plan.epoch);
 	p->region = *plan;
 	w->plans[plan->beta]++;
 	for (uint32_t s = 0; s < plan->beta; s++) {
@@ -135,7 +135,7 @@ static void act_gate(struct world *w, struct w_proc *p, const struct mm_action *
 	(void)w;
 	mm_assert(a->entry < p->n_groups - 1);
 	mm_assert(!serves(p, a->entry));
-	mm_assert(p->hostile || p->parked || !p->epoch ||
+	mm_assert(p->hostile || w_is_parked(p) || !p->machine.plan.epoch ||
 		  (p->gate[a->entry] == MM_GATE_EMPTY && a->word == MM_GATE_RESIDENT));
 	p->gate[a->entry] = a->word;
 }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "libclient/protocol/cycle.h"
+#include "libclient/protocol/steps.h"
 #include "mm/base.h"
 #include "mmd/core/core.h"
 
@@ -78,20 +79,13 @@ struct w_proc {
 	uint32_t view[W_ENTRIES]; /* the table as it arrived */
 	uint32_t map[W_ENTRIES];  /* what is mapped since the last SWITCH */
 	uint64_t gate[W_GROUPS];
-	uint64_t prepared, epoch; /* of the PREPARE that is not done; of the last SWITCH */
+	struct mm_steps machine; /* libclient's: plans, steps, turns */
 	uint64_t
 		changes_ns; /* so long its changes would have taken, at one each change_ns: from when on */
-	bool parked, broken;
 	uint64_t mapping; /* of the SWITCH whose mapping is under way while steps go on */
 	uint32_t map_old[W_ENTRIES], mapped_groups;
-	bool step_open;
-	uint32_t layer;
+	uint32_t layer; /* of the step that is open */
 	uint64_t steps, waited;
-
-	/* turns */
-	enum mm_turn_mode turn_mode;
-	uint64_t turn; /* serial of the one that it holds */
-	bool turn_asked, turn_used, turn_ending;
 
 	/* KV */
 	bool kv_declared;
@@ -233,6 +227,12 @@ void w_cuts_end(struct world *w);
 
 /* ---- tenant processes (proc.c) ---- */
 
+/* It has said PARKED, and runs no step until the next plan is in force. */
+static inline bool w_is_parked(const struct w_proc *p)
+{
+	return p->machine.state == MM_STEPS_PARKED || p->machine.state == MM_STEPS_MAP;
+}
+
 struct w_proc *w_join(struct world *w, uint32_t account, uint64_t features);
 void w_disconnect(struct world *w, struct w_proc *p);
 void w_die(struct world *w, struct w_proc *p);
@@ -256,11 +256,14 @@ bool w_swap(struct world *w, struct w_proc *p, bool in, const struct mm_swap_pie
 /* A piece at random, in a chunk that it holds. False: it holds none, or has no swap space. */
 bool w_swap_piece(struct world *w, struct w_proc *p, struct mm_swap_piece *ret_piece);
 void w_bye(struct world *w, struct w_proc *p);
+/* A step breaks off: the one that is open, or one that begins. */
 void w_resync(struct world *w, struct w_proc *p);
 /* Takes the next event from the inbox and answers it. False: there is none. */
 bool w_proc_event(struct world *w, struct w_proc *p);
 /* Maps what a SWITCH said that let steps go on. False: there is none. */
 bool w_proc_map(struct world *w, struct w_proc *p);
+/* What it has begun to map cannot be. */
+void w_proc_map_fail(struct world *w, struct w_proc *p);
 /* A layer of a step, or its begin or end. False: it cannot move. */
 /* It takes steps in turn, from now on; asks for the turn; gives it back. */
 void w_turn_join(struct world *w, struct w_proc *p, enum mm_turn_mode mode, uint64_t quantum_ns,

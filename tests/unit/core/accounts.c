@@ -535,7 +535,7 @@ static void layers_are_asked_for_too(void **state)
 		w_run(w);
 	}
 	w_proc_step(w, p[1]);
-	assert_true(p[1]->step_open);
+	assert_true(p[1]->machine.open);
 	wait_ms(300);
 	for (uint32_t i = 0; i < 2; i++)
 		assert_int_equal(w_quota_set(w, i, &q), MM_QUOTA_DEFERRED);

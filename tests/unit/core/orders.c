@@ -187,7 +187,7 @@ static void steps_go_on_while_it_maps(void **state)
 		w_xfer_stream(w, p);
 	}
 	assert_in_range(ran, 2, 8); /* it began, ran layers, and waits at one */
-	assert_true(p->step_open && !(p->gate[p->layer] & MM_GATE_PASS));
+	assert_true(p->machine.open && !(p->gate[p->layer] & MM_GATE_PASS));
 	/* That step broke off: what repairs it is another change, a full one. */
 	w_resync(w, p);
 	assert_true(w_proc_map(w, p));
@@ -200,6 +200,7 @@ static void steps_go_on_while_it_maps(void **state)
 static void broken_gates_make_a_change_full(void **state)
 {
 	struct mm_msg parked = { .opcode = MM_OP_PARKED, .epoch = 3, .arg = { MM_PARKED_BROKEN } };
+	struct mm_steps_out out = { 0 };
 	struct w_proc *p;
 	struct mm_action a;
 
@@ -214,8 +215,11 @@ static void broken_gates_make_a_change_full(void **state)
 	assert_true(mm_core_next(w->core, &a));
 	assert_int_equal(a.msg.opcode, MM_XOP_QUIESCE);
 	w->job[w->jobs++] = a.msg;
-	p->prepared = p->epoch + 1;
-	p->parked = p->broken = true;
+	/* So it came about: the RESYNC of another thread is late, and never comes. */
+	mm_steps_begin(&p->machine);
+	mm_steps_end(&p->machine, true, &out);
+	assert_int_equal(mm_steps_on_prepare(&p->machine, parked.epoch, &out), 0);
+	assert_true(out.parked_broken);
 	p->head = p->tail; /* its PREPARE, answered above */
 	steps(p, 3);
 	assert_int_equal(plan(p)->alpha, 6);
@@ -236,7 +240,7 @@ static void resync_is_a_null_change(void **state)
 	steps(p, 2);
 	for (uint32_t i = 0; i < 4; i++)
 		w_proc_step(w, p);
-	assert_true(p->step_open);
+	assert_true(p->machine.open);
 	w_resync(w, p);
 	steps(p, 2);
 	assert_int_equal(plan(p)->epoch, 3);

@@ -24,9 +24,9 @@ static struct w_proc *in_turns(void)
 static void turn_to(struct w_proc *p)
 {
 	w_turn_want(w, p);
-	for (uint32_t i = 0; i < 5000 && !p->turn; i++)
+	for (uint32_t i = 0; i < 5000 && !p->machine.turn.serial; i++)
 		pass_ms(1);
-	assert_true(p->turn && !p->turn_ending);
+	assert_true(p->machine.turn.serial && !p->machine.turn.ending);
 }
 
 /* Its layers come home, while it computes. */

@@ -252,7 +252,7 @@ static void a_step_that_broke_off_is_not_forgotten(void **state)
 		w_resync(w, p);
 		w_run(w);
 	}
-	assert_true(p->broken);
+	assert_true(p->machine.broken);
 	due = mm_core_deadline(w->core);
 	while (w->now_ns < due) {
 		w->now_ns = MM_MIN(w->now_ns + 30 * MM_NS_PER_MS, due + 5 * MM_NS_PER_MS);
@@ -261,7 +261,7 @@ static void a_step_that_broke_off_is_not_forgotten(void **state)
 	}
 	w_tick(w, 0);
 	w_run(w);
-	assert_false(p->broken);
+	assert_false(p->machine.broken);
 }
 
 /* A step broke off: its gates are put in order before anything else is changed, as soon as anything may be. */
@@ -284,9 +284,9 @@ static void steps_that_break_off_come_first(void **state)
 	w_resync(w, p);
 	by_hand(p, 4);
 	w_run(w);
-	assert_true(p->broken);
+	assert_true(p->machine.broken);
 	w_tick(w, mm_core_deadline(w->core) - w->now_ns);
-	while (p->broken) {
+	while (p->machine.broken) {
 		assert_int_equal(plan(p)->alpha, 2);
 		w_tick(w, 10 * MM_NS_PER_MS);
 		w_run(w);

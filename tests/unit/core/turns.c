@@ -30,6 +30,7 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* It runs no step: a turn is good for one at least, so one that is asked back stays until w_turn_done(). */
 static struct w_proc *joined_to(uint32_t account, enum mm_turn_mode mode, uint32_t quantum_ms,
 				uint32_t priority)
 {
@@ -37,7 +38,6 @@ static struct w_proc *joined_to(uint32_t account, enum mm_turn_mode mode, uint32
 
 	w_turn_join(w, p, mode, quantum_ms * MM_NS_PER_MS, priority);
 	w_run(w);
-	p->step_open = true; /* or it would give its turn back as soon as it is asked */
 	return p;
 }
 
@@ -88,17 +88,17 @@ static void one_at_a_time(void **state)
 
 	(void)state;
 	wants(a);
-	assert_true(a->turn && !a->turn_ending);
+	assert_true(a->machine.turn.serial && !a->machine.turn.ending);
 	wants(b);
-	assert_false(b->turn);
+	assert_false(b->machine.turn.serial);
 	assert_in_range(deadline_ms(), 45, 50);
 	pass_ms(44);
-	assert_false(a->turn_ending);
+	assert_false(a->machine.turn.ending);
 	pass_ms(6);
-	assert_true(a->turn_ending && !b->turn);
+	assert_true(a->machine.turn.ending && !b->machine.turn.serial);
 	w_turn_done(w, a);
 	w_run(w);
-	assert_true(!a->turn && b->turn);
+	assert_true(!a->machine.turn.serial && b->machine.turn.serial);
 }
 
 /* Nobody is sent away for nobody. */
@@ -109,9 +109,9 @@ static void alone_it_keeps_the_turn(void **state)
 	(void)state;
 	wants(a);
 	pass_ms(60000);
-	assert_true(a->turn && !a->turn_ending);
+	assert_true(a->machine.turn.serial && !a->machine.turn.ending);
 	wants(joined(MM_TURN_QUANTUM, 50, 0));
-	assert_true(a->turn_ending);
+	assert_true(a->machine.turn.ending);
 }
 
 static void drain_outlasts_a_quantum(void **state)
@@ -123,9 +123,9 @@ static void drain_outlasts_a_quantum(void **state)
 	wants(a);
 	wants(b);
 	pass_ms(5000);
-	assert_true(a->turn && !a->turn_ending);
+	assert_true(a->machine.turn.serial && !a->machine.turn.ending);
 	pass_ms(5000);
-	assert_true(a->turn_ending); /* bounded all the same */
+	assert_true(a->machine.turn.ending); /* bounded all the same */
 }
 
 static void the_higher_priority_interrupts(void **state)
@@ -137,10 +137,10 @@ static void the_higher_priority_interrupts(void **state)
 	account_trust(0);
 	wants(low);
 	wants(high);
-	assert_true(low->turn_ending);
+	assert_true(low->machine.turn.ending);
 	w_turn_done(w, low);
 	w_run(w);
-	assert_true(high->turn);
+	assert_true(high->machine.turn.serial);
 }
 
 /* Two of high priority alternate; the low one's waiting raises it, and then it is not interrupted. */
@@ -155,21 +155,21 @@ static void waiting_raises(void **state)
 	wants(high[0]);
 	wants(high[1]);
 	wants(low);
-	for (int i = 0; i < 50 && !low->turn; i++) {
+	for (int i = 0; i < 50 && !low->machine.turn.serial; i++) {
 		pass_ms(100);
 		for (int h = 0; h < 2; h++) {
-			if (!high[h]->turn_ending)
+			if (!high[h]->machine.turn.ending)
 				continue;
 			w_turn_done(w, high[h]);
 			w_turn_want(w, high[h]);
 			w_run(w);
 		}
 	}
-	assert_true(low->turn && !low->turn_ending);
+	assert_true(low->machine.turn.serial && !low->machine.turn.ending);
 	pass_ms(99);
-	assert_false(low->turn_ending);
+	assert_false(low->machine.turn.ending);
 	pass_ms(1);
-	assert_true(low->turn_ending);
+	assert_true(low->machine.turn.ending);
 }
 
 static void overdue_is_passed_over(void **state)
@@ -183,16 +183,16 @@ static void overdue_is_passed_over(void **state)
 	pass_ms(50);
 	a->frozen = true;
 	pass_ms(1999);
-	assert_false(b->turn);
+	assert_false(b->machine.turn.serial);
 	pass_ms(1);
-	assert_true(b->turn);
+	assert_true(b->machine.turn.serial);
 	assert_true(mm_core_tenant(w->core, a->tenant, &t) && t.turns_overdue == 1);
 	a->frozen = false;
 	w_run(w);
-	assert_false(a->turn);
+	assert_false(a->machine.turn.serial);
 	w_turn_done(w, a); /* late; no harm */
 	w_run(w);
-	assert_true(b->turn);
+	assert_true(b->machine.turn.serial);
 }
 
 /* The one that had to be passed over has waited longest, and comes last all the same; but it comes. */
@@ -206,20 +206,20 @@ static void overdue_costs_rank(void **state)
 	wants(b);
 	pass_ms(50);
 	pass_ms(2000); /* it says nothing */
-	assert_true(!a->turn && b->turn);
+	assert_true(!a->machine.turn.serial && b->machine.turn.serial);
 	wants(a);
 	pass_ms(10);
 	wants(c);
 	w_turn_done(w, b);
 	w_run(w);
-	assert_true(!a->turn && c->turn);
+	assert_true(!a->machine.turn.serial && c->machine.turn.serial);
 	pass_ms(1900);
-	assert_false(c->turn_ending); /* nor does it hurry the one that computes */
+	assert_false(c->machine.turn.ending); /* nor does it hurry the one that computes */
 	pass_ms(4000);
-	assert_true(c->turn_ending);
+	assert_true(c->machine.turn.ending);
 	w_turn_done(w, c);
 	w_run(w);
-	assert_true(a->turn);
+	assert_true(a->machine.turn.serial);
 }
 
 static void death_and_leaving_pass_it_on(void **state)
@@ -233,10 +233,10 @@ static void death_and_leaving_pass_it_on(void **state)
 	wants(c);
 	w_die(w, a);
 	w_run(w);
-	assert_true(b->turn && !c->turn);
+	assert_true(b->machine.turn.serial && !c->machine.turn.serial);
 	w_turn_join(w, b, MM_TURN_NONE, 0, 0);
 	w_run(w);
-	assert_true(c->turn);
+	assert_true(c->machine.turn.serial);
 }
 
 static void who_waits_counts_as_idle(void **state)
@@ -286,25 +286,25 @@ static void the_account_bounds_it(void **state)
 	wants(a);
 	wants(b);
 	pass_ms(1999);
-	assert_false(a->turn_ending); /* nor is it interrupted */
+	assert_false(a->machine.turn.ending); /* nor is it interrupted */
 	pass_ms(1);
-	assert_true(a->turn_ending);
+	assert_true(a->machine.turn.ending);
 	w_turn_done(w, a);
 	w_run(w);
-	assert_true(b->turn);
+	assert_true(b->machine.turn.serial);
 	wants(a);
 	assert_int_equal(w_quota_set(w, 0, &quota), MM_QUOTA_APPLIED);
 	pass_ms(5999);
-	assert_false(b->turn_ending);
+	assert_false(b->machine.turn.ending);
 	pass_ms(1);
-	assert_true(b->turn_ending);
+	assert_true(b->machine.turn.ending);
 	w_turn_done(w, b);
 	w_run(w);
 	w_turn_done(w, a);
 	wants(a);
-	assert_true(a->turn && !a->turn_ending);
+	assert_true(a->machine.turn.serial && !a->machine.turn.ending);
 	wants(b);
-	assert_true(a->turn_ending); /* the higher one, now */
+	assert_true(a->machine.turn.ending); /* the higher one, now */
 	assert_null(mm_core_quota_check(w->core, 1000, &quota));
 	assert_non_null(mm_core_quota_check(
 		w->core, 1000,
@@ -329,17 +329,17 @@ static uint32_t held_ms(struct w_proc *p, struct w_proc **greedy, bool yield, ui
 
 	for (uint32_t at = 0; at < seconds * 1000; at += 50) {
 		for (uint32_t i = 0; i < GREEDY; i++) {
-			if (!greedy[i]->turn && !greedy[i]->turn_asked)
+			if (!greedy[i]->machine.turn.serial && !greedy[i]->machine.turn.asked)
 				w_turn_want(w, greedy[i]);
-			if (yield && greedy[i]->turn_ending)
+			if (yield && greedy[i]->machine.turn.ending)
 				w_turn_done(w, greedy[i]);
 		}
-		if (p->turn_ending)
+		if (p->machine.turn.ending)
 			w_turn_done(w, p);
-		if (!p->turn && !p->turn_asked)
+		if (!p->machine.turn.serial && !p->machine.turn.asked)
 			w_turn_want(w, p);
 		pass_ms(50);
-		ms += p->turn ? 50 : 0;
+		ms += p->machine.turn.serial ? 50 : 0;
 	}
 	return ms;
 }
@@ -379,11 +379,11 @@ static void a_model_brings_the_turn(void **state)
 
 	(void)state;
 	wants(p);
-	assert_false(p->turn);
+	assert_false(p->machine.turn.serial);
 	w_model(w, p, 1, 3, 2, 1);
-	assert_false(p->turn);
+	assert_false(p->machine.turn.serial);
 	w_run(w);
-	assert_true(p->model_ready && p->turn);
+	assert_true(p->model_ready && p->machine.turn.serial);
 }
 
 /* A tenant without a model that wants KV is to get it, and computes with it. */
@@ -394,10 +394,10 @@ static void a_wish_for_kv_is_enough(void **state)
 	(void)state;
 	w_kv_declare(w, p, 50, 1, 1, 0); /* more than there is */
 	wants(p);
-	assert_false(p->turn);
+	assert_false(p->machine.turn.serial);
 	w_kv_want(w, p, 1);
 	w_run(w);
-	assert_true(p->turn && !p->held);
+	assert_true(p->machine.turn.serial && !p->held);
 }
 
 /* Four of one account have together what one of another has; whether they give their turns back or not. */
@@ -446,13 +446,13 @@ static uint32_t two_take_turns(struct w_proc *a, struct w_proc *b, uint32_t seco
 
 	for (uint32_t at = 0; at < seconds * 1000; at += 50) {
 		for (uint32_t i = 0; i < MM_ARRAY_SIZE(both); i++) {
-			if (both[i]->turn_ending)
+			if (both[i]->machine.turn.ending)
 				w_turn_done(w, both[i]);
-			if (!both[i]->turn && !both[i]->turn_asked)
+			if (!both[i]->machine.turn.serial && !both[i]->machine.turn.asked)
 				w_turn_want(w, both[i]);
 		}
 		pass_ms(50);
-		ms += b->turn ? 50 : 0;
+		ms += b->machine.turn.serial ? 50 : 0;
 	}
 	return ms;
 }
@@ -470,9 +470,9 @@ static void a_weight_that_is_raised_starves_nobody(void **state)
 	a = with_chunk(joined_to(0, MM_TURN_QUANTUM, 50, 0));
 	b = with_chunk(joined_to(1, MM_TURN_QUANTUM, 2000, 0));
 	two_take_turns(a, b, 600);
-	for (uint32_t i = 0; i < 1000 && !a->turn; i++)
+	for (uint32_t i = 0; i < 1000 && !a->machine.turn.serial; i++)
 		two_take_turns(a, b, 1);
-	assert_true(a->turn);
+	assert_true(a->machine.turn.serial);
 	assert_int_equal(w_quota_set(w, 0, &heavy), MM_QUOTA_APPLIED);
 	assert_in_range(two_take_turns(a, b, 60), 5000, 55000);
 }
@@ -491,14 +491,14 @@ static void a_refused_model_brings_the_turn(void **state)
 	w_model(w, p, 1, 3, 2, 1);
 	w_turn_want(w, p);
 	w_run(w);
-	assert_false(p->turn);
+	assert_false(p->machine.turn.serial);
 	for (uint32_t i = 0; i < 100000 && mm_core_deadline(w->core) != UINT64_MAX; i++) {
 		uint64_t due = mm_core_deadline(w->core);
 
 		w_tick(w, due > w->now_ns ? due - w->now_ns : 0);
 		w_run(w);
 	}
-	assert_true(p->turn && !p->model_ready);
+	assert_true(p->machine.turn.serial && !p->model_ready);
 }
 
 static void lies_are_refused(void **state)
@@ -528,7 +528,7 @@ static void a_wish_behind_leaving_is_none(void **state)
 	w_turn_want(w, p);
 	assert_true(p->connected);
 	w_run(w);
-	assert_int_equal(p->turn, 0);
+	assert_int_equal(p->machine.turn.serial, 0);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
