@@ -15,6 +15,8 @@ void h_round(struct world *w, uint64_t ns)
 		;
 	W_FOREACH(w, p)
 	{
+		while (w_proc_say_late(w, p))
+			;
 		while (w_proc_event(w, p))
 			;
 		for (uint32_t i = 0; i < 4 && w_proc_step(w, p); i++)
@@ -30,6 +32,7 @@ void h_calm(struct world *w)
 	uint32_t max;
 
 	w_cuts_end(w);
+	w->late_permille = 0;
 	if (!w->xfer_up)
 		w_xfer_up(w);
 	W_FOREACH(w, p)

@@ -11,12 +11,15 @@
 #define STORES     4
 #define KV_ENTRIES 128 /* of an arena */
 
+#define LATE_PERMILLE 500                 /* so often a thread is held up, in histories for that */
+#define LATE_SEED     (UINT64_C(1) << 40) /* their seeds are no others' */
+
 #define H_NAME(name, text, of) text,
 const char *const h_kind_name[H_COUNT] = { H_KINDS(H_NAME) };
 #undef H_NAME
 
 const char *const h_history_name[H_HISTORIES] = {
-	[H_ORDINARY] = "ordinary", [H_PLANS] = "plans", [H_ACTS] = "acts"
+	[H_ORDINARY] = "ordinary", [H_PLANS] = "plans", [H_ACTS] = "acts", [H_LATE] = "late"
 };
 
 #define H_OF(name, text, of) of,
@@ -31,6 +34,7 @@ bool h_demanded(enum h_history history, enum h_kind kind)
 /* Of the history that runs. */
 static enum h_history running;
 static struct h_counts *counts;
+static uint32_t late_permille;
 static struct cover cover;
 
 void h_count(enum h_kind kind, uint64_t n)
@@ -153,6 +157,7 @@ static struct mix mix_any(struct world *w)
 void h_begin(struct world *w, const struct mm_core_opts *opts, uint64_t seed)
 {
 	w_init(w, opts, seed);
+	w->late_permille = late_permille;
 	cover_watch(&cover, w, &counts->cover);
 	counts->policy[opts->policy]++;
 	if (running == H_ACTS)
@@ -484,6 +489,12 @@ static void ordinary(struct world *w)
 	}
 }
 
+void h_say_late(struct world *w)
+{
+	if (w->late_permille && !w_below(w, 4))
+		w_proc_say_late(w, any_proc(w));
+}
+
 static void step(struct world *w, const struct mix *mix)
 {
 	uint32_t dice = w_below(w, mix->ordinary + mix->engine + mix->spawn + mix->by_hand +
@@ -549,6 +560,13 @@ static void count_rest(const struct world *w)
 	h_count(H_XFER_FAULTS, w->xfer_faults);
 	for (uint32_t i = 0; i <= MM_CYCLE_COUNT; i++)
 		h_count(H_CUT_NEW + i, w->cuts[i]);
+	h_count(H_HELD_UP, w->held_up);
+	h_count(H_LATE_RESYNC, w->overtook[MM_OP_PARKED][MM_OP_RESYNC]);
+	for (uint32_t i = 0; i < MM_OP_COUNT; i++) {
+		h_count(H_LATE_PARKED, w->overtook[i][MM_OP_PARKED]);
+		h_count(H_LATE_TURN, w->overtook[i][MM_OP_TURN_DONE]);
+	}
+	h_count(H_LATE_MAP, w->held_by_mapping);
 }
 
 /* The recorder counted these. */
@@ -584,8 +602,10 @@ static void ordinary_run(struct world *w, uint64_t seed, uint64_t steps)
 	mix = mix_any(w);
 	if (w_below(w, 4))
 		warm_up(w);
-	for (uint64_t i = 0; i < steps; i++)
+	for (uint64_t i = 0; i < steps; i++) {
 		step(w, &mix);
+		h_say_late(w);
+	}
 	h_after(w);
 }
 
@@ -595,7 +615,10 @@ void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t step
 	*ret = (struct h_counts){ 0 };
 	counts = ret;
 	running = history;
-	if (history == H_PLANS || (history == H_ACTS && seed % 2))
+	late_permille = history == H_LATE ? LATE_PERMILLE : 0;
+	if (history == H_LATE)
+		seed += LATE_SEED;
+	if (history == H_PLANS || ((history == H_ACTS || history == H_LATE) && seed % 2))
 		h_plans(w, seed, steps);
 	else
 		ordinary_run(w, seed, steps);

@@ -20,12 +20,14 @@ enum h_history {
 	H_ORDINARY, /* all that may happen to a core */
 	H_PLANS,    /* plans change all the time, and little else happens */
 	H_ACTS,     /* one or the other, and xfer is killed between any two acts on its slots */
+	H_LATE,     /* as either of these, and what a thread says is overtaken by another's words */
 	H_HISTORIES
 };
 
 #define H_ONLY_ORDINARY (1u << H_ORDINARY)
 #define H_ONLY_PLANS    (1u << H_PLANS)
 #define H_ONLY_ACTS     (1u << H_ACTS)
+#define H_ONLY_LATE     (1u << H_LATE)
 #define H_BOTH          (H_ONLY_ORDINARY | H_ONLY_PLANS)
 
 /* What a history may contain; enough histories of the kinds named must contain each. */
@@ -100,7 +102,12 @@ enum h_history {
 	X(CUT_GATES, "xfer_deaths_before_gates", H_ONLY_ACTS)              \
 	X(CUT_COPY, "xfer_deaths_before_copy", H_ONLY_ACTS)                \
 	X(CUT_CANCEL, "xfer_deaths_before_cancel", H_ONLY_ACTS)            \
-	X(CUT_COUNT, "xfer_deaths_before_count", H_ONLY_ACTS)
+	X(CUT_COUNT, "xfer_deaths_before_count", H_ONLY_ACTS)              \
+	X(HELD_UP, "threads_held_up", H_ONLY_LATE)                         \
+	X(LATE_RESYNC, "parked_before_its_resync", H_ONLY_LATE)            \
+	X(LATE_PARKED, "parked_overtaken", H_ONLY_LATE)                    \
+	X(LATE_TURN, "turn_done_overtaken", H_ONLY_LATE)                   \
+	X(LATE_MAP, "steps_held_by_mapping", H_ONLY_LATE)
 
 #define H_ENUM(name, text, of) H_##name,
 enum h_kind { H_KINDS(H_ENUM) H_COUNT };
@@ -132,6 +139,8 @@ void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t step
 
 /* ---- what histories of several kinds share ---- */
 
+/* Where threads are held up, now and then one of them goes on. */
+void h_say_late(struct world *w);
 /* In the history that runs. */
 void h_count(enum h_kind kind, uint64_t n);
 struct mm_core_opts h_opts(struct world *w);

@@ -66,7 +66,7 @@ static void tenant_spawn(struct world *w)
 		return;
 	h_count(H_JOINS, 1);
 	plans_model_any(w, p);
-	if (!w_below(w, 8))
+	if (!w_below(w, w->late_permille ? 2 : 8))
 		w_turn_join(w, p, (enum mm_turn_mode)w_below(w, MM_TURN_MODES),
 			    w_below(w, 30) * MM_NS_PER_MS, 0);
 }
@@ -326,7 +326,9 @@ void h_plans(struct world *w, uint64_t seed, uint64_t steps)
 		tenant_spawn(w);
 	for (uint32_t i = 0; i < 8; i++)
 		h_round(w, MM_NS_PER_MS);
-	for (uint64_t i = 0; i < steps; i++)
+	for (uint64_t i = 0; i < steps; i++) {
 		plans_step(w, &mix);
+		h_say_late(w);
+	}
 	plans_after(w);
 }

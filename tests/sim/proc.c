@@ -141,6 +141,7 @@ void w_disconnect(struct world *w, struct w_proc *p)
 		return;
 	p->connected = false;
 	p->head = p->tail;
+	memset(p->held_up, 0, sizeof(p->held_up));
 	w_tell(w, W_TOLD_DISCONNECT, p->tenant, NULL, 0);
 	mm_core_on_disconnect(w->core, w->now_ns, p->tenant);
 	w_drain(w);
@@ -152,6 +153,7 @@ void w_die(struct world *w, struct w_proc *p)
 		return;
 	p->alive = p->connected = false;
 	p->head = p->tail;
+	memset(p->held_up, 0, sizeof(p->held_up));
 	for (uint32_t i = 0; i < w->opts.pages; i++) {
 		if (p->forks && w->page[i].holders & bit_of(w, p))
 			w->page[i].leak_until_ns = w->now_ns + 5 * MM_NS_PER_S;
@@ -175,6 +177,78 @@ int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 		w_disconnect(w, p);
 	mm_assert(!r || p->hostile);
 	return r;
+}
+
+/* ---- what the machine wants said ---- */
+
+static bool is_held_up(const struct w_words *words)
+{
+	return words->next < words->n;
+}
+
+static void word_say(struct world *w, struct w_proc *p, const struct w_words *words, uint32_t i)
+{
+	for (uint32_t t = 0; t < W_THREADS; t++) {
+		const struct w_words *late = &p->held_up[t];
+
+		if (is_held_up(late) && late->decided < words->decided)
+			w->overtook[words->word[i].opcode][late->word[late->next].opcode]++;
+	}
+	w_send(w, p, &words->word[i]);
+}
+
+/* libclient says it after it let go of its lock: a thread may be held up there, while others go on. */
+static bool hold_up(struct world *w, struct w_proc *p, const struct w_words *words)
+{
+	struct w_words *spare = p->held_up;
+
+	if (!words->n || w_below(w, 1000) >= w->late_permille)
+		return false;
+	while (spare < p->held_up + W_THREADS && is_held_up(spare))
+		spare++;
+	if (spare == p->held_up + W_THREADS)
+		return false;
+	*spare = *words;
+	w->held_up++;
+	return true;
+}
+
+static void words_say(struct world *w, struct w_proc *p, const struct mm_steps_out *out,
+		      bool service)
+{
+	struct w_words words = { .service = service, .decided = ++w->decided };
+
+	/* Whoever gives its turn back, or parks, runs no step. */
+	mm_assert(p->hostile || !p->machine.open || (!out->turn_done && !out->parked_epoch));
+	words.n = mm_steps_words(out, words.word);
+	if (w->late_permille && hold_up(w, p, &words))
+		return;
+	for (uint32_t i = 0; i < words.n; i++)
+		word_say(w, p, &words, i);
+}
+
+bool w_proc_say_late(struct world *w, struct w_proc *p)
+{
+	struct w_words *late = NULL, words;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < W_THREADS && !p->frozen; i++)
+		if (is_held_up(&p->held_up[i]) && !w_below(w, ++n))
+			late = &p->held_up[i];
+	if (!late)
+		return false;
+	late->next++;
+	words = *late; /* the core may end the connection at that word */
+	word_say(w, p, &words, words.next - 1);
+	return true;
+}
+
+static bool service_is_held_up(const struct w_proc *p)
+{
+	for (uint32_t i = 0; i < W_THREADS; i++)
+		if (is_held_up(&p->held_up[i]) && p->held_up[i].service)
+			return true;
+	return false;
 }
 
 /* ---- model ---- */
@@ -404,6 +478,8 @@ static uint64_t prepare_unanswered(const struct w_proc *p)
 /* What other threads of it say in the moment of its BYE comes behind that. */
 static void words_crossing(struct world *w, struct w_proc *p)
 {
+	while (w_proc_say_late(w, p))
+		w->crossed++;
 	if (prepare_unanswered(p))
 		cross(w, p, MM_OP_PARKED, prepare_unanswered(p), 0);
 	if (p->mapping) {
@@ -426,17 +502,6 @@ void w_bye(struct world *w, struct w_proc *p)
 	w_disconnect(w, p);
 }
 
-/* ---- what the machine wants said ---- */
-
-static void say(struct world *w, struct w_proc *p, const struct mm_steps_out *out)
-{
-	struct mm_msg words[MM_STEPS_WORDS_MAX];
-	const uint32_t n = mm_steps_words(out, words);
-
-	for (uint32_t i = 0; i < n; i++)
-		w_send(w, p, &words[i]);
-}
-
 /* ---- turns ---- */
 
 void w_turn_join(struct world *w, struct w_proc *p, enum mm_turn_mode mode, uint64_t quantum_ns,
@@ -455,7 +520,7 @@ void w_turn_want(struct world *w, struct w_proc *p)
 	struct mm_steps_out out = { 0 };
 
 	mm_steps_ask_turn(&p->machine, &out);
-	say(w, p, &out);
+	words_say(w, p, &out, false);
 }
 
 void w_turn_done(struct world *w, struct w_proc *p)
@@ -463,7 +528,7 @@ void w_turn_done(struct world *w, struct w_proc *p)
 	struct mm_steps_out out = { 0 };
 
 	mm_assert(mm_steps_yield_turn(&p->machine, &out) == 0);
-	say(w, p, &out);
+	words_say(w, p, &out, false);
 }
 
 static void turn_begins(struct w_proc *p, const struct mm_msg *msg)
@@ -479,7 +544,7 @@ static void turn_ends(struct world *w, struct w_proc *p, const struct mm_msg *ms
 	struct mm_steps_out out = { 0 };
 
 	mm_steps_on_turn_end(&p->machine, msg->arg[0], msg->result != 0, &out);
-	say(w, p, &out);
+	words_say(w, p, &out, true);
 }
 
 /* ---- steps ---- */
@@ -491,7 +556,7 @@ void w_resync(struct world *w, struct w_proc *p)
 	if (!p->machine.open)
 		mm_steps_begin(&p->machine);
 	mm_steps_end(&p->machine, true, &out);
-	say(w, p, &out);
+	words_say(w, p, &out, false);
 }
 
 /* It runs on its bytes, and not while it is being mapped elsewhere. */
@@ -508,6 +573,7 @@ static bool step_begin(struct world *w, struct w_proc *p)
 {
 	const enum mm_steps_may may = mm_steps_may_begin(&p->machine, false);
 
+	w->held_by_mapping += may == MM_STEPS_MUST_WAIT && p->mapping_full;
 	if (may == MM_STEPS_MUST_ASK_TURN)
 		w_turn_want(w, p);
 	if (may != MM_STEPS_MAY)
@@ -528,7 +594,7 @@ static void step_end(struct world *w, struct w_proc *p)
 	mm_steps_end(&p->machine, false, &out);
 	if (p->machine.turn.serial && p->machine.turn.mode == MM_TURN_DRAIN && !w_below(w, 8))
 		mm_steps_yield_turn(&p->machine, &out);
-	say(w, p, &out);
+	words_say(w, p, &out, false);
 }
 
 bool w_proc_step(struct world *w, struct w_proc *p)
@@ -596,6 +662,15 @@ void w_proc_map_fail(struct world *w, struct w_proc *p)
 	       &(struct mm_msg){ .opcode = MM_OP_COMMITTED, .epoch = epoch, .result = -ENOMEM });
 }
 
+static void map_full(struct world *w, struct w_proc *p, uint64_t epoch)
+{
+	struct mm_steps_out out = { 0 };
+
+	p->mapping_full = 0;
+	map_done(w, p, epoch);
+	mm_steps_mapped(&p->machine, 0, &out);
+}
+
 static void plan_map(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 {
 	const bool partial = msg->arg[2] == MM_SWITCH_PARTIAL;
@@ -609,9 +684,10 @@ static void plan_map(struct world *w, struct w_proc *p, const struct mm_msg *msg
 	if (partial) {
 		p->mapping = msg->epoch;
 		mm_assert(mm_steps_open_window(&p->machine, &out));
+	} else if (w->late_permille && !p->hostile && w_below(w, 2)) {
+		p->mapping_full = msg->epoch;
 	} else {
-		map_done(w, p, msg->epoch);
-		mm_steps_mapped(&p->machine, 0, &out);
+		map_full(w, p, msg->epoch);
 	}
 }
 
@@ -639,7 +715,7 @@ static void plan_prepared(struct world *w, struct w_proc *p, const struct mm_msg
 	mm_assert(p->hostile ||
 		  (p->machine.state == MM_STEPS_RUN && msg->epoch == p->machine.plan.epoch + 1));
 	mm_assert(mm_steps_on_prepare(&p->machine, msg->epoch, &out) == 0);
-	say(w, p, &out);
+	words_say(w, p, &out, true);
 }
 
 /* ---- events ---- */
@@ -694,9 +770,17 @@ bool w_proc_event(struct world *w, struct w_proc *p)
 {
 	struct w_item item;
 
+	if (service_is_held_up(p))
+		return false;
 	if (w_proc_map(w, p))
 		return true;
-	if (p->head == p->tail || p->frozen || !p->connected)
+	if (p->frozen || !p->connected)
+		return false;
+	if (p->mapping_full) {
+		map_full(w, p, p->mapping_full);
+		return true;
+	}
+	if (p->head == p->tail)
 		return false;
 	item = p->inbox[p->head++ % W_INBOX];
 	if (item.kind == W_ITEM_EVENT)

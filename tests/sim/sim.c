@@ -242,15 +242,18 @@ static bool all_kinds(void)
 
 static void help(void)
 {
-	puts("usage: core-sim [--kind ordinary|plans|acts] [--seed N] [--seeds COUNT] [--steps N] "
+	puts("usage: core-sim [--kind ordinary|plans|acts|late] [--seed N] [--seeds COUNT] "
+	     "[--steps N] "
 	     "[--jobs N] [--failures N] "
 	     "[--hashes FILE] [--json]\n"
 	     "\n"
 	     "Random histories of the core, each checked after every event.\n"
 	     "\n"
-	     "  --kind KIND   of histories: ordinary (default); plans: they change all the "
-	     "time; acts: one or\n"
-	     "                the other, and xfer is killed between any two acts on its slots\n"
+	     "  --kind KIND   of histories: ordinary (default); plans: they change all the time; "
+	     "acts: one or\n"
+	     "                the other, and xfer is killed between any two acts on its slots; "
+	     "late: what\n"
+	     "                threads of a tenant say overtakes each other\n"
 	     "  --seed N      the first one; without --seeds, the only one (1)\n"
 	     "  --seeds COUNT histories (1000)\n"
 	     "  --steps N     events in each (400)\n"

@@ -62,6 +62,16 @@ struct w_copy {
 	uint32_t page[W_ENTRIES];
 };
 
+#define W_THREADS 4
+
+/* What a thread has decided to say, and was held up with. */
+struct w_words {
+	struct mm_msg word[MM_STEPS_WORDS_MAX];
+	uint32_t next, n;
+	uint64_t decided; /* grows */
+	bool service;     /* it is the one that takes in what mmd says */
+};
+
 struct w_proc {
 	bool used; /* from its join until the core forgets it */
 	bool alive, connected, hostile, frozen, forks;
@@ -80,9 +90,11 @@ struct w_proc {
 	uint32_t map[W_ENTRIES];  /* what is mapped since the last SWITCH */
 	uint64_t gate[W_GROUPS];
 	struct mm_steps machine; /* libclient's: plans, steps, turns */
+	struct w_words held_up[W_THREADS];
 	uint64_t
 		changes_ns; /* so long its changes would have taken, at one each change_ns: from when on */
-	uint64_t mapping; /* of the SWITCH whose mapping is under way while steps go on */
+	uint64_t mapping;      /* of the SWITCH whose mapping is under way while steps go on */
+	uint64_t mapping_full; /* the same in full: no step goes on */
 	uint32_t map_old[W_ENTRIES], mapped_groups;
 	uint32_t layer; /* of the step that is open */
 	uint64_t steps, waited;
@@ -158,7 +170,8 @@ struct world {
 	uint64_t xfer_deaths, xfer_faults;
 	uint32_t kick[W_PROCS * 4], kicks; /* deferred until the queue is empty */
 	uint32_t kill[W_PROCS * 4], kills;
-	bool check_each; /* mm_core_check() after each event */
+	bool check_each;        /* mm_core_check() after each event */
+	uint32_t late_permille; /* so many threads are held up between deciding and saying */
 
 	bool replanning; /* a REPLAN is being worked on */
 	bool by_acts; /* xfer may be killed between any two acts on slots, not only between jobs */
@@ -171,7 +184,10 @@ struct world {
 	/* what happened, for who wants to know whether enough did */
 	uint64_t acts_of[MM_ACT_FORGET + 1], jobs_of[MM_XOP_COUNT], events_of[MM_EV_COUNT];
 	uint64_t refused, switched_partly, steps, crossed;
-	uint64_t plans[MM_SLOTS_MAX + 1]; /* entered, by their slots */
+	uint64_t held_by_mapping;                    /* steps that would have begun */
+	uint64_t decided, held_up;                   /* what machines wanted said */
+	uint64_t overtook[MM_OP_COUNT][MM_OP_COUNT]; /* [by][of], of these */
+	uint64_t plans[MM_SLOTS_MAX + 1];            /* entered, by their slots */
 };
 
 #define W_FOREACH(w, p) for (struct w_proc *p = (w)->proc; p < (w)->proc + W_PROCS; p++)
@@ -260,6 +276,8 @@ void w_bye(struct world *w, struct w_proc *p);
 void w_resync(struct world *w, struct w_proc *p);
 /* Takes the next event from the inbox and answers it. False: there is none. */
 bool w_proc_event(struct world *w, struct w_proc *p);
+/* A thread that was held up says its next word. False: there is none. */
+bool w_proc_say_late(struct world *w, struct w_proc *p);
 /* Maps what a SWITCH said that let steps go on. False: there is none. */
 bool w_proc_map(struct world *w, struct w_proc *p);
 /* What it has begun to map cannot be. */
