@@ -70,7 +70,30 @@ def test_a_plan_by_hand():
     assert code == 1 and "at most 31" in errors
 
 
+def test_steps_that_break_off():
+    """Where layers cycle, each of them costs a change in full; all is computed in the end."""
+    args = ["--shapes", "OPT-13B:32", "--policy", "recompute", "--sharing", "temporal", "--turns", "quantum",
+            "--check"]
+    for plan, broken in ("0", 100), ("5:2", 0), ("5:2", 100):
+        report = simulated(*args, "--plan", plan, "--broken-steps", broken)
+        tenant, = report["details"]["recompute"][0]["tenants"]
+        result = report["results"]["recompute"]
+        assert result["completed"] == result["requests"] > 0
+        assert ("steps_broken" in tenant) == (broken > 0)
+        if not broken:
+            quiet = tenant["plan_changes"]
+            continue
+        share = tenant["steps_broken"] / (tenant["steps"] + tenant["steps_broken"])
+        assert 0.05 < share < 0.2
+        if plan == "0":
+            assert tenant["plan_changes"] <= 1
+        else:
+            assert tenant["plan_changes"] >= quiet + tenant["steps_broken"]
+
+
 @pytest.mark.parametrize("args, word", [
+    (["--broken-steps", "501"], "--broken-steps"),
+    (["--broken-steps", "-1"], "--broken-steps"),
     (["--plan", "x"], "--plan"),
     (["--plan", "3:3"], "--plan"),
     (["--plan", "-1"], "--plan"),

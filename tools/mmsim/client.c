@@ -132,6 +132,8 @@ void ms_client_out(struct ms_tenant *t, const struct mm_steps_out *out)
 		c->parked_ns = 0;
 		t->s.alpha_max = MM_MAX(t->s.alpha_max, c->steps.plan.away);
 	}
+	if (out->wake)
+		ms_step_abandon(t);
 	if (out->wake && c->wants_begin)
 		ms_step_begin(t);
 }

@@ -12,7 +12,7 @@ static json_t *tenant(const struct ms_tenant *t)
 	const double chunk = (double)mm_kv_arena_chunk_total(&t->kv);
 	const double block = (double)(t->kv.block_bytes * t->kv.ranges);
 
-	return json_pack(
+	json_t *all = json_pack(
 		"{s:s, s:I, s:f, s:f, s:f, s:f, s:i, s:f, s:f, s:I, s:I, s:I, s:I, s:f, s:I}",
 		"name", t->name, "steps", (json_int_t)t->s.steps, "step_s",
 		(double)t->s.step_ns / 1e9, "stall_s", (double)t->s.stall_ns / 1e9, "plan_held_s",
@@ -23,6 +23,11 @@ static json_t *tenant(const struct ms_tenant *t)
 		"blocks_moved", (json_int_t)t->e.kvman.blocks_moved, "chunks_released",
 		(json_int_t)t->e.kvman.chunks_released, "computed_tokens",
 		(double)t->s.computed_tokens, "batch_max", (json_int_t)t->s.batch_max);
+
+	if (t->sim->opts.broken_permille)
+		json_object_set_new(all, "steps_broken",
+				    json_integer((json_int_t)t->s.steps_broken));
+	return all;
 }
 
 static json_t *device(const struct ms_device *dev)

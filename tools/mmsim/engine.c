@@ -281,20 +281,33 @@ static void note_peak(struct ms_sim *sim)
 	*peak = MM_MAX(*peak, sum);
 }
 
-static void step(struct ms_tenant *t, const struct mm_sched_plan *plan)
+/* The step that is planned, when the engine has done its part for it. */
+static void step_launch(struct ms_tenant *t)
 {
 	const uint64_t at = MM_MAX(t->sim->now_ns, t->e.calls_end_ns) + t->sim->opts.step_ns;
 
+	t->step.before_ns = t->step.cost.before;
+	if (t->e.moved_ns > at)
+		t->step.before_ns += t->e.moved_ns - at;
+	ms_heap_push(&t->sim->heap, at, MS_STEP_BEGIN, (uint16_t)t->index, 0);
+}
+
+static void step(struct ms_tenant *t, const struct mm_sched_plan *plan)
+{
 	mm_kvman_runs(&t->e.kvman);
 	plan_cost(t, plan);
 	note_peak(t->sim);
 	t->e.plan = plan;
 	t->e.running = true;
 	t->e.step_ns = t->sim->now_ns;
-	t->step.before_ns = t->step.cost.before;
-	if (t->e.moved_ns > at)
-		t->step.before_ns += t->e.moved_ns - at;
-	ms_heap_push(&t->sim->heap, at, MS_STEP_BEGIN, (uint16_t)t->index, 0);
+	step_launch(t);
+}
+
+/* As mmserve: the same step, until it is whole. */
+void ms_engine_again(struct ms_tenant *t)
+{
+	t->s.steps_broken++;
+	step_launch(t);
 }
 
 static void idle(struct ms_tenant *t)

@@ -15,6 +15,7 @@
 #include "tools/workload/report.h"
 
 #define STEP_US_MAX    1000000u
+#define BROKEN_MAX     500u  /* of a thousand: a step is tried again until it is whole */
 #define CHECK_EVERY    10000 /* events, without --check */
 #define ALONE_EACH     32    /* requests of each tenant that tell the unloaded medians */
 #define KV_SPARE_PAGES 8
@@ -26,6 +27,7 @@ struct program {
 	uint32_t slots;
 	uint64_t step_ns;
 	enum mm_admit admit;
+	uint32_t broken_permille;
 	uint32_t check;
 	const char *trace_path;
 	FILE *trace;
@@ -40,7 +42,7 @@ struct program {
 	double simulated_s, wall_s, cpu_s;
 };
 
-enum { OPT_CHECK = MM_WL_OPT_MORE, OPT_TRACE_OUT, OPT_PLAN, OPT_STEP, OPT_ADMIT };
+enum { OPT_CHECK = MM_WL_OPT_MORE, OPT_TRACE_OUT, OPT_PLAN, OPT_STEP, OPT_ADMIT, OPT_BROKEN };
 
 static const struct option more[] = {
 	{ "check", no_argument, NULL, OPT_CHECK },
@@ -48,6 +50,7 @@ static const struct option more[] = {
 	{ "plan", required_argument, NULL, OPT_PLAN },
 	{ "step-us", required_argument, NULL, OPT_STEP },
 	{ "admit", required_argument, NULL, OPT_ADMIT },
+	{ "broken-steps", required_argument, NULL, OPT_BROKEN },
 	{ 0 },
 };
 
@@ -71,18 +74,29 @@ static int take_plan(struct program *p, const char *text)
 	return 0;
 }
 
-static int take_step(struct program *p, const char *text)
+/* A number, up to @max. */
+static int take_number(const char *flag, const char *text, uint32_t max, uint32_t *ret)
 {
 	char *end;
-	const unsigned long us = strtoul(text, &end, 10);
+	const unsigned long n = strtoul(text, &end, 10);
 
-	if (*text < '0' || *text > '9' || *end || us > STEP_US_MAX) {
-		fprintf(stderr, "mmsim: --step-us '%s' is not in 0..%u; see mmsim --help\n", text,
-			STEP_US_MAX);
+	if (*text < '0' || *text > '9' || *end || n > max) {
+		fprintf(stderr, "mmsim: --%s '%s' is not in 0..%u; see mmsim --help\n", flag, text,
+			max);
 		return -EINVAL;
 	}
-	p->step_ns = us * 1000;
+	*ret = (uint32_t)n;
 	return 0;
+}
+
+static int take_step(struct program *p, const char *text)
+{
+	uint32_t us;
+	const int r = take_number("step-us", text, STEP_US_MAX, &us);
+
+	if (!r)
+		p->step_ns = us * UINT64_C(1000);
+	return r;
 }
 
 static int take_admit(struct program *p, const char *text)
@@ -112,6 +126,8 @@ static int take(void *user, int val, char *arg)
 		return take_admit(p, arg);
 	if (val == OPT_STEP)
 		return take_step(p, arg);
+	if (val == OPT_BROKEN)
+		return take_number("broken-steps", arg, BROKEN_MAX, &p->broken_permille);
 	if (val == OPT_CHECK)
 		p->check = 1;
 	else
@@ -132,7 +148,8 @@ static const char more_help[] =
 	"  --trace-out FILE       CSV: what each tenant has and does, every 15 ms\n"
 	"  --plan LAYERS[:SLOTS]  so many layers of each model are away all the time\n"
 	"  --step-us US           the engine's own time for each step (default 150)\n"
-	"  --admit NAME           as of mmserve: whole, full (default) or chunk\n";
+	"  --admit NAME           as of mmserve: whole, full (default) or chunk\n"
+	"  --broken-steps N       of a thousand steps so many break off before some layer\n";
 
 static int wrong(const char *text)
 {
@@ -212,6 +229,7 @@ static int run(struct program *p, const struct mm_wl_case *c, const struct mm_wl
 				.slots = p->slots,
 				.step_ns = p->step_ns,
 				.admit = p->admit,
+				.broken_permille = p->broken_permille,
 				.check = p->check,
 				.trace = details ? p->trace : NULL };
 	const double begin = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);

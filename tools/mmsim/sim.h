@@ -169,7 +169,11 @@ struct ms_step { /* on the device */
 	uint64_t begin_ns, stall_ns, stalled_since_ns;
 	uint32_t layer, end; /* the next one; of the part under way */
 	bool cycles;         /* the part ends with a layer that cycles */
-	bool after_done, stalled;
+	bool last, stalled;  /* the part under way is the last one; waits at a gate */
+	/* steps that break off (--broken-steps) */
+	uint64_t rng;
+	bool breaks, abandons; /* it will; it did, and waits until the plan is mapped */
+	uint32_t until;        /* before this layer, or the model's end */
 	/* computing */
 	double left_ns, rate;
 	uint64_t end_ns;
@@ -195,6 +199,7 @@ struct ms_engine {
 
 struct ms_stats { /* of a tenant */
 	uint64_t steps, step_ns, stall_ns;
+	uint64_t steps_broken;
 	uint64_t tokens;                         /* of output */
 	uint64_t computed_tokens, needed_tokens; /* had nothing been computed twice */
 	uint64_t plan_changes;
@@ -247,7 +252,8 @@ struct ms_opts {
 	uint32_t slots;   /* that they take turns in; 0: as mmd decides */
 	uint64_t step_ns; /* of the engine's thread for each step */
 	enum mm_admit admit;
-	uint32_t check; /* all invariants, after every so many events of a core */
+	uint32_t broken_permille; /* so many steps break off, each before some layer */
+	uint32_t check;           /* all invariants, after every so many events of a core */
 	FILE *trace; /* a line for each tenant each time that mmd looks at statistics; NULL: none */
 };
 
@@ -336,6 +342,7 @@ void ms_step_begin(struct ms_tenant *t);     /* or waits for a plan or its turn 
 void ms_step_part_done(struct ms_tenant *t); /* on the device */
 void ms_step_gate(struct ms_tenant *t);      /* a gate opened */
 void ms_step_end(struct ms_tenant *t);
+void ms_step_abandon(struct ms_tenant *t); /* if one waits for that: gates may be aborted now */
 
 /* engine.c */
 bool ms_is_fixed(const struct ms_tenant *t); /* its KV memory is what it is from the beginning */
@@ -345,6 +352,7 @@ void ms_engine_wake(struct ms_tenant *t, uint64_t at_ns); /* at the latest */
 void ms_engine_run(struct ms_tenant *t);
 void ms_engine_event(struct ms_tenant *t, const struct mm_event *event);
 void ms_engine_stepped(struct ms_tenant *t);
+void ms_engine_again(struct ms_tenant *t); /* its step broke off */
 void ms_engine_suspended(struct ms_tenant *t);
 bool ms_engine_all_done(const struct ms_tenant *t);
 

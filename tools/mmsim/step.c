@@ -18,14 +18,15 @@ static uint32_t next_gated(const struct ms_tenant *t, uint32_t layer)
 	return bits ? word * 64 + (uint32_t)__builtin_ctzll(bits) : t->n_layers;
 }
 
-/* Up to the end of the next layer that cycles, if it is there; else up to its gate. */
+/* Up to the end of the next layer that cycles, if it is there; else up to its gate, or the end. */
 static void part_plan(struct ms_tenant *t)
 {
 	struct ms_step *s = &t->step;
-	const uint32_t gated = next_gated(t, s->layer);
+	const uint32_t gated = MM_MIN(next_gated(t, s->layer), s->until);
 
-	s->cycles = gated < t->n_layers && t->gate[gated] == MS_GATE_READY;
+	s->cycles = gated < s->until && t->gate[gated] == MS_GATE_READY;
 	s->end = gated + s->cycles;
+	s->last = s->end == s->until && !s->cycles;
 }
 
 static void part_start(struct ms_tenant *t)
@@ -36,9 +37,10 @@ static void part_start(struct ms_tenant *t)
 	part_plan(t);
 	work = (double)s->before_ns + (double)(s->end - s->layer) * (double)s->cost.layer;
 	s->before_ns = 0;
-	if (s->end == t->n_layers && !s->cycles) {
+	if (s->last && s->breaks) {
+		work = MM_MAX(work, 1);
+	} else if (s->last) {
 		work += (double)s->cost.after;
-		s->after_done = true;
 	} else if (work <= 0) {
 		s->stalled = true;
 		s->stalled_since_ns = t->sim->now_ns;
@@ -66,13 +68,37 @@ void ms_step_part_done(struct ms_tenant *t)
 		ms_gate_set(t, s->end - 1, MS_GATE_DONE);
 		ms_heap_push(&t->sim->heap, now + MS_LOOK_NS, MS_LOOK, (uint16_t)t->index, 0);
 	}
-	if (s->after_done)
+	if (s->last)
 		ms_heap_push(&t->sim->heap, now + MS_SYNC_NS, MS_STEP_END, (uint16_t)t->index, 0);
 	else
 		part_start(t);
 }
 
-/* The engine's thread: waits while a plan changes, and for a turn that went back since the step was planned. */
+static uint32_t rng_draw(struct ms_step *s, uint32_t n)
+{
+	s->rng ^= s->rng << 13;
+	s->rng ^= s->rng >> 7;
+	s->rng ^= s->rng << 17;
+	return (uint32_t)((s->rng >> 16) % n);
+}
+
+/* An exception of the engine's, before any layer. */
+static void break_plan(struct ms_tenant *t)
+{
+	const struct ms_opts *o = &t->sim->opts;
+	struct ms_step *s = &t->step;
+
+	s->until = t->n_layers;
+	if (!o->broken_permille)
+		return;
+	if (!s->rng)
+		s->rng = (o->wl->seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + t->index;
+	s->breaks = rng_draw(s, 1000) < o->broken_permille;
+	if (s->breaks)
+		s->until = rng_draw(s, t->n_layers);
+}
+
+/* The engine's thread: waits while a plan changes, and for its turn, if that went back meanwhile. */
 void ms_step_begin(struct ms_tenant *t)
 {
 	struct ms_step *s = &t->step;
@@ -87,17 +113,30 @@ void ms_step_begin(struct ms_tenant *t)
 	s->begin_ns = t->sim->now_ns;
 	s->stall_ns = 0;
 	s->layer = 0;
-	s->after_done = s->stalled = false;
+	s->last = s->stalled = false;
+	break_plan(t);
 	part_start(t);
 }
 
-void ms_step_end(struct ms_tenant *t)
+/* Gates are aborted for a step that is abandoned: not while a plan is mapped under it. */
+void ms_step_abandon(struct ms_tenant *t)
 {
-	struct ms_step *s = &t->step;
-	struct mm_tenant_stats *stats = &t->c.stats;
 	struct mm_steps_out out = { 0 };
 
+	if (!t->step.abandons || mm_steps_in_window(&t->c.steps))
+		return;
+	t->step.abandons = t->step.breaks = false;
 	t->c.step_seq++;
+	mm_steps_end(&t->c.steps, t->c.steps.plan.cycling, &out);
+	ms_client_out(t, &out);
+	ms_engine_again(t);
+}
+
+static void step_account(struct ms_tenant *t)
+{
+	struct mm_tenant_stats *stats = &t->c.stats;
+	struct ms_step *s = &t->step;
+
 	stats->steps++;
 	stats->samples++;
 	stats->step_ns = t->sim->now_ns - s->begin_ns;
@@ -106,6 +145,19 @@ void ms_step_end(struct ms_tenant *t)
 	t->s.steps++;
 	t->s.step_ns += stats->step_ns;
 	t->s.stall_ns += s->stall_ns;
+}
+
+void ms_step_end(struct ms_tenant *t)
+{
+	struct mm_steps_out out = { 0 };
+
+	t->step.abandons = t->step.breaks;
+	if (t->step.breaks) {
+		ms_step_abandon(t);
+		return;
+	}
+	t->c.step_seq++;
+	step_account(t);
 	mm_steps_end(&t->c.steps, false, &out);
 	ms_client_out(t, &out);
 	ms_engine_stepped(t);
