@@ -25,8 +25,8 @@
 #define F16_BYTES    2
 
 struct steps {
-	struct mm_steps_opts opts;
-	struct mm_steps_result result;
+	struct mm_bench_steps_opts opts;
+	struct mm_bench_steps_result result;
 	struct mm_stepper stepper;
 	struct mm_daemon mmd;
 	char dir[64], mmd_dir[PATH_BYTES];
@@ -169,7 +169,7 @@ static void know_device(struct steps *s)
 {
 	const struct mm_arch *a = &s->stepper.arch;
 	const struct mm_step_opts opts = { F16_BYTES, F16_BYTES, false };
-	struct mm_steps_result *r = &s->result;
+	struct mm_bench_steps_result *r = &s->result;
 	struct mm_step_batch batch = { 0 };
 	struct mm_step_model model;
 	struct mm_step_ns ns;
@@ -189,7 +189,7 @@ static void know_device(struct steps *s)
  * takes memory bandwidth from what computes beside it. With one slot nothing is streamed while a layer
  * that cycles computes.
  */
-static uint64_t expected_ns(const struct mm_steps_result *r, const struct mm_plan_set *set)
+static uint64_t expected_ns(const struct mm_bench_steps_result *r, const struct mm_plan_set *set)
 {
 	const double more = mm_cost_slowdown(&r->profile) - 1;
 	const double streaming = (double)set->m * (double)r->t_t_ns;
@@ -210,7 +210,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* With two slots and an odd number of layers every second step differs: pairs are averaged. */
-static void take_median(uint64_t *ns, uint32_t n, struct mm_steps_plan *plan)
+static void take_median(uint64_t *ns, uint32_t n, struct mm_bench_steps_plan *plan)
 {
 	for (uint32_t i = 0; i + 1 < n; i++)
 		ns[i] = (ns[i] + ns[i + 1]) / 2;
@@ -223,13 +223,13 @@ static void take_median(uint64_t *ns, uint32_t n, struct mm_steps_plan *plan)
 static int measure(struct steps *s, uint32_t alpha, uint32_t beta)
 {
 	mm_cleanup(mm_free_ptr) uint64_t *ns = calloc(s->opts.steps, sizeof(*ns));
-	struct mm_steps_plan *plan = &s->result.plans[s->result.n];
+	struct mm_bench_steps_plan *plan = &s->result.plans[s->result.n];
 	uint64_t ignored;
 	int r;
 
 	if (!ns)
 		return fail(s, -ENOMEM, "out of memory");
-	*plan = (struct mm_steps_plan){ .alpha = alpha, .beta = alpha ? beta : 0 };
+	*plan = (struct mm_bench_steps_plan){ .alpha = alpha, .beta = alpha ? beta : 0 };
 	r = mm_daemon_set_plan(&s->mmd, "steps", alpha, beta, s->result.layers, &plan->set, s->err);
 	if (r)
 		return complain(s, r);
@@ -260,7 +260,7 @@ static void show_progress(const struct steps *s, uint32_t alpha, uint32_t beta)
 
 static int measure_all(struct steps *s)
 {
-	const struct mm_steps_opts *o = &s->opts;
+	const struct mm_bench_steps_opts *o = &s->opts;
 	const uint32_t n = o->n_alpha ? o->n_alpha : s->result.layers;
 	int r = 0;
 
@@ -323,12 +323,12 @@ int mm_bench_steps(int argc, char **argv)
 		return 1;
 	}
 	s->signals = -1;
-	r = mm_steps_options(argc, argv, &s->opts);
+	r = mm_bench_steps_options(argc, argv, &s->opts);
 	if (r)
 		return r < 0 ? 2 : 0;
 	if (run(s))
 		return 1;
-	mm_steps_report(&s->opts, &s->result);
+	mm_bench_steps_report(&s->opts, &s->result);
 	if (!fflush(stdout) && !ferror(stdout))
 		return 0;
 	fputs("mmbench: standard output: cannot be written\n", stderr);

@@ -15,9 +15,9 @@
 #include "kernels/timing/profile.h"
 #include "mmd/core/plan.h"
 
-#define MM_STEPS_PLANS_MAX (2 * (MM_LAYERS_MAX + 1))
+#define MM_BENCH_STEPS_PLANS_MAX (2 * (MM_LAYERS_MAX + 1))
 
-struct mm_steps_opts {
+struct mm_bench_steps_opts {
 	const char *profile; /* as mm_profile_load() takes it */
 	const char *shape;   /* of a model that is built in; NULL: model */
 	const char *model;   /* folder */
@@ -32,27 +32,28 @@ struct mm_steps_opts {
 };
 
 /* Return: 0; 1 there is nothing more to do; negative: wrong, told on stderr. */
-int mm_steps_options(int argc, char **argv, struct mm_steps_opts *ret_opts);
+int mm_bench_steps_options(int argc, char **argv, struct mm_bench_steps_opts *ret_opts);
 
-struct mm_steps_plan {        /* one measurement */
+struct mm_bench_steps_plan {  /* one measurement */
 	uint32_t alpha, beta; /* beta 0: nothing is away */
 	struct mm_plan_set set;
 	uint64_t expected_ns, median_ns, least_ns, most_ns;
 };
 
-struct mm_steps_result {
+struct mm_bench_steps_result {
 	struct mm_profile profile;
 	uint32_t layers;
 	uint64_t t_c_ns;      /* a layer's computation, with its part of embedding and head */
 	uint64_t t_t_ns;      /* a layer's transfer */
 	uint64_t layer_bytes; /* that are transferred */
-	struct mm_steps_plan plans[MM_STEPS_PLANS_MAX];
+	struct mm_bench_steps_plan plans[MM_BENCH_STEPS_PLANS_MAX];
 	uint32_t n;
 	double worst; /* |ratio - 1|, the largest */
 };
 
 /* The table, or the JSON object, on stdout. */
-void mm_steps_report(const struct mm_steps_opts *opts, const struct mm_steps_result *result);
+void mm_bench_steps_report(const struct mm_bench_steps_opts *opts,
+			   const struct mm_bench_steps_result *result);
 
 /* @argv[0] is "steps". Return: the exit status. */
 int mm_bench_steps(int argc, char **argv);

@@ -70,7 +70,7 @@ static const struct option long_options[] = {
 
 #define wrong(...) mm_words_wrong("steps", __VA_ARGS__)
 
-static int parse_alpha(char *text, struct mm_steps_opts *o)
+static int parse_alpha(char *text, struct mm_bench_steps_opts *o)
 {
 	o->n_alpha = 0;
 	if (!strcmp(text, "all"))
@@ -88,7 +88,7 @@ static int parse_alpha(char *text, struct mm_steps_opts *o)
 	return 0;
 }
 
-static int parse_slots(char *text, struct mm_steps_opts *o)
+static int parse_slots(char *text, struct mm_bench_steps_opts *o)
 {
 	memset(o->beta, 0, sizeof(o->beta));
 	for (char *word; (word = strsep(&text, ","));) {
@@ -131,7 +131,7 @@ static int check_shape(const char *name)
 	return mm_shape_find(name) ? 0 : wrong("--shape '%s' is none of: %s", name, known);
 }
 
-static int parse(int opt, char *arg, struct mm_steps_opts *o)
+static int parse(int opt, char *arg, struct mm_bench_steps_opts *o)
 {
 	switch (opt) {
 	case OPT_PROFILE:
@@ -173,16 +173,16 @@ static int parse(int opt, char *arg, struct mm_steps_opts *o)
 	}
 }
 
-int mm_steps_options(int argc, char **argv, struct mm_steps_opts *o)
+int mm_bench_steps_options(int argc, char **argv, struct mm_bench_steps_opts *o)
 {
 	int opt, r = 0;
 
-	*o = (struct mm_steps_opts){ .batch = 16,
-				     .context = 512,
-				     .beta = { false, true, true },
-				     .steps = 12,
-				     .warmup = 6,
-				     .dilation = 4 };
+	*o = (struct mm_bench_steps_opts){ .batch = 16,
+					   .context = 512,
+					   .beta = { false, true, true },
+					   .steps = 12,
+					   .warmup = 6,
+					   .dilation = 4 };
 	while (!r && (opt = getopt_long(argc, argv, "h", long_options, NULL)) != -1)
 		r = parse(opt, optarg, o);
 	if (r)

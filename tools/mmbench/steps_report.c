@@ -6,12 +6,12 @@
 
 #include "tools/mmbench/steps.h"
 
-static double ratio(const struct mm_steps_plan *p)
+static double ratio(const struct mm_bench_steps_plan *p)
 {
 	return (double)p->median_ns / (double)p->expected_ns;
 }
 
-static const char *name(const struct mm_steps_opts *o)
+static const char *name(const struct mm_bench_steps_opts *o)
 {
 	return o->shape ? o->shape : o->model;
 }
@@ -21,7 +21,7 @@ static double ms(uint64_t ns)
 	return (double)ns / 1e6;
 }
 
-static json_t *plan_json(const struct mm_steps_plan *p)
+static json_t *plan_json(const struct mm_bench_steps_plan *p)
 {
 	json_t *layers = json_array();
 
@@ -34,7 +34,7 @@ static json_t *plan_json(const struct mm_steps_plan *p)
 			 "ratio", ratio(p));
 }
 
-static void report_json(const struct mm_steps_opts *o, const struct mm_steps_result *r)
+static void report_json(const struct mm_bench_steps_opts *o, const struct mm_bench_steps_result *r)
 {
 	json_t *plans = json_array(), *all;
 
@@ -51,7 +51,7 @@ static void report_json(const struct mm_steps_opts *o, const struct mm_steps_res
 	json_decref(all);
 }
 
-static void report_text(const struct mm_steps_opts *o, const struct mm_steps_result *r)
+static void report_text(const struct mm_bench_steps_opts *o, const struct mm_bench_steps_result *r)
 {
 	printf("%s, %s: %u layers of %.1f MB, %u sequences of %u tokens\n", name(o), o->profile,
 	       r->layers, (double)r->layer_bytes / 1e6, o->batch, o->context);
@@ -60,7 +60,7 @@ static void report_text(const struct mm_steps_opts *o, const struct mm_steps_res
 	printf("%6s %6s %8s %13s %11s %11s %11s %7s\n", "away", "slots", "cycling", "expected ms",
 	       "median ms", "least ms", "most ms", "ratio");
 	for (uint32_t i = 0; i < r->n; i++) {
-		const struct mm_steps_plan *p = &r->plans[i];
+		const struct mm_bench_steps_plan *p = &r->plans[i];
 
 		printf("%6u %6u %8u %13.3f %11.3f %11.3f %11.3f %7.4f\n", p->alpha, p->beta,
 		       p->set.m, ms(p->expected_ns), ms(p->median_ns), ms(p->least_ns),
@@ -69,7 +69,8 @@ static void report_text(const struct mm_steps_opts *o, const struct mm_steps_res
 	printf("\nthe median is at most %.2f %% off\n", 100 * r->worst);
 }
 
-void mm_steps_report(const struct mm_steps_opts *o, const struct mm_steps_result *r)
+void mm_bench_steps_report(const struct mm_bench_steps_opts *o,
+			   const struct mm_bench_steps_result *r)
 {
 	if (o->json)
 		report_json(o, r);
