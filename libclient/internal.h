@@ -4,8 +4,8 @@
  *
  * Concept:   client.c opens and closes; connect.c shakes hands; link.c sends requests and declares
  *            the connection dead; service.c is the one thread that takes in what mmd says; model.c,
- *            kv.c and step.c are the nouns of the public API, each with its half of the service. When
- *            steps may run is decided by a machine of its own, protocol/steps.h.
+ *            kv.c and step.c are the nouns of the public API, each with its half of the service; plan.c
+ *            maps what mmd plans. When steps may run is decided by a machine, protocol/steps.h.
  * Ownership: struct mm_client owns everything here.
  * Threading: `lock` guards what is marked; it is never held over a driver call, a system call that
  *            can block or a wait other than for `changed`. `map_lock` guards the mapper and is
@@ -315,10 +315,13 @@ int mm_turn_ask(struct mm_client *client);
 /* The engine has nothing to do: a turn is not kept for work that may come. */
 void mm_turn_run_dry(struct mm_client *client);
 
+/* ---- plan.c ---- */
+
+int mm_plan_on_prepare(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+int mm_plan_on_switch(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+
 /* ---- step.c ---- */
 
-int mm_step_on_prepare(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
-int mm_step_on_switch(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 void mm_step_destroy_all(struct mm_client *client);
 /* With lock: what the machine of steps wants done, but for what it wants said. */
 void mm_step_out_perform(struct mm_client *client, const struct mm_steps_out *out);

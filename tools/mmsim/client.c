@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libclient: what the service thread maps and answers, wishes (libclient/{step,kv,mapper}.c). When
+ * libclient: what the service thread maps and answers, wishes (libclient/{plan,kv,mapper}.c). When
  * steps may run is decided by libclient's own machine.
  */
 #include <errno.h>
