@@ -43,13 +43,28 @@ static int window_open(struct mm_client *c)
 	return r;
 }
 
-/* Mapped, or given up: steps may begin, gates that are to be aborted are. */
-static void switch_end(struct mm_client *c, int result)
+/* With lock: the engine is told of the plan that is in force. */
+static void plan_announce(struct mm_client *c)
+{
+	if (c->model_phase != MM_MODEL_READY)
+		return;
+	c->plan_changes++;
+	mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_PLAN_CHANGED,
+					     .count = c->steps.plan.away });
+}
+
+/*
+ * Mapped, or given up: steps may begin, gates that are to be aborted are. @announce: whoever reads the event
+ * finds the plan in force, and a step that begins under the plan finds the event.
+ */
+static void switch_end(struct mm_client *c, int result, bool announce)
 {
 	struct mm_steps_out out = { 0 };
 
 	pthread_mutex_lock(&c->lock);
 	mm_steps_mapped(&c->steps, result, &out);
+	if (announce)
+		plan_announce(c);
 	mm_step_unlock(c, &out);
 }
 
@@ -101,17 +116,6 @@ static int switch_map(struct mm_client *c, struct mm_model *model, const struct 
 	return r;
 }
 
-static void switch_tell(struct mm_client *c, const struct mm_msg *msg)
-{
-	pthread_mutex_lock(&c->lock);
-	if (c->model_phase == MM_MODEL_READY) {
-		c->plan_changes++;
-		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_PLAN_CHANGED,
-						     .count = (uint32_t)msg->arg[0] });
-	}
-	pthread_mutex_unlock(&c->lock);
-}
-
 /*
  * It crossed with the end, and BYE says that nothing is mapped; or with a load's being given up: then mmd must
  * learn that nobody will ever map the model, or its pages would stay with us for the connection's life.
@@ -143,17 +147,22 @@ static int switch_perform(struct mm_client *c, struct mm_model *model, const str
 
 	answer.result = switch_map(c, model, msg, partial);
 	if (partial || answer.result)
-		switch_end(c, answer.result);
+		switch_end(c, answer.result, false);
 	/* Not that it could not be mapped: mmd would end the connection for that before it reads BYE. */
 	if (answer.result == -ESHUTDOWN)
 		return 0;
 	*ret_text = "mmd takes no requests any more";
 	r = mm_link_push(c, &answer) ? -ECONNRESET : 0;
 	/* Where mapping failed, steps stay out until mmd has decided: a new SWITCH, or the end. */
-	if (!r && !answer.result)
-		switch_tell(c, msg);
-	if (!partial && !answer.result)
-		switch_end(c, r);
+	if (answer.result)
+		return r;
+	if (!partial) {
+		switch_end(c, r, !r);
+	} else if (!r) {
+		pthread_mutex_lock(&c->lock);
+		plan_announce(c);
+		pthread_mutex_unlock(&c->lock);
+	}
 	return r;
 }
 
