@@ -105,13 +105,29 @@ static int map_plan(struct mm_client *c, struct mm_model *model, const struct mm
 	return r ? r : map_by_layer(c, model, msg->epoch);
 }
 
+/* With map_lock: a load that is given up takes its model away under it (phase_reset()). */
+static bool model_stays(struct mm_client *c, const struct mm_model *model)
+{
+	bool stays;
+
+	pthread_mutex_lock(&c->lock);
+	stays = c->model == model;
+	pthread_mutex_unlock(&c->lock);
+	return stays;
+}
+
 static int switch_map(struct mm_client *c, struct mm_model *model, const struct mm_msg *msg,
 		      bool partial)
 {
 	int r;
 
 	pthread_mutex_lock(&c->map_lock);
-	r = c->closing ? -ESHUTDOWN : map_plan(c, model, msg, partial);
+	if (c->closing)
+		r = -ESHUTDOWN;
+	else if (!model_stays(c, model))
+		r = -ECANCELED;
+	else
+		r = map_plan(c, model, msg, partial);
 	pthread_mutex_unlock(&c->map_lock);
 	return r;
 }
