@@ -290,14 +290,16 @@ static void cursors_fill(const struct mm_session *s, json_t *to)
 	set_u64(to, "layer_copy_last_ns", __atomic_load_n(&c->copy_last_ns, __ATOMIC_RELAXED));
 }
 
-static void plan_fill(const struct mm_core_plan *plan, json_t *to)
+static void plan_fill(const struct mm_core *core, uint32_t tenant, json_t *to)
 {
+	const struct mm_core_plan *plan = mm_core_plan(core, tenant);
+
 	set_u64(to, "alpha", plan ? plan->alpha : 0);
 	set_u64(to, "m", plan ? plan->m : 0);
 	set_u64(to, "beta", plan ? plan->beta : 0);
 	set_u64(to, "layers", plan ? plan->n_layers : 0);
 	set_u64(to, "plan_epoch", plan ? plan->epoch : 0);
-	set_text(to, "plan_phase", plan ? phase_names[plan->phase] : "none");
+	set_text(to, "plan_phase", plan ? phase_names[mm_core_plan_phase(core, tenant)] : "none");
 	if (plan && plan->alpha_by_hand >= 0)
 		set_u64(to, "alpha_by_hand", (uint64_t)plan->alpha_by_hand);
 	else
@@ -381,7 +383,7 @@ static json_t *tenant_json(const struct mm_session *s)
 		pages_fill(&t, tenant);
 		turns_fill(&t, tenant);
 	}
-	plan_fill(mm_core_plan(s->pool->core, s->tenant), tenant);
+	plan_fill(s->pool->core, s->tenant, tenant);
 	set_u64(tenant, "store", s->store ? s->store->id : 0);
 	weights_fill(s, tenant);
 	cursors_fill(s, tenant);
@@ -584,7 +586,7 @@ static json_t *plan_json(const struct mm_session *s)
 	set_u64(json, "tenant", s->tenant);
 	set_text(json, "name", s->name);
 	set_u64(json, "device", s->pool->ordinal);
-	plan_fill(plan, json);
+	plan_fill(s->pool->core, s->tenant, json);
 	for (uint32_t i = 0; plan && plan->m && i < plan->beta; i++)
 		json_array_append_new(slots, slot_json(s, i, &plan->slot[i]));
 	json_object_set_new(json, "slots", slots);

@@ -1,14 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * change - a model's pages arrive, and its plan changes: one state machine per tenant
- *
- *	STEADY ─begin→ PRELOAD ─copies done→ PREPARED ─PARKED→ QUIESCING ─xfer quiescent→ SWITCHED
- *	   ↑                                                                              │
- *	   └────────────────────────────── COMMITTED: pages that left are dropped ────────┘
- *
- * A model's first plan goes from PRELOAD to SWITCHED: nothing runs yet. The order of the steps, and
- * what each one is for: Documentation/controller.md.
- */
+/* What the rows of the table (change_rows.c) do, and when the events come that nobody reports. */
 #include "mmd/core/state.h"
 
 #include <errno.h>
@@ -67,7 +58,6 @@ void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum
 {
 	t->model = MM_MODEL_NONE;
 	mm_c_sum_anew(c);
-	t->plan.phase = MM_PLAN_STEADY;
 	t->entries = t->n_layers = 0;
 	mm_c_event(c, t,
 		   &(struct mm_msg){ .opcode = MM_EV_MODEL_READY,
@@ -87,7 +77,7 @@ bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t)
 		preload_add(c, t, &t->group[g]);
 	t->model = MM_MODEL_LOADING;
 	mm_c_sum_anew(c);
-	t->plan.phase = MM_PLAN_PRELOAD;
+	mm_c_change_event(c, t, MM_CHANGE_BEGIN);
 	return true;
 }
 
@@ -257,16 +247,17 @@ void mm_c_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int re
 			t->pre.page[i] = MM_NO_PAGE;
 }
 
-static void preload_failed(struct mm_core *c, struct mm_c_tenant *t)
+static void load_refuse(struct mm_core *c, struct mm_c_tenant *t)
 {
 	int error = t->pre.error;
 
 	preload_drop(c, t);
-	if (t->model == MM_MODEL_LOADING) {
-		mm_c_model_refuse(c, t, error, MM_REFUSED_DEVICE);
-		return;
-	}
-	t->plan.phase = MM_PLAN_STEADY;
+	mm_c_model_refuse(c, t, error, MM_REFUSED_DEVICE);
+}
+
+static void preload_give_up(struct mm_core *c, struct mm_c_tenant *t)
+{
+	preload_drop(c, t);
 	t->target = t->plan.alpha;
 	t->retry_ns = c->now_ns + MM_RETRY_NS;
 }
@@ -275,8 +266,6 @@ static void preload_failed(struct mm_core *c, struct mm_c_tenant *t)
 
 static void prepare(struct mm_core *c, struct mm_c_tenant *t)
 {
-	t->plan.phase = MM_PLAN_PREPARED;
-	t->partial = false;
 	preload_send(c, t);
 	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = t->plan.epoch + 1 });
 }
@@ -312,8 +301,8 @@ uint64_t mm_c_change_deadline(const struct mm_core *c)
 	uint64_t due = UINT64_MAX;
 
 	MM_FOREACH_TENANT(c, t)
-	if (t->life == MM_LIFE_LIVE && t->model == MM_MODEL_READY &&
-	    t->plan.phase == MM_PLAN_STEADY && c->settled_ns < change_may_at_ns(c, t))
+	if (t->life == MM_LIFE_LIVE && t->change.state == MM_CHANGE_STEADY &&
+	    c->settled_ns < change_may_at_ns(c, t))
 		due = MM_MIN(due, change_may_at_ns(c, t));
 	return due;
 }
@@ -341,10 +330,7 @@ static void change_start(struct mm_core *c, struct mm_c_tenant *t, uint32_t alph
 		t->pre.page[t->pre.n++] = mm_c_reserve(c, t);
 	}
 	skip_blanks(t);
-	if (t->pre.n > t->pre.done)
-		t->plan.phase = MM_PLAN_PRELOAD;
-	else
-		prepare(c, t);
+	mm_c_change_event(c, t, MM_CHANGE_BEGIN);
 }
 
 bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
@@ -352,7 +338,7 @@ bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 {
 	uint64_t need;
 
-	mm_assert(t->model == MM_MODEL_READY && t->plan.phase == MM_PLAN_STEADY);
+	mm_assert(t->change.state == MM_CHANGE_STEADY);
 	mm_assert(alpha <= t->alpha_max);
 	if (!mm_c_change_may(c, t) || !mm_c_burst(c))
 		return false;
@@ -362,26 +348,6 @@ bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 	change_start(c, t, alpha);
 	mm_c_expect_anew(c);
 	return true;
-}
-
-int mm_c_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
-{
-	(void)c;
-	if (msg->epoch <= t->plan.epoch)
-		return 0; /* crossed with the end of that change */
-	if (t->plan.phase != MM_PLAN_PREPARED || msg->epoch != t->plan.epoch + 1)
-		return MM_E_PROTOCOL;
-	if (msg->arg[0] & ~MM_PARKED_BROKEN)
-		return MM_E_PROTOCOL;
-	t->plan.phase = MM_PLAN_QUIESCING;
-	t->need_activate = false;
-	t->partial = t->features & MM_FEAT_PARTIAL && !c->opts.full_drain && !t->resync &&
-		     !(msg->arg[0] & MM_PARKED_BROKEN);
-	if (!t->partial && t->plan.m)
-		t->need_quiesce = true;
-	else
-		t->switch_due = true;
-	return 0;
 }
 
 static void spill(struct mm_core *c, uint32_t page)
@@ -502,8 +468,8 @@ static bool group_update(struct mm_core *c, struct mm_c_tenant *t, uint32_t g, c
 	return changed;
 }
 
-/* Layers that cycle and are mapped elsewhere now are closed; so, by home, are those that do not any more. */
-static void table_update(struct mm_core *c, struct mm_c_tenant *t)
+/* Layers that cycle and are mapped elsewhere now are @in_part closed; so, by home, are those that do not any more. */
+static void table_update(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 {
 	uint32_t k = 0;
 
@@ -513,17 +479,16 @@ static void table_update(struct mm_core *c, struct mm_c_tenant *t)
 		const uint32_t *slot = cycles ? t->slot_page[mm_plan_slot(&t->set, k)] : NULL;
 
 		k += cycles;
-		if (group_update(c, t, g, slot) && t->partial && cycles)
+		if (group_update(c, t, g, slot) && in_part && cycles)
 			bit_set(t->plan.closed, g - 1);
 	}
 }
 
 /* The new plan, in the books and in the table. */
-static void plan_enter(struct mm_core *c, struct mm_c_tenant *t)
+static void plan_enter(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 {
 	struct mm_core_plan *plan = &t->plan;
 
-	t->switch_due = false;
 	for (uint32_t i = 0; i < t->pre.n; i++) {
 		if (t->pre.entry[i] == MM_NO_PAGE)
 			continue;
@@ -541,29 +506,30 @@ static void plan_enter(struct mm_core *c, struct mm_c_tenant *t)
 	plan->alpha = t->next_alpha;
 	plan->m = t->set.m;
 	plan->beta = t->set.beta;
-	table_update(c, t);
+	table_update(c, t, in_part);
 }
 
-static void switch_event(struct mm_core *c, struct mm_c_tenant *t)
+static void switch_event(struct mm_core *c, struct mm_c_tenant *t, uint64_t flags)
 {
-	t->plan.phase = MM_PLAN_SWITCHED;
 	mm_c_event(c, t,
 		   &(struct mm_msg){ .opcode = MM_EV_SWITCH,
 				     .epoch = t->plan.epoch,
-				     .arg = { t->plan.alpha, t->plan.m,
-					      t->partial ? MM_SWITCH_PARTIAL : 0 } });
+				     .arg = { t->plan.alpha, t->plan.m, flags } });
 }
 
 /* xfer is quiescent, no step runs: everything anew. */
 static void switch_full(struct mm_core *c, struct mm_c_tenant *t)
 {
-	plan_enter(c, t);
-	t->resync = false;
+	if (t->model == MM_MODEL_LOADING) {
+		t->model = MM_MODEL_SWITCHED;
+		t->next_set.m = t->next_set.beta = t->next_alpha = 0;
+	}
+	plan_enter(c, t, false);
+	t->change.broken = false;
 	gates_reset(c, t);
 	if (t->plan.m)
 		mm_c_emit(c, MM_ACT_PLAN, t);
-	switch_event(c, t);
-	t->need_activate = t->plan.m != 0;
+	switch_event(c, t, 0);
 }
 
 static void gate(struct mm_core *c, const struct mm_c_tenant *t, uint32_t layer, uint64_t word)
@@ -578,20 +544,20 @@ static void gate(struct mm_core *c, const struct mm_c_tenant *t, uint32_t layer,
  * The tenant is parked, xfer serves the old plan. Gates of layers that were resident are ours alone: they
  * close at once. The others are xfer's until it has gone over.
  */
-static void switch_partial(struct mm_core *c, struct mm_c_tenant *t)
+static void switch_part(struct mm_core *c, struct mm_c_tenant *t)
 {
 	uint64_t cycled[MM_LAYER_WORDS] = { 0 };
 	bool served = t->plan.m != 0;
 
-	t->mapped = t->opened = 0;
+	t->change.mapped = t->change.open = 0;
 	for (uint32_t i = 0; i < t->set.m; i++)
 		bit_set(cycled, t->set.layer[i]);
-	plan_enter(c, t);
-	memcpy(t->home, cycled, sizeof(t->home));
+	plan_enter(c, t, true);
+	memcpy(t->change.home, cycled, sizeof(t->change.home));
 	for (uint32_t i = 0; i < t->set.m; i++) {
 		uint32_t layer = t->set.layer[i];
 
-		t->home[layer / 64] &= ~(UINT64_C(1) << (layer % 64));
+		t->change.home[layer / 64] &= ~(UINT64_C(1) << (layer % 64));
 		if (!bit(cycled, layer))
 			gate(c, t, layer,
 			     served ? MM_GATE_EMPTY
@@ -599,29 +565,24 @@ static void switch_partial(struct mm_core *c, struct mm_c_tenant *t)
 	}
 	if (t->plan.m)
 		mm_c_emit(c, MM_ACT_PLAN, t)->entry = served;
-	t->need_replan = served && t->plan.m;
-	t->need_quiesce = served && !t->plan.m;
-	t->need_activate = !served && t->plan.m;
-	t->resume_due = !served;
 }
 
 /* xfer has gone over. Steps go on, up to the first layer that is to be mapped anew. */
 static void resume(struct mm_core *c, struct mm_c_tenant *t)
 {
-	t->resume_due = false;
 	for (uint32_t layer = 0; layer < t->n_layers; layer++)
-		if (bit(t->home, layer))
+		if (bit(t->change.home, layer))
 			gate(c, t, layer, MM_GATE_EMPTY);
-	switch_event(c, t);
+	switch_event(c, t, MM_SWITCH_PARTIAL);
 }
 
 /* Layers below @end are mapped as the plan says: those that came home are let in, and xfer lets the others. */
 static void layers_open(struct mm_core *c, struct mm_c_tenant *t, uint32_t end)
 {
-	for (uint32_t layer = t->opened; layer < end; layer++)
-		if (bit(t->home, layer))
+	for (uint32_t layer = t->change.open; layer < end; layer++)
+		if (bit(t->change.home, layer))
 			gate(c, t, layer, MM_GATE_RESIDENT);
-	t->opened = end;
+	t->change.open = end;
 	if (t->plan.m) {
 		struct mm_action *a = mm_c_emit(c, MM_ACT_OPEN, t);
 
@@ -630,100 +591,285 @@ static void layers_open(struct mm_core *c, struct mm_c_tenant *t, uint32_t end)
 	}
 }
 
-/* Everything is mapped as the plan says. */
-static void change_done(struct mm_core *c, struct mm_c_tenant *t)
+static void mapped_open(struct mm_core *c, struct mm_c_tenant *t)
 {
-	if (t->partial && t->opened < t->n_layers)
+	layers_open(c, t, t->change.mapped);
+}
+
+/* The tenant has let go of what it was to give up. */
+static void left_drop(struct mm_core *c, struct mm_c_tenant *t)
+{
+	struct mm_page_list *out = &c->ledger.revoking[mm_c_index(c, t)];
+
+	while (out->head != MM_NO_PAGE)
+		mm_c_drop(c, out->head);
+}
+
+/* Everything is mapped as the plan says. */
+static void finish(struct mm_core *c, struct mm_c_tenant *t)
+{
+	(void)t;
+	c->stats.plan_changes++;
+}
+
+static void finish_part(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (t->change.open < t->n_layers)
 		layers_open(c, t, t->n_layers);
-	t->open_due = t->partial = false;
-	t->plan.phase = MM_PLAN_STEADY;
-	if (t->model == MM_MODEL_READY) {
-		c->stats.plan_changes++;
-		return;
-	}
+	finish(c, t);
+}
+
+static void finish_first(struct mm_core *c, struct mm_c_tenant *t)
+{
 	t->model = MM_MODEL_READY;
 	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
 }
 
-int mm_c_mapped(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+static void note_broken(struct mm_core *c, struct mm_c_tenant *t)
 {
 	(void)c;
-	if (!mm_c_window(t) || msg->epoch != t->plan.epoch || msg->arg[0] > t->n_layers ||
-	    msg->arg[0] < t->mapped)
-		return MM_E_PROTOCOL;
-	t->mapped = (uint32_t)msg->arg[0];
-	return 0;
+	t->change.broken = true;
 }
 
-int mm_c_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+static void kick_unmapped(struct mm_core *c, struct mm_c_tenant *t)
 {
-	struct mm_page_list *out = &c->ledger.revoking[mm_c_index(c, t)];
+	mm_c_kick(c, t, "could not map its plan");
+}
 
-	if (msg->epoch < t->plan.epoch)
-		return 0;
-	if (t->plan.phase != MM_PLAN_SWITCHED || msg->epoch != t->plan.epoch)
+static void kick_unserved(struct mm_core *c, struct mm_c_tenant *t)
+{
+	mm_c_kick(c, t, "xfer could not serve its plan");
+}
+
+static void kick_and_abort(struct mm_core *c, struct mm_c_tenant *t)
+{
+	mm_c_emit(c, MM_ACT_ABORT, t);
+	kick_unserved(c, t);
+}
+
+static void change_end(struct mm_core *c, struct mm_c_tenant *t)
+{
+	preload_drop(c, t);
+	t->change.broken = false;
+}
+
+/* ---- the machine ---- */
+
+static void (*const effects[])(struct mm_core *c, struct mm_c_tenant *t) = {
+	[MM_CHANGE_DO_PREPARE] = prepare,
+	[MM_CHANGE_DO_REFUSE] = load_refuse,
+	[MM_CHANGE_DO_GIVE_UP] = preload_give_up,
+	[MM_CHANGE_DO_SWITCH_FULL] = switch_full,
+	[MM_CHANGE_DO_SWITCH_PART] = switch_part,
+	[MM_CHANGE_DO_RESUME] = resume,
+	[MM_CHANGE_DO_OPEN] = mapped_open,
+	[MM_CHANGE_DO_RETURN] = left_drop,
+	[MM_CHANGE_DO_FINISH] = finish,
+	[MM_CHANGE_DO_FINISH_PART] = finish_part,
+	[MM_CHANGE_DO_FINISH_FIRST] = finish_first,
+	[MM_CHANGE_DO_NOTE_BROKEN] = note_broken,
+	[MM_CHANGE_DO_KICK_UNMAPPED] = kick_unmapped,
+	[MM_CHANGE_DO_KICK_UNSERVED] = kick_unserved,
+	[MM_CHANGE_DO_KICK_AND_ABORT] = kick_and_abort,
+	[MM_CHANGE_DO_END] = change_end,
+};
+static_assert(MM_ARRAY_SIZE(effects) == MM_CHANGE_EFFECTS, "each effect is performed");
+
+static uint32_t facts(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint32_t f = 0;
+
+	f |= t->model != MM_MODEL_READY ? MM_CHANGE_FIRST : 0;
+	f |= t->pre.n > t->pre.done ? MM_CHANGE_COPIES : 0;
+	if (t->features & MM_FEAT_PARTIAL && !c->opts.full_drain && !t->change.broken)
+		f |= MM_CHANGE_IN_PART;
+	f |= t->plan.m ? MM_CHANGE_CYCLES : 0;
+	f |= t->next_set.m ? MM_CHANGE_WILL_CYCLE : 0;
+	return f;
+}
+
+int mm_c_change_event(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event event)
+{
+	const struct mm_change_row *row = mm_change_row(t->change.state, event, facts(c, t));
+
+	mm_assert(row || mm_change_is_tenants(event));
+	if (!row)
 		return MM_E_PROTOCOL;
-	if (msg->result) {
-		mm_c_kick(c, t, "could not map its plan");
-		return 0;
-	}
-	while (out->head != MM_NO_PAGE)
-		mm_c_drop(c, out->head);
-	t->open_due = true;
+	t->change.state = row->next;
+	if (row->effect != MM_CHANGE_DO_NOTHING)
+		effects[row->effect](c, t);
 	return 0;
 }
 
 void mm_c_change_cancel(struct mm_core *c, struct mm_c_tenant *t)
 {
-	preload_drop(c, t);
-	t->switch_due = t->need_quiesce = t->need_activate = t->need_replan = false;
-	t->partial = t->resume_due = t->open_due = t->resync = false;
+	mm_c_change_event(c, t, MM_CHANGE_END);
 }
 
-static bool preloading(const struct mm_c_tenant *t)
+bool mm_c_changing(const struct mm_c_tenant *t)
 {
-	return t->model == MM_MODEL_LOADING ||
-	       (t->model == MM_MODEL_READY && t->plan.phase == MM_PLAN_PRELOAD);
+	return t->change.state != MM_CHANGE_NONE && t->change.state != MM_CHANGE_STEADY;
 }
 
-/* A model's first plan; a full one; a partial one, which must not pull the region from under an ACTIVATE. */
-static void switch_begin(struct mm_core *c, struct mm_c_tenant *t)
+bool mm_c_change_in_window(const struct mm_c_tenant *t)
 {
-	if (t->model == MM_MODEL_LOADING) {
-		t->model = MM_MODEL_SWITCHED;
-		t->next_set.m = t->next_set.beta = t->next_alpha = 0;
+	return t->change.state == MM_CHANGE_PART_WINDOW || t->change.state == MM_CHANGE_PART_DONE;
+}
+
+/* ---- xfer ---- */
+
+/* A plan is served from its SWITCH, or the REPLAN to it, until the next QUIESCE. */
+enum mm_xop mm_c_change_control(const struct mm_c_tenant *t)
+{
+	bool told = t->change.told_epoch == t->plan.epoch;
+
+	switch (t->change.state) {
+	case MM_CHANGE_FULL_QUIESCE:
+	case MM_CHANGE_PART_QUIESCE:
+		return MM_XOP_QUIESCE;
+	case MM_CHANGE_PART_REPLAN:
+		return told ? MM_XOP_NOP : MM_XOP_REPLAN;
+	case MM_CHANGE_STEADY:
+	case MM_CHANGE_PRELOAD:
+	case MM_CHANGE_PREPARED:
+	case MM_CHANGE_FULL_SWITCHED:
+	case MM_CHANGE_FULL_DONE:
+	case MM_CHANGE_PART_RESUME:
+	case MM_CHANGE_PART_WINDOW:
+	case MM_CHANGE_PART_DONE:
+		return t->plan.m && !told ? MM_XOP_ACTIVATE : MM_XOP_NOP;
+	case MM_CHANGE_NONE:
+	case MM_CHANGE_LOAD:
+	case MM_CHANGE_FULL_SWITCH:
+	case MM_CHANGE_PART_SWITCH:
+	case MM_CHANGE_STATES:
+		break;
 	}
-	if (!t->partial)
-		switch_full(c, t);
-	else if (!t->ctl)
-		switch_partial(c, t);
+	return MM_XOP_NOP;
+}
+
+void mm_c_change_control_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *job,
+			      int result)
+{
+	enum mm_change_event event = MM_CHANGE_QUIESCED;
+
+	t->change.told_epoch = job->opcode == MM_XOP_QUIESCE ? 0 : job->epoch;
+	if (job->opcode == MM_XOP_ACTIVATE)
+		event = result ? MM_CHANGE_ACTIVATE_FAILED : MM_CHANGE_ACTIVATED;
+	else if (job->opcode == MM_XOP_REPLAN)
+		event = result ? MM_CHANGE_REPLAN_FAILED : MM_CHANGE_REPLANNED;
+	mm_c_change_event(c, t, event);
+}
+
+void mm_c_change_xfer_up(struct mm_c_tenant *t)
+{
+	t->change.told_epoch = 0;
+}
+
+/* ---- requests ---- */
+
+/* The flag is a RESYNC that came with it: that of another thread may come late. */
+int mm_c_change_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	if (msg->epoch <= t->plan.epoch)
+		return 0; /* crossed with the end of that change */
+	if (t->change.state != MM_CHANGE_PREPARED || msg->epoch != t->plan.epoch + 1 ||
+	    msg->arg[0] & ~MM_PARKED_BROKEN)
+		return MM_E_PROTOCOL;
+	if (msg->arg[0] & MM_PARKED_BROKEN)
+		mm_c_change_event(c, t, MM_CHANGE_RESYNC);
+	return mm_c_change_event(c, t, MM_CHANGE_PARKED);
+}
+
+int mm_c_change_mapped(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	int r;
+
+	if (msg->epoch != t->plan.epoch || msg->arg[0] > t->n_layers)
+		return MM_E_PROTOCOL;
+	r = mm_c_change_event(c, t, MM_CHANGE_MAPPED);
+	if (r || msg->arg[0] < t->change.mapped)
+		return MM_E_PROTOCOL;
+	t->change.mapped = (uint32_t)msg->arg[0];
+	return 0;
+}
+
+int mm_c_change_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	if (msg->epoch < t->plan.epoch)
+		return 0;
+	if (msg->epoch != t->plan.epoch)
+		return MM_E_PROTOCOL;
+	return mm_c_change_event(c, t, msg->result ? MM_CHANGE_COMMIT_FAILED : MM_CHANGE_COMMITTED);
+}
+
+int mm_c_change_resync(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	(void)msg;
+	return mm_c_change_event(c, t, MM_CHANGE_RESYNC);
+}
+
+/* ---- settling ---- */
+
+static bool preload_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event *ret_event)
+{
+	copies_issue(c, t);
+	if (t->pre.error && !t->copies) {
+		*ret_event = MM_CHANGE_COPY_FAILED;
+		return true;
+	}
+	if (t->pre.done < t->pre.n || t->pre.error || !mm_c_burst(c))
+		return false;
+	*ret_event = MM_CHANGE_COPIED;
+	return true;
+}
+
+/* The null change: whatever else is wished, this plan's gates in order first. */
+static void mend(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (!t->change.broken || !mm_c_change_may(c, t) || !mm_c_burst(c))
+		return;
+	t->next_set = t->set;
+	change_start(c, t, t->plan.alpha);
+}
+
+/* Has something become possible that nobody reports? */
+static bool change_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event *ret_event)
+{
+	*ret_event = MM_CHANGE_ROOM;
+	switch (t->change.state) {
+	case MM_CHANGE_LOAD:
+	case MM_CHANGE_PRELOAD:
+		return preload_due(c, t, ret_event);
+	case MM_CHANGE_FULL_SWITCH:
+	case MM_CHANGE_FULL_DONE:
+	case MM_CHANGE_PART_RESUME:
+	case MM_CHANGE_PART_DONE:
+		return mm_c_burst(c);
+	case MM_CHANGE_PART_SWITCH:
+		/* The region must not be pulled from under an ACTIVATE. */
+		return mm_c_burst(c) && !t->ctl;
+	case MM_CHANGE_PART_WINDOW:
+		return t->change.mapped > t->change.open && mm_c_burst(c);
+	case MM_CHANGE_NONE:
+	case MM_CHANGE_STEADY:
+	case MM_CHANGE_PREPARED:
+	case MM_CHANGE_FULL_QUIESCE:
+	case MM_CHANGE_FULL_SWITCHED:
+	case MM_CHANGE_PART_REPLAN:
+	case MM_CHANGE_PART_QUIESCE:
+	case MM_CHANGE_STATES:
+		break;
+	}
+	return false;
 }
 
 void mm_c_change(struct mm_core *c, struct mm_c_tenant *t)
 {
-	if (preloading(t)) {
-		copies_issue(c, t);
-		if (t->pre.error && !t->copies)
-			preload_failed(c, t);
-		else if (t->pre.done < t->pre.n || t->pre.error || !mm_c_burst(c))
-			return;
-		else if (t->model == MM_MODEL_READY)
-			prepare(c, t);
-		else
-			t->switch_due = true;
-	}
-	if (t->switch_due && mm_c_burst(c))
-		switch_begin(c, t);
-	if (t->resume_due && mm_c_burst(c))
-		resume(c, t);
-	if (mm_c_window(t) && t->mapped > t->opened && mm_c_burst(c))
-		layers_open(c, t, t->mapped);
-	if (t->open_due && mm_c_burst(c))
-		change_done(c, t);
-	/* The null change: whatever else is wished, this plan's gates in order first. */
-	if (t->resync && t->plan.phase == MM_PLAN_STEADY && t->model == MM_MODEL_READY &&
-	    mm_c_change_may(c, t) && mm_c_burst(c)) {
-		t->next_set = t->set;
-		change_start(c, t, t->plan.alpha);
-	}
+	enum mm_change_event event;
+
+	while (change_due(c, t, &event))
+		mm_c_change_event(c, t, event);
+	if (t->change.state == MM_CHANGE_STEADY)
+		mend(c, t);
 }

@@ -235,6 +235,24 @@ const struct mm_core_plan *mm_core_plan(const struct mm_core *c, uint32_t tenant
 	return &t->plan;
 }
 
+static const enum mm_plan_phase phases[MM_CHANGE_STATES] = {
+	[MM_CHANGE_NONE] = MM_PLAN_STEADY,           [MM_CHANGE_LOAD] = MM_PLAN_PRELOAD,
+	[MM_CHANGE_STEADY] = MM_PLAN_STEADY,         [MM_CHANGE_PRELOAD] = MM_PLAN_PRELOAD,
+	[MM_CHANGE_PREPARED] = MM_PLAN_PREPARED,     [MM_CHANGE_FULL_QUIESCE] = MM_PLAN_QUIESCING,
+	[MM_CHANGE_FULL_SWITCH] = MM_PLAN_QUIESCING, [MM_CHANGE_FULL_SWITCHED] = MM_PLAN_SWITCHED,
+	[MM_CHANGE_FULL_DONE] = MM_PLAN_SWITCHED,    [MM_CHANGE_PART_SWITCH] = MM_PLAN_QUIESCING,
+	[MM_CHANGE_PART_REPLAN] = MM_PLAN_QUIESCING, [MM_CHANGE_PART_QUIESCE] = MM_PLAN_QUIESCING,
+	[MM_CHANGE_PART_RESUME] = MM_PLAN_QUIESCING, [MM_CHANGE_PART_WINDOW] = MM_PLAN_SWITCHED,
+	[MM_CHANGE_PART_DONE] = MM_PLAN_SWITCHED,
+};
+
+enum mm_plan_phase mm_core_plan_phase(const struct mm_core *c, uint32_t tenant)
+{
+	const struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+
+	return t ? phases[t->change.state] : MM_PLAN_STEADY;
+}
+
 uint32_t mm_core_slot_page(const struct mm_core *c, uint32_t tenant, uint32_t slot, uint32_t i)
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);

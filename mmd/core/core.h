@@ -362,7 +362,6 @@ struct mm_core_plan {
 	uint32_t alpha, beta, m, n_layers;
 	int32_t alpha_by_hand;  /* -1 = automatic */
 	uint32_t slots_by_hand; /* 0 = automatic */
-	enum mm_plan_phase phase;
 	uint64_t store;
 	uint64_t closed[MM_LAYER_WORDS]; /* layers that stay so until the tenant has mapped them */
 	struct mm_core_slot slot[2];
@@ -386,6 +385,8 @@ void mm_core_stats(const struct mm_core *core, struct mm_core_stats *ret_stats);
 bool mm_core_tenant(const struct mm_core *core, uint32_t tenant, struct mm_core_tenant *ret_tenant);
 /* The plan that is in force, or that is being switched to (for MM_ACT_PLAN). NULL: no model. */
 const struct mm_core_plan *mm_core_plan(const struct mm_core *core, uint32_t tenant);
+/* Of the change under way, in few words. */
+enum mm_plan_phase mm_core_plan_phase(const struct mm_core *core, uint32_t tenant);
 /* Pages of a slot, n_pages of them. */
 uint32_t mm_core_slot_page(const struct mm_core *core, uint32_t tenant, uint32_t slot, uint32_t i);
 enum mm_page_state mm_core_page(const struct mm_core *core, uint32_t page, uint32_t *ret_tenant);

@@ -102,22 +102,19 @@ static void control_issue(struct mm_core *c, struct mm_c_tenant *t, enum mm_xop 
 /* One control job per tenant at a time, so that xfer never sees two of them in doubtful order. */
 void mm_c_control(struct mm_core *c, struct mm_c_tenant *t)
 {
+	enum mm_xop op;
+
 	if (!c->xfer_up || t->ctl || !mm_c_burst(c))
 		return;
 	if (t->life != MM_LIFE_LIVE) {
 		/* It takes the swap space away, which running jobs still need. */
 		if (t->attached && !t->swap.jobs)
 			control_issue(c, t, MM_XOP_DETACH);
-	} else if (t->need_quiesce) {
-		t->need_quiesce = t->need_activate = false;
-		control_issue(c, t, MM_XOP_QUIESCE);
-	} else if (t->need_replan) {
-		t->need_replan = t->need_activate = false;
-		control_issue(c, t, MM_XOP_REPLAN);
-	} else if (t->need_activate) {
-		t->need_activate = false;
-		control_issue(c, t, MM_XOP_ACTIVATE);
+		return;
 	}
+	op = mm_c_change_control(t);
+	if (op != MM_XOP_NOP)
+		control_issue(c, t, op);
 }
 
 static void create_done(struct mm_core *c, const struct mm_c_job *j, int result, bool fatal)
@@ -170,21 +167,10 @@ static void control_done(struct mm_core *c, const struct mm_c_job *j, int result
 	struct mm_c_tenant *t = &c->tenant[j->tenant];
 
 	t->ctl = MM_JOB_NONE;
-	if (j->msg.opcode == MM_XOP_DETACH) {
+	if (j->msg.opcode == MM_XOP_DETACH)
 		t->attached = false;
-	} else if (t->life != MM_LIFE_LIVE) {
-		return;
-	} else if (j->msg.opcode == MM_XOP_QUIESCE) {
-		t->resume_due = t->partial;
-		t->switch_due = !t->partial;
-	} else if (result) {
-		/* In the window the tenant's library aborts, once it has mapped what it is at. */
-		if (!mm_c_window(t))
-			mm_c_emit(c, MM_ACT_ABORT, t);
-		mm_c_kick(c, t, "xfer could not serve its plan");
-	} else if (j->msg.opcode == MM_XOP_REPLAN) {
-		t->resume_due = true;
-	}
+	else if (t->life == MM_LIFE_LIVE)
+		mm_c_change_control_done(c, t, &j->msg, result);
 }
 
 /* @fatal: xfer died of it; it is not tried again. A QUIESCE or DETACH is then as good as done. */
@@ -231,19 +217,6 @@ int mm_core_on_job_done(struct mm_core *c, uint64_t now_ns, uint64_t job, int re
 	return 0;
 }
 
-/* A plan is served by xfer from its SWITCH until the next QUIESCE. */
-static void reactivate(struct mm_core *c)
-{
-	MM_FOREACH_TENANT(c, t)
-	{
-		bool waiting = t->ctl && c->job[t->ctl - 1].msg.opcode == MM_XOP_ACTIVATE;
-
-		if (t->life == MM_LIFE_LIVE && t->plan.m && !waiting &&
-		    (t->plan.phase != MM_PLAN_QUIESCING || t->resume_due))
-			t->need_activate = true;
-	}
-}
-
 void mm_core_on_xfer_up(struct mm_core *c, uint64_t now_ns, uint64_t xfer_epoch)
 {
 	uint32_t next;
@@ -266,7 +239,8 @@ void mm_core_on_xfer_up(struct mm_core *c, uint64_t now_ns, uint64_t xfer_epoch)
 		else
 			push(c, j);
 	}
-	reactivate(c);
+	MM_FOREACH_TENANT(c, t)
+	mm_c_change_xfer_up(t);
 	mm_c_settle(c, now_ns);
 }
 

@@ -40,7 +40,7 @@ static void ask_chunks(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
 
 static bool asked(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return (t->kv.reclaiming && t->kv.held) || t->plan.phase == MM_PLAN_PREPARED ||
+	return (t->kv.reclaiming && t->kv.held) || t->change.state == MM_CHANGE_PREPARED ||
 	       (t->ask_until_ns && t->kv.held && mm_c_over(c, t->account));
 }
 

@@ -12,8 +12,8 @@
 /* May its plan be changed now, by anybody? */
 bool mm_c_changeable(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->life == MM_LIFE_LIVE && t->model == MM_MODEL_READY && !t->kicked && !t->resync &&
-	       t->plan.phase == MM_PLAN_STEADY && c->now_ns >= t->retry_ns && mm_c_change_may(c, t);
+	return t->life == MM_LIFE_LIVE && t->change.state == MM_CHANGE_STEADY && !t->kicked &&
+	       !t->change.broken && c->now_ns >= t->retry_ns && mm_c_change_may(c, t);
 }
 
 bool mm_c_lends_by_itself(const struct mm_core *c, const struct mm_c_tenant *t)

@@ -102,7 +102,6 @@ static void end(struct mm_core *c, struct mm_c_tenant *t)
 	revoke_all(c, t);
 	t->life = MM_LIFE_ENDING;
 	t->kv.want = t->kv.held = 0;
-	t->plan.phase = MM_PLAN_STEADY;
 }
 
 void mm_core_on_disconnect(struct mm_core *c, uint64_t now_ns, uint32_t tenant)
@@ -114,7 +113,7 @@ void mm_core_on_disconnect(struct mm_core *c, uint64_t now_ns, uint32_t tenant)
 		return;
 	t->connected = false;
 	t->revoke_at_ns = c->now_ns + c->opts.revoke_ns;
-	if (!t->bye && t->model != MM_MODEL_NONE && !mm_c_window(t))
+	if (!t->bye && t->model != MM_MODEL_NONE && !mm_c_change_in_window(t))
 		mm_c_emit(c, MM_ACT_ABORT, t);
 	end(c, t);
 	mm_c_settle(c, now_ns);
@@ -183,21 +182,6 @@ static int bye(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *ms
 	return 0;
 }
 
-/*
- * A full change under way puts the gates in order too; one that was only prepared becomes full. A partial
- * one leaves gates as they are, and another one has to follow it.
- */
-static int resync(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
-{
-	(void)c;
-	(void)msg;
-	if (t->model != MM_MODEL_READY)
-		return MM_E_PROTOCOL;
-	if (t->plan.phase < MM_PLAN_QUIESCING || t->partial)
-		t->resync = true;
-	return 0;
-}
-
 static int nop(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	(void)c;
@@ -215,10 +199,10 @@ static const struct {
 	[MM_OP_KV_DECLARE] = { mm_c_kv_declare, 4, false, false },
 	[MM_OP_KV_WANT] = { mm_c_kv_want, 1, false, false },
 	[MM_OP_KV_RELEASE] = { mm_c_kv_release, 1, false, false },
-	[MM_OP_PARKED] = { mm_c_parked, 1, true, false },
-	[MM_OP_MAPPED] = { mm_c_mapped, 1, true, false },
-	[MM_OP_COMMITTED] = { mm_c_committed, 0, true, true },
-	[MM_OP_RESYNC] = { resync, 0, true, false },
+	[MM_OP_PARKED] = { mm_c_change_parked, 1, true, false },
+	[MM_OP_MAPPED] = { mm_c_change_mapped, 1, true, false },
+	[MM_OP_COMMITTED] = { mm_c_change_committed, 0, true, true },
+	[MM_OP_RESYNC] = { mm_c_change_resync, 0, true, false },
 	[MM_OP_BYE] = { bye, 0, false, false },
 	[MM_OP_TURN_JOIN] = { mm_c_turn_join, 3, false, false },
 	[MM_OP_TURN_WANT] = { mm_c_turn_want, 0, false, false },

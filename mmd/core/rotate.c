@@ -20,7 +20,7 @@
 /* Layers that are away, or will be when the change under way is done. */
 static uint32_t layers_lent(const struct mm_c_tenant *t)
 {
-	return t->plan.phase == MM_PLAN_STEADY ? t->plan.alpha : t->next_alpha;
+	return mm_c_changing(t) ? t->next_alpha : t->plan.alpha;
 }
 
 static uint64_t lent_pages(const struct mm_c_tenant *t)
@@ -105,7 +105,7 @@ static uint64_t dear_pages(const struct mm_core *c, struct mm_c_tenant *t)
 {
 	uint32_t lent = layers_lent(t), pays;
 
-	if (!lent || t->plan.phase != MM_PLAN_STEADY)
+	if (!lent || mm_c_changing(t))
 		return 0;
 	pays = mm_c_alpha_pays(c, t, kv_held(c));
 	if (lent <= pays)
@@ -276,6 +276,6 @@ void mm_c_note_home(struct mm_core *c)
 {
 	const struct mm_c_tenant *t = c->turn.holder;
 
-	if (t && !c->turn.home_ns && t->plan.phase == MM_PLAN_STEADY && !t->plan.alpha)
+	if (t && !c->turn.home_ns && !mm_c_changing(t) && !t->plan.alpha)
 		c->turn.home_ns = c->now_ns;
 }

@@ -61,8 +61,7 @@ static bool same_pages(const struct mm_c_tenant *t)
 /* The set in force could be one of plan.h's: one of layers.h's may have more layers. */
 static bool regular(const struct mm_c_tenant *t)
 {
-	return t->plan.phase == MM_PLAN_STEADY &&
-	       t->plan.m == mm_plan_cycling(t->plan.alpha, t->plan.beta);
+	return !mm_c_changing(t) && t->plan.m == mm_plan_cycling(t->plan.alpha, t->plan.beta);
 }
 
 void mm_c_sets_claim(struct mm_c_tenant *t)

@@ -4,7 +4,7 @@
  *
  * Concept:    The core is one struct of plain parts: ledger, accounts, jobs, tenants, a queue of
  *             actions. Its files split by what happens to a tenant: life.c (joins, ends), kv.c (chunks),
- *             change.c (model load and plan changes: one state machine), jobs.c (xfer), controller.c
+ *             change.c (model load and plan changes: the table in change.h), jobs.c (xfer), controller.c
  *             (when, whose, how many), settle.c (what every event ends with), check.c (invariants).
  * Settling:   an event changes state, then mm_c_settle() does everything that has become possible. It is
  *             idempotent: settling twice without an event between does nothing the second time.
@@ -16,6 +16,7 @@
 
 #include "libclient/protocol/xplan.h"
 #include "mmd/core/account.h"
+#include "mmd/core/change.h"
 #include "mmd/core/core.h"
 #include "mmd/core/layers.h"
 #include "mmd/core/ledger.h"
@@ -191,9 +192,8 @@ struct mm_c_tenant {
 	uint64_t suspect_steps;
 
 	/* xfer */
-	bool attached; /* since its join, until DETACH is done */
-	uint32_t ctl;  /* slot + 1 of its one control job */
-	bool need_activate, need_quiesce, need_replan;
+	bool attached;   /* since its join, until DETACH is done */
+	uint32_t ctl;    /* slot + 1 of its one control job */
 	uint32_t copies; /* COPY jobs under way */
 
 	/* model */
@@ -221,13 +221,7 @@ struct mm_c_tenant {
 	uint64_t change_ns;   /* when the change under way began */
 	uint64_t spent_ns;    /* its changes so far last until then, at one each opts.change_ns */
 	uint64_t change_gain; /* pages that it sets free */
-	bool switch_due;      /* xfer is quiescent: SWITCH as soon as the queue has room */
-	bool partial;    /* the change under way lets steps go on (Documentation/protocol.md) */
-	bool resume_due; /* xfer has gone over: SWITCH */
-	bool open_due;   /* COMMITTED: the layers that changed are let in */
-	uint32_t mapped, opened;       /* layers, from the first: it says; we let it */
-	uint64_t home[MM_LAYER_WORDS]; /* layers that this change makes resident */
-	bool resync;
+	struct mm_change change;
 	uint32_t target;        /* alpha that the controller wants */
 	uint64_t taken_ns;      /* last time that layers were taken */
 	uint64_t relieved_ns;   /* last time that some came home as it streamed too much */
@@ -468,30 +462,6 @@ void mm_c_kv_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks);
 bool mm_c_kv_hears(const struct mm_c_tenant *t);
 uint32_t mm_c_kv_chunk_page(const struct mm_c_tenant *t, uint32_t chunk, uint32_t i);
 bool mm_c_kv_holds(const struct mm_c_tenant *t, uint32_t chunk);
-
-/* change.c */
-/* Begins a change to @alpha if the pages that it needs are free and within the budget. False: not
- * now. */
-bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
-		       uint64_t budget_pages);
-/* Has its plan not been changed too often of late? Whoever begins a change, for whatever reason, waits until then. */
-bool mm_c_change_may(const struct mm_core *c, const struct mm_c_tenant *t);
-/* When a change that waits for that may begin; UINT64_MAX: none has to. */
-uint64_t mm_c_change_deadline(const struct mm_core *c);
-void mm_c_change(struct mm_core *c, struct mm_c_tenant *t);
-int mm_c_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
-int mm_c_mapped(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
-int mm_c_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
-void mm_c_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int result);
-void mm_c_change_cancel(struct mm_core *c, struct mm_c_tenant *t);
-/* Steps run while it maps: an ABORT would let them onto addresses where nothing is mapped. */
-static inline bool mm_c_window(const struct mm_c_tenant *t)
-{
-	return t->partial && t->plan.phase == MM_PLAN_SWITCHED;
-}
-/* Preloads the waiting model's pages if they are free. */
-bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t);
-void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why);
 
 /* sets.c: which layers, for this tenant's model. alpha counts mean layers' worth of pages. */
 /* A model was laid out that may cycle. */

@@ -19,7 +19,7 @@ static uint64_t expected_of(const struct mm_core *c, const struct mm_c_tenant *t
 
 	if (t->life != MM_LIFE_LIVE || t->kicked)
 		return 0;
-	if (t->plan.phase != MM_PLAN_STEADY && t->model == MM_MODEL_READY &&
+	if (mm_c_changing(t) && t->model == MM_MODEL_READY &&
 	    c->now_ns - t->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
 		pages = t->change_gain;
 	if (c->now_ns < t->kv.reclaim_until_ns && !t->kv.deaf)

@@ -10,41 +10,23 @@ const char *const cover_event_name[COVER_EVENT_COUNT] = { COVER_EVENTS(COVER_NAM
 
 /* ---- states ---- */
 
-static bool control_runs(const struct mm_core *c, const struct mm_c_tenant *t, enum mm_xop op)
-{
-	return t->ctl && c->job[t->ctl - 1].msg.opcode == op;
-}
-
-/* PARKED came, SWITCH is not out yet. */
-static enum cover_state state_parked(const struct mm_core *c, const struct mm_c_tenant *t)
-{
-	if (!t->partial)
-		return t->switch_due ? COVER_F_SWITCH_DUE : COVER_F_QUIESCE;
-	if (t->switch_due)
-		return COVER_P_SWITCH_DUE;
-	if (t->resume_due)
-		return COVER_P_RESUME_DUE;
-	return t->need_replan || control_runs(c, t, MM_XOP_REPLAN) ? COVER_P_REPLAN
-								   : COVER_P_QUIESCE;
-}
-
-static enum cover_state state_of_change(const struct mm_core *c, const struct mm_c_tenant *t)
-{
-	if (t->open_due)
-		return COVER_DONE_DUE;
-	switch (t->plan.phase) {
-	case MM_PLAN_STEADY:
-		return COVER_STEADY;
-	case MM_PLAN_PRELOAD:
-		return COVER_PRELOAD;
-	case MM_PLAN_PREPARED:
-		return COVER_PREPARED;
-	case MM_PLAN_QUIESCING:
-		return state_parked(c, t);
-	default:
-		return t->partial ? COVER_P_WINDOW : COVER_F_SWITCHED;
-	}
-}
+static const enum cover_state of_change[MM_CHANGE_STATES] = {
+	[MM_CHANGE_NONE] = COVER_NONE,
+	[MM_CHANGE_LOAD] = COVER_LOAD,
+	[MM_CHANGE_STEADY] = COVER_STEADY,
+	[MM_CHANGE_PRELOAD] = COVER_PRELOAD,
+	[MM_CHANGE_PREPARED] = COVER_PREPARED,
+	[MM_CHANGE_FULL_QUIESCE] = COVER_F_QUIESCE,
+	[MM_CHANGE_FULL_SWITCH] = COVER_F_SWITCH_DUE,
+	[MM_CHANGE_FULL_SWITCHED] = COVER_F_SWITCHED,
+	[MM_CHANGE_FULL_DONE] = COVER_DONE_DUE,
+	[MM_CHANGE_PART_SWITCH] = COVER_P_SWITCH_DUE,
+	[MM_CHANGE_PART_REPLAN] = COVER_P_REPLAN,
+	[MM_CHANGE_PART_QUIESCE] = COVER_P_QUIESCE,
+	[MM_CHANGE_PART_RESUME] = COVER_P_RESUME_DUE,
+	[MM_CHANGE_PART_WINDOW] = COVER_P_WINDOW,
+	[MM_CHANGE_PART_DONE] = COVER_DONE_DUE,
+};
 
 enum cover_state cover_state(const struct mm_core *core, uint32_t tenant)
 {
@@ -56,15 +38,7 @@ enum cover_state cover_state(const struct mm_core *core, uint32_t tenant)
 		return COVER_ENDING;
 	if (t->kicked)
 		return COVER_KICKED;
-	switch (t->model) {
-	case MM_MODEL_NONE:
-	case MM_MODEL_WAITING:
-		return COVER_NONE;
-	case MM_MODEL_LOADING:
-		return t->switch_due ? COVER_F_SWITCH_DUE : COVER_LOAD;
-	default:
-		return state_of_change(core, t);
-	}
+	return of_change[t->change.state];
 }
 
 /* ---- events ---- */
@@ -97,7 +71,7 @@ static void event_note(struct cover *cover, struct world *w, uint32_t tenant,
 static void on_parked(struct cover *cover, struct world *w, const struct mm_c_tenant *t,
 		      const struct mm_msg *msg)
 {
-	if (t->plan.phase == MM_PLAN_PREPARED && t->resync)
+	if (t->change.state == MM_CHANGE_PREPARED && t->change.broken)
 		cover->counts->null_changes++;
 	event_note(cover, w, t->id,
 		   msg->epoch <= t->plan.epoch ? COVER_ON_PARKED_STALE

@@ -38,7 +38,8 @@ static uint64_t check_tenant(struct ms_tenant *t)
 {
 	const struct mm_core_plan *plan = mm_core_plan(t->dev->core, t->id);
 
-	if (t->c.model_ready && plan && plan->phase == MM_PLAN_STEADY && !t->c.busy &&
+	if (t->c.model_ready && plan && !t->c.busy &&
+	    mm_core_plan_phase(t->dev->core, t->id) == MM_PLAN_STEADY &&
 	    t->model_pages != plan_pages(t, plan))
 		ms_fail(t->sim,
 			"tenant %s does not map its resident layers and slots, and only them",

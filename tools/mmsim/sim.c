@@ -236,7 +236,8 @@ static bool planned(struct ms_tenant *t)
 		ms_fail(t->sim, "tenant %s: of its %u layers, at most %u can be away", t->name,
 			t->n_layers, most);
 	ms_shell_settle(t->dev);
-	return plan->alpha == (uint32_t)o->alpha && plan->phase == MM_PLAN_STEADY && !t->c.busy;
+	return plan->alpha == (uint32_t)o->alpha &&
+	       mm_core_plan_phase(t->dev->core, t->id) == MM_PLAN_STEADY && !t->c.busy;
 }
 
 /* Models first, then KV; requests arrive when all have what they have from the beginning. */

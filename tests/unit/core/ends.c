@@ -79,7 +79,7 @@ static void test_words_behind_a_bye(void **state)
 	w_run(w);
 	assert_int_equal(mm_core_plan_set(w->core, w->now_ns, p->tenant, 2, 1, &max), 0);
 	w_drain(w);
-	assert_int_equal(mm_core_plan(w->core, p->tenant)->phase, MM_PLAN_PREPARED);
+	assert_int_equal(mm_core_plan_phase(w->core, p->tenant), MM_PLAN_PREPARED);
 	for (uint32_t i = 0; i < w->opts.pages; i++)
 		w->page[i].holders = 0;
 	assert_int_equal(w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_BYE }), 0);

@@ -68,7 +68,7 @@ static void commit(const struct w_proc *p)
 {
 	mm_core_on_request(w->core, w->now_ns, p->tenant,
 			   &(struct mm_msg){ .opcode = MM_OP_COMMITTED, .epoch = 3 });
-	assert_int_equal(mm_core_plan(w->core, p->tenant)->phase, MM_PLAN_STEADY);
+	assert_int_equal(mm_core_plan_phase(w->core, p->tenant), MM_PLAN_STEADY);
 	mm_core_check(w->core);
 }
 
@@ -91,7 +91,7 @@ static void the_order_of_a_full_change(void **state)
 	a = expect_kinds(order, MM_ARRAY_SIZE(order));
 	assert_int_equal(a.msg.opcode, MM_XOP_ACTIVATE);
 	assert_int_equal(a.msg.epoch, 3);
-	assert_int_equal(mm_core_plan(w->core, p->tenant)->phase, MM_PLAN_SWITCHED);
+	assert_int_equal(mm_core_plan_phase(w->core, p->tenant), MM_PLAN_SWITCHED);
 	/* Pages that left are scrubbed only after COMMITTED. */
 	commit(p);
 }
@@ -181,7 +181,7 @@ static void steps_go_on_while_it_maps(void **state)
 		if (!w_xfer_work(w, 1, 0) && !p->mapping)
 			w_proc_event(w, p);
 	}
-	assert_int_equal(plan(p)->phase, MM_PLAN_SWITCHED);
+	assert_int_equal(mm_core_plan_phase(w->core, p->tenant), MM_PLAN_SWITCHED);
 	for (uint32_t i = 0; i < 100; i++) {
 		ran += w_proc_step(w, p);
 		w_xfer_stream(w, p);
