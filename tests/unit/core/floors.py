@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Floors of mmd/core: nothing calls or includes what is above it, and no files lie in a circle.
+
+usage: floors.py NM ARCHIVE SOURCE_DIR [--print]
+
+Calls are read from the symbols of the compiled objects, so a call through a macro counts too. What still offends
+is listed in floors.allow; the list must name neither more nor less than what there is. --print writes it.
+"""
+import collections
+import os
+import re
+import subprocess
+import sys
+
+# From the top. A file may use what is on its own floor or below; API headers are everybody's.
+FLOORS = {
+    "front": "core.c life.c settle.c ladder.c check.c tune.c state.h",
+    "market": "controller.c controller.h policy.c naive.c naive.h lend.c lend.h rotate.c worth.c supply.c turn.c kv.c "
+              "forecast.c forecast.h order.c",
+    "plan": "plan.c plan.h layers.c layers.h sets.c change.c swap.c swap.h",
+    "book": "account.c account.h ledger.c ledger.h pages.c quota.c health.c",
+    "out": "queue.c jobs.c",
+}
+API = {"core.h", "tune.h"}
+
+HEIGHT = {}
+for height, names in enumerate(reversed(FLOORS.values())):
+    HEIGHT.update(dict.fromkeys(names.split(), height))
+
+
+def symbols(nm, archive):
+    """Returns the file that defines each global symbol, and the symbols that each file lacks."""
+    defined, lacks, name = {}, collections.defaultdict(set), None
+    for line in subprocess.run([nm, "-g", archive], check=True, capture_output=True, text=True).stdout.splitlines():
+        if line.endswith(".o:"):
+            name = line[:-3]
+        elif line.strip():
+            kind, symbol = line.split()[-2:]
+            if kind == "U":
+                lacks[name].add(symbol)
+            else:
+                defined[symbol] = name
+    return defined, lacks
+
+
+def calls(nm, archive):
+    """Returns which symbols each pair of files has in common: {(caller, callee): {symbol}}."""
+    defined, lacks = symbols(nm, archive)
+    edges = collections.defaultdict(set)
+    for name, wanted in lacks.items():
+        for symbol in wanted & defined.keys():
+            edges[name, defined[symbol]].add(symbol)
+    return edges
+
+
+def includes(source_dir):
+    for name in sorted(os.listdir(source_dir)):
+        if not name.endswith((".c", ".h")):
+            continue
+        with open(os.path.join(source_dir, name), encoding="utf-8") as source:
+            for header in re.findall(r'#include "mmd/core/([^"]+)"', source.read()):
+                yield name, header
+
+
+def circles(edges):
+    """Returns the sets of more than one file of which each reaches each other (Tarjan)."""
+    to, index, low, stack, found = collections.defaultdict(list), {}, {}, [], []
+    for caller, callee in sorted(edges):
+        to[caller].append(callee)
+
+    def visit(name):
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in to[name]:
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[name] = min(low[name], low[other])
+        if low[name] == index[name]:
+            at = stack.index(name)
+            found.append(stack[at:])
+            del stack[at:]
+
+    for name in sorted(to):
+        if name not in index:
+            visit(name)
+    return [sorted(circle) for circle in found if len(circle) > 1]
+
+
+def offences(nm, archive, source_dir):
+    edges = calls(nm, archive)
+    for (caller, callee), names in sorted(edges.items()):
+        if HEIGHT[callee] > HEIGHT[caller]:
+            yield f"{caller} calls {callee}: {' '.join(sorted(names))}"
+    for circle in circles(edges):
+        yield f"circle: {' '.join(circle)}"
+    for name, header in includes(source_dir):
+        if header not in API and HEIGHT[header] > HEIGHT[name]:
+            yield f"{name} includes {header}"
+
+
+def main():
+    nm, archive, source_dir = sys.argv[1:4]
+    files = {name for name in os.listdir(source_dir) if name.endswith((".c", ".h"))} - API
+    if files != HEIGHT.keys():
+        sys.exit(f"no floor is known of, or no such file: {sorted(files ^ HEIGHT.keys())}")
+    found = list(offences(nm, archive, source_dir))
+    if "--print" in sys.argv:
+        print("\n".join(found))
+        return
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "floors.allow"), encoding="utf-8") as allow:
+        allowed = allow.read().splitlines()
+    for line in sorted(set(found) - set(allowed)):
+        print(f"offends: {line}")
+    for line in sorted(set(allowed) - set(found)):
+        print(f"does not offend any more, take it from floors.allow: {line}")
+    sys.exit(set(found) != set(allowed))
+
+
+main()
