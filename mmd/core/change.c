@@ -333,7 +333,7 @@ static void change_start(struct mm_core *c, struct mm_c_tenant *t, uint32_t alph
 	mm_c_change_event(c, t, MM_CHANGE_BEGIN);
 }
 
-bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
+bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha, uint32_t slots,
 		       uint64_t budget_pages)
 {
 	uint64_t need;
@@ -342,7 +342,7 @@ bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 	mm_assert(alpha <= t->alpha_max);
 	if (!mm_c_change_may(c, t) || !mm_c_burst(c))
 		return false;
-	need = mm_c_change_set(c, t, alpha, budget_pages, &t->next_set);
+	need = mm_c_change_set(c, t, alpha, slots, budget_pages, &t->next_set);
 	if (need > budget_pages || !mm_c_reservable(c, t, need))
 		return false;
 	change_start(c, t, alpha);

@@ -141,9 +141,9 @@ int mm_c_change_event(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_e
 bool mm_c_changing(const struct mm_c_tenant *t);
 /* All that has become possible without an event. */
 void mm_c_change(struct mm_core *c, struct mm_c_tenant *t);
-/* Begins a change to @alpha if the pages that it needs are free and within the budget. False: not
- * now. */
-bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
+/* Begins a change to @alpha, with @slots as of mm_c_change_set(), if the pages that it needs are free and within
+ * the budget. False: not now. */
+bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha, uint32_t slots,
 		       uint64_t budget_pages);
 /* Has its plan not been changed too often of late? Whoever begins a change, for whatever reason, waits until then. */
 bool mm_c_change_may(const struct mm_core *c, const struct mm_c_tenant *t);

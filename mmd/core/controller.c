@@ -42,18 +42,21 @@ static uint64_t big_since(const struct mm_c_tenant *t)
 
 static uint64_t big_need(const struct mm_core *c, const struct mm_c_tenant *t)
 {
+	uint32_t alpha = (uint32_t)t->plan.alpha_by_hand;
 	struct mm_plan_set set;
 
 	if (t->model == MM_MODEL_WAITING)
 		return t->entries;
-	return mm_c_change_set(c, t, (uint32_t)t->plan.alpha_by_hand, 0, &set);
+	return mm_c_change_set(c, t, alpha, mm_c_policy_slots(c, t, alpha), 0, &set);
 }
 
 static bool big_begin(struct mm_core *c, struct mm_c_tenant *t, uint64_t budget)
 {
+	uint32_t alpha = (uint32_t)t->plan.alpha_by_hand;
+
 	if (t->model == MM_MODEL_WAITING)
 		return budget >= t->entries && mm_c_model_begin(c, t);
-	return mm_c_change_begin(c, t, (uint32_t)t->plan.alpha_by_hand, budget);
+	return mm_c_change_begin(c, t, alpha, mm_c_policy_slots(c, t, alpha), budget);
 }
 
 static bool older(const struct mm_core *c, const struct mm_c_tenant *a, const struct mm_c_tenant *b)

@@ -49,6 +49,14 @@ struct mm_policy_ops {
 };
 
 const struct mm_policy_ops *mm_policy_get(enum mm_policy policy);
+
+/* As many slots as the policy has for @alpha layers away; 0: it does not say. */
+static inline uint32_t mm_c_policy_slots(const struct mm_core *c, const struct mm_c_tenant *t,
+					 uint32_t alpha)
+{
+	return c->policy->slots ? c->policy->slots(c, t, alpha) : 0;
+}
+
 /* No open step and no work for idle_ns, or not its turn. */
 bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t);
 /* When the controller wants to look again without an event; UINT64_MAX: never. */

@@ -119,7 +119,8 @@ static uint64_t layers_take(struct mm_core *c, struct mm_c_tenant *t, uint32_t m
 {
 	if (!more || dry)
 		return more * mm_c_layer_pages(t);
-	if (!mm_c_change_begin(c, t, t->plan.alpha + more, 0))
+	if (!mm_c_change_begin(c, t, t->plan.alpha + more,
+			       mm_c_policy_slots(c, t, t->plan.alpha + more), 0))
 		return 0;
 	t->target = t->next_alpha;
 	t->taken_ns = c->now_ns;
@@ -209,7 +210,7 @@ bool mm_c_return_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages
 		to = back >= t->plan.m ? 0 : alpha - (uint32_t)MM_MIN(back, alpha - 1);
 		if (to >= alpha)
 			return false;
-		if (mm_c_change_begin(c, t, to, pages)) {
+		if (mm_c_change_begin(c, t, to, mm_c_policy_slots(c, t, to), pages)) {
 			t->target = to;
 			return true;
 		}

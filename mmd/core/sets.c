@@ -348,7 +348,8 @@ static uint64_t choose_within(const struct mm_core *c, const struct mm_c_tenant 
 }
 
 /* 1 or 2 where there is no choice, 0 where there is. */
-static uint32_t slots_wanted(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha)
+static uint32_t slots_wanted(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
+			     uint32_t slots)
 {
 	if (!mm_c_alpha_possible(t, alpha, 2))
 		return 1;
@@ -356,8 +357,8 @@ static uint32_t slots_wanted(const struct mm_core *c, const struct mm_c_tenant *
 		return t->plan.slots_by_hand;
 	if (c->opts.slots)
 		return c->opts.slots;
-	if (c->policy->slots)
-		return c->policy->slots(c, t, alpha);
+	if (slots)
+		return slots;
 	return t->plan.m && alpha == t->plan.alpha ? t->plan.beta : 0;
 }
 
@@ -379,9 +380,9 @@ static uint32_t better_slots(const struct mm_core *c, const struct mm_c_tenant *
 }
 
 uint64_t mm_c_change_set(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
-			 uint64_t budget_pages, struct mm_plan_set *ret_set)
+			 uint32_t slots, uint64_t budget_pages, struct mm_plan_set *ret_set)
 {
-	uint32_t beta = slots_wanted(c, t, alpha);
+	uint32_t beta = slots_wanted(c, t, alpha, slots);
 	struct mm_plan_set two;
 	uint64_t need, need_two;
 

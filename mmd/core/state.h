@@ -475,9 +475,12 @@ uint64_t mm_c_away_pages(const struct mm_c_tenant *t, uint32_t alpha);
 uint64_t mm_c_slots_pages(const struct mm_c_tenant *t, const struct mm_plan_set *set);
 /* Pages for slots beyond those of the old slots and of the layers that leave. */
 uint64_t mm_c_blank_pages(const struct mm_c_tenant *t, const struct mm_plan_set *next);
-/* The set, slots included, that @alpha would mean. Return: pages that it needs. */
+/*
+ * The set, slots included, that @alpha would mean. @slots: how many it is to have where neither the model nor the
+ * operator says it; 0: whichever makes the shorter step. Return: pages that it needs.
+ */
 uint64_t mm_c_change_set(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
-			 uint64_t budget_pages, struct mm_plan_set *ret_set);
+			 uint32_t slots, uint64_t budget_pages, struct mm_plan_set *ret_set);
 /* By what was measured: a step with this set; does streaming make no step longer. */
 /* With other times of a mean layer's computation and a largest one's transfer. */
 uint64_t mm_c_set_step_at(const struct mm_c_tenant *t, const struct mm_plan_set *set,

@@ -125,7 +125,8 @@ static bool hides(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t
 	uint32_t slow;
 
 	if (alpha != t->plan.alpha)
-		mm_c_change_set(c, t, alpha, alpha < t->plan.alpha ? UINT64_MAX : 0, &set);
+		mm_c_change_set(c, t, alpha, mm_c_policy_slots(c, t, alpha),
+				alpha < t->plan.alpha ? UINT64_MAX : 0, &set);
 	slow = slow_permille(t, &set, limit->t_t_ns);
 	return slow <= limit->slow_permille &&
 	       link_permille(c, t, &set, slow) <= limit->link_permille;
@@ -233,7 +234,7 @@ static uint32_t slow_at(const struct mm_core *c, const struct mm_c_tenant *t, ui
 
 	if (!alpha)
 		return 0;
-	mm_c_change_set(c, t, alpha, 0, &set);
+	mm_c_change_set(c, t, alpha, mm_c_policy_slots(c, t, alpha), 0, &set);
 	return slow_permille(t, &set, alone_ns(c, t));
 }
 

@@ -17,7 +17,7 @@ FLOORS = {
     "front": "core.c life.c settle.c ladder.c check.c tune.c state.h",
     "market": "controller.c controller.h policy.c naive.c naive.h lend.c lend.h rotate.c worth.c supply.c turn.c kv.c "
               "forecast.c forecast.h order.c",
-    "plan": "plan.c plan.h layers.c layers.h sets.c change.c swap.c swap.h",
+    "plan": "plan.c plan.h layers.c layers.h sets.c change.c change.h change_rows.c swap.c swap.h",
     "book": "account.c account.h ledger.c ledger.h pages.c quota.c health.c",
     "out": "queue.c jobs.c",
 }
