@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "mm/base.h"
+#include "mmd/core/wish.h"
 #include "mmd/core/forecast.h"
 #include "mmd/core/lend.h"
 
@@ -162,7 +163,7 @@ static uint32_t kv_waiting(const struct mm_core *c, struct mm_c_tenant **ret)
 	uint32_t n = 0;
 
 	MM_FOREACH_TENANT(c, t)
-	if (mm_c_kv_unmet(c, t))
+	if (mm_c_kv_unmet(t))
 		ret[n++] = t;
 	mm_c_sort(c, ret, n, mm_c_served_before);
 	return n;
@@ -177,13 +178,13 @@ static bool kv_keeps(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
 	uint64_t soon = mm_c_account_soon(c, t->account), supply = mm_c_supply_for(c, t->account);
 
 	if ((soon < t->kv.chunk_pages || supply < kept + t->kv.chunk_pages) &&
-	    c->now_ns - t->kv.since_ns < mm_c_time(c, MM_TURN_NS)) {
-		t->kv.kept_ns = 0;
+	    c->now_ns - t->wish->since_ns < mm_c_time(c, MM_TURN_NS)) {
+		t->wish->kept_ns = 0;
 		return false;
 	}
-	if (!t->kv.kept_ns)
-		t->kv.kept_ns = MM_MAX(c->now_ns, 1);
-	if (c->now_ns - t->kv.kept_ns <= mm_c_time(c, MM_TURN_NS))
+	if (!t->wish->kept_ns)
+		t->wish->kept_ns = MM_MAX(c->now_ns, 1);
+	if (c->now_ns - t->wish->kept_ns <= mm_c_time(c, MM_TURN_NS))
 		return true;
 	mm_c_kv_turn(c, t);
 	return false;
@@ -247,7 +248,7 @@ static uint64_t kv_need(struct mm_core *c)
 		c->account[i].wish = 0;
 	MM_FOREACH_TENANT(c, t)
 	if (!mm_c_turn_comes(c, t))
-		c->account[t->account].wish += (uint64_t)mm_c_kv_unmet(c, t) * t->kv.chunk_pages;
+		c->account[t->account].wish += (uint64_t)mm_c_kv_unmet(t) * t->kv.chunk_pages;
 	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		uint64_t kept = mm_account_unused_min(&c->account[i]), may;
 		uint64_t wish = c->account[i].wish;
@@ -294,14 +295,14 @@ static void deny(struct mm_core *c, uint64_t coming)
 		struct mm_c_tenant *t = wait[i];
 		struct mm_account *a = &c->account[t->account];
 
-		if (covered(t, mm_c_kv_unmet(c, t), &coming, a))
+		if (covered(t, mm_c_kv_unmet(t), &coming, a))
 			continue;
 		mm_c_kv_deny(c, t,
 			     mm_c_quota_binds(c, t) && a->room < t->kv.chunk_pages ? -EDQUOT
 										   : -ENOSPC);
 	}
 	MM_FOREACH_TENANT(c, t)
-	if (t->life == MM_LIFE_LIVE && t->kv.want > t->kv.held && !mm_c_kv_unmet(c, t))
+	if (t->life == MM_LIFE_LIVE && t->wish->want > t->kv.held && !mm_c_kv_unmet(t))
 		mm_c_kv_deny(c, t, -ENOSPC);
 }
 
@@ -365,9 +366,8 @@ uint64_t mm_c_controller_deadline(const struct mm_core *c)
 
 	MM_FOREACH_TENANT(c, t)
 	look |= t->life == MM_LIFE_LIVE &&
-		(is_big(c, t) || (t->plan.alpha && t->plan.alpha_by_hand < 0) ||
-		 mm_c_kv_unmet(c, t) || (t->kv.want > t->kv.held && !t->kv.told) ||
-		 c->settled_ns < t->retry_ns);
+		(is_big(c, t) || (t->plan.alpha && t->plan.alpha_by_hand < 0) || mm_c_kv_unmet(t) ||
+		 (t->wish->want > t->kv.held && !t->wish->told) || c->settled_ns < t->retry_ns);
 	/* From the last look, not from now: statistics come more often, and would put it off for ever. */
 	return look ? c->settled_ns + mm_c_time(c, LOOK_NS) : UINT64_MAX;
 }

@@ -14,7 +14,7 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/policy.h"
 
 #define MM_LEND_MAX_PERMILLE  700
 #define MM_LINK_PERMILLE      900
@@ -32,30 +32,6 @@
 #define MM_STOP_NS            (60 * MM_NS_PER_S)
 #define MM_KILL_WINDOW_NS     (60 * MM_NS_PER_S)
 #define MM_KILL_MAX           8
-
-struct mm_policy_ops {
-	bool forecast;  /* layers are taken ahead of need */
-	bool kv_static; /* exactly the share, never more; nothing is asked back */
-	/* Arranges for @short_pages more from @account's tenants (MM_DOMAIN_NONE: anybody's); returns
-	 * how many will come. @dry: only says. NULL: none. */
-	uint64_t (*take)(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry);
-	/* Layers of tenants that cannot hide their streaming go back; @kept_pages are spoken for. Returns how
-	 * many more are kept back for it. NULL: nothing lent. */
-	uint64_t (*overdrawn)(struct mm_core *c, uint64_t kept_pages);
-	/* Nobody waits and @surplus_pages are left over. NULL: nothing lent. */
-	void (*give_back)(struct mm_core *c, uint64_t surplus_pages);
-	/* Slots for @alpha layers away, 1 or 2. NULL: whichever makes the shorter step. */
-	uint32_t (*slots)(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha);
-};
-
-const struct mm_policy_ops *mm_policy_get(enum mm_policy policy);
-
-/* As many slots as the policy has for @alpha layers away; 0: it does not say. */
-static inline uint32_t mm_c_policy_slots(const struct mm_core *c, const struct mm_c_tenant *t,
-					 uint32_t alpha)
-{
-	return c->policy->slots ? c->policy->slots(c, t, alpha) : 0;
-}
 
 /* No open step and no work for idle_ns, or not its turn. */
 bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t);

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 
 #include "mm/base.h"
+#include "mmd/core/wish.h"
 #include "mmd/core/controller.h"
+#include "mmd/core/market.h"
 #include "mmd/core/state.h"
 #include "mmd/core/tune.h"
 
@@ -72,6 +74,7 @@ static void tables_share_out(struct mm_core *c)
 		t->pre.page = at + 2 * (size_t)c->entries_max;
 		t->map = at + 3 * (size_t)c->entries_max;
 		t->sets = &c->sets[i];
+		t->wish = &c->market->wish[i];
 		at += 3 * (size_t)c->entries_max + MM_MAP_ENTRIES;
 	}
 }
@@ -89,6 +92,7 @@ static int allocate(struct mm_core *c)
 	c->tenant = calloc(tenants, sizeof(*c->tenant));
 	c->sets = calloc(tenants, sizeof(*c->sets));
 	c->account = calloc(c->opts.accounts_max, sizeof(*c->account));
+	c->market = mm_market_create(tenants);
 	c->mins = calloc(1, sizeof(*c->mins));
 	c->expected = calloc(1, sizeof(*c->expected));
 	c->sums = calloc(1, sizeof(*c->sums));
@@ -100,7 +104,7 @@ static int allocate(struct mm_core *c)
 			    sizeof(*c->storage));
 	if (!page || !c->job || !c->queue || !c->tenant || !c->scratch || !c->spill ||
 	    !c->storage || !c->swap_pieces || !c->account || !c->mins || !c->expected || !c->sums ||
-	    !c->sets)
+	    !c->sets || !c->market)
 		return -ENOMEM;
 	mm_ledger_init(&c->ledger, page, c->opts.pages);
 	tables_share_out(c);
@@ -138,6 +142,7 @@ struct mm_core *mm_core_destroy(struct mm_core *c)
 	free(c->queue);
 	free(c->tenant);
 	free(c->account);
+	mm_market_destroy(c->market);
 	free(c->mins);
 	free(c->expected);
 	free(c->sums);
@@ -205,7 +210,7 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 		.account = c->account[t->account].key,
 		.pages_revoking = c->ledger.revoking[mm_c_index(c, t)].length,
 		.kv_chunks = t->kv.held,
-		.kv_wanted = t->kv.want,
+		.kv_wanted = t->wish->want,
 		.kv_chunks_max = t->kv.chunks_max,
 		.swap_bytes = t->swap.bytes,
 		.attached = t->attached,

@@ -2,6 +2,7 @@
 #include "mmd/core/forecast.h"
 
 #include "mm/base.h"
+#include "mmd/core/wish.h"
 
 #define SAMPLE_NS  (50 * MM_NS_PER_MS)
 #define FADES      4 /* a slope that is not seen again, by one in so many with each sample */
@@ -13,7 +14,7 @@ static uint64_t wished_pages(const struct mm_core *c)
 
 	MM_FOREACH_TENANT(c, t)
 	if (t->life == MM_LIFE_LIVE && t->kv.declared)
-		sum += (uint64_t)MM_MAX(t->kv.want, t->kv.held) * t->kv.chunk_pages;
+		sum += (uint64_t)MM_MAX(t->wish->want, t->kv.held) * t->kv.chunk_pages;
 	return sum;
 }
 

@@ -10,6 +10,7 @@
  * overdue as if on_timeout were quarantine, since so many at once are more likely our own fault.
  */
 #include "mm/base.h"
+#include "mmd/core/wish.h"
 #include "mmd/core/controller.h"
 #include "mmd/core/state.h"
 
@@ -40,7 +41,7 @@ static void ask_chunks(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
 
 static bool asked(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return (t->kv.reclaiming && t->kv.held) || t->change.state == MM_CHANGE_PREPARED ||
+	return (t->wish->reclaiming && t->kv.held) || t->change.state == MM_CHANGE_PREPARED ||
 	       (t->ask_until_ns && t->kv.held && mm_c_over(c, t->account));
 }
 
@@ -55,10 +56,10 @@ static void ask(struct mm_core *c, uint32_t account, uint64_t pages)
 		    coming >= pages)
 			continue;
 		/* What was asked of it before is counted already. */
-		if (c->now_ns < t->kv.reclaim_until_ns || !mm_c_burst(c))
+		if (c->now_ns < t->wish->reclaim_until_ns || !mm_c_burst(c))
 			continue;
 		ask_chunks(c, t, pages - coming);
-		coming += (uint64_t)t->kv.reclaiming * t->kv.chunk_pages;
+		coming += (uint64_t)t->wish->reclaiming * t->kv.chunk_pages;
 	}
 }
 

@@ -2,6 +2,7 @@
 #include "mmd/core/lend.h"
 
 #include "mm/base.h"
+#include "mmd/core/wish.h"
 #include "mmd/core/controller.h"
 
 #define RETURN_TRIES    3
@@ -85,10 +86,10 @@ uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t acco
 
 		if (t->life != MM_LIFE_LIVE || t->kicked || got >= short_pages ||
 		    !mm_c_of_account(t, account) || (idle_only && !mm_c_idle(c, t)) ||
-		    c->now_ns < t->kv.reclaim_until_ns)
+		    c->now_ns < t->wish->reclaim_until_ns)
 			continue;
 		chunks = empty_chunks(t, !idle_only);
-		if (!chunks || mm_c_kv_unmet(c, t))
+		if (!chunks || mm_c_kv_unmet(t))
 			continue;
 		chunks = MM_MIN(chunks, mm_div_up(short_pages - got, t->kv.chunk_pages));
 		chunks = MM_MIN(chunks, may_give(c, t, t->kv.chunk_pages, account));
@@ -233,7 +234,7 @@ static bool overdrawn(const struct mm_core *c, struct mm_c_tenant *t, uint32_t *
 bool mm_c_penniless(const struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
-	if (mm_c_kv_unmet(c, t) && !t->kv.held && !mm_c_turn_comes(c, t))
+	if (mm_c_kv_unmet(t) && !t->kv.held && !mm_c_turn_comes(c, t))
 		return true;
 	return false;
 }
@@ -252,7 +253,7 @@ static void recall(struct mm_core *c, uint64_t short_pages)
 
 	MM_FOREACH_TENANT(c, t)
 	if (t->life == MM_LIFE_LIVE && !t->kicked && t->features & MM_FEAT_RECLAIM &&
-	    c->now_ns >= t->kv.reclaim_until_ns && mm_c_kv_hears(t) &&
+	    c->now_ns >= t->wish->reclaim_until_ns && mm_c_kv_hears(t) &&
 	    (!most || over_share_pages(t) > over_share_pages(most)))
 		most = t;
 	pages = most ? MM_MIN(over_share_pages(most), short_pages) : 0;

@@ -8,6 +8,7 @@
 #include "mmd/core/controller.h"
 #include "mmd/core/lend.h"
 #include "mmd/core/swap.h"
+#include "mmd/core/wish.h"
 
 #define STALL_MAX     10000u /* permille that count */
 #define STALL_NS_MAX  (UINT64_C(1) << 40)
@@ -34,6 +35,7 @@ static void tenant_init(struct mm_core *c, struct mm_c_tenant *t, const struct m
 	uint32_t *own = t->own, *map = t->map;
 	struct mm_c_preload pre = t->pre;
 	struct mm_c_sets *sets = t->sets;
+	struct mm_wish *wish = t->wish;
 
 	memset(map, 0, t->map_end * sizeof(*map));
 	memset(map + MM_MAP_KV_BASE, 0, t->kv_map_end * sizeof(*map));
@@ -43,6 +45,8 @@ static void tenant_init(struct mm_core *c, struct mm_c_tenant *t, const struct m
 	t->pre.entry = pre.entry;
 	t->pre.page = pre.page;
 	t->sets = sets;
+	t->wish = wish;
+	*wish = (struct mm_wish){ 0 };
 	t->id = index | (uint32_t)c->opts.tag << MM_TENANT_TAG_SHIFT |
 		(uint32_t)c->generation[index]++ << MM_TENANT_GENERATION_SHIFT;
 	t->life = MM_LIFE_LIVE;
@@ -101,7 +105,7 @@ static void end(struct mm_core *c, struct mm_c_tenant *t)
 		return;
 	revoke_all(c, t);
 	t->life = MM_LIFE_ENDING;
-	t->kv.want = t->kv.held = 0;
+	t->wish->want = t->kv.held = 0;
 }
 
 void mm_core_on_disconnect(struct mm_core *c, uint64_t now_ns, uint32_t tenant)
@@ -175,10 +179,45 @@ static int bye(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *ms
 {
 	t->bye = true;
 	end(c, t);
-	mm_c_event(c, t,
-		   &(struct mm_msg){ .opcode = MM_EV_REPLY,
-				     .user_data = msg->user_data,
-				     .arg = { MM_OP_BYE } });
+	mm_c_reply(c, t, msg, 0);
+	return 0;
+}
+
+static int kv_declare(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	int r = mm_c_kv_declare(c, t, msg);
+
+	if (!r)
+		mm_c_wish_declare(c, t);
+	mm_c_reply(c, t, msg, r);
+	return 0;
+}
+
+static int kv_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	if (!t->kv.declared || msg->arg[0] > t->kv.chunks_max)
+		return MM_E_PROTOCOL;
+	mm_c_wish_set(c, t, (uint32_t)msg->arg[0]);
+	return 0;
+}
+
+static int kv_release(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	uint32_t chunk;
+
+	if (!t->kv.declared || msg->arg[0] >= t->kv.chunks_max)
+		return MM_E_PROTOCOL;
+	chunk = (uint32_t)msg->arg[0];
+	if (!mm_c_kv_holds(t, chunk))
+		return MM_E_PROTOCOL;
+	t->kv.releases++;
+	if (mm_c_swap_names(c, t, chunk)) {
+		mm_c_reply(c, t, msg, -EBUSY);
+		return 0;
+	}
+	mm_c_kv_drop(c, t, chunk);
+	mm_c_wish_released(t);
+	mm_c_reply(c, t, msg, 0);
 	return 0;
 }
 
@@ -196,9 +235,9 @@ static const struct {
 	bool epoch, result;
 } requests[MM_OP_COUNT] = {
 	[MM_OP_NOP] = { nop, 0, false, false },
-	[MM_OP_KV_DECLARE] = { mm_c_kv_declare, 4, false, false },
-	[MM_OP_KV_WANT] = { mm_c_kv_want, 1, false, false },
-	[MM_OP_KV_RELEASE] = { mm_c_kv_release, 1, false, false },
+	[MM_OP_KV_DECLARE] = { kv_declare, 4, false, false },
+	[MM_OP_KV_WANT] = { kv_want, 1, false, false },
+	[MM_OP_KV_RELEASE] = { kv_release, 1, false, false },
 	[MM_OP_PARKED] = { mm_c_change_parked, 1, true, false },
 	[MM_OP_MAPPED] = { mm_c_change_mapped, 1, true, false },
 	[MM_OP_COMMITTED] = { mm_c_change_committed, 0, true, true },

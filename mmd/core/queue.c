@@ -34,6 +34,16 @@ void mm_c_event(struct mm_core *c, const struct mm_c_tenant *t, const struct mm_
 	mm_c_emit(c, MM_ACT_EVENT, t)->msg = *msg;
 }
 
+void mm_c_reply(struct mm_core *c, const struct mm_c_tenant *t, const struct mm_msg *request,
+		int result)
+{
+	mm_c_event(c, t,
+		   &(struct mm_msg){ .opcode = MM_EV_REPLY,
+				     .result = result,
+				     .user_data = request->user_data,
+				     .arg = { request->opcode } });
+}
+
 void mm_c_map(struct mm_core *c, struct mm_c_tenant *t, uint32_t entry, uint32_t page)
 {
 	struct mm_action *a;

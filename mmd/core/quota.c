@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "mm/base.h"
+#include "mmd/core/wish.h"
 #include "mmd/core/controller.h"
 #include "mmd/core/state.h"
 
@@ -387,7 +388,7 @@ static const struct mm_account *account(const struct mm_core *c, const struct mm
 /* Big chunks wait long beside small ones: weights do not count then, nor while pages are kept for it. */
 static bool starves(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->kv.kept_ns || c->now_ns - t->kv.since_ns >= mm_c_time(c, MM_PATIENCE_NS);
+	return t->wish->kept_ns || c->now_ns - t->wish->since_ns >= mm_c_time(c, MM_PATIENCE_NS);
 }
 
 bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
@@ -403,7 +404,7 @@ bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
 		return mm_c_turn_comes(c, b);
 	if (!starves(c, a) && of_a->served != of_b->served)
 		return of_a->served < of_b->served;
-	return a->kv.turn < b->kv.turn;
+	return a->wish->turn < b->wish->turn;
 }
 
 int mm_c_lends_by_rank(const struct mm_core *c, const struct mm_c_tenant *a,
@@ -417,13 +418,4 @@ int mm_c_lends_by_rank(const struct mm_core *c, const struct mm_c_tenant *a,
 uint64_t mm_c_lent_weighted(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return (uint64_t)t->plan.alpha * account(c, t)->quota.weight;
-}
-
-/* Before its wish is written down: nobody of its account waits, so the account begins to wait. */
-void mm_c_wait_begin(struct mm_core *c, const struct mm_c_tenant *t)
-{
-	MM_FOREACH_TENANT(c, other)
-	if (other->account == t->account && mm_c_kv_unmet(c, other))
-		return;
-	mm_account_wait(&c->account[t->account], c->served);
 }

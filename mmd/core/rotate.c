@@ -12,6 +12,7 @@
  * Threading: core thread only.
  */
 #include "mm/base.h"
+#include "mmd/core/wish.h"
 #include "mmd/core/controller.h"
 #include "mmd/core/lend.h"
 
@@ -179,7 +180,7 @@ uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry)
 		uint64_t over, hears = mm_c_kv_hears(u);
 
 		if (u == t || !mm_c_rotates(c, u) || !(u->features & MM_FEAT_RECLAIM) ||
-		    got >= short_pages || c->now_ns < u->kv.reclaim_until_ns)
+		    got >= short_pages || c->now_ns < u->wish->reclaim_until_ns)
 			continue;
 		part = part_pages(c, u);
 		held = (uint64_t)u->kv.held * u->kv.chunk_pages;
@@ -219,7 +220,7 @@ static uint64_t reclaim_for(struct mm_core *c, const struct mm_c_tenant *t, uint
 			if (!chunks)
 				continue;
 			got += chunks * u->kv.chunk_pages;
-			if (c->now_ns >= u->kv.reclaim_until_ns && mm_c_burst(c))
+			if (c->now_ns >= u->wish->reclaim_until_ns && mm_c_burst(c))
 				mm_c_kv_reclaim(c, u, (uint32_t)chunks);
 		}
 	return got;

@@ -77,23 +77,15 @@ struct mm_c_preload {
 	bool sent; /* the tenant has them: they come back by proof only */
 };
 
+/* KV memory that it holds. */
 struct mm_c_kv {
 	bool declared;
 	uint32_t chunk_pages; /* all ranges */
 	uint32_t ranges;
 	uint32_t chunks_max;
 	uint32_t share;
-	uint32_t want, held;
-	uint64_t since_ns;   /* since when its wish waits, or its last chunk */
-	uint64_t turn;       /* the same, as an order */
-	uint64_t kept_ns;    /* since when pages are kept back for it; 0: they are not */
-	bool told;           /* the present wish was answered by a denial */
-	uint64_t denied_ns;  /* last denial, 0: never */
-	uint32_t reclaiming; /* chunks asked back and not yet seen */
-	uint32_t asked;      /* back, the last time */
-	uint64_t releases;   /* requests that it has made so far */
-	bool deaf;           /* it gave nothing the time before: it is not counted on */
-	uint64_t reclaim_until_ns;
+	uint32_t held;
+	uint64_t releases; /* requests that it has made so far */
 	uint64_t held_map[MM_KV_ENTRIES / 64];
 };
 
@@ -176,6 +168,8 @@ struct mm_c_sets {
 	} chosen[MM_C_SETS];
 };
 
+struct mm_wish;
+
 struct mm_c_tenant {
 	enum mm_life life;
 	uint32_t id; /* index, tag, generation: core.h */
@@ -232,6 +226,7 @@ struct mm_c_tenant {
 		cap_more; /* the last answers, for as long as the questions are the same */
 
 	struct mm_c_kv kv;
+	struct mm_wish *wish;
 	struct mm_c_swap swap;
 	struct mm_c_load load;
 	struct mm_c_turn turn;
@@ -260,6 +255,7 @@ struct mm_c_sums {
 };
 
 struct mm_policy_ops;
+struct mm_market;
 
 struct mm_core {
 	struct mm_core_opts opts;
@@ -299,7 +295,7 @@ struct mm_core {
 	uint32_t entries_max;
 
 	const struct mm_policy_ops *policy;
-	uint64_t turns; /* numbers the KV turns */
+	struct mm_market *market;
 	struct {
 		struct mm_c_tenant *holder; /* NULL: nobody computes in turn */
 		uint64_t serial;            /* of the last turn that began */
@@ -370,6 +366,9 @@ bool mm_c_burst(struct mm_core *c);
 struct mm_action *mm_c_emit(struct mm_core *c, enum mm_action_kind kind,
 			    const struct mm_c_tenant *t);
 void mm_c_event(struct mm_core *c, const struct mm_c_tenant *t, const struct mm_msg *msg);
+/* Answers a request. */
+void mm_c_reply(struct mm_core *c, const struct mm_c_tenant *t, const struct mm_msg *request,
+		int result);
 void mm_c_map(struct mm_core *c, struct mm_c_tenant *t, uint32_t entry, uint32_t page);
 void mm_c_fds(struct mm_core *c, const struct mm_c_tenant *t, uint32_t page);
 void mm_c_kick(struct mm_core *c, struct mm_c_tenant *t, const char *reason);
@@ -418,8 +417,6 @@ int mm_c_lends_by_rank(const struct mm_core *c, const struct mm_c_tenant *a,
 		       const struct mm_c_tenant *b);
 /* What it lends already, by weight. */
 uint64_t mm_c_lent_weighted(const struct mm_core *c, const struct mm_c_tenant *t);
-/* Before a wish is written down. */
-void mm_c_wait_begin(struct mm_core *c, const struct mm_c_tenant *t);
 
 /* order.c */
 typedef bool mm_c_before(const struct mm_core *c, const struct mm_c_tenant *a,
@@ -446,22 +443,14 @@ void mm_c_life(struct mm_core *c, struct mm_c_tenant *t);
 struct mm_c_tenant *mm_c_tenant(const struct mm_core *c, uint32_t id);
 
 /* kv.c */
-int mm_c_kv_declare(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
-int mm_c_kv_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
-int mm_c_kv_release(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
-/* Chunks that it wants, may have by policy and account, and does not have. */
-uint32_t mm_c_kv_unmet(const struct mm_core *c, const struct mm_c_tenant *t);
-/* Puts it last in turn. */
-void mm_c_kv_turn(struct mm_core *c, struct mm_c_tenant *t);
-void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t);
-void mm_c_kv_deny(struct mm_core *c, struct mm_c_tenant *t, int error);
-/* Asks for @chunks back until then. Who has given nothing of what was asked last is asked, and not counted on. */
-void mm_c_kv_ask(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks, uint64_t until_ns);
-void mm_c_kv_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks);
-/* If it were asked now, would that be counted on? */
-bool mm_c_kv_hears(const struct mm_c_tenant *t);
+/* 0; or why not: -EEXIST, -EINVAL, -E2BIG. */
+int mm_c_kv_declare(const struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 uint32_t mm_c_kv_chunk_page(const struct mm_c_tenant *t, uint32_t chunk, uint32_t i);
 bool mm_c_kv_holds(const struct mm_c_tenant *t, uint32_t chunk);
+/* Gives it one chunk more; the caller knows that its pages can be reserved. */
+void mm_c_kv_give(struct mm_core *c, struct mm_c_tenant *t);
+/* It gave @chunk back, which it held. */
+void mm_c_kv_drop(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunk);
 
 /* sets.c: which layers, for this tenant's model. alpha counts mean layers' worth of pages. */
 /* A model was laid out that may cycle. */

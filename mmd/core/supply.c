@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "mm/base.h"
+#include "mmd/core/wish.h"
 #include "mmd/core/controller.h"
 #include "mmd/core/lend.h"
 
@@ -9,7 +10,7 @@ bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	if (mm_c_turn_waits(c, t))
 		return true;
-	return c->now_ns - t->load.active_ns >= c->opts.idle_ns && !mm_c_kv_unmet(c, t);
+	return c->now_ns - t->load.active_ns >= c->opts.idle_ns && !mm_c_kv_unmet(t);
 }
 
 /* Chunks asked back, and what a plan change that is not slow will free. */
@@ -22,8 +23,8 @@ static uint64_t expected_of(const struct mm_core *c, const struct mm_c_tenant *t
 	if (mm_c_changing(t) && t->model == MM_MODEL_READY &&
 	    c->now_ns - t->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
 		pages = t->change_gain;
-	if (c->now_ns < t->kv.reclaim_until_ns && !t->kv.deaf)
-		pages += (uint64_t)t->kv.reclaiming * t->kv.chunk_pages;
+	if (c->now_ns < t->wish->reclaim_until_ns && !t->wish->deaf)
+		pages += (uint64_t)t->wish->reclaiming * t->kv.chunk_pages;
 	return pages;
 }
 
@@ -57,7 +58,7 @@ const struct mm_c_sums *mm_c_sums(const struct mm_core *c)
 	MM_FOREACH_TENANT(c, t)
 	{
 		s->link += mm_c_link_permille(c, t);
-		s->own[t->account] += (uint64_t)mm_c_kv_unmet(c, t) * t->kv.chunk_pages +
+		s->own[t->account] += (uint64_t)mm_c_kv_unmet(t) * t->kv.chunk_pages +
 				      (t->model == MM_MODEL_WAITING ? t->entries : 0);
 	}
 	return s;

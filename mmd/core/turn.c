@@ -26,6 +26,7 @@
 #include <errno.h>
 
 #include "mm/base.h"
+#include "mmd/core/wish.h"
 #include "mmd/core/controller.h"
 #include "mmd/core/state.h"
 
@@ -36,15 +37,6 @@
 #define MM_TURN_SLACK_NS     (4 * MM_NS_PER_S)
 #define MM_TURN_AHEAD_NS     (14 * MM_NS_PER_S)
 #define MM_TURN_LAPSES       3 /* turns taken away in a row that each cost twice the one before */
-
-static void reply(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg, int result)
-{
-	mm_c_event(c, t,
-		   &(struct mm_msg){ .opcode = MM_EV_REPLY,
-				     .user_data = msg->user_data,
-				     .result = result,
-				     .arg = { msg->opcode } });
-}
 
 static bool holds(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -80,10 +72,10 @@ static bool present(const struct mm_c_tenant *t)
 }
 
 /* An engine may have its weights elsewhere and only its KV here. */
-static bool can_compute(const struct mm_core *c, const struct mm_c_tenant *t)
+static bool can_compute(const struct mm_c_tenant *t)
 {
 	return t->model == MM_MODEL_READY ||
-	       (t->model == MM_MODEL_NONE && (t->kv.held || mm_c_kv_unmet(c, t)));
+	       (t->model == MM_MODEL_NONE && (t->kv.held || mm_c_kv_unmet(t)));
 }
 
 bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -93,7 +85,7 @@ bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t)
 
 bool mm_c_turn_comes(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->turn.wants && mm_c_turn_waits(c, t) && present(t) && can_compute(c, t);
+	return t->turn.wants && mm_c_turn_waits(c, t) && present(t) && can_compute(t);
 }
 
 /* ---- who was charged for how much ---- */
@@ -373,7 +365,7 @@ int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 		if (holds(c, t))
 			holder_leave(c);
 	}
-	reply(c, t, msg, 0);
+	mm_c_reply(c, t, msg, 0);
 	return 0;
 }
 
