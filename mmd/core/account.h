@@ -44,12 +44,6 @@ struct mm_account {
 		uint32_t priority; /* the highest of those that wait */
 		uint64_t most_ns;  /* as struct mm_core's, among its tenants */
 	} turn;
-
-	/* of one settling, the controller's */
-	uint64_t wish; /* pages that its tenants ask for */
-	uint64_t kept; /* of its room, for who comes first */
-	bool keeps;
-	uint64_t room, min; /* left of what it may have soon, of its unused min */
 };
 
 /* The entry of @key among the first @n; NULL: none. */

@@ -4,9 +4,17 @@
 #include <errno.h>
 
 #include "mm/base.h"
-#include "mmd/core/wish.h"
 #include "mmd/core/forecast.h"
 #include "mmd/core/lend.h"
+#include "mmd/core/lends.h"
+#include "mmd/core/market.h"
+#include "mmd/core/order.h"
+#include "mmd/core/policy.h"
+#include "mmd/core/rank.h"
+#include "mmd/core/rotate.h"
+#include "mmd/core/supply.h"
+#include "mmd/core/turn.h"
+#include "mmd/core/wish.h"
 
 #define LOOK_NS         (10 * MM_NS_PER_MS) /* between looks while somebody waits or lends */
 #define HYSTERESIS_PART 32                  /* of the pool stays free before layers go back */
@@ -38,7 +46,7 @@ static bool is_big(const struct mm_core *c, const struct mm_c_tenant *t)
 
 static uint64_t big_since(const struct mm_c_tenant *t)
 {
-	return t->model == MM_MODEL_WAITING ? t->model_since_ns : t->by_hand_ns;
+	return t->model == MM_MODEL_WAITING ? t->model_since_ns : t->lends->by_hand_ns;
 }
 
 static uint64_t big_need(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -93,7 +101,9 @@ static bool big_expired(struct mm_core *c, struct mm_c_tenant *t)
 
 static uint64_t take(struct mm_core *c, uint64_t need, uint64_t have, uint32_t account, bool dry)
 {
-	return need > have && c->policy->take ? c->policy->take(c, need - have, account, dry) : 0;
+	return need > have && c->market->policy->take
+		       ? c->market->policy->take(c, need - have, account, dry)
+		       : 0;
 }
 
 /*
@@ -139,7 +149,7 @@ static uint64_t serve_big(struct mm_core *c, uint64_t *ret_mins)
 
 /* ---- KV wishes ---- */
 
-/* Pages that are not to be given to just anybody; room within accounts likewise: struct mm_account. */
+/* Pages that are not to be given to just anybody; room within accounts likewise: struct mm_c_part. */
 struct keep {
 	uint64_t pages;
 	bool for_kv;
@@ -147,10 +157,10 @@ struct keep {
 
 static bool kv_serve_one(struct mm_core *c, struct mm_c_tenant *t, const struct keep *keep)
 {
-	const struct mm_account *a = &c->account[t->account];
+	uint64_t kept = c->market->part[t->account].kept;
 
 	if (budget(c, t, keep->pages) < t->kv.chunk_pages ||
-	    mm_account_room(a) < a->kept + t->kv.chunk_pages ||
+	    mm_account_room(&c->account[t->account]) < kept + t->kv.chunk_pages ||
 	    !mm_c_reservable(c, t, t->kv.chunk_pages) || !mm_c_burst(c))
 		return false;
 	mm_c_kv_grant(c, t);
@@ -193,8 +203,8 @@ static bool kv_keeps(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
 /* The longest waiting of all keeps pages, the longest waiting of each account keeps room. */
 static void kv_keep(struct mm_core *c, struct mm_c_tenant *t, struct keep *keep)
 {
-	struct mm_account *a = &c->account[t->account];
-	bool fits = mm_account_room(a) >= a->kept + t->kv.chunk_pages;
+	struct mm_c_part *a = &c->market->part[t->account];
+	bool fits = mm_account_room(&c->account[t->account]) >= a->kept + t->kv.chunk_pages;
 
 	if ((keep->for_kv || !fits) && a->keeps)
 		return;
@@ -219,8 +229,8 @@ static bool kv_round(struct mm_core *c, uint64_t kept)
 	uint32_t n = kv_waiting(c, wait);
 
 	for (uint32_t i = 0; i < n; i++) {
-		c->account[wait[i]->account].kept = 0;
-		c->account[wait[i]->account].keeps = false;
+		c->market->part[wait[i]->account].kept = 0;
+		c->market->part[wait[i]->account].keeps = false;
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		if (kv_serve_one(c, wait[i], &keep))
@@ -245,13 +255,13 @@ static uint64_t kv_need(struct mm_core *c)
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < c->accounts_end; i++)
-		c->account[i].wish = 0;
+		c->market->part[i].wish = 0;
 	MM_FOREACH_TENANT(c, t)
 	if (!mm_c_turn_comes(c, t))
-		c->account[t->account].wish += (uint64_t)mm_c_kv_unmet(t) * t->kv.chunk_pages;
+		c->market->part[t->account].wish += (uint64_t)mm_c_kv_unmet(t) * t->kv.chunk_pages;
 	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		uint64_t kept = mm_account_unused_min(&c->account[i]), may;
-		uint64_t wish = c->account[i].wish;
+		uint64_t wish = c->market->part[i].wish;
 
 		if (!wish)
 			continue;
@@ -267,7 +277,7 @@ static uint64_t kv_need(struct mm_core *c)
  * all of it.
  */
 static bool covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *coming,
-		    struct mm_account *a)
+		    struct mm_c_part *a)
 {
 	uint64_t pages = MM_MIN(*coming + a->min, a->room), own;
 
@@ -286,14 +296,14 @@ static void deny(struct mm_core *c, uint64_t coming)
 	uint32_t n = kv_waiting(c, wait);
 
 	for (uint32_t i = 0; n && i < c->accounts_end; i++) {
-		struct mm_account *a = &c->account[i];
+		struct mm_c_part *a = &c->market->part[i];
 
-		a->room = a->used ? mm_c_account_soon(c, i) : 0;
-		a->min = mm_account_unused_min(a);
+		a->room = c->account[i].used ? mm_c_account_soon(c, i) : 0;
+		a->min = mm_account_unused_min(&c->account[i]);
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		struct mm_c_tenant *t = wait[i];
-		struct mm_account *a = &c->account[t->account];
+		struct mm_c_part *a = &c->market->part[t->account];
 
 		if (covered(t, mm_c_kv_unmet(t), &coming, a))
 			continue;
@@ -315,11 +325,11 @@ static void give_back(struct mm_core *c, uint64_t need, uint64_t ahead)
 	uint64_t surplus = have > need + reserve ? have - need - reserve : 0;
 
 	if (!surplus)
-		c->surplus_ns = 0;
-	else if (!c->surplus_ns)
-		c->surplus_ns = MM_MAX(c->now_ns, 1);
-	if (!need && c->policy->give_back && c->opts.reversion == MM_SWITCH_ON)
-		c->policy->give_back(c, surplus);
+		c->market->surplus_ns = 0;
+	else if (!c->market->surplus_ns)
+		c->market->surplus_ns = MM_MAX(c->now_ns, 1);
+	if (!need && c->market->policy->give_back && c->opts.reversion == MM_SWITCH_ON)
+		c->market->policy->give_back(c, surplus);
 }
 
 uint64_t mm_c_take_from(struct mm_core *c, uint64_t pages, uint32_t account)
@@ -334,9 +344,9 @@ static uint64_t bring_home(struct mm_core *c, uint64_t kept)
 {
 	uint64_t pages;
 
-	if (!c->policy->overdrawn || c->opts.reversion != MM_SWITCH_ON)
+	if (!c->market->policy->overdrawn || c->opts.reversion != MM_SWITCH_ON)
 		return 0;
-	pages = c->policy->overdrawn(c, kept);
+	pages = c->market->policy->overdrawn(c, kept);
 	mm_c_prefetch(c, kept + pages);
 	return MM_MAX(pages, mm_c_turns_kept(c));
 }
@@ -348,21 +358,21 @@ void mm_c_controller(struct mm_core *c)
 
 	serve_kv(c, kept + home);
 	need = kv_need(c);
-	c->kv_unmet = need != 0;
+	c->market->kv_unmet = need != 0;
 	need += kept - mins;
-	unused = mm_c_unused_mins(c) + (mm_c_turn_next(c) || c->turn.holder ? home : 0);
+	unused = mm_c_unused_mins(c) + (mm_c_turn_next(c) || c->market->turn.holder ? home : 0);
 	supply = mm_c_supply(c);
 	supply = supply > unused ? supply - unused : 0;
-	ahead = c->policy->forecast ? mm_c_forecast_pages(c) : 0;
+	ahead = c->market->policy->forecast ? mm_c_forecast_pages(c) : 0;
 	supply += take(c, need ? need : ahead, supply, MM_DOMAIN_NONE, false);
 	deny(c, supply > kept - mins ? supply - (kept - mins) : 0);
 	give_back(c, need, ahead);
-	c->unmet = need;
+	c->market->unmet = need;
 }
 
 uint64_t mm_c_controller_deadline(const struct mm_core *c)
 {
-	bool look = c->unmet != 0;
+	bool look = c->market->unmet != 0;
 
 	MM_FOREACH_TENANT(c, t)
 	look |= t->life == MM_LIFE_LIVE &&

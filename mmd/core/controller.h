@@ -14,26 +14,10 @@
  */
 #pragma once
 
-#include "mmd/core/policy.h"
+#include "mmd/core/state.h"
 
-#define MM_LEND_MAX_PERMILLE  700
-#define MM_LINK_PERMILLE      900
-#define MM_SLOW_PERMILLE      50
-#define MM_WAKE_PERMILLE      1000
-#define MM_TURN_COST_PERMILLE 100
-#define MM_IDLE_NS            (100 * MM_NS_PER_MS)
-#define MM_SILENT_IDLES       20 /* times idle_ns without a step: then claims of work do not count */
-#define MM_DWELL_NS           (200 * MM_NS_PER_MS)
-#define MM_CHANGE_NS          (50 * MM_NS_PER_MS)
-#define MM_AHEAD_NS           (300 * MM_NS_PER_MS)
-#define MM_RECLAIM_NS         (200 * MM_NS_PER_MS)
-#define MM_REVOKE_NS          (2 * MM_NS_PER_S)
-#define MM_ASK_NS             (10 * MM_NS_PER_S)
-#define MM_STOP_NS            (60 * MM_NS_PER_S)
-#define MM_KILL_WINDOW_NS     (60 * MM_NS_PER_S)
-#define MM_KILL_MAX           8
-
-/* No open step and no work for idle_ns, or not its turn. */
-bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t);
+void mm_c_controller(struct mm_core *c);
+/* What the policy takes from @account's own tenants; returns how many pages will come. */
+uint64_t mm_c_take_from(struct mm_core *c, uint64_t pages, uint32_t account);
 /* When the controller wants to look again without an event; UINT64_MAX: never. */
 uint64_t mm_c_controller_deadline(const struct mm_core *c);

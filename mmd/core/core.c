@@ -6,8 +6,10 @@
 #include "mmd/core/wish.h"
 #include "mmd/core/controller.h"
 #include "mmd/core/market.h"
+#include "mmd/core/policy.h"
 #include "mmd/core/state.h"
 #include "mmd/core/tune.h"
+#include "mmd/core/worth.h"
 
 #define JOBS_DEFAULT 256
 
@@ -74,7 +76,6 @@ static void tables_share_out(struct mm_core *c)
 		t->pre.page = at + 2 * (size_t)c->entries_max;
 		t->map = at + 3 * (size_t)c->entries_max;
 		t->sets = &c->sets[i];
-		t->wish = &c->market->wish[i];
 		at += 3 * (size_t)c->entries_max + MM_MAP_ENTRIES;
 	}
 }
@@ -94,8 +95,6 @@ static int allocate(struct mm_core *c)
 	c->account = calloc(c->opts.accounts_max, sizeof(*c->account));
 	c->market = mm_market_create(tenants);
 	c->mins = calloc(1, sizeof(*c->mins));
-	c->expected = calloc(1, sizeof(*c->expected));
-	c->sums = calloc(1, sizeof(*c->sums));
 	c->swap_pieces =
 		calloc((size_t)tenants * MM_SWAP_LOTS * MM_SWAP_PIECES, sizeof(*c->swap_pieces));
 	c->scratch = calloc(c->opts.pages, sizeof(*c->scratch));
@@ -103,8 +102,7 @@ static int allocate(struct mm_core *c)
 	c->storage = calloc(tenants * (3 * (size_t)c->entries_max + MM_MAP_ENTRIES),
 			    sizeof(*c->storage));
 	if (!page || !c->job || !c->queue || !c->tenant || !c->scratch || !c->spill ||
-	    !c->storage || !c->swap_pieces || !c->account || !c->mins || !c->expected || !c->sums ||
-	    !c->sets || !c->market)
+	    !c->storage || !c->swap_pieces || !c->account || !c->mins || !c->sets || !c->market)
 		return -ENOMEM;
 	mm_ledger_init(&c->ledger, page, c->opts.pages);
 	tables_share_out(c);
@@ -128,7 +126,7 @@ int mm_core_create(const struct mm_core_opts *opts, struct mm_core **ret_core)
 		mm_core_destroy(c);
 		return -ENOMEM;
 	}
-	c->policy = mm_policy_get(c->opts.policy);
+	c->market->policy = mm_policy_get(c->opts.policy);
 	*ret_core = c;
 	return 0;
 }
@@ -144,8 +142,6 @@ struct mm_core *mm_core_destroy(struct mm_core *c)
 	free(c->account);
 	mm_market_destroy(c->market);
 	free(c->mins);
-	free(c->expected);
-	free(c->sums);
 	free(c->sets);
 	free(c->scratch);
 	free(c->spill);
@@ -174,8 +170,8 @@ int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_
 	}
 	t->plan.alpha_by_hand = alpha;
 	t->plan.slots_by_hand = slots;
-	t->cap = t->cap_more = (struct mm_c_cap){ 0 };
-	t->by_hand_ns = c->now_ns;
+	mm_c_caps_void(t);
+	t->lends->by_hand_ns = c->now_ns;
 	t->target = alpha < 0 ? t->plan.alpha : (uint32_t)alpha;
 	mm_c_settle(c, now_ns);
 	return 0;
@@ -187,9 +183,9 @@ void mm_core_stats(const struct mm_core *c, struct mm_core_stats *ret_stats)
 {
 	*ret_stats = c->stats;
 	ret_stats->tenants = ret_stats->alpha_sum = 0;
-	ret_stats->turns = c->turn.serial;
+	ret_stats->turns = c->market->turn.serial;
 	ret_stats->suspects = c->ledger.suspects;
-	ret_stats->turn_holder = c->turn.holder ? c->turn.holder->id : MM_NO_TENANT;
+	ret_stats->turn_holder = c->market->turn.holder ? c->market->turn.holder->id : MM_NO_TENANT;
 	for (uint32_t i = 0; i < MM_PAGE_STATES; i++)
 		ret_stats->pages[i] = c->ledger.count[i];
 	MM_FOREACH_TENANT(c, t)
@@ -216,10 +212,10 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 		.attached = t->attached,
 		.idle = mm_c_idle(c, t),
 		.model_ready = t->model == MM_MODEL_READY,
-		.turn_mode = t->turn.mode,
-		.turn_waits = t->turn.wants,
-		.turns = t->turn.turns,
-		.turns_overdue = t->turn.overdue,
+		.turn_mode = t->turn->mode,
+		.turn_waits = t->turn->wants,
+		.turns = t->turn->turns,
+		.turns_overdue = t->turn->overdue,
 	};
 	if (t->life != MM_LIFE_LIVE)
 		return true;

@@ -2,7 +2,7 @@
 #include "mmd/core/forecast.h"
 
 #include "mm/base.h"
-#include "mmd/core/wish.h"
+#include "mmd/core/market.h"
 
 #define SAMPLE_NS  (50 * MM_NS_PER_MS)
 #define FADES      4 /* a slope that is not seen again, by one in so many with each sample */
@@ -20,7 +20,7 @@ static uint64_t wished_pages(const struct mm_core *c)
 
 static void look(struct mm_core *c)
 {
-	struct mm_c_forecast *f = &c->forecast;
+	struct mm_c_forecast *f = &c->market->forecast;
 	uint64_t pages = wished_pages(c), ms = (c->now_ns - f->at_ns) / MM_NS_PER_MS;
 	uint64_t slope = pages > f->pages ? (pages - f->pages) * 1000 / ms : 0;
 
@@ -31,7 +31,7 @@ static void look(struct mm_core *c)
 
 uint64_t mm_c_forecast_pages(struct mm_core *c)
 {
-	struct mm_c_forecast *f = &c->forecast;
+	struct mm_c_forecast *f = &c->market->forecast;
 	uint64_t ahead;
 
 	if (c->opts.forecast != MM_SWITCH_ON)

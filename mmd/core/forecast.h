@@ -11,4 +11,10 @@
 
 #include "mmd/core/state.h"
 
+struct mm_c_forecast {
+	uint64_t at_ns; /* of the last look */
+	uint64_t pages; /* wished then */
+	uint64_t slope; /* pages per second */
+};
+
 uint64_t mm_c_forecast_pages(struct mm_core *c);

@@ -131,20 +131,6 @@ static void create_done(struct mm_core *c, const struct mm_c_job *j, int result,
 		c->create_retry_ns = c->now_ns + MM_RETRY_NS;
 }
 
-/* Back-to-back copies tell the link's speed; a copy's own latency would count its queue. */
-static void measure_copy(struct mm_core *c, const struct mm_c_job *j)
-{
-	uint64_t bytes = j->msg.arg[3];
-	uint64_t ns = c->now_ns - MM_MAX(j->issued_ns, MM_MIN(c->copy_done_ns, c->now_ns));
-	uint64_t per_mib;
-
-	c->copy_done_ns = c->now_ns;
-	if (!bytes || ns > UINT64_MAX >> 21)
-		return;
-	per_mib = (ns << 20) / bytes;
-	c->copy_ns_per_mib = c->copy_ns_per_mib ? (c->copy_ns_per_mib * 7 + per_mib) / 8 : per_mib;
-}
-
 static void copy_done(struct mm_core *c, const struct mm_c_job *j, int result, bool fatal)
 {
 	uint32_t page = (uint32_t)j->msg.arg[0];
@@ -153,7 +139,7 @@ static void copy_done(struct mm_core *c, const struct mm_c_job *j, int result, b
 	mm_ledger_job(&c->ledger, page, MM_JOB_NONE);
 	t->copies--;
 	if (!result)
-		measure_copy(c, j);
+		mm_c_load_copied(c, j->issued_ns, j->msg.arg[3]);
 	if (c->ledger.page[page].tenant == j->tenant)
 		mm_c_copied(c, t, page, result);
 	if (fatal)

@@ -2,13 +2,15 @@
 #include "mmd/core/lend.h"
 
 #include "mm/base.h"
+#include "mmd/core/lends.h"
+#include "mmd/core/order.h"
+#include "mmd/core/policy.h"
+#include "mmd/core/rank.h"
+#include "mmd/core/supply.h"
+#include "mmd/core/turn.h"
 #include "mmd/core/wish.h"
-#include "mmd/core/controller.h"
 
-#define RETURN_TRIES    3
-#define SEVERE_PERMILLE 1000 /* of its computing waits at gates: KV is asked back for it */
-#define RECALL_DWELLS   5    /* times dwell_ns between two such requests */
-#define OVERDRAWN_MORE  4    /* times the tolerance, before layers come home for it */
+#define RETURN_TRIES 3
 
 /* May its plan be changed now, by anybody? */
 bool mm_c_changeable(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -22,22 +24,6 @@ bool mm_c_lends_by_itself(const struct mm_core *c, const struct mm_c_tenant *t)
 	return mm_c_changeable(c, t) && t->plan.alpha_by_hand < 0 && t->alpha_max;
 }
 
-uint64_t mm_c_layer_pages(const struct mm_c_tenant *t)
-{
-	uint64_t pages = t->entries - t->group[0].pages;
-
-	return MM_MAX(pages / t->n_layers, 1);
-}
-
-uint64_t mm_c_transfer_ns(const struct mm_core *c, const struct mm_c_tenant *t)
-{
-	if (t->load.t_t_ns)
-		return t->load.t_t_ns;
-	if (c->copy_ns_per_mib && t->layer_bytes_max > UINT64_MAX / c->copy_ns_per_mib)
-		return UINT64_MAX;
-	return (c->copy_ns_per_mib * t->layer_bytes_max) >> 20;
-}
-
 /* ---- taking ---- */
 
 bool mm_c_of_account(const struct mm_c_tenant *t, uint32_t account)
@@ -46,8 +32,8 @@ bool mm_c_of_account(const struct mm_c_tenant *t, uint32_t account)
 }
 
 /* Units of @pages that it may give: for others what its account has beyond its min, for its own wishes any. */
-static uint64_t may_give(const struct mm_core *c, const struct mm_c_tenant *from, uint64_t pages,
-			 uint32_t account)
+uint64_t mm_c_may_give(const struct mm_core *c, const struct mm_c_tenant *from, uint64_t pages,
+		       uint32_t account)
 {
 	uint64_t excess = mm_c_excess(c, from->account), own, expected;
 
@@ -78,7 +64,7 @@ uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t acco
 {
 	uint64_t got = 0;
 
-	if (c->policy->kv_static)
+	if (c->market->policy->kv_static)
 		return 0;
 	MM_FOREACH_TENANT(c, t)
 	{
@@ -92,7 +78,7 @@ uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t acco
 		if (!chunks || mm_c_kv_unmet(t))
 			continue;
 		chunks = MM_MIN(chunks, mm_div_up(short_pages - got, t->kv.chunk_pages));
-		chunks = MM_MIN(chunks, may_give(c, t, t->kv.chunk_pages, account));
+		chunks = MM_MIN(chunks, mm_c_may_give(c, t, t->kv.chunk_pages, account));
 		if (!chunks)
 			continue;
 		if (!dry && !mm_c_burst(c))
@@ -105,18 +91,18 @@ uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t acco
 }
 
 /* Layers more that @short_pages ask for, up to @cap away. */
-static uint32_t layers_short(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t cap,
-			     uint64_t short_pages, uint32_t account)
+uint32_t mm_c_layers_short(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t cap,
+			   uint64_t short_pages, uint32_t account)
 {
 	uint64_t per = mm_c_layer_pages(t), more;
 
 	if (cap <= t->plan.alpha)
 		return 0;
 	more = MM_MIN(cap - t->plan.alpha, mm_div_up(short_pages, per));
-	return (uint32_t)MM_MIN(more, may_give(c, t, per, account));
+	return (uint32_t)MM_MIN(more, mm_c_may_give(c, t, per, account));
 }
 
-static uint64_t layers_take(struct mm_core *c, struct mm_c_tenant *t, uint32_t more, bool dry)
+uint64_t mm_c_layers_take(struct mm_core *c, struct mm_c_tenant *t, uint32_t more, bool dry)
 {
 	if (!more || dry)
 		return more * mm_c_layer_pages(t);
@@ -124,41 +110,14 @@ static uint64_t layers_take(struct mm_core *c, struct mm_c_tenant *t, uint32_t m
 			       mm_c_policy_slots(c, t, t->plan.alpha + more), 0))
 		return 0;
 	t->target = t->next_alpha;
-	t->taken_ns = c->now_ns;
+	t->lends->taken_ns = c->now_ns;
 	return t->change_gain;
-}
-
-/* Layers that came home because they were too many are not asked for again at once: dwell-ms, both ways. */
-static bool relieved_lately(const struct mm_core *c, const struct mm_c_tenant *t)
-{
-	return t->relieved_ns && !mm_c_turn_waits(c, t) &&
-	       c->now_ns - t->relieved_ns < c->opts.dwell_ns;
-}
-
-uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t short_pages,
-			  uint32_t account, bool dry)
-{
-	uint32_t cap, more;
-
-	if (mm_c_turn_waits(c, t))
-		short_pages = MM_MIN(short_pages, mm_c_turns_may_lend(c, t));
-	if (!mm_c_lends_by_itself(c, t) || (!dry && relieved_lately(c, t)))
-		return 0;
-	cap = mm_c_alpha_cap(c, t, 1);
-	more = layers_short(c, t, cap, short_pages, account);
-	/* Those in between may stream worse than all up to the cap, and would have to come home again. */
-	if (more && t->plan.alpha + more < cap && !mm_c_alpha_hides(c, t, t->plan.alpha + more)) {
-		more = layers_short(c, t, cap, (cap - t->plan.alpha) * mm_c_layer_pages(t),
-				    account);
-		more = t->plan.alpha + more == cap ? more : 0;
-	}
-	return layers_take(c, t, more, dry);
 }
 
 uint64_t mm_c_take_up_to(struct mm_core *c, struct mm_c_tenant *t, uint32_t cap,
 			 uint64_t short_pages, uint32_t account, bool dry)
 {
-	return layers_take(c, t, layers_short(c, t, cap, short_pages, account), dry);
+	return mm_c_layers_take(c, t, mm_c_layers_short(c, t, cap, short_pages, account), dry);
 }
 
 /*
@@ -219,90 +178,12 @@ bool mm_c_return_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages
 	return false;
 }
 
-/* Active, and more of its layers are away than can be hidden: it lent them while it was idle. */
-static bool overdrawn(const struct mm_core *c, struct mm_c_tenant *t, uint32_t *ret_cap)
-{
-	if (!mm_c_lends_by_itself(c, t) || !t->plan.alpha || mm_c_idle(c, t))
-		return false;
-	*ret_cap = mm_c_alpha_cap(c, t, OVERDRAWN_MORE);
-	if (t->plan.alpha <= *ret_cap)
-		return false;
-	*ret_cap = mm_c_alpha_cap(c, t, 1);
-	return t->plan.alpha > *ret_cap;
-}
-
 bool mm_c_penniless(const struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
 	if (mm_c_kv_unmet(t) && !t->kv.held && !mm_c_turn_comes(c, t))
 		return true;
 	return false;
-}
-
-static uint64_t over_share_pages(const struct mm_c_tenant *t)
-{
-	return t->kv.held > t->kv.share ? (uint64_t)(t->kv.held - t->kv.share) * t->kv.chunk_pages
-					: 0;
-}
-
-/* Chunks, in use or not, of who holds most beyond its share. */
-static void recall(struct mm_core *c, uint64_t short_pages)
-{
-	struct mm_c_tenant *most = NULL;
-	uint64_t pages;
-
-	MM_FOREACH_TENANT(c, t)
-	if (t->life == MM_LIFE_LIVE && !t->kicked && t->features & MM_FEAT_RECLAIM &&
-	    c->now_ns >= t->wish->reclaim_until_ns && mm_c_kv_hears(t) &&
-	    (!most || over_share_pages(t) > over_share_pages(most)))
-		most = t;
-	pages = most ? MM_MIN(over_share_pages(most), short_pages) : 0;
-	pages = pages ? mm_div_up(pages, most->kv.chunk_pages) : 0;
-	if (!pages || !may_give(c, most, most->kv.chunk_pages, MM_DOMAIN_NONE) || !mm_c_burst(c))
-		return;
-	c->recalled_ns = c->now_ns;
-	mm_c_kv_reclaim(c, most, (uint32_t)pages);
-}
-
-/*
- * Before any new wish is served: who streams more than it can hide gets back what it can get. Pages for
- * a layer or two of it are kept back, or the wishes would eat each one that comes. KV in use is asked back
- * for it only while its steps take more than twice as long, so much at a time, and not often: what others must
- * compute again for it soon costs more than the stalls.
- */
-uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
-{
-	uint64_t kept = kept_pages;
-
-	MM_FOREACH_TENANT(c, t)
-	{
-		uint64_t have = mm_c_free_pages(c) > kept ? mm_c_free_pages(c) - kept : 0;
-		uint64_t missing;
-		uint32_t cap;
-
-		if (!overdrawn(c, t, &cap))
-			continue;
-		if (mm_c_rotates(c, t)) {
-			kept += mm_c_bring_home(c, t, kept);
-			continue;
-		}
-		if (mm_c_return_layers(c, t, have, cap)) {
-			t->relieved_ns = MM_MAX(c->now_ns, 1);
-			continue;
-		}
-		missing = (uint64_t)(t->plan.alpha - cap + t->plan.beta) * mm_c_layer_pages(t);
-		mm_c_convert(c, t->account, MM_MIN(missing, have));
-		if (missing > have + c->ledger.inflight_all)
-			mm_c_take_chunks(c, missing - have, MM_DOMAIN_NONE, false, false);
-		missing = MM_MIN(missing, (t->plan.beta + 1) * mm_c_layer_pages(t));
-		kept += missing;
-		if (c->opts.recall == MM_SWITCH_ON && mm_c_supply(c) < kept &&
-		    t->load.stall_permille >= SEVERE_PERMILLE &&
-		    c->now_ns - c->recalled_ns >= RECALL_DWELLS * c->opts.dwell_ns)
-			recall(c, kept - mm_c_supply(c));
-	}
-	mm_c_note_home(c);
-	return mm_c_penniless(c) ? 0 : kept - kept_pages;
 }
 
 static bool returns_before(const struct mm_core *c, const struct mm_c_tenant *a,
@@ -324,22 +205,10 @@ struct mm_c_tenant *mm_c_next_to_return(const struct mm_core *c, uint64_t dwell_
 	MM_FOREACH_TENANT(c, t)
 	{
 		if (!mm_c_lends_by_itself(c, t) || !t->plan.alpha ||
-		    c->now_ns - t->taken_ns < dwell_ns)
+		    c->now_ns - t->lends->taken_ns < dwell_ns)
 			continue;
 		if (!best || returns_before(c, t, best))
 			best = t;
 	}
 	return best;
-}
-
-void mm_c_give_back(struct mm_core *c, uint64_t surplus_pages)
-{
-	struct mm_c_tenant *t = mm_c_next_to_return(c, c->opts.dwell_ns);
-
-	if (!t)
-		return;
-	if (surplus_pages && c->surplus_ns && c->now_ns - c->surplus_ns >= c->opts.dwell_ns) {
-		mm_c_convert(c, t->account, MM_MIN(surplus_pages, t->plan.m * mm_c_layer_pages(t)));
-		mm_c_return_layers(c, t, surplus_pages, 0);
-	}
 }

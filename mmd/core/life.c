@@ -5,15 +5,9 @@
 #include <string.h>
 
 #include "mm/base.h"
-#include "mmd/core/controller.h"
-#include "mmd/core/lend.h"
+#include "mmd/core/market.h"
 #include "mmd/core/swap.h"
 #include "mmd/core/wish.h"
-
-#define STALL_MAX     10000u /* permille that count */
-#define STALL_NS_MAX  (UINT64_C(1) << 40)
-#define ALONE_RISES   128 /* by one in so many, with each report that is not the least */
-#define LONGEST_FADES 64  /* by one in so many, with each step that is seen */
 
 struct mm_c_tenant *mm_c_tenant(const struct mm_core *c, uint32_t id)
 {
@@ -35,7 +29,6 @@ static void tenant_init(struct mm_core *c, struct mm_c_tenant *t, const struct m
 	uint32_t *own = t->own, *map = t->map;
 	struct mm_c_preload pre = t->pre;
 	struct mm_c_sets *sets = t->sets;
-	struct mm_wish *wish = t->wish;
 
 	memset(map, 0, t->map_end * sizeof(*map));
 	memset(map + MM_MAP_KV_BASE, 0, t->kv_map_end * sizeof(*map));
@@ -45,8 +38,7 @@ static void tenant_init(struct mm_core *c, struct mm_c_tenant *t, const struct m
 	t->pre.entry = pre.entry;
 	t->pre.page = pre.page;
 	t->sets = sets;
-	t->wish = wish;
-	*wish = (struct mm_wish){ 0 };
+	mm_market_join(c->market, t, index);
 	t->id = index | (uint32_t)c->opts.tag << MM_TENANT_TAG_SHIFT |
 		(uint32_t)c->generation[index]++ << MM_TENANT_GENERATION_SHIFT;
 	t->life = MM_LIFE_LIVE;
@@ -286,82 +278,24 @@ int mm_core_on_request(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 
 /* ---- statistics ---- */
 
-static uint64_t smooth(uint64_t old, uint64_t sample)
-{
-	return old ? old - old / 4 + sample / 4 : sample;
-}
-
-static void computed(struct mm_c_tenant *t, uint64_t step_ns, uint64_t stall_ns)
-{
-	uint64_t longest = t->load.longest_ns - t->load.longest_ns / LONGEST_FADES;
-
-	t->load.t_c_ns = smooth(t->load.t_c_ns, step_ns / t->n_layers);
-	t->load.longest_ns = MM_MAX(longest, step_ns);
-	mm_c_step_seen(&t->load.steps, step_ns);
-	t->load.steps_seen++;
-	t->load.stall_permille -= t->load.stall_permille / 8;
-	t->load.stall_permille += MM_MIN(stall_ns / MM_MAX(step_ns / 1000, 1), STALL_MAX) / 8;
-}
-
 void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 		      const struct mm_tenant_stats *stats)
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
-	bool claims, stepped;
-	uint64_t stall_ns;
 
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
 	if (!t || t->life != MM_LIFE_LIVE)
 		return;
 	mm_c_acquit(c, t, stats->steps);
-	stepped =
-		stats->step_seq & 1 || (t->load.known && stats->step_seq != t->load.last.step_seq);
-	if (stepped)
-		t->load.stepped_ns = c->now_ns;
-	/* Who has had work for long and takes no step does not need its layers, whatever it says. */
-	claims = (stats->running || stats->waiting) &&
-		 c->now_ns - t->load.stepped_ns < MM_SILENT_IDLES * c->opts.idle_ns;
-	if (stepped || claims)
-		t->load.active_ns = c->now_ns;
-	/* Steps are measured by the host's clock, stalls by the device's, which may be the slower one. */
-	stall_ns = mm_c_time(c, MM_MIN(stats->stall_ns, STALL_NS_MAX));
-	if (t->n_layers && stats->samples != t->load.last.samples && stats->step_ns > stall_ns)
-		computed(t, stats->step_ns - stall_ns, stall_ns);
-	t->load.claimed |=
-		memcmp(t->load.last.compute, stats->compute, sizeof(stats->compute)) != 0;
-	t->load.last = *stats;
-	t->load.known = true;
-	if (!t->load.claimed || !t->alpha_max ||
-	    (t->load.claimed_ns && c->now_ns - t->load.claimed_ns < mm_c_time(c, MM_CLAIM_NS)))
-		return;
-	t->load.claimed = false;
-	t->load.claimed_ns = MM_MAX(c->now_ns, 1);
-	mm_c_sets_claim(t);
-}
-
-#define STREAMED_NS_MAX (64 * MM_NS_PER_S) /* times layers and weight still fits */
-
-/* Of the layers that cycle, each is streamed once a step: what was measured is their mean. */
-static uint64_t largest_ns(const struct mm_c_tenant *t, uint64_t mean_ns)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < t->set.m; i++)
-		sum += t->t_weight[t->set.layer[i]];
-	if (!t->uneven || !sum || mean_ns > STREAMED_NS_MAX)
-		return mean_ns;
-	return ((mean_ns * t->set.m) << MM_C_WEIGHT_BITS) / sum;
+	mm_c_load_report(c, t, stats);
+	if (t->alpha_max && mm_c_load_claim(c, t))
+		mm_c_sets_claim(t);
 }
 
 void mm_core_on_streamed(struct mm_core *c, uint32_t tenant, uint64_t layer_ns)
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
-	if (!t || !layer_ns)
-		return;
-	layer_ns = largest_ns(t, layer_ns);
-	t->load.t_t_ns = smooth(t->load.t_t_ns, layer_ns);
-	t->load.alone_ns += t->load.alone_ns / ALONE_RISES;
-	if (!t->load.alone_ns || layer_ns < t->load.alone_ns)
-		t->load.alone_ns = layer_ns;
+	if (t && layer_ns)
+		mm_c_load_streamed(t, mm_c_sets_largest_ns(t, layer_ns));
 }

@@ -11,6 +11,8 @@
 
 #include "mm/base.h"
 #include "mmd/core/lend.h"
+#include "mmd/core/supply.h"
+#include "mmd/core/turn.h"
 
 /* §5.4: the fewest transfers that fit: one slot while (4) holds; not measured: while it is the looser. */
 uint32_t mm_naive_slots(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/order.h"
+
 #include <string.h>
 
 #include "mm/base.h"
-#include "mmd/core/state.h"
 
 /* Where the run that begins at @at ends: what is in order already is not sorted again. */
 static uint32_t run_end(const struct mm_core *c, struct mm_c_tenant **item, uint32_t at, uint32_t n,

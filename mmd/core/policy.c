@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/policy.h"
+
 #include "mm/base.h"
-#include "mmd/core/controller.h"
+#include "mmd/core/home.h"
 #include "mmd/core/lend.h"
 #include "mmd/core/naive.h"
+#include "mmd/core/rotate.h"
 
 static uint64_t take_elastic(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry)
 {

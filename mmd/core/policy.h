@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/market.h"
 
 struct mm_policy_ops {
 	bool forecast;  /* layers are taken ahead of need */
@@ -31,5 +31,5 @@ const struct mm_policy_ops *mm_policy_get(enum mm_policy policy);
 static inline uint32_t mm_c_policy_slots(const struct mm_core *c, const struct mm_c_tenant *t,
 					 uint32_t alpha)
 {
-	return c->policy->slots ? c->policy->slots(c, t, alpha) : 0;
+	return c->market->policy->slots ? c->market->policy->slots(c, t, alpha) : 0;
 }

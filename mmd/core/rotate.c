@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * rotate - memory among tenants that share a device in turns
- *
- * Concept:   only one of them computes, so only its layers must be there: those of the others hold KV. When the turn
- *            goes on, the next one's layers come home into pages that the others' layers leave. For this
- *            never more is lent than the others of whoever may be next can lend; what was taken for
- *            somebody's layers is kept for them; and whoever has waited longest lends last, and gets its
- *            layers before its turn as far as the others have any left to lend.
- * KV:        who computes and has less than its part of the KV memory, by shares, gets it from those that have more.
- * Ownership: works on struct mm_core; keeps in its turn what is being fetched, and for whom.
- * Threading: core thread only.
- */
+#include "mmd/core/rotate.h"
+
 #include "mm/base.h"
-#include "mmd/core/wish.h"
-#include "mmd/core/controller.h"
 #include "mmd/core/lend.h"
+#include "mmd/core/lends.h"
+#include "mmd/core/market.h"
+#include "mmd/core/supply.h"
+#include "mmd/core/turn.h"
+#include "mmd/core/wish.h"
+#include "mmd/core/worth.h"
 
 /* ---- lending ---- */
 
@@ -27,13 +21,6 @@ static uint32_t layers_lent(const struct mm_c_tenant *t)
 static uint64_t lent_pages(const struct mm_c_tenant *t)
 {
 	return layers_lent(t) * mm_c_layer_pages(t);
-}
-
-bool mm_c_rotates(const struct mm_core *c, const struct mm_c_tenant *t)
-{
-	return c->opts.turn_rotate == MM_SWITCH_ON && t->life == MM_LIFE_LIVE &&
-	       t->turn.mode != MM_TURN_NONE && t->model == MM_MODEL_READY && t->alpha_max &&
-	       t->plan.alpha_by_hand < 0;
 }
 
 /* One layer stays. */
@@ -88,7 +75,7 @@ static uint64_t missing_pages(const struct mm_c_tenant *t)
 static bool waits_for_layers(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return mm_c_rotates(c, t) &&
-	       c->now_ns - c->turn.begun_ns < mm_c_time(c, MM_TURN_STRETCH_NS);
+	       c->now_ns - c->market->turn.begun_ns < mm_c_time(c, MM_TURN_STRETCH_NS);
 }
 
 static uint64_t kv_held(const struct mm_core *c)
@@ -121,12 +108,12 @@ static uint64_t missed_by(const struct mm_core *c, struct mm_c_tenant *t)
 		return 0;
 	if (waits_for_layers(c, t))
 		return missing_pages(t);
-	return t == c->turn.holder ? dear_pages(c, t) : 0;
+	return t == c->market->turn.holder ? dear_pages(c, t) : 0;
 }
 
 uint64_t mm_c_turns_kept(const struct mm_core *c)
 {
-	uint64_t lent, most, missed = missed_by(c, c->turn.holder);
+	uint64_t lent, most, missed = missed_by(c, c->market->turn.holder);
 
 	if (c->opts.turn_prefetch == MM_SWITCH_ON)
 		missed += missed_by(c, mm_c_turn_next(c));
@@ -165,7 +152,7 @@ static uint64_t part_pages(const struct mm_core *c, const struct mm_c_tenant *t)
 
 uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry)
 {
-	const struct mm_c_tenant *t = c->turn.holder;
+	const struct mm_c_tenant *t = c->market->turn.holder;
 	uint64_t got = 0, part, held;
 
 	if (!t || c->opts.turn_parts != MM_SWITCH_ON || !mm_c_rotates(c, t))
@@ -242,8 +229,8 @@ uint64_t mm_c_bring_home(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept
 		return MM_MIN(missing, have + coming);
 	if (mm_c_return_layers(c, t, have, 0))
 		return 0;
-	if (t == c->turn.holder && !c->turn.home_ns)
-		c->turn.home_ns = c->now_ns; /* as far as it goes */
+	if (t == c->market->turn.holder && !c->market->turn.home_ns)
+		c->market->turn.home_ns = c->now_ns; /* as far as it goes */
 	if (missing > have + c->ledger.inflight_all)
 		mm_c_take_chunks(c, missing - have, MM_DOMAIN_NONE, false, false);
 	return 0;
@@ -265,7 +252,7 @@ void mm_c_prefetch(struct mm_core *c, uint64_t kept_pages)
 	missing = missing_pages(t);
 	have = mm_c_free_pages(c) > kept_pages ? mm_c_free_pages(c) - kept_pages : 0;
 	coming = mm_c_supply(c) - mm_c_free_pages(c);
-	if (c->kv_unmet)
+	if (c->market->kv_unmet)
 		have = MM_MIN(have, mm_c_turns_kept(c));
 	if (have + coming < missing)
 		more = take_for(c, t, missing - have - coming);
@@ -275,8 +262,8 @@ void mm_c_prefetch(struct mm_core *c, uint64_t kept_pages)
 
 void mm_c_note_home(struct mm_core *c)
 {
-	const struct mm_c_tenant *t = c->turn.holder;
+	const struct mm_c_tenant *t = c->market->turn.holder;
 
-	if (t && !c->turn.home_ns && !mm_c_changing(t) && !t->plan.alpha)
-		c->turn.home_ns = c->now_ns;
+	if (t && !c->market->turn.home_ns && !mm_c_changing(t) && !t->plan.alpha)
+		c->market->turn.home_ns = c->now_ns;
 }

@@ -7,14 +7,14 @@
  *          mean layers' worth; where layers are alike that is a number of layers.
  * Trust:   times and weights are the tenant's claims; they steer what is taken from it.
  */
-#include "mmd/core/controller.h"
-
 #include "mm/base.h"
+#include "mmd/core/state.h"
 
-#define ONE        (UINT32_C(1) << MM_C_WEIGHT_BITS)
-#define ALIKE_PART 64 /* of a layer: less of a difference is none */
-#define NEAR_PART  16 /* of a time: less of a change does not make sets stale */
-#define GAIN_PART  64 /* of a step: for less no layer is copied that could stay away */
+#define ONE             (UINT32_C(1) << MM_C_WEIGHT_BITS)
+#define ALIKE_PART      64 /* of a layer: less of a difference is none */
+#define NEAR_PART       16 /* of a time: less of a change does not make sets stale */
+#define GAIN_PART       64 /* of a step: for less no layer is copied that could stay away */
+#define STREAMED_NS_MAX (64 * MM_NS_PER_S) /* times layers and weight still fits */
 #define C_NS_MAX \
 	(UINT64_C(1) << 30) /* of a mean layer; times the layers it is below MM_LAYER_NS_MAX */
 
@@ -80,7 +80,19 @@ void mm_c_sets_claim(struct mm_c_tenant *t)
 	t->uneven = !same_pages(t) || !alike(t->c_weight, t->n_layers) ||
 		    !alike(t->t_weight, t->n_layers) || (t->uneven && !regular(t));
 	t->sets->valid = false;
-	t->cap = t->cap_more = (struct mm_c_cap){ 0 };
+	t->claims++;
+}
+
+/* Each is streamed once a step. */
+uint64_t mm_c_sets_largest_ns(const struct mm_c_tenant *t, uint64_t mean_ns)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < t->set.m; i++)
+		sum += t->t_weight[t->set.layer[i]];
+	if (!t->uneven || !sum || mean_ns > STREAMED_NS_MAX)
+		return mean_ns;
+	return ((mean_ns * t->set.m) << MM_C_WEIGHT_BITS) / sum;
 }
 
 /* ---- how many ---- */
@@ -93,6 +105,13 @@ static uint64_t pages_sum(const struct mm_c_tenant *t)
 uint64_t mm_c_away_pages(const struct mm_c_tenant *t, uint32_t alpha)
 {
 	return pages_sum(t) * alpha / t->n_layers;
+}
+
+uint64_t mm_c_layer_pages(const struct mm_c_tenant *t)
+{
+	uint64_t pages = t->entries - t->group[0].pages;
+
+	return MM_MAX(pages / t->n_layers, 1);
 }
 
 /* The most that can be away with @beta slots: all layers cycle. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mm/base.h"
 #include "mmd/core/controller.h"
+#include "mmd/core/turn.h"
 #include "mmd/core/swap.h"
 #include "mmd/core/state.h"
 

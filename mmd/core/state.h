@@ -20,6 +20,7 @@
 #include "mmd/core/core.h"
 #include "mmd/core/layers.h"
 #include "mmd/core/ledger.h"
+#include "mmd/core/load.h"
 #include "mmd/core/plan.h"
 
 /* One unit's worst: a SWITCH that changes each model entry and hands out each page, all gates. */
@@ -106,51 +107,6 @@ struct mm_c_swap {
 	struct mm_c_swap_list list[MM_SWAP_LOTS];
 };
 
-struct mm_c_turn {
-	enum mm_turn_mode mode;
-	uint32_t priority;
-	uint64_t quantum_ns;
-	bool wants;
-	bool interrupted;    /* its last turn ended for somebody of higher priority */
-	uint64_t since_ns;   /* since when it wants */
-	bool queued;         /* it holds the turn, or waits for it and can compute */
-	uint64_t left_ns;    /* since when it is not */
-	uint64_t charged_ns; /* for turns that others of its account waited for */
-	uint32_t lapses;     /* turns taken away from it, less those that it gave back since */
-	uint64_t turns, overdue;
-};
-
-#define MM_STEP_SIZES 32 /* of steps: two to the octave, from 128 us on */
-struct mm_c_steps {
-	uint32_t weight[MM_STEP_SIZES]; /* of the steps of that size, the last ones most */
-	uint64_t ns[MM_STEP_SIZES];     /* their mean */
-};
-
-struct mm_c_load {
-	bool known; /* statistics have arrived */
-	struct mm_tenant_stats last;
-	bool claimed;            /* what it says about its layers is not what sets.c goes by */
-	uint64_t claimed_ns;     /* when that was taken up; 0: never */
-	uint64_t active_ns;      /* when it was last seen active */
-	uint64_t stepped_ns;     /* when it was last seen to run steps, or joined */
-	uint64_t t_c_ns;         /* the mean layer's computation, smoothed; 0: not measured */
-	uint64_t t_t_ns;         /* the largest layer's transfer */
-	uint64_t alone_ns;       /* the same, when nobody else streams */
-	uint64_t stall_permille; /* waited at gates, of the computing; smoothed */
-	struct mm_c_steps steps;
-	uint64_t steps_seen;
-	uint64_t longest_ns; /* the longest computing of a step of late: a prefill's */
-};
-
-/* The most layers that may be away of an active tenant, and what it was worked out from. */
-struct mm_c_cap {
-	uint64_t epoch, steps, t_t_ns;
-	uint32_t link_permille, slow_permille;
-	uint32_t alpha;
-	uint32_t asked; /* fewer than alpha, and whether they hide; 0: nobody asked */
-	bool asked_hides;
-};
-
 #define MM_C_WEIGHT_BITS 16 /* after the point of a layer's weight */
 
 /* Sets that were chosen already, from the plan that is in force: choosing is asked for often. */
@@ -169,6 +125,8 @@ struct mm_c_sets {
 };
 
 struct mm_wish;
+struct mm_c_lends;
+struct mm_c_turn;
 
 struct mm_c_tenant {
 	enum mm_life life;
@@ -217,19 +175,16 @@ struct mm_c_tenant {
 	uint64_t change_gain; /* pages that it sets free */
 	struct mm_change change;
 	uint32_t target;        /* alpha that the controller wants */
-	uint64_t taken_ns;      /* last time that layers were taken */
-	uint64_t relieved_ns;   /* last time that some came home as it streamed too much */
-	uint64_t by_hand_ns;    /* since when the operator's plan waits for pages */
 	uint64_t retry_ns;      /* no change before; after one failed */
 	struct mm_c_sets *sets; /* a cache: no state */
-	struct mm_c_cap cap,
-		cap_more; /* the last answers, for as long as the questions are the same */
+	uint64_t claims;        /* how often its layers were weighed anew */
 
 	struct mm_c_kv kv;
 	struct mm_wish *wish;
+	struct mm_c_lends *lends;
 	struct mm_c_swap swap;
 	struct mm_c_load load;
-	struct mm_c_turn turn;
+	struct mm_c_turn *turn;
 };
 
 /* What is unused of the mins, and of which pages and quotas that was worked out. */
@@ -240,21 +195,6 @@ struct mm_c_mins {
 	uint64_t unused[MM_ACCOUNTS_LIMIT]; /* by domain */
 };
 
-/* Pages that are on their way, as of one settling: supply.c. */
-struct mm_c_expected {
-	bool known;
-	uint64_t all;
-	uint64_t of[MM_ACCOUNTS_LIMIT]; /* by account */
-};
-
-/* What all tenants add up to, as of one settling and its grants so far. */
-struct mm_c_sums {
-	bool known;
-	uint64_t link; /* of the link's time, what active tenants' streaming takes */
-	uint64_t own[MM_ACCOUNTS_LIMIT]; /* pages that an account's tenants wait for */
-};
-
-struct mm_policy_ops;
 struct mm_market;
 
 struct mm_core {
@@ -265,8 +205,9 @@ struct mm_core {
 	struct mm_account *account;
 	uint32_t accounts_end; /* no index in use at or above it */
 	struct mm_c_mins *mins;
-	struct mm_c_expected *expected;
-	struct mm_c_sums *sums;
+	uint64_t coming; /* changes so far of what is on its way; when all is looked at anew, too */
+	uint64_t
+		waiting; /* changes so far of what tenants wait for, or whether they count as idle */
 	uint64_t min_sum;        /* of all accounts */
 	uint64_t quota_revision; /* of the last change of any */
 	uint64_t served;         /* the most that an account was at when it was granted a chunk */
@@ -294,33 +235,8 @@ struct mm_core {
 	uint16_t generation[MM_TENANTS_LIMIT];
 	uint32_t entries_max;
 
-	const struct mm_policy_ops *policy;
 	struct mm_market *market;
-	struct {
-		struct mm_c_tenant *holder; /* NULL: nobody computes in turn */
-		uint64_t serial;            /* of the last turn that began */
-		uint64_t begun_ns;
-		uint64_t
-			home_ns; /* when the holder's layers were home again; 0: they are not yet */
-		uint64_t rank, account_rank; /* with which it began: the holder's, its account's */
-		uint64_t looked_ns;          /* until when it was charged for */
-		bool siblings, rivals; /* others of its account, of other accounts, waited then */
-		uint64_t
-			most_ns; /* that an account may be charged for and still goes by its rank */
-		bool asked;      /* to give it back, until until_ns */
-		uint64_t until_ns;
-	} turn;
-	struct mm_c_forecast {
-		uint64_t at_ns; /* of the last look */
-		uint64_t pages; /* wished then */
-		uint64_t slope; /* pages per second */
-	} forecast;
-	uint64_t recalled_ns;     /* when KV in use was last asked back for layers */
-	uint64_t surplus_ns;      /* since when there is more than is needed; 0: there is not */
-	uint64_t copy_ns_per_mib; /* smoothed, from loads */
-	uint64_t copy_done_ns;
-	bool kv_unmet;  /* KV wishes lacked pages, at the last settling */
-	uint64_t unmet; /* pages that wishes wait for, at the last settling */
+	struct mm_c_copies copies;
 
 	struct mm_core_stats stats;
 	uint32_t *scratch; /* of mm_core_check(), one per page */
@@ -344,14 +260,13 @@ static inline uint64_t mm_c_time(const struct mm_core *c, uint64_t ns)
 /* What tenants wait for, or whether they count as idle, has changed. */
 static inline void mm_c_sum_anew(struct mm_core *c)
 {
-	c->sums->known = false;
+	c->waiting++;
 }
 
-/* What is expected has changed, or time has passed: it is worked out anew when somebody asks. */
+/* What is on its way has changed, or time has passed. */
 static inline void mm_c_expect_anew(struct mm_core *c)
 {
-	c->expected->known = false;
-	mm_c_sum_anew(c);
+	c->coming++;
 }
 
 static inline uint32_t mm_c_index(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -409,21 +324,6 @@ bool mm_c_scrub_recreates(const struct mm_core *c);
 void mm_c_recycle(struct mm_core *c);
 /* Pages of no domain that the mins lack and that are not on their way. */
 uint64_t mm_c_mins_missing(const struct mm_core *c);
-/* KV wishes: the higher priority, then who starves, who was granted least by weight, waits longest. */
-bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
-			const struct mm_c_tenant *b);
-/* < 0: @a lends before @b by its account's priority; 0: as good. */
-int mm_c_lends_by_rank(const struct mm_core *c, const struct mm_c_tenant *a,
-		       const struct mm_c_tenant *b);
-/* What it lends already, by weight. */
-uint64_t mm_c_lent_weighted(const struct mm_core *c, const struct mm_c_tenant *t);
-
-/* order.c */
-typedef bool mm_c_before(const struct mm_core *c, const struct mm_c_tenant *a,
-			 const struct mm_c_tenant *b);
-/* Sorts @n tenants; those of whom neither is before the other stay as they are. */
-void mm_c_sort(const struct mm_core *c, struct mm_c_tenant **item, uint32_t n, mm_c_before *before);
-
 /* jobs.c */
 bool mm_c_job_room(const struct mm_core *c);
 uint32_t mm_c_job_issue(struct mm_core *c, uint32_t tenant, const struct mm_msg *msg);
@@ -457,6 +357,10 @@ void mm_c_kv_drop(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunk);
 void mm_c_sets_init(struct mm_c_tenant *t);
 /* What it says about its layers' computation has changed. */
 void mm_c_sets_claim(struct mm_c_tenant *t);
+/* What was measured is the mean of the layers that cycle. Returns what its largest layer would take. */
+uint64_t mm_c_sets_largest_ns(const struct mm_c_tenant *t, uint64_t mean_ns);
+/* Pages of a layer, on average. */
+uint64_t mm_c_layer_pages(const struct mm_c_tenant *t);
 /* Can @alpha be away with @beta slots? */
 bool mm_c_alpha_possible(const struct mm_c_tenant *t, uint32_t alpha, uint32_t beta);
 /* Pages that @alpha sets free, at least. */
@@ -481,30 +385,6 @@ uint64_t mm_c_set_step_ns(const struct mm_core *c, const struct mm_c_tenant *t,
 			  const struct mm_plan_set *set);
 bool mm_c_set_hidden(const struct mm_core *c, const struct mm_c_tenant *t,
 		     const struct mm_plan_set *set);
-
-/* turn.c */
-int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
-int mm_c_turn_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
-int mm_c_turn_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
-void mm_c_turns(struct mm_core *c);
-uint64_t mm_c_turn_deadline(const struct mm_core *c);
-/* Who computes when the present turn ends; NULL: nobody waits. */
-struct mm_c_tenant *mm_c_turn_next(const struct mm_core *c);
-/* Does @a wait for its turn, and will it have it before @b? */
-bool mm_c_turn_sooner(const struct mm_core *c, const struct mm_c_tenant *a,
-		      const struct mm_c_tenant *b);
-/* It shares in turns, and this is not its. */
-bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t);
-
-/* And it waits for it: until then it needs neither its layers nor chunks. */
-bool mm_c_turn_comes(const struct mm_core *c, const struct mm_c_tenant *t);
-
-/* controller.c */
-void mm_c_controller(struct mm_core *c);
-/* What the policy takes from @account's own tenants; returns how many pages will come. */
-uint64_t mm_c_take_from(struct mm_core *c, uint64_t pages, uint32_t account);
-/* T_T of the planner, of its largest layer: measured, or from the copies of loads; 0: not known. */
-uint64_t mm_c_transfer_ns(const struct mm_core *c, const struct mm_c_tenant *t);
 
 /* settle.c */
 void mm_c_settle(struct mm_core *c, uint64_t now_ns);

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/supply.h"
+
 #include <string.h>
 
 #include "mm/base.h"
-#include "mmd/core/wish.h"
-#include "mmd/core/controller.h"
-#include "mmd/core/lend.h"
-
-bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t)
-{
-	if (mm_c_turn_waits(c, t))
-		return true;
-	return c->now_ns - t->load.active_ns >= c->opts.idle_ns && !mm_c_kv_unmet(t);
-}
+#include "mmd/core/cost.h"
+#include "mmd/core/market.h"
 
 /* Chunks asked back, and what a plan change that is not slow will free. */
 static uint64_t expected_of(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -31,10 +25,10 @@ static uint64_t expected_of(const struct mm_core *c, const struct mm_c_tenant *t
 /* Each wish asks, for its account: all are worked out at once. */
 uint64_t mm_c_expected(const struct mm_core *c, uint32_t account)
 {
-	struct mm_c_expected *e = c->expected;
+	struct mm_c_expected *e = &c->market->expected;
 
-	if (!e->known) {
-		e->known = true;
+	if (e->coming != c->coming) {
+		e->coming = c->coming;
 		e->all = 0;
 		memset(e->of, 0, c->accounts_end * sizeof(*e->of));
 		MM_FOREACH_TENANT(c, t)
@@ -48,11 +42,12 @@ uint64_t mm_c_expected(const struct mm_core *c, uint32_t account)
 
 const struct mm_c_sums *mm_c_sums(const struct mm_core *c)
 {
-	struct mm_c_sums *s = c->sums;
+	struct mm_c_sums *s = &c->market->sums;
 
-	if (s->known)
+	if (s->coming == c->coming && s->waiting == c->waiting)
 		return s;
-	s->known = true;
+	s->coming = c->coming;
+	s->waiting = c->waiting;
 	s->link = 0;
 	memset(s->own, 0, c->accounts_end * sizeof(*s->own));
 	MM_FOREACH_TENANT(c, t)

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "mm/base.h"
-#include "mmd/core/controller.h"
 
 #define VALUE_BYTES 24
 #define AT(field)                                       \

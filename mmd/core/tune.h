@@ -15,6 +15,24 @@
 
 #include "mmd/core/core.h"
 
+/* Defaults. */
+#define MM_LEND_MAX_PERMILLE  700
+#define MM_LINK_PERMILLE      900
+#define MM_SLOW_PERMILLE      50
+#define MM_WAKE_PERMILLE      1000
+#define MM_TURN_COST_PERMILLE 100
+#define MM_IDLE_NS            (100 * MM_NS_PER_MS)
+#define MM_SILENT_IDLES       20 /* times idle_ns without a step: then claims of work do not count */
+#define MM_DWELL_NS           (200 * MM_NS_PER_MS)
+#define MM_CHANGE_NS          (50 * MM_NS_PER_MS)
+#define MM_AHEAD_NS           (300 * MM_NS_PER_MS)
+#define MM_RECLAIM_NS         (200 * MM_NS_PER_MS)
+#define MM_REVOKE_NS          (2 * MM_NS_PER_S)
+#define MM_ASK_NS             (10 * MM_NS_PER_S)
+#define MM_STOP_NS            (60 * MM_NS_PER_S)
+#define MM_KILL_WINDOW_NS     (60 * MM_NS_PER_S)
+#define MM_KILL_MAX           8
+
 #define MM_TUNE_ERROR_BYTES 192
 #define MM_TUNE_TEXT_BYTES  512
 

@@ -1,34 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * turn - temporal sharing: who of those that want it that way computes now
- *
- * Concept:    A tenant may join the turns of its device. Of those that joined, one at a time holds the
- *             turn and runs steps; the others count as idle, so that their memory may be lent. A turn
- *             ends when its holder has nothing to do, when its quantum is over and somebody waits
- *             (MM_TURN_DRAIN: only when the holder has run dry, within MM_TURN_DRAIN_MAX_NS), or when
- *             somebody of higher priority waits. The holder is asked, ends its open step and gives the
- *             turn back; one that does not is passed over when its grace is over.
- * Order:      the highest priority first, and each MM_TURN_AGE_NS of waiting counts as one more: also
- *             against being interrupted by the next one of high priority. Who was interrupted goes on
- *             to age as if it had not had its turn. First of accounts, then of the tenants of one.
- * Shares:     accounts (by their weights) and the tenants of one are charged for the time that they hold
- *             the turn while others of their kind wait. Who was charged for MM_TURN_SLACK_NS more than
- *             one that waits comes after it, whatever its rank, and the other keeps the turn beyond its
- *             quantum until that is made up for. Nobody is charged for more than MM_TURN_AHEAD_NS beyond
- *             one that waits, so that a turn of a lighter account costs a heavier one some seconds at most,
- *             whatever the weights; and nobody is owed time in which it did not want the turn. Who has to be
- *             passed over is charged for more than it had.
- * Trust:      quantum and priority are a tenant's word, within what the operator grants its account.
- *             Without a ready model, or at least KV that it holds or wants, it has nothing to compute
- *             with, and no turn. One that runs on without its turn takes computing time, never memory;
- *             status shows how often its turn had to be taken away.
- */
+#include "mmd/core/turn.h"
+
 #include <errno.h>
 
 #include "mm/base.h"
+#include "mmd/core/market.h"
+#include "mmd/core/policy.h"
 #include "mmd/core/wish.h"
-#include "mmd/core/controller.h"
-#include "mmd/core/state.h"
 
 #define MM_TURN_QUANTUM_NS   (200 * MM_NS_PER_MS)
 #define MM_TURN_DRAIN_MAX_NS (10 * MM_NS_PER_S)
@@ -40,7 +18,7 @@
 
 static bool holds(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return c->turn.holder == t;
+	return c->market->turn.holder == t;
 }
 
 static struct mm_account *account_of(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -52,7 +30,7 @@ static struct mm_account *account_of(const struct mm_core *c, const struct mm_c_
 
 static uint32_t priority_bound(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return MM_MIN(t->turn.priority, account_of(c, t)->quota.turn_priority_max);
+	return MM_MIN(t->turn->priority, account_of(c, t)->quota.turn_priority_max);
 }
 
 /* Returns @ns, or less where its account may not have a turn of that while others wait. */
@@ -63,7 +41,7 @@ static uint64_t time_bound(const struct mm_core *c, const struct mm_c_tenant *t,
 
 static uint64_t quantum_bound(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return time_bound(c, t, t->turn.quantum_ns);
+	return time_bound(c, t, t->turn->quantum_ns);
 }
 
 static bool present(const struct mm_c_tenant *t)
@@ -80,12 +58,26 @@ static bool can_compute(const struct mm_c_tenant *t)
 
 bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->turn.mode != MM_TURN_NONE && !holds(c, t);
+	return t->turn->mode != MM_TURN_NONE && !holds(c, t);
 }
 
 bool mm_c_turn_comes(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->turn.wants && mm_c_turn_waits(c, t) && present(t) && can_compute(t);
+	return t->turn->wants && mm_c_turn_waits(c, t) && present(t) && can_compute(t);
+}
+
+bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	if (mm_c_turn_waits(c, t))
+		return true;
+	return c->now_ns - t->load.active_ns >= c->opts.idle_ns && !mm_c_kv_unmet(t);
+}
+
+bool mm_c_rotates(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return c->opts.turn_rotate == MM_SWITCH_ON && t->life == MM_LIFE_LIVE &&
+	       t->turn->mode != MM_TURN_NONE && t->model == MM_MODEL_READY && t->alpha_max &&
+	       t->plan.alpha_by_hand < 0;
 }
 
 /* ---- who was charged for how much ---- */
@@ -105,8 +97,8 @@ static uint64_t least_sibling(const struct mm_core *c, const struct mm_c_tenant 
 	uint64_t least = UINT64_MAX;
 
 	MM_FOREACH_TENANT(c, u)
-	if (u != t && u->account == t->account && u->turn.queued)
-		least = MM_MIN(least, u->turn.charged_ns + ahead_ns);
+	if (u != t && u->account == t->account && u->turn->queued)
+		least = MM_MIN(least, u->turn->charged_ns + ahead_ns);
 	return least;
 }
 
@@ -136,7 +128,7 @@ static uint64_t ahead_ns(const struct mm_core *c)
 
 static void tenant_charge(const struct mm_core *c, struct mm_c_tenant *t, uint64_t ns)
 {
-	t->turn.charged_ns = MM_MIN(t->turn.charged_ns + ns, least_sibling(c, t, ahead_ns(c)));
+	t->turn->charged_ns = MM_MIN(t->turn->charged_ns + ns, least_sibling(c, t, ahead_ns(c)));
 }
 
 static void account_charge(const struct mm_core *c, struct mm_account *a, uint64_t ns)
@@ -148,41 +140,41 @@ static void account_charge(const struct mm_core *c, struct mm_account *a, uint64
 /* For the time since the last look, if others waited then. */
 static void holder_charge(struct mm_core *c)
 {
-	uint64_t ns = c->now_ns - c->turn.looked_ns;
-	struct mm_c_tenant *t = c->turn.holder;
+	uint64_t ns = c->now_ns - c->market->turn.looked_ns;
+	struct mm_c_tenant *t = c->market->turn.holder;
 
-	c->turn.looked_ns = c->now_ns;
-	if (t && c->turn.siblings)
+	c->market->turn.looked_ns = c->now_ns;
+	if (t && c->market->turn.siblings)
 		tenant_charge(c, t, ns);
-	if (t && c->turn.rivals)
+	if (t && c->market->turn.rivals)
 		account_charge(c, account_of(c, t), ns);
 }
 
 static void holder_leave(struct mm_core *c)
 {
-	struct mm_c_tenant *t = c->turn.holder;
+	struct mm_c_tenant *t = c->market->turn.holder;
 
 	holder_charge(c);
-	account_of(c, t)->turn.interrupted = t->turn.interrupted;
-	if (!t->turn.interrupted)
+	account_of(c, t)->turn.interrupted = t->turn->interrupted;
+	if (!t->turn->interrupted)
 		account_of(c, t)->turn.since_ns = c->now_ns;
-	c->turn.holder = NULL;
+	c->market->turn.holder = NULL;
 }
 
 /* It was late by all of its grace and may run on, so it comes after all others of its account. */
 static void holder_overdue(struct mm_core *c)
 {
-	struct mm_c_tenant *t = c->turn.holder;
+	struct mm_c_tenant *t = c->market->turn.holder;
 	uint64_t late_ns = mm_c_time(c, MM_TURN_GRACE_NS), most = least_sibling(c, t, slack_ns(c));
 
 	holder_leave(c);
 	if (most != UINT64_MAX)
-		t->turn.charged_ns = MM_MAX(t->turn.charged_ns, most);
-	tenant_charge(c, t, late_ns << t->turn.lapses);
+		t->turn->charged_ns = MM_MAX(t->turn->charged_ns, most);
+	tenant_charge(c, t, late_ns << t->turn->lapses);
 	account_charge(c, account_of(c, t), late_ns);
-	t->turn.lapses = MM_MIN(t->turn.lapses + 1, (uint32_t)MM_TURN_LAPSES);
-	t->turn.interrupted = false;
-	t->turn.overdue++;
+	t->turn->lapses = MM_MIN(t->turn->lapses + 1, (uint32_t)MM_TURN_LAPSES);
+	t->turn->interrupted = false;
+	t->turn->overdue++;
 	c->stats.turns_overdue++;
 }
 
@@ -212,15 +204,15 @@ static bool ages_on(const struct mm_core *c, bool interrupted, uint64_t left_ns)
 
 static void tenant_look(struct mm_core *c, struct mm_c_tenant *t, bool queued)
 {
-	if (queued && !t->turn.queued) {
-		t->turn.charged_ns = caught_up(t->turn.charged_ns, least_sibling(c, t, 0),
-					       time_away(c, t->turn.left_ns));
-		if (!ages_on(c, t->turn.interrupted, t->turn.left_ns))
-			t->turn.since_ns = c->now_ns;
+	if (queued && !t->turn->queued) {
+		t->turn->charged_ns = caught_up(t->turn->charged_ns, least_sibling(c, t, 0),
+						time_away(c, t->turn->left_ns));
+		if (!ages_on(c, t->turn->interrupted, t->turn->left_ns))
+			t->turn->since_ns = c->now_ns;
 	}
-	if (t->turn.queued && !queued)
-		t->turn.left_ns = c->now_ns;
-	t->turn.queued = queued;
+	if (t->turn->queued && !queued)
+		t->turn->left_ns = c->now_ns;
+	t->turn->queued = queued;
 }
 
 static void account_look(struct mm_core *c, struct mm_account *a)
@@ -245,17 +237,17 @@ static void tenant_count(struct mm_core *c, struct mm_c_tenant *t)
 	bool comes = mm_c_turn_comes(c, t);
 
 	tenant_look(c, t, comes || holds(c, t));
-	if (t->turn.queued) {
+	if (t->turn->queued) {
 		a->turn.n++;
-		a->turn.most_ns = MM_MIN(a->turn.most_ns, t->turn.charged_ns + slack_ns(c));
+		a->turn.most_ns = MM_MIN(a->turn.most_ns, t->turn->charged_ns + slack_ns(c));
 	}
 	if (!comes)
 		return;
 	a->turn.priority = MM_MAX(a->turn.priority, priority_bound(c, t));
-	if (c->turn.holder && t->account == c->turn.holder->account)
-		c->turn.siblings = true;
+	if (c->market->turn.holder && t->account == c->market->turn.holder->account)
+		c->market->turn.siblings = true;
 	else
-		c->turn.rivals = true;
+		c->market->turn.rivals = true;
 }
 
 /* Charges are kept by the weight of their time. When that has changed, nobody pays for more than the most. */
@@ -270,7 +262,7 @@ static void accounts_cap(struct mm_core *c)
 
 static void queue_look(struct mm_core *c)
 {
-	c->turn.siblings = c->turn.rivals = false;
+	c->market->turn.siblings = c->market->turn.rivals = false;
 	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		c->account[i].turn.n = c->account[i].turn.priority = 0;
 		c->account[i].turn.most_ns = UINT64_MAX;
@@ -280,7 +272,7 @@ static void queue_look(struct mm_core *c)
 	for (uint32_t i = 0; i < c->accounts_end; i++)
 		account_look(c, &c->account[i]);
 	accounts_cap(c);
-	c->turn.most_ns = least_rival(c, NULL, slack_ns(c));
+	c->market->turn.most_ns = least_rival(c, NULL, slack_ns(c));
 }
 
 /* Was charged for more than the slack allows; by how much. */
@@ -296,14 +288,14 @@ static uint64_t rank_of(const struct mm_core *c, uint32_t of_priority, uint64_t 
 
 static uint64_t tenant_rank(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return rank_of(c, priority_bound(c, t), t->turn.since_ns);
+	return rank_of(c, priority_bound(c, t), t->turn->since_ns);
 }
 
 static bool account_sooner(const struct mm_core *c, const struct mm_account *a,
 			   const struct mm_account *b)
 {
-	uint64_t beyond_a = time_beyond(a->turn.charged_ns, c->turn.most_ns);
-	uint64_t beyond_b = time_beyond(b->turn.charged_ns, c->turn.most_ns);
+	uint64_t beyond_a = time_beyond(a->turn.charged_ns, c->market->turn.most_ns);
+	uint64_t beyond_b = time_beyond(b->turn.charged_ns, c->market->turn.most_ns);
 	uint64_t rank_a = rank_of(c, a->turn.priority, a->turn.since_ns);
 	uint64_t rank_b = rank_of(c, b->turn.priority, b->turn.since_ns);
 
@@ -319,13 +311,13 @@ static bool sibling_sooner(const struct mm_core *c, const struct mm_c_tenant *a,
 			   const struct mm_c_tenant *b)
 {
 	uint64_t most_ns = account_of(c, a)->turn.most_ns;
-	uint64_t beyond_a = time_beyond(a->turn.charged_ns, most_ns);
-	uint64_t beyond_b = time_beyond(b->turn.charged_ns, most_ns);
+	uint64_t beyond_a = time_beyond(a->turn->charged_ns, most_ns);
+	uint64_t beyond_b = time_beyond(b->turn->charged_ns, most_ns);
 
 	if (beyond_a != beyond_b)
 		return beyond_a < beyond_b;
 	return tenant_rank(c, a) != tenant_rank(c, b) ? tenant_rank(c, a) > tenant_rank(c, b)
-						      : a->turn.since_ns < b->turn.since_ns;
+						      : a->turn->since_ns < b->turn->since_ns;
 }
 
 bool mm_c_turn_sooner(const struct mm_core *c, const struct mm_c_tenant *a,
@@ -357,11 +349,11 @@ int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 
 	if (msg->arg[0] >= MM_TURN_MODES || msg->arg[2] > MM_TURN_PRIORITY_MAX)
 		return MM_E_PROTOCOL;
-	t->turn.mode = (enum mm_turn_mode)msg->arg[0];
-	t->turn.quantum_ns = quantum;
-	t->turn.priority = (uint32_t)msg->arg[2];
-	if (t->turn.mode == MM_TURN_NONE) {
-		t->turn.wants = false;
+	t->turn->mode = (enum mm_turn_mode)msg->arg[0];
+	t->turn->quantum_ns = quantum;
+	t->turn->priority = (uint32_t)msg->arg[2];
+	if (t->turn->mode == MM_TURN_NONE) {
+		t->turn->wants = false;
 		if (holds(c, t))
 			holder_leave(c);
 	}
@@ -376,22 +368,22 @@ int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 int mm_c_turn_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	(void)msg;
-	if (t->turn.mode == MM_TURN_NONE)
+	if (t->turn->mode == MM_TURN_NONE)
 		return 0;
-	if (!t->turn.wants && !t->turn.interrupted)
-		t->turn.since_ns = c->now_ns;
-	t->turn.wants = true;
+	if (!t->turn->wants && !t->turn->interrupted)
+		t->turn->since_ns = c->now_ns;
+	t->turn->wants = true;
 	return 0;
 }
 
 /* If the turn was taken away meanwhile, it is too late, and no harm. */
 int mm_c_turn_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
-	if (msg->arg[0] > c->turn.serial)
+	if (msg->arg[0] > c->market->turn.serial)
 		return MM_E_PROTOCOL;
-	if (!holds(c, t) || msg->arg[0] != c->turn.serial)
+	if (!holds(c, t) || msg->arg[0] != c->market->turn.serial)
 		return 0;
-	t->turn.lapses -= t->turn.lapses != 0;
+	t->turn->lapses -= t->turn->lapses != 0;
 	holder_leave(c);
 	return 0;
 }
@@ -400,68 +392,70 @@ int mm_c_turn_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 
 static void begin(struct mm_core *c, struct mm_c_tenant *t)
 {
-	c->turn.holder = t;
-	c->turn.serial++;
-	c->turn.begun_ns = c->now_ns;
-	c->turn.rank = tenant_rank(c, t);
-	c->turn.account_rank = rank_of(c, priority_bound(c, t), account_of(c, t)->turn.since_ns);
-	c->turn.asked = false;
-	c->turn.home_ns = c->policy->overdrawn && t->plan.alpha ? 0 : c->now_ns;
-	t->turn.wants = t->turn.interrupted = account_of(c, t)->turn.interrupted = false;
-	t->turn.turns++;
+	c->market->turn.holder = t;
+	c->market->turn.serial++;
+	c->market->turn.begun_ns = c->now_ns;
+	c->market->turn.rank = tenant_rank(c, t);
+	c->market->turn.account_rank =
+		rank_of(c, priority_bound(c, t), account_of(c, t)->turn.since_ns);
+	c->market->turn.asked = false;
+	c->market->turn.home_ns = c->market->policy->overdrawn && t->plan.alpha ? 0 : c->now_ns;
+	t->turn->wants = t->turn->interrupted = account_of(c, t)->turn.interrupted = false;
+	t->turn->turns++;
 	mm_c_event(c, t,
 		   &(struct mm_msg){ .opcode = MM_EV_TURN_BEGIN,
-				     .arg = { c->turn.serial, quantum_bound(c, t) } });
+				     .arg = { c->market->turn.serial, quantum_bound(c, t) } });
 }
 
 static void say_end(struct mm_core *c, int result)
 {
-	mm_c_event(c, c->turn.holder,
+	mm_c_event(c, c->market->turn.holder,
 		   &(struct mm_msg){ .opcode = MM_EV_TURN_END,
 				     .result = result,
-				     .arg = { c->turn.serial, c->turn.until_ns } });
+				     .arg = { c->market->turn.serial, c->market->turn.until_ns } });
 }
 
 /* So long that what it takes to bring the holder's layers home is a small part of it; not for ever. */
 static uint64_t quantum_stretch(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	uint64_t stretched = MM_MAX(t->turn.quantum_ns, mm_c_time(c, MM_TURN_STRETCH_NS));
+	uint64_t stretched = MM_MAX(t->turn->quantum_ns, mm_c_time(c, MM_TURN_STRETCH_NS));
 	uint64_t most = time_bound(c, t, stretched), home;
 
-	if (!c->turn.home_ns)
+	if (!c->market->turn.home_ns)
 		return most;
-	home = MM_MIN(c->turn.home_ns - c->turn.begun_ns, most);
+	home = MM_MIN(c->market->turn.home_ns - c->market->turn.begun_ns, most);
 	return MM_MIN(MM_MAX(quantum_bound(c, t), home * 1000 / c->opts.turn_cost_permille), most);
 }
 
 /* How long the holder goes on until @next is not beyond what it may have been charged for; 0: it is not. */
 static uint64_t behind_ns(const struct mm_core *c, const struct mm_c_tenant *next)
 {
-	const struct mm_c_tenant *t = c->turn.holder;
+	const struct mm_c_tenant *t = c->market->turn.holder;
 	const struct mm_account *a = account_of(c, t), *b = account_of(c, next);
 
 	if (a == b)
-		return time_beyond(next->turn.charged_ns, t->turn.charged_ns + slack_ns(c));
+		return time_beyond(next->turn->charged_ns, t->turn->charged_ns + slack_ns(c));
 	return time_beyond(b->turn.charged_ns, a->turn.charged_ns + time_weigh(a, slack_ns(c))) *
 	       a->quota.weight / MM_WEIGHT_DEFAULT;
 }
 
 static bool goes_before(const struct mm_core *c, const struct mm_c_tenant *next)
 {
-	return priority_bound(c, next) >
-	       (next->account == c->turn.holder->account ? c->turn.rank : c->turn.account_rank);
+	return priority_bound(c, next) > (next->account == c->market->turn.holder->account
+						  ? c->market->turn.rank
+						  : c->market->turn.account_rank);
 }
 
 static uint64_t due_ns(const struct mm_core *c, const struct mm_c_tenant *next)
 {
-	const struct mm_c_tenant *t = c->turn.holder;
-	uint64_t due = c->turn.begun_ns, behind = behind_ns(c, next);
+	const struct mm_c_tenant *t = c->market->turn.holder;
+	uint64_t due = c->market->turn.begun_ns, behind = behind_ns(c, next);
 
 	if (!goes_before(c, next))
-		due += t->turn.mode == MM_TURN_DRAIN
+		due += t->turn->mode == MM_TURN_DRAIN
 			       ? time_bound(c, t, mm_c_time(c, MM_TURN_DRAIN_MAX_NS))
 			       : quantum_stretch(c, t);
-	return behind ? MM_MAX(due, c->turn.looked_ns + behind) : due;
+	return behind ? MM_MAX(due, c->market->turn.looked_ns + behind) : due;
 }
 
 void mm_c_turns(struct mm_core *c)
@@ -469,9 +463,10 @@ void mm_c_turns(struct mm_core *c)
 	struct mm_c_tenant *next;
 
 	holder_charge(c);
-	if (c->turn.holder && !present(c->turn.holder))
+	if (c->market->turn.holder && !present(c->market->turn.holder))
 		holder_leave(c);
-	if (c->turn.holder && c->turn.asked && c->now_ns >= c->turn.until_ns) {
+	if (c->market->turn.holder && c->market->turn.asked &&
+	    c->now_ns >= c->market->turn.until_ns) {
 		say_end(c, -ETIMEDOUT);
 		holder_overdue(c);
 	}
@@ -479,13 +474,13 @@ void mm_c_turns(struct mm_core *c)
 	next = mm_c_turn_next(c);
 	if (!next)
 		return;
-	if (!c->turn.holder) {
+	if (!c->market->turn.holder) {
 		begin(c, next);
 		queue_look(c);
-	} else if (!c->turn.asked && c->now_ns >= due_ns(c, next)) {
-		c->turn.asked = true;
-		c->turn.until_ns = c->now_ns + mm_c_time(c, MM_TURN_GRACE_NS);
-		c->turn.holder->turn.interrupted = goes_before(c, next);
+	} else if (!c->market->turn.asked && c->now_ns >= due_ns(c, next)) {
+		c->market->turn.asked = true;
+		c->market->turn.until_ns = c->now_ns + mm_c_time(c, MM_TURN_GRACE_NS);
+		c->market->turn.holder->turn->interrupted = goes_before(c, next);
 		say_end(c, 0);
 	}
 }
@@ -495,10 +490,10 @@ uint64_t mm_c_turn_deadline(const struct mm_core *c)
 	const struct mm_c_tenant *next;
 
 	/* Whoever can compute only since the controller has decided, in this settling, gets it in the next one. */
-	if (!c->turn.holder)
+	if (!c->market->turn.holder)
 		return mm_c_turn_next(c) ? c->settled_ns : UINT64_MAX;
-	if (c->turn.asked)
-		return c->turn.until_ns;
+	if (c->market->turn.asked)
+		return c->market->turn.until_ns;
 	next = mm_c_turn_next(c);
 	return next ? due_ns(c, next) : UINT64_MAX;
 }

@@ -8,7 +8,7 @@
 void mm_c_wish_declare(const struct mm_core *c, struct mm_c_tenant *t)
 {
 	t->wish->most = t->kv.chunks_max;
-	if (!c->policy->kv_static)
+	if (!c->market->policy->kv_static)
 		return;
 	t->wish->want = t->wish->most = t->kv.share;
 	t->wish->told = true;

@@ -1,105 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What streaming costs, and so how many layers may be away.
- *
- * Steps differ: one that computes a prompt takes ten times as long as one that only decodes, and hides ten
- * times as much. A mean says nothing then; so the computing times of the steps of late are kept by size, and a
- * set is played against each size. What it costs is by how much each of those steps would be longer.
- */
+#include "mmd/core/worth.h"
+
 #include "mm/base.h"
-#include "mmd/core/controller.h"
-#include "mmd/core/lend.h"
+#include "mmd/core/cost.h"
+#include "mmd/core/lends.h"
+#include "mmd/core/policy.h"
+#include "mmd/core/supply.h"
+#include "mmd/core/turn.h"
 
-#define STEPS_LEAST   16  /* that must have been seen */
-#define LINK_MORE     100 /* permille of the link, for who has more away already */
-#define SMALLEST_BITS 17  /* of nanoseconds */
-#define NEW_WEIGHT    (1u << 16)
-#define FADES         64 /* by one in so many, with each step that is seen */
-#define PAYS_LOOKS    8
-#define STEP_NS_MAX   (UINT64_C(1) << 36)
-
-static uint32_t size_of(uint64_t ns)
-{
-	uint32_t bits = 63u - (uint32_t)__builtin_clzll(ns | 1);
-
-	if (bits < SMALLEST_BITS)
-		return 0;
-	return MM_MIN(2 * (bits - SMALLEST_BITS) + (uint32_t)(ns >> (bits - 1) & 1),
-		      MM_STEP_SIZES - 1);
-}
-
-void mm_c_step_seen(struct mm_c_steps *s, uint64_t ns)
-{
-	uint32_t size = size_of(ns);
-
-	ns = MM_MIN(ns, STEP_NS_MAX);
-	for (uint32_t i = 0; i < MM_STEP_SIZES; i++)
-		s->weight[i] -= (s->weight[i] + FADES - 1) / FADES;
-	s->ns[size] = s->weight[size] ? s->ns[size] - s->ns[size] / 8 + ns / 8 : ns;
-	s->weight[size] += NEW_WEIGHT;
-}
-
-static uint64_t mean_ns(const struct mm_c_steps *s)
-{
-	unsigned __int128 sum = 0;
-	uint64_t weight = 0;
-
-	for (uint32_t i = 0; i < MM_STEP_SIZES; i++) {
-		sum += (unsigned __int128)s->weight[i] * s->ns[i];
-		weight += s->weight[i];
-	}
-	return weight ? (uint64_t)(sum / weight) : 0;
-}
-
-/* By how much a step would be longer, on average, in permille of its computing; UINT32_MAX: nothing was measured. */
-static uint32_t slow_permille(const struct mm_c_tenant *t, const struct mm_plan_set *set,
-			      uint64_t t_t_ns)
-{
-	const struct mm_c_steps *s = &t->load.steps;
-	unsigned __int128 longer = 0, sum = 0;
-
-	if (!set->m)
-		return 0;
-	for (uint32_t i = 0; i < MM_STEP_SIZES; i++) {
-		uint64_t step_ns, t_c_ns = s->ns[i] / t->n_layers;
-
-		if (!s->weight[i])
-			continue;
-		step_ns = mm_c_set_step_at(t, set, t_c_ns, t_t_ns);
-		sum += s->weight[i];
-		if (step_ns > t_c_ns * t->n_layers)
-			longer += (unsigned __int128)(step_ns - t_c_ns * t->n_layers) *
-				  s->weight[i] * 1000 / MM_MAX(s->ns[i], 1);
-	}
-	if (!sum || !t_t_ns || t->load.steps_seen < STEPS_LEAST)
-		return UINT32_MAX;
-	return (uint32_t)MM_MIN(longer / sum, UINT32_MAX - 1);
-}
-
-/* A transfer that has the link to itself. */
-static uint64_t alone_ns(const struct mm_core *c, const struct mm_c_tenant *t)
-{
-	return t->load.alone_ns ? t->load.alone_ns : mm_c_transfer_ns(c, t);
-}
-
-/* Of the link's time, what @set takes in each step that streaming makes @slow permille longer. */
-static uint64_t link_permille(const struct mm_core *c, const struct mm_c_tenant *t,
-			      const struct mm_plan_set *set, uint32_t slow)
-{
-	uint64_t step_ns = mean_ns(&t->load.steps);
-	uint64_t stream_ns = mm_c_set_stream_ns(t, set, alone_ns(c, t));
-
-	step_ns += step_ns / 1000 * slow;
-	return step_ns ? MM_MIN(MM_MIN(stream_ns, UINT64_MAX / 1000) * 1000 / step_ns, 1000u)
-		       : 1000;
-}
-
-uint64_t mm_c_link_permille(const struct mm_core *c, const struct mm_c_tenant *t)
-{
-	if (t->life != MM_LIFE_LIVE || !t->plan.m || mm_c_idle(c, t))
-		return 0;
-	return link_permille(c, t, &t->set, 0);
-}
+#define LINK_MORE  100 /* permille of the link, for who has more away already */
+#define PAYS_LOOKS 8
 
 /* What the other active tenants' streaming takes. */
 static uint64_t link_used(const struct mm_core *c, const struct mm_c_tenant *but)
@@ -127,9 +37,9 @@ static bool hides(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t
 	if (alpha != t->plan.alpha)
 		mm_c_change_set(c, t, alpha, mm_c_policy_slots(c, t, alpha),
 				alpha < t->plan.alpha ? UINT64_MAX : 0, &set);
-	slow = slow_permille(t, &set, limit->t_t_ns);
+	slow = mm_c_slow_permille(t, &set, limit->t_t_ns);
 	return slow <= limit->slow_permille &&
-	       link_permille(c, t, &set, slow) <= limit->link_permille;
+	       mm_c_set_link_permille(c, t, &set, slow) <= limit->link_permille;
 }
 
 /*
@@ -159,9 +69,10 @@ static struct mm_c_cap *cap_ask(const struct mm_core *c, struct mm_c_tenant *t, 
 				struct mm_c_cap *cache)
 {
 	now.epoch = t->plan.epoch;
+	now.claims = t->claims;
 	now.steps = t->load.steps_seen;
-	if (now.epoch != cache->epoch || now.steps != cache->steps || now.t_t_ns != cache->t_t_ns ||
-	    now.link_permille != cache->link_permille ||
+	if (now.epoch != cache->epoch || now.claims != cache->claims || now.steps != cache->steps ||
+	    now.t_t_ns != cache->t_t_ns || now.link_permille != cache->link_permille ||
 	    now.slow_permille != cache->slow_permille) {
 		now.alpha = alpha_hidden(c, t, &now);
 		*cache = now;
@@ -178,13 +89,13 @@ static bool limit_find(const struct mm_core *c, const struct mm_c_tenant *t, uin
 	if (mm_c_turn_waits(c, t))
 		return false;
 	if (mm_c_idle(c, t)) {
-		*ret_limit = (struct mm_c_cap){ .t_t_ns = alone_ns(c, t),
+		*ret_limit = (struct mm_c_cap){ .t_t_ns = mm_c_alone_ns(c, t),
 						.slow_permille = c->opts.wake_permille,
 						.link_permille = 1000 };
-		return mean_ns(&t->load.steps) != 0;
+		return mm_c_steps_mean_ns(&t->load.steps) != 0;
 	}
 	used = MM_MIN(link_used(c, t), c->opts.link_permille);
-	*ret_limit = (struct mm_c_cap){ .t_t_ns = shared_ns(alone_ns(c, t), used),
+	*ret_limit = (struct mm_c_cap){ .t_t_ns = shared_ns(mm_c_alone_ns(c, t), used),
 					.slow_permille = c->opts.slow_permille * more,
 					.link_permille = (uint32_t)(c->opts.link_permille - used) +
 							 (more > 1 ? LINK_MORE : 0) };
@@ -193,7 +104,7 @@ static bool limit_find(const struct mm_core *c, const struct mm_c_tenant *t, uin
 
 static struct mm_c_cap *cache_of(const struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
 {
-	return more > 1 && !mm_c_idle(c, t) ? &t->cap_more : &t->cap;
+	return more > 1 && !mm_c_idle(c, t) ? &t->lends->cap_more : &t->lends->cap;
 }
 
 /*
@@ -235,7 +146,7 @@ static uint32_t slow_at(const struct mm_core *c, const struct mm_c_tenant *t, ui
 	if (!alpha)
 		return 0;
 	mm_c_change_set(c, t, alpha, mm_c_policy_slots(c, t, alpha), 0, &set);
-	return slow_permille(t, &set, alone_ns(c, t));
+	return mm_c_slow_permille(t, &set, mm_c_alone_ns(c, t));
 }
 
 static uint32_t alpha_paying(const struct mm_core *c, const struct mm_c_tenant *t,
@@ -259,13 +170,20 @@ static uint32_t alpha_paying(const struct mm_core *c, const struct mm_c_tenant *
 
 uint32_t mm_c_alpha_pays(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages)
 {
-	struct mm_c_cap *cache = &t->cap_more;
+	struct mm_c_cap *cache = &t->lends->cap_more;
 
-	if (t->load.steps_seen < STEPS_LEAST || !alone_ns(c, t))
+	if (t->load.steps_seen < MM_STEPS_LEAST || !mm_c_alone_ns(c, t))
 		return t->plan.alpha;
-	if (cache->epoch != t->plan.epoch || cache->steps != t->load.steps_seen)
+	if (cache->epoch != t->plan.epoch || cache->claims != t->claims ||
+	    cache->steps != t->load.steps_seen)
 		*cache = (struct mm_c_cap){ .epoch = t->plan.epoch,
+					    .claims = t->claims,
 					    .steps = t->load.steps_seen,
 					    .alpha = alpha_paying(c, t, kv_pages) };
 	return cache->alpha;
+}
+
+void mm_c_caps_void(struct mm_c_tenant *t)
+{
+	t->lends->cap = t->lends->cap_more = (struct mm_c_cap){ 0 };
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mmd/core/controller.h"
 #include "mmd/core/tune.h"
 
 #define STORES     4

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mmd/core/controller.h"
+#include "mmd/core/tune.h"
 
 /* ---- the shell's side of a connection ---- */
 
