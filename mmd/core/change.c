@@ -7,6 +7,7 @@
 
 #include "mm/base.h"
 #include "mmd/core/controller.h"
+#include "mmd/core/tell.h"
 
 #define COPY_BURST 8 /* of one tenant before the next one's turn */
 

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #include "mmd/core/core.h"
-#include "mmd/proto.h"
+#include "libclient/protocol/xplan.h"
 
 struct mm_c_tenant;
 

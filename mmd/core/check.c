@@ -198,13 +198,13 @@ static void check_jobs(const struct mm_core *c)
 {
 	uint32_t n = 0, bulk = 0;
 
-	for (uint32_t job = c->job_first; job; job = c->job[job - 1].next) {
-		mm_assert(c->job[job - 1].used && ++n <= c->jobs);
+	for (uint32_t job = c->jobs.first; job; job = c->jobs.job[job - 1].next) {
+		mm_assert(c->jobs.job[job - 1].used && ++n <= c->jobs.n);
 		bulk += job - 1 < c->opts.jobs_max;
 	}
-	mm_assert(bulk == c->bulk_used);
+	mm_assert(bulk == c->jobs.bulk_used);
 	for (uint32_t i = 0; i < c->ledger.pages; i++)
-		mm_assert(!c->ledger.page[i].job || c->job[c->ledger.page[i].job - 1].used);
+		mm_assert(!c->ledger.page[i].job || c->jobs.job[c->ledger.page[i].job - 1].used);
 }
 
 void mm_core_check(const struct mm_core *c)

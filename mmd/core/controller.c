@@ -15,6 +15,7 @@
 #include "mmd/core/supply.h"
 #include "mmd/core/turn.h"
 #include "mmd/core/wish.h"
+#include "mmd/core/tell.h"
 
 #define LOOK_NS         (10 * MM_NS_PER_MS) /* between looks while somebody waits or lends */
 #define HYSTERESIS_PART 32                  /* of the pool stays free before layers go back */

@@ -10,6 +10,7 @@
 #include "mmd/core/state.h"
 #include "mmd/core/tune.h"
 #include "mmd/core/worth.h"
+#include "mmd/core/tell.h"
 
 #define JOBS_DEFAULT 256
 
@@ -87,9 +88,10 @@ static int allocate(struct mm_core *c)
 
 	c->ledger.page = page;
 	c->entries_max = MM_MIN(c->opts.pages, MM_MAP_KV_BASE);
-	c->jobs = c->opts.jobs_max + tenants;
-	c->job = calloc(c->jobs, sizeof(*c->job));
-	c->queue = calloc(MM_QUEUE_MAX, sizeof(*c->queue));
+	c->jobs.bulk_max = c->opts.jobs_max;
+	c->jobs.n = c->opts.jobs_max + tenants;
+	c->jobs.job = calloc(c->jobs.n, sizeof(*c->jobs.job));
+	c->queue.action = calloc(MM_QUEUE_MAX, sizeof(*c->queue.action));
 	c->tenant = calloc(tenants, sizeof(*c->tenant));
 	c->sets = calloc(tenants, sizeof(*c->sets));
 	c->account = calloc(c->opts.accounts_max, sizeof(*c->account));
@@ -101,7 +103,7 @@ static int allocate(struct mm_core *c)
 	c->spill = calloc(c->opts.pages, sizeof(*c->spill));
 	c->storage = calloc(tenants * (3 * (size_t)c->entries_max + MM_MAP_ENTRIES),
 			    sizeof(*c->storage));
-	if (!page || !c->job || !c->queue || !c->tenant || !c->scratch || !c->spill ||
+	if (!page || !c->jobs.job || !c->queue.action || !c->tenant || !c->scratch || !c->spill ||
 	    !c->storage || !c->swap_pieces || !c->account || !c->mins || !c->sets || !c->market)
 		return -ENOMEM;
 	mm_ledger_init(&c->ledger, page, c->opts.pages);
@@ -136,8 +138,8 @@ struct mm_core *mm_core_destroy(struct mm_core *c)
 	if (!c)
 		return NULL;
 	free(c->ledger.page);
-	free(c->job);
-	free(c->queue);
+	free(c->jobs.job);
+	free(c->queue.action);
 	free(c->tenant);
 	free(c->account);
 	mm_market_destroy(c->market);

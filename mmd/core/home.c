@@ -10,6 +10,7 @@
 #include "mmd/core/turn.h"
 #include "mmd/core/wish.h"
 #include "mmd/core/worth.h"
+#include "mmd/core/tell.h"
 
 #define SEVERE_PERMILLE 1000 /* of its computing waits at gates: KV is asked back for it */
 #define RECALL_DWELLS   5    /* times dwell_ns between two such requests */

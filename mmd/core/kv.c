@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/core/state.h"
+#include "mmd/core/tell.h"
 
 #include <errno.h>
 

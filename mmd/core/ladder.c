@@ -13,6 +13,7 @@
 #include "mmd/core/wish.h"
 #include "mmd/core/controller.h"
 #include "mmd/core/state.h"
+#include "mmd/core/tell.h"
 
 static uint64_t beyond(uint64_t a, uint64_t b)
 {

@@ -9,6 +9,7 @@
 #include "mmd/core/supply.h"
 #include "mmd/core/turn.h"
 #include "mmd/core/wish.h"
+#include "mmd/core/tell.h"
 
 #define RETURN_TRIES 3
 

@@ -8,17 +8,7 @@
 #include "mmd/core/market.h"
 #include "mmd/core/swap.h"
 #include "mmd/core/wish.h"
-
-struct mm_c_tenant *mm_c_tenant(const struct mm_core *c, uint32_t id)
-{
-	uint32_t index = MM_TENANT_INDEX(id);
-	struct mm_c_tenant *t;
-
-	if (index >= c->tenants_end)
-		return NULL;
-	t = &c->tenant[index];
-	return t->life != MM_LIFE_NONE && t->id == id ? t : NULL;
-}
+#include "mmd/core/tell.h"
 
 /* ---- joining ---- */
 

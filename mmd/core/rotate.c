@@ -9,6 +9,7 @@
 #include "mmd/core/turn.h"
 #include "mmd/core/wish.h"
 #include "mmd/core/worth.h"
+#include "mmd/core/tell.h"
 
 /* ---- lending ---- */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mm/base.h"
+#include "mmd/core/control.h"
 #include "mmd/core/controller.h"
 #include "mmd/core/turn.h"
 #include "mmd/core/swap.h"
@@ -42,7 +43,7 @@ void mm_c_settle(struct mm_core *c, uint64_t now_ns)
 {
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
 	c->settled_ns = c->now_ns;
-	c->again = false;
+	c->queue.again = false;
 	tenants(c);
 	mm_c_turns(c);
 	mm_c_expect_anew(c);
@@ -56,6 +57,16 @@ void mm_c_settle(struct mm_core *c, uint64_t now_ns)
 	mm_c_scrub_all(c);
 	mm_c_create_all(c);
 	count(c);
+}
+
+bool mm_core_next(struct mm_core *c, struct mm_action *ret_action)
+{
+	while (!mm_queue_take(&c->queue, ret_action)) {
+		if (!c->queue.again)
+			return false;
+		mm_c_settle(c, c->now_ns);
+	}
+	return true;
 }
 
 void mm_core_on_tick(struct mm_core *c, uint64_t now_ns)

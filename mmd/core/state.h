@@ -8,9 +8,6 @@
  *             (when, whose, how many), settle.c (what every event ends with), check.c (invariants).
  * Settling:   an event changes state, then mm_c_settle() does everything that has become possible. It is
  *             idempotent: settling twice without an event between does nothing the second time.
- * Queue:      every unit of settling emits at most MM_BURST_MAX actions and begins only with that much
- *             room; what found no room is done when the queue has been emptied (mm_core_next()).
- *             Events emit a handful directly. The shell empties the queue between events.
  */
 #pragma once
 
@@ -18,16 +15,14 @@
 #include "mmd/core/account.h"
 #include "mmd/core/change.h"
 #include "mmd/core/core.h"
+#include "mmd/core/jobs.h"
 #include "mmd/core/layers.h"
 #include "mmd/core/ledger.h"
 #include "mmd/core/load.h"
 #include "mmd/core/plan.h"
+#include "mmd/core/queue.h"
 
-/* One unit's worst: a SWITCH that changes each model entry and hands out each page, all gates. */
-#define MM_BURST_MAX  (2 * MM_MAP_KV_BASE + MM_LAYERS_MAX + 64)
-#define MM_QUEUE_MAX  (2 * MM_BURST_MAX)
 #define MM_KV_ENTRIES (MM_MAP_ENTRIES - MM_MAP_KV_BASE)
-#define MM_JOB_NONE   0
 
 #define MM_MODEL_WAIT_NS  (30 * MM_NS_PER_S)   /* for pages, before a model is refused */
 #define MM_CHANGE_SLOW_NS (250 * MM_NS_PER_MS) /* a change that takes longer is not counted on */
@@ -50,16 +45,6 @@ enum mm_model_state {
 	MM_MODEL_LOADING,
 	MM_MODEL_SWITCHED,
 	MM_MODEL_READY
-};
-
-struct mm_c_job {
-	bool used;
-	uint8_t deaths;
-	uint32_t next, prev; /* in order of issue; slot + 1, 0 at the ends */
-	uint32_t tenant;     /* index, MM_NOBODY */
-	uint64_t id;
-	uint64_t issued_ns;
-	struct mm_msg msg;
 };
 
 struct mm_c_group {
@@ -216,18 +201,12 @@ struct mm_core {
 	uint32_t lost;                  /* pages out of use that nobody is charged for */
 	bool mins_stand; /* what is unused of the mins is free, and nobody can hold it */
 
-	struct mm_c_job *job; /* jobs_max for bulk, then one per tenant for control */
-	uint32_t jobs, bulk_used;
-	uint32_t job_first, job_last; /* slot + 1 */
-	uint64_t job_serial;
+	struct mm_queue queue;
+	struct mm_jobs jobs; /* jobs_max for bulk, then one per tenant for control */
 	bool xfer_up;
 	uint32_t create_next;
 	uint64_t create_retry_ns, quarantine_retry_ns;
 	uint32_t quarantine_retries; /* left of this round */
-
-	struct mm_action *queue;
-	uint32_t queue_head, queue_tail;
-	bool again; /* settling ran out of room */
 
 	struct mm_c_tenant *tenant;
 	struct mm_c_sets *sets; /* one per tenant */
@@ -274,20 +253,6 @@ static inline uint32_t mm_c_index(const struct mm_core *c, const struct mm_c_ten
 	return (uint32_t)(t - c->tenant);
 }
 
-/* queue.c */
-uint32_t mm_c_room(const struct mm_core *c);
-/* Room for a unit of settling? If not, settling is repeated when the queue is empty. */
-bool mm_c_burst(struct mm_core *c);
-struct mm_action *mm_c_emit(struct mm_core *c, enum mm_action_kind kind,
-			    const struct mm_c_tenant *t);
-void mm_c_event(struct mm_core *c, const struct mm_c_tenant *t, const struct mm_msg *msg);
-/* Answers a request. */
-void mm_c_reply(struct mm_core *c, const struct mm_c_tenant *t, const struct mm_msg *request,
-		int result);
-void mm_c_map(struct mm_core *c, struct mm_c_tenant *t, uint32_t entry, uint32_t page);
-void mm_c_fds(struct mm_core *c, const struct mm_c_tenant *t, uint32_t page);
-void mm_c_kick(struct mm_core *c, struct mm_c_tenant *t, const char *reason);
-
 /* pages.c: the ledger and the accounts together */
 bool mm_c_reservable(const struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages);
 uint32_t mm_c_reserve(struct mm_core *c, struct mm_c_tenant *t);
@@ -324,11 +289,6 @@ bool mm_c_scrub_recreates(const struct mm_core *c);
 void mm_c_recycle(struct mm_core *c);
 /* Pages of no domain that the mins lack and that are not on their way. */
 uint64_t mm_c_mins_missing(const struct mm_core *c);
-/* jobs.c */
-bool mm_c_job_room(const struct mm_core *c);
-uint32_t mm_c_job_issue(struct mm_core *c, uint32_t tenant, const struct mm_msg *msg);
-void mm_c_control(struct mm_core *c, struct mm_c_tenant *t);
-
 /* ladder.c */
 /* Asks for what accounts have beyond what they may, and acts on deadlines that passed. */
 void mm_c_ladder(struct mm_core *c);
@@ -340,7 +300,6 @@ void mm_c_ladder_restart(struct mm_core *c);
 
 /* life.c */
 void mm_c_life(struct mm_core *c, struct mm_c_tenant *t);
-struct mm_c_tenant *mm_c_tenant(const struct mm_core *c, uint32_t id);
 
 /* kv.c */
 /* 0; or why not: -EEXIST, -EINVAL, -E2BIG. */

@@ -6,6 +6,7 @@
  * tenant's pages are not proven free while a job of it runs.
  */
 #include "mmd/core/swap.h"
+#include "mmd/core/tell.h"
 
 #include <errno.h>
 #include <string.h>
@@ -243,7 +244,7 @@ static void issue(struct mm_core *c, struct mm_c_tenant *t, uint32_t lot)
 static bool may_issue(struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return c->xfer_up && t->swap.jobs < JOBS_EACH &&
-	       c->bulk_used < c->opts.jobs_max - c->opts.jobs_max / 4 && mm_c_burst(c);
+	       c->jobs.bulk_used < c->opts.jobs_max - c->opts.jobs_max / 4 && mm_c_burst(c);
 }
 
 void mm_c_swap(struct mm_core *c, struct mm_c_tenant *t)

@@ -7,6 +7,7 @@
 #include "mmd/core/market.h"
 #include "mmd/core/policy.h"
 #include "mmd/core/wish.h"
+#include "mmd/core/tell.h"
 
 #define MM_TURN_QUANTUM_NS   (200 * MM_NS_PER_MS)
 #define MM_TURN_DRAIN_MAX_NS (10 * MM_NS_PER_S)

@@ -4,6 +4,7 @@
 #include "mm/base.h"
 #include "mmd/core/market.h"
 #include "mmd/core/policy.h"
+#include "mmd/core/tell.h"
 
 void mm_c_wish_declare(const struct mm_core *c, struct mm_c_tenant *t)
 {

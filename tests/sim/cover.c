@@ -2,6 +2,7 @@
 #include "tests/sim/cover.h"
 
 #include "mmd/core/state.h"
+#include "mmd/core/tell.h"
 
 #define COVER_NAME(name) #name,
 const char *const cover_state_name[COVER_STATE_COUNT] = { COVER_STATES(COVER_NAME) };
@@ -109,7 +110,7 @@ static void on_request(struct cover *cover, struct world *w, uint32_t tenant,
 	}
 }
 
-static void on_job(struct cover *cover, struct world *w, const struct mm_c_job *j, bool failed)
+static void on_job(struct cover *cover, struct world *w, const struct mm_job *j, bool failed)
 {
 	static const struct {
 		enum mm_xop op;
@@ -130,10 +131,10 @@ static void on_job(struct cover *cover, struct world *w, const struct mm_c_job *
 /* xfer died of the oldest job before: then that is given up. */
 static void on_fault(struct cover *cover, struct world *w)
 {
-	uint32_t job = w->core->job_first;
+	uint32_t job = w->core->jobs.first;
 
-	if (job && w->core->job[job - 1].deaths)
-		on_job(cover, w, &w->core->job[job - 1], true);
+	if (job && w->core->jobs.job[job - 1].deaths)
+		on_job(cover, w, &w->core->jobs.job[job - 1], true);
 }
 
 static void on_disconnect(struct cover *cover, struct world *w, uint32_t tenant)
@@ -154,9 +155,9 @@ static void on_all(struct cover *cover, struct world *w, enum cover_event what)
 }
 
 /* The job's id names its slot in the core's table in its low half. */
-static const struct mm_c_job *job_of(const struct world *w, const struct mm_msg *job)
+static const struct mm_job *job_of(const struct world *w, const struct mm_msg *job)
 {
-	return &w->core->job[job->user_data & 0xffff];
+	return &w->core->jobs.job[job->user_data & 0xffff];
 }
 
 static void cover_told(struct world *w, enum w_told told, uint32_t tenant, const struct mm_msg *msg,

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What xfer reports: that it stands or fell, and what its jobs came to. Whoever a job was for is told of its end here.
+ */
+#include <errno.h>
+
+#include "mm/base.h"
+#include "mmd/core/change.h"
+#include "mmd/core/control.h"
+#include "mmd/core/state.h"
+#include "mmd/core/swap.h"
+#include "mmd/core/tell.h"
+
+static bool is_swap(uint16_t op)
+{
+	return op == MM_XOP_SWAP_OUT || op == MM_XOP_SWAP_IN;
+}
+
+static void create_done(struct mm_core *c, const struct mm_job *j, int result, bool fatal)
+{
+	uint32_t first = (uint32_t)j->msg.arg[0], n = (uint32_t)j->msg.arg[1];
+
+	for (uint32_t i = first; i < first + n; i++) {
+		mm_ledger_job(&c->ledger, i, MM_JOB_NONE);
+		c->ledger.page[i].poisoned = fatal;
+		if (!result)
+			mm_ledger_created(&c->ledger, i);
+	}
+	if (result)
+		c->create_retry_ns = c->now_ns + MM_RETRY_NS;
+}
+
+static void copy_done(struct mm_core *c, const struct mm_job *j, int result, bool fatal)
+{
+	uint32_t page = (uint32_t)j->msg.arg[0];
+	struct mm_c_tenant *t = &c->tenant[j->tenant];
+
+	mm_ledger_job(&c->ledger, page, MM_JOB_NONE);
+	t->copies--;
+	if (!result)
+		mm_c_load_copied(c, j->issued_ns, j->msg.arg[3]);
+	if (c->ledger.page[page].tenant == j->tenant)
+		mm_c_copied(c, t, page, result);
+	if (fatal)
+		mm_c_quarantine(c, page, true);
+	else if (result && c->ledger.page[page].tenant == j->tenant)
+		mm_c_drop(c, page);
+}
+
+/* @fatal: xfer died of it; it is not tried again. A QUIESCE or DETACH is then as good as done. */
+static void finish(struct mm_core *c, uint32_t job, int result, bool fatal)
+{
+	struct mm_job j = c->jobs.job[job - 1];
+	uint32_t page = (uint32_t)j.msg.arg[0];
+
+	mm_jobs_end(&c->jobs, job);
+	switch (j.msg.opcode) {
+	case MM_XOP_CREATE:
+		create_done(c, &j, result, fatal);
+		break;
+	case MM_XOP_COPY:
+		copy_done(c, &j, result, fatal);
+		break;
+	case MM_XOP_SCRUB:
+	case MM_XOP_RECREATE:
+		if (!result && c->ledger.page[page].suspect)
+			mm_c_quarantine_suspect(c, page);
+		else if (!result)
+			mm_c_scrubbed(c, page);
+		else
+			mm_c_quarantine(c, page, fatal || j.msg.opcode == MM_XOP_SCRUB);
+		break;
+	case MM_XOP_SWAP_OUT:
+	case MM_XOP_SWAP_IN:
+		mm_c_swap_job_done(c, &j.msg, &c->tenant[j.tenant], result);
+		break;
+	default:
+		mm_c_control_done(c, &c->tenant[j.tenant], &j.msg, result);
+	}
+}
+
+int mm_core_on_job_done(struct mm_core *c, uint64_t now_ns, uint64_t job, int result)
+{
+	uint32_t slot = mm_jobs_find(&c->jobs, job);
+
+	if (!slot)
+		return MM_E_PROTOCOL;
+	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	finish(c, slot, result, false);
+	mm_c_settle(c, now_ns);
+	return 0;
+}
+
+void mm_core_on_xfer_up(struct mm_core *c, uint64_t now_ns, uint64_t xfer_epoch)
+{
+	uint32_t next;
+
+	(void)xfer_epoch;
+	if (c->xfer_up)
+		mm_core_on_xfer_down(c, now_ns);
+	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	c->xfer_up = true;
+	mm_c_ladder_restart(c);
+	for (uint32_t job = c->jobs.first; job; job = next) {
+		struct mm_job *j = &c->jobs.job[job - 1];
+
+		next = j->next;
+		if (j->msg.opcode == MM_XOP_COPY &&
+		    c->ledger.page[j->msg.arg[0]].tenant != j->tenant)
+			finish(c, job, -ECANCELED, false);
+		else if (is_swap(j->msg.opcode) && c->tenant[j->tenant].life != MM_LIFE_LIVE)
+			finish(c, job, -ECANCELED, false);
+		else
+			mm_jobs_push(&c->jobs, job, &c->queue, c->now_ns);
+	}
+	MM_FOREACH_TENANT(c, t)
+	mm_c_change_xfer_up(t);
+	mm_c_settle(c, now_ns);
+}
+
+void mm_core_on_xfer_down(struct mm_core *c, uint64_t now_ns)
+{
+	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	c->xfer_up = false;
+	mm_c_settle(c, now_ns);
+}
+
+/* xfer works in the order of issue: the oldest job is the one that it may have died of. */
+void mm_core_on_xfer_fault(struct mm_core *c, uint64_t now_ns)
+{
+	uint32_t job = c->jobs.first;
+
+	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	if (c->xfer_up)
+		return;
+	if (job && ++c->jobs.job[job - 1].deaths >= 2)
+		finish(c, job, -EIO, true);
+	mm_c_settle(c, now_ns);
+}
