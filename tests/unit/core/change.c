@@ -302,6 +302,38 @@ static void xfer_is_asked_for_what_the_state_needs(void **state)
 	assert_int_equal(mm_c_change_control(t), MM_XOP_NOP);
 }
 
+/* ---- steps that broke off ---- */
+
+static void request(const struct mm_c_tenant *t, enum mm_op op, uint64_t epoch)
+{
+	const struct mm_msg msg = { .opcode = (uint16_t)op, .epoch = epoch };
+
+	assert_int_equal(mm_core_on_request(w->core, w->now_ns, t->id, &msg), 0);
+}
+
+static void queue_fill(void)
+{
+	while (mm_c_burst(w->core))
+		mm_c_emit(w->core, MM_ACT_NONE, NULL);
+}
+
+/* Its COMMITTED let steps run, but not yet the change end: one that broke off is of the new plan. */
+static void a_step_behind_committed_is_mended(void **state)
+{
+	struct mm_c_tenant *t = put_into(MM_CHANGE_FULL_SWITCHED, MM_CHANGE_RESYNC,
+					 MM_CHANGE_IN_PART | MM_CHANGE_CYCLES);
+
+	(void)state;
+	queue_fill();
+	request(t, MM_OP_COMMITTED, t->plan.epoch);
+	request(t, MM_OP_RESYNC, 0);
+	assert_int_equal(t->change.state, MM_CHANGE_FULL_DONE);
+	assert_int_equal(take_out().event, MM_EV_PREPARE);
+	assert_int_equal(t->change.state, MM_CHANGE_PREPARED);
+	request(t, MM_OP_PARKED, t->plan.epoch + 1);
+	assert_int_equal(t->change.state, MM_CHANGE_FULL_QUIESCE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -309,6 +341,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_left_over),
 		cmocka_unit_test(every_event_in_every_state),
 		TEST(xfer_is_asked_for_what_the_state_needs),
+		TEST(a_step_behind_committed_is_mended),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
