@@ -686,6 +686,7 @@ static uint32_t facts(const struct mm_core *c, const struct mm_c_tenant *t)
 		f |= MM_CHANGE_IN_PART;
 	f |= t->plan.m ? MM_CHANGE_CYCLES : 0;
 	f |= t->next_set.m ? MM_CHANGE_WILL_CYCLE : 0;
+	f |= t->kicked ? MM_CHANGE_KICKED : 0;
 	return f;
 }
 
@@ -696,7 +697,8 @@ int mm_c_change_event(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_e
 	mm_assert(row || mm_change_is_tenants(event));
 	if (!row)
 		return MM_E_PROTOCOL;
-	t->change.state = row->next;
+	if (row->next != MM_CHANGE_STATES)
+		t->change.state = row->next;
 	if (row->effect != MM_CHANGE_DO_NOTHING)
 		effects[row->effect](c, t);
 	return 0;
@@ -724,6 +726,8 @@ enum mm_xop mm_c_change_control(const struct mm_c_tenant *t)
 {
 	bool told = t->change.told_epoch == t->plan.epoch;
 
+	if (t->kicked)
+		return MM_XOP_NOP;
 	switch (t->change.state) {
 	case MM_CHANGE_FULL_QUIESCE:
 	case MM_CHANGE_PART_QUIESCE:
@@ -869,8 +873,8 @@ void mm_c_change(struct mm_core *c, struct mm_c_tenant *t)
 {
 	enum mm_change_event event;
 
-	while (change_due(c, t, &event))
+	while (!t->kicked && change_due(c, t, &event))
 		mm_c_change_event(c, t, event);
-	if (t->change.state == MM_CHANGE_STEADY)
+	if (!t->kicked && t->change.state == MM_CHANGE_STEADY)
 		mend(c, t);
 }

@@ -68,13 +68,14 @@ enum mm_change_event {
 
 /* What a row's condition may ask for. */
 enum mm_change_fact {
-	MM_CHANGE_FIRST = 1,      /* the model has had no plan yet */
-	MM_CHANGE_COPIES = 2,     /* pages are to be filled before */
-	MM_CHANGE_IN_PART = 4,    /* steps may go on: the tenant can, no step broke off */
-	MM_CHANGE_CYCLES = 8,     /* m > 0: in the plan in force layers cycle */
-	MM_CHANGE_WILL_CYCLE = 16 /* m' > 0: in the next one */
+	MM_CHANGE_FIRST = 1,       /* the model has had no plan yet */
+	MM_CHANGE_COPIES = 2,      /* pages are to be filled before */
+	MM_CHANGE_IN_PART = 4,     /* steps may go on: the tenant can, no step broke off */
+	MM_CHANGE_CYCLES = 8,      /* m > 0: in the plan in force layers cycle */
+	MM_CHANGE_WILL_CYCLE = 16, /* m' > 0: in the next one */
+	MM_CHANGE_KICKED = 32      /* the tenant is: its connection is being closed */
 };
-#define MM_CHANGE_FACTS 5
+#define MM_CHANGE_FACTS 6
 
 enum mm_change_effect {
 	MM_CHANGE_DO_NOTHING,
@@ -101,9 +102,9 @@ enum mm_change_effect {
 
 struct mm_change_row {
 	enum mm_change_state state; /* MM_CHANGE_STATES: any */
-	enum mm_change_event event;
-	uint32_t with, without; /* enum mm_change_fact */
-	enum mm_change_state next;
+	enum mm_change_event event; /* MM_CHANGE_EVENTS: any but MM_CHANGE_END */
+	uint32_t with, without;     /* enum mm_change_fact */
+	enum mm_change_state next;  /* MM_CHANGE_STATES: the same */
 	enum mm_change_effect effect;
 };
 
@@ -118,7 +119,7 @@ static inline bool mm_change_is_tenants(enum mm_change_event event)
 
 /* For Documentation/protocol.md. */
 extern const char *const mm_change_state_names[MM_CHANGE_STATES + 1];
-extern const char *const mm_change_event_names[MM_CHANGE_EVENTS];
+extern const char *const mm_change_event_names[MM_CHANGE_EVENTS + 1];
 extern const char *const mm_change_effect_names[MM_CHANGE_EFFECTS];
 /* By bit; what it means that the fact does not hold. */
 extern const char *const mm_change_fact_names[MM_CHANGE_FACTS];

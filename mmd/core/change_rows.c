@@ -99,6 +99,8 @@ static const struct mm_change_row rows[] = {
 	ROW(PART_DONE, ACTIVATE_FAILED, 0, 0, PART_DONE, KICK_UNSERVED),
 	ROW(PART_DONE, RESYNC, 0, 0, PART_DONE, NOTE_BROKEN),
 
+	/* From the kick to the end of the connection nothing more is begun for it. */
+	{ ANY, MM_CHANGE_EVENTS, MM_CHANGE_KICKED, 0, ANY, MM_CHANGE_DO_NOTHING },
 	{ ANY, MM_CHANGE_END, 0, 0, MM_CHANGE_NONE, MM_CHANGE_DO_END },
 };
 /* clang-format on */
@@ -109,11 +111,18 @@ const struct mm_change_row *mm_change_rows(uint32_t *ret_n)
 	return rows;
 }
 
+static bool row_hears(const struct mm_change_row *r, enum mm_change_event event, uint32_t facts)
+{
+	if (facts & MM_CHANGE_KICKED && event != MM_CHANGE_END)
+		return r->event == MM_CHANGE_EVENTS;
+	return r->event == event;
+}
+
 const struct mm_change_row *mm_change_row(enum mm_change_state state, enum mm_change_event event,
 					  uint32_t facts)
 {
 	for (const struct mm_change_row *r = rows; r < rows + MM_ARRAY_SIZE(rows); r++)
-		if ((r->state == state || r->state == ANY) && r->event == event &&
+		if ((r->state == state || r->state == ANY) && row_hears(r, event, facts) &&
 		    (facts & r->with) == r->with && !(facts & r->without))
 			return r;
 	return NULL;
@@ -154,6 +163,7 @@ const char *const mm_change_event_names[] = {
 	[MM_CHANGE_COMMITTED] = "COMMITTED",
 	[MM_CHANGE_COMMIT_FAILED] = "COMMITTED with an error",
 	[MM_CHANGE_RESYNC] = "RESYNC",
+	[MM_CHANGE_EVENTS] = "anything but the tenant's end",
 };
 
 const char *const mm_change_effect_names[] = {
@@ -178,7 +188,8 @@ const char *const mm_change_effect_names[] = {
 	[MM_CHANGE_DO_END] = "what was reserved for it is dropped",
 };
 
-const char *const mm_change_fact_names[] = { "first plan", "copies needed", "in part", "m > 0",
-					     "m' > 0" };
-const char *const mm_change_unfact_names[] = { "not the first plan", "none needed", "in full",
-					       "m = 0", "m' = 0" };
+const char *const mm_change_fact_names[] = { "first plan", "copies needed", "in part",
+					     "m > 0",      "m' > 0",        "kicked" };
+const char *const mm_change_unfact_names[] = {
+	"not the first plan", "none needed", "in full", "m = 0", "m' = 0", "not kicked"
+};

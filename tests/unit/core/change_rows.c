@@ -46,7 +46,9 @@ static void rows_print(FILE *to)
 			mm_change_event_names[r->event]);
 		conditions_print(to, r);
 		fprintf(to, " | %s | %s |\n",
-			r->next == r->state ? "the same" : mm_change_state_names[r->next],
+			r->next == r->state || r->next == MM_CHANGE_STATES
+				? "the same"
+				: mm_change_state_names[r->next],
 			mm_change_effect_names[r->effect]);
 		last = r->state;
 	}
