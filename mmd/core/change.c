@@ -651,7 +651,7 @@ static void kick_and_abort(struct mm_core *c, struct mm_c_tenant *t)
 static void change_end(struct mm_core *c, struct mm_c_tenant *t)
 {
 	preload_drop(c, t);
-	t->change.broken = false;
+	t->change = (struct mm_change){ .state = MM_CHANGE_NONE };
 }
 
 /* ---- the machine ---- */
@@ -753,6 +753,10 @@ enum mm_xop mm_c_change_control(const struct mm_c_tenant *t)
 	return MM_XOP_NOP;
 }
 
+/*
+ * A QUIESCE is done whatever it came to: an xfer that does not know the tenant, or died of the job,
+ * touches nothing of it.
+ */
 void mm_c_change_control_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *job,
 			      int result)
 {

@@ -143,8 +143,9 @@ static struct mm_c_tenant *put_into(enum mm_change_state state, enum mm_change_e
 	t->change.broken = !(facts & MM_CHANGE_IN_PART);
 	t->change.state = state;
 	t->kicked = facts & MM_CHANGE_KICKED;
-	if (mm_c_change_in_window(t))
-		t->change.mapped = 2;
+	t->change.mapped = 2;
+	t->change.home[0] = 1;
+	t->change.told_epoch = t->plan.epoch;
 	return t;
 }
 
@@ -184,6 +185,9 @@ static void expect_effect(const struct mm_c_tenant *t, const struct mm_change_ro
 		assert_true(t->change.broken);
 	if (row->effect == MM_CHANGE_DO_END || full)
 		assert_false(t->change.broken);
+	if (row->effect == MM_CHANGE_DO_END)
+		assert_true(!t->change.mapped && !t->change.open && !t->change.home[0] &&
+			    !t->change.told_epoch);
 	if (row->effect == MM_CHANGE_DO_OPEN)
 		assert_int_equal(t->change.open, 2);
 	if (row->effect == MM_CHANGE_DO_FINISH_PART)
@@ -311,6 +315,22 @@ static void xfer_is_asked_for_what_the_state_needs(void **state)
 	assert_int_equal(mm_c_change_control(t), MM_XOP_NOP);
 }
 
+/* xfer that does not know the tenant touches nothing of it either. */
+static void a_quiesce_is_done_whatever_it_came_to(void **state)
+{
+	const struct mm_msg job = { .opcode = MM_XOP_QUIESCE };
+	struct mm_c_tenant *t = put_into(MM_CHANGE_PART_QUIESCE, MM_CHANGE_QUIESCED, USUAL_FACTS);
+
+	(void)state;
+	mm_c_change_control_done(w->core, t, &job, -ENOENT);
+	assert_int_equal(t->change.state, MM_CHANGE_PART_RESUME);
+	t->change.state = MM_CHANGE_FULL_QUIESCE;
+	mm_c_change_control_done(w->core, t, &job, -EIO);
+	assert_int_equal(t->change.state, MM_CHANGE_FULL_SWITCH);
+	assert_int_equal(t->change.told_epoch, 0);
+	assert_false(t->kicked);
+}
+
 /* ---- steps that broke off ---- */
 
 static void request(const struct mm_c_tenant *t, enum mm_op op, uint64_t epoch)
@@ -374,6 +394,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_left_over),
 		cmocka_unit_test(every_event_in_every_state),
 		TEST(xfer_is_asked_for_what_the_state_needs),
+		TEST(a_quiesce_is_done_whatever_it_came_to),
 		TEST(a_step_behind_committed_is_mended),
 		TEST(nothing_is_begun_for_the_kicked),
 	};
