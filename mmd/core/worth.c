@@ -170,20 +170,22 @@ static uint32_t alpha_paying(const struct mm_core *c, const struct mm_c_tenant *
 
 uint32_t mm_c_alpha_pays(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages)
 {
-	struct mm_c_cap *cache = &t->lends->cap_more;
+	struct mm_c_lends *lends = t->lends;
 
 	if (t->load.steps_seen < MM_STEPS_LEAST || !mm_c_alone_ns(c, t))
 		return t->plan.alpha;
-	if (cache->epoch != t->plan.epoch || cache->claims != t->claims ||
-	    cache->steps != t->load.steps_seen)
-		*cache = (struct mm_c_cap){ .epoch = t->plan.epoch,
-					    .claims = t->claims,
-					    .steps = t->load.steps_seen,
-					    .alpha = alpha_paying(c, t, kv_pages) };
-	return cache->alpha;
+	if (lends->pays.epoch != t->plan.epoch || lends->pays.claims != t->claims ||
+	    lends->pays.steps != t->load.steps_seen) {
+		lends->pays.epoch = t->plan.epoch;
+		lends->pays.claims = t->claims;
+		lends->pays.steps = t->load.steps_seen;
+		lends->pays.alpha = alpha_paying(c, t, kv_pages);
+	}
+	return lends->pays.alpha;
 }
 
 void mm_c_caps_void(struct mm_c_tenant *t)
 {
 	t->lends->cap = t->lends->cap_more = (struct mm_c_cap){ 0 };
+	t->lends->pays.epoch = 0;
 }

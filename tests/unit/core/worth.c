@@ -3,7 +3,10 @@
 #undef NDEBUG
 #include <errno.h>
 
+#include "mmd/core/lends.h"
+#include "mmd/core/tell.h"
 #include "mmd/core/tune.h"
+#include "mmd/core/worth.h"
 #include "tests/unit/core/story.h"
 
 #define US UINT64_C(1000)
@@ -197,6 +200,29 @@ static void what_will_be_wished_is_taken_ahead(void **state)
 	}
 }
 
+/* How many may be away and how many of them pay are two questions: neither is answered with the other's answer. */
+static void what_may_be_away_is_not_what_pays(void **state)
+{
+	struct mm_c_tenant *t;
+	uint32_t may, pays;
+	struct w_proc *p;
+
+	(void)state;
+	begin_with("cap=1000,slow=900,link=1000", 80);
+	p = one();
+	alpha_of(p, 1600, 0);
+	t = mm_c_tenant(w->core, p->tenant);
+	mm_c_caps_void(t);
+	may = mm_c_alpha_cap(w->core, t, 2);
+	mm_c_caps_void(t);
+	pays = mm_c_alpha_pays(w->core, t, 1000);
+	assert_int_not_equal(may, pays);
+	mm_c_caps_void(t);
+	assert_int_equal(mm_c_alpha_cap(w->core, t, 2), may);
+	assert_int_equal(mm_c_alpha_pays(w->core, t, 1000), pays);
+	assert_int_equal(mm_c_alpha_cap(w->core, t, 2), may);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -206,6 +232,7 @@ int main(void)
 		TEST(stalls_are_of_the_devices_time),
 		TEST(who_stalls_most_of_the_time_is_relieved),
 		TEST(what_will_be_wished_is_taken_ahead),
+		TEST(what_may_be_away_is_not_what_pays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
