@@ -120,9 +120,9 @@ enum mm_op {
 	MM_OP_FDS_ACK,    /* seq of a batch; result -EMFILE: truncated, send it again */
 	MM_OP_PARKED,     /* MM_PARKED_*; .epoch of the PREPARE: no step open, nothing enqueued */
 	MM_OP_COMMITTED,  /* .epoch of the SWITCH: mapped to the table; result < 0: could not */
-	MM_OP_RESYNC,     /* a step broke off between layers: asks for a null plan change */
-	MM_OP_BYE,        /* everything unmapped and released; the connection ends -> REPLY */
-	MM_OP_SWAP_OPEN,  /* bytes of host memory for suspended KV; after KV_DECLARE -> REPLY */
+	MM_OP_RESYNC, /* a step broke off; .epoch of its plan, 0: not said -> a null plan change */
+	MM_OP_BYE,    /* everything unmapped and released; the connection ends -> REPLY */
+	MM_OP_SWAP_OPEN, /* bytes of host memory for suspended KV; after KV_DECLARE -> REPLY */
 	MM_OP_SWAP, /* lot; pieces in it; 0 = out to the host, 1 = in: of held chunks -> SWAPPED */
 	MM_OP_TURN_JOIN, /* enum mm_turn_mode; quantum, ns, 0 = mmd's; priority -> REPLY */
 	MM_OP_TURN_WANT, /* it has work -> TURN_BEGIN when its turn has come */

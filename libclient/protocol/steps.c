@@ -32,8 +32,9 @@ uint32_t mm_steps_words(const struct mm_steps_out *out, struct mm_msg ret_words[
 	if (out->turn_done)
 		ret_words[n++] =
 			(struct mm_msg){ .opcode = MM_OP_TURN_DONE, .arg = { out->turn_done } };
-	if (out->resync)
-		ret_words[n++] = (struct mm_msg){ .opcode = MM_OP_RESYNC };
+	if (out->resync_epoch)
+		ret_words[n++] =
+			(struct mm_msg){ .opcode = MM_OP_RESYNC, .epoch = out->resync_epoch };
 	if (out->parked_epoch)
 		ret_words[n++] =
 			(struct mm_msg){ .opcode = MM_OP_PARKED,
@@ -231,7 +232,9 @@ void mm_steps_end(struct mm_steps *s, bool broke_off, struct mm_steps_out *out)
 	mm_assert(s->open);
 	s->open--;
 	s->broken |= broke_off;
-	out->resync |= broke_off;
+	/* No plan changes while a step is open: it ran under the one that is in force. */
+	if (broke_off)
+		out->resync_epoch = s->plan.epoch;
 	if (s->turn.ending)
 		turn_leave(s, out);
 	steps_park(s, out);

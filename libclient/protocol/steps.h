@@ -69,8 +69,8 @@ struct mm_steps {
 /* What calls add up to. All zeroes: nothing is to be said or done. */
 struct mm_steps_out {
 	/* to be said to mmd: mm_steps_words() */
-	uint64_t turn_done; /* serial; 0: not */
-	bool resync;
+	uint64_t turn_done;    /* serial; 0: not */
+	uint64_t resync_epoch; /* of the plan that a step that broke off ran under; 0: none did */
 	uint64_t parked_epoch; /* 0: not */
 	bool parked_broken;
 	bool turn_want;

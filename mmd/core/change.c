@@ -812,9 +812,16 @@ int mm_c_change_committed(struct mm_core *c, struct mm_c_tenant *t, const struct
 	return mm_c_change_event(c, t, msg->result ? MM_CHANGE_COMMIT_FAILED : MM_CHANGE_COMMITTED);
 }
 
+/*
+ * A step of an older plan than the one in force ended before that one's PARKED, which said that it broke off:
+ * the change was in full. 0: it is not said which plan the step was of.
+ */
 int mm_c_change_resync(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
-	(void)msg;
+	if (msg->epoch > t->plan.epoch)
+		return MM_E_PROTOCOL;
+	if (msg->epoch && msg->epoch < t->plan.epoch)
+		return 0;
 	return mm_c_change_event(c, t, MM_CHANGE_RESYNC);
 }
 

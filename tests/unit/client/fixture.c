@@ -161,7 +161,7 @@ void cycle_two(struct fixture *f)
 /* mmd's answer to RESYNC: the same plan, layer 1 in the slot. */
 void null_change(struct fixture *f, uint64_t epoch)
 {
-	peer_expect(f->peer, MM_OP_RESYNC);
+	assert_int_equal(peer_expect(f->peer, MM_OP_RESYNC).epoch, epoch - 1);
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = epoch });
 	assert_int_equal(peer_expect(f->peer, MM_OP_PARKED).epoch, epoch);
 	for (uint32_t i = 0; i < PEER_LAYERS; i++)

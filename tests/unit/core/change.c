@@ -363,6 +363,22 @@ static void a_step_behind_committed_is_mended(void **state)
 	assert_int_equal(t->change.state, MM_CHANGE_FULL_QUIESCE);
 }
 
+/* A thread that was held up speaks of a plan that is gone: the change from it put the gates in order. */
+static void a_late_resync_is_told_from_a_true_one(void **state)
+{
+	struct mm_c_tenant *t = put_into(MM_CHANGE_STEADY, MM_CHANGE_RESYNC, USUAL_FACTS);
+	const struct mm_msg ahead = { .opcode = MM_OP_RESYNC, .epoch = t->plan.epoch + 1 };
+
+	(void)state;
+	assert_true(t->plan.epoch > 1);
+	assert_int_equal(mm_core_on_request(w->core, w->now_ns, t->id, &ahead), MM_E_PROTOCOL);
+	request(t, MM_OP_RESYNC, t->plan.epoch - 1);
+	assert_int_equal(t->change.state, MM_CHANGE_STEADY);
+	assert_false(t->change.broken);
+	request(t, MM_OP_RESYNC, t->plan.epoch);
+	assert_int_equal(t->change.state, MM_CHANGE_PREPARED);
+}
+
 /* ---- a tenant that is kicked ---- */
 
 /* A change in part waits for an ACTIVATE, which fails: the plan is not entered for nobody's sake. */
@@ -396,6 +412,7 @@ int main(void)
 		TEST(xfer_is_asked_for_what_the_state_needs),
 		TEST(a_quiesce_is_done_whatever_it_came_to),
 		TEST(a_step_behind_committed_is_mended),
+		TEST(a_late_resync_is_told_from_a_true_one),
 		TEST(nothing_is_begun_for_the_kicked),
 	};
 

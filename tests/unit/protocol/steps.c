@@ -291,7 +291,7 @@ static void assert_out(const char *want)
 {
 	assert_int_equal(out.parked_epoch != 0, strchr(want, 'P') != NULL);
 	assert_int_equal(out.parked_broken, strchr(want, 'B') != NULL);
-	assert_int_equal(out.resync, strchr(want, 'S') != NULL);
+	assert_int_equal(out.resync_epoch, strchr(want, 'S') ? steps.plan.epoch : 0);
 	assert_int_equal(out.entered, strchr(want, 'E') != NULL);
 	assert_int_equal(out.wake, strchr(want, 'K') != NULL);
 	assert_int_equal(out.abort_gates, strchr(want, 'A') != NULL);
@@ -501,7 +501,7 @@ static void each_turn_and_event(void **state)
 			assert_int_equal(out.turn_done, then >= DONE(0) ? SERIAL : 0);
 			assert_int_equal(out.turn_want, then != REFUSED && event == ASK);
 			assert_int_equal(out.wake, event == TURN_BEGIN || event == LEAVE);
-			assert_true(!out.resync && !out.parked_epoch && !out.abort_gates);
+			assert_true(!out.resync_epoch && !out.parked_epoch && !out.abort_gates);
 		}
 	}
 }
@@ -542,8 +542,13 @@ static void the_last_step_gives_the_turn_back(void **state)
 /* A step that broke off, the last one of a turn that ends, while a plan is prepared. */
 static void words_have_an_order(void **state)
 {
-	static const enum mm_op order[] = { MM_OP_TURN_DONE, MM_OP_RESYNC, MM_OP_PARKED,
-					    MM_OP_TURN_WANT };
+	static const struct {
+		enum mm_op opcode;
+		uint64_t epoch;
+	} order[] = { { MM_OP_TURN_DONE, 0 },
+		      { MM_OP_RESYNC, EPOCH },
+		      { MM_OP_PARKED, EPOCH + 1 },
+		      { MM_OP_TURN_WANT, 0 } };
 	struct mm_msg words[MM_STEPS_WORDS_MAX];
 
 	(void)state;
@@ -555,8 +560,8 @@ static void words_have_an_order(void **state)
 	mm_steps_ask_turn(&steps, &out);
 	assert_int_equal(mm_steps_words(&out, words), MM_ARRAY_SIZE(order));
 	for (size_t i = 0; i < MM_ARRAY_SIZE(order); i++) {
-		assert_int_equal(words[i].opcode, order[i]);
-		assert_int_equal(words[i].epoch, order[i] == MM_OP_PARKED ? EPOCH + 1 : 0);
+		assert_int_equal(words[i].opcode, order[i].opcode);
+		assert_int_equal(words[i].epoch, order[i].epoch);
 		assert_true(!words[i].flags && !words[i].result && !words[i].user_data);
 	}
 	assert_int_equal(words[0].arg[0], SERIAL);
