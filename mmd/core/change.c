@@ -116,22 +116,14 @@ static bool model_lay_out(struct mm_core *c, struct mm_c_tenant *t,
 	return true;
 }
 
-static enum mm_refusal model_fits(const struct mm_core *c, const struct mm_c_tenant *t,
-				  uint64_t pages, uint64_t *ret_max_pages)
+enum mm_refusal mm_c_model_fits(const struct mm_core *c, const struct mm_c_tenant *t,
+				uint64_t pages, uint64_t *ret_max_pages)
 {
 	*ret_max_pages = MM_MIN(c->ledger.pages, MM_MAP_KV_BASE);
 	if (pages > *ret_max_pages)
 		return MM_REFUSED_DEVICE;
 	*ret_max_pages = c->account[t->account].quota.max_pages;
 	return pages > *ret_max_pages ? MM_REFUSED_QUOTA : MM_REFUSED_NO;
-}
-
-enum mm_refusal mm_core_model_fits(const struct mm_core *c, uint32_t tenant, uint64_t pages,
-				   uint64_t *ret_max_pages)
-{
-	const struct mm_c_tenant *t = mm_c_tenant(c, tenant);
-
-	return t ? model_fits(c, t, pages, ret_max_pages) : MM_REFUSED_NO;
 }
 
 static enum mm_refusal model_take(struct mm_core *c, struct mm_c_tenant *t,
@@ -143,7 +135,7 @@ static enum mm_refusal model_take(struct mm_core *c, struct mm_c_tenant *t,
 		return MM_REFUSED_LOAD;
 	if (!model_lay_out(c, t, groups, n_groups))
 		return MM_REFUSED_DEVICE;
-	return model_fits(c, t, t->entries, &max_pages);
+	return mm_c_model_fits(c, t, t->entries, &max_pages);
 }
 
 static int refusal_errno(enum mm_refusal why)
@@ -153,33 +145,21 @@ static int refusal_errno(enum mm_refusal why)
 	return why == MM_REFUSED_QUOTA ? -EDQUOT : -ENOSPC;
 }
 
-int mm_core_on_model(struct mm_core *c, uint64_t now_ns, uint32_t tenant, uint64_t store,
-		     uint64_t store_bytes, const struct mm_core_group *groups, uint32_t n_groups)
+void mm_c_model_offer(struct mm_core *c, struct mm_c_tenant *t, uint64_t store,
+		      const struct mm_core_group *groups, uint32_t n_groups)
 {
-	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 	enum mm_refusal why;
 
-	(void)store_bytes;
-	c->now_ns = MM_MAX(c->now_ns, now_ns);
-	if (t && t->model != MM_MODEL_NONE)
-		return MM_E_PROTOCOL;
-	if (!t || t->life != MM_LIFE_LIVE) {
-		if (t)
-			t->has_store = true; /* dropped when it is forgotten */
-		return 0;
-	}
 	t->plan.store = store;
 	t->has_store = true;
 	why = model_take(c, t, groups, n_groups);
 	if (why != MM_REFUSED_NO) {
 		mm_c_model_refuse(c, t, refusal_errno(why), why);
-	} else {
-		t->model = MM_MODEL_WAITING;
-		t->model_since_ns = c->now_ns;
-		t->plan.n_layers = t->n_layers;
+		return;
 	}
-	mm_c_settle(c, now_ns);
-	return 0;
+	t->model = MM_MODEL_WAITING;
+	t->model_since_ns = c->now_ns;
+	t->plan.n_layers = t->n_layers;
 }
 
 /* ---- preload ---- */

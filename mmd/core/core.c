@@ -153,32 +153,6 @@ struct mm_core *mm_core_destroy(struct mm_core *c)
 	return NULL;
 }
 
-/* ---- the operator ---- */
-
-int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_t alpha,
-		     uint32_t slots, uint32_t *ret_max)
-{
-	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
-	uint32_t max;
-
-	c->now_ns = MM_MAX(c->now_ns, now_ns);
-	if (!t || t->life != MM_LIFE_LIVE || t->model != MM_MODEL_READY)
-		return MM_E_STALE;
-	max = slots == 2 ? t->alpha_max_two : t->alpha_max;
-	if (alpha < -1 || alpha > (int32_t)max ||
-	    (alpha > 0 && slots && !mm_c_alpha_possible(t, (uint32_t)alpha, slots))) {
-		*ret_max = max;
-		return MM_E_RANGE;
-	}
-	t->plan.alpha_by_hand = alpha;
-	t->plan.slots_by_hand = slots;
-	mm_c_caps_void(t);
-	t->lends->by_hand_ns = c->now_ns;
-	t->target = alpha < 0 ? t->plan.alpha : (uint32_t)alpha;
-	mm_c_settle(c, now_ns);
-	return 0;
-}
-
 /* ---- looking in ---- */
 
 void mm_core_stats(const struct mm_core *c, struct mm_core_stats *ret_stats)

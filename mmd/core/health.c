@@ -10,14 +10,12 @@
 
 #define PROOF_STEPS 2 /* the first that ends may have read everything before the error */
 
-void mm_core_on_memory_error(struct mm_core *c, uint64_t now_ns)
+void mm_c_suspect(struct mm_core *c)
 {
-	c->now_ns = MM_MAX(c->now_ns, now_ns);
 	c->stats.memory_errors++;
 	mm_ledger_suspect(&c->ledger);
 	MM_FOREACH_TENANT(c, t)
 	t->suspect = MM_SUSPECT;
-	mm_c_settle(c, now_ns);
 }
 
 void mm_c_acquit(struct mm_core *c, struct mm_c_tenant *t, uint64_t steps)

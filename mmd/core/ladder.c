@@ -9,29 +9,15 @@
  * and when xfer was down. At most kill_max kills within kill_window_ns; beyond, pages are counted as
  * overdue as if on_timeout were quarantine, since so many at once are more likely our own fault.
  */
+#include "mmd/core/ladder.h"
+
 #include "mm/base.h"
 #include "mmd/core/wish.h"
 #include "mmd/core/controller.h"
 #include "mmd/core/state.h"
 #include "mmd/core/tell.h"
 
-static uint64_t beyond(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
 /* ---- what is asked ---- */
-
-uint64_t mm_c_over(const struct mm_core *c, uint32_t account)
-{
-	const struct mm_account *a = &c->account[account];
-	uint64_t held = beyond(mm_account_use(a), c->ledger.leaving[account]);
-	uint64_t over = a->used ? beyond(held, a->quota.max_pages) : 0;
-
-	if (c->mins_stand || !c->min_sum || !a->used)
-		return over;
-	return MM_MAX(over, MM_MIN(mm_c_mins_missing(c), beyond(held, a->quota.min_pages)));
-}
 
 static void ask_chunks(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
 {

@@ -8,6 +8,11 @@ uint32_t mm_queue_room(const struct mm_queue *q)
 	return MM_QUEUE_MAX - q->tail;
 }
 
+bool mm_queue_is_empty(const struct mm_queue *q)
+{
+	return q->head == q->tail && !q->again;
+}
+
 bool mm_queue_burst(struct mm_queue *q)
 {
 	if (mm_queue_room(q) > MM_BURST_MAX)

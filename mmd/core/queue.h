@@ -26,6 +26,7 @@ struct mm_queue {
 uint32_t mm_queue_room(const struct mm_queue *queue);
 /* Room for a unit of settling? If not, settling is repeated when the queue is empty. */
 bool mm_queue_burst(struct mm_queue *queue);
+bool mm_queue_is_empty(const struct mm_queue *queue);
 /* @tenant: its id; MM_NO_TENANT. */
 struct mm_action *mm_queue_add(struct mm_queue *queue, enum mm_action_kind kind, uint32_t tenant);
 /* False: it is empty. */

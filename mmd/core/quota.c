@@ -9,8 +9,6 @@
 #include <string.h>
 
 #include "mm/base.h"
-#include "mmd/core/wish.h"
-#include "mmd/core/controller.h"
 #include "mmd/core/state.h"
 
 /* ---- mins ---- */
@@ -270,7 +268,7 @@ const char *mm_core_quota_check(const struct mm_core *c, uint64_t account,
 						 : NULL;
 }
 
-static void quota_put(struct mm_core *c, struct mm_account *a, const struct mm_core_quota *quota)
+void mm_c_quota_put(struct mm_core *c, struct mm_account *a, const struct mm_core_quota *quota)
 {
 	c->min_sum -= a->quota.min_pages;
 	a->quota = whole(c, quota);
@@ -280,7 +278,7 @@ static void quota_put(struct mm_core *c, struct mm_account *a, const struct mm_c
 	c->mins_stand = false;
 }
 
-static struct mm_account *named(struct mm_core *c, uint64_t account)
+struct mm_account *mm_c_account_named(struct mm_core *c, uint64_t account)
 {
 	struct mm_core_quota quota;
 
@@ -288,92 +286,19 @@ static struct mm_account *named(struct mm_core *c, uint64_t account)
 	return account_open(c, account, &quota);
 }
 
-int mm_core_account_add(struct mm_core *c, uint64_t account, uint64_t domain,
-			const struct mm_core_quota *quota)
+uint64_t mm_c_over(const struct mm_core *c, uint32_t account)
 {
-	struct mm_account *a, *of = NULL;
+	const struct mm_account *a = &c->account[account];
+	uint64_t held = beyond(mm_account_use(a), c->ledger.leaving[account]);
+	uint64_t over = a->used ? beyond(held, a->quota.max_pages) : 0;
 
-	if (domain != account) {
-		of = mm_account_find(c->account, c->accounts_end, domain);
-		if (!of || !of->stays)
-			return MM_E_STALE;
-	}
-	if (mm_account_find(c->account, c->accounts_end, account))
-		return MM_E_STALE;
-	if (mm_core_quota_check(c, account, quota))
-		return MM_E_QUOTA;
-	a = named(c, account);
-	if (!a)
-		return MM_E_FULL;
-	if (of)
-		a->domain = of->domain;
-	quota_put(c, a, quota);
-	return 0;
+	if (c->mins_stand || !c->min_sum || !a->used)
+		return over;
+	return MM_MAX(over, MM_MIN(mm_c_mins_missing(c), beyond(held, a->quota.min_pages)));
 }
 
-static bool pending(const struct mm_core *c, const struct mm_account *a)
+bool mm_c_quota_is_pending(const struct mm_core *c, const struct mm_account *a)
 {
 	return mm_account_use(a) > a->quota.max_pages ||
 	       (mm_account_unused_min(a) && !c->mins_stand);
-}
-
-enum mm_quota_outcome mm_core_quota_set(struct mm_core *c, uint64_t now_ns, uint64_t account,
-					uint64_t revision, const struct mm_core_quota *quota)
-{
-	struct mm_account *a = mm_account_find(c->account, c->accounts_end, account);
-
-	if (revision && (!a || a->revision != revision))
-		return MM_QUOTA_STALE;
-	if (mm_core_quota_check(c, account, quota))
-		return MM_QUOTA_CONFLICT;
-	if (!a)
-		a = named(c, account);
-	if (!a)
-		return MM_QUOTA_CONFLICT;
-	quota_put(c, a, quota);
-	mm_c_settle(c, now_ns);
-	return pending(c, a) ? MM_QUOTA_DEFERRED : MM_QUOTA_APPLIED;
-}
-
-/* What the ladder asked for in vain. */
-static uint32_t overdue_pages(const struct mm_core *c, uint32_t index)
-{
-	bool any = false;
-
-	MM_FOREACH_TENANT(c, t)
-	any |= t->account == index && t->life == MM_LIFE_LIVE && t->overdue;
-	return any ? (uint32_t)mm_c_over(c, index) : 0;
-}
-
-uint32_t mm_core_accounts_end(const struct mm_core *c)
-{
-	return c->accounts_end;
-}
-
-bool mm_core_account(const struct mm_core *c, uint32_t index, struct mm_core_account *ret)
-{
-	const struct mm_account *a = &c->account[index];
-
-	if (index >= c->accounts_end || !a->used)
-		return false;
-	*ret = (struct mm_core_account){
-		.account = a->key,
-		.domain = c->account[a->domain].key,
-		.quota = a->quota,
-		.revision = a->revision,
-		.charged = a->charged,
-		.quarantined = a->quarantined,
-		.tenants = a->tenants,
-		.stays = a->stays,
-		.pending = pending(c, a),
-		.overdue_pages = overdue_pages(c, index),
-	};
-	return true;
-}
-
-bool mm_core_account_find(const struct mm_core *c, uint64_t account, struct mm_core_account *ret)
-{
-	const struct mm_account *a = mm_account_find(c->account, c->accounts_end, account);
-
-	return a && mm_core_account(c, (uint32_t)(a - c->account), ret);
 }

@@ -7,6 +7,8 @@
 #include "mm/base.h"
 #include "mmd/core/change.h"
 #include "mmd/core/control.h"
+#include "mmd/core/ladder.h"
+#include "mmd/core/settle.h"
 #include "mmd/core/state.h"
 #include "mmd/core/swap.h"
 #include "mmd/core/tell.h"
@@ -85,7 +87,7 @@ int mm_core_on_job_done(struct mm_core *c, uint64_t now_ns, uint64_t job, int re
 
 	if (!slot)
 		return MM_E_PROTOCOL;
-	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	mm_c_enter(c, now_ns);
 	finish(c, slot, result, false);
 	mm_c_settle(c, now_ns);
 	return 0;
@@ -96,9 +98,9 @@ void mm_core_on_xfer_up(struct mm_core *c, uint64_t now_ns, uint64_t xfer_epoch)
 	uint32_t next;
 
 	(void)xfer_epoch;
+	mm_c_enter(c, now_ns);
 	if (c->xfer_up)
 		mm_core_on_xfer_down(c, now_ns);
-	c->now_ns = MM_MAX(c->now_ns, now_ns);
 	c->xfer_up = true;
 	mm_c_ladder_restart(c);
 	for (uint32_t job = c->jobs.first; job; job = next) {
@@ -118,6 +120,7 @@ void mm_core_on_xfer_up(struct mm_core *c, uint64_t now_ns, uint64_t xfer_epoch)
 	mm_c_settle(c, now_ns);
 }
 
+/* Actions may be waiting: the shell notices it when it hands a job on. */
 void mm_core_on_xfer_down(struct mm_core *c, uint64_t now_ns)
 {
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
@@ -130,7 +133,7 @@ void mm_core_on_xfer_fault(struct mm_core *c, uint64_t now_ns)
 {
 	uint32_t job = c->jobs.first;
 
-	c->now_ns = MM_MAX(c->now_ns, now_ns);
+	mm_c_enter(c, now_ns);
 	if (c->xfer_up)
 		return;
 	if (job && ++c->jobs.job[job - 1].deaths >= 2)

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/settle.h"
+
 #include "mm/base.h"
 #include "mmd/core/control.h"
 #include "mmd/core/controller.h"
-#include "mmd/core/turn.h"
+#include "mmd/core/ladder.h"
+#include "mmd/core/life.h"
 #include "mmd/core/swap.h"
-#include "mmd/core/state.h"
+#include "mmd/core/turn.h"
 
 static void tenant(struct mm_core *c, struct mm_c_tenant *t)
 {
@@ -39,6 +42,12 @@ static void count(struct mm_core *c)
 	c->stats.alpha_sum_max = MM_MAX(c->stats.alpha_sum_max, sum);
 }
 
+void mm_c_enter(struct mm_core *c, uint64_t now_ns)
+{
+	mm_assert(mm_queue_is_empty(&c->queue));
+	c->now_ns = MM_MAX(c->now_ns, now_ns);
+}
+
 void mm_c_settle(struct mm_core *c, uint64_t now_ns)
 {
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
@@ -71,6 +80,7 @@ bool mm_core_next(struct mm_core *c, struct mm_action *ret_action)
 
 void mm_core_on_tick(struct mm_core *c, uint64_t now_ns)
 {
+	mm_c_enter(c, now_ns);
 	mm_c_settle(c, now_ns);
 }
 

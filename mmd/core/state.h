@@ -265,11 +265,21 @@ void mm_c_create_all(struct mm_core *c);
 void mm_c_retry_quarantine(struct mm_core *c);
 
 /* health.c */
+/* Whatever is in use now. */
+void mm_c_suspect(struct mm_core *c);
 /* It has done so many steps. */
 void mm_c_acquit(struct mm_core *c, struct mm_c_tenant *t, uint64_t steps);
 void mm_c_quarantine_suspect(struct mm_core *c, uint32_t page);
 
 /* quota.c */
+/* Pages that an account must give. */
+uint64_t mm_c_over(const struct mm_core *c, uint32_t account);
+/* A new entry of that key; NULL: full. */
+struct mm_account *mm_c_account_named(struct mm_core *c, uint64_t account);
+/* The operator's word, which was checked. */
+void mm_c_quota_put(struct mm_core *c, struct mm_account *a, const struct mm_core_quota *quota);
+/* It is not in force yet. */
+bool mm_c_quota_is_pending(const struct mm_core *c, const struct mm_account *a);
 /* The entry that a newcomer's account has from now on; NULL: full. */
 struct mm_account *mm_c_account_of(struct mm_core *c, const struct mm_core_join *join);
 /* Free pages that @account may be granted as they are, others' mins being kept. */
@@ -289,18 +299,6 @@ bool mm_c_scrub_recreates(const struct mm_core *c);
 void mm_c_recycle(struct mm_core *c);
 /* Pages of no domain that the mins lack and that are not on their way. */
 uint64_t mm_c_mins_missing(const struct mm_core *c);
-/* ladder.c */
-/* Asks for what accounts have beyond what they may, and acts on deadlines that passed. */
-void mm_c_ladder(struct mm_core *c);
-/* Pages that an account must give. */
-uint64_t mm_c_over(const struct mm_core *c, uint32_t account);
-uint64_t mm_c_ladder_deadline(const struct mm_core *c);
-/* All deadlines start again: it was us. */
-void mm_c_ladder_restart(struct mm_core *c);
-
-/* life.c */
-void mm_c_life(struct mm_core *c, struct mm_c_tenant *t);
-
 /* kv.c */
 /* 0; or why not: -EEXIST, -EINVAL, -E2BIG. */
 int mm_c_kv_declare(const struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
@@ -344,6 +342,3 @@ uint64_t mm_c_set_step_ns(const struct mm_core *c, const struct mm_c_tenant *t,
 			  const struct mm_plan_set *set);
 bool mm_c_set_hidden(const struct mm_core *c, const struct mm_c_tenant *t,
 		     const struct mm_plan_set *set);
-
-/* settle.c */
-void mm_c_settle(struct mm_core *c, uint64_t now_ns);

@@ -39,13 +39,8 @@ static bool fits(uint64_t used, uint64_t bytes, uint64_t max)
 	return used <= max && bytes <= max - used;
 }
 
-int mm_core_on_swap_open(struct mm_core *c, uint64_t now_ns, uint32_t tenant, uint64_t bytes)
+int mm_c_swap_open(const struct mm_core *c, struct mm_c_tenant *t, uint64_t bytes)
 {
-	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
-
-	c->now_ns = MM_MAX(c->now_ns, now_ns);
-	if (!t || t->life != MM_LIFE_LIVE || t->kicked || !t->kv.declared || !bytes)
-		return -EINVAL;
 	if (t->swap.bytes)
 		return -EEXIST;
 	if (!fits(swap_bytes(c, MM_DOMAIN_NONE), bytes, c->opts.swap_max_bytes) ||
@@ -53,14 +48,6 @@ int mm_core_on_swap_open(struct mm_core *c, uint64_t now_ns, uint32_t tenant, ui
 		return -EDQUOT;
 	t->swap.bytes = bytes;
 	return 0;
-}
-
-void mm_core_on_swap_failed(struct mm_core *c, uint32_t tenant)
-{
-	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
-
-	if (t)
-		t->swap.bytes = 0;
 }
 
 /* ---- a list comes ---- */
@@ -152,18 +139,14 @@ static void say_done(struct mm_core *c, const struct mm_c_tenant *t, uint32_t lo
 				     .arg = { lot } });
 }
 
-int mm_core_on_swap(struct mm_core *c, uint64_t now_ns, uint32_t tenant, const struct mm_msg *msg,
-		    const struct mm_swap_piece *pieces)
+int mm_c_swap_list(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg,
+		   const struct mm_swap_piece *pieces)
 {
-	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 	uint32_t lot = (uint32_t)msg->arg[0];
 	struct mm_c_swap_list *list;
 	uint32_t n;
 	int r;
 
-	c->now_ns = MM_MAX(c->now_ns, now_ns);
-	if (!t || t->kicked || t->life != MM_LIFE_LIVE)
-		return 0; /* behind its BYE, as any other request */
 	if (!t->swap.bytes || msg->arg[0] >= MM_SWAP_LOTS || !msg->arg[1] ||
 	    msg->arg[1] > MM_SWAP_PIECES || msg->arg[2] > 1 || t->swap.list[lot].used)
 		return MM_E_PROTOCOL;
@@ -175,7 +158,6 @@ int mm_core_on_swap(struct mm_core *c, uint64_t now_ns, uint32_t tenant, const s
 		*list = (struct mm_c_swap_list){
 			.used = true, .in = msg->arg[2], .user_data = msg->user_data, .n = n
 		};
-	mm_c_settle(c, now_ns);
 	return 0;
 }
 

@@ -13,6 +13,11 @@
 
 #include "mmd/core/state.h"
 
+/* 0; -EDQUOT; -EEXIST. */
+int mm_c_swap_open(const struct mm_core *c, struct mm_c_tenant *t, uint64_t bytes);
+/* A list comes: 0, and the tenant is told when it is done; MM_E_PROTOCOL. */
+int mm_c_swap_list(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg,
+		   const struct mm_swap_piece *pieces);
 /* Goes on with the tenant's lists as far as there is room for jobs. */
 void mm_c_swap(struct mm_core *c, struct mm_c_tenant *t);
 /* Does a list that is not done name it? Then it cannot be released. */

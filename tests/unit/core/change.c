@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "mmd/core/requests.h"
+#include "mmd/core/settle.h"
 #include "mmd/core/state.h"
 #include "mmd/core/tell.h"
 #include "tests/unit/core/story.h"
@@ -333,11 +335,13 @@ static void a_quiesce_is_done_whatever_it_came_to(void **state)
 
 /* ---- steps that broke off ---- */
 
-static void request(const struct mm_c_tenant *t, enum mm_op op, uint64_t epoch)
+/* As mm_core_on_request(), but that actions may be waiting. */
+static void request(struct mm_c_tenant *t, enum mm_op op, uint64_t epoch)
 {
 	const struct mm_msg msg = { .opcode = (uint16_t)op, .epoch = epoch };
 
-	assert_int_equal(mm_core_on_request(w->core, w->now_ns, t->id, &msg), 0);
+	assert_int_equal(mm_c_request_handle(w->core, t, &msg), 0);
+	mm_c_settle(w->core, w->now_ns);
 }
 
 static void queue_fill(void)

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the operator says, and what he is shown of accounts.
+ */
+#include "mm/base.h"
+#include "mmd/core/lends.h"
+#include "mmd/core/settle.h"
+#include "mmd/core/state.h"
+#include "mmd/core/tell.h"
+#include "mmd/core/worth.h"
+
+int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_t alpha,
+		     uint32_t slots, uint32_t *ret_max)
+{
+	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
+	uint32_t max;
+
+	mm_c_enter(c, now_ns);
+	if (!t || t->life != MM_LIFE_LIVE || t->model != MM_MODEL_READY)
+		return MM_E_STALE;
+	max = slots == 2 ? t->alpha_max_two : t->alpha_max;
+	if (alpha < -1 || alpha > (int32_t)max ||
+	    (alpha > 0 && slots && !mm_c_alpha_possible(t, (uint32_t)alpha, slots))) {
+		*ret_max = max;
+		return MM_E_RANGE;
+	}
+	t->plan.alpha_by_hand = alpha;
+	t->plan.slots_by_hand = slots;
+	mm_c_caps_void(t);
+	t->lends->by_hand_ns = c->now_ns;
+	t->target = alpha < 0 ? t->plan.alpha : (uint32_t)alpha;
+	mm_c_settle(c, now_ns);
+	return 0;
+}
+
+/* ---- accounts ---- */
+
+int mm_core_account_add(struct mm_core *c, uint64_t account, uint64_t domain,
+			const struct mm_core_quota *quota)
+{
+	struct mm_account *a, *of = NULL;
+
+	mm_c_enter(c, c->now_ns);
+	if (domain != account) {
+		of = mm_account_find(c->account, c->accounts_end, domain);
+		if (!of || !of->stays)
+			return MM_E_STALE;
+	}
+	if (mm_account_find(c->account, c->accounts_end, account))
+		return MM_E_STALE;
+	if (mm_core_quota_check(c, account, quota))
+		return MM_E_QUOTA;
+	a = mm_c_account_named(c, account);
+	if (!a)
+		return MM_E_FULL;
+	if (of)
+		a->domain = of->domain;
+	mm_c_quota_put(c, a, quota);
+	return 0;
+}
+
+enum mm_quota_outcome mm_core_quota_set(struct mm_core *c, uint64_t now_ns, uint64_t account,
+					uint64_t revision, const struct mm_core_quota *quota)
+{
+	struct mm_account *a = mm_account_find(c->account, c->accounts_end, account);
+
+	mm_c_enter(c, now_ns);
+	if (revision && (!a || a->revision != revision))
+		return MM_QUOTA_STALE;
+	if (mm_core_quota_check(c, account, quota))
+		return MM_QUOTA_CONFLICT;
+	if (!a)
+		a = mm_c_account_named(c, account);
+	if (!a)
+		return MM_QUOTA_CONFLICT;
+	mm_c_quota_put(c, a, quota);
+	mm_c_settle(c, now_ns);
+	return mm_c_quota_is_pending(c, a) ? MM_QUOTA_DEFERRED : MM_QUOTA_APPLIED;
+}
+
+/* What the ladder asked for in vain. */
+static uint32_t overdue_pages(const struct mm_core *c, uint32_t index)
+{
+	bool any = false;
+
+	MM_FOREACH_TENANT(c, t)
+	any |= t->account == index && t->life == MM_LIFE_LIVE && t->overdue;
+	return any ? (uint32_t)mm_c_over(c, index) : 0;
+}
+
+uint32_t mm_core_accounts_end(const struct mm_core *c)
+{
+	return c->accounts_end;
+}
+
+bool mm_core_account(const struct mm_core *c, uint32_t index, struct mm_core_account *ret)
+{
+	const struct mm_account *a = &c->account[index];
+
+	if (index >= c->accounts_end || !a->used)
+		return false;
+	*ret = (struct mm_core_account){
+		.account = a->key,
+		.domain = c->account[a->domain].key,
+		.quota = a->quota,
+		.revision = a->revision,
+		.charged = a->charged,
+		.quarantined = a->quarantined,
+		.tenants = a->tenants,
+		.stays = a->stays,
+		.pending = mm_c_quota_is_pending(c, a),
+		.overdue_pages = overdue_pages(c, index),
+	};
+	return true;
+}
+
+bool mm_core_account_find(const struct mm_core *c, uint64_t account, struct mm_core_account *ret)
+{
+	const struct mm_account *a = mm_account_find(c->account, c->accounts_end, account);
+
+	return a && mm_core_account(c, (uint32_t)(a - c->account), ret);
+}

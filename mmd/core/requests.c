@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/requests.h"
+
+#include <errno.h>
+
+#include "mm/base.h"
+#include "mmd/core/change.h"
+#include "mmd/core/life.h"
+#include "mmd/core/swap.h"
+#include "mmd/core/tell.h"
+#include "mmd/core/turn.h"
+#include "mmd/core/wish.h"
+
+static int bye(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	t->bye = true;
+	mm_c_life_end(c, t);
+	mm_c_reply(c, t, msg, 0);
+	return 0;
+}
+
+static int kv_declare(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	int r = mm_c_kv_declare(c, t, msg);
+
+	if (!r)
+		mm_c_wish_declare(c, t);
+	mm_c_reply(c, t, msg, r);
+	return 0;
+}
+
+static int kv_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	if (!t->kv.declared || msg->arg[0] > t->kv.chunks_max)
+		return MM_E_PROTOCOL;
+	mm_c_wish_set(c, t, (uint32_t)msg->arg[0]);
+	return 0;
+}
+
+static int kv_release(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	uint32_t chunk;
+
+	if (!t->kv.declared || msg->arg[0] >= t->kv.chunks_max)
+		return MM_E_PROTOCOL;
+	chunk = (uint32_t)msg->arg[0];
+	if (!mm_c_kv_holds(t, chunk))
+		return MM_E_PROTOCOL;
+	t->kv.releases++;
+	if (mm_c_swap_names(c, t, chunk)) {
+		mm_c_reply(c, t, msg, -EBUSY);
+		return 0;
+	}
+	mm_c_kv_drop(c, t, chunk);
+	mm_c_wish_released(t);
+	mm_c_reply(c, t, msg, 0);
+	return 0;
+}
+
+static int nop(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	(void)c;
+	(void)t;
+	(void)msg;
+	return 0;
+}
+
+static const struct {
+	int (*handle)(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
+	uint32_t args;
+	bool epoch, result;
+} requests[MM_OP_COUNT] = {
+	[MM_OP_NOP] = { nop, 0, false, false },
+	[MM_OP_KV_DECLARE] = { kv_declare, 4, false, false },
+	[MM_OP_KV_WANT] = { kv_want, 1, false, false },
+	[MM_OP_KV_RELEASE] = { kv_release, 1, false, false },
+	[MM_OP_PARKED] = { mm_c_change_parked, 1, true, false },
+	[MM_OP_MAPPED] = { mm_c_change_mapped, 1, true, false },
+	[MM_OP_COMMITTED] = { mm_c_change_committed, 0, true, true },
+	[MM_OP_RESYNC] = { mm_c_change_resync, 0, true, false },
+	[MM_OP_BYE] = { bye, 0, false, false },
+	[MM_OP_TURN_JOIN] = { mm_c_turn_join, 3, false, false },
+	[MM_OP_TURN_WANT] = { mm_c_turn_want, 0, false, false },
+	[MM_OP_TURN_DONE] = { mm_c_turn_done, 1, false, false },
+};
+
+bool mm_c_request_is_well_formed(const struct mm_msg *msg)
+{
+	if (msg->opcode >= MM_OP_COUNT || !requests[msg->opcode].handle)
+		return false;
+	if (msg->flags || msg->reserved || (msg->epoch && !requests[msg->opcode].epoch))
+		return false;
+	if (msg->result && (!requests[msg->opcode].result || msg->result > 0))
+		return false;
+	for (uint32_t i = requests[msg->opcode].args; i < MM_ARRAY_SIZE(msg->arg); i++)
+		if (msg->arg[i])
+			return false;
+	return true;
+}
+
+int mm_c_request_handle(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	return requests[msg->opcode].handle(c, t, msg);
+}
