@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the rows of the table (change_rows.c) do, and when the events come that nobody reports. */
-#include "mmd/core/state.h"
+#include "mmd/core/change.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "mm/base.h"
-#include "mmd/core/controller.h"
+#include "mmd/core/book.h"
+#include "mmd/core/pages.h"
+#include "mmd/core/plans.h"
+#include "mmd/core/quota.h"
+#include "mmd/core/sets.h"
 #include "mmd/core/tell.h"
 
 #define COPY_BURST 8 /* of one tenant before the next one's turn */
@@ -14,43 +18,43 @@
 static void preload_add(struct mm_core *c, struct mm_c_tenant *t, const struct mm_c_group *g)
 {
 	for (uint32_t i = 0; i < g->pages; i++) {
-		t->pre.entry[t->pre.n] = g->entry + i;
-		t->pre.page[t->pre.n++] = mm_c_reserve(c, t);
+		t->change->pre.entry[t->change->pre.n] = g->entry + i;
+		t->change->pre.page[t->change->pre.n++] = mm_c_reserve(c, t);
 	}
 }
 
 static void preload_begin(struct mm_c_tenant *t)
 {
-	t->pre.n = t->pre.issued = t->pre.done = 0;
-	t->pre.error = 0;
-	t->pre.sent = false;
+	t->change->pre.n = t->change->pre.issued = t->change->pre.done = 0;
+	t->change->pre.error = 0;
+	t->change->pre.sent = false;
 }
 
 /* Reserved pages go back; those that a job still writes are scrubbed when it ended. */
 static void preload_drop(struct mm_core *c, struct mm_c_tenant *t)
 {
-	for (uint32_t i = 0; i < t->pre.n; i++) {
-		uint32_t page = t->pre.page[i];
+	for (uint32_t i = 0; i < t->change->pre.n; i++) {
+		uint32_t page = t->change->pre.page[i];
 
 		if (page == MM_NO_PAGE)
 			continue;
-		if (!t->pre.sent) {
+		if (!t->change->pre.sent) {
 			mm_c_drop(c, page);
 			continue;
 		}
 		mm_ledger_give(&c->ledger, page, MM_PAGE_PARAM);
 		mm_ledger_revoke(&c->ledger, page);
 	}
-	t->pre.n = t->pre.issued = t->pre.done = 0;
-	t->pre.sent = false;
+	t->change->pre.n = t->change->pre.issued = t->change->pre.done = 0;
+	t->change->pre.sent = false;
 }
 
 /* Ahead of the change, so that nobody waits for fds while it is made. */
 static void preload_send(struct mm_core *c, struct mm_c_tenant *t)
 {
-	for (uint32_t i = 0; i < t->pre.n; i++)
-		mm_c_fds(c, t, t->pre.page[i]);
-	t->pre.sent = true;
+	for (uint32_t i = 0; i < t->change->pre.n; i++)
+		mm_c_fds(c, t, t->change->pre.page[i]);
+	t->change->pre.sent = true;
 }
 
 /* ---- model ---- */
@@ -110,7 +114,7 @@ static bool model_lay_out(struct mm_core *c, struct mm_c_tenant *t,
 	t->entries = (uint32_t)entries;
 	memset(t->own, 0xff, MM_MIN(t->entries, c->entries_max) * sizeof(*t->own));
 	t->n_layers = n_groups - 1;
-	t->alpha_max = t->alpha_max_two = 0;
+	t->sets->alpha_max = t->sets->alpha_max_two = 0;
 	if (t->n_layers >= 2 && least && most <= MM_SLOT_PAGES_MAX && (t->features & MM_FEAT_REMAP))
 		mm_c_sets_init(t);
 	return true;
@@ -181,7 +185,8 @@ static const struct mm_c_group *group_of(const struct mm_c_tenant *t, uint32_t e
 
 static void copy_issue(struct mm_core *c, struct mm_c_tenant *t)
 {
-	uint32_t entry = t->pre.entry[t->pre.issued], page = t->pre.page[t->pre.issued];
+	uint32_t entry = t->change->pre.entry[t->change->pre.issued],
+		 page = t->change->pre.page[t->change->pre.issued];
 	const struct mm_c_group *g = group_of(t, entry);
 	uint64_t offset = (uint64_t)(entry - g->entry) * c->opts.page_bytes;
 	uint64_t bytes = MM_MIN(c->opts.page_bytes, g->bytes - offset);
@@ -192,22 +197,25 @@ static void copy_issue(struct mm_core *c, struct mm_c_tenant *t)
 					       .arg = { page, t->plan.store,
 							g->store_offset + offset, bytes } });
 	mm_ledger_job(&c->ledger, page, job);
-	t->pre.issued++;
+	t->change->pre.issued++;
 	t->copies++;
 }
 
 /* A slot's page has no bytes of its own. */
 static void skip_blanks(struct mm_c_tenant *t)
 {
-	while (t->pre.issued < t->pre.n && t->pre.entry[t->pre.issued] == MM_NO_PAGE) {
-		t->pre.issued++;
-		t->pre.done++;
+	while (t->change->pre.issued < t->change->pre.n &&
+	       t->change->pre.entry[t->change->pre.issued] == MM_NO_PAGE) {
+		t->change->pre.issued++;
+		t->change->pre.done++;
 	}
 }
 
 static void copies_issue(struct mm_core *c, struct mm_c_tenant *t)
 {
-	for (uint32_t i = 0; i < COPY_BURST && t->pre.issued < t->pre.n && !t->pre.error; i++) {
+	for (uint32_t i = 0;
+	     i < COPY_BURST && t->change->pre.issued < t->change->pre.n && !t->change->pre.error;
+	     i++) {
 		if (!c->xfer_up || !mm_c_job_room(c) || !mm_c_burst(c))
 			return;
 		copy_issue(c, t);
@@ -218,19 +226,19 @@ static void copies_issue(struct mm_core *c, struct mm_c_tenant *t)
 void mm_c_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int result)
 {
 	(void)c;
-	t->pre.done++;
+	t->change->pre.done++;
 	if (!result)
 		return;
-	if (!t->pre.error)
-		t->pre.error = result < 0 ? result : -EIO;
-	for (uint32_t i = 0; i < t->pre.n; i++)
-		if (t->pre.page[i] == page)
-			t->pre.page[i] = MM_NO_PAGE;
+	if (!t->change->pre.error)
+		t->change->pre.error = result < 0 ? result : -EIO;
+	for (uint32_t i = 0; i < t->change->pre.n; i++)
+		if (t->change->pre.page[i] == page)
+			t->change->pre.page[i] = MM_NO_PAGE;
 }
 
 static void load_refuse(struct mm_core *c, struct mm_c_tenant *t)
 {
-	int error = t->pre.error;
+	int error = t->change->pre.error;
 
 	preload_drop(c, t);
 	mm_c_model_refuse(c, t, error, MM_REFUSED_DEVICE);
@@ -239,8 +247,7 @@ static void load_refuse(struct mm_core *c, struct mm_c_tenant *t)
 static void preload_give_up(struct mm_core *c, struct mm_c_tenant *t)
 {
 	preload_drop(c, t);
-	t->target = t->plan.alpha;
-	t->retry_ns = c->now_ns + MM_RETRY_NS;
+	t->change->retry_ns = c->now_ns + MM_RETRY_NS;
 }
 
 /* ---- change ---- */
@@ -261,7 +268,7 @@ static uint64_t change_may_at_ns(const struct mm_core *c, const struct mm_c_tena
 {
 	uint64_t at_once = (MM_CHANGES_AT_ONCE - 1) * c->opts.change_ns;
 
-	return t->spent_ns > at_once ? t->spent_ns - at_once : 0;
+	return t->change->spent_ns > at_once ? t->change->spent_ns - at_once : 0;
 }
 
 bool mm_c_change_may(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -272,7 +279,7 @@ bool mm_c_change_may(const struct mm_core *c, const struct mm_c_tenant *t)
 static void change_spend(struct mm_core *c, struct mm_c_tenant *t)
 {
 	mm_assert(mm_c_change_may(c, t));
-	t->spent_ns = MM_MAX(t->spent_ns, c->now_ns) + c->opts.change_ns;
+	t->change->spent_ns = MM_MAX(t->change->spent_ns, c->now_ns) + c->opts.change_ns;
 	c->stats.plan_changes_limited += !mm_c_change_may(c, t);
 }
 
@@ -282,7 +289,7 @@ uint64_t mm_c_change_deadline(const struct mm_core *c)
 	uint64_t due = UINT64_MAX;
 
 	MM_FOREACH_TENANT(c, t)
-	if (t->life == MM_LIFE_LIVE && t->change.state == MM_CHANGE_STEADY &&
+	if (t->life == MM_LIFE_LIVE && t->change->state == MM_CHANGE_STEADY &&
 	    c->settled_ns < change_may_at_ns(c, t))
 		due = MM_MIN(due, change_may_at_ns(c, t));
 	return due;
@@ -291,24 +298,27 @@ uint64_t mm_c_change_deadline(const struct mm_core *c)
 /* To next_set, whose pages are there. The one place where a change begins. */
 static void change_start(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
 {
-	uint64_t gain = mm_plan_pages_only_in(&t->next_set, &t->set, t->layer_pages) +
-			mm_c_slots_pages(t, &t->set);
-	uint64_t blanks = mm_c_blank_pages(t, &t->next_set);
+	uint64_t gain =
+		mm_plan_pages_only_in(&t->change->next_set, &t->change->set, t->layer_pages) +
+		mm_c_slots_pages(t, &t->change->set);
+	uint64_t blanks = mm_c_blank_pages(t, &t->change->next_set);
 
 	change_spend(c, t);
-	t->change_gain = gain + blanks - mm_c_slots_pages(t, &t->next_set);
-	t->change_ns = c->now_ns;
-	t->next_alpha = alpha;
+	t->change->change_gain = gain + blanks - mm_c_slots_pages(t, &t->change->next_set);
+	t->change->change_ns = c->now_ns;
+	t->change->next_alpha = alpha;
 	preload_begin(t);
-	for (uint32_t i = 0, k = 0; i < t->set.m; i++) {
-		while (k < t->next_set.m && t->next_set.layer[k] < t->set.layer[i])
+	for (uint32_t i = 0, k = 0; i < t->change->set.m; i++) {
+		while (k < t->change->next_set.m &&
+		       t->change->next_set.layer[k] < t->change->set.layer[i])
 			k++;
-		if (k == t->next_set.m || t->next_set.layer[k] != t->set.layer[i])
-			preload_add(c, t, &t->group[1 + t->set.layer[i]]);
+		if (k == t->change->next_set.m ||
+		    t->change->next_set.layer[k] != t->change->set.layer[i])
+			preload_add(c, t, &t->group[1 + t->change->set.layer[i]]);
 	}
 	for (uint64_t i = 0; i < blanks; i++) {
-		t->pre.entry[t->pre.n] = MM_NO_PAGE;
-		t->pre.page[t->pre.n++] = mm_c_reserve(c, t);
+		t->change->pre.entry[t->change->pre.n] = MM_NO_PAGE;
+		t->change->pre.page[t->change->pre.n++] = mm_c_reserve(c, t);
 	}
 	skip_blanks(t);
 	mm_c_change_event(c, t, MM_CHANGE_BEGIN);
@@ -319,11 +329,11 @@ bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 {
 	uint64_t need;
 
-	mm_assert(t->change.state == MM_CHANGE_STEADY);
-	mm_assert(alpha <= t->alpha_max);
+	mm_assert(t->change->state == MM_CHANGE_STEADY);
+	mm_assert(alpha <= t->sets->alpha_max);
 	if (!mm_c_change_may(c, t) || !mm_c_burst(c))
 		return false;
-	need = mm_c_change_set(c, t, alpha, slots, budget_pages, &t->next_set);
+	need = mm_c_change_set(c, t, alpha, slots, budget_pages, &t->change->next_set);
 	if (need > budget_pages || !mm_c_reservable(c, t, need))
 		return false;
 	change_start(c, t, alpha);
@@ -333,7 +343,7 @@ bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 
 static void spill(struct mm_core *c, uint32_t page)
 {
-	c->spill[c->n_spill++] = page;
+	c->plans->spill[c->plans->n_spill++] = page;
 }
 
 static void slot_add(struct mm_core *c, struct mm_c_tenant *t, uint32_t s, uint32_t page)
@@ -363,13 +373,13 @@ static bool layer_out(struct mm_core *c, struct mm_c_tenant *t, uint32_t layer, 
 static void slot_keep(struct mm_core *c, struct mm_c_tenant *t, uint32_t s)
 {
 	struct mm_core_slot *slot = &t->plan.slot[s];
-	uint32_t pages = mm_plan_slot_pages(&t->next_set, s, t->layer_pages);
+	uint32_t pages = mm_plan_slot_pages(&t->change->next_set, s, t->layer_pages);
 	bool fresh = !slot->n_pages;
 
 	slot->n_layers = 0;
-	for (uint32_t i = 0; i < t->next_set.m; i++)
-		if (mm_plan_slot(&t->next_set, i) == s)
-			slot->layer[slot->n_layers++] = t->next_set.layer[i];
+	for (uint32_t i = 0; i < t->change->next_set.m; i++)
+		if (mm_plan_slot(&t->change->next_set, i) == s)
+			slot->layer[slot->n_layers++] = t->change->next_set.layer[i];
 	while (slot->n_pages > pages)
 		spill(c, t->slot_page[s][--slot->n_pages]);
 	/* The first layer of a new slot brings its own pages, bytes and all. */
@@ -379,26 +389,26 @@ static void slot_keep(struct mm_core *c, struct mm_c_tenant *t, uint32_t s)
 /* Then the pages of the layers that leave, and those that were reserved for it. What is left goes. */
 static void slots_fill(struct mm_core *c, struct mm_c_tenant *t)
 {
-	c->n_spill = 0;
+	c->plans->n_spill = 0;
 	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
 		slot_keep(c, t, s);
-	for (uint32_t i = 0; i < t->next_set.m; i++)
-		layer_out(c, t, t->next_set.layer[i], MM_SLOTS_MAX);
-	for (uint32_t i = 0; i < t->pre.n; i++)
-		if (t->pre.entry[i] == MM_NO_PAGE)
-			spill(c, t->pre.page[i]);
+	for (uint32_t i = 0; i < t->change->next_set.m; i++)
+		layer_out(c, t, t->change->next_set.layer[i], MM_SLOTS_MAX);
+	for (uint32_t i = 0; i < t->change->pre.n; i++)
+		if (t->change->pre.entry[i] == MM_NO_PAGE)
+			spill(c, t->change->pre.page[i]);
 	for (uint32_t s = 0, at = 0; s < MM_SLOTS_MAX; s++) {
-		uint32_t pages = mm_plan_slot_pages(&t->next_set, s, t->layer_pages);
+		uint32_t pages = mm_plan_slot_pages(&t->change->next_set, s, t->layer_pages);
 
 		while (t->plan.slot[s].n_pages < pages) {
-			mm_assert(at < c->n_spill);
-			slot_add(c, t, s, c->spill[at]);
-			c->spill[at++] = MM_NO_PAGE;
+			mm_assert(at < c->plans->n_spill);
+			slot_add(c, t, s, c->plans->spill[at]);
+			c->plans->spill[at++] = MM_NO_PAGE;
 		}
 	}
-	for (uint32_t i = 0; i < c->n_spill; i++)
-		if (c->spill[i] != MM_NO_PAGE)
-			mm_ledger_revoke(&c->ledger, c->spill[i]);
+	for (uint32_t i = 0; i < c->plans->n_spill; i++)
+		if (c->plans->spill[i] != MM_NO_PAGE)
+			mm_ledger_revoke(&c->ledger, c->plans->spill[i]);
 }
 
 static uint64_t gate_word(const struct mm_c_tenant *t, uint32_t slot, uint32_t layer)
@@ -417,9 +427,9 @@ static void gates_reset(struct mm_core *c, const struct mm_c_tenant *t)
 
 		a->entry = layer;
 		a->word = MM_GATE_RESIDENT;
-		if (k == t->set.m || t->set.layer[k] != layer)
+		if (k == t->change->set.m || t->change->set.layer[k] != layer)
 			continue;
-		a->word = gate_word(t, mm_plan_slot(&t->set, k), layer);
+		a->word = gate_word(t, mm_plan_slot(&t->change->set, k), layer);
 		k++;
 	}
 }
@@ -456,8 +466,9 @@ static void table_update(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 
 	memset(t->plan.closed, 0, sizeof(t->plan.closed));
 	for (uint32_t g = 0; g <= t->n_layers; g++) {
-		bool cycles = g && k < t->set.m && t->set.layer[k] == g - 1;
-		const uint32_t *slot = cycles ? t->slot_page[mm_plan_slot(&t->set, k)] : NULL;
+		bool cycles = g && k < t->change->set.m && t->change->set.layer[k] == g - 1;
+		const uint32_t *slot =
+			cycles ? t->slot_page[mm_plan_slot(&t->change->set, k)] : NULL;
 
 		k += cycles;
 		if (group_update(c, t, g, slot) && in_part && cycles)
@@ -470,23 +481,25 @@ static void plan_enter(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 {
 	struct mm_core_plan *plan = &t->plan;
 
-	for (uint32_t i = 0; i < t->pre.n; i++) {
-		if (t->pre.entry[i] == MM_NO_PAGE)
+	for (uint32_t i = 0; i < t->change->pre.n; i++) {
+		if (t->change->pre.entry[i] == MM_NO_PAGE)
 			continue;
-		mm_ledger_give(&c->ledger, t->pre.page[i], MM_PAGE_PARAM);
-		t->own[t->pre.entry[i]] = t->pre.page[i];
+		mm_ledger_give(&c->ledger, t->change->pre.page[i], MM_PAGE_PARAM);
+		t->own[t->change->pre.entry[i]] = t->change->pre.page[i];
 	}
 	slots_fill(c, t);
-	if (!t->pre.sent)
+	if (!t->change->pre.sent)
 		preload_send(c, t);
-	t->pre.n = t->pre.issued = t->pre.done = 0;
-	c->stats.takes += t->next_alpha > plan->alpha ? t->next_alpha - plan->alpha : 0;
-	c->stats.returns += plan->alpha > t->next_alpha ? plan->alpha - t->next_alpha : 0;
-	t->set = t->next_set;
+	t->change->pre.n = t->change->pre.issued = t->change->pre.done = 0;
+	c->stats.takes +=
+		t->change->next_alpha > plan->alpha ? t->change->next_alpha - plan->alpha : 0;
+	c->stats.returns +=
+		plan->alpha > t->change->next_alpha ? plan->alpha - t->change->next_alpha : 0;
+	t->change->set = t->change->next_set;
 	plan->epoch++;
-	plan->alpha = t->next_alpha;
-	plan->m = t->set.m;
-	plan->beta = t->set.beta;
+	plan->alpha = t->change->next_alpha;
+	plan->m = t->change->set.m;
+	plan->beta = t->change->set.beta;
 	table_update(c, t, in_part);
 }
 
@@ -503,10 +516,10 @@ static void switch_full(struct mm_core *c, struct mm_c_tenant *t)
 {
 	if (t->model == MM_MODEL_LOADING) {
 		t->model = MM_MODEL_SWITCHED;
-		t->next_set.m = t->next_set.beta = t->next_alpha = 0;
+		t->change->next_set.m = t->change->next_set.beta = t->change->next_alpha = 0;
 	}
 	plan_enter(c, t, false);
-	t->change.broken = false;
+	t->change->broken = false;
 	gates_reset(c, t);
 	if (t->plan.m)
 		mm_c_emit(c, MM_ACT_PLAN, t);
@@ -530,19 +543,19 @@ static void switch_part(struct mm_core *c, struct mm_c_tenant *t)
 	uint64_t cycled[MM_LAYER_WORDS] = { 0 };
 	bool served = t->plan.m != 0;
 
-	t->change.mapped = t->change.open = 0;
-	for (uint32_t i = 0; i < t->set.m; i++)
-		bit_set(cycled, t->set.layer[i]);
+	t->change->mapped = t->change->open = 0;
+	for (uint32_t i = 0; i < t->change->set.m; i++)
+		bit_set(cycled, t->change->set.layer[i]);
 	plan_enter(c, t, true);
-	memcpy(t->change.home, cycled, sizeof(t->change.home));
-	for (uint32_t i = 0; i < t->set.m; i++) {
-		uint32_t layer = t->set.layer[i];
+	memcpy(t->change->home, cycled, sizeof(t->change->home));
+	for (uint32_t i = 0; i < t->change->set.m; i++) {
+		uint32_t layer = t->change->set.layer[i];
 
-		t->change.home[layer / 64] &= ~(UINT64_C(1) << (layer % 64));
+		t->change->home[layer / 64] &= ~(UINT64_C(1) << (layer % 64));
 		if (!bit(cycled, layer))
 			gate(c, t, layer,
 			     served ? MM_GATE_EMPTY
-				    : gate_word(t, mm_plan_slot(&t->set, i), layer));
+				    : gate_word(t, mm_plan_slot(&t->change->set, i), layer));
 	}
 	if (t->plan.m)
 		mm_c_emit(c, MM_ACT_PLAN, t)->entry = served;
@@ -552,7 +565,7 @@ static void switch_part(struct mm_core *c, struct mm_c_tenant *t)
 static void resume(struct mm_core *c, struct mm_c_tenant *t)
 {
 	for (uint32_t layer = 0; layer < t->n_layers; layer++)
-		if (bit(t->change.home, layer))
+		if (bit(t->change->home, layer))
 			gate(c, t, layer, MM_GATE_EMPTY);
 	switch_event(c, t, MM_SWITCH_PARTIAL);
 }
@@ -560,10 +573,10 @@ static void resume(struct mm_core *c, struct mm_c_tenant *t)
 /* Layers below @end are mapped as the plan says: those that came home are let in, and xfer lets the others. */
 static void layers_open(struct mm_core *c, struct mm_c_tenant *t, uint32_t end)
 {
-	for (uint32_t layer = t->change.open; layer < end; layer++)
-		if (bit(t->change.home, layer))
+	for (uint32_t layer = t->change->open; layer < end; layer++)
+		if (bit(t->change->home, layer))
 			gate(c, t, layer, MM_GATE_RESIDENT);
-	t->change.open = end;
+	t->change->open = end;
 	if (t->plan.m) {
 		struct mm_action *a = mm_c_emit(c, MM_ACT_OPEN, t);
 
@@ -574,7 +587,7 @@ static void layers_open(struct mm_core *c, struct mm_c_tenant *t, uint32_t end)
 
 static void mapped_open(struct mm_core *c, struct mm_c_tenant *t)
 {
-	layers_open(c, t, t->change.mapped);
+	layers_open(c, t, t->change->mapped);
 }
 
 /* The tenant has let go of what it was to give up. */
@@ -595,7 +608,7 @@ static void finish(struct mm_core *c, struct mm_c_tenant *t)
 
 static void finish_part(struct mm_core *c, struct mm_c_tenant *t)
 {
-	if (t->change.open < t->n_layers)
+	if (t->change->open < t->n_layers)
 		layers_open(c, t, t->n_layers);
 	finish(c, t);
 }
@@ -609,7 +622,7 @@ static void finish_first(struct mm_core *c, struct mm_c_tenant *t)
 static void note_broken(struct mm_core *c, struct mm_c_tenant *t)
 {
 	(void)c;
-	t->change.broken = true;
+	t->change->broken = true;
 }
 
 static void kick_unmapped(struct mm_core *c, struct mm_c_tenant *t)
@@ -631,7 +644,11 @@ static void kick_and_abort(struct mm_core *c, struct mm_c_tenant *t)
 static void change_end(struct mm_core *c, struct mm_c_tenant *t)
 {
 	preload_drop(c, t);
-	t->change = (struct mm_change){ .state = MM_CHANGE_NONE };
+	t->change->state = MM_CHANGE_NONE;
+	t->change->broken = false;
+	t->change->told_epoch = 0;
+	t->change->mapped = t->change->open = 0;
+	memset(t->change->home, 0, sizeof(t->change->home));
 }
 
 /* ---- the machine ---- */
@@ -661,24 +678,24 @@ static uint32_t facts(const struct mm_core *c, const struct mm_c_tenant *t)
 	uint32_t f = 0;
 
 	f |= t->model != MM_MODEL_READY ? MM_CHANGE_FIRST : 0;
-	f |= t->pre.n > t->pre.done ? MM_CHANGE_COPIES : 0;
-	if (t->features & MM_FEAT_PARTIAL && !c->opts.full_drain && !t->change.broken)
+	f |= t->change->pre.n > t->change->pre.done ? MM_CHANGE_COPIES : 0;
+	if (t->features & MM_FEAT_PARTIAL && !c->opts.full_drain && !t->change->broken)
 		f |= MM_CHANGE_IN_PART;
 	f |= t->plan.m ? MM_CHANGE_CYCLES : 0;
-	f |= t->next_set.m ? MM_CHANGE_WILL_CYCLE : 0;
+	f |= t->change->next_set.m ? MM_CHANGE_WILL_CYCLE : 0;
 	f |= t->kicked ? MM_CHANGE_KICKED : 0;
 	return f;
 }
 
 int mm_c_change_event(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event event)
 {
-	const struct mm_change_row *row = mm_change_row(t->change.state, event, facts(c, t));
+	const struct mm_change_row *row = mm_change_row(t->change->state, event, facts(c, t));
 
 	mm_assert(row || mm_change_is_tenants(event));
 	if (!row)
 		return MM_E_PROTOCOL;
 	if (row->next != MM_CHANGE_STATES)
-		t->change.state = row->next;
+		t->change->state = row->next;
 	if (row->effect != MM_CHANGE_DO_NOTHING)
 		effects[row->effect](c, t);
 	return 0;
@@ -689,14 +706,9 @@ void mm_c_change_cancel(struct mm_core *c, struct mm_c_tenant *t)
 	mm_c_change_event(c, t, MM_CHANGE_END);
 }
 
-bool mm_c_changing(const struct mm_c_tenant *t)
-{
-	return t->change.state != MM_CHANGE_NONE && t->change.state != MM_CHANGE_STEADY;
-}
-
 bool mm_c_change_in_window(const struct mm_c_tenant *t)
 {
-	return t->change.state == MM_CHANGE_PART_WINDOW || t->change.state == MM_CHANGE_PART_DONE;
+	return t->change->state == MM_CHANGE_PART_WINDOW || t->change->state == MM_CHANGE_PART_DONE;
 }
 
 /* ---- xfer ---- */
@@ -704,11 +716,11 @@ bool mm_c_change_in_window(const struct mm_c_tenant *t)
 /* A plan is served from its SWITCH, or the REPLAN to it, until the next QUIESCE. */
 enum mm_xop mm_c_change_control(const struct mm_c_tenant *t)
 {
-	bool told = t->change.told_epoch == t->plan.epoch;
+	bool told = t->change->told_epoch == t->plan.epoch;
 
 	if (t->kicked)
 		return MM_XOP_NOP;
-	switch (t->change.state) {
+	switch (t->change->state) {
 	case MM_CHANGE_FULL_QUIESCE:
 	case MM_CHANGE_PART_QUIESCE:
 		return MM_XOP_QUIESCE;
@@ -742,7 +754,7 @@ void mm_c_change_control_done(struct mm_core *c, struct mm_c_tenant *t, const st
 {
 	enum mm_change_event event = MM_CHANGE_QUIESCED;
 
-	t->change.told_epoch = job->opcode == MM_XOP_QUIESCE ? 0 : job->epoch;
+	t->change->told_epoch = job->opcode == MM_XOP_QUIESCE ? 0 : job->epoch;
 	if (job->opcode == MM_XOP_ACTIVATE)
 		event = result ? MM_CHANGE_ACTIVATE_FAILED : MM_CHANGE_ACTIVATED;
 	else if (job->opcode == MM_XOP_REPLAN)
@@ -752,7 +764,7 @@ void mm_c_change_control_done(struct mm_core *c, struct mm_c_tenant *t, const st
 
 void mm_c_change_xfer_up(struct mm_c_tenant *t)
 {
-	t->change.told_epoch = 0;
+	t->change->told_epoch = 0;
 }
 
 /* ---- requests ---- */
@@ -762,7 +774,7 @@ int mm_c_change_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm
 {
 	if (msg->epoch <= t->plan.epoch)
 		return 0; /* crossed with the end of that change */
-	if (t->change.state != MM_CHANGE_PREPARED || msg->epoch != t->plan.epoch + 1 ||
+	if (t->change->state != MM_CHANGE_PREPARED || msg->epoch != t->plan.epoch + 1 ||
 	    msg->arg[0] & ~MM_PARKED_BROKEN)
 		return MM_E_PROTOCOL;
 	if (msg->arg[0] & MM_PARKED_BROKEN)
@@ -777,9 +789,9 @@ int mm_c_change_mapped(struct mm_core *c, struct mm_c_tenant *t, const struct mm
 	if (msg->epoch != t->plan.epoch || msg->arg[0] > t->n_layers)
 		return MM_E_PROTOCOL;
 	r = mm_c_change_event(c, t, MM_CHANGE_MAPPED);
-	if (r || msg->arg[0] < t->change.mapped)
+	if (r || msg->arg[0] < t->change->mapped)
 		return MM_E_PROTOCOL;
-	t->change.mapped = (uint32_t)msg->arg[0];
+	t->change->mapped = (uint32_t)msg->arg[0];
 	return 0;
 }
 
@@ -810,11 +822,11 @@ int mm_c_change_resync(struct mm_core *c, struct mm_c_tenant *t, const struct mm
 static bool preload_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event *ret_event)
 {
 	copies_issue(c, t);
-	if (t->pre.error && !t->copies) {
+	if (t->change->pre.error && !t->copies) {
 		*ret_event = MM_CHANGE_COPY_FAILED;
 		return true;
 	}
-	if (t->pre.done < t->pre.n || t->pre.error || !mm_c_burst(c))
+	if (t->change->pre.done < t->change->pre.n || t->change->pre.error || !mm_c_burst(c))
 		return false;
 	*ret_event = MM_CHANGE_COPIED;
 	return true;
@@ -823,9 +835,9 @@ static bool preload_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change
 /* The null change: whatever else is wished, this plan's gates in order first. */
 static void mend(struct mm_core *c, struct mm_c_tenant *t)
 {
-	if (!t->change.broken || !mm_c_change_may(c, t) || !mm_c_burst(c))
+	if (!t->change->broken || !mm_c_change_may(c, t) || !mm_c_burst(c))
 		return;
-	t->next_set = t->set;
+	t->change->next_set = t->change->set;
 	change_start(c, t, t->plan.alpha);
 }
 
@@ -833,7 +845,7 @@ static void mend(struct mm_core *c, struct mm_c_tenant *t)
 static bool change_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event *ret_event)
 {
 	*ret_event = MM_CHANGE_ROOM;
-	switch (t->change.state) {
+	switch (t->change->state) {
 	case MM_CHANGE_LOAD:
 	case MM_CHANGE_PRELOAD:
 		return preload_due(c, t, ret_event);
@@ -846,7 +858,7 @@ static bool change_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_
 		/* The region must not be pulled from under an ACTIVATE. */
 		return mm_c_burst(c) && !t->ctl;
 	case MM_CHANGE_PART_WINDOW:
-		return t->change.mapped > t->change.open && mm_c_burst(c);
+		return t->change->mapped > t->change->open && mm_c_burst(c);
 	case MM_CHANGE_NONE:
 	case MM_CHANGE_STEADY:
 	case MM_CHANGE_PREPARED:
@@ -866,6 +878,6 @@ void mm_c_change(struct mm_core *c, struct mm_c_tenant *t)
 
 	while (!t->kicked && change_due(c, t, &event))
 		mm_c_change_event(c, t, event);
-	if (!t->kicked && t->change.state == MM_CHANGE_STEADY)
+	if (!t->kicked && t->change->state == MM_CHANGE_STEADY)
 		mend(c, t);
 }

@@ -20,10 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "mmd/core/core.h"
-#include "libclient/protocol/xplan.h"
-
-struct mm_c_tenant;
+#include "mmd/core/book.h"
+#include "mmd/core/plan.h"
 
 enum mm_change_state {
 	MM_CHANGE_NONE, /* no model, or the tenant has ended */
@@ -127,6 +125,15 @@ extern const char *const mm_change_unfact_names[MM_CHANGE_FACTS];
 
 /* ---- a tenant's (change.c) ---- */
 
+/* Pages that are being filled for a tenant before its next SWITCH. */
+struct mm_c_preload {
+	uint32_t n, issued, done;
+	uint32_t *entry; /* MM_NO_PAGE: for a slot, to be filled by streaming */
+	uint32_t *page;
+	int error; /* the first one that a copy reported */
+	bool sent; /* the tenant has them: they come back by proof only */
+};
+
 struct mm_change {
 	enum mm_change_state state;
 	bool broken; /* a step broke off: a change in full must put the gates in order */
@@ -134,12 +141,23 @@ struct mm_change {
 		told_epoch; /* of the plan that xfer was told to serve; 0: of none since it came up */
 	uint32_t mapped, open;         /* layers, from the first: it says; we let it */
 	uint64_t home[MM_LAYER_WORDS]; /* layers that the change in part makes resident */
+
+	struct mm_plan_set set, next_set;
+	uint32_t next_alpha;
+	struct mm_c_preload pre;
+	uint64_t change_ns;   /* when the change under way began */
+	uint64_t spent_ns;    /* its changes so far last until then, at one each opts.change_ns */
+	uint64_t change_gain; /* pages that it sets free */
+	uint64_t retry_ns;    /* no change before; after one failed */
 };
 
 /* 0; MM_E_PROTOCOL: a tenant's event, which no row names. */
 int mm_c_change_event(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event event);
 /* A change or a first plan is under way. */
-bool mm_c_changing(const struct mm_c_tenant *t);
+static inline bool mm_c_changing(const struct mm_c_tenant *t)
+{
+	return t->change->state != MM_CHANGE_NONE && t->change->state != MM_CHANGE_STEADY;
+}
 /* All that has become possible without an event. */
 void mm_c_change(struct mm_core *c, struct mm_c_tenant *t);
 /* Begins a change to @alpha, with @slots as of mm_c_change_set(), if the pages that it needs are free and within

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The change of a plan as a table: what may follow what. */
-#include "mmd/core/change.h"
-
 #include "mm/base.h"
+#include "mmd/core/change.h"
 
 #define ANY MM_CHANGE_STATES
 

@@ -2,7 +2,9 @@
 #include <string.h>
 
 #include "mm/base.h"
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
+#include "mmd/core/change.h"
+#include "mmd/core/sets.h"
 #include "mmd/core/swap.h"
 
 /* A page has one purpose: whoever names it a second time finds it taken. */
@@ -28,26 +30,26 @@ static void check_slots(const struct mm_core *c, const struct mm_c_tenant *t)
 	const struct mm_core_plan *plan = &t->plan;
 	uint32_t at[MM_SLOTS_MAX] = { 0 };
 
-	mm_assert(plan->m == t->set.m && plan->beta == t->set.beta);
-	mm_assert(t->uneven || plan->m == mm_plan_cycling(plan->alpha, plan->beta));
+	mm_assert(plan->m == t->change->set.m && plan->beta == t->change->set.beta);
+	mm_assert(t->sets->uneven || plan->m == mm_plan_cycling(plan->alpha, plan->beta));
 	mm_assert(!plan->m == !plan->alpha);
 	mm_assert(!plan->m ||
-		  mm_plan_pages(&t->set, t->layer_pages) >=
-			  mm_c_away_pages(t, plan->alpha) + mm_c_slots_pages(t, &t->set));
+		  mm_plan_pages(&t->change->set, t->layer_pages) >=
+			  mm_c_away_pages(t, plan->alpha) + mm_c_slots_pages(t, &t->change->set));
 	mm_assert(plan->m ? plan->beta >= 1 && plan->beta <= MM_SLOTS_MAX : !plan->beta);
 	for (uint32_t i = 0; i < plan->m; i++) {
-		uint32_t s = mm_plan_slot(&t->set, i);
+		uint32_t s = mm_plan_slot(&t->change->set, i);
 
 		mm_assert(s < plan->beta && at[s] < plan->slot[s].n_layers);
-		mm_assert(plan->beta < 2 || !i || s != mm_plan_slot(&t->set, i - 1));
-		mm_assert(plan->slot[s].layer[at[s]++] == t->set.layer[i]);
+		mm_assert(plan->beta < 2 || !i || s != mm_plan_slot(&t->change->set, i - 1));
+		mm_assert(plan->slot[s].layer[at[s]++] == t->change->set.layer[i]);
 	}
 	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++) {
 		const struct mm_core_slot *slot = &plan->slot[s];
 
 		mm_assert(at[s] == slot->n_layers && slot->n_layers != 1);
 		mm_assert(!slot->n_layers == (s >= plan->beta));
-		mm_assert(slot->n_pages == mm_plan_slot_pages(&t->set, s, t->layer_pages));
+		mm_assert(slot->n_pages == mm_plan_slot_pages(&t->change->set, s, t->layer_pages));
 		for (uint32_t i = 0; i < slot->n_pages; i++)
 			claim_as(c, t, t->slot_page[s][i], MM_PAGE_SLOT);
 	}
@@ -59,8 +61,9 @@ static void check_model(const struct mm_core *c, const struct mm_c_tenant *t)
 	uint32_t k = 0;
 
 	for (uint32_t g = 0; given && g <= t->n_layers; g++) {
-		bool cycles = g && k < t->set.m && t->set.layer[k] == g - 1;
-		const uint32_t *slot = cycles ? t->slot_page[mm_plan_slot(&t->set, k)] : NULL;
+		bool cycles = g && k < t->change->set.m && t->change->set.layer[k] == g - 1;
+		const uint32_t *slot =
+			cycles ? t->slot_page[mm_plan_slot(&t->change->set, k)] : NULL;
 
 		k += cycles;
 		for (uint32_t i = 0; i < t->group[g].pages; i++) {
@@ -72,11 +75,11 @@ static void check_model(const struct mm_core *c, const struct mm_c_tenant *t)
 				claim_as(c, t, t->own[entry], MM_PAGE_PARAM);
 		}
 	}
-	mm_assert(k == t->set.m);
+	mm_assert(k == t->change->set.m);
 	check_slots(c, t);
-	for (uint32_t i = 0; i < t->pre.n; i++)
-		if (t->pre.page[i] != MM_NO_PAGE)
-			claim_as(c, t, t->pre.page[i], MM_PAGE_DIRTY);
+	for (uint32_t i = 0; i < t->change->pre.n; i++)
+		if (t->change->pre.page[i] != MM_NO_PAGE)
+			claim_as(c, t, t->change->pre.page[i], MM_PAGE_DIRTY);
 }
 
 static void check_kv(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -104,13 +107,13 @@ static void check_swap(const struct mm_core *c, const struct mm_c_tenant *t)
 	bool any = false;
 
 	for (uint32_t lot = 0; lot < MM_SWAP_LOTS; lot++) {
-		const struct mm_c_swap_list *list = &t->swap.list[lot];
+		const struct mm_c_swap_list *list = &t->swap->list[lot];
 
 		jobs += list->jobs;
 		any |= list->used;
 		mm_assert(list->used ? list->jobs || list->at < list->n : !list->jobs);
 	}
-	mm_assert(jobs == t->swap.jobs);
+	mm_assert(jobs == t->swap->jobs);
 	if (!any || t->life != MM_LIFE_LIVE)
 		return;
 	for (uint32_t chunk = 0; chunk < t->kv.chunks_max; chunk++)

@@ -3,6 +3,7 @@
 
 #include "mm/base.h"
 #include "mmd/core/change.h"
+#include "mmd/core/swap.h"
 #include "mmd/core/tell.h"
 
 static void control_issue(struct mm_core *c, struct mm_c_tenant *t, enum mm_xop op)
@@ -21,7 +22,7 @@ void mm_c_control(struct mm_core *c, struct mm_c_tenant *t)
 		return;
 	if (t->life != MM_LIFE_LIVE) {
 		/* It takes the swap space away, which running jobs still need. */
-		if (t->attached && !t->swap.jobs)
+		if (t->attached && !t->swap->jobs)
 			control_issue(c, t, MM_XOP_DETACH);
 		return;
 	}

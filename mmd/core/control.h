@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
 
 /* Issues it if one is needed and none is under way. */
 void mm_c_control(struct mm_core *c, struct mm_c_tenant *t);

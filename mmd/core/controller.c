@@ -4,18 +4,21 @@
 #include <errno.h>
 
 #include "mm/base.h"
+#include "mmd/core/change.h"
 #include "mmd/core/forecast.h"
 #include "mmd/core/lend.h"
 #include "mmd/core/lends.h"
 #include "mmd/core/market.h"
 #include "mmd/core/order.h"
 #include "mmd/core/policy.h"
+#include "mmd/core/quota.h"
 #include "mmd/core/rank.h"
 #include "mmd/core/rotate.h"
+#include "mmd/core/sets.h"
 #include "mmd/core/supply.h"
+#include "mmd/core/tell.h"
 #include "mmd/core/turn.h"
 #include "mmd/core/wish.h"
-#include "mmd/core/tell.h"
 
 #define LOOK_NS         (10 * MM_NS_PER_MS) /* between looks while somebody waits or lends */
 #define HYSTERESIS_PART 32                  /* of the pool stays free before layers go back */
@@ -378,7 +381,8 @@ uint64_t mm_c_controller_deadline(const struct mm_core *c)
 	MM_FOREACH_TENANT(c, t)
 	look |= t->life == MM_LIFE_LIVE &&
 		(is_big(c, t) || (t->plan.alpha && t->plan.alpha_by_hand < 0) || mm_c_kv_unmet(t) ||
-		 (t->wish->want > t->kv.held && !t->wish->told) || c->settled_ns < t->retry_ns);
+		 (t->wish->want > t->kv.held && !t->wish->told) ||
+		 c->settled_ns < t->change->retry_ns);
 	/* From the last look, not from now: statistics come more often, and would put it off for ever. */
 	return look ? c->settled_ns + mm_c_time(c, LOOK_NS) : UINT64_MAX;
 }

@@ -14,7 +14,7 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
 
 void mm_c_controller(struct mm_core *c);
 /* What the policy takes from @account's own tenants; returns how many pages will come. */

@@ -3,14 +3,18 @@
 #include <stdlib.h>
 
 #include "mm/base.h"
-#include "mmd/core/wish.h"
+#include "mmd/core/book.h"
+#include "mmd/core/change.h"
 #include "mmd/core/controller.h"
 #include "mmd/core/market.h"
+#include "mmd/core/plans.h"
 #include "mmd/core/policy.h"
-#include "mmd/core/state.h"
-#include "mmd/core/tune.h"
-#include "mmd/core/worth.h"
+#include "mmd/core/quota.h"
+#include "mmd/core/swap.h"
 #include "mmd/core/tell.h"
+#include "mmd/core/tune.h"
+#include "mmd/core/wish.h"
+#include "mmd/core/worth.h"
 
 #define JOBS_DEFAULT 256
 
@@ -64,7 +68,7 @@ static bool opts_valid(const struct mm_core_opts *o)
 	       o->turn_priority_max <= MM_TURN_PRIORITY_MAX && knobs_valid(o);
 }
 
-/* Each tenant index owns its tables for good: own, preload entries and pages, map. */
+/* Each tenant index owns its tables for good: own, map. */
 static void tables_share_out(struct mm_core *c)
 {
 	uint32_t *at = c->storage;
@@ -73,11 +77,8 @@ static void tables_share_out(struct mm_core *c)
 		struct mm_c_tenant *t = &c->tenant[i];
 
 		t->own = at;
-		t->pre.entry = at + c->entries_max;
-		t->pre.page = at + 2 * (size_t)c->entries_max;
-		t->map = at + 3 * (size_t)c->entries_max;
-		t->sets = &c->sets[i];
-		at += 3 * (size_t)c->entries_max + MM_MAP_ENTRIES;
+		t->map = at + c->entries_max;
+		at += (size_t)c->entries_max + MM_MAP_ENTRIES;
 	}
 }
 
@@ -93,18 +94,15 @@ static int allocate(struct mm_core *c)
 	c->jobs.job = calloc(c->jobs.n, sizeof(*c->jobs.job));
 	c->queue.action = calloc(MM_QUEUE_MAX, sizeof(*c->queue.action));
 	c->tenant = calloc(tenants, sizeof(*c->tenant));
-	c->sets = calloc(tenants, sizeof(*c->sets));
 	c->account = calloc(c->opts.accounts_max, sizeof(*c->account));
+	c->plans = mm_plans_create(tenants, c->opts.pages, c->entries_max);
 	c->market = mm_market_create(tenants);
 	c->mins = calloc(1, sizeof(*c->mins));
-	c->swap_pieces =
-		calloc((size_t)tenants * MM_SWAP_LOTS * MM_SWAP_PIECES, sizeof(*c->swap_pieces));
 	c->scratch = calloc(c->opts.pages, sizeof(*c->scratch));
-	c->spill = calloc(c->opts.pages, sizeof(*c->spill));
-	c->storage = calloc(tenants * (3 * (size_t)c->entries_max + MM_MAP_ENTRIES),
-			    sizeof(*c->storage));
-	if (!page || !c->jobs.job || !c->queue.action || !c->tenant || !c->scratch || !c->spill ||
-	    !c->storage || !c->swap_pieces || !c->account || !c->mins || !c->sets || !c->market)
+	c->storage =
+		calloc(tenants * ((size_t)c->entries_max + MM_MAP_ENTRIES), sizeof(*c->storage));
+	if (!page || !c->jobs.job || !c->queue.action || !c->tenant || !c->account || !c->mins ||
+	    !c->plans || !c->market || !c->scratch || !c->storage)
 		return -ENOMEM;
 	mm_ledger_init(&c->ledger, page, c->opts.pages);
 	tables_share_out(c);
@@ -142,13 +140,11 @@ struct mm_core *mm_core_destroy(struct mm_core *c)
 	free(c->queue.action);
 	free(c->tenant);
 	free(c->account);
+	mm_plans_destroy(c->plans);
 	mm_market_destroy(c->market);
 	free(c->mins);
-	free(c->sets);
 	free(c->scratch);
-	free(c->spill);
 	free(c->storage);
-	free(c->swap_pieces);
 	free(c);
 	return NULL;
 }
@@ -184,7 +180,7 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 		.kv_chunks = t->kv.held,
 		.kv_wanted = t->wish->want,
 		.kv_chunks_max = t->kv.chunks_max,
-		.swap_bytes = t->swap.bytes,
+		.swap_bytes = t->swap->bytes,
 		.attached = t->attached,
 		.idle = mm_c_idle(c, t),
 		.model_ready = t->model == MM_MODEL_READY,
@@ -227,7 +223,7 @@ enum mm_plan_phase mm_core_plan_phase(const struct mm_core *c, uint32_t tenant)
 {
 	const struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
-	return t ? phases[t->change.state] : MM_PLAN_STEADY;
+	return t ? phases[t->change->state] : MM_PLAN_STEADY;
 }
 
 uint32_t mm_core_slot_page(const struct mm_core *c, uint32_t tenant, uint32_t slot, uint32_t i)

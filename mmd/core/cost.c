@@ -2,6 +2,8 @@
 #include "mmd/core/cost.h"
 
 #include "mm/base.h"
+#include "mmd/core/change.h"
+#include "mmd/core/sets.h"
 #include "mmd/core/turn.h"
 
 uint32_t mm_c_slow_permille(const struct mm_c_tenant *t, const struct mm_plan_set *set,
@@ -48,5 +50,5 @@ uint64_t mm_c_link_permille(const struct mm_core *c, const struct mm_c_tenant *t
 {
 	if (t->life != MM_LIFE_LIVE || !t->plan.m || mm_c_idle(c, t))
 		return 0;
-	return mm_c_set_link_permille(c, t, &t->set, 0);
+	return mm_c_set_link_permille(c, t, &t->change->set, 0);
 }

@@ -9,7 +9,8 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
+#include "mmd/core/plan.h"
 
 #define MM_STEPS_LEAST 16 /* that must have been seen */
 

@@ -5,11 +5,13 @@
 #include <errno.h>
 
 #include "mm/base.h"
+#include "mmd/core/book.h"
 #include "mmd/core/change.h"
+#include "mmd/core/health.h"
 #include "mmd/core/life.h"
 #include "mmd/core/requests.h"
+#include "mmd/core/sets.h"
 #include "mmd/core/settle.h"
-#include "mmd/core/state.h"
 #include "mmd/core/swap.h"
 #include "mmd/core/tell.h"
 
@@ -86,7 +88,7 @@ void mm_core_on_stats(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 		return;
 	mm_c_acquit(c, t, stats->steps);
 	mm_c_load_report(c, t, stats);
-	if (t->alpha_max && mm_c_load_claim(c, t))
+	if (t->sets->alpha_max && mm_c_load_claim(c, t))
 		mm_c_sets_claim(t);
 }
 
@@ -146,7 +148,7 @@ void mm_core_on_swap_failed(struct mm_core *c, uint32_t tenant)
 
 	mm_c_enter(c, c->now_ns);
 	if (t)
-		t->swap.bytes = 0;
+		t->swap->bytes = 0;
 }
 
 int mm_core_on_swap(struct mm_core *c, uint64_t now_ns, uint32_t tenant, const struct mm_msg *msg,

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
 
 struct mm_c_forecast {
 	uint64_t at_ns; /* of the last look */

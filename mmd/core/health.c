@@ -5,8 +5,11 @@
  * then created anew, by which the driver gets the memory back and withdraws what is bad. Tenants that
  * are seen to go on computing are acquitted: the error ends the work of whoever ran into it.
  */
+#include "mmd/core/health.h"
+
 #include "mm/base.h"
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
+#include "mmd/core/pages.h"
 
 #define PROOF_STEPS 2 /* the first that ends may have read everything before the error */
 

@@ -5,12 +5,14 @@
 #include "mmd/core/lend.h"
 #include "mmd/core/lends.h"
 #include "mmd/core/market.h"
+#include "mmd/core/quota.h"
 #include "mmd/core/rotate.h"
+#include "mmd/core/sets.h"
 #include "mmd/core/supply.h"
+#include "mmd/core/tell.h"
 #include "mmd/core/turn.h"
 #include "mmd/core/wish.h"
 #include "mmd/core/worth.h"
-#include "mmd/core/tell.h"
 
 #define SEVERE_PERMILLE 1000 /* of its computing waits at gates: KV is asked back for it */
 #define RECALL_DWELLS   5    /* times dwell_ns between two such requests */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "mmd/core/state.h"
-#include "mmd/core/tell.h"
-
 #include <errno.h>
 
 #include "mm/base.h"
+#include "mmd/core/book.h"
+#include "mmd/core/pages.h"
+#include "mmd/core/tell.h"
 
 bool mm_c_kv_holds(const struct mm_c_tenant *t, uint32_t chunk)
 {

@@ -12,10 +12,13 @@
 #include "mmd/core/ladder.h"
 
 #include "mm/base.h"
-#include "mmd/core/wish.h"
+#include "mmd/core/book.h"
+#include "mmd/core/change.h"
 #include "mmd/core/controller.h"
-#include "mmd/core/state.h"
+#include "mmd/core/pages.h"
+#include "mmd/core/quota.h"
 #include "mmd/core/tell.h"
+#include "mmd/core/wish.h"
 
 /* ---- what is asked ---- */
 
@@ -28,7 +31,7 @@ static void ask_chunks(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
 
 static bool asked(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return (t->wish->reclaiming && t->kv.held) || t->change.state == MM_CHANGE_PREPARED ||
+	return (t->wish->reclaiming && t->kv.held) || t->change->state == MM_CHANGE_PREPARED ||
 	       (t->ask_until_ns && t->kv.held && mm_c_over(c, t->account));
 }
 

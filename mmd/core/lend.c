@@ -2,27 +2,30 @@
 #include "mmd/core/lend.h"
 
 #include "mm/base.h"
+#include "mmd/core/change.h"
 #include "mmd/core/lends.h"
 #include "mmd/core/order.h"
 #include "mmd/core/policy.h"
+#include "mmd/core/quota.h"
 #include "mmd/core/rank.h"
+#include "mmd/core/sets.h"
 #include "mmd/core/supply.h"
+#include "mmd/core/tell.h"
 #include "mmd/core/turn.h"
 #include "mmd/core/wish.h"
-#include "mmd/core/tell.h"
 
 #define RETURN_TRIES 3
 
 /* May its plan be changed now, by anybody? */
 bool mm_c_changeable(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->life == MM_LIFE_LIVE && t->change.state == MM_CHANGE_STEADY && !t->kicked &&
-	       !t->change.broken && c->now_ns >= t->retry_ns && mm_c_change_may(c, t);
+	return t->life == MM_LIFE_LIVE && t->change->state == MM_CHANGE_STEADY && !t->kicked &&
+	       !t->change->broken && c->now_ns >= t->change->retry_ns && mm_c_change_may(c, t);
 }
 
 bool mm_c_lends_by_itself(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return mm_c_changeable(c, t) && t->plan.alpha_by_hand < 0 && t->alpha_max;
+	return mm_c_changeable(c, t) && t->plan.alpha_by_hand < 0 && t->sets->alpha_max;
 }
 
 /* ---- taking ---- */
@@ -110,9 +113,8 @@ uint64_t mm_c_layers_take(struct mm_core *c, struct mm_c_tenant *t, uint32_t mor
 	if (!mm_c_change_begin(c, t, t->plan.alpha + more,
 			       mm_c_policy_slots(c, t, t->plan.alpha + more), 0))
 		return 0;
-	t->target = t->next_alpha;
 	t->lends->taken_ns = c->now_ns;
-	return t->change_gain;
+	return t->change->change_gain;
 }
 
 uint64_t mm_c_take_up_to(struct mm_core *c, struct mm_c_tenant *t, uint32_t cap,
@@ -172,7 +174,6 @@ bool mm_c_return_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages
 		if (to >= alpha)
 			return false;
 		if (mm_c_change_begin(c, t, to, mm_c_policy_slots(c, t, to), pages)) {
-			t->target = to;
 			return true;
 		}
 	}

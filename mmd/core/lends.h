@@ -20,9 +20,9 @@ struct mm_c_cap {
 };
 
 struct mm_c_lends {
-	uint64_t taken_ns;    /* last time that layers were taken */
-	uint64_t relieved_ns; /* last time that some came home as it streamed too much */
-	uint64_t by_hand_ns;  /* since when the operator's plan waits for pages */
+	uint64_t taken_ns;             /* last time that layers were taken */
+	uint64_t relieved_ns;          /* last time that some came home as it streamed too much */
+	uint64_t by_hand_ns;           /* since when the operator's plan waits for pages */
 	struct mm_c_cap cap, cap_more; /* for as much as is tolerated, and for more of it */
 	struct {
 		uint64_t epoch, claims, steps;

@@ -4,7 +4,11 @@
 #include <string.h>
 
 #include "mm/base.h"
+#include "mmd/core/change.h"
 #include "mmd/core/market.h"
+#include "mmd/core/pages.h"
+#include "mmd/core/plans.h"
+#include "mmd/core/quota.h"
 #include "mmd/core/swap.h"
 #include "mmd/core/tell.h"
 #include "mmd/core/wish.h"
@@ -16,17 +20,13 @@ static void tenant_init(struct mm_core *c, struct mm_c_tenant *t, const struct m
 {
 	uint32_t index = mm_c_index(c, t);
 	uint32_t *own = t->own, *map = t->map;
-	struct mm_c_preload pre = t->pre;
-	struct mm_c_sets *sets = t->sets;
 
 	memset(map, 0, t->map_end * sizeof(*map));
 	memset(map + MM_MAP_KV_BASE, 0, t->kv_map_end * sizeof(*map));
 	memset(t, 0, sizeof(*t));
 	t->own = own;
 	t->map = map;
-	t->pre.entry = pre.entry;
-	t->pre.page = pre.page;
-	t->sets = sets;
+	mm_plans_join(c->plans, t, index);
 	mm_market_join(c->market, t, index);
 	t->id = index | (uint32_t)c->opts.tag << MM_TENANT_TAG_SHIFT |
 		(uint32_t)c->generation[index]++ << MM_TENANT_GENERATION_SHIFT;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "mm/base.h"
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
 #include "mmd/core/tune.h"
 
 #define STALL_MAX     10000u /* permille that count */

@@ -10,7 +10,10 @@
 #include "mmd/core/naive.h"
 
 #include "mm/base.h"
+#include "mmd/core/change.h"
 #include "mmd/core/lend.h"
+#include "mmd/core/quota.h"
+#include "mmd/core/sets.h"
 #include "mmd/core/supply.h"
 #include "mmd/core/turn.h"
 
@@ -35,7 +38,7 @@ static uint32_t bounded_max(const struct mm_core *c, const struct mm_c_tenant *t
 {
 	uint64_t t_t_ns = mm_c_transfer_ns(c, t);
 	uint64_t m_max = t_t_ns ? compute_ns(c, t) / t_t_ns : 0;
-	uint32_t alpha = (uint32_t)MM_MIN(m_max, t->alpha_max);
+	uint32_t alpha = (uint32_t)MM_MIN(m_max, t->sets->alpha_max);
 
 	while (alpha) {
 		uint32_t beta = mm_c_alpha_possible(t, alpha, 2) ? mm_naive_slots(c, t, alpha) : 1;
@@ -52,7 +55,8 @@ static bool on_its_way(const struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
 	if (t->life == MM_LIFE_LIVE && t->model == MM_MODEL_READY && mm_c_changing(t) &&
-	    t->change_gain && c->now_ns - t->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
+	    t->change->change_gain &&
+	    c->now_ns - t->change->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
 		return true;
 	return false;
 }
@@ -73,7 +77,7 @@ static uint64_t take(struct mm_core *c, uint64_t short_pages, uint32_t account, 
 
 		if (!mm_c_of_account(t, account) || !mm_c_lends_by_itself(c, t))
 			continue;
-		max = bounded ? bounded_max(c, t) : t->alpha_max;
+		max = bounded ? bounded_max(c, t) : t->sets->alpha_max;
 		if (!dry)
 			max = MM_MIN(max, t->plan.alpha + 1);
 		layers = mm_c_take_up_to(c, t, max, short_pages - got, account, dry);

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
 
 uint64_t mm_naive_take(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry);
 uint64_t mm_naive_take_bounded(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry);

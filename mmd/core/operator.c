@@ -3,9 +3,11 @@
  * What the operator says, and what he is shown of accounts.
  */
 #include "mm/base.h"
+#include "mmd/core/book.h"
 #include "mmd/core/lends.h"
+#include "mmd/core/quota.h"
+#include "mmd/core/sets.h"
 #include "mmd/core/settle.h"
-#include "mmd/core/state.h"
 #include "mmd/core/tell.h"
 #include "mmd/core/worth.h"
 
@@ -18,7 +20,7 @@ int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_
 	mm_c_enter(c, now_ns);
 	if (!t || t->life != MM_LIFE_LIVE || t->model != MM_MODEL_READY)
 		return MM_E_STALE;
-	max = slots == 2 ? t->alpha_max_two : t->alpha_max;
+	max = slots == 2 ? t->sets->alpha_max_two : t->sets->alpha_max;
 	if (alpha < -1 || alpha > (int32_t)max ||
 	    (alpha > 0 && slots && !mm_c_alpha_possible(t, (uint32_t)alpha, slots))) {
 		*ret_max = max;
@@ -28,7 +30,6 @@ int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_
 	t->plan.slots_by_hand = slots;
 	mm_c_caps_void(t);
 	t->lends->by_hand_ns = c->now_ns;
-	t->target = alpha < 0 ? t->plan.alpha : (uint32_t)alpha;
 	mm_c_settle(c, now_ns);
 	return 0;
 }

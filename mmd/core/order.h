@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
 
 typedef bool mm_c_before(const struct mm_core *c, const struct mm_c_tenant *a,
 			 const struct mm_c_tenant *b);

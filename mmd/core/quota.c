@@ -6,10 +6,13 @@
  * may have them as they are: its own, or none. A page that another domain had is not enough, since a
  * hostile one may still hold it. mm_c_guard() sees to that; a grant to others never goes below.
  */
+#include "mmd/core/quota.h"
+
 #include <string.h>
 
 #include "mm/base.h"
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
+#include "mmd/core/pages.h"
 
 /* ---- mins ---- */
 
@@ -144,6 +147,12 @@ void mm_c_guard(struct mm_core *c)
 bool mm_c_scrub_recreates(const struct mm_core *c)
 {
 	return !c->mins_stand && mm_c_mins_missing(c);
+}
+
+bool mm_c_reservable(const struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages)
+{
+	return mm_c_grantable(c, t->account) >= pages &&
+	       mm_account_room(&c->account[t->account]) >= pages;
 }
 
 /* ---- entries ---- */

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
 
 /* KV wishes: the higher priority, then who starves, who was granted least by weight, waits longest. */
 bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,

@@ -5,11 +5,13 @@
 #include <errno.h>
 
 #include "mm/base.h"
+#include "mmd/core/book.h"
 #include "mmd/core/change.h"
 #include "mmd/core/control.h"
+#include "mmd/core/health.h"
 #include "mmd/core/ladder.h"
+#include "mmd/core/pages.h"
 #include "mmd/core/settle.h"
-#include "mmd/core/state.h"
 #include "mmd/core/swap.h"
 #include "mmd/core/tell.h"
 

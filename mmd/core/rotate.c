@@ -2,21 +2,24 @@
 #include "mmd/core/rotate.h"
 
 #include "mm/base.h"
+#include "mmd/core/change.h"
 #include "mmd/core/lend.h"
 #include "mmd/core/lends.h"
 #include "mmd/core/market.h"
+#include "mmd/core/quota.h"
+#include "mmd/core/sets.h"
 #include "mmd/core/supply.h"
+#include "mmd/core/tell.h"
 #include "mmd/core/turn.h"
 #include "mmd/core/wish.h"
 #include "mmd/core/worth.h"
-#include "mmd/core/tell.h"
 
 /* ---- lending ---- */
 
 /* Layers that are away, or will be when the change under way is done. */
 static uint32_t layers_lent(const struct mm_c_tenant *t)
 {
-	return mm_c_changing(t) ? t->next_alpha : t->plan.alpha;
+	return mm_c_changing(t) ? t->change->next_alpha : t->plan.alpha;
 }
 
 static uint64_t lent_pages(const struct mm_c_tenant *t)
@@ -29,7 +32,7 @@ static uint32_t lend_max(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint64_t cap = (uint64_t)t->n_layers * c->opts.lend_max_permille / 1000;
 
-	return (uint32_t)MM_MIN(cap, t->alpha_max - 1);
+	return (uint32_t)MM_MIN(cap, t->sets->alpha_max - 1);
 }
 
 /* What is lent, and the most that may be: all that can be lent but by one, whichever that is. */
@@ -105,7 +108,7 @@ static uint64_t dear_pages(const struct mm_core *c, struct mm_c_tenant *t)
 
 static uint64_t missed_by(const struct mm_core *c, struct mm_c_tenant *t)
 {
-	if (!t || !mm_c_rotates(c, t) || c->now_ns < t->retry_ns)
+	if (!t || !mm_c_rotates(c, t) || c->now_ns < t->change->retry_ns)
 		return 0;
 	if (waits_for_layers(c, t))
 		return missing_pages(t);

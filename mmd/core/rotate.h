@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
 
 /* Pages more that @lender may lend to whoever computes now. */
 uint64_t mm_c_turns_may_lend(const struct mm_core *c, const struct mm_c_tenant *lender);

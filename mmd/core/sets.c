@@ -7,8 +7,11 @@
  *          mean layers' worth; where layers are alike that is a number of layers.
  * Trust:   times and weights are the tenant's claims; they steer what is taken from it.
  */
+#include "mmd/core/sets.h"
+
 #include "mm/base.h"
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
+#include "mmd/core/change.h"
 
 #define ONE             (UINT32_C(1) << MM_C_WEIGHT_BITS)
 #define ALIKE_PART      64 /* of a layer: less of a difference is none */
@@ -74,13 +77,14 @@ void mm_c_sets_claim(struct mm_c_tenant *t)
 	for (uint32_t l = 0; l < t->n_layers; l++) {
 		uint64_t part = stated ? t->load.last.compute[l] : t->group[1 + l].bytes;
 
-		t->c_weight[l] = weight(part, sum / t->n_layers);
-		t->t_weight[l] = weight(t->group[1 + l].bytes, t->layer_bytes_max);
+		t->sets->c_weight[l] = weight(part, sum / t->n_layers);
+		t->sets->t_weight[l] = weight(t->group[1 + l].bytes, t->layer_bytes_max);
 	}
-	t->uneven = !same_pages(t) || !alike(t->c_weight, t->n_layers) ||
-		    !alike(t->t_weight, t->n_layers) || (t->uneven && !regular(t));
+	t->sets->uneven = !same_pages(t) || !alike(t->sets->c_weight, t->n_layers) ||
+			  !alike(t->sets->t_weight, t->n_layers) ||
+			  (t->sets->uneven && !regular(t));
 	t->sets->valid = false;
-	t->claims++;
+	t->sets->claims++;
 }
 
 /* Each is streamed once a step. */
@@ -88,11 +92,11 @@ uint64_t mm_c_sets_largest_ns(const struct mm_c_tenant *t, uint64_t mean_ns)
 {
 	uint64_t sum = 0;
 
-	for (uint32_t i = 0; i < t->set.m; i++)
-		sum += t->t_weight[t->set.layer[i]];
-	if (!t->uneven || !sum || mean_ns > STREAMED_NS_MAX)
+	for (uint32_t i = 0; i < t->change->set.m; i++)
+		sum += t->sets->t_weight[t->change->set.layer[i]];
+	if (!t->sets->uneven || !sum || mean_ns > STREAMED_NS_MAX)
 		return mean_ns;
-	return ((mean_ns * t->set.m) << MM_C_WEIGHT_BITS) / sum;
+	return ((mean_ns * t->change->set.m) << MM_C_WEIGHT_BITS) / sum;
 }
 
 /* ---- how many ---- */
@@ -134,15 +138,15 @@ static uint32_t alpha_most(const struct mm_c_tenant *t, uint32_t beta)
 void mm_c_sets_init(struct mm_c_tenant *t)
 {
 	mm_c_sets_claim(t);
-	t->alpha_max = alpha_most(t, 1);
-	t->alpha_max_two = alpha_most(t, 2);
+	t->sets->alpha_max = alpha_most(t, 1);
+	t->sets->alpha_max_two = alpha_most(t, 2);
 }
 
 bool mm_c_alpha_possible(const struct mm_c_tenant *t, uint32_t alpha, uint32_t beta)
 {
 	if (beta == 2)
-		return !alpha || (alpha >= 2 && alpha <= t->alpha_max_two);
-	return alpha <= t->alpha_max;
+		return !alpha || (alpha >= 2 && alpha <= t->sets->alpha_max_two);
+	return alpha <= t->sets->alpha_max;
 }
 
 uint64_t mm_c_slots_pages(const struct mm_c_tenant *t, const struct mm_plan_set *set)
@@ -157,8 +161,8 @@ uint64_t mm_c_slots_pages(const struct mm_c_tenant *t, const struct mm_plan_set 
 uint64_t mm_c_blank_pages(const struct mm_c_tenant *t, const struct mm_plan_set *next)
 {
 	uint64_t want = mm_c_slots_pages(t, next);
-	uint64_t have =
-		mm_c_slots_pages(t, &t->set) + mm_plan_pages_only_in(next, &t->set, t->layer_pages);
+	uint64_t have = mm_c_slots_pages(t, &t->change->set) +
+			mm_plan_pages_only_in(next, &t->change->set, t->layer_pages);
 
 	return want > have ? want - have : 0;
 }
@@ -176,8 +180,8 @@ static void layers_of(const struct mm_c_tenant *t, uint64_t t_c_ns, uint64_t t_t
 	ret_layers->n = t->n_layers;
 	ret_layers->pages = t->layer_pages;
 	for (uint32_t l = 0; l < t->n_layers; l++) {
-		ret_layers->c_ns[l] = t_c_ns * t->c_weight[l] >> MM_C_WEIGHT_BITS;
-		ret_layers->t_ns[l] = t_t_ns * t->t_weight[l] >> MM_C_WEIGHT_BITS;
+		ret_layers->c_ns[l] = t_c_ns * t->sets->c_weight[l] >> MM_C_WEIGHT_BITS;
+		ret_layers->t_ns[l] = t_t_ns * t->sets->t_weight[l] >> MM_C_WEIGHT_BITS;
 	}
 	mm_layers_sum(ret_layers);
 }
@@ -198,7 +202,7 @@ uint64_t mm_c_set_step_at(const struct mm_c_tenant *t, const struct mm_plan_set 
 {
 	struct mm_layers layers;
 
-	if (!t->uneven)
+	if (!t->sets->uneven)
 		return mm_plan_set_step_ns(set, t->n_layers, t_c_ns, t_t_ns);
 	layers_of(t, t_c_ns, t_t_ns, &layers);
 	return mm_layers_step_ns(&layers, set);
@@ -210,10 +214,10 @@ uint64_t mm_c_set_stream_ns(const struct mm_c_tenant *t, const struct mm_plan_se
 	uint64_t sum = 0;
 
 	t_t_ns = MM_MIN(t_t_ns, MM_LAYER_NS_MAX);
-	if (!t->uneven)
+	if (!t->sets->uneven)
 		return set->m * t_t_ns;
 	for (uint32_t i = 0; i < set->m; i++)
-		sum += t_t_ns * t->t_weight[set->layer[i]] >> MM_C_WEIGHT_BITS;
+		sum += t_t_ns * t->sets->t_weight[set->layer[i]] >> MM_C_WEIGHT_BITS;
 	return sum;
 }
 
@@ -222,7 +226,7 @@ uint64_t mm_c_set_step_ns(const struct mm_core *c, const struct mm_c_tenant *t,
 {
 	struct mm_layers layers;
 
-	if (!t->uneven)
+	if (!t->sets->uneven)
 		return mm_plan_set_step_ns(set, t->n_layers, t->load.t_c_ns,
 					   mm_c_transfer_ns(c, t));
 	layers_now(c, t, &layers);
@@ -234,7 +238,7 @@ bool mm_c_set_hidden(const struct mm_core *c, const struct mm_c_tenant *t,
 {
 	struct mm_layers layers;
 
-	if (!t->uneven)
+	if (!t->sets->uneven)
 		return mm_plan_hidden(set, t->n_layers, t->load.t_c_ns, mm_c_transfer_ns(c, t));
 	layers_now(c, t, &layers);
 	return measured(c, t) && mm_layers_slack_ns(&layers, set) >= 0;
@@ -260,7 +264,7 @@ static bool stale(const struct mm_core *c, const struct mm_c_tenant *t)
 
 	if (!sets->valid || sets->epoch != t->plan.epoch)
 		return true;
-	if (!t->uneven || (near(sets->t_c_ns, t_c_ns) && near(sets->t_t_ns, t_t_ns)))
+	if (!t->sets->uneven || (near(sets->t_c_ns, t_c_ns) && near(sets->t_t_ns, t_t_ns)))
 		return false;
 	return !sets->t_c_ns || !sets->t_t_ns ||
 	       c->now_ns - sets->times_ns >= mm_c_time(c, MM_CLAIM_NS);
@@ -285,7 +289,7 @@ static void uneven_choose(const struct mm_c_tenant *t, uint32_t alpha, uint32_t 
 			  struct mm_plan_set *ret_set)
 {
 	uint64_t away = mm_c_away_pages(t, alpha);
-	struct mm_plan_set current = t->set;
+	struct mm_plan_set current = t->change->set;
 	enum mm_layers_how how = MM_LAYERS_ANY;
 	struct mm_layers layers;
 
@@ -296,7 +300,7 @@ static void uneven_choose(const struct mm_c_tenant *t, uint32_t alpha, uint32_t 
 		if (current.m >= 2 * beta && mm_layers_away(&layers, &current) >= away)
 			how = MM_LAYERS_SHRINK;
 	}
-	if (mm_layers_choose(&layers, away, beta, &t->set, how, ret_set))
+	if (mm_layers_choose(&layers, away, beta, &t->change->set, how, ret_set))
 		return;
 	/* All of them: that so much can be away was asked before. */
 	ret_set->m = t->n_layers;
@@ -309,20 +313,20 @@ static void choose(const struct mm_c_tenant *t, struct mm_c_chosen *chosen)
 {
 	struct mm_plan_set *set = &chosen->set;
 
-	if (!t->uneven) {
+	if (!t->sets->uneven) {
 		chosen->copies = mm_plan_choose(
 			t->n_layers, mm_plan_cycling(chosen->alpha, chosen->beta), chosen->beta,
-			&t->set, t->layer_pages, chosen->nested ? 0 : UINT64_MAX, set);
+			&t->change->set, t->layer_pages, chosen->nested ? 0 : UINT64_MAX, set);
 		return;
 	}
 	if (!chosen->alpha)
 		set->m = set->beta = 0;
 	else if (chosen->alpha == t->plan.alpha && chosen->beta == t->plan.beta)
-		*set = t->set;
+		*set = t->change->set;
 	else
 		uneven_choose(t, chosen->alpha, chosen->beta, chosen->nested, set);
-	mm_plan_take_turns(&t->set, set);
-	chosen->copies = mm_plan_pages_only_in(&t->set, set, t->layer_pages);
+	mm_plan_take_turns(&t->change->set, set);
+	chosen->copies = mm_plan_pages_only_in(&t->change->set, set, t->layer_pages);
 }
 
 static const struct mm_c_chosen *chosen(const struct mm_core *c, const struct mm_c_tenant *t,
@@ -353,7 +357,7 @@ static uint64_t choose_within(const struct mm_core *c, const struct mm_c_tenant 
 	uint64_t copies = entry->copies, step_ns;
 
 	*ret_set = entry->set;
-	if (alpha <= t->plan.alpha || !budget || !t->set.m ||
+	if (alpha <= t->plan.alpha || !budget || !t->change->set.m ||
 	    (measured(c, t) && mm_c_set_hidden(c, t, ret_set)))
 		return copies + mm_c_blank_pages(t, ret_set);
 	step_ns = mm_c_set_step_ns(c, t, ret_set);
@@ -388,7 +392,7 @@ static uint32_t better_slots(const struct mm_core *c, const struct mm_c_tenant *
 	uint64_t one_ns, two_ns;
 	struct mm_layers layers;
 
-	if (!t->uneven || !measured(c, t))
+	if (!t->sets->uneven || !measured(c, t))
 		return mm_plan_beta(one, two, t->n_layers, t->load.t_c_ns, mm_c_transfer_ns(c, t));
 	layers_now(c, t, &layers);
 	one_ns = mm_layers_step_ns(&layers, one);

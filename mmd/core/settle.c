@@ -2,12 +2,15 @@
 #include "mmd/core/settle.h"
 
 #include "mm/base.h"
+#include "mmd/core/change.h"
 #include "mmd/core/control.h"
 #include "mmd/core/controller.h"
 #include "mmd/core/ladder.h"
 #include "mmd/core/life.h"
+#include "mmd/core/quota.h"
 #include "mmd/core/swap.h"
 #include "mmd/core/turn.h"
+#include "mmd/core/upkeep.h"
 
 static void tenant(struct mm_core *c, struct mm_c_tenant *t)
 {

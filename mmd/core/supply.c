@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "mm/base.h"
+#include "mmd/core/change.h"
 #include "mmd/core/cost.h"
 #include "mmd/core/market.h"
+#include "mmd/core/quota.h"
 
 /* Chunks asked back, and what a plan change that is not slow will free. */
 static uint64_t expected_of(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -15,8 +17,8 @@ static uint64_t expected_of(const struct mm_core *c, const struct mm_c_tenant *t
 	if (t->life != MM_LIFE_LIVE || t->kicked)
 		return 0;
 	if (mm_c_changing(t) && t->model == MM_MODEL_READY &&
-	    c->now_ns - t->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
-		pages = t->change_gain;
+	    c->now_ns - t->change->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
+		pages = t->change->change_gain;
 	if (c->now_ns < t->wish->reclaim_until_ns && !t->wish->deaf)
 		pages += (uint64_t)t->wish->reclaiming * t->kv.chunk_pages;
 	return pages;

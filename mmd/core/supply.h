@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
 
 /* Pages that are on their way, as of one revision. */
 struct mm_c_expected {

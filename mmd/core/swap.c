@@ -6,19 +6,21 @@
  * tenant's pages are not proven free while a job of it runs.
  */
 #include "mmd/core/swap.h"
-#include "mmd/core/tell.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "mm/base.h"
+#include "mmd/core/plans.h"
+#include "mmd/core/tell.h"
 
 #define JOBS_EACH 16 /* of one tenant outstanding at once */
 
 static struct mm_swap_piece *pieces_of(const struct mm_core *c, const struct mm_c_tenant *t,
 				       uint32_t lot)
 {
-	return c->swap_pieces + ((size_t)mm_c_index(c, t) * MM_SWAP_LOTS + lot) * MM_SWAP_PIECES;
+	return c->plans->swap_pieces +
+	       ((size_t)mm_c_index(c, t) * MM_SWAP_LOTS + lot) * MM_SWAP_PIECES;
 }
 
 /* ---- opening ---- */
@@ -30,7 +32,7 @@ static uint64_t swap_bytes(const struct mm_core *c, uint32_t account)
 
 	MM_FOREACH_TENANT(c, t)
 	if (account == MM_DOMAIN_NONE || t->account == account)
-		sum += t->swap.bytes;
+		sum += t->swap->bytes;
 	return sum;
 }
 
@@ -41,12 +43,12 @@ static bool fits(uint64_t used, uint64_t bytes, uint64_t max)
 
 int mm_c_swap_open(const struct mm_core *c, struct mm_c_tenant *t, uint64_t bytes)
 {
-	if (t->swap.bytes)
+	if (t->swap->bytes)
 		return -EEXIST;
 	if (!fits(swap_bytes(c, MM_DOMAIN_NONE), bytes, c->opts.swap_max_bytes) ||
 	    !fits(swap_bytes(c, t->account), bytes, c->opts.swap_account_max_bytes))
 		return -EDQUOT;
-	t->swap.bytes = bytes;
+	t->swap->bytes = bytes;
 	return 0;
 }
 
@@ -92,7 +94,7 @@ static int piece_check(const struct mm_core *c, const struct mm_c_tenant *t,
 	uint64_t chunk = chunk_bytes(c, t), range = chunk * t->kv.chunks_max;
 
 	if (p->range >= t->kv.ranges || !p->bytes || p->arena_offset > range ||
-	    p->bytes > range - p->arena_offset || !fits(p->swap_offset, p->bytes, t->swap.bytes))
+	    p->bytes > range - p->arena_offset || !fits(p->swap_offset, p->bytes, t->swap->bytes))
 		return -ERANGE;
 	return holds_all(t, gaps, p->arena_offset / chunk, (p->arena_offset + p->bytes - 1) / chunk)
 		       ? 0
@@ -147,10 +149,10 @@ int mm_c_swap_list(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 	uint32_t n;
 	int r;
 
-	if (!t->swap.bytes || msg->arg[0] >= MM_SWAP_LOTS || !msg->arg[1] ||
-	    msg->arg[1] > MM_SWAP_PIECES || msg->arg[2] > 1 || t->swap.list[lot].used)
+	if (!t->swap->bytes || msg->arg[0] >= MM_SWAP_LOTS || !msg->arg[1] ||
+	    msg->arg[1] > MM_SWAP_PIECES || msg->arg[2] > 1 || t->swap->list[lot].used)
 		return MM_E_PROTOCOL;
-	list = &t->swap.list[lot];
+	list = &t->swap->list[lot];
 	r = pieces_take(c, t, lot, pieces, (uint32_t)msg->arg[1], &n);
 	if (r < 0)
 		say_done(c, t, lot, msg->user_data, r);
@@ -167,12 +169,12 @@ bool mm_c_swap_names(const struct mm_core *c, const struct mm_c_tenant *t, uint3
 {
 	uint64_t first, end;
 
-	if (!t->swap.bytes)
+	if (!t->swap->bytes)
 		return false;
 	first = chunk * chunk_bytes(c, t);
 	end = first + chunk_bytes(c, t);
 	for (uint32_t lot = 0; lot < MM_SWAP_LOTS; lot++) {
-		const struct mm_c_swap_list *list = &t->swap.list[lot];
+		const struct mm_c_swap_list *list = &t->swap->list[lot];
 		const struct mm_swap_piece *p = pieces_of(c, t, lot);
 
 		for (uint32_t i = 0; list->used && i < list->n; i++)
@@ -205,7 +207,7 @@ static uint64_t pool_byte(const struct mm_core *c, const struct mm_c_tenant *t,
 
 static void issue(struct mm_core *c, struct mm_c_tenant *t, uint32_t lot)
 {
-	struct mm_c_swap_list *list = &t->swap.list[lot];
+	struct mm_c_swap_list *list = &t->swap->list[lot];
 	const struct mm_swap_piece *p = &pieces_of(c, t, lot)[list->at];
 	uint64_t bytes = cut(c, p, list->done);
 	struct mm_msg msg = { .opcode = list->in ? MM_XOP_SWAP_IN : MM_XOP_SWAP_OUT,
@@ -213,7 +215,7 @@ static void issue(struct mm_core *c, struct mm_c_tenant *t, uint32_t lot)
 				       p->swap_offset + list->done, bytes } };
 
 	mm_c_job_issue(c, mm_c_index(c, t), &msg);
-	t->swap.jobs++;
+	t->swap->jobs++;
 	list->jobs++;
 	list->done += bytes;
 	if (list->done == p->bytes) {
@@ -225,19 +227,19 @@ static void issue(struct mm_core *c, struct mm_c_tenant *t, uint32_t lot)
 /* Job slots are left for the others' copies and scrubs; each tenant gets as many as the next. */
 static bool may_issue(struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return c->xfer_up && t->swap.jobs < JOBS_EACH &&
+	return c->xfer_up && t->swap->jobs < JOBS_EACH &&
 	       c->jobs.bulk_used < c->opts.jobs_max - c->opts.jobs_max / 4 && mm_c_burst(c);
 }
 
 void mm_c_swap(struct mm_core *c, struct mm_c_tenant *t)
 {
 	for (uint32_t i = 0; i < MM_SWAP_LOTS; i++) {
-		uint32_t lot = (t->swap.turn + i) % MM_SWAP_LOTS;
-		struct mm_c_swap_list *list = &t->swap.list[lot];
+		uint32_t lot = (t->swap->turn + i) % MM_SWAP_LOTS;
+		struct mm_c_swap_list *list = &t->swap->list[lot];
 
 		while (list->used && list->at < list->n) {
 			if (!may_issue(c, t)) {
-				t->swap.turn =
+				t->swap->turn =
 					lot; /* the oldest to go on is the first of the next time */
 				return;
 			}
@@ -250,10 +252,10 @@ void mm_c_swap_job_done(struct mm_core *c, const struct mm_msg *job, struct mm_c
 			int result)
 {
 	uint32_t lot = (uint32_t)(job->arg[0] >> 32);
-	struct mm_c_swap_list *list = &t->swap.list[lot];
+	struct mm_c_swap_list *list = &t->swap->list[lot];
 
-	mm_assert(list->used && list->jobs && t->swap.jobs);
-	t->swap.jobs--;
+	mm_assert(list->used && list->jobs && t->swap->jobs);
+	t->swap->jobs--;
 	list->jobs--;
 	if (result && !list->error) {
 		list->error = result;
@@ -269,7 +271,7 @@ void mm_c_swap_job_done(struct mm_core *c, const struct mm_msg *job, struct mm_c
 void mm_c_swap_end(struct mm_c_tenant *t)
 {
 	for (uint32_t lot = 0; lot < MM_SWAP_LOTS; lot++) {
-		struct mm_c_swap_list *list = &t->swap.list[lot];
+		struct mm_c_swap_list *list = &t->swap->list[lot];
 
 		list->at = list->n;
 		list->used = list->jobs != 0;

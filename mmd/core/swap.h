@@ -11,7 +11,24 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
+
+struct mm_c_swap_list {
+	bool used, in;
+	uint64_t user_data;
+	uint32_t n;    /* pieces */
+	uint32_t at;   /* the piece that jobs are being made of; n: none any more */
+	uint64_t done; /* bytes of it that jobs were made of */
+	uint32_t jobs; /* running */
+	int error;     /* the first */
+};
+
+struct mm_c_swap {
+	uint64_t bytes; /* 0: none */
+	uint32_t jobs;  /* of all lists */
+	uint32_t turn;  /* the list that goes on first */
+	struct mm_c_swap_list list[MM_SWAP_LOTS];
+};
 
 /* 0; -EDQUOT; -EEXIST. */
 int mm_c_swap_open(const struct mm_core *c, struct mm_c_tenant *t, uint64_t bytes);

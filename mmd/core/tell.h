@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
 
 /* NULL: there is none of this id. */
 struct mm_c_tenant *mm_c_tenant(const struct mm_core *c, uint32_t id);

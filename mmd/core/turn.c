@@ -6,8 +6,9 @@
 #include "mm/base.h"
 #include "mmd/core/market.h"
 #include "mmd/core/policy.h"
-#include "mmd/core/wish.h"
+#include "mmd/core/sets.h"
 #include "mmd/core/tell.h"
+#include "mmd/core/wish.h"
 
 #define MM_TURN_QUANTUM_NS   (200 * MM_NS_PER_MS)
 #define MM_TURN_DRAIN_MAX_NS (10 * MM_NS_PER_S)
@@ -77,7 +78,7 @@ bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t)
 bool mm_c_rotates(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return c->opts.turn_rotate == MM_SWITCH_ON && t->life == MM_LIFE_LIVE &&
-	       t->turn->mode != MM_TURN_NONE && t->model == MM_MODEL_READY && t->alpha_max &&
+	       t->turn->mode != MM_TURN_NONE && t->model == MM_MODEL_READY && t->sets->alpha_max &&
 	       t->plan.alpha_by_hand < 0;
 }
 

@@ -25,7 +25,7 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
 
 /* Of a tenant. */
 struct mm_c_turn {

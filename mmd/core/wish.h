@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
 
 struct mm_wish {
 	uint32_t want;

@@ -2,9 +2,11 @@
 #include "mmd/core/worth.h"
 
 #include "mm/base.h"
+#include "mmd/core/change.h"
 #include "mmd/core/cost.h"
 #include "mmd/core/lends.h"
 #include "mmd/core/policy.h"
+#include "mmd/core/sets.h"
 #include "mmd/core/supply.h"
 #include "mmd/core/turn.h"
 
@@ -31,7 +33,7 @@ static uint64_t shared_ns(uint64_t ns, uint64_t used_permille)
 static bool hides(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
 		  const struct mm_c_cap *limit)
 {
-	struct mm_plan_set set = t->set;
+	struct mm_plan_set set = t->change->set;
 	uint32_t slow;
 
 	if (alpha != t->plan.alpha)
@@ -50,7 +52,7 @@ static bool hides(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t
 static uint32_t alpha_hidden(const struct mm_core *c, const struct mm_c_tenant *t,
 			     const struct mm_c_cap *limit)
 {
-	uint32_t low = 0, high = t->alpha_max;
+	uint32_t low = 0, high = t->sets->alpha_max;
 
 	if (t->plan.alpha && hides(c, t, t->plan.alpha, limit))
 		low = t->plan.alpha;
@@ -69,7 +71,7 @@ static struct mm_c_cap *cap_ask(const struct mm_core *c, struct mm_c_tenant *t, 
 				struct mm_c_cap *cache)
 {
 	now.epoch = t->plan.epoch;
-	now.claims = t->claims;
+	now.claims = t->sets->claims;
 	now.steps = t->load.steps_seen;
 	if (now.epoch != cache->epoch || now.claims != cache->claims || now.steps != cache->steps ||
 	    now.t_t_ns != cache->t_t_ns || now.link_permille != cache->link_permille ||
@@ -116,7 +118,7 @@ uint32_t mm_c_alpha_cap(const struct mm_core *c, struct mm_c_tenant *t, uint32_t
 	uint64_t cap = (uint64_t)t->n_layers * c->opts.lend_max_permille / 1000;
 	struct mm_c_cap limit;
 
-	cap = MM_MIN(cap, t->alpha_max - 1); /* one layer stays resident */
+	cap = MM_MIN(cap, t->sets->alpha_max - 1); /* one layer stays resident */
 	/* What it lent would have to come home out of what others lend at its next turn. */
 	if (!mm_c_turn_waits(c, t) && mm_c_rotates(c, t))
 		return 0;
@@ -174,10 +176,10 @@ uint32_t mm_c_alpha_pays(const struct mm_core *c, struct mm_c_tenant *t, uint64_
 
 	if (t->load.steps_seen < MM_STEPS_LEAST || !mm_c_alone_ns(c, t))
 		return t->plan.alpha;
-	if (lends->pays.epoch != t->plan.epoch || lends->pays.claims != t->claims ||
+	if (lends->pays.epoch != t->plan.epoch || lends->pays.claims != t->sets->claims ||
 	    lends->pays.steps != t->load.steps_seen) {
 		lends->pays.epoch = t->plan.epoch;
-		lends->pays.claims = t->claims;
+		lends->pays.claims = t->sets->claims;
 		lends->pays.steps = t->load.steps_seen;
 		lends->pays.alpha = alpha_paying(c, t, kv_pages);
 	}

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
 
 /*
  * The most layers that may be away: of an idle model by the cap, and as many as it could live with if it

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/cover.h"
 
-#include "mmd/core/state.h"
+#include "mmd/core/book.h"
 #include "mmd/core/tell.h"
+#include "mmd/core/change.h"
 
 #define COVER_NAME(name) #name,
 const char *const cover_state_name[COVER_STATE_COUNT] = { COVER_STATES(COVER_NAME) };
@@ -39,7 +40,7 @@ enum cover_state cover_state(const struct mm_core *core, uint32_t tenant)
 		return COVER_ENDING;
 	if (t->kicked)
 		return COVER_KICKED;
-	return of_change[t->change.state];
+	return of_change[t->change->state];
 }
 
 /* ---- events ---- */
@@ -72,7 +73,7 @@ static void event_note(struct cover *cover, struct world *w, uint32_t tenant,
 static void on_parked(struct cover *cover, struct world *w, const struct mm_c_tenant *t,
 		      const struct mm_msg *msg)
 {
-	if (t->change.state == MM_CHANGE_PREPARED && t->change.broken)
+	if (t->change->state == MM_CHANGE_PREPARED && t->change->broken)
 		cover->counts->null_changes++;
 	event_note(cover, w, t->id,
 		   msg->epoch <= t->plan.epoch ? COVER_ON_PARKED_STALE

@@ -12,9 +12,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "mmd/core/book.h"
+#include "mmd/core/change.h"
+#include "mmd/core/pages.h"
 #include "mmd/core/requests.h"
+#include "mmd/core/sets.h"
 #include "mmd/core/settle.h"
-#include "mmd/core/state.h"
 #include "mmd/core/tell.h"
 #include "tests/unit/core/story.h"
 
@@ -125,29 +128,29 @@ static struct mm_c_tenant *put_into(enum mm_change_state state, enum mm_change_e
 		w_run(w);
 	}
 	t = mm_c_tenant(w->core, p->tenant);
-	assert_int_equal(t->change.state, MM_CHANGE_STEADY);
+	assert_int_equal(t->change->state, MM_CHANGE_STEADY);
 	assert_int_equal(!!t->plan.m, !!(facts & MM_CHANGE_CYCLES));
 	if (facts & MM_CHANGE_FIRST)
 		t->model = state == MM_CHANGE_FULL_DONE || state == MM_CHANGE_FULL_SWITCHED
 				   ? MM_MODEL_SWITCHED
 				   : MM_MODEL_LOADING;
-	t->next_set = (struct mm_plan_set){ 0 };
-	t->next_alpha = facts & MM_CHANGE_WILL_CYCLE ? AWAY : 0;
-	if (t->plan.m && t->next_alpha)
-		t->next_set = t->set;
-	else if (t->next_alpha)
-		mm_c_change_set(w->core, t, AWAY, 1, UINT64_MAX, &t->next_set);
+	t->change->next_set = (struct mm_plan_set){ 0 };
+	t->change->next_alpha = facts & MM_CHANGE_WILL_CYCLE ? AWAY : 0;
+	if (t->plan.m && t->change->next_alpha)
+		t->change->next_set = t->change->set;
+	else if (t->change->next_alpha)
+		mm_c_change_set(w->core, t, AWAY, 1, UINT64_MAX, &t->change->next_set);
 	if (facts & MM_CHANGE_COPIES && event == MM_CHANGE_BEGIN) {
-		t->pre.n = 1;
-		t->pre.entry[0] = 0;
-		t->pre.page[0] = mm_c_reserve(w->core, t);
+		t->change->pre.n = 1;
+		t->change->pre.entry[0] = 0;
+		t->change->pre.page[0] = mm_c_reserve(w->core, t);
 	}
-	t->change.broken = !(facts & MM_CHANGE_IN_PART);
-	t->change.state = state;
+	t->change->broken = !(facts & MM_CHANGE_IN_PART);
+	t->change->state = state;
 	t->kicked = facts & MM_CHANGE_KICKED;
-	t->change.mapped = 2;
-	t->change.home[0] = 1;
-	t->change.told_epoch = t->plan.epoch;
+	t->change->mapped = 2;
+	t->change->home[0] = 1;
+	t->change->told_epoch = t->plan.epoch;
 	return t;
 }
 
@@ -184,16 +187,16 @@ static void expect_effect(const struct mm_c_tenant *t, const struct mm_change_ro
 	assert_int_equal(s.plan, (full || part) && facts & MM_CHANGE_WILL_CYCLE && t->plan.m != 0);
 	assert_true(s.gate || !full);
 	if (row->effect == MM_CHANGE_DO_NOTE_BROKEN)
-		assert_true(t->change.broken);
+		assert_true(t->change->broken);
 	if (row->effect == MM_CHANGE_DO_END || full)
-		assert_false(t->change.broken);
+		assert_false(t->change->broken);
 	if (row->effect == MM_CHANGE_DO_END)
-		assert_true(!t->change.mapped && !t->change.open && !t->change.home[0] &&
-			    !t->change.told_epoch);
+		assert_true(!t->change->mapped && !t->change->open && !t->change->home[0] &&
+			    !t->change->told_epoch);
 	if (row->effect == MM_CHANGE_DO_OPEN)
-		assert_int_equal(t->change.open, 2);
+		assert_int_equal(t->change->open, 2);
 	if (row->effect == MM_CHANGE_DO_FINISH_PART)
-		assert_int_equal(t->change.open, t->n_layers);
+		assert_int_equal(t->change->open, t->n_layers);
 }
 
 static void expect_protocol_error(struct mm_c_tenant *t, enum mm_change_event event)
@@ -239,12 +242,12 @@ static void one(enum mm_change_state state, enum mm_change_event event, uint32_t
 
 	if (row) {
 		assert_int_equal(mm_c_change_event(w->core, t, event), 0);
-		assert_int_equal(t->change.state,
+		assert_int_equal(t->change->state,
 				 row->next == MM_CHANGE_STATES ? state : row->next);
 		expect_effect(t, row, facts);
 	} else if (mm_change_is_tenants(event)) {
 		assert_int_equal(mm_c_change_event(w->core, t, event), MM_E_PROTOCOL);
-		assert_int_equal(t->change.state, state);
+		assert_int_equal(t->change->state, state);
 		expect_protocol_error(t, event);
 	} else {
 		expect_assertion(t, event);
@@ -306,13 +309,13 @@ static void xfer_is_asked_for_what_the_state_needs(void **state)
 	(void)state;
 	assert_int_equal(MM_ARRAY_SIZE(wants), MM_CHANGE_STATES);
 	for (uint32_t i = 0; i < MM_CHANGE_STATES; i++) {
-		t->change.state = wants[i].state;
-		t->change.told_epoch = t->plan.epoch;
+		t->change->state = wants[i].state;
+		t->change->told_epoch = t->plan.epoch;
 		assert_int_equal(mm_c_change_control(t), wants[i].told);
 		mm_c_change_xfer_up(t);
 		assert_int_equal(mm_c_change_control(t), wants[i].not_told);
 	}
-	t->change.state = MM_CHANGE_STEADY;
+	t->change->state = MM_CHANGE_STEADY;
 	t->plan.m = 0;
 	assert_int_equal(mm_c_change_control(t), MM_XOP_NOP);
 }
@@ -325,11 +328,11 @@ static void a_quiesce_is_done_whatever_it_came_to(void **state)
 
 	(void)state;
 	mm_c_change_control_done(w->core, t, &job, -ENOENT);
-	assert_int_equal(t->change.state, MM_CHANGE_PART_RESUME);
-	t->change.state = MM_CHANGE_FULL_QUIESCE;
+	assert_int_equal(t->change->state, MM_CHANGE_PART_RESUME);
+	t->change->state = MM_CHANGE_FULL_QUIESCE;
 	mm_c_change_control_done(w->core, t, &job, -EIO);
-	assert_int_equal(t->change.state, MM_CHANGE_FULL_SWITCH);
-	assert_int_equal(t->change.told_epoch, 0);
+	assert_int_equal(t->change->state, MM_CHANGE_FULL_SWITCH);
+	assert_int_equal(t->change->told_epoch, 0);
 	assert_false(t->kicked);
 }
 
@@ -360,11 +363,11 @@ static void a_step_behind_committed_is_mended(void **state)
 	queue_fill();
 	request(t, MM_OP_COMMITTED, t->plan.epoch);
 	request(t, MM_OP_RESYNC, 0);
-	assert_int_equal(t->change.state, MM_CHANGE_FULL_DONE);
+	assert_int_equal(t->change->state, MM_CHANGE_FULL_DONE);
 	assert_int_equal(take_out().event, MM_EV_PREPARE);
-	assert_int_equal(t->change.state, MM_CHANGE_PREPARED);
+	assert_int_equal(t->change->state, MM_CHANGE_PREPARED);
 	request(t, MM_OP_PARKED, t->plan.epoch + 1);
-	assert_int_equal(t->change.state, MM_CHANGE_FULL_QUIESCE);
+	assert_int_equal(t->change->state, MM_CHANGE_FULL_QUIESCE);
 }
 
 /* A thread that was held up speaks of a plan that is gone: the change from it put the gates in order. */
@@ -377,10 +380,10 @@ static void a_late_resync_is_told_from_a_true_one(void **state)
 	assert_true(t->plan.epoch > 1);
 	assert_int_equal(mm_core_on_request(w->core, w->now_ns, t->id, &ahead), MM_E_PROTOCOL);
 	request(t, MM_OP_RESYNC, t->plan.epoch - 1);
-	assert_int_equal(t->change.state, MM_CHANGE_STEADY);
-	assert_false(t->change.broken);
+	assert_int_equal(t->change->state, MM_CHANGE_STEADY);
+	assert_false(t->change->broken);
 	request(t, MM_OP_RESYNC, t->plan.epoch);
-	assert_int_equal(t->change.state, MM_CHANGE_PREPARED);
+	assert_int_equal(t->change->state, MM_CHANGE_PREPARED);
 }
 
 /* ---- a tenant that is kicked ---- */
@@ -396,7 +399,7 @@ static void nothing_is_begun_for_the_kicked(void **state)
 	mm_core_on_xfer_up(w->core, w->now_ns, 2);
 	activate = take_out().job;
 	request(t, MM_OP_PARKED, epoch + 1);
-	assert_int_equal(t->change.state, MM_CHANGE_PART_SWITCH);
+	assert_int_equal(t->change->state, MM_CHANGE_PART_SWITCH);
 	assert_int_equal(mm_core_on_job_done(w->core, w->now_ns, activate, -EIO), 0);
 	seen = take_out();
 	assert_true(seen.abort && seen.kick);
