@@ -24,7 +24,7 @@
 #define HYSTERESIS_PART 32                  /* of the pool stays free before layers go back */
 
 /* Free pages less those kept back, but never less than its account's min. */
-static uint64_t budget(const struct mm_core *c, const struct mm_c_tenant *t, uint64_t kept)
+static uint64_t budget(struct mm_core *c, const struct mm_c_tenant *t, uint64_t kept)
 {
 	uint64_t have = mm_c_free_pages(c), own = mm_account_unused_min(&c->account[t->account]);
 
@@ -53,7 +53,7 @@ static uint64_t big_since(const struct mm_c_tenant *t)
 	return t->model == MM_MODEL_WAITING ? t->model_since_ns : t->lends->by_hand_ns;
 }
 
-static uint64_t big_need(const struct mm_core *c, const struct mm_c_tenant *t)
+static uint64_t big_need(const struct mm_core *c, struct mm_c_tenant *t)
 {
 	uint32_t alpha = (uint32_t)t->plan.alpha_by_hand;
 	struct mm_plan_set set;

@@ -46,7 +46,7 @@ uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t sho
 }
 
 /* Active, and more of its layers are away than can be hidden: it lent them while it was idle. */
-static bool overdrawn(const struct mm_core *c, struct mm_c_tenant *t, uint32_t *ret_cap)
+static bool overdrawn(struct mm_core *c, struct mm_c_tenant *t, uint32_t *ret_cap)
 {
 	if (!mm_c_lends_by_itself(c, t) || !t->plan.alpha || mm_c_idle(c, t))
 		return false;

@@ -29,7 +29,7 @@ static void ask_chunks(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
 	mm_c_kv_ask(c, t, (uint32_t)chunks, c->now_ns + c->opts.ask_ns);
 }
 
-static bool asked(const struct mm_core *c, const struct mm_c_tenant *t)
+static bool asked(struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return (t->wish->reclaiming && t->kv.held) || t->change->state == MM_CHANGE_PREPARED ||
 	       (t->ask_until_ns && t->kv.held && mm_c_over(c, t->account));

@@ -18,7 +18,7 @@ bool mm_c_changeable(const struct mm_core *c, const struct mm_c_tenant *t);
 bool mm_c_lends_by_itself(const struct mm_core *c, const struct mm_c_tenant *t);
 bool mm_c_of_account(const struct mm_c_tenant *t, uint32_t account);
 /* Units of @pages that it may give: for others what its account has beyond its min, for its own wishes any. */
-uint64_t mm_c_may_give(const struct mm_core *c, const struct mm_c_tenant *from, uint64_t pages,
+uint64_t mm_c_may_give(struct mm_core *c, const struct mm_c_tenant *from, uint64_t pages,
 		       uint32_t account);
 
 /*
@@ -28,7 +28,7 @@ uint64_t mm_c_may_give(const struct mm_core *c, const struct mm_c_tenant *from, 
 uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t account, bool idle_only,
 			  bool dry);
 /* Layers more that @short_pages ask for, up to @cap away. */
-uint32_t mm_c_layers_short(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t cap,
+uint32_t mm_c_layers_short(struct mm_core *c, const struct mm_c_tenant *t, uint32_t cap,
 			   uint64_t short_pages, uint32_t account);
 /* So many layers more. */
 uint64_t mm_c_layers_take(struct mm_core *c, struct mm_c_tenant *t, uint32_t more, bool dry);

@@ -86,7 +86,7 @@ static uint32_t overdue_pages(const struct mm_core *c, uint32_t index)
 
 	MM_FOREACH_TENANT(c, t)
 	any |= t->account == index && t->life == MM_LIFE_LIVE && t->overdue;
-	return any ? (uint32_t)mm_c_over(c, index) : 0;
+	return any ? (uint32_t)mm_c_over_seen(c, index) : 0;
 }
 
 uint32_t mm_core_accounts_end(const struct mm_core *c)

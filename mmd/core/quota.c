@@ -27,13 +27,10 @@ static uint64_t lacks(const struct mm_core *c, const struct mm_c_mins *m, uint32
 	return beyond(m->unused[domain], c->ledger.free[domain].length);
 }
 
-/* Worked out anew when pages or quotas have changed: every wish asks. */
-static const struct mm_c_mins *mins(const struct mm_core *c)
+static void mins_find(const struct mm_core *c, struct mm_c_mins *ret_mins)
 {
-	struct mm_c_mins *m = c->mins;
+	struct mm_c_mins *m = ret_mins;
 
-	if (m->changes == c->ledger.changes && m->revision == c->quota_revision)
-		return m;
 	m->changes = c->ledger.changes;
 	m->revision = c->quota_revision;
 	m->all = m->shortfall = 0;
@@ -46,15 +43,24 @@ static const struct mm_c_mins *mins(const struct mm_core *c)
 	}
 	for (uint32_t i = 0; i < c->accounts_end; i++)
 		m->shortfall += lacks(c, m, i);
+}
+
+/* Worked out anew when pages or quotas have changed: every wish asks. */
+static const struct mm_c_mins *mins(struct mm_core *c)
+{
+	struct mm_c_mins *m = c->mins;
+
+	if (m->changes != c->ledger.changes || m->revision != c->quota_revision)
+		mins_find(c, m);
 	return m;
 }
 
-uint64_t mm_c_unused_mins(const struct mm_core *c)
+uint64_t mm_c_unused_mins(struct mm_core *c)
 {
 	return c->min_sum ? mins(c)->all : 0;
 }
 
-uint64_t mm_c_kept_from(const struct mm_core *c, uint32_t account)
+uint64_t mm_c_kept_from(struct mm_core *c, uint32_t account)
 {
 	const struct mm_account *a = &c->account[account];
 	const struct mm_c_mins *m;
@@ -66,7 +72,7 @@ uint64_t mm_c_kept_from(const struct mm_core *c, uint32_t account)
 	       lacks(c, m, a->domain);
 }
 
-uint64_t mm_c_grantable(const struct mm_core *c, uint32_t account)
+uint64_t mm_c_grantable(struct mm_core *c, uint32_t account)
 {
 	return beyond(mm_ledger_grantable(&c->ledger, c->account[account].domain),
 		      mm_c_kept_from(c, account));
@@ -83,7 +89,7 @@ uint64_t mm_c_excess(const struct mm_core *c, uint32_t account)
 }
 
 /* A free page of a domain other than @domain that has most of them beyond its own mins. */
-static uint32_t foreign_page(const struct mm_core *c, uint32_t domain)
+static uint32_t foreign_page(struct mm_core *c, uint32_t domain)
 {
 	const struct mm_c_mins *m = mins(c);
 	uint64_t most = 0, spare;
@@ -122,15 +128,18 @@ void mm_c_convert(struct mm_core *c, uint32_t account, uint64_t pages)
 			return;
 }
 
-uint64_t mm_c_mins_missing(const struct mm_core *c)
+static uint64_t mins_missing(const struct mm_core *c, const struct mm_c_mins *m)
 {
-	if (!c->min_sum)
-		return 0;
-	return beyond(mins(c)->shortfall,
+	return beyond(m->shortfall,
 		      c->ledger.free[MM_DOMAIN_NONE].length + c->ledger.inflight[MM_DOMAIN_NONE]);
 }
 
-static bool mins_stand(const struct mm_core *c)
+uint64_t mm_c_mins_missing(struct mm_core *c)
+{
+	return c->min_sum ? mins_missing(c, mins(c)) : 0;
+}
+
+static bool mins_stand(struct mm_core *c)
 {
 	return mins(c)->shortfall <= c->ledger.free[MM_DOMAIN_NONE].length;
 }
@@ -144,12 +153,12 @@ void mm_c_guard(struct mm_core *c)
 	c->mins_stand = mins_stand(c);
 }
 
-bool mm_c_scrub_recreates(const struct mm_core *c)
+bool mm_c_scrub_recreates(struct mm_core *c)
 {
 	return !c->mins_stand && mm_c_mins_missing(c);
 }
 
-bool mm_c_reservable(const struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages)
+bool mm_c_reservable(struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages)
 {
 	return mm_c_grantable(c, t->account) >= pages &&
 	       mm_account_room(&c->account[t->account]) >= pages;
@@ -295,15 +304,36 @@ struct mm_account *mm_c_account_named(struct mm_core *c, uint64_t account)
 	return account_open(c, account, &quota);
 }
 
-uint64_t mm_c_over(const struct mm_core *c, uint32_t account)
+/* What it holds beyond its max, or beyond its min for another's min. */
+static uint64_t over(const struct mm_core *c, uint32_t account, const struct mm_c_mins *m)
 {
 	const struct mm_account *a = &c->account[account];
 	uint64_t held = beyond(mm_account_use(a), c->ledger.leaving[account]);
 	uint64_t over = a->used ? beyond(held, a->quota.max_pages) : 0;
 
-	if (c->mins_stand || !c->min_sum || !a->used)
+	if (!m || !a->used)
 		return over;
-	return MM_MAX(over, MM_MIN(mm_c_mins_missing(c), beyond(held, a->quota.min_pages)));
+	return MM_MAX(over, MM_MIN(mins_missing(c, m), beyond(held, a->quota.min_pages)));
+}
+
+static bool mins_lack(const struct mm_core *c)
+{
+	return !c->mins_stand && c->min_sum;
+}
+
+uint64_t mm_c_over(struct mm_core *c, uint32_t account)
+{
+	return over(c, account, mins_lack(c) ? mins(c) : NULL);
+}
+
+uint64_t mm_c_over_seen(const struct mm_core *c, uint32_t account)
+{
+	struct mm_c_mins m;
+
+	if (!mins_lack(c))
+		return over(c, account, NULL);
+	mins_find(c, &m);
+	return over(c, account, &m);
 }
 
 bool mm_c_quota_is_pending(const struct mm_core *c, const struct mm_account *a)

@@ -270,7 +270,7 @@ static bool stale(const struct mm_core *c, const struct mm_c_tenant *t)
 	       c->now_ns - sets->times_ns >= mm_c_time(c, MM_CLAIM_NS);
 }
 
-static void sets_refresh(const struct mm_core *c, const struct mm_c_tenant *t)
+static void sets_refresh(const struct mm_core *c, struct mm_c_tenant *t)
 {
 	struct mm_c_sets *sets = t->sets;
 
@@ -329,7 +329,7 @@ static void choose(const struct mm_c_tenant *t, struct mm_c_chosen *chosen)
 	chosen->copies = mm_plan_pages_only_in(&t->change->set, set, t->layer_pages);
 }
 
-static const struct mm_c_chosen *chosen(const struct mm_core *c, const struct mm_c_tenant *t,
+static const struct mm_c_chosen *chosen(const struct mm_core *c, struct mm_c_tenant *t,
 					uint32_t alpha, uint32_t beta, bool nested)
 {
 	struct mm_c_sets *sets = t->sets;
@@ -350,7 +350,7 @@ static const struct mm_c_chosen *chosen(const struct mm_core *c, const struct mm
 }
 
 /* What is there stays where it is, unless that costs more than copies that fit into the budget. */
-static uint64_t choose_within(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
+static uint64_t choose_within(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 			      uint32_t beta, uint64_t budget, struct mm_plan_set *ret_set)
 {
 	const struct mm_c_chosen *entry = chosen(c, t, alpha, beta, true);
@@ -402,7 +402,7 @@ static uint32_t better_slots(const struct mm_core *c, const struct mm_c_tenant *
 	return mm_layers_slack_ns(&layers, one) >= mm_layers_slack_ns(&layers, two) ? 1 : 2;
 }
 
-uint64_t mm_c_change_set(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
+uint64_t mm_c_change_set(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 			 uint32_t slots, uint64_t budget_pages, struct mm_plan_set *ret_set)
 {
 	uint32_t beta = slots_wanted(c, t, alpha, slots);

@@ -58,7 +58,7 @@ uint64_t mm_c_blank_pages(const struct mm_c_tenant *t, const struct mm_plan_set 
  * The set, slots included, that @alpha would mean. @slots: how many it is to have where neither the model nor the
  * operator says it; 0: whichever makes the shorter step. Return: pages that it needs.
  */
-uint64_t mm_c_change_set(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
+uint64_t mm_c_change_set(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 			 uint32_t slots, uint64_t budget_pages, struct mm_plan_set *ret_set);
 /* By what was measured: a step with this set; does streaming make no step longer. */
 /* With other times of a mean layer's computation and a largest one's transfer. */

@@ -25,7 +25,7 @@ static uint64_t expected_of(const struct mm_core *c, const struct mm_c_tenant *t
 }
 
 /* Each wish asks, for its account: all are worked out at once. */
-uint64_t mm_c_expected(const struct mm_core *c, uint32_t account)
+uint64_t mm_c_expected(struct mm_core *c, uint32_t account)
 {
 	struct mm_c_expected *e = &c->market->expected;
 
@@ -42,7 +42,7 @@ uint64_t mm_c_expected(const struct mm_core *c, uint32_t account)
 	return account == MM_DOMAIN_NONE ? e->all : e->of[account];
 }
 
-const struct mm_c_sums *mm_c_sums(const struct mm_core *c)
+const struct mm_c_sums *mm_c_sums(struct mm_core *c)
 {
 	struct mm_c_sums *s = &c->market->sums;
 
@@ -61,13 +61,13 @@ const struct mm_c_sums *mm_c_sums(const struct mm_core *c)
 	return s;
 }
 
-uint64_t mm_c_supply(const struct mm_core *c)
+uint64_t mm_c_supply(struct mm_core *c)
 {
 	return mm_c_free_pages(c) + c->ledger.inflight_all + mm_c_expected(c, MM_DOMAIN_NONE);
 }
 
 /* The same, for what @account wishes: others' mins are not to be had. */
-uint64_t mm_c_supply_for(const struct mm_core *c, uint32_t account)
+uint64_t mm_c_supply_for(struct mm_core *c, uint32_t account)
 {
 	uint64_t kept = mm_c_unused_mins(c) - mm_account_unused_min(&c->account[account]);
 	uint64_t supply = mm_c_supply(c);
@@ -76,7 +76,7 @@ uint64_t mm_c_supply_for(const struct mm_core *c, uint32_t account)
 }
 
 /* Pages that may be charged to an account: now, once what it gave is scrubbed, once it gave more. */
-uint64_t mm_c_account_soon(const struct mm_core *c, uint32_t account)
+uint64_t mm_c_account_soon(struct mm_core *c, uint32_t account)
 {
 	const struct mm_account *a = &c->account[account];
 	uint64_t use = mm_account_use(a),

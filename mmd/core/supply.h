@@ -31,15 +31,15 @@ static inline uint64_t mm_c_free_pages(const struct mm_core *c)
 }
 
 /* Pages that are on their way out of @account's tenants (MM_DOMAIN_NONE: anybody's) and counted on. */
-uint64_t mm_c_expected(const struct mm_core *c, uint32_t account);
+uint64_t mm_c_expected(struct mm_core *c, uint32_t account);
 /* What is free, comes back, and is on its way. */
-uint64_t mm_c_supply(const struct mm_core *c);
+uint64_t mm_c_supply(struct mm_core *c);
 /* The same, for what @account wishes: others' mins are not to be had. */
-uint64_t mm_c_supply_for(const struct mm_core *c, uint32_t account);
+uint64_t mm_c_supply_for(struct mm_core *c, uint32_t account);
 /* Pages that may be charged to an account: now, once what it gave is scrubbed, once it gave more. */
-uint64_t mm_c_account_soon(const struct mm_core *c, uint32_t account);
+uint64_t mm_c_account_soon(struct mm_core *c, uint32_t account);
 /* An account that may have the whole pool is never what stands in the way. */
 bool mm_c_quota_binds(const struct mm_core *c, const struct mm_c_tenant *t);
 
 /* Each lender asks for them: all are worked out at once. */
-const struct mm_c_sums *mm_c_sums(const struct mm_core *c);
+const struct mm_c_sums *mm_c_sums(struct mm_core *c);

@@ -14,7 +14,7 @@
 #define PAYS_LOOKS 8
 
 /* What the other active tenants' streaming takes. */
-static uint64_t link_used(const struct mm_core *c, const struct mm_c_tenant *but)
+static uint64_t link_used(struct mm_core *c, const struct mm_c_tenant *but)
 {
 	return mm_c_sums(c)->link - mm_c_link_permille(c, but);
 }
@@ -30,7 +30,7 @@ static uint64_t shared_ns(uint64_t ns, uint64_t used_permille)
  * under pressure, with no page to spare. Fewer come home when the pages for it are there: with none, a worse set
  * with more layers at home would be looked at than the one that it would get.
  */
-static bool hides(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
+static bool hides(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 		  const struct mm_c_cap *limit)
 {
 	struct mm_plan_set set = t->change->set;
@@ -49,7 +49,7 @@ static bool hides(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t
  * sets depend on the one in force, and with another number of slots they jump. So what hides now is no
  * question of the search: layers that were taken because they hide must not be called too many a moment later.
  */
-static uint32_t alpha_hidden(const struct mm_core *c, const struct mm_c_tenant *t,
+static uint32_t alpha_hidden(const struct mm_core *c, struct mm_c_tenant *t,
 			     const struct mm_c_cap *limit)
 {
 	uint32_t low = 0, high = t->sets->alpha_max;
@@ -67,7 +67,7 @@ static uint32_t alpha_hidden(const struct mm_core *c, const struct mm_c_tenant *
 	return low;
 }
 
-static struct mm_c_cap *cap_ask(const struct mm_core *c, struct mm_c_tenant *t, struct mm_c_cap now,
+static struct mm_c_cap *cap_ask(struct mm_core *c, struct mm_c_tenant *t, struct mm_c_cap now,
 				struct mm_c_cap *cache)
 {
 	now.epoch = t->plan.epoch;
@@ -83,7 +83,7 @@ static struct mm_c_cap *cap_ask(const struct mm_core *c, struct mm_c_tenant *t, 
 }
 
 /* What streaming may cost it now; false: it may cost anything. */
-static bool limit_find(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t more,
+static bool limit_find(struct mm_core *c, const struct mm_c_tenant *t, uint32_t more,
 		       struct mm_c_cap *ret_limit)
 {
 	uint64_t used;
@@ -113,7 +113,7 @@ static struct mm_c_cap *cache_of(const struct mm_core *c, struct mm_c_tenant *t,
  * The most layers that may be away: of an idle model by the cap, and as many as it could live with if it
  * woke now; of an active one while streaming hides. @more: times what is tolerated otherwise.
  */
-uint32_t mm_c_alpha_cap(const struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
+uint32_t mm_c_alpha_cap(struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
 {
 	uint64_t cap = (uint64_t)t->n_layers * c->opts.lend_max_permille / 1000;
 	struct mm_c_cap limit;
@@ -127,7 +127,7 @@ uint32_t mm_c_alpha_cap(const struct mm_core *c, struct mm_c_tenant *t, uint32_t
 	return (uint32_t)MM_MIN(cap, cap_ask(c, t, limit, cache_of(c, t, more))->alpha);
 }
 
-bool mm_c_alpha_hides(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
+bool mm_c_alpha_hides(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
 {
 	struct mm_c_cap limit, *cap;
 
@@ -141,7 +141,7 @@ bool mm_c_alpha_hides(const struct mm_core *c, struct mm_c_tenant *t, uint32_t a
 	return cap->asked_hides;
 }
 
-static uint32_t slow_at(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha)
+static uint32_t slow_at(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
 {
 	struct mm_plan_set set;
 
@@ -151,8 +151,7 @@ static uint32_t slow_at(const struct mm_core *c, const struct mm_c_tenant *t, ui
 	return mm_c_slow_permille(t, &set, mm_c_alone_ns(c, t));
 }
 
-static uint32_t alpha_paying(const struct mm_core *c, const struct mm_c_tenant *t,
-			     uint64_t kv_pages)
+static uint32_t alpha_paying(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages)
 {
 	uint32_t alpha = t->plan.alpha, best = alpha, best_step = 1;
 	uint64_t per = mm_c_layer_pages(t), best_kv = 0;

@@ -109,7 +109,8 @@ def main():
     if files != HEIGHT.keys():
         sys.exit(f"no floor is known of, or no such file: {sorted(files ^ HEIGHT.keys())}")
     found = list(offences(nm, archive, source_dir))
-    print("\n".join(found))
+    for line in found:
+        print(line)
     sys.exit(len(found) > 0)
 
 
