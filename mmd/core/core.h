@@ -12,6 +12,8 @@
  * Threading: one thread. No locks, system calls, clock, allocation after create, logging, floats.
  * Errors:    mm_core_on_*: 0, or a positive enum mm_outcome when the *peer* did what it must not: the
  *            shell then kicks that peer. Nothing here fails for want of memory after create.
+ * Queue:     it is empty, by mm_core_next(), before each mm_core_on_*, mm_core_plan_set(), mm_core_account_add() and
+ *            mm_core_quota_set(), but for those that say otherwise: asserted.
  * Order:     actions are to be performed in the order given. Those for one tenant's connection
  *            (FDS, MAP, EVENT) form one FIFO: an event goes out after the fds before it were
  *            acknowledged.
@@ -167,6 +169,7 @@ void mm_core_on_tick(struct mm_core *core, uint64_t now_ns);
 
 /* xfer stands (first or again). First: pages are created by jobs. Again: running jobs are reissued. */
 void mm_core_on_xfer_up(struct mm_core *core, uint64_t now_ns, uint64_t xfer_epoch);
+/* May come while the queue is being emptied. */
 void mm_core_on_xfer_down(struct mm_core *core, uint64_t now_ns);
 /*
  * The one that is down ended by its own fault: a crash, an error, a lie, silence; not a SIGKILL from
@@ -197,10 +200,7 @@ int mm_core_on_join(struct mm_core *core, uint64_t now_ns, const struct mm_core_
 void mm_core_on_disconnect(struct mm_core *core, uint64_t now_ns, uint32_t tenant);
 /* Its process is dead (pidfd) and its connection closed. */
 void mm_core_on_dead(struct mm_core *core, uint64_t now_ns, uint32_t tenant);
-/*
- * The shell looked at it: @stopped by a signal, traced or frozen. The only event that may come while the
- * queue is being emptied.
- */
+/* The shell looked at it: @stopped by a signal, traced or frozen. May come while the queue is being emptied. */
 void mm_core_on_judged(struct mm_core *core, uint64_t now_ns, uint32_t tenant, bool stopped);
 /* Whether the kill-rate breaker is open, and how many kills it allows within its window. */
 void mm_core_kills(const struct mm_core *core, bool *ret_open, uint32_t *ret_max);
