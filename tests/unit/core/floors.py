@@ -47,9 +47,8 @@ def symbols(nm, archive):
     return defined, lacks
 
 
-def calls(nm, archive):
+def calls(defined, lacks):
     """Returns which symbols each pair of files has in common: {(caller, callee): {symbol}}."""
-    defined, lacks = symbols(nm, archive)
     edges = collections.defaultdict(set)
     for name, wanted in lacks.items():
         for symbol in wanted & defined.keys():
@@ -58,12 +57,16 @@ def calls(nm, archive):
 
 
 def includes(source_dir):
+    """Yields which file includes which header, however it is spelled."""
     for name in sorted(os.listdir(source_dir)):
         if not name.endswith((".c", ".h")):
             continue
         with open(os.path.join(source_dir, name), encoding="utf-8") as source:
-            for header in re.findall(r'#include "mmd/core/([^"]+)"', source.read()):
-                yield name, header
+            for path in re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', source.read(), re.MULTILINE):
+                folder, header = os.path.split(path)
+                beside = os.path.realpath(os.path.join(source_dir, folder)) == os.path.realpath(source_dir)
+                if header in HEIGHT.keys() | API and (folder == "mmd/core" or beside):
+                    yield name, header
 
 
 def circles(edges):
@@ -92,15 +95,22 @@ def circles(edges):
 
 
 def offences(nm, archive, source_dir):
-    edges = calls(nm, archive)
+    defined, lacks = symbols(nm, archive)
+    for name in sorted(HEIGHT):
+        if name.endswith(".c") and name not in defined.values():
+            yield f"{archive} has no symbol of {name}: what it calls is not seen"
+    edges = calls(defined, lacks)
     for (caller, callee), names in sorted(edges.items()):
         if HEIGHT[callee] > HEIGHT[caller]:
             yield f"{caller} calls {callee}: {' '.join(sorted(names))}"
     for circle in circles(edges):
         yield f"circle: {' '.join(circle)}"
-    for name, header in includes(source_dir):
-        if header not in API and HEIGHT[header] > HEIGHT[name]:
+    pairs = list(includes(source_dir))
+    for name, header in pairs:
+        if header not in API and HEIGHT[header] > HEIGHT.get(name, -1):
             yield f"{name} includes {header}"
+    for circle in circles([pair for pair in pairs if pair[0].endswith(".h")]):
+        yield f"circle of includes: {' '.join(circle)}"
 
 
 def main():
