@@ -673,7 +673,7 @@ static void (*const effects[])(struct mm_core *c, struct mm_c_tenant *t) = {
 };
 static_assert(MM_ARRAY_SIZE(effects) == MM_CHANGE_EFFECTS, "each effect is performed");
 
-static uint32_t facts(const struct mm_core *c, const struct mm_c_tenant *t)
+static uint32_t change_facts(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint32_t f = 0;
 
@@ -689,7 +689,8 @@ static uint32_t facts(const struct mm_core *c, const struct mm_c_tenant *t)
 
 int mm_c_change_event(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event event)
 {
-	const struct mm_change_row *row = mm_change_row(t->change->state, event, facts(c, t));
+	const struct mm_change_row *row =
+		mm_change_row(t->change->state, event, change_facts(c, t));
 
 	mm_assert(row || mm_change_is_tenants(event));
 	if (!row)
@@ -833,7 +834,7 @@ static bool preload_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change
 }
 
 /* The null change: whatever else is wished, this plan's gates in order first. */
-static void mend(struct mm_core *c, struct mm_c_tenant *t)
+static void gates_mend(struct mm_core *c, struct mm_c_tenant *t)
 {
 	if (!t->change->broken || !mm_c_change_may(c, t) || !mm_c_burst(c))
 		return;
@@ -879,5 +880,5 @@ void mm_c_change(struct mm_core *c, struct mm_c_tenant *t)
 	while (!t->kicked && change_due(c, t, &event))
 		mm_c_change_event(c, t, event);
 	if (!t->kicked && t->change->state == MM_CHANGE_STEADY)
-		mend(c, t);
+		gates_mend(c, t);
 }

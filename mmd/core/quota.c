@@ -305,7 +305,7 @@ struct mm_account *mm_c_account_named(struct mm_core *c, uint64_t account)
 }
 
 /* What it holds beyond its max, or beyond its min for another's min. */
-static uint64_t over(const struct mm_core *c, uint32_t account, const struct mm_c_mins *m)
+static uint64_t pages_over(const struct mm_core *c, uint32_t account, const struct mm_c_mins *m)
 {
 	const struct mm_account *a = &c->account[account];
 	uint64_t held = beyond(mm_account_use(a), c->ledger.leaving[account]);
@@ -323,7 +323,7 @@ static bool mins_lack(const struct mm_core *c)
 
 uint64_t mm_c_over(struct mm_core *c, uint32_t account)
 {
-	return over(c, account, mins_lack(c) ? mins(c) : NULL);
+	return pages_over(c, account, mins_lack(c) ? mins(c) : NULL);
 }
 
 uint64_t mm_c_over_seen(const struct mm_core *c, uint32_t account)
@@ -331,9 +331,9 @@ uint64_t mm_c_over_seen(const struct mm_core *c, uint32_t account)
 	struct mm_c_mins m;
 
 	if (!mins_lack(c))
-		return over(c, account, NULL);
+		return pages_over(c, account, NULL);
 	mins_find(c, &m);
-	return over(c, account, &m);
+	return pages_over(c, account, &m);
 }
 
 bool mm_c_quota_is_pending(const struct mm_core *c, const struct mm_account *a)
