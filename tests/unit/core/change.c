@@ -410,6 +410,35 @@ static void nothing_is_begun_for_the_kicked(void **state)
 	assert_false(take_out().job);
 }
 
+/* ---- the front door ---- */
+
+/* Of an event the shell performs all actions before it tells the next one; xfer's death may come between. */
+static void no_event_comes_while_actions_wait(void **state)
+{
+	struct mm_c_tenant *t = put_into(MM_CHANGE_STEADY, MM_CHANGE_END, USUAL_FACTS);
+	pid_t child;
+	int status;
+
+	(void)state;
+	mm_c_emit(w->core, MM_ACT_NONE, t);
+	mm_core_on_xfer_down(w->core, w->now_ns);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		signal(SIGABRT, SIG_DFL);
+		prctl(PR_SET_DUMPABLE, 0);
+		dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
+		mm_core_on_tick(w->core, w->now_ns);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGABRT);
+	take_out();
+	mm_core_on_tick(w->core, w->now_ns);
+	w_done(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -421,6 +450,7 @@ int main(void)
 		TEST(a_step_behind_committed_is_mended),
 		TEST(a_late_resync_is_told_from_a_true_one),
 		TEST(nothing_is_begun_for_the_kicked),
+		TEST(no_event_comes_while_actions_wait),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
