@@ -97,6 +97,7 @@ struct mm_begun {
 struct mm_step {
 	struct mm_step *next;
 	bool open;         /* lock */
+	bool closing;      /* lock: a thread ends or abandons it */
 	uint64_t thread;   /* lock: that opened it; thread_number() */
 	uint64_t begin_ns; /* the rest is the opening thread's */
 	int64_t last_layer;

@@ -111,17 +111,24 @@ static struct mm_step *step_own(struct mm_client *c)
 	return NULL;
 }
 
-/* With lock. This thread's, or the only one: engines hop threads within a step. */
-static struct mm_step *step_find(struct mm_client *c)
+/* With lock. The only one that is open, by whichever thread. */
+static struct mm_step *step_only(struct mm_client *c)
 {
-	struct mm_step *own = step_own(c);
-
-	if (own || c->steps.open != 1)
-		return own;
-	for (struct mm_step *step = c->step_list; step; step = step->next)
+	for (struct mm_step *step = c->step_list; step && c->steps.open == 1; step = step->next)
 		if (step->open)
 			return step;
 	return NULL;
+}
+
+/*
+ * With lock. This thread's, or the only one: engines hop threads within a step. NULL also if it is being
+ * closed.
+ */
+static struct mm_step *step_find(struct mm_client *c)
+{
+	struct mm_step *own = step_own(c), *step = own ? own : step_only(c);
+
+	return step && !step->closing ? step : NULL;
 }
 
 static struct mm_step *step_current(struct mm_client *c)
@@ -155,6 +162,7 @@ int mm_step_mine(struct mm_client *c, struct mm_step **ret_step)
 static void step_open(struct mm_client *c, struct mm_step *step)
 {
 	step->open = true;
+	step->closing = false;
 	step->thread = thread_number();
 	step->begin_ns = mm_now_ns();
 	step->last_layer = -1;
@@ -298,10 +306,23 @@ static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
 	mm_step_unlock(c, &out);
 }
 
+/* It is closed once, though two threads may try to. */
+static struct mm_step *step_claim(struct mm_client *c)
+{
+	struct mm_step *step;
+
+	pthread_mutex_lock(&c->lock);
+	step = step_find(c);
+	if (step)
+		step->closing = true;
+	pthread_mutex_unlock(&c->lock);
+	return step;
+}
+
 static int step_close(struct mm_client *c, CUstream stream, bool abandon,
 		      struct mm_step_info *ret_info)
 {
-	struct mm_step *step = step_current(c);
+	struct mm_step *step = step_claim(c);
 	struct mm_step_info info;
 	struct ending e;
 

@@ -501,7 +501,7 @@ MM_API int mm_step_join(struct mm_client *client, CUstream stream);
  * Layers after the last one that was begun need not run; mmd then puts the gates in order before the
  * next step (as after mm_step_abandon()).
  * Return: 0; -ECANCELED the gates were aborted: the results are void, repeat the step; -EIO the
- * device failed; -EINVAL no step is open; -ECONNRESET.
+ * device failed; -EINVAL no step is open, or another thread is closing it; -ECONNRESET.
  */
 MM_API int mm_step_end(struct mm_client *client, CUstream stream, struct mm_step_info *ret_info);
 
@@ -512,7 +512,8 @@ MM_API int mm_step_end(struct mm_client *client, CUstream stream, struct mm_step
  *
  * If layers cycle, the gates are aborted, so that what was enqueued runs to its end without waiting;
  * steps that other threads have open end with -ECANCELED. Asks mmd for a null plan change that puts the
- * gates in order again; the next mm_step_begin() waits for it. Return: 0; -EIO; -EINVAL; -ECONNRESET.
+ * gates in order again; the next mm_step_begin() waits for it.
+ * Return: as mm_step_end(), but for -ECANCELED.
  */
 MM_API int mm_step_abandon(struct mm_client *client, CUstream stream);
 

@@ -67,6 +67,26 @@ static void test_parked_after_the_step(void **state)
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), -EINVAL);
 }
 
+/* A step that is being ended is nobody's to end once more, though it is the only one. */
+static void test_ended_by_two(void **state)
+{
+	struct fixture *f = *state;
+	struct call end = { 0 };
+
+	cycle_two(f);
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f, 0, 4);
+	call_start(&end, f, call_step_end);
+	while (!(shared(&f->peer->gates->gate[1].word) & MM_GATE_DONE))
+		pause_ms(1);
+	pause_ms(40);
+	assert_int_equal(mm_step_abandon(f->client, f->stream), -EINVAL);
+	peer_gate(f->peer, 3, MM_GATE_READY);
+	assert_int_equal(call_join(&end), 0);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 3 });
+	assert_int_equal(peer_expect(f->peer, MM_OP_PARKED).epoch, 3);
+}
+
 static void test_idle_tenant_answers(void **state)
 {
 	struct fixture *f = *state;
@@ -451,6 +471,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		MODEL(test_parked_after_the_step),
+		MODEL(test_ended_by_two),
 		MODEL(test_idle_tenant_answers),
 		MODEL(test_stream_waits_for_its_layer),
 		MODEL(test_aborted),
