@@ -71,7 +71,7 @@ static void acts_print(const struct mm_cycle_acts *acts, char *text, size_t byte
 	}
 }
 
-static void expect(const struct mm_cycle_acts *acts, const char *want)
+static void acts_expect(const struct mm_cycle_acts *acts, const char *want)
 {
 	char text[512];
 
@@ -80,7 +80,7 @@ static void expect(const struct mm_cycle_acts *acts, const char *want)
 }
 
 /* Of a plan that has just been taken up, both slots HELD at their first layer. */
-static void held(struct mm_cycles *m, const struct mm_cycle_plan *plan)
+static void slots_hold(struct mm_cycles *m, const struct mm_cycle_plan *plan)
 {
 	struct mm_cycle_acts acts;
 
@@ -90,7 +90,7 @@ static void held(struct mm_cycles *m, const struct mm_cycle_plan *plan)
 		mm_cycle_resume(m, s, MM_CUR_HELD, 0, READY, EMPTY, &acts);
 }
 
-static enum mm_cycle_look look(const struct mm_cycles *m, uint32_t s)
+static enum mm_cycle_look slot_look(const struct mm_cycles *m, uint32_t s)
 {
 	uint32_t layer;
 
@@ -122,17 +122,17 @@ static void test_a_whole_cycle(void **state)
 	uint32_t layer;
 
 	(void)state;
-	held(&m, &plan);
+	slots_hold(&m, &plan);
 	for (uint32_t i = 0; i < 3; i++) {
 		assert_int_equal(mm_cycle_look(&m, 0, &layer), MM_CYCLE_LOOK_GATE);
 		assert_int_equal(layer, evens[i]);
 		mm_cycle_saw_gate(&m, 0, READY, &acts);
-		expect(&acts, "");
+		acts_expect(&acts, "");
 		mm_cycle_saw_gate(&m, 0, i ? DONE : DONE | READY | UINT32_C(1) << 31, &acts);
-		expect(&acts, away[i]);
-		assert_int_equal(look(&m, 0), MM_CYCLE_LOOK_NOWHERE);
+		acts_expect(&acts, away[i]);
+		assert_int_equal(slot_look(&m, 0), MM_CYCLE_LOOK_NOWHERE);
 		mm_cycle_copied(&m, 0, true, 0, &acts);
-		expect(&acts, here[i]);
+		acts_expect(&acts, here[i]);
 	}
 }
 
@@ -145,19 +145,19 @@ static void test_closed_layers_wait(void **state)
 
 	(void)state;
 	plan.closed = closed;
-	held(&m, &plan);
+	slots_hold(&m, &plan);
 	use_up(&m, 0);
 	mm_cycle_copied(&m, 0, true, MM_XPLAN_OPEN(7, 2), &acts); /* not layer 2 itself */
-	expect(&acts, "");
-	assert_int_equal(look(&m, 0), MM_CYCLE_LOOK_OPEN);
+	acts_expect(&acts, "");
+	assert_int_equal(slot_look(&m, 0), MM_CYCLE_LOOK_OPEN);
 	mm_cycle_saw_open(&m, 0, MM_XPLAN_OPEN(6, 1000), &acts); /* another plan's */
-	expect(&acts, "");
+	acts_expect(&acts, "");
 	mm_cycle_saw_open(&m, 0, MM_XPLAN_OPEN(7, 3), &acts);
-	expect(&acts, "s0 gate1=ready, s0 cursor1=held, s0 count1");
+	acts_expect(&acts, "s0 gate1=ready, s0 cursor1=held, s0 count1");
 	/* The next one is not closed. */
 	use_up(&m, 0);
 	mm_cycle_copied(&m, 0, true, 0, &acts);
-	expect(&acts, "s0 gate2=ready, s0 cursor2=held, s0 count2");
+	acts_expect(&acts, "s0 gate2=ready, s0 cursor2=held, s0 count2");
 }
 
 static void test_a_copy_that_fails(void **state)
@@ -168,15 +168,15 @@ static void test_a_copy_that_fails(void **state)
 	struct mm_cycles m;
 
 	(void)state;
-	held(&m, &plan);
+	slots_hold(&m, &plan);
 	use_up(&m, 0);
 	mm_cycle_copied(&m, 0, false, 0, &acts);
-	expect(&acts, "");
-	assert_int_equal(look(&m, 0), MM_CYCLE_LOOK_NOWHERE);
+	acts_expect(&acts, "");
+	assert_int_equal(slot_look(&m, 0), MM_CYCLE_LOOK_NOWHERE);
 	assert_false(mm_cycles_copying(&m));
 	/* Whatever the gate claims, nothing of it goes on. */
 	assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), 0);
-	expect(&acts, "s0 new0, s0 gates0=empty, s0 cursor0=copying, s0 epoch0, s0 copy0");
+	acts_expect(&acts, "s0 new0, s0 gates0=empty, s0 cursor0=copying, s0 epoch0, s0 copy0");
 }
 
 /* ---- cursors ---- */
@@ -213,7 +213,7 @@ static void test_resume(void **state)
 		mm_cycles_take_up(&m, &plan);
 		mm_cycle_resume(&m, 0, cases[i].cursor, cases[i].pos, cases[i].gate,
 				cases[i].previous, &acts);
-		expect(&acts, cases[i].want);
+		acts_expect(&acts, cases[i].want);
 		assert_int_equal(m.slot[0].pos, cases[i].pos);
 		assert_int_equal(mm_cycles_copying(&m), strstr(cases[i].want, "copy") != NULL);
 	}
@@ -240,12 +240,12 @@ static void test_begin(void **state)
 	(void)state;
 	plan.slot[1].in_place = true;
 	mm_cycles_take_up(&m, &plan);
-	assert_int_equal(look(&m, 0), MM_CYCLE_LOOK_NOWHERE);
+	assert_int_equal(slot_look(&m, 0), MM_CYCLE_LOOK_NOWHERE);
 	mm_cycle_begin(&m, 0, &acts);
-	expect(&acts, "s0 new0, s0 gates0=empty, s0 cursor0=copying, s0 epoch0, s0 copy0");
+	acts_expect(&acts, "s0 new0, s0 gates0=empty, s0 cursor0=copying, s0 epoch0, s0 copy0");
 	mm_cycle_begin(&m, 1, &acts);
-	expect(&acts, "s1 new0, s1 gates0=ready, s1 cursor0=held, s1 epoch0");
-	assert_int_equal(look(&m, 1), MM_CYCLE_LOOK_GATE);
+	acts_expect(&acts, "s1 new0, s1 gates0=ready, s1 cursor0=held, s1 epoch0");
+	assert_int_equal(slot_look(&m, 1), MM_CYCLE_LOOK_GATE);
 }
 
 /* ---- replan ---- */
@@ -261,14 +261,14 @@ static void test_what_stays_and_what_changes(void **state)
 
 	(void)state;
 	next.slot[1] = SLOT(other, pages_b);
-	held(&m, &plan);
+	slots_hold(&m, &plan);
 	use_up(&m, 0);
 	assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), 0);
-	expect(&acts, "s0 epoch1, s1 new0, s1 gates0=empty, s1 cursor0=copying, s1 epoch0, "
-		      "s1 copy0");
+	acts_expect(&acts, "s0 epoch1, s1 new0, s1 gates0=empty, s1 cursor0=copying, s1 epoch0, "
+			   "s1 copy0");
 	assert_int_equal(m.slot[0].state, MM_CYCLE_COPYING);
 	mm_cycle_copied(&m, 0, true, 0, &acts);
-	expect(&acts, "s0 gate1=ready, s0 cursor1=held, s0 count1");
+	acts_expect(&acts, "s0 gate1=ready, s0 cursor1=held, s0 count1");
 }
 
 /* What is in the slot, or comes in, is what the next plan needs first: on the same pages it goes on. */
@@ -299,12 +299,12 @@ static void test_occupants_that_stay(void **state)
 
 		plan.closed = cases[i].closed ? closed : nothing_closed;
 		next.slot[0] = SLOT(next_layers, pages_a);
-		held(&m, &plan);
+		slots_hold(&m, &plan);
 		use_up(&m, 0);
 		if (cases[i].copied)
 			mm_cycle_copied(&m, 0, true, 0, &acts);
 		assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), 0);
-		expect(&acts, cases[i].want);
+		acts_expect(&acts, cases[i].want);
 		assert_int_equal(m.slot[0].pos, 0);
 	}
 }
@@ -328,21 +328,22 @@ static void test_occupants_that_go(void **state)
 		next.slot[0].in_place = i == 2;
 		next.n_slots -= i == 3;
 		next.slot[0].n_pages -= i == 4;
-		held(&m, &plan);
+		slots_hold(&m, &plan);
 		use_up(&m, 0);
 		assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), -EINPROGRESS);
-		expect(&acts, "s0 cancel1");
+		acts_expect(&acts, "s0 cancel1");
 		/* It is cancelled once, and nothing else is begun. */
-		assert_int_equal(look(&m, 0), MM_CYCLE_LOOK_NOWHERE);
+		assert_int_equal(slot_look(&m, 0), MM_CYCLE_LOOK_NOWHERE);
 		assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), -EINPROGRESS);
-		expect(&acts, "");
+		acts_expect(&acts, "");
 		mm_cycle_copied(&m, 0, true, 0, &acts); /* all of it came, too late */
-		expect(&acts, "");
+		acts_expect(&acts, "");
 		assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), 0);
-		expect(&acts, i == 3   ? ""
-			      : i == 2 ? "s0 new0, s0 gates0=ready, s0 cursor0=held, s0 epoch0"
-				       : "s0 new0, s0 gates0=empty, s0 cursor0=copying, s0 epoch0, "
-					 "s0 copy0");
+		acts_expect(&acts,
+			    i == 3   ? ""
+			    : i == 2 ? "s0 new0, s0 gates0=ready, s0 cursor0=held, s0 epoch0"
+				     : "s0 new0, s0 gates0=empty, s0 cursor0=copying, s0 epoch0, "
+				       "s0 copy0");
 	}
 }
 
@@ -358,7 +359,7 @@ static void test_cancel_reports_at_once(void **state)
 	(void)state;
 	next.slot[0].page = pages_c;
 	next.slot[1].page = pages_a;
-	held(&m, &plan);
+	slots_hold(&m, &plan);
 	use_up(&m, 0);
 	use_up(&m, 1);
 	do {
@@ -366,14 +367,14 @@ static void test_cancel_reports_at_once(void **state)
 		for (uint32_t i = 0; rc && i < acts.n; i++) {
 			assert_int_equal(acts.act[i].kind, MM_CYCLE_CANCEL);
 			mm_cycle_copied(&m, acts.act[i].slot, false, 0, &inner);
-			expect(&inner, "");
+			acts_expect(&inner, "");
 		}
 		rounds++;
 	} while (rc && acts.n);
 	assert_int_equal(rc, 0);
 	assert_int_equal(rounds, 2);
-	expect(&acts, "s0 new0, s0 gates0=empty, s0 cursor0=copying, s0 epoch0, s0 copy0, "
-		      "s1 new0, s1 gates0=empty, s1 cursor0=copying, s1 epoch0, s1 copy0");
+	acts_expect(&acts, "s0 new0, s0 gates0=empty, s0 cursor0=copying, s0 epoch0, s0 copy0, "
+			   "s1 new0, s1 gates0=empty, s1 cursor0=copying, s1 epoch0, s1 copy0");
 }
 
 /* While one copy is waited for, a slot that stays streams on. */
@@ -387,22 +388,22 @@ static void test_a_replan_that_waits(void **state)
 
 	(void)state;
 	next.slot[0].page = pages_c;
-	held(&m, &plan);
+	slots_hold(&m, &plan);
 	use_up(&m, 0);
 	assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), -EINPROGRESS);
 	mm_cycle_saw_gate(&m, 1, DONE, &acts);
-	expect(&acts, "s1 cursor1=copying, s1 gate0=empty, s1 copy1");
+	acts_expect(&acts, "s1 cursor1=copying, s1 gate0=empty, s1 copy1");
 	/* Another plan instead: what was dropped begins anew, even where it would have stayed. */
 	third.slot[1] = SLOT(three, pages_b);
 	assert_int_equal(mm_cycles_replan(&m, &third, gate, &acts), -EINPROGRESS);
-	expect(&acts, "s1 cancel1");
+	acts_expect(&acts, "s1 cancel1");
 	mm_cycle_copied(&m, 1, false, 0, &acts);
 	assert_int_equal(mm_cycles_replan(&m, &third, gate, &acts), -EINPROGRESS);
-	expect(&acts, "");
+	acts_expect(&acts, "");
 	mm_cycle_copied(&m, 0, false, 0, &acts);
 	assert_int_equal(mm_cycles_replan(&m, &third, gate, &acts), 0);
-	expect(&acts, "s0 new0, s0 gates0=empty, s0 cursor0=copying, s0 epoch0, s0 copy0, "
-		      "s1 new0, s1 gates0=empty, s1 cursor0=copying, s1 epoch0, s1 copy0");
+	acts_expect(&acts, "s0 new0, s0 gates0=empty, s0 cursor0=copying, s0 epoch0, s0 copy0, "
+			   "s1 new0, s1 gates0=empty, s1 cursor0=copying, s1 epoch0, s1 copy0");
 }
 
 /* In a slot that changes nothing is begun before a plan is in force: that one, or one by which it stays. */
@@ -419,15 +420,15 @@ static void test_what_waits_begins_nothing(void **state)
 
 		next.slot[0].page = pages_c;
 		next.slot[1] = SLOT(three, pages_b);
-		held(&m, &plan);
+		slots_hold(&m, &plan);
 		use_up(&m, 0);
 		assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), -EINPROGRESS);
-		assert_int_equal(look(&m, 1), MM_CYCLE_LOOK_NOWHERE);
+		assert_int_equal(slot_look(&m, 1), MM_CYCLE_LOOK_NOWHERE);
 		mm_cycle_copied(&m, 0, false, 0, &acts);
 		if (i == 1)
 			next.slot[1] = plan.slot[1];
 		assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), 0);
-		assert_int_equal(look(&m, 1), MM_CYCLE_LOOK_GATE);
+		assert_int_equal(slot_look(&m, 1), MM_CYCLE_LOOK_GATE);
 	}
 }
 
@@ -441,9 +442,9 @@ static void test_new_in_place(void **state)
 
 	(void)state;
 	next.slot[1].in_place = true;
-	held(&m, &plan);
+	slots_hold(&m, &plan);
 	assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), 0);
-	expect(&acts, "s0 epoch0, s1 new0, s1 gates0=ready, s1 cursor0=held, s1 epoch0");
+	acts_expect(&acts, "s0 epoch0, s1 new0, s1 gates0=ready, s1 cursor0=held, s1 epoch0");
 	for (uint32_t i = 0; i < 2; i++) {
 		mm_cycle_saw_gate(&m, 1, DONE, &acts);
 		assert_int_equal(acts.n, 3);
@@ -454,11 +455,11 @@ static void test_new_in_place(void **state)
 	/* It goes, and comes back: nothing of it is left. */
 	plan.epoch = 3;
 	assert_int_equal(mm_cycles_replan(&m, &plan, gate, &acts), 0);
-	expect(&acts, "s0 epoch0");
-	assert_int_equal(look(&m, 1), MM_CYCLE_LOOK_NOWHERE);
+	acts_expect(&acts, "s0 epoch0");
+	assert_int_equal(slot_look(&m, 1), MM_CYCLE_LOOK_NOWHERE);
 	next.epoch = 4;
 	assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), 0);
-	expect(&acts, "s0 epoch0, s1 new0, s1 gates0=ready, s1 cursor0=held, s1 epoch0");
+	acts_expect(&acts, "s0 epoch0, s1 new0, s1 gates0=ready, s1 cursor0=held, s1 epoch0");
 }
 
 /* The plan in force is looked up where it was moved to. */
@@ -474,7 +475,7 @@ static void test_rebind(void **state)
 	(void)state;
 	memcpy(pages, pages_c, sizeof(pages));
 	next.slot[0] = SLOT(layers, pages);
-	held(&m, &plan);
+	slots_hold(&m, &plan);
 	assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), 0);
 	memcpy(there, layers, sizeof(there));
 	memcpy(pages_there, pages, sizeof(pages_there));
@@ -499,17 +500,17 @@ static void test_quiesce(void **state)
 	struct mm_cycles m;
 
 	(void)state;
-	held(&m, &plan);
+	slots_hold(&m, &plan);
 	use_up(&m, 1);
 	mm_cycles_quiesce(&m, &acts);
-	expect(&acts, "s1 cancel1");
+	acts_expect(&acts, "s1 cancel1");
 	mm_cycles_quiesce(&m, &acts); /* asked again: cancelled once */
-	expect(&acts, "");
-	assert_int_equal(look(&m, 0), MM_CYCLE_LOOK_NOWHERE);
-	assert_int_equal(look(&m, 1), MM_CYCLE_LOOK_NOWHERE);
+	acts_expect(&acts, "");
+	assert_int_equal(slot_look(&m, 0), MM_CYCLE_LOOK_NOWHERE);
+	assert_int_equal(slot_look(&m, 1), MM_CYCLE_LOOK_NOWHERE);
 	assert_true(mm_cycles_copying(&m));
 	mm_cycle_copied(&m, 1, true, 0, &acts);
-	expect(&acts, "");
+	acts_expect(&acts, "");
 	assert_false(mm_cycles_copying(&m));
 	mm_cycles_take_up(&m, &plan);
 	assert_true(m.active);
@@ -526,7 +527,7 @@ static void test_any_word_in_a_gate(void **state)
 
 	(void)state;
 	plan[1].slot[0].page = pages_c;
-	held(&m, &plan[0]);
+	slots_hold(&m, &plan[0]);
 	for (uint32_t i = 0; i < 200000; i++) {
 		uint32_t word, s, gate[MM_SLOTS_MAX];
 		struct mm_cycle_acts acts = { 0 };
@@ -537,7 +538,7 @@ static void test_any_word_in_a_gate(void **state)
 		gate[0] = gate[1] = word;
 		if (mm_cycle_copying(&m, s))
 			mm_cycle_copied(&m, s, seed >> 50 & 7, word, &acts);
-		else if (look(&m, s) == MM_CYCLE_LOOK_GATE)
+		else if (slot_look(&m, s) == MM_CYCLE_LOOK_GATE)
 			mm_cycle_saw_gate(&m, s, word, &acts);
 		for (uint32_t k = 0; k < acts.n; k++) {
 			assert_true(acts.act[k].slot == s);
