@@ -2,6 +2,7 @@
 /* Steps and gates: PREPARE waits for the step, streams wait for layers and never for ever. */
 #undef NDEBUG
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,6 +66,83 @@ static void test_parked_after_the_step(void **state)
 	/* The other thread's step can be ended here: it is the only one. */
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), -EINVAL);
+}
+
+/* mmd's thread, kept from its ring once it has taken PARKED, for as long as a test likes. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool held;
+} reader = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+static void hold_reader(struct peer *peer, const struct mm_msg *msg)
+{
+	(void)peer;
+	pthread_mutex_lock(&reader.lock);
+	while (reader.held && msg->opcode == MM_OP_PARKED)
+		pthread_cond_wait(&reader.changed, &reader.lock);
+	pthread_mutex_unlock(&reader.lock);
+}
+
+static void let_reader_go(void)
+{
+	pthread_mutex_lock(&reader.lock);
+	reader.held = false;
+	pthread_cond_broadcast(&reader.changed);
+	pthread_mutex_unlock(&reader.lock);
+}
+
+/* Until no request has room, and every bell of those before was heard. */
+static void fill_requests(struct fixture *f)
+{
+	const struct mm_msg nop = { .opcode = MM_OP_NOP };
+	uint8_t byte;
+	size_t len;
+	int r;
+
+	pthread_mutex_lock(&f->client->lock);
+	do
+		r = mm_ring_push(&f->client->sq, &nop);
+	while (!r);
+	pthread_mutex_unlock(&f->client->lock);
+	assert_int_equal(r, MM_E_FULL);
+	while (!mm_sock_recv_nofds(f->peer->sock, &byte, sizeof(byte), &len))
+		;
+}
+
+/* COMMITTED finds no room in the ring: until it has, no step begins, though all is mapped. */
+static void test_no_step_before_committed(void **state)
+{
+	struct fixture *f = *state;
+	struct call begin = { 0 };
+	enum mm_steps_may may;
+	uint64_t seq;
+	int rang;
+
+	reader.held = true;
+	__atomic_store_n(&f->peer->on_request, hold_reader, __ATOMIC_RELEASE);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 2 });
+	peer_expect(f->peer, MM_OP_PARKED);
+	peer_drained(f->peer);
+	fill_requests(f);
+	call_start(&begin, f, call_step_begin);
+	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2 });
+	/* Who finds the ring full rings, and that can only be COMMITTED's sender. */
+	rang = mm_sock_wait(f->peer->sock, POLLIN, mm_deadline_ns(180 * MM_NS_PER_S));
+	pthread_mutex_lock(&f->client->lock);
+	may = mm_steps_may_begin(&f->client->steps, false);
+	pthread_mutex_unlock(&f->client->lock);
+	seq = shared(&f->peer->gates->step_seq);
+	/* Before anything is asserted: nobody could stop them after that. */
+	let_reader_go();
+	call_join(&begin);
+	assert_int_equal(rang, 0);
+	assert_int_equal(may, MM_STEPS_MUST_WAIT);
+	assert_int_equal(seq % 2, 0);
+	assert_int_equal(begin.result, 0);
+	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, 0);
+	assert_int_equal(shared(&f->peer->gates->step_seq) % 2, 1);
+	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 }
 
 /* A step that is being ended is nobody's to end once more, though it is the only one. */
@@ -471,6 +549,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		MODEL(test_parked_after_the_step),
+		MODEL(test_no_step_before_committed),
 		MODEL(test_ended_by_two),
 		MODEL(test_idle_tenant_answers),
 		MODEL(test_stream_waits_for_its_layer),
