@@ -299,11 +299,39 @@ static void test_store_order(void **state)
 	mm_xtenant_destroy(watch.tenant);
 }
 
+/* ---- a store that is in use ---- */
+
+/* The plan is over at once, what the device reads of the store for it is not. */
+static void test_a_copy_that_lands_uses_its_store(void **state)
+{
+	const uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
+	struct mm_xstore *store = bench.stores.first;
+
+	memset(&watch, 0, sizeof(watch));
+	make_tenant(*state);
+	assert_true(mm_xtenant_uses(watch.tenant, store));
+	mm_xtenant_poll(watch.tenant, mm_now_ns());
+	(void)mm_xlink_run(&bench.link);
+	/* What has landed is noticed when the link runs, and it does not now. */
+	assert_true(watch.tenant->cycle[0].transfer.in_flight > 0);
+	mm_xtenant_quiesce(watch.tenant);
+	assert_false(mm_xtenant_cycles(watch.tenant));
+	assert_true(mm_xtenant_uses(watch.tenant, store));
+	while (mm_xtenant_copying(watch.tenant) && mm_now_ns() < until_ns) {
+		(void)mm_xlink_run(&bench.link);
+		sched_yield();
+	}
+	assert_false(mm_xtenant_uses(watch.tenant, store));
+	mm_xtenant_destroy(watch.tenant);
+}
+
 int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = { T(test_fair), T(test_late_comer), T(test_order),
-					    T(test_cancel), T(test_store_order) };
+	const struct CMUnitTest tests[] = {
+		T(test_fair),   T(test_late_comer),  T(test_order),
+		T(test_cancel), T(test_store_order), T(test_a_copy_that_lands_uses_its_store),
+	};
 
 	core_main(argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
