@@ -3,9 +3,11 @@
 #undef NDEBUG
 #include <errno.h>
 
+#include "mmd/core/lend.h"
 #include "mmd/core/lends.h"
 #include "mmd/core/tell.h"
 #include "mmd/core/tune.h"
+#include "mmd/core/wish.h"
 #include "mmd/core/worth.h"
 #include "tests/unit/core/story.h"
 
@@ -223,6 +225,33 @@ static void what_may_be_away_is_not_what_pays(void **state)
 	assert_int_equal(mm_c_alpha_cap(w->core, t, 2), may);
 }
 
+/* What is waited for changes, and who asks in the same moment is told what is so now. */
+static void what_is_waited_for_is_summed_anew(void **state)
+{
+	struct mm_core_quota q = { .min_pages = 4 };
+	struct mm_c_tenant *t;
+	struct w_proc *p;
+
+	(void)state;
+	begin_with("cap=1000", 40);
+	w_account_add(w, 1, 1, &q);
+	p = w_join(w, 1, MM_FEAT_KNOWN);
+	w_kv_declare(w, p, 1, 1, 40, 0);
+	w_kv_want(w, p, 6);
+	w_run(w);
+	assert_int_equal(p->held, 6);
+	t = mm_c_tenant(w->core, p->tenant);
+	/* Two pages beyond the min, and three more that it waits for: those it may give for others. */
+	p->want = t->wish->want = 9;
+	mm_c_expect_anew(w->core);
+	assert_int_equal(mm_c_may_give(w->core, t, 1, MM_DOMAIN_NONE), 2 + 3);
+	mm_c_kv_grant(w->core, t);
+	assert_int_equal(mm_c_may_give(w->core, t, 1, MM_DOMAIN_NONE), 3 + 2);
+	mm_c_kick(w->core, t, "for the test");
+	assert_int_equal(mm_c_may_give(w->core, t, 1, MM_DOMAIN_NONE), 3);
+	w_drain(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -233,6 +262,7 @@ int main(void)
 		TEST(who_stalls_most_of_the_time_is_relieved),
 		TEST(what_will_be_wished_is_taken_ahead),
 		TEST(what_may_be_away_is_not_what_pays),
+		TEST(what_is_waited_for_is_summed_anew),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
