@@ -398,6 +398,66 @@ static void test_switch_of_a_load_that_was_given_up(void **state)
 	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, -ECANCELED);
 }
 
+/* With map_lock, as a load that is given up does; it would destroy the model, too. */
+static struct mm_model *take_model_away(struct fixture *f)
+{
+	struct mm_steps_out out = { 0 };
+	struct mm_model *model;
+
+	pthread_mutex_lock(&f->client->lock);
+	model = f->client->model;
+	f->client->model = NULL;
+	f->client->model_phase = MM_MODEL_NONE;
+	mm_steps_forget_plan(&f->client->steps, &out);
+	mm_step_out_perform(f->client, &out);
+	pthread_mutex_unlock(&f->client->lock);
+	return model;
+}
+
+static void put_model_back(struct fixture *f, struct mm_model *model)
+{
+	pthread_mutex_lock(&f->client->lock);
+	f->client->model = model;
+	f->client->model_phase = MM_MODEL_READY;
+	pthread_mutex_unlock(&f->client->lock);
+}
+
+static void await_switch_taken_up(struct fixture *f)
+{
+	bool taken_up = false;
+
+	for (uint32_t ms = 0; !taken_up; ms++) {
+		assert_true(ms < 180000);
+		pause_ms(1);
+		pthread_mutex_lock(&f->client->lock);
+		taken_up = f->client->steps.state == MM_STEPS_MAP;
+		pthread_mutex_unlock(&f->client->lock);
+	}
+}
+
+/* The SWITCH was taken up, and by the time it is to be mapped the model is gone. */
+static void test_model_gone_before_its_switch_is_mapped(void **state)
+{
+	const struct mm_msg full = { .opcode = MM_EV_SWITCH, .epoch = 2, .arg = { 1, 2 } };
+	struct fixture *f = *state;
+	uint8_t before = layer_byte(f, 3);
+	struct mm_model *model;
+	struct mm_msg answer;
+
+	peer_event(f->peer, &prepare);
+	peer_expect(f->peer, MM_OP_PARKED);
+	peer_map(f->peer, 4, 3);
+	pthread_mutex_lock(&f->client->map_lock);
+	peer_event(f->peer, &full);
+	await_switch_taken_up(f);
+	model = take_model_away(f);
+	pthread_mutex_unlock(&f->client->map_lock);
+	answer = peer_expect(f->peer, MM_OP_COMMITTED);
+	put_model_back(f, model);
+	assert_int_equal(answer.result, -ECANCELED);
+	assert_int_equal(layer_byte(f, 3), before);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -414,6 +474,7 @@ int main(void)
 		MODEL(test_end_as_it_switches_in_part),
 		MODEL(test_end_before_a_switch_is_mapped),
 		MODEL(test_switch_of_a_load_that_was_given_up),
+		MODEL(test_model_gone_before_its_switch_is_mapped),
 	};
 
 	peer_environment();
