@@ -203,7 +203,7 @@ static bool slot_stays(const struct mm_cycles *m, const struct mm_cycle_plan *ne
 	       layers_equal(&m->plan.slot[slot], &next->slot[slot]);
 }
 
-/* What is in it, or coming in, is what the next step needs from it first. */
+/* The layer that is in the slot, or coming in, is the one that the next step needs first. */
 static bool occupant_stays(const struct mm_cycles *m, const struct mm_cycle_plan *next,
 			   uint32_t slot, uint32_t gate)
 {

@@ -109,7 +109,7 @@ enum mm_cycle_look {
 	MM_CYCLE_LOOK_OPEN,    /* the plan's open word; acquire */
 };
 
-/* What a slot waits for. @ret_layer: whose gate; written for LOOK_GATE alone. */
+/* Tells what a slot waits for. @ret_layer: whose gate; written for LOOK_GATE alone. */
 static inline enum mm_cycle_look mm_cycle_look(const struct mm_cycles *m, uint32_t slot,
 					       uint32_t *ret_layer)
 {

@@ -66,7 +66,7 @@ struct mm_steps {
 	} turn;
 };
 
-/* What calls add up to. All zeroes: nothing is to be said or done. */
+/* The sum of what calls want done. All zeroes: nothing is to be said or done. */
 struct mm_steps_out {
 	/* to be said to mmd: mm_steps_words() */
 	uint64_t turn_done;    /* serial; 0: not */
@@ -156,7 +156,7 @@ static inline bool mm_steps_lacks_turn(const struct mm_steps *s)
 /* mmd has taken it into its turns, or let it out of them. */
 void mm_steps_join_turns(struct mm_steps *s, enum mm_turn_mode mode, struct mm_steps_out *out);
 void mm_steps_ask_turn(struct mm_steps *s, struct mm_steps_out *out);
-/* What mm_steps_ask_turn() wanted said could not be: the next one asks again. */
+/* To be called when TURN_WANT could not be sent: the next mm_steps_ask_turn() asks again. */
 void mm_steps_turn_unheard(struct mm_steps *s);
 /* Gives the turn back, if there is one. Return: 0; -EBUSY: a step is open in it, it stays. */
 int mm_steps_yield_turn(struct mm_steps *s, struct mm_steps_out *out);

@@ -51,7 +51,7 @@ struct mm_c_group {
 	uint32_t pages;
 };
 
-/* Of the floors above: only their files can look into it. */
+/* These belong to the floors above: only their files can look into them. */
 struct mm_change;
 struct mm_c_sets;
 struct mm_c_swap;
@@ -159,13 +159,13 @@ static inline uint64_t mm_c_time(const struct mm_core *c, uint64_t ns)
 	return ns * c->opts.time_scale;
 }
 
-/* What tenants wait for, or whether they count as idle, has changed. */
+/* To be called when what tenants wait for, or whether they count as idle, has changed. */
 static inline void mm_c_sum_anew(struct mm_core *c)
 {
 	c->waiting++;
 }
 
-/* What is on its way has changed, or time has passed. */
+/* To be called when other pages are on their way than before, or time has passed. */
 static inline void mm_c_expect_anew(struct mm_core *c)
 {
 	c->coming++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the rows of the table (change_rows.c) do, and when the events come that nobody reports. */
+/* The effects of the table's rows (change_rows.c), and the events that no peer reports. */
 #include "mmd/core/change.h"
 
 #include <errno.h>
