@@ -56,31 +56,35 @@ endif()
 # What programs load at run time lies in ../lib of theirs in the build, in this when installed.
 file(RELATIVE_PATH MM_BIN_TO_LIB ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 
-add_library(mm-options INTERFACE)
-target_include_directories(mm-options INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
-target_compile_definitions(mm-options INTERFACE _GNU_SOURCE MM_VERSION="${PROJECT_VERSION}")
-target_compile_options(mm-options INTERFACE
+add_library(mm-flags INTERFACE)
+target_include_directories(mm-flags INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
+target_compile_definitions(mm-flags INTERFACE _GNU_SOURCE MM_VERSION="${PROJECT_VERSION}")
+target_compile_options(mm-flags INTERFACE
   -Wall -Wextra -Wconversion -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wvla
   -fno-strict-aliasing -fvisibility=hidden -fstack-protector-strong)
-target_link_libraries(mm-options INTERFACE Threads::Threads)
+target_link_libraries(mm-flags INTERFACE Threads::Threads)
 if(MM_WERROR)
-  target_compile_options(mm-options INTERFACE -Werror)
+  target_compile_options(mm-flags INTERFACE -Werror)
 endif()
 if(MM_FAULT_INJECTION)
-  target_compile_definitions(mm-options INTERFACE MM_FAULT_INJECTION)
+  target_compile_definitions(mm-flags INTERFACE MM_FAULT_INJECTION)
 endif()
 if(MM_SANITIZE STREQUAL "address")
-  target_compile_options(mm-options INTERFACE -fsanitize=address,undefined
+  target_compile_options(mm-flags INTERFACE -fsanitize=address,undefined
     -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
-  target_link_options(mm-options INTERFACE -fsanitize=address,undefined)
+  target_link_options(mm-flags INTERFACE -fsanitize=address,undefined)
 elseif(MM_SANITIZE STREQUAL "thread")
-  target_compile_options(mm-options INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
-  target_link_options(mm-options INTERFACE -fsanitize=thread)
+  target_compile_options(mm-flags INTERFACE -fsanitize=thread -fno-omit-frame-pointer)
+  target_link_options(mm-flags INTERFACE -fsanitize=thread)
 endif()
 if(MM_SANITIZE)
   # Reports need lines, not variables; to follow those takes up to half of the compiler's time.
-  target_compile_options(mm-options INTERFACE -g1)
+  target_compile_options(mm-flags INTERFACE -g1)
 endif()
+
+# What every target links: the flags, and the two archives that any source may need.
+add_library(mm-options INTERFACE)
+target_link_libraries(mm-options INTERFACE mm-flags mm-support mm-base)
 
 # What has one thread has nothing for ThreadSanitizer, which sees nothing of other processes in memory that is shared:
 # it is neither built nor run in that build.

@@ -4,11 +4,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define PREFIX_BYTES   4 /* "GPU-", "MIG-" */
 #define GPUS_MAX       64

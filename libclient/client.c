@@ -2,11 +2,14 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "libclient/internal.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/fault.h"
 
 #define TIMEOUT_DEFAULT_NS (120 * MM_NS_PER_S) /* longer than mmd lets a model wait */
 

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/fault.h"
 
 static const uint64_t dtype_bytes[] = {
 	[MM_DTYPE_F32] = 4,

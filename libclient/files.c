@@ -4,13 +4,16 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "libclient/index.h"
 #include "libclient/internal.h"
-#include "libclient/ipc/clock.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
+#include "libclient/support/fault.h"
 
 #define CONFIG_NAME "config.json"
 #define INDEX_NAME  "model.safetensors.index.json"

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "libclient/internal.h"
+#include "libclient/support/cleanup.h"
 
 /*
  * A client belongs to the process that opened it. Two things see to that: a page that the kernel wipes

@@ -4,11 +4,15 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/fault.h"
 
 #define INDEX_BYTES_MAX (16 << 20)
 #define SUFFIX          ".safetensors"

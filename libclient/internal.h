@@ -25,7 +25,7 @@
 #include "libclient/ipc/ring.h"
 #include "libclient/mapper.h"
 #include "libclient/protocol/steps.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mm/client.h"
 #include "mm/gpu.h"
 

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "libclient/internal.h"
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
+#include "libclient/support/fault.h"
 
 #define WORD_BITS 64
 

@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "libclient/internal.h"
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
+#include "libclient/support/fault.h"
 
 static int try_push(struct mm_client *c, const struct mm_msg *msg)
 {

@@ -4,9 +4,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "libclient/internal.h"
-#include "libclient/ipc/clock.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+#include "libclient/support/fault.h"
 
 #define LOAD_TRIES      3 /* workers that may die on us */
 #define AGAIN_NS        (50 * MM_NS_PER_MS)

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "libclient/internal.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/fault.h"
 
 /* What rules mean for a model is for load to say; here only what its messages cannot hold. */
 static int put_name(struct mm_client *c, size_t number, const char *name, char *ret_name)

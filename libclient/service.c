@@ -2,13 +2,17 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "libclient/internal.h"
-#include "libclient/ipc/clock.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
+#include "libclient/support/fault.h"
 
 #define MESSAGES_PER_WAKEUP 1024
 #define FDS_PAUSE_NS        (10 * MM_NS_PER_MS) /* for a shortage of fds to pass */

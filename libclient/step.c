@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #include "libclient/internal.h"
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
+#include "libclient/support/fault.h"
 
 /* ---- what the machine wants ---- */
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "libclient/internal.h"
+#include "libclient/support/fault.h"
 
 enum lot_state { LOT_FREE, LOT_FLYING, LOT_DONE };
 

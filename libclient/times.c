@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "libclient/internal.h"
+#include "libclient/support/fault.h"
 
 #define EVENTS_GROW   32
 #define SAMPLES_FIRST 16 /* of a plan: so many steps in a row, ... */

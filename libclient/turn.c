@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "libclient/internal.h"
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
 
 /* Its event would tell it once more. One that was promised to another call stays: a lost one is worse. */
 void mm_turn_told(struct mm_client *client)

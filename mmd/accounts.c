@@ -4,11 +4,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
-#include "mm/size.h"
+#include "libclient/base/base.h"
+#include "libclient/support/size.h"
 #include "mmd/core/core.h"
 
 #define SIZE_MAX_BYTES (UINT64_C(1) << 50)

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "libclient/protocol/xplan.h"
 #include "mmd/shell.h"

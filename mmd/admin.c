@@ -2,9 +2,11 @@
 #include "mmd/admin.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "libclient/support/cleanup.h"
 #include "mmd/shell.h"
 
 void mm_admin_init(struct mm_shell *shell)

@@ -5,9 +5,10 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static int refuse(char *reason, int result, const char *fmt, ...) MM_PRINTF(3, 4);
 static int refuse(char *reason, int result, const char *fmt, ...)

@@ -5,10 +5,14 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
-#include "mm/size.h"
+#include "libclient/support/driver.h"
+#include "libclient/support/size.h"
 #include "mmd/core/tune.h"
 #include "mmd/host.h"
 

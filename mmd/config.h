@@ -13,6 +13,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "mm/abi.h"
 #include "mmd/accounts.h"

@@ -17,9 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/log.h"
 
 #define CLAIM_PREFIX "mmd/device/"

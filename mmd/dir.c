@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/store.h"
 
 #define TENSORS_AT_ONCE 256

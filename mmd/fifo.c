@@ -2,9 +2,11 @@
 #include "mmd/fifo.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/fault.h"
 
 #define FIRST_CAPACITY 16
 

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/nvml.h"
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
 #include "mmd/shell.h"
 
 static const struct xid {

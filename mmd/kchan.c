@@ -5,9 +5,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define RETRY_NS (10 * MM_NS_PER_MS)
 

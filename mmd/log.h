@@ -14,7 +14,7 @@
 
 #include <stdbool.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 enum mm_log_level { MM_LOG_ERROR, MM_LOG_WARN, MM_LOG_INFO, MM_LOG_DEBUG, MM_LOG_LEVELS };
 

@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <limits.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+#include "libclient/support/fault.h"
 
 int mm_loop_init(struct mm_loop *loop)
 {

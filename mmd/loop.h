@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define MM_LOOP_BATCH 64
 

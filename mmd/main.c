@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "mmd/config.h"
 #include "mmd/keeper/keeper.h"

@@ -3,9 +3,10 @@
  * What the operator may ask. Keys carry their units and are never renamed; mmctl(1) lists them.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
 #include "libclient/protocol/xplan.h"
 #include "mmd/shell.h"
 

@@ -4,7 +4,8 @@
 #include <errno.h>
 
 #include "libclient/ipc/sock.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 
 enum kind { ITEM_PAGE, ITEM_MAP, ITEM_EVENT, ITEM_FD, ITEM_GONE };
 

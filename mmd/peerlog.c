@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/log.h"
 
 void mm_peerlog_init(struct mm_peerlog *log)

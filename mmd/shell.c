@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
 
 #define FDS_FLYING_MAX  1024
 #define TURN_ROUNDS_MAX 16

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libclient/ipc/sock.h"
+#include "libclient/support/cleanup.h"
 #include "mmd/shell.h"
 
 #define SPOOL_FDS 2 /* to write, to read */

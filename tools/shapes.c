@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/shapes.h"
 
+#include <stdio.h>
 #include <strings.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define OPT(l, h, n)                                                                    \
 	{                                                                               \

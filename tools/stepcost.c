@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/stepcost.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 struct builder {
 	const struct mm_profile *profile;

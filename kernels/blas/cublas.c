@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "kernels/blas/impl.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define ALIGNMENT       256u
 #define WORKSPACE_BYTES ((size_t)32 << 20) /* what cuBLAS asks for on Hopper and later */

@@ -7,6 +7,9 @@
  */
 #pragma once
 
+#include <stdio.h>
+#include <unistd.h>
+
 #include "kernels/blas/backend.h"
 #include "kernels/launch.h"
 

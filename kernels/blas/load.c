@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kernels/blas/cublas.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static const struct symbol {
 	const char *name;

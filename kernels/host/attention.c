@@ -4,6 +4,8 @@
  * maximum, a running sum, a running weighted sum of values. The order over the context is therefore
  * the same for a row whether its prompt came whole, in chunks, or again after a preemption.
  */
+#include <string.h>
+
 #include "kernels/host/exp.h"
 #include "kernels/host/isa.h"
 #include "kernels/host/lanes.h"

@@ -4,6 +4,7 @@
 #include "kernels/host/lanes.h"
 
 #include <cblas.h>
+#include <string.h>
 
 #define STRIPE_FLOATS 65536u
 

@@ -6,6 +6,7 @@
 #include "kernels/host/sincos.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Widens @n elements from @src into @out. */
 static void widen(const char *src, enum mm_dtype dtype, uint32_t n, float *out)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The module's table: names as in CUDA, one struct argument each (kernels/args.h). */
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "kernels/host/checksum.h"
 #include "kernels/host/cost.h"
 #include "kernels/host/gemm_blas.h"

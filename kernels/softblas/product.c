@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/softblas/product.h"
 
+#include <string.h>
+
 #include "kernels/host/kernel.h"
 #include "kernels/host/lanes.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define STRETCH_MAX  256u
 #define TILE_COLUMNS 64u

@@ -19,7 +19,7 @@
 
 #include "kernels/blas/cublas.h"
 #include "kernels/softblas/product.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define VERSION             130000
 #define WORKSPACE_ALIGNMENT 256u

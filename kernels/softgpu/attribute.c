@@ -7,7 +7,7 @@
 
 #include "kernels/softgpu/device.h"
 #include "kernels/softgpu/entry.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define PCI_BYTES 16
 #define PCI_SLOT  0x1f /* on a bus of its own; no other device of a usual machine sits there */

@@ -2,10 +2,11 @@
 #include "kernels/softgpu/capture.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/graph.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 struct sg_capture {
 	struct sg_capture *next;

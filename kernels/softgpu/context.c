@@ -10,7 +10,7 @@
 #include "kernels/softgpu/module.h"
 #include "kernels/softgpu/stream.h"
 #include "kernels/softgpu/vm.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define STACK_MAX    64
 #define API_VERSION  3020

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -13,12 +14,14 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kernels/softgpu/device.h"
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/timed.h"
-#include "mm/base.h"
-#include "mm/size.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/size.h"
 
 #define STATE_MAGIC         UINT64_C(0x325550474d4d) /* "MMGPU2" */
 #define DEFAULT_MEMORY      (UINT64_C(1) << 30)

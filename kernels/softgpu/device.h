@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 #include "kernels/timing/profile.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mm/gpu.h"
 
 #define SG_DEVICES_MAX 16

@@ -10,7 +10,7 @@
 #include "kernels/softgpu/inject.h"
 #include "kernels/softgpu/op.h"
 #include "kernels/softgpu/vm.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 enum state { FRESH, READY, FORKED, ENDED };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The names of all errors that driver 13.0 knows, and what they mean, in a line. */
 #include "kernels/softgpu/entry.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 /* A program may look each of its own up when it starts, as cuda-bindings does: none may be missing. */
 #define ERRORS(X)                                                                                  \

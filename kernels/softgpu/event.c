@@ -7,7 +7,7 @@
 #include "kernels/softgpu/event.h"
 #include "kernels/softgpu/graph.h"
 #include "kernels/softgpu/op.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mm/softgpu.h"
 
 #define FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING)

@@ -7,7 +7,8 @@
 #include "kernels/softgpu/event.h"
 #include "kernels/softgpu/graph.h"
 #include "kernels/softgpu/value.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 
 #define INSTANTIATE_FLAGS                                  \
 	(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | \

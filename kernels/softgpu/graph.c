@@ -6,7 +6,7 @@
 #include "kernels/softgpu/capture.h"
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/value.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static pthread_mutex_t mtx = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t last_id; /* guarded by mtx */

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -12,7 +13,7 @@
 #include "kernels/softgpu/host.h"
 #include "kernels/softgpu/range.h"
 #include "kernels/softgpu/timed.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define REGISTER_FLAGS \
 	(CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY)

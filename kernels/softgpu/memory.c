@@ -7,7 +7,7 @@
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/host.h"
 #include "kernels/softgpu/vm.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define PITCH_BYTES 512
 

@@ -7,13 +7,15 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/softgpu/capture.h"
 #include "kernels/softgpu/context.h"
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/module.h"
 #include "kernels/softgpu/op.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 
 #define FATBIN_MAGIC       0xba55ed50u
 #define FATBIN_WRAPPER     0x466243b1u

@@ -12,16 +12,19 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kernels/nvml.h"
 #include "kernels/softgpu/device.h"
 #include "kernels/softgpu/entry.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 
 #define SEEN_MAX       (SG_DEVICES_MAX + SG_MIG_MAX)
 #define DRIVER_VERSION "580.00.00" /* the release that brought CUDA 13.0 */

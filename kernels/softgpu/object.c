@@ -2,7 +2,7 @@
 #include <pthread.h>
 
 #include "kernels/softgpu/object.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define BUCKETS 1024
 

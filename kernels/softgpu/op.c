@@ -12,7 +12,7 @@
 #include "kernels/softgpu/pace.h"
 #include "kernels/softgpu/timed.h"
 #include "kernels/softgpu/vm.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define SPIN_LOOKS     64
 #define NAP_MIN_NS     2000

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/softgpu/pace.h"
 
+#include <unistd.h>
+
 #include "kernels/softgpu/event.h"
 #include "kernels/softgpu/fault.h"
 #include "kernels/softgpu/module.h"
@@ -8,7 +10,7 @@
 #include "kernels/softgpu/vm.h"
 #include "kernels/softgpu/written.h"
 #include "kernels/timing/cost.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static const struct mm_profile *profile_of(const struct sg_stream *s)
 {

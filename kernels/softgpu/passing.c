@@ -2,7 +2,7 @@
 /* Entry points that programs call in passing, and that mean little or nothing to this device. */
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/object.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 /* What cuCtxGetLimit() says until told otherwise: the driver's own defaults. */
 static size_t limits[CU_LIMIT_MALLOC_HEAP_SIZE + 1] = {

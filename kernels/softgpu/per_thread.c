@@ -4,7 +4,7 @@
  * the calling thread's. A call without a stream that needs one is done on that stream, and waits.
  */
 #include "kernels/softgpu/entry.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 /* X(symbol, parameters, arguments); the stream is called "stream". */
 #define ENTRIES(X, Y)                                                                             \

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kernels/softgpu/capture.h"
 #include "kernels/softgpu/fault.h"
@@ -11,7 +12,8 @@
 #include "kernels/softgpu/op.h"
 #include "kernels/softgpu/stream.h"
 #include "kernels/softgpu/timed.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 
 #define TIMER_SLACK_NS 1000UL
 #define STOP_LOOK_NS   (10 * MM_NS_PER_MS)

@@ -5,16 +5,19 @@
 #include <fcntl.h>
 #include <math.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/written.h"
 #include "kernels/timing/cost.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 
 #define TIMELINE_MAGIC UINT64_C(0x314c54474d4d) /* "MMGTL1" */
 #define DILATION_MAX   1e6

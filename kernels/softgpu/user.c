@@ -10,7 +10,7 @@
 
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/graph.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 struct sg_user {
 	struct sg_object object; /* published while count is not 0 */

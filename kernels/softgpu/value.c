@@ -5,7 +5,7 @@
 #include "kernels/softgpu/capture.h"
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/place.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 struct value {
 	CUdeviceptr va;

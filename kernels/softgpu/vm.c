@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "kernels/softgpu/context.h"
 #include "kernels/softgpu/device.h"
@@ -11,7 +12,8 @@
 #include "kernels/softgpu/range.h"
 #include "kernels/softgpu/timed.h"
 #include "kernels/softgpu/vm.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 
 struct alloc {
 	struct sg_page page;

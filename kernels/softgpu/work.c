@@ -7,7 +7,7 @@
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/op.h"
 #include "kernels/softgpu/place.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static enum sg_way way_of(enum sg_place dst, enum sg_place src)
 {

@@ -8,7 +8,7 @@
 #include "kernels/softgpu/host.h"
 #include "kernels/softgpu/timed.h"
 #include "kernels/softgpu/vm.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mm/softgpu.h"
 
 static uint64_t mix(uint64_t x)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/timing/cost.h"
 
-#include "mm/base.h"
+#include <unistd.h>
+
+#include "libclient/base/base.h"
 
 /* Arguments of launches come from tenants: a time stays far from wrapping whatever they say. */
 #define LONGEST_NS 1e15 /* eleven days */

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <unistd.h>
 
 #include "kernels/timing/profile.h"
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 struct sentence {
 	const char *path;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 void mm_ring_init(struct mm_ring *ring, mm_msg_slot *slots, uint32_t capacity,
 		  struct mm_cursor *shared_mine, const struct mm_cursor *shared_peer)

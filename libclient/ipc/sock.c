@@ -10,8 +10,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "libclient/ipc/clock.h"
-#include "mm/base.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+#include "libclient/base/base.h"
+#include "libclient/support/fault.h"
 
 #ifndef SO_PASSRIGHTS /* Linux 6.16; absent from Debian 12's headers */
 #define SO_PASSRIGHTS 83

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static struct mm_cycle_act *act_add(struct mm_cycle_acts *acts, enum mm_cycle_act_kind kind,
 				    uint32_t slot, uint32_t pos)

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 void mm_steps_init(struct mm_steps *s, bool takes_partial)
 {

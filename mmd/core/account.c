@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/core/account.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 struct mm_account *mm_account_find(struct mm_account *table, uint32_t n, uint64_t key)
 {

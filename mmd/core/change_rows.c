@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The change of a plan as a table: what may follow what. */
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/change.h"
 
 #define ANY MM_CHANGE_STATES

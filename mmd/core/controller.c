@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/change.h"
 #include "mmd/core/forecast.h"
 #include "mmd/core/lend.h"

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/book.h"
 #include "mmd/core/change.h"
 #include "mmd/core/controller.h"

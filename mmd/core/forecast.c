@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/core/forecast.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/market.h"
 
 #define SAMPLE_NS  (50 * MM_NS_PER_MS)

@@ -7,7 +7,7 @@
  */
 #include "mmd/core/health.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/book.h"
 #include "mmd/core/pages.h"
 

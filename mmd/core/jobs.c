@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/core/jobs.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 /* A job's id: slot | serial << 16, below 2^63: the shell's own jobs set the top bit. */
 #define SLOT_BITS   16

@@ -11,7 +11,7 @@
  */
 #include "mmd/core/ladder.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/book.h"
 #include "mmd/core/change.h"
 #include "mmd/core/controller.h"

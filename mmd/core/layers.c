@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/core/layers.h"
 
-#include "mm/base.h"
+#include <unistd.h>
+
+#include "libclient/base/base.h"
 
 #define KEEP_FACTOR \
 	4 /* a layer of the set in force weighs so much more in a search near the best */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define LIST_NULL ((struct mm_page_list){ .head = MM_NO_PAGE, .tail = MM_NO_PAGE })
 

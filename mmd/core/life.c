@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/change.h"
 #include "mmd/core/market.h"
 #include "mmd/core/pages.h"

@@ -9,7 +9,7 @@
  */
 #include "mmd/core/naive.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/change.h"
 #include "mmd/core/lend.h"
 #include "mmd/core/quota.h"

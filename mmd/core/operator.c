@@ -2,7 +2,7 @@
 /*
  * What the operator says, and what he is shown of accounts.
  */
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/book.h"
 #include "mmd/core/lends.h"
 #include "mmd/core/quota.h"

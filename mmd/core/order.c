@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 /* Where the run that begins at @at ends: what is in order already is not sorted again. */
 static uint32_t run_end(const struct mm_core *c, struct mm_c_tenant **item, uint32_t at, uint32_t n,

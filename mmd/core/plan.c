@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/core/plan.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 /* Wide enough for a product of a layer count and any 64-bit time. */
 __extension__ typedef unsigned __int128 u128;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/core/policy.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/home.h"
 #include "mmd/core/lend.h"
 #include "mmd/core/naive.h"

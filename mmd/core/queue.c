@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/core/queue.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 uint32_t mm_queue_room(const struct mm_queue *q)
 {

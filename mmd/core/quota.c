@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/book.h"
 #include "mmd/core/pages.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/core/rank.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/turn.h"
 #include "mmd/core/wish.h"
 

@@ -4,7 +4,7 @@
  */
 #include <errno.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/book.h"
 #include "mmd/core/change.h"
 #include "mmd/core/control.h"

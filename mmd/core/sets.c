@@ -9,7 +9,7 @@
  */
 #include "mmd/core/sets.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/book.h"
 #include "mmd/core/change.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/core/settle.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/change.h"
 #include "mmd/core/control.h"
 #include "mmd/core/controller.h"

@@ -9,6 +9,8 @@
  */
 #pragma once
 
+#include <unistd.h>
+
 #include "mmd/core/book.h"
 
 /* Pages that are on their way, as of one revision. */

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/plans.h"
 #include "mmd/core/tell.h"
 

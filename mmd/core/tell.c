@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/core/tell.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 struct mm_c_tenant *mm_c_tenant(const struct mm_core *c, uint32_t id)
 {

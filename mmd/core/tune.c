@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define VALUE_BYTES 24
 #define AT(field)                                       \

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/market.h"
 #include "mmd/core/policy.h"
 #include "mmd/core/sets.h"

@@ -4,7 +4,7 @@
  */
 #include "mmd/core/upkeep.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/health.h"
 #include "mmd/core/pages.h"
 #include "mmd/core/quota.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/core/wish.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/market.h"
 #include "mmd/core/policy.h"
 #include "mmd/core/tell.h"

@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "libclient/ipc/clock.h"
-#include "mm/base.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+#include "libclient/base/base.h"
 #include "mmd/log.h"
 
 void mm_closer_add(struct mm_closer *c, int fd)

@@ -4,13 +4,16 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
 #include "mmd/devlock.h"
 #include "mmd/kchan.h"

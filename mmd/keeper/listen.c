@@ -3,13 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "libclient/ipc/sock.h"
+#include "libclient/support/cleanup.h"
 
 #define PATH_ROOM (MM_CONFIG_PATH_BYTES + 16)
 

@@ -7,8 +7,10 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
 #include "mmd/keeper/spawn.h"
 
 #define PIPE_BYTES (1 << 18) /* some thousand lines */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libclient/support/fault.h"
 #include "mmd/load/names.h"
 
 static int by_name(const void *key, const void *element)

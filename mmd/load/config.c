@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "libclient/support/cleanup.h"
 #include "mm/abi.h"
 #include "mmd/load/text.h"
 

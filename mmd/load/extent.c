@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 bool mm_extent_next(int fd, uint64_t at, uint64_t end, struct mm_extent *ret_extent)
 {

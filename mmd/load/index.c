@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "libclient/support/cleanup.h"
 #include "mmd/load/text.h"
 
 struct check {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libclient/support/cleanup.h"
+#include "libclient/support/fault.h"
 #include "mmd/load/bundle.h"
 #include "mmd/load/names.h"
 

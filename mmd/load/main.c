@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "libclient/support/cleanup.h"
 #include "mmd/load/load.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
 #include "mmd/load/config.h"
 #include "mmd/load/extent.h"

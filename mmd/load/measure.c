@@ -4,8 +4,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "libclient/support/cleanup.h"
 #include "mmd/load/config.h"
 #include "mmd/load/index.h"
 #include "mmd/load/text.h"

@@ -10,8 +10,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "libclient/ipc/region.h"
+#include "libclient/support/fault.h"
 #include "mmd/log.h"
 
 #define THREADS_MAX 8

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static const char *const stacks[] = { "layers.", "h." };
 

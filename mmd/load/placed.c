@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define TILE 32 /* elements: a tile's lines of either side stay in the first cache */
 

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "libclient/support/fault.h"
 #include "mmd/load/extent.h"
 
 #define BUFFERS_BYTES (MM_READER_BLOCKS * MM_READER_BLOCK_BYTES)

@@ -5,10 +5,14 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 
 /* The reference implementation's own limit; it bounds what a parse may cost. */
 #define HEADER_BYTES_MAX UINT64_C(100000000)

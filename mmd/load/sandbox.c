@@ -5,10 +5,13 @@
 #include <grp.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "libclient/support/fault.h"
 
 #define NOBODY         65534
 #define HEAP_BYTES_MAX (UINT64_C(4) << 30) /* 100 MB of hostile JSON takes up to 3 GB parsed */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 /* FIPS 180-4 §4.2.2: fractional parts of the cube roots of the first 64 primes. */
 static const uint32_t k[64] = {

@@ -2,7 +2,12 @@
 #include "mmd/load/text.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "libclient/support/cleanup.h"
+#include "libclient/support/fault.h"
 
 int mm_text_read(int fd, const char *name, size_t max, char **ret_text, size_t *ret_bytes,
 		 struct mm_why *why)

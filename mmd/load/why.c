@@ -2,6 +2,7 @@
 #include "mmd/load/why.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 
 int mm_refuse(struct mm_why *why, int code, const char *format, ...)
 {

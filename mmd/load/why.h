@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 struct mm_why {
 	char text[224]; /* as struct mm_load_status and struct mm_lmsg have room */

@@ -6,14 +6,18 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <time.h>
+#include <unistd.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/log.h"
 #include "mmd/proto.h"
 #include "mmd/spool/spool.h"

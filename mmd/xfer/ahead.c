@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the link asks of the disk, and in which order. */
-#include "mm/base.h"
+#include <unistd.h>
+
+#include "libclient/base/base.h"
 #include "mmd/xfer/link.h"
 
 static bool wants(const struct mm_xtransfer *transfer)

@@ -3,11 +3,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/nvml.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/fault.h"
 #include "mmd/host.h"
 #include "mmd/log.h"
 

@@ -2,8 +2,10 @@
 #include "mmd/xfer/link.h"
 
 #include <errno.h>
+#include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/fault.h"
 
 int mm_xlink_init(struct mm_xlink *link, struct mm_xpool *pool, struct mm_xstores *stores,
 		  uint64_t chunk_bytes)

@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/fault.h"
 
 int mm_xpool_init(struct mm_xpool *pool, struct mm_xdev *dev, uint64_t page_bytes, uint32_t pages)
 {

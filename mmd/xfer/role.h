@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
+#include <unistd.h>
 
 #include "libclient/ipc/ring.h"
 #include "libclient/protocol/xplan.h"

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/xfer/role.h"
 
 int mm_xscrub_init(struct mm_xfer *x)

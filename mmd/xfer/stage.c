@@ -7,7 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/fault.h"
 #include "mmd/host.h"
 #include "mmd/log.h"
 #include "mmd/proto.h"

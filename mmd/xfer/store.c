@@ -6,8 +6,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/fault.h"
 #include "mmd/log.h"
 
 enum piece_state { PIECE_NEW, PIECE_REGISTERED, PIECE_REFUSED };

@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/fault.h"
 #include "mmd/log.h"
 
 enum part_state { PART_NEW, PART_REGISTERED, PART_REFUSED };

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <unistd.h>
 
 #include "libclient/ipc/region.h"
 #include "libclient/protocol/xplan.h"

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include "libclient/ipc/clock.h"
-#include "mm/base.h"
+#include "libclient/support/clock.h"
+#include "libclient/base/base.h"
+#include "libclient/support/fault.h"
 #include "mmd/log.h"
 
 /* ---- gates and cursors ---- */

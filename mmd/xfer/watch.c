@@ -10,8 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "libclient/ipc/clock.h"
-#include "mm/base.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+#include "libclient/base/base.h"
 #include "mmd/log.h"
 
 #define WAIT_MS       100

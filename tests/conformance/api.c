@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looking entry points up, contexts, errors: what a program meets before it does any work. */
+#include "libclient/support/cleanup.h"
 #include "tests/conformance/conf.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -7,10 +7,13 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include "libclient/support/cleanup.h"
 #include "tests/conformance/run.h"
 
 #define HARDWARE_BULK ((size_t)1 << 30)

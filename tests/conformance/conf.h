@@ -23,10 +23,11 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mm/gpu.h"
 
 struct conf_role {

@@ -7,6 +7,7 @@
 #include "tests/conformance/conf.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #define gpu (&conf.gpu)

@@ -4,10 +4,12 @@
  * in a product of a fixed shape a row comes out with the same bits wherever it stands, whatever stands
  * beside it. Asked of cuBLAS itself, at the shapes of real models; of the software one at small shapes.
  */
+#include "libclient/support/cleanup.h"
 #include "tests/conformance/conf.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "kernels/blas/backend.h"

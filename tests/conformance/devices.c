@@ -4,6 +4,7 @@
 
 #include <cmocka.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define gpu (&conf.gpu)

@@ -20,7 +20,9 @@
 #include <cmocka.h>
 
 #include "libclient/ipc/sock.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/fault.h"
 #include "tests/unit/client/peer.h"
 
 #ifndef MM_FAULT_INJECTION

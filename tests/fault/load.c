@@ -18,9 +18,10 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/fault.h"
 #include "mmd/load/load.h"
 #include "mmd/log.h"
 #include "tests/unit/load/model.h"

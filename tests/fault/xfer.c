@@ -15,7 +15,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/fault.h"
 #include "mmd/log.h"
 #include "mmd/xfer/xfer.h"
 #include "tests/unit/xfer/core.h"

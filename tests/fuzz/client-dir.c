@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store's directory as the tenant checks it: every tensor lies in its group and can be found. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "libclient/dir.h"
 #include "tests/fuzz/input.h"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first message of a tenant: what is accepted can be logged, what is refused has a reason. */
+#include <string.h>
+
 #include "mmd/check.h"
 #include "tests/fuzz/input.h"
 

@@ -9,11 +9,13 @@
 #pragma once
 
 #undef NDEBUG
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A llama2.c checkpoint: every row of one that is taken lies inside the file. */
+#include <stdlib.h>
+
 #include "tests/fuzz/input.h"
 #include "tools/mkmodel/sources.h"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config.json as load reads it: layers that can be served, or a printable sentence. */
+#include <string.h>
+
 #include "mm/abi.h"
 #include "mmd/load/config.h"
 #include "tests/fuzz/input.h"

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Packing lists over a small model: whatever is accepted leaves every tensor a place of its own. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/support/cleanup.h"
 #include "mmd/load/layout.h"
 #include "tests/fuzz/input.h"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests in a ring: what is accepted has a known opcode and nothing in what must be 0. */
+#include <string.h>
+
 #include "mmd/check.h"
 #include "tests/fuzz/input.h"
 

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A line of the admin socket: the answer, if any, is one line of JSON-RPC that a client can read. */
 #include "mmd/rpc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
 #include "tests/fuzz/input.h"
 
 static json_t *echo(void *context, const json_t *params, struct mm_rpc_error *error)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The safetensors header parser: whatever it accepts must be in bounds, tiled and sorted. */
 #include "mmd/load/safetensors.h"
+
+#include <string.h>
+
 #include "tests/fuzz/input.h"
 
 /* Input: 2 bytes = bytes of data behind the header, then the header. */

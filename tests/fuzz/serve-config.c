@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config.json as mmserve reads it: a shape that its kernels can compute. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "kernels/args.h"
 #include "tests/fuzz/input.h"

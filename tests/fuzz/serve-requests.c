@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What mmserve is to serve: requests in order whose ids are in the vocabulary. */
 #include <math.h>
+#include <string.h>
 
 #include "tests/fuzz/input.h"
 #include "tools/mmserve/config.h"

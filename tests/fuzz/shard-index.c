@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An index of shards as load checks it: what it accepts names each tensor where it is. */
+#include <string.h>
+
 #include "mmd/load/index.h"
 #include "tests/fuzz/input.h"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An index of shards as libclient follows it: no name that it yields leads out of the folder. */
+#include <string.h>
+
 #include "libclient/index.h"
 #include "tests/fuzz/input.h"
 

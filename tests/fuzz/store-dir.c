@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store's directory as core checks it: whatever it accepts can be copied to pages group by group. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "mmd/store.h"
 #include "tests/fuzz/input.h"
 

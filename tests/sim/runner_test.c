@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tests/sim/runner.h"
 
 #define FIRST 100

@@ -14,7 +14,7 @@
 
 #include "libclient/protocol/cycle.h"
 #include "libclient/protocol/steps.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/core.h"
 
 #define W_PROCS    8

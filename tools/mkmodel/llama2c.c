@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "libclient/support/cleanup.h"
 #include "tools/mkmodel/sources.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define HEADER_BYTES 28u
 

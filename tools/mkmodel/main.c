@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mkmodel/options.h"
 #include "tools/mkmodel/shapes.h"
 #include "tools/mkmodel/sources.h"

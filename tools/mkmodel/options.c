@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static const char help[] =
 	"Usage: mkmodel llama2c CHECKPOINT OUT_DIR [--dtype TYPE] [--shards N]\n"

@@ -5,11 +5,14 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/args.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 
 #define THREADS_MAX 64
 #define JOB_BYTES   (UINT64_C(4) << 20) /* about so much is written at once; at least a row */

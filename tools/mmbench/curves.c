@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "tools/mmbench/evaluate.h"
 #include "tools/percentile.h"
 

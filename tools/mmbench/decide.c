@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/core.h"
 #include "tools/mmbench/decide_load.h"
 #include "tools/shapes.h"

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "libclient/protocol/xplan.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/core.h"
 #include "tools/workload/random.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmbench/evaluate.h"
 #include "tools/workload/stats.h"
 

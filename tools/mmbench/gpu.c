@@ -6,6 +6,8 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -13,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "libclient/support/cleanup.h"
 #include "tools/mmbench/device.h"
 #include "tools/mmbench/dirs.h"
 #include "tools/mmbench/gpu_device.h"

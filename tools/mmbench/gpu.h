@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmbench/series.h"
 #include "tools/mmserve/config.h"
 

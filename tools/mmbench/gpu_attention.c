@@ -10,9 +10,11 @@
  */
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "kernels/args.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "tools/mmbench/gpu_engine.h"
 #include "tools/mmbench/gpu_parts.h"
 

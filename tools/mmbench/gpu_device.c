@@ -2,10 +2,14 @@
 #include "tools/mmbench/gpu_device.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "mmd/host.h"
 #include "tools/mmbench/procs.h"
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "kernels/args.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmserve/module.h"
 
 #define WARMUP_STEPS 3u /* until the slots' order is that of a running cycle */

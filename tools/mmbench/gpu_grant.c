@@ -10,8 +10,10 @@
  *            driver's calls is the way through the rings and the sockets, and waking up.
  */
 #include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmbench/gpu_lender.h"
 #include "tools/mmbench/gpu_parts.h"
 #include "tools/mmbench/gpu_tenant.h"

@@ -11,9 +11,10 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "kernels/args.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmbench/gpu_engine.h"
 #include "tools/mmbench/gpu_parts.h"
 

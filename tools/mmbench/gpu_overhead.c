@@ -8,9 +8,10 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmbench/footprint.h"
 #include "tools/mmbench/gpu_engine.h"
 #include "tools/mmbench/gpu_parts.h"

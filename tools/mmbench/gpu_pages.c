@@ -6,9 +6,11 @@
  *            added to another) and at random (rows gathered), against the same in memory of cuMemAlloc().
  */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "kernels/args.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "tools/mmbench/gpu_engine.h"
 #include "tools/mmbench/gpu_parts.h"
 

@@ -3,7 +3,7 @@
  * scrub - how fast pages are cleaned, as mmd's xfer does it: a fill for pages that lie side by side, or for
  *         each where they do not, and an event for a batch
  */
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/xfer/role.h"
 #include "tools/mmbench/gpu_device.h"
 #include "tools/mmbench/gpu_parts.h"

@@ -8,7 +8,7 @@
  */
 #include <errno.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmbench/gpu_engine.h"
 #include "tools/mmbench/gpu_parts.h"
 

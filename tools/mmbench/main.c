@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmbench/decide.h"
 #include "tools/mmbench/evaluate.h"
 #include "tools/mmbench/gpu.h"

@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
-#include "mm/size.h"
+#include "libclient/base/base.h"
+#include "libclient/support/driver.h"
+#include "libclient/support/size.h"
 #include "tools/mmbench/device.h"
 #include "tools/mmbench/words.h"
 

@@ -4,9 +4,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <sys/utsname.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmbench/device.h"
 #include "tools/mmbench/verdict.h"
 

@@ -2,12 +2,15 @@
 #include "tools/mmbench/rpc.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 
 #define TIMEOUT_S       180 /* mmd answers when its pages are made; generous: a slow host */
 #define REPLY_BYTES_MAX (1 << 20)

@@ -8,11 +8,14 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "libclient/ipc/reach.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "tools/mmbench/device.h"
 #include "tools/mmbench/procs.h"
 #include "tools/mmbench/rpc.h"

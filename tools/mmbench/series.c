@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "tools/percentile.h"
 
 void mm_series_add(struct mm_series *s, double value)

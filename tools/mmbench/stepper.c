@@ -3,9 +3,12 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "tools/mmbench/procs.h"
 
 #define BLOCK_TOKENS 16u

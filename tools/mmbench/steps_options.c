@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <getopt.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
-#include "mm/size.h"
+#include "libclient/base/base.h"
+#include "libclient/support/size.h"
 #include "tools/mmbench/steps.h"
 #include "tools/mmbench/words.h"
 #include "tools/shapes.h"

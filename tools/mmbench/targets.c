@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What must be reached, computed from the runs. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmbench/evaluate.h"
 #include "tools/workload/stats.h"
 

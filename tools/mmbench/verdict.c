@@ -3,9 +3,10 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmbench/device.h"
 
 /* Two runs of the same on a machine that is doing something else differ by less than this, mostly. */

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 /**
  * mm_words_wrong() - says in one line what is wrong, and where there is help

@@ -3,12 +3,15 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
 
 #include "libclient/ipc/reach.h"
+#include "libclient/support/cleanup.h"
 #include "tools/mmctl/ctl.h"
 
 #define TIMEOUT_NS  (30 * MM_NS_PER_S)

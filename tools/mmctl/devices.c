@@ -6,11 +6,13 @@
  * it uses and which devices it has; that another one has a device shows the lock that its xfer holds.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/nvml.h"
-#include "mm/size.h"
+#include "libclient/support/driver.h"
+#include "libclient/support/size.h"
 #include "tools/mmctl/ctl.h"
 
 #define DEVICES_MAX 128

@@ -7,9 +7,10 @@
  *          the tenant and one that mmd keeps, and on the software GPU one mapping.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "mm/size.h"
+#include "libclient/support/size.h"
 #include "mmd/load/measure.h"
 #include "tools/mmctl/ctl.h"
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "mm/size.h"
+#include "libclient/support/size.h"
 #include "tools/mmctl/ctl.h"
 
 enum type { TYPE_SIZE, TYPE_NUMBER, TYPE_TIMEOUT };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <stdio.h>
 
-#include "mm/size.h"
+#include "libclient/support/size.h"
 #include "tools/mmctl/ctl.h"
 
 static void print_pool(const json_t *result)

@@ -10,10 +10,13 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
 #include "libclient/ipc/reach.h"
 #include "tools/mmctl/ctl.h"
 

@@ -3,9 +3,10 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/load/names.h"
 #include "tools/mmserve/config.h"
 #include "tools/mmserve/model.h"

@@ -2,9 +2,10 @@
 #include "tools/mmserve/forward.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmserve/pass.h"
 #include "tools/mmserve/rope.h"
 

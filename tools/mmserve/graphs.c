@@ -2,9 +2,10 @@
 #include "tools/mmserve/graphs.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 bool mm_graphs_possible(const struct mm_gpu_api *gpu)
 {

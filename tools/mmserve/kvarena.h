@@ -21,7 +21,7 @@
 #include <stdlib.h>
 
 #include "kernels/args.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mm/gpu.h"
 
 #define MM_KV_CHUNK_BLOCKS_MAX 64u

@@ -2,8 +2,9 @@
 #include "tools/mmserve/kvblocks.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define WORD_BITS 64u
 

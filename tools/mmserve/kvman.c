@@ -2,8 +2,9 @@
 #include "tools/mmserve/kvman.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 uint32_t mm_kvman_size_arena(const struct mm_kvman_arena *a, struct mm_sched_config *c)
 {

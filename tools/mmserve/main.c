@@ -2,9 +2,12 @@
 /* mmserve: the reference tenant. Wiring only. */
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmserve/check.h"
 #include "tools/mmserve/config.h"
 #include "tools/mmserve/engine.h"

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <unistd.h>
 
 #include "mm/client.h"
 #include "mm/gpu.h"

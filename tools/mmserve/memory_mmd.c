@@ -2,9 +2,11 @@
 #include "tools/mmserve/memory.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmserve/config.h"
 #include "tools/mmserve/plain_model.h"
 

@@ -2,10 +2,12 @@
 #include "tools/mmserve/model.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/host/checksum.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 struct binder {
 	struct mm_memory *memory;

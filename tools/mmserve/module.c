@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmserve/config.h"
 
 struct module {

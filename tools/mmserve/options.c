@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "libclient/support/driver.h"
 #include "mm/abi.h"
-#include "mm/base.h"
-#include "mm/size.h"
+#include "libclient/base/base.h"
+#include "libclient/support/size.h"
 #include "tools/mmserve/engine.h"
 #include "tools/mmserve/kvarena.h"
 #include "tools/mmserve/module.h"

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static const enum mm_weight rules[MM_PACKS_MAX][MM_PACK_WIDEST] = {
 	{ MM_W_Q, MM_W_K, MM_W_V },

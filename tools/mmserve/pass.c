@@ -2,6 +2,7 @@
 #include "tools/mmserve/pass.h"
 
 #include <math.h>
+#include <unistd.h>
 
 #include "kernels/blas/backend.h"
 

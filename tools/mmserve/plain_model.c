@@ -5,11 +5,14 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "libclient/index.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "mmd/load/config.h"
 #include "mmd/load/index.h"
 #include "tools/mmserve/config.h"

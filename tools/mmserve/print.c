@@ -3,10 +3,11 @@
 
 #include <inttypes.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "mm/base.h"
-#include "mm/size.h"
+#include "libclient/base/base.h"
+#include "libclient/support/size.h"
 
 #define LABEL "  %-20s "
 

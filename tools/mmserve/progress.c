@@ -10,8 +10,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "libclient/ipc/clock.h"
-#include "mm/base.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+#include "libclient/base/base.h"
 
 #define EVERY_MS   200
 #define LINE_BYTES 256

@@ -4,9 +4,12 @@
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "tools/mmserve/config.h"
 
 #define TOKENS_MAX  (1u << 24) /* of one prompt or output: keeps sums far from wrapping */

@@ -2,9 +2,12 @@
 #include "tools/mmserve/sched.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 
 uint32_t mm_sched_blocks(const struct mm_sched *s, uint32_t tokens)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/mmserve/stamps.h"
 
-#include "libclient/ipc/clock.h"
-#include "mm/base.h"
+#include "libclient/support/clock.h"
+#include "libclient/base/base.h"
 
 #define ANCHOR_TRIES 16 /* the host may be interrupted between two looks at its clock */
 

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mm/gpu.h"
 
 struct mm_stamps {

@@ -3,10 +3,11 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "libclient/ipc/clock.h"
-#include "mm/base.h"
+#include "libclient/support/clock.h"
+#include "libclient/base/base.h"
 
 #define AUTO_SHARES 2u   /* of the static share: room for so many times what can run */
 #define POLL_MS     1000 /* at most, between two looks at signals */

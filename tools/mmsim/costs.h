@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define MS_US UINT64_C(1000)
 

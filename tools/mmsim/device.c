@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmsim/costs.h"
 #include "tools/mmsim/sim.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's loop, as in tools/mmserve/engine.c: arrivals, events, KV, turns, a step, and again. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmsim/costs.h"
 #include "tools/mmsim/sim.h"
 

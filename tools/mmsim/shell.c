@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mmd's shell: performs the core's actions, hears the tenants, looks at their statistics. */
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmsim/costs.h"
 #include "tools/mmsim/sim.h"
 

@@ -18,6 +18,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "kernels/timing/profile.h"
 #include "libclient/protocol/cycle.h"
@@ -25,7 +27,7 @@
 #include "mm/client.h"
 #include "mmd/core/core.h"
 #include "mmd/proto.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmserve/kvarena.h"
 #include "tools/mmserve/kvman.h"
 #include "tools/mmserve/sched.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A step on the device: its layers, and the gates of those that cycle (libclient/step.c, protocol.md). */
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmsim/costs.h"
 #include "tools/mmsim/sim.h"
 

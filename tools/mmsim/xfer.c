@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmsim/costs.h"
 #include "tools/mmsim/sim.h"
 

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/stepcost.h"
 
 static uint64_t step_ns(const struct mm_step_model *model, uint32_t layers, uint32_t first,

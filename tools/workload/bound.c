@@ -2,8 +2,9 @@
 #include "tools/workload/bound.h"
 
 #include <math.h>
+#include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 /*
  * Why it is a bound. Fix any schedule that serves the requests R, and let it end at T.

@@ -4,9 +4,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/workload/random.h"
 
 /* Synthetic arrivals: gaps of a gamma distribution with this coefficient of variation: bursts. */

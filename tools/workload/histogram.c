@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 void mm_histogram_merge(struct mm_histogram *into, const struct mm_histogram *h)
 {

@@ -9,8 +9,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "mm/base.h"
-#include "mm/size.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/size.h"
 #include "mmd/core/tune.h"
 
 #define SHARE_ALL_PERMILLE 900 /* of --shapes without shares, together: as vLLM's default */

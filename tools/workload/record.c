@@ -2,9 +2,11 @@
 #include "tools/workload/record.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "tools/percentile.h"
 
 /* A turn, for goodput under `drain`: where there is no quantum that says how long one is. */

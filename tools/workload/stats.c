@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 /* The continued fraction of the incomplete beta function (Lentz). */
 static double beta_fraction(double x, double a, double b)

@@ -4,9 +4,12 @@
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "tools/workload/random.h"
 
 enum column { COL_ARRIVAL, COL_PROMPT, COL_OUTPUT, COL_TENANT, COL_COUNT };

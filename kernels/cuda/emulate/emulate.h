@@ -23,7 +23,7 @@
 #pragma once
 
 #include "kernels/host/kernel.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define MM_EMULATE_FORWARD 0u
 #define MM_EMULATE_REVERSE 1u

@@ -5,6 +5,7 @@
  * nothing of this project.
  */
 #include <cuda.h>
+#include <unistd.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "kernels/blas/cublas.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 /* Opens with another library, or other options, and expects a refusal that says @what. */
 static void refused(const char *library, const struct mm_gemm_opts *opts, int want,

@@ -2,7 +2,7 @@
 /* What MM_CUBLAS_LIB may be pointed at by mistake: a cuBLAS of version 11. */
 #include "kernels/blas/cublas.h"
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define DECLARE(result, name, params) MM_EXPORT result name params;
 MM_CUBLAS_ENTRIES(DECLARE)

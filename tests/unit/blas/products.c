@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static const enum mm_dtype dtypes[] = { MM_DTYPE_F32, MM_DTYPE_F16, MM_DTYPE_BF16 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "kernels/host/narrow.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 struct rig rig;
 

@@ -6,10 +6,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "peer.h"
 
 static void is_refused(struct peer *p)

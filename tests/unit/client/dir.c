@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "libclient/dir.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define GROUPS  3
 #define TENSORS 4

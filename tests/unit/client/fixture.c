@@ -9,9 +9,11 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <cmocka.h>
+#include <stdlib.h>
+#include <unistd.h>
 
-#include "libclient/ipc/clock.h"
-#include "mm/base.h"
+#include "libclient/support/clock.h"
+#include "libclient/base/base.h"
 
 /* ---- calls that block ---- */
 

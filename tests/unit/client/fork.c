@@ -19,7 +19,7 @@
 
 #include "fixture.h"
 #include "libclient/internal.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static int is_refused(struct fixture *f)
 {

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define SAMPLES_FIRST 16 /* libclient/times.c */
 #define SAMPLE_EACH   8

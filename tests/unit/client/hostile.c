@@ -14,7 +14,7 @@
 
 #include "fixture.h"
 #include "libclient/ipc/sock.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static void event(struct fixture *f, struct mm_msg msg)
 {

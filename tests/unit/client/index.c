@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "libclient/index.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define MAP(...) "{\"weight_map\":{" __VA_ARGS__ "}}"
 

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 /* Two ranges, a chunk is two pages in each: four table entries per chunk. */
 static struct mm_kv *open_arena(struct fixture *f, uint32_t chunks_max)

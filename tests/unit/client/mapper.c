@@ -7,9 +7,10 @@
 #include <stddef.h>
 #include <string.h>
 #include <cmocka.h>
+#include <unistd.h>
 
 #include "libclient/mapper.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "peer.h"
 
 static struct peer *peer;

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static CUdeviceptr layer_va(struct fixture *f, uint32_t layer)
 {

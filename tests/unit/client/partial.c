@@ -5,13 +5,14 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <cmocka.h>
 
 #include "fixture.h"
 #include "libclient/internal.h"
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
 
 /* The driver's unmapping, held up for as long as a test likes; its mapping, made to fail. */
 static struct {

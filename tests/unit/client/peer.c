@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -18,9 +19,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define PATIENCE_NS (180 * MM_NS_PER_S)
 

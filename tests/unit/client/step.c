@@ -14,9 +14,9 @@
 
 #include "fixture.h"
 #include "libclient/internal.h"
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define STREAMS 17 /* one more than a step may have */
 

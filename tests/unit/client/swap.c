@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define CHUNK (2 * PEER_PAGE_BYTES)
 #define SPACE (8 * PEER_PAGE_BYTES)

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "fixture.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static void join(struct fixture *f, enum mm_turn_mode mode)
 {

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "mmd/core/change.h"
 
 #define BEGIN "<!-- core-change-rows: begin -->\n"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory errors of the device: what was in use is not used again, and comes back as other memory. */
 #undef NDEBUG
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tests/unit/core/story.h"
 
 #define PAGES 60

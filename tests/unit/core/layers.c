@@ -5,8 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/layers.h"
 
 static uint64_t seed;

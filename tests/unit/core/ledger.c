@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/account.h"
 #include "mmd/core/ledger.h"
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/plan.h"
 
 #define N_BRUTE 12

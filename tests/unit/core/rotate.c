@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tenants in turns: the layers of who computes are there, in place of the others'. */
 #undef NDEBUG
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tests/unit/core/story.h"
 
 #define LAYERS      10

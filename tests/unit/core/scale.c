@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <errno.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/core/core.h"
 
 #define PAGES    2048

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <string.h>
 
 #include "kernels/cuda/emulate/emulate.h"
 #include "tests/unit/cuda/kernels_of_test.h"

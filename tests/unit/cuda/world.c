@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "kernels/host/kernel.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tests/unit/cuda/world.h"
 
 #include <dlfcn.h>

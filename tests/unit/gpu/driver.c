@@ -4,12 +4,13 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mm/gpu.h"
 
 static const char *const variables[] = { "FAKE_VERSION", "FAKE_VERSION_RESULT", "FAKE_LACKS",

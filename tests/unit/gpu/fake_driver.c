@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mm/gpu.h"
 
 #define EXPORT __attribute__((visibility("default")))

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +12,7 @@
 #include <cmocka.h>
 
 #include "kernels/nvml.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define GPU_0 "GPU-00112233-4455-6677-8899-aabbccddee00"
 #define GPU_1 "GPU-00112233-4455-6677-8899-aabbccddee01"

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define gpu (&conf.gpu)

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "libclient/ipc/region.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define SIZE 8192
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "libclient/ipc/ring.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define SLOTS 8
 

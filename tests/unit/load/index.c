@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/load/index.h"
 
 #define NAME     "model.safetensors.index.json"

@@ -4,12 +4,13 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/load/measure.h"
 
 /* A layer: 24 x 100 x 2 = 4800 B and, from 4864 on, 2000 B = 6864 B; elsewhere 400 B, 200 B, 2 x 100 B. */

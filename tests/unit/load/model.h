@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "libclient/ipc/region.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/proto.h"
 
 #define WAIT_S 180 /* generous: sanitizers on a busy machine */

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libclient/ipc/sock.h"

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/check.h"
 
 #define GROWN 16

@@ -4,12 +4,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <errno.h>
 #include <string.h>
 
-#include "mm/size.h"
+#include "libclient/support/size.h"
 #include "mmd/config.h"
 #include "mmd/host.h"
 

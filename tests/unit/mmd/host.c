@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <fcntl.h>
@@ -13,7 +15,7 @@
 #include <sys/stat.h>
 
 #include "libclient/ipc/region.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/host.h"
 
 #define HUGE  (UINT64_C(2) << 20)

@@ -6,11 +6,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
 #include "libclient/protocol/cycle.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #define EMPTY ((uint32_t)MM_GATE_EMPTY)
 #define READY ((uint32_t)MM_GATE_READY)

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "libclient/protocol/steps.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 /* The plan in force is of epoch 4, the next one of epoch 5. */
 #define EPOCH 4

@@ -15,8 +15,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "libclient/ipc/clock.h"
-#include "mm/base.h"
+#include "libclient/support/clock.h"
+#include "libclient/base/base.h"
 #include "tests/unit/serve/rig.h"
 
 #define REQUESTS 24u

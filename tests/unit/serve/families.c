@@ -9,12 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdlib.h>
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tests/unit/serve/reference.h"
 #include "tests/unit/serve/rig.h"
 #include "tools/mmserve/packs.h"

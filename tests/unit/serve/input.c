@@ -6,12 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
 #include "tools/percentile.h"
 #include "tools/mmserve/config.h"
 #include "tools/mmserve/kvarena.h"

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdlib.h>
 
 #include "kernels/host/checksum.h"
 #include "kernels/host/exp.h"
@@ -16,7 +17,7 @@
 #include "kernels/host/narrow.h"
 #include "kernels/host/rows.h"
 #include "kernels/host/sincos.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 #include <math.h>
 #include <string.h>

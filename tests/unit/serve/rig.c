@@ -5,6 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,8 +15,9 @@
 #include <sys/eventfd.h>
 
 #include "kernels/host/checksum.h"
-#include "libclient/ipc/clock.h"
-#include "mm/base.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+#include "libclient/base/base.h"
 #include "tests/unit/serve/rig.h"
 #include "tools/mmserve/packs.h"
 

@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmserve/sched.h"
 
 static const struct mm_sched_config small = {

@@ -9,8 +9,8 @@
 
 #include <math.h>
 
-#include "libclient/ipc/clock.h"
-#include "mm/base.h"
+#include "libclient/support/clock.h"
+#include "libclient/base/base.h"
 #include "tools/mmserve/stamps.h"
 
 /* ---- a device whose clock we set ---- */

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/stepcost.h"
 
 static const struct mm_profile device = {

@@ -5,13 +5,15 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "kernels/timing/profile.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static char err[MM_PROFILE_ERROR_BYTES];
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmbench/decide_load.h"
 
 static struct mm_decide_opts opts(uint32_t tenants, enum mm_policy policy)

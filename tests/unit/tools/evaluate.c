@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmbench/evaluate.h"
 #include "tools/mmbench/jobs.h"
 #include "tools/mmbench/procs.h"

@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mmd/load/safetensors.h"
 #include "tools/mkmodel/options.h"
 #include "tools/mkmodel/shapes.h"

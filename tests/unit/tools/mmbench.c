@@ -5,11 +5,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/percentile.h"
 #include "tools/mmbench/results.h"
 #include "tools/workload/trace.h"

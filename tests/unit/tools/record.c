@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/percentile.h"
 #include "tools/workload/random.h"
 #include "tools/workload/report.h"

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -13,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmbench/rpc.h"
 
 static const char answer[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"there\":true}}\n";

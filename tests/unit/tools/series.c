@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "tools/mmbench/series.h"
 
 static struct mm_series make(const double *values, uint32_t n)

@@ -23,7 +23,7 @@
 #include "libclient/ipc/region.h"
 #include "libclient/ipc/ring.h"
 #include "libclient/protocol/xplan.h"
-#include "mm/base.h"
+#include "libclient/base/base.h"
 #include "mm/gpu.h"
 #include "mmd/proto.h"
 

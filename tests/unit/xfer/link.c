@@ -6,8 +6,9 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
 #include "mmd/xfer/link.h"
 #include "mmd/xfer/tenant.h"
 #include "tests/unit/xfer/core.h"

@@ -2,9 +2,11 @@
 /* From plan to plan while a tenant goes on: what stays is left alone, what moves waits until it is mapped. */
 #undef NDEBUG
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
 #include "tests/unit/xfer/core.h"
 
 #define LAYERS      6

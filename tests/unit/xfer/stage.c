@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <seccomp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
 #include "mmd/xfer/link.h"
 #include "tests/unit/xfer/core.h"
 

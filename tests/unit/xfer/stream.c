@@ -4,9 +4,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "libclient/ipc/clock.h"
+#include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
 #include "tests/unit/xfer/core.h"
 

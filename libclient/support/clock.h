@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "mm/base.h"
+#include "libclient/base/base.h"
 
 static inline struct timespec mm_timespec(uint64_t ns)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fault - the n-th fault point of this process fails (base.h, tests/fault)
+ * fault - the n-th fault point of this process fails (fault.h, tests/fault)
  *
  * Points are hit by several threads, so the count is atomic; arming is for single-threaded moments.
  */
-#include "mm/base.h"
+#include "libclient/support/fault.h"
 
 #ifdef MM_FAULT_INJECTION
 

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * base - the few helpers that every part of the tree shares
+ *
+ * Concept:   asserts that stay on in production, arithmetic that cannot wrap, what the compiler offers
+ *            under names of ours. It is freestanding: core and the protocol's machines include it, and
+ *            must not see files, processes or a heap by it. Nothing here knows what a page or a tenant is.
+ * Threading: everything is safe from any thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define mm_cleanup(fn)   __attribute__((cleanup(fn)))
+#define MM_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define MM_MIN(a, b)     ((a) < (b) ? (a) : (b))
+#define MM_MAX(a, b)     ((a) > (b) ? (a) : (b))
+#define MM_EXPORT        __attribute__((visibility("default")))
+#define MM_PRINTF(f, a)  __attribute__((format(printf, f, a)))
+#define MM_NS_PER_S      UINT64_C(1000000000)
+#define MM_NS_PER_MS     UINT64_C(1000000)
+
+/*
+ * Outcomes of a call, as opposed to our own failures (negative errno). A positive outcome is handled
+ * by the caller and never passed up (CONTRIBUTING.md, "Errors").
+ */
+enum mm_outcome { MM_E_EMPTY = 1, MM_E_FULL, MM_E_PROTOCOL, MM_E_QUOTA, MM_E_STALE, MM_E_RANGE };
+
+/**
+ * mm_panic() - print which assertion failed, and abort
+ * @expr: the condition that does not hold
+ */
+_Noreturn void mm_panic(const char *expr, const char *file, int line);
+
+/* An assert may depend only on bytes we wrote; it stays on in production. */
+#define mm_assert(e) ((e) ? (void)0 : mm_panic(#e, __FILE__, __LINE__))
+
+/* Rounds up to a multiple of @unit, which need not be a power of two; 0 when that would wrap. */
+static inline uint64_t mm_round_up(uint64_t value, uint64_t unit)
+{
+	uint64_t rest = value % unit;
+
+	if (!rest)
+		return value;
+	return value > UINT64_MAX - (unit - rest) ? 0 : value + (unit - rest);
+}
+
+static inline uint64_t mm_div_up(uint64_t value, uint64_t unit)
+{
+	return value / unit + (value % unit != 0);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cleanup - what leaves a scope gives back what it holds: for mm_cleanup() of base.h
+ *
+ * Threading: any.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Closes @fd unless it is negative, and leaves -1. errno may change. */
+static inline void mm_close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* Frees the pointer that @p points to, of any type, and leaves NULL. */
+static inline void mm_free_ptr(void *p)
+{
+	free(*(void **)p);
+	*(void **)p = NULL;
+}
