@@ -24,6 +24,8 @@
 #define MM_DEVICES_MAX     8  /* that one mmd manages */
 #define MM_UUID_WORD_BYTES 48 /* "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", or the beginning */
 #define MM_TENANTS_MAX     64 /* of a device, in mmd; the core holds more */
+#define MM_HELLOS_MAX      32 /* connections that have not been welcomed yet */
+#define MM_SESSIONS_MAX    (MM_DEVICES_MAX * MM_TENANTS_MAX + MM_HELLOS_MAX)
 
 #define MM_CHUNK_BYTES_DEFAULT (UINT64_C(16) << 20) /* of a streaming copy */
 

@@ -28,10 +28,8 @@
 #include "mmd/outbox.h"
 #include "mmd/proto.h"
 
-#define MM_HELLOS_MAX     32
 #define MM_HELLOS_UID_MAX 24 /* of one user: silence of one does not shut the door to all */
 #define MM_HELLO_NS       (5 * MM_NS_PER_S)
-#define MM_SESSIONS_MAX   (MM_DEVICES_MAX * MM_TENANTS_MAX + MM_HELLOS_MAX)
 #define MM_SAMPLE_NS      (15 * MM_NS_PER_MS) /* how often statistics are looked at */
 
 struct mm_pool;

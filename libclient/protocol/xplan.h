@@ -39,6 +39,12 @@ enum mm_xop { /* arg[] in order */
 #define MM_SWAP_PART_BYTES (UINT64_C(128) << 20)
 #define MM_SWAP_JOB_BYTES  (UINT64_C(4) << 20) /* at most */
 
+/*
+ * The most that xfer scrubs as one batch, unless a page is larger: it takes a large GPU some ten
+ * microseconds, so that a copy behind it does not wait for long.
+ */
+#define MM_XSCRUB_BYTES (UINT64_C(128) << 20)
+
 struct mm_xq_region {          /* one memfd per writer: core's carries jobs, xfer's completions */
 	struct mm_cursor tail; /* of the slots below: what the writer has produced */
 	struct mm_cursor head; /* of the other region's slots: what the writer has consumed */

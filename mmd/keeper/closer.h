@@ -22,7 +22,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "mmd/session.h"
+#include "libclient/base/base.h"
+#include "mmd/proto.h"
 
 #define MM_CLOSER_CHILDREN 32
 #define MM_CLOSER_SLOW_NS  (100 * MM_NS_PER_MS)

@@ -29,9 +29,6 @@
 #define MM_XJOBS_MAX  1024
 #define MM_XSCRUB_MAX 64 /* batches of scrubs on the device at once */
 
-/* Of a batch, unless a page is larger: some ten microseconds of a large GPU, so that nobody waits long for one. */
-#define MM_XSCRUB_BYTES (UINT64_C(128) << 20)
-
 enum mm_xjob_state {
 	MM_XJOB_NEW,     /* not begun, or to be tried again */
 	MM_XJOB_RUNNING, /* the device works on it, or a tenant's copies are landing */

@@ -4,7 +4,7 @@
  *         each where they do not, and an event for a batch
  */
 #include "libclient/base/base.h"
-#include "mmd/xfer/role.h"
+#include "libclient/protocol/xplan.h"
 #include "tools/mmbench/gpu_device.h"
 #include "tools/mmbench/gpu_parts.h"
 
