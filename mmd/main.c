@@ -7,11 +7,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "mmd/config.h"
+#include "mmd/config/config.h"
 #include "mmd/keeper/keeper.h"
 #include "mmd/keeper/relay.h"
 #include "mmd/load/load.h"
-#include "mmd/shell.h"
+#include "mmd/shell/shell.h"
 #include "mmd/spool/spool.h"
 #include "mmd/xfer/xfer.h"
 

@@ -7,7 +7,7 @@
  *             fixed ABI version. They come from libcuda.so.1 or from libmm-softgpu.so, the software
  *             GPU: the same code runs on both.
  * Types:      the subset of cuda.h that the table needs, declared here, so that no CUDA toolkit is
- *             needed. Where one is found, kernels/gpu_check.c checks every value, layout and
+ *             needed. Where one is found, kernels/softgpu/gpu_check.c checks every value, layout and
  *             signature against it. A file that needs both includes cuda.h first; where
  *             cuda_runtime_api.h stands does not matter.
  * Ownership:  mm_gpu_open() fills the caller's table; mm_gpu_close() clears it. Neither starts the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blas backend - who computes the matrix products of kernels/gemm.h
+ * blas backend - who computes the matrix products of kernels/args/gemm.h
  *
  * Concept:    a struct mm_gemm stands for one of two. *kernel* launches the module's mm_gemm: what
  *             the software GPU does, the same bits for every batch on every machine. *cublas* is the
@@ -38,7 +38,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/gemm.h"
+#include "kernels/args/gemm.h"
 #include "mm/gpu.h"
 
 #define MM_GEMM_ROWS 64u

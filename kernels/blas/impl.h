@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "kernels/blas/backend.h"
-#include "kernels/launch.h"
+#include "kernels/launch/launch.h"
 
 struct mm_gemm_ops {
 	uint32_t (*room)(const struct mm_gemm *gemm, uint32_t rows);

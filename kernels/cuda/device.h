@@ -12,7 +12,7 @@
  *             __all_sync(), atomicAdd(), atomicMax(), atomicInc(), atomicExch(), __threadfence(),
  *             float4, uint2, uint4, __float_as_uint(), __uint_as_float(), __clz(), __ffs(), __popc().
  *             Masks are always given, shuffles take uint32_t lanes; uint64_t may be shuffled and added.
- *             MM_KERNEL(noun, threads)   head of `mm_<noun>`; its argument is `a` (kernels/args.h)
+ *             MM_KERNEL(noun, threads)   head of `mm_<noun>`; its argument is `a` (kernels/args/args.h)
  *             MM_DEVICE                  before a function that kernels call
  *             MM_SHARED(type, name)      shared memory of a block, one object, aligned to 16; `name` points to it
  *             MM_SHARED_DYNAMIC(type, name)  the launch's shared_bytes, aligned to 16, as type *name
@@ -32,9 +32,9 @@
 
 #include <stdint.h>
 
-#include "kernels/args.h"
-#include "kernels/gemm.h"
-#include "kernels/launch.h"
+#include "kernels/args/args.h"
+#include "kernels/args/gemm.h"
+#include "kernels/launch/launch.h"
 
 #define MM_WARP_THREADS 32u
 #define MM_WARP_ALL     0xffffffffu
@@ -112,6 +112,6 @@ MM_DEVICE uint16_t mm_round_bf16(float v)
 
 #else
 
-#include "kernels/cuda/emulate/device.h"
+#include "kernels/emulate/device.h"
 
 #endif

@@ -9,8 +9,8 @@
  */
 #pragma once
 
-#include "kernels/args.h"
-#include "kernels/gemm.h"
+#include "kernels/args/args.h"
+#include "kernels/args/gemm.h"
 #include "kernels/timing/cost.h"
 
 struct mm_cost mm_costs_embed(const struct mm_embed_args *a);

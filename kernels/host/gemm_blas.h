@@ -3,11 +3,11 @@
  * gemm_blas - mm_gemm by OpenBLAS: the fast module's form
  *
  * Concept:   weights narrower than F32 are widened in stripes that fit the cache. One thread: the
- *            stream's own. Rounding depends on the batch, so ids may too (kernels/gemm.h).
+ *            stream's own. Rounding depends on the batch, so ids may too (kernels/args/gemm.h).
  * Threading: any thread, one call per thread at a time.
  */
 #pragma once
 
-#include "kernels/gemm.h"
+#include "kernels/args/gemm.h"
 
 void mm_gemm_blas(const struct mm_gemm_args *a);

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "kernels/gemm.h"
+#include "kernels/args/gemm.h"
 
 struct mm_isa {
 	const char *name;

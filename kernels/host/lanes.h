@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "kernels/gemm.h"
+#include "kernels/args/gemm.h"
 
 #include <string.h>
 #if defined(__AVX2__)

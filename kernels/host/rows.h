@@ -2,12 +2,12 @@
 /*
  * rows - the kernels that are bound by memory, not arithmetic: one form for all processors
  *
- * Concept:   plain functions over the structs of kernels/args.h; table.c exports them.
+ * Concept:   plain functions over the structs of kernels/args/args.h; table.c exports them.
  * Threading: pure; what they write must not be used elsewhere meanwhile.
  */
 #pragma once
 
-#include "kernels/args.h"
+#include "kernels/args/args.h"
 
 void mm_rows_embed(const struct mm_embed_args *a);
 void mm_rows_position_embed(const struct mm_position_embed_args *a);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module's table: names as in CUDA, one struct argument each (kernels/args.h). */
+/* The module's table: names as in CUDA, one struct argument each (kernels/args/args.h). */
 #include "libclient/base/base.h"
 #include "kernels/host/checksum.h"
 #include "kernels/host/cost.h"

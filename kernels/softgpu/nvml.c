@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernels/nvml.h"
+#include "kernels/driver/nvml.h"
 #include "kernels/softgpu/device.h"
 #include "kernels/softgpu/entry.h"
 #include "libclient/base/base.h"

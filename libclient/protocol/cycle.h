@@ -5,7 +5,7 @@
  * Concept:    A pure machine. It is told what was seen (the word of a gate, the end of a copy, a plan) and
  *             returns what is to be done, in order: struct mm_cycle_acts. It reads its own memory and the
  *             plan, and writes its own. Its driver has the gates, the cursors and the copies: mmd/xfer
- *             (shared memory and the device), tools/mmsim and tests/sim (virtual time).
+ *             (shared memory and the device), tools/lab/mmsim and tests/sim (virtual time).
  * Acts:       the driver performs the acts of a call one after the other, before it makes another call; but
  *             it may report the end of a copy while it performs MM_CYCLE_CANCEL. That call has acts of its
  *             own, so acts lie with the caller. A driver that keeps something per slot drops it on

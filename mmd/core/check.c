@@ -2,10 +2,10 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
-#include "mmd/core/book.h"
-#include "mmd/core/change.h"
-#include "mmd/core/sets.h"
-#include "mmd/core/swap.h"
+#include "mmd/core/book/book.h"
+#include "mmd/core/plan/change.h"
+#include "mmd/core/plan/sets.h"
+#include "mmd/core/plan/swap.h"
 
 /* A page has one purpose: whoever names it a second time finds it taken. */
 static void claim(const struct mm_core *c, uint32_t page)

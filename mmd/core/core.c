@@ -3,18 +3,18 @@
 #include <stdlib.h>
 
 #include "libclient/base/base.h"
-#include "mmd/core/book.h"
-#include "mmd/core/change.h"
-#include "mmd/core/controller.h"
-#include "mmd/core/market.h"
-#include "mmd/core/plans.h"
-#include "mmd/core/policy.h"
-#include "mmd/core/quota.h"
-#include "mmd/core/swap.h"
-#include "mmd/core/tell.h"
+#include "mmd/core/book/book.h"
+#include "mmd/core/plan/change.h"
+#include "mmd/core/market/controller.h"
+#include "mmd/core/market/market.h"
+#include "mmd/core/plan/plans.h"
+#include "mmd/core/market/policy.h"
+#include "mmd/core/book/quota.h"
+#include "mmd/core/plan/swap.h"
+#include "mmd/core/book/tell.h"
 #include "mmd/core/tune.h"
-#include "mmd/core/wish.h"
-#include "mmd/core/worth.h"
+#include "mmd/core/market/wish.h"
+#include "mmd/core/market/worth.h"
 
 #define JOBS_DEFAULT 256
 

@@ -5,15 +5,15 @@
 #include <errno.h>
 
 #include "libclient/base/base.h"
-#include "mmd/core/book.h"
-#include "mmd/core/change.h"
-#include "mmd/core/health.h"
+#include "mmd/core/book/book.h"
+#include "mmd/core/plan/change.h"
+#include "mmd/core/book/health.h"
 #include "mmd/core/life.h"
 #include "mmd/core/requests.h"
-#include "mmd/core/sets.h"
+#include "mmd/core/plan/sets.h"
 #include "mmd/core/settle.h"
-#include "mmd/core/swap.h"
-#include "mmd/core/tell.h"
+#include "mmd/core/plan/swap.h"
+#include "mmd/core/book/tell.h"
 
 int mm_core_on_join(struct mm_core *c, uint64_t now_ns, const struct mm_core_join *join,
 		    uint32_t *ret_tenant)

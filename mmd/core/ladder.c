@@ -12,13 +12,13 @@
 #include "mmd/core/ladder.h"
 
 #include "libclient/base/base.h"
-#include "mmd/core/book.h"
-#include "mmd/core/change.h"
-#include "mmd/core/controller.h"
-#include "mmd/core/pages.h"
-#include "mmd/core/quota.h"
-#include "mmd/core/tell.h"
-#include "mmd/core/wish.h"
+#include "mmd/core/book/book.h"
+#include "mmd/core/plan/change.h"
+#include "mmd/core/market/controller.h"
+#include "mmd/core/book/pages.h"
+#include "mmd/core/book/quota.h"
+#include "mmd/core/book/tell.h"
+#include "mmd/core/market/wish.h"
 
 /* ---- what is asked ---- */
 

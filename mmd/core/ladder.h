@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "mmd/core/book.h"
+#include "mmd/core/book/book.h"
 
 /* Asks for what accounts have beyond what they may, and acts on deadlines that passed. */
 void mm_c_ladder(struct mm_core *c);

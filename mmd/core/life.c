@@ -4,14 +4,14 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
-#include "mmd/core/change.h"
-#include "mmd/core/market.h"
-#include "mmd/core/pages.h"
-#include "mmd/core/plans.h"
-#include "mmd/core/quota.h"
-#include "mmd/core/swap.h"
-#include "mmd/core/tell.h"
-#include "mmd/core/wish.h"
+#include "mmd/core/plan/change.h"
+#include "mmd/core/market/market.h"
+#include "mmd/core/book/pages.h"
+#include "mmd/core/plan/plans.h"
+#include "mmd/core/book/quota.h"
+#include "mmd/core/plan/swap.h"
+#include "mmd/core/book/tell.h"
+#include "mmd/core/market/wish.h"
 
 /* ---- joining ---- */
 

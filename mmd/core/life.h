@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "mmd/core/book.h"
+#include "mmd/core/book/book.h"
 
 /* NULL: too many tenants or accounts. */
 struct mm_c_tenant *mm_c_life_begin(struct mm_core *c, const struct mm_core_join *join);

@@ -3,13 +3,13 @@
  * What the operator says, and what he is shown of accounts.
  */
 #include "libclient/base/base.h"
-#include "mmd/core/book.h"
-#include "mmd/core/lends.h"
-#include "mmd/core/quota.h"
-#include "mmd/core/sets.h"
+#include "mmd/core/book/book.h"
+#include "mmd/core/market/lends.h"
+#include "mmd/core/book/quota.h"
+#include "mmd/core/plan/sets.h"
 #include "mmd/core/settle.h"
-#include "mmd/core/tell.h"
-#include "mmd/core/worth.h"
+#include "mmd/core/book/tell.h"
+#include "mmd/core/market/worth.h"
 
 int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_t alpha,
 		     uint32_t slots, uint32_t *ret_max)

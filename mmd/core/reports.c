@@ -5,15 +5,15 @@
 #include <errno.h>
 
 #include "libclient/base/base.h"
-#include "mmd/core/book.h"
-#include "mmd/core/change.h"
-#include "mmd/core/control.h"
-#include "mmd/core/health.h"
+#include "mmd/core/book/book.h"
+#include "mmd/core/plan/change.h"
+#include "mmd/core/plan/control.h"
+#include "mmd/core/book/health.h"
 #include "mmd/core/ladder.h"
-#include "mmd/core/pages.h"
+#include "mmd/core/book/pages.h"
 #include "mmd/core/settle.h"
-#include "mmd/core/swap.h"
-#include "mmd/core/tell.h"
+#include "mmd/core/plan/swap.h"
+#include "mmd/core/book/tell.h"
 
 static bool is_swap(uint16_t op)
 {

@@ -4,12 +4,12 @@
 #include <errno.h>
 
 #include "libclient/base/base.h"
-#include "mmd/core/change.h"
+#include "mmd/core/plan/change.h"
 #include "mmd/core/life.h"
-#include "mmd/core/swap.h"
-#include "mmd/core/tell.h"
-#include "mmd/core/turn.h"
-#include "mmd/core/wish.h"
+#include "mmd/core/plan/swap.h"
+#include "mmd/core/book/tell.h"
+#include "mmd/core/market/turn.h"
+#include "mmd/core/market/wish.h"
 
 static int bye(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {

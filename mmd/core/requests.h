@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "mmd/core/book.h"
+#include "mmd/core/book/book.h"
 
 bool mm_c_request_is_well_formed(const struct mm_msg *msg);
 /* 0; MM_E_PROTOCOL. */

@@ -2,15 +2,15 @@
 #include "mmd/core/settle.h"
 
 #include "libclient/base/base.h"
-#include "mmd/core/change.h"
-#include "mmd/core/control.h"
-#include "mmd/core/controller.h"
+#include "mmd/core/plan/change.h"
+#include "mmd/core/plan/control.h"
+#include "mmd/core/market/controller.h"
 #include "mmd/core/ladder.h"
 #include "mmd/core/life.h"
-#include "mmd/core/quota.h"
-#include "mmd/core/swap.h"
-#include "mmd/core/turn.h"
-#include "mmd/core/upkeep.h"
+#include "mmd/core/book/quota.h"
+#include "mmd/core/plan/swap.h"
+#include "mmd/core/market/turn.h"
+#include "mmd/core/book/upkeep.h"
 
 static void tenant(struct mm_core *c, struct mm_c_tenant *t)
 {

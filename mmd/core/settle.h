@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "mmd/core/book.h"
+#include "mmd/core/book/book.h"
 
 /* An event comes: time goes on. */
 void mm_c_enter(struct mm_core *c, uint64_t now_ns);

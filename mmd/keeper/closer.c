@@ -9,7 +9,7 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/base/base.h"
-#include "mmd/log.h"
+#include "mmd/common/log.h"
 
 void mm_closer_add(struct mm_closer *c, int fd)
 {

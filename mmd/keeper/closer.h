@@ -23,7 +23,7 @@
 #include <sys/types.h>
 
 #include "libclient/base/base.h"
-#include "mmd/proto.h"
+#include "mmd/common/proto.h"
 
 #define MM_CLOSER_CHILDREN 32
 #define MM_CLOSER_SLOW_NS  (100 * MM_NS_PER_MS)

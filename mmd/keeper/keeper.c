@@ -15,13 +15,13 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
-#include "mmd/devlock.h"
-#include "mmd/kchan.h"
+#include "mmd/common/devlock.h"
+#include "mmd/common/kchan.h"
 #include "mmd/keeper/closer.h"
 #include "mmd/keeper/listen.h"
 #include "mmd/keeper/relay.h"
 #include "mmd/keeper/spawn.h"
-#include "mmd/loop.h"
+#include "mmd/common/loop.h"
 
 #define ACCEPTS_PER_WAKEUP 8
 #define STOP_NS            (30 * MM_NS_PER_S) /* for core to end in order, and for SIGKILL to work */

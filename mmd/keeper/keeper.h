@@ -15,7 +15,7 @@
  */
 #pragma once
 
-#include "mmd/config.h"
+#include "mmd/config/config.h"
 
 #define MM_KEEPER_HELPERS_MAX 256 /* more than core asks for: MM_LOADS_MAX and MM_SPOOLS_MAX */
 

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "mmd/config.h"
+#include "mmd/config/config.h"
 
 struct mm_place {
 	char dir[MM_CONFIG_PATH_BYTES];

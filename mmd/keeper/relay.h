@@ -15,7 +15,7 @@
 
 #include <sys/types.h>
 
-#include "mmd/config.h"
+#include "mmd/config/config.h"
 
 struct mm_relay {
 	int pipe_fd;   /* the reading end, for the next relay if this one dies */

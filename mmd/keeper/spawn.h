@@ -11,7 +11,7 @@
 
 #include <sys/types.h>
 
-#include "mmd/config.h"
+#include "mmd/config/config.h"
 
 #define MM_SPAWN_FDS_MAX 2
 

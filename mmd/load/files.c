@@ -15,7 +15,7 @@
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
 #include "libclient/support/fault.h"
-#include "mmd/load/sha256.h"
+#include "libclient/model/sha256.h"
 
 #define SILENCE_NS     (10 * MM_NS_PER_S)
 #define PHASE_NS       (60 * MM_NS_PER_S)

@@ -17,8 +17,8 @@
 #include <stdint.h>
 
 #include "mm/abi.h"
-#include "mmd/load/pack.h"
-#include "mmd/load/why.h"
+#include "libclient/model/pack.h"
+#include "libclient/model/why.h"
 
 struct mm_file_stamp { /* what changes when somebody writes to the file */
 	uint64_t device, inode, bytes;

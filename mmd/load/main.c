@@ -15,16 +15,16 @@
 
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
-#include "mmd/load/config.h"
+#include "libclient/model/config.h"
 #include "mmd/load/extent.h"
 #include "mmd/load/files.h"
-#include "mmd/load/index.h"
-#include "mmd/load/layout.h"
+#include "libclient/model/index.h"
+#include "libclient/model/layout.h"
 #include "mmd/load/memory.h"
 #include "mmd/load/reader.h"
 #include "mmd/load/sandbox.h"
-#include "mmd/log.h"
-#include "mmd/proto.h"
+#include "mmd/common/log.h"
+#include "mmd/common/proto.h"
 
 #define PROGRESS_NS (50 * MM_NS_PER_MS)
 #define FLUSH_BYTES (UINT64_C(64) << 20) /* of a store on disk that may be in the page cache */

@@ -14,7 +14,7 @@
 
 #include "libclient/ipc/region.h"
 #include "libclient/support/fault.h"
-#include "mmd/log.h"
+#include "mmd/common/log.h"
 
 #define THREADS_MAX 8
 #define SLICE_BYTES (UINT64_C(64) << 20) /* less than this per thread does not pay */

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mmd/load/why.h"
+#include "libclient/model/why.h"
 
 struct mm_memory_map {
 	void *base;

@@ -21,8 +21,8 @@
 #include <stdint.h>
 
 #include "mmd/load/files.h"
-#include "mmd/load/layout.h"
-#include "mmd/load/why.h"
+#include "libclient/model/layout.h"
+#include "libclient/model/why.h"
 
 #define MM_READER_BLOCKS      16
 #define MM_READER_BLOCK_BYTES (UINT64_C(1) << 20)

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "mmd/load/why.h"
+#include "libclient/model/why.h"
 
 /* A refusal where any part of it cannot be had: without it nothing is parsed. */
 int mm_sandbox_close(struct mm_why *why);

@@ -18,8 +18,8 @@
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
 #include "libclient/base/base.h"
-#include "mmd/log.h"
-#include "mmd/proto.h"
+#include "mmd/common/log.h"
+#include "mmd/common/proto.h"
 #include "mmd/spool/spool.h"
 
 #define SEAL_NS      (5 * MM_NS_PER_S) /* for the last words of the load's exit */

@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "mmd/config.h"
+#include "mmd/config/config.h"
 
 /**
  * mm_spool_main() - run the role

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/nvml.h"
+#include "kernels/driver/nvml.h"
 #include "libclient/base/base.h"
 #include "libclient/support/fault.h"
-#include "mmd/host.h"
-#include "mmd/log.h"
+#include "mmd/common/host.h"
+#include "mmd/common/log.h"
 
 int mm_xdev_result(const struct mm_xdev *dev, const char *what, CUresult result)
 {

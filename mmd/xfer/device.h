@@ -4,7 +4,7 @@
  *
  * Concept:   A loaded driver, one device's primary context and two ordered streams: copies from the
  *            host (the link) and scrubs (device only, so that they do not wait for each other).
- *            The first xfer of an mmd locks it (mmd/devlock.h); keeper holds the lock from then on.
+ *            The first xfer of an mmd locks it (mmd/common/devlock.h); keeper holds the lock from then on.
  * Ownership: mm_xdev_close() accepts MM_XDEV_NULL and half-built ones.
  * Errors:    mm_xdev_result() turns a driver's result into a negative errno. A lost context cannot
  *            be mended within a process, so it ends this one.
@@ -17,8 +17,8 @@
 
 #include "mm/abi.h"
 #include "mm/gpu.h"
-#include "mmd/devlock.h"
-#include "mmd/proto.h"
+#include "mmd/common/devlock.h"
+#include "mmd/common/proto.h"
 #include "mmd/xfer/pace.h"
 
 struct mm_xdev {

@@ -7,7 +7,7 @@
 #include "libclient/ipc/sock.h"
 #include "libclient/base/base.h"
 #include "libclient/support/fault.h"
-#include "mmd/log.h"
+#include "mmd/common/log.h"
 #include "mmd/xfer/role.h"
 
 /* ---- pages: CREATE, RECREATE ---- */

@@ -14,7 +14,7 @@
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
 #include "libclient/base/base.h"
-#include "mmd/log.h"
+#include "mmd/common/log.h"
 #include "mmd/xfer/role.h"
 
 #define LARGE_DEVICE_BYTES (UINT64_C(24) << 30)

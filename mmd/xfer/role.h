@@ -17,7 +17,7 @@
 
 #include "libclient/ipc/ring.h"
 #include "libclient/protocol/xplan.h"
-#include "mmd/proto.h"
+#include "mmd/common/proto.h"
 #include "mmd/xfer/device.h"
 #include "mmd/xfer/link.h"
 #include "mmd/xfer/pool.h"

@@ -9,9 +9,9 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/fault.h"
-#include "mmd/host.h"
-#include "mmd/log.h"
-#include "mmd/proto.h"
+#include "mmd/common/host.h"
+#include "mmd/common/log.h"
+#include "mmd/common/proto.h"
 #include "mmd/xfer/store.h"
 
 #define AGAIN_MAX 64 /* short reads and interrupts of one buffer: then the disk does not mean it */

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 
-#include "mmd/proto.h"
+#include "mmd/common/proto.h"
 #include "mmd/xfer/device.h"
 #include "mmd/xfer/reads.h"
 

@@ -10,11 +10,11 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/fault.h"
-#include "mmd/log.h"
+#include "mmd/common/log.h"
 
 enum piece_state { PIECE_NEW, PIECE_REGISTERED, PIECE_REFUSED };
 
-/* Core leaves it so where the driver cannot pin what is only to be read (mmd/store.c). */
+/* Core leaves it so where the driver cannot pin what is only to be read (mmd/shell/store.c). */
 static bool may_write(int fd)
 {
 	const int seals = fcntl(fd, F_GET_SEALS);

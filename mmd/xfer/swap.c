@@ -8,7 +8,7 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/fault.h"
-#include "mmd/log.h"
+#include "mmd/common/log.h"
 
 enum part_state { PART_NEW, PART_REGISTERED, PART_REFUSED };
 

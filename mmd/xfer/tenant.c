@@ -11,7 +11,7 @@
 #include "libclient/support/clock.h"
 #include "libclient/base/base.h"
 #include "libclient/support/fault.h"
-#include "mmd/log.h"
+#include "mmd/common/log.h"
 
 /* ---- gates and cursors ---- */
 

@@ -13,7 +13,7 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 #include "libclient/base/base.h"
-#include "mmd/log.h"
+#include "mmd/common/log.h"
 
 #define WAIT_MS       100
 #define LOOK_NS       (10 * MM_NS_PER_S)

@@ -17,8 +17,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "kernels/nvml.h"
-#include "mmd/proto.h"
+#include "kernels/driver/nvml.h"
+#include "mmd/common/proto.h"
 #include "mmd/xfer/device.h"
 
 struct mm_xwatch {

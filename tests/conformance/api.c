@@ -48,7 +48,7 @@ static void test_get_proc_address(void **state)
 		fn = (void *)&status;
 		res = get(l->name, &fn, l->version, CU_GET_PROC_ADDRESS_DEFAULT, &status);
 		if (res && !conf.software && l->status) {
-			/* Some say so at once: kernels/gpu.c takes both for an answer. */
+			/* Some say so at once: kernels/driver/gpu.c takes both for an answer. */
 			conf_fact_text("get_proc_address.missing", "%s: %s", l->name,
 				       mm_gpu_strerror(gpu, res));
 			continue;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/nvml.h"
+#include "kernels/driver/nvml.h"
 
 #define gpu (&conf.gpu)
 

@@ -16,7 +16,7 @@ import pytest
 import daemon
 from programs import BUILD, SANITIZE, TOP, limit, wait_until
 
-sys.path.insert(0, str(TOP / "tools"))
+sys.path.insert(0, str(TOP / "tools/lab"))
 
 from suite import identity, report, rows, sizes, work  # noqa: E402
 from suite.work import Failure  # noqa: E402

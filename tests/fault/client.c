@@ -23,7 +23,7 @@
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/fault.h"
-#include "tests/unit/client/peer.h"
+#include "tests/unit/libclient/client/peer.h"
 
 #ifndef MM_FAULT_INJECTION
 

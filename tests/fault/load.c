@@ -23,8 +23,8 @@
 #include "libclient/base/base.h"
 #include "libclient/support/fault.h"
 #include "mmd/load/load.h"
-#include "mmd/log.h"
-#include "tests/unit/load/model.h"
+#include "mmd/common/log.h"
+#include "tests/unit/mmd/load/model.h"
 
 #ifndef MM_FAULT_INJECTION
 

@@ -17,9 +17,9 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/fault.h"
-#include "mmd/log.h"
+#include "mmd/common/log.h"
 #include "mmd/xfer/xfer.h"
-#include "tests/unit/xfer/core.h"
+#include "tests/unit/mmd/xfer/core.h"
 
 #ifndef MM_FAULT_INJECTION
 

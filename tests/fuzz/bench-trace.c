@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "tests/fuzz/input.h"
-#include "tools/workload/trace.h"
+#include "tools/lab/workload/trace.h"
 
 #define TENANTS 3
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libclient/dir.h"
+#include "libclient/client/dir.h"
 #include "tests/fuzz/input.h"
 
 #define STORE_BYTES_MAX (UINT64_C(1) << 20)

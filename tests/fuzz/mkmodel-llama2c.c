@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "tests/fuzz/input.h"
-#include "tools/mkmodel/sources.h"
+#include "tools/lab/mkmodel/sources.h"
 
 static void read_rows(struct mk_llama2c *c, enum mm_weight weight, uint32_t layer)
 {

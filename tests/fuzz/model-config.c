@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "mm/abi.h"
-#include "mmd/load/config.h"
+#include "libclient/model/config.h"
 #include "tests/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)

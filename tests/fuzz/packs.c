@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "libclient/support/cleanup.h"
-#include "mmd/load/layout.h"
+#include "libclient/model/layout.h"
 #include "tests/fuzz/input.h"
 
 #define M(n, d, r, a, b, at)                                                                       \

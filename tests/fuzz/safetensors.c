@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The safetensors header parser: whatever it accepts must be in bounds, tiled and sorted. */
-#include "mmd/load/safetensors.h"
+#include "libclient/model/safetensors.h"
 
 #include <string.h>
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "kernels/args.h"
+#include "kernels/args/args.h"
 #include "tests/fuzz/input.h"
-#include "tools/mmserve/config.h"
-#include "tools/mmserve/rope.h"
+#include "tools/mmserve/engine/config.h"
+#include "tools/mmserve/engine/rope.h"
 
 static char folder[] = "/tmp/mm-fuzz-XXXXXX";
 static char entry[sizeof(folder) + 16];

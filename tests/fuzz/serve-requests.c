@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "tests/fuzz/input.h"
-#include "tools/mmserve/config.h"
-#include "tools/mmserve/requests.h"
+#include "tools/mmserve/engine/config.h"
+#include "tools/mmserve/engine/requests.h"
 
 #define VOCAB 1000
 /* A line may ask for room for millions of tokens: few lines, so that memory is not what is tested. */

@@ -2,7 +2,7 @@
 /* An index of shards as load checks it: what it accepts names each tensor where it is. */
 #include <string.h>
 
-#include "mmd/load/index.h"
+#include "libclient/model/index.h"
 #include "tests/fuzz/input.h"
 
 #define ACCEPTED "\"weight_map\""

@@ -2,7 +2,7 @@
 /* An index of shards as libclient follows it: no name that it yields leads out of the folder. */
 #include <string.h>
 
-#include "libclient/index.h"
+#include "libclient/model/shard_names.h"
 #include "tests/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)

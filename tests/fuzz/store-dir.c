@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mmd/store.h"
+#include "mmd/shell/store.h"
 #include "tests/fuzz/input.h"
 
 #define STORE_BYTES_MAX (UINT64_C(1) << 20) /* enough for any layout of a few pages */

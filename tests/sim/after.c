@@ -2,7 +2,7 @@
 /* When the faults are over: what can be had is had, by everybody, and in the end every page is free. */
 #include <string.h>
 
-#include "mmd/core/policy.h"
+#include "mmd/core/market/policy.h"
 #include "tests/sim/history.h"
 
 /* Rounds of 100 ms: a turn takes 12 s at most, and catching up 10 s more. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/cover.h"
 
-#include "mmd/core/book.h"
-#include "mmd/core/tell.h"
-#include "mmd/core/change.h"
+#include "mmd/core/book/book.h"
+#include "mmd/core/book/tell.h"
+#include "mmd/core/plan/change.h"
 
 #define COVER_NAME(name) #name,
 const char *const cover_state_name[COVER_STATE_COUNT] = { COVER_STATES(COVER_NAME) };

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/nvml.h"
+#include "kernels/driver/nvml.h"
 #include "libclient/support/driver.h"
 #include "libclient/support/size.h"
 #include "tools/mmctl/ctl.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "libclient/support/size.h"
-#include "mmd/load/measure.h"
+#include "libclient/model/measure.h"
 #include "tools/mmctl/ctl.h"
 
 #define PAGE_SIZES_MAX   8

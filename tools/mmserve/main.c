@@ -8,14 +8,14 @@
 #include <unistd.h>
 
 #include "libclient/base/base.h"
-#include "tools/mmserve/check.h"
-#include "tools/mmserve/config.h"
-#include "tools/mmserve/engine.h"
-#include "tools/mmserve/module.h"
-#include "tools/mmserve/options.h"
-#include "tools/mmserve/packs.h"
-#include "tools/mmserve/print.h"
-#include "tools/mmserve/progress.h"
+#include "tools/mmserve/engine/check.h"
+#include "tools/mmserve/engine/config.h"
+#include "tools/mmserve/engine/engine.h"
+#include "tools/mmserve/engine/module.h"
+#include "tools/mmserve/engine/options.h"
+#include "tools/mmserve/engine/packs.h"
+#include "tools/mmserve/engine/print.h"
+#include "tools/mmserve/engine/progress.h"
 
 #define EXIT_NO_DAEMON 3
 

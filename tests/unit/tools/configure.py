@@ -87,13 +87,13 @@ class Packages(unittest.TestCase):
         files = shell("git ls-files README.md Documentation tools cmake .ci 2>/dev/null || true").split()
         if not files:
             self.skipTest("no git checkout")
-        allowed = {"tools/packages", "tools/suite/deps.py", "cmake/mm.cmake"}
+        allowed = {"tools/packages", "tools/lab/suite/deps.py", "cmake/mm.cmake"}
         for name in files:
             text = (SOURCE / name).read_bytes().decode(errors="replace")
             found = set(re.findall(r"lib\w+-dev\b", text))
             if name not in allowed:
                 self.assertFalse(found, f"{name} lists packages: {found}")
-        fetched = re.findall(r'"(lib\w+-dev)"', (SOURCE / "tools/suite/deps.py").read_text())
+        fetched = re.findall(r'"(lib\w+-dev)"', (SOURCE / "tools/lab/suite/deps.py").read_text())
         self.assertLessEqual(set(fetched), {*self.all["build"], *self.all["tests"]})
         for guide in ("README.md", "Documentation/admin-guide.md", "Documentation/testing.md"):
             self.assertTrue("tools/packages" in (SOURCE / guide).read_text(), guide)

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "libclient/client/internal.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/fault.h"
+
+#define TIMEOUT_DEFAULT_NS (120 * MM_NS_PER_S) /* longer than mmd lets a model wait */
+
+/* ---- errors ---- */
+
+/* Of the last client that failed in this thread: an engine rarely has two, and asks at once. */
+static _Thread_local struct {
+	uint64_t client_id;
+	char text[MM_ERROR_BYTES];
+} last_error;
+
+int mm_fail(const struct mm_client *client, int error, const char *format, ...)
+{
+	va_list args;
+
+	last_error.client_id = client->id;
+	va_start(args, format);
+	vsnprintf(last_error.text, sizeof(last_error.text), format, args);
+	va_end(args);
+	return error;
+}
+
+const char *mm_client_error(const struct mm_client *client)
+{
+	return last_error.client_id == client->id ? last_error.text : "";
+}
+
+int mm_enter(struct mm_client *client)
+{
+	int dead;
+
+	if (mm_fork_is_child(client))
+		return mm_fail(client, -ECHILD, "the client belongs to the parent process");
+	pthread_mutex_lock(&client->lock);
+	dead = client->dead;
+	pthread_mutex_unlock(&client->lock);
+	/* The text was complete before `dead` was set, and never changes again. */
+	return dead ? mm_fail(client, dead, "%s", client->dead_text) : 0;
+}
+
+void mm_sanitize(char *text, size_t bytes)
+{
+	text[bytes - 1] = 0;
+	for (char *c = text; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+}
+
+/* ---- open ---- */
+
+static int opts_check(const struct mm_client_opts *opts, struct mm_client_opts *ret_opts)
+{
+	const unsigned char *bytes = (const unsigned char *)opts;
+
+	*ret_opts = (struct mm_client_opts){ 0 };
+	if (!opts)
+		return 0;
+	/* The first public size; a later, larger one is fine if what we do not know is 0. */
+	if (opts->size < sizeof(*opts))
+		return -EINVAL;
+	for (size_t i = sizeof(*opts); i < opts->size; i++)
+		if (bytes[i])
+			return -EINVAL;
+	*ret_opts = *opts;
+	return 0;
+}
+
+static int locks_init(struct mm_client *c)
+{
+	pthread_condattr_t attr;
+	int r;
+
+	r = pthread_condattr_init(&attr);
+	if (r)
+		return -r;
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	r = pthread_cond_init(&c->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	if (r)
+		return -r;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->map_lock, NULL);
+	return 0;
+}
+
+static struct mm_client *client_create(const struct mm_client_opts *opts)
+{
+	static uint64_t last_id;
+	struct mm_client *c = mm_fault("client.create") ? NULL : calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	if (locks_init(c)) {
+		free(c);
+		return NULL;
+	}
+	c->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+	c->timeout_ns = opts->timeout_ns ? opts->timeout_ns : TIMEOUT_DEFAULT_NS;
+	c->sock = c->load_fd = c->store_fd = MM_FD_NONE;
+	c->tenant_region = c->mmd_region = c->gate_region = MM_REGION_NULL;
+	c->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return c;
+}
+
+static int gpu_error(const struct mm_client *c, CUresult res, const char *what, char *err, size_t n)
+{
+	if (err)
+		snprintf(err, n, "%s: %s", what, mm_gpu_strerror(c->gpu, res));
+	return -ENODEV;
+}
+
+static int gpu_load(struct mm_client *c, char *err, size_t n)
+{
+	int r = mm_gpu_open(c->welcome.driver_kind == MM_DRIVER_CUDA ? "cuda" : NULL, &c->gpu_own,
+			    err, n);
+
+	c->gpu = &c->gpu_own;
+	return r ? -ENODEV : 0;
+}
+
+/* Which device the ordinal means in this process: for mmd it can have another (CUDA_VISIBLE_DEVICES). */
+static int device_find(struct mm_client *c, int ordinal, char *err, size_t n)
+{
+	CUuuid uuid;
+	CUresult res;
+
+	res = c->gpu->cuInit(0);
+	if (res)
+		return gpu_error(c, res, "cuInit", err, n);
+	res = c->gpu->cuDeviceGet(&c->device, ordinal);
+	if (!res)
+		res = c->gpu->cuDeviceGetUuid(&uuid, c->device);
+	if (res)
+		return gpu_error(c, res, "no such device", err, n);
+	memcpy(c->device_uuid, uuid.bytes, sizeof(c->device_uuid));
+	return 0;
+}
+
+static int device_has_gates(struct mm_client *c, char *err, size_t n)
+{
+	int can = 0;
+
+	if (!(c->welcome.features & MM_FEAT_REMAP))
+		return 0;
+	c->gpu->cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+				     c->device);
+	if (!can && err)
+		snprintf(err, n,
+			 "the device has no 64-bit stream memory operations; "
+			 "open with opts.no_remap");
+	return can ? 0 : -ENODEV;
+}
+
+static int device_check(struct mm_client *c, int ordinal, char *err, size_t n)
+{
+	if (memcmp(c->device_uuid, c->welcome.device_uuid, sizeof(c->device_uuid))) {
+		if (err)
+			snprintf(err, n,
+				 "device %d is not the one that mmd owns; choose it by "
+				 "opts.device or CUDA_VISIBLE_DEVICES",
+				 ordinal);
+		return -ENODEV;
+	}
+	return device_has_gates(c, err, n);
+}
+
+/*
+ * The hello names the device, and mmd says which driver is to be loaded. Without one yet, the only device
+ * needs no name; an mmd with several refuses, and with the driver that it named we come again.
+ */
+static int join(struct mm_client *c, const struct mm_client_opts *opts, char *err, size_t n)
+{
+	int r = 0;
+
+	c->gpu = opts->gpu;
+	if (c->gpu)
+		r = device_find(c, opts->device, err, n);
+	if (r)
+		return r;
+	r = mm_connect(c, opts, err, n);
+	if (c->gpu || (r && !(r == -ENODEV && c->welcome.n_devices > 1)))
+		return r;
+	if (gpu_load(c, err, n) || device_find(c, opts->device, err, n))
+		return -ENODEV;
+	return r ? mm_connect(c, opts, err, n) : 0;
+}
+
+/* Stream operations reach the gates through the device's address of this process's mapping. */
+static int gates_register(struct mm_client *c, char *err, size_t n)
+{
+	CUresult res;
+
+	res = c->gpu->cuDevicePrimaryCtxRetain(&c->context, c->device);
+	if (res) {
+		c->context = NULL;
+		return gpu_error(c, res, "cuDevicePrimaryCtxRetain", err, n);
+	}
+	res = c->gpu->cuCtxPushCurrent(c->context);
+	if (res)
+		return gpu_error(c, res, "cuCtxPushCurrent", err, n);
+	res = c->gpu->cuMemHostRegister(c->gates, sizeof(*c->gates),
+					CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+	c->gates_registered = !res;
+	if (!res)
+		res = c->gpu->cuMemHostGetDevicePointer(&c->gates_va, c->gates, 0);
+	c->gpu->cuCtxPopCurrent(&(CUcontext){ NULL });
+	return res ? gpu_error(c, res, "cannot register the gates", err, n) : 0;
+}
+
+static int client_start(struct mm_client *c, const struct mm_client_opts *opts, char *err, size_t n)
+{
+	int r;
+
+	if (c->event_fd < 0 || c->wake_fd < 0)
+		return -EMFILE;
+	r = mm_fork_watch(c);
+	if (r)
+		return r;
+	r = join(c, opts, err, n);
+	if (!r)
+		r = device_check(c, opts->device, err, n);
+	if (!r)
+		r = gates_register(c, err, n);
+	if (r)
+		return r;
+	mm_steps_init(&c->steps, c->welcome.features & MM_FEAT_PARTIAL);
+	r = mm_mapper_init(&c->mapper, c->gpu, c->device, c->welcome.page_bytes,
+			   (uint32_t)c->welcome.pool_pages);
+	return r ? r : mm_service_start(c);
+}
+
+/* ---- close ---- */
+
+/* The thread that closes may have no context, or another device's. */
+static void gates_unregister(struct mm_client *c)
+{
+	bool borrowed;
+
+	if (!c->gates_registered)
+		return;
+	borrowed = mm_context_borrow(c);
+	c->gpu->cuMemHostUnregister(c->gates);
+	mm_context_give_back(c, borrowed);
+}
+
+/* Everything that hangs on the client, whatever of it exists; the service thread has ended. */
+static void client_free(struct mm_client *c)
+{
+	mm_fork_unwatch(c);
+	mm_step_destroy_all(c);
+	mm_times_destroy(c);
+	pthread_mutex_lock(&c->map_lock);
+	mm_kv_destroy(c->kv);
+	mm_model_destroy(c->model);
+	mm_mapper_done(&c->mapper);
+	pthread_mutex_unlock(&c->map_lock);
+	mm_swap_destroy(c->swap);
+	gates_unregister(c);
+	if (c->context)
+		c->gpu->cuDevicePrimaryCtxRelease(c->device);
+	mm_region_done(&c->tenant_region);
+	mm_region_done(&c->mmd_region);
+	mm_region_done(&c->gate_region);
+	mm_close_fd(&c->load_fd);
+	mm_close_fd(&c->store_fd);
+	mm_close_fd(&c->sock);
+	mm_close_fd(&c->event_fd);
+	mm_close_fd(&c->wake_fd);
+	mm_gpu_close(&c->gpu_own);
+	pthread_mutex_destroy(&c->lock);
+	pthread_mutex_destroy(&c->map_lock);
+	pthread_cond_destroy(&c->changed);
+	free(c);
+}
+
+/* All memory goes back before BYE says so; the service thread still answers, but maps no more. */
+static void give_back(struct mm_client *c)
+{
+	struct mm_msg bye = { .opcode = MM_OP_BYE };
+	struct mm_model *model;
+	struct mm_kv *kv;
+
+	pthread_mutex_lock(&c->map_lock);
+	c->closing = true;
+	pthread_mutex_lock(&c->lock);
+	kv = c->kv;
+	model = c->model;
+	c->kv = NULL;
+	c->model = NULL;
+	c->model_phase = MM_MODEL_BROKEN;
+	pthread_mutex_unlock(&c->lock);
+	mm_kv_destroy(kv);
+	mm_model_destroy(model);
+	pthread_mutex_unlock(&c->map_lock);
+	mm_link_call(c, &bye);
+}
+
+struct mm_client *mm_client_close(struct mm_client *client)
+{
+	if (!client)
+		return NULL;
+	if (mm_fork_is_child(client)) {
+		/* Only our copies of the fds are ours; locks and driver belong to the parent. */
+		mm_fork_close_fds(client);
+		return NULL;
+	}
+	give_back(client);
+	mm_service_stop(client);
+	client_free(client);
+	return NULL;
+}
+
+int mm_client_open(const struct mm_client_opts *opts, struct mm_client **ret_client, char *errbuf,
+		   size_t errbuf_bytes)
+{
+	struct mm_client_opts copy;
+	struct mm_client *c;
+	int r = opts_check(opts, &copy);
+
+	if (errbuf && errbuf_bytes)
+		snprintf(errbuf, errbuf_bytes, "%s",
+			 r ? "opts: size is not what this version knows"
+			   : "out of memory or file descriptors");
+	if (r)
+		return r;
+	c = client_create(&copy);
+	if (!c)
+		return -ENOMEM;
+	r = client_start(c, &copy, errbuf, errbuf_bytes);
+	if (r) {
+		client_free(c);
+		return r;
+	}
+	if (errbuf && errbuf_bytes)
+		*errbuf = 0;
+	*ret_client = c;
+	return 0;
+}
+
+/* ---- looking in ---- */
+
+const struct mm_gpu_api *mm_client_gpu(const struct mm_client *client)
+{
+	return client->gpu;
+}
+
+int mm_client_info(struct mm_client *client, struct mm_client_info *ret_info)
+{
+	const struct mm_welcome *w = &client->welcome;
+	int r = mm_enter(client);
+
+	if (r)
+		return r;
+	*ret_info = (struct mm_client_info){
+		.tenant_id = w->tenant_id,
+		.policy = (enum mm_policy)w->policy,
+		.page_bytes = w->page_bytes,
+		.pool_pages = w->pool_pages,
+	};
+	memcpy(ret_info->device_uuid, w->device_uuid, sizeof(ret_info->device_uuid));
+	pthread_mutex_lock(&client->lock);
+	ret_info->layers_remapped = client->steps.plan.away;
+	ret_info->layers_cycling = client->steps.plan.cycling;
+	ret_info->plan_epoch = client->steps.plan.epoch;
+	ret_info->plan_changes = client->plan_changes;
+	ret_info->plan_held_ns = client->held_ns;
+	pthread_mutex_unlock(&client->lock);
+	return 0;
+}
+
+void mm_client_hint(struct mm_client *client, const struct mm_load_hint *hint)
+{
+	struct mm_tenant_stats *stats = &client->tenant->stats;
+
+	if (mm_fork_is_child(client))
+		return;
+	__atomic_store_n(&stats->kv_chunks_used, hint->kv_chunks_used, __ATOMIC_RELAXED);
+	__atomic_store_n(&stats->waiting, hint->waiting, __ATOMIC_RELAXED);
+	__atomic_store_n(&stats->running, hint->running, __ATOMIC_RELAXED);
+	if (!hint->running && !hint->waiting)
+		mm_turn_run_dry(client);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "libclient/client/internal.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+#include "libclient/ipc/reach.h"
+#include "libclient/ipc/sock.h"
+
+#define PATH_BYTES      108
+#define POOL_PAGES_MAX  (UINT32_C(1) << 24)
+#define PAGE_BYTES_MAX  (UINT64_C(1) << 36)
+#define FDS_OF_WELCOME  3
+#define SOCKET_FALLBACK "/run/mmd/tenant.sock"
+
+struct failure {
+	char *text;
+	size_t bytes;
+};
+
+static int MM_PRINTF(3, 4) fail(const struct failure *f, int error, const char *format, ...)
+{
+	va_list args;
+
+	if (f->text && f->bytes) {
+		va_start(args, format);
+		vsnprintf(f->text, f->bytes, format, args);
+		va_end(args);
+	}
+	return error;
+}
+
+/* ---- where mmd listens ---- */
+
+static int connect_path(const char *path, int *ret_fd, const struct failure *f)
+{
+	int r = mm_sock_connect(path, ret_fd);
+	char why[PATH_BYTES + 256];
+
+	if (!r)
+		return 0;
+	mm_reach_explain(path, -r, why, sizeof(why));
+	return fail(f, r, "cannot connect to mmd: %s", why);
+}
+
+static int connect_somewhere(const char *path, int *ret_fd, const struct failure *f)
+{
+	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+	char own[PATH_BYTES];
+	int r;
+
+	if (!path)
+		path = secure_getenv(MM_SOCKET_ENV);
+	if (path && *path)
+		return connect_path(path, ret_fd, f);
+	if (runtime && *runtime &&
+	    (size_t)snprintf(own, sizeof(own), "%s/mmd/tenant.sock", runtime) < sizeof(own)) {
+		r = connect_path(own, ret_fd, f);
+		if (r != -ENOENT && r != -ECONNREFUSED)
+			return r;
+	}
+	return connect_path(SOCKET_FALLBACK, ret_fd, f);
+}
+
+/* ---- the handshake ---- */
+
+static void hello_fill(const struct mm_client *c, struct mm_hello *hello,
+		       const struct mm_client_opts *opts)
+{
+	const char *name = opts->name ? opts->name : program_invocation_short_name;
+
+	*hello = (struct mm_hello){
+		.magic = MM_ABI_MAGIC,
+		.abi_major = MM_ABI_MAJOR,
+		.size_bytes = sizeof(*hello),
+		.features = MM_FEAT_RECLAIM | MM_FEAT_REASON |
+			    (opts->no_remap ? 0 : MM_FEAT_REMAP | MM_FEAT_PARTIAL),
+	};
+	memcpy(hello->device_uuid, c->device_uuid, sizeof(hello->device_uuid));
+	snprintf(hello->name, sizeof(hello->name), "%s", *name ? name : "tenant");
+	mm_sanitize(hello->name, sizeof(hello->name));
+	/* It is a word of mmd's log lines and of mmctl's arguments. */
+	for (char *p = hello->name; *p; p++)
+		if (strchr(" '\"\\", *p))
+			*p = '_';
+}
+
+static void close_fds(int *fds, size_t n_fds)
+{
+	for (size_t i = 0; i < n_fds; i++)
+		mm_close_fd(&fds[i]);
+}
+
+static int refusal(struct mm_welcome *w, const struct failure *f)
+{
+	mm_sanitize(w->reason, sizeof(w->reason));
+	if (w->result < -4095 || w->driver_kind > MM_DRIVER_CUDA)
+		return fail(f, -EPROTO, "mmd's answer is malformed");
+	return fail(f, w->result, "mmd refused: %s", *w->reason ? w->reason : strerror(-w->result));
+}
+
+static int welcome_check(struct mm_welcome *w, size_t len, size_t n_fds, uint64_t offered,
+			 const struct failure *f)
+{
+	if (len < offsetof(struct mm_welcome, abi_minor) || w->magic != MM_ABI_MAGIC)
+		return fail(f, -EPROTO, "what answers there is not mmd");
+	if (w->abi_major != MM_ABI_MAJOR)
+		return fail(f, -EPROTO,
+			    "mmd speaks ABI version %u, this library %u; install matching versions",
+			    w->abi_major, MM_ABI_MAJOR);
+	if (len != sizeof(*w))
+		return fail(f, -EPROTO, "mmd's answer is %zu bytes long, not %zu", len, sizeof(*w));
+	if (w->result < 0)
+		return refusal(w, f);
+	if (w->result > 0 || n_fds != FDS_OF_WELCOME || (w->features & ~offered) ||
+	    w->policy >= MM_POLICY_COUNT || w->driver_kind > MM_DRIVER_CUDA || !w->page_bytes ||
+	    w->page_bytes > PAGE_BYTES_MAX || w->page_bytes % MM_ABI_PAGE_BYTES || !w->pool_pages ||
+	    w->pool_pages > POOL_PAGES_MAX)
+		return fail(f, -EPROTO, "mmd's answer is malformed");
+	return 0;
+}
+
+static int shake_hands(struct mm_client *c, const struct mm_client_opts *opts, int *fds,
+		       const struct failure *f)
+{
+	uint64_t deadline_ns = mm_deadline_ns(c->timeout_ns);
+	struct mm_hello hello;
+	size_t n_fds = 0, len;
+	int r;
+
+	hello_fill(c, &hello, opts);
+	r = mm_sock_send(c->sock, &hello, sizeof(hello), NULL, 0);
+	if (!r)
+		r = mm_sock_wait(c->sock, POLLIN, deadline_ns);
+	if (!r)
+		r = mm_sock_recv(c->sock, &c->welcome, sizeof(c->welcome), fds, FDS_OF_WELCOME,
+				 &n_fds, &len);
+	if (r)
+		return fail(f, r, "mmd did not answer: %s", strerror(-r));
+	r = welcome_check(&c->welcome, len, n_fds, hello.features, f);
+	if (r)
+		close_fds(fds, n_fds);
+	return r;
+}
+
+/* ---- the three regions ---- */
+
+/*
+ * Takes @fd over. A child gets none of it: a step or a cursor of ours written there would be a
+ * lie.
+ */
+static int region_open(int *fd, size_t bytes, bool writable, struct mm_region *ret_region)
+{
+	int r = mm_region_open(*fd, bytes, writable, ret_region);
+
+	*fd = -1;
+	if (!r)
+		madvise(ret_region->base, ret_region->size_bytes, MADV_DONTFORK);
+	return r;
+}
+
+static int regions_open(struct mm_client *c, int *fds, const struct failure *f)
+{
+	int r = region_open(&fds[0], sizeof(struct mm_tenant_region), true, &c->tenant_region);
+
+	if (!r)
+		r = region_open(&fds[1], sizeof(struct mm_mmd_region), false, &c->mmd_region);
+	if (!r)
+		r = region_open(&fds[2], sizeof(struct mm_gate_region), true, &c->gate_region);
+	close_fds(fds, FDS_OF_WELCOME);
+	if (r)
+		return fail(f, r, "cannot map what mmd shares: %s", strerror(-r));
+	c->tenant = c->tenant_region.base;
+	c->mmd = c->mmd_region.base;
+	c->gates = c->gate_region.base;
+	mm_ring_init(&c->sq, c->tenant->sq, MM_SQ_SLOTS, &c->tenant->sq_tail, &c->mmd->sq_head);
+	mm_ring_init(&c->cq, (mm_msg_slot *)(uintptr_t)c->mmd->cq, MM_CQ_SLOTS, &c->tenant->cq_head,
+		     &c->mmd->cq_tail);
+	return 0;
+}
+
+int mm_connect(struct mm_client *client, const struct mm_client_opts *opts, char *errbuf,
+	       size_t errbuf_bytes)
+{
+	const struct failure f = { errbuf, errbuf_bytes };
+	int fds[FDS_OF_WELCOME] = { -1, -1, -1 };
+	int r;
+
+	mm_close_fd(&client->sock);
+	r = connect_somewhere(opts->socket_path, &client->sock, &f);
+
+	if (!r)
+		r = shake_hands(client, opts, fds, &f);
+	if (!r)
+		r = regions_open(client, fds, &f);
+	return r;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libclient/client/dir.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "libclient/support/fault.h"
+
+static const uint64_t dtype_bytes[] = {
+	[MM_DTYPE_F32] = 4,
+	[MM_DTYPE_F16] = 2,
+	[MM_DTYPE_BF16] = 2,
+};
+
+/* Subtract, never add: offset + bytes can wrap. */
+static bool within(uint64_t offset, uint64_t bytes, uint64_t end)
+{
+	return offset <= end && bytes <= end - offset;
+}
+
+static bool all_zero(const void *data, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (((const unsigned char *)data)[i])
+			return false;
+	return true;
+}
+
+static const char *check_head(const struct mm_dir *head, uint64_t head_bytes, uint64_t store_bytes)
+{
+	if (head->magic != MM_DIR_MAGIC)
+		return "it does not begin with a directory";
+	if (head->version != 1 || !all_zero(head->reserved, sizeof(head->reserved)))
+		return "its directory is of an unknown version";
+	if (head->store_bytes != store_bytes)
+		return "its directory disagrees about the length";
+	if (head->n_groups < 1 || head->n_groups > 1 + MM_LAYERS_MAX)
+		return "the number of groups is out of range";
+	if (head->n_tensors > MM_TENSORS_MAX)
+		return "it has too many tensors";
+	if (!within(head->groups_offset, head->n_groups * sizeof(struct mm_dir_group), head_bytes))
+		return "its groups lie outside";
+	if (!within(head->tensors_offset, head->n_tensors * sizeof(struct mm_dir_tensor),
+		    head_bytes))
+		return "its tensors lie outside";
+	return NULL;
+}
+
+static const char *check_group(const struct mm_dir_group *group, uint64_t store_bytes)
+{
+	if (group->store_offset % MM_ABI_PAGE_BYTES)
+		return "a group is misaligned";
+	if (!within(group->store_offset, group->bytes, store_bytes))
+		return "a group lies outside";
+	return NULL;
+}
+
+static bool shape_is(const struct mm_dir_tensor *tensor)
+{
+	uint64_t bytes = dtype_bytes[tensor->dtype];
+
+	for (uint16_t i = 0; i < tensor->rank; i++)
+		if (__builtin_mul_overflow(bytes, tensor->shape[i], &bytes))
+			return false;
+	return bytes == tensor->bytes;
+}
+
+static const char *check_tensor(const struct mm_directory *dir, const struct mm_dir_tensor *tensor)
+{
+	if (!memchr(tensor->name, 0, sizeof(tensor->name)) || !tensor->name[0])
+		return "a tensor's name is not a string";
+	if (tensor != dir->tensors && strcmp(tensor[-1].name, tensor->name) >= 0)
+		return "its tensors are not sorted by name";
+	if (tensor->group >= dir->n_groups)
+		return "a tensor is of a group that does not exist";
+	if ((tensor->flags & ~MM_TENSOR_KNOWN) ||
+	    !all_zero(tensor->reserved, sizeof(tensor->reserved)))
+		return "a tensor uses a field that this version does not know";
+	if (!tensor->dtype || tensor->dtype >= MM_ARRAY_SIZE(dtype_bytes))
+		return "a tensor's dtype is unknown";
+	if (tensor->rank > 4 || !shape_is(tensor))
+		return "a tensor's shape and size disagree";
+	if (tensor->offset %
+	    (tensor->flags & MM_TENSOR_MEMBER ? dtype_bytes[tensor->dtype] : MM_TENSOR_ALIGN))
+		return "a tensor is misaligned";
+	if (!within(tensor->offset, tensor->bytes, dir->groups[tensor->group].bytes))
+		return "a tensor lies outside its group";
+	return NULL;
+}
+
+static const char *check(const struct mm_directory *dir)
+{
+	const char *why = NULL;
+
+	for (uint32_t i = 0; i < dir->n_groups && !why; i++)
+		why = check_group(&dir->groups[i], dir->store_bytes);
+	for (uint32_t i = 0; i < dir->n_tensors && !why; i++)
+		why = check_tensor(dir, &dir->tensors[i]);
+	return why;
+}
+
+static void *copy(const void *from, size_t bytes)
+{
+	void *to = malloc(bytes ? bytes : 1);
+
+	if (to)
+		memcpy(to, from, bytes);
+	return to;
+}
+
+int mm_directory_read(const void *store, uint64_t head_bytes, uint64_t store_bytes,
+		      struct mm_directory *ret_dir, const char **ret_why)
+{
+	mm_cleanup(mm_directory_done) struct mm_directory dir = { 0 };
+	struct mm_dir head;
+
+	*ret_why = "it is too short";
+	if (head_bytes < sizeof(head) || head_bytes > store_bytes)
+		return -EBADMSG;
+	memcpy(&head, store, sizeof(head));
+	*ret_why = check_head(&head, head_bytes, store_bytes);
+	if (*ret_why)
+		return -EBADMSG;
+	dir.n_groups = head.n_groups;
+	dir.n_tensors = head.n_tensors;
+	dir.store_bytes = store_bytes;
+	dir.groups =
+		copy((const char *)store + head.groups_offset, head.n_groups * sizeof(*dir.groups));
+	dir.tensors = copy((const char *)store + head.tensors_offset,
+			   head.n_tensors * sizeof(*dir.tensors));
+	if (!dir.groups || !dir.tensors || mm_fault("dir.read"))
+		return -ENOMEM;
+	*ret_why = check(&dir);
+	if (*ret_why)
+		return -EBADMSG;
+	*ret_dir = dir;
+	dir = (struct mm_directory){ 0 };
+	return 0;
+}
+
+void mm_directory_done(struct mm_directory *dir)
+{
+	free(dir->groups);
+	free(dir->tensors);
+	*dir = (struct mm_directory){ 0 };
+}
+
+static int compare(const void *key, const void *element)
+{
+	return strcmp(key, ((const struct mm_dir_tensor *)element)->name);
+}
+
+const struct mm_dir_tensor *mm_directory_find(const struct mm_directory *dir, const char *name)
+{
+	return bsearch(name, dir->tensors, dir->n_tensors, sizeof(*dir->tensors), compare);
+}

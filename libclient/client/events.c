@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "libclient/client/internal.h"
+
+#define CROWDED (MM_EVENTS_MAX - MM_EVENT_DISCONNECTED)
+
+static struct mm_event *event_at(struct mm_client *c, uint32_t i)
+{
+	return &c->events[(c->events_first + i) % MM_EVENTS_MAX];
+}
+
+/* Each tells of something more that happened; of the other kinds only the newest is true. */
+static bool counts_add_up(enum mm_event_kind kind)
+{
+	return kind == MM_EVENT_KV_GRANTED || kind == MM_EVENT_SWAPPED;
+}
+
+/* An engine that never looks must not make us grow: counts add up, the rest is the newest. */
+static void event_merge(struct mm_event *into, const struct mm_event *event)
+{
+	uint32_t count = into->count;
+
+	*into = *event;
+	if (counts_add_up(event->kind))
+		into->count += count;
+}
+
+/* The last event that @event may be added to, or that it replaces: what is owed is said once. */
+static struct mm_event *event_like(struct mm_client *c, const struct mm_event *event)
+{
+	bool anywhere = c->events_n >= CROWDED || event->kind == MM_EVENT_KV_RECLAIM;
+
+	for (uint32_t i = c->events_n; i-- > 0;) {
+		struct mm_event *last = event_at(c, i);
+
+		if (last->kind == event->kind)
+			return last;
+		if (!anywhere)
+			return NULL;
+	}
+	return NULL;
+}
+
+void mm_event_push(struct mm_client *client, const struct mm_event *event)
+{
+	struct mm_event *like = event_like(client, event);
+
+	if (like) {
+		event_merge(like, event);
+		return;
+	}
+	/* Once it is crowded, each kind takes at most one place more. */
+	mm_assert(client->events_n < MM_EVENTS_MAX);
+	*event_at(client, client->events_n++) = *event;
+	eventfd_write(client->event_fd, 1);
+}
+
+/* With lock. Whoever polls is woken only by what is there. */
+static void fd_settle(struct mm_client *c)
+{
+	eventfd_t count;
+
+	if (!c->events_n)
+		eventfd_read(c->event_fd, &count);
+}
+
+static void event_remove(struct mm_client *c, uint32_t i)
+{
+	for (; i + 1 < c->events_n; i++)
+		*event_at(c, i) = *event_at(c, i + 1);
+	c->events_n--;
+}
+
+void mm_event_drop(struct mm_client *client, enum mm_event_kind kind, uint64_t count)
+{
+	for (uint32_t i = client->events_n; i-- > 0 && count;) {
+		struct mm_event *event = event_at(client, i);
+		const uint64_t told = counts_add_up(kind) ? event->count : 1;
+
+		if (event->kind != kind)
+			continue;
+		if (told > count)
+			event->count -= (uint32_t)count;
+		else
+			event_remove(client, i);
+		count -= MM_MIN(told, count);
+	}
+	fd_settle(client);
+}
+
+static void event_take(struct mm_client *c, struct mm_event *ret_event)
+{
+	*ret_event = *event_at(c, 0);
+	c->events_first = (c->events_first + 1) % MM_EVENTS_MAX;
+	c->events_n--;
+}
+
+/* What is owed may have been given, in part, since mmd asked for it. False: nothing is left to tell. */
+static bool event_update(const struct mm_client *c, struct mm_event *event)
+{
+	if (event->kind != MM_EVENT_KV_RECLAIM)
+		return true;
+	event->count = mm_kv_count_owed(c->kv);
+	return event->count != 0;
+}
+
+int mm_client_event_fd(const struct mm_client *client)
+{
+	return client->event_fd;
+}
+
+int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event)
+{
+	struct mm_event event;
+	int r = -EAGAIN;
+
+	/* Not mm_enter(): what happened before the end, and the end itself, can still be read. */
+	if (mm_fork_is_child(client))
+		return mm_fail(client, -ECHILD, "the client belongs to the parent process");
+	pthread_mutex_lock(&client->lock);
+	while (r && client->events_n) {
+		event_take(client, &event);
+		if (event_update(client, &event))
+			r = 0;
+	}
+	if (!r)
+		*ret_event = event;
+	fd_settle(client);
+	if (!r && event.kind == MM_EVENT_DISCONNECTED)
+		mm_fail(client, event.error, "%s", client->dead_text); /* for mm_client_error() */
+	pthread_mutex_unlock(&client->lock);
+	return r;
+}

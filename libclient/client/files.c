@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "libclient/model/shard_names.h"
+#include "libclient/client/internal.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+#include "libclient/ipc/sock.h"
+#include "libclient/support/fault.h"
+
+#define CONFIG_NAME "config.json"
+#define INDEX_NAME  "model.safetensors.index.json"
+#define SUFFIX      ".safetensors"
+#define SLICE_NS    (100 * MM_NS_PER_MS) /* how soon the end of mmd is noticed while load works */
+#define PATIENCE    20 /* times the client's timeout: load may wait for another tenant's load */
+
+struct file {
+	int fd;
+	enum mm_load_kind kind;
+	char name[MM_FILE_NAME_BYTES];
+};
+
+struct mm_model_files {
+	size_t n; /* the configuration, the index if there is one, weights by name */
+	struct file file[MM_LOAD_FILES_MAX];
+	struct mm_load_pack *packs;
+	size_t n_packs;
+};
+
+/* ---- opening ---- */
+
+static void close_dir(DIR **dir)
+{
+	if (*dir)
+		closedir(*dir);
+}
+
+static int open_dir(struct mm_client *c, const char *path, DIR **ret_dir)
+{
+	mm_cleanup(mm_close_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return mm_fail(c, -errno, "%s: %s", path, strerror(errno));
+	*ret_dir = fdopendir(fd);
+	if (!*ret_dir)
+		return mm_fail(c, -ENOMEM, "%s: out of memory", path);
+	fd = -1;
+	return 0;
+}
+
+static int open_regular(int dir_fd, const char *name, int *ret_fd)
+{
+	/* O_NONBLOCK: a fifo of that name must not hold us up; io_uring must not see it later. */
+	mm_cleanup(mm_close_fd) int fd =
+		openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EBADMSG;
+	if (fcntl(fd, F_SETFL, 0) < 0)
+		return -errno;
+	*ret_fd = fd;
+	fd = -1;
+	return 0;
+}
+
+static int open_file(struct mm_client *c, const char *path, DIR *dir, enum mm_load_kind kind,
+		     const char *name, struct mm_model_files *files)
+{
+	struct file *file = &files->file[files->n];
+	int r;
+
+	if (files->n == MM_LOAD_FILES_MAX)
+		return mm_fail(c, -E2BIG, "%s: more than %d files", path, MM_LOAD_FILES_MAX);
+	if (strlen(name) >= sizeof(file->name))
+		return mm_fail(c, -ENAMETOOLONG, "%s/%s: the name is too long", path, name);
+	r = open_regular(dirfd(dir), name, &file->fd);
+	if (r)
+		return mm_fail(c, r, "%s/%s: %s", path, name,
+			       r == -EBADMSG ? "not a regular file" : strerror(-r));
+	snprintf(file->name, sizeof(file->name), "%s", name);
+	file->kind = kind;
+	files->n++;
+	return 0;
+}
+
+static bool is_weights(const char *name)
+{
+	size_t len = strlen(name);
+
+	return len > strlen(SUFFIX) && !strcmp(name + len - strlen(SUFFIX), SUFFIX);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct file *)a)->name, ((const struct file *)b)->name);
+}
+
+static int open_found(struct mm_client *c, const char *path, DIR *dir, struct mm_model_files *files)
+{
+	struct dirent *entry;
+	int r = 0;
+
+	while (!r && (entry = readdir(dir)))
+		if (is_weights(entry->d_name))
+			r = open_file(c, path, dir, MM_LOAD_SAFETENSORS, entry->d_name, files);
+	if (r)
+		return r;
+	if (files->n < 2)
+		return mm_fail(c, -ENOENT, "%s: no *" SUFFIX " in there", path);
+	/* The order of readdir() is anybody's; the identity of a model must not be. */
+	qsort(&files->file[1], files->n - 1, sizeof(files->file[0]), by_name);
+	return 0;
+}
+
+static int open_shards(struct mm_client *c, const char *path, DIR *dir,
+		       struct mm_model_files *files)
+{
+	mm_cleanup(mm_free_ptr) struct mm_shard_names *names = calloc(1, sizeof(*names));
+	char err[200] = "";
+	int r;
+
+	if (!names)
+		return mm_fail(c, -ENOMEM, "out of memory");
+	r = mm_shard_names_read(files->file[files->n - 1].fd, names, err, sizeof(err));
+	if (r)
+		mm_sanitize(err, sizeof(err));
+	if (r)
+		return mm_fail(c, r, "%s/" INDEX_NAME ": %s", path, err);
+	for (size_t i = 0; !r && i < names->n; i++) {
+		r = open_file(c, path, dir, MM_LOAD_SAFETENSORS, names->name[i], files);
+		if (r == -ENOENT)
+			mm_fail(c, r, "%s/%s: a shard that " INDEX_NAME " names is missing", path,
+				names->name[i]);
+	}
+	return r;
+}
+
+/* With an index, the files that it names are the model; else all that there are. */
+static int open_all(struct mm_client *c, const char *path, struct mm_model_files *files)
+{
+	mm_cleanup(close_dir) DIR *dir = NULL;
+	int r = open_dir(c, path, &dir);
+
+	if (!r)
+		r = open_file(c, path, dir, MM_LOAD_CONFIG, CONFIG_NAME, files);
+	if (r)
+		return r;
+	r = open_file(c, path, dir, MM_LOAD_INDEX, INDEX_NAME, files);
+	if (r == -ENOENT)
+		return open_found(c, path, dir, files);
+	return r ? r : open_shards(c, path, dir, files);
+}
+
+int mm_model_files_open(struct mm_client *client, const char *path,
+			const struct mm_model_opts *opts, struct mm_model_files **ret)
+{
+	mm_cleanup(mm_model_files_close) struct mm_model_files *files = NULL;
+	int r;
+
+	if (!mm_fault("files.open"))
+		files = calloc(1, sizeof(*files));
+	if (!files)
+		return mm_fail(client, -ENOMEM, "out of memory");
+	r = mm_packs_copy(client, opts, &files->packs, &files->n_packs);
+	if (!r)
+		r = open_all(client, path, files);
+	if (r)
+		return r;
+	*ret = files;
+	files = NULL;
+	return 0;
+}
+
+void mm_model_files_close(struct mm_model_files **files)
+{
+	if (!*files)
+		return;
+	while ((*files)->n)
+		mm_close_fd(&(*files)->file[--(*files)->n].fd);
+	free((*files)->packs);
+	free(*files);
+	*files = NULL;
+}
+
+/* ---- talking to load ---- */
+
+/* Whether the load has become pointless: mmd has gone or refused the model. */
+static int still_wanted(struct mm_client *c)
+{
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	r = c->dead ? c->dead : c->model_phase == MM_MODEL_REFUSED ? -ECANCELED : 0;
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+/* What load has said comes first: it knows better than mmd why a model is refused. */
+static int wait_for_load(struct mm_client *c, int fd, short events)
+{
+	uint64_t patience_ns =
+		c->timeout_ns > UINT64_MAX / PATIENCE ? UINT64_MAX : PATIENCE * c->timeout_ns;
+	uint64_t deadline_ns = mm_deadline_ns(patience_ns);
+	int r;
+
+	for (;;) {
+		r = mm_sock_wait(fd, events, MM_MIN(deadline_ns, mm_deadline_ns(SLICE_NS)));
+		if (r != -ETIMEDOUT)
+			return r;
+		r = still_wanted(c);
+		if (r)
+			return r;
+		if (mm_now_ns() >= deadline_ns)
+			return -ETIMEDOUT;
+	}
+}
+
+static int send_message(struct mm_client *c, int fd, const void *msg, size_t bytes,
+			const int *file_fd)
+{
+	int r;
+
+	do {
+		r = wait_for_load(c, fd, POLLOUT);
+		if (!r)
+			r = mm_sock_send(fd, msg, bytes, file_fd, !!file_fd);
+	} while (r == -EAGAIN);
+	return r;
+}
+
+static int send_file(struct mm_client *c, int fd, const struct file *file)
+{
+	struct mm_load_file msg = { .magic = MM_ABI_MAGIC, .kind = file->kind };
+
+	memcpy(msg.name, file->name, sizeof(msg.name));
+	return send_message(c, fd, &msg, sizeof(msg), &file->fd);
+}
+
+static int send_files(struct mm_client *c, int fd, const struct mm_model_files *files)
+{
+	const struct mm_load_file end = { .magic = MM_ABI_MAGIC, .kind = MM_LOAD_END };
+	int r = 0;
+
+	for (size_t i = 0; i < files->n && !r; i++)
+		r = send_file(c, fd, &files->file[i]);
+	for (size_t i = 0; i < files->n_packs && !r; i++)
+		r = send_message(c, fd, &files->packs[i], sizeof(files->packs[i]), NULL);
+	return r ? r : send_message(c, fd, &end, sizeof(end), NULL);
+}
+
+static int recv_status(struct mm_client *c, int fd, struct mm_load_status *ret_status)
+{
+	size_t len = 0;
+	int r;
+
+	do {
+		r = wait_for_load(c, fd, POLLIN);
+		if (!r)
+			r = mm_sock_recv_nofds(fd, ret_status, sizeof(*ret_status), &len);
+	} while (r == -EAGAIN);
+	if (r)
+		return r;
+	if (len != sizeof(*ret_status) || ret_status->magic != MM_ABI_MAGIC ||
+	    ret_status->result < -4095 || ret_status->result > 0)
+		return -EPROTO;
+	return 0;
+}
+
+static int failed(struct mm_client *c, int error)
+{
+	if (error == -ECONNRESET) {
+		error = still_wanted(c);
+		if (!error)
+			return -EPIPE;
+	}
+	if (error == -ECANCELED)
+		return error;
+	if (error == -EPROTO)
+		return mm_fail(c, error, "the worker that loads the model sent nonsense");
+	return mm_fail(c, error, "while the model was loaded: %s", strerror(-error));
+}
+
+int mm_model_files_pass(struct mm_client *client, const struct mm_model_files *files, int fd,
+			uint32_t *ret_flags)
+{
+	struct mm_load_status status = { 0 };
+	int sent = send_files(client, fd, files);
+	int r;
+
+	/* A refusal may have come before all was sent: look for it before complaining. */
+	if (sent && sent != -ECONNRESET)
+		return failed(client, sent);
+	do {
+		r = recv_status(client, fd, &status);
+		if (r)
+			return failed(client, r);
+	} while (!status.done && !status.result);
+	if (!status.result && sent)
+		return failed(client, sent);
+	mm_sanitize(status.text, sizeof(status.text));
+	if (status.result)
+		return mm_fail(client, status.result, "%s",
+			       *status.text ? status.text : strerror(-status.result));
+	*ret_flags = status.flags & (MM_LOAD_F_SHARED | MM_LOAD_F_BUFFERED | MM_LOAD_F_PREAD);
+	return 0;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "libclient/client/internal.h"
+#include "libclient/support/cleanup.h"
+
+/*
+ * A client belongs to the process that opened it. Two things see to that: a page that the kernel wipes
+ * in every child, also in one made by a raw clone(), tells whose call it is; and a handler of fork()
+ * closes the child's copies of our fds at once, or a child that never execs would keep the connection
+ * open, and with it all that the parent held, after the parent's death.
+ */
+static struct {
+	pthread_mutex_t lock;
+	pthread_once_t once;
+	struct mm_client *first; /* lock */
+} forks = { .lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT };
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&forks.lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&forks.lock);
+}
+
+static void in_child(void)
+{
+	for (struct mm_client *c = forks.first; c; c = c->fork_next)
+		mm_fork_close_fds(c);
+	forks.first = NULL;
+	pthread_mutex_unlock(&forks.lock);
+}
+
+static void handlers_install(void)
+{
+	pthread_atfork(before_fork, after_fork, in_child);
+}
+
+int mm_fork_watch(struct mm_client *client)
+{
+	void *mark = mmap(NULL, MM_ABI_PAGE_BYTES, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (mark == MAP_FAILED)
+		return -errno;
+	if (madvise(mark, MM_ABI_PAGE_BYTES, MADV_WIPEONFORK) < 0) {
+		int r = -errno;
+
+		munmap(mark, MM_ABI_PAGE_BYTES);
+		return r;
+	}
+	client->fork_mark = mark;
+	*client->fork_mark = true;
+	pthread_once(&forks.once, handlers_install);
+	pthread_mutex_lock(&forks.lock);
+	client->fork_next = forks.first;
+	forks.first = client;
+	pthread_mutex_unlock(&forks.lock);
+	return 0;
+}
+
+void mm_fork_unwatch(struct mm_client *client)
+{
+	if (!client->fork_mark)
+		return;
+	pthread_mutex_lock(&forks.lock);
+	for (struct mm_client **at = &forks.first; *at; at = &(*at)->fork_next) {
+		if (*at == client) {
+			*at = client->fork_next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&forks.lock);
+	munmap(client->fork_mark, MM_ABI_PAGE_BYTES);
+}
+
+bool mm_fork_is_child(const struct mm_client *client)
+{
+	return !*client->fork_mark;
+}
+
+void mm_fork_close_fds(struct mm_client *client)
+{
+	mm_close_fd(&client->sock);
+	mm_close_fd(&client->event_fd);
+	mm_close_fd(&client->wake_fd);
+	mm_close_fd(&client->load_fd);
+	mm_close_fd(&client->store_fd);
+}

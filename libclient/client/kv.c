@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/client/internal.h"
+#include "libclient/support/clock.h"
+#include "libclient/support/fault.h"
+
+#define WORD_BITS 64
+
+static bool bit_get(const uint64_t *words, uint32_t i)
+{
+	return words[i / WORD_BITS] >> (i % WORD_BITS) & 1;
+}
+
+static void bit_flip(uint64_t *words, uint32_t i)
+{
+	words[i / WORD_BITS] ^= UINT64_C(1) << (i % WORD_BITS);
+}
+
+bool mm_kv_is_usable(const struct mm_kv *kv, uint32_t chunk)
+{
+	return chunk < kv->chunks_max && bit_get(kv->usable, chunk);
+}
+
+static size_t bitmap_words(uint32_t bits)
+{
+	return mm_div_up(bits, WORD_BITS);
+}
+
+/*
+ * With map_lock. One chunk is a span in each range; @table NULL unmaps it. Where there is one range, chunks that
+ * are neighbours are one span.
+ */
+static int chunks_apply(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32_t *table)
+{
+	uint32_t first = MM_MAP_KV_BASE + chunk * kv->ranges * kv->pages_per_range;
+	int result = 0;
+
+	for (uint32_t i = 0; i < kv->ranges; i++) {
+		const struct mm_span span = {
+			.va = kv->va[i] + chunk * kv->chunk_bytes,
+			.entry = first + i * kv->pages_per_range,
+			.n_pages = n * kv->pages_per_range,
+			.writable = true,
+			.whole = true,
+		};
+		int r = mm_mapper_apply(&kv->client->mapper, &span, 1, table);
+
+		if (r)
+			result = r;
+		/* Taking away goes on after an error: as much as can be given back is. */
+		if (r && table)
+			break;
+	}
+	if (result && table)
+		chunks_apply(kv, chunk, n, NULL);
+	return result;
+}
+
+static int chunk_apply(struct mm_kv *kv, uint32_t chunk, const uint32_t *table)
+{
+	return chunks_apply(kv, chunk, 1, table);
+}
+
+static int say_released(struct mm_client *c, uint32_t chunk)
+{
+	const struct mm_msg msg = { .opcode = MM_OP_KV_RELEASE, .arg = { chunk } };
+
+	return mm_link_push(c, &msg);
+}
+
+static int say_wanted(struct mm_client *c, uint32_t chunks)
+{
+	const struct mm_msg msg = { .opcode = MM_OP_KV_WANT, .arg = { chunks } };
+
+	return mm_link_push(c, &msg);
+}
+
+/* ---- what mmd says ---- */
+
+/* With lock. */
+static void denied(struct mm_client *c, uint32_t wanted, int error)
+{
+	c->kv->denied_wanted = wanted;
+	c->kv->denied_error = error;
+	mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_KV_DENIED, .error = error });
+	pthread_cond_broadcast(&c->changed);
+}
+
+/* With map_lock, which keeps the arena from being freed. NULL: it cannot take that chunk. */
+static struct mm_kv *grant_find(struct mm_client *c, uint64_t chunk)
+{
+	struct mm_kv *kv;
+
+	pthread_mutex_lock(&c->lock);
+	kv = c->kv;
+	if (kv && (chunk >= kv->chunks_max || bit_get(kv->usable, (uint32_t)chunk)))
+		kv = NULL;
+	pthread_mutex_unlock(&c->lock);
+	return kv;
+}
+
+/* With map_lock. */
+static void grant_done(struct mm_client *c, struct mm_kv *kv, uint32_t chunk, uint32_t n,
+		       int result)
+{
+	pthread_mutex_lock(&c->lock);
+	if (result) {
+		denied(c, kv->n_usable + 1, -ENOSPC);
+	} else {
+		for (uint32_t i = 0; i < n; i++)
+			bit_flip(kv->usable, chunk + i);
+		kv->n_usable += n;
+		kv->granted += n;
+		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_KV_GRANTED, .count = n });
+		pthread_cond_broadcast(&c->changed);
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* With map_lock. */
+static int grant(struct mm_client *c, uint64_t chunk, const char **ret_text)
+{
+	struct mm_kv *kv = grant_find(c, chunk);
+	int r;
+
+	*ret_text = "mmd granted a chunk that the arena cannot take";
+	if (!kv)
+		return -EPROTO;
+	r = chunk_apply(kv, (uint32_t)chunk, c->mmd->map);
+	*ret_text = "mmd granted a chunk of pages that it never sent";
+	if (r == -EPROTO || r == -ENOENT)
+		return -EPROTO;
+	grant_done(c, kv, (uint32_t)chunk, 1, r);
+	return r;
+}
+
+/* With map_lock. May they be mapped as one? */
+static struct mm_kv *run_find(struct mm_client *c, uint64_t first, uint32_t n)
+{
+	struct mm_kv *kv;
+
+	pthread_mutex_lock(&c->lock);
+	kv = c->kv;
+	if (kv && (kv->ranges != 1 || first >= kv->chunks_max || n > kv->chunks_max - first))
+		kv = NULL;
+	for (uint32_t i = 0; kv && i < n; i++)
+		if (bit_get(kv->usable, (uint32_t)first + i))
+			kv = NULL;
+	pthread_mutex_unlock(&c->lock);
+	return kv;
+}
+
+/* Setting access is the slow call, and is done once then. Return: false: one by one, to see which is wrong. */
+static bool grant_run(struct mm_client *c, uint64_t first, uint32_t n)
+{
+	struct mm_kv *kv;
+	bool good;
+
+	pthread_mutex_lock(&c->map_lock);
+	kv = c->closing ? NULL : run_find(c, first, n);
+	good = kv && !chunks_apply(kv, (uint32_t)first, n, c->mmd->map);
+	if (good)
+		grant_done(c, kv, (uint32_t)first, n, 0);
+	pthread_mutex_unlock(&c->map_lock);
+	return good;
+}
+
+static int grant_one(struct mm_client *c, uint64_t chunk, const char **ret_text)
+{
+	int r;
+
+	pthread_mutex_lock(&c->map_lock);
+	r = c->closing ? 0 : grant(c, chunk, ret_text);
+	pthread_mutex_unlock(&c->map_lock);
+	if (!r || r == -EPROTO)
+		return r;
+	/* The device would not map it: it is nobody's fault, and nobody's chunk. */
+	pthread_mutex_lock(&c->lock);
+	if (c->kv) /* not while closing */
+		c->kv->released++;
+	pthread_mutex_unlock(&c->lock);
+	*ret_text = "mmd takes no requests any more";
+	return say_released(c, (uint32_t)chunk);
+}
+
+int mm_kv_take_grants(struct mm_client *client, const char **ret_text)
+{
+	const uint64_t first = client->granted.first;
+	const uint32_t n = client->granted.n;
+	int r = 0;
+
+	client->granted.n = 0;
+	if (n > 1 && grant_run(client, first, n))
+		return 0;
+	for (uint32_t i = 0; !r && i < n; i++)
+		r = grant_one(client, first + i, ret_text);
+	return r;
+}
+
+int mm_kv_on_grant(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+{
+	int r = 0;
+
+	if (client->granted.n && msg->arg[0] == client->granted.first + client->granted.n) {
+		client->granted.n++;
+		return 0;
+	}
+	r = mm_kv_take_grants(client, ret_text);
+	client->granted.first = msg->arg[0];
+	client->granted.n = 1;
+	return r;
+}
+
+int mm_kv_on_denied(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+{
+	if (msg->result != -ENOSPC && msg->result != -EDQUOT) {
+		*ret_text = "mmd denied memory for no known reason";
+		return -EPROTO;
+	}
+	pthread_mutex_lock(&client->lock);
+	if (client->kv) /* not while closing */
+		denied(client, (uint32_t)MM_MIN(msg->arg[0], UINT32_MAX), msg->result);
+	pthread_mutex_unlock(&client->lock);
+	return 0;
+}
+
+uint32_t mm_kv_count_owed(const struct mm_kv *kv)
+{
+	uint64_t since;
+
+	if (!kv || kv->client->dead)
+		return 0;
+	since = kv->released - MM_MIN(kv->ask.known, kv->released);
+	return MM_MIN(kv->ask.chunks - (uint32_t)MM_MIN(since, kv->ask.chunks), kv->n_usable);
+}
+
+/* With lock: there is nothing to tell once nothing is owed. */
+static void reclaim_settle(struct mm_kv *kv)
+{
+	if (!mm_kv_count_owed(kv))
+		mm_event_drop(kv->client, MM_EVENT_KV_RECLAIM, 1);
+}
+
+/* With lock. It replaces what mmd asked before. mmd did not know of releases that were on their way. */
+static void ask_note(struct mm_kv *kv, const struct mm_msg *msg)
+{
+	kv->ask.chunks = (uint32_t)MM_MIN(msg->arg[0], UINT32_MAX);
+	kv->ask.deadline_ns = msg->arg[1];
+	kv->ask.known = msg->arg[2] ? MM_MIN(msg->arg[2] - 1, kv->released) : kv->released;
+	mm_event_push(kv->client, &(struct mm_event){ .kind = MM_EVENT_KV_RECLAIM,
+						      .deadline_ns = msg->arg[1] });
+	reclaim_settle(kv);
+}
+
+int mm_kv_on_reclaim(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+{
+	(void)ret_text;
+	pthread_mutex_lock(&client->lock);
+	if (client->kv) /* not while closing */
+		ask_note(client->kv, msg);
+	pthread_mutex_unlock(&client->lock);
+	return 0;
+}
+
+/* ---- life ---- */
+
+void mm_kv_destroy(struct mm_kv *kv)
+{
+	struct mm_mapper *mapper;
+
+	if (!kv)
+		return;
+	mapper = &kv->client->mapper;
+	for (uint32_t i = 0; i < kv->chunks_max && kv->usable; i++)
+		if (bit_get(kv->usable, i))
+			chunk_apply(kv, i, NULL);
+	for (uint32_t i = 0; i < kv->ranges && kv->va; i++)
+		if (kv->va[i])
+			mm_mapper_unreserve(mapper, kv->va[i],
+					    (uint64_t)kv->chunks_max * kv->pages_per_range);
+	free(kv->va);
+	free(kv->usable);
+	free(kv);
+}
+
+static void kv_unref(struct mm_kv **kv)
+{
+	struct mm_client *c = *kv ? (*kv)->client : NULL;
+
+	if (!c)
+		return;
+	pthread_mutex_lock(&c->map_lock);
+	mm_kv_destroy(*kv);
+	pthread_mutex_unlock(&c->map_lock);
+}
+
+static int opts_check(struct mm_client *c, const struct mm_kv_opts *opts, struct mm_kv *ret_kv)
+{
+	uint64_t page_bytes = c->welcome.page_bytes;
+	uint64_t pages, entries;
+
+	if (!opts || opts->size < sizeof(*opts))
+		return mm_fail(c, -EINVAL, "opts: size is not what this version knows");
+	if (!opts->chunk_bytes || opts->chunk_bytes % page_bytes)
+		return mm_fail(c, -EINVAL, "opts: chunk_bytes must be a multiple of %llu",
+			       (unsigned long long)page_bytes);
+	if (!opts->chunks_max)
+		return mm_fail(c, -EINVAL, "opts: chunks_max is 0");
+	pages = opts->chunk_bytes / page_bytes;
+	ret_kv->ranges = opts->ranges ? opts->ranges : 1;
+	if (__builtin_mul_overflow(pages, ret_kv->ranges, &entries) ||
+	    __builtin_mul_overflow(entries, opts->chunks_max, &entries) ||
+	    entries > MM_MAP_ENTRIES - MM_MAP_KV_BASE)
+		return mm_fail(c, -E2BIG, "opts: more than %d pages in all; use larger pages",
+			       MM_MAP_ENTRIES - MM_MAP_KV_BASE);
+	ret_kv->chunk_bytes = opts->chunk_bytes;
+	ret_kv->chunks_max = opts->chunks_max;
+	ret_kv->pages_per_range = (uint32_t)pages;
+	return 0;
+}
+
+static int kv_reserve(struct mm_client *c, struct mm_kv *kv)
+{
+	int r = 0;
+
+	kv->va = calloc(kv->ranges, sizeof(*kv->va));
+	kv->usable = calloc(bitmap_words(kv->chunks_max), sizeof(*kv->usable));
+	if (!kv->va || !kv->usable || mm_fault("kv.reserve"))
+		return -ENOMEM;
+	pthread_mutex_lock(&c->map_lock);
+	for (uint32_t i = 0; i < kv->ranges && !r; i++)
+		r = mm_mapper_reserve(&c->mapper, (uint64_t)kv->chunks_max * kv->pages_per_range,
+				      &kv->va[i]);
+	pthread_mutex_unlock(&c->map_lock);
+	return r;
+}
+
+/* The arena stands before it is declared: grants may come before the reply is looked at. */
+static bool kv_install(struct mm_client *c, struct mm_kv *kv)
+{
+	bool free_place;
+
+	pthread_mutex_lock(&c->lock);
+	free_place = !c->kv;
+	if (free_place)
+		c->kv = kv;
+	pthread_mutex_unlock(&c->lock);
+	return free_place;
+}
+
+static void kv_uninstall(struct mm_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->kv = NULL;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int kv_declare(struct mm_client *c, const struct mm_kv *kv, uint32_t share_chunks)
+{
+	struct mm_msg msg = { .opcode = MM_OP_KV_DECLARE,
+			      .arg = { kv->chunk_bytes, kv->ranges, kv->chunks_max,
+				       share_chunks } };
+	int r = mm_link_call(c, &msg);
+
+	if (r)
+		return mm_fail(c, r, "mmd did not answer: %s", strerror(-r));
+	if (msg.result < 0)
+		return mm_fail(c, msg.result, "mmd refused the arena: %s", strerror(-msg.result));
+	return 0;
+}
+
+int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts, struct mm_kv **ret_kv)
+{
+	mm_cleanup(kv_unref) struct mm_kv *kv = NULL;
+	int r = mm_enter(client);
+
+	if (r)
+		return r;
+	kv = calloc(1, sizeof(*kv));
+	if (!kv)
+		return mm_fail(client, -ENOMEM, "out of memory");
+	kv->client = client;
+	r = opts_check(client, opts, kv);
+	if (r)
+		return r;
+	if (kv_reserve(client, kv))
+		return mm_fail(client, -ENOMEM, "no addresses for the arena");
+	if (!kv_install(client, kv))
+		return mm_fail(client, -EEXIST, "this client has an arena already");
+	r = kv_declare(client, kv, opts->share_chunks);
+	if (r) {
+		/*
+		 * After -ETIMEDOUT grants may still come: the arena stays, hidden, until the end.
+		 */
+		if (r == -ETIMEDOUT)
+			kv = NULL;
+		else
+			kv_uninstall(client);
+		return r;
+	}
+	*ret_kv = kv;
+	kv = NULL;
+	return 0;
+}
+
+CUdeviceptr mm_kv_range_va(const struct mm_kv *kv, uint32_t range)
+{
+	return range < kv->ranges ? kv->va[range] : 0;
+}
+
+/* ---- growing and shrinking ---- */
+
+/* @granted: chunks, before the wish was noted. */
+static int want_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t granted,
+		     uint64_t deadline_ns)
+{
+	struct mm_client *c = kv->client;
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock);
+	while (!r && kv->n_usable < chunks_total) {
+		/* A step that another thread opens meanwhile may wait for pages that we hold. */
+		if (c->steps.open)
+			r = -EAGAIN;
+		else if (kv->denied_error && kv->denied_wanted == chunks_total)
+			r = kv->denied_error;
+		else
+			r = mm_link_wait(c, deadline_ns);
+	}
+	/* What the return tells does not come again as an event. */
+	if (!r) {
+		/* Two threads may have waited for the same. */
+		mm_event_drop(c, MM_EVENT_KV_GRANTED, kv->granted - MM_MAX(granted, kv->told));
+		kv->told = kv->granted;
+	} else if (r == kv->denied_error)
+		mm_event_drop(c, MM_EVENT_KV_DENIED, 1);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+struct wish {
+	bool met;          /* already */
+	bool say, in_step; /* mmd does not know it; a step is open */
+	uint64_t granted;  /* chunks, so far */
+};
+
+static struct wish want_note(struct mm_kv *kv, uint32_t chunks_total)
+{
+	struct mm_client *c = kv->client;
+	struct wish wish;
+
+	pthread_mutex_lock(&c->lock);
+	wish.met = kv->n_usable >= chunks_total;
+	/* A wish that is met and that mmd does not know to be higher need not be said. */
+	wish.say = !wish.met || kv->wanted > chunks_total;
+	wish.in_step = c->steps.open > 0;
+	wish.granted = kv->granted;
+	kv->wanted = chunks_total;
+	kv->denied_error = 0;
+	pthread_mutex_unlock(&c->lock);
+	return wish;
+}
+
+int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_ns)
+{
+	struct mm_client *c = kv->client;
+	struct wish wish;
+	int r = mm_enter(c);
+
+	if (r)
+		return r;
+	if (chunks_total > kv->chunks_max)
+		return mm_fail(c, -EINVAL, "%u chunks: the arena has room for %u", chunks_total,
+			       kv->chunks_max);
+	wish = want_note(kv, chunks_total);
+	r = wish.say ? say_wanted(c, chunks_total) : 0;
+	if (r)
+		return mm_fail(c, r, "mmd takes no requests: %s", strerror(-r));
+	if (wish.met)
+		return 0;
+	if (!timeout_ns || wish.in_step)
+		return mm_fail(c, -EAGAIN, "asked for %u chunks; watch the events", chunks_total);
+	r = want_wait(kv, chunks_total, wish.granted, mm_deadline_ns(timeout_ns));
+	return r ? mm_fail(c, r, "%u chunks: %s", chunks_total, strerror(-r)) : 0;
+}
+
+uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t words)
+{
+	struct mm_client *c = kv->client;
+	size_t have = bitmap_words(kv->chunks_max);
+	uint32_t n;
+
+	pthread_mutex_lock(&c->lock);
+	n = kv->n_usable;
+	for (size_t i = 0; ret_bitmap && i < words; i++)
+		ret_bitmap[i] = i < have ? kv->usable[i] : 0;
+	pthread_mutex_unlock(&c->lock);
+	return n;
+}
+
+/*
+ * Marks @chunk as no longer usable. mmd lowers the wish by one with each chunk that it gets; a wish
+ * that is higher than what we hold is lowered first (*ret_wish), or it would be granted again.
+ */
+static int release_note(struct mm_kv *kv, uint32_t chunk, uint32_t *ret_wish)
+{
+	struct mm_client *c = kv->client;
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (!mm_kv_is_usable(kv, chunk))
+		r = -ENOENT;
+	else if (mm_swap_names(c->swap, chunk))
+		r = -EBUSY;
+	if (!r) {
+		*ret_wish = kv->wanted > kv->n_usable ? kv->n_usable : 0;
+		bit_flip(kv->usable, chunk);
+		kv->n_usable--;
+		kv->released++;
+		kv->wanted = MM_MIN(kv->wanted, kv->n_usable);
+		reclaim_settle(kv);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+/* The device keeps it, or mmd is not told: for mmd it is held. */
+static void release_failed(struct mm_kv *kv)
+{
+	struct mm_client *c = kv->client;
+
+	pthread_mutex_lock(&c->lock);
+	kv->released--;
+	if (mm_kv_count_owed(kv))
+		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_KV_RECLAIM,
+						     .deadline_ns = kv->ask.deadline_ns });
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Unmaps, and tells mmd. @wish: that is to be lowered first; 0: none. */
+static int release_chunk(struct mm_kv *kv, uint32_t chunk, uint32_t wish)
+{
+	struct mm_client *c = kv->client;
+	int r;
+
+	pthread_mutex_lock(&c->map_lock);
+	r = chunk_apply(kv, chunk, NULL);
+	pthread_mutex_unlock(&c->map_lock);
+	if (r)
+		return mm_fail(c, -EIO, "chunk %u: the device does not unmap it", chunk);
+	r = wish ? say_wanted(c, wish) : 0;
+	if (!r)
+		r = say_released(c, chunk);
+	return r ? mm_fail(c, r, "mmd takes no requests: %s", strerror(-r)) : 0;
+}
+
+int mm_kv_release(struct mm_kv *kv, uint32_t chunk)
+{
+	struct mm_client *c = kv->client;
+	uint32_t wish = 0;
+	int r = mm_enter(c);
+
+	if (r)
+		return r;
+	r = release_note(kv, chunk, &wish);
+	if (r)
+		return mm_fail(c, r, "chunk %u is %s", chunk,
+			       r == -EBUSY ? "being swapped" : "not usable");
+	r = release_chunk(kv, chunk, wish);
+	if (r)
+		release_failed(kv);
+	return r;
+}
+
+uint32_t mm_kv_owed(struct mm_kv *kv, uint64_t *ret_deadline_ns)
+{
+	struct mm_client *c = kv->client;
+	uint32_t n;
+
+	if (mm_fork_is_child(c))
+		return 0;
+	pthread_mutex_lock(&c->lock);
+	n = mm_kv_count_owed(kv);
+	if (ret_deadline_ns)
+		*ret_deadline_ns = n ? kv->ask.deadline_ns : 0;
+	pthread_mutex_unlock(&c->lock);
+	return n;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libclient/client/internal.h"
+#include "libclient/support/clock.h"
+#include "libclient/ipc/sock.h"
+#include "libclient/support/fault.h"
+
+static int try_push(struct mm_client *c, const struct mm_msg *msg)
+{
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	r = c->dead ? c->dead : mm_ring_push(&c->sq, msg);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+int mm_link_push(struct mm_client *client, const struct mm_msg *msg)
+{
+	uint64_t deadline_ns = mm_deadline_ns(client->timeout_ns);
+	const struct timespec pause = mm_timespec(MM_RETRY_NS);
+	int r;
+
+	if (mm_fault("link.push"))
+		return -ETIMEDOUT;
+	for (;;) {
+		r = try_push(client, msg);
+		if (r == MM_E_PROTOCOL)
+			mm_link_die(client, -EPROTO, "mmd scribbled over its cursor of requests");
+		if (r != MM_E_FULL)
+			break;
+		if (mm_sock_doorbell(client->sock))
+			return -ECONNRESET; /* the service thread sees it too, and says so */
+		if (mm_now_ns() >= deadline_ns)
+			return -ETIMEDOUT;
+		nanosleep(&pause, NULL);
+	}
+	if (r)
+		return r == MM_E_PROTOCOL ? -EPROTO : r;
+	mm_sock_doorbell(client->sock);
+	return 0;
+}
+
+static void wait_unlink(struct mm_client *c, const struct mm_wait *wait)
+{
+	for (struct mm_wait **at = &c->waits; *at; at = &(*at)->next) {
+		if (*at == wait) {
+			*at = wait->next;
+			return;
+		}
+	}
+}
+
+int mm_link_call(struct mm_client *client, struct mm_msg *msg)
+{
+	uint64_t deadline_ns = mm_deadline_ns(client->timeout_ns);
+	struct mm_wait wait = { 0 };
+	int r;
+
+	pthread_mutex_lock(&client->lock);
+	wait.id = msg->user_data = ++client->last_wait_id;
+	wait.next = client->waits;
+	client->waits = &wait;
+	pthread_mutex_unlock(&client->lock);
+
+	r = mm_link_push(client, msg);
+
+	pthread_mutex_lock(&client->lock);
+	while (!r && !wait.done)
+		r = mm_link_wait(client, deadline_ns);
+	wait_unlink(client, &wait);
+	pthread_mutex_unlock(&client->lock);
+	if (wait.done) {
+		*msg = wait.reply;
+		return 0;
+	}
+	return r;
+}
+
+void mm_link_reply(struct mm_client *client, const struct mm_msg *reply)
+{
+	pthread_mutex_lock(&client->lock);
+	for (struct mm_wait *wait = client->waits; wait; wait = wait->next) {
+		if (wait->id != reply->user_data)
+			continue;
+		wait->reply = *reply;
+		wait->done = true;
+		pthread_cond_broadcast(&client->changed);
+	}
+	pthread_mutex_unlock(&client->lock);
+}
+
+/* No stream may hang on bytes that nobody will bring. */
+void mm_link_abort_gates(struct mm_client *c)
+{
+	for (uint32_t i = 0; i < MM_LAYERS_MAX; i++)
+		__atomic_fetch_or(&c->gates->gate[i].high, (uint32_t)(MM_GATE_ABORT >> 32),
+				  __ATOMIC_SEQ_CST);
+}
+
+void mm_link_die(struct mm_client *client, int error, const char *text)
+{
+	struct mm_steps_out out = { 0 };
+
+	pthread_mutex_lock(&client->lock);
+	if (!client->dead) {
+		snprintf(client->dead_text, sizeof(client->dead_text), "%s", text);
+		client->dead = error;
+		mm_steps_on_dead(&client->steps, &out);
+		mm_step_out_perform(client, &out);
+		mm_event_push(client,
+			      &(struct mm_event){ .kind = MM_EVENT_DISCONNECTED, .error = error });
+	}
+	pthread_mutex_unlock(&client->lock);
+}
+
+int mm_link_wait(struct mm_client *client, uint64_t deadline_ns)
+{
+	const struct timespec deadline = mm_timespec(deadline_ns);
+	int r = 0;
+
+	if (client->dead)
+		return client->dead;
+	if (deadline_ns == UINT64_MAX)
+		pthread_cond_wait(&client->changed, &client->lock);
+	else
+		r = pthread_cond_timedwait(&client->changed, &client->lock, &deadline);
+	return r == ETIMEDOUT ? -ETIMEDOUT : 0;
+}

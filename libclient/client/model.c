@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libclient/client/internal.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+#include "libclient/support/fault.h"
+
+#define LOAD_TRIES      3 /* workers that may die on us */
+#define AGAIN_NS        (50 * MM_NS_PER_MS)
+#define REFUSAL_WAIT_NS (10 * MM_NS_PER_S) /* for mmd's word after load's */
+
+/* ---- what mmd says ---- */
+
+void mm_model_destroy(struct mm_model *model)
+{
+	struct mm_mapper *mapper;
+
+	if (!model)
+		return;
+	mapper = &model->client->mapper;
+	for (uint32_t g = 0; model->spans && g < model->dir.n_groups; g++) {
+		struct mm_span *span = &model->spans[g];
+
+		mm_mapper_apply(mapper, span, 1, NULL);
+		if (span->va)
+			mm_mapper_unreserve(mapper, span->va, span->n_pages);
+	}
+	free(model->spans);
+	free(model->cycles);
+	mm_directory_done(&model->dir);
+	mm_region_done(&model->store);
+	free(model);
+}
+
+/* Fixed addresses per group; entries of the table in the order of the directory (abi.h). */
+static int model_reserve(struct mm_client *c, struct mm_model *model, const char **ret_text)
+{
+	uint64_t page_bytes = c->welcome.page_bytes;
+	int r;
+
+	model->spans = calloc(model->dir.n_groups, sizeof(*model->spans));
+	model->cycles = calloc(model->dir.n_groups, sizeof(*model->cycles));
+	*ret_text = "out of memory or addresses for the model";
+	if (!model->spans || !model->cycles)
+		return -ENOMEM;
+	for (uint32_t g = 0; g < model->dir.n_groups; g++) {
+		uint64_t n_pages = mm_div_up(model->dir.groups[g].bytes, page_bytes);
+
+		if (n_pages > MM_MAP_KV_BASE - model->pages) {
+			*ret_text = "the model has more pages than the map table has entries";
+			return -EPROTO;
+		}
+		model->spans[g].entry = (uint32_t)model->pages;
+		model->spans[g].n_pages = (uint32_t)n_pages;
+		model->spans[g].whole = true;
+		model->pages += n_pages;
+		r = n_pages ? mm_mapper_reserve(&c->mapper, n_pages, &model->spans[g].va) : 0;
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int model_open_store(struct mm_client *c, const struct mm_msg *msg, struct mm_model *model,
+			    const char **ret_text)
+{
+	uint64_t head_bytes = msg->arg[3] ? msg->arg[3] : msg->arg[2];
+	int fd, r;
+
+	pthread_mutex_lock(&c->lock);
+	fd = c->store_fd;
+	c->store_fd = MM_FD_NONE;
+	pthread_mutex_unlock(&c->lock);
+	*ret_text = "mmd sent no store that can be mapped";
+	r = fd < 0 ? -EPROTO : mm_region_open(fd, head_bytes, false, &model->store);
+	if (r)
+		return r;
+	madvise(model->store.base, model->store.size_bytes, MADV_DONTFORK);
+	model->head_bytes = head_bytes;
+	r = mm_directory_read(model->store.base, head_bytes, msg->arg[2], &model->dir, ret_text);
+	return r == -EBADMSG ? -EPROTO : r;
+}
+
+static int model_build(struct mm_client *c, const struct mm_msg *msg, struct mm_model *model,
+		       const char **ret_text)
+{
+	int r = model_open_store(c, msg, model, ret_text);
+
+	if (!r)
+		r = model_reserve(c, model, ret_text);
+	if (r)
+		return r;
+	if (msg->arg[0] != model->dir.n_groups || msg->arg[1] != model->pages) {
+		*ret_text = "mmd and the store disagree about the model";
+		return -EPROTO;
+	}
+	return 0;
+}
+
+static struct mm_model *model_create(struct mm_client *c)
+{
+	struct mm_model *model = mm_fault("model.create") ? NULL : calloc(1, sizeof(*model));
+
+	if (model) {
+		model->client = c;
+		model->store = MM_REGION_NULL;
+	}
+	return model;
+}
+
+static bool model_is_due(struct mm_client *c)
+{
+	bool due;
+
+	pthread_mutex_lock(&c->lock);
+	due = !c->model &&
+	      (c->model_phase == MM_MODEL_LOADING || c->model_phase == MM_MODEL_BROKEN);
+	pthread_mutex_unlock(&c->lock);
+	return due;
+}
+
+int mm_model_on_loaded(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+{
+	struct mm_model *model;
+	int r = 0;
+
+	*ret_text = "mmd loaded a model that nobody asked for";
+	if (!model_is_due(client))
+		return -EPROTO;
+	*ret_text = "out of memory";
+	model = model_create(client);
+	if (!model)
+		return -ENOMEM;
+
+	pthread_mutex_lock(&client->map_lock);
+	if (!client->closing)
+		r = model_build(client, msg, model, ret_text);
+	if (!r && !client->closing) {
+		pthread_mutex_lock(&client->lock);
+		client->model = model;
+		if (client->model_phase == MM_MODEL_LOADING)
+			client->model_phase = MM_MODEL_LOADED;
+		pthread_cond_broadcast(&client->changed);
+		pthread_mutex_unlock(&client->lock);
+		model = NULL;
+	}
+	mm_model_destroy(model);
+	pthread_mutex_unlock(&client->map_lock);
+	return r;
+}
+
+int mm_model_on_ready(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&client->lock);
+	if (msg->result < 0) {
+		/* Of a load that was given up, nobody waits for the word any more. */
+		if (client->model_phase == MM_MODEL_LOADING ||
+		    client->model_phase == MM_MODEL_LOADED)
+			client->model_phase = MM_MODEL_REFUSED;
+		client->refused_result = MM_MAX(msg->result, -4095);
+		client->refused_why = msg->arg[0] <= MM_REFUSED_LOAD ? (enum mm_refusal)msg->arg[0]
+								     : MM_REFUSED_NO;
+	} else if (client->model_phase == MM_MODEL_LOADED && client->steps.plan.epoch) {
+		client->model_phase = MM_MODEL_READY;
+	} else if (client->model_phase != MM_MODEL_BROKEN) {
+		*ret_text = "mmd says that a model is ready that is not mapped";
+		r = -EPROTO;
+	}
+	pthread_cond_broadcast(&client->changed);
+	pthread_mutex_unlock(&client->lock);
+	return r;
+}
+
+/* ---- loading ---- */
+
+static int phase_enter(struct mm_client *c)
+{
+	enum mm_model_phase phase;
+
+	pthread_mutex_lock(&c->lock);
+	phase = c->model_phase;
+	if (phase == MM_MODEL_NONE)
+		c->model_phase = MM_MODEL_LOADING;
+	pthread_mutex_unlock(&c->lock);
+	if (phase == MM_MODEL_NONE)
+		return 0;
+	return mm_fail(c, -EEXIST, "%s",
+		       phase == MM_MODEL_BROKEN
+			       ? "a load was given up half-way: close this client and open another"
+			       : "this client has a model already");
+}
+
+/* Waits until a channel to load is there (*ret_fd), or mmd has refused (-ECANCELED). */
+static int wait_channel(struct mm_client *c, int *ret_fd)
+{
+	uint64_t deadline_ns = mm_deadline_ns(c->timeout_ns);
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock);
+	while (!r && c->load_fd < 0 && c->model_phase != MM_MODEL_REFUSED)
+		r = mm_link_wait(c, deadline_ns);
+	if (!r && c->load_fd < 0)
+		r = -ECANCELED;
+	if (!r) {
+		*ret_fd = c->load_fd;
+		c->load_fd = MM_FD_NONE;
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (r && r != -ECANCELED)
+		return mm_fail(c, r, "mmd started no worker to load the model: %s", strerror(-r));
+	return r;
+}
+
+/* Waits for MODEL_READY of either kind; the deadline starts anew with each sign of life. */
+static int wait_ready(struct mm_client *c, uint64_t timeout_ns)
+{
+	uint64_t deadline_ns = mm_deadline_ns(timeout_ns);
+	enum mm_model_phase phase = MM_MODEL_NONE;
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock);
+	while (!r && c->model_phase != MM_MODEL_READY && c->model_phase != MM_MODEL_REFUSED) {
+		if (c->model_phase != phase)
+			deadline_ns = mm_deadline_ns(timeout_ns);
+		phase = c->model_phase;
+		r = mm_link_wait(c, deadline_ns);
+	}
+	if (!r && c->model_phase == MM_MODEL_REFUSED)
+		r = -ECANCELED;
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+static int refusal(struct mm_client *c)
+{
+	static const char *const why[] = {
+		[MM_REFUSED_NO] = "mmd refused the model",
+		[MM_REFUSED_QUOTA] = "the model is larger than the account may have",
+		[MM_REFUSED_DEVICE] = "the model does not fit on the device, or not now",
+		[MM_REFUSED_STORE] = "no host memory for the model",
+		[MM_REFUSED_LOAD] = "the model could not be loaded",
+	};
+
+	return mm_fail(c, c->refused_result, "%s: %s", why[c->refused_why],
+		       strerror(-c->refused_result));
+}
+
+/* After load has said no: mmd says so too, and only then another load may begin. */
+static int load_refused(struct mm_client *c, int error)
+{
+	int r = wait_ready(c, REFUSAL_WAIT_NS);
+
+	return r == -ECANCELED ? -ECANCELED : error;
+}
+
+static int run_load(struct mm_client *c, const struct mm_model_files *files, int *ret_verdict,
+		    uint32_t *ret_flags)
+{
+	int r = -EPIPE;
+
+	for (int i = 0; i < LOAD_TRIES && r == -EPIPE; i++) {
+		mm_cleanup(mm_close_fd) int fd = -1;
+
+		r = wait_channel(c, &fd);
+		if (!r)
+			r = mm_model_files_pass(c, files, fd, ret_flags);
+	}
+	if (r == -EPIPE)
+		r = mm_fail(c, -EIO, "the worker that loads the model died %d times", LOAD_TRIES);
+	*ret_verdict = r;
+	return r ? load_refused(c, r) : wait_ready(c, c->timeout_ns);
+}
+
+static int open_model(struct mm_client *c)
+{
+	struct mm_msg msg = { .opcode = MM_OP_MODEL_OPEN };
+	int r = mm_link_call(c, &msg);
+
+	if (r)
+		return mm_fail(c, r, "mmd did not answer: %s", strerror(-r));
+	if (msg.result < 0)
+		return mm_fail(c, msg.result, "mmd refused to load a model: %s",
+			       strerror(-msg.result));
+	return 0;
+}
+
+/* Back to where another model may be tried. */
+static void phase_reset(struct mm_client *c)
+{
+	struct mm_steps_out out = { 0 };
+	struct mm_model *model;
+
+	pthread_mutex_lock(&c->map_lock);
+	pthread_mutex_lock(&c->lock);
+	model = c->model;
+	c->model = NULL;
+	mm_steps_forget_plan(&c->steps, &out);
+	mm_step_out_perform(c, &out);
+	mm_close_fd(&c->load_fd);
+	mm_close_fd(&c->store_fd);
+	c->model_phase = MM_MODEL_NONE;
+	pthread_mutex_unlock(&c->lock);
+	mm_model_destroy(model);
+	pthread_mutex_unlock(&c->map_lock);
+}
+
+static void phase_break(struct mm_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->model_phase = MM_MODEL_BROKEN;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int load(struct mm_client *c, const struct mm_model_files *files, uint32_t *ret_flags)
+{
+	int verdict = 0;
+	int r = open_model(c);
+
+	if (r) {
+		phase_reset(c);
+		return r;
+	}
+	r = run_load(c, files, &verdict, ret_flags);
+	if (r == -ECANCELED) {
+		/*
+		 * load's sentence names the file and the place: better than mmd's, if there is
+		 * one.
+		 */
+		if (!verdict || verdict == -ECANCELED)
+			verdict = refusal(c);
+		phase_reset(c);
+		return verdict;
+	}
+	if (!r)
+		return 0;
+	phase_break(c);
+	if (!verdict)
+		mm_fail(c, r, "the model did not get ready: %s", strerror(-r));
+	return r;
+}
+
+/* -EAGAIN: mmd's workers are all busy, or ours died through no fault of the files. */
+static int load_again(struct mm_client *c, const struct mm_model_files *files, uint32_t *ret_flags)
+{
+	const struct timespec pause = mm_timespec(AGAIN_NS);
+	uint64_t deadline_ns = mm_deadline_ns(c->timeout_ns);
+	int r;
+
+	for (;;) {
+		r = phase_enter(c);
+		if (!r)
+			r = load(c, files, ret_flags);
+		if (r != -EAGAIN || mm_now_ns() >= deadline_ns)
+			return r;
+		nanosleep(&pause, NULL);
+	}
+}
+
+int mm_model_load(struct mm_client *client, const char *dir, const struct mm_model_opts *opts,
+		  struct mm_model **ret_model)
+{
+	mm_cleanup(mm_model_files_close) struct mm_model_files *files = NULL;
+	uint32_t flags = 0;
+	int r = mm_enter(client);
+
+	if (!r)
+		r = mm_model_files_open(client, dir, opts, &files);
+	if (!r)
+		r = load_again(client, files, &flags);
+	if (r)
+		return r;
+	client->model->load_flags = flags;
+	*ret_model = client->model;
+	return 0;
+}
+
+/* ---- looking in ---- */
+
+void mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info)
+{
+	const struct mm_directory *dir = &model->dir;
+
+	*ret_info = (struct mm_model_info){
+		.n_layers = dir->n_groups - 1,
+		.n_tensors = dir->n_tensors,
+		.resident_bytes = dir->groups[0].bytes,
+		.device_bytes = model->pages * model->client->welcome.page_bytes,
+		.store_bytes = dir->store_bytes,
+		.load_flags = model->load_flags,
+	};
+	for (uint32_t g = 1; g < dir->n_groups; g++)
+		ret_info->layer_bytes = MM_MAX(ret_info->layer_bytes, dir->groups[g].bytes);
+	for (uint32_t i = 0; i < dir->n_tensors; i++)
+		if (!(dir->tensors[i].flags & MM_TENSOR_PACK))
+			ret_info->tensor_bytes += dir->tensors[i].bytes;
+	ret_info->waste_bytes =
+		ret_info->device_bytes - MM_MIN(ret_info->tensor_bytes, ret_info->device_bytes);
+}
+
+int mm_model_tensor(const struct mm_model *model, const char *name, struct mm_tensor *ret_tensor)
+{
+	const struct mm_dir_tensor *t = mm_directory_find(&model->dir, name);
+
+	if (!t)
+		return mm_fail(model->client, -ENOENT, "the model has no tensor %s", name);
+	*ret_tensor = (struct mm_tensor){
+		.va = model->spans[t->group].va + t->offset,
+		.dtype = (enum mm_dtype)t->dtype,
+		.rank = t->rank,
+		.bytes = t->bytes,
+		.layer = (int32_t)t->group - 1,
+		.flags = t->flags,
+	};
+	memcpy(ret_tensor->shape, t->shape, sizeof(ret_tensor->shape));
+	return 0;
+}
+
+const void *mm_model_store(const struct mm_model *model, const char *name, uint64_t *ret_bytes)
+{
+	const struct mm_dir_tensor *t = mm_directory_find(&model->dir, name);
+
+	/* Of a model on disk only the directory is here. */
+	if (!t || model->head_bytes < model->dir.store_bytes)
+		return NULL;
+	*ret_bytes = t->bytes;
+	return (const char *)model->store.base + model->dir.groups[t->group].store_offset +
+	       t->offset;
+}
+
+int mm_model_compute(const struct mm_model *model, const uint16_t *weights, uint32_t n_layers)
+{
+	struct mm_client *client = model->client;
+	int r = mm_enter(client);
+
+	if (r)
+		return r;
+	if (n_layers != model->dir.n_groups - 1)
+		return mm_fail(client, -EINVAL, "%u weights, the model has %u layers", n_layers,
+			       model->dir.n_groups - 1);
+	for (uint32_t i = 0; i < n_layers; i++)
+		if (!weights[i])
+			return mm_fail(client, -EINVAL, "layer %u: its computation has no weight",
+				       i);
+	for (uint32_t i = 0; i < n_layers; i++)
+		__atomic_store_n(&client->tenant->stats.compute[i], weights[i], __ATOMIC_RELAXED);
+	return 0;
+}

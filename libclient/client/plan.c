@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plan changes: PREPARE and SWITCH are answered, what changed is mapped (Documentation/protocol.md). */
+#include <errno.h>
+
+#include "libclient/client/internal.h"
+
+int mm_plan_on_prepare(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+{
+	struct mm_steps_out out = { 0 };
+	int r;
+
+	pthread_mutex_lock(&client->lock);
+	r = mm_steps_on_prepare(&client->steps, msg->epoch, &out);
+	mm_step_unlock(client, &out);
+	*ret_text = "mmd prepares a plan that is not new";
+	return r;
+}
+
+/* With lock: begins with the plan that @msg names. */
+static int switch_begin(struct mm_client *c, const struct mm_msg *msg)
+{
+	const struct mm_steps_plan plan = { msg->epoch, (uint32_t)msg->arg[0],
+					    (uint32_t)msg->arg[1] };
+
+	if (c->model_phase != MM_MODEL_LOADED && c->model_phase != MM_MODEL_READY)
+		return -EPROTO;
+	if (!c->model || msg->arg[0] > MM_LAYERS_MAX || msg->arg[1] > MM_LAYERS_MAX ||
+	    (msg->arg[2] && msg->arg[2] != MM_SWITCH_PARTIAL))
+		return -EPROTO;
+	return mm_steps_on_switch(&c->steps, &plan, msg->arg[2] == MM_SWITCH_PARTIAL);
+}
+
+/* Return: 0; the errno of a dead connection; -ECANCELED: the model was given up meanwhile. */
+static int window_open(struct mm_client *c)
+{
+	struct mm_steps_out out = { 0 };
+	int r = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (!mm_steps_open_window(&c->steps, &out))
+		r = c->dead ? c->dead : -ECANCELED;
+	mm_step_unlock(c, &out);
+	return r;
+}
+
+/* With lock: the engine is told of the plan that is in force. */
+static void plan_announce(struct mm_client *c)
+{
+	if (c->model_phase != MM_MODEL_READY)
+		return;
+	c->plan_changes++;
+	mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_PLAN_CHANGED,
+					     .count = c->steps.plan.away });
+}
+
+/*
+ * Mapped, or given up: steps may begin, gates that are to be aborted are. @announce: whoever reads the event
+ * finds the plan in force, and a step that begins under the plan finds the event.
+ */
+static void switch_end(struct mm_client *c, int result, bool announce)
+{
+	struct mm_steps_out out = { 0 };
+
+	pthread_mutex_lock(&c->lock);
+	mm_steps_mapped(&c->steps, result, &out);
+	if (announce)
+		plan_announce(c);
+	mm_step_unlock(c, &out);
+}
+
+/* In order of execution, and said layer by layer: the step that runs waits for one layer only. */
+static int map_by_layer(struct mm_client *c, struct mm_model *model, uint64_t epoch)
+{
+	struct mm_msg msg = { .opcode = MM_OP_MAPPED, .epoch = epoch };
+	const uint32_t n = model->dir.n_groups;
+	int r = 0;
+
+	for (uint32_t g = 0; g < n && !r; g++) {
+		if (!mm_mapper_changes(&c->mapper, &model->spans[g]))
+			continue;
+		r = mm_mapper_change_part(&c->mapper, &model->spans[g], 1);
+		msg.arg[0] = g; /* groups: the first one is no layer */
+		if (!r && g + 1 < n)
+			r = mm_link_push(c, &msg);
+	}
+	if (r)
+		mm_mapper_patch(&c->mapper, model->spans, n);
+	mm_mapper_change_end(&c->mapper);
+	return r;
+}
+
+/* With map_lock: what cycles is known before any step begins, what is mapped may come after. */
+static int map_plan(struct mm_client *c, struct mm_model *model, const struct mm_msg *msg,
+		    bool partial)
+{
+	const uint32_t n = model->dir.n_groups;
+	int r = mm_mapper_read(&c->mapper, model->spans, n, c->mmd->map);
+
+	if (r)
+		return r;
+	mm_mapper_shared(&c->mapper, model->spans, n, model->cycles);
+	if (!partial)
+		return mm_mapper_change(&c->mapper, model->spans, n);
+	r = window_open(c);
+	return r ? r : map_by_layer(c, model, msg->epoch);
+}
+
+/* With map_lock: a load that is given up takes its model away under it (phase_reset()). */
+static bool model_stays(struct mm_client *c, const struct mm_model *model)
+{
+	bool stays;
+
+	pthread_mutex_lock(&c->lock);
+	stays = c->model == model;
+	pthread_mutex_unlock(&c->lock);
+	return stays;
+}
+
+static int switch_map(struct mm_client *c, struct mm_model *model, const struct mm_msg *msg,
+		      bool partial)
+{
+	int r;
+
+	pthread_mutex_lock(&c->map_lock);
+	if (c->closing)
+		r = -ESHUTDOWN;
+	else if (!model_stays(c, model))
+		r = -ECANCELED;
+	else
+		r = map_plan(c, model, msg, partial);
+	pthread_mutex_unlock(&c->map_lock);
+	return r;
+}
+
+/*
+ * It crossed with the end, and BYE says that nothing is mapped; or with a load's being given up: then mmd must
+ * learn that nobody will ever map the model, or its pages would stay with us for the connection's life.
+ */
+static int switch_refuse(struct mm_client *c, const struct mm_msg *msg, const char **ret_text)
+{
+	const struct mm_msg answer = { .opcode = MM_OP_COMMITTED,
+				       .result = -ECANCELED,
+				       .epoch = msg->epoch };
+	bool closing;
+
+	pthread_mutex_lock(&c->map_lock);
+	closing = c->closing;
+	pthread_mutex_unlock(&c->map_lock);
+	*ret_text = "mmd takes no requests any more";
+	return closing || !mm_link_push(c, &answer) ? 0 : -ECONNRESET;
+}
+
+/*
+ * No step runs under a plan in full before mmd was told that it is mapped: what is said of that step
+ * must not come before.
+ */
+static int switch_perform(struct mm_client *c, struct mm_model *model, const struct mm_msg *msg,
+			  const char **ret_text)
+{
+	struct mm_msg answer = { .opcode = MM_OP_COMMITTED, .epoch = msg->epoch };
+	const bool partial = msg->arg[2] == MM_SWITCH_PARTIAL;
+	int r;
+
+	answer.result = switch_map(c, model, msg, partial);
+	if (partial || answer.result)
+		switch_end(c, answer.result, false);
+	/* Not that it could not be mapped: mmd would end the connection for that before it reads BYE. */
+	if (answer.result == -ESHUTDOWN)
+		return 0;
+	*ret_text = "mmd takes no requests any more";
+	r = mm_link_push(c, &answer) ? -ECONNRESET : 0;
+	/* Where mapping failed, steps stay out until mmd has decided: a new SWITCH, or the end. */
+	if (answer.result)
+		return r;
+	if (!partial) {
+		switch_end(c, r, !r);
+	} else if (!r) {
+		pthread_mutex_lock(&c->lock);
+		plan_announce(c);
+		pthread_mutex_unlock(&c->lock);
+	}
+	return r;
+}
+
+int mm_plan_on_switch(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+{
+	struct mm_model *model;
+	bool given_up;
+	int r;
+
+	pthread_mutex_lock(&client->lock);
+	model = client->model;
+	given_up = client->model_phase == MM_MODEL_BROKEN;
+	r = given_up ? 0 : switch_begin(client, msg);
+	pthread_mutex_unlock(&client->lock);
+	if (given_up)
+		return switch_refuse(client, msg, ret_text);
+	*ret_text = "mmd switched plans out of order";
+	return r ? r : switch_perform(client, model, msg, ret_text);
+}

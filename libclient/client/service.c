@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libclient/client/internal.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+#include "libclient/ipc/sock.h"
+#include "libclient/support/fault.h"
+
+#define MESSAGES_PER_WAKEUP 1024
+#define FDS_PAUSE_NS        (10 * MM_NS_PER_MS) /* for a shortage of fds to pass */
+
+/* ---- fd batches ---- */
+
+static bool batch_is_sane(const struct mm_fd_batch *batch, size_t len)
+{
+	return len == sizeof(*batch) && batch->magic == MM_ABI_MAGIC && batch->count &&
+	       batch->count <= MM_FD_BATCH_MAX && !batch->reserved && batch->kind >= MM_FD_PAGES &&
+	       batch->kind <= MM_FD_LOAD && (batch->kind == MM_FD_PAGES || batch->count == 1);
+}
+
+static int pages_import(struct mm_client *c, const struct mm_fd_batch *batch, int *fds)
+{
+	int first_error = 0;
+
+	pthread_mutex_lock(&c->map_lock);
+	for (uint32_t i = 0; i < batch->count; i++) {
+		int r = 0;
+
+		if (c->closing)
+			mm_close_fd(&fds[i]);
+		else
+			r = mm_mapper_import(&c->mapper, batch->page_id[i], fds[i]);
+		if (r && !first_error)
+			first_error = r;
+	}
+	pthread_mutex_unlock(&c->map_lock);
+	return first_error;
+}
+
+/* A newer one replaces one that nobody took. */
+static void fd_keep(struct mm_client *c, int *slot, int fd)
+{
+	pthread_mutex_lock(&c->lock);
+	mm_close_fd(slot);
+	*slot = fd;
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int batch_take(struct mm_client *c, const struct mm_fd_batch *batch, int *fds)
+{
+	switch (batch->kind) {
+	case MM_FD_PAGES:
+		return pages_import(c, batch, fds);
+	case MM_FD_STORE:
+		fd_keep(c, &c->store_fd, fds[0]);
+		return 0;
+	default:
+		fd_keep(c, &c->load_fd, fds[0]);
+		return 0;
+	}
+}
+
+/* @result < 0: it came truncated, or could not be imported: mmd is to send it again. */
+static int batch_ack(struct mm_client *c, const struct mm_fd_batch *batch, int result,
+		     const char **ret_text)
+{
+	const struct timespec pause = mm_timespec(FDS_PAUSE_NS);
+	struct mm_msg ack = { .opcode = MM_OP_FDS_ACK, .arg = { batch->seq } };
+
+	if (result == -EPROTO) {
+		*ret_text = "mmd sent a page that is not of the pool";
+		return -EPROTO;
+	}
+	c->fds_refused = result ? c->fds_refused + 1 : 0;
+	if (c->fds_refused > MM_FDS_RETRIES) {
+		*ret_text = "cannot take in mmd's pages: raise the limit of open files (ulimit -n)";
+		return -EMFILE;
+	}
+	if (result) {
+		ack.result = -EMFILE;
+		nanosleep(&pause, NULL);
+	}
+	*ret_text = "mmd takes no requests any more";
+	return mm_link_push(c, &ack);
+}
+
+/* Return: whether it is one; then the connection ends here. */
+static bool is_end(struct mm_client *c, const void *message, size_t len, const char **ret_text)
+{
+	struct mm_end end;
+
+	if (len != sizeof(end))
+		return false;
+	memcpy(&end, message, sizeof(end));
+	if (end.magic != MM_ABI_MAGIC || end.kind != MM_END_KIND)
+		return false;
+	mm_sanitize(end.reason, sizeof(end.reason));
+	snprintf(c->end_text, sizeof(c->end_text), "mmd ended the connection: %s", end.reason);
+	*ret_text = c->end_text;
+	return true;
+}
+
+static int on_message(struct mm_client *c, const struct mm_fd_batch *batch, size_t len, int *fds,
+		      size_t n_fds, const char **ret_text)
+{
+	if (len == 1 && !n_fds)
+		return 0; /* a doorbell */
+	if (!n_fds && is_end(c, batch, len, ret_text))
+		return -ECONNRESET;
+	if (!batch_is_sane(batch, len) || batch->count != n_fds) {
+		for (size_t i = 0; i < n_fds; i++)
+			mm_close_fd(&fds[i]);
+		*ret_text = "mmd sent a malformed message";
+		return -EPROTO;
+	}
+	return batch_ack(c, batch, batch_take(c, batch, fds), ret_text);
+}
+
+/* -EAGAIN: it is empty. 0: there may be more. */
+static int drain_socket(struct mm_client *c, const char **ret_text)
+{
+	for (int i = 0; i < MESSAGES_PER_WAKEUP; i++) {
+		struct mm_fd_batch batch;
+		int fds[MM_FD_BATCH_MAX];
+		size_t n_fds, len = 0;
+		int r = mm_sock_recv(c->sock, &batch, sizeof(batch), fds, MM_FD_BATCH_MAX, &n_fds,
+				     &len);
+
+		*ret_text = "mmd closed the connection";
+		if (r == -EAGAIN)
+			return r;
+		if (r == -EMFILE && batch_is_sane(&batch, len))
+			r = batch_ack(c, &batch, r, ret_text);
+		else if (!r)
+			r = on_message(c, &batch, len, fds, n_fds, ret_text);
+		if (r)
+			return r == -EMSGSIZE ? -EPROTO : r;
+	}
+	return 0;
+}
+
+/* ---- events of the ring ---- */
+
+static int on_nop(struct mm_client *c, const struct mm_msg *msg, const char **ret_text)
+{
+	(void)c;
+	(void)msg;
+	(void)ret_text;
+	return 0;
+}
+
+static int on_reply(struct mm_client *c, const struct mm_msg *msg, const char **ret_text)
+{
+	(void)ret_text;
+	if (msg->user_data)
+		mm_link_reply(c, msg);
+	return 0;
+}
+
+static int (*const handlers[MM_EV_COUNT])(struct mm_client *, const struct mm_msg *,
+					  const char **) = {
+	[MM_EV_NOP] = on_nop,
+	[MM_EV_REPLY] = on_reply,
+	[MM_EV_MODEL_LOADED] = mm_model_on_loaded,
+	[MM_EV_MODEL_READY] = mm_model_on_ready,
+	[MM_EV_PREPARE] = mm_plan_on_prepare,
+	[MM_EV_SWITCH] = mm_plan_on_switch,
+	[MM_EV_KV_GRANT] = mm_kv_on_grant,
+	[MM_EV_KV_DENIED] = mm_kv_on_denied,
+	[MM_EV_KV_RECLAIM] = mm_kv_on_reclaim,
+	[MM_EV_SWAPPED] = mm_swap_on_swapped,
+	[MM_EV_TURN_BEGIN] = mm_turn_on_begin,
+	[MM_EV_TURN_END] = mm_turn_on_end,
+};
+
+static int drain_ring(struct mm_client *c, uint32_t ready, const char **ret_text)
+{
+	struct mm_msg msg;
+	int r;
+
+	while (ready--) {
+		r = mm_ring_pop(&c->cq, &msg);
+		*ret_text = "mmd sent a malformed event";
+		if (r || msg.opcode >= MM_EV_COUNT || msg.flags || msg.reserved)
+			return -EPROTO;
+		if (msg.opcode != MM_EV_KV_GRANT)
+			r = mm_kv_take_grants(c, ret_text);
+		if (!r)
+			r = handlers[msg.opcode](c, &msg, ret_text);
+		if (r)
+			return r;
+	}
+	return mm_kv_take_grants(c, ret_text);
+}
+
+/* ---- the thread ---- */
+
+/* What a wakeup left over; nothing of it before a batch that we could not take in has come again. */
+static bool events_wait(struct mm_client *c)
+{
+	return !c->fds_refused && mm_ring_ready(&c->cq);
+}
+
+/*
+ * fds come before the events that need them: the ring's tail first, then all of the socket, then the ring
+ * up to that tail.
+ */
+static int serve(struct mm_client *c, const char **ret_text)
+{
+	const char *ring_text = NULL;
+	uint32_t ready = mm_ring_ready(&c->cq);
+	int r = drain_socket(c, ret_text), ring;
+
+	if (!r || c->fds_refused)
+		return r == -EAGAIN ? 0 : r;
+	if (r != -EAGAIN)
+		ready = mm_ring_ready(&c->cq); /* its last words, behind all of its fds */
+	ring = drain_ring(c, ready, &ring_text);
+	if (ring)
+		*ret_text = ring_text;
+	return ring || r == -EAGAIN ? ring : r;
+}
+
+static void *service_main(void *arg)
+{
+	struct mm_client *c = arg;
+	struct pollfd fds[] = { { .fd = c->sock, .events = POLLIN },
+				{ .fd = c->wake_fd, .events = POLLIN } };
+	const char *text = NULL;
+	int r = 0;
+
+	c->gpu->cuCtxSetCurrent(c->context);
+	while (!r) {
+		if (poll(fds, MM_ARRAY_SIZE(fds), events_wait(c) ? 0 : -1) < 0 && errno != EINTR)
+			break;
+		if (fds[1].revents)
+			return NULL;
+		r = serve(c, &text);
+	}
+	mm_link_die(c, r ? r : -EIO, text ? text : "the connection to mmd broke");
+	return NULL;
+}
+
+int mm_service_start(struct mm_client *client)
+{
+	sigset_t all, old;
+	int r;
+
+	if (mm_fault("service.start"))
+		return -ENOMEM;
+	/* Signals are the engine's: they must not be delivered to our thread. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(&client->service, NULL, service_main, client);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	client->service_runs = !r;
+	if (!r)
+		pthread_setname_np(client->service, "mm-client");
+	return -r;
+}
+
+void mm_service_stop(struct mm_client *client)
+{
+	if (!client->service_runs)
+		return;
+	eventfd_write(client->wake_fd, 1);
+	pthread_join(client->service, NULL);
+	client->service_runs = false;
+}

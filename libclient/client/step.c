@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "libclient/client/internal.h"
+#include "libclient/support/clock.h"
+#include "libclient/support/fault.h"
+
+/* ---- what the machine wants ---- */
+
+/* Steps are held up from PARKED until the plan is in force. */
+void mm_step_out_perform(struct mm_client *c, const struct mm_steps_out *out)
+{
+	if (out->parked_epoch)
+		c->parked_ns = mm_now_ns();
+	if (out->entered && c->parked_ns) {
+		c->held_ns += mm_now_ns() - c->parked_ns;
+		c->parked_ns = 0;
+	}
+	if (out->turn_done)
+		c->turn_watched = false;
+	if (out->abort_gates)
+		mm_link_abort_gates(c);
+	if (out->wake)
+		pthread_cond_broadcast(&c->changed);
+}
+
+int mm_step_unlock(struct mm_client *c, const struct mm_steps_out *out)
+{
+	struct mm_msg words[MM_STEPS_WORDS_MAX];
+	const uint32_t n = mm_steps_words(out, words);
+	int first = 0;
+
+	mm_step_out_perform(c, out);
+	pthread_mutex_unlock(&c->lock);
+	for (uint32_t i = 0; i < n; i++) {
+		int r = mm_link_push(c, &words[i]);
+
+		first = first ? first : r;
+	}
+	return first;
+}
+
+/* ---- steps ---- */
+
+bool mm_context_borrow(struct mm_client *c)
+{
+	CUdevice device;
+
+	if (!c->gpu->cuCtxGetDevice(&device) && device == c->device)
+		return false;
+	return !c->gpu->cuCtxPushCurrent(c->context);
+}
+
+void mm_context_give_back(struct mm_client *c, bool borrowed)
+{
+	if (borrowed)
+		c->gpu->cuCtxPopCurrent(&(CUcontext){ NULL });
+}
+
+/* Looks at all of them: with a replayed graph, we do not know which were waited at. */
+static bool gates_aborted(const struct mm_client *c)
+{
+	for (uint32_t i = 0; i < mm_client_layers(c); i++)
+		if (__atomic_load_n(&c->gates->gate[i].high, __ATOMIC_ACQUIRE) &
+		    (uint32_t)(MM_GATE_ABORT >> 32))
+			return true;
+	return false;
+}
+
+/* With lock. Odd while any step is open; mmd polls the gates then. */
+static void step_seq_advance(struct mm_client *c)
+{
+	c->step_seq++;
+	__atomic_store_n(&c->tenant->stats.step_seq, c->step_seq, __ATOMIC_RELEASE);
+	__atomic_store_n(&c->gates->step_seq, c->step_seq, __ATOMIC_RELEASE);
+}
+
+/* With lock. A closed step is used again, with its events. */
+static struct mm_step *step_get(struct mm_client *c)
+{
+	struct mm_step *step;
+
+	for (step = c->step_list; step; step = step->next)
+		if (!step->open)
+			return step;
+	step = mm_fault("step.get") ? NULL : calloc(1, sizeof(*step));
+	if (!step)
+		return NULL;
+	step->next = c->step_list;
+	c->step_list = step;
+	return step;
+}
+
+/* The number of the calling thread. A pthread_t may be another thread's later, when this one has left its step to others. */
+static uint64_t thread_number(void)
+{
+	static _Thread_local uint64_t number;
+	static uint64_t last;
+
+	if (!number)
+		number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+	return number;
+}
+
+/* With lock. The one that this thread has opened. */
+static struct mm_step *step_own(struct mm_client *c)
+{
+	for (struct mm_step *step = c->step_list; step; step = step->next)
+		if (step->open && step->thread == thread_number())
+			return step;
+	return NULL;
+}
+
+/* With lock. The only one that is open, by whichever thread. */
+static struct mm_step *step_only(struct mm_client *c)
+{
+	for (struct mm_step *step = c->step_list; step && c->steps.open == 1; step = step->next)
+		if (step->open)
+			return step;
+	return NULL;
+}
+
+/*
+ * With lock. This thread's, or the only one: engines hop threads within a step. NULL also if it is being
+ * closed.
+ */
+static struct mm_step *step_find(struct mm_client *c)
+{
+	struct mm_step *own = step_own(c), *step = own ? own : step_only(c);
+
+	return step && !step->closing ? step : NULL;
+}
+
+static struct mm_step *step_current(struct mm_client *c)
+{
+	struct mm_step *step;
+
+	pthread_mutex_lock(&c->lock);
+	step = step_find(c);
+	pthread_mutex_unlock(&c->lock);
+	return step;
+}
+
+static int not_in_child(struct mm_client *c)
+{
+	int r = mm_enter(c);
+
+	/* A dead connection must not keep a step open: closing it says so itself. */
+	return r == -ECHILD ? r : 0;
+}
+
+int mm_step_mine(struct mm_client *c, struct mm_step **ret_step)
+{
+	int r = not_in_child(c);
+
+	if (r)
+		return r;
+	*ret_step = step_current(c);
+	return *ret_step ? 0 : mm_fail(c, -EINVAL, "no step is open");
+}
+
+static void step_open(struct mm_client *c, struct mm_step *step)
+{
+	step->open = true;
+	step->closing = false;
+	step->thread = thread_number();
+	step->begin_ns = mm_now_ns();
+	step->last_layer = -1;
+	step->n_begun = step->n_streams = 0;
+	step->gated = step->n_timed = 0;
+	step->times = NULL;
+	step->captured = step->replayed = step->unknown = false;
+	step->times_all = mm_steps_in_window(&c->steps);
+	step->due = mm_times_due(c);
+	mm_steps_begin(&c->steps);
+	if (c->steps.open == 1)
+		step_seq_advance(c);
+}
+
+/* With lock, which is let go meanwhile. Until neither a plan change nor somebody's turn keeps steps out. */
+static int step_wait(struct mm_client *c, uint64_t deadline_ns)
+{
+	enum mm_steps_may may;
+	bool waited = false;
+	int r = 0;
+
+	while (!r && (may = mm_steps_may_begin(&c->steps, gates_aborted(c))) != MM_STEPS_MAY) {
+		waited |= mm_steps_lacks_turn(&c->steps);
+		r = may == MM_STEPS_MUST_ASK_TURN ? mm_turn_ask(c) : mm_link_wait(c, deadline_ns);
+	}
+	if (!r && waited)
+		mm_turn_told(c);
+	return r ? r : c->dead;
+}
+
+int mm_step_begin(struct mm_client *client)
+{
+	uint64_t deadline_ns = mm_deadline_ns(client->timeout_ns);
+	struct mm_step *step = NULL;
+	int r = mm_enter(client);
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&client->lock);
+	/* Waiting would be in vain: a plan change waits for the step that is open. */
+	r = step_own(client) ? -EBUSY : step_wait(client, deadline_ns);
+	if (!r)
+		step = step_get(client);
+	if (step)
+		step_open(client, step);
+	pthread_mutex_unlock(&client->lock);
+	if (r == -EBUSY)
+		return mm_fail(client, r, "this thread has a step open: end it first");
+	if (r == -ETIMEDOUT)
+		return mm_fail(
+			client, r,
+			"mmd did not let the step begin in time: a plan change, or not our turn");
+	if (r)
+		return mm_fail(client, r, "%s", client->dead_text);
+	return step ? 0 : mm_fail(client, -ENOMEM, "out of memory");
+}
+
+/* With lock. Layers that cycle and were not run have the next step wait for ever. */
+static bool step_broke_off(const struct mm_client *c, const struct mm_step *step, bool abandon)
+{
+	if (!mm_client_layers(c) || !c->steps.plan.cycling)
+		return false;
+	if (abandon)
+		return true;
+	if (step->last_layer < 0)
+		return false; /* none was bracketed here: no layers, or a graph with all of them */
+	if (step->n_begun)
+		return true;
+	for (uint32_t i = (uint32_t)(step->last_layer + 1); i < mm_client_layers(c); i++)
+		if (c->model->cycles[i + 1])
+			return true;
+	return false;
+}
+
+/* How a step ended. */
+struct ending {
+	CUresult res;
+	bool aborted;
+	int dead;
+};
+
+/* All of them, also after one failed: nothing of the step may run on. */
+static CUresult streams_sync(struct mm_client *c, const struct mm_step *step, CUstream stream)
+{
+	CUresult first = c->gpu->cuStreamSynchronize(stream);
+
+	for (uint32_t i = 0; i < step->n_streams; i++) {
+		CUresult res = step->streams[i] == stream
+				       ? CUDA_SUCCESS
+				       : c->gpu->cuStreamSynchronize(step->streams[i]);
+
+		first = first ? first : res;
+	}
+	return first;
+}
+
+static struct mm_step_info step_sync(struct mm_client *c, const struct mm_step *step,
+				     CUstream stream, CUresult *ret_res)
+{
+	bool borrowed = mm_context_borrow(c);
+	struct mm_step_info info = { .gated = step->gated };
+
+	*ret_res = streams_sync(c, step, stream);
+	info.step_ns = mm_now_ns() - step->begin_ns;
+	info.timed = !*ret_res && mm_times_read(c, step, &info.stall_ns);
+	mm_context_give_back(c, borrowed);
+	return info;
+}
+
+/*
+ * What it computes is void anyway: its streams need not wait until layers were brought. But they must
+ * wait for what is being mapped.
+ */
+static void step_abort(struct mm_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	while (mm_steps_in_window(&c->steps))
+		pthread_cond_wait(&c->changed, &c->lock);
+	for (uint32_t i = 0; c->steps.plan.cycling && i < mm_client_layers(c); i++)
+		__atomic_fetch_or(&c->gates->gate[i].high, (uint32_t)(MM_GATE_ABORT >> 32),
+				  __ATOMIC_SEQ_CST);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
+		      const struct mm_step_info *info, struct ending *e)
+{
+	struct mm_steps_out out = { 0 };
+	bool broke_off;
+
+	pthread_mutex_lock(&c->lock);
+	e->aborted = gates_aborted(c);
+	broke_off = step_broke_off(c, step, abandon);
+	if (!e->aborted && !broke_off && !e->res)
+		mm_times_account(c, step, info);
+	step->open = false;
+	mm_steps_end(&c->steps, broke_off, &out);
+	if (!c->steps.open)
+		step_seq_advance(c);
+	e->dead = c->dead;
+	mm_step_unlock(c, &out);
+}
+
+/* It is closed once, though two threads may try to. */
+static struct mm_step *step_claim(struct mm_client *c)
+{
+	struct mm_step *step;
+
+	pthread_mutex_lock(&c->lock);
+	step = step_find(c);
+	if (step)
+		step->closing = true;
+	pthread_mutex_unlock(&c->lock);
+	return step;
+}
+
+static int step_close(struct mm_client *c, CUstream stream, bool abandon,
+		      struct mm_step_info *ret_info)
+{
+	struct mm_step *step = step_claim(c);
+	struct mm_step_info info;
+	struct ending e;
+
+	if (!step)
+		return mm_fail(c, -EINVAL, "no step is open");
+	if (abandon)
+		step_abort(c);
+	info = step_sync(c, step, stream, &e.res);
+	step_shut(c, step, abandon, &info, &e);
+	if (e.dead)
+		return mm_fail(c, e.dead, "%s", c->dead_text);
+	if (e.res)
+		return mm_fail(c, -EIO, "the device failed: %s", mm_gpu_strerror(c->gpu, e.res));
+	if (e.aborted && !abandon)
+		return mm_fail(c, -ECANCELED, "the gates were aborted: repeat the step");
+	if (ret_info)
+		*ret_info = info;
+	return 0;
+}
+
+int mm_step_end(struct mm_client *client, CUstream stream, struct mm_step_info *ret_info)
+{
+	int r = not_in_child(client);
+
+	return r ? r : step_close(client, stream, false, ret_info);
+}
+
+int mm_step_abandon(struct mm_client *client, CUstream stream)
+{
+	int r = not_in_child(client);
+
+	return r ? r : step_close(client, stream, true, NULL);
+}
+
+/* Return: 0; -E2BIG. */
+static int stream_join(struct mm_client *c, struct mm_step *step, CUstream stream)
+{
+	for (uint32_t i = 0; i < step->n_streams; i++)
+		if (step->streams[i] == stream)
+			return 0;
+	if (step->n_streams == MM_STEP_STREAMS)
+		return mm_fail(c, -E2BIG, "a step has at most %d streams", MM_STEP_STREAMS);
+	step->streams[step->n_streams++] = stream;
+	return 0;
+}
+
+int mm_step_join(struct mm_client *client, CUstream stream)
+{
+	struct mm_step *step;
+	int r = mm_step_mine(client, &step);
+
+	return r ? r : stream_join(client, step, stream);
+}
+
+void mm_step_destroy_all(struct mm_client *client)
+{
+	while (client->step_list) {
+		struct mm_step *step = client->step_list;
+
+		client->step_list = step->next;
+		for (uint32_t i = 0; i < step->n_events; i++)
+			client->gpu->cuEventDestroy(step->events[i]);
+		free(step->events);
+		free(step);
+	}
+}
+
+/* ---- layers ---- */
+
+static CUdeviceptr gate_va(const struct mm_client *c, uint32_t layer)
+{
+	return c->gates_va + offsetof(struct mm_gate_region, gate) + layer * sizeof(struct mm_gate);
+}
+
+static CUresult gate_wait(struct mm_client *c, struct mm_step *step, uint32_t layer,
+			  CUstream stream)
+{
+	bool borrowed = mm_context_borrow(c);
+	struct mm_timed timed;
+	CUresult res = mm_times_before(c, step, layer, stream, &timed);
+
+	if (!res)
+		res = c->gpu->cuStreamWaitValue64(stream, gate_va(c, layer), MM_GATE_PASS,
+						  CU_STREAM_WAIT_VALUE_AND);
+	if (!res)
+		res = mm_times_after(c, step, &timed, stream);
+	mm_context_give_back(c, borrowed);
+	return res;
+}
+
+static CUresult gate_done(struct mm_client *c, uint32_t layer, CUstream stream)
+{
+	bool borrowed = mm_context_borrow(c);
+	CUresult res = c->gpu->cuStreamWriteValue32(
+		stream, gate_va(c, layer) + offsetof(struct mm_gate, low), (uint32_t)MM_GATE_DONE,
+		CU_STREAM_WRITE_VALUE_DEFAULT);
+
+	mm_context_give_back(c, borrowed);
+	return res;
+}
+
+static int layer_of_step(struct mm_model *model, uint32_t layer, struct mm_step **ret_step)
+{
+	struct mm_client *c = model->client;
+	int r = not_in_child(c);
+
+	if (r)
+		return r;
+	if (layer >= model->dir.n_groups - 1)
+		return mm_fail(c, -EINVAL, "layer %u: the model has %u", layer,
+			       model->dir.n_groups - 1);
+	*ret_step = step_current(c);
+	return *ret_step ? 0 : mm_fail(c, -EINVAL, "layer %u: no step is open", layer);
+}
+
+static int layer_failed(struct mm_client *c, uint32_t layer, CUresult res)
+{
+	return mm_fail(c, -EIO, "layer %u: %s", layer, mm_gpu_strerror(c->gpu, res));
+}
+
+/*
+ * A layer that cycles and is passed over would never give its place to the next one, and the stream
+ * would wait for ever: it is waited for and marked as used. All of them, whatever the plan is: a
+ * captured graph must fit every plan.
+ */
+static int pass_over(struct mm_model *model, struct mm_step *step, uint32_t layer, CUstream stream)
+{
+	struct mm_client *c = model->client;
+	CUresult res = CUDA_SUCCESS;
+
+	while (!res && step->last_layer + 1 < (int64_t)layer) {
+		uint32_t i = (uint32_t)(step->last_layer + 1);
+
+		res = gate_wait(c, step, i, stream);
+		if (!res)
+			res = gate_done(c, i, stream);
+		if (!res)
+			step->last_layer++;
+	}
+	return res ? layer_failed(c, (uint32_t)(step->last_layer + 1), res) : 0;
+}
+
+static struct mm_begun *begun_find(struct mm_step *step, uint32_t layer)
+{
+	for (uint32_t i = 0; i < step->n_begun; i++)
+		if (step->begun[i].layer == layer)
+			return &step->begun[i];
+	return NULL;
+}
+
+static int begin_check(struct mm_client *c, const struct mm_step *step, uint32_t layer,
+		       CUstream stream)
+{
+	if ((int64_t)layer <= step->last_layer)
+		return mm_fail(c, -EINVAL, "layer %u: begun after layer %d", layer,
+			       (int)step->last_layer);
+	for (uint32_t i = 0; i < step->n_begun; i++)
+		if (step->begun[i].stream == stream)
+			return mm_fail(c, -EINVAL,
+				       "layer %u: begun after layer %u, which has no end", layer,
+				       step->begun[i].layer);
+	if (step->n_begun == MM_STEP_BEGUN)
+		return mm_fail(c, -E2BIG, "layer %u: %u layers have no end", layer, step->n_begun);
+	return 0;
+}
+
+int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream stream)
+{
+	struct mm_client *c = model->client;
+	struct mm_step *step;
+	CUresult res;
+	int r = layer_of_step(model, layer, &step);
+
+	if (!r)
+		r = begin_check(c, step, layer, stream);
+	if (!r)
+		r = stream_join(c, step, stream);
+	if (!r)
+		r = pass_over(model, step, layer, stream);
+	if (r)
+		return r;
+	res = gate_wait(c, step, layer, stream);
+	if (res)
+		return layer_failed(c, layer, res);
+	step->gated += model->cycles[layer + 1];
+	step->last_layer = layer;
+	step->begun[step->n_begun++] = (struct mm_begun){ layer, stream };
+	return 0;
+}
+
+int mm_layer_end(struct mm_model *model, uint32_t layer, CUstream stream)
+{
+	struct mm_client *c = model->client;
+	struct mm_begun *begun;
+	struct mm_step *step;
+	CUresult res;
+	int r = layer_of_step(model, layer, &step);
+
+	if (r)
+		return r;
+	begun = begun_find(step, layer);
+	if (!begun)
+		return mm_fail(c, -EINVAL, "layer %u: was not begun", layer);
+	if (begun->stream != stream)
+		return mm_fail(c, -EINVAL, "layer %u: was begun on another stream", layer);
+	res = gate_done(c, layer, stream);
+	if (res)
+		return layer_failed(c, layer, res);
+	*begun = step->begun[--step->n_begun];
+	return 0;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Turns: who may compute now, of those tenants that share the device's time (mmd/core/market/turn.c). */
+#include <errno.h>
+
+#include "libclient/client/internal.h"
+#include "libclient/support/clock.h"
+
+/* Its event would tell it once more. One that was promised to another call stays: a lost one is worse. */
+void mm_turn_told(struct mm_client *client)
+{
+	if (!client->turn_watched)
+		mm_event_drop(client, MM_EVENT_TURN_BEGIN, 1);
+}
+
+int mm_turn_ask(struct mm_client *client)
+{
+	struct mm_steps_out out = { 0 };
+	int r;
+
+	mm_steps_ask_turn(&client->steps, &out);
+	r = mm_step_unlock(client, &out);
+	pthread_mutex_lock(&client->lock);
+	if (r)
+		mm_steps_turn_unheard(&client->steps);
+	return r;
+}
+
+/* ---- what mmd says ---- */
+
+int mm_turn_on_begin(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+{
+	struct mm_steps_out out = { 0 };
+
+	(void)ret_text;
+	pthread_mutex_lock(&client->lock);
+	mm_steps_on_turn_begin(&client->steps, msg->arg[0], &out);
+	mm_event_push(client, &(struct mm_event){ .kind = MM_EVENT_TURN_BEGIN });
+	mm_step_unlock(client, &out);
+	return 0;
+}
+
+int mm_turn_on_end(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+{
+	struct mm_steps_out out = { 0 };
+
+	(void)ret_text;
+	pthread_mutex_lock(&client->lock);
+	if (mm_steps_on_turn_end(&client->steps, msg->arg[0], msg->result != 0, &out)) {
+		if (msg->result)
+			client->turn_watched = false;
+		mm_event_push(client, &(struct mm_event){ .kind = MM_EVENT_TURN_END,
+							  .error = msg->result,
+							  .deadline_ns = msg->arg[1] });
+	}
+	mm_step_unlock(client, &out);
+	return 0;
+}
+
+/* ---- what the engine says ---- */
+
+int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opts)
+{
+	struct mm_msg msg = { .opcode = MM_OP_TURN_JOIN };
+	struct mm_steps_out out = { 0 };
+	int r = mm_enter(client);
+
+	if (r)
+		return r;
+	if (!opts || opts->size != sizeof(*opts) || opts->mode >= MM_TURN_MODES ||
+	    opts->priority > MM_TURN_PRIORITY_MAX)
+		return mm_fail(client, -EINVAL, "turns: unknown size or mode, or priority above %d",
+			       MM_TURN_PRIORITY_MAX);
+	msg.arg[0] = opts->mode;
+	msg.arg[1] = opts->quantum_ns;
+	msg.arg[2] = opts->priority;
+	r = mm_link_call(client, &msg);
+	if (r || msg.result)
+		return mm_fail(client, r ? r : msg.result, "mmd did not take us into its turns");
+	pthread_mutex_lock(&client->lock);
+	mm_steps_join_turns(&client->steps, opts->mode, &out);
+	client->turn_watched &= opts->mode != MM_TURN_NONE;
+	mm_step_unlock(client, &out);
+	return 0;
+}
+
+int mm_turn_want(struct mm_client *client, uint64_t timeout_ns)
+{
+	uint64_t deadline_ns = mm_deadline_ns(timeout_ns);
+	bool waited = false;
+	int r = mm_enter(client);
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&client->lock);
+	while (!r && mm_steps_lacks_turn(&client->steps)) {
+		waited = timeout_ns != 0;
+		if (!client->steps.turn.asked)
+			r = mm_turn_ask(client);
+		else if (!timeout_ns)
+			r = -EAGAIN;
+		else
+			r = mm_link_wait(client, deadline_ns);
+	}
+	client->turn_watched |= r == -EAGAIN;
+	if (!r && waited)
+		mm_turn_told(client);
+	pthread_mutex_unlock(&client->lock);
+	if (!r || r == -EAGAIN)
+		return r;
+	return mm_fail(client, r, "%s",
+		       r == -ETIMEDOUT ? "our turn did not come in time" : client->dead_text);
+}
+
+/* Return: as mm_steps_yield_turn(). */
+static int turn_yield(struct mm_client *c)
+{
+	struct mm_steps_out out = { 0 };
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	r = mm_steps_yield_turn(&c->steps, &out);
+	mm_step_unlock(c, &out);
+	return r;
+}
+
+/* With a step open, which somebody else's hint does not know of, it stays. */
+void mm_turn_run_dry(struct mm_client *client)
+{
+	turn_yield(client);
+}
+
+int mm_turn_yield(struct mm_client *client)
+{
+	int r = mm_enter(client);
+
+	if (r)
+		return r;
+	r = turn_yield(client);
+	return r ? mm_fail(client, r, "a step is open: end it first") : 0;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libclient/model/config.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "libclient/support/cleanup.h"
+#include "mm/abi.h"
+#include "libclient/model/text.h"
+
+#define CONFIG_BYTES_MAX (1 << 20)
+
+static void json_done(json_t **json)
+{
+	json_decref(*json);
+}
+
+static int check_strings(const json_t *root, const char *name, struct mm_why *why)
+{
+	const json_t *type = json_object_get(root, "model_type");
+	const json_t *architectures = json_object_get(root, "architectures");
+	const json_t *value;
+	size_t i;
+
+	if (type && !json_is_string(type))
+		return mm_refuse(why, -EBADMSG, "%s: model_type is not a string", name);
+	if (!architectures || json_is_null(architectures))
+		return 0;
+	if (!json_is_array(architectures))
+		return mm_refuse(why, -EBADMSG, "%s: architectures is not an array of strings",
+				 name);
+	json_array_foreach (architectures, i, value)
+		if (!json_is_string(value))
+			return mm_refuse(why, -EBADMSG, "%s: architectures[%zu] is not a string",
+					 name, i);
+	return 0;
+}
+
+int mm_model_config_parse(const char *json, size_t bytes, const char *name,
+			  struct mm_model_config *ret_config, struct mm_why *why)
+{
+	mm_cleanup(json_done) json_t *root = NULL;
+	const json_t *layers;
+	json_error_t where;
+	int rc;
+
+	root = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &where);
+	if (!root)
+		return mm_refuse(why, -EBADMSG, "%s: not valid JSON in line %d: %s", name,
+				 where.line, where.text);
+	if (!json_is_object(root))
+		return mm_refuse(why, -EBADMSG, "%s: not a JSON object", name);
+	rc = check_strings(root, name, why);
+	if (rc < 0)
+		return rc;
+	layers = json_object_get(root, "num_hidden_layers");
+	if (!json_is_integer(layers) || json_integer_value(layers) < 1)
+		return mm_refuse(why, -EBADMSG,
+				 "%s: num_hidden_layers is missing or not an integer > 0", name);
+	if (json_integer_value(layers) > MM_LAYERS_MAX)
+		return mm_refuse(why, -ENOTSUP,
+				 "%s: num_hidden_layers is %lld, at most %d are served", name,
+				 (long long)json_integer_value(layers), MM_LAYERS_MAX);
+	ret_config->layers = (uint32_t)json_integer_value(layers);
+	return 0;
+}
+
+int mm_model_config_read(int fd, const char *name, struct mm_model_config *ret_config,
+			 struct mm_why *why)
+{
+	mm_cleanup(mm_free_ptr) char *json = NULL;
+	size_t bytes;
+	int rc = mm_text_read(fd, name, CONFIG_BYTES_MAX, &json, &bytes, why);
+
+	return rc < 0 ? rc : mm_model_config_parse(json, bytes, name, ret_config, why);
+}

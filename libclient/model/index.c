@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libclient/model/index.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/support/cleanup.h"
+#include "libclient/model/text.h"
+
+struct check {
+	const char *name; /* of the index */
+	const struct mm_shards *shards;
+	json_t *map;
+	bool *named; /* by shard */
+	struct mm_why *why;
+};
+
+static void json_done(json_t **json)
+{
+	json_decref(*json);
+}
+
+static int load_json(const char *json, size_t bytes, const char *name, json_t **ret_root,
+		     struct mm_why *why)
+{
+	const json_t *metadata, *size;
+	json_error_t where;
+
+	*ret_root = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &where);
+	if (!*ret_root && json_error_code(&where) == json_error_out_of_memory)
+		return mm_refuse(why, -ENOMEM, "%s: no memory to parse it", name);
+	if (!*ret_root)
+		return mm_refuse(why, -EBADMSG, "%s: not valid JSON in line %d: %s", name,
+				 where.line, where.text);
+	if (!json_is_object(json_object_get(*ret_root, "weight_map")))
+		return mm_refuse(why, -EBADMSG, "%s: no weight_map, or it is not an object", name);
+	metadata = json_object_get(*ret_root, "metadata");
+	size = json_object_get(metadata, "total_size");
+	if ((metadata && !json_is_object(metadata)) || (size && !json_is_number(size)))
+		return mm_refuse(why, -EBADMSG,
+				 "%s: metadata is not an object with a number total_size", name);
+	return 0;
+}
+
+/* A path would lead out of the model's folder; only the tenant's library follows the names. */
+static bool is_file_name(const char *file)
+{
+	size_t len = strlen(file);
+
+	if (len == 0 || len >= MM_FILE_NAME_BYTES || !strcmp(file, ".") || !strcmp(file, ".."))
+		return false;
+	for (size_t i = 0; i < len; i++)
+		if (file[i] < 0x20 || file[i] > 0x7e || file[i] == '/')
+			return false;
+	return true;
+}
+
+static int by_name(const void *key, const void *element)
+{
+	return strcmp(key, *(const char *const *)element);
+}
+
+static const char *const *find_shard(const struct mm_shards *shards, const char *file)
+{
+	return bsearch(file, shards->names, shards->n, sizeof(shards->names[0]), by_name);
+}
+
+static int by_tensor_name(const void *key, const void *element)
+{
+	return strcmp(key, ((const struct mm_st_tensor *)element)->name);
+}
+
+static bool has_tensor(const struct mm_safetensors *st, const char *tensor)
+{
+	return bsearch(tensor, st->tensors, st->n_tensors, sizeof(*st->tensors), by_tensor_name);
+}
+
+static int check_entry(struct check *c, const char *tensor, const json_t *value)
+{
+	const char *file = json_string_value(value);
+	const char *const *shard;
+	size_t i;
+
+	if (!file || !is_file_name(file))
+		return mm_refuse(c->why, -EBADMSG,
+				 "%s: tensor %.80s: %.40s is not the name of a file without a path",
+				 c->name, tensor, file ? file : "what it names");
+	shard = find_shard(c->shards, file);
+	if (!shard)
+		return mm_refuse(c->why, -EBADMSG,
+				 "%s: tensor %.80s is in %.80s, which was not passed: a shard is "
+				 "missing",
+				 c->name, tensor, file);
+	i = (size_t)(shard - c->shards->names);
+	if (!has_tensor(&c->shards->st[i], tensor))
+		return mm_refuse(c->why, -EBADMSG, "%.80s: has no tensor %.80s, though %s says so",
+				 file, tensor, c->name);
+	c->named[i] = true;
+	return 0;
+}
+
+/* Every entry was found: what is left over is in the files alone. */
+static int check_shard(const struct check *c, size_t i)
+{
+	const struct mm_safetensors *st = &c->shards->st[i];
+
+	if (!c->named[i])
+		return mm_refuse(c->why, -EBADMSG, "%s: is not in %s", c->shards->names[i],
+				 c->name);
+	for (size_t t = 0; t < st->n_tensors; t++) {
+		const char *tensor = st->tensors[t].name;
+		const char *file = json_string_value(json_object_get(c->map, tensor));
+
+		if (!file)
+			return mm_refuse(c->why, -EBADMSG, "%s: tensor %s is not in %s",
+					 c->shards->names[i], tensor, c->name);
+		if (strcmp(file, c->shards->names[i]) != 0)
+			return mm_refuse(c->why, -EBADMSG, "%s: tensor %s is in %.80s too",
+					 c->shards->names[i], tensor, file);
+	}
+	return 0;
+}
+
+static int check(struct check *c)
+{
+	const char *tensor;
+	json_t *value;
+	int rc = 0;
+
+	if (json_object_size(c->map) > MM_TENSORS_MAX)
+		return mm_refuse(c->why, -ENOTSUP, "%s: %zu tensors, at most %d are served",
+				 c->name, json_object_size(c->map), MM_TENSORS_MAX);
+	json_object_foreach (c->map, tensor, value) {
+		rc = check_entry(c, tensor, value);
+		if (rc < 0)
+			return rc;
+	}
+	for (size_t i = 0; rc == 0 && i < c->shards->n; i++)
+		rc = check_shard(c, i);
+	return rc;
+}
+
+int mm_index_check(const char *json, size_t bytes, const char *name, const struct mm_shards *shards,
+		   struct mm_why *why)
+{
+	mm_cleanup(json_done) json_t *root = NULL;
+	mm_cleanup(mm_free_ptr) bool *named = calloc(shards->n + 1, sizeof(*named));
+	struct check c = { .name = name, .shards = shards, .named = named, .why = why };
+	int rc;
+
+	if (!named)
+		return mm_refuse(why, -ENOMEM, "%s: no memory", name);
+	rc = load_json(json, bytes, name, &root, why);
+	if (rc < 0)
+		return rc;
+	c.map = json_object_get(root, "weight_map");
+	return check(&c);
+}
+
+int mm_index_read(int fd, const char *name, const struct mm_shards *shards, struct mm_why *why)
+{
+	mm_cleanup(mm_free_ptr) char *text = NULL;
+	size_t bytes;
+	int rc = mm_text_read(fd, name, MM_INDEX_BYTES_MAX, &text, &bytes, why);
+
+	return rc < 0 ? rc : mm_index_check(text, bytes, name, shards, why);
+}

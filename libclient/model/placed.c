@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libclient/model/placed.h"
+
+#include <string.h>
+
+#include "libclient/base/base.h"
+
+#define TILE 32 /* elements: a tile's lines of either side stay in the first cache */
+
+struct move {
+	const struct mm_placed *placed;
+	uint64_t from;     /* of piece, within the tensor */
+	const char *piece; /* what was read */
+	char *to;          /* the tensor in the store */
+};
+
+static uint64_t transposed_at(const struct mm_placed *p, uint64_t row, uint64_t col)
+{
+	return (col * p->rows + row) * p->item_bytes;
+}
+
+/* Bytes that are not a whole element: files need not be aligned, so an element may be cut anywhere. */
+static void move_bytes(const struct move *m, uint64_t begin, uint64_t end)
+{
+	const struct mm_placed *p = m->placed;
+
+	for (uint64_t at = begin; at < end; at++) {
+		uint64_t item = at / p->item_bytes;
+
+		m->to[transposed_at(p, item / p->cols, item % p->cols) + at % p->item_bytes] =
+			m->piece[at - m->from];
+	}
+}
+
+/* Rows [r0, r1) of columns [c0, c1). */
+static void move_tile(const struct move *m, uint64_t r0, uint64_t r1, uint64_t c0, uint64_t c1)
+{
+	const struct mm_placed *p = m->placed;
+
+	for (uint64_t c = c0; c < c1; c++) {
+		char *to = m->to + transposed_at(p, r0, c);
+
+		for (uint64_t r = r0; r < r1; r++, to += p->item_bytes) {
+			const char *from = m->piece + ((r * p->cols + c) * p->item_bytes - m->from);
+
+			if (p->item_bytes == 2)
+				memcpy(to, from, 2);
+			else
+				memcpy(to, from, 4);
+		}
+	}
+}
+
+static void move_rows(const struct move *m, uint64_t r0, uint64_t r1, uint64_t c0, uint64_t c1)
+{
+	for (uint64_t r = r0; r < r1; r += TILE)
+		for (uint64_t c = c0; c < c1; c += TILE)
+			move_tile(m, r, MM_MIN(r + TILE, r1), c, MM_MIN(c + TILE, c1));
+}
+
+/* Elements [first, end): the rest of a row, whole rows, the beginning of one. */
+static void move_items(const struct move *m, uint64_t first, uint64_t end)
+{
+	uint64_t cols = m->placed->cols;
+	uint64_t row = first / cols, last = end / cols;
+
+	if (row == last) {
+		move_rows(m, row, row + 1, first % cols, end % cols);
+		return;
+	}
+	if (first % cols) {
+		move_rows(m, row, row + 1, first % cols, cols);
+		row++;
+	}
+	move_rows(m, row, last, 0, cols);
+	move_rows(m, last, last + 1, 0, end % cols);
+}
+
+void mm_placed_copy(const struct mm_placed *placed, uint64_t from, uint64_t bytes,
+		    const void *piece, void *store)
+{
+	struct move m = { placed, from, piece, (char *)store + placed->store_offset };
+	uint64_t end = from + bytes, item = placed->item_bytes, first, last;
+
+	if (!item) {
+		memcpy(m.to + from, piece, bytes);
+		return;
+	}
+	first = mm_div_up(from, item);
+	last = end / item;
+	if (first >= last) {
+		move_bytes(&m, from, end);
+		return;
+	}
+	move_bytes(&m, from, first * item);
+	move_items(&m, first, last);
+	move_bytes(&m, last * item, end);
+}

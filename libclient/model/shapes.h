@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shapes - published models that are built in, and what follows from a shape in bytes
+ *
+ * Concept:    a benchmark needs a model's sizes, not its weights. Bytes are those of the layout that the
+ *             loader makes (libclient/model/layout.h): matrices of a layer together, everything else in one
+ *             resident group that never cycles.
+ * Ownership:  static data.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libclient/model/arch.h"
+
+struct mm_shape {
+	const char *name;
+	struct mm_arch arch;
+};
+
+/* By index; NULL behind the last. */
+const struct mm_shape *mm_shape_at(size_t index);
+/* By name, in any case of letters; NULL: not built in. */
+const struct mm_shape *mm_shape_find(const char *name);
+/* All names with commas between, for a message; cut to @bytes. */
+void mm_shape_names(char *text, size_t bytes);
+#define MM_SHAPE_NAMES_BYTES 256
+
+/* @element_bytes: of a weight, 2 for fp16. */
+uint64_t mm_arch_layer_bytes(const struct mm_arch *arch, uint32_t element_bytes);    /* matrices */
+uint64_t mm_arch_resident_bytes(const struct mm_arch *arch, uint32_t element_bytes); /* the rest */
+uint64_t mm_arch_weight_bytes(const struct mm_arch *arch, uint32_t element_bytes);   /* all */
+/* Keys and values of one token in all layers. */
+uint64_t mm_arch_kv_token_bytes(const struct mm_arch *arch, uint32_t element_bytes);

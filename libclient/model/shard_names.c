@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libclient/model/shard_names.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/support/fault.h"
+
+#define INDEX_BYTES_MAX (16 << 20)
+#define SUFFIX          ".safetensors"
+
+struct error {
+	char *text;
+	size_t bytes;
+};
+
+static int fail(const struct error *e, int code, const char *format, ...) MM_PRINTF(3, 4);
+
+static int fail(const struct error *e, int code, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(e->text, e->bytes, format, args);
+	va_end(args);
+	return code;
+}
+
+static void json_done(json_t **json)
+{
+	json_decref(*json);
+}
+
+/* A file of the folder itself, and weights: an index must not make us open anything else. */
+static bool is_shard(const char *file)
+{
+	size_t len = strlen(file);
+
+	if (len <= strlen(SUFFIX) || len >= MM_FILE_NAME_BYTES ||
+	    strcmp(file + len - strlen(SUFFIX), SUFFIX) != 0)
+		return false;
+	for (size_t i = 0; i < len; i++)
+		if (file[i] < 0x20 || file[i] > 0x7e || file[i] == '/')
+			return false;
+	return true;
+}
+
+/* Where @file is, or would be. */
+static size_t place_of(const struct mm_shard_names *names, const char *file)
+{
+	size_t i = names->n;
+
+	while (i > 0 && strcmp(names->name[i - 1], file) >= 0)
+		i--;
+	return i;
+}
+
+static int add(struct mm_shard_names *names, const char *tensor, const json_t *value,
+	       const struct error *e)
+{
+	const char *file = json_string_value(value);
+	size_t at;
+
+	if (!file || !is_shard(file))
+		return fail(e, -EBADMSG,
+			    "tensor %.80s: not the name of a *" SUFFIX " file without a path",
+			    tensor);
+	at = place_of(names, file);
+	if (at < names->n && strcmp(names->name[at], file) == 0)
+		return 0;
+	if (names->n == MM_LOAD_FILES_MAX)
+		return fail(e, -E2BIG, "more than %d files", MM_LOAD_FILES_MAX);
+	memmove(names->name[at + 1], names->name[at], (names->n - at) * sizeof(names->name[0]));
+	memset(names->name[at], 0, sizeof(names->name[at]));
+	memcpy(names->name[at], file, strlen(file));
+	names->n++;
+	return 0;
+}
+
+int mm_shard_names_parse(const char *json, size_t bytes, struct mm_shard_names *ret_names,
+			 char *err, size_t err_bytes)
+{
+	const struct error e = { err, err_bytes };
+	mm_cleanup(json_done) json_t *root = NULL;
+	const char *tensor;
+	json_error_t where;
+	json_t *map, *value;
+	int r = 0;
+
+	ret_names->n = 0;
+	root = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &where);
+	if (!root && json_error_code(&where) == json_error_out_of_memory)
+		return fail(&e, -ENOMEM, "out of memory");
+	if (!root)
+		return fail(&e, -EBADMSG, "not valid JSON in line %d: %s", where.line, where.text);
+	map = json_object_get(root, "weight_map");
+	if (!json_is_object(map))
+		return fail(&e, -EBADMSG, "no weight_map, or it is not an object");
+	json_object_foreach (map, tensor, value) {
+		r = add(ret_names, tensor, value, &e);
+		if (r)
+			return r;
+	}
+	return ret_names->n ? 0 : fail(&e, -EBADMSG, "weight_map names no file");
+}
+
+int mm_shard_names_read(int fd, struct mm_shard_names *ret_names, char *err, size_t err_bytes)
+{
+	const struct error e = { err, err_bytes };
+	mm_cleanup(mm_free_ptr) char *json = NULL;
+	size_t have = 0;
+	struct stat st;
+	ssize_t n;
+
+	if (fstat(fd, &st) < 0)
+		return fail(&e, -errno, "%s", strerror(errno));
+	if (st.st_size > INDEX_BYTES_MAX)
+		return fail(&e, -EFBIG, "larger than %d MiB", INDEX_BYTES_MAX >> 20);
+	json = malloc((size_t)st.st_size + 1);
+	if (!json || mm_fault("index.read"))
+		return fail(&e, -ENOMEM, "out of memory");
+	while (have < (size_t)st.st_size) {
+		n = pread(fd, json + have, (size_t)st.st_size - have, (off_t)have);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return fail(&e, -errno, "%s", strerror(errno));
+		if (n == 0)
+			break;
+		have += (size_t)n;
+	}
+	return mm_shard_names_parse(json, have, ret_names, err, err_bytes);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kchan - one end of the socket between keeper and core
+ *
+ * Concept:   struct mm_kmsg with up to two fds. What does not fit into the socket waits in a queue, in
+ *            order, so that neither role ever blocks on the other and nothing is lost. A full socket is
+ *            waited for with EPOLLOUT; too many fds in flight, or no memory, with a timer, because the
+ *            socket is writable all the while.
+ * Use:       once per turn of the loop the owner calls mm_kchan_turn() and waits for mm_kchan_events()
+ *            until mm_kchan_deadline() at the latest, whoever has sent or flushed meanwhile.
+ * Ownership: the channel owns its socket and all fds given to it. At its end, which is that of the
+ *            process, they stay open: connections lie in it and in its queues, and their close may sleep
+ *            (mm_sock_drain()). It does not when it is the kernel that closes them at a process's end.
+ * Limits:    MM_KCHAN_QUEUE messages; both roles bound what they have under way far below.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "mmd/common/fifo.h"
+#include "mmd/common/proto.h"
+
+#define MM_KCHAN_FDS   2
+#define MM_KCHAN_QUEUE 1024
+
+struct mm_kchan {
+	int fd;
+	struct mm_fifo queue;
+	uint64_t retry_ns; /* UINT64_MAX: the socket says when there is room */
+};
+
+void mm_kchan_init(struct mm_kchan *chan, int fd);
+void mm_kchan_done(struct mm_kchan *chan);
+
+/**
+ * mm_kchan_send() - send now, or when there is room
+ * @chan:  any
+ * @msg:   its magic is filled in
+ * @fds:   @n_fds of them, taken over in any case; may be NULL
+ * @n_fds: at most MM_KCHAN_FDS
+ *
+ * Return: 0; -ECONNRESET the other role is gone; -ENOBUFS, -ENOMEM.
+ */
+int mm_kchan_send(struct mm_kchan *chan, const struct mm_kmsg *msg, const int *fds, size_t n_fds);
+
+/* Sends what waits. Return: 0, see mm_kchan_waiting(); -ECONNRESET. */
+int mm_kchan_flush(struct mm_kchan *chan);
+
+/* Something waits for room. */
+bool mm_kchan_waiting(const struct mm_kchan *chan);
+
+/* The same as mm_kchan_flush() once the timer is due; else nothing. */
+int mm_kchan_turn(struct mm_kchan *chan, uint64_t now_ns);
+
+/* What to wait for: EPOLLIN, and EPOLLOUT while the socket is full; mm_kchan_flush() when it is writable. */
+uint32_t mm_kchan_events(const struct mm_kchan *chan);
+
+/* When mm_kchan_turn() has something to do. */
+uint64_t mm_kchan_deadline(const struct mm_kchan *chan);
+
+/**
+ * mm_kchan_recv() - take the next message
+ * @chan:    any
+ * @ret_msg: a private copy, magic checked
+ * @ret_fds: MM_KCHAN_FDS; unused ones are -1; the caller's
+ *
+ * Return: 0; -EAGAIN; -ECONNRESET; -EPROTO.
+ */
+int mm_kchan_recv(struct mm_kchan *chan, struct mm_kmsg *ret_msg, int *ret_fds);

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/config/accounts.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "libclient/support/size.h"
+#include "mmd/core/core.h"
+
+#define SIZE_MAX_BYTES (UINT64_C(1) << 50)
+
+enum type { TYPE_NAME, TYPE_PATH, TYPE_ID, TYPE_SIZE, TYPE_NUMBER, TYPE_TIMEOUT };
+
+static const struct field {
+	const char *key;
+	enum type type;
+	size_t offset;
+	uint64_t min, max; /* TYPE_NUMBER */
+	enum mm_account_by by;
+} fields[] = {
+#define AT(field) offsetof(struct mm_account_config, field)
+	{ "name", TYPE_NAME, AT(name), 0, 0, MM_BY_NONE },
+	{ "domain", TYPE_NAME, AT(domain), 0, 0, MM_BY_NONE },
+	{ "cgroup", TYPE_PATH, AT(cgroup), 0, 0, MM_BY_CGROUP },
+	{ "uid", TYPE_ID, AT(id), 0, 0, MM_BY_UID },
+	{ "gid", TYPE_ID, AT(id), 0, 0, MM_BY_GID },
+	{ "min", TYPE_SIZE, AT(min_bytes), 0, 0, MM_BY_NONE },
+	{ "max", TYPE_SIZE, AT(max_bytes), 0, 0, MM_BY_NONE },
+	{ "weight", TYPE_NUMBER, AT(weight), 1, MM_WEIGHT_MAX, MM_BY_NONE },
+	{ "priority", TYPE_NUMBER, AT(priority), 0, MM_PRIORITY_MAX, MM_BY_NONE },
+	{ "host_max", TYPE_SIZE, AT(host_max_bytes), 0, 0, MM_BY_NONE },
+	{ "connections_max", TYPE_NUMBER, AT(connections_max), 0, 1u << 20, MM_BY_NONE },
+	{ "turn_quantum_max_ms", TYPE_NUMBER, AT(turn_quantum_max_ms), 1,
+	  MM_TURN_QUANTUM_LIMIT_NS / MM_NS_PER_MS, MM_BY_NONE },
+	{ "turn_priority_max", TYPE_NUMBER, AT(turn_priority_max), 0, MM_TURN_PRIORITY_MAX,
+	  MM_BY_NONE },
+	{ "on_timeout", TYPE_TIMEOUT, AT(on_timeout), 0, 0, MM_BY_NONE },
+};
+
+static const char *const timeout_names[MM_ON_TIMEOUTS] = {
+	[MM_ON_TIMEOUT_KILL] = "kill",
+	[MM_ON_TIMEOUT_QUARANTINE] = "quarantine",
+};
+
+const char *mm_on_timeout_name(uint64_t on_timeout)
+{
+	return on_timeout < MM_ON_TIMEOUTS ? timeout_names[on_timeout] : NULL;
+}
+
+bool mm_on_timeout_parse(const char *word, uint64_t *ret_on_timeout)
+{
+	for (uint64_t i = 0; i < MM_ON_TIMEOUTS; i++) {
+		if (strcmp(word, timeout_names[i]) == 0) {
+			*ret_on_timeout = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static int fail(char *error, const char *fmt, ...) MM_PRINTF(2, 3);
+static int fail(char *error, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(error, MM_ACCOUNT_ERROR_BYTES, fmt, ap);
+	va_end(ap);
+	return -EINVAL;
+}
+
+/* ---- one value ---- */
+
+/* Names appear in logs and on the command line; "uid:N" are those of accounts that nobody named. */
+static bool name_is_good(const char *name)
+{
+	size_t n = strlen(name);
+
+	if (n == 0 || n >= MM_ACCOUNT_NAME_BYTES)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		bool letter =
+			(name[i] >= 'a' && name[i] <= 'z') || (name[i] >= 'A' && name[i] <= 'Z');
+
+		if (!letter && !(name[i] >= '0' && name[i] <= '9') && !strchr("-_.", name[i]))
+			return false;
+	}
+	return true;
+}
+
+static bool path_is_good(const char *path)
+{
+	size_t n = strlen(path);
+
+	return path[0] == '/' && n < MM_ACCOUNT_PATH_BYTES && (n == 1 || path[n - 1] != '/') &&
+	       !strstr(path, "//") && !strstr(path, "/..");
+}
+
+static int set_text(const struct field *f, struct mm_account_config *a, const char *text,
+		    char *error)
+{
+	if (!text || !(f->type == TYPE_NAME ? name_is_good(text) : path_is_good(text)))
+		return fail(
+			error, "%s: want %s", f->key,
+			f->type == TYPE_NAME
+				? "1 to 31 letters, digits, '-', '_' and '.'"
+				: "an absolute path below the cgroup root, without '/' at its end");
+	strcpy((char *)a + f->offset, text);
+	return 0;
+}
+
+static int set_size(const struct field *f, const json_t *value, uint64_t *to, char *error)
+{
+	const char *text = json_string_value(value);
+	uint64_t bytes = (uint64_t)json_integer_value(value);
+
+	if (text ? mm_size_parse(text, &bytes) != 0
+		 : !json_is_integer(value) || json_integer_value(value) < 0)
+		return fail(error, "%s: want a size, as a number or as \"512M\" or \"2G\"", f->key);
+	if (bytes > SIZE_MAX_BYTES)
+		return fail(error, "%s: more than %" PRIu64 " bytes", f->key, SIZE_MAX_BYTES);
+	*to = bytes;
+	return 0;
+}
+
+static int set_number(const struct field *f, const json_t *value, uint64_t *to, char *error)
+{
+	json_int_t number = json_integer_value(value);
+
+	if (!json_is_integer(value) || number < (json_int_t)f->min || (uint64_t)number > f->max)
+		return fail(error, "%s: want a number, %" PRIu64 " to %" PRIu64, f->key, f->min,
+			    f->max);
+	*to = (uint64_t)number;
+	return 0;
+}
+
+static int set_id(const struct field *f, const json_t *value, uint32_t *to, char *error)
+{
+	json_int_t number = json_integer_value(value);
+
+	if (!json_is_integer(value) || number < 0 || number >= UINT32_MAX)
+		return fail(error, "%s: want a number, 0 to %u", f->key, UINT32_MAX - 1);
+	*to = (uint32_t)number;
+	return 0;
+}
+
+static int set(const struct field *f, struct mm_account_config *a, const json_t *value, char *error)
+{
+	char *to = (char *)a + f->offset;
+	const char *word = json_string_value(value);
+
+	switch (f->type) {
+	case TYPE_NAME:
+	case TYPE_PATH:
+		return set_text(f, a, word, error);
+	case TYPE_ID:
+		return set_id(f, value, (uint32_t *)(void *)to, error);
+	case TYPE_SIZE:
+		return set_size(f, value, (uint64_t *)(void *)to, error);
+	case TYPE_NUMBER:
+		return set_number(f, value, (uint64_t *)(void *)to, error);
+	case TYPE_TIMEOUT:
+		break;
+	}
+	if (!word || !mm_on_timeout_parse(word, (uint64_t *)(void *)to))
+		return fail(error, "%s: want \"kill\" or \"quarantine\"", f->key);
+	return 0;
+}
+
+/* ---- one account ---- */
+
+static const struct field *field_find(const char *key)
+{
+	for (size_t i = 0; i < MM_ARRAY_SIZE(fields); i++) {
+		if (strcmp(fields[i].key, key) == 0)
+			return &fields[i];
+	}
+	return NULL;
+}
+
+static int keys_parse(const json_t *json, struct mm_account_config *a, char *error)
+{
+	const struct field *f;
+	const char *key;
+	json_t *value;
+	int r;
+
+	json_object_foreach ((json_t *)(uintptr_t)json, key, value) {
+		f = field_find(key);
+		if (!f)
+			return fail(error, "unknown key '%.64s'", key);
+		if (f->by && a->by)
+			return fail(error, "more than one of cgroup, uid and gid");
+		r = set(f, a, value, error);
+		if (r < 0)
+			return r;
+		a->by = f->by ? f->by : a->by;
+	}
+	if (!a->name[0])
+		return fail(error, "name is missing");
+	if (!a->by)
+		return fail(error, "one of cgroup, uid and gid is missing");
+	if (a->max_bytes && a->min_bytes > a->max_bytes)
+		return fail(error, "min is more than max");
+	return 0;
+}
+
+static bool same_match(const struct mm_account_config *a, const struct mm_account_config *b)
+{
+	if (a->by != b->by)
+		return false;
+	return a->by == MM_BY_CGROUP ? strcmp(a->cgroup, b->cgroup) == 0 : a->id == b->id;
+}
+
+static int unique_check(const struct mm_accounts *accounts, const struct mm_account_config *a,
+			char *error)
+{
+	for (uint32_t i = 0; i < accounts->n; i++) {
+		if (strcmp(accounts->account[i].name, a->name) == 0)
+			return fail(error, "the name is there twice");
+		if (same_match(&accounts->account[i], a))
+			return fail(error, "matches the same as account '%s'",
+				    accounts->account[i].name);
+	}
+	return 0;
+}
+
+static int account_parse(const json_t *json, struct mm_accounts *accounts, char *error)
+{
+	struct mm_account_config a = {
+		.weight = MM_WEIGHT_DEFAULT,
+		.host_max_bytes = MM_ACCOUNT_ANY,
+		.connections_max = MM_ACCOUNT_ANY,
+		.on_timeout = MM_ON_TIMEOUT_KILL,
+		.turn_quantum_max_ms = MM_ACCOUNT_ANY,
+		.turn_priority_max = MM_ACCOUNT_ANY,
+	};
+	char why[MM_ACCOUNT_ERROR_BYTES];
+	int r;
+
+	if (!json_is_object(json))
+		return fail(error, "accounts: number %u is no object", accounts->n + 1);
+	r = keys_parse(json, &a, why);
+	if (r == 0)
+		r = unique_check(accounts, &a, why);
+	if (r < 0 && a.name[0])
+		return fail(error, "accounts: '%s': %.*s", a.name, MM_ACCOUNT_ERROR_BYTES - 64,
+			    why);
+	if (r < 0)
+		return fail(error, "accounts: number %u: %.*s", accounts->n + 1,
+			    MM_ACCOUNT_ERROR_BYTES - 64, why);
+	accounts->account[accounts->n++] = a;
+	return 0;
+}
+
+/* ---- the list ---- */
+
+int mm_accounts_parse(const json_t *json, struct mm_accounts *ret, char *error)
+{
+	struct mm_accounts accounts = { .n = 0 };
+	const json_t *account;
+	size_t i;
+	int r;
+
+	if (!json_is_array(json) || json_array_size(json) > MM_ACCOUNTS_NAMED_MAX)
+		return fail(error, "accounts: want a list of at most %d objects",
+			    MM_ACCOUNTS_NAMED_MAX);
+	json_array_foreach (json, i, account) {
+		r = account_parse(account, &accounts, error);
+		if (r < 0)
+			return r;
+	}
+	*ret = accounts;
+	return 0;
+}
+
+static void json_done(json_t **json)
+{
+	json_decref(*json);
+}
+
+int mm_accounts_parse_text(const char *text, struct mm_accounts *ret, char *error)
+{
+	json_error_t e;
+	mm_cleanup(json_done) json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &e);
+
+	if (!json)
+		return fail(error, "accounts: column %d: %.100s", e.column, e.text);
+	return mm_accounts_parse(json, ret, error);
+}
+
+static json_t *value_format(const struct field *f, const struct mm_account_config *a)
+{
+	const char *from = (const char *)a + f->offset;
+	uint64_t number;
+	uint32_t id;
+
+	switch (f->type) {
+	case TYPE_NAME:
+	case TYPE_PATH:
+		return *from ? json_string(from) : NULL;
+	case TYPE_ID:
+		memcpy(&id, from, sizeof(id));
+		return a->by == f->by ? json_integer((json_int_t)id) : NULL;
+	default:
+		memcpy(&number, from, sizeof(number));
+	}
+	if (f->type == TYPE_TIMEOUT)
+		return json_string(mm_on_timeout_name(number));
+	return number == MM_ACCOUNT_ANY ? NULL : json_integer((json_int_t)number);
+}
+
+char *mm_accounts_format(const struct mm_accounts *accounts)
+{
+	mm_cleanup(json_done) json_t *list = json_array();
+
+	for (uint32_t i = 0; i < accounts->n; i++) {
+		json_t *account = json_object();
+
+		for (size_t k = 0; k < MM_ARRAY_SIZE(fields); k++) {
+			json_t *value = value_format(&fields[k], &accounts->account[i]);
+
+			if (value)
+				json_object_set_new(account, fields[k].key, value);
+		}
+		json_array_append_new(list, account);
+	}
+	return json_dumps(list, JSON_COMPACT);
+}
+
+const char *mm_accounts_check(const struct mm_accounts *accounts, uint64_t pool_bytes, char *error)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < accounts->n; i++)
+		sum += accounts->account[i].min_bytes; /* below 2^50 each: no overflow */
+	if (sum <= pool_bytes)
+		return NULL;
+	fail(error,
+	     "accounts: the mins sum up to %" PRIu64 " bytes, the pool has %" PRIu64
+	     "; lower them or enlarge the pool",
+	     sum, pool_bytes);
+	return error;
+}
+
+/* ---- who is who ---- */
+
+static bool below(const char *path, const char *top)
+{
+	size_t n = strlen(top);
+
+	return strcmp(top, "/") == 0 ||
+	       (strncmp(path, top, n) == 0 && (path[n] == 0 || path[n] == '/'));
+}
+
+/* How well it matches; 0: not at all. */
+static uint64_t match(const struct mm_account_config *a, const struct mm_account_peer *peer)
+{
+	switch (a->by) {
+	case MM_BY_CGROUP:
+		return peer->cgroup && below(peer->cgroup, a->cgroup) ? 4 + strlen(a->cgroup) : 0;
+	case MM_BY_UID:
+		return a->id == peer->uid ? 3 : 0;
+	case MM_BY_GID:
+		if (a->id == peer->gid)
+			return 2;
+		for (uint32_t i = 0; i < peer->n_groups; i++) {
+			if (peer->groups[i] == a->id)
+				return 1;
+		}
+		return 0;
+	case MM_BY_NONE:
+		break;
+	}
+	return 0;
+}
+
+int mm_accounts_match(const struct mm_accounts *accounts, const struct mm_account_peer *peer)
+{
+	uint64_t best = 0;
+	int found = -1;
+
+	for (uint32_t i = 0; i < accounts->n; i++) {
+		uint64_t how = match(&accounts->account[i], peer);
+
+		if (how > best) {
+			best = how;
+			found = (int)i;
+		}
+	}
+	return found;
+}
+
+uint64_t mm_accounts_share(uint64_t places, uint64_t used, uint64_t own)
+{
+	uint64_t left = places - used + own;
+
+	return own || left != 1 ? left / 2 : 1;
+}
+
+int mm_accounts_find(const struct mm_accounts *accounts, const char *name)
+{
+	for (uint32_t i = 0; i < accounts->n; i++) {
+		if (strcmp(accounts->account[i].name, name) == 0)
+			return (int)i;
+	}
+	return -1;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A memory error that the device contained: whose it was is not told, nor where. So everything that was
+ * in use is suspected, and is not used again as it is: when such a page comes free it is quarantined and
+ * then created anew, by which the driver gets the memory back and withdraws what is bad. Tenants that
+ * are seen to go on computing are acquitted: the error ends the work of whoever ran into it.
+ */
+#include "mmd/core/book/health.h"
+
+#include "libclient/base/base.h"
+#include "mmd/core/book/book.h"
+#include "mmd/core/book/pages.h"
+
+#define PROOF_STEPS 2 /* the first that ends may have read everything before the error */
+
+void mm_c_suspect(struct mm_core *c)
+{
+	c->stats.memory_errors++;
+	mm_ledger_suspect(&c->ledger);
+	MM_FOREACH_TENANT(c, t)
+	t->suspect = MM_SUSPECT;
+}
+
+void mm_c_acquit(struct mm_core *c, struct mm_c_tenant *t, uint64_t steps)
+{
+	if (t->suspect == MM_SUSPECT) {
+		t->suspect = MM_SUSPECT_SEEN;
+		t->suspect_steps = steps;
+	} else if (t->suspect == MM_SUSPECT_SEEN && steps - t->suspect_steps >= PROOF_STEPS) {
+		t->suspect = MM_SUSPECT_NOT;
+		mm_ledger_acquit(&c->ledger, mm_c_index(c, t));
+	}
+}
+
+/* Not at once: what the driver found out is written down by then. */
+void mm_c_quarantine_suspect(struct mm_core *c, uint32_t page)
+{
+	mm_c_quarantine(c, page, false);
+	c->stats.suspects_quarantined++;
+	c->quarantine_retries = 0;
+	if (c->quarantine_retry_ns <= c->now_ns)
+		c->quarantine_retry_ns = c->now_ns + MM_RETRY_NS;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/book/load.h"
+
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "mmd/core/book/book.h"
+#include "mmd/core/tune.h"
+
+#define STALL_MAX     10000u /* permille that count */
+#define STALL_NS_MAX  (UINT64_C(1) << 40)
+#define ALONE_RISES   128 /* by one in so many, with each report that is not the least */
+#define LONGEST_FADES 64  /* by one in so many, with each step that is seen */
+#define SMALLEST_BITS 17  /* of nanoseconds */
+#define NEW_WEIGHT    (1u << 16)
+#define FADES         64 /* by one in so many, with each step that is seen */
+#define STEP_NS_MAX   (UINT64_C(1) << 36)
+
+/* ---- steps ---- */
+
+static uint32_t size_of(uint64_t ns)
+{
+	uint32_t bits = 63u - (uint32_t)__builtin_clzll(ns | 1);
+
+	if (bits < SMALLEST_BITS)
+		return 0;
+	return MM_MIN(2 * (bits - SMALLEST_BITS) + (uint32_t)(ns >> (bits - 1) & 1),
+		      MM_STEP_SIZES - 1);
+}
+
+static void step_seen(struct mm_c_steps *s, uint64_t ns)
+{
+	uint32_t size = size_of(ns);
+
+	ns = MM_MIN(ns, STEP_NS_MAX);
+	for (uint32_t i = 0; i < MM_STEP_SIZES; i++)
+		s->weight[i] -= (s->weight[i] + FADES - 1) / FADES;
+	s->ns[size] = s->weight[size] ? s->ns[size] - s->ns[size] / 8 + ns / 8 : ns;
+	s->weight[size] += NEW_WEIGHT;
+}
+
+uint64_t mm_c_steps_mean_ns(const struct mm_c_steps *s)
+{
+	unsigned __int128 sum = 0;
+	uint64_t weight = 0;
+
+	for (uint32_t i = 0; i < MM_STEP_SIZES; i++) {
+		sum += (unsigned __int128)s->weight[i] * s->ns[i];
+		weight += s->weight[i];
+	}
+	return weight ? (uint64_t)(sum / weight) : 0;
+}
+
+static uint64_t smooth(uint64_t old, uint64_t sample)
+{
+	return old ? old - old / 4 + sample / 4 : sample;
+}
+
+static void computed(struct mm_c_tenant *t, uint64_t step_ns, uint64_t stall_ns)
+{
+	uint64_t longest = t->load.longest_ns - t->load.longest_ns / LONGEST_FADES;
+
+	t->load.t_c_ns = smooth(t->load.t_c_ns, step_ns / t->n_layers);
+	t->load.longest_ns = MM_MAX(longest, step_ns);
+	step_seen(&t->load.steps, step_ns);
+	t->load.steps_seen++;
+	t->load.stall_permille -= t->load.stall_permille / 8;
+	t->load.stall_permille += MM_MIN(stall_ns / MM_MAX(step_ns / 1000, 1), STALL_MAX) / 8;
+}
+
+void mm_c_load_report(struct mm_core *c, struct mm_c_tenant *t, const struct mm_tenant_stats *stats)
+{
+	bool claims, stepped;
+	uint64_t stall_ns;
+
+	stepped =
+		stats->step_seq & 1 || (t->load.known && stats->step_seq != t->load.last.step_seq);
+	if (stepped)
+		t->load.stepped_ns = c->now_ns;
+	/* Who has had work for long and takes no step does not need its layers, whatever it says. */
+	claims = (stats->running || stats->waiting) &&
+		 c->now_ns - t->load.stepped_ns < MM_SILENT_IDLES * c->opts.idle_ns;
+	if (stepped || claims)
+		t->load.active_ns = c->now_ns;
+	/* Steps are measured by the host's clock, stalls by the device's, which may be the slower one. */
+	stall_ns = mm_c_time(c, MM_MIN(stats->stall_ns, STALL_NS_MAX));
+	if (t->n_layers && stats->samples != t->load.last.samples && stats->step_ns > stall_ns)
+		computed(t, stats->step_ns - stall_ns, stall_ns);
+	t->load.claimed |=
+		memcmp(t->load.last.compute, stats->compute, sizeof(stats->compute)) != 0;
+	t->load.last = *stats;
+	t->load.known = true;
+}
+
+bool mm_c_load_claim(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (!t->load.claimed ||
+	    (t->load.claimed_ns && c->now_ns - t->load.claimed_ns < mm_c_time(c, MM_CLAIM_NS)))
+		return false;
+	t->load.claimed = false;
+	t->load.claimed_ns = MM_MAX(c->now_ns, 1);
+	return true;
+}
+
+/* ---- transfers ---- */
+
+void mm_c_load_streamed(struct mm_c_tenant *t, uint64_t layer_ns)
+{
+	t->load.t_t_ns = smooth(t->load.t_t_ns, layer_ns);
+	t->load.alone_ns += t->load.alone_ns / ALONE_RISES;
+	if (!t->load.alone_ns || layer_ns < t->load.alone_ns)
+		t->load.alone_ns = layer_ns;
+}
+
+/* A copy's own latency would count its queue. */
+void mm_c_load_copied(struct mm_core *c, uint64_t issued_ns, uint64_t bytes)
+{
+	struct mm_c_copies *copies = &c->copies;
+	uint64_t ns = c->now_ns - MM_MAX(issued_ns, MM_MIN(copies->done_ns, c->now_ns));
+	uint64_t per_mib;
+
+	copies->done_ns = c->now_ns;
+	if (!bytes || ns > UINT64_MAX >> 21)
+		return;
+	per_mib = (ns << 20) / bytes;
+	copies->ns_per_mib = copies->ns_per_mib ? (copies->ns_per_mib * 7 + per_mib) / 8 : per_mib;
+}
+
+uint64_t mm_c_transfer_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	if (t->load.t_t_ns)
+		return t->load.t_t_ns;
+	if (c->copies.ns_per_mib && t->layer_bytes_max > UINT64_MAX / c->copies.ns_per_mib)
+		return UINT64_MAX;
+	return (c->copies.ns_per_mib * t->layer_bytes_max) >> 20;
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the operator grants and keeps for accounts, and who comes first.
+ *
+ * A min is kept, not owed: pages enough for all that is unused of the mins are FREE and of a domain that
+ * may have them as they are: its own, or none. A page that another domain had is not enough, since a
+ * hostile one may still hold it. mm_c_guard() sees to that; a grant to others never goes below.
+ */
+#include "mmd/core/book/quota.h"
+
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "mmd/core/book/book.h"
+#include "mmd/core/book/pages.h"
+
+/* ---- mins ---- */
+
+static uint64_t beyond(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* Pages of no domain that @domain's mins need, because it has too few free pages of its own. */
+static uint64_t lacks(const struct mm_core *c, const struct mm_c_mins *m, uint32_t domain)
+{
+	return beyond(m->unused[domain], c->ledger.free[domain].length);
+}
+
+static void mins_find(const struct mm_core *c, struct mm_c_mins *ret_mins)
+{
+	struct mm_c_mins *m = ret_mins;
+
+	m->changes = c->ledger.changes;
+	m->revision = c->quota_revision;
+	m->all = m->shortfall = 0;
+	memset(m->unused, 0, c->accounts_end * sizeof(*m->unused));
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
+		uint64_t unused = mm_account_unused_min(&c->account[i]);
+
+		m->unused[c->account[i].domain] += unused;
+		m->all += unused;
+	}
+	for (uint32_t i = 0; i < c->accounts_end; i++)
+		m->shortfall += lacks(c, m, i);
+}
+
+/* Worked out anew when pages or quotas have changed: every wish asks. */
+static const struct mm_c_mins *mins(struct mm_core *c)
+{
+	struct mm_c_mins *m = c->mins;
+
+	if (m->changes != c->ledger.changes || m->revision != c->quota_revision)
+		mins_find(c, m);
+	return m;
+}
+
+uint64_t mm_c_unused_mins(struct mm_core *c)
+{
+	return c->min_sum ? mins(c)->all : 0;
+}
+
+uint64_t mm_c_kept_from(struct mm_core *c, uint32_t account)
+{
+	const struct mm_account *a = &c->account[account];
+	const struct mm_c_mins *m;
+
+	if (!c->min_sum)
+		return 0;
+	m = mins(c);
+	return m->unused[a->domain] - mm_account_unused_min(a) + m->shortfall -
+	       lacks(c, m, a->domain);
+}
+
+uint64_t mm_c_grantable(struct mm_core *c, uint32_t account)
+{
+	return beyond(mm_ledger_grantable(&c->ledger, c->account[account].domain),
+		      mm_c_kept_from(c, account));
+}
+
+uint64_t mm_c_excess(const struct mm_core *c, uint32_t account)
+{
+	const struct mm_account *a = &c->account[account];
+
+	if (!a->quota.min_pages)
+		return UINT64_MAX;
+	return beyond(a->charged - MM_MIN(a->charged, c->ledger.leaving[account]),
+		      a->quota.min_pages);
+}
+
+/* A free page of a domain other than @domain that has most of them beyond its own mins. */
+static uint32_t foreign_page(struct mm_core *c, uint32_t domain)
+{
+	const struct mm_c_mins *m = mins(c);
+	uint64_t most = 0, spare;
+	uint32_t page = MM_NO_PAGE;
+
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
+		spare = beyond(c->ledger.free[i].length, m->unused[i]);
+		if (i == domain || spare <= most)
+			continue;
+		most = spare;
+		page = c->ledger.free[i].head;
+	}
+	return page;
+}
+
+static bool recreate(struct mm_core *c, uint32_t page)
+{
+	uint32_t job;
+
+	if (page == MM_NO_PAGE || !mm_c_job_on_page(c, MM_XOP_RECREATE, page, &job))
+		return false;
+	mm_ledger_scrub_begin(&c->ledger, page, job, true);
+	return true;
+}
+
+void mm_c_convert(struct mm_core *c, uint32_t account, uint64_t pages)
+{
+	struct mm_ledger *l = &c->ledger;
+	uint32_t domain = c->account[account].domain;
+	uint64_t kept = mm_c_kept_from(c, account);
+
+	while ((uint64_t)mm_ledger_grantable(l, domain) + l->inflight[domain] +
+		       l->inflight[MM_DOMAIN_NONE] <
+	       pages + kept)
+		if (!recreate(c, foreign_page(c, domain)))
+			return;
+}
+
+static uint64_t mins_missing(const struct mm_core *c, const struct mm_c_mins *m)
+{
+	return beyond(m->shortfall,
+		      c->ledger.free[MM_DOMAIN_NONE].length + c->ledger.inflight[MM_DOMAIN_NONE]);
+}
+
+uint64_t mm_c_mins_missing(struct mm_core *c)
+{
+	return c->min_sum ? mins_missing(c, mins(c)) : 0;
+}
+
+static bool mins_stand(struct mm_core *c)
+{
+	return mins(c)->shortfall <= c->ledger.free[MM_DOMAIN_NONE].length;
+}
+
+void mm_c_guard(struct mm_core *c)
+{
+	if (c->mins_stand)
+		return;
+	while (mm_c_mins_missing(c) && recreate(c, foreign_page(c, MM_DOMAIN_NONE)))
+		;
+	c->mins_stand = mins_stand(c);
+}
+
+bool mm_c_scrub_recreates(struct mm_core *c)
+{
+	return !c->mins_stand && mm_c_mins_missing(c);
+}
+
+bool mm_c_reservable(struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages)
+{
+	return mm_c_grantable(c, t->account) >= pages &&
+	       mm_account_room(&c->account[t->account]) >= pages;
+}
+
+/* ---- entries ---- */
+
+static bool departed(const struct mm_core *c, uint32_t i)
+{
+	const struct mm_account *a = &c->account[i];
+
+	return a->used && !a->stays && !a->tenants && !mm_account_use(a) && !c->ledger.leaving[i];
+}
+
+/* Entries that are of use; of those that are not, the one that left first. */
+static uint32_t entries_used(struct mm_core *c, uint32_t *ret_first)
+{
+	uint32_t used = 0, first = MM_DOMAIN_NONE;
+
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
+		struct mm_account *a = &c->account[i];
+
+		if (departed(c, i) && !c->ledger.touched[i])
+			a->used = false;
+		used += a->used;
+		if (departed(c, i) && c->ledger.free[i].length &&
+		    (first == MM_DOMAIN_NONE || a->left_at < c->account[first].left_at))
+			first = i;
+	}
+	*ret_first = first;
+	return used;
+}
+
+/* Pages of accounts that are gone are created anew, so that their entries are free for others. */
+void mm_c_recycle(struct mm_core *c)
+{
+	uint32_t first;
+
+	while (entries_used(c, &first) > c->opts.accounts_max - MM_ACCOUNTS_SPARE &&
+	       first != MM_DOMAIN_NONE) {
+		do
+			if (!recreate(c, c->ledger.free[first].head))
+				return;
+		while (c->ledger.free[first].length);
+	}
+}
+
+static struct mm_account *account_open(struct mm_core *c, uint64_t key,
+				       const struct mm_core_quota *quota)
+{
+	struct mm_account *a;
+	uint32_t first;
+
+	entries_used(c, &first);
+	a = mm_account_open(c->account, c->opts.accounts_max, key, quota);
+	if (a)
+		c->accounts_end = MM_MAX(c->accounts_end, (uint32_t)(a - c->account) + 1);
+	return a;
+}
+
+struct mm_account *mm_c_account_of(struct mm_core *c, const struct mm_core_join *join)
+{
+	struct mm_account *a = mm_account_find(c->account, c->accounts_end, join->account);
+	struct mm_core_quota quota;
+
+	if (a && (a->stays || a->charged || a->tenants))
+		return a;
+	mm_core_quota_default(c, &quota);
+	if (join->account_max_pages)
+		quota.max_pages = join->account_max_pages;
+	if (!a) {
+		a = account_open(c, join->account, &quota);
+		if (a)
+			a->revision = ++c->quota_revision;
+	}
+	if (a)
+		a->quota = quota;
+	return a;
+}
+
+/* ---- the operator's word ---- */
+
+void mm_core_quota_default(const struct mm_core *c, struct mm_core_quota *ret_quota)
+{
+	*ret_quota = (struct mm_core_quota){
+		.max_pages = c->opts.account_max_pages,
+		.weight = MM_WEIGHT_DEFAULT,
+		.on_timeout = c->opts.on_timeout,
+		.turn_quantum_max_ns = c->opts.turn_quantum_max_ns,
+		.turn_priority_max = c->opts.turn_priority_max,
+	};
+}
+
+static struct mm_core_quota whole(const struct mm_core *c, const struct mm_core_quota *quota)
+{
+	struct mm_core_quota q = *quota;
+
+	q.max_pages = MM_MIN(q.max_pages ? q.max_pages : c->opts.pages, (uint64_t)c->opts.pages);
+	q.weight = q.weight ? q.weight : MM_WEIGHT_DEFAULT;
+	q.turn_quantum_max_ns =
+		q.turn_quantum_max_ns ? q.turn_quantum_max_ns : c->opts.turn_quantum_max_ns;
+	return q;
+}
+
+const char *mm_core_quota_check(const struct mm_core *c, uint64_t account,
+				const struct mm_core_quota *quota)
+{
+	struct mm_core_quota q = whole(c, quota);
+	const struct mm_account *a;
+	uint64_t sum;
+
+	if (q.min_pages > c->opts.pages)
+		return "min is more than the pool";
+	if (q.min_pages > q.max_pages)
+		return "min is more than max";
+	if (q.weight > MM_WEIGHT_MAX || q.priority > MM_PRIORITY_MAX ||
+	    q.on_timeout >= MM_ON_TIMEOUTS)
+		return "weight, priority or on_timeout is out of range";
+	if (q.turn_quantum_max_ns > MM_TURN_QUANTUM_LIMIT_NS ||
+	    q.turn_priority_max > MM_TURN_PRIORITY_MAX)
+		return "turn_quantum_max or turn_priority_max is out of range";
+	a = mm_account_find(c->account, c->accounts_end, account);
+	sum = c->min_sum - (a ? a->quota.min_pages : 0);
+	return sum + q.min_pages > c->opts.pages ? "the mins of all accounts are more than the pool"
+						 : NULL;
+}
+
+void mm_c_quota_put(struct mm_core *c, struct mm_account *a, const struct mm_core_quota *quota)
+{
+	c->min_sum -= a->quota.min_pages;
+	a->quota = whole(c, quota);
+	a->stays = true;
+	a->revision = ++c->quota_revision;
+	c->min_sum += a->quota.min_pages;
+	c->mins_stand = false;
+}
+
+struct mm_account *mm_c_account_named(struct mm_core *c, uint64_t account)
+{
+	struct mm_core_quota quota;
+
+	mm_core_quota_default(c, &quota);
+	return account_open(c, account, &quota);
+}
+
+/* What it holds beyond its max, or beyond its min for another's min. */
+static uint64_t pages_over(const struct mm_core *c, uint32_t account, const struct mm_c_mins *m)
+{
+	const struct mm_account *a = &c->account[account];
+	uint64_t held = beyond(mm_account_use(a), c->ledger.leaving[account]);
+	uint64_t over = a->used ? beyond(held, a->quota.max_pages) : 0;
+
+	if (!m || !a->used)
+		return over;
+	return MM_MAX(over, MM_MIN(mins_missing(c, m), beyond(held, a->quota.min_pages)));
+}
+
+static bool mins_lack(const struct mm_core *c)
+{
+	return !c->mins_stand && c->min_sum;
+}
+
+uint64_t mm_c_over(struct mm_core *c, uint32_t account)
+{
+	return pages_over(c, account, mins_lack(c) ? mins(c) : NULL);
+}
+
+uint64_t mm_c_over_seen(const struct mm_core *c, uint32_t account)
+{
+	struct mm_c_mins m;
+
+	if (!mins_lack(c))
+		return pages_over(c, account, NULL);
+	mins_find(c, &m);
+	return pages_over(c, account, &m);
+}
+
+bool mm_c_quota_is_pending(const struct mm_core *c, const struct mm_account *a)
+{
+	return mm_account_use(a) > a->quota.max_pages ||
+	       (mm_account_unused_min(a) && !c->mins_stand);
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/controller.h"
+
+#include <errno.h>
+
+#include "libclient/base/base.h"
+#include "mmd/core/plan/change.h"
+#include "mmd/core/market/forecast.h"
+#include "mmd/core/market/lend.h"
+#include "mmd/core/market/lends.h"
+#include "mmd/core/market/market.h"
+#include "mmd/core/market/order.h"
+#include "mmd/core/market/policy.h"
+#include "mmd/core/book/quota.h"
+#include "mmd/core/market/rank.h"
+#include "mmd/core/market/rotate.h"
+#include "mmd/core/plan/sets.h"
+#include "mmd/core/market/supply.h"
+#include "mmd/core/book/tell.h"
+#include "mmd/core/market/turn.h"
+#include "mmd/core/market/wish.h"
+
+#define LOOK_NS         (10 * MM_NS_PER_MS) /* between looks while somebody waits or lends */
+#define HYSTERESIS_PART 32                  /* of the pool stays free before layers go back */
+
+/* Free pages less those kept back, but never less than its account's min. */
+static uint64_t budget(struct mm_core *c, const struct mm_c_tenant *t, uint64_t kept)
+{
+	uint64_t have = mm_c_free_pages(c), own = mm_account_unused_min(&c->account[t->account]);
+
+	return MM_MAX(have > kept ? have - kept : 0, MM_MIN(have, own));
+}
+
+/* ---- big wishes: a model, the operator's plan ---- */
+
+static bool by_hand(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	const struct mm_core_plan *plan = &t->plan;
+
+	return mm_c_changeable(c, t) && plan->alpha_by_hand >= 0 &&
+	       (plan->alpha != (uint32_t)plan->alpha_by_hand ||
+		(plan->m && plan->slots_by_hand && plan->beta != plan->slots_by_hand));
+}
+
+static bool is_big(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return t->life == MM_LIFE_LIVE && !t->kicked &&
+	       (t->model == MM_MODEL_WAITING || by_hand(c, t));
+}
+
+static uint64_t big_since(const struct mm_c_tenant *t)
+{
+	return t->model == MM_MODEL_WAITING ? t->model_since_ns : t->lends->by_hand_ns;
+}
+
+static uint64_t big_need(const struct mm_core *c, struct mm_c_tenant *t)
+{
+	uint32_t alpha = (uint32_t)t->plan.alpha_by_hand;
+	struct mm_plan_set set;
+
+	if (t->model == MM_MODEL_WAITING)
+		return t->entries;
+	return mm_c_change_set(c, t, alpha, mm_c_policy_slots(c, t, alpha), 0, &set);
+}
+
+static bool big_begin(struct mm_core *c, struct mm_c_tenant *t, uint64_t budget)
+{
+	uint32_t alpha = (uint32_t)t->plan.alpha_by_hand;
+
+	if (t->model == MM_MODEL_WAITING)
+		return budget >= t->entries && mm_c_model_begin(c, t);
+	return mm_c_change_begin(c, t, alpha, mm_c_policy_slots(c, t, alpha), budget);
+}
+
+static bool older(const struct mm_core *c, const struct mm_c_tenant *a, const struct mm_c_tenant *b)
+{
+	(void)c;
+	return big_since(a) < big_since(b);
+}
+
+static uint32_t big_wishes(struct mm_core *c, struct mm_c_tenant **ret)
+{
+	uint32_t n = 0;
+
+	MM_FOREACH_TENANT(c, t)
+	if (is_big(c, t))
+		ret[n++] = t;
+	mm_c_sort(c, ret, n, older);
+	return n;
+}
+
+/* Too late: refused with what stood in its way. */
+static bool big_expired(struct mm_core *c, struct mm_c_tenant *t)
+{
+	bool quota =
+		mm_c_quota_binds(c, t) && mm_account_room(&c->account[t->account]) < t->entries;
+
+	if (c->now_ns - big_since(t) < mm_c_time(c, MM_MODEL_WAIT_NS))
+		return false;
+	if (t->model == MM_MODEL_WAITING)
+		mm_c_model_refuse(c, t, quota ? -EDQUOT : -ENOSPC,
+				  quota ? MM_REFUSED_QUOTA : MM_REFUSED_DEVICE);
+	return true;
+}
+
+static uint64_t take(struct mm_core *c, uint64_t need, uint64_t have, uint32_t account, bool dry)
+{
+	return need > have && c->market->policy->take
+		       ? c->market->policy->take(c, need - have, account, dry)
+		       : 0;
+}
+
+/*
+ * Can it come true: with what is free, on its way and to be had, @kept for older ones besides, and
+ * within its account, whose own tenants may have to give? If so, the account's part is begun.
+ */
+static bool big_possible(struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages,
+			 uint64_t kept)
+{
+	uint64_t soon = mm_c_account_soon(c, t->account), supply = mm_c_supply_for(c, t->account);
+
+	if (soon + take(c, pages, soon, t->account, true) < pages ||
+	    supply + take(c, kept + pages, supply, MM_DOMAIN_NONE, true) < kept + pages)
+		return false;
+	take(c, pages, soon, t->account, false);
+	return true;
+}
+
+/*
+ * The oldest first. Pages are kept back for a wish only while it can come true. Returns how many are
+ * kept back; of those, *ret_mins are pages of the wishers' own mins.
+ */
+static uint64_t serve_big(struct mm_core *c, uint64_t *ret_mins)
+{
+	struct mm_c_tenant *wish[MM_TENANTS_LIMIT];
+	uint32_t n = big_wishes(c, wish);
+	uint64_t kept = 0;
+
+	*ret_mins = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct mm_c_tenant *t = wish[i];
+		uint64_t pages = big_need(c, t), have = mm_c_free_pages(c);
+
+		if (big_begin(c, t, budget(c, t, kept)) || big_expired(c, t) ||
+		    !big_possible(c, t, pages, kept))
+			continue;
+		mm_c_convert(c, t->account, MM_MIN(pages, have));
+		kept += pages;
+		*ret_mins += MM_MIN(pages, mm_account_unused_min(&c->account[t->account]));
+	}
+	return kept;
+}
+
+/* ---- KV wishes ---- */
+
+/* Pages that are not to be given to just anybody; room within accounts likewise: struct mm_c_part. */
+struct keep {
+	uint64_t pages;
+	bool for_kv;
+};
+
+static bool kv_serve_one(struct mm_core *c, struct mm_c_tenant *t, const struct keep *keep)
+{
+	uint64_t kept = c->market->part[t->account].kept;
+
+	if (budget(c, t, keep->pages) < t->kv.chunk_pages ||
+	    mm_account_room(&c->account[t->account]) < kept + t->kv.chunk_pages ||
+	    !mm_c_reservable(c, t, t->kv.chunk_pages) || !mm_c_burst(c))
+		return false;
+	mm_c_kv_grant(c, t);
+	return true;
+}
+
+/* Who waits for chunks, in the order in which they are served. */
+static uint32_t kv_waiting(const struct mm_core *c, struct mm_c_tenant **ret)
+{
+	uint32_t n = 0;
+
+	MM_FOREACH_TENANT(c, t)
+	if (mm_c_kv_unmet(t))
+		ret[n++] = t;
+	mm_c_sort(c, ret, n, mm_c_served_before);
+	return n;
+}
+
+/*
+ * Is a chunk kept back for it? If the pages come soon anyway, or if it has waited long: big chunks would
+ * starve beside small ones. But not for ever.
+ */
+static bool kv_keeps(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
+{
+	uint64_t soon = mm_c_account_soon(c, t->account), supply = mm_c_supply_for(c, t->account);
+
+	if ((soon < t->kv.chunk_pages || supply < kept + t->kv.chunk_pages) &&
+	    c->now_ns - t->wish->since_ns < mm_c_time(c, MM_TURN_NS)) {
+		t->wish->kept_ns = 0;
+		return false;
+	}
+	if (!t->wish->kept_ns)
+		t->wish->kept_ns = MM_MAX(c->now_ns, 1);
+	if (c->now_ns - t->wish->kept_ns <= mm_c_time(c, MM_TURN_NS))
+		return true;
+	mm_c_kv_turn(c, t);
+	return false;
+}
+
+/* The longest waiting of all keeps pages, the longest waiting of each account keeps room. */
+static void kv_keep(struct mm_core *c, struct mm_c_tenant *t, struct keep *keep)
+{
+	struct mm_c_part *a = &c->market->part[t->account];
+	bool fits = mm_account_room(&c->account[t->account]) >= a->kept + t->kv.chunk_pages;
+
+	if ((keep->for_kv || !fits) && a->keeps)
+		return;
+	if (!kv_keeps(c, t, keep->pages))
+		return;
+	if (fits && !keep->for_kv) {
+		mm_c_convert(c, t->account,
+			     MM_MIN(keep->pages + t->kv.chunk_pages, mm_c_free_pages(c)));
+		keep->pages += t->kv.chunk_pages;
+		keep->for_kv = true;
+	}
+	if (!a->keeps)
+		a->kept += t->kv.chunk_pages;
+	a->keeps = true;
+}
+
+/* A chunk for the first one that can be served. */
+static bool kv_round(struct mm_core *c, uint64_t kept)
+{
+	struct mm_c_tenant *wait[MM_TENANTS_LIMIT];
+	struct keep keep = { .pages = kept };
+	uint32_t n = kv_waiting(c, wait);
+
+	for (uint32_t i = 0; i < n; i++) {
+		c->market->part[wait[i]->account].kept = 0;
+		c->market->part[wait[i]->account].keeps = false;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (kv_serve_one(c, wait[i], &keep))
+			return true;
+		kv_keep(c, wait[i], &keep);
+	}
+	return false;
+}
+
+static void serve_kv(struct mm_core *c, uint64_t kept)
+{
+	while (kv_round(c, kept))
+		;
+}
+
+/*
+ * What the KV wishes need beyond the mins that are kept for them, each account's within what it may
+ * have; an account that is at its max has its own tenants give first.
+ */
+static uint64_t kv_need(struct mm_core *c)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < c->accounts_end; i++)
+		c->market->part[i].wish = 0;
+	MM_FOREACH_TENANT(c, t)
+	if (!mm_c_turn_comes(c, t))
+		c->market->part[t->account].wish += (uint64_t)mm_c_kv_unmet(t) * t->kv.chunk_pages;
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
+		uint64_t kept = mm_account_unused_min(&c->account[i]), may;
+		uint64_t wish = c->market->part[i].wish;
+
+		if (!wish)
+			continue;
+		take(c, wish, mm_c_account_soon(c, i), i, false);
+		may = MM_MIN(wish, mm_c_account_soon(c, i));
+		sum += may > kept ? may - kept : 0;
+	}
+	return sum;
+}
+
+/*
+ * Whole chunks of one tenant's wish out of its account's min, then of what comes. Returns whether that is
+ * all of it.
+ */
+static bool covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *coming,
+		    struct mm_c_part *a)
+{
+	uint64_t pages = MM_MIN(*coming + a->min, a->room), own;
+
+	pages = MM_MIN(unmet * t->kv.chunk_pages, pages - pages % t->kv.chunk_pages);
+	own = MM_MIN(pages, a->min);
+	a->min -= own;
+	*coming -= pages - own;
+	a->room -= pages;
+	return pages == unmet * t->kv.chunk_pages;
+}
+
+/* In turn: who is covered by what comes waits; the others are told, and whose policy allows no more. */
+static void deny(struct mm_core *c, uint64_t coming)
+{
+	struct mm_c_tenant *wait[MM_TENANTS_LIMIT];
+	uint32_t n = kv_waiting(c, wait);
+
+	for (uint32_t i = 0; n && i < c->accounts_end; i++) {
+		struct mm_c_part *a = &c->market->part[i];
+
+		a->room = c->account[i].used ? mm_c_account_soon(c, i) : 0;
+		a->min = mm_account_unused_min(&c->account[i]);
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct mm_c_tenant *t = wait[i];
+		struct mm_c_part *a = &c->market->part[t->account];
+
+		if (covered(t, mm_c_kv_unmet(t), &coming, a))
+			continue;
+		mm_c_kv_deny(c, t,
+			     mm_c_quota_binds(c, t) && a->room < t->kv.chunk_pages ? -EDQUOT
+										   : -ENOSPC);
+	}
+	MM_FOREACH_TENANT(c, t)
+	if (t->life == MM_LIFE_LIVE && t->wish->want > t->kv.held && !mm_c_kv_unmet(t))
+		mm_c_kv_deny(c, t, -ENOSPC);
+}
+
+/* ---- all together ---- */
+
+static void give_back(struct mm_core *c, uint64_t need, uint64_t ahead)
+{
+	uint64_t reserve = c->ledger.pages / HYSTERESIS_PART + mm_c_unused_mins(c) + ahead;
+	uint64_t have = mm_c_free_pages(c);
+	uint64_t surplus = have > need + reserve ? have - need - reserve : 0;
+
+	if (!surplus)
+		c->market->surplus_ns = 0;
+	else if (!c->market->surplus_ns)
+		c->market->surplus_ns = MM_MAX(c->now_ns, 1);
+	if (!need && c->market->policy->give_back && c->opts.reversion == MM_SWITCH_ON)
+		c->market->policy->give_back(c, surplus);
+}
+
+uint64_t mm_c_take_from(struct mm_core *c, uint64_t pages, uint32_t account)
+{
+	uint64_t coming = mm_c_expected(c, account);
+
+	return coming + take(c, pages, coming, account, false);
+}
+
+/* Who runs and lent more than it can hide gets it back. Returns pages that are on their way to there. */
+static uint64_t bring_home(struct mm_core *c, uint64_t kept)
+{
+	uint64_t pages;
+
+	if (!c->market->policy->overdrawn || c->opts.reversion != MM_SWITCH_ON)
+		return 0;
+	pages = c->market->policy->overdrawn(c, kept);
+	mm_c_prefetch(c, kept + pages);
+	return MM_MAX(pages, mm_c_turns_kept(c));
+}
+
+void mm_c_controller(struct mm_core *c)
+{
+	uint64_t mins, kept = serve_big(c, &mins), home = bring_home(c, kept), need, supply, unused;
+	uint64_t ahead;
+
+	serve_kv(c, kept + home);
+	need = kv_need(c);
+	c->market->kv_unmet = need != 0;
+	need += kept - mins;
+	unused = mm_c_unused_mins(c) + (mm_c_turn_next(c) || c->market->turn.holder ? home : 0);
+	supply = mm_c_supply(c);
+	supply = supply > unused ? supply - unused : 0;
+	ahead = c->market->policy->forecast ? mm_c_forecast_pages(c) : 0;
+	supply += take(c, need ? need : ahead, supply, MM_DOMAIN_NONE, false);
+	deny(c, supply > kept - mins ? supply - (kept - mins) : 0);
+	give_back(c, need, ahead);
+	c->market->unmet = need;
+}
+
+uint64_t mm_c_controller_deadline(const struct mm_core *c)
+{
+	bool look = c->market->unmet != 0;
+
+	MM_FOREACH_TENANT(c, t)
+	look |= t->life == MM_LIFE_LIVE &&
+		(is_big(c, t) || (t->plan.alpha && t->plan.alpha_by_hand < 0) || mm_c_kv_unmet(t) ||
+		 (t->wish->want > t->kv.held && !t->wish->told) ||
+		 c->settled_ns < t->change->retry_ns);
+	/* From the last look, not from now: statistics come more often, and would put it off for ever. */
+	return look ? c->settled_ns + mm_c_time(c, LOOK_NS) : UINT64_MAX;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/cost.h"
+
+#include "libclient/base/base.h"
+#include "mmd/core/plan/change.h"
+#include "mmd/core/plan/sets.h"
+#include "mmd/core/market/turn.h"
+
+uint32_t mm_c_slow_permille(const struct mm_c_tenant *t, const struct mm_plan_set *set,
+			    uint64_t t_t_ns)
+{
+	const struct mm_c_steps *s = &t->load.steps;
+	unsigned __int128 longer = 0, sum = 0;
+
+	if (!set->m)
+		return 0;
+	for (uint32_t i = 0; i < MM_STEP_SIZES; i++) {
+		uint64_t step_ns, t_c_ns = s->ns[i] / t->n_layers;
+
+		if (!s->weight[i])
+			continue;
+		step_ns = mm_c_set_step_at(t, set, t_c_ns, t_t_ns);
+		sum += s->weight[i];
+		if (step_ns > t_c_ns * t->n_layers)
+			longer += (unsigned __int128)(step_ns - t_c_ns * t->n_layers) *
+				  s->weight[i] * 1000 / MM_MAX(s->ns[i], 1);
+	}
+	if (!sum || !t_t_ns || t->load.steps_seen < MM_STEPS_LEAST)
+		return UINT32_MAX;
+	return (uint32_t)MM_MIN(longer / sum, UINT32_MAX - 1);
+}
+
+uint64_t mm_c_alone_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return t->load.alone_ns ? t->load.alone_ns : mm_c_transfer_ns(c, t);
+}
+
+uint64_t mm_c_set_link_permille(const struct mm_core *c, const struct mm_c_tenant *t,
+				const struct mm_plan_set *set, uint32_t slow)
+{
+	uint64_t step_ns = mm_c_steps_mean_ns(&t->load.steps);
+	uint64_t stream_ns = mm_c_set_stream_ns(t, set, mm_c_alone_ns(c, t));
+
+	step_ns += step_ns / 1000 * slow;
+	return step_ns ? MM_MIN(MM_MIN(stream_ns, UINT64_MAX / 1000) * 1000 / step_ns, 1000u)
+		       : 1000;
+}
+
+uint64_t mm_c_link_permille(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	if (t->life != MM_LIFE_LIVE || !t->plan.m || mm_c_idle(c, t))
+		return 0;
+	return mm_c_set_link_permille(c, t, &t->change->set, 0);
+}

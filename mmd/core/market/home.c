@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/home.h"
+
+#include "libclient/base/base.h"
+#include "mmd/core/market/lend.h"
+#include "mmd/core/market/lends.h"
+#include "mmd/core/market/market.h"
+#include "mmd/core/book/quota.h"
+#include "mmd/core/market/rotate.h"
+#include "mmd/core/plan/sets.h"
+#include "mmd/core/market/supply.h"
+#include "mmd/core/book/tell.h"
+#include "mmd/core/market/turn.h"
+#include "mmd/core/market/wish.h"
+#include "mmd/core/market/worth.h"
+
+#define SEVERE_PERMILLE 1000 /* of its computing waits at gates: KV is asked back for it */
+#define RECALL_DWELLS   5    /* times dwell_ns between two such requests */
+#define OVERDRAWN_MORE  4    /* times the tolerance, before layers come home for it */
+
+/* Layers that came home because they were too many are not asked for again at once: dwell-ms, both ways. */
+static bool relieved_lately(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return t->lends->relieved_ns && !mm_c_turn_waits(c, t) &&
+	       c->now_ns - t->lends->relieved_ns < c->opts.dwell_ns;
+}
+
+uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t short_pages,
+			  uint32_t account, bool dry)
+{
+	uint32_t cap, more;
+
+	if (mm_c_turn_waits(c, t))
+		short_pages = MM_MIN(short_pages, mm_c_turns_may_lend(c, t));
+	if (!mm_c_lends_by_itself(c, t) || (!dry && relieved_lately(c, t)))
+		return 0;
+	cap = mm_c_alpha_cap(c, t, 1);
+	more = mm_c_layers_short(c, t, cap, short_pages, account);
+	/* Those in between may stream worse than all up to the cap, and would have to come home again. */
+	if (more && t->plan.alpha + more < cap && !mm_c_alpha_hides(c, t, t->plan.alpha + more)) {
+		more = mm_c_layers_short(c, t, cap, (cap - t->plan.alpha) * mm_c_layer_pages(t),
+					 account);
+		more = t->plan.alpha + more == cap ? more : 0;
+	}
+	return mm_c_layers_take(c, t, more, dry);
+}
+
+/* Active, and more of its layers are away than can be hidden: it lent them while it was idle. */
+static bool overdrawn(struct mm_core *c, struct mm_c_tenant *t, uint32_t *ret_cap)
+{
+	if (!mm_c_lends_by_itself(c, t) || !t->plan.alpha || mm_c_idle(c, t))
+		return false;
+	*ret_cap = mm_c_alpha_cap(c, t, OVERDRAWN_MORE);
+	if (t->plan.alpha <= *ret_cap)
+		return false;
+	*ret_cap = mm_c_alpha_cap(c, t, 1);
+	return t->plan.alpha > *ret_cap;
+}
+
+static uint64_t over_share_pages(const struct mm_c_tenant *t)
+{
+	return t->kv.held > t->kv.share ? (uint64_t)(t->kv.held - t->kv.share) * t->kv.chunk_pages
+					: 0;
+}
+
+/* Chunks, in use or not, of who holds most beyond its share. */
+static void recall(struct mm_core *c, uint64_t short_pages)
+{
+	struct mm_c_tenant *most = NULL;
+	uint64_t pages;
+
+	MM_FOREACH_TENANT(c, t)
+	if (t->life == MM_LIFE_LIVE && !t->kicked && t->features & MM_FEAT_RECLAIM &&
+	    c->now_ns >= t->wish->reclaim_until_ns && mm_c_kv_hears(t) &&
+	    (!most || over_share_pages(t) > over_share_pages(most)))
+		most = t;
+	pages = most ? MM_MIN(over_share_pages(most), short_pages) : 0;
+	pages = pages ? mm_div_up(pages, most->kv.chunk_pages) : 0;
+	if (!pages || !mm_c_may_give(c, most, most->kv.chunk_pages, MM_DOMAIN_NONE) ||
+	    !mm_c_burst(c))
+		return;
+	c->market->recalled_ns = c->now_ns;
+	mm_c_kv_reclaim(c, most, (uint32_t)pages);
+}
+
+/*
+ * Before any new wish is served: who streams more than it can hide gets back what it can get. Pages for
+ * a layer or two of it are kept back, or the wishes would eat each one that comes. KV in use is asked back
+ * for it only while its steps take more than twice as long, so much at a time, and not often: what others must
+ * compute again for it soon costs more than the stalls.
+ */
+uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
+{
+	uint64_t kept = kept_pages;
+
+	MM_FOREACH_TENANT(c, t)
+	{
+		uint64_t have = mm_c_free_pages(c) > kept ? mm_c_free_pages(c) - kept : 0;
+		uint64_t missing;
+		uint32_t cap;
+
+		if (!overdrawn(c, t, &cap))
+			continue;
+		if (mm_c_rotates(c, t)) {
+			kept += mm_c_bring_home(c, t, kept);
+			continue;
+		}
+		if (mm_c_return_layers(c, t, have, cap)) {
+			t->lends->relieved_ns = MM_MAX(c->now_ns, 1);
+			continue;
+		}
+		missing = (uint64_t)(t->plan.alpha - cap + t->plan.beta) * mm_c_layer_pages(t);
+		mm_c_convert(c, t->account, MM_MIN(missing, have));
+		if (missing > have + c->ledger.inflight_all)
+			mm_c_take_chunks(c, missing - have, MM_DOMAIN_NONE, false, false);
+		missing = MM_MIN(missing, (t->plan.beta + 1) * mm_c_layer_pages(t));
+		kept += missing;
+		if (c->opts.recall == MM_SWITCH_ON && mm_c_supply(c) < kept &&
+		    t->load.stall_permille >= SEVERE_PERMILLE &&
+		    c->now_ns - c->market->recalled_ns >= RECALL_DWELLS * c->opts.dwell_ns)
+			recall(c, kept - mm_c_supply(c));
+	}
+	mm_c_note_home(c);
+	return mm_c_penniless(c) ? 0 : kept - kept_pages;
+}
+
+void mm_c_give_back(struct mm_core *c, uint64_t surplus_pages)
+{
+	struct mm_c_tenant *t = mm_c_next_to_return(c, c->opts.dwell_ns);
+
+	if (!t)
+		return;
+	if (surplus_pages && c->market->surplus_ns &&
+	    c->now_ns - c->market->surplus_ns >= c->opts.dwell_ns) {
+		mm_c_convert(c, t->account, MM_MIN(surplus_pages, t->plan.m * mm_c_layer_pages(t)));
+		mm_c_return_layers(c, t, surplus_pages, 0);
+	}
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/market.h"
+
+#include <stdlib.h>
+
+struct mm_market *mm_market_create(uint32_t tenants)
+{
+	struct mm_market *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->wish = calloc(tenants, sizeof(*m->wish));
+	m->lends = calloc(tenants, sizeof(*m->lends));
+	m->tenant_turn = calloc(tenants, sizeof(*m->tenant_turn));
+	/* Nothing was worked out yet. */
+	m->expected.coming = m->sums.coming = UINT64_MAX;
+	if (m->wish && m->lends && m->tenant_turn)
+		return m;
+	mm_market_destroy(m);
+	return NULL;
+}
+
+void mm_market_destroy(struct mm_market *m)
+{
+	if (!m)
+		return;
+	free(m->wish);
+	free(m->lends);
+	free(m->tenant_turn);
+	free(m);
+}
+
+void mm_market_join(struct mm_market *m, struct mm_c_tenant *t, uint32_t index)
+{
+	t->wish = &m->wish[index];
+	t->lends = &m->lends[index];
+	t->turn = &m->tenant_turn[index];
+	*t->wish = (struct mm_wish){ 0 };
+	*t->lends = (struct mm_c_lends){ 0 };
+	*t->turn = (struct mm_c_turn){ 0 };
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/policy.h"
+
+#include "libclient/base/base.h"
+#include "mmd/core/market/home.h"
+#include "mmd/core/market/lend.h"
+#include "mmd/core/market/naive.h"
+#include "mmd/core/market/rotate.h"
+
+static uint64_t take_elastic(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry)
+{
+	return mm_c_take_chunks(c, short_pages, account, true, dry);
+}
+
+static uint64_t take_remap(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry)
+{
+	struct mm_c_tenant *order[MM_TENANTS_LIMIT];
+	uint64_t got = mm_c_take_chunks(c, short_pages, account, true, dry);
+	uint32_t n = mm_c_lenders(c, order);
+
+	for (uint32_t i = 0; i < n && got < short_pages; i++)
+		if (mm_c_of_account(order[i], account))
+			got += mm_c_take_layers(c, order[i], short_pages - got, account, dry);
+	if (got < short_pages && account == MM_DOMAIN_NONE)
+		got += mm_c_take_parts(c, short_pages - got, dry);
+	return got;
+}
+
+static const struct mm_policy_ops policies[MM_POLICY_COUNT] = {
+	/* What the operator took by hand goes back under any policy. */
+	[MM_POLICY_RECOMPUTE] = { .kv_static = true, .give_back = mm_c_give_back },
+	[MM_POLICY_ELASTIC] = { .take = take_elastic, .give_back = mm_c_give_back },
+	[MM_POLICY_REMAP] = { .forecast = true,
+			      .take = take_remap,
+			      .overdrawn = mm_c_return_overdrawn,
+			      .give_back = mm_c_give_back },
+	[MM_POLICY_SWAP] = { .kv_static = true, .give_back = mm_c_give_back },
+	[MM_POLICY_NAIVE] = { .take = mm_naive_take,
+			      .give_back = mm_naive_give_back,
+			      .slots = mm_naive_slots },
+	[MM_POLICY_NAIVE_BOUNDED] = { .take = mm_naive_take_bounded,
+				      .give_back = mm_naive_give_back,
+				      .slots = mm_naive_slots },
+};
+
+const struct mm_policy_ops *mm_policy_get(enum mm_policy policy)
+{
+	return &policies[policy];
+}

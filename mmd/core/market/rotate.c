@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/rotate.h"
+
+#include "libclient/base/base.h"
+#include "mmd/core/plan/change.h"
+#include "mmd/core/market/lend.h"
+#include "mmd/core/market/lends.h"
+#include "mmd/core/market/market.h"
+#include "mmd/core/book/quota.h"
+#include "mmd/core/plan/sets.h"
+#include "mmd/core/market/supply.h"
+#include "mmd/core/book/tell.h"
+#include "mmd/core/market/turn.h"
+#include "mmd/core/market/wish.h"
+#include "mmd/core/market/worth.h"
+
+/* ---- lending ---- */
+
+/* Layers that are away, or will be when the change under way is done. */
+static uint32_t layers_lent(const struct mm_c_tenant *t)
+{
+	return mm_c_changing(t) ? t->change->next_alpha : t->plan.alpha;
+}
+
+static uint64_t lent_pages(const struct mm_c_tenant *t)
+{
+	return layers_lent(t) * mm_c_layer_pages(t);
+}
+
+/* One layer stays. */
+static uint32_t lend_max(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint64_t cap = (uint64_t)t->n_layers * c->opts.lend_max_permille / 1000;
+
+	return (uint32_t)MM_MIN(cap, t->sets->alpha_max - 1);
+}
+
+/* What is lent, and the most that may be: all that can be lent but by one, whichever that is. */
+static void lending(const struct mm_core *c, uint64_t *ret_lent, uint64_t *ret_most)
+{
+	uint64_t most = 0;
+
+	*ret_lent = *ret_most = 0;
+	MM_FOREACH_TENANT(c, t)
+	{
+		uint64_t lends;
+
+		if (!mm_c_rotates(c, t))
+			continue;
+		lends = lend_max(c, t) * mm_c_layer_pages(t);
+		*ret_most += lends;
+		/* The last layers need pages before their slots' come free. */
+		most = MM_MAX(most, lends + MM_SLOTS_MAX * mm_c_layer_pages(t));
+		*ret_lent += lent_pages(t);
+	}
+	*ret_most -= MM_MIN(most, *ret_most);
+}
+
+uint64_t mm_c_turns_may_lend(const struct mm_core *c, const struct mm_c_tenant *lender)
+{
+	uint64_t lent, most, per;
+
+	if (!mm_c_rotates(c, lender))
+		return UINT64_MAX;
+	per = mm_c_layer_pages(lender);
+	lending(c, &lent, &most);
+	return most > lent ? (most - lent) / per * per : 0;
+}
+
+/* Pages for its layers to come home; the slots' own come free only afterwards. */
+static uint64_t missing_pages(const struct mm_c_tenant *t)
+{
+	uint32_t lent = layers_lent(t);
+
+	return lent ? (lent + t->plan.beta) * mm_c_layer_pages(t) : 0;
+}
+
+/* Not for ever: who goes without computes, only slower. */
+static bool waits_for_layers(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return mm_c_rotates(c, t) &&
+	       c->now_ns - c->market->turn.begun_ns < mm_c_time(c, MM_TURN_STRETCH_NS);
+}
+
+static uint64_t kv_held(const struct mm_core *c)
+{
+	uint64_t held = 0;
+
+	MM_FOREACH_TENANT(c, t)
+	if (mm_c_rotates(c, t))
+		held += (uint64_t)t->kv.held * t->kv.chunk_pages;
+	return held;
+}
+
+/* Pages for those of its layers that had better come home: the KV in their place is not worth the longer steps. */
+static uint64_t dear_pages(const struct mm_core *c, struct mm_c_tenant *t)
+{
+	uint32_t lent = layers_lent(t), pays;
+
+	if (!lent || mm_c_changing(t))
+		return 0;
+	pays = mm_c_alpha_pays(c, t, kv_held(c));
+	if (lent <= pays)
+		return 0;
+	/* To the last one the slots' pages come free only afterwards. */
+	return (lent - pays + (pays ? 0 : t->plan.beta)) * mm_c_layer_pages(t);
+}
+
+static uint64_t missed_by(const struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (!t || !mm_c_rotates(c, t) || c->now_ns < t->change->retry_ns)
+		return 0;
+	if (waits_for_layers(c, t))
+		return missing_pages(t);
+	return t == c->market->turn.holder ? dear_pages(c, t) : 0;
+}
+
+uint64_t mm_c_turns_kept(const struct mm_core *c)
+{
+	uint64_t lent, most, missed = missed_by(c, c->market->turn.holder);
+
+	if (c->opts.turn_prefetch == MM_SWITCH_ON)
+		missed += missed_by(c, mm_c_turn_next(c));
+	if (!missed || mm_c_penniless(c))
+		return 0;
+	lending(c, &lent, &most);
+	return lent > most ? MM_MIN(lent - most, missed) : 0;
+}
+
+/* Layers of those whose turn comes later, for one whose turn is now or next. */
+static uint64_t take_for(struct mm_core *c, const struct mm_c_tenant *t, uint64_t short_pages)
+{
+	struct mm_c_tenant *order[MM_TENANTS_LIMIT];
+	uint32_t n = mm_c_lenders(c, order);
+	uint64_t got = 0;
+
+	for (uint32_t i = 0; i < n && got < short_pages; i++)
+		if (order[i] != t && mm_c_idle(c, order[i]) && mm_c_lends_by_itself(c, order[i]))
+			got += mm_c_take_up_to(c, order[i], lend_max(c, order[i]),
+					       short_pages - got, MM_DOMAIN_NONE, false);
+	return got;
+}
+
+/* Of all KV memory in turns, what is @t's by its share. */
+static uint64_t part_pages(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint64_t held = 0, shares = 0;
+
+	MM_FOREACH_TENANT(c, u)
+	if (mm_c_rotates(c, u) && u->kv.declared) {
+		held += (uint64_t)u->kv.held * u->kv.chunk_pages;
+		shares += (uint64_t)u->kv.share * u->kv.chunk_pages;
+	}
+	return shares ? held * ((uint64_t)t->kv.share * t->kv.chunk_pages) / shares : 0;
+}
+
+uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry)
+{
+	const struct mm_c_tenant *t = c->market->turn.holder;
+	uint64_t got = 0, part, held;
+
+	if (!t || c->opts.turn_parts != MM_SWITCH_ON || !mm_c_rotates(c, t))
+		return 0;
+	part = part_pages(c, t);
+	held = (uint64_t)t->kv.held * t->kv.chunk_pages;
+	if (held >= part)
+		return 0;
+	short_pages = MM_MIN(short_pages, part - held);
+	MM_FOREACH_TENANT(c, u)
+	{
+		uint64_t over, hears = mm_c_kv_hears(u);
+
+		if (u == t || !mm_c_rotates(c, u) || !(u->features & MM_FEAT_RECLAIM) ||
+		    got >= short_pages || c->now_ns < u->wish->reclaim_until_ns)
+			continue;
+		part = part_pages(c, u);
+		held = (uint64_t)u->kv.held * u->kv.chunk_pages;
+		over = held > part ? MM_MIN(held - part, short_pages - got) / u->kv.chunk_pages : 0;
+		if (!over || (!dry && !mm_c_burst(c)))
+			continue;
+		if (!dry)
+			mm_c_kv_reclaim(c, u, (uint32_t)over);
+		got += hears * over * u->kv.chunk_pages;
+	}
+	return got;
+}
+
+static uint64_t over_share(const struct mm_c_tenant *t)
+{
+	return t->kv.held > t->kv.share ? t->kv.held - t->kv.share : 0;
+}
+
+/*
+ * KV in use, for layers that nobody else's can replace: of those who wait, then its own, down to their shares. With
+ * nobody above its share all layers of the holder have room.
+ */
+static uint64_t reclaim_for(struct mm_core *c, const struct mm_c_tenant *t, uint64_t short_pages)
+{
+	uint64_t got = 0;
+
+	for (int own = 0; own <= 1; own++)
+		MM_FOREACH_TENANT(c, u)
+		{
+			uint64_t chunks;
+
+			if ((u == t) != own || !mm_c_rotates(c, u) || got >= short_pages ||
+			    !(u->features & MM_FEAT_RECLAIM))
+				continue;
+			chunks = MM_MIN(over_share(u),
+					mm_div_up(short_pages - got, u->kv.chunk_pages));
+			if (!chunks)
+				continue;
+			got += chunks * u->kv.chunk_pages;
+			if (c->now_ns >= u->wish->reclaim_until_ns && mm_c_burst(c))
+				mm_c_kv_reclaim(c, u, (uint32_t)chunks);
+		}
+	return got;
+}
+
+uint64_t mm_c_bring_home(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
+{
+	uint64_t have = mm_c_free_pages(c) > kept ? mm_c_free_pages(c) - kept : 0;
+	uint64_t missing = missing_pages(t), coming = mm_c_supply(c) - mm_c_free_pages(c);
+	uint64_t dear = c->opts.recall == MM_SWITCH_ON ? dear_pages(c, t) : 0;
+	bool waits = have < missing && (dear || waits_for_layers(c, t));
+
+	mm_c_convert(c, t->account, MM_MIN(missing, have));
+	if (waits && have + coming < missing)
+		coming += take_for(c, t, missing - have - coming);
+	if (have + coming < dear)
+		coming += reclaim_for(c, t, dear - have - coming);
+	if (waits && coming)
+		return MM_MIN(missing, have + coming);
+	if (mm_c_return_layers(c, t, have, 0))
+		return 0;
+	if (t == c->market->turn.holder && !c->market->turn.home_ns)
+		c->market->turn.home_ns = c->now_ns; /* as far as it goes */
+	if (missing > have + c->ledger.inflight_all)
+		mm_c_take_chunks(c, missing - have, MM_DOMAIN_NONE, false, false);
+	return 0;
+}
+
+/*
+ * Whose turn is next gets its layers home out of those of the others, and what nobody needs.
+ */
+void mm_c_prefetch(struct mm_core *c, uint64_t kept_pages)
+{
+	struct mm_c_tenant *t = mm_c_turn_next(c);
+	uint64_t missing, have, coming, more = 0;
+
+	if (!t || c->opts.turn_prefetch != MM_SWITCH_ON || !mm_c_rotates(c, t) ||
+	    !mm_c_lends_by_itself(c, t))
+		return;
+	if (!t->plan.alpha)
+		return;
+	missing = missing_pages(t);
+	have = mm_c_free_pages(c) > kept_pages ? mm_c_free_pages(c) - kept_pages : 0;
+	coming = mm_c_supply(c) - mm_c_free_pages(c);
+	if (c->market->kv_unmet)
+		have = MM_MIN(have, mm_c_turns_kept(c));
+	if (have + coming < missing)
+		more = take_for(c, t, missing - have - coming);
+	if (have >= missing || (!(coming + more) && have >= missing / 2))
+		mm_c_return_layers(c, t, have, 0);
+}
+
+void mm_c_note_home(struct mm_core *c)
+{
+	const struct mm_c_tenant *t = c->market->turn.holder;
+
+	if (t && !c->market->turn.home_ns && !mm_c_changing(t) && !t->plan.alpha)
+		c->market->turn.home_ns = c->now_ns;
+}

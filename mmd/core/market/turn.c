@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/turn.h"
+
+#include <errno.h>
+
+#include "libclient/base/base.h"
+#include "mmd/core/market/market.h"
+#include "mmd/core/market/policy.h"
+#include "mmd/core/plan/sets.h"
+#include "mmd/core/book/tell.h"
+#include "mmd/core/market/wish.h"
+
+#define MM_TURN_QUANTUM_NS   (200 * MM_NS_PER_MS)
+#define MM_TURN_DRAIN_MAX_NS (10 * MM_NS_PER_S)
+#define MM_TURN_GRACE_NS     (2 * MM_NS_PER_S)
+#define MM_TURN_AGE_NS       MM_NS_PER_S
+#define MM_TURN_SLACK_NS     (4 * MM_NS_PER_S)
+#define MM_TURN_AHEAD_NS     (14 * MM_NS_PER_S)
+#define MM_TURN_LAPSES       3 /* turns taken away in a row that each cost twice the one before */
+
+static bool holds(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return c->market->turn.holder == t;
+}
+
+static struct mm_account *account_of(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return &c->account[t->account];
+}
+
+/* ---- what a tenant may say of itself ---- */
+
+static uint32_t priority_bound(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return MM_MIN(t->turn->priority, account_of(c, t)->quota.turn_priority_max);
+}
+
+/* Returns @ns, or less where its account may not have a turn of that while others wait. */
+static uint64_t time_bound(const struct mm_core *c, const struct mm_c_tenant *t, uint64_t ns)
+{
+	return MM_MIN(ns, mm_c_time(c, account_of(c, t)->quota.turn_quantum_max_ns));
+}
+
+static uint64_t quantum_bound(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return time_bound(c, t, t->turn->quantum_ns);
+}
+
+static bool present(const struct mm_c_tenant *t)
+{
+	return t->life == MM_LIFE_LIVE && t->connected && !t->kicked;
+}
+
+/* An engine may have its weights elsewhere and only its KV here. */
+static bool can_compute(const struct mm_c_tenant *t)
+{
+	return t->model == MM_MODEL_READY ||
+	       (t->model == MM_MODEL_NONE && (t->kv.held || mm_c_kv_unmet(t)));
+}
+
+bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return t->turn->mode != MM_TURN_NONE && !holds(c, t);
+}
+
+bool mm_c_turn_comes(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return t->turn->wants && mm_c_turn_waits(c, t) && present(t) && can_compute(t);
+}
+
+bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	if (mm_c_turn_waits(c, t))
+		return true;
+	return c->now_ns - t->load.active_ns >= c->opts.idle_ns && !mm_c_kv_unmet(t);
+}
+
+bool mm_c_rotates(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return c->opts.turn_rotate == MM_SWITCH_ON && t->life == MM_LIFE_LIVE &&
+	       t->turn->mode != MM_TURN_NONE && t->model == MM_MODEL_READY && t->sets->alpha_max &&
+	       t->plan.alpha_by_hand < 0;
+}
+
+/* ---- who was charged for how much ---- */
+
+static uint64_t time_weigh(const struct mm_account *a, uint64_t ns)
+{
+	return ns * MM_WEIGHT_DEFAULT / a->quota.weight;
+}
+
+/*
+ * Returns what was charged to the tenant of its account, among those that hold or await the turn, that was
+ * charged for least, and @ahead_ns more; UINT64_MAX: there is no other.
+ */
+static uint64_t least_sibling(const struct mm_core *c, const struct mm_c_tenant *t,
+			      uint64_t ahead_ns)
+{
+	uint64_t least = UINT64_MAX;
+
+	MM_FOREACH_TENANT(c, u)
+	if (u != t && u->account == t->account && u->turn->queued)
+		least = MM_MIN(least, u->turn->charged_ns + ahead_ns);
+	return least;
+}
+
+/* Returns the same of the accounts that hold or await the turn, without @a; NULL: of all of them. */
+static uint64_t least_rival(const struct mm_core *c, const struct mm_account *a, uint64_t ahead_ns)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
+		const struct mm_account *b = &c->account[i];
+
+		if (b != a && b->used && b->turn.queued)
+			least = MM_MIN(least, b->turn.charged_ns + time_weigh(b, ahead_ns));
+	}
+	return least;
+}
+
+static uint64_t slack_ns(const struct mm_core *c)
+{
+	return mm_c_time(c, MM_TURN_SLACK_NS);
+}
+
+static uint64_t ahead_ns(const struct mm_core *c)
+{
+	return mm_c_time(c, MM_TURN_AHEAD_NS);
+}
+
+static void tenant_charge(const struct mm_core *c, struct mm_c_tenant *t, uint64_t ns)
+{
+	t->turn->charged_ns = MM_MIN(t->turn->charged_ns + ns, least_sibling(c, t, ahead_ns(c)));
+}
+
+static void account_charge(const struct mm_core *c, struct mm_account *a, uint64_t ns)
+{
+	a->turn.charged_ns =
+		MM_MIN(a->turn.charged_ns + time_weigh(a, ns), least_rival(c, a, ahead_ns(c)));
+}
+
+/* For the time since the last look, if others waited then. */
+static void holder_charge(struct mm_core *c)
+{
+	uint64_t ns = c->now_ns - c->market->turn.looked_ns;
+	struct mm_c_tenant *t = c->market->turn.holder;
+
+	c->market->turn.looked_ns = c->now_ns;
+	if (t && c->market->turn.siblings)
+		tenant_charge(c, t, ns);
+	if (t && c->market->turn.rivals)
+		account_charge(c, account_of(c, t), ns);
+}
+
+static void holder_leave(struct mm_core *c)
+{
+	struct mm_c_tenant *t = c->market->turn.holder;
+
+	holder_charge(c);
+	account_of(c, t)->turn.interrupted = t->turn->interrupted;
+	if (!t->turn->interrupted)
+		account_of(c, t)->turn.since_ns = c->now_ns;
+	c->market->turn.holder = NULL;
+}
+
+/* It was late by all of its grace and may run on, so it comes after all others of its account. */
+static void holder_overdue(struct mm_core *c)
+{
+	struct mm_c_tenant *t = c->market->turn.holder;
+	uint64_t late_ns = mm_c_time(c, MM_TURN_GRACE_NS), most = least_sibling(c, t, slack_ns(c));
+
+	holder_leave(c);
+	if (most != UINT64_MAX)
+		t->turn->charged_ns = MM_MAX(t->turn->charged_ns, most);
+	tenant_charge(c, t, late_ns << t->turn->lapses);
+	account_charge(c, account_of(c, t), late_ns);
+	t->turn->lapses = MM_MIN(t->turn->lapses + 1, (uint32_t)MM_TURN_LAPSES);
+	t->turn->interrupted = false;
+	t->turn->overdue++;
+	c->stats.turns_overdue++;
+}
+
+/* ---- who waits ---- */
+
+/*
+ * Returns the charge of one that wants the turn again. It is raised towards those that waited meanwhile, by
+ * no more than the time that it did not want it: one that wants it again at once loses nothing.
+ */
+static uint64_t caught_up(uint64_t charged_ns, uint64_t least_ns, uint64_t away_ns)
+{
+	if (least_ns == UINT64_MAX || charged_ns >= least_ns)
+		return charged_ns;
+	return charged_ns + MM_MIN(least_ns - charged_ns, away_ns);
+}
+
+static uint64_t time_away(const struct mm_core *c, uint64_t left_ns)
+{
+	return c->now_ns - left_ns < ahead_ns(c) ? c->now_ns - left_ns : UINT64_MAX;
+}
+
+/* One that was interrupted and comes back at once goes on to age. */
+static bool ages_on(const struct mm_core *c, bool interrupted, uint64_t left_ns)
+{
+	return interrupted && c->now_ns - left_ns < mm_c_time(c, MM_TURN_AGE_NS);
+}
+
+static void tenant_look(struct mm_core *c, struct mm_c_tenant *t, bool queued)
+{
+	if (queued && !t->turn->queued) {
+		t->turn->charged_ns = caught_up(t->turn->charged_ns, least_sibling(c, t, 0),
+						time_away(c, t->turn->left_ns));
+		if (!ages_on(c, t->turn->interrupted, t->turn->left_ns))
+			t->turn->since_ns = c->now_ns;
+	}
+	if (t->turn->queued && !queued)
+		t->turn->left_ns = c->now_ns;
+	t->turn->queued = queued;
+}
+
+static void account_look(struct mm_core *c, struct mm_account *a)
+{
+	uint64_t away_ns = time_away(c, a->turn.left_ns);
+
+	if (a->turn.n && !a->turn.queued) {
+		a->turn.charged_ns =
+			caught_up(a->turn.charged_ns, least_rival(c, a, 0),
+				  away_ns == UINT64_MAX ? away_ns : time_weigh(a, away_ns));
+		if (!ages_on(c, a->turn.interrupted, a->turn.left_ns))
+			a->turn.since_ns = c->now_ns;
+	}
+	if (a->turn.queued && !a->turn.n)
+		a->turn.left_ns = c->now_ns;
+	a->turn.queued = a->turn.n != 0;
+}
+
+static void tenant_count(struct mm_core *c, struct mm_c_tenant *t)
+{
+	struct mm_account *a = account_of(c, t);
+	bool comes = mm_c_turn_comes(c, t);
+
+	tenant_look(c, t, comes || holds(c, t));
+	if (t->turn->queued) {
+		a->turn.n++;
+		a->turn.most_ns = MM_MIN(a->turn.most_ns, t->turn->charged_ns + slack_ns(c));
+	}
+	if (!comes)
+		return;
+	a->turn.priority = MM_MAX(a->turn.priority, priority_bound(c, t));
+	if (c->market->turn.holder && t->account == c->market->turn.holder->account)
+		c->market->turn.siblings = true;
+	else
+		c->market->turn.rivals = true;
+}
+
+/* Charges are kept by the weight of their time. When that has changed, nobody pays for more than the most. */
+static void accounts_cap(struct mm_core *c)
+{
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
+		struct mm_account *a = &c->account[i];
+
+		a->turn.charged_ns = MM_MIN(a->turn.charged_ns, least_rival(c, a, ahead_ns(c)));
+	}
+}
+
+static void queue_look(struct mm_core *c)
+{
+	c->market->turn.siblings = c->market->turn.rivals = false;
+	for (uint32_t i = 0; i < c->accounts_end; i++) {
+		c->account[i].turn.n = c->account[i].turn.priority = 0;
+		c->account[i].turn.most_ns = UINT64_MAX;
+	}
+	MM_FOREACH_TENANT(c, t)
+	tenant_count(c, t);
+	for (uint32_t i = 0; i < c->accounts_end; i++)
+		account_look(c, &c->account[i]);
+	accounts_cap(c);
+	c->market->turn.most_ns = least_rival(c, NULL, slack_ns(c));
+}
+
+/* Was charged for more than the slack allows; by how much. */
+static uint64_t time_beyond(uint64_t charged_ns, uint64_t most_ns)
+{
+	return charged_ns > most_ns ? charged_ns - most_ns : 0;
+}
+
+static uint64_t rank_of(const struct mm_core *c, uint32_t of_priority, uint64_t since_ns)
+{
+	return of_priority + (c->now_ns - since_ns) / mm_c_time(c, MM_TURN_AGE_NS);
+}
+
+static uint64_t tenant_rank(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return rank_of(c, priority_bound(c, t), t->turn->since_ns);
+}
+
+static bool account_sooner(const struct mm_core *c, const struct mm_account *a,
+			   const struct mm_account *b)
+{
+	uint64_t beyond_a = time_beyond(a->turn.charged_ns, c->market->turn.most_ns);
+	uint64_t beyond_b = time_beyond(b->turn.charged_ns, c->market->turn.most_ns);
+	uint64_t rank_a = rank_of(c, a->turn.priority, a->turn.since_ns);
+	uint64_t rank_b = rank_of(c, b->turn.priority, b->turn.since_ns);
+
+	if (beyond_a != beyond_b)
+		return beyond_a < beyond_b;
+	if (rank_a != rank_b)
+		return rank_a > rank_b;
+	return a->turn.since_ns != b->turn.since_ns ? a->turn.since_ns < b->turn.since_ns
+						    : a->key < b->key;
+}
+
+static bool sibling_sooner(const struct mm_core *c, const struct mm_c_tenant *a,
+			   const struct mm_c_tenant *b)
+{
+	uint64_t most_ns = account_of(c, a)->turn.most_ns;
+	uint64_t beyond_a = time_beyond(a->turn->charged_ns, most_ns);
+	uint64_t beyond_b = time_beyond(b->turn->charged_ns, most_ns);
+
+	if (beyond_a != beyond_b)
+		return beyond_a < beyond_b;
+	return tenant_rank(c, a) != tenant_rank(c, b) ? tenant_rank(c, a) > tenant_rank(c, b)
+						      : a->turn->since_ns < b->turn->since_ns;
+}
+
+bool mm_c_turn_sooner(const struct mm_core *c, const struct mm_c_tenant *a,
+		      const struct mm_c_tenant *b)
+{
+	if (mm_c_turn_comes(c, a) != mm_c_turn_comes(c, b))
+		return mm_c_turn_comes(c, a);
+	if (!mm_c_turn_comes(c, a))
+		return false;
+	return a->account != b->account ? account_sooner(c, account_of(c, a), account_of(c, b))
+					: sibling_sooner(c, a, b);
+}
+
+struct mm_c_tenant *mm_c_turn_next(const struct mm_core *c)
+{
+	struct mm_c_tenant *best = NULL;
+
+	MM_FOREACH_TENANT(c, t)
+	if (mm_c_turn_comes(c, t) && (!best || mm_c_turn_sooner(c, t, best)))
+		best = t;
+	return best;
+}
+
+/* ---- requests ---- */
+
+int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	uint64_t quantum = msg->arg[1] ? msg->arg[1] : mm_c_time(c, MM_TURN_QUANTUM_NS);
+
+	if (msg->arg[0] >= MM_TURN_MODES || msg->arg[2] > MM_TURN_PRIORITY_MAX)
+		return MM_E_PROTOCOL;
+	t->turn->mode = (enum mm_turn_mode)msg->arg[0];
+	t->turn->quantum_ns = quantum;
+	t->turn->priority = (uint32_t)msg->arg[2];
+	if (t->turn->mode == MM_TURN_NONE) {
+		t->turn->wants = false;
+		if (holds(c, t))
+			holder_leave(c);
+	}
+	mm_c_reply(c, t, msg, 0);
+	return 0;
+}
+
+/*
+ * One that holds the turn already has it; the wish and a loss that is on its way may cross. So may the wish of one
+ * thread and another's leaving the turns: who left needs none.
+ */
+int mm_c_turn_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	(void)msg;
+	if (t->turn->mode == MM_TURN_NONE)
+		return 0;
+	if (!t->turn->wants && !t->turn->interrupted)
+		t->turn->since_ns = c->now_ns;
+	t->turn->wants = true;
+	return 0;
+}
+
+/* If the turn was taken away meanwhile, it is too late, and no harm. */
+int mm_c_turn_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	if (msg->arg[0] > c->market->turn.serial)
+		return MM_E_PROTOCOL;
+	if (!holds(c, t) || msg->arg[0] != c->market->turn.serial)
+		return 0;
+	t->turn->lapses -= t->turn->lapses != 0;
+	holder_leave(c);
+	return 0;
+}
+
+/* ---- decisions ---- */
+
+static void begin(struct mm_core *c, struct mm_c_tenant *t)
+{
+	c->market->turn.holder = t;
+	c->market->turn.serial++;
+	c->market->turn.begun_ns = c->now_ns;
+	c->market->turn.rank = tenant_rank(c, t);
+	c->market->turn.account_rank =
+		rank_of(c, priority_bound(c, t), account_of(c, t)->turn.since_ns);
+	c->market->turn.asked = false;
+	c->market->turn.home_ns = c->market->policy->overdrawn && t->plan.alpha ? 0 : c->now_ns;
+	t->turn->wants = t->turn->interrupted = account_of(c, t)->turn.interrupted = false;
+	t->turn->turns++;
+	mm_c_event(c, t,
+		   &(struct mm_msg){ .opcode = MM_EV_TURN_BEGIN,
+				     .arg = { c->market->turn.serial, quantum_bound(c, t) } });
+}
+
+static void say_end(struct mm_core *c, int result)
+{
+	mm_c_event(c, c->market->turn.holder,
+		   &(struct mm_msg){ .opcode = MM_EV_TURN_END,
+				     .result = result,
+				     .arg = { c->market->turn.serial, c->market->turn.until_ns } });
+}
+
+/* So long that what it takes to bring the holder's layers home is a small part of it; not for ever. */
+static uint64_t quantum_stretch(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint64_t stretched = MM_MAX(t->turn->quantum_ns, mm_c_time(c, MM_TURN_STRETCH_NS));
+	uint64_t most = time_bound(c, t, stretched), home;
+
+	if (!c->market->turn.home_ns)
+		return most;
+	home = MM_MIN(c->market->turn.home_ns - c->market->turn.begun_ns, most);
+	return MM_MIN(MM_MAX(quantum_bound(c, t), home * 1000 / c->opts.turn_cost_permille), most);
+}
+
+/* How long the holder goes on until @next is not beyond what it may have been charged for; 0: it is not. */
+static uint64_t behind_ns(const struct mm_core *c, const struct mm_c_tenant *next)
+{
+	const struct mm_c_tenant *t = c->market->turn.holder;
+	const struct mm_account *a = account_of(c, t), *b = account_of(c, next);
+
+	if (a == b)
+		return time_beyond(next->turn->charged_ns, t->turn->charged_ns + slack_ns(c));
+	return time_beyond(b->turn.charged_ns, a->turn.charged_ns + time_weigh(a, slack_ns(c))) *
+	       a->quota.weight / MM_WEIGHT_DEFAULT;
+}
+
+static bool goes_before(const struct mm_core *c, const struct mm_c_tenant *next)
+{
+	return priority_bound(c, next) > (next->account == c->market->turn.holder->account
+						  ? c->market->turn.rank
+						  : c->market->turn.account_rank);
+}
+
+static uint64_t due_ns(const struct mm_core *c, const struct mm_c_tenant *next)
+{
+	const struct mm_c_tenant *t = c->market->turn.holder;
+	uint64_t due = c->market->turn.begun_ns, behind = behind_ns(c, next);
+
+	if (!goes_before(c, next))
+		due += t->turn->mode == MM_TURN_DRAIN
+			       ? time_bound(c, t, mm_c_time(c, MM_TURN_DRAIN_MAX_NS))
+			       : quantum_stretch(c, t);
+	return behind ? MM_MAX(due, c->market->turn.looked_ns + behind) : due;
+}
+
+void mm_c_turns(struct mm_core *c)
+{
+	struct mm_c_tenant *next;
+
+	holder_charge(c);
+	if (c->market->turn.holder && !present(c->market->turn.holder))
+		holder_leave(c);
+	if (c->market->turn.holder && c->market->turn.asked &&
+	    c->now_ns >= c->market->turn.until_ns) {
+		say_end(c, -ETIMEDOUT);
+		holder_overdue(c);
+	}
+	queue_look(c);
+	next = mm_c_turn_next(c);
+	if (!next)
+		return;
+	if (!c->market->turn.holder) {
+		begin(c, next);
+		queue_look(c);
+	} else if (!c->market->turn.asked && c->now_ns >= due_ns(c, next)) {
+		c->market->turn.asked = true;
+		c->market->turn.until_ns = c->now_ns + mm_c_time(c, MM_TURN_GRACE_NS);
+		c->market->turn.holder->turn->interrupted = goes_before(c, next);
+		say_end(c, 0);
+	}
+}
+
+uint64_t mm_c_turn_deadline(const struct mm_core *c)
+{
+	const struct mm_c_tenant *next;
+
+	/* Whoever can compute only since the controller has decided, in this settling, gets it in the next one. */
+	if (!c->market->turn.holder)
+		return mm_c_turn_next(c) ? c->settled_ns : UINT64_MAX;
+	if (c->market->turn.asked)
+		return c->market->turn.until_ns;
+	next = mm_c_turn_next(c);
+	return next ? due_ns(c, next) : UINT64_MAX;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/wish.h"
+
+#include "libclient/base/base.h"
+#include "mmd/core/market/market.h"
+#include "mmd/core/market/policy.h"
+#include "mmd/core/book/tell.h"
+
+void mm_c_wish_declare(const struct mm_core *c, struct mm_c_tenant *t)
+{
+	t->wish->most = t->kv.chunks_max;
+	if (!c->market->policy->kv_static)
+		return;
+	t->wish->want = t->wish->most = t->kv.share;
+	t->wish->told = true;
+}
+
+void mm_c_kv_turn(struct mm_core *c, struct mm_c_tenant *t)
+{
+	t->wish->since_ns = c->now_ns;
+	t->wish->kept_ns = 0;
+	t->wish->turn = ++c->market->kv_turns;
+}
+
+/* Nobody of its account waits, so the account begins to wait. */
+static void wait_begin(struct mm_core *c, const struct mm_c_tenant *t)
+{
+	MM_FOREACH_TENANT(c, other)
+	if (other->account == t->account && mm_c_kv_unmet(other))
+		return;
+	mm_account_wait(&c->account[t->account], c->served);
+}
+
+void mm_c_wish_set(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks)
+{
+	wait_begin(c, t);
+	if (t->wish->want <= t->kv.held)
+		mm_c_kv_turn(c, t);
+	t->wish->want = chunks;
+	t->wish->told = false;
+}
+
+void mm_c_wish_released(struct mm_c_tenant *t)
+{
+	t->wish->want -= t->wish->want != 0;
+	t->wish->reclaiming -= t->wish->reclaiming != 0;
+	t->wish->deaf = false;
+}
+
+void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t)
+{
+	mm_c_kv_give(c, t);
+	mm_c_kv_turn(c, t);
+	mm_account_serve(&c->account[t->account], t->kv.chunk_pages, &c->served);
+}
+
+uint32_t mm_c_kv_unmet(const struct mm_c_tenant *t)
+{
+	uint32_t want = MM_MIN(t->wish->want, t->wish->most);
+
+	if (t->life != MM_LIFE_LIVE || t->kicked || !t->kv.declared)
+		return 0;
+	return want > t->kv.held ? want - t->kv.held : 0;
+}
+
+void mm_c_kv_deny(struct mm_core *c, struct mm_c_tenant *t, int error)
+{
+	if (t->wish->told ||
+	    (t->wish->denied_ns && c->now_ns < t->wish->denied_ns + mm_c_time(c, MM_DENY_NS)))
+		return;
+	if (!mm_c_burst(c))
+		return;
+	t->wish->told = true;
+	t->wish->denied_ns = c->now_ns;
+	c->stats.denials++;
+	mm_c_event(c, t,
+		   &(struct mm_msg){ .opcode = MM_EV_KV_DENIED,
+				     .result = error,
+				     .arg = { t->wish->want, t->kv.held } });
+}
+
+bool mm_c_kv_hears(const struct mm_c_tenant *t)
+{
+	return !t->wish->reclaiming || t->wish->reclaiming < t->wish->asked;
+}
+
+/* What is owed from now on, whatever was asked before. Releases that are on their way count towards it. */
+void mm_c_kv_ask(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks, uint64_t until_ns)
+{
+	t->wish->deaf = !mm_c_kv_hears(t);
+	t->wish->reclaiming = t->wish->asked = chunks;
+	t->wish->reclaim_until_ns = until_ns;
+	mm_c_expect_anew(c);
+	c->stats.reclaims++;
+	mm_c_event(c, t,
+		   &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM,
+				     .arg = { chunks, until_ns, t->kv.releases + 1 } });
+}
+
+void mm_c_kv_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks)
+{
+	mm_c_kv_ask(c, t, chunks, c->now_ns + c->opts.reclaim_ns);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/market/worth.h"
+
+#include "libclient/base/base.h"
+#include "mmd/core/plan/change.h"
+#include "mmd/core/market/cost.h"
+#include "mmd/core/market/lends.h"
+#include "mmd/core/market/policy.h"
+#include "mmd/core/plan/sets.h"
+#include "mmd/core/market/supply.h"
+#include "mmd/core/market/turn.h"
+
+#define LINK_MORE  100 /* permille of the link, for who has more away already */
+#define PAYS_LOOKS 8
+
+/* What the other active tenants' streaming takes. */
+static uint64_t link_used(struct mm_core *c, const struct mm_c_tenant *but)
+{
+	return mm_c_sums(c)->link - mm_c_link_permille(c, but);
+}
+
+/* Transfers that share the link take longer by what the others take of it. */
+static uint64_t shared_ns(uint64_t ns, uint64_t used_permille)
+{
+	return MM_MIN(ns, UINT64_MAX / 2000) * 1000 / (1000 - MM_MIN(used_permille, 900u));
+}
+
+/*
+ * Would the set that it gets for @alpha stream as good as unnoticed, within what is left of the link? More are taken
+ * under pressure, with no page to spare. Fewer come home when the pages for it are there: with none, a worse set
+ * with more layers at home would be looked at than the one that it would get.
+ */
+static bool hides(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
+		  const struct mm_c_cap *limit)
+{
+	struct mm_plan_set set = t->change->set;
+	uint32_t slow;
+
+	if (alpha != t->plan.alpha)
+		mm_c_change_set(c, t, alpha, mm_c_policy_slots(c, t, alpha),
+				alpha < t->plan.alpha ? UINT64_MAX : 0, &set);
+	slow = mm_c_slow_permille(t, &set, limit->t_t_ns);
+	return slow <= limit->slow_permille &&
+	       mm_c_set_link_permille(c, t, &set, slow) <= limit->link_permille;
+}
+
+/*
+ * The largest alpha that was seen to hide. The search takes fewer layers to be never harder to hide than more, but
+ * sets depend on the one in force, and with another number of slots they jump. So what hides now is no
+ * question of the search: layers that were taken because they hide must not be called too many a moment later.
+ */
+static uint32_t alpha_hidden(const struct mm_core *c, struct mm_c_tenant *t,
+			     const struct mm_c_cap *limit)
+{
+	uint32_t low = 0, high = t->sets->alpha_max;
+
+	if (t->plan.alpha && hides(c, t, t->plan.alpha, limit))
+		low = t->plan.alpha;
+	while (low < high) {
+		uint32_t mid = low + (high - low + 1) / 2;
+
+		if (hides(c, t, mid, limit))
+			low = mid;
+		else
+			high = mid - 1;
+	}
+	return low;
+}
+
+static struct mm_c_cap *cap_ask(struct mm_core *c, struct mm_c_tenant *t, struct mm_c_cap now,
+				struct mm_c_cap *cache)
+{
+	now.epoch = t->plan.epoch;
+	now.claims = t->sets->claims;
+	now.steps = t->load.steps_seen;
+	if (now.epoch != cache->epoch || now.claims != cache->claims || now.steps != cache->steps ||
+	    now.t_t_ns != cache->t_t_ns || now.link_permille != cache->link_permille ||
+	    now.slow_permille != cache->slow_permille) {
+		now.alpha = alpha_hidden(c, t, &now);
+		*cache = now;
+	}
+	return cache;
+}
+
+/* What streaming may cost it now; false: it may cost anything. */
+static bool limit_find(struct mm_core *c, const struct mm_c_tenant *t, uint32_t more,
+		       struct mm_c_cap *ret_limit)
+{
+	uint64_t used;
+
+	if (mm_c_turn_waits(c, t))
+		return false;
+	if (mm_c_idle(c, t)) {
+		*ret_limit = (struct mm_c_cap){ .t_t_ns = mm_c_alone_ns(c, t),
+						.slow_permille = c->opts.wake_permille,
+						.link_permille = 1000 };
+		return mm_c_steps_mean_ns(&t->load.steps) != 0;
+	}
+	used = MM_MIN(link_used(c, t), c->opts.link_permille);
+	*ret_limit = (struct mm_c_cap){ .t_t_ns = shared_ns(mm_c_alone_ns(c, t), used),
+					.slow_permille = c->opts.slow_permille * more,
+					.link_permille = (uint32_t)(c->opts.link_permille - used) +
+							 (more > 1 ? LINK_MORE : 0) };
+	return true;
+}
+
+static struct mm_c_cap *cache_of(const struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
+{
+	return more > 1 && !mm_c_idle(c, t) ? &t->lends->cap_more : &t->lends->cap;
+}
+
+/*
+ * The most layers that may be away: of an idle model by the cap, and as many as it could live with if it
+ * woke now; of an active one while streaming hides. @more: times what is tolerated otherwise.
+ */
+uint32_t mm_c_alpha_cap(struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
+{
+	uint64_t cap = (uint64_t)t->n_layers * c->opts.lend_max_permille / 1000;
+	struct mm_c_cap limit;
+
+	cap = MM_MIN(cap, t->sets->alpha_max - 1); /* one layer stays resident */
+	/* What it lent would have to come home out of what others lend at its next turn. */
+	if (!mm_c_turn_waits(c, t) && mm_c_rotates(c, t))
+		return 0;
+	if (!limit_find(c, t, more, &limit))
+		return (uint32_t)cap;
+	return (uint32_t)MM_MIN(cap, cap_ask(c, t, limit, cache_of(c, t, more))->alpha);
+}
+
+bool mm_c_alpha_hides(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
+{
+	struct mm_c_cap limit, *cap;
+
+	if (!limit_find(c, t, 1, &limit))
+		return true;
+	cap = cap_ask(c, t, limit, cache_of(c, t, 1));
+	if (!cap->asked || cap->asked != alpha) {
+		cap->asked = alpha;
+		cap->asked_hides = hides(c, t, alpha, cap);
+	}
+	return cap->asked_hides;
+}
+
+static uint32_t slow_at(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
+{
+	struct mm_plan_set set;
+
+	if (!alpha)
+		return 0;
+	mm_c_change_set(c, t, alpha, mm_c_policy_slots(c, t, alpha), 0, &set);
+	return mm_c_slow_permille(t, &set, mm_c_alone_ns(c, t));
+}
+
+static uint32_t alpha_paying(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages)
+{
+	uint32_t alpha = t->plan.alpha, best = alpha, best_step = 1;
+	uint64_t per = mm_c_layer_pages(t), best_kv = 0;
+
+	for (uint32_t i = 0; i <= PAYS_LOOKS; i++) {
+		uint32_t at = alpha - alpha * i / PAYS_LOOKS, step = 1000 + slow_at(c, t, at);
+		uint64_t less = (alpha - at) * per, kv = kv_pages > less ? kv_pages - less : 0;
+
+		if ((unsigned __int128)kv * best_step > (unsigned __int128)best_kv * step) {
+			best = at;
+			best_kv = kv;
+			best_step = step;
+		}
+	}
+	return best;
+}
+
+uint32_t mm_c_alpha_pays(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages)
+{
+	struct mm_c_lends *lends = t->lends;
+
+	if (t->load.steps_seen < MM_STEPS_LEAST || !mm_c_alone_ns(c, t))
+		return t->plan.alpha;
+	if (lends->pays.epoch != t->plan.epoch || lends->pays.claims != t->sets->claims ||
+	    lends->pays.steps != t->load.steps_seen) {
+		lends->pays.epoch = t->plan.epoch;
+		lends->pays.claims = t->sets->claims;
+		lends->pays.steps = t->load.steps_seen;
+		lends->pays.alpha = alpha_paying(c, t, kv_pages);
+	}
+	return lends->pays.alpha;
+}
+
+void mm_c_caps_void(struct mm_c_tenant *t)
+{
+	t->lends->cap = t->lends->cap_more = (struct mm_c_cap){ 0 };
+	t->lends->pays.epoch = 0;
+}

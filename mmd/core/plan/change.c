@@ -1,0 +1,884 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The effects of the table's rows (change_rows.c), and the events that no peer reports. */
+#include "mmd/core/plan/change.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "mmd/core/book/book.h"
+#include "mmd/core/book/pages.h"
+#include "mmd/core/plan/plans.h"
+#include "mmd/core/book/quota.h"
+#include "mmd/core/plan/sets.h"
+#include "mmd/core/book/tell.h"
+
+#define COPY_BURST 8 /* of one tenant before the next one's turn */
+
+static void preload_add(struct mm_core *c, struct mm_c_tenant *t, const struct mm_c_group *g)
+{
+	for (uint32_t i = 0; i < g->pages; i++) {
+		t->change->pre.entry[t->change->pre.n] = g->entry + i;
+		t->change->pre.page[t->change->pre.n++] = mm_c_reserve(c, t);
+	}
+}
+
+static void preload_begin(struct mm_c_tenant *t)
+{
+	t->change->pre.n = t->change->pre.issued = t->change->pre.done = 0;
+	t->change->pre.error = 0;
+	t->change->pre.sent = false;
+}
+
+/* Reserved pages go back; those that a job still writes are scrubbed when it ended. */
+static void preload_drop(struct mm_core *c, struct mm_c_tenant *t)
+{
+	for (uint32_t i = 0; i < t->change->pre.n; i++) {
+		uint32_t page = t->change->pre.page[i];
+
+		if (page == MM_NO_PAGE)
+			continue;
+		if (!t->change->pre.sent) {
+			mm_c_drop(c, page);
+			continue;
+		}
+		mm_ledger_give(&c->ledger, page, MM_PAGE_PARAM);
+		mm_ledger_revoke(&c->ledger, page);
+	}
+	t->change->pre.n = t->change->pre.issued = t->change->pre.done = 0;
+	t->change->pre.sent = false;
+}
+
+/* Ahead of the change, so that nobody waits for fds while it is made. */
+static void preload_send(struct mm_core *c, struct mm_c_tenant *t)
+{
+	for (uint32_t i = 0; i < t->change->pre.n; i++)
+		mm_c_fds(c, t, t->change->pre.page[i]);
+	t->change->pre.sent = true;
+}
+
+/* ---- model ---- */
+
+void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why)
+{
+	t->model = MM_MODEL_NONE;
+	mm_c_sum_anew(c);
+	t->entries = t->n_layers = 0;
+	mm_c_event(c, t,
+		   &(struct mm_msg){ .opcode = MM_EV_MODEL_READY,
+				     .result = error,
+				     .arg = { (uint64_t)why } });
+	if (t->has_store)
+		mm_c_emit(c, MM_ACT_MODEL_DROP, t);
+	t->has_store = false;
+}
+
+bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (!mm_c_reservable(c, t, t->entries))
+		return false;
+	preload_begin(t);
+	for (uint32_t g = 0; g <= t->n_layers; g++)
+		preload_add(c, t, &t->group[g]);
+	t->model = MM_MODEL_LOADING;
+	mm_c_sum_anew(c);
+	mm_c_change_event(c, t, MM_CHANGE_BEGIN);
+	return true;
+}
+
+/* Lays the groups out in the map table; false: more entries than it has. */
+static bool model_lay_out(struct mm_core *c, struct mm_c_tenant *t,
+			  const struct mm_core_group *groups, uint32_t n_groups)
+{
+	uint64_t entries = 0;
+	uint32_t least = UINT32_MAX, most = 0;
+
+	t->layer_bytes_max = 0;
+	for (uint32_t g = 0; g < n_groups; g++) {
+		uint64_t pages = mm_div_up(groups[g].bytes, c->opts.page_bytes);
+
+		if (pages > MM_MAP_KV_BASE - entries)
+			return false;
+		t->group[g] = (struct mm_c_group){ .store_offset = groups[g].store_offset,
+						   .bytes = groups[g].bytes,
+						   .entry = (uint32_t)entries,
+						   .pages = (uint32_t)pages };
+		entries += pages;
+		if (!g)
+			continue;
+		t->layer_pages[g - 1] = (uint32_t)pages;
+		least = MM_MIN(least, (uint32_t)pages);
+		most = MM_MAX(most, (uint32_t)pages);
+		t->layer_bytes_max = MM_MAX(t->layer_bytes_max, groups[g].bytes);
+	}
+	t->entries = (uint32_t)entries;
+	memset(t->own, 0xff, MM_MIN(t->entries, c->entries_max) * sizeof(*t->own));
+	t->n_layers = n_groups - 1;
+	t->sets->alpha_max = t->sets->alpha_max_two = 0;
+	if (t->n_layers >= 2 && least && most <= MM_SLOT_PAGES_MAX && (t->features & MM_FEAT_REMAP))
+		mm_c_sets_init(t);
+	return true;
+}
+
+enum mm_refusal mm_c_model_fits(const struct mm_core *c, const struct mm_c_tenant *t,
+				uint64_t pages, uint64_t *ret_max_pages)
+{
+	*ret_max_pages = MM_MIN(c->ledger.pages, MM_MAP_KV_BASE);
+	if (pages > *ret_max_pages)
+		return MM_REFUSED_DEVICE;
+	*ret_max_pages = c->account[t->account].quota.max_pages;
+	return pages > *ret_max_pages ? MM_REFUSED_QUOTA : MM_REFUSED_NO;
+}
+
+static enum mm_refusal model_take(struct mm_core *c, struct mm_c_tenant *t,
+				  const struct mm_core_group *groups, uint32_t n_groups)
+{
+	uint64_t max_pages;
+
+	if (!n_groups || n_groups > MM_LAYERS_MAX + 1)
+		return MM_REFUSED_LOAD;
+	if (!model_lay_out(c, t, groups, n_groups))
+		return MM_REFUSED_DEVICE;
+	return mm_c_model_fits(c, t, t->entries, &max_pages);
+}
+
+static int refusal_errno(enum mm_refusal why)
+{
+	if (why == MM_REFUSED_LOAD)
+		return -EINVAL;
+	return why == MM_REFUSED_QUOTA ? -EDQUOT : -ENOSPC;
+}
+
+void mm_c_model_offer(struct mm_core *c, struct mm_c_tenant *t, uint64_t store,
+		      const struct mm_core_group *groups, uint32_t n_groups)
+{
+	enum mm_refusal why;
+
+	t->plan.store = store;
+	t->has_store = true;
+	why = model_take(c, t, groups, n_groups);
+	if (why != MM_REFUSED_NO) {
+		mm_c_model_refuse(c, t, refusal_errno(why), why);
+		return;
+	}
+	t->model = MM_MODEL_WAITING;
+	t->model_since_ns = c->now_ns;
+	t->plan.n_layers = t->n_layers;
+}
+
+/* ---- preload ---- */
+
+static const struct mm_c_group *group_of(const struct mm_c_tenant *t, uint32_t entry)
+{
+	uint32_t low = 0, high = t->n_layers;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low + 1) / 2;
+
+		if (t->group[mid].entry <= entry)
+			low = mid;
+		else
+			high = mid - 1;
+	}
+	return &t->group[low];
+}
+
+static void copy_issue(struct mm_core *c, struct mm_c_tenant *t)
+{
+	uint32_t entry = t->change->pre.entry[t->change->pre.issued],
+		 page = t->change->pre.page[t->change->pre.issued];
+	const struct mm_c_group *g = group_of(t, entry);
+	uint64_t offset = (uint64_t)(entry - g->entry) * c->opts.page_bytes;
+	uint64_t bytes = MM_MIN(c->opts.page_bytes, g->bytes - offset);
+	uint32_t job;
+
+	job = mm_c_job_issue(c, mm_c_index(c, t),
+			     &(struct mm_msg){ .opcode = MM_XOP_COPY,
+					       .arg = { page, t->plan.store,
+							g->store_offset + offset, bytes } });
+	mm_ledger_job(&c->ledger, page, job);
+	t->change->pre.issued++;
+	t->copies++;
+}
+
+/* A slot's page has no bytes of its own. */
+static void skip_blanks(struct mm_c_tenant *t)
+{
+	while (t->change->pre.issued < t->change->pre.n &&
+	       t->change->pre.entry[t->change->pre.issued] == MM_NO_PAGE) {
+		t->change->pre.issued++;
+		t->change->pre.done++;
+	}
+}
+
+static void copies_issue(struct mm_core *c, struct mm_c_tenant *t)
+{
+	for (uint32_t i = 0;
+	     i < COPY_BURST && t->change->pre.issued < t->change->pre.n && !t->change->pre.error;
+	     i++) {
+		if (!c->xfer_up || !mm_c_job_room(c) || !mm_c_burst(c))
+			return;
+		copy_issue(c, t);
+		skip_blanks(t);
+	}
+}
+
+void mm_c_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int result)
+{
+	(void)c;
+	t->change->pre.done++;
+	if (!result)
+		return;
+	if (!t->change->pre.error)
+		t->change->pre.error = result < 0 ? result : -EIO;
+	for (uint32_t i = 0; i < t->change->pre.n; i++)
+		if (t->change->pre.page[i] == page)
+			t->change->pre.page[i] = MM_NO_PAGE;
+}
+
+static void load_refuse(struct mm_core *c, struct mm_c_tenant *t)
+{
+	int error = t->change->pre.error;
+
+	preload_drop(c, t);
+	mm_c_model_refuse(c, t, error, MM_REFUSED_DEVICE);
+}
+
+static void preload_give_up(struct mm_core *c, struct mm_c_tenant *t)
+{
+	preload_drop(c, t);
+	t->change->retry_ns = c->now_ns + MM_RETRY_NS;
+}
+
+/* ---- change ---- */
+
+static void prepare(struct mm_core *c, struct mm_c_tenant *t)
+{
+	preload_send(c, t);
+	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = t->plan.epoch + 1 });
+}
+
+/*
+ * How often: a bucket of MM_CHANGES_AT_ONCE, one more each opts.change_ns. Each change drains the tenant's steps or has
+ * them wait, so policies that disagree with themselves could keep it from computing at all. No change is exempt:
+ * those that must happen (RESYNC, the operator's plan, pages for a min) come first when the next one may begin,
+ * which is soon.
+ */
+static uint64_t change_may_at_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint64_t at_once = (MM_CHANGES_AT_ONCE - 1) * c->opts.change_ns;
+
+	return t->change->spent_ns > at_once ? t->change->spent_ns - at_once : 0;
+}
+
+bool mm_c_change_may(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	return c->now_ns >= change_may_at_ns(c, t);
+}
+
+static void change_spend(struct mm_core *c, struct mm_c_tenant *t)
+{
+	mm_assert(mm_c_change_may(c, t));
+	t->change->spent_ns = MM_MAX(t->change->spent_ns, c->now_ns) + c->opts.change_ns;
+	c->stats.plan_changes_limited += !mm_c_change_may(c, t);
+}
+
+/* As of the last settling: statistics move the time on, and nothing that waits is begun by them. */
+uint64_t mm_c_change_deadline(const struct mm_core *c)
+{
+	uint64_t due = UINT64_MAX;
+
+	MM_FOREACH_TENANT(c, t)
+	if (t->life == MM_LIFE_LIVE && t->change->state == MM_CHANGE_STEADY &&
+	    c->settled_ns < change_may_at_ns(c, t))
+		due = MM_MIN(due, change_may_at_ns(c, t));
+	return due;
+}
+
+/* To next_set, whose pages are there. The one place where a change begins. */
+static void change_start(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
+{
+	uint64_t gain =
+		mm_plan_pages_only_in(&t->change->next_set, &t->change->set, t->layer_pages) +
+		mm_c_slots_pages(t, &t->change->set);
+	uint64_t blanks = mm_c_blank_pages(t, &t->change->next_set);
+
+	change_spend(c, t);
+	t->change->change_gain = gain + blanks - mm_c_slots_pages(t, &t->change->next_set);
+	t->change->change_ns = c->now_ns;
+	t->change->next_alpha = alpha;
+	preload_begin(t);
+	for (uint32_t i = 0, k = 0; i < t->change->set.m; i++) {
+		while (k < t->change->next_set.m &&
+		       t->change->next_set.layer[k] < t->change->set.layer[i])
+			k++;
+		if (k == t->change->next_set.m ||
+		    t->change->next_set.layer[k] != t->change->set.layer[i])
+			preload_add(c, t, &t->group[1 + t->change->set.layer[i]]);
+	}
+	for (uint64_t i = 0; i < blanks; i++) {
+		t->change->pre.entry[t->change->pre.n] = MM_NO_PAGE;
+		t->change->pre.page[t->change->pre.n++] = mm_c_reserve(c, t);
+	}
+	skip_blanks(t);
+	mm_c_change_event(c, t, MM_CHANGE_BEGIN);
+}
+
+bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha, uint32_t slots,
+		       uint64_t budget_pages)
+{
+	uint64_t need;
+
+	mm_assert(t->change->state == MM_CHANGE_STEADY);
+	mm_assert(alpha <= t->sets->alpha_max);
+	if (!mm_c_change_may(c, t) || !mm_c_burst(c))
+		return false;
+	need = mm_c_change_set(c, t, alpha, slots, budget_pages, &t->change->next_set);
+	if (need > budget_pages || !mm_c_reservable(c, t, need))
+		return false;
+	change_start(c, t, alpha);
+	mm_c_expect_anew(c);
+	return true;
+}
+
+static void spill(struct mm_core *c, uint32_t page)
+{
+	c->plans->spill[c->plans->n_spill++] = page;
+}
+
+static void slot_add(struct mm_core *c, struct mm_c_tenant *t, uint32_t s, uint32_t page)
+{
+	mm_ledger_give(&c->ledger, page, MM_PAGE_SLOT);
+	t->slot_page[s][t->plan.slot[s].n_pages++] = page;
+}
+
+/* A layer's own pages, if it has any, go to slot @s, or (MM_SLOTS_MAX) to wherever they are needed. */
+static bool layer_out(struct mm_core *c, struct mm_c_tenant *t, uint32_t layer, uint32_t s)
+{
+	const struct mm_c_group *g = &t->group[1 + layer];
+
+	if (t->own[g->entry] == MM_NO_PAGE)
+		return false;
+	for (uint32_t i = g->entry; i < g->entry + g->pages; i++) {
+		if (s < MM_SLOTS_MAX)
+			slot_add(c, t, s, t->own[i]);
+		else
+			spill(c, t->own[i]);
+		t->own[i] = MM_NO_PAGE;
+	}
+	return true;
+}
+
+/* Its cycle; the pages that it has already stay first, so that what is mapped there may stay so. */
+static void slot_keep(struct mm_core *c, struct mm_c_tenant *t, uint32_t s)
+{
+	struct mm_core_slot *slot = &t->plan.slot[s];
+	uint32_t pages = mm_plan_slot_pages(&t->change->next_set, s, t->layer_pages);
+	bool fresh = !slot->n_pages;
+
+	slot->n_layers = 0;
+	for (uint32_t i = 0; i < t->change->next_set.m; i++)
+		if (mm_plan_slot(&t->change->next_set, i) == s)
+			slot->layer[slot->n_layers++] = t->change->next_set.layer[i];
+	while (slot->n_pages > pages)
+		spill(c, t->slot_page[s][--slot->n_pages]);
+	/* The first layer of a new slot brings its own pages, bytes and all. */
+	slot->in_place = fresh && slot->n_layers && layer_out(c, t, slot->layer[0], s);
+}
+
+/* Then the pages of the layers that leave, and those that were reserved for it. What is left goes. */
+static void slots_fill(struct mm_core *c, struct mm_c_tenant *t)
+{
+	c->plans->n_spill = 0;
+	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
+		slot_keep(c, t, s);
+	for (uint32_t i = 0; i < t->change->next_set.m; i++)
+		layer_out(c, t, t->change->next_set.layer[i], MM_SLOTS_MAX);
+	for (uint32_t i = 0; i < t->change->pre.n; i++)
+		if (t->change->pre.entry[i] == MM_NO_PAGE)
+			spill(c, t->change->pre.page[i]);
+	for (uint32_t s = 0, at = 0; s < MM_SLOTS_MAX; s++) {
+		uint32_t pages = mm_plan_slot_pages(&t->change->next_set, s, t->layer_pages);
+
+		while (t->plan.slot[s].n_pages < pages) {
+			mm_assert(at < c->plans->n_spill);
+			slot_add(c, t, s, c->plans->spill[at]);
+			c->plans->spill[at++] = MM_NO_PAGE;
+		}
+	}
+	for (uint32_t i = 0; i < c->plans->n_spill; i++)
+		if (c->plans->spill[i] != MM_NO_PAGE)
+			mm_ledger_revoke(&c->ledger, c->plans->spill[i]);
+}
+
+static uint64_t gate_word(const struct mm_c_tenant *t, uint32_t slot, uint32_t layer)
+{
+	const struct mm_core_slot *s = &t->plan.slot[slot];
+
+	return s->in_place && s->layer[0] == layer ? MM_GATE_READY : MM_GATE_EMPTY;
+}
+
+static void gates_reset(struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint32_t k = 0;
+
+	for (uint32_t layer = 0; layer < t->n_layers; layer++) {
+		struct mm_action *a = mm_c_emit(c, MM_ACT_GATE, t);
+
+		a->entry = layer;
+		a->word = MM_GATE_RESIDENT;
+		if (k == t->change->set.m || t->change->set.layer[k] != layer)
+			continue;
+		a->word = gate_word(t, mm_plan_slot(&t->change->set, k), layer);
+		k++;
+	}
+}
+
+static void bit_set(uint64_t *words, uint32_t layer)
+{
+	words[layer / 64] |= UINT64_C(1) << (layer % 64);
+}
+
+static bool bit(const uint64_t *words, uint32_t layer)
+{
+	return words[layer / 64] >> (layer % 64) & 1;
+}
+
+/* True: something of the group is mapped elsewhere now. */
+static bool group_update(struct mm_core *c, struct mm_c_tenant *t, uint32_t g, const uint32_t *slot)
+{
+	bool changed = false;
+
+	for (uint32_t i = 0; i < t->group[g].pages; i++) {
+		uint32_t entry = t->group[g].entry + i;
+		uint32_t page = slot ? slot[i] : t->own[entry];
+
+		changed |= t->map[entry] != page + 1;
+		mm_c_map(c, t, entry, page);
+	}
+	return changed;
+}
+
+/* Layers that cycle and are mapped elsewhere now are @in_part closed; so, by home, are those that do not any more. */
+static void table_update(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
+{
+	uint32_t k = 0;
+
+	memset(t->plan.closed, 0, sizeof(t->plan.closed));
+	for (uint32_t g = 0; g <= t->n_layers; g++) {
+		bool cycles = g && k < t->change->set.m && t->change->set.layer[k] == g - 1;
+		const uint32_t *slot =
+			cycles ? t->slot_page[mm_plan_slot(&t->change->set, k)] : NULL;
+
+		k += cycles;
+		if (group_update(c, t, g, slot) && in_part && cycles)
+			bit_set(t->plan.closed, g - 1);
+	}
+}
+
+/* The new plan, in the books and in the table. */
+static void plan_enter(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
+{
+	struct mm_core_plan *plan = &t->plan;
+
+	for (uint32_t i = 0; i < t->change->pre.n; i++) {
+		if (t->change->pre.entry[i] == MM_NO_PAGE)
+			continue;
+		mm_ledger_give(&c->ledger, t->change->pre.page[i], MM_PAGE_PARAM);
+		t->own[t->change->pre.entry[i]] = t->change->pre.page[i];
+	}
+	slots_fill(c, t);
+	if (!t->change->pre.sent)
+		preload_send(c, t);
+	t->change->pre.n = t->change->pre.issued = t->change->pre.done = 0;
+	c->stats.takes +=
+		t->change->next_alpha > plan->alpha ? t->change->next_alpha - plan->alpha : 0;
+	c->stats.returns +=
+		plan->alpha > t->change->next_alpha ? plan->alpha - t->change->next_alpha : 0;
+	t->change->set = t->change->next_set;
+	plan->epoch++;
+	plan->alpha = t->change->next_alpha;
+	plan->m = t->change->set.m;
+	plan->beta = t->change->set.beta;
+	table_update(c, t, in_part);
+}
+
+static void switch_event(struct mm_core *c, struct mm_c_tenant *t, uint64_t flags)
+{
+	mm_c_event(c, t,
+		   &(struct mm_msg){ .opcode = MM_EV_SWITCH,
+				     .epoch = t->plan.epoch,
+				     .arg = { t->plan.alpha, t->plan.m, flags } });
+}
+
+/* xfer is quiescent, no step runs: everything anew. */
+static void switch_full(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (t->model == MM_MODEL_LOADING) {
+		t->model = MM_MODEL_SWITCHED;
+		t->change->next_set.m = t->change->next_set.beta = t->change->next_alpha = 0;
+	}
+	plan_enter(c, t, false);
+	t->change->broken = false;
+	gates_reset(c, t);
+	if (t->plan.m)
+		mm_c_emit(c, MM_ACT_PLAN, t);
+	switch_event(c, t, 0);
+}
+
+static void gate(struct mm_core *c, const struct mm_c_tenant *t, uint32_t layer, uint64_t word)
+{
+	struct mm_action *a = mm_c_emit(c, MM_ACT_GATE, t);
+
+	a->entry = layer;
+	a->word = word;
+}
+
+/*
+ * The tenant is parked, xfer serves the old plan. Gates of layers that were resident are ours alone: they
+ * close at once. The others are xfer's until it has gone over.
+ */
+static void switch_part(struct mm_core *c, struct mm_c_tenant *t)
+{
+	uint64_t cycled[MM_LAYER_WORDS] = { 0 };
+	bool served = t->plan.m != 0;
+
+	t->change->mapped = t->change->open = 0;
+	for (uint32_t i = 0; i < t->change->set.m; i++)
+		bit_set(cycled, t->change->set.layer[i]);
+	plan_enter(c, t, true);
+	memcpy(t->change->home, cycled, sizeof(t->change->home));
+	for (uint32_t i = 0; i < t->change->set.m; i++) {
+		uint32_t layer = t->change->set.layer[i];
+
+		t->change->home[layer / 64] &= ~(UINT64_C(1) << (layer % 64));
+		if (!bit(cycled, layer))
+			gate(c, t, layer,
+			     served ? MM_GATE_EMPTY
+				    : gate_word(t, mm_plan_slot(&t->change->set, i), layer));
+	}
+	if (t->plan.m)
+		mm_c_emit(c, MM_ACT_PLAN, t)->entry = served;
+}
+
+/* xfer has gone over. Steps go on, up to the first layer that is to be mapped anew. */
+static void resume(struct mm_core *c, struct mm_c_tenant *t)
+{
+	for (uint32_t layer = 0; layer < t->n_layers; layer++)
+		if (bit(t->change->home, layer))
+			gate(c, t, layer, MM_GATE_EMPTY);
+	switch_event(c, t, MM_SWITCH_PARTIAL);
+}
+
+/* Layers below @end are mapped as the plan says: those that came home are let in, and xfer lets the others. */
+static void layers_open(struct mm_core *c, struct mm_c_tenant *t, uint32_t end)
+{
+	for (uint32_t layer = t->change->open; layer < end; layer++)
+		if (bit(t->change->home, layer))
+			gate(c, t, layer, MM_GATE_RESIDENT);
+	t->change->open = end;
+	if (t->plan.m) {
+		struct mm_action *a = mm_c_emit(c, MM_ACT_OPEN, t);
+
+		a->entry = end;
+		a->word = t->plan.epoch;
+	}
+}
+
+static void mapped_open(struct mm_core *c, struct mm_c_tenant *t)
+{
+	layers_open(c, t, t->change->mapped);
+}
+
+/* The tenant has let go of what it was to give up. */
+static void left_drop(struct mm_core *c, struct mm_c_tenant *t)
+{
+	struct mm_page_list *out = &c->ledger.revoking[mm_c_index(c, t)];
+
+	while (out->head != MM_NO_PAGE)
+		mm_c_drop(c, out->head);
+}
+
+/* Everything is mapped as the plan says. */
+static void finish(struct mm_core *c, struct mm_c_tenant *t)
+{
+	(void)t;
+	c->stats.plan_changes++;
+}
+
+static void finish_part(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (t->change->open < t->n_layers)
+		layers_open(c, t, t->n_layers);
+	finish(c, t);
+}
+
+static void finish_first(struct mm_core *c, struct mm_c_tenant *t)
+{
+	t->model = MM_MODEL_READY;
+	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
+}
+
+static void note_broken(struct mm_core *c, struct mm_c_tenant *t)
+{
+	(void)c;
+	t->change->broken = true;
+}
+
+static void kick_unmapped(struct mm_core *c, struct mm_c_tenant *t)
+{
+	mm_c_kick(c, t, "could not map its plan");
+}
+
+static void kick_unserved(struct mm_core *c, struct mm_c_tenant *t)
+{
+	mm_c_kick(c, t, "xfer could not serve its plan");
+}
+
+static void kick_and_abort(struct mm_core *c, struct mm_c_tenant *t)
+{
+	mm_c_emit(c, MM_ACT_ABORT, t);
+	kick_unserved(c, t);
+}
+
+static void change_end(struct mm_core *c, struct mm_c_tenant *t)
+{
+	preload_drop(c, t);
+	t->change->state = MM_CHANGE_NONE;
+	t->change->broken = false;
+	t->change->told_epoch = 0;
+	t->change->mapped = t->change->open = 0;
+	memset(t->change->home, 0, sizeof(t->change->home));
+}
+
+/* ---- the machine ---- */
+
+static void (*const effects[])(struct mm_core *c, struct mm_c_tenant *t) = {
+	[MM_CHANGE_DO_PREPARE] = prepare,
+	[MM_CHANGE_DO_REFUSE] = load_refuse,
+	[MM_CHANGE_DO_GIVE_UP] = preload_give_up,
+	[MM_CHANGE_DO_SWITCH_FULL] = switch_full,
+	[MM_CHANGE_DO_SWITCH_PART] = switch_part,
+	[MM_CHANGE_DO_RESUME] = resume,
+	[MM_CHANGE_DO_OPEN] = mapped_open,
+	[MM_CHANGE_DO_RETURN] = left_drop,
+	[MM_CHANGE_DO_FINISH] = finish,
+	[MM_CHANGE_DO_FINISH_PART] = finish_part,
+	[MM_CHANGE_DO_FINISH_FIRST] = finish_first,
+	[MM_CHANGE_DO_NOTE_BROKEN] = note_broken,
+	[MM_CHANGE_DO_KICK_UNMAPPED] = kick_unmapped,
+	[MM_CHANGE_DO_KICK_UNSERVED] = kick_unserved,
+	[MM_CHANGE_DO_KICK_AND_ABORT] = kick_and_abort,
+	[MM_CHANGE_DO_END] = change_end,
+};
+static_assert(MM_ARRAY_SIZE(effects) == MM_CHANGE_EFFECTS, "each effect is performed");
+
+static uint32_t change_facts(const struct mm_core *c, const struct mm_c_tenant *t)
+{
+	uint32_t f = 0;
+
+	f |= t->model != MM_MODEL_READY ? MM_CHANGE_FIRST : 0;
+	f |= t->change->pre.n > t->change->pre.done ? MM_CHANGE_COPIES : 0;
+	if (t->features & MM_FEAT_PARTIAL && !c->opts.full_drain && !t->change->broken)
+		f |= MM_CHANGE_IN_PART;
+	f |= t->plan.m ? MM_CHANGE_CYCLES : 0;
+	f |= t->change->next_set.m ? MM_CHANGE_WILL_CYCLE : 0;
+	f |= t->kicked ? MM_CHANGE_KICKED : 0;
+	return f;
+}
+
+int mm_c_change_event(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event event)
+{
+	const struct mm_change_row *row =
+		mm_change_row(t->change->state, event, change_facts(c, t));
+
+	mm_assert(row || mm_change_is_tenants(event));
+	if (!row)
+		return MM_E_PROTOCOL;
+	if (row->next != MM_CHANGE_STATES)
+		t->change->state = row->next;
+	if (row->effect != MM_CHANGE_DO_NOTHING)
+		effects[row->effect](c, t);
+	return 0;
+}
+
+void mm_c_change_cancel(struct mm_core *c, struct mm_c_tenant *t)
+{
+	mm_c_change_event(c, t, MM_CHANGE_END);
+}
+
+bool mm_c_change_in_window(const struct mm_c_tenant *t)
+{
+	return t->change->state == MM_CHANGE_PART_WINDOW || t->change->state == MM_CHANGE_PART_DONE;
+}
+
+/* ---- xfer ---- */
+
+/* A plan is served from its SWITCH, or the REPLAN to it, until the next QUIESCE. */
+enum mm_xop mm_c_change_control(const struct mm_c_tenant *t)
+{
+	bool told = t->change->told_epoch == t->plan.epoch;
+
+	if (t->kicked)
+		return MM_XOP_NOP;
+	switch (t->change->state) {
+	case MM_CHANGE_FULL_QUIESCE:
+	case MM_CHANGE_PART_QUIESCE:
+		return MM_XOP_QUIESCE;
+	case MM_CHANGE_PART_REPLAN:
+		return told ? MM_XOP_NOP : MM_XOP_REPLAN;
+	case MM_CHANGE_STEADY:
+	case MM_CHANGE_PRELOAD:
+	case MM_CHANGE_PREPARED:
+	case MM_CHANGE_FULL_SWITCHED:
+	case MM_CHANGE_FULL_DONE:
+	case MM_CHANGE_PART_RESUME:
+	case MM_CHANGE_PART_WINDOW:
+	case MM_CHANGE_PART_DONE:
+		return t->plan.m && !told ? MM_XOP_ACTIVATE : MM_XOP_NOP;
+	case MM_CHANGE_NONE:
+	case MM_CHANGE_LOAD:
+	case MM_CHANGE_FULL_SWITCH:
+	case MM_CHANGE_PART_SWITCH:
+	case MM_CHANGE_STATES:
+		break;
+	}
+	return MM_XOP_NOP;
+}
+
+/*
+ * A QUIESCE is done whatever it came to: an xfer that does not know the tenant, or died of the job,
+ * touches nothing of it.
+ */
+void mm_c_change_control_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *job,
+			      int result)
+{
+	enum mm_change_event event = MM_CHANGE_QUIESCED;
+
+	t->change->told_epoch = job->opcode == MM_XOP_QUIESCE ? 0 : job->epoch;
+	if (job->opcode == MM_XOP_ACTIVATE)
+		event = result ? MM_CHANGE_ACTIVATE_FAILED : MM_CHANGE_ACTIVATED;
+	else if (job->opcode == MM_XOP_REPLAN)
+		event = result ? MM_CHANGE_REPLAN_FAILED : MM_CHANGE_REPLANNED;
+	mm_c_change_event(c, t, event);
+}
+
+void mm_c_change_xfer_up(struct mm_c_tenant *t)
+{
+	t->change->told_epoch = 0;
+}
+
+/* ---- requests ---- */
+
+/* The flag is a RESYNC that came with it: that of another thread may come late. */
+int mm_c_change_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	if (msg->epoch <= t->plan.epoch)
+		return 0; /* crossed with the end of that change */
+	if (t->change->state != MM_CHANGE_PREPARED || msg->epoch != t->plan.epoch + 1 ||
+	    msg->arg[0] & ~MM_PARKED_BROKEN)
+		return MM_E_PROTOCOL;
+	if (msg->arg[0] & MM_PARKED_BROKEN)
+		mm_c_change_event(c, t, MM_CHANGE_RESYNC);
+	return mm_c_change_event(c, t, MM_CHANGE_PARKED);
+}
+
+int mm_c_change_mapped(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	int r;
+
+	if (msg->epoch != t->plan.epoch || msg->arg[0] > t->n_layers)
+		return MM_E_PROTOCOL;
+	r = mm_c_change_event(c, t, MM_CHANGE_MAPPED);
+	if (r || msg->arg[0] < t->change->mapped)
+		return MM_E_PROTOCOL;
+	t->change->mapped = (uint32_t)msg->arg[0];
+	return 0;
+}
+
+int mm_c_change_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	if (msg->epoch < t->plan.epoch)
+		return 0;
+	if (msg->epoch != t->plan.epoch)
+		return MM_E_PROTOCOL;
+	return mm_c_change_event(c, t, msg->result ? MM_CHANGE_COMMIT_FAILED : MM_CHANGE_COMMITTED);
+}
+
+/*
+ * A step of an older plan than the one in force ended before that one's PARKED, which said that it broke off:
+ * the change was in full. 0: it is not said which plan the step was of.
+ */
+int mm_c_change_resync(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+{
+	if (msg->epoch > t->plan.epoch)
+		return MM_E_PROTOCOL;
+	if (msg->epoch && msg->epoch < t->plan.epoch)
+		return 0;
+	return mm_c_change_event(c, t, MM_CHANGE_RESYNC);
+}
+
+/* ---- settling ---- */
+
+static bool preload_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event *ret_event)
+{
+	copies_issue(c, t);
+	if (t->change->pre.error && !t->copies) {
+		*ret_event = MM_CHANGE_COPY_FAILED;
+		return true;
+	}
+	if (t->change->pre.done < t->change->pre.n || t->change->pre.error || !mm_c_burst(c))
+		return false;
+	*ret_event = MM_CHANGE_COPIED;
+	return true;
+}
+
+/* The null change: whatever else is wished, this plan's gates in order first. */
+static void gates_mend(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (!t->change->broken || !mm_c_change_may(c, t) || !mm_c_burst(c))
+		return;
+	t->change->next_set = t->change->set;
+	change_start(c, t, t->plan.alpha);
+}
+
+/* Has something become possible that nobody reports? */
+static bool change_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event *ret_event)
+{
+	*ret_event = MM_CHANGE_ROOM;
+	switch (t->change->state) {
+	case MM_CHANGE_LOAD:
+	case MM_CHANGE_PRELOAD:
+		return preload_due(c, t, ret_event);
+	case MM_CHANGE_FULL_SWITCH:
+	case MM_CHANGE_FULL_DONE:
+	case MM_CHANGE_PART_RESUME:
+	case MM_CHANGE_PART_DONE:
+		return mm_c_burst(c);
+	case MM_CHANGE_PART_SWITCH:
+		/* The region must not be pulled from under an ACTIVATE. */
+		return mm_c_burst(c) && !t->ctl;
+	case MM_CHANGE_PART_WINDOW:
+		return t->change->mapped > t->change->open && mm_c_burst(c);
+	case MM_CHANGE_NONE:
+	case MM_CHANGE_STEADY:
+	case MM_CHANGE_PREPARED:
+	case MM_CHANGE_FULL_QUIESCE:
+	case MM_CHANGE_FULL_SWITCHED:
+	case MM_CHANGE_PART_REPLAN:
+	case MM_CHANGE_PART_QUIESCE:
+	case MM_CHANGE_STATES:
+		break;
+	}
+	return false;
+}
+
+void mm_c_change(struct mm_core *c, struct mm_c_tenant *t)
+{
+	enum mm_change_event event;
+
+	while (!t->kicked && change_due(c, t, &event))
+		mm_c_change_event(c, t, event);
+	if (!t->kicked && t->change->state == MM_CHANGE_STEADY)
+		gates_mend(c, t);
+}

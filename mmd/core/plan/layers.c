@@ -1,0 +1,583 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/core/plan/layers.h"
+
+#include <unistd.h>
+
+#include "libclient/base/base.h"
+
+#define KEEP_FACTOR \
+	4 /* a layer of the set in force weighs so much more in a search near the best */
+#define NEAR_PART    64 /* of a step: slack that is given up for layers that stay where they are */
+#define SWEEPS       8
+#define ANYWHERE_MAX 96 /* layers, up to which one may be exchanged for any other */
+#define CHAIN_WORK \
+	(UINT64_C(1) << 18) /* layers looked at, after which a search takes what it has */
+#define IMPROVE_WORK (UINT64_C(1) << 19)
+#define KEY_WORK     64 /* of one key, besides its layers */
+#define PLAY_STEPS   4  /* until steps repeat, and to average over */
+#define WINDOW_STEPS 3  /* the last two of them count */
+
+/* ---- what a set costs ---- */
+
+void mm_layers_sum(struct mm_layers *layers)
+{
+	layers->begin_ns[0] = 0;
+	for (uint32_t i = 0; i < layers->n; i++)
+		layers->begin_ns[i + 1] = layers->begin_ns[i] + layers->c_ns[i];
+}
+
+uint64_t mm_layers_compute_ns(const struct mm_layers *layers)
+{
+	return layers->begin_ns[layers->n];
+}
+
+static uint64_t slots_pages(const struct mm_layers *layers, const struct mm_plan_set *set)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t s = 0; s < set->beta; s++)
+		sum += mm_plan_slot_pages(set, s, layers->pages);
+	return sum;
+}
+
+uint64_t mm_layers_away(const struct mm_layers *layers, const struct mm_plan_set *set)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < set->m; i++)
+		sum += layers->pages[set->layer[i]];
+	return sum - slots_pages(layers, set);
+}
+
+/* Computation from the end of the i-th layer of the set to the beginning of the next one. */
+static uint64_t between_ns(const struct mm_layers *layers, const struct mm_plan_set *set,
+			   uint32_t i)
+{
+	uint64_t end = layers->begin_ns[set->layer[i] + 1];
+
+	if (i + 1 < set->m)
+		return layers->begin_ns[set->layer[i + 1]] - end;
+	return mm_layers_compute_ns(layers) - end + layers->begin_ns[set->layer[0]];
+}
+
+static uint64_t one_slot_step(const struct mm_layers *layers, const struct mm_plan_set *set)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < set->m; i++) {
+		uint32_t next = set->layer[i + 1 < set->m ? i + 1 : 0];
+		uint64_t between = between_ns(layers, set, i);
+
+		sum += layers->c_ns[set->layer[i]] + MM_MAX(between, layers->t_ns[next]);
+	}
+	return sum;
+}
+
+struct played {
+	uint64_t now, link_free, slot_free[2];
+};
+
+/* Transfers follow each other on the link, each as soon as its slot is free. */
+static void play_step(const struct mm_layers *layers, const struct mm_plan_set *set,
+		      struct played *p)
+{
+	for (uint32_t i = 0, end = 0; i < set->m; i++) {
+		uint32_t slot = mm_plan_slot(set, i), l = set->layer[i];
+
+		p->now += layers->begin_ns[l] - layers->begin_ns[end];
+		p->link_free = MM_MAX(p->link_free, p->slot_free[slot]) + layers->t_ns[l];
+		p->now = MM_MAX(p->now, p->link_free) + layers->c_ns[l];
+		p->slot_free[slot] = p->now;
+		end = l + 1;
+	}
+	p->now += layers->begin_ns[layers->n] - layers->begin_ns[set->layer[set->m - 1] + 1];
+}
+
+uint64_t mm_layers_step_ns(const struct mm_layers *layers, const struct mm_plan_set *set)
+{
+	struct played p = { 0 };
+	uint64_t begun;
+
+	if (!set->m)
+		return mm_layers_compute_ns(layers);
+	if (set->beta == 1)
+		return one_slot_step(layers, set);
+	for (uint32_t i = 0; i < PLAY_STEPS; i++)
+		play_step(layers, set, &p);
+	begun = p.now;
+	for (uint32_t i = 0; i < PLAY_STEPS; i++)
+		play_step(layers, set, &p);
+	return (p.now - begun + PLAY_STEPS - 1) / PLAY_STEPS;
+}
+
+/*
+ * Two slots: the transfers from the i-th to the j-th of a window have the time from the end of the layer
+ * that was in the i-th one's slot to the beginning of the j-th layer.
+ */
+static int64_t two_slot_slack(const struct mm_layers *layers, const struct mm_plan_set *set)
+{
+	int64_t sent = 0, earliest = INT64_MIN, least = INT64_MAX, freed[2] = { 0 };
+
+	for (uint32_t step = 0; step < WINDOW_STEPS; step++) {
+		int64_t begun = (int64_t)(step * mm_layers_compute_ns(layers));
+
+		for (uint32_t i = 0; i < set->m; i++) {
+			uint32_t slot = mm_plan_slot(set, i), l = set->layer[i];
+
+			if (step)
+				earliest = MM_MAX(earliest, freed[slot] - sent);
+			sent += (int64_t)layers->t_ns[l];
+			if (step)
+				least = MM_MIN(least, begun + (int64_t)layers->begin_ns[l] - sent -
+							      earliest);
+			freed[slot] = begun + (int64_t)layers->begin_ns[l + 1];
+		}
+	}
+	return least;
+}
+
+int64_t mm_layers_slack_ns(const struct mm_layers *layers, const struct mm_plan_set *set)
+{
+	int64_t least = INT64_MAX;
+
+	if (set->m && set->beta == 2)
+		return two_slot_slack(layers, set);
+	for (uint32_t i = 0; i < set->m; i++) {
+		uint32_t next = set->layer[i + 1 < set->m ? i + 1 : 0];
+
+		least = MM_MIN(least,
+			       (int64_t)between_ns(layers, set, i) - (int64_t)layers->t_ns[next]);
+	}
+	return least;
+}
+
+/* ---- a chain around the circle ---- */
+
+struct search {
+	const struct mm_layers *layers;
+	uint32_t n, beta;
+	bool apart; /* a transfer begins when the layer before it is done, else when that one begins */
+	uint64_t away;
+	uint64_t *work; /* left: layers are a tenant's claims, and must not keep the core busy */
+	bool may[MM_LAYERS_MAX + 1], must[MM_LAYERS_MAX + 1], current[MM_LAYERS_MAX + 1];
+	uint32_t first_must;                  /* n: none */
+	int64_t begin[2 * MM_LAYERS_MAX + 3]; /* of each layer of two steps, and the end */
+	uint32_t largest;                     /* no layer of the chain has more pages */
+	uint32_t keep;                        /* factor of the current set's layers */
+	int32_t reach[MM_LAYERS_MAX +
+		      1]; /* the last layer that may come before it; < 0: of the step before */
+	int64_t most[MM_LAYERS_MAX +
+		     1]; /* pages of a chain that ends at one of the layers up to here */
+	int64_t value[MM_LAYERS_MAX + 1]; /* of a chain that ends here; < 0: none does */
+	uint16_t last[MM_LAYERS_MAX + 1]; /* the layer that most[] is of */
+	uint16_t before[MM_LAYERS_MAX + 1];
+};
+
+static void spend(const struct search *s, uint64_t work)
+{
+	*s->work -= MM_MIN(*s->work, work);
+}
+
+/* From when on a transfer that follows the one of @layer may take the link, in the chain's view. */
+static int64_t open_from(const struct search *s, uint32_t at)
+{
+	return s->begin[s->apart ? at + 1 : at];
+}
+
+/* The last layer that leaves @slack to the transfer of @l, which is in the second of two steps. */
+static int32_t reach_of(const struct search *s, uint32_t l, int64_t slack)
+{
+	int64_t until = s->begin[s->n + l] - (int64_t)s->layers->t_ns[l] - slack;
+	uint32_t low = 0, high = s->n + l; /* how many of those before it are early enough */
+
+	while (low < high) {
+		uint32_t mid = low + (high - low + 1) / 2;
+
+		if (open_from(s, mid - 1) <= until)
+			low = mid;
+		else
+			high = mid - 1;
+	}
+	return (int32_t)low - 1 - (int32_t)s->n;
+}
+
+static bool allowed(const struct search *s, uint32_t l)
+{
+	return s->may[l] && s->layers->pages[l] <= s->largest;
+}
+
+static int64_t weight(const struct search *s, uint32_t l)
+{
+	return (int64_t)s->layers->pages[l] * (s->current[l] ? s->keep : 1);
+}
+
+/* The chains that begin at @first, as far as @l; those that leave out @last_must are none. */
+static void chains_extend(struct search *s, uint32_t l, uint32_t first, uint32_t last_must)
+{
+	int32_t from = MM_MIN(s->reach[l], (int32_t)l - 1);
+	bool start = l == first;
+
+	s->value[l] = -1;
+	if (start) {
+		s->value[l] = weight(s, l);
+	} else if (allowed(s, l) && from >= (int32_t)last_must && s->most[from] >= 0) {
+		s->value[l] = s->most[from] + weight(s, l);
+		s->before[l] = s->last[from];
+	}
+	if (start || s->must[l] || s->value[l] > s->most[l - 1]) {
+		s->most[l] = s->value[l];
+		s->last[l] = (uint16_t)l;
+	} else {
+		s->most[l] = s->most[l - 1];
+		s->last[l] = s->last[l - 1];
+	}
+}
+
+/* The most that chains are worth whose first layer is @first; -1: there is none. */
+static int64_t chains_from(struct search *s, uint32_t first, uint32_t *ret_last)
+{
+	int32_t close = MM_MIN(s->reach[first] + (int32_t)s->n, (int32_t)s->n - 1);
+	uint32_t last_must = first; /* nobody is reached from before it */
+
+	if (close <= (int32_t)first)
+		return -1;
+	spend(s, s->n - first);
+	for (uint32_t l = first; l < s->n; l++) {
+		chains_extend(s, l, first, last_must);
+		if (s->must[l])
+			last_must = l;
+	}
+	if (close < (int32_t)last_must)
+		return -1;
+	*ret_last = s->last[close];
+	return s->most[close];
+}
+
+static uint64_t chain_take(const struct search *s, uint32_t first, uint32_t last,
+			   struct mm_plan_set *ret_set)
+{
+	uint64_t pages = s->layers->pages[first];
+	uint32_t m = 1;
+
+	for (uint32_t l = last; l != first; l = s->before[l]) {
+		pages += s->layers->pages[l];
+		m++;
+	}
+	ret_set->m = m;
+	ret_set->beta = s->beta;
+	ret_set->turn = 0;
+	for (uint32_t l = last; l != first; l = s->before[l])
+		ret_set->layer[--m] = (uint16_t)l;
+	ret_set->layer[0] = (uint16_t)first;
+	return pages;
+}
+
+/*
+ * A set whose transfers all have @slack and that frees enough, slots of s->largest pages assumed; where some
+ * layers are to be kept, the one that keeps most of them.
+ */
+static bool chain(struct search *s, int64_t slack, struct mm_plan_set *ret_set)
+{
+	uint64_t need = s->away + (uint64_t)s->beta * s->largest;
+	uint32_t end = MM_MIN(s->first_must, s->n - 1);
+	struct mm_plan_set set;
+	int64_t best = -1;
+
+	for (uint32_t l = 0; l < s->n; l++)
+		s->reach[l] = reach_of(s, l, slack);
+	for (uint32_t first = 0; first <= end; first++) {
+		uint32_t last = first;
+		int64_t worth = allowed(s, first) ? chains_from(s, first, &last) : -1;
+
+		if (worth <= best || (s->keep == 1 && worth < (int64_t)need) ||
+		    chain_take(s, first, last, &set) < need)
+			continue;
+		*ret_set = set;
+		best = worth;
+		if (s->keep == 1)
+			break;
+	}
+	return best >= 0;
+}
+
+/* The largest slack from @least on with which there is a chain; false: there is none. */
+static bool chain_best(struct search *s, int64_t least, int64_t *ret_slack,
+		       struct mm_plan_set *ret_set)
+{
+	int64_t step = s->begin[s->n], low = least, high = step + 1;
+	int64_t unit = MM_MAX(step / MM_SLACK_STEPS, 1);
+
+	if (!chain(s, least, ret_set))
+		return false;
+	while (high - low > unit && *s->work) {
+		int64_t mid = low + (high - low) / 2;
+
+		if (chain(s, mid, ret_set))
+			low = mid;
+		else
+			high = mid;
+	}
+	*ret_slack = low;
+	return true;
+}
+
+/* Of the layers that may be in, the most pages below @limit; 0: a layer that must be in has more. */
+static uint32_t next_largest(const struct search *s, uint32_t limit)
+{
+	uint32_t most = 0;
+
+	for (uint32_t l = 0; l < s->n; l++) {
+		if (s->must[l] && s->layers->pages[l] >= limit)
+			return 0;
+		if (s->may[l] && s->layers->pages[l] < limit)
+			most = MM_MAX(most, s->layers->pages[l]);
+	}
+	return most;
+}
+
+/* The largest layers may be too large: a slot for one costs what it saves. */
+static bool best_of_sizes(struct search *s, int64_t *ret_slack, struct mm_plan_set *ret_set)
+{
+	int64_t unit = MM_MAX(s->begin[s->n] / MM_SLACK_STEPS, 1), least = 0;
+	uint32_t best = 0;
+
+	for (uint32_t l = 0; l < s->n; l++)
+		least = MM_MIN(least, -(int64_t)s->layers->t_ns[l]);
+	for (s->largest = next_largest(s, UINT32_MAX); s->largest && *s->work;
+	     s->largest = next_largest(s, s->largest)) {
+		if (chain_best(s, best ? *ret_slack + unit : least, ret_slack, ret_set))
+			best = s->largest;
+	}
+	s->largest = best;
+	return best != 0;
+}
+
+/* Near the best, the one that leaves most layers where they are. */
+static void keep_most(struct search *s, int64_t slack, const struct mm_plan_set *current,
+		      struct mm_plan_set *set)
+{
+	int64_t near = slack - s->begin[s->n] / NEAR_PART;
+	struct mm_plan_set other;
+
+	if (slack >= 0)
+		near = MM_MAX(near, 0);
+	s->keep = KEEP_FACTOR;
+	if (chain(s, near, &other) && mm_plan_pages_only_in(current, &other, s->layers->pages) <
+					      mm_plan_pages_only_in(current, set, s->layers->pages))
+		*set = other;
+}
+
+/* ---- layer by layer ---- */
+
+struct key {
+	uint64_t step_ns;
+	int64_t slack_ns;
+};
+
+static struct key key_of(const struct search *s, const struct mm_plan_set *set)
+{
+	int64_t slack = mm_layers_slack_ns(s->layers, set);
+
+	spend(s, KEY_WORK + (uint64_t)set->m * (s->beta == 2 ? WINDOW_STEPS + 2 * PLAY_STEPS : 2));
+	return (struct key){ slack < 0 ? mm_layers_step_ns(s->layers, set)
+				       : mm_layers_compute_ns(s->layers),
+			     slack };
+}
+
+static bool better(struct key a, struct key b)
+{
+	return a.step_ns != b.step_ns ? a.step_ns < b.step_ns : a.slack_ns > b.slack_ns;
+}
+
+static bool has(const struct mm_plan_set *set, uint32_t l)
+{
+	for (uint32_t i = 0; i < set->m; i++)
+		if (set->layer[i] == l)
+			return true;
+	return false;
+}
+
+static void without(const struct mm_plan_set *set, uint32_t i, struct mm_plan_set *ret_set)
+{
+	*ret_set = *set;
+	ret_set->m--;
+	for (; i < ret_set->m; i++)
+		ret_set->layer[i] = ret_set->layer[i + 1];
+}
+
+static void with(const struct mm_plan_set *set, uint32_t l, struct mm_plan_set *ret_set)
+{
+	uint32_t i = set->m;
+
+	*ret_set = *set;
+	for (ret_set->m++; i && set->layer[i - 1] > l; i--)
+		ret_set->layer[i] = set->layer[i - 1];
+	ret_set->layer[i] = (uint16_t)l;
+}
+
+/* What need not go stays, the largest first, and rather what has not gone yet. */
+static bool drop_one(const struct search *s, struct mm_plan_set *set)
+{
+	struct key now = key_of(s, set);
+	struct mm_plan_set less, best;
+	uint64_t most = 0;
+
+	if (set->m <= 2 * s->beta)
+		return false;
+	for (uint32_t i = 0; i < set->m; i++) {
+		uint32_t l = set->layer[i];
+		uint64_t gain = (uint64_t)s->layers->pages[l] * (s->current[l] ? 1 : KEEP_FACTOR);
+
+		if (s->must[l] || gain <= most)
+			continue;
+		without(set, i, &less);
+		if (mm_layers_away(s->layers, &less) < s->away || better(now, key_of(s, &less)))
+			continue;
+		best = less;
+		most = gain;
+	}
+	if (most)
+		*set = best;
+	return most != 0;
+}
+
+static bool add_one(const struct search *s, struct mm_plan_set *set)
+{
+	struct key most = { UINT64_MAX, INT64_MIN };
+	struct mm_plan_set more, best;
+
+	for (uint32_t l = 0; l < s->n; l++) {
+		if (!s->may[l] || has(set, l))
+			continue;
+		with(set, l, &more);
+		if (better(key_of(s, &more), most)) {
+			most = key_of(s, &more);
+			best = more;
+		}
+	}
+	if (most.step_ns != UINT64_MAX)
+		*set = best;
+	return most.step_ns != UINT64_MAX;
+}
+
+/* Another one instead of the i-th layer, if that is better. */
+static bool move_one(const struct search *s, struct mm_plan_set *set, uint32_t i, struct key *key)
+{
+	uint32_t begin = 0, end = s->n, l;
+	struct mm_plan_set rest, other, best;
+	bool moved = false;
+
+	if (s->must[set->layer[i]])
+		return false;
+	if (s->n > ANYWHERE_MAX) {
+		begin = i ? set->layer[i - 1] + 1U : 0;
+		end = i + 1 < set->m ? set->layer[i + 1] : s->n;
+	}
+	without(set, i, &rest);
+	for (l = begin; l < end; l++) {
+		struct key k;
+
+		if (!s->may[l] || has(set, l))
+			continue;
+		with(&rest, l, &other);
+		if (mm_layers_away(s->layers, &other) < s->away)
+			continue;
+		k = key_of(s, &other);
+		if (!better(k, *key))
+			continue;
+		best = other;
+		*key = k;
+		moved = true;
+	}
+	if (moved)
+		*set = best;
+	return moved;
+}
+
+static void improve(const struct search *s, struct mm_plan_set *set)
+{
+	struct key key = key_of(s, set);
+	bool moved = true;
+
+	for (uint32_t sweep = 0; moved && sweep < SWEEPS; sweep++) {
+		moved = false;
+		for (uint32_t i = 0; i < set->m && *s->work; i++)
+			moved |= move_one(s, set, i, &key);
+	}
+}
+
+/* ---- all together ---- */
+
+static void search_init(struct search *s, const struct mm_layers *layers, uint64_t away,
+			uint32_t beta, const struct mm_plan_set *current, enum mm_layers_how how)
+{
+	*s = (struct search){
+		.layers = layers, .n = layers->n, .beta = beta, .away = away, .keep = 1
+	};
+	s->first_must = how == MM_LAYERS_GROW ? current->layer[0] : s->n;
+	for (uint32_t i = 0; i < current->m; i++)
+		s->current[current->layer[i]] = true;
+	for (uint32_t l = 0; l < s->n; l++) {
+		s->may[l] = how != MM_LAYERS_SHRINK || s->current[l];
+		s->must[l] = how == MM_LAYERS_GROW && s->current[l];
+	}
+	for (uint32_t i = 0; i < 2 * s->n; i++)
+		s->begin[i + 1] = s->begin[i] + (int64_t)layers->c_ns[i % s->n];
+}
+
+/* Where slots of different sizes leave no room for what a chain assumes. */
+static bool all_that_may(const struct search *s, struct mm_plan_set *ret_set)
+{
+	*ret_set = (struct mm_plan_set){ .beta = s->beta };
+	for (uint32_t l = 0; l < s->n; l++)
+		if (s->may[l])
+			ret_set->layer[ret_set->m++] = (uint16_t)l;
+	return ret_set->m >= 2 * s->beta && mm_layers_away(s->layers, ret_set) >= s->away;
+}
+
+/* One chain, and what can be made of it. */
+static bool attempt(struct search *s, const struct mm_plan_set *current, bool any,
+		    struct mm_plan_set *ret_set)
+{
+	int64_t slack = 0;
+
+	*s->work = CHAIN_WORK;
+	if (best_of_sizes(s, &slack, ret_set)) {
+		if (any && current->m)
+			keep_most(s, slack, current, ret_set);
+	} else if (!all_that_may(s, ret_set)) {
+		return false;
+	}
+	s->keep = 1;
+	*s->work = IMPROVE_WORK;
+	while (ret_set->m < 2 * s->beta)
+		if (!add_one(s, ret_set))
+			return false;
+	while (*s->work && drop_one(s, ret_set))
+		;
+	if (s->beta == 2 || slack < 0)
+		improve(s, ret_set);
+	return true;
+}
+
+bool mm_layers_choose(const struct mm_layers *layers, uint64_t away_pages, uint32_t beta,
+		      const struct mm_plan_set *current, enum mm_layers_how how,
+		      struct mm_plan_set *ret_set)
+{
+	struct mm_plan_set set;
+	uint64_t work = 0;
+	struct search s;
+
+	search_init(&s, layers, away_pages, beta, current, how);
+	s.work = &work;
+	s.apart = true;
+	if (!attempt(&s, current, how == MM_LAYERS_ANY, ret_set))
+		return false;
+	if (beta == 1)
+		return true;
+	s.apart = false;
+	if (attempt(&s, current, how == MM_LAYERS_ANY, &set) &&
+	    better(key_of(&s, &set), key_of(&s, ret_set)))
+		*ret_set = set;
+	return true;
+}

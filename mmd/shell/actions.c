@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "libclient/protocol/xplan.h"
+#include "mmd/shell/shell.h"
+
+static void outboxed(struct mm_session *s, int r)
+{
+	if (r < 0)
+		mm_session_end(s, "it takes too little of what is sent to it");
+}
+
+static void gate_write(struct mm_session *s, const struct mm_action *a)
+{
+	struct mm_gate_region *gates = s->gate_region.base;
+
+	mm_assert(a->entry < MM_LAYERS_MAX);
+	__atomic_store_n(&gates->gate[a->entry].word, a->word, __ATOMIC_SEQ_CST);
+}
+
+/* Only the high half is ours while xfer or the tenant may write the low one. */
+static void gates_abort(struct mm_session *s)
+{
+	struct mm_gate_region *gates = s->gate_region.base;
+
+	for (size_t i = 0; i < MM_LAYERS_MAX; i++)
+		__atomic_or_fetch(&gates->gate[i].high, (uint32_t)(MM_GATE_ABORT >> 32),
+				  __ATOMIC_SEQ_CST);
+}
+
+static void plan_slot_write(const struct mm_session *s, uint32_t index,
+			    const struct mm_core_slot *from)
+{
+	struct mm_xplan_region *plan = s->plan_region.base;
+	struct mm_xplan_slot *slot = &plan->slot[index];
+
+	mm_assert(from->n_pages <= MM_SLOT_PAGES_MAX && from->n_layers <= MM_LAYERS_MAX);
+	slot->n_layers = from->n_layers;
+	slot->n_pages = from->n_pages;
+	for (uint32_t i = 0; i < from->n_pages; i++)
+		slot->page[i] = mm_core_slot_page(s->pool->core, s->tenant, index, i);
+	memcpy(slot->layer, from->layer, from->n_layers * sizeof(slot->layer[0]));
+	slot->in_place = from->in_place;
+}
+
+/* xfer is quiescent on the tenant: nobody else writes the cursors. */
+static void cursors_write(const struct mm_session *s, const struct mm_core_plan *from)
+{
+	struct mm_xcursor_region *cursors = s->cursor_region.base;
+
+	for (uint32_t i = 0; i < from->beta; i++)
+		cursors->slot[i] = (struct mm_xcursor){
+			.epoch = from->epoch,
+			.state = from->slot[i].in_place ? MM_CUR_HELD : MM_CUR_COPYING,
+		};
+}
+
+/* xfer reads the region only on an ACTIVATE or REPLAN, and none is on its way. */
+static void plan_write(struct mm_session *s, bool served)
+{
+	const struct mm_core_plan *from = mm_core_plan(s->pool->core, s->tenant);
+	struct mm_xplan_region *plan = s->plan_region.base;
+
+	mm_assert(from && s->store && from->beta <= MM_SLOTS_MAX);
+	plan->epoch = from->epoch;
+	plan->store_id = s->store->id;
+	plan->n_layers = s->store->n_groups - 1;
+	plan->n_slots = from->m ? from->beta : 0;
+	for (uint32_t i = 0; i < plan->n_layers; i++) {
+		plan->layer[i].store_offset = s->store->groups[i + 1].store_offset;
+		plan->layer[i].bytes = s->store->groups[i + 1].bytes;
+	}
+	for (uint32_t i = 0; i < plan->n_slots; i++)
+		plan_slot_write(s, i, &from->slot[i]);
+	static_assert(sizeof(plan->closed) == sizeof(from->closed), "a bit per layer");
+	memcpy(plan->closed, from->closed, sizeof(plan->closed));
+	if (!served)
+		cursors_write(s, from);
+}
+
+static void plan_open(struct mm_session *s, uint64_t epoch, uint32_t layers)
+{
+	struct mm_xplan_region *plan = s->plan_region.base;
+
+	__atomic_store_n(&plan->open, MM_XPLAN_OPEN(epoch, layers), __ATOMIC_RELEASE);
+}
+
+static void kill_process(struct mm_session *s, const char *reason)
+{
+	mm_log(MM_LOG_WARN, "tenant.killed", "tenant=%u name=%s pid=%d reason=\"%s\"", s->tenant,
+	       s->name, (int)s->pid, reason);
+	if (syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
+		mm_log(MM_LOG_ERROR, "tenant.kill_failed", "tenant=%u error=%d", s->tenant, errno);
+}
+
+/* What goes to the connection: meaningless once it is closed. */
+static void perform_connected(struct mm_session *s, const struct mm_action *a)
+{
+	uint32_t value = a->page == MM_NO_PAGE ? 0 : a->page + 1;
+
+	if (s->state != MM_SESSION_OPEN || s->ending)
+		return;
+	if (a->kind == MM_ACT_FDS) {
+		outboxed(s, mm_outbox_put_page(&s->outbox, a->page, a->msg.epoch));
+	} else if (a->kind == MM_ACT_MAP) {
+		mm_assert(a->entry < MM_MAP_ENTRIES);
+		outboxed(s, mm_outbox_put_map(&s->outbox, a->entry, value));
+	} else if (a->kind == MM_ACT_EVENT) {
+		mm_session_event(s, &a->msg);
+	} else if (a->kind == MM_ACT_KICK) {
+		mm_session_log(s, MM_LOG_WARN, "tenant.kicked", "tenant=%u name=%s reason=\"%s\"",
+			       s->tenant, s->name, a->reason);
+		mm_session_end(s, a->reason);
+	}
+}
+
+static void perform(struct mm_pool *pool, const struct mm_action *a)
+{
+	struct mm_session *s;
+
+	if (a->kind == MM_ACT_JOB) {
+		mm_worker_job(pool, &a->msg);
+		return;
+	}
+	s = mm_session_find(pool->shell, a->tenant);
+	if (!s)
+		return;
+	switch (a->kind) {
+	case MM_ACT_GATE:
+		gate_write(s, a);
+		break;
+	case MM_ACT_PLAN:
+		plan_write(s, a->entry != 0);
+		break;
+	case MM_ACT_OPEN:
+		plan_open(s, a->word, a->entry);
+		break;
+	case MM_ACT_ABORT:
+		gates_abort(s);
+		break;
+	case MM_ACT_KILL:
+		kill_process(s, a->reason);
+		break;
+	case MM_ACT_JUDGE:
+		s->judged = true;
+		s->busy |= s->state == MM_SESSION_OPEN; /* its answer may lie in the ring */
+		break;
+	case MM_ACT_ALARM:
+		mm_log(MM_LOG_ERROR, "tenant.overdue", "tenant=%u name=%s pid=%d reason=\"%s\"",
+		       s->tenant, s->name, (int)s->pid, a->reason);
+		break;
+	case MM_ACT_MODEL_DROP:
+		mm_store_leave(s);
+		break;
+	case MM_ACT_FORGET:
+		mm_session_forget(s);
+		break;
+	default:
+		perform_connected(s, a);
+	}
+}
+
+void mm_pool_settle(struct mm_pool *pool)
+{
+	struct mm_action action;
+
+	while (mm_core_next(pool->core, &action))
+		perform(pool, &action);
+}

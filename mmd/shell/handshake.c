@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/shell/handshake.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+#include "libclient/ipc/sock.h"
+#include "libclient/protocol/xplan.h"
+#include "libclient/protocol/check.h"
+#include "mmd/shell/shell.h"
+
+#ifndef SO_PEERPIDFD /* Linux 6.5; absent from Debian 12's headers */
+#define SO_PEERPIDFD 77
+#endif
+
+/*
+ * Before Linux 6.5 the pid may have been reused between connect and here; then a stranger would be
+ * waited for, and killed if it keeps pages. The window is the time from accept to this call.
+ */
+static int peer_pidfd(int fd, pid_t pid, int *ret_pidfd)
+{
+	int pidfd;
+	socklen_t len = sizeof(pidfd);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) < 0) {
+		if (errno != ENOPROTOOPT)
+			return -errno;
+		pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+		if (pidfd < 0)
+			return -errno;
+	}
+	*ret_pidfd = pidfd;
+	return 0;
+}
+
+int mm_handshake_peer(struct mm_session *s)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(s->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return -errno;
+	s->pid = cred.pid;
+	s->uid = cred.uid;
+	s->gid = cred.gid;
+	if (cred.pid == 0)
+		return -EPERM;
+	return peer_pidfd(s->fd, cred.pid, &s->pidfd);
+}
+
+/* Of the pool that it will live on; without one, what is the same for all of them. */
+static void welcome_fill(const struct mm_session *s, struct mm_welcome *w)
+{
+	const struct mm_device *any = &s->shell->pool[0].worker.device;
+
+	*w = (struct mm_welcome){
+		.magic = MM_ABI_MAGIC,
+		.abi_major = MM_ABI_MAJOR,
+		.abi_minor = MM_ABI_MINOR,
+		.n_devices = s->shell->n_pools,
+		.driver_kind = any->driver_kind,
+		.policy = (uint32_t)s->shell->config->policy,
+	};
+	if (!s->pool)
+		return;
+	w->page_bytes = s->pool->worker.device.page_bytes;
+	w->pool_pages = s->pool->worker.device.pages;
+	memcpy(w->device_uuid, s->pool->worker.device.uuid, sizeof(w->device_uuid));
+}
+
+static int refuse_at(enum mm_log_level level, struct mm_session *s, int result, const char *reason)
+{
+	struct mm_welcome w;
+
+	welcome_fill(s, &w);
+	w.result = result;
+	snprintf(w.reason, sizeof(w.reason), "%s", reason);
+	mm_session_log(s, level, "tenant.refused", "pid=%d uid=%u result=%d reason=\"%s\"",
+		       (int)s->pid, s->uid, result, reason);
+	mm_sock_send(s->fd, &w, sizeof(w), NULL, 0);
+	return result;
+}
+
+static int refuse(struct mm_session *s, int result, const char *reason)
+{
+	return refuse_at(MM_LOG_WARN, s, result, reason);
+}
+
+static int regions_create(struct mm_session *s)
+{
+	const struct {
+		struct mm_region *region;
+		size_t bytes;
+		enum mm_region_kind kind;
+		const char *name;
+	} wanted[] = {
+		{ &s->tenant_region, sizeof(struct mm_tenant_region), MM_REGION_SHARED,
+		  "mm-tenant" },
+		{ &s->mmd_region, sizeof(struct mm_mmd_region), MM_REGION_READONLY, "mm-mmd" },
+		{ &s->gate_region, sizeof(struct mm_gate_region), MM_REGION_SHARED, "mm-gate" },
+		{ &s->plan_region, sizeof(struct mm_xplan_region), MM_REGION_READONLY, "mm-plan" },
+		{ &s->cursor_region, sizeof(struct mm_xcursor_region), MM_REGION_SHARED,
+		  "mm-cursor" },
+	};
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(wanted); i++) {
+		int r = mm_region_create(wanted[i].bytes, wanted[i].kind, wanted[i].name,
+					 wanted[i].region);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static bool owns(const void *whose, uint32_t page)
+{
+	const struct mm_session *s = whose;
+	uint32_t owner;
+
+	mm_core_page(s->pool->core, page, &owner);
+	return owner == s->tenant;
+}
+
+static void rings_init(struct mm_session *s)
+{
+	struct mm_tenant_region *theirs = s->tenant_region.base;
+	struct mm_mmd_region *ours = s->mmd_region.base;
+
+	mm_ring_init(&s->requests, theirs->sq, MM_SQ_SLOTS, &ours->sq_head, &theirs->sq_tail);
+	mm_ring_init(&s->events, ours->cq, MM_CQ_SLOTS, &ours->cq_tail, &theirs->cq_head);
+	mm_outbox_init(&s->outbox, s->fd, &s->events, ours->map, s->pool->worker.page_fd,
+		       &s->shell->fd_budget);
+	s->outbox.owns = owns;
+	s->outbox.whose = s;
+}
+
+static int welcome_send(struct mm_session *s)
+{
+	int fds[] = { s->tenant_region.fd, s->mmd_region.fd, s->gate_region.fd };
+	struct mm_welcome w;
+	int r;
+
+	welcome_fill(s, &w);
+	w.tenant_id = s->tenant;
+	w.features = s->features;
+	r = mm_sock_send(s->fd, &w, sizeof(w), fds, MM_ARRAY_SIZE(fds));
+	/* Our mappings stay; these two fds would only count against our limit. */
+	mm_close_fd(&s->tenant_region.fd);
+	mm_close_fd(&s->mmd_region.fd);
+	return r;
+}
+
+static int join(struct mm_session *s, const struct mm_hello *hello)
+{
+	struct mm_core_join how = { .account = s->account,
+				    .features = hello->features & MM_FEAT_KNOWN };
+
+	if (mm_core_on_join(s->pool->core, mm_now_ns(), &how, &s->tenant) != 0)
+		return -EUSERS;
+	s->state = MM_SESSION_OPEN;
+	s->features = how.features;
+	memcpy(s->name, hello->name, sizeof(s->name));
+	s->idle_by_ns = mm_quota_is_ours(s) || !s->shell->config->idle_ms
+				? UINT64_MAX
+				: mm_now_ns() + s->shell->config->idle_ms * MM_NS_PER_MS;
+	mm_worker_tenant(s->pool, s->tenant);
+	mm_session_log(s, MM_LOG_INFO, "tenant.joined",
+		       "tenant=%u name=%s pid=%d uid=%u device=%" PRIu64, s->tenant, s->name,
+		       (int)s->pid, s->uid, s->pool->ordinal);
+	return 0;
+}
+
+static size_t uuid_text(char *text, size_t bytes, const uint8_t *uuid)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < 16 && at + 2 < bytes; i++)
+		at += (size_t)snprintf(text + at, bytes - at, "%02x", uuid[i]);
+	return at;
+}
+
+/* Who names none among several asks which driver to ask (libclient does): not worth a warning. */
+static int no_such_device(struct mm_session *s, const struct mm_hello *hello)
+{
+	static const uint8_t any[sizeof(hello->device_uuid)];
+	bool asks = memcmp(hello->device_uuid, any, sizeof(any)) == 0;
+	char reason[MM_REASON_BYTES];
+	size_t at;
+
+	if (asks) {
+		at = (size_t)snprintf(reason, sizeof(reason),
+				      "this mmd has %u devices, say which:", s->shell->n_pools);
+	} else {
+		at = (size_t)snprintf(reason, sizeof(reason), "device ");
+		at += uuid_text(reason + at, sizeof(reason) - at, hello->device_uuid);
+		at += (size_t)snprintf(reason + at, sizeof(reason) - at,
+				       " is not one that this mmd has:");
+	}
+	for (uint32_t i = 0; i < s->shell->n_pools && at + 1 < sizeof(reason); i++) {
+		reason[at++] = ' ';
+		at += uuid_text(reason + at, sizeof(reason) - at,
+				s->shell->pool[i].worker.device.uuid);
+	}
+	return refuse_at(asks ? MM_LOG_DEBUG : MM_LOG_WARN, s, -ENODEV, reason);
+}
+
+/* Return: 0; negative errno: it was refused. */
+static int account(struct mm_session *s)
+{
+	char reason[MM_REASON_BYTES];
+	const char *why;
+	int r = mm_quota_resolve(s, &why);
+
+	if (r < 0)
+		return refuse(s, r, why);
+	return mm_quota_connects(s, reason) ? 0 : refuse(s, -EDQUOT, reason);
+}
+
+static int welcome(struct mm_session *s, const struct mm_hello *hello)
+{
+	int r;
+
+	s->pool = mm_pool_by_uuid(s->shell, hello->device_uuid);
+	if (!s->pool)
+		return no_such_device(s, hello);
+	if (s->pool->down)
+		return refuse(s, -ENODEV,
+			      "the device is down: its xfer keeps failing; see mmd's log");
+	r = account(s);
+	if (r < 0)
+		return r;
+	r = regions_create(s);
+	if (r < 0)
+		return refuse(s, r, "mmd is out of memory or file descriptors; try again later");
+	rings_init(s);
+	r = join(s, hello);
+	if (r < 0)
+		return refuse(s, r,
+			      "as many tenants or accounts as this mmd can have are connected");
+	r = welcome_send(s);
+	mm_pool_settle(s->pool);
+	return r;
+}
+
+int mm_handshake(struct mm_session *s)
+{
+	unsigned char bytes[MM_HELLO_BYTES_MAX];
+	char reason[MM_REASON_BYTES];
+	struct mm_hello hello;
+	size_t len;
+	int r = mm_session_recv(s, bytes, sizeof(bytes), &len);
+
+	if (r == -EAGAIN)
+		return r;
+	if (r == -EPERM)
+		return refuse(s, r, "hello: it carries file descriptors, which mmd never takes");
+	if (r == -EMSGSIZE)
+		return refuse(s, -EPROTO, "hello: too long: not an mmd client");
+	if (r < 0)
+		return r;
+	if (s->pid == 0)
+		return refuse(s, -EPERM,
+			      "your process cannot be seen from mmd's pid namespace; run mmd in "
+			      "yours or above "
+			      "(containers: hostPID: true or --pid=host for mmd)");
+	r = mm_hello_check(bytes, len, &hello, reason);
+	if (r < 0)
+		return refuse(s, r, reason);
+	return welcome(s, &hello);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/shell/pool.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mmd/shell/shell.h"
+
+#define FDS_BESIDES_PAGES 1024 /* sessions, stores, loads, admin clients, one batch in flight */
+
+void mm_pool_init(struct mm_pool *pool, struct mm_shell *shell, uint32_t index)
+{
+	*pool = (struct mm_pool){
+		.shell = shell,
+		.index = index,
+		.ordinal = mm_config_at(&shell->config->device, index),
+	};
+	mm_worker_init(pool);
+}
+
+void mm_pool_done(struct mm_pool *pool)
+{
+	mm_worker_done(pool);
+	pool->core = mm_core_destroy(pool->core);
+}
+
+/* ---- the device ---- */
+
+static int fds_check(struct mm_pool *pool)
+{
+	struct mm_shell *shell = pool->shell;
+	uint64_t pages = pool->worker.device.pages;
+
+	for (uint32_t i = 0; i < shell->n_pools; i++) {
+		if (shell->pool[i].core)
+			pages += shell->pool[i].worker.device.pages;
+	}
+	if (pages + FDS_BESIDES_PAGES <= shell->fds_max)
+		return 0;
+	mm_shell_fail(shell,
+		      "a pool of %" PRIu64 " pages needs %" PRIu64
+		      " open files, the limit is %" PRIu64
+		      "; raise it (LimitNOFILE=, ulimit -Hn) or use a larger --page",
+		      pages, pages + FDS_BESIDES_PAGES, shell->fds_max);
+	return -EMFILE;
+}
+
+void mm_pool_tune(const struct mm_config *config, struct mm_core_opts *opts)
+{
+	char error[MM_TUNE_ERROR_BYTES];
+
+	opts->lend_max_permille = (uint32_t)config->lend_max_permille;
+	if (*config->controller)
+		mm_assert(mm_tune_parse(config->controller, opts, error) == 0);
+	mm_tune_defaults(opts);
+}
+
+int mm_pool_device(struct mm_pool *pool)
+{
+	const struct mm_config *c = pool->shell->config;
+	const struct mm_device *d = &pool->worker.device;
+	struct mm_core_opts opts = {
+		.pages = d->pages,
+		.page_bytes = d->page_bytes,
+		.policy = (enum mm_policy)c->policy,
+		.account_max_pages = c->account_max_bytes / d->page_bytes,
+		.swap_max_bytes = c->swap_max_bytes,
+		.swap_account_max_bytes = c->swap_account_max_bytes,
+		.on_timeout = (enum mm_on_timeout)c->on_timeout,
+		.turn_quantum_max_ns = c->turn_quantum_max_ms * MM_NS_PER_MS,
+		.turn_priority_max = (uint32_t)c->turn_priority_max,
+		.ask_ns = c->ask_ms * MM_NS_PER_MS,
+		.stop_ns = c->stop_ms * MM_NS_PER_MS,
+		.kill_max = (uint32_t)c->kill_max,
+		.kill_window_ns = c->kill_window_ms * MM_NS_PER_MS,
+		.slots = (uint32_t)c->slots,
+		.full_drain = c->full_drain != 0,
+		.tag = (uint8_t)pool->index,
+		.tenants_max = MM_TENANTS_MAX,
+	};
+	int r = fds_check(pool);
+
+	if (r < 0)
+		return r;
+	mm_pool_tune(c, &opts);
+	if (c->account_max_bytes && !opts.account_max_pages) {
+		mm_shell_fail(pool->shell, "--account-max: less than one page of %" PRIu64 " bytes",
+			      d->page_bytes);
+		return -EINVAL;
+	}
+	pool->worker.page_fd = malloc(d->pages * sizeof(int));
+	if (!pool->worker.page_fd)
+		return -ENOMEM;
+	memset(pool->worker.page_fd, 0xff, d->pages * sizeof(int));
+	r = mm_core_create(&opts, &pool->core);
+	if (r < 0)
+		mm_shell_fail(pool->shell, "cannot keep account of %u pages: %s", d->pages,
+			      strerror(-r));
+	return r < 0 ? r : mm_quota_setup(pool);
+}
+
+struct mm_pool *mm_pool_by_uuid(struct mm_shell *shell, const uint8_t *uuid)
+{
+	static const uint8_t any[sizeof(shell->pool[0].worker.device.uuid)];
+
+	if (memcmp(uuid, any, sizeof(any)) == 0)
+		return shell->n_pools == 1 ? &shell->pool[0] : NULL;
+	for (uint32_t i = 0; i < shell->n_pools; i++) {
+		if (memcmp(shell->pool[i].worker.device.uuid, uuid, sizeof(any)) == 0)
+			return &shell->pool[i];
+	}
+	return NULL;
+}
+
+/* It was made, and nobody can be given a page of it. */
+static void pool_fail_uncleared(struct mm_pool *pool)
+{
+	const struct mm_device *d = &pool->worker.device;
+	int error = pool->worker.scrub_error;
+
+	mm_shell_fail(pool->shell,
+		      "not one of the %u pages of %" PRIu64 " bytes of device %" PRIu64
+		      " (%s) can be cleared: %s; see the messages of its xfer above%s",
+		      d->pages, d->page_bytes, pool->ordinal, d->name,
+		      error ? strerror(-error) : "xfer died of it",
+		      error == -ENOMEM ? ", and limits such as ulimit -v" : "");
+}
+
+bool mm_pool_ready(struct mm_pool *pool)
+{
+	const struct mm_device *d = &pool->worker.device;
+	struct mm_core_stats stats;
+
+	if (pool->ready || !pool->core)
+		return pool->ready;
+	mm_core_stats(pool->core, &stats);
+	if (stats.pages[MM_PAGE_NONE] || stats.pages[MM_PAGE_DIRTY] ||
+	    stats.pages[MM_PAGE_SCRUBBING])
+		return false;
+	pool->quarantined = (uint32_t)stats.pages[MM_PAGE_QUARANTINE];
+	if (pool->quarantined == d->pages) {
+		pool_fail_uncleared(pool);
+		return false;
+	}
+	pool->ready = true;
+	mm_log(pool->quarantined ? MM_LOG_WARN : MM_LOG_INFO, "pool.ready",
+	       "device=%" PRIu64 " name=\"%s\" pages=%u page_bytes=%" PRIu64 " quarantined=%u",
+	       pool->ordinal, d->name, d->pages, d->page_bytes, pool->quarantined);
+	return true;
+}
+
+/* ---- life ---- */
+
+void mm_pool_down(struct mm_pool *pool)
+{
+	if (pool->down)
+		return;
+	pool->down = true;
+	mm_log(MM_LOG_ERROR, "pool.down", "device=%" PRIu64 " name=\"%s\"", pool->ordinal,
+	       pool->worker.device.name);
+	mm_sessions_end(pool, "its device is down");
+}
+
+void mm_pool_up(struct mm_pool *pool)
+{
+	if (!pool->down)
+		return;
+	pool->down = false;
+	mm_log(MM_LOG_INFO, "pool.up", "device=%" PRIu64 " name=\"%s\"", pool->ordinal,
+	       pool->worker.device.name);
+}
+
+/* While it is down its core's time stands still: what tenants owe it, nobody could use. */
+static bool ticks(const struct mm_pool *pool)
+{
+	return pool->core && !pool->down;
+}
+
+void mm_pool_tick(struct mm_pool *pool, uint64_t now_ns)
+{
+	if (!ticks(pool) || now_ns < mm_core_deadline(pool->core))
+		return;
+	mm_core_on_tick(pool->core, now_ns);
+	mm_pool_settle(pool);
+}
+
+uint64_t mm_pool_deadline(const struct mm_pool *pool)
+{
+	uint64_t at = mm_worker_deadline(&pool->worker);
+
+	return ticks(pool) ? MM_MIN(at, mm_core_deadline(pool->core)) : at;
+}

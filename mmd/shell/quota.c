@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/shell/quota.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libclient/support/clock.h"
+#include "mmd/shell/peer.h"
+#include "mmd/shell/shell.h"
+
+#define SCHEMA 1
+
+static const char *const outcome_names[MM_QUOTA_OUTCOMES] = {
+	[MM_QUOTA_APPLIED] = "applied",
+	[MM_QUOTA_DEFERRED] = "deferred",
+	[MM_QUOTA_STALE] = "stale",
+	[MM_QUOTA_CONFLICT] = "conflict",
+};
+
+/* ---- names and keys ---- */
+
+static const struct mm_account_config *named(const struct mm_shell *shell, uint64_t account)
+{
+	return account >= MM_QUOTA_NAMED
+		       ? &shell->config->accounts.account[account - MM_QUOTA_NAMED]
+		       : NULL;
+}
+
+const char *mm_quota_name(const struct mm_shell *shell, uint64_t account, char *text)
+{
+	const struct mm_account_config *a = named(shell, account);
+
+	if (a)
+		snprintf(text, MM_ACCOUNT_NAME_BYTES, "%s", a->name);
+	else
+		snprintf(text, MM_ACCOUNT_NAME_BYTES, "uid:%" PRIu64, account);
+	return text;
+}
+
+static bool key_of(const struct mm_shell *shell, const char *name, uint64_t *ret_key)
+{
+	int index = mm_accounts_find(&shell->config->accounts, name);
+	unsigned long uid;
+	char *end;
+
+	if (index >= 0) {
+		*ret_key = MM_QUOTA_NAMED + (uint64_t)index;
+		return true;
+	}
+	if (strncmp(name, "uid:", 4) != 0 || name[4] < '0' || name[4] > '9')
+		return false;
+	errno = 0;
+	uid = strtoul(name + 4, &end, 10);
+	*ret_key = uid;
+	return !errno && !*end && uid < UINT32_MAX;
+}
+
+/* The key of the first account with the same domain. */
+static uint64_t domain_of(const struct mm_accounts *all, uint32_t index)
+{
+	const char *domain = all->account[index].domain;
+
+	for (uint32_t i = 0; *domain && i < index; i++) {
+		if (strcmp(all->account[i].domain, domain) == 0)
+			return MM_QUOTA_NAMED + i;
+	}
+	return MM_QUOTA_NAMED + index;
+}
+
+/* ---- a new core ---- */
+
+static void turns_fill(const struct mm_account_config *a, struct mm_core_quota *quota)
+{
+	if (a->turn_quantum_max_ms != MM_ACCOUNT_ANY)
+		quota->turn_quantum_max_ns = a->turn_quantum_max_ms * MM_NS_PER_MS;
+	if (a->turn_priority_max != MM_ACCOUNT_ANY)
+		quota->turn_priority_max = (uint32_t)a->turn_priority_max;
+}
+
+static uint64_t pool_bytes(const struct mm_pool *pool)
+{
+	return (uint64_t)pool->worker.device.pages * pool->worker.device.page_bytes;
+}
+
+static void limit_log_cut(const struct mm_pool *pool, const char *account, const char *key,
+			  uint64_t asked, uint64_t set)
+{
+	if (asked != MM_ACCOUNT_ANY && asked > set)
+		mm_log(MM_LOG_WARN, "account.limit_cut",
+		       "account=%s device=%" PRIu64 " key=%s asked=%" PRIu64 " set=%" PRIu64,
+		       account, pool->ordinal, key, asked, set);
+}
+
+/* A limit above what there is limits nothing: whoever wrote it may have meant another device. */
+static void limits_cut(const struct mm_pool *pool, const struct mm_account_config *a)
+{
+	const struct mm_config *c = pool->shell->config;
+
+	limit_log_cut(pool, a->name, "max", a->max_bytes, pool_bytes(pool));
+	limit_log_cut(pool, a->name, "connections_max", a->connections_max,
+		      (uint64_t)MM_TENANTS_MAX * pool->shell->n_pools);
+	if (c->host_store_max_bytes)
+		limit_log_cut(pool, a->name, "host_max", a->host_max_bytes,
+			      c->host_store_max_bytes + c->swap_max_bytes);
+}
+
+int mm_quota_setup(struct mm_pool *pool)
+{
+	const struct mm_accounts *all = &pool->shell->config->accounts;
+	uint64_t page = pool->worker.device.page_bytes;
+
+	limit_log_cut(pool, "(unnamed)", "account-max", pool->shell->config->account_max_bytes,
+		      pool_bytes(pool));
+	for (uint32_t i = 0; i < all->n; i++) {
+		const struct mm_account_config *a = &all->account[i];
+		struct mm_core_quota quota;
+		const char *why;
+
+		mm_core_quota_default(pool->core, &quota);
+		quota.min_pages = mm_div_up(a->min_bytes, page);
+		quota.max_pages = a->max_bytes / page;
+		quota.weight = (uint32_t)a->weight;
+		quota.priority = (uint32_t)a->priority;
+		quota.on_timeout = (enum mm_on_timeout)a->on_timeout;
+		turns_fill(a, &quota);
+		why = mm_core_quota_check(pool->core, MM_QUOTA_NAMED + i, &quota);
+
+		if (a->max_bytes && !quota.max_pages)
+			why = "max is less than one page";
+		if (!why && mm_core_account_add(pool->core, MM_QUOTA_NAMED + i, domain_of(all, i),
+						&quota) != 0)
+			why = "there are too many accounts";
+		if (!why) {
+			limits_cut(pool, a);
+			continue;
+		}
+		mm_shell_fail(pool->shell,
+			      "accounts: '%s': device %" PRIu64 ", %u pages of %" PRIu64
+			      " bytes: %s",
+			      a->name, pool->ordinal, pool->worker.device.pages, page, why);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* ---- whose a process is ---- */
+
+static bool any_by_cgroup(const struct mm_accounts *all)
+{
+	for (uint32_t i = 0; i < all->n; i++) {
+		if (all->account[i].by == MM_BY_CGROUP)
+			return true;
+	}
+	return false;
+}
+
+int mm_quota_resolve(struct mm_session *s, const char **ret_reason)
+{
+	const struct mm_accounts *all = &s->shell->config->accounts;
+	uint32_t groups[MM_PEER_GROUPS_MAX];
+	char cgroup[MM_PEER_PATH_BYTES];
+	struct mm_account_peer peer = { .uid = s->uid, .gid = s->gid, .groups = groups };
+	int r = mm_peer_groups(s->fd, groups, MM_PEER_GROUPS_MAX), index;
+
+	/* More groups than fit: the kernel gives none, its primary one counts. */
+	peer.n_groups = r > 0 ? (uint32_t)r : 0;
+	if (any_by_cgroup(all)) {
+		r = mm_peer_cgroup(s->pid, s->pidfd, cgroup);
+		*ret_reason =
+			"the cgroup of your process cannot be read, and mmd is told to charge by "
+			"cgroup; give mmd a /proc that shows it (no hidepid)";
+		if (r < 0 && r != -ENOENT)
+			return r;
+		peer.cgroup = r == 0 ? cgroup : NULL;
+	}
+	index = mm_accounts_match(all, &peer);
+	s->account = index >= 0 ? MM_QUOTA_NAMED + (uint64_t)index : s->uid;
+	return 0;
+}
+
+/* ---- connections and host memory ---- */
+
+static uint64_t connections(const struct mm_shell *shell, uint64_t account)
+{
+	uint64_t n = 0;
+
+	MM_FOREACH_SESSION(shell, s)
+	n += s->state >= MM_SESSION_OPEN && s->account == account;
+	return n;
+}
+
+bool mm_quota_is_ours(const struct mm_session *s)
+{
+	return s->uid == geteuid();
+}
+
+static bool is_limited(const struct mm_shell *shell, uint64_t account)
+{
+	const struct mm_account_config *a = named(shell, account);
+
+	return a && a->connections_max != MM_ACCOUNT_ANY;
+}
+
+struct places { /* of one device */
+	uint64_t used, own;
+};
+
+static struct places places_count(const struct mm_pool *pool, uint64_t account)
+{
+	struct places p = { 0 };
+
+	MM_FOREACH_SESSION(pool->shell, s)
+	{
+		if (s->state < MM_SESSION_OPEN || s->pool != pool)
+			continue;
+		p.used++;
+		p.own += s->account == account;
+	}
+	return p;
+}
+
+static uint64_t places_max(const struct places *p)
+{
+	return mm_accounts_share(MM_TENANTS_MAX, p->used, p->own);
+}
+
+bool mm_quota_connects(const struct mm_session *s, char *ret_reason)
+{
+	char name[MM_ACCOUNT_NAME_BYTES];
+	uint64_t have = connections(s->shell, s->account);
+	struct places p = places_count(s->pool, s->account);
+
+	mm_quota_name(s->shell, s->account, name);
+	if (is_limited(s->shell, s->account)) {
+		uint64_t max = named(s->shell, s->account)->connections_max;
+
+		snprintf(ret_reason, MM_REASON_BYTES,
+			 "account %s has as many connections as it may have: %" PRIu64
+			 ", its connections_max is %" PRIu64 "; end one of its tenants",
+			 name, have, max);
+		return have < max;
+	}
+	snprintf(ret_reason, MM_REASON_BYTES,
+		 "account %s has as many connections as it may have: %" PRIu64
+		 " of the device's %d places, %" PRIu64
+		 " of them free: an account without a connections_max has at most half of what "
+		 "others leave; end one of its tenants, or give it a connections_max",
+		 name, p.own, MM_TENANTS_MAX, MM_TENANTS_MAX - p.used);
+	return mm_quota_is_ours(s) || p.used == MM_TENANTS_MAX || p.own < places_max(&p);
+}
+
+bool mm_quota_loads(const struct mm_session *s)
+{
+	uint64_t used = 0, own = 0;
+
+	/* One that was killed and does not end, in a file system that hangs, still counts. */
+	for (size_t i = 0; i < MM_LOADS_MAX; i++) {
+		const struct mm_load *load = &s->shell->stores.load[i];
+
+		used += load->id != 0;
+		own += load->id && load->account == s->account;
+	}
+	return mm_quota_is_ours(s) || own < mm_accounts_share(MM_LOADS_MAX, used, own);
+}
+
+/* Who uses a copy: sessions, and the load that fills it. */
+static bool uses(struct mm_shell *shell, const struct mm_store *store, uint64_t account)
+{
+	MM_FOREACH_SESSION(shell, s)
+	{
+		if (s->state >= MM_SESSION_OPEN && s->store == store && s->account == account)
+			return true;
+	}
+	for (size_t i = 0; i < MM_LOADS_MAX; i++) {
+		const struct mm_load *load = &shell->stores.load[i];
+		const struct mm_session *s;
+
+		if (load->state == MM_LOAD_FREE || load->store != store)
+			continue;
+		s = mm_session_find(shell, load->tenant);
+		if (!s || s->account == account)
+			return true;
+	}
+	return false;
+}
+
+/* Who pays for a copy; another of its users once the present one has left. */
+static uint64_t payer(struct mm_shell *shell, struct mm_store *store)
+{
+	if (uses(shell, store, store->payer))
+		return store->payer;
+	MM_FOREACH_SESSION(shell, s)
+	{
+		if (s->state >= MM_SESSION_OPEN && s->store == store) {
+			store->payer = s->account;
+			break;
+		}
+	}
+	return store->payer;
+}
+
+static uint64_t host_bytes(struct mm_shell *shell, uint64_t account)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < MM_STORES_MAX; i++) {
+		struct mm_store *store = &shell->stores.store[i];
+
+		if (store->id && payer(shell, store) == account)
+			sum += store->host_bytes;
+	}
+	MM_FOREACH_SESSION(shell, s)
+	if (s->state >= MM_SESSION_OPEN && s->account == account)
+		sum += s->swap_bytes;
+	return sum;
+}
+
+uint64_t mm_quota_host_room(struct mm_shell *shell, uint64_t account)
+{
+	const struct mm_account_config *a = named(shell, account);
+	uint64_t used;
+
+	if (!a || a->host_max_bytes == MM_ACCOUNT_ANY)
+		return MM_ACCOUNT_ANY;
+	used = host_bytes(shell, account);
+	return used < a->host_max_bytes ? a->host_max_bytes - used : 0;
+}
+
+/* ---- show ---- */
+
+static void set_u64(json_t *object, const char *key, uint64_t value)
+{
+	json_object_set_new(object, key, json_integer((json_int_t)value));
+}
+
+static void set_limit(json_t *object, const char *key, uint64_t value)
+{
+	json_object_set_new(object, key,
+			    value == MM_ACCOUNT_ANY ? json_null()
+						    : json_integer((json_int_t)value));
+}
+
+static void domain_fill(const struct mm_shell *shell, uint64_t domain, json_t *to)
+{
+	const struct mm_account_config *a = named(shell, domain);
+	char text[MM_ACCOUNT_NAME_BYTES];
+
+	mm_quota_name(shell, domain, text);
+	json_object_set_new(to, "domain", json_string(a && a->domain[0] ? a->domain : text));
+}
+
+static json_t *account_json(struct mm_pool *pool, const struct mm_core_account *a)
+{
+	struct mm_shell *shell = pool->shell;
+	const struct mm_account_config *limits = named(shell, a->account);
+	uint64_t page = pool->worker.device.page_bytes;
+	struct places p = places_count(pool, a->account);
+	char text[MM_ACCOUNT_NAME_BYTES];
+	json_t *json = json_object();
+
+	json_object_set_new(json, "account", json_string(mm_quota_name(shell, a->account, text)));
+	set_u64(json, "device", pool->ordinal);
+	domain_fill(shell, a->domain, json);
+	json_object_set_new(json, "state", json_string(a->pending ? "deferred" : "applied"));
+	set_u64(json, "revision", a->revision);
+	set_u64(json, "min_bytes", a->quota.min_pages * page);
+	set_u64(json, "max_bytes", a->quota.max_pages * page);
+	set_u64(json, "weight", a->quota.weight);
+	set_u64(json, "priority", a->quota.priority);
+	set_u64(json, "turn_quantum_max_ms", a->quota.turn_quantum_max_ns / MM_NS_PER_MS);
+	set_u64(json, "turn_priority_max", a->quota.turn_priority_max);
+	json_object_set_new(json, "on_timeout",
+			    json_string(mm_on_timeout_name(a->quota.on_timeout)));
+	set_u64(json, "used_bytes", ((uint64_t)a->charged + a->quarantined) * page);
+	set_u64(json, "quarantined_bytes", a->quarantined * page);
+	set_u64(json, "overdue_bytes", a->overdue_pages * page);
+	set_u64(json, "tenants", a->tenants);
+	set_u64(json, "connections", connections(shell, a->account));
+	set_limit(json, "connections_max", limits ? limits->connections_max : MM_ACCOUNT_ANY);
+	set_u64(json, "places", p.own);
+	set_limit(json, "places_max",
+		  is_limited(shell, a->account) || a->account == geteuid() ? MM_ACCOUNT_ANY
+									   : places_max(&p));
+	set_u64(json, "host_bytes", host_bytes(shell, a->account));
+	set_limit(json, "host_max_bytes", limits ? limits->host_max_bytes : MM_ACCOUNT_ANY);
+	return json;
+}
+
+static bool pool_of(struct mm_shell *shell, const json_t *params, struct mm_pool **ret,
+		    struct mm_rpc_error *error);
+
+json_t *mm_quota_show(void *context, const json_t *params, struct mm_rpc_error *error)
+{
+	struct mm_shell *shell = context;
+	struct mm_pool *only = NULL;
+	struct mm_core_account a;
+	json_t *result, *list;
+
+	if (json_object_get(params, "device") && !pool_of(shell, params, &only, error))
+		return NULL;
+	result = json_object();
+	list = json_array();
+	for (uint32_t i = 0; i < shell->n_pools; i++) {
+		struct mm_pool *pool = &shell->pool[i];
+
+		if (only && only != pool)
+			continue;
+		for (uint32_t k = 0; k < mm_core_accounts_end(pool->core); k++) {
+			if (mm_core_account(pool->core, k, &a) &&
+			    (a.stays || a.tenants || a.charged || a.quarantined))
+				json_array_append_new(list, account_json(pool, &a));
+		}
+	}
+	set_u64(result, "schema", SCHEMA);
+	json_object_set_new(result, "accounts", list);
+	return result;
+}
+
+/* ---- set ---- */
+
+struct wish {
+	struct mm_pool *pool;
+	uint64_t account;
+	uint64_t revision;
+	struct mm_core_quota quota;
+};
+
+static bool number_of(const json_t *params, const char *key, uint64_t max, uint64_t *to,
+		      struct mm_rpc_error *error)
+{
+	const json_t *value = json_object_get(params, key);
+
+	if (!value)
+		return true;
+	if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+	    (uint64_t)json_integer_value(value) > max) {
+		mm_rpc_fail(error, MM_RPC_PARAMS, "%s: want a number, 0 to %" PRIu64, key, max);
+		return false;
+	}
+	*to = (uint64_t)json_integer_value(value);
+	return true;
+}
+
+static bool keys_known(const json_t *params, struct mm_rpc_error *error)
+{
+	static const char *const known[] = { "account",          "device",   "min_bytes",
+					     "max_bytes",        "weight",   "priority",
+					     "on_timeout",       "revision", "turn_quantum_max_ms",
+					     "turn_priority_max" };
+	const char *key;
+	json_t *value;
+
+	json_object_foreach ((json_t *)(uintptr_t)params, key, value) {
+		bool found = false;
+
+		for (size_t i = 0; i < MM_ARRAY_SIZE(known); i++)
+			found |= strcmp(known[i], key) == 0;
+		if (!found) {
+			mm_rpc_fail(error, MM_RPC_PARAMS, "%.64s: no such parameter", key);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool pool_of(struct mm_shell *shell, const json_t *params, struct mm_pool **ret,
+		    struct mm_rpc_error *error)
+{
+	uint64_t device = shell->pool[0].ordinal;
+
+	if (shell->n_pools > 1 && !json_object_get(params, "device")) {
+		mm_rpc_fail(error, MM_RPC_PARAMS, "device: mmd has %u; say which", shell->n_pools);
+		return false;
+	}
+	if (!number_of(params, "device", UINT32_MAX, &device, error))
+		return false;
+	for (uint32_t i = 0; i < shell->n_pools; i++) {
+		if (shell->pool[i].ordinal == device) {
+			*ret = &shell->pool[i];
+			return true;
+		}
+	}
+	mm_rpc_fail(error, MM_RPC_PARAMS, "device: mmd has no device %" PRIu64, device);
+	return false;
+}
+
+static bool turns_of(const json_t *params, struct mm_core_quota *q, struct mm_rpc_error *error)
+{
+	uint64_t quantum_ms = q->turn_quantum_max_ns / MM_NS_PER_MS;
+	uint64_t priority = q->turn_priority_max;
+
+	if (!number_of(params, "turn_quantum_max_ms", MM_TURN_QUANTUM_LIMIT_NS / MM_NS_PER_MS,
+		       &quantum_ms, error) ||
+	    !number_of(params, "turn_priority_max", MM_TURN_PRIORITY_MAX, &priority, error))
+		return false;
+	if (!quantum_ms) {
+		mm_rpc_fail(error, MM_RPC_PARAMS, "turn_quantum_max_ms: want a number, 1 to %d",
+			    (int)(MM_TURN_QUANTUM_LIMIT_NS / MM_NS_PER_MS));
+		return false;
+	}
+	q->turn_quantum_max_ns = quantum_ms * MM_NS_PER_MS;
+	q->turn_priority_max = (uint32_t)priority;
+	return true;
+}
+
+/* What is not said stays as it is. */
+static bool quota_of(const json_t *params, uint64_t page, struct mm_core_quota *q,
+		     struct mm_rpc_error *error)
+{
+	uint64_t min = q->min_pages * page, max = q->max_pages * page;
+	uint64_t weight = q->weight, priority = q->priority, on_timeout = q->on_timeout;
+	const json_t *word = json_object_get(params, "on_timeout");
+
+	if (!number_of(params, "min_bytes", UINT64_C(1) << 50, &min, error) ||
+	    !number_of(params, "max_bytes", UINT64_C(1) << 50, &max, error) ||
+	    !number_of(params, "weight", MM_WEIGHT_MAX, &weight, error) ||
+	    !number_of(params, "priority", MM_PRIORITY_MAX, &priority, error))
+		return false;
+	if (!weight || (max && max < page) ||
+	    (word && (!json_is_string(word) ||
+		      !mm_on_timeout_parse(json_string_value(word), &on_timeout)))) {
+		mm_rpc_fail(error, MM_RPC_PARAMS,
+			    !weight             ? "weight: want a number, 1 to %d"
+			    : max && max < page ? "max_bytes: less than one page"
+						: "on_timeout: want \"kill\" or \"quarantine\"",
+			    MM_WEIGHT_MAX);
+		return false;
+	}
+	q->min_pages = mm_div_up(min, page);
+	q->max_pages = max / page;
+	q->weight = (uint32_t)weight;
+	q->priority = (uint32_t)priority;
+	q->on_timeout = (enum mm_on_timeout)on_timeout;
+	return turns_of(params, q, error);
+}
+
+static bool wish_parse(struct mm_shell *shell, const json_t *params, struct wish *w,
+		       struct mm_rpc_error *error)
+{
+	const char *name = json_string_value(json_object_get(params, "account"));
+	struct mm_core_account now = { 0 };
+
+	if (!keys_known(params, error) || !pool_of(shell, params, &w->pool, error) ||
+	    !number_of(params, "revision", INT64_MAX, &w->revision, error))
+		return false;
+	if (!name || !key_of(shell, name, &w->account)) {
+		mm_rpc_fail(
+			error, name ? MM_RPC_FAILED : MM_RPC_PARAMS,
+			name ? "%.64s: no such account; mmctl quota show lists them, uid:N is a "
+			       "user's"
+			     : "account: want a name%.0s",
+			name ? name : "");
+		return false;
+	}
+	if (mm_core_account_find(w->pool->core, w->account, &now))
+		w->quota = now.quota;
+	else
+		mm_core_quota_default(w->pool->core, &w->quota);
+	return quota_of(params, w->pool->worker.device.page_bytes, &w->quota, error);
+}
+
+static void adjustment_add(json_t *list, const json_t *params, const char *key, uint64_t set,
+			   uint64_t pool_bytes)
+{
+	uint64_t asked = (uint64_t)json_integer_value(json_object_get(params, key));
+
+	if (asked && asked != set)
+		json_array_append_new(
+			list, json_pack("{s:s,s:I,s:I,s:s}", "key", key, "asked", (json_int_t)asked,
+					"set", (json_int_t)set, "reason",
+					asked > pool_bytes ? "the device's pool has no more"
+							   : "it is counted in whole pages"));
+}
+
+/* What is in force, or will be, where it is not what was asked for. */
+static json_t *adjustments_list(const struct mm_pool *pool, const json_t *params,
+				const struct mm_core_quota *q)
+{
+	uint64_t page = pool->worker.device.page_bytes;
+	json_t *list = json_array();
+
+	adjustment_add(list, params, "min_bytes", q->min_pages * page, pool_bytes(pool));
+	adjustment_add(list, params, "max_bytes", q->max_pages * page, pool_bytes(pool));
+	return list;
+}
+
+json_t *mm_quota_set(void *context, const json_t *params, struct mm_rpc_error *error)
+{
+	struct mm_shell *shell = context;
+	enum mm_quota_outcome outcome;
+	struct wish w = { .revision = 0 };
+	struct mm_core_account now = { 0 };
+	const char *why;
+	json_t *result;
+
+	if (!wish_parse(shell, params, &w, error))
+		return NULL;
+	why = mm_core_quota_check(w.pool->core, w.account, &w.quota);
+	outcome = mm_core_quota_set(w.pool->core, mm_now_ns(), w.account, w.revision, &w.quota);
+	mm_pool_settle(w.pool);
+	result = mm_core_account_find(w.pool->core, w.account, &now) ? account_json(w.pool, &now)
+								     : json_object();
+	set_u64(result, "schema", SCHEMA);
+	json_object_set_new(result, "outcome", json_string(outcome_names[outcome]));
+	if (outcome == MM_QUOTA_STALE)
+		why = "the revision is not the present one";
+	else if (outcome == MM_QUOTA_CONFLICT && !why)
+		why = "there are as many accounts as mmd can have";
+	if (outcome == MM_QUOTA_STALE || outcome == MM_QUOTA_CONFLICT)
+		json_object_set_new(result, "reason", json_string(why));
+	else {
+		json_object_set_new(result, "adjusted",
+				    adjustments_list(w.pool, params, &now.quota));
+		mm_log(MM_LOG_INFO, "quota.set",
+		       "account=%s device=%" PRIu64 " min_pages=%" PRIu64 " max_pages=%" PRIu64
+		       " weight=%u priority=%u turn_quantum_max_ms=%" PRIu64
+		       " turn_priority_max=%u on_timeout=%s outcome=%s revision=%" PRIu64,
+		       json_string_value(json_object_get(params, "account")), w.pool->ordinal,
+		       now.quota.min_pages, now.quota.max_pages, now.quota.weight,
+		       now.quota.priority, now.quota.turn_quantum_max_ns / MM_NS_PER_MS,
+		       now.quota.turn_priority_max, mm_on_timeout_name(now.quota.on_timeout),
+		       outcome_names[outcome], now.revision);
+	}
+	return result;
+}

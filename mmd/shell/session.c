@@ -1,0 +1,566 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/shell/session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+#include "libclient/ipc/sock.h"
+#include "libclient/protocol/xplan.h"
+#include "libclient/protocol/check.h"
+#include "mmd/shell/handshake.h"
+#include "mmd/shell/peer.h"
+#include "mmd/shell/shell.h"
+#include "mmd/shell/swap.h"
+
+#define DOORBELLS_PER_WAKEUP 64
+#define REQUESTS_PER_TURN    64
+
+static void session_clear(struct mm_shell *shell, struct mm_session *s)
+{
+	*s = (struct mm_session){
+		.shell = shell,
+		.fd = -1,
+		.pidfd = -1,
+		.source = MM_SOURCE_NULL,
+		.pid_source = MM_SOURCE_NULL,
+		.tenant_region = MM_REGION_NULL,
+		.mmd_region = MM_REGION_NULL,
+		.gate_region = MM_REGION_NULL,
+		.plan_region = MM_REGION_NULL,
+		.cursor_region = MM_REGION_NULL,
+		.swap_region = MM_REGION_NULL,
+	};
+	mm_outbox_init(&s->outbox, -1, NULL, NULL, NULL, &shell->fd_budget);
+}
+
+void mm_sessions_init(struct mm_shell *shell)
+{
+	shell->n_sessions = shell->n_pools * MM_TENANTS_MAX + MM_HELLOS_MAX;
+	MM_FOREACH_SESSION(shell, s)
+	session_clear(shell, s);
+}
+
+int mm_session_recv(const struct mm_session *s, void *buf, size_t cap, size_t *ret_len)
+{
+	return s->fds_may_come ? mm_sock_recv_clean(s->fd, buf, cap, ret_len)
+			       : mm_sock_recv_nofds(s->fd, buf, cap, ret_len);
+}
+
+/*
+ * What was passed and lies unheard in the socket goes with it: that must not be our close. Nor may
+ * anything else be left: the peer would be told of that before it has read why its connection ends.
+ */
+static void connection_close(struct mm_shell *shell, int *fd)
+{
+	if (*fd < 0)
+		return;
+	if (mm_sock_drain(*fd) < 0) {
+		mm_shell_close(shell, *fd);
+		*fd = -1;
+	}
+	mm_close_fd(fd);
+}
+
+/* The connection ends here; whatever flies to the tenant is thrown away with it. */
+static void session_disconnect(struct mm_session *s)
+{
+	mm_loop_del(&s->shell->loop, &s->source);
+	connection_close(s->shell, &s->fd);
+	mm_outbox_done(&s->outbox);
+}
+
+/* A tenant that takes nothing is not told. */
+static void reason_send(struct mm_session *s, const char *reason)
+{
+	struct mm_end end = { .magic = MM_ABI_MAGIC, .kind = MM_END_KIND };
+
+	if (s->state != MM_SESSION_OPEN || !(s->features & MM_FEAT_REASON))
+		return;
+	snprintf(end.reason, sizeof(end.reason), "%s", reason);
+	mm_sock_send(s->fd, &end, sizeof(end), NULL, 0);
+}
+
+static void session_free(struct mm_session *s)
+{
+	const struct mm_xcursor_region *cursors = s->cursor_region.base;
+
+	if (cursors)
+		s->pool->bytes_streamed_gone += cursors->bytes_streamed;
+	session_disconnect(s);
+	mm_store_leave(s);
+	mm_loop_del(&s->shell->loop, &s->pid_source);
+	mm_close_fd(&s->pidfd);
+	mm_region_done(&s->tenant_region);
+	mm_region_done(&s->mmd_region);
+	mm_region_done(&s->gate_region);
+	mm_region_done(&s->plan_region);
+	mm_region_done(&s->cursor_region);
+	mm_region_done(&s->swap_region);
+	session_clear(s->shell, s);
+}
+
+void mm_sessions_done(struct mm_shell *shell)
+{
+	MM_FOREACH_SESSION(shell, s)
+	{
+		reason_send(s, "mmd is ending");
+		session_free(s);
+	}
+}
+
+struct mm_session *mm_session_find(struct mm_shell *shell, uint32_t tenant)
+{
+	MM_FOREACH_SESSION(shell, s)
+	{
+		if (s->state >= MM_SESSION_OPEN && s->tenant == tenant)
+			return s;
+	}
+	return NULL;
+}
+
+struct mm_session *mm_session_lookup(struct mm_shell *shell, const struct mm_pool *pool,
+				     const char *word, unsigned int *ret_many)
+{
+	struct mm_session *found = NULL;
+	unsigned int many = 0;
+	char id[16];
+
+	MM_FOREACH_SESSION(shell, s)
+	{
+		if (s->state != MM_SESSION_OPEN || (pool && s->pool != pool))
+			continue;
+		snprintf(id, sizeof(id), "%u", s->tenant);
+		if (strcmp(id, word) == 0) {
+			*ret_many = 1;
+			return s;
+		}
+		if (strcmp(s->name, word) == 0) {
+			found = s;
+			many++;
+		}
+	}
+	*ret_many = many;
+	return many == 1 ? found : NULL;
+}
+
+void mm_session_end(struct mm_session *s, const char *reason)
+{
+	if (s->fd >= 0 && !s->ending)
+		s->ending = reason;
+}
+
+bool mm_session_logs(struct mm_session *s)
+{
+	uint64_t key = s->state >= MM_SESSION_OPEN ? s->account : MM_PEERLOG_UID(s->uid);
+
+	return mm_peerlog_allows(&s->shell->peerlog, key, mm_now_ns());
+}
+
+void mm_sessions_end(struct mm_pool *pool, const char *reason)
+{
+	MM_FOREACH_SESSION(pool->shell, s)
+	{
+		if (s->state == MM_SESSION_OPEN && s->pool == pool)
+			mm_session_end(s, reason);
+	}
+}
+
+/* ---- what it says ---- */
+
+void mm_session_event(struct mm_session *s, const struct mm_msg *msg)
+{
+	if (s->state == MM_SESSION_OPEN && mm_outbox_put_event(&s->outbox, msg) < 0)
+		mm_session_end(s, "it takes no events");
+}
+
+void mm_session_reply(struct mm_session *s, uint64_t user_data, enum mm_op op, int result)
+{
+	struct mm_msg msg = {
+		.opcode = MM_EV_REPLY, .result = result, .user_data = user_data, .arg[0] = op
+	};
+
+	mm_session_event(s, &msg);
+}
+
+static void model_open(struct mm_session *s, const struct mm_msg *msg)
+{
+	int r = mm_store_open(s);
+
+	if (r < 0)
+		mm_session_reply(s, msg->user_data, MM_OP_MODEL_OPEN, r);
+	else
+		s->open_user_data = msg->user_data;
+}
+
+static void request(struct mm_session *s, const struct mm_msg *msg)
+{
+	uint64_t now = mm_now_ns();
+	int r = 0;
+
+	switch (msg->opcode) {
+	case MM_OP_NOP:
+		break;
+	case MM_OP_MODEL_OPEN:
+		model_open(s, msg);
+		break;
+	case MM_OP_FDS_ACK:
+		r = mm_outbox_ack(&s->outbox, msg->arg[0], msg->result, now);
+		break;
+	case MM_OP_SWAP_OPEN:
+	case MM_OP_SWAP:
+		r = mm_swap_request(s, now, msg);
+		break;
+	default:
+		r = mm_core_on_request(s->pool->core, now, s->tenant, msg);
+		mm_pool_settle(s->pool);
+	}
+	if (r != 0) {
+		mm_session_log(s, MM_LOG_WARN, "tenant.protocol", "tenant=%u op=%u", s->tenant,
+			       msg->opcode);
+		mm_session_end(s, "a request that the protocol forbids");
+	}
+}
+
+static void requests(struct mm_session *s, unsigned int max)
+{
+	struct mm_msg msg;
+	const char *wrong;
+	int r = 0;
+
+	s->busy = false;
+	for (unsigned int i = 0; i < max && s->state == MM_SESSION_OPEN && !s->ending; i++) {
+		r = mm_ring_pop(&s->requests, &msg);
+		if (r == MM_E_EMPTY)
+			return;
+		wrong = r ? "impossible ring cursor" : mm_request_check(&msg);
+		if (wrong) {
+			mm_session_end(s, wrong);
+			return;
+		}
+		request(s, &msg);
+	}
+	s->busy = s->state == MM_SESSION_OPEN && !s->ending;
+}
+
+/* ---- what its socket says ---- */
+
+/* The last requests were pushed before the socket ended: hear them out. */
+static void hear_out(struct mm_session *s, const char *reason)
+{
+	if (s->state == MM_SESSION_OPEN)
+		requests(s, MM_SQ_SLOTS);
+	mm_session_end(s, reason);
+}
+
+static void doorbells(struct mm_session *s)
+{
+	char byte;
+	size_t len;
+	int r = 0;
+
+	for (int i = 0; i < DOORBELLS_PER_WAKEUP; i++) {
+		r = mm_session_recv(s, &byte, sizeof(byte), &len);
+		if (r < 0)
+			break;
+	}
+	if (r == -EPERM)
+		mm_session_end(s, "it passed file descriptors, which mmd never takes");
+	else if (r == -EMSGSIZE)
+		mm_session_end(s, "a message where only doorbells belong");
+	else if (r < 0 && r != -EAGAIN)
+		hear_out(s, "connection closed");
+	else
+		s->busy = true;
+}
+
+static void on_socket(struct mm_source *source, uint32_t events)
+{
+	struct mm_session *s = mm_source_owner(source, struct mm_session, source);
+	int r;
+
+	if (s->state != MM_SESSION_HELLO) {
+		if (events & ~(uint32_t)EPOLLOUT)
+			doorbells(s);
+		return;
+	}
+	if (s->ending)
+		return;
+	r = mm_handshake(s);
+	if (r < 0 && r != -EAGAIN)
+		mm_session_end(s, "handshake failed");
+}
+
+static void on_death(struct mm_source *source, uint32_t events)
+{
+	struct mm_session *s = mm_source_owner(source, struct mm_session, pid_source);
+
+	(void)events;
+	mm_loop_del(&s->shell->loop, &s->pid_source);
+	if (s->fd >= 0)
+		hear_out(s, "process died");
+	s->dead = s->state != MM_SESSION_FREE;
+}
+
+/* ---- life ---- */
+
+static bool awaits_hello(const struct mm_session *s, const uid_t *uid)
+{
+	return s->state == MM_SESSION_HELLO && (!uid || s->uid == *uid);
+}
+
+/*
+ * Keeps at most @max connections without a hello, of one user or (NULL) of all: the one that has been
+ * silent longest is heard now or goes. A newcomer is never the one that is turned away, or whoever is
+ * silent in numbers would shut the door.
+ */
+static void hurry_silent(struct mm_shell *shell, const uid_t *uid, unsigned int max)
+{
+	struct mm_session *oldest = NULL;
+	unsigned int hellos = 0;
+	int r;
+
+	MM_FOREACH_SESSION(shell, s)
+	{
+		if (!awaits_hello(s, uid))
+			continue;
+		hellos++;
+		if (!oldest || s->hello_by_ns < oldest->hello_by_ns)
+			oldest = s;
+	}
+	if (hellos <= max)
+		return;
+	r = mm_handshake(oldest);
+	if (oldest->state == MM_SESSION_HELLO)
+		session_free(oldest);
+	else if (r < 0)
+		mm_session_end(oldest, "handshake failed");
+}
+
+static struct mm_session *session_new(struct mm_shell *shell)
+{
+	hurry_silent(shell, NULL, MM_HELLOS_MAX - 1);
+	MM_FOREACH_SESSION(shell, s)
+	{
+		if (s->state == MM_SESSION_FREE)
+			return s;
+	}
+	return NULL;
+}
+
+void mm_session_accept(struct mm_shell *shell, int fd)
+{
+	struct mm_session *s = shell->ready ? session_new(shell) : NULL;
+	int r;
+
+	if (!s) {
+		connection_close(shell, &fd);
+		return;
+	}
+	s->state = MM_SESSION_HELLO;
+	s->fd = fd;
+	s->fds_may_come = !mm_sock_refuses_fds(fd);
+	s->hello_by_ns = mm_now_ns() + MM_HELLO_NS;
+	r = mm_handshake_peer(s);
+	if (r == 0 || r == -EPERM)
+		hurry_silent(shell, &s->uid, MM_HELLOS_UID_MAX);
+	if (r == 0)
+		r = mm_loop_add(&shell->loop, &s->pid_source, s->pidfd, EPOLLIN, on_death);
+	if (r == 0 || r == -EPERM)
+		r = mm_loop_add(&shell->loop, &s->source, fd, EPOLLIN, on_socket);
+	if (r < 0)
+		session_free(s);
+}
+
+void mm_session_forget(struct mm_session *s)
+{
+	if (s->state == MM_SESSION_OPEN) {
+		/* It said BYE: the receipt is the last that it gets. */
+		mm_outbox_flush(&s->outbox, mm_now_ns());
+		mm_sock_doorbell(s->fd);
+	}
+	mm_session_log(s, MM_LOG_INFO, "tenant.gone", "tenant=%u name=%s", s->tenant, s->name);
+	session_free(s);
+}
+
+static void session_close(struct mm_session *s)
+{
+	uint32_t tenant = s->tenant;
+
+	if (s->state == MM_SESSION_HELLO) {
+		session_free(s);
+		return;
+	}
+	mm_session_log(s, MM_LOG_INFO, "tenant.closed", "tenant=%u name=%s reason=\"%s\"", tenant,
+		       s->name, s->ending);
+	reason_send(s, s->ending);
+	session_disconnect(s);
+	s->state = MM_SESSION_CLOSED;
+	s->ending = NULL;
+	s->busy = false;
+	mm_core_on_disconnect(s->pool->core, mm_now_ns(), tenant);
+	mm_pool_settle(s->pool);
+}
+
+static void session_dead(struct mm_session *s)
+{
+	s->dead = false;
+	mm_core_on_dead(s->pool->core, mm_now_ns(), s->tenant);
+	mm_pool_settle(s->pool);
+}
+
+/* ---- turn ---- */
+
+static bool ends(struct mm_shell *shell)
+{
+	bool any = false;
+
+	MM_FOREACH_SESSION(shell, s)
+	{
+		if (s->ending) {
+			session_close(s);
+			any = true;
+		}
+		if (s->dead && s->state == MM_SESSION_CLOSED) {
+			session_dead(s);
+			any = true;
+		}
+	}
+	return any;
+}
+
+static void flush(struct mm_session *s, uint64_t now_ns)
+{
+	int r = mm_outbox_flush(&s->outbox, now_ns);
+
+	if (r > 0)
+		mm_session_end(s, "impossible ring cursor");
+	else if (r == -ECONNRESET)
+		hear_out(s, "connection closed");
+	else if (r < 0) {
+		mm_session_log(s, MM_LOG_ERROR, "tenant.send_failed", "tenant=%u error=%d",
+			       s->tenant, r);
+		mm_session_end(s, "nothing can be sent to it");
+	}
+}
+
+/* All that fits into its ring was heard; what it says from here on does not put it off. */
+static void judge(struct mm_session *s)
+{
+	enum mm_peer_state state = mm_peer_state(s->pid, s->pidfd);
+
+	s->judged = false;
+	mm_core_on_judged(s->pool->core, mm_now_ns(), s->tenant,
+			  state == MM_PEER_STOPPED || state == MM_PEER_FROZEN);
+	mm_pool_settle(s->pool);
+}
+
+bool mm_sessions_turn(struct mm_shell *shell, uint64_t now_ns)
+{
+	MM_FOREACH_SESSION(shell, s)
+	{
+		if (s->state == MM_SESSION_HELLO && now_ns >= s->hello_by_ns)
+			mm_session_end(s, "no hello came");
+		if (s->busy)
+			requests(s, s->judged ? MM_SQ_SLOTS : REQUESTS_PER_TURN);
+		if (s->judged)
+			judge(s);
+		if (s->state == MM_SESSION_OPEN && !s->ending)
+			flush(s, now_ns);
+	}
+	return ends(shell);
+}
+
+void mm_sessions_ring(struct mm_shell *shell)
+{
+	MM_FOREACH_SESSION(shell, s)
+	{
+		if (s->state != MM_SESSION_OPEN)
+			continue;
+		if (s->outbox.bell)
+			mm_sock_doorbell(s->fd);
+		s->outbox.bell = false;
+		mm_loop_want(&shell->loop, &s->source,
+			     EPOLLIN | (s->outbox.want_write ? (uint32_t)EPOLLOUT : 0));
+	}
+}
+
+uint64_t mm_sessions_deadline(const struct mm_shell *shell)
+{
+	uint64_t deadline = UINT64_MAX;
+
+	MM_FOREACH_SESSION(shell, s)
+	{
+		if (s->busy || s->judged || s->ending || (s->dead && s->state == MM_SESSION_CLOSED))
+			return 0;
+		if (s->state == MM_SESSION_HELLO)
+			deadline = MM_MIN(deadline, s->hello_by_ns);
+		if (s->state == MM_SESSION_OPEN)
+			deadline =
+				MM_MIN(deadline, MM_MIN(shell->sample_at_ns, s->outbox.retry_ns));
+	}
+	return deadline;
+}
+
+/* ---- sampling ---- */
+
+static void sample_stats(struct mm_session *s, uint64_t now_ns)
+{
+	const struct mm_tenant_region *theirs = s->tenant_region.base;
+	const uint64_t *from = (const uint64_t *)&theirs->stats;
+	struct mm_tenant_stats stats = { 0 };
+	uint64_t *to = (uint64_t *)&stats;
+
+	for (size_t i = 0; i < offsetof(struct mm_tenant_stats, reserved) / sizeof(*to); i++)
+		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+	mm_core_on_stats(s->pool->core, now_ns, s->tenant, &stats);
+	mm_pool_settle(s->pool);
+}
+
+static void sample_cursor(struct mm_session *s)
+{
+	const struct mm_xcursor_region *c = s->cursor_region.base;
+	uint64_t layers = __atomic_load_n(&c->layers_streamed, __ATOMIC_ACQUIRE);
+	uint64_t copy_ns = __atomic_load_n(&c->copy_ns, __ATOMIC_RELAXED);
+	uint64_t layers_new = layers - s->layers_seen, ns_new = copy_ns - s->copy_seen_ns;
+
+	if (!layers_new)
+		return;
+	s->layers_seen = layers;
+	s->copy_seen_ns = copy_ns;
+	mm_core_on_streamed(s->pool->core, s->tenant, ns_new / layers_new);
+	mm_pool_settle(s->pool);
+}
+
+/* A place is for whoever serves something; having begun once is enough. */
+static void sample_idle(struct mm_session *s, uint64_t now_ns)
+{
+	uint64_t idle_ns = s->shell->config->idle_ms * MM_NS_PER_MS;
+	struct mm_core_tenant t = { 0 };
+
+	if (s->idle_by_ns == UINT64_MAX)
+		return;
+	if (s->store || (mm_core_tenant(s->pool->core, s->tenant, &t) && t.kv_chunks_max))
+		s->idle_by_ns = UINT64_MAX;
+	else if (s->load)
+		s->idle_by_ns = now_ns + idle_ns;
+	else if (now_ns >= s->idle_by_ns)
+		mm_session_end(s, "it neither loaded a model nor declared KV memory within "
+				  "--idle-timeout");
+}
+
+void mm_sessions_sample(struct mm_shell *shell, uint64_t now_ns)
+{
+	MM_FOREACH_SESSION(shell, s)
+	{
+		if (s->state == MM_SESSION_OPEN && !s->ending)
+			sample_stats(s, now_ns);
+		if (s->state == MM_SESSION_OPEN && !s->ending)
+			sample_cursor(s);
+		if (s->state == MM_SESSION_OPEN && !s->ending)
+			sample_idle(s, now_ns);
+	}
+}

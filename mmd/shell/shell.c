@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/shell/shell.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+
+#define FDS_FLYING_MAX  1024
+#define TURN_ROUNDS_MAX 16
+
+/* ---- keeper ---- */
+
+static void keeper_lost(struct mm_shell *shell)
+{
+	mm_log(MM_LOG_ERROR, "keeper.lost", "pid=%d", (int)getppid());
+	shell->failed = shell->stopping = true;
+}
+
+static void keeper_send(struct mm_shell *shell, const struct mm_kmsg *msg)
+{
+	if (mm_kchan_send(&shell->keeper, msg, NULL, 0) < 0)
+		keeper_lost(shell);
+}
+
+/*
+ * The channel closes our copy when the message has left. By then keeper may have read it and closed its
+ * own: ours must not be the last one, so it waits for the second message.
+ */
+void mm_shell_close(struct mm_shell *shell, int fd)
+{
+	const struct mm_kmsg close = { .op = MM_K_CLOSE }, closed = { .op = MM_K_CLOSED };
+
+	if (mm_kchan_send(&shell->keeper, &close, &fd, 1) < 0)
+		keeper_lost(shell);
+	keeper_send(shell, &closed);
+}
+
+void mm_shell_tell(struct mm_shell *shell, enum mm_kop op, enum mm_role role, uint64_t id)
+{
+	struct mm_kmsg msg = { .op = op, .role = role, .id = id };
+
+	keeper_send(shell, &msg);
+}
+
+void mm_shell_tell_xfer(struct mm_pool *pool, enum mm_kop op)
+{
+	struct mm_kmsg msg = {
+		.op = op, .role = MM_ROLE_XFER, .device = pool->index, .id = pool->worker.epoch
+	};
+
+	keeper_send(pool->shell, &msg);
+}
+
+void mm_shell_tell_lock(struct mm_pool *pool, const int *fds, size_t n_fds, bool has_file)
+{
+	const uint8_t *uuid = pool->worker.device.uuid;
+	struct mm_kmsg msg = {
+		.op = MM_K_LOCK, .role = MM_ROLE_XFER, .device = pool->index, .result = has_file
+	};
+
+	for (size_t i = 0; i < sizeof(pool->worker.device.uuid); i++)
+		snprintf(msg.text + 2 * i, 3, "%02x", uuid[i]);
+	if (mm_kchan_send(&pool->shell->keeper, &msg, fds, n_fds) < 0)
+		keeper_lost(pool->shell);
+}
+
+void mm_shell_fail(struct mm_shell *shell, const char *fmt, ...)
+{
+	struct mm_kmsg msg = { .op = MM_K_STOP, .result = -EIO };
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(msg.text, sizeof(msg.text), fmt, ap);
+	va_end(ap);
+	if (!shell->failed)
+		keeper_send(shell, &msg);
+	shell->failed = true;
+}
+
+static struct mm_pool *pool_named(struct mm_shell *shell, const struct mm_kmsg *msg)
+{
+	mm_assert(msg->device < shell->n_pools);
+	return &shell->pool[msg->device];
+}
+
+static void started(struct mm_shell *shell, const struct mm_kmsg *msg, int *fds)
+{
+	if (msg->role == MM_ROLE_XFER) {
+		mm_worker_started(pool_named(shell, msg), msg->id, msg->pid, fds[0]);
+		fds[0] = -1;
+	} else if (msg->role == MM_ROLE_LOAD) {
+		mm_load_started(shell, msg->id, fds[0], fds[1]);
+		fds[0] = fds[1] = -1;
+	} else if (msg->role == MM_ROLE_SPOOL) {
+		mm_spool_started(shell, msg->id, fds[0]);
+		fds[0] = -1;
+	}
+}
+
+static void keeper_message(struct mm_shell *shell, const struct mm_kmsg *msg, int *fds)
+{
+	switch (msg->op) {
+	case MM_K_TENANT:
+		mm_session_accept(shell, fds[0]);
+		fds[0] = -1;
+		break;
+	case MM_K_ADMIN:
+		mm_admin_accept(shell, fds[0]);
+		fds[0] = -1;
+		break;
+	case MM_K_STARTED:
+		started(shell, msg, fds);
+		break;
+	case MM_K_GONE:
+		if (msg->role == MM_ROLE_XFER)
+			mm_worker_gone(pool_named(shell, msg), msg->id, msg->result);
+		else if (msg->role == MM_ROLE_LOAD)
+			mm_load_gone(shell, msg->id, msg->result);
+		else if (msg->role == MM_ROLE_SPOOL)
+			mm_spool_gone(shell, msg->id, msg->result);
+		break;
+	case MM_K_DOWN:
+		mm_pool_down(pool_named(shell, msg));
+		break;
+	case MM_K_STOP:
+		shell->stopping = true;
+		break;
+	default:
+		mm_log(MM_LOG_ERROR, "keeper.unknown_op", "op=%u", msg->op);
+	}
+}
+
+static void on_keeper(struct mm_source *source, uint32_t events)
+{
+	struct mm_shell *shell = mm_source_owner(source, struct mm_shell, keeper_source);
+	int fds[MM_KCHAN_FDS], r = 0;
+	struct mm_kmsg msg;
+
+	(void)events;
+	for (int i = 0; i < MM_LOOP_BATCH && !shell->stopping; i++) {
+		r = mm_kchan_recv(&shell->keeper, &msg, fds);
+		if (r < 0)
+			break;
+		keeper_message(shell, &msg, fds);
+		for (size_t f = 0; f < MM_KCHAN_FDS; f++)
+			mm_close_fd(&fds[f]);
+	}
+	if (r == 0 || r == -EAGAIN || r == -EMFILE)
+		r = mm_kchan_flush(&shell->keeper);
+	if (r < 0)
+		keeper_lost(shell);
+}
+
+/* ---- turns ---- */
+
+static void ready_check(struct mm_shell *shell)
+{
+	uint64_t pages = 0, quarantined = 0;
+
+	if (shell->ready || shell->failed)
+		return;
+	for (uint32_t i = 0; i < shell->n_pools; i++) {
+		if (!mm_pool_ready(&shell->pool[i]))
+			return;
+		pages += shell->pool[i].worker.device.pages;
+		quarantined += shell->pool[i].quarantined;
+	}
+	shell->ready = true;
+	mm_log(MM_LOG_INFO, "mmd.ready",
+	       "devices=%u pages=%" PRIu64 " quarantined=%" PRIu64 " policy=%s dir=%s",
+	       shell->n_pools, pages, quarantined,
+	       mm_policy_name((enum mm_policy)shell->config->policy), shell->config->dir);
+	mm_shell_tell(shell, MM_K_READY, MM_ROLE_CORE, 0);
+}
+
+static void tick(struct mm_shell *shell, uint64_t now_ns)
+{
+	if (now_ns >= shell->sample_at_ns) {
+		mm_sessions_sample(shell, now_ns);
+		shell->sample_at_ns = now_ns + MM_SAMPLE_NS;
+	}
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		mm_pool_tick(&shell->pool[i], now_ns);
+}
+
+static void workers_turn(struct mm_shell *shell, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		mm_worker_turn(&shell->pool[i], now_ns);
+}
+
+static void turn(struct mm_shell *shell)
+{
+	uint64_t now = mm_now_ns();
+	bool again = true;
+
+	tick(shell, now);
+	for (int i = 0; i < TURN_ROUNDS_MAX && again; i++) {
+		workers_turn(shell, now);
+		again = mm_sessions_turn(shell, now);
+	}
+	workers_turn(shell, now);
+	ready_check(shell);
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		mm_worker_ring(&shell->pool[i]);
+	mm_sessions_ring(shell);
+	if (mm_kchan_turn(&shell->keeper, now) < 0)
+		keeper_lost(shell);
+	mm_peerlog_tick(&shell->peerlog, now);
+	mm_log_catch_up();
+	mm_loop_want(&shell->loop, &shell->keeper_source, mm_kchan_events(&shell->keeper));
+}
+
+static uint64_t deadline(const struct mm_shell *shell)
+{
+	uint64_t at = MM_MIN(mm_sessions_deadline(shell), mm_kchan_deadline(&shell->keeper));
+
+	at = MM_MIN(at, mm_peerlog_deadline(&shell->peerlog));
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		at = MM_MIN(at, mm_pool_deadline(&shell->pool[i]));
+	return at;
+}
+
+/* ---- life ---- */
+
+static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *config)
+{
+	struct rlimit files;
+	int r;
+
+	*shell = (struct mm_shell){
+		.config = config,
+		.loop = MM_LOOP_NULL,
+		.keeper_source = MM_SOURCE_NULL,
+		.started_ns = mm_now_ns(),
+	};
+	mm_kchan_init(&shell->keeper, fd);
+	shell->n_pools = mm_config_devices(config);
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		mm_pool_init(&shell->pool[i], shell, i);
+	mm_stores_init(shell);
+	mm_spools_init(shell);
+	mm_sessions_init(shell);
+	mm_admin_init(shell);
+	mm_peerlog_init(&shell->peerlog);
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return -errno;
+	shell->fds_max = files.rlim_cur;
+	shell->fd_budget.max = (uint32_t)MM_MIN(shell->fds_max / 4, (uint64_t)FDS_FLYING_MAX);
+	r = mm_loop_init(&shell->loop);
+	if (r == 0)
+		r = mm_loop_add(&shell->loop, &shell->keeper_source, fd, EPOLLIN, on_keeper);
+	return r;
+}
+
+static void shell_done(struct mm_shell *shell)
+{
+	/* Connections end before the pages are given up, so that nobody computes on lost memory. */
+	mm_sessions_done(shell);
+	mm_admin_done(shell);
+	mm_stores_done(shell);
+	mm_spools_done(shell);
+	for (uint32_t i = 0; i < shell->n_pools; i++)
+		mm_pool_done(&shell->pool[i]);
+	mm_loop_del(&shell->loop, &shell->keeper_source);
+	mm_kchan_done(&shell->keeper);
+	mm_loop_done(&shell->loop);
+}
+
+int mm_shell_main(int fd, const struct mm_config *config)
+{
+	static struct mm_shell shell;
+	int r = shell_init(&shell, fd, config);
+
+	for (uint32_t i = 0; r == 0 && i < shell.n_pools; i++)
+		mm_worker_start(&shell.pool[i]);
+	while (r == 0 && !shell.stopping) {
+		r = mm_loop_run_once(&shell.loop, deadline(&shell));
+		turn(&shell);
+	}
+	if (r < 0)
+		mm_log(MM_LOG_ERROR, "core.failed", "error=%d", r);
+	shell_done(&shell);
+	return r < 0 || shell.failed ? 1 : 0;
+}

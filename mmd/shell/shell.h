@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shell - what is around the pure core: one thread that hears, tells and performs
+ *
+ * Concept:   Whatever happens on a socket is turned into one mm_core_on_*() call; what the core then
+ *            wants done is performed at once (mm_pool_settle()), so the core's queue is empty between
+ *            two events. A turn follows each wake-up: left-over requests, outboxes, ends of
+ *            connections, doorbells. Nothing here blocks, on a disk, a driver or a peer.
+ * Ownership: struct mm_shell owns all parts; they find each other through it.
+ * Threading: one thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "mmd/shell/admin.h"
+#include "mmd/config/config.h"
+#include "mmd/core/core.h"
+#include "mmd/common/kchan.h"
+#include "mmd/common/loop.h"
+#include "mmd/shell/peerlog.h"
+#include "mmd/shell/pool.h"
+#include "mmd/shell/quota.h"
+#include "mmd/shell/session.h"
+#include "mmd/shell/spools.h"
+#include "mmd/shell/store.h"
+
+struct mm_shell {
+	const struct mm_config *config;
+	struct mm_loop loop;
+	struct mm_kchan keeper;
+	struct mm_source keeper_source;
+	struct mm_pool pool[MM_DEVICES_MAX]; /* in the order of the configuration */
+	uint32_t n_pools;
+	struct mm_stores stores;
+	struct mm_spools spools;
+	struct mm_fd_budget fd_budget;
+	struct mm_session session[MM_SESSIONS_MAX];
+	uint32_t n_sessions; /* as many as its pools can have */
+	struct mm_admin admin;
+	struct mm_peerlog peerlog;
+	uint64_t started_ns;
+	uint64_t sample_at_ns;
+	uint64_t fds_max; /* RLIMIT_NOFILE */
+	bool ready;       /* all pools stand, tenants are accepted */
+	bool stopping;
+	bool failed;
+};
+
+/**
+ * mm_shell_main() - run the role core
+ * @fd:     our end of the pair with keeper; taken over
+ * @config: outlives the call
+ *
+ * Return: the exit status.
+ */
+int mm_shell_main(int fd, const struct mm_config *config);
+
+/* To keeper; @id as the op wants it. Of xfer: mm_shell_tell_xfer(). */
+void mm_shell_tell(struct mm_shell *shell, enum mm_kop op, enum mm_role role, uint64_t id);
+void mm_shell_tell_xfer(struct mm_pool *pool, enum mm_kop op);
+/* The lock of the pool's device, for keeper to hold: @fds are taken over. */
+void mm_shell_tell_lock(struct mm_pool *pool, const int *fds, size_t n_fds, bool has_file);
+
+/* A connection (taken over) that keeper has closed by a process that may sleep at it. */
+void mm_shell_close(struct mm_shell *shell, int fd);
+
+/* mmd cannot go on: keeper prints the sentence and ends everything. */
+void mm_shell_fail(struct mm_shell *shell, const char *fmt, ...) MM_PRINTF(2, 3);

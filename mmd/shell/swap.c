@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/shell/swap.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sys/mman.h>
+
+#include "libclient/ipc/sock.h"
+#include "mmd/shell/quota.h"
+#include "mmd/shell/shell.h"
+
+/* The budget is the node's: over the tenants of all devices. */
+static bool node_has_room(struct mm_shell *shell, uint64_t bytes)
+{
+	uint64_t left = shell->config->swap_max_bytes;
+
+	MM_FOREACH_SESSION(shell, s)
+	left -= MM_MIN(left, s->swap_bytes);
+	return bytes <= left;
+}
+
+/* Only the fd is kept: core never looks at the bytes. */
+static int space_create(struct mm_session *s, uint64_t bytes)
+{
+	int r = mm_region_create(bytes, MM_REGION_SHARED, "mm-swap", &s->swap_region);
+
+	if (r < 0)
+		return r;
+	munmap(s->swap_region.base, s->swap_region.size_bytes);
+	s->swap_region.base = NULL;
+	s->swap_bytes = bytes;
+	mm_worker_swap(s->pool, s->tenant);
+	mm_session_log(s, MM_LOG_INFO, "tenant.swap", "tenant=%u name=%s bytes=%" PRIu64, s->tenant,
+		       s->name, bytes);
+	return 0;
+}
+
+static int space_open(struct mm_session *s, uint64_t now_ns, uint64_t wanted)
+{
+	uint64_t bytes;
+	int r;
+
+	if (wanted > s->shell->config->swap_max_bytes)
+		return -EDQUOT;
+	bytes = mm_round_up(wanted, MM_ABI_PAGE_BYTES);
+	r = mm_core_on_swap_open(s->pool->core, now_ns, s->tenant, bytes);
+	if (r < 0)
+		return r;
+	r = -EDQUOT;
+	if (node_has_room(s->shell, bytes) && bytes <= mm_quota_host_room(s->shell, s->account))
+		r = space_create(s, bytes);
+	if (r < 0)
+		mm_core_on_swap_failed(s->pool->core, s->tenant);
+	return r;
+}
+
+/* The tenant may write while we read: one copy, and only the copy is looked at. */
+static void lot_copy(const struct mm_session *s, uint64_t lot, uint64_t n,
+		     struct mm_swap_piece *ret)
+{
+	const struct mm_tenant_region *theirs = s->tenant_region.base;
+	const uint64_t *from = (const uint64_t *)(const void *)theirs->swap[lot];
+	uint64_t *to = (uint64_t *)(void *)ret;
+
+	for (size_t i = 0; i < n * sizeof(*ret) / sizeof(*to); i++)
+		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+}
+
+int mm_swap_request(struct mm_session *s, uint64_t now_ns, const struct mm_msg *msg)
+{
+	struct mm_swap_piece pieces[MM_SWAP_PIECES];
+	int r;
+
+	if (msg->opcode == MM_OP_SWAP_OPEN) {
+		r = space_open(s, now_ns, msg->arg[0]);
+		mm_session_reply(s, msg->user_data, MM_OP_SWAP_OPEN, r);
+		return 0;
+	}
+	if (msg->arg[0] >= MM_SWAP_LOTS || msg->arg[1] > MM_SWAP_PIECES)
+		return MM_E_PROTOCOL;
+	lot_copy(s, msg->arg[0], msg->arg[1], pieces);
+	r = mm_core_on_swap(s->pool->core, now_ns, s->tenant, msg, pieces);
+	mm_pool_settle(s->pool);
+	return r;
+}
+
+int mm_swap_send(const struct mm_session *s, int sock)
+{
+	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
+			       .kind = MM_X_SWAP,
+			       .id = s->tenant,
+			       .bytes = s->swap_bytes,
+			       .count = 1 };
+	struct mm_core_tenant tenant;
+
+	if (!s->swap_bytes || !mm_core_tenant(s->pool->core, s->tenant, &tenant) ||
+	    !tenant.attached)
+		return 0;
+	return mm_sock_send(sock, &msg, sizeof(msg), &s->swap_region.fd, 1);
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening a client: refusals, other versions, daemons that lie in their first sentence. */
+#undef NDEBUG
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "libclient/base/base.h"
+#include "tests/unit/libclient/client/peer.h"
+
+static void is_refused(struct peer *p)
+{
+	p->welcome.result = -EDQUOT;
+	snprintf(p->welcome.reason, sizeof(p->welcome.reason), "too many \x01 connections");
+	p->welcome_fds = 0;
+}
+
+static void is_other_abi(struct peer *p)
+{
+	p->welcome.abi_major = 9;
+	p->welcome_bytes = 100; /* whatever version 9 looks like */
+}
+
+static void is_not_mmd(struct peer *p)
+{
+	p->welcome.magic ^= 1;
+}
+
+static void is_short(struct peer *p)
+{
+	p->welcome_bytes -= 8;
+}
+
+static void lacks_an_fd(struct peer *p)
+{
+	p->welcome_fds = 2;
+}
+
+static void has_empty_pages(struct peer *p)
+{
+	p->welcome.page_bytes = 0;
+}
+
+static void has_odd_pages(struct peer *p)
+{
+	p->welcome.page_bytes = 5000;
+}
+
+static void has_no_pool(struct peer *p)
+{
+	p->welcome.pool_pages = 0;
+}
+
+static void has_a_huge_pool(struct peer *p)
+{
+	p->welcome.pool_pages = UINT64_MAX;
+}
+
+static void knows_more_features(struct peer *p)
+{
+	p->welcome.features |= UINT64_C(1) << 40;
+}
+
+static void has_no_policy(struct peer *p)
+{
+	p->welcome.policy = MM_POLICY_COUNT;
+}
+
+static void can_shrink_its_region(struct peer *p)
+{
+	p->welcome_unsealed = true;
+}
+
+static void has_another_device(struct peer *p)
+{
+	p->welcome.device_uuid[3] ^= 1;
+}
+
+static void says_nothing(struct peer *p)
+{
+	p->welcome_silent = true;
+}
+
+static void test_refusals(void **state)
+{
+	static const struct {
+		const char *name;
+		void (*prepare)(struct peer *);
+		int want;
+		const char *text;
+	} cases[] = {
+		{ "refused", is_refused, -EDQUOT, "too many ? connections" },
+		{ "other ABI", is_other_abi, -EPROTO, "ABI version 9" },
+		{ "not mmd", is_not_mmd, -EPROTO, "not mmd" },
+		{ "short", is_short, -EPROTO, "bytes long" },
+		{ "two fds", lacks_an_fd, -EPROTO, "malformed" },
+		{ "no page size", has_empty_pages, -EPROTO, "malformed" },
+		{ "odd page size", has_odd_pages, -EPROTO, "malformed" },
+		{ "empty pool", has_no_pool, -EPROTO, "malformed" },
+		{ "huge pool", has_a_huge_pool, -EPROTO, "malformed" },
+		{ "unknown feature", knows_more_features, -EPROTO, "malformed" },
+		{ "unknown policy", has_no_policy, -EPROTO, "malformed" },
+		{ "unsealed region", can_shrink_its_region, -EPROTO, "cannot map" },
+		{ "another device", has_another_device, -ENODEV, "not the one that mmd owns" },
+		{ "silence", says_nothing, -ETIMEDOUT, "did not answer" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		struct peer *p = peer_start();
+		struct mm_client_opts opts = peer_client_opts(p);
+		struct mm_client *client = NULL;
+		char err[320] = "";
+
+		print_message("%s\n", cases[i].name);
+		if (cases[i].want == -ETIMEDOUT)
+			opts.timeout_ns = MM_NS_PER_S / 2;
+		cases[i].prepare(p);
+		assert_int_equal(mm_client_open(&opts, &client, err, sizeof(err)), cases[i].want);
+		assert_null(client);
+		if (!strstr(err, cases[i].text))
+			fail_msg("'%s' does not say '%s'", err, cases[i].text);
+		peer_stop(p);
+	}
+}
+
+static void test_nobody_there(void **state)
+{
+	struct mm_client_opts opts = { .size = sizeof(opts), .socket_path = "/nonexistent/sock" };
+	struct mm_client *client = NULL;
+	char err[320];
+
+	(void)state;
+	assert_int_equal(mm_client_open(&opts, &client, err, sizeof(err)), -ENOENT);
+	assert_non_null(strstr(err, "/nonexistent/sock"));
+	setenv(MM_SOCKET_ENV, "/nonexistent/by-environment", 1);
+	assert_int_equal(mm_client_open(NULL, &client, err, sizeof(err)), -ENOENT);
+	assert_non_null(strstr(err, "by-environment"));
+	unsetenv(MM_SOCKET_ENV);
+}
+
+static void test_opts(void **state)
+{
+	struct {
+		struct mm_client_opts opts;
+		char later[16];
+	} newer = { .opts = { .size = sizeof(newer) } };
+	struct mm_client *client = NULL;
+
+	(void)state;
+	newer.opts.socket_path = "/nonexistent/sock";
+	assert_int_equal(mm_client_open(&newer.opts, &client, NULL, 0), -ENOENT);
+	newer.later[3] = 1; /* a wish that we do not know */
+	assert_int_equal(mm_client_open(&newer.opts, &client, NULL, 0), -EINVAL);
+	newer.opts.size = 8;
+	assert_int_equal(mm_client_open(&newer.opts, &client, NULL, 0), -EINVAL);
+}
+
+static void test_hello_and_info(void **state)
+{
+	struct peer *p = peer_start();
+	struct mm_client_opts opts = peer_client_opts(p);
+	struct mm_client *client = NULL;
+	struct mm_client_info info;
+
+	(void)state;
+	opts.no_remap = true;
+	opts.name = "it's \"a\" long name that goes on and on";
+	p->welcome.features = MM_FEAT_RECLAIM;
+	assert_int_equal(mm_client_open(&opts, &client, NULL, 0), 0);
+	peer_await_connection(p);
+	assert_int_equal(p->hello.magic, MM_ABI_MAGIC);
+	assert_int_equal(p->hello.size_bytes, sizeof(struct mm_hello));
+	assert_true(p->hello.features == (MM_FEAT_RECLAIM | MM_FEAT_REASON));
+	assert_string_equal(p->hello.name, "it_s__a__long_name_that_goes_on");
+	assert_int_equal(mm_client_info(client, &info), 0);
+	assert_int_equal(info.tenant_id, 7);
+	assert_int_equal(info.pool_pages, PEER_PAGES);
+	assert_string_equal(mm_client_error(client), "");
+	mm_client_close(client);
+	peer_expect(p, MM_OP_BYE);
+	peer_stop(p);
+}
+
+static bool is_zero(const uint8_t *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (bytes[i])
+			return false;
+	return true;
+}
+
+/* Without a driver no device can be named: where there are several, mmd is asked which driver first. */
+static void test_device_is_named(void **state)
+{
+	for (int given = 0; given < 2; given++) {
+		struct peer *p = peer_start();
+		struct mm_client_opts opts = peer_client_opts(p);
+		struct mm_client *client = NULL;
+
+		(void)state;
+		p->several = !given;
+		opts.gpu = given ? &p->gpu : NULL;
+		assert_int_equal(mm_client_open(&opts, &client, NULL, 0), 0);
+		peer_await_connection(p);
+		assert_true(is_zero(p->hello_first.device_uuid, sizeof(p->hello.device_uuid)));
+		assert_memory_equal(p->hello.device_uuid, p->welcome.device_uuid,
+				    sizeof(p->hello.device_uuid));
+		mm_client_close(client);
+		peer_expect(p, MM_OP_BYE);
+		peer_stop(p);
+	}
+}
+
+/* The ordinal is the process's own matter; one that its driver does not know is not asked for. */
+static void test_no_such_ordinal(void **state)
+{
+	struct peer *p = peer_start();
+	struct mm_client_opts opts = peer_client_opts(p);
+	struct mm_client *client = NULL;
+	char err[320] = "";
+
+	(void)state;
+	opts.gpu = &p->gpu;
+	opts.device = 5;
+	assert_int_equal(mm_client_open(&opts, &client, err, sizeof(err)), -ENODEV);
+	assert_non_null(strstr(err, "no such device"));
+	peer_stop(p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_nobody_there),
+		cmocka_unit_test(test_opts),
+		cmocka_unit_test(test_hello_and_info),
+		cmocka_unit_test(test_device_is_named),
+		cmocka_unit_test(test_no_such_ordinal),
+	};
+
+	peer_environment();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#undef NDEBUG
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/model/safetensors.h"
+
+#define T(dtype, shape, begin, end) \
+	"{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
+
+/* Each case has one thing wrong; @needle is what the sentence must name. Data: 24 bytes. */
+static const struct {
+	const char *what;
+	const char *json;
+	int want;
+	const char *needle;
+} cases[] = {
+	{ "one tensor", "{\"a\":" T("F32", "[2,3]", 0, 24) "}", 0, NULL },
+	{ "padding", "{\"a\":" T("F32", "[2,3]", 0, 24) "}    ", 0, NULL },
+	{ "two out of order",
+	  "{\"b\":" T("F16", "[4]", 16, 24) ",\"a\":" T("BF16", "[2,2,2]", 0, 16) "}", 0, NULL },
+	{ "metadata", "{\"__metadata__\":{\"format\":\"pt\"},\"a\":" T("F32", "[6]", 0, 24) "}", 0,
+	  NULL },
+	{ "scalar", "{\"s\":" T("F32", "[]", 0, 4) ",\"a\":" T("F32", "[5]", 4, 24) "}", 0, NULL },
+	{ "empty tensor", "{\"e\":" T("F32", "[0,7]", 24, 24) ",\"a\":" T("F32", "[6]", 0, 24) "}",
+	  0, NULL },
+	{ "empty header", "", -EBADMSG, "{" },
+	{ "array", "[1]", -EBADMSG, "object" },
+	{ "leading space", " {}", -EBADMSG, "begin" },
+	{ "broken JSON", "{\"a\":", -EBADMSG, "JSON" },
+	{ "garbage behind", "{}x", -EBADMSG, "JSON" },
+	{ "duplicate", "{\"a\":" T("F32", "[6]", 0, 24) ",\"a\":" T("F32", "[6]", 0, 24) "}",
+	  -EBADMSG, "duplicate" },
+	{ "nothing named", "{}", -EBADMSG, "24 bytes" },
+	{ "metadata is no object", "{\"__metadata__\":3,\"a\":" T("F32", "[6]", 0, 24) "}",
+	  -EBADMSG, "__metadata__" },
+	{ "metadata holds a number",
+	  "{\"__metadata__\":{\"k\":3},\"a\":" T("F32", "[6]", 0, 24) "}", -EBADMSG, "k" },
+	{ "entry is no object", "{\"a\":7}", -EBADMSG, "tensor a" },
+	{ "empty name", "{\"\":" T("F32", "[6]", 0, 24) "}", -EBADMSG, "empty name" },
+	{ "no dtype", "{\"a\":{\"shape\":[6],\"data_offsets\":[0,24]}}", -EBADMSG, "dtype" },
+	{ "dtype is a number", "{\"a\":{\"dtype\":1,\"shape\":[6],\"data_offsets\":[0,24]}}",
+	  -EBADMSG, "dtype" },
+	{ "unknown dtype", "{\"a\":" T("I64", "[3]", 0, 24) "}", -ENOTSUP, "I64" },
+	{ "no shape", "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,24]}}", -EBADMSG, "shape" },
+	{ "shape is a string", "{\"a\":" T("F32", "\"6\"", 0, 24) "}", -EBADMSG, "shape" },
+	{ "negative dimension", "{\"a\":" T("F32", "[-6]", 0, 24) "}", -EBADMSG, "shape[0]" },
+	{ "float dimension", "{\"a\":" T("F32", "[1,6.0]", 0, 24) "}", -EBADMSG, "shape[1]" },
+	{ "dimension over 63 bits", "{\"a\":" T("F32", "[9223372036854775808]", 0, 24) "}",
+	  -EBADMSG, "JSON" },
+	{ "shape overflows", "{\"a\":" T("F32", "[4294967296,4294967296]", 0, 24) "}", -EBADMSG,
+	  "overflow" },
+	{ "item size overflows", "{\"a\":" T("F32", "[4611686018427387904]", 0, 24) "}", -EBADMSG,
+	  "overflow" },
+	{ "rank 5", "{\"a\":" T("F32", "[1,1,1,1,6]", 0, 24) "}", -ENOTSUP, "rank 5" },
+	{ "no offsets", "{\"a\":{\"dtype\":\"F32\",\"shape\":[6]}}", -EBADMSG, "data_offsets" },
+	{ "one offset", "{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[24]}}", -EBADMSG,
+	  "data_offsets" },
+	{ "three offsets", "{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0,24,24]}}",
+	  -EBADMSG, "data_offsets" },
+	{ "negative offset", "{\"a\":" T("F32", "[6]", -4, 20) "}", -EBADMSG, "data_offsets" },
+	{ "float offset", "{\"a\":" T("F32", "[6]", 0, 24.0) "}", -EBADMSG, "data_offsets" },
+	{ "reversed", "{\"a\":" T("F32", "[6]", 24, 0) "}", -EBADMSG, "reversed" },
+	{ "out of bounds", "{\"a\":" T("F32", "[7]", 0, 28) "}", -EBADMSG, "ends at byte 28" },
+	{ "far out of bounds",
+	  "{\"a\":" T("F32", "[1]", 9223372036854775800, 9223372036854775804) "}", -EBADMSG,
+	  "ends at byte" },
+	{ "too few bytes", "{\"a\":" T("F32", "[7]", 0, 24) "}", -EBADMSG, "28 bytes" },
+	{ "too many bytes", "{\"a\":" T("F32", "[5]", 0, 24) "}", -EBADMSG, "20 bytes" },
+	{ "overlap", "{\"a\":" T("F32", "[4]", 0, 16) ",\"b\":" T("F32", "[3]", 12, 24) "}",
+	  -EBADMSG, "overlaps" },
+	{ "same bytes twice", "{\"a\":" T("F32", "[6]", 0, 24) ",\"b\":" T("F32", "[6]", 0, 24) "}",
+	  -EBADMSG, "overlaps" },
+	{ "hole in front", "{\"a\":" T("F32", "[5]", 4, 24) "}", -EBADMSG, "hole of 4" },
+	{ "hole between", "{\"a\":" T("F32", "[2]", 0, 8) ",\"b\":" T("F32", "[3]", 12, 24) "}",
+	  -EBADMSG, "hole of 4" },
+	{ "hole at the end", "{\"a\":" T("F32", "[5]", 0, 20) "}", -EBADMSG, "4 bytes after" },
+	{ "name of 120 bytes",
+	  "{\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\":" T("F32", "[6]", 0,
+									      24) "}",
+	  -ENOTSUP, "120 bytes" },
+	{ "control characters are not echoed", "{\"a\\n\\u001bb\":7}", -EBADMSG, "tensor a??b" },
+	{ "NUL in a name", "{\"a\\u0000b\":7}", -EBADMSG, "JSON" },
+};
+
+static void test_headers(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
+		struct mm_safetensors st = { 0 };
+		size_t bytes = strlen(cases[i].json);
+		char err[200] = "";
+		int rc = mm_safetensors_parse(cases[i].json, bytes, 8 + bytes, 8 + bytes + 24, &st,
+					      err, sizeof(err));
+
+		if (rc != cases[i].want)
+			fail_msg("%s: %d, want %d (%s)", cases[i].what, rc, cases[i].want, err);
+		if (cases[i].needle && !strstr(err, cases[i].needle))
+			fail_msg("%s: '%s' does not say '%s'", cases[i].what, err, cases[i].needle);
+		mm_safetensors_done(&st);
+	}
+}
+
+static void test_fields(void **state)
+{
+	static const char json[] =
+		"{\"b\":" T("F16", "[4]", 16, 24) ",\"a\":" T("BF16", "[2,2,2]", 0, 16) "}";
+	struct mm_safetensors st;
+
+	(void)state;
+	assert_int_equal(mm_safetensors_parse(json, sizeof(json) - 1, 1000, 1024, &st, NULL, 0), 0);
+	assert_int_equal(st.n_tensors, 2);
+	assert_string_equal(st.tensors[0].name, "a");
+	assert_int_equal(st.tensors[0].dtype, MM_DTYPE_BF16);
+	assert_int_equal(st.tensors[0].rank, 3);
+	assert_int_equal(st.tensors[0].shape[2], 2);
+	assert_int_equal(st.tensors[0].file_offset, 1000);
+	assert_int_equal(st.tensors[0].bytes, 16);
+	assert_string_equal(st.tensors[1].name, "b");
+	assert_int_equal(st.tensors[1].file_offset, 1016);
+	assert_int_equal(st.tensors[1].shape[0], 4);
+	mm_safetensors_done(&st);
+}
+
+/* Files: the length field and the file's end. */
+static const struct {
+	const char *what;
+	uint64_t header_bytes; /* as the file claims; 0 = the truth */
+	size_t file_bytes;     /* cut to; 0 = whole */
+	int want;
+	const char *needle;
+} files[] = {
+	{ "whole", 0, 0, 0, NULL },
+	{ "empty", 0, SIZE_MAX, -EBADMSG, "0 bytes" },
+	{ "7 bytes", 0, 7, -EBADMSG, "7 bytes" },
+	{ "length only", 0, 8, -EBADMSG, "truncated" },
+	{ "cut in the header", 0, 20, -EBADMSG, "truncated" },
+	{ "cut in the data", 0, 80, -EBADMSG, "ends at byte" },
+	{ "header longer than the file", 5000, 0, -EBADMSG, "truncated" },
+	{ "header over 100 MB", 100000001, 0, -EBADMSG, "at most" },
+	{ "header of 2^64 - 1", UINT64_MAX, 0, -EBADMSG, "at most" },
+	{ "header too short", 10, 0, -EBADMSG, "JSON" },
+};
+
+static void test_files(void **state)
+{
+	static const char json[] = "{\"a\":" T("F32", "[6]", 0, 24) "}";
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(files); i++) {
+		uint64_t header = files[i].header_bytes ? files[i].header_bytes : sizeof(json) - 1;
+		size_t cut = files[i].file_bytes ? files[i].file_bytes : 8 + sizeof(json) - 1 + 24;
+		mm_cleanup(mm_close_fd) int fd = memfd_create("st", MFD_CLOEXEC);
+		struct mm_safetensors st = { 0 };
+		char err[200] = "";
+		int rc;
+
+		assert_true(fd >= 0);
+		assert_int_equal(pwrite(fd, &header, 8, 0), 8);
+		assert_int_equal(pwrite(fd, json, sizeof(json) - 1, 8), sizeof(json) - 1);
+		assert_int_equal(ftruncate(fd, cut == SIZE_MAX ? 0 : (off_t)cut), 0);
+		rc = mm_safetensors_read(fd, &st, err, sizeof(err));
+		if (rc != files[i].want)
+			fail_msg("%s: %d, want %d (%s)", files[i].what, rc, files[i].want, err);
+		if (files[i].needle && !strstr(err, files[i].needle))
+			fail_msg("%s: '%s' does not say '%s'", files[i].what, err, files[i].needle);
+		mm_safetensors_done(&st);
+	}
+}
+
+static void test_too_many_tensors(void **state)
+{
+	size_t bytes = 0, room = (size_t)(MM_TENSORS_MAX + 2) * 80;
+	char *json = malloc(room);
+	struct mm_safetensors st = { 0 };
+	char err[200];
+
+	(void)state;
+	assert_non_null(json);
+	json[bytes++] = '{';
+	for (int i = 0; i <= MM_TENSORS_MAX; i++)
+		bytes += (size_t)snprintf(
+			json + bytes, room - bytes,
+			"%s\"%d\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}",
+			i ? "," : "", i);
+	json[bytes++] = '}';
+	assert_int_equal(mm_safetensors_parse(json, bytes, bytes, bytes, &st, err, sizeof(err)),
+			 -ENOTSUP);
+	assert_non_null(strstr(err, "65537 tensors"));
+	free(json);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_headers),
+		cmocka_unit_test(test_fields),
+		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_too_many_tensors),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#undef NDEBUG
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mmd/core/tune.h"
+#include "tests/unit/mmd/core/story.h"
+
+/* ---- reading ---- */
+
+static void each_default_can_be_said(void **state)
+{
+	struct mm_core_opts none = { 0 };
+	const struct mm_knob *k;
+	uint32_t n = 0;
+
+	(void)state;
+	mm_tune_defaults(&none);
+	for (; (k = mm_knob_at(n)); n++) {
+		struct mm_core_opts opts = { 0 };
+		char text[80], error[MM_TUNE_ERROR_BYTES];
+
+		if (k->names)
+			snprintf(text, sizeof(text), "%s=%s", k->name, k->names[k->fallback - 1]);
+		else
+			snprintf(text, sizeof(text), "%s=%llu", k->name,
+				 (unsigned long long)k->fallback);
+		assert_int_equal(mm_knob_value(k, &opts), 0);
+		assert_int_equal(mm_tune_parse(text, &opts, error), 0);
+		assert_int_equal(mm_knob_value(k, &opts), k->fallback);
+		assert_int_equal(mm_knob_value(k, &none), k->fallback);
+		mm_tune_defaults(&opts);
+		assert_memory_equal(&opts, &none, sizeof(opts));
+	}
+	assert_true(n >= 8);
+}
+
+static void several_are_read_at_once(void **state)
+{
+	struct mm_core_opts opts = { .dwell_ns = 7, .link_permille = 5 };
+	char error[MM_TUNE_ERROR_BYTES];
+
+	(void)state;
+	assert_int_equal(mm_tune_parse("lend-order=lru,cap=1000,dwell-ms=3600000", &opts, error),
+			 0);
+	assert_int_equal(opts.lend_order, MM_LEND_LRU);
+	assert_int_equal(opts.lend_max_permille, 1000);
+	assert_true(opts.dwell_ns == 3600 * MM_NS_PER_S);
+	assert_int_equal(opts.link_permille, 5);
+	mm_tune_defaults(&opts);
+	assert_int_equal(opts.link_permille, 5);
+}
+
+static const struct {
+	const char *text, *names;
+} refused[] = {
+	{ "", "''" },
+	{ ",", "''" },
+	{ "cap=500,", "''" },
+	{ "cap", "cap" },
+	{ "cap=", "cap" },
+	{ "cap=-1", "cap" },
+	{ "cap=+1", "cap" },
+	{ "cap= 1", "cap" },
+	{ "cap=1x", "cap" },
+	{ "cap=0", "cap" },
+	{ "cap=1001", "cap" },
+	{ "cap=18446744073709551617", "cap" },
+	{ "cap=500=500", "cap" },
+	{ "cap=500,dwell-ms=5,cap=500", "cap" },
+	{ "Cap=500", "'Cap'" },
+	{ "caps=500", "'caps'" },
+	{ "ca=500", "'ca'" },
+	{ "=500", "''" },
+	{ "reversion=1", "reversion" },
+	{ "reversion=of", "reversion" },
+	{ "reversion=off ", "reversion" },
+	{ "lend-order=on", "lend-order" },
+	{ "dwell-ms=3600001", "dwell-ms" },
+	{ "time-scale=0", "time-scale" },
+	{ "cap=\x1b[31m\n", "cap" },
+	{ "a-key-that-is-longer-than-any-knob-could-ever-be-called\n=1", "a-key-that" },
+};
+
+static void what_is_wrong_is_named_and_changes_nothing(void **state)
+{
+	char long_one[2 * MM_TUNE_TEXT_BYTES], error[MM_TUNE_ERROR_BYTES];
+	struct mm_core_opts opts = { .link_permille = 5 }, same = opts;
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(refused); i++) {
+		memset(error, 'x', sizeof(error));
+		assert_int_equal(mm_tune_parse(refused[i].text, &opts, error), -EINVAL);
+		assert_non_null(memchr(error, '\0', sizeof(error)));
+		assert_non_null(strstr(error, refused[i].names));
+		for (const char *at = error; *at; at++)
+			assert_true(*at >= ' ' && *at <= '~');
+		assert_memory_equal(&opts, &same, sizeof(opts));
+	}
+	memset(long_one, 'c', sizeof(long_one));
+	long_one[sizeof(long_one) - 1] = '\0';
+	assert_int_equal(mm_tune_parse(long_one, &opts, error), -EINVAL);
+}
+
+static void the_core_takes_nothing_out_of_range(void **state)
+{
+	const struct mm_core_opts wrong[] = {
+		{ .link_permille = 1001 }, { .lend_max_permille = 1001 }, { .lend_order = 3 },
+		{ .reversion = 3 },        { .time_scale = 10001 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(wrong); i++) {
+		struct mm_core_opts opts = wrong[i];
+		struct mm_core *core = NULL;
+
+		opts.pages = 10;
+		opts.page_bytes = 4096;
+		assert_int_equal(mm_core_create(&opts, &core), -EINVAL);
+		assert_null(core);
+	}
+}
+
+/* ---- what they do ---- */
+
+static void begin_with(const char *knobs)
+{
+	struct mm_core_opts opts = { .pages = 100, .page_bytes = 4096, .policy = MM_POLICY_REMAP };
+	char error[MM_TUNE_ERROR_BYTES];
+
+	assert_int_equal(mm_tune_parse(knobs, &opts, error), 0);
+	w_init(w, &opts, 1);
+	w_xfer_up(w);
+	w_run(w);
+}
+
+/* Two that lend, used one after the other, and one that asks: 49 pages are free. */
+static void three(struct w_proc **p)
+{
+	for (int i = 0; i < 3; i++)
+		p[i] = tenant_with(0, i < 2 ? 10 : 4, 2);
+	w_kv_declare(w, p[2], 1, 1, 100, 0);
+	w_stats(w, p[0], 1);
+	pass_ms(50);
+	w_stats(w, p[1], 1);
+	pass_ms(200);
+}
+
+static void the_order_of_lenders(void **state)
+{
+	struct w_proc *p[3];
+
+	(void)state;
+	for (int lru = 0; lru < 2; lru++) {
+		begin_with(lru ? "lend-order=lru" : "lend-order=mru");
+		three(p);
+		w_kv_want(w, p[2], 53);
+		pass_ms(50);
+		assert_int_equal(plan(p[lru ? 0 : 1])->alpha, 2);
+		assert_int_equal(plan(p[lru ? 1 : 0])->alpha, 0);
+		if (!lru)
+			w_done(w);
+	}
+}
+
+static void the_cap(void **state)
+{
+	struct w_proc *p[3];
+
+	(void)state;
+	begin_with("cap=300");
+	three(p);
+	w_kv_want(w, p[2], 100);
+	pass_ms(100);
+	assert_int_equal(plan(p[0])->alpha, 3);
+	assert_int_equal(plan(p[1])->alpha, 3);
+}
+
+static void without_reversion_nothing_goes_back(void **state)
+{
+	struct w_proc *p[3];
+
+	(void)state;
+	for (int off = 0; off < 2; off++) {
+		begin_with(off ? "reversion=off" : "reversion=on");
+		three(p);
+		w_kv_want(w, p[2], 53);
+		pass_ms(50);
+		w_kv_want(w, p[2], 0);
+		while (w_kv_release(w, p[2]))
+			;
+		for (int i = 0; i < 200; i++) {
+			w_stats(w, p[1], 1);
+			pass_ms(5);
+		}
+		assert_int_equal(plan(p[1])->alpha, off ? 2 : 0);
+		if (!off)
+			w_done(w);
+	}
+}
+
+/* Ten times the times: what is idle after 100 ms is so after one second. */
+static void times_are_scaled(void **state)
+{
+	struct w_proc *p[3];
+
+	(void)state;
+	begin_with("time-scale=10");
+	three(p);
+	w_kv_want(w, p[2], 53);
+	pass_ms(500);
+	assert_int_equal(plan(p[0])->alpha + plan(p[1])->alpha, 0);
+	pass_ms(600);
+	assert_int_equal(plan(p[0])->alpha + plan(p[1])->alpha, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(the_order_of_lenders),
+		TEST(the_cap),
+		TEST(without_reversion_nothing_goes_back),
+		TEST(times_are_scaled),
+		cmocka_unit_test(each_default_can_be_said),
+		cmocka_unit_test(several_are_read_at_once),
+		cmocka_unit_test(what_is_wrong_is_named_and_changes_nothing),
+		cmocka_unit_test(the_core_takes_nothing_out_of_range),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a tenant claims steers what is taken from it, and costs nobody else anything. One story per test. */
+#undef NDEBUG
+#include "tests/unit/mmd/core/story.h"
+
+static struct mm_tenant_stats claims_of(const struct w_proc *p)
+{
+	return (struct mm_tenant_stats){ .step_seq = 2 * p->steps,
+					 .steps = p->steps,
+					 .samples = p->steps,
+					 .step_ns = 100000 * p->n_groups,
+					 .kv_chunks_used = p->held };
+}
+
+static void claim(const struct w_proc *p, const struct mm_tenant_stats *s)
+{
+	mm_core_on_stats(w->core, w->now_ns, p->tenant, s);
+	w_drain(w);
+}
+
+/* It says that its chunks are empty, is asked for them each time, and gives none. */
+static void who_never_gives_back_is_not_counted_on(void **state)
+{
+	struct w_proc *lender, *liar, *victim;
+	struct mm_tenant_stats s;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	lender = tenant_with(0, 8, 4);
+	liar = w_join(w, 1, MM_FEAT_KNOWN);
+	victim = w_join(w, 2, MM_FEAT_KNOWN);
+	w_kv_declare(w, liar, 1, 1, 60, 1);
+	w_kv_declare(w, victim, 1, 1, 20, 1);
+	w_kv_want(w, liar, 45);
+	w_run(w);
+	assert_int_equal(liar->held, 45);
+	w_kv_want(w, victim, 10);
+	for (uint32_t i = 0; i < 60 && victim->held < 10; i++) {
+		s = claims_of(liar);
+		s.kv_chunks_used = 0;
+		claim(liar, &s);
+		pass_ms(50);
+	}
+	assert_int_equal(liar->held, 45);
+	assert_true(stats().reclaims > 1);
+	assert_true(plan(lender)->alpha > 0);
+	assert_int_equal(victim->held, 10);
+}
+
+/* Of who gives what it is asked for it is taken first, however often it is asked. */
+static void who_gives_back_is_counted_on_again(void **state)
+{
+	struct w_proc *lender, *holder, *other;
+	struct mm_tenant_stats s;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	lender = tenant_with(0, 8, 4);
+	holder = w_join(w, 1, MM_FEAT_KNOWN);
+	other = w_join(w, 2, MM_FEAT_KNOWN);
+	w_kv_declare(w, holder, 1, 1, 60, 1);
+	w_kv_declare(w, other, 1, 1, 20, 1);
+	w_kv_want(w, holder, 45);
+	w_run(w);
+	s = claims_of(holder);
+	s.kv_chunks_used = 0;
+	claim(holder, &s);
+	pass_ms(3000); /* now it is idle */
+	for (uint32_t want = 4; want <= 12; want += 4) {
+		w_kv_want(w, other, want);
+		for (uint32_t i = 0; i < 60 && other->held < want; i++) {
+			s = claims_of(holder);
+			s.kv_chunks_used = 0;
+			claim(holder, &s);
+			while (holder->reclaim && w_kv_release(w, holder))
+				;
+			pass_ms(50);
+		}
+		assert_int_equal(other->held, want);
+		pass_ms(300); /* the time to answer is over */
+	}
+	assert_int_equal(plan(lender)->alpha, 0);
+}
+
+/* Numbers without sense, each alone and all together: nothing breaks, and others get what they wait for. */
+static void numbers_without_sense(void **state)
+{
+	static const uint64_t values[] = {
+		0, 1, UINT32_MAX, UINT64_C(1) << 40, INT64_MAX, UINT64_C(1) << 63, UINT64_MAX
+	};
+	struct w_proc *liar, *victim;
+
+	(void)state;
+	begin(MM_POLICY_REMAP, 80);
+	liar = tenant_with(0, 12, 3);
+	w_kv_declare(w, liar, 1, 1, 40, 1);
+	victim = w_join(w, 1, MM_FEAT_KNOWN);
+	w_kv_declare(w, victim, 1, 1, 60, 1);
+	w_kv_want(w, liar, 20);
+	w_run(w);
+	for (uint32_t i = 0; i < 8 * MM_ARRAY_SIZE(values) * 4; i++) {
+		struct mm_tenant_stats s = claims_of(liar);
+		uint64_t v = values[i % MM_ARRAY_SIZE(values)];
+		uint64_t *field[] = { &s.step_seq, &s.steps,          &s.samples, &s.step_ns,
+				      &s.stall_ns, &s.kv_chunks_used, &s.waiting, &s.running };
+		uint32_t at = i / MM_ARRAY_SIZE(values) % (MM_ARRAY_SIZE(field) + 1);
+
+		s.steps = s.samples = i;
+		for (uint32_t k = 0; k < MM_ARRAY_SIZE(field); k++)
+			if (k == at || at == MM_ARRAY_SIZE(field))
+				*field[k] = v;
+		for (uint32_t l = 0; l < MM_COMPUTE_WEIGHTS; l++)
+			s.compute[l] = (uint16_t)(i % 3 ? v >> l % 32 : 0);
+		mm_core_on_streamed(w->core, liar->tenant, v);
+		claim(liar, &s);
+		w_kv_want(w, victim, 10 + i % 40);
+		pass_ms(20);
+	}
+	w_kv_want(w, liar, 20);
+	w_kv_want(w, victim, 30);
+	pass_ms(4000);
+	assert_true(victim->held >= 30);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(who_never_gives_back_is_not_counted_on),
+		TEST(who_gives_back_is_counted_on_again),
+		TEST(numbers_without_sense),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

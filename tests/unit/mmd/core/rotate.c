@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tenants in turns: the layers of who computes are there, in place of the others'. */
+#undef NDEBUG
+#include "libclient/base/base.h"
+#include "tests/unit/mmd/core/story.h"
+
+#define LAYERS      10
+#define LAYER_PAGES 3
+#define MODEL_PAGES (1 + LAYERS * LAYER_PAGES)
+#define CHUNKS      24 /* a page each */
+
+static struct w_proc *a, *b;
+
+static struct w_proc *in_turns(void)
+{
+	struct w_proc *p = tenant_with(0, LAYERS, LAYER_PAGES);
+
+	w_kv_declare(w, p, 1, 1, 40, 5);
+	w_turn_join(w, p, MM_TURN_QUANTUM, 200 * MM_NS_PER_MS, 0);
+	w_run(w);
+	return p;
+}
+
+static void turn_to(struct w_proc *p)
+{
+	w_turn_want(w, p);
+	for (uint32_t i = 0; i < 5000 && !p->machine.turn.serial; i++)
+		pass_ms(1);
+	assert_true(p->machine.turn.serial && !p->machine.turn.ending);
+}
+
+/* Its layers come home, while it computes. */
+static void runs_at_home(struct w_proc *p)
+{
+	for (uint32_t i = 0; i < 40 && plan(p)->alpha; i++) {
+		steps(p, 5);
+		w_stats(w, p, 1);
+		pass_ms(10);
+	}
+	assert_int_equal(plan(p)->alpha, 0);
+}
+
+/* @spare pages beside two models, and the first one computes and has KV in all of them and in the other's. */
+static void two(uint32_t spare)
+{
+	begin(MM_POLICY_REMAP, 2 * MODEL_PAGES + spare);
+	a = in_turns();
+	b = in_turns();
+	turn_to(a);
+	w_kv_want(w, a, CHUNKS);
+	for (uint32_t i = 0; i < 200; i++)
+		pass_ms(1);
+}
+
+static void what_is_lent_comes_home_for_the_turn(void **state)
+{
+	uint32_t held;
+
+	(void)state;
+	two(6);
+	held = a->held;
+	assert_true(held > 6);
+	assert_int_equal(plan(a)->alpha, 0);
+	assert_true(plan(b)->alpha > 0);
+	a->used_chunks = held;
+	w_stats(w, a, 1);
+	turn_to(b);
+	runs_at_home(b);
+	assert_true(plan(a)->alpha > 0);
+	assert_true(a->held >= held); /* its KV lies in its own layers now */
+	w_stats(w, a, 1);
+	turn_to(a);
+	runs_at_home(a);
+	assert_true(a->held >= held);
+}
+
+/* No more than the other could lend in its turn: seven of ten layers, by the cap. */
+static void no_more_is_lent_than_can_come_home(void **state)
+{
+	(void)state;
+	two(1);
+	assert_true(plan(b)->alpha <= 7);
+	assert_true(a->held < CHUNKS);
+	a->used_chunks = a->held;
+	w_stats(w, a, 1);
+	turn_to(b);
+	w_kv_want(w, b, 5);
+	runs_at_home(b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_is_lent_comes_home_for_the_turn),
+		TEST(no_more_is_lent_than_can_come_home),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans that would change for ever: what begins it, and what bounds it. */
+#undef NDEBUG
+#include "mmd/core/tune.h"
+#include "tests/unit/mmd/core/story.h"
+
+#define US UINT64_C(1000)
+
+static void begin_with(const char *knobs, uint32_t pages)
+{
+	struct mm_core_opts opts = { .pages = pages,
+				     .page_bytes = 4096,
+				     .policy = MM_POLICY_REMAP };
+	char error[MM_TUNE_ERROR_BYTES];
+
+	assert_int_equal(mm_tune_parse(knobs, &opts, error), 0);
+	w_init(w, &opts, 1);
+	w_xfer_up(w);
+	w_run(w);
+}
+
+static uint64_t n_steps;
+
+static void say(const struct w_proc *p, uint64_t step_ns, uint32_t waiting)
+{
+	struct mm_tenant_stats s = { .step_ns = step_ns,
+				     .kv_chunks_used = p->held,
+				     .running = 1,
+				     .waiting = waiting,
+				     .steps = n_steps,
+				     .samples = n_steps,
+				     .step_seq = 2 * n_steps };
+
+	mm_core_on_stats(w->core, w->now_ns, p->tenant, &s);
+	w_drain(w);
+}
+
+/*
+ * Pages for 17 chunks of KV beside a model of six layers, whose transfers steps of @step_us hide as long as all six
+ * cycle through two slots; four of them through one slot would be far too slow.
+ */
+static struct w_proc *engine(uint64_t step_us, uint64_t transfer_us)
+{
+	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
+
+	w_model(w, p, 1, 6, 8, 48);
+	w_run(w);
+	w_kv_declare(w, p, 3, 1, 60, 0);
+	for (uint32_t i = 0; i < 50; i++)
+		mm_core_on_streamed(w->core, p->tenant, transfer_us * US);
+	for (uint32_t i = 0; i < 100; i++) {
+		n_steps++;
+		say(p, step_us * US, 0);
+	}
+	w_kv_want(w, p, 17);
+	w_run(w);
+	return p;
+}
+
+/* xfer and the tenant take their time: ten jobs and three messages each in a tenth of a millisecond. */
+static void pass_tenth(struct w_proc *p)
+{
+	w_tick(w, MM_NS_PER_MS / 10);
+	for (uint32_t i = 0; i < 10; i++) {
+		w_xfer_work(w, 1, 0);
+		if (i < 3) {
+			w_proc_event(w, p);
+			w_proc_map(w, p);
+		}
+	}
+}
+
+/* It wants more than there is, and takes no step meanwhile: all that happens, mmd does. */
+static void wants_too_much(struct w_proc *p, uint32_t ms)
+{
+	w_kv_want(w, p, 60);
+	for (uint32_t i = 0; i < ms * 10; i++) {
+		if (i % 40 == 0)
+			say(p, 0, 1);
+		pass_tenth(p);
+	}
+}
+
+#define ENGINE_PAGES (6 * 8 + 48 + 17 * 3)
+
+/*
+ * Four layers were taken because they hide. Three of four were looked at as a set of one slot, which does not: so
+ * four were too many, and one came home; then three were so few that a fourth could be taken.
+ */
+static void what_was_taken_because_it_hides_stays_away(void **state)
+{
+	static const struct {
+		uint64_t step_us, transfer_us;
+	} times[] = { { 3743, 413 }, { 1669, 200 }, { 1623, 180 }, { 3516, 394 }, { 154, 20 } };
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(times); i++) {
+		uint64_t before;
+		struct w_proc *p;
+
+		/* Nothing but this is to end it. */
+		begin_with("dwell-ms=1", ENGINE_PAGES);
+		p = engine(times[i].step_us, times[i].transfer_us);
+		before = stats().plan_changes;
+		wants_too_much(p, 200);
+		print_message(
+			"steps of %u us, transfers of %u: %u plan changes, %u away, %u held\n",
+			(uint32_t)times[i].step_us, (uint32_t)times[i].transfer_us,
+			(uint32_t)(stats().plan_changes - before), plan(p)->alpha, p->held);
+		assert_int_equal(plan(p)->alpha, 4);
+		assert_in_range(stats().plan_changes - before, 1, 4);
+		assert_true(p->held > 25);
+		if (i + 1 < MM_ARRAY_SIZE(times))
+			w_done(w);
+	}
+}
+
+static void steps_of(const struct w_proc *p, uint64_t step_us)
+{
+	for (uint32_t i = 0; i < 300; i++) {
+		n_steps++;
+		say(p, step_us * US, 1);
+	}
+}
+
+/* Its steps become short, and layers come home; they are long again at once: that is not believed for dwell-ms. */
+static void who_was_relieved_is_left_alone_for_a_while(void **state)
+{
+	uint64_t relieved_ns;
+	struct w_proc *p;
+
+	(void)state;
+	begin_with("dwell-ms=200,change-ms=1", ENGINE_PAGES);
+	p = engine(3743, 413);
+	wants_too_much(p, 50);
+	assert_int_equal(plan(p)->alpha, 4);
+	w_kv_want(w, p, 0);
+	while (p->held > 10)
+		w_kv_release(w, p);
+	steps_of(p, 400);
+	for (uint32_t i = 0; i < 1000 && plan(p)->alpha == 4; i++)
+		pass_tenth(p);
+	assert_true(plan(p)->alpha < 4);
+	relieved_ns = w->now_ns;
+	w_run(w);
+	steps_of(p, 3743);
+	w_kv_want(w, p, 60);
+	while (plan(p)->alpha < 4) {
+		assert_true(w->now_ns < relieved_ns + MM_NS_PER_S);
+		say(p, 0, 1);
+		pass_tenth(p);
+	}
+	assert_true(w->now_ns > relieved_ns + 190 * MM_NS_PER_MS);
+}
+
+/* ---- the bound ---- */
+
+static void begin_bounded(uint32_t each_ms)
+{
+	struct mm_core_opts opts = { .pages = 60,
+				     .page_bytes = 4096,
+				     .policy = MM_POLICY_REMAP,
+				     .change_ns = each_ms * MM_NS_PER_MS };
+
+	w_init(w, &opts, 1);
+	w_xfer_up(w);
+	w_run(w);
+}
+
+/* Another plan as soon as one is in force, in so many milliseconds: how often it changed. */
+static uint64_t change_for_ms(struct w_proc *p, uint32_t ms)
+{
+	uint64_t before = stats().plan_changes, end = w->now_ns + ms * MM_NS_PER_MS;
+
+	while (w->now_ns < end) {
+		if (plan(p)->alpha == (uint32_t)MM_MAX(plan(p)->alpha_by_hand, 0))
+			by_hand(p, plan(p)->alpha ? 0 : 3);
+		w_run(w);
+		w_tick(w, MM_NS_PER_MS / 4);
+	}
+	return stats().plan_changes - before;
+}
+
+static void plans_change_so_often_and_not_more(void **state)
+{
+	struct w_proc *p;
+
+	(void)state;
+	begin_bounded(10);
+	p = tenant_with(0, 6, 2);
+	assert_int_equal(change_for_ms(p, 2), 8); /* as fast as it is told to */
+	assert_int_equal(stats().plan_changes_limited, 0);
+	assert_in_range(change_for_ms(p, 200), 27, 29); /* 16 - 8 at once, then one each 10 ms */
+	assert_true(stats().plan_changes_limited >= 19);
+	pass_ms(1000);
+	assert_in_range(change_for_ms(p, 5), 16, 17);
+}
+
+/* One tenant's changes are nobody else's. */
+static void each_tenant_has_its_own(void **state)
+{
+	struct w_proc *p, *q;
+
+	(void)state;
+	begin_bounded(1000);
+	p = tenant_with(0, 6, 2);
+	q = tenant_with(0, 6, 2);
+	assert_int_equal(change_for_ms(p, 20), 16);
+	by_hand(q, 2);
+	w_run(w);
+	assert_int_equal(plan(q)->alpha, 2);
+}
+
+/* What waits is not forgotten: mmd looks again by itself when the next change may begin, and then at once. */
+static void what_waits_is_done_when_it_may(void **state)
+{
+	uint64_t due;
+	struct w_proc *p;
+
+	(void)state;
+	begin_bounded(1000);
+	p = tenant_with(0, 6, 2);
+	assert_int_equal(change_for_ms(p, 20), 16);
+	by_hand(p, 5);
+	w_run(w);
+	assert_int_equal(plan(p)->alpha, 0);
+	due = mm_core_deadline(w->core);
+	assert_in_range(due - w->now_ns, 1, 1000 * MM_NS_PER_MS);
+	/* Statistics that come at that moment make nobody forget it. */
+	w->now_ns = due;
+	say(p, 0, 0);
+	assert_true(mm_core_deadline(w->core) <= w->now_ns);
+	while (plan(p)->alpha != 5) {
+		assert_true(w->now_ns <= due + MM_NS_PER_S);
+		w_tick(w, mm_core_deadline(w->core) - MM_MIN(mm_core_deadline(w->core), w->now_ns));
+		w_run(w);
+	}
+}
+
+/* Nobody but statistics comes. */
+static void a_step_that_broke_off_is_not_forgotten(void **state)
+{
+	struct w_proc *p;
+	uint64_t due;
+
+	(void)state;
+	begin_bounded(1000);
+	p = tenant_with(0, 6, 2);
+	by_hand(p, 2);
+	w_run(w);
+	for (uint32_t i = 0; i < 16; i++) {
+		w_resync(w, p);
+		w_run(w);
+	}
+	assert_true(p->machine.broken);
+	due = mm_core_deadline(w->core);
+	while (w->now_ns < due) {
+		w->now_ns = MM_MIN(w->now_ns + 30 * MM_NS_PER_MS, due + 5 * MM_NS_PER_MS);
+		say(p, 0, 0);
+		assert_true(mm_core_deadline(w->core) <= due);
+	}
+	w_tick(w, 0);
+	w_run(w);
+	assert_false(p->machine.broken);
+}
+
+/* A step broke off: its gates are put in order before anything else is changed, as soon as anything may be. */
+static void steps_that_break_off_come_first(void **state)
+{
+	uint64_t before;
+	struct w_proc *p;
+
+	(void)state;
+	begin_bounded(1000);
+	p = tenant_with(0, 6, 2);
+	by_hand(p, 2);
+	w_run(w);
+	for (uint32_t i = 0; i < 15; i++) {
+		before = stats().plan_changes;
+		w_resync(w, p);
+		w_run(w);
+		assert_int_equal(stats().plan_changes, before + 1);
+	}
+	w_resync(w, p);
+	by_hand(p, 4);
+	w_run(w);
+	assert_true(p->machine.broken);
+	w_tick(w, mm_core_deadline(w->core) - w->now_ns);
+	while (p->machine.broken) {
+		assert_int_equal(plan(p)->alpha, 2);
+		w_tick(w, 10 * MM_NS_PER_MS);
+		w_run(w);
+	}
+	assert_int_equal(plan(p)->alpha, 2);
+	assert_int_equal(stats().plan_changes, before + 2);
+	steps(p, 3);
+	pass_ms(1100);
+	assert_int_equal(plan(p)->alpha, 4);
+}
+
+/* Time runs slower for the controller: so do changes. */
+static void times_are_stretched_with_all_others(void **state)
+{
+	struct mm_core_opts opts = { .pages = 60,
+				     .page_bytes = 4096,
+				     .policy = MM_POLICY_REMAP,
+				     .change_ns = 10 * MM_NS_PER_MS,
+				     .time_scale = 5 };
+	struct w_proc *p;
+
+	(void)state;
+	w_init(w, &opts, 1);
+	w_xfer_up(w);
+	w_run(w);
+	p = tenant_with(0, 6, 2);
+	assert_in_range(change_for_ms(p, 500), 24, 27);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_was_taken_because_it_hides_stays_away),
+		TEST(who_was_relieved_is_left_alone_for_a_while),
+		TEST(plans_change_so_often_and_not_more),
+		TEST(each_tenant_has_its_own),
+		TEST(what_waits_is_done_when_it_may),
+		TEST(steps_that_break_off_come_first),
+		TEST(a_step_that_broke_off_is_not_forgotten),
+		TEST(times_are_stretched_with_all_others),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model - small models in Hugging Face's layout, and core and tenant of one load
+ *
+ * Concept:   A test describes tensors; files are written to a folder of its own, every word of every
+ *            tensor a function of the tensor's name and the word's index, so that a store can be
+ *            checked without keeping a copy. load runs as a process of its own (this program again).
+ */
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <cmocka.h>
+
+#include "libclient/ipc/region.h"
+#include "libclient/base/base.h"
+#include "mmd/common/proto.h"
+
+#define WAIT_S 180 /* generous: sanitizers on a busy machine */
+
+struct tensor {
+	const char *name;
+	const char *dtype;
+	uint32_t rank;
+	uint64_t shape[4];
+	uint32_t file; /* 0 .. 9: model-<n>.safetensors */
+};
+
+extern char model_dir[64];
+
+/* How the child hinders itself before it becomes load. */
+#define MODE_PLAIN     "plain"
+#define MODE_NO_URING  "no-uring"  /* as containers do */
+#define MODE_NO_DIRECT "no-direct" /* as some file systems do */
+
+/* Runs the role instead of the tests where this is the process that load_start() made. */
+void model_main(int argc, char **argv);
+
+void model_write_config(const char *text);
+/* Writes the files; @pad spaces at the end of each header decide how data are aligned. */
+void model_write(const struct tensor *tensors, size_t n, size_t pad);
+/* The index of what model_write() makes of @tensors. */
+void model_write_index(const struct tensor *tensors, size_t n);
+uint64_t tensor_bytes(const struct tensor *tensor);
+
+struct load {
+	pid_t pid;
+	int core, tenant;
+	struct mm_lmsg ident;                    /* the last message of load to core */
+	uint64_t group_bytes[MM_LAYERS_MAX + 1]; /* that came with the last IDENT */
+	struct mm_load_status status;            /* the last to the tenant */
+	struct mm_region store, head;            /* head: of a store on disk, until load_join() */
+	int file;                                /* of it; -1 = the store is in memory */
+};
+#define LOAD_NULL                                \
+	((struct load){ .core = -1,              \
+			.tenant = -1,            \
+			.store = MM_REGION_NULL, \
+			.head = MM_REGION_NULL,  \
+			.file = -1 })
+
+void load_start(struct load *load, const char *mode);
+/* Passes an fd (-1 = none) under a name; and closes it. Failures are for the test to see. */
+int load_pass(struct load *load, uint32_t kind, const char *name, int fd);
+/* config.json, the first @n_files files. */
+void load_pass_files(struct load *load, uint32_t n_files);
+/* The same, and END. */
+void load_pass_model(struct load *load, uint32_t n_files);
+void load_pass_index(struct load *load);
+/* A rule with up to four members, NULL from the first that there is not. */
+struct mm_load_pack pack_rule(uint32_t flags, const char *name, const char *const member[4]);
+void load_pass_rule(struct load *load, const struct mm_load_pack *rule);
+/* The next message to core; false: load has gone. */
+bool load_hear(struct load *load);
+void load_answer(struct load *load, enum mm_lop op, int result, const char *text);
+/* Creates the memory and answers ALLOC. */
+void load_alloc(struct load *load);
+/* The same on disk: memory for the head, a file for the rest. */
+void load_alloc_disk(struct load *load);
+/* What became of both, as one store. */
+void load_join(struct load *load);
+/* Reads status messages up to the last, reaps: the exit status. */
+int load_end(struct load *load);
+void load_done(struct load *load);
+
+/* Every tensor of the store: where the directory says, and each word right; packs are left out. */
+void store_check(const struct load *load, const struct tensor *tensors, size_t n);
+/* An entry of the store's directory, and its bytes. */
+const struct mm_dir_tensor *store_find(const struct load *load, const char *name,
+				       const void **ret_bytes);

@@ -1,0 +1,851 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* load as a process: stores that come out right, what is refused, and how it ends. */
+#undef NDEBUG
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libclient/support/cleanup.h"
+#include "libclient/support/clock.h"
+#include "libclient/ipc/sock.h"
+#include "tests/unit/mmd/load/model.h"
+
+#define CONFIG "{\"model_type\":\"llama\",\"architectures\":[\"X\"],\"num_hidden_layers\":3}"
+
+static const struct tensor model[] = {
+	{ "model.embed_tokens.weight", "F32", 2, { 700, 900 }, 0 }, /* several blocks */
+	{ "model.layers.0.q.weight", "BF16", 2, { 129, 31 }, 0 },
+	{ "model.layers.0.norm.weight", "F32", 1, { 31 }, 0 },
+	{ "model.layers.1.q.weight", "F16", 2, { 1500, 1001 }, 1 },
+	{ "model.layers.1.norm.weight", "F32", 1, { 31 }, 0 },
+	{ "model.layers.2.q.weight", "F32", 3, { 3, 500, 1001 }, 2 },
+	{ "model.layers.2.norm.weight", "F32", 1, { 31 }, 2 },
+	{ "model.layers.2.empty.weight", "F32", 2, { 0, 9 }, 2 },
+	{ "model.norm.weight", "F32", 1, { 31 }, 2 },
+	{ "scalar", "F32", 0, { 0 }, 2 },
+};
+#define MODEL_FILES 3
+
+static const char *folder = "/tmp";
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	snprintf(model_dir, sizeof(model_dir), "%s/mm-test-load-XXXXXX", folder);
+	assert_non_null(mkdtemp(model_dir));
+	model_write_config(CONFIG);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	return nftw(model_dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void load_whole(struct load *load, const char *mode)
+{
+	load_start(load, mode);
+	load_pass_model(load, MODEL_FILES);
+	assert_true(load_hear(load));
+	if (load->ident.op != MM_L_IDENT)
+		fail_msg("%s", load->ident.text);
+	assert_int_equal(load->ident.n_groups, 4);
+	assert_int_equal(load->ident.n_tensors, MM_ARRAY_SIZE(model));
+	load_alloc(load);
+	assert_true(load_hear(load));
+	assert_int_equal(load->ident.op, MM_L_DONE);
+	assert_int_equal(load->ident.result, 0);
+	assert_int_equal(load_end(load), 0);
+	assert_int_equal(load->status.result, 0);
+	assert_int_equal(load->status.bytes_done, load->status.bytes_total);
+	store_check(load, model, MM_ARRAY_SIZE(model));
+}
+
+/* how the data are aligned in their files, and which way they are read */
+static const struct {
+	const char *folder, *mode;
+	size_t pad;
+	uint32_t flags, flags_mask;
+} ways[] = {
+	{ "/tmp", MODE_PLAIN, 0, 0, MM_LOAD_F_PREAD },
+	{ "/tmp", MODE_PLAIN, 1, 0, MM_LOAD_F_PREAD },
+	{ "/tmp", MODE_PLAIN, 5000, 0, MM_LOAD_F_PREAD },
+	{ "/dev/shm", MODE_PLAIN, 3, 0, MM_LOAD_F_PREAD },
+	{ "/tmp", MODE_NO_DIRECT, 2, MM_LOAD_F_BUFFERED, MM_LOAD_F_BUFFERED | MM_LOAD_F_PREAD },
+	{ "/tmp", MODE_NO_URING, 2, MM_LOAD_F_PREAD, MM_LOAD_F_PREAD },
+};
+
+static void test_ways(void **state)
+{
+	for (size_t i = 0; i < MM_ARRAY_SIZE(ways); i++) {
+		struct load load;
+
+		folder = ways[i].folder;
+		setup(state);
+		model_write(model, MM_ARRAY_SIZE(model), ways[i].pad);
+		load_whole(&load, ways[i].mode);
+		assert_int_equal(load.status.flags & ways[i].flags_mask, ways[i].flags);
+		load_done(&load);
+		teardown(state);
+	}
+	folder = "/tmp";
+}
+
+/* ---- holes ---- */
+
+static const struct tensor holey[] = {
+	{ "model.layers.0.q.weight", "F32", 2, { 4000, 4001 }, 0 }, /* 64 MB */
+	{ "model.layers.1.q.weight", "F16", 2, { 15, 10 }, 0 },
+	{ "model.layers.2.q.weight", "F32", 2, { 2000, 2000 }, 0 },
+};
+
+/* Holes in the first tensor, but for its ends and some pages; the others stay as they are. */
+static void punch(int fd)
+{
+	const off_t mb = 1 << 20;
+
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, mb, 20 * mb), 0);
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 21 * mb + 8192,
+				   40 * mb - 8192),
+			 0);
+}
+
+/* Each tensor is what its file says. */
+static void check_holes(const struct load *load, int fd)
+{
+	uint64_t header, at;
+	struct stat st;
+
+	/* First: to look at a hole of a memfd makes a page of it. */
+	assert_int_equal(fstat(load->store.fd, &st), 0);
+	assert_in_range(st.st_blocks * 512, tensor_bytes(&holey[2]), 24 << 20);
+	assert_int_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
+	at = header + sizeof(header);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(holey); i++) {
+		const uint64_t bytes = tensor_bytes(&holey[i]);
+		char *file = malloc(bytes);
+		const void *stored;
+
+		assert_non_null(file);
+		assert_int_equal(pread(fd, file, bytes, (off_t)at), bytes);
+		store_find(load, holey[i].name, &stored);
+		assert_memory_equal(stored, file, bytes);
+		free(file);
+		at += bytes;
+	}
+}
+
+/* What is not on disk is not in memory either, and reads as zeros. */
+static void test_holes(void **state)
+{
+	static const char *const modes[] = { MODE_PLAIN, MODE_NO_DIRECT, MODE_NO_URING };
+	char path[128];
+
+	folder = "/dev/shm"; /* punching is not for every file system */
+	for (size_t i = 0; i < MM_ARRAY_SIZE(modes); i++) {
+		struct load load;
+		int fd;
+
+		setup(state);
+		model_write(holey, MM_ARRAY_SIZE(holey), 7);
+		snprintf(path, sizeof(path), "%s/model-0.safetensors", model_dir);
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		assert_true(fd >= 0);
+		punch(fd);
+		load_start(&load, modes[i]);
+		load_pass_model(&load, 1);
+		assert_true(load_hear(&load));
+		load_alloc(&load);
+		assert_true(load_hear(&load));
+		assert_int_equal(load_end(&load), 0);
+		assert_int_equal(load.status.bytes_done, load.status.bytes_total);
+		check_holes(&load, fd);
+		load_done(&load);
+		close(fd);
+		teardown(state);
+	}
+	folder = "/tmp";
+}
+
+static void test_groups(void **state)
+{
+	const struct mm_dir *dir;
+	const struct mm_dir_group *groups;
+	const struct mm_dir_tensor *t;
+	struct load load;
+
+	(void)state;
+	model_write(model, MM_ARRAY_SIZE(model), 0);
+	load_whole(&load, MODE_PLAIN);
+	dir = load.store.base;
+	t = (const void *)((const char *)dir + dir->tensors_offset);
+	/* Core was told of the same sizes before it gave memory. */
+	groups = (const void *)((const char *)dir + dir->groups_offset);
+	for (uint32_t g = 0; g < dir->n_groups; g++)
+		assert_int_equal(load.group_bytes[g], groups[g].bytes);
+	for (uint32_t i = 0; i < dir->n_tensors; i++) {
+		const char *layer = strstr(t[i].name, "layers.");
+		uint32_t want = layer && t[i].rank >= 2 ? 1 + (uint32_t)(layer[7] - '0') : 0;
+
+		assert_int_equal(t[i].group, want);
+		assert_true(i == 0 || strcmp(t[i - 1].name, t[i].name) < 0);
+	}
+	load_done(&load);
+}
+
+/* The same files are the same model, whoever passes them; a changed file is another. */
+static void test_identity(void **state)
+{
+	struct load load;
+	uint8_t first[32];
+
+	(void)state;
+	model_write(model, MM_ARRAY_SIZE(model), 0);
+	load_whole(&load, MODE_PLAIN);
+	memcpy(first, load.ident.identity, sizeof(first));
+	load_done(&load);
+
+	load_start(&load, MODE_PLAIN);
+	load_pass_model(&load, MODEL_FILES);
+	assert_true(load_hear(&load));
+	assert_memory_equal(first, load.ident.identity, sizeof(first));
+	load_answer(&load, MM_L_HAVE, 0, "");
+	assert_true(load_hear(&load));
+	assert_int_equal(load.ident.op, MM_L_DONE);
+	assert_int_equal(load.ident.result, 0);
+	assert_int_equal(load_end(&load), 0);
+	assert_int_equal(load.status.result, 0);
+	assert_int_equal(load.status.flags & MM_LOAD_F_SHARED, MM_LOAD_F_SHARED);
+	load_done(&load);
+
+	model_write(model, MM_ARRAY_SIZE(model), 0);
+	load_start(&load, MODE_PLAIN);
+	load_pass_model(&load, MODEL_FILES);
+	assert_true(load_hear(&load));
+	assert_memory_not_equal(first, load.ident.identity, sizeof(first));
+	load_done(&load);
+}
+
+static void write_index(const char *text)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/model.safetensors.index.json", model_dir);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+static void pass_shards(struct load *load, uint32_t n_files)
+{
+	load_start(load, MODE_PLAIN);
+	load_pass_index(load);
+	load_pass_model(load, n_files);
+}
+
+static void expect_refusal(struct load *load, const char *what, int want, const char *needle);
+
+static void test_shards(void **state)
+{
+	uint8_t without[32];
+	struct load load;
+
+	(void)state;
+	model_write(model, MM_ARRAY_SIZE(model), 0);
+	load_whole(&load, MODE_PLAIN);
+	memcpy(without, load.ident.identity, sizeof(without));
+	load_done(&load);
+
+	model_write_index(model, MM_ARRAY_SIZE(model));
+	pass_shards(&load, MODEL_FILES);
+	assert_true(load_hear(&load));
+	if (load.ident.op != MM_L_IDENT)
+		fail_msg("%s", load.ident.text);
+	assert_memory_not_equal(without, load.ident.identity, sizeof(without));
+	load_alloc(&load);
+	assert_true(load_hear(&load));
+	assert_int_equal(load_end(&load), 0);
+	store_check(&load, model, MM_ARRAY_SIZE(model));
+	load_done(&load);
+
+	pass_shards(&load, MODEL_FILES - 1);
+	expect_refusal(&load, "a missing shard", -EBADMSG, "model-2.safetensors, which was not");
+	model_write_index(model, MM_ARRAY_SIZE(model) - 1);
+	pass_shards(&load, MODEL_FILES);
+	expect_refusal(&load, "a tensor too many", -EBADMSG, "tensor scalar is not in");
+	write_index("{");
+	pass_shards(&load, MODEL_FILES);
+	expect_refusal(&load, "no JSON", -EBADMSG, "not valid JSON");
+}
+
+static void test_core_refuses(void **state)
+{
+	struct load load;
+
+	(void)state;
+	model_write(model, MM_ARRAY_SIZE(model), 0);
+	load_start(&load, MODE_PLAIN);
+	load_pass_model(&load, MODEL_FILES);
+	assert_true(load_hear(&load));
+	load_answer(&load, MM_L_REFUSE, -EDQUOT, "over the budget of 5M");
+	assert_int_equal(load_end(&load), 1);
+	assert_int_equal(load.status.result, -EDQUOT);
+	assert_string_equal(load.status.text, "over the budget of 5M");
+	load_done(&load);
+}
+
+static void expect_refusal(struct load *load, const char *what, int want, const char *needle)
+{
+	assert_true(load_hear(load));
+	if (load->ident.op != MM_L_DONE || load->ident.result != want ||
+	    !strstr(load->ident.text, needle))
+		fail_msg("%s: op %u, %d '%s'", what, load->ident.op, load->ident.result,
+			 load->ident.text);
+	assert_int_equal(load_end(load), 1);
+	assert_int_equal(load->status.result, want);
+	assert_string_equal(load->status.text, load->ident.text);
+	load_done(load);
+}
+
+/* One thing wrong with the model each. */
+static const struct {
+	const char *what;
+	const char *config;
+	struct tensor extra;
+	int want;
+	const char *needle;
+} models[] = {
+	{ "config is no JSON", "{", { 0 }, -EBADMSG, "config.json" },
+	{ "config is an array", "[]", { 0 }, -EBADMSG, "object" },
+	{ "no layers", "{}", { 0 }, -EBADMSG, "num_hidden_layers" },
+	{ "layers are a string",
+	  "{\"num_hidden_layers\":\"3\"}",
+	  { 0 },
+	  -EBADMSG,
+	  "num_hidden_layers" },
+	{ "zero layers", "{\"num_hidden_layers\":0}", { 0 }, -EBADMSG, "num_hidden_layers" },
+	{ "too many layers", "{\"num_hidden_layers\":1024}", { 0 }, -ENOTSUP, "1024" },
+	{ "model_type is a number",
+	  "{\"num_hidden_layers\":3,\"model_type\":7}",
+	  { 0 },
+	  -EBADMSG,
+	  "model_type" },
+	{ "architectures hold a number",
+	  "{\"num_hidden_layers\":3,\"architectures\":[7]}",
+	  { 0 },
+	  -EBADMSG,
+	  "architectures[0]" },
+	{ "duplicate key",
+	  "{\"num_hidden_layers\":3,\"num_hidden_layers\":3}",
+	  { 0 },
+	  -EBADMSG,
+	  "duplicate" },
+	{ "more layers promised", "{\"num_hidden_layers\":4}", { 0 }, -EBADMSG, "layer 3" },
+	{ "fewer layers promised", "{\"num_hidden_layers\":2}", { 0 }, -EBADMSG, "layer 2" },
+	{ "a layer beyond", CONFIG, { "h.3.w", "F32", 2, { 2, 2 }, 1 }, -EBADMSG, "layer 3" },
+	{ "two stacks",
+	  CONFIG,
+	  { "encoder.layers.0.w", "F32", 2, { 2, 2 }, 1 },
+	  -ENOTSUP,
+	  "two stacks" },
+	{ "a tensor twice", CONFIG, { "scalar", "F32", 0, { 0 }, 1 }, -EBADMSG, "scalar" },
+};
+
+static void test_bad_models(void **state)
+{
+	struct tensor tensors[MM_ARRAY_SIZE(model) + 1];
+
+	(void)state;
+	memcpy(tensors, model, sizeof(model));
+	for (size_t i = 0; i < MM_ARRAY_SIZE(models); i++) {
+		size_t n = MM_ARRAY_SIZE(model) + (models[i].extra.name != NULL);
+		struct load load;
+
+		tensors[MM_ARRAY_SIZE(model)] = models[i].extra;
+		if (i == 0 || models[i].extra.name)
+			model_write(tensors, n, 0);
+		model_write_config(models[i].config);
+		load_start(&load, MODE_PLAIN);
+		load_pass_model(&load, MODEL_FILES);
+		expect_refusal(&load, models[i].what, models[i].want, models[i].needle);
+	}
+}
+
+/* ---- fds that are no files to read ---- */
+
+static int open_pipe(void)
+{
+	int fds[2];
+
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	close(fds[1]);
+	return fds[0];
+}
+
+static int open_socket(void)
+{
+	return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+}
+
+static int open_zero(void)
+{
+	return open("/dev/zero", O_RDONLY | O_CLOEXEC);
+}
+
+static int open_directory(void)
+{
+	return open("/", O_RDONLY | O_CLOEXEC);
+}
+
+static int open_proc(void)
+{
+	return open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+}
+
+static int open_sys(void)
+{
+	return open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
+}
+
+static int open_model(int flags)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/model-0.safetensors", model_dir);
+	return open(path, flags | O_CLOEXEC);
+}
+
+static int open_write_only(void)
+{
+	return open_model(O_WRONLY);
+}
+
+static int open_path_only(void)
+{
+	return open_model(O_PATH);
+}
+
+static int open_short(void)
+{
+	int fd = memfd_create("short", MFD_CLOEXEC);
+
+	assert_int_equal(write(fd, "abc", 3), 3);
+	return fd;
+}
+
+static const struct {
+	const char *what;
+	int (*open)(void);
+	int want;
+	const char *needle;
+} fds[] = {
+	{ "pipe", open_pipe, -EPERM, "regular file" },
+	{ "socket", open_socket, -EPERM, "regular file" },
+	{ "device", open_zero, -EPERM, "regular file" },
+	{ "directory", open_directory, -EPERM, "regular file" },
+	{ "proc", open_proc, -EPERM, "type proc" },
+	{ "sysfs", open_sys, -EPERM, "type sysfs" },
+	{ "write-only", open_write_only, -EACCES, "opened for reading" },
+	{ "path only", open_path_only, -EACCES, "opened for reading" },
+	{ "short", open_short, -EBADMSG, "m.safetensors: the file has 3 bytes" },
+};
+
+static void pass_config(struct load *load)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/config.json", model_dir);
+	(void)load_pass(load, MM_LOAD_CONFIG, "config.json", open(path, O_RDONLY | O_CLOEXEC));
+}
+
+static void test_bad_fds(void **state)
+{
+	(void)state;
+	model_write(model, MM_ARRAY_SIZE(model), 0);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(fds); i++) {
+		int fd = fds[i].open();
+		struct load load;
+
+		if (fd < 0)
+			continue; /* this machine has no such thing */
+		load_start(&load, MODE_PLAIN);
+		pass_config(&load);
+		(void)load_pass(&load, MM_LOAD_SAFETENSORS, "m.safetensors", fd);
+		(void)load_pass(&load, MM_LOAD_END, "", -1);
+		expect_refusal(&load, fds[i].what, fds[i].want, fds[i].needle);
+	}
+}
+
+/* ---- a tenant that does not keep to the protocol ---- */
+
+static void no_config(struct load *l)
+{
+	(void)load_pass(l, MM_LOAD_SAFETENSORS, "m", open_model(O_RDONLY));
+	(void)load_pass(l, MM_LOAD_END, "", -1);
+}
+
+static void no_tensors(struct load *l)
+{
+	pass_config(l);
+	(void)load_pass(l, MM_LOAD_END, "", -1);
+}
+
+static void two_configs(struct load *l)
+{
+	pass_config(l);
+	(void)load_pass(l, MM_LOAD_CONFIG, "other.json", open_model(O_RDONLY));
+	(void)load_pass(l, MM_LOAD_SAFETENSORS, "m", open_model(O_RDONLY));
+	(void)load_pass(l, MM_LOAD_END, "", -1);
+}
+
+static void same_name(struct load *l)
+{
+	pass_config(l);
+	(void)load_pass(l, MM_LOAD_SAFETENSORS, "config.json", open_model(O_RDONLY));
+}
+
+static void slash(struct load *l)
+{
+	(void)load_pass(l, MM_LOAD_CONFIG, "../config.json", open_model(O_RDONLY));
+}
+
+static void no_name(struct load *l)
+{
+	(void)load_pass(l, MM_LOAD_CONFIG, "", open_model(O_RDONLY));
+}
+
+static void endless_name(struct load *l)
+{
+	char name[MM_FILE_NAME_BYTES + 1];
+
+	memset(name, 'a', sizeof(name) - 1);
+	name[sizeof(name) - 1] = 0;
+	(void)load_pass(l, MM_LOAD_CONFIG, name, open_model(O_RDONLY));
+}
+
+static void no_fd(struct load *l)
+{
+	(void)load_pass(l, MM_LOAD_CONFIG, "config.json", -1);
+}
+
+static void fd_with_end(struct load *l)
+{
+	pass_config(l);
+	(void)load_pass(l, MM_LOAD_END, "", open_model(O_RDONLY));
+}
+
+static void unknown_kind(struct load *l)
+{
+	(void)load_pass(l, 9, "x", open_model(O_RDONLY));
+}
+
+static void short_message(struct load *l)
+{
+	(void)mm_sock_send(l->tenant, "junk", 4, NULL, 0);
+}
+
+static void long_message(struct load *l)
+{
+	char junk[4096] = { 0 };
+
+	(void)mm_sock_send(l->tenant, junk, sizeof(junk), NULL, 0);
+}
+
+static void two_fds(struct load *l)
+{
+	const struct mm_load_file msg = { .magic = MM_ABI_MAGIC,
+					  .kind = MM_LOAD_CONFIG,
+					  .name = "config.json" };
+	const int both[2] = { l->tenant, l->core };
+
+	(void)mm_sock_send(l->tenant, &msg, sizeof(msg), both, 2);
+}
+
+static void too_many_files(struct load *l)
+{
+	for (int i = 0; i <= MM_LOAD_FILES_MAX; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "f%d", i);
+		while (load_pass(l, MM_LOAD_SAFETENSORS, name, open_model(O_RDONLY)) == -EAGAIN)
+			usleep(1000);
+	}
+}
+
+static const struct {
+	const char *what;
+	void (*act)(struct load *load);
+	int want;
+	const char *needle;
+} tenants[] = {
+	{ "no config", no_config, -EBADMSG, "no config.json" },
+	{ "no tensors", no_tensors, -EBADMSG, "no .safetensors" },
+	{ "two configs", two_configs, -EBADMSG, "two config" },
+	{ "same name", same_name, -EEXIST, "twice" },
+	{ "slash in name", slash, -EPROTO, "no /" },
+	{ "no name", no_name, -EPROTO, "without a name" },
+	{ "endless name", endless_name, -EPROTO, "without a name" },
+	{ "no fd", no_fd, -EPROTO, "does not know" },
+	{ "fd with end", fd_with_end, -EPROTO, "does not know" },
+	{ "unknown kind", unknown_kind, -EPROTO, "does not know" },
+	{ "short message", short_message, -EPROTO, "does not know" },
+	{ "long message", long_message, -EMSGSIZE, "channel" },
+	{ "two fds", two_fds, -EMFILE, "more than one" },
+	{ "257 files", too_many_files, -E2BIG, "256 files" },
+};
+
+static void test_bad_tenants(void **state)
+{
+	(void)state;
+	model_write(model, MM_ARRAY_SIZE(model), 0);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(tenants); i++) {
+		struct load load;
+
+		load_start(&load, MODE_PLAIN);
+		tenants[i].act(&load);
+		expect_refusal(&load, tenants[i].what, tenants[i].want, tenants[i].needle);
+	}
+}
+
+static void test_silent_tenant(void **state)
+{
+	struct load load;
+	uint64_t start_ns = mm_now_ns();
+
+	(void)state;
+	load_start(&load, MODE_PLAIN);
+	pass_config(&load);
+	expect_refusal(&load, "silence", -ETIMEDOUT, "too long");
+	assert_true(mm_now_ns() - start_ns >= 9 * MM_NS_PER_S);
+}
+
+static int reap(struct load *load)
+{
+	int status;
+
+	assert_int_equal(waitpid(load->pid, &status, 0), load->pid);
+	load->pid = 0;
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void test_deaths(void **state)
+{
+	struct load load;
+
+	(void)state;
+	model_write(model, MM_ARRAY_SIZE(model), 0);
+	/* The tenant leaves before it passed anything. */
+	load_start(&load, MODE_PLAIN);
+	mm_close_fd(&load.tenant);
+	assert_true(load_hear(&load));
+	assert_int_equal(load.ident.result, -ECONNRESET);
+	assert_int_equal(reap(&load), 1);
+	load_done(&load);
+	/* The tenant leaves while core makes up its mind. */
+	load_start(&load, MODE_PLAIN);
+	load_pass_model(&load, MODEL_FILES);
+	assert_true(load_hear(&load));
+	mm_close_fd(&load.tenant);
+	assert_true(load_hear(&load));
+	assert_int_equal(load.ident.op, MM_L_DONE);
+	assert_int_equal(load.ident.result, -ECONNRESET);
+	assert_int_equal(reap(&load), 1);
+	load_done(&load);
+	/* Core leaves: the tenant is told. */
+	load_start(&load, MODE_PLAIN);
+	load_pass_model(&load, MODEL_FILES);
+	assert_true(load_hear(&load));
+	mm_close_fd(&load.core);
+	assert_int_equal(load_end(&load), 1);
+	assert_true(load.status.result < 0);
+	load_done(&load);
+}
+
+/* Files that change between their headers and their data. */
+static void test_changing_files(void **state)
+{
+	const struct timespec long_ago[2] = { { .tv_sec = 1 }, { .tv_sec = 1 } };
+	char path[128];
+	struct load load;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/model-2.safetensors", model_dir);
+	model_write(model, MM_ARRAY_SIZE(model), 0);
+	load_start(&load, MODE_PLAIN);
+	load_pass_model(&load, MODEL_FILES);
+	assert_true(load_hear(&load));
+	assert_int_equal(truncate(path, 1000000), 0);
+	load_alloc(&load);
+	expect_refusal(&load, "truncated", -EIO, "model-2.safetensors: ends at byte");
+
+	model_write(model, MM_ARRAY_SIZE(model), 0);
+	load_start(&load, MODE_PLAIN);
+	load_pass_model(&load, MODEL_FILES);
+	assert_true(load_hear(&load));
+	/* The time of now may be the one that it has: clocks of file systems are coarse. */
+	assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
+	load_alloc(&load);
+	expect_refusal(&load, "touched", -ESTALE, "model-2.safetensors: was changed");
+}
+
+/* A store that core made too short must be refused, not written past. */
+/* The directory in memory, the rest in a file, which is short only where core lied. */
+static void test_disk(void **state)
+{
+	struct load load;
+
+	(void)state;
+	model_write(model, MM_ARRAY_SIZE(model), 5);
+	load_start(&load, MODE_PLAIN);
+	load_pass_model(&load, MODEL_FILES);
+	assert_true(load_hear(&load));
+	load_alloc_disk(&load);
+	assert_true(load_hear(&load));
+	assert_int_equal(load.ident.op, MM_L_DONE);
+	assert_int_equal(load.ident.result, 0);
+	assert_int_equal(load_end(&load), 0);
+	load_join(&load);
+	store_check(&load, model, MM_ARRAY_SIZE(model));
+	load_done(&load);
+
+	load_start(&load, MODE_PLAIN);
+	load_pass_model(&load, MODEL_FILES);
+	assert_true(load_hear(&load));
+	load.ident.store_bytes -= 4096;
+	load_alloc_disk(&load);
+	expect_refusal(&load, "short file", -EPROTO, "too short");
+}
+
+static void test_short_store(void **state)
+{
+	struct load load;
+
+	(void)state;
+	model_write(model, MM_ARRAY_SIZE(model), 0);
+	load_start(&load, MODE_PLAIN);
+	load_pass_model(&load, MODEL_FILES);
+	assert_true(load_hear(&load));
+	load.ident.store_bytes -= 4096;
+	load_alloc(&load);
+	expect_refusal(&load, "short store", -EPROTO, "too short");
+}
+
+/* Stopped and continued while it works, until it has answered: the kernel then breaks some of its calls off. */
+static void disturb(const struct load *load)
+{
+	for (int i = 0; i < 200; i++) {
+		if (mm_sock_wait(load->core, POLLIN, mm_deadline_ns(MM_NS_PER_MS)) == 0)
+			return;
+		kill(load->pid, SIGSTOP);
+		kill(load->pid, SIGCONT);
+	}
+}
+
+static void test_stops(void **state)
+{
+	char path[128];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/model-2.safetensors", model_dir);
+	model_write(model, MM_ARRAY_SIZE(model), 3);
+	for (int i = 0; i < 6; i++) {
+		bool is_cut = i >= 3; /* it fails with reads under way */
+		struct load load;
+
+		load_start(&load, MODE_PLAIN);
+		load_pass_model(&load, MODEL_FILES);
+		disturb(&load);
+		assert_true(load_hear(&load));
+		if (is_cut)
+			assert_int_equal(truncate(path, 1000000 + i), 0);
+		load_alloc(&load);
+		disturb(&load);
+		if (is_cut) {
+			expect_refusal(&load, "cut", -EIO, "model-2.safetensors: ends at byte");
+			model_write(model, MM_ARRAY_SIZE(model), 3);
+			continue;
+		}
+		assert_true(load_hear(&load));
+		assert_int_equal(load.ident.result, 0);
+		assert_int_equal(load_end(&load), 0);
+		store_check(&load, model, MM_ARRAY_SIZE(model));
+		load_done(&load);
+	}
+}
+
+/* Killed at any moment: core sees the end; the next load is none the worse. */
+static void test_kills(void **state)
+{
+	unsigned int seed = (unsigned int)getpid();
+
+	(void)state;
+	print_message("seed=%u\n", seed);
+	model_write(model, MM_ARRAY_SIZE(model), 0);
+	for (int i = 0; i < 40; i++) {
+		struct load load;
+
+		load_start(&load, MODE_PLAIN);
+		load_pass_model(&load, MODEL_FILES);
+		if (i % 2 && load_hear(&load))
+			load_alloc(&load);
+		usleep((unsigned int)rand_r(&seed) % 8000);
+		kill(load.pid, SIGKILL);
+		while (load_hear(&load))
+			;
+		load_done(&load);
+	}
+	for (int i = 0; i < 2; i++) {
+		struct load load;
+
+		load_whole(&load, MODE_PLAIN);
+		load_done(&load);
+	}
+}
+
+int main(int argc, char **argv)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ways),
+		cmocka_unit_test(test_holes),
+		T(test_groups),
+		T(test_shards),
+		T(test_identity),
+		T(test_core_refuses),
+		T(test_bad_models),
+		T(test_bad_fds),
+		T(test_bad_tenants),
+		T(test_silent_tenant),
+		T(test_deaths),
+		T(test_changing_files),
+		T(test_short_store),
+		T(test_disk),
+		T(test_stops),
+		T(test_kills),
+	};
+
+	model_main(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulator against what can be worked out by hand, and against itself. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "mmd/core/plan/plan.h"
+#include "tools/lab/mmsim/costs.h"
+#include "tools/lab/mmsim/details.h"
+
+#define WORDS_MAX 32
+#define STEP_NS   (150 * UINT64_C(1000))
+
+struct fixture {
+	struct mm_wl_opts wl;
+	struct mm_wl_source source;
+	struct mm_wl_sizes sizes;
+	struct mm_wl_case c;
+	struct mm_wl_record record;
+	struct ms_opts opts;
+	char line[512];
+};
+
+/* The case of a command line. */
+static void set_up(struct fixture *f, const char *line)
+{
+	static const struct mm_wl_program program = { .name = "sim", .usage = "" };
+	char *words[WORDS_MAX] = { "sim" }, err[MM_PROFILE_ERROR_BYTES] = "";
+	int n = 1;
+
+	memset(f, 0, sizeof(*f));
+	snprintf(f->line, sizeof(f->line), "%s", line);
+	for (char *rest = f->line, *word; (word = strsep(&rest, " ")) && n < WORDS_MAX - 1;)
+		words[n++] = word;
+	optind = 0;
+	assert_int_equal(mm_wl_options(n, words, &program, &f->wl), 0);
+	assert_int_equal(mm_profile_load(f->wl.profile, &f->opts.profile, err, sizeof(err)), 0);
+	assert_int_equal(
+		mm_wl_sizes(&f->wl, f->opts.profile.memory_bytes, &f->sizes, err, sizeof(err)), 0);
+	assert_int_equal(mm_wl_source_open(&f->wl, &f->source, err, sizeof(err)), 0);
+	assert_int_equal(mm_wl_case_make(&f->wl, &f->source, 0, &f->c, err, sizeof(err)), 0);
+	assert_int_equal(mm_wl_record_init(&f->record, &f->c, f->wl.seconds), 0);
+	f->opts.wl = &f->wl;
+	f->opts.sizes = &f->sizes;
+	f->opts.c = &f->c;
+	f->opts.record = &f->record;
+	f->opts.policy = &f->wl.policy[0];
+	f->opts.alpha = -1;
+	f->opts.step_ns = STEP_NS;
+}
+
+static void tear_down(struct fixture *f)
+{
+	mm_wl_record_done(&f->record);
+	mm_wl_case_done(&f->c);
+	mm_wl_source_done(&f->source);
+}
+
+static struct ms_sim *run(struct fixture *f)
+{
+	char err[MS_ERROR_BYTES] = "";
+	struct ms_sim *sim = NULL;
+	int r = ms_sim_run(&f->opts, &sim, err);
+
+	if (r)
+		print_error("%s\n", err);
+	assert_int_equal(r, 0);
+	return sim;
+}
+
+/* A single request per tenant, at the beginning. */
+static void one_request(struct fixture *f, uint32_t prompt, uint32_t output)
+{
+	for (uint32_t t = 0; t < f->c.tenants; t++) {
+		f->c.stream[t].n = 1;
+		f->c.stream[t].request[0] = (struct mm_wl_request){ 0, prompt, output };
+	}
+}
+
+static double step_alone_ns(const struct ms_tenant *t, uint32_t first, uint32_t tokens)
+{
+	struct mm_step_batch batch = { 0 };
+	struct mm_step_ns cost;
+
+	mm_step_batch_add(&batch, first, tokens, true);
+	mm_step_cost(&t->cost, &batch, &cost);
+	return (double)(cost.before + t->n_layers * cost.layer + cost.after);
+}
+
+/* ---- by hand ---- */
+
+/* One tenant, nothing short: prompt and each token take what their kernels take, and the host's part. */
+static void steps_cost_what_they_cost(void **state)
+{
+	const uint32_t prompt = 100, output = 50;
+	struct fixture f;
+	struct ms_sim *sim;
+	double ns = 0, host = STEP_NS + MS_SYNC_NS;
+
+	(void)state;
+	set_up(&f,
+	       "--shapes OPT-6.7B:50 --policy recompute --sharing spatial --rate 1 --seconds 1");
+	one_request(&f, prompt, output);
+	f.opts.check = 1;
+	sim = run(&f);
+	ns = step_alone_ns(&sim->tenants[0], 0, prompt) + host;
+	assert_true(fabs((double)f.record.served[0][0].first_ns - ns) < 100);
+	for (uint32_t i = 1; i < output; i++)
+		ns += step_alone_ns(&sim->tenants[0], prompt + i - 1, 1) + host;
+	assert_int_equal(f.record.served[0][0].tokens, output);
+	assert_true(fabs((double)f.record.served[0][0].last_ns - ns) < 100 * output);
+	assert_int_equal(sim->tenants[0].s.steps, output);
+	ms_sim_destroy(sim);
+	tear_down(&f);
+}
+
+/* Two alike compute at the same time: each takes twice as long, but for what the host does meanwhile. */
+static void who_computes_shares(void **state)
+{
+	const uint32_t output = 200;
+	struct fixture f;
+	struct ms_sim *sim;
+	double alone, both;
+
+	(void)state;
+	set_up(&f, "--shapes OPT-6.7B:40,OPT-6.7B:40 --policy recompute --sharing spatial --rate 9 "
+		   "--seconds 1");
+	one_request(&f, 8, output);
+	sim = run(&f);
+	alone = step_alone_ns(&sim->tenants[0], 100, 1);
+	both = (double)sim->tenants[0].s.step_ns / output;
+	assert_true(both > 1.8 * alone && both < 2.05 * alone);
+	/* The device is never idle, and what was computed is what it was busy with. */
+	assert_true((double)sim->devices[0].compute.busy_ns > 2 * output * alone * 0.98);
+	ms_sim_destroy(sim);
+	tear_down(&f);
+}
+
+/* Of two that are not alike each advances a layer in the time of both layers. */
+static void layer_by_layer(void **state)
+{
+	struct fixture f;
+	struct ms_sim *sim;
+	double layers, ratio;
+
+	(void)state;
+	set_up(&f, "--shapes OPT-6.7B:30,OPT-13B:50 --policy recompute --sharing spatial --rate 9 "
+		   "--seconds 1");
+	one_request(&f, 8, 200);
+	f.c.stream[1].request[0].output_tokens = 160;
+	sim = run(&f);
+	layers = (double)sim->tenants[0].n_layers / (double)sim->tenants[1].n_layers;
+	ratio = (double)sim->tenants[0].s.step_ns / 200 / ((double)sim->tenants[1].s.step_ns / 160);
+	assert_true(fabs(ratio / layers - 1) < 0.04);
+	ms_sim_destroy(sim);
+	tear_down(&f);
+}
+
+static void plan_of(const struct ms_sim *sim, struct mm_plan_set *set)
+{
+	const struct ms_tenant *t = &sim->tenants[0];
+	const struct mm_core_plan *plan = mm_core_plan(t->dev->core, t->id);
+
+	*set = (struct mm_plan_set){ .m = plan->m, .beta = plan->beta };
+	for (uint32_t s = 0; s < plan->beta; s++)
+		set->turn = plan->slot[s].layer[0] < plan->slot[set->turn].layer[0] ? s : set->turn;
+	for (uint32_t i = 0; i < plan->m; i++)
+		set->layer[i] = plan->slot[(i + set->turn) % plan->beta].layer[i / plan->beta];
+}
+
+/* The step's time is what the planner says of its very set, where the link is what it waits for. */
+static void cycling(const char *line, int32_t alpha, uint32_t slots)
+{
+	const uint32_t output = 60;
+	struct mm_plan_set set;
+	struct fixture f;
+	struct ms_sim *sim;
+	uint64_t t_c, t_t;
+	double want, got;
+
+	set_up(&f, line);
+	one_request(&f, 8, output);
+	f.opts.alpha = alpha;
+	f.opts.slots = slots;
+	sim = run(&f);
+	plan_of(sim, &set);
+	assert_int_equal(set.m, alpha + (int32_t)slots);
+	t_t = (uint64_t)((double)f.sizes.tenant[0].layer_bytes / f.opts.profile.h2d_bps * 1e9) +
+	      2 * MS_LOOK_NS;
+	t_c = (uint64_t)((double)sim->tenants[0].step.cost.layer *
+			 mm_cost_slowdown(&f.opts.profile));
+	want = (double)mm_plan_set_step_ns(&set, sim->tenants[0].n_layers, t_c, t_t);
+	got = (double)f.record.gaps[0].sum / (double)f.record.gaps[0].n;
+	/* What is not among the layers is hidden where the link goes on behind it, or it adds. */
+	assert_true(got > want * 0.99);
+	assert_true(got < want * 1.01 + STEP_NS + MS_SYNC_NS +
+				  (double)(sim->tenants[0].step.cost.before +
+					   sim->tenants[0].step.cost.after));
+	assert_int_equal(sim->tenants[0].s.alpha_max, alpha);
+	/* Each layer that cycles comes in once a step; nothing else does. */
+	assert_true(sim->tenants[0].x.layers_streamed >= (uint64_t)set.m * (output - 1) &&
+		    sim->tenants[0].x.layers_streamed <= (uint64_t)set.m * (output + 3));
+	assert_int_equal(sim->tenants[0].x.bytes_streamed,
+			 sim->tenants[0].x.layers_streamed * f.sizes.tenant[0].layer_bytes);
+	ms_sim_destroy(sim);
+	tear_down(&f);
+}
+
+#define ALONE                                                                             \
+	"--shapes OPT-6.7B:50 --policy recompute --sharing spatial --rate 1 --seconds 1 " \
+	"--profile "
+
+static void cycling_steps_take_what_the_planner_says(void **state)
+{
+	(void)state;
+	for (int32_t alpha = 1; alpha < 20; alpha += 3) {
+		cycling(ALONE "gh200-96,h2d_gbps=40", alpha, 1);
+		cycling(ALONE "gh200-96,h2d_gbps=40", alpha + 1, 2);
+	}
+}
+
+static double step_with(int32_t alpha, double *ret_link_ns)
+{
+	struct fixture f;
+	struct ms_sim *sim;
+	double ns;
+
+	set_up(&f, ALONE "gh200-96");
+	one_request(&f, 8, 60);
+	f.opts.alpha = alpha;
+	f.opts.slots = 1;
+	sim = run(&f);
+	ns = (double)f.record.gaps[0].sum / (double)f.record.gaps[0].n;
+	*ret_link_ns =
+		(alpha + 1) * (double)f.sizes.tenant[0].layer_bytes / f.opts.profile.h2d_bps * 1e9;
+	assert_true(sim->tenants[0].s.stall_ns < sim->tenants[0].s.step_ns / 100);
+	ms_sim_destroy(sim);
+	tear_down(&f);
+	return ns;
+}
+
+/* What comes in unnoticed still takes the memory's bandwidth. */
+static void streaming_slows_kernels_down(void **state)
+{
+	double link_ns, none, two, lost;
+
+	(void)state;
+	none = step_with(0, &link_ns);
+	two = step_with(1, &link_ns);
+	lost = link_ns * (1 - 1 / (1 + 419.0 / 4000));
+	assert_true(two - none > 0.9 * lost && two - none < 1.1 * lost);
+}
+
+/* ---- against itself ---- */
+
+static char *told(struct fixture *f, const struct ms_sim *sim)
+{
+	json_t *details = ms_details(sim);
+	char *text = json_dumps(details, JSON_SORT_KEYS), *all = NULL;
+
+	json_decref(details);
+	assert_non_null(text);
+	assert_true(asprintf(&all, "%s %llu %.17g", text, (unsigned long long)f->record.gaps[0].n,
+			     f->record.gaps[0].sum) > 0);
+	free(text);
+	return all;
+}
+
+#define SHORT                                                                                \
+	"--shapes OPT-13B:32,Llama-2-13B:32,Llama-3-8B:20 --pool 88G --rate 12 --seconds 4 " \
+	"--max-len 1024 "                                                                    \
+	"--page 64M "                                                                        \
+	"--policy "
+
+/* Or the case shows nothing. */
+static bool trouble(const struct ms_sim *sim)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t t = 0; t < sim->n_tenants; t++)
+		sum += sim->tenants[t].e.sched.preemptions + sim->tenants[t].s.plan_changes;
+	return sum != 0;
+}
+
+/* Memory is short, everything is checked after each event; twice the same; all is served. */
+static void short_of_memory(const char *line)
+{
+	char *first = NULL;
+
+	for (int i = 0; i < 2; i++) {
+		struct fixture f;
+		struct ms_sim *sim;
+		char *text;
+
+		set_up(&f, line);
+		f.opts.check = i == 0 ? 97 : 0;
+		sim = run(&f);
+		for (uint32_t t = 0; t < sim->n_tenants; t++) {
+			uint64_t asked = 0, got = 0;
+
+			for (uint32_t r = 0; r < f.c.stream[t].n; r++) {
+				asked += f.c.stream[t].request[r].output_tokens;
+				got += f.record.served[t][r].tokens;
+			}
+			assert_int_equal(asked, got);
+			assert_int_equal(asked, sim->tenants[t].s.tokens);
+		}
+		assert_true(trouble(sim));
+		text = told(&f, sim);
+		ms_sim_destroy(sim);
+		tear_down(&f);
+		if (first)
+			assert_string_equal(first, text);
+		free(first);
+		first = text;
+	}
+	free(first);
+}
+
+static void every_policy_holds_and_repeats(void **state)
+{
+	static const char *const lines[] = {
+		SHORT "recompute --sharing spatial",   SHORT "swap --sharing spatial",
+		SHORT "elastic --sharing temporal",    SHORT "remap --sharing spatial",
+		SHORT "remap --sharing temporal",      SHORT "remap --turns quantum",
+		SHORT "naive --sharing spatial",       SHORT "naive-bounded --sharing temporal",
+		SHORT "remap --sharing mig --slots 2", SHORT "remap --sharing spatial --slots 1",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(lines); i++)
+		short_of_memory(lines[i]);
+}
+
+/* The baseline has its share in blocks of its own, as an engine without mmd has: what is lost to chunks is not its loss. */
+static void the_baseline_loses_nothing_to_chunks(void **state)
+{
+	static const char *const lines[] = {
+		"--combo C1 --seconds 1 --rate 3 --policy recompute --sharing spatial",
+		"--combo C2 --seconds 1 --rate 3 --policy swap --sharing spatial",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(lines); i++) {
+		struct fixture f;
+		struct ms_sim *sim;
+
+		set_up(&f, lines[i]);
+		one_request(&f, 1000, 2);
+		sim = run(&f);
+		for (uint32_t t = 0; t < sim->n_tenants; t++) {
+			const struct ms_tenant *tenant = &sim->tenants[t];
+			const uint64_t blocks =
+				(uint64_t)tenant->chunks_share * tenant->kv.blocks_per_chunk;
+			const uint64_t share =
+				f.sizes.tenant[t].kv_share_bytes / tenant->kv.block_bytes;
+
+			print_message("%s: %llu of %llu blocks\n", tenant->name,
+				      (unsigned long long)blocks, (unsigned long long)share);
+			assert_true(blocks <= share && 100 * blocks >= 99 * share);
+		}
+		ms_sim_destroy(sim);
+		tear_down(&f);
+	}
+}
+
+/* Who cannot run for lack of memory lets the others compute: a turn is not slept through. */
+static void no_turn_is_slept_through(void **state)
+{
+	struct fixture f;
+	struct ms_sim *sim;
+
+	(void)state;
+	set_up(&f, "--combo C2 --seconds 30 --rate 2 --seed 3 --policy elastic --sharing temporal");
+	sim = run(&f);
+	print_message("busy %.1f of %.1f s\n", (double)sim->devices[0].compute.busy_ns / 1e9,
+		      (double)(sim->end_ns - sim->start_ns) / 1e9);
+	assert_true(sim->devices[0].compute.busy_ns > (sim->end_ns - sim->start_ns) * 4 / 5);
+	ms_sim_destroy(sim);
+	tear_down(&f);
+}
+
+/* ---- refused ---- */
+
+static void a_case_without_room_is_refused(void **state)
+{
+	char err[MS_ERROR_BYTES] = "";
+	struct ms_sim *sim = NULL;
+	struct fixture f;
+
+	(void)state;
+	set_up(&f,
+	       "--shapes OPT-6.7B:50 --policy recompute --sharing spatial --rate 1 --seconds 1");
+	one_request(&f, 1024, 1024);
+	f.sizes.tenant[0].kv_share_bytes = UINT64_C(512) << 20; /* holds 1024 tokens */
+	f.sizes.pool_bytes = f.sizes.tenant[0].weight_pages * f.sizes.page_bytes +
+			     f.sizes.tenant[0].kv_share_bytes;
+	assert_int_equal(ms_sim_run(&f.opts, &sim, err), -ENOSPC);
+	assert_null(sim);
+	assert_non_null(strstr(err, "OPT-6.7B"));
+	/* Weights that do not fit: mmd gives them no memory. */
+	f.sizes.tenant[0].kv_share_bytes = UINT64_C(4) << 30;
+	f.sizes.pool_bytes = UINT64_C(4) << 30;
+	assert_int_equal(ms_sim_run(&f.opts, &sim, err), -EIO);
+	assert_non_null(strstr(err, "refuses its model"));
+	/* No such plan. */
+	f.sizes.pool_bytes = UINT64_C(40) << 30;
+	f.opts.alpha = 32;
+	assert_int_equal(ms_sim_run(&f.opts, &sim, err), -EIO);
+	assert_non_null(strstr(err, "at most 31"));
+	tear_down(&f);
+}
+
+/* ---- events ---- */
+
+static void events_come_in_order(void **state)
+{
+	struct ms_heap heap = { 0 };
+	struct ms_event last = { 0 };
+	uint64_t x = 1;
+
+	(void)state;
+	for (uint32_t i = 0; i < 5000; i++) {
+		x = x * UINT64_C(6364136223846793005) + 1;
+		ms_heap_push(&heap, (x >> 33) % 512, 0, 0, i);
+		if (i % 3 == 2)
+			ms_heap_pop(&heap);
+	}
+	while (heap.n) {
+		const struct ms_event e = ms_heap_pop(&heap);
+
+		assert_true(e.at_ns > last.at_ns ||
+			    (e.at_ns == last.at_ns && (e.order > last.order || !last.order)));
+		last = e;
+	}
+	ms_heap_done(&heap);
+}
+
+static void fifos_keep_their_order(void **state)
+{
+	struct ms_fifo fifo = { .item_bytes = sizeof(uint32_t) };
+	uint32_t out = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < 1000; i++) {
+		ms_fifo_push(&fifo, &i);
+		if (i % 2)
+			continue;
+		assert_int_equal(*(uint32_t *)ms_fifo_at(&fifo, 0), out++);
+		ms_fifo_drop(&fifo);
+	}
+	for (; out < 1000; out++, ms_fifo_drop(&fifo))
+		assert_int_equal(*(uint32_t *)ms_fifo_at(&fifo, 0), out);
+	assert_null(ms_fifo_at(&fifo, 0));
+	ms_fifo_done(&fifo);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(events_come_in_order),
+		cmocka_unit_test(fifos_keep_their_order),
+		cmocka_unit_test(steps_cost_what_they_cost),
+		cmocka_unit_test(who_computes_shares),
+		cmocka_unit_test(layer_by_layer),
+		cmocka_unit_test(cycling_steps_take_what_the_planner_says),
+		cmocka_unit_test(streaming_slows_kernels_down),
+		cmocka_unit_test(every_policy_holds_and_repeats),
+		cmocka_unit_test(no_turn_is_slept_through),
+		cmocka_unit_test(the_baseline_loses_nothing_to_chunks),
+		cmocka_unit_test(a_case_without_room_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

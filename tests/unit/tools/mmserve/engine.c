@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The whole engine on the software GPU. A request's ids, and every bit of its logits, must be those it
+ * has when it is served alone: in any batch, for any chunking and block size, after preemptions, with
+ * memory that is granted late, denied and asked back, in either layout of the KV, and with steps that are
+ * repeated. The rig counts graphs: no more live than are to be kept.
+ */
+#undef NDEBUG
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "libclient/support/clock.h"
+#include "libclient/base/base.h"
+#include "tests/unit/tools/mmserve/rig.h"
+
+#define REQUESTS 24u
+
+static const struct {
+	const char *name;
+	struct mm_arch arch;
+	enum mm_dtype dtype;
+	enum mm_dtype kv_dtype;
+} models[] = {
+	{ "GQA, tied, F32",
+	  { .hidden = 64,
+	    .ffn = 172,
+	    .layers = 3,
+	    .heads = 8,
+	    .kv_heads = 4,
+	    .vocab = 300,
+	    .max_position = 256,
+	    .tied = true },
+	  MM_DTYPE_F32,
+	  MM_DTYPE_F32 },
+	{ "MHA, untied, F16",
+	  { .hidden = 48,
+	    .ffn = 100,
+	    .layers = 2,
+	    .heads = 4,
+	    .kv_heads = 4,
+	    .vocab = 257,
+	    .max_position = 256 },
+	  MM_DTYPE_F16,
+	  MM_DTYPE_F32 },
+	{ "MHA, untied, F16, and its KV",
+	  { .hidden = 48,
+	    .ffn = 100,
+	    .layers = 2,
+	    .heads = 4,
+	    .kv_heads = 4,
+	    .vocab = 257,
+	    .max_position = 256 },
+	  MM_DTYPE_F16,
+	  MM_DTYPE_F16 },
+	{ "MQA, untied, BF16, and its KV",
+	  { .hidden = 64,
+	    .ffn = 96,
+	    .layers = 2,
+	    .heads = 2,
+	    .kv_heads = 1,
+	    .vocab = 300,
+	    .max_position = 256 },
+	  MM_DTYPE_BF16,
+	  MM_DTYPE_BF16 },
+	{ "OPT, F16",
+	  { .hidden = 48,
+	    .ffn = 100,
+	    .layers = 2,
+	    .heads = 3,
+	    .vocab = 300,
+	    .max_position = 256,
+	    .tied = true,
+	    .family = MM_FAMILY_OPT },
+	  MM_DTYPE_F16,
+	  MM_DTYPE_F32 },
+	{ "OPT with norms behind, projected, F32",
+	  { .hidden = 48,
+	    .ffn = 100,
+	    .layers = 2,
+	    .heads = 3,
+	    .vocab = 300,
+	    .max_position = 256,
+	    .tied = true,
+	    .family = MM_FAMILY_OPT,
+	    .embed_dim = 24,
+	    .post_norm = true },
+	  MM_DTYPE_F32,
+	  MM_DTYPE_F32 },
+	{ "Qwen 2, untied, BF16",
+	  { .hidden = 64,
+	    .ffn = 96,
+	    .layers = 2,
+	    .heads = 4,
+	    .kv_heads = 2,
+	    .vocab = 300,
+	    .max_position = 256,
+	    .family = MM_FAMILY_QWEN2 },
+	  MM_DTYPE_BF16,
+	  MM_DTYPE_F32 },
+};
+
+static const struct {
+	const char *name;
+	struct rig_run run;
+} runs[] = {
+	{ "one by one", { .block_tokens = 16, .max_batch = 1, .max_batched_tokens = 256 } },
+	{ "one by one, chunked", { .block_tokens = 16, .max_batch = 1, .max_batched_tokens = 7 } },
+	{ "together", { .block_tokens = 16, .max_batch = 24, .max_batched_tokens = 256 } },
+	{ "fused, graphs",
+	  { .block_tokens = 16,
+	    .max_batch = 24,
+	    .max_batched_tokens = 256,
+	    .fused = true,
+	    .verify = true,
+	    .graphs_max = 24 } },
+	{ "chunks of 5",
+	  { .block_tokens = 3, .max_batch = 5, .max_batched_tokens = 5, .admit = MM_ADMIT_FULL } },
+	{ "little memory",
+	  { .block_tokens = 4,
+	    .max_batch = 12,
+	    .max_batched_tokens = 31,
+	    .admit = MM_ADMIT_CHUNK,
+	    .kv_share_bytes = 160 << 10 } },
+	{ "lent, seed 1",
+	  { .block_tokens = 4, .max_batch = 9, .max_batched_tokens = 20, .lend = 1 } },
+	{ "lent, seed 2",
+	  { .block_tokens = 8,
+	    .max_batch = 16,
+	    .max_batched_tokens = 64,
+	    .admit = MM_ADMIT_CHUNK,
+	    .lend = 2 } },
+	{ "lent, seed 3",
+	  { .block_tokens = 4,
+	    .max_batch = 4,
+	    .max_batched_tokens = 9,
+	    .admit = MM_ADMIT_FULL,
+	    .lend = 3 } },
+	{ "separate",
+	  { .block_tokens = 5,
+	    .max_batch = 12,
+	    .max_batched_tokens = 31,
+	    .kv_order = MM_KV_SEPARATE,
+	    .kv_share_bytes = 200 << 10 } },
+	{ "swapped",
+	  { .block_tokens = 4,
+	    .max_batch = 12,
+	    .max_batched_tokens = 31,
+	    .kv_share_bytes = 160 << 10,
+	    .swap_bytes = 128 << 10 } },
+	{ "separate, swapped, few graphs",
+	  { .block_tokens = 5,
+	    .max_batch = 12,
+	    .max_batched_tokens = 31,
+	    .kv_order = MM_KV_SEPARATE,
+	    .kv_share_bytes = 200 << 10,
+	    .swap_bytes = 1 << 20,
+	    .graphs_max = 2 } },
+	{ "lent and swapped",
+	  { .block_tokens = 4,
+	    .max_batch = 9,
+	    .max_batched_tokens = 20,
+	    .swap_bytes = 200 << 10,
+	    .lend = 5 } },
+	{ "separate, lent, with time, graphs",
+	  { .block_tokens = 8,
+	    .max_batch = 12,
+	    .max_batched_tokens = 40,
+	    .kv_order = MM_KV_SEPARATE,
+	    .lend = 4,
+	    .lend_pages = 120,
+	    .patient = true,
+	    .graphs_max = 16 } },
+};
+
+static const struct mk_format f32 = { MM_DTYPE_F32, MM_DTYPE_F32, 0 };
+static const struct mk_format bf16 = { MM_DTYPE_BF16, MM_DTYPE_BF16, 0 };
+static struct rig_result alone[REQUESTS], results[REQUESTS];
+
+static void compare(const char *what, const struct mm_requests *requests)
+{
+	for (size_t i = 0; i < requests->n; i++) {
+		if (results[i].error[0])
+			fail_msg("%s: request %zu: %s", what, i, results[i].error);
+		assert_int_equal(results[i].n, requests->all[i].max_tokens);
+		if (memcmp(results[i].ids, alone[i].ids, sizeof(alone[i].ids)))
+			fail_msg("%s: request %zu has other ids", what, i);
+		if (memcmp(results[i].logits, alone[i].logits, sizeof(alone[i].logits)))
+			fail_msg("%s: request %zu has other logits", what, i);
+	}
+}
+
+static void test_batch_invariance(void **state)
+{
+	uint64_t preemptions = 0, moved = 0, released = 0, repeated = 0, swapped = 0, failed = 0;
+	uint64_t captures = 0, launches = 0, evictions = 0;
+	struct mm_requests requests;
+	char dir[256];
+
+	(void)state;
+	for (size_t m = 0; m < MM_ARRAY_SIZE(models); m++) {
+		struct mk_random random = rig_random(&models[m].arch, 7 + m);
+		const struct mk_source source = { random.arch, mk_random_row, &random };
+
+		rig_model(&source, &(struct mk_format){ models[m].dtype, models[m].dtype, 0 }, dir,
+			  sizeof(dir));
+		rig_requests(&requests, REQUESTS, random.arch.vocab, 11 + m);
+		for (size_t i = 0; i < MM_ARRAY_SIZE(runs); i++) {
+			struct rig_run run = runs[i].run;
+
+			run.kv_dtype = models[m].kv_dtype;
+			rig_serve(dir, &requests, &run, i ? results : alone);
+			print_message("%s, %s: %llu preemptions, %llu steps\n", models[m].name,
+				      runs[i].name, (unsigned long long)run.stats.preemptions,
+				      (unsigned long long)run.stats.steps);
+			assert_int_equal(run.stats.checksum_failures, 0);
+			if (i)
+				compare(runs[i].name, &requests);
+			preemptions += run.stats.preemptions;
+			moved += run.stats.blocks_moved;
+			released += run.stats.chunks_released;
+			repeated += run.stats.steps_void;
+			swapped += run.stats.swapped_in_bytes;
+			failed += run.stats.swaps_failed;
+			captures += run.stats.graph_captures;
+			launches += run.stats.graph_launches;
+			/* Two of each size are kept. */
+			evictions += run.stats.graph_captures > 2 * run.graphs_max;
+		}
+		mm_requests_done(&requests);
+		rig_remove(dir);
+	}
+	/* Or the runs above have shown nothing. */
+	assert_true(swapped > 100000 && failed > 3);
+	assert_true(captures > 20 && launches > 2 * captures && evictions > 0);
+	assert_true(preemptions > 10 && moved > 10 && released > 10 && repeated > 10);
+}
+
+static uint32_t differing(const struct mm_requests *requests)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < requests->n; i++)
+		n += memcmp(results[i].logits, alone[i].logits, sizeof(alone[i].logits)) != 0;
+	return n;
+}
+
+/* The same where a BLAS multiplies that chooses the order of sums by the size of a product. */
+static void test_batch_invariance_of_cublas(void **state)
+{
+	static const size_t of_models[] = { 1, 3, 5 }; /* F16, BF16, F32 */
+	static const size_t of_runs[] = { 0, 1, 2, 7, 12 };
+	struct mm_requests requests;
+	uint32_t differ = 0;
+	char dir[256];
+
+	(void)state;
+	for (size_t m = 0; m < MM_ARRAY_SIZE(of_models); m++) {
+		const enum mm_dtype dtype = models[of_models[m]].dtype;
+		struct mk_random random = rig_random(&models[of_models[m]].arch, 7 + m);
+		const struct mk_source source = { random.arch, mk_random_row, &random };
+
+		rig_model(&source, &(struct mk_format){ dtype, dtype, 0 }, dir, sizeof(dir));
+		rig_requests(&requests, 8, random.arch.vocab, 11 + m);
+		for (size_t i = 0; i < MM_ARRAY_SIZE(of_runs); i++) {
+			struct rig_run run = runs[of_runs[i]].run;
+
+			run.gemm = MM_GEMM_CUBLAS;
+			rig_serve(dir, &requests, &run, i ? results : alone);
+			if (!i)
+				continue;
+			compare(runs[of_runs[i]].name, &requests);
+			run = runs[of_runs[i]].run;
+			run.gemm = MM_GEMM_CUBLAS;
+			run.fast = true;
+			rig_serve(dir, &requests, &run, results);
+			differ += differing(&requests);
+		}
+		mm_requests_done(&requests);
+		rig_remove(dir);
+	}
+	print_message("fast: %u requests differ\n", differ);
+	assert_true(differ > 0); /* or the comparisons above have shown nothing */
+}
+
+/* A driver that cannot do it after all: the step is done again, one by one, and so are all others. */
+static void test_graphs_that_cannot_be(void **state)
+{
+	struct mk_random random = rig_random(&models[0].arch, 5);
+	const struct mk_source source = { random.arch, mk_random_row, &random };
+	struct rig_run run = runs[2].run;
+	struct mm_requests requests;
+	char dir[256];
+
+	(void)state;
+	rig_requests(&requests, REQUESTS, random.arch.vocab, 3);
+	rig_model(&source, &f32, dir, sizeof(dir));
+	rig_serve(dir, &requests, &run, alone);
+	run.graphs_max = 8;
+	run.graphs_fail = true;
+	rig_serve(dir, &requests, &run, results);
+	compare("graphs that cannot be", &requests);
+	assert_int_equal(run.stats.steps_void, 1);
+	assert_int_equal(run.stats.graph_captures, 0);
+	assert_int_equal(run.stats.graph_launches, 0);
+	mm_requests_done(&requests);
+	rig_remove(dir);
+}
+
+#define KV_VOCAB 300u
+
+struct firsts { /* the logits of each request's first token */
+	float logits[REQUESTS][KV_VOCAB];
+};
+
+static void keep_first(void *context, uint64_t request, uint32_t output, const float *logits)
+{
+	struct firsts *f = context;
+
+	if (!output)
+		memcpy(f->logits[request], logits, sizeof(f->logits[request]));
+}
+
+/* Keys and values of half the size give logits that are nearly, and not quite, the same. */
+static void test_kv_dtypes_differ_little(void **state)
+{
+	static struct firsts exact, narrow;
+	struct mk_random random = rig_random(&models[0].arch, 5);
+	const struct mk_source source = { random.arch, mk_random_row, &random };
+	struct rig_run run = runs[2].run;
+	struct mm_requests requests;
+	char dir[256];
+
+	(void)state;
+	rig_requests(&requests, REQUESTS, random.arch.vocab, 3);
+	rig_model(&source, &f32, dir, sizeof(dir));
+	run.on_logits = keep_first;
+	run.context = &exact;
+	rig_serve(dir, &requests, &run, results);
+	run.context = &narrow;
+	for (run.kv_dtype = MM_DTYPE_F16; run.kv_dtype <= MM_DTYPE_BF16; run.kv_dtype++) {
+		const double bound = run.kv_dtype == MM_DTYPE_F16 ? 0x1p-7 : 0x1p-4;
+		double size = 0, worst = 0;
+
+		rig_serve(dir, &requests, &run, results);
+		for (uint32_t i = 0; i < REQUESTS; i++) {
+			for (uint32_t k = 0; k < KV_VOCAB; k++) {
+				const double want = (double)exact.logits[i][k];
+
+				size = fmax(size, fabs(want));
+				worst = fmax(worst, fabs((double)narrow.logits[i][k] - want));
+			}
+		}
+		print_message("error %g of %g\n", worst, size);
+		assert_true(worst > 0 && worst <= bound * size);
+	}
+	mm_requests_done(&requests);
+	rig_remove(dir);
+}
+
+/* By the device's clock as by the host's: in order, within the run, which is as short as it is scaled. */
+static void test_times(void **state)
+{
+	struct mk_random random = rig_random(&models[0].arch, 5);
+	const struct mk_source source = { random.arch, mk_random_row, &random };
+	struct mm_requests requests;
+	char dir[256];
+
+	(void)state;
+	rig_requests(&requests, REQUESTS, random.arch.vocab, 3);
+	rig_model(&source, &f32, dir, sizeof(dir));
+	for (int i = 0; i < 3; i++) {
+		struct rig_run run = runs[2].run;
+		const uint64_t before_ns = mm_now_ns();
+
+		run.device_times = i > 0;
+		run.time_scale = i < 2 ? 1 : 1000;
+		rig_serve(dir, &requests, &run, results);
+		assert_true(run.stats.end_s > 0);
+		assert_true(run.stats.end_s * run.time_scale <=
+			    (double)(mm_now_ns() - before_ns) / 1e9);
+		assert_true(run.stats.gaps_s.n > 0 && run.stats.gaps_s.n < run.stats.steps);
+		for (uint32_t q = 0; q < REQUESTS; q++) {
+			const struct rig_result *r = &results[q];
+
+			for (uint32_t k = 1; k < r->n; k++)
+				assert_true(r->times[k - 1] < r->times[k]);
+			assert_true(r->finish_s >= r->times[r->n - 1]);
+			/* The device's clock was laid beside the host's within what that took. */
+			if (!i)
+				assert_true(r->times[0] > 0 && r->finish_s <= run.stats.end_s);
+		}
+		/* The functional device's clock does not know of the scale. */
+		if (i < 2)
+			assert_true(run.stats.step_s <= run.stats.end_s);
+	}
+	mm_requests_done(&requests);
+	rig_remove(dir);
+}
+
+/* The head of an untied model, made equal to its embedding, must give what a tied one gives. */
+static void row_with_equal_head(void *context, enum mm_weight weight, uint32_t layer, uint32_t row,
+				float *out)
+{
+	mk_random_row(context, weight == MM_W_HEAD ? MM_W_EMBED : weight, layer, row, out);
+}
+
+static void test_tied_is_an_equal_head(void **state)
+{
+	struct mk_random random = rig_random(&(struct mm_arch){ .hidden = 32,
+								.ffn = 64,
+								.layers = 2,
+								.heads = 4,
+								.kv_heads = 2,
+								.vocab = 100,
+								.max_position = 128,
+								.tied = true },
+					     5);
+	struct mk_source source = { random.arch, row_with_equal_head, &random };
+	struct rig_run run = runs[2].run;
+	struct mm_requests requests;
+	char dir[256];
+
+	(void)state;
+	rig_requests(&requests, REQUESTS, 100, 3);
+	rig_model(&source, &f32, dir, sizeof(dir));
+	rig_serve(dir, &requests, &run, alone);
+	rig_remove(dir);
+	source.arch.tied = false;
+	rig_model(&source, &f32, dir, sizeof(dir));
+	rig_serve(dir, &requests, &run, results);
+	rig_remove(dir);
+	compare("untied", &requests);
+	mm_requests_done(&requests);
+}
+
+static void test_verify(void **state)
+{
+	struct mk_random random = rig_random(&(struct mm_arch){ .hidden = 32,
+								.ffn = 64,
+								.layers = 3,
+								.heads = 4,
+								.kv_heads = 2,
+								.vocab = 100,
+								.max_position = 128 },
+					     5);
+	const struct mk_source source = { random.arch, mk_random_row, &random };
+	struct rig_run run = runs[2].run;
+	struct mm_requests requests;
+	char dir[256];
+
+	(void)state;
+	rig_requests(&requests, REQUESTS, 100, 3);
+	rig_model(&source, &bf16, dir, sizeof(dir));
+	run.verify = true;
+	rig_serve(dir, &requests, &run, results);
+	assert_int_equal(run.stats.checksum_failures, 0);
+	run.spoil = run.stats.steps - 1;
+	rig_serve(dir, &requests, &run, results);
+	assert_int_equal(run.stats.checksum_failures, 2); /* in the last two steps, one tensor */
+	mm_requests_done(&requests);
+	rig_remove(dir);
+}
+
+/* Requests that could never run are refused one by one; the others are served. */
+static void test_refuses_what_never_fits(void **state)
+{
+	struct mk_random random = rig_random(&(struct mm_arch){ .hidden = 32,
+								.ffn = 64,
+								.layers = 2,
+								.heads = 4,
+								.kv_heads = 2,
+								.vocab = 100,
+								.max_position = 64,
+								.tied = true },
+					     5);
+	const struct mk_source source = { random.arch, mk_random_row, &random };
+	struct rig_run run = {
+		.block_tokens = 16, .max_batch = 4, .max_batched_tokens = 64, .kv_share_bytes = 1
+	};
+	struct mm_requests requests;
+	char dir[256];
+
+	(void)state;
+	rig_requests(&requests, 6, 100, 3);
+	for (size_t i = 0; i < 6; i++) {
+		requests.all[i].n_prompt = 1;
+		requests.all[i].max_tokens = 1;
+	}
+	requests.all[1].max_tokens = 1u << 20;
+	requests.all[3].max_tokens = 40;
+	rig_model(&source, &f32, dir, sizeof(dir));
+	rig_serve(dir, &requests, &run, results);
+	assert_non_null(strstr(results[1].error, "model's limit is 64"));
+	assert_non_null(strstr(results[3].error, "all KV memory holds 16"));
+	for (size_t i = 0; i < 6; i++)
+		assert_int_equal(results[i].n, i == 1 || i == 3 ? 0 : 1);
+	mm_requests_done(&requests);
+	rig_remove(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_batch_invariance),
+		cmocka_unit_test(test_graphs_that_cannot_be),
+		cmocka_unit_test(test_batch_invariance_of_cublas),
+		cmocka_unit_test(test_times),
+		cmocka_unit_test(test_kv_dtypes_differ_little),
+		cmocka_unit_test(test_tied_is_an_equal_head),
+		cmocka_unit_test(test_verify),
+		cmocka_unit_test(test_refuses_what_never_fits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rig - runs mmserve's engine in a test: a model in a folder of its own, the software GPU, a memory
+ *       that lends
+ *
+ * Concept:    rig_serve() serves requests under given limits and remembers, for each output token, its
+ *             id and a checksum of all its logits. With @lend the memory behaves as mmd might, at
+ *             random from a seed: it grants late, denies, asks chunks back, aborts steps; what it takes
+ *             back or has not yet given is filled with NaN.
+ */
+#pragma once
+
+#include "tools/lab/mkmodel/sources.h"
+#include "tools/mmserve/engine/engine.h"
+
+#define RIG_OUTPUT_MAX 256u
+
+struct rig_result { /* of a request */
+	uint32_t n;
+	uint32_t ids[RIG_OUTPUT_MAX];
+	uint64_t logits[RIG_OUTPUT_MAX];
+	double times[RIG_OUTPUT_MAX];
+	double finish_s;
+	char error[160];
+};
+
+struct rig_run {
+	const char *module; /* NULL: $MM_KERNELS */
+	uint32_t block_tokens;
+	uint32_t max_batch;
+	uint32_t max_batched_tokens;
+	enum mm_kv_order kv_order;
+	enum mm_dtype kv_dtype; /* 0: F32 */
+	enum mm_admit admit;
+	uint64_t kv_share_bytes; /* 0: plenty */
+	uint64_t lend;           /* 0: plain memory; else the seed */
+	uint32_t lend_pages;     /* of 4 KiB, at most; 0: 40 */
+	uint64_t swap_bytes; /* 0: no swap space; lists are copied late, and fail now and then */
+	bool patient;        /* with @lend: chunks are asked back with time to answer in */
+	bool verify;
+	bool fused;
+	enum mm_gemm_kind gemm;
+	bool fast;           /* products of the batch's size */
+	uint32_t graphs_max; /* 0: no graphs */
+	bool graphs_fail;    /* none can be made, and none must */
+	double time_scale;   /* 0: 1 */
+	bool device_times;
+	uint64_t spoil; /* flip a byte of a tensor's device copy before step so many; 0 = never */
+	/* Called with the logits of each output token; may be NULL. */
+	void (*on_logits)(void *context, uint64_t request, uint32_t output, const float *logits);
+	void *context;
+	struct mm_stats stats; /* written */
+};
+
+/* A random model, its sizes filled in. */
+struct mk_random rig_random(const struct mm_arch *arch, uint64_t seed);
+
+/* A new folder under TMPDIR with a model in it. */
+void rig_model(const struct mk_source *source, const struct mk_format *format, char *ret_dir,
+	       size_t dir_bytes);
+void rig_remove(const char *dir);
+
+/* Makes @n requests, short and long, whose prompts depend on @seed and the index only. */
+void rig_requests(struct mm_requests *requests, size_t n, uint32_t vocab, uint64_t seed);
+
+/* Serves copies of @requests; fails the test on any error of the engine. */
+void rig_serve(const char *dir, const struct mm_requests *requests, struct rig_run *run,
+	       struct rig_result *ret_results);

@@ -1,0 +1,843 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The batch scheduler: single decisions, then seeded random runs in which every invariant is checked
+ * after every step, and at whose end every request must have got exactly its tokens.
+ */
+#undef NDEBUG
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "tools/mmserve/sched/sched.h"
+
+static const struct mm_sched_config small = {
+	.max_seqs = 8,
+	.max_batch = 4,
+	.max_batched_tokens = 8,
+	.max_tokens = 64,
+	.block_tokens = 4,
+	.kv_chunks = 4,
+	.kv_blocks_per_chunk = 4,
+};
+
+static void init(struct mm_sched *s, const struct mm_sched_config *config, uint32_t chunks)
+{
+	assert_int_equal(mm_sched_init(s, config), 0);
+	for (uint32_t i = 0; i < chunks; i++)
+		mm_kvblocks_add_chunk(&s->kv, i, 0);
+}
+
+static void check(const struct mm_sched *s)
+{
+	const char *wrong = mm_sched_check(s);
+
+	if (wrong)
+		fail_msg("%s", wrong);
+}
+
+static uint32_t add(struct mm_sched *s, uint32_t prompt, uint32_t output)
+{
+	uint32_t seq = 99;
+
+	assert_int_equal(mm_sched_add(s, prompt, output, 0, &seq), 0);
+	return seq;
+}
+
+static const struct mm_sched_plan *run(struct mm_sched *s, bool may_grow)
+{
+	uint64_t finished[16];
+	const struct mm_sched_plan *p = mm_sched_step(s, 0, may_grow);
+
+	check(s);
+	mm_sched_commit(s, 0, finished);
+	check(s);
+	return p;
+}
+
+static void test_init_refuses(void **state)
+{
+	struct mm_sched_config c = small;
+	struct mm_sched s;
+
+	(void)state;
+	c.max_batched_tokens = c.max_batch - 1;
+	assert_int_equal(mm_sched_init(&s, &c), -EINVAL);
+	c = small;
+	c.block_tokens = 0;
+	assert_int_equal(mm_sched_init(&s, &c), -EINVAL);
+	c = small;
+	c.kv_chunks = 1u << 20;
+	c.kv_blocks_per_chunk = 1u << 20;
+	assert_int_equal(mm_sched_init(&s, &c), -EINVAL);
+}
+
+static void test_add_refuses(void **state)
+{
+	struct mm_sched s;
+	uint32_t seq;
+
+	(void)state;
+	init(&s, &small, 4);
+	assert_int_equal(mm_sched_add(&s, 0, 1, 0, &seq), MM_E_RANGE);
+	assert_int_equal(mm_sched_add(&s, 1, 0, 0, &seq), MM_E_RANGE);
+	assert_int_equal(mm_sched_add(&s, 60, 5, 0, &seq), MM_E_RANGE);
+	assert_int_equal(mm_sched_add(&s, UINT32_MAX, UINT32_MAX, 0, &seq), MM_E_RANGE);
+	for (int i = 0; i < 8; i++)
+		add(&s, 60, 4);
+	assert_int_equal(mm_sched_add(&s, 1, 1, 0, &seq), MM_E_FULL);
+	check(&s);
+	mm_sched_done(&s);
+}
+
+/* A long prompt comes in chunks; a decoding neighbour gets its token in every step meanwhile. */
+static void test_chunked_prefill(void **state)
+{
+	const struct mm_sched_plan *p;
+	struct mm_sched s;
+	uint32_t a, b;
+
+	(void)state;
+	init(&s, &small, 4);
+	a = add(&s, 3, 10);
+	p = mm_sched_step(&s, 0, false);
+	assert_int_equal(p->n_items, 1);
+	assert_int_equal(p->tokens, 3);
+	assert_true(p->items[0].samples);
+	run(&s, false);
+	b = add(&s, 16, 4);
+	for (uint32_t first = 0; first < 16; first += 7) {
+		p = mm_sched_step(&s, 0, false);
+		assert_int_equal(p->n_items, 2);
+		assert_int_equal(p->items[0].seq, a);
+		assert_int_equal(p->items[0].tokens, 1);
+		assert_int_equal(p->items[1].seq, b);
+		assert_int_equal(p->items[1].first, first);
+		assert_int_equal(p->items[1].tokens, MM_MIN(16 - first, 7));
+		assert_int_equal(p->items[1].samples, first == 14);
+		run(&s, false);
+	}
+	mm_sched_done(&s);
+}
+
+/* 4 blocks of 4: two prompts of 7 fill them at 8 tokens each; the ninth token takes the youngest's. */
+static void preemption(struct mm_sched *s, uint32_t *old, uint32_t *young)
+{
+	struct mm_sched_config c = small;
+
+	c.max_batched_tokens = 32;
+	init(s, &c, 1);
+	*old = add(s, 7, 8);
+	*young = add(s, 7, 8);
+	run(s, false);
+	run(s, false);
+	assert_int_equal(s->kv.free_blocks, 0);
+}
+
+static void test_preempts_youngest(void **state)
+{
+	const struct mm_sched_plan *p;
+	uint32_t old, young;
+	struct mm_sched s;
+
+	(void)state;
+	preemption(&s, &old, &young);
+	p = mm_sched_step(&s, 0, false);
+	assert_int_equal(p->n_preempted, 1);
+	assert_int_equal(p->preempted[0], young);
+	assert_int_equal(p->n_items, 1);
+	assert_int_equal(p->items[0].seq, old);
+	assert_int_equal(s.seqs[young].state, MM_SEQ_WAITING);
+	assert_int_equal(s.seqs[young].total, 9); /* keeps what it has generated */
+	assert_int_equal(s.seqs[young].preemptions, 1);
+	check(&s);
+	while (s.seqs[old].state != MM_SEQ_FREE)
+		run(&s, false);
+	p = mm_sched_step(&s, 0, false);
+	assert_int_equal(p->items[0].seq, young);
+	assert_int_equal(p->items[0].first, 0);
+	assert_int_equal(p->items[0].tokens, 9); /* recomputes them */
+	mm_sched_done(&s);
+}
+
+static void test_waits_while_it_may_grow(void **state)
+{
+	const struct mm_sched_plan *p;
+	uint32_t old, young;
+	struct mm_sched s;
+
+	(void)state;
+	preemption(&s, &old, &young);
+	p = mm_sched_step(&s, 0, true);
+	assert_int_equal(p->n_preempted, 0);
+	assert_int_equal(p->stalled, 2);
+	assert_int_equal(p->n_items, 0);
+	mm_kvblocks_add_chunk(&s.kv, 1, 0);
+	p = mm_sched_step(&s, 0, true);
+	assert_int_equal(p->n_items, 2);
+	check(&s);
+	mm_sched_done(&s);
+}
+
+static void test_admits_when_the_prompt_fits(void **state)
+{
+	struct mm_sched s;
+	uint32_t a;
+
+	(void)state;
+	init(&s, &small, 1);
+	a = add(&s, 17, 4);
+	assert_int_equal(mm_sched_step(&s, 0, false)->n_items, 0);
+	assert_int_equal(s.seqs[a].state, MM_SEQ_WAITING);
+	assert_int_equal(mm_sched_blocks_wanted(&s), 5);
+	mm_kvblocks_add_chunk(&s.kv, 3, 0);
+	assert_int_equal(mm_sched_step(&s, 0, false)->tokens, 8);
+	mm_sched_done(&s);
+}
+
+/* By chunks: let in for what one step computes, extended step by step; the youngest gives way. */
+static void test_admits_by_chunks(void **state)
+{
+	struct mm_sched_config c = small;
+	const struct mm_sched_plan *p;
+	struct mm_sched s;
+	uint32_t a, b;
+
+	(void)state;
+	c.admit = MM_ADMIT_CHUNK;
+	init(&s, &c, 1);
+	a = add(&s, 4, 6);
+	run(&s, false);
+	b = add(&s, 14, 2);
+	p = mm_sched_step(&s, 0, false);
+	assert_int_equal(p->tokens, 8);
+	assert_int_equal(s.seqs[b].n_blocks, 2);
+	assert_int_equal(s.kv.free_blocks, 0);
+	run(&s, false);
+	/* b lacks a block for its next chunk, and is the youngest: it gives way to itself. */
+	p = mm_sched_step(&s, 0, false);
+	assert_int_equal(p->n_preempted, 1);
+	assert_int_equal(p->preempted[0], b);
+	assert_int_equal(p->n_items, 1);
+	assert_int_equal(s.seqs[b].computed, 0);
+	check(&s);
+	while (s.seqs[a].state != MM_SEQ_FREE)
+		run(&s, false);
+	while (s.seqs[b].state != MM_SEQ_FREE) {
+		assert_true(mm_sched_step(&s, 0, false)->tokens > 0);
+		run(&s, false);
+	}
+	mm_sched_done(&s);
+}
+
+/* Its first chunk fits, but never the whole: it must not compute that chunk again and again. */
+static void test_admits_by_chunks_what_can_end(void **state)
+{
+	struct mm_sched_config c = small;
+	struct mm_sched s;
+
+	(void)state;
+	c.admit = MM_ADMIT_CHUNK;
+	init(&s, &c, 1);
+	add(&s, 17, 4);
+	assert_int_equal(mm_sched_step(&s, 0, false)->n_items, 0);
+	mm_kvblocks_add_chunk(&s.kv, 1, 0);
+	assert_int_equal(mm_sched_step(&s, 0, false)->tokens, 8);
+	mm_sched_done(&s);
+}
+
+/* In full: not before all of it fits, though it gets blocks for one step's tokens only. */
+static void test_admits_in_full(void **state)
+{
+	struct mm_sched_config c = small;
+	struct mm_sched s;
+	uint32_t a, b;
+
+	(void)state;
+	c.admit = MM_ADMIT_FULL;
+	init(&s, &c, 2);
+	a = add(&s, 4, 2);
+	b = add(&s, 28, 2);
+	assert_int_equal(mm_sched_step(&s, 0, false)->n_items, 2);
+	assert_int_equal(s.seqs[b].n_blocks, 1);
+	run(&s, false);
+	mm_sched_remove(&s, a, 0);
+	mm_sched_remove(&s, b, 0);
+	a = add(&s, 5, 2);
+	run(&s, false);
+	b = add(&s, 25, 2);
+	assert_int_equal(mm_sched_step(&s, 0, false)->n_items, 1);
+	assert_int_equal(s.seqs[b].state, MM_SEQ_WAITING);
+	run(&s, false);
+	assert_int_equal(s.seqs[a].state, MM_SEQ_FREE);
+	assert_int_equal(mm_sched_step(&s, 0, false)->tokens, 8);
+	check(&s);
+	mm_sched_done(&s);
+}
+
+/* What is wanted follows each token, up to what a sequence will ever need; of those that wait, as many
+ * count as the batch has room for. */
+static void test_wants_ahead(void **state)
+{
+	struct mm_sched_config c = small;
+	struct mm_sched s;
+	uint32_t a;
+
+	(void)state;
+	c.lookahead_blocks = 2;
+	init(&s, &c, 4);
+	a = add(&s, 3, 10);
+	assert_int_equal(mm_sched_blocks_wanted(&s), 3);
+	run(&s, false);
+	assert_int_equal(mm_sched_blocks_wanted(&s), 3);
+	run(&s, false);
+	assert_int_equal(s.seqs[a].total, 5);
+	assert_int_equal(mm_sched_blocks_wanted(&s), 4);
+	for (int i = 0; i < 5; i++)
+		add(&s, 1, 2);
+	assert_int_equal(mm_sched_blocks_wanted(&s), 4 + 3);
+	while (s.n_running || s.n_waiting) {
+		assert_true(mm_sched_blocks_wanted(&s) <= 4 + 3);
+		run(&s, false);
+	}
+	assert_int_equal(mm_sched_blocks_wanted(&s), 0);
+	mm_sched_done(&s);
+}
+
+static void test_removes(void **state)
+{
+	struct mm_sched s;
+	uint32_t a, b;
+
+	(void)state;
+	init(&s, &small, 4);
+	a = add(&s, 5, 5);
+	run(&s, false);
+	b = add(&s, 5, 5);
+	mm_sched_remove(&s, b, 0);
+	mm_sched_remove(&s, a, 0);
+	check(&s);
+	assert_int_equal(s.n_running + s.n_waiting, 0);
+	assert_int_equal(s.kv.used_blocks, 0);
+	mm_sched_done(&s);
+}
+
+static void test_blocks_lowest_first(void **state)
+{
+	struct mm_kvblocks b;
+
+	(void)state;
+	assert_int_equal(mm_kvblocks_init(&b, 3, 2), 0);
+	assert_int_equal(mm_kvblocks_get(&b), MM_KV_NONE);
+	mm_kvblocks_add_chunk(&b, 2, 10);
+	mm_kvblocks_add_chunk(&b, 0, 20);
+	assert_int_equal(mm_kvblocks_get(&b), 0);
+	assert_int_equal(mm_kvblocks_get(&b), 1);
+	assert_int_equal(mm_kvblocks_get(&b), 4);
+	mm_kvblocks_put(&b, 1, 30);
+	assert_int_equal(mm_kvblocks_get(&b), 1);
+	assert_int_equal(mm_kvblocks_idle_chunk(&b, 100), MM_KV_NONE);
+	mm_kvblocks_put(&b, 4, 50);
+	assert_int_equal(mm_kvblocks_idle_chunk(&b, 49), MM_KV_NONE);
+	assert_int_equal(mm_kvblocks_idle_chunk(&b, 50), 2);
+	assert_int_equal(mm_kvblocks_cheapest_chunk(&b), 2);
+	mm_kvblocks_drain_chunk(&b, 2);
+	assert_int_equal(mm_kvblocks_get(&b), MM_KV_NONE);
+	assert_null(mm_kvblocks_check(&b));
+	mm_kvblocks_remove_chunk(&b, 2);
+	assert_null(mm_kvblocks_check(&b));
+	assert_int_equal(b.used_chunks, 1);
+	mm_kvblocks_done(&b);
+}
+
+/* Chunks 0 and 1 in use, room for one: the blocks of the cheaper one move, nobody is preempted. */
+static void test_reclaim_moves(void **state)
+{
+	struct mm_sched_move moves[4];
+	struct mm_sched s;
+	uint32_t chunk, n, a;
+
+	(void)state;
+	init(&s, &small, 2);
+	a = add(&s, 8, 20);
+	run(&s, false);
+	add(&s, 7, 9);
+	run(&s, false);
+	assert_int_equal(s.kv.used_blocks, 5);
+	mm_sched_remove(&s, a, 0);
+	assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), MM_E_EMPTY);
+	mm_sched_reclaim(&s, 1, UINT64_MAX);
+	assert_int_equal(mm_sched_owed(&s), 1);
+	assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), 0);
+	assert_int_equal(s.preemptions, 0);
+	assert_int_equal(mm_sched_owed(&s), 0);
+	check(&s);
+	/* Retired, not yet removed: nothing of it is handed out. */
+	add(&s, 1, 30);
+	run(&s, false);
+	assert_int_equal(s.kv.chunks[chunk].used, 0);
+	mm_kvblocks_remove_chunk(&s.kv, chunk);
+	check(&s);
+	assert_int_equal(s.kv.usable_chunks, 1);
+	mm_sched_done(&s);
+}
+
+/* One chunk, all of it in use: nothing happens while there is time, and nobody is let in. */
+static void test_reclaim_waits_then_preempts(void **state)
+{
+	struct mm_sched_move moves[4];
+	uint32_t old, young, chunk, n;
+	struct mm_sched s;
+
+	(void)state;
+	preemption(&s, &old, &young);
+	mm_sched_reclaim(&s, 5, 100);
+	assert_int_equal(mm_sched_evict(&s, 99, false)->n_preempted, 0);
+	assert_int_equal(mm_sched_retire(&s, 99, &chunk, moves, &n), MM_E_FULL);
+	mm_kvblocks_add_chunk(&s.kv, 1, 0);
+	add(&s, 1, 1);
+	assert_int_equal(mm_sched_step(&s, 0, true)->n_items, 2);
+	assert_int_equal(s.n_waiting, 1);
+	check(&s);
+	mm_sched_remove(&s, young, 0);
+	assert_int_equal(mm_sched_retire(&s, 99, &chunk, moves, &n),
+			 0); /* what runs fits in chunk 1 */
+	assert_int_equal(s.preemptions, 0);
+	mm_kvblocks_remove_chunk(&s.kv, chunk);
+	mm_sched_reclaim(&s, 1, 100);
+	assert_int_equal(mm_sched_evict(&s, 100, false)->n_preempted, 1);
+	assert_int_equal(mm_sched_retire(&s, 100, &chunk, moves, &n), 0);
+	assert_int_equal(s.preemptions, 1);
+	assert_int_equal(n, 0);
+	mm_kvblocks_remove_chunk(&s.kv, chunk);
+	check(&s);
+	assert_int_equal(s.n_waiting, 2);
+	mm_sched_reclaim(&s, 1, 0);
+	assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), MM_E_EMPTY);
+	mm_sched_done(&s);
+}
+
+/* Three run; of the younger two, the one with fewer tokens goes, though it is not the youngest. */
+static void test_reclaim_preempts_the_cheapest(void **state)
+{
+	struct mm_sched_config c = small;
+	struct mm_sched_move moves[4];
+	uint32_t seq[3], chunk, n;
+	struct mm_sched s;
+
+	(void)state;
+	c.max_batched_tokens = 32;
+	init(&s, &c, 2);
+	seq[0] = add(&s, 2, 8);
+	seq[1] = add(&s, 3, 8);
+	seq[2] = add(&s, 17, 8);
+	run(&s, false);
+	assert_int_equal(s.kv.used_blocks, 7);
+	mm_sched_reclaim(&s, 1, 0);
+	assert_int_equal(mm_sched_evict(&s, 0, false)->n_swaps, 0);
+	check(&s);
+	assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), 0);
+	check(&s);
+	assert_int_equal(s.seqs[seq[0]].state, MM_SEQ_RUNNING);
+	assert_int_equal(s.seqs[seq[1]].state, MM_SEQ_WAITING);
+	assert_int_equal(s.seqs[seq[2]].state, MM_SEQ_WAITING); /* one was not enough */
+	assert_int_equal(s.preemptions, 2);
+	mm_sched_done(&s);
+}
+
+/* The victim keeps what it has computed, in as many slots; where they do not suffice, it starts again. */
+static void test_swaps_the_youngest(void **state)
+{
+	(void)state;
+	for (uint32_t slots = 1; slots <= 3; slots++) {
+		const struct mm_sched_plan *p;
+		uint32_t old, young;
+		struct mm_sched s;
+
+		preemption(&s, &old, &young);
+		assert_int_equal(mm_sched_set_swap(&s, slots), 0);
+		p = mm_sched_step(&s, 0, false);
+		check(&s);
+		assert_int_equal(p->n_preempted, 1);
+		assert_int_equal(p->n_swaps, slots < 2 ? 0 : 2); /* 8 computed tokens */
+		assert_int_equal(s.seqs[young].computed, slots < 2 ? 0 : 8);
+		assert_int_equal(s.free_slots, slots < 2 ? slots : slots - 2);
+		while (s.seqs[old].state != MM_SEQ_FREE)
+			run(&s, false);
+		p = mm_sched_step(&s, 0, false);
+		check(&s);
+		assert_int_equal(p->items[0].seq, young);
+		assert_int_equal(p->items[0].first, slots < 2 ? 0 : 8);
+		assert_int_equal(p->n_swaps, slots < 2 ? 0 : 2);
+		assert_int_equal(s.free_slots, slots);
+		if (p->n_swaps) {
+			assert_true(p->swaps_in);
+			mm_sched_swap_failed(&s, young, 0);
+			check(&s);
+			assert_int_equal(p->n_items, 0);
+			assert_int_equal(mm_sched_step(&s, 0, false)->items[0].tokens, 9);
+		}
+		mm_sched_done(&s);
+	}
+}
+
+/* Who leaves for chunks that are asked back waits with what it had computed, and goes on with it. */
+static void test_evicts_to_the_host(void **state)
+{
+	struct mm_sched_config c = small;
+
+	(void)state;
+	/* Of 3 and 17 tokens: in 1 and 5 blocks. */
+	for (uint32_t slots = 0; slots <= 6; slots++) {
+		const bool one = slots >= 1, both = slots == 6;
+		const struct mm_sched_plan *p;
+		struct mm_sched_move moves[4];
+		uint32_t seq[3], chunk, n;
+		struct mm_sched s;
+
+		c.max_batched_tokens = 32;
+		init(&s, &c, 2);
+		assert_int_equal(mm_sched_set_swap(&s, slots), 0);
+		seq[0] = add(&s, 2, 8);
+		seq[1] = add(&s, 3, 8);
+		seq[2] = add(&s, 17, 8);
+		run(&s, false);
+		mm_sched_reclaim(&s, 1, 0);
+		p = mm_sched_evict(&s, 0, false);
+		check(&s);
+		assert_int_equal(p->n_items, 0);
+		assert_int_equal(p->n_preempted, 2);
+		assert_int_equal(p->n_swaps, both ? 6 : one);
+		assert_false(p->swaps_in);
+		assert_int_equal(s.seqs[seq[1]].computed, one ? 3 : 0);
+		assert_int_equal(s.seqs[seq[2]].computed, both ? 17 : 0);
+		assert_int_equal(s.free_slots, slots - p->n_swaps);
+		if (both) /* never a loss but of time */
+			mm_sched_swap_failed(&s, seq[2], 0);
+		check(&s);
+		assert_int_equal(s.seqs[seq[2]].computed, 0);
+		assert_int_equal(mm_sched_evict(&s, 0, false)->n_preempted, 0);
+		assert_int_equal(mm_sched_retire(&s, 0, &chunk, moves, &n), 0);
+		mm_kvblocks_remove_chunk(&s.kv, chunk);
+		check(&s);
+		mm_kvblocks_add_chunk(&s.kv, chunk, 0);
+		p = mm_sched_step(&s, 0, false);
+		check(&s);
+		assert_int_equal(p->n_swaps, one);
+		assert_int_equal(p->items[1].seq, seq[1]);
+		assert_int_equal(p->items[1].first, one ? 3 : 0);
+		assert_int_equal(p->items[2].seq, seq[2]);
+		assert_int_equal(p->items[2].first, 0);
+		assert_int_equal(s.free_slots, slots);
+		mm_sched_done(&s);
+	}
+}
+
+/* So few tokens are computed again sooner than copied twice. */
+static void test_evicts_the_short_without(void **state)
+{
+	struct mm_sched_config c = small;
+	const struct mm_sched_plan *p;
+	uint32_t seq[3];
+	struct mm_sched s;
+
+	(void)state;
+	c.max_batched_tokens = 32;
+	c.swap_tokens = 4;
+	init(&s, &c, 2);
+	assert_int_equal(mm_sched_set_swap(&s, 20), 0);
+	seq[0] = add(&s, 2, 8);
+	seq[1] = add(&s, 3, 8);
+	seq[2] = add(&s, 17, 8);
+	run(&s, false);
+	mm_sched_reclaim(&s, 1, 0);
+	p = mm_sched_evict(&s, 0, false);
+	check(&s);
+	assert_int_equal(p->n_swaps, 5);
+	assert_int_equal(s.seqs[seq[0]].state, MM_SEQ_RUNNING);
+	assert_int_equal(s.seqs[seq[1]].computed, 0);
+	assert_int_equal(s.seqs[seq[2]].computed, 17);
+	mm_sched_done(&s);
+}
+
+/* Where nobody can run, nothing is waited for and the oldest is not spared. */
+static void test_evicts_all_that_cannot_run(void **state)
+{
+	const struct mm_sched_plan *p;
+	struct mm_sched_move moves[4];
+	uint32_t old, young, chunk, n;
+	struct mm_sched s;
+
+	(void)state;
+	preemption(&s, &old, &young);
+	assert_int_equal(mm_sched_set_swap(&s, 8), 0);
+	assert_int_equal(mm_sched_evict(&s, 0, true)->n_preempted, 0); /* nobody has asked */
+	mm_sched_reclaim(&s, 1, 100);
+	assert_int_equal(mm_sched_evict(&s, 99, false)->n_preempted, 0);
+	p = mm_sched_evict(&s, 99, true);
+	check(&s);
+	assert_int_equal(p->n_preempted, 2);
+	assert_int_equal(s.n_running, 0);
+	assert_true(s.seqs[old].computed && s.seqs[young].computed);
+	assert_int_equal(mm_sched_retire(&s, 99, &chunk, moves, &n), 0);
+	assert_int_equal(n, 0);
+	mm_kvblocks_remove_chunk(&s.kv, chunk);
+	mm_kvblocks_add_chunk(&s.kv, 0, 0);
+	p = mm_sched_step(&s, 0, false); /* first come, first served */
+	check(&s);
+	assert_true(p->swaps_in);
+	assert_int_equal(p->items[0].seq, old);
+	mm_sched_done(&s);
+}
+
+/* Blocks scattered over two chunks, for which one is enough: compacting empties the other. */
+static void test_compacts(void **state)
+{
+	struct mm_sched_move moves[4];
+	uint32_t seq[4], chunk, n;
+	struct mm_sched s;
+
+	(void)state;
+	init(&s, &small, 2);
+	for (int i = 0; i < 4; i++) {
+		seq[i] = add(&s, 7, 1 + (i == 3));
+		run(&s, false);
+	}
+	assert_false(s.seqs[seq[3]].state == MM_SEQ_FREE);
+	assert_int_equal(mm_sched_compact(&s, 0, &chunk, moves, &n), 0);
+	assert_int_equal(chunk, 1);
+	mm_kvblocks_remove_chunk(&s.kv, chunk);
+	assert_int_equal(mm_sched_compact(&s, 0, &chunk, moves, &n), MM_E_EMPTY);
+	check(&s);
+	mm_sched_done(&s);
+}
+
+/* ---- random runs ---- */
+
+#define SIM_REQUESTS 60u
+
+struct sim {
+	struct mm_sched s;
+	struct mm_sched_config config;
+	uint64_t rng;
+	uint32_t prompt[SIM_REQUESTS], output[SIM_REQUESTS], sampled[SIM_REQUESTS];
+	uint32_t content
+		[4096];     /* of each block: request << 12 | tokens written, to see lost copies */
+	uint32_t slot[256]; /* of each slot of the swap space, likewise */
+	uint32_t swapped;
+	bool finished[SIM_REQUESTS];
+	uint32_t added, done;
+	uint32_t retired[64], n_retired; /* their moves are on the device's stream */
+	uint64_t now_ns;
+};
+
+static uint32_t draw(struct sim *sim, uint32_t below)
+{
+	sim->rng = sim->rng * UINT64_C(6364136223846793005) + 1442695040888963407u;
+	return (uint32_t)((sim->rng >> 33) % below);
+}
+
+static void sim_init(struct sim *sim, uint64_t seed)
+{
+	*sim = (struct sim){ .rng = seed * 2654435761u + 1 };
+	sim->config = (struct mm_sched_config){
+		.max_seqs = 4 + draw(sim, 30),
+		.max_batch = 1 + draw(sim, 8),
+		.max_tokens = 40,
+		.block_tokens = 1 + draw(sim, 7),
+		.kv_blocks_per_chunk = 1 + draw(sim, 6),
+	};
+	sim->config.max_batched_tokens = sim->config.max_batch + draw(sim, 20);
+	sim->config.lookahead_blocks = draw(sim, 3);
+	sim->config.swap_tokens = draw(sim, 12);
+	sim->config.admit = (enum mm_admit)draw(sim, MM_ADMIT_COUNT);
+	sim->config.kv_chunks = 40 / sim->config.kv_blocks_per_chunk + 1 + draw(sim, 10);
+	assert_int_equal(mm_sched_init(&sim->s, &sim->config), 0);
+	if (draw(sim, 2))
+		assert_int_equal(mm_sched_set_swap(&sim->s, 1 + draw(sim, 60)), 0);
+	for (uint32_t i = 0; i < SIM_REQUESTS; i++) {
+		sim->prompt[i] = 1 + draw(sim, 20);
+		sim->output[i] = 1 + draw(sim, 20);
+	}
+}
+
+/* Done whether the items are or not; now and then one fails. */
+static void sim_swaps(struct sim *sim, const struct mm_sched_plan *p)
+{
+	for (uint32_t i = 0; i < p->n_swaps; i++) {
+		const struct mm_sched_swap *w = &p->swaps[i];
+
+		assert_true(w->slot < sim->s.n_slots);
+		sim->swapped++;
+		if (p->swaps_in)
+			sim->content[w->block] = sim->slot[w->slot];
+		else
+			sim->slot[w->slot] = sim->content[w->block];
+	}
+	for (uint32_t i = 0; i < p->n_swaps; i++)
+		if (draw(sim, 30) == 0)
+			mm_sched_swap_failed(&sim->s, p->swaps[i].seq, 0);
+	check(&sim->s);
+}
+
+static void sim_chunks(struct sim *sim)
+{
+	struct mm_sched_move moves[8];
+	uint32_t chunk, n;
+
+	sim->now_ns += draw(sim, 4);
+	if (draw(sim, 2))
+		sim_swaps(sim, mm_sched_evict(&sim->s, sim->now_ns, draw(sim, 4) == 0));
+	if (draw(sim, 3) == 0)
+		mm_kvblocks_add_chunk(&sim->s.kv, draw(sim, sim->config.kv_chunks), 0);
+	if (draw(sim, 24) == 0)
+		mm_sched_reclaim(&sim->s, 1 + draw(sim, 3), sim->now_ns + draw(sim, 20));
+	while (draw(sim, 4) && !(draw(sim, 99) ? mm_sched_retire : mm_sched_compact)(
+				       &sim->s, sim->now_ns, &chunk, moves, &n)) {
+		check(&sim->s);
+		for (uint32_t i = 0; i < n; i++) {
+			assert_int_not_equal(moves[i].to / sim->config.kv_blocks_per_chunk, chunk);
+			sim->content[moves[i].to] = sim->content[moves[i].from];
+		}
+		sim->retired[sim->n_retired++] = chunk;
+	}
+	while (sim->n_retired && draw(sim, 3)) {
+		chunk = sim->retired[--sim->n_retired];
+		for (uint32_t i = 0; i < sim->config.kv_blocks_per_chunk; i++)
+			sim->content[chunk * sim->config.kv_blocks_per_chunk + i] = UINT32_MAX;
+		mm_kvblocks_remove_chunk(&sim->s.kv, chunk);
+	}
+	check(&sim->s);
+}
+
+/* Writes the plan's tokens into the blocks, having checked that the earlier ones are still there. */
+static void sim_compute(struct sim *sim, const struct mm_sched_plan *p)
+{
+	for (uint32_t i = 0; i < p->n_items; i++) {
+		const struct mm_sched_item *item = &p->items[i];
+		const struct mm_seq *q = &sim->s.seqs[item->seq];
+		const uint32_t *table = mm_sched_table(&sim->s, item->seq);
+		const uint32_t bt = sim->config.block_tokens;
+
+		assert_int_equal(item->first, q->computed);
+		for (uint32_t t = 0; t < item->first; t += bt)
+			assert_int_equal(sim->content[table[t / bt]],
+					 q->user << 12 | MM_MIN(bt, item->first - t));
+		for (uint32_t t = item->first; t < item->first + item->tokens; t++)
+			sim->content[table[t / bt]] = (uint32_t)(q->user << 12 | (t % bt + 1));
+		sim->sampled[q->user] += item->samples;
+	}
+}
+
+static uint64_t sim_wanted(const struct mm_sched *s)
+{
+	uint32_t room = s->config.max_batch - s->n_running;
+	uint64_t blocks = 0;
+
+	for (uint32_t i = 0; i < s->n_running; i++)
+		blocks += s->seqs[s->running[i]].want;
+	for (uint32_t i = s->queue; i != MM_KV_NONE && room; i = s->seqs[i].next, room--)
+		blocks += s->seqs[i].want;
+	return MM_MIN(blocks, (uint64_t)s->kv.n_chunks * s->kv.blocks_per_chunk);
+}
+
+static void sim_step(struct sim *sim)
+{
+	uint64_t finished[16];
+	const struct mm_sched_plan *p = mm_sched_step(&sim->s, 0, draw(sim, 2));
+	uint32_t n;
+
+	if (draw(sim, 2)) /* the sum is kept from one call to the next */
+		assert_int_equal(mm_sched_blocks_wanted(&sim->s), sim_wanted(&sim->s));
+
+	check(&sim->s);
+	assert_true(p->tokens <= sim->config.max_batched_tokens);
+	sim_swaps(sim, p);
+	if (draw(sim, 10) == 0) /* never executed: a later plan must not mind */
+		return;
+	sim_compute(sim, p);
+	n = mm_sched_commit(&sim->s, 0, finished);
+	check(&sim->s);
+	for (uint32_t i = 0; i < n; i++) {
+		assert_false(sim->finished[finished[i]]);
+		sim->finished[finished[i]] = true;
+		assert_int_equal(sim->sampled[finished[i]], sim->output[finished[i]]);
+		sim->done++;
+	}
+}
+
+static uint64_t sim_swapped;
+
+static void sim_run(uint64_t seed)
+{
+	static struct sim sim;
+	uint32_t seq, steps = 0;
+
+	sim_init(&sim, seed);
+	while (sim.done < SIM_REQUESTS) {
+		if (++steps > 100000)
+			fail_msg("seed=%llu: does not end", (unsigned long long)seed);
+		while (sim.added < SIM_REQUESTS && draw(&sim, 4) == 0 &&
+		       !mm_sched_add(&sim.s, sim.prompt[sim.added], sim.output[sim.added],
+				     sim.added, &seq))
+			sim.added++;
+		sim_chunks(&sim);
+		sim_step(&sim);
+	}
+	assert_int_equal(sim.s.kv.used_blocks, 0);
+	assert_int_equal(sim.s.free_slots, sim.s.n_slots);
+	sim_swapped += sim.swapped;
+	mm_sched_done(&sim.s);
+}
+
+static uint64_t sim_seed;
+
+/* Runs after a failure too: that seed is the one to look at. */
+static int print_seed(void **state)
+{
+	(void)state;
+	print_message("seeds from 0 to %llu\n", (unsigned long long)sim_seed);
+	return 0;
+}
+
+static void test_random_runs(void **state)
+{
+	(void)state;
+	for (sim_seed = 0; sim_seed < 400; sim_seed++)
+		sim_run(sim_seed);
+	assert_true(sim_swapped > 1000); /* or it has shown nothing */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_init_refuses),
+		cmocka_unit_test(test_add_refuses),
+		cmocka_unit_test(test_chunked_prefill),
+		cmocka_unit_test(test_preempts_youngest),
+		cmocka_unit_test(test_waits_while_it_may_grow),
+		cmocka_unit_test(test_admits_when_the_prompt_fits),
+		cmocka_unit_test(test_admits_by_chunks),
+		cmocka_unit_test(test_admits_by_chunks_what_can_end),
+		cmocka_unit_test(test_admits_in_full),
+		cmocka_unit_test(test_wants_ahead),
+		cmocka_unit_test(test_removes),
+		cmocka_unit_test(test_blocks_lowest_first),
+		cmocka_unit_test(test_reclaim_moves),
+		cmocka_unit_test(test_reclaim_waits_then_preempts),
+		cmocka_unit_test(test_reclaim_preempts_the_cheapest),
+		cmocka_unit_test(test_compacts),
+		cmocka_unit_test(test_swaps_the_youngest),
+		cmocka_unit_test(test_evicts_to_the_host),
+		cmocka_unit_test(test_evicts_the_short_without),
+		cmocka_unit_test(test_evicts_all_that_cannot_run),
+		cmocka_unit_test_teardown(test_random_runs, print_seed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * evaluate - `mmbench evaluate`: the papers' evaluation, through the simulator
+ *
+ * Concept:    A point is one run of mmsim: a case at one load, under all policies, over several windows
+ *             of the trace. Points that differ in load alone are a curve of a chart; charts belong to
+ *             a section, which is a figure of the paper or a question of ours. points.c lists them,
+ *             this runs them, figures.c writes what came out, targets.c holds it against what must be
+ *             reached: from the data, never from memory.
+ * Ownership:  struct mm_eval owns its points; mm_eval_done() frees them.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "tools/lab/workload/bound.h"
+#include "tools/lab/workload/options.h"
+
+enum mm_eval_section {
+	MM_EVAL_FIG8,
+	MM_EVAL_FIG9,
+	MM_EVAL_FIG10,
+	MM_EVAL_FIG11,
+	MM_EVAL_FIG12,
+	MM_EVAL_FIG13,
+	MM_EVAL_FIG15,
+	MM_EVAL_FIG16,
+	MM_EVAL_FIG17,
+	MM_EVAL_PCIE,
+	MM_EVAL_LINK,
+	MM_EVAL_ABLATION, /* each knob of ours off */
+	MM_EVAL_GRID,     /* never worse */
+	MM_EVAL_SECTIONS
+};
+
+#define MM_EVAL_LINE_BYTES 1024
+
+struct mm_eval_point {
+	enum mm_eval_section section;
+	char id[128];
+	char chart[64];                /* of the section */
+	char variant[64];              /* curve of the chart; "": the curves are the policies */
+	char line[MM_EVAL_LINE_BYTES]; /* flags of mmsim */
+	double load; /* of what the device could serve at most; 0: a rate as stated */
+	double rate; /* requests/s of all tenants together */
+	/* after the run */
+	json_t *json;      /* NULL: it failed, */
+	char failure[256]; /* and why */
+	double wall_s;
+	double bound_tok_s;   /* certified; mean of the windows */
+	double kv_fits_bytes; /* KV up to which weights make room without waiting */
+};
+
+struct mm_eval_opts {
+	bool quick;
+	const char *out_dir;
+	const char *trace_path, *alpaca; /* NULL, "alpaca": made from the seed */
+	const char *simulator;
+	const char *only; /* sections by name, or NULL */
+	uint32_t jobs, windows;
+	uint64_t seed;
+	double seconds;
+};
+
+struct mm_eval {
+	struct mm_eval_opts opts;
+	struct mm_eval_point *point;
+	size_t n, room;
+	double wall_s;
+	bool plots; /* gnuplot is there */
+};
+
+/* By name, as --only says; NULL: no such section. */
+const char *mm_eval_section_name(enum mm_eval_section section);
+
+/**
+ * mm_eval_points() - what is to be run
+ * @eval: opts are set
+ *
+ * Says on stderr what is wrong. Return: 0 or negative errno.
+ */
+int mm_eval_points(struct mm_eval *eval);
+void mm_eval_done(struct mm_eval *eval);
+
+/* Computes a point's bound, over the same windows as its run. Return: 0 or negative errno. */
+int mm_eval_judge(struct mm_eval_point *point);
+
+/* ---- what came out ---- */
+
+/* A number of a policy over all windows; NAN where there is none. */
+double mm_eval_value(const struct mm_eval_point *point, const char *policy, const char *key);
+bool mm_eval_has(const struct mm_eval_point *point, const char *policy);
+
+/* Of policy @a over @b, window by window, 95 %. */
+struct mm_ratio;
+struct mm_ratio mm_eval_ratio(const struct mm_eval_point *point, const char *a, const char *b,
+			      const char *key);
+
+/* G = (policy - recompute) / (unlimited - recompute) of throughput; NAN where there is nothing to gain. */
+double mm_eval_gain(const struct mm_eval_point *point, const char *policy);
+
+/* Does the demand, as seen under unlimited memory, fit what weights can give? */
+bool mm_eval_fits(const struct mm_eval_point *point);
+
+/* Writes the sections with their tables, and plots beside them. Return: 0 or negative errno. */
+int mm_eval_figures(struct mm_eval *eval, FILE *out);
+/* Writes the table of targets. */
+void mm_eval_targets(const struct mm_eval *eval, FILE *out);
+
+/* One chart as SVG in figures, by gnuplot; what it is made from lies in data. Return: 0 or negative errno. */
+int mm_eval_plot(const struct mm_eval *eval, enum mm_eval_section section, const char *chart);
+
+/* The curves of a chart: variants, or policies. */
+struct mm_eval_curve {
+	const char *label;   /* for people */
+	const char *variant; /* of its points */
+	const char *policy;
+};
+#define MM_EVAL_CURVES_MAX 16
+uint32_t mm_eval_curves(const struct mm_eval *eval, enum mm_eval_section section, const char *chart,
+			struct mm_eval_curve ret[MM_EVAL_CURVES_MAX]);
+/* The chart's loads, ascending, by rate. Return: how many. */
+#define MM_EVAL_RATES_MAX 32
+uint32_t mm_eval_rates(const struct mm_eval *eval, enum mm_eval_section section, const char *chart,
+		       double ret[MM_EVAL_RATES_MAX]);
+/* NULL: no such point. */
+const struct mm_eval_point *mm_eval_find(const struct mm_eval *eval, enum mm_eval_section section,
+					 const char *chart, const char *variant, double rate);
+
+/* @argv[0] is "evaluate". Return: the exit status. */
+int mm_bench_evaluate(int argc, char **argv);

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What must be reached, computed from the runs. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "tools/lab/evaluate/evaluate.h"
+#include "tools/lab/workload/stats.h"
+
+#define GAIN_MIN    0.95
+#define TTFT_MAX    1.10
+#define BOUND_MIN   0.90
+#define PCIE_C1_MIN 0.97
+#define PCIE_C2_MIN 2.0
+#define NEVER_WORSE 0.99
+
+/* How many of the points that a target speaks of reach it, and which is the farthest from it. */
+struct tally {
+	uint32_t of, reached;
+	double worst; /* margin: value / limit, or limit / value where less is better */
+	double value;
+	const struct mm_eval_point *where;
+};
+
+static void count(struct tally *t, const struct mm_eval_point *p, double value, double limit,
+		  bool less)
+{
+	const double margin = less ? limit / value : value / limit;
+
+	if (!isfinite(value))
+		return;
+	t->of++;
+	t->reached += less ? value <= limit : value >= limit;
+	if (t->where && margin >= t->worst)
+		return;
+	t->worst = margin;
+	t->value = value;
+	t->where = p;
+}
+
+static void row(FILE *out, const char *target, const struct tally *t)
+{
+	if (!t->of) {
+		fprintf(out, "| %s | – | no case of this run speaks of it | |\n", target);
+		return;
+	}
+	fprintf(out, "| %s | %s | %u of %u | %.3f at `%s` |\n", target,
+		t->reached == t->of ? "reached" : "**not reached**", t->reached, t->of, t->value,
+		t->where->id);
+}
+
+static bool on_gh200(const struct mm_eval_point *p)
+{
+	return (p->section == MM_EVAL_FIG8 || p->section == MM_EVAL_FIG12) && p->json;
+}
+
+static double over(const struct mm_eval_point *p, const char *a, const char *b, const char *key)
+{
+	return mm_eval_value(p, a, key) / mm_eval_value(p, b, key);
+}
+
+static void gh200(const struct mm_eval *eval, FILE *out)
+{
+	struct tally gain = { 0 }, ttft = { 0 }, beyond = { 0 };
+
+	for (size_t i = 0; i < eval->n; i++) {
+		const struct mm_eval_point *p = &eval->point[i];
+
+		if (!on_gh200(p))
+			continue;
+		if (!mm_eval_fits(p)) {
+			count(&beyond, p,
+			      mm_eval_value(p, "remap", "throughput_tok_s") / p->bound_tok_s,
+			      BOUND_MIN, false);
+			continue;
+		}
+		count(&gain, p, mm_eval_gain(p, "remap"), GAIN_MIN, false);
+		count(&ttft, p, over(p, "remap", "unlimited", "ttft_p99_s"), TTFT_MAX, true);
+	}
+	row(out, "gh200-96, demand fits what weights can give: G ≥ 0.95", &gain);
+	row(out, "the same: P99 TTFT ≤ 1.10 × unlimited", &ttft);
+	row(out, "gh200-96, beyond that: throughput ≥ 0.90 of the certified bound", &beyond);
+}
+
+static void pcie(const struct mm_eval *eval, FILE *out)
+{
+	struct tally c1 = { 0 }, c2 = { 0 };
+
+	for (size_t i = 0; i < eval->n; i++) {
+		const struct mm_eval_point *p = &eval->point[i];
+
+		if (p->section != MM_EVAL_PCIE || !p->json)
+			continue;
+		if (!strncmp(p->chart, "h200-C1", 7))
+			count(&c1, p, over(p, "remap", "unlimited", "throughput_tok_s"),
+			      PCIE_C1_MIN, false);
+		if (strstr(p->chart, "stated"))
+			count(&c2, p, over(p, "remap", "recompute", "throughput_tok_s"),
+			      PCIE_C2_MIN, false);
+	}
+	row(out, "h200-pcie5, 96 GiB, C1: throughput ≥ 0.97 of unlimited", &c1);
+	row(out, "h200-pcie5, 96 GiB, C2, ShareGPT-like, 2 and 4 requests/s: ≥ 2 × recompute", &c2);
+}
+
+/* Where nobody ever lacked KV, remapping must not have begun. */
+static bool nothing_to_gain(const struct mm_eval_point *p)
+{
+	return mm_eval_value(p, "recompute", "preemptions") == 0 &&
+	       over(p, "unlimited", "recompute", "throughput_tok_s") <= 1.001 &&
+	       over(p, "recompute", "unlimited", "ttft_p99_s") <= 1.01;
+}
+
+static void never_worse(const struct mm_eval *eval, FILE *out)
+{
+	static const char *const others[] = { "recompute", "elastic" };
+	static const char *const keys[] = { "throughput_tok_s", "goodput_tok_s" };
+	struct tally idle = { 0 };
+
+	for (size_t k = 0; k < MM_ARRAY_SIZE(keys) * MM_ARRAY_SIZE(others); k++) {
+		struct tally t = { 0 };
+		char target[160];
+
+		for (size_t i = 0; i < eval->n; i++) {
+			const struct mm_eval_point *p = &eval->point[i];
+			struct mm_ratio r;
+
+			if (!p->json || *p->variant || !mm_eval_has(p, others[k / 2]))
+				continue;
+			r = mm_eval_ratio(p, "remap", others[k / 2], keys[k % 2]);
+			count(&t, p, r.n || r.lost ? r.low : NAN, NEVER_WORSE, false);
+		}
+		snprintf(target, sizeof(target),
+			 "never worse than %s: %s, lower bound of the paired ratio ≥ 0.99",
+			 others[k / 2], k % 2 ? "goodput" : "throughput");
+		row(out, target, &t);
+	}
+	for (size_t i = 0; i < eval->n; i++) {
+		const struct mm_eval_point *p = &eval->point[i];
+
+		if (p->json && !*p->variant && mm_eval_has(p, "unlimited") && nothing_to_gain(p))
+			count(&idle, p, mm_eval_value(p, "remap", "bytes_streamed") > 0 ? 0 : 1, 1,
+			      false);
+	}
+	row(out, "with nothing to gain nothing is streamed (1: so it is)", &idle);
+}
+
+void mm_eval_targets(const struct mm_eval *eval, FILE *out)
+{
+	fprintf(out,
+		"## What must be reached\n\n"
+		"Computed from the runs below. G = (remap − recompute) / (unlimited − recompute) "
+		"of "
+		"throughput, where unlimited gains at least 2 %%. *Fits*: the most KV that was in "
+		"use "
+		"at one time under unlimited memory is at most the shares' KV and what weights can "
+		"make room for without a step that waits (`tools/workload/bound.h`). *Bound*: no "
+		"schedule on this device with this memory serves these windows faster "
+		"(`tools/workload/bound.c` has the proof). Intervals are 95 %%, Student's, of the "
+		"logarithms of paired ratios over windows.\n\n"
+		"| target | | cases | farthest from it |\n|---|---|---|---|\n");
+	gh200(eval, out);
+	pcie(eval, out);
+	never_worse(eval, out);
+	fprintf(out,
+		"\nTwo more are measured by programs of their own: the time of a step within 3 %% "
+		"of "
+		"protocol.md's expression by `mmbench steps`, the cost of deciding by `mmbench "
+		"decide`.\n");
+}

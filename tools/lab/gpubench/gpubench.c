@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/lab/gpubench/gpubench.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libclient/support/cleanup.h"
+#include "tools/lab/common/device.h"
+#include "tools/lab/common/dirs.h"
+#include "tools/lab/gpubench/device.h"
+#include "tools/lab/gpubench/parts.h"
+#include "tools/lab/common/procs.h"
+
+#define LINE_BYTES     16384 /* of a result */
+#define POLL_MS        20
+#define LOOK_S         300 /* to say what device it is; generous: a slow host */
+#define EXIT_NO_DEVICE 77
+
+/* In this order: what has a goal first. */
+const struct mm_gpu_part mm_gpu_parts[] = {
+	{ "stream", "bringing layers in, against a bare loop of copies", mm_gpu_stream_run },
+	{ "grant", "KV memory, wanted to usable, against bare import and against creation",
+	  mm_gpu_grant_run },
+	{ "decode", "steps whose layers cycle, against max(computation, transfer)",
+	  mm_gpu_decode_run },
+	{ "overhead", "an engine with nothing remapped, against itself on plain allocations",
+	  mm_gpu_overhead_run },
+	{ "attention", "paged attention, against the bandwidth of a copy", mm_gpu_attention_run },
+	{ "gemm", "matrix products, against bandwidth and arithmetic", mm_gpu_gemm_run },
+	{ "memops", "the gates of a step: 2n stream operations, plain and captured",
+	  mm_gpu_memops_run },
+	{ "scrub", "cleaning pages, against a bare fill and a copy", mm_gpu_scrub_run },
+	{ "pages", "streaming, plan changes and reading, by page size", mm_gpu_pages_run },
+	{ "kernels", "kernels that are bound by memory, against the bandwidth of a copy",
+	  mm_gpu_kernels_run },
+	{ 0 },
+};
+
+static const struct mm_gpu_part device_part = { "device", "", mm_gpu_device_run };
+
+struct gpu {
+	struct mm_gpu_bench bench;
+	FILE *out;
+	json_t *device, *results, *parts;
+	char line[LINE_BYTES];
+	size_t fill;
+	uint32_t failed;
+};
+
+enum outcome { DONE, FAILED, ABSENT, NO_DEVICE, TOO_LONG, INTERRUPTED };
+
+static const char *const outcome_names[] = {
+	[DONE] = "done",           [FAILED] = "failed",          [ABSENT] = "absent",
+	[NO_DEVICE] = "no device", [TOO_LONG] = "took too long", [INTERRUPTED] = "interrupted",
+};
+
+static void gpu_put(struct gpu **gpu)
+{
+	struct gpu *g = *gpu;
+
+	if (!g)
+		return;
+	if (g->out)
+		fclose(g->out);
+	json_decref(g->device);
+	json_decref(g->results);
+	json_decref(g->parts);
+	mm_close_fd(&g->bench.signals);
+	if (*g->bench.work_dir && !g->bench.opts.keep_dir)
+		mm_work_dir_remove(g->bench.work_dir);
+	free(g);
+}
+
+/* ---- what there is, and how much of it ---- */
+
+static void choose_sizes(struct mm_gpu_bench *b)
+{
+	static const struct mm_gpu_sizes real = {
+		.pages = { UINT64_C(2) << 20, UINT64_C(16) << 20, UINT64_C(64) << 20 },
+		.n_pages = 3,
+		.repeat = 15,
+		.grant_bytes = UINT64_C(144) << 20,
+		.buffer_bytes = UINT64_C(512) << 20,
+		.load_bytes = UINT64_C(64) << 20,
+		.row_hidden = 5120,
+		.arena_bytes = UINT64_C(6) << 30,
+		.copied_bytes = UINT64_C(2) << 30,
+		.pool_bytes = UINT64_C(1) << 30,
+		.cycling = { 16, 2048, 16, 512, 256 },
+		.served = { 24, 2048, 16, 32000, 512 },
+		.requests = 8,
+		.prompt_tokens = 128,
+		.output_tokens = 96,
+		.serve_repeat = 4,
+		.steps = 10,
+	};
+	static const struct mm_gpu_sizes rehearsal = {
+		.pages = { UINT64_C(64) << 10, UINT64_C(256) << 10 },
+		.n_pages = 2,
+		.repeat = 3,
+		.grant_bytes = UINT64_C(1) << 20,
+		.buffer_bytes = UINT64_C(1) << 20,
+		.load_bytes = UINT64_C(16) << 10,
+		.row_hidden = 64,
+		.arena_bytes = UINT64_C(1) << 20,
+		.copied_bytes = UINT64_C(4) << 20,
+		.pool_bytes = UINT64_C(32) << 20,
+		.cycling = { 6, 64, 4, 512, 256 },
+		.served = { 6, 64, 4, 512, 256 },
+		.requests = 2,
+		.prompt_tokens = 16,
+		.output_tokens = 16,
+		.serve_repeat = 2,
+		.steps = 4,
+	};
+	const struct mm_gpu_opts *o = &b->opts;
+
+	b->sizes = b->rehearsal && !b->timed ? rehearsal : real;
+	if (o->quick) {
+		b->sizes.repeat = MM_MIN(b->sizes.repeat, 5u);
+		b->sizes.steps = MM_MIN(b->sizes.steps, 6u);
+		b->sizes.serve_repeat = 2;
+		b->sizes.served.layers = MM_MIN(b->sizes.served.layers, 12u);
+	}
+	if (o->repeat)
+		b->sizes.repeat = o->repeat;
+	if (o->repeat)
+		b->sizes.serve_repeat = MM_MIN(o->repeat, b->sizes.serve_repeat);
+	if (o->n_pages) {
+		memcpy(b->sizes.pages, o->pages, sizeof(o->pages));
+		b->sizes.n_pages = o->n_pages;
+	}
+}
+
+/* A software GPU of our own. One that keeps a modelled device's time has that device's memory. */
+static int set_environment(struct mm_gpu_bench *b)
+{
+	char dir[PATH_MAX + 8], granularity[32];
+
+	if (!b->rehearsal)
+		return 0;
+	snprintf(dir, sizeof(dir), "%s/gpu", b->work_dir);
+	snprintf(granularity, sizeof(granularity), "%" PRIu64,
+		 MM_MIN(b->sizes.pages[0], UINT64_C(2) << 20));
+	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	if (setenv("MM_SOFTGPU_DIR", dir, 1) < 0 ||
+	    setenv("MM_SOFTGPU_GRANULARITY", granularity, 1) < 0)
+		return -errno;
+	return b->timed || !setenv("MM_SOFTGPU_MEMORY", "512M", 1) ? 0 : -errno;
+}
+
+static int prepare(struct gpu *g)
+{
+	struct mm_gpu_bench *b = &g->bench;
+	int r = mm_bin_dir(b->bin_dir);
+
+	b->rehearsal = mm_device_is_software(b->opts.driver);
+	b->timed = b->rehearsal && getenv("MM_SOFTGPU_PROFILE");
+	choose_sizes(b);
+	if (!r)
+		r = mm_work_dir_make(b->opts.keep_dir, b->work_dir);
+	if (r)
+		return r;
+	r = set_environment(b);
+	if (r) {
+		fprintf(stderr, "mmbench: %s: %s\n", b->work_dir, strerror(-r));
+		return r;
+	}
+	g->results = json_array();
+	g->parts = json_array();
+	b->signals = mm_signals_open();
+	if (b->signals < 0)
+		return b->signals;
+	if (!b->opts.out_path)
+		return 0;
+	g->out = fopen(b->opts.out_path, "ae");
+	if (!g->out)
+		fprintf(stderr, "mmbench: %s: %m\n", b->opts.out_path);
+	return g->out ? 0 : -ENOENT;
+}
+
+/* ---- a part ---- */
+
+/* In the child: nothing here returns. */
+_Noreturn static void be_part(struct mm_gpu_bench *b, const struct mm_gpu_part *part, int out,
+			      pid_t parent)
+{
+	json_t *line;
+	char *text;
+	int r;
+
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	mm_close_fd(&b->signals);
+	b->signals = mm_signals_open();
+	b->out = out;
+	b->part = part->name;
+	r = b->signals < 0 ? b->signals : part->run(b);
+	if (!r)
+		exit(0);
+	line = json_pack("{s:s,s:s}", "part", part->name, "error", *b->err ? b->err : strerror(-r));
+	text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+	dprintf(out, "%s\n", text ? text : "{\"error\":\"out of memory\"}");
+	_exit(r == -EOPNOTSUPP ? 3 : r == -ENODEV ? EXIT_NO_DEVICE : 1);
+}
+
+static void keep(struct gpu *g, json_t *line)
+{
+	if (json_object_get(line, "device"))
+		json_object_update(g->device, line);
+	else if (json_object_get(line, "figure"))
+		json_array_append(g->results, line);
+}
+
+static void write_out(struct gpu *g, const json_t *line)
+{
+	if (!g->out)
+		return;
+	json_dumpf(line, g->out, JSON_COMPACT | JSON_REAL_PRECISION(9));
+	fputc('\n', g->out);
+	fflush(g->out);
+}
+
+/* A line from the child. Its last one may say what failed. */
+static void take_line(struct gpu *g, char *text, char *why, size_t why_bytes)
+{
+	json_t *line = json_loads(text, 0, NULL);
+	const char *error = json_string_value(json_object_get(line, "error"));
+
+	if (error) {
+		snprintf(why, why_bytes, "%s", error);
+	} else if (line) {
+		keep(g, line);
+		write_out(g, line);
+	}
+	json_decref(line);
+}
+
+/* Whole lines that are there. Return: false at the end. */
+static bool take_lines(struct gpu *g, int fd, char *why, size_t why_bytes)
+{
+	for (;;) {
+		ssize_t got = read(fd, g->line + g->fill, sizeof(g->line) - 1 - g->fill);
+		char *end;
+
+		if (got < 0)
+			return errno == EAGAIN || errno == EINTR;
+		if (got == 0)
+			return false;
+		g->fill += (size_t)got;
+		g->line[g->fill] = '\0';
+		while ((end = strchr(g->line, '\n'))) {
+			*end = '\0';
+			take_line(g, g->line, why, why_bytes);
+			g->fill -= (size_t)(end + 1 - g->line);
+			memmove(g->line, end + 1, g->fill + 1);
+		}
+		if (g->fill == sizeof(g->line) - 1)
+			g->fill = 0; /* no line of ours */
+	}
+}
+
+static enum outcome outcome_of(int status, char *why, size_t why_bytes)
+{
+	if (WIFSIGNALED(status)) {
+		snprintf(why, why_bytes, "killed by signal %d", WTERMSIG(status));
+		return FAILED;
+	}
+	switch (WEXITSTATUS(status)) {
+	case 0:
+		return DONE;
+	case 3:
+		return ABSENT;
+	case EXIT_NO_DEVICE:
+		return NO_DEVICE;
+	default:
+		return FAILED;
+	}
+}
+
+/* Until it has ended, or must. */
+static enum outcome wait_part(struct gpu *g, uint64_t patience_s, pid_t pid, int fd, char *why,
+			      size_t why_bytes)
+{
+	const uint64_t deadline_ns = mm_now_ns() + patience_s * MM_NS_PER_S;
+	int status;
+
+	for (;;) {
+		struct pollfd fds[] = { { .fd = g->bench.signals, .events = POLLIN },
+					{ .fd = fd, .events = POLLIN } };
+		pid_t ended = waitpid(pid, &status, WNOHANG);
+
+		take_lines(g, fd, why, why_bytes);
+		if (ended == pid)
+			return outcome_of(status, why, why_bytes);
+		poll(fds, 2, POLL_MS);
+		if (fds[0].revents)
+			return INTERRUPTED;
+		if (mm_now_ns() > deadline_ns) {
+			snprintf(why, why_bytes, "it did not end within %" PRIu64 " s", patience_s);
+			return TOO_LONG;
+		}
+	}
+}
+
+static enum outcome start_and_wait(struct gpu *g, const struct mm_gpu_part *part, char *why,
+				   size_t why_bytes)
+{
+	const uint64_t patience_s = part == &device_part ? LOOK_S : g->bench.opts.patience_s;
+	const pid_t parent = getpid();
+	enum outcome outcome;
+	int ends[2];
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC) < 0 || fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0) {
+		snprintf(why, why_bytes, "a pipe: %m");
+		return FAILED;
+	}
+	fflush(NULL);
+	pid = fork();
+	if (!pid)
+		be_part(&g->bench, part, ends[1], parent);
+	close(ends[1]);
+	g->fill = 0;
+	snprintf(why, why_bytes, "fork: %m");
+	outcome = FAILED;
+	if (pid > 0) {
+		*why = '\0';
+		outcome = wait_part(g, patience_s, pid, ends[0], why, why_bytes);
+	}
+	close(ends[0]);
+	/* With all that it started. */
+	mm_procs_sweep();
+	return outcome;
+}
+
+static enum outcome run_part(struct gpu *g, const struct mm_gpu_part *part)
+{
+	const uint64_t since_ns = mm_now_ns();
+	char why[MM_SERVE_ERROR_BYTES] = "";
+	const enum outcome outcome = start_and_wait(g, part, why, sizeof(why));
+	const double seconds = (double)(mm_now_ns() - since_ns) / (double)MM_NS_PER_S;
+	json_t *line;
+
+	if (outcome != DONE)
+		fprintf(stderr, "mmbench: gpu: %s: %s%s%s\n", part->name, outcome_names[outcome],
+			*why ? ": " : "", why);
+	if (part == &device_part)
+		return outcome;
+	if (outcome == DONE)
+		fprintf(stderr, "mmbench gpu: %s: done in %.1f s\n", part->name, seconds);
+	line = json_pack("{s:s,s:s,s:f}", "part", part->name, "outcome", outcome_names[outcome],
+			 "seconds", seconds);
+	if (outcome != DONE)
+		json_object_set_new(line, "why", json_string(why));
+	write_out(g, line);
+	json_array_append_new(g->parts, line);
+	g->failed += outcome != DONE && outcome != ABSENT;
+	return outcome;
+}
+
+/* ---- the report ---- */
+
+static void count_goals(const struct gpu *g, uint32_t *ret_reached, uint32_t *ret_missed)
+{
+	const json_t *row;
+	size_t i;
+
+	*ret_reached = *ret_missed = 0;
+	json_array_foreach (g->results, i, row) {
+		const json_t *reached = json_object_get(row, "reached");
+
+		*ret_reached += json_is_true(reached);
+		*ret_missed += json_is_false(reached);
+	}
+}
+
+static json_t *header(const struct gpu *g)
+{
+	const struct mm_gpu_bench *b = &g->bench;
+	const time_t now = time(NULL);
+	struct tm utc;
+	char date[32];
+
+	gmtime_r(&now, &utc);
+	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &utc);
+	return json_pack("{s:i,s:s,s:s,s:s,s:s,s:O,s:b,s:b,s:b}", "schema", 1, "command", "gpu",
+			 "version", MM_VERSION, "commit", MM_COMMIT, "date", date, "device",
+			 g->device, "rehearsal", b->rehearsal, "modelled", b->timed, "quick",
+			 b->opts.quick);
+}
+
+static void report_json(const struct gpu *g)
+{
+	json_t *whole = header(g);
+	uint32_t reached, missed;
+
+	count_goals(g, &reached, &missed);
+	json_object_set(whole, "parts", g->parts);
+	json_object_set(whole, "results", g->results);
+	json_object_set_new(whole, "goals",
+			    json_pack("{s:i,s:i}", "reached", reached, "missed", missed));
+	json_dumpf(whole, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+	putchar('\n');
+	json_decref(whole);
+}
+
+static void report_table(const struct gpu *g)
+{
+	uint32_t reached, missed;
+	const json_t *row;
+	size_t i;
+
+	count_goals(g, &reached, &missed);
+	printf("%s, driver %s (%d)\n\n", json_string_value(json_object_get(g->device, "device")),
+	       g->bench.opts.driver,
+	       (int)json_integer_value(json_object_get(g->device, "driver_version")));
+	printf("%-60s %12s  %-26s %12s %8s  %s\n", "part, figure", "median", "(p10 - p90)",
+	       "reference", "ratio", "goal");
+	json_array_foreach (g->results, i, row)
+		mm_gpu_row_print(row, g->bench.rehearsal);
+	if (g->bench.rehearsal)
+		printf("\nA rehearsal on the software GPU: %s.\n",
+		       g->bench.timed ? "the times are those of the modelled device"
+				      : "the numbers say nothing about hardware");
+	else
+		printf("\nGoals: %u reached, %u missed.\n", reached, missed);
+}
+
+static int run_all(struct gpu *g)
+{
+	enum outcome outcome = run_part(g, &device_part);
+	json_t *first;
+
+	if (outcome != DONE)
+		return outcome == NO_DEVICE ? EXIT_NO_DEVICE : 1;
+	/* Whatever it is called. */
+	g->bench.rehearsal = json_is_true(json_object_get(g->device, "rehearsal"));
+	choose_sizes(&g->bench);
+	first = header(g);
+	write_out(g, first);
+	json_decref(first);
+	for (uint32_t i = 0; mm_gpu_parts[i].name; i++) {
+		if (!g->bench.opts.part[i])
+			continue;
+		if (run_part(g, &mm_gpu_parts[i]) == INTERRUPTED)
+			break;
+	}
+	if (g->bench.opts.json)
+		report_json(g);
+	else
+		report_table(g);
+	if (fflush(stdout) || ferror(stdout)) {
+		fputs("mmbench: standard output: cannot be written\n", stderr);
+		return 1;
+	}
+	return g->failed ? 1 : 0;
+}
+
+int mm_bench_gpu(int argc, char **argv)
+{
+	mm_cleanup(gpu_put) struct gpu *g = calloc(1, sizeof(*g));
+	int r;
+
+	if (!g) {
+		fputs("mmbench: out of memory\n", stderr);
+		return 1;
+	}
+	g->bench.signals = -1;
+	g->device = json_object();
+	r = mm_gpu_options(argc, argv, &g->bench.opts);
+	if (r)
+		return r < 0 ? 2 : 0;
+	r = prepare(g);
+	return r ? 1 : run_all(g);
+}

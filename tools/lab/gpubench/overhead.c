@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * overhead - what living on mmd's memory costs an engine while nothing is remapped
+ *
+ * Concept:   mmserve serves the same requests, in turn from memory of its own (--plain: cuMemAlloc()) and from
+ *            mmd's, whose KV share has room for all of them. What is compared is the median time from one
+ *            token of a sequence to its next, by the device's clock.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "tools/lab/common/footprint.h"
+#include "tools/lab/gpubench/engine.h"
+#include "tools/lab/gpubench/parts.h"
+
+#define ARGS_MAX 40
+#define POLL_MS  5
+
+struct overhead {
+	struct mm_gpu_bench *bench;
+	struct mm_daemon mmd;
+	char model[PATH_MAX], trace[PATH_MAX + 32], errors[PATH_MAX + 32];
+	uint64_t share_bytes, pool_bytes;
+	bool graphs; /* the driver has them */
+};
+
+/* By memory: [0] mmd's, [1] plain. */
+struct figures {
+	struct mm_series step[2], gap[2];
+};
+
+/* ---- one run ---- */
+
+static void add_args(const struct overhead *o, bool plain, const char *graphs, char **argv)
+{
+	size_t n = 0;
+
+	while (argv[n])
+		n++;
+	if (plain) {
+		argv[n++] = "--plain";
+	} else {
+		argv[n++] = "--socket";
+		argv[n++] = (char *)o->mmd.socket;
+	}
+	argv[n++] = "--graphs";
+	argv[n++] = (char *)graphs;
+	if (o->bench->opts.kernels) {
+		argv[n++] = "--kernels";
+		argv[n++] = (char *)o->bench->opts.kernels;
+	}
+	argv[n] = NULL;
+}
+
+/* Its last line on stdout is the summary. */
+static int collect(struct overhead *o, struct mm_child *child, json_t **ret_summary)
+{
+	const uint64_t deadline_ns = mm_now_ns() + MM_GPU_PATIENCE_NS;
+	char line[MM_CHILD_LINE_BYTES], how[64], words[1024];
+	int got;
+
+	*ret_summary = NULL;
+	while ((got = mm_child_line(child, line, sizeof(line))) >= 0) {
+		if (got) {
+			json_decref(*ret_summary);
+			*ret_summary = json_loads(line, 0, NULL);
+			continue;
+		}
+		if (mm_now_ns() > deadline_ns)
+			return mm_gpu_fail(o->bench, -ETIMEDOUT, "mmserve does not end in time");
+		if (mm_daemon_nap(&o->mmd, POLL_MS, o->bench->err))
+			return -ECHILD;
+	}
+	if (!mm_child_wait(child, deadline_ns) || child->status || !*ret_summary)
+		return mm_gpu_fail(o->bench, -ECHILD, "mmserve failed (%s): %s",
+				   mm_child_how(child, how, sizeof(how)),
+				   mm_child_last_words(child, words, sizeof(words)));
+	return 0;
+}
+
+static int serve(struct overhead *o, bool plain, const char *graphs, json_t **ret_summary)
+{
+	struct mm_gpu_bench *b = o->bench;
+	char program[PATH_MAX + 16], device[16], share[32], batch[16];
+	char *argv[ARGS_MAX] = {
+		program,          "--model",    o->model,  "--driver",   (char *)b->opts.driver,
+		"--device",       device,       "--trace", o->trace,     "--ignore-arrivals",
+		"--device-times", "--kv-dtype", "f16",     "--kv-share", share,
+		"--max-batch",    batch,        "--json"
+	};
+	struct mm_child child = { .name = "mmserve", .err_path = o->errors };
+	int r;
+
+	snprintf(program, sizeof(program), "%s/mmserve", b->bin_dir);
+	snprintf(device, sizeof(device), "%u", b->opts.device);
+	snprintf(share, sizeof(share), "%" PRIu64, o->share_bytes);
+	snprintf(batch, sizeof(batch), "%u", b->sizes.requests);
+	add_args(o, plain, graphs, argv);
+	r = mm_child_start(&child, argv);
+	if (r)
+		return mm_gpu_fail(b, r, "cannot start mmserve: %s", strerror(-r));
+	r = collect(o, &child, ret_summary);
+	mm_child_done(&child);
+	return r;
+}
+
+static int run(struct overhead *o, bool plain, const char *graphs, struct figures *f)
+{
+	json_t *summary;
+	int r = serve(o, plain, graphs, &summary);
+
+	if (!r && json_integer_value(json_object_get(summary, "layers_remapped_max")))
+		r = mm_gpu_fail(o->bench, -EBUSY, "layers were remapped: the share was too small");
+	if (!r && json_integer_value(json_object_get(summary, "refused")))
+		r = mm_gpu_fail(o->bench, -ENOSPC, "requests were refused");
+	if (!r) {
+		mm_series_add(&f->step[plain],
+			      json_number_value(json_object_get(summary, "tbt_p50_s")));
+		mm_series_add(&f->gap[plain],
+			      json_number_value(json_object_get(summary, "gap_p50_s")));
+	}
+	json_decref(summary);
+	return r;
+}
+
+/* ---- all of them ---- */
+
+static int report(struct overhead *o, const char *graphs, const struct figures *f)
+{
+	static const char plain[] = "mmserve --plain";
+	const struct mm_gpu_result step = {
+		.name = "token_to_token",
+		.unit = "s",
+		.figure = &f->step[0],
+		.reference = &f->step[1],
+		.reference_name = plain,
+		.goal = { MM_GOAL_AT_MOST, 1.01 },
+		.params = json_pack("{s:s,s:i}", "graphs", graphs, "batch",
+				    (int)o->bench->sizes.requests),
+	};
+	const struct mm_gpu_result gap = {
+		.name = "between_steps",
+		.unit = "s",
+		.figure = &f->gap[0],
+		.reference = &f->gap[1],
+		.reference_name = plain,
+		.params = json_pack("{s:s}", "graphs", graphs),
+	};
+	int r = mm_gpu_result(o->bench, &step);
+
+	if (!r)
+		return mm_gpu_result(o->bench, &gap);
+	json_decref(gap.params);
+	return r;
+}
+
+static void figures_done(struct figures *f)
+{
+	for (int i = 0; i < 2; i++) {
+		mm_series_done(&f->step[i]);
+		mm_series_done(&f->gap[i]);
+	}
+}
+
+static int compare(struct overhead *o, const char *graphs)
+{
+	mm_cleanup(figures_done) struct figures f = { 0 };
+	int r = 0;
+
+	for (uint32_t i = 0; !r && i < o->bench->sizes.serve_repeat; i++) {
+		mm_gpu_progress(o->bench, "graphs %s, pair %u of %u", graphs, i + 1,
+				o->bench->sizes.serve_repeat);
+		/* Who goes first changes: what a second run finds warm helps each as often. */
+		r = run(o, i % 2, graphs, &f);
+		if (!r)
+			r = run(o, !(i % 2), graphs, &f);
+	}
+	return r ? r : report(o, graphs, &f);
+}
+
+/* ---- what is served ---- */
+
+static int write_trace(struct overhead *o)
+{
+	const struct mm_gpu_sizes *s = &o->bench->sizes;
+	FILE *file;
+
+	snprintf(o->trace, sizeof(o->trace), "%s/overhead.csv", o->bench->work_dir);
+	snprintf(o->errors, sizeof(o->errors), "%s/mmserve.log", o->bench->work_dir);
+	file = fopen(o->trace, "we");
+	if (!file)
+		return mm_gpu_fail(o->bench, -errno, "%s: %m", o->trace);
+	fputs("arrival_s,prompt_tokens,output_tokens\n", file);
+	for (uint32_t i = 0; i < s->requests; i++)
+		fprintf(file, "0,%u,%u\n", s->prompt_tokens, s->output_tokens);
+	return fclose(file) ? mm_gpu_fail(o->bench, -EIO, "%s: %m", o->trace) : 0;
+}
+
+static int choose_model(struct overhead *o)
+{
+	struct mm_gpu_bench *b = o->bench;
+	const uint64_t page = UINT64_C(2) << 20;
+	const uint64_t tokens = (uint64_t)b->sizes.requests *
+				(b->sizes.prompt_tokens + b->sizes.output_tokens + 32);
+	struct mm_arch arch = { .layers = b->sizes.served.layers,
+				.kv_heads = b->sizes.served.heads,
+				.head_dim = b->sizes.served.hidden / b->sizes.served.heads };
+	uint64_t weights = mm_gpu_shape_bytes(&b->sizes.served), pages;
+	int r = 0;
+
+	if (b->opts.model) {
+		snprintf(o->model, sizeof(o->model), "%s", b->opts.model);
+		r = mm_config_load(o->model, &arch, b->err);
+		if (!r)
+			r = mm_footprint(o->model, page, &pages, b->err, sizeof(b->err));
+		weights = r ? 0 : pages * page;
+	} else {
+		r = mm_gpu_model(b, &b->sizes.served, "served", o->model);
+	}
+	/* Chunks are as large as pages: each sequence may leave one half empty. */
+	o->share_bytes = tokens * 4 * arch.layers * arch.kv_heads * arch.head_dim +
+			 b->sizes.pages[b->sizes.n_pages - 1] * b->sizes.requests;
+	o->pool_bytes = weights + weights / 4 + 2 * o->share_bytes + b->sizes.pool_bytes;
+	return r;
+}
+
+/* Where there are no kernels mmserve has nothing to run. */
+static int look_for_kernels(struct mm_gpu_bench *bench, bool *ret_graphs)
+{
+	struct mm_gpu_module module = { 0 };
+	struct mm_gpu_dev dev;
+	int r = mm_gpu_dev_open(&dev, bench);
+
+	if (!r)
+		r = mm_gpu_module_open(&module, &dev);
+	*ret_graphs = !r && mm_gpu_has_graphs(&dev.gpu);
+	mm_gpu_module_close(&module);
+	mm_gpu_dev_close(&dev);
+	return r;
+}
+
+int mm_gpu_overhead_run(struct mm_gpu_bench *bench)
+{
+	struct overhead o = { .bench = bench };
+	int r = look_for_kernels(bench, &o.graphs);
+
+	if (!r)
+		r = choose_model(&o);
+	if (!r)
+		r = write_trace(&o);
+	if (!r)
+		r = mm_gpu_daemon_start(bench, &o.mmd, 0, o.pool_bytes);
+	if (!r)
+		r = compare(&o, "off");
+	if (!r && o.graphs)
+		r = compare(&o, "on");
+	mm_daemon_stop(&o.mmd);
+	return r;
+}

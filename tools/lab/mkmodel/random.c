@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/lab/mkmodel/sources.h"
+
+#include <math.h>
+
+/* One step of splitmix64: a counter in, well mixed bits out. */
+static uint64_t mix(uint64_t x)
+{
+	x += UINT64_C(0x9e3779b97f4a7c15);
+	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return x ^ (x >> 31);
+}
+
+/* Uniform in [-1, 1), in steps of 2^-23: exact in F32. */
+static float uniform(uint64_t bits)
+{
+	return (float)((int32_t)(bits >> 40) - (1 << 23)) * 0x1p-23f;
+}
+
+static bool is_gain(enum mm_weight weight)
+{
+	return weight == MM_W_INPUT_NORM || weight == MM_W_POST_NORM || weight == MM_W_FINAL_NORM;
+}
+
+/*
+ * Widths for which activations keep their size, and what the model says depends on all of its context:
+ * uniform numbers of width sqrt(3 / n) have variance 1 / n. Sharper attention than that, or every
+ * position would see the mean of all; a small embedding, no longer in wide models than in others, or
+ * the residual would carry a token through a tied head; where norms follow, smaller blocks, or the layers would forget what they were given.
+ */
+static float width(const struct mm_arch *a, enum mm_weight weight, uint32_t rows, uint32_t columns)
+{
+	const float even = sqrtf(3.0f / (float)columns);
+
+	if (!rows)
+		return is_gain(weight) ? 0.125f : 0.03f;
+	switch (weight) {
+	case MM_W_EMBED:
+	case MM_W_POSITIONS:
+		return 0.25f * sqrtf(fminf(1024.0f / (float)columns, 1.0f));
+	case MM_W_Q:
+	case MM_W_K:
+		return 3 * even;
+	case MM_W_O:
+	case MM_W_DOWN:
+		return a->post_norm ? even / 2 : even;
+	default:
+		return even;
+	}
+}
+
+void mk_random_row(void *context, enum mm_weight weight, uint32_t layer, uint32_t row, float *out)
+{
+	const struct mk_random *r = context;
+	const uint64_t stream = mix(mix(mix(r->seed) + (uint64_t)weight) + layer) + row;
+	uint32_t rows, columns;
+	float scale;
+
+	mm_arch_size(&r->arch, weight, &rows, &columns);
+	scale = width(&r->arch, weight, rows, columns);
+	for (uint32_t i = 0; i < columns; i++)
+		out[i] = scale * uniform(mix(mix(stream) + i)) + (is_gain(weight) ? 1.0f : 0.0f);
+}

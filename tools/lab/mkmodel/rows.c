@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/lab/mkmodel/rows.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/args/args.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
+
+#define THREADS_MAX 64
+#define JOB_BYTES   (UINT64_C(4) << 20) /* about so much is written at once; at least a row */
+
+struct place { /* a row of the file's */
+	size_t tensor;
+	uint32_t row;
+};
+
+struct work {
+	const struct mk_source *source;
+	const struct mk_tensor *tensors;
+	size_t n;
+	int fd;
+	uint64_t base, widest; /* widest row, in elements */
+	pthread_mutex_t lock;
+	struct place next;   /* under the lock, as all that follows */
+	struct place failed; /* the first in file order */
+	int error;
+};
+
+struct job {
+	const struct mk_tensor *tensor;
+	struct place at;
+	uint32_t rows;
+};
+
+static uint64_t row_bytes(const struct mk_tensor *t)
+{
+	return (uint64_t)t->columns * mm_dtype_bytes(t->dtype);
+}
+
+static uint32_t rows_of_job(const struct mk_tensor *t)
+{
+	return (uint32_t)MM_MIN(MM_MAX(JOB_BYTES / MM_MAX(row_bytes(t), 1), 1), t->rows);
+}
+
+/* The next rows; false: there are none, or some failed. */
+static bool take(struct work *w, struct job *ret)
+{
+	bool some;
+
+	pthread_mutex_lock(&w->lock);
+	some = !w->error && w->next.tensor < w->n;
+	if (some) {
+		const struct mk_tensor *t = &w->tensors[w->next.tensor];
+
+		*ret = (struct job){ t, w->next, MM_MIN(rows_of_job(t), t->rows - w->next.row) };
+		w->next.row += ret->rows;
+		if (w->next.row == t->rows)
+			w->next = (struct place){ w->next.tensor + 1, 0 };
+	}
+	pthread_mutex_unlock(&w->lock);
+	return some;
+}
+
+/* What was taken before the first failure is done to its end: which is the first in order is certain. */
+static void fail(struct work *w, struct place at, int error)
+{
+	pthread_mutex_lock(&w->lock);
+	if (!w->error || at.tensor < w->failed.tensor ||
+	    (at.tensor == w->failed.tensor && at.row < w->failed.row)) {
+		w->failed = at;
+		w->error = error;
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+static int narrow(const struct mk_tensor *t, const float *row, char *out)
+{
+	uint16_t *half = (uint16_t *)(void *)out;
+
+	if (t->dtype == MM_DTYPE_F32) {
+		for (uint32_t i = 0; i < t->columns; i++)
+			if (!isfinite(row[i]))
+				return -ERANGE;
+		memcpy(out, row, t->columns * sizeof(*row));
+		return 0;
+	}
+	for (uint32_t i = 0; i < t->columns; i++)
+		if (mk_narrow(row[i], t->dtype, &half[i]))
+			return -ERANGE;
+	return 0;
+}
+
+static int write_all(int fd, const char *bytes, uint64_t length, uint64_t offset)
+{
+	while (length) {
+		const ssize_t n = pwrite(fd, bytes, length, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		bytes += n;
+		offset += (uint64_t)n;
+		length -= (uint64_t)n;
+	}
+	return 0;
+}
+
+static void run(struct work *w, const struct job *job, float *row, char *out)
+{
+	const struct mk_tensor *t = job->tensor;
+	const uint64_t each = row_bytes(t);
+	int r;
+
+	for (uint32_t i = 0; i < job->rows; i++) {
+		const struct place at = { job->at.tensor, job->at.row + i };
+
+		w->source->row(w->source->context, t->weight, t->layer, at.row, row);
+		r = narrow(t, row, out + i * each);
+		if (r) {
+			fail(w, at, r);
+			return;
+		}
+	}
+	r = write_all(w->fd, out, job->rows * each, w->base + t->offset + job->at.row * each);
+	if (r)
+		fail(w, job->at, r);
+}
+
+static void *work_thread(void *user)
+{
+	struct work *w = user;
+	mm_cleanup(mm_free_ptr) float *row = calloc(w->widest, sizeof(*row));
+	mm_cleanup(mm_free_ptr) char *out = malloc(MM_MAX(JOB_BYTES, w->widest * sizeof(*row)));
+	struct job job;
+
+	if (!row || !out) {
+		fail(w, (struct place){ 0 }, -ENOMEM);
+		return NULL;
+	}
+	while (take(w, &job))
+		run(w, &job, row, out);
+	return NULL;
+}
+
+static uint64_t count_jobs(const struct work *w)
+{
+	uint64_t jobs = 0;
+
+	for (size_t i = 0; i < w->n; i++)
+		jobs += (w->tensors[i].rows - 1) / rows_of_job(&w->tensors[i]) + 1;
+	return jobs;
+}
+
+static size_t threads(uint64_t jobs)
+{
+	cpu_set_t set;
+	const int cores = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
+
+	return (size_t)MM_MIN(MM_MIN((uint64_t)MM_MAX(cores, 1), jobs), THREADS_MAX);
+}
+
+/* The calling thread is one of them; where others cannot be had it does their part. */
+static void run_all(struct work *w)
+{
+	const size_t n = threads(count_jobs(w));
+	pthread_t thread[THREADS_MAX];
+	size_t started = 0;
+
+	while (started + 1 < n && !pthread_create(&thread[started], NULL, work_thread, w))
+		started++;
+	work_thread(w);
+	while (started)
+		pthread_join(thread[--started], NULL);
+}
+
+int mk_rows_write(const struct mk_source *source, const struct mk_tensor *tensors, size_t n, int fd,
+		  uint64_t base, char *err)
+{
+	struct work w = { .source = source,
+			  .tensors = tensors,
+			  .n = n,
+			  .fd = fd,
+			  .base = base,
+			  .lock = PTHREAD_MUTEX_INITIALIZER };
+
+	err[0] = '\0';
+	for (size_t i = 0; i < n; i++)
+		w.widest = MM_MAX(w.widest, tensors[i].columns);
+	run_all(&w);
+	if (w.error == -ERANGE)
+		snprintf(err, MK_ERROR_BYTES,
+			 "%s, row %u: a value is not finite or does not fit %s",
+			 tensors[w.failed.tensor].name, w.failed.row,
+			 mk_dtype_name(tensors[w.failed.tensor].dtype, false));
+	if (w.error == -ENOMEM)
+		snprintf(err, MK_ERROR_BYTES, "out of memory");
+	return w.error;
+}

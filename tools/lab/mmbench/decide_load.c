@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/lab/mmbench/decide_load.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "libclient/protocol/xplan.h"
+#include "libclient/base/base.h"
+#include "mmd/core/core.h"
+#include "libclient/base/random.h"
+
+#define PAGE_BYTES    (UINT64_C(16) << 20)
+#define CHUNKS_MAX    64 /* of a tenant's arena */
+#define CONTROL_NS    (5 * UINT64_C(1000))
+#define MAP_NS        (200 * UINT64_C(1000)) /* a tenant maps what a SWITCH says */
+#define ACTIONS_MAX   (1u << 19)
+#define QUIET_SETTLES 20000
+#define ACTIVE_STEPS  60 /* on average, then as many times step_ns without work */
+#define IDLE_STEPS    120
+
+enum what { STEP, PARK, COMMIT, JOB };
+
+struct event {
+	uint64_t when_ns;
+	enum what what;
+	uint32_t who;
+};
+
+struct engine {
+	uint32_t id;
+	bool active, ready, prepared;
+	uint64_t epoch;       /* of the change that is asked for */
+	uint64_t until_steps; /* until it falls idle or comes back */
+	uint64_t steps;
+	uint32_t demand, want, held, asked_back;
+	uint64_t chunks; /* that it holds */
+};
+
+struct load {
+	const struct mm_decide_opts *opts;
+	struct mm_decide_result *result;
+	struct mm_core *core;
+	uint64_t now_ns, rng;
+	struct engine *engine;
+	struct event *heap;
+	uint32_t n_events, events_max;
+	struct mm_msg *job; /* a ring: one after the other */
+	uint64_t job_head, job_tail;
+	struct mm_action *action;
+	uint32_t actions;
+	uint64_t timed, warm; /* events so far; not counted below */
+	uint32_t *took;       /* ns of each timed event, the least of all runs; 0: none yet */
+	uint8_t *kind;
+};
+
+static uint64_t below(struct load *l, uint64_t n)
+{
+	return mm_random_next(&l->rng) % n;
+}
+
+static uint64_t real_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * MM_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+/* ---- what comes when ---- */
+
+static void later(struct load *l, uint64_t ns, enum what what, uint32_t who)
+{
+	uint32_t at = l->n_events++;
+
+	mm_assert(at < l->events_max);
+	for (; at && l->heap[(at - 1) / 2].when_ns > l->now_ns + ns; at = (at - 1) / 2)
+		l->heap[at] = l->heap[(at - 1) / 2];
+	l->heap[at] = (struct event){ l->now_ns + ns, what, who };
+}
+
+static struct event take_first(struct load *l)
+{
+	struct event first = l->heap[0], last = l->heap[--l->n_events];
+	uint32_t at = 0, child;
+
+	while ((child = 2 * at + 1) < l->n_events) {
+		if (child + 1 < l->n_events && l->heap[child + 1].when_ns < l->heap[child].when_ns)
+			child++;
+		if (l->heap[child].when_ns >= last.when_ns)
+			break;
+		l->heap[at] = l->heap[child];
+		at = child;
+	}
+	l->heap[at] = last;
+	return first;
+}
+
+/* ---- the core's calls, timed ---- */
+
+struct call {
+	enum mm_decide_kind kind;
+	uint32_t tenant;
+	struct mm_msg msg;
+	const struct mm_tenant_stats *stats;
+	int result;
+};
+
+static void enter(struct load *l, const struct call *call)
+{
+	switch (call->kind) {
+	case MM_DECIDE_STATS:
+		mm_core_on_stats(l->core, l->now_ns, call->tenant, call->stats);
+		break;
+	case MM_DECIDE_JOB:
+		mm_core_on_job_done(l->core, l->now_ns, call->msg.user_data, 0);
+		break;
+	case MM_DECIDE_LINK:
+		mm_core_on_streamed(l->core, call->tenant, l->opts->layer_pages * l->opts->page_ns);
+		break;
+	case MM_DECIDE_TICK:
+		mm_core_on_tick(l->core, l->now_ns);
+		break;
+	default:
+		mm_core_on_request(l->core, l->now_ns, call->tenant, &call->msg);
+	}
+}
+
+static void perform(struct load *l);
+
+static void actions_take(struct load *l)
+{
+	while (l->actions < ACTIONS_MAX && mm_core_next(l->core, &l->action[l->actions]))
+		l->actions++;
+}
+
+/* As a shell does: the event, its actions, and when to come again. */
+static void tell(struct load *l, const struct call *call)
+{
+	uint64_t began = real_ns(), ns;
+
+	enter(l, call);
+	actions_take(l);
+	(void)mm_core_deadline(l->core);
+	ns = real_ns() - began;
+	if (l->timed >= l->warm && l->timed - l->warm < l->opts->events) {
+		uint64_t i = l->timed - l->warm;
+
+		ns = MM_MIN(MM_MAX(ns, 1), UINT32_MAX);
+		l->took[i] = l->took[i] ? MM_MIN(l->took[i], (uint32_t)ns) : (uint32_t)ns;
+		l->kind[i] = (uint8_t)call->kind;
+	}
+	l->timed++;
+	perform(l);
+}
+
+static void request(struct load *l, struct engine *e, enum mm_decide_kind kind, enum mm_op op,
+		    uint64_t epoch, uint64_t arg)
+{
+	tell(l,
+	     &(struct call){ .kind = kind,
+			     .tenant = e->id,
+			     .msg = { .opcode = (uint16_t)op, .epoch = epoch, .arg = { arg } } });
+}
+
+/* ---- what the core wants done ---- */
+
+static uint64_t job_ns(const struct load *l, const struct mm_msg *job)
+{
+	switch (job->opcode) {
+	case MM_XOP_COPY:
+		return l->opts->page_ns;
+	case MM_XOP_CREATE:
+		return CONTROL_NS * job->arg[1];
+	default:
+		return CONTROL_NS;
+	}
+}
+
+static void job_add(struct load *l, const struct mm_msg *job)
+{
+	l->job[l->job_tail++ % MM_XQ_SLOTS] = *job;
+	if (l->job_tail - l->job_head == 1)
+		later(l, job_ns(l, job), JOB, 0);
+}
+
+static void told(struct load *l, struct engine *e, const struct mm_msg *msg)
+{
+	uint32_t index = (uint32_t)(e - l->engine);
+
+	switch (msg->opcode) {
+	case MM_EV_PREPARE:
+		e->epoch = msg->epoch;
+		e->prepared = true;
+		if (!e->active)
+			later(l, CONTROL_NS, PARK, index);
+		break;
+	case MM_EV_SWITCH:
+		e->epoch = msg->epoch;
+		later(l, MAP_NS, COMMIT, index);
+		break;
+	case MM_EV_MODEL_READY:
+		e->ready = !msg->result;
+		break;
+	case MM_EV_KV_GRANT:
+		e->chunks |= UINT64_C(1) << msg->arg[0];
+		e->held++;
+		break;
+	case MM_EV_KV_DENIED: /* it preempts a request */
+		e->demand = MM_MIN(e->demand, e->held);
+		break;
+	case MM_EV_KV_RECLAIM:
+		e->asked_back = (uint32_t)msg->arg[0];
+		break;
+	default:
+		break;
+	}
+}
+
+static void perform(struct load *l)
+{
+	uint32_t n = l->actions;
+
+	mm_assert(n < ACTIONS_MAX);
+	l->actions = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct mm_action *a = &l->action[i];
+
+		if (a->kind == MM_ACT_JOB)
+			job_add(l, &a->msg);
+		else if (a->kind == MM_ACT_EVENT)
+			told(l, &l->engine[MM_TENANT_INDEX(a->tenant)], &a->msg);
+	}
+}
+
+/* ---- engines ---- */
+
+static void release(struct load *l, struct engine *e)
+{
+	uint32_t chunk = (uint32_t)__builtin_ctzll(e->chunks);
+
+	e->chunks &= e->chunks - 1;
+	e->held--;
+	e->want -= e->want != 0;
+	request(l, e, MM_DECIDE_RELEASE, MM_OP_KV_RELEASE, 0, chunk);
+}
+
+/* Requests come and end; now and then many come at once. */
+static void demand_moves(struct load *l, struct engine *e)
+{
+	uint64_t dice = below(l, 100);
+
+	if (!e->active) {
+		e->demand = 0;
+		return;
+	}
+	if (dice < 3)
+		e->demand += 16;
+	else if (dice < 45)
+		e->demand += 1;
+	else if (dice < 85)
+		e->demand -= e->demand != 0;
+	e->demand = MM_MIN(e->demand, CHUNKS_MAX);
+}
+
+static void memory(struct load *l, struct engine *e)
+{
+	while (e->asked_back && e->held > e->demand) {
+		e->asked_back--;
+		release(l, e);
+	}
+	e->asked_back = 0;
+	if (e->active && e->held > e->demand + 8)
+		release(l, e);
+	if (e->demand > e->held && e->want != e->demand) {
+		e->want = e->demand;
+		request(l, e, MM_DECIDE_WISH, MM_OP_KV_WANT, 0, e->want);
+	} else if (e->demand <= e->held && e->want > e->held) {
+		e->want = e->held;
+		request(l, e, MM_DECIDE_WISH, MM_OP_KV_WANT, 0, e->want);
+	}
+}
+
+static void streamed(struct load *l, struct engine *e)
+{
+	const struct mm_core_plan *plan = mm_core_plan(l->core, e->id);
+
+	for (uint32_t i = 0; plan && i < MM_MIN(plan->m, 4u); i++)
+		tell(l, &(struct call){ .kind = MM_DECIDE_LINK, .tenant = e->id });
+}
+
+static void park(struct load *l, struct engine *e)
+{
+	if (!e->prepared)
+		return;
+	e->prepared = false;
+	request(l, e, MM_DECIDE_ANSWER, MM_OP_PARKED, e->epoch, 0);
+}
+
+/* The end of a step, or a look at one that is idle. */
+static void step(struct load *l, struct engine *e)
+{
+	struct mm_tenant_stats s = { .step_seq = 2 * e->steps,
+				     .steps = e->steps,
+				     .samples = e->steps,
+				     .step_ns = l->opts->step_ns,
+				     .kv_chunks_used = MM_MIN(e->demand, e->held),
+				     .running = e->active };
+
+	if (e->active && e->ready) {
+		e->steps++;
+		s.steps = s.samples = e->steps;
+		s.step_seq = 2 * e->steps;
+		s.step_ns += below(l, l->opts->step_ns / 8);
+		l->result->steps += l->timed >= l->warm;
+		streamed(l, e);
+	}
+	demand_moves(l, e);
+	tell(l, &(struct call){ .kind = MM_DECIDE_STATS, .tenant = e->id, .stats = &s });
+	memory(l, e);
+	park(l, e);
+	if (!e->until_steps--) {
+		e->active = !e->active;
+		e->until_steps = below(l, 2 * (e->active ? ACTIVE_STEPS : IDLE_STEPS));
+	}
+	later(l, l->opts->step_ns, STEP, (uint32_t)(e - l->engine));
+}
+
+/* ---- from the beginning to the end ---- */
+
+static void job_done(struct load *l)
+{
+	struct call call = { .kind = MM_DECIDE_JOB, .msg = l->job[l->job_head++ % MM_XQ_SLOTS] };
+
+	if (l->job_head < l->job_tail)
+		later(l, job_ns(l, &l->job[l->job_head % MM_XQ_SLOTS]), JOB, 0);
+	tell(l, &call);
+}
+
+static void go_on(struct load *l)
+{
+	struct event e;
+
+	if (mm_core_deadline(l->core) <= l->heap[0].when_ns) {
+		l->now_ns = MM_MAX(l->now_ns, mm_core_deadline(l->core));
+		tell(l, &(struct call){ .kind = MM_DECIDE_TICK });
+		return;
+	}
+	e = take_first(l);
+	l->now_ns = e.when_ns;
+	switch (e.what) {
+	case STEP:
+		step(l, &l->engine[e.who]);
+		break;
+	case PARK:
+		park(l, &l->engine[e.who]);
+		break;
+	case COMMIT:
+		request(l, &l->engine[e.who], MM_DECIDE_ANSWER, MM_OP_COMMITTED,
+			l->engine[e.who].epoch, 0);
+		break;
+	case JOB:
+		job_done(l);
+		break;
+	}
+}
+
+static int join(struct load *l, uint32_t i)
+{
+	const struct mm_core_join join = { .account = i, .features = MM_FEAT_KNOWN };
+	struct mm_core_group group[MM_LAYERS_MAX + 1];
+	uint64_t bytes = l->opts->layer_pages * PAGE_BYTES;
+	struct engine *e = &l->engine[i];
+	int r = mm_core_on_join(l->core, l->now_ns, &join, &e->id);
+
+	if (r)
+		return -ENOSPC;
+	group[0] = (struct mm_core_group){ 0, PAGE_BYTES };
+	for (uint32_t k = 1; k <= l->opts->layers; k++)
+		group[k] = (struct mm_core_group){ PAGE_BYTES + (k - 1) * bytes, bytes };
+	e->until_steps = below(l, ACTIVE_STEPS);
+	mm_core_on_model(l->core, l->now_ns, e->id, i + 1, PAGE_BYTES + l->opts->layers * bytes,
+			 group, l->opts->layers + 1);
+	actions_take(l);
+	perform(l);
+	tell(l, &(struct call){ .kind = MM_DECIDE_WISH,
+				.tenant = e->id,
+				.msg = { .opcode = MM_OP_KV_DECLARE,
+					 .arg = { PAGE_BYTES, 1, CHUNKS_MAX, l->opts->chunks } } });
+	return 0;
+}
+
+static int all_stand(struct load *l)
+{
+	for (uint32_t i = 0; i < l->opts->tenants; i++) {
+		int r = join(l, i);
+
+		if (r < 0)
+			return r;
+		while (l->n_events)
+			go_on(l);
+		if (!l->engine[i].ready)
+			return -ENOSPC;
+	}
+	return 0;
+}
+
+/* Settlings between which nothing has happened, one after the other: a clock is too coarse for one. */
+static void quiet(struct load *l)
+{
+	struct mm_action a;
+	uint64_t began = real_ns();
+	double took;
+
+	for (uint32_t i = 0; i < QUIET_SETTLES; i++) {
+		mm_core_on_tick(l->core, l->now_ns);
+		mm_assert(!mm_core_next(l->core, &a));
+	}
+	took = (double)(real_ns() - began) / QUIET_SETTLES;
+	if (l->result->quiet_ns <= 0 || took < l->result->quiet_ns)
+		l->result->quiet_ns = took;
+}
+
+static int run(struct load *l)
+{
+	struct mm_core_stats s;
+	int r;
+
+	mm_core_on_xfer_up(l->core, l->now_ns, 1);
+	actions_take(l);
+	perform(l);
+	r = all_stand(l);
+	if (r < 0)
+		return r;
+	quiet(l);
+	for (uint32_t i = 0; i < l->opts->tenants; i++)
+		later(l, below(l, l->opts->step_ns), STEP, i);
+	l->result->steps = 0;
+	l->timed = 0;
+	l->warm = l->opts->events / 10;
+	while (l->timed < l->warm + l->opts->events)
+		go_on(l);
+	mm_core_check(l->core);
+	mm_core_stats(l->core, &s);
+	l->result->grants = s.grants;
+	l->result->denials = s.denials;
+	l->result->plan_changes = s.plan_changes;
+	return 0;
+}
+
+static int run_once(const struct load *all)
+{
+	const struct mm_decide_opts *opts = all->opts;
+	const struct mm_core_opts core = {
+		.pages = opts->tenants * (opts->layers * opts->layer_pages + 1 + opts->chunks),
+		.page_bytes = PAGE_BYTES,
+		.policy = opts->policy,
+		.tenants_max = opts->tenants,
+		.accounts_max = MM_MIN(opts->tenants + 32, MM_ACCOUNTS_LIMIT),
+	};
+	struct load l = *all;
+	int r = -ENOMEM;
+
+	l.now_ns = MM_NS_PER_S;
+	l.rng = mm_random_seed(opts->seed, opts->tenants, 0);
+	l.warm = UINT64_MAX;
+	l.events_max = 4 * opts->tenants + 16;
+	l.engine = calloc(opts->tenants, sizeof(*l.engine));
+	l.heap = calloc(l.events_max, sizeof(*l.heap));
+	l.job = calloc(MM_XQ_SLOTS, sizeof(*l.job));
+	l.action = calloc(ACTIONS_MAX, sizeof(*l.action));
+	if (l.engine && l.heap && l.job && l.action)
+		r = mm_core_create(&core, &l.core);
+	if (!r)
+		r = run(&l);
+	mm_core_destroy(l.core);
+	free(l.action);
+	free(l.job);
+	free(l.heap);
+	free(l.engine);
+	return r;
+}
+
+int mm_decide_run(const struct mm_decide_opts *opts, struct mm_decide_result *ret)
+{
+	struct load l = { .opts = opts, .result = ret };
+	int r = 0;
+
+	*ret = (struct mm_decide_result){ 0 };
+	l.took = calloc(opts->events, sizeof(*l.took));
+	l.kind = calloc(opts->events, sizeof(*l.kind));
+	if (!l.took || !l.kind)
+		r = -ENOMEM;
+	for (uint32_t i = 0; i < opts->runs && !r; i++)
+		r = run_once(&l);
+	for (uint64_t i = 0; i < opts->events && !r; i++) {
+		mm_histogram_add(&ret->all, l.took[i], 1);
+		mm_histogram_add(&ret->kind[l.kind[i]], l.took[i], 1);
+		ret->total_ns += l.took[i];
+	}
+	free(l.took);
+	free(l.kind);
+	return r;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/lab/mmbench/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <sys/utsname.h>
+
+#include "libclient/base/base.h"
+#include "tools/lab/common/device.h"
+#include "tools/lab/mmbench/verdict.h"
+
+#define MIB (1024.0 * 1024.0)
+
+static void row(const struct mm_run_result *r)
+{
+	const struct mm_latency *l = &r->latency;
+
+	printf("%-10s %5" PRIu64 " %7" PRIu64 " %8.1f %8.3f %8.3f %8.4f %8.4f %8" PRIu64
+	       " %6" PRIu64 " %9.1f %9.4f %8.1f\n",
+	       mm_policy_names[r->policy], l->requests, l->tokens, l->throughput_tok_s,
+	       l->ttft_p50_s, l->ttft_p99_s, l->tbt_p50_s, l->tbt_p99_s, r->preemptions,
+	       r->layers_remapped_max, (double)r->bytes_streamed / MIB, r->stall_p99_s,
+	       (double)(r->swapped_out_bytes + r->swapped_in_bytes) / MIB);
+}
+
+void mm_report_table(const struct mm_report *report)
+{
+	const struct mm_bench_opts *opts = report->opts;
+
+	printf("%u %s%s, %u tenants, pool %.1f MiB in pages of %.0f KiB, KV share %.1f "
+	       "MiB, "
+	       "seed %" PRIu64 "\n\n",
+	       opts->devices, mm_device_is_software(opts->driver) ? "software GPU" : "GPU",
+	       opts->devices > 1 ? "s" : "", opts->shape.tenants, (double)report->pool_bytes / MIB,
+	       (double)opts->page_bytes / 1024, (double)report->kv_share_bytes / MIB,
+	       opts->shape.seed);
+	printf("%-10s %5s %7s %8s %8s %8s %8s %8s %8s %6s %9s %9s %8s\n", "policy", "reqs",
+	       "tokens", "tok/s", "TTFT p50", "p99 s", "TBT p50", "p99 s", "preempt.", "layers",
+	       "streamed", "stall p99", "swapped");
+	for (uint32_t i = 0; i < opts->n_policies; i++)
+		row(&report->result[i]);
+	printf("\nlayers: most given away at one time; streamed, swapped: MiB; stall: s per "
+	       "step\n");
+	printf("tokens that differ between policies: %" PRIu64 "\n", report->token_mismatches);
+	if (opts->verify)
+		printf("layers with wrong bytes where they were used: %" PRIu64 "\n",
+		       report->checksum_failures);
+	mm_verdict_print(stdout, report);
+}
+
+/* Takes over @json, which may be NULL. */
+static json_t *swapped_json(json_t *json, const struct mm_run_result *r)
+{
+	if (json &&
+	    !json_object_set_new(json, "swapped_out_bytes",
+				 json_integer((json_int_t)r->swapped_out_bytes)) &&
+	    !json_object_set_new(json, "swapped_in_bytes",
+				 json_integer((json_int_t)r->swapped_in_bytes)))
+		return json;
+	json_decref(json);
+	return NULL;
+}
+
+static json_t *result_json(const struct mm_run_result *r)
+{
+	const struct mm_latency *l = &r->latency;
+	json_t *json = json_pack(
+		"{s:I s:I s:f s:f s:f s:f s:f s:I s:I s:I}", "requests", (json_int_t)l->requests,
+		"tokens", (json_int_t)l->tokens, "throughput_tok_s", l->throughput_tok_s,
+		"ttft_p50_s", l->ttft_p50_s, "ttft_p99_s", l->ttft_p99_s, "tbt_p50_s", l->tbt_p50_s,
+		"tbt_p99_s", l->tbt_p99_s, "preemptions", (json_int_t)r->preemptions, "steps",
+		(json_int_t)r->steps, "checksum_failures", (json_int_t)r->checksum_failures);
+
+	if (!json || r->policy == MM_POLICY_SWAP)
+		return swapped_json(json, r);
+	if (r->policy != MM_POLICY_REMAP)
+		return json;
+	if (json_object_set_new(json, "layers_remapped_max",
+				json_integer((json_int_t)r->layers_remapped_max)) ||
+	    json_object_set_new(json, "bytes_streamed",
+				json_integer((json_int_t)r->bytes_streamed)) ||
+	    json_object_set_new(json, "plan_changes", json_integer((json_int_t)r->plan_changes)) ||
+	    json_object_set_new(json, "stall_p99_s", json_real(r->stall_p99_s))) {
+		json_decref(json);
+		return NULL;
+	}
+	return json;
+}
+
+static json_t *results_json(const struct mm_report *report)
+{
+	json_t *results = json_object();
+
+	for (uint32_t i = 0; i < report->opts->n_policies; i++) {
+		const struct mm_run_result *r = &report->result[i];
+
+		if (json_object_set_new(results, mm_policy_names[r->policy], result_json(r))) {
+			json_decref(results);
+			return NULL;
+		}
+	}
+	return results;
+}
+
+int mm_report_json(const struct mm_report *report)
+{
+	const struct mm_run_result *base = &report->result[mm_verdict_base(report)];
+	const struct mm_bench_opts *opts = report->opts;
+	struct utsname host;
+	json_t *json;
+	int err;
+
+	uname(&host);
+	json = json_pack(
+		"{s:i s:s s:s s:i s:i s:I s:I s:o s:I s:I s:I s:I s:i s:b s:s s:s s:s s:s}",
+		"schema", 1, "device", opts->driver, "mode", "functional", "devices",
+		(int)opts->devices, "tenants", (int)opts->shape.tenants, "token_mismatches",
+		(json_int_t)report->token_mismatches, "checksum_failures",
+		(json_int_t)report->checksum_failures, "results", results_json(report), "seed",
+		(json_int_t)opts->shape.seed, "pool_bytes", (json_int_t)report->pool_bytes,
+		"page_bytes", (json_int_t)opts->page_bytes, "kv_share_bytes",
+		(json_int_t)report->kv_share_bytes, "repeat", (int)opts->repeat, "verify",
+		(int)opts->verify, "version", MM_VERSION, "commit", MM_COMMIT, "machine",
+		host.machine, "kernel", host.release);
+	if (!json)
+		return -ENOMEM;
+	err = json_object_set_new(json, "ratios_to", json_string(mm_policy_names[base->policy])) ||
+	      json_object_set_new(json, "ratios", mm_verdict_json(report)) ||
+	      json_dumpf(json, stdout, JSON_COMPACT);
+	json_decref(json);
+	putchar('\n');
+	return err ? -ENOMEM : 0;
+}

@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/lab/mmbench/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "libclient/ipc/reach.h"
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
+#include "tools/lab/common/device.h"
+#include "tools/lab/common/procs.h"
+#include "tools/lab/common/rpc.h"
+
+#define SAMPLE_MS  50
+#define START_NS   (120 * MM_NS_PER_S) /* a daemon; generous: sanitizers, two cores */
+#define STOP_NS    (60 * MM_NS_PER_S)
+#define PATH_BYTES 512
+
+#define WORDS_MAX (48 + MM_BENCH_EXTRA_MAX)
+
+enum phase { PHASE_LOADING, PHASE_READY, PHASE_DONE };
+
+struct tenant {
+	struct mm_child child;
+	enum phase phase;
+	size_t rows;
+	char name[16];
+	char trace[PATH_BYTES], output[PATH_BYTES], errors[PATH_BYTES];
+	char last_line[MM_CHILD_LINE_BYTES];
+};
+
+struct run {
+	const struct mm_run_plan *plan;
+	char dir[PATH_BYTES - 64], mmd_dir[PATH_BYTES], mmd_errors[PATH_BYTES];
+	struct mm_child mmd;
+	struct tenant tenant[MM_BENCH_TENANTS_MAX];
+	uint32_t n;
+	int rpc;
+	uint64_t layers_remapped_max, bytes_streamed, plan_changes, turns;
+};
+
+MM_PRINTF(1, 2) static void complain(const char *format, ...)
+{
+	va_list args;
+
+	fputs("mmbench: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+static int complain_of(const struct mm_child *child, const char *what)
+{
+	char how[64], words[1024];
+
+	complain("%s: %s (%s): %s", child->name, what, mm_child_how(child, how, sizeof(how)),
+		 mm_child_last_words(child, words, sizeof(words)));
+	return -ECHILD;
+}
+
+static void json_put(json_t **json)
+{
+	json_decref(*json);
+}
+
+/* ---- sampling ---- */
+
+static uint64_t member(const json_t *object, const char *key)
+{
+	json_int_t value = json_integer_value(json_object_get(object, key));
+
+	return value > 0 ? (uint64_t)value : 0;
+}
+
+static int nap(const struct run *run)
+{
+	struct pollfd signals = { .fd = run->plan->signals, .events = POLLIN };
+
+	if (poll(&signals, 1, SAMPLE_MS) > 0) {
+		complain("interrupted");
+		return -EINTR;
+	}
+	return 0;
+}
+
+/* Its socket is gone before it is: the reason why is in its last words. */
+static int no_answer(struct run *run)
+{
+	const uint64_t deadline_ns = mm_now_ns() + STOP_NS;
+
+	while (!mm_child_ended(&run->mmd) && mm_now_ns() < deadline_ns) {
+		int err = nap(run);
+
+		if (err)
+			return err;
+	}
+	if (mm_child_ended(&run->mmd))
+		return complain_of(&run->mmd, "ended too early");
+	complain("mmd does not answer on its admin socket");
+	return -ETIMEDOUT;
+}
+
+static int sample(struct run *run)
+{
+	mm_cleanup(json_put) json_t *status = mm_rpc_call(run->rpc, "status");
+
+	if (!status)
+		return no_answer(run);
+	run->layers_remapped_max =
+		MM_MAX(run->layers_remapped_max, member(status, "alpha_sum_max"));
+	run->bytes_streamed = MM_MAX(run->bytes_streamed, member(status, "bytes_streamed"));
+	run->plan_changes = MM_MAX(run->plan_changes, member(status, "plan_changes"));
+	run->turns = MM_MAX(run->turns, member(status, "turns"));
+	return 0;
+}
+
+/* ---- waiting ---- */
+
+static int take_lines(struct tenant *tenant)
+{
+	int got;
+
+	while ((got = mm_child_line(&tenant->child, tenant->last_line, sizeof(tenant->last_line))) >
+	       0) {
+		if (!strcmp(tenant->last_line, "ready"))
+			tenant->phase = PHASE_READY;
+		else if (!strcmp(tenant->last_line, "done"))
+			tenant->phase = PHASE_DONE;
+	}
+	return got == -EPIPE ? 0 : got;
+}
+
+static int check_alive(struct run *run)
+{
+	if (mm_child_ended(&run->mmd))
+		return complain_of(&run->mmd, "ended too early");
+	for (uint32_t t = 0; t < run->n; t++) {
+		struct tenant *tenant = &run->tenant[t];
+		int err;
+
+		if (!tenant->child.started)
+			continue;
+		err = take_lines(tenant);
+		if (err)
+			return err;
+		if (!mm_child_ended(&tenant->child))
+			continue;
+		/* Not it, but mmd, where that is why. */
+		err = sample(run);
+		return err ? err : complain_of(&tenant->child, "ended too early");
+	}
+	return 0;
+}
+
+static int wait_phase(struct run *run, enum phase phase, uint64_t deadline_ns)
+{
+	for (;;) {
+		uint32_t there = 0;
+		int err = check_alive(run);
+
+		if (!err)
+			err = sample(run);
+		if (err)
+			return err;
+		for (uint32_t t = 0; t < run->n; t++)
+			there += run->tenant[t].phase >= phase;
+		if (there == run->n)
+			return 0;
+		if (mm_now_ns() > deadline_ns) {
+			complain("%u of %u tenants are not %s in time", run->n - there, run->n,
+				 phase == PHASE_READY ? "ready" : "done");
+			return -ETIMEDOUT;
+		}
+		err = nap(run);
+		if (err)
+			return err;
+	}
+}
+
+static int wait_mmd(struct run *run)
+{
+	char path[PATH_BYTES + 16];
+	uint64_t deadline_ns = mm_now_ns() + START_NS;
+
+	snprintf(path, sizeof(path), "%s/admin.sock", run->mmd_dir);
+	for (;;) {
+		int err = check_alive(run);
+
+		if (err)
+			return err;
+		run->rpc = mm_rpc_open(path);
+		if (run->rpc >= 0)
+			return 0;
+		if (mm_now_ns() > deadline_ns) {
+			char why[sizeof(path) + 256];
+
+			mm_reach_explain(path, -run->rpc, why, sizeof(why));
+			complain("mmd does not let us in in time: %s", why);
+			return -ETIMEDOUT;
+		}
+		err = nap(run);
+		if (err)
+			return err;
+	}
+}
+
+/* ---- starting ---- */
+
+static int set_number(const char *variable, uint64_t value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%" PRIu64, value);
+	return setenv(variable, text, 1) < 0 ? -errno : 0;
+}
+
+static const char *driver(const struct run *run)
+{
+	return run->plan->driver ? run->plan->driver : "software";
+}
+
+/* A software GPU of the run's own. */
+static int set_environment(struct run *run)
+{
+	const struct mm_run_plan *plan = run->plan;
+	char gpu[PATH_BYTES];
+	int err;
+
+	snprintf(gpu, sizeof(gpu), "%s/gpu", run->dir);
+	if (mkdir(gpu, 0700) < 0) {
+		complain("%s: cannot create: %m", gpu);
+		return -errno;
+	}
+	if (setenv("MM_SOFTGPU_DIR", gpu, 1) < 0)
+		return -errno;
+	err = set_number("MM_SOFTGPU_MEMORY", plan->pool_bytes + plan->headroom_bytes);
+	if (!err && plan->profile)
+		err = setenv("MM_SOFTGPU_PROFILE", plan->profile, 1) < 0
+			      ? -errno
+			      : set_number("MM_SOFTGPU_DILATION", plan->dilation);
+	if (!err)
+		err = set_number("MM_SOFTGPU_GRANULARITY", plan->granularity_bytes);
+	return err ? err : set_number("MM_SOFTGPU_DEVICES", plan->devices);
+}
+
+static int prepare(struct run *run)
+{
+	const struct mm_run_plan *plan = run->plan;
+
+	snprintf(run->dir, sizeof(run->dir), "%s/%s-%u", plan->work_dir, plan->label, plan->index);
+	snprintf(run->mmd_dir, sizeof(run->mmd_dir), "%s/mmd", run->dir);
+	snprintf(run->mmd_errors, sizeof(run->mmd_errors), "%s/mmd.log", run->dir);
+	if (mkdir(run->dir, 0700) < 0 || mkdir(run->mmd_dir, 0700) < 0) {
+		complain("%s: cannot create: %m", run->dir);
+		return -errno;
+	}
+	return mm_device_is_software(driver(run)) ? set_environment(run) : 0;
+}
+
+/* After the flags that we give, those that we were told to give, and the end. */
+static void add_words(char **argv, const struct mm_bench_words *words)
+{
+	size_t n = 0;
+
+	while (argv[n])
+		n++;
+	mm_assert(n + words->n < WORDS_MAX);
+	for (uint32_t i = 0; i < words->n; i++)
+		argv[n++] = words->word[i];
+	argv[n] = NULL;
+}
+
+static int start_mmd(struct run *run)
+{
+	const struct mm_run_plan *plan = run->plan;
+	char program[PATH_BYTES], pool[32], page[32], devices[2 * MM_BENCH_DEVICES_MAX + 1];
+	char swap[32];
+	char *argv[WORDS_MAX] = { program,
+				  "--dir",
+				  run->mmd_dir,
+				  "--driver",
+				  (char *)driver(run),
+				  "--device",
+				  devices,
+				  "--pool",
+				  pool,
+				  "--page",
+				  page,
+				  "--policy",
+				  (char *)mm_policy_names[plan->policy],
+				  "--slots",
+				  (char *)plan->slots,
+				  "--swap-max",
+				  swap };
+	size_t at = 0;
+	int err;
+
+	for (uint32_t i = 0; i < plan->devices; i++)
+		at += (size_t)snprintf(devices + at, sizeof(devices) - at, i ? ",%u" : "%u", i);
+	snprintf(program, sizeof(program), "%s/mmd", plan->bin_dir);
+	snprintf(pool, sizeof(pool), "%" PRIu64, plan->pool_bytes);
+	snprintf(page, sizeof(page), "%" PRIu64, plan->page_bytes);
+	/* As much as the engines ask for; only under some policies do they. */
+	snprintf(swap, sizeof(swap), "%" PRIu64, 8 * plan->pool_bytes);
+	add_words(argv, &plan->mmd);
+	run->mmd.name = "mmd";
+	run->mmd.err_path = run->mmd_errors;
+	err = mm_child_start(&run->mmd, argv);
+	if (err)
+		complain("cannot start mmd: %s", strerror(-err));
+	return err ? err : wait_mmd(run);
+}
+
+struct tenant_args {
+	char program[PATH_BYTES], socket[PATH_BYTES + 16];
+	char seed[24], share[24], block[24], batch[24], batched[24], kv_timeout[24], device[12];
+};
+
+static void make_args(const struct run *run, uint32_t index, struct tenant_args *args)
+{
+	const struct mm_run_plan *plan = run->plan;
+	const struct mm_run_tenant *tenant = &plan->tenant[index];
+
+	snprintf(args->program, sizeof(args->program), "%s/mmserve", plan->bin_dir);
+	snprintf(args->socket, sizeof(args->socket), "%s/tenant.sock", run->mmd_dir);
+	snprintf(args->seed, sizeof(args->seed), "%" PRIu64, tenant->seed);
+	snprintf(args->share, sizeof(args->share), "%" PRIu64, tenant->kv_share_bytes);
+	snprintf(args->device, sizeof(args->device), "%u", tenant->device);
+	snprintf(args->block, sizeof(args->block), "%u", plan->block_tokens);
+	snprintf(args->batch, sizeof(args->batch), "%u", plan->batch_max);
+	snprintf(args->batched, sizeof(args->batched), "%u", plan->batched_tokens_max);
+	/* A request refused under one policy alone would make two runs of two traces. */
+	snprintf(args->kv_timeout, sizeof(args->kv_timeout), "%" PRIu64,
+		 plan->serve_ns / MM_NS_PER_MS);
+}
+
+static int prepare_tenant(struct run *run, uint32_t index)
+{
+	struct tenant *tenant = &run->tenant[index];
+	int rows;
+
+	snprintf(tenant->name, sizeof(tenant->name), "tenant-%u", index);
+	snprintf(tenant->trace, sizeof(tenant->trace), "%s/%u.csv", run->dir, index);
+	snprintf(tenant->output, sizeof(tenant->output), "%s/%u.jsonl", run->dir, index);
+	snprintf(tenant->errors, sizeof(tenant->errors), "%s/%u.log", run->dir, index);
+	rows = run->plan->write_trace(run->plan->user, index, tenant->trace);
+	if (rows < 0) {
+		complain("%s: cannot write: %s", tenant->trace, strerror(-rows));
+		return rows;
+	}
+	tenant->rows = (size_t)rows;
+	tenant->child.name = tenant->name;
+	tenant->child.err_path = tenant->errors;
+	return 0;
+}
+
+static int start_tenant(struct run *run, uint32_t index)
+{
+	struct tenant *tenant = &run->tenant[index];
+	struct tenant_args args;
+	char *argv[WORDS_MAX] = { args.program,
+				  "--model",
+				  (char *)run->plan->tenant[index].model,
+				  "--socket",
+				  args.socket,
+				  "--driver",
+				  (char *)driver(run),
+				  "--trace",
+				  tenant->trace,
+				  "--output",
+				  tenant->output,
+				  "--name",
+				  tenant->name,
+				  "--seed",
+				  args.seed,
+				  "--kv-share",
+				  args.share,
+				  "--block-tokens",
+				  args.block,
+				  "--max-batch",
+				  args.batch,
+				  "--max-batched-tokens",
+				  args.batched,
+				  "--kv-timeout",
+				  args.kv_timeout,
+				  "--device",
+				  args.device,
+				  "--sync",
+				  run->plan->verify ? "--verify" : NULL };
+	int err = prepare_tenant(run, index);
+
+	if (err)
+		return err;
+	make_args(run, index, &args);
+	add_words(argv, &run->plan->mmserve);
+	err = mm_child_start(&tenant->child, argv);
+	if (err)
+		complain("cannot start mmserve: %s", strerror(-err));
+	return err;
+}
+
+static int start_clock(struct run *run)
+{
+	uint64_t start_ns = mm_now_ns() + 200 * MM_NS_PER_MS;
+	char line[48];
+
+	snprintf(line, sizeof(line), "start %" PRIu64, start_ns);
+	for (uint32_t t = 0; t < run->n; t++) {
+		int err = mm_child_say(&run->tenant[t].child, line);
+
+		if (err)
+			return complain_of(&run->tenant[t].child, "does not listen");
+	}
+	return 0;
+}
+
+/* ---- ending ---- */
+
+static int finish_tenant(struct tenant *tenant)
+{
+	mm_close_fd(&tenant->child.in);
+	if (!mm_child_wait(&tenant->child, mm_now_ns() + STOP_NS))
+		return complain_of(&tenant->child, "does not end");
+	if (tenant->child.status)
+		return complain_of(&tenant->child, "failed");
+	return take_lines(tenant);
+}
+
+/* Whatever the tenants did, every page must be free again. */
+static int check_pages(struct run *run)
+{
+	uint64_t deadline_ns = mm_now_ns() + STOP_NS, free_pages = 0, pages = 0;
+
+	do {
+		mm_cleanup(json_put) json_t *status = mm_rpc_call(run->rpc, "status");
+
+		pages = member(status, "pool_pages");
+		free_pages = member(json_object_get(status, "pages"), "free");
+		if (pages && free_pages == pages)
+			return 0;
+		if (nap(run) < 0)
+			return -EINTR;
+	} while (mm_now_ns() < deadline_ns);
+	complain("after the last tenant left only %" PRIu64 " of %" PRIu64 " pages are free",
+		 free_pages, pages);
+	return -EBUSY;
+}
+
+static int finish_mmd(struct run *run)
+{
+	kill(run->mmd.pid, SIGTERM);
+	if (!mm_child_wait(&run->mmd, mm_now_ns() + STOP_NS))
+		return complain_of(&run->mmd, "does not end");
+	if (run->mmd.status)
+		return complain_of(&run->mmd, "failed");
+	return 0;
+}
+
+static int finish(struct run *run)
+{
+	for (uint32_t t = 0; t < run->n; t++) {
+		int err = finish_tenant(&run->tenant[t]);
+
+		if (err)
+			return err;
+	}
+	if (check_pages(run) < 0)
+		return -EBUSY;
+	return finish_mmd(run);
+}
+
+static void run_done(struct run *run)
+{
+	for (uint32_t t = 0; t < run->n; t++)
+		mm_child_done(&run->tenant[t].child);
+	mm_child_done(&run->mmd);
+	mm_close_fd(&run->rpc);
+	mm_procs_sweep();
+	free(run);
+}
+
+static void run_put(struct run **run)
+{
+	if (*run)
+		run_done(*run);
+}
+
+/* ---- collecting ---- */
+
+static int collect_tenant(struct run *run, uint32_t index, struct mm_run_result *result)
+{
+	const struct mm_results_tenant *got = &result->results.tenant[index];
+	const struct tenant *tenant = &run->tenant[index];
+	char why[PATH_BYTES + 128] = "out of memory";
+	int err = mm_results_read(&result->results, index, tenant->rows, tenant->output, why,
+				  sizeof(why));
+
+	if (err) {
+		complain("%s: %s", tenant->name, why);
+		return err;
+	}
+	result->preemptions += got->preemptions;
+	result->steps += got->steps;
+	result->swapped_out_bytes += got->swapped_out_bytes;
+	result->swapped_in_bytes += got->swapped_in_bytes;
+	result->checksum_failures += got->checksum_failures;
+	result->stall_total_s += got->stall_total_s;
+	result->stall_p99_s = MM_MAX(result->stall_p99_s, got->stall_p99_s);
+	return 0;
+}
+
+static int collect(struct run *run, struct mm_run_result *ret_result)
+{
+	mm_cleanup(mm_run_result_done) struct mm_run_result result = {
+		.policy = run->plan->policy,
+		.layers_remapped_max = run->layers_remapped_max,
+		.bytes_streamed = run->bytes_streamed,
+		.plan_changes = run->plan_changes,
+		.turns = run->turns,
+	};
+	int err = mm_results_init(&result.results, run->n);
+
+	for (uint32_t t = 0; !err && t < run->n; t++)
+		err = collect_tenant(run, t, &result);
+	if (!err)
+		err = mm_results_latency(&result.results, &result.latency);
+	if (err)
+		return err;
+	*ret_result = result;
+	result.results = (struct mm_results){ 0 };
+	return 0;
+}
+
+void mm_run_result_done(struct mm_run_result *result)
+{
+	mm_results_done(&result->results);
+}
+
+int mm_run(const struct mm_run_plan *plan, struct mm_run_result *ret_result)
+{
+	mm_cleanup(run_put) struct run *run = calloc(1, sizeof(*run));
+	int err;
+
+	if (!run)
+		return -ENOMEM;
+	run->plan = plan;
+	run->rpc = -1;
+	run->n = plan->tenants;
+	err = prepare(run);
+	if (!err)
+		err = start_mmd(run);
+	for (uint32_t t = 0; !err && t < run->n; t++)
+		err = start_tenant(run, t);
+	if (!err)
+		err = wait_phase(run, PHASE_READY, mm_now_ns() + plan->start_ns);
+	if (!err)
+		err = start_clock(run);
+	if (!err)
+		err = wait_phase(run, PHASE_DONE, mm_now_ns() + plan->serve_ns);
+	if (!err && plan->served)
+		plan->served(plan->served_user);
+	if (!err)
+		err = finish(run);
+	return err ? err : collect(run, ret_result);
+}

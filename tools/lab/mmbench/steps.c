@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/lab/mmbench/steps.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
+#include "tools/lab/common/daemon.h"
+#include "tools/lab/common/procs.h"
+#include "tools/lab/mmbench/stepper.h"
+#include "libclient/model/shapes.h"
+#include "tools/lab/stepcost/stepcost.h"
+
+#define PATIENCE_NS  (600 * MM_NS_PER_S) /* of anything; generous: a slow host, a dilated device */
+#define PATH_BYTES   512
+#define ERR_BYTES    MM_SERVE_ERROR_BYTES
+#define HEADROOM_MIB 2048u /* of the device, for activations: what mmd leaves alone */
+#define F16_BYTES    2
+
+struct steps {
+	struct mm_bench_steps_opts opts;
+	struct mm_bench_steps_result result;
+	struct mm_stepper stepper;
+	struct mm_daemon mmd;
+	char dir[64], mmd_dir[PATH_BYTES];
+	char model[PATH_MAX]; /* folder */
+	char bin_dir[PATH_BYTES], kernels[PATH_BYTES + 64];
+	int signals;
+	char err[ERR_BYTES];
+};
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static void steps_put(struct steps **steps)
+{
+	struct steps *s = *steps;
+
+	if (!s)
+		return;
+	mm_stepper_close(&s->stepper);
+	mm_daemon_stop(&s->mmd);
+	mm_procs_sweep();
+	mm_close_fd(&s->signals);
+	if (*s->dir)
+		nftw(s->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	free(s);
+}
+
+static int complain(const struct steps *s, int error)
+{
+	fprintf(stderr, "mmbench: %s\n", s->err);
+	return error;
+}
+
+static int MM_PRINTF(3, 4) fail(struct steps *s, int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(s->err, sizeof(s->err), format, args);
+	va_end(args);
+	return complain(s, error);
+}
+
+/* ---- the daemon ---- */
+
+static int find_programs(struct steps *s)
+{
+	static const char *const places[] = { MM_BIN_TO_LIB, "../lib" };
+	char self[PATH_BYTES] = "";
+
+	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+		return fail(s, -errno, "/proc/self/exe: %m");
+	snprintf(s->bin_dir, sizeof(s->bin_dir), "%s", dirname(self));
+	for (size_t i = 0; i < MM_ARRAY_SIZE(places); i++) {
+		snprintf(s->kernels, sizeof(s->kernels), "%.400s/%s/libmm-kernels-host.so",
+			 s->bin_dir, places[i]);
+		if (access(s->kernels, F_OK) == 0)
+			return 0;
+	}
+	return fail(s, -ENOENT, "there is no libmm-kernels-host.so beside %s", s->bin_dir);
+}
+
+/* The device, for mmd and for us. */
+static int set_environment(struct steps *s)
+{
+	char gpu[PATH_BYTES], memory[32], dilation[32];
+
+	snprintf(gpu, sizeof(gpu), "%s/gpu", s->dir);
+	snprintf(memory, sizeof(memory), "%" PRIu64, s->result.profile.memory_bytes);
+	snprintf(dilation, sizeof(dilation), "%.9g", s->opts.dilation);
+	if (mkdir(gpu, 0700) < 0)
+		return fail(s, -errno, "%s: %m", gpu);
+	if (setenv("MM_SOFTGPU_DIR", gpu, 1) < 0 || setenv("MM_SOFTGPU_MEMORY", memory, 1) < 0 ||
+	    setenv("MM_SOFTGPU_PROFILE", s->opts.profile, 1) < 0 ||
+	    setenv("MM_SOFTGPU_DILATION", dilation, 1) < 0)
+		return fail(s, -errno, "the environment: %m");
+	return 0;
+}
+
+static int make_folders(struct steps *s)
+{
+	strcpy(s->dir, "/dev/shm/mmbench.XXXXXX"); /* the device must lie on tmpfs */
+	if (!mkdtemp(s->dir)) {
+		*s->dir = '\0';
+		return fail(s, -errno, "/dev/shm: cannot create a folder: %m");
+	}
+	snprintf(s->mmd_dir, sizeof(s->mmd_dir), "%s/mmd", s->dir);
+	snprintf(s->mmd.errors, sizeof(s->mmd.errors), "%s/mmd.log", s->dir);
+	return 0;
+}
+
+/* A model of the shape that was asked for, without a byte of weights. */
+static int make_model(struct steps *s)
+{
+	char program[PATH_BYTES + 16], how[64], words[1024];
+	char *argv[] = { program, "sparse", s->model, "--shape", (char *)s->opts.shape, NULL };
+	struct mm_child child = { .name = "mkmodel", .err_path = s->mmd.errors };
+	int err;
+
+	if (!s->opts.shape) {
+		snprintf(s->model, sizeof(s->model), "%s", s->opts.model);
+		return 0;
+	}
+	snprintf(s->model, sizeof(s->model), "%s/model", s->dir);
+	snprintf(program, sizeof(program), "%s/mkmodel", s->bin_dir);
+	err = mm_child_start(&child, argv);
+	if (err)
+		return fail(s, err, "cannot start mkmodel: %s", strerror(-err));
+	if (!mm_child_wait(&child, mm_now_ns() + PATIENCE_NS) || child.status)
+		err = fail(s, -ECHILD, "mkmodel failed (%s): %s",
+			   mm_child_how(&child, how, sizeof(how)),
+			   mm_child_last_words(&child, words, sizeof(words)));
+	mm_child_done(&child);
+	return err;
+}
+
+static int start_mmd(struct steps *s)
+{
+	char headroom[16], page[32];
+	char *flags[] = { "--driver", "software", "--headroom", headroom, "--page",
+			  page,       "--policy", "remap",      NULL };
+	int err;
+
+	snprintf(headroom, sizeof(headroom), "%uM", HEADROOM_MIB);
+	snprintf(page, sizeof(page), "%" PRIu64, s->opts.page_bytes);
+	s->mmd.patience_ns = PATIENCE_NS;
+	s->mmd.signals = s->signals;
+	err = mm_daemon_start(&s->mmd, s->bin_dir, s->mmd_dir, flags, s->err);
+	return err ? complain(s, err) : 0;
+}
+
+/* ---- what is expected ---- */
+
+static void know_device(struct steps *s)
+{
+	const struct mm_arch *a = &s->stepper.arch;
+	const struct mm_step_opts opts = { F16_BYTES, F16_BYTES, false };
+	struct mm_bench_steps_result *r = &s->result;
+	struct mm_step_batch batch = { 0 };
+	struct mm_step_model model;
+	struct mm_step_ns ns;
+
+	for (uint32_t i = 0; i < s->opts.batch; i++)
+		mm_step_batch_add(&batch, s->opts.context - 1, 1, true);
+	mm_step_model_init(&model, &r->profile, a, &opts);
+	mm_step_cost(&model, &batch, &ns);
+	r->layers = a->layers;
+	r->layer_bytes = mm_arch_layer_bytes(a, F16_BYTES);
+	r->t_t_ns = mm_cost_copy_ns(&r->profile, MM_LINK_H2D, r->layer_bytes, 0);
+	r->t_c_ns = ns.layer + (ns.before + ns.after) / a->layers;
+}
+
+/*
+ * The controller's arithmetic, with a layer's computation as mmd measures it under this plan: streaming
+ * takes memory bandwidth from what computes beside it. With one slot nothing is streamed while a layer
+ * that cycles computes.
+ */
+static uint64_t expected_ns(const struct mm_bench_steps_result *r, const struct mm_plan_set *set)
+{
+	const double more = mm_cost_slowdown(&r->profile) - 1;
+	const double streaming = (double)set->m * (double)r->t_t_ns;
+	const uint32_t beside = set->beta == 1 ? r->layers - set->m : r->layers;
+	const double both = MM_MIN(streaming, beside * (double)r->t_c_ns * (1 + more));
+	const double slower = both * more / (1 + more) / r->layers;
+
+	return mm_plan_set_step_ns(set, r->layers, r->t_c_ns + (uint64_t)slower, r->t_t_ns);
+}
+
+/* ---- measuring ---- */
+
+static int by_size(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* With two slots and an odd number of layers every second step differs: pairs are averaged. */
+static void take_median(uint64_t *ns, uint32_t n, struct mm_bench_steps_plan *plan)
+{
+	for (uint32_t i = 0; i + 1 < n; i++)
+		ns[i] = (ns[i] + ns[i + 1]) / 2;
+	qsort(ns, n - 1, sizeof(*ns), by_size);
+	plan->least_ns = ns[0];
+	plan->median_ns = ns[(n - 1) / 2];
+	plan->most_ns = ns[n - 2];
+}
+
+static int measure(struct steps *s, uint32_t alpha, uint32_t beta)
+{
+	mm_cleanup(mm_free_ptr) uint64_t *ns = calloc(s->opts.steps, sizeof(*ns));
+	struct mm_bench_steps_plan *plan = &s->result.plans[s->result.n];
+	uint64_t ignored;
+	int r;
+
+	if (!ns)
+		return fail(s, -ENOMEM, "out of memory");
+	*plan = (struct mm_bench_steps_plan){ .alpha = alpha, .beta = alpha ? beta : 0 };
+	r = mm_daemon_set_plan(&s->mmd, "steps", alpha, beta, s->result.layers, &plan->set, s->err);
+	if (r)
+		return complain(s, r);
+	for (uint32_t i = 0; i < s->opts.warmup + s->opts.steps; i++) {
+		r = mm_stepper_step(&s->stepper,
+				    i < s->opts.warmup ? &ignored : &ns[i - s->opts.warmup],
+				    s->err);
+		if (r)
+			return complain(s, mm_daemon_blame(&s->mmd, r, s->err));
+		r = mm_daemon_nap(&s->mmd, 0, s->err);
+		if (r)
+			return complain(s, r);
+	}
+	plan->expected_ns = expected_ns(&s->result, &plan->set);
+	take_median(ns, s->opts.steps, plan);
+	s->result.worst = MM_MAX(s->result.worst,
+				 fabs((double)plan->median_ns / (double)plan->expected_ns - 1));
+	s->result.n++;
+	return 0;
+}
+
+static void show_progress(const struct steps *s, uint32_t alpha, uint32_t beta)
+{
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r%u layers away, %u slots: %u plans measured \b", alpha, beta,
+			s->result.n);
+}
+
+static int measure_all(struct steps *s)
+{
+	const struct mm_bench_steps_opts *o = &s->opts;
+	const uint32_t n = o->n_alpha ? o->n_alpha : s->result.layers;
+	int r = 0;
+
+	for (uint32_t i = 0; i < n && !r; i++) {
+		const uint32_t alpha = o->n_alpha ? o->alpha[i] : i;
+
+		for (uint32_t beta = 1; beta <= 2 && !r; beta++) {
+			/* Nothing away is one plan, whatever the slots. */
+			if (!o->beta[beta] || !mm_plan_possible(s->result.layers, alpha, beta) ||
+			    (!alpha && beta == 2 && o->beta[1]))
+				continue;
+			show_progress(s, alpha, beta);
+			r = measure(s, alpha, beta);
+		}
+	}
+	if (isatty(STDERR_FILENO))
+		fputc('\n', stderr);
+	return r;
+}
+
+static int run(struct steps *s)
+{
+	const struct mm_stepper_opts stepper = { .model = s->model,
+						 .socket = s->mmd.socket,
+						 .kernels = s->kernels,
+						 .batch = s->opts.batch,
+						 .context = s->opts.context };
+	int r;
+
+	if (mm_profile_load(s->opts.profile, &s->result.profile, s->err, sizeof(s->err)))
+		return complain(s, -EINVAL);
+	s->signals = mm_signals_open();
+	if (s->signals < 0)
+		return fail(s, s->signals, "signals: %s", strerror(-s->signals));
+	r = find_programs(s);
+	if (!r)
+		r = make_folders(s);
+	if (!r)
+		r = set_environment(s);
+	if (!r)
+		r = make_model(s);
+	if (!r)
+		r = start_mmd(s);
+	if (r)
+		return r;
+	r = mm_stepper_open(&s->stepper, &stepper, s->err);
+	if (r)
+		return complain(s, mm_daemon_blame(&s->mmd, r, s->err));
+	know_device(s);
+	return measure_all(s);
+}
+
+int mm_bench_steps(int argc, char **argv)
+{
+	mm_cleanup(steps_put) struct steps *s = calloc(1, sizeof(*s));
+	int r;
+
+	if (!s) {
+		fputs("mmbench: out of memory\n", stderr);
+		return 1;
+	}
+	s->signals = -1;
+	r = mm_bench_steps_options(argc, argv, &s->opts);
+	if (r)
+		return r < 0 ? 2 : 0;
+	if (run(s))
+		return 1;
+	mm_bench_steps_report(&s->opts, &s->result);
+	if (!fflush(stdout) && !ferror(stdout))
+		return 0;
+	fputs("mmbench: standard output: cannot be written\n", stderr);
+	return 1;
+}

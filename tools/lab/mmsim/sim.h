@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sim - devices, mmd, and engines in virtual time
+ *
+ * Concept:    The core of mmd and the engine's scheduler are the very code of the daemon and of mmserve.
+ *             Everything between them is played by events: the shell (shell.c) performs the core's
+ *             actions, xfer (xfer.c) its jobs over a link and a scrubber (device.c), libclient (client.c)
+ *             maps, parks, commits, takes turns and runs steps, the engine (engine.c) decides between
+ *             them. Computation is fluid: tenants that compute at the same time advance one layer each in
+ *             the time that all their layers take together. A step in which nothing cycles is one event;
+ *             else its parts end where a layer gives its place to the next.
+ * Ownership:  ms_sim_create() allocates, ms_sim_destroy() gives all back.
+ * Threading:  one thread; nothing here asks for the time or for chance.
+ * Invariants: check.c, after every event of a core.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "kernels/timing/profile.h"
+#include "libclient/protocol/cycle.h"
+#include "libclient/protocol/steps.h"
+#include "mm/client.h"
+#include "mmd/core/core.h"
+#include "mmd/common/proto.h"
+#include "libclient/base/base.h"
+#include "tools/mmserve/sched/kvarena.h"
+#include "tools/mmserve/sched/kvman.h"
+#include "tools/mmserve/sched/sched.h"
+#include "tools/lab/mmsim/queue.h"
+#include "tools/lab/stepcost/stepcost.h"
+#include "tools/lab/workload/case.h"
+#include "tools/lab/workload/record.h"
+#include "tools/lab/workload/sizes.h"
+
+#define MS_TENANTS_MAX MM_WL_TENANTS_MAX
+#define MS_ERROR_BYTES 512
+
+struct ms_sim;
+struct ms_device;
+struct ms_tenant;
+
+enum ms_event_kind {
+	MS_REQUEST,    /* core hears a tenant's oldest request */
+	MS_ACK,        /* core hears that fds arrived */
+	MS_DELIVER,    /* an item reaches a tenant's service thread */
+	MS_SERVICE,    /* the service thread is done with one */
+	MS_JOB,        /* a job reaches xfer */
+	MS_JOB_DONE,   /* core hears of a job's end */
+	MS_LOOK,       /* xfer looks at a tenant's gates */
+	MS_LANDED,     /* xfer sees that a slot's copy has landed; arg: slot */
+	MS_ENGINE,     /* an engine goes on */
+	MS_STEP_BEGIN, /* the engine's part of a step is done */
+	MS_STEP_END,   /* the engine sees that the device is done */
+	MS_SAMPLE,     /* mmd looks at statistics */
+};
+
+/* ---- device ---- */
+
+struct ms_transfer {
+	struct ms_transfer *next;
+	double bytes;
+	bool to_host;
+	uint64_t job; /* COPY or SWAP; 0: a layer */
+	struct ms_tenant *tenant;
+	uint32_t slot; /* of a layer */
+};
+
+struct ms_flow {
+	struct ms_transfer *head, *tail;
+	double end; /* of the head, in bytes served to each flow */
+	uint64_t end_ns;
+};
+
+/* Copies go through one stream in either direction: flows that are not empty get bytes alike. */
+struct ms_link {
+	struct ms_flow *flows; /* copies, then a tenant's layers and swaps each */
+	uint32_t n_flows, busy, busy_in;
+	double served, rate; /* bytes to each flow; per ns */
+	uint64_t at_ns, next_ns;
+	uint64_t busy_ns;
+};
+
+struct ms_compute {
+	struct ms_tenant *on[MS_TENANTS_MAX];
+	uint32_t n;
+	double slow; /* while the link streams in */
+	uint64_t at_ns, next_ns, busy_ns;
+};
+
+struct ms_device {
+	struct ms_sim *sim;
+	uint32_t index;
+	struct mm_profile profile;
+	struct mm_core *core;
+	struct mm_core_opts opts;
+	uint64_t deadline_ns;
+	struct ms_fifo jobs, jobs_done;
+	uint64_t driver_free_ns, xfer_free_ns, scrub_free_ns;
+	struct ms_link link;
+	struct ms_compute compute;
+	uint16_t *holder;       /* of a page: tenant + 1 that maps it */
+	uint16_t *holder_count; /* at so many places */
+	struct ms_transfer *spare;
+	double copied_bytes, swapped_bytes;
+};
+
+/* ---- tenants ---- */
+
+enum ms_gate { MS_GATE_RESIDENT, MS_GATE_READY, MS_GATE_DONE, MS_GATE_EMPTY };
+
+struct ms_item { /* of an outbox, or on its way */
+	enum mm_action_kind kind;
+	uint32_t entry, page; /* FDS on their way: page is how many */
+	struct mm_msg msg;
+};
+
+struct ms_cycle { /* of a slot, what its machine does not know */
+	uint64_t since_ns;
+	struct ms_transfer *transfer;
+};
+
+struct ms_xplan { /* of xfer's regions */
+	struct mm_core_plan core;
+	uint32_t page[MM_SLOTS_MAX][MM_SLOT_PAGES_MAX];
+};
+
+struct ms_xfer {
+	struct ms_xplan plan, region;              /* that it serves; as core wrote it */
+	enum mm_cursor_state cursor[MM_SLOTS_MAX]; /* of region, at its first layer */
+	struct mm_cycles cycles;
+	struct ms_cycle cycle[MM_SLOTS_MAX];
+	uint64_t open;
+	struct mm_msg waiting; /* a QUIESCE or REPLAN that waits for copies to land */
+	uint64_t bytes_streamed, layers_streamed, copy_ns;
+	uint64_t layers_seen, copy_seen_ns; /* by mmd */
+};
+
+struct ms_client {
+	uint32_t *view, *map; /* of the model; MM_NO_PAGE: nothing */
+	uint32_t *kv_view;
+	struct ms_fifo inbox, arrived; /* on their way; where the service thread finds them */
+	bool busy;                     /* the service thread */
+	struct ms_item at;
+	uint32_t mapping; /* groups that a plan change has mapped */
+	bool model_ready;
+	/* plans, steps, turns */
+	struct mm_steps steps;
+	bool mapping_partly, wants_begin;
+	uint64_t parked_ns, held_ns, step_seq;
+	/* KV */
+	bool kv_declared, kv_open;
+	uint64_t *usable; /* a bit per chunk */
+	uint32_t n_usable, wanted;
+	uint64_t released;
+	struct { /* what mmd last asked back */
+		uint32_t chunks;
+		uint64_t deadline_ns, known;
+	} ask;
+	struct mm_tenant_stats stats;
+	struct ms_fifo events; /* struct mm_event */
+};
+
+struct ms_step { /* on the device */
+	struct mm_step_ns cost;
+	uint64_t before_ns; /* not begun yet */
+	uint64_t begin_ns, stall_ns, stalled_since_ns;
+	uint32_t layer, end; /* the next one; of the part under way */
+	bool cycles;         /* the part ends with a layer that cycles */
+	bool last, stalled;  /* the part under way is the last one; waits at a gate */
+	/* steps that break off (--broken-steps) */
+	uint64_t rng;
+	bool breaks, abandons; /* it will; it did, and waits until the plan is mapped */
+	uint32_t until;        /* before this layer, or the model's end */
+	/* computing */
+	double left_ns, rate;
+	uint64_t end_ns;
+};
+
+struct ms_engine {
+	struct mm_sched sched;
+	struct mm_kvman kvman;
+	uint64_t *finished; /* [max_batch] */
+	bool fixed, swaps, swap_open;
+	uint32_t next_arrival;
+	uint64_t wake_ns;      /* UINT64_MAX: somebody else wakes it */
+	uint64_t moved_ns;     /* when the device has copied all blocks that were moved */
+	uint64_t calls_end_ns; /* of the driver, that the next step waits for */
+	bool running;          /* a step */
+	uint64_t step_ns;      /* when it began */
+	const struct mm_sched_plan *plan;
+	/* swapping, between plan and step */
+	bool suspending, lot_used[MM_SWAP_LOTS];
+	uint32_t swap_next, swaps_flying;
+	struct mm_swap_piece (*pieces)[MM_SWAP_PIECES]; /* [MM_SWAP_LOTS] */
+};
+
+struct ms_stats { /* of a tenant */
+	uint64_t steps, step_ns, stall_ns;
+	uint64_t steps_broken;
+	uint64_t tokens;                         /* of output */
+	uint64_t computed_tokens, needed_tokens; /* had nothing been computed twice */
+	uint64_t plan_changes;
+	uint32_t batch_max, alpha_max;
+	uint64_t swapped_bytes;
+	/* sums of samples: layers away, chunks held, blocks used */
+	double alpha_sum, chunks_sum, blocks_sum;
+	uint64_t samples;
+};
+
+struct ms_tenant {
+	struct ms_sim *sim;
+	struct ms_device *dev;
+	uint32_t index, id; /* id: the core's */
+	const char *name;
+	const struct mm_arch *arch;
+	const struct mm_wl_tenant_sizes *sizes;
+	struct mm_step_model cost;
+	struct mm_core_group group[MM_LAYERS_MAX + 1];
+	uint32_t first[MM_LAYERS_MAX + 2]; /* entries of the groups */
+	uint32_t n_layers, entries;
+	uint32_t model_pages, kv_pages; /* mapped now, each counted once */
+	uint8_t gate[MM_LAYERS_MAX];
+	uint64_t gated[MM_LAYER_WORDS]; /* not resident: a bit each */
+	uint64_t plan_pages, plan_pages_epoch;
+	struct mm_kv_arena kv;
+	uint32_t chunk_pages, chunks_max, chunks_share;
+	/* the shell's side */
+	struct ms_fifo outbox, requests;
+	bool unacked;
+	struct ms_xfer x;
+	struct ms_client c;
+	struct ms_step step;
+	struct ms_engine e;
+	struct ms_stats s;
+	const struct mm_wl_stream *stream;
+};
+
+/* ---- the whole ---- */
+
+struct ms_opts {
+	const struct mm_wl_opts *wl;
+	const struct mm_wl_sizes *sizes;
+	const struct mm_wl_case *c;
+	struct mm_wl_record *record; /* of the case: filled in */
+	struct mm_profile profile;
+	struct mm_core_opts core; /* what the command line says; pages and policy are filled in */
+	const struct mm_wl_policy *policy;
+	int32_t alpha;    /* layers of each model that are away all the time; -1: as mmd decides */
+	uint32_t slots;   /* that they take turns in; 0: as mmd decides */
+	uint64_t step_ns; /* of the engine's thread for each step */
+	enum mm_admit admit;
+	uint32_t broken_permille; /* so many steps break off, each before some layer */
+	uint32_t check;           /* all invariants, after every so many events of a core */
+	FILE *trace; /* a line for each tenant each time that mmd looks at statistics; NULL: none */
+};
+
+struct ms_sim {
+	uint64_t now_ns, joined_ns, start_ns, end_ns;
+	struct ms_opts opts;
+	struct ms_heap heap;
+	struct ms_device *devices;
+	uint32_t n_devices;
+	struct ms_tenant *tenants;
+	uint32_t n_tenants;
+	uint64_t events, checks;
+	uint64_t ticked_ns, ticks_here;
+	bool joined, started, failed;
+	char err[MS_ERROR_BYTES];
+};
+
+/* sim.c */
+/**
+ * ms_sim_run() - a case under one policy, from beginning to end
+ * @opts:    what they point to is borrowed
+ * @ret_sim: written only on success: what became of everything; give back with ms_sim_destroy()
+ * @err:     MS_ERROR_BYTES
+ *
+ * Return: 0; -ENOSPC the case is refused; -ENOMEM; -EIO an invariant does not hold, or mmd gave a tenant up.
+ */
+int ms_sim_run(const struct ms_opts *opts, struct ms_sim **ret_sim, char *err);
+struct ms_sim *ms_sim_destroy(struct ms_sim *sim);
+/* By the core's id; NULL. */
+struct ms_tenant *ms_tenant_of(struct ms_device *dev, uint32_t id);
+void ms_fail(struct ms_sim *sim, const char *format, ...) MM_PRINTF(2, 3);
+
+/* device.c */
+void ms_compute_start(struct ms_tenant *t, double work_ns);
+void ms_compute_run(struct ms_device *dev); /* what has ended by now */
+struct ms_transfer *ms_link_start(struct ms_device *dev, uint32_t flow, double bytes, bool to_host);
+void ms_link_cancel(struct ms_device *dev, struct ms_transfer *transfer);
+void ms_link_run(struct ms_device *dev);
+/* Return: when calls of the driver that take @ns are done. */
+uint64_t ms_driver_call(struct ms_device *dev, uint64_t ns);
+int ms_device_init(struct ms_device *dev, struct ms_sim *sim, uint32_t index);
+void ms_device_done(struct ms_device *dev);
+static inline uint32_t ms_flow_layers(const struct ms_tenant *t)
+{
+	return 1 + 2 * t->index;
+}
+static inline uint32_t ms_flow_swaps(const struct ms_tenant *t)
+{
+	return 2 + 2 * t->index;
+}
+
+/* shell.c */
+void ms_shell_settle(struct ms_device *dev); /* performs what the core wants done */
+void ms_shell_request(struct ms_tenant *t);  /* the oldest that is due */
+void ms_shell_ack(struct ms_tenant *t);
+void ms_shell_job_done(struct ms_device *dev);
+void ms_shell_sample(struct ms_device *dev);
+void ms_shell_tick(struct ms_device *dev);
+
+/* xfer.c */
+void ms_xfer_job(struct ms_device *dev, struct mm_msg *job);
+void ms_xfer_done(struct ms_device *dev, uint64_t job, int result, uint64_t at_ns);
+void ms_xfer_plan(struct ms_tenant *t, bool served);
+void ms_xfer_open(struct ms_tenant *t, uint64_t open);
+void ms_xfer_look(struct ms_tenant *t);
+void ms_xfer_transfer_done(struct ms_device *dev, struct ms_transfer *transfer);
+void ms_xfer_landed(struct ms_tenant *t, uint32_t slot);
+
+/* client.c */
+void ms_client_send(struct ms_tenant *t, const struct mm_msg *msg);
+void ms_client_deliver(struct ms_tenant *t);
+void ms_client_service(struct ms_tenant *t);
+void ms_gate_set(struct ms_tenant *t, uint32_t layer, enum ms_gate gate);
+int ms_kv_want(struct ms_tenant *t, uint32_t chunks);
+void ms_kv_release(struct ms_tenant *t, uint32_t chunk);
+uint32_t ms_kv_owed(const struct ms_tenant *t);
+void ms_client_hint(struct ms_tenant *t, uint32_t chunks_used, uint32_t waiting, uint32_t running);
+bool ms_turn_want(struct ms_tenant *t); /* false: it is somebody else's */
+void ms_turn_join(struct ms_tenant *t, enum mm_turn_mode mode, uint64_t quantum_ns);
+void ms_turn_yield(struct ms_tenant *t);
+/* Does and says what the machine of steps wants. */
+void ms_client_out(struct ms_tenant *t, const struct mm_steps_out *out);
+
+/* step.c */
+void ms_step_begin(struct ms_tenant *t);     /* or waits for a plan or its turn */
+void ms_step_part_done(struct ms_tenant *t); /* on the device */
+void ms_step_gate(struct ms_tenant *t);      /* a gate opened */
+void ms_step_end(struct ms_tenant *t);
+void ms_step_abandon(struct ms_tenant *t); /* if one waits for that: gates may be aborted now */
+
+/* engine.c */
+bool ms_is_fixed(const struct ms_tenant *t); /* its KV memory is what it is from the beginning */
+int ms_engine_init(struct ms_tenant *t);
+void ms_engine_done(struct ms_tenant *t);
+void ms_engine_wake(struct ms_tenant *t, uint64_t at_ns); /* at the latest */
+void ms_engine_run(struct ms_tenant *t);
+void ms_engine_event(struct ms_tenant *t, const struct mm_event *event);
+void ms_engine_stepped(struct ms_tenant *t);
+void ms_engine_again(struct ms_tenant *t); /* its step broke off */
+void ms_engine_suspended(struct ms_tenant *t);
+bool ms_engine_all_done(const struct ms_tenant *t);
+
+/* suspend.c */
+int ms_suspend_open(struct ms_tenant *t);
+void ms_suspend_begin(struct ms_tenant *t, const struct mm_sched_plan *plan);
+void ms_suspend_landed(struct ms_tenant *t, uint32_t lot);
+
+/* model.c */
+/* Groups as mmd's load lays them out. */
+void ms_model_layout(struct ms_tenant *t, uint64_t page_bytes);
+uint64_t ms_model_bytes(const struct ms_tenant *t);
+
+/* check.c */
+void ms_check_event(struct ms_device *dev);
+void ms_check_blocks(struct ms_tenant *t); /* slow */

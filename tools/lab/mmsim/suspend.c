@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks on their way to the swap space and back, as in tools/mmserve/engine/suspend.c: between two steps. */
+#include "tools/lab/mmsim/costs.h"
+#include "tools/lab/mmsim/sim.h"
+
+#define SHARES 2u /* of the static share: room for so many times what can run */
+
+int ms_suspend_open(struct ms_tenant *t)
+{
+	const uint64_t chunk = mm_kv_arena_chunk_total(&t->kv);
+	const uint64_t slot = t->kv.block_bytes * t->kv.ranges;
+	const uint64_t asked = t->sim->opts.wl->swap_bytes;
+	const uint64_t bytes = asked == MM_WL_SWAP_AUTO ? SHARES * t->chunks_share * chunk : asked;
+	const uint64_t slots = MM_MIN(bytes / slot, INT32_MAX);
+	int r;
+
+	t->e.swap_open = true;
+	if (!slots)
+		return 0;
+	r = mm_core_on_swap_open(t->dev->core, t->sim->now_ns, t->id, slots * slot);
+	ms_shell_settle(t->dev);
+	return r ? r : mm_sched_set_swap(&t->e.sched, (uint32_t)slots);
+}
+
+static struct mm_swap_piece piece(const struct ms_tenant *t, uint32_t swap)
+{
+	const struct mm_sched_swap *s = &t->e.plan->swaps[swap];
+
+	return (struct mm_swap_piece){ .arena_offset = mm_kv_arena_offset(&t->kv, s->block),
+				       .swap_offset = s->slot * t->kv.block_bytes,
+				       .bytes = (uint32_t)t->kv.block_bytes };
+}
+
+/* Lists, as many as may be under way at once. */
+static void send(struct ms_tenant *t)
+{
+	while (t->e.swap_next < t->e.plan->n_swaps && t->e.swaps_flying < MM_SWAP_LOTS) {
+		uint32_t lot = 0, n = 0;
+
+		while (t->e.lot_used[lot])
+			lot++;
+		while (n < MM_SWAP_PIECES && t->e.swap_next < t->e.plan->n_swaps)
+			t->e.pieces[lot][n++] = piece(t, t->e.swap_next++);
+		t->e.lot_used[lot] = true;
+		t->e.swaps_flying++;
+		ms_client_send(t, &(struct mm_msg){ .opcode = MM_OP_SWAP,
+						    .arg = { lot, n, t->e.plan->swaps_in } });
+	}
+}
+
+void ms_suspend_begin(struct ms_tenant *t, const struct mm_sched_plan *plan)
+{
+	t->e.plan = plan;
+	t->e.suspending = true;
+	t->e.swap_next = 0;
+	t->s.swapped_bytes += plan->n_swaps * t->kv.block_bytes * t->kv.ranges;
+	send(t);
+}
+
+void ms_suspend_landed(struct ms_tenant *t, uint32_t lot)
+{
+	mm_assert(t->e.suspending && lot < MM_SWAP_LOTS && t->e.lot_used[lot]);
+	t->e.lot_used[lot] = false;
+	t->e.swaps_flying--;
+	send(t);
+	if (t->e.swaps_flying)
+		return;
+	t->e.suspending = false;
+	ms_engine_suspended(t);
+}

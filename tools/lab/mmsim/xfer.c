@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* xfer: jobs as in mmd/xfer/job.c; slots are driven by mm_cycles, as in mmd/xfer/tenant.c. */
+#include <errno.h>
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "tools/lab/mmsim/costs.h"
+#include "tools/lab/mmsim/sim.h"
+
+void ms_xfer_done(struct ms_device *dev, uint64_t job, int result, uint64_t at_ns)
+{
+	const struct mm_msg done = { .user_data = job, .result = result };
+
+	ms_fifo_push(&dev->jobs_done, &done);
+	ms_heap_push(&dev->sim->heap, at_ns + MS_WAKE_NS, MS_JOB_DONE, (uint16_t)dev->index, 0);
+}
+
+/* ---- acts ---- */
+
+static uint32_t layer_at(const struct ms_tenant *t, const struct mm_cycle_act *act)
+{
+	return mm_cycle_layer(&t->x.cycles, act->slot, act->pos);
+}
+
+/* As a gate's low half; a layer that cycles is never resident. */
+static uint32_t gate_word(const struct ms_tenant *t, uint32_t layer)
+{
+	static const uint8_t word[] = { [MS_GATE_RESIDENT] = 0,
+					[MS_GATE_READY] = MM_GATE_READY,
+					[MS_GATE_DONE] = MM_GATE_DONE,
+					[MS_GATE_EMPTY] = MM_GATE_EMPTY };
+
+	return word[t->gate[layer]];
+}
+
+static void gate_put(struct ms_tenant *t, uint32_t layer, uint32_t word)
+{
+	ms_gate_set(t, layer, word == MM_GATE_READY ? MS_GATE_READY : MS_GATE_EMPTY);
+}
+
+static void gates_put(struct ms_tenant *t, uint32_t s, uint32_t first)
+{
+	const struct mm_cycle_slot *slot = &t->x.cycles.plan.slot[s];
+
+	for (uint32_t i = 1; i < slot->n_layers; i++)
+		gate_put(t, slot->layer[i], MM_GATE_EMPTY);
+	gate_put(t, slot->layer[0], first);
+}
+
+static void copy_begin(struct ms_tenant *t, const struct mm_cycle_act *act)
+{
+	const uint64_t bytes = t->group[1 + layer_at(t, act)].bytes;
+	struct ms_cycle *c = &t->x.cycle[act->slot];
+
+	c->since_ns = t->sim->now_ns;
+	c->transfer = ms_link_start(t->dev, ms_flow_layers(t), (double)bytes, false);
+	c->transfer->tenant = t;
+	c->transfer->slot = act->slot;
+}
+
+static void streamed_count(struct ms_tenant *t, const struct mm_cycle_act *act)
+{
+	t->x.bytes_streamed += t->group[1 + layer_at(t, act)].bytes;
+	t->x.copy_ns += t->sim->now_ns - t->x.cycle[act->slot].since_ns;
+	t->x.layers_streamed++;
+}
+
+/* xfer is not killed here: of a cursor only what core wrote is ever read. */
+static void act_perform(struct ms_tenant *t, const struct mm_cycle_act *act)
+{
+	switch (act->kind) {
+	case MM_CYCLE_NEW:
+		t->x.cycle[act->slot].transfer = NULL;
+		return;
+	case MM_CYCLE_CURSOR:
+	case MM_CYCLE_EPOCH:
+		return;
+	case MM_CYCLE_GATE:
+		gate_put(t, layer_at(t, act), act->word);
+		return;
+	case MM_CYCLE_GATES:
+		gates_put(t, act->slot, act->word);
+		return;
+	case MM_CYCLE_COPY:
+		copy_begin(t, act);
+		return;
+	case MM_CYCLE_CANCEL:
+		ms_link_cancel(t->dev, t->x.cycle[act->slot].transfer);
+		return;
+	case MM_CYCLE_COUNT:
+		streamed_count(t, act);
+		return;
+	}
+}
+
+static void acts_perform(struct ms_tenant *t, const struct mm_cycle_acts *acts)
+{
+	for (uint32_t i = 0; i < acts->n; i++)
+		act_perform(t, &acts->act[i]);
+}
+
+/* ---- slots ---- */
+
+static void slot_look(struct ms_tenant *t, uint32_t s)
+{
+	struct mm_cycle_acts acts = { 0 };
+	uint32_t layer;
+
+	switch (mm_cycle_look(&t->x.cycles, s, &layer)) {
+	case MM_CYCLE_LOOK_NOWHERE:
+		break;
+	case MM_CYCLE_LOOK_GATE:
+		mm_cycle_saw_gate(&t->x.cycles, s, gate_word(t, layer), &acts);
+		break;
+	case MM_CYCLE_LOOK_OPEN:
+		mm_cycle_saw_open(&t->x.cycles, s, t->x.open, &acts);
+		break;
+	}
+	acts_perform(t, &acts);
+}
+
+void ms_xfer_look(struct ms_tenant *t)
+{
+	for (uint32_t s = 0; s < t->x.cycles.plan.n_slots; s++)
+		slot_look(t, s);
+}
+
+void ms_xfer_open(struct ms_tenant *t, uint64_t open)
+{
+	mm_assert(open > t->x.open);
+	t->x.open = open;
+	ms_heap_push(&t->sim->heap, t->sim->now_ns + MS_LOOK_NS, MS_LOOK, (uint16_t)t->index, 0);
+}
+
+/* ---- plans ---- */
+
+/* What core writes into the region; the cursors, while xfer does not serve the tenant. */
+void ms_xfer_plan(struct ms_tenant *t, bool served)
+{
+	struct ms_xfer *x = &t->x;
+
+	x->region.core = *mm_core_plan(t->dev->core, t->id);
+	for (uint32_t s = 0; s < x->region.core.beta; s++) {
+		const struct mm_core_slot *slot = &x->region.core.slot[s];
+
+		for (uint32_t i = 0; i < slot->n_pages; i++)
+			x->region.page[s][i] = mm_core_slot_page(t->dev->core, t->id, s, i);
+		if (served)
+			continue;
+		mm_assert(!x->cycles.active);
+		x->cursor[s] = slot->in_place ? MM_CUR_HELD : MM_CUR_COPYING;
+	}
+}
+
+static struct mm_cycle_plan plan_view(const struct ms_xplan *plan)
+{
+	struct mm_cycle_plan view = { .epoch = plan->core.epoch,
+				      .store = plan->core.store,
+				      .closed = plan->core.closed,
+				      .n_slots = plan->core.beta };
+
+	for (uint32_t s = 0; s < plan->core.beta; s++)
+		view.slot[s] = (struct mm_cycle_slot){ .layer = plan->core.slot[s].layer,
+						       .page = plan->page[s],
+						       .n_layers = plan->core.slot[s].n_layers,
+						       .n_pages = plan->core.slot[s].n_pages,
+						       .in_place = plan->core.slot[s].in_place };
+	return view;
+}
+
+/* The region as it is now becomes the plan in force. */
+static struct mm_cycle_plan plan_take(struct ms_tenant *t)
+{
+	const struct ms_xplan *region = &t->x.region;
+
+	t->x.plan.core = region->core;
+	for (uint32_t s = 0; s < region->core.beta; s++)
+		memcpy(t->x.plan.page[s], region->page[s],
+		       region->core.slot[s].n_pages * sizeof(region->page[s][0]));
+	return plan_view(&t->x.plan);
+}
+
+static void activate(struct ms_tenant *t, uint64_t epoch)
+{
+	struct mm_cycles *m = &t->x.cycles;
+	struct mm_cycle_plan view;
+	struct mm_cycle_acts acts;
+
+	if (m->active && m->plan.epoch == epoch)
+		return;
+	mm_assert(!m->active && t->x.region.core.epoch == epoch);
+	view = plan_take(t);
+	mm_cycles_take_up(m, &view);
+	for (uint32_t s = 0; s < view.n_slots; s++) {
+		uint32_t gate = gate_word(t, view.slot[s].layer[0]);
+		uint32_t before = mm_cycle_layer(m, s, mm_cycle_before(m, s, 0));
+
+		mm_cycle_resume(m, s, t->x.cursor[s], 0, gate, gate_word(t, before), &acts);
+		acts_perform(t, &acts);
+	}
+}
+
+/* False: copies must land first. */
+static bool replan(struct ms_tenant *t)
+{
+	const struct mm_cycle_plan next = plan_view(&t->x.region);
+	struct mm_cycles *m = &t->x.cycles;
+	uint32_t gate[MM_SLOTS_MAX] = { 0 };
+	struct mm_cycle_acts acts;
+	int rc;
+
+	for (uint32_t s = 0; s < m->plan.n_slots; s++)
+		gate[s] = gate_word(t, mm_cycle_layer(m, s, m->slot[s].pos));
+	rc = mm_cycles_replan(m, &next, gate, &acts);
+	if (rc == 0) {
+		const struct mm_cycle_plan view = plan_take(t);
+
+		mm_cycles_rebind(m, &view);
+	}
+	/* No copy ends as it is cancelled: to ask again at once changes nothing. */
+	acts_perform(t, &acts);
+	return rc == 0;
+}
+
+/* ---- control jobs ---- */
+
+static void quiesce(struct ms_tenant *t)
+{
+	struct mm_cycle_acts acts;
+
+	mm_cycles_quiesce(&t->x.cycles, &acts);
+	acts_perform(t, &acts);
+}
+
+/* One that waits is asked again when a copy has landed. */
+static void control(struct ms_tenant *t)
+{
+	const struct mm_msg job = t->x.waiting;
+	bool done = true;
+
+	if (job.opcode == MM_XOP_QUIESCE || job.opcode == MM_XOP_DETACH) {
+		done = !mm_cycles_copying(&t->x.cycles);
+	} else {
+		mm_assert(t->x.region.core.epoch == job.epoch);
+		done = replan(t);
+	}
+	if (!done)
+		return;
+	t->x.waiting.opcode = MM_XOP_NOP;
+	ms_xfer_done(t->dev, job.user_data, 0, t->sim->now_ns);
+}
+
+static void control_begin(struct ms_device *dev, const struct mm_msg *job)
+{
+	struct ms_tenant *t = ms_tenant_of(dev, (uint32_t)job->arg[0]);
+
+	mm_assert(t && t->x.waiting.opcode == MM_XOP_NOP);
+	if (job->opcode == MM_XOP_ACTIVATE) {
+		activate(t, job->epoch);
+		ms_xfer_done(dev, job->user_data, 0, dev->sim->now_ns);
+		return;
+	}
+	t->x.waiting = *job;
+	if (job->opcode != MM_XOP_REPLAN)
+		quiesce(t);
+	control(t);
+}
+
+/* ---- pages ---- */
+
+/* Nobody maps what is about to be written, and no slot is streamed into it. */
+static void assert_unused(const struct ms_device *dev, uint32_t page)
+{
+	mm_assert(page < dev->opts.pages && !dev->holder[page]);
+}
+
+static void scrub(struct ms_device *dev, const struct mm_msg *job)
+{
+	const uint64_t now = dev->sim->now_ns;
+
+	assert_unused(dev, (uint32_t)job->arg[0]);
+	mm_assert(mm_core_page(dev->core, (uint32_t)job->arg[0], NULL) == MM_PAGE_SCRUBBING);
+	dev->scrub_free_ns = MM_MAX(dev->scrub_free_ns, now) +
+			     mm_cost_fill_ns(&dev->profile, dev->opts.page_bytes);
+	ms_xfer_done(dev, job->user_data, 0, dev->scrub_free_ns + MS_LOOK_NS);
+}
+
+/* Creation is a call for each page: nothing else is begun meanwhile. */
+static void create(struct ms_device *dev, const struct mm_msg *job, uint64_t pages,
+		   uint64_t drop_ns)
+{
+	const struct mm_profile *p = &dev->profile;
+
+	dev->xfer_free_ns = ms_driver_call(dev, pages * (p->create_ns + p->export_ns) + drop_ns);
+	ms_xfer_done(dev, job->user_data, 0, dev->xfer_free_ns);
+}
+
+static void copy(struct ms_device *dev, const struct mm_msg *job)
+{
+	struct ms_transfer *transfer;
+
+	assert_unused(dev, (uint32_t)job->arg[0]);
+	mm_assert(mm_core_page(dev->core, (uint32_t)job->arg[0], NULL) == MM_PAGE_DIRTY);
+	transfer = ms_link_start(dev, 0, (double)job->arg[3], false);
+	transfer->job = job->user_data;
+	dev->copied_bytes += (double)job->arg[3];
+}
+
+static void swap(struct ms_device *dev, const struct mm_msg *job)
+{
+	struct ms_tenant *t = ms_tenant_of(dev, (uint32_t)job->arg[0]);
+	const bool out = job->opcode == MM_XOP_SWAP_OUT;
+	struct ms_transfer *transfer;
+
+	mm_assert(t != NULL);
+	transfer = ms_link_start(dev, ms_flow_swaps(t), (double)job->arg[3], out);
+	transfer->job = job->user_data;
+	dev->swapped_bytes += (double)job->arg[3];
+}
+
+void ms_xfer_job(struct ms_device *dev, struct mm_msg *job)
+{
+	if (dev->sim->now_ns < dev->xfer_free_ns && job->opcode != MM_XOP_CREATE) {
+		ms_fifo_push(&dev->jobs, job);
+		ms_heap_push(&dev->sim->heap, dev->xfer_free_ns, MS_JOB, (uint16_t)dev->index, 0);
+		return;
+	}
+	switch (job->opcode) {
+	case MM_XOP_CREATE:
+		create(dev, job, job->arg[1], 0);
+		break;
+	case MM_XOP_RECREATE:
+		create(dev, job, 1, dev->profile.unmap_ns + dev->profile.release_ns);
+		break;
+	case MM_XOP_SCRUB:
+		scrub(dev, job);
+		break;
+	case MM_XOP_COPY:
+		copy(dev, job);
+		break;
+	case MM_XOP_SWAP_OUT:
+	case MM_XOP_SWAP_IN:
+		swap(dev, job);
+		break;
+	default:
+		control_begin(dev, job);
+	}
+}
+
+/* ---- what lands ---- */
+
+void ms_xfer_transfer_done(struct ms_device *dev, struct ms_transfer *transfer)
+{
+	const uint64_t now = dev->sim->now_ns;
+
+	if (transfer->job)
+		ms_xfer_done(dev, transfer->job, 0, now + MS_LOOK_NS);
+	else
+		ms_heap_push(&dev->sim->heap, now + MS_LOOK_NS, MS_LANDED,
+			     (uint16_t)transfer->tenant->index, transfer->slot);
+}
+
+void ms_xfer_landed(struct ms_tenant *t, uint32_t slot)
+{
+	struct mm_cycle_acts acts;
+
+	t->x.cycle[slot].transfer = NULL;
+	mm_cycle_copied(&t->x.cycles, slot, true, t->x.open, &acts);
+	acts_perform(t, &acts);
+	if (t->x.waiting.opcode != MM_XOP_NOP)
+		control(t);
+}

@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/lab/workload/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
+
+#define GIB 0x1p30
+
+/* Adds up what all windows of a policy counted. */
+static struct mm_wl_counters sum_counters(const struct mm_wl_report *r, uint32_t policy)
+{
+	struct mm_wl_counters sum = { 0 };
+
+	for (uint32_t w = 0; w < r->windows; w++) {
+		const struct mm_wl_counters *c = &mm_wl_report_record(r, policy, w)->counters;
+
+		sum.preemptions += c->preemptions;
+		sum.recomputed_tokens += c->recomputed_tokens;
+		sum.swapped_bytes += c->swapped_bytes;
+		sum.streamed_bytes += c->streamed_bytes;
+		sum.plan_changes += c->plan_changes;
+		sum.layers_remapped_max = MM_MAX(sum.layers_remapped_max, c->layers_remapped_max);
+		sum.kv_peak_bytes = MM_MAX(sum.kv_peak_bytes, c->kv_peak_bytes);
+		sum.steps += c->steps;
+		sum.turns += c->turns;
+		sum.stall_ns += c->stall_ns;
+		sum.refused += c->refused;
+	}
+	return sum;
+}
+
+static int measure_all(const struct mm_wl_report *r, uint32_t policy, uint32_t tenant,
+		       struct mm_wl_metrics *ret)
+{
+	const struct mm_wl_record **all = calloc(r->windows, sizeof(*all));
+	int err;
+
+	if (!all)
+		return -ENOMEM;
+	for (uint32_t w = 0; w < r->windows; w++)
+		all[w] = mm_wl_report_record(r, policy, w);
+	err = mm_wl_measure(all, r->windows, tenant, r->slo, ret);
+	free(all);
+	return err;
+}
+
+static int measure_one(const struct mm_wl_report *r, uint32_t policy, uint32_t window,
+		       uint32_t tenant, struct mm_wl_metrics *ret)
+{
+	const struct mm_wl_record *one = mm_wl_report_record(r, policy, window);
+
+	return mm_wl_measure(&one, 1, tenant, r->slo, ret);
+}
+
+/* ---- paired ratios ---- */
+
+static double throughput(const struct mm_wl_metrics *m)
+{
+	return m->throughput_tok_s;
+}
+
+static double goodput(const struct mm_wl_metrics *m)
+{
+	return m->goodput_tok_s;
+}
+
+static double ttft_p99(const struct mm_wl_metrics *m)
+{
+	return m->ttft_p99_s;
+}
+
+static double tbt_p99(const struct mm_wl_metrics *m)
+{
+	return m->tbt_p99_s;
+}
+
+static const struct {
+	const char *name;
+	double (*of)(const struct mm_wl_metrics *m);
+} paired[] = {
+	{ "throughput", throughput },
+	{ "goodput", goodput },
+	{ "ttft_p99", ttft_p99 },
+	{ "tbt_p99", tbt_p99 },
+};
+
+/* Of policy @policy over the first, window by window. */
+static int ratios(const struct mm_wl_report *r, uint32_t policy,
+		  struct mm_ratio ret[MM_ARRAY_SIZE(paired)])
+{
+	mm_cleanup(mm_free_ptr) double *a = calloc(r->windows, sizeof(*a));
+	mm_cleanup(mm_free_ptr) double *b = calloc(r->windows, sizeof(*b));
+	mm_cleanup(mm_free_ptr) struct mm_wl_metrics *m = calloc(r->windows, 2 * sizeof(*m));
+
+	if (!a || !b || !m)
+		return -ENOMEM;
+	for (uint32_t w = 0; w < r->windows; w++) {
+		int err = measure_one(r, policy, w, MM_WL_ALL, &m[2 * w]);
+
+		if (!err)
+			err = measure_one(r, 0, w, MM_WL_ALL, &m[2 * w + 1]);
+		if (err)
+			return err;
+	}
+	for (size_t i = 0; i < MM_ARRAY_SIZE(paired); i++) {
+		for (uint32_t w = 0; w < r->windows; w++) {
+			a[w] = paired[i].of(&m[2 * w]);
+			b[w] = paired[i].of(&m[2 * w + 1]);
+		}
+		ret[i] = mm_ratio_of(a, b, r->windows, MM_WL_CONFIDENCE);
+	}
+	return 0;
+}
+
+/* ---- for people ---- */
+
+static void table_head(const struct mm_wl_report *r)
+{
+	const struct mm_wl_opts *o = r->opts;
+
+	printf("%s %s, %.1f GiB, pool %.1f GiB; %s%s%s; %.0f s x %u\n", r->mode, o->profile,
+	       (double)r->sizes->device_bytes / GIB, (double)r->sizes->pool_bytes / GIB,
+	       mm_wl_sharing_name(o->sharing), o->sharing == MM_WL_TEMPORAL ? " " : "",
+	       o->sharing == MM_WL_TEMPORAL ? mm_wl_turns_name(o->turns) : "", o->seconds,
+	       r->windows);
+	for (uint32_t t = 0; t < o->tenants; t++) {
+		const struct mm_wl_tenant_sizes *s = &r->sizes->tenant[t];
+
+		printf("  %-12s %4.1f %%: weights %.2f, overhead %.2f, KV %.2f GiB; %.3g "
+		       "requests/s, "
+		       "%s (%.0f + %.0f tokens)\n",
+		       o->tenant[t].shape->name, o->tenant[t].share_permille / 10.0,
+		       (double)s->weight_bytes / GIB, (double)s->overhead_bytes / GIB,
+		       (double)s->kv_share_bytes / GIB, o->tenant[t].rate, o->tenant[t].lengths,
+		       r->cases[0].stream[t].prompt_mean, r->cases[0].stream[t].output_mean);
+	}
+}
+
+static int table_row(const struct mm_wl_report *r, uint32_t policy)
+{
+	const struct mm_wl_counters c = sum_counters(r, policy);
+	struct mm_wl_metrics m;
+	int err = measure_all(r, policy, MM_WL_ALL, &m);
+
+	if (err)
+		return err;
+	printf("%-13s %7.1f %7.1f %6.1f %8.3f %8.3f %7.1f %8.1f %8" PRIu64 " %9.2f %6" PRIu64
+	       " %7.2f\n",
+	       r->opts->policy[policy].name, m.throughput_tok_s, m.goodput_tok_s,
+	       m.requests ? 100.0 * (double)m.good / (double)m.requests : 0, m.ttft_p50_s,
+	       m.ttft_p99_s, 1e3 * m.tbt_p50_s, 1e3 * m.tbt_p99_s, c.preemptions,
+	       (double)c.streamed_bytes / GIB, c.plan_changes, (double)c.stall_ns / 1e9);
+	return 0;
+}
+
+static void ratio_cell(const struct mm_ratio *q)
+{
+	if (q->n > 1)
+		printf("  %6.3f [%6.3f, %6.3f]", q->ratio, q->low, q->high);
+	else if (q->n)
+		printf("  %6.3f %17s", q->ratio, "");
+	else
+		printf("  %24s", "-");
+}
+
+static int table_ratios(const struct mm_wl_report *r)
+{
+	printf("\nratio to %s, %u paired windows [95 %% interval]\n%-13s", r->opts->policy[0].name,
+	       r->windows, "policy");
+	for (size_t i = 0; i < MM_ARRAY_SIZE(paired); i++)
+		printf("  %24s", paired[i].name);
+	putchar('\n');
+	for (uint32_t p = 1; p < r->opts->policies; p++) {
+		struct mm_ratio q[MM_ARRAY_SIZE(paired)];
+		int err = ratios(r, p, q);
+
+		if (err)
+			return err;
+		printf("%-13s", r->opts->policy[p].name);
+		for (size_t i = 0; i < MM_ARRAY_SIZE(paired); i++)
+			ratio_cell(&q[i]);
+		putchar('\n');
+	}
+	puts("throughput, goodput: above 1 is better; ttft, tbt: below 1");
+	return 0;
+}
+
+int mm_wl_report_table(const struct mm_wl_report *r)
+{
+	table_head(r);
+	printf("\n%-13s %7s %7s %6s %8s %8s %7s %8s %8s %9s %6s %7s\n", "policy", "tok/s", "good",
+	       "good %", "TTFT p50", "p99 s", "TBT p50", "p99 ms", "preempt.", "GiB strm.", "plans",
+	       "stall s");
+	for (uint32_t p = 0; p < r->opts->policies; p++) {
+		int err = table_row(r, p);
+
+		if (err)
+			return err;
+	}
+	return r->opts->policies > 1 ? table_ratios(r) : 0;
+}
+
+/* ---- for programs ---- */
+
+/* Takes over @value. Return: whether it is in. */
+static bool put(json_t *object, const char *key, json_t *value)
+{
+	return !json_object_set_new(object, key, value);
+}
+
+static bool put_u64(json_t *object, const char *key, uint64_t value)
+{
+	return put(object, key, json_integer((json_int_t)value));
+}
+
+static bool put_real(json_t *object, const char *key, double value)
+{
+	return put(object, key, json_real(value));
+}
+
+static bool put_metrics(json_t *json, const struct mm_wl_metrics *m, bool goodput_known)
+{
+	bool ok = put_u64(json, "requests", m->requests) &&
+		  put_u64(json, "completed", m->completed) &&
+		  put_u64(json, "output_tokens", m->output_tokens) &&
+		  put_u64(json, "prompt_tokens", m->prompt_tokens) &&
+		  put_real(json, "seconds", m->seconds) &&
+		  put_real(json, "throughput_tok_s", m->throughput_tok_s) &&
+		  put_real(json, "total_tok_s", m->total_tok_s) &&
+		  put_real(json, "window_tok_s", m->window_tok_s) &&
+		  put_real(json, "ttft_p50_s", m->ttft_p50_s) &&
+		  put_real(json, "ttft_p99_s", m->ttft_p99_s) &&
+		  put_real(json, "ttft_mean_s", m->ttft_mean_s) &&
+		  put_real(json, "tbt_p50_s", m->tbt_p50_s) &&
+		  put_real(json, "tbt_p99_s", m->tbt_p99_s) &&
+		  put_real(json, "tbt_mean_s", m->tbt_mean_s) &&
+		  put_real(json, "tpot_p50_s", m->tpot_p50_s) &&
+		  put_real(json, "tpot_p99_s", m->tpot_p99_s);
+
+	if (!ok || !goodput_known)
+		return ok;
+	return put_u64(json, "good_requests", m->good) &&
+	       put_real(json, "goodput_tok_s", m->goodput_tok_s) &&
+	       put_real(json, "goodput_req_s", m->goodput_req_s);
+}
+
+static bool put_counters(json_t *json, const struct mm_wl_counters *c)
+{
+	return put_u64(json, "preemptions", c->preemptions) &&
+	       put_u64(json, "recomputed_tokens", c->recomputed_tokens) &&
+	       put_u64(json, "swapped_bytes", c->swapped_bytes) &&
+	       put_u64(json, "bytes_streamed", c->streamed_bytes) &&
+	       put_u64(json, "plan_changes", c->plan_changes) &&
+	       put_u64(json, "layers_remapped_max", c->layers_remapped_max) &&
+	       put_u64(json, "kv_peak_bytes", c->kv_peak_bytes) &&
+	       put_u64(json, "steps", c->steps) && put_u64(json, "turns", c->turns) &&
+	       put_real(json, "stall_s", (double)c->stall_ns / 1e9) &&
+	       put_u64(json, "refused", c->refused);
+}
+
+static void json_put(json_t **json)
+{
+	json_decref(*json);
+}
+
+static json_t *keep(json_t **json, bool ok)
+{
+	json_t *kept = ok ? *json : NULL;
+
+	if (ok)
+		*json = NULL;
+	return kept;
+}
+
+static json_t *tenants_json(const struct mm_wl_report *r)
+{
+	mm_cleanup(json_put) json_t *list = json_array();
+
+	for (uint32_t t = 0; list && t < r->opts->tenants; t++) {
+		const struct mm_wl_tenant *tenant = &r->opts->tenant[t];
+		const struct mm_wl_tenant_sizes *s = &r->sizes->tenant[t];
+		json_t *one = json_pack(
+			"{s:s s:f s:f s:s s:i s:I s:I s:I s:I s:I s:I s:I s:I s:I}", "model",
+			tenant->shape->name, "share", tenant->share_permille / 1000.0, "rate",
+			tenant->rate, "lengths", tenant->lengths, "tokens_max",
+			(int)tenant->tokens_max, "share_bytes", (json_int_t)s->share_bytes,
+			"context_bytes", (json_int_t)s->context_bytes, "activation_bytes",
+			(json_int_t)s->activation_bytes, "graph_bytes", (json_int_t)s->graph_bytes,
+			"weight_bytes", (json_int_t)s->weight_bytes, "layer_bytes",
+			(json_int_t)s->layer_bytes, "kv_token_bytes", (json_int_t)s->kv_token_bytes,
+			"kv_share_bytes", (json_int_t)s->kv_share_bytes, "layers",
+			(json_int_t)tenant->shape->arch.layers);
+		bool ok = one && put_real(one, "fraction", s->fraction);
+
+		if (ok && r->slo)
+			ok = put_real(one, "slo_ttft_s",
+				      (double)(MM_WL_SLO_FACTOR * r->slo->ttft_median_ns[t] +
+					       r->slo->turns_ns) /
+					      1e9) &&
+			     put_real(one, "slo_tpot_s",
+				      (double)(MM_WL_SLO_FACTOR * r->slo->tpot_median_ns[t]) / 1e9);
+		if (!ok || json_array_append(list, one)) {
+			json_decref(one);
+			return NULL;
+		}
+		json_decref(one);
+	}
+	return keep(&list, list);
+}
+
+static json_t *stream_json(const struct mm_wl_stream *s, double seconds)
+{
+	return json_pack("{s:I s:I s:I s:f s:I s:I s:f s:f}", "first_row", (json_int_t)s->first_row,
+			 "rows", (json_int_t)s->rows, "wraps", (json_int_t)s->wraps, "time_scale",
+			 seconds / s->trace_s, "requests", (json_int_t)s->n, "filtered",
+			 (json_int_t)s->filtered, "prompt_mean", s->prompt_mean, "output_mean",
+			 s->output_mean);
+}
+
+static json_t *windows_json(const struct mm_wl_report *r)
+{
+	mm_cleanup(json_put) json_t *list = json_array();
+
+	for (uint32_t w = 0; list && w < r->windows; w++) {
+		const struct mm_wl_case *c = &r->cases[w];
+		json_t *tenants = json_array();
+		bool ok = tenants;
+
+		for (uint32_t t = 0; ok && t < c->tenants; t++)
+			ok = !json_array_append_new(tenants,
+						    stream_json(&c->stream[t], r->opts->seconds));
+		ok = !json_array_append_new(list,
+					    json_pack("{s:b s:o}", "disjoint", (int)c->disjoint,
+						      "tenants", tenants)) &&
+		     ok;
+		if (!ok)
+			return NULL;
+	}
+	return keep(&list, list);
+}
+
+static json_t *policy_tenants_json(const struct mm_wl_report *r, uint32_t policy)
+{
+	mm_cleanup(json_put) json_t *list = json_array();
+
+	for (uint32_t t = 0; list && t < r->opts->tenants; t++) {
+		struct mm_wl_metrics m;
+		json_t *one = json_object();
+
+		if (measure_all(r, policy, t, &m) || !one || !put_metrics(one, &m, r->slo) ||
+		    json_array_append(list, one)) {
+			json_decref(one);
+			return NULL;
+		}
+		json_decref(one);
+	}
+	return keep(&list, list);
+}
+
+static bool put_run(json_t *json, const struct mm_wl_record *record)
+{
+	bool ok = put_real(json, "wall_s", record->wall_s);
+
+	if (!ok || !(record->late_max_s > 0))
+		return ok;
+	return put_real(json, "late_mean_s", record->late_mean_s) &&
+	       put_real(json, "late_max_s", record->late_max_s);
+}
+
+static json_t *policy_windows_json(const struct mm_wl_report *r, uint32_t policy)
+{
+	mm_cleanup(json_put) json_t *list = json_array();
+
+	for (uint32_t w = 0; list && w < r->windows; w++) {
+		const struct mm_wl_record *record = mm_wl_report_record(r, policy, w);
+		struct mm_wl_metrics m;
+		json_t *one = json_object();
+
+		if (measure_one(r, policy, w, MM_WL_ALL, &m) || !one ||
+		    !put_metrics(one, &m, r->slo) || !put_counters(one, &record->counters) ||
+		    !put_run(one, record) || json_array_append(list, one)) {
+			json_decref(one);
+			return NULL;
+		}
+		json_decref(one);
+	}
+	return keep(&list, list);
+}
+
+static json_t *policy_json(const struct mm_wl_report *r, uint32_t policy)
+{
+	const struct mm_wl_counters counters = sum_counters(r, policy);
+	mm_cleanup(json_put) json_t *json = json_object();
+	struct mm_wl_metrics m;
+	bool ok = json && !measure_all(r, policy, MM_WL_ALL, &m) && put_metrics(json, &m, r->slo) &&
+		  put_counters(json, &counters) &&
+		  put(json, "tenants", policy_tenants_json(r, policy)) &&
+		  put(json, "windows", policy_windows_json(r, policy));
+
+	return keep(&json, ok);
+}
+
+static json_t *results_json(const struct mm_wl_report *r)
+{
+	mm_cleanup(json_put) json_t *json = json_object();
+	bool ok = json;
+
+	for (uint32_t p = 0; ok && p < r->opts->policies; p++)
+		ok = put(json, r->opts->policy[p].name, policy_json(r, p));
+	return keep(&json, ok);
+}
+
+static json_t *ratio_json(const struct mm_ratio *q)
+{
+	return json_pack("{s:f s:f s:f s:I s:I}", "ratio", q->ratio, "low", q->low, "high", q->high,
+			 "windows", (json_int_t)q->n, "lost", (json_int_t)q->lost);
+}
+
+static json_t *paired_json(const struct mm_wl_report *r)
+{
+	mm_cleanup(json_put) json_t *json = json_object();
+	bool ok = json;
+
+	for (uint32_t p = 1; ok && p < r->opts->policies; p++) {
+		struct mm_ratio q[MM_ARRAY_SIZE(paired)];
+		json_t *one = json_object();
+
+		ok = put(json, r->opts->policy[p].name, one) && !ratios(r, p, q);
+		for (size_t i = 0; ok && i < MM_ARRAY_SIZE(paired); i++)
+			ok = put(one, paired[i].name, ratio_json(&q[i]));
+	}
+	return keep(&json, ok);
+}
+
+static json_t *head_json(const struct mm_wl_report *r)
+{
+	const struct mm_wl_opts *o = r->opts;
+
+	return json_pack(
+		"{s:i s:s s:s s:s? s:I s:I s:I s:s s:s s:i s:s s:f s:i s:I s:i s:i s:i}", "schema",
+		1, "mode", r->mode, "profile", o->profile, "combo", o->combo, "device_bytes",
+		(json_int_t)r->sizes->device_bytes, "pool_bytes", (json_int_t)r->sizes->pool_bytes,
+		"page_bytes", (json_int_t)o->page_bytes, "sharing", mm_wl_sharing_name(o->sharing),
+		"turns", mm_wl_turns_name(o->turns), "quantum_ms", (int)o->quantum_ms, "trace",
+		o->trace_path ? o->trace_path : "synthetic", "seconds", o->seconds, "windows",
+		(int)r->windows, "seed", (json_int_t)o->seed, "max_seqs", (int)o->max_seqs,
+		"batched_tokens", (int)o->batched_tokens, "slots", (int)o->slots);
+}
+
+json_t *mm_wl_report_json(const struct mm_wl_report *r)
+{
+	mm_cleanup(json_put) json_t *json = head_json(r);
+	bool ok = json && put(json, "version", json_string(MM_VERSION)) &&
+		  put(json, "commit", json_string(MM_COMMIT)) &&
+		  put(json, "controller",
+		      r->opts->controller ? json_string(r->opts->controller) : json_null()) &&
+		  put(json, "swap_bytes",
+		      r->opts->swap_bytes == MM_WL_SWAP_AUTO
+			      ? json_null()
+			      : json_integer((json_int_t)r->opts->swap_bytes)) &&
+		  put(json, "tenants", tenants_json(r)) && put(json, "cases", windows_json(r)) &&
+		  put(json, "results", results_json(r)) && put(json, "paired", paired_json(r));
+
+	if (ok && r->more)
+		ok = !json_object_update(json, r->more);
+	return keep(&json, ok);
+}
+
+int mm_wl_report_print(const struct mm_wl_report *r)
+{
+	json_t *json = mm_wl_report_json(r);
+	int err = json ? json_dumpf(json, stdout, JSON_COMPACT) : -1;
+
+	json_decref(json);
+	putchar('\n');
+	return err ? -ENOMEM : 0;
+}

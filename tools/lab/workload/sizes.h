@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sizes - who has how much of the device's memory
+ *
+ * Concept:    a tenant's share of the device holds its context, activations and graphs (the overhead, a
+ *             formula, stated in sizes.c and in Documentation), its weights in whole pages, and KV: what
+ *             is left, in whole pages. mmd manages weights and KV of all tenants as one pool; under MIG
+ *             each tenant's are a pool of their own. What the shares leave of the device is nobody's.
+ * Invariants: kv_share_bytes and weight_pages are in whole pages; pool_bytes is their sum.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tools/lab/workload/options.h"
+
+#define MM_WL_ELEMENT_BYTES 2 /* weights and KV are fp16 */
+
+struct mm_wl_tenant_sizes {
+	uint64_t share_bytes; /* all of it */
+	uint64_t context_bytes, activation_bytes, graph_bytes;
+	uint64_t overhead_bytes; /* their sum */
+	uint64_t layer_bytes;    /* matrices of one layer */
+	uint64_t resident_bytes; /* weights that never cycle */
+	uint64_t weight_bytes;   /* all weights */
+	uint64_t weight_pages; /* of the layout: each layer and the resident group in whole pages */
+	uint64_t kv_token_bytes;
+	uint64_t kv_share_bytes;
+	double fraction; /* under MIG: of compute, HBM and link; else 1 */
+};
+
+struct mm_wl_sizes {
+	uint64_t device_bytes; /* what the shares are shares of */
+	uint64_t page_bytes;
+	uint64_t pool_bytes; /* of all tenants together */
+	struct mm_wl_tenant_sizes tenant[MM_WL_TENANTS_MAX];
+	uint32_t tenants;
+};
+
+/**
+ * mm_wl_sizes() - divide a device
+ * @opts:         checked
+ * @device_bytes: of the profile; --pool replaces it
+ * @ret_sizes:    written only on success
+ * @err:          gets one sentence
+ *
+ * Return: 0; -ENOSPC a tenant's share does not hold its weights and one request of tokens_max.
+ */
+int mm_wl_sizes(const struct mm_wl_opts *opts, uint64_t device_bytes, struct mm_wl_sizes *ret_sizes,
+		char *err, size_t err_bytes);
+
+struct mm_wl_case;
+
+/**
+ * mm_wl_sizes_unlimited() - the same with a KV share that the case can never fill
+ * @opts:  of the case
+ * @sizes: from mm_wl_sizes()
+ * @c:     all its requests that may run at once fit, whichever they are
+ * @ret:   may be @sizes
+ */
+void mm_wl_sizes_unlimited(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
+			   const struct mm_wl_case *c, struct mm_wl_sizes *ret);

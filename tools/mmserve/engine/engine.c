@@ -1,0 +1,689 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmserve/engine/engine.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "libclient/base/base.h"
+#include "tools/mmserve/engine/suspend.h"
+
+#define POLL_NS         (20 * MM_NS_PER_MS) /* at most, when nothing can run */
+#define RETIRED_POLL_NS (MM_NS_PER_MS / 5)  /* at most, while the device works on moves */
+#define VOID_STEPS_MAX  1000u               /* in a row: then something is wrong with mmd */
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * MM_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static int fail(struct mm_engine *e, int error, const char *what)
+{
+	const char *why = e->memory->ops->error(e->memory);
+
+	snprintf(e->err, MM_SERVE_ERROR_BYTES, "%s: %.1000s", what,
+		 why && *why ? why : strerror(-error));
+	return error;
+}
+
+static int fail_gpu(struct mm_engine *e, CUresult r, const char *what)
+{
+	snprintf(e->err, MM_SERVE_ERROR_BYTES, "%s: %s", what, mm_gpu_strerror(e->memory->gpu, r));
+	return mm_gpu_errno(r);
+}
+
+/* ---- the memory, for kvman ---- */
+
+static int kv_want(void *context, uint32_t chunks_total)
+{
+	struct mm_engine *e = context;
+	const int r = e->memory->ops->kv_want(e->memory, chunks_total);
+
+	return r && r != -EAGAIN && r != -ENOSPC && r != -EDQUOT
+		       ? fail(e, r, "cannot ask for KV memory")
+		       : r;
+}
+
+static void kv_usable(void *context, uint64_t *ret_bitmap, size_t words)
+{
+	const struct mm_engine *e = context;
+
+	e->memory->ops->kv_usable(e->memory, ret_bitmap, words);
+}
+
+static int kv_release(void *context, uint32_t chunk)
+{
+	struct mm_engine *e = context;
+	const int r = e->memory->ops->kv_release(e->memory, chunk);
+
+	return r ? fail(e, r, "cannot give a KV chunk back") : 0;
+}
+
+static uint32_t kv_owed(void *context)
+{
+	const struct mm_engine *e = context;
+
+	return e->memory->ops->kv_owed ? e->memory->ops->kv_owed(e->memory) : 0;
+}
+
+static int kv_move(void *context, const struct mm_sched_move *moves, uint32_t n)
+{
+	struct mm_engine *e = context;
+	int r = 0;
+
+	for (uint32_t i = 0; i < n && !r; i++)
+		r = mm_forward_move_block(&e->forward, moves[i].from, moves[i].to);
+	return r ? fail(e, r, "cannot move KV blocks") : 0;
+}
+
+static int kv_mark(void *context)
+{
+	struct mm_engine *e = context;
+	const CUresult r = e->memory->gpu->cuEventRecord(e->retired_done, e->forward.stream);
+
+	return r ? fail_gpu(e, r, "cannot move KV blocks") : 0;
+}
+
+static int kv_marked(void *context)
+{
+	struct mm_engine *e = context;
+	const CUresult r = e->memory->gpu->cuEventQuery(e->retired_done);
+
+	if (r == CUDA_ERROR_NOT_READY)
+		return -EAGAIN;
+	return r ? fail_gpu(e, r, "cannot move KV blocks") : 0;
+}
+
+static void kv_load(void *context, const struct mm_kvman_load *load)
+{
+	const struct mm_engine *e = context;
+	const struct mm_load_hint hint = { load->chunks_used, load->waiting, load->running };
+
+	e->memory->ops->hint(e->memory, &hint);
+}
+
+static const struct mm_kvman_ops kvman_ops = {
+	.want = kv_want,
+	.usable = kv_usable,
+	.owed = kv_owed,
+	.release = kv_release,
+	.move = kv_move,
+	.mark = kv_mark,
+	.marked = kv_marked,
+	.load = kv_load,
+};
+
+/* ---- making ---- */
+
+static uint32_t longest_request(const struct mm_engine *e)
+{
+	const uint32_t max = e->weights->arch.max_position;
+	uint64_t longest = 1;
+
+	for (size_t i = 0; i < e->requests->n; i++) {
+		const struct mm_request *q = &e->requests->all[i];
+		const uint64_t tokens = (uint64_t)q->n_prompt + q->max_tokens;
+
+		if (tokens <= max)
+			longest = MM_MAX(longest, tokens);
+	}
+	return (uint32_t)longest;
+}
+
+static int init_sched(struct mm_engine *e, uint32_t max_tokens)
+{
+	const struct mm_kvman_arena arena = { .chunk_bytes = mm_kv_arena_chunk_total(&e->kv),
+					      .page_bytes = e->memory->page_bytes,
+					      .pages_max = e->memory->kv_pages_max,
+					      .share_bytes = e->opts.kv_share_bytes,
+					      .fixed = e->memory->fixed };
+	struct mm_sched_config config = {
+		.max_seqs = (uint32_t)MM_MIN(MM_MAX(e->requests->n, 1), UINT32_MAX),
+		.max_batch = e->opts.max_batch,
+		.max_batched_tokens = e->opts.max_batched_tokens,
+		.max_tokens = max_tokens,
+		.block_tokens = e->opts.block_tokens,
+		.kv_blocks_per_chunk = e->kv.blocks_per_chunk,
+		.lookahead_blocks = MM_KVMAN_LOOKAHEAD_BLOCKS,
+		.swap_tokens = e->opts.swap_tokens,
+		.admit = e->opts.admit,
+	};
+
+	e->chunks_share = mm_kvman_size_arena(&arena, &config);
+	return mm_sched_init(&e->sched, &config);
+}
+
+static int init_kvman(struct mm_engine *e)
+{
+	const struct mm_stamps *t = &e->stamps;
+	const struct mm_kvman_config config = {
+		.share_chunks = e->chunks_share,
+		.keep_chunks =
+			(uint32_t)((uint64_t)e->chunks_share * e->opts.kv_keep_permille / 1000),
+		.fixed = e->memory->fixed,
+		.idle_ns = mm_stamps_host_ns(t, e->opts.kv_idle_ns),
+		.timeout_ns = mm_stamps_host_ns(t, e->opts.kv_timeout_ns),
+		.answer_ns = mm_stamps_host_ns(t, MM_KVMAN_ANSWER_NS),
+		.retry_ns = mm_stamps_host_ns(t, MM_KVMAN_RETRY_NS),
+	};
+
+	e->finished = calloc(e->opts.max_batch, sizeof(*e->finished));
+	return e->finished ? mm_kvman_init(&e->kvman, &config, &e->sched, &kvman_ops, e) : -ENOMEM;
+}
+
+static int init_kv(struct mm_engine *e)
+{
+	const struct mm_kv_opts kv = { .size = sizeof(kv),
+				       .chunk_bytes = e->kv.chunk_bytes,
+				       .ranges = e->kv.ranges,
+				       .chunks_max = e->sched.kv.n_chunks,
+				       .share_chunks = e->chunks_share };
+	const int r = e->memory->ops->kv_open(e->memory, &kv, e->kv.va);
+
+	e->forward.kv = &e->kv;
+	return r ? fail(e, r, "cannot open the KV arena") : mm_suspend_open(e);
+}
+
+int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struct mm_memory *memory,
+		   const struct mm_weights *weights, struct mm_requests *requests, char *err)
+{
+	struct mm_forward_opts forward = {
+		.module = opts->module,
+		.gemm = opts->gemm,
+		.fast = opts->fast,
+		.max_tokens = opts->max_batched_tokens,
+		.max_rows = opts->max_batch,
+		.block_tokens = opts->block_tokens,
+		.kv_dtype = opts->kv_dtype,
+		.verify = opts->verify,
+	};
+	CUresult res;
+	int r;
+
+	*e = (struct mm_engine){ .opts = *opts,
+				 .memory = memory,
+				 .weights = weights,
+				 .requests = requests,
+				 .break_dice = opts->break_seed,
+				 .err = err };
+	res = mm_stamps_init(&e->stamps, memory->gpu, opts->device_times, opts->time_scale);
+	if (res)
+		return fail_gpu(e, res, "cannot create an event");
+	r = mm_kv_arena_init(
+		&e->kv, opts->kv_order, weights->arch.layers,
+		mm_forward_part_bytes(&weights->arch, opts->block_tokens, opts->kv_dtype),
+		memory->page_bytes);
+	if (!r && memory->fixed && opts->kv_share_bytes)
+		mm_kv_arena_fix(&e->kv, memory->page_bytes, opts->kv_share_bytes);
+	if (!r)
+		r = init_sched(e, longest_request(e));
+	if (!r)
+		r = init_kvman(e);
+	if (r) {
+		snprintf(err, MM_SERVE_ERROR_BYTES, "cannot set up the scheduler: %s",
+			 strerror(-r));
+		return r;
+	}
+	forward.table_stride = e->sched.table_stride;
+	r = mm_forward_init(&e->forward, memory, weights, &forward, err);
+	if (!r && mm_graphs_init(&e->graphs, &e->forward, opts->graphs_max, opts->graphs_must))
+		r = fail(e, -ENOMEM, "cannot keep graphs");
+	if (r)
+		return r;
+	res = memory->gpu->cuEventCreate(&e->retired_done, CU_EVENT_DISABLE_TIMING);
+	return res ? fail_gpu(e, res, "cannot create an event") : init_kv(e);
+}
+
+void mm_engine_done(struct mm_engine *e)
+{
+	mm_stamps_done(&e->stamps);
+	if (e->retired_done)
+		e->memory->gpu->cuEventDestroy(e->retired_done);
+	mm_graphs_done(&e->graphs);
+	if (e->forward.gpu)
+		mm_forward_done(&e->forward);
+	mm_kvman_done(&e->kvman);
+	mm_sched_done(&e->sched);
+	mm_stats_done(&e->stats);
+	free(e->finished);
+	mm_kv_arena_done(&e->kv);
+	*e = (struct mm_engine){ 0 };
+}
+
+/* ---- requests ---- */
+
+static int finish(struct mm_engine *e, struct mm_request *q, double now_s)
+{
+	q->finish_s = now_s;
+	if (e->opts.out && mm_report_request(e->opts.out, q)) {
+		snprintf(e->err, MM_SERVE_ERROR_BYTES, "cannot write the output: %s",
+			 strerror(errno));
+		return -EIO;
+	}
+	return 0;
+}
+
+static int refuse(struct mm_engine *e, struct mm_request *q, uint64_t now, const char *why)
+{
+	snprintf(q->error, sizeof(q->error), "%s", why);
+	return finish(e, q, mm_stamps_at(&e->stamps, now));
+}
+
+static int refuse_size(struct mm_engine *e, struct mm_request *q, uint64_t now)
+{
+	const uint64_t tokens = (uint64_t)q->n_prompt + q->max_tokens;
+	const uint64_t arena = (uint64_t)e->sched.kv.n_chunks * e->sched.kv.blocks_per_chunk;
+	char why[160];
+
+	if (tokens > e->weights->arch.max_position)
+		snprintf(why, sizeof(why),
+			 "prompt and max_tokens make %llu tokens, the model's limit is %u",
+			 (unsigned long long)tokens, e->weights->arch.max_position);
+	else
+		snprintf(why, sizeof(why),
+			 "prompt and max_tokens make %llu tokens, all KV memory holds %llu",
+			 (unsigned long long)tokens,
+			 (unsigned long long)(arena * e->opts.block_tokens));
+	return refuse(e, q, now, why);
+}
+
+static int let_in(struct mm_engine *e, uint64_t now)
+{
+	const double t = mm_stamps_at(&e->stamps, now);
+	uint32_t seq;
+
+	while (e->next_arrival < e->requests->n) {
+		struct mm_request *q = &e->requests->all[e->next_arrival];
+		int r;
+
+		if (q->arrival_s > t)
+			return 0;
+		r = mm_sched_add(&e->sched, q->n_prompt, q->max_tokens, e->next_arrival, &seq);
+		if (r == MM_E_FULL)
+			return 0;
+		if (r == MM_E_RANGE)
+			r = refuse_size(e, q, now);
+		if (r)
+			return r;
+		e->next_arrival++;
+	}
+	return 0;
+}
+
+/* ---- events ---- */
+
+static int handle_events(struct mm_engine *e, uint64_t now)
+{
+	struct mm_event event;
+	int r = 0;
+
+	while (!r && !e->memory->ops->next_event(e->memory, &event)) {
+		switch (event.kind) {
+		case MM_EVENT_KV_GRANTED:
+			mm_kvman_granted(&e->kvman, now);
+			break;
+		case MM_EVENT_KV_DENIED:
+			mm_kvman_denied(&e->kvman, now);
+			break;
+		case MM_EVENT_KV_RECLAIM:
+			mm_kvman_reclaim(&e->kvman, event.deadline_ns, now);
+			break;
+		case MM_EVENT_PLAN_CHANGED:
+			e->stats.plan_changes++;
+			e->stats.layers_remapped_max =
+				MM_MAX(e->stats.layers_remapped_max, event.count);
+			break;
+		case MM_EVENT_DISCONNECTED:
+			r = fail(e, -ECONNRESET, "the connection to mmd is over");
+			break;
+		case MM_EVENT_SWAPPED:
+		case MM_EVENT_TURN_BEGIN: /* asked for before each step: turn_want() */
+		case MM_EVENT_TURN_END:
+		case MM_EVENT_NONE:
+			break;
+		}
+	}
+	return r;
+}
+
+/* ---- steps ---- */
+
+static void fill_batch(struct mm_engine *e, const struct mm_sched_plan *plan)
+{
+	struct mm_batch *b = &e->forward.batch;
+
+	b->n_tokens = b->n_samples = 0;
+	for (uint32_t i = 0; i < plan->n_items; i++) {
+		const struct mm_sched_item *item = &plan->items[i];
+		const struct mm_seq *q = &e->sched.seqs[item->seq];
+		const uint32_t *ids = e->requests->all[q->user].ids;
+		const uint32_t *blocks = mm_sched_table(&e->sched, item->seq);
+		uint32_t *table = b->tables + i * (size_t)e->sched.table_stride;
+
+		for (uint32_t j = 0; j < q->n_blocks; j++)
+			table[j] = (uint32_t)(mm_kv_arena_offset(&e->kv, blocks[j]) /
+					      MM_KV_UNIT_BYTES);
+		for (uint32_t p = item->first; p < item->first + item->tokens; p++) {
+			b->ids[b->n_tokens] = ids[p];
+			b->positions[b->n_tokens] = p;
+			b->rows[b->n_tokens++] = i;
+		}
+		if (item->samples)
+			b->samples[b->n_samples++] = b->n_tokens - 1;
+	}
+	mm_forward_derive(&e->forward);
+}
+
+/* Before which layer this step breaks off, by --break-steps; none of the model's: it does not. */
+static uint32_t break_layer(struct mm_engine *e)
+{
+	uint64_t *dice = &e->break_dice;
+
+	if (!e->opts.break_permille)
+		return UINT32_MAX;
+	*dice = *dice * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	if ((*dice >> 33) % 1000 >= e->opts.break_permille)
+		return UINT32_MAX;
+	return (uint32_t)((*dice >> 43) % e->weights->arch.layers);
+}
+
+/* Return: as mm_step_end(): -ECANCELED means again. */
+static int compute_once(struct mm_engine *e, struct mm_step_info *info)
+{
+	int r = e->memory->ops->step_begin(e->memory);
+
+	if (r)
+		return r;
+	e->forward.break_at = break_layer(e);
+	r = mm_graphs_step(&e->graphs);
+	if (!r)
+		r = mm_gpu_errno(mm_stamps_end(&e->stamps, e->forward.stream));
+	if (!r)
+		return e->memory->ops->step_end(e->memory, e->forward.stream, info);
+	e->stats.steps_broken++;
+	if (r != -EINTR && r != -ECANCELED) {
+		e->memory->ops->step_abandon(e->memory, e->forward.stream);
+		return r;
+	}
+	r = e->memory->ops->step_abandon(e->memory, e->forward.stream);
+	return r ? r : -ECANCELED;
+}
+
+/* By the driver's name for it, if it was the driver. */
+static int fail_step(struct mm_engine *e, int error)
+{
+	if (!e->forward.error)
+		return fail(e, error, "a step failed");
+	fail_gpu(e, e->forward.error, "a step failed");
+	return error;
+}
+
+static int compute(struct mm_engine *e, struct mm_step_info *info)
+{
+	uint32_t tries = 0;
+	int r;
+
+	for (;;) {
+		r = compute_once(e, info);
+		if (r != -ECANCELED || ++tries == VOID_STEPS_MAX)
+			return r ? fail_step(e, r) : 0;
+		e->stats.steps_void++;
+	}
+}
+
+static void report_mismatch(void *context, int32_t layer, const char *tensor)
+{
+	const struct mm_engine *e = context;
+
+	fprintf(stderr, "mmserve: verify: step %llu: layer %d: %s: wrong bytes\n",
+		(unsigned long long)e->stats.steps, layer, tensor);
+}
+
+static int take_results(struct mm_engine *e, const struct mm_sched_plan *plan, double now_s)
+{
+	const struct mm_batch *b = &e->forward.batch;
+	uint32_t sample = 0, n;
+
+	for (uint32_t i = 0; i < plan->n_items; i++) {
+		const struct mm_seq *q = &e->sched.seqs[plan->items[i].seq];
+		struct mm_request *request = &e->requests->all[q->user];
+
+		if (!plan->items[i].samples)
+			continue;
+		request->preemptions = q->preemptions;
+		request->times[request->n_output] = now_s;
+		request->ids[request->n_prompt + request->n_output++] = b->next[sample++];
+		e->tokens++;
+	}
+	n = mm_sched_commit(&e->sched, now_ns(), e->finished);
+	for (uint32_t i = 0; i < n; i++) {
+		const int r = finish(e, &e->requests->all[e->finished[i]], now_s);
+
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+/* What the step was like. */
+static void count_step(struct mm_engine *e, const struct mm_sched_plan *plan,
+		       const struct mm_step_info *info, double begin_s, double end_s)
+{
+	/* By events around the waits: of the device, however slow it is made. */
+	const double stall_s = (double)info->stall_ns / (double)MM_NS_PER_S;
+	struct mm_stats *stats = &e->stats;
+
+	if (e->stepping)
+		mm_samples_add(&stats->gaps_s, begin_s - e->step_end_s);
+	e->stepping = true;
+	e->step_end_s = end_s;
+	stats->steps++;
+	stats->computed_tokens += plan->tokens;
+	stats->step_s += end_s - begin_s;
+	stats->batch_max = MM_MAX(stats->batch_max, plan->n_items);
+	stats->stall_s += stall_s;
+	stats->gated_steps += info->gated != 0;
+	if (info->gated && info->timed)
+		mm_samples_add(&stats->stalls_s, stall_s);
+}
+
+static int step(struct mm_engine *e, const struct mm_sched_plan *plan)
+{
+	struct mm_step_info info = { 0 };
+	const uint64_t begin = now_ns();
+	double begin_s, end_s;
+	CUresult res;
+	int r;
+
+	fill_batch(e, plan);
+	res = mm_stamps_begin(&e->stamps, e->forward.stream);
+	if (res)
+		return fail_gpu(e, res, "cannot take the time");
+	r = compute(e, &info);
+	if (r)
+		return r;
+	res = mm_stamps_read(&e->stamps, &begin_s, &end_s);
+	if (res)
+		return fail_gpu(e, res, "cannot take the time");
+	mm_kvman_ran(&e->kvman, now_ns() - begin);
+	if (e->opts.verify)
+		e->stats.checksum_failures += mm_forward_verify(&e->forward, report_mismatch, e);
+	count_step(e, plan, &info, begin_s, end_s);
+	return take_results(e, plan, end_s);
+}
+
+/* Nothing can run: until something arrives or mmd says something. */
+static void wait_idle(struct mm_engine *e, uint64_t now)
+{
+	struct pollfd fd = { .fd = e->memory->ops->event_fd(e->memory), .events = POLLIN };
+	struct timespec timeout;
+	uint64_t ns = e->kvman.n_retired ? RETIRED_POLL_NS : POLL_NS;
+
+	if (!e->sched.n_waiting && !e->sched.n_running && e->next_arrival < e->requests->n) {
+		const double s =
+			e->requests->all[e->next_arrival].arrival_s - mm_stamps_at(&e->stamps, now);
+		const double host_ns = s * e->stamps.scale * (double)MM_NS_PER_S;
+
+		ns = s > 0 ? (uint64_t)MM_MIN(host_ns, (double)ns) : 0;
+	}
+	e->stepping = false;
+	timeout = (struct timespec){ .tv_nsec = (long)ns };
+	ppoll(&fd, fd.fd >= 0, &timeout, NULL);
+}
+
+/* A request that memory is denied for too long is refused. */
+static int check_stuck(struct mm_engine *e, uint64_t now)
+{
+	const uint32_t seq = mm_kvman_stuck(&e->kvman, now);
+	struct mm_request *q;
+
+	if (seq == MM_KV_NONE)
+		return 0;
+	q = &e->requests->all[e->sched.seqs[seq].user];
+	q->preemptions = e->sched.seqs[seq].preemptions;
+	mm_sched_remove(&e->sched, seq, now);
+	return refuse(e, q, now, "no KV memory was granted for too long (--kv-timeout)");
+}
+
+static bool all_done(const struct mm_engine *e)
+{
+	return e->next_arrival == e->requests->n && !e->sched.n_waiting && !e->sched.n_running;
+}
+
+/* Where tenants share the device's time: -EAGAIN while it is somebody else's. */
+static int ask_turn(struct mm_engine *e)
+{
+	if (!e->sched.n_waiting && !e->sched.n_running)
+		return 0;
+	return e->memory->ops->turn_want(e->memory);
+}
+
+/* Those that leave for chunks that are asked back: before these are emptied. */
+static int evict(struct mm_engine *e, uint64_t now)
+{
+	const struct mm_sched_plan *plan = mm_kvman_evict(&e->kvman, now);
+
+	e->stats.preemptions = e->sched.preemptions;
+	if (!plan->n_swaps)
+		return 0;
+	e->stepping = false;
+	return mm_suspend_run(e, plan);
+}
+
+static int turn(struct mm_engine *e)
+{
+	const uint64_t now = now_ns();
+	const struct mm_sched_plan *plan;
+	int r = let_in(e, now);
+
+	if (!r)
+		r = handle_events(e, now);
+	if (!r)
+		r = evict(e, now);
+	if (!r)
+		r = mm_kvman_manage(&e->kvman, now);
+	if (r)
+		return r;
+	r = ask_turn(e);
+	mm_kvman_turn(&e->kvman, !r);
+	if (r) {
+		wait_idle(e, now);
+		return r == -EAGAIN ? 0 : fail(e, r, "cannot take turns");
+	}
+	plan = mm_kvman_plan(&e->kvman, now);
+	e->stats.preemptions = e->sched.preemptions;
+	if (plan->n_swaps) {
+		e->stepping = false;
+		r = mm_suspend_run(e, plan);
+		if (r || !plan->n_items)
+			return r;
+	}
+	if (plan->n_items) {
+		mm_kvman_runs(&e->kvman);
+		return step(e, plan);
+	}
+	r = check_stuck(e, now);
+	if (!r && mm_kvman_yields(&e->kvman))
+		r = e->memory->ops->turn_yield(e->memory);
+	if (!r && !all_done(e))
+		wait_idle(e, now);
+	return r;
+}
+
+static int check_stop(struct mm_engine *e)
+{
+	if (!e->opts.stop || !*e->opts.stop)
+		return 0;
+	snprintf(e->err, MM_SERVE_ERROR_BYTES, "stopped by a signal");
+	return -EINTR;
+}
+
+int mm_engine_events(struct mm_engine *e)
+{
+	const int r = check_stop(e);
+
+	return r ? r : handle_events(e, now_ns());
+}
+
+int mm_engine_hold(struct mm_engine *e, int fd)
+{
+	struct pollfd fds[] = { { .fd = fd, .events = POLLIN },
+				{ .fd = e->memory->ops->event_fd(e->memory), .events = POLLIN } };
+	int r = 0;
+
+	while (!r && !fds[0].revents) {
+		poll(fds, fds[1].fd >= 0 ? 2 : 1, (int)(POLL_NS / MM_NS_PER_MS));
+		r = check_stop(e);
+		if (!r)
+			r = handle_events(e, now_ns());
+		if (!r)
+			r = mm_kvman_manage(&e->kvman, now_ns());
+	}
+	return r;
+}
+
+static void tell_progress(const struct mm_engine *e)
+{
+	const uint64_t open = (uint64_t)e->sched.n_waiting + e->sched.n_running;
+
+	if (e->opts.progress)
+		mm_progress_set(e->opts.progress, e->next_arrival - MM_MIN(open, e->next_arrival),
+				e->sched.n_running, e->sched.n_waiting, e->tokens);
+}
+
+int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
+{
+	const CUresult res =
+		mm_stamps_start(&e->stamps, e->forward.stream, start_ns ? start_ns : now_ns());
+	int r = 0;
+
+	if (res)
+		return fail_gpu(e, res, "cannot take the time");
+	mm_kvman_granted(&e->kvman, now_ns());
+	if (e->opts.progress)
+		mm_progress_serve(e->opts.progress, e->requests->n);
+	while (!r && !all_done(e)) {
+		r = check_stop(e);
+		if (!r)
+			r = turn(e);
+		tell_progress(e);
+	}
+	/* Whoever was thrown out with the last step has not served to the end as it should. */
+	if (!r)
+		r = handle_events(e, now_ns());
+	e->stats.end_s = mm_stamps_at(&e->stamps, now_ns());
+	e->stats.graph_captures = e->graphs.captures;
+	e->stats.graph_launches = e->graphs.launches;
+	e->stats.kv_chunks_max = e->kvman.chunks_max;
+	e->stats.chunks_released = e->kvman.chunks_released;
+	e->stats.blocks_moved = e->kvman.blocks_moved;
+	e->stats.plan_held_s =
+		mm_stamps_seconds(&e->stamps, e->memory->ops->plan_held_ns(e->memory));
+	return r;
+}

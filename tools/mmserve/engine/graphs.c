@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmserve/engine/graphs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "libclient/base/base.h"
+
+bool mm_graphs_possible(const struct mm_gpu_api *gpu)
+{
+	return gpu->cuStreamBeginCapture && gpu->cuStreamEndCapture && gpu->cuGraphDestroy &&
+	       gpu->cuGraphInstantiateWithFlags && gpu->cuGraphLaunch && gpu->cuGraphExecDestroy;
+}
+
+int mm_graphs_init(struct mm_graphs *g, struct mm_forward *forward, uint32_t max, bool must)
+{
+	*g = (struct mm_graphs){ .forward = forward, .max = max, .must = must };
+	g->all = max ? calloc(max, sizeof(*g->all)) : NULL;
+	return max && !g->all ? -ENOMEM : 0;
+}
+
+static void drop(const struct mm_graphs *g, struct mm_graph *graph)
+{
+	for (size_t i = 0; i < MM_ARRAY_SIZE(graph->exec); i++)
+		if (graph->exec[i])
+			g->forward->gpu->cuGraphExecDestroy(graph->exec[i]);
+	*graph = (struct mm_graph){ 0 };
+}
+
+void mm_graphs_done(struct mm_graphs *g)
+{
+	for (uint32_t i = 0; i < g->n; i++)
+		drop(g, &g->all[i]);
+	free(g->all);
+	*g = (struct mm_graphs){ 0 };
+}
+
+/* A place for a size that has none. */
+static struct mm_graph *make_room(struct mm_graphs *g)
+{
+	struct mm_graph *oldest = g->all;
+
+	if (g->n < g->max)
+		return &g->all[g->n++];
+	for (uint32_t i = 1; i < g->n; i++)
+		if (g->all[i].used < oldest->used)
+			oldest = &g->all[i];
+	drop(g, oldest);
+	return oldest;
+}
+
+/* The entry of the batch's size. NULL: it is no batch of decodes, or the first of its size, which gets one. */
+static struct mm_graph *find_or_add(struct mm_graphs *g)
+{
+	const struct mm_batch *b = &g->forward->batch;
+	struct mm_graph *graph, *end;
+
+	if (!g->max || !b->decodes)
+		return NULL;
+	graph = g->all;
+	end = g->all + g->n;
+	while (graph < end && (graph->tokens != b->n_tokens || graph->splits != b->splits))
+		graph++;
+	if (graph < end) {
+		graph->used = ++g->steps;
+		return graph;
+	}
+	*make_room(g) =
+		(struct mm_graph){ .tokens = b->n_tokens, .splits = b->splits, .used = ++g->steps };
+	return NULL;
+}
+
+/* The device's part failed: from now on without, or not at all. */
+static int give_up(struct mm_graphs *g, CUresult r)
+{
+	fprintf(stderr, "mmserve: a step cannot be captured as a graph%s: %s\n",
+		g->must ? "" : ", steps are enqueued one by one",
+		mm_gpu_strerror(g->forward->gpu, r));
+	if (g->must)
+		return mm_gpu_errno(r);
+	g->max = 0;
+	return -ECANCELED;
+}
+
+/* Ends the capture whatever happened in it. */
+static CUresult end_capture(struct mm_graphs *g, bool wanted, CUgraphExec *ret_exec)
+{
+	const struct mm_gpu_api *gpu = g->forward->gpu;
+	CUgraph graph = NULL;
+	CUresult r = gpu->cuStreamEndCapture(g->forward->stream, &graph);
+
+	if (!r && wanted)
+		r = gpu->cuGraphInstantiateWithFlags(ret_exec, graph, 0);
+	if (graph)
+		gpu->cuGraphDestroy(graph);
+	return r;
+}
+
+static int capture(struct mm_graphs *g, struct mm_graph *graph, bool timed)
+{
+	struct mm_forward *f = g->forward;
+	int error = f->memory->ops->step_capture(f->memory, timed);
+	CUresult r;
+
+	if (error)
+		return error;
+	r = f->gpu->cuStreamBeginCapture(f->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+	if (r)
+		return give_up(g, r);
+	error = mm_forward_step(f);
+	r = end_capture(g, !error, &graph->exec[timed]);
+	if (error == -EINTR)
+		return error;
+	if (f->error || r)
+		return give_up(g, f->error ? f->error : r);
+	g->captures += !error;
+	return error;
+}
+
+int mm_graphs_step(struct mm_graphs *g)
+{
+	struct mm_forward *f = g->forward;
+	struct mm_graph *graph = find_or_add(g);
+	bool timed;
+	int r = 0;
+
+	if (!graph)
+		return mm_forward_step(f);
+	timed = f->memory->ops->step_wants_times(f->memory);
+	/* What is launched as one does not break off. */
+	if (graph->exec[timed] && f->break_at < f->weights->arch.layers)
+		return mm_forward_step(f);
+	if (!graph->exec[timed])
+		r = capture(g, graph, timed);
+	if (!r)
+		r = f->memory->ops->step_replay(f->memory, timed);
+	if (r)
+		return r;
+	g->launches++;
+	f->error = f->gpu->cuGraphLaunch(graph->exec[timed], f->stream);
+	return mm_gpu_errno(f->error);
+}

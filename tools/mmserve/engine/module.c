@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmserve/engine/module.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libclient/base/base.h"
+#include "tools/mmserve/engine/config.h"
+
+struct module {
+	const char *name;
+	const char *file, *fast_file; /* fast_file: NULL: the same */
+	bool software;                /* which of the two runs it */
+	const char *absent;           /* why it may not be there */
+};
+
+static const struct module modules[] = {
+	{ "host", "libmm-kernels-host.so", "libmm-kernels-host-fast.so", true,
+	  "the build is not complete" },
+	{ "emulated", "libmm-kernels-emulated.so", NULL, true, "the build is not complete" },
+	{ "cuda", "mm-kernels-cuda.fatbin", NULL, false, "it was built without nvcc" },
+};
+
+static const struct module *find(const char *name)
+{
+	for (size_t i = 0; i < MM_ARRAY_SIZE(modules); i++)
+		if (strcmp(modules[i].name, name) == 0)
+			return &modules[i];
+	return NULL;
+}
+
+bool mm_serve_module_known(const char *name)
+{
+	return find(name);
+}
+
+static int beside(const char *file, char *path)
+{
+	static const char *const places[] = { MM_BIN_TO_LIB, "../lib" };
+	char program[PATH_MAX - 128];
+	const ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+	const char *slash;
+
+	program[MM_MAX(n, 0)] = '\0';
+	slash = strrchr(program, '/');
+	for (size_t i = 0; i < MM_ARRAY_SIZE(places); i++) {
+		snprintf(path, PATH_MAX, "%.*s/%s/%s", slash ? (int)(slash - program) : 0, program,
+			 places[i], file);
+		if (access(path, F_OK) == 0)
+			return 0;
+	}
+	return -ENOENT;
+}
+
+int mm_serve_module(const struct mm_serve_options *o, const struct mm_gpu_api *gpu, char *path,
+		    enum mm_gemm_kind *ret, char *err)
+{
+	const bool software = mm_gpu_is_software(gpu);
+	const char *name = o->kernels ? o->kernels : software ? "host" : "cuda";
+	const struct module *m = find(name);
+	const char *file;
+
+	*ret = software ? MM_GEMM_KERNEL : MM_GEMM_CUBLAS;
+	if (o->gemm)
+		*ret = (enum mm_gemm_kind)(o->gemm - 1);
+	if (!m) {
+		snprintf(path, PATH_MAX, "%s", name);
+		return 0;
+	}
+	if (m->software != software) {
+		snprintf(err, MM_SERVE_ERROR_BYTES, "--kernels %s: %s", name,
+			 software ? "the software GPU runs host or emulated"
+				  : "a CUDA device runs cuda");
+		return -EINVAL;
+	}
+	file = o->fast && m->fast_file && *ret == MM_GEMM_KERNEL ? m->fast_file : m->file;
+	if (!beside(file, path))
+		return 0;
+	snprintf(
+		err, MM_SERVE_ERROR_BYTES,
+		"there is no %s in the library folder of this mmserve: %s; --kernels names another",
+		file, m->absent);
+	return -ENOENT;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmserve/engine/print.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "libclient/support/size.h"
+
+#define LABEL "  %-20s "
+
+static double value(const json_t *summary, const char *key)
+{
+	return json_number_value(json_object_get(summary, key));
+}
+
+static uint64_t count(const json_t *summary, const char *key)
+{
+	const json_int_t n = json_integer_value(json_object_get(summary, key));
+
+	return n > 0 ? (uint64_t)n : 0;
+}
+
+/* Of three to four digits, in the unit that they fit. */
+static const char *seconds_text(double s, char text[32])
+{
+	if (s >= 100)
+		snprintf(text, 32, "%.0f s", s);
+	else if (s >= 1)
+		snprintf(text, 32, "%.2f s", s);
+	else if (s >= 1e-3)
+		snprintf(text, 32, "%.2f ms", s * 1e3);
+	else
+		snprintf(text, 32, "%.0f us", s * 1e6);
+	return text;
+}
+
+static void percentiles_print(FILE *out, const json_t *summary, const char *label, const char *what)
+{
+	static const int percents[] = { 50, 90, 99 };
+	char key[40], text[32];
+
+	fprintf(out, LABEL, label);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(percents); i++) {
+		snprintf(key, sizeof(key), "%s_p%d_s", what, percents[i]);
+		fprintf(out, "%12s", seconds_text(value(summary, key), text));
+	}
+	fputc('\n', out);
+}
+
+static void served_print(FILE *out, const json_t *s)
+{
+	char duration[32];
+
+	fprintf(out, "Served\n");
+	fprintf(out,
+		LABEL "%" PRIu64 " served in full, %" PRIu64 " refused, thrown out %" PRIu64
+		      " times\n",
+		"requests", count(s, "requests"), count(s, "refused"), count(s, "preemptions"));
+	fprintf(out, LABEL "%" PRIu64 " in %s: %.1f tokens/s\n", "tokens", count(s, "tokens"),
+		seconds_text(value(s, "duration_s"), duration), value(s, "throughput_tok_s"));
+}
+
+static void latency_print(FILE *out, const json_t *s)
+{
+	fprintf(out, "Latency %27s%12s%12s\n", "median", "P90", "P99");
+	percentiles_print(out, s, "to the first token", "ttft");
+	percentiles_print(out, s, "between tokens", "tbt");
+	percentiles_print(out, s, "host between steps", "gap");
+}
+
+static void steps_print(FILE *out, const json_t *s)
+{
+	char mean[32];
+
+	fprintf(out, "Steps\n");
+	fprintf(out, LABEL "%" PRIu64 ", %s on average, at most %" PRIu64 " requests in one\n",
+		"steps", count(s, "steps"), seconds_text(value(s, "step_mean_s"), mean),
+		count(s, "batch_max"));
+	fprintf(out, LABEL "%" PRIu64 " tokens, those computed again included\n", "computed",
+		count(s, "computed_tokens"));
+	if (count(s, "steps_void") || count(s, "steps_broken"))
+		fprintf(out, LABEL "%" PRIu64 ", of them broken off on purpose %" PRIu64 "\n",
+			"repeated", count(s, "steps_void"), count(s, "steps_broken"));
+	if (count(s, "graph_captures") || count(s, "graph_launches"))
+		fprintf(out, LABEL "%" PRIu64 " captured, %" PRIu64 " launches\n", "graphs",
+			count(s, "graph_captures"), count(s, "graph_launches"));
+	if (count(s, "checksum_failures"))
+		fprintf(out, LABEL "%" PRIu64 " LAYERS WITH WRONG BYTES\n", "checksums",
+			count(s, "checksum_failures"));
+}
+
+static void kv_print(FILE *out, const json_t *s)
+{
+	char away[32], back[32], waited[32];
+
+	fprintf(out, "KV memory\n");
+	fprintf(out,
+		LABEL "%" PRIu64 " held at most, %" PRIu64 " given back, %" PRIu64
+		      " blocks moved to empty them\n",
+		"chunks", count(s, "kv_chunks_max"), count(s, "kv_chunks_released"),
+		count(s, "kv_blocks_moved"));
+	if (count(s, "swapped_out_bytes") || count(s, "swapped_in_bytes") ||
+	    count(s, "swaps_failed") || value(s, "swap_total_s") > 0)
+		fprintf(out, LABEL "%s out, %s in, waited %s for it, %" PRIu64 " copies failed\n",
+			"to host memory", mm_size_print(count(s, "swapped_out_bytes"), away),
+			mm_size_print(count(s, "swapped_in_bytes"), back),
+			seconds_text(value(s, "swap_total_s"), waited), count(s, "swaps_failed"));
+}
+
+static void layers_print(FILE *out, const json_t *s)
+{
+	char held[32], waited[32];
+
+	if (!count(s, "layers_remapped_max") && !count(s, "plan_changes") &&
+	    !count(s, "gated_steps") && !(value(s, "plan_held_s") > 0) &&
+	    !(value(s, "stall_total_s") > 0))
+		return;
+	fprintf(out, "Layers that mmd took %14s%12s%12s\n", "median", "P90", "P99");
+	percentiles_print(out, s, "waited, per step", "stall");
+	fprintf(out,
+		LABEL "%s in all, in %" PRIu64 " steps with layers away (%" PRIu64 " measured)\n",
+		"waited", seconds_text(value(s, "stall_total_s"), waited), count(s, "gated_steps"),
+		count(s, "stall_samples"));
+	fprintf(out,
+		LABEL "%" PRIu64 " away at most, %" PRIu64
+		      " changes, which kept steps out for %s\n",
+		"layers", count(s, "layers_remapped_max"), count(s, "plan_changes"),
+		seconds_text(value(s, "plan_held_s"), held));
+}
+
+static void weights_print(FILE *out, const json_t *s)
+{
+	char tensors[32], device[32], waste[32];
+
+	if (!json_object_get(s, "weights_device_bytes"))
+		return;
+	fprintf(out, "Weights\n");
+	fprintf(out, LABEL "%s in whole pages: %s of tensors, %s of rounding\n", "device memory",
+		mm_size_print(count(s, "weights_device_bytes"), device),
+		mm_size_print(count(s, "weights_tensor_bytes"), tensors),
+		mm_size_print(count(s, "weights_waste_bytes"), waste));
+}
+
+void mm_print_summary(FILE *out, const json_t *summary)
+{
+	served_print(out, summary);
+	latency_print(out, summary);
+	steps_print(out, summary);
+	kv_print(out, summary);
+	layers_print(out, summary);
+	weights_print(out, summary);
+}

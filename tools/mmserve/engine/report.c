@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmserve/engine/report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
+#include "libclient/base/percentile.h"
+
+void mm_samples_add(struct mm_samples *s, double value)
+{
+	if (s->n == s->room) {
+		const size_t room = MM_MAX(s->room * 2, 256);
+		double *all = realloc(s->all, room * sizeof(*all));
+
+		if (!all)
+			return;
+		s->all = all;
+		s->room = room;
+	}
+	s->all[s->n++] = value;
+}
+
+void mm_stats_done(struct mm_stats *s)
+{
+	free(s->stalls_s.all);
+	free(s->gaps_s.all);
+	*s = (struct mm_stats){ 0 };
+}
+
+static double microseconds(double s)
+{
+	return round(s * 1e6) / 1e6;
+}
+
+/* ---- a request's line: by hand, as it is written between two steps ---- */
+
+#define NUMBER_BYTES 24u /* at most, with a comma */
+#define LINE_BYTES \
+	2048u /* all but the lists: keys, an id and a sentence, each byte of them escaped */
+
+static char *put(char *at, const char *text)
+{
+	return stpcpy(at, text);
+}
+
+static char *put_number(char *at, uint64_t value, uint32_t digits)
+{
+	char reversed[NUMBER_BYTES];
+	uint32_t n = 0;
+
+	for (; value || n < digits; value /= 10)
+		reversed[n++] = (char)('0' + value % 10);
+	while (n)
+		*at++ = reversed[--n];
+	return at;
+}
+
+static char *put_seconds(char *at, double s)
+{
+	const int64_t us = (int64_t)llround(s * 1e6);
+	const uint64_t size = us < 0 ? -(uint64_t)us : (uint64_t)us;
+
+	if (us < 0)
+		*at++ = '-';
+	at = put_number(at, size / 1000000, 1);
+	*at++ = '.';
+	return put_number(at, size % 1000000, 6);
+}
+
+static char *put_key(char *at, const char *key)
+{
+	at = put(at, ",\"");
+	at = put(at, key);
+	return put(at, "\":");
+}
+
+/* Nothing when memory is short. */
+static char *put_string(char *at, const char *text)
+{
+	json_t *string = json_string(text);
+	char *quoted = json_dumps(string, JSON_ENCODE_ANY);
+
+	at = put(at, quoted ? quoted : "\"\"");
+	free(quoted);
+	json_decref(string);
+	return at;
+}
+
+static char *put_lists(char *at, const struct mm_request *q)
+{
+	at = put(put_key(at, "ids"), "[");
+	for (uint32_t i = 0; i < q->n_output; i++) {
+		at = put_number(i ? put(at, ",") : at, q->ids[q->n_prompt + i], 1);
+	}
+	at = put(put_key(put(at, "]"), "times"), "[");
+	for (uint32_t i = 0; i < q->n_output; i++)
+		at = put_seconds(i ? put(at, ",") : at, q->times[i]);
+	return put(at, "]}\n");
+}
+
+int mm_report_request(FILE *out, const struct mm_request *q)
+{
+	mm_cleanup(mm_free_ptr) char *line = malloc(LINE_BYTES + 2 * NUMBER_BYTES * q->n_output);
+	char *at = line;
+
+	if (!line)
+		return -EIO;
+	at = put(at, "{\"id\":");
+	at = q->id_is_number ? put(at, q->id) : put_string(at, q->id);
+	at = put_seconds(put_key(at, "arrival_s"), q->arrival_s);
+	at = put_number(put_key(at, "preemptions"), q->preemptions, 1);
+	if (q->error[0])
+		at = put_string(put_key(at, "error"), q->error);
+	else
+		at = put_seconds(put_key(at, "finish_s"), q->finish_s);
+	if (q->n_output)
+		at = put_seconds(put_key(at, "first_token_s"), q->times[0]);
+	at = put_lists(at, q);
+	return fwrite(line, 1, (size_t)(at - line), out) == (size_t)(at - line) && !fflush(out)
+		       ? 0
+		       : -EIO;
+}
+
+static void set_percentiles(json_t *o, const char *what, double *values, size_t n)
+{
+	static const int percents[] = { 50, 90, 99 };
+	char key[32];
+
+	for (size_t i = 0; i < MM_ARRAY_SIZE(percents); i++) {
+		snprintf(key, sizeof(key), "%s_p%d_s", what, percents[i]);
+		json_object_set_new(o, key,
+				    json_real(microseconds(mm_percentile(values, n, percents[i]))));
+	}
+}
+
+struct totals {
+	double *ttft, *tbt;
+	size_t n_ttft, n_tbt;
+	size_t served, refused;
+};
+
+static void total(struct totals *t, const struct mm_requests *requests)
+{
+	for (size_t i = 0; i < requests->n; i++) {
+		const struct mm_request *q = &requests->all[i];
+
+		t->refused += q->error[0] != '\0';
+		t->served += q->n_output == q->max_tokens;
+		if (q->n_output)
+			t->ttft[t->n_ttft++] = q->times[0] - q->arrival_s;
+		for (uint32_t k = 1; k < q->n_output; k++)
+			t->tbt[t->n_tbt++] = q->times[k] - q->times[k - 1];
+	}
+}
+
+/* Steps that do not tell waited as long as the mean of those that do. */
+static double all_stalls_s(const struct mm_stats *s)
+{
+	const struct mm_samples *told = &s->stalls_s;
+	double sum = 0;
+
+	for (size_t i = 0; i < told->n; i++)
+		sum += told->all[i];
+	if (!told->n || s->gated_steps <= told->n)
+		return s->stall_s;
+	return s->stall_s + sum / (double)told->n * (double)(s->gated_steps - told->n);
+}
+
+static json_t *summary(struct totals *t, const struct mm_stats *s)
+{
+	const uint64_t tokens = t->n_ttft + t->n_tbt;
+	json_t *o = json_pack("{s:i,s:I,s:I,s:I,s:f,s:f}", "schema", 1, "requests",
+			      (json_int_t)t->served, "refused", (json_int_t)t->refused, "tokens",
+			      (json_int_t)tokens, "duration_s", microseconds(s->end_s),
+			      "throughput_tok_s",
+			      s->end_s > 0 ? microseconds((double)tokens / s->end_s) : 0.0);
+	const struct {
+		const char *key;
+		uint64_t value;
+	} counts[] = {
+		{ "preemptions", s->preemptions },
+		{ "steps", s->steps },
+		{ "steps_void", s->steps_void },
+		{ "steps_broken", s->steps_broken },
+		{ "computed_tokens", s->computed_tokens },
+		{ "batch_max", s->batch_max },
+		{ "checksum_failures", s->checksum_failures },
+		{ "kv_chunks_max", s->kv_chunks_max },
+		{ "kv_chunks_released", s->chunks_released },
+		{ "kv_blocks_moved", s->blocks_moved },
+		{ "swapped_out_bytes", s->swapped_out_bytes },
+		{ "swapped_in_bytes", s->swapped_in_bytes },
+		{ "swaps_failed", s->swaps_failed },
+		{ "plan_changes", s->plan_changes },
+		{ "layers_remapped_max", s->layers_remapped_max },
+		{ "gated_steps", s->gated_steps },
+		{ "stall_samples", s->stalls_s.n },
+		{ "graph_captures", s->graph_captures },
+		{ "graph_launches", s->graph_launches },
+	};
+
+	json_object_set_new(o, "stall_total_s", json_real(microseconds(all_stalls_s(s))));
+	json_object_set_new(o, "plan_held_s", json_real(microseconds(s->plan_held_s)));
+	json_object_set_new(o, "swap_total_s", json_real(microseconds(s->swap_s)));
+	set_percentiles(o, "ttft", t->ttft, t->n_ttft);
+	set_percentiles(o, "tbt", t->tbt, t->n_tbt);
+	set_percentiles(o, "stall", s->stalls_s.all, s->stalls_s.n);
+	set_percentiles(o, "gap", s->gaps_s.all, s->gaps_s.n);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(counts); i++)
+		json_object_set_new(o, counts[i].key, json_integer((json_int_t)counts[i].value));
+	json_object_set_new(o, "step_mean_s",
+			    json_real(s->steps ? microseconds(s->step_s / (double)s->steps) : 0));
+	return o;
+}
+
+json_t *mm_report_summary(const struct mm_requests *requests, const struct mm_stats *stats)
+{
+	struct totals t = { 0 };
+	size_t tokens = 1;
+	json_t *o = NULL;
+
+	for (size_t i = 0; i < requests->n; i++)
+		tokens += requests->all[i].n_output;
+	t.ttft = calloc(requests->n + 1, sizeof(*t.ttft));
+	t.tbt = calloc(tokens, sizeof(*t.tbt));
+	if (t.ttft && t.tbt) {
+		total(&t, requests);
+		o = summary(&t, stats);
+	}
+	free(t.ttft);
+	free(t.tbt);
+	return o;
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmserve/engine/requests.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
+#include "tools/mmserve/engine/config.h"
+
+#define TOKENS_MAX  (1u << 24) /* of one prompt or output: keeps sums far from wrapping */
+#define ARRIVAL_MAX 1e9
+
+static const char csv_header[] = "arrival_s,prompt_tokens,output_tokens";
+
+struct reader {
+	const char *path;
+	const struct mm_requests_opts *opts;
+	struct mm_requests *out;
+	size_t room;
+	unsigned long line;
+	double last_arrival;
+	char *err;
+};
+
+static int MM_PRINTF(2, 3) fail(const struct reader *r, const char *format, ...)
+{
+	char text[256];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	snprintf(r->err, MM_SERVE_ERROR_BYTES, "%.4000s:%lu: %s", r->path, r->line, text);
+	return -EBADMSG;
+}
+
+/* One step of splitmix64: a counter in, well mixed bits out. */
+static uint64_t mix(uint64_t x)
+{
+	x += UINT64_C(0x9e3779b97f4a7c15);
+	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return x ^ (x >> 31);
+}
+
+static int add(struct reader *r, double arrival_s, uint32_t n_prompt, uint32_t max_tokens,
+	       struct mm_request **ret_request)
+{
+	struct mm_requests *out = r->out;
+	struct mm_request *q;
+
+	if (arrival_s < r->last_arrival)
+		return fail(r, "arrivals are not in order");
+	r->last_arrival = arrival_s;
+	if (out->n == r->room) {
+		const size_t room = MM_MAX(r->room * 2, 64);
+		struct mm_request *all = realloc(out->all, room * sizeof(*all));
+
+		if (!all)
+			return fail(r, "out of memory");
+		out->all = all;
+		r->room = room;
+	}
+	q = &out->all[out->n];
+	*q = (struct mm_request){ .arrival_s = r->opts->at_once ? 0 : arrival_s,
+				  .n_prompt = n_prompt,
+				  .max_tokens = max_tokens };
+	out->n++;
+	q->ids = calloc((size_t)n_prompt + max_tokens, sizeof(*q->ids));
+	q->times = calloc(max_tokens, sizeof(*q->times));
+	if (!q->ids || !q->times)
+		return fail(r, "out of memory");
+	*ret_request = q;
+	return 0;
+}
+
+static void make_prompt(const struct reader *r, size_t index, struct mm_request *q)
+{
+	const uint64_t seed = mix(mix(r->opts->seed) + index);
+
+	for (uint32_t i = 0; i < q->n_prompt; i++)
+		q->ids[i] = (uint32_t)(mix(seed + i) % r->opts->vocab);
+}
+
+static int read_prompt(const struct reader *r, const json_t *prompt, struct mm_request *q)
+{
+	for (uint32_t i = 0; i < q->n_prompt; i++) {
+		const json_t *id = json_array_get(prompt, i);
+
+		if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+		    json_integer_value(id) >= r->opts->vocab)
+			return fail(r, "prompt[%u] is not a token id below the vocabulary's %u", i,
+				    r->opts->vocab);
+		q->ids[i] = (uint32_t)json_integer_value(id);
+	}
+	return 0;
+}
+
+static int check_keys(const struct reader *r, json_t *line)
+{
+	static const char *const known[] = { "id", "arrival_s", "prompt", "prompt_tokens",
+					     "max_tokens" };
+
+	for (void *i = json_object_iter(line); i; i = json_object_iter_next(line, i)) {
+		const char *key = json_object_iter_key(i);
+		size_t k = 0;
+
+		while (k < MM_ARRAY_SIZE(known) && strcmp(known[k], key))
+			k++;
+		if (k == MM_ARRAY_SIZE(known))
+			return fail(r, "unknown key \"%.60s\"", key);
+	}
+	return 0;
+}
+
+static bool is_count(const json_t *value)
+{
+	return json_is_integer(value) && json_integer_value(value) >= 1 &&
+	       json_integer_value(value) <= TOKENS_MAX;
+}
+
+static int check_line(const struct reader *r, json_t *line)
+{
+	const json_t *arrival = json_object_get(line, "arrival_s");
+	const json_t *prompt = json_object_get(line, "prompt");
+	const json_t *count = json_object_get(line, "prompt_tokens");
+	const json_t *max = json_object_get(line, "max_tokens");
+	const json_t *id = json_object_get(line, "id");
+
+	if (!json_is_integer(id) &&
+	    (!json_string_length(id) || json_string_length(id) >= MM_REQUEST_ID_BYTES))
+		return fail(r, "id must be a whole number of 64 bits or a string of 1 to %d bytes",
+			    MM_REQUEST_ID_BYTES - 1);
+	if (arrival && (!json_is_number(arrival) || !(json_number_value(arrival) >= 0) ||
+			json_number_value(arrival) > ARRIVAL_MAX))
+		return fail(r, "arrival_s must be a number of seconds from 0");
+	if (prompt && count)
+		return fail(r, "give one of prompt and prompt_tokens");
+	if (count ? !is_count(count)
+		  : !json_array_size(prompt) || json_array_size(prompt) > TOKENS_MAX)
+		return fail(r, count ? "prompt_tokens must be a whole number from 1"
+				     : "prompt must be a list of at least one token id");
+	if (!is_count(max))
+		return fail(r, "max_tokens must be a whole number from 1");
+	return check_keys(r, line);
+}
+
+static void set_id(struct mm_request *q, const json_t *id)
+{
+	q->id_is_number = json_is_integer(id);
+	if (q->id_is_number)
+		snprintf(q->id, sizeof(q->id), "%lld", (long long)json_integer_value(id));
+	else
+		snprintf(q->id, sizeof(q->id), "%s", json_string_value(id));
+}
+
+static void free_json(json_t **j)
+{
+	json_decref(*j);
+}
+
+static int read_json_line(struct reader *r, const char *text)
+{
+	mm_cleanup(free_json) json_t *line = NULL;
+	const size_t index = r->out->n;
+	const json_t *prompt, *count;
+	struct mm_request *q;
+	json_error_t where;
+	int e;
+
+	line = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+	if (!json_is_object(line))
+		return fail(r, "not a JSON object: %.120s", line ? "" : where.text);
+	e = check_line(r, line);
+	if (e)
+		return e;
+	prompt = json_object_get(line, "prompt");
+	count = json_object_get(line, "prompt_tokens");
+	e = add(r, json_number_value(json_object_get(line, "arrival_s")),
+		(uint32_t)(count ? (size_t)json_integer_value(count) : json_array_size(prompt)),
+		(uint32_t)json_integer_value(json_object_get(line, "max_tokens")), &q);
+	if (e)
+		return e;
+	set_id(q, json_object_get(line, "id"));
+	if (prompt)
+		return read_prompt(r, prompt, q);
+	make_prompt(r, index, q);
+	return 0;
+}
+
+/* A count of 1..TOKENS_MAX that ends at @end. */
+static int parse_count(const char **text, char end, uint32_t *ret_count)
+{
+	char *stop;
+	unsigned long value;
+
+	if (**text < '0' || **text > '9')
+		return -EINVAL;
+	errno = 0;
+	value = strtoul(*text, &stop, 10);
+	if (errno || *stop != end || value < 1 || value > TOKENS_MAX)
+		return -EINVAL;
+	*text = stop + (end != '\0');
+	*ret_count = (uint32_t)value;
+	return 0;
+}
+
+static uint32_t cut(uint32_t value, uint32_t max)
+{
+	return max && value > max ? max : value;
+}
+
+static int read_csv_line(struct reader *r, const char *text)
+{
+	const struct mm_requests_opts *o = r->opts;
+	const uint64_t index = r->out->n;
+	uint32_t prompt, output;
+	struct mm_request *q;
+	double arrival;
+	char *stop;
+	int e;
+
+	arrival = strtod(text, &stop);
+	if (stop == text || *stop != ',' || !isfinite(arrival) || arrival < 0 ||
+	    arrival > ARRIVAL_MAX)
+		return fail(r, "arrival_s must be a number of seconds from 0");
+	text = stop + 1;
+	if (parse_count(&text, ',', &prompt))
+		return fail(r, "prompt_tokens must be a whole number from 1 to %u", TOKENS_MAX);
+	if (parse_count(&text, '\0', &output))
+		return fail(r, "output_tokens must be a whole number from 1 to %u", TOKENS_MAX);
+	e = add(r, arrival, cut(prompt, o->max_prompt), cut(output, o->max_output), &q);
+	if (e)
+		return e;
+	q->id_is_number = true;
+	snprintf(q->id, sizeof(q->id), "%llu", (unsigned long long)index);
+	make_prompt(r, index, q);
+	return 0;
+}
+
+static void close_file(FILE **file)
+{
+	if (*file && *file != stdin)
+		fclose(*file);
+}
+
+static int read_lines(struct reader *r, FILE *file, bool csv)
+{
+	mm_cleanup(mm_free_ptr) char *line = NULL;
+	size_t room = 0;
+	ssize_t n;
+	int e = 0;
+
+	while (!e && (n = getline(&line, &room, file)) >= 0) {
+		r->line++;
+		if (n && line[n - 1] == '\n')
+			line[--n] = '\0';
+		if (strlen(line) != (size_t)n)
+			return fail(r, "a zero byte");
+		if (csv && r->line == 1) {
+			if (strcmp(line, csv_header))
+				return fail(r, "the first line must be %s", csv_header);
+			continue;
+		}
+		if (r->opts->limit && r->out->n == r->opts->limit)
+			return 0;
+		e = csv ? read_csv_line(r, line) : read_json_line(r, line);
+	}
+	if (!e && ferror(file))
+		return fail(r, "cannot be read: %s", strerror(errno));
+	return e;
+}
+
+int mm_requests_read(const char *path, bool csv, const struct mm_requests_opts *opts,
+		     struct mm_requests *ret_requests, char *err)
+{
+	const bool is_stdin = !strcmp(path, "-");
+	mm_cleanup(close_file) FILE *file = is_stdin ? stdin : fopen(path, "rbe");
+	mm_cleanup(mm_requests_done) struct mm_requests out = { 0 };
+	struct reader r = {
+		.path = is_stdin ? "standard input" : path, .opts = opts, .out = &out, .err = err
+	};
+	int e;
+
+	if (!file) {
+		e = -errno;
+		snprintf(err, MM_SERVE_ERROR_BYTES, "%.4000s: %s", path, strerror(errno));
+		return e;
+	}
+	e = read_lines(&r, file, csv);
+	/* A trace may have no rows: a tenant that is only there. A file without a line is a mistake. */
+	if (!e && !r.line)
+		e = fail(&r, "it is empty");
+	if (e)
+		return e;
+	*ret_requests = out;
+	out = (struct mm_requests){ 0 };
+	return 0;
+}
+
+void mm_requests_done(struct mm_requests *q)
+{
+	for (size_t i = 0; i < q->n; i++) {
+		free(q->all[i].ids);
+		free(q->all[i].times);
+	}
+	free(q->all);
+	*q = (struct mm_requests){ 0 };
+}

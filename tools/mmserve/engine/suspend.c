@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmserve/engine/suspend.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libclient/support/clock.h"
+#include "libclient/base/base.h"
+
+#define AUTO_SHARES 2u   /* of the static share: room for so many times what can run */
+#define POLL_MS     1000 /* at most, between two looks at signals */
+
+static uint64_t slot_bytes(const struct mm_engine *e)
+{
+	return e->kv.block_bytes * e->kv.ranges;
+}
+
+static void go_without(const char *why)
+{
+	fprintf(stderr, "mmserve: no swap space, what is preempted is computed again: %s\n", why);
+}
+
+/* Without one, e->chunks_share is the whole arena. */
+static bool share_known(const struct mm_engine *e)
+{
+	return e->memory->swaps && (e->memory->fixed || e->opts.kv_share_bytes);
+}
+
+int mm_suspend_open(struct mm_engine *e)
+{
+	const struct mm_memory_ops *ops = e->memory->ops;
+	const bool by_policy = e->opts.swap_bytes == MM_SWAP_AUTO;
+	uint64_t bytes = e->opts.swap_bytes, slots;
+	int r;
+
+	if (by_policy)
+		bytes = share_known(e)
+				? AUTO_SHARES * e->chunks_share * mm_kv_arena_chunk_total(&e->kv)
+				: 0;
+	slots = MM_MIN(bytes / slot_bytes(e), INT32_MAX);
+	if (!slots)
+		return 0;
+	if (!ops->swap_open) {
+		go_without("this memory has none");
+		return 0;
+	}
+	r = ops->swap_open(e->memory, slots * slot_bytes(e));
+	if (r == -ECONNRESET)
+		return r;
+	if (!r)
+		r = mm_sched_set_swap(&e->sched, (uint32_t)slots);
+	/* Nobody asked for it: mmd need not have it. */
+	if (r && by_policy && !e->memory->fixed)
+		return 0;
+	if (r)
+		go_without(r == -ENOMEM ? strerror(ENOMEM) : ops->error(e->memory));
+	return 0;
+}
+
+/* ---- lists ---- */
+
+struct run { /* of a plan's swaps */
+	struct mm_engine *e;
+	const struct mm_sched_plan *plan;
+	uint64_t now_ns;
+	uint32_t flying;      /* lists under way */
+	uint32_t first, last; /* the swaps that the list being made may have pieces of */
+	uint32_t n;
+	struct mm_swap_piece pieces[MM_SWAP_PIECES];
+};
+
+/* Waits for the end of a list; the memory's events are answered meanwhile. */
+static int wait_one(struct mm_engine *e, struct mm_swap_done *ret_done)
+{
+	struct pollfd fd = { .fd = e->memory->ops->event_fd(e->memory), .events = POLLIN };
+
+	for (;;) {
+		/* Events first: what is done after them makes the fd readable. */
+		int r = mm_engine_events(e);
+
+		if (!r)
+			r = e->memory->ops->swap_next(e->memory, ret_done);
+		if (r != -EAGAIN)
+			return r;
+		poll(&fd, 1, POLL_MS);
+	}
+}
+
+static int land(struct run *run)
+{
+	struct mm_swap_done done;
+	const int r = wait_one(run->e, &done);
+
+	if (r)
+		return r;
+	run->flying--;
+	if (!done.error)
+		return 0;
+	run->e->stats.swaps_failed++;
+	for (uint32_t i = (uint32_t)(done.user_data >> 32); i <= (uint32_t)done.user_data; i++)
+		mm_sched_swap_failed(&run->e->sched, run->plan->swaps[i].seq, run->now_ns);
+	return 0;
+}
+
+static int flush(struct run *run)
+{
+	struct mm_memory *m = run->e->memory;
+	int r = run->n ? -EAGAIN : 0;
+
+	while (r == -EAGAIN) {
+		r = m->ops->swap(m, run->plan->swaps_in, run->pieces, run->n,
+				 (uint64_t)run->first << 32 | run->last);
+		run->flying += !r;
+		if (r != -EAGAIN)
+			break;
+		/* All lists are under way: one must land first. */
+		r = run->flying ? land(run) : -EPROTO;
+		if (!r)
+			r = -EAGAIN;
+	}
+	run->n = 0;
+	return r;
+}
+
+static int put(struct run *run, uint32_t swap, uint32_t range)
+{
+	const struct mm_kv_arena *kv = &run->e->kv;
+	const struct mm_sched_swap *s = &run->plan->swaps[swap];
+	const uint64_t part = (uint64_t)range * run->e->sched.n_slots + s->slot;
+
+	run->pieces[run->n++] =
+		(struct mm_swap_piece){ .arena_offset = mm_kv_arena_offset(kv, s->block),
+					.swap_offset = part * kv->block_bytes,
+					.bytes = (uint32_t)kv->block_bytes,
+					.range = range };
+	return run->n == MM_SWAP_PIECES ? flush(run) : 0;
+}
+
+/* Range by range, so that blocks that are neighbours follow each other. */
+static int send(struct run *run, uint32_t first, uint32_t end)
+{
+	int r = 0;
+
+	run->first = first;
+	run->last = end - 1;
+	for (uint32_t range = 0; range < run->e->kv.ranges; range++)
+		for (uint32_t i = first; i < end && !r; i++)
+			r = put(run, i, range);
+	return r ? r : flush(run);
+}
+
+/* Blocks that have just moved may be swapped out: the copies by mmd are not ordered with our stream. */
+static int settle_moves(struct mm_engine *e)
+{
+	const CUresult res = e->memory->gpu->cuStreamSynchronize(e->forward.stream);
+
+	if (res)
+		snprintf(e->err, MM_SERVE_ERROR_BYTES, "cannot move KV blocks: %s",
+			 mm_gpu_strerror(e->memory->gpu, res));
+	return mm_gpu_errno(res);
+}
+
+int mm_suspend_run(struct mm_engine *e, const struct mm_sched_plan *plan)
+{
+	const uint32_t each = MM_MAX(MM_SWAP_PIECES / e->kv.ranges, 1);
+	const uint64_t begin = mm_now_ns(), bytes = plan->n_swaps * slot_bytes(e);
+	struct run run = { .e = e, .plan = plan, .now_ns = begin };
+	int r = settle_moves(e);
+
+	for (uint32_t i = 0; i < plan->n_swaps && !r; i += each)
+		r = send(&run, i, MM_MIN(i + each, plan->n_swaps));
+	while (run.flying && !r)
+		r = land(&run);
+	if (plan->swaps_in)
+		e->stats.swapped_in_bytes += bytes;
+	else
+		e->stats.swapped_out_bytes += bytes;
+	e->stats.swap_s += mm_stamps_seconds(&e->stamps, mm_now_ns() - begin);
+	if (r && r != -EINTR && !*e->err)
+		snprintf(e->err, MM_SERVE_ERROR_BYTES, "cannot swap: %.1000s",
+			 e->memory->ops->error(e->memory));
+	return r;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvarena - where the keys and values of a block lie
+ *
+ * Concept:    a block holds block_tokens tokens of every layer: two parts a layer, keys and values. In
+ *             the block-major layout the arena is one range and a block's parts follow each other. In
+ *             the separate layout each part has a range of its own (2 * layers of them, as engines
+ *             have that allocate K and V layer by layer), and the ranges grow and shrink in lock-step.
+ *             A block lies at the same offset in every range, so one block table serves both.
+ *             A chunk is whole pages and whole blocks in every range; what is left over at its end is
+ *             lost. Of the sizes up to MM_KV_CHUNK_BLOCKS_MAX blocks or one page, the smallest is taken
+ *             that loses at most 1/16, or else the one that loses least. Memory that never moves need not
+ *             come in small pieces: there it is the size with which most blocks fit the share.
+ * Ownership:  mm_kv_arena_init() allocates the list of addresses; whoever opens the arena fills it.
+ * Invariants: block_bytes is a multiple of MM_KV_UNIT_BYTES, chunk_bytes of the page.
+ */
+#pragma once
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "kernels/args/args.h"
+#include "libclient/base/base.h"
+#include "mm/gpu.h"
+
+#define MM_KV_CHUNK_BLOCKS_MAX 64u
+#define MM_KV_FIXED_BLOCKS_MAX 128u
+
+enum mm_kv_order { MM_KV_BLOCK_MAJOR, MM_KV_SEPARATE };
+
+struct mm_kv_arena {
+	enum mm_kv_order order;
+	uint32_t ranges;           /* 1, or 2 * layers */
+	uint32_t blocks_per_chunk; /* the same in every range */
+	uint64_t part_bytes;       /* keys, or values, of one layer */
+	uint64_t block_bytes;      /* of a block in one range */
+	uint64_t chunk_bytes;      /* of a chunk in one range */
+	CUdeviceptr *va;           /* [ranges] */
+};
+
+/* Return: the bytes of a chunk of one range, a multiple of @page_bytes, at least one block. */
+static inline uint64_t mm_kv_chunk_bytes(uint64_t page_bytes, uint64_t block_bytes)
+{
+	const uint64_t most = mm_round_up(block_bytes * MM_KV_CHUNK_BLOCKS_MAX, page_bytes);
+	uint64_t best = mm_round_up(block_bytes, page_bytes);
+
+	for (uint64_t size = best; size <= most; size += page_bytes) {
+		const uint64_t lost = size % block_bytes;
+
+		if (lost * 16 <= size)
+			return size;
+		if ((double)lost / (double)size < (double)(best % block_bytes) / (double)best)
+			best = size;
+	}
+	return best;
+}
+
+/* As that, of one range with @share_bytes that it keeps: no size holds more blocks, none smaller as many. */
+static inline uint64_t mm_kv_fixed_chunk_bytes(uint64_t page_bytes, uint64_t block_bytes,
+					       uint64_t share_bytes)
+{
+	const uint64_t most = mm_round_up(block_bytes * MM_KV_FIXED_BLOCKS_MAX, page_bytes);
+	uint64_t best = mm_kv_chunk_bytes(page_bytes, block_bytes);
+
+	for (uint64_t size = mm_round_up(block_bytes, page_bytes); size <= most;
+	     size += page_bytes) {
+		const uint64_t blocks = share_bytes / size * (size / block_bytes);
+		const uint64_t before = share_bytes / best * (best / block_bytes);
+
+		if (blocks > before || (blocks == before && blocks && size < best))
+			best = size;
+	}
+	return best;
+}
+
+/**
+ * mm_kv_arena_init() - sizes of an arena; its addresses are all 0
+ * @a:          any bytes; give back with mm_kv_arena_done()
+ * @order:      of the parts
+ * @layers:     at least 1
+ * @part_bytes: keys, or values, of a block in one layer
+ * @page_bytes: a chunk of a range is a multiple of it
+ *
+ * Return: 0; -ENOMEM.
+ */
+static inline int mm_kv_arena_init(struct mm_kv_arena *a, enum mm_kv_order order, uint32_t layers,
+				   uint64_t part_bytes, uint64_t page_bytes)
+{
+	const uint32_t parts = 2 * layers;
+	const uint32_t in_range = order == MM_KV_SEPARATE ? 1 : parts;
+
+	*a = (struct mm_kv_arena){ .order = order,
+				   .ranges = parts / in_range,
+				   .part_bytes = part_bytes };
+	a->block_bytes = mm_round_up(in_range * part_bytes, MM_KV_UNIT_BYTES);
+	a->chunk_bytes = mm_kv_chunk_bytes(page_bytes, a->block_bytes);
+	a->blocks_per_chunk = (uint32_t)(a->chunk_bytes / a->block_bytes);
+	a->va = calloc(a->ranges, sizeof(*a->va));
+	return a->va ? 0 : -ENOMEM;
+}
+
+/* Right after mm_kv_arena_init(), where the arena keeps @share_bytes, of all ranges together. */
+static inline void mm_kv_arena_fix(struct mm_kv_arena *a, uint64_t page_bytes, uint64_t share_bytes)
+{
+	a->chunk_bytes =
+		mm_kv_fixed_chunk_bytes(page_bytes, a->block_bytes, share_bytes / a->ranges);
+	a->blocks_per_chunk = (uint32_t)(a->chunk_bytes / a->block_bytes);
+}
+
+static inline void mm_kv_arena_done(struct mm_kv_arena *a)
+{
+	free(a->va);
+	*a = (struct mm_kv_arena){ 0 };
+}
+
+/* Bytes of a chunk in all ranges. */
+static inline uint64_t mm_kv_arena_chunk_total(const struct mm_kv_arena *a)
+{
+	return a->chunk_bytes * a->ranges;
+}
+
+/* Where @block begins in every range. */
+static inline uint64_t mm_kv_arena_offset(const struct mm_kv_arena *a, uint32_t block)
+{
+	return block / a->blocks_per_chunk * a->chunk_bytes +
+	       block % a->blocks_per_chunk * a->block_bytes;
+}
+
+/* Part @part (2 * layer: keys; 2 * layer + 1: values) of the block at offset 0. */
+static inline CUdeviceptr mm_kv_arena_part(const struct mm_kv_arena *a, uint32_t part)
+{
+	return a->order == MM_KV_SEPARATE ? a->va[part] : a->va[0] + part * a->part_bytes;
+}

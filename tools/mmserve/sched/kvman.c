@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmserve/sched/kvman.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "libclient/base/base.h"
+
+uint32_t mm_kvman_size_arena(const struct mm_kvman_arena *a, struct mm_sched_config *c)
+{
+	const uint64_t blocks = mm_div_up(c->max_tokens, c->block_tokens) * c->max_batch;
+	const uint64_t pages = a->chunk_bytes / a->page_bytes;
+	uint64_t share;
+
+	c->kv_chunks = (uint32_t)MM_MIN(MM_MAX(mm_div_up(blocks, c->kv_blocks_per_chunk), 1),
+					MM_MAX(a->pages_max / pages, 1));
+	share = a->share_bytes ? MM_MAX(a->share_bytes / a->chunk_bytes, 1) : c->kv_chunks;
+	share = MM_MIN(share, c->kv_chunks);
+	if (a->fixed)
+		c->kv_chunks = (uint32_t)share;
+	return (uint32_t)share;
+}
+
+int mm_kvman_init(struct mm_kvman *k, const struct mm_kvman_config *config, struct mm_sched *sched,
+		  const struct mm_kvman_ops *ops, void *context)
+{
+	*k = (struct mm_kvman){ .config = *config, .sched = sched, .ops = ops, .context = context };
+	k->moves = calloc(sched->kv.blocks_per_chunk, sizeof(*k->moves));
+	k->usable = calloc(mm_div_up(sched->kv.n_chunks, 64), sizeof(*k->usable));
+	k->retired = calloc(sched->kv.n_chunks, sizeof(*k->retired));
+	if (k->moves && k->usable && k->retired)
+		return 0;
+	mm_kvman_done(k);
+	return -ENOMEM;
+}
+
+void mm_kvman_done(struct mm_kvman *k)
+{
+	free(k->moves);
+	free(k->usable);
+	free(k->retired);
+	*k = (struct mm_kvman){ 0 };
+}
+
+/* ---- what the memory's owner says ---- */
+
+void mm_kvman_granted(struct mm_kvman *k, uint64_t now_ns)
+{
+	struct mm_kvblocks *kv = &k->sched->kv;
+	const size_t words = mm_div_up(kv->n_chunks, 64);
+
+	k->ops->usable(k->context, k->usable, words);
+	for (size_t word = 0; word < words; word++) {
+		for (uint64_t new = k->usable[word] & ~kv->held[word]; new; new &= new - 1) {
+			const uint32_t bit = (uint32_t)__builtin_ctzll(new);
+			const uint32_t chunk = (uint32_t)word * 64 + bit;
+
+			if (chunk < kv->n_chunks)
+				mm_kvblocks_add_chunk(kv, chunk, now_ns);
+		}
+	}
+	k->chunks_max = MM_MAX(k->chunks_max, kv->usable_chunks);
+}
+
+void mm_kvman_denied(struct mm_kvman *k, uint64_t now_ns)
+{
+	k->may_grow = false;
+	k->retry_at_ns = now_ns + k->config.retry_ns;
+}
+
+/*
+ * Sequences that end soon cost nothing, those that are preempted must be computed again: half of the time
+ * is theirs, unless the steps are so long that it would be late.
+ */
+void mm_kvman_reclaim(struct mm_kvman *k, uint64_t deadline_ns, uint64_t now_ns)
+{
+	const uint32_t chunks = k->ops->owed(k->context);
+	const uint64_t given = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+	const uint64_t reserve = MM_MAX(given / 2, 2 * k->step_ns);
+
+	mm_sched_reclaim(k->sched, chunks, now_ns + (given > reserve ? given - reserve : 0));
+}
+
+/* ---- giving back ---- */
+
+static int give_back(struct mm_kvman *k, uint32_t chunk)
+{
+	const int r = k->ops->release(k->context, chunk);
+
+	if (r)
+		return r;
+	mm_kvblocks_remove_chunk(&k->sched->kv, chunk);
+	k->chunks_released++;
+	k->chunks_asked = 0;
+	return 0;
+}
+
+/* Second phase: what was retired goes back once the device has done all that could touch it. */
+static int release_retired(struct mm_kvman *k)
+{
+	int r;
+
+	if (!k->n_retired)
+		return 0;
+	r = k->ops->marked(k->context);
+	while (k->n_retired && !r)
+		r = give_back(k, k->retired[--k->n_retired]);
+	return r == -EAGAIN ? 0 : r;
+}
+
+/* First phase. The stream's order puts the copies before the next step. */
+static int retire(struct mm_kvman *k, uint32_t chunk, uint32_t moves)
+{
+	k->retired[k->n_retired++] = chunk;
+	k->blocks_moved += moves;
+	return moves ? k->ops->move(k->context, k->moves, moves) : 0;
+}
+
+/* All that drain and can be emptied now. */
+static int retire_chunks(struct mm_kvman *k, uint64_t now_ns)
+{
+	const uint32_t before = k->n_retired;
+	uint32_t chunk, n;
+	int r = 0;
+
+	while (!r && !mm_sched_retire(k->sched, now_ns, &chunk, k->moves, &n))
+		r = retire(k, chunk, n);
+	return r || k->n_retired == before ? r : k->ops->mark(k->context);
+}
+
+static int compact(struct mm_kvman *k, uint64_t now_ns)
+{
+	uint32_t chunk, n;
+	int r;
+
+	if (mm_sched_compact(k->sched, now_ns, &chunk, k->moves, &n))
+		return 0;
+	r = retire(k, chunk, n);
+	return r ? r : k->ops->mark(k->context);
+}
+
+/*
+ * Voluntary shrinking, when fewer chunks were wanted than are held for a while: what has been empty as
+ * long goes at once; else, now and then, one chunk whose blocks fit into the others.
+ */
+static int trim(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
+{
+	struct mm_kvblocks *kv = &k->sched->kv;
+	const uint32_t held = kv->usable_chunks - kv->draining_chunks;
+	uint32_t chunk, drained = 0;
+
+	if (k->config.fixed || wanted >= held) {
+		k->surplus_since_ns = 0;
+		return 0;
+	}
+	if (!k->surplus_since_ns)
+		k->surplus_since_ns = now_ns;
+	if (now_ns < k->config.idle_ns)
+		return 0;
+	for (; drained < held - wanted; drained++) {
+		chunk = mm_kvblocks_idle_chunk(kv, now_ns - k->config.idle_ns);
+		if (chunk == MM_KV_NONE)
+			break;
+		mm_kvblocks_drain_chunk(kv, chunk);
+	}
+	if (drained || now_ns - k->surplus_since_ns < k->config.idle_ns)
+		return 0;
+	k->surplus_since_ns = now_ns;
+	return compact(k, now_ns);
+}
+
+/* ---- asking ---- */
+
+static uint32_t chunks_wanted(struct mm_kvman *k)
+{
+	const struct mm_kvblocks *kv = &k->sched->kv;
+	const uint32_t blocks = mm_sched_blocks_wanted(k->sched);
+
+	return MM_MIN((uint32_t)mm_div_up(blocks, kv->blocks_per_chunk), kv->n_chunks);
+}
+
+/* Asks ahead of need, never waits. */
+static int grow(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
+{
+	int r;
+
+	if (k->may_grow && now_ns >= k->answer_due_ns)
+		mm_kvman_denied(k, now_ns);
+	/* Who is asked to give does not ask for more. */
+	if (wanted <= k->sched->kv.usable_chunks || k->sched->kv.draining_chunks) {
+		k->may_grow = false;
+		return 0;
+	}
+	if (wanted <= k->chunks_asked && now_ns < k->retry_at_ns)
+		return 0;
+	r = k->ops->want(k->context, wanted);
+	k->chunks_asked = wanted;
+	if (r == -EAGAIN) {
+		/* A denial a moment ago will not be another answer now. */
+		k->may_grow = k->may_grow || now_ns >= k->retry_at_ns;
+		k->answer_due_ns = now_ns + k->config.answer_ns;
+		k->retry_at_ns = now_ns + k->config.answer_ns;
+		return 0;
+	}
+	mm_kvman_denied(k, now_ns);
+	if (!r)
+		mm_kvman_granted(k, now_ns);
+	return r == -ENOSPC || r == -EDQUOT ? 0 : r;
+}
+
+void mm_kvman_turn(struct mm_kvman *k, bool may_run)
+{
+	k->off_turn = !may_run;
+}
+
+/* What must wait for its turn would not end by itself, however long. */
+const struct mm_sched_plan *mm_kvman_evict(struct mm_kvman *k, uint64_t now_ns)
+{
+	/* Nobody is preempted for what was given meanwhile unasked, or is not wanted any more. */
+	if (mm_sched_owed(k->sched))
+		mm_sched_owe_at_most(k->sched, k->ops->owed(k->context));
+	return mm_sched_evict(k->sched, now_ns, k->off_turn);
+}
+
+int mm_kvman_manage(struct mm_kvman *k, uint64_t now_ns)
+{
+	const struct mm_kvman_load load = { k->sched->kv.used_chunks, k->sched->n_waiting,
+					    k->sched->n_running };
+	const uint32_t wanted = chunks_wanted(k);
+	int r;
+
+	k->wanted = wanted;
+	k->ops->load(k->context, &load);
+	r = grow(k, k->config.fixed ? MM_MAX(wanted, k->config.share_chunks) : wanted, now_ns);
+	if (!r)
+		r = release_retired(k);
+	if (!r)
+		r = trim(k, MM_MAX(wanted, k->config.keep_chunks), now_ns);
+	if (!r)
+		r = retire_chunks(k, now_ns);
+	return r ? r : release_retired(k);
+}
+
+/* ---- running, and not ---- */
+
+const struct mm_sched_plan *mm_kvman_plan(struct mm_kvman *k, uint64_t now_ns)
+{
+	return mm_sched_step(k->sched, now_ns, k->may_grow);
+}
+
+void mm_kvman_runs(struct mm_kvman *k)
+{
+	k->stuck_since_ns = 0;
+}
+
+void mm_kvman_ran(struct mm_kvman *k, uint64_t step_ns)
+{
+	k->step_ns = step_ns;
+}
+
+bool mm_kvman_yields(const struct mm_kvman *k)
+{
+	return !k->may_grow && (k->sched->n_running || k->sched->n_waiting);
+}
+
+uint32_t mm_kvman_stuck(struct mm_kvman *k, uint64_t now_ns)
+{
+	const struct mm_sched *s = k->sched;
+	const uint32_t seq = s->n_running ? s->running[0] : s->queue;
+
+	if (seq == MM_KV_NONE) {
+		k->stuck_since_ns = 0;
+		return MM_KV_NONE;
+	}
+	if (!k->stuck_since_ns)
+		k->stuck_since_ns = now_ns;
+	if (now_ns - k->stuck_since_ns < k->config.timeout_ns)
+		return MM_KV_NONE;
+	k->stuck_since_ns = 0;
+	return seq;
+}
+
+static uint64_t trim_at_ns(const struct mm_kvman *k)
+{
+	const struct mm_kvblocks *kv = &k->sched->kv;
+	uint64_t since = k->surplus_since_ns;
+
+	if (!since)
+		return UINT64_MAX;
+	if (kv->oldest != MM_KV_NONE)
+		since = MM_MIN(since, kv->chunks[kv->oldest].empty_since_ns);
+	return since + k->config.idle_ns;
+}
+
+uint64_t mm_kvman_next_ns(const struct mm_kvman *k)
+{
+	const struct mm_sched *s = k->sched;
+	uint64_t next = trim_at_ns(k);
+
+	if (k->may_grow)
+		next = MM_MIN(next, k->answer_due_ns);
+	else if (k->wanted > s->kv.usable_chunks && !s->kv.draining_chunks)
+		next = k->wanted > k->chunks_asked ? 0 : MM_MIN(next, k->retry_at_ns);
+	if (mm_sched_owed(s))
+		next = k->off_turn ? 0 : MM_MIN(next, s->force_ns);
+	if (k->stuck_since_ns)
+		next = MM_MIN(next, k->stuck_since_ns + k->config.timeout_ns);
+	return next;
+}

@@ -1,0 +1,743 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/mmserve/sched/sched.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libclient/base/base.h"
+#include "libclient/support/cleanup.h"
+
+uint32_t mm_sched_blocks(const struct mm_sched *s, uint32_t tokens)
+{
+	return (uint32_t)mm_div_up(tokens, s->config.block_tokens);
+}
+
+static int allocate(struct mm_sched *s)
+{
+	const struct mm_sched_config *c = &s->config;
+	const size_t blocks = (size_t)c->kv_chunks * c->kv_blocks_per_chunk;
+	const int r = mm_kvblocks_init(&s->kv, c->kv_chunks, c->kv_blocks_per_chunk);
+
+	if (r)
+		return r;
+	s->seqs = calloc(c->max_seqs, sizeof(*s->seqs));
+	s->tables = calloc((size_t)c->max_batch * s->table_stride, sizeof(*s->tables));
+	s->running = calloc(c->max_batch, sizeof(*s->running));
+	s->rows = calloc(c->max_batch, sizeof(*s->rows));
+	s->owner = calloc(blocks, sizeof(*s->owner));
+	s->plan.items = calloc(c->max_batch, sizeof(*s->plan.items));
+	s->plan.preempted = calloc(c->max_batch, sizeof(*s->plan.preempted));
+	return s->seqs && s->tables && s->running && s->rows && s->owner && s->plan.items &&
+			       s->plan.preempted
+		       ? 0
+		       : -ENOMEM;
+}
+
+static void all_free(struct mm_sched *s)
+{
+	for (uint32_t i = 0; i < s->config.max_seqs; i++)
+		s->seqs[i].next = i + 1 < s->config.max_seqs ? i + 1 : MM_KV_NONE;
+	for (uint32_t i = 0; i < s->config.max_batch; i++)
+		s->rows[i] = s->config.max_batch - 1 - i;
+}
+
+int mm_sched_init(struct mm_sched *s, const struct mm_sched_config *c)
+{
+	int r;
+
+	*s = (struct mm_sched){ .config = *c, .queue = MM_KV_NONE };
+	if (!c->max_seqs || !c->max_batch || c->max_batched_tokens < c->max_batch ||
+	    !c->max_tokens || !c->block_tokens)
+		return -EINVAL;
+	s->table_stride = mm_sched_blocks(s, c->max_tokens);
+	r = allocate(s);
+	if (r)
+		mm_sched_done(s);
+	else
+		all_free(s);
+	return r;
+}
+
+void mm_sched_done(struct mm_sched *s)
+{
+	mm_kvblocks_done(&s->kv);
+	free(s->seqs);
+	free(s->tables);
+	free(s->running);
+	free(s->rows);
+	free(s->owner);
+	free(s->plan.items);
+	free(s->plan.preempted);
+	free(s->plan.swaps);
+	free(s->slots);
+	*s = (struct mm_sched){ 0 };
+}
+
+/* ---- what is wanted ---- */
+
+static uint32_t wants(const struct mm_sched *s, const struct mm_seq *q)
+{
+	const uint64_t ahead = (uint64_t)mm_sched_blocks(s, q->total) + s->config.lookahead_blocks;
+
+	return (uint32_t)MM_MIN(ahead, mm_sched_blocks(s, q->limit));
+}
+
+/* A running sequence has one token more. Without a division: it is asked of each in each step. */
+static void want_more(struct mm_sched *s, struct mm_seq *q)
+{
+	const uint64_t size = s->config.block_tokens;
+
+	if (q->want * size >= q->limit ||
+	    (uint64_t)(q->want - s->config.lookahead_blocks) * size >= q->total)
+		return;
+	q->want++;
+	s->want_running++;
+}
+
+static uint64_t arena_blocks(const struct mm_sched *s)
+{
+	return (uint64_t)s->kv.n_chunks * s->kv.blocks_per_chunk;
+}
+
+uint32_t mm_sched_blocks_wanted(struct mm_sched *s)
+{
+	const uint64_t arena = arena_blocks(s);
+	uint32_t room = s->config.max_batch - s->n_running;
+
+	if (!s->want_known) {
+		s->want_waiting = 0;
+		for (uint32_t i = s->queue; i != MM_KV_NONE && room && s->want_waiting < arena;
+		     i = s->seqs[i].next, room--)
+			s->want_waiting += s->seqs[i].want;
+		s->want_known = true;
+	}
+	return (uint32_t)MM_MIN(s->want_running + s->want_waiting, arena);
+}
+
+/* ---- sequences ---- */
+
+/* Queues by order: a new sequence goes to the end, a preempted one back to its place near the front. */
+static void enqueue(struct mm_sched *s, uint32_t seq)
+{
+	struct mm_seq *q = &s->seqs[seq];
+	uint32_t *link = &s->queue;
+
+	if (s->queue != MM_KV_NONE && s->seqs[s->tail].order < q->order)
+		link = &s->seqs[s->tail].next;
+	while (*link != MM_KV_NONE && s->seqs[*link].order < q->order)
+		link = &s->seqs[*link].next;
+	q->next = *link;
+	*link = seq;
+	if (q->next == MM_KV_NONE)
+		s->tail = seq;
+	q->state = MM_SEQ_WAITING;
+	s->n_waiting++;
+	s->want_known = false;
+}
+
+static void dequeue(struct mm_sched *s, uint32_t seq)
+{
+	uint32_t *link = &s->queue, before = MM_KV_NONE;
+
+	while (*link != seq) {
+		before = *link;
+		link = &s->seqs[before].next;
+	}
+	*link = s->seqs[seq].next;
+	if (*link == MM_KV_NONE)
+		s->tail = before;
+	s->n_waiting--;
+	s->want_known = false;
+}
+
+int mm_sched_add(struct mm_sched *s, uint32_t prompt, uint32_t output, uint64_t user,
+		 uint32_t *ret_seq)
+{
+	const uint64_t limit = (uint64_t)prompt + output;
+	const uint32_t seq = s->free_seq;
+
+	if (!prompt || !output || limit > s->config.max_tokens ||
+	    mm_sched_blocks(s, (uint32_t)limit) > arena_blocks(s))
+		return MM_E_RANGE;
+	if (seq == MM_KV_NONE)
+		return MM_E_FULL;
+	s->free_seq = s->seqs[seq].next;
+	s->seqs[seq] = (struct mm_seq){ .order = s->next_order++,
+					.user = user,
+					.prompt = prompt,
+					.limit = (uint32_t)limit,
+					.total = prompt };
+	s->seqs[seq].want = wants(s, &s->seqs[seq]);
+	enqueue(s, seq);
+	*ret_seq = seq;
+	return 0;
+}
+
+static uint32_t *table_of(const struct mm_sched *s, const struct mm_seq *q)
+{
+	return s->tables + (size_t)q->row * s->table_stride;
+}
+
+const uint32_t *mm_sched_table(const struct mm_sched *s, uint32_t seq)
+{
+	mm_assert(s->seqs[seq].state == MM_SEQ_RUNNING);
+	return table_of(s, &s->seqs[seq]);
+}
+
+/* All or nothing: blocks for the first @tokens tokens of @seq. */
+static bool reserve(struct mm_sched *s, uint32_t seq, uint32_t tokens)
+{
+	struct mm_seq *q = &s->seqs[seq];
+	uint32_t need, block;
+
+	if ((uint64_t)q->n_blocks * s->config.block_tokens >= tokens)
+		return true;
+	need = mm_sched_blocks(s, tokens);
+	if (need - q->n_blocks > s->kv.free_blocks)
+		return false;
+	while (q->n_blocks < need) {
+		block = mm_kvblocks_get(&s->kv);
+		s->owner[block] = seq;
+		table_of(s, q)[q->n_blocks++] = block;
+	}
+	return true;
+}
+
+static bool is_prompt(const struct mm_seq *q)
+{
+	return q->total - q->computed > 1;
+}
+
+/* Takes @seq off the batch: its blocks fall free, its row too. */
+static void leave(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
+{
+	struct mm_seq *q = &s->seqs[seq];
+	uint32_t i = s->n_running - 1;
+
+	while (q->n_blocks)
+		mm_kvblocks_put(&s->kv, table_of(s, q)[--q->n_blocks], now_ns);
+	while (s->running[i] != seq)
+		i--;
+	s->n_running--;
+	memmove(s->running + i, s->running + i + 1, (s->n_running - i) * sizeof(*s->running));
+	s->rows[s->config.max_batch - s->n_running - 1] = q->row;
+	s->n_prompts -= is_prompt(q);
+	s->want_running -= q->want;
+	s->want_known = false;
+}
+
+/* ---- swap space ---- */
+
+int mm_sched_set_swap(struct mm_sched *s, uint32_t slots)
+{
+	const size_t blocks = arena_blocks(s);
+
+	s->slots = calloc(slots, sizeof(*s->slots));
+	s->plan.swaps = calloc(blocks, sizeof(*s->plan.swaps));
+	if (!s->slots || !s->plan.swaps)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < slots; i++)
+		s->slots[i] = i + 1;
+	s->n_slots = s->free_slots = slots;
+	return 0;
+}
+
+static uint32_t slot_get(struct mm_sched *s)
+{
+	const uint32_t slot = s->free_slot;
+
+	s->free_slot = s->slots[slot];
+	s->free_slots--;
+	return slot;
+}
+
+static void slot_put(struct mm_sched *s, uint32_t slot)
+{
+	s->slots[slot] = s->free_slot;
+	s->free_slot = slot;
+	s->free_slots++;
+}
+
+static void plan_swap(struct mm_sched *s, uint32_t seq, uint32_t block, uint32_t slot)
+{
+	s->plan.swaps[s->plan.n_swaps++] = (struct mm_sched_swap){ seq, block, slot };
+}
+
+/* All or nothing. A running sequence's computed blocks get slots, in order. */
+static bool swap_out(struct mm_sched *s, uint32_t seq)
+{
+	struct mm_seq *q = &s->seqs[seq];
+	const uint32_t n = mm_sched_blocks(s, q->computed);
+	uint32_t *link = &q->slot;
+
+	if (!n || n > s->free_slots)
+		return false;
+	while (q->n_slots < n) {
+		*link = slot_get(s);
+		plan_swap(s, seq, table_of(s, q)[q->n_slots++], *link);
+		link = &s->slots[*link];
+	}
+	return true;
+}
+
+static void slots_drop(struct mm_sched *s, struct mm_seq *q)
+{
+	while (q->n_slots) {
+		const uint32_t slot = q->slot;
+
+		q->slot = s->slots[slot];
+		q->n_slots--;
+		slot_put(s, slot);
+	}
+}
+
+/* The sequence has just got its blocks. Its slots are free for whoever is swapped out by a later plan. */
+static void swap_in(struct mm_sched *s, uint32_t seq)
+{
+	struct mm_seq *q = &s->seqs[seq];
+	const uint32_t n = q->n_slots;
+	uint32_t slot = q->slot;
+
+	for (uint32_t i = 0; i < n; i++, slot = s->slots[slot])
+		plan_swap(s, seq, table_of(s, q)[i], slot);
+	s->plan.swaps_in = s->plan.swaps_in || n;
+	slots_drop(s, q);
+}
+
+void mm_sched_swap_failed(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
+{
+	struct mm_seq *q = &s->seqs[seq];
+
+	slots_drop(s, q);
+	if (q->state == MM_SEQ_RUNNING) {
+		leave(s, seq, now_ns);
+		enqueue(s, seq);
+		s->plan.n_items = 0;
+	}
+	q->computed = 0;
+}
+
+/* By this plan: its blocks go to the swap space, if @swap and they can. */
+static void preempt(struct mm_sched *s, uint32_t seq, bool swap, uint64_t now_ns)
+{
+	const bool swapped = swap && swap_out(s, seq);
+
+	s->plan.preempted[s->plan.n_preempted++] = seq;
+
+	leave(s, seq, now_ns);
+	if (!swapped)
+		s->seqs[seq].computed = 0;
+	s->seqs[seq].preemptions++;
+	s->preemptions++;
+	enqueue(s, seq);
+}
+
+static void retire(struct mm_sched *s, uint32_t seq)
+{
+	s->seqs[seq].state = MM_SEQ_FREE;
+	s->seqs[seq].next = s->free_seq;
+	s->free_seq = seq;
+}
+
+void mm_sched_remove(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
+{
+	if (s->seqs[seq].state == MM_SEQ_RUNNING)
+		leave(s, seq, now_ns);
+	else if (s->seqs[seq].state == MM_SEQ_WAITING)
+		dequeue(s, seq);
+	slots_drop(s, &s->seqs[seq]);
+	retire(s, seq);
+}
+
+static void plan_item(struct mm_sched *s, uint32_t seq, uint32_t tokens)
+{
+	struct mm_sched_plan *p = &s->plan;
+	const struct mm_seq *q = &s->seqs[seq];
+
+	p->items[p->n_items++] =
+		(struct mm_sched_item){ .seq = seq,
+					.first = q->computed,
+					.tokens = tokens,
+					.samples = q->computed + tokens == q->total };
+	p->tokens += tokens;
+}
+
+static uint32_t budget_left(const struct mm_sched *s)
+{
+	return s->config.max_batched_tokens - s->plan.tokens;
+}
+
+/*
+ * Those that run, oldest first: a token for each that decodes, and what the budget has beyond these for
+ * prompts. A victim is never one that is planned already: it is younger than the one that lacks a block,
+ * or that one itself.
+ */
+static void plan_running(struct mm_sched *s, uint64_t now_ns, bool may_grow)
+{
+	uint32_t budget = s->config.max_batched_tokens - (s->n_running - s->n_prompts);
+	struct mm_sched_plan *p = &s->plan;
+
+	for (uint32_t i = 0; i < s->n_running;) {
+		const uint32_t seq = s->running[i], last = s->running[s->n_running - 1];
+		const struct mm_seq *q = &s->seqs[seq];
+		const bool prompt = is_prompt(q);
+		const uint32_t tokens = prompt ? MM_MIN(q->total - q->computed, budget) : 1;
+
+		if (tokens && !reserve(s, seq, q->computed + tokens)) {
+			if (!may_grow) {
+				preempt(s, last, true, now_ns);
+				continue;
+			}
+			p->stalled++;
+		} else if (tokens) {
+			plan_item(s, seq, tokens);
+			budget -= prompt ? tokens : 0;
+		}
+		i++;
+	}
+}
+
+static void enter(struct mm_sched *s, uint32_t seq)
+{
+	struct mm_seq *q = &s->seqs[seq];
+	uint32_t i = s->n_running++;
+
+	q->state = MM_SEQ_RUNNING;
+	q->row = s->rows[s->config.max_batch - i - 1];
+	s->n_prompts += is_prompt(q);
+	s->want_running += q->want;
+	s->want_known = false;
+	for (; i > 0 && s->seqs[s->running[i - 1]].order > q->order; i--)
+		s->running[i] = s->running[i - 1];
+	s->running[i] = seq;
+}
+
+/*
+ * May the oldest that waits come in, and compute @tokens? By chunks, what it has must at least fit once
+ * those that run have ended, with one token to spare: or it would preempt itself for ever.
+ */
+static bool fits(const struct mm_sched *s, const struct mm_seq *q, uint32_t tokens)
+{
+	const struct mm_kvblocks *kv = &s->kv;
+	const uint32_t whole = mm_sched_blocks(s, MM_MIN(q->total + 1, q->limit));
+
+	switch (s->config.admit) {
+	case MM_ADMIT_WHOLE:
+		return whole <= kv->free_blocks;
+	case MM_ADMIT_FULL:
+		return mm_sched_blocks(s, q->total) <= kv->free_blocks;
+	default:
+		return mm_sched_blocks(s, q->computed + tokens) <= kv->free_blocks &&
+		       whole <= (kv->usable_chunks - kv->draining_chunks) * kv->blocks_per_chunk;
+	}
+}
+
+/* The oldest that wait, first come first served. */
+static void admit(struct mm_sched *s)
+{
+	const bool whole = s->config.admit == MM_ADMIT_WHOLE;
+
+	while (s->queue != MM_KV_NONE && s->n_running < s->config.max_batch && budget_left(s)) {
+		const uint32_t seq = s->queue;
+		const struct mm_seq *q = &s->seqs[seq];
+		const uint32_t tokens = MM_MIN(q->total - q->computed, budget_left(s));
+		bool reserved;
+
+		if (!fits(s, q, tokens))
+			return;
+		dequeue(s, seq);
+		enter(s, seq);
+		reserved = reserve(s, seq, whole ? q->total : q->computed + tokens);
+		mm_assert(reserved);
+		swap_in(s, seq);
+		plan_item(s, seq, tokens);
+	}
+}
+
+static struct mm_sched_plan *plan_nothing(struct mm_sched *s)
+{
+	struct mm_sched_plan *p = &s->plan;
+
+	p->n_items = p->tokens = p->n_preempted = p->stalled = p->n_swaps = 0;
+	p->swaps_in = false;
+	return p;
+}
+
+const struct mm_sched_plan *mm_sched_step(struct mm_sched *s, uint64_t now_ns, bool may_grow)
+{
+	const struct mm_sched_plan *p = plan_nothing(s);
+
+	plan_running(s, now_ns, may_grow);
+	/*
+	 * Whoever lost its blocks must not be let in again by the same step's shortage, and the free
+	 * blocks are wanted for those that must leave a chunk.
+	 */
+	if (!p->n_preempted && !p->stalled && !mm_sched_owed(s))
+		admit(s);
+	return p;
+}
+
+uint32_t mm_sched_commit(struct mm_sched *s, uint64_t now_ns, uint64_t *ret_finished)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->plan.n_items; i++) {
+		const struct mm_sched_item *item = &s->plan.items[i];
+		struct mm_seq *q = &s->seqs[item->seq];
+
+		s->n_prompts -= is_prompt(q);
+		q->computed += item->tokens;
+		q->total += item->samples;
+		s->n_prompts += is_prompt(q);
+		if (q->total < q->limit) {
+			want_more(s, q);
+			continue;
+		}
+		ret_finished[n++] = q->user;
+		leave(s, item->seq, now_ns);
+		retire(s, item->seq);
+	}
+	s->plan.n_items = 0;
+	return n;
+}
+
+/* Gives every block of @chunk that is in use a new place. */
+static uint32_t move_blocks(struct mm_sched *s, uint32_t chunk, uint64_t now_ns,
+			    struct mm_sched_move *moves)
+{
+	const uint32_t first = chunk * s->kv.blocks_per_chunk;
+	const uint32_t end = first + s->kv.blocks_per_chunk;
+	uint32_t n = 0;
+
+	for (uint32_t from = mm_kvblocks_next_used(&s->kv, first, end); from != MM_KV_NONE;
+	     from = mm_kvblocks_next_used(&s->kv, from + 1, end)) {
+		uint32_t *entry = table_of(s, &s->seqs[s->owner[from]]);
+
+		while (*entry != from)
+			entry++;
+		*entry = mm_kvblocks_get(&s->kv);
+		mm_assert(*entry != MM_KV_NONE);
+		s->owner[*entry] = s->owner[from];
+		mm_kvblocks_put(&s->kv, from, now_ns);
+		moves[n++] = (struct mm_sched_move){ from, *entry };
+	}
+	return n;
+}
+
+void mm_sched_reclaim(struct mm_sched *s, uint32_t chunks, uint64_t force_ns)
+{
+	uint32_t chunk;
+
+	if (!mm_sched_owed(s) || force_ns < s->force_ns)
+		s->force_ns = force_ns;
+	while (s->kv.draining_chunks < chunks) {
+		chunk = mm_kvblocks_cheapest_chunk(&s->kv);
+		if (chunk == MM_KV_NONE)
+			break;
+		mm_kvblocks_drain_chunk(&s->kv, chunk);
+	}
+	mm_sched_owe_at_most(s, chunks);
+}
+
+void mm_sched_owe_at_most(struct mm_sched *s, uint32_t chunks)
+{
+	while (s->kv.draining_chunks > chunks && mm_sched_owed(s))
+		mm_kvblocks_reopen_chunk(&s->kv, mm_kvblocks_fullest_draining_chunk(&s->kv));
+}
+
+/* Of those that run, but the @spared oldest, the one with the fewest tokens to compute again. */
+static uint32_t cheapest_victim(const struct mm_sched *s, uint32_t spared)
+{
+	uint32_t best = s->running[s->n_running - 1];
+
+	for (uint32_t i = s->n_running; i-- > spared;)
+		if (s->seqs[s->running[i]].computed < s->seqs[best].computed)
+			best = s->running[i];
+	return best;
+}
+
+const struct mm_sched_plan *mm_sched_evict(struct mm_sched *s, uint64_t now_ns, bool idle)
+{
+	const struct mm_sched_plan *p = plan_nothing(s);
+
+	if (!mm_sched_owed(s) || (now_ns < s->force_ns && !idle))
+		return p;
+	while (mm_kvblocks_displaced(&s->kv) > s->kv.free_blocks) {
+		const uint32_t seq = cheapest_victim(s, !idle);
+		const bool swap = s->seqs[seq].computed >= s->config.swap_tokens;
+
+		preempt(s, seq, swap, now_ns);
+	}
+	return p;
+}
+
+int mm_sched_retire(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
+		    struct mm_sched_move *ret_moves, uint32_t *ret_n)
+{
+	const uint32_t chunk = mm_kvblocks_draining_chunk(&s->kv);
+
+	if (chunk == MM_KV_NONE)
+		return MM_E_EMPTY;
+	if (s->kv.chunks[chunk].used > s->kv.free_blocks)
+		return MM_E_FULL;
+	*ret_n = move_blocks(s, chunk, now_ns, ret_moves);
+	mm_kvblocks_retire_chunk(&s->kv, chunk);
+	*ret_chunk = chunk;
+	return 0;
+}
+
+int mm_sched_compact(struct mm_sched *s, uint64_t now_ns, uint32_t *ret_chunk,
+		     struct mm_sched_move *ret_moves, uint32_t *ret_n)
+{
+	const uint32_t chunk = mm_kvblocks_cheapest_chunk(&s->kv);
+	uint32_t used;
+
+	if (chunk == MM_KV_NONE)
+		return MM_E_EMPTY;
+	used = s->kv.chunks[chunk].used;
+	if (used > s->kv.free_blocks - (s->kv.blocks_per_chunk - used))
+		return MM_E_EMPTY;
+	mm_kvblocks_drain_chunk(&s->kv, chunk);
+	*ret_n = move_blocks(s, chunk, now_ns, ret_moves);
+	mm_kvblocks_retire_chunk(&s->kv, chunk);
+	*ret_chunk = chunk;
+	return 0;
+}
+
+static const char *check_tables(const struct mm_sched *s, uint32_t seq, uint8_t *owned)
+{
+	const struct mm_seq *q = &s->seqs[seq];
+
+	for (uint32_t j = 0; j < q->n_blocks; j++) {
+		const uint32_t block = table_of(s, q)[j];
+
+		if (owned[block]++)
+			return "a block belongs to two sequences";
+		if (s->owner[block] != seq)
+			return "a block's owner does not have it";
+	}
+	return NULL;
+}
+
+static const char *check_rows(const struct mm_sched *s)
+{
+	mm_cleanup(mm_free_ptr) uint8_t *taken = calloc(1, s->config.max_batch);
+
+	mm_assert(taken != NULL);
+	for (uint32_t i = 0; i < s->config.max_batch; i++) {
+		const uint32_t row =
+			i < s->n_running ? s->seqs[s->running[i]].row : s->rows[i - s->n_running];
+
+		if (row >= s->config.max_batch || taken[row]++)
+			return "a row is lost, or has two owners";
+	}
+	return NULL;
+}
+
+static const char *check_running(const struct mm_sched *s, uint8_t *owned)
+{
+	uint64_t last = 0, want = 0;
+	uint32_t blocks = 0, prompts = 0;
+	const char *wrong = NULL;
+
+	for (uint32_t i = 0; i < s->n_running && !wrong; i++) {
+		const struct mm_seq *q = &s->seqs[s->running[i]];
+
+		if (q->state != MM_SEQ_RUNNING)
+			return "a running sequence's state is not its own";
+		if (i && q->order <= last)
+			return "the running are not in order of arrival";
+		last = q->order;
+		if (q->computed >= q->total || q->total >= q->limit)
+			return "a running sequence has nothing left to do";
+		if ((uint64_t)q->n_blocks * s->config.block_tokens < q->computed)
+			return "computed tokens have no block";
+		if (q->want != wants(s, q))
+			return "what a sequence wants was not kept up";
+		blocks += q->n_blocks;
+		prompts += is_prompt(q);
+		want += q->want;
+		wrong = check_tables(s, s->running[i], owned);
+	}
+	if (wrong)
+		return wrong;
+	if (prompts != s->n_prompts || want != s->want_running)
+		return "the sums over the running are not theirs";
+	return blocks == s->kv.used_blocks ? check_rows(s) : "a block in use belongs to nobody";
+}
+
+static const char *check_slots(const struct mm_sched *s, const struct mm_seq *q, uint8_t *owned)
+{
+	uint32_t slot = q->slot;
+
+	if (q->n_slots != (q->computed ? mm_sched_blocks(s, q->computed) : 0))
+		return "a waiting sequence has computed tokens without a slot, or slots without";
+	for (uint32_t i = 0; i < q->n_slots; i++, slot = s->slots[slot])
+		if (owned[slot]++)
+			return "a slot belongs to two sequences";
+	return NULL;
+}
+
+static const char *check_free_slots(const struct mm_sched *s, uint32_t used, uint8_t *owned)
+{
+	uint32_t slot = s->free_slot;
+
+	for (uint32_t i = 0; i < s->free_slots; i++, slot = s->slots[slot])
+		if (owned[slot]++)
+			return "a free slot is somebody's";
+	return used + s->free_slots == s->n_slots ? NULL : "a slot is lost";
+}
+
+static const char *check_waiting(const struct mm_sched *s)
+{
+	mm_cleanup(mm_free_ptr) uint8_t *owned = calloc(1, s->n_slots + 1);
+	const char *wrong = NULL;
+	uint32_t n = 0, slots = 0, last = MM_KV_NONE;
+
+	mm_assert(owned != NULL);
+
+	for (uint32_t i = s->queue; i != MM_KV_NONE; i = s->seqs[i].next, n++) {
+		const struct mm_seq *q = &s->seqs[i];
+
+		if (q->state != MM_SEQ_WAITING || q->n_blocks)
+			return "a waiting sequence holds something";
+		wrong = wrong ? wrong : check_slots(s, q, owned);
+		slots += q->n_slots;
+		if (q->next != MM_KV_NONE && s->seqs[q->next].order <= q->order)
+			return "the waiting are not in order of arrival";
+		if (q->want != wants(s, q))
+			return "what a sequence wants was not kept up";
+		last = i;
+	}
+	if (last != MM_KV_NONE && last != s->tail)
+		return "the queue's tail is not its last";
+	wrong = wrong ? wrong : check_free_slots(s, slots, owned);
+	if (!wrong && n != s->n_waiting)
+		return "the queue's length is not its count";
+	return wrong;
+}
+
+static const char *check_free(const struct mm_sched *s)
+{
+	uint32_t n = s->n_running + s->n_waiting;
+
+	for (uint32_t i = s->free_seq; i != MM_KV_NONE; i = s->seqs[i].next, n++)
+		if (s->seqs[i].state != MM_SEQ_FREE || n == s->config.max_seqs)
+			return "the list of free sequences is broken";
+	return n == s->config.max_seqs ? NULL : "a sequence is lost";
+}
+
+const char *mm_sched_check(const struct mm_sched *s)
+{
+	mm_cleanup(mm_free_ptr) uint8_t *owned = calloc(1, arena_blocks(s));
+	const char *wrong = mm_kvblocks_check(&s->kv);
+
+	mm_assert(owned != NULL);
+	if (!wrong)
+		wrong = check_running(s, owned);
+	if (!wrong)
+		wrong = check_waiting(s);
+	return wrong ? wrong : check_free(s);
+}
