@@ -154,9 +154,11 @@ void mm_eval_targets(const struct mm_eval *eval, FILE *out)
 		"throughput, where unlimited gains at least 2 %%. *Fits*: the most KV that was in "
 		"use "
 		"at one time under unlimited memory is at most the shares' KV and what weights can "
-		"make room for without a step that waits (`tools/workload/bound.h`). *Bound*: no "
+		"make room for without a step that waits (`tools/lab/workload/bound.h`). *Bound*: "
+		"no "
 		"schedule on this device with this memory serves these windows faster "
-		"(`tools/workload/bound.c` has the proof). Intervals are 95 %%, Student's, of the "
+		"(`tools/lab/workload/bound.c` has the proof). Intervals are 95 %%, Student's, of "
+		"the "
 		"logarithms of paired ratios over windows.\n\n"
 		"| target | | cases | farthest from it |\n|---|---|---|---|\n");
 	gh200(eval, out);
