@@ -90,8 +90,8 @@ class SameCode(unittest.TestCase):
         self.assert_differs(r"one\.c .*\.rodata\.str", FIRST.replace("a literal", "A literal"), SECOND)
 
     def test_size_without_contents(self):
-        self.assert_differs(r"one\.c .*\.bss", FIRST.replace("static int counter", "static int before, counter").replace(
-            "counter += x", "counter += x + before++"), SECOND)
+        array = "static char array[%d]; char *p(void) { return array; }"
+        self.assert_differs(r"one\.c .*\.bss: size 0x40, in B 0x60", array % 96, a=(array % 64,))
 
     def test_global_renamed_in_one_file_only(self):
         self.assert_differs(r"global first of A", FIRST.replace("first", "zeroth"), SECOND)
@@ -113,9 +113,11 @@ class SameCode(unittest.TestCase):
         self.assert_differs(r"first of A is zeroth of B", FIRST.replace("first", "zeroth"), a=(FIRST,))
 
     def test_local_targets(self):
-        two = "static int %s; static int %s; int f(int x) { a = x; b = x + 1; return a * b; } int *p(void) { return &a; }"
-        self.assert_differs(r"one\.c ", two % ("b", "a") + " int *q(void) { return &a; }",
-                            a=(two % ("a", "b") + " int *q(void) { return &b; }",))
+        text = "static int one, two; int *f(void) { return &one; } int *const table[] = {&%s, &%s};"
+        self.assert_differs(r"one\.c .*a relocation, in table of A", text % ("two", "one"), a=(text % ("one", "two"),))
+        text = ('const char *f(void) { return "one"; } const char *g(void) { return "two"; }'
+                'const char *h(int x) { return x ? "%s" : (const char *)0; }')
+        self.assert_differs(r"one\.c .*\.text.*a relocation, in h of A", text % "two", a=(text % "one",))
 
     def test_visibility(self):
         hidden = '__attribute__((visibility("hidden"))) const char *text(void);'
@@ -126,6 +128,10 @@ class SameCode(unittest.TestCase):
         self.assert_same(FIRST, SECOND, sources=("one.c", "there/two.c"))
         self.assert_same(FIRST, SECOND, sources=("two.c", "one.c"))
 
+    def test_moved_and_changed(self):
+        self.assert_differs(r"two\.c .* -> there/2\.c .*\.data.*in limit of A", FIRST, SECOND.replace("= 5", "= 6"),
+                            sources=("one.c", "there/2.c"), renames={"two.c": "there/2.c"})
+
     def test_more_and_less(self):
         self.assert_differs(r"two\.c .*only in A", FIRST)
         self.assert_differs(r"one\.c .*only in B", FIRST, a=())
@@ -134,7 +140,7 @@ class SameCode(unittest.TestCase):
         """In tests literals do not count; what is not one does."""
         sources = ("tests/one.c", "tests/two.c")
         a = self.program(FIRST, SECOND, sources=sources)
-        longer = FIRST.replace("a literal", "a literal that is longer than the other one, so that its section is another")
+        longer = FIRST.replace("a literal", "a literal that is so much longer that it lies in another section")
         b = self.program(longer, SECOND, sources=sources)
         self.assertEqual(TOOL.findings(a, b, {}, True).texts, [])
         b = self.program(longer.replace("37", "41"), SECOND, sources=sources)
