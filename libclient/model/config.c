@@ -30,7 +30,7 @@ static int check_strings(const json_t *root, const char *name, struct mm_why *wh
 	if (!json_is_array(architectures))
 		return mm_refuse(why, -EBADMSG, "%s: architectures is not an array of strings",
 				 name);
-	json_array_foreach (architectures, i, value)
+	json_array_foreach(architectures, i, value)
 		if (!json_is_string(value))
 			return mm_refuse(why, -EBADMSG, "%s: architectures[%zu] is not a string",
 					 name, i);

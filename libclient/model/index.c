@@ -132,7 +132,7 @@ static int check(struct check *c)
 	if (json_object_size(c->map) > MM_TENSORS_MAX)
 		return mm_refuse(c->why, -ENOTSUP, "%s: %zu tensors, at most %d are served",
 				 c->name, json_object_size(c->map), MM_TENSORS_MAX);
-	json_object_foreach (c->map, tensor, value) {
+	json_object_foreach(c->map, tensor, value) {
 		rc = check_entry(c, tensor, value);
 		if (rc < 0)
 			return rc;

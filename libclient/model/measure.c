@@ -83,7 +83,7 @@ static int collect(const json_t *map, const char **ret_names, size_t *ret_n, str
 	json_t *value;
 	size_t i;
 
-	json_object_foreach ((json_t *)(uintptr_t)map, tensor, value) {
+	json_object_foreach((json_t *)(uintptr_t)map, tensor, value) {
 		file = json_string_value(value);
 		if (!file || !*file || strchr(file, '/'))
 			return mm_refuse(why, -EBADMSG,
@@ -217,7 +217,7 @@ static int put_tensors(struct shapes *s, const json_t *tensors, int64_t layer)
 	const char *name;
 	json_t *shape;
 
-	json_object_foreach ((json_t *)(uintptr_t)tensors, name, shape) {
+	json_object_foreach((json_t *)(uintptr_t)tensors, name, shape) {
 		struct mm_st_tensor *t = &s->st.tensors[s->st.n_tensors++];
 		int len, rc;
 

@@ -168,7 +168,7 @@ static int check_metadata(json_t *metadata, const struct refusal *r)
 
 	if (!json_is_object(metadata))
 		return refuse(r, -EBADMSG, "__metadata__ is not an object");
-	json_object_foreach (metadata, key, value)
+	json_object_foreach(metadata, key, value)
 		if (!json_is_string(value))
 			return refuse(r, -EBADMSG, "__metadata__: %.80s is not a string", key);
 	return 0;
@@ -220,7 +220,7 @@ static int parse_entries(json_t *root, uint64_t data_offset, struct mm_safetenso
 	json_t *entry;
 	int rc;
 
-	json_object_foreach (root, name, entry) {
+	json_object_foreach(root, name, entry) {
 		if (strcmp(name, "__metadata__") == 0)
 			rc = check_metadata(entry, r);
 		else

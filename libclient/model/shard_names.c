@@ -104,7 +104,7 @@ int mm_shard_names_parse(const char *json, size_t bytes, struct mm_shard_names *
 	map = json_object_get(root, "weight_map");
 	if (!json_is_object(map))
 		return fail(&e, -EBADMSG, "no weight_map, or it is not an object");
-	json_object_foreach (map, tensor, value) {
+	json_object_foreach(map, tensor, value) {
 		r = add(ret_names, tensor, value, &e);
 		if (r)
 			return r;

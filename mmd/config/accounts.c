@@ -190,7 +190,7 @@ static int keys_parse(const json_t *json, struct mm_account_config *a, char *err
 	json_t *value;
 	int r;
 
-	json_object_foreach ((json_t *)(uintptr_t)json, key, value) {
+	json_object_foreach((json_t *)(uintptr_t)json, key, value) {
 		f = field_find(key);
 		if (!f)
 			return fail(error, "unknown key '%.64s'", key);
@@ -270,7 +270,7 @@ int mm_accounts_parse(const json_t *json, struct mm_accounts *ret, char *error)
 	if (!json_is_array(json) || json_array_size(json) > MM_ACCOUNTS_NAMED_MAX)
 		return fail(error, "accounts: want a list of at most %d objects",
 			    MM_ACCOUNTS_NAMED_MAX);
-	json_array_foreach (json, i, account) {
+	json_array_foreach(json, i, account) {
 		r = account_parse(account, &accounts, error);
 		if (r < 0)
 			return r;

@@ -337,7 +337,7 @@ static int section(struct mm_config *c, const char *path, uint32_t index, const 
 	if (!json_is_object(section) || !json_object_get(section, "device"))
 		return fail(error, "%.100s: devices: number %u is no object with a key 'device'",
 			    path, index + 1);
-	json_object_foreach ((json_t *)(uintptr_t)section, key, value) {
+	json_object_foreach((json_t *)(uintptr_t)section, key, value) {
 		o = option_find(key, strlen(key));
 		if (!o || !o->list)
 			return fail(error, "%.100s: devices: '%.64s' is nothing that a device has",
@@ -403,7 +403,7 @@ static int file_parse(struct mm_config *c, const char *path, char *error)
 		return fail(error, "%.100s: line %d: %s", path, e.line, e.text);
 	if (!json_is_object(root))
 		return fail(error, "%.100s: want one JSON object", path);
-	json_object_foreach (root, key, value) {
+	json_object_foreach(root, key, value) {
 		if (strcmp(key, "devices") == 0)
 			continue;
 		r = file_key(c, path, key, value, error);

@@ -217,8 +217,7 @@ void mm_core_check(const struct mm_core *c)
 	check_mins(c);
 	check_jobs(c);
 	memset(c->scratch, 0, c->ledger.pages * sizeof(*c->scratch));
-	MM_FOREACH_TENANT(c, t)
-	{
+	MM_FOREACH_TENANT(c, t) {
 		check_swap(c, t);
 		if (t->life != MM_LIFE_LIVE)
 			continue;

@@ -40,8 +40,7 @@ static void ask(struct mm_core *c, uint32_t account, uint64_t pages)
 {
 	uint64_t coming = mm_c_take_from(c, pages, account);
 
-	MM_FOREACH_TENANT(c, t)
-	{
+	MM_FOREACH_TENANT(c, t) {
 		if (t->account != account || t->life != MM_LIFE_LIVE || t->kicked || !t->kv.held ||
 		    coming >= pages)
 			continue;
@@ -81,16 +80,16 @@ uint64_t mm_c_ladder_deadline(const struct mm_core *c)
 	if (!c->xfer_up)
 		return due;
 	MM_FOREACH_TENANT(c, t)
-	if (owes(c, t) && !t->judging)
-		due = MM_MIN(due, *deadline_of(t));
+		if (owes(c, t) && !t->judging)
+			due = MM_MIN(due, *deadline_of(t));
 	return due;
 }
 
 void mm_c_ladder_restart(struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
-	if (owes(c, t))
-		*deadline_of(t) = c->now_ns + time_of(c, t);
+		if (owes(c, t))
+			*deadline_of(t) = c->now_ns + time_of(c, t);
 }
 
 static void watch(struct mm_core *c, struct mm_c_tenant *t)
@@ -129,7 +128,7 @@ void mm_c_ladder(struct mm_core *c)
 			ask(c, i, over);
 	}
 	MM_FOREACH_TENANT(c, t)
-	watch(c, t);
+		watch(c, t);
 }
 
 /* ---- the sentence ---- */

@@ -85,7 +85,7 @@ static uint32_t overdue_pages(const struct mm_core *c, uint32_t index)
 	bool any = false;
 
 	MM_FOREACH_TENANT(c, t)
-	any |= t->account == index && t->life == MM_LIFE_LIVE && t->overdue;
+		any |= t->account == index && t->life == MM_LIFE_LIVE && t->overdue;
 	return any ? (uint32_t)mm_c_over_seen(c, index) : 0;
 }
 

@@ -118,7 +118,7 @@ void mm_core_on_xfer_up(struct mm_core *c, uint64_t now_ns, uint64_t xfer_epoch)
 			mm_jobs_push(&c->jobs, job, &c->queue, c->now_ns);
 	}
 	MM_FOREACH_TENANT(c, t)
-	mm_c_change_xfer_up(t);
+		mm_c_change_xfer_up(t);
 	mm_c_settle(c, now_ns);
 }
 

@@ -41,7 +41,7 @@ static void count(struct mm_core *c)
 	uint32_t sum = 0;
 
 	MM_FOREACH_TENANT(c, t)
-	sum += t->life == MM_LIFE_LIVE ? t->plan.alpha : 0;
+		sum += t->life == MM_LIFE_LIVE ? t->plan.alpha : 0;
 	c->stats.alpha_sum_max = MM_MAX(c->stats.alpha_sum_max, sum);
 }
 

@@ -161,8 +161,7 @@ bool mm_health_ours(const struct mm_pool *pool, uint32_t pid)
 		if ((int64_t)pid == shell->pool[i].worker.pid)
 			return true;
 	}
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (s->state >= MM_SESSION_OPEN && (int64_t)pid == (int64_t)s->pid)
 			return true;
 	}

@@ -191,7 +191,7 @@ static void fold(json_t *all, const json_t *one)
 	const char *key;
 	json_t *value;
 
-	json_object_foreach ((json_t *)(uintptr_t)one, key, value) {
+	json_object_foreach((json_t *)(uintptr_t)one, key, value) {
 		json_t *sum = json_object_get(all, key);
 
 		if (!sum)
@@ -396,8 +396,7 @@ static json_t *tenants_json(struct mm_shell *shell, const struct mm_pool *only)
 {
 	json_t *tenants = json_array();
 
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (s->state >= MM_SESSION_OPEN && (!only || s->pool == only))
 			json_array_append_new(tenants, tenant_json(s));
 	}
@@ -460,8 +459,7 @@ static uint64_t bytes_streamed(const struct mm_pool *pool)
 {
 	uint64_t sum = pool->bytes_streamed_gone;
 
-	MM_FOREACH_SESSION(pool->shell, s)
-	{
+	MM_FOREACH_SESSION(pool->shell, s) {
 		const struct mm_xcursor_region *c = s->cursor_region.base;
 
 		if (c && s->pool == pool)
@@ -493,8 +491,7 @@ static void counters_fill(const struct mm_core_stats *stats, json_t *to)
 static void turn_fill(const struct mm_pool *pool, json_t *to, const struct mm_core_stats *stats)
 {
 	json_object_set_new(to, "turn_holder", json_null());
-	MM_FOREACH_SESSION(pool->shell, s)
-	{
+	MM_FOREACH_SESSION(pool->shell, s) {
 		if (s->pool == pool && s->state >= MM_SESSION_OPEN &&
 		    s->tenant == stats->turn_holder)
 			set_text(to, "turn_holder", s->name);
@@ -608,8 +605,7 @@ static json_t *plan_show(void *context, const json_t *params, struct mm_rpc_erro
 		return NULL;
 	result = json_object();
 	plans = json_array();
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (s == only || (all && s->state == MM_SESSION_OPEN && (!pool || s->pool == pool)))
 			json_array_append_new(plans, plan_json(s));
 	}

@@ -189,7 +189,7 @@ static uint64_t connections(const struct mm_shell *shell, uint64_t account)
 	uint64_t n = 0;
 
 	MM_FOREACH_SESSION(shell, s)
-	n += s->state >= MM_SESSION_OPEN && s->account == account;
+		n += s->state >= MM_SESSION_OPEN && s->account == account;
 	return n;
 }
 
@@ -213,8 +213,7 @@ static struct places places_count(const struct mm_pool *pool, uint64_t account)
 {
 	struct places p = { 0 };
 
-	MM_FOREACH_SESSION(pool->shell, s)
-	{
+	MM_FOREACH_SESSION(pool->shell, s) {
 		if (s->state < MM_SESSION_OPEN || s->pool != pool)
 			continue;
 		p.used++;
@@ -270,8 +269,7 @@ bool mm_quota_loads(const struct mm_session *s)
 /* Who uses a copy: sessions, and the load that fills it. */
 static bool uses(struct mm_shell *shell, const struct mm_store *store, uint64_t account)
 {
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (s->state >= MM_SESSION_OPEN && s->store == store && s->account == account)
 			return true;
 	}
@@ -293,8 +291,7 @@ static uint64_t payer(struct mm_shell *shell, struct mm_store *store)
 {
 	if (uses(shell, store, store->payer))
 		return store->payer;
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (s->state >= MM_SESSION_OPEN && s->store == store) {
 			store->payer = s->account;
 			break;
@@ -314,8 +311,8 @@ static uint64_t host_bytes(struct mm_shell *shell, uint64_t account)
 			sum += store->host_bytes;
 	}
 	MM_FOREACH_SESSION(shell, s)
-	if (s->state >= MM_SESSION_OPEN && s->account == account)
-		sum += s->swap_bytes;
+		if (s->state >= MM_SESSION_OPEN && s->account == account)
+			sum += s->swap_bytes;
 	return sum;
 }
 
@@ -454,7 +451,7 @@ static bool keys_known(const json_t *params, struct mm_rpc_error *error)
 	const char *key;
 	json_t *value;
 
-	json_object_foreach ((json_t *)(uintptr_t)params, key, value) {
+	json_object_foreach((json_t *)(uintptr_t)params, key, value) {
 		bool found = false;
 
 		for (size_t i = 0; i < MM_ARRAY_SIZE(known); i++)

@@ -41,7 +41,7 @@ void mm_sessions_init(struct mm_shell *shell)
 {
 	shell->n_sessions = shell->n_pools * MM_TENANTS_MAX + MM_HELLOS_MAX;
 	MM_FOREACH_SESSION(shell, s)
-	session_clear(shell, s);
+		session_clear(shell, s);
 }
 
 int mm_session_recv(const struct mm_session *s, void *buf, size_t cap, size_t *ret_len)
@@ -105,8 +105,7 @@ static void session_free(struct mm_session *s)
 
 void mm_sessions_done(struct mm_shell *shell)
 {
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		reason_send(s, "mmd is ending");
 		session_free(s);
 	}
@@ -114,8 +113,7 @@ void mm_sessions_done(struct mm_shell *shell)
 
 struct mm_session *mm_session_find(struct mm_shell *shell, uint32_t tenant)
 {
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (s->state >= MM_SESSION_OPEN && s->tenant == tenant)
 			return s;
 	}
@@ -129,8 +127,7 @@ struct mm_session *mm_session_lookup(struct mm_shell *shell, const struct mm_poo
 	unsigned int many = 0;
 	char id[16];
 
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (s->state != MM_SESSION_OPEN || (pool && s->pool != pool))
 			continue;
 		snprintf(id, sizeof(id), "%u", s->tenant);
@@ -162,8 +159,7 @@ bool mm_session_logs(struct mm_session *s)
 
 void mm_sessions_end(struct mm_pool *pool, const char *reason)
 {
-	MM_FOREACH_SESSION(pool->shell, s)
-	{
+	MM_FOREACH_SESSION(pool->shell, s) {
 		if (s->state == MM_SESSION_OPEN && s->pool == pool)
 			mm_session_end(s, reason);
 	}
@@ -323,8 +319,7 @@ static void hurry_silent(struct mm_shell *shell, const uid_t *uid, unsigned int 
 	unsigned int hellos = 0;
 	int r;
 
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (!awaits_hello(s, uid))
 			continue;
 		hellos++;
@@ -343,8 +338,7 @@ static void hurry_silent(struct mm_shell *shell, const uid_t *uid, unsigned int 
 static struct mm_session *session_new(struct mm_shell *shell)
 {
 	hurry_silent(shell, NULL, MM_HELLOS_MAX - 1);
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (s->state == MM_SESSION_FREE)
 			return s;
 	}
@@ -418,8 +412,7 @@ static bool ends(struct mm_shell *shell)
 {
 	bool any = false;
 
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (s->ending) {
 			session_close(s);
 			any = true;
@@ -460,8 +453,7 @@ static void judge(struct mm_session *s)
 
 bool mm_sessions_turn(struct mm_shell *shell, uint64_t now_ns)
 {
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (s->state == MM_SESSION_HELLO && now_ns >= s->hello_by_ns)
 			mm_session_end(s, "no hello came");
 		if (s->busy)
@@ -476,8 +468,7 @@ bool mm_sessions_turn(struct mm_shell *shell, uint64_t now_ns)
 
 void mm_sessions_ring(struct mm_shell *shell)
 {
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (s->state != MM_SESSION_OPEN)
 			continue;
 		if (s->outbox.bell)
@@ -492,8 +483,7 @@ uint64_t mm_sessions_deadline(const struct mm_shell *shell)
 {
 	uint64_t deadline = UINT64_MAX;
 
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (s->busy || s->judged || s->ending || (s->dead && s->state == MM_SESSION_CLOSED))
 			return 0;
 		if (s->state == MM_SESSION_HELLO)
@@ -554,8 +544,7 @@ static void sample_idle(struct mm_session *s, uint64_t now_ns)
 
 void mm_sessions_sample(struct mm_shell *shell, uint64_t now_ns)
 {
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (s->state == MM_SESSION_OPEN && !s->ending)
 			sample_stats(s, now_ns);
 		if (s->state == MM_SESSION_OPEN && !s->ending)

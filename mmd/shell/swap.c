@@ -15,7 +15,7 @@ static bool node_has_room(struct mm_shell *shell, uint64_t bytes)
 	uint64_t left = shell->config->swap_max_bytes;
 
 	MM_FOREACH_SESSION(shell, s)
-	left -= MM_MIN(left, s->swap_bytes);
+		left -= MM_MIN(left, s->swap_bytes);
 	return bytes <= left;
 }
 

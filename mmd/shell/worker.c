@@ -366,8 +366,7 @@ static void greet_tenants_and_stores(struct mm_pool *pool)
 		if (shell->stores.store[i].ready)
 			mm_worker_store(pool, shell->stores.store[i].id);
 	}
-	MM_FOREACH_SESSION(shell, s)
-	{
+	MM_FOREACH_SESSION(shell, s) {
 		if (s->state >= MM_SESSION_OPEN && s->pool == pool)
 			mm_worker_tenant(pool, s->tenant);
 		if (s->swap_bytes && s->pool == pool)

@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 	mm_assert(reply != NULL);
 	if (json_is_object(reply))
 		check_reply(reply);
-	json_array_foreach (reply, i, one)
+	json_array_foreach(reply, i, one)
 		check_reply(one);
 	mm_assert(json_is_object(reply) || i > 0);
 	json_decref(reply);

@@ -13,8 +13,7 @@ void h_round(struct world *w, uint64_t ns)
 {
 	while (w_xfer_work(w, 4, 0))
 		;
-	W_FOREACH(w, p)
-	{
+	W_FOREACH(w, p) {
 		while (w_proc_say_late(w, p))
 			;
 		while (w_proc_event(w, p))
@@ -35,8 +34,7 @@ void h_calm(struct world *w)
 	w->late_permille = 0;
 	if (!w->xfer_up)
 		w_xfer_up(w);
-	W_FOREACH(w, p)
-	{
+	W_FOREACH(w, p) {
 		p->frozen = false;
 		if (p->hostile || (p->alive && !p->connected))
 			w_die(w, p);
@@ -56,8 +54,8 @@ void h_calm(struct world *w)
 static bool all_moved(struct world *w, const uint64_t *steps)
 {
 	W_FOREACH(w, p)
-	if (p->connected && p->model_ready && p->steps == steps[p - w->proc])
-		return false;
+		if (p->connected && p->model_ready && p->steps == steps[p - w->proc])
+			return false;
 	return true;
 }
 
@@ -71,8 +69,8 @@ void h_assert_moving(struct world *w)
 		h_round(w, i < 120 ? MM_NS_PER_MS : 8 * MM_NS_PER_MS);
 	mm_assert(all_moved(w, steps));
 	W_FOREACH(w, p)
-	for (uint32_t lot = 0; p->connected && lot < MM_SWAP_LOTS; lot++)
-		mm_assert(!p->lot[lot]); /* every list was answered */
+		for (uint32_t lot = 0; p->connected && lot < MM_SWAP_LOTS; lot++)
+			mm_assert(!p->lot[lot]); /* every list was answered */
 }
 
 static bool greedy(const struct w_proc *p)
@@ -91,8 +89,8 @@ static int64_t priority_of(const struct world *w, const struct w_proc *p)
 static bool outranked(struct world *w, const struct w_proc *p)
 {
 	W_FOREACH(w, q)
-	if (greedy(q) && !q->held && priority_of(w, q) > priority_of(w, p))
-		return true;
+		if (greedy(q) && !q->held && priority_of(w, q) > priority_of(w, p))
+			return true;
 	return false;
 }
 
@@ -105,8 +103,8 @@ static bool served(struct world *w, const struct w_proc *p)
 static bool waits_for_turn(struct world *w)
 {
 	W_FOREACH(w, p)
-	if (!served(w, p) && p->machine.turn.mode != MM_TURN_NONE)
-		return true;
+		if (!served(w, p) && p->machine.turn.mode != MM_TURN_NONE)
+			return true;
 	return false;
 }
 
@@ -114,23 +112,22 @@ static bool waits_for_turn(struct world *w)
 static void assert_served(struct world *w)
 {
 	W_FOREACH(w, p)
-	while (greedy(p) && w_kv_release(w, p))
-		;
+		while (greedy(p) && w_kv_release(w, p))
+			;
 	W_FOREACH(w, p)
-	if (greedy(p))
-		w_kv_want(w, p, 1);
+		if (greedy(p))
+			w_kv_want(w, p, 1);
 	for (uint32_t i = 0; i < 60 || (i < TURN_ROUNDS && waits_for_turn(w)); i++)
 		h_round(w, 100 * MM_NS_PER_MS);
 	W_FOREACH(w, p)
-	mm_assert(served(w, p));
+		mm_assert(served(w, p));
 }
 
 /* Everybody but @but wants all there is, and gives a chunk back now and then. */
 static void greed_but(struct world *w, const struct w_proc *but, uint32_t rounds)
 {
 	for (uint32_t i = 0; i < rounds; i++) {
-		W_FOREACH(w, p)
-		{
+		W_FOREACH(w, p) {
 			if (!greedy(p) || p == but)
 				continue;
 			if (p->held > 1 || (p->held && !w_below(w, 4)))
@@ -156,10 +153,10 @@ static void assert_fair(struct world *w)
 		grants[i] = w->proc[i].grants;
 	greed_but(w, NULL, 240);
 	W_FOREACH(w, p)
-	all += greedy(p) ? p->grants - grants[p - w->proc] : 0;
+		all += greedy(p) ? p->grants - grants[p - w->proc] : 0;
 	W_FOREACH(w, p)
-	if (greedy(p) && !w->quotas && !w->account_max[p->account] && all > 40 * W_PROCS)
-		mm_assert(p->grants > grants[p - w->proc]);
+		if (greedy(p) && !w->quotas && !w->account_max[p->account] && all > 40 * W_PROCS)
+			mm_assert(p->grants > grants[p - w->proc]);
 }
 
 /* Chunks that its policy lets it have. */
@@ -172,8 +169,7 @@ static uint32_t most(const struct world *w, const struct w_proc *p)
 /* However much the others want, and hold: what is kept for an account can be had. */
 static void assert_mins(struct world *w)
 {
-	W_FOREACH(w, p)
-	{
+	W_FOREACH(w, p) {
 		struct mm_core_account a;
 		uint64_t missing;
 
@@ -199,7 +195,7 @@ void h_end(struct world *w)
 	struct mm_core_stats s;
 
 	W_FOREACH(w, p)
-	w_die(w, p);
+		w_die(w, p);
 	for (uint32_t i = 0; i < 60; i++)
 		h_round(w, 200 * MM_NS_PER_MS);
 	mm_core_stats(w->core, &s);

@@ -151,8 +151,8 @@ static void on_disconnect(struct cover *cover, struct world *w, uint32_t tenant)
 static void on_all(struct cover *cover, struct world *w, enum cover_event what)
 {
 	W_FOREACH(w, p)
-	if (p->used)
-		event_note(cover, w, p->tenant, what);
+		if (p->used)
+			event_note(cover, w, p->tenant, what);
 }
 
 /* The job's id names its slot in the core's table in its low half. */

@@ -521,8 +521,8 @@ static void warm_up(struct world *w)
 	for (uint32_t i = w_below(w, 6); i; i--)
 		spawn(w);
 	W_FOREACH(w, p)
-	for (uint32_t i = 0; i < 2 && p->used; i++)
-		set_up(w, p);
+		for (uint32_t i = 0; i < 2 && p->used; i++)
+			set_up(w, p);
 	/* Not until nothing moves: a policy may take and give back for ever. */
 	for (uint32_t i = 0; i < 12; i++)
 		h_round(w, MM_NS_PER_MS);

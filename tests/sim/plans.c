@@ -57,7 +57,7 @@ static void tenant_spawn(struct world *w)
 	struct w_proc *p;
 
 	W_FOREACH(w, q)
-	n += q->used;
+		n += q->used;
 	if (n >= TENANTS_MAX)
 		return;
 	p = w_join(w, w_below(w, W_ACCOUNTS),
@@ -282,7 +282,7 @@ static bool procs_cycled(struct world *w, struct slots_seen *seen)
 	bool all = true;
 
 	W_FOREACH(w, p)
-	all &= proc_cycled(p, &seen[p - w->proc]);
+		all &= proc_cycled(p, &seen[p - w->proc]);
 	return all;
 }
 
@@ -292,8 +292,7 @@ static void plans_assert_cycling(struct world *w)
 	struct slots_seen seen[W_PROCS] = { 0 };
 	uint32_t i = 0;
 
-	W_FOREACH(w, p)
-	{
+	W_FOREACH(w, p) {
 		seen[p - w->proc].before = p->plan.epoch;
 		plan_by_hand(w, p);
 	}
@@ -301,7 +300,7 @@ static void plans_assert_cycling(struct world *w)
 		h_round(w, i < 40 ? MM_NS_PER_MS : 8 * MM_NS_PER_MS);
 	mm_assert(procs_cycled(w, seen));
 	W_FOREACH(w, p)
-	h_count(H_CYCLES, proc_streams(p) && p->plan.epoch != seen[p - w->proc].before);
+		h_count(H_CYCLES, proc_streams(p) && p->plan.epoch != seen[p - w->proc].before);
 }
 
 static void plans_after(struct world *w)

@@ -11,8 +11,8 @@
 struct w_proc *w_proc_of(struct world *w, uint32_t tenant)
 {
 	W_FOREACH(w, p)
-	if (p->used && p->tenant == tenant)
-		return p;
+		if (p->used && p->tenant == tenant)
+			return p;
 	return NULL;
 }
 

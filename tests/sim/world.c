@@ -8,7 +8,7 @@ void w_init(struct world *w, const struct mm_core_opts *opts, uint64_t seed)
 {
 	memset(w, 0, offsetof(struct world, proc));
 	W_FOREACH(w, p)
-	memset(p, 0, offsetof(struct w_proc, inbox));
+		memset(p, 0, offsetof(struct w_proc, inbox));
 	memset((char *)w + offsetof(struct world, job), 0,
 	       sizeof(*w) - offsetof(struct world, job));
 	mm_assert(opts->pages <= W_PAGES);
@@ -323,7 +323,7 @@ void w_xfer_kill(struct world *w, bool fault)
 		tear(w, &w->job[i]);
 	w->jobs = 0;
 	W_FOREACH(w, p)
-	w_slots_forget(p);
+		w_slots_forget(p);
 	w_tell(w, W_TOLD_XFER_DOWN, MM_NO_TENANT, NULL, 0);
 	mm_core_on_xfer_down(w->core, w->now_ns);
 	w_drain(w);
@@ -431,10 +431,10 @@ void w_run(struct world *w)
 		while (w_xfer_work(w, 4, 0))
 			quiet = 0;
 		W_FOREACH(w, p)
-		while (w_proc_event(w, p))
-			quiet = 0;
+			while (w_proc_event(w, p))
+				quiet = 0;
 		W_FOREACH(w, p)
-		w_xfer_stream(w, p);
+			w_xfer_stream(w, p);
 		w_tick(w, 1000);
 	}
 }

@@ -65,7 +65,7 @@ void mm_each_device(const json_t *result, void (*print)(const json_t *device))
 	const json_t *devices = json_object_get(result, "devices"), *one, *facts;
 	size_t i;
 
-	json_array_foreach (devices, i, one) {
+	json_array_foreach(devices, i, one) {
 		facts = json_object_get(one, "device");
 		if (json_array_size(devices) > 1)
 			printf("%sdevice %" PRIu64 ": %s (%s), %s\n", i ? "\n" : "",
@@ -232,7 +232,7 @@ static int find_device(const struct mm_ctl *ctl, json_int_t *ret_device)
 
 	if (r != MM_EXIT_DONE)
 		return r;
-	json_array_foreach (json_object_get(status, "devices"), i, one) {
+	json_array_foreach(json_object_get(status, "devices"), i, one) {
 		const json_t *facts = json_object_get(one, "device");
 
 		if (!begins(mm_text(facts, "uuid"), ctl->uuid))

@@ -132,7 +132,7 @@ static const json_t *in_status(const struct devices *d, const char *hex)
 	const json_t *one;
 	size_t i;
 
-	json_array_foreach (json_object_get(d->status, "devices"), i, one)
+	json_array_foreach(json_object_get(d->status, "devices"), i, one)
 		if (strcmp(mm_text(json_object_get(one, "device"), "uuid"), hex) == 0)
 			return one;
 	return NULL;

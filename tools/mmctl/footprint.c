@@ -136,7 +136,7 @@ static int add_file(struct footprint *f)
 		return mm_complain(MM_EXIT_FAILED, "%s: no array of models", f->models);
 	if (item_bytes != 2 && item_bytes != 4)
 		return mm_complain(MM_EXIT_FAILED, "%s: dtype_bytes must be 2 or 4", f->models);
-	json_array_foreach (models, i, model) {
+	json_array_foreach(models, i, model) {
 		int r = add_shapes(f, model, i, (uint32_t)item_bytes);
 
 		if (r != MM_EXIT_DONE)
@@ -170,8 +170,8 @@ static void print_warnings(const json_t *model)
 	char page[MM_SIZE_TEXT_BYTES];
 	size_t i, k;
 
-	json_array_foreach (json_object_get(model, "page_sizes"), i, size)
-		json_array_foreach (json_object_get(size, "warnings"), k, warning)
+	json_array_foreach(json_object_get(model, "page_sizes"), i, size)
+		json_array_foreach(json_object_get(size, "warnings"), k, warning)
 			printf("warning: %s, pages of %s: %s\n", mm_text(model, "name"),
 			       mm_size_print(mm_u64(size, "page_bytes"), page),
 			       json_string_value(warning));
@@ -188,10 +188,10 @@ static void print_table(const struct footprint *f)
 	printf("%-14s %-6s %9s %9s | %7s %9s %9s %7s %6s %6s %8s | %6s %8s\n", "MODEL", "FAMILY",
 	       "TENSORS", "HOST", "PAGE", "DEVICE", "WASTE", "", "PASSED", "HELD", "MAPPINGS",
 	       "PAGES", "MAPPINGS");
-	json_array_foreach (f->result, i, model)
-		json_array_foreach (json_object_get(model, "page_sizes"), k, size)
+	json_array_foreach(f->result, i, model)
+		json_array_foreach(json_object_get(model, "page_sizes"), k, size)
 			print_size(model, size, k == 0);
-	json_array_foreach (f->result, i, model)
+	json_array_foreach(f->result, i, model)
 		print_warnings(model);
 }
 

@@ -10,10 +10,10 @@ static void print_slots(const json_t *plan)
 	const json_t *slot, *layer;
 	size_t i, k;
 
-	json_array_foreach (json_object_get(plan, "slots"), i, slot) {
+	json_array_foreach(json_object_get(plan, "slots"), i, slot) {
 		printf("  slot %zu: %zu pages, layers", i,
 		       json_array_size(json_object_get(slot, "pages")));
-		json_array_foreach (json_object_get(slot, "layers"), k, layer)
+		json_array_foreach(json_object_get(slot, "layers"), k, layer)
 			printf(" %" JSON_INTEGER_FORMAT, json_integer_value(layer));
 		putchar('\n');
 	}
@@ -65,7 +65,7 @@ int mm_plan_show_run(const struct mm_ctl *ctl, int argc, char **argv)
 		return r;
 	if (ctl->json)
 		return mm_print_json(result);
-	json_array_foreach (json_object_get(result, "plans"), i, plan)
+	json_array_foreach(json_object_get(result, "plans"), i, plan)
 		print_plan(plan);
 	return MM_EXIT_DONE;
 }

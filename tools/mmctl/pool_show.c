@@ -14,7 +14,7 @@ static void print_pool(const json_t *device)
 	json_t *n;
 
 	printf("%-12s %10s %12s\n", "STATE", "PAGES", "BYTES");
-	json_object_foreach (json_object_get(device, "pages"), state, n) {
+	json_object_foreach(json_object_get(device, "pages"), state, n) {
 		uint64_t count = (uint64_t)json_integer_value(n);
 
 		printf("%-12s %10" PRIu64 " %12s\n", state, count,

@@ -131,7 +131,7 @@ static void print_set(const json_t *result)
 	       size_text(mm_u64(result, "min_bytes"), asked, sizeof(asked)),
 	       size_text(mm_u64(result, "max_bytes"), set, sizeof(set)), mm_u64(result, "weight"),
 	       mm_u64(result, "priority"), mm_text(result, "on_timeout"));
-	json_array_foreach (adjusted, i, a)
+	json_array_foreach(adjusted, i, a)
 		printf("  %.3s is %s, not %s: %s\n", mm_text(a, "key"),
 		       size_text(mm_u64(a, "set"), set, sizeof(set)),
 		       size_text(mm_u64(a, "asked"), asked, sizeof(asked)), mm_text(a, "reason"));

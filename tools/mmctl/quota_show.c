@@ -39,7 +39,7 @@ int mm_quota_show_run(const struct mm_ctl *ctl, int argc, char **argv)
 	printf("%-16s %6s %10s %10s %10s %6s %8s %7s %9s %-10s %10s %5s %8s %s\n", "ACCOUNT",
 	       "DEVICE", "USED", "MIN", "MAX", "WEIGHT", "PRIORITY", "TURN MS", "TURN PRIO",
 	       "ON TIMEOUT", "HOST", "CONN", "REVISION", "STATE");
-	json_array_foreach (json_object_get(result, "accounts"), i, account)
+	json_array_foreach(json_object_get(result, "accounts"), i, account)
 		print_account(account);
 	return MM_EXIT_DONE;
 }

@@ -39,7 +39,7 @@ static void print_tenants(const json_t *result)
 		return;
 	printf("\n%-10s %-16s %3s %8s %6s %8s %8s %6s %10s %5s\n", "TENANT", "NAME", "DEV", "PID",
 	       "UID", "PAGES", "KV", "AWAY", "STEPS", "IDLE");
-	json_array_foreach (json_object_get(result, "tenants"), i, t)
+	json_array_foreach(json_object_get(result, "tenants"), i, t)
 		printf("%-10" PRIu64 " %-16s %3" PRIu64 " %8" PRIu64 " %6" PRIu64 " %8" PRIu64
 		       " %8" PRIu64 " %3" PRIu64 "/%-3" PRIu64 " %9" PRIu64 " %5s\n",
 		       mm_u64(t, "tenant"), mm_text(t, "name"), mm_u64(t, "device"),
@@ -58,7 +58,7 @@ static void print_stores(const json_t *result)
 		return;
 	printf("\n%-6s %-16s %10s %-6s %5s %s\n", "STORE", "IDENTITY", "BYTES", "TIER", "REFS",
 	       "STATE");
-	json_array_foreach (json_object_get(result, "stores"), i, s)
+	json_array_foreach(json_object_get(result, "stores"), i, s)
 		printf("%-6" PRIu64 " %-16s %10s %-6s %5" PRIu64 " %s\n", mm_u64(s, "store"),
 		       mm_text(s, "identity"), mm_size_print(mm_u64(s, "bytes"), text),
 		       mm_text(s, "tier"), mm_u64(s, "refs"),

@@ -89,7 +89,7 @@ static bool devices_ready(const json_t *status, char *why, size_t bytes)
 	const json_t *device;
 	size_t i;
 
-	json_array_foreach (json_object_get(status, "devices"), i, device)
+	json_array_foreach(json_object_get(status, "devices"), i, device)
 		if (!device_ready(device, why, bytes))
 			return false;
 	return true;

@@ -18,7 +18,7 @@ void mm_c_suspect(struct mm_core *c)
 	c->stats.memory_errors++;
 	mm_ledger_suspect(&c->ledger);
 	MM_FOREACH_TENANT(c, t)
-	t->suspect = MM_SUSPECT;
+		t->suspect = MM_SUSPECT;
 }
 
 void mm_c_acquit(struct mm_core *c, struct mm_c_tenant *t, uint64_t steps)

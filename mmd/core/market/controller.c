@@ -83,8 +83,8 @@ static uint32_t big_wishes(struct mm_core *c, struct mm_c_tenant **ret)
 	uint32_t n = 0;
 
 	MM_FOREACH_TENANT(c, t)
-	if (is_big(c, t))
-		ret[n++] = t;
+		if (is_big(c, t))
+			ret[n++] = t;
 	mm_c_sort(c, ret, n, older);
 	return n;
 }
@@ -177,8 +177,8 @@ static uint32_t kv_waiting(const struct mm_core *c, struct mm_c_tenant **ret)
 	uint32_t n = 0;
 
 	MM_FOREACH_TENANT(c, t)
-	if (mm_c_kv_unmet(t))
-		ret[n++] = t;
+		if (mm_c_kv_unmet(t))
+			ret[n++] = t;
 	mm_c_sort(c, ret, n, mm_c_served_before);
 	return n;
 }
@@ -261,8 +261,9 @@ static uint64_t kv_need(struct mm_core *c)
 	for (uint32_t i = 0; i < c->accounts_end; i++)
 		c->market->part[i].wish = 0;
 	MM_FOREACH_TENANT(c, t)
-	if (!mm_c_turn_comes(c, t))
-		c->market->part[t->account].wish += (uint64_t)mm_c_kv_unmet(t) * t->kv.chunk_pages;
+		if (!mm_c_turn_comes(c, t))
+			c->market->part[t->account].wish +=
+				(uint64_t)mm_c_kv_unmet(t) * t->kv.chunk_pages;
 	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		uint64_t kept = mm_account_unused_min(&c->account[i]), may;
 		uint64_t wish = c->market->part[i].wish;
@@ -316,8 +317,8 @@ static void deny(struct mm_core *c, uint64_t coming)
 										   : -ENOSPC);
 	}
 	MM_FOREACH_TENANT(c, t)
-	if (t->life == MM_LIFE_LIVE && t->wish->want > t->kv.held && !mm_c_kv_unmet(t))
-		mm_c_kv_deny(c, t, -ENOSPC);
+		if (t->life == MM_LIFE_LIVE && t->wish->want > t->kv.held && !mm_c_kv_unmet(t))
+			mm_c_kv_deny(c, t, -ENOSPC);
 }
 
 /* ---- all together ---- */
@@ -379,10 +380,10 @@ uint64_t mm_c_controller_deadline(const struct mm_core *c)
 	bool look = c->market->unmet != 0;
 
 	MM_FOREACH_TENANT(c, t)
-	look |= t->life == MM_LIFE_LIVE &&
-		(is_big(c, t) || (t->plan.alpha && t->plan.alpha_by_hand < 0) || mm_c_kv_unmet(t) ||
-		 (t->wish->want > t->kv.held && !t->wish->told) ||
-		 c->settled_ns < t->change->retry_ns);
+		look |= t->life == MM_LIFE_LIVE &&
+			(is_big(c, t) || (t->plan.alpha && t->plan.alpha_by_hand < 0) ||
+			 mm_c_kv_unmet(t) || (t->wish->want > t->kv.held && !t->wish->told) ||
+			 c->settled_ns < t->change->retry_ns);
 	/* From the last look, not from now: statistics come more often, and would put it off for ever. */
 	return look ? c->settled_ns + mm_c_time(c, LOOK_NS) : UINT64_MAX;
 }

@@ -13,8 +13,8 @@ static uint64_t wished_pages(const struct mm_core *c)
 	uint64_t sum = 0;
 
 	MM_FOREACH_TENANT(c, t)
-	if (t->life == MM_LIFE_LIVE && t->kv.declared)
-		sum += (uint64_t)MM_MAX(t->wish->want, t->kv.held) * t->kv.chunk_pages;
+		if (t->life == MM_LIFE_LIVE && t->kv.declared)
+			sum += (uint64_t)MM_MAX(t->wish->want, t->kv.held) * t->kv.chunk_pages;
 	return sum;
 }
 

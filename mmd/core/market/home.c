@@ -70,10 +70,10 @@ static void recall(struct mm_core *c, uint64_t short_pages)
 	uint64_t pages;
 
 	MM_FOREACH_TENANT(c, t)
-	if (t->life == MM_LIFE_LIVE && !t->kicked && t->features & MM_FEAT_RECLAIM &&
-	    c->now_ns >= t->wish->reclaim_until_ns && mm_c_kv_hears(t) &&
-	    (!most || over_share_pages(t) > over_share_pages(most)))
-		most = t;
+		if (t->life == MM_LIFE_LIVE && !t->kicked && t->features & MM_FEAT_RECLAIM &&
+		    c->now_ns >= t->wish->reclaim_until_ns && mm_c_kv_hears(t) &&
+		    (!most || over_share_pages(t) > over_share_pages(most)))
+			most = t;
 	pages = most ? MM_MIN(over_share_pages(most), short_pages) : 0;
 	pages = pages ? mm_div_up(pages, most->kv.chunk_pages) : 0;
 	if (!pages || !mm_c_may_give(c, most, most->kv.chunk_pages, MM_DOMAIN_NONE) ||
@@ -93,8 +93,7 @@ uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
 {
 	uint64_t kept = kept_pages;
 
-	MM_FOREACH_TENANT(c, t)
-	{
+	MM_FOREACH_TENANT(c, t) {
 		uint64_t have = mm_c_free_pages(c) > kept ? mm_c_free_pages(c) - kept : 0;
 		uint64_t missing;
 		uint32_t cap;

@@ -70,8 +70,7 @@ uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t acco
 
 	if (c->market->policy->kv_static)
 		return 0;
-	MM_FOREACH_TENANT(c, t)
-	{
+	MM_FOREACH_TENANT(c, t) {
 		uint64_t chunks, hears = mm_c_kv_hears(t);
 
 		if (t->life != MM_LIFE_LIVE || t->kicked || got >= short_pages ||
@@ -153,7 +152,7 @@ uint32_t mm_c_lenders(const struct mm_core *c, struct mm_c_tenant **ret)
 	uint32_t n = 0;
 
 	MM_FOREACH_TENANT(c, t)
-	ret[n++] = t;
+		ret[n++] = t;
 	mm_c_sort(c, ret, n, lends_before);
 	return n;
 }
@@ -183,8 +182,8 @@ bool mm_c_return_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages
 bool mm_c_penniless(const struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
-	if (mm_c_kv_unmet(t) && !t->kv.held && !mm_c_turn_comes(c, t))
-		return true;
+		if (mm_c_kv_unmet(t) && !t->kv.held && !mm_c_turn_comes(c, t))
+			return true;
 	return false;
 }
 
@@ -204,8 +203,7 @@ struct mm_c_tenant *mm_c_next_to_return(const struct mm_core *c, uint64_t dwell_
 {
 	struct mm_c_tenant *best = NULL;
 
-	MM_FOREACH_TENANT(c, t)
-	{
+	MM_FOREACH_TENANT(c, t) {
 		if (!mm_c_lends_by_itself(c, t) || !t->plan.alpha ||
 		    c->now_ns - t->lends->taken_ns < dwell_ns)
 			continue;

@@ -41,8 +41,7 @@ static void lending(const struct mm_core *c, uint64_t *ret_lent, uint64_t *ret_m
 	uint64_t most = 0;
 
 	*ret_lent = *ret_most = 0;
-	MM_FOREACH_TENANT(c, t)
-	{
+	MM_FOREACH_TENANT(c, t) {
 		uint64_t lends;
 
 		if (!mm_c_rotates(c, t))
@@ -87,8 +86,8 @@ static uint64_t kv_held(const struct mm_core *c)
 	uint64_t held = 0;
 
 	MM_FOREACH_TENANT(c, t)
-	if (mm_c_rotates(c, t))
-		held += (uint64_t)t->kv.held * t->kv.chunk_pages;
+		if (mm_c_rotates(c, t))
+			held += (uint64_t)t->kv.held * t->kv.chunk_pages;
 	return held;
 }
 
@@ -147,10 +146,10 @@ static uint64_t part_pages(const struct mm_core *c, const struct mm_c_tenant *t)
 	uint64_t held = 0, shares = 0;
 
 	MM_FOREACH_TENANT(c, u)
-	if (mm_c_rotates(c, u) && u->kv.declared) {
-		held += (uint64_t)u->kv.held * u->kv.chunk_pages;
-		shares += (uint64_t)u->kv.share * u->kv.chunk_pages;
-	}
+		if (mm_c_rotates(c, u) && u->kv.declared) {
+			held += (uint64_t)u->kv.held * u->kv.chunk_pages;
+			shares += (uint64_t)u->kv.share * u->kv.chunk_pages;
+		}
 	return shares ? held * ((uint64_t)t->kv.share * t->kv.chunk_pages) / shares : 0;
 }
 
@@ -166,8 +165,7 @@ uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry)
 	if (held >= part)
 		return 0;
 	short_pages = MM_MIN(short_pages, part - held);
-	MM_FOREACH_TENANT(c, u)
-	{
+	MM_FOREACH_TENANT(c, u) {
 		uint64_t over, hears = mm_c_kv_hears(u);
 
 		if (u == t || !mm_c_rotates(c, u) || !(u->features & MM_FEAT_RECLAIM) ||
@@ -199,8 +197,7 @@ static uint64_t reclaim_for(struct mm_core *c, const struct mm_c_tenant *t, uint
 	uint64_t got = 0;
 
 	for (int own = 0; own <= 1; own++)
-		MM_FOREACH_TENANT(c, u)
-		{
+		MM_FOREACH_TENANT(c, u) {
 			uint64_t chunks;
 
 			if ((u == t) != own || !mm_c_rotates(c, u) || got >= short_pages ||

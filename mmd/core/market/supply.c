@@ -33,8 +33,7 @@ uint64_t mm_c_expected(struct mm_core *c, uint32_t account)
 		e->coming = c->coming;
 		e->all = 0;
 		memset(e->of, 0, c->accounts_end * sizeof(*e->of));
-		MM_FOREACH_TENANT(c, t)
-		{
+		MM_FOREACH_TENANT(c, t) {
 			e->of[t->account] += expected_of(c, t);
 			e->all += expected_of(c, t);
 		}
@@ -52,8 +51,7 @@ const struct mm_c_sums *mm_c_sums(struct mm_core *c)
 	s->waiting = c->waiting;
 	s->link = 0;
 	memset(s->own, 0, c->accounts_end * sizeof(*s->own));
-	MM_FOREACH_TENANT(c, t)
-	{
+	MM_FOREACH_TENANT(c, t) {
 		s->link += mm_c_link_permille(c, t);
 		s->own[t->account] += (uint64_t)mm_c_kv_unmet(t) * t->kv.chunk_pages +
 				      (t->model == MM_MODEL_WAITING ? t->entries : 0);

@@ -99,8 +99,8 @@ static uint64_t least_sibling(const struct mm_core *c, const struct mm_c_tenant 
 	uint64_t least = UINT64_MAX;
 
 	MM_FOREACH_TENANT(c, u)
-	if (u != t && u->account == t->account && u->turn->queued)
-		least = MM_MIN(least, u->turn->charged_ns + ahead_ns);
+		if (u != t && u->account == t->account && u->turn->queued)
+			least = MM_MIN(least, u->turn->charged_ns + ahead_ns);
 	return least;
 }
 
@@ -270,7 +270,7 @@ static void queue_look(struct mm_core *c)
 		c->account[i].turn.most_ns = UINT64_MAX;
 	}
 	MM_FOREACH_TENANT(c, t)
-	tenant_count(c, t);
+		tenant_count(c, t);
 	for (uint32_t i = 0; i < c->accounts_end; i++)
 		account_look(c, &c->account[i]);
 	accounts_cap(c);
@@ -338,8 +338,8 @@ struct mm_c_tenant *mm_c_turn_next(const struct mm_core *c)
 	struct mm_c_tenant *best = NULL;
 
 	MM_FOREACH_TENANT(c, t)
-	if (mm_c_turn_comes(c, t) && (!best || mm_c_turn_sooner(c, t, best)))
-		best = t;
+		if (mm_c_turn_comes(c, t) && (!best || mm_c_turn_sooner(c, t, best)))
+			best = t;
 	return best;
 }
 

@@ -26,8 +26,8 @@ void mm_c_kv_turn(struct mm_core *c, struct mm_c_tenant *t)
 static void wait_begin(struct mm_core *c, const struct mm_c_tenant *t)
 {
 	MM_FOREACH_TENANT(c, other)
-	if (other->account == t->account && mm_c_kv_unmet(other))
-		return;
+		if (other->account == t->account && mm_c_kv_unmet(other))
+			return;
 	mm_account_wait(&c->account[t->account], c->served);
 }
 

@@ -289,9 +289,9 @@ uint64_t mm_c_change_deadline(const struct mm_core *c)
 	uint64_t due = UINT64_MAX;
 
 	MM_FOREACH_TENANT(c, t)
-	if (t->life == MM_LIFE_LIVE && t->change->state == MM_CHANGE_STEADY &&
-	    c->settled_ns < change_may_at_ns(c, t))
-		due = MM_MIN(due, change_may_at_ns(c, t));
+		if (t->life == MM_LIFE_LIVE && t->change->state == MM_CHANGE_STEADY &&
+		    c->settled_ns < change_may_at_ns(c, t))
+			due = MM_MIN(due, change_may_at_ns(c, t));
 	return due;
 }
 

@@ -31,8 +31,8 @@ static uint64_t swap_bytes(const struct mm_core *c, uint32_t account)
 	uint64_t sum = 0;
 
 	MM_FOREACH_TENANT(c, t)
-	if (account == MM_DOMAIN_NONE || t->account == account)
-		sum += t->swap->bytes;
+		if (account == MM_DOMAIN_NONE || t->account == account)
+			sum += t->swap->bytes;
 	return sum;
 }
 

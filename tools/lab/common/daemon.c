@@ -146,8 +146,8 @@ static int read_set(const json_t *plan, uint32_t layers, struct mm_plan_set *set
 	size_t i, k;
 
 	*set = (struct mm_plan_set){ .beta = (uint32_t)member(plan, "beta") };
-	json_array_foreach (json_object_get(plan, "slots"), i, slot) {
-		json_array_foreach (json_object_get(slot, "layers"), k, layer)
+	json_array_foreach(json_object_get(plan, "slots"), i, slot) {
+		json_array_foreach(json_object_get(slot, "layers"), k, layer)
 			if (json_integer_value(layer) >= 0 && json_integer_value(layer) < layers)
 				slot_of[json_integer_value(layer)] = (uint8_t)(i + 1);
 	}

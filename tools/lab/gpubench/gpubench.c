@@ -381,7 +381,7 @@ static void count_goals(const struct gpu *g, uint32_t *ret_reached, uint32_t *re
 	size_t i;
 
 	*ret_reached = *ret_missed = 0;
-	json_array_foreach (g->results, i, row) {
+	json_array_foreach(g->results, i, row) {
 		const json_t *reached = json_object_get(row, "reached");
 
 		*ret_reached += json_is_true(reached);
@@ -431,7 +431,7 @@ static void report_table(const struct gpu *g)
 	       (int)json_integer_value(json_object_get(g->device, "driver_version")));
 	printf("%-60s %12s  %-26s %12s %8s  %s\n", "part, figure", "median", "(p10 - p90)",
 	       "reference", "ratio", "goal");
-	json_array_foreach (g->results, i, row)
+	json_array_foreach(g->results, i, row)
 		mm_gpu_row_print(row, g->bench.rehearsal);
 	if (g->bench.rehearsal)
 		printf("\nA rehearsal on the software GPU: %s.\n",

@@ -149,7 +149,7 @@ static void print_params(const json_t *row, char *text, size_t bytes)
 	size_t at = 0;
 
 	*text = '\0';
-	json_object_foreach (json_object_get(row, "params"), key, value) {
+	json_object_foreach(json_object_get(row, "params"), key, value) {
 		char printed[64];
 
 		print_param(key, value, printed, sizeof(printed));

@@ -366,7 +366,7 @@ static void want_full_attention(struct reader *r)
 
 	if (types && !json_is_null(types) && !json_is_array(types))
 		fail(r, -EBADMSG, "layer_types must be a list");
-	json_array_foreach (types, i, type)
+	json_array_foreach(types, i, type)
 		if (!json_is_string(type) || strcmp(json_string_value(type), "full_attention"))
 			fail(r, -ENOTSUP, "layer_types[%zu] is not \"full_attention\"", i);
 }

@@ -116,7 +116,7 @@ static void test_known(void **state)
 	if (!root)
 		fail_msg("%s: %s", path, where.text);
 	assert_true(json_array_size(json_object_get(root, "models")) > 0);
-	json_array_foreach (json_object_get(root, "models"), i, model) {
+	json_array_foreach(json_object_get(root, "models"), i, model) {
 		uint64_t want =
 			(uint64_t)json_integer_value(json_object_get(model, "weight_bytes_fp16"));
 		struct mm_layout layout;

@@ -512,7 +512,7 @@ static void many_kills_are_our_own_fault(void **state)
 		w_quota_set(w, i, &(struct mm_core_quota){ .max_pages = 1 });
 	wait_ms(15000);
 	W_FOREACH(w, p)
-	alive += p->alive;
+		alive += p->alive;
 	assert_int_equal(alive, 2);
 	assert_int_equal(stats().kills, 2);
 	assert_true(stats().kills_withheld >= 2);

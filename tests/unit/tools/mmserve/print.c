@@ -59,7 +59,7 @@ static void test_nothing_is_left_out(void **state)
 	json_object_set_new(summary, "weights_tensor_bytes", json_integer(0));
 	json_object_set_new(summary, "weights_device_bytes", json_integer(0));
 	json_object_set_new(summary, "weights_waste_bytes", json_integer(0));
-	json_object_foreach (summary, key, value) {
+	json_object_foreach(summary, key, value) {
 		const int i = 101 + (int)n;
 
 		if (!strcmp(key, "schema"))

@@ -94,7 +94,7 @@ static void read_weights(struct reference *r, const char *path)
 	memcpy(&header_bytes, bytes, 8);
 	header = json_loadb((const char *)bytes + 8, header_bytes, 0, NULL);
 	assert(header);
-	json_object_foreach (header, name, entry)
+	json_object_foreach(header, name, entry)
 		if (strcmp(name, "__metadata__"))
 			read_tensor(r, name, entry, bytes + 8 + header_bytes);
 	json_decref(header);

@@ -683,7 +683,7 @@ static void test_published_models(void **state)
 		fail_msg("%s", err);
 	root = json_load_file(path, 0, NULL);
 	assert_true(s.n >= 7);
-	json_array_foreach (json_object_get(root, "models"), i, model) {
+	json_array_foreach(json_object_get(root, "models"), i, model) {
 		print_message("%s\n", s.all[i].name);
 		assert_int_equal(count_parameters(&s.all[i].arch, model),
 				 json_integer_value(json_object_get(model, "params_total")));
