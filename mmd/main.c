@@ -28,7 +28,10 @@ static void help(void)
 
 #define FILES_WANTED (UINT64_C(1) << 20) /* what systems allow at most, unless told otherwise */
 
-/* Roles that hold an fd per page. A system without a service manager allows 4096; root may have more. */
+/*
+ * Roles that hold an fd per page. A system without a service manager allows 4096; root may have
+ * more.
+ */
 static void files_raise(void)
 {
 	struct rlimit files, more;
@@ -56,7 +59,10 @@ static int streams_open(void)
 	return 0;
 }
 
-/* What a call reports as its error: no reader, a file at RLIMIT_FSIZE, a terminal that is another's. */
+/*
+ * What a call reports as its error: no reader, a file at RLIMIT_FSIZE, a terminal that is
+ * another's.
+ */
 static void signals_ignore(void)
 {
 	signal(SIGPIPE, SIG_IGN);

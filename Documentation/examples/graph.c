@@ -2,8 +2,9 @@
 /*
  * graph - an engine whose steps are CUDA graphs, captured once
  *
- * graph MODEL_DIR STEPS: each step reads one tensor of each layer of a Llama model, as a graph, and compares
- * it with the host's copy: the same two graphs are right under whatever plan mmd has meanwhile.
+ * graph MODEL_DIR STEPS: each step reads one tensor of each layer of a Llama model, as a graph, and
+ * compares it with the host's copy: the same two graphs are right under whatever plan mmd has
+ * meanwhile.
  */
 #include <err.h>
 #include <errno.h>

@@ -2,9 +2,9 @@
 /*
  * kv_only - an engine that keeps its own weights and borrows KV cache only
  *
- * kv_only CHUNKS LIVE: wants so many chunks, of which only the lowest LIVE go on to hold blocks, until
- * its input ends. When mmd asks for chunks back, it gives the highest but never those; what it keeps is
- * unharmed.
+ * kv_only CHUNKS LIVE: wants so many chunks, of which only the lowest LIVE go on to hold blocks,
+ * until its input ends. When mmd asks for chunks back, it gives the highest but never those; what
+ * it keeps is unharmed.
  */
 #include <err.h>
 #include <errno.h>

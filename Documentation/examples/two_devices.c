@@ -2,9 +2,9 @@
 /*
  * two_devices - one process on two devices: two clients, that is two tenants of one account
  *
- * two_devices MODEL_DIR: the model and a KV arena on device 0 and on device 1, steps on both until its
- * input ends; then says for each device how many steps there were, in how many of them layers cycled,
- * and what was not as it should be.
+ * two_devices MODEL_DIR: the model and a KV arena on device 0 and on device 1, steps on both until
+ * its input ends; then says for each device how many steps there were, in how many of them layers
+ * cycled, and what was not as it should be.
  */
 #include <err.h>
 #include <errno.h>

@@ -2,12 +2,12 @@
 /*
  * abi - every byte that mmd and a tenant share
  *
- * Concept:   A tenant connects to mmd's SOCK_SEQPACKET socket, sends struct mm_hello and gets struct
- *            mm_welcome with three memfds. From then on requests and events travel through two SPSC
- *            rings of 64-byte struct mm_msg; the socket carries only doorbells (messages of one byte)
- *            and fd batches (struct mm_fd_batch with SCM_RIGHTS). mmd never takes an fd from a tenant.
- *            mmd may own several devices: a connection is one tenant on one of them, and a process
- *            that uses two opens two connections.
+ * Concept:   A tenant connects to mmd's SOCK_SEQPACKET socket, sends struct mm_hello and gets
+ *            struct mm_welcome with three memfds. From then on requests and events travel through
+ *            two SPSC rings of 64-byte struct mm_msg; the socket carries only doorbells (messages
+ *            of one byte) and fd batches (struct mm_fd_batch with SCM_RIGHTS). mmd never takes an
+ *            fd from a tenant. mmd may own several devices: a connection is one tenant on one of
+ *            them, and a process that uses two opens two connections.
  * Regions:   tenant region  - written by the tenant only: its cursors, statistics, request slots
  *            mmd region     - sealed, read-only for the tenant: mmd's cursors, event slots, map table
  *            gate region    - one 64-byte line per layer; two writers, mmd believes nothing in it
@@ -18,7 +18,8 @@
  *            range * pages_per_range + i names a KV page. Value: page id + 1, or 0 = nothing.
  *            mmd changes model entries only between PARKED and SWITCH, and the entries of a KV chunk
  *            only before its KV_GRANT and after its KV_RELEASE.
- * Threading: each cursor and each slot array has one writer; see libclient/ipc/ring.h for the edges.
+ * Threading: each cursor and each slot array has one writer; see libclient/ipc/ring.h for the
+ *            edges.
  * Rules:     fixed width, little endian, reserved bytes must be zero, unknown bits are refused.
  */
 #pragma once
@@ -194,8 +195,8 @@ struct mm_tenant_stats {         /* claims: they steer decisions about this tena
 static_assert(sizeof(struct mm_tenant_stats) == MM_ABI_PAGE_BYTES, "ABI");
 
 /*
- * A lot is a list of pieces to be copied between the KV arena and the tenant's swap space. mmd takes a
- * copy when it hears of the SWAP; until SWAPPED neither end of a piece may be touched.
+ * A lot is a list of pieces to be copied between the KV arena and the tenant's swap space. mmd
+ * takes a copy when it hears of the SWAP; until SWAPPED neither end of a piece may be touched.
  */
 #define MM_SWAP_LOTS   8
 #define MM_SWAP_PIECES 512 /* of a lot */
@@ -241,9 +242,10 @@ static_assert(sizeof(struct mm_mmd_region) == 2 * MM_ABI_PAGE_BYTES + MM_CQ_SLOT
 /* ---- gate region: a header line, then a gate per layer ---- */
 
 /*
- * Gate word: low 32 bits READY | DONE | EMPTY, high 32 bits RESIDENT | ABORT (written by mmd's side).
- * Before a layer: WaitValue64(AND, MM_GATE_PASS); after it: WriteValue32(low half, MM_GATE_DONE). The
- * constants never change with the plan, so a captured graph stays valid (protocol.md, Gates).
+ * Gate word: low 32 bits READY | DONE | EMPTY, high 32 bits RESIDENT | ABORT (written by mmd's
+ * side). Before a layer: WaitValue64(AND, MM_GATE_PASS); after it: WriteValue32(low half,
+ * MM_GATE_DONE). The constants never change with the plan, so a captured graph stays valid
+ * (protocol.md, Gates).
  */
 #define MM_GATE_READY    UINT64_C(1)
 #define MM_GATE_DONE     UINT64_C(2)
@@ -331,10 +333,10 @@ static_assert(sizeof(struct mm_load_file) == 136, "ABI");
 
 /*
  * One rule of the packing list: its members lie one after the other, without padding, in the order
- * given. A '*' stands for the number of a layer, and the rule then holds for every layer; either each
- * name of a rule has one or none has. Members of one pack agree in dtype, layer and all dimensions
- * but the first (as they lie in memory, that is after transposition); the pack's own first
- * dimension is the sum of theirs.
+ * given. A '*' stands for the number of a layer, and the rule then holds for every layer; either
+ * each name of a rule has one or none has. Members of one pack agree in dtype, layer and all
+ * dimensions but the first (as they lie in memory, that is after transposition); the pack's own
+ * first dimension is the sum of theirs.
  */
 struct mm_load_pack { /* tenant -> load, without an fd */
 	uint32_t magic;

@@ -3,17 +3,18 @@
  * client - what an LLM serving engine calls to live on memory that mmd lends
  *
  * Concept:   An engine opens a client, loads one model (its tensors get fixed device addresses that
- *            never change again) and one KV arena (ranges of fixed addresses that grow and shrink by
- *            chunks). It brackets every forward step with mm_step_begin/end and every layer with
+ *            never change again) and one KV arena (ranges of fixed addresses that grow and shrink
+ *            by chunks). It brackets every forward step with mm_step_begin/end and every layer with
  *            mm_layer_begin/end on its own stream. In return mmd may take layers' pages away and
- *            stream them back in time: pointers, kernels and graphs do not notice.
- *            A client lives on one device. A process that uses several opens a client on each: they
- *            are separate tenants with separate arenas, models, steps and event fds, in one account.
- * Ownership: the client owns everything that hangs on it; mm_client_close() frees it all. Strings and
- *            structs that are returned are copies.
+ *            stream them back in time: pointers, kernels and graphs do not notice. A client lives
+ *            on one device. A process that uses several opens a client on each: they are separate
+ *            tenants with separate arenas, models, steps and event fds, in one account.
+ * Ownership: the client owns everything that hangs on it; mm_client_close() frees it all. Strings
+ *            and structs that are returned are copies.
  * Threading: any thread; calls on one client are serialised inside, except that steps of several
- *            threads may be open at once. One service thread per client answers mmd; it runs no code
- *            of the engine. After fork() only the parent may use the client; a child gets -ECHILD.
+ *            threads may be open at once. One service thread per client answers mmd; it runs no
+ *            code of the engine. After fork() only the parent may use the client; a child gets
+ *            -ECHILD.
  * Errors:    negative errno; mm_client_error() has the sentence. The library never logs, exits,
  *            aborts or raises; a daemon that lies, hangs or dies makes calls fail with -ECONNRESET
  *            or -EPROTO, and a stream never hangs: gates are aborted.
@@ -32,9 +33,9 @@ extern "C" {
 #endif
 
 /*
- * The driver's, as cuda.h and mm/gpu.h declare them too: those two exclude each other, and which one
- * an engine takes, and in which order, is its own choice. Who calls what mm_client_gpu() returns
- * includes mm/gpu.h.
+ * The driver's, as cuda.h and mm/gpu.h declare them too: those two exclude each other, and which
+ * one an engine takes, and in which order, is its own choice. Who calls what mm_client_gpu()
+ * returns includes mm/gpu.h.
  */
 typedef unsigned long long CUdeviceptr;
 typedef struct CUstream_st *CUstream;
@@ -157,9 +158,9 @@ MM_API int mm_client_event_fd(const struct mm_client *client);
  * @client:    any
  * @ret_event: written only on success
  *
- * Never blocks. At most one MM_EVENT_KV_RECLAIM waits to be taken: a newer one replaces it, and its count is
- * what is owed when it is taken (mm_kv_owed()), so each is the whole truth and none is to be added to another.
- * What a call has waited for and returned does not come again as an event.
+ * Never blocks. At most one MM_EVENT_KV_RECLAIM waits to be taken: a newer one replaces it, and its
+ * count is what is owed when it is taken (mm_kv_owed()), so each is the whole truth and none is to
+ * be added to another. What a call has waited for and returned does not come again as an event.
  * After MM_EVENT_DISCONNECTED, mm_client_error() says why the connection ended.
  * Return: 0; -EAGAIN none.
  */
@@ -183,9 +184,10 @@ MM_API void mm_client_hint(struct mm_client *client, const struct mm_load_hint *
 /* ---- model ---- */
 
 /*
- * One rule of a packing list: its members lie one after the other without padding, so that one kernel
- * can take them as one matrix (abi.h, struct mm_load_pack, says what they must have in common). A '*'
- * stands for the number of a layer, in each name or in none: the rule then holds for every layer.
+ * One rule of a packing list: its members lie one after the other without padding, so that one
+ * kernel can take them as one matrix (abi.h, struct mm_load_pack, says what they must have in
+ * common). A '*' stands for the number of a layer, in each name or in none: the rule then holds for
+ * every layer.
  */
 struct mm_pack {
 	const char *name; /* finds the whole as one tensor; NULL = it has no name */
@@ -264,8 +266,9 @@ MM_API int mm_model_tensor(const struct mm_model *model, const char *name,
  * @weights:  of each layer in order, > 0, e.g. microseconds; copied
  * @n_layers: that the model has
  *
- * For models whose layers take unequally long for their bytes. Which of its layers mmd displaces first depends
- * on it, and nothing of anybody else's. Until it is said a layer counts by its bytes. May be said again.
+ * For models whose layers take unequally long for their bytes. Which of its layers mmd displaces
+ * first depends on it, and nothing of anybody else's. Until it is said a layer counts by its bytes.
+ * May be said again.
  * Return: 0; -EINVAL not as many as the model has layers, or one is 0.
  */
 MM_API int mm_model_compute(const struct mm_model *model, const uint16_t *weights,
@@ -277,7 +280,8 @@ MM_API int mm_model_compute(const struct mm_model *model, const uint16_t *weight
  * @name:      of a tensor
  * @ret_bytes: its length
  *
- * Return: borrowed, lives as long as @model; NULL no such tensor, or mmd keeps this model on a disk.
+ * Return: borrowed, lives as long as @model; NULL no such tensor, or mmd keeps this model on a
+ * disk.
  */
 MM_API const void *mm_model_store(const struct mm_model *model, const char *name,
 				  uint64_t *ret_bytes);
@@ -323,8 +327,8 @@ MM_API CUdeviceptr mm_kv_range_va(const struct mm_kv *kv, uint32_t range);
  *
  * Inside an open step of any thread it never waits, whatever @timeout_ns says (a tenant that waited
  * there for pages that it must give up itself would deadlock). Outside, it waits until the wish is
- * granted or denied; then the return is the answer, and the grants, or the denial, that it waited for are no
- * events any more. After any other return they are. Pages arrive scrubbed.
+ * granted or denied; then the return is the answer, and the grants, or the denial, that it waited
+ * for are no events any more. After any other return they are. Pages arrive scrubbed.
  * Return: 0 the arena has @chunks_total usable chunks; -EAGAIN asked, watch the events; -ENOSPC,
  * -EDQUOT denied for now (the wish stays); -ETIMEDOUT; -EINVAL above chunks_max; -ECONNRESET.
  */
@@ -345,9 +349,10 @@ MM_API uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t word
  * @kv:    any
  * @chunk: usable; no work that touches it may be enqueued any more
  *
- * Unmaps at once; also lowers the standing wish. After -EIO (the device does not unmap it) and -ETIMEDOUT (mmd takes
- * no requests) the chunk is not usable any more, and still owed if it was.
- * Return: 0; -ENOENT not usable; -EBUSY a list that names it is being swapped; -EIO; -ETIMEDOUT; -ECONNRESET.
+ * Unmaps at once; also lowers the standing wish. After -EIO (the device does not unmap it) and
+ * -ETIMEDOUT (mmd takes no requests) the chunk is not usable any more, and still owed if it was.
+ * Return: 0; -ENOENT not usable; -EBUSY a list that names it is being swapped; -EIO; -ETIMEDOUT;
+ * -ECONNRESET.
  */
 MM_API int mm_kv_release(struct mm_kv *kv, uint32_t chunk);
 
@@ -356,9 +361,9 @@ MM_API int mm_kv_release(struct mm_kv *kv, uint32_t chunk);
  * @kv:              any
  * @ret_deadline_ns: CLOCK_MONOTONIC; by when they are to be released; 0: none are owed; may be NULL
  *
- * What mmd asked for last, less all that was released since, asked or not; never more than are usable.
- * It is owed until it is released or mmd asks for another number, which replaces it, also after the deadline.
- * Any thread; never blocks, never fails.
+ * What mmd asked for last, less all that was released since, asked or not; never more than are
+ * usable. It is owed until it is released or mmd asks for another number, which replaces it, also
+ * after the deadline. Any thread; never blocks, never fails.
  * Return: so many chunks; 0 none, or the connection is over, or in a child after fork().
  */
 MM_API uint32_t mm_kv_owed(struct mm_kv *kv, uint64_t *ret_deadline_ns);
@@ -389,11 +394,12 @@ MM_API int mm_swap_open(struct mm_client *client, uint64_t bytes, struct mm_swap
  * @n:         1 to MM_SWAP_PIECES; neighbours in arena and swap space alike are copied as one
  * @user_data: returned by mm_swap_next()
  *
- * Returns at once; MM_EVENT_SWAPPED tells of the end. Until then neither end of a piece may be touched,
- * nor its chunk released. Between steps or within, as far as the steps leave the pieces alone.
- * Pieces of one list, and lists, are copied in any order.
- * Return: 0; -EAGAIN MM_SWAP_LOTS lists are under way or not yet taken; -EINVAL an empty or overlong
- * list; -ERANGE a piece leaves its range or the swap space; -ENOENT a chunk is not usable; -ECONNRESET.
+ * Returns at once; MM_EVENT_SWAPPED tells of the end. Until then neither end of a piece may be
+ * touched, nor its chunk released. Between steps or within, as far as the steps leave the pieces
+ * alone. Pieces of one list, and lists, are copied in any order.
+ * Return: 0; -EAGAIN MM_SWAP_LOTS lists are under way or not yet taken; -EINVAL an empty or
+ * overlong list; -ERANGE a piece leaves its range or the swap space; -ENOENT a chunk is not usable;
+ * -ECONNRESET.
  */
 MM_API int mm_swap_out(struct mm_swap *swap, const struct mm_swap_piece *pieces, uint32_t n,
 		       uint64_t user_data);
@@ -435,8 +441,8 @@ struct mm_turn_opts {
  *
  * Whoever does not join computes whenever it likes (spatial sharing). While it waits for its turn a
  * tenant counts as idle: its layers may be lent. A turn goes back by itself when the hint says that
- * there is no work, and, once mmd asks, at the end of the open step. No turn comes before the model is
- * ready; without a model, none while it neither holds KV nor wants any. Return: 0; -EINVAL;
+ * there is no work, and, once mmd asks, at the end of the open step. No turn comes before the model
+ * is ready; without a model, none while it neither holds KV nor wants any. Return: 0; -EINVAL;
  * -ETIMEDOUT; -ECONNRESET.
  */
 MM_API int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opts);
@@ -446,8 +452,8 @@ MM_API int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opt
  * @client:     any
  * @timeout_ns: 0 = only ask; MM_EVENT_TURN_BEGIN answers
  *
- * mm_step_begin() does the same and waits; an engine that must answer events meanwhile asks first. Whoever has
- * waited gets no event of it, unless a call that did not wait was told to watch for it.
+ * mm_step_begin() does the same and waits; an engine that must answer events meanwhile asks first.
+ * Whoever has waited gets no event of it, unless a call that did not wait was told to watch for it.
  * Return: 0 steps may run (always, for who has not joined); -EAGAIN asked; -ETIMEDOUT; -ECONNRESET.
  */
 MM_API int mm_turn_want(struct mm_client *client, uint64_t timeout_ns);
@@ -474,11 +480,12 @@ struct mm_step_info {
  * mm_step_begin() - open a step: until its end mmd changes no mapping of the model
  * @client: any
  *
- * Waits while a plan change is under way (writer-preferring), and for the turn of one that joined. A thread has
- * one step open at a time, others may have theirs; another thread may go on with a step, and end it, while
- * that is the only one. While several are open only the thread that opened a step can end it.
- * Return: 0; -EBUSY this thread has opened a step that is not ended; -ECONNRESET; -ETIMEDOUT; -ENOMEM; -ECHILD in a
- * child after fork().
+ * Waits while a plan change is under way (writer-preferring), and for the turn of one that joined.
+ * A thread has one step open at a time, others may have theirs; another thread may go on with a
+ * step, and end it, while that is the only one. While several are open only the thread that opened
+ * a step can end it.
+ * Return: 0; -EBUSY this thread has opened a step that is not ended; -ECONNRESET; -ETIMEDOUT;
+ * -ENOMEM; -ECHILD in a child after fork().
  */
 MM_API int mm_step_begin(struct mm_client *client);
 
@@ -487,7 +494,8 @@ MM_API int mm_step_begin(struct mm_client *client);
  * @client: any
  * @stream: on which work of the open step is enqueued
  *
- * Streams on which layers are begun join by themselves; this is for others, such as one that copies.
+ * Streams on which layers are begun join by themselves; this is for others, such as one that
+ * copies.
  * Return: 0; -EINVAL no step is open; -E2BIG more than 16 streams.
  */
 MM_API int mm_step_join(struct mm_client *client, CUstream stream);
@@ -498,8 +506,8 @@ MM_API int mm_step_join(struct mm_client *client, CUstream stream);
  * @stream:   on which work was enqueued; those that have joined are synchronised too
  * @ret_info: or NULL
  *
- * Layers after the last one that was begun need not run; mmd then puts the gates in order before the
- * next step (as after mm_step_abandon()).
+ * Layers after the last one that was begun need not run; mmd then puts the gates in order before
+ * the next step (as after mm_step_abandon()).
  * Return: 0; -ECANCELED the gates were aborted: the results are void, repeat the step; -EIO the
  * device failed; -EINVAL no step is open, or another thread is closing it; -ECONNRESET.
  */
@@ -510,9 +518,9 @@ MM_API int mm_step_end(struct mm_client *client, CUstream stream, struct mm_step
  * @client: any
  * @stream: as for mm_step_end()
  *
- * If layers cycle, the gates are aborted, so that what was enqueued runs to its end without waiting;
- * steps that other threads have open end with -ECANCELED. Asks mmd for a null plan change that puts the
- * gates in order again; the next mm_step_begin() waits for it.
+ * If layers cycle, the gates are aborted, so that what was enqueued runs to its end without
+ * waiting; steps that other threads have open end with -ECANCELED. Asks mmd for a null plan change
+ * that puts the gates in order again; the next mm_step_begin() waits for it.
  * Return: as mm_step_end(), but for -ECANCELED.
  */
 MM_API int mm_step_abandon(struct mm_client *client, CUstream stream);
@@ -524,9 +532,9 @@ MM_API int mm_step_abandon(struct mm_client *client, CUstream stream);
  * @stream: work enqueued after this may read the layer
  *
  * Two stream operations per layer, the same for every plan (protocol.md, Gates). Layers may be on
- * different streams, one begun before another's end, but each on one stream: whoever reads a layer on
- * a second stream orders it between the two operations by events of its own. A layer that is passed
- * over is waited for and marked as used on @stream.
+ * different streams, one begun before another's end, but each on one stream: whoever reads a layer
+ * on a second stream orders it between the two operations by events of its own. A layer that is
+ * passed over is waited for and marked as used on @stream.
  * Return: 0; -EINVAL; -E2BIG more than 16 streams, or layers without an end; -EIO.
  */
 MM_API int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream stream);
@@ -544,18 +552,21 @@ MM_API int mm_layer_end(struct mm_model *model, uint32_t layer, CUstream stream)
 /* ---- graphs: steps that are captured once and replayed ---- */
 
 /*
- * A stream that is being captured takes mm_layer_begin() and mm_layer_end() like any other: the wait and the
- * mark become nodes of the graph, with addresses and values that no plan changes. So a graph is captured
- * once, in an open step, and fits every plan; nothing of it runs before it is launched, in that step or in later
- * ones. What the waits took is told by events in the graph (struct mm_gate_times), which cost time
- * themselves: an engine captures each graph twice, without and with them, and launches the second
- * where mm_step_wants_times() says so.
+ * A stream that is being captured takes mm_layer_begin() and mm_layer_end() like any other: the
+ * wait and the mark become nodes of the graph, with addresses and values that no plan changes. So a
+ * graph is captured once, in an open step, and fits every plan; nothing of it runs before it is
+ * launched, in that step or in later ones. What the waits took is told by events in the graph
+ * (struct mm_gate_times), which cost time themselves: an engine captures each graph twice, without
+ * and with them, and launches the second where mm_step_wants_times() says so.
  *
- * Capture with CU_STREAM_CAPTURE_MODE_THREAD_LOCAL or _RELAXED: in mode GLOBAL the driver forbids the
- * mapping of memory that the client's own thread does meanwhile, and both fail.
+ * Capture with CU_STREAM_CAPTURE_MODE_THREAD_LOCAL or _RELAXED: in mode GLOBAL the driver forbids
+ * the mapping of memory that the client's own thread does meanwhile, and both fail.
  */
 
-/* Events before and after the wait of each layer. Graphs that never run at the same time may share one. */
+/*
+ * Events before and after the wait of each layer. Graphs that never run at the same time may share
+ * one.
+ */
 struct mm_gate_times;
 
 /**
@@ -572,9 +583,9 @@ MM_API int mm_gate_times_open(struct mm_model *model, struct mm_gate_times **ret
  * @client: a step is open; right before cuStreamBeginCapture()
  * @times:  recorded around the waits; NULL: none
  *
- * The graph must hold all layers; one that is passed over is in it too, but layers after the last one
- * that is begun are not. End a capture that breaks off before mm_step_abandon(). A step in which something was
- * captured does not count as a sample: its time contains the capture.
+ * The graph must hold all layers; one that is passed over is in it too, but layers after the last
+ * one that is begun are not. End a capture that breaks off before mm_step_abandon(). A step in
+ * which something was captured does not count as a sample: its time contains the capture.
  * Return: 0; -EINVAL no step is open, a layer has no end, or @times is not of @client.
  */
 MM_API int mm_step_capture(struct mm_client *client, struct mm_gate_times *times);
@@ -595,8 +606,9 @@ MM_API int mm_step_replay(struct mm_client *client, struct mm_gate_times *times)
  * mm_step_wants_times() - should this step tell what it waits at gates?
  * @client: a step is open
  *
- * mmd compares computing with transfers, and computing is a step without its waits. While layers cycle the
- * first steps of a plan are wanted, then one of eight; while none do, none: there is nothing to wait for.
+ * mmd compares computing with transfers, and computing is a step without its waits. While layers
+ * cycle the first steps of a plan are wanted, then one of eight; while none do, none: there is
+ * nothing to wait for.
  */
 MM_API bool mm_step_wants_times(struct mm_client *client);
 

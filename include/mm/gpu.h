@@ -7,8 +7,8 @@
  *             fixed ABI version. They come from libcuda.so.1 or from libmm-softgpu.so, the software
  *             GPU: the same code runs on both.
  * Types:      the subset of cuda.h that the table needs, declared here, so that no CUDA toolkit is
- *             needed. Where one is found, kernels/softgpu/gpu_check.c checks every value, layout and
- *             signature against it. A file that needs both includes cuda.h first; where
+ *             needed. Where one is found, kernels/softgpu/gpu_check.c checks every value, layout
+ *             and signature against it. A file that needs both includes cuda.h first; where
  *             cuda_runtime_api.h stands does not matter.
  * Ownership:  mm_gpu_open() fills the caller's table; mm_gpu_close() clears it. Neither starts the
  *             driver: that is mm_gpu_init(), or cuInit().
@@ -490,9 +490,9 @@ static_assert(sizeof(CUDA_BATCH_MEM_OP_NODE_PARAMS) == 32, "driver ABI");
 #endif /* CUDA_VERSION */
 
 /*
- * Every entry point that we use: X(REQUIRED or OPTIONAL, name, ABI version, parameters). The version
- * is what cuGetProcAddress_v2 is asked for, and picks the symbol behind the name (cuMemGetInfo at
- * 3020 is cuMemGetInfo_v2).
+ * Every entry point that we use: X(REQUIRED or OPTIONAL, name, ABI version, parameters). The
+ * version is what cuGetProcAddress_v2 is asked for, and picks the symbol behind the name
+ * (cuMemGetInfo at 3020 is cuMemGetInfo_v2).
  */
 #define MM_GPU_ENTRIES(X)                                                                          \
 	X(REQUIRED, cuInit, 2000, (unsigned int flags))                                            \
@@ -689,8 +689,8 @@ int mm_gpu_init(const struct mm_gpu_api *gpu, char *err, size_t err_bytes);
  * @err:        where one line goes on failure that says what is wrong and what to do; may be NULL
  * @err_bytes:  size of @err
  *
- * Return: 0; -ENOEXEC the file has nothing that this driver and device take; otherwise what mm_gpu_errno()
- * makes of the driver's result.
+ * Return: 0; -ENOEXEC the file has nothing that this driver and device take; otherwise what
+ * mm_gpu_errno() makes of the driver's result.
  */
 int mm_gpu_load_module(const struct mm_gpu_api *gpu, const char *path, CUmodule *ret_module,
 		       char *err, size_t err_bytes);
@@ -702,8 +702,8 @@ int mm_gpu_load_module(const struct mm_gpu_api *gpu, const char *path, CUmodule 
  * @name:         the kernel's
  * @ret_function: written only on success
  *
- * Drivers load kernels when they are first launched, and may wait for the context while they do: not for
- * streams that stand at a gate.
+ * Drivers load kernels when they are first launched, and may wait for the context while they do:
+ * not for streams that stand at a gate.
  */
 CUresult mm_gpu_kernel(const struct mm_gpu_api *gpu, CUmodule module, const char *name,
 		       CUfunction *ret_function);

@@ -2,8 +2,8 @@
 /*
  * softgpu - what the software GPU says beyond the driver API
  *
- * Concept:   libmm-softgpu.so exports it beside its cu* symbols; a caller looks it up with dlsym() in
- *            the library that mm_gpu_open() opened, and finds none in a real driver.
+ * Concept:   libmm-softgpu.so exports it beside its cu* symbols; a caller looks it up with dlsym()
+ *            in the library that mm_gpu_open() opened, and finds none in a real driver.
  * Threading: safe from any thread, after cuInit().
  */
 #pragma once
@@ -63,9 +63,10 @@ int mm_softgpu_event_ns(CUevent event, uint64_t *ret_ns);
 typedef int mm_softgpu_event_ns_fn(CUevent event, uint64_t *ret_ns);
 
 /*
- * For host code between streams, in timed mode: a host that is late with seeing a value, with putting in
- * the work that depends on it, or with writing one, would make the device late. Whoever knows since when
- * it could have acted says so. A word is named by its file (a memfd's inode) and the offset in it.
+ * For host code between streams, in timed mode: a host that is late with seeing a value, with
+ * putting in the work that depends on it, or with writing one, would make the device late. Whoever
+ * knows since when it could have acted says so. A word is named by its file (a memfd's inode) and
+ * the offset in it.
  */
 
 /**

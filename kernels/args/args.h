@@ -3,16 +3,17 @@
  * args - what each kernel is given
  *
  * Concept:    every kernel takes one struct by value, the same for its host and its CUDA form, and
- *             is found by name in a module ("mm_" and the struct's noun: mm_rope takes mm_rope_args).
- *             Matrices are row-major and dense unless a stride is named; strides count elements.
+ *             is found by name in a module ("mm_" and the struct's noun: mm_rope takes
+ *             mm_rope_args). Matrices are row-major and dense unless a stride is named; strides
+ *             count elements.
  * Ownership:  addresses are device addresses of the caller; a kernel keeps nothing.
  * Invariants: **batch-invariant**: what a kernel writes for one row depends on that row's inputs
- *             only, in one fixed order of operations, whatever else is in the launch. So a sequence's
- *             tokens depend neither on its neighbours nor on how its prompt was cut into chunks.
- *             Activations are F32; weights and KV are any enum mm_dtype, widened exactly. What is
- *             written to KV is rounded to nearest, ties to even, once.
- * Limits:     MM_HEAD_DIM_MAX elements a head. Kernels check nothing: the engine does, once, also that
- *             there is a row at all (kernels/launch/launch.h).
+ *             only, in one fixed order of operations, whatever else is in the launch. So a
+ *             sequence's tokens depend neither on its neighbours nor on how its prompt was cut into
+ *             chunks. Activations are F32; weights and KV are any enum mm_dtype, widened exactly.
+ *             What is written to KV is rounded to nearest, ties to even, once.
+ * Limits:     MM_HEAD_DIM_MAX elements a head. Kernels check nothing: the engine does, once, also
+ *             that there is a row at all (kernels/launch/launch.h).
  */
 #pragma once
 
@@ -109,10 +110,10 @@ struct mm_rope_args {
 };
 
 /*
- * Where the KV of one layer lies, and whose it is. A block table lists, for one sequence, where each
- * of its blocks begins, in units of MM_KV_UNIT_BYTES: block i holds positions i * block_tokens and
- * on; position p has its keys at k_va + table[p / block_tokens] units + p % block_tokens rows of
- * kv_dim elements of dtype, its values likewise from v_va.
+ * Where the KV of one layer lies, and whose it is. A block table lists, for one sequence, where
+ * each of its blocks begins, in units of MM_KV_UNIT_BYTES: block i holds positions i * block_tokens
+ * and on; position p has its keys at k_va + table[p / block_tokens] units + p % block_tokens rows
+ * of kv_dim elements of dtype, its values likewise from v_va.
  */
 #define MM_KV_UNIT_BYTES 64u
 
@@ -139,19 +140,22 @@ struct mm_kv_write_args {
 };
 
 /*
- * For each token, exact softmax(q . k * scale) . v over positions 0..its own. On a GPU the context is
- * cut into splits, fixed stretches of split_tokens positions from position 0 on, each of which is
- * summed up in itself; the sums are merged in order of the splits. The member splits changes speed,
- * not a bit of the result: where it is 1 one block walks a token's splits one after the other; else
- * it is how many blocks share a token's context, through the scratch, and no context may be longer
- * than splits * split_tokens. The host form needs neither.
+ * For each token, exact softmax(q . k * scale) . v over positions 0..its own. On a GPU the context
+ * is cut into splits, fixed stretches of split_tokens positions from position 0 on, each of which
+ * is summed up in itself; the sums are merged in order of the splits. The member splits changes
+ * speed, not a bit of the result: where it is 1 one block walks a token's splits one after the
+ * other; else it is how many blocks share a token's context, through the scratch, and no context
+ * may be longer than splits * split_tokens. The host form needs neither.
  */
 struct mm_paged_attention_args {
 	struct mm_kv_layout kv;
 	uint64_t q_va;       /* f32 [tokens][q_stride], heads * head_dim of it used */
 	uint64_t out_va;     /* f32 [tokens][heads][head_dim] */
 	uint64_t partial_va; /* f32, of mm_attention_partial_bytes(); any bytes */
-	/* u32 [tokens][heads], zero before a launch and zero after it: one launch at a time uses them */
+	/*
+	 * u32 [tokens][heads], zero before a launch and zero after it: one launch at a time uses
+	 * them
+	 */
 	uint64_t counters_va;
 	uint32_t heads;
 	uint32_t kv_heads;
@@ -208,8 +212,8 @@ struct mm_add_args {
 };
 
 /*
- * out[r] = x[r] in 16 bits, to nearest, ties to even; what is too large becomes infinite. Rows behind
- * the last, up to padded_rows, become zeros.
+ * out[r] = x[r] in 16 bits, to nearest, ties to even; what is too large becomes infinite. Rows
+ * behind the last, up to padded_rows, become zeros.
  */
 struct mm_narrow_args {
 	uint64_t x_va;   /* f32 [rows][stride], n of it used */
@@ -231,8 +235,8 @@ struct mm_argmax_args {
 };
 
 /*
- * *out = mm_checksum_bytes() of the range (kernels/host/checksum.h). The caller has set *out to 0: a
- * device sums pieces up there, in any order.
+ * *out = mm_checksum_bytes() of the range (kernels/host/checksum.h). The caller has set *out to 0:
+ * a device sums pieces up there, in any order.
  */
 struct mm_checksum_args {
 	uint64_t data_va;
@@ -248,9 +252,9 @@ struct mm_fill_args {
 };
 
 /*
- * The parts of scattered KV blocks, to (mm_kv_gather) or from (mm_kv_scatter) one dense buffer: part p
- * of block b lies at parts[p] + table[b] units of MM_KV_UNIT_BYTES and, in the buffer, at
- * (b * parts + p) * part_bytes. No block may be named twice in a scatter.
+ * The parts of scattered KV blocks, to (mm_kv_gather) or from (mm_kv_scatter) one dense buffer:
+ * part p of block b lies at parts[p] + table[b] units of MM_KV_UNIT_BYTES and, in the buffer, at (b
+ * * parts + p) * part_bytes. No block may be named twice in a scatter.
  */
 struct mm_kv_move_args {
 	uint64_t parts_va;   /* u64 [parts]: where the parts of a block at offset 0 lie */

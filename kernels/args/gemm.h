@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemm - the matrix product that nearly all time is spent in: y[t][o] = sum over k of x[t][k] w[o][k]
+ * gemm - the matrix product that nearly all time is spent in: y[t][o] = sum over k of x[t][k]
+ * w[o][k]
  *
  * Concept:    one kernel name, mm_gemm, in every module. The host's, and the CUDA one with it, is
- *             *batch-invariant*: element k goes to partial sum k mod 16, each partial sum is taken in
- *             order of k, and the 16 are added in one fixed tree, without contraction into FMA: the
- *             same bits on every machine and instruction set, for every batch. The host's fast module
- *             has OpenBLAS, whose rounding depends on the batch. cuBLAS is no module's: kernels/blas.
+ *             *batch-invariant*: element k goes to partial sum k mod 16, each partial sum is taken
+ *             in order of k, and the 16 are added in one fixed tree, without contraction into FMA:
+ *             the same bits on every machine and instruction set, for every batch. The host's fast
+ *             module has OpenBLAS, whose rounding depends on the batch. cuBLAS is no module's:
+ *             kernels/blas.
  * Invariants: y must not overlap x or w. Any shape; no alignment beyond the element's own.
  * Threading:  runs on the calling stream's thread alone.
  */

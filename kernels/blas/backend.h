@@ -3,31 +3,33 @@
  * blas backend - who computes the matrix products of kernels/args/gemm.h
  *
  * Concept:    a struct mm_gemm stands for one of two. *kernel* launches the module's mm_gemm: what
- *             the software GPU does, the same bits for every batch on every machine. *cublas* is the
- *             vendor's library, found at run time: x is narrowed to the dtype of 16-bit weights by the
- *             module's mm_narrow, products are accumulated and written in F32; F32 weights are
- *             multiplied in F32, without TF32.
+ *             the software GPU does, the same bits for every batch on every machine. *cublas* is
+ *             the vendor's library, found at run time: x is narrowed to the dtype of 16-bit weights
+ *             by the module's mm_narrow, products are accumulated and written in F32; F32 weights
+ *             are multiplied in F32, without TF32.
  * Numbers:    narrowing rounds x to 11 (F16) or 8 (BF16) significant bits, once, as engines do that
  *             keep activations in 16 bits. What exceeds 65504 becomes infinite in F16, and the rows
- *             that it is in are lost: nothing is clamped, so that it is seen. Inputs of products are
- *             normed, or what a feed-forward made of normed ones, and models made for F16 keep them
- *             below it; the residual stream, which grows larger, stays in F32 and is never narrowed.
- * Batches:    a BLAS chooses its algorithm, and with it the order of sums, by the shape of a product.
- *             In deterministic mode it is always shown the same: mm_gemm_opts.rows rows, as many
- *             products of them as it takes, the last padded with zeros; leading dimensions and the
- *             alignment of addresses are the same for each as well. So a row's bits depend neither on
- *             the batch nor on how a prompt was cut. This is claimed on one machine, for one matrix:
- *             other devices and versions of the library choose otherwise, and so they may for q, k
- *             and v as one matrix. It rests on one assumption that a BLAS does not promise: within
- *             one product all rows are summed in the same way, wherever they stand.
+ *             that it is in are lost: nothing is clamped, so that it is seen. Inputs of products
+ *             are normed, or what a feed-forward made of normed ones, and models made for F16 keep
+ *             them below it; the residual stream, which grows larger, stays in F32 and is never
+ *             narrowed.
+ * Batches:    a BLAS chooses its algorithm, and with it the order of sums, by the shape of a
+ *             product. In deterministic mode it is always shown the same: mm_gemm_opts.rows rows,
+ *             as many products of them as it takes, the last padded with zeros; leading dimensions
+ *             and the alignment of addresses are the same for each as well. So a row's bits depend
+ *             neither on the batch nor on how a prompt was cut. This is claimed on one machine, for
+ *             one matrix: other devices and versions of the library choose otherwise, and so they
+ *             may for q, k and v as one matrix. It rests on one assumption that a BLAS does not
+ *             promise: within one product all rows are summed in the same way, wherever they stand.
  *             In fast mode a product is as large as the batch.
  * Rows:       MM_GEMM_ROWS is 64. A product of n rows does 2n operations for each weight it reads:
- *             at 64 the arithmetic hides behind the reading of 16-bit weights on A100, H100 and H200,
- *             so that padding costs decode next to nothing, and a tile of 64 rows is one that tensor
- *             cores take whole. Prefill pays: it reads the weights again for every 64 tokens.
- * Graphs:     mm_gemm_multiply() only enqueues, from memory that was allocated by mm_gemm_open(), and
- *             can be captured. Libraries load their code when it is first used, which a capture may
- *             refuse: multiply each shape once outside of one.
+ *             at 64 the arithmetic hides behind the reading of 16-bit weights on A100, H100 and
+ *             H200, so that padding costs decode next to nothing, and a tile of 64 rows is one that
+ *             tensor cores take whole. Prefill pays: it reads the weights again for every 64
+ *             tokens.
+ * Graphs:     mm_gemm_multiply() only enqueues, from memory that was allocated by mm_gemm_open(),
+ *             and can be captured. Libraries load their code when it is first used, which a capture
+ *             may refuse: multiply each shape once outside of one.
  * Threading:  one thread at a time, and work of one at a time on the device: scratch is shared, so
  *             products on two streams must be ordered by the caller.
  * Ownership:  the module and the driver's table are borrowed; scratch and workspace are its own.
@@ -69,8 +71,8 @@ struct mm_gemm;
  * @err:       gets one line that says what is wrong
  * @err_bytes: size of @err
  *
- * Return: 0; -ENOENT no library or no such kernel; -ENOSYS the library lacks what is needed; -ENOMEM;
- * other negative errno from the driver or the library.
+ * Return: 0; -ENOENT no library or no such kernel; -ENOSYS the library lacks what is needed;
+ * -ENOMEM; other negative errno from the driver or the library.
  */
 int mm_gemm_open(const struct mm_gpu_api *gpu, const struct mm_gemm_opts *opts,
 		 struct mm_gemm **ret_gemm, char *err, size_t err_bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * y = x . w as a BLAS sees it. What is row-major to us is column-major and transposed to it: w
- * [outputs][k] is a k by outputs matrix of leading dimension k, to be transposed; x [rows][k] is k by
- * rows; y [rows][y_stride] is outputs by rows of leading dimension y_stride.
+ * [outputs][k] is a k by outputs matrix of leading dimension k, to be transposed; x [rows][k] is k
+ * by rows; y [rows][y_stride] is outputs by rows of leading dimension y_stride.
  */
 #include "kernels/blas/cublas.h"
 
@@ -86,7 +86,9 @@ static CUresult narrow(const struct cublas_gemm *g, const struct mm_gemm_args *a
 	return mm_gemm_launch(&g->base, MM_KERNEL_NARROW, g->narrow, &args, g->stream);
 }
 
-/* @rows of F32 from @first on, which are fewer than a product has: copied, and zeros behind them. */
+/*
+ * @rows of F32 from @first on, which are fewer than a product has: copied, and zeros behind them.
+ */
 static CUresult pad(const struct cublas_gemm *g, const struct mm_gemm_args *a, uint32_t first,
 		    CUdeviceptr to)
 {

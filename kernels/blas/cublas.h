@@ -4,8 +4,8 @@
  *
  * Concept:    as mm/gpu.h does for the driver: the library's own names and signatures in a table,
  *             types declared here so that no toolkit is needed, and checked against cublas_api.h by
- *             kernels/blas/check.c where there is one. MM_CUBLAS_LIB names a library to load instead,
- *             such as libmm-softblas.so, which works on the software GPU.
+ *             kernels/blas/check.c where there is one. MM_CUBLAS_LIB names a library to load
+ *             instead, such as libmm-softblas.so, which works on the software GPU.
  * Ownership:  a library that was loaded stays: cuBLAS registers its code with the driver for the
  *             life of the process.
  * Threading:  a filled table is read-only; a handle is used by one thread at a time.
@@ -79,8 +79,8 @@ struct mm_cublas {
  * @err:       gets one line that says what is missing; may be NULL
  * @err_bytes: size of @err
  *
- * Looks for $MM_CUBLAS_LIB or else for libcublas.so.13 and .12, where the dynamic linker looks and in
- * /usr/local/cuda/lib64.
+ * Looks for $MM_CUBLAS_LIB or else for libcublas.so.13 and .12, where the dynamic linker looks and
+ * in /usr/local/cuda/lib64.
  *
  * Return: 0; -ENOENT no library; -ENOSYS it lacks a symbol.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The largest of each row: a block a row, 16 bytes a load, four loads on their way at once. Which of
- * equal elements a thread meets first does not matter: the lower index wins wherever two meet.
+ * The largest of each row: a block a row, 16 bytes a load, four loads on their way at once. Which
+ * of equal elements a thread meets first does not matter: the lower index wins wherever two meet.
  * Bound: memory, and one multiprocessor's share of it while there are few rows.
  */
 #include "kernels/cuda/device.h"

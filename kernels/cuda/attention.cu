@@ -3,16 +3,17 @@
  * Attention over paged KV: the same blocks for prefill and decode, see Documentation/kernels.md.
  *
  * A block takes a tile: up to MM_ATTENTION_ROWS query rows that share one KV head, the heads of one
- * token or of some that follow each other in a sequence. It takes the tile's context split by split.
- * Within a split: a score for each row and key; per row the largest, the exponentials, their sum;
- * then the weighted sum of values. What a row gets depends neither on the tile nor on the grid:
+ * token or of some that follow each other in a sequence. It takes the tile's context split by
+ * split. Within a split: a score for each row and key; per row the largest, the exponentials, their
+ * sum; then the weighted sum of values. What a row gets depends neither on the tile nor on the
+ * grid:
  *
  *  - a score is summed up by key_lanes lanes, lane l taking the pieces of eight elements l and
  *    l + key_lanes in order, and the lanes are added by halves;
- *  - the exponentials of key k belong to class k % ATTN_CLASSES, whose sum is taken in order of keys, and
- *    the classes are added in order;
- *  - the value of key k belongs to stream k % streams, each taken in order of keys; the streams of a
- *    warp are added by halves, the warps by pairs;
+ *  - the exponentials of key k belong to class k % ATTN_CLASSES, whose sum is taken in order of
+ *    keys, and the classes are added in order;
+ *  - the value of key k belongs to stream k % streams, each taken in order of keys; the streams of
+ *    a warp are added by halves, the warps by pairs;
  *  - splits are merged in order.
  *
  * Keys beyond a row's own position are left out, not weighted with zero: they may hold anything.
@@ -29,7 +30,9 @@
 #define ATTN_LANE_PIECES  2u /* of a key in a lane */
 #define ATTN_SPLIT_TOKENS MM_ATTENTION_SPLIT_TOKENS
 
-/* How KV is read: by its dtype in pieces of 16 bytes, or, where those are not aligned, one by one. */
+/*
+ * How KV is read: by its dtype in pieces of 16 bytes, or, where those are not aligned, one by one.
+ */
 enum attn_kv { ATTN_F32 = MM_DTYPE_F32, ATTN_F16, ATTN_BF16, ATTN_PLAIN };
 
 struct attn_piece { /* as loaded: four words of halves, or eight of F32 */
@@ -101,9 +104,9 @@ MM_DEVICE uint32_t attn_at_most(uint32_t a, uint32_t b)
 /* ---- the tile ---- */
 
 /*
- * A tile ends before each position that is a multiple of the tokens that it has room for (1, 2, 4 or
- * 8): so it has its place in a run of tokens, and lies in one split. Return: the tokens of the tile
- * that begins with @token, 0 where none does.
+ * A tile ends before each position that is a multiple of the tokens that it has room for (1, 2, 4
+ * or 8): so it has its place in a run of tokens, and lies in one split. Return: the tokens of the
+ * tile that begins with @token, 0 where none does.
  */
 MM_DEVICE uint32_t attn_tile_tokens(const struct mm_kv_layout *kv, uint32_t token, uint32_t room,
 				    uint32_t *ret_position)
@@ -290,8 +293,8 @@ MM_DEVICE void attn_widen_piece(enum attn_kv kind, const struct attn_piece *p, f
 /* ---- scores ---- */
 
 /*
- * Adds four partial sums over the key_lanes lanes that have them. In two steps each lane comes to keep
- * one of the four; the rest is added by halves. Return: the sum of key *ret_key of the four.
+ * Adds four partial sums over the key_lanes lanes that have them. In two steps each lane comes to
+ * keep one of the four; the rest is added by halves. Return: the sum of key *ret_key of the four.
  */
 MM_DEVICE float attn_add_lanes(const float *s, uint32_t l, uint32_t key_lanes, uint32_t *ret_key)
 {
@@ -310,7 +313,10 @@ MM_DEVICE float attn_add_lanes(const float *s, uint32_t l, uint32_t key_lanes, u
 	return sum;
 }
 
-/* Scores of the ATTN_KEYS keys of each group of lanes, of which this lane holds ATTN_LANE_PIECES pieces. */
+/*
+ * Scores of the ATTN_KEYS keys of each group of lanes, of which this lane holds ATTN_LANE_PIECES
+ * pieces.
+ */
 MM_DEVICE void attn_score_rows(const struct mm_paged_attention_args *a, const struct attn_block *b,
 			       const float (*x)[ATTN_LANE_PIECES * ATTN_PIECE], uint32_t l,
 			       uint32_t key, uint32_t key_step)
@@ -380,7 +386,10 @@ MM_DEVICE void attn_score_keys(const struct mm_paged_attention_args *a, const st
 	}
 }
 
-/* Where the largest score is -inf, so are all: their weights are zero, not the NaN of -inf less -inf. */
+/*
+ * Where the largest score is -inf, so are all: their weights are zero, not the NaN of -inf less
+ * -inf.
+ */
 MM_DEVICE float attn_base(float max)
 {
 	return max == -__builtin_inff() ? 0 : max;
@@ -638,7 +647,9 @@ MM_DEVICE void attn_write_state(const struct mm_paged_attention_args *a, const s
 				b->state[row * b->width + i] / b->r->all_sum[row];
 }
 
-/* In the scratch: the sums of values, and behind them, at four floats' alignment, maximum and sum. */
+/*
+ * In the scratch: the sums of values, and behind them, at four floats' alignment, maximum and sum.
+ */
 MM_DEVICE float *attn_partial(const struct mm_paged_attention_args *a, const struct attn_block *b,
 			      uint32_t row, uint32_t split)
 {
@@ -662,7 +673,9 @@ MM_DEVICE void attn_store_partial(const struct mm_paged_attention_args *a,
 	}
 }
 
-/* Return: whether all other blocks of the tile have stored theirs; the counter is zero again then. */
+/*
+ * Return: whether all other blocks of the tile have stored theirs; the counter is zero again then.
+ */
 MM_DEVICE int attn_is_last(const struct mm_paged_attention_args *a, const struct attn_block *b)
 {
 	uint32_t *counter = MM_AT(uint32_t, a->counters_va) + attn_row_head(b, a, 0);

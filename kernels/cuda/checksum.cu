@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checksum of kernels/host/checksum.h. Eight threads share a piece of 4096 bytes, a lane each, so a
- * warp reads runs of 64 bytes of four pieces; a lane's loads do not depend on each other and are unrolled
- * by eight, its products do. The lanes are mixed in order by shuffles, each warp adds its pieces' shares
- * up and adds one sum to the result: in any order, which sums of integers do not know. Data that is not
- * aligned to 8 bytes, and the end of the last piece, are read byte by byte. Bound: memory.
+ * The checksum of kernels/host/checksum.h. Eight threads share a piece of 4096 bytes, a lane each,
+ * so a warp reads runs of 64 bytes of four pieces; a lane's loads do not depend on each other and
+ * are unrolled by eight, its products do. The lanes are mixed in order by shuffles, each warp adds
+ * its pieces' shares up and adds one sum to the result: in any order, which sums of integers do not
+ * know. Data that is not aligned to 8 bytes, and the end of the last piece, are read byte by byte.
+ * Bound: memory.
  */
 #include "kernels/cuda/vector.h"
 #include "kernels/host/checksum.h"

@@ -2,11 +2,12 @@
 /*
  * device - the language that kernels/cuda is written in: what C and CUDA C++ have in common
  *
- * Concept:    every .cu file here is compiled twice. nvcc makes GPU code of it; a C compiler makes host
- *             code of the same lines, which emulate/ runs thread by thread, so that index arithmetic,
- *             barriers and order of sums are tested without a GPU. This header is all that differs.
- *             In the common subset there are structs, pointers and functions: no templates, classes,
- *             references or <<<>>>, no conversion from void * without a cast, `struct` always written.
+ * Concept:    every .cu file here is compiled twice. nvcc makes GPU code of it; a C compiler makes
+ *             host code of the same lines, which emulate/ runs thread by thread, so that index
+ *             arithmetic, barriers and order of sums are tested without a GPU. This header is all
+ *             that differs. In the common subset there are structs, pointers and functions: no
+ *             templates, classes, references or <<<>>>, no conversion from void * without a cast,
+ *             `struct` always written.
  * Names:      CUDA's own where it has them: threadIdx, blockIdx, blockDim, gridDim, __syncthreads(),
  *             __syncwarp(mask), __shfl_sync() and its kin, __ballot_sync(), __any_sync(),
  *             __all_sync(), atomicAdd(), atomicMax(), atomicInc(), atomicExch(), __threadfence(),
@@ -24,8 +25,9 @@
  *             mm_load_fresh(p)           float that another block of the same launch has written
  *             mm_widen_f16(), mm_widen_bf16(), mm_round_f16(), mm_round_bf16()  exact; to nearest even
  * Invariants: nothing is contracted: neither compiler may fuse a * b + c (-fmad=false,
- *             -ffp-contract=off). Who wants that writes fmaf(). Division and sqrtf() are IEEE's, and
- *             subnormals stay. So equal operations in equal order give the host twins' very bits.
+ *             -ffp-contract=off). Who wants that writes fmaf(). Division and sqrtf() are IEEE's,
+ *             and subnormals stay. So equal operations in equal order give the host twins' very
+ *             bits.
  * Threading:  a kernel's.
  */
 #pragma once

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels over long ranges. A block takes MM_FLAT_BYTES at once, each thread two pieces of 16 bytes that
- * lie MM_FLAT_BYTES / 2 apart, so that a warp's accesses are 512 bytes side by side; both are loaded
- * before either is stored. Each byte moves once. Bound: memory.
+ * Kernels over long ranges. A block takes MM_FLAT_BYTES at once, each thread two pieces of 16 bytes
+ * that lie MM_FLAT_BYTES / 2 apart, so that a warp's accesses are 512 bytes side by side; both are
+ * loaded before either is stored. Each byte moves once. Bound: memory.
  */
 #include "kernels/cuda/vector.h"
 
@@ -70,7 +70,10 @@ MM_KERNEL(add, MM_FLAT_THREADS)
 	}
 }
 
-/* Words in pairs from the first multiple of 16 bytes on; those before and behind by the first thread. */
+/*
+ * Words in pairs from the first multiple of 16 bytes on; those before and behind by the first
+ * thread.
+ */
 MM_KERNEL(fill, MM_FLAT_THREADS)
 {
 	const uint64_t head = a.n && a.va % 16 ? 1 : 0, pairs = (a.n - head) / 2;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The matrix product with the host's very bits (kernels/args/gemm.h): for checking, not for speed, which is
- * cuBLAS's business (kernels/blas). A thread has one output for MM_GEMM_TOKENS tokens and keeps their
- * sixteen partial sums each in registers; sixteen weights at a time come in as one sector of memory, the
- * activations are the same for a whole warp. No fused multiply-add, no shared memory, no barrier. Bound:
- * latency of memory for a few tokens (a tenth of the bandwidth is what to expect), arithmetic for many.
+ * The matrix product with the host's very bits (kernels/args/gemm.h): for checking, not for speed,
+ * which is cuBLAS's business (kernels/blas). A thread has one output for MM_GEMM_TOKENS tokens and
+ * keeps their sixteen partial sums each in registers; sixteen weights at a time come in as one
+ * sector of memory, the activations are the same for a whole warp. No fused multiply-add, no shared
+ * memory, no barrier. Bound: latency of memory for a few tokens (a tenth of the bandwidth is what
+ * to expect), arithmetic for many.
  */
 #include "kernels/cuda/vector.h"
 

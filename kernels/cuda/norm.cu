@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RMSNorm and LayerNorm: a block a row. Sums are taken as the host's (kernels/host/lanes.h): element i
- * goes to partial sum i mod 16, each in order of i, and the 16 are added in one fixed tree; so a row's
- * bits depend on nothing but the row. The block brings NORM_TILE elements at a time to shared memory, 16 bytes
- * a load, and sixteen threads add them up: a chain of hidden / 16 additions, about a microsecond for 4096,
- * which other blocks of the processor hide when there are many rows. The row is read from memory once and
- * from the caches after that. Bound: latency for a few rows, memory for many.
+ * RMSNorm and LayerNorm: a block a row. Sums are taken as the host's (kernels/host/lanes.h):
+ * element i goes to partial sum i mod 16, each in order of i, and the 16 are added in one fixed
+ * tree; so a row's bits depend on nothing but the row. The block brings NORM_TILE elements at a
+ * time to shared memory, 16 bytes a load, and sixteen threads add them up: a chain of hidden / 16
+ * additions, about a microsecond for 4096, which other blocks of the processor hide when there are
+ * many rows. The row is read from memory once and from the caches after that. Bound: latency for a
+ * few rows, memory for many.
  */
 #include "kernels/cuda/vector.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RoPE: pair p of a token is elements i and i + head_dim / 2 of head p / (head_dim / 2), i the rest. A
- * block turns MM_ROPE_PAIRS pairs of a token, a thread every MM_ROW_THREADS-th of them, so a warp's loads
- * are two runs of 128 bytes. Angles are doubles, as on the host, sine and cosine the host's own
- * (kernels/host/sincos.h): about fifty operations in double, once a thread where head_dim / 2 divides
- * MM_ROW_THREADS. Each element moves once to and once fro. Bound: memory, or latency for a few tokens.
+ * RoPE: pair p of a token is elements i and i + head_dim / 2 of head p / (head_dim / 2), i the
+ * rest. A block turns MM_ROPE_PAIRS pairs of a token, a thread every MM_ROW_THREADS-th of them, so
+ * a warp's loads are two runs of 128 bytes. Angles are doubles, as on the host, sine and cosine the
+ * host's own (kernels/host/sincos.h): about fifty operations in double, once a thread where
+ * head_dim / 2 divides MM_ROW_THREADS. Each element moves once to and once fro. Bound: memory, or
+ * latency for a few tokens.
  */
 #include "kernels/cuda/device.h"
 #include "kernels/host/sincos.h"

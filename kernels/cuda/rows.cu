@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels that take rows element by element. A block has one row, or MM_ROW_COLUMNS columns of it: each
- * thread eight, in two groups of four, whose loads are all under way before the first store. They move
- * each byte once, 16 bytes an instruction (8 of a 16-bit dtype) where the row's base allows; there is no
- * shared memory and no barrier. Bound: memory.
+ * Kernels that take rows element by element. A block has one row, or MM_ROW_COLUMNS columns of it:
+ * each thread eight, in two groups of four, whose loads are all under way before the first store.
+ * They move each byte once, 16 bytes an instruction (8 of a 16-bit dtype) where the row's base
+ * allows; there is no shared memory and no barrier. Bound: memory.
  */
 #include "kernels/cuda/vector.h"
 #include "kernels/host/exp.h"
 
 #define ROW_GROUP (MM_ROW_THREADS * 4)
 
-/* The columns of this thread: c .. c + 3 and c + ROW_GROUP .. c + ROW_GROUP + 3, then on by the grid. */
+/*
+ * The columns of this thread: c .. c + 3 and c + ROW_GROUP .. c + ROW_GROUP + 3, then on by the
+ * grid.
+ */
 MM_DEVICE uint32_t row_first(void)
 {
 	return blockIdx.y * MM_ROW_COLUMNS + threadIdx.x * 4;

@@ -2,10 +2,10 @@
 /*
  * vector - four elements at a time, wherever they lie
  *
- * Concept:    rows have any length, stride and base, so whether four neighbours can be loaded as one is
- *             asked of their address, each time: the answer is the same for all threads of a row, but
- *             for its last elements, which go one by one. Elements beyond the row read as zeros and are
- *             not stored.
+ * Concept:    rows have any length, stride and base, so whether four neighbours can be loaded as
+ *             one is asked of their address, each time: the answer is the same for all threads of a
+ *             row, but for its last elements, which go one by one. Elements beyond the row read as
+ *             zeros and are not stored.
  * Threading:  a kernel's.
  */
 #pragma once

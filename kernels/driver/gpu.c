@@ -96,7 +96,9 @@ static void *open_library(const char *driver, const struct report *err)
 		report(err, "driver '%s': give software, cuda, or the path of a library", driver);
 		return NULL;
 	}
-	/* A driver has threads and handlers of its own, which outlive the last use of it: it stays. */
+	/*
+	 * A driver has threads and handlers of its own, which outlive the last use of it: it stays.
+	 */
 	lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!lib)
 		report(err, "driver '%s': %s%s", driver, dlerror(),

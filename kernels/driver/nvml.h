@@ -2,14 +2,16 @@
 /*
  * nvml - what the management library tells about devices: MIG, memory, health
  *
- * Concept:   a table of NVML's own functions, filled by dlopen() of libnvidia-ml.so.1, or, where the
- *            driver is the software GPU, of that very library, which exports the same names. Nothing
- *            of it is needed: every entry may be NULL, and a machine without NVML is only less
- *            well seen. The functions below the table ask what mmd asks, and cope with what is missing.
- * Types:     declared here, from NVIDIA's NVML API Reference Guide (docs.nvidia.com/deploy/nvml-api: "Event Handling
- *            Methods", "Event Types", "Device Structs", "Multi Instance GPU Management") and the
- *            layouts of the public nvml.h of R515 and later. mm_nvml_memory is nvmlMemory_v2_t, whose
- *            version is its size | 2 << 24; mm_nvml_process is nvmlProcessInfo_v2_t, which
+ * Concept:   a table of NVML's own functions, filled by dlopen() of libnvidia-ml.so.1, or, where
+ *            the driver is the software GPU, of that very library, which exports the same names.
+ *            Nothing of it is needed: every entry may be NULL, and a machine without NVML is only
+ *            less well seen. The functions below the table ask what mmd asks, and cope with what is
+ *            missing.
+ * Types:     declared here, from NVIDIA's NVML API Reference Guide
+ *            (docs.nvidia.com/deploy/nvml-api: "Event Handling Methods", "Event Types", "Device
+ *            Structs", "Multi Instance GPU Management") and the layouts of the public nvml.h of
+ *            R515 and later. mm_nvml_memory is nvmlMemory_v2_t, whose version is its size | 2 <<
+ *            24; mm_nvml_process is nvmlProcessInfo_v2_t, which
  *            nvmlDeviceGetComputeRunningProcesses_v3 fills.
  * MIG:       an instance is a device too, with a handle of its own, found under its parent. Events are
  *            the parent's, and name the GPU instance where they are of one.
@@ -172,5 +174,8 @@ void mm_nvml_repairs(const struct mm_nvml *nvml, mm_nvml_dev device, bool *ret_p
 size_t mm_nvml_processes(const struct mm_nvml *nvml, mm_nvml_dev device,
 			 struct mm_nvml_process *ret, size_t max);
 
-/* The same bytes: "GPU-8932f937-d72c-…" has 32 digits, dashes ignored, after a prefix of four letters. */
+/*
+ * The same bytes: "GPU-8932f937-d72c-…" has 32 digits, dashes ignored, after a prefix of four
+ * letters.
+ */
 bool mm_nvml_uuid_is(const char *text, const CUuuid *uuid);

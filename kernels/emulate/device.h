@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emulate/device - CUDA's names for a C compiler; included by kernels/cuda/device.h, by nothing else
+ * emulate/device - CUDA's names for a C compiler; included by kernels/cuda/device.h, by nothing
+ * else
  *
  * Concept:   see kernels/emulate/emulate.h for who runs a block's threads. What a thread asks for
  *            is a call, so that sanitizers see kernels, not the emulation.

@@ -113,7 +113,10 @@ static uint64_t scramble(uint64_t x)
 	return x ^ x >> 29;
 }
 
-/* The @n-th of the blocks: a step that has no divisor in common with their number comes by each once. */
+/*
+ * The @n-th of the blocks: a step that has no divisor in common with their number comes by each
+ * once.
+ */
 static uint64_t nth_block(const struct emulator *e, uint64_t n)
 {
 	uint64_t step = scramble(e->order) % e->blocks, a, b;

@@ -3,12 +3,12 @@
  * mm_fiber - a stack to run on, without a thread
  *
  * Concept:    a switch saves the registers that a call preserves and goes on where the other fiber
- *             was: a few nanoseconds, no system call (elsewhere than on x86-64: swapcontext(), which
- *             has one). Sanitizers are told. TSan takes fibers for threads of their own and sees no
- *             order between them but what mm_fiber_publish() and mm_fiber_observe() say.
+ *             was: a few nanoseconds, no system call (elsewhere than on x86-64: swapcontext(),
+ *             which has one). Sanitizers are told. TSan takes fibers for threads of their own and
+ *             sees no order between them but what mm_fiber_publish() and mm_fiber_observe() say.
  * Ownership:  mm_fiber_create() maps the stack. A fiber may be destroyed wherever it stands.
- * Threading:  a fiber runs on the thread that first switched to it; a thread's own stack is the fiber
- *             that mm_fiber_here() describes.
+ * Threading:  a fiber runs on the thread that first switched to it; a thread's own stack is the
+ *             fiber that mm_fiber_here() describes.
  */
 #pragma once
 

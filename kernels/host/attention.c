@@ -155,7 +155,9 @@ MM_INLINE void attend(struct head *h, uint32_t dim, uint32_t context, float *out
 		out[d] = h->acc[d] / h->sum;
 }
 
-/* The common sizes with a constant, so that their loops are unrolled; the same order all the same. */
+/*
+ * The common sizes with a constant, so that their loops are unrolled; the same order all the same.
+ */
 static void attend_any(struct head *h, uint32_t context, float *out)
 {
 	switch (h->a->head_dim) {

@@ -2,8 +2,8 @@
 /*
  * both - functions that host kernels and CUDA kernels share, so that they give the same bits
  *
- * Concept:   MM_BOTH stands before a function in a header that nvcc reads too. Such a function is a fixed
- *            sequence of IEEE operations; no compiler of the tree contracts them.
+ * Concept:   MM_BOTH stands before a function in a header that nvcc reads too. Such a function is a
+ *            fixed sequence of IEEE operations; no compiler of the tree contracts them.
  * Threading: pure.
  */
 #pragma once

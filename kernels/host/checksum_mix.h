@@ -2,8 +2,8 @@
 /*
  * checksum_mix - the arithmetic of kernels/host/checksum.h, for the host's form and the device's
  *
- * Concept:   a piece has MM_CHECKSUM_LANES lanes; each takes every MM_CHECKSUM_LANES-th word of it, the
- *            last words padded with zeros, and then they are mixed in order.
+ * Concept:   a piece has MM_CHECKSUM_LANES lanes; each takes every MM_CHECKSUM_LANES-th word of it,
+ *            the last words padded with zeros, and then they are mixed in order.
  * Threading: pure.
  */
 #pragma once
@@ -14,7 +14,9 @@
 
 #define MM_CHECKSUM_LANES 8u
 
-/* Odd constants with well spread bits: the fractions of the golden ratio and of sqrt(2), made odd. */
+/*
+ * Odd constants with well spread bits: the fractions of the golden ratio and of sqrt(2), made odd.
+ */
 #define MM_CHECKSUM_MUL_LANE  UINT64_C(0x9e3779b97f4a7c15)
 #define MM_CHECKSUM_MUL_FINAL UINT64_C(0x6a09e667f3bcc909)
 

@@ -42,7 +42,9 @@ struct mm_cost mm_costs_kv_write(const struct mm_kv_write_args *a)
 	return mm_cost_kv_write(a->kv.tokens, a->kv.kv_dim, mm_dtype_bytes(a->kv.dtype));
 }
 
-/* A run of tokens of one sequence, one after the other, is a chunk: its queries share the reading. */
+/*
+ * A run of tokens of one sequence, one after the other, is a chunk: its queries share the reading.
+ */
 struct mm_cost mm_costs_paged_attention(const struct mm_paged_attention_args *a)
 {
 	const uint32_t *positions = (const uint32_t *)(uintptr_t)a->kv.positions_va;

@@ -2,10 +2,11 @@
 /*
  * cost - what the host kernels move and do, from their arguments, without doing it
  *
- * Concept:    for the timed software GPU: table.c exports these beside the kernels. They count what a
- *             CUDA kernel of that name would (kernels/timing/cost.h), not what the host form does.
- * Threading:  pure. mm_costs_paged_attention() reads the tokens' positions and sequences from device
- *             memory, as the kernel would, under the same rules (kernels/host/kernel.h).
+ * Concept:    for the timed software GPU: table.c exports these beside the kernels. They count what
+ *             a CUDA kernel of that name would (kernels/timing/cost.h), not what the host form
+ *             does.
+ * Threading:  pure. mm_costs_paged_attention() reads the tokens' positions and sequences from
+ *             device memory, as the kernel would, under the same rules (kernels/host/kernel.h).
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tiles of TILE_O outputs by up to TILE_T tokens keep their partial sums in registers. A tile's shape
- * decides only which sums are computed together, never the order within one.
+ * Tiles of TILE_O outputs by up to TILE_T tokens keep their partial sums in registers. A tile's
+ * shape decides only which sums are computed together, never the order within one.
  */
 #include "kernels/host/isa.h"
 #include "kernels/host/lanes.h"

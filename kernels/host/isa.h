@@ -2,8 +2,9 @@
 /*
  * isa - the hot kernels, compiled once per instruction set
  *
- * Concept:    gemm.c and attention.c are compiled three times, with MM_ISA as a suffix; mm_isa_best()
- *             picks at run time. All give the same bits (lanes.h); the choice is one of speed only.
+ * Concept:    gemm.c and attention.c are compiled three times, with MM_ISA as a suffix;
+ *             mm_isa_best() picks at run time. All give the same bits (lanes.h); the choice is one
+ *             of speed only.
  * Threading:  pure.
  */
 #pragma once

@@ -51,8 +51,8 @@ struct mm_host_kernel {
 extern __attribute__((visibility("default"))) const struct mm_host_kernel mm_host_kernels[];
 
 /*
- * A module whose kernels run on stacks of their own defines this too. Called on the thread of a kernel
- * that is about to be left by a long jump, in the signal's handler: it goes back to the thread's own
- * stack and faults there again, or returns where that is the running one.
+ * A module whose kernels run on stacks of their own defines this too. Called on the thread of a
+ * kernel that is about to be left by a long jump, in the signal's handler: it goes back to the
+ * thread's own stack and faults there again, or returns where that is the running one.
  */
 extern __attribute__((visibility("default"))) void mm_host_fault(void);

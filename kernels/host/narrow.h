@@ -2,8 +2,8 @@
 /*
  * narrow - from F32 to the dtypes of 16 bits
  *
- * Concept:    in whole numbers, so that every machine and compiler gives the same bits. Widening is in
- *             lanes.h.
+ * Concept:    in whole numbers, so that every machine and compiler gives the same bits. Widening is
+ *             in lanes.h.
  * Threading:  pure.
  */
 #pragma once

@@ -2,12 +2,12 @@
 /*
  * launch - the kernels of a module, and the grid and blocks that each is launched with
  *
- * Concept:    the one place that knows shapes: mmserve, tests and benchmarks ask here. The CUDA kernels
- *             (kernels/cuda) take their block's size from here too; a grid may be smaller than the
- *             work, they stride over the rest. Host kernels ignore shapes.
- * Invariants: a shape depends on the arguments alone, so a graph that was captured with one stays right
- *             for as long as the arguments do. No kernel is given more than the 48 KiB of shared memory
- *             that every device has.
+ * Concept:    the one place that knows shapes: mmserve, tests and benchmarks ask here. The CUDA
+ *             kernels (kernels/cuda) take their block's size from here too; a grid may be smaller
+ *             than the work, they stride over the rest. Host kernels ignore shapes.
+ * Invariants: a shape depends on the arguments alone, so a graph that was captured with one stays
+ *             right for as long as the arguments do. No kernel is given more than the 48 KiB of
+ *             shared memory that every device has.
  * Threading:  pure.
  */
 #pragma once
@@ -71,7 +71,8 @@ const char *mm_kernel_name(enum mm_kernel kernel);
  * @args:   its struct (kernels/args/args.h, kernels/args/gemm.h), aligned as such
  * @ret:    always written; each number is at least 1, shared_bytes may be 0
  *
- * No grid is empty. Products and kernels over a range of bytes or elements do nothing where there is none; those
- * that take rows or blocks would take a first one to be there, so a launch of no rows is not to be made.
+ * No grid is empty. Products and kernels over a range of bytes or elements do nothing where there
+ * is none; those that take rows or blocks would take a first one to be there, so a launch of no
+ * rows is not to be made.
  */
 void mm_launch_shape(enum mm_kernel kernel, const void *args, struct mm_launch_shape *ret);

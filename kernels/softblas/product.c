@@ -10,7 +10,9 @@
 #define STRETCH_MAX  256u
 #define TILE_COLUMNS 64u
 
-/* A vector of op(A)'s row or op(B)'s column along k: its first element, and the step to the next. */
+/*
+ * A vector of op(A)'s row or op(B)'s column along k: its first element, and the step to the next.
+ */
 struct vector {
 	const char *at;
 	uint64_t step; /* in elements */

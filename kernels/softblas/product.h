@@ -2,11 +2,12 @@
 /*
  * softblas product - the arithmetic of a product, as a host kernel of the software GPU
  *
- * Concept:    C = alpha op(A) op(B) + beta C, column-major as in BLAS, inputs of 16 or 32 bits, sums and
- *             C in F32. As in any fast BLAS the order of sums follows from the product's shape: k is
- *             cut into stretches whose length depends on how many columns there are; within one,
- *             element i goes to partial sum i mod 16 of a fixed tree, and the stretches are added in
- *             order. So the same rows in a product of another shape may get other bits.
+ * Concept:    C = alpha op(A) op(B) + beta C, column-major as in BLAS, inputs of 16 or 32 bits,
+ *             sums and C in F32. As in any fast BLAS the order of sums follows from the product's
+ *             shape: k is cut into stretches whose length depends on how many columns there are;
+ *             within one, element i goes to partial sum i mod 16 of a fixed tree, and the stretches
+ *             are added in order. So the same rows in a product of another shape may get other
+ *             bits.
  * Threading:  on the stream's worker, as kernels/host/kernel.h says.
  */
 #pragma once

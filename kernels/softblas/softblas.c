@@ -2,13 +2,14 @@
 /*
  * softblas - cuBLAS for the software GPU: the few symbols that kernels/blas/cublas.h names
  *
- * Concept:    stands in for libcublas where there is no GPU (MM_CUBLAS_LIB), so that whoever calls cuBLAS
- *             is tested with real products: transposes, leading dimensions, padding, streams. A product
- *             is a kernel of this library's own, launched on the handle's stream: in stream order,
- *             captured into graphs, with the faults of any kernel.
- * Strictness: arguments are refused as cuBLAS documents it, and with the same status. Two things are
- *             stricter: pointers must be aligned to their element, and a product may be captured only
- *             with a workspace of the caller's (cuBLAS would allocate inside the graph).
+ * Concept:    stands in for libcublas where there is no GPU (MM_CUBLAS_LIB), so that whoever calls
+ *             cuBLAS is tested with real products: transposes, leading dimensions, padding,
+ *             streams. A product is a kernel of this library's own, launched on the handle's
+ *             stream: in stream order, captured into graphs, with the faults of any kernel.
+ * Strictness: arguments are refused as cuBLAS documents it, and with the same status. Two things
+ *             are stricter: pointers must be aligned to their element, and a product may be
+ *             captured only with a workspace of the caller's (cuBLAS would allocate inside the
+ *             graph).
  * Threading:  as cuBLAS: a handle is used by one thread at a time.
  * Limits:     inputs both F32, F16 or BF16, C F32, scalars on the host.
  */

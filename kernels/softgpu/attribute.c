@@ -123,7 +123,9 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 	return CUDA_SUCCESS;
 }
 
-/* Limits are those of compute capability 9.0; what is not listed is 0: the device has none of it. */
+/*
+ * Limits are those of compute capability 9.0; what is not listed is 0: the device has none of it.
+ */
 static const struct {
 	CUdevice_attribute attribute;
 	int value;

@@ -296,8 +296,8 @@ CUresult sg_capture_check_stream(struct sg_stream *stream)
 }
 
 /*
- * Is a stream of @ctx captured? @blocking_only: one that the legacy stream waits for. @invalidate: the captures
- * that are found are lost.
+ * Is a stream of @ctx captured? @blocking_only: one that the legacy stream waits for. @invalidate:
+ * the captures that are found are lost.
  */
 static bool captures_in(const struct sg_context *ctx, bool blocking_only, bool invalidate)
 {

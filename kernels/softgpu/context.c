@@ -459,8 +459,8 @@ CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest)
 /* ---- The primary context ---- */
 
 /*
- * As new, under the same handle, and not to be used until it is retained again. @anyhow: also while it
- * is retained, which it stays; else not where somebody retained it since.
+ * As new, under the same handle, and not to be used until it is retained again. @anyhow: also while
+ * it is retained, which it stays; else not where somebody retained it since.
  */
 static void reset_primary(struct primary *primary, bool anyhow)
 {

@@ -4,8 +4,8 @@
  *
  * Concept:   the primary context and those of cuCtxCreate() are the same thing. A device fault is
  *            sticky: every later call that needs the context reports it, and nothing that is still
- *            queued runs.
- *            The primary one is there for good; released or reset, it cannot be used until retained.
+ *            queued runs. The primary one is there for good; released or reset, it cannot be used
+ *            until retained.
  * Ownership: counted (sg_object). A thread's stack of current contexts, its streams and its modules
  *            hold references; the registry's one is dropped by destruction.
  * Threading: each thread has its own stack of current contexts; all else is safe from any thread.
@@ -42,8 +42,8 @@ CUresult sg_context_current(struct sg_context **ret_ctx);
 bool sg_context_is_ending(const struct sg_context *ctx);
 
 /*
- * The answer of a call that needs no context where it found nothing: @res, or what is wrong with the
- * current context.
+ * The answer of a call that needs no context where it found nothing: @res, or what is wrong with
+ * the current context.
  */
 CUresult sg_context_unless(CUresult res);
 

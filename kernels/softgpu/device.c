@@ -296,7 +296,10 @@ static CUresult open_directory(struct device *d, unsigned int number, char *ret_
 	return CUDA_SUCCESS;
 }
 
-/* Plain O_CREAT would be refused on another user's file in a sticky directory (fs.protected_regular). */
+/*
+ * Plain O_CREAT would be refused on another user's file in a sticky directory
+ * (fs.protected_regular).
+ */
 static int open_state(struct device *d, mode_t dir_mode)
 {
 	/* Who may only enter the directory may see how the device is, too: a guest. */
@@ -753,9 +756,9 @@ static void page_name(uint64_t inode, char name[NAME_BYTES])
 }
 
 /*
- * A page is its maker's, whatever the directory lets others do: they get a descriptor of it, or nothing.
- * So another user's page cannot be opened to see whether it is still held, and counts as held until
- * one of that user's processes, or root's, counts.
+ * A page is its maker's, whatever the directory lets others do: they get a descriptor of it, or
+ * nothing. So another user's page cannot be opened to see whether it is still held, and counts as
+ * held until one of that user's processes, or root's, counts.
  */
 static int open_nameless(const struct device *d)
 {
@@ -807,7 +810,10 @@ CUresult sg_page_create(unsigned int device, size_t bytes, struct sg_page *ret_p
 	return CUDA_SUCCESS;
 }
 
-/* A file of our file system under its own number in our folder is a page: no one else puts any there. */
+/*
+ * A file of our file system under its own number in our folder is a page: no one else puts any
+ * there.
+ */
 static bool is_page(const struct device *d, int fd, struct stat *ret_st)
 {
 	char name[NAME_BYTES];

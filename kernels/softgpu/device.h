@@ -67,7 +67,9 @@ struct sg_page {
 /* A mistake in the environment, as a line on stderr: the driver ABI has no place for a message. */
 CUresult MM_PRINTF(2, 3) sg_complain(CUresult result, const char *format, ...);
 
-/* Opens the devices that the environment names; makes those that are not there. Once per process. */
+/*
+ * Opens the devices that the environment names; makes those that are not there. Once per process.
+ */
 CUresult sg_devices_open(void);
 
 /* Valid after sg_devices_open(); constant from then on. */
@@ -93,7 +95,10 @@ unsigned int sg_look(struct sg_seen *ret, unsigned int max, unsigned int *ret_in
 /* "GPU-…" or "MIG-…"; SG_UUID_TEXT bytes. */
 void sg_uuid_text(const struct sg_seen *seen, char *ret_text);
 
-/* Duplicates a descriptor that is a page of one of the devices; INVALID_VALUE if it is anything else. */
+/*
+ * Duplicates a descriptor that is a page of one of the devices; INVALID_VALUE if it is anything
+ * else.
+ */
 CUresult sg_page_adopt(int fd, struct sg_page *ret_page);
 
 /* A duplicate for others to import, or -1. */

@@ -3,7 +3,9 @@
 #include "kernels/softgpu/entry.h"
 #include "libclient/base/base.h"
 
-/* A program may look each of its own up when it starts, as cuda-bindings does: none may be missing. */
+/*
+ * A program may look each of its own up when it starts, as cuda-bindings does: none may be missing.
+ */
 #define ERRORS(X)                                                                                  \
 	X(CUDA_SUCCESS, "no error")                                                                \
 	X(CUDA_ERROR_INVALID_VALUE, "invalid argument")                                            \

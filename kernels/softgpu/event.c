@@ -157,7 +157,9 @@ void sg_events_end(const struct sg_context *ctx)
 	}
 }
 
-/* The event's lock is held over the submission: two recordings keep their order in the event too. */
+/*
+ * The event's lock is held over the submission: two recordings keep their order in the event too.
+ */
 static CUresult record(struct sg_event *event, struct sg_stream *stream)
 {
 	struct sg_op *op = sg_op_create(SG_OP_RECORD);

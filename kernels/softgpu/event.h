@@ -30,12 +30,15 @@ struct sg_event {
 /* Destroys the events of a context that ends. */
 void sg_events_end(const struct sg_context *ctx);
 
-/* On the worker: the recording that was the @generation-th runs at @ran_ns: device time if there is any. */
+/*
+ * On the worker: the recording that was the @generation-th runs at @ran_ns: device time if there is
+ * any.
+ */
 void sg_event_ran(struct sg_event *event, uint64_t generation, uint64_t ran_ns);
 
 /*
- * A recording that is part of a graph: its generation, and, once the launch is in a stream, where it
- * is there. Until then the event stands for what it stood for.
+ * A recording that is part of a graph: its generation, and, once the launch is in a stream, where
+ * it is there. Until then the event stands for what it stood for.
  */
 uint64_t sg_event_begin(struct sg_event *event);
 void sg_event_put_in(struct sg_event *event, uint64_t generation, struct sg_stream *stream,

@@ -145,7 +145,10 @@ static void for_each_event(struct sg_launch *launch,
 				   first + step);
 }
 
-/* A launch records its events when it is put in, as cuEventRecord() does; waits keep what is recorded. */
+/*
+ * A launch records its events when it is put in, as cuEventRecord() does; waits keep what is
+ * recorded.
+ */
 static void before_launch(const struct sg_op *op, struct moment *moment, struct sg_stream *stream,
 			  uint64_t number)
 {

@@ -33,7 +33,10 @@ static void chain(int sig, siginfo_t *info, void *context)
 	}
 }
 
-/* TSan takes a stack of a kernel's own for another thread, whose look at `guard` and `first` would race. */
+/*
+ * TSan takes a stack of a kernel's own for another thread, whose look at `guard` and `first` would
+ * race.
+ */
 __attribute__((no_sanitize("thread"))) static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	/* si_code <= 0: sent by a process, not raised by an access. */

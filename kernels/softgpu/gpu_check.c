@@ -2,13 +2,14 @@
 /*
  * Compiled only where a CUDA toolkit is found: include/mm/gpu.h says what cuda.h says.
  *
- * Values and layouts: gpu_renamed.h is our header with CU* names prefixed by ours_, so that both can
- * be seen at once; gpu_values.h compares every enumerator of it. Signatures: with cuda.h included
- * first, struct mm_gpu_api is declared with the driver's own types, and each member must be of the
- * type of the very ABI version that is asked for.
+ * Values and layouts: gpu_renamed.h is our header with CU* names prefixed by ours_, so that both
+ * can be seen at once; gpu_values.h compares every enumerator of it. Signatures: with cuda.h
+ * included first, struct mm_gpu_api is declared with the driver's own types, and each member must
+ * be of the type of the very ABI version that is asked for.
  *
- * Toolkits of 12.4 and later will do: what one does not know yet is not compared. To which ABI a bare name
- * is renamed differs between them; that, and what the software GPU exports, is compared with 13.0's only.
+ * Toolkits of 12.4 and later will do: what one does not know yet is not compared. To which ABI a
+ * bare name is renamed differs between them; that, and what the software GPU exports, is compared
+ * with 13.0's only.
  */
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -19,8 +20,8 @@
 
 #if NAMES_ARE_OURS
 /*
- * Declares what the software GPU exports a second time: the compiler compares. The first ABIs of these
- * have no declaration in cuda.h, whose macros stand for the second.
+ * Declares what the software GPU exports a second time: the compiler compares. The first ABIs of
+ * these have no declaration in cuda.h, whose macros stand for the second.
  */
 #undef cuGetProcAddress
 #undef cuIpcOpenMemHandle
@@ -102,7 +103,9 @@ static_assert(ours_CU_MEMHOSTALLOC_DEVICEMAP == CU_MEMHOSTALLOC_DEVICEMAP, "allo
 static_assert(ours_CU_MEMHOSTALLOC_WRITECOMBINED == CU_MEMHOSTALLOC_WRITECOMBINED, "alloc");
 
 #if NAMES_ARE_OURS
-/* cuda.h renames names to symbols, in the table too: the newest ABI, not the one that we ask for. */
+/*
+ * cuda.h renames names to symbols, in the table too: the newest ABI, not the one that we ask for.
+ */
 #define SAME_SIGNATURE(need, name, version, params)                                            \
 	static_assert(__builtin_types_compatible_p(__typeof__(((struct mm_gpu_api *)0)->name), \
 						   __typeof__(&name)),                         \

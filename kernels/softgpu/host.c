@@ -70,8 +70,9 @@ static void remove_range(struct sg_range *r)
 }
 
 /*
- * Takes out what begins at @addr; its context, which need not be current, must be fine. *ret_bytes is 0
- * where there is nothing of this sort. INVALID_VALUE: @addr is inside of something of this sort.
+ * Takes out what begins at @addr; its context, which need not be current, must be fine. *ret_bytes
+ * is 0 where there is nothing of this sort. INVALID_VALUE: @addr is inside of something of this
+ * sort.
  */
 static CUresult take(uint64_t addr, bool allocated, size_t *ret_bytes)
 {
@@ -137,8 +138,8 @@ struct sg_host_info sg_host_describe(uint64_t addr)
 }
 
 /*
- * The driver pins the pages, for writing unless READ_ONLY: that fails on memory that is not there or
- * not writable. Populating does the same, and changes no byte.
+ * The driver pins the pages, for writing unless READ_ONLY: that fails on memory that is not there
+ * or not writable. Populating does the same, and changes no byte.
  */
 static bool can_populate(void *addr, size_t bytes, bool writable)
 {
@@ -193,7 +194,10 @@ static bool can_pin(uint64_t start, uint64_t end, struct region *region)
 			      : can_populate((void *)(uintptr_t)start, end - start, writable);
 }
 
-/* Drivers say no where the GPU does not walk the processor's page tables: seen on x86-64 with a B300. */
+/*
+ * Drivers say no where the GPU does not walk the processor's page tables: seen on x86-64 with a
+ * B300.
+ */
 static bool pins_read_only(void)
 {
 	int yes = 0;

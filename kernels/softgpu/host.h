@@ -20,7 +20,10 @@ struct sg_host_info {
 	unsigned int flags; /* CU_MEMHOSTREGISTER_* or CU_MEMHOSTALLOC_* */
 	bool allocated;     /* by us */
 	uint64_t start, end;
-	/* Timed mode: the file that is mapped there, and where in it; 0 = none, or not of one piece. */
+	/*
+	 * Timed mode: the file that is mapped there, and where in it; 0 = none, or not of one
+	 * piece.
+	 */
 	uint64_t inode, offset;
 };
 

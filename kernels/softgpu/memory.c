@@ -62,8 +62,8 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *va, size_t *pitch, size_t width
 }
 
 /*
- * As the driver's: what was queued before may still use the memory. The context is the memory's own,
- * whatever is current, also nothing.
+ * As the driver's: what was queued before may still use the memory. The context is the memory's
+ * own, whatever is current, also nothing.
  */
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr va)
 {

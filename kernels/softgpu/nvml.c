@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The few entries of NVML that mmd asks, over the same directories: devices and their MIG instances,
- * memory, who holds it, and events that a test writes into the file "events" of a GPU's directory; and a
- * few more that programs cannot begin without.
+ * The few entries of NVML that mmd asks, over the same directories: devices and their MIG
+ * instances, memory, who holds it, and events that a test writes into the file "events" of a GPU's
+ * directory; and a few more that programs cannot begin without.
  *
- * NVML sees all GPUs, whatever is visible to CUDA, and needs no cuInit(). A line of "events" is "xid N",
- * "xid N gi I" (of a GPU instance), "sbe", "dbe", "remap pending", "remap failed", "lost" (who waits for
- * events then is told that the GPU is lost) or "hang" (who waits does so for good).
+ * NVML sees all GPUs, whatever is visible to CUDA, and needs no cuInit(). A line of "events" is
+ * "xid N", "xid N gi I" (of a GPU instance), "sbe", "dbe", "remap pending", "remap failed", "lost"
+ * (who waits for events then is told that the GPU is lost) or "hang" (who waits does so for good).
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -94,8 +94,8 @@ static void run_copy(void *arg)
 }
 
 /*
- * Large pages are zeroed by giving their memory back to the kernel: what nobody has written to takes
- * no memory, so pools far larger than the host stand. False: not that kind of memory.
+ * Large pages are zeroed by giving their memory back to the kernel: what nobody has written to
+ * takes no memory, so pools far larger than the host stand. False: not that kind of memory.
  */
 static bool punch(const struct sg_op *op)
 {

@@ -63,7 +63,9 @@ struct sg_op {
 		struct {
 			CUhostFn fn;
 			void *arg;
-			/* cuStreamAddCallback(): gets the context's error, and runs also after one */
+			/*
+			 * cuStreamAddCallback(): gets the context's error, and runs also after one
+			 */
 			void (*callback)(CUstream stream, CUresult status, void *arg);
 			CUstream handle;
 		} host;

@@ -23,8 +23,8 @@ static void set_kernels(struct sg_stream *s, uint64_t from_ns)
 }
 
 /*
- * Waits until the kernels since the last time are over, also with what copies beside them took. @lazy:
- * not where there were none, and it can be looked at again.
+ * Waits until the kernels since the last time are over, also with what copies beside them took.
+ * @lazy: not where there were none, and it can be looked at again.
  */
 static void settle(struct sg_stream *s, bool lazy)
 {
@@ -108,8 +108,9 @@ static bool is_small(const struct sg_op *op)
 }
 
 /*
- * A device has several copy engines, and shares a link between them by turns of little more than a packet:
- * a small copy does not stand behind large ones that are under way, and takes no bandwidth worth counting.
+ * A device has several copy engines, and shares a link between them by turns of little more than a
+ * packet: a small copy does not stand behind large ones that are under way, and takes no bandwidth
+ * worth counting.
  */
 static void copy_small(const struct sg_op *op, struct sg_stream *s)
 {
@@ -159,8 +160,9 @@ static bool fill(struct sg_op *op, struct sg_stream *s)
 /* ---- what others see ---- */
 
 /*
- * What a stream wrote was there when that stream says, however late we looked. What the host wrote was
- * there in time, as far as anybody can tell, if it is there at the first look; else it is seen now.
+ * What a stream wrote was there when that stream says, however late we looked. What the host wrote
+ * was there in time, as far as anybody can tell, if it is there at the first look; else it is seen
+ * now.
  */
 static bool wait_value(struct sg_op *op, struct sg_stream *s)
 {

@@ -37,8 +37,8 @@ static bool is_timed(const struct sg_stream *stream)
 }
 
 /*
- * When @number, which has run, ends. Of what is long ago it is known that it ended before what is less
- * long ago: a place that was taken again meanwhile says so, too.
+ * When @number, which has run, ends. Of what is long ago it is known that it ended before what is
+ * less long ago: a place that was taken again meanwhile says so, too.
  */
 static uint64_t end_of(const struct sg_stream *stream, uint64_t number)
 {
@@ -309,8 +309,9 @@ static int start_worker(struct sg_stream *stream)
 }
 
 /*
- * In timed mode work that nobody sees is left for the worker to find when it is called for something
- * else: waking it for each of some hundred kernels would take longer than to do their arithmetic.
+ * In timed mode work that nobody sees is left for the worker to find when it is called for
+ * something else: waking it for each of some hundred kernels would take longer than to do their
+ * arithmetic.
  */
 static bool calls_worker(struct sg_stream *stream, const struct sg_op *op)
 {

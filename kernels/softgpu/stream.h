@@ -64,8 +64,8 @@ CUresult sg_stream_get(CUstream handle, struct sg_stream **ret_stream);
 void sg_stream_put(struct sg_stream *stream);
 
 /*
- * Takes over @op, also when it fails. @ret_number may be NULL, and is 0 where the stream is captured:
- * there is nothing to wait for. Of what takes several steps it is the last one's number.
+ * Takes over @op, also when it fails. @ret_number may be NULL, and is 0 where the stream is
+ * captured: there is nothing to wait for. Of what takes several steps it is the last one's number.
  */
 CUresult sg_stream_submit(struct sg_stream *stream, struct sg_op *op, uint64_t *ret_number);
 

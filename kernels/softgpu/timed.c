@@ -279,9 +279,9 @@ uint64_t sg_timed_slowed(unsigned int device, uint64_t from_ns, uint64_t end_ns,
 	unsigned int rounds = 0;
 
 	/*
-	 * A kernel's time of T with copies beside it does the work of T / (1 + more): what is missing is
-	 * done behind, and copies may be there, too. Each round adds less. Where other streams had the
-	 * device in between, they bear their part.
+	 * A kernel's time of T with copies beside it does the work of T / (1 + more): what is
+	 * missing is done behind, and copies may be there, too. Each round adds less. Where other
+	 * streams had the device in between, they bear their part.
 	 */
 	do {
 		before = slowed;

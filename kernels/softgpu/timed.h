@@ -7,15 +7,16 @@
  *             everybody. Each engine has one number, until when it is reserved; work reserves the
  *             time behind it and is over when that has passed. So a kernel costs arithmetic, and
  *             nobody sleeps but for what can be seen from outside.
- * Sharing:    the numbers are in the file "timeline" of the device's directory, mapped by all, changed
- *             by single atomic operations: a process may be killed between any two of them, and what
- *             it had reserved simply elapses. Whoever may enter the directory may write them, guests
- *             too: he could hold the others up, or end them by truncating the file. What is there is
- *             no more than time, and not believed further than AHEAD_MAX_NS.
+ * Sharing:    the numbers are in the file "timeline" of the device's directory, mapped by all,
+ *             changed by single atomic operations: a process may be killed between any two of them,
+ *             and what it had reserved simply elapses. Whoever may enter the directory may write
+ *             them, guests too: he could hold the others up, or end them by truncating the file.
+ *             What is there is no more than time, and not believed further than AHEAD_MAX_NS.
  * Slow-down:  copies to the device take memory bandwidth from kernels. Which copies overlap a kernel
  *             is known when it is over: the log of copies says.
- * Lateness:   the host may be late with what is due; device time does not notice, but others may see
- *             an effect too late. It is counted, for a run to say whether dilation was large enough.
+ * Lateness:   the host may be late with what is due; device time does not notice, but others may
+ *             see an effect too late. It is counted, for a run to say whether dilation was large
+ *             enough.
  * Threading:  everything is safe from any thread.
  */
 #pragma once
@@ -40,7 +41,8 @@ enum sg_engine {
 CUresult sg_timed_wish(struct sg_timing *ret_timing, bool *ret_has_dilation);
 
 /*
- * Maps the timeline of the device with that ordinal; @anew: empties it first, nobody uses the device.
+ * Maps the timeline of the device with that ordinal; @anew: empties it first, nobody uses the
+ * device.
  * Return: 0; negative errno.
  */
 int sg_timed_attach(unsigned int device, int dir_fd, mode_t dir_mode, bool anew);
@@ -66,8 +68,8 @@ uint64_t sg_timed_reserve_copy(unsigned int device, enum sg_engine engine, uint6
 			       uint64_t length_bytes, uint64_t *ret_end_ns);
 
 /*
- * Kernels that take @compute_ns in all ran from @from_ns to @end_ns: when they end with what copies to
- * the device took from them. Only what is in the past is known well.
+ * Kernels that take @compute_ns in all ran from @from_ns to @end_ns: when they end with what copies
+ * to the device took from them. Only what is in the past is known well.
  */
 uint64_t sg_timed_slowed(unsigned int device, uint64_t from_ns, uint64_t end_ns,
 			 uint64_t compute_ns);
@@ -85,12 +87,14 @@ void sg_timed_until(unsigned int device, uint64_t due_ns, const bool *stop, bool
 uint64_t sg_timed_submit(unsigned int device);
 
 /*
- * The calling thread was blocked until what ends at @end_ns was over, and may have woken late: what it
- * puts in next counts as if it had not.
+ * The calling thread was blocked until what ends at @end_ns was over, and may have woken late: what
+ * it puts in next counts as if it had not.
  */
 void sg_timed_woke(unsigned int device, uint64_t end_ns);
 
-/* The calling thread makes a driver call that takes @ns under the driver's lock; 0 where not timed. */
+/*
+ * The calling thread makes a driver call that takes @ns under the driver's lock; 0 where not timed.
+ */
 void sg_timed_call(unsigned int device, uint64_t ns);
 
 void sg_timed_count_kernel(unsigned int device);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sg_unsupported - entry points that are there, and say that the device cannot: CUDA_ERROR_NOT_SUPPORTED
+ * sg_unsupported - entry points that are there, and say that the device cannot:
+ * CUDA_ERROR_NOT_SUPPORTED
  *
- * Concept:   a program that looks all that it might ever use up when it starts ends there if one name is
- *            missing, also where it would never have called it. These are the ones that such programs
- *            look for. Devices without these things exist, and say so in the same way.
+ * Concept:   a program that looks all that it might ever use up when it starts ends there if one
+ *            name is missing, also where it would never have called it. These are the ones that
+ *            such programs look for. Devices without these things exist, and say so in the same
+ *            way.
  * Types:     of cuda.h, as far as the parameters need them. Nobody looks into one.
  */
 #pragma once

@@ -2,10 +2,11 @@
 /*
  * sg_user - objects of the program's own that graphs keep alive: CUDA's user objects
  *
- * Concept:   a count of references, which the program and graphs hold, and a function that is called
- *            when the last is gone. Whatever is made of a graph, an exec or a launch in a stream, holds
- *            one of its own for each object that the graph held then.
- * Ownership: a set belongs to a graph or a program; its references are counted here, not by sg_object.
+ * Concept:   a count of references, which the program and graphs hold, and a function that is
+ *            called when the last is gone. Whatever is made of a graph, an exec or a launch in a
+ *            stream, holds one of its own for each object that the graph held then.
+ * Ownership: a set belongs to a graph or a program; its references are counted here, not by
+ *            sg_object.
  * Threading: references are guarded by a lock of their own, sets by their owner. The functions are
  *            called on a thread of their own, so that none runs under anybody's lock.
  */

@@ -30,8 +30,8 @@ struct mapping {
 	bool real; /* the page is mapped, whatever its protection */
 	bool sync_memops;
 	/*
-	 * Memory of cuMemAlloc() owns its reservation, and goes with cuMemFree() or with this context, a
-	 * reference; NULL: of cuMemMap().
+	 * Memory of cuMemAlloc() owns its reservation, and goes with cuMemFree() or with this
+	 * context, a reference; NULL: of cuMemMap().
 	 */
 	struct sg_context *owner;
 };

@@ -3,11 +3,11 @@
  * sg_written - when streams wrote the values that other streams wait for, in timed mode
  *
  * Concept:    a wait that finds its value there cannot tell since when. Where a stream wrote it, in
- *             whichever process, the time is known exactly: a table in the shared timeline has, for a
- *             word, what was written to it last, and when. Who finds another value there than the
+ *             whichever process, the time is known exactly: a table in the shared timeline has, for
+ *             a word, what was written to it last, and when. Who finds another value there than the
  *             table says (the host wrote it, or two words share a place) knows nothing.
- * Words:      32 bits, named by the file behind them and the offset in it, so that processes that map
- *             it at different addresses mean the same.
+ * Words:      32 bits, named by the file behind them and the offset in it, so that processes that
+ *             map it at different addresses mean the same.
  * Threading:  safe from any thread; the table is shared by processes, and not believed.
  */
 #pragma once

@@ -170,7 +170,9 @@ static inline struct mm_cost mm_cost_argmax(double rows, double n)
 	};
 }
 
-/* KV tokens that a chunk of @tokens from position @first on reads: once for each tile of queries. */
+/*
+ * KV tokens that a chunk of @tokens from position @first on reads: once for each tile of queries.
+ */
 static inline uint64_t mm_cost_context(uint64_t first, uint64_t tokens)
 {
 	const uint64_t full = tokens / MM_COST_QUERY_TILE;

@@ -230,7 +230,9 @@ static void own_folder(char folder[PATH_MAX])
 	snprintf(folder, PATH_MAX, "%s", real);
 }
 
-/* Programs and libraries lie one folder below the prefix, or two where libraries have one per kind. */
+/*
+ * Programs and libraries lie one folder below the prefix, or two where libraries have one per kind.
+ */
 static bool find_profiles(char folder[PATH_MAX])
 {
 	static const char *const places[] = { "/../share/mmd/profiles",

@@ -2,9 +2,10 @@
 /*
  * base - the few helpers that every part of the tree shares
  *
- * Concept:   asserts that stay on in production, arithmetic that cannot wrap, what the compiler offers
- *            under names of ours. It is freestanding: core and the protocol's machines include it, and
- *            must not see files, processes or a heap by it. Nothing here knows what a page or a tenant is.
+ * Concept:   asserts that stay on in production, arithmetic that cannot wrap, what the compiler
+ *            offers under names of ours. It is freestanding: core and the protocol's machines
+ *            include it, and must not see files, processes or a heap by it. Nothing here knows what
+ *            a page or a tenant is.
  * Threading: everything is safe from any thread.
  */
 #pragma once
@@ -23,8 +24,8 @@
 #define MM_NS_PER_MS     UINT64_C(1000000)
 
 /*
- * Outcomes of a call, as opposed to our own failures (negative errno). A positive outcome is handled
- * by the caller and never passed up (CONTRIBUTING.md, "Errors").
+ * Outcomes of a call, as opposed to our own failures (negative errno). A positive outcome is
+ * handled by the caller and never passed up (CONTRIBUTING.md, "Errors").
  */
 enum mm_outcome { MM_E_EMPTY = 1, MM_E_FULL, MM_E_PROTOCOL, MM_E_QUOTA, MM_E_STALE, MM_E_RANGE };
 

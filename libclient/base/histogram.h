@@ -2,9 +2,9 @@
 /*
  * histogram - how often which duration came, within 0.4 %
  *
- * Concept:    a bucket for each value below 128 ns, then 128 to each power of two: a bucket is at most
- *             1/128 of its values wide, and its middle is said, so a quantile is wrong by 1/256 at
- *             most. Smallest and largest value are exact.
+ * Concept:    a bucket for each value below 128 ns, then 128 to each power of two: a bucket is at
+ *             most 1/128 of its values wide, and its middle is said, so a quantile is wrong by
+ *             1/256 at most. Smallest and largest value are exact.
  * Ownership:  a plain value without pointers.
  */
 #pragma once

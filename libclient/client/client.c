@@ -131,7 +131,10 @@ static int gpu_load(struct mm_client *c, char *err, size_t n)
 	return r ? -ENODEV : 0;
 }
 
-/* Which device the ordinal means in this process: for mmd it can have another (CUDA_VISIBLE_DEVICES). */
+/*
+ * Which device the ordinal means in this process: for mmd it can have another
+ * (CUDA_VISIBLE_DEVICES).
+ */
 static int device_find(struct mm_client *c, int ordinal, char *err, size_t n)
 {
 	CUuuid uuid;
@@ -178,8 +181,9 @@ static int device_check(struct mm_client *c, int ordinal, char *err, size_t n)
 }
 
 /*
- * The hello names the device, and mmd says which driver is to be loaded. Without one yet, the only device
- * needs no name; an mmd with several refuses, and with the driver that it named we come again.
+ * The hello names the device, and mmd says which driver is to be loaded. Without one yet, the only
+ * device needs no name; an mmd with several refuses, and with the driver that it named we come
+ * again.
  */
 static int join(struct mm_client *c, const struct mm_client_opts *opts, char *err, size_t n)
 {

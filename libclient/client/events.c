@@ -98,7 +98,10 @@ static void event_take(struct mm_client *c, struct mm_event *ret_event)
 	c->events_n--;
 }
 
-/* What is owed may have been given, in part, since mmd asked for it. False: nothing is left to tell. */
+/*
+ * What is owed may have been given, in part, since mmd asked for it. False: nothing is left to
+ * tell.
+ */
 static bool event_update(const struct mm_client *c, struct mm_event *event)
 {
 	if (event->kind != MM_EVENT_KV_RECLAIM)

@@ -7,10 +7,10 @@
 #include "libclient/support/cleanup.h"
 
 /*
- * A client belongs to the process that opened it. Two things see to that: a page that the kernel wipes
- * in every child, also in one made by a raw clone(), tells whose call it is; and a handler of fork()
- * closes the child's copies of our fds at once, or a child that never execs would keep the connection
- * open, and with it all that the parent held, after the parent's death.
+ * A client belongs to the process that opened it. Two things see to that: a page that the kernel
+ * wipes in every child, also in one made by a raw clone(), tells whose call it is; and a handler of
+ * fork() closes the child's copies of our fds at once, or a child that never execs would keep the
+ * connection open, and with it all that the parent held, after the parent's death.
  */
 static struct {
 	pthread_mutex_t lock;

@@ -4,8 +4,9 @@
  *
  * Concept:   client.c opens and closes; connect.c shakes hands; link.c sends requests and declares
  *            the connection dead; service.c is the one thread that takes in what mmd says; model.c,
- *            kv.c and step.c are the nouns of the public API, each with its half of the service; plan.c
- *            maps what mmd plans. When steps may run is decided by a machine, protocol/steps.h.
+ *            kv.c and step.c are the nouns of the public API, each with its half of the service;
+ *            plan.c maps what mmd plans. When steps may run is decided by a machine,
+ *            protocol/steps.h.
  * Ownership: struct mm_client owns everything here.
  * Threading: `lock` guards what is marked; it is never held over a driver call, a system call that
  *            can block or a wait other than for `changed`. `map_lock` guards the mapper and is
@@ -225,7 +226,10 @@ void mm_fork_unwatch(struct mm_client *client);
 bool mm_fork_is_child(const struct mm_client *client);
 void mm_fork_close_fds(struct mm_client *client);
 
-/* ---- connect.c: @errbuf gets the sentence; after a refusal, and only then, it may be called again ---- */
+/*
+ * ---- connect.c: @errbuf gets the sentence; after a refusal, and only then, it may be called again
+ * ----
+ */
 
 int mm_connect(struct mm_client *client, const struct mm_client_opts *opts, char *errbuf,
 	       size_t errbuf_bytes);
@@ -255,7 +259,9 @@ void mm_service_stop(struct mm_client *client);
 /* ---- events.c; with lock ---- */
 
 void mm_event_push(struct mm_client *client, const struct mm_event *event);
-/* A call has returned what @count of the newest of that kind would tell: as far as unread, they go. */
+/*
+ * A call has returned what @count of the newest of that kind would tell: as far as unread, they go.
+ */
 void mm_event_drop(struct mm_client *client, enum mm_event_kind kind, uint64_t count);
 
 /* ---- model.c ---- */
@@ -334,8 +340,8 @@ int mm_step_unlock(struct mm_client *client, const struct mm_steps_out *out);
 /* The caller's open step. -EINVAL there is none; -ECHILD. */
 int mm_step_mine(struct mm_client *client, struct mm_step **ret_step);
 /*
- * A thread without a context, or with one of another device, gets the device's primary one for a call;
- * true: give it back.
+ * A thread without a context, or with one of another device, gets the device's primary one for a
+ * call; true: give it back.
  */
 bool mm_context_borrow(struct mm_client *client);
 void mm_context_give_back(struct mm_client *client, bool borrowed);
@@ -352,7 +358,9 @@ CUresult mm_times_before(struct mm_client *client, struct mm_step *step, uint32_
 			 CUstream stream, struct mm_timed *ret);
 CUresult mm_times_after(struct mm_client *client, struct mm_step *step, struct mm_timed *timed,
 			CUstream stream);
-/* The step's streams were synchronised: what they waited at gates. false: that is not known, and 0. */
+/*
+ * The step's streams were synchronised: what they waited at gates. false: that is not known, and 0.
+ */
 bool mm_times_read(struct mm_client *client, const struct mm_step *step, uint64_t *ret_stall_ns);
 /* With lock. Should the step that begins be a sample? */
 bool mm_times_due(const struct mm_client *client);

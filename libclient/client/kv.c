@@ -30,8 +30,8 @@ static size_t bitmap_words(uint32_t bits)
 }
 
 /*
- * With map_lock. One chunk is a span in each range; @table NULL unmaps it. Where there is one range, chunks that
- * are neighbours are one span.
+ * With map_lock. One chunk is a span in each range; @table NULL unmaps it. Where there is one
+ * range, chunks that are neighbours are one span.
  */
 static int chunks_apply(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32_t *table)
 {
@@ -153,7 +153,10 @@ static struct mm_kv *run_find(struct mm_client *c, uint64_t first, uint32_t n)
 	return kv;
 }
 
-/* Setting access is the slow call, and is done once then. Return: false: one by one, to see which is wrong. */
+/*
+ * Setting access is the slow call, and is done once then. Return: false: one by one, to see which
+ * is wrong.
+ */
 static bool grant_run(struct mm_client *c, uint64_t first, uint32_t n)
 {
 	struct mm_kv *kv;
@@ -244,7 +247,10 @@ static void reclaim_settle(struct mm_kv *kv)
 		mm_event_drop(kv->client, MM_EVENT_KV_RECLAIM, 1);
 }
 
-/* With lock. It replaces what mmd asked before. mmd did not know of releases that were on their way. */
+/*
+ * With lock. It replaces what mmd asked before. mmd did not know of releases that were on their
+ * way.
+ */
 static void ask_note(struct mm_kv *kv, const struct mm_msg *msg)
 {
 	kv->ask.chunks = (uint32_t)MM_MIN(msg->arg[0], UINT32_MAX);

@@ -108,8 +108,8 @@ int mm_mapper_read(struct mm_mapper *mapper, const struct mm_span *spans, size_t
 		   const uint32_t *table);
 
 /*
- * The second half in parts, in any order: map what was read for some of the spans. Handles that lose their
- * last place are kept until mm_mapper_change_end().
+ * The second half in parts, in any order: map what was read for some of the spans. Handles that
+ * lose their last place are kept until mm_mapper_change_end().
  */
 int mm_mapper_change_part(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans);
 void mm_mapper_change_end(struct mm_mapper *mapper);
@@ -120,8 +120,8 @@ bool mm_mapper_changes(const struct mm_mapper *mapper, const struct mm_span *spa
 int mm_mapper_change(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans);
 
 /*
- * After a change that failed: wherever nothing is mapped, any page will do, so that a stream that is let
- * go does not fault there. What cannot be mapped stays as it is.
+ * After a change that failed: wherever nothing is mapped, any page will do, so that a stream that
+ * is let go does not fault there. What cannot be mapped stays as it is.
  */
 void mm_mapper_patch(struct mm_mapper *mapper, const struct mm_span *spans, size_t n_spans);
 

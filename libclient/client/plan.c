@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plan changes: PREPARE and SWITCH are answered, what changed is mapped (Documentation/protocol.md). */
+/*
+ * Plan changes: PREPARE and SWITCH are answered, what changed is mapped
+ * (Documentation/protocol.md).
+ */
 #include <errno.h>
 
 #include "libclient/client/internal.h"
@@ -54,8 +57,8 @@ static void plan_announce(struct mm_client *c)
 }
 
 /*
- * Mapped, or given up: steps may begin, gates that are to be aborted are. @announce: whoever reads the event
- * finds the plan in force, and a step that begins under the plan finds the event.
+ * Mapped, or given up: steps may begin, gates that are to be aborted are. @announce: whoever reads
+ * the event finds the plan in force, and a step that begins under the plan finds the event.
  */
 static void switch_end(struct mm_client *c, int result, bool announce)
 {
@@ -133,8 +136,9 @@ static int switch_map(struct mm_client *c, struct mm_model *model, const struct 
 }
 
 /*
- * It crossed with the end, and BYE says that nothing is mapped; or with a load's being given up: then mmd must
- * learn that nobody will ever map the model, or its pages would stay with us for the connection's life.
+ * It crossed with the end, and BYE says that nothing is mapped; or with a load's being given up:
+ * then mmd must learn that nobody will ever map the model, or its pages would stay with us for the
+ * connection's life.
  */
 static int switch_refuse(struct mm_client *c, const struct mm_msg *msg, const char **ret_text)
 {
@@ -151,8 +155,8 @@ static int switch_refuse(struct mm_client *c, const struct mm_msg *msg, const ch
 }
 
 /*
- * No step runs under a plan in full before mmd was told that it is mapped: what is said of that step
- * must not come before.
+ * No step runs under a plan in full before mmd was told that it is mapped: what is said of that
+ * step must not come before.
  */
 static int switch_perform(struct mm_client *c, struct mm_model *model, const struct mm_msg *msg,
 			  const char **ret_text)
@@ -164,7 +168,10 @@ static int switch_perform(struct mm_client *c, struct mm_model *model, const str
 	answer.result = switch_map(c, model, msg, partial);
 	if (partial || answer.result)
 		switch_end(c, answer.result, false);
-	/* Not that it could not be mapped: mmd would end the connection for that before it reads BYE. */
+	/*
+	 * Not that it could not be mapped: mmd would end the connection for that before it reads
+	 * BYE.
+	 */
 	if (answer.result == -ESHUTDOWN)
 		return 0;
 	*ret_text = "mmd takes no requests any more";

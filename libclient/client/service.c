@@ -204,15 +204,17 @@ static int drain_ring(struct mm_client *c, uint32_t ready, const char **ret_text
 
 /* ---- the thread ---- */
 
-/* What a wakeup left over; nothing of it before a batch that we could not take in has come again. */
+/*
+ * What a wakeup left over; nothing of it before a batch that we could not take in has come again.
+ */
 static bool events_wait(struct mm_client *c)
 {
 	return !c->fds_refused && mm_ring_ready(&c->cq);
 }
 
 /*
- * fds come before the events that need them: the ring's tail first, then all of the socket, then the ring
- * up to that tail.
+ * fds come before the events that need them: the ring's tail first, then all of the socket, then
+ * the ring up to that tail.
  */
 static int serve(struct mm_client *c, const char **ret_text)
 {

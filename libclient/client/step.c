@@ -92,7 +92,10 @@ static struct mm_step *step_get(struct mm_client *c)
 	return step;
 }
 
-/* The number of the calling thread. A pthread_t may be another thread's later, when this one has left its step to others. */
+/*
+ * The number of the calling thread. A pthread_t may be another thread's later, when this one has
+ * left its step to others.
+ */
 static uint64_t thread_number(void)
 {
 	static _Thread_local uint64_t number;
@@ -122,8 +125,8 @@ static struct mm_step *step_only(struct mm_client *c)
 }
 
 /*
- * With lock. This thread's, or the only one: engines hop threads within a step. NULL also if it is being
- * closed.
+ * With lock. This thread's, or the only one: engines hop threads within a step. NULL also if it is
+ * being closed.
  */
 static struct mm_step *step_find(struct mm_client *c)
 {
@@ -178,7 +181,10 @@ static void step_open(struct mm_client *c, struct mm_step *step)
 		step_seq_advance(c);
 }
 
-/* With lock, which is let go meanwhile. Until neither a plan change nor somebody's turn keeps steps out. */
+/*
+ * With lock, which is let go meanwhile. Until neither a plan change nor somebody's turn keeps steps
+ * out.
+ */
 static int step_wait(struct mm_client *c, uint64_t deadline_ns)
 {
 	enum mm_steps_may may;
@@ -274,8 +280,8 @@ static struct mm_step_info step_sync(struct mm_client *c, const struct mm_step *
 }
 
 /*
- * What it computes is void anyway: its streams need not wait until layers were brought. But they must
- * wait for what is being mapped.
+ * What it computes is void anyway: its streams need not wait until layers were brought. But they
+ * must wait for what is being mapped.
  */
 static void step_abort(struct mm_client *c)
 {

@@ -89,7 +89,9 @@ static int swap_install(struct mm_client *c, struct mm_swap *s)
 	return 0;
 }
 
-/* Like a grant, the outcome of a list cannot come before the space is there: nobody gave one yet. */
+/*
+ * Like a grant, the outcome of a list cannot come before the space is there: nobody gave one yet.
+ */
 static int swap_declare(struct mm_client *c, uint64_t bytes)
 {
 	struct mm_msg msg = { .opcode = MM_OP_SWAP_OPEN, .arg = { bytes } };

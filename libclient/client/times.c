@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What streams wait at gates: events around the waits of layers that cycle, of a step's own or, where its
- * layers run in a graph, of the graph. A graph with events costs more to launch than one without, so not
- * every step has them: those that do are samples, and mmd hears of these alone.
+ * What streams wait at gates: events around the waits of layers that cycle, of a step's own or,
+ * where its layers run in a graph, of the graph. A graph with events costs more to launch than one
+ * without, so not every step has them: those that do are samples, and mmd hears of these alone.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -155,8 +155,8 @@ bool mm_times_due(const struct mm_client *c)
 }
 
 /*
- * Where replays are samples now and then only, no other step under the same plan is one more often: the mean
- * would be of prompts, which are seldom graphs.
+ * Where replays are samples now and then only, no other step under the same plan is one more often:
+ * the mean would be of prompts, which are seldom graphs.
  */
 static bool is_sample(struct mm_client *c, const struct mm_step *step,
 		      const struct mm_step_info *info)

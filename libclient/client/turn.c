@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns: who may compute now, of those tenants that share the device's time (mmd/core/market/turn.c). */
+/*
+ * Turns: who may compute now, of those tenants that share the device's time
+ * (mmd/core/market/turn.c).
+ */
 #include <errno.h>
 
 #include "libclient/client/internal.h"
 #include "libclient/support/clock.h"
 
-/* Its event would tell it once more. One that was promised to another call stays: a lost one is worse. */
+/*
+ * Its event would tell it once more. One that was promised to another call stays: a lost one is
+ * worse.
+ */
 void mm_turn_told(struct mm_client *client)
 {
 	if (!client->turn_watched)

@@ -2,9 +2,9 @@
 /*
  * reach - why a socket of mmd's cannot be reached, as a sentence
  *
- * Concept:   connect() has one word for several things, and what is to be done differs: the path, its
- *            owner and its mode are looked at to tell them apart. A look after the failure may see
- *            another state than the failure did; it makes a sentence, it decides nothing.
+ * Concept:   connect() has one word for several things, and what is to be done differs: the path,
+ *            its owner and its mode are looked at to tell them apart. A look after the failure may
+ *            see another state than the failure did; it makes a sentence, it decides nothing.
  * Threading: any.
  */
 #pragma once

@@ -280,7 +280,10 @@ static int sock_peek(int fd)
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -errno;
-	/* Without a control buffer that is all that the kernel says of them; they stay in the queue. */
+	/*
+	 * Without a control buffer that is all that the kernel says of them; they stay in the
+	 * queue.
+	 */
 	if (msg.msg_flags & MSG_CTRUNC)
 		return -EPERM;
 	return n == 0 ? -ECONNRESET : 0;
@@ -304,7 +307,9 @@ int mm_sock_drain(int fd)
 	(void)shutdown(fd, SHUT_RDWR);
 	for (;;) {
 		r = mm_sock_recv_clean(fd, &byte, sizeof(byte), &len);
-		/* That the peer has closed with messages unread is told once, before what it sent. */
+		/*
+		 * That the peer has closed with messages unread is told once, before what it sent.
+		 */
 		if (r == -ECONNRESET && !reset)
 			reset = true;
 		else if (r && r != -EMSGSIZE)
@@ -317,7 +322,9 @@ int mm_sock_doorbell(int fd)
 	const char byte = 0;
 	int r = send_message(fd, &byte, sizeof(byte), NULL, 0);
 
-	/* A queue that is full wakes the peer as well: no fault point here, it would lose the ring. */
+	/*
+	 * A queue that is full wakes the peer as well: no fault point here, it would lose the ring.
+	 */
 	return r == -EAGAIN ? 0 : r;
 }
 

@@ -32,8 +32,8 @@ int mm_sock_pair(int ret_fds[2]);
  * @path:   a dead socket of that name is replaced. Two starters at one instant are the caller's to
  *          keep apart (a lock file).
  * @mode:   of the socket file, set before anybody can connect
- * @refuse_fds: whether the kernel shall refuse fds that are passed to what is accepted, from the first
- *          message on (mm_sock_refuses_fds() says whether it does)
+ * @refuse_fds: whether the kernel shall refuse fds that are passed to what is accepted, from the
+ *          first message on (mm_sock_refuses_fds() says whether it does)
  * @ret_fd: written only on success; accept4(..., SOCK_CLOEXEC) from it
  *
  * Return: 0; -EADDRINUSE somebody listens there, or it is no socket; -ENAMETOOLONG; -EACCES; ...
@@ -72,8 +72,9 @@ int mm_sock_wait(int fd, short events, uint64_t deadline_ns);
 int mm_sock_send(int fd, const void *buf, size_t len, const int *fds, size_t n_fds);
 
 /*
- * Whether what kept a message from being sent, @error of mm_sock_send(), ends by itself while the socket is
- * writable all the while: try again after some time, not when EPOLLOUT says so. Not of -EAGAIN.
+ * Whether what kept a message from being sent, @error of mm_sock_send(), ends by itself while the
+ * socket is writable all the while: try again after some time, not when EPOLLOUT says so. Not of
+ * -EAGAIN.
  */
 bool mm_sock_retries_later(int error);
 
@@ -99,8 +100,8 @@ int mm_sock_recv(int fd, void *buf, size_t cap, int *fds, size_t max, size_t *re
  * @buf:     @cap bytes
  * @ret_len: bytes of the message
  *
- * There is no control buffer: passed fds never enter this process's table. The kernel closes them here
- * and now, though, and that may sleep for long: see mm_sock_recv_clean().
+ * There is no control buffer: passed fds never enter this process's table. The kernel closes them
+ * here and now, though, and that may sleep for long: see mm_sock_recv_clean().
  * Return: as mm_sock_recv(), without -EMFILE.
  */
 int mm_sock_recv_nofds(int fd, void *buf, size_t cap, size_t *ret_len);
@@ -120,10 +121,10 @@ int mm_sock_recv_clean(int fd, void *buf, size_t cap, size_t *ret_len);
  * mm_sock_drain() - hang up, and see whether closing the socket would close passed fds
  * @fd: nobody else may receive from it meanwhile
  *
- * Neither side can send from here on; the peer still gets what was sent to it. What the peer sent is
- * thrown away, up to a message with fds.
- * Return: 0: closing @fd closes nothing else; -EPERM: who closes @fd last closes fds that were passed,
- * and may sleep for as long as their owner likes.
+ * Neither side can send from here on; the peer still gets what was sent to it. What the peer sent
+ * is thrown away, up to a message with fds.
+ * Return: 0: closing @fd closes nothing else; -EPERM: who closes @fd last closes fds that were
+ * passed, and may sleep for as long as their owner likes.
  */
 int mm_sock_drain(int fd);
 

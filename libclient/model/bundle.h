@@ -2,11 +2,11 @@
 /*
  * mm_bundles - a packing list applied to the tensors of a model
  *
- * Concept:   Each rule becomes a bundle per layer (or one, without a wildcard): its tensors, found and
- *            compared. The list comes from the tenant, the tensors from files: nothing is taken for
- *            granted.
- * Ownership: struct mm_bundles owns its array; mm_bundles_done() accepts a zeroed one. Rules and tensors
- *            are borrowed.
+ * Concept:   Each rule becomes a bundle per layer (or one, without a wildcard): its tensors, found
+ *            and compared. The list comes from the tenant, the tensors from files: nothing is taken
+ *            for granted.
+ * Ownership: struct mm_bundles owns its array; mm_bundles_done() accepts a zeroed one. Rules and
+ *            tensors are borrowed.
  * Invariants: a source is in at most one bundle; the members of a bundle are not empty and agree in
  *            group, dtype, rank and all dimensions but the first.
  */

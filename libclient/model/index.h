@@ -2,9 +2,10 @@
 /*
  * mm_index - model.safetensors.index.json: which tensor is in which shard
  *
- * Concept: weight_map names a file for every tensor. Files and map must say the same: a missing shard, a
- *          tensor that is elsewhere, twice, or nowhere is found before a byte is read, not when the
- *          model talks nonsense. metadata, and the total size in it, are not needed and not believed.
+ * Concept: weight_map names a file for every tensor. Files and map must say the same: a missing
+ *          shard, a tensor that is elsewhere, twice, or nowhere is found before a byte is read, not
+ *          when the model talks nonsense. metadata, and the total size in it, are not needed and
+ *          not believed.
  * Limits:  16 MiB of JSON, MM_TENSORS_MAX tensors.
  */
 #pragma once

@@ -63,7 +63,9 @@ static int collect(const struct mm_model_parts *parts, struct mm_source *sources
 	return 0;
 }
 
-/* Gates are per layer: an encoder's and a decoder's layer 0 would be one, for two uses in a step. */
+/*
+ * Gates are per layer: an encoder's and a decoder's layer 0 would be one, for two uses in a step.
+ */
 static int check_stack(const struct mm_st_tensor *first, const struct mm_st_tensor *t,
 		       struct mm_why *why)
 {

@@ -2,11 +2,12 @@
 /*
  * mm_layout - where every tensor of a model goes in its host store
  *
- * Concept:   Group 0 holds what never cycles: embeddings, head, final norm, and of the layers whatever
- *            has rank <= 1 (norms, biases), so that layers fill whole pages. Group 1 + l holds the
- *            matrices of layer l (names.h). Tensors are packed in order of their names, aligned to
- *            MM_TENSOR_ALIGN, those of a packing rule together and without padding (bundle.h); groups
- *            start at multiples of MM_ABI_PAGE_BYTES, behind the directory (abi.h).
+ * Concept:   Group 0 holds what never cycles: embeddings, head, final norm, and of the layers
+ *            whatever has rank <= 1 (norms, biases), so that layers fill whole pages. Group 1 + l
+ *            holds the matrices of layer l (names.h). Tensors are packed in order of their names,
+ *            aligned to MM_TENSOR_ALIGN, those of a packing rule together and without padding
+ *            (bundle.h); groups start at multiples of MM_ABI_PAGE_BYTES, behind the directory
+ *            (abi.h).
  * Ownership: struct mm_layout owns its arrays; mm_layout_done() accepts zeroed ones.
  * Invariants: every layer 0 .. layers - 1 has a tensor; ranges do not overlap and end within
  *            store_bytes; entries are sorted by name.
@@ -46,8 +47,8 @@ struct mm_layout {
  * @parts:      of one model
  * @ret_layout: written only on success; give back with mm_layout_done()
  *
- * Return: 0; -EBADMSG a name twice, layers missing or too many; -EINVAL the packing list does not fit
- * the model; -ENOTSUP too many tensors, or two stacks of layers; -ENOMEM.
+ * Return: 0; -EBADMSG a name twice, layers missing or too many; -EINVAL the packing list does not
+ * fit the model; -ENOTSUP too many tensors, or two stacks of layers; -ENOMEM.
  */
 int mm_layout_make(const struct mm_model_parts *parts, struct mm_layout *ret_layout,
 		   struct mm_why *why);

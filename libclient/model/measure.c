@@ -102,7 +102,10 @@ static int collect(const json_t *map, const char **ret_names, size_t *ret_n, str
 	return 0;
 }
 
-/* As libclient and load do it: with an index, the files that it names are the model, and they must agree. */
+/*
+ * As libclient and load do it: with an index, the files that it names are the model, and they must
+ * agree.
+ */
 static int add_named(struct folder *folder, DIR *dir, int index_fd, struct mm_why *why)
 {
 	mm_cleanup(mm_free_ptr) char *text = NULL;

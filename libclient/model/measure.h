@@ -2,8 +2,8 @@
 /*
  * mm_measure - what a model will take, before anybody loads it
  *
- * Concept: the layout that load would make, from a folder's headers or from shapes alone; no weights
- *          are read. For tools: it opens files with the caller's own rights.
+ * Concept: the layout that load would make, from a folder's headers or from shapes alone; no
+ *          weights are read. For tools: it opens files with the caller's own rights.
  */
 #pragma once
 
@@ -18,14 +18,16 @@
  * @path:       of the folder: config.json and *.safetensors
  * @ret_layout: written only on success; give back with mm_layout_done()
  *
- * With an index of shards the files that it names count, else all *.safetensors: as load takes them.
+ * With an index of shards the files that it names count, else all *.safetensors: as load takes
+ * them.
  * Return: 0; a refusal as load's; errno of opening.
  */
 int mm_measure_folder(const char *path, struct mm_layout *ret_layout, struct mm_why *why);
 
 /**
  * mm_measure_shapes() - the layout of a model that is known by its shapes
- * @model:      object: name, family (may be absent), n_layers, layer_tensors and other_tensors (name -> dimensions)
+ * @model:      object: name, family (may be absent), n_layers, layer_tensors and other_tensors
+ *        (name -> dimensions)
  * @item_bytes: 2 or 4: of every element
  * @ret_layout: written only on success; give back with mm_layout_done()
  *

@@ -19,7 +19,9 @@ static uint64_t transposed_at(const struct mm_placed *p, uint64_t row, uint64_t 
 	return (col * p->rows + row) * p->item_bytes;
 }
 
-/* Bytes that are not a whole element: files need not be aligned, so an element may be cut anywhere. */
+/*
+ * Bytes that are not a whole element: files need not be aligned, so an element may be cut anywhere.
+ */
 static void move_bytes(const struct move *m, uint64_t begin, uint64_t end)
 {
 	const struct mm_placed *p = m->placed;

@@ -3,8 +3,8 @@
  * mm_placed - from where in which file a tensor comes, and where in the store it goes
  *
  * Concept: what has been read of a file comes in pieces that end anywhere; mm_placed_copy() puts a
- *          piece where it belongs, transposing on the way where that is asked for: no second copy of
- *          a matrix is ever needed.
+ *          piece where it belongs, transposing on the way where that is asked for: no second copy
+ *          of a matrix is ever needed.
  */
 #pragma once
 

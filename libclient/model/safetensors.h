@@ -3,9 +3,9 @@
  * mm_safetensors - the header of a .safetensors file, believed only after every field was checked
  *
  * Concept:   8 bytes little-endian header length, then that much JSON: tensor name -> dtype, shape,
- *            data_offsets relative to the end of the header. Files come from strangers: a header may
- *            be truncated, lie about its length, overlap, overflow or leave holes; all of these are
- *            refused with a sentence that names tensor and reason.
+ *            data_offsets relative to the end of the header. Files come from strangers: a header
+ *            may be truncated, lie about its length, overlap, overflow or leave holes; all of these
+ *            are refused with a sentence that names tensor and reason.
  * Ownership: the table owns its tensors; mm_safetensors_done() accepts zeroed and half-built ones.
  * Threading: none shared.
  * Limits:    header <= 100 MB (as the reference implementation), MM_TENSORS_MAX tensors, rank <= 4,

@@ -2,9 +2,9 @@
 /*
  * shapes - published models that are built in, and what follows from a shape in bytes
  *
- * Concept:    a benchmark needs a model's sizes, not its weights. Bytes are those of the layout that the
- *             loader makes (libclient/model/layout.h): matrices of a layer together, everything else in one
- *             resident group that never cycles.
+ * Concept:    a benchmark needs a model's sizes, not its weights. Bytes are those of the layout
+ *             that the loader makes (libclient/model/layout.h): matrices of a layer together,
+ *             everything else in one resident group that never cycles.
  * Ownership:  static data.
  */
 #pragma once

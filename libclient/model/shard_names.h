@@ -2,8 +2,9 @@
 /*
  * index - the shards that a model.safetensors.index.json names
  *
- * Concept: a folder may hold the same weights twice (in one file, or for another engine): with an index,
- *          the files that it names are the model. Whether they hold what it says is for load to find.
+ * Concept: a folder may hold the same weights twice (in one file, or for another engine): with an
+ *          index, the files that it names are the model. Whether they hold what it says is for load
+ *          to find.
  */
 #pragma once
 

@@ -36,7 +36,10 @@ static bool layer_closed(const struct mm_cycles *m, uint32_t slot, uint64_t open
 	       open < MM_XPLAN_OPEN(m->plan.epoch, layer + 1);
 }
 
-/* READY first: a kill in between finds COPYING and a gate that is not EMPTY, so it is never said twice. */
+/*
+ * READY first: a kill in between finds COPYING and a gate that is not EMPTY, so it is never said
+ * twice.
+ */
 static void layer_hand_over(struct mm_cycles *m, uint32_t slot, struct mm_cycle_acts *acts)
 {
 	struct mm_cycle *c = &m->slot[slot];
@@ -139,7 +142,10 @@ void mm_cycle_resume(struct mm_cycles *m, uint32_t slot, enum mm_cursor_state st
 	layer_bring_in(m, slot, ret_acts);
 }
 
-/* Gates first, then where the cursor stands, then whose it is: a kill before that begins here again. */
+/*
+ * Gates first, then where the cursor stands, then whose it is: a kill before that begins here
+ * again.
+ */
 static void slot_begin(struct mm_cycles *m, uint32_t slot, struct mm_cycle_acts *acts)
 {
 	struct mm_cycle *c = &m->slot[slot];

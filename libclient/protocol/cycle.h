@@ -2,24 +2,26 @@
 /*
  * mm_cycles - the slots of one tenant's plan: which layer is in each, and which comes next
  *
- * Concept:    A pure machine. It is told what was seen (the word of a gate, the end of a copy, a plan) and
- *             returns what is to be done, in order: struct mm_cycle_acts. It reads its own memory and the
- *             plan, and writes its own. Its driver has the gates, the cursors and the copies: mmd/xfer
- *             (shared memory and the device), tools/lab/mmsim and tests/sim (virtual time).
- * Acts:       the driver performs the acts of a call one after the other, before it makes another call; but
- *             it may report the end of a copy while it performs MM_CYCLE_CANCEL. That call has acts of its
- *             own, so acts lie with the caller. A driver that keeps something per slot drops it on
- *             MM_CYCLE_NEW.
- * Kills:      a driver may die between any two acts. What is left are the gates and the cursors; the order
- *             of the acts is what lets mm_cycle_resume() go on from there (Documentation/protocol.md).
- * Plans:      views: the lists of layers and pages are the driver's, and stay where they are and as they are
- *             while the plan is in force. A copy that goes on over a replan reads the page list that it was
- *             begun with, so the driver copies the next plan over the old one and says so
- *             (mm_cycles_rebind()); it never swaps two buffers.
+ * Concept:    A pure machine. It is told what was seen (the word of a gate, the end of a copy, a
+ *             plan) and returns what is to be done, in order: struct mm_cycle_acts. It reads its
+ *             own memory and the plan, and writes its own. Its driver has the gates, the cursors
+ *             and the copies: mmd/xfer (shared memory and the device), tools/lab/mmsim and
+ *             tests/sim (virtual time).
+ * Acts:       the driver performs the acts of a call one after the other, before it makes another
+ *             call; but it may report the end of a copy while it performs MM_CYCLE_CANCEL. That
+ *             call has acts of its own, so acts lie with the caller. A driver that keeps something
+ *             per slot drops it on MM_CYCLE_NEW.
+ * Kills:      a driver may die between any two acts. What is left are the gates and the cursors;
+ *             the order of the acts is what lets mm_cycle_resume() go on from there
+ *             (Documentation/protocol.md).
+ * Plans:      views: the lists of layers and pages are the driver's, and stay where they are and as
+ *             they are while the plan is in force. A copy that goes on over a replan reads the page
+ *             list that it was begun with, so the driver copies the next plan over the old one and
+ *             says so (mm_cycles_rebind()); it never swaps two buffers.
  * Not here:   time, statistics, how a copy is made.
  * Threading:  none of its own: one caller at a time.
- * Invariants: plans and calls are our own and asserted. A gate's word is the tenant's claim: any word is
- *             taken, and leads to nothing but acts on this tenant's slots.
+ * Invariants: plans and calls are our own and asserted. A gate's word is the tenant's claim: any
+ *             word is taken, and leads to nothing but acts on this tenant's slots.
  */
 #pragma once
 
@@ -131,7 +133,10 @@ static inline enum mm_cycle_look mm_cycle_look(const struct mm_cycles *m, uint32
 	return MM_CYCLE_LOOK_NOWHERE;
 }
 
-/* Does nothing follow from this word of a gate? Who looks often need not ask mm_cycle_saw_gate() then. */
+/*
+ * Does nothing follow from this word of a gate? Who looks often need not ask mm_cycle_saw_gate()
+ * then.
+ */
 static inline bool mm_cycle_gate_idle(uint32_t low)
 {
 	return !(low & MM_GATE_DONE);
@@ -159,7 +164,10 @@ void mm_cycle_copied(struct mm_cycles *m, uint32_t slot, bool complete, uint64_t
 bool mm_cycle_cursor_fits(const struct mm_cycle_plan *plan, uint32_t slot, uint64_t epoch,
 			  uint32_t state, uint32_t pos);
 
-/* @plan is in force; then each of its slots is resumed or begun. None was, and no copy is under way. */
+/*
+ * @plan is in force; then each of its slots is resumed or begun. None was, and no copy is under
+ * way.
+ */
 void mm_cycles_take_up(struct mm_cycles *m, const struct mm_cycle_plan *plan);
 
 /**
@@ -178,12 +186,13 @@ void mm_cycle_begin(struct mm_cycles *m, uint32_t slot, struct mm_cycle_acts *re
  * @next: of a later epoch; the tenant is parked and uses no layer of its slots
  * @gate: for each slot of the plan in force, low half of the gate at its position
  *
- * A slot whose pages and layers stay goes on as it is. Else nothing may be on its way into it, unless it is
- * the first layer that is needed, on the same pages; then it begins at its first layer.
+ * A slot whose pages and layers stay goes on as it is. Else nothing may be on its way into it,
+ * unless it is the first layer that is needed, on the same pages; then it begins at its first
+ * layer.
  *
- * Return: 0: @next is in force. The driver moves it, says so (mm_cycles_rebind()), and performs @ret_acts.
- * -EINPROGRESS: copies into slots that change must end first. The driver performs @ret_acts and asks again: at
- * once if there were any, else when a copy has ended.
+ * Return: 0: @next is in force. The driver moves it, says so (mm_cycles_rebind()), and performs
+ * @ret_acts. -EINPROGRESS: copies into slots that change must end first. The driver performs
+ * @ret_acts and asks again: at once if there were any, else when a copy has ended.
  */
 int mm_cycles_replan(struct mm_cycles *m, const struct mm_cycle_plan *next,
 		     const uint32_t gate[MM_SLOTS_MAX], struct mm_cycle_acts *ret_acts);
@@ -191,7 +200,9 @@ int mm_cycles_replan(struct mm_cycles *m, const struct mm_cycle_plan *next,
 /* @plan is the plan in force, where it stays. */
 void mm_cycles_rebind(struct mm_cycles *m, const struct mm_cycle_plan *plan);
 
-/* The plan is not served any more: no gate and no cursor is written, copies under way are dropped. */
+/*
+ * The plan is not served any more: no gate and no cursor is written, copies under way are dropped.
+ */
 void mm_cycles_quiesce(struct mm_cycles *m, struct mm_cycle_acts *ret_acts);
 
 static inline bool mm_cycle_copying(const struct mm_cycles *m, uint32_t slot)

@@ -4,22 +4,22 @@
  *
  * Concept:    A pure machine. Its driver tells it what came (an event of mmd's, a call of the
  *             engine's, a mapping that is done), and it adds to struct mm_steps_out what is to be
- *             said and done about that. A step is a number to it, and so is a layer; threads, streams,
- *             gates, mappings and times are the driver's. libclient drives it, and mmsim and tests/sim
- *             in virtual time.
+ *             said and done about that. A step is a number to it, and so is a layer; threads,
+ *             streams, gates, mappings and times are the driver's. libclient drives it, and mmsim
+ *             and tests/sim in virtual time.
  *
  *             RUN --PREPARE--> DRAIN --last step ends--> PARKED --SWITCH--> MAP --mapped--> RUN
  *                                                                            |               ^
  *                                    a plan in part: steps go on meanwhile   +--> WINDOW ----+
  *
- *             FAILED follows MAP when the plan could not be mapped: mmd decides, with another SWITCH
- *             or the end. The first plan of a model has no PREPARE: its SWITCH comes in RUN.
- * Ownership:  the driver owns struct mm_steps, reads any field, and writes none but by the functions
- *             below.
+ *             FAILED follows MAP when the plan could not be mapped: mmd decides, with another
+ *             SWITCH or the end. The first plan of a model has no PREPARE: its SWITCH comes in RUN.
+ * Ownership:  the driver owns struct mm_steps, reads any field, and writes none but by the
+ *             functions below.
  * Sends:      one mm_steps_out is said in the order of mm_steps_words(). A driver with threads
- *             decides under its lock and sends after it let go of it, so that what two calls say may
- *             arrive in either order. The protocol allows that: a PARKED that overtakes a RESYNC has
- *             the flag BROKEN.
+ *             decides under its lock and sends after it let go of it, so that what two calls say
+ *             may arrive in either order. The protocol allows that: a PARKED that overtakes a
+ *             RESYNC has the flag BROKEN.
  * Threading:  the driver's lock.
  * Trust:      what mmd says at the wrong time is -EPROTO, and changes nothing. What the driver must
  *             not do is asserted.
@@ -120,7 +120,9 @@ void mm_steps_on_dead(struct mm_steps *s, struct mm_steps_out *out);
 
 /* ---- mapping ---- */
 
-/* False: gates were aborted; nothing may be mapped under streams that run free, and it has failed. */
+/*
+ * False: gates were aborted; nothing may be mapped under streams that run free, and it has failed.
+ */
 bool mm_steps_open_window(struct mm_steps *s, struct mm_steps_out *out);
 /* @result: 0, or why not all of the plan is mapped. */
 void mm_steps_mapped(struct mm_steps *s, int result, struct mm_steps_out *out);

@@ -2,11 +2,12 @@
 /*
  * xplan - what core and xfer share besides their sockets: jobs, plans, cursors
  *
- * Concept:   two rings of struct mm_msg (opcodes MM_XOP_*) in two memfds carry jobs and their completions.
- *            For each tenant there is a plan, which core writes, and the cursors of its slots, which
- *            xfer writes; how the slots move is mm_cycles' (libclient/protocol/cycle.h).
- * Trust:     both sides are mmd's; no tenant maps any of this writable. xfer copies a plan and checks the
- *            copy; core checks what xfer says like a peer's.
+ * Concept:   two rings of struct mm_msg (opcodes MM_XOP_*) in two memfds carry jobs and their
+ *            completions. For each tenant there is a plan, which core writes, and the cursors of
+ *            its slots, which xfer writes; how the slots move is mm_cycles'
+ *            (libclient/protocol/cycle.h).
+ * Trust:     both sides are mmd's; no tenant maps any of this writable. xfer copies a plan and
+ *            checks the copy; core checks what xfer says like a peer's.
  * Lifetime:  cursors survive xfer: they are all that a new one knows of what the last one was at.
  */
 #pragma once
@@ -35,7 +36,9 @@ enum mm_xop { /* arg[] in order */
 	      MM_XOP_COUNT
 };
 
-/* A SWAP job stays within a page, and within one such part of the swap space: registered at once. */
+/*
+ * A SWAP job stays within a page, and within one such part of the swap space: registered at once.
+ */
 #define MM_SWAP_PART_BYTES (UINT64_C(128) << 20)
 #define MM_SWAP_JOB_BYTES  (UINT64_C(4) << 20) /* at most */
 
@@ -51,7 +54,9 @@ struct mm_xq_region {          /* one memfd per writer: core's carries jobs, xfe
 	mm_msg_slot slot[MM_XQ_SLOTS];
 };
 
-/* ---- core -> xfer: a tenant's plan; xfer reads it only on ACTIVATE and REPLAN, but for open ---- */
+/*
+ * ---- core -> xfer: a tenant's plan; xfer reads it only on ACTIVATE and REPLAN, but for open ----
+ */
 
 #define MM_SLOTS_MAX         2
 #define MM_SLOT_PAGES_MAX    4096
@@ -80,12 +85,17 @@ struct mm_xplan_region {
 	uint32_t n_slots;
 	struct mm_xplan_layer layer[MM_LAYERS_MAX + 1]; /* by layer */
 	struct mm_xplan_slot slot[MM_SLOTS_MAX];
-	/* Layers that get no READY before the tenant has mapped them: while open < MM_XPLAN_OPEN(). */
+	/*
+	 * Layers that get no READY before the tenant has mapped them: while open < MM_XPLAN_OPEN().
+	 */
 	uint64_t closed[MM_XPLAN_LAYER_WORDS];
 	uint64_t open; /* grows; written at any time */
 };
 
-/* ---- xfer -> core: cursors and measurements; survive xfer (protocol.md: intent before the copy) ---- */
+/*
+ * ---- xfer -> core: cursors and measurements; survive xfer (protocol.md: intent before the copy)
+ * ----
+ */
 
 enum mm_cursor_state { MM_CUR_HELD, MM_CUR_COPYING };
 

@@ -2,7 +2,8 @@
 /*
  * driver - which words name a driver, for the options of programs that take one
  *
- * Concept:   mm_gpu_open() (mm/gpu.h) reads such a word; options refuse any other before it is called.
+ * Concept:   mm_gpu_open() (mm/gpu.h) reads such a word; options refuse any other before it is
+ *            called.
  * Threading: any.
  */
 #pragma once

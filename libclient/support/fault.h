@@ -2,9 +2,9 @@
 /*
  * fault - fault points: every failure can be asked for (tests/fault)
  *
- * Concept:   the first line of a fallible function asks mm_fault("what.where") and fails if it returns
- *            true. Tests let the 1st, 2nd, 3rd... call of a process fail until a scenario passes untouched.
- *            In builds without MM_FAULT_INJECTION it is a constant false.
+ * Concept:   the first line of a fallible function asks mm_fault("what.where") and fails if it
+ *            returns true. Tests let the 1st, 2nd, 3rd... call of a process fail until a scenario
+ *            passes untouched. In builds without MM_FAULT_INJECTION it is a constant false.
  * Threading: mm_fault() may be called by any thread; mm_fault_arm() is for single-threaded moments.
  */
 #pragma once

@@ -2,9 +2,9 @@
 /*
  * size - a number of bytes as people write it
  *
- * Concept:   "65536", "512M", "2G": digits and at most one of K M G T, powers of 1024. The same in every
- *            program's options, in the configuration and in the environment of the software GPU.
- *            People read it as "1.5 GiB".
+ * Concept:   "65536", "512M", "2G": digits and at most one of K M G T, powers of 1024. The same in
+ *            every program's options, in the configuration and in the environment of the software
+ *            GPU. People read it as "1.5 GiB".
  * Threading: any thread; parsing sets errno.
  */
 #pragma once

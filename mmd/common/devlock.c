@@ -175,7 +175,10 @@ static bool attr_is_name(const struct rtattr *attr, const struct sockaddr_un *ad
 	       memcmp(RTA_DATA(attr), address->sun_path, len) == 0;
 }
 
-/* Whether @msg is about the socket with that name; then its owner is written, where the kernel says it. */
+/*
+ * Whether @msg is about the socket with that name; then its owner is written, where the kernel says
+ * it.
+ */
 static bool diag_is_claim(const struct nlmsghdr *msg, const struct sockaddr_un *address,
 			  socklen_t bytes, struct holder *holder)
 {
@@ -211,8 +214,8 @@ static int diag_ask(int fd)
 			  .nlmsg_type = SOCK_DIAG_BY_FAMILY,
 			  .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
 		/*
-		 * Not the connections that wait to be accepted: they carry the name as well, and root is
-		 * said to own them whoever connected.
+		 * Not the connections that wait to be accepted: they carry the name as well, and
+		 * root is said to own them whoever connected.
 		 */
 		.what = { .sdiag_family = AF_UNIX,
 			  .udiag_states = 1u << TCP_LISTEN | 1u << TCP_CLOSE,
@@ -223,9 +226,9 @@ static int diag_ask(int fd)
 }
 
 /*
- * The owner of the socket as the kernel lists it: nobody but its owner has a say in that, while anybody can
- * fill the queue of a socket that does listen. A kernel that cannot tell (before Linux 5.3, or without
- * unix_diag) leaves it unknown.
+ * The owner of the socket as the kernel lists it: nobody but its owner has a say in that, while
+ * anybody can fill the queue of a socket that does listen. A kernel that cannot tell (before Linux
+ * 5.3, or without unix_diag) leaves it unknown.
  */
 static void holder_look_up(const struct mm_devlock *lock, struct holder *holder)
 {
@@ -297,11 +300,11 @@ static bool shares_files(pid_t pid)
 }
 
 /*
- * Whether it binds us. An ordinary user respects whoever has the name. Root respects root, unless that
- * process would need the lock that we have; it passes over an ordinary user, whose queue may be full or not:
- * else any user could keep root's mmd from starting. Where the kernel cannot say whose the name is, one that
- * listens and has a full queue is respected, since it may be an mmd whose queue somebody fills; one that
- * does not listen is none.
+ * Whether it binds us. An ordinary user respects whoever has the name. Root respects root, unless
+ * that process would need the lock that we have; it passes over an ordinary user, whose queue may
+ * be full or not: else any user could keep root's mmd from starting. Where the kernel cannot say
+ * whose the name is, one that listens and has a full queue is respected, since it may be an mmd
+ * whose queue somebody fills; one that does not listen is none.
  */
 static bool holder_binds(const struct mm_devlock *lock, const struct holder *holder)
 {
@@ -312,7 +315,10 @@ static bool holder_binds(const struct mm_devlock *lock, const struct holder *hol
 	return holder->cred.uid == geteuid() && !shares_files(holder->cred.pid);
 }
 
-/* An mmd that ends gives up its lock a moment before the name, and to whoever starts then it is root's. */
+/*
+ * An mmd that ends gives up its lock a moment before the name, and to whoever starts then it is
+ * root's.
+ */
 static bool holder_may_end(const struct holder *holder)
 {
 	return !holder->uid_known || holder->cred.uid == geteuid();
@@ -328,7 +334,9 @@ static int claim_try(struct mm_devlock *lock, char *err, size_t err_bytes)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return lock_failed(err, err_bytes, "socket");
-	/* Nobody accepts what connects, and who closes the claim last closes what was passed along. */
+	/*
+	 * Nobody accepts what connects, and who closes the claim last closes what was passed along.
+	 */
 	(void)mm_sock_refuse_fds(fd);
 	if (bind(fd, (struct sockaddr *)&address, bytes) < 0)
 		return errno == EADDRINUSE ? -EADDRINUSE : lock_failed(err, err_bytes, "bind");
@@ -377,8 +385,8 @@ static int claim_take(struct mm_devlock *lock, char *err, size_t err_bytes)
 /* ---- both ---- */
 
 /*
- * Root of a user namespace is an ordinary user for everybody outside: its /run/mmd-locks may be its own. A
- * kernel without such namespaces has no such file.
+ * Root of a user namespace is an ordinary user for everybody outside: its /run/mmd-locks may be its
+ * own. A kernel without such namespaces has no such file.
  */
 static bool is_root(void)
 {

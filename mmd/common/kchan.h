@@ -2,15 +2,17 @@
 /*
  * kchan - one end of the socket between keeper and core
  *
- * Concept:   struct mm_kmsg with up to two fds. What does not fit into the socket waits in a queue, in
- *            order, so that neither role ever blocks on the other and nothing is lost. A full socket is
- *            waited for with EPOLLOUT; too many fds in flight, or no memory, with a timer, because the
- *            socket is writable all the while.
- * Use:       once per turn of the loop the owner calls mm_kchan_turn() and waits for mm_kchan_events()
- *            until mm_kchan_deadline() at the latest, whoever has sent or flushed meanwhile.
+ * Concept:   struct mm_kmsg with up to two fds. What does not fit into the socket waits in a queue,
+ *            in order, so that neither role ever blocks on the other and nothing is lost. A full
+ *            socket is waited for with EPOLLOUT; too many fds in flight, or no memory, with a
+ *            timer, because the socket is writable all the while.
+ * Use:       once per turn of the loop the owner calls mm_kchan_turn() and waits for
+ *            mm_kchan_events() until mm_kchan_deadline() at the latest, whoever has sent or flushed
+ *            meanwhile.
  * Ownership: the channel owns its socket and all fds given to it. At its end, which is that of the
- *            process, they stay open: connections lie in it and in its queues, and their close may sleep
- *            (mm_sock_drain()). It does not when it is the kernel that closes them at a process's end.
+ *            process, they stay open: connections lie in it and in its queues, and their close may
+ *            sleep (mm_sock_drain()). It does not when it is the kernel that closes them at a
+ *            process's end.
  * Limits:    MM_KCHAN_QUEUE messages; both roles bound what they have under way far below.
  */
 #pragma once
@@ -52,7 +54,10 @@ bool mm_kchan_waiting(const struct mm_kchan *chan);
 /* The same as mm_kchan_flush() once the timer is due; else nothing. */
 int mm_kchan_turn(struct mm_kchan *chan, uint64_t now_ns);
 
-/* What to wait for: EPOLLIN, and EPOLLOUT while the socket is full; mm_kchan_flush() when it is writable. */
+/*
+ * What to wait for: EPOLLIN, and EPOLLOUT while the socket is full; mm_kchan_flush() when it is
+ * writable.
+ */
 uint32_t mm_kchan_events(const struct mm_kchan *chan);
 
 /* When mm_kchan_turn() has something to do. */

@@ -2,10 +2,10 @@
 /*
  * loop - one thread waits for many file descriptors
  *
- * Concept:    A source is an fd with a callback, embedded in whoever owns the fd. Level-triggered: a
- *             callback may do a bounded amount and return, it is called again.
- * Ownership:  the loop owns nothing but its epoll fd. Who closes an fd deletes its source first; that
- *             is safe at any time, also from within another source's callback.
+ * Concept:    A source is an fd with a callback, embedded in whoever owns the fd. Level-triggered:
+ *             a callback may do a bounded amount and return, it is called again.
+ * Ownership:  the loop owns nothing but its epoll fd. Who closes an fd deletes its source first;
+ *             that is safe at any time, also from within another source's callback.
  * Threading:  one thread.
  */
 #pragma once

@@ -2,16 +2,17 @@
 /*
  * proto - what mmd's own roles say to each other on their sockets
  *
- * Concept:   keeper <-> core: one SOCK_SEQPACKET pair; struct mm_kmsg, fds attached.
- *            core <-> xfer, of which there is one per device: one SOCK_SEQPACKET pair for struct mm_xmsg with
- *            fds and doorbells. The jobs, plans and cursors beside it: libclient/protocol/xplan.h.
- *            core <-> load: one SOCK_SEQPACKET pair; struct mm_lmsg. Only core attaches fds there.
- *            core <-> spool: one SOCK_SEQPACKET pair; struct mm_smsg. Only spool attaches fds there.
+ * Concept:   keeper <-> core: one SOCK_SEQPACKET pair; struct mm_kmsg, fds attached. core <-> xfer,
+ *            of which there is one per device: one SOCK_SEQPACKET pair for struct mm_xmsg with fds
+ *            and doorbells. The jobs, plans and cursors beside it: libclient/protocol/xplan.h. core
+ *            <-> load: one SOCK_SEQPACKET pair; struct mm_lmsg. Only core attaches fds there. core
+ *            <-> spool: one SOCK_SEQPACKET pair; struct mm_smsg. Only spool attaches fds there.
  * Trust:     core believes keeper. xfer and load are checked like peers: load parses hostile files.
- * Ordering:  core sends a message with fds before it pushes the ring entry that needs it; xfer takes
- *            the ring's tail, then drains the socket, then works off the ring up to that tail.
- * Lifetime:  roles are started by keeper with their end of each pair as fd 3 (load: 4 = the tenant's).
- *            End of file on a pair means that the other role is dead or dying.
+ * Ordering:  core sends a message with fds before it pushes the ring entry that needs it; xfer
+ *            takes the ring's tail, then drains the socket, then works off the ring up to that
+ *            tail.
+ * Lifetime:  roles are started by keeper with their end of each pair as fd 3 (load: 4 = the
+ *            tenant's). End of file on a pair means that the other role is dead or dying.
  */
 #pragma once
 
@@ -188,7 +189,10 @@ struct mm_lmsg {
 };
 static_assert(sizeof(struct mm_lmsg) == 72 + MM_TEXT_BYTES, "ABI");
 
-/* Cut behind the last of n_groups: core alone knows the size of a page, and so how many pages they take. */
+/*
+ * Cut behind the last of n_groups: core alone knows the size of a page, and so how many pages they
+ * take.
+ */
 struct mm_lident {
 	struct mm_lmsg msg;
 	uint64_t group_bytes[MM_LAYERS_MAX + 1];

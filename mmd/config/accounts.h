@@ -2,12 +2,12 @@
 /*
  * accounts - what the operator said about who may have how much
  *
- * Concept:   A list of accounts, each named and matched by a cgroup (a path and all below it), a user or
- *            a group. A process belongs to the most specific that matches: the longest cgroup path, then
- *            the user, then its groups, its primary one first. Whom none matches has an account of its
- *            user's own, "uid:N". Accounts of one domain trust each other.
- * Format:    a JSON array of objects, in the configuration file or as the flag's text; the keeper checks
- *            it once and passes it on as text.
+ * Concept:   A list of accounts, each named and matched by a cgroup (a path and all below it), a
+ *            user or a group. A process belongs to the most specific that matches: the longest
+ *            cgroup path, then the user, then its groups, its primary one first. Whom none matches
+ *            has an account of its user's own, "uid:N". Accounts of one domain trust each other.
+ * Format:    a JSON array of objects, in the configuration file or as the flag's text; the keeper
+ *            checks it once and passes it on as text.
  * Ownership: plain struct.
  * Errors:    one sentence that names the account and the key, and what would be right.
  */
@@ -76,13 +76,14 @@ const char *mm_accounts_check(const struct mm_accounts *accounts, uint64_t pool_
 int mm_accounts_match(const struct mm_accounts *accounts, const struct mm_account_peer *peer);
 
 /**
- * mm_accounts_share() - how many of a limited number of places an account may take, unless it is told
+ * mm_accounts_share() - how many of a limited number of places an account may take, unless it is
+ * told
  * @places: in all
  * @used:   of them, by anybody; at most @places
  * @own:    of those, by the account
  *
- * Half of what the others have left, and the first that comes: so whoever has one already always leaves
- * at least one, and as many as it has itself, to newcomers.
+ * Half of what the others have left, and the first that comes: so whoever has one already always
+ * leaves at least one, and as many as it has itself, to newcomers.
  * Return: how many; more than @own: it may take one more now.
  */
 uint64_t mm_accounts_share(uint64_t places, uint64_t used, uint64_t own);

@@ -210,7 +210,9 @@ static bool is_device(const struct option *o)
 	return o->offset == offsetof(struct mm_config, device);
 }
 
-/* GPU-… or MIG-…, as nvidia-smi -L has them, or as much of it as is needed to tell it from others. */
+/*
+ * GPU-… or MIG-…, as nvidia-smi -L has them, or as much of it as is needed to tell it from others.
+ */
 static bool is_uuid(const char *word)
 {
 	size_t n = strlen(word);
@@ -219,7 +221,10 @@ static bool is_uuid(const char *word)
 	       n < MM_UUID_WORD_BYTES && strspn(word + 4, "0123456789abcdefABCDEF-") == n - 4;
 }
 
-/* Values with commas between; nothing between two commas is "not said", where there is such a thing. */
+/*
+ * Values with commas between; nothing between two commas is "not said", where there is such a
+ * thing.
+ */
 static int set_list(const struct option *o, struct mm_config *c, const char *where,
 		    const char *value, char *error)
 {

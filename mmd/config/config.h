@@ -2,10 +2,10 @@
 /*
  * config - what the operator wishes, from the command line and a JSON file
  *
- * Concept:    One table of options: each is a flag `--name VALUE` and a key "name" of the file. A flag
- *             beats the file. What can differ between devices is a list: one value for all, or one for
- *             each device in the order of `device`; the file may also say it per device, in "devices".
- *             The keeper parses once; the other roles get the outcome as flags, so a
+ * Concept:    One table of options: each is a flag `--name VALUE` and a key "name" of the file. A
+ *             flag beats the file. What can differ between devices is a list: one value for all, or
+ *             one for each device in the order of `device`; the file may also say it per device, in
+ *             "devices". The keeper parses once; the other roles get the outcome as flags, so a
  *             file that changes while mmd runs cannot make its roles disagree.
  * Ownership:  plain struct, no pointers into argv.
  * Errors:     one sentence that names the flag or key, where it stood, and what would be right.
@@ -37,7 +37,9 @@ struct mm_config {
 	char dir[MM_CONFIG_PATH_BYTES];
 	char driver[MM_TEXT_BYTES];   /* software, cuda or a path */
 	struct mm_config_list device; /* ordinals; n is how many there are */
-	/* Instead, all or none of them: UUIDs, or what they begin with. Ordinals are then 0, 1, … */
+	/*
+	 * Instead, all or none of them: UUIDs, or what they begin with. Ordinals are then 0, 1, …
+	 */
 	char device_uuid[MM_DEVICES_MAX][MM_UUID_WORD_BYTES];
 	struct mm_config_list pool_bytes;     /* 0 = all but headroom */
 	struct mm_config_list headroom_bytes; /* of each device; MM_HEADROOM_BY_DEVICE */

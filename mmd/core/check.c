@@ -168,7 +168,10 @@ static uint64_t sure_pages(const struct mm_core *c, uint32_t domain)
 	return n;
 }
 
-/* What is unused of each min is free in its domain, or of none: nobody can keep it from the account. */
+/*
+ * What is unused of each min is free in its domain, or of none: nobody can keep it from the
+ * account.
+ */
 static void check_mins(const struct mm_core *c)
 {
 	uint64_t unused[MM_ACCOUNTS_LIMIT], short_pages = 0;

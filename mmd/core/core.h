@@ -5,15 +5,16 @@
  * Concept:   One object holds the ledger of a pool, the accounts, the tenants with their plans, KV
  *            wishes and pending plan changes, and the controller. The shell tells it what happened
  *            (mm_core_on_*), and takes out what to do (mm_core_next). Given the same calls with the
- *            same times it produces the same actions: the daemon, the simulator and the fuzzers drive
- *            this very code.
+ *            same times it produces the same actions: the daemon, the simulator and the fuzzers
+ *            drive this very code.
  * Ownership: the core owns all pages' states; a page is named by its id, a tenant by its index
  *            (reused only after its pages are proven free) with the core's tag and a generation.
  * Threading: one thread. No locks, system calls, clock, allocation after create, logging, floats.
- * Errors:    mm_core_on_*: 0, or a positive enum mm_outcome when the *peer* did what it must not: the
- *            shell then kicks that peer. Nothing here fails for want of memory after create.
- * Queue:     it is empty, by mm_core_next(), before each mm_core_on_*, mm_core_plan_set(), mm_core_account_add() and
- *            mm_core_quota_set(), but for those that say otherwise: asserted.
+ * Errors:    mm_core_on_*: 0, or a positive enum mm_outcome when the *peer* did what it must not:
+ *            the shell then kicks that peer. Nothing here fails for want of memory after create.
+ * Queue:     it is empty, by mm_core_next(), before each mm_core_on_*, mm_core_plan_set(),
+ *            mm_core_account_add() and mm_core_quota_set(), but for those that say otherwise:
+ *            asserted.
  * Order:     actions are to be performed in the order given. Those for one tenant's connection
  *            (FDS, MAP, EVENT) form one FIFO: an event goes out after the fds before it were
  *            acknowledged.
@@ -167,21 +168,24 @@ void mm_core_on_tick(struct mm_core *core, uint64_t now_ns);
 
 /* ---- what happened: xfer ---- */
 
-/* xfer stands (first or again). First: pages are created by jobs. Again: running jobs are reissued. */
+/*
+ * xfer stands (first or again). First: pages are created by jobs. Again: running jobs are reissued.
+ */
 void mm_core_on_xfer_up(struct mm_core *core, uint64_t now_ns, uint64_t xfer_epoch);
 /* May come while the queue is being emptied. */
 void mm_core_on_xfer_down(struct mm_core *core, uint64_t now_ns);
 /*
- * The one that is down ended by its own fault: a crash, an error, a lie, silence; not a SIGKILL from
- * outside. Its oldest job is the suspect, and is given up at the second such end.
+ * The one that is down ended by its own fault: a crash, an error, a lie, silence; not a SIGKILL
+ * from outside. Its oldest job is the suspect, and is given up at the second such end.
  */
 void mm_core_on_xfer_fault(struct mm_core *core, uint64_t now_ns);
 /* A completion. MM_E_PROTOCOL: no such job. */
 int mm_core_on_job_done(struct mm_core *core, uint64_t now_ns, uint64_t job, int result);
 
 /*
- * The device had a memory error that it contained. Whose memory is not told: pages that are in use are
- * quarantined when they come free, and created anew; those of tenants that go on computing are not.
+ * The device had a memory error that it contained. Whose memory is not told: pages that are in use
+ * are quarantined when they come free, and created anew; those of tenants that go on computing are
+ * not.
  */
 void mm_core_on_memory_error(struct mm_core *core, uint64_t now_ns);
 
@@ -200,7 +204,10 @@ int mm_core_on_join(struct mm_core *core, uint64_t now_ns, const struct mm_core_
 void mm_core_on_disconnect(struct mm_core *core, uint64_t now_ns, uint32_t tenant);
 /* Its process is dead (pidfd) and its connection closed. */
 void mm_core_on_dead(struct mm_core *core, uint64_t now_ns, uint32_t tenant);
-/* The shell looked at it: @stopped by a signal, traced or frozen. May come while the queue is being emptied. */
+/*
+ * The shell looked at it: @stopped by a signal, traced or frozen. May come while the queue is being
+ * emptied.
+ */
 void mm_core_on_judged(struct mm_core *core, uint64_t now_ns, uint32_t tenant, bool stopped);
 /* Whether the kill-rate breaker is open, and how many kills it allows within its window. */
 void mm_core_kills(const struct mm_core *core, bool *ret_open, uint32_t *ret_max);
@@ -212,8 +219,8 @@ void mm_core_on_stats(struct mm_core *core, uint64_t now_ns, uint32_t tenant,
 		      const struct mm_tenant_stats *stats);
 
 /*
- * It asks for a swap space: 0: granted and charged, the shell makes it; -EDQUOT; -EEXIST; -EINVAL: it
- * has no arena. Where the shell cannot make it, mm_core_on_swap_failed() takes the charge back.
+ * It asks for a swap space: 0: granted and charged, the shell makes it; -EDQUOT; -EEXIST; -EINVAL:
+ * it has no arena. Where the shell cannot make it, mm_core_on_swap_failed() takes the charge back.
  */
 int mm_core_on_swap_open(struct mm_core *core, uint64_t now_ns, uint32_t tenant, uint64_t bytes);
 void mm_core_on_swap_failed(struct mm_core *core, uint32_t tenant);
@@ -227,9 +234,10 @@ struct mm_core_group {
 };
 
 /*
- * Before its model is read: can one of so many pages ever be granted to it, with nobody else on the pool? A
- * model is granted all of its pages before layers may cycle. MM_REFUSED_NO: it can. MM_REFUSED_DEVICE,
- * MM_REFUSED_QUOTA: not on this pool, in its account; *ret_max_pages is the most that can be.
+ * Before its model is read: can one of so many pages ever be granted to it, with nobody else on the
+ * pool? A model is granted all of its pages before layers may cycle. MM_REFUSED_NO: it can.
+ * MM_REFUSED_DEVICE, MM_REFUSED_QUOTA: not on this pool, in its account; *ret_max_pages is the most
+ * that can be.
  */
 enum mm_refusal mm_core_model_fits(const struct mm_core *core, uint32_t tenant, uint64_t pages,
 				   uint64_t *ret_max_pages);
@@ -264,9 +272,9 @@ struct mm_core_quota {
 };
 
 /*
- * An account by name, before anybody of it joins: it stays. @domain: the key of an account that stays
- * and whose domain it joins; its own key: none. 0; MM_E_FULL; MM_E_QUOTA: mm_core_quota_check() says why;
- * MM_E_STALE: no such domain, or the account exists.
+ * An account by name, before anybody of it joins: it stays. @domain: the key of an account that
+ * stays and whose domain it joins; its own key: none. 0; MM_E_FULL; MM_E_QUOTA:
+ * mm_core_quota_check() says why; MM_E_STALE: no such domain, or the account exists.
  */
 int mm_core_account_add(struct mm_core *core, uint64_t account, uint64_t domain,
 			const struct mm_core_quota *quota);
@@ -283,8 +291,8 @@ enum mm_quota_outcome {
 const char *mm_core_quota_check(const struct mm_core *core, uint64_t account,
 				const struct mm_core_quota *quota);
 /*
- * Changes a quota; an account without entry gets one that stays. @revision: what the caller believes to
- * be the present one, 0: does not matter.
+ * Changes a quota; an account without entry gets one that stays. @revision: what the caller
+ * believes to be the present one, 0: does not matter.
  */
 enum mm_quota_outcome mm_core_quota_set(struct mm_core *core, uint64_t now_ns, uint64_t account,
 					uint64_t revision, const struct mm_core_quota *quota);

@@ -68,8 +68,9 @@ int mm_core_on_request(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 	if (!mm_c_request_is_well_formed(msg))
 		return MM_E_PROTOCOL;
 	/*
-	 * Its BYE gave everything up, a plan change under way included. Its other threads may have answered that
-	 * (PARKED, MAPPED, COMMITTED) or asked for something in the same moment, and their words come behind it.
+	 * Its BYE gave everything up, a plan change under way included. Its other threads may have
+	 * answered that (PARKED, MAPPED, COMMITTED) or asked for something in the same moment, and
+	 * their words come behind it.
 	 */
 	if (t->life != MM_LIFE_LIVE)
 		return 0;

@@ -2,12 +2,13 @@
 /*
  * The revocation ladder: ask with a deadline, then what the account's on_timeout says.
  *
- * Asked is whose account has more than its max, or more than its min while another's min is missing: first
- * for what the policy takes anyway, then for chunks in use. A deadline that passed is not acted upon
- * before the shell has looked at the process (MM_ACT_JUDGE): one that is stopped, traced or frozen gets
- * more time. Deadlines count only while we did our part: they start again when we were late ourselves
- * and when xfer was down. At most kill_max kills within kill_window_ns; beyond, pages are counted as
- * overdue as if on_timeout were quarantine, since so many at once are more likely our own fault.
+ * Asked is whose account has more than its max, or more than its min while another's min is
+ * missing: first for what the policy takes anyway, then for chunks in use. A deadline that passed
+ * is not acted upon before the shell has looked at the process (MM_ACT_JUDGE): one that is stopped,
+ * traced or frozen gets more time. Deadlines count only while we did our part: they start again
+ * when we were late ourselves and when xfer was down. At most kill_max kills within kill_window_ns;
+ * beyond, pages are counted as overdue as if on_timeout were quarantine, since so many at once are
+ * more likely our own fault.
  */
 #include "mmd/core/ladder.h"
 
@@ -161,7 +162,10 @@ static void sentence_wait(struct mm_core *c, struct mm_c_tenant *t, const char *
 		mm_c_emit(c, MM_ACT_ALARM, t)->reason = reason;
 	}
 	t->overdue = true;
-	/* Without a connection there is nobody to answer: whether a page is free is up to the driver. */
+	/*
+	 * Without a connection there is nobody to answer: whether a page is free is up to the
+	 * driver.
+	 */
 	while (t->life == MM_LIFE_ENDING && !t->attached && list->head != MM_NO_PAGE) {
 		uint32_t page = list->head;
 

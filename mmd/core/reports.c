@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What xfer reports: that it stands or fell, and what its jobs came to. Whoever a job was for is told of its end here.
+ * What xfer reports: that it stands or fell, and what its jobs came to. Whoever a job was for is
+ * told of its end here.
  */
 #include <errno.h>
 

@@ -2,10 +2,10 @@
 /*
  * settle - what every event ends with
  *
- * Concept:    An event changes state, then settling does everything that has become possible. It is idempotent: settling
- *             twice without an event between does nothing the second time.
- * Queue:      empty when an event comes, but for those that say otherwise: what the event before set going was
- *             performed. mm_core_next() settles again where a unit found no room.
+ * Concept:    An event changes state, then settling does everything that has become possible. It is
+ *             idempotent: settling twice without an event between does nothing the second time.
+ * Queue:      empty when an event comes, but for those that say otherwise: what the event before
+ *             set going was performed. mm_core_next() settles again where a unit found no room.
  * Threading:  core thread only.
  */
 #pragma once

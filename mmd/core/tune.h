@@ -2,11 +2,11 @@
 /*
  * tune - the controller's knobs, by name
  *
- * Concept:    One table: what a knob is called, which field of struct mm_core_opts it is, in which unit it
- *             is said, its range, its default, what it does. mmd --controller, its configuration file and
- *             mmsim take KEY=VALUE,KEY=VALUE by this table; status shows it; --help prints it. A field
- *             that is 0 was not said. Each decision that goes beyond the papers has a knob that
- *             switches it off, so that its worth can be measured.
+ * Concept:    One table: what a knob is called, which field of struct mm_core_opts it is, in which
+ *             unit it is said, its range, its default, what it does. mmd --controller, its
+ *             configuration file and mmsim take KEY=VALUE,KEY=VALUE by this table; status shows it;
+ *             --help prints it. A field that is 0 was not said. Each decision that goes beyond the
+ *             papers has a knob that switches it off, so that its worth can be measured.
  * Ownership:  pure functions over the caller's storage.
  * Threading:  any.
  * Errors:     one sentence that names the key.

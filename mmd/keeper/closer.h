@@ -6,15 +6,16 @@
  *            connection until it is closed, and whoever closes it last closes them: a socket that
  *            lingers sleeps for as long as its owner said, a file of a network or user-space file
  *            system for as long as its server likes. So keeper forks, and lets go of what the child
- *            still has; the child ends, and it is its end that closes. Sockets do not linger at the end
- *            of a process. A child that does not end is left alone, and another one takes what comes.
- * Ownership: a connection given to mm_closer_add() is the closer's. What waits at mmd's end is left to
- *            the end of the process.
+ *            still has; the child ends, and it is its end that closes. Sockets do not linger at the
+ *            end of a process. A child that does not end is left alone, and another one takes what
+ *            comes.
+ * Ownership: a connection given to mm_closer_add() is the closer's. What waits at mmd's end is left
+ *            to the end of the process.
  * Threading: keeper's thread; the children are reaped by keeper's own waitpid().
  * Limits:    MM_CLOSER_CHILDREN at once, a new one only when the last has ended or has taken
- *            MM_CLOSER_SLOW_NS; each takes all that wait. When MM_CLOSER_FULL wait, keeper accepts no
- *            connection more. Beyond MM_CLOSER_WAITING, which takes more on their way to core than a
- *            socket has room for by default, connections stay open until mmd ends.
+ *            MM_CLOSER_SLOW_NS; each takes all that wait. When MM_CLOSER_FULL wait, keeper accepts
+ *            no connection more. Beyond MM_CLOSER_WAITING, which takes more on their way to core
+ *            than a socket has room for by default, connections stay open until mmd ends.
  */
 #pragma once
 

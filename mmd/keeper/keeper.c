@@ -83,8 +83,8 @@ static void tell(struct keeper *k, const struct mm_kmsg *msg, const int *fds, si
 }
 
 /*
- * What every source waits for follows from the state, once per turn: whoever sends, flushes or changes the
- * state cannot forget to say so.
+ * What every source waits for follows from the state, once per turn: whoever sends, flushes or
+ * changes the state cannot forget to say so.
  */
 static void sources_update(struct keeper *k)
 {
@@ -195,7 +195,10 @@ static int start_pair(struct keeper *k, const struct what *what, pid_t *ret_pid,
 	return mm_spawn(&config, role, child, role == MM_ROLE_LOAD ? 2 : 1, ret_pid);
 }
 
-/* Starts a role and tells core. Return: false = it could not be started; the caller says that it is gone. */
+/*
+ * Starts a role and tells core. Return: false = it could not be started; the caller says that it is
+ * gone.
+ */
 static bool start(struct keeper *k, const struct what *what, pid_t *ret_pid)
 {
 	struct mm_kmsg msg = {
@@ -272,7 +275,10 @@ static void xfer_wanted(struct keeper *k, const struct mm_kmsg *msg)
 
 static void xfer_gone(struct keeper *k, struct xfer *x, int status);
 
-/* One that cannot be started (no fds, no processes left) failed as one that died: there is an end to it. */
+/*
+ * One that cannot be started (no fds, no processes left) failed as one that died: there is an end
+ * to it.
+ */
 static void xfers_start_due(struct keeper *k)
 {
 	for (uint32_t i = 0; i < k->n_xfers; i++) {
@@ -466,8 +472,8 @@ static void core_gone(struct keeper *k, int status)
 }
 
 /*
- * It fails again and again. While mmd starts, or when no device is left, that is the end; else only its
- * device is down, and it goes on being tried.
+ * It fails again and again. While mmd starts, or when no device is left, that is the end; else only
+ * its device is down, and it goes on being tried.
  */
 static void xfer_down(struct keeper *k, struct xfer *x, const char *why)
 {
@@ -579,11 +585,17 @@ static void stop(struct keeper *k)
 	k->stopping = true;
 	k->end_at_ns = mm_now_ns() + STOP_NS;
 	tell(k, &msg, NULL, 0);
-	/* Whoever reads it may take it for granted that core was told, whatever becomes of keeper now. */
+	/*
+	 * Whoever reads it may take it for granted that core was told, whatever becomes of keeper
+	 * now.
+	 */
 	mm_log(MM_LOG_INFO, "mmd.stopping", "pid=%d", (int)getpid());
 }
 
-/* ^C, ^\, systemd. What else can come (a terminal that hangs up, a reload that there is none of) must not. */
+/*
+ * ^C, ^\, systemd. What else can come (a terminal that hangs up, a reload that there is none of)
+ * must not.
+ */
 static bool signal_ends_mmd(uint32_t signal)
 {
 	return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT;
@@ -614,7 +626,9 @@ static int signals_init(struct keeper *k)
 	static const int taken[] = { SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 };
 	sigset_t set;
 
-	/* Whoever started us may have ignored it; then the kernel would reap our children itself. */
+	/*
+	 * Whoever started us may have ignored it; then the kernel would reap our children itself.
+	 */
 	signal(SIGCHLD, SIG_DFL);
 	sigemptyset(&set);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(taken); i++)

@@ -27,7 +27,10 @@ static void path_of(const char *dir, const char *name, char *ret_path)
 	snprintf(ret_path, PATH_ROOM, "%s/%s", dir, name);
 }
 
-/* Who may write to it may put sockets of his own in place of ours; that only its owner may remove files helps no one. */
+/*
+ * Who may write to it may put sockets of his own in place of ours; that only its owner may remove
+ * files helps no one.
+ */
 static int folder_check(const char *dir, char *error)
 {
 	struct stat st;

@@ -5,9 +5,9 @@
  * Concept:   DIR/mmd.lock is locked for as long as mmd lives, so a second one is refused and what a
  *            killed one left behind may be replaced. DIR/tenant.sock is open to all users (accounts
  *            are told apart by the kernel's word); DIR/admin.sock is the owner's alone.
- * Ownership: struct mm_place owns its fds; mm_place_done() removes the sockets. What listened stays open
- *            until the process ends: closing it would close the connections that nobody accepted, and
- *            what was passed to them, here and now (kchan.h).
+ * Ownership: struct mm_place owns its fds; mm_place_done() removes the sockets. What listened stays
+ *            open until the process ends: closing it would close the connections that nobody
+ *            accepted, and what was passed to them, here and now (kchan.h).
  */
 #pragma once
 

@@ -69,7 +69,10 @@ void mm_relay_end(struct mm_relay *relay)
 		kill(relay->pid, SIGKILL);
 		relay_reaped(relay, mm_deadline_ns(END_NS));
 	}
-	/* What stderr was is closed by the end of the process: the file system that it lies on may hang. */
+	/*
+	 * What stderr was is closed by the end of the process: the file system that it lies on may
+	 * hang.
+	 */
 	mm_close_fd(&relay->pipe_fd);
 	relay->pid = 0;
 }

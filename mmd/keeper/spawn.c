@@ -33,7 +33,10 @@ _Noreturn static void become(char **argv, pid_t parent, const int *fds, int n_fd
 {
 	const int safe = MM_ROLE_FD + MM_SPAWN_FDS_MAX + 1;
 	int moved[MM_SPAWN_FDS_MAX];
-	/* keeper ends us, in order; a terminal's ^C, ^\ or hang-up and systemd's stop reach all of us. */
+	/*
+	 * keeper ends us, in order; a terminal's ^C, ^\ or hang-up and systemd's stop reach all of
+	 * us.
+	 */
 	static const int ignored[] = { SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 };
 	sigset_t none;
 
@@ -61,8 +64,8 @@ _Noreturn static void become(char **argv, pid_t parent, const int *fds, int n_fd
 }
 
 /*
- * The child's copies of our connections are closed while we still have them. Were it to be their last
- * close, it might sleep (closer.h), and the role would not start.
+ * The child's copies of our connections are closed while we still have them. Were it to be their
+ * last close, it might sleep (closer.h), and the role would not start.
  */
 static void until_clean(int fd)
 {

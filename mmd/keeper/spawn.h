@@ -2,9 +2,9 @@
 /*
  * spawn - start another role of this program
  *
- * Concept:   fork, then exec of the very file that runs (also after an upgrade replaced it on disk).
- *            The new role has its sockets as fds 3 and up, stdin, stdout and stderr, and nothing else;
- *            it dies with its parent.
+ * Concept:   fork, then exec of the very file that runs (also after an upgrade replaced it on
+ *            disk). The new role has its sockets as fds 3 and up, stdin, stdout and stderr, and
+ *            nothing else; it dies with its parent.
  * Threading: the caller is single-threaded.
  */
 #pragma once
@@ -28,5 +28,8 @@
 int mm_spawn(const struct mm_config *config, enum mm_role role, const int *fds, size_t n_fds,
 	     pid_t *ret_pid);
 
-/* An fd of ours with FD_CLOEXEC whose close may sleep: no start of a role waits for the child's close of it. -1: none. */
+/*
+ * An fd of ours with FD_CLOEXEC whose close may sleep: no start of a role waits for the child's
+ * close of it. -1: none.
+ */
 void mm_spawn_spare(int fd);

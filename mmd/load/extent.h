@@ -3,8 +3,9 @@
  * mm_extent - what of a file is data, and what holes
  *
  * Concept: a hole reads as zeros, and so does a store's memory that was never written. So holes are
- *          neither read nor given memory: a model of tens of GiB whose files have none of it on disk
- *          loads at once, and takes no memory. Where a file system knows of no holes, all is data.
+ *          neither read nor given memory: a model of tens of GiB whose files have none of it on
+ *          disk loads at once, and takes no memory. Where a file system knows of no holes, all is
+ *          data.
  */
 #pragma once
 
@@ -22,7 +23,8 @@ struct mm_extent {
  * @fd:         regular; its position changes
  * @at:         looked for from here on
  * @end:        up to here
- * @ret_extent: within both, but for that, rounded outwards to MM_EXTENT_ALIGN; written only on success
+ * @ret_extent: within both, but for that, rounded outwards to MM_EXTENT_ALIGN; written only on
+ *             success
  *
  * Return: false if the rest is a hole.
  */

@@ -3,9 +3,10 @@
  * mm_files - the files that a tenant passed
  *
  * Concept:   An fd is evidence that the tenant may read the file, if it was opened for reading: the
- *            file is reopened for O_DIRECT with our rights, so a write-only or O_PATH fd is refused.
- *            A file system that its owner implements (FUSE) could make any call on it hang; its
- *            type is found in the mount table without asking it, and only known local ones pass.
+ *            file is reopened for O_DIRECT with our rights, so a write-only or O_PATH fd is
+ *            refused. A file system that its owner implements (FUSE) could make any call on it
+ *            hang; its type is found in the mount table without asking it, and only known local
+ *            ones pass.
  * Ownership: struct mm_files owns its fds; mm_files_done() accepts zeroed ones.
  * Limits:    MM_LOAD_FILES_MAX files, 16 TiB each; the tenant may be silent for 10 s, and take 60 s
  *            in all.
@@ -59,8 +60,8 @@ int mm_file_check_unchanged(const struct mm_file *file, struct mm_why *why);
  * mm_files_identity() - what the same files and packing lists, and only they, have in common
  * @layout_version: of the store that they become
  *
- * SHA-256 over version, the packing list and, of each file in order, kind, name and stamp. It says nothing about who
- * may read them: that each tenant shows by passing fds.
+ * SHA-256 over version, the packing list and, of each file in order, kind, name and stamp. It says
+ * nothing about who may read them: that each tenant shows by passing fds.
  */
 void mm_files_identity(const struct mm_files *files, uint32_t layout_version,
 		       uint8_t ret_identity[32]);

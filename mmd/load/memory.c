@@ -85,8 +85,8 @@ static int populate_parallel(char *base, uint64_t bytes)
 }
 
 /*
- * Preferred, not bound: weights on the wrong node are slow, no weights are worse. A container's filter
- * may forbid to ask at all.
+ * Preferred, not bound: weights on the wrong node are slow, no weights are worse. A container's
+ * filter may forbid to ask at all.
  */
 static int prefer_node(void *base, uint64_t bytes, int node, struct mm_why *why)
 {

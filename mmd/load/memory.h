@@ -2,9 +2,10 @@
 /*
  * mm_memory - the memory of a store: mapped, on the right node, faulted in before it is written
  *
- * Concept: core gives an empty memfd, of huge pages where it found enough. Faulting it in at once, by several threads, takes page
- *          faults out of the copying, and turns "no memory" into an error instead of a SIGBUS. What
- *          stays zero, because files have holes there, is not faulted in.
+ * Concept: core gives an empty memfd, of huge pages where it found enough. Faulting it in at once,
+ *          by several threads, takes page faults out of the copying, and turns "no memory" into an
+ *          error instead of a SIGBUS. What stays zero, because files have holes there, is not
+ *          faulted in.
  */
 #pragma once
 
@@ -24,8 +25,9 @@ struct mm_memory_map {
  * @numa_node: where the memory should come from; -1 = anywhere
  * @ret_map:   written only on success; give back with mm_memory_unmap()
  *
- * A node that has no memory left is not insisted on, one that does not exist is refused. Usual pages
- * stay of usual size (no THP). Return: 0; -ENOMEM; -EINVAL no such node; -EPROTO the memfd is too short.
+ * A node that has no memory left is not insisted on, one that does not exist is refused. Usual
+ * pages stay of usual size (no THP). Return: 0; -ENOMEM; -EINVAL no such node; -EPROTO the memfd is
+ * too short.
  */
 int mm_memory_map(int fd, uint64_t bytes, int numa_node, struct mm_memory_map *ret_map,
 		  struct mm_why *why);
@@ -46,8 +48,8 @@ int mm_memory_populate(const struct mm_memory_map *map, uint64_t from, uint64_t 
  * @fd:      regular, of at least @bytes, its blocks taken
  * @ret_map: written only on success; give back with mm_memory_unmap()
  *
- * What is written passes through the page cache: mm_memory_flush() bounds it. Return: 0; -EPROTO too
- * short; -ENOMEM.
+ * What is written passes through the page cache: mm_memory_flush() bounds it. Return: 0; -EPROTO
+ * too short; -ENOMEM.
  */
 int mm_memory_map_file(int fd, uint64_t bytes, struct mm_memory_map *ret_map, struct mm_why *why);
 /* To the disk with it, out of our memory and the cache. Return: 0; -EIO, -ENOSPC. */

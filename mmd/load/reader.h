@@ -2,15 +2,16 @@
 /*
  * mm_reader - many aligned reads in flight, scattered into the store
  *
- * Concept:   A file's tensors lie anywhere, O_DIRECT wants aligned offsets and memory: so the data of
- *            a file is read in aligned blocks of 1 MiB into a ring of buffers, and what lies in a
- *            block is copied to its places. Three ways, each reported: io_uring with O_DIRECT; with
- *            the page cache where the file system refuses O_DIRECT; pread where there is no io_uring
- *            (containers block it). Whatever a block's read does not deliver (short reads, EINTR,
- *            O_DIRECT refused after all) is finished by pread, which also has the last word on
- *            errors and on files that end too early. Holes are passed over: the store is zero there.
- * Safety:    an io_uring would be a hole in a seccomp filter (it opens files and sockets itself), so
- *            before the sandbox closes the ring is restricted to reads.
+ * Concept:   A file's tensors lie anywhere, O_DIRECT wants aligned offsets and memory: so the data
+ *            of a file is read in aligned blocks of 1 MiB into a ring of buffers, and what lies in
+ *            a block is copied to its places. Three ways, each reported: io_uring with O_DIRECT;
+ *            with the page cache where the file system refuses O_DIRECT; pread where there is no
+ *            io_uring (containers block it). Whatever a block's read does not deliver (short reads,
+ *            EINTR, O_DIRECT refused after all) is finished by pread, which also has the last word
+ *            on errors and on files that end too early. Holes are passed over: the store is zero
+ *            there.
+ * Safety:    an io_uring would be a hole in a seccomp filter (it opens files and sockets itself),
+ *            so before the sandbox closes the ring is restricted to reads.
  * Ownership: struct mm_reader owns ring and buffers.
  */
 #pragma once

@@ -6,8 +6,9 @@
  *            gdb, an unprivileged uid where we are root, limits, and a seccomp allow-list without
  *            opening, sockets, processes or exec (other calls fail with EPERM). There is no
  *            network because there is no socket() and the ring is restricted to reads.
- * Limits:    in sanitizer builds there is no seccomp filter and no memory limit: their run-times make
- *            system calls of their own and reserve terabytes. Uid and no-new-privileges apply there too.
+ * Limits:    in sanitizer builds there is no seccomp filter and no memory limit: their run-times
+ *            make system calls of their own and reserve terabytes. Uid and no-new-privileges apply
+ *            there too.
  */
 #pragma once
 

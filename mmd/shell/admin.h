@@ -2,12 +2,12 @@
 /*
  * admin - the operator's connections
  *
- * Concept:   JSON-RPC 2.0, one request per line, over a stream socket that only mmd's user may open.
- *            Methods: status, pool.show, plan.show, plan.set (methods.c).
+ * Concept:   JSON-RPC 2.0, one request per line, over a stream socket that only mmd's user may
+ *            open. Methods: status, pool.show, plan.show, plan.set (methods.c).
  * Ownership: a client owns its socket and buffers.
  * Threading: core's thread; answers are made at once and sent as the client reads.
- * Limits:    MM_ADMIN_CLIENTS; lines of MM_ADMIN_LINE bytes; a client that does not read its answers
- *            is not read from, and dropped beyond MM_ADMIN_OUT bytes.
+ * Limits:    MM_ADMIN_CLIENTS; lines of MM_ADMIN_LINE bytes; a client that does not read its
+ *            answers is not read from, and dropped beyond MM_ADMIN_OUT bytes.
  */
 #pragma once
 

@@ -2,9 +2,9 @@
 /*
  * handshake - who is there, and on what terms
  *
- * Concept:   The kernel says who the peer is (credentials, pidfd), its hello what it can do. A refusal
- *            is sent only after the hello was read: closing a socket with unread bytes would throw the
- *            reason away.
+ * Concept:   The kernel says who the peer is (credentials, pidfd), its hello what it can do. A
+ *            refusal is sent only after the hello was read: closing a socket with unread bytes
+ *            would throw the reason away.
  * Threading: core's thread.
  */
 #pragma once

@@ -2,14 +2,15 @@
 /*
  * health - what a device's errors mean, and what is done about them
  *
- * Concept:   xfer passes on what NVML tells: Xids, ECC errors, looks at memory and repairs. An error is
- *            of one of three kinds. NOTE: it is logged and counted. MEMORY: bad memory, and whoever ran into
- *            it has lost its work; the core quarantines what was in use. LOST: nothing computes on the
- *            device until it is reset; it goes down as after its xfer's repeated death. A GPU that NVML does
- *            not reach any more is LOST as well, whether or not an Xid said so.
+ * Concept:   xfer passes on what NVML tells: Xids, ECC errors, looks at memory and repairs. An
+ *            error is of one of three kinds. NOTE: it is logged and counted. MEMORY: bad memory,
+ *            and whoever ran into it has lost its work; the core quarantines what was in use. LOST:
+ *            nothing computes on the device until it is reset; it goes down as after its xfer's
+ *            repeated death. A GPU that NVML does not reach any more is LOST as well, whether or
+ *            not an Xid said so.
  * Xids:      as NVIDIA's "Xid Errors" and "GPU Memory Error Management" describe them for GPUs that
- *            contain errors (A100, H100 and later). A double-bit error (48) is told for contained and
- *            uncontained ones alike; it is 95 that says uncontained.
+ *            contain errors (A100, H100 and later). A double-bit error (48) is told for contained
+ *            and uncontained ones alike; it is 95 that says uncontained.
  * Threading: core's thread.
  */
 #pragma once
@@ -37,7 +38,9 @@ enum mm_health_kind mm_health_of_xid(uint64_t xid, const char **ret_text);
 /* From xfer. Return: 0; -EPROTO: it is none. */
 int mm_health_message(struct mm_pool *pool, struct mm_xmsg *msg);
 
-/* "; others hold 3.0 GiB: pid 12 (python) 3072 MiB, …" behind @text; nothing where it is not known. */
+/*
+ * "; others hold 3.0 GiB: pid 12 (python) 3072 MiB, …" behind @text; nothing where it is not known.
+ */
 void mm_health_blame(const struct mm_pool *pool, char *text, size_t bytes);
 
 /* Is this process mmd's own, or one of its tenants? */

@@ -185,7 +185,9 @@ static bool adds_up(const char *key)
 	return strcmp(key, "page_bytes") != 0 && strcmp(key, "numa_node") != 0;
 }
 
-/* What a device says is the node's too, as sums, and where a sum makes no sense the first device's. */
+/*
+ * What a device says is the node's too, as sums, and where a sum makes no sense the first device's.
+ */
 static void fold(json_t *all, const json_t *one)
 {
 	const char *key;

@@ -98,8 +98,8 @@ static bool owns(const struct mm_outbox *box, uint32_t page)
 }
 
 /*
- * Fds of pages go ahead of the map entries and events between them: chunk by chunk they would each take a
- * batch, and its acknowledgement.
+ * Fds of pages go ahead of the map entries and events between them: chunk by chunk they would each
+ * take a batch, and its acknowledgement.
  */
 static void pages_take(struct mm_outbox *box, uint32_t max)
 {

@@ -4,12 +4,13 @@
  *
  * Concept:    Page fds, map entries, events and single fds wait in one queue. Page fds go out in
  *             batches, ahead of map entries and events that are queued before them. An event is
- *             pushed behind the batch that it needs; the tenant looks at the ring's tail first, takes
- *             the batches of the socket then, and the events up to that tail last, so no event speaks
- *             of a page whose fd is not there yet. While it could not take a batch in, it looks at no
- *             event, and none is pushed: the batch comes again. A tenant that reads nothing delays
- *             only itself.
- * Ownership:  borrows socket, ring, map table and the pool's page fds; owns single fds in the queue.
+ *             pushed behind the batch that it needs; the tenant looks at the ring's tail first,
+ *             takes the batches of the socket then, and the events up to that tail last, so no
+ *             event speaks of a page whose fd is not there yet. While it could not take a batch in,
+ *             it looks at no event, and none is pushed: the batch comes again. A tenant that reads
+ *             nothing delays only itself.
+ * Ownership:  borrows socket, ring, map table and the pool's page fds; owns single fds in the
+ *             queue.
  * Invariants: one unacknowledged batch at most; unreceived fds count against everybody, so all
  *             outboxes share one budget. A batch takes a small part of what is left of it, so that
  *             tenants that never acknowledge leave something for the others, however many they are.
@@ -80,10 +81,10 @@ int mm_outbox_put_fd(struct mm_outbox *box, enum mm_fd_kind kind, int fd);
  * @box:    any
  * @now_ns: CLOCK_MONOTONIC
  *
- * Sets want_write, bell and retry_ns.
- * A page that is not the tenant's any more (it gave it back unseen) is passed over: the fd would be
- * somebody else's. Return: 0; MM_E_PROTOCOL the tenant broke its ring's rules; -ECONNRESET; -EBADF a page
- * without fd, or, of a batch that is to go out again, not its any more; other negative errno of the socket.
+ * Sets want_write, bell and retry_ns. A page that is not the tenant's any more (it gave it back
+ * unseen) is passed over: the fd would be somebody else's. Return: 0; MM_E_PROTOCOL the tenant
+ * broke its ring's rules; -ECONNRESET; -EBADF a page without fd, or, of a batch that is to go out
+ * again, not its any more; other negative errno of the socket.
  */
 int mm_outbox_flush(struct mm_outbox *box, uint64_t now_ns);
 

@@ -52,7 +52,9 @@ int mm_peer_cgroup(pid_t pid, int pidfd, char *path)
 		return -ESRCH;
 	if (n < 0)
 		return (int)n;
-	/* The unified hierarchy is number 0 and names no controllers; others may stand before it. */
+	/*
+	 * The unified hierarchy is number 0 and names no controllers; others may stand before it.
+	 */
 	line = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
 	if (!line) /* or it stands behind what we read */
 		return (size_t)n + 1 == sizeof(text) ? -ENAMETOOLONG : -ENOENT;

@@ -2,9 +2,9 @@
 /*
  * peer - what the kernel says about a process at the other end
  *
- * Concept:   Nothing here is asked of the process itself. What is read by pid (/proc) is believed only
- *            when the pidfd shows afterwards that this very process still lives: the pid cannot have
- *            been another's in between.
+ * Concept:   Nothing here is asked of the process itself. What is read by pid (/proc) is believed
+ *            only when the pidfd shows afterwards that this very process still lives: the pid
+ *            cannot have been another's in between.
  * Threading: any; the files read are the kernel's and do not block.
  */
 #pragma once
@@ -34,7 +34,10 @@ enum mm_peer_state {
  */
 int mm_peer_cgroup(pid_t pid, int pidfd, char *path);
 
-/* Supplementary groups that the socket's peer had when it connected. Return: how many; negative errno. */
+/*
+ * Supplementary groups that the socket's peer had when it connected. Return: how many; negative
+ * errno.
+ */
 int mm_peer_groups(int fd, uint32_t *groups, uint32_t max);
 
 /* Whether it could answer if it wanted to. */

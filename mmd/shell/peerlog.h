@@ -3,13 +3,15 @@
  * peerlog - how much of the log a peer may cause
  *
  * Concept:    One bucket of lines per account, by its user while no account is known: a burst of
- *             MM_PEERLOG_BURST lines, then one per MM_PEERLOG_LINE_NS. What is more is counted, and the
- *             count is said once in MM_PEERLOG_SAY_NS. So whoever connects, lies and leaves in a loop
- *             fills neither the log nor the disk under it, and takes no line from other accounts.
+ *             MM_PEERLOG_BURST lines, then one per MM_PEERLOG_LINE_NS. What is more is counted, and
+ *             the count is said once in MM_PEERLOG_SAY_NS. So whoever connects, lies and leaves in
+ *             a loop fills neither the log nor the disk under it, and takes no line from other
+ *             accounts.
  * Ownership:  struct mm_shell has one; plain memory.
  * Threading:  core's thread.
- * Limits:     MM_PEERLOG_BUCKETS accounts at a time. A bucket that has been silent until it was full again makes
- *             room; those that find none, as many users of one person may, share a last one.
+ * Limits:     MM_PEERLOG_BUCKETS accounts at a time. A bucket that has been silent until it was
+ *             full again makes room; those that find none, as many users of one person may, share a
+ *             last one.
  */
 #pragma once
 

@@ -4,15 +4,17 @@
  *
  * Concept:   mmd may own several devices. Each has a core of its own (ledger, accounts, controller)
  *            and an xfer of its own; nothing that happens on one is known to the other's core. What
- *            is one per node, not per device: keeper, sessions, host copies of models, the budget of
- *            fds in flight, the operator's socket. A tenant lives on one pool, from its hello on.
+ *            is one per node, not per device: keeper, sessions, host copies of models, the budget
+ *            of fds in flight, the operator's socket. A tenant lives on one pool, from its hello
+ *            on.
  * Ids:       the pool's index is part of its tenants' ids (MM_TENANT_INDEX), so an id names one
  *            tenant of all pools.
- * Start:     all or nothing: mmd is ready when the pages of every pool stand and are clean, and ends when a pool
- *            cannot be made or none of its pages can be cleared. Single pages that cannot are in quarantine.
- * Down:      an xfer that keeps failing later on takes only its own pool down: the pool's tenants are
- *            ended, new ones refused, until an xfer is up again and has proven itself (worker.h). With every
- *            pool down mmd ends.
+ * Start:     all or nothing: mmd is ready when the pages of every pool stand and are clean, and
+ *            ends when a pool cannot be made or none of its pages can be cleared. Single pages that
+ *            cannot are in quarantine.
+ * Down:      an xfer that keeps failing later on takes only its own pool down: the pool's tenants
+ *            are ended, new ones refused, until an xfer is up again and has proven itself
+ *            (worker.h). With every pool down mmd ends.
  * Ownership: struct mm_shell owns the pools; a pool owns its core and its worker.
  * Threading: core's thread.
  */

@@ -2,11 +2,13 @@
 /*
  * quota - who a session is charged to, and what is charged outside of the pools
  *
- * Concept:   Each core keeps the accounts of its pool; this is what they have in common: which account a
- *            process belongs to, its name, its connections and its host memory, both over all devices.
- *            A host copy that several accounts use is charged to the one whose load filled it; when that
- *            one no longer uses it, to another that does, even beyond its limit.
- * Keys:      a named account's key is MM_QUOTA_NAMED + its index in the configuration, another's its uid.
+ * Concept:   Each core keeps the accounts of its pool; this is what they have in common: which
+ *            account a process belongs to, its name, its connections and its host memory, both over
+ *            all devices. A host copy that several accounts use is charged to the one whose load
+ *            filled it; when that one no longer uses it, to another that does, even beyond its
+ *            limit.
+ * Keys:      a named account's key is MM_QUOTA_NAMED + its index in the configuration, another's
+ *            its uid.
  * Threading: core's thread.
  */
 #pragma once
@@ -44,8 +46,8 @@ bool mm_quota_is_ours(const struct mm_session *session);
  * @session:    has its account and its pool
  * @ret_reason: MM_REASON_BYTES: why not, with the limit and what to do
  *
- * What the operator said counts, over all devices. An account that he said nothing of has a share of the
- * places of each device (mm_accounts_share()); mmd's own user is not limited.
+ * What the operator said counts, over all devices. An account that he said nothing of has a share
+ * of the places of each device (mm_accounts_share()); mmd's own user is not limited.
  */
 bool mm_quota_connects(const struct mm_session *session, char *ret_reason);
 

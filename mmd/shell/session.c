@@ -309,9 +309,9 @@ static bool awaits_hello(const struct mm_session *s, const uid_t *uid)
 }
 
 /*
- * Keeps at most @max connections without a hello, of one user or (NULL) of all: the one that has been
- * silent longest is heard now or goes. A newcomer is never the one that is turned away, or whoever is
- * silent in numbers would shut the door.
+ * Keeps at most @max connections without a hello, of one user or (NULL) of all: the one that has
+ * been silent longest is heard now or goes. A newcomer is never the one that is turned away, or
+ * whoever is silent in numbers would shut the door.
  */
 static void hurry_silent(struct mm_shell *shell, const uid_t *uid, unsigned int max)
 {

@@ -2,19 +2,20 @@
 /*
  * session - one tenant's connection, from accept until its pages are proven free
  *
- * Concept:    HELLO (connected, said nothing yet) -> OPEN (a tenant of the core) -> CLOSED (connection
- *             gone, the process may live) -> free when the core forgets it. A connection is closed
- *             before the core hears of the end: fds in flight hold pages.
+ * Concept:    HELLO (connected, said nothing yet) -> OPEN (a tenant of the core) -> CLOSED
+ *             (connection gone, the process may live) -> free when the core forgets it. A
+ *             connection is closed before the core hears of the end: fds in flight hold pages.
  * Ownership:  a session owns its socket, pidfd, regions and outbox, a reference to its store, and
  *             names its load by id.
- * Trust:      everything that comes from the tenant is copied, checked, then used. Who breaks a rule
- *             loses its connection, is logged (peerlog.h), and nobody else notices. No fd is ever taken:
- *             the kernel refuses it, or the message that it came with is never received, since the
- *             last close of what a stranger passes may sleep for as long as he likes.
+ * Trust:      everything that comes from the tenant is copied, checked, then used. Who breaks a
+ *             rule loses its connection, is logged (peerlog.h), and nobody else notices. No fd is
+ *             ever taken: the kernel refuses it, or the message that it came with is never
+ *             received, since the last close of what a stranger passes may sleep for as long as he
+ *             likes.
  * Threading:  core's thread. Work per wake-up is bounded; what is left is done in the next turn.
- * Limits:     MM_TENANTS_MAX tenants per device, of one account a share (quota.h), each to begin within
- *             --idle-timeout; MM_HELLOS_MAX connections that have not said hello (of
- *             one user MM_HELLOS_UID_MAX), for at most MM_HELLO_NS; beyond, the longest silent goes.
+ * Limits:     MM_TENANTS_MAX tenants per device, of one account a share (quota.h), each to begin
+ *             within --idle-timeout; MM_HELLOS_MAX connections that have not said hello (of one
+ *             user MM_HELLOS_UID_MAX), for at most MM_HELLO_NS; beyond, the longest silent goes.
  */
 #pragma once
 
@@ -82,7 +83,10 @@ struct mm_session {
 void mm_sessions_init(struct mm_shell *shell);
 void mm_sessions_done(struct mm_shell *shell);
 
-/* The next message of its socket, as mm_sock_recv_nofds(); -EPERM: it has fds, and was not received. */
+/*
+ * The next message of its socket, as mm_sock_recv_nofds(); -EPERM: it has fds, and was not
+ * received.
+ */
 int mm_session_recv(const struct mm_session *session, void *buf, size_t cap, size_t *ret_len);
 
 /* An accepted connection, taken over. */

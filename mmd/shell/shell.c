@@ -30,8 +30,8 @@ static void keeper_send(struct mm_shell *shell, const struct mm_kmsg *msg)
 }
 
 /*
- * The channel closes our copy when the message has left. By then keeper may have read it and closed its
- * own: ours must not be the last one, so it waits for the second message.
+ * The channel closes our copy when the message has left. By then keeper may have read it and closed
+ * its own: ours must not be the last one, so it waits for the second message.
  */
 void mm_shell_close(struct mm_shell *shell, int fd)
 {

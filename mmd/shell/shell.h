@@ -2,9 +2,9 @@
 /*
  * shell - what is around the pure core: one thread that hears, tells and performs
  *
- * Concept:   Whatever happens on a socket is turned into one mm_core_on_*() call; what the core then
- *            wants done is performed at once (mm_pool_settle()), so the core's queue is empty between
- *            two events. A turn follows each wake-up: left-over requests, outboxes, ends of
+ * Concept:   Whatever happens on a socket is turned into one mm_core_on_*() call; what the core
+ *            then wants done is performed at once (mm_pool_settle()), so the core's queue is empty
+ *            between two events. A turn follows each wake-up: left-over requests, outboxes, ends of
  *            connections, doorbells. Nothing here blocks, on a disk, a driver or a peer.
  * Ownership: struct mm_shell owns all parts; they find each other through it.
  * Threading: one thread.

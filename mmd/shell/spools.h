@@ -3,12 +3,13 @@
  * spools - core's end of the processes that hold stores on disk
  *
  * Concept:    A store that does not fit into the host budget lies in a file; a process of its own
- *             (mmd/spool) opens it, so that core never waits for a disk. STARTING -> OPENING -> OPEN ->
- *             SEALING -> OPEN; what comes of it is told to store.c. When the store is gone, the spool's
- *             socket is closed only after every xfer has let go of the file: its last close, which may
- *             take long, is then the spool's.
+ *             (mmd/spool) opens it, so that core never waits for a disk. STARTING -> OPENING ->
+ *             OPEN -> SEALING -> OPEN; what comes of it is told to store.c. When the store is gone,
+ *             the spool's socket is closed only after every xfer has let go of the file: its last
+ *             close, which may take long, is then the spool's.
  * Ownership:  owns the sockets. A spool may outlive its store by a moment.
- * Trust:      spool is ours and reads nothing of a stranger's; its messages are checked all the same.
+ * Trust:      spool is ours and reads nothing of a stranger's; its messages are checked all the
+ *             same.
  * Threading:  core's thread.
  */
 #pragma once

@@ -139,7 +139,10 @@ static bool pinned_for_writing(const struct mm_shell *shell)
 	return false;
 }
 
-/* As if by its name: it counts as one of the file's writers, which a memfd's first descriptor does not. */
+/*
+ * As if by its name: it counts as one of the file's writers, which a memfd's first descriptor does
+ * not.
+ */
 static int open_again(int fd, int flags)
 {
 	char path[32];
@@ -171,9 +174,10 @@ static int store_fill_memory(struct mm_shell *shell, struct mm_store *store)
 }
 
 /*
- * A seal against writing would keep xfer from pinning it. Instead: load had a descriptor that counts as a
- * writer, and the lease says that there is none left; tenants get one to read, of a file that is ours
- * alone to open. Where that cannot be had, sealed and copied slowly is better than open.
+ * A seal against writing would keep xfer from pinning it. Instead: load had a descriptor that
+ * counts as a writer, and the lease says that there is none left; tenants get one to read, of a
+ * file that is ours alone to open. Where that cannot be had, sealed and copied slowly is better
+ * than open.
  */
 static bool keep_open_for_xfer(struct mm_store *store)
 {
@@ -453,8 +457,8 @@ static void refuse_pages(struct mm_load *load, const struct mm_session *s, enum 
 }
 
 /*
- * Before a byte of weights is read, or memory taken for them. Only what can never be is refused here: a model
- * that finds no room now may wait for it when it stands in the host store.
+ * Before a byte of weights is read, or memory taken for them. Only what can never be is refused
+ * here: a model that finds no room now may wait for it when it stands in the host store.
  */
 static bool fits_on_device(struct mm_load *load, const struct mm_lident *ident)
 {
@@ -488,8 +492,8 @@ static void ident(struct mm_load *load, const struct mm_lmsg *msg)
 }
 
 /*
- * The load that was filling @store ended. Whoever waited for it shares the copy; if there is none, the
- * first of them fills a new one and the others wait for that.
+ * The load that was filling @store ended. Whoever waited for it shares the copy; if there is none,
+ * the first of them fills a new one and the others wait for that.
  */
 static void waiters_wake(struct mm_shell *shell, struct mm_store *store)
 {

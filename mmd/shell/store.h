@@ -3,15 +3,15 @@
  * store - host copies of models, and the loads that fill them
  *
  * Concept:    A tenant asks for a model; a load is started for it and gets the tenant's files on a
- *             channel of its own. It says the model's identity: a copy that exists is shared, one that
- *             is being filled by another load is waited for, else the load fills a new memfd. A copy
- *             is believed only after its load was reaped, it was sealed and its directory checked.
- *             What does not fit into the host budget lies in a file in --store-dir (spools.h); its
- *             directory is a memfd of its own, which core checks and tenants map.
- *             Copies are the node's: all devices share them, and each device's xfer registers its own
- *             mapping of a copy with the driver.
- * Ownership:  a store belongs to those who refer to it: the load that fills it, loads that wait for it,
- *             sessions that use it. The last one gone, it is gone.
+ *             channel of its own. It says the model's identity: a copy that exists is shared, one
+ *             that is being filled by another load is waited for, else the load fills a new memfd.
+ *             A copy is believed only after its load was reaped, it was sealed and its directory
+ *             checked. What does not fit into the host budget lies in a file in --store-dir
+ *             (spools.h); its directory is a memfd of its own, which core checks and tenants map.
+ *             Copies are the node's: all devices share them, and each device's xfer registers its
+ *             own mapping of a copy with the driver.
+ * Ownership:  a store belongs to those who refer to it: the load that fills it, loads that wait for
+ *             it, sessions that use it. The last one gone, it is gone.
  * Trust:      load parses hostile files and is hostile itself until its result was checked, with
  *             pread() into private memory (touching a mapping could fault).
  * Threading:  core's thread.
@@ -37,7 +37,9 @@ struct mm_session;
 struct mm_store {
 	uint64_t id; /* 0 = free */
 	int fd;      /* memory: all of it; on disk: the directory only */
-	/* Memory whose xfers pin it for writing: their fd; fd is to read then. -1: sealed for all. */
+	/*
+	 * Memory whose xfers pin it for writing: their fd; fd is to read then. -1: sealed for all.
+	 */
 	int xfer_fd;
 	bool open_for_xfer; /* there will be one */
 	bool on_disk;

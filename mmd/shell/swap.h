@@ -2,9 +2,10 @@
 /*
  * swap - tenants' host memory for suspended KV
  *
- * Concept:    made when a tenant asks for it and the core has charged it; passed to xfer, which alone
- *             reads and writes it; gone with the session. A tenant never maps it: it names bytes of it
- *             in lists (struct mm_swap_piece) that are copied here once, then checked by the core.
+ * Concept:    made when a tenant asks for it and the core has charged it; passed to xfer, which
+ *             alone reads and writes it; gone with the session. A tenant never maps it: it names
+ *             bytes of it in lists (struct mm_swap_piece) that are copied here once, then checked
+ *             by the core.
  * Ownership:  a session owns its space.
  * Threading:  core's thread.
  */

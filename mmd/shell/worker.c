@@ -208,7 +208,10 @@ static struct mm_worker_job *job_find(struct mm_worker *w, uint64_t id)
 	return NULL;
 }
 
-/* Whether the device has to do something for it: of the others an xfer that cannot work completes any number. */
+/*
+ * Whether the device has to do something for it: of the others an xfer that cannot work completes
+ * any number.
+ */
 static bool job_works(uint32_t opcode)
 {
 	switch (opcode) {
@@ -422,7 +425,10 @@ static bool same_device(const struct mm_device *a, const struct mm_device *b)
 	       memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0;
 }
 
-/* It is more than a process that starts: keeper forgets the failures, and a device that was down is up. */
+/*
+ * It is more than a process that starts: keeper forgets the failures, and a device that was down is
+ * up.
+ */
 static void worker_proven(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;

@@ -2,14 +2,14 @@
 /*
  * worker - core's end of a device's xfer
  *
- * Concept:    DOWN -> SETUP (started, told what is wanted) -> UP (it said what the device is) -> DYING
- *             (its socket ended or it was killed; reaping is awaited) -> DOWN. A new one gets all pages,
- *             stores and tenants before the core hears that it is there. Messages with fds and jobs
- *             leave in the order in which they were queued. One that is UP is proven once it has done
- *             a job, or has lived for MM_WORKER_PROVEN_NS; until then its death counts as a failure to
- *             start, and a device that was down stays so.
- * Ownership:  owns the fd of every page of the pool. The fd of a page that is to be recreated is closed
- *             before the job goes out; one that a dead xfer was creating is closed with it.
+ * Concept:    DOWN -> SETUP (started, told what is wanted) -> UP (it said what the device is) ->
+ *             DYING (its socket ended or it was killed; reaping is awaited) -> DOWN. A new one gets
+ *             all pages, stores and tenants before the core hears that it is there. Messages with
+ *             fds and jobs leave in the order in which they were queued. One that is UP is proven
+ *             once it has done a job, or has lived for MM_WORKER_PROVEN_NS; until then its death
+ *             counts as a failure to start, and a device that was down stays so.
+ * Ownership:  owns the fd of every page of the pool. The fd of a page that is to be recreated is
+ *             closed before the job goes out; one that a dead xfer was creating is closed with it.
  * Trust:      xfer loads foreign code: its completions and fds are checked; a lie ends it.
  * Threading:  core's thread.
  */

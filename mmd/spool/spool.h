@@ -2,12 +2,13 @@
 /*
  * spool - holds the file of one store that lies on disk
  *
- * Concept:   One process per store on disk. It makes a file without a name in --store-dir, takes all
- *            blocks that the store will need, hands core a descriptor to write and one to read, and
- *            keeps the file open until core has let go of it: opening, allocating and the last close,
- *            which frees the blocks, may take as long as a disk takes, and core must not wait for one.
- *            When the load that wrote the file is gone, it proves that nobody can write it any more:
- *            a read lease is granted only on a file that is open for writing nowhere.
+ * Concept:   One process per store on disk. It makes a file without a name in --store-dir, takes
+ *            all blocks that the store will need, hands core a descriptor to write and one to read,
+ *            and keeps the file open until core has let go of it: opening, allocating and the last
+ *            close, which frees the blocks, may take as long as a disk takes, and core must not
+ *            wait for one. When the load that wrote the file is gone, it proves that nobody can
+ *            write it any more: a read lease is granted only on a file that is open for writing
+ *            nowhere.
  * Threading: one thread.
  * Life:      ends at the end of its socket.
  */

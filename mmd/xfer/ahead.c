@@ -18,8 +18,8 @@ static uint64_t not_issued(const struct mm_xtransfer *transfer)
 }
 
 /*
- * The first of @flow that has bytes to ask for; @ret_bytes: what @flow will have been served when all
- * that it asked for so far is issued.
+ * The first of @flow that has bytes to ask for; @ret_bytes: what @flow will have been served when
+ * all that it asked for so far is issued.
  */
 static struct mm_xtransfer *first_wanting(struct mm_xflow *flow, uint64_t *ret_bytes)
 {

@@ -241,8 +241,9 @@ static int make_context(struct mm_xdev *dev, char *err, size_t err_bytes)
 }
 
 /*
- * By UUID: the device is made the only visible one, which a MIG instance has to be, and for which it must
- * be so before the driver starts. Where NVML tells, the whole UUID is found for the beginning of one.
+ * By UUID: the device is made the only visible one, which a MIG instance has to be, and for which
+ * it must be so before the driver starts. Where NVML tells, the whole UUID is found for the
+ * beginning of one.
  */
 static int make_visible(const struct mm_xdev *dev, const char *word, char *err, size_t err_bytes)
 {
@@ -273,7 +274,9 @@ static int make_visible(const struct mm_xdev *dev, const char *word, char *err, 
 	return setenv("CUDA_VISIBLE_DEVICES", *facts.uuid ? facts.uuid : word, 1) < 0 ? -ENOMEM : 0;
 }
 
-/* Where it shows the device under another UUID, somebody renumbered: it is not what was asked for. */
+/*
+ * Where it shows the device under another UUID, somebody renumbered: it is not what was asked for.
+ */
 static int check_uuid(const struct mm_xdev *dev, const char *word, char *err, size_t err_bytes)
 {
 	char hex[2 * sizeof(dev->uuid.bytes) + 1];

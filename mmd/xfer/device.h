@@ -3,8 +3,9 @@
  * mm_xdev - the device that this xfer owns
  *
  * Concept:   A loaded driver, one device's primary context and two ordered streams: copies from the
- *            host (the link) and scrubs (device only, so that they do not wait for each other).
- *            The first xfer of an mmd locks it (mmd/common/devlock.h); keeper holds the lock from then on.
+ *            host (the link) and scrubs (device only, so that they do not wait for each other). The
+ *            first xfer of an mmd locks it (mmd/common/devlock.h); keeper holds the lock from then
+ *            on.
  * Ownership: mm_xdev_close() accepts MM_XDEV_NULL and half-built ones.
  * Errors:    mm_xdev_result() turns a driver's result into a negative errno. A lost context cannot
  *            be mended within a process, so it ends this one.
@@ -61,8 +62,8 @@ void mm_xdev_close(struct mm_xdev *dev);
 int mm_xdev_result(const struct mm_xdev *dev, const char *what, CUresult result);
 
 /*
- * The same of a call that we can do without: whatever it is refused with (pinning fails in many ways), the
- * context is lost only if its streams say so as well.
+ * The same of a call that we can do without: whatever it is refused with (pinning fails in many
+ * ways), the context is lost only if its streams say so as well.
  */
 int mm_xdev_wish(const struct mm_xdev *dev, const char *what, CUresult result);
 

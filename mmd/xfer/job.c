@@ -13,8 +13,8 @@
 /* ---- pages: CREATE, RECREATE ---- */
 
 /*
- * -EAGAIN: core has not received the last ones yet, or the kernel has no memory for it now, which must not look as
- * if the device had none; the fds stay ours.
+ * -EAGAIN: core has not received the last ones yet, or the kernel has no memory for it now, which
+ * must not look as if the device had none; the fds stay ours.
  */
 static int send_pages(struct mm_xfer *x, const uint32_t *page, const int *fds, size_t count)
 {

@@ -91,7 +91,9 @@ static const void *source_in(const struct mm_xbuf *buffer, uint64_t at, uint64_t
 	return buffer->base + buffer->skew + into;
 }
 
-/* Where the transfer's byte @at is read from; *ret_bytes: how many more in the same registration. */
+/*
+ * Where the transfer's byte @at is read from; *ret_bytes: how many more in the same registration.
+ */
 static const void *source(struct mm_xlink *link, const struct mm_xtransfer *transfer,
 			  const struct mm_xbuf *buffer, uint64_t at, uint64_t *ret_bytes)
 {

@@ -2,14 +2,14 @@
 /*
  * mm_xlink - the link from the host to the device, shared fairly by bytes
  *
- * Concept:   A transfer brings a range of a store into a list of pages, in chunks; or it copies between
- *            pages and a swap space, in either direction. Transfers wait in
- *            flows (one per tenant, one for core's copy jobs). Whenever the link has room, the flow
- *            that was served least issues the next chunk of its oldest transfer (start-time fair
- *            queueing: a flow that was idle starts level with the others, it saves up nothing).
- *            Few chunks are on the device at once: what is not issued can still be cancelled, so a
- *            quiesce is prompt. Chunks of a store on disk are read ahead into the ring of stage.h in the
- *            same order; a transfer whose next chunk is not there yet lets others go first.
+ * Concept:   A transfer brings a range of a store into a list of pages, in chunks; or it copies
+ *            between pages and a swap space, in either direction. Transfers wait in flows (one per
+ *            tenant, one for core's copy jobs). Whenever the link has room, the flow that was
+ *            served least issues the next chunk of its oldest transfer (start-time fair queueing: a
+ *            flow that was idle starts level with the others, it saves up nothing). Few chunks are
+ *            on the device at once: what is not issued can still be cancelled, so a quiesce is
+ *            prompt. Chunks of a store on disk are read ahead into the ring of stage.h in the same
+ *            order; a transfer whose next chunk is not there yet lets others go first.
  * Ownership: flows and transfers are the caller's and stay where they are: a transfer until its
  *            landed() was called, a flow until mm_xlink_leave().
  * Threading: one thread. Completion is by events, in order of issue.

@@ -100,7 +100,10 @@ static int choose_page(const struct mm_xdev *dev, uint64_t wanted, uint64_t *ret
 	return 0;
 }
 
-/* An engine's context, cuBLAS and activations are some 1 to 2 GiB on a large device, and ours is beside. */
+/*
+ * An engine's context, cuBLAS and activations are some 1 to 2 GiB on a large device, and ours is
+ * beside.
+ */
 static uint64_t headroom_of(const struct mm_xdev *dev, const struct mm_xmsg *setup)
 {
 	if (setup->headroom_bytes != MM_HEADROOM_BY_DEVICE)
@@ -187,7 +190,10 @@ static int set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg *hell
 	return 0;
 }
 
-/* With the fds of the lock, which keeper is to hold: the claim's and, where there is one, the file's. */
+/*
+ * With the fds of the lock, which keeper is to hold: the claim's and, where there is one, the
+ * file's.
+ */
 static int hello_send(struct mm_xfer *x, struct mm_xmsg *hello)
 {
 	const struct mm_devlock *lock = &x->dev.lock;

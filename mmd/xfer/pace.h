@@ -2,10 +2,10 @@
 /*
  * mm_xpace - device time, where the driver keeps one of its own
  *
- * Concept:   on the software GPU's timed mode xfer is part of a modelled machine, but runs on a real one
- *            that may be slow. What it does has a cause whose device time is known: a gate was DONE, a
- *            copy landed. It tells the driver (mm/softgpu.h), and adds how late a loop that looks every
- *            25 us is on the mean. With any other driver nothing of this happens.
+ * Concept:   on the software GPU's timed mode xfer is part of a modelled machine, but runs on a
+ *            real one that may be slow. What it does has a cause whose device time is known: a gate
+ *            was DONE, a copy landed. It tells the driver (mm/softgpu.h), and adds how late a loop
+ *            that looks every 25 us is on the mean. With any other driver nothing of this happens.
  * Times:     device time in ns; 0 = not known.
  * Threading: xfer's only one.
  */

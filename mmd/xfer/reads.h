@@ -3,8 +3,8 @@
  * mm_xreads - reads from disk that nobody waits for
  *
  * Concept:   A fixed set of buffers, at most one read under way in each. io_uring, with buffers and
- *            files registered where the kernel lets us; where there is no io_uring (containers forbid
- *            it), a thread that calls pread(). Which of the two is reported, not chosen.
+ *            files registered where the kernel lets us; where there is no io_uring (containers
+ *            forbid it), a thread that calls pread(). Which of the two is reported, not chosen.
  * Ownership: buffers and files are the caller's; a buffer with a read under way must stay.
  * Threading: one thread calls; the helper touches only what the lock guards.
  * Limits:    MM_XREADS_MAX buffers, MM_XREADS_FILES registered files; more files work unregistered.

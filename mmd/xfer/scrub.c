@@ -52,7 +52,10 @@ static void job_failed(struct mm_xfer *x, uint32_t page, int result)
 		job->result = result;
 }
 
-/* Issues the fill of the run at hand; where that fails, page by page: the others need not fail with one. */
+/*
+ * Issues the fill of the run at hand; where that fails, page by page: the others need not fail with
+ * one.
+ */
 static void run_end(struct mm_xfer *x)
 {
 	const uint32_t first = x->scrubs.first, n = x->scrubs.n;

@@ -2,12 +2,12 @@
 /*
  * mm_xstage - a bounded ring of pinned buffers between stores on disk and the device
  *
- * Concept:   A chunk of a store on disk goes through one buffer: FREE -> READING (asked of the disk,
- *            ahead of need) -> READY (its bytes are there, or its failure) -> HELD (the device copies
- *            out of it) -> FREE. Buffers that a transfer waits for hang in its list, in order; the
- *            link asks for them by mm_xlink_read_ahead(), most urgent first, and issues a chunk only
- *            when its buffer is READY. A transfer that is given up leaves READING buffers behind,
- *            which become FREE when the disk has answered.
+ * Concept:   A chunk of a store on disk goes through one buffer: FREE -> READING (asked of the
+ *            disk, ahead of need) -> READY (its bytes are there, or its failure) -> HELD (the
+ *            device copies out of it) -> FREE. Buffers that a transfer waits for hang in its list,
+ *            in order; the link asks for them by mm_xlink_read_ahead(), most urgent first, and
+ *            issues a chunk only when its buffer is READY. A transfer that is given up leaves
+ *            READING buffers behind, which become FREE when the disk has answered.
  * Ownership: buffers are the ring's, lists are the transfers'. A store must stay while
  *            mm_xstage_reads() it.
  * Threading: one thread.
@@ -105,7 +105,7 @@ bool mm_xstage_reads(const struct mm_xstage *stage, const struct mm_xstore *stor
  * mm_xbuf_took() - what a finished read means for its buffer
  * @result: bytes, or negative errno
  *
- * Return: 0 all bytes are there; -EAGAIN read on from ->done, which is aligned; else the failure: -EIO
- * where the disk holds less than was promised.
+ * Return: 0 all bytes are there; -EAGAIN read on from ->done, which is aligned; else the failure:
+ * -EIO where the disk holds less than was promised.
  */
 int mm_xbuf_took(struct mm_xbuf *buf, int result);

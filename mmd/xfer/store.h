@@ -2,13 +2,14 @@
 /*
  * mm_xstore - a model's copy on the host, in memory or on disk
  *
- * Concept:   In memory: a sealed memfd mapped read-only and registered with the driver in pieces of at most
- *            128 MiB, each when it is first read: one registration of a large store takes minutes,
- *            holds a driver-wide lock, and is refused at 512 GiB; and while one lasts, a fraction of a
- *            second per GiB, our loop serves nobody. Where the driver pins for writing only,
- *            the memfd comes unsealed for us and is mapped writable; it is only read all the same. A piece that the driver will not
- *            register is copied unregistered: slower, and said once in the log. On disk: a file that
- *            nobody can write any more, read through the ring of stage.h.
+ * Concept:   In memory: a sealed memfd mapped read-only and registered with the driver in pieces of
+ *            at most 128 MiB, each when it is first read: one registration of a large store takes
+ *            minutes, holds a driver-wide lock, and is refused at 512 GiB; and while one lasts, a
+ *            fraction of a second per GiB, our loop serves nobody. Where the driver pins for
+ *            writing only, the memfd comes unsealed for us and is mapped writable; it is only read
+ *            all the same. A piece that the driver will not register is copied unregistered:
+ *            slower, and said once in the log. On disk: a file that nobody can write any more, read
+ *            through the ring of stage.h.
  * Ownership: struct mm_xstores owns its stores; a store is named by the id that core gave it.
  */
 #pragma once

@@ -3,11 +3,12 @@
  * mm_xswap - a tenant's swap space: host memory that KV is copied to and from
  *
  * Concept:   A memfd that core made, mapped writable and registered with the driver in parts of
- *            MM_SWAP_PART_BYTES, each when it is first used: a tenant that never swaps pins nothing. A
- *            part that the driver will not register is copied unregistered: slower, and said once in
- *            the log. A copy is a transfer on the link, in a flow of the space's own, so that tenants
- *            share the link by bytes whatever they move.
- * Ownership: the list owns its spaces; one goes with its tenant (DETACH), when no copy of it is left.
+ *            MM_SWAP_PART_BYTES, each when it is first used: a tenant that never swaps pins
+ *            nothing. A part that the driver will not register is copied unregistered: slower, and
+ *            said once in the log. A copy is a transfer on the link, in a flow of the space's own,
+ *            so that tenants share the link by bytes whatever they move.
+ * Ownership: the list owns its spaces; one goes with its tenant (DETACH), when no copy of it is
+ *            left.
  * Threading: one thread.
  */
 #pragma once
@@ -40,7 +41,8 @@ void mm_xswap_drop(struct mm_xswap **list, struct mm_xswap *swap);
 /**
  * mm_xswap_copy() - begin to copy between a page and the swap space
  * @swap:         any
- * @transfer:     of the caller, until landed(); page, page_offset, bytes, to_host and landed are set
+ * @transfer:     of the caller, until landed(); page, page_offset, bytes, to_host and landed are
+ *           set
  * @swap_offset:  in the space
  *
  * Return: 0; -EINVAL it leaves the space, or one of its parts.

@@ -39,8 +39,8 @@ static const struct mm_xpace *pace_of(const struct mm_xtenant *t)
 }
 
 /*
- * The low half only: the high half is core's. Release: cursor and copied bytes come before. @seen_ns:
- * mm_xpace, of what it is written for.
+ * The low half only: the high half is core's. Release: cursor and copied bytes come before.
+ * @seen_ns: mm_xpace, of what it is written for.
  */
 static void gate_write(const struct mm_xtenant *t, struct mm_gate *gate, uint32_t word,
 		       uint64_t seen_ns)
@@ -337,7 +337,10 @@ static void slot_resume(struct mm_xtenant *t, uint32_t s, struct mm_cycle_acts *
 	mm_cycle_resume(&t->cycles, s, cursor->state, pos, gate, previous, acts);
 }
 
-/* Serve the private copy: from where cursors of its epoch stand, other slots from their first layer. */
+/*
+ * Serve the private copy: from where cursors of its epoch stand, other slots from their first
+ * layer.
+ */
 static void plan_serve(struct mm_xtenant *t, struct mm_xstore *store)
 {
 	const struct mm_cycle_plan view = plan_view(t->plan);

@@ -2,21 +2,22 @@
 /*
  * mm_xtenant - a tenant whose plan xfer serves
  *
- * Concept:   Per slot a cursor in memory that only mmd's side can write: HELD(i), layer i of the slot's
- *            cycle is in it; COPYING(i), layer i is coming in. The order is what survives a kill at
- *            any instant:
+ * Concept:   Per slot a cursor in memory that only mmd's side can write: HELD(i), layer i of the
+ *            slot's cycle is in it; COPYING(i), layer i is coming in. The order is what survives a
+ *            kill at any instant:
  *              HELD(i), gate shows DONE -> write COPYING(i+1) -> clear the gate to EMPTY -> copy
  *              copied                   -> write READY to gate i+1 -> write HELD(i+1)
  *            A new xfer that finds COPYING(j) copies only if gate j is EMPTY; otherwise READY was
  *            written already, the tenant may be using the layer, and the cursor becomes HELD(j).
  *            A layer that the plan closes gets its READY only when core opens it; until then the
  *            cursor stays COPYING, and a new xfer copies again.
- * Replan:    from one plan to the next while the tenant is parked. A slot whose pages and layers stay
- *            goes on as it is; else its copy is dropped (unless it is the first layer that will be
- *            needed, on the same pages), its gates are emptied, and it begins at its first layer. A
- *            cursor of another epoch than the plan's is one that a kill kept from getting that far.
- * Trust:     the plan comes from core and is checked once, into a private copy. Gates are written by
- *            the tenant too: claims, which can spoil its own results only.
+ * Replan:    from one plan to the next while the tenant is parked. A slot whose pages and layers
+ *            stay goes on as it is; else its copy is dropped (unless it is the first layer that
+ *            will be needed, on the same pages), its gates are emptied, and it begins at its first
+ *            layer. A cursor of another epoch than the plan's is one that a kill kept from getting
+ *            that far.
+ * Trust:     the plan comes from core and is checked once, into a private copy. Gates are written
+ *            by the tenant too: claims, which can spoil its own results only.
  * Ownership: struct mm_xtenants owns its tenants; a tenant goes only when nothing of it is on the
  *            device.
  */
@@ -65,7 +66,8 @@ void mm_xtenant_destroy(struct mm_xtenant *tenant);
  * @tenant: not copying
  * @epoch:  that the plan region must carry; of the active plan: nothing happens
  *
- * Return: 0; -EINVAL the plan or a cursor is impossible; -ESTALE another epoch; -ENOENT no such store.
+ * Return: 0; -EINVAL the plan or a cursor is impossible; -ESTALE another epoch; -ENOENT no such
+ * store.
  */
 int mm_xtenant_activate(struct mm_xtenant *tenant, uint64_t epoch);
 
@@ -74,8 +76,8 @@ int mm_xtenant_activate(struct mm_xtenant *tenant, uint64_t epoch);
  * @tenant: its process is parked: it uses no layer before this has succeeded
  * @epoch:  that the plan region must carry; of the active plan: nothing happens
  *
- * Where nothing is active (a new xfer) it serves the plan from the start, but slots whose cursors carry
- * the epoch already from where these stand.
+ * Where nothing is active (a new xfer) it serves the plan from the start, but slots whose cursors
+ * carry the epoch already from where these stand.
  * Return: 0; -EINPROGRESS copies into slots that change are still landing, ask again; else as
  * mm_xtenant_activate().
  */

@@ -177,8 +177,8 @@ static bool is_ending(const struct mm_xwatch *watch)
 }
 
 /*
- * Whole messages below PIPE_BUF are never torn. Where the pipe is full a look is left out, there will be
- * another one; what is told only once waits for room.
+ * Whole messages below PIPE_BUF are never torn. Where the pipe is full a look is left out, there
+ * will be another one; what is told only once waits for room.
  */
 static void tell(const struct mm_xwatch *watch, const struct mm_xmsg *msg)
 {
@@ -228,7 +228,10 @@ static void tell_event(struct mm_xwatch *watch, const struct mm_nvml_event *even
 			       .kind = MM_X_HEALTH,
 			       .id = MM_XHEALTH_EVENT };
 
-	/* One type at a time, of those that were asked for; core would take another for a broken xfer. */
+	/*
+	 * One type at a time, of those that were asked for; core would take another for a broken
+	 * xfer.
+	 */
 	if (event->type != MM_NVML_EVENT_XID && event->type != MM_NVML_EVENT_DOUBLE_BIT &&
 	    event->type != MM_NVML_EVENT_SINGLE_BIT)
 		return;

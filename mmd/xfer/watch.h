@@ -2,15 +2,16 @@
 /*
  * mm_xwatch - how the device is, as NVML sees it
  *
- * Concept:   NVML answers in milliseconds and waits for events, so a thread of its own asks it: events
- *            (Xids, ECC errors) as they come, and every ten seconds memory, who holds it, and repairs that
- *            wait for a reset. What it finds goes through a pipe as whole messages to core, which the
- *            role's loop only passes on. Without NVML there is no thread, and one line in the log.
+ * Concept:   NVML answers in milliseconds and waits for events, so a thread of its own asks it:
+ *            events (Xids, ECC errors) as they come, and every ten seconds memory, who holds it,
+ *            and repairs that wait for a reset. What it finds goes through a pipe as whole messages
+ *            to core, which the role's loop only passes on. Without NVML there is no thread, and
+ *            one line in the log.
  * MIG:       events come from the GPU; those of other instances are left out.
  * Gone:      a GPU that NVML does not reach any more is told of once.
- * Ownership: mm_xwatch_done() accepts MM_XWATCH_NULL; it waits for the thread, which looks whether it
- *            is to end ten times a second. NVML may hang for minutes on a sick GPU, so it is the thread that
- *            gives NVML back, and it is waited for only so long.
+ * Ownership: mm_xwatch_done() accepts MM_XWATCH_NULL; it waits for the thread, which looks whether
+ *            it is to end ten times a second. NVML may hang for minutes on a sick GPU, so it is the
+ *            thread that gives NVML back, and it is waited for only so long.
  */
 #pragma once
 
@@ -37,7 +38,10 @@ struct mm_xwatch {
 void mm_xwatch_open(struct mm_xwatch *watch, const struct mm_xdev *dev);
 /* Starts the thread. The first look is the caller's. */
 void mm_xwatch_start(struct mm_xwatch *watch);
-/* false: NVML hangs, and with it the thread, which still uses @watch: the process is to end as it is. */
+/*
+ * false: NVML hangs, and with it the thread, which still uses @watch: the process is to end as it
+ * is.
+ */
 bool mm_xwatch_done(struct mm_xwatch *watch);
 
 /* Readable when there is a message; -1: never. */

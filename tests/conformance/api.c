@@ -113,8 +113,8 @@ static void test_beginner(void **state)
 }
 
 /*
- * A forked child is told that it has no driver, and its parent works on. A driver need not be as good to
- * the child: what it meets is told.
+ * A forked child is told that it has no driver, and its parent works on. A driver need not be as
+ * good to the child: what it meets is told.
  */
 static void test_fork(void **state)
 {

@@ -133,7 +133,10 @@ static void do_call(enum call call)
 	}
 }
 
-/* @begin and @end surround each call with a kernel that is running; a call that waits shows in the time. */
+/*
+ * @begin and @end surround each call with a kernel that is running; a call that waits shows in the
+ * time.
+ */
 static void tell_calls(const char *where, void (*begin)(void *arg), void (*end)(void *arg),
 		       void *arg)
 {
@@ -188,7 +191,9 @@ static void test_calls_beside_own_kernel(void **state)
 	free_runner(&r);
 }
 
-/* A stream that waits for a value; somebody ends that in time, should the call wait for the stream. */
+/*
+ * A stream that waits for a value; somebody ends that in time, should the call wait for the stream.
+ */
 struct waiter {
 	CUstream stream;
 	uint32_t *words; /* 0: flag, 1: the call returned */
@@ -249,8 +254,8 @@ static bool is_told(int sock)
 }
 
 /*
- * Kernels over the whole device, one behind the other, of the length that it is told, that compute or
- * read the memory that it is told; answers with how many rounds they made in a second.
+ * Kernels over the whole device, one behind the other, of the length that it is told, that compute
+ * or read the memory that it is told; answers with how many rounds they made in a second.
  */
 static int spinner(int sock)
 {
@@ -381,7 +386,10 @@ static void measure(void)
 	conf_nap_ms(conf.software ? 20 : 500);
 }
 
-/* What another process's work costs a copy, and the copy it. Without MPS the device is theirs in turns. */
+/*
+ * What another process's work costs a copy, and the copy it. Without MPS the device is theirs in
+ * turns.
+ */
 static void test_copies_beside_kernels(void **state)
 {
 	static const char *const ways[] = { "h2d", "d2h" };
@@ -417,7 +425,9 @@ static void test_copies_beside_kernels(void **state)
 			snprintf(name, sizeof(name), "%s.beside_%s", ways[way - 1], kind);
 			conf_fact(name, "of alone", end_peer(&a) / alone);
 			snprintf(name, sizeof(name), "%s.beside_%s.kernels", ways[way - 1], kind);
-			/* They were alone while the other process began and ended: at best a hint. */
+			/*
+			 * They were alone while the other process began and ended: at best a hint.
+			 */
 			conf_fact(name, "of alone", end_peer(&b) / rounds);
 		}
 	}
@@ -480,7 +490,9 @@ static uint64_t count_pattern(CUdeviceptr va, size_t bytes, uint64_t seed)
 	return seen[0];
 }
 
-/* Two pages change places at one address: each kernel reads the one that is mapped, not the last. */
+/*
+ * Two pages change places at one address: each kernel reads the one that is mapped, not the last.
+ */
 static void test_remap_is_seen(void **state)
 {
 	const int rounds = conf.software ? 50 : conf.is_long ? 20000 : 500;
@@ -549,8 +561,8 @@ static void test_remap_beside_kernel(void **state)
 /* ---- Streams ---- */
 
 /*
- * @n - 1 streams wait, the last made has work: streams may share a queue of the device, and then it is
- * held up though nothing orders it. Return: whether its work was done while they waited.
+ * @n - 1 streams wait, the last made has work: streams may share a queue of the device, and then it
+ * is held up though nothing orders it. Return: whether its work was done while they waited.
  */
 static bool runs_beside(size_t n, uint32_t *page, CUdeviceptr va, CUdeviceptr mem)
 {

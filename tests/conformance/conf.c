@@ -48,8 +48,8 @@ void conf_init(void)
 	CUresult res;
 
 	/*
-	 * A driver may wait for the context when it loads a kernel that is launched for the first time: for
-	 * streams that wait for us. All at once, before there are any.
+	 * A driver may wait for the context when it loads a kernel that is launched for the first
+	 * time: for streams that wait for us. All at once, before there are any.
 	 */
 	setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 	res = conf.gpu.cuInit(0);

@@ -10,8 +10,8 @@
  *            context takes no other with it. Its roles end with it.
  * Roles:     run before any cmocka; a failed check prints and ends role and test.
  *            conf_join() gives any other status.
- * Facts:     how long something takes, or what a driver may do in one way or another, is no reason to
- *            fail: conf_fact() prints it, and adds it to the file that MM_CONF_FACTS names.
+ * Facts:     how long something takes, or what a driver may do in one way or another, is no reason
+ *            to fail: conf_fact() prints it, and adds it to the file that MM_CONF_FACTS names.
  */
 #pragma once
 
@@ -48,8 +48,9 @@ struct conf {
 	CUmemAllocationProp prop; /* device memory, exportable */
 	size_t granule;
 	/*
-	 * What tests of accounting take. On hardware it is more than what a context or another process
-	 * moves the free bytes by, and half of it is the tolerance; on the software GPU it is exact.
+	 * What tests of accounting take. On hardware it is more than what a context or another
+	 * process moves the free bytes by, and half of it is the tolerance; on the software GPU it
+	 * is exact.
 	 */
 	size_t bulk, noise;
 };

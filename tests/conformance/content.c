@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is in memory that was somebody else's, when it comes back after his death, and how fast it is
- * filled and copied.
+ * What is in memory that was somebody else's, when it comes back after his death, and how fast it
+ * is filled and copied.
  */
 #include "tests/conformance/conf.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the deterministic matrix products (kernels/blas/backend.h) rest on, and a BLAS does not promise:
- * in a product of a fixed shape a row comes out with the same bits wherever it stands, whatever stands
- * beside it. Asked of cuBLAS itself, at the shapes of real models; of the software one at small shapes.
+ * What the deterministic matrix products (kernels/blas/backend.h) rest on, and a BLAS does not
+ * promise: in a product of a fixed shape a row comes out with the same bits wherever it stands,
+ * whatever stands beside it. Asked of cuBLAS itself, at the shapes of real models; of the software
+ * one at small shapes.
  */
 #include "libclient/support/cleanup.h"
 #include "tests/conformance/conf.h"

@@ -188,7 +188,9 @@ static void test_copies(void **state)
 	end();
 }
 
-/* Of several devices a process may see some, in an order of its own: then the ordinals are those. */
+/*
+ * Of several devices a process may see some, in an order of its own: then the ordinals are those.
+ */
 static int seen(int sock)
 {
 	CUuuid uuid;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Device accesses that are not allowed, by the driver's own copies and fills and by kernels. On
- * hardware each is an Xid 31 that takes the context, and under MPS those of others, with it: so each
- * runs in a process of its own, while this one has work of its own on the device.
+ * hardware each is an Xid 31 that takes the context, and under MPS those of others, with it: so
+ * each runs in a process of its own, while this one has work of its own on the device.
  */
 #include "tests/conformance/conf.h"
 
@@ -18,7 +18,10 @@
 #define PAGE      4096u
 #define BY_DRIVER 1
 #define BY_KERNEL 2
-/* Longer than it takes to disturb it: on the software GPU, which may be slow, it ends by that alone. */
+/*
+ * Longer than it takes to disturb it: on the software GPU, which may be slow, it ends by that
+ * alone.
+ */
 #define KERNEL_NS ((conf.software ? 300 : 2) * MM_NS_PER_S)
 
 static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -207,7 +210,9 @@ static int unmap_under_kernel(int sock)
 	ok(gpu->cuMemUnmap(va, conf.granule));
 	took = conf_now_ns() - submitted;
 	conf_fact("unmap_under_kernel.took", "us", (double)took / 1e3);
-	/* A driver that waits for the kernel harms nobody; the software GPU is as bad as it may be. */
+	/*
+	 * A driver that waits for the kernel harms nobody; the software GPU is as bad as it may be.
+	 */
 	if (took > KERNEL_NS / 2 && !conf.software && !gpu->cuStreamSynchronize(stream)) {
 		conf_fact_text("unmap_under_kernel.run", "unmap waited for the kernel");
 		return 0;
@@ -215,7 +220,9 @@ static int unmap_under_kernel(int sock)
 	return expect_lost(CUDA_SUCCESS, stream);
 }
 
-/* Nothing that was queued behind the fault runs: no flag is raised over bytes that are not there. */
+/*
+ * Nothing that was queued behind the fault runs: no flag is raised over bytes that are not there.
+ */
 static int nothing_runs_after(int sock)
 {
 	CUdeviceptr va;

@@ -2,8 +2,9 @@
 /*
  * gate - words in registered memory that streams and processors wait for and write
  *
- * Concept: a line of 64 bytes for each, in a page that processes share. A gate's has two writers and two
- *          widths (Documentation/protocol.md): the low half is the stream's and xfer's, the high half mmd's.
+ * Concept: a line of 64 bytes for each, in a page that processes share. A gate's has two writers
+ *          and two widths (Documentation/protocol.md): the low half is the stream's and xfer's, the
+ *          high half mmd's.
  */
 #pragma once
 

@@ -56,7 +56,9 @@ static CUstreamCaptureStatus status_of(CUstream stream)
 
 /* ---- What a graph is ---- */
 
-/* Nothing runs while it is captured; it runs as often as it is launched; host memory is read then. */
+/*
+ * Nothing runs while it is captured; it runs as often as it is launched; host memory is read then.
+ */
 static void test_replay(void **state)
 {
 	CUdeviceptr mem = conf_take(conf.granule);
@@ -158,7 +160,10 @@ static void CUDA_CB append(void *arg)
 	log[0]++;
 }
 
-/* Launches of one exec come one behind the other, in whatever streams; it may be destroyed meanwhile. */
+/*
+ * Launches of one exec come one behind the other, in whatever streams; it may be destroyed
+ * meanwhile.
+ */
 static void test_order(void **state)
 {
 	void *page = conf_shared(PAGE, NULL);
@@ -171,7 +176,10 @@ static void test_order(void **state)
 	begin(a);
 	ok(gpu->cuLaunchHostFunc(a, append, log));
 	exec = finish(a, NULL);
-	/* What holds up the first launch holds up the others, in a stream that has nothing else to do. */
+	/*
+	 * What holds up the first launch holds up the others, in a stream that has nothing else to
+	 * do.
+	 */
 	ok(gpu->cuStreamWaitValue32(b, va, 1, CU_STREAM_WAIT_VALUE_GEQ));
 	for (int i = 0; i < 10; i++)
 		ok(gpu->cuGraphLaunch(exec, i % 2 ? a : b));
@@ -203,7 +211,9 @@ static bool has_type(CUgraph graph, CUgraphNodeType want, size_t at_least)
 	return found >= at_least;
 }
 
-/* A fork by one event, a join by another: the graph has both branches, and the order between them. */
+/*
+ * A fork by one event, a join by another: the graph has both branches, and the order between them.
+ */
 static void test_fork_and_join(void **state)
 {
 	CUdeviceptr mem = conf_take(conf.granule);
@@ -315,7 +325,10 @@ static CUresult commit_breach(enum breach breach, CUstream stream, CUstream othe
 	return CUDA_SUCCESS;
 }
 
-/* One that a driver allows, or calls by another name, is told; on the software GPU each has its name. */
+/*
+ * One that a driver allows, or calls by another name, is told; on the software GPU each has its
+ * name.
+ */
 static void check_breach(enum breach i, const char *when, CUresult res, CUresult want)
 {
 	char fact[96];
@@ -428,8 +441,8 @@ static void *act_beside(void *arg)
 }
 
 /*
- * Captured with THREAD_LOCAL, as mmserve does: others map and allocate as they like, but cannot end it.
- * With GLOBAL an allocation of theirs is refused.
+ * Captured with THREAD_LOCAL, as mmserve does: others map and allocate as they like, but cannot end
+ * it. With GLOBAL an allocation of theirs is refused.
  */
 static void test_modes(void **state)
 {
@@ -641,7 +654,9 @@ static CUstreamBatchMemOpParams write_of(CUdeviceptr va, uint64_t value)
 	return op;
 }
 
-/* The constants of an exec can be changed between two launches; what is queued keeps the old ones. */
+/*
+ * The constants of an exec can be changed between two launches; what is queued keeps the old ones.
+ */
 static void test_set_params(void **state)
 {
 	void *page = conf_shared(PAGE, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Registered host memory: what it costs in time and in device memory, what limits it, and that nobody
- * can register for writing what he can only read.
+ * Registered host memory: what it costs in time and in device memory, what limits it, and that
+ * nobody can register for writing what he can only read.
  */
 #include "tests/conformance/conf.h"
 
@@ -32,7 +32,10 @@ static double ms_since(uint64_t begin)
 	return (double)(conf_now_ns() - begin) / 1e6;
 }
 
-/* A memfd that is there already: registering does not have to make the pages. NULL if there is none. */
+/*
+ * A memfd that is there already: registering does not have to make the pages. NULL if there is
+ * none.
+ */
 static void *make(size_t bytes, unsigned int flags, int *ret_fd)
 {
 	int fd = memfd_create("conformance", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
@@ -207,8 +210,8 @@ static void test_sealed(void **state)
 }
 
 /*
- * What mmd does where the driver pins for writing only: it has the memory writable, others a descriptor
- * to read. What they could have registered is a fact.
+ * What mmd does where the driver pins for writing only: it has the memory writable, others a
+ * descriptor to read. What they could have registered is a fact.
  */
 static void test_pinned_for_writing(void **state)
 {

@@ -9,9 +9,9 @@
 
 /*
  * Runs until the word at @flag_va is @stop, or @ns have passed. Meanwhile it reads or writes the
- * @bytes at @va, over and over, or computes where there are none. Then adds its rounds to the 64-bit
- * word at @rounds_va, in device memory: not every link carries a device's atomic operations to the
- * host's. Any address but @rounds_va may be 0: then it does without.
+ * @bytes at @va, over and over, or computes where there are none. Then adds its rounds to the
+ * 64-bit word at @rounds_va, in device memory: not every link carries a device's atomic operations
+ * to the host's. Any address but @rounds_va may be 0: then it does without.
  */
 struct conf_loop_args {
 	uint64_t started_va; /* a 32-bit word, set to 1 when the first thread begins */
@@ -28,7 +28,10 @@ struct conf_fill_args {
 	uint64_t va, words, seed;
 };
 
-/* Adds to the 64-bit words at @ret_va, in device memory, how many words are of the pattern, and how many are not 0. */
+/*
+ * Adds to the 64-bit words at @ret_va, in device memory, how many words are of the pattern, and how
+ * many are not 0.
+ */
 struct conf_count_args {
 	uint64_t va, words, seed, ret_va;
 };

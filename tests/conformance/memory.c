@@ -118,8 +118,8 @@ static void test_create_rules(void **state)
 }
 
 /*
- * Offset 0, the whole handle, inside one reservation, nothing mapped there yet: what is always allowed,
- * and all that we do. A later driver may allow more.
+ * Offset 0, the whole handle, inside one reservation, nothing mapped there yet: what is always
+ * allowed, and all that we do. A later driver may allow more.
  */
 static void test_map_rules(void **state)
 {
@@ -277,8 +277,8 @@ static void test_retain_counts(void **state)
 }
 
 /*
- * What one user left in memory that went back to the device is not seen by the next. A driver does not
- * promise that within a process (mmd zeroes what it passes on), so there it is a fact.
+ * What one user left in memory that went back to the device is not seen by the next. A driver does
+ * not promise that within a process (mmd zeroes what it passes on), so there it is a fact.
  */
 static void test_fresh_is_clean(void **state)
 {
@@ -546,7 +546,9 @@ static void test_descriptors(void **state)
 	check(with == before || !conf.software);
 }
 
-/* Far from the kernel driver's limit of exported objects, but more than a process opens by default. */
+/*
+ * Far from the kernel driver's limit of exported objects, but more than a process opens by default.
+ */
 static void test_many_exports(void **state)
 {
 	enum { HANDLES = 256, EACH = 8 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls that are wrong. The software GPU refuses each, so that mistakes show; a driver may do what it
- * likes, crash included: each is made in a process of its own, and what came of it is a fact.
+ * Calls that are wrong. The software GPU refuses each, so that mistakes show; a driver may do what
+ * it likes, crash included: each is made in a process of its own, and what came of it is a fact.
  */
 #include "tests/conformance/conf.h"
 

@@ -164,7 +164,9 @@ static int importer(int sock)
 	return 0;
 }
 
-/* By process id, which is another one where NVML sees other names than this process: then nothing. */
+/*
+ * By process id, which is another one where NVML sees other names than this process: then nothing.
+ */
 static void tell_counted(const struct mm_nvml *nvml, mm_nvml_dev device, pid_t pid, const char *who,
 			 const char *when)
 {

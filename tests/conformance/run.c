@@ -67,8 +67,8 @@ static void run_and_return(void **state)
 }
 
 /*
- * A role that failed or was skipped ends its test: that may be waiting on the device for what will not
- * come any more.
+ * A role that failed or was skipped ends its test: that may be waiting on the device for what will
+ * not come any more.
  */
 static void on_child(int sig, siginfo_t *info, void *context)
 {
@@ -116,8 +116,8 @@ static int run_role(const char *name, const struct conf_role *roles)
 }
 
 /*
- * A driver that is asked to end in order waits for its streams: after a failure they may stand at a value
- * that nobody writes any more, and the test would end as one that hung.
+ * A driver that is asked to end in order waits for its streams: after a failure they may stand at a
+ * value that nobody writes any more, and the test would end as one that hung.
  */
 _Noreturn static void leave(int status)
 {

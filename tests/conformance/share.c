@@ -155,7 +155,9 @@ static int holder(int sock)
 	return wait_for_kill();
 }
 
-/* Makes, maps and passes on pages at random until it is killed. On hardware a lost page must show. */
+/*
+ * Makes, maps and passes on pages at random until it is killed. On hardware a lost page must show.
+ */
 static int churner(int sock)
 {
 	const size_t bytes = conf.software ? 1 : 32;
@@ -345,7 +347,10 @@ static void test_stored_descriptor(void **state)
 	ok(gpu->cuMemAddressFree(va, conf.granule));
 }
 
-/* Descriptors are close-on-exec at birth, or else their receiver makes them so; foreign ones are no memory. */
+/*
+ * Descriptors are close-on-exec at birth, or else their receiver makes them so; foreign ones are no
+ * memory.
+ */
 static void test_descriptors(void **state)
 {
 	CUmemGenericAllocationHandle h = conf_create(conf.granule), imported;

@@ -384,9 +384,10 @@ static bool is_told(int sock)
 }
 
 /*
- * The other side of the gates, until it is told. Serves LAYERS layers, each as if alone in a slot: sees DONE, marks the
- * gate EMPTY, writes the next occupancy's number into the layer's page, sets READY. It never touches
- * the high half by halves, and checks that the tenant's 32-bit writes leave it alone.
+ * The other side of the gates, until it is told. Serves LAYERS layers, each as if alone in a slot:
+ * sees DONE, marks the gate EMPTY, writes the next occupancy's number into the layer's page, sets
+ * READY. It never touches the high half by halves, and checks that the tenant's 32-bit writes leave
+ * it alone.
  */
 static int gate_keeper(int sock)
 {

@@ -56,8 +56,8 @@ static int chained(int sock)
 }
 
 /*
- * Seconds, or ten minutes: the device does other work meanwhile, of this process and, in turns, of the
- * one that waits; then one store of the processor's ends all of it.
+ * Seconds, or ten minutes: the device does other work meanwhile, of this process and, in turns, of
+ * the one that waits; then one store of the processor's ends all of it.
  */
 static void test_long_wait(void **state)
 {
@@ -99,7 +99,9 @@ static void test_long_wait(void **state)
 	munmap(page, PAGE);
 }
 
-/* From a store of the processor's to what the stream behind the wait writes, seen by the processor. */
+/*
+ * From a store of the processor's to what the stream behind the wait writes, seen by the processor.
+ */
 static void test_round_trip(void **state)
 {
 	enum { MOST = 1000 };
@@ -186,8 +188,9 @@ static void fill(CUdeviceptr va, uint64_t seed, CUstream stream)
 }
 
 /*
- * Writes a page anew in each round, by a kernel or by a copy from the host, and says so in line 0 when
- * line 1 says that the last round was read: nobody but the device orders them. A batch for each word.
+ * Writes a page anew in each round, by a kernel or by a copy from the host, and says so in line 0
+ * when line 1 says that the last round was read: nobody but the device orders them. A batch for
+ * each word.
  */
 static int writer(int sock)
 {
@@ -219,7 +222,10 @@ static int writer(int sock)
 	ok(gpu->cuStreamSynchronize(stream));
 	for (uint32_t i = 1; i % BATCH != 1 || conf_recv(sock, NULL) == 3; i++) {
 		ok(gpu->cuStreamWaitValue32(stream, at(va, 1), i - 1, CU_STREAM_WAIT_VALUE_GEQ));
-		/* Seeds come round in even numbers: each by a kernel in one turn, by a copy in the next. */
+		/*
+		 * Seeds come round in even numbers: each by a kernel in one turn, by a copy in the
+		 * next.
+		 */
 		if ((i / SEEDS) % 2)
 			fill(mem, seed_of(i), stream);
 		else
@@ -232,7 +238,10 @@ static int writer(int sock)
 	return 0;
 }
 
-/* Each round's kernel, released by the value alone, sees all of that round's bytes and no older one. */
+/*
+ * Each round's kernel, released by the value alone, sees all of that round's bytes and no older
+ * one.
+ */
 static void test_order(void **state)
 {
 	const size_t bytes = order_bytes();

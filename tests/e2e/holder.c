@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holds so many bytes of the first device until its standard input ends: somebody who is not mmd's. */
+/*
+ * Holds so many bytes of the first device until its standard input ends: somebody who is not mmd's.
+ */
 #undef NDEBUG
 #include <assert.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Each fault point that xfer passes fails once: it is set up, makes pages, gets a store and a
- * tenant, copies, scrubs, swaps, makes a page anew, ends. Whatever fails, xfer either says so in a result
- * and does it when it is asked again, or ends by itself without a leak, which core answers by a new
- * one; no job that is reported as done is not done.
+ * tenant, copies, scrubs, swaps, makes a page anew, ends. Whatever fails, xfer either says so in a
+ * result and does it when it is asked again, or ends by itself without a leak, which core answers
+ * by a new one; no job that is reported as done is not done.
  */
 #undef NDEBUG
 #include <errno.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line of the admin socket: the answer, if any, is one line of JSON-RPC that a client can read. */
+/*
+ * A line of the admin socket: the answer, if any, is one line of JSON-RPC that a client can read.
+ */
 #include "mmd/shell/rpc.h"
 
 #include <stdlib.h>

@@ -8,7 +8,9 @@
 #include "tools/mmserve/engine/requests.h"
 
 #define VOCAB 1000
-/* A line may ask for room for millions of tokens: few lines, so that memory is not what is tested. */
+/*
+ * A line may ask for room for millions of tokens: few lines, so that memory is not what is tested.
+ */
 #define LINES 8
 
 static void check(const struct mm_requests *requests)

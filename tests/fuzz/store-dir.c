@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store's directory as core checks it: whatever it accepts can be copied to pages group by group. */
+/*
+ * A store's directory as core checks it: whatever it accepts can be copied to pages group by group.
+ */
 #include <stdlib.h>
 #include <string.h>
 

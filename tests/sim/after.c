@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When the faults are over: what can be had is had, by everybody, and in the end every page is free. */
+/*
+ * When the faults are over: what can be had is had, by everybody, and in the end every page is
+ * free.
+ */
 #include <string.h>
 
 #include "mmd/core/market/policy.h"
@@ -99,7 +102,10 @@ static bool served(struct world *w, const struct w_proc *p)
 	return !greedy(p) || p->held || outranked(w, p) || !w_could_have(w, p);
 }
 
-/* Free pages may be kept for the layers of whoever computes: who waits for its turn gets its chunk then. */
+/*
+ * Free pages may be kept for the layers of whoever computes: who waits for its turn gets its chunk
+ * then.
+ */
 static bool waits_for_turn(struct world *w)
 {
 	W_FOREACH(w, p)
@@ -141,8 +147,8 @@ static void greed_but(struct world *w, const struct w_proc *but, uint32_t rounds
 }
 
 /*
- * Everybody wants all there is and now and then gives a chunk back: then everybody gets some again, but
- * for whose account is full or comes later by the operator's word.
+ * Everybody wants all there is and now and then gives a chunk back: then everybody gets some again,
+ * but for whose account is full or comes later by the operator's word.
  */
 static void assert_fair(struct world *w)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cover - in which state of a plan's change which event came, and in which state the change was then
+ * cover - in which state of a plan's change which event came, and in which state the change was
+ * then
  *
- * Concept:    It watches what the world tells the core, and counts (state before, event, state at the tenant's
- *             next event): what histories have shown of the table of a plan's change, and what they have not.
- *             The state is worked out from the core's own in one function, cover_state().
+ * Concept:    It watches what the world tells the core, and counts (state before, event, state at
+ *             the tenant's next event): what histories have shown of the table of a plan's change,
+ *             and what they have not. The state is worked out from the core's own in one function,
+ *             cover_state().
  * Ownership:  the caller owns struct cover; it watches one world at a time, from cover_watch() on.
  * Threading:  one thread.
  */
@@ -12,7 +14,9 @@
 
 #include "tests/sim/world.h"
 
-/* F: in full, P: in part. _DUE: decided, and it waits for room in the queue, or for a control job. */
+/*
+ * F: in full, P: in part. _DUE: decided, and it waits for room in the queue, or for a control job.
+ */
 #define COVER_STATES(X) \
 	X(NONE)         \
 	X(LOAD)         \

@@ -2,11 +2,13 @@
 /*
  * history - one seeded run of the core in a world where everything happens at the worst moment
  *
- * Concept:    A seed makes a pool, a policy, knobs, accounts, and how often what kind of thing happens;
- *             then so many random events: bursts of KV wishes, steps, turns, swaps, idle times, xfer
- *             dying in the middle, processes dying, freezing, forking, quotas and plans changed by hand.
- *             In another kind of histories plans change all the time (plans.c). The world checks everything after every one of them. Then the faults stop: what can be had
- *             must be had, and at the end every page must be free again. It panics where that is not so.
+ * Concept:    A seed makes a pool, a policy, knobs, accounts, and how often what kind of thing
+ *             happens; then so many random events: bursts of KV wishes, steps, turns, swaps, idle
+ *             times, xfer dying in the middle, processes dying, freezing, forking, quotas and plans
+ *             changed by hand. In another kind of histories plans change all the time (plans.c).
+ *             The world checks everything after every one of them. Then the faults stop: what can
+ *             be had must be had, and at the end every page must be free again. It panics where
+ *             that is not so.
  * Ownership:  the caller owns the world; a run leaves nothing in it.
  * Threading:  one thread.
  */
@@ -154,7 +156,9 @@ void h_disconnect(struct world *w, struct w_proc *p);
 void h_calm(struct world *w);
 /* Steps go on, plan changes end; who computes in turn gets its turn. */
 void h_assert_moving(struct world *w);
-/* Rounds of 8 ms: one that had too much of the turn waits 10 s and a turn for each of the others. */
+/*
+ * Rounds of 8 ms: one that had too much of the turn waits 10 s and a turn for each of the others.
+ */
 #define H_MOVE_ROUNDS (W_PROCS * 1500)
 
 /* A history of that kind, up to its last checks (plans.c). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans change by hand all the time: xfer dies, jobs fail and steps break off while they do. Little else
- * happens, so that a change meets another event in each of its states.
+ * Plans change by hand all the time: xfer dies, jobs fail and steps break off while they do. Little
+ * else happens, so that a change meets another event in each of its states.
  */
 #include <errno.h>
 

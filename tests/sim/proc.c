@@ -47,7 +47,9 @@ static bool begins_slot(const struct mm_core_plan *plan, uint32_t layer)
 	return false;
 }
 
-/* A resident layer's pages hold its bytes; so does a slot if its first layer is said to be in it. */
+/*
+ * A resident layer's pages hold its bytes; so does a slot if its first layer is said to be in it.
+ */
 static void check_switch(struct world *w, struct w_proc *p)
 {
 	const struct mm_core_plan *plan = mm_core_plan(w->core, p->tenant);
@@ -73,8 +75,9 @@ static void check_switch(struct world *w, struct w_proc *p)
 }
 
 /*
- * Plans change no more often than they may, whatever anybody decides or asks for. Changes but the first of those
- * that are looked at begin after the PREPARE of the one before: one more than the core may begin.
+ * Plans change no more often than they may, whatever anybody decides or asks for. Changes but the
+ * first of those that are looked at begin after the PREPARE of the one before: one more than the
+ * core may begin.
  */
 static void assert_change_may(const struct world *w, struct w_proc *p)
 {
@@ -197,7 +200,9 @@ static void word_say(struct world *w, struct w_proc *p, const struct w_words *wo
 	w_send(w, p, &words->word[i]);
 }
 
-/* libclient says it after it let go of its lock: a thread may be held up there, while others go on. */
+/*
+ * libclient says it after it let go of its lock: a thread may be held up there, while others go on.
+ */
 static bool hold_up(struct world *w, struct w_proc *p, const struct w_words *words)
 {
 	struct w_words *spare = p->held_up;
@@ -356,7 +361,9 @@ static void kv_granted(struct world *w, struct w_proc *p, uint32_t chunk)
 		uint32_t owner;
 
 		mm_core_page(w->core, (uint32_t)(page - w->page), &owner);
-		/* Released unseen, it may be another's of the domain by now, who trusts this one. */
+		/*
+		 * Released unseen, it may be another's of the domain by now, who trusts this one.
+		 */
 		if (p->hostile && owner != p->tenant)
 			continue;
 		mm_assert(p->hostile ||

@@ -2,13 +2,14 @@
 /*
  * runner - the same function for many seeds, in processes, of which any may die
  *
- * Concept:    Processes share the seeds out. What a seed does wrong ends its process: a panic, a signal, a
- *             sanitizer's exit, or a time limit. The runner then knows which seed it was, says so on stderr,
- *             and another process goes on behind it.
- * Ownership:  @context is the caller's; what its function is to leave behind must lie in shared memory.
+ * Concept:    Processes share the seeds out. What a seed does wrong ends its process: a panic, a
+ *             signal, a sanitizer's exit, or a time limit. The runner then knows which seed it was,
+ *             says so on stderr, and another process goes on behind it.
+ * Ownership:  @context is the caller's; what its function is to leave behind must lie in shared
+ *             memory.
  * Threading:  one thread, which has no other children.
- * Invariants: every seed is either done or failed when the run ends, unless enough have failed; else the
- *             run itself is a failure.
+ * Invariants: every seed is either done or failed when the run ends, unless enough have failed;
+ *             else the run itself is a failure.
  */
 #pragma once
 

@@ -163,7 +163,9 @@ static void leak(void)
 	atexit(at_exit);
 }
 
-/* As a sanitizer that finds something when all is done: no seed's fault, and not to be overlooked. */
+/*
+ * As a sanitizer that finds something when all is done: no seed's fault, and not to be overlooked.
+ */
 static void what_is_found_at_exit_is_seen(void **state)
 {
 	struct scene s = { .die = leak,
@@ -177,7 +179,9 @@ static void what_is_found_at_exit_is_seen(void **state)
 	munmap((void *)s.ran, SEEDS * sizeof(*s.ran));
 }
 
-/* A process that is slow to start, or is done before its starter goes on, is counted all the same. */
+/*
+ * A process that is slow to start, or is done before its starter goes on, is counted all the same.
+ */
 static void no_seed_is_lost(void **state)
 {
 	struct scene s = { .die = die_panic, .ran = shared(SEEDS * sizeof(*s.ran)) };

@@ -2,9 +2,9 @@
 /*
  * core-sim - seeded histories of the core, as many as one likes
  *
- * Each history is checked after every event (history.h). Processes share the seeds out; one that fails
- * says which seed it was and how to see it again. At the end it is told how much of what kind of thing
- * happened: over many histories each kind must have, or the histories prove little.
+ * Each history is checked after every event (history.h). Processes share the seeds out; one that
+ * fails says which seed it was and how to see it again. At the end it is told how much of what kind
+ * of thing happened: over many histories each kind must have, or the histories prove little.
  */
 #undef NDEBUG
 #include <errno.h>
@@ -200,7 +200,10 @@ static void report_text(void)
 		       h_history_name[opt.history], result.failed[i], opt.steps);
 }
 
-/* A line for each history: its seed, the hash of the core's actions. False: it could not be written. */
+/*
+ * A line for each history: its seed, the hash of the core's actions. False: it could not be
+ * written.
+ */
 static bool write_hashes(void)
 {
 	FILE *file = fopen(opt.hashes, "we");

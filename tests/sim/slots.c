@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xfer's slots: mm_cycles, driven in the world's time, and what the machine is not asked about itself. */
+/*
+ * xfer's slots: mm_cycles, driven in the world's time, and what the machine is not asked about
+ * itself.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -171,8 +174,8 @@ static void copy_go_on(struct world *w, struct w_proc *p, uint32_t s)
 /* ---- streaming ---- */
 
 /*
- * While a layer comes in, what a hostile tenant scribbles into its gate only holds the copy up: the draws of
- * histories by jobs rest on that. In those by acts the machine sees it all.
+ * While a layer comes in, what a hostile tenant scribbles into its gate only holds the copy up: the
+ * draws of histories by jobs rest on that. In those by acts the machine sees it all.
  */
 static bool is_held_up(const struct w_proc *p, uint32_t s)
 {
@@ -285,7 +288,10 @@ void w_slots_activate(struct world *w, struct w_proc *p, uint64_t epoch)
 	mm_assert(p->plan.epoch == epoch);
 }
 
-/* An occupant that went on is streamed again all the same: the draws of histories by jobs rest on that. */
+/*
+ * An occupant that went on is streamed again all the same: the draws of histories by jobs rest on
+ * that.
+ */
 static void occupants_drop(struct world *w, struct w_proc *p, const struct mm_cycle_acts *acts)
 {
 	for (uint32_t i = 0; i < acts->n; i++) {

@@ -127,8 +127,8 @@ static bool serves(const struct w_proc *p, uint32_t layer)
 }
 
 /*
- * A gate is written while nobody else writes it: xfer does not serve the layer, and either no step can be
- * open, or the tenant waits at it (EMPTY) and is let in.
+ * A gate is written while nobody else writes it: xfer does not serve the layer, and either no step
+ * can be open, or the tenant waits at it (EMPTY) and is let in.
  */
 static void act_gate(struct world *w, struct w_proc *p, const struct mm_action *a)
 {

@@ -3,10 +3,10 @@
  * world - everything around the core, small enough to be checked after every step
  *
  * Concept:    One shell, one xfer, up to W_PROCS tenant processes and a device whose pages hold
- *             symbolic bytes ("layer 3's second page of store 2"), all driven by hand or by a seeded
- *             generator, in virtual time. The world knows what the core cannot: who really maps a page
- *             and what is written in it. It panics when the core lets anybody see what is not theirs,
- *             run a layer on wrong bytes, or touch a page that somebody uses.
+ *             symbolic bytes ("layer 3's second page of store 2"), all driven by hand or by a
+ *             seeded generator, in virtual time. The world knows what the core cannot: who really
+ *             maps a page and what is written in it. It panics when the core lets anybody see what
+ *             is not theirs, run a layer on wrong bytes, or touch a page that somebody uses.
  * Ownership:  the caller owns struct world; w_done() gives back the core.
  * Threading:  one thread.
  */
@@ -146,7 +146,10 @@ enum w_told {
 };
 
 struct world;
-/* @tenant, @msg, @result: of a request, an end or a job, as far as it has them. It looks, and changes nothing. */
+/*
+ * @tenant, @msg, @result: of a request, an end or a job, as far as it has them. It looks, and
+ * changes nothing.
+ */
 typedef void w_watch_fn(struct world *w, enum w_told told, uint32_t tenant,
 			const struct mm_msg *msg, int result);
 
@@ -216,7 +219,10 @@ static inline uint32_t w_below(struct world *w, uint32_t n)
 
 void w_init(struct world *w, const struct mm_core_opts *opts, uint64_t seed);
 void w_done(struct world *w);
-/* Performs what the core wants done, then checks. Every function here that reports to it calls this. */
+/*
+ * Performs what the core wants done, then checks. Every function here that reports to it calls
+ * this.
+ */
 void w_drain(struct world *w);
 void w_tick(struct world *w, uint64_t ns);
 void w_xfer_up(struct world *w);

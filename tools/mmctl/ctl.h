@@ -2,8 +2,9 @@
 /*
  * ctl - what the subcommands of mmctl share
  *
- * Concept: a subcommand asks mmd one question (mm_ask()) and prints the answer for a person, or with
- *          --json as it came: one object with "schema": 1. Data goes to stdout, diagnostics to stderr.
+ * Concept: a subcommand asks mmd one question (mm_ask()) and prints the answer for a person, or
+ *          with --json as it came: one object with "schema": 1. Data goes to stdout, diagnostics to
+ *          stderr.
  * Exit:    enum mm_exit; the same for all our programs.
  */
 #pragma once
@@ -54,7 +55,9 @@ int mm_wait_run(const struct mm_ctl *ctl, int argc, char **argv);
  */
 int mm_ask(const struct mm_ctl *ctl, const char *method, json_t *params, json_t **ret_result);
 
-/* Calls @print for each device of an answer; a heading goes between them where there are several. */
+/*
+ * Calls @print for each device of an answer; a heading goes between them where there are several.
+ */
 void mm_each_device(const json_t *result, void (*print)(const json_t *device));
 
 /* Prints a sentence to stderr; returns @code. */

@@ -2,8 +2,9 @@
 /*
  * devices - the GPUs and MIG instances of this machine, and who manages them
  *
- * Needs no daemon: NVML tells, or where there is none CUDA. Of a running mmd it is asked which driver
- * it uses and which devices it has; that another one has a device shows the lock that its xfer holds.
+ * Needs no daemon: NVML tells, or where there is none CUDA. Of a running mmd it is asked which
+ * driver it uses and which devices it has; that another one has a device shows the lock that its
+ * xfer holds.
  */
 #include <inttypes.h>
 #include <stdio.h>

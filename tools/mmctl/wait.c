@@ -2,9 +2,9 @@
 /*
  * wait - until mmd is there and ready
  *
- * The sockets exist a little before mmd answers, and mmd answers once the pages of all devices are made:
- * who connects before is let in then, but who comes before the sockets exist is turned away. Ready is what
- * has answered and has no device that is down.
+ * The sockets exist a little before mmd answers, and mmd answers once the pages of all devices are
+ * made: who connects before is let in then, but who comes before the sockets exist is turned away.
+ * Ready is what has answered and has no device that is down.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -113,7 +113,10 @@ static void error_explain(struct waiting *w)
 		mm_reach_explain(w->ctl.socket, w->error, w->why, sizeof(w->why));
 }
 
-/* Return: MM_EXIT_DONE ready; MM_EXIT_UNREACHABLE not yet, *w says why; else without an error in *w it was said. */
+/*
+ * Return: MM_EXIT_DONE ready; MM_EXIT_UNREACHABLE not yet, *w says why; else without an error in *w
+ * it was said.
+ */
 static int status_look(struct waiting *w)
 {
 	mm_cleanup(mm_json_done) json_t *status = NULL;

@@ -2,14 +2,14 @@
 /*
  * account - who is charged for pages, how many may be charged, and how many are kept for it
  *
- * Concept:    An account is charged before a page is reserved for one of its tenants and uncharged when
- *             the page is FREE again: scrubbed, after the holder's ack or death. A page that does not
- *             come free is moved to the quarantined part: it still counts against the account, though
- *             nothing more could be done about it. Its use is both parts.
- *             The max bounds the use; the min is kept for it (quota.c). Priority says who gets first and
+ * Concept:    An account is charged before a page is reserved for one of its tenants and uncharged
+ *             when the page is FREE again: scrubbed, after the holder's ack or death. A page that
+ *             does not come free is moved to the quarantined part: it still counts against the
+ *             account, though nothing more could be done about it. Its use is both parts. The max
+ *             bounds the use; the min is kept for it (quota.c). Priority says who gets first and
  *             gives last, the weight how those of one priority share.
- * Domain:     those who trust each other. An account is its own domain (its index), or joined that of
- *             an account that stays.
+ * Domain:     those who trust each other. An account is its own domain (its index), or joined that
+ *             of an account that stays.
  * Ownership:  the core owns the table. An entry lives while it stays by the operator's word, has
  *             tenants, charges, or pages that it was the last to have: those are created anew when
  *             entries run short (mm_c_recycle()).

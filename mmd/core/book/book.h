@@ -2,11 +2,13 @@
 /*
  * book - what is so: pages, accounts, tenants, and what was asked of xfer
  *
- * Concept:    struct mm_core is the book, with one pointer for each floor above it: what a plan or the market keeps of the
- *             core or of a tenant is declared there, and cannot be looked into from here. Facts go up by return, or
- *             as two numbers: how often what is on its way has changed, and how often what tenants wait for has.
- * Floors:     front (core, events, reports, operator, requests, settle, life, ladder, check) over market over plan over
- *             book over out (queue, jobs). Each uses those below it; tests/unit/mmd/core/floors.py sees to it.
+ * Concept:    struct mm_core is the book, with one pointer for each floor above it: what a plan or
+ *             the market keeps of the core or of a tenant is declared there, and cannot be looked
+ *             into from here. Facts go up by return, or as two numbers: how often what is on its
+ *             way has changed, and how often what tenants wait for has.
+ * Floors:     front (core, events, reports, operator, requests, settle, life, ladder, check) over
+ *             market over plan over book over out (queue, jobs). Each uses those below it;
+ *             tests/unit/mmd/core/floors.py sees to it.
  * Ownership:  the core owns everything; a tenant's parts belong to its index.
  * Threading:  core thread only.
  */

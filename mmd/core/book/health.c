@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A memory error that the device contained: whose it was is not told, nor where. So everything that was
- * in use is suspected, and is not used again as it is: when such a page comes free it is quarantined and
- * then created anew, by which the driver gets the memory back and withdraws what is bad. Tenants that
- * are seen to go on computing are acquitted: the error ends the work of whoever ran into it.
+ * A memory error that the device contained: whose it was is not told, nor where. So everything that
+ * was in use is suspected, and is not used again as it is: when such a page comes free it is
+ * quarantined and then created anew, by which the driver gets the memory back and withdraws what is
+ * bad. Tenants that are seen to go on computing are acquitted: the error ends the work of whoever
+ * ran into it.
  */
 #include "mmd/core/book/health.h"
 

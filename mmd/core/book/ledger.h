@@ -3,18 +3,18 @@
  * ledger - what every page of the pool is, at every instant
  *
  * Concept:    A page is in exactly one state; the functions below are the only way to change it and
- *             each names the transition that it is. A page remembers the account that had it last, and
- *             its domain: it may be granted again within that domain after a scrub; into another one
- *             only after it was created anew.
+ *             each names the transition that it is. A page remembers the account that had it last,
+ *             and its domain: it may be granted again within that domain after a scrub; into
+ *             another one only after it was created anew.
  *
- *               NONE ─created→ DIRTY ─scrub_begin→ SCRUBBING ─scrub_end→ FREE ─reserve→ DIRTY(owner)
- *               DIRTY(owner) ─give→ PARAM | SLOT | KV ─revoke→ REVOKING ─drop→ DIRTY
+ *               NONE ─created→ DIRTY ─scrub_begin→ SCRUBBING ─scrub_end→ FREE ─reserve→
+ *               DIRTY(owner) DIRTY(owner) ─give→ PARAM | SLOT | KV ─revoke→ REVOKING ─drop→ DIRTY
  *
- *             So FREE is reached from SCRUBBING only, and nothing is issued on a page while it still
- *             counts as FREE.
+ *             So FREE is reached from SCRUBBING only, and nothing is issued on a page while it
+ *             still counts as FREE.
  * Ownership:  the core owns the ledger, the ledger owns all pages; others hold page ids.
- * Jobs:       a page that a job is writing (job != 0) stays out of the scrub queue until the job ended:
- *             bytes that arrive after the scrub would leak.
+ * Jobs:       a page that a job is writing (job != 0) stays out of the scrub queue until the job
+ *             ended: bytes that arrive after the scrub would leak.
  * Lists:      each FREE, unowned DIRTY, QUARANTINE and REVOKING page is on one list; FIFO order.
  * Threading:  core thread only.
  * Invariants: mm_ledger_check(): counts, lists and owners agree.
@@ -107,8 +107,9 @@ void mm_ledger_revoke(struct mm_ledger *l, uint32_t page);
 /* Owned DIRTY, KV or REVOKING -> DIRTY, nobody's. */
 void mm_ledger_drop(struct mm_ledger *l, uint32_t page);
 /*
- * Marks all that is in use: owned, or DIRTY or SCRUBBING with what it had. The mark goes when the page is
- * quarantined, from where it comes back with other memory only, or when its owner is acquitted.
+ * Marks all that is in use: owned, or DIRTY or SCRUBBING with what it had. The mark goes when the
+ * page is quarantined, from where it comes back with other memory only, or when its owner is
+ * acquitted.
  */
 void mm_ledger_suspect(struct mm_ledger *l);
 void mm_ledger_acquit(struct mm_ledger *l, uint32_t tenant);
@@ -116,5 +117,8 @@ void mm_ledger_acquit(struct mm_ledger *l, uint32_t tenant);
 /* An owned DIRTY page gets written by @job; 0: the job ended. */
 void mm_ledger_job(struct mm_ledger *l, uint32_t page, uint32_t job);
 
-/* Panics where the ledger contradicts itself. Nobody of an account or tenant at or above the ends has any. */
+/*
+ * Panics where the ledger contradicts itself. Nobody of an account or tenant at or above the ends
+ * has any.
+ */
 void mm_ledger_check(const struct mm_ledger *l, uint32_t accounts_end, uint32_t tenants_end);

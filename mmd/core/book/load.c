@@ -77,12 +77,17 @@ void mm_c_load_report(struct mm_core *c, struct mm_c_tenant *t, const struct mm_
 		stats->step_seq & 1 || (t->load.known && stats->step_seq != t->load.last.step_seq);
 	if (stepped)
 		t->load.stepped_ns = c->now_ns;
-	/* Who has had work for long and takes no step does not need its layers, whatever it says. */
+	/*
+	 * Who has had work for long and takes no step does not need its layers, whatever it says.
+	 */
 	claims = (stats->running || stats->waiting) &&
 		 c->now_ns - t->load.stepped_ns < MM_SILENT_IDLES * c->opts.idle_ns;
 	if (stepped || claims)
 		t->load.active_ns = c->now_ns;
-	/* Steps are measured by the host's clock, stalls by the device's, which may be the slower one. */
+	/*
+	 * Steps are measured by the host's clock, stalls by the device's, which may be the slower
+	 * one.
+	 */
 	stall_ns = mm_c_time(c, MM_MIN(stats->stall_ns, STALL_NS_MAX));
 	if (t->n_layers && stats->samples != t->load.last.samples && stats->step_ns > stall_ns)
 		computed(t, stats->step_ns - stall_ns, stall_ns);

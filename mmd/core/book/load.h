@@ -2,11 +2,12 @@
 /*
  * load - what was measured of a tenant, and of the link
  *
- * Concept:   Steps differ: one that computes a prompt takes ten times as long as one that only decodes. So besides means
- *            the computing times of the steps of late are kept by size.
+ * Concept:   Steps differ: one that computes a prompt takes ten times as long as one that only
+ *            decodes. So besides means the computing times of the steps of late are kept by size.
  * Ownership: a tenant's, as a part of it.
  * Threading: core thread only.
- * Trust:     statistics are the tenant's claims: bounded here, and they steer only what is taken from it.
+ * Trust:     statistics are the tenant's claims: bounded here, and they steer only what is taken
+ *            from it.
  */
 #pragma once
 

@@ -2,9 +2,10 @@
 /*
  * What the operator grants and keeps for accounts, and who comes first.
  *
- * A min is kept, not owed: pages enough for all that is unused of the mins are FREE and of a domain that
- * may have them as they are: its own, or none. A page that another domain had is not enough, since a
- * hostile one may still hold it. mm_c_guard() sees to that; a grant to others never goes below.
+ * A min is kept, not owed: pages enough for all that is unused of the mins are FREE and of a domain
+ * that may have them as they are: its own, or none. A page that another domain had is not enough,
+ * since a hostile one may still hold it. mm_c_guard() sees to that; a grant to others never goes
+ * below.
  */
 #include "mmd/core/book/quota.h"
 

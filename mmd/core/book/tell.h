@@ -2,7 +2,8 @@
 /*
  * tell - what tenants and xfer are told, and who a tenant is
  *
- * Concept:    Actions, with what the books keep of them: the table as it was given out, who was kicked.
+ * Concept:    Actions, with what the books keep of them: the table as it was given out, who was
+ *             kicked.
  * Threading:  core thread only.
  */
 #pragma once

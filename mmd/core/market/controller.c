@@ -127,8 +127,8 @@ static bool big_possible(struct mm_core *c, const struct mm_c_tenant *t, uint64_
 }
 
 /*
- * The oldest first. Pages are kept back for a wish only while it can come true. Returns how many are
- * kept back; of those, *ret_mins are pages of the wishers' own mins.
+ * The oldest first. Pages are kept back for a wish only while it can come true. Returns how many
+ * are kept back; of those, *ret_mins are pages of the wishers' own mins.
  */
 static uint64_t serve_big(struct mm_core *c, uint64_t *ret_mins)
 {
@@ -153,7 +153,9 @@ static uint64_t serve_big(struct mm_core *c, uint64_t *ret_mins)
 
 /* ---- KV wishes ---- */
 
-/* Pages that are not to be given to just anybody; room within accounts likewise: struct mm_c_part. */
+/*
+ * Pages that are not to be given to just anybody; room within accounts likewise: struct mm_c_part.
+ */
 struct keep {
 	uint64_t pages;
 	bool for_kv;
@@ -184,8 +186,8 @@ static uint32_t kv_waiting(const struct mm_core *c, struct mm_c_tenant **ret)
 }
 
 /*
- * Is a chunk kept back for it? If the pages come soon anyway, or if it has waited long: big chunks would
- * starve beside small ones. But not for ever.
+ * Is a chunk kept back for it? If the pages come soon anyway, or if it has waited long: big chunks
+ * would starve beside small ones. But not for ever.
  */
 static bool kv_keeps(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
 {
@@ -278,8 +280,8 @@ static uint64_t kv_need(struct mm_core *c)
 }
 
 /*
- * Whole chunks of one tenant's wish out of its account's min, then of what comes. Returns whether that is
- * all of it.
+ * Whole chunks of one tenant's wish out of its account's min, then of what comes. Returns whether
+ * that is all of it.
  */
 static bool covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *coming,
 		    struct mm_c_part *a)
@@ -294,7 +296,10 @@ static bool covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *comin
 	return pages == unmet * t->kv.chunk_pages;
 }
 
-/* In turn: who is covered by what comes waits; the others are told, and whose policy allows no more. */
+/*
+ * In turn: who is covered by what comes waits; the others are told, and whose policy allows no
+ * more.
+ */
 static void deny(struct mm_core *c, uint64_t coming)
 {
 	struct mm_c_tenant *wait[MM_TENANTS_LIMIT];
@@ -344,7 +349,10 @@ uint64_t mm_c_take_from(struct mm_core *c, uint64_t pages, uint32_t account)
 	return coming + take(c, pages, coming, account, false);
 }
 
-/* Who runs and lent more than it can hide gets it back. Returns pages that are on their way to there. */
+/*
+ * Who runs and lent more than it can hide gets it back. Returns pages that are on their way to
+ * there.
+ */
 static uint64_t bring_home(struct mm_core *c, uint64_t kept)
 {
 	uint64_t pages;
@@ -384,6 +392,9 @@ uint64_t mm_c_controller_deadline(const struct mm_core *c)
 			(is_big(c, t) || (t->plan.alpha && t->plan.alpha_by_hand < 0) ||
 			 mm_c_kv_unmet(t) || (t->wish->want > t->kv.held && !t->wish->told) ||
 			 c->settled_ns < t->change->retry_ns);
-	/* From the last look, not from now: statistics come more often, and would put it off for ever. */
+	/*
+	 * From the last look, not from now: statistics come more often, and would put it off for
+	 * ever.
+	 */
 	return look ? c->settled_ns + mm_c_time(c, LOOK_NS) : UINT64_MAX;
 }

@@ -2,9 +2,10 @@
 /*
  * cost - what streaming a set of layers costs its tenant, and the link
  *
- * Concept:   Steps differ: one that computes a prompt takes ten times as long as one that only decodes, and hides ten
- *            times as much. A mean says nothing then; so a set is played against the steps of late by size. What it
- *            costs is by how much each of those steps would be longer.
+ * Concept:   Steps differ: one that computes a prompt takes ten times as long as one that only
+ *            decodes, and hides ten times as much. A mean says nothing then; so a set is played
+ *            against the steps of late by size. What it costs is by how much each of those steps
+ *            would be longer.
  * Threading: core thread only.
  */
 #pragma once
@@ -14,7 +15,10 @@
 
 #define MM_STEPS_LEAST 16 /* that must have been seen */
 
-/* By how much a step would be longer, on average, in permille of its computing; UINT32_MAX: nothing was measured. */
+/*
+ * By how much a step would be longer, on average, in permille of its computing; UINT32_MAX: nothing
+ * was measured.
+ */
 uint32_t mm_c_slow_permille(const struct mm_c_tenant *t, const struct mm_plan_set *set,
 			    uint64_t t_t_ns);
 /* A transfer that has the link to itself. */

@@ -2,9 +2,10 @@
 /*
  * forecast - how many pages will be wished soon
  *
- * Concept:   engines ask for what waits and for what runs, so the sum of their wishes is the demand, queue and
- *            all. Its slope, the steepest of late, times the time that pages take to come is taken ahead
- *            of need: a burst then finds pages while the plan changes that it makes necessary go on.
+ * Concept:   engines ask for what waits and for what runs, so the sum of their wishes is the
+ *            demand, queue and all. Its slope, the steepest of late, times the time that pages take
+ *            to come is taken ahead of need: a burst then finds pages while the plan changes that
+ *            it makes necessary go on.
  * Threading: core thread only.
  */
 #pragma once

@@ -18,7 +18,10 @@
 #define RECALL_DWELLS   5    /* times dwell_ns between two such requests */
 #define OVERDRAWN_MORE  4    /* times the tolerance, before layers come home for it */
 
-/* Layers that came home because they were too many are not asked for again at once: dwell-ms, both ways. */
+/*
+ * Layers that came home because they were too many are not asked for again at once: dwell-ms, both
+ * ways.
+ */
 static bool relieved_lately(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return t->lends->relieved_ns && !mm_c_turn_waits(c, t) &&
@@ -36,7 +39,10 @@ uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t sho
 		return 0;
 	cap = mm_c_alpha_cap(c, t, 1);
 	more = mm_c_layers_short(c, t, cap, short_pages, account);
-	/* Those in between may stream worse than all up to the cap, and would have to come home again. */
+	/*
+	 * Those in between may stream worse than all up to the cap, and would have to come home
+	 * again.
+	 */
 	if (more && t->plan.alpha + more < cap && !mm_c_alpha_hides(c, t, t->plan.alpha + more)) {
 		more = mm_c_layers_short(c, t, cap, (cap - t->plan.alpha) * mm_c_layer_pages(t),
 					 account);
@@ -84,10 +90,10 @@ static void recall(struct mm_core *c, uint64_t short_pages)
 }
 
 /*
- * Before any new wish is served: who streams more than it can hide gets back what it can get. Pages for
- * a layer or two of it are kept back, or the wishes would eat each one that comes. KV in use is asked back
- * for it only while its steps take more than twice as long, so much at a time, and not often: what others must
- * compute again for it soon costs more than the stalls.
+ * Before any new wish is served: who streams more than it can hide gets back what it can get. Pages
+ * for a layer or two of it are kept back, or the wishes would eat each one that comes. KV in use is
+ * asked back for it only while its steps take more than twice as long, so much at a time, and not
+ * often: what others must compute again for it soon costs more than the stalls.
  */
 uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
 {

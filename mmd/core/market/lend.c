@@ -35,7 +35,10 @@ bool mm_c_of_account(const struct mm_c_tenant *t, uint32_t account)
 	return account == MM_DOMAIN_NONE || t->account == account;
 }
 
-/* Units of @pages that it may give: for others what its account has beyond its min, for its own wishes any. */
+/*
+ * Units of @pages that it may give: for others what its account has beyond its min, for its own
+ * wishes any.
+ */
 uint64_t mm_c_may_give(struct mm_core *c, const struct mm_c_tenant *from, uint64_t pages,
 		       uint32_t account)
 {

@@ -2,9 +2,9 @@
 /*
  * lend - what the policies are made of: where pages come from, and how they go back
  *
- * Concept:    Whose plan may be changed, in whose order chunks and layers are taken, how the taking begins, and how the
- *             way back begins. worth.c says how many layers may be away, home.c when they come home. A policy (policy.c,
- *             naive.c) is a choice among these.
+ * Concept:    Whose plan may be changed, in whose order chunks and layers are taken, how the taking
+ *             begins, and how the way back begins. worth.c says how many layers may be away, home.c
+ *             when they come home. A policy (policy.c, naive.c) is a choice among these.
  * Ownership:  works on struct mm_core; keeps nothing of its own but when it last took (lends.h).
  * Threading:  core thread only.
  */
@@ -17,7 +17,10 @@ bool mm_c_changeable(const struct mm_core *c, const struct mm_c_tenant *t);
 /* May it be changed now, by the controller? */
 bool mm_c_lends_by_itself(const struct mm_core *c, const struct mm_c_tenant *t);
 bool mm_c_of_account(const struct mm_c_tenant *t, uint32_t account);
-/* Units of @pages that it may give: for others what its account has beyond its min, for its own wishes any. */
+/*
+ * Units of @pages that it may give: for others what its account has beyond its min, for its own
+ * wishes any.
+ */
 uint64_t mm_c_may_give(struct mm_core *c, const struct mm_c_tenant *from, uint64_t pages,
 		       uint32_t account);
 

@@ -2,8 +2,8 @@
 /*
  * market - what decides who gets memory and who gives it, between one settling and the next
  *
- * Concept:    The floors below know what is so; here is what is wanted of it. The core points to it, and only the
- *             files of the market and those above can look into it.
+ * Concept:    The floors below know what is so; here is what is wanted of it. The core points to
+ *             it, and only the files of the market and those above can look into it.
  * Ownership:  the core owns one; a tenant's parts belong to its index.
  * Threading:  core thread only.
  */

@@ -2,10 +2,10 @@
 /*
  * naive - mirage's Algorithm 1 as it is written, for comparison
  *
- * One more layer each time the KV runs out: of the first inactive model until all its layers are away,
- * then of the next one, then of active models; back when memory that was added is empty. BOUNDED
- * adds §5.3: a model's layers are taken only while T_T·N <= T_compute. What is the paper's in it and
- * what ours by necessity: Documentation/controller.md.
+ * One more layer each time the KV runs out: of the first inactive model until all its layers are
+ * away, then of the next one, then of active models; back when memory that was added is empty.
+ * BOUNDED adds §5.3: a model's layers are taken only while T_T·N <= T_compute. What is the paper's
+ * in it and what ours by necessity: Documentation/controller.md.
  */
 #include "mmd/core/market/naive.h"
 
@@ -17,7 +17,10 @@
 #include "mmd/core/market/supply.h"
 #include "mmd/core/market/turn.h"
 
-/* §5.4: the fewest transfers that fit: one slot while (4) holds; not measured: while it is the looser. */
+/*
+ * §5.4: the fewest transfers that fit: one slot while (4) holds; not measured: while it is the
+ * looser.
+ */
 uint32_t mm_naive_slots(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha)
 {
 	uint64_t n = t->n_layers, m = (uint64_t)alpha + 1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * naive - mirage's Algorithm 1 as it is written, with and without its §5.3: what the policies are made of
+ * naive - mirage's Algorithm 1 as it is written, with and without its §5.3: what the policies are
+ * made of
  *
  * Threading: core thread only.
  */

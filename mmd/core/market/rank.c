@@ -10,7 +10,10 @@ static const struct mm_account *account(const struct mm_core *c, const struct mm
 	return &c->account[t->account];
 }
 
-/* Big chunks wait long beside small ones: weights do not count then, nor while pages are kept for it. */
+/*
+ * Big chunks wait long beside small ones: weights do not count then, nor while pages are kept for
+ * it.
+ */
 static bool starves(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return t->wish->kept_ns || c->now_ns - t->wish->since_ns >= mm_c_time(c, MM_PATIENCE_NS);

@@ -91,7 +91,10 @@ static uint64_t kv_held(const struct mm_core *c)
 	return held;
 }
 
-/* Pages for those of its layers that had better come home: the KV in their place is not worth the longer steps. */
+/*
+ * Pages for those of its layers that had better come home: the KV in their place is not worth the
+ * longer steps.
+ */
 static uint64_t dear_pages(const struct mm_core *c, struct mm_c_tenant *t)
 {
 	uint32_t lent = layers_lent(t), pays;
@@ -189,8 +192,8 @@ static uint64_t over_share(const struct mm_c_tenant *t)
 }
 
 /*
- * KV in use, for layers that nobody else's can replace: of those who wait, then its own, down to their shares. With
- * nobody above its share all layers of the holder have room.
+ * KV in use, for layers that nobody else's can replace: of those who wait, then its own, down to
+ * their shares. With nobody above its share all layers of the holder have room.
  */
 static uint64_t reclaim_for(struct mm_core *c, const struct mm_c_tenant *t, uint64_t short_pages)
 {

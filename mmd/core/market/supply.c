@@ -73,7 +73,9 @@ uint64_t mm_c_supply_for(struct mm_core *c, uint32_t account)
 	return supply > kept ? supply - kept : 0;
 }
 
-/* Pages that may be charged to an account: now, once what it gave is scrubbed, once it gave more. */
+/*
+ * Pages that may be charged to an account: now, once what it gave is scrubbed, once it gave more.
+ */
 uint64_t mm_c_account_soon(struct mm_core *c, uint32_t account)
 {
 	const struct mm_account *a = &c->account[account];

@@ -90,8 +90,8 @@ static uint64_t time_weigh(const struct mm_account *a, uint64_t ns)
 }
 
 /*
- * Returns what was charged to the tenant of its account, among those that hold or await the turn, that was
- * charged for least, and @ahead_ns more; UINT64_MAX: there is no other.
+ * Returns what was charged to the tenant of its account, among those that hold or await the turn,
+ * that was charged for least, and @ahead_ns more; UINT64_MAX: there is no other.
  */
 static uint64_t least_sibling(const struct mm_core *c, const struct mm_c_tenant *t,
 			      uint64_t ahead_ns)
@@ -104,7 +104,9 @@ static uint64_t least_sibling(const struct mm_core *c, const struct mm_c_tenant 
 	return least;
 }
 
-/* Returns the same of the accounts that hold or await the turn, without @a; NULL: of all of them. */
+/*
+ * Returns the same of the accounts that hold or await the turn, without @a; NULL: of all of them.
+ */
 static uint64_t least_rival(const struct mm_core *c, const struct mm_account *a, uint64_t ahead_ns)
 {
 	uint64_t least = UINT64_MAX;
@@ -183,8 +185,9 @@ static void holder_overdue(struct mm_core *c)
 /* ---- who waits ---- */
 
 /*
- * Returns the charge of one that wants the turn again. It is raised towards those that waited meanwhile, by
- * no more than the time that it did not want it: one that wants it again at once loses nothing.
+ * Returns the charge of one that wants the turn again. It is raised towards those that waited
+ * meanwhile, by no more than the time that it did not want it: one that wants it again at once
+ * loses nothing.
  */
 static uint64_t caught_up(uint64_t charged_ns, uint64_t least_ns, uint64_t away_ns)
 {
@@ -252,7 +255,10 @@ static void tenant_count(struct mm_core *c, struct mm_c_tenant *t)
 		c->market->turn.rivals = true;
 }
 
-/* Charges are kept by the weight of their time. When that has changed, nobody pays for more than the most. */
+/*
+ * Charges are kept by the weight of their time. When that has changed, nobody pays for more than
+ * the most.
+ */
 static void accounts_cap(struct mm_core *c)
 {
 	for (uint32_t i = 0; i < c->accounts_end; i++) {
@@ -364,8 +370,8 @@ int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 }
 
 /*
- * One that holds the turn already has it; the wish and a loss that is on its way may cross. So may the wish of one
- * thread and another's leaving the turns: who left needs none.
+ * One that holds the turn already has it; the wish and a loss that is on its way may cross. So may
+ * the wish of one thread and another's leaving the turns: who left needs none.
  */
 int mm_c_turn_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
@@ -417,7 +423,9 @@ static void say_end(struct mm_core *c, int result)
 				     .arg = { c->market->turn.serial, c->market->turn.until_ns } });
 }
 
-/* So long that what it takes to bring the holder's layers home is a small part of it; not for ever. */
+/*
+ * So long that what it takes to bring the holder's layers home is a small part of it; not for ever.
+ */
 static uint64_t quantum_stretch(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint64_t stretched = MM_MAX(t->turn->quantum_ns, mm_c_time(c, MM_TURN_STRETCH_NS));
@@ -429,7 +437,10 @@ static uint64_t quantum_stretch(const struct mm_core *c, const struct mm_c_tenan
 	return MM_MIN(MM_MAX(quantum_bound(c, t), home * 1000 / c->opts.turn_cost_permille), most);
 }
 
-/* How long the holder goes on until @next is not beyond what it may have been charged for; 0: it is not. */
+/*
+ * How long the holder goes on until @next is not beyond what it may have been charged for; 0: it is
+ * not.
+ */
 static uint64_t behind_ns(const struct mm_core *c, const struct mm_c_tenant *next)
 {
 	const struct mm_c_tenant *t = c->market->turn.holder;
@@ -491,7 +502,10 @@ uint64_t mm_c_turn_deadline(const struct mm_core *c)
 {
 	const struct mm_c_tenant *next;
 
-	/* Whoever can compute only since the controller has decided, in this settling, gets it in the next one. */
+	/*
+	 * Whoever can compute only since the controller has decided, in this settling, gets it in
+	 * the next one.
+	 */
 	if (!c->market->turn.holder)
 		return mm_c_turn_next(c) ? c->settled_ns : UINT64_MAX;
 	if (c->market->turn.asked)

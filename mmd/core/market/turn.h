@@ -2,26 +2,28 @@
 /*
  * turn - temporal sharing: who of those that want it that way computes now
  *
- * Concept:    A tenant may join the turns of its device. Of those that joined, one at a time holds the
- *             turn and runs steps; the others count as idle, so that their memory may be lent. A turn
- *             ends when its holder has nothing to do, when its quantum is over and somebody waits
- *             (MM_TURN_DRAIN: only when the holder has run dry, within MM_TURN_DRAIN_MAX_NS), or when
- *             somebody of higher priority waits. The holder is asked, ends its open step and gives the
- *             turn back; one that does not is passed over when its grace is over.
- * Order:      the highest priority first, and each MM_TURN_AGE_NS of waiting counts as one more: also
- *             against being interrupted by the next one of high priority. Who was interrupted goes on
- *             to age as if it had not had its turn. First of accounts, then of the tenants of one.
- * Shares:     accounts (by their weights) and the tenants of one are charged for the time that they hold
- *             the turn while others of their kind wait. Who was charged for MM_TURN_SLACK_NS more than
- *             one that waits comes after it, whatever its rank, and the other keeps the turn beyond its
- *             quantum until that is made up for. Nobody is charged for more than MM_TURN_AHEAD_NS beyond
- *             one that waits, so that a turn of a lighter account costs a heavier one some seconds at most,
- *             whatever the weights; and nobody is owed time in which it did not want the turn. Who has to be
- *             passed over is charged for more than it had.
- * Trust:      quantum and priority are a tenant's word, within what the operator grants its account.
- *             Without a ready model, or at least KV that it holds or wants, it has nothing to compute
- *             with, and no turn. One that runs on without its turn takes computing time, never memory;
- *             status shows how often its turn had to be taken away.
+ * Concept:    A tenant may join the turns of its device. Of those that joined, one at a time holds
+ *             the turn and runs steps; the others count as idle, so that their memory may be lent.
+ *             A turn ends when its holder has nothing to do, when its quantum is over and somebody
+ *             waits (MM_TURN_DRAIN: only when the holder has run dry, within MM_TURN_DRAIN_MAX_NS),
+ *             or when somebody of higher priority waits. The holder is asked, ends its open step
+ *             and gives the turn back; one that does not is passed over when its grace is over.
+ * Order:      the highest priority first, and each MM_TURN_AGE_NS of waiting counts as one more:
+ *             also against being interrupted by the next one of high priority. Who was interrupted
+ *             goes on to age as if it had not had its turn. First of accounts, then of the tenants
+ *             of one.
+ * Shares:     accounts (by their weights) and the tenants of one are charged for the time that they
+ *             hold the turn while others of their kind wait. Who was charged for MM_TURN_SLACK_NS
+ *             more than one that waits comes after it, whatever its rank, and the other keeps the
+ *             turn beyond its quantum until that is made up for. Nobody is charged for more than
+ *             MM_TURN_AHEAD_NS beyond one that waits, so that a turn of a lighter account costs a
+ *             heavier one some seconds at most, whatever the weights; and nobody is owed time in
+ *             which it did not want the turn. Who has to be passed over is charged for more than it
+ *             had.
+ * Trust:      quantum and priority are a tenant's word, within what the operator grants its
+ *             account. Without a ready model, or at least KV that it holds or wants, it has nothing
+ *             to compute with, and no turn. One that runs on without its turn takes computing time,
+ *             never memory; status shows how often its turn had to be taken away.
  */
 #pragma once
 

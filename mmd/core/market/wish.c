@@ -84,7 +84,10 @@ bool mm_c_kv_hears(const struct mm_c_tenant *t)
 	return !t->wish->reclaiming || t->wish->reclaiming < t->wish->asked;
 }
 
-/* What is owed from now on, whatever was asked before. Releases that are on their way count towards it. */
+/*
+ * What is owed from now on, whatever was asked before. Releases that are on their way count towards
+ * it.
+ */
 void mm_c_kv_ask(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks, uint64_t until_ns)
 {
 	t->wish->deaf = !mm_c_kv_hears(t);

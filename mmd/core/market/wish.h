@@ -2,9 +2,10 @@
 /*
  * wish - KV chunks that a tenant wants, and those that were asked back from it
  *
- * Concept:    A tenant says how many chunks it wants in all. What it has less than that waits, in turn, until the
- *             controller grants or denies it. Chunks that are asked back are expected until a deadline, unless the
- *             tenant gave nothing of what was asked the time before.
+ * Concept:    A tenant says how many chunks it wants in all. What it has less than that waits, in
+ *             turn, until the controller grants or denies it. Chunks that are asked back are
+ *             expected until a deadline, unless the tenant gave nothing of what was asked the time
+ *             before.
  * Ownership:  a tenant's wish; what it holds is kv.c's.
  * Threading:  core thread only.
  */
@@ -38,7 +39,10 @@ uint32_t mm_c_kv_unmet(const struct mm_c_tenant *t);
 void mm_c_kv_turn(struct mm_core *c, struct mm_c_tenant *t);
 void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t);
 void mm_c_kv_deny(struct mm_core *c, struct mm_c_tenant *t, int error);
-/* Asks for @chunks back until then. Who has given nothing of what was asked last is asked, and not counted on. */
+/*
+ * Asks for @chunks back until then. Who has given nothing of what was asked last is asked, and not
+ * counted on.
+ */
 void mm_c_kv_ask(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks, uint64_t until_ns);
 void mm_c_kv_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks);
 /* If it were asked now, would that be counted on? */

@@ -26,9 +26,10 @@ static uint64_t shared_ns(uint64_t ns, uint64_t used_permille)
 }
 
 /*
- * Would the set that it gets for @alpha stream as good as unnoticed, within what is left of the link? More are taken
- * under pressure, with no page to spare. Fewer come home when the pages for it are there: with none, a worse set
- * with more layers at home would be looked at than the one that it would get.
+ * Would the set that it gets for @alpha stream as good as unnoticed, within what is left of the
+ * link? More are taken under pressure, with no page to spare. Fewer come home when the pages for it
+ * are there: with none, a worse set with more layers at home would be looked at than the one that
+ * it would get.
  */
 static bool hides(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 		  const struct mm_c_cap *limit)
@@ -45,9 +46,10 @@ static bool hides(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha
 }
 
 /*
- * The largest alpha that was seen to hide. The search takes fewer layers to be never harder to hide than more, but
- * sets depend on the one in force, and with another number of slots they jump. So what hides now is no
- * question of the search: layers that were taken because they hide must not be called too many a moment later.
+ * The largest alpha that was seen to hide. The search takes fewer layers to be never harder to hide
+ * than more, but sets depend on the one in force, and with another number of slots they jump. So
+ * what hides now is no question of the search: layers that were taken because they hide must not be
+ * called too many a moment later.
  */
 static uint32_t alpha_hidden(const struct mm_core *c, struct mm_c_tenant *t,
 			     const struct mm_c_cap *limit)
@@ -110,8 +112,8 @@ static struct mm_c_cap *cache_of(const struct mm_core *c, struct mm_c_tenant *t,
 }
 
 /*
- * The most layers that may be away: of an idle model by the cap, and as many as it could live with if it
- * woke now; of an active one while streaming hides. @more: times what is tolerated otherwise.
+ * The most layers that may be away: of an idle model by the cap, and as many as it could live with
+ * if it woke now; of an active one while streaming hides. @more: times what is tolerated otherwise.
  */
 uint32_t mm_c_alpha_cap(struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
 {

@@ -10,15 +10,18 @@
 #include "mmd/core/book/book.h"
 
 /*
- * The most layers that may be away: of an idle model by the cap, and as many as it could live with if it
- * woke now; of an active one while streaming hides. @more: times what is tolerated otherwise.
+ * The most layers that may be away: of an idle model by the cap, and as many as it could live with
+ * if it woke now; of an active one while streaming hides. @more: times what is tolerated otherwise.
  */
 uint32_t mm_c_alpha_cap(struct mm_core *c, struct mm_c_tenant *t, uint32_t more);
-/* If @alpha layers were away, fewer than its cap, would it be as little noticed as at the cap? Not so of every number. */
+/*
+ * If @alpha layers were away, fewer than its cap, would it be as little noticed as at the cap? Not
+ * so of every number.
+ */
 bool mm_c_alpha_hides(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha);
 /*
- * Of the layers that are away, how many pay: as many more sequences fit the KV memory, of @kv_pages now, as the
- * steps are longer for it. Alone on the link.
+ * Of the layers that are away, how many pay: as many more sequences fit the KV memory, of @kv_pages
+ * now, as the steps are longer for it. Alone on the link.
  */
 uint32_t mm_c_alpha_pays(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages);
 /* What it may lend has changed by the operator's word: the answers are looked for anew. */

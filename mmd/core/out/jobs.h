@@ -2,9 +2,11 @@
 /*
  * mm_jobs - what xfer was asked to do and has not done
  *
- * Concept:    A table, in order of issue: jobs that die with xfer are issued again in that order. What a job's end means is
- *             not known here. bulk_max slots are for jobs of bulk, then there is one per tenant for its control job.
- * Ownership:  the core owns one. A job is named by its slot + 1, and to xfer by an id that is never used again.
+ * Concept:    A table, in order of issue: jobs that die with xfer are issued again in that order.
+ *             What a job's end means is not known here. bulk_max slots are for jobs of bulk, then
+ *             there is one per tenant for its control job.
+ * Ownership:  the core owns one. A job is named by its slot + 1, and to xfer by an id that is never
+ *             used again.
  * Threading:  core thread only.
  */
 #pragma once

@@ -3,9 +3,9 @@
  * mm_queue - what the shell is to do, in order
  *
  * Concept:    Settling adds actions, mm_core_next() takes them out.
- * Bound:      Every unit of settling adds at most MM_BURST_MAX actions and begins only with that much room; what found no
- *             room is done when the queue has been emptied. Events add a handful directly. The shell empties the
- *             queue between events.
+ * Bound:      Every unit of settling adds at most MM_BURST_MAX actions and begins only with that
+ *             much room; what found no room is done when the queue has been emptied. Events add a
+ *             handful directly. The shell empties the queue between events.
  * Ownership:  the core owns one.
  * Threading:  core thread only.
  */

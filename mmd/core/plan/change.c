@@ -259,10 +259,10 @@ static void prepare(struct mm_core *c, struct mm_c_tenant *t)
 }
 
 /*
- * How often: a bucket of MM_CHANGES_AT_ONCE, one more each opts.change_ns. Each change drains the tenant's steps or has
- * them wait, so policies that disagree with themselves could keep it from computing at all. No change is exempt:
- * those that must happen (RESYNC, the operator's plan, pages for a min) come first when the next one may begin,
- * which is soon.
+ * How often: a bucket of MM_CHANGES_AT_ONCE, one more each opts.change_ns. Each change drains the
+ * tenant's steps or has them wait, so policies that disagree with themselves could keep it from
+ * computing at all. No change is exempt: those that must happen (RESYNC, the operator's plan, pages
+ * for a min) come first when the next one may begin, which is soon.
  */
 static uint64_t change_may_at_ns(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -352,7 +352,9 @@ static void slot_add(struct mm_core *c, struct mm_c_tenant *t, uint32_t s, uint3
 	t->slot_page[s][t->plan.slot[s].n_pages++] = page;
 }
 
-/* A layer's own pages, if it has any, go to slot @s, or (MM_SLOTS_MAX) to wherever they are needed. */
+/*
+ * A layer's own pages, if it has any, go to slot @s, or (MM_SLOTS_MAX) to wherever they are needed.
+ */
 static bool layer_out(struct mm_core *c, struct mm_c_tenant *t, uint32_t layer, uint32_t s)
 {
 	const struct mm_c_group *g = &t->group[1 + layer];
@@ -386,7 +388,9 @@ static void slot_keep(struct mm_core *c, struct mm_c_tenant *t, uint32_t s)
 	slot->in_place = fresh && slot->n_layers && layer_out(c, t, slot->layer[0], s);
 }
 
-/* Then the pages of the layers that leave, and those that were reserved for it. What is left goes. */
+/*
+ * Then the pages of the layers that leave, and those that were reserved for it. What is left goes.
+ */
 static void slots_fill(struct mm_core *c, struct mm_c_tenant *t)
 {
 	c->plans->n_spill = 0;
@@ -459,7 +463,10 @@ static bool group_update(struct mm_core *c, struct mm_c_tenant *t, uint32_t g, c
 	return changed;
 }
 
-/* Layers that cycle and are mapped elsewhere now are @in_part closed; so, by home, are those that do not any more. */
+/*
+ * Layers that cycle and are mapped elsewhere now are @in_part closed; so, by home, are those that
+ * do not any more.
+ */
 static void table_update(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 {
 	uint32_t k = 0;
@@ -535,8 +542,8 @@ static void gate(struct mm_core *c, const struct mm_c_tenant *t, uint32_t layer,
 }
 
 /*
- * The tenant is parked, xfer serves the old plan. Gates of layers that were resident are ours alone: they
- * close at once. The others are xfer's until it has gone over.
+ * The tenant is parked, xfer serves the old plan. Gates of layers that were resident are ours
+ * alone: they close at once. The others are xfer's until it has gone over.
  */
 static void switch_part(struct mm_core *c, struct mm_c_tenant *t)
 {
@@ -570,7 +577,10 @@ static void resume(struct mm_core *c, struct mm_c_tenant *t)
 	switch_event(c, t, MM_SWITCH_PARTIAL);
 }
 
-/* Layers below @end are mapped as the plan says: those that came home are let in, and xfer lets the others. */
+/*
+ * Layers below @end are mapped as the plan says: those that came home are let in, and xfer lets the
+ * others.
+ */
 static void layers_open(struct mm_core *c, struct mm_c_tenant *t, uint32_t end)
 {
 	for (uint32_t layer = t->change->open; layer < end; layer++)
@@ -806,8 +816,8 @@ int mm_c_change_committed(struct mm_core *c, struct mm_c_tenant *t, const struct
 }
 
 /*
- * A step of an older plan than the one in force ended before that one's PARKED, which said that it broke off:
- * the change was in full. 0: it is not said which plan the step was of.
+ * A step of an older plan than the one in force ended before that one's PARKED, which said that it
+ * broke off: the change was in full. 0: it is not said which plan the step was of.
  */
 int mm_c_change_resync(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {

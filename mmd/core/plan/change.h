@@ -2,14 +2,15 @@
 /*
  * mm_change - how a model's first plan arrives, and how one plan takes another one's place
  *
- * Concept:    One state per tenant, one table of rows (state, event, condition) -> (state, effect). An event is
- *             a fact that somebody reports: the market begins, pages are filled, the tenant parked, xfer ended
- *             a control job, the queue has room. What no row names cannot come about: from our own side it is
- *             an assertion, from a tenant a protocol error. change_rows.c is the table, change.c the effects.
+ * Concept:    One state per tenant, one table of rows (state, event, condition) -> (state, effect).
+ *             An event is a fact that somebody reports: the market begins, pages are filled, the
+ *             tenant parked, xfer ended a control job, the queue has room. What no row names cannot
+ *             come about: from our own side it is an assertion, from a tenant a protocol error.
+ *             change_rows.c is the table, change.c the effects.
  * Full, part: in full no step runs until the change is done; in part steps go on and only layers that are
  *             mapped elsewhere wait. Why the order is what it is: Documentation/protocol.md.
- * Queue:      states that wait for nothing but MM_CHANGE_ROOM are left within the event that led there, unless
- *             the queue is full. Then mm_core_next() settles again.
+ * Queue:      states that wait for nothing but MM_CHANGE_ROOM are left within the event that led
+ *             there, unless the queue is full. Then mm_core_next() settles again.
  * xfer:       which control job a tenant needs follows from the state and from the plan that xfer was told of:
  *             mm_c_change_control(). A job's end is reported; nobody else writes into struct mm_change.
  * Threading:  the core's.
@@ -164,7 +165,10 @@ void mm_c_change(struct mm_core *c, struct mm_c_tenant *t);
  * the budget. False: not now. */
 bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha, uint32_t slots,
 		       uint64_t budget_pages);
-/* Has its plan not been changed too often of late? Whoever begins a change, for whatever reason, waits until then. */
+/*
+ * Has its plan not been changed too often of late? Whoever begins a change, for whatever reason,
+ * waits until then.
+ */
 bool mm_c_change_may(const struct mm_core *c, const struct mm_c_tenant *t);
 /* When a change that waits for that may begin; UINT64_MAX: none has to. */
 uint64_t mm_c_change_deadline(const struct mm_core *c);
@@ -189,7 +193,10 @@ int mm_c_change_mapped(struct mm_core *c, struct mm_c_tenant *t, const struct mm
 int mm_c_change_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 int mm_c_change_resync(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 
-/* MM_REFUSED_NO: one of so many pages can be granted to it. Else *ret_max_pages is the most that can. */
+/*
+ * MM_REFUSED_NO: one of so many pages can be granted to it. Else *ret_max_pages is the most that
+ * can.
+ */
 enum mm_refusal mm_c_model_fits(const struct mm_core *c, const struct mm_c_tenant *t,
 				uint64_t pages, uint64_t *ret_max_pages);
 /* Its model stands in the host store: it waits for pages, or is refused. */

@@ -43,7 +43,10 @@ static const struct mm_change_row rows[] = {
 	ROW(PREPARED, ACTIVATE_FAILED, 0, 0, PREPARED, KICK_AND_ABORT),
 	ROW(PREPARED, RESYNC, 0, 0, PREPARED, NOTE_BROKEN),
 
-	/* In full: steps that broke off before the SWITCH are what it puts in order; none runs before COMMITTED. */
+	/*
+	 * In full: steps that broke off before the SWITCH are what it puts in order; none runs
+	 * before COMMITTED.
+	 */
 	ROW(FULL_QUIESCE, ACTIVATED, 0, 0, FULL_QUIESCE, NOTHING),
 	ROW(FULL_QUIESCE, ACTIVATE_FAILED, 0, 0, FULL_QUIESCE, KICK_AND_ABORT),
 	ROW(FULL_QUIESCE, QUIESCED, 0, 0, FULL_SWITCH, NOTHING),
@@ -64,7 +67,9 @@ static const struct mm_change_row rows[] = {
 	ROW(FULL_DONE, ACTIVATE_FAILED, 0, 0, FULL_DONE, KICK_AND_ABORT),
 	ROW(FULL_DONE, RESYNC, 0, FIRST, FULL_DONE, NOTE_BROKEN),
 
-	/* In part: gates stay as they are, so a change in full must follow a step that broke off. */
+	/*
+	 * In part: gates stay as they are, so a change in full must follow a step that broke off.
+	 */
 	ROW(PART_SWITCH, ROOM, CYCLES | WILL_CYCLE, 0, PART_REPLAN, SWITCH_PART),
 	ROW(PART_SWITCH, ROOM, CYCLES, WILL_CYCLE, PART_QUIESCE, SWITCH_PART),
 	ROW(PART_SWITCH, ROOM, WILL_CYCLE, CYCLES, PART_RESUME, SWITCH_PART),

@@ -2,8 +2,8 @@
 /*
  * control - the one job by which xfer takes up, changes and gives up a tenant's plan
  *
- * Concept:    One per tenant at a time, so that xfer never sees two of them in doubtful order. Which one follows from the
- *             tenant's life and from the change of its plan.
+ * Concept:    One per tenant at a time, so that xfer never sees two of them in doubtful order.
+ *             Which one follows from the tenant's life and from the change of its plan.
  * Threading:  core thread only.
  */
 #pragma once

@@ -111,8 +111,8 @@ uint64_t mm_layers_step_ns(const struct mm_layers *layers, const struct mm_plan_
 }
 
 /*
- * Two slots: the transfers from the i-th to the j-th of a window have the time from the end of the layer
- * that was in the i-th one's slot to the beginning of the j-th layer.
+ * Two slots: the transfers from the i-th to the j-th of a window have the time from the end of the
+ * layer that was in the i-th one's slot to the beginning of the j-th layer.
  */
 static int64_t two_slot_slack(const struct mm_layers *layers, const struct mm_plan_set *set)
 {
@@ -273,8 +273,8 @@ static uint64_t chain_take(const struct search *s, uint32_t first, uint32_t last
 }
 
 /*
- * A set whose transfers all have @slack and that frees enough, slots of s->largest pages assumed; where some
- * layers are to be kept, the one that keeps most of them.
+ * A set whose transfers all have @slack and that frees enough, slots of s->largest pages assumed;
+ * where some layers are to be kept, the one that keeps most of them.
  */
 static bool chain(struct search *s, int64_t slack, struct mm_plan_set *ret_set)
 {
@@ -321,7 +321,9 @@ static bool chain_best(struct search *s, int64_t least, int64_t *ret_slack,
 	return true;
 }
 
-/* Of the layers that may be in, the most pages below @limit; 0: a layer that must be in has more. */
+/*
+ * Of the layers that may be in, the most pages below @limit; 0: a layer that must be in has more.
+ */
 static uint32_t next_largest(const struct search *s, uint32_t limit)
 {
 	uint32_t most = 0;

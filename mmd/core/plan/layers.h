@@ -2,20 +2,23 @@
 /*
  * layers - which layers cycle where they are not all alike
  *
- * Concept:    plan.h's question with a transfer time, a computing time and pages of each layer's own. What is
- *             asked for is pages set free: those of the layers that cycle less those of the slots. Of the
- *             sets that free so many, one with the shortest step, then the largest least slack is taken: the
- *             time by which the latest transfer of a step is early. With one slot a transfer may begin when
- *             the layer before it in the set is done. With two it may begin when the one before that is
- *             done, but transfers follow each other on the link.
- * Method:     for a given slack and a largest layer, a chain around the circle whose pages are most is found
- *             in O(n^2); the slack is found by bisection. What is more than needed stays at home. With two slots
- *             the chain is a start only (its transfers never overlap two layers), improved layer by layer.
- *             Layers are what tenants claim: a search that has looked at so many of them takes what it has.
+ * Concept:    plan.h's question with a transfer time, a computing time and pages of each layer's
+ *             own. What is asked for is pages set free: those of the layers that cycle less those
+ *             of the slots. Of the sets that free so many, one with the shortest step, then the
+ *             largest least slack is taken: the time by which the latest transfer of a step is
+ *             early. With one slot a transfer may begin when the layer before it in the set is
+ *             done. With two it may begin when the one before that is done, but transfers follow
+ *             each other on the link.
+ * Method:     for a given slack and a largest layer, a chain around the circle whose pages are most
+ *             is found in O(n^2); the slack is found by bisection. What is more than needed stays
+ *             at home. With two slots the chain is a start only (its transfers never overlap two
+ *             layers), improved layer by layer. Layers are what tenants claim: a search that has
+ *             looked at so many of them takes what it has.
  * Ownership:  pure functions over the caller's storage.
  * Threading:  any.
- * Limits:     n <= MM_LAYERS_MAX; every time <= MM_LAYER_NS_MAX. One slot: exact to MM_SLACK_STEPS where
- *             transfers can be hidden. Two: see tests/unit/mmd/core/layers.c for how near to exhaustive search.
+ * Limits:     n <= MM_LAYERS_MAX; every time <= MM_LAYER_NS_MAX. One slot: exact to MM_SLACK_STEPS
+ *             where transfers can be hidden. Two: see tests/unit/mmd/core/layers.c for how near to
+ *             exhaustive search.
  */
 #pragma once
 
@@ -66,7 +69,10 @@ bool mm_layers_choose(const struct mm_layers *layers, uint64_t away_pages, uint3
 /* Duration of a step with this very set; with two slots steps are played until they repeat. */
 uint64_t mm_layers_step_ns(const struct mm_layers *layers, const struct mm_plan_set *set);
 
-/* The least slack of a transfer; with two slots over windows of up to two steps. INT64_MAX: none cycles. */
+/*
+ * The least slack of a transfer; with two slots over windows of up to two steps. INT64_MAX: none
+ * cycles.
+ */
 int64_t mm_layers_slack_ns(const struct mm_layers *layers, const struct mm_plan_set *set);
 
 /* All layers' computation. */

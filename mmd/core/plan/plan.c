@@ -66,7 +66,9 @@ uint32_t mm_plan_least_gap(const struct mm_plan_set *set, uint32_t n)
 	return least;
 }
 
-/* The turn of the circle by which most of @set's layers fall on @current's; the first one of those. */
+/*
+ * The turn of the circle by which most of @set's layers fall on @current's; the first one of those.
+ */
 static uint32_t best_turn(const struct bits *set, uint32_t n, const struct mm_plan_set *current)
 {
 	uint64_t twice[2 * MM_ARRAY_SIZE(set->word) + 1] = { 0 }; /* the circle, twice around */

@@ -3,16 +3,18 @@
  * plan - which layers cycle, and what a step then costs
  *
  * Concept:    The n layers of a model lie on a circle: after the last one the next step's first one
- *             runs. alpha layers' worth of pages given away means m = alpha + beta layers that cycle
- *             through beta slots, in turn. With one slot a layer is streamed in while the layers between
- *             it and its predecessor run, so the least gap between two of them counts. With two, one
- *             slot fills while the other one's layer runs, so the sum of all transfers counts.
- *             mm_plan_choose() finds a set; the mm_plan_step_* functions are protocol.md's arithmetic.
+ *             runs. alpha layers' worth of pages given away means m = alpha + beta layers that
+ *             cycle through beta slots, in turn. With one slot a layer is streamed in while the
+ *             layers between it and its predecessor run, so the least gap between two of them
+ *             counts. With two, one slot fills while the other one's layer runs, so the sum of all
+ *             transfers counts. mm_plan_choose() finds a set; the mm_plan_step_* functions are
+ *             protocol.md's arithmetic.
  * Ownership:  pure functions over the caller's storage.
  * Threading:  any.
- * Invariants: sets are ascending, without duplicates, every layer < n; m is 0 or >= 2 * beta, so that
- *             no slot has a single layer.
- * Limits:     n <= MM_LAYERS_MAX. Worst case of mm_plan_choose(): O(n * m), shrinking O(m * m log n).
+ * Invariants: sets are ascending, without duplicates, every layer < n; m is 0 or >= 2 * beta, so
+ *             that no slot has a single layer.
+ * Limits:     n <= MM_LAYERS_MAX. Worst case of mm_plan_choose(): O(n * m), shrinking O(m * m log
+ *             n).
  */
 #pragma once
 
@@ -114,9 +116,9 @@ uint64_t mm_plan_pages_only_in(const struct mm_plan_set *a, const struct mm_plan
  * @t_c_ns: one layer's computation
  * @t_t_ns: one layer's transfer
  *
- * beta = 1: each gap g costs T_c + max((g−1)·T_c, T_T). beta = 2: steps are played until they repeat.
- * With m layers evenly spaced that is m·T_c + max((n−m)·T_c, m·T_T) and, where m is even, max(n·T_c, m·T_T);
- * no set of m layers takes less.
+ * beta = 1: each gap g costs T_c + max((g−1)·T_c, T_T). beta = 2: steps are played until they
+ * repeat. With m layers evenly spaced that is m·T_c + max((n−m)·T_c, m·T_T) and, where m is even,
+ * max(n·T_c, m·T_T); no set of m layers takes less.
  * Return: nanoseconds, saturated.
  */
 uint64_t mm_plan_set_step_ns(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,

@@ -2,9 +2,10 @@
 /*
  * sets - which layers of a tenant's model cycle
  *
- * Concept: plan.h's answers where a model's layers are alike, layers.h's where they are not, in the terms of
- *          a tenant: what it has measured, what cycles now, which pages a change needs. alpha counts pages in
- *          mean layers' worth; where layers are alike that is a number of layers.
+ * Concept: plan.h's answers where a model's layers are alike, layers.h's where they are not, in the
+ *          terms of a tenant: what it has measured, what cycles now, which pages a change needs.
+ *          alpha counts pages in mean layers' worth; where layers are alike that is a number of
+ *          layers.
  * Trust:   times and weights are the tenant's claims; they steer what is taken from it.
  */
 #include "mmd/core/plan/sets.h"
@@ -254,8 +255,8 @@ static bool near(uint64_t a, uint64_t b)
 }
 
 /*
- * Sets of layers that are alike do not depend on times. Others are looked for anew when the times have
- * changed, but not as often as a tenant can make them change: that takes long.
+ * Sets of layers that are alike do not depend on times. Others are looked for anew when the times
+ * have changed, but not as often as a tenant can make them change: that takes long.
  */
 static bool stale(const struct mm_core *c, const struct mm_c_tenant *t)
 {

@@ -2,9 +2,10 @@
 /*
  * sets - which layers of a tenant's model cycle
  *
- * Concept:    plan.h's answers where a model's layers are alike, layers.h's where they are not, in the terms of
- *             a tenant: what it has measured, what cycles now, which pages a change needs. alpha counts pages in
- *             mean layers' worth; where layers are alike that is a number of layers.
+ * Concept:    plan.h's answers where a model's layers are alike, layers.h's where they are not, in
+ *             the terms of a tenant: what it has measured, what cycles now, which pages a change
+ *             needs. alpha counts pages in mean layers' worth; where layers are alike that is a
+ *             number of layers.
  * Ownership:  a tenant's; the sets that were chosen are a cache.
  * Threading:  core thread only.
  * Trust:      times and weights are the tenant's claims; they steer what is taken from it.
@@ -43,7 +44,10 @@ struct mm_c_sets {
 void mm_c_sets_init(struct mm_c_tenant *t);
 /* What it says about its layers' computation has changed. */
 void mm_c_sets_claim(struct mm_c_tenant *t);
-/* What was measured is the mean of the layers that cycle. Returns what its largest layer would take. */
+/*
+ * What was measured is the mean of the layers that cycle. Returns what its largest layer would
+ * take.
+ */
 uint64_t mm_c_sets_largest_ns(const struct mm_c_tenant *t, uint64_t mean_ns);
 /* Pages of a layer, on average. */
 uint64_t mm_c_layer_pages(const struct mm_c_tenant *t);
@@ -55,8 +59,8 @@ uint64_t mm_c_slots_pages(const struct mm_c_tenant *t, const struct mm_plan_set 
 /* Pages for slots beyond those of the old slots and of the layers that leave. */
 uint64_t mm_c_blank_pages(const struct mm_c_tenant *t, const struct mm_plan_set *next);
 /*
- * The set, slots included, that @alpha would mean. @slots: how many it is to have where neither the model nor the
- * operator says it; 0: whichever makes the shorter step. Return: pages that it needs.
+ * The set, slots included, that @alpha would mean. @slots: how many it is to have where neither the
+ * model nor the operator says it; 0: whichever makes the shorter step. Return: pages that it needs.
  */
 uint64_t mm_c_change_set(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 			 uint32_t slots, uint64_t budget_pages, struct mm_plan_set *ret_set);

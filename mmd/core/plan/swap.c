@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Suspended KV: lists of pieces that a tenant has copied between its chunks and its swap space. A list
- * is checked when it comes, cut into jobs that stay within a page as xfer has room for them, and
- * answered when the last job is done. A chunk that a list names stays the tenant's until then, and a
- * tenant's pages are not proven free while a job of it runs.
+ * Suspended KV: lists of pieces that a tenant has copied between its chunks and its swap space. A
+ * list is checked when it comes, cut into jobs that stay within a page as xfer has room for them,
+ * and answered when the last job is done. A chunk that a list names stays the tenant's until then,
+ * and a tenant's pages are not proven free while a job of it runs.
  */
 #include "mmd/core/plan/swap.h"
 
@@ -60,8 +60,8 @@ static uint64_t chunk_bytes(const struct mm_core *c, const struct mm_c_tenant *t
 }
 
 /*
- * Of each word of the map of held chunks: the first word from it on that has a gap. A piece may be as long as
- * the arena, and a list has hundreds: they must not walk the map each.
+ * Of each word of the map of held chunks: the first word from it on that has a gap. A piece may be
+ * as long as the arena, and a list has hundreds: they must not walk the map each.
  */
 struct gaps {
 	uint16_t word[MM_KV_ENTRIES / 64 + 1];

@@ -2,8 +2,9 @@
 /*
  * swap - lists of pieces on their way between a tenant's chunks and its swap space
  *
- * Concept:    a list waits or runs until its last job is done; jobs that die with xfer are issued again
- *             (neither side may touch the pieces meanwhile, so a copy is as good twice as once).
+ * Concept:    a list waits or runs until its last job is done; jobs that die with xfer are issued
+ *             again (neither side may touch the pieces meanwhile, so a copy is as good twice as
+ *             once).
  * Ownership:  a tenant's lists; their pieces lie in the core's table, copied and checked.
  * Threading:  core thread only.
  * Invariants: every chunk that a list in use names is held; jobs are the sum of the lists'.

@@ -192,7 +192,9 @@ int main(void)
 	copy_window();
 	CHECK(cuCtxSynchronize());
 	CHECK(cuMemGetInfo(&after, &total));
-	/* A driver keeps what it loaded for the first copy and fill; run.sh looks for what is left. */
+	/*
+	 * A driver keeps what it loaded for the first copy and fill; run.sh looks for what is left.
+	 */
 	REQUIRE(after + ((size_t)64 << 20) >= before);
 	CHECK(cuCtxDestroy(ctx));
 	puts("ok");

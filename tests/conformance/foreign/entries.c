@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entry points that programs and frameworks meet in passing: fills of rectangles, graphs with parameters and
- * with objects of the program's, what a pointer is set to, libraries of code for another device, and what a
- * device may not have at all. It knows nothing of this project.
+ * Entry points that programs and frameworks meet in passing: fills of rectangles, graphs with
+ * parameters and with objects of the program's, what a pointer is set to, libraries of code for
+ * another device, and what a device may not have at all. It knows nothing of this project.
  */
 #include <cuda.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every error that this toolkit's cuda.h names has that name, and a text, with the driver. A driver that is
- * older than the toolkit need not know the newest.
+ * Every error that this toolkit's cuda.h names has that name, and a text, with the driver. A driver
+ * that is older than the toolkit need not know the newest.
  */
 #include <cuda.h>
 

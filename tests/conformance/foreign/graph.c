@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that captures a stream into a graph and replays it, with the toolkit's cuda.h and whatever
- * functions its macros name: a fork and a join, pinned and pageable memory, a host function. It knows
- * nothing of this project.
+ * A program that captures a stream into a graph and replays it, with the toolkit's cuda.h and
+ * whatever functions its macros name: a fork and a join, pinned and pageable memory, a host
+ * function. It knows nothing of this project.
  */
 #include <cuda.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that links no driver: it loads libcuda.so.1 and asks cuGetProcAddress for everything, as
- * the CUDA runtime, NCCL and PyTorch do, with the types of cudaTypedefs.h. It tells what is missing
- * from what is too new, and uses what is there. It knows nothing of this project.
+ * A program that links no driver: it loads libcuda.so.1 and asks cuGetProcAddress for everything,
+ * as the CUDA runtime, NCCL and PyTorch do, with the types of cudaTypedefs.h. It tells what is
+ * missing from what is too new, and uses what is there. It knows nothing of this project.
  */
 #include <cuda.h>
 #include <cudaTypedefs.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that looks at devices and knows nothing else: it loads libnvidia-ml.so.1, begins with flags, as
- * pynvml does, and asks for memory by the first ABI. It knows nothing of this project.
+ * A program that looks at devices and knows nothing else: it loads libnvidia-ml.so.1, begins with
+ * flags, as pynvml does, and asks for memory by the first ABI. It knows nothing of this project.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 /*
  * daemon - an mmd that a benchmark starts, sets plans of, and ends
  *
- * Concept:   the benchmark's own process is a tenant of it, or starts tenants. Every wait looks whether
- *            the daemon is still there and whether a signal came, and has a generous end.
+ * Concept:   the benchmark's own process is a tenant of it, or starts tenants. Every wait looks
+ *            whether the daemon is still there and whether a signal came, and has a generous end.
  * Ownership: mm_daemon_stop() ends it and gives back all; accepts a zeroed one.
  * Threading: one thread.
  * Errors:    a sentence in @err, MM_SERVE_ERROR_BYTES, and negative errno; nothing is printed.

@@ -2,8 +2,8 @@
 /*
  * device - what a software GPU that others use says of itself
  *
- * Concept:   the library reads its environment once in a process, and a benchmark uses one device after
- *            the other: so a child asks, and is gone.
+ * Concept:   the library reads its environment once in a process, and a benchmark uses one device
+ *            after the other: so a child asks, and is gone.
  */
 #pragma once
 

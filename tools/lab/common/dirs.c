@@ -20,7 +20,10 @@ int mm_bin_dir(char *ret_dir)
 	return 0;
 }
 
-/* Sockets live in it: their paths must be short, so not under a deep TMPDIR unless that was asked for. */
+/*
+ * Sockets live in it: their paths must be short, so not under a deep TMPDIR unless that was asked
+ * for.
+ */
 int mm_work_dir_make(const char *keep, char *ret_dir)
 {
 	if (!keep) {

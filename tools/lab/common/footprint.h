@@ -2,8 +2,9 @@
 /*
  * footprint - how many device pages a model's weights take, from its files' headers
  *
- * Concept: mmbench divides what the weights leave of the pool into equal shares, as an operator with a
- *          static split would. The layout is the one that load will make, of the headers only.
+ * Concept: mmbench divides what the weights leave of the pool into equal shares, as an operator
+ *          with a static split would. The layout is the one that load will make, of the headers
+ *          only.
  */
 #pragma once
 

@@ -3,8 +3,8 @@
  * procs - child processes that never outlive us
  *
  * Concept:   A child is a program with a pipe to its stdin, a pipe from its stdout that is read by
- *            lines, and its stderr in a file. It gets SIGKILL when we die. We are the subreaper of all
- *            that descends from us, so that no role of a killed daemon is left over either.
+ *            lines, and its stderr in a file. It gets SIGKILL when we die. We are the subreaper of
+ *            all that descends from us, so that no role of a killed daemon is left over either.
  * Ownership: mm_child_done() kills what still runs and reaps it.
  * Threading: one thread; SIGINT and SIGTERM come through mm_signals_open()'s fd.
  */
@@ -62,8 +62,8 @@ bool mm_child_wait(struct mm_child *child, uint64_t deadline_ns);
 const char *mm_child_how(const struct mm_child *child, char *buf, size_t bytes);
 
 /*
- * The last sentence on its stderr; where there is none, the last lines of its log; or "". One role of mmd may
- * log that another has ended after that one said why.
+ * The last sentence on its stderr; where there is none, the last lines of its log; or "". One role
+ * of mmd may log that another has ended after that one said why.
  */
 const char *mm_child_last_words(const struct mm_child *child, char *buf, size_t bytes);
 

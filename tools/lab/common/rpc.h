@@ -20,10 +20,13 @@ int mm_rpc_open(const char *socket_path);
  * @ret_result: the caller's reference; written only on success
  * @err:        gets mmd's sentence, or that it does not answer
  *
- * Return: 0; -EREMOTEIO: mmd refuses; any other negative errno: it does not answer, -ECONNRESET: it is gone.
+ * Return: 0; -EREMOTEIO: mmd refuses; any other negative errno: it does not answer, -ECONNRESET: it
+ * is gone.
  */
 int mm_rpc_ask(int fd, const char *method, json_t *params, json_t **ret_result, char *err,
 	       size_t err_bytes);
 
-/* As that, for who does not need to know why not. Return: the result, the caller's reference; NULL. */
+/*
+ * As that, for who does not need to know why not. Return: the result, the caller's reference; NULL.
+ */
 json_t *mm_rpc_call(int fd, const char *method);

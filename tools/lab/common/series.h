@@ -2,9 +2,9 @@
 /*
  * series - what was measured again and again, and how it compares with its reference
  *
- * Concept:   figure and reference are measured in turn, n times each. Medians are compared; the spread is
- *            told by p10 and p90 (nearest rank), of each, and of the ratio of each pair, from which what
- *            drifts on both sides has gone.
+ * Concept:   figure and reference are measured in turn, n times each. Medians are compared; the
+ *            spread is told by p10 and p90 (nearest rank), of each, and of the ratio of each pair,
+ *            from which what drifts on both sides has gone.
  * Ownership: mm_series_done() frees; a zeroed one is empty.
  * Errors:    adding to a series when memory is short leaves the value out, and `lost` counts it.
  */
@@ -29,7 +29,10 @@ struct mm_summary {
 /* Leaves the series in its order. */
 struct mm_summary mm_series_summary(const struct mm_series *series);
 
-/* Figure by reference, pair by pair: as many as the shorter has; pairs of a reference <= 0 are left out. */
+/*
+ * Figure by reference, pair by pair: as many as the shorter has; pairs of a reference <= 0 are left
+ * out.
+ */
 struct mm_summary mm_series_pairs(const struct mm_series *figure,
 				  const struct mm_series *reference);
 

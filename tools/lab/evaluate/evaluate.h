@@ -2,11 +2,11 @@
 /*
  * evaluate - `mmbench evaluate`: the papers' evaluation, through the simulator
  *
- * Concept:    A point is one run of mmsim: a case at one load, under all policies, over several windows
- *             of the trace. Points that differ in load alone are a curve of a chart; charts belong to
- *             a section, which is a figure of the paper or a question of ours. points.c lists them,
- *             this runs them, figures.c writes what came out, targets.c holds it against what must be
- *             reached: from the data, never from memory.
+ * Concept:    A point is one run of mmsim: a case at one load, under all policies, over several
+ *             windows of the trace. Points that differ in load alone are a curve of a chart; charts
+ *             belong to a section, which is a figure of the paper or a question of ours. points.c
+ *             lists them, this runs them, figures.c writes what came out, targets.c holds it
+ *             against what must be reached: from the data, never from memory.
  * Ownership:  struct mm_eval owns its points; mm_eval_done() frees them.
  */
 #pragma once
@@ -99,7 +99,10 @@ struct mm_ratio;
 struct mm_ratio mm_eval_ratio(const struct mm_eval_point *point, const char *a, const char *b,
 			      const char *key);
 
-/* G = (policy - recompute) / (unlimited - recompute) of throughput; NAN where there is nothing to gain. */
+/*
+ * G = (policy - recompute) / (unlimited - recompute) of throughput; NAN where there is nothing to
+ * gain.
+ */
 double mm_eval_gain(const struct mm_eval_point *point, const char *policy);
 
 /* Does the demand, as seen under unlimited memory, fit what weights can give? */
@@ -110,7 +113,10 @@ int mm_eval_figures(struct mm_eval *eval, FILE *out);
 /* Writes the table of targets. */
 void mm_eval_targets(const struct mm_eval *eval, FILE *out);
 
-/* One chart as SVG in figures, by gnuplot; what it is made from lies in data. Return: 0 or negative errno. */
+/*
+ * One chart as SVG in figures, by gnuplot; what it is made from lies in data. Return: 0 or negative
+ * errno.
+ */
 int mm_eval_plot(const struct mm_eval *eval, enum mm_eval_section section, const char *chart);
 
 /* The curves of a chart: variants, or policies. */

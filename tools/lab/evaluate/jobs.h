@@ -2,8 +2,8 @@
 /*
  * jobs - many programs, some at a time
  *
- * Concept:   each job is a command line; what it prints goes to a file, what it complains of to another.
- *            They run in order, `at_once` of them together.
+ * Concept:   each job is a command line; what it prints goes to a file, what it complains of to
+ *            another. They run in order, `at_once` of them together.
  * Ownership: everything is borrowed. A child gets SIGKILL when we die.
  */
 #pragma once

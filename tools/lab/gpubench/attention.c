@@ -2,11 +2,12 @@
 /*
  * attention - paged attention against the memory that it must read
  *
- * Concept:   decoding reads each key and value once: their bytes by the time of a launch, against what a copy
- *            within the device moves (read and written bytes counted), measured in turn. Blocks lie in any
- *            order in one arena; launches go round through several sets of blocks, together larger than the
- *            device's caches. What is judged has 64 MiB of keys and values at least: less than that does not fill
- *            a device. Prefill is bound by arithmetic: operations by time.
+ * Concept:   decoding reads each key and value once: their bytes by the time of a launch, against
+ *            what a copy within the device moves (read and written bytes counted), measured in
+ *            turn. Blocks lie in any order in one arena; launches go round through several sets of
+ *            blocks, together larger than the device's caches. What is judged has 64 MiB of keys
+ *            and values at least: less than that does not fill a device. Prefill is bound by
+ *            arithmetic: operations by time.
  */
 #include <errno.h>
 #include <math.h>

@@ -291,7 +291,10 @@ int mm_gpu_host_open(struct mm_gpu_dev *dev, uint64_t bytes, struct mm_gpu_host 
 				   (unsigned long long)bytes);
 	host->base = base;
 	host->bytes = bytes;
-	/* Daemons are forked while it is registered: a copy on write would part us from the device's pages. */
+	/*
+	 * Daemons are forked while it is registered: a copy on write would part us from the
+	 * device's pages.
+	 */
 	madvise(base, bytes, MADV_DONTFORK);
 	mm_host_prefer(base, bytes, device_node(dev));
 	if (!dev->bench->timed)

@@ -3,8 +3,8 @@
  * gpu_device - the device as a part of `mmbench gpu` uses it itself
  *
  * Concept:   context, stream, timing events, memory, without mmd: what references are made of.
- * Ownership: each thing is opened into the caller's struct and closed by it; closing accepts zeroed and
- *            half-opened ones.
+ * Ownership: each thing is opened into the caller's struct and closed by it; closing accepts zeroed
+ *            and half-opened ones.
  * Errors:    negative errno, the sentence in bench->err.
  */
 #pragma once

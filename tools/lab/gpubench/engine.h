@@ -2,9 +2,10 @@
 /*
  * gpu_engine - kernels of known duration, and steps through the layers of a tenant's model
  *
- * Concept:   a load is a kernel that adds one long array to another, bound by memory, launched so often
- *            that it takes what was asked for. A step opens the gate of each layer, computes the load, closes
- *            it. Its time is the device's, from the end of the step before to its own.
+ * Concept:   a load is a kernel that adds one long array to another, bound by memory, launched so
+ *            often that it takes what was asked for. A step opens the gate of each layer, computes
+ *            the load, closes it. Its time is the device's, from the end of the step before to its
+ *            own.
  * Ownership: closing accepts zeroed and half-opened ones.
  * Errors:    negative errno, the sentence in bench->err; -EOPNOTSUPP there is no module of kernels.
  */
@@ -62,8 +63,8 @@ int mm_gpu_engine_step(struct mm_gpu_engine *e, double *ret_s);
 
 /**
  * mm_gpu_engine_steps() - time so many, after some that do not count
- * @series: gets each; of two steps one after the other the mean, as every second one differs with two
- *          slots and an odd number of layers that cycle
+ * @series: gets each; of two steps one after the other the mean, as every second one differs with
+ *          two slots and an odd number of layers that cycle
  */
 int mm_gpu_engine_steps(struct mm_gpu_engine *e, uint32_t steps, struct mm_series *series);
 

@@ -2,12 +2,12 @@
 /*
  * gemm - matrix products of published models against what memory and arithmetic allow
  *
- * Concept:   the ceilings are measured in turn with each figure: bytes by a copy within the device, operations
- *            by a large square product. A product cannot be faster than the longer of its weights, x and y
- *            at the one rate and its operations at the other. Each is multiplied by several copies of its
- *            weights in turn, that together exceed the device's caches. `fixed` is what the same bits in
- *            every batch cost: products of always as many rows against one of the batch's size; `fixed_wide`, of twice
- *            as many.
+ * Concept:   the ceilings are measured in turn with each figure: bytes by a copy within the device,
+ *            operations by a large square product. A product cannot be faster than the longer of
+ *            its weights, x and y at the one rate and its operations at the other. Each is
+ *            multiplied by several copies of its weights in turn, that together exceed the device's
+ *            caches. `fixed` is what the same bits in every batch cost: products of always as many
+ *            rows against one of the batch's size; `fixed_wide`, of twice as many.
  */
 #include <errno.h>
 #include <stdio.h>

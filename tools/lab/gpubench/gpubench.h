@@ -2,13 +2,14 @@
 /*
  * gpu - `mmbench gpu`: the mechanism's costs on the device that is there, each against a reference
  *
- * Concept:   A part measures one thing. It runs in a child process of its own, which opens the driver,
- *            starts an mmd where it needs one, and writes a line of JSON for each result into a pipe. The
- *            parent never opens the driver; it ends a part that takes too long with all that descends
- *            from it, and goes on with the next. What was measured until then is in the file already.
- *            A result is a figure and its reference, measured in turn within one run (series.h).
- * Errors:    a part returns negative errno with the sentence in bench->err; -EOPNOTSUPP means that what
- *            it measures is not there, which is no failure.
+ * Concept:   A part measures one thing. It runs in a child process of its own, which opens the
+ *            driver, starts an mmd where it needs one, and writes a line of JSON for each result
+ *            into a pipe. The parent never opens the driver; it ends a part that takes too long
+ *            with all that descends from it, and goes on with the next. What was measured until
+ *            then is in the file already. A result is a figure and its reference, measured in turn
+ *            within one run (series.h).
+ * Errors:    a part returns negative errno with the sentence in bench->err; -EOPNOTSUPP means that
+ *            what it measures is not there, which is no failure.
  */
 #pragma once
 

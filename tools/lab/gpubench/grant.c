@@ -2,12 +2,12 @@
 /*
  * grant - from the wish for KV memory to memory that can be used
  *
- * Concept:   mmd has the pages already, clean and exported: the tenant imports, maps and sets access.
- *            The references do the bare driver calls for as many pages: import, map and one set-access
- *            with descriptors that another process passed; and, as engines without mmd do, create, map
- *            and set access page by page, or create and map all and set access once.
- *            libclient gets a table of entries that take the time of each call: what is not in the
- *            driver's calls is the way through the rings and the sockets, and waking up.
+ * Concept:   mmd has the pages already, clean and exported: the tenant imports, maps and sets
+ *            access. The references do the bare driver calls for as many pages: import, map and one
+ *            set-access with descriptors that another process passed; and, as engines without mmd
+ *            do, create, map and set access page by page, or create and map all and set access
+ *            once. libclient gets a table of entries that take the time of each call: what is not
+ *            in the driver's calls is the way through the rings and the sockets, and waking up.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -2,11 +2,12 @@
 /*
  * memops - what the gates' stream operations cost: two for each layer of a step
  *
- * Concept:   a step of n small kernels, with and without a wait (for a bit that is set) before and a write
- *            behind each, on gates as libclient has them: a line for each layer in host memory that is
- *            registered. Enqueued plainly while a wait holds the stream back, so that what the host takes is
- *            not in it (and is told apart); and captured into a graph, where the driver has those. `batched`
- *            joins the write of a layer and the wait of the next into one operation of two.
+ * Concept:   a step of n small kernels, with and without a wait (for a bit that is set) before and
+ *            a write behind each, on gates as libclient has them: a line for each layer in host
+ *            memory that is registered. Enqueued plainly while a wait holds the stream back, so
+ *            that what the host takes is not in it (and is told apart); and captured into a graph,
+ *            where the driver has those. `batched` joins the write of a layer and the wait of the
+ *            next into one operation of two.
  */
 #include <errno.h>
 #include <string.h>
@@ -277,8 +278,8 @@ static int make_gates(struct memops *m)
 }
 
 /*
- * A kernel's code may be loaded when it is first launched, and that may wait for what is on the device: for
- * a stream that we hold back ourselves.
+ * A kernel's code may be loaded when it is first launched, and that may wait for what is on the
+ * device: for a stream that we hold back ourselves.
  */
 static int warm_up(struct memops *m)
 {

@@ -2,9 +2,10 @@
 /*
  * overhead - what living on mmd's memory costs an engine while nothing is remapped
  *
- * Concept:   mmserve serves the same requests, in turn from memory of its own (--plain: cuMemAlloc()) and from
- *            mmd's, whose KV share has room for all of them. What is compared is the median time from one
- *            token of a sequence to its next, by the device's clock.
+ * Concept:   mmserve serves the same requests, in turn from memory of its own (--plain:
+ *            cuMemAlloc()) and from mmd's, whose KV share has room for all of them. What is
+ *            compared is the median time from one token of a sequence to its next, by the device's
+ *            clock.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pages - what depends on the size of pages: streaming, plan changes, bandwidth of what computes in them
+ * pages - what depends on the size of pages: streaming, plan changes, bandwidth of what computes in
+ * them
  *
- * Concept:   an mmd for each size. Kernels read memory that pages of that size lie behind, in order (one array
- *            added to another) and at random (rows gathered), against the same in memory of cuMemAlloc().
+ * Concept:   an mmd for each size. Kernels read memory that pages of that size lie behind, in order
+ *            (one array added to another) and at random (rows gathered), against the same in memory
+ *            of cuMemAlloc().
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -2,9 +2,10 @@
 /*
  * kernels - those that are bound by memory: what they must read and write, by the time of a launch
  *
- * Concept:   rows of activations, together larger than the device's caches. Bytes are those that no version of
- *            the kernel can do without: each input read once, each output written once. The reference
- *            is a copy within the device, read and written bytes counted, measured in turn.
+ * Concept:   rows of activations, together larger than the device's caches. Bytes are those that no
+ *            version of the kernel can do without: each input read once, each output written once.
+ *            The reference is a copy within the device, read and written bytes counted, measured in
+ *            turn.
  */
 #include <errno.h>
 #include <math.h>
@@ -196,7 +197,10 @@ static void make_kv_move(const struct rows *k, union args *a)
 					       .parts = 2 };
 }
 
-/* Bytes for each of rows * hidden elements. What makes numbers that are no longer random comes last. */
+/*
+ * Bytes for each of rows * hidden elements. What makes numbers that are no longer random comes
+ * last.
+ */
 static const struct {
 	const char *name;
 	enum mm_kernel kernel;

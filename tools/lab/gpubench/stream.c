@@ -3,8 +3,8 @@
  * stream - how fast mmd brings layers in, while all of them cycle and nothing is computed
  *
  * Concept:   bytes are those of the layers that came in, time is the device's, over some steps. The
- *            reference is a loop of copies from memory that is there and registered, in chunks of the
- *            same size, of as many bytes, from this process.
+ *            reference is a loop of copies from memory that is there and registered, in chunks of
+ *            the same size, of as many bytes, from this process.
  */
 #include <errno.h>
 

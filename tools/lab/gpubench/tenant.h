@@ -2,8 +2,8 @@
 /*
  * gpu_tenant - an mmd on the device, and this process as its only tenant
  *
- * Concept:   a part starts an mmd with the page size that it measures, connects to it, and takes KV or
- *            loads a model whose layers it then steps through.
+ * Concept:   a part starts an mmd with the page size that it measures, connects to it, and takes KV
+ *            or loads a model whose layers it then steps through.
  * Ownership: mm_gpu_tenant_close() ends both; accepts zeroed and half-opened ones.
  * Errors:    negative errno, the sentence in bench->err.
  */

@@ -2,13 +2,14 @@
 /*
  * hf - writes a model as Hugging Face lays it out: config.json and model.safetensors, or its shards
  *
- * Concept:    a source says what the model is and fills any row of any weight in F32; the writer names
- *             the tensors and has their rows narrowed and written by all cores, a few at a time (rows.h).
+ * Concept:    a source says what the model is and fills any row of any weight in F32; the writer
+ *             names the tensors and has their rows narrowed and written by all cores, a few at a
+ *             time (rows.h).
  * Ownership:  the source owns its context; the writer keeps nothing.
  * Invariants: files appear under their names only when complete (written beside, then renamed), the
  *             index of shards after the shards. The same source gives the same bytes.
- * Sparse:     a source without rows gives files of the right length that have a header and, behind it,
- *             nothing: a hole, which takes no disk and reads as zeros.
+ * Sparse:     a source without rows gives files of the right length that have a header and, behind
+ *             it, nothing: a hole, which takes no disk and reads as zeros.
  * Limits:     sizes are checked by mk_arch_check(); a row must fit memory.
  */
 #pragma once
@@ -19,7 +20,10 @@
 #define MK_ERROR_BYTES 4608
 #define MK_SHARDS_MAX  512
 
-/* Fills row @row of a weight, in HF's order; on any thread. @layer is 0 for weights outside the layers. */
+/*
+ * Fills row @row of a weight, in HF's order; on any thread. @layer is 0 for weights outside the
+ * layers.
+ */
 typedef void mk_row_fn(void *context, enum mm_weight weight, uint32_t layer, uint32_t row,
 		       float *out);
 

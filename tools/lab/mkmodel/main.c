@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mkmodel: models in Hugging Face's layout, from a llama2.c checkpoint, from a seed, or without weights. */
+/*
+ * mkmodel: models in Hugging Face's layout, from a llama2.c checkpoint, from a seed, or without
+ * weights.
+ */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 /*
  * options - mkmodel's command line
  *
- * Concept:    what was given is kept apart from what it is applied to: the defaults, or a model of a
- *             list of shapes, whose proportions stay where only one size is given.
+ * Concept:    what was given is kept apart from what it is applied to: the defaults, or a model of
+ *             a list of shapes, whose proportions stay where only one size is given.
  * Ownership:  a plain value; texts are argv's.
  */
 #pragma once

@@ -24,10 +24,11 @@ static bool is_gain(enum mm_weight weight)
 }
 
 /*
- * Widths for which activations keep their size, and what the model says depends on all of its context:
- * uniform numbers of width sqrt(3 / n) have variance 1 / n. Sharper attention than that, or every
- * position would see the mean of all; a small embedding, no longer in wide models than in others, or
- * the residual would carry a token through a tied head; where norms follow, smaller blocks, or the layers would forget what they were given.
+ * Widths for which activations keep their size, and what the model says depends on all of its
+ * context: uniform numbers of width sqrt(3 / n) have variance 1 / n. Sharper attention than that,
+ * or every position would see the mean of all; a small embedding, no longer in wide models than in
+ * others, or the residual would carry a token through a tied head; where norms follow, smaller
+ * blocks, or the layers would forget what they were given.
  */
 static float width(const struct mm_arch *a, enum mm_weight weight, uint32_t rows, uint32_t columns)
 {

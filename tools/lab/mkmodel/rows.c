@@ -69,7 +69,10 @@ static bool take(struct work *w, struct job *ret)
 	return some;
 }
 
-/* What was taken before the first failure is done to its end: which is the first in order is certain. */
+/*
+ * What was taken before the first failure is done to its end: which is the first in order is
+ * certain.
+ */
 static void fail(struct work *w, struct place at, int error)
 {
 	pthread_mutex_lock(&w->lock);

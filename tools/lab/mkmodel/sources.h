@@ -2,8 +2,8 @@
 /*
  * sources - where mkmodel's weights come from: a llama2.c checkpoint, or a seed
  *
- * Ownership: mk_llama2c_close() gives back what mk_llama2c_open() mapped; a random source has nothing
- *            to give back.
+ * Ownership: mk_llama2c_close() gives back what mk_llama2c_open() mapped; a random source has
+ *            nothing to give back.
  * Threading: none shared.
  */
 #pragma once

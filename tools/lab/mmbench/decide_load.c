@@ -406,7 +406,9 @@ static int all_stand(struct load *l)
 	return 0;
 }
 
-/* Settlings between which nothing has happened, one after the other: a clock is too coarse for one. */
+/*
+ * Settlings between which nothing has happened, one after the other: a clock is too coarse for one.
+ */
 static void quiet(struct load *l)
 {
 	struct mm_action a;

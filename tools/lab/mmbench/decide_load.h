@@ -2,8 +2,8 @@
 /*
  * decide_load - the busy load under which mmbench decide times the core
  *
- * Concept:    see decide.h. Virtual time goes from event to event; real time is taken around the core's
- *             calls only.
+ * Concept:    see decide.h. Virtual time goes from event to event; real time is taken around the
+ *             core's calls only.
  * Ownership:  the caller owns struct mm_decide_result; a run leaves nothing behind.
  * Threading:  one thread.
  */

@@ -2,10 +2,10 @@
 /*
  * results - what one run produced: every token of every request, and when
  *
- * Concept:   Tenants write a JSON line per finished request and a summary; this reads them back, compares the ids of
- *            two runs, and computes latencies over all requests of all tenants together. Time to first
- *            token counts from the request's arrival in the trace; time between tokens is each gap
- *            between neighbours.
+ * Concept:   Tenants write a JSON line per finished request and a summary; this reads them back,
+ *            compares the ids of two runs, and computes latencies over all requests of all tenants
+ *            together. Time to first token counts from the request's arrival in the trace; time
+ *            between tokens is each gap between neighbours.
  * Ownership: mm_results_done() frees everything.
  */
 #pragma once

@@ -2,12 +2,13 @@
 /*
  * run - one daemon, its tenants, one trace, one policy
  *
- * Concept:   A run starts mmd, on a software GPU of its own or on the devices there are, one mmserve per model, waits until all
- *            models stand, lets the clock start for all at once, samples mmd while they serve, and
- *            ends everything in order. Nothing of a run outlives it, whatever happens.
- * Protocol:  with --sync mmserve says `ready`, waits for `start NS` (CLOCK_MONOTONIC) on stdin, says
- *            `done` after its last request, and holds its memory until stdin ends: an engine that has
- *            nothing to do is still there, and its weights with it.
+ * Concept:   A run starts mmd, on a software GPU of its own or on the devices there are, one
+ *            mmserve per model, waits until all models stand, lets the clock start for all at once,
+ *            samples mmd while they serve, and ends everything in order. Nothing of a run outlives
+ *            it, whatever happens.
+ * Protocol:  with --sync mmserve says `ready`, waits for `start NS` (CLOCK_MONOTONIC) on stdin,
+ *            says `done` after its last request, and holds its memory until stdin ends: an engine
+ *            that has nothing to do is still there, and its weights with it.
  * Ownership: mm_run_result_done() frees what mm_run() returned.
  */
 #pragma once

@@ -21,7 +21,9 @@
 #define LARGE_NS (1800 * MM_NS_PER_S) /* on hardware: tens of gigabytes from a disk */
 #define SERVE_NS (1800 * MM_NS_PER_S)
 
-/* Memory of the software GPU that mmd leaves alone, as it does on hardware (contexts, workspaces). */
+/*
+ * Memory of the software GPU that mmd leaves alone, as it does on hardware (contexts, workspaces).
+ */
 #define HEADROOM_BYTES (UINT64_C(64) << 20)
 
 struct bench {

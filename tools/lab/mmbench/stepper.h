@@ -2,11 +2,11 @@
 /*
  * stepper - a tenant that computes one and the same batch, step after step
  *
- * Concept:    mmserve's forward pass with memory from mmd, without requests and a scheduler: as many
- *             sequences as the batch has, each decodes the token at the end of its context, again and
- *             again. So every step costs the same, and what differs between two steps is the plan's.
- *             A step's time is the device's: from the end of the step before to its own end, by events
- *             on the stream.
+ * Concept:    mmserve's forward pass with memory from mmd, without requests and a scheduler: as
+ *             many sequences as the batch has, each decodes the token at the end of its context,
+ *             again and again. So every step costs the same, and what differs between two steps is
+ *             the plan's. A step's time is the device's: from the end of the step before to its own
+ *             end, by events on the stream.
  * Ownership:  mm_stepper_close() gives back all; accepts zeroed and half-opened ones.
  * Threading:  one thread.
  */

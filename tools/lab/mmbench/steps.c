@@ -189,9 +189,9 @@ static void know_device(struct steps *s)
 }
 
 /*
- * The controller's arithmetic, with a layer's computation as mmd measures it under this plan: streaming
- * takes memory bandwidth from what computes beside it. With one slot nothing is streamed while a layer
- * that cycles computes.
+ * The controller's arithmetic, with a layer's computation as mmd measures it under this plan:
+ * streaming takes memory bandwidth from what computes beside it. With one slot nothing is streamed
+ * while a layer that cycles computes.
  */
 static uint64_t expected_ns(const struct mm_bench_steps_result *r, const struct mm_plan_set *set)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * steps - `mmbench steps`: how long a step takes under each plan, against what the controller computes
+ * steps - `mmbench steps`: how long a step takes under each plan, against what the controller
+ * computes
  *
- * Concept:    one tenant on a timed software GPU computes the same batch again and again, while plans
- *             are set by hand through mmd's admin interface. The median device time of a step is
- *             compared with mm_plan_set_step_ns() of the set that mmd chose, where a layer's
+ * Concept:    one tenant on a timed software GPU computes the same batch again and again, while
+ *             plans are set by hand through mmd's admin interface. The median device time of a step
+ *             is compared with mm_plan_set_step_ns() of the set that mmd chose, where a layer's
  *             computation and transfer take what the device's profile says.
  */
 #pragma once

@@ -318,7 +318,9 @@ static void add_tenant(struct one *one, const struct mm_wl_sizes *sizes, uint32_
 								.kv_share_bytes = share * page,
 								.seed = one->t->opts.seed + t };
 	plan->pool_bytes += (weights + share) * page;
-	/* The engine's activations are F32, as its host kernels have them, and are counted twice. */
+	/*
+	 * The engine's activations are F32, as its host kernels have them, and are counted twice.
+	 */
 	plan->headroom_bytes += 4 * s->overhead_bytes;
 }
 
@@ -353,7 +355,10 @@ static void make_plan(struct one *one, const struct mm_wl_policy *policy)
 	set_flags(one);
 }
 
-/* Tokens in the order of the device's time stamps; a stamp before its neighbour's counts as the same. */
+/*
+ * Tokens in the order of the device's time stamps; a stamp before its neighbour's counts as the
+ * same.
+ */
 static void record_request(struct one *one, uint32_t tenant, uint32_t index,
 			   const struct mm_result_request *q)
 {

@@ -9,7 +9,9 @@
 #include "libclient/base/base.h"
 #include "tools/lab/common/device.h"
 
-/* Two runs of the same on a machine that is doing something else differ by less than this, mostly. */
+/*
+ * Two runs of the same on a machine that is doing something else differ by less than this, mostly.
+ */
 #define SAME 0.05
 #define MIB  (1024.0 * 1024.0)
 

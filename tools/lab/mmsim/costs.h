@@ -2,8 +2,8 @@
 /*
  * costs - what takes time beside the device: constants of the world around it
  *
- * Everything that a profile states (kernels, copies, calls of the driver) comes from there. These are the
- * processors' part. Documentation/mmsim.md says where each number is from.
+ * Everything that a profile states (kernels, copies, calls of the driver) comes from there. These
+ * are the processors' part. Documentation/mmsim.md says where each number is from.
  */
 #pragma once
 

@@ -5,5 +5,7 @@
 
 #include "tools/lab/mmsim/sim.h"
 
-/* What only the simulator knows of a run; Documentation/mmsim.md has the fields. NULL: no memory. */
+/*
+ * What only the simulator knows of a run; Documentation/mmsim.md has the fields. NULL: no memory.
+ */
 json_t *ms_details(const struct ms_sim *sim);

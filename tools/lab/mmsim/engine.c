@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's loop, as in tools/mmserve/engine/engine.c: arrivals, events, KV, turns, a step, and again. */
+/*
+ * The engine's loop, as in tools/mmserve/engine/engine.c: arrivals, events, KV, turns, a step, and
+ * again.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 /*
  * queue - what happens when: a heap of events, and first-in-first-out lists of values
  *
- * Concept:    events of the same time come out in the order in which they were put in, so that a run
- *             is the same each time. An event names whom it concerns; what it carries waits in a list
- *             there.
+ * Concept:    events of the same time come out in the order in which they were put in, so that a
+ *             run is the same each time. An event names whom it concerns; what it carries waits in
+ *             a list there.
  * Ownership:  the caller owns both structs; they grow as needed and are given back by _done().
  * Threading:  one thread.
  * Errors:     none: without memory the program ends.

@@ -2,13 +2,14 @@
 /*
  * sim - devices, mmd, and engines in virtual time
  *
- * Concept:    The core of mmd and the engine's scheduler are the very code of the daemon and of mmserve.
- *             Everything between them is played by events: the shell (shell.c) performs the core's
- *             actions, xfer (xfer.c) its jobs over a link and a scrubber (device.c), libclient (client.c)
- *             maps, parks, commits, takes turns and runs steps, the engine (engine.c) decides between
- *             them. Computation is fluid: tenants that compute at the same time advance one layer each in
- *             the time that all their layers take together. A step in which nothing cycles is one event;
- *             else its parts end where a layer gives its place to the next.
+ * Concept:    The core of mmd and the engine's scheduler are the very code of the daemon and of
+ *             mmserve. Everything between them is played by events: the shell (shell.c) performs
+ *             the core's actions, xfer (xfer.c) its jobs over a link and a scrubber (device.c),
+ *             libclient (client.c) maps, parks, commits, takes turns and runs steps, the engine
+ *             (engine.c) decides between them. Computation is fluid: tenants that compute at the
+ *             same time advance one layer each in the time that all their layers take together. A
+ *             step in which nothing cycles is one event; else its parts end where a layer gives its
+ *             place to the next.
  * Ownership:  ms_sim_create() allocates, ms_sim_destroy() gives all back.
  * Threading:  one thread; nothing here asks for the time or for chance.
  * Invariants: check.c, after every event of a core.
@@ -280,7 +281,8 @@ struct ms_sim {
  * @ret_sim: written only on success: what became of everything; give back with ms_sim_destroy()
  * @err:     MS_ERROR_BYTES
  *
- * Return: 0; -ENOSPC the case is refused; -ENOMEM; -EIO an invariant does not hold, or mmd gave a tenant up.
+ * Return: 0; -ENOSPC the case is refused; -ENOMEM; -EIO an invariant does not hold, or mmd gave a
+ * tenant up.
  */
 int ms_sim_run(const struct ms_opts *opts, struct ms_sim **ret_sim, char *err);
 struct ms_sim *ms_sim_destroy(struct ms_sim *sim);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step on the device: its layers, and the gates of those that cycle (libclient/client/step.c, protocol.md). */
+/*
+ * A step on the device: its layers, and the gates of those that cycle (libclient/client/step.c,
+ * protocol.md).
+ */
 #include "libclient/base/base.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/sim.h"
@@ -98,7 +101,9 @@ static void break_plan(struct ms_tenant *t)
 		s->until = rng_draw(s, t->n_layers);
 }
 
-/* The engine's thread: waits while a plan changes, and for its turn, if that went back meanwhile. */
+/*
+ * The engine's thread: waits while a plan changes, and for its turn, if that went back meanwhile.
+ */
 void ms_step_begin(struct ms_tenant *t)
 {
 	struct ms_step *s = &t->step;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks on their way to the swap space and back, as in tools/mmserve/engine/suspend.c: between two steps. */
+/*
+ * Blocks on their way to the swap space and back, as in tools/mmserve/engine/suspend.c: between two
+ * steps.
+ */
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/sim.h"
 

@@ -3,9 +3,10 @@
  * stepcost - the device time of an engine's step, without launching it
  *
  * Concept:    the sum of the costs of the kernels that mmserve's forward pass launches
- *             (tools/mmserve/engine/pass.c), which a test holds together with this. Every kernel's bytes
- *             and operations are linear in the tokens of the batch, the KV tokens read and the pairs
- *             attended, so a model on a device is a short list of factors, worked out once.
+ *             (tools/mmserve/engine/pass.c), which a test holds together with this. Every kernel's
+ *             bytes and operations are linear in the tokens of the batch, the KV tokens read and
+ *             the pairs attended, so a model on a device is a short list of factors, worked out
+ *             once.
  * Ownership:  plain values.
  * Threading:  pure.
  */
@@ -70,8 +71,8 @@ static inline void mm_step_batch_add(struct mm_step_batch *batch, uint32_t first
 /**
  * mm_step_cost() - device time of a step with this batch
  *
- * The step's kernels take before + layers * layer + after. Copies to and from the host are not among
- * them. About 50 ns: meant to be asked for every step.
+ * The step's kernels take before + layers * layer + after. Copies to and from the host are not
+ * among them. About 50 ns: meant to be asked for every step.
  */
 void mm_step_cost(const struct mm_step_model *model, const struct mm_step_batch *batch,
 		  struct mm_step_ns *ret);

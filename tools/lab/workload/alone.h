@@ -2,9 +2,9 @@
 /*
  * alone - what a request takes when it is the only one, by arithmetic
  *
- * Concept:    the device time of its steps (tools/lab/stepcost/stepcost.h): chunks of its prompt, then one token at a
- *             time. Nothing of the host is in it. For runs in which serving requests one by one would
- *             take longer than the case itself.
+ * Concept:    the device time of its steps (tools/lab/stepcost/stepcost.h): chunks of its prompt,
+ *             then one token at a time. Nothing of the host is in it. For runs in which serving
+ *             requests one by one would take longer than the case itself.
  */
 #pragma once
 

@@ -9,28 +9,29 @@
 /*
  * Why it is a bound. Fix any schedule that serves the requests R, and let it end at T.
  *
- * Let model i run S steps. A step produces at most one token of each of at most max_seqs sequences, and
- * processes at most batched_tokens tokens: S >= outputs / max_seqs, S >= (prompts + outputs - requests) /
- * batched_tokens (the first output comes with the prompt's last token).
+ * Let model i run S steps. A step produces at most one token of each of at most max_seqs sequences,
+ * and processes at most batched_tokens tokens: S >= outputs / max_seqs, S >= (prompts + outputs -
+ * requests) / batched_tokens (the first output comes with the prompt's last token).
  * Compute: each step launches, for each layer, products that read its matrices once; each token of
- * output but the first is decoded by a kernel that reads its sequence's KV. A kernel takes at least its
- * bytes over the rate that the profile grants, and at least its operations over theirs; kernels share
- * one timeline. So T >= (sum of S * W + KV read) / hbm and T >= operations / flops, over all models.
- * Memory: let step s keep k(s) bytes of KV of the sequences that it decodes, while a(s) bytes of its
- * model's layers are not on the device when it begins. What else there is on the device is at least
- * each other model's resident group and one layer (its slot; the core takes no more than all but one),
- * and of this model everything but a(s): k(s) <= B + a(s), B = pool - own weights - what the others keep.
- * Sum over the steps: the KV of a sequence with t tokens is needed in the step that decodes its next
- * one, so sum of k(s) >= A = sum over requests and decoded tokens of t * bytes per token, whichever steps
- * they are in. With Y = sum of a(s): S * B + Y >= A.
- * Link: a layer that is away when the step begins must come over the link during it, so T >= sum of Y /
- * h2d over all models.
- * T is at least the least T for which S and Y with all this exist: a linear program, in which only sums
- * over steps are left. More steps than necessary only lower the need for Y; for a given T the compute
- * time that is left buys steps where a byte of weights read saves most bytes of Y: a fractional
- * knapsack, exact for one constraint. What is feasible for T is so for any larger one: bisection.
- * Time: all this holds as well for the requests that arrive from s on, counted from s: T >= s + T(s).
- * Besides, T >= arrival + outputs * W / hbm of each single request.
+ * output but the first is decoded by a kernel that reads its sequence's KV. A kernel takes at least
+ * its bytes over the rate that the profile grants, and at least its operations over theirs; kernels
+ * share one timeline. So T >= (sum of S * W + KV read) / hbm and T >= operations / flops, over all
+ * models.
+ * Memory: let step s keep k(s) bytes of KV of the sequences that it decodes, while a(s) bytes of
+ * its model's layers are not on the device when it begins. What else there is on the device is at
+ * least each other model's resident group and one layer (its slot; the core takes no more than all
+ * but one), and of this model everything but a(s): k(s) <= B + a(s), B = pool - own weights - what
+ * the others keep. Sum over the steps: the KV of a sequence with t tokens is needed in the step
+ * that decodes its next one, so sum of k(s) >= A = sum over requests and decoded tokens of t *
+ * bytes per token, whichever steps they are in. With Y = sum of a(s): S * B + Y >= A.
+ * Link: a layer that is away when the step begins must come over the link during it, so T >= sum of
+ * Y / h2d over all models. T is at least the least T for which S and Y with all this exist: a
+ * linear program, in which only sums over steps are left. More steps than necessary only lower the
+ * need for Y; for a given T the compute time that is left buys steps where a byte of weights read
+ * saves most bytes of Y: a fractional knapsack, exact for one constraint. What is feasible for T is
+ * so for any larger one: bisection.
+ * Time: all this holds as well for the requests that arrive from s on, counted from s: T >= s +
+ * T(s). Besides, T >= arrival + outputs * W / hbm of each single request.
  */
 
 struct need {            /* of one model */
@@ -235,7 +236,9 @@ void mm_wl_bound(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
 	ret->throughput_tok_s = ret->seconds > 0 ? tokens / ret->seconds : 0;
 }
 
-/* Layers of a model that can be away without being waited for: (a + 1) * T_T <= (n - a - 1) * T_c. */
+/*
+ * Layers of a model that can be away without being waited for: (a + 1) * T_T <= (n - a - 1) * T_c.
+ */
 static double hidden_layers(const struct mm_wl_opts *opts, const struct mm_profile *profile,
 			    uint32_t t)
 {

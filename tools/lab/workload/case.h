@@ -2,14 +2,14 @@
 /*
  * case - the requests of one window: what is replayed under each policy in turn
  *
- * Concept:    Each tenant has a contiguous window of the trace of its own, in each repetition another:
- *             rate * seconds rows from a burst's beginning on (at a random point of the gap before it),
- *             scaled in time so that they fill exactly `seconds`: the mean rate is as asked, and bursts
- *             stay bursts. Windows begin at equal distances in rows; the trace is a circle, so a window
- *             may go over its end, and where the trace is too short for all, windows of one repetition
- *             overlap; both are counted and reported.
- *             Lengths come from the tenant's source (lengths.h), by seed, window, tenant and index
- *             only: every policy sees the same requests.
+ * Concept:    Each tenant has a contiguous window of the trace of its own, in each repetition
+ *             another: rate * seconds rows from a burst's beginning on (at a random point of the
+ *             gap before it), scaled in time so that they fill exactly `seconds`: the mean rate is
+ *             as asked, and bursts stay bursts. Windows begin at equal distances in rows; the trace
+ *             is a circle, so a window may go over its end, and where the trace is too short for
+ *             all, windows of one repetition overlap; both are counted and reported. Lengths come
+ *             from the tenant's source (lengths.h), by seed, window, tenant and index only: every
+ *             policy sees the same requests.
  * Ownership:  mm_wl_source_done() and mm_wl_case_done() free what they were given.
  */
 #pragma once

@@ -2,9 +2,9 @@
 /*
  * lengths - how long prompts and outputs are
  *
- * Concept:    a source of (prompt, output) pairs: rows of a CSV file, each as likely as any other, or a
- *             named mix made from a seed. What a model cannot hold is filtered before anything is
- *             drawn, so that the rate of requests stays what was asked for, and it is counted.
+ * Concept:    a source of (prompt, output) pairs: rows of a CSV file, each as likely as any other,
+ *             or a named mix made from a seed. What a model cannot hold is filtered before anything
+ *             is drawn, so that the rate of requests stays what was asked for, and it is counted.
  *
  *             alpaca    log-normal, fitted to the medians and means of Alpaca's 52,002 examples: prompt 17
  *                       and 21, output 48 and 65.5; at most 606 and 1,228 as there

@@ -2,10 +2,11 @@
 /*
  * options - the command line that mmbench serve and mmsim share
  *
- * Concept:    one table of flags, parsed once, so that the same line means the same case to the timed
- *             run and to the simulator. A program brings its own flags besides.
+ * Concept:    one table of flags, parsed once, so that the same line means the same case to the
+ *             timed run and to the simulator. A program brings its own flags besides.
  * Ownership:  strings point into argv, which the parser cuts up; nothing is to be freed.
- * Invariants: after mm_wl_options() every field is in its range; who reads them need not check again.
+ * Invariants: after mm_wl_options() every field is in its range; who reads them need not check
+ *             again.
  */
 #pragma once
 

@@ -2,17 +2,16 @@
 /*
  * record - what happened to each request of a run, and the numbers that follow
  *
- * Concept:    whoever runs a case tells each output token; the record keeps first and last time of each
- *             request and all gaps between neighbouring tokens of one request in a histogram
- *             (histogram.h), so that a run of hours costs no memory per token.
- *             Throughput is all output tokens over the time from 0 to the last of them. Nothing can be
- *             put off to make it look better: every request must be served in full, a policy that
- *             starves somebody ends later, and a token computed twice counts once. Tokens within the
+ * Concept:    whoever runs a case tells each output token; the record keeps first and last time of
+ *             each request and all gaps between neighbouring tokens of one request in a histogram
+ *             (histogram.h), so that a run of hours costs no memory per token. Throughput is all
+ *             output tokens over the time from 0 to the last of them. Nothing can be put off to
+ *             make it look better: every request must be served in full, a policy that starves
+ *             somebody ends later, and a token computed twice counts once. Tokens within the
  *             arrivals' seconds are reported beside it; they would favour who serves what is cheap
- *             first.
- *             Goodput is the throughput of requests that meet their limits: time to first token at
- *             most 5 times the model's unloaded median and, under turns, one turn for each other
- *             tenant; mean time per output token at most 5 times its unloaded median.
+ *             first. Goodput is the throughput of requests that meet their limits: time to first
+ *             token at most 5 times the model's unloaded median and, under turns, one turn for each
+ *             other tenant; mean time per output token at most 5 times its unloaded median.
  * Ownership:  mm_wl_record_done() frees it. Threading: one thread.
  */
 #pragma once
@@ -58,7 +57,10 @@ struct mm_wl_record {
 int mm_wl_record_init(struct mm_wl_record *record, const struct mm_wl_case *c, double seconds);
 void mm_wl_record_done(struct mm_wl_record *record);
 
-/* The next output token of a request, at @now_ns of the window; times of one request do not decrease. */
+/*
+ * The next output token of a request, at @now_ns of the window; times of one request do not
+ * decrease.
+ */
 static inline void mm_wl_record_token(struct mm_wl_record *record, uint32_t tenant,
 				      uint32_t request, uint64_t now_ns)
 {

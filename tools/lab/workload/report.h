@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * report - what people and programs get to read about a case, from the simulator and from a timed run
+ * report - what people and programs get to read about a case, from the simulator and from a timed
+ * run
  *
- * Concept:    the same table and the same JSON from both (Documentation/mmbench.md says what each field
- *             means). A program fills in the records, one for each policy and window.
+ * Concept:    the same table and the same JSON from both (Documentation/mmbench.md says what each
+ *             field means). A program fills in the records, one for each policy and window.
  * Ownership:  everything is borrowed.
  */
 #pragma once

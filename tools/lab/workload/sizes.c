@@ -56,7 +56,10 @@ static void weigh(const struct mm_wl_opts *opts, const struct mm_wl_tenant *tena
 	s->kv_token_bytes = mm_arch_kv_token_bytes(a, MM_WL_ELEMENT_BYTES);
 }
 
-/* A request's blocks, and one chunk that begins with its last: chunks are whole pages and whole blocks. */
+/*
+ * A request's blocks, and one chunk that begins with its last: chunks are whole pages and whole
+ * blocks.
+ */
 static uint64_t request_bytes(const struct mm_wl_opts *opts, const struct mm_wl_tenant_sizes *s,
 			      uint64_t tokens)
 {

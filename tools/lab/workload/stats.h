@@ -2,9 +2,9 @@
 /*
  * stats - is one policy better than another, over windows?
  *
- * Concept:    both served the same windows, so their ratio in each window is one observation, free of
- *             what makes windows differ. Ratios are compared by their logarithms: twice and half are as
- *             far from 1. The interval is Student's, for the mean of n logarithms.
+ * Concept:    both served the same windows, so their ratio in each window is one observation, free
+ *             of what makes windows differ. Ratios are compared by their logarithms: twice and half
+ *             are as far from 1. The interval is Student's, for the mean of n logarithms.
  */
 #pragma once
 

@@ -2,10 +2,10 @@
 /*
  * trace - who asks for what, when
  *
- * Concept:   A trace is a list of requests sorted by arrival, each of one tenant. It comes from a CSV
- *            file (`arrival_s,prompt_tokens,output_tokens[,tenant]`) or from a seed. Without a tenant
- *            column each tenant gets a contiguous window of the rows, its arrivals counted from the
- *            window's first: real traces keep their bursts that way.
+ * Concept:   A trace is a list of requests sorted by arrival, each of one tenant. It comes from a
+ *            CSV file (`arrival_s,prompt_tokens,output_tokens[,tenant]`) or from a seed. Without a
+ *            tenant column each tenant gets a contiguous window of the rows, its arrivals counted
+ *            from the window's first: real traces keep their bursts that way.
  * Ownership: the caller owns the struct; rows are freed by mm_trace_done().
  * Limits:    MM_TRACE_ROWS_MAX rows; token counts up to MM_TRACE_TOKENS_MAX.
  */

@@ -89,9 +89,9 @@ static const struct mm_st_tensor *find_tensor(const struct check *c, const char 
 }
 
 /*
- * A tied model whose files have a head, too. Equal, they were written by a program that did not care; else
- * one of the two is wrong, and others do not agree which: transformers took the embedding up to version 4,
- * and takes the head from 5 on.
+ * A tied model whose files have a head, too. Equal, they were written by a program that did not
+ * care; else one of the two is wrong, and others do not agree which: transformers took the
+ * embedding up to version 4, and takes the head from 5 on.
  */
 static int check_second_head(const struct check *c, const struct mm_st_tensor *head,
 			     const struct mm_plain_file *file)

@@ -116,8 +116,8 @@ enum neutral { ABSENT, NOTHING, ONE }; /* null always is; 0 or false; 1 */
 
 /*
  * What other families, or those who changed a model, say of a computation that is not that of our
- * families, and the value by which it is all the same. Engines differ in which of them they look at; a
- * file that has one is refused rather than computed wrongly.
+ * families, and the value by which it is all the same. Engines differ in which of them they look
+ * at; a file that has one is refused rather than computed wrongly.
  */
 static const struct {
 	const char *key;
@@ -382,7 +382,10 @@ static void read_llama(struct reader *r, struct mm_arch *a)
 	a->tied = get_bool(r, "tie_word_embeddings", false);
 	read_rope(r, &a->rope);
 	want_bool(r, "mlp_bias", false);
-	/* Qwen 2 has a window beside this only where it is true, and its biases whatever a file says. */
+	/*
+	 * Qwen 2 has a window beside this only where it is true, and its biases whatever a file
+	 * says.
+	 */
 	want_bool(r, "use_sliding_window", false);
 	if (a->family == MM_FAMILY_QWEN2)
 		return;

@@ -2,9 +2,9 @@
 /*
  * config - what a model is, from its config.json
  *
- * Concept:    the Llama, Qwen 2 and OPT families as Hugging Face describes them. Whatever would need
- *             arithmetic that we do not have (another architecture, activation, bias, RoPE scaling) is
- *             refused by name rather than computed wrongly.
+ * Concept:    the Llama, Qwen 2 and OPT families as Hugging Face describes them. Whatever would
+ *             need arithmetic that we do not have (another architecture, activation, bias, RoPE
+ *             scaling) is refused by name rather than computed wrongly.
  * Ownership:  a plain value.
  */
 #pragma once

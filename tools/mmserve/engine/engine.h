@@ -4,8 +4,8 @@
  *
  * Concept:    a loop. Between steps: let arrivals in, answer the memory's events (chunks granted,
  *             denied, asked back), ask for chunks ahead of need without waiting, give back what has
- *             been empty for a while (kvman.h decides). Then plan, compute, commit. A step never waits
- *             for KV, and no chunk is released inside a step.
+ *             been empty for a while (kvman.h decides). Then plan, compute, commit. A step never
+ *             waits for KV, and no chunk is released inside a step.
  * Ownership:  memory, weights and requests are the caller's; the engine owns scheduler and forward.
  * Threading:  one thread, the caller's.
  */

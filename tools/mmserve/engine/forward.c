@@ -54,7 +54,10 @@ static int open_gemm(struct mm_forward *f, char *err)
 	return mm_gemm_open(f->gpu, &opts, &f->gemm, err, MM_SERVE_ERROR_BYTES);
 }
 
-/* Host words of a batch of @rows rows: ids, positions, rows, samples, tables; behind the most of them next. */
+/*
+ * Host words of a batch of @rows rows: ids, positions, rows, samples, tables; behind the most of
+ * them next.
+ */
 static size_t input_words(const struct mm_forward_opts *o, uint32_t rows)
 {
 	return 3 * (size_t)o->max_tokens + o->max_rows + rows * (size_t)o->table_stride;
@@ -65,7 +68,10 @@ static uint32_t n_checksums(const struct mm_forward *f)
 	return f->weights->arch.layers * MM_W_COUNT;
 }
 
-/* Copies on a stream are only asynchronous, and graphs only hold them, where the host's side is pinned. */
+/*
+ * Copies on a stream are only asynchronous, and graphs only hold them, where the host's side is
+ * pinned.
+ */
 static int allocate_host(struct mm_forward *f, char *err)
 {
 	const struct mm_forward_opts *o = &f->opts;
@@ -87,7 +93,9 @@ static int allocate_host(struct mm_forward *f, char *err)
 	return 0;
 }
 
-/* Of attention's scratch: where many rows of long contexts need more, each row keeps to one block. */
+/*
+ * Of attention's scratch: where many rows of long contexts need more, each row keeps to one block.
+ */
 #define PARTIAL_BYTES_MAX (256ull << 20)
 
 static void size_splits(struct mm_forward *f)
@@ -210,7 +218,9 @@ int mm_forward_init(struct mm_forward *f, struct mm_memory *memory,
 	if (r)
 		return fail(f, r, "device memory for attention", err);
 	r = upload_frequencies(f);
-	/* A copy from pageable memory may be under way still, and our stream does not wait for it. */
+	/*
+	 * A copy from pageable memory may be under way still, and our stream does not wait for it.
+	 */
 	if (!r)
 		r = f->gpu->cuCtxSynchronize();
 	return r ? fail(f, r, "device memory for RoPE", err) : 0;
@@ -272,7 +282,10 @@ static void fetch_checksums(struct mm_forward *f)
 						  n_checksums(f) * 8ul, f->stream));
 }
 
-/* Splits that hold the context. Rounded up to a power of two: few graphs serve contexts of every length. */
+/*
+ * Splits that hold the context. Rounded up to a power of two: few graphs serve contexts of every
+ * length.
+ */
 static uint32_t bound_splits(const struct mm_forward *f, uint32_t context)
 {
 	const uint32_t splits = mm_attention_splits(context, MM_ATTENTION_SPLIT_TOKENS);

@@ -102,7 +102,9 @@ int mm_forward_init(struct mm_forward *f, struct mm_memory *memory,
 		    char *err);
 void mm_forward_done(struct mm_forward *f);
 
-/* The batch is filled: what follows from it, n_rows, splits and decodes. Before mm_forward_step(). */
+/*
+ * The batch is filled: what follows from it, n_rows, splits and decodes. Before mm_forward_step().
+ */
 void mm_forward_derive(struct mm_forward *f);
 
 /**

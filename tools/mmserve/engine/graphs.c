@@ -50,7 +50,10 @@ static struct mm_graph *make_room(struct mm_graphs *g)
 	return oldest;
 }
 
-/* The entry of the batch's size. NULL: it is no batch of decodes, or the first of its size, which gets one. */
+/*
+ * The entry of the batch's size. NULL: it is no batch of decodes, or the first of its size, which
+ * gets one.
+ */
 static struct mm_graph *find_or_add(struct mm_graphs *g)
 {
 	const struct mm_batch *b = &g->forward->batch;

@@ -2,19 +2,20 @@
 /*
  * graphs - decode steps that are captured once and replayed
  *
- * Concept:    a step whose rows are all decodes launches the same kernels with the same arguments each time
- *             that it has as many rows: what differs lies in the batch's arrays, which it copies itself. So
- *             it is captured, copies, gates and all, and from then on launched as one graph. Addresses
- *             are fixed and gates have constant values: neither a plan change, nor memory that comes and
- *             goes, nor a turn asks for another capture. Prompts, alone or mixed with decodes,
- *             are enqueued one by one: they differ each time, and kernels outweigh launches.
- *             The first step of a size is enqueued one by one too: sizes that come once are not captured, and
- *             libraries load code when it is first used, which a capture may refuse.
- *             Each size has two graphs, the second with events around the gates, captured when the
- *             memory first wants a step of that size to be timed.
+ * Concept:    a step whose rows are all decodes launches the same kernels with the same arguments
+ *             each time that it has as many rows: what differs lies in the batch's arrays, which it
+ *             copies itself. So it is captured, copies, gates and all, and from then on launched as
+ *             one graph. Addresses are fixed and gates have constant values: neither a plan change,
+ *             nor memory that comes and goes, nor a turn asks for another capture. Prompts, alone
+ *             or mixed with decodes, are enqueued one by one: they differ each time, and kernels
+ *             outweigh launches. The first step of a size is enqueued one by one too: sizes that
+ *             come once are not captured, and libraries load code when it is first used, which a
+ *             capture may refuse. Each size has two graphs, the second with events around the
+ *             gates, captured when the memory first wants a step of that size to be timed.
  * Ownership:  the forward pass is borrowed; graphs are its own, at most so many sizes: the one not
  *             used for longest goes.
- * Threading:  the engine's thread. Capturing is of the thread alone: libclient's maps memory meanwhile.
+ * Threading:  the engine's thread. Capturing is of the thread alone: libclient's maps memory
+ *             meanwhile.
  */
 #pragma once
 

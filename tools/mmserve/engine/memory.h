@@ -4,7 +4,8 @@
  *
  * Concept:    one table of functions, two makers. `plain` allocates with cuMemAlloc and never gives
  *             or takes: the engine as it is without mmd, and the reference that ids are compared
- *             with. `mmd` is libclient. The meaning of each call is that of its twin in mm/client.h.
+ *             with. `mmd` is libclient. The meaning of each call is that of its twin in
+ *             mm/client.h.
  * Ownership:  mm_memory_*_open() fills the caller's struct; mm_memory_close() empties it.
  * Threading:  the engine's thread only.
  */

@@ -250,8 +250,9 @@ static const struct mm_memory_ops mmd_ops = {
 };
 
 /*
- * What KV can have of the pool at most: all but what of the model never leaves, which is its resident group and a
- * slot for the largest layer. How many layers mmd takes, and what others hold, may change.
+ * What KV can have of the pool at most: all but what of the model never leaves, which is its
+ * resident group and a slot for the largest layer. How many layers mmd takes, and what others hold,
+ * may change.
  */
 static uint64_t kv_pages_most(const struct mm_client_info *info, const struct mm_model_info *model)
 {

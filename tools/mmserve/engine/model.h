@@ -2,10 +2,10 @@
 /*
  * model - a model bound to device addresses
  *
- * Concept:    each weight that the forward pass reads is found by its Hugging Face name, and its shape
- *             is checked against config.json once; afterwards only addresses are used. Every weight
- *             has a dtype of its own. For --verify, the checksum of each tensor's file bytes is
- *             computed here as well.
+ * Concept:    each weight that the forward pass reads is found by its Hugging Face name, and its
+ *             shape is checked against config.json once; afterwards only addresses are used. Every
+ *             weight has a dtype of its own. For --verify, the checksum of each tensor's file bytes
+ *             is computed here as well.
  * Ownership:  addresses are the memory's; the struct owns its arrays.
  * Threading:  read-only once bound.
  */

@@ -2,9 +2,10 @@
 /*
  * module - which kernels a device runs, and who multiplies
  *
- * Concept:   the driver's kind picks both: the software GPU runs host kernels, a CUDA device the fat binary, and
- *            cuBLAS multiplies there. Options name others. Modules lie beside the program, where it is
- *            installed or where it was built; the fat binary is there only if nvcc was at the build.
+ * Concept:   the driver's kind picks both: the software GPU runs host kernels, a CUDA device the
+ *            fat binary, and cuBLAS multiplies there. Options name others. Modules lie beside the
+ *            program, where it is installed or where it was built; the fat binary is there only if
+ *            nvcc was at the build.
  */
 #pragma once
 

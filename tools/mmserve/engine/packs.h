@@ -2,9 +2,9 @@
 /*
  * packs - which weights of a model the forward pass can take as one matrix
  *
- * Concept:    q, k and v have the same input, and so have gate and up: lying one behind the other they
- *             are one matrix, and one product makes what two or three would. Each of its elements is
- *             a reduction of its own: the bits are the same.
+ * Concept:    q, k and v have the same input, and so have gate and up: lying one behind the other
+ *             they are one matrix, and one product makes what two or three would. Each of its
+ *             elements is a reduction of its own: the bits are the same.
  * Ownership:  plain values; opts point into the struct, which must not be copied.
  */
 #pragma once

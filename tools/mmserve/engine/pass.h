@@ -2,9 +2,9 @@
 /*
  * pass - the arithmetic of a step, kernel by kernel
  *
- * Concept:    embedding, a layer, head: what each family computes, enqueued on the forward's stream.
- *             q, k and v of a token lie side by side, so do gate and up: whether they were made by
- *             one matrix product or by several is not seen behind it.
+ * Concept:    embedding, a layer, head: what each family computes, enqueued on the forward's
+ *             stream. q, k and v of a token lie side by side, so do gate and up: whether they were
+ *             made by one matrix product or by several is not seen behind it.
  * Threading:  the engine's thread; errors are noted in the forward and told at the step's end.
  */
 #pragma once

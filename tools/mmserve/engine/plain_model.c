@@ -233,7 +233,9 @@ static int upload(const struct opener *o, struct mm_plain_model *m)
 			return fail(o, mm_gpu_errno(r), "%.250s: %s", f->name,
 				    mm_gpu_strerror(o->gpu, r));
 	}
-	/* Copies from pageable memory may be under way still, and no stream of ours waits for them. */
+	/*
+	 * Copies from pageable memory may be under way still, and no stream of ours waits for them.
+	 */
 	r = o->gpu->cuCtxSynchronize();
 	return r ? fail(o, mm_gpu_errno(r), "cannot copy the weights: %s",
 			mm_gpu_strerror(o->gpu, r))

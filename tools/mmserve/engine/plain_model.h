@@ -2,10 +2,11 @@
 /*
  * plain_model - a model's files in device memory of our own
  *
- * Concept:    what the loader does without mmd: the same files are taken (those of the index, or all),
- *             the same checks hold, the same layout results, packing list included. A group of it is
- *             one allocation. The files stay mapped: --verify compares with them.
- * Ownership:  mm_plain_model_close() gives back what mm_plain_model_open() took; accepts zeroed ones.
+ * Concept:    what the loader does without mmd: the same files are taken (those of the index, or
+ *             all), the same checks hold, the same layout results, packing list included. A group
+ *             of it is one allocation. The files stay mapped: --verify compares with them.
+ * Ownership:  mm_plain_model_close() gives back what mm_plain_model_open() took; accepts zeroed
+ *             ones.
  */
 #pragma once
 

@@ -51,7 +51,10 @@ static void line_make(const struct mm_progress *p, char *line, size_t bytes)
 		 word_get(&p->waiting), tokens, s > 0 ? (double)tokens / s : 0, s);
 }
 
-/* A terminal that was stopped takes nothing: whoever waited for it would keep pages that others need. */
+/*
+ * A terminal that was stopped takes nothing: whoever waited for it would keep pages that others
+ * need.
+ */
 static void text_write(const struct mm_progress *p, const char *text)
 {
 	struct pollfd terminal = { .fd = p->fd, .events = POLLOUT };

@@ -2,11 +2,11 @@
 /*
  * report - what was served: one JSON line a request, one object for the run
  *
- * Concept:    a line per request as it finishes: id, arrival_s, first_token_s, finish_s, ids, times,
- *             preemptions; where it was refused, error instead of finish_s. Then one line
+ * Concept:    a line per request as it finishes: id, arrival_s, first_token_s, finish_s, ids,
+ *             times, preemptions; where it was refused, error instead of finish_s. Then one line
  *             {"summary": {...}}: a file without it is of a run that did not end. Times are seconds
- *             since the run's start, of the device where it is asked (stamps.h); ids and times are of the
- *             output tokens.
+ *             since the run's start, of the device where it is asked (stamps.h); ids and times are
+ *             of the output tokens.
  * Ownership:  mm_stats owns its stalls; mm_stats_done() frees them.
  */
 #pragma once

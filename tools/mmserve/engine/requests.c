@@ -293,7 +293,10 @@ int mm_requests_read(const char *path, bool csv, const struct mm_requests_opts *
 		return e;
 	}
 	e = read_lines(&r, file, csv);
-	/* A trace may have no rows: a tenant that is only there. A file without a line is a mistake. */
+	/*
+	 * A trace may have no rows: a tenant that is only there. A file without a line is a
+	 * mistake.
+	 */
 	if (!e && !r.line)
 		e = fail(&r, "it is empty");
 	if (e)

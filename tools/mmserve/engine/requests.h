@@ -4,11 +4,11 @@
  *
  * Concept:    either JSONL, one object a line: {"id": "a", "arrival_s": 0.5, "prompt": [1, 7],
  *             "max_tokens": 20}; or a CSV trace with the header
- *             arrival_s,prompt_tokens,output_tokens, whose prompt ids are made from a seed: those of
- *             request i depend on the seed and i only. A line of JSONL may have "prompt_tokens": 2
- *             instead of its prompt; the ids are those that row i of a trace would have. A request is
- *             called what its line says, a whole number of 64 bits or a string; a row by its number,
- *             from 0. Anything else is refused with file and line.
+ *             arrival_s,prompt_tokens,output_tokens, whose prompt ids are made from a seed: those
+ *             of request i depend on the seed and i only. A line of JSONL may have "prompt_tokens":
+ *             2 instead of its prompt; the ids are those that row i of a trace would have. A
+ *             request is called what its line says, a whole number of 64 bits or a string; a row by
+ *             its number, from 0. Anything else is refused with file and line.
  * Ownership:  mm_requests_done() frees all; accepts zeroed and half-built ones.
  */
 #pragma once

@@ -2,9 +2,10 @@
 /*
  * rope - how fast each pair of a head rotates with the position
  *
- * Concept:    pair i of a head turns by theta^(-2i / head_dim) per position. A model that was stretched
- *             to longer contexts turns slower: "linear" divides all frequencies by a factor; "llama3"
- *             those whose wavelength is long, leaves short ones alone and blends in between.
+ * Concept:    pair i of a head turns by theta^(-2i / head_dim) per position. A model that was
+ *             stretched to longer contexts turns slower: "linear" divides all frequencies by a
+ *             factor; "llama3" those whose wavelength is long, leaves short ones alone and blends
+ *             in between.
  * Threading:  pure.
  */
 #pragma once

@@ -2,11 +2,12 @@
 /*
  * stamps - when steps began and ended, by the host's clock or by the device's
  *
- * Concept:    times are seconds since the start of the run, of a device that is slower than the host's
- *             clock by a factor: a modelled device may be dilated. By the device's clock they come from
- *             events around each step, so they contain nothing of how fast the host looks. Events tell
- *             differences, as floats of milliseconds: each is taken from the one before, which is near,
- *             and the sum is kept; the first is laid beside the host's clock.
+ * Concept:    times are seconds since the start of the run, of a device that is slower than the
+ *             host's clock by a factor: a modelled device may be dilated. By the device's clock
+ *             they come from events around each step, so they contain nothing of how fast the host
+ *             looks. Events tell differences, as floats of milliseconds: each is taken from the one
+ *             before, which is near, and the sum is kept; the first is laid beside the host's
+ *             clock.
  * Ownership:  three events, made by mm_stamps_init().
  * Threading:  the engine's thread; the context is current.
  */

@@ -151,7 +151,10 @@ static int send(struct run *run, uint32_t first, uint32_t end)
 	return r ? r : flush(run);
 }
 
-/* Blocks that have just moved may be swapped out: the copies by mmd are not ordered with our stream. */
+/*
+ * Blocks that have just moved may be swapped out: the copies by mmd are not ordered with our
+ * stream.
+ */
 static int settle_moves(struct mm_engine *e)
 {
 	const CUresult res = e->memory->gpu->cuStreamSynchronize(e->forward.stream);

@@ -2,10 +2,10 @@
 /*
  * suspend - the engine's swap space: where blocks of preempted sequences wait
  *
- * Concept:    a slot of the space holds a block; in the space as in the arena each range has a part of
- *             its own, so that neighbours are copied as one. A plan's swaps are done, and waited for,
- *             before its step: as engines do that swap on their own stream. What cannot be swapped is
- *             computed again.
+ * Concept:    a slot of the space holds a block; in the space as in the arena each range has a part
+ *             of its own, so that neighbours are copied as one. A plan's swaps are done, and waited
+ *             for, before its step: as engines do that swap on their own stream. What cannot be
+ *             swapped is computed again.
  * Ownership:  the space is the memory's; the scheduler hands out its slots.
  * Threading:  the engine's thread.
  */
@@ -14,8 +14,8 @@
 #include "tools/mmserve/engine/engine.h"
 
 /*
- * Opens the space that the options ask for, or that the memory's policy is made for. Refused, or without
- * memory for it, the engine serves without: said once on stderr. Return: 0; -ECONNRESET.
+ * Opens the space that the options ask for, or that the memory's policy is made for. Refused, or
+ * without memory for it, the engine serves without: said once on stderr. Return: 0; -ECONNRESET.
  */
 int mm_suspend_open(struct mm_engine *e);
 

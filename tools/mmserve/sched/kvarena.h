@@ -2,15 +2,16 @@
 /*
  * kvarena - where the keys and values of a block lie
  *
- * Concept:    a block holds block_tokens tokens of every layer: two parts a layer, keys and values. In
- *             the block-major layout the arena is one range and a block's parts follow each other. In
- *             the separate layout each part has a range of its own (2 * layers of them, as engines
- *             have that allocate K and V layer by layer), and the ranges grow and shrink in lock-step.
- *             A block lies at the same offset in every range, so one block table serves both.
- *             A chunk is whole pages and whole blocks in every range; what is left over at its end is
- *             lost. Of the sizes up to MM_KV_CHUNK_BLOCKS_MAX blocks or one page, the smallest is taken
- *             that loses at most 1/16, or else the one that loses least. Memory that never moves need not
- *             come in small pieces: there it is the size with which most blocks fit the share.
+ * Concept:    a block holds block_tokens tokens of every layer: two parts a layer, keys and values.
+ *             In the block-major layout the arena is one range and a block's parts follow each
+ *             other. In the separate layout each part has a range of its own (2 * layers of them,
+ *             as engines have that allocate K and V layer by layer), and the ranges grow and shrink
+ *             in lock-step. A block lies at the same offset in every range, so one block table
+ *             serves both. A chunk is whole pages and whole blocks in every range; what is left
+ *             over at its end is lost. Of the sizes up to MM_KV_CHUNK_BLOCKS_MAX blocks or one
+ *             page, the smallest is taken that loses at most 1/16, or else the one that loses
+ *             least. Memory that never moves need not come in small pieces: there it is the size
+ *             with which most blocks fit the share.
  * Ownership:  mm_kv_arena_init() allocates the list of addresses; whoever opens the arena fills it.
  * Invariants: block_bytes is a multiple of MM_KV_UNIT_BYTES, chunk_bytes of the page.
  */
@@ -56,7 +57,10 @@ static inline uint64_t mm_kv_chunk_bytes(uint64_t page_bytes, uint64_t block_byt
 	return best;
 }
 
-/* As that, of one range with @share_bytes that it keeps: no size holds more blocks, none smaller as many. */
+/*
+ * As that, of one range with @share_bytes that it keeps: no size holds more blocks, none smaller as
+ * many.
+ */
 static inline uint64_t mm_kv_fixed_chunk_bytes(uint64_t page_bytes, uint64_t block_bytes,
 					       uint64_t share_bytes)
 {

@@ -4,11 +4,12 @@
  *
  * Concept:    the arena is chunks (what mmd lends) of blocks (what a sequence holds: block_tokens
  *             tokens of every layer). Blocks are numbered through the whole arena; only those of
- *             usable chunks exist. The lowest free block is handed out first, so that the high chunks
- *             empty themselves and can be given back. A chunk leaves in two phases: draining, it hands
- *             out nothing and its blocks are moved or freed; retired, no block is in use and no later
- *             work refers to it, but work that is enqueued may; then it is removed.
- *             Per step nothing here costs more with more chunks, but for a look through a bitmap of them.
+ *             usable chunks exist. The lowest free block is handed out first, so that the high
+ *             chunks empty themselves and can be given back. A chunk leaves in two phases:
+ *             draining, it hands out nothing and its blocks are moved or freed; retired, no block
+ *             is in use and no later work refers to it, but work that is enqueued may; then it is
+ *             removed. Per step nothing here costs more with more chunks, but for a look through a
+ *             bitmap of them.
  * Ownership:  mm_kvblocks_init() allocates, nothing later does. Whoever got a block gives it back.
  * Threading:  the engine's thread only.
  * Invariants: mm_kvblocks_check(). A draining chunk hands out nothing.

@@ -69,8 +69,8 @@ void mm_kvman_denied(struct mm_kvman *k, uint64_t now_ns)
 }
 
 /*
- * Sequences that end soon cost nothing, those that are preempted must be computed again: half of the time
- * is theirs, unless the steps are so long that it would be late.
+ * Sequences that end soon cost nothing, those that are preempted must be computed again: half of
+ * the time is theirs, unless the steps are so long that it would be late.
  */
 void mm_kvman_reclaim(struct mm_kvman *k, uint64_t deadline_ns, uint64_t now_ns)
 {
@@ -140,8 +140,8 @@ static int compact(struct mm_kvman *k, uint64_t now_ns)
 }
 
 /*
- * Voluntary shrinking, when fewer chunks were wanted than are held for a while: what has been empty as
- * long goes at once; else, now and then, one chunk whose blocks fit into the others.
+ * Voluntary shrinking, when fewer chunks were wanted than are held for a while: what has been empty
+ * as long goes at once; else, now and then, one chunk whose blocks fit into the others.
  */
 static int trim(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
 {

@@ -2,15 +2,16 @@
 /*
  * kvman - when the engine wants chunks of KV, gives them back, and gives up
  *
- * Concept:    between two steps: ask for chunks ahead of need, never waiting for them; give back what
- *             has been empty for a while; empty what is asked back. A chunk that goes back is drained,
- *             emptied by copies on the device, retired, and released when the device has done all that
- *             could touch it. Chunks that are asked back have until half of their time to empty by
- *             themselves or by copies; then, or at once while it is somebody else's turn,
- *             sequences are preempted, to the swap space where there is one. The scheduler has the blocks,
- *             this has the policy; the caller has the memory, by a table of functions.
- * Pure:       same state, arguments and answers, same calls. No clock, driver, syscall; no allocation
- *             after mm_kvman_init(). Runs in the engine, in tests and in the simulator.
+ * Concept:    between two steps: ask for chunks ahead of need, never waiting for them; give back
+ *             what has been empty for a while; empty what is asked back. A chunk that goes back is
+ *             drained, emptied by copies on the device, retired, and released when the device has
+ *             done all that could touch it. Chunks that are asked back have until half of their
+ *             time to empty by themselves or by copies; then, or at once while it is somebody
+ *             else's turn, sequences are preempted, to the swap space where there is one. The
+ *             scheduler has the blocks, this has the policy; the caller has the memory, by a table
+ *             of functions.
+ * Pure:       same state, arguments and answers, same calls. No clock, driver, syscall; no
+ *             allocation after mm_kvman_init(). Runs in the engine, in tests and in the simulator.
  * Ownership:  borrows the scheduler, which must outlive it; owns its lists.
  * Threading:  the engine's thread only. The functions of the table must not call back.
  * Limits:     times that are passed in never go back.
@@ -61,14 +62,17 @@ struct mm_kvman_config {
 #define MM_KVMAN_ANSWER_NS (2 * MM_NS_PER_S)
 #define MM_KVMAN_RETRY_NS  (100 * MM_NS_PER_MS)
 
-/* Of the share, kept by engines that are timed: who gives all back waits for a grant at the next request. */
+/*
+ * Of the share, kept by engines that are timed: who gives all back waits for a grant at the next
+ * request.
+ */
 #define MM_KVMAN_KEEP_PERMILLE      125u
 #define MM_KVMAN_KEEP_PERMILLE_TEXT "125"
 
 /*
- * For mm_sched_config.swap_tokens. A step reads all weights, whatever it computes: so few tokens of a prompt
- * take hardly more than that, on all devices that compute at least some hundred times for each byte
- * that they read; two copies would stop the engine twice.
+ * For mm_sched_config.swap_tokens. A step reads all weights, whatever it computes: so few tokens of
+ * a prompt take hardly more than that, on all devices that compute at least some hundred times for
+ * each byte that they read; two copies would stop the engine twice.
  */
 #define MM_KVMAN_SWAP_TOKENS 128u
 
@@ -109,8 +113,8 @@ struct mm_kvman_arena {       /* what the size of an arena follows from */
 /**
  * mm_kvman_size_arena() - how many chunks an arena has
  * @arena:  see there
- * @config: all but kv_chunks is set; kv_chunks is written: what the batch can ever use, as far as there
- *          are pages; of a fixed arena, the share
+ * @config: all but kv_chunks is set; kv_chunks is written: what the batch can ever use, as far as
+ *          there are pages; of a fixed arena, the share
  *
  * Return: the share, in chunks.
  */
@@ -130,7 +134,10 @@ int mm_kvman_init(struct mm_kvman *k, const struct mm_kvman_config *config, stru
 		  const struct mm_kvman_ops *ops, void *context);
 void mm_kvman_done(struct mm_kvman *k);
 
-/* Chunks came: all that are usable now and were not before are taken. Also once before the first step. */
+/*
+ * Chunks came: all that are usable now and were not before are taken. Also once before the first
+ * step.
+ */
 void mm_kvman_granted(struct mm_kvman *k, uint64_t now_ns);
 
 /* The wish is denied, for now. */
@@ -150,7 +157,8 @@ void mm_kvman_reclaim(struct mm_kvman *k, uint64_t deadline_ns, uint64_t now_ns)
 void mm_kvman_turn(struct mm_kvman *k, bool may_run);
 
 /**
- * mm_kvman_evict() - between two steps, before mm_kvman_manage(): who must leave for chunks that are asked back
+ * mm_kvman_evict() - between two steps, before mm_kvman_manage(): who must leave for chunks that
+ * are asked back
  * @k:      not between plan and commit
  * @now_ns: time; of mm_kvman_manage() too
  *
@@ -180,8 +188,8 @@ void mm_kvman_ran(struct mm_kvman *k, uint64_t step_ns);
  * mm_kvman_yields() - is the turn of no use?
  * @k: after a plan with nothing in it
  *
- * There is work, it cannot run for lack of memory, and no answer is due that would change it: while it keeps
- * its turn nobody computes, and those that would end, and leave their memory, wait.
+ * There is work, it cannot run for lack of memory, and no answer is due that would change it: while
+ * it keeps its turn nobody computes, and those that would end, and leave their memory, wait.
  */
 bool mm_kvman_yields(const struct mm_kvman *k);
 
@@ -190,17 +198,18 @@ bool mm_kvman_yields(const struct mm_kvman *k);
  * @k:      any
  * @now_ns: time
  *
- * Return: the sequence to refuse, because memory was denied for too long: the oldest, as it blocks the
- * others; MM_KV_NONE. The caller calls mm_sched_remove().
+ * Return: the sequence to refuse, because memory was denied for too long: the oldest, as it blocks
+ * the others; MM_KV_NONE. The caller calls mm_sched_remove().
  */
 uint32_t mm_kvman_stuck(struct mm_kvman *k, uint64_t now_ns);
 
 /**
  * mm_kvman_next_ns() - when to look again
- * @k: after mm_kvman_manage(), and mm_kvman_stuck() if nothing runs; a plan that preempted somebody is
- *     reason enough to manage again at once
+ * @k: after mm_kvman_manage(), and mm_kvman_stuck() if nothing runs; a plan that preempted somebody
+ *     is reason enough to manage again at once
  *
- * Return: the time at which, if nothing happens, mm_kvman_manage(), a plan or mm_kvman_stuck() may do
- * something that it would not do before; UINT64_MAX never. The end of moves (n_retired) is an event.
+ * Return: the time at which, if nothing happens, mm_kvman_manage(), a plan or mm_kvman_stuck() may
+ * do something that it would not do before; UINT64_MAX never. The end of moves (n_retired) is an
+ * event.
  */
 uint64_t mm_kvman_next_ns(const struct mm_kvman *k);

@@ -118,7 +118,10 @@ uint32_t mm_sched_blocks_wanted(struct mm_sched *s)
 
 /* ---- sequences ---- */
 
-/* Queues by order: a new sequence goes to the end, a preempted one back to its place near the front. */
+/*
+ * Queues by order: a new sequence goes to the end, a preempted one back to its place near the
+ * front.
+ */
 static void enqueue(struct mm_sched *s, uint32_t seq)
 {
 	struct mm_seq *q = &s->seqs[seq];
@@ -293,7 +296,10 @@ static void slots_drop(struct mm_sched *s, struct mm_seq *q)
 	}
 }
 
-/* The sequence has just got its blocks. Its slots are free for whoever is swapped out by a later plan. */
+/*
+ * The sequence has just got its blocks. Its slots are free for whoever is swapped out by a later
+ * plan.
+ */
 static void swap_in(struct mm_sched *s, uint32_t seq)
 {
 	struct mm_seq *q = &s->seqs[seq];
@@ -370,9 +376,9 @@ static uint32_t budget_left(const struct mm_sched *s)
 }
 
 /*
- * Those that run, oldest first: a token for each that decodes, and what the budget has beyond these for
- * prompts. A victim is never one that is planned already: it is younger than the one that lacks a block,
- * or that one itself.
+ * Those that run, oldest first: a token for each that decodes, and what the budget has beyond these
+ * for prompts. A victim is never one that is planned already: it is younger than the one that lacks
+ * a block, or that one itself.
  */
 static void plan_running(struct mm_sched *s, uint64_t now_ns, bool may_grow)
 {
@@ -415,8 +421,8 @@ static void enter(struct mm_sched *s, uint32_t seq)
 }
 
 /*
- * May the oldest that waits come in, and compute @tokens? By chunks, what it has must at least fit once
- * those that run have ended, with one token to spare: or it would preempt itself for ever.
+ * May the oldest that waits come in, and compute @tokens? By chunks, what it has must at least fit
+ * once those that run have ended, with one token to spare: or it would preempt itself for ever.
  */
 static bool fits(const struct mm_sched *s, const struct mm_seq *q, uint32_t tokens)
 {
@@ -471,8 +477,8 @@ const struct mm_sched_plan *mm_sched_step(struct mm_sched *s, uint64_t now_ns, b
 
 	plan_running(s, now_ns, may_grow);
 	/*
-	 * Whoever lost its blocks must not be let in again by the same step's shortage, and the free
-	 * blocks are wanted for those that must leave a chunk.
+	 * Whoever lost its blocks must not be let in again by the same step's shortage, and the
+	 * free blocks are wanted for those that must leave a chunk.
 	 */
 	if (!p->n_preempted && !p->stalled && !mm_sched_owed(s))
 		admit(s);

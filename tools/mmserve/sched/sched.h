@@ -4,12 +4,11 @@
  *
  * Concept:    continuous batching. A sequence waits, runs (holding a row of the batch and blocks of
  *             KV), and finishes; between steps it may be preempted: its blocks are freed, and it
- *             waits again with the tokens it has generated as part of its prompt (recompute); with a
- *             swap space, as long as there is room, its blocks are copied there first, and back when it
- *             is let in again. Each
- *             step, every decoding sequence gets one token, the rest of the token budget goes to
- *             prompts, in chunks, oldest first. The engine executes the plan and commits it; a plan
- *             whose step was void is simply executed again.
+ *             waits again with the tokens it has generated as part of its prompt (recompute); with
+ *             a swap space, as long as there is room, its blocks are copied there first, and back
+ *             when it is let in again. Each step, every decoding sequence gets one token, the rest
+ *             of the token budget goes to prompts, in chunks, oldest first. The engine executes the
+ *             plan and commits it; a plan whose step was void is simply executed again.
  * Pure:       same state and arguments, same plan. No syscall, clock, driver; no allocation after
  *             mm_sched_init(). Runs in the engine, in tests and in the simulator.
  * Ownership:  the scheduler owns sequences and block manager; the caller owns token ids, which the
@@ -17,8 +16,9 @@
  * Cost:       of a step, some nanoseconds for each sequence that runs; nothing for those that wait,
  *             for chunks, or for blocks that stay.
  * Invariants: mm_sched_check(). Admission and preemption follow one order, first come first served:
- *             the youngest is preempted, the oldest admitted; no sequence starves. Only for chunks that
- *             must be given back the cheapest is preempted, and never the oldest while others run.
+ *             the youngest is preempted, the oldest admitted; no sequence starves. Only for chunks
+ *             that must be given back the cheapest is preempted, and never the oldest while others
+ *             run.
  * Limits:     those of struct mm_sched_config, preallocated.
  */
 #pragma once
@@ -201,16 +201,20 @@ uint32_t mm_sched_blocks_wanted(struct mm_sched *s);
 /**
  * mm_sched_reclaim() - chunks are to be given back
  * @s:        any
- * @chunks:   so many in all, those included that drain already or are retired; more are taken that are cheapest
- *            to empty, and hand out nothing any more; what drains beyond is kept after all
- * @force_ns: until then there is time for sequences to end by themselves; then they are preempted. What
- *            drains already keeps the earlier time
+ * @chunks:   so many in all, those included that drain already or are retired; more are taken that
+ *            are cheapest to empty, and hand out nothing any more; what drains beyond is kept after
+ *            all
+ * @force_ns: until then there is time for sequences to end by themselves; then they are preempted.
+ *            What drains already keeps the earlier time
  *
  * While chunks drain nobody new is admitted.
  */
 void mm_sched_reclaim(struct mm_sched *s, uint32_t chunks, uint64_t force_ns);
 
-/* No more than @chunks, those that are retired included, are to be given back: what drains beyond is kept. */
+/*
+ * No more than @chunks, those that are retired included, are to be given back: what drains beyond
+ * is kept.
+ */
 void mm_sched_owe_at_most(struct mm_sched *s, uint32_t chunks);
 
 /* Chunks that are to be given back and still have blocks in use, or have not been looked at. */
@@ -223,12 +227,14 @@ static inline uint32_t mm_sched_owed(const struct mm_sched *s)
  * mm_sched_evict() - preempt those for whose blocks there is no other place
  * @s:      not between plan and commit
  * @now_ns: time stamp
- * @idle:   nobody can run for now: waiting for sequences to end is in vain, and the oldest may go too
+ * @idle:   nobody can run for now: waiting for sequences to end is in vain, and the oldest may go
+ *       too
  *
- * When it is time to force it: the sequence that is cheapest to compute again, and the next, until what is in
- * chunks that drain fits into the others. Each is swapped out as a whole if it has computed swap_tokens,
- * and there is room; else it is computed again. The blocks fall free here, so the swaps
- * are to be done before anything else is enqueued or released, mm_sched_retire() included.
+ * When it is time to force it: the sequence that is cheapest to compute again, and the next, until
+ * what is in chunks that drain fits into the others. Each is swapped out as a whole if it has
+ * computed swap_tokens, and there is room; else it is computed again. The blocks fall free here, so
+ * the swaps are to be done before anything else is enqueued or released, mm_sched_retire()
+ * included.
  * Return: the plan, without items, valid until the next call.
  */
 const struct mm_sched_plan *mm_sched_evict(struct mm_sched *s, uint64_t now_ns, bool idle);
@@ -237,8 +243,8 @@ const struct mm_sched_plan *mm_sched_evict(struct mm_sched *s, uint64_t now_ns, 
  * mm_sched_retire() - empty the next chunk that drains
  * @s:         not between plan and commit
  * @now_ns:    time stamp
- * @ret_chunk: retired: no later plan refers to it. Once the moves, and what was enqueued before them,
- *             have been done by the device, mm_kvblocks_remove_chunk() it
+ * @ret_chunk: retired: no later plan refers to it. Once the moves, and what was enqueued before
+ *             them, have been done by the device, mm_kvblocks_remove_chunk() it
  * @ret_moves: at least blocks_per_chunk; to be enqueued before anything that is planned later
  * @ret_n:     how many moves
  *

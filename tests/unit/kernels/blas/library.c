@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said about a cuBLAS that is missing or will not do; and libmm-softblas.so's own refusals. */
+/*
+ * What is said about a cuBLAS that is missing or will not do; and libmm-softblas.so's own refusals.
+ */
 #include "tests/unit/kernels/blas/rig.h"
 
 #include <errno.h>

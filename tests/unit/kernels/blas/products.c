@@ -287,7 +287,9 @@ static void test_a_lost_row_is_lost_alone(void **unused)
 	mm_gemm_close(gemm);
 }
 
-/* Above F16's largest number x is infinite there, and what it is part of with it; BF16 reaches it. */
+/*
+ * Above F16's largest number x is infinite there, and what it is part of with it; BF16 reaches it.
+ */
 static void test_overflow_is_seen(void **unused)
 {
 	const float x[] = { 70000, 1, 60000, 1 };

@@ -2,9 +2,9 @@
 /*
  * blas rig - matrix products on the device that MM_DRIVER names
  *
- * Concept:    the software GPU, the host kernels and libmm-softblas.so, unless MM_DRIVER says cuda: then
- *             the CUDA kernels and the system's cuBLAS. Matrices are made on the host, and y comes back
- *             with all that is around it.
+ * Concept:    the software GPU, the host kernels and libmm-softblas.so, unless MM_DRIVER says cuda:
+ *             then the CUDA kernels and the system's cuBLAS. Matrices are made on the host, and y
+ *             comes back with all that is around it.
  */
 #pragma once
 

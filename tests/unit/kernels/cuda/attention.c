@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Paged attention, the CUDA kernel emulated: against sums in double precision and against the host twin;
- * and that a token's bits are the same however its sequence is cut into launches, tiles and splits.
+ * Paged attention, the CUDA kernel emulated: against sums in double precision and against the host
+ * twin; and that a token's bits are the same however its sequence is cut into launches, tiles and
+ * splits.
  */
 #undef NDEBUG
 #include <setjmp.h>
@@ -254,7 +255,9 @@ static float *guarded(size_t floats)
 	return p;
 }
 
-/* Return: the outputs, behind GUARD floats that nobody touched, as those after them; to be freed. */
+/*
+ * Return: the outputs, behind GUARD floats that nobody touched, as those after them; to be freed.
+ */
 static float *run(const struct world *w, const struct mm_host_kernel *kernel, const struct batch *b)
 {
 	const struct shape *s = w->s;
@@ -438,7 +441,10 @@ static void check_scattered(const struct world *w)
 	check_same(w, &b);
 }
 
-/* Tokens of other sequences whose positions go on where the last one's ended, and of one that leave some out. */
+/*
+ * Tokens of other sequences whose positions go on where the last one's ended, and of one that leave
+ * some out.
+ */
 static void check_adjoining(struct world *w)
 {
 	const uint32_t *contexts = w->s->contexts;
@@ -488,7 +494,10 @@ static void test_shapes(void **state)
 		check_shape(&shapes[i]);
 }
 
-/* The first tokens too, for whom a tile holds keys that they must not see: those of an infinite value. */
+/*
+ * The first tokens too, for whom a tile holds keys that they must not see: those of an infinite
+ * value.
+ */
 static void test_later_tokens_are_not_seen(void **state)
 {
 	const struct shape s = { 2, 2, 64, 16, MM_DTYPE_F16, 32, { 6, 35, 1 }, 0 };
@@ -526,7 +535,10 @@ static void test_later_tokens_are_not_seen(void **state)
 	world_done(&w);
 }
 
-/* Keys @first .. @end - 1 of sequence 0 get a score of -inf from every head, whose query is positive there. */
+/*
+ * Keys @first .. @end - 1 of sequence 0 get a score of -inf from every head, whose query is
+ * positive there.
+ */
 static void hide_keys(struct world *w, uint32_t first, uint32_t end)
 {
 	const struct shape *s = w->s;
@@ -566,7 +578,9 @@ static void check_hidden(const struct world *w, const struct mm_host_kernel *ker
 	free(out);
 }
 
-/* Any of the splits' scores are all -inf: they weigh nothing. All are: there is nothing to weigh. */
+/*
+ * Any of the splits' scores are all -inf: they weigh nothing. All are: there is nothing to weigh.
+ */
 static void test_scores_of_minus_infinity(void **state)
 {
 	const struct shape s = { 2, 1, 64, 16, MM_DTYPE_F16, 32, { 70, 1, 1 }, 0 };

@@ -91,7 +91,10 @@ static void test_missing_barriers(void **state)
 		mm_emulate_order(orders[i]);
 		assert_true(reverse(TEST_NO_FIRST_BARRIER) > 0);
 	}
-	/* Where whoever passes the barrier runs on first, it overwrites what others have yet to read. */
+	/*
+	 * Where whoever passes the barrier runs on first, it overwrites what others have yet to
+	 * read.
+	 */
 	mm_emulate_order(MM_EMULATE_REVERSE);
 	assert_true(reverse(TEST_NO_SECOND_BARRIER) > 0);
 }
@@ -292,7 +295,9 @@ static void test_wrong(void **state)
 	}
 }
 
-/* The page behind dynamic shared memory cannot be touched; a sanitizer may tell it in its own way. */
+/*
+ * The page behind dynamic shared memory cannot be touched; a sanitizer may tell it in its own way.
+ */
 static void test_beyond_shared(void **state)
 {
 	static const struct mm_host_launch shape = { { 1, 1, 1 },

@@ -73,8 +73,8 @@ static void test_launch(void **state)
 }
 
 /*
- * Three times: a fault before, at and behind a barrier loses the context each time, and the thread's
- * stacks and those of others are as good as new for the next one.
+ * Three times: a fault before, at and behind a barrier loses the context each time, and the
+ * thread's stacks and those of others are as good as new for the next one.
  */
 static int faulty(int sock)
 {

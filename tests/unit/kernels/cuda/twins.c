@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Each CUDA kernel, compiled for the host, against its host twin: the same bits, and nothing else
- * touched, for odd sizes, strides and addresses, in any order of threads; and a row alone gives what it
- * gives among others.
+ * touched, for odd sizes, strides and addresses, in any order of threads; and a row alone gives
+ * what it gives among others.
  */
 #undef NDEBUG
 #include <setjmp.h>
@@ -102,7 +102,10 @@ static void gather(struct world *w)
 	world_compare(w, &l);
 }
 
-/* Each row of @l alone: @rows_at is where their number is in the arguments, @row_bytes that of x and out. */
+/*
+ * Each row of @l alone: @rows_at is where their number is in the arguments, @row_bytes that of x
+ * and out.
+ */
 static void check_rows_alone(struct world *w, const struct world_launch *l, size_t rows_at,
 			     uint64_t x, size_t x_row, uint64_t out, size_t out_row, uint32_t rows,
 			     size_t x_va_at, size_t out_va_at)
@@ -451,7 +454,10 @@ static void kv_move(struct world *w)
 				    part_bytes);
 }
 
-/* Of few different values, so that many are equal; some NaN, and rows of which none is the largest, or hardly. */
+/*
+ * Of few different values, so that many are equal; some NaN, and rows of which none is the largest,
+ * or hardly.
+ */
 static void argmax(struct world *w)
 {
 	static const uint32_t lengths[] = { 1, 2, 3, 7, 100, 1023, 2049, 9001 };

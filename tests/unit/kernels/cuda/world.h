@@ -2,9 +2,9 @@
 /*
  * world - one piece of memory, twice: a host kernel runs on one copy, its CUDA twin on the other
  *
- * Concept:   a case lays its matrices out by world_add(), at odd places with bytes between them, fills
- *            them, and gives arguments whose addresses are offsets. Afterwards the copies must be the
- *            same byte by byte: results, inputs, and what lies between.
+ * Concept:   a case lays its matrices out by world_add(), at odd places with bytes between them,
+ *            fills them, and gives arguments whose addresses are offsets. Afterwards the copies
+ *            must be the same byte by byte: results, inputs, and what lies between.
  * Threading: the test's thread.
  */
 #pragma once

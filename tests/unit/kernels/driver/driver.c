@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drivers that do not do, by a library that pretends (fake_driver.c): each ends in a useful sentence. */
+/*
+ * Drivers that do not do, by a library that pretends (fake_driver.c): each ends in a useful
+ * sentence.
+ */
 #undef NDEBUG
 #include <errno.h>
 #include <setjmp.h>

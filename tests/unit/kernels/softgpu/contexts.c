@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that goes with its context, and that stays; freeing without a context, or under another. */
+/*
+ * Memory that goes with its context, and that stays; freeing without a context, or under another.
+ */
 #include "tests/conformance/conf.h"
 
 #include <dlfcn.h>
@@ -102,8 +104,8 @@ static void test_released(void **state)
 }
 
 /*
- * It is one handle for good. A reset forgets a fault, and not who retained it; reset or released, it cannot
- * be used until it is retained.
+ * It is one handle for good. A reset forgets a fault, and not who retained it; reset or released,
+ * it cannot be used until it is retained.
  */
 static void test_primary_is_one(void **state)
 {

@@ -154,7 +154,10 @@ static void step(struct world *w)
 	}
 }
 
-/* Whatever was left half done ends; every handle is given back once, and is refused the second time. */
+/*
+ * Whatever was left half done ends; every handle is given back once, and is refused the second
+ * time.
+ */
 static void clear(struct world *w)
 {
 	for (unsigned int i = 0; i < SLOTS; i++) {

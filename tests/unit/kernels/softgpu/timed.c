@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Timed mode. What is asserted is device time: work waits at a gate until all of it is queued, so that
- * no slowness of the host comes between. The profile: 10 GB/s of memory, 1 GB/s of link, so a byte that
- * a kernel moves takes 0.1 ns, and copies to the device slow kernels down by a tenth.
+ * Timed mode. What is asserted is device time: work waits at a gate until all of it is queued, so
+ * that no slowness of the host comes between. The profile: 10 GB/s of memory, 1 GB/s of link, so a
+ * byte that a kernel moves takes 0.1 ns, and copies to the device slow kernels down by a tenth.
  */
 #include "tests/conformance/conf.h"
 
@@ -167,7 +167,9 @@ static int role_kernels(int sock)
 	return 0;
 }
 
-/* The host's time for a launch is paid once for a graph; what a kernel costs is asked when it runs. */
+/*
+ * The host's time for a launch is paid once for a graph; what a kernel costs is asked when it runs.
+ */
 static int role_graph(int sock)
 {
 	CUdeviceptr va = 0;

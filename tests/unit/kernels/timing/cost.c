@@ -92,8 +92,8 @@ static uint64_t step_ns(const struct mm_profile *p, const struct mm_arch *a,
 
 /*
  * By hand, for a device without a least time: a decode of one token moves all weights but the table
- * that only gives a row, and the KV; activations are 1e-4 of it. OPT-13B: 25.7 GB of weights, of which
- * positions 21 MB; 819,200 bytes of KV a token.
+ * that only gives a row, and the KV; activations are 1e-4 of it. OPT-13B: 25.7 GB of weights, of
+ * which positions 21 MB; 819,200 bytes of KV a token.
  */
 static void decoding_moves_the_weights(void **state)
 {
@@ -110,7 +110,9 @@ static void decoding_moves_the_weights(void **state)
 	assert_true(seconds > by_hand && seconds < by_hand * 1.005);
 }
 
-/* Prefill of 2,048: 2 operations a weight and token, 4 a pair and width, per layer; one head row. */
+/*
+ * Prefill of 2,048: 2 operations a weight and token, 4 a pair and width, per layer; one head row.
+ */
 static void prefill_computes(void **state)
 {
 	struct mm_profile p = device;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tools/stepcost says of a step against the kernels that mmserve's forward pass launches for it: a
- * driver of our own takes the launches and asks the host kernels' table what each would cost.
+ * What tools/stepcost says of a step against the kernels that mmserve's forward pass launches for
+ * it: a driver of our own takes the launches and asks the host kernels' table what each would cost.
  */
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -211,7 +211,10 @@ static const struct {
 	{ "two prompts", { { 0, 64, true }, { 0, 65, true } } },
 	{ "part of a prompt", { { 512, 200, false } } },
 	{ "mixed", { { 5, 1, true }, { 300, 129, false }, { 128, 1, true }, { 0, 400, true } } },
-	/* The last of one sequence's positions is followed by the next one's first: still two chunks. */
+	/*
+	 * The last of one sequence's positions is followed by the next one's first: still two
+	 * chunks.
+	 */
 	{ "neighbours", { { 0, 100, true }, { 100, 30, true }, { 130, 1, true } } },
 };
 

@@ -195,7 +195,10 @@ static bool is_zero(const uint8_t *bytes, size_t n)
 	return true;
 }
 
-/* Without a driver no device can be named: where there are several, mmd is asked which driver first. */
+/*
+ * Without a driver no device can be named: where there are several, mmd is asked which driver
+ * first.
+ */
 static void test_device_is_named(void **state)
 {
 	for (int given = 0; given < 2; given++) {

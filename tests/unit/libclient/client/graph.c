@@ -98,7 +98,10 @@ static struct mm_step_info replay(struct graphs *g, bool timed)
 	return end_cycling(g->f);
 }
 
-/* Captured before anything cycled: the same graph waits for layers that cycle later, and not any more. */
+/*
+ * Captured before anything cycled: the same graph waits for layers that cycle later, and not any
+ * more.
+ */
 static void test_one_graph_fits_all_plans(void **state)
 {
 	struct fixture *f = *state;
@@ -182,7 +185,9 @@ static void test_who_knows_its_waits_is_a_sample(void **state)
 	done(&g);
 }
 
-/* Graphs that nobody told of look like steps without layers: they must not pass for samples either. */
+/*
+ * Graphs that nobody told of look like steps without layers: they must not pass for samples either.
+ */
 static void test_unsaid_replays_are_no_samples(void **state)
 {
 	struct fixture *f = *state;
@@ -234,7 +239,10 @@ static void test_which_steps_are_wanted(void **state)
 	}
 	samples = shared(&stats->samples);
 	assert_int_equal(samples, wanted);
-	/* Steps of prompts are no graphs, and know what they waited; they do not count more often for that. */
+	/*
+	 * Steps of prompts are no graphs, and know what they waited; they do not count more often
+	 * for that.
+	 */
 	for (uint32_t i = 0; i < 2 * SAMPLE_EACH; i++)
 		assert_int_equal(one_by_one(f).timed, 1);
 	assert_int_equal(shared(&stats->samples), samples + 2);

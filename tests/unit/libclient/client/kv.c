@@ -171,7 +171,10 @@ static void test_denied(void **state)
 	assert_int_equal(fixture_event(f, MM_EVENT_KV_DENIED).error, -EDQUOT);
 }
 
-/* What came before the call waited is told as ever; so is what came meanwhile if it returns something else. */
+/*
+ * What came before the call waited is told as ever; so is what came meanwhile if it returns
+ * something else.
+ */
 static void test_events_beside_a_wait(void **state)
 {
 	struct fixture *f = *state;
@@ -261,7 +264,9 @@ static void test_reclaim(void **state)
 	assert_int_equal(fixture_event(f, MM_EVENT_KV_RECLAIM).count, 3);
 }
 
-/* Asked every 200 ms for what it owes all the time, an engine that looks after 3 s gives it once. */
+/*
+ * Asked every 200 ms for what it owes all the time, an engine that looks after 3 s gives it once.
+ */
 static void test_looks_late(void **state)
 {
 	struct fixture *f = *state;
@@ -461,7 +466,10 @@ static void wait_for_calls(uint32_t calls)
 	}
 }
 
-/* Access is set once for neighbours whose grants are there together, and once more for what is apart. */
+/*
+ * Access is set once for neighbours whose grants are there together, and once more for what is
+ * apart.
+ */
 static void test_neighbours_are_mapped_together(void **state)
 {
 	static const uint32_t late[] = { 1, 2, 3, 5 };

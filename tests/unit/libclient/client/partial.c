@@ -332,7 +332,10 @@ static void *close_main(void *client)
 	return mm_client_close(client);
 }
 
-/* What mmd has sent when the engine closes its client is nobody's fault: BYE is said, and its receipt awaited. */
+/*
+ * What mmd has sent when the engine closes its client is nobody's fault: BYE is said, and its
+ * receipt awaited.
+ */
 static void end_as_it_switches(struct fixture *f, const struct mm_msg *switches)
 {
 	pthread_t closes;
@@ -368,7 +371,10 @@ static void test_end_as_it_switches_in_part(void **state)
 	end_as_it_switches(*state, &partial);
 }
 
-/* The SWITCH was taken up, and the end comes first: what was not mapped for that is no failure of the device. */
+/*
+ * The SWITCH was taken up, and the end comes first: what was not mapped for that is no failure of
+ * the device.
+ */
 static void test_end_before_a_switch_is_mapped(void **state)
 {
 	struct fixture *f = *state;
@@ -387,7 +393,10 @@ static void test_end_before_a_switch_is_mapped(void **state)
 	peer_expect(f->peer, MM_OP_BYE);
 }
 
-/* The client lives on, and nobody will ever map that model: mmd is told, or its pages would stay taken. */
+/*
+ * The client lives on, and nobody will ever map that model: mmd is told, or its pages would stay
+ * taken.
+ */
 static void test_switch_of_a_load_that_was_given_up(void **state)
 {
 	struct fixture *f = *state;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The swap space: lists go out, outcomes come back; what is refused without asking; a peer that lies. */
+/*
+ * The swap space: lists go out, outcomes come back; what is refused without asking; a peer that
+ * lies.
+ */
 #undef NDEBUG
 #include <errno.h>
 #include <setjmp.h>

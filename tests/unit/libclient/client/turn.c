@@ -82,7 +82,10 @@ static void give_back(struct fixture *f, uint64_t serial)
 	assert_int_equal(peer_expect(f->peer, MM_OP_TURN_DONE).arg[0], serial);
 }
 
-/* Whoever has waited knows: there is no event of it, unless somebody else was told to watch for one. */
+/*
+ * Whoever has waited knows: there is no event of it, unless somebody else was told to watch for
+ * one.
+ */
 static void test_waits_for_its_turn(void **state)
 {
 	int (*const calls[])(struct call *) = { call_turn_want, call_step_begin };

@@ -107,8 +107,8 @@ static void test_scribbled_mirror(void **state)
 }
 
 /*
- * How many messages go over. A processor that both share with others is handed over whenever the ring is full or empty,
- * which takes as long as all others may compute.
+ * How many messages go over. A processor that both share with others is handed over whenever the
+ * ring is full or empty, which takes as long as all others may compute.
  */
 static uint64_t rounds(void)
 {

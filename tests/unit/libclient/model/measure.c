@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model will take, from its shapes: by hand for a small one, by their own figures for others. */
+/*
+ * What a model will take, from its shapes: by hand for a small one, by their own figures for
+ * others.
+ */
 #undef NDEBUG
 #include <errno.h>
 #include <setjmp.h>
@@ -13,7 +16,10 @@
 #include "libclient/base/base.h"
 #include "libclient/model/measure.h"
 
-/* A layer: 24 x 100 x 2 = 4800 B and, from 4864 on, 2000 B = 6864 B; elsewhere 400 B, 200 B, 2 x 100 B. */
+/*
+ * A layer: 24 x 100 x 2 = 4800 B and, from 4864 on, 2000 B = 6864 B; elsewhere 400 B, 200 B, 2 x
+ * 100 B.
+ */
 #define LAYER "\"layer_tensors\":{\"q.weight\":[24,100],\"r.weight\":[10,100],\"norm.weight\":[50]}"
 #define OTHER "\"other_tensors\":{\"embed.weight\":[2,100],\"norm.weight\":[100]}"
 #define SMALL "{\"name\":\"small\",\"n_layers\":2," LAYER "," OTHER "}"

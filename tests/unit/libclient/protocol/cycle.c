@@ -272,7 +272,10 @@ static void test_what_stays_and_what_changes(void **state)
 	acts_expect(&acts, "s0 gate1=ready, s0 cursor1=held, s0 count1");
 }
 
-/* What is in the slot, or comes in, is what the next plan needs first: on the same pages it goes on. */
+/*
+ * What is in the slot, or comes in, is what the next plan needs first: on the same pages it goes
+ * on.
+ */
 static void test_occupants_that_stay(void **state)
 {
 	static const uint16_t next_layers[] = { 2, 4 };
@@ -310,7 +313,9 @@ static void test_occupants_that_stay(void **state)
 	}
 }
 
-/* It goes with other pages, another store, a first layer in place, no slot any more, fewer pages. */
+/*
+ * It goes with other pages, another store, a first layer in place, no slot any more, fewer pages.
+ */
 static void test_occupants_that_go(void **state)
 {
 	static const uint16_t next_layers[] = { 2, 4 };
@@ -407,7 +412,10 @@ static void test_a_replan_that_waits(void **state)
 			   "s1 new0, s1 gates0=empty, s1 cursor0=copying, s1 epoch0, s1 copy0");
 }
 
-/* In a slot that changes nothing is begun before a plan is in force: that one, or one by which it stays. */
+/*
+ * In a slot that changes nothing is begun before a plan is in force: that one, or one by which it
+ * stays.
+ */
 static void test_what_waits_begins_nothing(void **state)
 {
 	static const uint16_t three[] = { 1, 3, 5 };
@@ -519,7 +527,10 @@ static void test_quiesce(void **state)
 
 /* ---- hostile gates ---- */
 
-/* Any word in any gate, at any time: never an assertion, and never a slot that is none of its plan's. */
+/*
+ * Any word in any gate, at any time: never an assertion, and never a slot that is none of its
+ * plan's.
+ */
 static void test_any_word_in_a_gate(void **state)
 {
 	struct mm_cycle_plan plan[2] = { plan_two(1), plan_two(1) };

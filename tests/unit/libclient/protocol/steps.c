@@ -153,16 +153,18 @@ enum event {
 };
 
 /*
- * For each event: "x", it is refused and changes nothing; "-", the driver may not do that then; else
- * the state that follows (run, drain, parked, map, window, failed) and what is wanted: Parked, with
- * the flag Broken, Sync (RESYNC), Entered, waKe, Abort.
+ * For each event: "x", it is refused and changes nothing; "-", the driver may not do that then;
+ * else the state that follows (run, drain, parked, map, window, failed) and what is wanted: Parked,
+ * with the flag Broken, Sync (RESYNC), Entered, waKe, Abort.
  */
 static const struct {
 	const char *name;
 	void (*make)(void);
 	const char *then[EVENTS];
 } table[] = {
-	/*                      PREPARE          SWITCH, part               window, mapped    dead  */
+	/*
+	 *                      PREPARE          SWITCH, part               window, mapped    dead
+	 */
 	{ "run",
 	  make_run,
 	  { "x", "pP", "pP", "x", "m", "x", "m", "x", "x", "r", "r", "rAK", "r", "-", "-", "rK" } },
@@ -342,7 +344,9 @@ static void each_state_and_event(void **state)
 	}
 }
 
-/* What broke off in the window of a plan stays broken when that is mapped, until one comes in full. */
+/*
+ * What broke off in the window of a plan stays broken when that is mapped, until one comes in full.
+ */
 static void a_break_outlives_the_window(void **state)
 {
 	(void)state;
@@ -425,7 +429,10 @@ enum turn_event {
 	TURN_EVENTS
 };
 
-/* As above: the state that follows; REFUSED; DONE: and the turn goes back; NEVER: the driver may not. */
+/*
+ * As above: the state that follows; REFUSED; DONE: and the turn goes back; NEVER: the driver may
+ * not.
+ */
 #define REFUSED 100
 #define NEVER   101
 #define DONE(t) (200 + (t))

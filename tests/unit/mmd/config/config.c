@@ -141,7 +141,9 @@ static void test_accepted(void **state)
 			 MM_CONFIG_VERSION);
 }
 
-/* One value is for all devices, several are for one each; an xfer is told of its own device only. */
+/*
+ * One value is for all devices, several are for one each; an xfer is told of its own device only.
+ */
 static void test_devices(void **state)
 {
 	const char *const words[] = { "--device", "4,2", "--pool=3G", "--page", "64K,2M", NULL };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every event in every state of a plan's change, under each condition that a row asks for: what the table names
- * leads where it says and does what it says; from a tenant anything else is a protocol error, from our own side an
- * assertion.
+ * Every event in every state of a plan's change, under each condition that a row asks for: what the
+ * table names leads where it says and does what it says; from a tenant anything else is a protocol
+ * error, from our own side an assertion.
  */
 #undef NDEBUG
 #include <errno.h>
@@ -354,7 +354,9 @@ static void queue_fill(void)
 		mm_c_emit(w->core, MM_ACT_NONE, NULL);
 }
 
-/* Its COMMITTED let steps run, but not yet the change end: one that broke off is of the new plan. */
+/*
+ * Its COMMITTED let steps run, but not yet the change end: one that broke off is of the new plan.
+ */
 static void a_step_behind_committed_is_mended(void **state)
 {
 	struct mm_c_tenant *t = put_into(MM_CHANGE_FULL_SWITCHED, MM_CHANGE_RESYNC,
@@ -371,7 +373,10 @@ static void a_step_behind_committed_is_mended(void **state)
 	assert_int_equal(t->change->state, MM_CHANGE_FULL_QUIESCE);
 }
 
-/* A thread that was held up speaks of a plan that is gone: the change from it put the gates in order. */
+/*
+ * A thread that was held up speaks of a plan that is gone: the change from it put the gates in
+ * order.
+ */
 static void a_late_resync_is_told_from_a_true_one(void **state)
 {
 	struct mm_c_tenant *t = put_into(MM_CHANGE_STEADY, MM_CHANGE_RESYNC, USUAL_FACTS);
@@ -389,7 +394,9 @@ static void a_late_resync_is_told_from_a_true_one(void **state)
 
 /* ---- a tenant that is kicked ---- */
 
-/* A change in part waits for an ACTIVATE, which fails: the plan is not entered for nobody's sake. */
+/*
+ * A change in part waits for an ACTIVATE, which fails: the plan is not entered for nobody's sake.
+ */
 static void nothing_is_begun_for_the_kicked(void **state)
 {
 	struct mm_c_tenant *t = put_into(MM_CHANGE_PREPARED, MM_CHANGE_PARKED, USUAL_FACTS);
@@ -413,7 +420,10 @@ static void nothing_is_begun_for_the_kicked(void **state)
 
 /* ---- the front door ---- */
 
-/* Of an event the shell performs all actions before it tells the next one; xfer's death may come between. */
+/*
+ * Of an event the shell performs all actions before it tells the next one; xfer's death may come
+ * between.
+ */
 static void no_event_comes_while_actions_wait(void **state)
 {
 	struct mm_c_tenant *t = put_into(MM_CHANGE_STEADY, MM_CHANGE_END, USUAL_FACTS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes the table of a plan's change into a document, between its two marks; with --check it only says
- * whether the document has it.
+ * Writes the table of a plan's change into a document, between its two marks; with --check it only
+ * says whether the document has it.
  */
 #include <stdio.h>
 #include <stdlib.h>

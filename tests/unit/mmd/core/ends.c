@@ -53,8 +53,9 @@ static void test_end_without_pages_while_xfer_is_away(void **state)
 }
 
 /*
- * An engine ends while mmd changes its plan: the library's service thread answers PREPARE as BYE is under way, and
- * its answer comes behind that. So may what any other thread says. Its BYE counts, and nothing is held against it.
+ * An engine ends while mmd changes its plan: the library's service thread answers PREPARE as BYE is
+ * under way, and its answer comes behind that. So may what any other thread says. Its BYE counts,
+ * and nothing is held against it.
  */
 static void test_words_behind_a_bye(void **state)
 {

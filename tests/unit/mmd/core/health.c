@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory errors of the device: what was in use is not used again, and comes back as other memory. */
+/*
+ * Memory errors of the device: what was in use is not used again, and comes back as other memory.
+ */
 #undef NDEBUG
 #include "libclient/base/base.h"
 #include "tests/unit/mmd/core/story.h"
@@ -145,7 +147,10 @@ static void test_given_back_by_a_suspect(void **state)
 	wait_for_quarantine();
 }
 
-/* One error tells itself several times; and what it meets in a scrub, or half made anew, is not lost. */
+/*
+ * One error tells itself several times; and what it meets in a scrub, or half made anew, is not
+ * lost.
+ */
 static void test_again_and_again(void **state)
 {
 	struct w_proc *p;
@@ -168,7 +173,10 @@ static void test_again_and_again(void **state)
 	assert_int_equal(stats().suspects, 0);
 }
 
-/* The suspects are out of use although xfer dies, and whoever holds the memory keeps it from us only. */
+/*
+ * The suspects are out of use although xfer dies, and whoever holds the memory keeps it from us
+ * only.
+ */
 static void test_xfer_dies_too(void **state)
 {
 	struct w_proc *p;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tenant claims steers what is taken from it, and costs nobody else anything. One story per test. */
+/*
+ * What a tenant claims steers what is taken from it, and costs nobody else anything. One story per
+ * test.
+ */
 #undef NDEBUG
 #include "tests/unit/mmd/core/story.h"
 
@@ -82,7 +85,10 @@ static void who_gives_back_is_counted_on_again(void **state)
 	assert_int_equal(plan(lender)->alpha, 0);
 }
 
-/* Numbers without sense, each alone and all together: nothing breaks, and others get what they wait for. */
+/*
+ * Numbers without sense, each alone and all together: nothing breaks, and others get what they wait
+ * for.
+ */
 static void numbers_without_sense(void **state)
 {
 	static const uint64_t values[] = {

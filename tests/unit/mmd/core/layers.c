@@ -134,7 +134,10 @@ static bool answer(const struct question *q, struct mm_plan_set *ret_set)
 	return true;
 }
 
-/* What the set lacks of the most slack; what may be given up is for layers that stay where they are. */
+/*
+ * What the set lacks of the most slack; what may be given up is for layers that stay where they
+ * are.
+ */
 static void assert_most_slack(const struct question *q, const struct mm_plan_set *got)
 {
 	int64_t step = (int64_t)mm_layers_compute_ns(&q->layers);
@@ -168,7 +171,10 @@ static void one_slot_has_the_most_slack(void **state)
 	one_slot(16, 3);
 }
 
-/* Of a thousand questions: hidden where any set hides, nearly always; else hardly longer than the shortest. */
+/*
+ * Of a thousand questions: hidden where any set hides, nearly always; else hardly longer than the
+ * shortest.
+ */
 static void two_slots_are_near_the_best(void **state)
 {
 	uint32_t asked = 0, hideable = 0, hidden = 0, missing = 0, longer_permille = 0;
@@ -199,7 +205,10 @@ static void two_slots_are_near_the_best(void **state)
 	assert_true(missing <= asked / 50); /* nearly all pages wanted, slots of different sizes */
 }
 
-/* Plays @steps steps layer by layer: computes when the layer is there, streams when its slot is done. */
+/*
+ * Plays @steps steps layer by layer: computes when the layer is there, streams when its slot is
+ * done.
+ */
 static uint64_t played(const struct mm_layers *layers, const struct mm_plan_set *set,
 		       uint32_t steps)
 {
@@ -225,7 +234,9 @@ static uint64_t played(const struct mm_layers *layers, const struct mm_plan_set 
 	return now - begun;
 }
 
-/* With one slot in any order; with two the link serves layers in order where their number is even. */
+/*
+ * With one slot in any order; with two the link serves layers in order where their number is even.
+ */
 static void steps_take_what_playing_them_takes(void **state)
 {
 	(void)state;

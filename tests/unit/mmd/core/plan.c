@@ -34,7 +34,9 @@ static uint32_t mask_of(const struct mm_plan_set *set)
 	return mask;
 }
 
-/* The least distance between two of the mask's layers around the circle, by looking at every pair. */
+/*
+ * The least distance between two of the mask's layers around the circle, by looking at every pair.
+ */
 static uint32_t brute_gap(uint32_t mask, uint32_t n)
 {
 	uint32_t least = n;
@@ -180,7 +182,9 @@ static void step_times(void **state)
 	}
 }
 
-/* Of a step with m of n layers evenly spaced; with two slots: where m is even. No set takes less. */
+/*
+ * Of a step with m of n layers evenly spaced; with two slots: where m is even. No set takes less.
+ */
 static uint64_t formula_ns(uint32_t beta, uint32_t n, uint32_t m, uint64_t t_c, uint64_t t_t)
 {
 	if (beta == 2)
@@ -189,8 +193,8 @@ static uint64_t formula_ns(uint32_t beta, uint32_t n, uint32_t m, uint64_t t_c, 
 }
 
 /*
- * Played out, layer by layer: a layer may be streamed in once its predecessor in the slot has run and the
- * link has brought the one before. The time of 8 steps after 8, times 1/8.
+ * Played out, layer by layer: a layer may be streamed in once its predecessor in the slot has run
+ * and the link has brought the one before. The time of 8 steps after 8, times 1/8.
  */
 static uint64_t played_steps(const struct mm_plan_set *set, uint32_t n, uint64_t t_c, uint64_t t_t)
 {
@@ -253,7 +257,9 @@ static void two_slots_agree_with_a_played_step(void **state)
 	}
 }
 
-/* Equal gaps, even m: max(n·T_c, m·T_T). Where gaps differ by rounding or m is odd it may be more. */
+/*
+ * Equal gaps, even m: max(n·T_c, m·T_T). Where gaps differ by rounding or m is odd it may be more.
+ */
 static void two_slots_evenly_spaced(void **state)
 {
 	(void)state;

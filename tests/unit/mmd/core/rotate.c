@@ -40,7 +40,10 @@ static void runs_at_home(struct w_proc *p)
 	assert_int_equal(plan(p)->alpha, 0);
 }
 
-/* @spare pages beside two models, and the first one computes and has KV in all of them and in the other's. */
+/*
+ * @spare pages beside two models, and the first one computes and has KV in all of them and in the
+ * other's.
+ */
 static void two(uint32_t spare)
 {
 	begin(MM_POLICY_REMAP, 2 * MODEL_PAGES + spare);

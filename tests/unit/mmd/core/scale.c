@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As many tenants and accounts as the core can be asked for, around nothing but a device that says yes. */
+/*
+ * As many tenants and accounts as the core can be asked for, around nothing but a device that says
+ * yes.
+ */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>

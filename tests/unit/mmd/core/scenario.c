@@ -48,7 +48,9 @@ static void refusals_name_their_reason(void **state)
 	assert_int_equal(stats().pages[MM_PAGE_FREE], 30);
 }
 
-/* Before a model is read the same is said of it as afterwards; and nothing of what others hold now. */
+/*
+ * Before a model is read the same is said of it as afterwards; and nothing of what others hold now.
+ */
 static void what_cannot_fit_is_known_before_it_is_read(void **state)
 {
 	uint64_t max_pages = 0;
@@ -71,7 +73,9 @@ static void what_cannot_fit_is_known_before_it_is_read(void **state)
 			 MM_REFUSED_DEVICE);
 }
 
-/* A model has no more pages than its part of the map table has entries, however large the pool is. */
+/*
+ * A model has no more pages than its part of the map table has entries, however large the pool is.
+ */
 static void a_model_has_as_many_pages_as_the_table_has_entries(void **state)
 {
 	const struct mm_core_opts opts = { .pages = MM_MAP_KV_BASE + 9, .page_bytes = 4096 };
@@ -244,7 +248,10 @@ static void empty_chunks_of_the_idle_come_before_layers(void **state)
 	assert_int_equal(plan(idle)->alpha, 0);
 }
 
-/* It is asked again and again for the same, and has not seen it when it gives back: nothing more is owed then. */
+/*
+ * It is asked again and again for the same, and has not seen it when it gives back: nothing more is
+ * owed then.
+ */
 static void what_is_asked_again_is_not_owed_twice(void **state)
 {
 	struct w_proc *late, *asks;
@@ -390,7 +397,10 @@ static bool heavy_between(const struct mm_core_slot *slot, uint32_t i)
 	return false;
 }
 
-/* The world's tenants say that layers 0, 3 and 6 compute: evenly spaced ones would leave a gap without. */
+/*
+ * The world's tenants say that layers 0, 3 and 6 compute: evenly spaced ones would leave a gap
+ * without.
+ */
 static void layers_leave_where_there_is_time(void **state)
 {
 	struct w_proc *p;

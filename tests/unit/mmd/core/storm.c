@@ -36,8 +36,8 @@ static void say(const struct w_proc *p, uint64_t step_ns, uint32_t waiting)
 }
 
 /*
- * Pages for 17 chunks of KV beside a model of six layers, whose transfers steps of @step_us hide as long as all six
- * cycle through two slots; four of them through one slot would be far too slow.
+ * Pages for 17 chunks of KV beside a model of six layers, whose transfers steps of @step_us hide as
+ * long as all six cycle through two slots; four of them through one slot would be far too slow.
  */
 static struct w_proc *engine(uint64_t step_us, uint64_t transfer_us)
 {
@@ -57,7 +57,10 @@ static struct w_proc *engine(uint64_t step_us, uint64_t transfer_us)
 	return p;
 }
 
-/* xfer and the tenant take their time: ten jobs and three messages each in a tenth of a millisecond. */
+/*
+ * xfer and the tenant take their time: ten jobs and three messages each in a tenth of a
+ * millisecond.
+ */
 static void pass_tenth(struct w_proc *p)
 {
 	w_tick(w, MM_NS_PER_MS / 10);
@@ -84,8 +87,9 @@ static void wants_too_much(struct w_proc *p, uint32_t ms)
 #define ENGINE_PAGES (6 * 8 + 48 + 17 * 3)
 
 /*
- * Four layers were taken because they hide. Three of four were looked at as a set of one slot, which does not: so
- * four were too many, and one came home; then three were so few that a fourth could be taken.
+ * Four layers were taken because they hide. Three of four were looked at as a set of one slot,
+ * which does not: so four were too many, and one came home; then three were so few that a fourth
+ * could be taken.
  */
 static void what_was_taken_because_it_hides_stays_away(void **state)
 {
@@ -123,7 +127,10 @@ static void steps_of(const struct w_proc *p, uint64_t step_us)
 	}
 }
 
-/* Its steps become short, and layers come home; they are long again at once: that is not believed for dwell-ms. */
+/*
+ * Its steps become short, and layers come home; they are long again at once: that is not believed
+ * for dwell-ms.
+ */
 static void who_was_relieved_is_left_alone_for_a_while(void **state)
 {
 	uint64_t relieved_ns;
@@ -211,7 +218,10 @@ static void each_tenant_has_its_own(void **state)
 	assert_int_equal(plan(q)->alpha, 2);
 }
 
-/* What waits is not forgotten: mmd looks again by itself when the next change may begin, and then at once. */
+/*
+ * What waits is not forgotten: mmd looks again by itself when the next change may begin, and then
+ * at once.
+ */
 static void what_waits_is_done_when_it_may(void **state)
 {
 	uint64_t due;
@@ -264,7 +274,10 @@ static void a_step_that_broke_off_is_not_forgotten(void **state)
 	assert_false(p->machine.broken);
 }
 
-/* A step broke off: its gates are put in order before anything else is changed, as soon as anything may be. */
+/*
+ * A step broke off: its gates are put in order before anything else is changed, as soon as anything
+ * may be.
+ */
 static void steps_that_break_off_come_first(void **state)
 {
 	uint64_t before;

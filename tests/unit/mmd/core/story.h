@@ -2,7 +2,8 @@
 /*
  * story - what tests that tell the core a story have in common
  *
- * Concept:   one world of tests/sim per test (w), begun by its first line, ended by story_teardown().
+ * Concept:   one world of tests/sim per test (w), begun by its first line, ended by
+ *            story_teardown().
  * Threading: one thread.
  */
 #pragma once

@@ -37,7 +37,10 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Chunks of three pages in each of two ranges, two of them held, and room for both in the swap space. */
+/*
+ * Chunks of three pages in each of two ranges, two of them held, and room for both in the swap
+ * space.
+ */
 static struct w_proc *tenant(uint32_t account)
 {
 	struct w_proc *p = w_join(w, account, MM_FEAT_KNOWN);
@@ -148,7 +151,10 @@ static struct w_proc *tenant_of_many(uint32_t chunks)
 	return p;
 }
 
-/* Every range of chunks from an end to an end: in one list all that have no gap, alone each that has. */
+/*
+ * Every range of chunks from an end to an end: in one list all that have no gap, alone each that
+ * has.
+ */
 static void look_at_ranges(struct w_proc *p, uint32_t gap, const uint32_t *end, uint32_t n_ends)
 {
 	struct mm_swap_piece good[MM_SWAP_PIECES];

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Temporal sharing: whose turn it is, for how long, and what happens to who does not give it back. */
+/*
+ * Temporal sharing: whose turn it is, for how long, and what happens to who does not give it back.
+ */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +32,10 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* It runs no step: a turn is good for one at least, so one that is asked back stays until w_turn_done(). */
+/*
+ * It runs no step: a turn is good for one at least, so one that is asked back stays until
+ * w_turn_done().
+ */
 static struct w_proc *joined_to(uint32_t account, enum mm_turn_mode mode, uint32_t quantum_ms,
 				uint32_t priority)
 {
@@ -143,7 +148,9 @@ static void the_higher_priority_interrupts(void **state)
 	assert_true(high->machine.turn.serial);
 }
 
-/* Two of high priority alternate; the low one's waiting raises it, and then it is not interrupted. */
+/*
+ * Two of high priority alternate; the low one's waiting raises it, and then it is not interrupted.
+ */
 static void waiting_raises(void **state)
 {
 	struct w_proc *high[] = { joined(MM_TURN_QUANTUM, 100, 2),
@@ -195,7 +202,9 @@ static void overdue_is_passed_over(void **state)
 	assert_true(b->machine.turn.serial);
 }
 
-/* The one that had to be passed over has waited longest, and comes last all the same; but it comes. */
+/*
+ * The one that had to be passed over has waited longest, and comes last all the same; but it comes.
+ */
 static void overdue_costs_rank(void **state)
 {
 	struct w_proc *a = joined(MM_TURN_QUANTUM, 50, 0), *b = joined(MM_TURN_QUANTUM, 50, 0),
@@ -319,9 +328,9 @@ static void the_account_bounds_it(void **state)
 #define GREEDY 4
 
 /*
- * For @seconds, in steps of 50 ms: greedy tenants want the turn whenever they do not have it and give it
- * back at the end of their grace, if @yield, or never. Returns for how many ms @p had it, which gives it back
- * as soon as it is asked.
+ * For @seconds, in steps of 50 ms: greedy tenants want the turn whenever they do not have it and
+ * give it back at the end of their grace, if @yield, or never. Returns for how many ms @p had it,
+ * which gives it back as soon as it is asked.
  */
 static uint32_t held_ms(struct w_proc *p, struct w_proc **greedy, bool yield, uint32_t seconds)
 {
@@ -400,7 +409,10 @@ static void a_wish_for_kv_is_enough(void **state)
 	assert_true(p->machine.turn.serial && !p->held);
 }
 
-/* Four of one account have together what one of another has; whether they give their turns back or not. */
+/*
+ * Four of one account have together what one of another has; whether they give their turns back or
+ * not.
+ */
 static void accounts_share_alike(void **state)
 {
 	struct w_proc *greedy[GREEDY], *p;
@@ -421,7 +433,10 @@ static void tenants_share_alike(void **state)
 	greedy_join(greedy, 0, 1, true);
 	p = with_chunk(joined_to(0, MM_TURN_QUANTUM, 200, 0));
 	assert_in_range(held_ms(p, greedy, true, 200), 35000, 44000);
-	/* Turns that must be taken away are paid for: more than a fifth is left for who gives its back. */
+	/*
+	 * Turns that must be taken away are paid for: more than a fifth is left for who gives its
+	 * back.
+	 */
 	assert_in_range(held_ms(p, greedy, false, 100), 30000, 80000);
 }
 
@@ -438,7 +453,10 @@ static void weights_share(void **state)
 	assert_in_range(held_ms(p, greedy, true, 100), 70000, 80000);
 }
 
-/* Both want the turn whenever they do not have it, and give it back when they are asked. Returns the ms that @b had it. */
+/*
+ * Both want the turn whenever they do not have it, and give it back when they are asked. Returns
+ * the ms that @b had it.
+ */
 static uint32_t two_take_turns(struct w_proc *a, struct w_proc *b, uint32_t seconds)
 {
 	struct w_proc *both[] = { a, b };
@@ -517,7 +535,10 @@ static void lies_are_refused(void **state)
 				 MM_E_PROTOCOL);
 }
 
-/* One thread asks for a turn while another one leaves: what was asked comes behind that, and is nothing. */
+/*
+ * One thread asks for a turn while another one leaves: what was asked comes behind that, and is
+ * nothing.
+ */
 static void a_wish_behind_leaving_is_none(void **state)
 {
 	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);

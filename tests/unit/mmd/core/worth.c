@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What streaming costs by the steps of late, and what follows: taking, coming home, what is asked back. */
+/*
+ * What streaming costs by the steps of late, and what follows: taking, coming home, what is asked
+ * back.
+ */
 #undef NDEBUG
 #include <errno.h>
 
@@ -77,7 +80,10 @@ static uint32_t alpha_of(struct w_proc *p, uint64_t short_us, uint32_t long_in_t
 	return plan(p)->alpha;
 }
 
-/* Steps of 1.6 ms hide four transfers at most, of 100 ms all; a mean of both would hide all as well. */
+/*
+ * Steps of 1.6 ms hide four transfers at most, of 100 ms all; a mean of both would hide all as
+ * well.
+ */
 static void long_steps_do_not_hide_what_short_ones_show(void **state)
 {
 	uint32_t some, none, all;
@@ -132,7 +138,10 @@ static void what_is_tolerated_is_a_knob(void **state)
 	assert_true(little < much);
 }
 
-/* The host's clock runs four times as fast as the device's: 1200 of its us at gates are 4800 of a step's 6400. */
+/*
+ * The host's clock runs four times as fast as the device's: 1200 of its us at gates are 4800 of a
+ * step's 6400.
+ */
 static void stalls_are_of_the_devices_time(void **state)
 {
 	struct w_proc *p;
@@ -202,7 +211,10 @@ static void what_will_be_wished_is_taken_ahead(void **state)
 	}
 }
 
-/* How many may be away and how many of them pay are two questions: neither is answered with the other's answer. */
+/*
+ * How many may be away and how many of them pay are two questions: neither is answered with the
+ * other's answer.
+ */
 static void what_may_be_away_is_not_what_pays(void **state)
 {
 	struct mm_c_tenant *t;
@@ -241,7 +253,9 @@ static void what_is_waited_for_is_summed_anew(void **state)
 	w_run(w);
 	assert_int_equal(p->held, 6);
 	t = mm_c_tenant(w->core, p->tenant);
-	/* Two pages beyond the min, and three more that it waits for: those it may give for others. */
+	/*
+	 * Two pages beyond the min, and three more that it waits for: those it may give for others.
+	 */
 	p->want = t->wish->want = 9;
 	mm_c_expect_anew(w->core);
 	assert_int_equal(mm_c_may_give(w->core, t, 1, MM_DOMAIN_NONE), 2 + 3);

@@ -2,9 +2,10 @@
 /*
  * model - small models in Hugging Face's layout, and core and tenant of one load
  *
- * Concept:   A test describes tensors; files are written to a folder of its own, every word of every
- *            tensor a function of the tensor's name and the word's index, so that a store can be
- *            checked without keeping a copy. load runs as a process of its own (this program again).
+ * Concept:   A test describes tensors; files are written to a folder of its own, every word of
+ *            every tensor a function of the tensor's name and the word's index, so that a store can
+ *            be checked without keeping a copy. load runs as a process of its own (this program
+ *            again).
  */
 #pragma once
 

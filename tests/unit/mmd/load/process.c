@@ -752,7 +752,10 @@ static void test_short_store(void **state)
 	expect_refusal(&load, "short store", -EPROTO, "too short");
 }
 
-/* Stopped and continued while it works, until it has answered: the kernel then breaks some of its calls off. */
+/*
+ * Stopped and continued while it works, until it has answered: the kernel then breaks some of its
+ * calls off.
+ */
 static void disturb(const struct load *load)
 {
 	for (int i = 0; i < 200; i++) {

@@ -143,7 +143,10 @@ static void test_pages_that_are_not_its_any_more(void **state)
 	assert_int_equal(event(rig), 5);
 }
 
-/* P P M E  ->  M and E behind the batch; those behind the next batch wait until the first is confirmed. */
+/*
+ * P P M E  ->  M and E behind the batch; those behind the next batch wait until the first is
+ * confirmed.
+ */
 static void test_order(void **state)
 {
 	struct rig *rig = *state;
@@ -198,8 +201,8 @@ static void test_nothing_passes_a_batch_that_comes_again(void **state)
 }
 
 /*
- * A batch ends at 64 fds, at another epoch; one is under way at a time. Pages of chunks that are granted one by
- * one share a batch, and each event comes behind the batch of its page.
+ * A batch ends at 64 fds, at another epoch; one is under way at a time. Pages of chunks that are
+ * granted one by one share a batch, and each event comes behind the batch of its page.
  */
 static void test_batches(void **state)
 {
@@ -293,7 +296,10 @@ static void test_budget(void **state)
 	assert_int_equal(batch(rig, &b), 3);
 }
 
-/* As many tenants as there may be take their batches and acknowledge none: the next one gets its own. */
+/*
+ * As many tenants as there may be take their batches and acknowledge none: the next one gets its
+ * own.
+ */
 static void test_hoarders(void **state)
 {
 	struct rig *rig = *state;

@@ -177,8 +177,8 @@ static void test_file(void **state)
 }
 
 /*
- * Sealed, it can be opened for writing no more, not even by its owner. It is tried once: the kernel takes a lease
- * away some time after the first who tried.
+ * Sealed, it can be opened for writing no more, not even by its owner. It is tried once: the kernel
+ * takes a lease away some time after the first who tried.
  */
 static void check_seal(bool killed)
 {

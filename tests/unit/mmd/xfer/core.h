@@ -2,11 +2,12 @@
 /*
  * core - plays core and keeper against a real xfer process, and a tenant's eyes on the device
  *
- * Concept:   xfer runs as a process of its own (this program again, with --xfer) on a software GPU in
- *            a directory of this test's own. The test holds what core and keeper hold: the rings, the
- *            pages' fds, the regions of one tenant. Reads of device memory go through the test's own
- *            driver, by importing the pages' fds as a tenant does. The environment's MM_TEST_TIER runs
- *            the same tests with the store on disk: staged by io_uring, or by a helper thread.
+ * Concept:   xfer runs as a process of its own (this program again, with --xfer) on a software GPU
+ *            in a directory of this test's own. The test holds what core and keeper hold: the
+ *            rings, the pages' fds, the regions of one tenant. Reads of device memory go through
+ *            the test's own driver, by importing the pages' fds as a tenant does. The environment's
+ *            MM_TEST_TIER runs the same tests with the store on disk: staged by io_uring, or by a
+ *            helper thread.
  * Threading: one thread, except where a test starts another.
  */
 #pragma once
@@ -85,11 +86,13 @@ void core_send_store(struct core *core);
 void core_send_tenant(struct core *core);
 
 /*
- * Creates the store: a sealed memfd of @bytes with pattern words; with MM_TEST_TIER=ring or =thread also a
- * file with the same, which is what xfer gets.
+ * Creates the store: a sealed memfd of @bytes with pattern words; with MM_TEST_TIER=ring or =thread
+ * also a file with the same, which is what xfer gets.
  */
 void core_make_store(struct core *core, uint64_t bytes);
-/* A file without a name, of whole blocks, open for reading and, where that is possible, O_DIRECT. */
+/*
+ * A file without a name, of whole blocks, open for reading and, where that is possible, O_DIRECT.
+ */
 int core_make_file(const void *data, uint64_t bytes);
 uint64_t core_pattern(uint64_t word);
 

@@ -129,7 +129,10 @@ static void test_create_scrub(void **state)
 	assert_all(core, 4, 0, GRANULE, 0xcd);
 }
 
-/* Side by side upwards and downwards, apart, one twice: these are filled, and no neighbour of theirs. */
+/*
+ * Side by side upwards and downwards, apart, one twice: these are filled, and no neighbour of
+ * theirs.
+ */
 static const uint32_t scrubbed[] = { 10, 11, 12, 40, 39, 38, 60, 62, 0, 99, 11, 98 };
 
 static void scrub_some(struct core *core, int want)

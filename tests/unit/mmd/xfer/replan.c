@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From plan to plan while a tenant goes on: what stays is left alone, what moves waits until it is mapped. */
+/*
+ * From plan to plan while a tenant goes on: what stays is left alone, what moves waits until it is
+ * mapped.
+ */
 #undef NDEBUG
 #include <errno.h>
 #include <stdlib.h>
@@ -173,7 +176,9 @@ static void activate_two(struct core *core)
 	wait_low(core, 1, MM_GATE_READY);
 }
 
-/* Layer 5 joins the second slot: the first one does not notice, nor does what the second one holds. */
+/*
+ * Layer 5 joins the second slot: the first one does not notice, nor does what the second one holds.
+ */
 static void test_what_stays_is_left_alone(void **state)
 {
 	struct core *core = *state;
@@ -260,7 +265,10 @@ static void test_what_moves_begins_anew(void **state)
 	assert_true(holds(core, next.pages[1], 5));
 }
 
-/* A slot that no plan had before comes with its first layer in it, and no copy into it is begun: then it streams. */
+/*
+ * A slot that no plan had before comes with its first layer in it, and no copy into it is begun:
+ * then it streams.
+ */
 static void test_new_slot_in_place_streams(void **state)
 {
 	static const uint16_t order[] = { 5, 3, 5, 3 };

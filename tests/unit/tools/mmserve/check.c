@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What files hold and what config.json makes of them: nothing may be missing, and nothing left out in silence. */
+/*
+ * What files hold and what config.json makes of them: nothing may be missing, and nothing left out
+ * in silence.
+ */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The whole engine on the software GPU. A request's ids, and every bit of its logits, must be those it
- * has when it is served alone: in any batch, for any chunking and block size, after preemptions, with
- * memory that is granted late, denied and asked back, in either layout of the KV, and with steps that are
- * repeated. The rig counts graphs: no more live than are to be kept.
+ * The whole engine on the software GPU. A request's ids, and every bit of its logits, must be those
+ * it has when it is served alone: in any batch, for any chunking and block size, after preemptions,
+ * with memory that is granted late, denied and asked back, in either layout of the KV, and with
+ * steps that are repeated. The rig counts graphs: no more live than are to be kept.
  */
 #undef NDEBUG
 #include <setjmp.h>
@@ -288,7 +288,9 @@ static void test_batch_invariance_of_cublas(void **state)
 	assert_true(differ > 0); /* or the comparisons above have shown nothing */
 }
 
-/* A driver that cannot do it after all: the step is done again, one by one, and so are all others. */
+/*
+ * A driver that cannot do it after all: the step is done again, one by one, and so are all others.
+ */
 static void test_graphs_that_cannot_be(void **state)
 {
 	struct mk_random random = rig_random(&models[0].arch, 5);
@@ -363,7 +365,10 @@ static void test_kv_dtypes_differ_little(void **state)
 	rig_remove(dir);
 }
 
-/* By the device's clock as by the host's: in order, within the run, which is as short as it is scaled. */
+/*
+ * By the device's clock as by the host's: in order, within the run, which is as short as it is
+ * scaled.
+ */
 static void test_times(void **state)
 {
 	struct mk_random random = rig_random(&models[0].arch, 5);

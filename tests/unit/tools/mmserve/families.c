@@ -233,8 +233,8 @@ static void test_fast_kernels(void **state)
 }
 
 /*
- * Llama 3.1's scaling (theta 500000, heads of 128, factor 8, low 1, high 4, 8192 positions), computed
- * with 50 decimal digits: whole, blended and scaled pairs.
+ * Llama 3.1's scaling (theta 500000, heads of 128, factor 8, low 1, high 4, 8192 positions),
+ * computed with 50 decimal digits: whole, blended and scaled pairs.
  */
 static const struct {
 	uint32_t pair;

@@ -422,7 +422,10 @@ static json_t *reported_id(const struct mm_request *q)
 	return id;
 }
 
-/* A number comes back as that number, a string as that string; a row of a trace is called by its number. */
+/*
+ * A number comes back as that number, a string as that string; a row of a trace is called by its
+ * number.
+ */
 static void test_ids(void **state)
 {
 	static const char *const ids[] = {
@@ -542,7 +545,10 @@ static void test_chunk_sizes(void **state)
 	}
 }
 
-/* Memory that stays as it is holds nearly all the blocks that its bytes would; and never fewer than in small chunks. */
+/*
+ * Memory that stays as it is holds nearly all the blocks that its bytes would; and never fewer than
+ * in small chunks.
+ */
 static void test_fixed_chunk_sizes(void **state)
 {
 	const uint64_t mib = 1 << 20;

@@ -500,7 +500,10 @@ static void check_attention(uint32_t heads, uint32_t kv_heads, uint32_t dim, uin
 	free(p.arena);
 }
 
-/* All 16-bit values survive; between two neighbours the nearer is taken, in the middle the even one. */
+/*
+ * All 16-bit values survive; between two neighbours the nearer is taken, in the middle the even
+ * one.
+ */
 static void check_narrow(enum mm_dtype dtype, uint16_t infinity, uint16_t (*narrow)(float))
 {
 	for (uint32_t h = 0; h < infinity; h++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine's KV decisions, with a memory that only remembers what it was asked: single decisions, then
- * seeded random runs in which the memory grants late, denies and asks back.
+ * The engine's KV decisions, with a memory that only remembers what it was asked: single decisions,
+ * then seeded random runs in which the memory grants late, denies and asks back.
  */
 #undef NDEBUG
 #include <setjmp.h>
@@ -440,7 +440,10 @@ static void test_asked_again_for_the_same(void **state)
 	end(&f);
 }
 
-/* Less is owed than before, because it is asked for less, or gave what it had no use for: the rest stays. */
+/*
+ * Less is owed than before, because it is asked for less, or gave what it had no use for: the rest
+ * stays.
+ */
 static void test_owes_less(void **state)
 {
 	struct fake f;
@@ -467,7 +470,9 @@ static void test_owes_less(void **state)
 	end(&f);
 }
 
-/* What is in use stays for half of the time, or, where steps are long, until two of them are left. */
+/*
+ * What is in use stays for half of the time, or, where steps are long, until two of them are left.
+ */
 static void test_reclaim_forces(void **state)
 {
 	for (uint64_t step_ns = 0; step_ns <= 300; step_ns += 300) {
@@ -491,7 +496,9 @@ static void test_reclaim_forces(void **state)
 	}
 }
 
-/* Without its turn nothing ends by itself: what is asked back goes at once, to the host, all of it. */
+/*
+ * Without its turn nothing ends by itself: what is asked back goes at once, to the host, all of it.
+ */
 static void test_reclaim_off_turn(void **state)
 {
 	struct fake f;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A summary for a person says every number that is not 0, with its unit, and no group in which nothing happened. */
+/*
+ * A summary for a person says every number that is not 0, with its unit, and no group in which
+ * nothing happened.
+ */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +49,10 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && !strcmp(text + n - m, end);
 }
 
-/* Each member gets a number that no other has; the text must have it, as it is written for its unit. */
+/*
+ * Each member gets a number that no other has; the text must have it, as it is written for its
+ * unit.
+ */
 static void test_nothing_is_left_out(void **state)
 {
 	mm_cleanup(mm_free_ptr) char *text = NULL;

@@ -129,7 +129,10 @@ static void test_summary(void **state)
 	mm_stats_done(&stats);
 }
 
-/* Steps that do not tell waited like those that do; without layers that cycle, a wait is one for mappings. */
+/*
+ * Steps that do not tell waited like those that do; without layers that cycle, a wait is one for
+ * mappings.
+ */
 static void test_untold_stalls(void **state)
 {
 	struct mm_requests none = { 0 };

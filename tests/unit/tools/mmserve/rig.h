@@ -3,10 +3,10 @@
  * rig - runs mmserve's engine in a test: a model in a folder of its own, the software GPU, a memory
  *       that lends
  *
- * Concept:    rig_serve() serves requests under given limits and remembers, for each output token, its
- *             id and a checksum of all its logits. With @lend the memory behaves as mmd might, at
- *             random from a seed: it grants late, denies, asks chunks back, aborts steps; what it takes
- *             back or has not yet given is filled with NaN.
+ * Concept:    rig_serve() serves requests under given limits and remembers, for each output token,
+ *             its id and a checksum of all its logits. With @lend the memory behaves as mmd might,
+ *             at random from a seed: it grants late, denies, asks chunks back, aborts steps; what
+ *             it takes back or has not yet given is filled with NaN.
  */
 #pragma once
 

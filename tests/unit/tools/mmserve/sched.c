@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The batch scheduler: single decisions, then seeded random runs in which every invariant is checked
- * after every step, and at whose end every request must have got exactly its tokens.
+ * The batch scheduler: single decisions, then seeded random runs in which every invariant is
+ * checked after every step, and at whose end every request must have got exactly its tokens.
  */
 #undef NDEBUG
 #include <setjmp.h>
@@ -125,7 +125,9 @@ static void test_chunked_prefill(void **state)
 	mm_sched_done(&s);
 }
 
-/* 4 blocks of 4: two prompts of 7 fill them at 8 tokens each; the ninth token takes the youngest's. */
+/*
+ * 4 blocks of 4: two prompts of 7 fill them at 8 tokens each; the ninth token takes the youngest's.
+ */
 static void preemption(struct mm_sched *s, uint32_t *old, uint32_t *young)
 {
 	struct mm_sched_config c = small;
@@ -450,7 +452,10 @@ static void test_reclaim_preempts_the_cheapest(void **state)
 	mm_sched_done(&s);
 }
 
-/* The victim keeps what it has computed, in as many slots; where they do not suffice, it starts again. */
+/*
+ * The victim keeps what it has computed, in as many slots; where they do not suffice, it starts
+ * again.
+ */
 static void test_swaps_the_youngest(void **state)
 {
 	(void)state;
@@ -486,7 +491,9 @@ static void test_swaps_the_youngest(void **state)
 	}
 }
 
-/* Who leaves for chunks that are asked back waits with what it had computed, and goes on with it. */
+/*
+ * Who leaves for chunks that are asked back waits with what it had computed, and goes on with it.
+ */
 static void test_evicts_to_the_host(void **state)
 {
 	struct mm_sched_config c = small;
@@ -715,7 +722,9 @@ static void sim_chunks(struct sim *sim)
 	check(&sim->s);
 }
 
-/* Writes the plan's tokens into the blocks, having checked that the earlier ones are still there. */
+/*
+ * Writes the plan's tokens into the blocks, having checked that the earlier ones are still there.
+ */
 static void sim_compute(struct sim *sim, const struct mm_sched_plan *p)
 {
 	for (uint32_t i = 0; i < p->n_items; i++) {

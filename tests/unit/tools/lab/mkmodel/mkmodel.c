@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mkmodel: rounding, the RoPE permutation, checkpoints that lie, and files that say what was asked. */
+/*
+ * mkmodel: rounding, the RoPE permutation, checkpoints that lie, and files that say what was asked.
+ */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
@@ -108,7 +110,9 @@ static void test_narrow(void **state)
 	}
 }
 
-/* dim 8, ffn 6, layers 2, heads 2, kv heads 1, vocab 5, max 4; element i of the file has value i. */
+/*
+ * dim 8, ffn 6, layers 2, heads 2, kv heads 1, vocab 5, max 4; element i of the file has value i.
+ */
 static const int32_t tiny[7] = { 8, 6, 2, 2, 1, 5, 4 };
 
 static size_t tiny_floats(bool tied)

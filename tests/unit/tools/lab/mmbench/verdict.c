@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words about a set of runs follow from its numbers: what is won, what is lost, and why that can be. */
+/*
+ * The words about a set of runs follow from its numbers: what is won, what is lost, and why that
+ * can be.
+ */
 #undef NDEBUG
 #include <math.h>
 #include <setjmp.h>

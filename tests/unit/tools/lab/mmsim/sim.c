@@ -97,7 +97,10 @@ static double step_alone_ns(const struct ms_tenant *t, uint32_t first, uint32_t 
 
 /* ---- by hand ---- */
 
-/* One tenant, nothing short: prompt and each token take what their kernels take, and the host's part. */
+/*
+ * One tenant, nothing short: prompt and each token take what their kernels take, and the host's
+ * part.
+ */
 static void steps_cost_what_they_cost(void **state)
 {
 	const uint32_t prompt = 100, output = 50;
@@ -122,7 +125,10 @@ static void steps_cost_what_they_cost(void **state)
 	tear_down(&f);
 }
 
-/* Two alike compute at the same time: each takes twice as long, but for what the host does meanwhile. */
+/*
+ * Two alike compute at the same time: each takes twice as long, but for what the host does
+ * meanwhile.
+ */
 static void who_computes_shares(void **state)
 {
 	const uint32_t output = 200;
@@ -340,7 +346,10 @@ static void every_policy_holds_and_repeats(void **state)
 		short_of_memory(lines[i]);
 }
 
-/* The baseline has its share in blocks of its own, as an engine without mmd has: what is lost to chunks is not its loss. */
+/*
+ * The baseline has its share in blocks of its own, as an engine without mmd has: what is lost to
+ * chunks is not its loss.
+ */
 static void the_baseline_loses_nothing_to_chunks(void **state)
 {
 	static const char *const lines[] = {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The upper bound of throughput against closed forms and a search; limits of requests that are alone. */
+/*
+ * The upper bound of throughput against closed forms and a search; limits of requests that are
+ * alone.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

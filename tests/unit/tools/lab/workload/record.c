@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Histogram, Student's quantiles, paired ratios, and the numbers of a run, against hand-computed ones. */
+/*
+ * Histogram, Student's quantiles, paired ratios, and the numbers of a run, against hand-computed
+ * ones.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -167,7 +170,9 @@ static void test_measure(void **state)
 	assert_true(near(m.tbt_p50_s, 0.3, 0.004) && near(m.tbt_p99_s, 2.5, 0.004));
 	assert_true(near(m.tbt_mean_s, 2.9 / 3, 1e-9));
 	assert_true(near(m.tpot_p50_s, 0.2, 1e-9) && near(m.tpot_p99_s, 2.5, 1e-9));
-	/* Limits: 0.75 and 0.2 s of the first, 1.0 and 5 s of the second: all three just meet them. */
+	/*
+	 * Limits: 0.75 and 0.2 s of the first, 1.0 and 5 s of the second: all three just meet them.
+	 */
 	assert_int_equal(m.good, 3);
 	assert_true(near(m.goodput_tok_s, 1.5, 1e-9) && near(m.goodput_req_s, 0.75, 1e-9));
 	slo.tpot_median_ns[0] = 40 * MS - 1;

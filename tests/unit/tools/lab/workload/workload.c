@@ -207,7 +207,9 @@ static void test_bad_flags(void **state)
 
 /* ---- shapes and sizes ---- */
 
-/* As published: bytes per layer with norms and biases, of all weights, and of a token's KV; fp16. */
+/*
+ * As published: bytes per layer with norms and biases, of all weights, and of a token's KV; fp16.
+ */
 static void test_shapes(void **state)
 {
 	static const struct {
@@ -276,7 +278,10 @@ static void test_sizes(void **state)
 	assert_non_null(strstr(why, "OPT-30B"));
 }
 
-/* OPT-6.7B by hand: 2048 * (2 * 4096 + 16384) * 2 + 256 * 50272 * 6; and 4 MiB for each of 32 layers */
+/*
+ * OPT-6.7B by hand: 2048 * (2 * 4096 + 16384) * 2 + 256 * 50272 * 6; and 4 MiB for each of 32
+ * layers
+ */
 static void test_overhead(void **state)
 {
 	struct mm_wl_opts o;
@@ -550,7 +555,9 @@ static void test_unlimited(void **state)
 		for (uint32_t i = 0; i < c.stream[t].n; i++)
 			all += c.stream[t].request[i].prompt_tokens +
 			       c.stream[t].request[i].output_tokens;
-		/* a quarter of the requests at once: more than their part on average, less than all */
+		/*
+		 * a quarter of the requests at once: more than their part on average, less than all
+		 */
 		assert_true(unlimited.tenant[t].kv_share_bytes >
 			    all / 4 * sizes.tenant[t].kv_token_bytes);
 		assert_true(unlimited.tenant[t].kv_share_bytes <
