@@ -7,9 +7,6 @@
  */
 #pragma once
 
-#include <stdio.h>
-#include <unistd.h>
-
 #include "kernels/blas/backend.h"
 #include "kernels/launch/launch.h"
 

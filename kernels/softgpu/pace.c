@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/softgpu/pace.h"
 
-#include <unistd.h>
-
 #include "kernels/softgpu/event.h"
 #include "kernels/softgpu/fault.h"
 #include "kernels/softgpu/module.h"

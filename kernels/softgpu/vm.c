@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "kernels/softgpu/context.h"
 #include "kernels/softgpu/device.h"

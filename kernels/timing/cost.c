@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/timing/cost.h"
 
-#include <unistd.h>
-
 #include "libclient/base/base.h"
 
 /* Arguments of launches come from tenants: a time stays far from wrapping whatever they say. */

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <stdint.h>
-#include <unistd.h>
 
 #include "kernels/timing/profile.h"
 

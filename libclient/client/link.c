@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "libclient/client/internal.h"
 #include "libclient/support/clock.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "libclient/client/internal.h"
 #include "libclient/support/cleanup.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "libclient/client/internal.h"
 #include "libclient/support/cleanup.h"

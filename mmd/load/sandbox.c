@@ -5,7 +5,6 @@
 #include <grp.h>
 #include <sched.h>
 #include <seccomp.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>

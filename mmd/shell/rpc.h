@@ -11,7 +11,6 @@
 
 #include <jansson.h>
 #include <stddef.h>
-#include <stdio.h>
 
 #define MM_RPC_PARSE     (-32700)
 #define MM_RPC_REQUEST   (-32600)

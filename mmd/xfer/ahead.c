@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the link asks of the disk, and in which order. */
-#include <unistd.h>
 
 #include "libclient/base/base.h"
 #include "mmd/xfer/link.h"

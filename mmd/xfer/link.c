@@ -2,7 +2,6 @@
 #include "mmd/xfer/link.h"
 
 #include <errno.h>
-#include <unistd.h>
 
 #include "libclient/base/base.h"
 #include "libclient/support/fault.h"

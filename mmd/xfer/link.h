@@ -20,7 +20,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
-#include <unistd.h>
 
 #include "mmd/xfer/pool.h"
 #include "mmd/xfer/store.h"

@@ -15,7 +15,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <unistd.h>
 
 #define MM_XREADS_MAX   64
 #define MM_XREADS_FILES 128

@@ -13,7 +13,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
-#include <unistd.h>
 
 #include "libclient/ipc/ring.h"
 #include "libclient/protocol/xplan.h"

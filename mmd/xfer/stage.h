@@ -18,7 +18,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <sys/queue.h>
 
 #include "mmd/common/proto.h"

@@ -14,7 +14,6 @@
 #pragma once
 
 #include <stdint.h>
-#include <unistd.h>
 
 #include "libclient/ipc/region.h"
 #include "libclient/protocol/xplan.h"

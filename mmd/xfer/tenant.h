@@ -25,7 +25,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <unistd.h>
 
 #include "libclient/ipc/region.h"
 #include "libclient/protocol/cycle.h"

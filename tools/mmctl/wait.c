@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "libclient/support/clock.h"
 #include "libclient/ipc/reach.h"

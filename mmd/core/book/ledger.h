@@ -21,8 +21,6 @@
  */
 #pragma once
 
-#include <stdlib.h>
-
 #include "mmd/core/core.h"
 
 #define MM_NOBODY      UINT32_MAX

@@ -9,8 +9,6 @@
  */
 #pragma once
 
-#include <unistd.h>
-
 #include "mmd/core/book/book.h"
 
 /* Pages that are on their way, as of one revision. */

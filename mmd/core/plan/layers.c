@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mmd/core/plan/layers.h"
 
-#include <unistd.h>
-
 #include "libclient/base/base.h"
 
 #define KEEP_FACTOR \

@@ -5,7 +5,6 @@
  * function. It knows nothing of this project.
  */
 #include <cuda.h>
-#include <unistd.h>
 
 #include <stdio.h>
 #include <stdlib.h>

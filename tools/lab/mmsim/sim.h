@@ -20,7 +20,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "kernels/timing/profile.h"
 #include "libclient/protocol/cycle.h"

@@ -2,7 +2,6 @@
 #include "tools/lab/workload/bound.h"
 
 #include <math.h>
-#include <unistd.h>
 
 #include "libclient/base/base.h"
 

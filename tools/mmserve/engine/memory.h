@@ -12,7 +12,6 @@
 #pragma once
 
 #include <stdbool.h>
-#include <unistd.h>
 
 #include "mm/client.h"
 #include "mm/gpu.h"

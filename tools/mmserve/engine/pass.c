@@ -2,7 +2,6 @@
 #include "tools/mmserve/engine/pass.h"
 
 #include <math.h>
-#include <unistd.h>
 
 #include "kernels/blas/backend.h"
 

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <string.h>
 #include <cmocka.h>
-#include <unistd.h>
 
 #include "libclient/client/mapper.h"
 #include "libclient/base/base.h"

@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <unistd.h>
 
 #include "libclient/base/base.h"
 #include "mmd/core/plan/layers.h"

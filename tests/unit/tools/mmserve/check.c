@@ -9,7 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <unistd.h>
 
 #include <errno.h>
 #include <string.h>
