@@ -13,7 +13,7 @@
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
 #include "libclient/protocol/xplan.h"
-#include "libclient/protocol/check.h"
+#include "mmd/shell/check.h"
 #include "mmd/shell/shell.h"
 
 #ifndef SO_PEERPIDFD /* Linux 6.5; absent from Debian 12's headers */

@@ -10,7 +10,7 @@
 #include "libclient/support/clock.h"
 #include "libclient/ipc/sock.h"
 #include "libclient/protocol/xplan.h"
-#include "libclient/protocol/check.h"
+#include "mmd/shell/check.h"
 #include "mmd/shell/handshake.h"
 #include "mmd/shell/peer.h"
 #include "mmd/shell/shell.h"

@@ -2,7 +2,7 @@
 /* The first message of a tenant: what is accepted can be logged, what is refused has a reason. */
 #include <string.h>
 
-#include "libclient/protocol/check.h"
+#include "mmd/shell/check.h"
 #include "tests/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)

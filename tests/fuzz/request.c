@@ -2,7 +2,7 @@
 /* Requests in a ring: what is accepted has a known opcode and nothing in what must be 0. */
 #include <string.h>
 
-#include "libclient/protocol/check.h"
+#include "mmd/shell/check.h"
 #include "tests/fuzz/input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)

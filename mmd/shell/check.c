@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "libclient/protocol/check.h"
+#include "mmd/shell/check.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
-#include "libclient/protocol/check.h"
+#include "mmd/shell/check.h"
 
 #define GROWN 16
 
