@@ -13,8 +13,8 @@
 
 #include "libclient/support/driver.h"
 #include "libclient/support/size.h"
-#include "mmd/core/tune.h"
 #include "mmd/common/host.h"
+#include "mmd/config/tune.h"
 
 enum type { TYPE_TEXT, TYPE_SIZE, TYPE_NUMBER, TYPE_NAME, TYPE_ACCOUNTS, TYPE_KNOBS };
 

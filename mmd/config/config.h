@@ -16,10 +16,10 @@
 #include <stdio.h>
 
 #include "mm/abi.h"
-#include "mmd/config/accounts.h"
-#include "mmd/core/tune.h"
 #include "mmd/common/log.h"
 #include "mmd/common/proto.h"
+#include "mmd/config/accounts.h"
+#include "mmd/config/tune.h"
 
 #define MM_CONFIG_PATH_BYTES      80 /* of the directory; a socket's path has 108 with its name */
 #define MM_CONFIG_ERROR_BYTES     320

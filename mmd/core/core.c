@@ -4,17 +4,17 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
-#include "mmd/core/plan/change.h"
+#include "mmd/core/book/quota.h"
+#include "mmd/core/book/tell.h"
+#include "mmd/core/knobs.h"
 #include "mmd/core/market/controller.h"
 #include "mmd/core/market/market.h"
-#include "mmd/core/plan/plans.h"
 #include "mmd/core/market/policy.h"
-#include "mmd/core/book/quota.h"
-#include "mmd/core/plan/swap.h"
-#include "mmd/core/book/tell.h"
-#include "mmd/core/tune.h"
 #include "mmd/core/market/wish.h"
 #include "mmd/core/market/worth.h"
+#include "mmd/core/plan/change.h"
+#include "mmd/core/plan/plans.h"
+#include "mmd/core/plan/swap.h"
 
 #define JOBS_DEFAULT 256
 

@@ -75,7 +75,7 @@ struct mm_core_opts {
 	uint64_t swap_max_bytes;       /* of all tenants' swap spaces; 0 = none may have one */
 	uint64_t swap_account_max_bytes; /* of one account's; 0 = as all */
 	bool full_drain; /* no step runs while a plan changes, whatever a tenant can do */
-	/* controller's knobs: tune.h; 0 = the default there. Times before time_scale */
+	/* controller's knobs: knobs.h; 0 = the default there. Times before time_scale */
 	uint32_t lend_order;        /* enum mm_lend_order */
 	uint32_t reversion;         /* enum mm_switch */
 	uint32_t lend_max_permille; /* of an idle model's layers that may be away */

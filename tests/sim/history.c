@@ -2,10 +2,9 @@
 #include "tests/sim/history.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "mmd/core/tune.h"
+#include "mmd/core/knobs.h"
 
 #define STORES     4
 #define KV_ENTRIES 128 /* of an arena */
@@ -85,7 +84,6 @@ static void make_accounts(struct world *w)
 /* Each knob of the controller is turned now and then. */
 static void turn_knobs(struct world *w, struct mm_core_opts *opts)
 {
-	char text[64], error[MM_TUNE_ERROR_BYTES];
 	const struct mm_knob *k;
 
 	for (uint32_t i = 0; (k = mm_knob_at(i)); i++) {
@@ -98,12 +96,9 @@ static void turn_knobs(struct world *w, struct mm_core_opts *opts)
 		if (k->offset == offsetof(struct mm_core_opts, time_scale))
 			most = 3; /* the world's patience grows with it */
 		if (n)
-			snprintf(text, sizeof(text), "%s=%s", k->name,
-				 k->names[w_below(w, (uint32_t)n)]);
+			mm_knob_set(k, w_below(w, (uint32_t)n) + 1, opts);
 		else
-			snprintf(text, sizeof(text), "%s=%u", k->name,
-				 (uint32_t)k->min + w_below(w, (uint32_t)(most - k->min + 1)));
-		mm_assert(mm_tune_parse(text, opts, error) == 0);
+			mm_knob_set(k, k->min + w_below(w, (uint32_t)(most - k->min + 1)), opts);
 	}
 }
 

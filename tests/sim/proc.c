@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mmd/core/tune.h"
+#include "mmd/core/knobs.h"
 
 /* ---- the shell's side of a connection ---- */
 

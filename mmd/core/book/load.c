@@ -5,7 +5,7 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
-#include "mmd/core/tune.h"
+#include "mmd/core/knobs.h"
 
 #define STALL_MAX     10000u /* permille that count */
 #define STALL_NS_MAX  (UINT64_C(1) << 40)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
-#include "mmd/core/tune.h"
+#include "mmd/core/knobs.h"
 #include "tools/lab/evaluate/evaluate.h"
 
 #define ALL_POLICIES  "recompute,elastic,swap,naive,naive-bounded,remap,unlimited"

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mmd/core/tune.h"
+#include "mmd/config/tune.h"
 #include "tools/lab/mmsim/costs.h"
 #include "tools/lab/mmsim/details.h"
 #include "tools/lab/mmsim/sim.h"

@@ -12,7 +12,7 @@
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
 #include "libclient/support/size.h"
-#include "mmd/core/tune.h"
+#include "mmd/config/tune.h"
 
 #define SHARE_ALL_PERMILLE 900 /* of --shapes without shares, together: as vLLM's default */
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mmd/core/tune.h"
+#include "mmd/config/tune.h"
 #include "tests/unit/mmd/core/story.h"
 
 /* ---- reading ---- */

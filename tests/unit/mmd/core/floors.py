@@ -15,7 +15,7 @@ import sys
 # From the top. A file may use what is on its own floor or below; API headers are everybody's.
 FLOORS = {
     "front": "core.c events.c reports.c operator.c requests.c requests.h life.c life.h settle.c settle.h ladder.c ladder.h "
-             "check.c tune.c",
+             "check.c knobs.c",
     "market": "controller.c controller.h policy.c policy.h naive.c naive.h home.c home.h rotate.c rotate.h lend.c lend.h "
               "lends.h worth.c worth.h supply.c supply.h cost.c cost.h rank.c rank.h turn.c turn.h wish.c wish.h "
               "forecast.c forecast.h order.c order.h market.c market.h",
@@ -25,7 +25,7 @@ FLOORS = {
             "load.c load.h tell.c tell.h upkeep.c upkeep.h",
     "out": "queue.c queue.h jobs.c jobs.h",
 }
-API = {"core.h", "tune.h"}
+API = {"core.h", "knobs.h"}
 ROOMS = ("market", "plan", "book", "out")
 
 HEIGHT = {}

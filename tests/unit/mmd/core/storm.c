@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans that would change for ever: what begins it, and what bounds it. */
 #undef NDEBUG
-#include "mmd/core/tune.h"
+#include "mmd/config/tune.h"
 #include "tests/unit/mmd/core/story.h"
 
 #define US UINT64_C(1000)

@@ -6,10 +6,10 @@
 #undef NDEBUG
 #include <errno.h>
 
+#include "mmd/config/tune.h"
+#include "mmd/core/book/tell.h"
 #include "mmd/core/market/lend.h"
 #include "mmd/core/market/lends.h"
-#include "mmd/core/book/tell.h"
-#include "mmd/core/tune.h"
 #include "mmd/core/market/wish.h"
 #include "mmd/core/market/worth.h"
 #include "tests/unit/mmd/core/story.h"

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tune - the controller's knobs, by name
+ * knobs - the controller's knobs, by name
  *
  * Concept:    One table: what a knob is called, which field of struct mm_core_opts it is, in which
- *             unit it is said, its range, its default, what it does. mmd --controller, its
- *             configuration file and mmsim take KEY=VALUE,KEY=VALUE by this table; status shows it;
- *             --help prints it. A field that is 0 was not said. Each decision that goes beyond the
- *             papers has a knob that switches it off, so that its worth can be measured.
+ *             unit its value is given, its range, its default, what it does. mmd/config/tune.h
+ *             reads KEY=VALUE,KEY=VALUE by this table; status shows it; --help prints it. A field
+ *             that is 0 is not set. Each decision that goes beyond the papers has a knob that
+ *             switches it off, so that its worth can be measured.
  * Ownership:  pure functions over the caller's storage.
  * Threading:  any.
- * Errors:     one sentence that names the key.
  */
 #pragma once
 
@@ -33,8 +32,7 @@
 #define MM_KILL_WINDOW_NS     (60 * MM_NS_PER_S)
 #define MM_KILL_MAX           8
 
-#define MM_TUNE_ERROR_BYTES 192
-#define MM_TUNE_TEXT_BYTES  512
+#define MM_KNOBS_MAX 64
 
 struct mm_knob {
 	const char *name;
@@ -56,15 +54,8 @@ uint64_t mm_knob_value(const struct mm_knob *knob, const struct mm_core_opts *op
 /* The name of the choice that @opts say; NULL: not said, or a number. */
 const char *mm_knob_choice(const struct mm_knob *knob, const struct mm_core_opts *opts);
 
-/**
- * mm_tune_parse() - read KEY=VALUE,KEY=VALUE
- * @text:  hostile; at most MM_TUNE_TEXT_BYTES - 1 bytes
- * @opts:  the fields that are named are written; all or, on failure, none
- * @error: MM_TUNE_ERROR_BYTES: the sentence on failure
- *
- * Return: 0; -EINVAL.
- */
-int mm_tune_parse(const char *text, struct mm_core_opts *opts, char *error);
+/* @value is in the knob's unit and within its range; of a choice: index + 1. */
+void mm_knob_set(const struct mm_knob *knob, uint64_t value, struct mm_core_opts *opts);
 
 /* Fields that were not said get their defaults. */
 void mm_tune_defaults(struct mm_core_opts *opts);

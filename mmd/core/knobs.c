@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "mmd/core/tune.h"
+#include "mmd/core/knobs.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "libclient/base/base.h"
 
-#define VALUE_BYTES 24
 #define AT(field)                                       \
 	.offset = offsetof(struct mm_core_opts, field), \
 	.bytes = sizeof(((struct mm_core_opts *)NULL)->field)
@@ -122,6 +119,8 @@ static const struct mm_knob knobs[] = {
 	  .help = "all of the controller's times, times K: for dilated runs" },
 };
 
+static_assert(MM_ARRAY_SIZE(knobs) <= MM_KNOBS_MAX, "a bit for each");
+
 const struct mm_knob *mm_knob_at(uint32_t index)
 {
 	return index < MM_ARRAY_SIZE(knobs) ? &knobs[index] : NULL;
@@ -141,17 +140,6 @@ static uint64_t field(const struct mm_knob *k, const struct mm_core_opts *opts)
 	return narrow;
 }
 
-static void field_set(const struct mm_knob *k, struct mm_core_opts *opts, uint64_t said)
-{
-	uint64_t wide = k->names ? said : said * k->unit;
-	uint32_t narrow = (uint32_t)wide;
-
-	if (k->bytes == sizeof(wide))
-		memcpy((char *)opts + k->offset, &wide, sizeof(wide));
-	else
-		memcpy((char *)opts + k->offset, &narrow, sizeof(narrow));
-}
-
 uint64_t mm_knob_value(const struct mm_knob *knob, const struct mm_core_opts *opts)
 {
 	return knob->names ? field(knob, opts) : field(knob, opts) / knob->unit;
@@ -167,130 +155,20 @@ const char *mm_knob_choice(const struct mm_knob *knob, const struct mm_core_opts
 	return NULL;
 }
 
+void mm_knob_set(const struct mm_knob *knob, uint64_t value, struct mm_core_opts *opts)
+{
+	uint64_t wide = knob->names ? value : value * knob->unit;
+	uint32_t narrow = (uint32_t)wide;
+
+	if (knob->bytes == sizeof(wide))
+		memcpy((char *)opts + knob->offset, &wide, sizeof(wide));
+	else
+		memcpy((char *)opts + knob->offset, &narrow, sizeof(narrow));
+}
+
 void mm_tune_defaults(struct mm_core_opts *opts)
 {
 	for (size_t i = 0; i < MM_ARRAY_SIZE(knobs); i++)
 		if (!field(&knobs[i], opts))
-			field_set(&knobs[i], opts, knobs[i].fallback);
-}
-
-/* ---- reading ---- */
-
-static const struct mm_knob *find(const char *name, size_t bytes)
-{
-	for (size_t i = 0; i < MM_ARRAY_SIZE(knobs); i++)
-		if (strlen(knobs[i].name) == bytes && memcmp(knobs[i].name, name, bytes) == 0)
-			return &knobs[i];
-	return NULL;
-}
-
-/* For a sentence: as much as fits, and nothing that a terminal would obey. */
-static const char *shown(const char *text, size_t bytes, char *ret)
-{
-	bytes = MM_MIN(bytes, (size_t)VALUE_BYTES - 1);
-	for (size_t i = 0; i < bytes; i++)
-		ret[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
-	ret[bytes] = '\0';
-	return ret;
-}
-
-static int choice_parse(const struct mm_knob *k, const char *text, size_t bytes, uint64_t *ret_said)
-{
-	for (uint64_t i = 0; k->names[i]; i++) {
-		if (strlen(k->names[i]) == bytes && memcmp(k->names[i], text, bytes) == 0) {
-			*ret_said = i + 1;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
-static int number_parse(const char *text, size_t bytes, uint64_t *ret_said)
-{
-	uint64_t sum = 0;
-
-	if (!bytes)
-		return -EINVAL;
-	for (size_t i = 0; i < bytes; i++) {
-		if (text[i] < '0' || text[i] > '9')
-			return -EINVAL;
-		if (sum < UINT64_MAX / 10 - 10)
-			sum = sum * 10 + (uint64_t)(text[i] - '0');
-	}
-	*ret_said = sum;
-	return 0;
-}
-
-static int value_parse(const struct mm_knob *k, const char *text, size_t bytes,
-		       struct mm_core_opts *opts, char *error)
-{
-	char value[VALUE_BYTES];
-	uint64_t said;
-	int r = k->names ? choice_parse(k, text, bytes, &said) : number_parse(text, bytes, &said);
-
-	shown(text, bytes, value);
-	if (r < 0)
-		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: '%s' is no %s", k->name, value,
-			 k->names ? k->arg : "number");
-	if (r == 0 && !k->names && (said < k->min || said > k->max)) {
-		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: %s is not within %llu to %llu", k->name,
-			 value, (unsigned long long)k->min, (unsigned long long)k->max);
-		r = -EINVAL;
-	}
-	if (r == 0)
-		field_set(k, opts, said);
-	return r;
-}
-
-static int pair_parse(const char *pair, size_t bytes, struct mm_core_opts *opts, uint64_t *seen,
-		      char *error)
-{
-	const char *equals = memchr(pair, '=', bytes);
-	size_t name_bytes = equals ? (size_t)(equals - pair) : bytes;
-	const struct mm_knob *k = find(pair, name_bytes);
-	char name[VALUE_BYTES];
-	uint64_t bit;
-
-	static_assert(MM_ARRAY_SIZE(knobs) <= 64, "a bit for each");
-	shown(pair, name_bytes, name);
-	if (!k) {
-		snprintf(error, MM_TUNE_ERROR_BYTES, "'%s': no such knob", name);
-		return -EINVAL;
-	}
-	if (!equals) {
-		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: needs a value: %s=%s", name, k->name,
-			 k->arg);
-		return -EINVAL;
-	}
-	bit = UINT64_C(1) << (k - knobs);
-	if (*seen & bit) {
-		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: is there twice", name);
-		return -EINVAL;
-	}
-	*seen |= bit;
-	return value_parse(k, equals + 1, bytes - name_bytes - 1, opts, error);
-}
-
-int mm_tune_parse(const char *text, struct mm_core_opts *opts, char *error)
-{
-	struct mm_core_opts to = *opts;
-	uint64_t seen = 0;
-	int r = 0;
-
-	if (strnlen(text, MM_TUNE_TEXT_BYTES) == MM_TUNE_TEXT_BYTES) {
-		snprintf(error, MM_TUNE_ERROR_BYTES, "longer than %d bytes",
-			 MM_TUNE_TEXT_BYTES - 1);
-		return -EINVAL;
-	}
-	while (r == 0) {
-		size_t bytes = strcspn(text, ",");
-
-		r = pair_parse(text, bytes, &to, &seen, error);
-		if (!text[bytes])
-			break;
-		text += bytes + 1;
-	}
-	if (r == 0)
-		*opts = to;
-	return r;
+			mm_knob_set(&knobs[i], knobs[i].fallback, opts);
 }

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/config/tune.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libclient/base/base.h"
+
+#define VALUE_BYTES 24
+
+static const struct mm_knob *knob_find(const char *name, size_t bytes, uint32_t *ret_index)
+{
+	const struct mm_knob *k;
+
+	for (uint32_t i = 0; (k = mm_knob_at(i)); i++) {
+		if (strlen(k->name) == bytes && memcmp(k->name, name, bytes) == 0) {
+			*ret_index = i;
+			return k;
+		}
+	}
+	return NULL;
+}
+
+/* Text for a sentence: as much as fits, without bytes that a terminal would obey. */
+static const char *text_shown(const char *text, size_t bytes, char *ret)
+{
+	bytes = MM_MIN(bytes, (size_t)VALUE_BYTES - 1);
+	for (size_t i = 0; i < bytes; i++)
+		ret[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+	ret[bytes] = '\0';
+	return ret;
+}
+
+static int choice_parse(const struct mm_knob *k, const char *text, size_t bytes, uint64_t *ret_said)
+{
+	for (uint64_t i = 0; k->names[i]; i++) {
+		if (strlen(k->names[i]) == bytes && memcmp(k->names[i], text, bytes) == 0) {
+			*ret_said = i + 1;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static int number_parse(const char *text, size_t bytes, uint64_t *ret_said)
+{
+	uint64_t sum = 0;
+
+	if (!bytes)
+		return -EINVAL;
+	for (size_t i = 0; i < bytes; i++) {
+		if (text[i] < '0' || text[i] > '9')
+			return -EINVAL;
+		if (sum < UINT64_MAX / 10 - 10)
+			sum = sum * 10 + (uint64_t)(text[i] - '0');
+	}
+	*ret_said = sum;
+	return 0;
+}
+
+static int value_parse(const struct mm_knob *k, const char *text, size_t bytes,
+		       struct mm_core_opts *opts, char *error)
+{
+	char value[VALUE_BYTES];
+	uint64_t said;
+	int r = k->names ? choice_parse(k, text, bytes, &said) : number_parse(text, bytes, &said);
+
+	text_shown(text, bytes, value);
+	if (r < 0)
+		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: '%s' is no %s", k->name, value,
+			 k->names ? k->arg : "number");
+	if (r == 0 && !k->names && (said < k->min || said > k->max)) {
+		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: %s is not within %llu to %llu", k->name,
+			 value, (unsigned long long)k->min, (unsigned long long)k->max);
+		r = -EINVAL;
+	}
+	if (r == 0)
+		mm_knob_set(k, said, opts);
+	return r;
+}
+
+static int pair_parse(const char *pair, size_t bytes, struct mm_core_opts *opts, uint64_t *seen,
+		      char *error)
+{
+	const char *equals = memchr(pair, '=', bytes);
+	size_t name_bytes = equals ? (size_t)(equals - pair) : bytes;
+	uint32_t index = 0;
+	const struct mm_knob *k = knob_find(pair, name_bytes, &index);
+	char name[VALUE_BYTES];
+	uint64_t bit;
+
+	static_assert(MM_KNOBS_MAX <= 64, "@seen has a bit for each");
+	text_shown(pair, name_bytes, name);
+	if (!k) {
+		snprintf(error, MM_TUNE_ERROR_BYTES, "'%s': no such knob", name);
+		return -EINVAL;
+	}
+	if (!equals) {
+		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: needs a value: %s=%s", name, k->name,
+			 k->arg);
+		return -EINVAL;
+	}
+	bit = UINT64_C(1) << index;
+	if (*seen & bit) {
+		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: is there twice", name);
+		return -EINVAL;
+	}
+	*seen |= bit;
+	return value_parse(k, equals + 1, bytes - name_bytes - 1, opts, error);
+}
+
+int mm_tune_parse(const char *text, struct mm_core_opts *opts, char *error)
+{
+	struct mm_core_opts to = *opts;
+	uint64_t seen = 0;
+	int r = 0;
+
+	if (strnlen(text, MM_TUNE_TEXT_BYTES) == MM_TUNE_TEXT_BYTES) {
+		snprintf(error, MM_TUNE_ERROR_BYTES, "longer than %d bytes",
+			 MM_TUNE_TEXT_BYTES - 1);
+		return -EINVAL;
+	}
+	while (r == 0) {
+		size_t bytes = strcspn(text, ",");
+
+		r = pair_parse(text, bytes, &to, &seen, error);
+		if (!text[bytes])
+			break;
+		text += bytes + 1;
+	}
+	if (r == 0)
+		*opts = to;
+	return r;
+}
