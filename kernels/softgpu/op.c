@@ -191,7 +191,7 @@ struct look {
 	uint64_t found;
 };
 
-/* Acquire: work behind the wait sees what was written before the value (cuda.md §4.2). */
+/* Acquire: work behind the wait sees what was written before the value, as with a real driver. */
 static void look_once(void *arg)
 {
 	struct look *look = arg;

@@ -94,7 +94,7 @@ struct mm_core_opts {
 	uint64_t ahead_ns;   /* of demand's slope that is taken ahead */
 	uint64_t reclaim_ns; /* deadline that a KV_RECLAIM carries */
 	uint32_t time_scale; /* all times of the controller, and turns', times this */
-	/* ladder; 0 = the default that controller.h states */
+	/* ladder; 0 = the default that tune.h states */
 	uint64_t revoke_ns; /* from the end of a connection to on_timeout */
 	uint64_t ask_ns;    /* from asking for what an account must give to on_timeout */
 	uint64_t stop_ns;   /* more, for a process that is stopped, traced or frozen */
@@ -400,8 +400,8 @@ uint32_t mm_core_slot_page(const struct mm_core *core, uint32_t tenant, uint32_t
 enum mm_page_state mm_core_page(const struct mm_core *core, uint32_t page, uint32_t *ret_tenant);
 
 /*
- * Panics where an invariant of design.md §10 that the core can see is broken: every page in one
- * state and the counts sum up; accounts' charges equal their pages and are within max; every map
- * entry that the core gave out names a page of that tenant; no page serves two purposes.
+ * Panics where an invariant that the core can see is broken: every page is in one state and the
+ * counts sum up; accounts' charges equal their pages and are within max; every map entry that the
+ * core gave out names a page of that tenant; no page serves two purposes.
  */
 void mm_core_check(const struct mm_core *core);

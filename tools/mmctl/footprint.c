@@ -3,7 +3,7 @@
  * footprint - what models take of device, host, fd tables and address space, at several page sizes
  *
  * Concept: the layout is load's own code over shapes or headers; no daemon is asked, no weights are
- *          read. What follows from it per tenant (client.md, abi.md): a page is one fd that passes
+ *          read. What follows from it per tenant (abi.md): a page is one fd that passes
  *          to the tenant and one that mmd keeps, and on the software GPU one mapping.
  */
 #include <inttypes.h>

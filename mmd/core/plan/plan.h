@@ -7,8 +7,8 @@
  *             cycle through beta slots, in turn. With one slot a layer is streamed in while the
  *             layers between it and its predecessor run, so the least gap between two of them
  *             counts. With two, one slot fills while the other one's layer runs, so the sum of all
- *             transfers counts. mm_plan_choose() finds a set; the mm_plan_step_* functions are
- *             protocol.md's arithmetic.
+ *             transfers counts. mm_plan_choose() finds a set; mm_plan_set_step_ns() tells how
+ *             long a step takes with it, by the arithmetic of Documentation/controller.md.
  * Ownership:  pure functions over the caller's storage.
  * Threading:  any.
  * Invariants: sets are ascending, without duplicates, every layer < n; m is 0 or >= 2 * beta, so

@@ -4,7 +4,7 @@
  *
  * Concept:   plans are set by hand; a layer's computation is a load of known duration. Before the
  *            plans of each duration, a step with nothing away tells the computation T_c, and a bare
- *            loop of copies the transfer of a layer T_t; the bound is protocol.md's arithmetic
+ *            loop of copies the transfer of a layer T_t; the bound is controller.md's arithmetic
  *            (mm_plan_set_step_ns()) for the set that mmd chose. So the bound knows nothing of
  *            mmd's own delays, and nothing of the memory bandwidth that transfers take from
  *            computation: both show in the ratio. Where the driver has graphs each step is also one

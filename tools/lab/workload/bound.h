@@ -47,7 +47,7 @@ void mm_wl_bound(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
  *
  * Under turns: all that idle models can give and what the active one can hide; the least over who
  * is active. Otherwise what all can hide. A layer is hidden when its transfer takes no longer than
- * the layers between (protocol.md), each of which takes at least the time to read its weights.
+ * the layers between (controller.md), each of which takes at least the time to read its weights.
  */
 uint64_t mm_wl_lendable(const struct mm_wl_opts *opts, const struct mm_wl_sizes *sizes,
 			const struct mm_profile *profile);

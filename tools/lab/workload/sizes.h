@@ -3,7 +3,7 @@
  * sizes - who has how much of the device's memory
  *
  * Concept:    a tenant's share of the device holds its context, activations and graphs (the
- *             overhead, a formula, stated in sizes.c and in Documentation), its weights in whole
+ *             overhead, a formula, stated in sizes.c and in mmbench.md), its weights in whole
  *             pages, and KV: what is left, in whole pages. mmd manages weights and KV of all
  *             tenants as one pool; under MIG each tenant's are a pool of their own. What the shares
  *             leave of the device is nobody's.
