@@ -19,7 +19,8 @@ struct mm_policy_ops {
 	/* Layers of tenants that cannot hide their streaming go back; @kept_pages are spoken for. Returns how
 	 * many more are kept back for it. NULL: nothing lent. */
 	uint64_t (*overdrawn)(struct mm_core *c, uint64_t kept_pages);
-	/* Nobody waits and @surplus_pages are left over. NULL: nothing lent. */
+	/* No demand waits, and @surplus_pages are left over. Each policy has it: what the operator took
+	 * by hand returns under any. */
 	void (*give_back)(struct mm_core *c, uint64_t surplus_pages);
 	/* Slots for @alpha layers away, 1 or 2. NULL: whichever makes the shorter step. */
 	uint32_t (*slots)(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha);
