@@ -61,7 +61,9 @@ target_include_directories(mm-flags INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAK
 target_compile_definitions(mm-flags INTERFACE _GNU_SOURCE MM_VERSION="${PROJECT_VERSION}")
 target_compile_options(mm-flags INTERFACE
   -Wall -Wextra -Wconversion -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wvla
-  -fno-strict-aliasing -fvisibility=hidden -fstack-protector-strong)
+  -fno-strict-aliasing -fvisibility=hidden -fstack-protector-strong
+  # Locks, as libclient/support/lock.h annotates them.
+  $<$<COMPILE_LANG_AND_ID:C,Clang>:-Wthread-safety>)
 target_link_libraries(mm-flags INTERFACE Threads::Threads)
 if(MM_WERROR)
   target_compile_options(mm-flags INTERFACE -Werror)
