@@ -8,7 +8,7 @@
  *             way has changed, and how often what tenants wait for has.
  * Floors:     front (core, events, reports, operator, requests, settle, life, ladder, check) over
  *             market over plan over book over out (queue, jobs). Each uses those below it;
- *             tests/unit/mmd/core/floors.py sees to it.
+ *             tests/rooms.py sees to it.
  * Ownership:  the core owns everything; a tenant's parts belong to its index.
  * Threading:  core thread only.
  */
