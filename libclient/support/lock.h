@@ -31,7 +31,9 @@
 
 /* A field or variable that is accessed only with @lock held. */
 #define MM_GUARDED_BY(lock) MM_THREAD_SAFETY(guarded_by(lock))
-/* A pointer to an object that is accessed only with @lock held; the pointer itself is not guarded. */
+/*
+ * A pointer to an object that is accessed only with @lock held; the pointer itself is not guarded.
+ */
 #define MM_PT_GUARDED_BY(lock) MM_THREAD_SAFETY(pt_guarded_by(lock))
 
 /* The caller holds the locks. */

@@ -2,10 +2,13 @@
 /*
  * ctl - what the subcommands of mmctl share
  *
- * Concept: a subcommand asks mmd one question (mm_ask()) and prints the answer for a person, or
- *          with --json as it came: one object with "schema": 1. Data goes to stdout, diagnostics to
- *          stderr.
- * Exit:    enum mm_exit; the same for all our programs.
+ * Concept:   a subcommand sends mmd one request (mmctl_request()) and prints the answer as text, or
+ *            with --json as mmd sent it: one object with "schema": 1. Data goes to stdout,
+ *            diagnostics go to stderr.
+ * Ownership: JSON that a function returns through a pointer belongs to the caller
+ *            (mmctl_json_done()).
+ * Threading: one thread.
+ * Errors:    enum mm_exit, the same for all our programs; the sentence has been printed already.
  */
 #pragma once
 
@@ -16,60 +19,60 @@
 
 enum mm_exit { MM_EXIT_DONE, MM_EXIT_FAILED, MM_EXIT_USAGE, MM_EXIT_UNREACHABLE };
 
-struct mm_ctl {
+struct mmctl {
 	const char *socket; /* "": none was named and there is no default */
 	bool json;
-	bool quiet;          /* nothing is said about a mmd that is not there */
-	json_int_t device;   /* ordinal; -1: all, or uuid says it */
-	const char *uuid;    /* GPU-…, MIG-…, or the beginning of one; NULL: not named so */
-	uint64_t timeout_ns; /* of an answer; 0: 30 s */
-	int *ret_error; /* what kept mmd from being reached, as an errno; NULL: not asked for */
+	bool quiet;          /* print nothing when mmd cannot be reached */
+	json_int_t device;   /* ordinal; -1: all devices, or the one that uuid names */
+	const char *uuid;    /* GPU-…, MIG-…, or the beginning of one; NULL: none was given */
+	uint64_t timeout_ns; /* for an answer; 0: 30 s */
+	int *ret_error;      /* gets the errno for which mmd was not reached; may be NULL */
 };
 
-struct mm_command {
+struct mmctl_command {
 	const char *name; /* one or two words */
 	const char *args;
 	const char *summary;
-	/* Without the words of the name. Return: enum mm_exit. */
-	int (*run)(const struct mm_ctl *ctl, int argc, char **argv);
+	/* Runs the command; @argv does not contain the words of its name. Return: enum mm_exit. */
+	int (*run)(const struct mmctl *ctl, int argc, char **argv);
 };
 
-int mm_status_run(const struct mm_ctl *ctl, int argc, char **argv);
-int mm_pool_show_run(const struct mm_ctl *ctl, int argc, char **argv);
-int mm_plan_show_run(const struct mm_ctl *ctl, int argc, char **argv);
-int mm_plan_set_run(const struct mm_ctl *ctl, int argc, char **argv);
-int mm_footprint_run(const struct mm_ctl *ctl, int argc, char **argv);
-int mm_devices_run(const struct mm_ctl *ctl, int argc, char **argv);
-int mm_quota_show_run(const struct mm_ctl *ctl, int argc, char **argv);
-int mm_quota_set_run(const struct mm_ctl *ctl, int argc, char **argv);
-int mm_wait_run(const struct mm_ctl *ctl, int argc, char **argv);
+int mmctl_status_run(const struct mmctl *ctl, int argc, char **argv);
+int mmctl_pool_show_run(const struct mmctl *ctl, int argc, char **argv);
+int mmctl_plan_show_run(const struct mmctl *ctl, int argc, char **argv);
+int mmctl_plan_set_run(const struct mmctl *ctl, int argc, char **argv);
+int mmctl_footprint_run(const struct mmctl *ctl, int argc, char **argv);
+int mmctl_devices_run(const struct mmctl *ctl, int argc, char **argv);
+int mmctl_quota_show_run(const struct mmctl *ctl, int argc, char **argv);
+int mmctl_quota_set_run(const struct mmctl *ctl, int argc, char **argv);
+int mmctl_wait_run(const struct mmctl *ctl, int argc, char **argv);
 
 /**
- * mm_ask() - one request, one answer
- * @ctl:        whom
- * @method:     of the admin socket
- * @params:     taken over; may be NULL; the device is added where one was named
- * @ret_result: the caller's; written only on success
+ * mmctl_request() - send one request to mmd and wait for its answer
+ * @ctl:        which socket and device, and how long to wait
+ * @method:     a method of the admin socket
+ * @params:     taken over; may be NULL; the device is added if @ctl names one
+ * @ret_result: belongs to the caller; written only on success
  *
- * Return: MM_EXIT_DONE; else the sentence was printed.
+ * Return: MM_EXIT_DONE; any other code after the sentence was printed.
  */
-int mm_ask(const struct mm_ctl *ctl, const char *method, json_t *params, json_t **ret_result);
+int mmctl_request(const struct mmctl *ctl, const char *method, json_t *params, json_t **ret_result);
 
-/*
- * Calls @print for each device of an answer; a heading goes between them where there are several.
- */
-void mm_each_device(const json_t *result, void (*print)(const json_t *device));
+/* Calls @print for each device of an answer, below a heading if there are several. */
+void mmctl_each_device(const json_t *result, void (*print)(const json_t *device));
 
-/* Prints a sentence to stderr; returns @code. */
-int mm_complain(int code, const char *fmt, ...) MM_PRINTF(2, 3);
+/* Prints a sentence to stderr and returns @code. */
+int mmctl_error(int code, const char *fmt, ...) MM_PRINTF(2, 3);
 
-/* An argument that the command does not take. */
-int mm_unexpected(const char *command, const char *word);
+/* Reports an argument that @command does not take. Return: MM_EXIT_USAGE. */
+int mmctl_unexpected(const char *command, const char *word);
 
-int mm_print_json(const json_t *result);
+/* Prints @result to stdout. Return: MM_EXIT_DONE; MM_EXIT_FAILED it could not be written. */
+int mmctl_print_json(const json_t *result);
 
-/* Members of an object; 0, "" or false where there is none. */
-uint64_t mm_u64(const json_t *object, const char *key);
-const char *mm_text(const json_t *object, const char *key);
+/* A member of @object; 0 or "" if it has none of that name and type. */
+uint64_t mmctl_u64(const json_t *object, const char *key);
+const char *mmctl_text(const json_t *object, const char *key);
 
-void mm_json_done(json_t **json);
+/* Gives a reference back: for mm_cleanup(). */
+void mmctl_json_done(json_t **json);

@@ -2,9 +2,9 @@
 /*
  * devices - the GPUs and MIG instances of this machine, and who manages them
  *
- * Needs no daemon: NVML tells, or where there is none CUDA. Of a running mmd it is asked which
- * driver it uses and which devices it has; that another one has a device shows the lock that its
- * xfer holds.
+ * No daemon is needed: devices are listed by NVML, or by CUDA where there is no NVML. If an mmd
+ * runs, its status says which driver it uses and which devices it manages. A device that another
+ * mmd manages is recognised by the lock of its xfer.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,9 +22,9 @@
 struct devices {
 	struct mm_gpu_api gpu;
 	struct mm_nvml nvml;
-	json_t *status; /* of a running mmd; NULL: none */
+	json_t *status; /* answer of a running mmd; NULL: none runs */
 	struct mm_nvml_facts list[DEVICES_MAX];
-	int ordinal[DEVICES_MAX]; /* that CUDA shows it under here; -1: it does not */
+	int ordinal[DEVICES_MAX]; /* under which CUDA shows each to this process; -1: it does not */
 	int n;
 };
 
@@ -35,7 +35,7 @@ static void devices_done(struct devices *d)
 	json_decref(d->status);
 }
 
-static void hex_of(const char *uuid, char *ret_hex)
+static void uuid_hex(const char *uuid, char *ret_hex)
 {
 	size_t n = 0;
 
@@ -46,10 +46,10 @@ static void hex_of(const char *uuid, char *ret_hex)
 	ret_hex[n] = '\0';
 }
 
-/* ---- finding them ---- */
+/* ---- finding devices ---- */
 
-/* What CUDA shows, where NVML shows nothing. */
-static int list_by_cuda(struct devices *d, int count)
+/* Lists the devices that CUDA shows: for where NVML shows none. */
+static int devices_list_by_cuda(struct devices *d, int count)
 {
 	int n = 0;
 
@@ -76,7 +76,7 @@ static int list_by_cuda(struct devices *d, int count)
 	return n;
 }
 
-static void number_by_cuda(struct devices *d, int count)
+static void devices_number_by_cuda(struct devices *d, int count)
 {
 	for (int i = 0; i < count; i++) {
 		CUdevice device;
@@ -90,27 +90,27 @@ static void number_by_cuda(struct devices *d, int count)
 	}
 }
 
-/* As the daemon that runs, or as one would that is started here. */
+/* The driver of the running mmd, or the one that an mmd started here would use. */
 static const char *driver_of(const struct devices *d)
 {
 	const json_t *first = json_array_get(json_object_get(d->status, "devices"), 0);
-	const char *kind = mm_text(json_object_get(first, "device"), "driver");
+	const char *kind = mmctl_text(json_object_get(first, "device"), "driver");
 
 	if (getenv("MM_DRIVER"))
 		return NULL;
 	return strcmp(kind, "software") == 0 ? "software" : "cuda";
 }
 
-static int find(struct devices *d)
+static int devices_find(struct devices *d)
 {
 	char err[512] = "", nvml_err[160] = "";
 	int count = 0;
 
 	if (getenv("MM_DRIVER") && *getenv("MM_DRIVER") && !mm_is_driver(getenv("MM_DRIVER")))
-		return mm_complain(MM_EXIT_USAGE, "MM_DRIVER: '%s' is none of: %s",
+		return mmctl_error(MM_EXIT_USAGE, "MM_DRIVER: '%s' is none of: %s",
 				   getenv("MM_DRIVER"), MM_DRIVER_CHOICES);
 	if (mm_gpu_open(driver_of(d), &d->gpu, err, sizeof(err)) < 0)
-		return mm_complain(MM_EXIT_FAILED, "%s", err);
+		return mmctl_error(MM_EXIT_FAILED, "%s", err);
 	for (int i = 0; i < DEVICES_MAX; i++)
 		d->ordinal[i] = -1;
 	if (mm_gpu_init(&d->gpu, err, sizeof(err)) == 0 && d->gpu.cuDeviceGetCount(&count))
@@ -118,29 +118,29 @@ static int find(struct devices *d)
 	if (mm_nvml_open(&d->gpu, &d->nvml, nvml_err, sizeof(nvml_err)) == 0)
 		d->n = mm_nvml_list(&d->nvml, d->list, DEVICES_MAX);
 	if (d->n <= 0)
-		d->n = list_by_cuda(d, count);
+		d->n = devices_list_by_cuda(d, count);
 	if (!d->n)
-		return mm_complain(MM_EXIT_FAILED, "%s%s%s", *err ? err : "no devices here",
+		return mmctl_error(MM_EXIT_FAILED, "%s%s%s", *err ? err : "no devices here",
 				   *nvml_err ? "; NVML: " : "", nvml_err);
-	number_by_cuda(d, count);
+	devices_number_by_cuda(d, count);
 	return MM_EXIT_DONE;
 }
 
-/* ---- who has them ---- */
+/* ---- who manages a device ---- */
 
-static const json_t *in_status(const struct devices *d, const char *hex)
+static const json_t *status_find_device(const struct devices *d, const char *hex)
 {
 	const json_t *one;
 	size_t i;
 
 	json_array_foreach(json_object_get(d->status, "devices"), i, one)
-		if (strcmp(mm_text(json_object_get(one, "device"), "uuid"), hex) == 0)
+		if (strcmp(mmctl_text(json_object_get(one, "device"), "uuid"), hex) == 0)
 			return one;
 	return NULL;
 }
 
-/* The lock of xfer is an abstract socket, named after the device. */
-static bool is_locked(const char *hex)
+/* The lock of a device is an abstract socket with the device's UUID in its name. */
+static bool device_is_locked(const char *hex)
 {
 	char name[64 + HEX_BYTES], line[256];
 	FILE *sockets = fopen("/proc/net/unix", "re");
@@ -154,23 +154,24 @@ static bool is_locked(const char *hex)
 	return found;
 }
 
-static const char *manager(const struct devices *d, int i)
+static const char *device_manager(const struct devices *d, int i)
 {
 	char hex[HEX_BYTES];
 
-	hex_of(d->list[i].uuid, hex);
-	if (in_status(d, hex))
+	uuid_hex(d->list[i].uuid, hex);
+	if (status_find_device(d, hex))
 		return "mmd";
-	return is_locked(hex) ? "another mmd" : "nobody";
+	return device_is_locked(hex) ? "another mmd" : "nobody";
 }
 
-/* ---- saying it ---- */
+/* ---- printing ---- */
 
-static json_t *device_json(const struct devices *d, int i)
+static json_t *devices_device_json(const struct devices *d, int i)
 {
 	const struct mm_nvml_facts *f = &d->list[i];
-	json_t *json = json_pack("{s:s, s:s, s:i, s:b, s:s}", "uuid", f->uuid, "name", f->name,
-				 "gpu", f->gpu, "mig_mode", f->mig, "managed_by", manager(d, i));
+	json_t *json =
+		json_pack("{s:s, s:s, s:i, s:b, s:s}", "uuid", f->uuid, "name", f->name, "gpu",
+			  f->gpu, "mig_mode", f->mig, "managed_by", device_manager(d, i));
 
 	json_object_set_new(json, "ordinal",
 			    d->ordinal[i] < 0 ? json_null() : json_integer(d->ordinal[i]));
@@ -182,19 +183,19 @@ static json_t *device_json(const struct devices *d, int i)
 	return json;
 }
 
-static int print_json(const struct devices *d)
+static int devices_print_json(const struct devices *d)
 {
-	mm_cleanup(mm_json_done) json_t *result = json_object();
+	mm_cleanup(mmctl_json_done) json_t *result = json_object();
 	json_t *list = json_array();
 
 	for (int i = 0; i < d->n; i++)
-		json_array_append_new(list, device_json(d, i));
+		json_array_append_new(list, devices_device_json(d, i));
 	json_object_set_new(result, "schema", json_integer(1));
 	json_object_set_new(result, "devices", list);
-	return mm_print_json(result);
+	return mmctl_print_json(result);
 }
 
-static void print_text(const struct devices *d)
+static void devices_print_text(const struct devices *d)
 {
 	char total[MM_SIZE_TEXT_BYTES], unused[MM_SIZE_TEXT_BYTES], ordinal[16];
 
@@ -207,25 +208,25 @@ static void print_text(const struct devices *d)
 		printf("%-7s %-40s %-28s %10s %10s  %s\n", ordinal, f->uuid, f->name,
 		       mm_size_print(f->total_bytes, total),
 		       f->has_memory ? mm_size_print(f->free_bytes, unused) : "?",
-		       f->mig ? "(in MIG mode: its instances)" : manager(d, i));
+		       f->mig ? "(in MIG mode: its instances)" : device_manager(d, i));
 	}
 }
 
-int mm_devices_run(const struct mm_ctl *ctl, int argc, char **argv)
+int mmctl_devices_run(const struct mmctl *ctl, int argc, char **argv)
 {
 	mm_cleanup(devices_done) struct devices d = { .n = 0 };
-	struct mm_ctl quiet = *ctl;
+	struct mmctl quiet = *ctl;
 	int r;
 
 	if (argc > 0)
-		return mm_unexpected("devices", argv[0]);
+		return mmctl_unexpected("devices", argv[0]);
 	quiet.quiet = true;
-	(void)mm_ask(&quiet, "status", NULL, &d.status);
-	r = find(&d);
+	(void)mmctl_request(&quiet, "status", NULL, &d.status);
+	r = devices_find(&d);
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (ctl->json)
-		return print_json(&d);
-	print_text(&d);
+		return devices_print_json(&d);
+	devices_print_text(&d);
 	return MM_EXIT_DONE;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* main - mmctl: flags that all subcommands share, the table of subcommands */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,22 +11,23 @@
 #define WORDS_MAX  64
 #define PATH_BYTES 256
 
-static const struct mm_command commands[] = {
-	{ "status", "", "all at a glance", mm_status_run },
-	{ "pool show", "", "pages by state", mm_pool_show_run },
-	{ "plan show", "[MODEL]", "which layers cycle, in which slots", mm_plan_show_run },
+static const struct mmctl_command commands[] = {
+	{ "status", "", "all at a glance", mmctl_status_run },
+	{ "pool show", "", "pages by state", mmctl_pool_show_run },
+	{ "plan show", "[MODEL]", "which layers cycle, in which slots", mmctl_plan_show_run },
 	{ "plan set", "MODEL --layers N|auto [--slots 1|2|auto]",
-	  "how many layers are away, by hand", mm_plan_set_run },
-	{ "devices", "", "GPUs and MIG instances here, and who manages them", mm_devices_run },
+	  "how many layers are away, by hand", mmctl_plan_set_run },
+	{ "devices", "", "GPUs and MIG instances here, and who manages them", mmctl_devices_run },
 	{ "footprint", "--models FILE | DIR...", "what models take, without a daemon",
-	  mm_footprint_run },
-	{ "quota show", "", "accounts: what they use and may have", mm_quota_show_run },
-	{ "quota set", "ACCOUNT [--max SIZE] ...", "what an account may have", mm_quota_set_run },
+	  mmctl_footprint_run },
+	{ "quota show", "", "accounts: what they use and may have", mmctl_quota_show_run },
+	{ "quota set", "ACCOUNT [--max SIZE] ...", "what an account may have",
+	  mmctl_quota_set_run },
 	{ "wait", "[--timeout S]", "until mmd is there and ready (60 s unless told otherwise)",
-	  mm_wait_run },
+	  mmctl_wait_run },
 };
 
-static void help(void)
+static void mmctl_help(void)
 {
 	puts("Usage: mmctl [--socket PATH | --dir DIR] [--device N|UUID] [--json] COMMAND\n"
 	     "Looks into a running mmd, and sets plans by hand.\n");
@@ -69,8 +71,11 @@ static const char *value_of(int argc, char **argv, int *i, const char *name, boo
 	return NULL;
 }
 
-/* Takes our own flags out, wherever they stand; the rest is the command's. */
-static int options_parse(int argc, char **argv, struct options *o, char **words, int *ret_n)
+/*
+ * Takes the flags that all commands share out, wherever they stand; the other words are the
+ * command's.
+ */
+static int flags_parse(int argc, char **argv, struct options *o, char **words, int *ret_n)
 {
 	int n = 0;
 
@@ -85,7 +90,7 @@ static int options_parse(int argc, char **argv, struct options *o, char **words,
 		} else if ((value = value_of(argc, argv, &i, "--device", &missing))) {
 			o->device = value;
 		} else if (missing) {
-			return mm_complain(MM_EXIT_USAGE, "%s: needs a value", argv[i]);
+			return mmctl_error(MM_EXIT_USAGE, "%s: needs a value", argv[i]);
 		} else if (strcmp(argv[i], "--json") == 0) {
 			o->json = true;
 		} else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -93,10 +98,10 @@ static int options_parse(int argc, char **argv, struct options *o, char **words,
 		} else if (strcmp(argv[i], "--version") == 0) {
 			o->version = true;
 		} else if (n == 0 && argv[i][0] == '-') {
-			return mm_complain(MM_EXIT_USAGE,
+			return mmctl_error(MM_EXIT_USAGE,
 					   "%s: unknown flag; mmctl --help lists them", argv[i]);
 		} else if (n == WORDS_MAX) {
-			return mm_complain(MM_EXIT_USAGE, "%s: too many arguments", argv[i]);
+			return mmctl_error(MM_EXIT_USAGE, "%s: too many arguments", argv[i]);
 		} else {
 			words[n++] = argv[i];
 		}
@@ -105,7 +110,7 @@ static int options_parse(int argc, char **argv, struct options *o, char **words,
 	return MM_EXIT_DONE;
 }
 
-static int device_parse(const char *word, struct mm_ctl *ctl)
+static int device_parse(const char *word, struct mmctl *ctl)
 {
 	char *end;
 
@@ -118,7 +123,7 @@ static int device_parse(const char *word, struct mm_ctl *ctl)
 	}
 	ctl->device = strtol(word, &end, 10);
 	if (*end || end == word || ctl->device < 0 || ctl->device > INT32_MAX)
-		return mm_complain(MM_EXIT_USAGE,
+		return mmctl_error(MM_EXIT_USAGE,
 				   "--device: '%s' is neither a number nor a UUID of a device",
 				   word);
 	return MM_EXIT_DONE;
@@ -138,13 +143,13 @@ static int socket_path(const struct options *o, char *path)
 	else if (runtime)
 		n = snprintf(path, PATH_BYTES, "%s/mmd/admin.sock", runtime);
 	else
-		n = snprintf(path, PATH_BYTES, "%s", ""); /* said by whoever needs it */
+		n = snprintf(path, PATH_BYTES, "%s", ""); /* a command that needs it reports it */
 	if (n < 0 || n >= PATH_BYTES)
-		return mm_complain(MM_EXIT_USAGE, "--socket: longer than a socket's path may be");
+		return mmctl_error(MM_EXIT_USAGE, "--socket: longer than a socket's path may be");
 	return MM_EXIT_DONE;
 }
 
-/* How many words of @words are @name; 0 = it is another command. */
+/* Returns how many of @words the command's name takes; 0: they name another command. */
 static int name_matches(const char *name, int n, char **words)
 {
 	const char *space = strchr(name, ' ');
@@ -157,25 +162,25 @@ static int name_matches(const char *name, int n, char **words)
 	return n >= 2 && strcmp(words[1], space + 1) == 0 ? 2 : 0;
 }
 
-static int dispatch(const struct mm_ctl *ctl, int n, char **words)
+static int command_run(const struct mmctl *ctl, int n, char **words)
 {
 	if (n == 0)
-		return mm_complain(MM_EXIT_USAGE, "no command; mmctl --help lists them");
+		return mmctl_error(MM_EXIT_USAGE, "no command; mmctl --help lists them");
 	for (size_t i = 0; i < MM_ARRAY_SIZE(commands); i++) {
 		int used = name_matches(commands[i].name, n, words);
 
 		if (used)
 			return commands[i].run(ctl, n - used, words + used);
 	}
-	return mm_complain(MM_EXIT_USAGE, "unknown command '%s%s%s'; mmctl --help lists them",
+	return mmctl_error(MM_EXIT_USAGE, "unknown command '%s%s%s'; mmctl --help lists them",
 			   words[0], n > 1 ? " " : "", n > 1 ? words[1] : "");
 }
 
-/* What was printed lies in a buffer: a full disk shows only now. */
-static int written(int status)
+/* Output may still lie in a buffer, so a full disk is seen only here. */
+static int output_flush(int status)
 {
 	if ((fflush(stdout) == EOF || ferror(stdout)) && status == MM_EXIT_DONE)
-		return mm_complain(MM_EXIT_FAILED, "standard output: %s", strerror(errno));
+		return mmctl_error(MM_EXIT_FAILED, "standard output: %s", strerror(errno));
 	return status;
 }
 
@@ -183,13 +188,13 @@ int main(int argc, char **argv)
 {
 	struct options o = { 0 };
 	char path[PATH_BYTES], *words[WORDS_MAX];
-	struct mm_ctl ctl;
-	int n = 0, r = options_parse(argc, argv, &o, words, &n);
+	struct mmctl ctl;
+	int n = 0, r = flags_parse(argc, argv, &o, words, &n);
 
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (o.help) {
-		help();
+		mmctl_help();
 		return MM_EXIT_DONE;
 	}
 	if (o.version) {
@@ -199,9 +204,9 @@ int main(int argc, char **argv)
 	r = socket_path(&o, path);
 	if (r != MM_EXIT_DONE)
 		return r;
-	ctl = (struct mm_ctl){ .socket = path, .json = o.json };
+	ctl = (struct mmctl){ .socket = path, .json = o.json };
 	r = device_parse(o.device, &ctl);
 	if (r != MM_EXIT_DONE)
 		return r;
-	return written(dispatch(&ctl, n, words));
+	return output_flush(command_run(&ctl, n, words));
 }

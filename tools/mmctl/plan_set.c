@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* plan_set - `mmctl plan set`: sets by hand how many layers of a tenant are away */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,11 +8,11 @@
 #include "mm/abi.h"
 #include "tools/mmctl/ctl.h"
 
-struct wish {
+struct plan_arguments {
 	const char *model, *layers, *slots;
 };
 
-static json_t *number_parse(const char *word, long min, long max)
+static json_t *layers_parse(const char *word, long min, long max)
 {
 	char *end;
 	long number;
@@ -25,8 +26,9 @@ static json_t *number_parse(const char *word, long min, long max)
 	return json_integer(number);
 }
 
-/* `--name VALUE` or `--name=VALUE`; *i ends on the last word used. */
-static bool option(int argc, char **argv, int *i, const char *name, const char **ret_value)
+/* Takes `--name VALUE` or `--name=VALUE`; *i is left at the last word that was used. */
+static bool plan_option_take(int argc, char **argv, int *i, const char *name,
+			     const char **ret_value)
 {
 	const size_t n = strlen(name);
 
@@ -42,51 +44,52 @@ static bool option(int argc, char **argv, int *i, const char *name, const char *
 	return true;
 }
 
-/* MODEL --layers N [--slots N], in any order. */
-static int arguments(int argc, char **argv, struct wish *wish)
+/* Parses MODEL --layers N [--slots N], in any order. */
+static int plan_arguments_parse(int argc, char **argv, struct plan_arguments *args)
 {
-	*wish = (struct wish){ .slots = "auto" };
+	*args = (struct plan_arguments){ .slots = "auto" };
 	for (int i = 0; i < argc; i++) {
-		if (option(argc, argv, &i, "--layers", &wish->layers) ||
-		    option(argc, argv, &i, "--slots", &wish->slots))
+		if (plan_option_take(argc, argv, &i, "--layers", &args->layers) ||
+		    plan_option_take(argc, argv, &i, "--slots", &args->slots))
 			continue;
-		if (argv[i][0] == '-' || wish->model)
-			return mm_unexpected("plan set", argv[i]);
-		wish->model = argv[i];
+		if (argv[i][0] == '-' || args->model)
+			return mmctl_unexpected("plan set", argv[i]);
+		args->model = argv[i];
 	}
-	if (!wish->model)
-		return mm_complain(MM_EXIT_USAGE,
+	if (!args->model)
+		return mmctl_error(MM_EXIT_USAGE,
 				   "plan set: MODEL is missing: a tenant's name or id");
-	if (!wish->layers)
-		return mm_complain(MM_EXIT_USAGE,
+	if (!args->layers)
+		return mmctl_error(MM_EXIT_USAGE,
 				   "plan set: --layers N or --layers auto is missing");
 	return MM_EXIT_DONE;
 }
 
-int mm_plan_set_run(const struct mm_ctl *ctl, int argc, char **argv)
+int mmctl_plan_set_run(const struct mmctl *ctl, int argc, char **argv)
 {
-	mm_cleanup(mm_json_done) json_t *result = NULL, *layers = NULL, *slots = NULL;
-	struct wish wish;
-	int r = arguments(argc, argv, &wish);
+	mm_cleanup(mmctl_json_done) json_t *result = NULL, *layers = NULL, *slots = NULL;
+	struct plan_arguments args;
+	int r = plan_arguments_parse(argc, argv, &args);
 
 	if (r != MM_EXIT_DONE)
 		return r;
-	layers = number_parse(wish.layers, 0, MM_LAYERS_MAX);
+	layers = layers_parse(args.layers, 0, MM_LAYERS_MAX);
 	if (!layers)
-		return mm_complain(MM_EXIT_USAGE, "plan set: --layers: '%s' is not 0 to %d or auto",
-				   wish.layers, MM_LAYERS_MAX);
-	slots = number_parse(wish.slots, 1, 2);
+		return mmctl_error(MM_EXIT_USAGE, "plan set: --layers: '%s' is not 0 to %d or auto",
+				   args.layers, MM_LAYERS_MAX);
+	slots = layers_parse(args.slots, 1, 2);
 	if (!slots)
-		return mm_complain(MM_EXIT_USAGE, "plan set: --slots: '%s' is not 1, 2 or auto",
-				   wish.slots);
-	r = mm_ask(ctl, "plan.set",
-		   json_pack("{s:s,s:O,s:O}", "name", wish.model, "layers", layers, "slots", slots),
-		   &result);
+		return mmctl_error(MM_EXIT_USAGE, "plan set: --slots: '%s' is not 1, 2 or auto",
+				   args.slots);
+	r = mmctl_request(
+		ctl, "plan.set",
+		json_pack("{s:s,s:O,s:O}", "name", args.model, "layers", layers, "slots", slots),
+		&result);
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (ctl->json)
-		return mm_print_json(result);
-	printf("%s: %s%s\n", mm_text(result, "name"), wish.layers,
-	       strcmp(wish.layers, "auto") == 0 ? "" : " layers away, by hand");
+		return mmctl_print_json(result);
+	printf("%s: %s%s\n", mmctl_text(result, "name"), args.layers,
+	       strcmp(args.layers, "auto") == 0 ? "" : " layers away, by hand");
 	return MM_EXIT_DONE;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* plan_show - `mmctl plan show`: which layers cycle, and in which slots */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "libclient/support/size.h"
 #include "tools/mmctl/ctl.h"
 
-static void print_slots(const json_t *plan)
+static void plan_print_slots(const json_t *plan)
 {
 	const json_t *slot, *layer;
 	size_t i, k;
@@ -19,10 +20,10 @@ static void print_slots(const json_t *plan)
 	}
 }
 
-static void print_waste(const json_t *plan)
+static void plan_print_waste(const json_t *plan)
 {
-	uint64_t bytes = mm_u64(plan, "weights_device_bytes");
-	uint64_t waste = mm_u64(plan, "weights_waste_bytes");
+	uint64_t bytes = mmctl_u64(plan, "weights_device_bytes");
+	uint64_t waste = mmctl_u64(plan, "weights_waste_bytes");
 	char device[MM_SIZE_TEXT_BYTES], wasted[MM_SIZE_TEXT_BYTES];
 
 	printf("  weights: %s in whole pages, of which rounding wastes %s (%.2f %%)\n",
@@ -30,42 +31,43 @@ static void print_waste(const json_t *plan)
 	       bytes ? 100.0 * (double)waste / (double)bytes : 0);
 }
 
-static void print_plan(const json_t *plan)
+static void plan_print(const json_t *plan)
 {
 	const json_t *by_hand = json_object_get(plan, "alpha_by_hand");
 	char text[MM_SIZE_TEXT_BYTES];
 
-	printf("%s (tenant %" PRIu64 ", device %" PRIu64 "): ", mm_text(plan, "name"),
-	       mm_u64(plan, "tenant"), mm_u64(plan, "device"));
-	if (mm_u64(plan, "layers") == 0) {
+	printf("%s (tenant %" PRIu64 ", device %" PRIu64 "): ", mmctl_text(plan, "name"),
+	       mmctl_u64(plan, "tenant"), mmctl_u64(plan, "device"));
+	if (mmctl_u64(plan, "layers") == 0) {
 		puts("no model");
 		return;
 	}
 	printf("%" PRIu64 " of %" PRIu64 " layers away, %" PRIu64 " cycle through %" PRIu64
 	       " slots; epoch %" PRIu64 ", %s, %s; %s streamed\n",
-	       mm_u64(plan, "alpha"), mm_u64(plan, "layers"), mm_u64(plan, "m"),
-	       mm_u64(plan, "beta"), mm_u64(plan, "plan_epoch"), mm_text(plan, "plan_phase"),
-	       json_is_null(by_hand) ? "automatic" : "by hand",
-	       mm_size_print(mm_u64(plan, "bytes_streamed"), text));
-	print_waste(plan);
-	print_slots(plan);
+	       mmctl_u64(plan, "alpha"), mmctl_u64(plan, "layers"), mmctl_u64(plan, "m"),
+	       mmctl_u64(plan, "beta"), mmctl_u64(plan, "plan_epoch"),
+	       mmctl_text(plan, "plan_phase"), json_is_null(by_hand) ? "automatic" : "by hand",
+	       mm_size_print(mmctl_u64(plan, "bytes_streamed"), text));
+	plan_print_waste(plan);
+	plan_print_slots(plan);
 }
 
-int mm_plan_show_run(const struct mm_ctl *ctl, int argc, char **argv)
+int mmctl_plan_show_run(const struct mmctl *ctl, int argc, char **argv)
 {
-	mm_cleanup(mm_json_done) json_t *result = NULL;
+	mm_cleanup(mmctl_json_done) json_t *result = NULL;
 	const json_t *plan;
 	size_t i;
 	int r;
 
 	if (argc > 1)
-		return mm_unexpected("plan show", argv[1]);
-	r = mm_ask(ctl, "plan.show", argc ? json_pack("{s:s}", "name", argv[0]) : NULL, &result);
+		return mmctl_unexpected("plan show", argv[1]);
+	r = mmctl_request(ctl, "plan.show", argc ? json_pack("{s:s}", "name", argv[0]) : NULL,
+			  &result);
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (ctl->json)
-		return mm_print_json(result);
+		return mmctl_print_json(result);
 	json_array_foreach(json_object_get(result, "plans"), i, plan)
-		print_plan(plan);
+		plan_print(plan);
 	return MM_EXIT_DONE;
 }

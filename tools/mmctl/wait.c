@@ -2,9 +2,9 @@
 /*
  * wait - until mmd is there and ready
  *
- * The sockets exist a little before mmd answers, and mmd answers once the pages of all devices are
- * made: who connects before is let in then, but who comes before the sockets exist is turned away.
- * Ready is what has answered and has no device that is down.
+ * mmd's sockets exist a little before it answers, and it answers once the pages of all devices are
+ * created. A client that connects in between is served then; one that connects before the sockets
+ * exist is refused. mmd is ready when it has answered and none of its devices is down.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,16 +21,16 @@
 
 #define TIMEOUT_S_DEFAULT 60.0
 #define TIMEOUT_S_MAX     86400.0
-#define LOOK_NS           (50 * MM_NS_PER_MS)
+#define POLL_NS           (50 * MM_NS_PER_MS)
 #define WHY_BYTES         (PATH_MAX + 256)
 
 struct waiting {
-	struct mm_ctl ctl;
+	struct mmctl ctl;
 	double timeout_s;
 	uint64_t begun_ns, deadline_ns;
-	int error; /* of the last look */
+	int error; /* errno of the last poll; 0: mmd answered */
 	char why[WHY_BYTES];
-	json_t *status; /* of a mmd that is ready */
+	json_t *status; /* answer of mmd once it is ready */
 };
 
 static void waiting_done(struct waiting *w)
@@ -38,7 +38,7 @@ static void waiting_done(struct waiting *w)
 	json_decref(w->status);
 }
 
-static int parse(int argc, char **argv, double *ret_timeout_s)
+static int wait_options_parse(int argc, char **argv, double *ret_timeout_s)
 {
 	const char flag[] = "--timeout";
 	const char *text = NULL;
@@ -53,27 +53,27 @@ static int parse(int argc, char **argv, double *ret_timeout_s)
 	else if (strcmp(argv[0], flag) == 0 && argc > 1)
 		text = argv[1];
 	else if (strcmp(argv[0], flag) == 0)
-		return mm_complain(MM_EXIT_USAGE, "%s: needs a value", flag);
+		return mmctl_error(MM_EXIT_USAGE, "%s: needs a value", flag);
 	else
-		return mm_unexpected("wait", argv[0]);
+		return mmctl_unexpected("wait", argv[0]);
 	if (argc > (argc > 1 && text == argv[1] ? 2 : 1))
-		return mm_unexpected("wait", argv[argc - 1]);
+		return mmctl_unexpected("wait", argv[argc - 1]);
 	timeout_s = strtod(text, &end);
 	if (end == text || *end || !isfinite(timeout_s) || timeout_s < 0 ||
 	    timeout_s > TIMEOUT_S_MAX)
-		return mm_complain(MM_EXIT_USAGE, "wait: --timeout: '%s' is not 0 to %g seconds",
+		return mmctl_error(MM_EXIT_USAGE, "wait: --timeout: '%s' is not 0 to %g seconds",
 				   text, TIMEOUT_S_MAX);
 	*ret_timeout_s = timeout_s;
 	return MM_EXIT_DONE;
 }
 
-/* A device that is not ready makes a sentence. */
-static bool device_ready(const json_t *device, char *why, size_t bytes)
+/* Returns true if @device is ready; else @why gets the reason. */
+static bool device_is_ready(const json_t *device, char *why, size_t bytes)
 {
-	const uint64_t ordinal = mm_u64(json_object_get(device, "device"), "ordinal");
-	const uint64_t missing = mm_u64(json_object_get(device, "pages"), "not_created");
+	const uint64_t ordinal = mmctl_u64(json_object_get(device, "device"), "ordinal");
+	const uint64_t missing = mmctl_u64(json_object_get(device, "pages"), "not_created");
 
-	if (strcmp(mm_text(device, "state"), "down") == 0)
+	if (strcmp(mmctl_text(device, "state"), "down") == 0)
 		snprintf(why, bytes, "device %" PRIu64 " is down; mmd's log says why", ordinal);
 	else if (missing)
 		snprintf(why, bytes, "device %" PRIu64 ": %" PRIu64 " pages are not made yet",
@@ -83,19 +83,19 @@ static bool device_ready(const json_t *device, char *why, size_t bytes)
 	return false;
 }
 
-static bool devices_ready(const json_t *status, char *why, size_t bytes)
+static bool devices_are_ready(const json_t *status, char *why, size_t bytes)
 {
 	const json_t *device;
 	size_t i;
 
 	json_array_foreach(json_object_get(status, "devices"), i, device)
-		if (!device_ready(device, why, bytes))
+		if (!device_is_ready(device, why, bytes))
 			return false;
 	return true;
 }
 
-/* These end by themselves when mmd starts; other errors do not. */
-static bool may_pass(int error)
+/* True for errors that end when mmd starts. */
+static bool error_may_pass(int error)
 {
 	return error == ENOENT || error == ECONNREFUSED || error == ECONNRESET || error == EPIPE ||
 	       error == ETIMEDOUT || error == EAGAIN;
@@ -103,7 +103,7 @@ static bool may_pass(int error)
 
 static void error_explain(struct waiting *w)
 {
-	/* The last look may be cut short; what the one before saw is still why. */
+	/* The last poll may be cut short by the deadline; the reason is then the one before. */
 	if (w->error == ETIMEDOUT && *w->why)
 		return;
 	if (w->error == ETIMEDOUT || w->error == ECONNRESET || w->error == EPIPE)
@@ -113,36 +113,36 @@ static void error_explain(struct waiting *w)
 }
 
 /*
- * Return: MM_EXIT_DONE ready; MM_EXIT_UNREACHABLE not yet, *w says why; else without an error in *w
- * it was said.
+ * Requests the status once. Return: MM_EXIT_DONE ready; MM_EXIT_UNREACHABLE not yet, w->why has the
+ * reason; any other code after a sentence was printed, unless w->error is set.
  */
-static int status_look(struct waiting *w)
+static int status_poll(struct waiting *w)
 {
-	mm_cleanup(mm_json_done) json_t *status = NULL;
+	mm_cleanup(mmctl_json_done) json_t *status = NULL;
 	const uint64_t now = mm_now_ns();
 	int r;
 
-	w->ctl.timeout_ns = MM_MAX(w->deadline_ns > now ? w->deadline_ns - now : 0, LOOK_NS);
+	w->ctl.timeout_ns = MM_MAX(w->deadline_ns > now ? w->deadline_ns - now : 0, POLL_NS);
 	w->error = 0;
-	r = mm_ask(&w->ctl, "status", NULL, &status);
+	r = mmctl_request(&w->ctl, "status", NULL, &status);
 	if (w->error)
 		error_explain(w);
 	if (r != MM_EXIT_DONE)
 		return r;
-	if (!devices_ready(status, w->why, sizeof(w->why)))
+	if (!devices_are_ready(status, w->why, sizeof(w->why)))
 		return MM_EXIT_UNREACHABLE;
 	w->status = json_incref(status);
 	return MM_EXIT_DONE;
 }
 
-static int look_until(struct waiting *w)
+static int status_poll_until(struct waiting *w)
 {
-	const struct timespec pause = { .tv_nsec = LOOK_NS };
+	const struct timespec pause = { .tv_nsec = POLL_NS };
 
 	for (;;) {
-		const int r = status_look(w);
+		const int r = status_poll(w);
 
-		if (r != MM_EXIT_UNREACHABLE || (w->error && !may_pass(w->error)) ||
+		if (r != MM_EXIT_UNREACHABLE || (w->error && !error_may_pass(w->error)) ||
 		    mm_now_ns() >= w->deadline_ns)
 			return r;
 		nanosleep(&pause, NULL);
@@ -152,34 +152,35 @@ static int look_until(struct waiting *w)
 static int print_ready(const struct waiting *w)
 {
 	const double waited_s = (double)(mm_now_ns() - w->begun_ns) / (double)MM_NS_PER_S;
-	mm_cleanup(mm_json_done) json_t *answer = NULL;
+	mm_cleanup(mmctl_json_done) json_t *answer = NULL;
 
 	if (!w->ctl.json) {
-		printf("mmd %s is ready\n", mm_text(w->status, "version"));
+		printf("mmd %s is ready\n", mmctl_text(w->status, "version"));
 		return MM_EXIT_DONE;
 	}
 	answer = json_pack("{s:i,s:b,s:f}", "schema", 1, "ready", 1, "waited_s", waited_s);
-	return mm_print_json(answer);
+	return mmctl_print_json(answer);
 }
 
-int mm_wait_run(const struct mm_ctl *ctl, int argc, char **argv)
+int mmctl_wait_run(const struct mmctl *ctl, int argc, char **argv)
 {
 	mm_cleanup(waiting_done) struct waiting w = { .ctl = *ctl, .begun_ns = mm_now_ns() };
-	int r = parse(argc, argv, &w.timeout_s);
+	int r = wait_options_parse(argc, argv, &w.timeout_s);
 
 	if (r != MM_EXIT_DONE)
 		return r;
 	if (!*ctl->socket)
-		return mm_ask(ctl, "status", NULL, &w.status); /* says what is missing */
+		return mmctl_request(ctl, "status", NULL,
+				     &w.status); /* it prints what is missing */
 	w.ctl.quiet = true;
 	w.ctl.ret_error = &w.error;
 	w.deadline_ns = w.begun_ns + (uint64_t)(w.timeout_s * (double)MM_NS_PER_S);
-	r = look_until(&w);
+	r = status_poll_until(&w);
 	if (r == MM_EXIT_DONE)
 		return print_ready(&w);
-	if (w.error && !may_pass(w.error))
-		return mm_complain(r, "%s", w.why);
+	if (w.error && !error_may_pass(w.error))
+		return mmctl_error(r, "%s", w.why);
 	if (r != MM_EXIT_UNREACHABLE)
 		return r;
-	return mm_complain(r, "mmd is not ready after %g s: %s", w.timeout_s, w.why);
+	return mmctl_error(r, "mmd is not ready after %g s: %s", w.timeout_s, w.why);
 }
