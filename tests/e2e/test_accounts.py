@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 
+import abi
 import wire
 from daemon import RpcError, alive, descendants
 from isolated import isolated
@@ -278,7 +279,7 @@ def test_no_user_takes_all_loads(start, root):
         results = []
         for i in range(34):
             KEPT.append(Raw(d).greet(wire.hello(device_uuid=uuids[i % 2])))
-            KEPT[-1].push(wire.OP_MODEL_OPEN, user_data=i + 1)
+            KEPT[-1].push(abi.MM_OP_MODEL_OPEN, user_data=i + 1)
             results.append(KEPT[-1].pop()["result"])
         return results
 
@@ -297,20 +298,20 @@ def test_idle_places_are_given_back(start, root):
         """On a slow host one may be told to go before it has said a word."""
         while True:
             client = Raw(d).greet()
-            client.push(wire.OP_KV_DECLARE, (PAGE, 1, 4, 0), user_data=1)
+            client.push(abi.MM_OP_KV_DECLARE, (PAGE, 1, 4, 0), user_data=1)
             event = client.pop()
-            if event and event["opcode"] == wire.EV_REPLY and event["result"] == 0:
+            if event and event["opcode"] == abi.MM_EV_REPLY and event["result"] == 0:
                 return client
             client.close()
 
     def body():
-        with begins() as began, Raw(d).greet(wire.hello(features=wire.FEATURES | 8)) as idle:
+        with begins() as began, Raw(d).greet(wire.hello(features=wire.FEATURES | abi.MM_FEAT_REASON)) as idle:
             idle.bell()  # what mmd has not read does not keep its last words from us
             said = []
             while not said or said[-1]:
                 said.append(idle.socket.recv(4096))
             assert b"within --idle-timeout\0" in said[-2], said
-            began.push(wire.OP_KV_DECLARE, (PAGE, 1, 4, 0), user_data=2)
+            began.push(abi.MM_OP_KV_DECLARE, (PAGE, 1, 4, 0), user_data=2)
             return began.pop() is not None
 
     with Raw(d).greet() as ours:
@@ -318,7 +319,7 @@ def test_idle_places_are_given_back(start, root):
         ended(told_so)
         assert told_so[0] is True
         wait_until(lambda: "within --idle-timeout" in d.log.read_text(), 20, "the log to say why")
-        ours.push(wire.OP_KV_DECLARE, (PAGE, 1, 4, 0), user_data=3)
+        ours.push(abi.MM_OP_KV_DECLARE, (PAGE, 1, 4, 0), user_data=3)
         assert ours.pop() is not None
 
 

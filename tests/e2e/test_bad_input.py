@@ -9,11 +9,12 @@ import pytest
 
 import hostile_files as hf
 import models
+import abi
 import wire
 from isolated import isolated
 from programs import BIN, limit, wait_until
 from tenant import make_requests, plain_tokens
-from wire import MAJOR, Raw, Refused, hello
+from wire import Raw, Refused, hello
 
 HUGE = (1 << 64) - 1
 
@@ -182,13 +183,14 @@ def test_model_too_large(root, start, serve, model_dirs, name):
 # ---- packing lists, by hand: the library does not send what it knows to be wrong
 
 Q, K, V = (f"model.layers.*.self_attn.{x}_proj.weight" for x in "qkv")
+MEMBERS = abi.MM_PACK_MEMBERS_MAX + 1
 
 PACKS = {
     "no members": (wire.pack("x", []), "0 members"),
-    "many members": (wire.pack("x", [Q], n_members=17), "17 members"),
+    "many members": (wire.pack("x", [Q], n_members=MEMBERS), f"{MEMBERS} members"),
     "more said than given": (wire.pack("x", [Q, K], n_members=3), "member 2"),
-    "unknown flag": (wire.pack("x", [Q], flags=1 << 31), "flags"),
-    "name without an end": (wire.pack("x" * 120, [Q]), "name"),
+    "unknown flag": (wire.pack("x", [Q], flags=abi.MM_PACK_KNOWN + 1), "flags"),
+    "name without an end": (wire.pack("x" * abi.MM_TENSOR_NAME_BYTES, [Q]), "name"),
     "control characters": (wire.pack("", ["\x1b[2J"]), "member 0"),
     "two wildcards": (wire.pack("", ["model.layers.*.*"]), "more than one"),
     "wildcard here and there": (wire.pack("x", [Q, K]), "for the layer"),
@@ -197,7 +199,7 @@ PACKS = {
     "a tensor twice": (wire.pack("model.layers.*.qq", [Q, Q]), "already"),
     "two layers": (wire.pack("", [Q.replace("*", "0"), Q.replace("*", "1")]), "another layer"),
     "inner dimensions": (wire.pack("", [Q, "model.layers.*.mlp.down_proj.weight"]), "inner"),
-    "a vector transposed": (wire.pack("", ["model.norm.weight"], flags=1), "rank 1"),
+    "a vector transposed": (wire.pack("", ["model.norm.weight"], flags=abi.MM_PACK_TRANSPOSE), "rank 1"),
     "a name that is taken": (wire.pack(K, [Q]), "that name"),
     "half a message": (wire.pack("", [Q])[:1000], "does not know"),
 }
@@ -205,15 +207,15 @@ PACKS = {
 
 def load_with(client, folder, rules):
     """Asks for a model, passes its files and @rules: load's last word."""
-    client.push(wire.OP_MODEL_OPEN, user_data=1)
+    client.push(abi.MM_OP_MODEL_OPEN, user_data=1)
     with client.load_channel() as channel:
-        for kind, name in ((1, "config.json"), (2, "model.safetensors")):
+        for kind, name in ((abi.MM_LOAD_CONFIG, "config.json"), (abi.MM_LOAD_SAFETENSORS, "model.safetensors")):
             fd = os.open(folder / name, os.O_RDONLY)
             channel.send_file(kind, name, fd)
             os.close(fd)
         for rule in rules:
             channel.send(rule)
-        channel.send(wire.load_file(wire.LOAD_END, b""))
+        channel.send(wire.load_file(abi.MM_LOAD_END, b""))
         return channel.last_status()
 
 
@@ -226,8 +228,8 @@ def check_packs(d, folder):
             assert result < 0 and word in text, f"{name}: {result} '{text}'"
     with Raw(d) as client:
         client.greet()
-        result, text = load_with(client, folder, [wire.pack("", [Q])] * 65)
-        assert result < 0 and "64" in text, text
+        result, text = load_with(client, folder, [wire.pack("", [Q])] * (abi.MM_LOAD_PACKS_MAX + 1))
+        assert result < 0 and str(abi.MM_LOAD_PACKS_MAX) in text, text
     client = Raw(d).greet()  # it gets pages, so its connection ends with its process
     result, text = load_with(client, folder, [wire.pack("model.layers.*.qkv", [Q, K, V])])
     assert result == 0, text
@@ -401,13 +403,13 @@ def check_hello(d, change, word):
 
 @pytest.mark.parametrize("change,word", [
     ({"magic": 0x12345678}, ""),
-    ({"major": MAJOR + 1}, "ABI"),
-    ({"major": 0}, "ABI"),
-    ({"required": 1 << 40}, ""),
-    ({"size": 64}, ""),
-    ({"reserved": b"\1" + bytes(71)}, "reserved"),
+    ({"abi_major": abi.MM_ABI_MAJOR + 1}, "ABI"),
+    ({"abi_major": 0}, "ABI"),
+    ({"features_required": 1 << 40}, ""),
+    ({"size_bytes": abi.mm_hello.size // 2}, ""),
+    ({"reserved": [1]}, "reserved"),
     ({"name": b"\x1b[2J"}, "name"),
-    ({"name": b"x" * 32}, "name"),
+    ({"name": b"x" * abi.MM_NAME_BYTES}, "name"),
 ], ids=str)
 def test_another_abi(start, change, word):
     check_hello(start(pool="4M"), change, word)

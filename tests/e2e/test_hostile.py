@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+import abi
 import wire
 from isolated import alone, isolated
 from programs import count, wait_until
@@ -39,7 +40,8 @@ def good_tenant(request, root, serve, model_dirs):
 
 @isolated()
 def test_junk_hello(d, rng):
-    for size in [0, 1, 64, 127, 129, 4000] + [128] * count(50, 10):
+    right = abi.mm_hello.size
+    for size in [0, 1, right // 2, right - 1, right + 1, 4000] + [right] * count(50, 10):
         with Raw(d) as client:
             try:
                 client.greet(rng.randbytes(size))
@@ -59,10 +61,10 @@ def test_silence(d):
         client.close()
 
 
-CURSORS = [0x80000000, wire.CQ_SLOTS + 1, 1 << 20]
+CURSORS = [0x80000000, abi.MM_CQ_SLOTS + 1, 1 << 20]
 
 
-@pytest.mark.parametrize("value", [0xFFFFFFFF, wire.SQ_SLOTS + 1, *CURSORS])
+@pytest.mark.parametrize("value", [0xFFFFFFFF, abi.MM_SQ_SLOTS + 1, *CURSORS])
 @isolated()
 def test_request_cursor(d, value):
     with Raw(d).greet() as client:
@@ -77,26 +79,26 @@ def test_event_cursor(d, value):
     """A head that claims to have read what was never written."""
     with Raw(d).greet() as client:
         client.put_u32(wire.CQ_HEAD, value)
-        client.push(wire.OP_KV_DECLARE, (1 << 14, 1, 4, 0))
+        client.push(abi.MM_OP_KV_DECLARE, (1 << 14, 1, 4, 0))
         assert client.ended()
 
 
 BAD_REQUESTS = {
     "unknown opcode": {"opcode": 99},
     "highest opcode": {"opcode": 0xFFFF},
-    "unknown flag": {"opcode": wire.OP_KV_WANT, "flags": 1},
-    "reserved": {"opcode": wire.OP_KV_WANT, "reserved": 1},
-    "stray argument": {"opcode": wire.OP_BYE, "args": (0, 0, 0, 1)},
-    "want before declare": {"opcode": wire.OP_KV_WANT, "args": (1,)},
-    "release of nothing": {"opcode": wire.OP_KV_RELEASE, "args": (0,)},
-    "ack of nothing": {"opcode": wire.OP_FDS_ACK, "args": (77,)},
-    "parked unasked": {"opcode": wire.OP_PARKED, "epoch": 5},
-    "committed unasked": {"opcode": wire.OP_COMMITTED, "epoch": 5},
-    "no pages in a chunk": {"opcode": wire.OP_KV_DECLARE, "args": (0, 1, 1, 0)},
-    "chunk not of whole pages": {"opcode": wire.OP_KV_DECLARE, "args": (1000, 1, 1, 0)},
-    "chunk that wraps": {"opcode": wire.OP_KV_DECLARE, "args": ((1 << 64) - (1 << 14), 4, 4, 0)},
-    "more chunks than entries": {"opcode": wire.OP_KV_DECLARE, "args": (1 << 14, 1, 1 << 30, 0)},
-    "share above max": {"opcode": wire.OP_KV_DECLARE, "args": (1 << 14, 1, 2, 3)},
+    "unknown flag": {"opcode": abi.MM_OP_KV_WANT, "flags": 1},
+    "reserved": {"opcode": abi.MM_OP_KV_WANT, "reserved": 1},
+    "stray argument": {"opcode": abi.MM_OP_BYE, "arg": (0, 0, 0, 1)},
+    "want before declare": {"opcode": abi.MM_OP_KV_WANT, "arg": (1,)},
+    "release of nothing": {"opcode": abi.MM_OP_KV_RELEASE, "arg": (0,)},
+    "ack of nothing": {"opcode": abi.MM_OP_FDS_ACK, "arg": (77,)},
+    "parked unasked": {"opcode": abi.MM_OP_PARKED, "epoch": 5},
+    "committed unasked": {"opcode": abi.MM_OP_COMMITTED, "epoch": 5},
+    "no pages in a chunk": {"opcode": abi.MM_OP_KV_DECLARE, "arg": (0, 1, 1, 0)},
+    "chunk not of whole pages": {"opcode": abi.MM_OP_KV_DECLARE, "arg": (1000, 1, 1, 0)},
+    "chunk that wraps": {"opcode": abi.MM_OP_KV_DECLARE, "arg": ((1 << 64) - (1 << 14), 4, 4, 0)},
+    "more chunks than entries": {"opcode": abi.MM_OP_KV_DECLARE, "arg": (1 << 14, 1, 1 << 30, 0)},
+    "share above max": {"opcode": abi.MM_OP_KV_DECLARE, "arg": (1 << 14, 1, 2, 3)},
 }
 
 
@@ -107,7 +109,7 @@ def test_bad_request(d, name):
     with Raw(d).greet() as client:
         client.push(user_data=42, **BAD_REQUESTS[name])
         event = client.pop()
-        if event is not None and event["opcode"] == 1:
+        if event is not None and event["opcode"] == abi.MM_EV_REPLY:
             assert event["user_data"] == 42 and event["result"] < 0, event
         held = [t for t in d.tenants() if t["name"] == "raw"]
         assert all(t.get("pages", 0) == 0 for t in held), held
@@ -118,7 +120,7 @@ def push_anything(d, seed):
     client = Raw(d).greet()
     for _ in range(rng.randrange(1, 40)):
         if rng.random() < 0.5:
-            client.push(rng.randrange(12), [rng.choice([0, 1, 2, 1 << 14, 1 << 40, (1 << 64) - 1])
+            client.push(rng.randrange(abi.MM_OP_COUNT), [rng.choice([0, 1, 2, 1 << 14, 1 << 40, (1 << 64) - 1])
                                             for _ in range(rng.randrange(5))],
                         epoch=rng.randrange(3), user_data=rng.getrandbits(64))
         else:
@@ -138,8 +140,8 @@ def test_random_requests(d, rng):
 def scribble(d, seed):
     rng = random.Random(seed)
     client = Raw(d).greet()
-    client.push(wire.OP_KV_DECLARE, (1 << 14, 2, 16, 0))
-    client.push(wire.OP_KV_WANT, (4,))
+    client.push(abi.MM_OP_KV_DECLARE, (1 << 14, 2, 16, 0))
+    client.push(abi.MM_OP_KV_WANT, (4,))
     for _ in range(20):
         client.tenant[:] = rng.randbytes(len(client.tenant))
         client.gates[:] = rng.randbytes(len(client.gates))
@@ -158,7 +160,7 @@ def test_scribbling(d, rng):
 def test_mmd_region_is_read_only(d):
     with Raw(d).greet() as client:
         with pytest.raises((PermissionError, OSError)):
-            mmap.mmap(client.fds[1], wire.MMD_BYTES)
+            mmap.mmap(client.fds[1], abi.mm_mmd_region.size)
         for fd in client.fds:
             with pytest.raises(OSError):
                 os.ftruncate(fd, 0)
@@ -216,8 +218,8 @@ def test_long_messages(d):
 def test_want_everything(d):
     """KV of the whole pool and more: granted what there is, and given back when it goes."""
     client = Raw(d).greet()
-    client.push(wire.OP_KV_DECLARE, (1 << 14, 1, 4096, 0))
-    client.push(wire.OP_KV_WANT, (4096,))
+    client.push(abi.MM_OP_KV_DECLARE, (1 << 14, 1, 4096, 0))
+    client.push(abi.MM_OP_KV_WANT, (4096,))
     time.sleep(0.3)
     d.check_accounts()
 
@@ -228,8 +230,8 @@ def test_unread_fds(d):
     clients = []
     for _ in range(8):
         client = Raw(d).greet()
-        client.push(wire.OP_KV_DECLARE, (1 << 14, 1, 64, 0))
-        client.push(wire.OP_KV_WANT, (16,))
+        client.push(abi.MM_OP_KV_DECLARE, (1 << 14, 1, 64, 0))
+        client.push(abi.MM_OP_KV_WANT, (16,))
         clients.append(client)
     time.sleep(0.3)
     d.check_accounts()
@@ -281,7 +283,7 @@ def end_loads(d, until):
     while time.monotonic() < until:
         try:
             with Raw(d).greet() as client:
-                client.push(wire.OP_MODEL_OPEN)
+                client.push(abi.MM_OP_MODEL_OPEN)
                 client.load_channel().socket.close()
         except (Refused, OSError, AssertionError):
             pass
@@ -342,8 +344,8 @@ def test_keeping_pages(d):
     """Who keeps pages without a connection is killed; the memory comes back."""
     if os.fork() == 0:
         client = Raw(d).greet()
-        client.push(wire.OP_KV_DECLARE, (1 << 14, 1, 64, 0))
-        client.push(wire.OP_KV_WANT, (16,))
+        client.push(abi.MM_OP_KV_DECLARE, (1 << 14, 1, 64, 0))
+        client.push(abi.MM_OP_KV_WANT, (16,))
         wait_until(lambda: client.drain() and len(client.fds) > 3, 10, "pages")
         client.socket.close()
         time.sleep(600)

@@ -9,6 +9,7 @@ import signal
 
 import pytest
 
+import abi
 import wire
 from isolated import isolated
 from programs import some, wait_until
@@ -118,8 +119,8 @@ def test_swap_survives_xfer(root, start, serve, model_dirs, layout):
 def raw_tenant(d):
     """A client of two chunks at most, none of them granted, with a swap space of 64 KiB; at the end mmd has it back."""
     with wire.Raw(d).greet() as client:
-        client.push(wire.OP_KV_DECLARE, (16384, 2, 2, 0))
-        client.push(wire.OP_SWAP_OPEN, (65536,))
+        client.push(abi.MM_OP_KV_DECLARE, (16384, 2, 2, 0))
+        client.push(abi.MM_OP_SWAP_OPEN, (65536,))
         assert [client.pop()["result"] for _ in range(2)] == [0, 0]
         yield client
     d.wait_gone(client.tenant_id)
@@ -139,16 +140,16 @@ def test_swap_spaces_are_refused(bounded):
                                      (True, 131073, errno.EDQUOT), (True, 1 << 63, errno.EDQUOT),
                                      (True, 2**64 - 1, errno.EDQUOT), (True, 65536, 0),
                                      (True, 4096, errno.EEXIST)]:
-            client.push(wire.OP_SWAP_OPEN, (size,))
+            client.push(abi.MM_OP_SWAP_OPEN, (size,))
             assert client.pop()["result"] == -want, (declared, size)
             if not declared:
-                client.push(wire.OP_KV_DECLARE, (16384, 1, 1, 0))
+                client.push(abi.MM_OP_KV_DECLARE, (16384, 1, 1, 0))
                 assert client.pop()["result"] == 0
         with raw_tenant(d) as second:  # the rest of what the account may have
             assert second.tenant_id != client.tenant_id
             with wire.Raw(d).greet() as third:
-                third.push(wire.OP_KV_DECLARE, (16384, 1, 1, 0))
-                third.push(wire.OP_SWAP_OPEN, (4096,))
+                third.push(abi.MM_OP_KV_DECLARE, (16384, 1, 1, 0))
+                third.push(abi.MM_OP_SWAP_OPEN, (4096,))
                 assert [third.pop()["result"] for _ in range(2)] == [0, -errno.EDQUOT]
 
 
@@ -161,18 +162,19 @@ def test_lists_that_lie(bounded):
                             ((far, 0, 2, 0), errno.ERANGE), ((0, far, 2, 0), errno.ERANGE),
                             ((32768, 0, 1, 0), errno.ERANGE), ((0, 65536, 1, 0), errno.ERANGE),
                             ((0, 0, 1, 1), errno.ENOENT), ((32767, 65535, 1, 0), errno.ENOENT)]:
-            client.tenant[wire.SWAP:wire.SWAP + 24] = wire.SWAP_PIECE.pack(*piece)
-            client.push(wire.OP_SWAP, (0, 1, 0), user_data=7)
+            at = abi.mm_tenant_region.offset["swap"]
+            client.tenant[at:at + abi.mm_swap_piece.size] = abi.mm_swap_piece.pack(*piece)
+            client.push(abi.MM_OP_SWAP, (0, 1, 0), user_data=7)
             event = client.pop()
             assert (event["opcode"], event["result"], event["user_data"]) == \
-                (wire.EV_SWAPPED, -want, 7), piece
-    for args in [(8, 1, 0), (1 << 32, 1, 0), (0, 0, 0), (0, 513, 0), (0, far, 0), (0, 1, 2),
-                 (0, 1, 0, 1)]:
+                (abi.MM_EV_SWAPPED, -want, 7), piece
+    for arg in [(abi.MM_SWAP_LOTS, 1, 0), (1 << 32, 1, 0), (0, 0, 0), (0, abi.MM_SWAP_PIECES + 1, 0),
+                (0, far, 0), (0, 1, 2), (0, 1, 0, 1)]:
         with raw_tenant(d) as client:
-            client.push(wire.OP_SWAP, args)
-            assert client.ended(), args
+            client.push(abi.MM_OP_SWAP, arg)
+            assert client.ended(), arg
     with wire.Raw(d).greet() as client:
-        client.push(wire.OP_SWAP, (0, 1, 0))  # it has no space
+        client.push(abi.MM_OP_SWAP, (0, 1, 0))  # it has no space
         assert client.ended()
 
 
@@ -186,9 +188,9 @@ def accounted(start):
 @isolated()
 def test_swap_is_charged_to_the_account(accounted):
     with raw_tenant(accounted), wire.Raw(accounted).greet() as client:
-        client.push(wire.OP_KV_DECLARE, (16384, 1, 1, 0))
-        client.push(wire.OP_SWAP_OPEN, (32769,))
-        client.push(wire.OP_SWAP_OPEN, (32768,))
+        client.push(abi.MM_OP_KV_DECLARE, (16384, 1, 1, 0))
+        client.push(abi.MM_OP_SWAP_OPEN, (32769,))
+        client.push(abi.MM_OP_SWAP_OPEN, (32768,))
         assert [client.pop()["result"] for _ in range(3)] == [0, -errno.EDQUOT, 0]
         used = [t["swap_bytes"] for t in accounted.status()["tenants"]]
         assert sorted(used) == [32768, 65536]

@@ -8,13 +8,12 @@ import subprocess
 
 import pytest
 
-import wire
+import abi
 from models import random_model
 from programs import BIN, SANITIZE, count, limit, wait_until
 from wire import Raw, Refused
 
 KV_ONLY, TENANT = BIN.parent / "examples" / "kv_only", BIN.parent / "examples" / "tenant"
-TENANTS_MAX = 64
 
 
 def example(d, program, *args):
@@ -44,8 +43,8 @@ def forked(work):
 def hold_pages(d, clients=1):
     held = [Raw(d).greet() for _ in range(clients)]
     for client in held:
-        client.push(wire.OP_KV_DECLARE, (1 << 14, 1, 64, 0))
-        client.push(wire.OP_KV_WANT, (2,))
+        client.push(abi.MM_OP_KV_DECLARE, (1 << 14, 1, 64, 0))
+        client.push(abi.MM_OP_KV_WANT, (2,))
     for client in held:
         wait_until(lambda: client.drain() and len(client.fds) > 3, 10, "pages")
 
@@ -67,7 +66,7 @@ def test_leaks(root, start, rng):
 
     def one(i):
         # Those that have left have their places until xfer has let go of them.
-        wait_until(lambda: len(d.tenants()) < TENANTS_MAX, 30, "a place for one more")
+        wait_until(lambda: len(d.tenants()) < abi.MM_TENANTS_MAX, 30, "a place for one more")
         if i % 50 == 0:
             tenant = example(d, TENANT, model, 3)
             if rng.random() < 0.5:
@@ -90,7 +89,7 @@ def test_leaks(root, start, rng):
 
     tenants = count(1000, 60)
     # Memory grows with the most tenants there ever were at once: how many of them overlap is the machine's.
-    forked(lambda: hold_pages(d, TENANTS_MAX))
+    forked(lambda: hold_pages(d, abi.MM_TENANTS_MAX))
     for i in range(tenants // 10):
         one(i)
     before = at_rest()
@@ -107,19 +106,19 @@ def test_leaks(root, start, rng):
 def test_64_at_once(start):
     """Each with pages of its own; the next one is refused and told why; one leaves, one may come."""
     d = start(pool="4M", page="16K")
-    real = [example(d, KV_ONLY, 2, 2) for _ in range(count(TENANTS_MAX, 12))]
+    real = [example(d, KV_ONLY, 2, 2) for _ in range(count(abi.MM_TENANTS_MAX, 12))]
     for process in real:
         assert process.stdout.readline() == "ready: 2 chunks\n", process.communicate()
-    raw = [Raw(d).greet() for _ in range(TENANTS_MAX - len(real))]
-    assert len(d.tenants()) == TENANTS_MAX
+    raw = [Raw(d).greet() for _ in range(abi.MM_TENANTS_MAX - len(real))]
+    assert len(d.tenants()) == abi.MM_TENANTS_MAX
     assert d.page_states()["kv"] == 2 * len(real)
     with pytest.raises(Refused) as refused, Raw(d) as client:
         client.greet()
-    assert "64" in refused.value.reason or "many" in refused.value.reason, refused.value.reason
+    assert str(abi.MM_TENANTS_MAX) in refused.value.reason or "many" in refused.value.reason, refused.value.reason
     out, errors = orderly(example(d, KV_ONLY, 1, 1), expected=3)
     assert not out and "many" in errors, errors
     orderly(real.pop())
-    wait_until(lambda: len(d.tenants()) < TENANTS_MAX, 30, "one to be gone")
+    wait_until(lambda: len(d.tenants()) < abi.MM_TENANTS_MAX, 30, "one to be gone")
     orderly(example(d, KV_ONLY, 1, 1))
     for process in real:
         assert "0 bytes damaged" in orderly(process)[0]

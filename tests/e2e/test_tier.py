@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+import abi
 import models
 from daemon import Daemon, memory_of
 from programs import BIN, BUILD, SANITIZE, count, limit, wait_until
@@ -90,7 +91,7 @@ def test_huge_pages(root, start, serve, model_dirs):
 # ---- on disk
 
 CHUNK = 64 << 10
-STAGE = 4 * (CHUNK + 4096)
+STAGE = abi.MM_STAGE_BUFFERS_DEFAULT * (CHUNK + abi.MM_STAGE_BLOCK_BYTES)
 BUDGET = STAGE + (64 << 10)  # room for directories, for no model
 SLACK = 4 << 20  # of all roles: their heaps
 

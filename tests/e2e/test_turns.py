@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-import wire
+import abi
 from isolated import isolated
 from kvclient import KvClient
 from programs import some, wait_until
@@ -99,15 +99,15 @@ class Greedy(KvClient):
         self.turns = []
         super().__init__(d, 16384)
         self.hold(chunks)
-        self.push(wire.OP_TURN_JOIN, (1, 60 * 10**9, 7))
-        self.push(wire.OP_TURN_WANT)
+        self.push(abi.MM_OP_TURN_JOIN, (abi.MM_TURN_QUANTUM, 60 * 10**9, abi.MM_TURN_PRIORITY_MAX))
+        self.push(abi.MM_OP_TURN_WANT)
 
     def note(self, event):
         super().note(event)
-        if event["opcode"] == wire.EV_TURN_BEGIN:
-            self.turns.append(event["args"][1])
-        elif event["opcode"] == wire.EV_TURN_END and event["result"] < 0:
-            self.push(wire.OP_TURN_WANT)
+        if event["opcode"] == abi.MM_EV_TURN_BEGIN:
+            self.turns.append(event["arg"][1])
+        elif event["opcode"] == abi.MM_EV_TURN_END and event["result"] < 0:
+            self.push(abi.MM_OP_TURN_WANT)
 
 
 @isolated(240)

@@ -5,13 +5,10 @@ import mmap
 import os
 import select
 import socket
-import struct
 
+import abi
 import wire
 from programs import wait_until
-
-BATCH = struct.Struct("<IIQQII")
-EV_GRANT, EV_DENIED, EV_RECLAIM = 6, 7, 8
 
 
 class KvClient(wire.Raw):
@@ -20,7 +17,7 @@ class KvClient(wire.Raw):
         self.page, self.pages, self.chunks, self.asked = page, {}, set(), 0
         self.denials = []
         self.greet(wire.hello(name=name))
-        self.push(wire.OP_KV_DECLARE, (page, 1, chunks_max, 0))
+        self.push(abi.MM_OP_KV_DECLARE, (page, 1, chunks_max, 0))
 
     def drain(self):
         """As Raw's, but takes pages in and acknowledges them, and never waits."""
@@ -30,14 +27,13 @@ class KvClient(wire.Raw):
             return True
         except ConnectionResetError:
             return False
-        if len(data) > BATCH.size:
-            _, _, _, seq, count, _ = BATCH.unpack(data[:BATCH.size])
-            ids = struct.unpack(f"<{count}I", data[BATCH.size:BATCH.size + 4 * count])
-            for page_id, fd in zip(ids, fds):
+        if len(data) == abi.mm_fd_batch.size:
+            batch = abi.mm_fd_batch.unpack(data)
+            for page_id, fd in zip(batch["page_id"], fds):
                 if page_id in self.pages:
                     os.close(self.pages[page_id])
                 self.pages[page_id] = fd
-            self.push(wire.OP_FDS_ACK, (seq,))
+            self.push(abi.MM_OP_FDS_ACK, (batch["seq"],))
         return bool(data)
 
     def look(self):
@@ -53,15 +49,15 @@ class KvClient(wire.Raw):
                 self.note(self.pop())
 
     def note(self, event):
-        if event["opcode"] == EV_GRANT:
-            self.chunks.add(event["args"][0])
-        elif event["opcode"] == EV_DENIED:
+        if event["opcode"] == abi.MM_EV_KV_GRANT:
+            self.chunks.add(event["arg"][0])
+        elif event["opcode"] == abi.MM_EV_KV_DENIED:
             self.denials.append(event["result"])
-        elif event["opcode"] == EV_RECLAIM:
-            self.asked = event["args"][0]  # what is owed now
+        elif event["opcode"] == abi.MM_EV_KV_RECLAIM:
+            self.asked = event["arg"][0]  # what is owed now
 
     def want(self, chunks):
-        self.push(wire.OP_KV_WANT, (chunks,))
+        self.push(abi.MM_OP_KV_WANT, (chunks,))
 
     def hold(self, chunks):
         """Wants so many, and waits until it has them."""
@@ -76,11 +72,10 @@ class KvClient(wire.Raw):
             self.chunks.remove(chunk)
             page_id = self.page_of(chunk)
             os.close(self.pages.pop(page_id))
-            self.push(wire.OP_KV_RELEASE, (chunk,))
+            self.push(abi.MM_OP_KV_RELEASE, (chunk,))
 
     def page_of(self, chunk):
-        at = wire.MAP_AT + 4 * (wire.MAP_KV_BASE + chunk)
-        return struct.unpack("<I", self.mmd[at:at + 4])[0] - 1
+        return self.get_u32(self.mmd, wire.MAP + wire.U32.size * (abi.MM_MAP_KV_BASE + chunk)) - 1
 
     def bytes_of(self, page_id):
         with mmap.mmap(self.pages[page_id], self.page) as m:
@@ -96,5 +91,5 @@ class KvClient(wire.Raw):
         for fd in self.pages.values():
             os.close(fd)
         self.pages = {}
-        self.push(wire.OP_BYE)
+        self.push(abi.MM_OP_BYE)
         super().close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ABI by hand (include/mm/abi.h): a client that may lie."""
+"""A client by hand, that may lie. What mmd's headers say comes from abi.py."""
 
 import mmap
 import os
@@ -8,56 +8,34 @@ import socket
 import struct
 import time
 
+import abi
 from programs import limit
 
-MAGIC = 0x314D4D4D
-MAJOR = 1
-FEATURES = 3  # REMAP | RECLAIM
-PAGE = 4096
-SQ_SLOTS, CQ_SLOTS = 256, 1024
-MSG = struct.Struct("<HHiQQ4QQ")
-HELLO = struct.Struct("<IHHQQ32s16s56s")
-WELCOME = struct.Struct("<IHHiIQQQ16sII416sI28s")
-assert (MSG.size, HELLO.size, WELCOME.size) == (64, 128, 512)
-
-(OP_NOP, OP_MODEL_OPEN, OP_KV_DECLARE, OP_KV_WANT, OP_KV_RELEASE, OP_FDS_ACK, OP_PARKED,
- OP_COMMITTED, OP_RESYNC, OP_BYE, OP_SWAP_OPEN, OP_SWAP, OP_TURN_JOIN, OP_TURN_WANT) = range(14)
-EV_REPLY, EV_SWAPPED, EV_TURN_BEGIN, EV_TURN_END = 1, 9, 10, 11
-
-# mm_tenant_region: sq_tail, cq_head, stats, slots; mm_mmd_region: sq_head, cq_tail, slots, map
-SQ_TAIL, CQ_HEAD, STATS, SQ = 0, PAGE, 2 * PAGE, 3 * PAGE
-SWAP = SQ + SQ_SLOTS * 64
-SWAP_LOTS, SWAP_PIECES = 8, 512
-SWAP_PIECE = struct.Struct("<QQII")  # arena offset, swap offset, bytes, range
-TENANT_BYTES = SWAP + SWAP_LOTS * SWAP_PIECES * SWAP_PIECE.size
-SQ_HEAD, CQ_TAIL, CQ = 0, PAGE, 2 * PAGE
-MAP_AT = CQ + CQ_SLOTS * 64
-MAP_KV_BASE = 32768
-MMD_BYTES = MAP_AT + 262144
+U32 = struct.Struct("<I")  # a cursor, an entry of the map
+SQ_TAIL, CQ_HEAD = (abi.mm_tenant_region.offset[name] for name in ("sq_tail", "cq_head"))
+CQ_TAIL, MAP = (abi.mm_mmd_region.offset[name] for name in ("cq_tail", "map"))
+FEATURES = abi.MM_FEAT_REMAP | abi.MM_FEAT_RECLAIM
 
 
-def hello(magic=MAGIC, major=MAJOR, size=128, features=FEATURES, required=0, name=b"raw",
-          device_uuid=bytes(16), reserved=bytes(56)):
-    return HELLO.pack(magic, major, size, features, required, name, device_uuid, reserved)
+def hello(**values):
+    """A right one but for @values, by the fields' names."""
+    right = {"magic": abi.MM_ABI_MAGIC, "abi_major": abi.MM_ABI_MAJOR, "size_bytes": abi.mm_hello.size,
+             "features": FEATURES, "name": b"raw"}
+    return abi.mm_hello.pack(**right | values)
 
 
-# The channel to load: struct mm_load_file, mm_load_pack, mm_load_status.
-LOAD_CONFIG, LOAD_SAFETENSORS, LOAD_INDEX, LOAD_PACK, LOAD_END = range(1, 6)
-LOAD_FILE = struct.Struct("<II128s")
-PACK_HEAD = struct.Struct("<IIII120s")
-LOAD_STATUS = struct.Struct("<IiIIQQ224s")
-assert (LOAD_FILE.size, PACK_HEAD.size + 16 * 120, LOAD_STATUS.size) == (136, 2056, 256)
-
+# ---- the channel to load
 
 def load_file(kind, name):
-    return LOAD_FILE.pack(MAGIC, kind, name)
+    return abi.mm_load_file.pack(magic=abi.MM_ABI_MAGIC, kind=kind, name=name)
 
 
 def pack(name, members, flags=0, n_members=None):
     """A rule of a packing list; it need not make sense."""
     n = len(members) if n_members is None else n_members
-    slots = b"".join(m.encode().ljust(120, b"\0") for m in members).ljust(16 * 120, b"\0")
-    return PACK_HEAD.pack(MAGIC, LOAD_PACK, flags, n, name.encode()) + slots
+    slots = b"".join(m.encode().ljust(abi.MM_TENSOR_NAME_BYTES, b"\0") for m in members)
+    return abi.mm_load_pack.pack(magic=abi.MM_ABI_MAGIC, kind=abi.MM_LOAD_PACK, flags=flags, n_members=n,
+                                 name=name.encode(), member=slots)
 
 
 class LoadChannel:
@@ -84,10 +62,10 @@ class LoadChannel:
     def last_status(self):
         while True:
             data = self.socket.recv(4096)
-            assert len(data) == LOAD_STATUS.size, "load went without a last word"
-            _, result, done, _, _, _, text = LOAD_STATUS.unpack(data)
-            if done:
-                return result, text.split(b"\0")[0].decode()
+            assert len(data) == abi.mm_load_status.size, "load went without a last word"
+            status = abi.mm_load_status.unpack(data)
+            if status["done"]:
+                return status["result"], status["text"].split(b"\0")[0].decode()
 
 
 class Refused(Exception):
@@ -125,26 +103,26 @@ class Raw:
         reply, self.fds, _, _ = socket.recv_fds(self.socket, 4096, 8)
         if not reply:
             raise ConnectionResetError("closed without a welcome")
-        self.welcome = WELCOME.unpack(reply)
-        result, reason = self.welcome[3], self.welcome[11].split(b"\0")[0].decode()
-        if result:
-            raise Refused(result, reason)
+        self.welcome = abi.mm_welcome.unpack(reply)
+        if self.welcome["result"]:
+            raise Refused(self.welcome["result"], self.welcome["reason"].split(b"\0")[0].decode())
         assert len(self.fds) == 3
-        self.tenant = mmap.mmap(self.fds[0], TENANT_BYTES)
-        self.mmd = mmap.mmap(self.fds[1], MMD_BYTES, prot=mmap.PROT_READ)
-        self.gates = mmap.mmap(self.fds[2], 65536)
+        self.tenant = mmap.mmap(self.fds[0], abi.mm_tenant_region.size)
+        self.mmd = mmap.mmap(self.fds[1], abi.mm_mmd_region.size, prot=mmap.PROT_READ)
+        self.gates = mmap.mmap(self.fds[2], abi.mm_gate_region.size)
         self.maps = [self.tenant, self.mmd, self.gates]
         return self
 
     @property
     def tenant_id(self):
-        return self.welcome[4]
+        return self.welcome["tenant_id"]
 
     def put_u32(self, offset, value):
-        self.tenant[offset:offset + 4] = struct.pack("<I", value & 0xFFFFFFFF)
+        """In one piece: the other side reads it at any time, and pack_into() goes byte by byte."""
+        self.tenant[offset:offset + U32.size] = U32.pack(value & 0xFFFFFFFF)
 
     def get_u32(self, region, offset):
-        return struct.unpack("<I", region[offset:offset + 4])[0]
+        return U32.unpack(region[offset:offset + U32.size])[0]
 
     def bell(self):
         try:
@@ -152,11 +130,11 @@ class Raw:
         except (BlockingIOError, BrokenPipeError, ConnectionResetError):
             pass
 
-    def push(self, opcode, args=(), flags=0, result=0, user_data=0, epoch=0, reserved=0):
+    def push(self, opcode, arg=(), **values):
+        """The other values by the names of struct mm_msg's fields."""
         tail = self.get_u32(self.tenant, SQ_TAIL)
-        at = SQ + (tail % SQ_SLOTS) * 64
-        args = [*args, 0, 0, 0, 0][:4]
-        self.tenant[at:at + 64] = MSG.pack(opcode, flags, result, user_data, epoch, *args, reserved)
+        at = abi.mm_tenant_region.offset["sq"] + tail % abi.MM_SQ_SLOTS * abi.mm_msg.size
+        self.tenant[at:at + abi.mm_msg.size] = abi.mm_msg.pack(opcode=opcode, arg=arg, **values)
         self.put_u32(SQ_TAIL, tail + 1)
         self.bell()
 
@@ -171,11 +149,10 @@ class Raw:
             if poller.poll(50) and not self.drain():
                 if self.get_u32(self.mmd, CQ_TAIL) == head:  # its last word came before
                     return None
-        at = CQ + (head % CQ_SLOTS) * 64
-        message = MSG.unpack(self.mmd[at:at + 64])
+        at = abi.mm_mmd_region.offset["cq"] + head % abi.MM_CQ_SLOTS * abi.mm_msg.size
+        message = abi.mm_msg.unpack(self.mmd[at:at + abi.mm_msg.size])
         self.put_u32(CQ_HEAD, head + 1)
-        return {"opcode": message[0], "result": message[2], "user_data": message[3],
-                "epoch": message[4], "args": message[5:9]}
+        return message
 
     def drain(self):
         """Doorbells and fds off the socket. False: the connection has ended."""
