@@ -6,7 +6,6 @@
  */
 #undef NDEBUG
 #include <errno.h>
-#include <ftw.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,26 +64,11 @@ static void be_load(int argc, char **argv)
 static int setup(void **state)
 {
 	(void)state;
-	strcpy(model_dir, "/tmp/mm-fault-load-XXXXXX");
-	assert_non_null(mkdtemp(model_dir));
+	model_dir_make("/tmp");
 	model_write_config("{\"num_hidden_layers\":2}");
 	model_write(model, MM_ARRAY_SIZE(model), 0);
 	model_write_index(model, MM_ARRAY_SIZE(model));
 	return 0;
-}
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	return nftw(model_dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static bool on_disk;
@@ -186,8 +170,8 @@ static void test_every_point_on_disk(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_every_point, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_every_point_on_disk, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_every_point, setup, model_dir_remove),
+		cmocka_unit_test_setup_teardown(test_every_point_on_disk, setup, model_dir_remove),
 	};
 
 	be_load(argc, argv);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -24,6 +25,18 @@
 
 #define INDEX_NAME "model.safetensors.index.json"
 
+const struct tensor llama[10] = {
+	{ "model.embed_tokens.weight", "F32", 2, { 700, 900 }, 0 }, /* several blocks */
+	{ "model.layers.0.q.weight", "BF16", 2, { 129, 31 }, 0 },
+	{ "model.layers.0.norm.weight", "F32", 1, { 31 }, 0 },
+	{ "model.layers.1.q.weight", "F16", 2, { 1500, 1001 }, 1 },
+	{ "model.layers.1.norm.weight", "F32", 1, { 31 }, 0 },
+	{ "model.layers.2.q.weight", "F32", 3, { 3, 500, 1001 }, 2 },
+	{ "model.layers.2.norm.weight", "F32", 1, { 31 }, 2 },
+	{ "model.layers.2.empty.weight", "F32", 2, { 0, 9 }, 2 },
+	{ "model.norm.weight", "F32", 1, { 31 }, 2 },
+	{ "scalar", "F32", 0, { 0 }, 2 },
+};
 char model_dir[64];
 
 /* ---- the child ---- */
@@ -56,6 +69,26 @@ void model_main(int argc, char **argv)
 }
 
 /* ---- files ---- */
+
+void model_dir_make(const char *folder)
+{
+	snprintf(model_dir, sizeof(model_dir), "%s/mm-test-load-XXXXXX", folder);
+	assert_non_null(mkdtemp(model_dir));
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+int model_dir_remove(void **state)
+{
+	(void)state;
+	return nftw(model_dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
 
 uint64_t tensor_bytes(const struct tensor *tensor)
 {
@@ -354,6 +387,19 @@ int load_end(struct load *load)
 	load->pid = 0;
 	assert_true(WIFEXITED(status));
 	return WEXITSTATUS(status);
+}
+
+void load_expect_refusal(struct load *load, const char *what, int want, const char *needle)
+{
+	assert_true(load_hear(load));
+	if (load->ident.op != MM_L_DONE || load->ident.result != want ||
+	    !strstr(load->ident.text, needle))
+		fail_msg("%s: op %u, %d '%s'", what, load->ident.op, load->ident.result,
+			 load->ident.text);
+	assert_int_equal(load_end(load), 1);
+	assert_int_equal(load->status.result, want);
+	assert_string_equal(load->status.text, load->ident.text);
+	load_done(load);
 }
 
 void load_done(struct load *load)

@@ -32,7 +32,17 @@ struct tensor {
 	uint32_t file; /* 0 .. 9: model-<n>.safetensors */
 };
 
+/* A model of three layers in three files. */
+#define LLAMA_CONFIG "{\"model_type\":\"llama\",\"architectures\":[\"X\"],\"num_hidden_layers\":3}"
+#define LLAMA_FILES  3
+extern const struct tensor llama[10];
+
 extern char model_dir[64];
+
+/* Makes model_dir, empty, in @folder. */
+void model_dir_make(const char *folder);
+/* Removes model_dir with all that is in it; a teardown of cmocka's. */
+int model_dir_remove(void **state);
 
 /* How the child hinders itself before it becomes load. */
 #define MODE_PLAIN     "plain"
@@ -87,6 +97,12 @@ void load_alloc_disk(struct load *load);
 void load_join(struct load *load);
 /* Reads status messages up to the last, reaps: the exit status. */
 int load_end(struct load *load);
+/*
+ * Expects that load's next message refuses the model with the error @want and a text
+ * with @needle in it, that the tenant gets the same, and that load ends. @what names the
+ * case in a failure. Ends @load.
+ */
+void load_expect_refusal(struct load *load, const char *what, int want, const char *needle);
 void load_done(struct load *load);
 
 /* Every tensor of the store: where the directory says, and each word right; packs are left out. */

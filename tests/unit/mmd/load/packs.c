@@ -3,8 +3,6 @@
 #undef NDEBUG
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,28 +36,13 @@ static const struct tensor model[] = {
 #define MODEL_FILES 2
 #define QKV         "model.layers.*.q.weight", "model.layers.*.k.weight", "model.layers.*.v.weight"
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
 static int setup(void **state)
 {
 	(void)state;
-	strcpy(model_dir, "/tmp/mm-test-packs-XXXXXX");
-	assert_non_null(mkdtemp(model_dir));
+	model_dir_make("/tmp");
 	model_write_config(CONFIG);
 	model_write(model, MM_ARRAY_SIZE(model), 0);
 	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	return nftw(model_dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* ---- a rule by itself ---- */
@@ -446,10 +429,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_expand),
 		cmocka_unit_test(test_transpose),
 		cmocka_unit_test(test_names),
-		cmocka_unit_test_setup_teardown(test_store, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_identity, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_misfits, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_bad_messages, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_store, setup, model_dir_remove),
+		cmocka_unit_test_setup_teardown(test_identity, setup, model_dir_remove),
+		cmocka_unit_test_setup_teardown(test_misfits, setup, model_dir_remove),
+		cmocka_unit_test_setup_teardown(test_bad_messages, setup, model_dir_remove),
 	};
 
 	model_main(argc, argv);
