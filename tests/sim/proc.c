@@ -16,11 +16,6 @@ struct w_proc *w_proc_of(struct world *w, uint32_t tenant)
 	return NULL;
 }
 
-static uint32_t bit_of(const struct world *w, const struct w_proc *p)
-{
-	return 1u << (p - w->proc);
-}
-
 /* An fd leaves for a process: its page must hold nothing that this domain may not see. */
 static void check_fd(struct world *w, struct w_proc *p, uint32_t page)
 {
@@ -33,9 +28,9 @@ static void check_fd(struct world *w, struct w_proc *p, uint32_t page)
 	/* Through what it did not unmap, a hostile one spoils a page that is its own again. */
 	mm_assert(p->hostile || pg->bytes.kind == W_ZERO ||
 		  (pg->bytes.kind == W_LAYER && pg->bytes.owner == p->store));
-	mm_assert(p->hostile || !(pg->holders & bit_of(w, p)));
+	mm_assert(p->hostile || !(pg->holders & w_bit_of(w, p)));
 	pg->domains |= 1u << w->domain[p->account];
-	pg->holders |= bit_of(w, p);
+	pg->holders |= w_bit_of(w, p);
 }
 
 /* Is @layer the first of a slot of the plan? */
@@ -65,7 +60,7 @@ static void check_switch(struct world *w, struct w_proc *p)
 
 		for (uint32_t e = p->entry[g]; e < p->entry[g + 1]; e++) {
 			mm_assert(table[e] != MM_NO_PAGE);
-			mm_assert(w->page[table[e]].holders & bit_of(w, p));
+			mm_assert(w->page[table[e]].holders & w_bit_of(w, p));
 			if (!g || p->gate[g - 1] & MM_GATE_RESIDENT)
 				mm_assert(p->hostile || w_bytes_are(w, table[e], p, e));
 			else if (first && p->gate[g - 1] & MM_GATE_READY)
@@ -158,9 +153,9 @@ void w_die(struct world *w, struct w_proc *p)
 	p->head = p->tail;
 	memset(p->held_up, 0, sizeof(p->held_up));
 	for (uint32_t i = 0; i < w->opts.pages; i++) {
-		if (p->forks && w->page[i].holders & bit_of(w, p))
+		if (p->forks && w->page[i].holders & w_bit_of(w, p))
 			w->page[i].leak_until_ns = w->now_ns + 5 * MM_NS_PER_S;
-		w->page[i].holders &= ~bit_of(w, p);
+		w->page[i].holders &= ~w_bit_of(w, p);
 	}
 	w_tell(w, W_TOLD_DEAD, p->tenant, NULL, 0);
 	mm_core_on_dead(w->core, w->now_ns, p->tenant);
@@ -292,177 +287,7 @@ void w_model_of(struct world *w, struct w_proc *p, uint64_t store, const uint32_
 	w_drain(w);
 }
 
-/* ---- KV ---- */
-
-void w_kv_declare(struct world *w, struct w_proc *p, uint32_t range_pages, uint32_t ranges,
-		  uint32_t chunks_max, uint32_t share)
-{
-	p->kv_declared = true;
-	p->chunk_pages = range_pages * ranges;
-	p->range_pages = range_pages;
-	p->chunks_max = chunks_max;
-	p->share = share;
-	mm_assert(p->chunk_pages * chunks_max <= W_KV);
-	w_send(w, p,
-	       &(struct mm_msg){
-		       .opcode = MM_OP_KV_DECLARE,
-		       .arg = { range_pages * w->opts.page_bytes, ranges, chunks_max, share } });
-}
-
-void w_kv_want(struct world *w, struct w_proc *p, uint32_t chunks)
-{
-	p->want = chunks;
-	p->denied = 0;
-	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_KV_WANT, .arg = { chunks } });
-}
-
-static bool swaps(const struct w_proc *p, uint32_t chunk)
-{
-	for (uint32_t lot = 0; lot < MM_SWAP_LOTS; lot++)
-		if (p->lot[lot] && p->lot_chunks[lot][chunk / 64] >> chunk % 64 & 1)
-			return true;
-	return false;
-}
-
-bool w_kv_release(struct world *w, struct w_proc *p)
-{
-	uint32_t chunk = 0;
-
-	while (chunk < p->chunks_max && (!p->chunk[chunk] || (!p->hostile && swaps(p, chunk))))
-		chunk++;
-	if (chunk == p->chunks_max)
-		return false;
-	w_kv_release_chunk(w, p, chunk);
-	return true;
-}
-
-void w_kv_release_chunk(struct world *w, struct w_proc *p, uint32_t chunk)
-{
-	p->chunk[chunk] = false;
-	p->held--;
-	p->want -= p->want != 0;
-	p->reclaim -= p->reclaim != 0;
-	p->releases++;
-	for (uint32_t i = 0; i < p->chunk_pages && !p->hostile; i++)
-		w->page[p->kv_view[chunk * p->chunk_pages + i]].holders &= ~bit_of(w, p);
-	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_KV_RELEASE, .arg = { chunk } });
-}
-
-static void kv_granted(struct world *w, struct w_proc *p, uint32_t chunk)
-{
-	if (p->hostile && (chunk >= p->chunks_max || p->chunk[chunk]))
-		return; /* it released behind its own back */
-	mm_assert(chunk < p->chunks_max && !p->chunk[chunk]);
-	p->chunk[chunk] = true;
-	p->held++;
-	p->grants++;
-	for (uint32_t i = 0; i < p->chunk_pages; i++) {
-		struct w_page *page = &w->page[p->kv_view[chunk * p->chunk_pages + i]];
-		uint32_t owner;
-
-		mm_core_page(w->core, (uint32_t)(page - w->page), &owner);
-		/*
-		 * Released unseen, it may be another's of the domain by now, who trusts this one.
-		 */
-		if (p->hostile && owner != p->tenant)
-			continue;
-		mm_assert(p->hostile ||
-			  (page->bytes.kind == W_ZERO && page->holders & bit_of(w, p)));
-		page->bytes = (struct w_bytes){ .kind = W_KVDATA, .owner = p->tenant };
-	}
-}
-
-/* Nobody else may have written what this tenant keeps in its chunks. */
-static void kv_verify(const struct world *w, const struct w_proc *p)
-{
-	for (uint32_t i = 0; i < p->chunks_max * p->chunk_pages; i++) {
-		if (p->hostile || !p->chunk[i / p->chunk_pages])
-			continue;
-		mm_assert(w->page[p->kv_view[i]].bytes.kind == W_KVDATA);
-		mm_assert(w->page[p->kv_view[i]].bytes.owner == p->tenant);
-	}
-}
-
-/* ---- swap ---- */
-
-int w_swap_open(struct world *w, struct w_proc *p, uint64_t bytes)
-{
-	int r = mm_core_on_swap_open(w->core, w->now_ns, p->tenant, bytes);
-
-	w_drain(w);
-	if (!r)
-		p->swap_bytes = bytes;
-	return r;
-}
-
-bool w_swap_piece(struct world *w, struct w_proc *p, struct mm_swap_piece *ret_piece)
-{
-	uint64_t chunk_bytes = p->range_pages * w->opts.page_bytes, at, most;
-	uint32_t chunk = p->chunks_max ? w_below(w, p->chunks_max) : 0;
-
-	if (!p->held || !p->swap_bytes)
-		return false;
-	while (!p->chunk[chunk])
-		chunk = (chunk + 1) % p->chunks_max;
-	at = w_below(w, (uint32_t)chunk_bytes);
-	most = MM_MIN(chunk_bytes - at, p->swap_bytes);
-	*ret_piece = (struct mm_swap_piece){ .arena_offset = chunk * chunk_bytes + at,
-					     .bytes = 1 + w_below(w, (uint32_t)most),
-					     .range = w_below(w, p->chunk_pages / p->range_pages) };
-	ret_piece->swap_offset = w_below(w, (uint32_t)(p->swap_bytes - ret_piece->bytes) + 1);
-	return true;
-}
-
-static void lot_note(struct world *w, struct w_proc *p, uint32_t lot,
-		     const struct mm_swap_piece *pieces, uint32_t n)
-{
-	uint64_t chunk_bytes = p->range_pages * w->opts.page_bytes;
-
-	p->lot[lot] = true;
-	p->lot_bytes[lot] = p->lot_copied[lot] = 0;
-	memset(p->lot_chunks[lot], 0, sizeof(p->lot_chunks[lot]));
-	for (uint32_t i = 0; i < n; i++) {
-		uint64_t chunk = pieces[i].arena_offset / chunk_bytes;
-
-		p->lot_bytes[lot] += pieces[i].bytes;
-		for (; chunk <= (pieces[i].arena_offset + pieces[i].bytes - 1) / chunk_bytes &&
-		       chunk < W_KV;
-		     chunk++)
-			p->lot_chunks[lot][chunk / 64] |= UINT64_C(1) << chunk % 64;
-	}
-}
-
-bool w_swap(struct world *w, struct w_proc *p, bool in, const struct mm_swap_piece *pieces,
-	    uint32_t n)
-{
-	struct mm_msg msg = { .opcode = MM_OP_SWAP, .user_data = 77, .arg = { 0, n, in } };
-	uint32_t lot = 0;
-
-	while (lot < MM_SWAP_LOTS && p->lot[lot])
-		lot++;
-	if (lot == MM_SWAP_LOTS)
-		return false;
-	lot_note(w, p, lot, pieces, n);
-	msg.arg[0] = lot;
-	mm_assert(mm_core_on_swap(w->core, w->now_ns, p->tenant, &msg, pieces) == 0 || p->hostile);
-	w_drain(w);
-	return true;
-}
-
-/* What it was told is true: all of it was copied, nothing twice but for what died with xfer. */
-static void swapped(const struct world *w, struct w_proc *p, const struct mm_msg *msg)
-{
-	uint32_t lot = (uint32_t)msg->arg[0];
-
-	(void)w;
-	if (p->hostile && (lot >= MM_SWAP_LOTS || !p->lot[lot]))
-		return; /* it asked behind its own back */
-	mm_assert(lot < MM_SWAP_LOTS && p->lot[lot] && (p->hostile || msg->user_data == 77));
-	mm_assert(p->hostile || msg->result || p->lot_copied[lot] == p->lot_bytes[lot]);
-	p->lot[lot] = false;
-	p->swapped++;
-	p->swap_result = msg->result;
-}
+/* ---- its end ---- */
 
 static void cross(struct world *w, struct w_proc *p, enum mm_op op, uint64_t epoch, uint64_t arg)
 {
@@ -503,7 +328,7 @@ static void words_crossing(struct world *w, struct w_proc *p)
 void w_bye(struct world *w, struct w_proc *p)
 {
 	for (uint32_t i = 0; i < w->opts.pages && !p->hostile; i++)
-		w->page[i].holders &= ~bit_of(w, p);
+		w->page[i].holders &= ~w_bit_of(w, p);
 	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_BYE });
 	words_crossing(w, p);
 	w_disconnect(w, p);
@@ -595,7 +420,7 @@ static void step_end(struct world *w, struct w_proc *p)
 {
 	struct mm_steps_out out = { 0 };
 
-	kv_verify(w, p);
+	w_kv_verify(w, p);
 	p->steps++;
 	w->steps++;
 	mm_steps_end(&p->machine, false, &out);
@@ -629,9 +454,9 @@ static void map_done(struct world *w, struct w_proc *p, uint64_t epoch)
 	memcpy(p->map, p->view, sizeof(p->map));
 	for (uint32_t i = 0; i < p->entries && !p->hostile; i++)
 		if (p->map_old[i] != MM_NO_PAGE)
-			w->page[p->map_old[i]].holders &= ~bit_of(w, p);
+			w->page[p->map_old[i]].holders &= ~w_bit_of(w, p);
 	for (uint32_t i = 0; i < p->entries; i++)
-		w->page[p->map[i]].holders |= bit_of(w, p);
+		w->page[p->map[i]].holders |= w_bit_of(w, p);
 	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_COMMITTED, .epoch = epoch });
 }
 
@@ -745,7 +570,7 @@ static void event(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 		plan_switched(w, p, msg);
 		break;
 	case MM_EV_SWAPPED:
-		swapped(w, p, msg);
+		w_swapped(w, p, msg);
 		break;
 	case MM_EV_MODEL_READY:
 		p->model_ready = !msg->result;
@@ -753,7 +578,7 @@ static void event(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 		p->model_result = msg->result;
 		break;
 	case MM_EV_KV_GRANT:
-		kv_granted(w, p, (uint32_t)msg->arg[0]);
+		w_kv_granted(w, p, (uint32_t)msg->arg[0]);
 		break;
 	case MM_EV_KV_DENIED:
 		p->denials++;

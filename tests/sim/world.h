@@ -247,7 +247,13 @@ void w_slots_forget(struct w_proc *p);
 void w_cuts_begin(struct world *w, uint64_t seed, uint64_t acts);
 void w_cuts_end(struct world *w);
 
-/* ---- tenant processes (proc.c) ---- */
+/* ---- tenant processes (proc.c; their KV and swap: proc_kv.c) ---- */
+
+/* Its bit in struct w_page's masks of processes. */
+static inline uint32_t w_bit_of(const struct world *w, const struct w_proc *p)
+{
+	return 1u << (p - w->proc);
+}
 
 /* It has said PARKED, and runs no step until the next plan is in force. */
 static inline bool w_is_parked(const struct w_proc *p)
@@ -270,11 +276,17 @@ void w_kv_declare(struct world *w, struct w_proc *p, uint32_t range_pages, uint3
 void w_kv_want(struct world *w, struct w_proc *p, uint32_t chunks);
 bool w_kv_release(struct world *w, struct w_proc *p); /* any that may go; false: there is none */
 void w_kv_release_chunk(struct world *w, struct w_proc *p, uint32_t chunk);
+/* It takes in a KV_GRANT of @chunk, and writes to the pages. */
+void w_kv_granted(struct world *w, struct w_proc *p, uint32_t chunk);
+/* Nobody else may have written what this tenant keeps in its chunks. */
+void w_kv_verify(const struct world *w, const struct w_proc *p);
 /* 0, or why not. */
 int w_swap_open(struct world *w, struct w_proc *p, uint64_t bytes);
 /* A list in the first free lot. False: none is free. */
 bool w_swap(struct world *w, struct w_proc *p, bool in, const struct mm_swap_piece *pieces,
 	    uint32_t n);
+/* What a SWAPPED says is true: all of it was copied, nothing twice but for what died with xfer. */
+void w_swapped(const struct world *w, struct w_proc *p, const struct mm_msg *msg);
 /* A piece at random, in a chunk that it holds. False: it holds none, or has no swap space. */
 bool w_swap_piece(struct world *w, struct w_proc *p, struct mm_swap_piece *ret_piece);
 void w_bye(struct world *w, struct w_proc *p);
