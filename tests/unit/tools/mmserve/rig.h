@@ -15,6 +15,17 @@
 
 #define RIG_OUTPUT_MAX 256u
 
+/*
+ * Sizes for the initializer of a struct mm_arch; where @kv_heads_ is 0 there are as many as heads.
+ */
+#define RIG_SIZES(hidden_, ffn_, layers_, heads_, kv_heads_, vocab_, max_position_) \
+	.hidden = (hidden_), .ffn = (ffn_), .layers = (layers_), .heads = (heads_), \
+	.kv_heads = (kv_heads_), .vocab = (vocab_), .max_position = (max_position_)
+/* Limits of the scheduler for the initializer of a struct rig_run. */
+#define RIG_LIMITS(block_tokens_, max_batch_, max_batched_tokens_)  \
+	.block_tokens = (block_tokens_), .max_batch = (max_batch_), \
+	.max_batched_tokens = (max_batched_tokens_)
+
 struct rig_result { /* of a request */
 	uint32_t n;
 	uint32_t ids[RIG_OUTPUT_MAX];
