@@ -11,24 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(call) EXPECT(call, CUDA_SUCCESS)
-#define EXPECT(call, want)                                                                    \
-	do {                                                                                  \
-		CUresult result_ = (call);                                                    \
-		const char *name_ = "?";                                                      \
-		if (result_ != (want)) {                                                      \
-			cuGetErrorName(result_, &name_);                                      \
-			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, name_); \
-			exit(1);                                                              \
-		}                                                                             \
-	} while (0)
-#define REQUIRE(holds)                                                              \
-	do {                                                                        \
-		if (!(holds)) {                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #holds); \
-			exit(1);                                                    \
-		}                                                                   \
-	} while (0)
+#include "tests/conformance/foreign/check.h"
 
 enum { PITCH = 64, ROWS = 8, BYTES = PITCH * ROWS };
 

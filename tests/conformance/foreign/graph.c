@@ -9,24 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CHECK(call)                                                                           \
-	do {                                                                                  \
-		CUresult result_ = (call);                                                    \
-		const char *name_ = "?";                                                      \
-                                                                                              \
-		if (result_ != CUDA_SUCCESS) {                                                \
-			cuGetErrorName(result_, &name_);                                      \
-			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, name_); \
-			exit(1);                                                              \
-		}                                                                             \
-	} while (0)
-#define REQUIRE(holds)                                                              \
-	do {                                                                        \
-		if (!(holds)) {                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #holds); \
-			exit(1);                                                    \
-		}                                                                   \
-	} while (0)
+#include "tests/conformance/foreign/check.h"
 
 static unsigned int replays;
 

@@ -12,13 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REQUIRE(holds)                                                              \
-	do {                                                                        \
-		if (!(holds)) {                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #holds); \
-			exit(1);                                                    \
-		}                                                                   \
-	} while (0)
+#include "tests/conformance/foreign/check.h"
 
 static PFN_cuGetProcAddress_v12000 get;
 

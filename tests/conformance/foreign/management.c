@@ -7,13 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define REQUIRE(holds)                                                              \
-	do {                                                                        \
-		if (!(holds)) {                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #holds); \
-			exit(1);                                                    \
-		}                                                                   \
-	} while (0)
+#include "tests/conformance/foreign/check.h"
 
 static void *lib;
 
