@@ -11,8 +11,6 @@
 
 #define gpu (&conf.gpu)
 
-#define LAYERS 8u
-
 static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 
 static uint32_t gate_rounds(void)
@@ -521,43 +519,16 @@ static void capture_gate(CUstream stream, CUdeviceptr gate, CUdeviceptr to, CUde
 	ok(gpu->cuStreamWriteValue32(stream, gate, (cuuint32_t)DONE, 0));
 }
 
-/* The other side: as in stream.c, each layer is served as if alone, whenever its gate says DONE. */
 static int gate_keeper(int sock)
 {
-	CUmemGenericAllocationHandle h;
-	uint32_t next[LAYERS] = { 0 }, *numbers;
-	uint64_t gate, total = 0;
-	CUdeviceptr mem, page_va;
-	CUstream stream;
-	void *page;
-	int fd;
+	struct gate_keeper k;
+	uint64_t total = 0;
 
-	conf_context();
-	check(conf_recv(sock, &fd) == 1);
-	page = conf_shared_from(fd, PAGE, PROT_READ | PROT_WRITE);
-	page_va = conf_register(page, PAGE, 0);
-	check(conf_recv(sock, &fd) == 2);
-	h = conf_import(fd);
-	mem = conf_reserve(conf.granule);
-	conf_map(mem, conf.granule, h, RW);
-	numbers = conf_shared(PAGE, NULL);
-	conf_register(numbers, PAGE, 0);
-	stream = conf_stream();
-	while (total < (uint64_t)gate_rounds() * LAYERS) {
-		for (unsigned int l = 0; l < LAYERS; l++) {
-			gate = load(line(page, l));
-			if ((gate & 0xffffffff) != DONE)
-				continue;
-			check(gate >> 32 == (uint64_t)(l + 2) << 2);
-			__atomic_store_n((uint32_t *)line(page, l), (uint32_t)EMPTY,
-					 __ATOMIC_RELEASE);
-			numbers[l * 16] = ++next[l];
-			ok(gpu->cuMemcpyHtoDAsync(mem + l * LINE, &numbers[l * 16], 4, stream));
-			ok(gpu->cuStreamWriteValue32(stream, page_va + l * LINE, (cuuint32_t)READY,
-						     0));
-			total++;
-		}
-		ok(gpu->cuStreamSynchronize(stream));
+	gate_keeper_begin(&k, sock);
+	while (total < (uint64_t)gate_rounds() * GATE_LAYERS) {
+		for (unsigned int l = 0; l < GATE_LAYERS; l++)
+			total += gate_keeper_serve(&k, l);
+		ok(gpu->cuStreamSynchronize(k.stream));
 	}
 	return 0;
 }
@@ -581,15 +552,9 @@ static void test_gates(void **state)
 	va = conf_register(page, PAGE, 0);
 	log = conf_shared(PAGE, NULL);
 	log_va = conf_register(log, PAGE, 0);
-	for (unsigned int l = 0; l < LAYERS; l++)
-		store(line(page, l), (uint64_t)(l + 2) << 34 | DONE);
-	conf_send(peer.sock, 1, fd);
-	close(fd);
-	fd = conf_export(h);
-	conf_send(peer.sock, 2, fd);
-	close(fd);
+	gate_keeper_start(&peer, page, fd, h);
 	begin(stream);
-	for (unsigned int l = 0; l < LAYERS; l++)
+	for (unsigned int l = 0; l < GATE_LAYERS; l++)
 		capture_gate(stream, va + l * LINE, log_va + l * LINE, mem + l * LINE);
 	exec = finish(stream, NULL);
 	for (uint32_t round = 1; round <= gate_rounds(); round++) {
@@ -597,7 +562,7 @@ static void test_gates(void **state)
 		if (round % BATCH)
 			continue;
 		ok(gpu->cuStreamSynchronize(stream));
-		for (unsigned int l = 0; l < LAYERS; l++)
+		for (unsigned int l = 0; l < GATE_LAYERS; l++)
 			if (log[l * 16] != round)
 				fail_msg("round %u, layer %u: ran on %u", round, l, log[l * 16]);
 	}

@@ -14,7 +14,6 @@
 #define gpu (&conf.gpu)
 
 #define ROUNDS 20000u
-#define LAYERS 8u
 
 static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 
@@ -383,53 +382,16 @@ static bool is_told(int sock)
 	return poll(&poller, 1, 0) > 0;
 }
 
-/*
- * The other side of the gates, until it is told. Serves LAYERS layers, each as if alone in a slot:
- * sees DONE, marks the gate EMPTY, writes the next occupancy's number into the layer's page, sets
- * READY. It never touches the high half by halves, and checks that the tenant's 32-bit writes leave
- * it alone.
- */
 static int gate_keeper(int sock)
 {
-	uint64_t *high_marks[LAYERS];
-	CUmemGenericAllocationHandle h;
-	uint64_t next[LAYERS] = { 0 }, gate, ticket;
-	CUdeviceptr mem, page_va;
-	uint32_t *numbers;
-	CUstream stream;
-	void *page;
-	int fd;
+	struct gate_keeper k;
 
-	conf_context();
-	check(conf_recv(sock, &fd) == 1);
-	page = conf_shared_from(fd, PAGE, PROT_READ | PROT_WRITE);
-	page_va = conf_register(page, PAGE, 0);
-	check(conf_recv(sock, &fd) == 2);
-	h = conf_import(fd);
-	mem = conf_reserve(conf.granule);
-	conf_map(mem, conf.granule, h, RW);
-	numbers = conf_shared(PAGE, NULL);
-	conf_register(numbers, PAGE, 0);
-	stream = conf_stream();
-	for (unsigned int l = 0; l < LAYERS; l++)
-		high_marks[l] = line(page, l);
+	gate_keeper_begin(&k, sock);
 	while (!is_told(sock)) {
-		for (unsigned int l = 0; l < LAYERS; l++) {
-			gate = load(high_marks[l]);
-			if ((gate & 0xffffffff) != DONE)
-				continue;
-			check(gate >> 32 == (uint64_t)(l + 2) << 2);
-			/* The upper half is ours alone: a 32-bit store of the lower one. */
-			__atomic_store_n((uint32_t *)high_marks[l], (uint32_t)EMPTY,
-					 __ATOMIC_RELEASE);
-			ticket = ++next[l];
-			numbers[l * 16] = (uint32_t)ticket;
-			ok(gpu->cuMemcpyHtoDAsync(mem + l * LINE, &numbers[l * 16], 4, stream));
-			ok(gpu->cuStreamWriteValue32(stream, page_va + l * LINE, (cuuint32_t)READY,
-						     0));
-		}
-		/* As xfer does not: but numbers[] is reused, and must have been read. */
-		ok(gpu->cuStreamSynchronize(stream));
+		for (unsigned int l = 0; l < GATE_LAYERS; l++)
+			gate_keeper_serve(&k, l);
+		/* As xfer does not: but k.numbers is reused, and must have been read. */
+		ok(gpu->cuStreamSynchronize(k.stream));
 	}
 	return 0;
 }
@@ -455,18 +417,12 @@ static void test_gates(void **state)
 	conf_map(mem, conf.granule, h, RW);
 	page = conf_shared(PAGE, &fd);
 	va = conf_register(page, PAGE, 0);
-	log = conf_shared(BATCH * LAYERS * LINE, NULL);
-	conf_register(log, BATCH * LAYERS * LINE, 0);
-	for (unsigned int l = 0; l < LAYERS; l++)
-		store(line(page, l), (uint64_t)(l + 2) << 34 | DONE);
-	conf_send(peer.sock, 1, fd);
-	close(fd);
-	fd = conf_export(h);
-	conf_send(peer.sock, 2, fd);
-	close(fd);
+	log = conf_shared(BATCH * GATE_LAYERS * LINE, NULL);
+	conf_register(log, BATCH * GATE_LAYERS * LINE, 0);
+	gate_keeper_start(&peer, page, fd, h);
 	for (done = 0; !is_enough(done, begin); done += BATCH) {
-		for (unsigned int i = 0; i < BATCH * LAYERS; i++) {
-			unsigned int l = i % LAYERS;
+		for (unsigned int i = 0; i < BATCH * GATE_LAYERS; i++) {
+			unsigned int l = i % GATE_LAYERS;
 
 			ok(gpu->cuStreamWaitValue64(stream, va + l * LINE, MAY_RUN,
 						    CU_STREAM_WAIT_VALUE_AND));
@@ -474,20 +430,20 @@ static void test_gates(void **state)
 			ok(gpu->cuStreamWriteValue32(stream, va + l * LINE, (cuuint32_t)DONE, 0));
 		}
 		ok(gpu->cuStreamSynchronize(stream));
-		for (unsigned int i = 0; i < BATCH * LAYERS; i++)
-			if (log[i * 16] != done + i / LAYERS + 1)
-				fail_msg("round %u, layer %u: ran on %u", done + i / LAYERS + 1,
-					 i % LAYERS, log[i * 16]);
+		for (unsigned int i = 0; i < BATCH * GATE_LAYERS; i++)
+			if (log[i * 16] != done + i / GATE_LAYERS + 1)
+				fail_msg("round %u, layer %u: ran on %u",
+					 done + i / GATE_LAYERS + 1, i % GATE_LAYERS, log[i * 16]);
 	}
 	conf_fact("gates.rounds", "", done);
-	conf_fact("gates.layer", "us", (double)(conf_now_ns() - begin) / 1e3 / done / LAYERS);
+	conf_fact("gates.layer", "us", (double)(conf_now_ns() - begin) / 1e3 / done / GATE_LAYERS);
 	conf_send(peer.sock, 3, -1);
 	conf_finish(&peer);
 	ok(gpu->cuStreamDestroy(stream));
 	ok(gpu->cuMemHostUnregister(page));
 	ok(gpu->cuMemHostUnregister(log));
 	munmap(page, PAGE);
-	munmap(log, BATCH * LAYERS * LINE);
+	munmap(log, BATCH * GATE_LAYERS * LINE);
 	conf_give(mem, conf.granule);
 	ok(gpu->cuMemRelease(h));
 }
