@@ -124,17 +124,6 @@ static void the_core_takes_nothing_out_of_range(void **state)
 
 /* ---- what they do ---- */
 
-static void begin_with(const char *knobs)
-{
-	struct mm_core_opts opts = { .pages = 100, .page_bytes = 4096, .policy = MM_POLICY_REMAP };
-	char error[MM_TUNE_ERROR_BYTES];
-
-	assert_int_equal(mm_tune_parse(knobs, &opts, error), 0);
-	w_init(w, &opts, 1);
-	w_xfer_up(w);
-	w_run(w);
-}
-
 /* Two that lend, used one after the other, and one that asks: 49 pages are free. */
 static void three(struct w_proc **p)
 {
@@ -153,7 +142,7 @@ static void the_order_of_lenders(void **state)
 
 	(void)state;
 	for (int lru = 0; lru < 2; lru++) {
-		begin_with(lru ? "lend-order=lru" : "lend-order=mru");
+		begin_with(lru ? "lend-order=lru" : "lend-order=mru", 100);
 		three(p);
 		w_kv_want(w, p[2], 53);
 		pass_ms(50);
@@ -169,7 +158,7 @@ static void the_cap(void **state)
 	struct w_proc *p[3];
 
 	(void)state;
-	begin_with("cap=300");
+	begin_with("cap=300", 100);
 	three(p);
 	w_kv_want(w, p[2], 100);
 	pass_ms(100);
@@ -183,7 +172,7 @@ static void without_reversion_nothing_goes_back(void **state)
 
 	(void)state;
 	for (int off = 0; off < 2; off++) {
-		begin_with(off ? "reversion=off" : "reversion=on");
+		begin_with(off ? "reversion=off" : "reversion=on", 100);
 		three(p);
 		w_kv_want(w, p[2], 53);
 		pass_ms(50);
@@ -206,7 +195,7 @@ static void times_are_scaled(void **state)
 	struct w_proc *p[3];
 
 	(void)state;
-	begin_with("time-scale=10");
+	begin_with("time-scale=10", 100);
 	three(p);
 	w_kv_want(w, p[2], 53);
 	pass_ms(500);

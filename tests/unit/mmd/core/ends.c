@@ -1,34 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tenants that end at bad moments, in the world of tests/sim, which checks every step of it. */
 #undef NDEBUG
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "tests/sim/world.h"
-
-static struct world world;
-static struct world *w = &world;
+#include "tests/unit/mmd/core/story.h"
 
 static int setup(void **state)
 {
-	const struct mm_core_opts opts = { .pages = 8,
-					   .page_bytes = 4096,
-					   .policy = MM_POLICY_REMAP };
-
 	(void)state;
-	w_init(w, &opts, 1);
-	w_xfer_up(w);
-	w_run(w);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	w_done(w);
+	begin(MM_POLICY_REMAP, 8);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/plan/layers.h"
+#include "tests/unit/mmd/core/sets.h"
 
 static uint64_t seed;
 
@@ -38,27 +39,6 @@ static void random_layers(struct mm_layers *layers, uint32_t n)
 		layers->c_ns[l] = kinds == 4 ? 1 + below(300) : compute[k];
 	}
 	mm_layers_sum(layers);
-}
-
-static struct mm_plan_set set_from(uint32_t mask, uint32_t beta)
-{
-	struct mm_plan_set set = { .beta = beta };
-
-	for (uint32_t i = 0; i < 32; i++)
-		if (mask >> i & 1)
-			set.layer[set.m++] = (uint16_t)i;
-	return set;
-}
-
-static uint32_t mask_of(const struct mm_plan_set *set)
-{
-	uint32_t mask = 0;
-
-	for (uint32_t i = 0; i < set->m; i++) {
-		assert_true(!i || set->layer[i] > set->layer[i - 1]);
-		mask |= 1u << set->layer[i];
-	}
-	return mask;
 }
 
 struct best {

@@ -8,31 +8,11 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/plan/plan.h"
+#include "tests/unit/mmd/core/sets.h"
 
 #define N_BRUTE 12
 
 static const uint32_t ones[MM_LAYERS_MAX + 1] = { [0 ... MM_LAYERS_MAX] = 1 };
-
-static struct mm_plan_set set_from(uint32_t mask)
-{
-	struct mm_plan_set set = { .beta = 1 };
-
-	for (uint32_t i = 0; i < 32; i++)
-		if (mask >> i & 1)
-			set.layer[set.m++] = (uint16_t)i;
-	return set;
-}
-
-static uint32_t mask_of(const struct mm_plan_set *set)
-{
-	uint32_t mask = 0;
-
-	for (uint32_t i = 0; i < set->m; i++) {
-		assert_true(!i || set->layer[i] > set->layer[i - 1]);
-		mask |= 1u << set->layer[i];
-	}
-	return mask;
-}
 
 /*
  * The least distance between two of the mask's layers around the circle, by looking at every pair.
@@ -79,7 +59,7 @@ static void even_overlaps_most(void **state)
 {
 	(void)state;
 	for (uint32_t mask = 0; mask < 1u << 9; mask += 5) {
-		struct mm_plan_set none = { .m = 0 }, current = set_from(mask), turned, got;
+		struct mm_plan_set none = { .m = 0 }, current = set_from(mask, 1), turned, got;
 		uint32_t best = 0;
 
 		mm_plan_even(9, 3, &none, &turned);
@@ -98,7 +78,7 @@ static void growing_keeps_the_set_and_the_gap(void **state)
 	(void)state;
 	for (uint32_t n = 4; n <= N_BRUTE; n += 2)
 		for (uint32_t mask = 1; mask < 1u << n; mask += 1 + n / 3) {
-			struct mm_plan_set current = set_from(mask), got;
+			struct mm_plan_set current = set_from(mask, 1), got;
 
 			for (uint32_t m = current.m + 1; m <= n; m += 2) {
 				mm_plan_grow(n, m, &current, &got);
@@ -115,7 +95,7 @@ static void shrinking_keeps_within_the_set(void **state)
 	(void)state;
 	for (uint32_t n = 4; n <= N_BRUTE; n += 2)
 		for (uint32_t mask = 3; mask < 1u << n; mask += 1 + n / 3) {
-			struct mm_plan_set current = set_from(mask), got;
+			struct mm_plan_set current = set_from(mask, 1), got;
 
 			for (uint32_t m = 2; m < current.m; m++) {
 				mm_plan_shrink(n, m, &current, &got);
@@ -130,7 +110,7 @@ static void shrinking_keeps_within_the_set(void **state)
 /* 0 . . . 4 . . . of 8; growing to 3 evenly would bring at least one of them home. */
 static void choice_depends_on_the_budget(void **state)
 {
-	struct mm_plan_set current = set_from(0x11), got;
+	struct mm_plan_set current = set_from(0x11, 1), got;
 	uint32_t pages[8] = { 3, 3, 3, 3, 5, 3, 3, 3 };
 
 	(void)state;
@@ -226,7 +206,7 @@ static void formulas_agree_with_a_played_step(void **state)
 {
 	(void)state;
 	for (uint32_t mask = 1; mask < 1u << 10; mask++) {
-		struct mm_plan_set set = set_from(mask);
+		struct mm_plan_set set = set_from(mask, 1);
 
 		for (uint64_t t_t = 0; t_t < 60 && set.m >= 2; t_t += 7) {
 			uint64_t played = played_steps(&set, 10, 10, t_t);
@@ -243,7 +223,7 @@ static void two_slots_agree_with_a_played_step(void **state)
 {
 	(void)state;
 	for (uint32_t mask = 1; mask < 1u << 10; mask++) {
-		struct mm_plan_set set = set_from(mask);
+		struct mm_plan_set set = set_from(mask, 1);
 
 		set.beta = 2;
 		for (set.turn = 0; set.turn < 2; set.turn++)
@@ -285,7 +265,7 @@ static uint64_t brute_step(uint32_t n, uint32_t alpha, uint64_t t_t)
 
 	for (uint32_t mask = 0; mask < 1u << n; mask++)
 		for (uint32_t beta = 1; beta <= 2; beta++) {
-			struct mm_plan_set set = set_from(mask);
+			struct mm_plan_set set = set_from(mask, 1);
 
 			if (set.m != alpha + beta || set.m < 2 * beta)
 				continue;
@@ -347,7 +327,7 @@ static void slots_without_measurements(void **state)
 /* 0 2 4 6 in two slots and one added: whatever is before or after it stays where it is, if more. */
 static void slots_take_turns_and_stay(void **state)
 {
-	struct mm_plan_set current = set_from(0x55), got;
+	struct mm_plan_set current = set_from(0x55, 1), got;
 	uint32_t pages[10] = { 3, 3, 4, 3, 5, 3, 3, 3, 3, 3 };
 	uint32_t stayed = 0;
 

@@ -2,6 +2,8 @@
 #undef NDEBUG
 #include "tests/unit/mmd/core/story.h"
 
+#include "mmd/config/tune.h"
+
 static struct world world;
 struct world *const w = &world;
 
@@ -9,6 +11,19 @@ void begin(enum mm_policy policy, uint32_t pages)
 {
 	struct mm_core_opts opts = { .pages = pages, .page_bytes = 4096, .policy = policy };
 
+	w_init(w, &opts, 1);
+	w_xfer_up(w);
+	w_run(w);
+}
+
+void begin_with(const char *knobs, uint32_t pages)
+{
+	struct mm_core_opts opts = { .pages = pages,
+				     .page_bytes = 4096,
+				     .policy = MM_POLICY_REMAP };
+	char error[MM_TUNE_ERROR_BYTES];
+
+	assert_int_equal(mm_tune_parse(knobs, &opts, error), 0);
 	w_init(w, &opts, 1);
 	w_xfer_up(w);
 	w_run(w);

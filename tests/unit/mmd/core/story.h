@@ -19,6 +19,8 @@
 extern struct world *const w;
 
 void begin(enum mm_policy policy, uint32_t pages);
+/* With MM_POLICY_REMAP and the knobs of --controller. */
+void begin_with(const char *knobs, uint32_t pages);
 int teardown(void **state);
 struct mm_core_stats stats(void);
 const struct mm_core_plan *plan(const struct w_proc *p);

@@ -3,32 +3,12 @@
  * Temporal sharing: whose turn it is, for how long, and what happens to who does not give it back.
  */
 #undef NDEBUG
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "tests/sim/world.h"
-
-static struct world world;
-static struct world *w = &world;
+#include "tests/unit/mmd/core/story.h"
 
 static int setup(void **state)
 {
-	struct mm_core_opts opts = { .pages = 40, .page_bytes = 4096, .policy = MM_POLICY_REMAP };
-
 	(void)state;
-	w_init(w, &opts, 1);
-	w_xfer_up(w);
-	w_run(w);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	w_done(w);
+	begin(MM_POLICY_REMAP, 40);
 	return 0;
 }
 
@@ -67,7 +47,8 @@ static void wants(struct w_proc *p)
 	w_run(w);
 }
 
-static void pass_ms(uint32_t ms)
+/* All at once: story.h's pass_ms() goes by steps of 5 ms. */
+static void tick_ms(uint32_t ms)
 {
 	w_tick(w, ms * MM_NS_PER_MS);
 	w_run(w);
@@ -97,9 +78,9 @@ static void one_at_a_time(void **state)
 	wants(b);
 	assert_false(b->machine.turn.serial);
 	assert_in_range(deadline_ms(), 45, 50);
-	pass_ms(44);
+	tick_ms(44);
 	assert_false(a->machine.turn.ending);
-	pass_ms(6);
+	tick_ms(6);
 	assert_true(a->machine.turn.ending && !b->machine.turn.serial);
 	w_turn_done(w, a);
 	w_run(w);
@@ -113,7 +94,7 @@ static void alone_it_keeps_the_turn(void **state)
 
 	(void)state;
 	wants(a);
-	pass_ms(60000);
+	tick_ms(60000);
 	assert_true(a->machine.turn.serial && !a->machine.turn.ending);
 	wants(joined(MM_TURN_QUANTUM, 50, 0));
 	assert_true(a->machine.turn.ending);
@@ -127,9 +108,9 @@ static void drain_outlasts_a_quantum(void **state)
 	account_trust(0);
 	wants(a);
 	wants(b);
-	pass_ms(5000);
+	tick_ms(5000);
 	assert_true(a->machine.turn.serial && !a->machine.turn.ending);
-	pass_ms(5000);
+	tick_ms(5000);
 	assert_true(a->machine.turn.ending); /* bounded all the same */
 }
 
@@ -163,7 +144,7 @@ static void waiting_raises(void **state)
 	wants(high[1]);
 	wants(low);
 	for (int i = 0; i < 50 && !low->machine.turn.serial; i++) {
-		pass_ms(100);
+		tick_ms(100);
 		for (int h = 0; h < 2; h++) {
 			if (!high[h]->machine.turn.ending)
 				continue;
@@ -173,9 +154,9 @@ static void waiting_raises(void **state)
 		}
 	}
 	assert_true(low->machine.turn.serial && !low->machine.turn.ending);
-	pass_ms(99);
+	tick_ms(99);
 	assert_false(low->machine.turn.ending);
-	pass_ms(1);
+	tick_ms(1);
 	assert_true(low->machine.turn.ending);
 }
 
@@ -187,11 +168,11 @@ static void overdue_is_passed_over(void **state)
 	(void)state;
 	wants(a);
 	wants(b);
-	pass_ms(50);
+	tick_ms(50);
 	a->frozen = true;
-	pass_ms(1999);
+	tick_ms(1999);
 	assert_false(b->machine.turn.serial);
-	pass_ms(1);
+	tick_ms(1);
 	assert_true(b->machine.turn.serial);
 	assert_true(mm_core_tenant(w->core, a->tenant, &t) && t.turns_overdue == 1);
 	a->frozen = false;
@@ -213,18 +194,18 @@ static void overdue_costs_rank(void **state)
 	(void)state;
 	wants(a);
 	wants(b);
-	pass_ms(50);
-	pass_ms(2000); /* it says nothing */
+	tick_ms(50);
+	tick_ms(2000); /* it says nothing */
 	assert_true(!a->machine.turn.serial && b->machine.turn.serial);
 	wants(a);
-	pass_ms(10);
+	tick_ms(10);
 	wants(c);
 	w_turn_done(w, b);
 	w_run(w);
 	assert_true(!a->machine.turn.serial && c->machine.turn.serial);
-	pass_ms(1900);
+	tick_ms(1900);
 	assert_false(c->machine.turn.ending); /* nor does it hurry the one that computes */
-	pass_ms(4000);
+	tick_ms(4000);
 	assert_true(c->machine.turn.ending);
 	w_turn_done(w, c);
 	w_run(w);
@@ -270,12 +251,12 @@ static void silence_is_idleness(void **state)
 
 	(void)state;
 	for (int i = 0; i < 19; i++) {
-		pass_ms(100);
+		tick_ms(100);
 		w_stats(w, p, 5);
 		assert_true(mm_core_tenant(w->core, p->tenant, &t) && !t.idle);
 	}
 	for (int i = 0; i < 4; i++) {
-		pass_ms(100);
+		tick_ms(100);
 		w_stats(w, p, 5);
 	}
 	assert_true(mm_core_tenant(w->core, p->tenant, &t) && t.idle);
@@ -294,18 +275,18 @@ static void the_account_bounds_it(void **state)
 	(void)state;
 	wants(a);
 	wants(b);
-	pass_ms(1999);
+	tick_ms(1999);
 	assert_false(a->machine.turn.ending); /* nor is it interrupted */
-	pass_ms(1);
+	tick_ms(1);
 	assert_true(a->machine.turn.ending);
 	w_turn_done(w, a);
 	w_run(w);
 	assert_true(b->machine.turn.serial);
 	wants(a);
 	assert_int_equal(w_quota_set(w, 0, &quota), MM_QUOTA_APPLIED);
-	pass_ms(5999);
+	tick_ms(5999);
 	assert_false(b->machine.turn.ending);
-	pass_ms(1);
+	tick_ms(1);
 	assert_true(b->machine.turn.ending);
 	w_turn_done(w, b);
 	w_run(w);
@@ -347,7 +328,7 @@ static uint32_t held_ms(struct w_proc *p, struct w_proc **greedy, bool yield, ui
 			w_turn_done(w, p);
 		if (!p->machine.turn.serial && !p->machine.turn.asked)
 			w_turn_want(w, p);
-		pass_ms(50);
+		tick_ms(50);
 		ms += p->machine.turn.serial ? 50 : 0;
 	}
 	return ms;
@@ -469,7 +450,7 @@ static uint32_t two_take_turns(struct w_proc *a, struct w_proc *b, uint32_t seco
 			if (!both[i]->machine.turn.serial && !both[i]->machine.turn.asked)
 				w_turn_want(w, both[i]);
 		}
-		pass_ms(50);
+		tick_ms(50);
 		ms += b->machine.turn.serial ? 50 : 0;
 	}
 	return ms;
@@ -552,32 +533,32 @@ static void a_wish_behind_leaving_is_none(void **state)
 	assert_int_equal(p->machine.turn.serial, 0);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TURN_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(one_at_a_time),
-		TEST(alone_it_keeps_the_turn),
-		TEST(drain_outlasts_a_quantum),
-		TEST(the_higher_priority_interrupts),
-		TEST(waiting_raises),
-		TEST(overdue_is_passed_over),
-		TEST(overdue_costs_rank),
-		TEST(death_and_leaving_pass_it_on),
-		TEST(who_waits_counts_as_idle),
-		TEST(silence_is_idleness),
-		TEST(the_account_bounds_it),
-		TEST(who_can_compute_nothing_has_no_turn),
-		TEST(a_model_brings_the_turn),
-		TEST(a_wish_for_kv_is_enough),
-		TEST(accounts_share_alike),
-		TEST(tenants_share_alike),
-		TEST(weights_share),
-		TEST(a_weight_that_is_raised_starves_nobody),
-		TEST(a_refused_model_brings_the_turn),
-		TEST(lies_are_refused),
-		TEST(a_wish_behind_leaving_is_none),
+		TURN_TEST(one_at_a_time),
+		TURN_TEST(alone_it_keeps_the_turn),
+		TURN_TEST(drain_outlasts_a_quantum),
+		TURN_TEST(the_higher_priority_interrupts),
+		TURN_TEST(waiting_raises),
+		TURN_TEST(overdue_is_passed_over),
+		TURN_TEST(overdue_costs_rank),
+		TURN_TEST(death_and_leaving_pass_it_on),
+		TURN_TEST(who_waits_counts_as_idle),
+		TURN_TEST(silence_is_idleness),
+		TURN_TEST(the_account_bounds_it),
+		TURN_TEST(who_can_compute_nothing_has_no_turn),
+		TURN_TEST(a_model_brings_the_turn),
+		TURN_TEST(a_wish_for_kv_is_enough),
+		TURN_TEST(accounts_share_alike),
+		TURN_TEST(tenants_share_alike),
+		TURN_TEST(weights_share),
+		TURN_TEST(a_weight_that_is_raised_starves_nobody),
+		TURN_TEST(a_refused_model_brings_the_turn),
+		TURN_TEST(lies_are_refused),
+		TURN_TEST(a_wish_behind_leaving_is_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,6 @@
 #undef NDEBUG
 #include <errno.h>
 
-#include "mmd/config/tune.h"
 #include "mmd/core/book/tell.h"
 #include "mmd/core/market/lend.h"
 #include "mmd/core/market/lends.h"
@@ -15,19 +14,6 @@
 #include "tests/unit/mmd/core/story.h"
 
 #define US UINT64_C(1000)
-
-static void begin_with(const char *knobs, uint32_t pages)
-{
-	struct mm_core_opts opts = { .pages = pages,
-				     .page_bytes = 4096,
-				     .policy = MM_POLICY_REMAP };
-	char error[MM_TUNE_ERROR_BYTES];
-
-	assert_int_equal(mm_tune_parse(knobs, &opts, error), 0);
-	w_init(w, &opts, 1);
-	w_xfer_up(w);
-	w_run(w);
-}
 
 static uint64_t n_steps, n_samples;
 
