@@ -352,6 +352,18 @@ CUdeviceptr conf_register(void *addr, size_t bytes, unsigned int flags)
 	return va;
 }
 
+void *conf_receive_shared(int sock, size_t bytes, CUdeviceptr *ret_va)
+{
+	void *addr;
+	int fd;
+
+	check(conf_recv(sock, &fd) == 1 && fd >= 0);
+	addr = conf_shared_from(fd, bytes, PROT_READ | PROT_WRITE);
+	*ret_va = conf_register(addr, bytes, 0);
+	close(fd);
+	return addr;
+}
+
 void conf_needs_read_only(void)
 {
 	if (!conf_attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED))

@@ -140,6 +140,8 @@ void conf_read(void *to, CUdeviceptr va, size_t bytes);
 /* A shared mapping of a new memfd; *ret_fd may be NULL. */
 void *conf_shared(size_t bytes, int *ret_fd);
 void *conf_shared_from(int fd, size_t bytes, int prot);
+/* A role's begin: takes memory of @bytes that the test sends with number 1, and registers it. */
+void *conf_receive_shared(int sock, size_t bytes, CUdeviceptr *ret_va);
 CUdeviceptr conf_register(void *addr, size_t bytes, unsigned int flags);
 /* Skips the test, or the role, where the driver does not register what is only to be read. */
 void conf_needs_read_only(void);

@@ -114,6 +114,19 @@ static int expect_lost(CUresult submitted, CUstream stream)
 
 /* ---- Roles ---- */
 
+/* The role's begin: a stream, and memory that it may use with @access. */
+static CUdeviceptr begin_mapped(int sock, const char *name, CUmemAccess_flags access,
+				CUstream *ret_stream)
+{
+	CUdeviceptr va;
+
+	begin(sock, name);
+	*ret_stream = conf_stream();
+	va = conf_reserve(conf.granule);
+	conf_map(va, conf.granule, conf_create(conf.granule), access);
+	return va;
+}
+
 static int access_before_set(int sock)
 {
 	CUstream stream;
@@ -129,12 +142,8 @@ static int access_before_set(int sock)
 static int access_unmapped(int sock)
 {
 	CUstream stream;
-	CUdeviceptr va;
+	CUdeviceptr va = begin_mapped(sock, "access_unmapped", RW, &stream);
 
-	begin(sock, "access_unmapped");
-	stream = conf_stream();
-	va = conf_reserve(conf.granule);
-	conf_map(va, conf.granule, conf_create(conf.granule), RW);
 	ok(touch(va, true, stream));
 	ok(gpu->cuStreamSynchronize(stream));
 	ok(gpu->cuMemUnmap(va, conf.granule));
@@ -144,12 +153,8 @@ static int access_unmapped(int sock)
 static int write_read_only(int sock)
 {
 	CUstream stream;
-	CUdeviceptr va;
+	CUdeviceptr va = begin_mapped(sock, "write_read_only", RO, &stream);
 
-	begin(sock, "write_read_only");
-	stream = conf_stream();
-	va = conf_reserve(conf.granule);
-	conf_map(va, conf.granule, conf_create(conf.granule), RO);
 	ok(touch(va, false, stream));
 	ok(gpu->cuStreamSynchronize(stream));
 	return expect_lost(touch(va, true, stream), stream);
@@ -158,13 +163,9 @@ static int write_read_only(int sock)
 static int access_taken_away(int sock)
 {
 	CUstream stream;
-	CUdeviceptr va;
+	CUdeviceptr va = begin_mapped(sock, "access_taken_away", RW, &stream);
 	CUresult res;
 
-	begin(sock, "access_taken_away");
-	stream = conf_stream();
-	va = conf_reserve(conf.granule);
-	conf_map(va, conf.granule, conf_create(conf.granule), RW);
 	ok(touch(va, true, stream));
 	ok(gpu->cuStreamSynchronize(stream));
 	res = conf_try_access(va, conf.granule, NONE);
@@ -178,13 +179,9 @@ static int access_taken_away(int sock)
 /* Unmapping waits for nobody: what is queued behind a wait finds nothing there. */
 static int unmap_does_not_drain(int sock)
 {
-	CUdeviceptr va;
 	CUstream stream;
+	CUdeviceptr va = begin_mapped(sock, "unmap_does_not_drain", RW, &stream);
 
-	begin(sock, "unmap_does_not_drain");
-	stream = conf_stream();
-	va = conf_reserve(conf.granule);
-	conf_map(va, conf.granule, conf_create(conf.granule), RW);
 	ok(gpu->cuStreamWaitValue32(stream, words_va + 64, 1, CU_STREAM_WAIT_VALUE_EQ));
 	ok(touch(va, true, stream));
 	ok(gpu->cuMemUnmap(va, conf.granule));
@@ -197,12 +194,8 @@ static int unmap_under_kernel(int sock)
 {
 	uint64_t submitted, took;
 	CUstream stream;
-	CUdeviceptr va;
+	CUdeviceptr va = begin_mapped(sock, "unmap_under_kernel", RW, &stream);
 
-	begin(sock, "unmap_under_kernel");
-	stream = conf_stream();
-	va = conf_reserve(conf.granule);
-	conf_map(va, conf.granule, conf_create(conf.granule), RW);
 	launch(va, conf.granule, false, KERNEL_NS, stream);
 	while (!__atomic_load_n((uint32_t *)&words[1], __ATOMIC_ACQUIRE))
 		conf_nap_ms(1);

@@ -12,9 +12,7 @@ void gate_keeper_begin(struct gate_keeper *k, int sock)
 
 	*k = (struct gate_keeper){ 0 };
 	conf_context();
-	check(conf_recv(sock, &fd) == 1);
-	k->page = conf_shared_from(fd, PAGE, PROT_READ | PROT_WRITE);
-	k->page_va = conf_register(k->page, PAGE, 0);
+	k->page = conf_receive_shared(sock, PAGE, &k->page_va);
 	check(conf_recv(sock, &fd) == 2);
 	k->mem = conf_reserve(conf.granule);
 	conf_map(k->mem, conf.granule, conf_import(fd), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);

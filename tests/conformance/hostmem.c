@@ -114,13 +114,9 @@ static int registrant(int sock)
 {
 	CUstream stream;
 	CUdeviceptr va;
-	void *page;
-	int fd;
 
 	conf_context();
-	check(conf_recv(sock, &fd) == 1 && fd >= 0);
-	page = conf_shared_from(fd, PAGE, PROT_READ | PROT_WRITE);
-	va = conf_register(page, PAGE, 0);
+	conf_receive_shared(sock, PAGE, &va);
 	stream = conf_stream();
 	ok(gpu->cuStreamWriteValue64(stream, va + 8, 2, 0));
 	ok(gpu->cuStreamSynchronize(stream));

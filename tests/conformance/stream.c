@@ -322,12 +322,9 @@ static int signaller(int sock)
 	CUstream stream;
 	CUdeviceptr va;
 	void *page;
-	int fd;
 
 	conf_context();
-	check(conf_recv(sock, &fd) == 1);
-	page = conf_shared_from(fd, PAGE, PROT_READ | PROT_WRITE);
-	va = conf_register(page, PAGE, 0);
+	page = conf_receive_shared(sock, PAGE, &va);
 	stream = conf_stream();
 	conf_send(sock, 2, -1);
 	check(conf_recv(sock, NULL) == 3);
@@ -485,12 +482,9 @@ static int copier(int sock)
 	CUdeviceptr mem, va;
 	CUstream stream;
 	char *page;
-	int fd;
 
 	conf_context();
-	check(conf_recv(sock, &fd) == 1);
-	page = conf_shared_from(fd, 4 * PAGE, PROT_READ | PROT_WRITE);
-	va = conf_register(page, 4 * PAGE, 0);
+	page = conf_receive_shared(sock, 4 * PAGE, &va);
 	h = conf_create(conf.granule);
 	mem = conf_reserve(conf.granule);
 	conf_map(mem, conf.granule, h, RW);

@@ -37,13 +37,9 @@ static int chained(int sock)
 {
 	CUdeviceptr va;
 	CUstream stream;
-	void *page;
-	int fd;
 
 	conf_context();
-	check(conf_recv(sock, &fd) == 1 && fd >= 0);
-	page = conf_shared_from(fd, PAGE, PROT_READ | PROT_WRITE);
-	va = conf_register(page, PAGE, 0);
+	conf_receive_shared(sock, PAGE, &va);
 	stream = conf_stream();
 	for (int i = 0; i < 200; i++) {
 		ok(gpu->cuStreamWaitValue64(stream, va, ABORT | 1, CU_STREAM_WAIT_VALUE_AND));
@@ -199,14 +195,11 @@ static int writer(int sock)
 	CUstream stream;
 	size_t bytes;
 	char *host;
-	void *page;
 	int fd;
 
 	conf_context();
 	bytes = order_bytes();
-	check(conf_recv(sock, &fd) == 1 && fd >= 0);
-	page = conf_shared_from(fd, PAGE, PROT_READ | PROT_WRITE);
-	va = conf_register(page, PAGE, 0);
+	conf_receive_shared(sock, PAGE, &va);
 	check(conf_recv(sock, &fd) == 2 && fd >= 0);
 	h = conf_import(fd);
 	close(fd);

@@ -381,17 +381,25 @@ static int role_capacity(int sock)
 	return 0;
 }
 
-static int role_fault(int sock)
+/* The role's begin: twice as many addresses as @bytes, of which the first half is mapped. */
+static CUdeviceptr begin_half_mapped(size_t bytes, CUmemAccess_flags access)
 {
 	CUdeviceptr va;
+
+	begin();
+	va = conf_reserve(2 * bytes);
+	conf_map(va, bytes, conf_create(bytes), access);
+	return va;
+}
+
+static int role_fault(int sock)
+{
+	CUdeviceptr va = begin_half_mapped(4 << 20, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	char *host;
 
 	(void)sock;
-	begin();
-	va = conf_reserve(8 << 20);
 	host = conf_shared(8 << 20, NULL);
 	conf_register(host, 8 << 20, 0);
-	conf_map(va, 4 << 20, conf_create(4 << 20), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	ok(gpu->cuMemcpyHtoDAsync(va, host, 4 << 20, stream));
 	ok(gpu->cuStreamSynchronize(stream));
 	/* The second half of it is not mapped. */
@@ -402,12 +410,9 @@ static int role_fault(int sock)
 
 static int role_fault_rows(int sock)
 {
-	CUdeviceptr va;
+	CUdeviceptr va = begin_half_mapped(4 << 20, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 
 	(void)sock;
-	begin();
-	va = conf_reserve(8 << 20);
-	conf_map(va, 4 << 20, conf_create(4 << 20), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	fill_rows(va, 2 << 20);
 	ok(gpu->cuStreamSynchronize(stream));
 	/* Half as many bytes again, but the last rows are behind the mapping. */
@@ -418,12 +423,9 @@ static int role_fault_rows(int sock)
 
 static int role_read_only(int sock)
 {
-	CUdeviceptr va;
+	CUdeviceptr va = begin_half_mapped(4 << 20, CU_MEM_ACCESS_FLAGS_PROT_READ);
 
 	(void)sock;
-	begin();
-	va = conf_reserve(4 << 20);
-	conf_map(va, 4 << 20, conf_create(4 << 20), CU_MEM_ACCESS_FLAGS_PROT_READ);
 	ok(gpu->cuMemsetD8Async(va, 1, 4 << 20, stream));
 	expect(gpu->cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
 	return 0;
