@@ -458,3 +458,13 @@ void core_fill(struct core *core, uint32_t page, unsigned char value)
 	ok(core->gpu.cuMemsetD8Async(core->view + page * GRANULE, value, GRANULE, NULL));
 	ok(core->gpu.cuStreamSynchronize(NULL));
 }
+
+void core_assert_bytes(struct core *core, uint32_t page, uint64_t from, uint64_t to,
+		       unsigned char value)
+{
+	static unsigned char bytes[GRANULE];
+
+	core_read(core, page, from, bytes, to - from);
+	for (uint64_t i = 0; i < to - from; i++)
+		assert_int_equal(bytes[i], value);
+}

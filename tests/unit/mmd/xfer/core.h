@@ -99,3 +99,6 @@ uint64_t core_pattern(uint64_t word);
 /* Reads device bytes of a page, as its importer. */
 void core_read(struct core *core, uint32_t page, uint64_t offset, void *buffer, size_t bytes);
 void core_fill(struct core *core, uint32_t page, unsigned char value);
+/* Bytes @from .. @to of a page are @value. */
+void core_assert_bytes(struct core *core, uint32_t page, uint64_t from, uint64_t to,
+		       unsigned char value);

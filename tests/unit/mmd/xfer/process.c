@@ -27,16 +27,6 @@ static void create_all(struct core *core)
 		assert_true(core->page_fd[i] >= 0);
 }
 
-static void assert_all(struct core *core, uint32_t page, uint64_t from, uint64_t to,
-		       unsigned char value)
-{
-	static unsigned char bytes[GRANULE];
-
-	core_read(core, page, from, bytes, to - from);
-	for (uint64_t i = 0; i < to - from; i++)
-		assert_int_equal(bytes[i], value);
-}
-
 static void test_hello(void **state)
 {
 	struct core *core = *state;
@@ -121,12 +111,12 @@ static void test_create_scrub(void **state)
 	core->setup.pages = 100; /* more than a batch */
 	create_all(core);
 	assert_int_equal(core->page_messages, 100);
-	assert_all(core, 3, 0, GRANULE, 0);
+	core_assert_bytes(core, 3, 0, GRANULE, 0);
 	core_fill(core, 3, 0xab);
 	core_fill(core, 4, 0xcd);
 	assert_int_equal(core_do(core, MM_XOP_SCRUB, 0, 3, 0, 0, 0), 0);
-	assert_all(core, 3, 0, GRANULE, 0);
-	assert_all(core, 4, 0, GRANULE, 0xcd);
+	core_assert_bytes(core, 3, 0, GRANULE, 0);
+	core_assert_bytes(core, 4, 0, GRANULE, 0xcd);
 }
 
 /*
@@ -154,7 +144,7 @@ static void scrub_some(struct core *core, int want)
 		assert_int_equal(done.result, want);
 	}
 	for (uint32_t i = 0; i < MM_ARRAY_SIZE(filled); i++)
-		assert_all(core, i, 0, GRANULE, filled[i] ? 0 : (unsigned char)(i + 1));
+		core_assert_bytes(core, i, 0, GRANULE, filled[i] ? 0 : (unsigned char)(i + 1));
 }
 
 static void test_scrub_neighbours(void **state)
@@ -209,7 +199,7 @@ static void test_many_jobs(void **state)
 		assert_int_equal(done.result, 0);
 	}
 	for (uint32_t i = 0; i < core->setup.pages; i++)
-		assert_all(core, i, 0, GRANULE, 0);
+		core_assert_bytes(core, i, 0, GRANULE, 0);
 }
 
 /* store offset and bytes of a copy; the rest of the page must be zero */
@@ -309,7 +299,7 @@ static void test_out_of_memory(void **state)
 	mm_close_fd(&core->page_fd[1]);
 	assert_int_equal(core_do(core, MM_XOP_RECREATE, 0, 1, 0, 0, 0), 0);
 	assert_true(core->page_fd[1] >= 0);
-	assert_all(core, 1, 0, GRANULE, 0);
+	core_assert_bytes(core, 1, 0, GRANULE, 0);
 	assert_int_equal(core->gpu.cuMemRelease(hog), CUDA_SUCCESS);
 }
 
@@ -329,9 +319,9 @@ static void test_adopt(void **state)
 	assert_int_equal(core_do(core, MM_XOP_CREATE, 0, 0, core->setup.pages, 0, 0), 0);
 	assert_int_equal(core->page_messages, 1);
 	assert_true(core->page_fd[20] >= 0);
-	assert_all(core, 9, 0, GRANULE, 0x77);
+	core_assert_bytes(core, 9, 0, GRANULE, 0x77);
 	assert_int_equal(core_do(core, MM_XOP_SCRUB, 0, 9, 0, 0, 0), 0);
-	assert_all(core, 9, 0, GRANULE, 0);
+	core_assert_bytes(core, 9, 0, GRANULE, 0);
 }
 
 /* A message that core would never send: xfer is of no use any more and says so by leaving. */

@@ -45,16 +45,6 @@ static int swap(struct core *core, enum mm_xop op, uint64_t pool, uint64_t at, u
 	return core_do(core, op, 0, TENANT | UINT64_C(5) << 32, pool, at, bytes);
 }
 
-static void assert_filled(struct core *core, uint32_t page, uint64_t from, uint64_t to,
-			  unsigned char value)
-{
-	static unsigned char bytes[GRANULE];
-
-	core_read(core, page, from, bytes, to - from);
-	for (uint64_t i = 0; i < to - from; i++)
-		assert_int_equal(bytes[i], value);
-}
-
 static void test_out_and_in(void **state)
 {
 	struct core *core = *state;
@@ -66,17 +56,17 @@ static void test_out_and_in(void **state)
 	assert_int_equal(swap(core, MM_XOP_SWAP_OUT, 4 * GRANULE + 1000, 7, 500), 0);
 	for (uint64_t i = 0; i < 2 * GRANULE; i++)
 		assert_int_equal(host[i], i >= GRANULE ? 0x33 : i >= 7 && i < 507 ? 0x44 : 0);
-	assert_filled(core, 3, 0, GRANULE, 0x33);
+	core_assert_bytes(core, 3, 0, GRANULE, 0x33);
 
 	core_fill(core, 3, 0);
 	core_fill(core, 5, 0x55);
 	assert_int_equal(swap(core, MM_XOP_SWAP_IN, 3 * GRANULE, GRANULE, GRANULE), 0);
 	assert_int_equal(swap(core, MM_XOP_SWAP_IN, 5 * GRANULE + 60000, 0, 10), 0);
-	assert_filled(core, 3, 0, GRANULE, 0x33);
-	assert_filled(core, 5, 0, 60000, 0x55);
-	assert_filled(core, 5, 60000, 60007, 0);
-	assert_filled(core, 5, 60007, 60010, 0x44);
-	assert_filled(core, 5, 60010, GRANULE, 0x55);
+	core_assert_bytes(core, 3, 0, GRANULE, 0x33);
+	core_assert_bytes(core, 5, 0, 60000, 0x55);
+	core_assert_bytes(core, 5, 60000, 60007, 0);
+	core_assert_bytes(core, 5, 60007, 60010, 0x44);
+	core_assert_bytes(core, 5, 60010, GRANULE, 0x55);
 }
 
 static void test_refuses(void **state)
