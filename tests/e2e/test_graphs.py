@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from plans import PlanChanger
+from plans import run_while_plans_change
 from programs import limit, some, wait_until
 from tenant import make_requests, plain_tokens, read_output
 
@@ -70,15 +70,9 @@ def test_plans_change(start, serve, case, extra):
     while changes <= 2 * CAPTURES_MAX:
         assert time.monotonic() < deadline, f"only {changes} plan changes"
         tenant = serve("t", model, requests, d, extra=[*GRAPHS, *extra], sync=True).ready()
-        changer = PlanChanger(d, "t", [(3, 1), (0, 1), (2, 2), (5, 1), (6, 2), (4, "auto")])
-        changer.start()
-        tenant.go()
-        try:
-            summary = tenant.wait()
-        finally:
-            changer.finish()
+        plans = [(3, 1), (0, 1), (2, 2), (5, 1), (6, 2), (4, "auto")]
+        summary, _ = run_while_plans_change(d, tenant, "t", plans)
         assert read_output(tenant.output) == want
-        assert not changer.errors, changer.errors
         replayed(summary)
         changes += summary["plan_changes"]
 

@@ -9,7 +9,7 @@ import pytest
 
 import models
 from daemon import RpcError
-from plans import PlanChanger
+from plans import run_while_plans_change
 from programs import BIN, DATA, count, limit, some
 from tenant import make_requests, plain_tokens, read_output
 
@@ -67,16 +67,9 @@ def change_once(d, serve, case, plans):
     """One run while plans change as fast as mmctl and the tenant go: how often they did."""
     model, requests, want = case
     tenant = serve("t", model, requests, d, extra=["--verify"], sync=True).ready()
-    changer = PlanChanger(d, "t", plans)
-    changer.start()
-    tenant.go()
-    try:
-        summary = tenant.wait()
-    finally:
-        changer.finish()
+    summary, sets = run_while_plans_change(d, tenant, "t", plans)
     assert read_output(tenant.output) == want
-    assert not changer.errors, changer.errors
-    print(f"{summary['steps']} steps, {summary['plan_changes']} plan changes, {changer.sets} set")
+    print(f"{summary['steps']} steps, {summary['plan_changes']} plan changes, {sets} set")
     return summary["plan_changes"]
 
 

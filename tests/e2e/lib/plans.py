@@ -31,3 +31,16 @@ class PlanChanger(threading.Thread):
         self.done.set()
         self.join(limit(30))
         assert not self.is_alive(), "mmctl plan set hangs"
+
+
+def run_while_plans_change(mmd, tenant, name, plans):
+    """Lets @tenant, which is ready, do its work while its plans change: its summary, and how often one was set."""
+    changer = PlanChanger(mmd, name, plans)
+    changer.start()
+    tenant.go()
+    try:
+        summary = tenant.wait()
+    finally:
+        changer.finish()
+    assert not changer.errors, changer.errors
+    return summary, changer.sets
