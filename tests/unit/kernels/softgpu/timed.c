@@ -211,6 +211,19 @@ static void fill_rows(CUdeviceptr va, size_t bytes)
 	ok(fill(va, bytes / 50, 1, bytes / 100, 100, stream));
 }
 
+/* The role's begin: a gibibyte of device memory, and one of registered host memory. */
+static CUdeviceptr begin_copies(char **ret_host)
+{
+	CUdeviceptr va;
+
+	begin();
+	va = conf_reserve(GIB);
+	*ret_host = conf_shared(GIB, NULL);
+	conf_register(*ret_host, GIB, 0);
+	conf_map(va, GIB, conf_create(GIB), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	return va;
+}
+
 static int role_copies(int sock)
 {
 	CUdeviceptr va;
@@ -218,11 +231,7 @@ static int role_copies(int sock)
 	char *host;
 
 	(void)sock;
-	begin();
-	va = conf_reserve(GIB);
-	host = conf_shared(GIB, NULL);
-	conf_register(host, GIB, 0);
-	conf_map(va, GIB, conf_create(GIB), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	va = begin_copies(&host);
 	hold(stream);
 	at[0] = record(stream);
 	ok(gpu->cuMemcpyHtoDAsync(va, host, 1000000, stream));
@@ -263,11 +272,7 @@ static int role_overlap(int sock)
 	char *host;
 
 	(void)sock;
-	begin();
-	va = conf_reserve(GIB);
-	host = conf_shared(GIB, NULL);
-	conf_register(host, GIB, 0);
-	conf_map(va, GIB, conf_create(GIB), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	va = begin_copies(&host);
 	link = conf_stream();
 	back = conf_stream();
 	copy_for_ever(link, va, host);

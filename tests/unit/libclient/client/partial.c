@@ -202,19 +202,28 @@ static int abandon(struct call *call)
 	return mm_step_abandon(call->f->client, call->f->stream);
 }
 
+/*
+ * A step with all layers, and @act in another thread, while the driver
+ * holds up the mapping of a change.
+ */
+static void act_during_change(struct fixture *f, struct call *call, int (*act)(struct call *))
+{
+	hold_driver(f);
+	begin_change(f);
+	await_driver();
+	assert_int_equal(mm_step_begin(f->client), 0);
+	enqueue_layers(f);
+	call_start(call, f, act);
+	await_gate(f, 2, MM_GATE_DONE);
+}
+
 /* Aborted gates would let the stream onto layer 3, where nothing is mapped at that moment. */
 static void test_abandoning_waits_for_the_mapping(void **state)
 {
 	struct fixture *f = *state;
 	struct call call = { 0 };
 
-	hold_driver(f);
-	begin_change(f);
-	await_driver();
-	assert_int_equal(mm_step_begin(f->client), 0);
-	enqueue_layers(f);
-	call_start(&call, f, abandon);
-	await_gate(f, 2, MM_GATE_DONE);
+	act_during_change(f, &call, abandon);
 	pause_ms(20);
 	assert_int_equal(gate(f, 3), MM_GATE_EMPTY);
 	let_driver_go();
@@ -228,13 +237,7 @@ static void test_death_waits_for_the_mapping(void **state)
 	struct fixture *f = *state;
 	struct call end = { 0 };
 
-	hold_driver(f);
-	begin_change(f);
-	await_driver();
-	assert_int_equal(mm_step_begin(f->client), 0);
-	enqueue_layers(f);
-	call_start(&end, f, call_step_end);
-	await_gate(f, 2, MM_GATE_DONE);
+	act_during_change(f, &end, call_step_end);
 	mm_link_die(f->client, -EPROTO, "for the test");
 	pause_ms(20);
 	assert_int_equal(gate(f, 3), MM_GATE_EMPTY);

@@ -125,8 +125,9 @@ static void the_core_takes_nothing_out_of_range(void **state)
 /* ---- what they do ---- */
 
 /* Two that lend, used one after the other, and one that asks: 49 pages are free. */
-static void three(struct w_proc **p)
+static void begin_with_three(const char *knobs, struct w_proc **p)
 {
+	begin_with(knobs, 100);
 	for (int i = 0; i < 3; i++)
 		p[i] = tenant_with(0, i < 2 ? 10 : 4, 2);
 	w_kv_declare(w, p[2], 1, 1, 100, 0);
@@ -142,8 +143,7 @@ static void the_order_of_lenders(void **state)
 
 	(void)state;
 	for (int lru = 0; lru < 2; lru++) {
-		begin_with(lru ? "lend-order=lru" : "lend-order=mru", 100);
-		three(p);
+		begin_with_three(lru ? "lend-order=lru" : "lend-order=mru", p);
 		w_kv_want(w, p[2], 53);
 		pass_ms(50);
 		assert_int_equal(plan(p[lru ? 0 : 1])->alpha, 2);
@@ -158,8 +158,7 @@ static void the_cap(void **state)
 	struct w_proc *p[3];
 
 	(void)state;
-	begin_with("cap=300", 100);
-	three(p);
+	begin_with_three("cap=300", p);
 	w_kv_want(w, p[2], 100);
 	pass_ms(100);
 	assert_int_equal(plan(p[0])->alpha, 3);
@@ -172,8 +171,7 @@ static void without_reversion_nothing_goes_back(void **state)
 
 	(void)state;
 	for (int off = 0; off < 2; off++) {
-		begin_with(off ? "reversion=off" : "reversion=on", 100);
-		three(p);
+		begin_with_three(off ? "reversion=off" : "reversion=on", p);
 		w_kv_want(w, p[2], 53);
 		pass_ms(50);
 		w_kv_want(w, p[2], 0);
@@ -195,8 +193,7 @@ static void times_are_scaled(void **state)
 	struct w_proc *p[3];
 
 	(void)state;
-	begin_with("time-scale=10", 100);
-	three(p);
+	begin_with_three("time-scale=10", p);
 	w_kv_want(w, p[2], 53);
 	pass_ms(500);
 	assert_int_equal(plan(p[0])->alpha + plan(p[1])->alpha, 0);

@@ -21,6 +21,22 @@ static void claim(const struct w_proc *p, const struct mm_tenant_stats *s)
 	w_drain(w);
 }
 
+/* A tenant that could lend layers, one that holds 45 chunks, and one that holds none yet. */
+static struct w_proc *begin_with_holder(struct w_proc **ret_holder, struct w_proc **ret_other)
+{
+	struct w_proc *lender;
+
+	begin(MM_POLICY_REMAP, 80);
+	lender = tenant_with(0, 8, 4);
+	*ret_holder = w_join(w, 1, MM_FEAT_KNOWN);
+	*ret_other = w_join(w, 2, MM_FEAT_KNOWN);
+	w_kv_declare(w, *ret_holder, 1, 1, 60, 1);
+	w_kv_declare(w, *ret_other, 1, 1, 20, 1);
+	w_kv_want(w, *ret_holder, 45);
+	w_run(w);
+	return lender;
+}
+
 /* It says that its chunks are empty, is asked for them each time, and gives none. */
 static void who_never_gives_back_is_not_counted_on(void **state)
 {
@@ -28,14 +44,7 @@ static void who_never_gives_back_is_not_counted_on(void **state)
 	struct mm_tenant_stats s;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
-	lender = tenant_with(0, 8, 4);
-	liar = w_join(w, 1, MM_FEAT_KNOWN);
-	victim = w_join(w, 2, MM_FEAT_KNOWN);
-	w_kv_declare(w, liar, 1, 1, 60, 1);
-	w_kv_declare(w, victim, 1, 1, 20, 1);
-	w_kv_want(w, liar, 45);
-	w_run(w);
+	lender = begin_with_holder(&liar, &victim);
 	assert_int_equal(liar->held, 45);
 	w_kv_want(w, victim, 10);
 	for (uint32_t i = 0; i < 60 && victim->held < 10; i++) {
@@ -57,14 +66,7 @@ static void who_gives_back_is_counted_on_again(void **state)
 	struct mm_tenant_stats s;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
-	lender = tenant_with(0, 8, 4);
-	holder = w_join(w, 1, MM_FEAT_KNOWN);
-	other = w_join(w, 2, MM_FEAT_KNOWN);
-	w_kv_declare(w, holder, 1, 1, 60, 1);
-	w_kv_declare(w, other, 1, 1, 20, 1);
-	w_kv_want(w, holder, 45);
-	w_run(w);
+	lender = begin_with_holder(&holder, &other);
 	s = claims_of(holder);
 	s.kv_chunks_used = 0;
 	claim(holder, &s);

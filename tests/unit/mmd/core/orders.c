@@ -296,20 +296,28 @@ static void xfer_may_die_in_any_phase(void **state)
 	}
 }
 
-static void a_job_that_kills_xfer_twice_is_given_up(void **state)
+/* A tenant whose model is loaded although xfer ends @times times with the first copy under way. */
+static struct w_proc *load_while_xfer_ends(uint32_t times, bool fault)
 {
 	struct w_proc *p;
 
-	(void)state;
 	begin(MM_POLICY_REMAP, 40);
 	p = w_join(w, 0, MM_FEAT_KNOWN);
 	w_model(w, p, 1, 4, 2, 1);
-	for (uint32_t i = 0; i < 2; i++) {
+	for (uint32_t i = 0; i < times; i++) {
 		assert_int_equal(w->job[0].opcode, MM_XOP_COPY);
-		w_xfer_kill(w, true);
+		w_xfer_kill(w, fault);
 		w_xfer_up(w);
 	}
 	w_run(w);
+	return p;
+}
+
+static void a_job_that_kills_xfer_twice_is_given_up(void **state)
+{
+	const struct w_proc *p = load_while_xfer_ends(2, true);
+
+	(void)state;
 	assert_int_equal(p->model_result, -EIO);
 	assert_int_equal(stats().pages[MM_PAGE_QUARANTINE], 1);
 	assert_int_equal(stats().pages[MM_PAGE_FREE], 39);
@@ -317,18 +325,9 @@ static void a_job_that_kills_xfer_twice_is_given_up(void **state)
 
 static void a_job_is_not_blamed_for_kills_from_outside(void **state)
 {
-	struct w_proc *p;
+	const struct w_proc *p = load_while_xfer_ends(5, false);
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 40);
-	p = w_join(w, 0, MM_FEAT_KNOWN);
-	w_model(w, p, 1, 4, 2, 1);
-	for (uint32_t i = 0; i < 5; i++) {
-		assert_int_equal(w->job[0].opcode, MM_XOP_COPY);
-		w_xfer_kill(w, false);
-		w_xfer_up(w);
-	}
-	w_run(w);
 	assert_int_equal(p->model_result, 0);
 	assert_int_equal(stats().pages[MM_PAGE_QUARANTINE], 0);
 }

@@ -287,19 +287,25 @@ static void what_is_asked_again_is_not_owed_twice(void **state)
 	}
 }
 
+/* An idle tenant lends layers for the 40 chunks that another wants. */
+static void lend_for_forty(struct w_proc **ret_lends, struct w_proc **ret_asks)
+{
+	begin(MM_POLICY_REMAP, 60);
+	*ret_lends = tenant_with(0, 10, 2);
+	*ret_asks = tenant_with(0, 4, 2);
+	w_kv_declare(w, *ret_asks, 1, 1, 60, 0);
+	pass_ms(200);
+	w_kv_want(w, *ret_asks, 40);
+	pass_ms(50);
+}
+
 static void layers_return_after_the_burst(void **state)
 {
 	struct w_proc *lends, *asks;
 	uint32_t at_most;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 60);
-	lends = tenant_with(0, 10, 2);
-	asks = tenant_with(0, 4, 2);
-	w_kv_declare(w, asks, 1, 1, 60, 0);
-	pass_ms(200);
-	w_kv_want(w, asks, 40);
-	pass_ms(50);
+	lend_for_forty(&lends, &asks);
 	assert_int_equal(asks->held, 40);
 	assert_int_equal(plan(lends)->alpha, 5);
 	steps(lends, 2);
@@ -319,13 +325,7 @@ static void a_lender_that_runs_again_is_served_first(void **state)
 	struct w_proc *lends, *asks;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 60);
-	lends = tenant_with(0, 10, 2);
-	asks = tenant_with(0, 4, 2);
-	w_kv_declare(w, asks, 1, 1, 60, 0);
-	pass_ms(200);
-	w_kv_want(w, asks, 40);
-	pass_ms(50);
+	lend_for_forty(&lends, &asks);
 	asks->used_chunks = 4;
 	w_stats(w, asks, 1);
 	for (uint32_t i = 0; i < 100; i++) {

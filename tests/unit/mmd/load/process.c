@@ -30,6 +30,14 @@ static int setup(void **state)
 	return 0;
 }
 
+/* Up to what load says of the files. */
+static void start_and_hear(struct load *load)
+{
+	load_start(load, MODE_PLAIN);
+	load_pass_model(load, LLAMA_FILES);
+	assert_true(load_hear(load));
+}
+
 static void load_whole(struct load *load, const char *mode)
 {
 	load_start(load, mode);
@@ -193,9 +201,7 @@ static void test_identity(void **state)
 	memcpy(first, load.ident.identity, sizeof(first));
 	load_done(&load);
 
-	load_start(&load, MODE_PLAIN);
-	load_pass_model(&load, LLAMA_FILES);
-	assert_true(load_hear(&load));
+	start_and_hear(&load);
 	assert_memory_equal(first, load.ident.identity, sizeof(first));
 	load_answer(&load, MM_L_HAVE, 0, "");
 	assert_true(load_hear(&load));
@@ -207,9 +213,7 @@ static void test_identity(void **state)
 	load_done(&load);
 
 	model_write(llama, MM_ARRAY_SIZE(llama), 0);
-	load_start(&load, MODE_PLAIN);
-	load_pass_model(&load, LLAMA_FILES);
-	assert_true(load_hear(&load));
+	start_and_hear(&load);
 	assert_memory_not_equal(first, load.ident.identity, sizeof(first));
 	load_done(&load);
 }
@@ -273,9 +277,7 @@ static void test_core_refuses(void **state)
 
 	(void)state;
 	model_write(llama, MM_ARRAY_SIZE(llama), 0);
-	load_start(&load, MODE_PLAIN);
-	load_pass_model(&load, LLAMA_FILES);
-	assert_true(load_hear(&load));
+	start_and_hear(&load);
 	load_answer(&load, MM_L_REFUSE, -EDQUOT, "over the budget of 5M");
 	assert_int_equal(load_end(&load), 1);
 	assert_int_equal(load.status.result, -EDQUOT);
@@ -307,9 +309,7 @@ static void test_deaths(void **state)
 	assert_int_equal(reap(&load), 1);
 	load_done(&load);
 	/* The tenant leaves while core makes up its mind. */
-	load_start(&load, MODE_PLAIN);
-	load_pass_model(&load, LLAMA_FILES);
-	assert_true(load_hear(&load));
+	start_and_hear(&load);
 	mm_close_fd(&load.tenant);
 	assert_true(load_hear(&load));
 	assert_int_equal(load.ident.op, MM_L_DONE);
@@ -317,9 +317,7 @@ static void test_deaths(void **state)
 	assert_int_equal(reap(&load), 1);
 	load_done(&load);
 	/* Core leaves: the tenant is told. */
-	load_start(&load, MODE_PLAIN);
-	load_pass_model(&load, LLAMA_FILES);
-	assert_true(load_hear(&load));
+	start_and_hear(&load);
 	mm_close_fd(&load.core);
 	assert_int_equal(load_end(&load), 1);
 	assert_true(load.status.result < 0);
@@ -336,17 +334,13 @@ static void test_changing_files(void **state)
 	(void)state;
 	snprintf(path, sizeof(path), "%s/model-2.safetensors", model_dir);
 	model_write(llama, MM_ARRAY_SIZE(llama), 0);
-	load_start(&load, MODE_PLAIN);
-	load_pass_model(&load, LLAMA_FILES);
-	assert_true(load_hear(&load));
+	start_and_hear(&load);
 	assert_int_equal(truncate(path, 1000000), 0);
 	load_alloc(&load);
 	load_expect_refusal(&load, "truncated", -EIO, "model-2.safetensors: ends at byte");
 
 	model_write(llama, MM_ARRAY_SIZE(llama), 0);
-	load_start(&load, MODE_PLAIN);
-	load_pass_model(&load, LLAMA_FILES);
-	assert_true(load_hear(&load));
+	start_and_hear(&load);
 	/* The time of now may be the one that it has: clocks of file systems are coarse. */
 	assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
 	load_alloc(&load);
@@ -360,9 +354,7 @@ static void test_disk(void **state)
 
 	(void)state;
 	model_write(llama, MM_ARRAY_SIZE(llama), 5);
-	load_start(&load, MODE_PLAIN);
-	load_pass_model(&load, LLAMA_FILES);
-	assert_true(load_hear(&load));
+	start_and_hear(&load);
 	load_alloc_disk(&load);
 	assert_true(load_hear(&load));
 	assert_int_equal(load.ident.op, MM_L_DONE);
@@ -372,9 +364,7 @@ static void test_disk(void **state)
 	store_check(&load, llama, MM_ARRAY_SIZE(llama));
 	load_done(&load);
 
-	load_start(&load, MODE_PLAIN);
-	load_pass_model(&load, LLAMA_FILES);
-	assert_true(load_hear(&load));
+	start_and_hear(&load);
 	load.ident.store_bytes -= 4096;
 	load_alloc_disk(&load);
 	load_expect_refusal(&load, "short file", -EPROTO, "too short");
@@ -387,9 +377,7 @@ static void test_short_store(void **state)
 
 	(void)state;
 	model_write(llama, MM_ARRAY_SIZE(llama), 0);
-	load_start(&load, MODE_PLAIN);
-	load_pass_model(&load, LLAMA_FILES);
-	assert_true(load_hear(&load));
+	start_and_hear(&load);
 	load.ident.store_bytes -= 4096;
 	load_alloc(&load);
 	load_expect_refusal(&load, "short store", -EPROTO, "too short");

@@ -196,20 +196,27 @@ static void test_batch_invariance_of_cublas(void **state)
 	assert_true(differ > 0); /* or the comparisons above have shown nothing */
 }
 
+/* The first of the models in F32, and requests for it. */
+static void make_first_model(struct mm_requests *requests, char *ret_dir, size_t dir_bytes)
+{
+	struct mk_random random = rig_random(&models[0].arch, 5);
+	const struct mk_source source = { random.arch, mk_random_row, &random };
+
+	rig_requests(requests, REQUESTS, random.arch.vocab, 3);
+	rig_model(&source, &f32, ret_dir, dir_bytes);
+}
+
 /*
  * A driver that cannot do it after all: the step is done again, one by one, and so are all others.
  */
 static void test_graphs_that_cannot_be(void **state)
 {
-	struct mk_random random = rig_random(&models[0].arch, 5);
-	const struct mk_source source = { random.arch, mk_random_row, &random };
 	struct rig_run run = runs[2].run;
 	struct mm_requests requests;
 	char dir[256];
 
 	(void)state;
-	rig_requests(&requests, REQUESTS, random.arch.vocab, 3);
-	rig_model(&source, &f32, dir, sizeof(dir));
+	make_first_model(&requests, dir, sizeof(dir));
 	rig_serve(dir, &requests, &run, alone);
 	run.graphs_max = 8;
 	run.graphs_fail = true;
@@ -240,15 +247,12 @@ static void keep_first(void *context, uint64_t request, uint32_t output, const f
 static void test_kv_dtypes_differ_little(void **state)
 {
 	static struct firsts exact, narrow;
-	struct mk_random random = rig_random(&models[0].arch, 5);
-	const struct mk_source source = { random.arch, mk_random_row, &random };
 	struct rig_run run = runs[2].run;
 	struct mm_requests requests;
 	char dir[256];
 
 	(void)state;
-	rig_requests(&requests, REQUESTS, random.arch.vocab, 3);
-	rig_model(&source, &f32, dir, sizeof(dir));
+	make_first_model(&requests, dir, sizeof(dir));
 	run.on_logits = keep_first;
 	run.context = &exact;
 	rig_serve(dir, &requests, &run, results);
@@ -279,14 +283,11 @@ static void test_kv_dtypes_differ_little(void **state)
  */
 static void test_times(void **state)
 {
-	struct mk_random random = rig_random(&models[0].arch, 5);
-	const struct mk_source source = { random.arch, mk_random_row, &random };
 	struct mm_requests requests;
 	char dir[256];
 
 	(void)state;
-	rig_requests(&requests, REQUESTS, random.arch.vocab, 3);
-	rig_model(&source, &f32, dir, sizeof(dir));
+	make_first_model(&requests, dir, sizeof(dir));
 	for (int i = 0; i < 3; i++) {
 		struct rig_run run = runs[2].run;
 		const uint64_t before_ns = mm_now_ns();
