@@ -477,7 +477,7 @@ static void tensor_put(struct mm_dir_tensor *t, const char *name, uint32_t group
 
 int peer_store(uint64_t *ret_bytes)
 {
-	const uint64_t head = 4096, bytes = head + (1 + PEER_LAYERS) * PEER_PAGE_BYTES;
+	const uint64_t head = MM_ABI_PAGE_BYTES, bytes = head + (1 + PEER_LAYERS) * PEER_PAGE_BYTES;
 	int fd = memfd_create("store", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	struct mm_dir_tensor *tensors;
 	struct mm_dir_group *groups;
