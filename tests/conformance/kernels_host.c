@@ -5,8 +5,9 @@
 #include "kernels/host/kernel.h"
 #include "tests/conformance/kernels.h"
 
-#define FUNCTION     static
-#define RACES        __attribute__((noinline, no_sanitize("thread"))) /* with an unmap, on purpose */
+#define FUNCTION static
+/* Functions that race with an unmap, on purpose. */
+#define RACES        __attribute__((noinline, no_sanitize("thread")))
 #define KERNEL(name) static void name(struct name##_args a)
 #define FIRST        0
 #define STEP         1

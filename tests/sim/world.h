@@ -91,8 +91,8 @@ struct w_proc {
 	uint64_t gate[W_GROUPS];
 	struct mm_steps machine; /* libclient's: plans, steps, turns */
 	struct w_words held_up[W_THREADS];
-	uint64_t
-		changes_ns; /* so long its changes would have taken, at one each change_ns: from when on */
+	/* So long its changes would have taken, at one each change_ns: from when on. */
+	uint64_t changes_ns;
 	uint64_t mapping;      /* of the SWITCH whose mapping is under way while steps go on */
 	uint64_t mapping_full; /* the same in full: no step goes on */
 	uint32_t map_old[W_ENTRIES], mapped_groups;

@@ -270,8 +270,10 @@ static void test_admits_in_full(void **state)
 	mm_sched_done(&s);
 }
 
-/* What is wanted follows each token, up to what a sequence will ever need; of those that wait, as many
- * count as the batch has room for. */
+/*
+ * What is wanted follows each token, up to what a sequence will ever need; of those that wait, as
+ * many count as the batch has room for.
+ */
 static void test_wants_ahead(void **state)
 {
 	struct mm_sched_config c = small;
