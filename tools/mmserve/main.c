@@ -58,7 +58,7 @@ static void serve_done(struct serve *s)
 		fclose(s->out);
 }
 
-static int fail(struct serve *s, int status)
+static int mmserve_fail(struct serve *s, int status)
 {
 	mm_progress_stop(&s->progress);
 	fprintf(stderr, "mmserve: %s\n", s->err);
@@ -227,7 +227,7 @@ static void add_weights(json_t *summary, const struct mm_model_info *model)
 			    json_integer((json_int_t)model->waste_bytes));
 }
 
-static int report(struct serve *s)
+static int mmserve_report(struct serve *s)
 {
 	json_t *summary = mm_report_summary(&s->requests, &s->engine.stats);
 	int r;
@@ -260,7 +260,7 @@ static int sync_start(struct serve *s, uint64_t *ret_start_ns)
 	return 0;
 }
 
-static int serve(struct serve *s)
+static int mmserve_serve(struct serve *s)
 {
 	uint64_t start_ns = 0;
 	int r = s->o.sync ? sync_start(s, &start_ns) : 0;
@@ -274,27 +274,27 @@ static int serve(struct serve *s)
 	return mm_engine_hold(&s->engine, STDIN_FILENO);
 }
 
-static int run(struct serve *s)
+static int mmserve_run(struct serve *s)
 {
 	int r;
 
 	if (mm_config_load(s->o.model, &s->arch, s->err) ||
 	    mm_serve_check_files(s->o.model, &s->arch, s->err) || read_requests(s) ||
 	    open_output(s) || open_gpu(s))
-		return fail(s, EXIT_FAILURE);
+		return mmserve_fail(s, EXIT_FAILURE);
 	if (!s->o.json && !s->o.sync)
 		mm_progress_start(&s->progress, STDERR_FILENO, s->o.model);
 	r = open_memory(s);
 	if (r)
-		return fail(s, r);
+		return mmserve_fail(s, r);
 	if (start_engine(s))
-		return fail(s, EXIT_FAILURE);
-	r = serve(s);
+		return mmserve_fail(s, EXIT_FAILURE);
+	r = mmserve_serve(s);
 	mm_progress_stop(&s->progress);
 	if (r)
-		return fail(s, EXIT_FAILURE);
-	if (report(s))
-		return fail(s, EXIT_FAILURE);
+		return mmserve_fail(s, EXIT_FAILURE);
+	if (mmserve_report(s))
+		return mmserve_fail(s, EXIT_FAILURE);
 	return s->engine.stats.checksum_failures ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
@@ -308,5 +308,5 @@ int main(int argc, char **argv)
 		return r;
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	return run(&s);
+	return mmserve_run(&s);
 }

@@ -19,7 +19,7 @@ struct check {
 	char *err;
 };
 
-static int MM_PRINTF(3, 4) fail(const struct check *c, int error, const char *format, ...)
+static int MM_PRINTF(3, 4) check_fail(const struct check *c, int error, const char *format, ...)
 {
 	char text[768];
 	va_list args;
@@ -107,7 +107,7 @@ static int check_second_head(const struct check *c, const struct mm_st_tensor *h
 	    memcmp(embed->shape, head->shape, sizeof(embed->shape)) == 0 &&
 	    memcmp(bytes, file->bytes + head->file_offset, head->bytes) == 0)
 		return 0;
-	return fail(
+	return check_fail(
 		c, -EBADMSG,
 		"config.json: tie_word_embeddings makes %s the head, but %s in %.200s is another "
 		"one",
@@ -124,9 +124,9 @@ static int check_left_over(const struct check *c, const struct mm_st_tensor *t,
 	mm_arch_name(c->arch, MM_W_HEAD, MM_ANY_LAYER, head, sizeof(head));
 	if (c->arch->tied && strcmp(t->name, head) == 0)
 		return check_second_head(c, t, file);
-	return fail(c, -ENOTSUP,
-		    "%.200s: tensor %s: %s as config.json describes it has no use for it",
-		    file->name, t->name, mm_family_architecture(c->arch->family));
+	return check_fail(c, -ENOTSUP,
+			  "%.200s: tensor %s: %s as config.json describes it has no use for it",
+			  file->name, t->name, mm_family_architecture(c->arch->family));
 }
 
 int mm_serve_check_files(const char *dir, const struct mm_arch *arch, char *err)

@@ -23,7 +23,7 @@ struct reader {
 	int error; /* the first failure; later reads keep it */
 };
 
-static void MM_PRINTF(3, 4) fail(struct reader *r, int error, const char *format, ...)
+static void MM_PRINTF(3, 4) config_fail(struct reader *r, int error, const char *format, ...)
 {
 	char text[256];
 	va_list args;
@@ -45,18 +45,18 @@ static uint32_t get_size(struct reader *r, const char *key, uint32_t max, uint32
 	if ((!v || json_is_null(v)) && fallback)
 		return fallback;
 	if (!v) {
-		fail(r, -EBADMSG, "%s is missing", key);
+		config_fail(r, -EBADMSG, "%s is missing", key);
 		return 1;
 	}
 	if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > max) {
-		fail(r, -EBADMSG, "%s must be a whole number from 1 to %u", key, max);
+		config_fail(r, -EBADMSG, "%s must be a whole number from 1 to %u", key, max);
 		return 1;
 	}
 	return (uint32_t)json_integer_value(v);
 }
 
 /* Kernels compute in floats: 1e-60 would be 0 there, 1e60 infinite. */
-static double real(struct reader *r, const json_t *from, const char *key, double fallback)
+static double config_real(struct reader *r, const json_t *from, const char *key, double fallback)
 {
 	const json_t *v = json_object_get(from, key);
 	const double value = json_number_value(v);
@@ -64,9 +64,9 @@ static double real(struct reader *r, const json_t *from, const char *key, double
 	if ((!v || json_is_null(v)) && fallback > 0)
 		return fallback;
 	if (!v)
-		fail(r, -EBADMSG, "%s is missing", key);
+		config_fail(r, -EBADMSG, "%s is missing", key);
 	else if (!json_is_number(v) || value < FLT_MIN || value > FLT_MAX)
-		fail(r, -EBADMSG, "%s must be a number above 0 that a float holds", key);
+		config_fail(r, -EBADMSG, "%s must be a number above 0 that a float holds", key);
 	else
 		return value;
 	return 1;
@@ -74,7 +74,7 @@ static double real(struct reader *r, const json_t *from, const char *key, double
 
 static double get_real(struct reader *r, const char *key, double fallback)
 {
-	return real(r, r->root, key, fallback);
+	return config_real(r, r->root, key, fallback);
 }
 
 static bool is_given(const struct reader *r, const char *key)
@@ -91,7 +91,7 @@ static bool get_bool(struct reader *r, const char *key, bool fallback)
 	if (!v || json_is_null(v))
 		return fallback;
 	if (!json_is_boolean(v))
-		fail(r, -EBADMSG, "%s must be true or false", key);
+		config_fail(r, -EBADMSG, "%s must be true or false", key);
 	return json_is_true(v);
 }
 
@@ -99,7 +99,7 @@ static bool get_bool(struct reader *r, const char *key, bool fallback)
 static void want_bool(struct reader *r, const char *key, bool want)
 {
 	if (get_bool(r, key, want) != want)
-		fail(r, -ENOTSUP, "%s %s is not served", key, want ? "false" : "true");
+		config_fail(r, -ENOTSUP, "%s %s is not served", key, want ? "false" : "true");
 }
 
 static void want_activation(struct reader *r, const char *key, const char *want)
@@ -107,7 +107,7 @@ static void want_activation(struct reader *r, const char *key, const char *want)
 	const json_t *v = json_object_get(r->root, key);
 
 	if (v && (!json_is_string(v) || strcmp(json_string_value(v), want)))
-		fail(r, -ENOTSUP, "%s is not \"%s\"", key, want);
+		config_fail(r, -ENOTSUP, "%s is not \"%s\"", key, want);
 }
 
 /* ---- keys that stand for arithmetic that we do not have ---- */
@@ -182,7 +182,7 @@ static void refuse_value(struct reader *r, const char *key)
 	char *value = json_dumps(json_object_get(r->root, key),
 				 JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
 
-	fail(r, -ENOTSUP, "%s %.60s is not served", key, value ? value : "");
+	config_fail(r, -ENOTSUP, "%s %.60s is not served", key, value ? value : "");
 	free(value);
 }
 
@@ -203,8 +203,9 @@ static void check_model_type(struct reader *r, enum mm_family family)
 	const char *name = json_string_value(type);
 
 	if (type && !json_is_null(type) && (!name || strcmp(name, mm_family_name(family))))
-		fail(r, name ? -ENOTSUP : -EBADMSG, "model_type is not \"%s\", though %s is named",
-		     mm_family_name(family), mm_family_architecture(family));
+		config_fail(r, name ? -ENOTSUP : -EBADMSG,
+			    "model_type is not \"%s\", though %s is named", mm_family_name(family),
+			    mm_family_architecture(family));
 }
 
 static enum mm_family read_family(struct reader *r)
@@ -213,14 +214,16 @@ static enum mm_family read_family(struct reader *r)
 	const char *arch = json_string_value(json_array_get(archs, 0));
 
 	if (!arch)
-		fail(r, -EBADMSG, "architectures must name a model, such as LlamaForCausalLM");
+		config_fail(r, -EBADMSG,
+			    "architectures must name a model, such as LlamaForCausalLM");
 	for (enum mm_family f = 0; arch && f < MM_FAMILY_COUNT; f++)
 		if (!strcmp(arch, mm_family_architecture(f)))
 			return f;
-	fail(r, -ENOTSUP,
-	     "architecture %.100s is not served, only LlamaForCausalLM, Qwen2ForCausalLM and "
-	     "OPTForCausalLM",
-	     arch);
+	config_fail(
+		r, -ENOTSUP,
+		"architecture %.100s is not served, only LlamaForCausalLM, Qwen2ForCausalLM and "
+		"OPTForCausalLM",
+		arch);
 	return MM_FAMILY_LLAMA;
 }
 
@@ -235,11 +238,11 @@ static const json_t *rope_object(struct reader *r, const char **ret_key)
 
 	*ret_key = json_is_object(parameters) ? "rope_parameters" : "rope_scaling";
 	if (json_is_object(parameters) && json_is_object(scaling))
-		fail(r, -EBADMSG, "rope_scaling and rope_parameters: only one may be there");
+		config_fail(r, -EBADMSG, "rope_scaling and rope_parameters: only one may be there");
 	if (parameters && !json_is_object(parameters) && !json_is_null(parameters))
-		fail(r, -EBADMSG, "rope_parameters must be an object");
+		config_fail(r, -EBADMSG, "rope_parameters must be an object");
 	if (v && !json_is_object(v) && !json_is_null(v))
-		fail(r, -EBADMSG, "%s must be an object", *ret_key);
+		config_fail(r, -EBADMSG, "%s must be an object", *ret_key);
 	return json_is_object(v) ? v : NULL;
 }
 
@@ -251,18 +254,18 @@ static const char *rope_type(struct reader *r, const json_t *from, const char *k
 	const char *name = json_string_value(type ? type : old);
 
 	if (!name)
-		fail(r, -EBADMSG, "%s: rope_type must be a name", key);
+		config_fail(r, -EBADMSG, "%s: rope_type must be a name", key);
 	else if (type && old && (!json_is_string(old) || strcmp(json_string_value(old), name)))
-		fail(r, -EBADMSG, "%s: rope_type and type contradict each other", key);
+		config_fail(r, -EBADMSG, "%s: rope_type and type contradict each other", key);
 	return name;
 }
 
-static double factor(struct reader *r, const json_t *from, const char *key)
+static double rope_factor_parse(struct reader *r, const json_t *from, const char *key)
 {
-	const double value = real(r, from, key, 0);
+	const double value = config_real(r, from, key, 0);
 
 	if (value < 1)
-		fail(r, -EBADMSG, "%s must be at least 1", key);
+		config_fail(r, -EBADMSG, "%s must be at least 1", key);
 	return value;
 }
 
@@ -272,13 +275,14 @@ static void read_llama3(struct reader *r, const json_t *from, struct mm_rope *ro
 	const json_t *v = json_object_get(from, original);
 
 	rope->scaling = MM_ROPE_LLAMA3;
-	rope->factor = factor(r, from, "factor");
-	rope->low_factor = real(r, from, "low_freq_factor", 0);
-	rope->high_factor = real(r, from, "high_freq_factor", 0);
+	rope->factor = rope_factor_parse(r, from, "factor");
+	rope->low_factor = config_real(r, from, "low_freq_factor", 0);
+	rope->high_factor = config_real(r, from, "high_freq_factor", 0);
 	if (rope->high_factor <= rope->low_factor)
-		fail(r, -EBADMSG, "high_freq_factor must be above low_freq_factor");
+		config_fail(r, -EBADMSG, "high_freq_factor must be above low_freq_factor");
 	if (!json_is_integer(v) || json_integer_value(v) < 1 || json_integer_value(v) > 1 << 24)
-		fail(r, -EBADMSG, "%s must be a whole number from 1 to %u", original, 1u << 24);
+		config_fail(r, -EBADMSG, "%s must be a whole number from 1 to %u", original,
+			    1u << 24);
 	rope->original = (uint32_t)json_integer_value(v);
 }
 
@@ -288,7 +292,7 @@ static void want_whole_heads(struct reader *r, const json_t *from)
 	const json_t *part = json_object_get(from, "partial_rotary_factor");
 
 	if (part && !json_is_null(part) && json_number_value(part) != 1)
-		fail(r, -ENOTSUP, "partial_rotary_factor is not 1");
+		config_fail(r, -ENOTSUP, "partial_rotary_factor is not 1");
 }
 
 static void read_rope(struct reader *r, struct mm_rope *rope)
@@ -301,7 +305,7 @@ static void read_rope(struct reader *r, struct mm_rope *rope)
 	want_whole_heads(r, from);
 	if (!from)
 		return;
-	rope->theta = real(r, from, "rope_theta", rope->theta);
+	rope->theta = config_real(r, from, "rope_theta", rope->theta);
 	type = rope_type(r, from, key);
 	if (!type || !strcmp(type, "default"))
 		return;
@@ -309,10 +313,11 @@ static void read_rope(struct reader *r, struct mm_rope *rope)
 		read_llama3(r, from, rope);
 	} else if (!strcmp(type, "linear")) {
 		rope->scaling = MM_ROPE_LINEAR;
-		rope->factor = factor(r, from, "factor");
+		rope->factor = rope_factor_parse(r, from, "factor");
 	} else {
-		fail(r, -ENOTSUP, "%s of type \"%.60s\" is not served, only llama3 and linear", key,
-		     type);
+		config_fail(r, -ENOTSUP,
+			    "%s of type \"%.60s\" is not served, only llama3 and linear", key,
+			    type);
 	}
 }
 
@@ -321,13 +326,13 @@ static void read_rope(struct reader *r, struct mm_rope *rope)
 static void check_heads(struct reader *r, const struct mm_arch *a)
 {
 	if (a->heads % a->kv_heads)
-		fail(r, -EBADMSG, "%u attention heads are not a multiple of %u KV heads", a->heads,
-		     a->kv_heads);
+		config_fail(r, -EBADMSG, "%u attention heads are not a multiple of %u KV heads",
+			    a->heads, a->kv_heads);
 	if (a->head_dim > MM_HEAD_DIM_MAX)
-		fail(r, -ENOTSUP, "heads of %u are not served, at most %u", a->head_dim,
-		     MM_HEAD_DIM_MAX);
+		config_fail(r, -ENOTSUP, "heads of %u are not served, at most %u", a->head_dim,
+			    MM_HEAD_DIM_MAX);
 	if (a->family != MM_FAMILY_OPT && a->head_dim % 2)
-		fail(r, -EBADMSG, "head_dim %u is odd: RoPE needs pairs", a->head_dim);
+		config_fail(r, -EBADMSG, "head_dim %u is odd: RoPE needs pairs", a->head_dim);
 }
 
 static void read_sizes(struct reader *r, struct mm_arch *a)
@@ -338,8 +343,8 @@ static void read_sizes(struct reader *r, struct mm_arch *a)
 	a->vocab = get_size(r, "vocab_size", 1u << 24, 0);
 	a->max_position = get_size(r, "max_position_embeddings", 1u << 24, 2048);
 	if (!is_given(r, "head_dim") && a->hidden % a->heads)
-		fail(r, -EBADMSG, "hidden_size %u is not a multiple of %u heads", a->hidden,
-		     a->heads);
+		config_fail(r, -EBADMSG, "hidden_size %u is not a multiple of %u heads", a->hidden,
+			    a->heads);
 	a->head_dim = a->hidden / a->heads;
 }
 
@@ -365,10 +370,10 @@ static void want_full_attention(struct reader *r)
 	size_t i;
 
 	if (types && !json_is_null(types) && !json_is_array(types))
-		fail(r, -EBADMSG, "layer_types must be a list");
+		config_fail(r, -EBADMSG, "layer_types must be a list");
 	json_array_foreach(types, i, type)
 		if (!json_is_string(type) || strcmp(json_string_value(type), "full_attention"))
-			fail(r, -ENOTSUP, "layer_types[%zu] is not \"full_attention\"", i);
+			config_fail(r, -ENOTSUP, "layer_types[%zu] is not \"full_attention\"", i);
 }
 
 static void read_llama(struct reader *r, struct mm_arch *a)
@@ -404,7 +409,7 @@ static void read_opt(struct reader *r, struct mm_arch *a)
 	want_size(r, "num_key_value_heads", a->heads);
 	want_size(r, "head_dim", a->head_dim);
 	if (is_given(r, "rope_scaling") || is_given(r, "rope_parameters"))
-		fail(r, -ENOTSUP, "rope_scaling: OPT has no RoPE");
+		config_fail(r, -ENOTSUP, "rope_scaling: OPT has no RoPE");
 	a->ffn = get_size(r, "ffn_dim", 1u << 22, 0);
 	a->kv_heads = a->heads;
 	a->embed_dim = get_size(r, "word_embed_proj_dim", 1u << 20, a->hidden);
@@ -463,9 +468,9 @@ static FILE *open_config(struct reader *r, const char *path)
 	FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
 
 	if (fd < 0)
-		fail(r, fd, "%s", why);
+		config_fail(r, fd, "%s", why);
 	else if (!file)
-		fail(r, -ENOMEM, "out of memory");
+		config_fail(r, -ENOMEM, "out of memory");
 	if (fd >= 0 && !file)
 		close(fd);
 	return file;
@@ -487,8 +492,8 @@ int mm_config_load(const char *dir, struct mm_arch *ret_arch, char *err)
 	root = json_loadf(file, JSON_REJECT_DUPLICATES, &where);
 	fclose(file);
 	if (!json_is_object(root)) {
-		fail(&r, -EBADMSG, "line %d: not a JSON object: %.120s", where.line,
-		     root ? "" : where.text);
+		config_fail(&r, -EBADMSG, "line %d: not a JSON object: %.120s", where.line,
+			    root ? "" : where.text);
 		return r.error;
 	}
 	r.root = root;

@@ -23,7 +23,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * MM_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-static int fail(struct mm_engine *e, int error, const char *what)
+static int engine_fail(struct mm_engine *e, int error, const char *what)
 {
 	const char *why = e->memory->ops->error(e->memory);
 
@@ -46,7 +46,7 @@ static int kv_want(void *context, uint32_t chunks_total)
 	const int r = e->memory->ops->kv_want(e->memory, chunks_total);
 
 	return r && r != -EAGAIN && r != -ENOSPC && r != -EDQUOT
-		       ? fail(e, r, "cannot ask for KV memory")
+		       ? engine_fail(e, r, "cannot ask for KV memory")
 		       : r;
 }
 
@@ -62,7 +62,7 @@ static int kv_release(void *context, uint32_t chunk)
 	struct mm_engine *e = context;
 	const int r = e->memory->ops->kv_release(e->memory, chunk);
 
-	return r ? fail(e, r, "cannot give a KV chunk back") : 0;
+	return r ? engine_fail(e, r, "cannot give a KV chunk back") : 0;
 }
 
 static uint32_t kv_owed(void *context)
@@ -79,7 +79,7 @@ static int kv_move(void *context, const struct mm_sched_move *moves, uint32_t n)
 
 	for (uint32_t i = 0; i < n && !r; i++)
 		r = mm_forward_move_block(&e->forward, moves[i].from, moves[i].to);
-	return r ? fail(e, r, "cannot move KV blocks") : 0;
+	return r ? engine_fail(e, r, "cannot move KV blocks") : 0;
 }
 
 static int kv_mark(void *context)
@@ -187,7 +187,7 @@ static int init_kv(struct mm_engine *e)
 	const int r = e->memory->ops->kv_open(e->memory, &kv, e->kv.va);
 
 	e->forward.kv = &e->kv;
-	return r ? fail(e, r, "cannot open the KV arena") : mm_suspend_open(e);
+	return r ? engine_fail(e, r, "cannot open the KV arena") : mm_suspend_open(e);
 }
 
 int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struct mm_memory *memory,
@@ -233,7 +233,7 @@ int mm_engine_init(struct mm_engine *e, const struct mm_engine_opts *opts, struc
 	forward.table_stride = e->sched.table_stride;
 	r = mm_forward_init(&e->forward, memory, weights, &forward, err);
 	if (!r && mm_graphs_init(&e->graphs, &e->forward, opts->graphs_max, opts->graphs_must))
-		r = fail(e, -ENOMEM, "cannot keep graphs");
+		r = engine_fail(e, -ENOMEM, "cannot keep graphs");
 	if (r)
 		return r;
 	res = memory->gpu->cuEventCreate(&e->retired_done, CU_EVENT_DISABLE_TIMING);
@@ -258,7 +258,7 @@ void mm_engine_done(struct mm_engine *e)
 
 /* ---- requests ---- */
 
-static int finish(struct mm_engine *e, struct mm_request *q, double now_s)
+static int request_finish(struct mm_engine *e, struct mm_request *q, double now_s)
 {
 	q->finish_s = now_s;
 	if (e->opts.out && mm_report_request(e->opts.out, q)) {
@@ -269,10 +269,10 @@ static int finish(struct mm_engine *e, struct mm_request *q, double now_s)
 	return 0;
 }
 
-static int refuse(struct mm_engine *e, struct mm_request *q, uint64_t now, const char *why)
+static int request_refuse(struct mm_engine *e, struct mm_request *q, uint64_t now, const char *why)
 {
 	snprintf(q->error, sizeof(q->error), "%s", why);
-	return finish(e, q, mm_stamps_at(&e->stamps, now));
+	return request_finish(e, q, mm_stamps_at(&e->stamps, now));
 }
 
 static int refuse_size(struct mm_engine *e, struct mm_request *q, uint64_t now)
@@ -290,7 +290,7 @@ static int refuse_size(struct mm_engine *e, struct mm_request *q, uint64_t now)
 			 "prompt and max_tokens make %llu tokens, all KV memory holds %llu",
 			 (unsigned long long)tokens,
 			 (unsigned long long)(arena * e->opts.block_tokens));
-	return refuse(e, q, now, why);
+	return request_refuse(e, q, now, why);
 }
 
 static int let_in(struct mm_engine *e, uint64_t now)
@@ -340,7 +340,7 @@ static int handle_events(struct mm_engine *e, uint64_t now)
 				MM_MAX(e->stats.layers_remapped_max, event.count);
 			break;
 		case MM_EVENT_DISCONNECTED:
-			r = fail(e, -ECONNRESET, "the connection to mmd is over");
+			r = engine_fail(e, -ECONNRESET, "the connection to mmd is over");
 			break;
 		case MM_EVENT_SWAPPED:
 		case MM_EVENT_TURN_BEGIN: /* asked for before each step: turn_want() */
@@ -419,12 +419,12 @@ static int compute_once(struct mm_engine *e, struct mm_step_info *info)
 static int fail_step(struct mm_engine *e, int error)
 {
 	if (!e->forward.error)
-		return fail(e, error, "a step failed");
+		return engine_fail(e, error, "a step failed");
 	fail_gpu(e, e->forward.error, "a step failed");
 	return error;
 }
 
-static int compute(struct mm_engine *e, struct mm_step_info *info)
+static int engine_compute(struct mm_engine *e, struct mm_step_info *info)
 {
 	uint32_t tries = 0;
 	int r;
@@ -463,7 +463,7 @@ static int take_results(struct mm_engine *e, const struct mm_sched_plan *plan, d
 	}
 	n = mm_sched_commit(&e->sched, now_ns(), e->finished);
 	for (uint32_t i = 0; i < n; i++) {
-		const int r = finish(e, &e->requests->all[e->finished[i]], now_s);
+		const int r = request_finish(e, &e->requests->all[e->finished[i]], now_s);
 
 		if (r)
 			return r;
@@ -493,7 +493,7 @@ static void count_step(struct mm_engine *e, const struct mm_sched_plan *plan,
 		mm_samples_add(&stats->stalls_s, stall_s);
 }
 
-static int step(struct mm_engine *e, const struct mm_sched_plan *plan)
+static int engine_step(struct mm_engine *e, const struct mm_sched_plan *plan)
 {
 	struct mm_step_info info = { 0 };
 	const uint64_t begin = now_ns();
@@ -505,7 +505,7 @@ static int step(struct mm_engine *e, const struct mm_sched_plan *plan)
 	res = mm_stamps_begin(&e->stamps, e->forward.stream);
 	if (res)
 		return fail_gpu(e, res, "cannot take the time");
-	r = compute(e, &info);
+	r = engine_compute(e, &info);
 	if (r)
 		return r;
 	res = mm_stamps_read(&e->stamps, &begin_s, &end_s);
@@ -548,7 +548,7 @@ static int check_stuck(struct mm_engine *e, uint64_t now)
 	q = &e->requests->all[e->sched.seqs[seq].user];
 	q->preemptions = e->sched.seqs[seq].preemptions;
 	mm_sched_remove(&e->sched, seq, now);
-	return refuse(e, q, now, "no KV memory was granted for too long (--kv-timeout)");
+	return request_refuse(e, q, now, "no KV memory was granted for too long (--kv-timeout)");
 }
 
 static bool all_done(const struct mm_engine *e)
@@ -565,7 +565,7 @@ static int ask_turn(struct mm_engine *e)
 }
 
 /* Those that leave for chunks that are asked back: before these are emptied. */
-static int evict(struct mm_engine *e, uint64_t now)
+static int engine_evict(struct mm_engine *e, uint64_t now)
 {
 	const struct mm_sched_plan *plan = mm_kvman_evict(&e->kvman, now);
 
@@ -576,7 +576,7 @@ static int evict(struct mm_engine *e, uint64_t now)
 	return mm_suspend_run(e, plan);
 }
 
-static int turn(struct mm_engine *e)
+static int engine_iterate(struct mm_engine *e)
 {
 	const uint64_t now = now_ns();
 	const struct mm_sched_plan *plan;
@@ -585,7 +585,7 @@ static int turn(struct mm_engine *e)
 	if (!r)
 		r = handle_events(e, now);
 	if (!r)
-		r = evict(e, now);
+		r = engine_evict(e, now);
 	if (!r)
 		r = mm_kvman_manage(&e->kvman, now);
 	if (r)
@@ -594,7 +594,7 @@ static int turn(struct mm_engine *e)
 	mm_kvman_turn(&e->kvman, !r);
 	if (r) {
 		wait_idle(e, now);
-		return r == -EAGAIN ? 0 : fail(e, r, "cannot take turns");
+		return r == -EAGAIN ? 0 : engine_fail(e, r, "cannot take turns");
 	}
 	plan = mm_kvman_plan(&e->kvman, now);
 	e->stats.preemptions = e->sched.preemptions;
@@ -606,7 +606,7 @@ static int turn(struct mm_engine *e)
 	}
 	if (plan->n_items) {
 		mm_kvman_runs(&e->kvman);
-		return step(e, plan);
+		return engine_step(e, plan);
 	}
 	r = check_stuck(e, now);
 	if (!r && mm_kvman_yields(&e->kvman))
@@ -671,7 +671,7 @@ int mm_engine_run(struct mm_engine *e, uint64_t start_ns)
 	while (!r && !all_done(e)) {
 		r = check_stop(e);
 		if (!r)
-			r = turn(e);
+			r = engine_iterate(e);
 		tell_progress(e);
 	}
 	/* Whoever was thrown out with the last step has not served to the end as it should. */

@@ -15,7 +15,7 @@ uint64_t mm_forward_part_bytes(const struct mm_arch *a, uint32_t block_tokens,
 	return (uint64_t)block_tokens * a->kv_heads * a->head_dim * mm_dtype_bytes(kv_dtype);
 }
 
-static int fail(const struct mm_forward *f, CUresult r, const char *what, char *err)
+static int forward_fail(const struct mm_forward *f, CUresult r, const char *what, char *err)
 {
 	snprintf(err, MM_SERVE_ERROR_BYTES, "%.4000s: %s", what, mm_gpu_strerror(f->gpu, r));
 	return mm_gpu_errno(r);
@@ -34,7 +34,7 @@ static int load_kernels(struct mm_forward *f, char *err)
 			continue;
 		r = mm_gpu_kernel(f->gpu, f->module, mm_kernel_name(k), &f->functions[k]);
 		if (r)
-			return fail(f, r, mm_kernel_name(k), err);
+			return forward_fail(f, r, mm_kernel_name(k), err);
 	}
 	return 0;
 }
@@ -81,7 +81,7 @@ static int allocate_host(struct mm_forward *f, char *err)
 					   &f->pinned);
 
 	if (r)
-		return fail(f, r, "pinned host memory", err);
+		return forward_fail(f, r, "pinned host memory", err);
 	f->checksums = f->pinned.at;
 	f->host = (uint32_t *)(f->checksums + n_checksums(f));
 	f->batch.ids = f->host;
@@ -167,7 +167,7 @@ static int allocate_device(struct mm_forward *f, char *err)
 	snprintf(what, sizeof(what), "%llu MiB of device memory for activations",
 		 (unsigned long long)mm_div_up(bytes, 1 << 20));
 	if (r)
-		return fail(f, r, what, err);
+		return forward_fail(f, r, what, err);
 	lay_out(f);
 	return 0;
 }
@@ -209,21 +209,21 @@ int mm_forward_init(struct mm_forward *f, struct mm_memory *memory,
 		return error;
 	r = f->gpu->cuStreamCreate(&f->stream, CU_STREAM_NON_BLOCKING);
 	if (r)
-		return fail(f, r, "a stream", err);
+		return forward_fail(f, r, "a stream", err);
 	size_splits(f);
 	error = allocate_device(f, err);
 	if (error)
 		return error;
 	r = clear_counters(f);
 	if (r)
-		return fail(f, r, "device memory for attention", err);
+		return forward_fail(f, r, "device memory for attention", err);
 	r = upload_frequencies(f);
 	/*
 	 * A copy from pageable memory may be under way still, and our stream does not wait for it.
 	 */
 	if (!r)
 		r = f->gpu->cuCtxSynchronize();
-	return r ? fail(f, r, "device memory for RoPE", err) : 0;
+	return r ? forward_fail(f, r, "device memory for RoPE", err) : 0;
 }
 
 void mm_forward_done(struct mm_forward *f)
@@ -240,7 +240,7 @@ void mm_forward_done(struct mm_forward *f)
 	*f = (struct mm_forward){ 0 };
 }
 
-static void checksum(struct mm_forward *f, uint32_t layer, enum mm_weight role)
+static void logits_checksum(struct mm_forward *f, uint32_t layer, enum mm_weight role)
 {
 	const struct mm_bound *w = mm_weights_at(f->weights, layer, role);
 	const CUdeviceptr slot = (CUdeviceptr)(w - f->weights->all);
@@ -258,7 +258,7 @@ static int run_layer(struct mm_forward *f, uint32_t layer)
 		return r;
 	mm_pass_layer(f, layer);
 	for (enum mm_weight role = MM_W_LAYER_FIRST; role <= MM_W_LAYER_LAST; role++)
-		checksum(f, layer, role);
+		logits_checksum(f, layer, role);
 	r = f->memory->ops->layer_end(f->memory, layer, f->stream);
 	return r ? r : mm_gpu_errno(f->error);
 }
@@ -277,7 +277,7 @@ static void fetch_checksums(struct mm_forward *f)
 		return;
 	for (enum mm_weight role = 0; role < MM_W_COUNT; role++)
 		if (!mm_weight_per_layer(role))
-			checksum(f, 0, role);
+			logits_checksum(f, 0, role);
 	mm_pass_note(f, f->gpu->cuMemcpyDtoHAsync(f->checksums, f->w.checksums,
 						  n_checksums(f) * 8ul, f->stream));
 }

@@ -20,7 +20,7 @@ int mm_graphs_init(struct mm_graphs *g, struct mm_forward *forward, uint32_t max
 	return max && !g->all ? -ENOMEM : 0;
 }
 
-static void drop(const struct mm_graphs *g, struct mm_graph *graph)
+static void graph_drop(const struct mm_graphs *g, struct mm_graph *graph)
 {
 	for (size_t i = 0; i < MM_ARRAY_SIZE(graph->exec); i++)
 		if (graph->exec[i])
@@ -31,7 +31,7 @@ static void drop(const struct mm_graphs *g, struct mm_graph *graph)
 void mm_graphs_done(struct mm_graphs *g)
 {
 	for (uint32_t i = 0; i < g->n; i++)
-		drop(g, &g->all[i]);
+		graph_drop(g, &g->all[i]);
 	free(g->all);
 	*g = (struct mm_graphs){ 0 };
 }
@@ -46,7 +46,7 @@ static struct mm_graph *make_room(struct mm_graphs *g)
 	for (uint32_t i = 1; i < g->n; i++)
 		if (g->all[i].used < oldest->used)
 			oldest = &g->all[i];
-	drop(g, oldest);
+	graph_drop(g, oldest);
 	return oldest;
 }
 
@@ -100,7 +100,7 @@ static CUresult end_capture(struct mm_graphs *g, bool wanted, CUgraphExec *ret_e
 	return r;
 }
 
-static int capture(struct mm_graphs *g, struct mm_graph *graph, bool timed)
+static int graph_record(struct mm_graphs *g, struct mm_graph *graph, bool timed)
 {
 	struct mm_forward *f = g->forward;
 	int error = f->memory->ops->step_capture(f->memory, timed);
@@ -135,7 +135,7 @@ int mm_graphs_step(struct mm_graphs *g)
 	if (graph->exec[timed] && f->break_at < f->weights->arch.layers)
 		return mm_forward_step(f);
 	if (!graph->exec[timed])
-		r = capture(g, graph, timed);
+		r = graph_record(g, graph, timed);
 	if (!r)
 		r = f->memory->ops->step_replay(f->memory, timed);
 	if (r)

@@ -262,7 +262,8 @@ static uint64_t kv_pages_most(const struct mm_client_info *info, const struct mm
 	return info->pool_pages - MM_MIN(stays, info->pool_pages);
 }
 
-static int load(struct mm_memory *m, const char *dir, const struct mm_model_opts *opts, char *err)
+static int mmd_model_load(struct mm_memory *m, const char *dir, const struct mm_model_opts *opts,
+			  char *err)
 {
 	struct mmd *s = m->state;
 	struct mm_client_info info;
@@ -306,7 +307,7 @@ int mm_memory_mmd_open(const struct mm_client_opts *opts, const char *dir,
 		*ret_connected = false;
 		return r;
 	}
-	r = load(&m, dir, model_opts, err);
+	r = mmd_model_load(&m, dir, model_opts, err);
 	if (r)
 		return r;
 	*ret_memory = m;

@@ -16,14 +16,14 @@ struct binder {
 	char *err;
 };
 
-static int fail(const struct binder *b, const char *name, const char *why)
+static int model_fail(const struct binder *b, const char *name, const char *why)
 {
 	snprintf(b->err, MM_SERVE_ERROR_BYTES, "tensor %.200s: %.200s", name, why);
 	return -EBADMSG;
 }
 
-static int bind(const struct binder *b, enum mm_weight role, uint32_t layer,
-		struct mm_bound *ret_bound)
+static int tensor_bind(const struct binder *b, enum mm_weight role, uint32_t layer,
+		       struct mm_bound *ret_bound)
 {
 	uint32_t rows, columns;
 	struct mm_tensor t;
@@ -34,16 +34,17 @@ static int bind(const struct binder *b, enum mm_weight role, uint32_t layer,
 	mm_arch_name(b->arch, role, layer, name, sizeof(name));
 	mm_arch_size(b->arch, role, &rows, &columns);
 	if (b->memory->ops->tensor(b->memory, name, &t))
-		return fail(b, name, "is missing in the model's files");
+		return model_fail(b, name, "is missing in the model's files");
 	if (t.rank != (rows ? 2u : 1u) || t.shape[t.rank - 1] != columns ||
 	    (rows && t.shape[0] != rows))
-		return fail(b, name, "its shape is not the one that config.json makes");
+		return model_fail(b, name, "its shape is not the one that config.json makes");
 	*ret_bound = (struct mm_bound){ .va = t.va, .bytes = t.bytes, .dtype = t.dtype };
 	if (!b->checksums)
 		return 0;
 	store = b->memory->ops->store(b->memory, name, &bytes);
 	if (!store || bytes != t.bytes)
-		return fail(b, name, "its host copy cannot be read, so --verify is not possible");
+		return model_fail(b, name,
+				  "its host copy cannot be read, so --verify is not possible");
 	ret_bound->checksum = mm_checksum_bytes(store, bytes);
 	return 0;
 }
@@ -58,7 +59,7 @@ static int bind_all(const struct binder *b, struct mm_bound *all)
 
 		for (enum mm_weight role = 0; role < MM_W_COUNT && !r; role++)
 			if (mm_arch_has(a, role) && (mm_weight_per_layer(role) || !layer))
-				r = bind(b, role, layer, &w[role]);
+				r = tensor_bind(b, role, layer, &w[role]);
 		if (r)
 			return r;
 	}

@@ -24,7 +24,7 @@ static const struct module modules[] = {
 	{ "cuda", "mm-kernels-cuda.fatbin", NULL, false, "it was built without nvcc" },
 };
 
-static const struct module *find(const char *name)
+static const struct module *module_find(const char *name)
 {
 	for (size_t i = 0; i < MM_ARRAY_SIZE(modules); i++)
 		if (strcmp(modules[i].name, name) == 0)
@@ -34,10 +34,10 @@ static const struct module *find(const char *name)
 
 bool mm_serve_module_known(const char *name)
 {
-	return find(name);
+	return module_find(name);
 }
 
-static int beside(const char *file, char *path)
+static int module_beside(const char *file, char *path)
 {
 	static const char *const places[] = { MM_BIN_TO_LIB, "../lib" };
 	char program[PATH_MAX - 128];
@@ -60,7 +60,7 @@ int mm_serve_module(const struct mm_serve_options *o, const struct mm_gpu_api *g
 {
 	const bool software = mm_gpu_is_software(gpu);
 	const char *name = o->kernels ? o->kernels : software ? "host" : "cuda";
-	const struct module *m = find(name);
+	const struct module *m = module_find(name);
 	const char *file;
 
 	*ret = software ? MM_GEMM_KERNEL : MM_GEMM_CUBLAS;
@@ -77,7 +77,7 @@ int mm_serve_module(const struct mm_serve_options *o, const struct mm_gpu_api *g
 		return -EINVAL;
 	}
 	file = o->fast && m->fast_file && *ret == MM_GEMM_KERNEL ? m->fast_file : m->file;
-	if (!beside(file, path))
+	if (!module_beside(file, path))
 		return 0;
 	snprintf(
 		err, MM_SERVE_ERROR_BYTES,

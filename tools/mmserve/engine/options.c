@@ -259,7 +259,7 @@ static int not_allowed(const struct entry *entry, const char *text)
 	return EXIT_USAGE;
 }
 
-static int set(const struct entry *entry, const char *text)
+static int entry_set(const struct entry *entry, const char *text)
 {
 	const char *end = "";
 	uint64_t value = 0;
@@ -301,7 +301,7 @@ static int set(const struct entry *entry, const char *text)
 	return r || *end ? -EINVAL : 0;
 }
 
-static int usage(const char *which, const char *what)
+static int options_usage(const char *which, const char *what)
 {
 	fprintf(stderr, "mmserve: %s: %s (see mmserve --help)\n", which, what);
 	return EXIT_USAGE;
@@ -332,39 +332,39 @@ static int check_driver(const struct mm_serve_options *o)
 	return -1;
 }
 
-static int check(const struct mm_serve_options *o)
+static int options_check(const struct mm_serve_options *o)
 {
 	if (!o->model)
-		return usage("--model", "is missing");
+		return options_usage("--model", "is missing");
 	if (!o->requests == !o->trace)
-		return usage("--requests, --trace", "give one of them");
+		return options_usage("--requests, --trace", "give one of them");
 	if (o->sync && !strcmp(o->requests ? o->requests : o->trace, "-"))
-		return usage("--sync", "standard input cannot be the requests' as well");
+		return options_usage("--sync", "standard input cannot be the requests' as well");
 	if (o->plain && o->socket)
-		return usage("--plain, --socket", "exclude each other");
+		return options_usage("--plain, --socket", "exclude each other");
 	if (o->turn_priority > MM_TURN_PRIORITY_MAX)
-		return usage("--priority", "at most 7");
+		return options_usage("--priority", "at most 7");
 	if (o->plain && o->turn_mode != MM_TURN_NONE)
-		return usage("--plain, --turns", "exclude each other");
+		return options_usage("--plain, --turns", "exclude each other");
 	if (o->max_batched_tokens < o->max_batch)
-		return usage("--max-batched-tokens", "must be at least --max-batch");
+		return options_usage("--max-batched-tokens", "must be at least --max-batch");
 	if (!(o->time_scale > 0))
-		return usage("--time-scale", "must be above 0");
+		return options_usage("--time-scale", "must be above 0");
 	if (o->kv_keep_permille > 1000)
-		return usage("--kv-keep", "needs 0 to 1000");
+		return options_usage("--kv-keep", "needs 0 to 1000");
 	if (o->break_permille > 999)
-		return usage("--break-steps", "at most 999 of 1000");
+		return options_usage("--break-steps", "at most 999 of 1000");
 	if (o->graphs_max > 4096)
-		return usage("--graphs-max", "at most 4096");
+		return options_usage("--graphs-max", "at most 4096");
 	if (o->max_batch > 4096 || o->max_batched_tokens > 1u << 20 || o->block_tokens > 4096)
-		return usage("--max-batch, --max-batched-tokens, --block-tokens",
-			     "at most 4096, 1048576, 4096");
+		return options_usage("--max-batch, --max-batched-tokens, --block-tokens",
+				     "at most 4096, 1048576, 4096");
 	return check_driver(o);
 }
 
 #define ENTRIES_MAX 48
 
-static size_t entries(struct mm_serve_options *o, struct entry *ret)
+static size_t options_add_entries(struct mm_serve_options *o, struct entry *ret)
 {
 	const struct entry all[] = {
 		{ "model", TEXT, &o->model, 0 },
@@ -420,7 +420,7 @@ static size_t entries(struct mm_serve_options *o, struct entry *ret)
 
 enum { OPT_VERSION = 256, OPT_FIRST };
 
-static int parse(int argc, char **argv, const struct entry *e, const struct option *longs)
+static int options_parse(int argc, char **argv, const struct entry *e, const struct option *longs)
 {
 	int c;
 
@@ -435,12 +435,12 @@ static int parse(int argc, char **argv, const struct entry *e, const struct opti
 			return EXIT_SUCCESS;
 		}
 		if (c == '?' || c == ':')
-			return usage(argv[optind - 1],
-				     c == '?' ? "unknown option" : "needs a value");
-		if (set(&e[c - OPT_FIRST], optarg))
+			return options_usage(argv[optind - 1],
+					     c == '?' ? "unknown option" : "needs a value");
+		if (entry_set(&e[c - OPT_FIRST], optarg))
 			return not_allowed(&e[c - OPT_FIRST], optarg);
 	}
-	return optind < argc ? usage(argv[optind], "unexpected argument") : -1;
+	return optind < argc ? options_usage(argv[optind], "unexpected argument") : -1;
 }
 
 int mm_serve_options_parse(int argc, char **argv, struct mm_serve_options *o)
@@ -461,7 +461,7 @@ int mm_serve_options_parse(int argc, char **argv, struct mm_serve_options *o)
 					.max_batch = 16,
 					.max_batched_tokens = 256,
 					.time_scale = 1 };
-	n = entries(o, e);
+	n = options_add_entries(o, e);
 	for (size_t i = 0; i < n; i++)
 		longs[i] = (struct option){ e[i].name,
 					    e[i].kind == FLAG || e[i].kind == CLEAR
@@ -470,6 +470,6 @@ int mm_serve_options_parse(int argc, char **argv, struct mm_serve_options *o)
 					    NULL, OPT_FIRST + (int)i };
 	longs[n] = (struct option){ "help", no_argument, NULL, 'h' };
 	longs[n + 1] = (struct option){ "version", no_argument, NULL, OPT_VERSION };
-	r = parse(argc, argv, e, longs);
-	return r >= 0 ? r : check(o);
+	r = options_parse(argc, argv, e, longs);
+	return r >= 0 ? r : options_check(o);
 }

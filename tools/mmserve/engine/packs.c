@@ -37,8 +37,8 @@ void mm_serve_packs_make(const struct mm_arch *arch, struct mm_serve_packs *ret)
 	}
 }
 
-static bool adjacent(const struct mm_weights *w, uint32_t layer, const enum mm_weight *roles,
-		     uint32_t n)
+static bool tensors_are_adjacent(const struct mm_weights *w, uint32_t layer,
+				 const enum mm_weight *roles, uint32_t n)
 {
 	for (uint32_t m = 1; m < n; m++) {
 		const struct mm_bound *before = mm_weights_at(w, layer, roles[m - 1]);
@@ -55,7 +55,7 @@ int mm_weights_fuse(struct mm_weights *w, char *err)
 	for (uint32_t layer = 0; layer < w->arch.layers; layer++) {
 		for (size_t i = 0; i < MM_PACKS_MAX; i++) {
 			if (!mm_arch_has(&w->arch, rules[i][0]) ||
-			    adjacent(w, layer, rules[i], n_members(i)))
+			    tensors_are_adjacent(w, layer, rules[i], n_members(i)))
 				continue;
 			snprintf(err, MM_SERVE_ERROR_BYTES,
 				 "layer %u: %s and what belongs to it do not lie adjacent", layer,

@@ -33,9 +33,9 @@ struct linear {
 	uint32_t outputs, k;
 };
 
-/* @bias: any, where only multiply() follows. */
-static struct linear linear(const struct mm_forward *f, uint32_t layer, enum mm_weight weight,
-			    enum mm_weight bias)
+/* @bias: any, where only pass_multiply() follows. */
+static struct linear pass_linear(const struct mm_forward *f, uint32_t layer, enum mm_weight weight,
+				 enum mm_weight bias)
 {
 	struct linear l = { mm_weights_at(f->weights, layer, weight),
 			    mm_weights_at(f->weights, layer, bias), 0, 0 };
@@ -44,8 +44,8 @@ static struct linear linear(const struct mm_forward *f, uint32_t layer, enum mm_
 	return l;
 }
 
-static void multiply(struct mm_forward *f, const struct linear *l, CUdeviceptr x, struct place out,
-		     uint32_t rows)
+static void pass_multiply(struct mm_forward *f, const struct linear *l, CUdeviceptr x,
+			  struct place out, uint32_t rows)
 {
 	const struct mm_gemm_args a = { .x_va = x,
 					.w_va = l->weight->va,
@@ -69,16 +69,16 @@ static void add_bias(struct mm_forward *f, const struct linear *l, struct place 
 		mm_pass_launch(f, MM_KERNEL_BIAS_ADD, &a);
 }
 
-static void apply(struct mm_forward *f, const struct linear *l, CUdeviceptr x, struct place out,
-		  uint32_t rows)
+static void pass_apply(struct mm_forward *f, const struct linear *l, CUdeviceptr x,
+		       struct place out, uint32_t rows)
 {
-	multiply(f, l, x, out, rows);
+	pass_multiply(f, l, x, out, rows);
 	add_bias(f, l, out, rows);
 }
 
 /* @gain: the norm's; its bias is the next role. @out may be @x. */
-static void norm(struct mm_forward *f, uint32_t layer, enum mm_weight gain, CUdeviceptr x,
-		 CUdeviceptr out, uint32_t rows)
+static void pass_norm(struct mm_forward *f, uint32_t layer, enum mm_weight gain, CUdeviceptr x,
+		      CUdeviceptr out, uint32_t rows)
 {
 	const struct mm_arch *a = &f->weights->arch;
 	const struct mm_bound *g = mm_weights_at(f->weights, layer, gain);
@@ -94,7 +94,7 @@ static void norm(struct mm_forward *f, uint32_t layer, enum mm_weight gain, CUde
 		mm_pass_launch(f, MM_KERNEL_RMSNORM, &rms);
 }
 
-static void add(struct mm_forward *f, CUdeviceptr x, CUdeviceptr y)
+static void pass_add(struct mm_forward *f, CUdeviceptr x, CUdeviceptr y)
 {
 	struct mm_add_args a = { x, y, (uint64_t)f->batch.n_tokens * f->weights->arch.hidden };
 
@@ -119,7 +119,7 @@ static struct qkv qkv_places(const struct mm_forward *f)
 			     { f->w.qkv + q_bytes + kv_bytes, stride } };
 }
 
-static void rope(struct mm_forward *f, struct place x, uint32_t heads)
+static void pass_rope(struct mm_forward *f, struct place x, uint32_t heads)
 {
 	const struct mm_arch *a = &f->weights->arch;
 	struct mm_rope_args args = { x.va,  f->w.positions, f->w.frequencies, f->batch.n_tokens,
@@ -131,18 +131,18 @@ static void rope(struct mm_forward *f, struct place x, uint32_t heads)
 
 static void project_qkv(struct mm_forward *f, uint32_t layer, CUdeviceptr x, const struct qkv *to)
 {
-	struct linear q = linear(f, layer, MM_W_Q, MM_W_Q_BIAS);
-	const struct linear k = linear(f, layer, MM_W_K, MM_W_K_BIAS);
-	const struct linear v = linear(f, layer, MM_W_V, MM_W_V_BIAS);
+	struct linear q = pass_linear(f, layer, MM_W_Q, MM_W_Q_BIAS);
+	const struct linear k = pass_linear(f, layer, MM_W_K, MM_W_K_BIAS);
+	const struct linear v = pass_linear(f, layer, MM_W_V, MM_W_V_BIAS);
 	const uint32_t n = f->batch.n_tokens;
 
 	if (f->weights->fused)
 		q.outputs = mm_pass_qkv_dim(&f->weights->arch);
-	apply(f, &q, x, to->q, n);
+	pass_apply(f, &q, x, to->q, n);
 	if (f->weights->fused)
 		return;
-	apply(f, &k, x, to->k, n);
-	apply(f, &v, x, to->v, n);
+	pass_apply(f, &k, x, to->k, n);
+	pass_apply(f, &v, x, to->v, n);
 }
 
 static struct mm_kv_layout kv_layout(const struct mm_forward *f, uint32_t layer)
@@ -162,7 +162,7 @@ static struct mm_kv_layout kv_layout(const struct mm_forward *f, uint32_t layer)
 }
 
 /* attention = softmax(q . k) . v; x itself is not touched. */
-static void attend(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
+static void pass_attend(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 {
 	const struct mm_arch *a = &f->weights->arch;
 	const struct qkv places = qkv_places(f);
@@ -183,8 +183,8 @@ static void attend(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 						.splits = f->batch.splits };
 
 	project_qkv(f, layer, x, &places);
-	rope(f, places.q, a->heads);
-	rope(f, places.k, a->kv_heads);
+	pass_rope(f, places.q, a->heads);
+	pass_rope(f, places.k, a->kv_heads);
 	mm_pass_launch(f, MM_KERNEL_KV_WRITE, &write);
 	mm_pass_launch(f, MM_KERNEL_ATTENTION, &read);
 }
@@ -192,61 +192,61 @@ static void attend(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 /* ---- feed-forward ---- */
 
 /* inner = silu(gate . x) * (up . x) */
-static void gated(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
+static void pass_mlp_gated(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 {
 	const uint32_t ffn = f->weights->arch.ffn, n = f->batch.n_tokens;
 	const struct place to_gate = { f->w.gate_up, 2 * ffn };
 	const struct place to_up = { f->w.gate_up + (CUdeviceptr)ffn * sizeof(float), 2 * ffn };
-	struct linear gate = linear(f, layer, MM_W_GATE, MM_W_GATE);
-	const struct linear up = linear(f, layer, MM_W_UP, MM_W_UP_BIAS);
+	struct linear gate = pass_linear(f, layer, MM_W_GATE, MM_W_GATE);
+	const struct linear up = pass_linear(f, layer, MM_W_UP, MM_W_UP_BIAS);
 	struct mm_swiglu_args swiglu = { to_gate.va, to_up.va, f->w.inner, n, ffn, 2 * ffn, 0 };
 
 	if (f->weights->fused)
 		gate.outputs = 2 * ffn;
-	multiply(f, &gate, x, to_gate, n);
+	pass_multiply(f, &gate, x, to_gate, n);
 	if (!f->weights->fused)
-		multiply(f, &up, x, to_up, n);
+		pass_multiply(f, &up, x, to_up, n);
 	mm_pass_launch(f, MM_KERNEL_SWIGLU, &swiglu);
 }
 
 /* inner = relu(up . x + bias) */
-static void plain(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
+static void pass_mlp_plain(struct mm_forward *f, uint32_t layer, CUdeviceptr x)
 {
 	const uint32_t ffn = f->weights->arch.ffn, n = f->batch.n_tokens;
-	const struct linear up = linear(f, layer, MM_W_UP, MM_W_UP_BIAS);
+	const struct linear up = pass_linear(f, layer, MM_W_UP, MM_W_UP_BIAS);
 	struct mm_relu_args relu = { f->w.inner, (uint64_t)n * ffn };
 
-	apply(f, &up, x, (struct place){ f->w.inner, ffn }, n);
+	pass_apply(f, &up, x, (struct place){ f->w.inner, ffn }, n);
 	mm_pass_launch(f, MM_KERNEL_RELU, &relu);
 }
 
 /* ---- the whole ---- */
 
 /* x += block(norm(x)), or x = norm(x + block(x)) */
-static void residual(struct mm_forward *f, uint32_t layer, enum mm_weight gain,
-		     void (*block)(struct mm_forward *f, uint32_t layer, CUdeviceptr x),
-		     CUdeviceptr result, enum mm_weight weight, enum mm_weight bias)
+static void pass_residual(struct mm_forward *f, uint32_t layer, enum mm_weight gain,
+			  void (*block)(struct mm_forward *f, uint32_t layer, CUdeviceptr x),
+			  CUdeviceptr result, enum mm_weight weight, enum mm_weight bias)
 {
 	const struct mm_arch *a = &f->weights->arch;
-	const struct linear out = linear(f, layer, weight, bias);
+	const struct linear out = pass_linear(f, layer, weight, bias);
 	const uint32_t n = f->batch.n_tokens;
 
 	if (!a->post_norm)
-		norm(f, layer, gain, f->w.x, f->w.h, n);
+		pass_norm(f, layer, gain, f->w.x, f->w.h, n);
 	block(f, layer, a->post_norm ? f->w.x : f->w.h);
-	apply(f, &out, result, (struct place){ f->w.h, a->hidden }, n);
-	add(f, f->w.x, f->w.h);
+	pass_apply(f, &out, result, (struct place){ f->w.h, a->hidden }, n);
+	pass_add(f, f->w.x, f->w.h);
 	if (a->post_norm)
-		norm(f, layer, gain, f->w.x, f->w.x, n);
+		pass_norm(f, layer, gain, f->w.x, f->w.x, n);
 }
 
 void mm_pass_layer(struct mm_forward *f, uint32_t layer)
 {
 	const bool opt = f->weights->arch.family == MM_FAMILY_OPT;
 
-	residual(f, layer, MM_W_INPUT_NORM, attend, f->w.attention, MM_W_O, MM_W_O_BIAS);
-	residual(f, layer, MM_W_POST_NORM, opt ? plain : gated, f->w.inner, MM_W_DOWN,
-		 MM_W_DOWN_BIAS);
+	pass_residual(f, layer, MM_W_INPUT_NORM, pass_attend, f->w.attention, MM_W_O, MM_W_O_BIAS);
+	pass_residual(f, layer, MM_W_POST_NORM, opt ? pass_mlp_plain : pass_mlp_gated, f->w.inner,
+		      MM_W_DOWN, MM_W_DOWN_BIAS);
 }
 
 void mm_pass_embed(struct mm_forward *f)
@@ -254,7 +254,7 @@ void mm_pass_embed(struct mm_forward *f)
 	const struct mm_arch *a = &f->weights->arch;
 	const struct mm_bound *table = mm_weights_at(f->weights, 0, MM_W_EMBED);
 	const struct mm_bound *learned = mm_weights_at(f->weights, 0, MM_W_POSITIONS);
-	const struct linear in = linear(f, 0, MM_W_PROJECT_IN, MM_W_PROJECT_IN);
+	const struct linear in = pass_linear(f, 0, MM_W_PROJECT_IN, MM_W_PROJECT_IN);
 	const uint32_t n = f->batch.n_tokens;
 	struct mm_embed_args embed = { f->w.ids, table->va,    in.weight->va ? f->w.h : f->w.x,
 				       n,        a->embed_dim, table->dtype,
@@ -266,7 +266,7 @@ void mm_pass_embed(struct mm_forward *f)
 
 	mm_pass_launch(f, MM_KERNEL_EMBED, &embed);
 	if (in.weight->va)
-		multiply(f, &in, f->w.h, (struct place){ f->w.x, a->hidden }, n);
+		pass_multiply(f, &in, f->w.h, (struct place){ f->w.x, a->hidden }, n);
 	if (learned->va)
 		mm_pass_launch(f, MM_KERNEL_POSITION_EMBED, &positions);
 }
@@ -274,8 +274,8 @@ void mm_pass_embed(struct mm_forward *f)
 void mm_pass_sample(struct mm_forward *f)
 {
 	const struct mm_arch *a = &f->weights->arch;
-	const struct linear head = linear(f, 0, MM_W_HEAD, MM_W_HEAD);
-	const struct linear out = linear(f, 0, MM_W_PROJECT_OUT, MM_W_PROJECT_OUT);
+	const struct linear head = pass_linear(f, 0, MM_W_HEAD, MM_W_HEAD);
+	const struct linear out = pass_linear(f, 0, MM_W_PROJECT_OUT, MM_W_PROJECT_OUT);
 	const uint32_t n = f->batch.n_samples;
 	struct mm_gather_args gather = { f->w.samples, f->w.x, f->w.sampled, n, a->hidden };
 	struct mm_argmax_args argmax = { f->w.logits, f->w.next, n, a->vocab };
@@ -285,12 +285,12 @@ void mm_pass_sample(struct mm_forward *f)
 		return;
 	mm_pass_launch(f, MM_KERNEL_GATHER, &gather);
 	if (mm_weights_at(f->weights, 0, MM_W_FINAL_NORM)->va)
-		norm(f, 0, MM_W_FINAL_NORM, x, x, n);
+		pass_norm(f, 0, MM_W_FINAL_NORM, x, x, n);
 	if (out.weight->va) {
-		multiply(f, &out, x, (struct place){ f->w.h, a->embed_dim }, n);
+		pass_multiply(f, &out, x, (struct place){ f->w.h, a->embed_dim }, n);
 		x = f->w.h;
 	}
-	multiply(f, &head, x, (struct place){ f->w.logits, a->vocab }, n);
+	pass_multiply(f, &head, x, (struct place){ f->w.logits, a->vocab }, n);
 	mm_pass_launch(f, MM_KERNEL_ARGMAX, &argmax);
 	mm_pass_note(f, f->gpu->cuMemcpyDtoHAsync(f->batch.next, f->w.next, n * 4ul, f->stream));
 }

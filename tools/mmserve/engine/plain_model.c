@@ -27,7 +27,8 @@ struct opener {
 	int index_fd; /* -1: the folder has none */
 };
 
-static int MM_PRINTF(3, 4) fail(const struct opener *o, int error, const char *format, ...)
+static int MM_PRINTF(3, 4)
+	plain_model_fail(const struct opener *o, int error, const char *format, ...)
 {
 	char text[512];
 	va_list args;
@@ -52,9 +53,9 @@ static int open_in(const struct opener *o, const char *name, const char **ret_wh
 static int add_file(const struct opener *o, struct mm_plain_model *m, const char *name)
 {
 	if (m->n_files == MM_LOAD_FILES_MAX)
-		return fail(o, -E2BIG, "more than %d weight files", MM_LOAD_FILES_MAX);
+		return plain_model_fail(o, -E2BIG, "more than %d weight files", MM_LOAD_FILES_MAX);
 	if (strlen(name) >= MM_FILE_NAME_BYTES)
-		return fail(o, -ENAMETOOLONG, "%.60s...: a name too long", name);
+		return plain_model_fail(o, -ENAMETOOLONG, "%.60s...: a name too long", name);
 	snprintf(m->files[m->n_files++].name, MM_FILE_NAME_BYTES, "%s", name);
 	return 0;
 }
@@ -79,7 +80,7 @@ static int list_dir(const struct opener *o, struct mm_plain_model *m)
 	int r = 0;
 
 	if (!d)
-		return fail(o, -errno, "%s", strerror(errno));
+		return plain_model_fail(o, -errno, "%s", strerror(errno));
 	while (!r && (entry = readdir(d))) {
 		const char *dot = strrchr(entry->d_name, '.');
 
@@ -87,7 +88,7 @@ static int list_dir(const struct opener *o, struct mm_plain_model *m)
 			r = add_file(o, m, entry->d_name);
 	}
 	if (!r && !m->n_files)
-		return fail(o, -ENOENT, "no *.safetensors file");
+		return plain_model_fail(o, -ENOENT, "no *.safetensors file");
 	qsort(m->files, m->n_files, sizeof(*m->files), by_name);
 	return r;
 }
@@ -102,7 +103,7 @@ static int list_index(const struct opener *o, struct mm_plain_model *m)
 		return -ENOMEM;
 	r = mm_shard_names_read(o->index_fd, names, why, sizeof(why));
 	if (r)
-		return fail(o, r, INDEX_NAME ": %s", why);
+		return plain_model_fail(o, r, INDEX_NAME ": %s", why);
 	for (size_t i = 0; i < names->n && !r; i++)
 		r = add_file(o, m, names->name[i]);
 	return r;
@@ -115,7 +116,8 @@ static int list_files(struct opener *o, struct mm_plain_model *m)
 	o->index_fd = open_in(o, INDEX_NAME, &why);
 	if (o->index_fd == -ENOENT)
 		return list_dir(o, m);
-	return o->index_fd < 0 ? fail(o, o->index_fd, INDEX_NAME ": %s", why) : list_index(o, m);
+	return o->index_fd < 0 ? plain_model_fail(o, o->index_fd, INDEX_NAME ": %s", why)
+			       : list_index(o, m);
 }
 
 /* ---- reading and laying out ---- */
@@ -129,13 +131,13 @@ static int map_file(const struct opener *o, struct mm_plain_file *f, struct mm_s
 	int r;
 
 	if (fd < 0)
-		return fail(o, fd, "%.250s: %s", f->name, unopened);
+		return plain_model_fail(o, fd, "%.250s: %s", f->name, unopened);
 	r = mm_safetensors_read(fd, st, why, sizeof(why));
 	if (r)
-		return fail(o, r, "%.200s: %s", f->name, why);
+		return plain_model_fail(o, r, "%.200s: %s", f->name, why);
 	bytes = mmap(NULL, st->file_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (bytes == MAP_FAILED)
-		return fail(o, -errno, "%.250s: %s", f->name, strerror(errno));
+		return plain_model_fail(o, -errno, "%.250s: %s", f->name, strerror(errno));
 	f->bytes = bytes;
 	f->length_bytes = st->file_bytes;
 	return 0;
@@ -149,9 +151,9 @@ static int read_config(struct opener *o)
 	int r;
 
 	if (fd < 0)
-		return fail(o, fd, "config.json: %s", unopened);
+		return plain_model_fail(o, fd, "config.json: %s", unopened);
 	r = mm_model_config_read(fd, "config.json", &o->config, &why);
-	return r ? fail(o, r, "%s", why.text) : 0;
+	return r ? plain_model_fail(o, r, "%s", why.text) : 0;
 }
 
 /* libclient's meaning of a packing list, for the loader's own functions. */
@@ -164,12 +166,13 @@ static int take_pack(const struct opener *o, const struct mm_pack *pack, struct 
 	struct mm_why why;
 
 	if (pack->n_members > MM_PACK_MEMBERS_MAX)
-		return fail(o, -EINVAL, "a packing rule of %u members", pack->n_members);
+		return plain_model_fail(o, -EINVAL, "a packing rule of %u members",
+					pack->n_members);
 	if (pack->name)
 		snprintf(rule.name, sizeof(rule.name), "%s", pack->name);
 	for (uint32_t i = 0; i < pack->n_members; i++)
 		snprintf(rule.member[i], sizeof(rule.member[i]), "%s", pack->members[i]);
-	return mm_packs_add(packs, &rule, &why) ? fail(o, -EINVAL, "%s", why.text) : 0;
+	return mm_packs_add(packs, &rule, &why) ? plain_model_fail(o, -EINVAL, "%s", why.text) : 0;
 }
 
 static int make_layout(const struct opener *o, const struct mm_model_opts *opts,
@@ -193,12 +196,12 @@ static int make_layout(const struct opener *o, const struct mm_model_opts *opts,
 		r = mm_index_read(o->index_fd, INDEX_NAME, &shards, &why);
 	if (!r)
 		r = mm_layout_make(&parts, &m->layout, &why);
-	return r ? fail(o, r, "%s", why.text) : 0;
+	return r ? plain_model_fail(o, r, "%s", why.text) : 0;
 }
 
 /* ---- the device ---- */
 
-static int allocate(const struct opener *o, struct mm_plain_model *m)
+static int plain_model_allocate(const struct opener *o, struct mm_plain_model *m)
 {
 	m->groups = calloc(m->layout.dir.n_groups, sizeof(*m->groups));
 	if (!m->groups)
@@ -208,13 +211,14 @@ static int allocate(const struct opener *o, struct mm_plain_model *m)
 		const CUresult r = bytes ? o->gpu->cuMemAlloc(&m->groups[g], bytes) : CUDA_SUCCESS;
 
 		if (r)
-			return fail(o, mm_gpu_errno(r), "%llu bytes of device memory: %s",
-				    (unsigned long long)bytes, mm_gpu_strerror(o->gpu, r));
+			return plain_model_fail(
+				o, mm_gpu_errno(r), "%llu bytes of device memory: %s",
+				(unsigned long long)bytes, mm_gpu_strerror(o->gpu, r));
 	}
 	return 0;
 }
 
-static int upload(const struct opener *o, struct mm_plain_model *m)
+static int plain_model_upload(const struct opener *o, struct mm_plain_model *m)
 {
 	CUresult r;
 
@@ -224,21 +228,21 @@ static int upload(const struct opener *o, struct mm_plain_model *m)
 		const struct mm_plain_file *f = &m->files[p->file];
 
 		if (p->item_bytes)
-			return fail(o, -ENOTSUP, "transposed matrices are mmd's alone");
+			return plain_model_fail(o, -ENOTSUP, "transposed matrices are mmd's alone");
 		if (!p->bytes)
 			continue;
 		r = o->gpu->cuMemcpyHtoD(m->groups[p->group] + at, f->bytes + p->file_offset,
 					 p->bytes);
 		if (r)
-			return fail(o, mm_gpu_errno(r), "%.250s: %s", f->name,
-				    mm_gpu_strerror(o->gpu, r));
+			return plain_model_fail(o, mm_gpu_errno(r), "%.250s: %s", f->name,
+						mm_gpu_strerror(o->gpu, r));
 	}
 	/*
 	 * Copies from pageable memory may be under way still, and no stream of ours waits for them.
 	 */
 	r = o->gpu->cuCtxSynchronize();
-	return r ? fail(o, mm_gpu_errno(r), "cannot copy the weights: %s",
-			mm_gpu_strerror(o->gpu, r))
+	return r ? plain_model_fail(o, mm_gpu_errno(r), "cannot copy the weights: %s",
+				    mm_gpu_strerror(o->gpu, r))
 		 : 0;
 }
 
@@ -253,8 +257,8 @@ static int open_all(struct opener *o, const struct mm_model_opts *opts, struct m
 	if (!r)
 		r = make_layout(o, opts, m);
 	if (!r && o->gpu)
-		r = allocate(o, m);
-	return r || !o->gpu ? r : upload(o, m);
+		r = plain_model_allocate(o, m);
+	return r || !o->gpu ? r : plain_model_upload(o, m);
 }
 
 int mm_plain_model_open(const struct mm_gpu_api *gpu, const char *dir,

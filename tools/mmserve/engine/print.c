@@ -11,12 +11,12 @@
 
 #define LABEL "  %-20s "
 
-static double value(const json_t *summary, const char *key)
+static double summary_real(const json_t *summary, const char *key)
 {
 	return json_number_value(json_object_get(summary, key));
 }
 
-static uint64_t count(const json_t *summary, const char *key)
+static uint64_t summary_count(const json_t *summary, const char *key)
 {
 	const json_int_t n = json_integer_value(json_object_get(summary, key));
 
@@ -45,7 +45,7 @@ static void percentiles_print(FILE *out, const json_t *summary, const char *labe
 	fprintf(out, LABEL, label);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(percents); i++) {
 		snprintf(key, sizeof(key), "%s_p%d_s", what, percents[i]);
-		fprintf(out, "%12s", seconds_text(value(summary, key), text));
+		fprintf(out, "%12s", seconds_text(summary_real(summary, key), text));
 	}
 	fputc('\n', out);
 }
@@ -58,9 +58,11 @@ static void served_print(FILE *out, const json_t *s)
 	fprintf(out,
 		LABEL "%" PRIu64 " served in full, %" PRIu64 " refused, thrown out %" PRIu64
 		      " times\n",
-		"requests", count(s, "requests"), count(s, "refused"), count(s, "preemptions"));
-	fprintf(out, LABEL "%" PRIu64 " in %s: %.1f tokens/s\n", "tokens", count(s, "tokens"),
-		seconds_text(value(s, "duration_s"), duration), value(s, "throughput_tok_s"));
+		"requests", summary_count(s, "requests"), summary_count(s, "refused"),
+		summary_count(s, "preemptions"));
+	fprintf(out, LABEL "%" PRIu64 " in %s: %.1f tokens/s\n", "tokens",
+		summary_count(s, "tokens"), seconds_text(summary_real(s, "duration_s"), duration),
+		summary_real(s, "throughput_tok_s"));
 }
 
 static void latency_print(FILE *out, const json_t *s)
@@ -77,19 +79,20 @@ static void steps_print(FILE *out, const json_t *s)
 
 	fprintf(out, "Steps\n");
 	fprintf(out, LABEL "%" PRIu64 ", %s on average, at most %" PRIu64 " requests in one\n",
-		"steps", count(s, "steps"), seconds_text(value(s, "step_mean_s"), mean),
-		count(s, "batch_max"));
+		"steps", summary_count(s, "steps"),
+		seconds_text(summary_real(s, "step_mean_s"), mean), summary_count(s, "batch_max"));
 	fprintf(out, LABEL "%" PRIu64 " tokens, those computed again included\n", "computed",
-		count(s, "computed_tokens"));
-	if (count(s, "steps_void") || count(s, "steps_broken"))
+		summary_count(s, "computed_tokens"));
+	if (summary_count(s, "steps_void") || summary_count(s, "steps_broken"))
 		fprintf(out, LABEL "%" PRIu64 ", of them broken off on purpose %" PRIu64 "\n",
-			"repeated", count(s, "steps_void"), count(s, "steps_broken"));
-	if (count(s, "graph_captures") || count(s, "graph_launches"))
+			"repeated", summary_count(s, "steps_void"),
+			summary_count(s, "steps_broken"));
+	if (summary_count(s, "graph_captures") || summary_count(s, "graph_launches"))
 		fprintf(out, LABEL "%" PRIu64 " captured, %" PRIu64 " launches\n", "graphs",
-			count(s, "graph_captures"), count(s, "graph_launches"));
-	if (count(s, "checksum_failures"))
+			summary_count(s, "graph_captures"), summary_count(s, "graph_launches"));
+	if (summary_count(s, "checksum_failures"))
 		fprintf(out, LABEL "%" PRIu64 " LAYERS WITH WRONG BYTES\n", "checksums",
-			count(s, "checksum_failures"));
+			summary_count(s, "checksum_failures"));
 }
 
 static void kv_print(FILE *out, const json_t *s)
@@ -100,35 +103,37 @@ static void kv_print(FILE *out, const json_t *s)
 	fprintf(out,
 		LABEL "%" PRIu64 " held at most, %" PRIu64 " given back, %" PRIu64
 		      " blocks moved to empty them\n",
-		"chunks", count(s, "kv_chunks_max"), count(s, "kv_chunks_released"),
-		count(s, "kv_blocks_moved"));
-	if (count(s, "swapped_out_bytes") || count(s, "swapped_in_bytes") ||
-	    count(s, "swaps_failed") || value(s, "swap_total_s") > 0)
+		"chunks", summary_count(s, "kv_chunks_max"), summary_count(s, "kv_chunks_released"),
+		summary_count(s, "kv_blocks_moved"));
+	if (summary_count(s, "swapped_out_bytes") || summary_count(s, "swapped_in_bytes") ||
+	    summary_count(s, "swaps_failed") || summary_real(s, "swap_total_s") > 0)
 		fprintf(out, LABEL "%s out, %s in, waited %s for it, %" PRIu64 " copies failed\n",
-			"to host memory", mm_size_print(count(s, "swapped_out_bytes"), away),
-			mm_size_print(count(s, "swapped_in_bytes"), back),
-			seconds_text(value(s, "swap_total_s"), waited), count(s, "swaps_failed"));
+			"to host memory",
+			mm_size_print(summary_count(s, "swapped_out_bytes"), away),
+			mm_size_print(summary_count(s, "swapped_in_bytes"), back),
+			seconds_text(summary_real(s, "swap_total_s"), waited),
+			summary_count(s, "swaps_failed"));
 }
 
 static void layers_print(FILE *out, const json_t *s)
 {
 	char held[32], waited[32];
 
-	if (!count(s, "layers_remapped_max") && !count(s, "plan_changes") &&
-	    !count(s, "gated_steps") && !(value(s, "plan_held_s") > 0) &&
-	    !(value(s, "stall_total_s") > 0))
+	if (!summary_count(s, "layers_remapped_max") && !summary_count(s, "plan_changes") &&
+	    !summary_count(s, "gated_steps") && !(summary_real(s, "plan_held_s") > 0) &&
+	    !(summary_real(s, "stall_total_s") > 0))
 		return;
 	fprintf(out, "Layers that mmd took %14s%12s%12s\n", "median", "P90", "P99");
 	percentiles_print(out, s, "waited, per step", "stall");
 	fprintf(out,
 		LABEL "%s in all, in %" PRIu64 " steps with layers away (%" PRIu64 " measured)\n",
-		"waited", seconds_text(value(s, "stall_total_s"), waited), count(s, "gated_steps"),
-		count(s, "stall_samples"));
+		"waited", seconds_text(summary_real(s, "stall_total_s"), waited),
+		summary_count(s, "gated_steps"), summary_count(s, "stall_samples"));
 	fprintf(out,
 		LABEL "%" PRIu64 " away at most, %" PRIu64
 		      " changes, which kept steps out for %s\n",
-		"layers", count(s, "layers_remapped_max"), count(s, "plan_changes"),
-		seconds_text(value(s, "plan_held_s"), held));
+		"layers", summary_count(s, "layers_remapped_max"), summary_count(s, "plan_changes"),
+		seconds_text(summary_real(s, "plan_held_s"), held));
 }
 
 static void weights_print(FILE *out, const json_t *s)
@@ -139,9 +144,9 @@ static void weights_print(FILE *out, const json_t *s)
 		return;
 	fprintf(out, "Weights\n");
 	fprintf(out, LABEL "%s in whole pages: %s of tensors, %s of rounding\n", "device memory",
-		mm_size_print(count(s, "weights_device_bytes"), device),
-		mm_size_print(count(s, "weights_tensor_bytes"), tensors),
-		mm_size_print(count(s, "weights_waste_bytes"), waste));
+		mm_size_print(summary_count(s, "weights_device_bytes"), device),
+		mm_size_print(summary_count(s, "weights_tensor_bytes"), tensors),
+		mm_size_print(summary_count(s, "weights_waste_bytes"), waste));
 }
 
 void mm_print_summary(FILE *out, const json_t *summary)

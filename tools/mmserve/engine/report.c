@@ -32,7 +32,7 @@ void mm_stats_done(struct mm_stats *s)
 	*s = (struct mm_stats){ 0 };
 }
 
-static double microseconds(double s)
+static double seconds_rounded(double s)
 {
 	return round(s * 1e6) / 1e6;
 }
@@ -43,7 +43,7 @@ static double microseconds(double s)
 #define LINE_BYTES \
 	2048u /* all but the lists: keys, an id and a sentence, each byte of them escaped */
 
-static char *put(char *at, const char *text)
+static char *report_put(char *at, const char *text)
 {
 	return stpcpy(at, text);
 }
@@ -74,9 +74,9 @@ static char *put_seconds(char *at, double s)
 
 static char *put_key(char *at, const char *key)
 {
-	at = put(at, ",\"");
-	at = put(at, key);
-	return put(at, "\":");
+	at = report_put(at, ",\"");
+	at = report_put(at, key);
+	return report_put(at, "\":");
 }
 
 /* Nothing when memory is short. */
@@ -85,7 +85,7 @@ static char *put_string(char *at, const char *text)
 	json_t *string = json_string(text);
 	char *quoted = json_dumps(string, JSON_ENCODE_ANY);
 
-	at = put(at, quoted ? quoted : "\"\"");
+	at = report_put(at, quoted ? quoted : "\"\"");
 	free(quoted);
 	json_decref(string);
 	return at;
@@ -93,14 +93,14 @@ static char *put_string(char *at, const char *text)
 
 static char *put_lists(char *at, const struct mm_request *q)
 {
-	at = put(put_key(at, "ids"), "[");
+	at = report_put(put_key(at, "ids"), "[");
 	for (uint32_t i = 0; i < q->n_output; i++) {
-		at = put_number(i ? put(at, ",") : at, q->ids[q->n_prompt + i], 1);
+		at = put_number(i ? report_put(at, ",") : at, q->ids[q->n_prompt + i], 1);
 	}
-	at = put(put_key(put(at, "]"), "times"), "[");
+	at = report_put(put_key(report_put(at, "]"), "times"), "[");
 	for (uint32_t i = 0; i < q->n_output; i++)
-		at = put_seconds(i ? put(at, ",") : at, q->times[i]);
-	return put(at, "]}\n");
+		at = put_seconds(i ? report_put(at, ",") : at, q->times[i]);
+	return report_put(at, "]}\n");
 }
 
 int mm_report_request(FILE *out, const struct mm_request *q)
@@ -110,8 +110,8 @@ int mm_report_request(FILE *out, const struct mm_request *q)
 
 	if (!line)
 		return -EIO;
-	at = put(at, "{\"id\":");
-	at = q->id_is_number ? put(at, q->id) : put_string(at, q->id);
+	at = report_put(at, "{\"id\":");
+	at = q->id_is_number ? report_put(at, q->id) : put_string(at, q->id);
 	at = put_seconds(put_key(at, "arrival_s"), q->arrival_s);
 	at = put_number(put_key(at, "preemptions"), q->preemptions, 1);
 	if (q->error[0])
@@ -133,8 +133,8 @@ static void set_percentiles(json_t *o, const char *what, double *values, size_t 
 
 	for (size_t i = 0; i < MM_ARRAY_SIZE(percents); i++) {
 		snprintf(key, sizeof(key), "%s_p%d_s", what, percents[i]);
-		json_object_set_new(o, key,
-				    json_real(microseconds(mm_percentile(values, n, percents[i]))));
+		json_object_set_new(
+			o, key, json_real(seconds_rounded(mm_percentile(values, n, percents[i]))));
 	}
 }
 
@@ -144,7 +144,7 @@ struct totals {
 	size_t served, refused;
 };
 
-static void total(struct totals *t, const struct mm_requests *requests)
+static void report_total(struct totals *t, const struct mm_requests *requests)
 {
 	for (size_t i = 0; i < requests->n; i++) {
 		const struct mm_request *q = &requests->all[i];
@@ -171,14 +171,14 @@ static double all_stalls_s(const struct mm_stats *s)
 	return s->stall_s + sum / (double)told->n * (double)(s->gated_steps - told->n);
 }
 
-static json_t *summary(struct totals *t, const struct mm_stats *s)
+static json_t *report_summary(struct totals *t, const struct mm_stats *s)
 {
 	const uint64_t tokens = t->n_ttft + t->n_tbt;
 	json_t *o = json_pack("{s:i,s:I,s:I,s:I,s:f,s:f}", "schema", 1, "requests",
 			      (json_int_t)t->served, "refused", (json_int_t)t->refused, "tokens",
-			      (json_int_t)tokens, "duration_s", microseconds(s->end_s),
+			      (json_int_t)tokens, "duration_s", seconds_rounded(s->end_s),
 			      "throughput_tok_s",
-			      s->end_s > 0 ? microseconds((double)tokens / s->end_s) : 0.0);
+			      s->end_s > 0 ? seconds_rounded((double)tokens / s->end_s) : 0.0);
 	const struct {
 		const char *key;
 		uint64_t value;
@@ -204,17 +204,18 @@ static json_t *summary(struct totals *t, const struct mm_stats *s)
 		{ "graph_launches", s->graph_launches },
 	};
 
-	json_object_set_new(o, "stall_total_s", json_real(microseconds(all_stalls_s(s))));
-	json_object_set_new(o, "plan_held_s", json_real(microseconds(s->plan_held_s)));
-	json_object_set_new(o, "swap_total_s", json_real(microseconds(s->swap_s)));
+	json_object_set_new(o, "stall_total_s", json_real(seconds_rounded(all_stalls_s(s))));
+	json_object_set_new(o, "plan_held_s", json_real(seconds_rounded(s->plan_held_s)));
+	json_object_set_new(o, "swap_total_s", json_real(seconds_rounded(s->swap_s)));
 	set_percentiles(o, "ttft", t->ttft, t->n_ttft);
 	set_percentiles(o, "tbt", t->tbt, t->n_tbt);
 	set_percentiles(o, "stall", s->stalls_s.all, s->stalls_s.n);
 	set_percentiles(o, "gap", s->gaps_s.all, s->gaps_s.n);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(counts); i++)
 		json_object_set_new(o, counts[i].key, json_integer((json_int_t)counts[i].value));
-	json_object_set_new(o, "step_mean_s",
-			    json_real(s->steps ? microseconds(s->step_s / (double)s->steps) : 0));
+	json_object_set_new(
+		o, "step_mean_s",
+		json_real(s->steps ? seconds_rounded(s->step_s / (double)s->steps) : 0));
 	return o;
 }
 
@@ -229,8 +230,8 @@ json_t *mm_report_summary(const struct mm_requests *requests, const struct mm_st
 	t.ttft = calloc(requests->n + 1, sizeof(*t.ttft));
 	t.tbt = calloc(tokens, sizeof(*t.tbt));
 	if (t.ttft && t.tbt) {
-		total(&t, requests);
-		o = summary(&t, stats);
+		report_total(&t, requests);
+		o = report_summary(&t, stats);
 	}
 	free(t.ttft);
 	free(t.tbt);

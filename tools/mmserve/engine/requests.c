@@ -27,7 +27,7 @@ struct reader {
 	char *err;
 };
 
-static int MM_PRINTF(2, 3) fail(const struct reader *r, const char *format, ...)
+static int MM_PRINTF(2, 3) requests_fail(const struct reader *r, const char *format, ...)
 {
 	char text[256];
 	va_list args;
@@ -40,7 +40,7 @@ static int MM_PRINTF(2, 3) fail(const struct reader *r, const char *format, ...)
 }
 
 /* One step of splitmix64: a counter in, well mixed bits out. */
-static uint64_t mix(uint64_t x)
+static uint64_t random_mix(uint64_t x)
 {
 	x += UINT64_C(0x9e3779b97f4a7c15);
 	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -48,21 +48,21 @@ static uint64_t mix(uint64_t x)
 	return x ^ (x >> 31);
 }
 
-static int add(struct reader *r, double arrival_s, uint32_t n_prompt, uint32_t max_tokens,
-	       struct mm_request **ret_request)
+static int requests_add(struct reader *r, double arrival_s, uint32_t n_prompt, uint32_t max_tokens,
+			struct mm_request **ret_request)
 {
 	struct mm_requests *out = r->out;
 	struct mm_request *q;
 
 	if (arrival_s < r->last_arrival)
-		return fail(r, "arrivals are not in order");
+		return requests_fail(r, "arrivals are not in order");
 	r->last_arrival = arrival_s;
 	if (out->n == r->room) {
 		const size_t room = MM_MAX(r->room * 2, 64);
 		struct mm_request *all = realloc(out->all, room * sizeof(*all));
 
 		if (!all)
-			return fail(r, "out of memory");
+			return requests_fail(r, "out of memory");
 		out->all = all;
 		r->room = room;
 	}
@@ -74,17 +74,17 @@ static int add(struct reader *r, double arrival_s, uint32_t n_prompt, uint32_t m
 	q->ids = calloc((size_t)n_prompt + max_tokens, sizeof(*q->ids));
 	q->times = calloc(max_tokens, sizeof(*q->times));
 	if (!q->ids || !q->times)
-		return fail(r, "out of memory");
+		return requests_fail(r, "out of memory");
 	*ret_request = q;
 	return 0;
 }
 
 static void make_prompt(const struct reader *r, size_t index, struct mm_request *q)
 {
-	const uint64_t seed = mix(mix(r->opts->seed) + index);
+	const uint64_t seed = random_mix(random_mix(r->opts->seed) + index);
 
 	for (uint32_t i = 0; i < q->n_prompt; i++)
-		q->ids[i] = (uint32_t)(mix(seed + i) % r->opts->vocab);
+		q->ids[i] = (uint32_t)(random_mix(seed + i) % r->opts->vocab);
 }
 
 static int read_prompt(const struct reader *r, const json_t *prompt, struct mm_request *q)
@@ -94,8 +94,9 @@ static int read_prompt(const struct reader *r, const json_t *prompt, struct mm_r
 
 		if (!json_is_integer(id) || json_integer_value(id) < 0 ||
 		    json_integer_value(id) >= r->opts->vocab)
-			return fail(r, "prompt[%u] is not a token id below the vocabulary's %u", i,
-				    r->opts->vocab);
+			return requests_fail(
+				r, "prompt[%u] is not a token id below the vocabulary's %u", i,
+				r->opts->vocab);
 		q->ids[i] = (uint32_t)json_integer_value(id);
 	}
 	return 0;
@@ -113,7 +114,7 @@ static int check_keys(const struct reader *r, json_t *line)
 		while (k < MM_ARRAY_SIZE(known) && strcmp(known[k], key))
 			k++;
 		if (k == MM_ARRAY_SIZE(known))
-			return fail(r, "unknown key \"%.60s\"", key);
+			return requests_fail(r, "unknown key \"%.60s\"", key);
 	}
 	return 0;
 }
@@ -134,19 +135,20 @@ static int check_line(const struct reader *r, json_t *line)
 
 	if (!json_is_integer(id) &&
 	    (!json_string_length(id) || json_string_length(id) >= MM_REQUEST_ID_BYTES))
-		return fail(r, "id must be a whole number of 64 bits or a string of 1 to %d bytes",
-			    MM_REQUEST_ID_BYTES - 1);
+		return requests_fail(
+			r, "id must be a whole number of 64 bits or a string of 1 to %d bytes",
+			MM_REQUEST_ID_BYTES - 1);
 	if (arrival && (!json_is_number(arrival) || !(json_number_value(arrival) >= 0) ||
 			json_number_value(arrival) > ARRIVAL_MAX))
-		return fail(r, "arrival_s must be a number of seconds from 0");
+		return requests_fail(r, "arrival_s must be a number of seconds from 0");
 	if (prompt && count)
-		return fail(r, "give one of prompt and prompt_tokens");
+		return requests_fail(r, "give one of prompt and prompt_tokens");
 	if (count ? !is_count(count)
 		  : !json_array_size(prompt) || json_array_size(prompt) > TOKENS_MAX)
-		return fail(r, count ? "prompt_tokens must be a whole number from 1"
-				     : "prompt must be a list of at least one token id");
+		return requests_fail(r, count ? "prompt_tokens must be a whole number from 1"
+					      : "prompt must be a list of at least one token id");
 	if (!is_count(max))
-		return fail(r, "max_tokens must be a whole number from 1");
+		return requests_fail(r, "max_tokens must be a whole number from 1");
 	return check_keys(r, line);
 }
 
@@ -175,13 +177,14 @@ static int read_json_line(struct reader *r, const char *text)
 
 	line = json_loads(text, JSON_REJECT_DUPLICATES, &where);
 	if (!json_is_object(line))
-		return fail(r, "not a JSON object: %.120s", line ? "" : where.text);
+		return requests_fail(r, "not a JSON object: %.120s", line ? "" : where.text);
 	e = check_line(r, line);
 	if (e)
 		return e;
 	prompt = json_object_get(line, "prompt");
 	count = json_object_get(line, "prompt_tokens");
-	e = add(r, json_number_value(json_object_get(line, "arrival_s")),
+	e = requests_add(
+		r, json_number_value(json_object_get(line, "arrival_s")),
 		(uint32_t)(count ? (size_t)json_integer_value(count) : json_array_size(prompt)),
 		(uint32_t)json_integer_value(json_object_get(line, "max_tokens")), &q);
 	if (e)
@@ -210,7 +213,7 @@ static int parse_count(const char **text, char end, uint32_t *ret_count)
 	return 0;
 }
 
-static uint32_t cut(uint32_t value, uint32_t max)
+static uint32_t requests_cut(uint32_t value, uint32_t max)
 {
 	return max && value > max ? max : value;
 }
@@ -228,13 +231,16 @@ static int read_csv_line(struct reader *r, const char *text)
 	arrival = strtod(text, &stop);
 	if (stop == text || *stop != ',' || !isfinite(arrival) || arrival < 0 ||
 	    arrival > ARRIVAL_MAX)
-		return fail(r, "arrival_s must be a number of seconds from 0");
+		return requests_fail(r, "arrival_s must be a number of seconds from 0");
 	text = stop + 1;
 	if (parse_count(&text, ',', &prompt))
-		return fail(r, "prompt_tokens must be a whole number from 1 to %u", TOKENS_MAX);
+		return requests_fail(r, "prompt_tokens must be a whole number from 1 to %u",
+				     TOKENS_MAX);
 	if (parse_count(&text, '\0', &output))
-		return fail(r, "output_tokens must be a whole number from 1 to %u", TOKENS_MAX);
-	e = add(r, arrival, cut(prompt, o->max_prompt), cut(output, o->max_output), &q);
+		return requests_fail(r, "output_tokens must be a whole number from 1 to %u",
+				     TOKENS_MAX);
+	e = requests_add(r, arrival, requests_cut(prompt, o->max_prompt),
+			 requests_cut(output, o->max_output), &q);
 	if (e)
 		return e;
 	q->id_is_number = true;
@@ -261,10 +267,10 @@ static int read_lines(struct reader *r, FILE *file, bool csv)
 		if (n && line[n - 1] == '\n')
 			line[--n] = '\0';
 		if (strlen(line) != (size_t)n)
-			return fail(r, "a zero byte");
+			return requests_fail(r, "a zero byte");
 		if (csv && r->line == 1) {
 			if (strcmp(line, csv_header))
-				return fail(r, "the first line must be %s", csv_header);
+				return requests_fail(r, "the first line must be %s", csv_header);
 			continue;
 		}
 		if (r->opts->limit && r->out->n == r->opts->limit)
@@ -272,7 +278,7 @@ static int read_lines(struct reader *r, FILE *file, bool csv)
 		e = csv ? read_csv_line(r, line) : read_json_line(r, line);
 	}
 	if (!e && ferror(file))
-		return fail(r, "cannot be read: %s", strerror(errno));
+		return requests_fail(r, "cannot be read: %s", strerror(errno));
 	return e;
 }
 
@@ -298,7 +304,7 @@ int mm_requests_read(const char *path, bool csv, const struct mm_requests_opts *
 	 * mistake.
 	 */
 	if (!e && !r.line)
-		e = fail(&r, "it is empty");
+		e = requests_fail(&r, "it is empty");
 	if (e)
 		return e;
 	*ret_requests = out;

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static double llama3(const struct mm_rope *rope, double frequency)
+static double rope_scale_llama3(const struct mm_rope *rope, double frequency)
 {
 	const double wavelength = 2 * M_PI / frequency;
 	const double turns = rope->original / wavelength; /* over the unscaled model's context */
@@ -30,7 +30,7 @@ void mm_rope_frequencies(const struct mm_arch *a, double *ret_frequencies)
 			ret_frequencies[i] = f / a->rope.factor;
 			break;
 		case MM_ROPE_LLAMA3:
-			ret_frequencies[i] = llama3(&a->rope, f);
+			ret_frequencies[i] = rope_scale_llama3(&a->rope, f);
 			break;
 		}
 	}

@@ -88,7 +88,7 @@ static int wait_one(struct mm_engine *e, struct mm_swap_done *ret_done)
 	}
 }
 
-static int land(struct run *run)
+static int suspend_wait(struct run *run)
 {
 	struct mm_swap_done done;
 	const int r = wait_one(run->e, &done);
@@ -104,7 +104,7 @@ static int land(struct run *run)
 	return 0;
 }
 
-static int flush(struct run *run)
+static int suspend_flush(struct run *run)
 {
 	struct mm_memory *m = run->e->memory;
 	int r = run->n ? -EAGAIN : 0;
@@ -116,7 +116,7 @@ static int flush(struct run *run)
 		if (r != -EAGAIN)
 			break;
 		/* All lists are under way: one must land first. */
-		r = run->flying ? land(run) : -EPROTO;
+		r = run->flying ? suspend_wait(run) : -EPROTO;
 		if (!r)
 			r = -EAGAIN;
 	}
@@ -124,7 +124,7 @@ static int flush(struct run *run)
 	return r;
 }
 
-static int put(struct run *run, uint32_t swap, uint32_t range)
+static int suspend_add_piece(struct run *run, uint32_t swap, uint32_t range)
 {
 	const struct mm_kv_arena *kv = &run->e->kv;
 	const struct mm_sched_swap *s = &run->plan->swaps[swap];
@@ -135,11 +135,11 @@ static int put(struct run *run, uint32_t swap, uint32_t range)
 					.swap_offset = part * kv->block_bytes,
 					.bytes = (uint32_t)kv->block_bytes,
 					.range = range };
-	return run->n == MM_SWAP_PIECES ? flush(run) : 0;
+	return run->n == MM_SWAP_PIECES ? suspend_flush(run) : 0;
 }
 
 /* Range by range, so that blocks that are neighbours follow each other. */
-static int send(struct run *run, uint32_t first, uint32_t end)
+static int suspend_send_range(struct run *run, uint32_t first, uint32_t end)
 {
 	int r = 0;
 
@@ -147,8 +147,8 @@ static int send(struct run *run, uint32_t first, uint32_t end)
 	run->last = end - 1;
 	for (uint32_t range = 0; range < run->e->kv.ranges; range++)
 		for (uint32_t i = first; i < end && !r; i++)
-			r = put(run, i, range);
-	return r ? r : flush(run);
+			r = suspend_add_piece(run, i, range);
+	return r ? r : suspend_flush(run);
 }
 
 /*
@@ -173,9 +173,9 @@ int mm_suspend_run(struct mm_engine *e, const struct mm_sched_plan *plan)
 	int r = settle_moves(e);
 
 	for (uint32_t i = 0; i < plan->n_swaps && !r; i += each)
-		r = send(&run, i, MM_MIN(i + each, plan->n_swaps));
+		r = suspend_send_range(&run, i, MM_MIN(i + each, plan->n_swaps));
 	while (run.flying && !r)
-		r = land(&run);
+		r = suspend_wait(&run);
 	if (plan->swaps_in)
 		e->stats.swapped_in_bytes += bytes;
 	else

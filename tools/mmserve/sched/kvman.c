@@ -109,7 +109,7 @@ static int release_retired(struct mm_kvman *k)
 }
 
 /* First phase. The stream's order puts the copies before the next step. */
-static int retire(struct mm_kvman *k, uint32_t chunk, uint32_t moves)
+static int chunks_retire(struct mm_kvman *k, uint32_t chunk, uint32_t moves)
 {
 	k->retired[k->n_retired++] = chunk;
 	k->blocks_moved += moves;
@@ -124,18 +124,18 @@ static int retire_chunks(struct mm_kvman *k, uint64_t now_ns)
 	int r = 0;
 
 	while (!r && !mm_sched_retire(k->sched, now_ns, &chunk, k->moves, &n))
-		r = retire(k, chunk, n);
+		r = chunks_retire(k, chunk, n);
 	return r || k->n_retired == before ? r : k->ops->mark(k->context);
 }
 
-static int compact(struct mm_kvman *k, uint64_t now_ns)
+static int arena_compact(struct mm_kvman *k, uint64_t now_ns)
 {
 	uint32_t chunk, n;
 	int r;
 
 	if (mm_sched_compact(k->sched, now_ns, &chunk, k->moves, &n))
 		return 0;
-	r = retire(k, chunk, n);
+	r = chunks_retire(k, chunk, n);
 	return r ? r : k->ops->mark(k->context);
 }
 
@@ -143,7 +143,7 @@ static int compact(struct mm_kvman *k, uint64_t now_ns)
  * Voluntary shrinking, when fewer chunks were wanted than are held for a while: what has been empty
  * as long goes at once; else, now and then, one chunk whose blocks fit into the others.
  */
-static int trim(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
+static int arena_trim(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
 {
 	struct mm_kvblocks *kv = &k->sched->kv;
 	const uint32_t held = kv->usable_chunks - kv->draining_chunks;
@@ -166,7 +166,7 @@ static int trim(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
 	if (drained || now_ns - k->surplus_since_ns < k->config.idle_ns)
 		return 0;
 	k->surplus_since_ns = now_ns;
-	return compact(k, now_ns);
+	return arena_compact(k, now_ns);
 }
 
 /* ---- asking ---- */
@@ -180,7 +180,7 @@ static uint32_t chunks_wanted(struct mm_kvman *k)
 }
 
 /* Asks ahead of need, never waits. */
-static int grow(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
+static int arena_grow(struct mm_kvman *k, uint32_t wanted, uint64_t now_ns)
 {
 	int r;
 
@@ -231,11 +231,12 @@ int mm_kvman_manage(struct mm_kvman *k, uint64_t now_ns)
 
 	k->wanted = wanted;
 	k->ops->load(k->context, &load);
-	r = grow(k, k->config.fixed ? MM_MAX(wanted, k->config.share_chunks) : wanted, now_ns);
+	r = arena_grow(k, k->config.fixed ? MM_MAX(wanted, k->config.share_chunks) : wanted,
+		       now_ns);
 	if (!r)
 		r = release_retired(k);
 	if (!r)
-		r = trim(k, MM_MAX(wanted, k->config.keep_chunks), now_ns);
+		r = arena_trim(k, MM_MAX(wanted, k->config.keep_chunks), now_ns);
 	if (!r)
 		r = retire_chunks(k, now_ns);
 	return r ? r : release_retired(k);

@@ -13,7 +13,7 @@ uint32_t mm_sched_blocks(const struct mm_sched *s, uint32_t tokens)
 	return (uint32_t)mm_div_up(tokens, s->config.block_tokens);
 }
 
-static int allocate(struct mm_sched *s)
+static int blocks_allocate(struct mm_sched *s)
 {
 	const struct mm_sched_config *c = &s->config;
 	const size_t blocks = (size_t)c->kv_chunks * c->kv_blocks_per_chunk;
@@ -51,7 +51,7 @@ int mm_sched_init(struct mm_sched *s, const struct mm_sched_config *c)
 	    !c->max_tokens || !c->block_tokens)
 		return -EINVAL;
 	s->table_stride = mm_sched_blocks(s, c->max_tokens);
-	r = allocate(s);
+	r = blocks_allocate(s);
 	if (r)
 		mm_sched_done(s);
 	else
@@ -76,7 +76,7 @@ void mm_sched_done(struct mm_sched *s)
 
 /* ---- what is wanted ---- */
 
-static uint32_t wants(const struct mm_sched *s, const struct mm_seq *q)
+static uint32_t seq_wanted_blocks(const struct mm_sched *s, const struct mm_seq *q)
 {
 	const uint64_t ahead = (uint64_t)mm_sched_blocks(s, q->total) + s->config.lookahead_blocks;
 
@@ -121,7 +121,7 @@ uint32_t mm_sched_blocks_wanted(struct mm_sched *s)
  * Queues by order: a new sequence goes to the end, a preempted one back to its place near the
  * front.
  */
-static void enqueue(struct mm_sched *s, uint32_t seq)
+static void sched_enqueue(struct mm_sched *s, uint32_t seq)
 {
 	struct mm_seq *q = &s->seqs[seq];
 	uint32_t *link = &s->queue;
@@ -139,7 +139,7 @@ static void enqueue(struct mm_sched *s, uint32_t seq)
 	s->want_known = false;
 }
 
-static void dequeue(struct mm_sched *s, uint32_t seq)
+static void sched_dequeue(struct mm_sched *s, uint32_t seq)
 {
 	uint32_t *link = &s->queue, before = MM_KV_NONE;
 
@@ -171,8 +171,8 @@ int mm_sched_add(struct mm_sched *s, uint32_t prompt, uint32_t output, uint64_t 
 					.prompt = prompt,
 					.limit = (uint32_t)limit,
 					.total = prompt };
-	s->seqs[seq].want = wants(s, &s->seqs[seq]);
-	enqueue(s, seq);
+	s->seqs[seq].want = seq_wanted_blocks(s, &s->seqs[seq]);
+	sched_enqueue(s, seq);
 	*ret_seq = seq;
 	return 0;
 }
@@ -189,7 +189,7 @@ const uint32_t *mm_sched_table(const struct mm_sched *s, uint32_t seq)
 }
 
 /* All or nothing: blocks for the first @tokens tokens of @seq. */
-static bool reserve(struct mm_sched *s, uint32_t seq, uint32_t tokens)
+static bool blocks_reserve(struct mm_sched *s, uint32_t seq, uint32_t tokens)
 {
 	struct mm_seq *q = &s->seqs[seq];
 	uint32_t need, block;
@@ -213,7 +213,7 @@ static bool is_prompt(const struct mm_seq *q)
 }
 
 /* Takes @seq off the batch: its blocks fall free, its row too. */
-static void leave(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
+static void seq_leave(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
 {
 	struct mm_seq *q = &s->seqs[seq];
 	uint32_t i = s->n_running - 1;
@@ -317,29 +317,29 @@ void mm_sched_swap_failed(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
 
 	slots_drop(s, q);
 	if (q->state == MM_SEQ_RUNNING) {
-		leave(s, seq, now_ns);
-		enqueue(s, seq);
+		seq_leave(s, seq, now_ns);
+		sched_enqueue(s, seq);
 		s->plan.n_items = 0;
 	}
 	q->computed = 0;
 }
 
 /* By this plan: its blocks go to the swap space, if @swap and they can. */
-static void preempt(struct mm_sched *s, uint32_t seq, bool swap, uint64_t now_ns)
+static void seq_preempt(struct mm_sched *s, uint32_t seq, bool swap, uint64_t now_ns)
 {
 	const bool swapped = swap && swap_out(s, seq);
 
 	s->plan.preempted[s->plan.n_preempted++] = seq;
 
-	leave(s, seq, now_ns);
+	seq_leave(s, seq, now_ns);
 	if (!swapped)
 		s->seqs[seq].computed = 0;
 	s->seqs[seq].preemptions++;
 	s->preemptions++;
-	enqueue(s, seq);
+	sched_enqueue(s, seq);
 }
 
-static void retire(struct mm_sched *s, uint32_t seq)
+static void seq_retire(struct mm_sched *s, uint32_t seq)
 {
 	s->seqs[seq].state = MM_SEQ_FREE;
 	s->seqs[seq].next = s->free_seq;
@@ -349,11 +349,11 @@ static void retire(struct mm_sched *s, uint32_t seq)
 void mm_sched_remove(struct mm_sched *s, uint32_t seq, uint64_t now_ns)
 {
 	if (s->seqs[seq].state == MM_SEQ_RUNNING)
-		leave(s, seq, now_ns);
+		seq_leave(s, seq, now_ns);
 	else if (s->seqs[seq].state == MM_SEQ_WAITING)
-		dequeue(s, seq);
+		sched_dequeue(s, seq);
 	slots_drop(s, &s->seqs[seq]);
-	retire(s, seq);
+	seq_retire(s, seq);
 }
 
 static void plan_item(struct mm_sched *s, uint32_t seq, uint32_t tokens)
@@ -390,9 +390,9 @@ static void plan_running(struct mm_sched *s, uint64_t now_ns, bool may_grow)
 		const bool prompt = is_prompt(q);
 		const uint32_t tokens = prompt ? MM_MIN(q->total - q->computed, budget) : 1;
 
-		if (tokens && !reserve(s, seq, q->computed + tokens)) {
+		if (tokens && !blocks_reserve(s, seq, q->computed + tokens)) {
 			if (!may_grow) {
-				preempt(s, last, true, now_ns);
+				seq_preempt(s, last, true, now_ns);
 				continue;
 			}
 			p->stalled++;
@@ -404,7 +404,7 @@ static void plan_running(struct mm_sched *s, uint64_t now_ns, bool may_grow)
 	}
 }
 
-static void enter(struct mm_sched *s, uint32_t seq)
+static void seq_enter(struct mm_sched *s, uint32_t seq)
 {
 	struct mm_seq *q = &s->seqs[seq];
 	uint32_t i = s->n_running++;
@@ -423,7 +423,7 @@ static void enter(struct mm_sched *s, uint32_t seq)
  * May the oldest that waits come in, and compute @tokens? By chunks, what it has must at least fit
  * once those that run have ended, with one token to spare: or it would preempt itself for ever.
  */
-static bool fits(const struct mm_sched *s, const struct mm_seq *q, uint32_t tokens)
+static bool seq_fits(const struct mm_sched *s, const struct mm_seq *q, uint32_t tokens)
 {
 	const struct mm_kvblocks *kv = &s->kv;
 	const uint32_t whole = mm_sched_blocks(s, MM_MIN(q->total + 1, q->limit));
@@ -440,7 +440,7 @@ static bool fits(const struct mm_sched *s, const struct mm_seq *q, uint32_t toke
 }
 
 /* The oldest that wait, first come first served. */
-static void admit(struct mm_sched *s)
+static void seq_admit(struct mm_sched *s)
 {
 	const bool whole = s->config.admit == MM_ADMIT_WHOLE;
 
@@ -450,11 +450,11 @@ static void admit(struct mm_sched *s)
 		const uint32_t tokens = MM_MIN(q->total - q->computed, budget_left(s));
 		bool reserved;
 
-		if (!fits(s, q, tokens))
+		if (!seq_fits(s, q, tokens))
 			return;
-		dequeue(s, seq);
-		enter(s, seq);
-		reserved = reserve(s, seq, whole ? q->total : q->computed + tokens);
+		sched_dequeue(s, seq);
+		seq_enter(s, seq);
+		reserved = blocks_reserve(s, seq, whole ? q->total : q->computed + tokens);
 		mm_assert(reserved);
 		swap_in(s, seq);
 		plan_item(s, seq, tokens);
@@ -480,7 +480,7 @@ const struct mm_sched_plan *mm_sched_step(struct mm_sched *s, uint64_t now_ns, b
 	 * free blocks are wanted for those that must leave a chunk.
 	 */
 	if (!p->n_preempted && !p->stalled && !mm_sched_owed(s))
-		admit(s);
+		seq_admit(s);
 	return p;
 }
 
@@ -501,8 +501,8 @@ uint32_t mm_sched_commit(struct mm_sched *s, uint64_t now_ns, uint64_t *ret_fini
 			continue;
 		}
 		ret_finished[n++] = q->user;
-		leave(s, item->seq, now_ns);
-		retire(s, item->seq);
+		seq_leave(s, item->seq, now_ns);
+		seq_retire(s, item->seq);
 	}
 	s->plan.n_items = 0;
 	return n;
@@ -573,7 +573,7 @@ const struct mm_sched_plan *mm_sched_evict(struct mm_sched *s, uint64_t now_ns, 
 		const uint32_t seq = cheapest_victim(s, !idle);
 		const bool swap = s->seqs[seq].computed >= s->config.swap_tokens;
 
-		preempt(s, seq, swap, now_ns);
+		seq_preempt(s, seq, swap, now_ns);
 	}
 	return p;
 }
@@ -659,7 +659,7 @@ static const char *check_running(const struct mm_sched *s, uint8_t *owned)
 			return "a running sequence has nothing left to do";
 		if ((uint64_t)q->n_blocks * s->config.block_tokens < q->computed)
 			return "computed tokens have no block";
-		if (q->want != wants(s, q))
+		if (q->want != seq_wanted_blocks(s, q))
 			return "what a sequence wants was not kept up";
 		blocks += q->n_blocks;
 		prompts += is_prompt(q);
@@ -712,7 +712,7 @@ static const char *check_waiting(const struct mm_sched *s)
 		slots += q->n_slots;
 		if (q->next != MM_KV_NONE && s->seqs[q->next].order <= q->order)
 			return "the waiting are not in order of arrival";
-		if (q->want != wants(s, q))
+		if (q->want != seq_wanted_blocks(s, q))
 			return "what a sequence wants was not kept up";
 		last = i;
 	}
