@@ -17,7 +17,7 @@
 
 #define EXIT_USAGE 2
 
-static void help(void)
+static void options_help(void)
 {
 	printf("Usage: mmd [--config FILE] [FLAG VALUE]...\n"
 	       "Owns the pages of GPUs and lends them to LLM serving engines.\n\n"
@@ -70,7 +70,7 @@ static void signals_ignore(void)
 	signal(SIGTTOU, SIG_IGN);
 }
 
-static int run(const struct mm_config *config)
+static int role_run(const struct mm_config *config)
 {
 	enum mm_log_level level = (enum mm_log_level)config->log_level;
 	static char role[16];
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
 	int r = mm_config_from_args(argc, argv, &config, error);
 
 	if (r == MM_CONFIG_HELP) {
-		help();
+		options_help();
 		return 0;
 	}
 	if (r == MM_CONFIG_VERSION) {
@@ -124,5 +124,5 @@ int main(int argc, char **argv)
 	}
 	if (streams_open() < 0)
 		return 1;
-	return run(&config);
+	return role_run(&config);
 }

@@ -75,7 +75,7 @@ static int folder_open(int *ret_fd, char *err, size_t err_bytes)
 	return 0;
 }
 
-static bool is_file(int folder_fd, const char *name, int fd)
+static bool path_is_open_file(int folder_fd, const char *name, int fd)
 {
 	struct stat named, opened;
 
@@ -116,14 +116,14 @@ static int file_try(struct mm_devlock *lock, int folder_fd, char *err, size_t er
 		holder_read(fd, holder, sizeof(holder));
 		return lock_busy(lock, holder, err, err_bytes);
 	}
-	if (!is_file(folder_fd, lock->uuid, fd))
+	if (!path_is_open_file(folder_fd, lock->uuid, fd))
 		return 0;
 	lock->file_fd = fd;
 	fd = -1;
 	return 1;
 }
 
-static bool has_no_place(int r)
+static bool folder_is_unavailable(int r)
 {
 	return r == -EROFS || r == -EACCES || r == -ENOENT;
 }
@@ -133,7 +133,7 @@ static int file_take(struct mm_devlock *lock, int pid, char *err, size_t err_byt
 	mm_cleanup(mm_close_fd) int folder_fd = -1;
 	int r = folder_open(&folder_fd, err, err_bytes);
 
-	if (has_no_place(r)) {
+	if (folder_is_unavailable(r)) {
 		mm_log(MM_LOG_WARN, "device.lock_weak", "reason=\"%s\"", err);
 		return 0;
 	}
@@ -204,13 +204,13 @@ static bool diag_is_claim(const struct nlmsghdr *msg, const struct sockaddr_un *
 	return named;
 }
 
-static int diag_ask(int fd)
+static int diag_request(int fd)
 {
 	struct {
 		struct nlmsghdr head;
 		struct unix_diag_req what;
-	} ask = {
-		.head = { .nlmsg_len = sizeof(ask),
+	} request = {
+		.head = { .nlmsg_len = sizeof(request),
 			  .nlmsg_type = SOCK_DIAG_BY_FAMILY,
 			  .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
 		/*
@@ -222,7 +222,7 @@ static int diag_ask(int fd)
 			  .udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID },
 	};
 
-	return send(fd, &ask, sizeof(ask), 0) == (ssize_t)sizeof(ask) ? 0 : -errno;
+	return send(fd, &request, sizeof(request), 0) == (ssize_t)sizeof(request) ? 0 : -errno;
 }
 
 /*
@@ -238,7 +238,7 @@ static void holder_look_up(const struct mm_devlock *lock, struct holder *holder)
 	socklen_t bytes = claim_address(lock, &address);
 
 	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	if (fd < 0 || diag_ask(fd) < 0)
+	if (fd < 0 || diag_request(fd) < 0)
 		return;
 	for (;;) {
 		ssize_t n = recv(fd, buf, sizeof(buf), 0);
@@ -275,7 +275,7 @@ static void holder_find(const struct mm_devlock *lock, struct holder *ret)
 	holder_look_up(lock, ret);
 }
 
-static void holder_say(const struct holder *holder, char *ret_text, size_t bytes)
+static void holder_describe(const struct holder *holder, char *ret_text, size_t bytes)
 {
 	static const char look[] = "ss -xlp shows who has @" CLAIM_PREFIX "...";
 
@@ -289,7 +289,7 @@ static void holder_say(const struct holder *holder, char *ret_text, size_t bytes
 }
 
 /* Does that process see the files that we see? Then it would have the lock if it were an mmd. */
-static bool shares_files(pid_t pid)
+static bool process_shares_files(pid_t pid)
 {
 	char path[32], theirs[64] = "", ours[64] = "";
 
@@ -312,7 +312,7 @@ static bool holder_binds(const struct mm_devlock *lock, const struct holder *hol
 		return true;
 	if (!holder->uid_known)
 		return holder->error != -ECONNREFUSED;
-	return holder->cred.uid == geteuid() && !shares_files(holder->cred.pid);
+	return holder->cred.uid == geteuid() && !process_shares_files(holder->cred.pid);
 }
 
 /*
@@ -370,7 +370,7 @@ static int claim_take(struct mm_devlock *lock, char *err, size_t err_bytes)
 		if (r != -EADDRINUSE)
 			return r;
 		holder_find(lock, &holder);
-		holder_say(&holder, who, sizeof(who));
+		holder_describe(&holder, who, sizeof(who));
 		if (holder_binds(lock, &holder))
 			return lock_busy(lock, who, err, err_bytes);
 		if (waited || !holder_may_end(&holder))
@@ -388,7 +388,7 @@ static int claim_take(struct mm_devlock *lock, char *err, size_t err_bytes)
  * Root of a user namespace is an ordinary user for everybody outside: its /run/mmd-locks may be its
  * own. A kernel without such namespaces has no such file.
  */
-static bool is_root(void)
+static bool process_is_root(void)
 {
 	unsigned int inside = 1, outside = 1, count = 0;
 	FILE *map;
@@ -411,7 +411,7 @@ int mm_devlock_take(struct mm_devlock *lock, const uint8_t uuid[16], int pid, ch
 
 	for (size_t i = 0; i < 16; i++)
 		snprintf(lock->uuid + 2 * i, 3, "%02x", uuid[i]);
-	if (is_root())
+	if (process_is_root())
 		r = file_take(lock, pid, err, err_bytes);
 	return r < 0 ? r : claim_take(lock, err, err_bytes);
 }
@@ -435,7 +435,7 @@ void mm_devlock_leave(struct mm_devlock *lock)
 
 	lock_path(lock, path);
 	/* It is locked still: nobody else has put another in its place. */
-	if (lock->file_fd >= 0 && is_file(AT_FDCWD, path, lock->file_fd))
+	if (lock->file_fd >= 0 && path_is_open_file(AT_FDCWD, path, lock->file_fd))
 		unlink(path);
 	*lock = MM_DEVLOCK_NULL;
 }

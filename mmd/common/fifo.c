@@ -21,12 +21,12 @@ void mm_fifo_done(struct mm_fifo *fifo)
 	mm_fifo_init(fifo, fifo->item_bytes, fifo->items_max);
 }
 
-static unsigned char *slot(struct mm_fifo *fifo, size_t index)
+static unsigned char *fifo_slot(struct mm_fifo *fifo, size_t index)
 {
 	return fifo->items + ((fifo->head + index) & (fifo->capacity - 1)) * fifo->item_bytes;
 }
 
-static int grow(struct mm_fifo *fifo)
+static int fifo_grow(struct mm_fifo *fifo)
 {
 	size_t capacity = fifo->capacity ? 2 * fifo->capacity : FIRST_CAPACITY;
 	unsigned char *items;
@@ -37,7 +37,7 @@ static int grow(struct mm_fifo *fifo)
 	if (!items)
 		return -ENOMEM;
 	for (size_t i = 0; i < fifo->count; i++)
-		memcpy(items + i * fifo->item_bytes, slot(fifo, i), fifo->item_bytes);
+		memcpy(items + i * fifo->item_bytes, fifo_slot(fifo, i), fifo->item_bytes);
 	free(fifo->items);
 	fifo->items = items;
 	fifo->capacity = capacity;
@@ -52,18 +52,18 @@ int mm_fifo_push(struct mm_fifo *fifo, const void *item)
 	if (fifo->count >= fifo->items_max)
 		return -ENOBUFS;
 	if (fifo->count == fifo->capacity) {
-		r = grow(fifo);
+		r = fifo_grow(fifo);
 		if (r < 0)
 			return r;
 	}
-	memcpy(slot(fifo, fifo->count), item, fifo->item_bytes);
+	memcpy(fifo_slot(fifo, fifo->count), item, fifo->item_bytes);
 	fifo->count++;
 	return 0;
 }
 
 void *mm_fifo_at(struct mm_fifo *fifo, size_t index)
 {
-	return index < fifo->count ? slot(fifo, index) : NULL;
+	return index < fifo->count ? fifo_slot(fifo, index) : NULL;
 }
 
 void mm_fifo_drop(struct mm_fifo *fifo, size_t n)

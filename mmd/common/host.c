@@ -64,7 +64,7 @@ void mm_host_prefer(void *base, uint64_t bytes, int node)
 }
 
 /* A mapping of a memfd in huge pages reserves them for the file, also beyond the mapping's life. */
-static bool reserve(int fd, uint64_t bytes)
+static bool huge_pages_reserve(int fd, uint64_t bytes)
 {
 	void *base = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
 
@@ -81,7 +81,7 @@ static bool huge_memfd(uint64_t bytes, unsigned int log2, int *ret_fd, uint64_t 
 	const unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB;
 	mm_cleanup(mm_close_fd) int fd = memfd_create("mm-store", flags | log2 << MFD_HUGE_SHIFT);
 
-	if (fd < 0 || ftruncate(fd, (off_t)rounded) < 0 || !reserve(fd, rounded))
+	if (fd < 0 || ftruncate(fd, (off_t)rounded) < 0 || !huge_pages_reserve(fd, rounded))
 		return false;
 	*ret_fd = fd;
 	*ret_host = rounded;
@@ -90,7 +90,7 @@ static bool huge_memfd(uint64_t bytes, unsigned int log2, int *ret_fd, uint64_t 
 	return true;
 }
 
-static bool wastes_little(uint64_t bytes, unsigned int log2)
+static bool rounding_is_small(uint64_t bytes, unsigned int log2)
 {
 	return mm_round_up(bytes, UINT64_C(1) << log2) - bytes <= bytes / 8;
 }
@@ -100,10 +100,10 @@ int mm_host_memfd(uint64_t bytes, enum mm_hugepages wanted, int *ret_fd, uint64_
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
 
-	if (wanted == MM_HUGE_1G || (wanted == MM_HUGE_AUTO && wastes_little(bytes, LOG2_1G)))
+	if (wanted == MM_HUGE_1G || (wanted == MM_HUGE_AUTO && rounding_is_small(bytes, LOG2_1G)))
 		if (huge_memfd(bytes, LOG2_1G, ret_fd, ret_host, ret_huge))
 			return 0;
-	if (wanted == MM_HUGE_2M || (wanted == MM_HUGE_AUTO && wastes_little(bytes, LOG2_2M)))
+	if (wanted == MM_HUGE_2M || (wanted == MM_HUGE_AUTO && rounding_is_small(bytes, LOG2_2M)))
 		if (huge_memfd(bytes, LOG2_2M, ret_fd, ret_host, ret_huge))
 			return 0;
 	fd = memfd_create("mm-store", MFD_CLOEXEC | MFD_ALLOW_SEALING);

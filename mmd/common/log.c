@@ -11,7 +11,7 @@
 
 #define LINE_BYTES 1024
 
-static const char *const level_names[MM_LOG_LEVELS] = { "error", "warn", "info", "debug" };
+static const char *const log_level_names[MM_LOG_LEVELS] = { "error", "warn", "info", "debug" };
 static const char *log_role = "mmd";
 static enum mm_log_level log_level = MM_LOG_INFO;
 static uint64_t log_dropped; /* atomic: lines that found no room and were not told of */
@@ -22,7 +22,7 @@ void mm_log_init(const char *role, enum mm_log_level level)
 	log_level = level;
 }
 
-static size_t put_printable(char *line, size_t used)
+static size_t line_make_printable(char *line, size_t used)
 {
 	for (size_t i = 0; i < used; i++) {
 		if (line[i] < ' ' || line[i] > '~')
@@ -33,22 +33,22 @@ static size_t put_printable(char *line, size_t used)
 }
 
 /* The part of a line that all have. Return: how long it is. */
-static size_t put_head(char *line, enum mm_log_level level, const char *event)
+static size_t line_put_head(char *line, enum mm_log_level level, const char *event)
 {
 	struct timespec now;
 	int n;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	n = snprintf(line, LINE_BYTES, "ts=%lld.%06ld level=%s role=%s event=%s",
-		     (long long)now.tv_sec, now.tv_nsec / 1000, level_names[level], log_role,
+		     (long long)now.tv_sec, now.tv_nsec / 1000, log_level_names[level], log_role,
 		     event);
 	return n < 0 ? 0 : MM_MIN((size_t)n, (size_t)LINE_BYTES - 2);
 }
 
 /* A line is shorter than PIPE_BUF: a pipe takes it whole or not at all. */
-static bool line_write(char *line, size_t used)
+static bool log_line_write(char *line, size_t used)
 {
-	used = put_printable(line, used);
+	used = line_make_printable(line, used);
 	return write(STDERR_FILENO, line, used) >= 0;
 }
 
@@ -60,10 +60,10 @@ void mm_log_catch_up(void)
 	size_t used;
 
 	if (lines) {
-		used = put_head(line, MM_LOG_WARN, "log.dropped");
+		used = line_put_head(line, MM_LOG_WARN, "log.dropped");
 		used += (size_t)snprintf(line + used, sizeof(line) - used, " lines=%" PRIu64,
 					 lines);
-		if (!line_write(line, used))
+		if (!log_line_write(line, used))
 			__atomic_fetch_add(&log_dropped, lines, __ATOMIC_RELAXED);
 	}
 	errno = saved_errno;
@@ -80,7 +80,7 @@ void mm_log(enum mm_log_level level, const char *event, const char *fmt, ...)
 	if (level > log_level)
 		return;
 	mm_log_catch_up();
-	used = put_head(line, level, event);
+	used = line_put_head(line, level, event);
 	if (*fmt)
 		line[used++] = ' ';
 	va_start(ap, fmt);
@@ -88,7 +88,7 @@ void mm_log(enum mm_log_level level, const char *event, const char *fmt, ...)
 	va_end(ap);
 	used = MM_MIN(used + (n < 0 ? 0 : (size_t)n), sizeof(line) - 2);
 	/* A log that cannot be written must not stop the daemon. */
-	if (!line_write(line, used))
+	if (!log_line_write(line, used))
 		__atomic_fetch_add(&log_dropped, 1, __ATOMIC_RELAXED);
 	errno = saved_errno;
 }

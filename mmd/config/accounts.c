@@ -14,11 +14,11 @@
 
 #define SIZE_MAX_BYTES (UINT64_C(1) << 50)
 
-enum type { TYPE_NAME, TYPE_PATH, TYPE_ID, TYPE_SIZE, TYPE_NUMBER, TYPE_TIMEOUT };
+enum field_type { TYPE_NAME, TYPE_PATH, TYPE_ID, TYPE_SIZE, TYPE_NUMBER, TYPE_TIMEOUT };
 
 static const struct field {
 	const char *key;
-	enum type type;
+	enum field_type type;
 	size_t offset;
 	uint64_t min, max; /* TYPE_NUMBER */
 	enum mm_account_by by;
@@ -42,20 +42,20 @@ static const struct field {
 	{ "on_timeout", TYPE_TIMEOUT, AT(on_timeout), 0, 0, MM_BY_NONE },
 };
 
-static const char *const timeout_names[MM_ON_TIMEOUTS] = {
+static const char *const account_timeout_names[MM_ON_TIMEOUTS] = {
 	[MM_ON_TIMEOUT_KILL] = "kill",
 	[MM_ON_TIMEOUT_QUARANTINE] = "quarantine",
 };
 
 const char *mm_on_timeout_name(uint64_t on_timeout)
 {
-	return on_timeout < MM_ON_TIMEOUTS ? timeout_names[on_timeout] : NULL;
+	return on_timeout < MM_ON_TIMEOUTS ? account_timeout_names[on_timeout] : NULL;
 }
 
 bool mm_on_timeout_parse(const char *word, uint64_t *ret_on_timeout)
 {
 	for (uint64_t i = 0; i < MM_ON_TIMEOUTS; i++) {
-		if (strcmp(word, timeout_names[i]) == 0) {
+		if (strcmp(word, account_timeout_names[i]) == 0) {
 			*ret_on_timeout = i;
 			return true;
 		}
@@ -63,8 +63,8 @@ bool mm_on_timeout_parse(const char *word, uint64_t *ret_on_timeout)
 	return false;
 }
 
-static int fail(char *error, const char *fmt, ...) MM_PRINTF(2, 3);
-static int fail(char *error, const char *fmt, ...)
+static int accounts_fail(char *error, const char *fmt, ...) MM_PRINTF(2, 3);
+static int accounts_fail(char *error, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -77,7 +77,7 @@ static int fail(char *error, const char *fmt, ...)
 /* ---- one value ---- */
 
 /* Names appear in logs and on the command line; "uid:N" are those of accounts that nobody named. */
-static bool name_is_good(const char *name)
+static bool account_name_is_valid(const char *name)
 {
 	size_t n = strlen(name);
 
@@ -93,7 +93,7 @@ static bool name_is_good(const char *name)
 	return true;
 }
 
-static bool path_is_good(const char *path)
+static bool cgroup_path_is_valid(const char *path)
 {
 	size_t n = strlen(path);
 
@@ -101,11 +101,12 @@ static bool path_is_good(const char *path)
 	       !strstr(path, "//") && !strstr(path, "/..");
 }
 
-static int set_text(const struct field *f, struct mm_account_config *a, const char *text,
-		    char *error)
+static int field_set_text(const struct field *f, struct mm_account_config *a, const char *text,
+			  char *error)
 {
-	if (!text || !(f->type == TYPE_NAME ? name_is_good(text) : path_is_good(text)))
-		return fail(
+	if (!text ||
+	    !(f->type == TYPE_NAME ? account_name_is_valid(text) : cgroup_path_is_valid(text)))
+		return accounts_fail(
 			error, "%s: want %s", f->key,
 			f->type == TYPE_NAME
 				? "1 to 31 letters, digits, '-', '_' and '.'"
@@ -114,42 +115,45 @@ static int set_text(const struct field *f, struct mm_account_config *a, const ch
 	return 0;
 }
 
-static int set_size(const struct field *f, const json_t *value, uint64_t *to, char *error)
+static int field_set_size(const struct field *f, const json_t *value, uint64_t *to, char *error)
 {
 	const char *text = json_string_value(value);
 	uint64_t bytes = (uint64_t)json_integer_value(value);
 
 	if (text ? mm_size_parse(text, &bytes) != 0
 		 : !json_is_integer(value) || json_integer_value(value) < 0)
-		return fail(error, "%s: want a size, as a number or as \"512M\" or \"2G\"", f->key);
+		return accounts_fail(error, "%s: want a size, as a number or as \"512M\" or \"2G\"",
+				     f->key);
 	if (bytes > SIZE_MAX_BYTES)
-		return fail(error, "%s: more than %" PRIu64 " bytes", f->key, SIZE_MAX_BYTES);
+		return accounts_fail(error, "%s: more than %" PRIu64 " bytes", f->key,
+				     SIZE_MAX_BYTES);
 	*to = bytes;
 	return 0;
 }
 
-static int set_number(const struct field *f, const json_t *value, uint64_t *to, char *error)
+static int field_set_number(const struct field *f, const json_t *value, uint64_t *to, char *error)
 {
 	json_int_t number = json_integer_value(value);
 
 	if (!json_is_integer(value) || number < (json_int_t)f->min || (uint64_t)number > f->max)
-		return fail(error, "%s: want a number, %" PRIu64 " to %" PRIu64, f->key, f->min,
-			    f->max);
+		return accounts_fail(error, "%s: want a number, %" PRIu64 " to %" PRIu64, f->key,
+				     f->min, f->max);
 	*to = (uint64_t)number;
 	return 0;
 }
 
-static int set_id(const struct field *f, const json_t *value, uint32_t *to, char *error)
+static int field_set_id(const struct field *f, const json_t *value, uint32_t *to, char *error)
 {
 	json_int_t number = json_integer_value(value);
 
 	if (!json_is_integer(value) || number < 0 || number >= UINT32_MAX)
-		return fail(error, "%s: want a number, 0 to %u", f->key, UINT32_MAX - 1);
+		return accounts_fail(error, "%s: want a number, 0 to %u", f->key, UINT32_MAX - 1);
 	*to = (uint32_t)number;
 	return 0;
 }
 
-static int set(const struct field *f, struct mm_account_config *a, const json_t *value, char *error)
+static int field_set(const struct field *f, struct mm_account_config *a, const json_t *value,
+		     char *error)
 {
 	char *to = (char *)a + f->offset;
 	const char *word = json_string_value(value);
@@ -157,18 +161,18 @@ static int set(const struct field *f, struct mm_account_config *a, const json_t 
 	switch (f->type) {
 	case TYPE_NAME:
 	case TYPE_PATH:
-		return set_text(f, a, word, error);
+		return field_set_text(f, a, word, error);
 	case TYPE_ID:
-		return set_id(f, value, (uint32_t *)(void *)to, error);
+		return field_set_id(f, value, (uint32_t *)(void *)to, error);
 	case TYPE_SIZE:
-		return set_size(f, value, (uint64_t *)(void *)to, error);
+		return field_set_size(f, value, (uint64_t *)(void *)to, error);
 	case TYPE_NUMBER:
-		return set_number(f, value, (uint64_t *)(void *)to, error);
+		return field_set_number(f, value, (uint64_t *)(void *)to, error);
 	case TYPE_TIMEOUT:
 		break;
 	}
 	if (!word || !mm_on_timeout_parse(word, (uint64_t *)(void *)to))
-		return fail(error, "%s: want \"kill\" or \"quarantine\"", f->key);
+		return accounts_fail(error, "%s: want \"kill\" or \"quarantine\"", f->key);
 	return 0;
 }
 
@@ -193,24 +197,25 @@ static int keys_parse(const json_t *json, struct mm_account_config *a, char *err
 	json_object_foreach((json_t *)(uintptr_t)json, key, value) {
 		f = field_find(key);
 		if (!f)
-			return fail(error, "unknown key '%.64s'", key);
+			return accounts_fail(error, "unknown key '%.64s'", key);
 		if (f->by && a->by)
-			return fail(error, "more than one of cgroup, uid and gid");
-		r = set(f, a, value, error);
+			return accounts_fail(error, "more than one of cgroup, uid and gid");
+		r = field_set(f, a, value, error);
 		if (r < 0)
 			return r;
 		a->by = f->by ? f->by : a->by;
 	}
 	if (!a->name[0])
-		return fail(error, "name is missing");
+		return accounts_fail(error, "name is missing");
 	if (!a->by)
-		return fail(error, "one of cgroup, uid and gid is missing");
+		return accounts_fail(error, "one of cgroup, uid and gid is missing");
 	if (a->max_bytes && a->min_bytes > a->max_bytes)
-		return fail(error, "min is more than max");
+		return accounts_fail(error, "min is more than max");
 	return 0;
 }
 
-static bool same_match(const struct mm_account_config *a, const struct mm_account_config *b)
+static bool account_matches_same(const struct mm_account_config *a,
+				 const struct mm_account_config *b)
 {
 	if (a->by != b->by)
 		return false;
@@ -222,10 +227,10 @@ static int unique_check(const struct mm_accounts *accounts, const struct mm_acco
 {
 	for (uint32_t i = 0; i < accounts->n; i++) {
 		if (strcmp(accounts->account[i].name, a->name) == 0)
-			return fail(error, "the name is there twice");
-		if (same_match(&accounts->account[i], a))
-			return fail(error, "matches the same as account '%s'",
-				    accounts->account[i].name);
+			return accounts_fail(error, "the name is there twice");
+		if (account_matches_same(&accounts->account[i], a))
+			return accounts_fail(error, "matches the same as account '%s'",
+					     accounts->account[i].name);
 	}
 	return 0;
 }
@@ -244,16 +249,16 @@ static int account_parse(const json_t *json, struct mm_accounts *accounts, char 
 	int r;
 
 	if (!json_is_object(json))
-		return fail(error, "accounts: number %u is no object", accounts->n + 1);
+		return accounts_fail(error, "accounts: number %u is no object", accounts->n + 1);
 	r = keys_parse(json, &a, why);
 	if (r == 0)
 		r = unique_check(accounts, &a, why);
 	if (r < 0 && a.name[0])
-		return fail(error, "accounts: '%s': %.*s", a.name, MM_ACCOUNT_ERROR_BYTES - 64,
-			    why);
+		return accounts_fail(error, "accounts: '%s': %.*s", a.name,
+				     MM_ACCOUNT_ERROR_BYTES - 64, why);
 	if (r < 0)
-		return fail(error, "accounts: number %u: %.*s", accounts->n + 1,
-			    MM_ACCOUNT_ERROR_BYTES - 64, why);
+		return accounts_fail(error, "accounts: number %u: %.*s", accounts->n + 1,
+				     MM_ACCOUNT_ERROR_BYTES - 64, why);
 	accounts->account[accounts->n++] = a;
 	return 0;
 }
@@ -268,8 +273,8 @@ int mm_accounts_parse(const json_t *json, struct mm_accounts *ret, char *error)
 	int r;
 
 	if (!json_is_array(json) || json_array_size(json) > MM_ACCOUNTS_NAMED_MAX)
-		return fail(error, "accounts: want a list of at most %d objects",
-			    MM_ACCOUNTS_NAMED_MAX);
+		return accounts_fail(error, "accounts: want a list of at most %d objects",
+				     MM_ACCOUNTS_NAMED_MAX);
 	json_array_foreach(json, i, account) {
 		r = account_parse(account, &accounts, error);
 		if (r < 0)
@@ -279,7 +284,7 @@ int mm_accounts_parse(const json_t *json, struct mm_accounts *ret, char *error)
 	return 0;
 }
 
-static void json_done(json_t **json)
+static void accounts_json_done(json_t **json)
 {
 	json_decref(*json);
 }
@@ -287,10 +292,10 @@ static void json_done(json_t **json)
 int mm_accounts_parse_text(const char *text, struct mm_accounts *ret, char *error)
 {
 	json_error_t e;
-	mm_cleanup(json_done) json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &e);
+	mm_cleanup(accounts_json_done) json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &e);
 
 	if (!json)
-		return fail(error, "accounts: column %d: %.100s", e.column, e.text);
+		return accounts_fail(error, "accounts: column %d: %.100s", e.column, e.text);
 	return mm_accounts_parse(json, ret, error);
 }
 
@@ -317,7 +322,7 @@ static json_t *value_format(const struct field *f, const struct mm_account_confi
 
 char *mm_accounts_format(const struct mm_accounts *accounts)
 {
-	mm_cleanup(json_done) json_t *list = json_array();
+	mm_cleanup(accounts_json_done) json_t *list = json_array();
 
 	for (uint32_t i = 0; i < accounts->n; i++) {
 		json_t *account = json_object();
@@ -341,16 +346,16 @@ const char *mm_accounts_check(const struct mm_accounts *accounts, uint64_t pool_
 		sum += accounts->account[i].min_bytes; /* below 2^50 each: no overflow */
 	if (sum <= pool_bytes)
 		return NULL;
-	fail(error,
-	     "accounts: the mins sum up to %" PRIu64 " bytes, the pool has %" PRIu64
-	     "; lower them or enlarge the pool",
-	     sum, pool_bytes);
+	accounts_fail(error,
+		      "accounts: the mins sum up to %" PRIu64 " bytes, the pool has %" PRIu64
+		      "; lower them or enlarge the pool",
+		      sum, pool_bytes);
 	return error;
 }
 
 /* ---- who is who ---- */
 
-static bool below(const char *path, const char *top)
+static bool path_is_below(const char *path, const char *top)
 {
 	size_t n = strlen(top);
 
@@ -359,11 +364,14 @@ static bool below(const char *path, const char *top)
 }
 
 /* How well it matches; 0: not at all. */
-static uint64_t match(const struct mm_account_config *a, const struct mm_account_peer *peer)
+static uint64_t account_match_rank(const struct mm_account_config *a,
+				   const struct mm_account_peer *peer)
 {
 	switch (a->by) {
 	case MM_BY_CGROUP:
-		return peer->cgroup && below(peer->cgroup, a->cgroup) ? 4 + strlen(a->cgroup) : 0;
+		return peer->cgroup && path_is_below(peer->cgroup, a->cgroup)
+			       ? 4 + strlen(a->cgroup)
+			       : 0;
 	case MM_BY_UID:
 		return a->id == peer->uid ? 3 : 0;
 	case MM_BY_GID:
@@ -386,7 +394,7 @@ int mm_accounts_match(const struct mm_accounts *accounts, const struct mm_accoun
 	int found = -1;
 
 	for (uint32_t i = 0; i < accounts->n; i++) {
-		uint64_t how = match(&accounts->account[i], peer);
+		uint64_t how = account_match_rank(&accounts->account[i], peer);
 
 		if (how > best) {
 			best = how;

@@ -16,13 +16,13 @@
 #include "mmd/common/host.h"
 #include "mmd/config/tune.h"
 
-enum type { TYPE_TEXT, TYPE_SIZE, TYPE_NUMBER, TYPE_NAME, TYPE_ACCOUNTS, TYPE_KNOBS };
+enum option_type { TYPE_TEXT, TYPE_SIZE, TYPE_NUMBER, TYPE_NAME, TYPE_ACCOUNTS, TYPE_KNOBS };
 
 struct option {
 	const char *name;
 	const char *arg;
 	const char *help;
-	enum type type;
+	enum option_type type;
 	size_t offset;
 	size_t bytes;             /* TYPE_TEXT, TYPE_KNOBS: room */
 	uint64_t min, max;        /* TYPE_SIZE, TYPE_NUMBER */
@@ -32,9 +32,9 @@ struct option {
 
 static const char *const policy_names[] = { "recompute", "elastic",       "remap", "swap",
 					    "naive",     "naive-bounded", NULL };
-static const char *const timeout_names[] = { "kill", "quarantine", NULL };
+static const char *const config_timeout_names[] = { "kill", "quarantine", NULL };
 static const char *const huge_names[] = { "auto", "off", "2M", "1G", NULL };
-static const char *const level_names[] = { "error", "warn", "info", "debug", NULL };
+static const char *const config_level_names[] = { "error", "warn", "info", "debug", NULL };
 static const char *const slots_names[] = { "auto", "1", "2", NULL };
 static const char *const change_names[] = { "partial", "full", NULL };
 static const char *const passed_names[] = { "refuse", "discard", NULL };
@@ -44,7 +44,7 @@ static const char *const role_names[] = { "keeper", "core", "xfer", "load", "spo
 #define ROOM(field)    .bytes = sizeof(((struct mm_config *)NULL)->field)
 #define SIZE_MAX_BYTES (UINT64_C(1) << 50)
 
-static const struct option options[] = {
+static const struct option config_options[] = {
 	{ "dir", "DIR", "sockets and lock file", TYPE_TEXT, AT(dir), ROOM(dir) },
 	{ "driver", "NAME", MM_DRIVER_CHOICES, TYPE_TEXT, AT(driver), ROOM(driver) },
 	{ "device", "N|UUID,...", "the driver's ordinals of devices, or UUIDs (GPU-, MIG-)",
@@ -65,7 +65,7 @@ static const struct option options[] = {
 	{ "turn-priority-max", "N", "highest priority that they may ask for", TYPE_NUMBER,
 	  AT(turn_priority_max), .max = MM_TURN_PRIORITY_MAX },
 	{ "on-timeout", "NAME", "kill or quarantine", TYPE_NAME, AT(on_timeout),
-	  .names = timeout_names },
+	  .names = config_timeout_names },
 	{ "ask-timeout", "MS", "to give what an account must; then on-timeout", TYPE_NUMBER,
 	  AT(ask_ms), .min = 1, .max = 86400000 },
 	{ "stop-timeout", "MS", "more, for a process that is stopped or frozen", TYPE_NUMBER,
@@ -102,12 +102,12 @@ static const struct option options[] = {
 	{ "passed-fds", "NAME", "refuse (as the kernel can), or discard as on older kernels",
 	  TYPE_NAME, AT(discard_fds), .names = passed_names },
 	{ "log-level", "NAME", "error, warn, info or debug", TYPE_NAME, AT(log_level),
-	  .names = level_names },
+	  .names = config_level_names },
 	{ "role", NULL, NULL, TYPE_NAME, AT(role), .names = role_names },
 };
 
-static int fail(char *error, const char *fmt, ...) MM_PRINTF(2, 3);
-static int fail(char *error, const char *fmt, ...)
+static int config_fail(char *error, const char *fmt, ...) MM_PRINTF(2, 3);
+static int config_fail(char *error, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -141,30 +141,31 @@ static int digits_parse(const char *text, uint64_t *ret_value, const char **ret_
 
 static const struct option *option_find(const char *name, size_t name_bytes)
 {
-	for (size_t i = 0; i < MM_ARRAY_SIZE(options); i++) {
-		if (strlen(options[i].name) == name_bytes &&
-		    memcmp(options[i].name, name, name_bytes) == 0)
-			return &options[i];
+	for (size_t i = 0; i < MM_ARRAY_SIZE(config_options); i++) {
+		if (strlen(config_options[i].name) == name_bytes &&
+		    memcmp(config_options[i].name, name, name_bytes) == 0)
+			return &config_options[i];
 	}
 	return NULL;
 }
 
-static int set_text(const struct option *o, struct mm_config *c, const char *where,
-		    const char *value, char *error)
+static int option_set_text(const struct option *o, struct mm_config *c, const char *where,
+			   const char *value, char *error)
 {
 	if (!*value)
-		return fail(error, "%s%s: empty; want %s", where, o->name, o->arg);
+		return config_fail(error, "%s%s: empty; want %s", where, o->name, o->arg);
 	if (strlen(value) >= o->bytes)
-		return fail(error, "%s%s: longer than %zu bytes; use a shorter one", where, o->name,
-			    o->bytes - 1);
+		return config_fail(error, "%s%s: longer than %zu bytes; use a shorter one", where,
+				   o->name, o->bytes - 1);
 	if (o->offset == offsetof(struct mm_config, driver) && !mm_is_driver(value))
-		return fail(error, "%s%s: '%s' is none of: %s", where, o->name, value, o->help);
+		return config_fail(error, "%s%s: '%s' is none of: %s", where, o->name, value,
+				   o->help);
 	strcpy((char *)c + o->offset, value);
 	return 0;
 }
 
-static int set_name(const struct option *o, struct mm_config *c, const char *where,
-		    const char *value, char *error)
+static int option_set_name(const struct option *o, struct mm_config *c, const char *where,
+			   const char *value, char *error)
 {
 	for (uint64_t i = 0; o->names[i]; i++) {
 		if (strcmp(value, o->names[i]) == 0) {
@@ -172,11 +173,11 @@ static int set_name(const struct option *o, struct mm_config *c, const char *whe
 			return 0;
 		}
 	}
-	return fail(error, "%s%s: '%s' is none of: %s", where, o->name, value, o->help);
+	return config_fail(error, "%s%s: '%s' is none of: %s", where, o->name, value, o->help);
 }
 
-static int number_parse(const struct option *o, const char *where, const char *value,
-			uint64_t *ret_number, char *error)
+static int option_parse_number(const struct option *o, const char *where, const char *value,
+			       uint64_t *ret_number, char *error)
 {
 	uint64_t max = o->type == TYPE_SIZE ? SIZE_MAX_BYTES : o->max;
 	const char *end = "";
@@ -185,27 +186,28 @@ static int number_parse(const struct option *o, const char *where, const char *v
 				     : digits_parse(value, &number, &end);
 
 	if (r == -EINVAL || *end)
-		return fail(error, "%s%s: '%s' is not a %s", where, o->name, value,
-			    o->type == TYPE_SIZE ? "size; write 65536, 512M or 2G" : "number");
+		return config_fail(error, "%s%s: '%s' is not a %s", where, o->name, value,
+				   o->type == TYPE_SIZE ? "size; write 65536, 512M or 2G"
+							: "number");
 	if (r < 0 || number < o->min || number > max)
-		return fail(error, "%s%s: '%s' is not within %" PRIu64 " to %" PRIu64, where,
-			    o->name, value, o->min, max);
+		return config_fail(error, "%s%s: '%s' is not within %" PRIu64 " to %" PRIu64, where,
+				   o->name, value, o->min, max);
 	*ret_number = number;
 	return 0;
 }
 
-static int set_number(const struct option *o, struct mm_config *c, const char *where,
-		      const char *value, char *error)
+static int option_set_number(const struct option *o, struct mm_config *c, const char *where,
+			     const char *value, char *error)
 {
 	uint64_t number;
-	int r = number_parse(o, where, value, &number, error);
+	int r = option_parse_number(o, where, value, &number, error);
 
 	if (r == 0)
 		memcpy((char *)c + o->offset, &number, sizeof(number));
 	return r;
 }
 
-static bool is_device(const struct option *o)
+static bool option_is_device(const struct option *o)
 {
 	return o->offset == offsetof(struct mm_config, device);
 }
@@ -213,7 +215,7 @@ static bool is_device(const struct option *o)
 /*
  * GPU-… or MIG-…, as nvidia-smi -L has them, or as much of it as is needed to tell it from others.
  */
-static bool is_uuid(const char *word)
+static bool word_is_uuid(const char *word)
 {
 	size_t n = strlen(word);
 
@@ -225,30 +227,30 @@ static bool is_uuid(const char *word)
  * Values with commas between; nothing between two commas is "not said", where there is such a
  * thing.
  */
-static int set_list(const struct option *o, struct mm_config *c, const char *where,
-		    const char *value, char *error)
+static int option_set_list(const struct option *o, struct mm_config *c, const char *where,
+			   const char *value, char *error)
 {
 	struct mm_config_list list = { 0 };
 	const char *at = value;
 	char word[MM_UUID_WORD_BYTES + 1];
 	int r = 0;
 
-	if (is_device(o))
+	if (option_is_device(o))
 		memset(c->device_uuid, 0, sizeof(c->device_uuid));
 
 	while (r == 0) {
 		size_t bytes = strcspn(at, ",");
 
 		if (list.n == MM_DEVICES_MAX)
-			return fail(error, "%s%s: more than %d values", where, o->name,
-				    MM_DEVICES_MAX);
+			return config_fail(error, "%s%s: more than %d values", where, o->name,
+					   MM_DEVICES_MAX);
 		snprintf(word, sizeof(word), "%.*s", (int)MM_MIN(bytes, sizeof(word)), at);
 		list.n++;
-		if (is_device(o) && is_uuid(word)) {
+		if (option_is_device(o) && word_is_uuid(word)) {
 			list.value[list.n - 1] = list.n - 1;
 			strcpy(c->device_uuid[list.n - 1], word);
 		} else if (bytes || !o->min || !strchr(value, ','))
-			r = number_parse(o, where, word, &list.value[list.n - 1], error);
+			r = option_parse_number(o, where, word, &list.value[list.n - 1], error);
 		if (!at[bytes])
 			break;
 		at += bytes + 1;
@@ -258,80 +260,83 @@ static int set_list(const struct option *o, struct mm_config *c, const char *whe
 	return r;
 }
 
-static int set_accounts(const struct option *o, struct mm_config *c, const char *where,
-			const char *value, char *error)
+static int option_set_accounts(const struct option *o, struct mm_config *c, const char *where,
+			       const char *value, char *error)
 {
 	char why[MM_ACCOUNT_ERROR_BYTES];
 
 	(void)o;
 	if (mm_accounts_parse_text(value, &c->accounts, why) < 0)
-		return fail(error, "%s%s", where, why);
+		return config_fail(error, "%s%s", where, why);
 	return 0;
 }
 
 /* Kept as it was said; here only so that what is wrong with it is said at once. */
-static int set_knobs(const struct option *o, struct mm_config *c, const char *where,
-		     const char *value, char *error)
+static int option_set_knobs(const struct option *o, struct mm_config *c, const char *where,
+			    const char *value, char *error)
 {
 	struct mm_core_opts opts = { 0 };
 	char why[MM_TUNE_ERROR_BYTES];
 
 	if (mm_tune_parse(value, &opts, why) < 0)
-		return fail(error, "%s%s: %s; mmd --help lists the knobs", where, o->name, why);
-	return set_text(o, c, where, value, error);
+		return config_fail(error, "%s%s: %s; mmd --help lists the knobs", where, o->name,
+				   why);
+	return option_set_text(o, c, where, value, error);
 }
 
-static int set(const struct option *o, struct mm_config *c, const char *where, const char *value,
-	       char *error)
+static int option_set(const struct option *o, struct mm_config *c, const char *where,
+		      const char *value, char *error)
 {
 	switch (o->type) {
 	case TYPE_TEXT:
-		return set_text(o, c, where, value, error);
+		return option_set_text(o, c, where, value, error);
 	case TYPE_NAME:
-		return set_name(o, c, where, value, error);
+		return option_set_name(o, c, where, value, error);
 	case TYPE_ACCOUNTS:
-		return set_accounts(o, c, where, value, error);
+		return option_set_accounts(o, c, where, value, error);
 	case TYPE_KNOBS:
-		return set_knobs(o, c, where, value, error);
+		return option_set_knobs(o, c, where, value, error);
 	case TYPE_SIZE:
 	case TYPE_NUMBER:
 		break;
 	}
-	return o->list ? set_list(o, c, where, value, error)
-		       : set_number(o, c, where, value, error);
+	return o->list ? option_set_list(o, c, where, value, error)
+		       : option_set_number(o, c, where, value, error);
 }
 
-static int file_key(struct mm_config *c, const char *path, const char *key, const json_t *value,
-		    char *error)
+static int file_set_key(struct mm_config *c, const char *path, const char *key, const json_t *value,
+			char *error)
 {
 	const struct option *o = option_find(key, strlen(key));
 	char where[128], number[32], why[MM_ACCOUNT_ERROR_BYTES];
 
 	snprintf(where, sizeof(where), "%.100s: ", path);
 	if (!o || !o->help)
-		return fail(error, "%sunknown key '%.64s'; mmd --help lists the keys", where, key);
+		return config_fail(error, "%sunknown key '%.64s'; mmd --help lists the keys", where,
+				   key);
 	if (o->type == TYPE_ACCOUNTS)
 		return mm_accounts_parse(value, &c->accounts, why) < 0
-			       ? fail(error, "%s%s", where, why)
+			       ? config_fail(error, "%s%s", where, why)
 			       : 0;
 	if (json_is_string(value))
-		return set(o, c, where, json_string_value(value), error);
+		return option_set(o, c, where, json_string_value(value), error);
 	if (!json_is_integer(value) || o->type == TYPE_TEXT || o->type == TYPE_NAME ||
 	    o->type == TYPE_KNOBS)
-		return fail(error, "%s%s: want a %s", where, key,
-			    o->type == TYPE_SIZE ? "size, as a number or a string" : "string");
+		return config_fail(error, "%s%s: want a %s", where, key,
+				   o->type == TYPE_SIZE ? "size, as a number or a string"
+							: "string");
 	snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-	return set(o, c, where, number, error);
+	return option_set(o, c, where, number, error);
 }
 
-static struct mm_config_list *list_of(struct mm_config *c, const struct option *o)
+static struct mm_config_list *option_list(struct mm_config *c, const struct option *o)
 {
 	return (struct mm_config_list *)(void *)((char *)c + o->offset);
 }
 
 /* What one device's section says, into place @index of all lists. */
-static int section(struct mm_config *c, const char *path, uint32_t index, const json_t *section,
-		   char *error)
+static int section_parse(struct mm_config *c, const char *path, uint32_t index,
+			 const json_t *section, char *error)
 {
 	struct mm_config one = *c;
 	const struct option *o;
@@ -340,56 +345,58 @@ static int section(struct mm_config *c, const char *path, uint32_t index, const 
 	int r;
 
 	if (!json_is_object(section) || !json_object_get(section, "device"))
-		return fail(error, "%.100s: devices: number %u is no object with a key 'device'",
-			    path, index + 1);
+		return config_fail(error,
+				   "%.100s: devices: number %u is no object with a key 'device'",
+				   path, index + 1);
 	json_object_foreach((json_t *)(uintptr_t)section, key, value) {
 		o = option_find(key, strlen(key));
 		if (!o || !o->list)
-			return fail(error, "%.100s: devices: '%.64s' is nothing that a device has",
-				    path, key);
-		list_of(&one, o)->n = 1;
-		r = file_key(&one, path, key, value, error);
-		if (r == 0 && list_of(&one, o)->n != 1)
-			r = fail(error, "%.100s: devices: %s: want one value", path, key);
+			return config_fail(error,
+					   "%.100s: devices: '%.64s' is nothing that a device has",
+					   path, key);
+		option_list(&one, o)->n = 1;
+		r = file_set_key(&one, path, key, value, error);
+		if (r == 0 && option_list(&one, o)->n != 1)
+			r = config_fail(error, "%.100s: devices: %s: want one value", path, key);
 		if (r < 0)
 			return r;
-		list_of(c, o)->value[index] = list_of(&one, o)->value[0];
-		if (!is_device(o))
+		option_list(c, o)->value[index] = option_list(&one, o)->value[0];
+		if (!option_is_device(o))
 			continue;
 		strcpy(c->device_uuid[index], one.device_uuid[0]);
 		if (*one.device_uuid[0])
-			list_of(c, o)->value[index] = index;
+			option_list(c, o)->value[index] = index;
 	}
 	return 0;
 }
 
 /* "devices": what a section does not say is what the file says for all of them. */
-static int sections(struct mm_config *c, const char *path, const json_t *devices, char *error)
+static int sections_parse(struct mm_config *c, const char *path, const json_t *devices, char *error)
 {
 	size_t n = json_array_size(devices);
 	int r = 0;
 
 	if (n == 0 || n > MM_DEVICES_MAX)
-		return fail(error, "%.100s: devices: want a list of 1 to %d objects", path,
-			    MM_DEVICES_MAX);
-	for (size_t i = 0; i < MM_ARRAY_SIZE(options); i++) {
-		struct mm_config_list *list = list_of(c, &options[i]);
+		return config_fail(error, "%.100s: devices: want a list of 1 to %d objects", path,
+				   MM_DEVICES_MAX);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(config_options); i++) {
+		struct mm_config_list *list = option_list(c, &config_options[i]);
 
-		if (!options[i].list)
+		if (!config_options[i].list)
 			continue;
 		if (list->n > 1)
-			return fail(error, "%.100s: %s: a list; with 'devices' say it there", path,
-				    options[i].name);
+			return config_fail(error, "%.100s: %s: a list; with 'devices' say it there",
+					   path, config_options[i].name);
 		for (uint32_t k = 1; k < n; k++)
 			list->value[k] = list->value[0];
 		list->n = (uint32_t)n;
 	}
 	for (uint32_t i = 0; r == 0 && i < n; i++)
-		r = section(c, path, i, json_array_get(devices, i), error);
+		r = section_parse(c, path, i, json_array_get(devices, i), error);
 	return r;
 }
 
-static void json_done(json_t **json)
+static void config_json_done(json_t **json)
 {
 	json_decref(*json);
 }
@@ -397,26 +404,27 @@ static void json_done(json_t **json)
 static int file_parse(struct mm_config *c, const char *path, char *error)
 {
 	json_error_t e;
-	mm_cleanup(json_done) json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &e);
+	mm_cleanup(config_json_done) json_t *root =
+		json_load_file(path, JSON_REJECT_DUPLICATES, &e);
 	const char *key;
 	json_t *value;
 	int r;
 
 	if (!root && e.line < 0) /* it could not be read at all; the text names it */
-		return fail(error, "--config: %s", e.text);
+		return config_fail(error, "--config: %s", e.text);
 	if (!root)
-		return fail(error, "%.100s: line %d: %s", path, e.line, e.text);
+		return config_fail(error, "%.100s: line %d: %s", path, e.line, e.text);
 	if (!json_is_object(root))
-		return fail(error, "%.100s: want one JSON object", path);
+		return config_fail(error, "%.100s: want one JSON object", path);
 	json_object_foreach(root, key, value) {
 		if (strcmp(key, "devices") == 0)
 			continue;
-		r = file_key(c, path, key, value, error);
+		r = file_set_key(c, path, key, value, error);
 		if (r < 0)
 			return r;
 	}
 	value = json_object_get(root, "devices");
-	return value ? sections(c, path, value, error) : 0;
+	return value ? sections_parse(c, path, value, error) : 0;
 }
 
 /* Takes `--name=value` or `--name value`; *i ends on the last word used. */
@@ -426,7 +434,8 @@ static int flag_split(int argc, char **argv, int *i, const char **ret_name, size
 	const char *word = argv[*i], *equals;
 
 	if (strncmp(word, "--", 2) != 0 || !word[2])
-		return fail(error, "%s: unexpected argument; mmd --help lists the flags", word);
+		return config_fail(error, "%s: unexpected argument; mmd --help lists the flags",
+				   word);
 	equals = strchr(word, '=');
 	*ret_name = word + 2;
 	*ret_name_bytes = equals ? (size_t)(equals - word - 2) : strlen(word + 2);
@@ -435,7 +444,7 @@ static int flag_split(int argc, char **argv, int *i, const char **ret_name, size
 	return 0;
 }
 
-static bool name_is(const char *name, size_t name_bytes, const char *want)
+static bool flag_is(const char *name, size_t name_bytes, const char *want)
 {
 	return strlen(want) == name_bytes && memcmp(name, want, name_bytes) == 0;
 }
@@ -456,27 +465,28 @@ static int flags_parse(int argc, char **argv, struct mm_config *c, bool file_pas
 		r = flag_split(argc, argv, &i, &name, &name_bytes, &value, error);
 		if (r < 0)
 			return r;
-		if (name_is(name, name_bytes, "help"))
+		if (flag_is(name, name_bytes, "help"))
 			return MM_CONFIG_HELP;
-		if (name_is(name, name_bytes, "version"))
+		if (flag_is(name, name_bytes, "version"))
 			return MM_CONFIG_VERSION;
-		is_file = name_is(name, name_bytes, "config");
+		is_file = flag_is(name, name_bytes, "config");
 		o = option_find(name, name_bytes);
 		if (!o && !is_file)
-			return fail(error, "--%.*s: unknown flag; mmd --help lists the flags",
-				    (int)MM_MIN(name_bytes, (size_t)64), name);
+			return config_fail(error,
+					   "--%.*s: unknown flag; mmd --help lists the flags",
+					   (int)MM_MIN(name_bytes, (size_t)64), name);
 		if (!value)
-			return fail(error, "--%.*s: needs a value", (int)name_bytes, name);
+			return config_fail(error, "--%.*s: needs a value", (int)name_bytes, name);
 		if (is_file != file_pass)
 			continue;
-		r = is_file ? file_parse(c, value, error) : set(o, c, "--", value, error);
+		r = is_file ? file_parse(c, value, error) : option_set(o, c, "--", value, error);
 		if (r < 0)
 			return r;
 	}
 	return MM_CONFIG_RUN;
 }
 
-static int defaults(struct mm_config *c, char *error)
+static int config_defaults(struct mm_config *c, char *error)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
 
@@ -494,7 +504,7 @@ static int defaults(struct mm_config *c, char *error)
 	else if (runtime && strlen(runtime) + sizeof("/mmd") <= sizeof(c->dir))
 		snprintf(c->dir, sizeof(c->dir), "%s/mmd", runtime);
 	else if (runtime)
-		return fail(error, "XDG_RUNTIME_DIR: longer than a socket's path may be");
+		return config_fail(error, "XDG_RUNTIME_DIR: longer than a socket's path may be");
 	return 0;
 }
 
@@ -502,12 +512,12 @@ static int uuids_check(const struct mm_config *c, char *error)
 {
 	for (uint32_t i = 0; i < c->device.n; i++) {
 		if (!*c->device_uuid[i] != !*c->device_uuid[0])
-			return fail(error,
-				    "--device: some by ordinal, some by UUID; want one kind");
+			return config_fail(
+				error, "--device: some by ordinal, some by UUID; want one kind");
 		for (uint32_t k = 0; *c->device_uuid[i] && k < i; k++) {
 			if (strcasecmp(c->device_uuid[k], c->device_uuid[i]) == 0)
-				return fail(error, "--device: %s is there twice",
-					    c->device_uuid[i]);
+				return config_fail(error, "--device: %s is there twice",
+						   c->device_uuid[i]);
 		}
 	}
 	return 0;
@@ -517,31 +527,33 @@ static int devices_check(struct mm_config *c, char *error)
 {
 	if (uuids_check(c, error) < 0)
 		return -EINVAL;
-	for (size_t i = 0; i < MM_ARRAY_SIZE(options); i++) {
-		uint32_t n = options[i].list ? list_of(c, &options[i])->n : 0;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(config_options); i++) {
+		uint32_t n = config_options[i].list ? option_list(c, &config_options[i])->n : 0;
 
 		if (n > 1 && n != c->device.n)
-			return fail(error, "--%s: %u values for %u devices; want one, or one each",
-				    options[i].name, n, c->device.n);
+			return config_fail(error,
+					   "--%s: %u values for %u devices; want one, or one each",
+					   config_options[i].name, n, c->device.n);
 	}
 	for (uint32_t i = 0; i < c->device.n; i++) {
 		for (uint32_t k = 0; k < i; k++) {
 			if (c->device.value[k] == c->device.value[i])
-				return fail(error, "--device: %" PRIu64 " is there twice",
-					    c->device.value[i]);
+				return config_fail(error, "--device: %" PRIu64 " is there twice",
+						   c->device.value[i]);
 		}
 		if (mm_config_at(&c->pool_bytes, i) &&
 		    mm_accounts_check(&c->accounts, mm_config_at(&c->pool_bytes, i), error))
 			return -EINVAL;
 		if (mm_config_at(&c->page_bytes, i) % MM_ABI_PAGE_BYTES)
-			return fail(error, "--page: not a multiple of %d", MM_ABI_PAGE_BYTES);
+			return config_fail(error, "--page: not a multiple of %d",
+					   MM_ABI_PAGE_BYTES);
 	}
 	if (c->policy == MM_POLICY_SWAP && !c->swap_max_bytes)
-		return fail(error, "--policy swap: --swap-max must say how much");
+		return config_fail(error, "--policy swap: --swap-max must say how much");
 	return MM_CONFIG_RUN;
 }
 
-static uint64_t chunk_bytes(const struct mm_config *c)
+static uint64_t config_chunk_bytes(const struct mm_config *c)
 {
 	return c->chunk_bytes ? c->chunk_bytes : MM_CHUNK_BYTES_DEFAULT;
 }
@@ -550,58 +562,61 @@ uint64_t mm_config_stage_bytes(const struct mm_config *config)
 {
 	if (!*config->store_dir)
 		return 0;
-	return config->stage_bytes
-		       ? config->stage_bytes
-		       : MM_STAGE_BUFFERS_DEFAULT * MM_STAGE_BUFFER_BYTES(chunk_bytes(config));
+	return config->stage_bytes ? config->stage_bytes
+				   : MM_STAGE_BUFFERS_DEFAULT *
+					     MM_STAGE_BUFFER_BYTES(config_chunk_bytes(config));
 }
 
 static int stage_check(const struct mm_config *c, char *error)
 {
-	uint64_t each = MM_STAGE_BUFFER_BYTES(chunk_bytes(c));
+	uint64_t each = MM_STAGE_BUFFER_BYTES(config_chunk_bytes(c));
 	uint64_t least = MM_STAGE_BUFFERS_MIN * each, most = MM_STAGE_BUFFERS_MAX * each;
 	uint64_t stage = mm_config_stage_bytes(c);
 
 	if (c->stage_bytes && !stage)
-		return fail(error, "--stage: nothing comes from a disk without --store-dir");
+		return config_fail(error, "--stage: nothing comes from a disk without --store-dir");
 	if (!stage)
 		return MM_CONFIG_RUN;
 	if (*c->store_dir != '/')
-		return fail(error, "--store-dir: '%.200s' is not an absolute path", c->store_dir);
+		return config_fail(error, "--store-dir: '%.200s' is not an absolute path",
+				   c->store_dir);
 	if (each > INT32_MAX)
-		return fail(error,
-			    "--chunk: more than 2 GiB cannot be read from --store-dir at once");
+		return config_fail(
+			error, "--chunk: more than 2 GiB cannot be read from --store-dir at once");
 	if (stage > most)
-		return fail(error,
-			    "--stage: %" PRIu64 " bytes are more than %d chunks, %" PRIu64
-			    ", which is all that is used; use less, or a larger --chunk",
-			    stage, MM_STAGE_BUFFERS_MAX, most);
+		return config_fail(error,
+				   "--stage: %" PRIu64 " bytes are more than %d chunks, %" PRIu64
+				   ", which is all that is used; use less, or a larger --chunk",
+				   stage, MM_STAGE_BUFFERS_MAX, most);
 	if (stage < least)
-		return fail(error,
-			    "--stage: %" PRIu64 " bytes are less than two chunks, %" PRIu64
-			    "; use more, or a smaller --chunk",
-			    stage, least);
+		return config_fail(error,
+				   "--stage: %" PRIu64 " bytes are less than two chunks, %" PRIu64
+				   "; use more, or a smaller --chunk",
+				   stage, least);
 	if (c->host_store_max_bytes && stage > c->host_store_max_bytes / c->device.n)
-		return fail(error,
-			    "--stage: %" PRIu64 " bytes for each of %u devices are more than "
-			    "--host-store-max, %" PRIu64,
-			    stage, c->device.n, c->host_store_max_bytes);
+		return config_fail(error,
+				   "--stage: %" PRIu64
+				   " bytes for each of %u devices are more than "
+				   "--host-store-max, %" PRIu64,
+				   stage, c->device.n, c->host_store_max_bytes);
 	return MM_CONFIG_RUN;
 }
 
 int mm_config_from_args(int argc, char **argv, struct mm_config *ret_config, char *error)
 {
 	struct mm_config c;
-	int r = defaults(&c, error);
+	int r = config_defaults(&c, error);
 
 	for (int pass = 0; pass < 2 && r == MM_CONFIG_RUN; pass++)
 		r = flags_parse(argc, argv, &c, pass == 0, error);
 	if (r != MM_CONFIG_RUN)
 		return r;
 	if (!*c.dir)
-		return fail(error, "--dir: XDG_RUNTIME_DIR is not set; say where the sockets go");
+		return config_fail(error,
+				   "--dir: XDG_RUNTIME_DIR is not set; say where the sockets go");
 	if (c.numa_node != MM_NUMA_BY_DEVICE && !mm_host_node_usable((int)c.numa_node))
-		return fail(error, "--numa-node: this host has no memory on node %" PRIu64,
-			    c.numa_node);
+		return config_fail(error, "--numa-node: this host has no memory on node %" PRIu64,
+				   c.numa_node);
 	r = devices_check(&c, error);
 	if (r == MM_CONFIG_RUN)
 		r = stage_check(&c, error);
@@ -613,10 +628,10 @@ int mm_config_from_args(int argc, char **argv, struct mm_config *ret_config, cha
 void mm_config_one(const struct mm_config *config, uint32_t device, struct mm_config *ret_config)
 {
 	*ret_config = *config;
-	for (size_t i = 0; i < MM_ARRAY_SIZE(options); i++) {
-		struct mm_config_list *list = list_of(ret_config, &options[i]);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(config_options); i++) {
+		struct mm_config_list *list = option_list(ret_config, &config_options[i]);
 
-		if (options[i].list && list->n > 1)
+		if (config_options[i].list && list->n > 1)
 			*list = (struct mm_config_list){ { list->value[device] }, 1 };
 	}
 	memset(ret_config->device_uuid, 0, sizeof(ret_config->device_uuid));
@@ -636,7 +651,7 @@ static char *list_format(const struct mm_config *c, const struct option *o)
 	for (uint32_t i = 0; i < list->n; i++) {
 		if (i)
 			fputc(',', out);
-		if (is_device(o) && *c->device_uuid[i])
+		if (option_is_device(o) && *c->device_uuid[i])
 			fputs(c->device_uuid[i], out);
 		else if (list->value[i] >= o->min)
 			fprintf(out, "%" PRIu64, list->value[i]);
@@ -684,7 +699,7 @@ static char *flag_format(const struct mm_config *c, const struct option *o, uint
 }
 
 /* A number that stands for "not said" lies outside its own range and is not passed on. */
-static bool is_unset(const struct mm_config *c, const struct option *o)
+static bool option_is_unset(const struct mm_config *c, const struct option *o)
 {
 	uint64_t value;
 
@@ -703,14 +718,15 @@ static bool is_unset(const struct mm_config *c, const struct option *o)
 
 int mm_config_args(const struct mm_config *config, enum mm_role role, char **ret_argv)
 {
-	static_assert(MM_ARRAY_SIZE(options) + 2 <= MM_CONFIG_ARGS_MAX, "room for all flags");
+	static_assert(MM_ARRAY_SIZE(config_options) + 2 <= MM_CONFIG_ARGS_MAX,
+		      "room for all flags");
 	size_t n = 0;
 
 	memset(ret_argv, 0, sizeof(char *) * MM_CONFIG_ARGS_MAX);
 	ret_argv[n++] = strdup("mmd");
-	for (size_t i = 0; i < MM_ARRAY_SIZE(options); i++) {
-		if (!is_unset(config, &options[i]))
-			ret_argv[n++] = flag_format(config, &options[i], role);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(config_options); i++) {
+		if (!option_is_unset(config, &config_options[i]))
+			ret_argv[n++] = flag_format(config, &config_options[i], role);
 	}
 	for (size_t i = 0; i < n; i++) {
 		if (!ret_argv[i]) {
@@ -746,11 +762,12 @@ void mm_config_help(FILE *out)
 {
 	char left[40];
 
-	for (size_t i = 0; i < MM_ARRAY_SIZE(options); i++) {
-		if (!options[i].help)
+	for (size_t i = 0; i < MM_ARRAY_SIZE(config_options); i++) {
+		if (!config_options[i].help)
 			continue;
-		snprintf(left, sizeof(left), "--%s %s", options[i].name, options[i].arg);
-		fprintf(out, "  %-24s %s\n", left, options[i].help);
+		snprintf(left, sizeof(left), "--%s %s", config_options[i].name,
+			 config_options[i].arg);
+		fprintf(out, "  %-24s %s\n", left, config_options[i].help);
 	}
 	knobs_help(out);
 }

@@ -46,7 +46,7 @@ bool mm_closer_reaped(struct mm_closer *c, pid_t pid)
 }
 
 /* The child: when keeper has let go of the connections, its end is what closes them. */
-_Noreturn static void end_with(int go_fd)
+_Noreturn static void child_wait_and_exit(int go_fd)
 {
 	char byte;
 
@@ -80,7 +80,7 @@ static int child_start(struct mm_closer *c, pid_t *ret_pid)
 		return -errno;
 	if (pid == 0) {
 		close(go_fd);
-		end_with(wait_fd);
+		child_wait_and_exit(wait_fd);
 	}
 	waiting_close(c);
 	*ret_pid = pid;

@@ -74,7 +74,8 @@ struct keeper {
 };
 
 /* Core's death is seen by SIGCHLD; a message that cannot reach it any more is of no use. */
-static void tell(struct keeper *k, const struct mm_kmsg *msg, const int *fds, size_t n_fds)
+static void keeper_send_core(struct keeper *k, const struct mm_kmsg *msg, const int *fds,
+			     size_t n_fds)
 {
 	int r = mm_kchan_send(&k->core, msg, fds, n_fds);
 
@@ -97,7 +98,7 @@ static void sources_update(struct keeper *k)
 	mm_loop_want(&k->loop, &k->admin_source, accepts ? EPOLLIN : 0);
 }
 
-static void kill_pid(pid_t pid)
+static void child_kill(pid_t pid)
 {
 	if (pid > 0)
 		kill(pid, SIGKILL);
@@ -106,13 +107,13 @@ static void kill_pid(pid_t pid)
 /* ---- accepting ---- */
 
 /* No fd or memory is left: whoever waits goes on waiting, and we do not spin meanwhile. */
-static void accept_later(struct keeper *k, int error)
+static void accept_pause(struct keeper *k, int error)
 {
 	k->accept_at_ns = mm_now_ns() + ACCEPT_PAUSE_NS;
 	mm_log(MM_LOG_WARN, "accept.failed", "error=%d", error);
 }
 
-static void accept_again(struct keeper *k)
+static void accept_resume(struct keeper *k)
 {
 	if (mm_now_ns() >= k->accept_at_ns)
 		k->accept_at_ns = 0;
@@ -127,14 +128,14 @@ static void accept_some(struct keeper *k, int listen_fd, enum mm_kop op)
 		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0) {
 			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-				accept_later(k, errno);
+				accept_pause(k, errno);
 			break;
 		}
-		tell(k, &msg, &fd, 1);
+		keeper_send_core(k, &msg, &fd, 1);
 	}
 }
 
-static void on_tenant(struct mm_source *source, uint32_t events)
+static void keeper_on_tenant(struct mm_source *source, uint32_t events)
 {
 	struct keeper *k = mm_source_owner(source, struct keeper, tenant_source);
 
@@ -142,7 +143,7 @@ static void on_tenant(struct mm_source *source, uint32_t events)
 	accept_some(k, k->place.tenant_fd, MM_K_TENANT);
 }
 
-static void on_admin(struct mm_source *source, uint32_t events)
+static void keeper_on_admin(struct mm_source *source, uint32_t events)
 {
 	struct keeper *k = mm_source_owner(source, struct keeper, admin_source);
 
@@ -153,26 +154,27 @@ static void on_admin(struct mm_source *source, uint32_t events)
 /* ---- starting ---- */
 
 /* Which process of a role: for xfer the device and its epoch, for load its id. */
-struct what {
+struct instance {
 	enum mm_role role;
 	uint32_t device;
 	uint64_t id;
 };
 
-static void gone(struct keeper *k, const struct what *what, int status)
+static void instance_report_gone(struct keeper *k, const struct instance *instance, int status)
 {
 	struct mm_kmsg msg = { .op = MM_K_GONE,
-			       .role = what->role,
-			       .device = what->device,
-			       .id = what->id,
+			       .role = instance->role,
+			       .device = instance->device,
+			       .id = instance->id,
 			       .result = status };
 
-	tell(k, &msg, NULL, 0);
+	keeper_send_core(k, &msg, NULL, 0);
 }
 
-static int start_pair(struct keeper *k, const struct what *what, pid_t *ret_pid, int *ret_fds)
+static int instance_spawn(struct keeper *k, const struct instance *instance, pid_t *ret_pid,
+			  int *ret_fds)
 {
-	enum mm_role role = what->role;
+	enum mm_role role = instance->role;
 	struct mm_config config = *k->config;
 	mm_cleanup(mm_close_fd) int child0 = -1;
 	mm_cleanup(mm_close_fd) int child1 = -1;
@@ -191,7 +193,7 @@ static int start_pair(struct keeper *k, const struct what *what, pid_t *ret_pid,
 		child[1] = child1 = pair[1];
 	}
 	if (role == MM_ROLE_XFER)
-		mm_config_one(k->config, what->device, &config);
+		mm_config_one(k->config, instance->device, &config);
 	return mm_spawn(&config, role, child, role == MM_ROLE_LOAD ? 2 : 1, ret_pid);
 }
 
@@ -199,31 +201,32 @@ static int start_pair(struct keeper *k, const struct what *what, pid_t *ret_pid,
  * Starts a role and tells core. Return: false = it could not be started; the caller says that it is
  * gone.
  */
-static bool start(struct keeper *k, const struct what *what, pid_t *ret_pid)
+static bool instance_start(struct keeper *k, const struct instance *instance, pid_t *ret_pid)
 {
-	struct mm_kmsg msg = {
-		.op = MM_K_STARTED, .role = what->role, .device = what->device, .id = what->id
-	};
+	struct mm_kmsg msg = { .op = MM_K_STARTED,
+			       .role = instance->role,
+			       .device = instance->device,
+			       .id = instance->id };
 	int fds[MM_KCHAN_FDS] = { -1, -1 };
-	int r = start_pair(k, what, ret_pid, fds);
+	int r = instance_spawn(k, instance, ret_pid, fds);
 
 	if (r < 0) {
-		mm_log(MM_LOG_ERROR, "role.start_failed", "what=%u error=%d", what->role, r);
+		mm_log(MM_LOG_ERROR, "role.start_failed", "what=%u error=%d", instance->role, r);
 		mm_close_fd(&fds[0]);
 		mm_close_fd(&fds[1]);
 		return false;
 	}
 	msg.pid = *ret_pid;
-	tell(k, &msg, fds, fds[1] >= 0 ? 2 : 1);
+	keeper_send_core(k, &msg, fds, fds[1] >= 0 ? 2 : 1);
 	return true;
 }
 
-static void fail(struct keeper *k, const char *text)
+static void keeper_fail(struct keeper *k, const char *text)
 {
 	if (fprintf(stderr, "mmd: %s\n", text) < 0)
 		snprintf(k->why, sizeof(k->why), "%s", text);
 	k->failed = true;
-	kill_pid(k->core_pid);
+	child_kill(k->core_pid);
 }
 
 static struct xfer *xfer_named(struct keeper *k, const struct mm_kmsg *msg)
@@ -233,12 +236,12 @@ static struct xfer *xfer_named(struct keeper *k, const struct mm_kmsg *msg)
 }
 
 /* As the operator and the driver number it. */
-static uint64_t ordinal(const struct keeper *k, const struct xfer *x)
+static uint64_t xfer_ordinal(const struct keeper *k, const struct xfer *x)
 {
 	return mm_config_at(&k->config->device, (uint32_t)(x - k->xfer));
 }
 
-static uint64_t growing_ns(unsigned int times, uint64_t max_ns)
+static uint64_t backoff_growing_ns(unsigned int times, uint64_t max_ns)
 {
 	if (times < 2)
 		return 0;
@@ -250,25 +253,25 @@ static uint64_t xfer_backoff_ns(const struct xfer *x)
 {
 	if (x->down)
 		return BACKOFF_DOWN_NS;
-	return MM_MAX(growing_ns(x->failures, BACKOFF_MAX_NS),
-		      growing_ns(x->quick, BACKOFF_QUICK_NS));
+	return MM_MAX(backoff_growing_ns(x->failures, BACKOFF_MAX_NS),
+		      backoff_growing_ns(x->quick, BACKOFF_QUICK_NS));
 }
 
-static void xfer_wanted(struct keeper *k, const struct mm_kmsg *msg)
+static void xfer_request(struct keeper *k, const struct mm_kmsg *msg)
 {
 	struct xfer *x = xfer_named(k, msg);
 	uint64_t wait_ns = xfer_backoff_ns(x);
 
 	if (x->pid || x->start_at_ns != UINT64_MAX) {
 		mm_log(MM_LOG_ERROR, "xfer.start_refused",
-		       "device=%" PRIu64 " epoch=%" PRIu64 " pid=%d", ordinal(k, x), msg->id,
+		       "device=%" PRIu64 " epoch=%" PRIu64 " pid=%d", xfer_ordinal(k, x), msg->id,
 		       (int)x->pid);
 		return;
 	}
 	if (wait_ns)
 		mm_log(MM_LOG_WARN, "xfer.backoff",
 		       "device=%" PRIu64 " failures=%u short_lives=%u wait_ms=%" PRIu64,
-		       ordinal(k, x), x->failures, x->quick, wait_ns / MM_NS_PER_MS);
+		       xfer_ordinal(k, x), x->failures, x->quick, wait_ns / MM_NS_PER_MS);
 	x->epoch = msg->id;
 	x->start_at_ns = mm_now_ns() + wait_ns;
 }
@@ -289,7 +292,7 @@ static void xfers_start_due(struct keeper *k)
 		x->start_at_ns = UINT64_MAX;
 		x->started_ns = mm_now_ns();
 		x->proven = false;
-		if (!start(k, &(struct what){ MM_ROLE_XFER, i, x->epoch }, &x->pid))
+		if (!instance_start(k, &(struct instance){ MM_ROLE_XFER, i, x->epoch }, &x->pid))
 			xfer_gone(k, x, W_EXITCODE(1, 0));
 	}
 }
@@ -314,35 +317,35 @@ static struct helper *helper_find(struct keeper *k, enum mm_role role, uint64_t 
 	return NULL;
 }
 
-static void helper_wanted(struct keeper *k, enum mm_role role, uint64_t id)
+static void helper_request(struct keeper *k, enum mm_role role, uint64_t id)
 {
-	struct what what = { .role = role, .id = id };
+	struct instance instance = { .role = role, .id = id };
 
 	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
 		if (!k->helpers[i].pid) {
 			k->helpers[i].role = role;
 			k->helpers[i].id = id;
-			if (!start(k, &what, &k->helpers[i].pid))
+			if (!instance_start(k, &instance, &k->helpers[i].pid))
 				break;
 			return;
 		}
 	}
-	gone(k, &what, W_EXITCODE(1, 0));
+	instance_report_gone(k, &instance, W_EXITCODE(1, 0));
 }
 
 /* ---- what core says ---- */
 
-static void kill_wanted(struct keeper *k, const struct mm_kmsg *msg)
+static void core_on_kill(struct keeper *k, const struct mm_kmsg *msg)
 {
 	struct helper *helper = helper_find(k, (enum mm_role)msg->role, msg->id);
 
 	if (helper)
-		kill_pid(helper->pid);
+		child_kill(helper->pid);
 	else if (msg->role == MM_ROLE_XFER && msg->id == xfer_named(k, msg)->epoch)
-		kill_pid(xfer_named(k, msg)->pid);
+		child_kill(xfer_named(k, msg)->pid);
 }
 
-static void readiness(struct keeper *k, const struct mm_kmsg *msg)
+static void core_on_ready(struct keeper *k, const struct mm_kmsg *msg)
 {
 	if (msg->role == MM_ROLE_XFER) {
 		struct xfer *x = xfer_named(k, msg);
@@ -358,7 +361,7 @@ static void readiness(struct keeper *k, const struct mm_kmsg *msg)
 static void xfer_down(struct keeper *k, struct xfer *x, const char *why);
 
 /* Takes over @fds: the claim's, then the file's. */
-static void lock_hold(struct keeper *k, const struct mm_kmsg *msg, int *fds)
+static void device_lock_hold(struct keeper *k, const struct mm_kmsg *msg, int *fds)
 {
 	struct xfer *x = xfer_named(k, msg);
 	size_t n = 0;
@@ -378,11 +381,11 @@ static void lock_hold(struct keeper *k, const struct mm_kmsg *msg, int *fds)
 	mm_devlock_adopt(&x->lock);
 }
 
-static void on_message(struct keeper *k, const struct mm_kmsg *msg, int *fds)
+static void core_on_message(struct keeper *k, const struct mm_kmsg *msg, int *fds)
 {
 	switch (msg->op) {
 	case MM_K_LOCK:
-		lock_hold(k, msg, fds);
+		device_lock_hold(k, msg, fds);
 		break;
 	case MM_K_CLOSE:
 		mm_closer_add(&k->closer, fds[0]);
@@ -400,25 +403,25 @@ static void on_message(struct keeper *k, const struct mm_kmsg *msg, int *fds)
 		if (k->stopping)
 			break;
 		if (msg->role == MM_ROLE_XFER)
-			xfer_wanted(k, msg);
+			xfer_request(k, msg);
 		else if (msg->role == MM_ROLE_LOAD || msg->role == MM_ROLE_SPOOL)
-			helper_wanted(k, (enum mm_role)msg->role, msg->id);
+			helper_request(k, (enum mm_role)msg->role, msg->id);
 		break;
 	case MM_K_KILL:
-		kill_wanted(k, msg);
+		core_on_kill(k, msg);
 		break;
 	case MM_K_READY:
-		readiness(k, msg);
+		core_on_ready(k, msg);
 		break;
 	case MM_K_STOP:
-		fail(k, msg->text);
+		keeper_fail(k, msg->text);
 		break;
 	default:
 		mm_log(MM_LOG_ERROR, "core.unknown_op", "op=%u", msg->op);
 	}
 }
 
-static void on_core(struct mm_source *source, uint32_t events)
+static void keeper_on_core(struct mm_source *source, uint32_t events)
 {
 	struct keeper *k = mm_source_owner(source, struct keeper, core_source);
 	struct mm_kmsg msg;
@@ -430,7 +433,7 @@ static void on_core(struct mm_source *source, uint32_t events)
 		r = mm_kchan_recv(&k->core, &msg, fds);
 		if (r < 0)
 			break;
-		on_message(k, &msg, fds);
+		core_on_message(k, &msg, fds);
 		for (size_t f = 0; f < MM_KCHAN_FDS; f++)
 			mm_close_fd(&fds[f]);
 	}
@@ -438,7 +441,7 @@ static void on_core(struct mm_source *source, uint32_t events)
 		/* It is dead or dying; if it is not, it is broken. SIGCHLD does the rest. */
 		mm_loop_del(&k->loop, &k->core_source);
 		if (!k->stopping)
-			kill_pid(k->core_pid);
+			child_kill(k->core_pid);
 		return;
 	}
 	mm_kchan_flush(&k->core);
@@ -446,14 +449,14 @@ static void on_core(struct mm_source *source, uint32_t events)
 
 /* ---- reaping ---- */
 
-static void end_all(struct keeper *k)
+static void children_kill(struct keeper *k)
 {
 	for (uint32_t i = 0; i < k->n_xfers; i++) {
-		kill_pid(k->xfer[i].pid);
+		child_kill(k->xfer[i].pid);
 		k->xfer[i].start_at_ns = UINT64_MAX;
 	}
 	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++)
-		kill_pid(k->helpers[i].pid);
+		child_kill(k->helpers[i].pid);
 	k->end_at_ns = mm_now_ns() + STOP_NS;
 }
 
@@ -468,7 +471,7 @@ static void core_gone(struct keeper *k, int status)
 		k->failed = true;
 	k->stopping = true;
 	mm_loop_del(&k->loop, &k->core_source);
-	end_all(k);
+	children_kill(k);
 }
 
 /*
@@ -488,11 +491,11 @@ static void xfer_down(struct keeper *k, struct xfer *x, const char *why)
 	for (uint32_t i = 0; i < k->n_xfers; i++)
 		any |= !k->xfer[i].down;
 	if (k->ready && any) {
-		tell(k, &msg, NULL, 0);
+		keeper_send_core(k, &msg, NULL, 0);
 		return;
 	}
-	snprintf(text, sizeof(text), "device %" PRIu64 ": %s", ordinal(k, x), why);
-	fail(k, text);
+	snprintf(text, sizeof(text), "device %" PRIu64 ": %s", xfer_ordinal(k, x), why);
+	keeper_fail(k, text);
 }
 
 static void xfer_gone(struct keeper *k, struct xfer *x, int status)
@@ -505,13 +508,14 @@ static void xfer_gone(struct keeper *k, struct xfer *x, int status)
 	x->quick = mm_now_ns() - x->started_ns < QUICK_NS ? x->quick + 1 : 0;
 	if (!k->stopping)
 		mm_log(MM_LOG_WARN, "xfer.died", "device=%" PRIu64 " epoch=%" PRIu64 " status=%#x",
-		       ordinal(k, x), x->epoch, (unsigned int)status);
+		       xfer_ordinal(k, x), x->epoch, (unsigned int)status);
 	snprintf(why, sizeof(why),
 		 "xfer failed %u times in a row (last wait status %#x); see its messages above",
 		 x->failures, (unsigned int)status);
 	if (x->failures >= FAILURES_MAX && !x->down && !k->stopping)
 		xfer_down(k, x, why);
-	gone(k, &(struct what){ MM_ROLE_XFER, (uint32_t)(x - k->xfer), x->epoch }, status);
+	instance_report_gone(
+		k, &(struct instance){ MM_ROLE_XFER, (uint32_t)(x - k->xfer), x->epoch }, status);
 }
 
 static bool xfer_reaped(struct keeper *k, pid_t pid, int status)
@@ -530,9 +534,10 @@ static void helper_reaped(struct keeper *k, pid_t pid, int status)
 	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
 		if (k->helpers[i].pid == pid) {
 			k->helpers[i].pid = 0;
-			gone(k,
-			     &(struct what){ .role = k->helpers[i].role, .id = k->helpers[i].id },
-			     status);
+			instance_report_gone(k,
+					     &(struct instance){ .role = k->helpers[i].role,
+								 .id = k->helpers[i].id },
+					     status);
 		}
 	}
 }
@@ -559,7 +564,7 @@ static void relay_start_due(struct keeper *k)
 	}
 }
 
-static void reap(struct keeper *k)
+static void children_reap(struct keeper *k)
 {
 	pid_t pid;
 	int status;
@@ -576,7 +581,7 @@ static void reap(struct keeper *k)
 	}
 }
 
-static void stop(struct keeper *k)
+static void keeper_stop(struct keeper *k)
 {
 	struct mm_kmsg msg = { .op = MM_K_STOP };
 
@@ -584,7 +589,7 @@ static void stop(struct keeper *k)
 		return;
 	k->stopping = true;
 	k->end_at_ns = mm_now_ns() + STOP_NS;
-	tell(k, &msg, NULL, 0);
+	keeper_send_core(k, &msg, NULL, 0);
 	/*
 	 * Whoever reads it may take it for granted that core was told, whatever becomes of keeper
 	 * now.
@@ -601,7 +606,7 @@ static bool signal_ends_mmd(uint32_t signal)
 	return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT;
 }
 
-static void on_signal(struct mm_source *source, uint32_t events)
+static void keeper_on_signal(struct mm_source *source, uint32_t events)
 {
 	struct keeper *k = mm_source_owner(source, struct keeper, signal_source);
 	struct signalfd_siginfo info;
@@ -611,12 +616,12 @@ static void on_signal(struct mm_source *source, uint32_t events)
 		if (info.ssi_signo == SIGCHLD)
 			continue;
 		if (signal_ends_mmd(info.ssi_signo))
-			stop(k);
+			keeper_stop(k);
 		else
 			mm_log(MM_LOG_WARN, "signal.ignored", "signal=%s pid=%u uid=%u",
 			       sigabbrev_np((int)info.ssi_signo), info.ssi_pid, info.ssi_uid);
 	}
-	reap(k);
+	children_reap(k);
 }
 
 /* ---- life ---- */
@@ -654,18 +659,19 @@ static int core_start(struct keeper *k)
 
 static int sources_add(struct keeper *k)
 {
-	int r = mm_loop_add(&k->loop, &k->signal_source, k->signal_fd, EPOLLIN, on_signal);
+	int r = mm_loop_add(&k->loop, &k->signal_source, k->signal_fd, EPOLLIN, keeper_on_signal);
 
 	if (r == 0)
-		r = mm_loop_add(&k->loop, &k->core_source, k->core.fd, EPOLLIN, on_core);
+		r = mm_loop_add(&k->loop, &k->core_source, k->core.fd, EPOLLIN, keeper_on_core);
 	if (r == 0)
-		r = mm_loop_add(&k->loop, &k->tenant_source, k->place.tenant_fd, 0, on_tenant);
+		r = mm_loop_add(&k->loop, &k->tenant_source, k->place.tenant_fd, 0,
+				keeper_on_tenant);
 	if (r == 0)
-		r = mm_loop_add(&k->loop, &k->admin_source, k->place.admin_fd, 0, on_admin);
+		r = mm_loop_add(&k->loop, &k->admin_source, k->place.admin_fd, 0, keeper_on_admin);
 	return r;
 }
 
-static bool all_reaped(const struct keeper *k)
+static bool children_all_reaped(const struct keeper *k)
 {
 	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
 		if (k->helpers[i].pid)
@@ -679,19 +685,19 @@ static bool all_reaped(const struct keeper *k)
 }
 
 /* A stop that core does not complete in time is completed without it. */
-static bool end_due(struct keeper *k)
+static bool keeper_end_due(struct keeper *k)
 {
 	if (mm_now_ns() < k->end_at_ns)
 		return false;
 	if (!k->core_pid)
 		return true; /* something sits in the kernel in spite of SIGKILL */
 	mm_log(MM_LOG_ERROR, "core.stop_timeout", "pid=%d", (int)k->core_pid);
-	kill_pid(k->core_pid);
-	end_all(k);
+	child_kill(k->core_pid);
+	children_kill(k);
 	return false;
 }
 
-static uint64_t wake_at_ns(const struct keeper *k)
+static uint64_t keeper_wake_ns(const struct keeper *k)
 {
 	uint64_t at = MM_MIN(xfers_start_at_ns(k), k->end_at_ns);
 
@@ -700,20 +706,20 @@ static uint64_t wake_at_ns(const struct keeper *k)
 	return k->accept_at_ns ? MM_MIN(at, k->accept_at_ns) : at;
 }
 
-static int run(struct keeper *k)
+static int keeper_run(struct keeper *k)
 {
 	int r = 0;
 
-	while (r == 0 && !(k->stopping && all_reaped(k))) {
+	while (r == 0 && !(k->stopping && children_all_reaped(k))) {
 		sources_update(k);
-		r = mm_loop_run_once(&k->loop, wake_at_ns(k));
+		r = mm_loop_run_once(&k->loop, keeper_wake_ns(k));
 		xfers_start_due(k);
-		accept_again(k);
+		accept_resume(k);
 		mm_closer_turn(&k->closer);
 		relay_start_due(k);
 		mm_log_catch_up();
 		mm_kchan_turn(&k->core, mm_now_ns());
-		if (end_due(k))
+		if (keeper_end_due(k))
 			break;
 	}
 	if (r < 0)
@@ -723,8 +729,8 @@ static int run(struct keeper *k)
 
 static void keeper_done(struct keeper *k)
 {
-	kill_pid(k->core_pid);
-	end_all(k);
+	child_kill(k->core_pid);
+	children_kill(k);
 	mm_place_done(&k->place);
 	mm_kchan_done(&k->core);
 	mm_close_fd(&k->signal_fd);
@@ -734,7 +740,7 @@ static void keeper_done(struct keeper *k)
 		mm_relay_restart(&k->relay, k->config); /* what the last one left is in the pipe */
 	mm_relay_end(&k->relay);
 	/* One that sits in the kernel still uses its device: its file stays. */
-	for (uint32_t i = 0; i < k->n_xfers && all_reaped(k); i++)
+	for (uint32_t i = 0; i < k->n_xfers && children_all_reaped(k); i++)
 		mm_devlock_leave(&k->xfer[i].lock);
 }
 
@@ -788,7 +794,7 @@ int mm_keeper_main(const struct mm_config *config)
 	if (keeper_init(&k, config, error) < 0)
 		fprintf(stderr, "mmd: %s\n", error);
 	else
-		status = run(&k);
+		status = keeper_run(&k);
 	keeper_done(&k);
 	if (*k.why)
 		fprintf(stderr, "mmd: %s\n", k.why);

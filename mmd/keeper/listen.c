@@ -16,13 +16,13 @@
 
 #define PATH_ROOM (MM_CONFIG_PATH_BYTES + 16)
 
-static int fail(char *error, int r, const char *path, const char *what)
+static int place_fail(char *error, int r, const char *path, const char *what)
 {
 	snprintf(error, MM_CONFIG_ERROR_BYTES, "%.100s: %s: %s", path, what, strerror(-r));
 	return r;
 }
 
-static void path_of(const char *dir, const char *name, char *ret_path)
+static void place_path(const char *dir, const char *name, char *ret_path)
 {
 	snprintf(ret_path, PATH_ROOM, "%s/%s", dir, name);
 }
@@ -36,11 +36,11 @@ static int folder_check(const char *dir, char *error)
 	struct stat st;
 
 	if (lstat(dir, &st) < 0)
-		return fail(error, -errno, dir, "cannot look at the directory");
+		return place_fail(error, -errno, dir, "cannot look at the directory");
 	if (!S_ISDIR(st.st_mode))
-		return fail(error, -ENOTDIR, dir,
-			    S_ISLNK(st.st_mode) ? "a symbolic link; name what it leads to"
-						: "cannot use it");
+		return place_fail(error, -ENOTDIR, dir,
+				  S_ISLNK(st.st_mode) ? "a symbolic link; name what it leads to"
+						      : "cannot use it");
 	if (st.st_uid != geteuid() && st.st_uid != 0) {
 		snprintf(error, MM_CONFIG_ERROR_BYTES,
 			 "%.100s: belongs to uid %u, who could put other sockets in place of ours; "
@@ -58,15 +58,15 @@ static int folder_check(const char *dir, char *error)
 	return 0;
 }
 
-static int lock_take(struct mm_place *place, char *error)
+static int place_lock_take(struct mm_place *place, char *error)
 {
 	char path[PATH_ROOM], pid[16] = "?";
 	ssize_t n;
 
-	path_of(place->dir, "mmd.lock", path);
+	place_path(place->dir, "mmd.lock", path);
 	place->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (place->lock_fd < 0)
-		return fail(error, -errno, path, "cannot open the lock");
+		return place_fail(error, -errno, path, "cannot open the lock");
 	if (flock(place->lock_fd, LOCK_EX | LOCK_NB) < 0) {
 		n = pread(place->lock_fd, pid, sizeof(pid) - 1, 0);
 		pid[n < 0 ? 0 : n] = 0;
@@ -79,11 +79,11 @@ static int lock_take(struct mm_place *place, char *error)
 	}
 	n = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
 	if (ftruncate(place->lock_fd, 0) < 0 || pwrite(place->lock_fd, pid, (size_t)n, 0) != n)
-		return fail(error, -errno, path, "cannot write the lock");
+		return place_fail(error, -errno, path, "cannot write the lock");
 	return 0;
 }
 
-static int nonblocking(int fd)
+static int fd_set_nonblocking(int fd)
 {
 	return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
@@ -118,41 +118,41 @@ int mm_place_init(struct mm_place *place, const char *dir, bool refuse_fds, char
 
 	*place = MM_PLACE_NULL;
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
-		return fail(error, -errno, dir, "cannot make the directory");
+		return place_fail(error, -errno, dir, "cannot make the directory");
 	r = folder_check(dir, error);
 	if (r < 0)
 		return r;
 	snprintf(place->dir, sizeof(place->dir), "%s", dir);
-	r = lock_take(place, error);
+	r = place_lock_take(place, error);
 	if (r < 0)
 		return r;
-	path_of(dir, "tenant.sock", path);
+	place_path(dir, "tenant.sock", path);
 	r = mm_sock_listen(path, 0666, refuse_fds, &place->tenant_fd);
 	if (r == 0)
-		r = nonblocking(place->tenant_fd);
+		r = fd_set_nonblocking(place->tenant_fd);
 	if (r < 0)
-		return fail(error, r, path, "cannot listen");
+		return place_fail(error, r, path, "cannot listen");
 	/* Last: whoever reached it may send tenants to the other. */
-	path_of(dir, "admin.sock", path);
+	place_path(dir, "admin.sock", path);
 	r = admin_listen(path, &place->admin_fd);
-	return r < 0 ? fail(error, r, path, "cannot listen") : 0;
+	return r < 0 ? place_fail(error, r, path, "cannot listen") : 0;
 }
 
-static void forget(struct mm_place *place, int *fd, const char *name)
+static void listen_release_addr(struct mm_place *place, int *fd, const char *name)
 {
 	char path[PATH_ROOM];
 
 	if (*fd < 0)
 		return;
-	path_of(place->dir, name, path);
+	place_path(place->dir, name, path);
 	unlink(path);
 	*fd = -1;
 }
 
 void mm_place_done(struct mm_place *place)
 {
-	forget(place, &place->tenant_fd, "tenant.sock");
-	forget(place, &place->admin_fd, "admin.sock");
+	listen_release_addr(place, &place->tenant_fd, "tenant.sock");
+	listen_release_addr(place, &place->admin_fd, "admin.sock");
 	/* The lock file stays: removing it would let two starters lock two different files. */
 	mm_close_fd(&place->lock_fd);
 }

@@ -29,7 +29,7 @@ static void fds_close(int first)
 }
 
 /* In the child, after fork: only what is async-signal-safe. */
-_Noreturn static void become(char **argv, pid_t parent, const int *fds, int n_fds, int clean_fd)
+_Noreturn static void role_exec(char **argv, pid_t parent, const int *fds, int n_fds, int clean_fd)
 {
 	const int safe = MM_ROLE_FD + MM_SPAWN_FDS_MAX + 1;
 	int moved[MM_SPAWN_FDS_MAX];
@@ -67,7 +67,7 @@ _Noreturn static void become(char **argv, pid_t parent, const int *fds, int n_fd
  * The child's copies of our connections are closed while we still have them. Were it to be their
  * last close, it might sleep (closer.h), and the role would not start.
  */
-static void until_clean(int fd)
+static void child_fds_wait(int fd)
 {
 	char byte;
 
@@ -93,11 +93,11 @@ int mm_spawn(const struct mm_config *config, enum mm_role role, const int *fds, 
 	}
 	pid = fork();
 	if (pid == 0)
-		become(argv, parent, fds, (int)n_fds, clean[1]);
+		role_exec(argv, parent, fds, (int)n_fds, clean[1]);
 	r = pid < 0 ? -errno : 0;
 	close(clean[1]);
 	if (r == 0)
-		until_clean(clean[0]);
+		child_fds_wait(clean[0]);
 	close(clean[0]);
 	mm_config_args_free(argv);
 	if (r == 0)

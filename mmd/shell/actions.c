@@ -8,13 +8,13 @@
 #include "libclient/protocol/xplan.h"
 #include "mmd/shell/shell.h"
 
-static void outboxed(struct mm_session *s, int r)
+static void session_end_if_behind(struct mm_session *s, int r)
 {
 	if (r < 0)
 		mm_session_end(s, "it takes too little of what is sent to it");
 }
 
-static void gate_write(struct mm_session *s, const struct mm_action *a)
+static void action_gate_write(struct mm_session *s, const struct mm_action *a)
 {
 	struct mm_gate_region *gates = s->gate_region.base;
 
@@ -89,7 +89,7 @@ static void plan_open(struct mm_session *s, uint64_t epoch, uint32_t layers)
 	__atomic_store_n(&plan->open, MM_XPLAN_OPEN(epoch, layers), __ATOMIC_RELEASE);
 }
 
-static void kill_process(struct mm_session *s, const char *reason)
+static void process_kill(struct mm_session *s, const char *reason)
 {
 	mm_log(MM_LOG_WARN, "tenant.killed", "tenant=%u name=%s pid=%d reason=\"%s\"", s->tenant,
 	       s->name, (int)s->pid, reason);
@@ -98,17 +98,17 @@ static void kill_process(struct mm_session *s, const char *reason)
 }
 
 /* What goes to the connection: meaningless once it is closed. */
-static void perform_connected(struct mm_session *s, const struct mm_action *a)
+static void action_perform_connected(struct mm_session *s, const struct mm_action *a)
 {
 	uint32_t value = a->page == MM_NO_PAGE ? 0 : a->page + 1;
 
 	if (s->state != MM_SESSION_OPEN || s->ending)
 		return;
 	if (a->kind == MM_ACT_FDS) {
-		outboxed(s, mm_outbox_put_page(&s->outbox, a->page, a->msg.epoch));
+		session_end_if_behind(s, mm_outbox_put_page(&s->outbox, a->page, a->msg.epoch));
 	} else if (a->kind == MM_ACT_MAP) {
 		mm_assert(a->entry < MM_MAP_ENTRIES);
-		outboxed(s, mm_outbox_put_map(&s->outbox, a->entry, value));
+		session_end_if_behind(s, mm_outbox_put_map(&s->outbox, a->entry, value));
 	} else if (a->kind == MM_ACT_EVENT) {
 		mm_session_event(s, &a->msg);
 	} else if (a->kind == MM_ACT_KICK) {
@@ -118,7 +118,7 @@ static void perform_connected(struct mm_session *s, const struct mm_action *a)
 	}
 }
 
-static void perform(struct mm_pool *pool, const struct mm_action *a)
+static void action_perform(struct mm_pool *pool, const struct mm_action *a)
 {
 	struct mm_session *s;
 
@@ -131,7 +131,7 @@ static void perform(struct mm_pool *pool, const struct mm_action *a)
 		return;
 	switch (a->kind) {
 	case MM_ACT_GATE:
-		gate_write(s, a);
+		action_gate_write(s, a);
 		break;
 	case MM_ACT_PLAN:
 		plan_write(s, a->entry != 0);
@@ -143,7 +143,7 @@ static void perform(struct mm_pool *pool, const struct mm_action *a)
 		gates_abort(s);
 		break;
 	case MM_ACT_KILL:
-		kill_process(s, a->reason);
+		process_kill(s, a->reason);
 		break;
 	case MM_ACT_JUDGE:
 		s->judged = true;
@@ -160,7 +160,7 @@ static void perform(struct mm_pool *pool, const struct mm_action *a)
 		mm_session_forget(s);
 		break;
 	default:
-		perform_connected(s, a);
+		action_perform_connected(s, a);
 	}
 }
 
@@ -169,5 +169,5 @@ void mm_pool_settle(struct mm_pool *pool)
 	struct mm_action action;
 
 	while (mm_core_next(pool->core, &action))
-		perform(pool, &action);
+		action_perform(pool, &action);
 }

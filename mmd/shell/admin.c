@@ -33,7 +33,7 @@ void mm_admin_done(struct mm_shell *shell)
 }
 
 /* Return: 0; negative errno: the client is of no use any more. */
-static int out_send(struct mm_admin_client *c)
+static int client_out_send(struct mm_admin_client *c)
 {
 	while (c->out_at < c->out_bytes) {
 		ssize_t n = send(c->fd, c->out + c->out_at, c->out_bytes - c->out_at,
@@ -51,7 +51,7 @@ static int out_send(struct mm_admin_client *c)
 	return 0;
 }
 
-static int out_append(struct mm_admin_client *c, const char *line)
+static int client_out_append(struct mm_admin_client *c, const char *line)
 {
 	size_t bytes = strlen(line);
 	char *out;
@@ -67,7 +67,7 @@ static int out_append(struct mm_admin_client *c, const char *line)
 	return 0;
 }
 
-static int line_answer(struct mm_admin_client *c, const char *line, size_t bytes)
+static int client_line_answer(struct mm_admin_client *c, const char *line, size_t bytes)
 {
 	char *reply;
 	int r = 0;
@@ -76,19 +76,19 @@ static int line_answer(struct mm_admin_client *c, const char *line, size_t bytes
 		return 0;
 	reply = mm_rpc_line(mm_admin_methods, c->shell, line, bytes);
 	if (reply)
-		r = out_append(c, reply);
+		r = client_out_append(c, reply);
 	free(reply);
 	return r;
 }
 
-static int lines_answer(struct mm_admin_client *c)
+static int client_lines_answer(struct mm_admin_client *c)
 {
 	size_t at = 0;
 	char *end;
 	int r;
 
 	while ((end = memchr(c->in + at, '\n', c->in_bytes - at))) {
-		r = line_answer(c, c->in + at, (size_t)(end - c->in) - at);
+		r = client_line_answer(c, c->in + at, (size_t)(end - c->in) - at);
 		if (r < 0)
 			return r;
 		at = (size_t)(end - c->in) + 1;
@@ -98,7 +98,7 @@ static int lines_answer(struct mm_admin_client *c)
 	return c->in_bytes == MM_ADMIN_LINE ? -EMSGSIZE : 0;
 }
 
-static int in_read(struct mm_admin_client *c)
+static int client_in_read(struct mm_admin_client *c)
 {
 	ssize_t n = recv(c->fd, c->in + c->in_bytes, MM_ADMIN_LINE - c->in_bytes, MSG_DONTWAIT);
 
@@ -107,18 +107,18 @@ static int in_read(struct mm_admin_client *c)
 	if (n == 0)
 		return -ECONNRESET;
 	c->in_bytes += (size_t)n;
-	return lines_answer(c);
+	return client_lines_answer(c);
 }
 
-static void on_client(struct mm_source *source, uint32_t events)
+static void admin_on_client(struct mm_source *source, uint32_t events)
 {
 	struct mm_admin_client *c = mm_source_owner(source, struct mm_admin_client, source);
 	int r = 0;
 
 	if (!c->out && (events & ~(uint32_t)EPOLLOUT))
-		r = in_read(c);
+		r = client_in_read(c);
 	if (r == 0)
-		r = out_send(c);
+		r = client_out_send(c);
 	if (r < 0 || (c->out && (events & (EPOLLHUP | EPOLLERR)))) {
 		client_close(c);
 		return;
@@ -135,7 +135,8 @@ void mm_admin_accept(struct mm_shell *shell, int fd)
 			continue;
 		c->fd = fd;
 		c->in = malloc(MM_ADMIN_LINE);
-		if (!c->in || mm_loop_add(&shell->loop, &c->source, fd, EPOLLIN, on_client) < 0)
+		if (!c->in ||
+		    mm_loop_add(&shell->loop, &c->source, fd, EPOLLIN, admin_on_client) < 0)
 			client_close(c);
 		return;
 	}

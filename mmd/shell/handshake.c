@@ -75,7 +75,8 @@ static void welcome_fill(const struct mm_session *s, struct mm_welcome *w)
 	memcpy(w->device_uuid, s->pool->worker.device.uuid, sizeof(w->device_uuid));
 }
 
-static int refuse_at(enum mm_log_level level, struct mm_session *s, int result, const char *reason)
+static int hello_refuse_at(enum mm_log_level level, struct mm_session *s, int result,
+			   const char *reason)
 {
 	struct mm_welcome w;
 
@@ -88,9 +89,9 @@ static int refuse_at(enum mm_log_level level, struct mm_session *s, int result, 
 	return result;
 }
 
-static int refuse(struct mm_session *s, int result, const char *reason)
+static int hello_refuse(struct mm_session *s, int result, const char *reason)
 {
-	return refuse_at(MM_LOG_WARN, s, result, reason);
+	return hello_refuse_at(MM_LOG_WARN, s, result, reason);
 }
 
 static int regions_create(struct mm_session *s)
@@ -120,7 +121,7 @@ static int regions_create(struct mm_session *s)
 	return 0;
 }
 
-static bool owns(const void *whose, uint32_t page)
+static bool session_owns_page(const void *whose, uint32_t page)
 {
 	const struct mm_session *s = whose;
 	uint32_t owner;
@@ -138,7 +139,7 @@ static void rings_init(struct mm_session *s)
 	mm_ring_init(&s->events, ours->cq, MM_CQ_SLOTS, &ours->cq_tail, &theirs->cq_head);
 	mm_outbox_init(&s->outbox, s->fd, &s->events, ours->map, s->pool->worker.page_fd,
 		       &s->shell->fd_budget);
-	s->outbox.owns = owns;
+	s->outbox.owns = session_owns_page;
 	s->outbox.whose = s;
 }
 
@@ -158,7 +159,7 @@ static int welcome_send(struct mm_session *s)
 	return r;
 }
 
-static int join(struct mm_session *s, const struct mm_hello *hello)
+static int session_join(struct mm_session *s, const struct mm_hello *hello)
 {
 	struct mm_core_join how = { .account = s->account,
 				    .features = hello->features & MM_FEAT_KNOWN };
@@ -188,7 +189,7 @@ static size_t uuid_text(char *text, size_t bytes, const uint8_t *uuid)
 }
 
 /* Who names none among several asks which driver to ask (libclient does): not worth a warning. */
-static int no_such_device(struct mm_session *s, const struct mm_hello *hello)
+static int hello_refuse_device(struct mm_session *s, const struct mm_hello *hello)
 {
 	static const uint8_t any[sizeof(hello->device_uuid)];
 	bool asks = memcmp(hello->device_uuid, any, sizeof(any)) == 0;
@@ -209,42 +210,43 @@ static int no_such_device(struct mm_session *s, const struct mm_hello *hello)
 		at += uuid_text(reason + at, sizeof(reason) - at,
 				s->shell->pool[i].worker.device.uuid);
 	}
-	return refuse_at(asks ? MM_LOG_DEBUG : MM_LOG_WARN, s, -ENODEV, reason);
+	return hello_refuse_at(asks ? MM_LOG_DEBUG : MM_LOG_WARN, s, -ENODEV, reason);
 }
 
 /* Return: 0; negative errno: it was refused. */
-static int account(struct mm_session *s)
+static int session_account_check(struct mm_session *s)
 {
 	char reason[MM_REASON_BYTES];
 	const char *why;
 	int r = mm_quota_resolve(s, &why);
 
 	if (r < 0)
-		return refuse(s, r, why);
-	return mm_quota_connects(s, reason) ? 0 : refuse(s, -EDQUOT, reason);
+		return hello_refuse(s, r, why);
+	return mm_quota_connects(s, reason) ? 0 : hello_refuse(s, -EDQUOT, reason);
 }
 
-static int welcome(struct mm_session *s, const struct mm_hello *hello)
+static int session_welcome(struct mm_session *s, const struct mm_hello *hello)
 {
 	int r;
 
 	s->pool = mm_pool_by_uuid(s->shell, hello->device_uuid);
 	if (!s->pool)
-		return no_such_device(s, hello);
+		return hello_refuse_device(s, hello);
 	if (s->pool->down)
-		return refuse(s, -ENODEV,
-			      "the device is down: its xfer keeps failing; see mmd's log");
-	r = account(s);
+		return hello_refuse(s, -ENODEV,
+				    "the device is down: its xfer keeps failing; see mmd's log");
+	r = session_account_check(s);
 	if (r < 0)
 		return r;
 	r = regions_create(s);
 	if (r < 0)
-		return refuse(s, r, "mmd is out of memory or file descriptors; try again later");
+		return hello_refuse(s, r,
+				    "mmd is out of memory or file descriptors; try again later");
 	rings_init(s);
-	r = join(s, hello);
+	r = session_join(s, hello);
 	if (r < 0)
-		return refuse(s, r,
-			      "as many tenants or accounts as this mmd can have are connected");
+		return hello_refuse(
+			s, r, "as many tenants or accounts as this mmd can have are connected");
 	r = welcome_send(s);
 	mm_pool_settle(s->pool);
 	return r;
@@ -261,18 +263,20 @@ int mm_handshake(struct mm_session *s)
 	if (r == -EAGAIN)
 		return r;
 	if (r == -EPERM)
-		return refuse(s, r, "hello: it carries file descriptors, which mmd never takes");
+		return hello_refuse(s, r,
+				    "hello: it carries file descriptors, which mmd never takes");
 	if (r == -EMSGSIZE)
-		return refuse(s, -EPROTO, "hello: too long: not an mmd client");
+		return hello_refuse(s, -EPROTO, "hello: too long: not an mmd client");
 	if (r < 0)
 		return r;
 	if (s->pid == 0)
-		return refuse(s, -EPERM,
-			      "your process cannot be seen from mmd's pid namespace; run mmd in "
-			      "yours or above "
-			      "(containers: hostPID: true or --pid=host for mmd)");
+		return hello_refuse(
+			s, -EPERM,
+			"your process cannot be seen from mmd's pid namespace; run mmd in "
+			"yours or above "
+			"(containers: hostPID: true or --pid=host for mmd)");
 	r = mm_hello_check(bytes, len, &hello, reason);
 	if (r < 0)
-		return refuse(s, r, reason);
-	return welcome(s, &hello);
+		return hello_refuse(s, r, reason);
+	return session_welcome(s, &hello);
 }

@@ -15,7 +15,7 @@ static const struct xid {
 	uint64_t xid;
 	enum mm_health_kind kind;
 	const char *text;
-} xids[] = {
+} known_xids[] = {
 	{ 13, MM_HEALTH_NOTE, "a kernel failed; mostly the program's fault" },
 	{ 31, MM_HEALTH_NOTE, "a program touched memory that it has not; its context is lost" },
 	{ 43, MM_HEALTH_NOTE, "a program's channel was reset" },
@@ -35,17 +35,17 @@ static const struct xid {
 
 enum mm_health_kind mm_health_of_xid(uint64_t xid, const char **ret_text)
 {
-	for (size_t i = 0; i < MM_ARRAY_SIZE(xids); i++) {
-		if (xids[i].xid == xid) {
-			*ret_text = xids[i].text;
-			return xids[i].kind;
+	for (size_t i = 0; i < MM_ARRAY_SIZE(known_xids); i++) {
+		if (known_xids[i].xid == xid) {
+			*ret_text = known_xids[i].text;
+			return known_xids[i].kind;
 		}
 	}
 	*ret_text = "see NVIDIA's list of Xid errors, and the kernel's log";
 	return MM_HEALTH_NOTE;
 }
 
-static void memory_error(struct mm_pool *pool)
+static void health_on_memory_error(struct mm_pool *pool)
 {
 	pool->health.memory_errors++;
 	if (!pool->core)
@@ -54,10 +54,10 @@ static void memory_error(struct mm_pool *pool)
 	mm_pool_settle(pool);
 }
 
-static void act(struct mm_pool *pool, enum mm_health_kind kind)
+static void health_act(struct mm_pool *pool, enum mm_health_kind kind)
 {
 	if (kind == MM_HEALTH_MEMORY) {
-		memory_error(pool);
+		health_on_memory_error(pool);
 	} else if (kind == MM_HEALTH_LOST) {
 		pool->health.lost++;
 		mm_worker_lost(pool);
@@ -65,7 +65,7 @@ static void act(struct mm_pool *pool, enum mm_health_kind kind)
 }
 
 /* Programs make notes as they please, and memory that wears out: one a second goes to the log. */
-static bool is_logged(struct mm_health *h, enum mm_health_kind kind)
+static bool health_is_logged(struct mm_health *h, enum mm_health_kind kind)
 {
 	const uint64_t now_ns = mm_now_ns();
 
@@ -77,7 +77,7 @@ static bool is_logged(struct mm_health *h, enum mm_health_kind kind)
 	return true;
 }
 
-static int event(struct mm_pool *pool, const struct mm_xmsg *msg)
+static int health_on_event(struct mm_pool *pool, const struct mm_xmsg *msg)
 {
 	static const char *const kinds[] = { "note", "memory", "lost" };
 	enum mm_health_kind kind = MM_HEALTH_NOTE;
@@ -96,26 +96,26 @@ static int event(struct mm_pool *pool, const struct mm_xmsg *msg)
 	} else {
 		return -EPROTO;
 	}
-	if (is_logged(h, kind))
+	if (health_is_logged(h, kind))
 		mm_log(kind == MM_HEALTH_NOTE ? MM_LOG_WARN : MM_LOG_ERROR, "device.health",
 		       "device=%" PRIu64 " xid=%" PRIu64 " kind=%s meaning=\"%s\"", pool->ordinal,
 		       msg->pages, kinds[kind], text);
-	act(pool, kind);
+	health_act(pool, kind);
 	return 0;
 }
 
 /* Where the GPU is gone no Xid need come any more: it is the driver's channel, too. */
-static void gone(struct mm_pool *pool, const struct mm_xmsg *msg)
+static void health_on_gone(struct mm_pool *pool, const struct mm_xmsg *msg)
 {
 	mm_log(MM_LOG_ERROR, "device.health", "device=%" PRIu64 " nvml=%d kind=lost meaning=\"%s\"",
 	       pool->ordinal, msg->result,
 	       msg->result == MM_NVML_RESET_REQUIRED ? "the GPU needs a reset"
 						     : "NVML does not reach the GPU any more");
-	act(pool, MM_HEALTH_LOST);
+	health_act(pool, MM_HEALTH_LOST);
 }
 
 /* Once per change: a repair that waits does so until somebody resets the GPU. */
-static void look(struct mm_pool *pool, struct mm_xhealth *seen)
+static void health_on_look(struct mm_pool *pool, struct mm_xhealth *seen)
 {
 	struct mm_xhealth *last = &pool->health.look;
 	uint32_t more = seen->flags & ~last->flags;
@@ -139,11 +139,11 @@ static void look(struct mm_pool *pool, struct mm_xhealth *seen)
 int mm_health_message(struct mm_pool *pool, struct mm_xmsg *msg)
 {
 	if (msg->id == MM_XHEALTH_EVENT)
-		return event(pool, msg);
+		return health_on_event(pool, msg);
 	if (msg->id == MM_XHEALTH_LOOK)
-		look(pool, &msg->health);
+		health_on_look(pool, &msg->health);
 	else if (msg->id == MM_XHEALTH_GONE)
-		gone(pool, msg);
+		health_on_gone(pool, msg);
 	else
 		return -EPROTO;
 	return 0;

@@ -12,7 +12,7 @@
 
 #define SCHEMA 1
 
-static const char *const state_names[MM_PAGE_STATES] = {
+static const char *const page_state_names[MM_PAGE_STATES] = {
 	[MM_PAGE_NONE] = "not_created",
 	[MM_PAGE_FREE] = "free",
 	[MM_PAGE_DIRTY] = "dirty",
@@ -24,36 +24,36 @@ static const char *const state_names[MM_PAGE_STATES] = {
 	[MM_PAGE_QUARANTINE] = "quarantine",
 };
 
-static const char *const phase_names[] = {
+static const char *const plan_phase_names[] = {
 	[MM_PLAN_STEADY] = "steady",     [MM_PLAN_PRELOAD] = "preload",
 	[MM_PLAN_PREPARED] = "prepared", [MM_PLAN_QUIESCING] = "quiescing",
 	[MM_PLAN_SWITCHED] = "switched",
 };
 
-static void set_u64(json_t *object, const char *key, uint64_t value)
+static void methods_put_u64(json_t *object, const char *key, uint64_t value)
 {
 	json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-static void set_text(json_t *object, const char *key, const char *text)
+static void methods_put_text(json_t *object, const char *key, const char *text)
 {
 	json_object_set_new(object, key, json_string(text));
 }
 
 /* null = any, or not known */
-static void set_node(json_t *object, const char *key, int node)
+static void methods_put_node(json_t *object, const char *key, int node)
 {
 	json_object_set_new(object, key, node < 0 ? json_null() : json_integer(node));
 }
 
-static void set_hex(json_t *object, const char *key, const uint8_t *bytes, size_t n)
+static void methods_put_hex(json_t *object, const char *key, const uint8_t *bytes, size_t n)
 {
 	char text[2 * 32 + 1] = "";
 
 	mm_assert(2 * n < sizeof(text));
 	for (size_t i = 0; i < n; i++)
 		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-	set_text(object, key, text);
+	methods_put_text(object, key, text);
 }
 
 /* ---- pool ---- */
@@ -63,11 +63,11 @@ static json_t *pages_json(const struct mm_core_stats *stats)
 	json_t *pages = json_object();
 
 	for (size_t i = 0; i < MM_PAGE_STATES; i++)
-		set_u64(pages, state_names[i], stats->pages[i]);
+		methods_put_u64(pages, page_state_names[i], stats->pages[i]);
 	return pages;
 }
 
-static bool pages_accounted(const struct mm_pool *pool, const struct mm_core_stats *stats)
+static bool pages_are_accounted(const struct mm_pool *pool, const struct mm_core_stats *stats)
 {
 	uint64_t sum = 0;
 
@@ -76,7 +76,7 @@ static bool pages_accounted(const struct mm_pool *pool, const struct mm_core_sta
 	return sum == pool->worker.device.pages;
 }
 
-static void set_flag(json_t *object, const char *key, uint32_t flags, uint32_t flag)
+static void methods_put_flag(json_t *object, const char *key, uint32_t flags, uint32_t flag)
 {
 	json_object_set_new(object, key, json_boolean(flags & flag));
 }
@@ -87,15 +87,15 @@ static void facts_fill(const struct mm_xfacts *facts, json_t *device)
 	char text[24];
 
 	snprintf(text, sizeof(text), "%u.%u", version / 1000, version % 1000 / 10);
-	set_text(device, "cuda", text);
+	methods_put_text(device, "cuda", text);
 	snprintf(text, sizeof(text), "%u.%u", facts->capability / 10, facts->capability % 10);
-	set_text(device, "compute_capability", text);
-	set_flag(device, "host_read_only", flags, MM_XFACT_HOST_READ_ONLY);
-	set_flag(device, "gpudirect", flags, MM_XFACT_GPUDIRECT);
-	set_flag(device, "wait_nor", flags, MM_XFACT_WAIT_NOR);
-	set_flag(device, "mps", flags, MM_XFACT_MPS);
-	set_flag(device, "ecc", flags, MM_XFACT_ECC);
-	set_flag(device, "integrated", flags, MM_XFACT_INTEGRATED);
+	methods_put_text(device, "compute_capability", text);
+	methods_put_flag(device, "host_read_only", flags, MM_XFACT_HOST_READ_ONLY);
+	methods_put_flag(device, "gpudirect", flags, MM_XFACT_GPUDIRECT);
+	methods_put_flag(device, "wait_nor", flags, MM_XFACT_WAIT_NOR);
+	methods_put_flag(device, "mps", flags, MM_XFACT_MPS);
+	methods_put_flag(device, "ecc", flags, MM_XFACT_ECC);
+	methods_put_flag(device, "integrated", flags, MM_XFACT_INTEGRATED);
 }
 
 static json_t *others_json(const struct mm_pool *pool)
@@ -109,9 +109,9 @@ static json_t *others_json(const struct mm_pool *pool)
 		if (mm_health_ours(pool, look->holder[i].pid))
 			continue;
 		other = json_object();
-		set_u64(other, "pid", look->holder[i].pid);
-		set_text(other, "name", look->holder[i].name);
-		set_u64(other, "bytes", look->holder[i].bytes);
+		methods_put_u64(other, "pid", look->holder[i].pid);
+		methods_put_text(other, "name", look->holder[i].name);
+		methods_put_u64(other, "bytes", look->holder[i].bytes);
 		json_array_append_new(others, other);
 	}
 	return others;
@@ -122,20 +122,20 @@ static json_t *health_json(const struct mm_pool *pool, const struct mm_core_stat
 	const struct mm_health *h = &pool->health;
 	json_t *health = json_object();
 
-	set_flag(health, "seen", h->look.flags, MM_XHEALTH_SEEN);
-	set_flag(health, "events", h->look.flags, MM_XHEALTH_EVENTS);
-	set_flag(health, "repair_pending", h->look.flags, MM_XHEALTH_REPAIR_PENDING);
-	set_flag(health, "repair_failed", h->look.flags, MM_XHEALTH_REPAIR_FAILED);
-	set_u64(health, "xids", h->xids);
-	set_u64(health, "last_xid", h->last_xid);
-	set_u64(health, "memory_errors", h->memory_errors);
-	set_u64(health, "lost", h->lost);
-	set_u64(health, "single_bit_events", h->single_bit);
-	set_u64(health, "double_bit_events", h->double_bit);
-	set_u64(health, "pages_suspect", stats->suspects);
-	set_u64(health, "pages_quarantined", stats->suspects_quarantined);
-	set_u64(health, "memory_total_bytes", h->look.total_bytes);
-	set_u64(health, "memory_free_bytes", h->look.free_bytes);
+	methods_put_flag(health, "seen", h->look.flags, MM_XHEALTH_SEEN);
+	methods_put_flag(health, "events", h->look.flags, MM_XHEALTH_EVENTS);
+	methods_put_flag(health, "repair_pending", h->look.flags, MM_XHEALTH_REPAIR_PENDING);
+	methods_put_flag(health, "repair_failed", h->look.flags, MM_XHEALTH_REPAIR_FAILED);
+	methods_put_u64(health, "xids", h->xids);
+	methods_put_u64(health, "last_xid", h->last_xid);
+	methods_put_u64(health, "memory_errors", h->memory_errors);
+	methods_put_u64(health, "lost", h->lost);
+	methods_put_u64(health, "single_bit_events", h->single_bit);
+	methods_put_u64(health, "double_bit_events", h->double_bit);
+	methods_put_u64(health, "pages_suspect", stats->suspects);
+	methods_put_u64(health, "pages_quarantined", stats->suspects_quarantined);
+	methods_put_u64(health, "memory_total_bytes", h->look.total_bytes);
+	methods_put_u64(health, "memory_free_bytes", h->look.free_bytes);
 	json_object_set_new(health, "others", others_json(pool));
 	return health;
 }
@@ -145,20 +145,20 @@ static json_t *device_json(const struct mm_pool *pool)
 	const struct mm_device *d = &pool->worker.device;
 	json_t *device = json_object();
 
-	set_u64(device, "ordinal", pool->ordinal);
-	set_text(device, "name", d->name);
-	set_text(device, "driver", d->driver_kind == MM_DRIVER_CUDA ? "cuda" : "software");
-	set_hex(device, "uuid", d->uuid, sizeof(d->uuid));
+	methods_put_u64(device, "ordinal", pool->ordinal);
+	methods_put_text(device, "name", d->name);
+	methods_put_text(device, "driver", d->driver_kind == MM_DRIVER_CUDA ? "cuda" : "software");
+	methods_put_hex(device, "uuid", d->uuid, sizeof(d->uuid));
 	if (*pool->shell->config->device_uuid[pool->index])
-		set_text(device, "named", pool->shell->config->device_uuid[pool->index]);
-	set_u64(device, "total_bytes", d->total_bytes);
-	set_node(device, "numa_node", d->numa_node);
-	set_flag(device, "mig", pool->health.look.flags, MM_XHEALTH_MIG);
+		methods_put_text(device, "named", pool->shell->config->device_uuid[pool->index]);
+	methods_put_u64(device, "total_bytes", d->total_bytes);
+	methods_put_node(device, "numa_node", d->numa_node);
+	methods_put_flag(device, "mig", pool->health.look.flags, MM_XHEALTH_MIG);
 	facts_fill(&d->facts, device);
 	return device;
 }
 
-static uint64_t huge_bytes(const struct mm_shell *shell)
+static uint64_t stores_huge_bytes(const struct mm_shell *shell)
 {
 	uint64_t sum = 0;
 
@@ -172,15 +172,15 @@ static uint64_t huge_bytes(const struct mm_shell *shell)
 static void pool_fill(const struct mm_pool *pool, json_t *to, const struct mm_core_stats *stats)
 {
 	json_object_set_new(to, "device", device_json(pool));
-	set_text(to, "state", pool->down ? "down" : "up");
-	set_u64(to, "page_bytes", pool->worker.device.page_bytes);
-	set_u64(to, "pool_pages", pool->worker.device.pages);
+	methods_put_text(to, "state", pool->down ? "down" : "up");
+	methods_put_u64(to, "page_bytes", pool->worker.device.page_bytes);
+	methods_put_u64(to, "pool_pages", pool->worker.device.pages);
 	json_object_set_new(to, "pages", pages_json(stats));
-	json_object_set_new(to, "pages_accounted", json_boolean(pages_accounted(pool, stats)));
-	set_node(to, "numa_node", mm_store_node(pool));
+	json_object_set_new(to, "pages_accounted", json_boolean(pages_are_accounted(pool, stats)));
+	methods_put_node(to, "numa_node", mm_store_node(pool));
 }
 
-static bool adds_up(const char *key)
+static bool key_is_summed(const char *key)
 {
 	return strcmp(key, "page_bytes") != 0 && strcmp(key, "numa_node") != 0;
 }
@@ -188,7 +188,7 @@ static bool adds_up(const char *key)
 /*
  * What a device says is the node's too, as sums, and where a sum makes no sense the first device's.
  */
-static void fold(json_t *all, const json_t *one)
+static void device_json_fold(json_t *all, const json_t *one)
 {
 	const char *key;
 	json_t *value;
@@ -199,18 +199,18 @@ static void fold(json_t *all, const json_t *one)
 		if (!sum)
 			json_object_set_new(all, key, json_deep_copy(value));
 		else if (strcmp(key, "pages") == 0)
-			fold(sum, value);
+			device_json_fold(sum, value);
 		else if (strcmp(key, "pages_accounted") == 0)
 			json_object_set_new(all, key,
 					    json_boolean(json_is_true(sum) && json_is_true(value)));
-		else if (json_is_integer(sum) && adds_up(key))
+		else if (json_is_integer(sum) && key_is_summed(key))
 			json_integer_set(sum, json_integer_value(sum) + json_integer_value(value));
 	}
 }
 
 /* "device": an ordinal, or none: then *ret_pool is NULL. */
-static bool device_named(struct mm_shell *shell, const json_t *params, struct mm_pool **ret_pool,
-			 struct mm_rpc_error *error)
+static bool device_find(struct mm_shell *shell, const json_t *params, struct mm_pool **ret_pool,
+			struct mm_rpc_error *error)
 {
 	const json_t *device = json_object_get(params, "device");
 
@@ -242,13 +242,13 @@ static void devices_fill(struct mm_shell *shell, const struct mm_pool *only, jso
 		device = json_object();
 		mm_core_stats(shell->pool[i].core, &stats);
 		fill(&shell->pool[i], device, &stats);
-		fold(to, device);
+		device_json_fold(to, device);
 		json_array_append_new(devices, device);
 	}
 	json_object_del(to, "state");
 	json_object_set_new(to, "devices", devices);
-	set_text(to, "hugepages", mm_hugepages_name(shell->config->hugepages));
-	set_u64(to, "hugepages_bytes", huge_bytes(shell));
+	methods_put_text(to, "hugepages", mm_hugepages_name(shell->config->hugepages));
+	methods_put_u64(to, "hugepages_bytes", stores_huge_bytes(shell));
 }
 
 static json_t *knobs_json(const struct mm_config *config)
@@ -260,9 +260,9 @@ static json_t *knobs_json(const struct mm_config *config)
 	mm_pool_tune(config, &opts);
 	for (uint32_t i = 0; (k = mm_knob_at(i)); i++) {
 		if (k->names)
-			set_text(knobs, k->name, mm_knob_choice(k, &opts));
+			methods_put_text(knobs, k->name, mm_knob_choice(k, &opts));
 		else
-			set_u64(knobs, k->name, mm_knob_value(k, &opts));
+			methods_put_u64(knobs, k->name, mm_knob_value(k, &opts));
 	}
 	return knobs;
 }
@@ -273,11 +273,11 @@ static json_t *pool_show(void *context, const json_t *params, struct mm_rpc_erro
 	struct mm_pool *only;
 	json_t *result;
 
-	if (!device_named(shell, params, &only, error))
+	if (!device_find(shell, params, &only, error))
 		return NULL;
 	result = json_object();
 	devices_fill(shell, only, result, pool_fill);
-	set_u64(result, "schema", SCHEMA);
+	methods_put_u64(result, "schema", SCHEMA);
 	json_object_set_new(result, "controller", knobs_json(shell->config));
 	return result;
 }
@@ -288,57 +288,61 @@ static void cursors_fill(const struct mm_session *s, json_t *to)
 {
 	const struct mm_xcursor_region *c = s->cursor_region.base;
 
-	set_u64(to, "bytes_streamed", __atomic_load_n(&c->bytes_streamed, __ATOMIC_RELAXED));
-	set_u64(to, "layers_streamed", __atomic_load_n(&c->layers_streamed, __ATOMIC_RELAXED));
-	set_u64(to, "layer_copy_last_ns", __atomic_load_n(&c->copy_last_ns, __ATOMIC_RELAXED));
+	methods_put_u64(to, "bytes_streamed",
+			__atomic_load_n(&c->bytes_streamed, __ATOMIC_RELAXED));
+	methods_put_u64(to, "layers_streamed",
+			__atomic_load_n(&c->layers_streamed, __ATOMIC_RELAXED));
+	methods_put_u64(to, "layer_copy_last_ns",
+			__atomic_load_n(&c->copy_last_ns, __ATOMIC_RELAXED));
 }
 
 static void plan_fill(const struct mm_core *core, uint32_t tenant, json_t *to)
 {
 	const struct mm_core_plan *plan = mm_core_plan(core, tenant);
 
-	set_u64(to, "alpha", plan ? plan->alpha : 0);
-	set_u64(to, "m", plan ? plan->m : 0);
-	set_u64(to, "beta", plan ? plan->beta : 0);
-	set_u64(to, "layers", plan ? plan->n_layers : 0);
-	set_u64(to, "plan_epoch", plan ? plan->epoch : 0);
-	set_text(to, "plan_phase", plan ? phase_names[mm_core_plan_phase(core, tenant)] : "none");
+	methods_put_u64(to, "alpha", plan ? plan->alpha : 0);
+	methods_put_u64(to, "m", plan ? plan->m : 0);
+	methods_put_u64(to, "beta", plan ? plan->beta : 0);
+	methods_put_u64(to, "layers", plan ? plan->n_layers : 0);
+	methods_put_u64(to, "plan_epoch", plan ? plan->epoch : 0);
+	methods_put_text(to, "plan_phase",
+			 plan ? plan_phase_names[mm_core_plan_phase(core, tenant)] : "none");
 	if (plan && plan->alpha_by_hand >= 0)
-		set_u64(to, "alpha_by_hand", (uint64_t)plan->alpha_by_hand);
+		methods_put_u64(to, "alpha_by_hand", (uint64_t)plan->alpha_by_hand);
 	else
 		json_object_set_new(to, "alpha_by_hand", json_null());
 	if (plan && plan->slots_by_hand)
-		set_u64(to, "slots_by_hand", plan->slots_by_hand);
+		methods_put_u64(to, "slots_by_hand", plan->slots_by_hand);
 	else
 		json_object_set_new(to, "slots_by_hand", json_null());
 }
 
 static void pages_fill(const struct mm_core_tenant *t, json_t *to)
 {
-	set_u64(to, "pages",
-		(uint64_t)t->pages_param + t->pages_slot + t->pages_kv + t->pages_revoking);
-	set_u64(to, "pages_param", t->pages_param);
-	set_u64(to, "pages_slot", t->pages_slot);
-	set_u64(to, "pages_kv", t->pages_kv);
-	set_u64(to, "pages_revoking", t->pages_revoking);
-	set_u64(to, "kv_chunks", t->kv_chunks);
-	set_u64(to, "kv_chunks_wanted", t->kv_wanted);
-	set_u64(to, "kv_chunks_max", t->kv_chunks_max);
-	set_u64(to, "swap_bytes", t->swap_bytes);
+	methods_put_u64(to, "pages",
+			(uint64_t)t->pages_param + t->pages_slot + t->pages_kv + t->pages_revoking);
+	methods_put_u64(to, "pages_param", t->pages_param);
+	methods_put_u64(to, "pages_slot", t->pages_slot);
+	methods_put_u64(to, "pages_kv", t->pages_kv);
+	methods_put_u64(to, "pages_revoking", t->pages_revoking);
+	methods_put_u64(to, "kv_chunks", t->kv_chunks);
+	methods_put_u64(to, "kv_chunks_wanted", t->kv_wanted);
+	methods_put_u64(to, "kv_chunks_max", t->kv_chunks_max);
+	methods_put_u64(to, "swap_bytes", t->swap_bytes);
 	json_object_set_new(to, "idle", json_boolean(t->idle));
 	json_object_set_new(to, "model_ready", json_boolean(t->model_ready));
 }
 
-static void turns_fill(const struct mm_core_tenant *t, json_t *to)
+static void tenant_turns_fill(const struct mm_core_tenant *t, json_t *to)
 {
 	static const char *const modes[] = { "none", "quantum", "drain" };
 	json_t *turns = json_object();
 
 	static_assert(MM_ARRAY_SIZE(modes) == MM_TURN_MODES, "a name for each");
-	set_text(turns, "mode", modes[t->turn_mode]);
+	methods_put_text(turns, "mode", modes[t->turn_mode]);
 	json_object_set_new(turns, "waits", json_boolean(t->turn_waits));
-	set_u64(turns, "begun", t->turns);
-	set_u64(turns, "overdue", t->turns_overdue);
+	methods_put_u64(turns, "begun", t->turns);
+	methods_put_u64(turns, "overdue", t->turns_overdue);
 	json_object_set_new(to, "turns", turns);
 }
 
@@ -347,11 +351,11 @@ static void stats_fill(const struct mm_session *s, json_t *to)
 	const struct mm_tenant_region *theirs = s->tenant_region.base;
 	const struct mm_tenant_stats *claims = &theirs->stats;
 
-	set_u64(to, "steps", __atomic_load_n(&claims->steps, __ATOMIC_RELAXED) & INT64_MAX);
-	set_u64(to, "step_last_ns",
-		__atomic_load_n(&claims->step_ns, __ATOMIC_RELAXED) & INT64_MAX);
-	set_u64(to, "stall_total_ns",
-		__atomic_load_n(&claims->stall_total_ns, __ATOMIC_RELAXED) & INT64_MAX);
+	methods_put_u64(to, "steps", __atomic_load_n(&claims->steps, __ATOMIC_RELAXED) & INT64_MAX);
+	methods_put_u64(to, "step_last_ns",
+			__atomic_load_n(&claims->step_ns, __ATOMIC_RELAXED) & INT64_MAX);
+	methods_put_u64(to, "stall_total_ns",
+			__atomic_load_n(&claims->stall_total_ns, __ATOMIC_RELAXED) & INT64_MAX);
 }
 
 /* What the model takes of the device when all of it is there, and what rounding to pages wastes. */
@@ -363,10 +367,10 @@ static void weights_fill(const struct mm_session *s, json_t *to)
 
 	for (uint32_t i = 0; store && i < store->n_groups; i++)
 		pages += mm_div_up(store->groups[i].bytes, page_bytes);
-	set_u64(to, "weights_tensor_bytes", tensor_bytes);
-	set_u64(to, "weights_device_bytes", pages * page_bytes);
-	set_u64(to, "weights_waste_bytes",
-		pages * page_bytes - MM_MIN(tensor_bytes, pages * page_bytes));
+	methods_put_u64(to, "weights_tensor_bytes", tensor_bytes);
+	methods_put_u64(to, "weights_device_bytes", pages * page_bytes);
+	methods_put_u64(to, "weights_waste_bytes",
+			pages * page_bytes - MM_MIN(tensor_bytes, pages * page_bytes));
 }
 
 static json_t *tenant_json(const struct mm_session *s)
@@ -375,19 +379,19 @@ static json_t *tenant_json(const struct mm_session *s)
 	char account[MM_ACCOUNT_NAME_BYTES];
 	struct mm_core_tenant t;
 
-	set_u64(tenant, "tenant", s->tenant);
-	set_text(tenant, "name", s->name);
-	set_u64(tenant, "device", s->pool->ordinal);
-	set_u64(tenant, "pid", (uint64_t)s->pid);
-	set_text(tenant, "account", mm_quota_name(s->shell, s->account, account));
-	set_u64(tenant, "account_uid", s->uid);
-	set_text(tenant, "connection", s->state == MM_SESSION_OPEN ? "open" : "closed");
+	methods_put_u64(tenant, "tenant", s->tenant);
+	methods_put_text(tenant, "name", s->name);
+	methods_put_u64(tenant, "device", s->pool->ordinal);
+	methods_put_u64(tenant, "pid", (uint64_t)s->pid);
+	methods_put_text(tenant, "account", mm_quota_name(s->shell, s->account, account));
+	methods_put_u64(tenant, "account_uid", s->uid);
+	methods_put_text(tenant, "connection", s->state == MM_SESSION_OPEN ? "open" : "closed");
 	if (mm_core_tenant(s->pool->core, s->tenant, &t)) {
 		pages_fill(&t, tenant);
-		turns_fill(&t, tenant);
+		tenant_turns_fill(&t, tenant);
 	}
 	plan_fill(s->pool->core, s->tenant, tenant);
-	set_u64(tenant, "store", s->store ? s->store->id : 0);
+	methods_put_u64(tenant, "store", s->store ? s->store->id : 0);
 	weights_fill(s, tenant);
 	cursors_fill(s, tenant);
 	stats_fill(s, tenant);
@@ -411,16 +415,16 @@ static json_t *store_json(const struct mm_store *store)
 {
 	json_t *json = json_object();
 
-	set_u64(json, "store", store->id);
-	set_hex(json, "identity", store->identity, 8);
-	set_u64(json, "bytes", store->bytes);
-	set_u64(json, "tensor_bytes", store->tensor_bytes);
-	set_text(json, "tier", store->on_disk ? "disk" : "memory");
-	set_u64(json, "host_bytes", store->host_bytes);
-	set_u64(json, "hugepage_bytes", store->hugepage_bytes);
-	set_node(json, "numa_node", store->numa_node);
-	set_u64(json, "groups", store->n_groups);
-	set_u64(json, "refs", store->refs);
+	methods_put_u64(json, "store", store->id);
+	methods_put_hex(json, "identity", store->identity, 8);
+	methods_put_u64(json, "bytes", store->bytes);
+	methods_put_u64(json, "tensor_bytes", store->tensor_bytes);
+	methods_put_text(json, "tier", store->on_disk ? "disk" : "memory");
+	methods_put_u64(json, "host_bytes", store->host_bytes);
+	methods_put_u64(json, "hugepage_bytes", store->hugepage_bytes);
+	methods_put_node(json, "numa_node", store->numa_node);
+	methods_put_u64(json, "groups", store->n_groups);
+	methods_put_u64(json, "refs", store->refs);
 	json_object_set_new(json, "ready", json_boolean(store->ready));
 	json_object_set_new(json, "buffered", json_boolean(store->flags & MM_LOAD_F_BUFFERED));
 	json_object_set_new(json, "pread", json_boolean(store->flags & MM_LOAD_F_PREAD));
@@ -444,20 +448,20 @@ static json_t *xfer_json(const struct mm_worker *w)
 
 	json_object_set_new(xfer, "up", json_boolean(w->state == MM_WORKER_UP));
 	json_object_set_new(xfer, "proven", json_boolean(w->proven));
-	set_u64(xfer, "epoch", w->epoch);
-	set_u64(xfer, "restarts", w->restarts);
-	set_u64(xfer, "pid", (uint64_t)w->pid);
-	set_u64(xfer, "jobs_running", w->jobs_running);
-	set_u64(xfer, "stage_bytes", w->device.stage_bytes);
-	set_text(xfer, "stage_reads",
-		 !w->device.stage_bytes  ? "none"
-		 : w->device.stage_pread ? "pread"
-					 : "io_uring");
+	methods_put_u64(xfer, "epoch", w->epoch);
+	methods_put_u64(xfer, "restarts", w->restarts);
+	methods_put_u64(xfer, "pid", (uint64_t)w->pid);
+	methods_put_u64(xfer, "jobs_running", w->jobs_running);
+	methods_put_u64(xfer, "stage_bytes", w->device.stage_bytes);
+	methods_put_text(xfer, "stage_reads",
+			 !w->device.stage_bytes  ? "none"
+			 : w->device.stage_pread ? "pread"
+						 : "io_uring");
 	return xfer;
 }
 
 /* Over the life of mmd: what left with its tenants included. */
-static uint64_t bytes_streamed(const struct mm_pool *pool)
+static uint64_t pool_bytes_streamed(const struct mm_pool *pool)
 {
 	uint64_t sum = pool->bytes_streamed_gone;
 
@@ -472,31 +476,32 @@ static uint64_t bytes_streamed(const struct mm_pool *pool)
 
 static void counters_fill(const struct mm_core_stats *stats, json_t *to)
 {
-	set_u64(to, "alpha_sum", stats->alpha_sum);
-	set_u64(to, "alpha_sum_max", stats->alpha_sum_max);
-	set_u64(to, "grants", stats->grants);
-	set_u64(to, "takes", stats->takes);
-	set_u64(to, "returns", stats->returns);
-	set_u64(to, "plan_changes", stats->plan_changes);
-	set_u64(to, "plan_changes_limited", stats->plan_changes_limited);
-	set_u64(to, "denials", stats->denials);
-	set_u64(to, "reclaims", stats->reclaims);
-	set_u64(to, "kicks", stats->kicks);
-	set_u64(to, "kills", stats->kills);
-	set_u64(to, "kills_withheld", stats->kills_withheld);
-	set_u64(to, "overdue", stats->overdue);
-	set_u64(to, "deadlines_restarted", stats->deadlines_restarted);
-	set_u64(to, "turns", stats->turns);
-	set_u64(to, "turns_overdue", stats->turns_overdue);
+	methods_put_u64(to, "alpha_sum", stats->alpha_sum);
+	methods_put_u64(to, "alpha_sum_max", stats->alpha_sum_max);
+	methods_put_u64(to, "grants", stats->grants);
+	methods_put_u64(to, "takes", stats->takes);
+	methods_put_u64(to, "returns", stats->returns);
+	methods_put_u64(to, "plan_changes", stats->plan_changes);
+	methods_put_u64(to, "plan_changes_limited", stats->plan_changes_limited);
+	methods_put_u64(to, "denials", stats->denials);
+	methods_put_u64(to, "reclaims", stats->reclaims);
+	methods_put_u64(to, "kicks", stats->kicks);
+	methods_put_u64(to, "kills", stats->kills);
+	methods_put_u64(to, "kills_withheld", stats->kills_withheld);
+	methods_put_u64(to, "overdue", stats->overdue);
+	methods_put_u64(to, "deadlines_restarted", stats->deadlines_restarted);
+	methods_put_u64(to, "turns", stats->turns);
+	methods_put_u64(to, "turns_overdue", stats->turns_overdue);
 }
 
-static void turn_fill(const struct mm_pool *pool, json_t *to, const struct mm_core_stats *stats)
+static void turn_holder_fill(const struct mm_pool *pool, json_t *to,
+			     const struct mm_core_stats *stats)
 {
 	json_object_set_new(to, "turn_holder", json_null());
 	MM_FOREACH_SESSION(pool->shell, s) {
 		if (s->pool == pool && s->state >= MM_SESSION_OPEN &&
 		    s->tenant == stats->turn_holder)
-			set_text(to, "turn_holder", s->name);
+			methods_put_text(to, "turn_holder", s->name);
 	}
 }
 
@@ -507,42 +512,42 @@ static void device_fill(const struct mm_pool *pool, json_t *to, const struct mm_
 
 	pool_fill(pool, to, stats);
 	counters_fill(stats, to);
-	turn_fill(pool, to, stats);
-	set_u64(to, "bytes_streamed", bytes_streamed(pool));
+	turn_holder_fill(pool, to, stats);
+	methods_put_u64(to, "bytes_streamed", pool_bytes_streamed(pool));
 	mm_core_kills(pool->core, &breaker, &kill_max);
 	json_object_set_new(to, "kill_breaker_open", json_boolean(breaker));
-	set_u64(to, "kill_max", kill_max);
+	methods_put_u64(to, "kill_max", kill_max);
 	json_object_set_new(to, "xfer", xfer_json(&pool->worker));
 	json_object_set_new(to, "health", health_json(pool, stats));
 }
 
-static json_t *status(void *context, const json_t *params, struct mm_rpc_error *error)
+static json_t *status_show(void *context, const json_t *params, struct mm_rpc_error *error)
 {
 	struct mm_shell *shell = context;
 	struct mm_pool *only;
 	json_t *result;
 
-	if (!device_named(shell, params, &only, error))
+	if (!device_find(shell, params, &only, error))
 		return NULL;
 	result = json_object();
 	devices_fill(shell, only, result, device_fill);
-	set_u64(result, "schema", SCHEMA);
-	set_text(result, "version", MM_VERSION);
-	set_u64(result, "uptime_ns", mm_now_ns() - shell->started_ns);
-	set_text(result, "policy", mm_policy_name((enum mm_policy)shell->config->policy));
+	methods_put_u64(result, "schema", SCHEMA);
+	methods_put_text(result, "version", MM_VERSION);
+	methods_put_u64(result, "uptime_ns", mm_now_ns() - shell->started_ns);
+	methods_put_text(result, "policy", mm_policy_name((enum mm_policy)shell->config->policy));
 	json_object_set_new(result, "controller", knobs_json(shell->config));
 	json_object_set_new(result, "tenants", tenants_json(shell, only));
-	set_u64(result, "host_store_bytes", mm_stores_host_bytes(shell));
-	set_u64(result, "host_store_max_bytes", shell->config->host_store_max_bytes);
-	set_u64(result, "load_deaths", shell->stores.deaths);
+	methods_put_u64(result, "host_store_bytes", mm_stores_host_bytes(shell));
+	methods_put_u64(result, "host_store_max_bytes", shell->config->host_store_max_bytes);
+	methods_put_u64(result, "load_deaths", shell->stores.deaths);
 	json_object_set_new(result, "stores", stores_json(shell));
 	return result;
 }
 
 /* ---- plans ---- */
 
-static struct mm_session *tenant_named(struct mm_shell *shell, const json_t *params,
-				       struct mm_rpc_error *error)
+static struct mm_session *tenant_find(struct mm_shell *shell, const json_t *params,
+				      struct mm_rpc_error *error)
 {
 	const char *name = json_string_value(json_object_get(params, "name"));
 	struct mm_session *s;
@@ -553,7 +558,7 @@ static struct mm_session *tenant_named(struct mm_shell *shell, const json_t *par
 		mm_rpc_fail(error, MM_RPC_PARAMS, "name: want the name or id of a tenant");
 		return NULL;
 	}
-	if (!device_named(shell, params, &pool, error))
+	if (!device_find(shell, params, &pool, error))
 		return NULL;
 	s = mm_session_lookup(shell, pool, name, &many);
 	if (!s)
@@ -583,9 +588,9 @@ static json_t *plan_json(const struct mm_session *s)
 	const struct mm_core_plan *plan = mm_core_plan(s->pool->core, s->tenant);
 	json_t *json = json_object(), *slots = json_array();
 
-	set_u64(json, "tenant", s->tenant);
-	set_text(json, "name", s->name);
-	set_u64(json, "device", s->pool->ordinal);
+	methods_put_u64(json, "tenant", s->tenant);
+	methods_put_text(json, "name", s->name);
+	methods_put_u64(json, "device", s->pool->ordinal);
 	plan_fill(s->pool->core, s->tenant, json);
 	for (uint32_t i = 0; plan && plan->m && i < plan->beta; i++)
 		json_array_append_new(slots, slot_json(s, i, &plan->slot[i]));
@@ -599,11 +604,11 @@ static json_t *plan_show(void *context, const json_t *params, struct mm_rpc_erro
 {
 	struct mm_shell *shell = context;
 	bool all = !json_object_get(params, "name");
-	struct mm_session *only = all ? NULL : tenant_named(shell, params, error);
+	struct mm_session *only = all ? NULL : tenant_find(shell, params, error);
 	struct mm_pool *pool = NULL;
 	json_t *result, *plans;
 
-	if ((!all && !only) || !device_named(shell, params, &pool, error))
+	if ((!all && !only) || !device_find(shell, params, &pool, error))
 		return NULL;
 	result = json_object();
 	plans = json_array();
@@ -611,7 +616,7 @@ static json_t *plan_show(void *context, const json_t *params, struct mm_rpc_erro
 		if (s == only || (all && s->state == MM_SESSION_OPEN && (!pool || s->pool == pool)))
 			json_array_append_new(plans, plan_json(s));
 	}
-	set_u64(result, "schema", SCHEMA);
+	methods_put_u64(result, "schema", SCHEMA);
 	json_object_set_new(result, "plans", plans);
 	return result;
 }
@@ -649,8 +654,8 @@ static bool slots_parse(const json_t *params, uint32_t *ret_slots)
 	return true;
 }
 
-static json_t *plan_refused(struct mm_rpc_error *error, const struct mm_session *s, int32_t alpha,
-			    uint32_t slots, uint32_t max)
+static json_t *plan_refuse(struct mm_rpc_error *error, const struct mm_session *s, int32_t alpha,
+			   uint32_t slots, uint32_t max)
 {
 	if (slots == 2 && alpha == 1 && max >= 2)
 		return mm_rpc_fail(error, MM_RPC_FAILED,
@@ -675,13 +680,13 @@ static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error
 	if (!slots_parse(params, &slots))
 		return mm_rpc_fail(error, MM_RPC_PARAMS, "slots: want 1, %d or \"auto\"",
 				   MM_SLOTS_MAX);
-	s = tenant_named(shell, params, error);
+	s = tenant_find(shell, params, error);
 	if (!s)
 		return NULL;
 	r = mm_core_plan_set(s->pool->core, mm_now_ns(), s->tenant, alpha, slots, &max);
 	mm_pool_settle(s->pool);
 	if (r == MM_E_RANGE)
-		return plan_refused(error, s, alpha, slots, max);
+		return plan_refuse(error, s, alpha, slots, max);
 	if (r != 0)
 		return mm_rpc_fail(error, MM_RPC_FAILED, "%s: it has no model yet", s->name);
 	return json_pack("{s:i,s:I,s:s,s:o,s:o}", "schema", SCHEMA, "tenant", (json_int_t)s->tenant,
@@ -691,7 +696,11 @@ static json_t *plan_set(void *context, const json_t *params, struct mm_rpc_error
 }
 
 const struct mm_rpc_method mm_admin_methods[] = {
-	{ "status", status },     { "pool.show", pool_show },      { "plan.show", plan_show },
-	{ "plan.set", plan_set }, { "quota.show", mm_quota_show }, { "quota.set", mm_quota_set },
+	{ "status", status_show },
+	{ "pool.show", pool_show },
+	{ "plan.show", plan_show },
+	{ "plan.set", plan_set },
+	{ "quota.show", mm_quota_show },
+	{ "quota.set", mm_quota_set },
 	{ NULL, NULL },
 };

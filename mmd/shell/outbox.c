@@ -92,7 +92,7 @@ int mm_outbox_put_fd(struct mm_outbox *box, enum mm_fd_kind kind, int fd)
 	return r;
 }
 
-static bool owns(const struct mm_outbox *box, uint32_t page)
+static bool page_is_owned(const struct mm_outbox *box, uint32_t page)
 {
 	return !box->owns || box->owns(box->whose, page);
 }
@@ -110,7 +110,7 @@ static void pages_take(struct mm_outbox *box, uint32_t max)
 		item = mm_fifo_at(&box->items, i);
 		if (!item || item->kind == ITEM_FD)
 			break;
-		if (item->kind != ITEM_PAGE || !owns(box, item->value))
+		if (item->kind != ITEM_PAGE || !page_is_owned(box, item->value))
 			continue;
 		if (batch->count && item->epoch != batch->epoch)
 			break;
@@ -142,7 +142,7 @@ static void batch_fill(struct mm_outbox *box, struct item *head)
 }
 
 /* 1 = sent or nothing to do, 0 = later, negative errno = broken. */
-static int sent(struct mm_outbox *box, int r, uint64_t now_ns)
+static int send_outcome(struct mm_outbox *box, int r, uint64_t now_ns)
 {
 	if (r == 0)
 		return 1;
@@ -161,12 +161,13 @@ static int batch_send(struct mm_outbox *box, uint64_t now_ns)
 
 	for (uint32_t i = 0; i < box->batch.count; i++) {
 		fds[i] = box->single_fd >= 0 ? box->single_fd : box->page_fd[box->batch.page_id[i]];
-		if (fds[i] < 0 || (box->single_fd < 0 && !owns(box, box->batch.page_id[i])))
+		if (fds[i] < 0 ||
+		    (box->single_fd < 0 && !page_is_owned(box, box->batch.page_id[i])))
 			return -EBADF;
 	}
 	box->batch.seq = box->seq + 1;
 	r = mm_sock_send(box->sock, &box->batch, sizeof(box->batch), fds, box->batch.count);
-	r = sent(box, r, now_ns);
+	r = send_outcome(box, r, now_ns);
 	if (r == 1) {
 		box->seq++;
 		box->again = false;
@@ -175,7 +176,7 @@ static int batch_send(struct mm_outbox *box, uint64_t now_ns)
 	return r;
 }
 
-static int flush_fds(struct mm_outbox *box, struct item *head, uint64_t now_ns)
+static int fds_flush(struct mm_outbox *box, struct item *head, uint64_t now_ns)
 {
 	batch_fill(box, head);
 	if (!box->batch.count) {
@@ -185,7 +186,7 @@ static int flush_fds(struct mm_outbox *box, struct item *head, uint64_t now_ns)
 	return batch_send(box, now_ns);
 }
 
-static int flush_event(struct mm_outbox *box, uint64_t now_ns)
+static int event_flush(struct mm_outbox *box, uint64_t now_ns)
 {
 	int r = mm_ring_push(box->ring, mm_fifo_at(&box->events, 0));
 
@@ -201,20 +202,20 @@ static int flush_event(struct mm_outbox *box, uint64_t now_ns)
 	return 1;
 }
 
-static int flush_one(struct mm_outbox *box, struct item *item, uint64_t now_ns)
+static int item_flush(struct mm_outbox *box, struct item *item, uint64_t now_ns)
 {
 	switch ((enum kind)item->kind) {
 	case ITEM_PAGE:
-		if (!owns(box, item->value))
+		if (!page_is_owned(box, item->value))
 			break;
-		return flush_fds(box, item, now_ns);
+		return fds_flush(box, item, now_ns);
 	case ITEM_FD:
-		return flush_fds(box, item, now_ns);
+		return fds_flush(box, item, now_ns);
 	case ITEM_MAP:
 		__atomic_store_n(&box->map[item->entry], item->value, __ATOMIC_RELEASE);
 		break;
 	case ITEM_EVENT:
-		return flush_event(box, now_ns);
+		return event_flush(box, now_ns);
 	case ITEM_GONE:
 		break;
 	}
@@ -223,7 +224,7 @@ static int flush_one(struct mm_outbox *box, struct item *item, uint64_t now_ns)
 }
 
 /* One batch at a time. */
-static bool must_wait(const struct mm_outbox *box, const struct item *item)
+static bool item_must_wait(const struct mm_outbox *box, const struct item *item)
 {
 	return box->unacked && (item->kind == ITEM_PAGE || item->kind == ITEM_FD);
 }
@@ -239,8 +240,8 @@ int mm_outbox_flush(struct mm_outbox *box, uint64_t now_ns)
 	box->retry_ns = UINT64_MAX;
 	if (box->again)
 		r = batch_send(box, now_ns);
-	while (r == 1 && (item = mm_fifo_at(&box->items, 0)) && !must_wait(box, item))
-		r = flush_one(box, item, now_ns);
+	while (r == 1 && (item = mm_fifo_at(&box->items, 0)) && !item_must_wait(box, item))
+		r = item_flush(box, item, now_ns);
 	if (r == -EPROTO)
 		return MM_E_PROTOCOL;
 	return r < 0 ? r : 0;

@@ -17,7 +17,7 @@
 #define SO_PEERGROUPS 59
 #endif
 
-static bool lives(int pidfd)
+static bool peer_is_alive(int pidfd)
 {
 	struct pollfd p = { .fd = pidfd, .events = POLLIN };
 
@@ -48,7 +48,7 @@ int mm_peer_cgroup(pid_t pid, int pidfd, char *path)
 
 	snprintf(name, sizeof(name), "/proc/%d/cgroup", (int)pid);
 	n = file_read(name, text, sizeof(text));
-	if (!lives(pidfd))
+	if (!peer_is_alive(pidfd))
 		return -ESRCH;
 	if (n < 0)
 		return (int)n;
@@ -86,7 +86,7 @@ char mm_peer_stat_state(const char *stat)
 }
 
 /* "frozen 1" also when an ancestor is. */
-static bool frozen(pid_t pid, int pidfd)
+static bool peer_is_frozen(pid_t pid, int pidfd)
 {
 	char cgroup[MM_PEER_PATH_BYTES], path[MM_PEER_PATH_BYTES + 64], text[256];
 
@@ -103,9 +103,9 @@ enum mm_peer_state mm_peer_state(pid_t pid, int pidfd)
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	if (file_read(path, text, sizeof(text)) > 0)
 		state = mm_peer_stat_state(text);
-	if (!lives(pidfd))
+	if (!peer_is_alive(pidfd))
 		return MM_PEER_GONE;
 	if (state == 'T' || state == 't')
 		return MM_PEER_STOPPED;
-	return frozen(pid, pidfd) ? MM_PEER_FROZEN : MM_PEER_RUNNING;
+	return peer_is_frozen(pid, pidfd) ? MM_PEER_FROZEN : MM_PEER_RUNNING;
 }

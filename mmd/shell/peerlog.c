@@ -13,7 +13,7 @@ void mm_peerlog_init(struct mm_peerlog *log)
 		log->bucket[i].say_at_ns = UINT64_MAX;
 }
 
-static void bucket_say(struct mm_peerlog_bucket *b)
+static void bucket_report(struct mm_peerlog_bucket *b)
 {
 	bool is_uid = b->key & MM_PEERLOG_UID(0);
 
@@ -44,7 +44,7 @@ static struct mm_peerlog_bucket *bucket_find(struct mm_peerlog *log, uint64_t ke
 		oldest->key = MM_PEERLOG_SHARED;
 		return oldest;
 	}
-	bucket_say(oldest);
+	bucket_report(oldest);
 	*oldest = (struct mm_peerlog_bucket){ .key = key, .say_at_ns = UINT64_MAX };
 	return oldest;
 }
@@ -68,7 +68,7 @@ void mm_peerlog_tick(struct mm_peerlog *log, uint64_t now_ns)
 {
 	for (size_t i = 0; i <= MM_PEERLOG_BUCKETS; i++) {
 		if (now_ns >= log->bucket[i].say_at_ns)
-			bucket_say(&log->bucket[i]);
+			bucket_report(&log->bucket[i]);
 	}
 }
 

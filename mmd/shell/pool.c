@@ -28,7 +28,7 @@ void mm_pool_done(struct mm_pool *pool)
 
 /* ---- the device ---- */
 
-static int fds_check(struct mm_pool *pool)
+static int pool_fds_check(struct mm_pool *pool)
 {
 	struct mm_shell *shell = pool->shell;
 	uint64_t pages = pool->worker.device.pages;
@@ -80,7 +80,7 @@ int mm_pool_device(struct mm_pool *pool)
 		.tag = (uint8_t)pool->index,
 		.tenants_max = MM_TENANTS_MAX,
 	};
-	int r = fds_check(pool);
+	int r = pool_fds_check(pool);
 
 	if (r < 0)
 		return r;
@@ -173,14 +173,14 @@ void mm_pool_up(struct mm_pool *pool)
 }
 
 /* While it is down its core's time stands still: what tenants owe it, nobody could use. */
-static bool ticks(const struct mm_pool *pool)
+static bool pool_is_ticking(const struct mm_pool *pool)
 {
 	return pool->core && !pool->down;
 }
 
 void mm_pool_tick(struct mm_pool *pool, uint64_t now_ns)
 {
-	if (!ticks(pool) || now_ns < mm_core_deadline(pool->core))
+	if (!pool_is_ticking(pool) || now_ns < mm_core_deadline(pool->core))
 		return;
 	mm_core_on_tick(pool->core, now_ns);
 	mm_pool_settle(pool);
@@ -190,5 +190,5 @@ uint64_t mm_pool_deadline(const struct mm_pool *pool)
 {
 	uint64_t at = mm_worker_deadline(&pool->worker);
 
-	return ticks(pool) ? MM_MIN(at, mm_core_deadline(pool->core)) : at;
+	return pool_is_ticking(pool) ? MM_MIN(at, mm_core_deadline(pool->core)) : at;
 }

@@ -23,7 +23,8 @@ static const char *const outcome_names[MM_QUOTA_OUTCOMES] = {
 
 /* ---- names and keys ---- */
 
-static const struct mm_account_config *named(const struct mm_shell *shell, uint64_t account)
+static const struct mm_account_config *account_config_of(const struct mm_shell *shell,
+							 uint64_t account)
 {
 	return account >= MM_QUOTA_NAMED
 		       ? &shell->config->accounts.account[account - MM_QUOTA_NAMED]
@@ -32,7 +33,7 @@ static const struct mm_account_config *named(const struct mm_shell *shell, uint6
 
 const char *mm_quota_name(const struct mm_shell *shell, uint64_t account, char *text)
 {
-	const struct mm_account_config *a = named(shell, account);
+	const struct mm_account_config *a = account_config_of(shell, account);
 
 	if (a)
 		snprintf(text, MM_ACCOUNT_NAME_BYTES, "%s", a->name);
@@ -41,7 +42,7 @@ const char *mm_quota_name(const struct mm_shell *shell, uint64_t account, char *
 	return text;
 }
 
-static bool key_of(const struct mm_shell *shell, const char *name, uint64_t *ret_key)
+static bool account_key_of(const struct mm_shell *shell, const char *name, uint64_t *ret_key)
 {
 	int index = mm_accounts_find(&shell->config->accounts, name);
 	unsigned long uid;
@@ -60,7 +61,7 @@ static bool key_of(const struct mm_shell *shell, const char *name, uint64_t *ret
 }
 
 /* The key of the first account with the same domain. */
-static uint64_t domain_of(const struct mm_accounts *all, uint32_t index)
+static uint64_t account_domain_of(const struct mm_accounts *all, uint32_t index)
 {
 	const char *domain = all->account[index].domain;
 
@@ -73,7 +74,7 @@ static uint64_t domain_of(const struct mm_accounts *all, uint32_t index)
 
 /* ---- a new core ---- */
 
-static void turns_fill(const struct mm_account_config *a, struct mm_core_quota *quota)
+static void quota_turns_fill(const struct mm_account_config *a, struct mm_core_quota *quota)
 {
 	if (a->turn_quantum_max_ms != MM_ACCOUNT_ANY)
 		quota->turn_quantum_max_ns = a->turn_quantum_max_ms * MM_NS_PER_MS;
@@ -81,30 +82,30 @@ static void turns_fill(const struct mm_account_config *a, struct mm_core_quota *
 		quota->turn_priority_max = (uint32_t)a->turn_priority_max;
 }
 
-static uint64_t pool_bytes(const struct mm_pool *pool)
+static uint64_t pool_size_bytes(const struct mm_pool *pool)
 {
 	return (uint64_t)pool->worker.device.pages * pool->worker.device.page_bytes;
 }
 
-static void limit_log_cut(const struct mm_pool *pool, const char *account, const char *key,
-			  uint64_t asked, uint64_t set)
+static void limit_cut_log(const struct mm_pool *pool, const char *account, const char *key,
+			  uint64_t requested, uint64_t set)
 {
-	if (asked != MM_ACCOUNT_ANY && asked > set)
+	if (requested != MM_ACCOUNT_ANY && requested > set)
 		mm_log(MM_LOG_WARN, "account.limit_cut",
 		       "account=%s device=%" PRIu64 " key=%s asked=%" PRIu64 " set=%" PRIu64,
-		       account, pool->ordinal, key, asked, set);
+		       account, pool->ordinal, key, requested, set);
 }
 
 /* A limit above what there is limits nothing: whoever wrote it may have meant another device. */
-static void limits_cut(const struct mm_pool *pool, const struct mm_account_config *a)
+static void limits_cut_log(const struct mm_pool *pool, const struct mm_account_config *a)
 {
 	const struct mm_config *c = pool->shell->config;
 
-	limit_log_cut(pool, a->name, "max", a->max_bytes, pool_bytes(pool));
-	limit_log_cut(pool, a->name, "connections_max", a->connections_max,
+	limit_cut_log(pool, a->name, "max", a->max_bytes, pool_size_bytes(pool));
+	limit_cut_log(pool, a->name, "connections_max", a->connections_max,
 		      (uint64_t)MM_TENANTS_MAX * pool->shell->n_pools);
 	if (c->host_store_max_bytes)
-		limit_log_cut(pool, a->name, "host_max", a->host_max_bytes,
+		limit_cut_log(pool, a->name, "host_max", a->host_max_bytes,
 			      c->host_store_max_bytes + c->swap_max_bytes);
 }
 
@@ -113,8 +114,8 @@ int mm_quota_setup(struct mm_pool *pool)
 	const struct mm_accounts *all = &pool->shell->config->accounts;
 	uint64_t page = pool->worker.device.page_bytes;
 
-	limit_log_cut(pool, "(unnamed)", "account-max", pool->shell->config->account_max_bytes,
-		      pool_bytes(pool));
+	limit_cut_log(pool, "(unnamed)", "account-max", pool->shell->config->account_max_bytes,
+		      pool_size_bytes(pool));
 	for (uint32_t i = 0; i < all->n; i++) {
 		const struct mm_account_config *a = &all->account[i];
 		struct mm_core_quota quota;
@@ -126,16 +127,16 @@ int mm_quota_setup(struct mm_pool *pool)
 		quota.weight = (uint32_t)a->weight;
 		quota.priority = (uint32_t)a->priority;
 		quota.on_timeout = (enum mm_on_timeout)a->on_timeout;
-		turns_fill(a, &quota);
+		quota_turns_fill(a, &quota);
 		why = mm_core_quota_check(pool->core, MM_QUOTA_NAMED + i, &quota);
 
 		if (a->max_bytes && !quota.max_pages)
 			why = "max is less than one page";
-		if (!why && mm_core_account_add(pool->core, MM_QUOTA_NAMED + i, domain_of(all, i),
-						&quota) != 0)
+		if (!why && mm_core_account_add(pool->core, MM_QUOTA_NAMED + i,
+						account_domain_of(all, i), &quota) != 0)
 			why = "there are too many accounts";
 		if (!why) {
-			limits_cut(pool, a);
+			limits_cut_log(pool, a);
 			continue;
 		}
 		mm_shell_fail(pool->shell,
@@ -149,7 +150,7 @@ int mm_quota_setup(struct mm_pool *pool)
 
 /* ---- whose a process is ---- */
 
-static bool any_by_cgroup(const struct mm_accounts *all)
+static bool accounts_need_cgroup(const struct mm_accounts *all)
 {
 	for (uint32_t i = 0; i < all->n; i++) {
 		if (all->account[i].by == MM_BY_CGROUP)
@@ -168,7 +169,7 @@ int mm_quota_resolve(struct mm_session *s, const char **ret_reason)
 
 	/* More groups than fit: the kernel gives none, its primary one counts. */
 	peer.n_groups = r > 0 ? (uint32_t)r : 0;
-	if (any_by_cgroup(all)) {
+	if (accounts_need_cgroup(all)) {
 		r = mm_peer_cgroup(s->pid, s->pidfd, cgroup);
 		*ret_reason =
 			"the cgroup of your process cannot be read, and mmd is told to charge by "
@@ -184,7 +185,7 @@ int mm_quota_resolve(struct mm_session *s, const char **ret_reason)
 
 /* ---- connections and host memory ---- */
 
-static uint64_t connections(const struct mm_shell *shell, uint64_t account)
+static uint64_t account_connections(const struct mm_shell *shell, uint64_t account)
 {
 	uint64_t n = 0;
 
@@ -198,9 +199,9 @@ bool mm_quota_is_ours(const struct mm_session *s)
 	return s->uid == geteuid();
 }
 
-static bool is_limited(const struct mm_shell *shell, uint64_t account)
+static bool account_is_limited(const struct mm_shell *shell, uint64_t account)
 {
-	const struct mm_account_config *a = named(shell, account);
+	const struct mm_account_config *a = account_config_of(shell, account);
 
 	return a && a->connections_max != MM_ACCOUNT_ANY;
 }
@@ -230,12 +231,12 @@ static uint64_t places_max(const struct places *p)
 bool mm_quota_connects(const struct mm_session *s, char *ret_reason)
 {
 	char name[MM_ACCOUNT_NAME_BYTES];
-	uint64_t have = connections(s->shell, s->account);
+	uint64_t have = account_connections(s->shell, s->account);
 	struct places p = places_count(s->pool, s->account);
 
 	mm_quota_name(s->shell, s->account, name);
-	if (is_limited(s->shell, s->account)) {
-		uint64_t max = named(s->shell, s->account)->connections_max;
+	if (account_is_limited(s->shell, s->account)) {
+		uint64_t max = account_config_of(s->shell, s->account)->connections_max;
 
 		snprintf(ret_reason, MM_REASON_BYTES,
 			 "account %s has as many connections as it may have: %" PRIu64
@@ -267,7 +268,8 @@ bool mm_quota_loads(const struct mm_session *s)
 }
 
 /* Who uses a copy: sessions, and the load that fills it. */
-static bool uses(struct mm_shell *shell, const struct mm_store *store, uint64_t account)
+static bool account_uses_store(struct mm_shell *shell, const struct mm_store *store,
+			       uint64_t account)
 {
 	MM_FOREACH_SESSION(shell, s) {
 		if (s->state >= MM_SESSION_OPEN && s->store == store && s->account == account)
@@ -287,9 +289,9 @@ static bool uses(struct mm_shell *shell, const struct mm_store *store, uint64_t 
 }
 
 /* Who pays for a copy; another of its users once the present one has left. */
-static uint64_t payer(struct mm_shell *shell, struct mm_store *store)
+static uint64_t store_payer(struct mm_shell *shell, struct mm_store *store)
 {
-	if (uses(shell, store, store->payer))
+	if (account_uses_store(shell, store, store->payer))
 		return store->payer;
 	MM_FOREACH_SESSION(shell, s) {
 		if (s->state >= MM_SESSION_OPEN && s->store == store) {
@@ -300,14 +302,14 @@ static uint64_t payer(struct mm_shell *shell, struct mm_store *store)
 	return store->payer;
 }
 
-static uint64_t host_bytes(struct mm_shell *shell, uint64_t account)
+static uint64_t account_host_bytes(struct mm_shell *shell, uint64_t account)
 {
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < MM_STORES_MAX; i++) {
 		struct mm_store *store = &shell->stores.store[i];
 
-		if (store->id && payer(shell, store) == account)
+		if (store->id && store_payer(shell, store) == account)
 			sum += store->host_bytes;
 	}
 	MM_FOREACH_SESSION(shell, s)
@@ -318,23 +320,23 @@ static uint64_t host_bytes(struct mm_shell *shell, uint64_t account)
 
 uint64_t mm_quota_host_room(struct mm_shell *shell, uint64_t account)
 {
-	const struct mm_account_config *a = named(shell, account);
+	const struct mm_account_config *a = account_config_of(shell, account);
 	uint64_t used;
 
 	if (!a || a->host_max_bytes == MM_ACCOUNT_ANY)
 		return MM_ACCOUNT_ANY;
-	used = host_bytes(shell, account);
+	used = account_host_bytes(shell, account);
 	return used < a->host_max_bytes ? a->host_max_bytes - used : 0;
 }
 
 /* ---- show ---- */
 
-static void set_u64(json_t *object, const char *key, uint64_t value)
+static void quota_put_u64(json_t *object, const char *key, uint64_t value)
 {
 	json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-static void set_limit(json_t *object, const char *key, uint64_t value)
+static void quota_put_limit(json_t *object, const char *key, uint64_t value)
 {
 	json_object_set_new(object, key,
 			    value == MM_ACCOUNT_ANY ? json_null()
@@ -343,7 +345,7 @@ static void set_limit(json_t *object, const char *key, uint64_t value)
 
 static void domain_fill(const struct mm_shell *shell, uint64_t domain, json_t *to)
 {
-	const struct mm_account_config *a = named(shell, domain);
+	const struct mm_account_config *a = account_config_of(shell, domain);
 	char text[MM_ACCOUNT_NAME_BYTES];
 
 	mm_quota_name(shell, domain, text);
@@ -353,42 +355,43 @@ static void domain_fill(const struct mm_shell *shell, uint64_t domain, json_t *t
 static json_t *account_json(struct mm_pool *pool, const struct mm_core_account *a)
 {
 	struct mm_shell *shell = pool->shell;
-	const struct mm_account_config *limits = named(shell, a->account);
+	const struct mm_account_config *limits = account_config_of(shell, a->account);
 	uint64_t page = pool->worker.device.page_bytes;
 	struct places p = places_count(pool, a->account);
 	char text[MM_ACCOUNT_NAME_BYTES];
 	json_t *json = json_object();
 
 	json_object_set_new(json, "account", json_string(mm_quota_name(shell, a->account, text)));
-	set_u64(json, "device", pool->ordinal);
+	quota_put_u64(json, "device", pool->ordinal);
 	domain_fill(shell, a->domain, json);
 	json_object_set_new(json, "state", json_string(a->pending ? "deferred" : "applied"));
-	set_u64(json, "revision", a->revision);
-	set_u64(json, "min_bytes", a->quota.min_pages * page);
-	set_u64(json, "max_bytes", a->quota.max_pages * page);
-	set_u64(json, "weight", a->quota.weight);
-	set_u64(json, "priority", a->quota.priority);
-	set_u64(json, "turn_quantum_max_ms", a->quota.turn_quantum_max_ns / MM_NS_PER_MS);
-	set_u64(json, "turn_priority_max", a->quota.turn_priority_max);
+	quota_put_u64(json, "revision", a->revision);
+	quota_put_u64(json, "min_bytes", a->quota.min_pages * page);
+	quota_put_u64(json, "max_bytes", a->quota.max_pages * page);
+	quota_put_u64(json, "weight", a->quota.weight);
+	quota_put_u64(json, "priority", a->quota.priority);
+	quota_put_u64(json, "turn_quantum_max_ms", a->quota.turn_quantum_max_ns / MM_NS_PER_MS);
+	quota_put_u64(json, "turn_priority_max", a->quota.turn_priority_max);
 	json_object_set_new(json, "on_timeout",
 			    json_string(mm_on_timeout_name(a->quota.on_timeout)));
-	set_u64(json, "used_bytes", ((uint64_t)a->charged + a->quarantined) * page);
-	set_u64(json, "quarantined_bytes", a->quarantined * page);
-	set_u64(json, "overdue_bytes", a->overdue_pages * page);
-	set_u64(json, "tenants", a->tenants);
-	set_u64(json, "connections", connections(shell, a->account));
-	set_limit(json, "connections_max", limits ? limits->connections_max : MM_ACCOUNT_ANY);
-	set_u64(json, "places", p.own);
-	set_limit(json, "places_max",
-		  is_limited(shell, a->account) || a->account == geteuid() ? MM_ACCOUNT_ANY
-									   : places_max(&p));
-	set_u64(json, "host_bytes", host_bytes(shell, a->account));
-	set_limit(json, "host_max_bytes", limits ? limits->host_max_bytes : MM_ACCOUNT_ANY);
+	quota_put_u64(json, "used_bytes", ((uint64_t)a->charged + a->quarantined) * page);
+	quota_put_u64(json, "quarantined_bytes", a->quarantined * page);
+	quota_put_u64(json, "overdue_bytes", a->overdue_pages * page);
+	quota_put_u64(json, "tenants", a->tenants);
+	quota_put_u64(json, "connections", account_connections(shell, a->account));
+	quota_put_limit(json, "connections_max", limits ? limits->connections_max : MM_ACCOUNT_ANY);
+	quota_put_u64(json, "places", p.own);
+	quota_put_limit(json, "places_max",
+			account_is_limited(shell, a->account) || a->account == geteuid()
+				? MM_ACCOUNT_ANY
+				: places_max(&p));
+	quota_put_u64(json, "host_bytes", account_host_bytes(shell, a->account));
+	quota_put_limit(json, "host_max_bytes", limits ? limits->host_max_bytes : MM_ACCOUNT_ANY);
 	return json;
 }
 
-static bool pool_of(struct mm_shell *shell, const json_t *params, struct mm_pool **ret,
-		    struct mm_rpc_error *error);
+static bool param_pool(struct mm_shell *shell, const json_t *params, struct mm_pool **ret,
+		       struct mm_rpc_error *error);
 
 json_t *mm_quota_show(void *context, const json_t *params, struct mm_rpc_error *error)
 {
@@ -397,7 +400,7 @@ json_t *mm_quota_show(void *context, const json_t *params, struct mm_rpc_error *
 	struct mm_core_account a;
 	json_t *result, *list;
 
-	if (json_object_get(params, "device") && !pool_of(shell, params, &only, error))
+	if (json_object_get(params, "device") && !param_pool(shell, params, &only, error))
 		return NULL;
 	result = json_object();
 	list = json_array();
@@ -412,22 +415,22 @@ json_t *mm_quota_show(void *context, const json_t *params, struct mm_rpc_error *
 				json_array_append_new(list, account_json(pool, &a));
 		}
 	}
-	set_u64(result, "schema", SCHEMA);
+	quota_put_u64(result, "schema", SCHEMA);
 	json_object_set_new(result, "accounts", list);
 	return result;
 }
 
 /* ---- set ---- */
 
-struct wish {
+struct quota_request {
 	struct mm_pool *pool;
 	uint64_t account;
 	uint64_t revision;
 	struct mm_core_quota quota;
 };
 
-static bool number_of(const json_t *params, const char *key, uint64_t max, uint64_t *to,
-		      struct mm_rpc_error *error)
+static bool param_number(const json_t *params, const char *key, uint64_t max, uint64_t *to,
+			 struct mm_rpc_error *error)
 {
 	const json_t *value = json_object_get(params, key);
 
@@ -442,7 +445,7 @@ static bool number_of(const json_t *params, const char *key, uint64_t max, uint6
 	return true;
 }
 
-static bool keys_known(const json_t *params, struct mm_rpc_error *error)
+static bool params_are_known(const json_t *params, struct mm_rpc_error *error)
 {
 	static const char *const known[] = { "account",          "device",   "min_bytes",
 					     "max_bytes",        "weight",   "priority",
@@ -464,8 +467,8 @@ static bool keys_known(const json_t *params, struct mm_rpc_error *error)
 	return true;
 }
 
-static bool pool_of(struct mm_shell *shell, const json_t *params, struct mm_pool **ret,
-		    struct mm_rpc_error *error)
+static bool param_pool(struct mm_shell *shell, const json_t *params, struct mm_pool **ret,
+		       struct mm_rpc_error *error)
 {
 	uint64_t device = shell->pool[0].ordinal;
 
@@ -473,7 +476,7 @@ static bool pool_of(struct mm_shell *shell, const json_t *params, struct mm_pool
 		mm_rpc_fail(error, MM_RPC_PARAMS, "device: mmd has %u; say which", shell->n_pools);
 		return false;
 	}
-	if (!number_of(params, "device", UINT32_MAX, &device, error))
+	if (!param_number(params, "device", UINT32_MAX, &device, error))
 		return false;
 	for (uint32_t i = 0; i < shell->n_pools; i++) {
 		if (shell->pool[i].ordinal == device) {
@@ -485,14 +488,14 @@ static bool pool_of(struct mm_shell *shell, const json_t *params, struct mm_pool
 	return false;
 }
 
-static bool turns_of(const json_t *params, struct mm_core_quota *q, struct mm_rpc_error *error)
+static bool param_turns(const json_t *params, struct mm_core_quota *q, struct mm_rpc_error *error)
 {
 	uint64_t quantum_ms = q->turn_quantum_max_ns / MM_NS_PER_MS;
 	uint64_t priority = q->turn_priority_max;
 
-	if (!number_of(params, "turn_quantum_max_ms", MM_TURN_QUANTUM_LIMIT_NS / MM_NS_PER_MS,
-		       &quantum_ms, error) ||
-	    !number_of(params, "turn_priority_max", MM_TURN_PRIORITY_MAX, &priority, error))
+	if (!param_number(params, "turn_quantum_max_ms", MM_TURN_QUANTUM_LIMIT_NS / MM_NS_PER_MS,
+			  &quantum_ms, error) ||
+	    !param_number(params, "turn_priority_max", MM_TURN_PRIORITY_MAX, &priority, error))
 		return false;
 	if (!quantum_ms) {
 		mm_rpc_fail(error, MM_RPC_PARAMS, "turn_quantum_max_ms: want a number, 1 to %d",
@@ -505,17 +508,17 @@ static bool turns_of(const json_t *params, struct mm_core_quota *q, struct mm_rp
 }
 
 /* What is not said stays as it is. */
-static bool quota_of(const json_t *params, uint64_t page, struct mm_core_quota *q,
-		     struct mm_rpc_error *error)
+static bool param_quota(const json_t *params, uint64_t page, struct mm_core_quota *q,
+			struct mm_rpc_error *error)
 {
 	uint64_t min = q->min_pages * page, max = q->max_pages * page;
 	uint64_t weight = q->weight, priority = q->priority, on_timeout = q->on_timeout;
 	const json_t *word = json_object_get(params, "on_timeout");
 
-	if (!number_of(params, "min_bytes", UINT64_C(1) << 50, &min, error) ||
-	    !number_of(params, "max_bytes", UINT64_C(1) << 50, &max, error) ||
-	    !number_of(params, "weight", MM_WEIGHT_MAX, &weight, error) ||
-	    !number_of(params, "priority", MM_PRIORITY_MAX, &priority, error))
+	if (!param_number(params, "min_bytes", UINT64_C(1) << 50, &min, error) ||
+	    !param_number(params, "max_bytes", UINT64_C(1) << 50, &max, error) ||
+	    !param_number(params, "weight", MM_WEIGHT_MAX, &weight, error) ||
+	    !param_number(params, "priority", MM_PRIORITY_MAX, &priority, error))
 		return false;
 	if (!weight || (max && max < page) ||
 	    (word && (!json_is_string(word) ||
@@ -532,19 +535,19 @@ static bool quota_of(const json_t *params, uint64_t page, struct mm_core_quota *
 	q->weight = (uint32_t)weight;
 	q->priority = (uint32_t)priority;
 	q->on_timeout = (enum mm_on_timeout)on_timeout;
-	return turns_of(params, q, error);
+	return param_turns(params, q, error);
 }
 
-static bool wish_parse(struct mm_shell *shell, const json_t *params, struct wish *w,
-		       struct mm_rpc_error *error)
+static bool quota_request_parse(struct mm_shell *shell, const json_t *params,
+				struct quota_request *request, struct mm_rpc_error *error)
 {
 	const char *name = json_string_value(json_object_get(params, "account"));
 	struct mm_core_account now = { 0 };
 
-	if (!keys_known(params, error) || !pool_of(shell, params, &w->pool, error) ||
-	    !number_of(params, "revision", INT64_MAX, &w->revision, error))
+	if (!params_are_known(params, error) || !param_pool(shell, params, &request->pool, error) ||
+	    !param_number(params, "revision", INT64_MAX, &request->revision, error))
 		return false;
-	if (!name || !key_of(shell, name, &w->account)) {
+	if (!name || !account_key_of(shell, name, &request->account)) {
 		mm_rpc_fail(
 			error, name ? MM_RPC_FAILED : MM_RPC_PARAMS,
 			name ? "%.64s: no such account; mmctl quota show lists them, uid:N is a "
@@ -553,24 +556,24 @@ static bool wish_parse(struct mm_shell *shell, const json_t *params, struct wish
 			name ? name : "");
 		return false;
 	}
-	if (mm_core_account_find(w->pool->core, w->account, &now))
-		w->quota = now.quota;
+	if (mm_core_account_find(request->pool->core, request->account, &now))
+		request->quota = now.quota;
 	else
-		mm_core_quota_default(w->pool->core, &w->quota);
-	return quota_of(params, w->pool->worker.device.page_bytes, &w->quota, error);
+		mm_core_quota_default(request->pool->core, &request->quota);
+	return param_quota(params, request->pool->worker.device.page_bytes, &request->quota, error);
 }
 
 static void adjustment_add(json_t *list, const json_t *params, const char *key, uint64_t set,
 			   uint64_t pool_bytes)
 {
-	uint64_t asked = (uint64_t)json_integer_value(json_object_get(params, key));
+	uint64_t requested = (uint64_t)json_integer_value(json_object_get(params, key));
 
-	if (asked && asked != set)
+	if (requested && requested != set)
 		json_array_append_new(
-			list, json_pack("{s:s,s:I,s:I,s:s}", "key", key, "asked", (json_int_t)asked,
-					"set", (json_int_t)set, "reason",
-					asked > pool_bytes ? "the device's pool has no more"
-							   : "it is counted in whole pages"));
+			list, json_pack("{s:s,s:I,s:I,s:s}", "key", key, "asked",
+					(json_int_t)requested, "set", (json_int_t)set, "reason",
+					requested > pool_bytes ? "the device's pool has no more"
+							       : "it is counted in whole pages"));
 }
 
 /* What is in force, or will be, where it is not what was asked for. */
@@ -580,8 +583,8 @@ static json_t *adjustments_list(const struct mm_pool *pool, const json_t *params
 	uint64_t page = pool->worker.device.page_bytes;
 	json_t *list = json_array();
 
-	adjustment_add(list, params, "min_bytes", q->min_pages * page, pool_bytes(pool));
-	adjustment_add(list, params, "max_bytes", q->max_pages * page, pool_bytes(pool));
+	adjustment_add(list, params, "min_bytes", q->min_pages * page, pool_size_bytes(pool));
+	adjustment_add(list, params, "max_bytes", q->max_pages * page, pool_size_bytes(pool));
 	return list;
 }
 
@@ -589,19 +592,21 @@ json_t *mm_quota_set(void *context, const json_t *params, struct mm_rpc_error *e
 {
 	struct mm_shell *shell = context;
 	enum mm_quota_outcome outcome;
-	struct wish w = { .revision = 0 };
+	struct quota_request request = { .revision = 0 };
 	struct mm_core_account now = { 0 };
 	const char *why;
 	json_t *result;
 
-	if (!wish_parse(shell, params, &w, error))
+	if (!quota_request_parse(shell, params, &request, error))
 		return NULL;
-	why = mm_core_quota_check(w.pool->core, w.account, &w.quota);
-	outcome = mm_core_quota_set(w.pool->core, mm_now_ns(), w.account, w.revision, &w.quota);
-	mm_pool_settle(w.pool);
-	result = mm_core_account_find(w.pool->core, w.account, &now) ? account_json(w.pool, &now)
-								     : json_object();
-	set_u64(result, "schema", SCHEMA);
+	why = mm_core_quota_check(request.pool->core, request.account, &request.quota);
+	outcome = mm_core_quota_set(request.pool->core, mm_now_ns(), request.account,
+				    request.revision, &request.quota);
+	mm_pool_settle(request.pool);
+	result = mm_core_account_find(request.pool->core, request.account, &now)
+			 ? account_json(request.pool, &now)
+			 : json_object();
+	quota_put_u64(result, "schema", SCHEMA);
 	json_object_set_new(result, "outcome", json_string(outcome_names[outcome]));
 	if (outcome == MM_QUOTA_STALE)
 		why = "the revision is not the present one";
@@ -611,12 +616,12 @@ json_t *mm_quota_set(void *context, const json_t *params, struct mm_rpc_error *e
 		json_object_set_new(result, "reason", json_string(why));
 	else {
 		json_object_set_new(result, "adjusted",
-				    adjustments_list(w.pool, params, &now.quota));
+				    adjustments_list(request.pool, params, &now.quota));
 		mm_log(MM_LOG_INFO, "quota.set",
 		       "account=%s device=%" PRIu64 " min_pages=%" PRIu64 " max_pages=%" PRIu64
 		       " weight=%u priority=%u turn_quantum_max_ms=%" PRIu64
 		       " turn_priority_max=%u on_timeout=%s outcome=%s revision=%" PRIu64,
-		       json_string_value(json_object_get(params, "account")), w.pool->ordinal,
+		       json_string_value(json_object_get(params, "account")), request.pool->ordinal,
 		       now.quota.min_pages, now.quota.max_pages, now.quota.weight,
 		       now.quota.priority, now.quota.turn_quantum_max_ns / MM_NS_PER_MS,
 		       now.quota.turn_priority_max, mm_on_timeout_name(now.quota.on_timeout),

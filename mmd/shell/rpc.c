@@ -9,7 +9,7 @@
 
 #include "libclient/base/base.h"
 
-static void json_done(json_t **json)
+static void rpc_json_done(json_t **json)
 {
 	json_decref(*json);
 }
@@ -26,7 +26,7 @@ json_t *mm_rpc_fail(struct mm_rpc_error *error, int code, const char *fmt, ...)
 }
 
 /* A sentence that was cut within a letter, or quotes no text at all, is not UTF-8: its ASCII is. */
-static json_t *sentence(const char *text)
+static json_t *text_json(const char *text)
 {
 	char ascii[MM_RPC_TEXT];
 	json_t *whole = json_string(text);
@@ -41,7 +41,7 @@ static json_t *sentence(const char *text)
 	return json_string(ascii);
 }
 
-static json_t *answer(json_t *id, json_t *result, const struct mm_rpc_error *error)
+static json_t *reply_make(json_t *id, json_t *result, const struct mm_rpc_error *error)
 {
 	json_t *reply = json_object();
 
@@ -51,20 +51,21 @@ static json_t *answer(json_t *id, json_t *result, const struct mm_rpc_error *err
 	else
 		json_object_set_new(reply, "error",
 				    json_pack("{s:i,s:o}", "code", error->code, "message",
-					      sentence(error->text)));
+					      text_json(error->text)));
 	json_object_set(reply, "id", id ? id : json_null());
 	return reply;
 }
 
-static json_t *refuse(json_t *id, int code, const char *text)
+static json_t *request_refuse(json_t *id, int code, const char *text)
 {
 	struct mm_rpc_error error;
 
 	mm_rpc_fail(&error, code, "%s", text);
-	return answer(id, NULL, &error);
+	return reply_make(id, NULL, &error);
 }
 
-static const struct mm_rpc_method *find(const struct mm_rpc_method *methods, const char *name)
+static const struct mm_rpc_method *method_find(const struct mm_rpc_method *methods,
+					       const char *name)
 {
 	for (; methods->name; methods++) {
 		if (strcmp(methods->name, name) == 0)
@@ -73,10 +74,10 @@ static const struct mm_rpc_method *find(const struct mm_rpc_method *methods, con
 	return NULL;
 }
 
-static json_t *call(const struct mm_rpc_method *methods, void *context, const char *name,
-		    const json_t *params, struct mm_rpc_error *error)
+static json_t *method_call(const struct mm_rpc_method *methods, void *context, const char *name,
+			   const json_t *params, struct mm_rpc_error *error)
 {
-	const struct mm_rpc_method *method = find(methods, name);
+	const struct mm_rpc_method *method = method_find(methods, name);
 	json_t *result;
 
 	if (!method)
@@ -89,13 +90,14 @@ static json_t *call(const struct mm_rpc_method *methods, void *context, const ch
 	return result;
 }
 
-static bool id_is_good(const json_t *id)
+static bool id_is_valid(const json_t *id)
 {
 	return !id || json_is_string(id) || json_is_number(id) || json_is_null(id);
 }
 
 /* NULL for a notification. */
-static json_t *one(const struct mm_rpc_method *methods, void *context, const json_t *request)
+static json_t *request_answer(const struct mm_rpc_method *methods, void *context,
+			      const json_t *request)
 {
 	const char *version = json_string_value(json_object_get(request, "jsonrpc"));
 	const char *name = json_string_value(json_object_get(request, "method"));
@@ -103,28 +105,30 @@ static json_t *one(const struct mm_rpc_method *methods, void *context, const jso
 	struct mm_rpc_error error = { 0 };
 	json_t *result;
 
-	if (!id_is_good(id))
-		return refuse(NULL, MM_RPC_REQUEST, "id must be a string or a number");
+	if (!id_is_valid(id))
+		return request_refuse(NULL, MM_RPC_REQUEST, "id must be a string or a number");
 	if (!version || strcmp(version, "2.0") != 0 || !name)
-		return refuse(id, MM_RPC_REQUEST, "not a JSON-RPC 2.0 request");
-	result = call(methods, context, name, json_object_get(request, "params"), &error);
+		return request_refuse(id, MM_RPC_REQUEST, "not a JSON-RPC 2.0 request");
+	result = method_call(methods, context, name, json_object_get(request, "params"), &error);
 	if (!id) {
 		json_decref(result);
 		return NULL;
 	}
-	return answer(id, result, &error);
+	return reply_make(id, result, &error);
 }
 
-static json_t *batch(const struct mm_rpc_method *methods, void *context, const json_t *requests)
+static json_t *batch_answer(const struct mm_rpc_method *methods, void *context,
+			    const json_t *requests)
 {
 	size_t n = json_array_size(requests);
 	json_t *replies;
 
 	if (n == 0 || n > MM_RPC_BATCH_MAX)
-		return refuse(NULL, MM_RPC_REQUEST, n ? "batch too long" : "batch is empty");
+		return request_refuse(NULL, MM_RPC_REQUEST,
+				      n ? "batch too long" : "batch is empty");
 	replies = json_array();
 	for (size_t i = 0; i < n; i++) {
-		json_t *reply = one(methods, context, json_array_get(requests, i));
+		json_t *reply = request_answer(methods, context, json_array_get(requests, i));
 
 		if (reply)
 			json_array_append_new(replies, reply);
@@ -135,7 +139,7 @@ static json_t *batch(const struct mm_rpc_method *methods, void *context, const j
 	return NULL;
 }
 
-static char *dump(const json_t *reply)
+static char *reply_print(const json_t *reply)
 {
 	char *text = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
 	char *line = NULL;
@@ -149,15 +153,15 @@ static char *dump(const json_t *reply)
 char *mm_rpc_line(const struct mm_rpc_method *methods, void *context, const char *line,
 		  size_t bytes)
 {
-	mm_cleanup(json_done) json_t *request =
+	mm_cleanup(rpc_json_done) json_t *request =
 		json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
-	mm_cleanup(json_done) json_t *reply = NULL;
+	mm_cleanup(rpc_json_done) json_t *reply = NULL;
 
 	if (!request)
-		reply = refuse(NULL, MM_RPC_PARSE, "not JSON");
+		reply = request_refuse(NULL, MM_RPC_PARSE, "not JSON");
 	else if (json_is_array(request))
-		reply = batch(methods, context, request);
+		reply = batch_answer(methods, context, request);
 	else
-		reply = one(methods, context, request);
-	return dump(reply);
+		reply = request_answer(methods, context, request);
+	return reply_print(reply);
 }

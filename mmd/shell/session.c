@@ -16,8 +16,8 @@
 #include "mmd/shell/shell.h"
 #include "mmd/shell/swap.h"
 
-#define DOORBELLS_PER_WAKEUP 64
-#define REQUESTS_PER_TURN    64
+#define DOORBELLS_PER_WAKEUP   64
+#define REQUESTS_PER_ITERATION 64
 
 static void session_clear(struct mm_shell *shell, struct mm_session *s)
 {
@@ -192,7 +192,7 @@ static void model_open(struct mm_session *s, const struct mm_msg *msg)
 		s->open_user_data = msg->user_data;
 }
 
-static void request(struct mm_session *s, const struct mm_msg *msg)
+static void request_handle(struct mm_session *s, const struct mm_msg *msg)
 {
 	uint64_t now = mm_now_ns();
 	int r = 0;
@@ -221,7 +221,7 @@ static void request(struct mm_session *s, const struct mm_msg *msg)
 	}
 }
 
-static void requests(struct mm_session *s, unsigned int max)
+static void requests_handle(struct mm_session *s, unsigned int max)
 {
 	struct mm_msg msg;
 	const char *wrong;
@@ -237,7 +237,7 @@ static void requests(struct mm_session *s, unsigned int max)
 			mm_session_end(s, wrong);
 			return;
 		}
-		request(s, &msg);
+		request_handle(s, &msg);
 	}
 	s->busy = s->state == MM_SESSION_OPEN && !s->ending;
 }
@@ -245,14 +245,14 @@ static void requests(struct mm_session *s, unsigned int max)
 /* ---- what its socket says ---- */
 
 /* The last requests were pushed before the socket ended: hear them out. */
-static void hear_out(struct mm_session *s, const char *reason)
+static void session_drain_and_end(struct mm_session *s, const char *reason)
 {
 	if (s->state == MM_SESSION_OPEN)
-		requests(s, MM_SQ_SLOTS);
+		requests_handle(s, MM_SQ_SLOTS);
 	mm_session_end(s, reason);
 }
 
-static void doorbells(struct mm_session *s)
+static void doorbells_take(struct mm_session *s)
 {
 	char byte;
 	size_t len;
@@ -268,19 +268,19 @@ static void doorbells(struct mm_session *s)
 	else if (r == -EMSGSIZE)
 		mm_session_end(s, "a message where only doorbells belong");
 	else if (r < 0 && r != -EAGAIN)
-		hear_out(s, "connection closed");
+		session_drain_and_end(s, "connection closed");
 	else
 		s->busy = true;
 }
 
-static void on_socket(struct mm_source *source, uint32_t events)
+static void session_on_socket(struct mm_source *source, uint32_t events)
 {
 	struct mm_session *s = mm_source_owner(source, struct mm_session, source);
 	int r;
 
 	if (s->state != MM_SESSION_HELLO) {
 		if (events & ~(uint32_t)EPOLLOUT)
-			doorbells(s);
+			doorbells_take(s);
 		return;
 	}
 	if (s->ending)
@@ -290,20 +290,20 @@ static void on_socket(struct mm_source *source, uint32_t events)
 		mm_session_end(s, "handshake failed");
 }
 
-static void on_death(struct mm_source *source, uint32_t events)
+static void session_on_exit(struct mm_source *source, uint32_t events)
 {
 	struct mm_session *s = mm_source_owner(source, struct mm_session, pid_source);
 
 	(void)events;
 	mm_loop_del(&s->shell->loop, &s->pid_source);
 	if (s->fd >= 0)
-		hear_out(s, "process died");
+		session_drain_and_end(s, "process died");
 	s->dead = s->state != MM_SESSION_FREE;
 }
 
 /* ---- life ---- */
 
-static bool awaits_hello(const struct mm_session *s, const uid_t *uid)
+static bool session_awaits_hello(const struct mm_session *s, const uid_t *uid)
 {
 	return s->state == MM_SESSION_HELLO && (!uid || s->uid == *uid);
 }
@@ -313,14 +313,14 @@ static bool awaits_hello(const struct mm_session *s, const uid_t *uid)
  * been silent longest is heard now or goes. A newcomer is never the one that is turned away, or
  * whoever is silent in numbers would shut the door.
  */
-static void hurry_silent(struct mm_shell *shell, const uid_t *uid, unsigned int max)
+static void hello_evict_oldest(struct mm_shell *shell, const uid_t *uid, unsigned int max)
 {
 	struct mm_session *oldest = NULL;
 	unsigned int hellos = 0;
 	int r;
 
 	MM_FOREACH_SESSION(shell, s) {
-		if (!awaits_hello(s, uid))
+		if (!session_awaits_hello(s, uid))
 			continue;
 		hellos++;
 		if (!oldest || s->hello_by_ns < oldest->hello_by_ns)
@@ -337,7 +337,7 @@ static void hurry_silent(struct mm_shell *shell, const uid_t *uid, unsigned int 
 
 static struct mm_session *session_new(struct mm_shell *shell)
 {
-	hurry_silent(shell, NULL, MM_HELLOS_MAX - 1);
+	hello_evict_oldest(shell, NULL, MM_HELLOS_MAX - 1);
 	MM_FOREACH_SESSION(shell, s) {
 		if (s->state == MM_SESSION_FREE)
 			return s;
@@ -360,11 +360,11 @@ void mm_session_accept(struct mm_shell *shell, int fd)
 	s->hello_by_ns = mm_now_ns() + MM_HELLO_NS;
 	r = mm_handshake_peer(s);
 	if (r == 0 || r == -EPERM)
-		hurry_silent(shell, &s->uid, MM_HELLOS_UID_MAX);
+		hello_evict_oldest(shell, &s->uid, MM_HELLOS_UID_MAX);
 	if (r == 0)
-		r = mm_loop_add(&shell->loop, &s->pid_source, s->pidfd, EPOLLIN, on_death);
+		r = mm_loop_add(&shell->loop, &s->pid_source, s->pidfd, EPOLLIN, session_on_exit);
 	if (r == 0 || r == -EPERM)
-		r = mm_loop_add(&shell->loop, &s->source, fd, EPOLLIN, on_socket);
+		r = mm_loop_add(&shell->loop, &s->source, fd, EPOLLIN, session_on_socket);
 	if (r < 0)
 		session_free(s);
 }
@@ -399,7 +399,7 @@ static void session_close(struct mm_session *s)
 	mm_pool_settle(s->pool);
 }
 
-static void session_dead(struct mm_session *s)
+static void session_report_dead(struct mm_session *s)
 {
 	s->dead = false;
 	mm_core_on_dead(s->pool->core, mm_now_ns(), s->tenant);
@@ -408,7 +408,7 @@ static void session_dead(struct mm_session *s)
 
 /* ---- turn ---- */
 
-static bool ends(struct mm_shell *shell)
+static bool sessions_close_ended(struct mm_shell *shell)
 {
 	bool any = false;
 
@@ -418,21 +418,21 @@ static bool ends(struct mm_shell *shell)
 			any = true;
 		}
 		if (s->dead && s->state == MM_SESSION_CLOSED) {
-			session_dead(s);
+			session_report_dead(s);
 			any = true;
 		}
 	}
 	return any;
 }
 
-static void flush(struct mm_session *s, uint64_t now_ns)
+static void session_flush(struct mm_session *s, uint64_t now_ns)
 {
 	int r = mm_outbox_flush(&s->outbox, now_ns);
 
 	if (r > 0)
 		mm_session_end(s, "impossible ring cursor");
 	else if (r == -ECONNRESET)
-		hear_out(s, "connection closed");
+		session_drain_and_end(s, "connection closed");
 	else if (r < 0) {
 		mm_session_log(s, MM_LOG_ERROR, "tenant.send_failed", "tenant=%u error=%d",
 			       s->tenant, r);
@@ -441,7 +441,7 @@ static void flush(struct mm_session *s, uint64_t now_ns)
 }
 
 /* All that fits into its ring was heard; what it says from here on does not put it off. */
-static void judge(struct mm_session *s)
+static void session_check_stopped(struct mm_session *s)
 {
 	enum mm_peer_state state = mm_peer_state(s->pid, s->pidfd);
 
@@ -457,13 +457,13 @@ bool mm_sessions_turn(struct mm_shell *shell, uint64_t now_ns)
 		if (s->state == MM_SESSION_HELLO && now_ns >= s->hello_by_ns)
 			mm_session_end(s, "no hello came");
 		if (s->busy)
-			requests(s, s->judged ? MM_SQ_SLOTS : REQUESTS_PER_TURN);
+			requests_handle(s, s->judged ? MM_SQ_SLOTS : REQUESTS_PER_ITERATION);
 		if (s->judged)
-			judge(s);
+			session_check_stopped(s);
 		if (s->state == MM_SESSION_OPEN && !s->ending)
-			flush(s, now_ns);
+			session_flush(s, now_ns);
 	}
-	return ends(shell);
+	return sessions_close_ended(shell);
 }
 
 void mm_sessions_ring(struct mm_shell *shell)

@@ -12,8 +12,8 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/support/clock.h"
 
-#define FDS_FLYING_MAX  1024
-#define TURN_ROUNDS_MAX 16
+#define FDS_FLYING_MAX       1024
+#define ITERATION_ROUNDS_MAX 16
 
 /* ---- keeper ---- */
 
@@ -90,7 +90,7 @@ static struct mm_pool *pool_named(struct mm_shell *shell, const struct mm_kmsg *
 	return &shell->pool[msg->device];
 }
 
-static void started(struct mm_shell *shell, const struct mm_kmsg *msg, int *fds)
+static void shell_on_started(struct mm_shell *shell, const struct mm_kmsg *msg, int *fds)
 {
 	if (msg->role == MM_ROLE_XFER) {
 		mm_worker_started(pool_named(shell, msg), msg->id, msg->pid, fds[0]);
@@ -116,7 +116,7 @@ static void keeper_message(struct mm_shell *shell, const struct mm_kmsg *msg, in
 		fds[0] = -1;
 		break;
 	case MM_K_STARTED:
-		started(shell, msg, fds);
+		shell_on_started(shell, msg, fds);
 		break;
 	case MM_K_GONE:
 		if (msg->role == MM_ROLE_XFER)
@@ -137,7 +137,7 @@ static void keeper_message(struct mm_shell *shell, const struct mm_kmsg *msg, in
 	}
 }
 
-static void on_keeper(struct mm_source *source, uint32_t events)
+static void shell_on_keeper(struct mm_source *source, uint32_t events)
 {
 	struct mm_shell *shell = mm_source_owner(source, struct mm_shell, keeper_source);
 	int fds[MM_KCHAN_FDS], r = 0;
@@ -160,7 +160,7 @@ static void on_keeper(struct mm_source *source, uint32_t events)
 
 /* ---- turns ---- */
 
-static void ready_check(struct mm_shell *shell)
+static void shell_check_ready(struct mm_shell *shell)
 {
 	uint64_t pages = 0, quarantined = 0;
 
@@ -180,7 +180,7 @@ static void ready_check(struct mm_shell *shell)
 	mm_shell_tell(shell, MM_K_READY, MM_ROLE_CORE, 0);
 }
 
-static void tick(struct mm_shell *shell, uint64_t now_ns)
+static void shell_tick(struct mm_shell *shell, uint64_t now_ns)
 {
 	if (now_ns >= shell->sample_at_ns) {
 		mm_sessions_sample(shell, now_ns);
@@ -190,24 +190,24 @@ static void tick(struct mm_shell *shell, uint64_t now_ns)
 		mm_pool_tick(&shell->pool[i], now_ns);
 }
 
-static void workers_turn(struct mm_shell *shell, uint64_t now_ns)
+static void workers_service(struct mm_shell *shell, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_worker_turn(&shell->pool[i], now_ns);
 }
 
-static void turn(struct mm_shell *shell)
+static void shell_iterate(struct mm_shell *shell)
 {
 	uint64_t now = mm_now_ns();
 	bool again = true;
 
-	tick(shell, now);
-	for (int i = 0; i < TURN_ROUNDS_MAX && again; i++) {
-		workers_turn(shell, now);
+	shell_tick(shell, now);
+	for (int i = 0; i < ITERATION_ROUNDS_MAX && again; i++) {
+		workers_service(shell, now);
 		again = mm_sessions_turn(shell, now);
 	}
-	workers_turn(shell, now);
-	ready_check(shell);
+	workers_service(shell, now);
+	shell_check_ready(shell);
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_worker_ring(&shell->pool[i]);
 	mm_sessions_ring(shell);
@@ -218,7 +218,7 @@ static void turn(struct mm_shell *shell)
 	mm_loop_want(&shell->loop, &shell->keeper_source, mm_kchan_events(&shell->keeper));
 }
 
-static uint64_t deadline(const struct mm_shell *shell)
+static uint64_t shell_deadline(const struct mm_shell *shell)
 {
 	uint64_t at = MM_MIN(mm_sessions_deadline(shell), mm_kchan_deadline(&shell->keeper));
 
@@ -256,7 +256,7 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 	shell->fd_budget.max = (uint32_t)MM_MIN(shell->fds_max / 4, (uint64_t)FDS_FLYING_MAX);
 	r = mm_loop_init(&shell->loop);
 	if (r == 0)
-		r = mm_loop_add(&shell->loop, &shell->keeper_source, fd, EPOLLIN, on_keeper);
+		r = mm_loop_add(&shell->loop, &shell->keeper_source, fd, EPOLLIN, shell_on_keeper);
 	return r;
 }
 
@@ -282,8 +282,8 @@ int mm_shell_main(int fd, const struct mm_config *config)
 	for (uint32_t i = 0; r == 0 && i < shell.n_pools; i++)
 		mm_worker_start(&shell.pool[i]);
 	while (r == 0 && !shell.stopping) {
-		r = mm_loop_run_once(&shell.loop, deadline(&shell));
-		turn(&shell);
+		r = mm_loop_run_once(&shell.loop, shell_deadline(&shell));
+		shell_iterate(&shell);
 	}
 	if (r < 0)
 		mm_log(MM_LOG_ERROR, "core.failed", "error=%d", r);

@@ -11,7 +11,7 @@
 
 #define SPOOL_FDS 2 /* to write, to read */
 
-static void forget(struct mm_spool *spool)
+static void spool_release(struct mm_spool *spool)
 {
 	struct mm_shell *shell = spool->shell;
 
@@ -30,10 +30,10 @@ void mm_spools_init(struct mm_shell *shell)
 void mm_spools_done(struct mm_shell *shell)
 {
 	for (size_t i = 0; i < MM_SPOOLS_MAX; i++)
-		forget(&shell->spools.spool[i]);
+		spool_release(&shell->spools.spool[i]);
 }
 
-static struct mm_spool *find(struct mm_shell *shell, uint64_t store)
+static struct mm_spool *spool_find(struct mm_shell *shell, uint64_t store)
 {
 	for (size_t i = 0; i < MM_SPOOLS_MAX; i++) {
 		struct mm_spool *spool = &shell->spools.spool[i];
@@ -45,14 +45,14 @@ static struct mm_spool *find(struct mm_shell *shell, uint64_t store)
 }
 
 /* It cannot do what it was asked for. It is forgotten first: its store may go while it is told. */
-static void fail(struct mm_spool *spool, int result, const char *text)
+static void spool_fail(struct mm_spool *spool, int result, const char *text)
 {
 	const struct mm_spool was = *spool;
 
 	if (was.state == MM_SPOOL_OPEN)
 		mm_log(MM_LOG_WARN, "spool.lost", "store=%" PRIu64 " reason=\"%s\"", was.store,
 		       text);
-	forget(spool);
+	spool_release(spool);
 	if (was.state == MM_SPOOL_STARTING || was.state == MM_SPOOL_OPENING)
 		mm_store_spooled(was.shell, was.store, result, text, NULL);
 	else if (was.state == MM_SPOOL_SEALING)
@@ -61,7 +61,7 @@ static void fail(struct mm_spool *spool, int result, const char *text)
 
 /* ---- what it is told ---- */
 
-static void tell(struct mm_spool *spool, enum mm_sop op)
+static void spool_send(struct mm_spool *spool, enum mm_sop op)
 {
 	const struct mm_smsg msg = { .magic = MM_PROTO_MAGIC, .op = op, .bytes = spool->bytes };
 
@@ -88,47 +88,47 @@ int mm_spool_open(struct mm_shell *shell, uint64_t store, uint64_t bytes)
 
 void mm_spool_seal(struct mm_shell *shell, uint64_t store)
 {
-	struct mm_spool *spool = find(shell, store);
+	struct mm_spool *spool = spool_find(shell, store);
 
 	if (!spool) {
 		mm_store_sealed(shell, store, -EIO, "the process that holds it died");
 		return;
 	}
 	spool->state = MM_SPOOL_SEALING;
-	tell(spool, MM_S_SEAL);
+	spool_send(spool, MM_S_SEAL);
 }
 
 void mm_spool_release(struct mm_shell *shell, uint64_t store, unsigned int drops)
 {
-	struct mm_spool *spool = find(shell, store);
+	struct mm_spool *spool = spool_find(shell, store);
 
 	if (!spool)
 		return;
 	spool->state = MM_SPOOL_LEAVING;
 	spool->drops = drops;
 	if (!drops)
-		forget(spool);
+		spool_release(spool);
 }
 
 void mm_spool_dropped(struct mm_shell *shell, uint64_t store)
 {
-	struct mm_spool *spool = find(shell, store);
+	struct mm_spool *spool = spool_find(shell, store);
 
 	if (spool && spool->state == MM_SPOOL_LEAVING && --spool->drops == 0)
-		forget(spool);
+		spool_release(spool);
 }
 
 void mm_spools_xfer_gone(struct mm_shell *shell)
 {
 	for (size_t i = 0; i < MM_SPOOLS_MAX; i++) {
 		if (shell->spools.spool[i].state == MM_SPOOL_LEAVING)
-			forget(&shell->spools.spool[i]);
+			spool_release(&shell->spools.spool[i]);
 	}
 }
 
 /* ---- what it says ---- */
 
-static int heard(struct mm_spool *spool, struct mm_smsg *msg, int *fds, size_t n_fds)
+static int spool_on_message(struct mm_spool *spool, struct mm_smsg *msg, int *fds, size_t n_fds)
 {
 	if (msg->magic != MM_PROTO_MAGIC || msg->result > 0)
 		return -EPROTO;
@@ -136,7 +136,7 @@ static int heard(struct mm_spool *spool, struct mm_smsg *msg, int *fds, size_t n
 	if (msg->op == MM_S_OPENED && spool->state == MM_SPOOL_OPENING &&
 	    n_fds == (msg->result ? 0 : SPOOL_FDS)) {
 		if (msg->result) {
-			fail(spool, msg->result, msg->text);
+			spool_fail(spool, msg->result, msg->text);
 			return 0;
 		}
 		spool->state = MM_SPOOL_OPEN;
@@ -151,7 +151,7 @@ static int heard(struct mm_spool *spool, struct mm_smsg *msg, int *fds, size_t n
 	return spool->state == MM_SPOOL_LEAVING ? 0 : -EPROTO;
 }
 
-static void on_spool(struct mm_source *source, uint32_t events)
+static void spool_on_socket(struct mm_source *source, uint32_t events)
 {
 	struct mm_spool *spool = mm_source_owner(source, struct mm_spool, source);
 	int fds[SPOOL_FDS] = { -1, -1 };
@@ -164,7 +164,7 @@ static void on_spool(struct mm_source *source, uint32_t events)
 	if (r == -EAGAIN)
 		return;
 	if (r == 0)
-		r = len == sizeof(msg) ? heard(spool, &msg, fds, n_fds) : -EPROTO;
+		r = len == sizeof(msg) ? spool_on_message(spool, &msg, fds, n_fds) : -EPROTO;
 	for (size_t i = 0; i < n_fds; i++)
 		mm_close_fd(&fds[i]);
 	/* Its end is told by keeper, not by the socket. */
@@ -172,13 +172,13 @@ static void on_spool(struct mm_source *source, uint32_t events)
 		mm_loop_del(&spool->shell->loop, &spool->source);
 	} else if (r < 0) {
 		mm_shell_tell(spool->shell, MM_K_KILL, MM_ROLE_SPOOL, spool->store);
-		fail(spool, r, "the process that holds it broke the protocol");
+		spool_fail(spool, r, "the process that holds it broke the protocol");
 	}
 }
 
 void mm_spool_started(struct mm_shell *shell, uint64_t store, int fd)
 {
-	struct mm_spool *spool = find(shell, store);
+	struct mm_spool *spool = spool_find(shell, store);
 
 	/* Nobody wants it any more: it ends with its socket. */
 	if (!spool || spool->state != MM_SPOOL_STARTING) {
@@ -187,25 +187,25 @@ void mm_spool_started(struct mm_shell *shell, uint64_t store, int fd)
 	}
 	spool->fd = fd;
 	spool->state = MM_SPOOL_OPENING;
-	if (mm_loop_add(&shell->loop, &spool->source, fd, EPOLLIN, on_spool) < 0) {
-		fail(spool, -EMFILE, "too many open files");
+	if (mm_loop_add(&shell->loop, &spool->source, fd, EPOLLIN, spool_on_socket) < 0) {
+		spool_fail(spool, -EMFILE, "too many open files");
 		return;
 	}
-	tell(spool, MM_S_OPEN);
+	spool_send(spool, MM_S_OPEN);
 }
 
 void mm_spool_gone(struct mm_shell *shell, uint64_t store, int status)
 {
-	struct mm_spool *spool = find(shell, store);
+	struct mm_spool *spool = spool_find(shell, store);
 
 	if (!spool)
 		return;
 	/* Its last words may still be in the socket. */
 	if (spool->source.fd >= 0)
-		on_spool(&spool->source, EPOLLIN);
+		spool_on_socket(&spool->source, EPOLLIN);
 	if (spool->store != store || spool->state == MM_SPOOL_FREE)
 		return;
 	mm_log(MM_LOG_WARN, "spool.died", "store=%" PRIu64 " status=%#x", store,
 	       (unsigned int)status);
-	fail(spool, -EIO, "the process that holds it died");
+	spool_fail(spool, -EIO, "the process that holds it died");
 }

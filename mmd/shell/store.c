@@ -128,7 +128,7 @@ static struct mm_store *store_new(struct mm_shell *shell, const struct mm_lmsg *
 }
 
 /* Whether a device's driver cannot pin what is only to be read. */
-static bool pinned_for_writing(const struct mm_shell *shell)
+static bool stores_pinned_for_writing(const struct mm_shell *shell)
 {
 	for (uint32_t i = 0; i < shell->n_pools; i++) {
 		const struct mm_device *device = &shell->pool[i].worker.device;
@@ -143,7 +143,7 @@ static bool pinned_for_writing(const struct mm_shell *shell)
  * As if by its name: it counts as one of the file's writers, which a memfd's first descriptor does
  * not.
  */
-static int open_again(int fd, int flags)
+static int memfd_open_again(int fd, int flags)
 {
 	char path[32];
 
@@ -165,7 +165,7 @@ static int store_fill_memory(struct mm_shell *shell, struct mm_store *store)
 		mm_close_fd(&store->fd);
 		r = store_memory(store->bytes, MM_HUGE_OFF, store);
 	}
-	store->open_for_xfer = r == 0 && !store->on_disk && pinned_for_writing(shell) &&
+	store->open_for_xfer = r == 0 && !store->on_disk && stores_pinned_for_writing(shell) &&
 			       fchmod(store->fd, S_IRUSR | S_IWUSR) == 0;
 	if (r < 0)
 		store->host_bytes = 0; /* it took nothing, so nothing will be given back */
@@ -179,9 +179,9 @@ static int store_fill_memory(struct mm_shell *shell, struct mm_store *store)
  * file that is ours alone to open. Where that cannot be had, sealed and copied slowly is better
  * than open.
  */
-static bool keep_open_for_xfer(struct mm_store *store)
+static bool store_keep_open_for_xfer(struct mm_store *store)
 {
-	int fd = open_again(store->fd, O_RDONLY);
+	int fd = memfd_open_again(store->fd, O_RDONLY);
 
 	if (fd < 0 || fchmod(store->fd, S_IRUSR | S_IWUSR) < 0 ||
 	    fcntl(fd, F_SETLEASE, F_RDLCK) < 0 || fcntl(fd, F_SETLEASE, F_UNLCK) < 0 ||
@@ -201,7 +201,7 @@ static const char *store_seal(struct mm_shell *shell, struct mm_store *store)
 {
 	const char *wrong;
 
-	if (!(store->open_for_xfer && keep_open_for_xfer(store)) &&
+	if (!(store->open_for_xfer && store_keep_open_for_xfer(store)) &&
 	    fcntl(store->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0)
 		return "store cannot be sealed";
 	wrong = mm_dir_check(store->fd, store, &store->groups, &store->n_groups,
@@ -275,16 +275,17 @@ static void load_abandon(struct mm_load *load)
 	load_kill(load);
 }
 
-static void load_tell(struct mm_load *load, struct mm_lmsg *msg, const int *fds, size_t n_fds)
+static void load_send(struct mm_load *load, struct mm_lmsg *msg, const int *fds, size_t n_fds)
 {
 	msg->magic = MM_PROTO_MAGIC;
 	if (mm_sock_send(load->fd, msg, sizeof(*msg), fds, n_fds) < 0)
 		load_abandon(load);
 }
 
-static void load_refuse(struct mm_load *load, int result, enum mm_refusal why, const char *fmt, ...)
-	MM_PRINTF(4, 5);
-static void load_refuse(struct mm_load *load, int result, enum mm_refusal why, const char *fmt, ...)
+static void load_send_refusal(struct mm_load *load, int result, enum mm_refusal why,
+			      const char *fmt, ...) MM_PRINTF(4, 5);
+static void load_send_refusal(struct mm_load *load, int result, enum mm_refusal why,
+			      const char *fmt, ...)
 {
 	struct mm_lmsg msg = { .op = MM_L_REFUSE, .result = result, .numa_node = -1 };
 	va_list ap;
@@ -295,7 +296,7 @@ static void load_refuse(struct mm_load *load, int result, enum mm_refusal why, c
 	load->state = MM_LOAD_REFUSED;
 	load->result = result;
 	load->why = why;
-	load_tell(load, &msg, NULL, 0);
+	load_send(load, &msg, NULL, 0);
 }
 
 static void load_share(struct mm_load *load)
@@ -306,7 +307,7 @@ static void load_share(struct mm_load *load)
 
 	memcpy(msg.identity, load->store->identity, sizeof(msg.identity));
 	load->state = MM_LOAD_SHARING;
-	load_tell(load, &msg, NULL, 0);
+	load_send(load, &msg, NULL, 0);
 }
 
 /* Here is what it shall fill: memory; or a head in memory, and a file to write. */
@@ -320,21 +321,21 @@ static void load_alloc(struct mm_load *load, int write_fd)
 	mm_cleanup(mm_close_fd) int again = -1;
 
 	if (store->open_for_xfer)
-		again = open_again(store->fd, O_RDWR);
+		again = memfd_open_again(store->fd, O_RDWR);
 	store->open_for_xfer = again >= 0;
 	memcpy(msg.identity, store->identity, sizeof(msg.identity));
 	load->state = MM_LOAD_FILLING;
-	load_tell(load, &msg, (int[]){ again >= 0 ? again : store->fd, write_fd },
+	load_send(load, &msg, (int[]){ again >= 0 ? again : store->fd, write_fd },
 		  store->on_disk ? 2 : 1);
 }
 
 /* The store of @load cannot be had. */
-static void load_without(struct mm_load *load, int result, const char *text)
+static void load_fail_store(struct mm_load *load, int result, const char *text)
 {
 	struct mm_store *store = load->store;
 
 	load->store = NULL;
-	load_refuse(load, result, MM_REFUSED_STORE, "%s", text);
+	load_send_refusal(load, result, MM_REFUSED_STORE, "%s", text);
 	waiters_wake(load->shell, store);
 	store_put(load->shell, store);
 }
@@ -354,7 +355,7 @@ void mm_store_spooled(struct mm_shell *shell, uint64_t id, int result, const cha
 		text = why;
 	}
 	if (result < 0) {
-		load_without(load, result, text);
+		load_fail_store(load, result, text);
 		return;
 	}
 	load->store->disk_fd = fds[1];
@@ -371,7 +372,7 @@ static void load_to_disk(struct mm_load *load)
 	load->state = MM_LOAD_SPOOLING;
 	r = mm_spool_open(load->shell, store->id, store->bytes);
 	if (r < 0)
-		load_without(load, r, "too many stores on disk at once");
+		load_fail_store(load, r, "too many stores on disk at once");
 }
 
 static void load_to_memory(struct mm_load *load)
@@ -385,7 +386,7 @@ static void load_to_memory(struct mm_load *load)
 	}
 	snprintf(text, sizeof(text), "host memory for %" PRIu64 " bytes of weights: %s",
 		 load->store->bytes, strerror(-r));
-	load_without(load, r, text);
+	load_fail_store(load, r, text);
 }
 
 /* In memory as long as the budget lasts, then on disk; first come, first served. */
@@ -400,25 +401,27 @@ static void load_place(struct mm_load *load, const struct mm_lmsg *want)
 
 	mm_size_print(want->store_bytes, needs);
 	if (!fits && (!*shell->config->store_dir || want->head_bytes > left)) {
-		load_refuse(load, -EDQUOT, MM_REFUSED_STORE,
-			    "model needs %s of host memory, %s of %s are left; raise "
-			    "--host-store-max, name a --store-dir or end another model's tenants",
-			    needs, mm_size_print(left, has), mm_size_print(max, all));
+		load_send_refusal(
+			load, -EDQUOT, MM_REFUSED_STORE,
+			"model needs %s of host memory, %s of %s are left; raise "
+			"--host-store-max, name a --store-dir or end another model's tenants",
+			needs, mm_size_print(left, has), mm_size_print(max, all));
 		return;
 	}
 	left = s ? mm_quota_host_room(shell, s->account) : 0;
 	if (fits && want->store_bytes > left) {
-		load_refuse(load, -EDQUOT, MM_REFUSED_STORE,
-			    "model needs %s of host memory, its account has %s left; raise its "
-			    "host_max or end another model's tenants",
-			    needs, mm_size_print(left, has));
+		load_send_refusal(
+			load, -EDQUOT, MM_REFUSED_STORE,
+			"model needs %s of host memory, its account has %s left; raise its "
+			"host_max or end another model's tenants",
+			needs, mm_size_print(left, has));
 		return;
 	}
 	load->store = store_new(shell, want, s ? mm_store_node(s->pool) : -1);
 	if (load->store && s)
 		load->store->payer = s->account;
 	if (!load->store)
-		load_refuse(load, -ENOSPC, MM_REFUSED_STORE, "too many models at once");
+		load_send_refusal(load, -ENOSPC, MM_REFUSED_STORE, "too many models at once");
 	else if (fits)
 		load_to_memory(load);
 	else
@@ -435,8 +438,8 @@ static uint64_t ident_pages(const struct mm_lident *ident, uint64_t page_bytes)
 	return pages;
 }
 
-static void refuse_pages(struct mm_load *load, const struct mm_session *s, enum mm_refusal why,
-			 uint64_t pages, uint64_t max_pages)
+static void load_refuse_pages(struct mm_load *load, const struct mm_session *s, enum mm_refusal why,
+			      uint64_t pages, uint64_t max_pages)
 {
 	const uint64_t page_bytes = s->pool->worker.device.page_bytes;
 	char needs[MM_SIZE_TEXT_BYTES], has[MM_SIZE_TEXT_BYTES], account[MM_ACCOUNT_NAME_BYTES];
@@ -444,23 +447,24 @@ static void refuse_pages(struct mm_load *load, const struct mm_session *s, enum 
 	mm_size_print(pages * page_bytes, needs);
 	mm_size_print(max_pages * page_bytes, has);
 	if (why == MM_REFUSED_QUOTA)
-		load_refuse(load, -EDQUOT, why,
-			    "model needs %s of device memory (%" PRIu64
-			    " pages), account %s may have %s (%" PRIu64 " pages)",
-			    needs, pages, mm_quota_name(load->shell, s->account, account), has,
-			    max_pages);
+		load_send_refusal(load, -EDQUOT, why,
+				  "model needs %s of device memory (%" PRIu64
+				  " pages), account %s may have %s (%" PRIu64 " pages)",
+				  needs, pages, mm_quota_name(load->shell, s->account, account),
+				  has, max_pages);
 	else
-		load_refuse(load, -ENOSPC, why,
-			    "model needs %s of device memory (%" PRIu64
-			    " pages), the pool has room for a model of %s (%" PRIu64 " pages)",
-			    needs, pages, has, max_pages);
+		load_send_refusal(load, -ENOSPC, why,
+				  "model needs %s of device memory (%" PRIu64
+				  " pages), the pool has room for a model of %s (%" PRIu64
+				  " pages)",
+				  needs, pages, has, max_pages);
 }
 
 /*
  * Before a byte of weights is read, or memory taken for them. Only what can never be is refused
  * here: a model that finds no room now may wait for it when it stands in the host store.
  */
-static bool fits_on_device(struct mm_load *load, const struct mm_lident *ident)
+static bool load_fits_on_device(struct mm_load *load, const struct mm_lident *ident)
 {
 	const struct mm_session *s = mm_session_find(load->shell, load->tenant);
 	uint64_t pages, max_pages = 0;
@@ -471,11 +475,11 @@ static bool fits_on_device(struct mm_load *load, const struct mm_lident *ident)
 	pages = ident_pages(ident, s->pool->worker.device.page_bytes);
 	why = mm_core_model_fits(s->pool->core, s->tenant, pages, &max_pages);
 	if (why != MM_REFUSED_NO)
-		refuse_pages(load, s, why, pages, max_pages);
+		load_refuse_pages(load, s, why, pages, max_pages);
 	return why == MM_REFUSED_NO;
 }
 
-static void ident(struct mm_load *load, const struct mm_lmsg *msg)
+static void load_on_ident(struct mm_load *load, const struct mm_lmsg *msg)
 {
 	struct mm_store *store = store_by_identity(load->shell, msg);
 
@@ -513,12 +517,12 @@ static void waiters_wake(struct mm_shell *shell, struct mm_store *store)
 		load->store = NULL;
 		load->state = MM_LOAD_READING;
 		store_put(shell, store);
-		ident(load, &again);
+		load_on_ident(load, &again);
 	}
 }
 
 /* No sum over the groups can wrap. */
-static bool ident_is_sane(const struct mm_lident *ident)
+static bool ident_is_valid(const struct mm_lident *ident)
 {
 	const struct mm_lmsg *msg = &ident->msg;
 
@@ -531,26 +535,26 @@ static bool ident_is_sane(const struct mm_lident *ident)
 }
 
 /* Its length is what its kind says: of an IDENT, with all of its groups. */
-static bool is_whole(const struct mm_lident *heard, size_t len)
+static bool message_is_whole(const struct mm_lident *received, size_t len)
 {
-	if (len < sizeof(heard->msg))
+	if (len < sizeof(received->msg))
 		return false;
-	if (heard->msg.op != MM_L_IDENT)
-		return len == sizeof(heard->msg);
-	return heard->msg.n_groups <= MM_LAYERS_MAX + 1 &&
-	       len == mm_lident_bytes(heard->msg.n_groups);
+	if (received->msg.op != MM_L_IDENT)
+		return len == sizeof(received->msg);
+	return received->msg.n_groups <= MM_LAYERS_MAX + 1 &&
+	       len == mm_lident_bytes(received->msg.n_groups);
 }
 
-static int load_message(struct mm_load *load, struct mm_lident *heard)
+static int load_message(struct mm_load *load, struct mm_lident *received)
 {
-	struct mm_lmsg *msg = &heard->msg;
+	struct mm_lmsg *msg = &received->msg;
 
 	if (msg->magic != MM_PROTO_MAGIC || load->done)
 		return -EPROTO;
 	msg->text[sizeof(msg->text) - 1] = 0;
-	if (msg->op == MM_L_IDENT && load->state == MM_LOAD_READING && ident_is_sane(heard)) {
-		if (fits_on_device(load, heard))
-			ident(load, msg);
+	if (msg->op == MM_L_IDENT && load->state == MM_LOAD_READING && ident_is_valid(received)) {
+		if (load_fits_on_device(load, received))
+			load_on_ident(load, msg);
 		return 0;
 	}
 	if (msg->op != MM_L_DONE || msg->result > 0)
@@ -570,16 +574,17 @@ static int load_message(struct mm_load *load, struct mm_lident *heard)
 }
 
 /* Reads what it said. Its end is told by keeper, not by the socket. */
-static void load_hear(struct mm_load *load, unsigned int max)
+static void load_receive(struct mm_load *load, unsigned int max)
 {
-	struct mm_lident heard;
+	struct mm_lident received;
 	size_t len = 0;
 	int r = 0;
 
 	for (unsigned int i = 0; i < max && r == 0 && load->source.fd >= 0; i++) {
-		r = mm_sock_recv_nofds(load->fd, &heard, sizeof(heard), &len);
+		r = mm_sock_recv_nofds(load->fd, &received, sizeof(received), &len);
 		if (r == 0)
-			r = is_whole(&heard, len) ? load_message(load, &heard) : -EPROTO;
+			r = message_is_whole(&received, len) ? load_message(load, &received)
+							     : -EPROTO;
 	}
 	if (r == -ECONNRESET) {
 		mm_loop_del(&load->shell->loop, &load->source);
@@ -589,10 +594,10 @@ static void load_hear(struct mm_load *load, unsigned int max)
 	}
 }
 
-static void on_load(struct mm_source *source, uint32_t events)
+static void load_on_socket(struct mm_source *source, uint32_t events)
 {
 	(void)events;
-	load_hear(mm_source_owner(source, struct mm_load, source), MESSAGES_PER_WAKEUP);
+	load_receive(mm_source_owner(source, struct mm_load, source), MESSAGES_PER_WAKEUP);
 }
 
 void mm_load_started(struct mm_shell *shell, uint64_t id, int fd, int tenant_fd)
@@ -609,7 +614,7 @@ void mm_load_started(struct mm_shell *shell, uint64_t id, int fd, int tenant_fd)
 	}
 	load->fd = fd;
 	load->state = MM_LOAD_READING;
-	if (mm_loop_add(&shell->loop, &load->source, fd, EPOLLIN, on_load) < 0) {
+	if (mm_loop_add(&shell->loop, &load->source, fd, EPOLLIN, load_on_socket) < 0) {
 		mm_close_fd(&tenant_fd);
 		load_kill(load);
 		return;
@@ -628,7 +633,7 @@ static void model_failed(struct mm_session *s, int result, enum mm_refusal why)
 	mm_session_event(s, &msg);
 }
 
-static uint64_t pages_of(const struct mm_store *store, uint64_t page_bytes)
+static uint64_t store_pages(const struct mm_store *store, uint64_t page_bytes)
 {
 	uint64_t pages = 0;
 
@@ -642,7 +647,7 @@ static void model_loaded(struct mm_session *s, struct mm_store *store)
 	struct mm_pool *pool = s->pool;
 	struct mm_msg msg = { .opcode = MM_EV_MODEL_LOADED,
 			      .arg = { store->n_groups,
-				       pages_of(store, pool->worker.device.page_bytes),
+				       store_pages(store, pool->worker.device.page_bytes),
 				       store->bytes, store->on_disk ? store->head_bytes : 0 } };
 	int fd = fcntl(store->fd, F_DUPFD_CLOEXEC, 0);
 
@@ -685,7 +690,7 @@ static int load_seal(struct mm_load *load)
 	return -EBADMSG;
 }
 
-static void tenant_told(struct mm_load *load, struct mm_session *s, int result)
+static void tenant_notify(struct mm_load *load, struct mm_session *s, int result)
 {
 	s->load = 0;
 	if (s->state != MM_SESSION_OPEN)
@@ -701,7 +706,7 @@ static void tenant_told(struct mm_load *load, struct mm_session *s, int result)
 		model_loaded(s, load->store);
 }
 
-static struct mm_session *session_of(const struct mm_load *load)
+static struct mm_session *load_session(const struct mm_load *load)
 {
 	struct mm_session *s = mm_session_find(load->shell, load->tenant);
 
@@ -709,16 +714,16 @@ static struct mm_session *session_of(const struct mm_load *load)
 }
 
 /* All is known: 0, or what the tenant is told. */
-static void load_over(struct mm_load *load, int result)
+static void load_finish(struct mm_load *load, int result)
 {
 	struct mm_shell *shell = load->shell;
-	struct mm_session *s = session_of(load);
+	struct mm_session *s = load_session(load);
 	struct mm_store *store = load->store;
 	bool filled = load->state == MM_LOAD_SPOOLING || load->state == MM_LOAD_FILLING ||
 		      load->state == MM_LOAD_SEALING;
 
 	if (s)
-		tenant_told(load, s, result);
+		tenant_notify(load, s, result);
 	*load = (struct mm_load){ .shell = shell, .fd = -1, .source = MM_SOURCE_NULL };
 	if (filled)
 		waiters_wake(shell, store);
@@ -734,7 +739,7 @@ void mm_store_sealed(struct mm_shell *shell, uint64_t id, int result, const char
 		return;
 	if (result < 0)
 		snprintf(load->text, sizeof(load->text), "%.200s", text);
-	load_over(load, result < 0 ? result : load_seal(load));
+	load_finish(load, result < 0 ? result : load_seal(load));
 }
 
 void mm_load_gone(struct mm_shell *shell, uint64_t id, int status)
@@ -745,8 +750,8 @@ void mm_load_gone(struct mm_shell *shell, uint64_t id, int status)
 	if (!load)
 		return;
 	/* Its last words may still be in the socket. */
-	load_hear(load, UINT32_MAX);
-	r = load_outcome(load, session_of(load), status);
+	load_receive(load, UINT32_MAX);
+	r = load_outcome(load, load_session(load), status);
 	mm_loop_del(&shell->loop, &load->source);
 	mm_close_fd(&load->fd);
 	if (r == 0 && load->state == MM_LOAD_FILLING && load->store->on_disk) {
@@ -756,7 +761,7 @@ void mm_load_gone(struct mm_shell *shell, uint64_t id, int status)
 	}
 	if (r == 0 && load->state == MM_LOAD_FILLING)
 		r = load_seal(load);
-	load_over(load, r);
+	load_finish(load, r);
 }
 
 void mm_store_leave(struct mm_session *s)

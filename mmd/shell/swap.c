@@ -10,7 +10,7 @@
 #include "mmd/shell/shell.h"
 
 /* The budget is the node's: over the tenants of all devices. */
-static bool node_has_room(struct mm_shell *shell, uint64_t bytes)
+static bool swap_has_room(struct mm_shell *shell, uint64_t bytes)
 {
 	uint64_t left = shell->config->swap_max_bytes;
 
@@ -47,7 +47,7 @@ static int space_open(struct mm_session *s, uint64_t now_ns, uint64_t wanted)
 	if (r < 0)
 		return r;
 	r = -EDQUOT;
-	if (node_has_room(s->shell, bytes) && bytes <= mm_quota_host_room(s->shell, s->account))
+	if (swap_has_room(s->shell, bytes) && bytes <= mm_quota_host_room(s->shell, s->account))
 		r = space_create(s, bytes);
 	if (r < 0)
 		mm_core_on_swap_failed(s->pool->core, s->tenant);

@@ -16,11 +16,11 @@
 #include "mmd/shell/shell.h"
 #include "mmd/shell/swap.h"
 
-#define MESSAGES_PER_WAKEUP 64
-#define DONE_PER_TURN       256
-#define QUEUE_MAX           (1u << 16)
-#define RETRY_NS            (10 * MM_NS_PER_MS)
-#define OWN_JOB             (UINT64_C(1) << 63) /* ids of jobs that the core does not know */
+#define MESSAGES_PER_WAKEUP       64
+#define COMPLETIONS_PER_ITERATION 256
+#define QUEUE_MAX                 (1u << 16)
+#define RETRY_NS                  (10 * MM_NS_PER_MS)
+#define OWN_JOB                   (UINT64_C(1) << 63) /* ids of jobs that the core does not know */
 
 enum out_kind { OUT_PAGES, OUT_TENANT, OUT_SWAP, OUT_STORE, OUT_JOB };
 
@@ -54,7 +54,7 @@ static void pages_close(struct mm_worker *w, uint32_t first, uint32_t count)
 		mm_close_fd(&w->page_fd[i]);
 }
 
-static void disconnect(struct mm_pool *pool)
+static void worker_disconnect(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
 
@@ -76,7 +76,7 @@ void mm_worker_done(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
 
-	disconnect(pool);
+	worker_disconnect(pool);
 	if (w->page_fd)
 		pages_close(w, 0, w->device.pages);
 	free(w->page_fd);
@@ -104,7 +104,7 @@ static void worker_down(struct mm_pool *pool, const char *reason)
 	       pool->ordinal, w->epoch, reason);
 	w->state = MM_WORKER_DYING;
 	mm_shell_tell_xfer(pool, MM_K_KILL);
-	disconnect(pool);
+	worker_disconnect(pool);
 	if (w->was_up) {
 		mm_core_on_xfer_down(pool->core, mm_now_ns());
 		mm_pool_settle(pool);
@@ -146,7 +146,7 @@ void mm_worker_gone(struct mm_pool *pool, uint64_t epoch, int status)
 
 /* ---- queue ---- */
 
-static void put(struct mm_pool *pool, const struct out *out)
+static void worker_queue_put(struct mm_pool *pool, const struct out *out)
 {
 	struct mm_worker *w = &pool->worker;
 
@@ -162,7 +162,7 @@ void mm_worker_job(struct mm_pool *pool, const struct mm_msg *msg)
 	struct out out = { .kind = OUT_JOB, .msg = *msg };
 
 	if (pool->worker.state == MM_WORKER_UP)
-		put(pool, &out);
+		worker_queue_put(pool, &out);
 }
 
 void mm_worker_tenant(struct mm_pool *pool, uint32_t tenant)
@@ -170,7 +170,7 @@ void mm_worker_tenant(struct mm_pool *pool, uint32_t tenant)
 	struct out out = { .kind = OUT_TENANT, .id = tenant };
 
 	if (pool->worker.state == MM_WORKER_UP)
-		put(pool, &out);
+		worker_queue_put(pool, &out);
 }
 
 void mm_worker_swap(struct mm_pool *pool, uint32_t tenant)
@@ -178,7 +178,7 @@ void mm_worker_swap(struct mm_pool *pool, uint32_t tenant)
 	struct out out = { .kind = OUT_SWAP, .id = tenant };
 
 	if (pool->worker.state == MM_WORKER_UP)
-		put(pool, &out);
+		worker_queue_put(pool, &out);
 }
 
 void mm_worker_store(struct mm_pool *pool, uint64_t store)
@@ -186,7 +186,7 @@ void mm_worker_store(struct mm_pool *pool, uint64_t store)
 	struct out out = { .kind = OUT_STORE, .id = store };
 
 	if (pool->worker.state == MM_WORKER_UP)
-		put(pool, &out);
+		worker_queue_put(pool, &out);
 }
 
 void mm_worker_store_drop(struct mm_pool *pool, uint64_t store)
@@ -212,7 +212,7 @@ static struct mm_worker_job *job_find(struct mm_worker *w, uint64_t id)
  * Whether the device has to do something for it: of the others an xfer that cannot work completes
  * any number.
  */
-static bool job_works(uint32_t opcode)
+static bool job_uses_device(uint32_t opcode)
 {
 	switch (opcode) {
 	case MM_XOP_CREATE:
@@ -244,7 +244,7 @@ static int job_send(struct mm_worker *w, const struct mm_msg *msg)
 		return -EPROTO;
 	*job = (struct mm_worker_job){ .id = msg->user_data,
 				       .scrub = msg->opcode == MM_XOP_SCRUB,
-				       .works = job_works(msg->opcode) };
+				       .works = job_uses_device(msg->opcode) };
 	if (msg->opcode == MM_XOP_CREATE || msg->opcode == MM_XOP_RECREATE)
 		job->first = (uint32_t)msg->arg[0];
 	if (msg->opcode == MM_XOP_CREATE)
@@ -313,7 +313,7 @@ static int store_send(struct mm_pool *pool, uint64_t id)
 }
 
 /* 1 = sent, 0 = later, negative errno = xfer is broken. */
-static int out_send(struct mm_pool *pool, const struct out *out)
+static int worker_out_send(struct mm_pool *pool, const struct out *out)
 {
 	struct mm_worker *w = &pool->worker;
 	bool later;
@@ -338,7 +338,7 @@ static int out_send(struct mm_pool *pool, const struct out *out)
 	return r == -EAGAIN || later ? 0 : r;
 }
 
-static void flush(struct mm_pool *pool)
+static void worker_flush(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
 	const struct out *out;
@@ -346,7 +346,7 @@ static void flush(struct mm_pool *pool)
 
 	w->want_write = false;
 	while (r == 1 && (out = mm_fifo_at(&w->queue, 0))) {
-		r = out_send(pool, out);
+		r = worker_out_send(pool, out);
 		if (r == 1)
 			mm_fifo_drop(&w->queue, 1);
 	}
@@ -356,14 +356,14 @@ static void flush(struct mm_pool *pool)
 
 /* ---- start ---- */
 
-static void greet_tenants_and_stores(struct mm_pool *pool)
+static void tenants_and_stores_attach(struct mm_pool *pool)
 {
 	struct out out = { .kind = OUT_PAGES };
 	struct mm_shell *shell = pool->shell;
 
 	for (uint32_t page = 0; page < pool->worker.device.pages; page += MM_FD_BATCH_MAX) {
 		out.id = page;
-		put(pool, &out);
+		worker_queue_put(pool, &out);
 	}
 	for (size_t i = 0; i < MM_STORES_MAX; i++) {
 		if (shell->stores.store[i].ready)
@@ -419,7 +419,7 @@ static int rings_create(struct mm_worker *w)
 	return 0;
 }
 
-static bool same_device(const struct mm_device *a, const struct mm_device *b)
+static bool device_is_same(const struct mm_device *a, const struct mm_device *b)
 {
 	return a->page_bytes == b->page_bytes && a->pages == b->pages &&
 	       memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0;
@@ -441,14 +441,14 @@ static void worker_proven(struct mm_pool *pool)
 	mm_pool_up(pool);
 }
 
-static void up(struct mm_pool *pool)
+static void worker_on_up(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
 
 	w->hello_by_ns = UINT64_MAX;
 	w->proven_at_ns = mm_now_ns() + MM_WORKER_PROVEN_NS;
 	w->state = MM_WORKER_UP;
-	greet_tenants_and_stores(pool);
+	tenants_and_stores_attach(pool);
 	mm_log(MM_LOG_INFO, "xfer.up", "device=%" PRIu64 " epoch=%" PRIu64 " pid=%" PRId64,
 	       pool->ordinal, w->epoch, w->pid);
 	mm_core_on_xfer_up(pool->core, mm_now_ns(), w->epoch);
@@ -456,14 +456,15 @@ static void up(struct mm_pool *pool)
 }
 
 /* Keeper holds it for as long as mmd lives. */
-static void lock_pass_on(struct mm_pool *pool, const struct mm_xmsg *hello, int *fds, size_t n_fds)
+static void device_lock_pass_on(struct mm_pool *pool, const struct mm_xmsg *hello, int *fds,
+				size_t n_fds)
 {
 	mm_shell_tell_lock(pool, fds, n_fds, hello->flags & MM_X_F_LOCK_FILE);
 	for (size_t i = 0; i < n_fds; i++)
 		fds[i] = -1;
 }
 
-static void first_up(struct mm_pool *pool, const struct mm_device *device)
+static void worker_on_first_up(struct mm_pool *pool, const struct mm_device *device)
 {
 	struct mm_worker *w = &pool->worker;
 	int r;
@@ -483,10 +484,10 @@ static void first_up(struct mm_pool *pool, const struct mm_device *device)
 	if (r < 0)
 		return;
 	w->known = true;
-	up(pool);
+	worker_on_up(pool);
 }
 
-static void hello(struct mm_pool *pool, struct mm_xmsg *msg, int *fds, size_t n_fds)
+static void worker_on_hello(struct mm_pool *pool, struct mm_xmsg *msg, int *fds, size_t n_fds)
 {
 	struct mm_worker *w = &pool->worker;
 	struct mm_device device = {
@@ -508,12 +509,12 @@ static void hello(struct mm_pool *pool, struct mm_xmsg *msg, int *fds, size_t n_
 		worker_down(pool, device.name);
 	else if (!w->known) {
 		w->device = device;
-		lock_pass_on(pool, msg, fds, n_fds);
-		first_up(pool, &device);
-	} else if (!same_device(&w->device, &device))
+		device_lock_pass_on(pool, msg, fds, n_fds);
+		worker_on_first_up(pool, &device);
+	} else if (!device_is_same(&w->device, &device))
 		worker_down(pool, "it found another device");
 	else
-		up(pool);
+		worker_on_up(pool);
 }
 
 /* ---- what it says ---- */
@@ -546,7 +547,7 @@ static int pages_received(struct mm_worker *w, const struct mm_xmsg *msg, int *f
 }
 
 /* Its plan cannot be served any more. It may be gone by now. */
-static void tenant_failed(struct mm_pool *pool, const struct mm_xmsg *msg)
+static void tenant_on_failed(struct mm_pool *pool, const struct mm_xmsg *msg)
 {
 	struct mm_session *s = mm_session_find(pool->shell, (uint32_t)msg->id);
 
@@ -559,7 +560,8 @@ static void tenant_failed(struct mm_pool *pool, const struct mm_xmsg *msg)
 	mm_session_end(s, "a layer of its model cannot be read from --store-dir");
 }
 
-static int message(struct mm_pool *pool, struct mm_xmsg *msg, size_t len, int *fds, size_t n_fds)
+static int worker_on_message(struct mm_pool *pool, struct mm_xmsg *msg, size_t len, int *fds,
+			     size_t n_fds)
 {
 	struct mm_worker *w = &pool->worker;
 
@@ -569,11 +571,11 @@ static int message(struct mm_pool *pool, struct mm_xmsg *msg, size_t len, int *f
 		return -EPROTO;
 	msg->text[sizeof(msg->text) - 1] = 0;
 	if (msg->kind == MM_X_HELLO && w->state == MM_WORKER_SETUP && n_fds <= MM_KCHAN_FDS)
-		hello(pool, msg, fds, n_fds);
+		worker_on_hello(pool, msg, fds, n_fds);
 	else if (msg->kind == MM_X_PAGES && w->state == MM_WORKER_UP)
 		return pages_received(w, msg, fds, n_fds);
 	else if (msg->kind == MM_X_FAILED && w->state == MM_WORKER_UP && n_fds == 0)
-		tenant_failed(pool, msg);
+		tenant_on_failed(pool, msg);
 	else if (msg->kind == MM_X_HEALTH && n_fds == 0)
 		return w->state == MM_WORKER_UP ? mm_health_message(pool, msg) : 0;
 	else
@@ -582,7 +584,7 @@ static int message(struct mm_pool *pool, struct mm_xmsg *msg, size_t len, int *f
 }
 
 /* Reads its socket. Return: 0 empty or enough; negative errno = broken. */
-static int hear(struct mm_pool *pool, unsigned int max)
+static int worker_receive(struct mm_pool *pool, unsigned int max)
 {
 	struct mm_worker *w = &pool->worker;
 	int fds[MM_FD_BATCH_MAX], r = 0;
@@ -595,7 +597,7 @@ static int hear(struct mm_pool *pool, unsigned int max)
 		if (r == -EAGAIN)
 			return 0;
 		if (r == 0)
-			r = message(pool, &msg, len, fds, n_fds);
+			r = worker_on_message(pool, &msg, len, fds, n_fds);
 		for (size_t f = 0; f < n_fds; f++)
 			mm_close_fd(&fds[f]);
 		if (r < 0)
@@ -604,14 +606,14 @@ static int hear(struct mm_pool *pool, unsigned int max)
 	return 0;
 }
 
-static void on_socket(struct mm_source *source, uint32_t events)
+static void worker_on_socket(struct mm_source *source, uint32_t events)
 {
 	struct mm_pool *pool = mm_source_owner(source, struct mm_pool, worker.source);
 	int r = 0;
 
 	pool->worker.busy = true;
 	if (events & ~(uint32_t)EPOLLOUT)
-		r = hear(pool, MESSAGES_PER_WAKEUP);
+		r = worker_receive(pool, MESSAGES_PER_WAKEUP);
 	if (r < 0)
 		r == -ECONNRESET ? worker_down(pool, "connection closed")
 				 : worker_fault(pool, "protocol violated");
@@ -630,7 +632,7 @@ void mm_worker_started(struct mm_pool *pool, uint64_t epoch, int64_t pid, int fd
 	w->pid = pid;
 	w->fd = fd;
 	w->hello_by_ns = mm_now_ns() + MM_HELLO_WAIT_NS;
-	r = mm_loop_add(&pool->shell->loop, &w->source, fd, EPOLLIN, on_socket);
+	r = mm_loop_add(&pool->shell->loop, &w->source, fd, EPOLLIN, worker_on_socket);
 	if (r == 0)
 		r = rings_create(w);
 	if (r == 0)
@@ -641,7 +643,7 @@ void mm_worker_started(struct mm_pool *pool, uint64_t epoch, int64_t pid, int fd
 
 /* ---- completions ---- */
 
-static bool pages_all_there(const struct mm_worker *w, const struct mm_worker_job *job)
+static bool job_pages_received(const struct mm_worker *w, const struct mm_worker_job *job)
 {
 	for (uint32_t i = job->first; i < job->first + job->count; i++) {
 		if (w->page_fd[i] < 0)
@@ -650,21 +652,22 @@ static bool pages_all_there(const struct mm_worker *w, const struct mm_worker_jo
 	return true;
 }
 
-static void pool_failed(struct mm_pool *pool, int result)
+static void pool_fail_creation(struct mm_pool *pool, int result)
 {
 	const struct mm_device *d = &pool->worker.device;
-	char blame[MM_TEXT_BYTES] = "";
+	char explanation[MM_TEXT_BYTES] = "";
 
-	mm_health_blame(pool, blame, sizeof(blame));
+	mm_health_blame(pool, explanation, sizeof(explanation));
 	mm_shell_fail(pool->shell,
 		      "the pool of %u pages of %" PRIu64
 		      " bytes cannot be created on device %" PRIu64 " (%s): %s; "
 		      "use a smaller --pool or a larger --headroom%s",
-		      d->pages, d->page_bytes, pool->ordinal, d->name, strerror(-result), blame);
+		      d->pages, d->page_bytes, pool->ordinal, d->name, strerror(-result),
+		      explanation);
 }
 
 /* A store that is still in use by a tenant that is going: ask again a little later. */
-static void own_done(struct mm_pool *pool, const struct mm_worker_job *job, int result)
+static void own_job_done(struct mm_pool *pool, const struct mm_worker_job *job, int result)
 {
 	struct mm_worker *w = &pool->worker;
 
@@ -676,7 +679,7 @@ static void own_done(struct mm_pool *pool, const struct mm_worker_job *job, int 
 	w->retry_ns = MM_MIN(w->retry_ns, mm_now_ns() + RETRY_NS);
 }
 
-static const char *completion(struct mm_pool *pool, const struct mm_msg *msg)
+static const char *completion_handle(struct mm_pool *pool, const struct mm_msg *msg)
 {
 	struct mm_worker *w = &pool->worker;
 	struct mm_worker_job *found = msg->user_data ? job_find(w, msg->user_data) : NULL;
@@ -685,15 +688,15 @@ static const char *completion(struct mm_pool *pool, const struct mm_msg *msg)
 	if (!found || msg->result > 0)
 		return "completion of a job that does not run";
 	/* Its fds were sent before the completion was pushed, so they are in the socket by now. */
-	if (msg->result == 0 && !pages_all_there(w, found)) {
-		int r = hear(pool, UINT32_MAX);
+	if (msg->result == 0 && !job_pages_received(w, found)) {
+		int r = worker_receive(pool, UINT32_MAX);
 
 		/* Killed since: no fault of its jobs, which the next one gets again. */
 		if (r == -ECONNRESET) {
 			worker_down(pool, "connection closed");
 			return NULL;
 		}
-		if (r < 0 || w->state != MM_WORKER_UP || !pages_all_there(w, found))
+		if (r < 0 || w->state != MM_WORKER_UP || !job_pages_received(w, found))
 			return "pages without fds";
 	}
 	job = *found;
@@ -706,12 +709,12 @@ static const char *completion(struct mm_pool *pool, const struct mm_msg *msg)
 	if (msg->result < 0 && w->page_fd)
 		pages_close(w, job.first, job.count);
 	if (job.id & OWN_JOB) {
-		own_done(pool, &job, msg->result);
+		own_job_done(pool, &job, msg->result);
 		return NULL;
 	}
 	if (job.count && msg->result < 0 && !pool->ready) {
-		(void)hear(pool, MESSAGES_PER_WAKEUP); /* whose memory it is */
-		pool_failed(pool, msg->result);
+		(void)worker_receive(pool, MESSAGES_PER_WAKEUP); /* whose memory it is */
+		pool_fail_creation(pool, msg->result);
 		return NULL;
 	}
 	if (mm_core_on_job_done(pool->core, mm_now_ns(), job.id, msg->result) != 0)
@@ -720,20 +723,20 @@ static const char *completion(struct mm_pool *pool, const struct mm_msg *msg)
 	return NULL;
 }
 
-static void completions(struct mm_pool *pool)
+static void completions_handle(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
 	const char *wrong = NULL;
 	struct mm_msg msg;
 	int r = 0;
 
-	for (int i = 0; i < DONE_PER_TURN && w->state == MM_WORKER_UP && !wrong; i++) {
+	for (int i = 0; i < COMPLETIONS_PER_ITERATION && w->state == MM_WORKER_UP && !wrong; i++) {
 		r = mm_ring_pop(&w->done, &msg);
 		if (r == MM_E_EMPTY) {
 			w->busy = false;
 			return;
 		}
-		wrong = r ? "impossible ring cursor" : completion(pool, &msg);
+		wrong = r ? "impossible ring cursor" : completion_handle(pool, &msg);
 	}
 	w->busy = w->state == MM_WORKER_UP;
 	if (wrong)
@@ -751,9 +754,9 @@ bool mm_worker_turn(struct mm_pool *pool, uint64_t now_ns)
 	if (now_ns >= w->retry_ns)
 		w->retry_ns = UINT64_MAX;
 	if (w->state == MM_WORKER_UP && w->busy)
-		completions(pool);
+		completions_handle(pool);
 	if (w->state == MM_WORKER_UP && w->retry_ns == UINT64_MAX)
-		flush(pool);
+		worker_flush(pool);
 	return false;
 }
 
