@@ -12,7 +12,7 @@
 
 #define RETRY_NS (10 * MM_NS_PER_MS)
 
-struct item {
+struct kchan_item {
 	struct mm_kmsg msg;
 	int fds[MM_KCHAN_FDS];
 	size_t n_fds;
@@ -22,10 +22,10 @@ void mm_kchan_init(struct mm_kchan *chan, int fd)
 {
 	chan->fd = fd;
 	chan->retry_ns = UINT64_MAX;
-	mm_fifo_init(&chan->queue, sizeof(struct item), MM_KCHAN_QUEUE);
+	mm_fifo_init(&chan->queue, sizeof(struct kchan_item), MM_KCHAN_QUEUE);
 }
 
-static void item_done(struct item *item)
+static void item_done(struct kchan_item *item)
 {
 	for (size_t i = 0; i < item->n_fds; i++)
 		mm_close_fd(&item->fds[i]);
@@ -39,7 +39,7 @@ void mm_kchan_done(struct mm_kchan *chan)
 
 int mm_kchan_flush(struct mm_kchan *chan)
 {
-	struct item *item;
+	struct kchan_item *item;
 	int r;
 
 	chan->retry_ns = UINT64_MAX;
@@ -59,7 +59,7 @@ int mm_kchan_flush(struct mm_kchan *chan)
 
 int mm_kchan_send(struct mm_kchan *chan, const struct mm_kmsg *msg, const int *fds, size_t n_fds)
 {
-	struct item item = { .msg = *msg, .n_fds = n_fds };
+	struct kchan_item item = { .msg = *msg, .n_fds = n_fds };
 	int r;
 
 	mm_assert(n_fds <= MM_KCHAN_FDS);
@@ -79,7 +79,7 @@ bool mm_kchan_waiting(const struct mm_kchan *chan)
 	return chan->queue.count > 0;
 }
 
-int mm_kchan_turn(struct mm_kchan *chan, uint64_t now_ns)
+int mm_kchan_service(struct mm_kchan *chan, uint64_t now_ns)
 {
 	return now_ns >= chan->retry_ns ? mm_kchan_flush(chan) : 0;
 }

@@ -6,7 +6,7 @@
  *            in order, so that neither role ever blocks on the other and nothing is lost. A full
  *            socket is waited for with EPOLLOUT; too many fds in flight, or no memory, with a
  *            timer, because the socket is writable all the while.
- * Use:       once per turn of the loop the owner calls mm_kchan_turn() and waits for
+ * Use:       once per turn of the loop the owner calls mm_kchan_service() and waits for
  *            mm_kchan_events() until mm_kchan_deadline() at the latest, whoever has sent or flushed
  *            meanwhile.
  * Ownership: the channel owns its socket and all fds given to it. At its end, which is that of the
@@ -52,7 +52,7 @@ int mm_kchan_flush(struct mm_kchan *chan);
 bool mm_kchan_waiting(const struct mm_kchan *chan);
 
 /* The same as mm_kchan_flush() once the timer is due; else nothing. */
-int mm_kchan_turn(struct mm_kchan *chan, uint64_t now_ns);
+int mm_kchan_service(struct mm_kchan *chan, uint64_t now_ns);
 
 /*
  * What to wait for: EPOLLIN, and EPOLLOUT while the socket is full; mm_kchan_flush() when it is
@@ -60,7 +60,7 @@ int mm_kchan_turn(struct mm_kchan *chan, uint64_t now_ns);
  */
 uint32_t mm_kchan_events(const struct mm_kchan *chan);
 
-/* When mm_kchan_turn() has something to do. */
+/* When mm_kchan_service() has something to do. */
 uint64_t mm_kchan_deadline(const struct mm_kchan *chan);
 
 /**

@@ -20,8 +20,8 @@ void mm_loop_done(struct mm_loop *loop)
 	mm_close_fd(&loop->epoll_fd);
 }
 
-int mm_loop_add(struct mm_loop *loop, struct mm_source *source, int fd, uint32_t events,
-		void (*ready)(struct mm_source *source, uint32_t events))
+int mm_loop_add(struct mm_loop *loop, struct mm_loop_source *source, int fd, uint32_t events,
+		void (*ready)(struct mm_loop_source *source, uint32_t events))
 {
 	struct epoll_event ev = { .events = events, .data.ptr = source };
 
@@ -29,11 +29,11 @@ int mm_loop_add(struct mm_loop *loop, struct mm_source *source, int fd, uint32_t
 		return -ENOSPC;
 	if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0)
 		return -errno;
-	*source = (struct mm_source){ .fd = fd, .events = events, .ready = ready };
+	*source = (struct mm_loop_source){ .fd = fd, .events = events, .ready = ready };
 	return 0;
 }
 
-void mm_loop_want(struct mm_loop *loop, struct mm_source *source, uint32_t events)
+void mm_loop_want(struct mm_loop *loop, struct mm_loop_source *source, uint32_t events)
 {
 	struct epoll_event ev = { .events = events, .data.ptr = source };
 
@@ -43,7 +43,7 @@ void mm_loop_want(struct mm_loop *loop, struct mm_source *source, uint32_t event
 	source->events = events;
 }
 
-void mm_loop_del(struct mm_loop *loop, struct mm_source *source)
+void mm_loop_del(struct mm_loop *loop, struct mm_loop_source *source)
 {
 	if (source->fd < 0)
 		return;
@@ -77,7 +77,7 @@ int mm_loop_run_once(struct mm_loop *loop, uint64_t deadline_ns)
 		return errno == EINTR ? 0 : -errno;
 	loop->n_batch = n;
 	for (int i = 0; i < n; i++) {
-		struct mm_source *source = loop->batch[i].data.ptr;
+		struct mm_loop_source *source = loop->batch[i].data.ptr;
 
 		if (source)
 			source->ready(source, loop->batch[i].events);

@@ -18,10 +18,10 @@
 
 #define MM_LOOP_BATCH 64
 
-struct mm_source {
+struct mm_loop_source {
 	int fd;          /* -1 = not in the loop */
 	uint32_t events; /* EPOLLIN | EPOLLOUT waited for */
-	void (*ready)(struct mm_source *source, uint32_t events);
+	void (*ready)(struct mm_loop_source *source, uint32_t events);
 };
 
 struct mm_loop {
@@ -30,11 +30,12 @@ struct mm_loop {
 	struct epoll_event batch[MM_LOOP_BATCH];
 };
 
-#define MM_LOOP_NULL   ((struct mm_loop){ .epoll_fd = -1 })
-#define MM_SOURCE_NULL ((struct mm_source){ .fd = -1 })
+#define MM_LOOP_NULL        ((struct mm_loop){ .epoll_fd = -1 })
+#define MM_LOOP_SOURCE_NULL ((struct mm_loop_source){ .fd = -1 })
 
 /* The struct that embeds a source. */
-#define mm_source_owner(source, type, member) ((type *)((char *)(source)-offsetof(type, member)))
+#define mm_loop_source_owner(source, type, member) \
+	((type *)((char *)(source)-offsetof(type, member)))
 
 int mm_loop_init(struct mm_loop *loop);
 void mm_loop_done(struct mm_loop *loop);
@@ -49,10 +50,10 @@ void mm_loop_done(struct mm_loop *loop);
  *
  * Return: 0; negative errno.
  */
-int mm_loop_add(struct mm_loop *loop, struct mm_source *source, int fd, uint32_t events,
-		void (*ready)(struct mm_source *source, uint32_t events));
-void mm_loop_want(struct mm_loop *loop, struct mm_source *source, uint32_t events);
-void mm_loop_del(struct mm_loop *loop, struct mm_source *source);
+int mm_loop_add(struct mm_loop *loop, struct mm_loop_source *source, int fd, uint32_t events,
+		void (*ready)(struct mm_loop_source *source, uint32_t events));
+void mm_loop_want(struct mm_loop *loop, struct mm_loop_source *source, uint32_t events);
+void mm_loop_del(struct mm_loop *loop, struct mm_loop_source *source);
 
 /**
  * mm_loop_run_once() - wait, then call what is ready

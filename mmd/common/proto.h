@@ -18,15 +18,15 @@
 
 #include "mm/abi.h"
 
-#define MM_PROTO_MAGIC     UINT32_C(0x50524d4d) /* "MMRP" */
-#define MM_ROLE_FD         3
-#define MM_ROLE_LOAD_FD    4
-#define MM_TEXT_BYTES      224
-#define MM_DEVICES_MAX     8  /* that one mmd manages */
-#define MM_UUID_WORD_BYTES 48 /* "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", or the beginning */
-#define MM_TENANTS_MAX     64 /* of a device, in mmd; the core holds more */
-#define MM_HELLOS_MAX      32 /* connections that have not been welcomed yet */
-#define MM_SESSIONS_MAX    (MM_DEVICES_MAX * MM_TENANTS_MAX + MM_HELLOS_MAX)
+#define MM_PROTO_MAGIC        UINT32_C(0x50524d4d) /* "MMRP" */
+#define MM_ROLE_FD            3
+#define MM_ROLE_LOAD_FD       4
+#define MM_TEXT_BYTES         224
+#define MM_DEVICES_MAX        8  /* that one mmd manages */
+#define MM_UUID_WORD_BYTES    48 /* "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", or the beginning */
+#define MM_DEVICE_TENANTS_MAX 64 /* of a device, in mmd; the core holds more */
+#define MM_HELLOS_MAX         32 /* connections that have not been welcomed yet */
+#define MM_SESSIONS_MAX       (MM_DEVICES_MAX * MM_DEVICE_TENANTS_MAX + MM_HELLOS_MAX)
 
 #define MM_CHUNK_BYTES_DEFAULT (UINT64_C(16) << 20) /* of a streaming copy */
 

@@ -39,7 +39,7 @@ bool mm_closer_reaped(struct mm_closer *c, pid_t pid)
 		c->n_children--;
 		c->next_ns = 0;
 		if (c->n_children <= MM_CLOSER_CHILDREN / 2)
-			c->stuck_told = false;
+			c->stuck_reported = false;
 		return true;
 	}
 	return false;
@@ -92,7 +92,7 @@ uint64_t mm_closer_due_ns(const struct mm_closer *c)
 	return c->n_released && c->n_children < MM_CLOSER_CHILDREN ? c->next_ns : UINT64_MAX;
 }
 
-void mm_closer_turn(struct mm_closer *c)
+void mm_closer_service(struct mm_closer *c)
 {
 	uint64_t now = mm_now_ns();
 	pid_t *child = c->child;
@@ -110,8 +110,8 @@ void mm_closer_turn(struct mm_closer *c)
 		return;
 	}
 	c->n_children++;
-	if (c->n_children == MM_CLOSER_CHILDREN && !c->stuck_told) {
-		c->stuck_told = true;
+	if (c->n_children == MM_CLOSER_CHILDREN && !c->stuck_reported) {
+		c->stuck_reported = true;
 		mm_log(MM_LOG_ERROR, "closer.stuck", "children=%u", c->n_children);
 	}
 }

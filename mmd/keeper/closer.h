@@ -38,22 +38,22 @@ struct mm_closer {
 	unsigned int n_waiting;
 	unsigned int n_released; /* of them, the first */
 	uint64_t next_ns;        /* no new child before, unless the last has ended */
-	bool stuck_told;         /* that all children hang; until half of them have ended */
+	bool stuck_reported;     /* that all children hang; until half of them have ended */
 };
 
 /* @fd is taken over; -1 is ignored. It is kept until mm_closer_release(). */
 void mm_closer_add(struct mm_closer *closer, int fd);
 
-/* Whoever gave what waits has no copy of it any more: mm_closer_turn() may see to it. */
+/* Whoever gave what waits has no copy of it any more: mm_closer_service() may see to it. */
 void mm_closer_release(struct mm_closer *closer);
 
 /* Whether @pid was a child of it, which is gone now. */
 bool mm_closer_reaped(struct mm_closer *closer, pid_t pid);
 
 /* Starts a child when one is due; never waits for it. */
-void mm_closer_turn(struct mm_closer *closer);
+void mm_closer_service(struct mm_closer *closer);
 
-/* When mm_closer_turn() has to be called, if nothing happens before; UINT64_MAX: never. */
+/* When mm_closer_service() has to be called, if nothing happens before; UINT64_MAX: never. */
 uint64_t mm_closer_due_ns(const struct mm_closer *closer);
 
 /* Whether nothing more should be accepted. */

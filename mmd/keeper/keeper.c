@@ -65,7 +65,7 @@ struct keeper {
 	struct xfer xfer[MM_DEVICES_MAX];
 	uint32_t n_xfers;
 	struct helper helpers[MM_KEEPER_HELPERS_MAX];
-	struct mm_source core_source, signal_source, tenant_source, admin_source;
+	struct mm_loop_source core_source, signal_source, tenant_source, admin_source;
 	int signal_fd;
 	bool ready, stopping, failed;
 	char why[MM_TEXT_BYTES]; /* it failed, and the log had no room for it */
@@ -135,17 +135,17 @@ static void accept_some(struct keeper *k, int listen_fd, enum mm_kop op)
 	}
 }
 
-static void keeper_on_tenant(struct mm_source *source, uint32_t events)
+static void keeper_on_tenant(struct mm_loop_source *source, uint32_t events)
 {
-	struct keeper *k = mm_source_owner(source, struct keeper, tenant_source);
+	struct keeper *k = mm_loop_source_owner(source, struct keeper, tenant_source);
 
 	(void)events;
 	accept_some(k, k->place.tenant_fd, MM_K_TENANT);
 }
 
-static void keeper_on_admin(struct mm_source *source, uint32_t events)
+static void keeper_on_admin(struct mm_loop_source *source, uint32_t events)
 {
-	struct keeper *k = mm_source_owner(source, struct keeper, admin_source);
+	struct keeper *k = mm_loop_source_owner(source, struct keeper, admin_source);
 
 	(void)events;
 	accept_some(k, k->place.admin_fd, MM_K_ADMIN);
@@ -421,9 +421,9 @@ static void core_on_message(struct keeper *k, const struct mm_kmsg *msg, int *fd
 	}
 }
 
-static void keeper_on_core(struct mm_source *source, uint32_t events)
+static void keeper_on_core(struct mm_loop_source *source, uint32_t events)
 {
-	struct keeper *k = mm_source_owner(source, struct keeper, core_source);
+	struct keeper *k = mm_loop_source_owner(source, struct keeper, core_source);
 	struct mm_kmsg msg;
 	int fds[MM_KCHAN_FDS];
 	int r = 0;
@@ -606,9 +606,9 @@ static bool signal_ends_mmd(uint32_t signal)
 	return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT;
 }
 
-static void keeper_on_signal(struct mm_source *source, uint32_t events)
+static void keeper_on_signal(struct mm_loop_source *source, uint32_t events)
 {
-	struct keeper *k = mm_source_owner(source, struct keeper, signal_source);
+	struct keeper *k = mm_loop_source_owner(source, struct keeper, signal_source);
 	struct signalfd_siginfo info;
 
 	(void)events;
@@ -715,10 +715,10 @@ static int keeper_run(struct keeper *k)
 		r = mm_loop_run_once(&k->loop, keeper_wake_ns(k));
 		xfers_start_due(k);
 		accept_resume(k);
-		mm_closer_turn(&k->closer);
+		mm_closer_service(&k->closer);
 		relay_start_due(k);
 		mm_log_catch_up();
-		mm_kchan_turn(&k->core, mm_now_ns());
+		mm_kchan_service(&k->core, mm_now_ns());
 		if (keeper_end_due(k))
 			break;
 	}
@@ -752,10 +752,10 @@ static int keeper_init(struct keeper *k, const struct mm_config *config, char *e
 		.config = config,
 		.loop = MM_LOOP_NULL,
 		.n_xfers = mm_config_devices(config),
-		.core_source = MM_SOURCE_NULL,
-		.signal_source = MM_SOURCE_NULL,
-		.tenant_source = MM_SOURCE_NULL,
-		.admin_source = MM_SOURCE_NULL,
+		.core_source = MM_LOOP_SOURCE_NULL,
+		.signal_source = MM_LOOP_SOURCE_NULL,
+		.tenant_source = MM_LOOP_SOURCE_NULL,
+		.admin_source = MM_LOOP_SOURCE_NULL,
 		.signal_fd = -1,
 		.end_at_ns = UINT64_MAX,
 		.relay = MM_RELAY_NULL,

@@ -146,7 +146,7 @@ static void action_perform(struct mm_pool *pool, const struct mm_action *a)
 		process_kill(s, a->reason);
 		break;
 	case MM_ACT_JUDGE:
-		s->judged = true;
+		s->stopped_check_due = true;
 		s->busy |= s->state == MM_SESSION_OPEN; /* its answer may lie in the ring */
 		break;
 	case MM_ACT_ALARM:
@@ -157,7 +157,7 @@ static void action_perform(struct mm_pool *pool, const struct mm_action *a)
 		mm_store_leave(s);
 		break;
 	case MM_ACT_FORGET:
-		mm_session_forget(s);
+		mm_session_release(s);
 		break;
 	default:
 		action_perform_connected(s, a);

@@ -14,7 +14,7 @@ void mm_admin_init(struct mm_shell *shell)
 	for (size_t i = 0; i < MM_ADMIN_CLIENTS; i++)
 		shell->admin.client[i] = (struct mm_admin_client){ .shell = shell,
 								   .fd = -1,
-								   .source = MM_SOURCE_NULL };
+								   .source = MM_LOOP_SOURCE_NULL };
 }
 
 static void client_close(struct mm_admin_client *c)
@@ -23,7 +23,7 @@ static void client_close(struct mm_admin_client *c)
 	mm_close_fd(&c->fd);
 	free(c->in);
 	free(c->out);
-	*c = (struct mm_admin_client){ .shell = c->shell, .fd = -1, .source = MM_SOURCE_NULL };
+	*c = (struct mm_admin_client){ .shell = c->shell, .fd = -1, .source = MM_LOOP_SOURCE_NULL };
 }
 
 void mm_admin_done(struct mm_shell *shell)
@@ -110,9 +110,9 @@ static int client_in_read(struct mm_admin_client *c)
 	return client_lines_answer(c);
 }
 
-static void admin_on_client(struct mm_source *source, uint32_t events)
+static void admin_on_client(struct mm_loop_source *source, uint32_t events)
 {
-	struct mm_admin_client *c = mm_source_owner(source, struct mm_admin_client, source);
+	struct mm_admin_client *c = mm_loop_source_owner(source, struct mm_admin_client, source);
 	int r = 0;
 
 	if (!c->out && (events & ~(uint32_t)EPOLLOUT))

@@ -25,7 +25,7 @@ struct mm_shell;
 struct mm_admin_client {
 	struct mm_shell *shell;
 	int fd;
-	struct mm_source source;
+	struct mm_loop_source source;
 	char *in; /* MM_ADMIN_LINE, while connected */
 	size_t in_bytes;
 	char *out;

@@ -121,9 +121,9 @@ static int regions_create(struct mm_session *s)
 	return 0;
 }
 
-static bool session_owns_page(const void *whose, uint32_t page)
+static bool session_owns_page(const void *session, uint32_t page)
 {
-	const struct mm_session *s = whose;
+	const struct mm_session *s = session;
 	uint32_t owner;
 
 	mm_core_page(s->pool->core, page, &owner);
@@ -139,8 +139,8 @@ static void rings_init(struct mm_session *s)
 	mm_ring_init(&s->events, ours->cq, MM_CQ_SLOTS, &ours->cq_tail, &theirs->cq_head);
 	mm_outbox_init(&s->outbox, s->fd, &s->events, ours->map, s->pool->worker.page_fd,
 		       &s->shell->fd_budget);
-	s->outbox.owns = session_owns_page;
-	s->outbox.whose = s;
+	s->outbox.owns_page = session_owns_page;
+	s->outbox.owner = s;
 }
 
 static int welcome_send(struct mm_session *s)

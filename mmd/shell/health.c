@@ -168,7 +168,7 @@ bool mm_health_ours(const struct mm_pool *pool, uint32_t pid)
 	return false;
 }
 
-void mm_health_blame(const struct mm_pool *pool, char *text, size_t bytes)
+void mm_health_explain(const struct mm_pool *pool, char *text, size_t bytes)
 {
 	const struct mm_xhealth *seen = &pool->health.look;
 	size_t at = strlen(text);

@@ -41,7 +41,7 @@ int mm_health_message(struct mm_pool *pool, struct mm_xmsg *msg);
 /*
  * "; others hold 3.0 GiB: pid 12 (python) 3072 MiB, …" behind @text; nothing where it is not known.
  */
-void mm_health_blame(const struct mm_pool *pool, char *text, size_t bytes);
+void mm_health_explain(const struct mm_pool *pool, char *text, size_t bytes);
 
 /* Is this process mmd's own, or one of its tenants? */
 bool mm_health_ours(const struct mm_pool *pool, uint32_t pid);

@@ -7,11 +7,11 @@
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
 
-enum kind { ITEM_PAGE, ITEM_MAP, ITEM_EVENT, ITEM_FD, ITEM_GONE };
+enum outbox_item_kind { ITEM_PAGE, ITEM_MAP, ITEM_EVENT, ITEM_FD, ITEM_GONE };
 
 #define AHEAD_MAX (4 * MM_FD_BATCH_MAX) /* items that are looked at for a batch */
 
-struct item {
+struct outbox_item {
 	uint8_t kind;
 	uint8_t fd_kind;
 	uint32_t entry;
@@ -31,7 +31,7 @@ void mm_outbox_init(struct mm_outbox *box, int sock, struct mm_ring *ring, uint3
 		.retry_ns = UINT64_MAX,
 		.single_fd = -1,
 	};
-	mm_fifo_init(&box->items, sizeof(struct item), MM_OUTBOX_ITEMS);
+	mm_fifo_init(&box->items, sizeof(struct outbox_item), MM_OUTBOX_ITEMS);
 	mm_fifo_init(&box->events, sizeof(struct mm_msg), MM_OUTBOX_EVENTS);
 }
 
@@ -49,7 +49,7 @@ static void batch_end(struct mm_outbox *box)
 void mm_outbox_done(struct mm_outbox *box)
 {
 	for (size_t i = 0; i < box->items.count; i++) {
-		struct item *item = mm_fifo_at(&box->items, i);
+		struct outbox_item *item = mm_fifo_at(&box->items, i);
 		int fd = (int)item->value;
 
 		if (item->kind == ITEM_FD)
@@ -62,21 +62,21 @@ void mm_outbox_done(struct mm_outbox *box)
 
 int mm_outbox_put_page(struct mm_outbox *box, uint32_t page, uint64_t epoch)
 {
-	struct item item = { .kind = ITEM_PAGE, .value = page, .epoch = epoch };
+	struct outbox_item item = { .kind = ITEM_PAGE, .value = page, .epoch = epoch };
 
 	return mm_fifo_push(&box->items, &item);
 }
 
 int mm_outbox_put_map(struct mm_outbox *box, uint32_t entry, uint32_t value)
 {
-	struct item item = { .kind = ITEM_MAP, .entry = entry, .value = value };
+	struct outbox_item item = { .kind = ITEM_MAP, .entry = entry, .value = value };
 
 	return mm_fifo_push(&box->items, &item);
 }
 
 int mm_outbox_put_event(struct mm_outbox *box, const struct mm_msg *msg)
 {
-	struct item item = { .kind = ITEM_EVENT };
+	struct outbox_item item = { .kind = ITEM_EVENT };
 	int r = mm_fifo_push(&box->events, msg);
 
 	return r < 0 ? r : mm_fifo_push(&box->items, &item);
@@ -84,7 +84,9 @@ int mm_outbox_put_event(struct mm_outbox *box, const struct mm_msg *msg)
 
 int mm_outbox_put_fd(struct mm_outbox *box, enum mm_fd_kind kind, int fd)
 {
-	struct item item = { .kind = ITEM_FD, .fd_kind = (uint8_t)kind, .value = (uint32_t)fd };
+	struct outbox_item item = { .kind = ITEM_FD,
+				    .fd_kind = (uint8_t)kind,
+				    .value = (uint32_t)fd };
 	int r = mm_fifo_push(&box->items, &item);
 
 	if (r < 0)
@@ -94,7 +96,7 @@ int mm_outbox_put_fd(struct mm_outbox *box, enum mm_fd_kind kind, int fd)
 
 static bool page_is_owned(const struct mm_outbox *box, uint32_t page)
 {
-	return !box->owns || box->owns(box->whose, page);
+	return !box->owns_page || box->owns_page(box->owner, page);
 }
 
 /*
@@ -104,7 +106,7 @@ static bool page_is_owned(const struct mm_outbox *box, uint32_t page)
 static void pages_take(struct mm_outbox *box, uint32_t max)
 {
 	struct mm_fd_batch *batch = &box->batch;
-	struct item *item;
+	struct outbox_item *item;
 
 	for (size_t i = 0; i < AHEAD_MAX && batch->count < max; i++) {
 		item = mm_fifo_at(&box->items, i);
@@ -121,7 +123,7 @@ static void pages_take(struct mm_outbox *box, uint32_t max)
 }
 
 /* Moves the fd at the head of the queue into the batch, and of pages as many as may fly now. */
-static void batch_fill(struct mm_outbox *box, struct item *head)
+static void batch_fill(struct mm_outbox *box, struct outbox_item *head)
 {
 	uint32_t room = box->budget->max - MM_MIN(box->budget->used, box->budget->max);
 	uint32_t share = (uint32_t)mm_div_up(room, MM_OUTBOX_SHARES);
@@ -176,7 +178,7 @@ static int batch_send(struct mm_outbox *box, uint64_t now_ns)
 	return r;
 }
 
-static int fds_flush(struct mm_outbox *box, struct item *head, uint64_t now_ns)
+static int fds_flush(struct mm_outbox *box, struct outbox_item *head, uint64_t now_ns)
 {
 	batch_fill(box, head);
 	if (!box->batch.count) {
@@ -202,9 +204,9 @@ static int event_flush(struct mm_outbox *box, uint64_t now_ns)
 	return 1;
 }
 
-static int item_flush(struct mm_outbox *box, struct item *item, uint64_t now_ns)
+static int item_flush(struct mm_outbox *box, struct outbox_item *item, uint64_t now_ns)
 {
-	switch ((enum kind)item->kind) {
+	switch ((enum outbox_item_kind)item->kind) {
 	case ITEM_PAGE:
 		if (!page_is_owned(box, item->value))
 			break;
@@ -224,14 +226,14 @@ static int item_flush(struct mm_outbox *box, struct item *item, uint64_t now_ns)
 }
 
 /* One batch at a time. */
-static bool item_must_wait(const struct mm_outbox *box, const struct item *item)
+static bool item_must_wait(const struct mm_outbox *box, const struct outbox_item *item)
 {
 	return box->unacked && (item->kind == ITEM_PAGE || item->kind == ITEM_FD);
 }
 
 int mm_outbox_flush(struct mm_outbox *box, uint64_t now_ns)
 {
-	struct item *item;
+	struct outbox_item *item;
 	int r = 1;
 
 	box->want_write = false;

@@ -40,8 +40,8 @@ struct mm_outbox {
 	uint32_t *map;
 	const int *page_fd;
 	/* Is the page still the tenant's? Asked when its fd leaves; NULL: it is. */
-	bool (*owns)(const void *whose, uint32_t page);
-	const void *whose;
+	bool (*owns_page)(const void *owner, uint32_t page);
+	const void *owner;
 	struct mm_fd_budget *budget;
 	struct mm_fifo items;
 	struct mm_fifo events;

@@ -10,7 +10,7 @@ void mm_peerlog_init(struct mm_peerlog *log)
 {
 	*log = (struct mm_peerlog){ 0 };
 	for (size_t i = 0; i <= MM_PEERLOG_BUCKETS; i++)
-		log->bucket[i].say_at_ns = UINT64_MAX;
+		log->bucket[i].report_at_ns = UINT64_MAX;
 }
 
 static void bucket_report(struct mm_peerlog_bucket *b)
@@ -23,7 +23,7 @@ static void bucket_report(struct mm_peerlog_bucket *b)
 		mm_log(MM_LOG_WARN, "log.suppressed", "%s=%" PRIu64 " lines=%" PRIu64,
 		       is_uid ? "uid" : "account", b->key & ~MM_PEERLOG_UID(0), b->suppressed);
 	b->suppressed = 0;
-	b->say_at_ns = UINT64_MAX;
+	b->report_at_ns = UINT64_MAX;
 }
 
 static struct mm_peerlog_bucket *bucket_find(struct mm_peerlog *log, uint64_t key, uint64_t now_ns)
@@ -45,7 +45,7 @@ static struct mm_peerlog_bucket *bucket_find(struct mm_peerlog *log, uint64_t ke
 		return oldest;
 	}
 	bucket_report(oldest);
-	*oldest = (struct mm_peerlog_bucket){ .key = key, .say_at_ns = UINT64_MAX };
+	*oldest = (struct mm_peerlog_bucket){ .key = key, .report_at_ns = UINT64_MAX };
 	return oldest;
 }
 
@@ -57,7 +57,7 @@ bool mm_peerlog_allows(struct mm_peerlog *log, uint64_t key, uint64_t now_ns)
 	b->paid_ns = MM_MAX(b->paid_ns, now_ns);
 	if (b->paid_ns - now_ns > (MM_PEERLOG_BURST - 1) * MM_PEERLOG_LINE_NS) {
 		if (!b->suppressed++)
-			b->say_at_ns = now_ns + MM_PEERLOG_SAY_NS;
+			b->report_at_ns = now_ns + MM_PEERLOG_REPORT_NS;
 		return false;
 	}
 	b->paid_ns += MM_PEERLOG_LINE_NS;
@@ -67,7 +67,7 @@ bool mm_peerlog_allows(struct mm_peerlog *log, uint64_t key, uint64_t now_ns)
 void mm_peerlog_tick(struct mm_peerlog *log, uint64_t now_ns)
 {
 	for (size_t i = 0; i <= MM_PEERLOG_BUCKETS; i++) {
-		if (now_ns >= log->bucket[i].say_at_ns)
+		if (now_ns >= log->bucket[i].report_at_ns)
 			bucket_report(&log->bucket[i]);
 	}
 }
@@ -77,6 +77,6 @@ uint64_t mm_peerlog_deadline(const struct mm_peerlog *log)
 	uint64_t at = UINT64_MAX;
 
 	for (size_t i = 0; i <= MM_PEERLOG_BUCKETS; i++)
-		at = MM_MIN(at, log->bucket[i].say_at_ns);
+		at = MM_MIN(at, log->bucket[i].report_at_ns);
 	return at;
 }

@@ -4,7 +4,7 @@
  *
  * Concept:    One bucket of lines per account, by its user while no account is known: a burst of
  *             MM_PEERLOG_BURST lines, then one per MM_PEERLOG_LINE_NS. What is more is counted, and
- *             the count is said once in MM_PEERLOG_SAY_NS. So whoever connects, lies and leaves in
+ *             the count is said once in MM_PEERLOG_REPORT_NS. So whoever connects, lies and leaves in
  *             a loop fills neither the log nor the disk under it, and takes no line from other
  *             accounts.
  * Ownership:  struct mm_shell has one; plain memory.
@@ -18,20 +18,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MM_PEERLOG_BUCKETS 256
-#define MM_PEERLOG_BURST   100
-#define MM_PEERLOG_LINE_NS UINT64_C(200000000)
-#define MM_PEERLOG_SAY_NS  UINT64_C(10000000000)
+#define MM_PEERLOG_BUCKETS   256
+#define MM_PEERLOG_BURST     100
+#define MM_PEERLOG_LINE_NS   UINT64_C(200000000)
+#define MM_PEERLOG_REPORT_NS UINT64_C(10000000000)
 
 #define MM_PEERLOG_UID(uid) (UINT64_C(1) << 63 | (uid)) /* a key: no account is known yet */
 #define MM_PEERLOG_SHARED   (UINT64_C(1) << 62) /* the key of the last bucket, nobody's own */
 
 struct mm_peerlog_bucket {
 	uint64_t key;
-	uint64_t paid_ns;    /* its lines are paid for until then */
-	uint64_t suppressed; /* lines that were not told of yet */
-	uint64_t say_at_ns;  /* them; UINT64_MAX = nothing to say */
-	uint64_t used_ns;    /* 0 = free */
+	uint64_t paid_ns;      /* its lines are paid for until then */
+	uint64_t suppressed;   /* lines that were not told of yet */
+	uint64_t report_at_ns; /* them; UINT64_MAX = nothing to say */
+	uint64_t used_ns;      /* 0 = free */
 };
 
 struct mm_peerlog {

@@ -78,7 +78,7 @@ int mm_pool_device(struct mm_pool *pool)
 		.slots = (uint32_t)c->slots,
 		.full_drain = c->full_drain != 0,
 		.tag = (uint8_t)pool->index,
-		.tenants_max = MM_TENANTS_MAX,
+		.tenants_max = MM_DEVICE_TENANTS_MAX,
 	};
 	int r = pool_fds_check(pool);
 

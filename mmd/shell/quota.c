@@ -103,7 +103,7 @@ static void limits_cut_log(const struct mm_pool *pool, const struct mm_account_c
 
 	limit_cut_log(pool, a->name, "max", a->max_bytes, pool_size_bytes(pool));
 	limit_cut_log(pool, a->name, "connections_max", a->connections_max,
-		      (uint64_t)MM_TENANTS_MAX * pool->shell->n_pools);
+		      (uint64_t)MM_DEVICE_TENANTS_MAX * pool->shell->n_pools);
 	if (c->host_store_max_bytes)
 		limit_cut_log(pool, a->name, "host_max", a->host_max_bytes,
 			      c->host_store_max_bytes + c->swap_max_bytes);
@@ -225,7 +225,7 @@ static struct places places_count(const struct mm_pool *pool, uint64_t account)
 
 static uint64_t places_max(const struct places *p)
 {
-	return mm_accounts_share(MM_TENANTS_MAX, p->used, p->own);
+	return mm_accounts_share(MM_DEVICE_TENANTS_MAX, p->used, p->own);
 }
 
 bool mm_quota_connects(const struct mm_session *s, char *ret_reason)
@@ -249,8 +249,8 @@ bool mm_quota_connects(const struct mm_session *s, char *ret_reason)
 		 " of the device's %d places, %" PRIu64
 		 " of them free: an account without a connections_max has at most half of what "
 		 "others leave; end one of its tenants, or give it a connections_max",
-		 name, p.own, MM_TENANTS_MAX, MM_TENANTS_MAX - p.used);
-	return mm_quota_is_ours(s) || p.used == MM_TENANTS_MAX || p.own < places_max(&p);
+		 name, p.own, MM_DEVICE_TENANTS_MAX, MM_DEVICE_TENANTS_MAX - p.used);
+	return mm_quota_is_ours(s) || p.used == MM_DEVICE_TENANTS_MAX || p.own < places_max(&p);
 }
 
 bool mm_quota_loads(const struct mm_session *s)

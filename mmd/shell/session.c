@@ -25,8 +25,8 @@ static void session_clear(struct mm_shell *shell, struct mm_session *s)
 		.shell = shell,
 		.fd = -1,
 		.pidfd = -1,
-		.source = MM_SOURCE_NULL,
-		.pid_source = MM_SOURCE_NULL,
+		.source = MM_LOOP_SOURCE_NULL,
+		.pid_source = MM_LOOP_SOURCE_NULL,
 		.tenant_region = MM_REGION_NULL,
 		.mmd_region = MM_REGION_NULL,
 		.gate_region = MM_REGION_NULL,
@@ -39,7 +39,7 @@ static void session_clear(struct mm_shell *shell, struct mm_session *s)
 
 void mm_sessions_init(struct mm_shell *shell)
 {
-	shell->n_sessions = shell->n_pools * MM_TENANTS_MAX + MM_HELLOS_MAX;
+	shell->n_sessions = shell->n_pools * MM_DEVICE_TENANTS_MAX + MM_HELLOS_MAX;
 	MM_FOREACH_SESSION(shell, s)
 		session_clear(shell, s);
 }
@@ -273,9 +273,9 @@ static void doorbells_take(struct mm_session *s)
 		s->busy = true;
 }
 
-static void session_on_socket(struct mm_source *source, uint32_t events)
+static void session_on_socket(struct mm_loop_source *source, uint32_t events)
 {
-	struct mm_session *s = mm_source_owner(source, struct mm_session, source);
+	struct mm_session *s = mm_loop_source_owner(source, struct mm_session, source);
 	int r;
 
 	if (s->state != MM_SESSION_HELLO) {
@@ -290,9 +290,9 @@ static void session_on_socket(struct mm_source *source, uint32_t events)
 		mm_session_end(s, "handshake failed");
 }
 
-static void session_on_exit(struct mm_source *source, uint32_t events)
+static void session_on_exit(struct mm_loop_source *source, uint32_t events)
 {
-	struct mm_session *s = mm_source_owner(source, struct mm_session, pid_source);
+	struct mm_session *s = mm_loop_source_owner(source, struct mm_session, pid_source);
 
 	(void)events;
 	mm_loop_del(&s->shell->loop, &s->pid_source);
@@ -369,7 +369,7 @@ void mm_session_accept(struct mm_shell *shell, int fd)
 		session_free(s);
 }
 
-void mm_session_forget(struct mm_session *s)
+void mm_session_release(struct mm_session *s)
 {
 	if (s->state == MM_SESSION_OPEN) {
 		/* It said BYE: the receipt is the last that it gets. */
@@ -445,20 +445,21 @@ static void session_check_stopped(struct mm_session *s)
 {
 	enum mm_peer_state state = mm_peer_state(s->pid, s->pidfd);
 
-	s->judged = false;
+	s->stopped_check_due = false;
 	mm_core_on_judged(s->pool->core, mm_now_ns(), s->tenant,
 			  state == MM_PEER_STOPPED || state == MM_PEER_FROZEN);
 	mm_pool_settle(s->pool);
 }
 
-bool mm_sessions_turn(struct mm_shell *shell, uint64_t now_ns)
+bool mm_sessions_service(struct mm_shell *shell, uint64_t now_ns)
 {
 	MM_FOREACH_SESSION(shell, s) {
 		if (s->state == MM_SESSION_HELLO && now_ns >= s->hello_by_ns)
 			mm_session_end(s, "no hello came");
 		if (s->busy)
-			requests_handle(s, s->judged ? MM_SQ_SLOTS : REQUESTS_PER_ITERATION);
-		if (s->judged)
+			requests_handle(s, s->stopped_check_due ? MM_SQ_SLOTS
+								: REQUESTS_PER_ITERATION);
+		if (s->stopped_check_due)
 			session_check_stopped(s);
 		if (s->state == MM_SESSION_OPEN && !s->ending)
 			session_flush(s, now_ns);
@@ -484,7 +485,8 @@ uint64_t mm_sessions_deadline(const struct mm_shell *shell)
 	uint64_t deadline = UINT64_MAX;
 
 	MM_FOREACH_SESSION(shell, s) {
-		if (s->busy || s->judged || s->ending || (s->dead && s->state == MM_SESSION_CLOSED))
+		if (s->busy || s->stopped_check_due || s->ending ||
+		    (s->dead && s->state == MM_SESSION_CLOSED))
 			return 0;
 		if (s->state == MM_SESSION_HELLO)
 			deadline = MM_MIN(deadline, s->hello_by_ns);

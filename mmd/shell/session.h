@@ -13,7 +13,7 @@
  *             received, since the last close of what a stranger passes may sleep for as long as he
  *             likes.
  * Threading:  core's thread. Work per wake-up is bounded; what is left is done in the next turn.
- * Limits:     MM_TENANTS_MAX tenants per device, of one account a share (quota.h), each to begin
+ * Limits:     MM_DEVICE_TENANTS_MAX tenants per device, of one account a share (quota.h), each to begin
  *             within --idle-timeout; MM_HELLOS_MAX connections that have not said hello (of one
  *             user MM_HELLOS_UID_MAX), for at most MM_HELLO_NS; beyond, the longest silent goes.
  */
@@ -46,7 +46,7 @@ struct mm_session {
 	uint32_t tenant;      /* of the pool's core; valid from OPEN */
 	int fd, pidfd;
 	bool fds_may_come; /* the kernel does not refuse what is passed to it */
-	struct mm_source source, pid_source;
+	struct mm_loop_source source, pid_source;
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;
@@ -67,7 +67,7 @@ struct mm_session {
 	bool busy;               /* requests were left for the next turn */
 	const char *ending;      /* its connection is to be closed in this turn: why */
 	bool dead;               /* its process is, and the core does not know yet */
-	bool judged;             /* the core wants to know whether it is stopped */
+	bool stopped_check_due;  /* the core wants to know whether it is stopped */
 	uint64_t open_user_data; /* of the MODEL_OPEN under way */
 
 	uint64_t load; /* id of its running load, 0 = none */
@@ -119,7 +119,7 @@ bool mm_session_logs(struct mm_session *session);
 void mm_sessions_end(struct mm_pool *pool, const char *reason);
 
 /* The core is done with it. */
-void mm_session_forget(struct mm_session *session);
+void mm_session_release(struct mm_session *session);
 
 /* An event from the shell itself. */
 void mm_session_event(struct mm_session *session, const struct mm_msg *msg);
@@ -128,7 +128,7 @@ void mm_session_event(struct mm_session *session, const struct mm_msg *msg);
 void mm_session_reply(struct mm_session *session, uint64_t user_data, enum mm_op op, int result);
 
 /* What a turn does: requests that were left, outboxes, ends. True: something happened. */
-bool mm_sessions_turn(struct mm_shell *shell, uint64_t now_ns);
+bool mm_sessions_service(struct mm_shell *shell, uint64_t now_ns);
 /* After the turn: doorbells, and what the loop waits for. */
 void mm_sessions_ring(struct mm_shell *shell);
 /* Looks at statistics and cursors. */

@@ -42,14 +42,14 @@ void mm_shell_close(struct mm_shell *shell, int fd)
 	keeper_send(shell, &closed);
 }
 
-void mm_shell_tell(struct mm_shell *shell, enum mm_kop op, enum mm_role role, uint64_t id)
+void mm_shell_send_keeper(struct mm_shell *shell, enum mm_kop op, enum mm_role role, uint64_t id)
 {
 	struct mm_kmsg msg = { .op = op, .role = role, .id = id };
 
 	keeper_send(shell, &msg);
 }
 
-void mm_shell_tell_xfer(struct mm_pool *pool, enum mm_kop op)
+void mm_shell_send_keeper_xfer(struct mm_pool *pool, enum mm_kop op)
 {
 	struct mm_kmsg msg = {
 		.op = op, .role = MM_ROLE_XFER, .device = pool->index, .id = pool->worker.epoch
@@ -58,7 +58,7 @@ void mm_shell_tell_xfer(struct mm_pool *pool, enum mm_kop op)
 	keeper_send(pool->shell, &msg);
 }
 
-void mm_shell_tell_lock(struct mm_pool *pool, const int *fds, size_t n_fds, bool has_file)
+void mm_shell_send_keeper_lock(struct mm_pool *pool, const int *fds, size_t n_fds, bool has_file)
 {
 	const uint8_t *uuid = pool->worker.device.uuid;
 	struct mm_kmsg msg = {
@@ -137,9 +137,9 @@ static void keeper_message(struct mm_shell *shell, const struct mm_kmsg *msg, in
 	}
 }
 
-static void shell_on_keeper(struct mm_source *source, uint32_t events)
+static void shell_on_keeper(struct mm_loop_source *source, uint32_t events)
 {
-	struct mm_shell *shell = mm_source_owner(source, struct mm_shell, keeper_source);
+	struct mm_shell *shell = mm_loop_source_owner(source, struct mm_shell, keeper_source);
 	int fds[MM_KCHAN_FDS], r = 0;
 	struct mm_kmsg msg;
 
@@ -177,7 +177,7 @@ static void shell_check_ready(struct mm_shell *shell)
 	       "devices=%u pages=%" PRIu64 " quarantined=%" PRIu64 " policy=%s dir=%s",
 	       shell->n_pools, pages, quarantined,
 	       mm_policy_name((enum mm_policy)shell->config->policy), shell->config->dir);
-	mm_shell_tell(shell, MM_K_READY, MM_ROLE_CORE, 0);
+	mm_shell_send_keeper(shell, MM_K_READY, MM_ROLE_CORE, 0);
 }
 
 static void shell_tick(struct mm_shell *shell, uint64_t now_ns)
@@ -193,7 +193,7 @@ static void shell_tick(struct mm_shell *shell, uint64_t now_ns)
 static void workers_service(struct mm_shell *shell, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < shell->n_pools; i++)
-		mm_worker_turn(&shell->pool[i], now_ns);
+		mm_worker_service(&shell->pool[i], now_ns);
 }
 
 static void shell_iterate(struct mm_shell *shell)
@@ -204,14 +204,14 @@ static void shell_iterate(struct mm_shell *shell)
 	shell_tick(shell, now);
 	for (int i = 0; i < ITERATION_ROUNDS_MAX && again; i++) {
 		workers_service(shell, now);
-		again = mm_sessions_turn(shell, now);
+		again = mm_sessions_service(shell, now);
 	}
 	workers_service(shell, now);
 	shell_check_ready(shell);
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_worker_ring(&shell->pool[i]);
 	mm_sessions_ring(shell);
-	if (mm_kchan_turn(&shell->keeper, now) < 0)
+	if (mm_kchan_service(&shell->keeper, now) < 0)
 		keeper_lost(shell);
 	mm_peerlog_tick(&shell->peerlog, now);
 	mm_log_catch_up();
@@ -238,7 +238,7 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 	*shell = (struct mm_shell){
 		.config = config,
 		.loop = MM_LOOP_NULL,
-		.keeper_source = MM_SOURCE_NULL,
+		.keeper_source = MM_LOOP_SOURCE_NULL,
 		.started_ns = mm_now_ns(),
 	};
 	mm_kchan_init(&shell->keeper, fd);

@@ -29,7 +29,7 @@ struct mm_shell {
 	const struct mm_config *config;
 	struct mm_loop loop;
 	struct mm_kchan keeper;
-	struct mm_source keeper_source;
+	struct mm_loop_source keeper_source;
 	struct mm_pool pool[MM_DEVICES_MAX]; /* in the order of the configuration */
 	uint32_t n_pools;
 	struct mm_stores stores;
@@ -56,11 +56,11 @@ struct mm_shell {
  */
 int mm_shell_main(int fd, const struct mm_config *config);
 
-/* To keeper; @id as the op wants it. Of xfer: mm_shell_tell_xfer(). */
-void mm_shell_tell(struct mm_shell *shell, enum mm_kop op, enum mm_role role, uint64_t id);
-void mm_shell_tell_xfer(struct mm_pool *pool, enum mm_kop op);
+/* To keeper; @id as the op wants it. Of xfer: mm_shell_send_keeper_xfer(). */
+void mm_shell_send_keeper(struct mm_shell *shell, enum mm_kop op, enum mm_role role, uint64_t id);
+void mm_shell_send_keeper_xfer(struct mm_pool *pool, enum mm_kop op);
 /* The lock of the pool's device, for keeper to hold: @fds are taken over. */
-void mm_shell_tell_lock(struct mm_pool *pool, const int *fds, size_t n_fds, bool has_file);
+void mm_shell_send_keeper_lock(struct mm_pool *pool, const int *fds, size_t n_fds, bool has_file);
 
 /* A connection (taken over) that keeper has closed by a process that may sleep at it. */
 void mm_shell_close(struct mm_shell *shell, int fd);

@@ -17,14 +17,15 @@ static void spool_release(struct mm_spool *spool)
 
 	mm_loop_del(&shell->loop, &spool->source);
 	mm_close_fd(&spool->fd);
-	*spool = (struct mm_spool){ .shell = shell, .fd = -1, .source = MM_SOURCE_NULL };
+	*spool = (struct mm_spool){ .shell = shell, .fd = -1, .source = MM_LOOP_SOURCE_NULL };
 }
 
 void mm_spools_init(struct mm_shell *shell)
 {
 	for (size_t i = 0; i < MM_SPOOLS_MAX; i++)
-		shell->spools.spool[i] =
-			(struct mm_spool){ .shell = shell, .fd = -1, .source = MM_SOURCE_NULL };
+		shell->spools.spool[i] = (struct mm_spool){ .shell = shell,
+							    .fd = -1,
+							    .source = MM_LOOP_SOURCE_NULL };
 }
 
 void mm_spools_done(struct mm_shell *shell)
@@ -80,7 +81,7 @@ int mm_spool_open(struct mm_shell *shell, uint64_t store, uint64_t bytes)
 		spool->state = MM_SPOOL_STARTING;
 		spool->store = store;
 		spool->bytes = bytes;
-		mm_shell_tell(shell, MM_K_START, MM_ROLE_SPOOL, store);
+		mm_shell_send_keeper(shell, MM_K_START, MM_ROLE_SPOOL, store);
 		return 0;
 	}
 	return -EAGAIN;
@@ -151,9 +152,9 @@ static int spool_on_message(struct mm_spool *spool, struct mm_smsg *msg, int *fd
 	return spool->state == MM_SPOOL_LEAVING ? 0 : -EPROTO;
 }
 
-static void spool_on_socket(struct mm_source *source, uint32_t events)
+static void spool_on_socket(struct mm_loop_source *source, uint32_t events)
 {
-	struct mm_spool *spool = mm_source_owner(source, struct mm_spool, source);
+	struct mm_spool *spool = mm_loop_source_owner(source, struct mm_spool, source);
 	int fds[SPOOL_FDS] = { -1, -1 };
 	size_t n_fds = 0, len = 0;
 	struct mm_smsg msg;
@@ -171,7 +172,7 @@ static void spool_on_socket(struct mm_source *source, uint32_t events)
 	if (r == -ECONNRESET) {
 		mm_loop_del(&spool->shell->loop, &spool->source);
 	} else if (r < 0) {
-		mm_shell_tell(spool->shell, MM_K_KILL, MM_ROLE_SPOOL, spool->store);
+		mm_shell_send_keeper(spool->shell, MM_K_KILL, MM_ROLE_SPOOL, spool->store);
 		spool_fail(spool, r, "the process that holds it broke the protocol");
 	}
 }

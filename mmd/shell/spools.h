@@ -40,7 +40,7 @@ struct mm_spool {
 	uint64_t bytes;
 	unsigned int drops; /* LEAVING: xfers that have yet to let go */
 	int fd;
-	struct mm_source source;
+	struct mm_loop_source source;
 };
 
 struct mm_spools {

@@ -30,7 +30,7 @@ void mm_stores_init(struct mm_shell *shell)
 		all->store[i].fd = all->store[i].xfer_fd = all->store[i].disk_fd = -1;
 	for (size_t i = 0; i < MM_LOADS_MAX; i++)
 		all->load[i] =
-			(struct mm_load){ .shell = shell, .fd = -1, .source = MM_SOURCE_NULL };
+			(struct mm_load){ .shell = shell, .fd = -1, .source = MM_LOOP_SOURCE_NULL };
 }
 
 /* ---- stores ---- */
@@ -243,7 +243,7 @@ int mm_store_open(struct mm_session *s)
 	load->state = MM_LOAD_STARTING;
 	load->tenant = s->tenant;
 	s->load = load->id;
-	mm_shell_tell(s->shell, MM_K_START, MM_ROLE_LOAD, load->id);
+	mm_shell_send_keeper(s->shell, MM_K_START, MM_ROLE_LOAD, load->id);
 	return 0;
 }
 
@@ -264,7 +264,7 @@ static void waiters_wake(struct mm_shell *shell, struct mm_store *store);
 
 static void load_kill(struct mm_load *load)
 {
-	mm_shell_tell(load->shell, MM_K_KILL, MM_ROLE_LOAD, load->id);
+	mm_shell_send_keeper(load->shell, MM_K_KILL, MM_ROLE_LOAD, load->id);
 }
 
 /* It broke the protocol or its tenant is gone: nothing that it says counts any more. */
@@ -594,10 +594,10 @@ static void load_receive(struct mm_load *load, unsigned int max)
 	}
 }
 
-static void load_on_socket(struct mm_source *source, uint32_t events)
+static void load_on_socket(struct mm_loop_source *source, uint32_t events)
 {
 	(void)events;
-	load_receive(mm_source_owner(source, struct mm_load, source), MESSAGES_PER_WAKEUP);
+	load_receive(mm_loop_source_owner(source, struct mm_load, source), MESSAGES_PER_WAKEUP);
 }
 
 void mm_load_started(struct mm_shell *shell, uint64_t id, int fd, int tenant_fd)
@@ -671,7 +671,7 @@ static int load_outcome(struct mm_load *load, struct mm_session *s, int status)
 		return load->result;
 	load->why = MM_REFUSED_LOAD;
 	if (!load->done || status != 0) {
-		load->shell->stores.deaths += load->tenant != MM_NO_TENANT;
+		load->shell->stores.deaths += load->tenant != MM_STORE_NO_TENANT;
 		if (!s || mm_session_logs(s))
 			mm_log(MM_LOG_WARN, "load.died", "load=%" PRIu64 " status=%#x", load->id,
 			       (unsigned int)status);
@@ -724,7 +724,7 @@ static void load_finish(struct mm_load *load, int result)
 
 	if (s)
 		tenant_notify(load, s, result);
-	*load = (struct mm_load){ .shell = shell, .fd = -1, .source = MM_SOURCE_NULL };
+	*load = (struct mm_load){ .shell = shell, .fd = -1, .source = MM_LOOP_SOURCE_NULL };
 	if (filled)
 		waiters_wake(shell, store);
 	if (store)
@@ -770,7 +770,7 @@ void mm_store_leave(struct mm_session *s)
 
 	s->load = 0;
 	if (load) {
-		load->tenant = MM_NO_TENANT;
+		load->tenant = MM_STORE_NO_TENANT;
 		load_kill(load);
 	}
 	if (s->store)

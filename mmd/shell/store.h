@@ -27,7 +27,7 @@
 #include "mmd/common/loop.h"
 #include "mmd/common/proto.h"
 
-#define MM_STORES_MAX (MM_TENANTS_MAX * 2)
+#define MM_STORES_MAX (MM_DEVICE_TENANTS_MAX * 2)
 #define MM_LOADS_MAX  64 /* keeper runs no more at once */
 
 struct mm_pool;
@@ -76,17 +76,17 @@ struct mm_load {
 	struct mm_shell *shell;
 	enum mm_load_state state;
 	uint64_t id;
-	uint32_t tenant;  /* MM_NO_TENANT: it is gone, the load is being killed */
+	uint32_t tenant;  /* MM_STORE_NO_TENANT: it is gone, the load is being killed */
 	uint64_t account; /* of the tenant, also when that is gone */
 	int fd;
-	struct mm_source source;
+	struct mm_loop_source source;
 	struct mm_store *store;
 	bool done;    /* it said so */
 	int result;   /* of it */
 	uint32_t why; /* enum mm_refusal */
 	char text[MM_TEXT_BYTES];
 };
-#define MM_NO_TENANT UINT32_MAX
+#define MM_STORE_NO_TENANT UINT32_MAX
 
 struct mm_stores {
 	struct mm_store store[MM_STORES_MAX];

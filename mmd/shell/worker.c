@@ -22,11 +22,11 @@
 #define RETRY_NS                  (10 * MM_NS_PER_MS)
 #define OWN_JOB                   (UINT64_C(1) << 63) /* ids of jobs that the core does not know */
 
-enum out_kind { OUT_PAGES, OUT_TENANT, OUT_SWAP, OUT_STORE, OUT_JOB };
+enum worker_item_kind { OUT_PAGES, OUT_TENANT, OUT_SWAP, OUT_STORE, OUT_JOB };
 
 /* Names, not fds: what an item means is looked up when it is sent. */
-struct out {
-	enum out_kind kind;
+struct worker_item {
+	enum worker_item_kind kind;
 	uint64_t id; /* first page, tenant or store */
 	struct mm_msg msg;
 };
@@ -37,7 +37,7 @@ void mm_worker_init(struct mm_pool *pool)
 
 	*w = (struct mm_worker){
 		.fd = -1,
-		.source = MM_SOURCE_NULL,
+		.source = MM_LOOP_SOURCE_NULL,
 		.jobs_region = MM_REGION_NULL,
 		.done_region = MM_REGION_NULL,
 		.retry_ns = UINT64_MAX,
@@ -45,7 +45,7 @@ void mm_worker_init(struct mm_pool *pool)
 		.proven_at_ns = UINT64_MAX,
 		.device = { .numa_node = -1 },
 	};
-	mm_fifo_init(&w->queue, sizeof(struct out), QUEUE_MAX);
+	mm_fifo_init(&w->queue, sizeof(struct worker_item), QUEUE_MAX);
 }
 
 static void pages_close(struct mm_worker *w, uint32_t first, uint32_t count)
@@ -89,7 +89,7 @@ void mm_worker_start(struct mm_pool *pool)
 
 	w->state = MM_WORKER_DOWN;
 	w->epoch++;
-	mm_shell_tell_xfer(pool, MM_K_START);
+	mm_shell_send_keeper_xfer(pool, MM_K_START);
 }
 
 /* It died, lied or hangs. Nothing of it is used any more; a new one starts when it was reaped. */
@@ -103,7 +103,7 @@ static void worker_down(struct mm_pool *pool, const char *reason)
 	mm_log(MM_LOG_WARN, "xfer.down", "device=%" PRIu64 " epoch=%" PRIu64 " reason=\"%s\"",
 	       pool->ordinal, w->epoch, reason);
 	w->state = MM_WORKER_DYING;
-	mm_shell_tell_xfer(pool, MM_K_KILL);
+	mm_shell_send_keeper_xfer(pool, MM_K_KILL);
 	worker_disconnect(pool);
 	if (w->was_up) {
 		mm_core_on_xfer_down(pool->core, mm_now_ns());
@@ -120,7 +120,7 @@ static void worker_fault(struct mm_pool *pool, const char *reason)
 
 void mm_worker_lost(struct mm_pool *pool)
 {
-	mm_shell_tell_xfer(pool, MM_K_DOWN);
+	mm_shell_send_keeper_xfer(pool, MM_K_DOWN);
 	worker_fault(pool, "its device is lost");
 	mm_pool_down(pool);
 }
@@ -146,47 +146,47 @@ void mm_worker_gone(struct mm_pool *pool, uint64_t epoch, int status)
 
 /* ---- queue ---- */
 
-static void worker_queue_put(struct mm_pool *pool, const struct out *out)
+static void worker_queue_put(struct mm_pool *pool, const struct worker_item *item)
 {
 	struct mm_worker *w = &pool->worker;
 
 	if (w->state != MM_WORKER_UP && w->state != MM_WORKER_SETUP)
 		return;
-	if (mm_fifo_push(&w->queue, out) < 0)
+	if (mm_fifo_push(&w->queue, item) < 0)
 		worker_fault(pool, "it takes no jobs");
 	w->busy = true;
 }
 
 void mm_worker_job(struct mm_pool *pool, const struct mm_msg *msg)
 {
-	struct out out = { .kind = OUT_JOB, .msg = *msg };
+	struct worker_item item = { .kind = OUT_JOB, .msg = *msg };
 
 	if (pool->worker.state == MM_WORKER_UP)
-		worker_queue_put(pool, &out);
+		worker_queue_put(pool, &item);
 }
 
 void mm_worker_tenant(struct mm_pool *pool, uint32_t tenant)
 {
-	struct out out = { .kind = OUT_TENANT, .id = tenant };
+	struct worker_item item = { .kind = OUT_TENANT, .id = tenant };
 
 	if (pool->worker.state == MM_WORKER_UP)
-		worker_queue_put(pool, &out);
+		worker_queue_put(pool, &item);
 }
 
 void mm_worker_swap(struct mm_pool *pool, uint32_t tenant)
 {
-	struct out out = { .kind = OUT_SWAP, .id = tenant };
+	struct worker_item item = { .kind = OUT_SWAP, .id = tenant };
 
 	if (pool->worker.state == MM_WORKER_UP)
-		worker_queue_put(pool, &out);
+		worker_queue_put(pool, &item);
 }
 
 void mm_worker_store(struct mm_pool *pool, uint64_t store)
 {
-	struct out out = { .kind = OUT_STORE, .id = store };
+	struct worker_item item = { .kind = OUT_STORE, .id = store };
 
 	if (pool->worker.state == MM_WORKER_UP)
-		worker_queue_put(pool, &out);
+		worker_queue_put(pool, &item);
 }
 
 void mm_worker_store_drop(struct mm_pool *pool, uint64_t store)
@@ -313,22 +313,22 @@ static int store_send(struct mm_pool *pool, uint64_t id)
 }
 
 /* 1 = sent, 0 = later, negative errno = xfer is broken. */
-static int worker_out_send(struct mm_pool *pool, const struct out *out)
+static int worker_out_send(struct mm_pool *pool, const struct worker_item *item)
 {
 	struct mm_worker *w = &pool->worker;
 	bool later;
 	int r;
 
-	if (out->kind == OUT_JOB)
-		return job_send(w, &out->msg);
-	if (out->kind == OUT_PAGES)
-		r = pages_send(w, (uint32_t)out->id);
-	else if (out->kind == OUT_TENANT)
-		r = tenant_send(pool, (uint32_t)out->id);
-	else if (out->kind == OUT_SWAP)
-		r = swap_send(pool, (uint32_t)out->id);
+	if (item->kind == OUT_JOB)
+		return job_send(w, &item->msg);
+	if (item->kind == OUT_PAGES)
+		r = pages_send(w, (uint32_t)item->id);
+	else if (item->kind == OUT_TENANT)
+		r = tenant_send(pool, (uint32_t)item->id);
+	else if (item->kind == OUT_SWAP)
+		r = swap_send(pool, (uint32_t)item->id);
 	else
-		r = store_send(pool, out->id);
+		r = store_send(pool, item->id);
 	if (r == 0)
 		return 1;
 	later = mm_sock_retries_later(r);
@@ -341,12 +341,12 @@ static int worker_out_send(struct mm_pool *pool, const struct out *out)
 static void worker_flush(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
-	const struct out *out;
+	const struct worker_item *item;
 	int r = 1;
 
 	w->want_write = false;
-	while (r == 1 && (out = mm_fifo_at(&w->queue, 0))) {
-		r = worker_out_send(pool, out);
+	while (r == 1 && (item = mm_fifo_at(&w->queue, 0))) {
+		r = worker_out_send(pool, item);
 		if (r == 1)
 			mm_fifo_drop(&w->queue, 1);
 	}
@@ -358,12 +358,12 @@ static void worker_flush(struct mm_pool *pool)
 
 static void tenants_and_stores_attach(struct mm_pool *pool)
 {
-	struct out out = { .kind = OUT_PAGES };
+	struct worker_item item = { .kind = OUT_PAGES };
 	struct mm_shell *shell = pool->shell;
 
 	for (uint32_t page = 0; page < pool->worker.device.pages; page += MM_FD_BATCH_MAX) {
-		out.id = page;
-		worker_queue_put(pool, &out);
+		item.id = page;
+		worker_queue_put(pool, &item);
 	}
 	for (size_t i = 0; i < MM_STORES_MAX; i++) {
 		if (shell->stores.store[i].ready)
@@ -437,7 +437,7 @@ static void worker_proven(struct mm_pool *pool)
 		return;
 	w->proven = true;
 	w->proven_at_ns = UINT64_MAX;
-	mm_shell_tell_xfer(pool, MM_K_READY);
+	mm_shell_send_keeper_xfer(pool, MM_K_READY);
 	mm_pool_up(pool);
 }
 
@@ -459,7 +459,7 @@ static void worker_on_up(struct mm_pool *pool)
 static void device_lock_pass_on(struct mm_pool *pool, const struct mm_xmsg *hello, int *fds,
 				size_t n_fds)
 {
-	mm_shell_tell_lock(pool, fds, n_fds, hello->flags & MM_X_F_LOCK_FILE);
+	mm_shell_send_keeper_lock(pool, fds, n_fds, hello->flags & MM_X_F_LOCK_FILE);
 	for (size_t i = 0; i < n_fds; i++)
 		fds[i] = -1;
 }
@@ -606,9 +606,9 @@ static int worker_receive(struct mm_pool *pool, unsigned int max)
 	return 0;
 }
 
-static void worker_on_socket(struct mm_source *source, uint32_t events)
+static void worker_on_socket(struct mm_loop_source *source, uint32_t events)
 {
-	struct mm_pool *pool = mm_source_owner(source, struct mm_pool, worker.source);
+	struct mm_pool *pool = mm_loop_source_owner(source, struct mm_pool, worker.source);
 	int r = 0;
 
 	pool->worker.busy = true;
@@ -657,7 +657,7 @@ static void pool_fail_creation(struct mm_pool *pool, int result)
 	const struct mm_device *d = &pool->worker.device;
 	char explanation[MM_TEXT_BYTES] = "";
 
-	mm_health_blame(pool, explanation, sizeof(explanation));
+	mm_health_explain(pool, explanation, sizeof(explanation));
 	mm_shell_fail(pool->shell,
 		      "the pool of %u pages of %" PRIu64
 		      " bytes cannot be created on device %" PRIu64 " (%s): %s; "
@@ -743,7 +743,7 @@ static void completions_handle(struct mm_pool *pool)
 		worker_fault(pool, wrong);
 }
 
-bool mm_worker_turn(struct mm_pool *pool, uint64_t now_ns)
+bool mm_worker_service(struct mm_pool *pool, uint64_t now_ns)
 {
 	struct mm_worker *w = &pool->worker;
 

@@ -60,7 +60,7 @@ struct mm_worker {
 	uint64_t proven_at_ns; /* at the latest; UINT64_MAX = proven, or not up */
 	bool was_up, fault;    /* of the one that is dying: it worked; it is to blame for its end */
 	int fd;
-	struct mm_source source;
+	struct mm_loop_source source;
 	struct mm_region jobs_region, done_region;
 	struct mm_ring jobs, done;
 	struct mm_fifo queue;
@@ -95,6 +95,6 @@ void mm_worker_swap(struct mm_pool *pool, uint32_t tenant);
 void mm_worker_store(struct mm_pool *pool, uint64_t store);
 void mm_worker_store_drop(struct mm_pool *pool, uint64_t store);
 
-bool mm_worker_turn(struct mm_pool *pool, uint64_t now_ns);
+bool mm_worker_service(struct mm_pool *pool, uint64_t now_ns);
 void mm_worker_ring(struct mm_pool *pool);
 uint64_t mm_worker_deadline(const struct mm_worker *worker);

@@ -66,7 +66,7 @@ def test_leaks(root, start, rng):
 
     def one(i):
         # Those that have left have their places until xfer has let go of them.
-        wait_until(lambda: len(d.tenants()) < abi.MM_TENANTS_MAX, 30, "a place for one more")
+        wait_until(lambda: len(d.tenants()) < abi.MM_DEVICE_TENANTS_MAX, 30, "a place for one more")
         if i % 50 == 0:
             tenant = example(d, TENANT, model, 3)
             if rng.random() < 0.5:
@@ -89,7 +89,7 @@ def test_leaks(root, start, rng):
 
     tenants = count(1000, 60)
     # Memory grows with the most tenants there ever were at once: how many of them overlap is the machine's.
-    forked(lambda: hold_pages(d, abi.MM_TENANTS_MAX))
+    forked(lambda: hold_pages(d, abi.MM_DEVICE_TENANTS_MAX))
     for i in range(tenants // 10):
         one(i)
     before = at_rest()
@@ -106,19 +106,19 @@ def test_leaks(root, start, rng):
 def test_64_at_once(start):
     """Each with pages of its own; the next one is refused and told why; one leaves, one may come."""
     d = start(pool="4M", page="16K")
-    real = [example(d, KV_ONLY, 2, 2) for _ in range(count(abi.MM_TENANTS_MAX, 12))]
+    real = [example(d, KV_ONLY, 2, 2) for _ in range(count(abi.MM_DEVICE_TENANTS_MAX, 12))]
     for process in real:
         assert process.stdout.readline() == "ready: 2 chunks\n", process.communicate()
-    raw = [Raw(d).greet() for _ in range(abi.MM_TENANTS_MAX - len(real))]
-    assert len(d.tenants()) == abi.MM_TENANTS_MAX
+    raw = [Raw(d).greet() for _ in range(abi.MM_DEVICE_TENANTS_MAX - len(real))]
+    assert len(d.tenants()) == abi.MM_DEVICE_TENANTS_MAX
     assert d.page_states()["kv"] == 2 * len(real)
     with pytest.raises(Refused) as refused, Raw(d) as client:
         client.greet()
-    assert str(abi.MM_TENANTS_MAX) in refused.value.reason or "many" in refused.value.reason, refused.value.reason
+    assert str(abi.MM_DEVICE_TENANTS_MAX) in refused.value.reason or "many" in refused.value.reason, refused.value.reason
     out, errors = orderly(example(d, KV_ONLY, 1, 1), expected=3)
     assert not out and "many" in errors, errors
     orderly(real.pop())
-    wait_until(lambda: len(d.tenants()) < abi.MM_TENANTS_MAX, 30, "one to be gone")
+    wait_until(lambda: len(d.tenants()) < abi.MM_DEVICE_TENANTS_MAX, 30, "one to be gone")
     orderly(example(d, KV_ONLY, 1, 1))
     for process in real:
         assert "0 bytes damaged" in orderly(process)[0]

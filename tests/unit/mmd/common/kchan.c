@@ -128,9 +128,9 @@ static void too_many_fds(void)
 	assert_int_equal(mm_kchan_events(&e.ours), EPOLLIN);
 	assert_true(mm_kchan_deadline(&e.ours) != UINT64_MAX);
 	fds_land(pair[1]);
-	assert_int_equal(mm_kchan_turn(&e.ours, mm_kchan_deadline(&e.ours) - 1), 0);
+	assert_int_equal(mm_kchan_service(&e.ours, mm_kchan_deadline(&e.ours) - 1), 0);
 	assert_true(mm_kchan_waiting(&e.ours));
-	assert_int_equal(mm_kchan_turn(&e.ours, mm_kchan_deadline(&e.ours)), 0);
+	assert_int_equal(mm_kchan_service(&e.ours, mm_kchan_deadline(&e.ours)), 0);
 	assert_false(mm_kchan_waiting(&e.ours));
 	assert_true(mm_kchan_deadline(&e.ours) == UINT64_MAX);
 	message_arrives(&e, 7);

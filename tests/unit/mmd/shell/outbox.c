@@ -110,9 +110,9 @@ static uint64_t event(struct rig *rig)
 	return mm_ring_pop(&rig->in, &msg) == 0 ? msg.arg[0] : 0;
 }
 
-static bool even(const void *whose, uint32_t page)
+static bool even(const void *owner, uint32_t page)
 {
-	return whose && page % 2 == 0;
+	return owner && page % 2 == 0;
 }
 
 /* Given back before it was sent, a page may be another tenant's by now: its fd must not leave. */
@@ -121,20 +121,20 @@ static void test_pages_that_are_not_its_any_more(void **state)
 	struct rig *rig = *state;
 	struct mm_fd_batch b;
 
-	rig->box.owns = even;
-	rig->box.whose = rig;
+	rig->box.owns_page = even;
+	rig->box.owner = rig;
 	put_pages(rig, 1, 3, 7);
 	put_event(rig, 5);
 	assert_int_equal(mm_outbox_flush(&rig->box, 1), 0);
 	assert_int_equal(batch(rig, &b), 1);
 	assert_int_equal(b.page_id[0], 2);
-	rig->box.owns = NULL;
+	rig->box.owns_page = NULL;
 	assert_int_equal(mm_outbox_ack(&rig->box, b.seq, -EMFILE, 2), 0);
-	rig->box.owns = even;
-	rig->box.whose = NULL;
+	rig->box.owns_page = even;
+	rig->box.owner = NULL;
 	assert_int_equal(mm_outbox_flush(&rig->box, UINT64_MAX - 1), -EBADF);
 	assert_int_equal(batch(rig, &b), 0);
-	rig->box.whose = rig;
+	rig->box.owner = rig;
 	assert_int_equal(mm_outbox_flush(&rig->box, UINT64_MAX - 1), 0);
 	assert_int_equal(batch(rig, &b), 1);
 	assert_int_equal(mm_outbox_ack(&rig->box, b.seq, 0, 2), 0);

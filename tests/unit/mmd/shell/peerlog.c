@@ -44,10 +44,10 @@ static void test_said_once_in_a_while(void **state)
 	lines_allowed(7, MM_PEERLOG_BURST, NOW);
 	assert_true(mm_peerlog_deadline(&peerlog) == UINT64_MAX);
 	lines_allowed(7, 5, NOW);
-	assert_true(mm_peerlog_deadline(&peerlog) == NOW + MM_PEERLOG_SAY_NS);
-	mm_peerlog_tick(&peerlog, NOW + MM_PEERLOG_SAY_NS - 1);
+	assert_true(mm_peerlog_deadline(&peerlog) == NOW + MM_PEERLOG_REPORT_NS);
+	mm_peerlog_tick(&peerlog, NOW + MM_PEERLOG_REPORT_NS - 1);
 	assert_int_equal(peerlog.bucket[0].suppressed, 5);
-	mm_peerlog_tick(&peerlog, NOW + MM_PEERLOG_SAY_NS);
+	mm_peerlog_tick(&peerlog, NOW + MM_PEERLOG_REPORT_NS);
 	assert_int_equal(peerlog.bucket[0].suppressed, 0);
 	assert_true(mm_peerlog_deadline(&peerlog) == UINT64_MAX);
 }
