@@ -22,7 +22,7 @@ static void action_gate_write(struct mm_session *s, const struct mm_action *a)
 	__atomic_store_n(&gates->gate[a->entry].word, a->word, __ATOMIC_SEQ_CST);
 }
 
-/* Only the high half is ours while xfer or the tenant may write the low one. */
+/* Sets only the high half: xfer or the tenant may be writing the low one. */
 static void gates_abort(struct mm_session *s)
 {
 	struct mm_gate_region *gates = s->gate_region.base;
@@ -47,7 +47,7 @@ static void plan_slot_write(const struct mm_session *s, uint32_t index,
 	slot->in_place = from->in_place;
 }
 
-/* xfer is quiescent on the tenant: nobody else writes the cursors. */
+/* xfer is quiescent for this tenant, so nobody else writes the cursors. */
 static void cursors_write(const struct mm_session *s, const struct mm_core_plan *from)
 {
 	struct mm_xcursor_region *cursors = s->cursor_region.base;
@@ -59,7 +59,7 @@ static void cursors_write(const struct mm_session *s, const struct mm_core_plan 
 		};
 }
 
-/* xfer reads the region only on an ACTIVATE or REPLAN, and none is on its way. */
+/* xfer reads the region only on an ACTIVATE or REPLAN, and neither is on its way. */
 static void plan_write(struct mm_session *s, bool served)
 {
 	const struct mm_core_plan *from = mm_core_plan(s->pool->core, s->tenant);
@@ -97,7 +97,7 @@ static void process_kill(struct mm_session *s, const char *reason)
 		mm_log(MM_LOG_ERROR, "tenant.kill_failed", "tenant=%u error=%d", s->tenant, errno);
 }
 
-/* What goes to the connection: meaningless once it is closed. */
+/* Performs actions that need the connection; once it is closed they have no meaning. */
 static void action_perform_connected(struct mm_session *s, const struct mm_action *a)
 {
 	uint32_t value = a->page == MM_NO_PAGE ? 0 : a->page + 1;
@@ -147,7 +147,7 @@ static void action_perform(struct mm_pool *pool, const struct mm_action *a)
 		break;
 	case MM_ACT_JUDGE:
 		s->stopped_check_due = true;
-		s->busy |= s->state == MM_SESSION_OPEN; /* its answer may lie in the ring */
+		s->busy |= s->state == MM_SESSION_OPEN; /* its answer may be in the ring already */
 		break;
 	case MM_ACT_ALARM:
 		mm_log(MM_LOG_ERROR, "tenant.overdue", "tenant=%u name=%s pid=%d reason=\"%s\"",

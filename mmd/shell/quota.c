@@ -60,7 +60,7 @@ static bool account_key_of(const struct mm_shell *shell, const char *name, uint6
 	return !errno && !*end && uid < UINT32_MAX;
 }
 
-/* The key of the first account with the same domain. */
+/* The key of the first account in the same domain. */
 static uint64_t account_domain_of(const struct mm_accounts *all, uint32_t index)
 {
 	const char *domain = all->account[index].domain;
@@ -72,7 +72,7 @@ static uint64_t account_domain_of(const struct mm_accounts *all, uint32_t index)
 	return MM_QUOTA_NAMED + index;
 }
 
-/* ---- a new core ---- */
+/* ---- accounts of a new core ---- */
 
 static void quota_turns_fill(const struct mm_account_config *a, struct mm_core_quota *quota)
 {
@@ -96,7 +96,9 @@ static void limit_cut_log(const struct mm_pool *pool, const char *account, const
 		       account, pool->ordinal, key, requested, set);
 }
 
-/* A limit above what there is limits nothing: whoever wrote it may have meant another device. */
+/*
+ * Logs limits above what there is: they limit nothing, and may have been meant for another device.
+ */
 static void limits_cut_log(const struct mm_pool *pool, const struct mm_account_config *a)
 {
 	const struct mm_config *c = pool->shell->config;
@@ -148,7 +150,7 @@ int mm_quota_setup(struct mm_pool *pool)
 	return 0;
 }
 
-/* ---- whose a process is ---- */
+/* ---- the account of a process ---- */
 
 static bool accounts_need_cgroup(const struct mm_accounts *all)
 {
@@ -167,7 +169,10 @@ int mm_quota_resolve(struct mm_session *s, const char **ret_reason)
 	struct mm_account_peer peer = { .uid = s->uid, .gid = s->gid, .groups = groups };
 	int r = mm_peer_groups(s->fd, groups, MM_PEER_GROUPS_MAX), index;
 
-	/* More groups than fit: the kernel gives none, its primary one counts. */
+	/*
+	 * When the process has more groups than fit, the kernel returns none; its primary group
+	 * counts.
+	 */
 	peer.n_groups = r > 0 ? (uint32_t)r : 0;
 	if (accounts_need_cgroup(all)) {
 		r = mm_peer_cgroup(s->pid, s->pidfd, cgroup);
@@ -206,7 +211,8 @@ static bool account_is_limited(const struct mm_shell *shell, uint64_t account)
 	return a && a->connections_max != MM_ACCOUNT_ANY;
 }
 
-struct places { /* of one device */
+/* Places for tenants on one device. */
+struct places {
 	uint64_t used, own;
 };
 
@@ -257,7 +263,7 @@ bool mm_quota_loads(const struct mm_session *s)
 {
 	uint64_t used = 0, own = 0;
 
-	/* One that was killed and does not end, in a file system that hangs, still counts. */
+	/* A load that was killed but does not end, because its file system hangs, still counts. */
 	for (size_t i = 0; i < MM_LOADS_MAX; i++) {
 		const struct mm_load *load = &s->shell->stores.load[i];
 
@@ -267,7 +273,10 @@ bool mm_quota_loads(const struct mm_session *s)
 	return mm_quota_is_ours(s) || own < mm_accounts_share(MM_LOADS_MAX, used, own);
 }
 
-/* Who uses a copy: sessions, and the load that fills it. */
+/*
+ * Whether a session of the account, or the load that fills it, uses the copy. A load whose tenant
+ * is gone counts for every account.
+ */
 static bool account_uses_store(struct mm_shell *shell, const struct mm_store *store,
 			       uint64_t account)
 {
@@ -288,7 +297,10 @@ static bool account_uses_store(struct mm_shell *shell, const struct mm_store *st
 	return false;
 }
 
-/* Who pays for a copy; another of its users once the present one has left. */
+/*
+ * The account that is charged for a copy. Once that account has left, another of its users is
+ * charged.
+ */
 static uint64_t store_payer(struct mm_shell *shell, struct mm_store *store)
 {
 	if (account_uses_store(shell, store, store->payer))
@@ -507,7 +519,7 @@ static bool param_turns(const json_t *params, struct mm_core_quota *q, struct mm
 	return true;
 }
 
-/* What is not said stays as it is. */
+/* Keys that are missing in @params leave their values as they are. */
 static bool param_quota(const json_t *params, uint64_t page, struct mm_core_quota *q,
 			struct mm_rpc_error *error)
 {
@@ -576,7 +588,7 @@ static void adjustment_add(json_t *list, const json_t *params, const char *key, 
 							       : "it is counted in whole pages"));
 }
 
-/* What is in force, or will be, where it is not what was asked for. */
+/* Lists the values that are in force, or will be, where they differ from those requested. */
 static json_t *adjustments_list(const struct mm_pool *pool, const json_t *params,
 				const struct mm_core_quota *q)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quota - who a session is charged to, and what is charged outside of the pools
+ * quota - the account that a session is charged to, and charges outside of the pools
  *
- * Concept:   Each core keeps the accounts of its pool; this is what they have in common: which
- *            account a process belongs to, its name, its connections and its host memory, both over
- *            all devices. A host copy that several accounts use is charged to the one whose load
- *            filled it; when that one no longer uses it, to another that does, even beyond its
- *            limit.
+ * Concept:   Each core keeps the accounts of its own pool. This part has what they have in common:
+ *            the account that a process belongs to, its name, its connections and its host memory,
+ *            both over all devices. A host copy that several accounts use is charged to the one
+ *            whose load filled it; when that account no longer uses it, to another that does, even
+ *            beyond that one's limit.
  * Keys:      a named account's key is MM_QUOTA_NAMED + its index in the configuration, another's
  *            its uid.
  * Threading: core's thread.
@@ -26,7 +26,7 @@ struct mm_session;
 struct mm_shell;
 struct mm_store;
 
-/* Tells the pool's new core of the named accounts. Return: 0; negative errno, then mmd ends. */
+/* Adds the named accounts to the pool's new core. Return: 0; negative errno, then mmd ends. */
 int mm_quota_setup(struct mm_pool *pool);
 
 /**
@@ -38,28 +38,31 @@ int mm_quota_setup(struct mm_pool *pool);
  */
 int mm_quota_resolve(struct mm_session *session, const char **ret_reason);
 
-/* Whether the session is of the user that mmd runs as: who could end mmd needs no limit. */
+/*
+ * Whether the session belongs to the user that mmd runs as: that user could end mmd, so no limit
+ * binds it.
+ */
 bool mm_quota_is_ours(const struct mm_session *session);
 
 /**
- * mm_quota_connects() - whether its account may have one more connection
+ * mm_quota_connects() - whether the session's account may have one more connection
  * @session:    has its account and its pool
  * @ret_reason: MM_REASON_BYTES: why not, with the limit and what to do
  *
- * What the operator said counts, over all devices. An account that he said nothing of has a share
+ * An account with a connections_max is held to it over all devices. Any other account has a share
  * of the places of each device (mm_accounts_share()); mmd's own user is not limited.
  */
 bool mm_quota_connects(const struct mm_session *session, char *ret_reason);
 
-/* Whether its account may have one more load, of those that may run at once. */
+/* Whether the session's account may run one more load beside those that run. */
 bool mm_quota_loads(const struct mm_session *session);
 
-/* The account's name; @text has MM_ACCOUNT_NAME_BYTES. */
+/* The account's name, written to @text of MM_ACCOUNT_NAME_BYTES. */
 const char *mm_quota_name(const struct mm_shell *shell, uint64_t account, char *text);
 
-/* Host memory that the account may still be charged; MM_ACCOUNT_ANY: as much as there is. */
+/* Host memory that the account may still be charged; MM_ACCOUNT_ANY: it has no limit of its own. */
 uint64_t mm_quota_host_room(struct mm_shell *shell, uint64_t account);
 
-/* The admin socket's methods. */
+/* Methods of the admin socket. */
 json_t *mm_quota_show(void *context, const json_t *params, struct mm_rpc_error *error);
 json_t *mm_quota_set(void *context, const json_t *params, struct mm_rpc_error *error);

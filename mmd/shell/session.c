@@ -51,8 +51,9 @@ int mm_session_recv(const struct mm_session *s, void *buf, size_t cap, size_t *r
 }
 
 /*
- * What was passed and lies unheard in the socket goes with it: that must not be our close. Nor may
- * anything else be left: the peer would be told of that before it has read why its connection ends.
+ * File descriptors that a peer passed and mmd did not receive are closed with the socket; that
+ * close may sleep, so it must not be ours. The socket is drained in any case: with unread bytes in
+ * it the peer would get a reset before it could read why its connection ends.
  */
 static void connection_close(struct mm_shell *shell, int *fd)
 {
@@ -65,7 +66,9 @@ static void connection_close(struct mm_shell *shell, int *fd)
 	mm_close_fd(fd);
 }
 
-/* The connection ends here; whatever flies to the tenant is thrown away with it. */
+/*
+ * Closes the connection; pages and events that are on their way to the tenant are dropped with it.
+ */
 static void session_disconnect(struct mm_session *s)
 {
 	mm_loop_del(&s->shell->loop, &s->source);
@@ -73,7 +76,7 @@ static void session_disconnect(struct mm_session *s)
 	mm_outbox_done(&s->outbox);
 }
 
-/* A tenant that takes nothing is not told. */
+/* Sends the reason if the socket has room for it at once; else it is not sent. */
 static void reason_send(struct mm_session *s, const char *reason)
 {
 	struct mm_end end = { .magic = MM_ABI_MAGIC, .kind = MM_END_KIND };
@@ -165,7 +168,7 @@ void mm_sessions_end(struct mm_pool *pool, const char *reason)
 	}
 }
 
-/* ---- what it says ---- */
+/* ---- to the tenant ---- */
 
 void mm_session_event(struct mm_session *s, const struct mm_msg *msg)
 {
@@ -242,9 +245,9 @@ static void requests_handle(struct mm_session *s, unsigned int max)
 	s->busy = s->state == MM_SESSION_OPEN && !s->ending;
 }
 
-/* ---- what its socket says ---- */
+/* ---- from the tenant's socket ---- */
 
-/* The last requests were pushed before the socket ended: hear them out. */
+/* Handles the requests that the tenant pushed before its socket ended, then ends the session. */
 static void session_drain_and_end(struct mm_session *s, const char *reason)
 {
 	if (s->state == MM_SESSION_OPEN)
@@ -301,7 +304,7 @@ static void session_on_exit(struct mm_loop_source *source, uint32_t events)
 	s->dead = s->state != MM_SESSION_FREE;
 }
 
-/* ---- life ---- */
+/* ---- beginning and end ---- */
 
 static bool session_awaits_hello(const struct mm_session *s, const uid_t *uid)
 {
@@ -309,9 +312,9 @@ static bool session_awaits_hello(const struct mm_session *s, const uid_t *uid)
 }
 
 /*
- * Keeps at most @max connections without a hello, of one user or (NULL) of all: the one that has
- * been silent longest is heard now or goes. A newcomer is never the one that is turned away, or
- * whoever is silent in numbers would shut the door.
+ * Keeps at most @max connections that have sent no hello: of the user @uid, or of all users if it
+ * is NULL. Beyond that the oldest of them is read once more and closed if no hello is there. A
+ * newcomer is never refused for it: else idle connections in numbers would keep everybody out.
  */
 static void hello_evict_oldest(struct mm_shell *shell, const uid_t *uid, unsigned int max)
 {
@@ -372,7 +375,7 @@ void mm_session_accept(struct mm_shell *shell, int fd)
 void mm_session_release(struct mm_session *s)
 {
 	if (s->state == MM_SESSION_OPEN) {
-		/* It said BYE: the receipt is the last that it gets. */
+		/* The tenant sent BYE; its receipt is the last event that it gets. */
 		mm_outbox_flush(&s->outbox, mm_now_ns());
 		mm_sock_doorbell(s->fd);
 	}
@@ -406,7 +409,7 @@ static void session_report_dead(struct mm_session *s)
 	mm_pool_settle(s->pool);
 }
 
-/* ---- turn ---- */
+/* ---- service in each iteration ---- */
 
 static bool sessions_close_ended(struct mm_shell *shell)
 {
@@ -440,7 +443,7 @@ static void session_flush(struct mm_session *s, uint64_t now_ns)
 	}
 }
 
-/* All that fits into its ring was heard; what it says from here on does not put it off. */
+/* Runs after all requests in the ring were handled: later ones do not postpone the check. */
 static void session_check_stopped(struct mm_session *s)
 {
 	enum mm_peer_state state = mm_peer_state(s->pid, s->pidfd);
@@ -527,7 +530,7 @@ static void sample_cursor(struct mm_session *s)
 	mm_pool_settle(s->pool);
 }
 
-/* A place is for whoever serves something; having begun once is enough. */
+/* Ends a tenant that holds a place and serves nothing; once it has begun, it may stay idle. */
 static void sample_idle(struct mm_session *s, uint64_t now_ns)
 {
 	uint64_t idle_ns = s->shell->config->idle_ms * MM_NS_PER_MS;

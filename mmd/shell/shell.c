@@ -30,8 +30,9 @@ static void keeper_send(struct mm_shell *shell, const struct mm_kmsg *msg)
 }
 
 /*
- * The channel closes our copy when the message has left. By then keeper may have read it and closed
- * its own: ours must not be the last one, so it waits for the second message.
+ * The channel closes our copy of @fd once the message has left. keeper may have read that message
+ * and closed its own copy by then, and ours must not be the last one: keeper therefore waits for
+ * the second message before it closes.
  */
 void mm_shell_close(struct mm_shell *shell, int fd)
 {
@@ -158,7 +159,7 @@ static void shell_on_keeper(struct mm_loop_source *source, uint32_t events)
 		keeper_lost(shell);
 }
 
-/* ---- turns ---- */
+/* ---- iterations of the loop ---- */
 
 static void shell_check_ready(struct mm_shell *shell)
 {
@@ -228,7 +229,7 @@ static uint64_t shell_deadline(const struct mm_shell *shell)
 	return at;
 }
 
-/* ---- life ---- */
+/* ---- beginning and end ---- */
 
 static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *config)
 {
@@ -262,7 +263,9 @@ static int shell_init(struct mm_shell *shell, int fd, const struct mm_config *co
 
 static void shell_done(struct mm_shell *shell)
 {
-	/* Connections end before the pages are given up, so that nobody computes on lost memory. */
+	/*
+	 * Connections end before the pages are given up, so that no tenant computes on lost memory.
+	 */
 	mm_sessions_done(shell);
 	mm_admin_done(shell);
 	mm_stores_done(shell);

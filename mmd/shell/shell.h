@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shell - what is around the pure core: one thread that hears, tells and performs
+ * shell - what surrounds the pure core: one thread with its sockets and clocks
  *
- * Concept:   Whatever happens on a socket is turned into one mm_core_on_*() call; what the core
- *            then wants done is performed at once (mm_pool_settle()), so the core's queue is empty
- *            between two events. A turn follows each wake-up: left-over requests, outboxes, ends of
- *            connections, doorbells. Nothing here blocks, on a disk, a driver or a peer.
+ * Concept:   Each event on a socket becomes one mm_core_on_*() call. The actions that the core then
+ *            wants done are performed at once (mm_pool_settle()), so the core's queue is empty
+ *            between two events. Each wake-up of the loop ends with an iteration: requests that
+ *            were left over, outboxes, ends of connections, doorbells. Nothing here blocks on a
+ *            disk, a driver or a peer.
  * Ownership: struct mm_shell owns all parts; they find each other through it.
  * Threading: one thread.
  */
@@ -36,13 +37,13 @@ struct mm_shell {
 	struct mm_spools spools;
 	struct mm_fd_budget fd_budget;
 	struct mm_session session[MM_SESSIONS_MAX];
-	uint32_t n_sessions; /* as many as its pools can have */
+	uint32_t n_sessions; /* the most that its pools can have */
 	struct mm_admin admin;
 	struct mm_peerlog peerlog;
 	uint64_t started_ns;
 	uint64_t sample_at_ns;
 	uint64_t fds_max; /* RLIMIT_NOFILE */
-	bool ready;       /* all pools stand, tenants are accepted */
+	bool ready;       /* all pools are complete, tenants are accepted */
 	bool stopping;
 	bool failed;
 };
@@ -56,14 +57,14 @@ struct mm_shell {
  */
 int mm_shell_main(int fd, const struct mm_config *config);
 
-/* To keeper; @id as the op wants it. Of xfer: mm_shell_send_keeper_xfer(). */
+/* Sends @op to keeper; what @id names depends on @op. For xfer use mm_shell_send_keeper_xfer(). */
 void mm_shell_send_keeper(struct mm_shell *shell, enum mm_kop op, enum mm_role role, uint64_t id);
 void mm_shell_send_keeper_xfer(struct mm_pool *pool, enum mm_kop op);
-/* The lock of the pool's device, for keeper to hold: @fds are taken over. */
+/* Sends the lock of the pool's device for keeper to hold; @fds are taken over. */
 void mm_shell_send_keeper_lock(struct mm_pool *pool, const int *fds, size_t n_fds, bool has_file);
 
-/* A connection (taken over) that keeper has closed by a process that may sleep at it. */
+/* Passes a connection (taken over) to keeper, which closes it in a process that may sleep there. */
 void mm_shell_close(struct mm_shell *shell, int fd);
 
-/* mmd cannot go on: keeper prints the sentence and ends everything. */
+/* Ends mmd because it cannot go on; keeper prints the sentence. */
 void mm_shell_fail(struct mm_shell *shell, const char *fmt, ...) MM_PRINTF(2, 3);

@@ -19,7 +19,8 @@
 #include "mmd/shell/shell.h"
 
 #define MESSAGES_PER_WAKEUP 16
-#define LOAD_DEATHS_MAX     2 /* of one session's loads: then it is the files, not bad luck */
+/* After so many deaths of one session's loads its files are at fault. */
+#define LOAD_DEATHS_MAX 2
 
 void mm_stores_init(struct mm_shell *shell)
 {
@@ -83,7 +84,7 @@ uint64_t mm_stores_host_bytes(const struct mm_shell *shell)
 	return shell->stores.bytes + shell->n_pools * mm_config_stage_bytes(shell->config);
 }
 
-/* The size is sealed from the start: core must not read beyond an end that load moved. */
+/* The size is sealed at once, so that core never reads beyond an end that load has moved. */
 static int store_memory(uint64_t bytes, enum mm_hugepages hugepages, struct mm_store *store)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
@@ -105,7 +106,7 @@ int mm_store_node(const struct mm_pool *pool)
 	return pool->worker.device.numa_node;
 }
 
-/* Without any memory yet. */
+/* A new store without memory or file. */
 static struct mm_store *store_new(struct mm_shell *shell, const struct mm_lmsg *want, int numa_node)
 {
 	struct mm_stores *all = &shell->stores;
@@ -127,7 +128,7 @@ static struct mm_store *store_new(struct mm_shell *shell, const struct mm_lmsg *
 	return store;
 }
 
-/* Whether a device's driver cannot pin what is only to be read. */
+/* Whether some device's driver cannot pin memory that is mapped read-only. */
 static bool stores_pinned_for_writing(const struct mm_shell *shell)
 {
 	for (uint32_t i = 0; i < shell->n_pools; i++) {
@@ -140,8 +141,8 @@ static bool stores_pinned_for_writing(const struct mm_shell *shell)
 }
 
 /*
- * As if by its name: it counts as one of the file's writers, which a memfd's first descriptor does
- * not.
+ * Opens the file anew: such a descriptor counts among the file's writers, unlike the first
+ * descriptor of a memfd.
  */
 static int memfd_open_again(int fd, int flags)
 {
@@ -151,7 +152,7 @@ static int memfd_open_again(int fd, int flags)
 	return open(path, flags | O_CLOEXEC);
 }
 
-/* Of a store on disk that is its head only: it is small, and its end must be a usual page's. */
+/* For a store on disk only the head is in memory: it is small, and must end at a usual page. */
 static int store_fill_memory(struct mm_shell *shell, struct mm_store *store)
 {
 	uint64_t max = shell->config->host_store_max_bytes;
@@ -159,7 +160,7 @@ static int store_fill_memory(struct mm_shell *shell, struct mm_store *store)
 			       : store_memory(store->bytes,
 					      (enum mm_hugepages)shell->config->hugepages, store);
 
-	/* That it fits was looked at without the rounding. */
+	/* The check whether it fits was made before sizes were rounded up to huge pages. */
 	if (r == 0 && max && store->hugepage_bytes &&
 	    mm_stores_host_bytes(shell) + store->host_bytes > max) {
 		mm_close_fd(&store->fd);
@@ -168,16 +169,16 @@ static int store_fill_memory(struct mm_shell *shell, struct mm_store *store)
 	store->open_for_xfer = r == 0 && !store->on_disk && stores_pinned_for_writing(shell) &&
 			       fchmod(store->fd, S_IRUSR | S_IWUSR) == 0;
 	if (r < 0)
-		store->host_bytes = 0; /* it took nothing, so nothing will be given back */
+		store->host_bytes = 0; /* nothing was taken, so nothing is to be given back */
 	shell->stores.bytes += store->host_bytes;
 	return r;
 }
 
 /*
- * A seal against writing would keep xfer from pinning it. Instead: load had a descriptor that
- * counts as a writer, and the lease says that there is none left; tenants get one to read, of a
- * file that is ours alone to open. Where that cannot be had, sealed and copied slowly is better
- * than open.
+ * A seal against writing would keep xfer from pinning the memory. Instead a lease proves that no
+ * writer is left (load had a descriptor that counts as one), and tenants get a read-only descriptor
+ * of a file that only our user can open. Where that is not possible the store is sealed: then it is
+ * copied slowly, but nobody can write to it.
  */
 static bool store_keep_open_for_xfer(struct mm_store *store)
 {
@@ -196,7 +197,10 @@ static bool store_keep_open_for_xfer(struct mm_store *store)
 	return true;
 }
 
-/* Its load was reaped: from here on nobody can write, so what is checked stays checked. */
+/*
+ * Seals and checks a store whose load was reaped: nobody can write to it afterwards, so the result
+ * of the check stays true.
+ */
 static const char *store_seal(struct mm_shell *shell, struct mm_store *store)
 {
 	const char *wrong;
@@ -247,7 +251,7 @@ int mm_store_open(struct mm_session *s)
 	return 0;
 }
 
-/* The one that fills it. */
+/* The load in @state that fills @store. */
 static struct mm_load *load_of_store(struct mm_shell *shell, uint64_t store,
 				     enum mm_load_state state)
 {
@@ -267,7 +271,7 @@ static void load_kill(struct mm_load *load)
 	mm_shell_send_keeper(load->shell, MM_K_KILL, MM_ROLE_LOAD, load->id);
 }
 
-/* It broke the protocol or its tenant is gone: nothing that it says counts any more. */
+/* Kills a load that broke the protocol; what it sends from now on is ignored. */
 static void load_abandon(struct mm_load *load)
 {
 	mm_loop_del(&load->shell->loop, &load->source);
@@ -310,7 +314,7 @@ static void load_share(struct mm_load *load)
 	load_send(load, &msg, NULL, 0);
 }
 
-/* Here is what it shall fill: memory; or a head in memory, and a file to write. */
+/* Sends the load what it fills: memory, or a head in memory and a file to write. */
 static void load_alloc(struct mm_load *load, int write_fd)
 {
 	struct mm_store *store = load->store;
@@ -329,7 +333,7 @@ static void load_alloc(struct mm_load *load, int write_fd)
 		  store->on_disk ? 2 : 1);
 }
 
-/* The store of @load cannot be had. */
+/* Refuses a load whose store cannot be made. */
 static void load_fail_store(struct mm_load *load, int result, const char *text)
 {
 	struct mm_store *store = load->store;
@@ -345,7 +349,7 @@ void mm_store_spooled(struct mm_shell *shell, uint64_t id, int result, const cha
 	struct mm_load *load = load_of_store(shell, id, MM_LOAD_SPOOLING);
 	char why[MM_TEXT_BYTES];
 
-	/* Its load is gone, or has said why it ends. */
+	/* The load is gone, or has reported why it ends. */
 	if (!load || load->done)
 		return;
 	if (result == 0) {
@@ -389,7 +393,7 @@ static void load_to_memory(struct mm_load *load)
 	load_fail_store(load, r, text);
 }
 
-/* In memory as long as the budget lasts, then on disk; first come, first served. */
+/* Places a new store in memory while the budget lasts, else on disk. */
 static void load_place(struct mm_load *load, const struct mm_lmsg *want)
 {
 	struct mm_shell *shell = load->shell;
@@ -428,7 +432,7 @@ static void load_place(struct mm_load *load, const struct mm_lmsg *want)
 		load_to_disk(load);
 }
 
-/* What it would take of the device, if no group shares a page with another. */
+/* Pages of the device that the model needs if no two groups share a page. */
 static uint64_t ident_pages(const struct mm_lident *ident, uint64_t page_bytes)
 {
 	uint64_t pages = 0;
@@ -461,8 +465,8 @@ static void load_refuse_pages(struct mm_load *load, const struct mm_session *s, 
 }
 
 /*
- * Before a byte of weights is read, or memory taken for them. Only what can never be is refused
- * here: a model that finds no room now may wait for it when it stands in the host store.
+ * Runs before weights are read or memory is taken for them. It refuses only a model that can never
+ * fit: one that finds no room now may wait for it in the host store.
  */
 static bool load_fits_on_device(struct mm_load *load, const struct mm_lident *ident)
 {
@@ -471,7 +475,7 @@ static bool load_fits_on_device(struct mm_load *load, const struct mm_lident *id
 	enum mm_refusal why;
 
 	if (!s)
-		return true; /* it is gone, and so is its load */
+		return true; /* the session is gone, and its load is being killed */
 	pages = ident_pages(ident, s->pool->worker.device.page_bytes);
 	why = mm_core_model_fits(s->pool->core, s->tenant, pages, &max_pages);
 	if (why != MM_REFUSED_NO)
@@ -496,8 +500,8 @@ static void load_on_ident(struct mm_load *load, const struct mm_lmsg *msg)
 }
 
 /*
- * The load that was filling @store ended. Whoever waited for it shares the copy; if there is none,
- * the first of them fills a new one and the others wait for that.
+ * The load that was filling @store ended. Loads that waited for it share the copy; if there is
+ * none, the first of them fills a new one and the others wait for that.
  */
 static void waiters_wake(struct mm_shell *shell, struct mm_store *store)
 {
@@ -521,7 +525,7 @@ static void waiters_wake(struct mm_shell *shell, struct mm_store *store)
 	}
 }
 
-/* No sum over the groups can wrap. */
+/* Bounds that keep every sum over the groups from wrapping. */
 static bool ident_is_valid(const struct mm_lident *ident)
 {
 	const struct mm_lmsg *msg = &ident->msg;
@@ -534,7 +538,7 @@ static bool ident_is_valid(const struct mm_lident *ident)
 	       msg->head_bytes >= sizeof(struct mm_dir) && msg->head_bytes <= msg->store_bytes;
 }
 
-/* Its length is what its kind says: of an IDENT, with all of its groups. */
+/* Whether the message has the length of its kind; an IDENT carries all of its groups. */
 static bool message_is_whole(const struct mm_lident *received, size_t len)
 {
 	if (len < sizeof(received->msg))
@@ -559,7 +563,10 @@ static int load_message(struct mm_load *load, struct mm_lident *received)
 	}
 	if (msg->op != MM_L_DONE || msg->result > 0)
 		return -EPROTO;
-	/* Success is for those who filled or share; a failure may come from any state. */
+	/*
+	 * Only a load that filled or shares a copy may report success; a failure may come in any
+	 * state.
+	 */
 	if (msg->result == 0 && load->state != MM_LOAD_FILLING && load->state != MM_LOAD_SHARING)
 		return load->state == MM_LOAD_REFUSED ? 0 : -EPROTO;
 	load->done = true;
@@ -573,7 +580,7 @@ static int load_message(struct mm_load *load, struct mm_lident *received)
 	return 0;
 }
 
-/* Reads what it said. Its end is told by keeper, not by the socket. */
+/* Reads at most @max messages. The end of the process is reported by keeper, not by the socket. */
 static void load_receive(struct mm_load *load, unsigned int max)
 {
 	struct mm_lident received;
@@ -664,7 +671,7 @@ static void model_loaded(struct mm_session *s, struct mm_store *store)
 	mm_pool_settle(pool);
 }
 
-/* What came of it: 0, or what the tenant is told. */
+/* Return: 0 the load succeeded; negative errno for the tenant. */
 static int load_outcome(struct mm_load *load, struct mm_session *s, int status)
 {
 	if (load->state == MM_LOAD_REFUSED || (load->done && load->result < 0))
@@ -713,7 +720,7 @@ static struct mm_session *load_session(const struct mm_load *load)
 	return s && s->load == load->id ? s : NULL;
 }
 
-/* All is known: 0, or what the tenant is told. */
+/* Ends a load with @result: 0, or negative errno for the tenant. */
 static void load_finish(struct mm_load *load, int result)
 {
 	struct mm_shell *shell = load->shell;
@@ -749,7 +756,7 @@ void mm_load_gone(struct mm_shell *shell, uint64_t id, int status)
 
 	if (!load)
 		return;
-	/* Its last words may still be in the socket. */
+	/* Messages that it sent before its death may still be in the socket. */
 	load_receive(load, UINT32_MAX);
 	r = load_outcome(load, load_session(load), status);
 	mm_loop_del(&shell->loop, &load->source);

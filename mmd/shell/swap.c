@@ -9,7 +9,7 @@
 #include "mmd/shell/quota.h"
 #include "mmd/shell/shell.h"
 
-/* The budget is the node's: over the tenants of all devices. */
+/* The budget belongs to the node: it covers the tenants of all devices. */
 static bool swap_has_room(struct mm_shell *shell, uint64_t bytes)
 {
 	uint64_t left = shell->config->swap_max_bytes;
@@ -19,7 +19,7 @@ static bool swap_has_room(struct mm_shell *shell, uint64_t bytes)
 	return bytes <= left;
 }
 
-/* Only the fd is kept: core never looks at the bytes. */
+/* Only the fd is kept: core never reads the bytes. */
 static int space_create(struct mm_session *s, uint64_t bytes)
 {
 	int r = mm_region_create(bytes, MM_REGION_SHARED, "mm-swap", &s->swap_region);
@@ -54,7 +54,7 @@ static int space_open(struct mm_session *s, uint64_t now_ns, uint64_t wanted)
 	return r;
 }
 
-/* The tenant may write while we read: one copy, and only the copy is looked at. */
+/* The tenant may write meanwhile: each word is read once, and only the copy is used. */
 static void lot_copy(const struct mm_session *s, uint64_t lot, uint64_t n,
 		     struct mm_swap_piece *ret)
 {

@@ -20,11 +20,11 @@
 #define COMPLETIONS_PER_ITERATION 256
 #define QUEUE_MAX                 (1u << 16)
 #define RETRY_NS                  (10 * MM_NS_PER_MS)
-#define OWN_JOB                   (UINT64_C(1) << 63) /* ids of jobs that the core does not know */
+#define OWN_JOB                   (UINT64_C(1) << 63) /* ids of jobs that the shell made and the core does not know */
 
 enum worker_item_kind { OUT_PAGES, OUT_TENANT, OUT_SWAP, OUT_STORE, OUT_JOB };
 
-/* Names, not fds: what an item means is looked up when it is sent. */
+/* An item has ids, no fds: they are looked up when it is sent. */
 struct worker_item {
 	enum worker_item_kind kind;
 	uint64_t id; /* first page, tenant or store */
@@ -63,7 +63,7 @@ static void worker_disconnect(struct mm_pool *pool)
 	mm_fifo_done(&w->queue);
 	mm_region_done(&w->jobs_region);
 	mm_region_done(&w->done_region);
-	/* What it was creating may be half there: the next one begins anew. */
+	/* Pages that it was creating may be incomplete; the next xfer creates them anew. */
 	for (size_t i = 0; i < MM_WORKER_JOBS_MAX; i++)
 		pages_close(w, w->job[i].first, w->job[i].count);
 	memset(w->job, 0, sizeof(w->job));
@@ -92,7 +92,10 @@ void mm_worker_start(struct mm_pool *pool)
 	mm_shell_send_keeper_xfer(pool, MM_K_START);
 }
 
-/* It died, lied or hangs. Nothing of it is used any more; a new one starts when it was reaped. */
+/*
+ * Stops using the xfer, which died, broke the protocol or hangs, and kills it; a new one starts
+ * once it was reaped.
+ */
 static void worker_down(struct mm_pool *pool, const char *reason)
 {
 	struct mm_worker *w = &pool->worker;
@@ -111,7 +114,7 @@ static void worker_down(struct mm_pool *pool, const char *reason)
 	}
 }
 
-/* It lied or hangs: we kill it, and it is to blame. */
+/* As worker_down() for an xfer that broke the protocol or hangs: its end is its own fault. */
 static void worker_fault(struct mm_pool *pool, const char *reason)
 {
 	worker_down(pool, reason);
@@ -132,7 +135,7 @@ void mm_worker_gone(struct mm_pool *pool, uint64_t epoch, int status)
 	if (epoch != w->epoch)
 		return;
 	worker_down(pool, "process died");
-	/* A kill from outside says nothing about its jobs. */
+	/* A SIGKILL that is not ours is no evidence against the jobs that were running. */
 	if (w->was_up && (w->fault || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)) {
 		mm_core_on_xfer_fault(pool->core, mm_now_ns());
 		mm_pool_settle(pool);
@@ -209,8 +212,8 @@ static struct mm_worker_job *job_find(struct mm_worker *w, uint64_t id)
 }
 
 /*
- * Whether the device has to do something for it: of the others an xfer that cannot work completes
- * any number.
+ * Whether the device itself works for the job. An xfer whose device is broken can still complete
+ * the other jobs, so they prove nothing.
  */
 static bool job_uses_device(uint32_t opcode)
 {
@@ -281,7 +284,7 @@ static int tenant_send(struct mm_pool *pool, uint32_t tenant)
 	const struct mm_session *s = mm_session_find(pool->shell, tenant);
 	struct mm_core_tenant known;
 
-	/* One that was detached would stay with this xfer for good. */
+	/* A detached tenant that is sent again would stay in this xfer for good. */
 	if (!s || !mm_core_tenant(pool->core, tenant, &known) || !known.attached)
 		return 0;
 	return mm_sock_send(pool->worker.fd, &msg, sizeof(msg),
@@ -354,7 +357,7 @@ static void worker_flush(struct mm_pool *pool)
 		worker_down(pool, "connection broke");
 }
 
-/* ---- start ---- */
+/* ---- setup ---- */
 
 static void tenants_and_stores_attach(struct mm_pool *pool)
 {
@@ -425,10 +428,7 @@ static bool device_is_same(const struct mm_device *a, const struct mm_device *b)
 	       memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0;
 }
 
-/*
- * It is more than a process that starts: keeper forgets the failures, and a device that was down is
- * up.
- */
+/* The xfer is proven: keeper resets its count of failures, and a device that was down is up. */
 static void worker_proven(struct mm_pool *pool)
 {
 	struct mm_worker *w = &pool->worker;
@@ -455,7 +455,7 @@ static void worker_on_up(struct mm_pool *pool)
 	mm_pool_settle(pool);
 }
 
-/* Keeper holds it for as long as mmd lives. */
+/* Passes the lock to keeper, which holds it for as long as mmd lives. */
 static void device_lock_pass_on(struct mm_pool *pool, const struct mm_xmsg *hello, int *fds,
 				size_t n_fds)
 {
@@ -517,7 +517,7 @@ static void worker_on_hello(struct mm_pool *pool, struct mm_xmsg *msg, int *fds,
 		worker_on_up(pool);
 }
 
-/* ---- what it says ---- */
+/* ---- messages of xfer ---- */
 
 static bool page_is_expected(const struct mm_worker *w, uint32_t page)
 {
@@ -546,7 +546,7 @@ static int pages_received(struct mm_worker *w, const struct mm_xmsg *msg, int *f
 	return 0;
 }
 
-/* Its plan cannot be served any more. It may be gone by now. */
+/* Ends the tenant whose plan xfer cannot serve any more, if it is still connected. */
 static void tenant_on_failed(struct mm_pool *pool, const struct mm_xmsg *msg)
 {
 	struct mm_session *s = mm_session_find(pool->shell, (uint32_t)msg->id);
@@ -583,7 +583,9 @@ static int worker_on_message(struct mm_pool *pool, struct mm_xmsg *msg, size_t l
 	return 0;
 }
 
-/* Reads its socket. Return: 0 empty or enough; negative errno = broken. */
+/*
+ * Reads at most @max messages from the socket. Return: 0; negative errno: the connection is broken.
+ */
 static int worker_receive(struct mm_pool *pool, unsigned int max)
 {
 	struct mm_worker *w = &pool->worker;
@@ -666,7 +668,7 @@ static void pool_fail_creation(struct mm_pool *pool, int result)
 		      explanation);
 }
 
-/* A store that is still in use by a tenant that is going: ask again a little later. */
+/* While a tenant that is leaving still uses the store, the drop is sent again a little later. */
 static void own_job_done(struct mm_pool *pool, const struct mm_worker_job *job, int result)
 {
 	struct mm_worker *w = &pool->worker;
@@ -687,11 +689,14 @@ static const char *completion_handle(struct mm_pool *pool, const struct mm_msg *
 
 	if (!found || msg->result > 0)
 		return "completion of a job that does not run";
-	/* Its fds were sent before the completion was pushed, so they are in the socket by now. */
+	/* xfer sends the fds before it pushes the completion, so they are in the socket by now. */
 	if (msg->result == 0 && !job_pages_received(w, found)) {
 		int r = worker_receive(pool, UINT32_MAX);
 
-		/* Killed since: no fault of its jobs, which the next one gets again. */
+		/*
+		 * xfer was killed meanwhile; that is no fault of its jobs, and the next one gets
+		 * them again.
+		 */
 		if (r == -ECONNRESET) {
 			worker_down(pool, "connection closed");
 			return NULL;
@@ -713,7 +718,9 @@ static const char *completion_handle(struct mm_pool *pool, const struct mm_msg *
 		return NULL;
 	}
 	if (job.count && msg->result < 0 && !pool->ready) {
-		(void)worker_receive(pool, MESSAGES_PER_WAKEUP); /* whose memory it is */
+		(void)worker_receive(
+			pool,
+			MESSAGES_PER_WAKEUP); /* reads the holders of memory for the message */
 		pool_fail_creation(pool, msg->result);
 		return NULL;
 	}
@@ -769,7 +776,7 @@ void mm_worker_ring(struct mm_pool *pool)
 	if (w->bell)
 		mm_sock_doorbell(w->fd);
 	w->bell = false;
-	/* While the timer holds the queue back, a socket that is writable is of no use. */
+	/* While the retry timer runs, a writable socket is of no use. */
 	mm_loop_want(&pool->shell->loop, &w->source,
 		     EPOLLIN |
 			     (w->want_write && w->retry_ns == UINT64_MAX ? (uint32_t)EPOLLOUT : 0));
