@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/shell/actions.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <string.h>

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "libclient/support/cleanup.h"
+#include "mmd/shell/methods.h"
 #include "mmd/shell/shell.h"
 
 void mm_admin_init(struct mm_shell *shell)
@@ -32,7 +33,7 @@ void mm_admin_done(struct mm_shell *shell)
 		client_close(&shell->admin.client[i]);
 }
 
-/* Return: 0; negative errno: the client is of no use any more. */
+/* Sends what is queued for the client. Return: 0; negative errno: the client must be closed. */
 static int client_out_send(struct mm_admin_client *c)
 {
 	while (c->out_at < c->out_bytes) {

@@ -3,18 +3,17 @@
  * admin - the operator's connections
  *
  * Concept:   JSON-RPC 2.0, one request per line, over a stream socket that only mmd's user may
- *            open. Methods: status, pool.show, plan.show, plan.set (methods.c).
+ *            open. Methods: methods.h.
  * Ownership: a client owns its socket and buffers.
  * Threading: core's thread; answers are made at once and sent as the client reads.
- * Limits:    MM_ADMIN_CLIENTS; lines of MM_ADMIN_LINE bytes; a client that does not read its
- *            answers is not read from, and dropped beyond MM_ADMIN_OUT bytes.
+ * Limits:    MM_ADMIN_CLIENTS; lines of MM_ADMIN_LINE bytes; while a client does not read its
+ *            answers nothing is read from it, and beyond MM_ADMIN_OUT bytes it is closed.
  */
 #pragma once
 
 #include <stddef.h>
 
 #include "mmd/common/loop.h"
-#include "mmd/shell/rpc.h"
 
 #define MM_ADMIN_CLIENTS 16
 #define MM_ADMIN_LINE    65536
@@ -26,7 +25,7 @@ struct mm_admin_client {
 	struct mm_shell *shell;
 	int fd;
 	struct mm_loop_source source;
-	char *in; /* MM_ADMIN_LINE, while connected */
+	char *in; /* MM_ADMIN_LINE bytes while connected */
 	size_t in_bytes;
 	char *out;
 	size_t out_bytes, out_at;
@@ -39,8 +38,5 @@ struct mm_admin {
 void mm_admin_init(struct mm_shell *shell);
 void mm_admin_done(struct mm_shell *shell);
 
-/* An accepted connection, taken over. */
+/* Makes a client of an accepted connection, which is taken over. */
 void mm_admin_accept(struct mm_shell *shell, int fd);
-
-/* methods.c; the context is struct mm_shell. */
-extern const struct mm_rpc_method mm_admin_methods[];

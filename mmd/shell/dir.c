@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "mmd/shell/dir.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,7 +15,7 @@ static bool read_at(int fd, uint64_t offset, void *buf, size_t bytes)
 	return pread(fd, buf, bytes, (off_t)offset) == (ssize_t)bytes;
 }
 
-/* Does [@offset, @offset + @count * @each) lie behind the head and within the store? */
+/* Whether [@offset, @offset + @count * @each) starts behind the head and ends within the store. */
 static bool table_fits(uint64_t offset, uint64_t count, uint64_t each, uint64_t store_bytes)
 {
 	return offset >= sizeof(struct mm_dir) && offset % sizeof(uint64_t) == 0 &&
@@ -53,7 +55,10 @@ static const char *groups_check(const struct mm_dir_group *groups, uint32_t n, u
 		if (groups[i].store_offset > store_bytes ||
 		    groups[i].bytes > store_bytes - groups[i].store_offset)
 			return "group: lies outside the store";
-		/* A model may have no resident tensor; a layer without bytes is never laid out. */
+		/*
+		 * Group 0 may be empty (no resident tensor); a layer without bytes would never be
+		 * laid out.
+		 */
 		if (i && !groups[i].bytes)
 			return "group: a layer is empty";
 	}
@@ -97,7 +102,10 @@ static const char *tensors_check(int fd, const struct mm_dir *dir,
 			bool pack = tensors[i].flags & MM_TENSOR_PACK;
 
 			wrong = tensor_check(&tensors[i], groups, dir->n_groups);
-			/* Those of a liar may lie on top of each other: no sum may wrap. */
+			/*
+			 * Tensors of a hostile directory may overlap, so their sizes can add up
+			 * beyond 64 bits.
+			 */
 			if (__builtin_add_overflow(*ret_bytes, pack ? 0 : tensors[i].bytes,
 						   ret_bytes))
 				wrong = "tensor: sizes add up to too much";

@@ -16,13 +16,14 @@
 #include "mmd/shell/check.h"
 #include "mmd/shell/shell.h"
 
-#ifndef SO_PEERPIDFD /* Linux 6.5; absent from Debian 12's headers */
+#ifndef SO_PEERPIDFD /* since Linux 6.5; absent from Debian 12's headers */
 #define SO_PEERPIDFD 77
 #endif
 
 /*
- * Before Linux 6.5 the pid may have been reused between connect and here; then a stranger would be
- * waited for, and killed if it keeps pages. The window is the time from accept to this call.
+ * Before Linux 6.5 the pidfd is opened by pid. If the peer died between accept and this call and
+ * its pid was reused, it belongs to an unrelated process, which would be waited for, and killed if
+ * it keeps pages.
  */
 static int peer_pidfd(int fd, pid_t pid, int *ret_pidfd)
 {
@@ -55,7 +56,7 @@ int mm_handshake_peer(struct mm_session *s)
 	return peer_pidfd(s->fd, cred.pid, &s->pidfd);
 }
 
-/* Of the pool that it will live on; without one, what is the same for all of them. */
+/* Fills in the facts of the session's pool; without a pool only what is the same for all pools. */
 static void welcome_fill(const struct mm_session *s, struct mm_welcome *w)
 {
 	const struct mm_device *any = &s->shell->pool[0].worker.device;
@@ -153,7 +154,7 @@ static int welcome_send(struct mm_session *s)
 	w.tenant_id = s->tenant;
 	w.features = s->features;
 	r = mm_sock_send(s->fd, &w, sizeof(w), fds, MM_ARRAY_SIZE(fds));
-	/* Our mappings stay; these two fds would only count against our limit. */
+	/* Our mappings stay valid; these two fds would only count against our limit. */
 	mm_close_fd(&s->tenant_region.fd);
 	mm_close_fd(&s->mmd_region.fd);
 	return r;
@@ -188,7 +189,10 @@ static size_t uuid_text(char *text, size_t bytes, const uint8_t *uuid)
 	return at;
 }
 
-/* Who names none among several asks which driver to ask (libclient does): not worth a warning. */
+/*
+ * Refuses a hello whose device mmd does not have. libclient names no device at first to find out
+ * which driver to use: among several devices that is refused, but not worth a warning.
+ */
 static int hello_refuse_device(struct mm_session *s, const struct mm_hello *hello)
 {
 	static const uint8_t any[sizeof(hello->device_uuid)];
@@ -213,7 +217,7 @@ static int hello_refuse_device(struct mm_session *s, const struct mm_hello *hell
 	return hello_refuse_at(asks ? MM_LOG_DEBUG : MM_LOG_WARN, s, -ENODEV, reason);
 }
 
-/* Return: 0; negative errno: it was refused. */
+/* Return: 0; negative errno: the hello was refused. */
 static int session_account_check(struct mm_session *s)
 {
 	char reason[MM_REASON_BYTES];

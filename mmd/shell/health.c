@@ -64,7 +64,7 @@ static void health_act(struct mm_pool *pool, enum mm_health_kind kind)
 	}
 }
 
-/* Programs make notes as they please, and memory that wears out: one a second goes to the log. */
+/* Programs can cause notes at will, and so can memory that wears out: one a second is logged. */
 static bool health_is_logged(struct mm_health *h, enum mm_health_kind kind)
 {
 	const uint64_t now_ns = mm_now_ns();
@@ -104,7 +104,7 @@ static int health_on_event(struct mm_pool *pool, const struct mm_xmsg *msg)
 	return 0;
 }
 
-/* Where the GPU is gone no Xid need come any more: it is the driver's channel, too. */
+/* When NVML does not reach the GPU, Xids of it cannot arrive either. */
 static void health_on_gone(struct mm_pool *pool, const struct mm_xmsg *msg)
 {
 	mm_log(MM_LOG_ERROR, "device.health", "device=%" PRIu64 " nvml=%d kind=lost meaning=\"%s\"",
@@ -114,7 +114,7 @@ static void health_on_gone(struct mm_pool *pool, const struct mm_xmsg *msg)
 	health_act(pool, MM_HEALTH_LOST);
 }
 
-/* Once per change: a repair that waits does so until somebody resets the GPU. */
+/* A state is logged when it changes, since a repair stays pending until the GPU is reset. */
 static void health_on_look(struct mm_pool *pool, struct mm_xhealth *seen)
 {
 	struct mm_xhealth *last = &pool->health.look;
@@ -149,7 +149,7 @@ int mm_health_message(struct mm_pool *pool, struct mm_xmsg *msg)
 	return 0;
 }
 
-/* ---- whose memory ---- */
+/* ---- holders of memory ---- */
 
 bool mm_health_ours(const struct mm_pool *pool, uint32_t pid)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the operator may ask. Keys carry their units and are never renamed; mmctl(1) lists them.
- */
+#include "mmd/shell/methods.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +39,7 @@ static void methods_put_text(json_t *object, const char *key, const char *text)
 	json_object_set_new(object, key, json_string(text));
 }
 
-/* null = any, or not known */
+/* A negative node becomes null: any node, or none known. */
 static void methods_put_node(json_t *object, const char *key, int node)
 {
 	json_object_set_new(object, key, node < 0 ? json_null() : json_integer(node));
@@ -186,7 +185,8 @@ static bool key_is_summed(const char *key)
 }
 
 /*
- * What a device says is the node's too, as sums, and where a sum makes no sense the first device's.
+ * Adds one device's object to the node's: numbers as sums; values that have no sum are the first
+ * device's.
  */
 static void device_json_fold(json_t *all, const json_t *one)
 {
@@ -208,7 +208,7 @@ static void device_json_fold(json_t *all, const json_t *one)
 	}
 }
 
-/* "device": an ordinal, or none: then *ret_pool is NULL. */
+/* Finds the pool of "device", an ordinal. Without that key *ret_pool is NULL, which is no error. */
 static bool device_find(struct mm_shell *shell, const json_t *params, struct mm_pool **ret_pool,
 			struct mm_rpc_error *error)
 {
@@ -226,7 +226,7 @@ static bool device_find(struct mm_shell *shell, const json_t *params, struct mm_
 	return *ret_pool != NULL;
 }
 
-/* @only: or NULL for all; @fill: what of a device is asked for. */
+/* Adds all devices, or only @only if it is not NULL, to @to; @fill makes one device's object. */
 static void devices_fill(struct mm_shell *shell, const struct mm_pool *only, json_t *to,
 			 void (*fill)(const struct mm_pool *pool, json_t *to,
 				      const struct mm_core_stats *stats))
@@ -358,7 +358,7 @@ static void stats_fill(const struct mm_session *s, json_t *to)
 			__atomic_load_n(&claims->stall_total_ns, __ATOMIC_RELAXED) & INT64_MAX);
 }
 
-/* What the model takes of the device when all of it is there, and what rounding to pages wastes. */
+/* Device memory of the whole model when it is resident, and what rounding to pages wastes of it. */
 static void weights_fill(const struct mm_session *s, json_t *to)
 {
 	const uint64_t page_bytes = s->pool->worker.device.page_bytes;
@@ -460,7 +460,7 @@ static json_t *xfer_json(const struct mm_worker *w)
 	return xfer;
 }
 
-/* Over the life of mmd: what left with its tenants included. */
+/* Bytes since mmd started, those of tenants that have left included. */
 static uint64_t pool_bytes_streamed(const struct mm_pool *pool)
 {
 	uint64_t sum = pool->bytes_streamed_gone;
@@ -621,7 +621,7 @@ static json_t *plan_show(void *context, const json_t *params, struct mm_rpc_erro
 	return result;
 }
 
-/* "auto", or a number of layers. */
+/* "layers" is "auto" or a number of layers. */
 static bool layers_parse(const json_t *params, int32_t *ret_alpha)
 {
 	const json_t *layers = json_object_get(params, "layers");
@@ -638,7 +638,7 @@ static bool layers_parse(const json_t *params, int32_t *ret_alpha)
 	return true;
 }
 
-/* "auto", the default, or a number of slots. */
+/* "slots" is "auto", the default, or a number of slots. */
 static bool slots_parse(const json_t *params, uint32_t *ret_slots)
 {
 	const json_t *slots = json_object_get(params, "slots");

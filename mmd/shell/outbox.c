@@ -9,13 +9,14 @@
 
 enum outbox_item_kind { ITEM_PAGE, ITEM_MAP, ITEM_EVENT, ITEM_FD, ITEM_GONE };
 
-#define AHEAD_MAX (4 * MM_FD_BATCH_MAX) /* items that are looked at for a batch */
+/* The number of items that are searched for pages of a batch. */
+#define AHEAD_MAX (4 * MM_FD_BATCH_MAX)
 
 struct outbox_item {
 	uint8_t kind;
 	uint8_t fd_kind;
 	uint32_t entry;
-	uint32_t value; /* page, map value or fd */
+	uint32_t value; /* page, map value or fd, by kind */
 	uint64_t epoch;
 };
 
@@ -100,8 +101,8 @@ static bool page_is_owned(const struct mm_outbox *box, uint32_t page)
 }
 
 /*
- * Fds of pages go ahead of the map entries and events between them: chunk by chunk they would each
- * take a batch, and its acknowledgement.
+ * Takes fds of pages ahead of the map entries and events between them. Otherwise each chunk would
+ * need a batch and an acknowledgement of its own.
  */
 static void pages_take(struct mm_outbox *box, uint32_t max)
 {
@@ -122,7 +123,9 @@ static void pages_take(struct mm_outbox *box, uint32_t max)
 	}
 }
 
-/* Moves the fd at the head of the queue into the batch, and of pages as many as may fly now. */
+/*
+ * Moves the fd at the head of the queue, or as many pages as may be in flight now, into the batch.
+ */
 static void batch_fill(struct mm_outbox *box, struct outbox_item *head)
 {
 	uint32_t room = box->budget->max - MM_MIN(box->budget->used, box->budget->max);
@@ -182,7 +185,7 @@ static int fds_flush(struct mm_outbox *box, struct outbox_item *head, uint64_t n
 {
 	batch_fill(box, head);
 	if (!box->batch.count) {
-		box->retry_ns = now_ns + MM_OUTBOX_RETRY_NS; /* others use up the budget */
+		box->retry_ns = now_ns + MM_OUTBOX_RETRY_NS; /* other outboxes use up the budget */
 		return 0;
 	}
 	return batch_send(box, now_ns);
@@ -225,7 +228,7 @@ static int item_flush(struct mm_outbox *box, struct outbox_item *item, uint64_t 
 	return 1;
 }
 
-/* One batch at a time. */
+/* Only one batch may be unacknowledged. */
 static bool item_must_wait(const struct mm_outbox *box, const struct outbox_item *item)
 {
 	return box->unacked && (item->kind == ITEM_PAGE || item->kind == ITEM_FD);

@@ -4,17 +4,20 @@
  *
  * Concept:    Page fds, map entries, events and single fds wait in one queue. Page fds go out in
  *             batches, ahead of map entries and events that are queued before them. An event is
- *             pushed behind the batch that it needs; the tenant looks at the ring's tail first,
- *             takes the batches of the socket then, and the events up to that tail last, so no
- *             event speaks of a page whose fd is not there yet. While it could not take a batch in,
- *             it looks at no event, and none is pushed: the batch comes again. A tenant that reads
- *             nothing delays only itself.
+ *             pushed behind the batch that it needs. The tenant reads the ring's tail first, then
+ *             takes the batches of the socket, then the events up to that tail; so no event names a
+ *             page whose fd has not arrived. While a tenant cannot take a batch in it reads no
+ *             event, and none is pushed; the batch is sent again. A tenant that reads nothing
+ *             delays only itself.
  * Ownership:  borrows socket, ring, map table and the pool's page fds; owns single fds in the
  *             queue.
- * Invariants: one unacknowledged batch at most; unreceived fds count against everybody, so all
- *             outboxes share one budget. A batch takes a small part of what is left of it, so that
- *             tenants that never acknowledge leave something for the others, however many they are.
- * Limits:     MM_OUTBOX_ITEMS entries, MM_OUTBOX_EVENTS events: beyond it the tenant is ended.
+ * Threading:  core's thread.
+ * Invariants: at most one batch is unacknowledged. Fds that were not received yet count against one
+ *             limit of the kernel, so all outboxes share one budget. A batch takes a small part of
+ *             what is left of it, so that tenants that never acknowledge leave some to the others,
+ *             however many they are.
+ * Limits:     MM_OUTBOX_ITEMS entries, MM_OUTBOX_EVENTS events: a tenant that falls behind further
+ *             is ended.
  */
 #pragma once
 
@@ -26,8 +29,8 @@
 
 #define MM_OUTBOX_ITEMS    (6 * MM_MAP_ENTRIES)
 #define MM_OUTBOX_EVENTS   65536
-#define MM_OUTBOX_RESENDS  200 /* of one batch that the tenant has no room for */
-#define MM_OUTBOX_SHARES   16  /* one batch may take so small a part of the budget that is left */
+#define MM_OUTBOX_RESENDS  200 /* of one batch for which the tenant has no room */
+#define MM_OUTBOX_SHARES   16  /* a batch takes at most this fraction of the budget that is left */
 #define MM_OUTBOX_RETRY_NS (10 * MM_NS_PER_MS)
 
 struct mm_fd_budget {
@@ -39,21 +42,23 @@ struct mm_outbox {
 	struct mm_ring *ring;
 	uint32_t *map;
 	const int *page_fd;
-	/* Is the page still the tenant's? Asked when its fd leaves; NULL: it is. */
+	/*
+	 * Whether the page is still the tenant's, checked when its fd is sent. NULL: it always is.
+	 */
 	bool (*owns_page)(const void *owner, uint32_t page);
 	const void *owner;
 	struct mm_fd_budget *budget;
 	struct mm_fifo items;
 	struct mm_fifo events;
-	struct mm_fd_batch batch; /* the one under way: count fds */
-	int single_fd;            /* in the batch, when it is not of pages; -1 */
+	struct mm_fd_batch batch; /* the batch under way; it has batch.count fds */
+	int single_fd;            /* the fd of a batch that has no pages; -1 = none */
 	uint64_t seq;
-	bool unacked; /* sent, no answer yet */
-	bool again;   /* to be sent again */
+	bool unacked; /* sent, not acknowledged yet */
+	bool again;   /* the batch must be sent (again) */
 	uint32_t resends;
 	bool want_write;   /* the socket was full */
-	bool bell;         /* the ring has news: ring the doorbell */
-	uint64_t retry_ns; /* flush again then; UINT64_MAX = never */
+	bool bell;         /* the ring has new events: ring the doorbell */
+	uint64_t retry_ns; /* when to flush again; UINT64_MAX = no timer */
 };
 
 /**
@@ -69,7 +74,7 @@ void mm_outbox_init(struct mm_outbox *box, int sock, struct mm_ring *ring, uint3
 		    const int *page_fd, struct mm_fd_budget *budget);
 void mm_outbox_done(struct mm_outbox *box);
 
-/* Append. Return: 0; -ENOBUFS the tenant is too far behind; -ENOMEM. */
+/* Append to the queue. Return: 0; -ENOBUFS the tenant is too far behind; -ENOMEM. */
 int mm_outbox_put_page(struct mm_outbox *box, uint32_t page, uint64_t epoch);
 int mm_outbox_put_map(struct mm_outbox *box, uint32_t entry, uint32_t value);
 int mm_outbox_put_event(struct mm_outbox *box, const struct mm_msg *msg);
@@ -81,20 +86,20 @@ int mm_outbox_put_fd(struct mm_outbox *box, enum mm_fd_kind kind, int fd);
  * @box:    any
  * @now_ns: CLOCK_MONOTONIC
  *
- * Sets want_write, bell and retry_ns. A page that is not the tenant's any more (it gave it back
- * unseen) is passed over: the fd would be somebody else's. Return: 0; MM_E_PROTOCOL the tenant
- * broke its ring's rules; -ECONNRESET; -EBADF a page without fd, or, of a batch that is to go out
- * again, not its any more; other negative errno of the socket.
+ * Sets want_write, bell and retry_ns. A page that the tenant has given back before its fd was sent
+ * is skipped, since it may be another tenant's by now. Return: 0; MM_E_PROTOCOL the tenant broke
+ * its ring's rules; -ECONNRESET; -EBADF a page without an fd, or a batch that is to be sent again
+ * has a page that is not the tenant's any more; other negative errno of the socket.
  */
 int mm_outbox_flush(struct mm_outbox *box, uint64_t now_ns);
 
 /**
  * mm_outbox_ack() - the tenant answered a batch
  * @box:    any
- * @seq:    as it says
+ * @seq:    as the tenant sent it
  * @result: 0; -EMFILE: send it again
  * @now_ns: CLOCK_MONOTONIC
  *
- * Return: 0; MM_E_PROTOCOL no such batch, another result, or out of patience.
+ * Return: 0; MM_E_PROTOCOL no such batch, another result, or sent again too often.
  */
 int mm_outbox_ack(struct mm_outbox *box, uint64_t seq, int result, uint64_t now_ns);

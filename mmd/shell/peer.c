@@ -24,7 +24,7 @@ static bool peer_is_alive(int pidfd)
 	return poll(&p, 1, 0) == 0;
 }
 
-/* A whole small file, NUL-terminated. Return: its bytes or negative errno. */
+/* Reads a small file whole and terminates it with NUL. Return: bytes read or negative errno. */
 static ssize_t file_read(const char *path, char *text, size_t bytes)
 {
 	mm_cleanup(mm_close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -53,10 +53,10 @@ int mm_peer_cgroup(pid_t pid, int pidfd, char *path)
 	if (n < 0)
 		return (int)n;
 	/*
-	 * The unified hierarchy is number 0 and names no controllers; others may stand before it.
+	 * The unified hierarchy has number 0 and names no controllers; other lines may precede it.
 	 */
 	line = strncmp(text, "0::", 3) == 0 ? text : strstr(text, "\n0::");
-	if (!line) /* or it stands behind what we read */
+	if (!line) /* when the text filled the buffer the line may be behind it */
 		return (size_t)n + 1 == sizeof(text) ? -ENAMETOOLONG : -ENOENT;
 	line += line == text ? 3 : 4;
 	end = strchr(line, '\n');
@@ -79,13 +79,13 @@ int mm_peer_groups(int fd, uint32_t *groups, uint32_t max)
 
 char mm_peer_stat_state(const char *stat)
 {
-	/* The name between the parentheses is the process's own choice. */
+	/* The name between the parentheses is chosen by the process and may contain any byte. */
 	const char *end = strrchr(stat, ')');
 
 	return end && end[1] == ' ' ? end[2] : 0;
 }
 
-/* "frozen 1" also when an ancestor is. */
+/* The file has "frozen 1" also when an ancestor of the cgroup is frozen. */
 static bool peer_is_frozen(pid_t pid, int pidfd)
 {
 	char cgroup[MM_PEER_PATH_BYTES], path[MM_PEER_PATH_BYTES + 64], text[256];

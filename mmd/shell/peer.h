@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer - what the kernel says about a process at the other end
+ * peer - what the kernel knows about a process at the other end
  *
- * Concept:   Nothing here is asked of the process itself. What is read by pid (/proc) is believed
- *            only when the pidfd shows afterwards that this very process still lives: the pid
- *            cannot have been another's in between.
- * Threading: any; the files read are the kernel's and do not block.
+ * Concept:   Nothing here depends on the process's own statements. What was read by pid (/proc) is
+ *            trusted only if the pidfd shows afterwards that the process still lives: then the pid
+ *            cannot have belonged to another one meanwhile.
+ * Threading: any; the files are the kernel's, and reading them does not block.
  */
 #pragma once
 
@@ -19,8 +19,8 @@
 
 enum mm_peer_state {
 	MM_PEER_RUNNING,
-	MM_PEER_STOPPED, /* by a signal, or traced */
-	MM_PEER_FROZEN,  /* its cgroup is */
+	MM_PEER_STOPPED, /* stopped by a signal, or traced */
+	MM_PEER_FROZEN,  /* its cgroup is frozen */
 	MM_PEER_GONE,
 };
 
@@ -40,8 +40,8 @@ int mm_peer_cgroup(pid_t pid, int pidfd, char *path);
  */
 int mm_peer_groups(int fd, uint32_t *groups, uint32_t max);
 
-/* Whether it could answer if it wanted to. */
+/* Whether the process could act on a request now. */
 enum mm_peer_state mm_peer_state(pid_t pid, int pidfd);
 
-/* Of a line of /proc/PID/stat. */
+/* The state letter of a line of /proc/PID/stat; 0: the line has none. */
 char mm_peer_stat_state(const char *stat);

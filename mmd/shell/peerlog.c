@@ -38,7 +38,10 @@ static struct mm_peerlog_bucket *bucket_find(struct mm_peerlog *log, uint64_t ke
 		if (b->used_ns < oldest->used_ns)
 			oldest = b;
 	}
-	/* One that is full again loses nothing. Any other would begin anew with a whole burst. */
+	/*
+	 * A bucket that is full again loses nothing when it is reused. Reuse of any other would
+	 * give its peer a whole new burst.
+	 */
 	if (oldest->used_ns && now_ns - oldest->used_ns < MM_PEERLOG_BURST * MM_PEERLOG_LINE_NS) {
 		oldest = &log->bucket[MM_PEERLOG_BUCKETS];
 		oldest->key = MM_PEERLOG_SHARED;

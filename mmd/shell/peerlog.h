@@ -2,16 +2,16 @@
 /*
  * peerlog - how much of the log a peer may cause
  *
- * Concept:    One bucket of lines per account, by its user while no account is known: a burst of
- *             MM_PEERLOG_BURST lines, then one per MM_PEERLOG_LINE_NS. What is more is counted, and
- *             the count is said once in MM_PEERLOG_REPORT_NS. So whoever connects, lies and leaves in
- *             a loop fills neither the log nor the disk under it, and takes no line from other
- *             accounts.
+ * Concept:    One bucket of lines per account, or per user while no account is known: a burst of
+ *             MM_PEERLOG_BURST lines, then one per MM_PEERLOG_LINE_NS. Lines beyond that are
+ *             counted, and the count is logged once in MM_PEERLOG_REPORT_NS. So a peer that
+ *             connects, breaks a rule and leaves in a loop fills neither the log nor the disk under
+ *             it, and takes no line from other accounts.
  * Ownership:  struct mm_shell has one; plain memory.
  * Threading:  core's thread.
- * Limits:     MM_PEERLOG_BUCKETS accounts at a time. A bucket that has been silent until it was
- *             full again makes room; those that find none, as many users of one person may, share a
- *             last one.
+ * Limits:     MM_PEERLOG_BUCKETS accounts at a time. A bucket that was unused until it was full
+ *             again is given to another account; accounts that find none, as many users of one
+ *             person may, share a last one.
  */
 #pragma once
 
@@ -23,14 +23,15 @@
 #define MM_PEERLOG_LINE_NS   UINT64_C(200000000)
 #define MM_PEERLOG_REPORT_NS UINT64_C(10000000000)
 
-#define MM_PEERLOG_UID(uid) (UINT64_C(1) << 63 | (uid)) /* a key: no account is known yet */
-#define MM_PEERLOG_SHARED   (UINT64_C(1) << 62) /* the key of the last bucket, nobody's own */
+#define MM_PEERLOG_UID(uid) (UINT64_C(1) << 63 | (uid)) /* key while no account is known */
+/* Key of the last bucket, which no account has for itself. */
+#define MM_PEERLOG_SHARED (UINT64_C(1) << 62)
 
 struct mm_peerlog_bucket {
 	uint64_t key;
-	uint64_t paid_ns;      /* its lines are paid for until then */
-	uint64_t suppressed;   /* lines that were not told of yet */
-	uint64_t report_at_ns; /* them; UINT64_MAX = nothing to say */
+	uint64_t paid_ns;      /* the time up to which its lines are paid for */
+	uint64_t suppressed;   /* lines that were not reported yet */
+	uint64_t report_at_ns; /* when they are reported; UINT64_MAX = nothing to report */
 	uint64_t used_ns;      /* 0 = free */
 };
 
@@ -40,11 +41,11 @@ struct mm_peerlog {
 
 void mm_peerlog_init(struct mm_peerlog *log);
 
-/* May a line of @key be written now? If not it is counted. */
+/* Whether a line of @key may be written now; one that may not is counted. */
 bool mm_peerlog_allows(struct mm_peerlog *log, uint64_t key, uint64_t now_ns);
 
-/* Says what was suppressed, where that is due. */
+/* Logs the counts of suppressed lines that are due. */
 void mm_peerlog_tick(struct mm_peerlog *log, uint64_t now_ns);
 
-/* When mm_peerlog_tick() has something to say. */
+/* When mm_peerlog_tick() has something to do; UINT64_MAX: never. */
 uint64_t mm_peerlog_deadline(const struct mm_peerlog *log);

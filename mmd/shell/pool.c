@@ -8,7 +8,8 @@
 
 #include "mmd/shell/shell.h"
 
-#define FDS_BESIDES_PAGES 1024 /* sessions, stores, loads, admin clients, one batch in flight */
+/* For sessions, stores, loads, admin clients and one batch in flight. */
+#define FDS_BESIDES_PAGES 1024
 
 void mm_pool_init(struct mm_pool *pool, struct mm_shell *shell, uint32_t index)
 {
@@ -114,7 +115,7 @@ struct mm_pool *mm_pool_by_uuid(struct mm_shell *shell, const uint8_t *uuid)
 	return NULL;
 }
 
-/* It was made, and nobody can be given a page of it. */
+/* Ends mmd: all pages were created, but none could be scrubbed and granted. */
 static void pool_fail_uncleared(struct mm_pool *pool)
 {
 	const struct mm_device *d = &pool->worker.device;
@@ -151,7 +152,7 @@ bool mm_pool_ready(struct mm_pool *pool)
 	return true;
 }
 
-/* ---- life ---- */
+/* ---- down and up ---- */
 
 void mm_pool_down(struct mm_pool *pool)
 {
@@ -172,7 +173,10 @@ void mm_pool_up(struct mm_pool *pool)
 	       pool->worker.device.name);
 }
 
-/* While it is down its core's time stands still: what tenants owe it, nobody could use. */
+/*
+ * While a device is down its core gets no ticks: no deadline of a tenant passes, since nobody could
+ * use the memory.
+ */
 static bool pool_is_ticking(const struct mm_pool *pool)
 {
 	return pool->core && !pool->down;

@@ -25,7 +25,10 @@ json_t *mm_rpc_fail(struct mm_rpc_error *error, int code, const char *fmt, ...)
 	return NULL;
 }
 
-/* A sentence that was cut within a letter, or quotes no text at all, is not UTF-8: its ASCII is. */
+/*
+ * Makes a JSON string of a sentence. When it is not UTF-8, because it was cut within a character or
+ * quotes such bytes, each byte outside ASCII becomes '?'.
+ */
 static json_t *text_json(const char *text)
 {
 	char ascii[MM_RPC_TEXT];
@@ -95,7 +98,7 @@ static bool id_is_valid(const json_t *id)
 	return !id || json_is_string(id) || json_is_number(id) || json_is_null(id);
 }
 
-/* NULL for a notification. */
+/* Return: the reply; NULL for a notification. */
 static json_t *request_answer(const struct mm_rpc_method *methods, void *context,
 			      const json_t *request)
 {

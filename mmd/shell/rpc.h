@@ -2,10 +2,12 @@
 /*
  * rpc - JSON-RPC 2.0 over lines, without any socket
  *
- * Concept:   A line in, a line out: request or batch, answered by a table of methods. Errors by the
- *            specification: -32700 no JSON, -32600 no request, -32601 no such method, -32602 bad
- *            params; MM_RPC_FAILED where a method could not do what it was asked.
+ * Concept:   Takes one line and returns one line: a request or a batch is answered by a table of
+ *            methods. Errors as the specification has them: -32700 no JSON, -32600 no request,
+ *            -32601 no such method, -32602 bad params; MM_RPC_FAILED where a method could not do
+ *            what was requested.
  * Ownership: params are borrowed by a method, its result is the caller's.
+ * Threading: none of its own; methods run in the caller's thread.
  */
 #pragma once
 
@@ -28,7 +30,10 @@ struct mm_rpc_error {
 
 struct mm_rpc_method {
 	const char *name;
-	/* @params: an object or NULL. NULL on failure, then @error is filled in. */
+	/*
+	 * @params is an object or NULL. Return: the result; NULL on failure, and @error is filled
+	 * in.
+	 */
 	json_t *(*run)(void *context, const json_t *params, struct mm_rpc_error *error);
 };
 

@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 
+#include "mmd/shell/actions.h"
 #include "mmd/shell/admin.h"
 #include "mmd/config/config.h"
 #include "mmd/core/core.h"

@@ -45,7 +45,10 @@ static struct mm_spool *spool_find(struct mm_shell *shell, uint64_t store)
 	return NULL;
 }
 
-/* It cannot do what it was asked for. It is forgotten first: its store may go while it is told. */
+/*
+ * Reports that a spool cannot do what was requested. Its entry is freed first, because the report
+ * may end the store that it belongs to.
+ */
 static void spool_fail(struct mm_spool *spool, int result, const char *text)
 {
 	const struct mm_spool was = *spool;
@@ -60,13 +63,13 @@ static void spool_fail(struct mm_spool *spool, int result, const char *text)
 		mm_store_sealed(was.shell, was.store, result, text);
 }
 
-/* ---- what it is told ---- */
+/* ---- to the spool ---- */
 
 static void spool_send(struct mm_spool *spool, enum mm_sop op)
 {
 	const struct mm_smsg msg = { .magic = MM_PROTO_MAGIC, .op = op, .bytes = spool->bytes };
 
-	/* It reads at once or is dead; keeper says so. */
+	/* A spool reads at once or is dead; keeper reports its death. */
 	if (mm_sock_send(spool->fd, &msg, sizeof(msg), NULL, 0) < 0)
 		mm_log(MM_LOG_WARN, "spool.unreachable", "store=%" PRIu64, spool->store);
 }
@@ -127,7 +130,7 @@ void mm_spools_xfer_gone(struct mm_shell *shell)
 	}
 }
 
-/* ---- what it says ---- */
+/* ---- from the spool ---- */
 
 static int spool_on_message(struct mm_spool *spool, struct mm_smsg *msg, int *fds, size_t n_fds)
 {
@@ -168,7 +171,7 @@ static void spool_on_socket(struct mm_loop_source *source, uint32_t events)
 		r = len == sizeof(msg) ? spool_on_message(spool, &msg, fds, n_fds) : -EPROTO;
 	for (size_t i = 0; i < n_fds; i++)
 		mm_close_fd(&fds[i]);
-	/* Its end is told by keeper, not by the socket. */
+	/* The end of the process is reported by keeper, not by the socket. */
 	if (r == -ECONNRESET) {
 		mm_loop_del(&spool->shell->loop, &spool->source);
 	} else if (r < 0) {
@@ -181,7 +184,7 @@ void mm_spool_started(struct mm_shell *shell, uint64_t store, int fd)
 {
 	struct mm_spool *spool = spool_find(shell, store);
 
-	/* Nobody wants it any more: it ends with its socket. */
+	/* Its store is gone meanwhile: the spool ends when its socket is closed. */
 	if (!spool || spool->state != MM_SPOOL_STARTING) {
 		mm_close_fd(&fd);
 		return;
@@ -201,7 +204,7 @@ void mm_spool_gone(struct mm_shell *shell, uint64_t store, int status)
 
 	if (!spool)
 		return;
-	/* Its last words may still be in the socket. */
+	/* Messages that it sent before its death may still be in the socket. */
 	if (spool->source.fd >= 0)
 		spool_on_socket(&spool->source, EPOLLIN);
 	if (spool->store != store || spool->state == MM_SPOOL_FREE)

@@ -16,6 +16,7 @@
 #include "libclient/ipc/sock.h"
 #include "libclient/support/size.h"
 #include "mmd/common/host.h"
+#include "mmd/shell/dir.h"
 #include "mmd/shell/shell.h"
 
 #define MESSAGES_PER_WAKEUP 16

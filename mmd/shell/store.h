@@ -140,16 +140,3 @@ void mm_load_gone(struct mm_shell *shell, uint64_t id, int status);
 int mm_store_node(const struct mm_pool *pool);
 
 struct mm_store *mm_store_find(struct mm_shell *shell, uint64_t id);
-
-/**
- * mm_dir_check() - a store's directory, as a hostile load may have written it
- * @fd:         the sealed store
- * @store:      its size and identity as announced
- * @ret_groups: malloc'ed, written only on success
- * @ret_n:      of @ret_groups
- * @ret_tensor_bytes: of all tensors, without padding; to be shown only
- *
- * Return: NULL; else what is wrong, a static string.
- */
-const char *mm_dir_check(int fd, const struct mm_store *store, struct mm_core_group **ret_groups,
-			 uint32_t *ret_n, uint64_t *ret_tensor_bytes);

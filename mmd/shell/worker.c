@@ -20,7 +20,8 @@
 #define COMPLETIONS_PER_ITERATION 256
 #define QUEUE_MAX                 (1u << 16)
 #define RETRY_NS                  (10 * MM_NS_PER_MS)
-#define OWN_JOB                   (UINT64_C(1) << 63) /* ids of jobs that the shell made and the core does not know */
+/* Marks ids of jobs that the shell made and the core does not know. */
+#define OWN_JOB (UINT64_C(1) << 63)
 
 enum worker_item_kind { OUT_PAGES, OUT_TENANT, OUT_SWAP, OUT_STORE, OUT_JOB };
 

@@ -59,9 +59,9 @@ struct mm_worker {
 	uint64_t epoch, restarts;
 	int64_t pid;
 	bool proven;
-	uint64_t
-		proven_at_ns; /* when it is proven at the latest; UINT64_MAX = proven already, or not up */
-	/* The xfer that is dying had come up; its end is its own fault. */
+	/* When it is proven at the latest; UINT64_MAX = proven already, or not up. */
+	uint64_t proven_at_ns;
+	/* Whether the dying xfer had come up, and whether its end is its own fault. */
 	bool was_up, fault;
 	int fd;
 	struct mm_loop_source source;

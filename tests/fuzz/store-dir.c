@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mmd/shell/dir.h"
 #include "mmd/shell/store.h"
 #include "tests/fuzz/input.h"
 

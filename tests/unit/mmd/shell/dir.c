@@ -13,6 +13,7 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
+#include "mmd/shell/dir.h"
 #include "mmd/shell/store.h"
 
 #define GROUPS      3
