@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The program mmd: parses its settings and runs one role; without --role that is keeper. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,11 +27,12 @@ static void options_help(void)
 	printf("  -h, --help, --version\n\nSizes: 65536, 512M, 2G. A flag beats the file.\n");
 }
 
-#define FILES_WANTED (UINT64_C(1) << 20) /* what systems allow at most, unless told otherwise */
+/* The most that systems allow by default. */
+#define FILES_WANTED (UINT64_C(1) << 20)
 
 /*
- * Roles that hold an fd per page. A system without a service manager allows 4096; root may have
- * more.
+ * Raises the limit of open files for roles that hold an fd per page. Without a service manager the
+ * limit is often 4096; root may raise it.
  */
 static void files_raise(void)
 {
@@ -45,7 +47,7 @@ static void files_raise(void)
 	setrlimit(RLIMIT_NOFILE, &files);
 }
 
-/* Standard streams that were closed would be taken by our own files. */
+/* Opens closed standard streams on /dev/null; else files opened later would take their numbers. */
 static int streams_open(void)
 {
 	int fd;
@@ -60,8 +62,8 @@ static int streams_open(void)
 }
 
 /*
- * What a call reports as its error: no reader, a file at RLIMIT_FSIZE, a terminal that is
- * another's.
+ * Ignores signals of conditions that calls report as errors: a pipe without reader, a file at
+ * RLIMIT_FSIZE, output of a background process on a terminal.
  */
 static void signals_ignore(void)
 {
@@ -99,7 +101,11 @@ static int role_run(const struct mm_config *config)
 		return mm_relay_main(MM_ROLE_FD);
 	default:
 		mm_log_init("keeper", level);
-		files_raise(); /* connections wait for the closer; one that finds no place would be ours to close */
+		/*
+		 * keeper holds connections until the closer takes them; without a free fd it would
+		 * have to close them itself.
+		 */
+		files_raise();
 		return mm_keeper_main(config);
 	}
 }

@@ -25,10 +25,13 @@
 
 #define CLAIM_PREFIX "mmd/device/"
 #define PATH_BYTES   (sizeof(MM_DEVLOCK_DIR) + MM_DEVLOCK_HEX_BYTES)
-#define TRIES        16 /* to lock a file that its last holder is just removing */
-#define CLAIM_QUEUE  128
-#define ENDING_NS    MM_NS_PER_S         /* for an mmd that ends to let go of the name */
-#define AGAIN_NS     (10 * MM_NS_PER_MS) /* between two looks at it */
+/* Attempts to lock a file that its last holder may be removing. */
+#define TRIES       16
+#define CLAIM_QUEUE 128
+/* Time for an mmd that is ending to release the name. */
+#define ENDING_NS MM_NS_PER_S
+/* Pause between two attempts. */
+#define AGAIN_NS (10 * MM_NS_PER_MS)
 
 static void lock_path(const struct mm_devlock *lock, char *ret_path)
 {
@@ -52,7 +55,7 @@ static int lock_busy(const struct mm_devlock *lock, const char *holder, char *er
 
 /* ---- the lock ---- */
 
-/* Whoever else could write to it could take the place of any lock. */
+/* Another user who could write to the folder could put a file in place of any lock. */
 static int folder_open(int *ret_fd, char *err, size_t err_bytes)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
@@ -98,12 +101,12 @@ static void holder_write(int fd, int pid)
 	char text[64];
 	int n = snprintf(text, sizeof(text), "pid %d, uid %u", pid, geteuid());
 
-	/* Only a help for whoever is refused: the lock holds without it. */
+	/* The text only explains a refusal to another mmd; the lock holds without it. */
 	if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n)
 		mm_log(MM_LOG_WARN, "device.lock_unsigned", "error=\"%s\"", strerror(errno));
 }
 
-/* 1: it is ours; 0: its last holder has removed it meanwhile. */
+/* Return: 1 the lock is ours; 0 its last holder has removed the file meanwhile; negative errno. */
 static int file_try(struct mm_devlock *lock, int folder_fd, char *err, size_t err_bytes)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
@@ -151,7 +154,7 @@ static int file_take(struct mm_devlock *lock, int pid, char *err, size_t err_byt
 
 static socklen_t claim_address(const struct mm_devlock *lock, struct sockaddr_un *ret_address)
 {
-	size_t at = 1; /* a leading NUL: abstract, gone with the last holder */
+	size_t at = 1; /* A leading NUL makes the name abstract: it is gone with its last holder. */
 
 	*ret_address = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	at += (size_t)snprintf(ret_address->sun_path + at, sizeof(ret_address->sun_path) - at,
@@ -159,11 +162,15 @@ static socklen_t claim_address(const struct mm_devlock *lock, struct sockaddr_un
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + at);
 }
 
-/* Who has the name. */
+/* The process that has the name. */
 struct holder {
-	int error; /* of connecting to it, -ECONNREFUSED: it does not listen, or is gone; 0: the rest is known */
+	/*
+	 * Error of connecting to it; -ECONNREFUSED: it does not listen, or is gone; 0: cred is
+	 * known.
+	 */
+	int error;
 	bool uid_known;
-	struct ucred cred; /* pid 0: not known, or of a process that we do not see */
+	struct ucred cred; /* pid 0: not known, or not visible from here */
 };
 
 static bool attr_is_name(const struct rtattr *attr, const struct sockaddr_un *address,
@@ -176,8 +183,8 @@ static bool attr_is_name(const struct rtattr *attr, const struct sockaddr_un *ad
 }
 
 /*
- * Whether @msg is about the socket with that name; then its owner is written, where the kernel says
- * it.
+ * Whether @msg describes the socket with that name. If so, its owner is stored, where the kernel
+ * reports one.
  */
 static bool diag_is_claim(const struct nlmsghdr *msg, const struct sockaddr_un *address,
 			  socklen_t bytes, struct holder *holder)
@@ -188,7 +195,7 @@ static bool diag_is_claim(const struct nlmsghdr *msg, const struct sockaddr_un *
 	bool named = false, owned = false;
 	uint32_t uid = 0;
 
-	if (diag->udiag_type != SOCK_STREAM) /* every type has names of its own */
+	if (diag->udiag_type != SOCK_STREAM) /* each socket type has names of its own */
 		return false;
 	for (; RTA_OK(attr, len); attr = RTA_NEXT(attr, len)) {
 		named |= attr_is_name(attr, address, bytes);
@@ -214,8 +221,8 @@ static int diag_request(int fd)
 			  .nlmsg_type = SOCK_DIAG_BY_FAMILY,
 			  .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
 		/*
-		 * Not the connections that wait to be accepted: they carry the name as well, and
-		 * root is said to own them whoever connected.
+		 * Connections that wait to be accepted are left out: they carry the name as well,
+		 * and the kernel reports root as their owner, whichever user connected.
 		 */
 		.what = { .sdiag_family = AF_UNIX,
 			  .udiag_states = 1u << TCP_LISTEN | 1u << TCP_CLOSE,
@@ -226,9 +233,9 @@ static int diag_request(int fd)
 }
 
 /*
- * The owner of the socket as the kernel lists it: nobody but its owner has a say in that, while
- * anybody can fill the queue of a socket that does listen. A kernel that cannot tell (before Linux
- * 5.3, or without unix_diag) leaves it unknown.
+ * Reads the socket's owner from the kernel's list. Unlike its queue, which any user can fill, the
+ * list cannot be influenced by others. Kernels before Linux 5.3 or without unix_diag leave the
+ * owner unknown.
  */
 static void holder_look_up(const struct mm_devlock *lock, struct holder *holder)
 {
@@ -256,7 +263,10 @@ static void holder_look_up(const struct mm_devlock *lock, struct holder *holder)
 	}
 }
 
-/* The kernel's word, from when it began to listen; else from when the socket was made. */
+/*
+ * Finds the holder: by a connection, the credentials of the process that last called listen(); else
+ * from the kernel's list, the owner since the socket was made.
+ */
 static void holder_find(const struct mm_devlock *lock, struct holder *ret)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
@@ -288,7 +298,7 @@ static void holder_describe(const struct holder *holder, char *ret_text, size_t 
 		snprintf(ret_text, bytes, "it does not say which: %s", look);
 }
 
-/* Does that process see the files that we see? Then it would have the lock if it were an mmd. */
+/* Whether that process has the same mounts as we have. An mmd there would need our lock. */
 static bool process_shares_files(pid_t pid)
 {
 	char path[32], theirs[64] = "", ours[64] = "";
@@ -300,11 +310,12 @@ static bool process_shares_files(pid_t pid)
 }
 
 /*
- * Whether it binds us. An ordinary user respects whoever has the name. Root respects root, unless
- * that process would need the lock that we have; it passes over an ordinary user, whose queue may
- * be full or not: else any user could keep root's mmd from starting. Where the kernel cannot say
- * whose the name is, one that listens and has a full queue is respected, since it may be an mmd
- * whose queue somebody fills; one that does not listen is none.
+ * Whether the holder keeps us from using the device. For an ordinary user every holder does. For
+ * root another root does, unless it sees the same files and would therefore need the lock that we
+ * have. An ordinary user does not bind root, whether its queue is full or not; else any user could
+ * keep root's mmd from starting. Where the owner is unknown, a holder that listens and has a full
+ * queue binds, since it may be an mmd whose queue somebody fills; one that does not listen does
+ * not.
  */
 static bool holder_binds(const struct mm_devlock *lock, const struct holder *holder)
 {
@@ -316,15 +327,15 @@ static bool holder_binds(const struct mm_devlock *lock, const struct holder *hol
 }
 
 /*
- * An mmd that ends gives up its lock a moment before the name, and to whoever starts then it is
- * root's.
+ * Whether it may be worth waiting for the holder to end. An mmd that ends releases its lock a
+ * moment before the name; until then its name appears as root's.
  */
 static bool holder_may_end(const struct holder *holder)
 {
 	return !holder->uid_known || holder->cred.uid == geteuid();
 }
 
-/* Return: -EADDRINUSE; else as mm_devlock_take(). */
+/* Return: -EADDRINUSE the name is taken; else as mm_devlock_take(). */
 static int claim_try(struct mm_devlock *lock, char *err, size_t err_bytes)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
@@ -335,7 +346,8 @@ static int claim_try(struct mm_devlock *lock, char *err, size_t err_bytes)
 	if (fd < 0)
 		return lock_failed(err, err_bytes, "socket");
 	/*
-	 * Nobody accepts what connects, and who closes the claim last closes what was passed along.
+	 * Connections to the claim are never accepted, and its last close would close the fds
+	 * passed in them.
 	 */
 	(void)mm_sock_refuse_fds(fd);
 	if (bind(fd, (struct sockaddr *)&address, bytes) < 0)
@@ -382,11 +394,11 @@ static int claim_take(struct mm_devlock *lock, char *err, size_t err_bytes)
 	return 0;
 }
 
-/* ---- both ---- */
+/* ---- lock and claim ---- */
 
 /*
- * Root of a user namespace is an ordinary user for everybody outside: its /run/mmd-locks may be its
- * own. A kernel without such namespaces has no such file.
+ * Root of a user namespace counts as an ordinary user: outside it has no privileges, and its
+ * /run/mmd-locks may be its own. A kernel without user namespaces has no uid_map.
  */
 static bool process_is_root(void)
 {
@@ -418,7 +430,7 @@ int mm_devlock_take(struct mm_devlock *lock, const uint8_t uuid[16], int pid, ch
 
 void mm_devlock_adopt(struct mm_devlock *lock)
 {
-	/* The kernel notes who listened last. */
+	/* The kernel records the process that called listen() last as the owner. */
 	if (lock->claim_fd >= 0 && listen(lock->claim_fd, CLAIM_QUEUE) < 0)
 		mm_log(MM_LOG_WARN, "device.lock_unsigned", "error=\"%s\"", strerror(errno));
 }
@@ -434,7 +446,7 @@ void mm_devlock_leave(struct mm_devlock *lock)
 	char path[PATH_BYTES];
 
 	lock_path(lock, path);
-	/* It is locked still: nobody else has put another in its place. */
+	/* The file is still locked, so nobody else has replaced it. */
 	if (lock->file_fd >= 0 && path_is_open_file(AT_FDCWD, path, lock->file_fd))
 		unlink(path);
 	*lock = MM_DEVLOCK_NULL;

@@ -39,7 +39,7 @@ int mm_host_pci_node(const char *bus_id)
 	FILE *file;
 	int node;
 
-	/* Never a path of the driver's making. */
+	/* A bus id with other characters could name a path outside of the folder. */
 	if (strlen(bus_id) > 16 || strspn(bus_id, "0123456789abcdefABCDEF:.") != strlen(bus_id))
 		return -1;
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", bus_id);
@@ -63,7 +63,7 @@ void mm_host_prefer(void *base, uint64_t bytes, int node)
 		numa_tonode_memory(base, bytes, node);
 }
 
-/* A mapping of a memfd in huge pages reserves them for the file, also beyond the mapping's life. */
+/* A mapping of a memfd in huge pages reserves them for the file, and for longer than it exists. */
 static bool huge_pages_reserve(int fd, uint64_t bytes)
 {
 	void *base = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);

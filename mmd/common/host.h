@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * host - where memory of this machine lies: NUMA nodes and explicit huge pages
+ * host - this machine's memory: NUMA nodes and explicit huge pages
  *
- * Concept:   Weights are read by one device over and over: their pages belong on the node that the
- *            device hangs on. Explicit huge pages are there only if the operator set some aside; a
- *            store gets them whole or not at all.
+ * Concept:   Weights are read by one device over and over, so their pages belong on the node that
+ *            the device is attached to. Explicit huge pages exist only if the operator set some
+ *            aside; a store gets all of its memory in them, or none.
+ * Ownership: descriptors that are returned are the caller's.
  * Threading: none of its own.
  */
 #pragma once
@@ -12,16 +13,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* -1 stands for "any node" everywhere. */
+/* Nodes are numbered below this; -1 stands for "any node" everywhere. */
 #define MM_HOST_NODES_MAX 1024
 
-/* Has @node memory that this process may use? */
+/* Whether @node has memory that this process may use. */
 bool mm_host_node_usable(int node);
 
 /* The node of the PCI device that the driver calls @bus_id ("0000:3B:00.0"); -1 when not known. */
 int mm_host_pci_node(const char *bus_id);
 
-/* Memory behind a fresh mapping comes from @node as long as it has any; -1 = from anywhere. */
+/* Prefers @node for the pages of a fresh mapping; -1 = any node. */
 void mm_host_prefer(void *base, uint64_t bytes, int node);
 
 enum mm_hugepages { MM_HUGE_AUTO, MM_HUGE_OFF, MM_HUGE_2M, MM_HUGE_1G };

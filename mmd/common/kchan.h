@@ -2,17 +2,17 @@
 /*
  * kchan - one end of the socket between keeper and core
  *
- * Concept:   struct mm_kmsg with up to two fds. What does not fit into the socket waits in a queue,
- *            in order, so that neither role ever blocks on the other and nothing is lost. A full
- *            socket is waited for with EPOLLOUT; too many fds in flight, or no memory, with a
+ * Concept:   struct mm_kmsg with up to two fds. Messages that do not fit into the socket wait in a
+ *            queue, in order, so that neither role ever blocks on the other and nothing is lost. A
+ *            full socket is waited for with EPOLLOUT; too many fds in flight, or no memory, with a
  *            timer, because the socket is writable all the while.
- * Use:       once per turn of the loop the owner calls mm_kchan_service() and waits for
- *            mm_kchan_events() until mm_kchan_deadline() at the latest, whoever has sent or flushed
- *            meanwhile.
- * Ownership: the channel owns its socket and all fds given to it. At its end, which is that of the
- *            process, they stay open: connections lie in it and in its queues, and their close may
- *            sleep (mm_sock_drain()). It does not when it is the kernel that closes them at a
- *            process's end.
+ * Use:       once per iteration of the loop the owner calls mm_kchan_service() and waits for
+ *            mm_kchan_events() until mm_kchan_deadline() at the latest, regardless of what was sent
+ *            or flushed meanwhile.
+ * Ownership: the channel owns its socket and all fds given to it. When it ends, with its process,
+ *            they stay open: connections are in it and in its queues, and their close may sleep
+ *            (mm_sock_drain()). It does not sleep when the kernel closes them as the process exits.
+ * Threading: one thread.
  * Limits:    MM_KCHAN_QUEUE messages; both roles bound what they have under way far below.
  */
 #pragma once
@@ -28,7 +28,7 @@
 struct mm_kchan {
 	int fd;
 	struct mm_fifo queue;
-	uint64_t retry_ns; /* UINT64_MAX: the socket says when there is room */
+	uint64_t retry_ns; /* when to send again; UINT64_MAX: no timer, EPOLLOUT reports room */
 };
 
 void mm_kchan_init(struct mm_kchan *chan, int fd);
@@ -45,18 +45,18 @@ void mm_kchan_done(struct mm_kchan *chan);
  */
 int mm_kchan_send(struct mm_kchan *chan, const struct mm_kmsg *msg, const int *fds, size_t n_fds);
 
-/* Sends what waits. Return: 0, see mm_kchan_waiting(); -ECONNRESET. */
+/* Sends the queued messages. Return: 0, also if some remain (mm_kchan_waiting()); -ECONNRESET. */
 int mm_kchan_flush(struct mm_kchan *chan);
 
-/* Something waits for room. */
+/* Whether messages wait for room. */
 bool mm_kchan_waiting(const struct mm_kchan *chan);
 
-/* The same as mm_kchan_flush() once the timer is due; else nothing. */
+/* Calls mm_kchan_flush() once the timer is due; else does nothing. */
 int mm_kchan_service(struct mm_kchan *chan, uint64_t now_ns);
 
 /*
- * What to wait for: EPOLLIN, and EPOLLOUT while the socket is full; mm_kchan_flush() when it is
- * writable.
+ * The events to wait for: EPOLLIN, and EPOLLOUT while the socket is full; when it is writable the
+ * owner calls mm_kchan_flush().
  */
 uint32_t mm_kchan_events(const struct mm_kchan *chan);
 

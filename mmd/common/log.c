@@ -14,7 +14,8 @@
 static const char *const log_level_names[MM_LOG_LEVELS] = { "error", "warn", "info", "debug" };
 static const char *log_role = "mmd";
 static enum mm_log_level log_level = MM_LOG_INFO;
-static uint64_t log_dropped; /* atomic: lines that found no room and were not told of */
+/* Atomic: lines that found no room and were not reported yet. */
+static uint64_t log_dropped;
 
 void mm_log_init(const char *role, enum mm_log_level level)
 {
@@ -32,7 +33,7 @@ static size_t line_make_printable(char *line, size_t used)
 	return used + 1;
 }
 
-/* The part of a line that all have. Return: how long it is. */
+/* Writes the part that all lines begin with. Return: its length. */
 static size_t line_put_head(char *line, enum mm_log_level level, const char *event)
 {
 	struct timespec now;
@@ -87,7 +88,7 @@ void mm_log(enum mm_log_level level, const char *event, const char *fmt, ...)
 	n = vsnprintf(line + used, sizeof(line) - 1 - used, fmt, ap);
 	va_end(ap);
 	used = MM_MIN(used + (n < 0 ? 0 : (size_t)n), sizeof(line) - 2);
-	/* A log that cannot be written must not stop the daemon. */
+	/* A line that cannot be written must not stop the daemon. */
 	if (!log_line_write(line, used))
 		__atomic_fetch_add(&log_dropped, 1, __ATOMIC_RELAXED);
 	errno = saved_errno;

@@ -34,5 +34,5 @@ void mm_log_init(const char *role, enum mm_log_level level);
  */
 void mm_log(enum mm_log_level level, const char *event, const char *fmt, ...) MM_PRINTF(3, 4);
 
-/* Says how many lines were dropped, if any were and there is room now. */
+/* Logs how many lines were dropped, if any were and there is room now. */
 void mm_log_catch_up(void);

@@ -49,7 +49,9 @@ void mm_loop_del(struct mm_loop *loop, struct mm_loop_source *source)
 		return;
 	epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, source->fd, NULL);
 	source->fd = -1;
-	/* An event of this batch that has not been looked at yet must not reach a dead owner. */
+	/*
+	 * An event of this batch that was not dispatched yet must not reach a source that is gone.
+	 */
 	for (int i = 0; i < loop->n_batch; i++) {
 		if (loop->batch[i].data.ptr == source)
 			loop->batch[i].data.ptr = NULL;

@@ -2,10 +2,11 @@
 /*
  * loop - one thread waits for many file descriptors
  *
- * Concept:    A source is an fd with a callback, embedded in whoever owns the fd. Level-triggered:
- *             a callback may do a bounded amount and return, it is called again.
- * Ownership:  the loop owns nothing but its epoll fd. Who closes an fd deletes its source first;
- *             that is safe at any time, also from within another source's callback.
+ * Concept:    A source is an fd with a callback; it is embedded in the struct that owns the fd. The
+ *             loop is level-triggered: a callback may do a bounded amount of work and return; it
+ *             is called again while there is more.
+ * Ownership:  the loop owns nothing but its epoll fd. A source must be deleted before its fd is
+ *             closed; that is safe at any time, also from within another source's callback.
  * Threading:  one thread.
  */
 #pragma once
@@ -20,7 +21,7 @@
 
 struct mm_loop_source {
 	int fd;          /* -1 = not in the loop */
-	uint32_t events; /* EPOLLIN | EPOLLOUT waited for */
+	uint32_t events; /* EPOLLIN, EPOLLOUT that are waited for */
 	void (*ready)(struct mm_loop_source *source, uint32_t events);
 };
 
@@ -33,7 +34,7 @@ struct mm_loop {
 #define MM_LOOP_NULL        ((struct mm_loop){ .epoll_fd = -1 })
 #define MM_LOOP_SOURCE_NULL ((struct mm_loop_source){ .fd = -1 })
 
-/* The struct that embeds a source. */
+/* The struct that @source is embedded in. */
 #define mm_loop_source_owner(source, type, member) \
 	((type *)((char *)(source)-offsetof(type, member)))
 

@@ -76,7 +76,10 @@ static int accounts_fail(char *error, const char *fmt, ...)
 
 /* ---- one value ---- */
 
-/* Names appear in logs and on the command line; "uid:N" are those of accounts that nobody named. */
+/*
+ * Names appear in logs and on the command line. ':' is excluded: "uid:N" is the name of an account
+ * that is not in the list.
+ */
 static bool account_name_is_valid(const char *name)
 {
 	size_t n = strlen(name);
@@ -343,7 +346,7 @@ const char *mm_accounts_check(const struct mm_accounts *accounts, uint64_t pool_
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < accounts->n; i++)
-		sum += accounts->account[i].min_bytes; /* below 2^50 each: no overflow */
+		sum += accounts->account[i].min_bytes; /* each is at most 2^50: no overflow */
 	if (sum <= pool_bytes)
 		return NULL;
 	accounts_fail(error,
@@ -353,7 +356,7 @@ const char *mm_accounts_check(const struct mm_accounts *accounts, uint64_t pool_
 	return error;
 }
 
-/* ---- who is who ---- */
+/* ---- the account of a process ---- */
 
 static bool path_is_below(const char *path, const char *top)
 {
@@ -363,7 +366,7 @@ static bool path_is_below(const char *path, const char *top)
 	       (strncmp(path, top, n) == 0 && (path[n] == 0 || path[n] == '/'));
 }
 
-/* How well it matches; 0: not at all. */
+/* How specific the match is: the higher the better; 0: the account does not match. */
 static uint64_t account_match_rank(const struct mm_account_config *a,
 				   const struct mm_account_peer *peer)
 {

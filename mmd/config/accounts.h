@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * accounts - what the operator said about who may have how much
+ * accounts - the operator's list of accounts and their limits
  *
  * Concept:   A list of accounts, each named and matched by a cgroup (a path and all below it), a
- *            user or a group. A process belongs to the most specific that matches: the longest
- *            cgroup path, then the user, then its groups, its primary one first. Whom none matches
- *            has an account of its user's own, "uid:N". Accounts of one domain trust each other.
- * Format:    a JSON array of objects, in the configuration file or as the flag's text; the keeper
+ *            user or a group. A process belongs to the most specific one that matches: the longest
+ *            cgroup path, then the user, then its groups, its primary one first. A process that
+ *            none matches belongs to the account of its user, "uid:N". Accounts of one domain trust
+ *            each other.
+ * Format:    a JSON array of objects, in the configuration file or as the flag's text; keeper
  *            checks it once and passes it on as text.
  * Ownership: plain struct.
+ * Threading: none of its own.
  * Errors:    one sentence that names the account and the key, and what would be right.
  */
 #pragma once
@@ -22,23 +24,24 @@
 #define MM_ACCOUNT_NAME_BYTES  32
 #define MM_ACCOUNT_PATH_BYTES  256
 #define MM_ACCOUNT_ERROR_BYTES 200
-#define MM_ACCOUNT_ANY         UINT64_MAX /* no such limit */
+#define MM_ACCOUNT_ANY         UINT64_MAX /* the operator set no such limit */
 
 enum mm_account_by { MM_BY_NONE, MM_BY_CGROUP, MM_BY_UID, MM_BY_GID };
 
 struct mm_account_config {
 	char name[MM_ACCOUNT_NAME_BYTES];
-	char domain[MM_ACCOUNT_NAME_BYTES]; /* "": its own */
+	char domain[MM_ACCOUNT_NAME_BYTES]; /* "": a domain of its own */
 	enum mm_account_by by;
-	uint32_t id; /* MM_BY_UID, MM_BY_GID */
+	uint32_t id; /* for MM_BY_UID, MM_BY_GID */
 	char cgroup[MM_ACCOUNT_PATH_BYTES];
 	uint64_t min_bytes;
-	uint64_t max_bytes; /* 0 = the pool; of each device, as min_bytes */
+	uint64_t max_bytes; /* of each device, as min_bytes; 0 = the pool */
 	uint64_t weight, priority;
-	uint64_t host_max_bytes;                         /* MM_ACCOUNT_ANY */
-	uint64_t connections_max;                        /* MM_ACCOUNT_ANY */
-	uint64_t on_timeout;                             /* enum mm_on_timeout */
-	uint64_t turn_quantum_max_ms, turn_priority_max; /* MM_ACCOUNT_ANY: as not named ones */
+	uint64_t host_max_bytes;  /* or MM_ACCOUNT_ANY */
+	uint64_t connections_max; /* or MM_ACCOUNT_ANY */
+	uint64_t on_timeout;      /* enum mm_on_timeout */
+	uint64_t turn_quantum_max_ms,
+		turn_priority_max; /* MM_ACCOUNT_ANY: as accounts that are not named */
 };
 
 struct mm_accounts {
@@ -46,7 +49,7 @@ struct mm_accounts {
 	uint32_t n;
 };
 
-/* What the kernel says of a process; @cgroup: NULL when it is not known. */
+/* The kernel's facts about a process; @cgroup is NULL when it is not known. */
 struct mm_account_peer {
 	uint32_t uid;
 	uint32_t gid;
@@ -69,29 +72,31 @@ int mm_accounts_parse_text(const char *text, struct mm_accounts *ret, char *erro
 /* The list as text that mm_accounts_parse_text() takes; free() it. NULL: out of memory. */
 char *mm_accounts_format(const struct mm_accounts *accounts);
 
-/* Sizes against the pool of a device. NULL; else the sentence in @error. */
+/*
+ * Checks the sum of the minima against the pool of a device. Return: NULL; else the sentence in
+ * @error.
+ */
 const char *mm_accounts_check(const struct mm_accounts *accounts, uint64_t pool_bytes, char *error);
 
-/* Index of the account that the process belongs to; -1: none is named for it. */
+/* Index of the account that the process belongs to; -1: no named one matches. */
 int mm_accounts_match(const struct mm_accounts *accounts, const struct mm_account_peer *peer);
 
 /**
- * mm_accounts_share() - how many of a limited number of places an account may take, unless it is
- * told
+ * mm_accounts_share() - the number of places that an account without a limit may take
  * @places: in all
- * @used:   of them, by anybody; at most @places
+ * @used:   of them, by any account; at most @places
  * @own:    of those, by the account
  *
- * Half of what the others have left, and the first that comes: so whoever has one already always
- * leaves at least one, and as many as it has itself, to newcomers.
- * Return: how many; more than @own: it may take one more now.
+ * Half of what the other accounts have left, and at least one while none is its own. So an account
+ * that has places always leaves at least one, and as many as it has itself, to newcomers.
+ * Return: how many; if that is more than @own the account may take one more now.
  */
 uint64_t mm_accounts_share(uint64_t places, uint64_t used, uint64_t own);
 
-/* By name; -1: none. */
+/* Index of the account with that name; -1: none. */
 int mm_accounts_find(const struct mm_accounts *accounts, const char *name);
 
-/* "kill", "quarantine"; NULL: no such value. */
+/* "kill" or "quarantine"; NULL: there is no such value. */
 const char *mm_on_timeout_name(uint64_t on_timeout);
-/* Returns whether @word is one. */
+/* Return: whether @word names a value; if so it is stored. */
 bool mm_on_timeout_parse(const char *word, uint64_t *ret_on_timeout);

@@ -24,9 +24,9 @@ struct option {
 	const char *help;
 	enum option_type type;
 	size_t offset;
-	size_t bytes;             /* TYPE_TEXT, TYPE_KNOBS: room */
+	size_t bytes;             /* TYPE_TEXT, TYPE_KNOBS: size of the field */
 	uint64_t min, max;        /* TYPE_SIZE, TYPE_NUMBER */
-	bool list;                /* of them: a struct mm_config_list */
+	bool list;                /* the field is a struct mm_config_list of such values */
 	const char *const *names; /* TYPE_NAME: the value is the index */
 };
 
@@ -212,9 +212,7 @@ static bool option_is_device(const struct option *o)
 	return o->offset == offsetof(struct mm_config, device);
 }
 
-/*
- * GPU-… or MIG-…, as nvidia-smi -L has them, or as much of it as is needed to tell it from others.
- */
+/* Whether @word is a UUID as nvidia-smi -L prints it (GPU-…, MIG-…), or the beginning of one. */
 static bool word_is_uuid(const char *word)
 {
 	size_t n = strlen(word);
@@ -224,8 +222,7 @@ static bool word_is_uuid(const char *word)
 }
 
 /*
- * Values with commas between; nothing between two commas is "not said", where there is such a
- * thing.
+ * Parses values between commas. An empty word means "not set", if 0 is outside the option's range.
  */
 static int option_set_list(const struct option *o, struct mm_config *c, const char *where,
 			   const char *value, char *error)
@@ -271,7 +268,7 @@ static int option_set_accounts(const struct option *o, struct mm_config *c, cons
 	return 0;
 }
 
-/* Kept as it was said; here only so that what is wrong with it is said at once. */
+/* Stores the text as it is; it is parsed here only to report errors early. */
 static int option_set_knobs(const struct option *o, struct mm_config *c, const char *where,
 			    const char *value, char *error)
 {
@@ -334,7 +331,7 @@ static struct mm_config_list *option_list(struct mm_config *c, const struct opti
 	return (struct mm_config_list *)(void *)((char *)c + o->offset);
 }
 
-/* What one device's section says, into place @index of all lists. */
+/* Stores the values of one device's section at @index of their lists. */
 static int section_parse(struct mm_config *c, const char *path, uint32_t index,
 			 const json_t *section, char *error)
 {
@@ -370,7 +367,7 @@ static int section_parse(struct mm_config *c, const char *path, uint32_t index,
 	return 0;
 }
 
-/* "devices": what a section does not say is what the file says for all of them. */
+/* Parses "devices": a key that a section lacks has the value of the whole file. */
 static int sections_parse(struct mm_config *c, const char *path, const json_t *devices, char *error)
 {
 	size_t n = json_array_size(devices);
@@ -410,7 +407,7 @@ static int file_parse(struct mm_config *c, const char *path, char *error)
 	json_t *value;
 	int r;
 
-	if (!root && e.line < 0) /* it could not be read at all; the text names it */
+	if (!root && e.line < 0) /* the file could not be read at all; e.text names it */
 		return config_fail(error, "--config: %s", e.text);
 	if (!root)
 		return config_fail(error, "%.100s: line %d: %s", path, e.line, e.text);
@@ -427,7 +424,7 @@ static int file_parse(struct mm_config *c, const char *path, char *error)
 	return value ? sections_parse(c, path, value, error) : 0;
 }
 
-/* Takes `--name=value` or `--name value`; *i ends on the last word used. */
+/* Takes `--name=value` or `--name value`; *i is then the last word used. */
 static int flag_split(int argc, char **argv, int *i, const char **ret_name, size_t *ret_name_bytes,
 		      const char **ret_value, char *error)
 {
@@ -698,7 +695,7 @@ static char *flag_format(const struct mm_config *c, const struct option *o, uint
 	return n < 0 ? NULL : flag;
 }
 
-/* A number that stands for "not said" lies outside its own range and is not passed on. */
+/* A number that stands for "not set" is outside its own range; it is not passed on. */
 static bool option_is_unset(const struct mm_config *c, const struct option *o)
 {
 	uint64_t value;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config - what the operator wishes, from the command line and a JSON file
+ * config - the operator's settings, from the command line and a JSON file
  *
  * Concept:    One table of options: each is a flag `--name VALUE` and a key "name" of the file. A
- *             flag beats the file. What can differ between devices is a list: one value for all, or
- *             one for each device in the order of `device`; the file may also say it per device, in
- *             "devices". The keeper parses once; the other roles get the outcome as flags, so a
- *             file that changes while mmd runs cannot make its roles disagree.
+ *             flag takes precedence over the file. An option that can differ between devices is a
+ *             list: one value for all, or one for each device in the order of `device`; the file
+ *             may also set it per device, in "devices". keeper parses once; the other roles get the
+ *             outcome as flags, so a file that changes while mmd runs cannot make roles disagree.
  * Ownership:  plain struct, no pointers into argv.
+ * Threading:  none of its own.
  * Errors:     one sentence that names the flag or key, where it stood, and what would be right.
  */
 #pragma once
@@ -21,14 +22,16 @@
 #include "mmd/config/accounts.h"
 #include "mmd/config/tune.h"
 
-#define MM_CONFIG_PATH_BYTES      80 /* of the directory; a socket's path has 108 with its name */
+/* For the directory; with a socket's name a path may have 108 bytes. */
+#define MM_CONFIG_PATH_BYTES      80
 #define MM_CONFIG_ERROR_BYTES     320
 #define MM_CONFIG_STORE_DIR_BYTES 256
 #define MM_CONFIG_ARGS_MAX        40
 #define MM_NUMA_BY_DEVICE         UINT64_MAX
 #define MM_IDLE_MS                300000 /* default of --idle-timeout */
 
-struct mm_config_list { /* by device */
+/* Values by device. */
+struct mm_config_list {
 	uint64_t value[MM_DEVICES_MAX];
 	uint32_t n; /* 1: value[0] is for all devices */
 };
@@ -38,37 +41,39 @@ struct mm_config {
 	char driver[MM_TEXT_BYTES];   /* software, cuda or a path */
 	struct mm_config_list device; /* ordinals; n is how many there are */
 	/*
-	 * Instead, all or none of them: UUIDs, or what they begin with. Ordinals are then 0, 1, …
+	 * Instead of ordinals: UUIDs of all devices, or their beginnings; "": ordinals. With UUIDs
+	 * the ordinals are 0, 1, …
 	 */
 	char device_uuid[MM_DEVICES_MAX][MM_UUID_WORD_BYTES];
 	struct mm_config_list pool_bytes;     /* 0 = all but headroom */
-	struct mm_config_list headroom_bytes; /* of each device; MM_HEADROOM_BY_DEVICE */
+	struct mm_config_list headroom_bytes; /* of each device; or MM_HEADROOM_BY_DEVICE */
 	struct mm_config_list page_bytes;     /* 0 = default by device */
 	uint64_t policy;                      /* enum mm_policy */
 	uint64_t account_max_bytes;           /* of an account that is not named; 0 = the pool */
-	uint64_t turn_quantum_max_ms;         /* of an account of which nothing else is said */
+	uint64_t turn_quantum_max_ms;         /* of an account that has no setting of its own */
 	uint64_t turn_priority_max;           /* likewise */
-	uint64_t on_timeout;                  /* enum mm_on_timeout, of the same */
+	uint64_t on_timeout; /* enum mm_on_timeout, of an account that is not named */
 	struct mm_accounts accounts;
-	uint64_t ask_ms, stop_ms;          /* of the ladder; 0 = default */
-	uint64_t kill_max, kill_window_ms; /* of its breaker; 0 = default */
-	uint64_t idle_ms;                  /* to load a model or declare KV memory; 0 = for ever */
-	uint64_t host_store_max_bytes;     /* 0 = no limit */
-	char store_dir[MM_CONFIG_STORE_DIR_BYTES]; /* for stores that do not fit; "" = none */
-	uint64_t stage_bytes;                      /* of each device; 0 = default */
-	uint64_t swap_max_bytes;                   /* of all tenants; 0 = none may swap */
-	uint64_t swap_account_max_bytes;           /* of one account; 0 = as all */
-	uint64_t lend_max_permille;                /* 0 = the controller's default */
-	char controller
-		[MM_TUNE_TEXT_BYTES]; /* its knobs, as mm_tune_parse() takes them; "" = defaults */
-	uint64_t chunk_bytes;         /* 0 = default */
-	uint64_t slots;               /* of a plan; 0 = automatic */
-	uint64_t full_drain;          /* 1: no step runs while a plan changes */
-	uint64_t numa_node;           /* for stores; MM_NUMA_BY_DEVICE */
-	uint64_t hugepages;           /* enum mm_hugepages */
-	uint64_t discard_fds;         /* 1: not refused by the kernel */
-	uint64_t log_level;           /* enum mm_log_level */
-	uint64_t role;                /* 0 = keeper, else enum mm_role */
+	uint64_t ask_ms, stop_ms;          /* deadlines of the ladder; 0 = default */
+	uint64_t kill_max, kill_window_ms; /* bounds of its breaker; 0 = default */
+	uint64_t idle_ms;              /* time to load a model or declare KV memory; 0 = no limit */
+	uint64_t host_store_max_bytes; /* 0 = no limit */
+	/* Directory for stores that exceed host_store_max_bytes; "" = none. */
+	char store_dir[MM_CONFIG_STORE_DIR_BYTES];
+	uint64_t stage_bytes;            /* ring of each device; 0 = default */
+	uint64_t swap_max_bytes;         /* of all tenants; 0 = no swap */
+	uint64_t swap_account_max_bytes; /* of one account; 0 = swap_max_bytes */
+	uint64_t lend_max_permille;      /* 0 = the controller's default */
+	/* Knobs of the controller as mm_tune_parse() takes them; "" = defaults. */
+	char controller[MM_TUNE_TEXT_BYTES];
+	uint64_t chunk_bytes; /* 0 = default */
+	uint64_t slots;       /* slots of a plan; 0 = automatic */
+	uint64_t full_drain;  /* 1: all plan changes are in full */
+	uint64_t numa_node;   /* for stores; or MM_NUMA_BY_DEVICE */
+	uint64_t hugepages;   /* enum mm_hugepages */
+	uint64_t discard_fds; /* 1: passed fds are discarded, not refused by the kernel */
+	uint64_t log_level;   /* enum mm_log_level */
+	uint64_t role;        /* 0 = keeper, else enum mm_role */
 };
 
 enum mm_config_outcome { MM_CONFIG_RUN, MM_CONFIG_HELP, MM_CONFIG_VERSION };
@@ -85,7 +90,7 @@ enum mm_config_outcome { MM_CONFIG_RUN, MM_CONFIG_HELP, MM_CONFIG_VERSION };
 int mm_config_from_args(int argc, char **argv, struct mm_config *ret_config, char *error);
 
 /**
- * mm_config_args() - the same wishes as flags for another role
+ * mm_config_args() - the settings as flags for another role
  * @config:  any
  * @role:    to run
  * @ret_argv: MM_CONFIG_ARGS_MAX pointers, NULL-terminated; free with mm_config_args_free()
@@ -95,7 +100,7 @@ int mm_config_from_args(int argc, char **argv, struct mm_config *ret_config, cha
 int mm_config_args(const struct mm_config *config, enum mm_role role, char **ret_argv);
 void mm_config_args_free(char **argv);
 
-/* How many devices there are, and what a list says for one of them. */
+/* The number of devices. */
 static inline uint32_t mm_config_devices(const struct mm_config *config)
 {
 	return config->device.n;
@@ -106,15 +111,15 @@ static inline uint64_t mm_config_at(const struct mm_config_list *list, uint32_t 
 	return list->value[list->n > 1 ? device : 0];
 }
 
-/* The ring through which stores on disk come, of each device; 0 = there are none. */
+/* Size of each device's ring for stores on disk; 0 = there are none. */
 uint64_t mm_config_stage_bytes(const struct mm_config *config);
 
-/* The same wishes as far as one of the devices is concerned. */
+/* Copies the settings, with the lists reduced to those of one device. */
 void mm_config_one(const struct mm_config *config, uint32_t device, struct mm_config *ret_config);
 
-/* One line per option, for --help. */
+/* Prints one line per option, for --help. */
 void mm_config_help(FILE *out);
 
 const char *mm_policy_name(enum mm_policy policy);
-/* As --hugepages takes it. */
+/* The value's name as --hugepages takes it. */
 const char *mm_hugepages_name(uint64_t hugepages);

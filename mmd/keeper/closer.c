@@ -15,7 +15,10 @@ void mm_closer_add(struct mm_closer *c, int fd)
 {
 	if (fd < 0)
 		return;
-	/* What peers can drive is no assertion. Our close might sleep, so the fd is left open. */
+	/*
+	 * Peers can fill the queue, so this is no assertion. Beyond it the fd stays open, because
+	 * its close might sleep here.
+	 */
 	if (c->n_waiting < MM_CLOSER_WAITING)
 		c->waiting[c->n_waiting++] = fd;
 }
@@ -45,7 +48,7 @@ bool mm_closer_reaped(struct mm_closer *c, pid_t pid)
 	return false;
 }
 
-/* The child: when keeper has let go of the connections, its end is what closes them. */
+/* Runs in the child: after keeper has closed its copies, the child's end closes the connections. */
 _Noreturn static void child_wait_and_exit(int go_fd)
 {
 	char byte;
@@ -67,7 +70,8 @@ static void waiting_close(struct mm_closer *c)
 static int child_start(struct mm_closer *c, pid_t *ret_pid)
 {
 	mm_cleanup(mm_close_fd) int wait_fd = -1;
-	mm_cleanup(mm_close_fd) int go_fd = -1; /* closed last: that is the word to go */
+	/* Closed after waiting_close(): the child then reads the end of file, and ends. */
+	mm_cleanup(mm_close_fd) int go_fd = -1;
 	int pair[2];
 	pid_t pid;
 

@@ -24,16 +24,18 @@
 #include "mmd/common/loop.h"
 
 #define ACCEPTS_PER_WAKEUP 8
-#define STOP_NS            (30 * MM_NS_PER_S) /* for core to end in order, and for SIGKILL to work */
-#define ACCEPT_PAUSE_NS    MM_NS_PER_S
-#define RELAY_PAUSE_NS     MM_NS_PER_S
-#define BACKOFF_FIRST_NS   (50 * MM_NS_PER_MS)
-#define BACKOFF_MAX_NS     (5 * MM_NS_PER_S)
-#define BACKOFF_DOWN_NS    (10 * MM_NS_PER_S)
-#define BACKOFF_QUICK_NS   (250 * MM_NS_PER_MS)
-#define QUICK_NS           (5 * MM_NS_PER_S) /* a life that is shorter */
-#define FAILURES_MAX \
-	6 /* of one xfer in a row, none of them proven in between: its device is down */
+/* Time for core to end in order, and then for SIGKILL to take effect. */
+#define STOP_NS          (30 * MM_NS_PER_S)
+#define ACCEPT_PAUSE_NS  MM_NS_PER_S
+#define RELAY_PAUSE_NS   MM_NS_PER_S
+#define BACKOFF_FIRST_NS (50 * MM_NS_PER_MS)
+#define BACKOFF_MAX_NS   (5 * MM_NS_PER_S)
+#define BACKOFF_DOWN_NS  (10 * MM_NS_PER_S)
+#define BACKOFF_QUICK_NS (250 * MM_NS_PER_MS)
+/* An xfer that dies sooner after its start counts as a quick death. */
+#define QUICK_NS (5 * MM_NS_PER_S)
+/* After so many failures of one xfer in a row, none proven in between, its device is down. */
+#define FAILURES_MAX 6
 
 struct helper { /* a load, or the spool of a store */
 	enum mm_role role;
@@ -45,12 +47,12 @@ struct xfer { /* one per device */
 	uint64_t epoch;
 	pid_t pid;
 	uint64_t start_at_ns;  /* UINT64_MAX = no start is due */
-	uint64_t started_ns;   /* the one that runs */
-	unsigned int failures; /* in a row, before they were proven */
-	unsigned int quick;    /* ends in a row, soon after the start */
-	bool proven;           /* core says that it works (worker.h) */
+	uint64_t started_ns;   /* start of the one that runs */
+	unsigned int failures; /* deaths in a row before the xfer was proven */
+	unsigned int quick;    /* deaths in a row soon after the start */
+	bool proven;           /* core has reported that it works (worker.h) */
 	bool down;
-	struct mm_devlock lock; /* of its device, for as long as we live */
+	struct mm_devlock lock; /* lock of its device, held until mmd ends */
 };
 
 struct keeper {
@@ -58,7 +60,7 @@ struct keeper {
 	struct mm_loop loop;
 	struct mm_place place;
 	struct mm_relay relay;
-	uint64_t relay_at_ns; /* when the next is started, after one died; UINT64_MAX: not */
+	uint64_t relay_at_ns; /* when the relay is started again; UINT64_MAX: it is not due */
 	struct mm_kchan core;
 	struct mm_closer closer;
 	pid_t core_pid;
@@ -68,12 +70,15 @@ struct keeper {
 	struct mm_loop_source core_source, signal_source, tenant_source, admin_source;
 	int signal_fd;
 	bool ready, stopping, failed;
-	char why[MM_TEXT_BYTES]; /* it failed, and the log had no room for it */
-	uint64_t accept_at_ns;   /* not before, after no fd was left; 0: at once */
-	uint64_t end_at_ns;      /* of an orderly stop, then of the wait for the killed */
+	char why[MM_TEXT_BYTES]; /* why mmd failed, if stderr did not take it */
+	uint64_t accept_at_ns;   /* no connection is accepted before; 0: accepting is not paused */
+	uint64_t end_at_ns;      /* end of the time for an orderly stop, then for killed roles */
 };
 
-/* Core's death is seen by SIGCHLD; a message that cannot reach it any more is of no use. */
+/*
+ * Sends to core. When the channel is broken the message is dropped: core is dead, and SIGCHLD
+ * reports that.
+ */
 static void keeper_send_core(struct keeper *k, const struct mm_kmsg *msg, const int *fds,
 			     size_t n_fds)
 {
@@ -84,13 +89,13 @@ static void keeper_send_core(struct keeper *k, const struct mm_kmsg *msg, const 
 }
 
 /*
- * What every source waits for follows from the state, once per turn: whoever sends, flushes or
- * changes the state cannot forget to say so.
+ * Sets what each source waits for, in each iteration, from the state alone; code that sends,
+ * flushes or changes the state need not do it.
  */
 static void sources_update(struct keeper *k)
 {
 	bool accepts = k->ready && !k->stopping && !mm_kchan_waiting(&k->core) && !k->accept_at_ns;
-	/* The operator's socket is nobody else's, and adds nothing to what the closer has to do. */
+	/* Only the operator can use the admin socket, and it adds nothing to the closer's work. */
 	bool tenants = accepts && !mm_closer_full(&k->closer);
 
 	mm_loop_want(&k->loop, &k->core_source, mm_kchan_events(&k->core));
@@ -106,7 +111,7 @@ static void child_kill(pid_t pid)
 
 /* ---- accepting ---- */
 
-/* No fd or memory is left: whoever waits goes on waiting, and we do not spin meanwhile. */
+/* Pauses accepting when no fd or memory is left; connections wait in the kernel meanwhile. */
 static void accept_pause(struct keeper *k, int error)
 {
 	k->accept_at_ns = mm_now_ns() + ACCEPT_PAUSE_NS;
@@ -153,7 +158,7 @@ static void keeper_on_admin(struct mm_loop_source *source, uint32_t events)
 
 /* ---- starting ---- */
 
-/* Which process of a role: for xfer the device and its epoch, for load its id. */
+/* One process of a role: for xfer the device and its epoch, for load and spool its id. */
 struct instance {
 	enum mm_role role;
 	uint32_t device;
@@ -198,8 +203,8 @@ static int instance_spawn(struct keeper *k, const struct instance *instance, pid
 }
 
 /*
- * Starts a role and tells core. Return: false = it could not be started; the caller says that it is
- * gone.
+ * Starts a role and reports it to core. Return: false = it could not be started; the caller reports
+ * that it is gone.
  */
 static bool instance_start(struct keeper *k, const struct instance *instance, pid_t *ret_pid)
 {
@@ -235,7 +240,7 @@ static struct xfer *xfer_named(struct keeper *k, const struct mm_kmsg *msg)
 	return &k->xfer[msg->device];
 }
 
-/* As the operator and the driver number it. */
+/* The device's number for the operator and the driver. */
 static uint64_t xfer_ordinal(const struct keeper *k, const struct xfer *x)
 {
 	return mm_config_at(&k->config->device, (uint32_t)(x - k->xfer));
@@ -248,7 +253,10 @@ static uint64_t backoff_growing_ns(unsigned int times, uint64_t max_ns)
 	return MM_MIN(BACKOFF_FIRST_NS << MM_MIN(times - 2, 10u), max_ns);
 }
 
-/* One that works a little and dies is no failure to start, but there is a pause to that as well. */
+/*
+ * An xfer that works a little and dies has not failed to start, but repeated quick deaths are
+ * delayed as well.
+ */
 static uint64_t xfer_backoff_ns(const struct xfer *x)
 {
 	if (x->down)
@@ -279,8 +287,8 @@ static void xfer_request(struct keeper *k, const struct mm_kmsg *msg)
 static void xfer_gone(struct keeper *k, struct xfer *x, int status);
 
 /*
- * One that cannot be started (no fds, no processes left) failed as one that died: there is an end
- * to it.
+ * An xfer that cannot be started (no fds, no processes left) counts as failed, as if it had died,
+ * so that retries end.
  */
 static void xfers_start_due(struct keeper *k)
 {
@@ -333,7 +341,7 @@ static void helper_request(struct keeper *k, enum mm_role role, uint64_t id)
 	instance_report_gone(k, &instance, W_EXITCODE(1, 0));
 }
 
-/* ---- what core says ---- */
+/* ---- messages of core ---- */
 
 static void core_on_kill(struct keeper *k, const struct mm_kmsg *msg)
 {
@@ -360,7 +368,7 @@ static void core_on_ready(struct keeper *k, const struct mm_kmsg *msg)
 
 static void xfer_down(struct keeper *k, struct xfer *x, const char *why);
 
-/* Takes over @fds: the claim's, then the file's. */
+/* Takes over @fds: first the claim, then the file, as far as there are any. */
 static void device_lock_hold(struct keeper *k, const struct mm_kmsg *msg, int *fds)
 {
 	struct xfer *x = xfer_named(k, msg);
@@ -438,7 +446,7 @@ static void keeper_on_core(struct mm_loop_source *source, uint32_t events)
 			mm_close_fd(&fds[f]);
 	}
 	if (r < 0 && r != -EAGAIN) {
-		/* It is dead or dying; if it is not, it is broken. SIGCHLD does the rest. */
+		/* core is dead, dying or broken; its death is handled on SIGCHLD. */
 		mm_loop_del(&k->loop, &k->core_source);
 		if (!k->stopping)
 			child_kill(k->core_pid);
@@ -475,8 +483,8 @@ static void core_gone(struct keeper *k, int status)
 }
 
 /*
- * It fails again and again. While mmd starts, or when no device is left, that is the end; else only
- * its device is down, and it goes on being tried.
+ * Marks the device of an xfer that failed repeatedly as down; keeper goes on starting that xfer.
+ * While mmd starts, or when no device is left, mmd ends.
  */
 static void xfer_down(struct keeper *k, struct xfer *x, const char *why)
 {
@@ -542,7 +550,7 @@ static void helper_reaped(struct keeper *k, pid_t pid, int status)
 	}
 }
 
-/* What is said meanwhile waits in its pipe. */
+/* Lines that are logged until the next relay runs wait in its pipe. */
 static void relay_gone(struct keeper *k, int status)
 {
 	k->relay.pid = 0;
@@ -591,16 +599,13 @@ static void keeper_stop(struct keeper *k)
 	k->end_at_ns = mm_now_ns() + STOP_NS;
 	keeper_send_core(k, &msg, NULL, 0);
 	/*
-	 * Whoever reads it may take it for granted that core was told, whatever becomes of keeper
-	 * now.
+	 * Logged after the message was queued: a reader of the line can rely on core to stop, even
+	 * if keeper dies now.
 	 */
 	mm_log(MM_LOG_INFO, "mmd.stopping", "pid=%d", (int)getpid());
 }
 
-/*
- * ^C, ^\, systemd. What else can come (a terminal that hangs up, a reload that there is none of)
- * must not.
- */
+/* SIGTERM and the terminal's ^C and ^\ end mmd. SIGHUP, SIGUSR1 and SIGUSR2 do not. */
 static bool signal_ends_mmd(uint32_t signal)
 {
 	return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT;
@@ -624,16 +629,14 @@ static void keeper_on_signal(struct mm_loop_source *source, uint32_t events)
 	children_reap(k);
 }
 
-/* ---- life ---- */
+/* ---- beginning and end ---- */
 
 static int signals_init(struct keeper *k)
 {
 	static const int taken[] = { SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 };
 	sigset_t set;
 
-	/*
-	 * Whoever started us may have ignored it; then the kernel would reap our children itself.
-	 */
+	/* If mmd was started with SIGCHLD ignored, the kernel would reap the children itself. */
 	signal(SIGCHLD, SIG_DFL);
 	sigemptyset(&set);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(taken); i++)
@@ -684,13 +687,16 @@ static bool children_all_reaped(const struct keeper *k)
 	return !k->core_pid;
 }
 
-/* A stop that core does not complete in time is completed without it. */
+/*
+ * Ends core by force when an orderly stop takes too long. Return: whether keeper must give up
+ * waiting.
+ */
 static bool keeper_end_due(struct keeper *k)
 {
 	if (mm_now_ns() < k->end_at_ns)
 		return false;
 	if (!k->core_pid)
-		return true; /* something sits in the kernel in spite of SIGKILL */
+		return true; /* a process hangs in the kernel in spite of SIGKILL */
 	mm_log(MM_LOG_ERROR, "core.stop_timeout", "pid=%d", (int)k->core_pid);
 	child_kill(k->core_pid);
 	children_kill(k);
@@ -736,10 +742,11 @@ static void keeper_done(struct keeper *k)
 	mm_close_fd(&k->signal_fd);
 	mm_loop_done(&k->loop);
 	mm_log_catch_up();
+	/* Lines that a dead relay left are still in the pipe. */
 	if (!k->relay.pid && k->relay.pipe_fd >= 0)
-		mm_relay_restart(&k->relay, k->config); /* what the last one left is in the pipe */
+		mm_relay_restart(&k->relay, k->config);
 	mm_relay_end(&k->relay);
-	/* One that sits in the kernel still uses its device: its file stays. */
+	/* A process that hangs in the kernel still uses its device, so the lock's file stays. */
 	for (uint32_t i = 0; i < k->n_xfers && children_all_reaped(k); i++)
 		mm_devlock_leave(&k->xfer[i].lock);
 }

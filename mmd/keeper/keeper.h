@@ -2,23 +2,25 @@
 /*
  * keeper - the parent of all roles
  *
- * Concept:   Holds the directory's lock, those of the devices and the listening sockets, starts log
- *            and core, and on core's word xfer, loads and spools; accepts connections and hands
+ * Concept:   Holds the directory's lock, the devices' locks and the listening sockets. Starts log
+ *            and core, and at core's request xfer, loads and spools; accepts connections and passes
  *            them to core. It decides nothing and reads no byte that a tenant wrote, so nothing
  *            that a child or a tenant does can bring it down.
  * Lifetime:  SIGTERM, SIGINT or SIGQUIT: core ends the tenants' connections, then everything ends,
- *            exit 0. SIGHUP, SIGUSR1 and SIGUSR2 are logged and mean nothing yet. Core dies:
- *            everything ends, exit 1 (systemd starts anew). xfer dies: it is started again when
- *            core asks, after a growing pause while it fails; never before the old one was reaped.
+ *            exit 0. SIGHUP, SIGUSR1 and SIGUSR2 are logged and have no effect. Core dies:
+ *            everything ends, exit 1 (systemd starts mmd anew). xfer dies: it is started again when
+ *            core requests it, after a pause that grows while it fails, and never before the old
+ *            one was reaped.
+ * Ownership: struct keeper owns the channel to core, the locks, the sockets and the children.
  * Threading: one thread.
  * Limits:    MM_KEEPER_HELPERS_MAX loads and spools at once; connections are accepted only after
- *            core said READY, and only while core takes them.
+ *            core has sent READY, and only while its channel has room.
  */
 #pragma once
 
 #include "mmd/config/config.h"
 
-#define MM_KEEPER_HELPERS_MAX 256 /* more than core asks for: MM_LOADS_MAX and MM_SPOOLS_MAX */
+#define MM_KEEPER_HELPERS_MAX 256 /* more than core uses: MM_LOADS_MAX + MM_SPOOLS_MAX */
 
 /**
  * mm_keeper_main() - run mmd

@@ -28,8 +28,8 @@ static void place_path(const char *dir, const char *name, char *ret_path)
 }
 
 /*
- * Who may write to it may put sockets of his own in place of ours; that only its owner may remove
- * files helps no one.
+ * Other users must not be able to write to the directory: they could put sockets in place of ours,
+ * and the sticky bit does not prevent that.
  */
 static int folder_check(const char *dir, char *error)
 {
@@ -88,7 +88,7 @@ static int fd_set_nonblocking(int fd)
 	return fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-/* We hold the lock, so a socket that is there belongs to nobody alive. */
+/* We hold the lock, so a socket that exists was left behind by a dead mmd. */
 static int admin_listen(const char *path, int *ret_fd)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
@@ -99,7 +99,8 @@ static int admin_listen(const char *path, int *ret_fd)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	mm_sock_refuse_fds(fd); /* an older kernel cannot: but it is only we who reach it */
+	mm_sock_refuse_fds(
+		fd); /* older kernels cannot; but only our own user reaches this socket */
 	if (unlink(path) < 0 && errno != ENOENT)
 		return -errno;
 	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
@@ -132,7 +133,10 @@ int mm_place_init(struct mm_place *place, const char *dir, bool refuse_fds, char
 		r = fd_set_nonblocking(place->tenant_fd);
 	if (r < 0)
 		return place_fail(error, r, path, "cannot listen");
-	/* Last: whoever reached it may send tenants to the other. */
+	/*
+	 * The admin socket comes last: a client that can connect to it may direct tenants to the
+	 * other one.
+	 */
 	place_path(dir, "admin.sock", path);
 	r = admin_listen(path, &place->admin_fd);
 	return r < 0 ? place_fail(error, r, path, "cannot listen") : 0;

@@ -2,12 +2,13 @@
 /*
  * listen - the directory of one mmd: its lock and its two sockets
  *
- * Concept:   DIR/mmd.lock is locked for as long as mmd lives, so a second one is refused and what a
- *            killed one left behind may be replaced. DIR/tenant.sock is open to all users (accounts
- *            are told apart by the kernel's word); DIR/admin.sock is the owner's alone.
- * Ownership: struct mm_place owns its fds; mm_place_done() removes the sockets. What listened stays
- *            open until the process ends: closing it would close the connections that nobody
- *            accepted, and what was passed to them, here and now (kchan.h).
+ * Concept:   DIR/mmd.lock is locked for as long as mmd lives, so a second mmd is refused, and files
+ *            that a killed mmd left behind may be replaced. DIR/tenant.sock is open to all users
+ *            (the kernel's credentials tell accounts apart); DIR/admin.sock is the owner's alone.
+ * Ownership: struct mm_place owns its fds; mm_place_done() removes the sockets from the directory.
+ *            The listening fds stay open until the process ends: closing them would close, here and
+ *            now, connections that nobody accepted and the fds that were passed in them (closer.h).
+ * Threading: keeper's thread.
  */
 #pragma once
 

@@ -13,10 +13,10 @@
 #include "libclient/support/clock.h"
 #include "mmd/keeper/spawn.h"
 
-#define PIPE_BYTES (1 << 18) /* some thousand lines */
+#define PIPE_BYTES (1 << 18) /* room for some thousand lines */
 #define READ_BYTES (1 << 16)
 #define END_NS     (2 * MM_NS_PER_S)
-#define END_LOOK_S 1000 /* looks a second */
+#define END_LOOK_S 1000 /* checks per second whether the relay has ended */
 
 int mm_relay_restart(struct mm_relay *relay, const struct mm_config *config)
 {
@@ -35,9 +35,10 @@ int mm_relay_init(struct mm_relay *relay, const struct mm_config *config)
 		return -errno;
 	relay->pipe_fd = fds[0];
 	write_fd = fds[1];
-	fcntl(write_fd, F_SETPIPE_SZ, PIPE_BYTES); /* or what a user may have */
+	fcntl(write_fd, F_SETPIPE_SZ, PIPE_BYTES); /* or as much as a user may have */
 	relay->stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	mm_spawn_spare(relay->stderr_fd); /* on a file system that hangs a close waits for it */
+	/* On a file system that hangs its close would block every start of a role. */
+	mm_spawn_spare(relay->stderr_fd);
 	if (relay->stderr_fd < 0 || fcntl(write_fd, F_SETFL, O_NONBLOCK) < 0)
 		r = -errno;
 	else
@@ -64,22 +65,23 @@ static bool relay_reaped(struct mm_relay *relay, uint64_t until_ns)
 void mm_relay_end(struct mm_relay *relay)
 {
 	if (relay->stderr_fd >= 0)
-		dup2(relay->stderr_fd, STDERR_FILENO); /* ours was a writing end */
+		dup2(relay->stderr_fd,
+		     STDERR_FILENO); /* until now stderr was a writing end of the pipe */
 	if (relay->pid > 0 && !relay_reaped(relay, mm_deadline_ns(END_NS))) {
 		kill(relay->pid, SIGKILL);
 		relay_reaped(relay, mm_deadline_ns(END_NS));
 	}
-	/*
-	 * What stderr was is closed by the end of the process: the file system that it lies on may
-	 * hang.
-	 */
+	/* The original stderr is left to the end of the process: its file system may hang. */
 	mm_close_fd(&relay->pipe_fd);
 	relay->pid = 0;
 }
 
-/* ---- the role ---- */
+/* ---- the role log ---- */
 
-/* What cannot be written is gone: its reader is, or the disk is full. */
+/*
+ * Writes @bytes, and drops them when they cannot be written: the reader is gone or the disk is
+ * full.
+ */
 static void bytes_write(const char *bytes, size_t n)
 {
 	struct pollfd writable = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -88,7 +90,7 @@ static void bytes_write(const char *bytes, size_t n)
 	while (n > 0) {
 		done = write(STDERR_FILENO, bytes, n);
 		if (done < 0 && errno == EAGAIN)
-			poll(&writable, 1, -1); /* whoever started us made it so */
+			poll(&writable, 1, -1); /* mmd was started with a non-blocking stderr */
 		else if (done < 0 && errno != EINTR)
 			return;
 		bytes += MM_MAX(done, 0);
@@ -101,7 +103,10 @@ int mm_relay_main(int fd)
 	static char bytes[READ_BYTES];
 	ssize_t n;
 
-	/* keeper's last words are to be read, too: we end with the last writer. */
+	/*
+	 * The relay must live longer than keeper to write keeper's last lines: it ends when the
+	 * last writer has.
+	 */
 	prctl(PR_SET_PDEATHSIG, 0);
 	if (dup2(fd + 1, STDERR_FILENO) < 0)
 		return 1;

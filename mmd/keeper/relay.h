@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * relay - the process that may wait for whoever reads the log
+ * relay - the process that may block on the reader of the log
  *
  * Concept:   stderr may be a pipe that nobody reads, a stopped terminal, a file on a disk that
  *            hangs. So stderr of all roles is a pipe of our own, whose writing end does not block:
- *            a line that finds no room is dropped and counted (log.h), and nobody waits. A small
- *            process of its own reads it and writes to what stderr was. The inherited stderr is
- *            left as it is: its flags are shared with processes that are not ours.
- * Last words: lie in the pipe whatever becomes of their writer. The relay ends when nobody can write any
- *            more, also after keeper was killed; at an orderly end keeper waits for it a bounded time.
- * Ownership: struct mm_relay owns its fds; mm_relay_end() puts stderr back.
+ *            a line that finds no room is dropped and counted (log.h), and no role is delayed. A
+ *            small process reads the pipe and writes to the original stderr. The original stderr
+ *            itself is not changed: its flags are shared with processes that are not ours.
+ * Last lines: stay in the pipe even if their writer dies. The relay ends when nobody can write any
+ *            more, also after keeper was killed; at an orderly end keeper waits for it, but only
+ *            for a bounded time.
+ * Ownership: struct mm_relay owns its fds; mm_relay_end() restores stderr.
+ * Threading: keeper's thread; the role is a process of its own.
  */
 #pragma once
 
@@ -19,20 +21,21 @@
 
 struct mm_relay {
 	int pipe_fd;   /* the reading end, for the next relay if this one dies */
-	int stderr_fd; /* what stderr was */
+	int stderr_fd; /* the original stderr */
 	pid_t pid;     /* 0 = none */
 };
 #define MM_RELAY_NULL ((struct mm_relay){ .pipe_fd = -1, .stderr_fd = -1 })
 
-/*
- * Turns stderr into the pipe, starts the process. Return: 0; negative errno: stderr is as it was.
- */
+/* Makes stderr the pipe and starts the process. Return: 0; negative errno: stderr is as it was. */
 int mm_relay_init(struct mm_relay *relay, const struct mm_config *config);
 
-/* Starts it again; the old one was reaped. */
+/* Starts the process again after the old one was reaped. */
 int mm_relay_restart(struct mm_relay *relay, const struct mm_config *config);
 
-/* No other role lives: waits for the rest to be written, but not for ever. */
+/*
+ * Restores stderr and waits for the relay to write the rest, for a bounded time. All other roles
+ * must have ended.
+ */
 void mm_relay_end(struct mm_relay *relay);
 
 /**

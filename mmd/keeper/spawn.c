@@ -16,7 +16,7 @@ void mm_spawn_spare(int fd)
 	spared_fd = fd;
 }
 
-/* Closes all fds from @first on but the spared one, which goes with the exec. */
+/* Closes all fds from @first on, except the spared one, which exec closes. */
 static void fds_close(int first)
 {
 	if (spared_fd < first) {
@@ -28,14 +28,14 @@ static void fds_close(int first)
 	close_range((unsigned int)spared_fd + 1, ~0u, 0);
 }
 
-/* In the child, after fork: only what is async-signal-safe. */
+/* Runs in the child after fork, so it may call only async-signal-safe functions. */
 _Noreturn static void role_exec(char **argv, pid_t parent, const int *fds, int n_fds, int clean_fd)
 {
 	const int safe = MM_ROLE_FD + MM_SPAWN_FDS_MAX + 1;
 	int moved[MM_SPAWN_FDS_MAX];
 	/*
-	 * keeper ends us, in order; a terminal's ^C, ^\ or hang-up and systemd's stop reach all of
-	 * us.
+	 * keeper ends the roles in order; signals of a terminal or of systemd reach all processes
+	 * of mmd.
 	 */
 	static const int ignored[] = { SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2 };
 	sigset_t none;
@@ -47,7 +47,10 @@ _Noreturn static void role_exec(char **argv, pid_t parent, const int *fds, int n
 		signal(ignored[i], SIG_IGN);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	/* Two steps: a source may lie where another's target is. */
+	/*
+	 * Each fd is moved out of the way first: a source may have the number of another one's
+	 * target.
+	 */
 	for (int i = 0; i < n_fds; i++)
 		moved[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, safe);
 	for (int i = 0; i < n_fds; i++) {
@@ -64,8 +67,8 @@ _Noreturn static void role_exec(char **argv, pid_t parent, const int *fds, int n
 }
 
 /*
- * The child's copies of our connections are closed while we still have them. Were it to be their
- * last close, it might sleep (closer.h), and the role would not start.
+ * Waits until the child has closed its copies of our connections, while we still have ours. If the
+ * child's were the last close, it might sleep there (closer.h), and the role would not start.
  */
 static void child_fds_wait(int fd)
 {

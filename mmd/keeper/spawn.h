@@ -29,7 +29,7 @@ int mm_spawn(const struct mm_config *config, enum mm_role role, const int *fds, 
 	     pid_t *ret_pid);
 
 /*
- * An fd of ours with FD_CLOEXEC whose close may sleep: no start of a role waits for the child's
- * close of it. -1: none.
+ * Exempts @fd, which has FD_CLOEXEC and whose close may sleep: no start of a role waits for the
+ * child to close it. -1: none.
  */
 void mm_spawn_spare(int fd);

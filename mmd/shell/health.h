@@ -28,10 +28,10 @@ struct mm_health {
 	struct mm_xhealth
 		look; /* last sample; flags 0: none yet, or NVML does not show the device */
 	uint64_t xids, memory_errors, lost;
-	uint64_t single_bit,
-		double_bit; /* counts of NVML's events, each of which may stand for several errors */
-	uint64_t last_xid;  /* 0: there was none */
-	uint64_t noted_ns;  /* when a note was last logged; 0: never */
+	/* Counts of NVML's events, each of which may stand for several errors. */
+	uint64_t single_bit, double_bit;
+	uint64_t last_xid; /* 0: there was none */
+	uint64_t noted_ns; /* when a note was last logged; 0: never */
 };
 
 /* The kind and the meaning of an Xid; *ret_text is a static string. */
