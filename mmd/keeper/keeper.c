@@ -18,6 +18,7 @@
 #include "mmd/common/devlock.h"
 #include "mmd/common/kchan.h"
 #include "mmd/keeper/closer.h"
+#include "mmd/keeper/instance.h"
 #include "mmd/keeper/listen.h"
 #include "mmd/keeper/relay.h"
 #include "mmd/keeper/spawn.h"
@@ -76,19 +77,6 @@ struct keeper {
 };
 
 /*
- * Sends to core. When the channel is broken the message is dropped: core is dead, and SIGCHLD
- * reports that.
- */
-static void keeper_send_core(struct keeper *k, const struct mm_kmsg *msg, const int *fds,
-			     size_t n_fds)
-{
-	int r = mm_kchan_send(&k->core, msg, fds, n_fds);
-
-	if (r < 0 && r != -ECONNRESET)
-		mm_log(MM_LOG_ERROR, "core.unreachable", "op=%u error=%d", msg->op, r);
-}
-
-/*
  * Sets what each source waits for, in each iteration, from the state alone; code that sends,
  * flushes or changes the state need not do it.
  */
@@ -136,7 +124,7 @@ static void accept_some(struct keeper *k, int listen_fd, enum mm_kop op)
 				accept_pause(k, errno);
 			break;
 		}
-		keeper_send_core(k, &msg, &fd, 1);
+		mm_instance_send(&k->core, &msg, &fd, 1);
 	}
 }
 
@@ -157,74 +145,6 @@ static void keeper_on_admin(struct mm_loop_source *source, uint32_t events)
 }
 
 /* ---- starting ---- */
-
-/* One process of a role: for xfer the device and its epoch, for load and spool its id. */
-struct instance {
-	enum mm_role role;
-	uint32_t device;
-	uint64_t id;
-};
-
-static void instance_report_gone(struct keeper *k, const struct instance *instance, int status)
-{
-	struct mm_kmsg msg = { .op = MM_K_GONE,
-			       .role = instance->role,
-			       .device = instance->device,
-			       .id = instance->id,
-			       .result = status };
-
-	keeper_send_core(k, &msg, NULL, 0);
-}
-
-static int instance_spawn(struct keeper *k, const struct instance *instance, pid_t *ret_pid,
-			  int *ret_fds)
-{
-	enum mm_role role = instance->role;
-	struct mm_config config = *k->config;
-	mm_cleanup(mm_close_fd) int child0 = -1;
-	mm_cleanup(mm_close_fd) int child1 = -1;
-	int pair[2], child[MM_SPAWN_FDS_MAX], r;
-
-	r = mm_sock_pair(pair);
-	if (r < 0)
-		return r;
-	ret_fds[0] = pair[0];
-	child[0] = child0 = pair[1];
-	if (role == MM_ROLE_LOAD) {
-		r = mm_sock_pair(pair);
-		if (r < 0)
-			return r;
-		ret_fds[1] = pair[0];
-		child[1] = child1 = pair[1];
-	}
-	if (role == MM_ROLE_XFER)
-		mm_config_one(k->config, instance->device, &config);
-	return mm_spawn(&config, role, child, role == MM_ROLE_LOAD ? 2 : 1, ret_pid);
-}
-
-/*
- * Starts a role and reports it to core. Return: false = it could not be started; the caller reports
- * that it is gone.
- */
-static bool instance_start(struct keeper *k, const struct instance *instance, pid_t *ret_pid)
-{
-	struct mm_kmsg msg = { .op = MM_K_STARTED,
-			       .role = instance->role,
-			       .device = instance->device,
-			       .id = instance->id };
-	int fds[MM_KCHAN_FDS] = { -1, -1 };
-	int r = instance_spawn(k, instance, ret_pid, fds);
-
-	if (r < 0) {
-		mm_log(MM_LOG_ERROR, "role.start_failed", "what=%u error=%d", instance->role, r);
-		mm_close_fd(&fds[0]);
-		mm_close_fd(&fds[1]);
-		return false;
-	}
-	msg.pid = *ret_pid;
-	keeper_send_core(k, &msg, fds, fds[1] >= 0 ? 2 : 1);
-	return true;
-}
 
 static void keeper_fail(struct keeper *k, const char *text)
 {
@@ -300,7 +220,8 @@ static void xfers_start_due(struct keeper *k)
 		x->start_at_ns = UINT64_MAX;
 		x->started_ns = mm_now_ns();
 		x->proven = false;
-		if (!instance_start(k, &(struct instance){ MM_ROLE_XFER, i, x->epoch }, &x->pid))
+		if (!mm_instance_start(&k->core, k->config,
+				       &(struct mm_instance){ MM_ROLE_XFER, i, x->epoch }, &x->pid))
 			xfer_gone(k, x, W_EXITCODE(1, 0));
 	}
 }
@@ -327,18 +248,18 @@ static struct helper *helper_find(struct keeper *k, enum mm_role role, uint64_t 
 
 static void helper_request(struct keeper *k, enum mm_role role, uint64_t id)
 {
-	struct instance instance = { .role = role, .id = id };
+	struct mm_instance instance = { .role = role, .id = id };
 
 	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
 		if (!k->helpers[i].pid) {
 			k->helpers[i].role = role;
 			k->helpers[i].id = id;
-			if (!instance_start(k, &instance, &k->helpers[i].pid))
+			if (!mm_instance_start(&k->core, k->config, &instance, &k->helpers[i].pid))
 				break;
 			return;
 		}
 	}
-	instance_report_gone(k, &instance, W_EXITCODE(1, 0));
+	mm_instance_gone(&k->core, &instance, W_EXITCODE(1, 0));
 }
 
 /* ---- messages of core ---- */
@@ -499,7 +420,7 @@ static void xfer_down(struct keeper *k, struct xfer *x, const char *why)
 	for (uint32_t i = 0; i < k->n_xfers; i++)
 		any |= !k->xfer[i].down;
 	if (k->ready && any) {
-		keeper_send_core(k, &msg, NULL, 0);
+		mm_instance_send(&k->core, &msg, NULL, 0);
 		return;
 	}
 	snprintf(text, sizeof(text), "device %" PRIu64 ": %s", xfer_ordinal(k, x), why);
@@ -522,8 +443,9 @@ static void xfer_gone(struct keeper *k, struct xfer *x, int status)
 		 x->failures, (unsigned int)status);
 	if (x->failures >= FAILURES_MAX && !x->down && !k->stopping)
 		xfer_down(k, x, why);
-	instance_report_gone(
-		k, &(struct instance){ MM_ROLE_XFER, (uint32_t)(x - k->xfer), x->epoch }, status);
+	mm_instance_gone(&k->core,
+			 &(struct mm_instance){ MM_ROLE_XFER, (uint32_t)(x - k->xfer), x->epoch },
+			 status);
 }
 
 static bool xfer_reaped(struct keeper *k, pid_t pid, int status)
@@ -542,10 +464,10 @@ static void helper_reaped(struct keeper *k, pid_t pid, int status)
 	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
 		if (k->helpers[i].pid == pid) {
 			k->helpers[i].pid = 0;
-			instance_report_gone(k,
-					     &(struct instance){ .role = k->helpers[i].role,
-								 .id = k->helpers[i].id },
-					     status);
+			mm_instance_gone(&k->core,
+					 &(struct mm_instance){ .role = k->helpers[i].role,
+								.id = k->helpers[i].id },
+					 status);
 		}
 	}
 }
@@ -597,7 +519,7 @@ static void keeper_stop(struct keeper *k)
 		return;
 	k->stopping = true;
 	k->end_at_ns = mm_now_ns() + STOP_NS;
-	keeper_send_core(k, &msg, NULL, 0);
+	mm_instance_send(&k->core, &msg, NULL, 0);
 	/*
 	 * Logged after the message was queued: a reader of the line can rely on core to stop, even
 	 * if keeper dies now.
