@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The life of mmd on the software GPU: up, asked, refused twice, xfer killed, stopped."""
+"""mmd on the software GPU: start, requests, two refused starts, death of xfer, stop."""
 
 import json
 import os
@@ -20,10 +20,10 @@ import unittest
 
 BIN = pathlib.Path(sys.argv.pop(1))
 PAGES, PAGE_BYTES = 64, 65536
-PATIENCE_S = 180
+TIMEOUT_S = 180
 OTHER_UID = 4321
 
-# As in a container: another /run, so that the locks there are nobody else's.
+# Another /run, as in a container, so that the locks there are this test's own.
 APART = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"', "sh"]
 APART_ROOTLESS = [APART[0], "--user", "--map-root-user", *APART[1:]]
 
@@ -63,7 +63,7 @@ class Smoke(unittest.TestCase):
 
     def ctl(self, name, *words):
         return subprocess.run([str(BIN / "mmctl"), "--dir", str(self.root / name), *words],
-                              env=self.env, capture_output=True, text=True, timeout=PATIENCE_S)
+                              env=self.env, capture_output=True, text=True, timeout=TIMEOUT_S)
 
     def status(self):
         done = self.ctl("one", "--json", "status")
@@ -71,14 +71,14 @@ class Smoke(unittest.TestCase):
         return json.loads(done.stdout)
 
     def until(self, question, what):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not question():
             self.assertIsNone(self.mmd.poll(), f"mmd ended while waiting for {what}")
             self.assertLess(time.monotonic(), deadline, f"no end of waiting for {what}")
             time.sleep(0.02)
 
     def ends(self, process):
-        _, errors = process.communicate(timeout=PATIENCE_S)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
         return process.returncode, errors
 
     def refused_in(self, name, says):
@@ -87,7 +87,7 @@ class Smoke(unittest.TestCase):
         self.assertRegex(errors, rf"(?m)^mmd: {re.escape(str(self.root / name))}: .*{says}")
 
     def test_directory_of_others(self):
-        """Where somebody else may write, the sockets may be somebody else's tomorrow."""
+        """A directory that others may write to is refused: they could replace the sockets."""
         self.stop()
         for mode in (0o777, 0o1777, 0o775, 0o757):
             path = self.root / f"mode{mode:o}"
@@ -103,7 +103,7 @@ class Smoke(unittest.TestCase):
 
     @unittest.skipIf(os.environ.get("MM_SANITIZE"), "sanitizers need all addresses that there are")
     def test_ready_means_pages(self):
-        """Under each limit of addresses either there are pages to be had, or mmd ends and says why not."""
+        """Under each limit of address space either some pages can be had, or mmd ends and reports why."""
         self.stop()
         ends, ready = [], 0
         page, memory = 64 << 20, 256 << 20
@@ -122,7 +122,7 @@ class Smoke(unittest.TestCase):
                 self.stop()
                 ready += 1
                 continue
-            self.assertEqual(self.mmd.wait(PATIENCE_S), 1, lines)
+            self.assertEqual(self.mmd.wait(TIMEOUT_S), 1, lines)
             ends += [line for line in lines if line.startswith("mmd: ")]
         self.assertGreater(ready, 0, ends)
         if not any("can be cleared: " in end for end in ends):
@@ -167,12 +167,12 @@ class Smoke(unittest.TestCase):
         self.status()
 
     def claim(self):
-        """The name that says that the device is taken, which any process can have that comes first."""
+        """The abstract name that marks the device as taken; any process may bind it first."""
         uuid = self.status()["device"]["uuid"].replace("-", "").lower()
         return "\0mmd/device/" + uuid.removeprefix("gpu")
 
     def test_device_stays_ours(self):
-        """Whoever waits for the death of xfer to take the device in its place waits in vain."""
+        """A process that waits for the death of xfer cannot take the device in its place."""
         name, xfer = self.claim(), self.status()["xfer"]["pid"]
         self.until(lambda: self.status()["xfer"]["proven"], "an xfer that has done something")
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as squatter:
@@ -190,7 +190,7 @@ class Smoke(unittest.TestCase):
         self.assertEqual(code, 0, errors)
 
     def test_device_claimed_by_another(self):
-        """Root's lock is a file that only root reaches; an ordinary user is told who has taken the name."""
+        """Only root reaches the file of its lock; an ordinary user gets the holder of the name."""
         name = self.claim()
         self.stop()
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as squatter:
@@ -207,7 +207,7 @@ class Smoke(unittest.TestCase):
                 self.assertIn(f"(pid {os.getpid()}, uid {os.geteuid()})", errors)
 
     def queue_fill(self, name):
-        """Any user can: what connects waits until it is accepted."""
+        """Any user can fill the queue: connections wait in it until they are accepted."""
         waiting = []
         self.addCleanup(lambda: [one.close() for one in waiting])
         while True:
@@ -219,7 +219,7 @@ class Smoke(unittest.TestCase):
                 return
 
     def refused_or_up(self, name):
-        """An mmd that comes up though it must not is no reason to wait for its end."""
+        """Expects a second mmd to be refused; one that starts all the same fails the test at once."""
         process = self.started[-1]
         self.until(lambda: process.poll() is not None or self.ctl(name, "status").returncode == 0, "the second mmd")
         if process.poll() is None:
@@ -231,7 +231,7 @@ class Smoke(unittest.TestCase):
 
     @unittest.skipUnless(works(APART), "needs root and a mount namespace")
     def test_second_in_a_container(self):
-        """The network is shared, the locks are not: the claim counts, whatever others do to its queue."""
+        """Where the network is shared and the files are not, the claim binds, even with a full queue."""
         self.start("two", under=APART)
         self.refused_or_up("two")
         self.queue_fill(self.claim())
@@ -240,7 +240,7 @@ class Smoke(unittest.TestCase):
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to become somebody else")
     def test_device_claimed_with_a_full_queue(self):
-        """An ordinary user cannot keep root's mmd from starting that way either."""
+        """An ordinary user cannot keep root's mmd from starting by filling the queue either."""
         name = self.claim()
         self.stop()
         os.seteuid(OTHER_UID)
@@ -260,10 +260,10 @@ class Smoke(unittest.TestCase):
             self.assertRegex(errors, rf"event=device.claimed .*holder=\"uid {OTHER_UID}; ")
 
     def test_fds_passed_to_the_claim(self):
-        """Nobody accepts there; a socket that lingers, passed to it, must not hold up mmd's end."""
+        """A lingering socket that was passed to the claim must not delay mmd's end."""
         with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as lingers:
             lingers.connect(server.getsockname())
-            lingers.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 10 * PATIENCE_S))
+            lingers.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 10 * TIMEOUT_S))
             lingers.setblocking(False)
             try:
                 while True:
@@ -281,7 +281,7 @@ class Smoke(unittest.TestCase):
 
     @unittest.skipUnless(works(APART), "needs root and a mount namespace")
     def test_locks_of_other_devices(self):
-        """Nobody touches them, not for a moment: whoever starts on that device would take it for busy."""
+        """Lock files of other devices are left alone: a brief lock would make those devices look busy."""
         self.stop()
         other = "/run/mmd-locks/" + "5a" * 16
         left = f'mkdir -m 700 /run/mmd-locks && touch {other} && exec "$@"'
@@ -304,7 +304,7 @@ class Smoke(unittest.TestCase):
     @unittest.skipUnless(os.geteuid() == 0 and works(APART_ROOTLESS, user=OTHER_UID, group=OTHER_UID, extra_groups=[]),
                          "needs root, to become somebody else, and user namespaces")
     def test_root_of_a_user_namespace(self):
-        """In a container without root: its locks are its own, so the claim binds it, whoever holds it."""
+        """Root in a container has its own locks, so the claim binds it, whatever process holds it."""
         other = {"user": OTHER_UID, "group": OTHER_UID, "extra_groups": []}
         name = self.claim()
         self.become_other()
@@ -312,7 +312,7 @@ class Smoke(unittest.TestCase):
             claimed.bind(name)
             claimed.listen()
             self.mmd = self.start("one", under=APART_ROOTLESS, **other)
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + TIMEOUT_S
             while self.mmd.poll() is None and self.ctl("one", "status").returncode != 0:
                 self.assertLess(time.monotonic(), deadline, "it neither starts nor ends")
             self.assertIsNotNone(self.mmd.poll(), "it took the device, which another has claimed")
@@ -343,7 +343,7 @@ class Smoke(unittest.TestCase):
         self.assertEqual(sorted(p.name for p in (self.root / "one").iterdir()), ["mmd.lock"])
 
     def test_stop_of_the_whole_group(self):
-        """As a terminal's ^C or systemd's stop does it: every process of mmd gets the signal."""
+        """Every process of mmd gets the signal, as with a terminal's ^C or systemd's stop."""
         for number in (signal.SIGINT, signal.SIGTERM):
             for child in self.children():
                 os.kill(child, number)
@@ -354,7 +354,7 @@ class Smoke(unittest.TestCase):
         self.assertNotIn("core.died", errors)
 
     def test_xfer_comes_up_and_dies(self):
-        """Again and again, before it has done anything: six are the end, though each of them came up."""
+        """xfer dies again and again before it has done a job: mmd ends after six, though each came up."""
         killed = set()
 
         def kill():
@@ -366,7 +366,7 @@ class Smoke(unittest.TestCase):
             return self.mmd.poll() is not None
 
         self.until(lambda: self.status()["pages"]["free"] == PAGES, "all pages to be free")
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not kill():
             self.assertLess(time.monotonic(), deadline, f"{len(killed)} deaths, and no end")
             time.sleep(0.002)
@@ -383,9 +383,9 @@ class Smoke(unittest.TestCase):
         self.assertIn("result", json.loads(reply), reply)
 
     def test_log_that_nobody_reads(self):
-        """As `mmd 2>&1 | less`: mmd goes on, and says later how much is missing."""
+        """With a stopped reader, as in `mmd 2>&1 | less`, mmd goes on and later reports dropped lines."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as admin:
-            admin.settimeout(PATIENCE_S)
+            admin.settimeout(TIMEOUT_S)
             admin.connect(str(self.root / "one" / "admin.sock"))
             for i in range(6000):  # some 180 bytes of log each, many times what pipes hold
                 self.ask(admin, weight=1 + i % 2)
@@ -403,17 +403,17 @@ class Smoke(unittest.TestCase):
 
             self.until(told, "the number of lines that are missing")
         self.mmd.send_signal(signal.SIGTERM)
-        self.assertEqual(self.mmd.wait(PATIENCE_S), 0)
+        self.assertEqual(self.mmd.wait(TIMEOUT_S), 0)
         reader.join()
 
     def test_stop_with_a_log_that_nobody_reads(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as admin:
-            admin.settimeout(PATIENCE_S)
+            admin.settimeout(TIMEOUT_S)
             admin.connect(str(self.root / "one" / "admin.sock"))
             for i in range(3000):
                 self.ask(admin, weight=1 + i % 2)
         self.mmd.send_signal(signal.SIGTERM)
-        self.assertEqual(self.mmd.wait(PATIENCE_S), 0)
+        self.assertEqual(self.mmd.wait(TIMEOUT_S), 0)
 
     def test_relay_dies(self):
         relay = next(p for p in self.children() if b"--role=log" in self.words(p))
@@ -427,7 +427,7 @@ class Smoke(unittest.TestCase):
             self.assertIn(f"event={event} ", errors)
 
     def test_signals_that_mean_nothing(self):
-        """A terminal that hangs up reaches every process of mmd; whoever wants a reload reaches the first."""
+        """A hang-up of the terminal reaches every process of mmd; a request to reload only the first."""
         for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             for pid in [self.mmd.pid, *self.children()]:
                 os.kill(pid, number)
@@ -443,7 +443,7 @@ class Smoke(unittest.TestCase):
         self.assertNotIn("died", errors)
 
     def test_started_without_sigchld(self):
-        """As under a parent that leaves reaping to the kernel: the next xfer is started all the same."""
+        """With SIGCHLD ignored by the parent the next xfer is started all the same."""
         self.mmd.send_signal(signal.SIGTERM)
         self.ends(self.mmd)
         self.mmd = self.start("one", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
@@ -452,7 +452,7 @@ class Smoke(unittest.TestCase):
         self.until(lambda: self.status()["xfer"]["restarts"] == 1 and self.status()["xfer"]["up"], "another xfer")
 
     def test_xfer_cannot_be_started(self):
-        """Keeper has no fd left for its socket: that counts as a failure, six are the end."""
+        """When keeper has no fd left for a socket the start counts as failed; six failures end mmd."""
         xfer = self.status()["xfer"]["pid"]
         resource.prlimit(self.mmd.pid, resource.RLIMIT_NOFILE, (3, 3))
         os.kill(xfer, signal.SIGKILL)

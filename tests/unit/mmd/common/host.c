@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory for stores: huge pages where there are any, usual ones else; nodes. */
+/* Memory for stores: in huge pages where there are any, else in usual ones; NUMA nodes. */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +40,7 @@ static void check_bytes(int fd, uint64_t bytes)
 	char last = 'x', got = 0;
 
 	assert_true(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
-	/* As tenants and xfer map it: its end need not be a huge page's. */
+	/* Maps it as tenants and xfer do; the size need not be a multiple of the huge page. */
 	assert_int_equal(mm_region_open(fcntl(fd, F_DUPFD_CLOEXEC, 0), bytes, true, &region), 0);
 	((char *)region.base)[bytes - 1] = last;
 	assert_int_equal(pread(fd, &got, 1, (off_t)bytes - 1), 1);
@@ -64,7 +64,9 @@ static void test_usual(void **state)
 	close(fd);
 }
 
-/* More than there can be: usual pages, said so, and nothing stays reserved. */
+/*
+ * When more huge pages are requested than exist, usual pages are reported, and none stays reserved.
+ */
 static void test_too_few(void **state)
 {
 	const uint64_t before = free_huge_pages(), bytes = (before + 1) * HUGE;
@@ -97,7 +99,7 @@ static void test_huge(void **state)
 	assert_int_equal(st.st_blksize, HUGE);
 	check_bytes(fd, STORE);
 	close(fd);
-	/* By itself it takes none where they would be half empty. */
+	/* AUTO takes no huge pages when they would be half empty. */
 	assert_int_equal(mm_host_memfd(HUGE + 1, MM_HUGE_AUTO, &fd, &host, &huge), 0);
 	assert_int_equal(huge, 0);
 	close(fd);

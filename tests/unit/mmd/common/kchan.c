@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeper's and core's channel: what is waited for while something cannot be sent. */
+/* The channel between keeper and core: what its owner waits for while a message cannot be sent. */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +54,7 @@ static void message_arrives(struct ends *e, uint64_t id)
 		mm_close_fd(&fds[i]);
 }
 
-/* A full socket is waited for by EPOLLOUT; when all is through, by nothing. */
+/* A full socket is waited for with EPOLLOUT; once all is sent, nothing is waited for. */
 static void test_full(void **state)
 {
 	struct mm_kmsg msg = { .op = MM_K_GONE };
@@ -107,7 +107,7 @@ static void fds_land(int sock)
 	assert_int_equal(r, -EAGAIN);
 }
 
-/* The socket is writable all the while: only a timer can be waited for. */
+/* The socket is writable all the while, so only a timer can be waited for. */
 static void too_many_fds(void)
 {
 	const struct rlimit files = { FILES, FILES };
@@ -137,7 +137,10 @@ static void too_many_fds(void)
 	ends_done(&e);
 }
 
-/* The limit is not root's, and it is per user: in a process of a user that nobody else is. */
+/*
+ * Root is exempt from the limit, which counts per user: the test runs in a process of a user of its
+ * own.
+ */
 static void test_too_many_fds(void **state)
 {
 	const uid_t uid = 0x10000000u + (uid_t)getpid();

@@ -57,7 +57,7 @@ static void fields(void **state)
 	assert_true(all.account[1].turn_priority_max == MM_ACCOUNT_ANY);
 }
 
-/* What one role says another one understands. */
+/* The text that one role formats is parsed by another one. */
 static void the_format_is_read_back(void **state)
 {
 	struct mm_accounts all =
@@ -183,7 +183,7 @@ static void the_most_specific_wins(void **state)
 	}
 }
 
-/* How many the next account gets, and the one after it, and so on: each takes all that it may. */
+/* One account after the other takes all that it may. */
 static void half_of_what_is_left(void **state)
 {
 	const uint64_t want[] = { 32, 16, 8, 4, 2, 1, 1, 0, 0 };
@@ -196,13 +196,15 @@ static void half_of_what_is_left(void **state)
 		while (mm_accounts_share(64, used, own) > own) {
 			own++;
 			used++;
-			/* Who took a second one leaves as many to newcomers as it has. */
+			/*
+			 * An account with two or more places leaves as many to newcomers as it has.
+			 */
 			assert_true(own < 2 || 64 - used >= own);
 		}
 		assert_int_equal(own, want[i]);
 	}
 	assert_int_equal(used, 64);
-	/* What it has stays when others come; it gets no more. */
+	/* An account keeps its places when others come, but gets no more. */
 	assert_true(mm_accounts_share(64, 64, 32) <= 32);
 	assert_int_equal(mm_accounts_share(1, 0, 0), 1);
 }

@@ -63,7 +63,7 @@ static int parse(const char *const *words, struct mm_config *config, char *error
 
 static const struct {
 	const char *words[WORDS_MAX];
-	const char *names; /* what the sentence must name */
+	const char *names; /* a word that the sentence must contain */
 } refused[] = {
 	{ { "--frobnicate", "1" }, "--frobnicate" },
 	{ { "--frobnicate=1" }, "--frobnicate" },
@@ -141,9 +141,7 @@ static void test_accepted(void **state)
 			 MM_CONFIG_VERSION);
 }
 
-/*
- * One value is for all devices, several are for one each; an xfer is told of its own device only.
- */
+/* One value is for all devices, several are one for each; an xfer gets its own device only. */
 static void test_devices(void **state)
 {
 	const char *const words[] = { "--device", "4,2", "--pool=3G", "--page", "64K,2M", NULL };
@@ -171,7 +169,7 @@ static void test_devices(void **state)
 	mm_config_args_free(argv);
 }
 
-/* What the keeper hands to another role is what it parsed itself. */
+/* The flags that keeper passes to another role parse to the same settings. */
 static void test_handed_on(void **state)
 {
 	const char *const words[] = {
@@ -230,7 +228,7 @@ static const struct {
 	{ "{\"pool\": \"1G\", \"pool\": \"2G\"}", "duplicate" },
 };
 
-/* A section says what is its device's own; what it leaves out is what the file says for all. */
+/* A section has its own device's values; others are those of the whole file. */
 static void test_sections(void **state)
 {
 	static const char text[] =
@@ -246,7 +244,7 @@ static void test_sections(void **state)
 	assert_int_equal(pwrite(fd, text, strlen(text), 0), strlen(text));
 	assert_int_equal(parse((const char *[]){ "--config", path, NULL }, &config, error),
 			 MM_CONFIG_RUN);
-	/* And so it is once it was handed on. */
+	/* The settings of the sections are passed on as well. */
 	assert_int_equal(mm_config_args(&config, MM_ROLE_CORE, argv), 0);
 	while (argv[argc])
 		argc++;
@@ -283,7 +281,7 @@ static void test_files(void **state)
 		if (!files[i].names) {
 			assert_int_equal(r, MM_CONFIG_RUN);
 			assert_int_equal(mm_config_at(&config.pool_bytes, 0),
-					 UINT64_C(1) << 30); /* the flag won */
+					 UINT64_C(1) << 30); /* the flag takes precedence */
 			assert_int_equal(mm_config_at(&config.page_bytes, 0), 65536);
 			continue;
 		}

@@ -78,8 +78,8 @@ static const char *check(const struct image *image)
 	return wrong;
 }
 
-/* One lie at a time: @bytes at @offset become @value. */
-#define LIE(field, v)                                                                   \
+/* One malformed field at a time: @bytes at @offset become @value. */
+#define MALFORMED(field, v)                                                             \
 	{                                                                               \
 		offsetof(struct image, field), sizeof(((struct image *)NULL)->field), v \
 	}
@@ -87,41 +87,41 @@ static const char *check(const struct image *image)
 static const struct {
 	size_t offset, bytes;
 	uint64_t value;
-} lies[] = {
-	LIE(dir.magic, 0),
-	LIE(dir.version, 2),
-	LIE(dir.n_groups, 1),
-	LIE(dir.n_groups, MM_LAYERS_MAX + 2),
-	LIE(dir.n_groups, UINT32_MAX),
-	LIE(dir.n_tensors, MM_TENSORS_MAX + 1),
-	LIE(dir.n_tensors, 200),
-	LIE(dir.groups_offset, 0),
-	LIE(dir.groups_offset, 132),
-	LIE(dir.groups_offset, STORE_BYTES),
-	LIE(dir.groups_offset, UINT64_MAX - 7),
-	LIE(dir.tensors_offset, STORE_BYTES - 8),
-	LIE(dir.tensors_offset, UINT64_MAX - 7),
-	LIE(dir.store_bytes, STORE_BYTES + 1),
-	LIE(dir.identity[0], 9),
-	LIE(dir.reserved[6], 1),
-	LIE(group[1].store_offset, 1),
-	LIE(group[1].store_offset, STORE_BYTES + MM_ABI_PAGE_BYTES),
-	LIE(group[1].bytes, 0),
-	LIE(group[1].bytes, UINT64_MAX),
-	LIE(group[2].bytes, 16385),
-	LIE(tensor[0].name[0], 0),
-	LIE(tensor[0].name[MM_TENSOR_NAME_BYTES - 1], 'x'),
-	LIE(tensor[0].group, GROUPS),
-	LIE(tensor[0].dtype, 0),
-	LIE(tensor[0].dtype, MM_DTYPE_BF16 + 1),
-	LIE(tensor[0].rank, 5),
-	LIE(tensor[1].offset, 1),
-	LIE(tensor[1].offset, UINT64_MAX - 255),
-	LIE(tensor[1].bytes, 16384),
-	LIE(tensor[1].bytes, UINT64_MAX),
-	LIE(tensor[0].flags, MM_TENSOR_KNOWN + 1),
-	LIE(tensor[0].reserved[0], 1),
-	LIE(tensor[1].reserved[2], 1),
+} malformed[] = {
+	MALFORMED(dir.magic, 0),
+	MALFORMED(dir.version, 2),
+	MALFORMED(dir.n_groups, 1),
+	MALFORMED(dir.n_groups, MM_LAYERS_MAX + 2),
+	MALFORMED(dir.n_groups, UINT32_MAX),
+	MALFORMED(dir.n_tensors, MM_TENSORS_MAX + 1),
+	MALFORMED(dir.n_tensors, 200),
+	MALFORMED(dir.groups_offset, 0),
+	MALFORMED(dir.groups_offset, 132),
+	MALFORMED(dir.groups_offset, STORE_BYTES),
+	MALFORMED(dir.groups_offset, UINT64_MAX - 7),
+	MALFORMED(dir.tensors_offset, STORE_BYTES - 8),
+	MALFORMED(dir.tensors_offset, UINT64_MAX - 7),
+	MALFORMED(dir.store_bytes, STORE_BYTES + 1),
+	MALFORMED(dir.identity[0], 9),
+	MALFORMED(dir.reserved[6], 1),
+	MALFORMED(group[1].store_offset, 1),
+	MALFORMED(group[1].store_offset, STORE_BYTES + MM_ABI_PAGE_BYTES),
+	MALFORMED(group[1].bytes, 0),
+	MALFORMED(group[1].bytes, UINT64_MAX),
+	MALFORMED(group[2].bytes, 16385),
+	MALFORMED(tensor[0].name[0], 0),
+	MALFORMED(tensor[0].name[MM_TENSOR_NAME_BYTES - 1], 'x'),
+	MALFORMED(tensor[0].group, GROUPS),
+	MALFORMED(tensor[0].dtype, 0),
+	MALFORMED(tensor[0].dtype, MM_DTYPE_BF16 + 1),
+	MALFORMED(tensor[0].rank, 5),
+	MALFORMED(tensor[1].offset, 1),
+	MALFORMED(tensor[1].offset, UINT64_MAX - 255),
+	MALFORMED(tensor[1].bytes, 16384),
+	MALFORMED(tensor[1].bytes, UINT64_MAX),
+	MALFORMED(tensor[0].flags, MM_TENSOR_KNOWN + 1),
+	MALFORMED(tensor[0].reserved[0], 1),
+	MALFORMED(tensor[1].reserved[2], 1),
 };
 
 static void test_lies(void **state)
@@ -130,14 +130,15 @@ static void test_lies(void **state)
 
 	(void)state;
 	assert_null(check(&image));
-	for (size_t i = 0; i < MM_ARRAY_SIZE(lies); i++) {
+	for (size_t i = 0; i < MM_ARRAY_SIZE(malformed); i++) {
 		image = good();
-		memcpy((char *)&image + lies[i].offset, &lies[i].value, lies[i].bytes);
+		memcpy((char *)&image + malformed[i].offset, &malformed[i].value,
+		       malformed[i].bytes);
 		assert_non_null(check(&image));
 	}
 }
 
-/* All that a model has may cycle: then its resident group is there, and empty. */
+/* When all tensors of a model may cycle its resident group exists, but is empty. */
 static void test_no_resident_tensors(void **state)
 {
 	struct image image = good();

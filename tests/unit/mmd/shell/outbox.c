@@ -85,7 +85,7 @@ static void put_pages(struct rig *rig, uint32_t first, uint32_t n, uint64_t epoc
 		assert_int_equal(mm_outbox_put_page(&rig->box, i, epoch), 0);
 }
 
-/* Receives the batch under way; 0 = there is none. */
+/* Receives the batch under way. Return: the number of its fds; 0 = there is none. */
 static uint32_t batch(struct rig *rig, struct mm_fd_batch *ret_batch)
 {
 	int fds[MM_FD_BATCH_MAX];
@@ -115,7 +115,9 @@ static bool even(const void *owner, uint32_t page)
 	return owner && page % 2 == 0;
 }
 
-/* Given back before it was sent, a page may be another tenant's by now: its fd must not leave. */
+/*
+ * A page that was given back before its fd was sent may be another tenant's: the fd must not leave.
+ */
 static void test_pages_that_are_not_its_any_more(void **state)
 {
 	struct rig *rig = *state;
@@ -144,8 +146,8 @@ static void test_pages_that_are_not_its_any_more(void **state)
 }
 
 /*
- * P P M E  ->  M and E behind the batch; those behind the next batch wait until the first is
- * confirmed.
+ * Map entries and events are delivered behind the batch of their pages; items behind the next batch
+ * wait until the first is acknowledged.
  */
 static void test_order(void **state)
 {
@@ -177,7 +179,7 @@ static void test_order(void **state)
 	assert_int_equal(event(rig), 2);
 }
 
-/* An event must not pass a batch that could not be sent, or that comes again. */
+/* An event must not pass a batch that could not be sent or is sent again. */
 static void test_nothing_passes_a_batch_that_comes_again(void **state)
 {
 	struct rig *rig = *state;
@@ -201,7 +203,7 @@ static void test_nothing_passes_a_batch_that_comes_again(void **state)
 }
 
 /*
- * A batch ends at 64 fds, at another epoch; one is under way at a time. Pages of chunks that are
+ * A batch ends at 64 fds or at another epoch; only one is under way. Pages of chunks that are
  * granted one by one share a batch, and each event comes behind the batch of its page.
  */
 static void test_batches(void **state)
@@ -246,7 +248,7 @@ static void test_again(void **state)
 	assert_int_equal(batch(rig, &b), 3);
 	assert_int_equal(mm_outbox_ack(&rig->box, b.seq, -EMFILE, now), 0);
 	assert_int_equal(mm_outbox_flush(&rig->box, now), 0);
-	assert_int_equal(batch(rig, &b), 0); /* not at once */
+	assert_int_equal(batch(rig, &b), 0); /* it is not sent again at once */
 	now = rig->box.retry_ns;
 	assert_int_equal(mm_outbox_flush(&rig->box, now), 0);
 	assert_int_equal(batch(rig, &b), 3);
@@ -276,7 +278,9 @@ static void test_bad_acks(void **state)
 	assert_int_equal(mm_outbox_ack(&rig->box, 1, 0, 0), MM_E_PROTOCOL);
 }
 
-/* Others have so many fds in flight that ours wait, and go when there is room. */
+/*
+ * Other outboxes use up the budget of fds in flight; this one waits, and sends once there is room.
+ */
 static void test_budget(void **state)
 {
 	struct rig *rig = *state;
@@ -296,10 +300,7 @@ static void test_budget(void **state)
 	assert_int_equal(batch(rig, &b), 3);
 }
 
-/*
- * As many tenants as there may be take their batches and acknowledge none: the next one gets its
- * own.
- */
+/* When as many tenants as there may be acknowledge no batch, the next one still gets its own. */
 static void test_hoarders(void **state)
 {
 	struct rig *rig = *state;
@@ -315,7 +316,10 @@ static void test_hoarders(void **state)
 	rig->budget.used -= hoarded;
 }
 
-/* A single fd is confirmed like a batch and closed then; the last is closed by done(). */
+/*
+ * A single fd is acknowledged like a batch and closed then; one that is left is closed by
+ * mm_outbox_done().
+ */
 static void test_single_fd(void **state)
 {
 	struct rig *rig = *state;

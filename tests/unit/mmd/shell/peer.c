@@ -73,7 +73,7 @@ static void a_traced_process_counts_as_stopped(void **state)
 	assert_int_equal(ptrace(PTRACE_DETACH, child, 0, 0), 0);
 }
 
-/* Its zombie still has a /proc entry; that must not be believed. */
+/* A zombie still has an entry in /proc, which must not be trusted. */
 static void a_dead_process_is_gone(void **state)
 {
 	char path[MM_PEER_PATH_BYTES];
@@ -95,7 +95,7 @@ static void its_cgroup_is_ours(void **state)
 	(void)state;
 	close(self);
 	if (r == -ENOENT)
-		skip(); /* no unified hierarchy here */
+		skip(); /* there is no unified hierarchy here */
 	assert_int_equal(r, 0);
 	assert_int_equal(ours[0], '/');
 	assert_int_equal(mm_peer_cgroup(child, pidfd, theirs), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many lines a peer gets into the log, and what is said of the others. */
+/* How many lines a peer may log, and how those that are suppressed are reported. */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,10 +29,10 @@ static void test_burst_then_rate(void **state)
 	mm_peerlog_init(&peerlog);
 	assert_int_equal(lines_allowed(7, 100000, NOW), MM_PEERLOG_BURST);
 	assert_int_equal(lines_allowed(7, 1000, NOW + 10 * MM_PEERLOG_LINE_NS), 10);
-	/* Nobody else pays for it. */
+	/* Other accounts are not affected. */
 	assert_int_equal(lines_allowed(8, 1000, NOW), MM_PEERLOG_BURST);
 	assert_int_equal(lines_allowed(MM_PEERLOG_UID(7), 1000, NOW), MM_PEERLOG_BURST);
-	/* And in time all of it is forgotten. */
+	/* After some time the burst is full again. */
 	assert_int_equal(lines_allowed(7, 1000, 2 * NOW), MM_PEERLOG_BURST);
 }
 
@@ -52,7 +52,10 @@ static void test_said_once_in_a_while(void **state)
 	assert_true(mm_peerlog_deadline(&peerlog) == UINT64_MAX);
 }
 
-/* More users than buckets, as one person with many uids may be: those that find none share one. */
+/*
+ * With more users than buckets, as one person with many uids may have, users that find none share
+ * one.
+ */
 static void test_many_users(void **state)
 {
 	unsigned int allowed = 0;
@@ -66,7 +69,7 @@ static void test_many_users(void **state)
 		allowed += lines_allowed(key, 10, NOW + 1000);
 	assert_int_equal(allowed, MM_PEERLOG_BURST);
 	assert_true(peerlog.bucket[MM_PEERLOG_BUCKETS].suppressed > 0);
-	/* A bucket that is full again is somebody else's. */
+	/* A bucket that is full again is given to another user. */
 	assert_int_equal(lines_allowed(key, 1000, NOW + MM_PEERLOG_BURST * MM_PEERLOG_LINE_NS),
 			 MM_PEERLOG_BURST);
 }

@@ -30,7 +30,7 @@ static const struct mm_rpc_method methods[] = { { "echo", echo }, { NULL, NULL }
 
 static const struct {
 	const char *line;
-	const char *reply; /* exactly; NULL = nothing */
+	const char *reply; /* the exact text; NULL = no reply */
 	int calls;
 } cases[] = {
 	{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\",\"params\":{\"word\":\"a\"}}",
@@ -63,7 +63,7 @@ static void test_answers(void **state)
 static const struct {
 	const char *line;
 	int code;
-	bool id; /* 1 is echoed */
+	bool id; /* the id 1 is echoed */
 } wrong[] = {
 	{ "{", MM_RPC_PARSE, false },
 	{ "\xff\xfe", MM_RPC_PARSE, false },
@@ -79,7 +79,7 @@ static const struct {
 	{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\",\"params\":[]}", MM_RPC_PARAMS, true },
 	{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\",\"params\":{}}", MM_RPC_PARAMS, true },
 	{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"echo\"}", MM_RPC_PARAMS, true },
-	/* cut within a letter */
+	/* text that is cut within a character */
 	{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"" LETTERS_63 "\\u00fc\"}", MM_RPC_METHOD,
 	  true },
 };
@@ -100,7 +100,7 @@ static void test_errors(void **state)
 	}
 }
 
-/* A batch that is longer than allowed runs nothing. */
+/* Nothing of a batch that is too long is run. */
 static void test_batch_limit(void **state)
 {
 	json_t *batch = json_array();
