@@ -35,7 +35,7 @@ enum mm_hugepages { MM_HUGE_AUTO, MM_HUGE_OFF, MM_HUGE_2M, MM_HUGE_1G };
  * @ret_host: what it takes of the host's memory: @bytes, rounded up to whole pages
  * @ret_huge: bytes of its huge pages, 0 = of the usual size
  *
- * Huge pages are reserved for it before this returns, so that whoever fills it cannot run out of
+ * Huge pages are reserved for it before this returns, so that filling it cannot run out of
  * them; if there are too few it gets usual pages. Return: 0; -ENOMEM, -EMFILE, -EFBIG.
  */
 int mm_host_memfd(uint64_t bytes, enum mm_hugepages wanted, int *ret_fd, uint64_t *ret_host,

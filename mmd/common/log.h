@@ -20,7 +20,7 @@
 enum mm_log_level { MM_LOG_ERROR, MM_LOG_WARN, MM_LOG_INFO, MM_LOG_DEBUG, MM_LOG_LEVELS };
 
 /**
- * mm_log_init() - say who writes and how much
+ * mm_log_init() - set the role and the level of all lines
  * @role:  static string, shown in each line
  * @level: lines above it are dropped
  */

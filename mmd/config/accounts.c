@@ -155,8 +155,8 @@ static int field_set_id(const struct field *f, const json_t *value, uint32_t *to
 	return 0;
 }
 
-static int field_set(const struct field *f, struct mm_account_config *a, const json_t *value,
-		     char *error)
+static int field_set_value(const struct field *f, struct mm_account_config *a, const json_t *value,
+			   char *error)
 {
 	char *to = (char *)a + f->offset;
 	const char *word = json_string_value(value);
@@ -203,7 +203,7 @@ static int keys_parse(const json_t *json, struct mm_account_config *a, char *err
 			return accounts_fail(error, "unknown key '%.64s'", key);
 		if (f->by && a->by)
 			return accounts_fail(error, "more than one of cgroup, uid and gid");
-		r = field_set(f, a, value, error);
+		r = field_set_value(f, a, value, error);
 		if (r < 0)
 			return r;
 		a->by = f->by ? f->by : a->by;

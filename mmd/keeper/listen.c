@@ -50,8 +50,9 @@ static int folder_check(const char *dir, char *error)
 	}
 	if (st.st_mode & 022) {
 		snprintf(error, MM_CONFIG_ERROR_BYTES,
-			 "%.100s: mode %04o: others may write there and could put other sockets in "
-			 "place of ours; chmod go-w it, or use a --dir of our own",
+			 "%.100s: mode %04o: others may write there "
+			 "and could put other sockets in place of ours; "
+			 "chmod go-w it, or use a --dir of our own",
 			 dir, st.st_mode & 07777);
 		return -EPERM;
 	}

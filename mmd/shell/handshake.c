@@ -196,11 +196,11 @@ static size_t uuid_text(char *text, size_t bytes, const uint8_t *uuid)
 static int hello_refuse_device(struct mm_session *s, const struct mm_hello *hello)
 {
 	static const uint8_t any[sizeof(hello->device_uuid)];
-	bool asks = memcmp(hello->device_uuid, any, sizeof(any)) == 0;
+	bool names_none = memcmp(hello->device_uuid, any, sizeof(any)) == 0;
 	char reason[MM_REASON_BYTES];
 	size_t at;
 
-	if (asks) {
+	if (names_none) {
 		at = (size_t)snprintf(reason, sizeof(reason),
 				      "this mmd has %u devices, say which:", s->shell->n_pools);
 	} else {
@@ -214,7 +214,7 @@ static int hello_refuse_device(struct mm_session *s, const struct mm_hello *hell
 		at += uuid_text(reason + at, sizeof(reason) - at,
 				s->shell->pool[i].worker.device.uuid);
 	}
-	return hello_refuse_at(asks ? MM_LOG_DEBUG : MM_LOG_WARN, s, -ENODEV, reason);
+	return hello_refuse_at(names_none ? MM_LOG_DEBUG : MM_LOG_WARN, s, -ENODEV, reason);
 }
 
 /* Return: 0; negative errno: the hello was refused. */
@@ -276,9 +276,8 @@ int mm_handshake(struct mm_session *s)
 	if (s->pid == 0)
 		return hello_refuse(
 			s, -EPERM,
-			"your process cannot be seen from mmd's pid namespace; run mmd in "
-			"yours or above "
-			"(containers: hostPID: true or --pid=host for mmd)");
+			"your process cannot be seen from mmd's pid namespace; "
+			"run mmd in yours or above (containers: hostPID: true or --pid=host for mmd)");
 	r = mm_hello_check(bytes, len, &hello, reason);
 	if (r < 0)
 		return hello_refuse(s, r, reason);

@@ -125,13 +125,13 @@ static void health_on_look(struct mm_pool *pool, struct mm_xhealth *seen)
 		seen->holder[i].name[sizeof(seen->holder[i].name) - 1] = '\0';
 	if (more & MM_XHEALTH_REPAIR_PENDING)
 		mm_log(MM_LOG_WARN, "device.repair_pending",
-		       "device=%" PRIu64 " meaning=\"rows of memory are remapped at the next "
-		       "reset of the GPU; it can be used till then\"",
+		       "device=%" PRIu64 " meaning=\"rows of memory are remapped "
+		       "at the next reset of the GPU; it can be used till then\"",
 		       pool->ordinal);
 	if (more & MM_XHEALTH_REPAIR_FAILED)
 		mm_log(MM_LOG_ERROR, "device.repair_failed",
-		       "device=%" PRIu64 " meaning=\"a row of memory could not be remapped; the "
-		       "GPU should be tested, and replaced\"",
+		       "device=%" PRIu64 " meaning=\"a row of memory could not be remapped; "
+		       "the GPU should be tested, and replaced\"",
 		       pool->ordinal);
 	*last = *seen;
 }

@@ -176,9 +176,9 @@ int mm_quota_resolve(struct mm_session *s, const char **ret_reason)
 	peer.n_groups = r > 0 ? (uint32_t)r : 0;
 	if (accounts_need_cgroup(all)) {
 		r = mm_peer_cgroup(s->pid, s->pidfd, cgroup);
-		*ret_reason =
-			"the cgroup of your process cannot be read, and mmd is told to charge by "
-			"cgroup; give mmd a /proc that shows it (no hidepid)";
+		*ret_reason = "the cgroup of your process cannot be read, "
+			      "and mmd is told to charge by cgroup; "
+			      "give mmd a /proc that shows it (no hidepid)";
 		if (r < 0 && r != -ENOENT)
 			return r;
 		peer.cgroup = r == 0 ? cgroup : NULL;
@@ -252,9 +252,9 @@ bool mm_quota_connects(const struct mm_session *s, char *ret_reason)
 	}
 	snprintf(ret_reason, MM_REASON_BYTES,
 		 "account %s has as many connections as it may have: %" PRIu64
-		 " of the device's %d places, %" PRIu64
-		 " of them free: an account without a connections_max has at most half of what "
-		 "others leave; end one of its tenants, or give it a connections_max",
+		 " of the device's %d places, %" PRIu64 " of them free: "
+		 "an account without a connections_max has at most half of what others leave; "
+		 "end one of its tenants, or give it a connections_max",
 		 name, p.own, MM_DEVICE_TENANTS_MAX, MM_DEVICE_TENANTS_MAX - p.used);
 	return mm_quota_is_ours(s) || p.used == MM_DEVICE_TENANTS_MAX || p.own < places_max(&p);
 }
@@ -560,12 +560,11 @@ static bool quota_request_parse(struct mm_shell *shell, const json_t *params,
 	    !param_number(params, "revision", INT64_MAX, &request->revision, error))
 		return false;
 	if (!name || !account_key_of(shell, name, &request->account)) {
-		mm_rpc_fail(
-			error, name ? MM_RPC_FAILED : MM_RPC_PARAMS,
-			name ? "%.64s: no such account; mmctl quota show lists them, uid:N is a "
-			       "user's"
-			     : "account: want a name%.0s",
-			name ? name : "");
+		mm_rpc_fail(error, name ? MM_RPC_FAILED : MM_RPC_PARAMS,
+			    name ? "%.64s: no such account; "
+				   "mmctl quota show lists them, uid:N is a user's"
+				 : "account: want a name%.0s",
+			    name ? name : "");
 		return false;
 	}
 	if (mm_core_account_find(request->pool->core, request->account, &now))

@@ -211,7 +211,7 @@ static void request_handle(struct mm_session *s, const struct mm_msg *msg)
 		break;
 	case MM_OP_SWAP_OPEN:
 	case MM_OP_SWAP:
-		r = mm_swap_request(s, now, msg);
+		r = mm_session_swap_request(s, now, msg);
 		break;
 	default:
 		r = mm_core_on_request(s->pool->core, now, s->tenant, msg);
@@ -543,8 +543,9 @@ static void sample_idle(struct mm_session *s, uint64_t now_ns)
 	else if (s->load)
 		s->idle_by_ns = now_ns + idle_ns;
 	else if (now_ns >= s->idle_by_ns)
-		mm_session_end(s, "it neither loaded a model nor declared KV memory within "
-				  "--idle-timeout");
+		mm_session_end(
+			s,
+			"it neither loaded a model nor declared KV memory within --idle-timeout");
 }
 
 void mm_sessions_sample(struct mm_shell *shell, uint64_t now_ns)

@@ -408,18 +408,17 @@ static void load_place(struct mm_load *load, const struct mm_lmsg *want)
 	if (!fits && (!*shell->config->store_dir || want->head_bytes > left)) {
 		load_send_refusal(
 			load, -EDQUOT, MM_REFUSED_STORE,
-			"model needs %s of host memory, %s of %s are left; raise "
-			"--host-store-max, name a --store-dir or end another model's tenants",
+			"model needs %s of host memory, %s of %s are left; "
+			"raise --host-store-max, name a --store-dir or end another model's tenants",
 			needs, mm_size_print(left, has), mm_size_print(max, all));
 		return;
 	}
 	left = s ? mm_quota_host_room(shell, s->account) : 0;
 	if (fits && want->store_bytes > left) {
-		load_send_refusal(
-			load, -EDQUOT, MM_REFUSED_STORE,
-			"model needs %s of host memory, its account has %s left; raise its "
-			"host_max or end another model's tenants",
-			needs, mm_size_print(left, has));
+		load_send_refusal(load, -EDQUOT, MM_REFUSED_STORE,
+				  "model needs %s of host memory, its account has %s left; "
+				  "raise its host_max or end another model's tenants",
+				  needs, mm_size_print(left, has));
 		return;
 	}
 	load->store = store_new(shell, want, s ? mm_store_node(s->pool) : -1);

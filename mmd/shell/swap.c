@@ -66,7 +66,7 @@ static void lot_copy(const struct mm_session *s, uint64_t lot, uint64_t n,
 		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
 }
 
-int mm_swap_request(struct mm_session *s, uint64_t now_ns, const struct mm_msg *msg)
+int mm_session_swap_request(struct mm_session *s, uint64_t now_ns, const struct mm_msg *msg)
 {
 	struct mm_swap_piece pieces[MM_SWAP_PIECES];
 	int r;
@@ -84,7 +84,7 @@ int mm_swap_request(struct mm_session *s, uint64_t now_ns, const struct mm_msg *
 	return r;
 }
 
-int mm_swap_send(const struct mm_session *s, int sock)
+int mm_session_swap_send(const struct mm_session *s, int sock)
 {
 	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
 			       .kind = MM_X_SWAP,

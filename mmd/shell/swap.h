@@ -16,10 +16,10 @@
 struct mm_session;
 
 /* Handles MM_OP_SWAP_OPEN and MM_OP_SWAP. Return: 0; MM_E_PROTOCOL: the connection must end. */
-int mm_swap_request(struct mm_session *session, uint64_t now_ns, const struct mm_msg *msg);
+int mm_session_swap_request(struct mm_session *session, uint64_t now_ns, const struct mm_msg *msg);
 
 /*
  * Sends the swap space to xfer if the session has one and xfer still serves the tenant. Return: 0,
  * or as mm_sock_send().
  */
-int mm_swap_send(const struct mm_session *session, int sock);
+int mm_session_swap_send(const struct mm_session *session, int sock);

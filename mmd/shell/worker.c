@@ -297,7 +297,7 @@ static int swap_send(struct mm_pool *pool, uint32_t tenant)
 {
 	const struct mm_session *s = mm_session_find(pool->shell, tenant);
 
-	return s ? mm_swap_send(s, pool->worker.fd) : 0;
+	return s ? mm_session_swap_send(s, pool->worker.fd) : 0;
 }
 
 static int store_send(struct mm_pool *pool, uint64_t id)
@@ -472,12 +472,12 @@ static void worker_on_first_up(struct mm_pool *pool, const struct mm_device *dev
 
 	if (!device->page_bytes || device->page_bytes % MM_ABI_PAGE_BYTES || !device->pages ||
 	    device->pages > MM_POOL_PAGES_MAX) {
-		mm_shell_fail(pool->shell,
-			      "device %" PRIu64 " (%s): %u pages of %" PRIu64
-			      " bytes cannot be managed (at most %u "
-			      "pages, multiples of %d bytes); use another --page or --pool",
-			      pool->ordinal, device->name, device->pages, device->page_bytes,
-			      MM_POOL_PAGES_MAX, MM_ABI_PAGE_BYTES);
+		mm_shell_fail(
+			pool->shell,
+			"device %" PRIu64 " (%s): %u pages of %" PRIu64 " bytes cannot be managed "
+			"(at most %u pages, multiples of %d bytes); use another --page or --pool",
+			pool->ordinal, device->name, device->pages, device->page_bytes,
+			MM_POOL_PAGES_MAX, MM_ABI_PAGE_BYTES);
 		return;
 	}
 	w->device = *device;
