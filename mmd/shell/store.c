@@ -4,24 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "libclient/support/cleanup.h"
-#include "libclient/support/clock.h"
-#include "libclient/ipc/sock.h"
-#include "libclient/support/size.h"
 #include "mmd/common/host.h"
 #include "mmd/shell/dir.h"
 #include "mmd/shell/shell.h"
-
-#define MESSAGES_PER_WAKEUP 16
-/* After so many deaths of one session's loads its files are at fault. */
-#define LOAD_DEATHS_MAX 2
 
 void mm_stores_init(struct mm_shell *shell)
 {
@@ -35,8 +26,6 @@ void mm_stores_init(struct mm_shell *shell)
 			(struct mm_load){ .shell = shell, .fd = -1, .source = MM_LOOP_SOURCE_NULL };
 }
 
-/* ---- stores ---- */
-
 struct mm_store *mm_store_find(struct mm_shell *shell, uint64_t id)
 {
 	for (size_t i = 0; id && i < MM_STORES_MAX; i++) {
@@ -46,7 +35,7 @@ struct mm_store *mm_store_find(struct mm_shell *shell, uint64_t id)
 	return NULL;
 }
 
-static struct mm_store *store_by_identity(struct mm_shell *shell, const struct mm_lmsg *want)
+struct mm_store *mm_store_by_identity(struct mm_shell *shell, const struct mm_lmsg *want)
 {
 	for (size_t i = 0; i < MM_STORES_MAX; i++) {
 		struct mm_store *store = &shell->stores.store[i];
@@ -58,7 +47,7 @@ static struct mm_store *store_by_identity(struct mm_shell *shell, const struct m
 	return NULL;
 }
 
-static void store_put(struct mm_shell *shell, struct mm_store *store)
+void mm_store_put(struct mm_shell *shell, struct mm_store *store)
 {
 	unsigned int drops = 0;
 
@@ -107,8 +96,7 @@ int mm_store_node(const struct mm_pool *pool)
 	return pool->worker.device.numa_node;
 }
 
-/* A new store without memory or file. */
-static struct mm_store *store_new(struct mm_shell *shell, const struct mm_lmsg *want, int numa_node)
+struct mm_store *mm_store_new(struct mm_shell *shell, const struct mm_lmsg *want, int numa_node)
 {
 	struct mm_stores *all = &shell->stores;
 	struct mm_store *store = NULL;
@@ -141,11 +129,7 @@ static bool stores_pinned_for_writing(const struct mm_shell *shell)
 	return false;
 }
 
-/*
- * Opens the file anew: such a descriptor counts among the file's writers, unlike the first
- * descriptor of a memfd.
- */
-static int memfd_open_again(int fd, int flags)
+int mm_store_open_again(int fd, int flags)
 {
 	char path[32];
 
@@ -153,8 +137,7 @@ static int memfd_open_again(int fd, int flags)
 	return open(path, flags | O_CLOEXEC);
 }
 
-/* For a store on disk only the head is in memory: it is small, and must end at a usual page. */
-static int store_fill_memory(struct mm_shell *shell, struct mm_store *store)
+int mm_store_fill_memory(struct mm_shell *shell, struct mm_store *store)
 {
 	uint64_t max = shell->config->host_store_max_bytes;
 	int r = store->on_disk ? store_memory(store->head_bytes, MM_HUGE_OFF, store)
@@ -183,7 +166,7 @@ static int store_fill_memory(struct mm_shell *shell, struct mm_store *store)
  */
 static bool store_keep_open_for_xfer(struct mm_store *store)
 {
-	int fd = memfd_open_again(store->fd, O_RDONLY);
+	int fd = mm_store_open_again(store->fd, O_RDONLY);
 
 	if (fd < 0 || fchmod(store->fd, S_IRUSR | S_IWUSR) < 0 ||
 	    fcntl(fd, F_SETLEASE, F_RDLCK) < 0 || fcntl(fd, F_SETLEASE, F_UNLCK) < 0 ||
@@ -198,11 +181,7 @@ static bool store_keep_open_for_xfer(struct mm_store *store)
 	return true;
 }
 
-/*
- * Seals and checks a store whose load was reaped: nobody can write to it afterwards, so the result
- * of the check stays true.
- */
-static const char *store_seal(struct mm_shell *shell, struct mm_store *store)
+const char *mm_store_seal(struct mm_shell *shell, struct mm_store *store)
 {
 	const char *wrong;
 
@@ -217,572 +196,6 @@ static const char *store_seal(struct mm_shell *shell, struct mm_store *store)
 	for (uint32_t i = 0; i < shell->n_pools; i++)
 		mm_worker_store(&shell->pool[i], store->id);
 	return NULL;
-}
-
-/* ---- loads ---- */
-
-static struct mm_load *load_find(struct mm_shell *shell, uint64_t id)
-{
-	for (size_t i = 0; id && i < MM_LOADS_MAX; i++) {
-		if (shell->stores.load[i].id == id)
-			return &shell->stores.load[i];
-	}
-	return NULL;
-}
-
-int mm_store_open(struct mm_session *s)
-{
-	struct mm_stores *all = &s->shell->stores;
-	struct mm_load *load = NULL;
-
-	if (s->store)
-		return -EEXIST;
-	if (s->load)
-		return -EALREADY;
-	for (size_t i = 0; i < MM_LOADS_MAX && !load; i++)
-		load = all->load[i].id ? NULL : &all->load[i];
-	if (!load || !mm_quota_loads(s))
-		return -EAGAIN;
-	load->id = ++all->load_serial;
-	load->account = s->account;
-	load->state = MM_LOAD_STARTING;
-	load->tenant = s->tenant;
-	s->load = load->id;
-	mm_shell_send_keeper(s->shell, MM_K_START, MM_ROLE_LOAD, load->id);
-	return 0;
-}
-
-/* The load in @state that fills @store. */
-static struct mm_load *load_of_store(struct mm_shell *shell, uint64_t store,
-				     enum mm_load_state state)
-{
-	for (size_t i = 0; i < MM_LOADS_MAX; i++) {
-		struct mm_load *load = &shell->stores.load[i];
-
-		if (load->state == state && load->store->id == store)
-			return load;
-	}
-	return NULL;
-}
-
-static void waiters_wake(struct mm_shell *shell, struct mm_store *store);
-
-static void load_kill(struct mm_load *load)
-{
-	mm_shell_send_keeper(load->shell, MM_K_KILL, MM_ROLE_LOAD, load->id);
-}
-
-/* Kills a load that broke the protocol; what it sends from now on is ignored. */
-static void load_abandon(struct mm_load *load)
-{
-	mm_loop_del(&load->shell->loop, &load->source);
-	load->done = false;
-	load_kill(load);
-}
-
-static void load_send(struct mm_load *load, struct mm_lmsg *msg, const int *fds, size_t n_fds)
-{
-	msg->magic = MM_PROTO_MAGIC;
-	if (mm_sock_send(load->fd, msg, sizeof(*msg), fds, n_fds) < 0)
-		load_abandon(load);
-}
-
-static void load_send_refusal(struct mm_load *load, int result, enum mm_refusal why,
-			      const char *fmt, ...) MM_PRINTF(4, 5);
-static void load_send_refusal(struct mm_load *load, int result, enum mm_refusal why,
-			      const char *fmt, ...)
-{
-	struct mm_lmsg msg = { .op = MM_L_REFUSE, .result = result, .numa_node = -1 };
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(msg.text, sizeof(msg.text), fmt, ap);
-	va_end(ap);
-	load->state = MM_LOAD_REFUSED;
-	load->result = result;
-	load->why = why;
-	load_send(load, &msg, NULL, 0);
-}
-
-static void load_share(struct mm_load *load)
-{
-	struct mm_lmsg msg = { .op = MM_L_HAVE,
-			       .store_bytes = load->store->bytes,
-			       .numa_node = -1 };
-
-	memcpy(msg.identity, load->store->identity, sizeof(msg.identity));
-	load->state = MM_LOAD_SHARING;
-	load_send(load, &msg, NULL, 0);
-}
-
-/* Sends the load what it fills: memory, or a head in memory and a file to write. */
-static void load_alloc(struct mm_load *load, int write_fd)
-{
-	struct mm_store *store = load->store;
-	struct mm_lmsg msg = { .op = MM_L_ALLOC,
-			       .store_bytes = store->bytes,
-			       .head_bytes = store->head_bytes,
-			       .numa_node = store->numa_node };
-	mm_cleanup(mm_close_fd) int again = -1;
-
-	if (store->open_for_xfer)
-		again = memfd_open_again(store->fd, O_RDWR);
-	store->open_for_xfer = again >= 0;
-	memcpy(msg.identity, store->identity, sizeof(msg.identity));
-	load->state = MM_LOAD_FILLING;
-	load_send(load, &msg, (int[]){ again >= 0 ? again : store->fd, write_fd },
-		  store->on_disk ? 2 : 1);
-}
-
-/* Refuses a load whose store cannot be made. */
-static void load_fail_store(struct mm_load *load, int result, const char *text)
-{
-	struct mm_store *store = load->store;
-
-	load->store = NULL;
-	load_send_refusal(load, result, MM_REFUSED_STORE, "%s", text);
-	waiters_wake(load->shell, store);
-	store_put(load->shell, store);
-}
-
-void mm_store_spooled(struct mm_shell *shell, uint64_t id, int result, const char *text, int *fds)
-{
-	struct mm_load *load = load_of_store(shell, id, MM_LOAD_SPOOLING);
-	char why[MM_TEXT_BYTES];
-
-	/* The load is gone, or has reported why it ends. */
-	if (!load || load->done)
-		return;
-	if (result == 0) {
-		result = store_fill_memory(shell, load->store);
-		snprintf(why, sizeof(why), "host memory for a model's directory: %s",
-			 strerror(-result));
-		text = why;
-	}
-	if (result < 0) {
-		load_fail_store(load, result, text);
-		return;
-	}
-	load->store->disk_fd = fds[1];
-	fds[1] = -1;
-	load_alloc(load, fds[0]);
-}
-
-static void load_to_disk(struct mm_load *load)
-{
-	struct mm_store *store = load->store;
-	int r;
-
-	store->on_disk = true;
-	load->state = MM_LOAD_SPOOLING;
-	r = mm_spool_open(load->shell, store->id, store->bytes);
-	if (r < 0)
-		load_fail_store(load, r, "too many stores on disk at once");
-}
-
-static void load_to_memory(struct mm_load *load)
-{
-	char text[MM_TEXT_BYTES];
-	int r = store_fill_memory(load->shell, load->store);
-
-	if (r == 0) {
-		load_alloc(load, -1);
-		return;
-	}
-	snprintf(text, sizeof(text), "host memory for %" PRIu64 " bytes of weights: %s",
-		 load->store->bytes, strerror(-r));
-	load_fail_store(load, r, text);
-}
-
-/* Places a new store in memory while the budget lasts, else on disk. */
-static void load_place(struct mm_load *load, const struct mm_lmsg *want)
-{
-	struct mm_shell *shell = load->shell;
-	uint64_t max = shell->config->host_store_max_bytes, used = mm_stores_host_bytes(shell);
-	uint64_t left = max > used ? max - used : 0;
-	bool fits = !max || want->store_bytes <= left;
-	const struct mm_session *s = mm_session_find(shell, load->tenant);
-	char needs[MM_SIZE_TEXT_BYTES], has[MM_SIZE_TEXT_BYTES], all[MM_SIZE_TEXT_BYTES];
-
-	mm_size_print(want->store_bytes, needs);
-	if (!fits && (!*shell->config->store_dir || want->head_bytes > left)) {
-		load_send_refusal(
-			load, -EDQUOT, MM_REFUSED_STORE,
-			"model needs %s of host memory, %s of %s are left; "
-			"raise --host-store-max, name a --store-dir or end another model's tenants",
-			needs, mm_size_print(left, has), mm_size_print(max, all));
-		return;
-	}
-	left = s ? mm_quota_host_room(shell, s->account) : 0;
-	if (fits && want->store_bytes > left) {
-		load_send_refusal(load, -EDQUOT, MM_REFUSED_STORE,
-				  "model needs %s of host memory, its account has %s left; "
-				  "raise its host_max or end another model's tenants",
-				  needs, mm_size_print(left, has));
-		return;
-	}
-	load->store = store_new(shell, want, s ? mm_store_node(s->pool) : -1);
-	if (load->store && s)
-		load->store->payer = s->account;
-	if (!load->store)
-		load_send_refusal(load, -ENOSPC, MM_REFUSED_STORE, "too many models at once");
-	else if (fits)
-		load_to_memory(load);
-	else
-		load_to_disk(load);
-}
-
-/* Pages of the device that the model needs if no two groups share a page. */
-static uint64_t ident_pages(const struct mm_lident *ident, uint64_t page_bytes)
-{
-	uint64_t pages = 0;
-
-	for (uint32_t i = 0; i < ident->msg.n_groups; i++)
-		pages += mm_div_up(ident->group_bytes[i], page_bytes);
-	return pages;
-}
-
-static void load_refuse_pages(struct mm_load *load, const struct mm_session *s, enum mm_refusal why,
-			      uint64_t pages, uint64_t max_pages)
-{
-	const uint64_t page_bytes = s->pool->worker.device.page_bytes;
-	char needs[MM_SIZE_TEXT_BYTES], has[MM_SIZE_TEXT_BYTES], account[MM_ACCOUNT_NAME_BYTES];
-
-	mm_size_print(pages * page_bytes, needs);
-	mm_size_print(max_pages * page_bytes, has);
-	if (why == MM_REFUSED_QUOTA)
-		load_send_refusal(load, -EDQUOT, why,
-				  "model needs %s of device memory (%" PRIu64
-				  " pages), account %s may have %s (%" PRIu64 " pages)",
-				  needs, pages, mm_quota_name(load->shell, s->account, account),
-				  has, max_pages);
-	else
-		load_send_refusal(load, -ENOSPC, why,
-				  "model needs %s of device memory (%" PRIu64
-				  " pages), the pool has room for a model of %s (%" PRIu64
-				  " pages)",
-				  needs, pages, has, max_pages);
-}
-
-/*
- * Runs before weights are read or memory is taken for them. It refuses only a model that can never
- * fit: one that finds no room now may wait for it in the host store.
- */
-static bool load_fits_on_device(struct mm_load *load, const struct mm_lident *ident)
-{
-	const struct mm_session *s = mm_session_find(load->shell, load->tenant);
-	uint64_t pages, max_pages = 0;
-	enum mm_refusal why;
-
-	if (!s)
-		return true; /* the session is gone, and its load is being killed */
-	pages = ident_pages(ident, s->pool->worker.device.page_bytes);
-	why = mm_core_model_fits(s->pool->core, s->tenant, pages, &max_pages);
-	if (why != MM_REFUSED_NO)
-		load_refuse_pages(load, s, why, pages, max_pages);
-	return why == MM_REFUSED_NO;
-}
-
-static void load_on_ident(struct mm_load *load, const struct mm_lmsg *msg)
-{
-	struct mm_store *store = store_by_identity(load->shell, msg);
-
-	if (!store) {
-		load_place(load, msg);
-		return;
-	}
-	store->refs++;
-	load->store = store;
-	if (store->ready)
-		load_share(load);
-	else
-		load->state = MM_LOAD_WAITING;
-}
-
-/*
- * The load that was filling @store ended. Loads that waited for it share the copy; if there is
- * none, the first of them fills a new one and the others wait for that.
- */
-static void waiters_wake(struct mm_shell *shell, struct mm_store *store)
-{
-	struct mm_lmsg again = { .store_bytes = store->bytes, .head_bytes = store->head_bytes };
-
-	memcpy(again.identity, store->identity, sizeof(again.identity));
-	store->failed = !store->ready;
-	for (size_t i = 0; i < MM_LOADS_MAX; i++) {
-		struct mm_load *load = &shell->stores.load[i];
-
-		if (load->state != MM_LOAD_WAITING || load->store != store)
-			continue;
-		if (store->ready) {
-			load_share(load);
-			continue;
-		}
-		load->store = NULL;
-		load->state = MM_LOAD_READING;
-		store_put(shell, store);
-		load_on_ident(load, &again);
-	}
-}
-
-/* Bounds that keep every sum over the groups from wrapping. */
-static bool ident_is_valid(const struct mm_lident *ident)
-{
-	const struct mm_lmsg *msg = &ident->msg;
-
-	for (uint32_t i = 0; i < msg->n_groups; i++)
-		if (ident->group_bytes[i] > msg->store_bytes)
-			return false;
-	return msg->store_bytes >= sizeof(struct mm_dir) && msg->store_bytes <= INT64_MAX / 2 &&
-	       msg->n_groups >= 2 && msg->n_tensors <= MM_TENSORS_MAX &&
-	       msg->head_bytes >= sizeof(struct mm_dir) && msg->head_bytes <= msg->store_bytes;
-}
-
-/* Whether the message has the length of its kind; an IDENT carries all of its groups. */
-static bool message_is_whole(const struct mm_lident *received, size_t len)
-{
-	if (len < sizeof(received->msg))
-		return false;
-	if (received->msg.op != MM_L_IDENT)
-		return len == sizeof(received->msg);
-	return received->msg.n_groups <= MM_LAYERS_MAX + 1 &&
-	       len == mm_lident_bytes(received->msg.n_groups);
-}
-
-static int load_message(struct mm_load *load, struct mm_lident *received)
-{
-	struct mm_lmsg *msg = &received->msg;
-
-	if (msg->magic != MM_PROTO_MAGIC || load->done)
-		return -EPROTO;
-	msg->text[sizeof(msg->text) - 1] = 0;
-	if (msg->op == MM_L_IDENT && load->state == MM_LOAD_READING && ident_is_valid(received)) {
-		if (load_fits_on_device(load, received))
-			load_on_ident(load, msg);
-		return 0;
-	}
-	if (msg->op != MM_L_DONE || msg->result > 0)
-		return -EPROTO;
-	/*
-	 * Only a load that filled or shares a copy may report success; a failure may come in any
-	 * state.
-	 */
-	if (msg->result == 0 && load->state != MM_LOAD_FILLING && load->state != MM_LOAD_SHARING)
-		return load->state == MM_LOAD_REFUSED ? 0 : -EPROTO;
-	load->done = true;
-	if (load->state == MM_LOAD_FILLING)
-		load->store->flags = msg->flags;
-	if (load->state != MM_LOAD_REFUSED) {
-		load->result = msg->result;
-		load->why = MM_REFUSED_LOAD;
-	}
-	memcpy(load->text, msg->text, sizeof(load->text));
-	return 0;
-}
-
-/* Reads at most @max messages. The end of the process is reported by keeper, not by the socket. */
-static void load_receive(struct mm_load *load, unsigned int max)
-{
-	struct mm_lident received;
-	size_t len = 0;
-	int r = 0;
-
-	for (unsigned int i = 0; i < max && r == 0 && load->source.fd >= 0; i++) {
-		r = mm_sock_recv_nofds(load->fd, &received, sizeof(received), &len);
-		if (r == 0)
-			r = message_is_whole(&received, len) ? load_message(load, &received)
-							     : -EPROTO;
-	}
-	if (r == -ECONNRESET) {
-		mm_loop_del(&load->shell->loop, &load->source);
-	} else if (r < 0 && r != -EAGAIN) {
-		mm_log(MM_LOG_WARN, "load.protocol", "load=%" PRIu64 " error=%d", load->id, r);
-		load_abandon(load);
-	}
-}
-
-static void load_on_socket(struct mm_loop_source *source, uint32_t events)
-{
-	(void)events;
-	load_receive(mm_loop_source_owner(source, struct mm_load, source), MESSAGES_PER_WAKEUP);
-}
-
-void mm_load_started(struct mm_shell *shell, uint64_t id, int fd, int tenant_fd)
-{
-	struct mm_load *load = load_find(shell, id);
-	struct mm_session *s = load ? mm_session_find(shell, load->tenant) : NULL;
-
-	if (!s || s->state != MM_SESSION_OPEN || s->load != id) {
-		mm_close_fd(&fd);
-		mm_close_fd(&tenant_fd);
-		if (load)
-			load_kill(load);
-		return;
-	}
-	load->fd = fd;
-	load->state = MM_LOAD_READING;
-	if (mm_loop_add(&shell->loop, &load->source, fd, EPOLLIN, load_on_socket) < 0) {
-		mm_close_fd(&tenant_fd);
-		load_kill(load);
-		return;
-	}
-	mm_session_reply(s, s->open_user_data, MM_OP_MODEL_OPEN, 0);
-	if (mm_outbox_put_fd(&s->outbox, MM_FD_LOAD, tenant_fd) < 0)
-		mm_session_end(s, "it takes too little of what is sent to it");
-}
-
-/* ---- the end of a load ---- */
-
-static void model_failed(struct mm_session *s, int result, enum mm_refusal why)
-{
-	struct mm_msg msg = { .opcode = MM_EV_MODEL_READY, .result = result, .arg[0] = why };
-
-	mm_session_event(s, &msg);
-}
-
-static uint64_t store_pages(const struct mm_store *store, uint64_t page_bytes)
-{
-	uint64_t pages = 0;
-
-	for (uint32_t i = 0; i < store->n_groups; i++)
-		pages += mm_div_up(store->groups[i].bytes, page_bytes);
-	return pages;
-}
-
-static void model_loaded(struct mm_session *s, struct mm_store *store)
-{
-	struct mm_pool *pool = s->pool;
-	struct mm_msg msg = { .opcode = MM_EV_MODEL_LOADED,
-			      .arg = { store->n_groups,
-				       store_pages(store, pool->worker.device.page_bytes),
-				       store->bytes, store->on_disk ? store->head_bytes : 0 } };
-	int fd = fcntl(store->fd, F_DUPFD_CLOEXEC, 0);
-
-	if (fd < 0 || mm_outbox_put_fd(&s->outbox, MM_FD_STORE, fd) < 0) {
-		mm_session_end(s, "its store could not be sent");
-		return;
-	}
-	store->refs++;
-	s->store = store;
-	mm_session_event(s, &msg);
-	if (mm_core_on_model(pool->core, mm_now_ns(), s->tenant, store->id, store->bytes,
-			     store->groups, store->n_groups) != 0)
-		mm_session_end(s, "a model that it must not have");
-	mm_pool_settle(pool);
-}
-
-/* Return: 0 the load succeeded; negative errno for the tenant. */
-static int load_outcome(struct mm_load *load, struct mm_session *s, int status)
-{
-	if (load->state == MM_LOAD_REFUSED || (load->done && load->result < 0))
-		return load->result;
-	load->why = MM_REFUSED_LOAD;
-	if (!load->done || status != 0) {
-		load->shell->stores.deaths += load->tenant != MM_STORE_NO_TENANT;
-		if (!s || mm_session_logs(s))
-			mm_log(MM_LOG_WARN, "load.died", "load=%" PRIu64 " status=%#x", load->id,
-			       (unsigned int)status);
-		return s && ++s->load_deaths >= LOAD_DEATHS_MAX ? -EIO : -EAGAIN;
-	}
-	return 0;
-}
-
-static int load_seal(struct mm_load *load)
-{
-	const char *wrong = store_seal(load->shell, load->store);
-
-	if (!wrong)
-		return 0;
-	mm_log(MM_LOG_ERROR, "load.lied", "load=%" PRIu64 " reason=\"%s\"", load->id, wrong);
-	return -EBADMSG;
-}
-
-static void tenant_notify(struct mm_load *load, struct mm_session *s, int result)
-{
-	s->load = 0;
-	if (s->state != MM_SESSION_OPEN)
-		return;
-	mm_session_log(s, MM_LOG_INFO, "load.ended",
-		       "tenant=%u load=%" PRIu64 " result=%d shared=%d text=\"%s\"", s->tenant,
-		       load->id, result, load->state == MM_LOAD_SHARING, load->text);
-	if (load->state == MM_LOAD_STARTING)
-		mm_session_reply(s, s->open_user_data, MM_OP_MODEL_OPEN, result);
-	else if (result < 0)
-		model_failed(s, result, load->why);
-	else
-		model_loaded(s, load->store);
-}
-
-static struct mm_session *load_session(const struct mm_load *load)
-{
-	struct mm_session *s = mm_session_find(load->shell, load->tenant);
-
-	return s && s->load == load->id ? s : NULL;
-}
-
-/* Ends a load with @result: 0, or negative errno for the tenant. */
-static void load_finish(struct mm_load *load, int result)
-{
-	struct mm_shell *shell = load->shell;
-	struct mm_session *s = load_session(load);
-	struct mm_store *store = load->store;
-	bool filled = load->state == MM_LOAD_SPOOLING || load->state == MM_LOAD_FILLING ||
-		      load->state == MM_LOAD_SEALING;
-
-	if (s)
-		tenant_notify(load, s, result);
-	*load = (struct mm_load){ .shell = shell, .fd = -1, .source = MM_LOOP_SOURCE_NULL };
-	if (filled)
-		waiters_wake(shell, store);
-	if (store)
-		store_put(shell, store);
-}
-
-void mm_store_sealed(struct mm_shell *shell, uint64_t id, int result, const char *text)
-{
-	struct mm_load *load = load_of_store(shell, id, MM_LOAD_SEALING);
-
-	if (!load)
-		return;
-	if (result < 0)
-		snprintf(load->text, sizeof(load->text), "%.200s", text);
-	load_finish(load, result < 0 ? result : load_seal(load));
-}
-
-void mm_load_gone(struct mm_shell *shell, uint64_t id, int status)
-{
-	struct mm_load *load = load_find(shell, id);
-	int r;
-
-	if (!load)
-		return;
-	/* Messages that it sent before its death may still be in the socket. */
-	load_receive(load, UINT32_MAX);
-	r = load_outcome(load, load_session(load), status);
-	mm_loop_del(&shell->loop, &load->source);
-	mm_close_fd(&load->fd);
-	if (r == 0 && load->state == MM_LOAD_FILLING && load->store->on_disk) {
-		load->state = MM_LOAD_SEALING;
-		mm_spool_seal(shell, load->store->id);
-		return;
-	}
-	if (r == 0 && load->state == MM_LOAD_FILLING)
-		r = load_seal(load);
-	load_finish(load, r);
-}
-
-void mm_store_leave(struct mm_session *s)
-{
-	struct mm_load *load = load_find(s->shell, s->load);
-
-	s->load = 0;
-	if (load) {
-		load->tenant = MM_STORE_NO_TENANT;
-		load_kill(load);
-	}
-	if (s->store)
-		store_put(s->shell, s->store);
-	s->store = NULL;
 }
 
 void mm_stores_done(struct mm_shell *shell)

@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store - host copies of models, and the loads that fill them
+ * store - host copies of models
  *
- * Concept:    A tenant requests a model; a load is started for it and gets the tenant's files on a
- *             channel of its own. The load reports the model's identity: a copy that exists is
- *             shared, one that another load is filling is waited for, else this load fills a new
- *             memfd. A copy is used only after its load was reaped, it was sealed and its directory
- *             was checked. A copy that does not fit into the host budget is a file in --store-dir
- *             (spools.h) and a memfd with its directory, which core checks and tenants map. Copies
- *             belong to the node: all devices share them, and each device's xfer registers its own
- *             mapping with the driver.
+ * Concept:    A load (loads.h) fills a store with a model: a memfd, or, where that does not fit into
+ *             the host budget, a file in --store-dir (spools.h) and a memfd with its directory,
+ *             which core checks and tenants map. A store is used only after its load was reaped, it
+ *             was sealed and its directory was checked (dir.h). Stores belong to the node: all
+ *             devices share them, and each device's xfer registers its own mapping with the driver.
  * Ownership:  a store is counted by its users: the load that fills it, loads that wait for it,
  *             sessions that use it. It is freed when the last one lets go.
- * Trust:      load parses hostile files and counts as hostile until its result was checked, with
- *             pread() into private memory (touching a mapping could fault).
+ * Trust:      a load is hostile until its result was checked, with pread() into private memory
+ *             (touching a mapping could fault).
  * Threading:  core's thread.
- * Limits:     one load per session, MM_LOADS_MAX in all; host-store-max is enforced before a memfd
- *             exists.
+ * Limits:     MM_STORES_MAX; host-store-max is enforced before a memfd exists.
  */
 #pragma once
 
@@ -26,9 +22,9 @@
 #include "mmd/core/core.h"
 #include "mmd/common/loop.h"
 #include "mmd/common/proto.h"
+#include "mmd/shell/loads.h"
 
 #define MM_STORES_MAX (MM_DEVICE_TENANTS_MAX * 2)
-#define MM_LOADS_MAX  64 /* keeper runs no more at once */
 
 struct mm_pool;
 struct mm_shell;
@@ -61,34 +57,6 @@ struct mm_store {
 	uint64_t tensor_bytes; /* bytes of all tensors, without padding */
 };
 
-enum mm_load_state {
-	MM_LOAD_FREE,
-	MM_LOAD_STARTING, /* keeper was asked to start it */
-	MM_LOAD_READING,  /* it parses the tenant's files */
-	MM_LOAD_WAITING,  /* another load fills the same store */
-	MM_LOAD_SPOOLING, /* a spool makes the file of its store */
-	MM_LOAD_FILLING,
-	MM_LOAD_SEALING, /* it was reaped; the spool checks whether anybody can still write */
-	MM_LOAD_SHARING, /* it was sent that the copy exists */
-	MM_LOAD_REFUSED, /* it was sent why it is refused */
-};
-
-struct mm_load {
-	struct mm_shell *shell;
-	enum mm_load_state state;
-	uint64_t id;
-	uint32_t tenant;  /* MM_STORE_NO_TENANT: the tenant is gone, the load is being killed */
-	uint64_t account; /* the tenant's account, also when the tenant is gone */
-	int fd;
-	struct mm_loop_source source;
-	struct mm_store *store;
-	bool done;    /* it has sent DONE */
-	int result;   /* from its DONE, or of the refusal */
-	uint32_t why; /* enum mm_refusal */
-	char text[MM_TEXT_BYTES];
-};
-#define MM_STORE_NO_TENANT UINT32_MAX
-
 struct mm_stores {
 	struct mm_store store[MM_STORES_MAX];
 	struct mm_load load[MM_LOADS_MAX];
@@ -101,37 +69,9 @@ void mm_stores_init(struct mm_shell *shell);
 void mm_stores_done(struct mm_shell *shell);
 
 /*
- * Starts a load for MODEL_OPEN of @session. Return: 0 the reply follows; negative errno for the
- * reply.
- */
-int mm_store_open(struct mm_session *session);
-/*
- * Kills the session's load and drops its reference to a store: at its end, or on MODEL_DROP of the
- * core.
- */
-void mm_store_leave(struct mm_session *session);
-
-/*
- * The spool has opened the file of store @id: @fds (taken over) to write and to read it. Or it
- * could not: @result and @text are the reason.
- */
-void mm_store_spooled(struct mm_shell *shell, uint64_t id, int result, const char *text, int *fds);
-/*
- * The spool has checked whether anybody can still write to store @id: @result is 0 if nobody can.
- */
-void mm_store_sealed(struct mm_shell *shell, uint64_t id, int result, const char *text);
-
-/*
  * Host memory that counts against the operator's budget: stores, and the rings for those on disk.
  */
 uint64_t mm_stores_host_bytes(const struct mm_shell *shell);
-
-/*
- * Messages of keeper: a load was started, with core's end and the tenant's (both taken over); a
- * load was reaped.
- */
-void mm_load_started(struct mm_shell *shell, uint64_t id, int fd, int tenant_fd);
-void mm_load_gone(struct mm_shell *shell, uint64_t id, int status);
 
 /*
  * The node on which memory is requested when a tenant of @pool is the first to load a model; -1 =
@@ -139,4 +79,32 @@ void mm_load_gone(struct mm_shell *shell, uint64_t id, int status);
  */
 int mm_store_node(const struct mm_pool *pool);
 
+/* A store by its id; NULL when there is none. */
 struct mm_store *mm_store_find(struct mm_shell *shell, uint64_t id);
+
+/* A store with the identity and the size of @want whose load has not failed; NULL: none. */
+struct mm_store *mm_store_by_identity(struct mm_shell *shell, const struct mm_lmsg *want);
+
+/* A new store without memory or file, with one reference; NULL: there are too many. */
+struct mm_store *mm_store_new(struct mm_shell *shell, const struct mm_lmsg *want, int numa_node);
+
+/* Drops a reference; the last one frees the store, and has xfers and the spool let go of it. */
+void mm_store_put(struct mm_shell *shell, struct mm_store *store);
+
+/*
+ * Makes the memory of a new store. For a store on disk that is the head only: it is small, and must
+ * end at a usual page. Return: 0; negative errno.
+ */
+int mm_store_fill_memory(struct mm_shell *shell, struct mm_store *store);
+
+/*
+ * Opens the file of @fd anew: such a descriptor counts among the file's writers, unlike the first
+ * descriptor of a memfd. Return: the descriptor; -1 and errno.
+ */
+int mm_store_open_again(int fd, int flags);
+
+/*
+ * Seals and checks a store whose load was reaped: nobody can write to it afterwards, so the result
+ * of the check stays true. Return: NULL; else the fault, a static string.
+ */
+const char *mm_store_seal(struct mm_shell *shell, struct mm_store *store);

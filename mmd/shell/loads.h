@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * loads - processes that read tenants' files and fill stores
+ *
+ * Concept:    A tenant requests a model; a load is started for it and gets the tenant's files on a
+ *             channel of its own. The load reports the model's identity: a copy that exists is
+ *             shared, one that another load is filling is waited for, else this load fills a new
+ *             store (store.h), in memory or, through a spool (spools.h), on disk. Its store is used
+ *             only after the load was reaped, and the store sealed and checked.
+ * Ownership:  a load owns its socket and a reference to its store.
+ * Trust:      a load parses hostile files and counts as hostile itself: its messages are checked,
+ *             and it is killed when one is wrong.
+ * Threading:  core's thread.
+ * Limits:     one load per session, MM_LOADS_MAX in all.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mmd/common/loop.h"
+#include "mmd/common/proto.h"
+
+#define MM_LOADS_MAX 64 /* keeper runs no more at once */
+
+struct mm_session;
+struct mm_shell;
+struct mm_store;
+
+enum mm_load_state {
+	MM_LOAD_FREE,
+	MM_LOAD_STARTING, /* keeper was asked to start it */
+	MM_LOAD_READING,  /* it parses the tenant's files */
+	MM_LOAD_WAITING,  /* another load fills the same store */
+	MM_LOAD_SPOOLING, /* a spool makes the file of its store */
+	MM_LOAD_FILLING,
+	MM_LOAD_SEALING, /* it was reaped; the spool checks whether anybody can still write */
+	MM_LOAD_SHARING, /* it was sent that the copy exists */
+	MM_LOAD_REFUSED, /* it was sent why it is refused */
+};
+
+struct mm_load {
+	struct mm_shell *shell;
+	enum mm_load_state state;
+	uint64_t id;
+	uint32_t tenant;  /* MM_STORE_NO_TENANT: the tenant is gone, the load is being killed */
+	uint64_t account; /* the tenant's account, also when the tenant is gone */
+	int fd;
+	struct mm_loop_source source;
+	struct mm_store *store;
+	bool done;    /* it has sent DONE */
+	int result;   /* from its DONE, or of the refusal */
+	uint32_t why; /* enum mm_refusal */
+	char text[MM_TEXT_BYTES];
+};
+#define MM_STORE_NO_TENANT UINT32_MAX
+
+/*
+ * Starts a load for MODEL_OPEN of @session. Return: 0 the reply follows; negative errno for the
+ * reply.
+ */
+int mm_store_open(struct mm_session *session);
+
+/*
+ * Kills the session's load and drops its reference to a store: at its end, or on MODEL_DROP of the
+ * core.
+ */
+void mm_store_leave(struct mm_session *session);
+
+/*
+ * The spool has opened the file of store @id: @fds (taken over) to write and to read it. Or it
+ * could not: @result and @text are the reason.
+ */
+void mm_store_spooled(struct mm_shell *shell, uint64_t id, int result, const char *text, int *fds);
+
+/*
+ * The spool has checked whether anybody can still write to store @id: @result is 0 if nobody can.
+ */
+void mm_store_sealed(struct mm_shell *shell, uint64_t id, int result, const char *text);
+
+/*
+ * Messages of keeper: a load was started, with core's end and the tenant's (both taken over); a
+ * load was reaped.
+ */
+void mm_load_started(struct mm_shell *shell, uint64_t id, int fd, int tenant_fd);
+void mm_load_gone(struct mm_shell *shell, uint64_t id, int status);
