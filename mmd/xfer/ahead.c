@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the link asks of the disk, and in which order. */
+/* Read-ahead: which chunks the link requests from the disk, and in which order. */
 
 #include "libclient/base/base.h"
 #include "mmd/xfer/link.h"
 
-static bool wants(const struct mm_xtransfer *transfer)
+static bool transfer_can_read_ahead(const struct mm_xtransfer *transfer)
 {
 	return mm_xtransfer_on_disk(transfer) && transfer->staged_bytes < transfer->bytes;
 }
 
-static uint64_t not_issued(const struct mm_xtransfer *transfer)
+static uint64_t transfer_bytes_not_issued(const struct mm_xtransfer *transfer)
 {
 	return transfer->staged_bytes > transfer->issued_bytes
 		       ? transfer->staged_bytes - transfer->issued_bytes
@@ -17,18 +17,18 @@ static uint64_t not_issued(const struct mm_xtransfer *transfer)
 }
 
 /*
- * The first of @flow that has bytes to ask for; @ret_bytes: what @flow will have been served when
- * all that it asked for so far is issued.
+ * The first transfer of @flow that has bytes to request; @ret_bytes: the bytes that @flow will have
+ * been served when all that it has requested is issued.
  */
-static struct mm_xtransfer *first_wanting(struct mm_xflow *flow, uint64_t *ret_bytes)
+static struct mm_xtransfer *flow_first_to_read(struct mm_xflow *flow, uint64_t *ret_bytes)
 {
 	struct mm_xtransfer *transfer, *first = NULL;
 
 	*ret_bytes = flow->served_bytes;
 	TAILQ_FOREACH(transfer, &flow->queue, entry)
 	{
-		*ret_bytes += not_issued(transfer);
-		if (!first && wants(transfer))
+		*ret_bytes += transfer_bytes_not_issued(transfer);
+		if (!first && transfer_can_read_ahead(transfer))
 			first = transfer;
 	}
 	return first;
@@ -45,7 +45,7 @@ void mm_xlink_read_ahead(struct mm_xlink *link)
 
 		TAILQ_FOREACH(flow, &link->flows, entry)
 		{
-			transfer = first_wanting(flow, &served);
+			transfer = flow_first_to_read(flow, &served);
 			if (transfer && (!best || served < least)) {
 				best = transfer;
 				least = served;

@@ -16,22 +16,25 @@
 
 int mm_xdev_result(const struct mm_xdev *dev, const char *what, CUresult result)
 {
-	int rc = mm_gpu_errno(result);
+	int r = mm_gpu_errno(result);
 
-	if (!rc)
+	if (!r)
 		return 0;
-	/* Sticky: every later call fails too, and teardown in a broken context may hang. */
-	if (rc == -EFAULT || rc == -EIO) {
+	/*
+	 * The error is sticky: every later call fails too, and teardown in a broken context may
+	 * hang.
+	 */
+	if (r == -EFAULT || r == -EIO) {
 		mm_log(MM_LOG_ERROR, "xfer.device_lost", "call=%s result=%s", what,
 		       mm_gpu_strerror(&dev->gpu, result));
 		_exit(1);
 	}
 	mm_log(MM_LOG_WARN, "xfer.driver", "call=%s result=%s", what,
 	       mm_gpu_strerror(&dev->gpu, result));
-	return rc;
+	return r;
 }
 
-int mm_xdev_wish(const struct mm_xdev *dev, const char *what, CUresult result)
+int mm_xdev_optional(const struct mm_xdev *dev, const char *what, CUresult result)
 {
 	CUresult state;
 
@@ -54,9 +57,9 @@ int mm_xdev_event(const struct mm_xdev *dev, CUevent event)
 	return mm_xdev_result(dev, "cuEventQuery", result);
 }
 
-/* A failure while opening: the line goes to core, not to the log. */
-static int opening(const struct mm_xdev *dev, const char *what, CUresult result, char *err,
-		   size_t err_bytes)
+/* For failures while opening: the sentence goes to core, not to the log. */
+static int xdev_open_check(const struct mm_xdev *dev, const char *what, CUresult result, char *err,
+			   size_t err_bytes)
 {
 	if (result == CUDA_SUCCESS)
 		return 0;
@@ -64,7 +67,7 @@ static int opening(const struct mm_xdev *dev, const char *what, CUresult result,
 	return mm_gpu_errno(result);
 }
 
-static int attribute(const struct mm_xdev *dev, CUdevice_attribute which)
+static int xdev_attribute(const struct mm_xdev *dev, CUdevice_attribute which)
 {
 	int value = 0;
 
@@ -73,8 +76,11 @@ static int attribute(const struct mm_xdev *dev, CUdevice_attribute which)
 	return value;
 }
 
-/* The driver knows from 12.2 on; before, the bus does. A node without memory is of no use. */
-static int host_node(const struct mm_xdev *dev)
+/*
+ * Drivers from 12.2 on report the node; for older ones it is that of the PCI bus. A node without
+ * memory is not used.
+ */
+static int xdev_host_node(const struct mm_xdev *dev)
 {
 	char bus_id[32] = "";
 	int node = -1;
@@ -89,43 +95,44 @@ static int host_node(const struct mm_xdev *dev)
 	return mm_host_node_usable(node) ? node : -1;
 }
 
-static int identify(struct mm_xdev *dev, int ordinal, char *err, size_t err_bytes)
+static int xdev_identify(struct mm_xdev *dev, int ordinal, char *err, size_t err_bytes)
 {
 	size_t total = 0;
 	int count = 0;
-	int rc;
+	int r;
 
-	rc = mm_gpu_init(&dev->gpu, err, err_bytes);
-	if (rc < 0)
-		return rc;
-	rc = opening(dev, "cuDeviceGetCount", dev->gpu.cuDeviceGetCount(&count), err, err_bytes);
-	if (rc < 0)
-		return rc;
+	r = mm_gpu_init(&dev->gpu, err, err_bytes);
+	if (r < 0)
+		return r;
+	r = xdev_open_check(dev, "cuDeviceGetCount", dev->gpu.cuDeviceGetCount(&count), err,
+			    err_bytes);
+	if (r < 0)
+		return r;
 	if (ordinal < 0 || ordinal >= count) {
 		snprintf(err, err_bytes, "no device %d: the driver shows %d", ordinal, count);
 		return -ENODEV;
 	}
-	rc = opening(dev, "cuDeviceGet", dev->gpu.cuDeviceGet(&dev->device, ordinal), err,
-		     err_bytes);
-	if (rc < 0)
-		return rc;
-	rc = opening(dev, "cuDeviceGetUuid", dev->gpu.cuDeviceGetUuid(&dev->uuid, dev->device), err,
-		     err_bytes);
-	if (rc < 0)
-		return rc;
+	r = xdev_open_check(dev, "cuDeviceGet", dev->gpu.cuDeviceGet(&dev->device, ordinal), err,
+			    err_bytes);
+	if (r < 0)
+		return r;
+	r = xdev_open_check(dev, "cuDeviceGetUuid",
+			    dev->gpu.cuDeviceGetUuid(&dev->uuid, dev->device), err, err_bytes);
+	if (r < 0)
+		return r;
 	(void)dev->gpu.cuDeviceGetName(dev->name, (int)sizeof(dev->name), dev->device);
-	rc = opening(dev, "cuDeviceTotalMem", dev->gpu.cuDeviceTotalMem(&total, dev->device), err,
-		     err_bytes);
+	r = xdev_open_check(dev, "cuDeviceTotalMem", dev->gpu.cuDeviceTotalMem(&total, dev->device),
+			    err, err_bytes);
 	dev->total_bytes = total;
-	dev->numa_node = host_node(dev);
-	return rc;
+	dev->numa_node = xdev_host_node(dev);
+	return r;
 }
 
-/* Without these there is nothing to be done with a device. */
-static int require_attributes(const struct mm_xdev *dev, char *err, size_t err_bytes)
+/* Checks the attributes without which mmd cannot manage a device. */
+static int xdev_require_attributes(const struct mm_xdev *dev, char *err, size_t err_bytes)
 {
 	static const struct {
-		CUdevice_attribute attribute;
+		CUdevice_attribute xdev_attribute;
 		const char *lacks;
 	} required[] = {
 		{ CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, "has no unified addressing" },
@@ -138,20 +145,20 @@ static int require_attributes(const struct mm_xdev *dev, char *err, size_t err_b
 	};
 
 	for (size_t i = 0; i < MM_ARRAY_SIZE(required); i++) {
-		if (attribute(dev, required[i].attribute))
+		if (xdev_attribute(dev, required[i].xdev_attribute))
 			continue;
 		snprintf(err, err_bytes, "device %s %s (attribute %d is 0): mmd cannot manage it",
-			 dev->name, required[i].lacks, (int)required[i].attribute);
+			 dev->name, required[i].lacks, (int)required[i].xdev_attribute);
 		return -EOPNOTSUPP;
 	}
 	return 0;
 }
 
-/* What is good to know, and what works otherwise without. */
-static void look_at_attributes(struct mm_xdev *dev)
+/* Reads the attributes that are of use, but not needed. */
+static void xdev_read_attributes(struct mm_xdev *dev)
 {
 	static const struct {
-		CUdevice_attribute attribute;
+		CUdevice_attribute xdev_attribute;
 		uint32_t fact;
 	} known[] = {
 		{ CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, MM_XFACT_HOST_READ_ONLY },
@@ -164,23 +171,23 @@ static void look_at_attributes(struct mm_xdev *dev)
 	int version = 0;
 
 	for (size_t i = 0; i < MM_ARRAY_SIZE(known); i++) {
-		if (attribute(dev, known[i].attribute))
+		if (xdev_attribute(dev, known[i].xdev_attribute))
 			dev->facts.attributes |= known[i].fact;
 	}
 	(void)dev->gpu.cuDriverGetVersion(&version);
 	dev->facts.driver_version = (uint32_t)MM_MAX(version, 0);
 	dev->facts.capability =
-		(uint32_t)(attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
-			   attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+		(uint32_t)(xdev_attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+			   xdev_attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
 	dev->host_read_only = dev->facts.attributes & MM_XFACT_HOST_READ_ONLY;
 }
 
-static const char *yes(const struct mm_xdev *dev, uint32_t fact)
+static const char *fact_text(const struct mm_xdev *dev, uint32_t fact)
 {
 	return dev->facts.attributes & fact ? "yes" : "no";
 }
 
-static void log_facts(const struct mm_xdev *dev)
+static void xdev_log_facts(const struct mm_xdev *dev)
 {
 	const uint32_t version = dev->facts.driver_version;
 
@@ -190,83 +197,90 @@ static void log_facts(const struct mm_xdev *dev)
 	       "integrated=%s",
 	       dev->name, version / 1000, version % 1000 / 10, dev->facts.capability / 10,
 	       dev->facts.capability % 10, dev->total_bytes, dev->granularity_bytes,
-	       yes(dev, MM_XFACT_HOST_READ_ONLY), yes(dev, MM_XFACT_GPUDIRECT),
-	       yes(dev, MM_XFACT_WAIT_NOR), yes(dev, MM_XFACT_MPS), yes(dev, MM_XFACT_ECC),
-	       yes(dev, MM_XFACT_INTEGRATED));
+	       fact_text(dev, MM_XFACT_HOST_READ_ONLY), fact_text(dev, MM_XFACT_GPUDIRECT),
+	       fact_text(dev, MM_XFACT_WAIT_NOR), fact_text(dev, MM_XFACT_MPS),
+	       fact_text(dev, MM_XFACT_ECC), fact_text(dev, MM_XFACT_INTEGRATED));
 }
 
-/* The properties of every page; granularity must be asked with exactly these. */
-static int choose_properties(struct mm_xdev *dev, char *err, size_t err_bytes)
+/* Sets the properties of every page; the granularity must be queried with exactly these. */
+static int xdev_choose_properties(struct mm_xdev *dev, char *err, size_t err_bytes)
 {
-	int rc = require_attributes(dev, err, err_bytes);
+	int r = xdev_require_attributes(dev, err, err_bytes);
 
-	if (rc < 0)
-		return rc;
-	look_at_attributes(dev);
+	if (r < 0)
+		return r;
+	xdev_read_attributes(dev);
 	dev->prop = (CUmemAllocationProp){
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = dev->device },
 	};
-	/* A create-time property that network cards need later; it costs nothing. */
+	/*
+	 * Network cards need this property later; it can be set at creation only, and costs
+	 * nothing.
+	 */
 	if (dev->facts.attributes & MM_XFACT_GPUDIRECT)
 		dev->prop.allocFlags.gpuDirectRDMACapable = 1;
-	rc = opening(dev, "cuMemGetAllocationGranularity",
-		     dev->gpu.cuMemGetAllocationGranularity(&dev->granularity_bytes, &dev->prop,
-							    CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-		     err, err_bytes);
-	if (rc == 0)
-		log_facts(dev);
-	return rc;
+	r = xdev_open_check(
+		dev, "cuMemGetAllocationGranularity",
+		dev->gpu.cuMemGetAllocationGranularity(&dev->granularity_bytes, &dev->prop,
+						       CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+		err, err_bytes);
+	if (r == 0)
+		xdev_log_facts(dev);
+	return r;
 }
 
-static int make_context(struct mm_xdev *dev, char *err, size_t err_bytes)
+static int xdev_make_context(struct mm_xdev *dev, char *err, size_t err_bytes)
 {
-	int rc;
+	int r;
 
-	rc = opening(dev, "cuDevicePrimaryCtxRetain",
-		     dev->gpu.cuDevicePrimaryCtxRetain(&dev->ctx, dev->device), err, err_bytes);
-	if (rc < 0)
-		return rc;
-	rc = opening(dev, "cuCtxSetCurrent", dev->gpu.cuCtxSetCurrent(dev->ctx), err, err_bytes);
-	if (rc < 0)
-		return rc;
-	rc = opening(dev, "cuStreamCreate",
-		     dev->gpu.cuStreamCreate(&dev->copy, CU_STREAM_NON_BLOCKING), err, err_bytes);
-	if (rc < 0)
-		return rc;
-	return opening(dev, "cuStreamCreate",
-		       dev->gpu.cuStreamCreate(&dev->scrub, CU_STREAM_NON_BLOCKING), err,
-		       err_bytes);
+	r = xdev_open_check(dev, "cuDevicePrimaryCtxRetain",
+			    dev->gpu.cuDevicePrimaryCtxRetain(&dev->ctx, dev->device), err,
+			    err_bytes);
+	if (r < 0)
+		return r;
+	r = xdev_open_check(dev, "cuCtxSetCurrent", dev->gpu.cuCtxSetCurrent(dev->ctx), err,
+			    err_bytes);
+	if (r < 0)
+		return r;
+	r = xdev_open_check(dev, "cuStreamCreate",
+			    dev->gpu.cuStreamCreate(&dev->copy, CU_STREAM_NON_BLOCKING), err,
+			    err_bytes);
+	if (r < 0)
+		return r;
+	return xdev_open_check(dev, "cuStreamCreate",
+			       dev->gpu.cuStreamCreate(&dev->scrub, CU_STREAM_NON_BLOCKING), err,
+			       err_bytes);
 }
 
 /*
- * By UUID: the device is made the only visible one, which a MIG instance has to be, and for which
- * it must be so before the driver starts. Where NVML tells, the whole UUID is found for the
- * beginning of one.
+ * Makes the device of UUID @word the only visible one. A MIG instance must be so, before the driver
+ * starts. Where NVML is available, @word may be the beginning of the UUID.
  */
-static int make_visible(const struct mm_xdev *dev, const char *word, char *err, size_t err_bytes)
+static int xdev_make_visible(const struct mm_xdev *dev, const char *word, char *err,
+			     size_t err_bytes)
 {
 	const char *before = getenv("CUDA_VISIBLE_DEVICES");
 	struct mm_nvml_facts facts = { .uuid = "" };
 	struct mm_nvml nvml = { 0 };
-	int rc = 0;
+	int r = 0;
 
 	if (mm_nvml_open(&dev->gpu, &nvml, NULL, 0) == 0)
-		rc = mm_nvml_resolve(&nvml, word, &facts);
+		r = mm_nvml_resolve(&nvml, word, &facts);
 	mm_nvml_close(&nvml);
-	if (rc == -EIO || rc == -ENOSYS) /* as without it */
-		rc = 0;
-	if (rc == -ENOTUNIQ)
+	if (r == -EIO || r == -ENOSYS) /* not an error: as if there were no NVML */
+		r = 0;
+	if (r == -ENOTUNIQ)
 		snprintf(err, err_bytes, "several devices begin with %s: say more of the UUID",
 			 word);
-	else if (rc < 0)
+	else if (r < 0)
 		snprintf(err, err_bytes, "no device %s here; mmctl devices lists them", word);
 	else if (facts.mig)
 		snprintf(err, err_bytes,
 			 "%s is in MIG mode: name one of its instances; mmctl devices lists them",
 			 word);
-	if (rc < 0 || facts.mig)
+	if (r < 0 || facts.mig)
 		return -ENODEV;
 	if (before && strcmp(before, *facts.uuid ? facts.uuid : word) != 0)
 		mm_log(MM_LOG_INFO, "xfer.visible", "uuid=%s instead_of=\"%s\"",
@@ -275,9 +289,10 @@ static int make_visible(const struct mm_xdev *dev, const char *word, char *err, 
 }
 
 /*
- * Where it shows the device under another UUID, somebody renumbered: it is not what was asked for.
+ * Refuses a device whose UUID does not begin with @word: the visible devices were renumbered, and
+ * it is not the one that was requested.
  */
-static int check_uuid(const struct mm_xdev *dev, const char *word, char *err, size_t err_bytes)
+static int xdev_check_uuid(const struct mm_xdev *dev, const char *word, char *err, size_t err_bytes)
 {
 	char hex[2 * sizeof(dev->uuid.bytes) + 1];
 	size_t at = 0;
@@ -300,39 +315,39 @@ static int check_uuid(const struct mm_xdev *dev, const char *word, char *err, si
 int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, const char *uuid, bool lock,
 		 char *err, size_t err_bytes)
 {
-	int rc;
+	int r;
 
 	if (mm_fault("xfer.open")) {
 		snprintf(err, err_bytes, "opening the driver: %s", strerror(ENOMEM));
 		return -ENOMEM;
 	}
-	rc = mm_gpu_open(driver[0] ? driver : NULL, &dev->gpu, err, err_bytes);
-	if (rc < 0)
-		return rc;
-	/* Tenants load the driver by its kind. */
+	r = mm_gpu_open(driver[0] ? driver : NULL, &dev->gpu, err, err_bytes);
+	if (r < 0)
+		return r;
+	/* Tenants choose their driver library by this. */
 	dev->kind = mm_gpu_is_software(&dev->gpu) ? MM_DRIVER_SOFTWARE : MM_DRIVER_CUDA;
 	if (*uuid) {
 		ordinal = 0;
-		rc = make_visible(dev, uuid, err, err_bytes);
-		if (rc < 0)
-			return rc;
+		r = xdev_make_visible(dev, uuid, err, err_bytes);
+		if (r < 0)
+			return r;
 	}
-	rc = identify(dev, ordinal, err, err_bytes);
-	if (rc == 0 && *uuid)
-		rc = check_uuid(dev, uuid, err, err_bytes);
-	if (rc < 0)
-		return rc;
+	r = xdev_identify(dev, ordinal, err, err_bytes);
+	if (r == 0 && *uuid)
+		r = xdev_check_uuid(dev, uuid, err, err_bytes);
+	if (r < 0)
+		return r;
 	mm_xpace_open(&dev->pace, &dev->gpu, ordinal);
-	/* Before anything of the device is used. */
+	/* The lock is taken before any use of the device. */
 	if (lock)
-		rc = mm_devlock_take(&dev->lock, (const uint8_t *)dev->uuid.bytes, (int)getppid(),
-				     err, err_bytes);
-	if (rc < 0)
-		return rc;
-	rc = choose_properties(dev, err, err_bytes);
-	if (rc < 0)
-		return rc;
-	return make_context(dev, err, err_bytes);
+		r = mm_devlock_take(&dev->lock, (const uint8_t *)dev->uuid.bytes, (int)getppid(),
+				    err, err_bytes);
+	if (r < 0)
+		return r;
+	r = xdev_choose_properties(dev, err, err_bytes);
+	if (r < 0)
+		return r;
+	return xdev_make_context(dev, err, err_bytes);
 }
 
 void mm_xdev_close(struct mm_xdev *dev)

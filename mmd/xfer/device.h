@@ -2,11 +2,12 @@
 /*
  * mm_xdev - the device that this xfer owns
  *
- * Concept:   A loaded driver, one device's primary context and two ordered streams: copies from the
- *            host (the link) and scrubs (device only, so that they do not wait for each other). The
- *            first xfer of an mmd locks it (mmd/common/devlock.h); keeper holds the lock from then
- *            on.
+ * Concept:   A loaded driver, one device's primary context and two ordered streams: one for copies
+ *            from the host (the link), one for scrubs, which use the device only; neither waits for
+ *            the other. The first xfer of an mmd locks the device (mmd/common/devlock.h); keeper
+ *            holds the lock from then on.
  * Ownership: mm_xdev_close() accepts MM_XDEV_NULL and half-built ones.
+ * Threading: one thread, in which the context is current.
  * Errors:    mm_xdev_result() turns a driver's result into a negative errno. A lost context cannot
  *            be mended within a process, so it ends this one.
  */
@@ -25,15 +26,15 @@
 struct mm_xdev {
 	struct mm_gpu_api gpu;
 	CUdevice device;
-	CUcontext ctx; /* NULL = not retained */
+	CUcontext ctx; /* NULL: not retained */
 	CUstream copy;
 	CUstream scrub;
-	CUmemAllocationProp prop; /* of every page */
+	CUmemAllocationProp prop; /* properties of every page */
 	size_t granularity_bytes;
 	uint64_t total_bytes;
 	CUuuid uuid;
 	enum mm_driver_kind kind;
-	int numa_node;       /* of the host's memory next to it; -1 = not known */
+	int numa_node;       /* NUMA node next to the device; -1: not known */
 	bool host_read_only; /* the driver registers read-only host memory */
 	struct mm_xfacts facts;
 	struct mm_devlock lock;
@@ -45,27 +46,30 @@ struct mm_xdev {
 /**
  * mm_xdev_open() - load the driver, lock the device, make its context
  * @dev:     MM_XDEV_NULL
- * @driver:  as mm_gpu_open(); "" = from the environment
+ * @driver:  as mm_gpu_open() takes it; "": from the environment
  * @ordinal: of the device, as CUDA counts what is visible
- * @uuid:    instead, if not "": GPU-… or MIG-…, or the unambiguous beginning; whatever is visible
- * @lock:    it is not locked for our mmd yet
+ * @uuid:    "", or in place of @ordinal: GPU-… or MIG-…, or an unambiguous beginning of it
+ * @lock:    lock the device: this mmd does not hold it yet
  * @err:     gets one line on failure
  *
- * Return: 0; -EBUSY another mmd has the device; -ENODEV; -EOPNOTSUPP it cannot export memory; what
- * mm_gpu_open() says.
+ * Return: 0; -EBUSY another mmd has the device; -ENODEV; -EOPNOTSUPP it cannot export memory; else
+ * as mm_gpu_open().
  */
 int mm_xdev_open(struct mm_xdev *dev, const char *driver, int ordinal, const char *uuid, bool lock,
 		 char *err, size_t err_bytes);
 void mm_xdev_close(struct mm_xdev *dev);
 
-/* 0 or a negative errno; logs a failure of @what. Does not return when the context is lost. */
+/*
+ * 0 or a negative errno; logs a failure of the call @what. Does not return when the context is
+ * lost.
+ */
 int mm_xdev_result(const struct mm_xdev *dev, const char *what, CUresult result);
 
 /*
- * The same of a call that we can do without: whatever it is refused with (pinning fails in many
- * ways), the context is lost only if its streams say so as well.
+ * The same for a call that mmd can do without. Its own result does not count as a lost context
+ * (pinning fails in many ways): only the state of the copy stream does.
  */
-int mm_xdev_wish(const struct mm_xdev *dev, const char *what, CUresult result);
+int mm_xdev_optional(const struct mm_xdev *dev, const char *what, CUresult result);
 
-/* 0 when @event has happened, -EBUSY when not yet, else a failure. */
+/* 0 when @event has completed, -EBUSY while it has not; else a failure. */
 int mm_xdev_event(const struct mm_xdev *dev, CUevent event);

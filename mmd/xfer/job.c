@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs of the xfer role: begins each kind of job, finishes it and reports its completion. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -13,49 +14,52 @@
 /* ---- pages: CREATE, RECREATE ---- */
 
 /*
- * -EAGAIN: core has not received the last ones yet, or the kernel has no memory for it now, which
- * must not look as if the device had none; the fds stay ours.
+ * -EAGAIN: core has not received the last messages yet, or the kernel has no memory for one now,
+ * which must not look as if the device had none. @fds stay the caller's.
  */
-static int send_pages(struct mm_xfer *x, const uint32_t *page, const int *fds, size_t count)
+static int pages_send(struct mm_xfer *x, const uint32_t *page, const int *fds, size_t count)
 {
 	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
 			       .kind = MM_X_PAGES,
 			       .count = (uint32_t)count };
-	int rc;
+	int r;
 
 	memcpy(msg.page_id, page, count * sizeof(*page));
-	rc = mm_sock_send(x->fd, &msg, sizeof(msg), fds, count);
-	return mm_sock_retries_later(rc) ? -EAGAIN : rc;
+	r = mm_sock_send(x->fd, &msg, sizeof(msg), fds, count);
+	return mm_sock_retries_later(r) ? -EAGAIN : r;
 }
 
-/* Creates and sends; pages whose fds could not be sent are given up again. */
-static int create_and_send(struct mm_xfer *x, const uint32_t *page, size_t count)
+/* Pages whose fds could not be sent are dropped again. */
+static int pages_create_and_send(struct mm_xfer *x, const uint32_t *page, size_t count)
 {
 	int fds[MM_FD_BATCH_MAX];
-	int rc;
+	int r;
 
 	if (mm_sock_wait(x->fd, POLLOUT, 0) < 0)
-		return -EAGAIN; /* creating is dear: not for nothing */
-	rc = mm_xpool_create(&x->pool, page, count, fds);
-	if (rc < 0)
-		return rc;
-	rc = send_pages(x, page, fds, count);
+		return -EAGAIN; /* not created in vain: creating pages is expensive */
+	r = mm_xpool_create(&x->pool, page, count, fds);
+	if (r < 0)
+		return r;
+	r = pages_send(x, page, fds, count);
 	for (size_t i = 0; i < count; i++) {
 		close(fds[i]);
-		if (rc < 0)
+		if (r < 0)
 			mm_xpool_drop(&x->pool, page[i]);
 	}
-	return rc;
+	return r;
 }
 
-/* A batch per round of the loop, so that streaming goes on. Pages that are there were adopted. */
-static int run_create(struct mm_xfer *x, struct mm_xjob *job)
+/*
+ * Creates one batch of pages in each round of the loop, so that streaming goes on. Pages that are
+ * there already were adopted.
+ */
+static int job_run_create(struct mm_xfer *x, struct mm_xjob *job)
 {
 	uint64_t first = job->msg.arg[0], count = job->msg.arg[1];
 	uint32_t page[MM_FD_BATCH_MAX];
 	uint64_t at = job->progress;
 	size_t n = 0;
-	int rc = 0;
+	int r = 0;
 
 	if (first > x->pool.pages || count > x->pool.pages - first)
 		return -EINVAL;
@@ -63,14 +67,14 @@ static int run_create(struct mm_xfer *x, struct mm_xjob *job)
 		if (!mm_xpool_has(&x->pool, first + at))
 			page[n++] = (uint32_t)(first + at);
 	if (n > 0)
-		rc = create_and_send(x, page, n);
-	if (rc < 0)
-		return rc;
+		r = pages_create_and_send(x, page, n);
+	if (r < 0)
+		return r;
 	job->progress = at;
 	return at < count ? -EINPROGRESS : 0;
 }
 
-static bool slot_holds(const struct mm_xplan_slot *slot, uint32_t page)
+static bool slot_has_page(const struct mm_xplan_slot *slot, uint32_t page)
 {
 	for (uint32_t i = 0; i < slot->n_pages; i++)
 		if (slot->page[i] == page)
@@ -79,145 +83,145 @@ static bool slot_holds(const struct mm_xplan_slot *slot, uint32_t page)
 }
 
 /*
- * May a job touch @page? -EBUSY: it is in the slot of an active plan, which is a mistake of core's.
+ * 0 if a job may use @page. -EBUSY: it is in a slot of an active plan, which is a fault of core.
  * -EAGAIN: the last chunks of a plan that was quiesced are still landing in it.
  */
-static int check_free(const struct mm_xfer *x, uint32_t page)
+static int page_check_free(const struct mm_xfer *x, uint32_t page)
 {
 	for (const struct mm_xtenant *t = x->tenants; t; t = t->next) {
 		bool landing = mm_xtenant_copying(t);
 
 		for (uint32_t s = 0; (t->cycles.active || landing) && s < t->plan->n_slots; s++)
-			if (slot_holds(&t->plan->slot[s], page))
+			if (slot_has_page(&t->plan->slot[s], page))
 				return t->cycles.active ? -EBUSY : -EAGAIN;
 	}
 	return 0;
 }
 
-static int run_recreate(struct mm_xfer *x, struct mm_xjob *job)
+static int job_run_recreate(struct mm_xfer *x, struct mm_xjob *job)
 {
 	uint32_t page = (uint32_t)job->msg.arg[0];
-	int rc;
+	int r;
 
 	if (job->msg.arg[0] >= x->pool.pages)
 		return -EINVAL;
-	rc = check_free(x, page);
-	if (rc < 0)
-		return rc;
+	r = page_check_free(x, page);
+	if (r < 0)
+		return r;
 	mm_xpool_drop(&x->pool, page);
-	return create_and_send(x, &page, 1);
+	return pages_create_and_send(x, &page, 1);
 }
 
 /* ---- bytes: SCRUB, COPY ---- */
 
-static int run_scrub(struct mm_xfer *x, struct mm_xjob *job)
+static int job_run_scrub(struct mm_xfer *x, struct mm_xjob *job)
 {
 	const uint64_t page = job->msg.arg[0];
-	int rc;
+	int r;
 
 	if (!mm_xpool_has(&x->pool, page))
 		return -EINVAL;
-	rc = check_free(x, (uint32_t)page);
-	if (rc < 0)
-		return rc;
+	r = page_check_free(x, (uint32_t)page);
+	if (r < 0)
+		return r;
 	if (mm_fault("xfer.scrub"))
 		return -EIO;
-	rc = mm_xscrub_add(x, job, (uint32_t)page);
-	return rc < 0 ? rc : -EINPROGRESS;
+	r = mm_xscrub_add(x, job, (uint32_t)page);
+	return r < 0 ? r : -EINPROGRESS;
 }
 
-static void finish(struct mm_xjob *job, int result)
+static void job_finish(struct mm_xjob *job, int result)
 {
 	job->result = result;
 	job->state = MM_XJOB_DONE;
 }
 
-static void copy_landed(struct mm_xtransfer *transfer, int result)
+static void job_copy_landed(struct mm_xtransfer *transfer, int result)
 {
 	struct mm_xjob *job =
 		(struct mm_xjob *)((char *)transfer - offsetof(struct mm_xjob, transfer));
 
-	finish(job, result);
+	job_finish(job, result);
 }
 
-static int run_copy(struct mm_xfer *x, struct mm_xjob *job)
+static int job_run_copy(struct mm_xfer *x, struct mm_xjob *job)
 {
 	const uint64_t *arg = job->msg.arg; /* page; store; offset; bytes */
 	struct mm_xstore *store = mm_xstores_find(&x->stores, arg[1]);
-	int rc;
+	int r;
 
 	if (!store)
 		return -ENOENT;
 	if (!mm_xpool_has(&x->pool, arg[0]) || arg[3] > x->pool.page_bytes ||
 	    !mm_xstore_holds(store, arg[2], arg[3]))
 		return -EINVAL;
-	rc = check_free(x, (uint32_t)arg[0]);
-	if (rc < 0)
-		return rc;
+	r = page_check_free(x, (uint32_t)arg[0]);
+	if (r < 0)
+		return r;
 	job->page = (uint32_t)arg[0];
 	job->transfer = (struct mm_xtransfer){ .store = store,
 					       .store_offset = arg[2],
 					       .bytes = arg[3],
 					       .page = &job->page,
 					       .zero_tail = true,
-					       .landed = copy_landed };
+					       .landed = job_copy_landed };
 	mm_xlink_start(&x->link, &x->copies, &job->transfer);
 	return -EINPROGRESS;
 }
 
-static void swap_landed(struct mm_xtransfer *transfer, int result)
+static void job_swap_landed(struct mm_xtransfer *transfer, int result)
 {
 	struct mm_xjob *job =
 		(struct mm_xjob *)((char *)transfer - offsetof(struct mm_xjob, transfer));
 
 	job->swap->copies--;
-	finish(job, result);
+	job_finish(job, result);
 }
 
-static int run_swap(struct mm_xfer *x, struct mm_xjob *job)
+static int job_run_swap(struct mm_xfer *x, struct mm_xjob *job)
 {
 	const uint64_t *arg = job->msg.arg; /* tenant | lot << 32; pool byte; swap byte; bytes */
 	uint64_t page = arg[1] / x->pool.page_bytes, offset = arg[1] % x->pool.page_bytes;
-	int rc;
+	int r;
 
 	job->swap = mm_xswap_find(x->swaps, (uint32_t)arg[0]);
 	if (!job->swap)
 		return -ENOENT;
 	if (!mm_xpool_has(&x->pool, page) || arg[3] > x->pool.page_bytes - offset)
 		return -EINVAL;
-	rc = check_free(x, (uint32_t)page);
-	if (rc < 0)
-		return rc;
+	r = page_check_free(x, (uint32_t)page);
+	if (r < 0)
+		return r;
 	job->page = (uint32_t)page;
 	job->transfer = (struct mm_xtransfer){ .page = &job->page,
 					       .page_offset = offset,
 					       .bytes = arg[3],
 					       .to_host = job->msg.opcode == MM_XOP_SWAP_OUT,
-					       .landed = swap_landed };
-	rc = mm_xswap_copy(job->swap, &job->transfer, arg[2]);
-	if (rc < 0)
-		return rc;
+					       .landed = job_swap_landed };
+	r = mm_xswap_copy(job->swap, &job->transfer, arg[2]);
+	if (r < 0)
+		return r;
 	job->swap->copies++;
 	return -EINPROGRESS;
 }
 
 /* ---- tenants and stores ---- */
 
-static int run_activate(struct mm_xfer *x, struct mm_xjob *job)
+static int job_run_activate(struct mm_xfer *x, struct mm_xjob *job)
 {
 	struct mm_xtenant *tenant = mm_xfer_tenant(x, job->msg.arg[0]);
 
 	return tenant ? mm_xtenant_activate(tenant, job->msg.epoch) : -ENOENT;
 }
 
-static int run_replan(struct mm_xfer *x, struct mm_xjob *job)
+static int job_run_replan(struct mm_xfer *x, struct mm_xjob *job)
 {
 	struct mm_xtenant *tenant = mm_xfer_tenant(x, job->msg.arg[0]);
 
 	return tenant ? mm_xtenant_replan(tenant, job->msg.epoch) : -ENOENT;
 }
 
-static int run_quiesce(struct mm_xfer *x, struct mm_xjob *job)
+static int job_run_quiesce(struct mm_xfer *x, struct mm_xjob *job)
 {
 	struct mm_xtenant *tenant = mm_xfer_tenant(x, job->msg.arg[0]);
 
@@ -229,7 +233,7 @@ static int run_quiesce(struct mm_xfer *x, struct mm_xjob *job)
 	return mm_xtenant_copying(tenant) ? -EINPROGRESS : 0;
 }
 
-static void forget(struct mm_xfer *x, struct mm_xtenant *tenant)
+static void job_release_tenant(struct mm_xfer *x, struct mm_xtenant *tenant)
 {
 	struct mm_xtenant **link = &x->tenants;
 
@@ -239,8 +243,8 @@ static void forget(struct mm_xfer *x, struct mm_xtenant *tenant)
 	mm_xtenant_destroy(tenant);
 }
 
-/* Idempotent: a tenant that is not there is as good as detached. */
-static int run_detach(struct mm_xfer *x, struct mm_xjob *job)
+/* Idempotent: nothing is to be done for a tenant that is not there. */
+static int job_run_detach(struct mm_xfer *x, struct mm_xjob *job)
 {
 	struct mm_xtenant *tenant = mm_xfer_tenant(x, job->msg.arg[0]);
 	struct mm_xswap *swap = mm_xswap_find(x->swaps, job->msg.arg[0]);
@@ -251,11 +255,11 @@ static int run_detach(struct mm_xfer *x, struct mm_xjob *job)
 		return -EINPROGRESS;
 	mm_xswap_drop(&x->swaps, swap);
 	if (tenant)
-		forget(x, tenant);
+		job_release_tenant(x, tenant);
 	return 0;
 }
 
-static int run_store_drop(struct mm_xfer *x, struct mm_xjob *job)
+static int job_run_store_drop(struct mm_xfer *x, struct mm_xjob *job)
 {
 	struct mm_xstore *store = mm_xstores_find(&x->stores, job->msg.arg[0]);
 	const struct mm_xjob *other;
@@ -270,77 +274,80 @@ static int run_store_drop(struct mm_xfer *x, struct mm_xjob *job)
 	    other->transfer.store == store)
 		return -EBUSY;
 	if (mm_xstage_reads(&x->stage, store))
-		return -EAGAIN; /* of a transfer that was given up: soon over */
+		return -EAGAIN; /* a read of a cancelled transfer, soon over */
 	mm_xstores_drop(&x->stores, store);
 	return 0;
 }
 
 /* ---- the table ---- */
 
-static int run_nop(struct mm_xfer *x, struct mm_xjob *job)
+static int job_run_nop(struct mm_xfer *x, struct mm_xjob *job)
 {
 	(void)x;
 	(void)job;
 	return 0;
 }
 
-/* Asked again while a tenant's copies are landing, or while more pages are to be made. */
 static const struct {
 	int (*run)(struct mm_xfer *x, struct mm_xjob *job);
-	bool asked_again; /* -EINPROGRESS: run it again; else something else finishes it */
-} ops[MM_XOP_COUNT] = {
-	[MM_XOP_NOP] = { run_nop, false },
-	[MM_XOP_CREATE] = { run_create, true },
-	[MM_XOP_SCRUB] = { run_scrub, false },
-	[MM_XOP_COPY] = { run_copy, false },
-	[MM_XOP_RECREATE] = { run_recreate, false },
-	[MM_XOP_ACTIVATE] = { run_activate, false },
-	[MM_XOP_QUIESCE] = { run_quiesce, true },
-	[MM_XOP_DETACH] = { run_detach, true },
-	[MM_XOP_STORE_DROP] = { run_store_drop, false },
-	[MM_XOP_SWAP_OUT] = { run_swap, false },
-	[MM_XOP_SWAP_IN] = { run_swap, false },
-	[MM_XOP_REPLAN] = { run_replan, true },
+	/*
+	 * -EINPROGRESS: run it again, since a tenant's copies are landing or more pages are to be
+	 * created; otherwise another event finishes the job
+	 */
+	bool is_polled;
+} job_ops[MM_XOP_COUNT] = {
+	[MM_XOP_NOP] = { job_run_nop, false },
+	[MM_XOP_CREATE] = { job_run_create, true },
+	[MM_XOP_SCRUB] = { job_run_scrub, false },
+	[MM_XOP_COPY] = { job_run_copy, false },
+	[MM_XOP_RECREATE] = { job_run_recreate, false },
+	[MM_XOP_ACTIVATE] = { job_run_activate, false },
+	[MM_XOP_QUIESCE] = { job_run_quiesce, true },
+	[MM_XOP_DETACH] = { job_run_detach, true },
+	[MM_XOP_STORE_DROP] = { job_run_store_drop, false },
+	[MM_XOP_SWAP_OUT] = { job_run_swap, false },
+	[MM_XOP_SWAP_IN] = { job_run_swap, false },
+	[MM_XOP_REPLAN] = { job_run_replan, true },
 };
 
-static bool begin(struct mm_xfer *x, struct mm_xjob *job)
+static bool job_begin(struct mm_xfer *x, struct mm_xjob *job)
 {
 	uint64_t progress = job->progress;
-	int rc = job->msg.opcode < MM_XOP_COUNT ? ops[job->msg.opcode].run(x, job) : -EINVAL;
+	int r = job->msg.opcode < MM_XOP_COUNT ? job_ops[job->msg.opcode].run(x, job) : -EINVAL;
 
-	if (rc == -EAGAIN)
+	if (r == -EAGAIN)
 		return false;
-	if (rc == -EINPROGRESS) {
-		if (!ops[job->msg.opcode].asked_again)
+	if (r == -EINPROGRESS) {
+		if (!job_ops[job->msg.opcode].is_polled)
 			job->state = MM_XJOB_RUNNING;
 		return job->state == MM_XJOB_RUNNING || job->progress != progress;
 	}
-	finish(job, rc);
+	job_finish(job, r);
 	return true;
 }
 
-static bool check_scrub(struct mm_xfer *x, struct mm_xjob *job)
+static bool job_check_scrub(struct mm_xfer *x, struct mm_xjob *job)
 {
 	int result;
 
 	if (!mm_xscrub_ended(x, job, &result))
 		return false;
-	finish(job, result);
+	job_finish(job, result);
 	return true;
 }
 
 /* False: the completion ring is full. */
-static bool report(struct mm_xfer *x, struct mm_xjob *job)
+static bool job_report(struct mm_xfer *x, struct mm_xjob *job)
 {
 	const struct mm_msg done = { .opcode = job->msg.opcode,
 				     .result = job->result,
 				     .user_data = job->msg.user_data,
 				     .epoch = job->msg.epoch };
-	int rc = mm_ring_push(&x->completions, &done);
+	int r = mm_ring_push(&x->completions, &done);
 
-	if (rc == MM_E_FULL)
+	if (r == MM_E_FULL)
 		return false;
-	if (rc) {
+	if (r) {
 		mm_log(MM_LOG_ERROR, "xfer.ring", "reason=impossible-cursor");
 		x->core_gone = true;
 	}
@@ -349,14 +356,14 @@ static bool report(struct mm_xfer *x, struct mm_xjob *job)
 	return true;
 }
 
-static bool run_job(struct mm_xfer *x, struct mm_xjob *job)
+static bool job_advance(struct mm_xfer *x, struct mm_xjob *job)
 {
 	bool moved = false;
 
 	if (job->state == MM_XJOB_NEW)
-		moved = begin(x, job);
+		moved = job_begin(x, job);
 	else if (job->state == MM_XJOB_RUNNING && job->msg.opcode == MM_XOP_SCRUB)
-		moved = check_scrub(x, job);
+		moved = job_check_scrub(x, job);
 	return moved;
 }
 
@@ -365,12 +372,12 @@ bool mm_xjobs_run(struct mm_xfer *x)
 	struct mm_xjob *job, *next;
 	bool moved = false, reported = false;
 
-	mm_xscrub_look(x);
+	mm_xscrub_poll(x);
 	for (job = TAILQ_FIRST(&x->running); job; job = next) {
 		next = TAILQ_NEXT(job, entry);
-		moved |= run_job(x, job);
+		moved |= job_advance(x, job);
 		if (job->state == MM_XJOB_DONE)
-			reported |= report(x, job);
+			reported |= job_report(x, job);
 	}
 	mm_xscrub_flush(x);
 	if (reported)
@@ -394,7 +401,7 @@ void mm_xjobs_add(struct mm_xfer *x, const struct mm_msg *msg)
 
 int mm_xjobs_init(struct mm_xfer *x)
 {
-	int rc;
+	int r;
 
 	TAILQ_INIT(&x->running);
 	TAILQ_INIT(&x->idle);
@@ -402,9 +409,9 @@ int mm_xjobs_init(struct mm_xfer *x)
 		TAILQ_INSERT_TAIL(&x->idle, &x->job[i], entry);
 	if (mm_fault("xfer.jobs"))
 		return -ENOMEM;
-	rc = mm_xscrub_init(x);
-	if (rc < 0)
-		return rc;
+	r = mm_xscrub_init(x);
+	if (r < 0)
+		return r;
 	mm_xlink_join(&x->link, &x->copies);
 	return 0;
 }

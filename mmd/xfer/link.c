@@ -14,12 +14,12 @@ int mm_xlink_init(struct mm_xlink *link, struct mm_xpool *pool, struct mm_xstore
 	*link = (struct mm_xlink){ .pool = pool, .stores = stores, .chunk_bytes = chunk_bytes };
 	TAILQ_INIT(&link->flows);
 	for (size_t i = 0; i < MM_XLINK_CHUNKS; i++) {
-		int rc = mm_xdev_result(
+		int r = mm_xdev_result(
 			pool->dev, "cuEventCreate",
 			gpu->cuEventCreate(&link->chunk[i].done, CU_EVENT_DISABLE_TIMING));
 
-		if (rc < 0)
-			return rc;
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
@@ -47,7 +47,7 @@ void mm_xlink_leave(struct mm_xlink *link, struct mm_xflow *flow)
 
 void mm_xlink_start(struct mm_xlink *link, struct mm_xflow *flow, struct mm_xtransfer *transfer)
 {
-	/* Idle until now: level with whoever is served at present. */
+	/* A flow that was idle starts level with the flow that was served last. */
 	if (TAILQ_EMPTY(&flow->queue))
 		flow->served_bytes = MM_MAX(flow->served_bytes, link->virtual_bytes);
 	transfer->flow = flow;
@@ -60,7 +60,7 @@ void mm_xlink_start(struct mm_xlink *link, struct mm_xflow *flow, struct mm_xtra
 	TAILQ_INSERT_TAIL(&flow->queue, transfer, entry);
 }
 
-static void unqueue(struct mm_xlink *link, struct mm_xtransfer *transfer)
+static void transfer_unqueue(struct mm_xlink *link, struct mm_xtransfer *transfer)
 {
 	mm_xstage_drop(link->stores->stage, &transfer->staged);
 	if (transfer->queued)
@@ -68,8 +68,8 @@ static void unqueue(struct mm_xlink *link, struct mm_xtransfer *transfer)
 	transfer->queued = false;
 }
 
-/* Nothing more to issue and nothing on the device: the transfer is over. */
-static void settle(struct mm_xtransfer *transfer)
+/* Calls landed() if nothing of @transfer is left to issue and nothing is on the device. */
+static void link_settle(struct mm_xtransfer *transfer)
 {
 	if (!transfer->queued && transfer->in_flight == 0)
 		transfer->landed(transfer, transfer->result);
@@ -78,11 +78,11 @@ static void settle(struct mm_xtransfer *transfer)
 void mm_xlink_cancel(struct mm_xlink *link, struct mm_xtransfer *transfer)
 {
 	transfer->result = -ECANCELED;
-	unqueue(link, transfer);
-	settle(transfer);
+	transfer_unqueue(link, transfer);
+	link_settle(transfer);
 }
 
-static const void *source_in(const struct mm_xbuf *buffer, uint64_t at, uint64_t *ret_bytes)
+static const void *buffer_source(const struct mm_xbuf *buffer, uint64_t at, uint64_t *ret_bytes)
 {
 	uint64_t into = at - buffer->at;
 
@@ -91,13 +91,14 @@ static const void *source_in(const struct mm_xbuf *buffer, uint64_t at, uint64_t
 }
 
 /*
- * Where the transfer's byte @at is read from; *ret_bytes: how many more in the same registration.
+ * The address that byte @at of @transfer is read from; *ret_bytes: how many bytes from there are in
+ * the same registration or buffer.
  */
-static const void *source(struct mm_xlink *link, const struct mm_xtransfer *transfer,
-			  const struct mm_xbuf *buffer, uint64_t at, uint64_t *ret_bytes)
+static const void *transfer_source(struct mm_xlink *link, const struct mm_xtransfer *transfer,
+				   const struct mm_xbuf *buffer, uint64_t at, uint64_t *ret_bytes)
 {
 	if (buffer)
-		return source_in(buffer, at, ret_bytes);
+		return buffer_source(buffer, at, ret_bytes);
 	if (!transfer->host)
 		return mm_xstore_at(link->stores, transfer->store, transfer->store_offset + at,
 				    ret_bytes);
@@ -105,9 +106,13 @@ static const void *source(struct mm_xlink *link, const struct mm_xtransfer *tran
 	return transfer->host + at;
 }
 
-/* One driver call: up to the end of a page, of a registration, of the chunk, of the transfer. */
-static int issue_piece(struct mm_xlink *link, struct mm_xtransfer *transfer,
-		       const struct mm_xbuf *buffer, uint64_t bytes_max, uint64_t *ret_bytes)
+/*
+ * Makes one driver call for the bytes up to the end of the page, registration, chunk or transfer,
+ * whichever comes first.
+ */
+static int transfer_issue_piece(struct mm_xlink *link, struct mm_xtransfer *transfer,
+				const struct mm_xbuf *buffer, uint64_t bytes_max,
+				uint64_t *ret_bytes)
 {
 	const struct mm_xpool *pool = link->pool;
 	const struct mm_gpu_api *gpu = &pool->dev->gpu;
@@ -120,7 +125,7 @@ static int issue_piece(struct mm_xlink *link, struct mm_xtransfer *transfer,
 
 	if (mm_fault("xfer.copy"))
 		return -EIO;
-	from = source(link, transfer, buffer, at, &readable);
+	from = transfer_source(link, transfer, buffer, at, &readable);
 	va = mm_xpool_va(pool, transfer->page[page_at / pool->page_bytes]) + in_page;
 	bytes = MM_MIN(bytes, MM_MIN(readable, bytes_max));
 	*ret_bytes = bytes;
@@ -132,7 +137,7 @@ static int issue_piece(struct mm_xlink *link, struct mm_xtransfer *transfer,
 			      gpu->cuMemcpyHtoDAsync(va, from, bytes, pool->dev->copy));
 }
 
-static int issue_tail(struct mm_xlink *link, const struct mm_xtransfer *transfer)
+static int transfer_issue_tail(struct mm_xlink *link, const struct mm_xtransfer *transfer)
 {
 	const struct mm_xpool *pool = link->pool;
 	uint64_t used = transfer->bytes % pool->page_bytes;
@@ -148,9 +153,9 @@ static int issue_tail(struct mm_xlink *link, const struct mm_xtransfer *transfer
 					       pool->page_bytes - used, pool->dev->copy));
 }
 
-/* A buffer's bytes are a chunk: mm_xlink_read_ahead() asks for them by the same measure. */
-static int issue_chunk(struct mm_xlink *link, struct mm_xtransfer *transfer,
-		       const struct mm_xbuf *buffer, uint64_t *ret_bytes)
+/* Issues a buffer's bytes as one chunk: mm_xlink_read_ahead() requests them in the same size. */
+static int transfer_issue_chunk(struct mm_xlink *link, struct mm_xtransfer *transfer,
+				const struct mm_xbuf *buffer, uint64_t *ret_bytes)
 {
 	uint64_t done = 0;
 
@@ -159,51 +164,55 @@ static int issue_chunk(struct mm_xlink *link, struct mm_xtransfer *transfer,
 		return MM_XLINK_UNREADABLE;
 	while (done < link->chunk_bytes && transfer->issued_bytes < transfer->bytes) {
 		uint64_t bytes = 0;
-		int rc = issue_piece(link, transfer, buffer, link->chunk_bytes - done, &bytes);
+		int r = transfer_issue_piece(link, transfer, buffer, link->chunk_bytes - done,
+					     &bytes);
 
-		if (rc < 0)
-			return rc;
+		if (r < 0)
+			return r;
 		done += bytes;
 		transfer->issued_bytes += bytes;
 		*ret_bytes = done;
 	}
 	if (transfer->issued_bytes < transfer->bytes)
 		return 0;
-	return issue_tail(link, transfer);
+	return transfer_issue_tail(link, transfer);
 }
 
-static void free_buffer(struct mm_xlink *link, struct mm_xchunk *chunk)
+static void chunk_free_buffer(struct mm_xlink *link, struct mm_xchunk *chunk)
 {
 	if (chunk->buffer)
 		mm_xstage_release(link->stores->stage, chunk->buffer);
 	chunk->buffer = NULL;
 }
 
-/* Issue the next chunk of @transfer and mark its end with an event. */
-static void advance(struct mm_xlink *link, struct mm_xtransfer *transfer)
+/* Issues the next chunk of @transfer and marks its end with an event. */
+static void link_advance(struct mm_xlink *link, struct mm_xtransfer *transfer)
 {
 	struct mm_xchunk *chunk = &link->chunk[link->tail % MM_XLINK_CHUNKS];
 	struct mm_xdev *dev = link->pool->dev;
-	int rc;
+	int r;
 
 	chunk->transfer = transfer;
 	chunk->buffer = TAILQ_EMPTY(&transfer->staged) ? NULL : mm_xstage_take(&transfer->staged);
-	/* From a disk, and the zeros behind: when they are here. */
+	/* Bytes that were read from disk have no cause that has a device time. */
 	mm_xpace_act(&dev->pace, chunk->buffer ? 0 : transfer->caused_ns);
-	rc = issue_chunk(link, transfer, chunk->buffer, &chunk->bytes);
-	if (rc < 0)
-		transfer->result = rc;
-	if (rc < 0 || transfer->issued_bytes == transfer->bytes)
-		unqueue(link, transfer);
-	/* Also after a failure: what was issued before it must land before anybody is told. */
-	rc = mm_xdev_result(dev, "cuEventRecord", dev->gpu.cuEventRecord(chunk->done, dev->copy));
+	r = transfer_issue_chunk(link, transfer, chunk->buffer, &chunk->bytes);
+	if (r < 0)
+		transfer->result = r;
+	if (r < 0 || transfer->issued_bytes == transfer->bytes)
+		transfer_unqueue(link, transfer);
+	/*
+	 * Recorded after a failure, too: what was issued before must land before landed() is
+	 * called.
+	 */
+	r = mm_xdev_result(dev, "cuEventRecord", dev->gpu.cuEventRecord(chunk->done, dev->copy));
 	mm_xpace_act(&dev->pace, 0);
-	if (rc < 0) {
-		transfer->result = rc;
+	if (r < 0) {
+		transfer->result = r;
 		(void)dev->gpu.cuStreamSynchronize(dev->copy);
-		free_buffer(link, chunk);
-		unqueue(link, transfer);
-		settle(transfer);
+		chunk_free_buffer(link, chunk);
+		transfer_unqueue(link, transfer);
+		link_settle(transfer);
 		return;
 	}
 	transfer->in_flight++;
@@ -212,8 +221,10 @@ static void advance(struct mm_xlink *link, struct mm_xtransfer *transfer)
 	transfer->flow->served_bytes += MM_MAX(chunk->bytes, 1);
 }
 
-/* The oldest whose bytes are there: a slow disk holds up nothing but what lies on it. */
-static struct mm_xtransfer *oldest_ready(struct mm_xflow *flow)
+/*
+ * The oldest transfer whose bytes are there: a slow disk delays only transfers that read from it.
+ */
+static struct mm_xtransfer *flow_oldest_ready(struct mm_xflow *flow)
 {
 	struct mm_xtransfer *transfer;
 
@@ -223,8 +234,8 @@ static struct mm_xtransfer *oldest_ready(struct mm_xflow *flow)
 	return transfer;
 }
 
-/* The oldest transfer of the flow that was served least. */
-static struct mm_xtransfer *pick(struct mm_xlink *link)
+/* The transfer to serve next: the oldest ready one of the flow that was served least. */
+static struct mm_xtransfer *link_pick_transfer(struct mm_xlink *link)
 {
 	struct mm_xtransfer *transfer, *best = NULL;
 	struct mm_xflow *flow;
@@ -233,7 +244,7 @@ static struct mm_xtransfer *pick(struct mm_xlink *link)
 	{
 		if (best && flow->served_bytes >= best->flow->served_bytes)
 			continue;
-		transfer = oldest_ready(flow);
+		transfer = flow_oldest_ready(flow);
 		best = transfer ? transfer : best;
 	}
 	if (best)
@@ -241,26 +252,26 @@ static struct mm_xtransfer *pick(struct mm_xlink *link)
 	return best;
 }
 
-static bool reap(struct mm_xlink *link)
+static bool link_reap(struct mm_xlink *link)
 {
 	bool any = false;
 
 	while (link->head != link->tail) {
 		struct mm_xchunk *chunk = &link->chunk[link->head % MM_XLINK_CHUNKS];
 		struct mm_xtransfer *transfer = chunk->transfer;
-		int rc = mm_xdev_event(link->pool->dev, chunk->done);
+		int r = mm_xdev_event(link->pool->dev, chunk->done);
 
-		if (rc == -EBUSY)
+		if (r == -EBUSY)
 			break;
-		if (rc < 0 && !transfer->result)
-			transfer->result = rc;
+		if (r < 0 && !transfer->result)
+			transfer->result = r;
 		transfer->landed_ns = mm_xpace_happened(&link->pool->dev->pace, chunk->done);
 		link->head++;
 		link->in_flight_bytes -= chunk->bytes;
 		transfer->in_flight--;
-		free_buffer(link, chunk);
+		chunk_free_buffer(link, chunk);
 		any = true;
-		settle(transfer);
+		link_settle(transfer);
 	}
 	return any;
 }
@@ -268,14 +279,14 @@ static bool reap(struct mm_xlink *link)
 bool mm_xlink_run(struct mm_xlink *link)
 {
 	struct mm_xtransfer *transfer;
-	bool any = reap(link);
+	bool any = link_reap(link);
 
 	if (mm_xstage_run(link->stores->stage))
 		any = true;
 	while (link->tail - link->head < MM_XLINK_CHUNKS &&
 	       link->in_flight_bytes < MM_XLINK_DEPTH * link->chunk_bytes &&
-	       (transfer = pick(link)))
-		advance(link, transfer);
+	       (transfer = link_pick_transfer(link)))
+		link_advance(link, transfer);
 	mm_xlink_read_ahead(link);
 	return any;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The xfer role: start with core, messages and jobs from core, the loop, the end. */
 #include "mmd/xfer/xfer.h"
 
 #include <errno.h>
@@ -18,16 +19,18 @@
 #include "mmd/xfer/role.h"
 
 #define LARGE_DEVICE_BYTES (UINT64_C(24) << 30)
-#define LARGE_PAGE_BYTES   (UINT64_C(16) << 20) /* peers: -0.4 % against -15 % at 2 MiB */
-#define SMALL_PAGE_BYTES   (UINT64_C(2) << 20)
+/* TensorRT-LLM measured -0.4 %; -15 % at 2 MiB */
+#define LARGE_PAGE_BYTES (UINT64_C(16) << 20)
+#define SMALL_PAGE_BYTES (UINT64_C(2) << 20)
 
 #define SMALL_HEADROOM_BYTES (UINT64_C(512) << 20)
-#define LARGE_HEADROOM_BYTES (UINT64_C(2) << 30) /* and 1/32 of the device */
+/* at least; more on a device of which 1/32 is more */
+#define LARGE_HEADROOM_BYTES (UINT64_C(2) << 30)
 
-/* How long to sleep between looks. A gate seen late stalls a tenant; an idle one may wait. */
-#define LOOK_BUSY_NS UINT64_C(25000)   /* a step is open, or the device works for us */
+/* How long to sleep between polls. A gate that is seen late stalls a tenant that is in a step. */
+#define LOOK_BUSY_NS UINT64_C(25000)   /* a step is open, or the device has work of xfer's */
 #define LOOK_IDLE_NS UINT64_C(1000000) /* a plan with cycling layers, no step open */
-#define DRAIN_NS     (2 * MM_NS_PER_S) /* at the end, for what is on the device */
+#define DRAIN_NS     (2 * MM_NS_PER_S) /* bound of the wait at the end for the device */
 
 struct mm_xtenant *mm_xfer_tenant(const struct mm_xfer *x, uint64_t id)
 {
@@ -40,38 +43,38 @@ struct mm_xtenant *mm_xfer_tenant(const struct mm_xfer *x, uint64_t id)
 
 /* ---- setting up ---- */
 
-static void close_fds(const int *fds, size_t count)
+static void fds_close(const int *fds, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		close(fds[i]);
 }
 
-static int receive_setup(struct mm_xfer *x, struct mm_xmsg *ret_setup)
+static int setup_receive(struct mm_xfer *x, struct mm_xmsg *ret_setup)
 {
 	int fds[MM_FD_BATCH_MAX];
 	size_t n_fds = 0, len = 0;
-	int rc;
+	int r;
 
-	rc = mm_sock_wait(x->fd, POLLIN, UINT64_MAX);
-	if (rc == 0)
-		rc = mm_sock_recv(x->fd, ret_setup, sizeof(*ret_setup), fds, MM_FD_BATCH_MAX,
-				  &n_fds, &len);
-	if (rc < 0)
-		return rc;
+	r = mm_sock_wait(x->fd, POLLIN, UINT64_MAX);
+	if (r == 0)
+		r = mm_sock_recv(x->fd, ret_setup, sizeof(*ret_setup), fds, MM_FD_BATCH_MAX, &n_fds,
+				 &len);
+	if (r < 0)
+		return r;
 	if (len != sizeof(*ret_setup) || ret_setup->magic != MM_PROTO_MAGIC ||
 	    ret_setup->kind != MM_X_SETUP || n_fds != 2) {
-		close_fds(fds, n_fds);
+		fds_close(fds, n_fds);
 		return -EPROTO;
 	}
-	rc = mm_region_open(fds[0], sizeof(struct mm_xq_region), false, &x->jobs_region);
-	if (rc < 0) {
+	r = mm_region_open(fds[0], sizeof(struct mm_xq_region), false, &x->jobs_region);
+	if (r < 0) {
 		close(fds[1]);
-		return rc;
+		return r;
 	}
 	return mm_region_open(fds[1], sizeof(struct mm_xq_region), true, &x->completions_region);
 }
 
-static void init_rings(struct mm_xfer *x)
+static void rings_init(struct mm_xfer *x)
 {
 	struct mm_xq_region *theirs = x->jobs_region.base;
 	struct mm_xq_region *ours = x->completions_region.base;
@@ -80,8 +83,8 @@ static void init_rings(struct mm_xfer *x)
 	mm_ring_init(&x->completions, ours->slot, MM_XQ_SLOTS, &ours->tail, &theirs->head);
 }
 
-static int choose_page(const struct mm_xdev *dev, uint64_t wanted, uint64_t *ret_bytes, char *err,
-		       size_t err_bytes)
+static int page_size_choose(const struct mm_xdev *dev, uint64_t wanted, uint64_t *ret_bytes,
+			    char *err, size_t err_bytes)
 {
 	uint64_t granularity = dev->granularity_bytes;
 
@@ -101,10 +104,10 @@ static int choose_page(const struct mm_xdev *dev, uint64_t wanted, uint64_t *ret
 }
 
 /*
- * An engine's context, cuBLAS and activations are some 1 to 2 GiB on a large device, and ours is
- * beside.
+ * The context, cuBLAS and activations of an engine are some 1 to 2 GiB on a large device; xfer's
+ * own context comes in addition.
  */
-static uint64_t headroom_of(const struct mm_xdev *dev, const struct mm_xmsg *setup)
+static uint64_t device_headroom(const struct mm_xdev *dev, const struct mm_xmsg *setup)
 {
 	if (setup->headroom_bytes != MM_HEADROOM_BY_DEVICE)
 		return setup->headroom_bytes;
@@ -113,12 +116,12 @@ static uint64_t headroom_of(const struct mm_xdev *dev, const struct mm_xmsg *set
 	return MM_MAX(dev->total_bytes / 32, LARGE_HEADROOM_BYTES);
 }
 
-static int choose_pages(const struct mm_xfer *x, const struct mm_xmsg *setup, uint64_t page_bytes,
-			uint64_t *ret_pages, char *err, size_t err_bytes)
+static int page_count_choose(const struct mm_xfer *x, const struct mm_xmsg *setup,
+			     uint64_t page_bytes, uint64_t *ret_pages, char *err, size_t err_bytes)
 {
 	const struct mm_xdev *dev = &x->dev;
 	size_t free_bytes = 0, total_bytes = 0;
-	const uint64_t headroom = headroom_of(dev, setup);
+	const uint64_t headroom = device_headroom(dev, setup);
 	uint64_t pages = setup->pages;
 
 	if (dev->gpu.cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS)
@@ -132,7 +135,7 @@ static int choose_pages(const struct mm_xfer *x, const struct mm_xmsg *setup, ui
 			 "no room for a page of %" PRIu64 " bytes: %zu of %" PRIu64
 			 " are free, %" PRIu64 " wanted, headroom %" PRIu64,
 			 page_bytes, free_bytes, dev->total_bytes, setup->bytes, headroom);
-		mm_xwatch_blame(&x->watch, err, err_bytes);
+		mm_xwatch_explain(&x->watch, err, err_bytes);
 		return -ENOMEM;
 	}
 	if (pages > dev->total_bytes / page_bytes || pages >= UINT32_MAX) {
@@ -146,38 +149,42 @@ static int choose_pages(const struct mm_xfer *x, const struct mm_xmsg *setup, ui
 	return 0;
 }
 
-/* Everything that may fail before HELLO; @hello gets the facts, or the text of the failure. */
-static int set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg *hello)
+/*
+ * All steps of the start that may fail; @hello gets the facts of the device, or the text of the
+ * failure.
+ */
+static int xfer_set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg *hello)
 {
 	const uint64_t chunk_bytes =
 		setup->chunk_bytes ? setup->chunk_bytes : MM_CHUNK_BYTES_DEFAULT;
 	const size_t text_bytes = sizeof(hello->text);
-	int rc;
+	int r;
 
 	setup->text[sizeof(setup->text) - 1] = 0;
 	setup->wanted[sizeof(setup->wanted) - 1] = 0;
-	rc = mm_xdev_open(&x->dev, setup->text, setup->id > INT32_MAX ? -1 : (int)setup->id,
-			  setup->wanted, !(setup->flags & MM_X_F_LOCKED), hello->text, text_bytes);
-	if (rc < 0)
-		return rc;
+	r = mm_xdev_open(&x->dev, setup->text, setup->id > INT32_MAX ? -1 : (int)setup->id,
+			 setup->wanted, !(setup->flags & MM_X_F_LOCKED), hello->text, text_bytes);
+	if (r < 0)
+		return r;
 	mm_xwatch_open(&x->watch, &x->dev);
-	rc = choose_page(&x->dev, setup->page_bytes, &hello->page_bytes, hello->text, text_bytes);
-	if (rc < 0)
-		return rc;
-	rc = choose_pages(x, setup, hello->page_bytes, &hello->pages, hello->text, text_bytes);
-	if (rc < 0)
-		return rc;
-	rc = mm_xpool_init(&x->pool, &x->dev, hello->page_bytes, (uint32_t)hello->pages);
-	if (rc == 0)
-		rc = mm_xstage_init(&x->stage, &x->dev, setup->stage_bytes, chunk_bytes,
-				    setup->numa_node >= 0 ? setup->numa_node : x->dev.numa_node);
-	if (rc == 0)
-		rc = mm_xlink_init(&x->link, &x->pool, &x->stores, chunk_bytes);
-	if (rc == 0)
-		rc = mm_xjobs_init(x);
-	if (rc < 0) {
-		snprintf(hello->text, text_bytes, "setting up the pool: %s", strerror(-rc));
-		return rc;
+	r = page_size_choose(&x->dev, setup->page_bytes, &hello->page_bytes, hello->text,
+			     text_bytes);
+	if (r < 0)
+		return r;
+	r = page_count_choose(x, setup, hello->page_bytes, &hello->pages, hello->text, text_bytes);
+	if (r < 0)
+		return r;
+	r = mm_xpool_init(&x->pool, &x->dev, hello->page_bytes, (uint32_t)hello->pages);
+	if (r == 0)
+		r = mm_xstage_init(&x->stage, &x->dev, setup->stage_bytes, chunk_bytes,
+				   setup->numa_node >= 0 ? setup->numa_node : x->dev.numa_node);
+	if (r == 0)
+		r = mm_xlink_init(&x->link, &x->pool, &x->stores, chunk_bytes);
+	if (r == 0)
+		r = mm_xjobs_init(x);
+	if (r < 0) {
+		snprintf(hello->text, text_bytes, "setting up the pool: %s", strerror(-r));
+		return r;
 	}
 	hello->id = x->dev.kind;
 	hello->bytes = x->dev.total_bytes;
@@ -191,8 +198,8 @@ static int set_up(struct mm_xfer *x, struct mm_xmsg *setup, struct mm_xmsg *hell
 }
 
 /*
- * With the fds of the lock, which keeper is to hold: the claim's and, where there is one, the
- * file's.
+ * Sends @hello with the fds of the device's lock, which keeper will hold: the claim's and, where
+ * there is one, the file's.
  */
 static int hello_send(struct mm_xfer *x, struct mm_xmsg *hello)
 {
@@ -208,19 +215,19 @@ static int hello_send(struct mm_xfer *x, struct mm_xmsg *hello)
 	return mm_sock_send(x->fd, hello, sizeof(*hello), fds, hello->count);
 }
 
-static int greet(struct mm_xfer *x)
+static int core_handshake(struct mm_xfer *x)
 {
 	struct mm_xmsg hello = { .magic = MM_PROTO_MAGIC, .kind = MM_X_HELLO };
 	struct mm_xmsg setup;
-	int rc, sent;
+	int r, sent;
 
-	rc = receive_setup(x, &setup);
-	if (rc < 0) {
-		mm_log(MM_LOG_ERROR, "xfer.setup", "error=%s", strerror(-rc));
-		return rc;
+	r = setup_receive(x, &setup);
+	if (r < 0) {
+		mm_log(MM_LOG_ERROR, "xfer.setup", "error=%s", strerror(-r));
+		return r;
 	}
-	init_rings(x);
-	hello.result = set_up(x, &setup, &hello);
+	rings_init(x);
+	hello.result = xfer_set_up(x, &setup, &hello);
 	if (hello.result < 0)
 		mm_log(MM_LOG_ERROR, "xfer.setup", "error=%s reason=\"%s\"",
 		       strerror(-hello.result), hello.text);
@@ -230,35 +237,36 @@ static int greet(struct mm_xfer *x)
 
 /* ---- messages from core ---- */
 
-static int on_pages(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
+static int xfer_on_pages(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
 {
-	int rc = n_fds == msg->count ? mm_xpool_adopt(&x->pool, msg->page_id, fds, n_fds) : -EPROTO;
+	int r = n_fds == msg->count ? mm_xpool_adopt(&x->pool, msg->page_id, fds, n_fds) : -EPROTO;
 
-	close_fds(fds, n_fds);
-	return rc;
+	fds_close(fds, n_fds);
+	return r;
 }
 
-static int on_tenant(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
+static int xfer_on_tenant(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds,
+			  size_t n_fds)
 {
 	struct mm_xtenant *tenant;
-	int rc;
+	int r;
 
 	if (n_fds != 3 || mm_xfer_tenant(x, msg->id)) {
-		close_fds(fds, n_fds);
+		fds_close(fds, n_fds);
 		return n_fds != 3 ? -EPROTO : -EEXIST;
 	}
-	rc = mm_xtenant_create(msg->id, fds, &x->link, &tenant);
-	if (rc < 0)
-		return rc;
+	r = mm_xtenant_create(msg->id, fds, &x->link, &tenant);
+	if (r < 0)
+		return r;
 	tenant->next = x->tenants;
 	x->tenants = tenant;
 	return 0;
 }
 
-static int on_store(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
+static int xfer_on_store(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
 {
 	if (n_fds != 1) {
-		close_fds(fds, n_fds);
+		fds_close(fds, n_fds);
 		return -EPROTO;
 	}
 	if (msg->flags & MM_X_F_DISK)
@@ -266,83 +274,86 @@ static int on_store(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds
 	return mm_xstores_add(&x->stores, msg->id, msg->bytes, fds[0]);
 }
 
-static int on_swap(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
+static int xfer_on_swap(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
 {
 	if (n_fds != 1) {
-		close_fds(fds, n_fds);
+		fds_close(fds, n_fds);
 		return -EPROTO;
 	}
 	return mm_xswap_add(&x->swaps, &x->link, msg->id, msg->bytes, fds[0]);
 }
 
-static int on_message(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
+static int xfer_on_message(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds,
+			   size_t n_fds)
 {
 	switch (msg->kind) {
 	case MM_X_PAGES:
-		return on_pages(x, msg, fds, n_fds);
+		return xfer_on_pages(x, msg, fds, n_fds);
 	case MM_X_TENANT:
-		return on_tenant(x, msg, fds, n_fds);
+		return xfer_on_tenant(x, msg, fds, n_fds);
 	case MM_X_STORE:
-		return on_store(x, msg, fds, n_fds);
+		return xfer_on_store(x, msg, fds, n_fds);
 	case MM_X_SWAP:
-		return on_swap(x, msg, fds, n_fds);
+		return xfer_on_swap(x, msg, fds, n_fds);
 	default:
-		close_fds(fds, n_fds);
+		fds_close(fds, n_fds);
 		return -EPROTO;
 	}
 }
 
-/* 0, or a failure after which core's view and ours differ: this xfer is of no use then. */
-static int drain_socket(struct mm_xfer *x)
+/* 0, or a failure after which core's state and xfer's differ, so that this xfer must end. */
+static int xfer_drain_socket(struct mm_xfer *x)
 {
 	for (;;) {
 		struct mm_xmsg msg;
 		int fds[MM_FD_BATCH_MAX];
 		size_t n_fds = 0, len = 0;
-		int rc = mm_sock_recv(x->fd, &msg, sizeof(msg), fds, MM_FD_BATCH_MAX, &n_fds, &len);
+		int r = mm_sock_recv(x->fd, &msg, sizeof(msg), fds, MM_FD_BATCH_MAX, &n_fds, &len);
 
-		if (rc == -EAGAIN)
+		if (r == -EAGAIN)
 			return 0;
-		if (rc == -ECONNRESET) {
+		if (r == -ECONNRESET) {
 			x->core_gone = true;
 			return 0;
 		}
-		if (rc == 0 && len == 1 && n_fds == 0)
+		if (r == 0 && len == 1 && n_fds == 0)
 			continue; /* a doorbell */
-		if (rc == 0 && (len != sizeof(msg) || msg.magic != MM_PROTO_MAGIC)) {
-			close_fds(fds, n_fds);
-			rc = -EPROTO;
+		if (r == 0 && (len != sizeof(msg) || msg.magic != MM_PROTO_MAGIC)) {
+			fds_close(fds, n_fds);
+			r = -EPROTO;
 		}
-		if (rc == 0)
-			rc = on_message(x, &msg, fds, n_fds);
-		if (rc < 0) {
+		if (r == 0)
+			r = xfer_on_message(x, &msg, fds, n_fds);
+		if (r < 0) {
 			mm_log(MM_LOG_ERROR, "xfer.message", "kind=%u id=%" PRIu64 " error=%s",
-			       msg.kind, msg.id, strerror(-rc));
-			return rc;
+			       msg.kind, msg.id, strerror(-r));
+			return r;
 		}
 	}
 }
 
-/* proto.h, Ordering: the tail first, then the socket, then the ring up to that tail. */
-static int take_jobs(struct mm_xfer *x)
+/*
+ * In the order of proto.h: the ring's tail first, then the socket, then the ring up to that tail.
+ */
+static int jobs_take(struct mm_xfer *x)
 {
 	uint32_t ready = mm_ring_ready(&x->jobs);
-	int rc = drain_socket(x);
+	int r = xfer_drain_socket(x);
 
-	while (rc == 0 && ready-- > 0 && mm_xjobs_room(x)) {
+	while (r == 0 && ready-- > 0 && mm_xjobs_room(x)) {
 		struct mm_msg msg;
 
-		rc = mm_ring_pop(&x->jobs, &msg);
-		if (rc == 0)
+		r = mm_ring_pop(&x->jobs, &msg);
+		if (r == 0)
 			mm_xjobs_add(x, &msg);
 	}
-	return rc > 0 ? -EPROTO : rc;
+	return r > 0 ? -EPROTO : r;
 }
 
 /* ---- the loop ---- */
 
-/* Looks at the gates that are due; returns when to look again at the latest. */
-static uint64_t look_at_gates(struct mm_xfer *x)
+/* Polls the gates that are due. Return: when to poll again at the latest. */
+static uint64_t gates_poll(struct mm_xfer *x)
 {
 	uint64_t next_ns = UINT64_MAX;
 
@@ -353,19 +364,19 @@ static uint64_t look_at_gates(struct mm_xfer *x)
 		if (!mm_xtenant_cycles(t))
 			continue;
 		every_ns = mm_xtenant_in_step(t) ? LOOK_BUSY_NS : LOOK_IDLE_NS;
-		if (every_ns == LOOK_BUSY_NS || now_ns - t->looked_ns >= every_ns)
+		if (every_ns == LOOK_BUSY_NS || now_ns - t->polled_ns >= every_ns)
 			mm_xtenant_poll(t, now_ns);
-		next_ns = MM_MIN(next_ns, t->looked_ns + every_ns);
+		next_ns = MM_MIN(next_ns, t->polled_ns + every_ns);
 	}
 	return next_ns;
 }
 
-static int wait_for_work(struct mm_xfer *x, uint64_t until_ns)
+static int xfer_wait(struct mm_xfer *x, uint64_t until_ns)
 {
 	struct pollfd pollfds[] = {
 		{ .fd = x->fd, .events = POLLIN },
-		{ .fd = mm_xreads_fd(&x->stage.reads), .events = POLLIN }, /* -1 is passed over */
-		{ .fd = x->news.kind ? -1 : mm_xwatch_fd(&x->watch), .events = POLLIN },
+		{ .fd = mm_xreads_fd(&x->stage.reads), .events = POLLIN }, /* poll() skips fd -1 */
+		{ .fd = x->watch_msg.kind ? -1 : mm_xwatch_fd(&x->watch), .events = POLLIN },
 	};
 	uint64_t now_ns = until_ns == UINT64_MAX ? 0 : mm_now_ns();
 	struct timespec timeout = mm_timespec(until_ns > now_ns ? until_ns - now_ns : 0);
@@ -377,67 +388,76 @@ static int wait_for_work(struct mm_xfer *x, uint64_t until_ns)
 	return 0;
 }
 
-/* A tenant whose plan cannot be served any more: core ends it. Told until core has room for it. */
-static void report_failures(struct mm_xfer *x)
+/*
+ * Reports tenants whose plans cannot be served any more, so that core ends them. A report for which
+ * the socket has no room is sent by a later call.
+ */
+static void failures_report(struct mm_xfer *x)
 {
 	for (struct mm_xtenant *t = x->tenants; t; t = t->next) {
 		struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
 				       .kind = MM_X_FAILED,
 				       .id = t->id,
-				       .result = t->failed };
+				       .result = t->failure };
 
-		if (!t->failed)
+		if (!t->failure)
 			continue;
 		snprintf(msg.text, sizeof(msg.text), "a layer of it cannot be read from disk");
 		if (mm_sock_send(x->fd, &msg, sizeof(msg), NULL, 0) == 0)
-			t->failed = 0;
+			t->failure = 0;
 	}
 }
 
-/* What the watch found goes to core, in order; what finds no room now goes later. */
-static void report_health(struct mm_xfer *x)
+/*
+ * Sends the messages of the watch to core, in order; a message for which there is no room waits for
+ * a later call.
+ */
+static void health_report(struct mm_xfer *x)
 {
-	while (x->news.kind || mm_xwatch_next(&x->watch, &x->news)) {
-		if (mm_sock_send(x->fd, &x->news, sizeof(x->news), NULL, 0) < 0)
+	while (x->watch_msg.kind || mm_xwatch_next(&x->watch, &x->watch_msg)) {
+		if (mm_sock_send(x->fd, &x->watch_msg, sizeof(x->watch_msg), NULL, 0) < 0)
 			return;
-		x->news.kind = 0;
+		x->watch_msg.kind = 0;
 	}
 }
 
-static int serve(struct mm_xfer *x)
+static int xfer_serve(struct mm_xfer *x)
 {
 	while (!x->core_gone) {
 		uint64_t look_ns, until_ns;
 		bool moved;
-		int rc;
+		int r;
 
-		rc = take_jobs(x);
-		if (rc < 0)
-			return rc;
+		r = jobs_take(x);
+		if (r < 0)
+			return r;
 		moved = mm_xlink_run(&x->link);
 		moved |= mm_xjobs_run(x);
-		look_ns = look_at_gates(x);
-		/* What the look, a job or a landing made due goes out before we sleep. */
+		look_ns = gates_poll(x);
+		/* Issues what the polls, jobs and landings have made due before the loop sleeps. */
 		moved |= mm_xlink_run(&x->link);
-		report_failures(x);
-		report_health(x);
-		/* A job pushed after we looked at the tail: its doorbell may be drained already. */
+		failures_report(x);
+		health_report(x);
+		/*
+		 * A job may have been pushed after jobs_take() read the tail, and its doorbell
+		 * drained already.
+		 */
 		if (moved || x->core_gone || (mm_ring_ready(&x->jobs) > 0 && mm_xjobs_room(x)))
 			continue;
 		until_ns = look_ns;
 		if (mm_xlink_busy(&x->link) || !TAILQ_EMPTY(&x->running))
 			until_ns = MM_MIN(until_ns, mm_now_ns() + LOOK_BUSY_NS);
-		rc = wait_for_work(x, until_ns);
-		if (rc < 0)
-			return rc;
+		r = xfer_wait(x, until_ns);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
 
 /* ---- the end ---- */
 
-/* Cancel what waits, let land what is on the device; false: the device does not answer. */
-static bool drain(struct mm_xfer *x)
+/* Cancels what waits and waits for what is on the device. False: the device does not answer. */
+static bool device_drain(struct mm_xfer *x)
 {
 	uint64_t until_ns = mm_now_ns() + DRAIN_NS;
 	struct mm_xjob *job;
@@ -457,7 +477,7 @@ static bool drain(struct mm_xfer *x)
 	return true;
 }
 
-static void tear_down(struct mm_xfer *x)
+static void xfer_tear_down(struct mm_xfer *x)
 {
 	while (x->tenants) {
 		struct mm_xtenant *tenant = x->tenants;
@@ -474,8 +494,8 @@ static void tear_down(struct mm_xfer *x)
 	mm_xpool_done(&x->pool);
 }
 
-/* false: NVML hangs; what is left the kernel takes. */
-static bool close_all(struct mm_xfer *x)
+/* False: NVML hangs; the kernel frees what is left when the process exits. */
+static bool xfer_close_all(struct mm_xfer *x)
 {
 	if (!mm_xwatch_done(&x->watch)) {
 		mm_log(MM_LOG_WARN, "xfer.left", "reason=\"NVML does not answer\"");
@@ -489,8 +509,8 @@ static bool close_all(struct mm_xfer *x)
 	return true;
 }
 
-/* Every adopted page comes as an fd, 64 at a time, and a driver opens some of its own. */
-static void raise_limits(void)
+/* Each adopted page comes as an fd, 64 at a time, and a driver opens some of its own. */
+static void xfer_raise_limits(void)
 {
 	struct rlimit limit;
 
@@ -504,7 +524,7 @@ static void raise_limits(void)
 int mm_xfer_main(int fd)
 {
 	struct mm_xfer *x = calloc(1, sizeof(*x));
-	int rc;
+	int r;
 
 	if (!x) {
 		close(fd);
@@ -515,21 +535,24 @@ int mm_xfer_main(int fd)
 	x->stores.dev = &x->dev;
 	x->stores.stage = &x->stage;
 	x->jobs_region = x->completions_region = MM_REGION_NULL;
-	raise_limits();
+	xfer_raise_limits();
 	x->watch = MM_XWATCH_NULL;
-	rc = greet(x);
-	if (rc == 0) {
-		/* Before any job: if that fails for want of memory, core knows whose it is. */
-		mm_xwatch_look(&x->watch, &x->news);
-		report_health(x);
+	r = core_handshake(x);
+	if (r == 0) {
+		/*
+		 * Sent before any job: if a job fails for want of memory, core knows which
+		 * processes hold it.
+		 */
+		mm_xwatch_read(&x->watch, &x->watch_msg);
+		health_report(x);
 		mm_xwatch_start(&x->watch);
-		rc = serve(x);
-		/* A device that hangs would hang its teardown too; the kernel does it for us. */
-		if (!drain(x))
+		r = xfer_serve(x);
+		/* A device that hangs would hang its teardown too; the kernel frees it at exit. */
+		if (!device_drain(x))
 			_exit(1);
 	}
-	tear_down(x);
-	if (!close_all(x))
-		_exit(rc < 0 ? 1 : 0);
-	return rc < 0 ? 1 : 0;
+	xfer_tear_down(x);
+	if (!xfer_close_all(x))
+		_exit(r < 0 ? 1 : 0);
+	return r < 0 ? 1 : 0;
 }

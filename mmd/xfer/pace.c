@@ -3,9 +3,9 @@
 
 #include <dlfcn.h>
 
-#define LOOK_NS 12500u /* half of the time between two looks */
+#define LOOK_NS 12500u /* mean delay: half of the time between two looks */
 
-static void *symbol(const struct mm_gpu_api *gpu, const char *name)
+static void *pace_symbol(const struct mm_gpu_api *gpu, const char *name)
 {
 	return gpu->library ? dlsym(gpu->library, name) : NULL;
 }
@@ -16,13 +16,13 @@ void mm_xpace_open(struct mm_xpace *pace, const struct mm_gpu_api *gpu, int devi
 	mm_softgpu_stats_fn *stats_of;
 
 	*pace = (struct mm_xpace){ 0 };
-	*(void **)&stats_of = symbol(gpu, MM_SOFTGPU_STATS_SYMBOL);
+	*(void **)&stats_of = pace_symbol(gpu, MM_SOFTGPU_STATS_SYMBOL);
 	if (!stats_of || stats_of(device, &stats, sizeof(stats)) < 0 || !stats.timed)
 		return;
-	*(void **)&pace->written = symbol(gpu, MM_SOFTGPU_WRITTEN_SYMBOL);
-	*(void **)&pace->wrote = symbol(gpu, MM_SOFTGPU_WROTE_SYMBOL);
-	*(void **)&pace->act_at = symbol(gpu, MM_SOFTGPU_ACT_SYMBOL);
-	*(void **)&pace->event_ns = symbol(gpu, MM_SOFTGPU_EVENT_SYMBOL);
+	*(void **)&pace->written = pace_symbol(gpu, MM_SOFTGPU_WRITTEN_SYMBOL);
+	*(void **)&pace->wrote = pace_symbol(gpu, MM_SOFTGPU_WROTE_SYMBOL);
+	*(void **)&pace->act_at = pace_symbol(gpu, MM_SOFTGPU_ACT_SYMBOL);
+	*(void **)&pace->event_ns = pace_symbol(gpu, MM_SOFTGPU_EVENT_SYMBOL);
 	pace->device = device;
 }
 

@@ -10,8 +10,9 @@
 
 int mm_xpool_init(struct mm_xpool *pool, struct mm_xdev *dev, uint64_t page_bytes, uint32_t pages)
 {
-	size_t alignment = page_bytes & (page_bytes - 1) ? 0 : page_bytes; /* large GPU PTEs */
-	int rc;
+	/* lets the GPU use large page table entries */
+	size_t alignment = page_bytes & (page_bytes - 1) ? 0 : page_bytes;
+	int r;
 
 	if (mm_fault("xfer.pool"))
 		return -ENOMEM;
@@ -22,12 +23,12 @@ int mm_xpool_init(struct mm_xpool *pool, struct mm_xdev *dev, uint64_t page_byte
 	pool->there = calloc(pages, sizeof(*pool->there));
 	if (!pool->handle || !pool->there)
 		return -ENOMEM;
-	rc = mm_xdev_result(
+	r = mm_xdev_result(
 		dev, "cuMemAddressReserve",
 		dev->gpu.cuMemAddressReserve(&pool->base_va, pages * page_bytes, alignment, 0, 0));
-	if (rc < 0)
+	if (r < 0)
 		pool->base_va = 0;
-	return rc;
+	return r;
 }
 
 void mm_xpool_done(struct mm_xpool *pool)
@@ -55,26 +56,26 @@ void mm_xpool_drop(struct mm_xpool *pool, uint32_t page)
 }
 
 /* Takes over @handle, also on failure. */
-static int map_page(struct mm_xpool *pool, uint32_t page, CUmemGenericAllocationHandle handle)
+static int page_map(struct mm_xpool *pool, uint32_t page, CUmemGenericAllocationHandle handle)
 {
 	const struct mm_gpu_api *gpu = &pool->dev->gpu;
-	int rc;
+	int r;
 
-	rc = mm_fault("xfer.map") ? -ENOMEM
-				  : mm_xdev_result(pool->dev, "cuMemMap",
-						   gpu->cuMemMap(mm_xpool_va(pool, page),
-								 pool->page_bytes, 0, handle, 0));
-	if (rc < 0) {
+	r = mm_fault("xfer.map") ? -ENOMEM
+				 : mm_xdev_result(pool->dev, "cuMemMap",
+						  gpu->cuMemMap(mm_xpool_va(pool, page),
+								pool->page_bytes, 0, handle, 0));
+	if (r < 0) {
 		(void)gpu->cuMemRelease(handle);
-		return rc;
+		return r;
 	}
 	pool->handle[page] = handle;
 	pool->there[page] = true;
 	return 0;
 }
 
-/* One call per run of neighbours: setting access is among the slowest driver calls. */
-static int set_access(struct mm_xpool *pool, const uint32_t *page, size_t count)
+/* Makes one call for each run of neighbours: setting access is among the slowest driver calls. */
+static int pages_set_access(struct mm_xpool *pool, const uint32_t *page, size_t count)
 {
 	const CUmemAccessDesc desc = { .location = pool->dev->prop.location,
 				       .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
@@ -82,54 +83,54 @@ static int set_access(struct mm_xpool *pool, const uint32_t *page, size_t count)
 	if (mm_fault("xfer.access"))
 		return -ENOMEM;
 	for (size_t i = 0, n; i < count; i += n) {
-		int rc;
+		int r;
 
 		for (n = 1; i + n < count && page[i + n] == page[i] + n; n++)
 			;
-		rc = mm_xdev_result(pool->dev, "cuMemSetAccess",
-				    pool->dev->gpu.cuMemSetAccess(mm_xpool_va(pool, page[i]),
-								  n * pool->page_bytes, &desc, 1));
-		if (rc < 0)
-			return rc;
+		r = mm_xdev_result(pool->dev, "cuMemSetAccess",
+				   pool->dev->gpu.cuMemSetAccess(mm_xpool_va(pool, page[i]),
+								 n * pool->page_bytes, &desc, 1));
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
 
-static void drop_all(struct mm_xpool *pool, const uint32_t *page, size_t count)
+static void pages_drop(struct mm_xpool *pool, const uint32_t *page, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		mm_xpool_drop(pool, page[i]);
 }
 
-static int create_page(struct mm_xpool *pool, uint32_t page)
+static int page_create(struct mm_xpool *pool, uint32_t page)
 {
 	CUmemGenericAllocationHandle handle;
-	int rc;
+	int r;
 
 	if (mm_fault("xfer.create"))
 		return -ENOMEM;
-	rc = mm_xdev_result(
+	r = mm_xdev_result(
 		pool->dev, "cuMemCreate",
 		pool->dev->gpu.cuMemCreate(&handle, pool->page_bytes, &pool->dev->prop, 0));
-	if (rc < 0)
-		return rc;
-	return map_page(pool, page, handle);
+	if (r < 0)
+		return r;
+	return page_map(pool, page, handle);
 }
 
-static int export_pages(struct mm_xpool *pool, const uint32_t *page, size_t count, int *ret_fds)
+static int pages_export(struct mm_xpool *pool, const uint32_t *page, size_t count, int *ret_fds)
 {
 	if (mm_fault("xfer.export"))
 		return -EMFILE;
 	for (size_t i = 0; i < count; i++) {
-		int rc = mm_xdev_result(pool->dev, "cuMemExportToShareableHandle",
-					pool->dev->gpu.cuMemExportToShareableHandle(
-						&ret_fds[i], pool->handle[page[i]],
-						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+		int r = mm_xdev_result(pool->dev, "cuMemExportToShareableHandle",
+				       pool->dev->gpu.cuMemExportToShareableHandle(
+					       &ret_fds[i], pool->handle[page[i]],
+					       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 
-		if (rc < 0) {
+		if (r < 0) {
 			while (i--)
 				close(ret_fds[i]);
-			return rc;
+			return r;
 		}
 	}
 	return 0;
@@ -137,40 +138,40 @@ static int export_pages(struct mm_xpool *pool, const uint32_t *page, size_t coun
 
 int mm_xpool_create(struct mm_xpool *pool, const uint32_t *page, size_t count, int *ret_fds)
 {
-	int rc = 0;
+	int r = 0;
 
-	for (size_t i = 0; i < count && rc == 0; i++) {
-		rc = create_page(pool, page[i]);
-		if (rc < 0)
-			drop_all(pool, page, i);
+	for (size_t i = 0; i < count && r == 0; i++) {
+		r = page_create(pool, page[i]);
+		if (r < 0)
+			pages_drop(pool, page, i);
 	}
-	if (rc < 0)
-		return rc;
-	rc = set_access(pool, page, count);
-	if (rc == 0)
-		rc = export_pages(pool, page, count, ret_fds);
-	if (rc < 0)
-		drop_all(pool, page, count);
-	return rc;
+	if (r < 0)
+		return r;
+	r = pages_set_access(pool, page, count);
+	if (r == 0)
+		r = pages_export(pool, page, count, ret_fds);
+	if (r < 0)
+		pages_drop(pool, page, count);
+	return r;
 }
 
 int mm_xpool_adopt(struct mm_xpool *pool, const uint32_t *page, const int *fds, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		CUmemGenericAllocationHandle handle;
-		int rc;
+		int r;
 
 		if (page[i] >= pool->pages || pool->there[page[i]])
 			return -EINVAL;
-		rc = mm_xdev_result(pool->dev, "cuMemImportFromShareableHandle",
-				    pool->dev->gpu.cuMemImportFromShareableHandle(
-					    &handle, (void *)(uintptr_t)fds[i],
-					    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-		if (rc < 0)
-			return rc;
-		rc = map_page(pool, page[i], handle);
-		if (rc < 0)
-			return rc;
+		r = mm_xdev_result(pool->dev, "cuMemImportFromShareableHandle",
+				   pool->dev->gpu.cuMemImportFromShareableHandle(
+					   &handle, (void *)(uintptr_t)fds[i],
+					   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+		if (r < 0)
+			return r;
+		r = page_map(pool, page[i], handle);
+		if (r < 0)
+			return r;
 	}
-	return set_access(pool, page, count);
+	return pages_set_access(pool, page, count);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mm_xpool - the pages of the pool as xfer sees them
+ * mm_xpool - the pages of the pool, created and mapped
  *
  * Concept:   A page is one cuMemCreate handle, mapped read-write at base + id * page_bytes of one
- *            reserve for the whole pool, so that its address never changes. A page that is not
- *            there (not created yet, or given up by a recreate that failed) has no mapping.
+ *            reserve for the whole pool, so that its address never changes. An absent page (not
+ *            created yet, or dropped by a recreate that failed) has no mapping.
  * Ownership: handles and mappings are the pool's; exported fds are the caller's to close.
+ * Threading: one thread.
  * Invariants: there[i] means created or adopted, mapped and accessible.
  */
 #pragma once
@@ -55,8 +56,8 @@ static inline CUdeviceptr mm_xpool_va(const struct mm_xpool *pool, uint32_t page
  */
 int mm_xpool_create(struct mm_xpool *pool, const uint32_t *page, size_t count, int *ret_fds);
 
-/* Import pages that an earlier xfer created; @fds stay the caller's. */
+/* Imports pages that an earlier xfer created; @fds stay the caller's. */
 int mm_xpool_adopt(struct mm_xpool *pool, const uint32_t *page, const int *fds, size_t count);
 
-/* Give up every reference of ours to @page; its memory lives on while somebody holds it. */
+/* Drops every reference of ours to @page; its memory remains while another process holds it. */
 void mm_xpool_drop(struct mm_xpool *pool, uint32_t page);

@@ -12,7 +12,7 @@
 
 /* ---- the helper ---- */
 
-static void *help(void *arg)
+static void *helper_run(void *arg)
 {
 	struct mm_xreads *reads = arg;
 
@@ -39,7 +39,7 @@ static void *help(void *arg)
 	return NULL;
 }
 
-static int start_helper(struct mm_xreads *reads)
+static int helper_start(struct mm_xreads *reads)
 {
 	sigset_t all, before;
 	int r;
@@ -51,7 +51,7 @@ static int start_helper(struct mm_xreads *reads)
 	pthread_cond_init(&reads->work, NULL);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&reads->thread, NULL, help, reads);
+	r = pthread_create(&reads->thread, NULL, helper_run, reads);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r) {
 		mm_close_fd(&reads->event_fd);
@@ -61,7 +61,7 @@ static int start_helper(struct mm_xreads *reads)
 	return 0;
 }
 
-static void stop_helper(struct mm_xreads *reads)
+static void helper_stop(struct mm_xreads *reads)
 {
 	pthread_mutex_lock(&reads->lock);
 	reads->ending = true;
@@ -81,8 +81,10 @@ int mm_xreads_init(struct mm_xreads *reads, const struct iovec *buffers, unsigne
 	if (mm_fault("xfer.reads"))
 		return -ENOMEM;
 	if (mm_fault("xfer.ring") || io_uring_queue_init(MM_XREADS_MAX, &reads->ring, 0) < 0)
-		return start_helper(reads);
-	/* RLIMIT_MEMLOCK may forbid to pin them: then the kernel does so per read. */
+		return helper_start(reads);
+	/*
+	 * RLIMIT_MEMLOCK may forbid pinning the buffers; the kernel then pins them for each read.
+	 */
 	reads->fixed_buffers = io_uring_register_buffers(&reads->ring, buffers, n) == 0;
 	reads->fixed_files = io_uring_register_files_sparse(&reads->ring, MM_XREADS_FILES) == 0;
 	reads->way = MM_XREADS_RING;
@@ -94,7 +96,7 @@ void mm_xreads_done(struct mm_xreads *reads)
 	if (reads->way == MM_XREADS_RING)
 		io_uring_queue_exit(&reads->ring);
 	else if (reads->way == MM_XREADS_THREAD)
-		stop_helper(reads);
+		helper_stop(reads);
 	reads->way = MM_XREADS_NONE;
 }
 
@@ -113,7 +115,7 @@ struct mm_xfile mm_xreads_file(struct mm_xreads *reads, int fd)
 	return file;
 }
 
-void mm_xreads_forget(struct mm_xreads *reads, struct mm_xfile *file)
+void mm_xreads_release_file(struct mm_xreads *reads, struct mm_xfile *file)
 {
 	const int none = -1;
 
@@ -140,7 +142,7 @@ void mm_xreads_start(struct mm_xreads *reads, uint32_t number, const struct mm_x
 		return;
 	}
 	sqe = io_uring_get_sqe(&reads->ring);
-	mm_assert(sqe != NULL); /* as many entries as buffers */
+	mm_assert(sqe != NULL); /* the ring has as many entries as buffers */
 	if (reads->fixed_buffers)
 		io_uring_prep_read_fixed(sqe, file->fd, to, bytes, offset, (int)number);
 	else
@@ -154,7 +156,7 @@ void mm_xreads_start(struct mm_xreads *reads, uint32_t number, const struct mm_x
 
 void mm_xreads_submit(struct mm_xreads *reads)
 {
-	/* What does not get in now stays in the queue for the next call. */
+	/* A read that is not submitted now stays in the queue for the next call. */
 	if (reads->way == MM_XREADS_RING && io_uring_sq_ready(&reads->ring) > 0)
 		(void)io_uring_submit(&reads->ring);
 }
@@ -162,18 +164,18 @@ void mm_xreads_submit(struct mm_xreads *reads)
 static int helper_next(struct mm_xreads *reads, uint32_t *ret_number, int *ret_result)
 {
 	eventfd_t count;
-	int rc = -EAGAIN;
+	int r = -EAGAIN;
 
 	pthread_mutex_lock(&reads->lock);
 	if (reads->done_head != reads->done_tail) {
 		*ret_number = reads->done[reads->done_head++ % MM_XREADS_MAX];
 		*ret_result = reads->read[*ret_number].result;
-		rc = 0;
+		r = 0;
 	} else {
 		(void)eventfd_read(reads->event_fd, &count);
 	}
 	pthread_mutex_unlock(&reads->lock);
-	return rc;
+	return r;
 }
 
 int mm_xreads_next(struct mm_xreads *reads, uint32_t *ret_number, int *ret_result)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mm_xfer - the state of the role: everything that core gave it, and the jobs it is working on
+ * mm_xfer - the state of the role: the objects that core has sent, and the jobs in progress
  *
  * Concept:   Jobs arrive in the ring, wait in one list, run side by side and complete in any order.
- *            A job takes the place that its state needs (struct mm_xjob); when it is done its
- *            completion waits until the ring has room.
- * Threading: one thread.
+ *            A job has room for the state that any kind of job needs (struct mm_xjob). When it is
+ *            done, its completion waits until the ring has room.
+ * Ownership: struct mm_xfer owns all of it, for the life of the process.
+ * Threading: one thread, beside the one of mmd/xfer/watch.h.
  * Limits:    MM_XJOBS_MAX jobs are taken out of the ring at a time; the rest wait in it.
  */
 #pragma once
@@ -26,35 +27,35 @@
 #include "mmd/xfer/watch.h"
 
 #define MM_XJOBS_MAX  1024
-#define MM_XSCRUB_MAX 64 /* batches of scrubs on the device at once */
+#define MM_XSCRUB_MAX 64 /* batches of scrubs that may be on the device at once */
 
 enum mm_xjob_state {
 	MM_XJOB_NEW,     /* not begun, or to be tried again */
 	MM_XJOB_RUNNING, /* the device works on it, or a tenant's copies are landing */
-	MM_XJOB_DONE,    /* result waits for room in the completion ring */
+	MM_XJOB_DONE,    /* its result waits for room in the completion ring */
 };
 
-/* Pages that are filled with one event behind them; neighbours among them by one call. */
+/* Pages that are filled before one event; one call fills all neighbours among them. */
 struct mm_xscrub {
 	CUevent event;
-	uint32_t jobs; /* that did not end; 0: free */
+	uint32_t jobs; /* jobs of the batch that have not ended; 0: the batch is free */
 	int result;
-	bool recorded; /* the event is on the stream */
+	bool recorded; /* the event has been recorded on the stream */
 };
 
 struct mm_xscrubs {
 	struct mm_xscrub batch[MM_XSCRUB_MAX];
-	uint32_t events;        /* that were created */
-	struct mm_xscrub *open; /* of this round, or NULL */
-	uint32_t first, n;      /* of it: the neighbours that are not filled yet */
+	uint32_t events;        /* events that were created */
+	struct mm_xscrub *open; /* the batch of this round of the loop, or NULL */
+	uint32_t first, n;      /* neighbours in the open batch that are not filled yet */
 };
 
 struct mm_xjob {
 	struct mm_msg msg;
 	enum mm_xjob_state state;
 	int result;
-	uint64_t progress;            /* CREATE: pages done with */
-	struct mm_xscrub *scrub;      /* SCRUB: the batch that it is in */
+	uint64_t progress;            /* CREATE: pages that were created or are there already */
+	struct mm_xscrub *scrub;      /* SCRUB: the batch of the job */
 	uint32_t page;                /* COPY, SWAP: the transfer's list of one page */
 	struct mm_xtransfer transfer; /* COPY, SWAP */
 	struct mm_xswap *swap;        /* SWAP */
@@ -63,17 +64,17 @@ struct mm_xjob {
 };
 
 struct mm_xfer {
-	int fd; /* socket with core */
+	int fd; /* the socket to core */
 	struct mm_region jobs_region, completions_region;
 	struct mm_ring jobs, completions;
 	struct mm_xdev dev;
 	struct mm_xwatch watch;
-	struct mm_xmsg news; /* of the watch, for core; kind 0: none */
+	struct mm_xmsg watch_msg; /* message of the watch that core has not got yet; kind 0: none */
 	struct mm_xpool pool;
 	struct mm_xstage stage;
 	struct mm_xstores stores;
 	struct mm_xlink link;
-	struct mm_xflow copies; /* of core's COPY jobs */
+	struct mm_xflow copies; /* the flow of core's COPY jobs */
 	struct mm_xtenant *tenants;
 	struct mm_xswap *swaps;
 	TAILQ_HEAD(, mm_xjob) running; /* in order of arrival */
@@ -85,25 +86,31 @@ struct mm_xfer {
 
 struct mm_xtenant *mm_xfer_tenant(const struct mm_xfer *x, uint64_t id);
 
-/* scrub.c: the events of scrubs. */
+/* scrub.c: creates the events of all batches. */
 int mm_xscrub_init(struct mm_xfer *x);
-/* Nothing may be on the device. */
+/* Destroys the events; nothing may be on the device. */
 void mm_xscrub_done(struct mm_xfer *x);
-/* Puts @job, of @page, into the batch of this round. -EAGAIN: too many are on the device. */
+/*
+ * Puts @job, which scrubs @page, into the batch of this round. -EAGAIN: too many batches are on the
+ * device.
+ */
 int mm_xscrub_add(struct mm_xfer *x, struct mm_xjob *job, uint32_t page);
-/* Issues what was added. */
+/* Issues the batch of this round. */
 void mm_xscrub_flush(struct mm_xfer *x);
-/* Asks the device how far it is. */
-void mm_xscrub_look(struct mm_xfer *x);
-/* Has @job ended, as the last look says? It is out of its batch then. */
+/* Queries the events of the batches on the device. */
+void mm_xscrub_poll(struct mm_xfer *x);
+/* True when @job has ended, as of the last poll; @job has left its batch then. */
 bool mm_xscrub_ended(struct mm_xfer *x, struct mm_xjob *job, int *ret_result);
 
-/* job.c: prepare the lists and events. */
+/* job.c: prepares the lists of jobs and the events of scrubs. */
 int mm_xjobs_init(struct mm_xfer *x);
 /* Nothing may be on the device. */
 void mm_xjobs_done(struct mm_xfer *x);
-/* Is there room for another job? */
+/* True when another job can be added. */
 bool mm_xjobs_room(const struct mm_xfer *x);
 void mm_xjobs_add(struct mm_xfer *x, const struct mm_msg *msg);
-/* Begin what can begin, take what is finished, report it. Return: whether anything moved. */
+/*
+ * Begins the jobs that can begin, finishes those that are done, reports them. Return: whether
+ * anything moved.
+ */
 bool mm_xjobs_run(struct mm_xfer *x);

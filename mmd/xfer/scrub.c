@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Batches of scrubs: neighbouring pages are filled by one call, and one event ends a batch. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,12 +10,12 @@ int mm_xscrub_init(struct mm_xfer *x)
 {
 	for (size_t i = 0; i < MM_XSCRUB_MAX; i++) {
 		struct mm_xscrub *batch = &x->scrubs.batch[i];
-		int rc = mm_xdev_result(
+		int r = mm_xdev_result(
 			&x->dev, "cuEventCreate",
 			x->dev.gpu.cuEventCreate(&batch->event, CU_EVENT_DISABLE_TIMING));
 
-		if (rc < 0)
-			return rc;
+		if (r < 0)
+			return r;
 		x->scrubs.events++;
 	}
 	return 0;
@@ -26,7 +27,7 @@ void mm_xscrub_done(struct mm_xfer *x)
 		(void)x->dev.gpu.cuEventDestroy(x->scrubs.batch[--x->scrubs.events].event);
 }
 
-static struct mm_xscrub *free_batch(struct mm_xfer *x)
+static struct mm_xscrub *batch_find_free(struct mm_xfer *x)
 {
 	for (size_t i = 0; i < MM_XSCRUB_MAX; i++)
 		if (x->scrubs.batch[i].jobs == 0)
@@ -34,7 +35,7 @@ static struct mm_xscrub *free_batch(struct mm_xfer *x)
 	return NULL;
 }
 
-static int fill(struct mm_xfer *x, uint32_t page, uint32_t n)
+static int pages_fill(struct mm_xfer *x, uint32_t page, uint32_t n)
 {
 	const struct mm_gpu_api *gpu = &x->dev.gpu;
 
@@ -43,7 +44,7 @@ static int fill(struct mm_xfer *x, uint32_t page, uint32_t n)
 						    n * x->pool.page_bytes / 4, x->dev.scrub));
 }
 
-static void job_failed(struct mm_xfer *x, uint32_t page, int result)
+static void scrub_job_fail(struct mm_xfer *x, uint32_t page, int result)
 {
 	struct mm_xjob *job;
 
@@ -53,25 +54,25 @@ static void job_failed(struct mm_xfer *x, uint32_t page, int result)
 }
 
 /*
- * Issues the fill of the run at hand; where that fails, page by page: the others need not fail with
- * one.
+ * Issues the fill of the pending run of neighbours. If it fails, fills page by page, so that only
+ * the pages that cannot be filled fail.
  */
-static void run_end(struct mm_xfer *x)
+static void scrub_issue_run(struct mm_xfer *x)
 {
 	const uint32_t first = x->scrubs.first, n = x->scrubs.n;
-	int rc;
+	int r;
 
 	x->scrubs.n = 0;
-	if (!n || !fill(x, first, n))
+	if (!n || !pages_fill(x, first, n))
 		return;
 	for (uint32_t page = first; page < first + n; page++) {
-		rc = fill(x, page, 1);
-		if (rc < 0)
-			job_failed(x, page, rc);
+		r = pages_fill(x, page, 1);
+		if (r < 0)
+			scrub_job_fail(x, page, r);
 	}
 }
 
-static bool joins(struct mm_xscrubs *s, uint32_t page)
+static bool scrub_run_extend(struct mm_xscrubs *s, uint32_t page)
 {
 	if (s->n && page == s->first + s->n) {
 		s->n++;
@@ -92,14 +93,14 @@ int mm_xscrub_add(struct mm_xfer *x, struct mm_xjob *job, uint32_t page)
 	if (s->open && (s->open->jobs + 1) * x->pool.page_bytes > MM_XSCRUB_BYTES)
 		mm_xscrub_flush(x);
 	if (!s->open) {
-		s->open = free_batch(x);
+		s->open = batch_find_free(x);
 		if (!s->open)
 			return -EAGAIN;
 		s->open->result = 0;
 		s->open->recorded = false;
 	}
-	if (!joins(s, page)) {
-		run_end(x);
+	if (!scrub_run_extend(s, page)) {
+		scrub_issue_run(x);
 		s->first = page;
 		s->n = 1;
 	}
@@ -111,35 +112,35 @@ int mm_xscrub_add(struct mm_xfer *x, struct mm_xjob *job, uint32_t page)
 void mm_xscrub_flush(struct mm_xfer *x)
 {
 	struct mm_xscrub *batch = x->scrubs.open;
-	int rc;
+	int r;
 
 	if (!batch)
 		return;
-	run_end(x);
+	scrub_issue_run(x);
 	x->scrubs.open = NULL;
-	rc = mm_xdev_result(&x->dev, "cuEventRecord",
-			    x->dev.gpu.cuEventRecord(batch->event, x->dev.scrub));
-	batch->recorded = rc == 0;
-	if (rc == 0)
+	r = mm_xdev_result(&x->dev, "cuEventRecord",
+			   x->dev.gpu.cuEventRecord(batch->event, x->dev.scrub));
+	batch->recorded = r == 0;
+	if (r == 0)
 		return;
-	/* Nothing may still be filled when its job ends. */
+	/* The fills must be over before their jobs end. */
 	(void)x->dev.gpu.cuStreamSynchronize(x->dev.scrub);
-	batch->result = rc;
+	batch->result = r;
 }
 
-void mm_xscrub_look(struct mm_xfer *x)
+void mm_xscrub_poll(struct mm_xfer *x)
 {
 	for (size_t i = 0; i < MM_XSCRUB_MAX; i++) {
 		struct mm_xscrub *batch = &x->scrubs.batch[i];
-		int rc;
+		int r;
 
 		if (!batch->jobs || !batch->recorded)
 			continue;
-		rc = mm_xdev_event(&x->dev, batch->event);
-		if (rc == -EBUSY)
+		r = mm_xdev_event(&x->dev, batch->event);
+		if (r == -EBUSY)
 			continue;
 		batch->recorded = false;
-		batch->result = rc;
+		batch->result = r;
 	}
 }
 

@@ -14,7 +14,7 @@
 #include "mmd/common/proto.h"
 #include "mmd/xfer/store.h"
 
-#define AGAIN_MAX 64 /* short reads and interrupts of one buffer: then the disk does not mean it */
+#define AGAIN_MAX 64 /* short reads and interrupts of one buffer before its read has failed */
 
 static_assert(MM_STAGE_BUFFERS_MAX == MM_XREADS_MAX, "as many buffers as reads");
 
@@ -23,23 +23,23 @@ uint64_t mm_xstage_buffer_bytes(uint64_t chunk_bytes)
 	return MM_STAGE_BUFFER_BYTES(chunk_bytes);
 }
 
-static void register_with_driver(struct mm_xstage *stage)
+static void stage_register(struct mm_xstage *stage)
 {
 	CUresult result = mm_fault("xfer.stage_register")
 				  ? CUDA_ERROR_OUT_OF_MEMORY
 				  : stage->dev->gpu.cuMemHostRegister(stage->base, stage->bytes,
 								      CU_MEMHOSTREGISTER_PORTABLE);
 
-	stage->registered = mm_xdev_wish(stage->dev, "cuMemHostRegister", result) == 0;
+	stage->registered = mm_xdev_optional(stage->dev, "cuMemHostRegister", result) == 0;
 	if (!stage->registered)
 		mm_log(MM_LOG_WARN, "xfer.stage_unregistered", "bytes=%" PRIu64 " copies=slow",
 		       stage->bytes);
 }
 
-static int start_reads(struct mm_xstage *stage, uint64_t buffer_bytes)
+static int stage_start_reads(struct mm_xstage *stage, uint64_t buffer_bytes)
 {
 	struct iovec iov[MM_XREADS_MAX];
-	int rc;
+	int r;
 
 	TAILQ_INIT(&stage->free);
 	for (uint32_t i = 0; i < stage->n; i++) {
@@ -47,9 +47,9 @@ static int start_reads(struct mm_xstage *stage, uint64_t buffer_bytes)
 		iov[i] = (struct iovec){ stage->buf[i].base, buffer_bytes };
 		TAILQ_INSERT_TAIL(&stage->free, &stage->buf[i], entry);
 	}
-	rc = mm_xreads_init(&stage->reads, iov, stage->n);
-	if (rc < 0)
-		return rc;
+	r = mm_xreads_init(&stage->reads, iov, stage->n);
+	if (r < 0)
+		return r;
 	mm_log(MM_LOG_INFO, "xfer.stage",
 	       "buffers=%u bytes=%" PRIu64 " reads=%s registered_buffers=%d registered_files=%d",
 	       stage->n, stage->bytes, stage->reads.way == MM_XREADS_RING ? "io_uring" : "pread",
@@ -62,7 +62,7 @@ int mm_xstage_init(struct mm_xstage *stage, struct mm_xdev *dev, uint64_t bytes,
 {
 	uint64_t buffer_bytes = mm_xstage_buffer_bytes(chunk_bytes);
 	void *base;
-	int rc;
+	int r;
 
 	stage->dev = dev;
 	stage->chunk_bytes = chunk_bytes;
@@ -80,15 +80,15 @@ int mm_xstage_init(struct mm_xstage *stage, struct mm_xdev *dev, uint64_t bytes,
 	stage->base = base;
 	mm_host_prefer(base, stage->bytes, numa_node);
 	if (madvise(base, stage->bytes, MADV_POPULATE_WRITE) < 0)
-		rc = -errno;
+		r = -errno;
 	else
-		rc = start_reads(stage, buffer_bytes);
-	if (rc < 0) {
+		r = stage_start_reads(stage, buffer_bytes);
+	if (r < 0) {
 		munmap(base, stage->bytes);
 		*stage = (struct mm_xstage){ 0 };
-		return rc;
+		return r;
 	}
-	register_with_driver(stage);
+	stage_register(stage);
 	return 0;
 }
 
@@ -106,7 +106,7 @@ void mm_xstage_done(struct mm_xstage *stage)
 
 /* ---- reading ---- */
 
-static void ask(struct mm_xstage *stage, struct mm_xbuf *buf)
+static void buf_read_start(struct mm_xstage *stage, struct mm_xbuf *buf)
 {
 	uint64_t end = mm_round_up(buf->skew + buf->bytes, MM_XSTAGE_ALIGN);
 
@@ -132,10 +132,10 @@ void mm_xstage_read(struct mm_xstage *stage, struct mm_xbufs *list, struct mm_xs
 				 .wanted = true };
 	TAILQ_INSERT_TAIL(list, buf, entry);
 	stage->reading++;
-	ask(stage, buf);
+	buf_read_start(stage, buf);
 }
 
-int mm_xbuf_took(struct mm_xbuf *buf, int result)
+int mm_xbuf_on_read(struct mm_xbuf *buf, int result)
 {
 	uint64_t done;
 
@@ -146,13 +146,13 @@ int mm_xbuf_took(struct mm_xbuf *buf, int result)
 	done = buf->done + (uint64_t)result;
 	if (done >= buf->skew + buf->bytes)
 		return 0;
-	/* O_DIRECT goes on at a block's start only; what lies behind it is read again. */
+	/* O_DIRECT reads on from the start of a block only; the bytes behind it are read again. */
 	buf->done = done / MM_XSTAGE_ALIGN * MM_XSTAGE_ALIGN;
 	return result == 0 || ++buf->again > AGAIN_MAX ? -EIO : -EAGAIN;
 }
 
-/* Some file systems take O_DIRECT at open and refuse it here. */
-static int read_through_cache(struct mm_xstore *store)
+/* Some file systems accept O_DIRECT in open() and refuse it in read(): goes on without it. */
+static int store_read_through_cache(struct mm_xstore *store)
 {
 	int flags = fcntl(store->disk.fd, F_GETFL);
 
@@ -163,19 +163,19 @@ static int read_through_cache(struct mm_xstore *store)
 	return -EAGAIN;
 }
 
-static void took(struct mm_xstage *stage, struct mm_xbuf *buf, int result)
+static void buf_on_read(struct mm_xstage *stage, struct mm_xbuf *buf, int result)
 {
-	int rc;
+	int r;
 
 	if (mm_fault("xfer.stage_read"))
 		result = -EIO;
 	else if (result > (int)MM_XSTAGE_ALIGN && mm_fault("xfer.stage_short"))
 		result = (int)MM_XSTAGE_ALIGN;
-	rc = mm_xbuf_took(buf, result);
-	if (rc == -EINVAL)
-		rc = read_through_cache(buf->store);
-	if (rc == -EAGAIN && buf->wanted) {
-		ask(stage, buf);
+	r = mm_xbuf_on_read(buf, result);
+	if (r == -EINVAL)
+		r = store_read_through_cache(buf->store);
+	if (r == -EAGAIN && buf->wanted) {
+		buf_read_start(stage, buf);
 		return;
 	}
 	stage->reading--;
@@ -183,11 +183,11 @@ static void took(struct mm_xstage *stage, struct mm_xbuf *buf, int result)
 		mm_xstage_release(stage, buf);
 		return;
 	}
-	if (rc < 0)
+	if (r < 0)
 		mm_log(MM_LOG_ERROR, "xfer.stage_read",
 		       "store=%" PRIu64 " offset=%" PRIu64 " bytes=%" PRIu64 " error=\"%s\"",
-		       buf->store->id, buf->from + buf->skew, buf->bytes, strerror(-rc));
-	buf->result = rc;
+		       buf->store->id, buf->from + buf->skew, buf->bytes, strerror(-r));
+	buf->result = r;
 	buf->state = MM_XBUF_READY;
 }
 
@@ -201,7 +201,7 @@ bool mm_xstage_run(struct mm_xstage *stage)
 		return false;
 	mm_xreads_submit(&stage->reads);
 	while (mm_xreads_next(&stage->reads, &number, &result) == 0) {
-		took(stage, &stage->buf[number], result);
+		buf_on_read(stage, &stage->buf[number], result);
 		any = true;
 	}
 	if (any)
@@ -209,7 +209,7 @@ bool mm_xstage_run(struct mm_xstage *stage)
 	return any;
 }
 
-/* ---- of a transfer ---- */
+/* ---- buffers of a transfer ---- */
 
 bool mm_xstage_ready(const struct mm_xbufs *list)
 {

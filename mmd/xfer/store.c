@@ -14,8 +14,11 @@
 
 enum piece_state { PIECE_NEW, PIECE_REGISTERED, PIECE_REFUSED };
 
-/* Core leaves it so where the driver cannot pin what is only to be read (mmd/shell/store.c). */
-static bool may_write(int fd)
+/*
+ * True if core sent the memfd unsealed, for a driver that cannot pin read-only memory
+ * (mmd/shell/store.c).
+ */
+static bool fd_may_write(int fd)
 {
 	const int seals = fcntl(fd, F_GET_SEALS);
 
@@ -26,7 +29,7 @@ static bool may_write(int fd)
 int mm_xstores_add(struct mm_xstores *stores, uint64_t id, uint64_t bytes, int fd)
 {
 	struct mm_xstore *store;
-	int rc;
+	int r;
 
 	if (mm_xstores_find(stores, id)) {
 		close(fd);
@@ -41,25 +44,25 @@ int mm_xstores_add(struct mm_xstores *stores, uint64_t id, uint64_t bytes, int f
 		.id = id, .bytes = bytes, .region = MM_REGION_NULL, .disk = { -1, -1 }
 	};
 	store->pieces = mm_div_up(bytes, MM_XSTORE_PIECE_BYTES);
-	store->writable = !stores->dev->host_read_only && may_write(fd);
-	rc = mm_region_open(fd, bytes, store->writable, &store->region);
-	if (rc == 0 && mm_fault("xfer.store"))
-		rc = -ENOMEM;
-	if (rc == 0) {
+	store->writable = !stores->dev->host_read_only && fd_may_write(fd);
+	r = mm_region_open(fd, bytes, store->writable, &store->region);
+	if (r == 0 && mm_fault("xfer.store"))
+		r = -ENOMEM;
+	if (r == 0) {
 		store->piece = calloc(store->pieces, sizeof(*store->piece));
-		rc = store->piece ? 0 : -ENOMEM;
+		r = store->piece ? 0 : -ENOMEM;
 	}
-	if (rc < 0) {
+	if (r < 0) {
 		mm_region_done(&store->region);
 		free(store);
-		return rc;
+		return r;
 	}
 	store->next = stores->first;
 	stores->first = store;
 	return 0;
 }
 
-static int check_file(int fd, uint64_t bytes)
+static int store_file_check(int fd, uint64_t bytes)
 {
 	struct stat st;
 
@@ -72,16 +75,16 @@ static int check_file(int fd, uint64_t bytes)
 int mm_xstores_add_disk(struct mm_xstores *stores, uint64_t id, uint64_t bytes, int fd)
 {
 	struct mm_xstore *store;
-	int rc = check_file(fd, bytes);
+	int r = store_file_check(fd, bytes);
 
-	if (rc == 0 && mm_xstores_find(stores, id))
-		rc = -EEXIST;
-	if (rc == 0 && !stores->stage->base)
-		rc = -ENOTSUP;
-	store = rc == 0 && !mm_fault("xfer.store_disk") ? calloc(1, sizeof(*store)) : NULL;
+	if (r == 0 && mm_xstores_find(stores, id))
+		r = -EEXIST;
+	if (r == 0 && !stores->stage->base)
+		r = -ENOTSUP;
+	store = r == 0 && !mm_fault("xfer.store_disk") ? calloc(1, sizeof(*store)) : NULL;
 	if (!store) {
 		close(fd);
-		return rc ? rc : -ENOMEM;
+		return r ? r : -ENOMEM;
 	}
 	*store = (struct mm_xstore){ .id = id, .bytes = bytes, .region = MM_REGION_NULL };
 	store->disk = mm_xreads_file(&stores->stage->reads, fd);
@@ -118,7 +121,7 @@ void mm_xstores_drop(struct mm_xstores *stores, struct mm_xstore *store)
 				stores->dev->gpu.cuMemHostUnregister(piece_base(store, i)));
 	mm_region_done(&store->region);
 	if (mm_xstore_on_disk(store)) {
-		mm_xreads_forget(&stores->stage->reads, &store->disk);
+		mm_xreads_release_file(&stores->stage->reads, &store->disk);
 		close(store->disk.fd);
 	}
 	free(store->piece);
@@ -131,7 +134,7 @@ void mm_xstores_done(struct mm_xstores *stores)
 		mm_xstores_drop(stores, stores->first);
 }
 
-static void register_piece(const struct mm_xstores *stores, struct mm_xstore *store, uint64_t piece)
+static void piece_register(const struct mm_xstores *stores, struct mm_xstore *store, uint64_t piece)
 {
 	unsigned int flags = CU_MEMHOSTREGISTER_PORTABLE;
 	uint64_t bytes =
@@ -146,7 +149,7 @@ static void register_piece(const struct mm_xstores *stores, struct mm_xstore *st
 							      mm_round_up(bytes, MM_ABI_PAGE_BYTES),
 							      flags);
 	store->piece[piece] = result == CUDA_SUCCESS ? PIECE_REGISTERED : PIECE_REFUSED;
-	if (mm_xdev_wish(stores->dev, "cuMemHostRegister", result) < 0)
+	if (mm_xdev_optional(stores->dev, "cuMemHostRegister", result) < 0)
 		mm_log(MM_LOG_WARN, "xfer.store_unregistered",
 		       "store=%" PRIu64 " piece=%" PRIu64 " copies=slow", store->id, piece);
 }
@@ -158,7 +161,7 @@ const void *mm_xstore_at(const struct mm_xstores *stores, struct mm_xstore *stor
 	uint64_t end = MM_MIN(store->bytes, (piece + 1) * MM_XSTORE_PIECE_BYTES);
 
 	if (store->piece[piece] == PIECE_NEW)
-		register_piece(stores, store, piece);
+		piece_register(stores, store, piece);
 	*ret_bytes = end - offset;
 	return (const char *)store->region.base + offset;
 }

@@ -23,7 +23,7 @@ int mm_xswap_add(struct mm_xswap **list, struct mm_xlink *link, uint64_t tenant,
 		 int fd)
 {
 	struct mm_xswap *swap = mm_xswap_find(*list, tenant) ? NULL : calloc(1, sizeof(*swap));
-	int rc;
+	int r;
 
 	if (!swap) {
 		close(fd);
@@ -32,16 +32,16 @@ int mm_xswap_add(struct mm_xswap **list, struct mm_xlink *link, uint64_t tenant,
 	*swap = (struct mm_xswap){
 		.tenant = tenant, .bytes = bytes, .region = MM_REGION_NULL, .link = link
 	};
-	rc = mm_region_open(fd, bytes, true, &swap->region);
-	if (rc == 0 && mm_fault("xfer.swap"))
-		rc = -ENOMEM;
-	if (rc == 0) {
+	r = mm_region_open(fd, bytes, true, &swap->region);
+	if (r == 0 && mm_fault("xfer.swap"))
+		r = -ENOMEM;
+	if (r == 0) {
 		swap->part = calloc(mm_div_up(bytes, MM_SWAP_PART_BYTES), sizeof(*swap->part));
-		rc = swap->part ? 0 : -ENOMEM;
+		r = swap->part ? 0 : -ENOMEM;
 	}
-	if (rc < 0) {
+	if (r < 0) {
 		swap_free(swap);
-		return rc;
+		return r;
 	}
 	mm_xlink_join(link, &swap->flow);
 	swap->next = *list;
@@ -91,7 +91,7 @@ static void part_register(struct mm_xswap *swap, uint64_t part)
 						     CU_MEMHOSTREGISTER_PORTABLE);
 
 	swap->part[part] = result == CUDA_SUCCESS ? PART_REGISTERED : PART_REFUSED;
-	if (mm_xdev_wish(dev, "cuMemHostRegister", result) < 0)
+	if (mm_xdev_optional(dev, "cuMemHostRegister", result) < 0)
 		mm_log(MM_LOG_WARN, "xfer.swap_unregistered",
 		       "tenant=%" PRIu64 " part=%" PRIu64 " copies=slow", swap->tenant, part);
 }

@@ -22,39 +22,41 @@ static struct mm_gate *gate_of(const struct mm_xtenant *t, uint32_t s, uint32_t 
 	return &gates->gate[mm_cycle_layer(&t->cycles, s, pos)];
 }
 
-/* Pairs with the release of the tenant's stream write and of our own stores before a restart. */
+/*
+ * Pairs with the release of the tenant's stream write, and of xfer's own stores before a restart.
+ */
 static uint32_t gate_read(const struct mm_gate *gate)
 {
 	return __atomic_load_n(&gate->low, __ATOMIC_ACQUIRE);
 }
 
-static uint64_t low_offset(const struct mm_xtenant *t, const struct mm_gate *gate)
+static uint64_t gate_low_offset(const struct mm_xtenant *t, const struct mm_gate *gate)
 {
 	return (uint64_t)((const char *)&gate->low - (const char *)t->gate.base);
 }
 
-static const struct mm_xpace *pace_of(const struct mm_xtenant *t)
+static const struct mm_xpace *tenant_pace(const struct mm_xtenant *t)
 {
 	return &t->pool->dev->pace;
 }
 
 /*
- * The low half only: the high half is core's. Release: cursor and copied bytes come before.
- * @seen_ns: mm_xpace, of what it is written for.
+ * Writes the low half only: the high half is core's. Release: the cursor and the copied bytes are
+ * visible before it. @seen_ns: mm_xpace, device time of the cause of the write.
  */
-static void gate_write(const struct mm_xtenant *t, struct mm_gate *gate, uint32_t word,
-		       uint64_t seen_ns)
+static void slot_gate_write(const struct mm_xtenant *t, struct mm_gate *gate, uint32_t word,
+			    uint64_t seen_ns)
 {
-	mm_xpace_write(pace_of(t), t->gate_inode, low_offset(t, gate), word, seen_ns);
+	mm_xpace_write(tenant_pace(t), t->gate_inode, gate_low_offset(t, gate), word, seen_ns);
 	__atomic_store_n(&gate->low, word, __ATOMIC_RELEASE);
 }
 
-/* That of the first layer last. */
-static void gates_write(const struct mm_xtenant *t, uint32_t s, uint32_t first)
+/* Empties the gates of slot @s, the gate of the first layer last; that gets @first. */
+static void slot_gates_write(const struct mm_xtenant *t, uint32_t s, uint32_t first)
 {
 	for (uint32_t i = 1; i < t->plan->slot[s].n_layers; i++)
-		gate_write(t, gate_of(t, s, i), (uint32_t)MM_GATE_EMPTY, 0);
-	gate_write(t, gate_of(t, s, 0), first, 0);
+		slot_gate_write(t, gate_of(t, s, i), (uint32_t)MM_GATE_EMPTY, 0);
+	slot_gate_write(t, gate_of(t, s, 0), first, 0);
 }
 
 static struct mm_xcursor *cursor_of(const struct mm_xtenant *t, uint32_t s)
@@ -64,7 +66,9 @@ static struct mm_xcursor *cursor_of(const struct mm_xtenant *t, uint32_t s)
 	return &cursors->slot[s];
 }
 
-/* State and position change in one store: a kill in between would tear them. */
+/*
+ * State and position change in one store: a kill between two stores would leave them inconsistent.
+ */
 static void cursor_write(const struct mm_xtenant *t, uint32_t s, uint32_t state, uint32_t pos)
 {
 	static_assert(offsetof(struct mm_xcursor, pos) == offsetof(struct mm_xcursor, state) + 4 &&
@@ -75,8 +79,8 @@ static void cursor_write(const struct mm_xtenant *t, uint32_t s, uint32_t state,
 			 (uint64_t)state | (uint64_t)pos << 32, __ATOMIC_RELEASE);
 }
 
-/* Core's to write at any time. */
-static uint64_t open_read(const struct mm_xtenant *t)
+/* Core may write it at any time. */
+static uint64_t plan_read_open(const struct mm_xtenant *t)
 {
 	const struct mm_xplan_region *shared = t->plan_region.base;
 
@@ -85,8 +89,8 @@ static uint64_t open_read(const struct mm_xtenant *t)
 
 /* ---- acts ---- */
 
-/* One writer, and readers that want whole numbers: relaxed, layers_streamed last. */
-static void streamed_count(const struct mm_xcycle *c)
+/* There is one writer, and readers need only untorn numbers: relaxed; layers_streamed is last. */
+static void tenant_count_streamed(const struct mm_xcycle *c)
 {
 	struct mm_xcursor_region *r = c->tenant->cursor.base;
 	uint64_t ns = mm_now_ns() - c->since_ns;
@@ -98,21 +102,21 @@ static void streamed_count(const struct mm_xcycle *c)
 	__atomic_store_n(&r->layers_streamed, r->layers_streamed + 1, __ATOMIC_RELEASE);
 }
 
-static void copy_landed(struct mm_xtransfer *transfer, int result);
+static void tenant_copy_landed(struct mm_xtransfer *transfer, int result);
 
-/* What was kept of the slot is void. */
-static void cycle_set_up(struct mm_xtenant *t, uint32_t s)
+/* Drops all state of the slot's previous plan. */
+static void slot_set_up(struct mm_xtenant *t, uint32_t s)
 {
 	t->cycle[s] = (struct mm_xcycle){
 		.tenant = t,
 		.slot = s,
 		.transfer = { .store = t->store,
 			      .page = t->plan->slot[s].page,
-			      .landed = copy_landed },
+			      .landed = tenant_copy_landed },
 	};
 }
 
-static void copy_begin(struct mm_xcycle *c, uint32_t pos, uint64_t now_ns)
+static void slot_copy_begin(struct mm_xcycle *c, uint32_t pos, uint64_t now_ns)
 {
 	struct mm_xtenant *t = c->tenant;
 	const struct mm_xplan_layer *layer =
@@ -124,15 +128,15 @@ static void copy_begin(struct mm_xcycle *c, uint32_t pos, uint64_t now_ns)
 	mm_xlink_start(t->link, &t->flow, &c->transfer);
 }
 
-/* @seen_ns: mm_xpace, that what the acts follow from happened; 0 = not known */
-static void act_perform(struct mm_xtenant *t, const struct mm_cycle_act *act, uint64_t seen_ns,
-			uint64_t now_ns)
+/* @seen_ns: mm_xpace, device time at which the cause of the act happened; 0: not known. */
+static void tenant_act_perform(struct mm_xtenant *t, const struct mm_cycle_act *act,
+			       uint64_t seen_ns, uint64_t now_ns)
 {
 	uint32_t s = act->slot;
 
 	switch (act->kind) {
 	case MM_CYCLE_NEW:
-		cycle_set_up(t, s);
+		slot_set_up(t, s);
 		return;
 	case MM_CYCLE_CURSOR:
 		cursor_write(t, s, act->word, act->pos);
@@ -141,33 +145,33 @@ static void act_perform(struct mm_xtenant *t, const struct mm_cycle_act *act, ui
 		__atomic_store_n(&cursor_of(t, s)->epoch, t->plan->epoch, __ATOMIC_RELEASE);
 		return;
 	case MM_CYCLE_GATE:
-		gate_write(t, gate_of(t, s, act->pos), act->word, seen_ns);
+		slot_gate_write(t, gate_of(t, s, act->pos), act->word, seen_ns);
 		return;
 	case MM_CYCLE_GATES:
-		gates_write(t, s, act->word);
+		slot_gates_write(t, s, act->word);
 		return;
 	case MM_CYCLE_COPY:
-		copy_begin(&t->cycle[s], act->pos, now_ns);
+		slot_copy_begin(&t->cycle[s], act->pos, now_ns);
 		return;
 	case MM_CYCLE_CANCEL:
 		mm_xlink_cancel(t->link, &t->cycle[s].transfer);
 		return;
 	case MM_CYCLE_COUNT:
-		streamed_count(&t->cycle[s]);
+		tenant_count_streamed(&t->cycle[s]);
 		return;
 	}
 }
 
-static void acts_perform(struct mm_xtenant *t, const struct mm_cycle_acts *acts, uint64_t seen_ns,
-			 uint64_t now_ns)
+static void tenant_acts_perform(struct mm_xtenant *t, const struct mm_cycle_acts *acts,
+				uint64_t seen_ns, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < acts->n; i++)
-		act_perform(t, &acts->act[i], seen_ns, now_ns);
+		tenant_act_perform(t, &acts->act[i], seen_ns, now_ns);
 }
 
 /* ---- streaming ---- */
 
-static void copy_landed(struct mm_xtransfer *transfer, int result)
+static void tenant_copy_landed(struct mm_xtransfer *transfer, int result)
 {
 	struct mm_xcycle *c =
 		(struct mm_xcycle *)((char *)transfer - offsetof(struct mm_xcycle, transfer));
@@ -176,36 +180,38 @@ static void copy_landed(struct mm_xtransfer *transfer, int result)
 	struct mm_cycle_acts acts;
 
 	if (wanted && result == MM_XLINK_UNREADABLE) {
-		/* The cursor stays at COPYING: nobody runs on what is in the slot now. */
-		t->failed = result;
+		/* The cursor stays at COPYING, so that no step runs on what is in the slot now. */
+		t->failure = result;
 	} else if (wanted && result < 0) {
-		/* All bounds were checked: it is the driver. A new xfer starts from the cursor. */
+		/*
+		 * All bounds were checked, so the driver failed. A new xfer starts from the cursor.
+		 */
 		mm_log(MM_LOG_ERROR, "xfer.stream_failed", "tenant=%" PRIu64 " error=%s", t->id,
 		       strerror(-result));
 		_exit(1);
 	}
-	mm_cycle_copied(&t->cycles, c->slot, result >= 0, open_read(t), &acts);
-	acts_perform(t, &acts, transfer->landed_ns, 0);
+	mm_cycle_copied(&t->cycles, c->slot, result >= 0, plan_read_open(t), &acts);
+	tenant_acts_perform(t, &acts, transfer->landed_ns, 0);
 }
 
-/* DONE, says the gate. */
-static void gate_done(struct mm_xtenant *t, uint32_t s, const struct mm_gate *gate, uint32_t low,
-		      uint64_t now_ns)
+/* The gate of slot @s shows DONE. */
+static void slot_gate_done(struct mm_xtenant *t, uint32_t s, const struct mm_gate *gate,
+			   uint32_t low, uint64_t now_ns)
 {
 	struct mm_cycle_acts acts;
 
 	t->cycle[s].transfer.caused_ns =
-		mm_xpace_saw(pace_of(t), t->gate_inode, low_offset(t, gate), low);
+		mm_xpace_saw(tenant_pace(t), t->gate_inode, gate_low_offset(t, gate), low);
 	mm_cycle_saw_gate(&t->cycles, s, low, &acts);
-	acts_perform(t, &acts, 0, now_ns);
+	tenant_acts_perform(t, &acts, 0, now_ns);
 }
 
-static void open_look(struct mm_xtenant *t, uint32_t s, uint64_t now_ns)
+static void slot_read_open(struct mm_xtenant *t, uint32_t s, uint64_t now_ns)
 {
 	struct mm_cycle_acts acts;
 
-	mm_cycle_saw_open(&t->cycles, s, open_read(t), &acts);
-	acts_perform(t, &acts, 0, now_ns);
+	mm_cycle_saw_open(&t->cycles, s, plan_read_open(t), &acts);
+	tenant_acts_perform(t, &acts, 0, now_ns);
 }
 
 static void slot_poll(struct mm_xtenant *t, uint32_t s, uint64_t now_ns)
@@ -221,17 +227,17 @@ static void slot_poll(struct mm_xtenant *t, uint32_t s, uint64_t now_ns)
 		gate = &gates->gate[layer];
 		low = gate_read(gate);
 		if (!mm_cycle_gate_idle(low))
-			gate_done(t, s, gate, low, now_ns);
+			slot_gate_done(t, s, gate, low, now_ns);
 		return;
 	case MM_CYCLE_LOOK_OPEN:
-		open_look(t, s, now_ns);
+		slot_read_open(t, s, now_ns);
 		return;
 	}
 }
 
 void mm_xtenant_poll(struct mm_xtenant *tenant, uint64_t now_ns)
 {
-	tenant->looked_ns = now_ns;
+	tenant->polled_ns = now_ns;
 	for (uint32_t s = 0; s < tenant->plan->n_slots; s++)
 		slot_poll(tenant, s, now_ns);
 }
@@ -245,9 +251,9 @@ bool mm_xtenant_in_step(const struct mm_xtenant *tenant)
 
 /* ---- plans ---- */
 
-static int check_slot(const struct mm_xtenant *t, const struct mm_xplan_region *plan,
-		      const struct mm_xstore *store, const struct mm_xplan_slot *slot,
-		      bool *layer_seen)
+static int plan_check_slot(const struct mm_xtenant *t, const struct mm_xplan_region *plan,
+			   const struct mm_xstore *store, const struct mm_xplan_slot *slot,
+			   bool *layer_seen)
 {
 	if (slot->n_layers < 2 || slot->n_layers > plan->n_layers || slot->n_pages == 0 ||
 	    slot->n_pages > MM_SLOT_PAGES_MAX)
@@ -268,7 +274,7 @@ static int check_slot(const struct mm_xtenant *t, const struct mm_xplan_region *
 	return 0;
 }
 
-static int check_plan(const struct mm_xtenant *t, const struct mm_xplan_region *plan,
+static int plan_check(const struct mm_xtenant *t, const struct mm_xplan_region *plan,
 		      const struct mm_xstore *store)
 {
 	bool layer_seen[MM_LAYERS_MAX] = { false };
@@ -276,16 +282,16 @@ static int check_plan(const struct mm_xtenant *t, const struct mm_xplan_region *
 	if (plan->n_layers > MM_LAYERS_MAX || plan->n_slots > MM_SLOTS_MAX)
 		return -EINVAL;
 	for (uint32_t s = 0; s < plan->n_slots; s++) {
-		int rc = check_slot(t, plan, store, &plan->slot[s], layer_seen);
+		int r = plan_check_slot(t, plan, store, &plan->slot[s], layer_seen);
 
-		if (rc < 0)
-			return rc;
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
 
-/* The machine's view of a private copy, which has been checked. */
-static struct mm_cycle_plan plan_view(const struct mm_xplan_region *plan)
+/* The machine's view of @plan, a private copy that has been checked. */
+static struct mm_cycle_plan tenant_plan_view(const struct mm_xplan_region *plan)
 {
 	struct mm_cycle_plan view = { .epoch = plan->epoch,
 				      .store = plan->store_id,
@@ -301,16 +307,17 @@ static struct mm_cycle_plan plan_view(const struct mm_xplan_region *plan)
 	return view;
 }
 
-static bool cursor_fits(const struct mm_xtenant *t, const struct mm_cycle_plan *plan, uint32_t s)
+static bool slot_cursor_fits(const struct mm_xtenant *t, const struct mm_cycle_plan *plan,
+			     uint32_t s)
 {
 	const struct mm_xcursor *cursor = cursor_of(t, s);
 
 	return mm_cycle_cursor_fits(plan, s, cursor->epoch, cursor->state, cursor->pos);
 }
 
-/* The plan region as it is now, checked, into @copy. */
-static int plan_take(const struct mm_xtenant *t, uint64_t epoch, struct mm_xplan_region *copy,
-		     struct mm_xstore **ret_store)
+/* Copies the plan region into @copy and checks the copy. */
+static int tenant_plan_read(const struct mm_xtenant *t, uint64_t epoch,
+			    struct mm_xplan_region *copy, struct mm_xstore **ret_store)
 {
 	struct mm_xstore *store = NULL;
 
@@ -323,10 +330,10 @@ static int plan_take(const struct mm_xtenant *t, uint64_t epoch, struct mm_xplan
 			return -ENOENT;
 	}
 	*ret_store = store;
-	return check_plan(t, copy, store);
+	return plan_check(t, copy, store);
 }
 
-/* Take up a cursor, ours of before a restart or core's of a new plan. */
+/* Goes on from the cursor of slot @s: xfer's own from before a restart, or core's of a new plan. */
 static void slot_resume(struct mm_xtenant *t, uint32_t s, struct mm_cycle_acts *acts)
 {
 	const struct mm_xcursor *cursor = cursor_of(t, s);
@@ -338,32 +345,32 @@ static void slot_resume(struct mm_xtenant *t, uint32_t s, struct mm_cycle_acts *
 }
 
 /*
- * Serve the private copy: from where cursors of its epoch stand, other slots from their first
- * layer.
+ * Serves the private copy of the plan: slots whose cursors carry its epoch go on from there, others
+ * begin at their first layer.
  */
 static void plan_serve(struct mm_xtenant *t, struct mm_xstore *store)
 {
-	const struct mm_cycle_plan view = plan_view(t->plan);
+	const struct mm_cycle_plan view = tenant_plan_view(t->plan);
 	uint64_t now_ns = mm_now_ns();
 	struct mm_cycle_acts acts;
 
 	t->store = store;
 	mm_cycles_take_up(&t->cycles, &view);
 	for (uint32_t s = 0; s < view.n_slots; s++) {
-		if (cursor_fits(t, &view, s))
+		if (slot_cursor_fits(t, &view, s))
 			slot_resume(t, s, &acts);
 		else
 			mm_cycle_begin(&t->cycles, s, &acts);
-		acts_perform(t, &acts, 0, now_ns);
+		tenant_acts_perform(t, &acts, 0, now_ns);
 	}
 }
 
 static int cursors_check(const struct mm_xtenant *t)
 {
-	const struct mm_cycle_plan view = plan_view(t->plan);
+	const struct mm_cycle_plan view = tenant_plan_view(t->plan);
 
 	for (uint32_t s = 0; s < view.n_slots; s++)
-		if (!cursor_fits(t, &view, s))
+		if (!slot_cursor_fits(t, &view, s))
 			return -EINVAL;
 	return 0;
 }
@@ -372,70 +379,74 @@ int mm_xtenant_activate(struct mm_xtenant *tenant, uint64_t epoch)
 {
 	bool active = tenant->cycles.active;
 	struct mm_xstore *store;
-	int rc;
+	int r;
 
 	if (active && mm_xtenant_epoch(tenant) == epoch)
 		return 0;
 	if (active || mm_xtenant_copying(tenant))
 		return -EBUSY;
-	rc = plan_take(tenant, epoch, tenant->plan, &store);
-	if (rc == 0)
-		rc = cursors_check(tenant);
-	if (rc == 0)
+	r = tenant_plan_read(tenant, epoch, tenant->plan, &store);
+	if (r == 0)
+		r = cursors_check(tenant);
+	if (r == 0)
 		plan_serve(tenant, store);
-	return rc;
+	return r;
 }
 
 /* ---- replan ---- */
 
-/* Where a copy goes on, its pages stay the same, and where they are. */
+/*
+ * Copies the plan in place: a copy that goes on reads the page list, which must not move or change.
+ */
 static void plan_move(struct mm_xtenant *t, struct mm_xstore *store)
 {
 	struct mm_cycle_plan view;
 
-	memcpy(t->plan, t->coming, sizeof(*t->plan));
+	memcpy(t->plan, t->next_plan, sizeof(*t->plan));
 	t->store = store;
-	view = plan_view(t->plan);
+	view = tenant_plan_view(t->plan);
 	mm_cycles_rebind(&t->cycles, &view);
 }
 
-/* A copy of which nothing is on the device ends as it is cancelled: then nothing is waited for. */
+/*
+ * A copy of which nothing is on the device ends while it is cancelled; then the loop tries again.
+ */
 static int plan_go_over(struct mm_xtenant *t, struct mm_xstore *store)
 {
-	const struct mm_cycle_plan next = plan_view(t->coming);
+	const struct mm_cycle_plan next = tenant_plan_view(t->next_plan);
 	struct mm_cycle_acts acts;
-	int rc;
+	int r;
 
 	do {
 		uint32_t gate[MM_SLOTS_MAX] = { 0 };
 
 		for (uint32_t s = 0; s < t->plan->n_slots; s++)
 			gate[s] = gate_read(gate_of(t, s, t->cycles.slot[s].pos));
-		rc = mm_cycles_replan(&t->cycles, &next, gate, &acts);
-		if (rc == 0)
+		r = mm_cycles_replan(&t->cycles, &next, gate, &acts);
+		if (r == 0)
 			plan_move(t, store);
-		acts_perform(t, &acts, 0, mm_now_ns());
-	} while (rc == -EINPROGRESS && acts.n > 0);
-	return rc;
+		tenant_acts_perform(t, &acts, 0, mm_now_ns());
+	} while (r == -EINPROGRESS && acts.n > 0);
+	return r;
 }
 
 int mm_xtenant_replan(struct mm_xtenant *tenant, uint64_t epoch)
 {
 	bool active = tenant->cycles.active;
 	struct mm_xstore *store;
-	int rc;
+	int r;
 
 	if (active && mm_xtenant_epoch(tenant) >= epoch)
 		return mm_xtenant_epoch(tenant) == epoch ? 0 : -ESTALE;
-	rc = plan_take(tenant, epoch, tenant->coming, &store);
-	if (rc < 0)
-		return rc;
+	r = tenant_plan_read(tenant, epoch, tenant->next_plan, &store);
+	if (r < 0)
+		return r;
 	if (active)
 		return plan_go_over(tenant, store);
-	/* A new xfer, or nothing cycled. */
+	/* A new xfer, or a plan without cycling layers. */
 	if (mm_xtenant_copying(tenant))
 		return -EINPROGRESS;
-	memcpy(tenant->plan, tenant->coming, sizeof(*tenant->plan));
+	memcpy(tenant->plan, tenant->next_plan, sizeof(*tenant->plan));
 	plan_serve(tenant, store);
 	return 0;
 }
@@ -445,7 +456,7 @@ void mm_xtenant_quiesce(struct mm_xtenant *tenant)
 	struct mm_cycle_acts acts;
 
 	mm_cycles_quiesce(&tenant->cycles, &acts);
-	acts_perform(tenant, &acts, 0, 0);
+	tenant_acts_perform(tenant, &acts, 0, 0);
 }
 
 bool mm_xtenant_uses(const struct mm_xtenant *tenant, const struct mm_xstore *store)
@@ -455,15 +466,15 @@ bool mm_xtenant_uses(const struct mm_xtenant *tenant, const struct mm_xstore *st
 
 /* ---- life ---- */
 
-static int open_regions(struct mm_xtenant *tenant, const int fds[3])
+static int tenant_open_regions(struct mm_xtenant *tenant, const int fds[3])
 {
-	int rc = mm_region_open(fds[0], sizeof(struct mm_gate_region), true, &tenant->gate);
-	int rc_plan =
+	int r = mm_region_open(fds[0], sizeof(struct mm_gate_region), true, &tenant->gate);
+	int r_plan =
 		mm_region_open(fds[1], sizeof(struct mm_xplan_region), false, &tenant->plan_region);
-	int rc_cursor =
+	int r_cursor =
 		mm_region_open(fds[2], sizeof(struct mm_xcursor_region), true, &tenant->cursor);
 
-	return rc ? rc : rc_plan ? rc_plan : rc_cursor;
+	return r ? r : r_plan ? r_plan : r_cursor;
 }
 
 int mm_xtenant_create(uint64_t id, const int fds[3], struct mm_xlink *link,
@@ -471,12 +482,12 @@ int mm_xtenant_create(uint64_t id, const int fds[3], struct mm_xlink *link,
 {
 	struct mm_xtenant *tenant = calloc(1, sizeof(*tenant));
 	struct stat st;
-	int rc = -ENOMEM;
+	int r = -ENOMEM;
 
 	if (!tenant) {
 		for (size_t i = 0; i < 3; i++)
 			close(fds[i]);
-		return rc;
+		return r;
 	}
 	*tenant = (struct mm_xtenant){ .id = id,
 				       .gate = MM_REGION_NULL,
@@ -485,19 +496,19 @@ int mm_xtenant_create(uint64_t id, const int fds[3], struct mm_xlink *link,
 				       .link = link,
 				       .pool = link->pool };
 	mm_xlink_join(link, &tenant->flow);
-	rc = open_regions(tenant, fds);
-	if (rc == 0 && fstat(tenant->gate.fd, &st) == 0)
+	r = tenant_open_regions(tenant, fds);
+	if (r == 0 && fstat(tenant->gate.fd, &st) == 0)
 		tenant->gate_inode = st.st_ino;
-	if (rc == 0 && mm_fault("xfer.tenant"))
-		rc = -ENOMEM;
-	if (rc == 0) {
+	if (r == 0 && mm_fault("xfer.tenant"))
+		r = -ENOMEM;
+	if (r == 0) {
 		tenant->plan = malloc(sizeof(*tenant->plan));
-		tenant->coming = malloc(sizeof(*tenant->coming));
-		rc = tenant->plan && tenant->coming ? 0 : -ENOMEM;
+		tenant->next_plan = malloc(sizeof(*tenant->next_plan));
+		r = tenant->plan && tenant->next_plan ? 0 : -ENOMEM;
 	}
-	if (rc < 0) {
+	if (r < 0) {
 		mm_xtenant_destroy(tenant);
-		return rc;
+		return r;
 	}
 	*ret_tenant = tenant;
 	return 0;
@@ -511,6 +522,6 @@ void mm_xtenant_destroy(struct mm_xtenant *tenant)
 	mm_region_done(&tenant->plan_region);
 	mm_region_done(&tenant->cursor);
 	free(tenant->plan);
-	free(tenant->coming);
+	free(tenant->next_plan);
 	free(tenant);
 }

@@ -2,24 +2,25 @@
 /*
  * mm_xtenant - a tenant whose plan xfer serves
  *
- * Concept:   Per slot a cursor in memory that only mmd's side can write: HELD(i), layer i of the
- *            slot's cycle is in it; COPYING(i), layer i is coming in. The order is what survives a
- *            kill at any instant:
+ * Concept:   Each slot has a cursor in memory that only mmd's side can write: HELD(i) when layer i
+ *            of the slot's cycle is in the slot, COPYING(i) while layer i is being copied in. This
+ *            order lets a new xfer go on after a kill at any instant:
  *              HELD(i), gate shows DONE -> write COPYING(i+1) -> clear the gate to EMPTY -> copy
  *              copied                   -> write READY to gate i+1 -> write HELD(i+1)
  *            A new xfer that finds COPYING(j) copies only if gate j is EMPTY; otherwise READY was
  *            written already, the tenant may be using the layer, and the cursor becomes HELD(j).
  *            A layer that the plan closes gets its READY only when core opens it; until then the
  *            cursor stays COPYING, and a new xfer copies again.
- * Replan:    from one plan to the next while the tenant is parked. A slot whose pages and layers
- *            stay goes on as it is; else its copy is dropped (unless it is the first layer that
- *            will be needed, on the same pages), its gates are emptied, and it begins at its first
- *            layer. A cursor of another epoch than the plan's is one that a kill kept from getting
- *            that far.
+ * Replan:    from one plan to the next while the tenant is parked. A slot that keeps its pages and
+ *            layers goes on. The copy of any other slot is dropped, unless it brings the layer that
+ *            is needed first to the same pages; its gates are emptied, and it begins at its first
+ *            layer. A cursor whose epoch is not the plan's belongs to a slot that a kill kept from
+ *            getting that far.
  * Trust:     the plan comes from core and is checked once, into a private copy. Gates are written
- *            by the tenant too: claims, which can spoil its own results only.
- * Ownership: struct mm_xtenants owns its tenants; a tenant goes only when nothing of it is on the
- *            device.
+ *            by the tenant too: a false word in one can corrupt that tenant's results only.
+ * Ownership: the list in struct mm_xfer owns the tenants; a tenant is destroyed only when nothing
+ *            of it is on the device.
+ * Threading: one thread.
  */
 #pragma once
 
@@ -30,11 +31,12 @@
 #include "libclient/protocol/cycle.h"
 #include "mmd/xfer/link.h"
 
-struct mm_xcycle { /* of a slot, what its machine does not know */
+/* The state of a slot beside its machine (mm_cycles). */
+struct mm_xcycle {
 	struct mm_xtransfer transfer;
 	struct mm_xtenant *tenant;
 	uint32_t slot;
-	uint64_t since_ns; /* DONE seen */
+	uint64_t since_ns; /* when its gate showed DONE */
 };
 
 struct mm_xtenant {
@@ -44,11 +46,12 @@ struct mm_xtenant {
 	struct mm_xlink *link;
 	const struct mm_xpool *pool;
 	struct mm_xflow flow;
-	int failed;                     /* to be reported: why its plan cannot be served */
-	uint64_t looked_ns;             /* at the gates */
-	struct mm_xplan_region *plan;   /* private copy */
-	struct mm_xplan_region *coming; /* of the plan that a replan goes over to */
-	struct mm_xstore *store;        /* of the plan */
+	/* why its plan cannot be served, until core has been sent it; 0: no failure */
+	int failure;
+	uint64_t polled_ns;                /* when its gates were polled last */
+	struct mm_xplan_region *plan;      /* private copy of the active plan */
+	struct mm_xplan_region *next_plan; /* private copy of the plan that a replan goes over to */
+	struct mm_xstore *store;           /* the store of the active plan */
 	struct mm_cycles cycles;
 	struct mm_xcycle cycle[MM_SLOTS_MAX];
 	struct mm_xtenant *next;
@@ -57,13 +60,13 @@ struct mm_xtenant {
 /* Takes over the three fds (gate, plan, cursor), also on failure. -EPROTO; -ENOMEM. */
 int mm_xtenant_create(uint64_t id, const int fds[3], struct mm_xlink *link,
 		      struct mm_xtenant **ret_tenant);
-/* Nothing of it may be on the device. */
+/* Nothing of the tenant may be on the device. */
 void mm_xtenant_destroy(struct mm_xtenant *tenant);
 
 /**
  * mm_xtenant_activate() - serve the plan in the plan region from where its cursors stand
  * @tenant: not copying
- * @epoch:  that the plan region must carry; of the active plan: nothing happens
+ * @epoch:  that the plan region must carry; the active plan's: nothing happens
  *
  * Return: 0; -EINVAL the plan or a cursor is impossible; -ESTALE another epoch; -ENOENT no such
  * store.
@@ -72,42 +75,42 @@ int mm_xtenant_activate(struct mm_xtenant *tenant, uint64_t epoch);
 
 /**
  * mm_xtenant_replan() - go over to the plan in the plan region
- * @tenant: its process is parked: it uses no layer before this has succeeded
- * @epoch:  that the plan region must carry; of the active plan: nothing happens
+ * @tenant: parked: its process uses no layer before this has succeeded
+ * @epoch:  that the plan region must carry; the active plan's: nothing happens
  *
- * Where nothing is active (a new xfer) it serves the plan from the start, but slots whose cursors
- * carry the epoch already from where these stand.
- * Return: 0; -EINPROGRESS copies into slots that change are still landing, ask again; else as
+ * Where no plan is active (in a new xfer), it serves the plan: slots whose cursors carry its epoch
+ * go on from there, the others begin at their first layer.
+ * Return: 0; -EINPROGRESS copies into slots that change are still landing, call again; else as
  * mm_xtenant_activate().
  */
 int mm_xtenant_replan(struct mm_xtenant *tenant, uint64_t epoch);
 
-/* From now on touches no gate and no cursor; what is on the device lands in peace. */
+/* Writes no gate and no cursor from now on; copies that are on the device still land. */
 void mm_xtenant_quiesce(struct mm_xtenant *tenant);
 
-/* Is anything of it still on the device? */
+/* True while a copy of the tenant is on the device. */
 static inline bool mm_xtenant_copying(const struct mm_xtenant *tenant)
 {
 	return mm_cycles_copying(&tenant->cycles);
 }
 
-/* Of its active plan. */
+/* The epoch of the active plan. */
 static inline uint64_t mm_xtenant_epoch(const struct mm_xtenant *tenant)
 {
 	return tenant->cycles.plan.epoch;
 }
 
-/* Does its active plan, or what is on the device, read @store? */
+/* True if the active plan, or a copy on the device, reads @store. */
 bool mm_xtenant_uses(const struct mm_xtenant *tenant, const struct mm_xstore *store);
 
-/* Does its active plan have layers that cycle? */
+/* True if the active plan has layers that cycle. */
 static inline bool mm_xtenant_cycles(const struct mm_xtenant *tenant)
 {
 	return tenant->cycles.active && tenant->cycles.plan.n_slots > 0;
 }
 
-/* Is a step open, says the tenant? */
+/* True if the tenant's step counter shows an open step. The tenant writes it: a claim. */
 bool mm_xtenant_in_step(const struct mm_xtenant *tenant);
 
-/* Look at the gates of the layers in the slots; start what is due. */
+/* Reads the gates of the layers in the slots; starts the copies that are due. */
 void mm_xtenant_poll(struct mm_xtenant *tenant, uint64_t now_ns);

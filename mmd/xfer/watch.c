@@ -18,15 +18,15 @@
 #define WAIT_MS       100
 #define LOOK_NS       (10 * MM_NS_PER_S)
 #define LOST_PAUSE_US 100000
-#define LOST_SURE     5 /* so many answers in a row: a device is not taken down for one */
+#define LOST_SURE     5 /* answers in a row before a device counts as lost */
 #define END_LOOK_US   1000
-#define END_NS        (2 * MM_NS_PER_S) /* for a call of NVML's that is under way */
+#define END_NS        (2 * MM_NS_PER_S) /* for a call of NVML that is under way */
 #define EVENT_TYPES   (MM_NVML_EVENT_SINGLE_BIT | MM_NVML_EVENT_DOUBLE_BIT | MM_NVML_EVENT_XID)
 
 /* ---- opening ---- */
 
-/* Of a MIG instance: the GPU that it is of. Events are the GPU's. */
-static mm_nvml_dev gpu_of(const struct mm_xwatch *watch)
+/* The device, or for a MIG instance the GPU that it is a part of: events are the GPU's. */
+static mm_nvml_dev watch_gpu(const struct mm_xwatch *watch)
 {
 	mm_nvml_dev gpu;
 
@@ -37,10 +37,10 @@ static mm_nvml_dev gpu_of(const struct mm_xwatch *watch)
 	return gpu;
 }
 
-static const char *register_events(struct mm_xwatch *watch)
+static const char *watch_register_events(struct mm_xwatch *watch)
 {
 	const struct mm_nvml *nvml = &watch->nvml;
-	mm_nvml_dev gpu = gpu_of(watch);
+	mm_nvml_dev gpu = watch_gpu(watch);
 	unsigned long long types = EVENT_TYPES;
 
 	if (!nvml->nvmlEventSetCreate || !nvml->nvmlEventSetFree ||
@@ -79,14 +79,14 @@ void mm_xwatch_open(struct mm_xwatch *watch, const struct mm_xdev *dev)
 		       "the device\"");
 		return;
 	}
-	why = register_events(watch);
+	why = watch_register_events(watch);
 	if (why)
 		mm_log(MM_LOG_WARN, "xfer.blind", "unseen=\"Xids, ECC errors\" reason=\"%s\"", why);
 }
 
 /* ---- looking ---- */
 
-static void name_of(unsigned int pid, char *ret_name, size_t bytes)
+static void process_name(unsigned int pid, char *ret_name, size_t bytes)
 {
 	char path[32];
 	FILE *comm;
@@ -97,7 +97,7 @@ static void name_of(unsigned int pid, char *ret_name, size_t bytes)
 		snprintf(ret_name, bytes, "?");
 	if (comm)
 		fclose(comm);
-	/* It goes into logs and terminals. */
+	/* The name goes into logs and terminals. */
 	for (char *c = ret_name; *c; c++) {
 		if (*c == '\n')
 			*c = '\0';
@@ -108,8 +108,8 @@ static void name_of(unsigned int pid, char *ret_name, size_t bytes)
 	}
 }
 
-/* Return: what NVML says about its memory; an error may mean anything, see is_gone(). */
-static int look(const struct mm_xwatch *watch, struct mm_xhealth *ret_health)
+/* Return: NVML's result for its memory; a failure may mean anything, see result_is_gone(). */
+static int watch_read(const struct mm_xwatch *watch, struct mm_xhealth *ret_health)
 {
 	struct mm_nvml_process process[MM_XHOLDERS];
 	struct mm_nvml_memory memory = { .version = MM_NVML_MEMORY_VERSION };
@@ -129,7 +129,7 @@ static int look(const struct mm_xwatch *watch, struct mm_xhealth *ret_health)
 		ret_health->free_bytes = memory.free;
 		ret_health->used_bytes = memory.used;
 	}
-	mm_nvml_repairs(&watch->nvml, gpu_of(watch), &pending, &failed);
+	mm_nvml_repairs(&watch->nvml, watch_gpu(watch), &pending, &failed);
 	ret_health->flags |=
 		(pending ? MM_XHEALTH_REPAIR_PENDING : 0) | (failed ? MM_XHEALTH_REPAIR_FAILED : 0);
 	n = mm_nvml_processes(&watch->nvml, watch->facts.device, process, MM_XHOLDERS);
@@ -138,26 +138,26 @@ static int look(const struct mm_xwatch *watch, struct mm_xhealth *ret_health)
 
 		holder->pid = process[i].pid;
 		holder->bytes = process[i].used_bytes;
-		name_of(holder->pid, holder->name, sizeof(holder->name));
+		process_name(holder->pid, holder->name, sizeof(holder->name));
 	}
 	ret_health->n_holders = (uint32_t)n;
 	return result;
 }
 
-void mm_xwatch_look(const struct mm_xwatch *watch, struct mm_xmsg *ret_msg)
+void mm_xwatch_read(const struct mm_xwatch *watch, struct mm_xmsg *ret_msg)
 {
 	*ret_msg = (struct mm_xmsg){ .magic = MM_PROTO_MAGIC,
 				     .kind = MM_X_HEALTH,
 				     .id = MM_XHEALTH_LOOK };
-	(void)look(watch, &ret_msg->health);
+	(void)watch_read(watch, &ret_msg->health);
 }
 
-void mm_xwatch_blame(const struct mm_xwatch *watch, char *text, size_t bytes)
+void mm_xwatch_explain(const struct mm_xwatch *watch, char *text, size_t bytes)
 {
 	struct mm_xhealth health;
 	size_t at = strlen(text);
 
-	(void)look(watch, &health);
+	(void)watch_read(watch, &health);
 	for (uint32_t i = 0; i < health.n_holders && at < bytes; i++) {
 		const struct mm_xholder *h = &health.holder[i];
 
@@ -171,34 +171,34 @@ void mm_xwatch_blame(const struct mm_xwatch *watch, char *text, size_t bytes)
 
 /* ---- the thread ---- */
 
-static bool is_ending(const struct mm_xwatch *watch)
+static bool watch_is_ending(const struct mm_xwatch *watch)
 {
 	return __atomic_load_n(&watch->stop, __ATOMIC_ACQUIRE);
 }
 
 /*
- * Whole messages below PIPE_BUF are never torn. Where the pipe is full a look is left out, there
- * will be another one; what is told only once waits for room.
+ * A message smaller than PIPE_BUF is never torn. While the pipe is full, a state is left out, since
+ * another follows; a message that is sent only once waits for room.
  */
-static void tell(const struct mm_xwatch *watch, const struct mm_xmsg *msg)
+static void watch_send(const struct mm_xwatch *watch, const struct mm_xmsg *msg)
 {
 	static_assert(sizeof(*msg) <= 4096, "PIPE_BUF");
 	struct pollfd pollfd = { .fd = watch->write_fd, .events = POLLOUT };
 
 	while (write(watch->write_fd, msg, sizeof(*msg)) < 0) {
-		if (msg->id == MM_XHEALTH_LOOK || is_ending(watch))
+		if (msg->id == MM_XHEALTH_LOOK || watch_is_ending(watch))
 			return;
 		(void)poll(&pollfd, 1, WAIT_MS);
 	}
 }
 
-static bool is_gone(int result)
+static bool result_is_gone(int result)
 {
 	return result == MM_NVML_GPU_IS_LOST || result == MM_NVML_RESET_REQUIRED;
 }
 
-/* Whatever it did not say: nothing works on the device any more. */
-static void tell_gone(struct mm_xwatch *watch, int result)
+/* Reports the loss of the device, after which nothing works on it any more; once. */
+static void watch_send_gone(struct mm_xwatch *watch, int result)
 {
 	const struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
 				     .kind = MM_X_HEALTH,
@@ -206,30 +206,30 @@ static void tell_gone(struct mm_xwatch *watch, int result)
 				     .result = result };
 
 	if (!watch->gone)
-		tell(watch, &msg);
+		watch_send(watch, &msg);
 	watch->gone = true;
 }
 
-static void tell_look(struct mm_xwatch *watch)
+static void watch_send_state(struct mm_xwatch *watch)
 {
 	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
 			       .kind = MM_X_HEALTH,
 			       .id = MM_XHEALTH_LOOK };
-	int result = look(watch, &msg.health);
+	int result = watch_read(watch, &msg.health);
 
-	tell(watch, &msg);
-	if (is_gone(result))
-		tell_gone(watch, result);
+	watch_send(watch, &msg);
+	if (result_is_gone(result))
+		watch_send_gone(watch, result);
 }
 
-static void tell_event(struct mm_xwatch *watch, const struct mm_nvml_event *event)
+static void watch_send_event(struct mm_xwatch *watch, const struct mm_nvml_event *event)
 {
 	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
 			       .kind = MM_X_HEALTH,
 			       .id = MM_XHEALTH_EVENT };
 
 	/*
-	 * One type at a time, of those that were asked for; core would take another for a broken
+	 * Passes on single types that were registered only: core takes any other value for a broken
 	 * xfer.
 	 */
 	if (event->type != MM_NVML_EVENT_XID && event->type != MM_NVML_EVENT_DOUBLE_BIT &&
@@ -240,11 +240,11 @@ static void tell_event(struct mm_xwatch *watch, const struct mm_nvml_event *even
 		return;
 	msg.bytes = event->type;
 	msg.pages = event->type == MM_NVML_EVENT_XID ? event->data : 0;
-	tell(watch, &msg);
-	tell_look(watch);
+	watch_send(watch, &msg);
+	watch_send_state(watch);
 }
 
-static void give_back(struct mm_xwatch *watch)
+static void watch_give_back(struct mm_xwatch *watch)
 {
 	if (watch->set)
 		(void)watch->nvml.nvmlEventSetFree(watch->set);
@@ -258,25 +258,25 @@ static void *watch_run(void *arg)
 	uint64_t look_ns = mm_now_ns() + LOOK_NS;
 	unsigned int lost = 0;
 
-	while (!is_ending(watch)) {
+	while (!watch_is_ending(watch)) {
 		struct mm_nvml_event event = { .gpu_instance = MM_NVML_NO_INSTANCE };
 		int result = MM_NVML_UNKNOWN;
 
 		if (mm_now_ns() >= look_ns) {
-			tell_look(watch);
+			watch_send_state(watch);
 			look_ns = mm_now_ns() + LOOK_NS;
 		}
 		if (watch->set)
 			result = watch->nvml.nvmlEventSetWait_v2(watch->set, &event, WAIT_MS);
 		if (result == MM_NVML_SUCCESS)
-			tell_event(watch, &event);
+			watch_send_event(watch, &event);
 		else if (result != MM_NVML_TIMEOUT)
 			usleep(LOST_PAUSE_US);
-		lost = is_gone(result) ? lost + 1 : 0;
+		lost = result_is_gone(result) ? lost + 1 : 0;
 		if (lost == LOST_SURE)
-			tell_gone(watch, result);
+			watch_send_gone(watch, result);
 	}
-	give_back(watch);
+	watch_give_back(watch);
 	__atomic_store_n(&watch->ended, true, __ATOMIC_RELEASE);
 	return NULL;
 }
@@ -322,7 +322,7 @@ bool mm_xwatch_done(struct mm_xwatch *watch)
 		}
 		pthread_join(watch->thread, NULL);
 	} else {
-		give_back(watch);
+		watch_give_back(watch);
 	}
 	mm_close_fd(&watch->read_fd);
 	mm_close_fd(&watch->write_fd);

@@ -272,7 +272,7 @@ static void test_failures(void **state)
 	settle();
 	/* A descriptor on which every such read fails. */
 	assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
-	mm_xreads_forget(&bench.stage.reads, &bench.stores.first->disk);
+	mm_xreads_release_file(&bench.stage.reads, &bench.stores.first->disk);
 	close(bench.stores.first->disk.fd);
 	bench.stores.first->disk = mm_xreads_file(&bench.stage.reads, pipe_fds[1]);
 	start(0, 1, bench.stores.first, 0, CHUNK, pages);
@@ -331,7 +331,7 @@ static void test_outcomes(void **state)
 		struct mm_xbuf buf = { .skew = outcomes[i].skew,
 				       .bytes = outcomes[i].bytes,
 				       .done = outcomes[i].done };
-		int rc = mm_xbuf_took(&buf, outcomes[i].result);
+		int rc = mm_xbuf_on_read(&buf, outcomes[i].result);
 
 		if (rc != outcomes[i].want || (rc == -EAGAIN && buf.done != outcomes[i].want_done))
 			fail_msg("%s: %d, done %lu", outcomes[i].what, rc, buf.done);
@@ -346,7 +346,7 @@ static void test_endless(void **state)
 
 	(void)state;
 	while (rc == -EAGAIN && rounds++ < 100000)
-		rc = mm_xbuf_took(&buf, rounds % 2 ? 1 : -EINTR);
+		rc = mm_xbuf_on_read(&buf, rounds % 2 ? 1 : -EINTR);
 	assert_int_equal(rc, -EIO);
 }
 
