@@ -17,7 +17,7 @@ bool mm_extent_next(int fd, uint64_t at, uint64_t end, struct mm_extent *ret_ext
 	if (data < 0 && errno == ENXIO)
 		return false;
 	hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
-	/* Whoever cannot say has it all. */
+	/* Without SEEK_HOLE in the file system, all of it counts as data. */
 	if (hole > data) {
 		found.start = (uint64_t)data / MM_EXTENT_ALIGN * MM_EXTENT_ALIGN;
 		found.end = mm_round_up((uint64_t)hole, MM_EXTENT_ALIGN);

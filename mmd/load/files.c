@@ -50,7 +50,7 @@ static bool fs_magic_known(uint32_t magic)
 	return false;
 }
 
-/* The type of mount @id, from the mount table: nobody's file system is asked. */
+/* The type of mount @id, from the mount table, so that no file system is called. */
 static bool mount_type(uint64_t id, char *ret_type, size_t type_bytes)
 {
 	FILE *table = fopen("/proc/self/mountinfo", "re");
@@ -75,10 +75,11 @@ static bool mount_type(uint64_t id, char *ret_type, size_t type_bytes)
 }
 
 /*
- * A mount of another namespace (a container's) is not in our table: then fstatfs() is asked. A FUSE
- * owner can make that hang, which costs this one process of that one tenant.
+ * A mount of another namespace (a container's) is not in this process's table; then fstatfs() is
+ * called. The owner of a FUSE file system can make that hang, which blocks only this process, of
+ * that tenant.
  */
-static int check_fs(const struct mm_file *file, const struct statx *sx, struct mm_why *why)
+static int file_check_fs(const struct mm_file *file, const struct statx *sx, struct mm_why *why)
 {
 	struct statfs fs;
 	char type[32];
@@ -105,15 +106,15 @@ static int check_fs(const struct mm_file *file, const struct statx *sx, struct m
 
 /* ---- one file ---- */
 
-/* Never asks a remote or user-space server: what is cached will do to tell what it is. */
-static int look(int fd, struct statx *ret_sx)
+/* Uses cached attributes: it makes no call to a remote or user-space server. */
+static int file_stat(int fd, struct statx *ret_sx)
 {
 	const unsigned int mask = STATX_BASIC_STATS | STATX_MNT_ID;
 
 	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, mask, ret_sx) < 0 ? -errno : 0;
 }
 
-static struct mm_file_stamp stamp_of(const struct statx *sx)
+static struct mm_file_stamp file_stamp_of(const struct statx *sx)
 {
 	return (struct mm_file_stamp){
 		.device = (uint64_t)sx->stx_dev_major << 32 | sx->stx_dev_minor,
@@ -126,7 +127,7 @@ static struct mm_file_stamp stamp_of(const struct statx *sx)
 	};
 }
 
-static int check_readable(const struct mm_file *file, struct mm_why *why)
+static int file_check_readable(const struct mm_file *file, struct mm_why *why)
 {
 	int flags = fcntl(file->fd, F_GETFL);
 
@@ -137,30 +138,32 @@ static int check_readable(const struct mm_file *file, struct mm_why *why)
 	return 0;
 }
 
-static int check_file(struct mm_file *file, struct mm_why *why)
+static int file_check(struct mm_file *file, struct mm_why *why)
 {
 	char path[32];
 	struct statx sx;
-	int rc;
+	int r;
 
 	if (mm_fault("load.file"))
 		return mm_refuse(why, -EIO, "%s: statx: %s", file->name, strerror(EIO));
-	rc = check_readable(file, why);
-	if (rc < 0)
-		return rc;
-	rc = look(file->fd, &sx);
-	if (rc < 0)
-		return mm_refuse(why, rc, "%s: statx: %s", file->name, strerror(-rc));
+	r = file_check_readable(file, why);
+	if (r < 0)
+		return r;
+	r = file_stat(file->fd, &sx);
+	if (r < 0)
+		return mm_refuse(why, r, "%s: statx: %s", file->name, strerror(-r));
 	if (!S_ISREG(sx.stx_mode))
 		return mm_refuse(why, -EPERM, "%s: is not a regular file", file->name);
-	rc = check_fs(file, &sx, why);
-	if (rc < 0)
-		return rc;
+	r = file_check_fs(file, &sx, why);
+	if (r < 0)
+		return r;
 	if (sx.stx_size > FILE_BYTES_MAX)
 		return mm_refuse(why, -EFBIG, "%s: has %llu bytes, at most 16 TiB are served",
 				 file->name, (unsigned long long)sx.stx_size);
-	file->stamp = stamp_of(&sx);
-	/* A description of our own: the flags of the passed one are the tenant's to change. */
+	file->stamp = file_stamp_of(&sx);
+	/*
+	 * Opens a file description of mmd's own: the tenant can change the flags of the passed one.
+	 */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
 	file->direct_fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	return 0;
@@ -170,12 +173,12 @@ int mm_file_check_unchanged(const struct mm_file *file, struct mm_why *why)
 {
 	struct mm_file_stamp now;
 	struct statx sx;
-	int rc;
+	int r;
 
-	rc = mm_fault("load.unchanged") ? -EIO : look(file->fd, &sx);
-	if (rc < 0)
-		return mm_refuse(why, rc, "%s: statx: %s", file->name, strerror(-rc));
-	now = stamp_of(&sx);
+	r = mm_fault("load.unchanged") ? -EIO : file_stat(file->fd, &sx);
+	if (r < 0)
+		return mm_refuse(why, r, "%s: statx: %s", file->name, strerror(-r));
+	now = file_stamp_of(&sx);
 	if (memcmp(&now, &file->stamp, sizeof(now)) != 0)
 		return mm_refuse(why, -ESTALE, "%s: was changed while it was read", file->name);
 	return 0;
@@ -183,7 +186,7 @@ int mm_file_check_unchanged(const struct mm_file *file, struct mm_why *why)
 
 /* ---- the conversation ---- */
 
-static int check_name(const struct mm_load_file *msg, struct mm_why *why)
+static int file_check_name(const struct mm_load_file *msg, struct mm_why *why)
 {
 	if (!memchr(msg->name, 0, sizeof(msg->name)) || !msg->name[0])
 		return mm_refuse(why, -EPROTO, "a file without a name");
@@ -195,36 +198,37 @@ static int check_name(const struct mm_load_file *msg, struct mm_why *why)
 	return 0;
 }
 
-static int add_file(struct mm_files *files, const struct mm_load_file *msg, int fd,
-		    struct mm_why *why)
+static int files_add(struct mm_files *files, const struct mm_load_file *msg, int fd,
+		     struct mm_why *why)
 {
 	struct mm_file *file = &files->file[files->count];
-	int rc;
+	int r;
 
-	rc = check_name(msg, why);
-	if (rc == 0 && files->count == MM_LOAD_FILES_MAX)
-		rc = mm_refuse(why, -E2BIG, "more than %d files", MM_LOAD_FILES_MAX);
-	for (size_t i = 0; rc == 0 && i < files->count; i++)
+	r = file_check_name(msg, why);
+	if (r == 0 && files->count == MM_LOAD_FILES_MAX)
+		r = mm_refuse(why, -E2BIG, "more than %d files", MM_LOAD_FILES_MAX);
+	for (size_t i = 0; r == 0 && i < files->count; i++)
 		if (strcmp(files->file[i].name, msg->name) == 0)
-			rc = mm_refuse(why, -EEXIST, "file %s: passed twice", msg->name);
-	if (rc < 0) {
+			r = mm_refuse(why, -EEXIST, "file %s: passed twice", msg->name);
+	if (r < 0) {
 		close(fd);
-		return rc;
+		return r;
 	}
 	*file = (struct mm_file){ .kind = msg->kind, .fd = fd, .direct_fd = -1 };
 	memcpy(file->name, msg->name, strlen(msg->name) + 1);
 	files->count++;
-	return check_file(file, why);
+	return file_check(file, why);
 }
 
-union message { /* the first two fields are the same */
+/* A message of either kind: the first two members are the same. */
+union message {
 	struct mm_load_file file;
 	struct mm_load_pack pack;
 };
 
-/* 1: that was the end. */
-static int on_message(struct mm_files *files, const union message *msg, size_t len, int fd,
-		      struct mm_why *why)
+/* Return: 1 for the last message; else 0 or a refusal. */
+static int files_on_message(struct mm_files *files, const union message *msg, size_t len, int fd,
+			    struct mm_why *why)
 {
 	uint32_t kind = msg->file.kind;
 
@@ -235,35 +239,36 @@ static int on_message(struct mm_files *files, const union message *msg, size_t l
 	if (kind == MM_LOAD_END && len == sizeof(msg->file) && fd < 0)
 		return 1;
 	if (kind >= MM_LOAD_CONFIG && kind <= MM_LOAD_INDEX && len == sizeof(msg->file) && fd >= 0)
-		return add_file(files, &msg->file, fd, why);
+		return files_add(files, &msg->file, fd, why);
 	if (fd >= 0)
 		close(fd);
 	return mm_refuse(why, -EPROTO, "the tenant sent a message that load does not know");
 }
 
-static int receive_one(struct mm_files *files, int tenant_fd, uint64_t end_ns, struct mm_why *why)
+static int files_receive_one(struct mm_files *files, int tenant_fd, uint64_t end_ns,
+			     struct mm_why *why)
 {
 	union message msg;
 	size_t n_fds = 0, len = 0;
 	int fd = -1;
-	int rc;
+	int r;
 
-	rc = mm_sock_wait(tenant_fd, POLLIN, MM_MIN(end_ns, mm_deadline_ns(SILENCE_NS)));
-	if (rc < 0)
-		return mm_refuse(why, rc, "the tenant passed no file for too long");
-	rc = mm_sock_recv(tenant_fd, &msg, sizeof(msg), &fd, 1, &n_fds, &len);
-	if (rc == -EAGAIN)
+	r = mm_sock_wait(tenant_fd, POLLIN, MM_MIN(end_ns, mm_deadline_ns(SILENCE_NS)));
+	if (r < 0)
+		return mm_refuse(why, r, "the tenant passed no file for too long");
+	r = mm_sock_recv(tenant_fd, &msg, sizeof(msg), &fd, 1, &n_fds, &len);
+	if (r == -EAGAIN)
 		return 0;
-	if (rc == -EMFILE)
-		return mm_refuse(why, rc,
+	if (r == -EMFILE)
+		return mm_refuse(why, r,
 				 "a file descriptor got lost: more than one in a message, or mmd's "
 				 "limit of open files is too low");
-	if (rc < 0)
-		return mm_refuse(why, rc, "the tenant's channel: %s", strerror(-rc));
-	return on_message(files, &msg, len, n_fds == 1 ? fd : -1, why);
+	if (r < 0)
+		return mm_refuse(why, r, "the tenant's channel: %s", strerror(-r));
+	return files_on_message(files, &msg, len, n_fds == 1 ? fd : -1, why);
 }
 
-static int in_order(const void *a, const void *b)
+static int file_compare(const void *a, const void *b)
 {
 	const struct mm_file *x = a, *y = b;
 
@@ -275,14 +280,14 @@ static int in_order(const void *a, const void *b)
 int mm_files_receive(struct mm_files *files, int tenant_fd, struct mm_why *why)
 {
 	uint64_t end_ns = mm_deadline_ns(PHASE_NS);
-	int rc = 0;
+	int r = 0;
 
-	while (rc == 0)
-		rc = receive_one(files, tenant_fd, end_ns, why);
-	if (rc < 0)
-		return rc;
+	while (r == 0)
+		r = files_receive_one(files, tenant_fd, end_ns, why);
+	if (r < 0)
+		return r;
 	mm_packs_sort(&files->packs);
-	qsort(files->file, files->count, sizeof(files->file[0]), in_order);
+	qsort(files->file, files->count, sizeof(files->file[0]), file_compare);
 	if (files->count == 0 || files->file[0].kind != MM_LOAD_CONFIG)
 		return mm_refuse(why, -EBADMSG, "no config.json was passed");
 	for (size_t i = 0; i < files->count; i++)

@@ -2,14 +2,14 @@
 /*
  * mm_files - the files that a tenant passed
  *
- * Concept:   An fd is evidence that the tenant may read the file, if it was opened for reading: the
- *            file is reopened for O_DIRECT with our rights, so a write-only or O_PATH fd is
- *            refused. A file system that its owner implements (FUSE) could make any call on it
- *            hang; its type is found in the mount table without asking it, and only known local
- *            ones pass.
+ * Concept:   An fd shows that the tenant may read the file, if it was opened for reading. The file
+ *            is reopened for O_DIRECT with mmd's rights, so a write-only or O_PATH fd is refused. A
+ *            file system that its owner implements (FUSE) could make any call on it hang: its type
+ *            is read from the mount table, without a call on it, and only known local types pass.
  * Ownership: struct mm_files owns its fds; mm_files_done() accepts zeroed ones.
- * Limits:    MM_LOAD_FILES_MAX files, 16 TiB each; the tenant may be silent for 10 s, and take 60 s
- *            in all.
+ * Threading: one thread.
+ * Limits:    MM_LOAD_FILES_MAX files, 16 TiB each; 10 s between two messages of the tenant, and
+ *            60 s in all.
  */
 #pragma once
 
@@ -21,7 +21,8 @@
 #include "libclient/model/pack.h"
 #include "libclient/model/why.h"
 
-struct mm_file_stamp { /* what changes when somebody writes to the file */
+/* Values of which at least one changes when the file is written to. */
+struct mm_file_stamp {
 	uint64_t device, inode, bytes;
 	int64_t mtime_s, ctime_s;
 	uint64_t mtime_ns, ctime_ns;
@@ -30,13 +31,15 @@ struct mm_file_stamp { /* what changes when somebody writes to the file */
 struct mm_file {
 	char name[MM_FILE_NAME_BYTES];
 	uint32_t kind; /* enum mm_load_kind */
-	int fd;        /* as passed */
+	int fd;        /* the fd that the tenant passed */
 	int direct_fd; /* reopened with O_DIRECT; -1 where that is refused */
 	struct mm_file_stamp stamp;
 };
 
 struct mm_files {
-	/* After receiving: config, weights by name, the index of shards if there is one. */
+	/*
+	 * After mm_files_receive(): config, weights by name, the index of shards if there is one.
+	 */
 	struct mm_file file[MM_LOAD_FILES_MAX];
 	size_t count;
 	size_t n_weights;
@@ -44,7 +47,7 @@ struct mm_files {
 };
 
 /**
- * mm_files_receive() - take the tenant's files and packing list up to MM_LOAD_END, check each
+ * mm_files_receive() - receive and check the tenant's files and packing list, up to MM_LOAD_END
  * @files:     zeroed
  * @tenant_fd: socket
  *
@@ -53,15 +56,15 @@ struct mm_files {
 int mm_files_receive(struct mm_files *files, int tenant_fd, struct mm_why *why);
 void mm_files_done(struct mm_files *files);
 
-/* Has the file changed since it was received? A refusal if so. */
+/* 0, or a refusal if the file has changed since it was received. */
 int mm_file_check_unchanged(const struct mm_file *file, struct mm_why *why);
 
 /**
- * mm_files_identity() - what the same files and packing lists, and only they, have in common
- * @layout_version: of the store that they become
+ * mm_files_identity() - hash that only the same files and packing lists have in common
+ * @layout_version: version of the format of their store
  *
- * SHA-256 over version, the packing list and, of each file in order, kind, name and stamp. It says
- * nothing about who may read them: that each tenant shows by passing fds.
+ * SHA-256 over the version, the packing list and, of each file in order, kind, name and stamp. The
+ * hash does not say who may read the files: each tenant shows that by passing fds.
  */
 void mm_files_identity(const struct mm_files *files, uint32_t layout_version,
 		       uint8_t ret_identity[32]);

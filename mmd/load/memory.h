@@ -2,10 +2,12 @@
 /*
  * mm_memory - the memory of a store: mapped, on the right node, faulted in before it is written
  *
- * Concept: core gives an empty memfd, of huge pages where it found enough. Faulting it in at once,
- *          by several threads, takes page faults out of the copying, and turns "no memory" into an
- *          error instead of a SIGBUS. What stays zero, because files have holes there, is not
- *          faulted in.
+ * Concept:   Core gives an empty memfd, of huge pages if it found enough. Faulting its memory in at
+ *            once, by several threads, keeps page faults out of the copying, and turns a lack of
+ *            memory into an error instead of a SIGBUS. Ranges that stay zero, because files have
+ *            holes there, are not faulted in.
+ * Ownership: the caller unmaps what these functions mapped; fds stay the caller's.
+ * Threading: one thread calls; mm_memory_populate() starts others and joins them.
  */
 #pragma once
 
@@ -16,27 +18,27 @@
 
 struct mm_memory_map {
 	void *base;
-	uint64_t bytes; /* mapped: at least what was asked for */
+	uint64_t bytes; /* bytes that are mapped: at least as many as requested */
 };
 
 /**
  * mm_memory_map() - map a store
  * @fd:        memfd of at least @bytes
- * @numa_node: where the memory should come from; -1 = anywhere
- * @ret_map:   written only on success; give back with mm_memory_unmap()
+ * @numa_node: whose memory is preferred; -1: any
+ * @ret_map:   written only on success; undo with mm_memory_unmap()
  *
- * A node that has no memory left is not insisted on, one that does not exist is refused. Usual
- * pages stay of usual size (no THP). Return: 0; -ENOMEM; -EINVAL no such node; -EPROTO the memfd is
- * too short.
+ * A node that has no memory left is passed over; one that does not exist is refused. Pages of the
+ * usual size stay so (no transparent huge pages). Return: 0; -ENOMEM; -EINVAL no such node; -EPROTO
+ * the memfd is too short.
  */
 int mm_memory_map(int fd, uint64_t bytes, int numa_node, struct mm_memory_map *ret_map,
 		  struct mm_why *why);
 
 /**
- * mm_memory_populate() - fault a part of it in
- * @map:   of mm_memory_map()
+ * mm_memory_populate() - fault in a part of a mapping
+ * @map:   from mm_memory_map()
  * @from:  in bytes, rounded down to a page
- * @bytes: rounded up, and cut at the end
+ * @bytes: rounded up, but not past the end of the mapping
  *
  * Return: 0; -ENOMEM.
  */
@@ -45,13 +47,13 @@ int mm_memory_populate(const struct mm_memory_map *map, uint64_t from, uint64_t 
 
 /**
  * mm_memory_map_file() - map a store's file to write it
- * @fd:      regular, of at least @bytes, its blocks taken
- * @ret_map: written only on success; give back with mm_memory_unmap()
+ * @fd:      regular, of at least @bytes, with its blocks allocated
+ * @ret_map: written only on success; undo with mm_memory_unmap()
  *
- * What is written passes through the page cache: mm_memory_flush() bounds it. Return: 0; -EPROTO
+ * Writes pass through the page cache; mm_memory_flush() bounds what it holds. Return: 0; -EPROTO
  * too short; -ENOMEM.
  */
 int mm_memory_map_file(int fd, uint64_t bytes, struct mm_memory_map *ret_map, struct mm_why *why);
-/* To the disk with it, out of our memory and the cache. Return: 0; -EIO, -ENOSPC. */
+/* Writes the mapping to disk; frees its pages and their cache. Return: 0; -EIO, -ENOSPC. */
 int mm_memory_flush(const struct mm_memory_map *map, int fd, struct mm_why *why);
 void mm_memory_unmap(struct mm_memory_map *map);

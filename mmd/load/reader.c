@@ -14,43 +14,43 @@
 #define BUFFERS_BYTES (MM_READER_BLOCKS * MM_READER_BLOCK_BYTES)
 #define ALIGN_BYTES   UINT64_C(4096) /* the strictest logical block size in use */
 
-/* What one file's read works on. */
-struct work {
+/* The state of reading one file. */
+struct file_read {
 	struct mm_reader *reader;
 	const struct mm_file *file;
 	const struct mm_placed *placed;
 	size_t n_placed;
-	size_t first; /* of placed: all before it end before the next block */
+	size_t first; /* index in placed: all tensors before it end before the next block */
 	char *store;
 	bool direct;
-	uint64_t next, end; /* of the file, still to be asked for */
-	uint64_t data_end;  /* where the data end that next is in */
+	uint64_t next, end; /* range of the file that is still to be requested */
+	uint64_t data_end;  /* end of the data extent that next is in */
 	uint32_t in_flight;
 	struct mm_why *why;
 };
 
 /* ---- ring ---- */
 
-/* liburing 2.2 and 2.3 declare its functions for these two, but do not export them. */
+/* liburing 2.2 and 2.3 declare functions for these two operations, but do not export them. */
 static int ring_register(const struct io_uring *ring, unsigned int opcode, const void *arg,
 			 unsigned int n)
 {
 	return syscall(SYS_io_uring_register, ring->ring_fd, opcode, arg, n) < 0 ? -errno : 0;
 }
 
-/* Nothing but reads, whoever gets hold of it. */
-static int restrict_ring(const struct io_uring *ring)
+/* Restricts the ring to reads, also for code that an attacker runs in this process. */
+static int ring_restrict(const struct io_uring *ring)
 {
 	struct io_uring_restriction only[] = {
 		{ .opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_READ },
 		{ .opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_READ_FIXED },
 	};
-	int rc = ring_register(ring, IORING_REGISTER_RESTRICTIONS, only, MM_ARRAY_SIZE(only));
+	int r = ring_register(ring, IORING_REGISTER_RESTRICTIONS, only, MM_ARRAY_SIZE(only));
 
-	return rc < 0 ? rc : ring_register(ring, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
+	return r < 0 ? r : ring_register(ring, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
 }
 
-static bool make_ring(struct mm_reader *reader)
+static bool ring_make(struct mm_reader *reader)
 {
 	struct iovec iov[MM_READER_BLOCKS];
 
@@ -61,9 +61,11 @@ static bool make_ring(struct mm_reader *reader)
 	for (size_t i = 0; i < MM_READER_BLOCKS; i++)
 		iov[i] = (struct iovec){ reader->buffers + i * MM_READER_BLOCK_BYTES,
 					 MM_READER_BLOCK_BYTES };
-	/* Pinned memory may exceed RLIMIT_MEMLOCK: then the kernel pins per read. */
+	/*
+	 * RLIMIT_MEMLOCK may forbid pinning the buffers; the kernel then pins them for each read.
+	 */
 	reader->registered = io_uring_register_buffers(&reader->ring, iov, MM_READER_BLOCKS) == 0;
-	if (restrict_ring(&reader->ring) == 0)
+	if (ring_restrict(&reader->ring) == 0)
 		return true;
 	io_uring_queue_exit(&reader->ring);
 	return false;
@@ -81,7 +83,7 @@ int mm_reader_init(struct mm_reader *reader)
 	if (buffers == MAP_FAILED)
 		return -errno;
 	reader->buffers = buffers;
-	reader->has_ring = make_ring(reader);
+	reader->has_ring = ring_make(reader);
 	if (!reader->has_ring)
 		reader->flags |= MM_LOAD_F_PREAD;
 	return 0;
@@ -98,13 +100,13 @@ void mm_reader_done(struct mm_reader *reader)
 
 /* ---- one block ---- */
 
-static char *buffer_of(const struct mm_reader *reader, size_t i)
+static char *block_buffer(const struct mm_reader *reader, size_t i)
 {
 	return reader->buffers + i * MM_READER_BLOCK_BYTES;
 }
 
-/* The rest of a block through the page cache: the last word on what the file holds. */
-static int finish_by_pread(struct work *w, size_t i, uint64_t done)
+/* Reads the rest of a block through the page cache; its result decides on errors. */
+static int block_finish_by_pread(struct file_read *w, size_t i, uint64_t done)
 {
 	const struct mm_block *block = &w->reader->block[i];
 
@@ -112,8 +114,8 @@ static int finish_by_pread(struct work *w, size_t i, uint64_t done)
 		return mm_refuse(w->why, -EIO, "%s: reading byte %" PRIu64 ": %s", w->file->name,
 				 block->offset + done, strerror(EIO));
 	while (done < block->bytes) {
-		ssize_t n = pread(w->file->fd, buffer_of(w->reader, i) + done, block->bytes - done,
-				  (off_t)(block->offset + done));
+		ssize_t n = pread(w->file->fd, block_buffer(w->reader, i) + done,
+				  block->bytes - done, (off_t)(block->offset + done));
 
 		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
@@ -130,8 +132,8 @@ static int finish_by_pread(struct work *w, size_t i, uint64_t done)
 	return 0;
 }
 
-/* Copies what lies in the block to where it belongs. */
-static void scatter(struct work *w, size_t i)
+/* Copies the parts of tensors in the block to their places in the store. */
+static void block_scatter(struct file_read *w, size_t i)
 {
 	const struct mm_block *block = &w->reader->block[i];
 	uint64_t end = block->offset + block->bytes;
@@ -143,22 +145,23 @@ static void scatter(struct work *w, size_t i)
 
 		if (from < to)
 			mm_placed_copy(placed, from - placed->file_offset, to - from,
-				       buffer_of(w->reader, i) + (from - block->offset), w->store);
+				       block_buffer(w->reader, i) + (from - block->offset),
+				       w->store);
 	}
 }
 
-static void block_done(struct work *w, size_t i)
+static void block_done(struct file_read *w, size_t i)
 {
 	struct mm_reader *reader = w->reader;
 
-	scatter(w, i);
+	block_scatter(w, i);
 	reader->bytes_done += reader->block[i].bytes;
 	if (reader->progress)
 		reader->progress(reader->arg);
 }
 
-/* To where data go on; what was passed over counts as done. False: there are none. */
-static bool skip_hole(struct work *w)
+/* Goes on at the next data; the bytes of the hole count as done. False: no data are left. */
+static bool file_skip_hole(struct file_read *w)
 {
 	struct mm_extent data = { .start = w->end, .end = w->end };
 	bool found = mm_extent_next(w->file->fd, w->next, w->end, &data);
@@ -169,10 +172,10 @@ static bool skip_hole(struct work *w)
 	return found;
 }
 
-/* Takes the next block of the file for buffer @i; false at the end. */
-static bool next_block(struct work *w, size_t i)
+/* Takes the next block of the file into buffer @i; false at the end. */
+static bool block_next(struct file_read *w, size_t i)
 {
-	if (w->next >= w->end || (w->next >= w->data_end && !skip_hole(w)))
+	if (w->next >= w->end || (w->next >= w->data_end && !file_skip_hole(w)))
 		return false;
 	w->reader->block[i] =
 		(struct mm_block){ .offset = w->next,
@@ -183,13 +186,13 @@ static bool next_block(struct work *w, size_t i)
 
 /* ---- a file by pread ---- */
 
-static int fill_by_pread(struct work *w)
+static int file_fill_by_pread(struct file_read *w)
 {
-	while (next_block(w, 0)) {
-		int rc = finish_by_pread(w, 0, 0);
+	while (block_next(w, 0)) {
+		int r = block_finish_by_pread(w, 0, 0);
 
-		if (rc < 0)
-			return rc;
+		if (r < 0)
+			return r;
 		block_done(w, 0);
 	}
 	return 0;
@@ -197,27 +200,28 @@ static int fill_by_pread(struct work *w)
 
 /* ---- a file by io_uring ---- */
 
-static void submit_read(struct work *w, size_t i)
+static void block_submit_read(struct file_read *w, size_t i)
 {
 	struct mm_reader *reader = w->reader;
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&reader->ring);
 	int fd = w->direct ? w->file->direct_fd : w->file->fd;
-	/* O_DIRECT takes whole sectors only; past the end it is simply short. */
+	/* O_DIRECT takes whole sectors only; a read past the end of the file is short. */
 	unsigned int bytes =
 		(unsigned int)(w->direct ? MM_READER_BLOCK_BYTES : reader->block[i].bytes);
 
-	mm_assert(sqe != NULL); /* as many entries as buffers */
+	mm_assert(sqe != NULL); /* the ring has as many entries as buffers */
 	if (reader->registered)
-		io_uring_prep_read_fixed(sqe, fd, buffer_of(reader, i), bytes,
+		io_uring_prep_read_fixed(sqe, fd, block_buffer(reader, i), bytes,
 					 reader->block[i].offset, (int)i);
 	else
-		io_uring_prep_read(sqe, fd, buffer_of(reader, i), bytes, reader->block[i].offset);
+		io_uring_prep_read(sqe, fd, block_buffer(reader, i), bytes,
+				   reader->block[i].offset);
 	io_uring_sqe_set_data64(sqe, i);
 	w->in_flight++;
 }
 
-/* O_DIRECT can be refused at open or only here; the block itself is finished by pread. */
-static void note_refusal(struct work *w, int result)
+/* O_DIRECT may be refused at open, or only by the read; pread then finishes the block. */
+static void direct_note_refusal(struct file_read *w, int result)
 {
 	if (w->direct && (result == -EINVAL || result == -EOPNOTSUPP)) {
 		w->direct = false;
@@ -225,23 +229,23 @@ static void note_refusal(struct work *w, int result)
 	}
 }
 
-static int on_completion(struct work *w, size_t i, int result)
+static int block_on_read(struct file_read *w, size_t i, int result)
 {
 	uint64_t done = result > 0 ? MM_MIN((uint64_t)result, w->reader->block[i].bytes) : 0;
-	int rc;
+	int r;
 
-	note_refusal(w, result);
-	rc = finish_by_pread(w, i, done);
-	if (rc < 0)
-		return rc;
+	direct_note_refusal(w, result);
+	r = block_finish_by_pread(w, i, done);
+	if (r < 0)
+		return r;
 	block_done(w, i);
-	if (next_block(w, i))
-		submit_read(w, i);
+	if (block_next(w, i))
+		block_submit_read(w, i);
 	return 0;
 }
 
-/* Blocks complete in any order; the window of placed tensors moves with the oldest. */
-static void advance_window(struct work *w)
+/* Blocks complete in any order; the window of placed tensors follows the oldest one. */
+static void window_advance(struct file_read *w)
 {
 	uint64_t oldest = w->next;
 
@@ -253,8 +257,8 @@ static void advance_window(struct work *w)
 		w->first++;
 }
 
-/* After a failure: the kernel still writes to our buffers until the last read is over. */
-static void await_rest(struct work *w)
+/* After a failure: the kernel writes to the buffers until the last read is over. */
+static void reads_await(struct file_read *w)
 {
 	struct io_uring_cqe *cqe;
 
@@ -270,42 +274,42 @@ static void await_rest(struct work *w)
 	}
 }
 
-static int fill_by_ring(struct work *w)
+static int file_fill_by_ring(struct file_read *w)
 {
 	struct io_uring *ring = &w->reader->ring;
-	int rc = 0;
+	int r = 0;
 
 	for (size_t i = 0; i < MM_READER_BLOCKS; i++)
-		if (next_block(w, i))
-			submit_read(w, i);
-	while (rc == 0 && w->in_flight > 0) {
+		if (block_next(w, i))
+			block_submit_read(w, i);
+	while (r == 0 && w->in_flight > 0) {
 		struct io_uring_cqe *cqe;
 		uint64_t i;
 		int result;
 
-		rc = io_uring_submit_and_wait(ring, 1);
-		if (rc == -EINTR || rc > 0)
-			rc = 0;
-		if (rc < 0)
-			return mm_refuse(w->why, -EIO, "io_uring: %s", strerror(-rc));
+		r = io_uring_submit_and_wait(ring, 1);
+		if (r == -EINTR || r > 0)
+			r = 0;
+		if (r < 0)
+			return mm_refuse(w->why, -EIO, "io_uring: %s", strerror(-r));
 		if (io_uring_peek_cqe(ring, &cqe) < 0)
 			continue;
 		i = io_uring_cqe_get_data64(cqe);
 		result = cqe->res;
 		io_uring_cqe_seen(ring, cqe);
 		w->in_flight--;
-		rc = on_completion(w, i, result);
-		advance_window(w);
+		r = block_on_read(w, i, result);
+		window_advance(w);
 	}
-	if (rc < 0)
-		await_rest(w);
-	return rc;
+	if (r < 0)
+		reads_await(w);
+	return r;
 }
 
 /* ---- a file ---- */
 
-/* The header is not wanted again; the first block begins where O_DIRECT can. */
-static uint64_t first_byte(const struct mm_placed *placed)
+/* Skips the header, which was read before; the first block begins where O_DIRECT can begin. */
+static uint64_t file_first_byte(const struct mm_placed *placed)
 {
 	return placed[0].file_offset / ALIGN_BYTES * ALIGN_BYTES;
 }
@@ -313,26 +317,26 @@ static uint64_t first_byte(const struct mm_placed *placed)
 uint64_t mm_reader_bytes(const struct mm_file *file, const struct mm_placed *placed,
 			 size_t n_placed)
 {
-	return n_placed == 0 ? 0 : file->stamp.bytes - first_byte(placed);
+	return n_placed == 0 ? 0 : file->stamp.bytes - file_first_byte(placed);
 }
 
 int mm_reader_fill(struct mm_reader *reader, const struct mm_file *file,
 		   const struct mm_placed *placed, size_t n_placed, void *store, struct mm_why *why)
 {
-	struct work w = { .reader = reader,
-			  .file = file,
-			  .placed = placed,
-			  .n_placed = n_placed,
-			  .store = store,
-			  .direct = file->direct_fd >= 0,
-			  .end = file->stamp.bytes,
-			  .why = why };
+	struct file_read w = { .reader = reader,
+			       .file = file,
+			       .placed = placed,
+			       .n_placed = n_placed,
+			       .store = store,
+			       .direct = file->direct_fd >= 0,
+			       .end = file->stamp.bytes,
+			       .why = why };
 
 	if (n_placed == 0)
 		return 0;
 	if (!w.direct || !reader->has_ring)
 		reader->flags |= MM_LOAD_F_BUFFERED;
 	memset(reader->block, 0, sizeof(reader->block));
-	w.next = first_byte(placed);
-	return reader->has_ring ? fill_by_ring(&w) : fill_by_pread(&w);
+	w.next = file_first_byte(placed);
+	return reader->has_ring ? file_fill_by_ring(&w) : file_fill_by_pread(&w);
 }

@@ -13,7 +13,7 @@
 #include "libclient/support/fault.h"
 
 #define NOBODY         65534
-#define HEAP_BYTES_MAX (UINT64_C(4) << 30) /* 100 MB of hostile JSON takes up to 3 GB parsed */
+#define HEAP_BYTES_MAX (UINT64_C(4) << 30) /* parsing 100 MB of hostile JSON takes up to 3 GB */
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -26,8 +26,8 @@
 #define SANITIZED 0
 #endif
 
-/* Reading, talking over the sockets that are open, memory, threads, ending. */
-static const int allowed[] = {
+/* Calls for reading, for messages on open sockets, for memory, threads and the exit. */
+static const int allowed_calls[] = {
 	SCMP_SYS(read),
 	SCMP_SYS(pread64),
 	SCMP_SYS(lseek),
@@ -79,51 +79,54 @@ static void filter_done(scmp_filter_ctx *filter)
 		seccomp_release(*filter);
 }
 
-static int fill_filter(scmp_filter_ctx filter)
+static int filter_fill(scmp_filter_ctx filter)
 {
-	int rc = 0;
+	int r = 0;
 
-	for (size_t i = 0; rc == 0 && i < MM_ARRAY_SIZE(allowed); i++)
-		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
-	/* fstat() of glibc; no path can be named without a string, but an empty one is needed. */
-	if (rc == 0)
-		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(newfstatat), 0);
-	/* Threads, not processes. clone3 hides its flags: ENOSYS makes the C library use clone. */
-	if (rc == 0)
-		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
-				      SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD | CLONE_VM,
-					      CLONE_THREAD | CLONE_VM));
-	if (rc == 0)
-		rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-	return rc;
+	for (size_t i = 0; r == 0 && i < MM_ARRAY_SIZE(allowed_calls); i++)
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_calls[i], 0);
+	/*
+	 * fstat() of glibc is newfstatat() with an empty path. A filter cannot check strings, so
+	 * the call is allowed with any path.
+	 */
+	if (r == 0)
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(newfstatat), 0);
+	/* Threads, not processes. clone3 hides its flags: with ENOSYS the C library uses clone. */
+	if (r == 0)
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+				     SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD | CLONE_VM,
+					     CLONE_THREAD | CLONE_VM));
+	if (r == 0)
+		r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+	return r;
 }
 
-static int close_filter(struct mm_why *why)
+static int filter_load(struct mm_why *why)
 {
 	mm_cleanup(filter_done) scmp_filter_ctx filter = NULL;
-	int rc;
+	int r;
 
 	if (SANITIZED)
 		return 0;
 	filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	if (!filter)
 		return mm_refuse(why, -ENOMEM, "sandbox: no memory for the filter");
-	rc = fill_filter(filter);
-	if (rc == 0)
-		rc = seccomp_load(filter);
-	if (rc < 0)
-		return mm_refuse(why, rc, "sandbox: seccomp: %s", strerror(-rc));
+	r = filter_fill(filter);
+	if (r == 0)
+		r = seccomp_load(filter);
+	if (r < 0)
+		return mm_refuse(why, r, "sandbox: seccomp: %s", strerror(-r));
 	return 0;
 }
 
-static int limit(int resource, rlim_t value)
+static int limit_set(int resource, rlim_t value)
 {
 	const struct rlimit limit = { value, value };
 
 	return setrlimit((__rlimit_resource_t)resource, &limit);
 }
 
-static int drop_rights(struct mm_why *why)
+static int rights_drop(struct mm_why *why)
 {
 	if (geteuid() != 0)
 		return 0;
@@ -136,16 +139,17 @@ static int drop_rights(struct mm_why *why)
 
 int mm_sandbox_close(struct mm_why *why)
 {
-	int rc;
+	int r;
 
 	if (mm_fault("load.sandbox"))
 		return mm_refuse(why, -ENOMEM, "sandbox: no memory for the filter");
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return mm_refuse(why, -errno, "sandbox: prctl: %s", strerror(errno));
-	if (limit(RLIMIT_CORE, 0) < 0 || (!SANITIZED && limit(RLIMIT_DATA, HEAP_BYTES_MAX) < 0))
+	if (limit_set(RLIMIT_CORE, 0) < 0 ||
+	    (!SANITIZED && limit_set(RLIMIT_DATA, HEAP_BYTES_MAX) < 0))
 		return mm_refuse(why, -errno, "sandbox: limits: %s", strerror(errno));
-	rc = drop_rights(why);
-	if (rc < 0)
-		return rc;
-	return close_filter(why);
+	r = rights_drop(why);
+	if (r < 0)
+		return r;
+	return filter_load(why);
 }
