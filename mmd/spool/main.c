@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The spool role: creates the file of a store on disk, and proves that no process writes it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,7 +23,7 @@
 #include "mmd/common/proto.h"
 #include "mmd/spool/spool.h"
 
-#define SEAL_NS      (5 * MM_NS_PER_S) /* for the last words of the load's exit */
+#define SEAL_NS      (5 * MM_NS_PER_S) /* time for the load's exit to close its fds */
 #define SEAL_LOOK_MS 10
 
 struct spool {
@@ -32,8 +33,8 @@ struct spool {
 	struct mm_smsg answer;
 };
 
-static int refuse(struct spool *s, int result, const char *fmt, ...) MM_PRINTF(3, 4);
-static int refuse(struct spool *s, int result, const char *fmt, ...)
+static int spool_refuse(struct spool *s, int result, const char *fmt, ...) MM_PRINTF(3, 4);
+static int spool_refuse(struct spool *s, int result, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -43,8 +44,8 @@ static int refuse(struct spool *s, int result, const char *fmt, ...)
 	return result;
 }
 
-/* Where the file system has no files without a name: one whose name goes at once. */
-static int open_named(const char *dir)
+/* Where the file system has no O_TMPFILE: creates a file with a name and removes the name. */
+static int spool_open_named(const char *dir)
 {
 	char path[MM_CONFIG_STORE_DIR_BYTES + 32];
 	int fd;
@@ -60,50 +61,50 @@ static int open_named(const char *dir)
 	return fd < 0 ? -errno : fd;
 }
 
-static int open_file(struct spool *s)
+static int spool_open_file(struct spool *s)
 {
 	int r;
 
-	/* O_EXCL: it can never be given a name. */
+	/* O_EXCL: the file can never be given a name. */
 	s->write_fd = open(s->dir, O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
 	if (s->write_fd >= 0)
 		return 0;
 	r = -errno;
 	if (r == -EOPNOTSUPP || r == -EISDIR) {
-		r = open_named(s->dir);
+		r = spool_open_named(s->dir);
 		s->write_fd = r;
 	}
-	return r < 0 ? refuse(s, r, "--store-dir %.120s: %s", s->dir, strerror(-r)) : 0;
+	return r < 0 ? spool_refuse(s, r, "--store-dir %.120s: %s", s->dir, strerror(-r)) : 0;
 }
 
-/* A file in memory would only be the same memory by another name, outside the budget. */
-static int check_file_system(struct spool *s)
+/* Refuses a file in memory: it would use the same memory, but outside the budget. */
+static int spool_check_file_system(struct spool *s)
 {
 	struct statfs fs;
 
 	if (fstatfs(s->write_fd, &fs) < 0)
-		return refuse(s, -errno, "--store-dir %.120s: %s", s->dir, strerror(errno));
+		return spool_refuse(s, -errno, "--store-dir %.120s: %s", s->dir, strerror(errno));
 	if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC || fs.f_type == HUGETLBFS_MAGIC)
-		return refuse(s, -EINVAL,
-			      "--store-dir %.120s: lies in memory; name a directory on a disk",
-			      s->dir);
+		return spool_refuse(
+			s, -EINVAL,
+			"--store-dir %.120s: lies in memory; name a directory on a disk", s->dir);
 	return 0;
 }
 
-static int take_blocks(struct spool *s, uint64_t bytes)
+static int spool_take_blocks(struct spool *s, uint64_t bytes)
 {
 	int r = fallocate(s->write_fd, 0, 0, (off_t)bytes) < 0 ? -errno : 0;
 
-	/* Then a full disk shows when the load writes. */
+	/* A full disk then shows only when the load writes. */
 	if (r == -EOPNOTSUPP)
 		r = ftruncate(s->write_fd, (off_t)bytes) < 0 ? -errno : 0;
 	if (r < 0)
-		return refuse(s, r, "--store-dir %.120s: no room for %" PRIu64 " bytes: %s", s->dir,
-			      bytes, strerror(-r));
+		return spool_refuse(s, r, "--store-dir %.120s: no room for %" PRIu64 " bytes: %s",
+				    s->dir, bytes, strerror(-r));
 	return 0;
 }
 
-static int open_again(struct spool *s)
+static int spool_open_again(struct spool *s)
 {
 	char path[32];
 
@@ -112,24 +113,27 @@ static int open_again(struct spool *s)
 	if (s->read_fd < 0)
 		s->read_fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (s->read_fd < 0)
-		return refuse(s, -errno, "--store-dir %.120s: opening again to read: %s", s->dir,
-			      strerror(errno));
+		return spool_refuse(s, -errno, "--store-dir %.120s: opening again to read: %s",
+				    s->dir, strerror(errno));
 	return 0;
 }
 
-static int make_file(struct spool *s, uint64_t bytes)
+static int spool_make_file(struct spool *s, uint64_t bytes)
 {
-	int r = open_file(s);
+	int r = spool_open_file(s);
 
 	if (r == 0)
-		r = check_file_system(s);
+		r = spool_check_file_system(s);
 	if (r == 0)
-		r = take_blocks(s, mm_round_up(bytes, MM_ABI_PAGE_BYTES));
-	return r == 0 ? open_again(s) : r;
+		r = spool_take_blocks(s, mm_round_up(bytes, MM_ABI_PAGE_BYTES));
+	return r == 0 ? spool_open_again(s) : r;
 }
 
-/* The writer's fds go as it ends, some of them a moment later. */
-static int seal(struct spool *s)
+/*
+ * Takes a read lease. The fds of the process that wrote the file may be closed a moment after its
+ * end.
+ */
+static int spool_seal(struct spool *s)
 {
 	uint64_t until_ns = mm_deadline_ns(SEAL_NS);
 	const struct timespec look = mm_timespec(SEAL_LOOK_MS * MM_NS_PER_MS);
@@ -141,7 +145,8 @@ static int seal(struct spool *s)
 			return 0;
 		}
 		if (mm_now_ns() > until_ns)
-			return refuse(s, -EBUSY, "somebody still holds the store open for writing");
+			return spool_refuse(s, -EBUSY,
+					    "somebody still holds the store open for writing");
 		nanosleep(&look, NULL);
 	}
 	return 0;
@@ -149,7 +154,7 @@ static int seal(struct spool *s)
 
 /* ---- the role ---- */
 
-static int answer(struct spool *s, enum mm_sop op, int result, const int *fds, size_t n_fds)
+static int spool_answer(struct spool *s, enum mm_sop op, int result, const int *fds, size_t n_fds)
 {
 	s->answer.magic = MM_PROTO_MAGIC;
 	s->answer.op = op;
@@ -159,21 +164,21 @@ static int answer(struct spool *s, enum mm_sop op, int result, const int *fds, s
 	return mm_sock_send(s->core_fd, &s->answer, sizeof(s->answer), fds, n_fds);
 }
 
-static int on_open(struct spool *s, uint64_t bytes)
+static int spool_on_open(struct spool *s, uint64_t bytes)
 {
-	int r = make_file(s, bytes);
-	int rc;
+	int r = spool_make_file(s, bytes);
+	int sent;
 
 	if (r < 0) {
-		(void)answer(s, MM_S_OPENED, r, NULL, 0);
+		(void)spool_answer(s, MM_S_OPENED, r, NULL, 0);
 		return r;
 	}
-	rc = answer(s, MM_S_OPENED, 0, (int[]){ s->write_fd, s->read_fd }, 2);
+	sent = spool_answer(s, MM_S_OPENED, 0, (int[]){ s->write_fd, s->read_fd }, 2);
 	mm_close_fd(&s->write_fd);
-	return rc;
+	return sent;
 }
 
-static int serve(struct spool *s)
+static int spool_serve(struct spool *s)
 {
 	struct mm_smsg msg;
 	size_t len = 0;
@@ -187,9 +192,9 @@ static int serve(struct spool *s)
 	if (len != sizeof(msg) || msg.magic != MM_PROTO_MAGIC)
 		return -EPROTO;
 	if (msg.op == MM_S_OPEN && s->read_fd < 0)
-		return on_open(s, msg.bytes);
+		return spool_on_open(s, msg.bytes);
 	if (msg.op == MM_S_SEAL && s->read_fd >= 0)
-		return answer(s, MM_S_SEALED, seal(s), NULL, 0);
+		return spool_answer(s, MM_S_SEALED, spool_seal(s), NULL, 0);
 	return -EPROTO;
 }
 
@@ -200,9 +205,10 @@ int mm_spool_main(int core_fd, const struct mm_config *config)
 	};
 	int r = 0;
 
-	signal(SIGIO, SIG_IGN); /* the lease's breaking: root opens /proc/PID/fd/N */
+	/* sent when a process breaks the lease; root may, by opening /proc/PID/fd/N */
+	signal(SIGIO, SIG_IGN);
 	while (r == 0)
-		r = serve(&s);
+		r = spool_serve(&s);
 	mm_close_fd(&s.write_fd);
 	mm_close_fd(&s.read_fd);
 	mm_close_fd(&s.core_fd);
