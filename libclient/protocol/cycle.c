@@ -27,7 +27,7 @@ static void gate_add(struct mm_cycle_acts *acts, uint32_t slot, uint32_t pos, ui
 
 /* ---- looking ---- */
 
-/* May the tenant not be let in to the layer at the slot's position yet? */
+/* True if the tenant may not use the layer at the slot's position yet. */
 static bool layer_closed(const struct mm_cycles *m, uint32_t slot, uint64_t open)
 {
 	uint32_t layer = mm_cycle_layer(m, slot, m->slot[slot].pos);
@@ -37,8 +37,8 @@ static bool layer_closed(const struct mm_cycles *m, uint32_t slot, uint64_t open
 }
 
 /*
- * READY first: a kill in between finds COPYING and a gate that is not EMPTY, so it is never said
- * twice.
+ * READY first: after a kill in between, the cursor is COPYING and the gate not EMPTY, so READY is
+ * not written again.
  */
 static void layer_hand_over(struct mm_cycles *m, uint32_t slot, struct mm_cycle_acts *acts)
 {
@@ -67,7 +67,7 @@ void mm_cycle_saw_gate(struct mm_cycles *m, uint32_t slot, uint32_t low,
 	if (mm_cycle_gate_idle(low))
 		return;
 	c->pos = (used + 1) % m->plan.slot[slot].n_layers;
-	/* Intent first: from here on whoever resumes knows that the occupant is void. */
+	/* Intent first: a new driver that resumes from here on finds that the occupant is void. */
 	cursor_add(ret_acts, slot, MM_CUR_COPYING, c->pos);
 	gate_add(ret_acts, slot, used, MM_GATE_EMPTY);
 	layer_bring_in(m, slot, ret_acts);
@@ -133,7 +133,10 @@ void mm_cycle_resume(struct mm_cycles *m, uint32_t slot, enum mm_cursor_state st
 	if (state == MM_CUR_HELD)
 		return;
 	if (gate != MM_GATE_EMPTY) {
-		/* READY was written before the kill; it may even be used up by now. Never again. */
+		/*
+		 * READY was written before the kill, and the layer may be used up by now: not
+		 * again.
+		 */
 		cursor_add(ret_acts, slot, MM_CUR_HELD, pos);
 		return;
 	}
@@ -143,8 +146,8 @@ void mm_cycle_resume(struct mm_cycles *m, uint32_t slot, enum mm_cursor_state st
 }
 
 /*
- * Gates first, then where the cursor stands, then whose it is: a kill before that begins here
- * again.
+ * Gates first, then the cursor's position, then its epoch: after a kill before that, the slot
+ * begins here again.
  */
 static void slot_begin(struct mm_cycles *m, uint32_t slot, struct mm_cycle_acts *acts)
 {
@@ -191,7 +194,7 @@ static bool layers_equal(const struct mm_cycle_slot *a, const struct mm_cycle_sl
 	       memcmp(a->layer, b->layer, a->n_layers * sizeof(a->layer[0])) == 0;
 }
 
-/* Can anything of slot @slot go on under @next? */
+/* True if the occupant of @slot, or the layer on its way, may be of use under @next. */
 static bool slot_comparable(const struct mm_cycles *m, const struct mm_cycle_plan *next,
 			    uint32_t slot)
 {
@@ -202,14 +205,16 @@ static bool slot_comparable(const struct mm_cycles *m, const struct mm_cycle_pla
 	       pages_equal(&m->plan.slot[slot], &next->slot[slot]);
 }
 
-/* Nothing about it changes. */
+/* True if nothing about @slot changes. */
 static bool slot_stays(const struct mm_cycles *m, const struct mm_cycle_plan *next, uint32_t slot)
 {
 	return slot_comparable(m, next, slot) &&
 	       layers_equal(&m->plan.slot[slot], &next->slot[slot]);
 }
 
-/* The layer that is in the slot, or coming in, is the one that the next step needs first. */
+/*
+ * True if the layer that is in the slot, or on its way, is the one that the next step needs first.
+ */
 static bool occupant_stays(const struct mm_cycles *m, const struct mm_cycle_plan *next,
 			   uint32_t slot, uint32_t gate)
 {
@@ -220,7 +225,7 @@ static bool occupant_stays(const struct mm_cycles *m, const struct mm_cycle_plan
 	       (c->state != MM_CYCLE_HELD || gate == MM_GATE_READY);
 }
 
-/* False: something is on its way into a slot that changes. */
+/* False: a copy is under way into a slot that changes. */
 static bool slots_stop(struct mm_cycles *m, const struct mm_cycle_plan *next, const uint32_t *gate,
 		       struct mm_cycle_acts *acts)
 {

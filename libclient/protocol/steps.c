@@ -19,29 +19,29 @@ void mm_steps_forget_plan(struct mm_steps *s, struct mm_steps_out *out)
 	out->wake = true;
 }
 
-/* ---- saying ---- */
+/* ---- sending ---- */
 
 /*
  * RESYNC before PARKED, so that the change that PARKED allows is one that puts all gates in order.
- * The turn goes back first: others wait for it.
+ * TURN_DONE is first, since other tenants wait for the turn.
  */
-uint32_t mm_steps_words(const struct mm_steps_out *out, struct mm_msg ret_words[MM_STEPS_WORDS_MAX])
+uint32_t mm_steps_words(const struct mm_steps_out *out, struct mm_msg ret_msgs[MM_STEPS_WORDS_MAX])
 {
 	uint32_t n = 0;
 
 	if (out->turn_done)
-		ret_words[n++] =
+		ret_msgs[n++] =
 			(struct mm_msg){ .opcode = MM_OP_TURN_DONE, .arg = { out->turn_done } };
 	if (out->resync_epoch)
-		ret_words[n++] =
+		ret_msgs[n++] =
 			(struct mm_msg){ .opcode = MM_OP_RESYNC, .epoch = out->resync_epoch };
 	if (out->parked_epoch)
-		ret_words[n++] =
+		ret_msgs[n++] =
 			(struct mm_msg){ .opcode = MM_OP_PARKED,
 					 .epoch = out->parked_epoch,
 					 .arg = { out->parked_broken ? MM_PARKED_BROKEN : 0 } };
 	if (out->turn_want)
-		ret_words[n++] = (struct mm_msg){ .opcode = MM_OP_TURN_WANT };
+		ret_msgs[n++] = (struct mm_msg){ .opcode = MM_OP_TURN_WANT };
 	return n;
 }
 
@@ -73,8 +73,8 @@ int mm_steps_on_prepare(struct mm_steps *s, uint64_t epoch, struct mm_steps_out 
 }
 
 /*
- * Without PREPARE a plan may come while no step is open. One in part lets steps go on, so it comes
- * only when they were parked for it, and nothing broke off: it leaves gates as they are.
+ * Without PREPARE, a plan may come while no step is open. A change in part lets steps go on; it may
+ * come only when steps were parked for it and none was broken, since it leaves gates as they are.
  */
 static bool switch_is_due(const struct mm_steps *s, uint64_t epoch, bool partial)
 {
@@ -108,7 +108,7 @@ static void plan_put_in_force(struct mm_steps *s, enum mm_steps_state state,
 	out->entered = out->wake = true;
 }
 
-/* The plan may have been forgotten meanwhile: then there is nothing to let steps on for. */
+/* The plan may have been dropped meanwhile; then no window opens. */
 bool mm_steps_open_window(struct mm_steps *s, struct mm_steps_out *out)
 {
 	if (s->state != MM_STEPS_MAP || s->dead)
@@ -172,12 +172,14 @@ bool mm_steps_on_turn_end(struct mm_steps *s, uint64_t serial, bool too_late,
 	s->turn.ending = !too_late;
 	if (too_late)
 		s->turn.serial = 0;
-	else if (s->turn.used) /* else one step runs first: each turn gets us on */
+	else if (s->turn.used) /* otherwise one step runs first: each turn makes progress */
 		turn_leave(s, out);
 	return true;
 }
 
-/* mmd forgets the wish of one that leaves: who joins again must ask again. */
+/*
+ * mmd drops the request of a tenant that leaves, so one that joins again must request a turn again.
+ */
 void mm_steps_join_turns(struct mm_steps *s, enum mm_turn_mode mode, struct mm_steps_out *out)
 {
 	s->turn.mode = mode;
@@ -209,7 +211,7 @@ int mm_steps_yield_turn(struct mm_steps *s, struct mm_steps_out *out)
 
 /* ---- steps ---- */
 
-/* Gates that a step left aborted or out of turn are put in order by a change of the plan. */
+/* A change of the plan puts the gates in order that a broken step left aborted or out of order. */
 enum mm_steps_may mm_steps_may_begin(const struct mm_steps *s, bool gates_aborted)
 {
 	const bool runs = s->state == MM_STEPS_RUN || s->state == MM_STEPS_WINDOW;
@@ -232,7 +234,7 @@ void mm_steps_end(struct mm_steps *s, bool broke_off, struct mm_steps_out *out)
 	mm_assert(s->open);
 	s->open--;
 	s->broken |= broke_off;
-	/* No plan changes while a step is open: it ran under the one that is in force. */
+	/* No plan changes while a step is open: the step ran under the plan in force. */
 	if (broke_off)
 		out->resync_epoch = s->plan.epoch;
 	if (s->turn.ending)

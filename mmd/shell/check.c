@@ -10,8 +10,8 @@
 
 #include "libclient/base/base.h"
 
-static int refuse(char *reason, int result, const char *fmt, ...) MM_PRINTF(3, 4);
-static int refuse(char *reason, int result, const char *fmt, ...)
+static int check_refuse(char *reason, int result, const char *fmt, ...) MM_PRINTF(3, 4);
+static int check_refuse(char *reason, int result, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -21,7 +21,7 @@ static int refuse(char *reason, int result, const char *fmt, ...)
 	return result;
 }
 
-static bool all_zero(const unsigned char *bytes, size_t n)
+static bool bytes_all_zero(const unsigned char *bytes, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (bytes[i])
@@ -30,7 +30,7 @@ static bool all_zero(const unsigned char *bytes, size_t n)
 	return true;
 }
 
-static bool name_is_good(const char *name)
+static bool tenant_name_is_good(const char *name)
 {
 	size_t n = strnlen(name, MM_NAME_BYTES);
 
@@ -41,16 +41,17 @@ static bool name_is_good(const char *name)
 		if (name[i] <= ' ' || name[i] > '~' || name[i] == '"' || name[i] == '\\')
 			return false;
 	}
-	return all_zero((const unsigned char *)name + n, MM_NAME_BYTES - n);
+	return bytes_all_zero((const unsigned char *)name + n, MM_NAME_BYTES - n);
 }
 
-static int size_check(const void *bytes, size_t n_bytes, const struct mm_hello *h, char *reason)
+static int hello_check_size(const void *bytes, size_t n_bytes, const struct mm_hello *h,
+			    char *reason)
 {
 	if (h->size_bytes != n_bytes)
-		return refuse(reason, -EINVAL, "hello: size_bytes is %u but %zu bytes came",
-			      h->size_bytes, n_bytes);
-	if (!all_zero((const unsigned char *)bytes + sizeof(*h), n_bytes - sizeof(*h)))
-		return refuse(
+		return check_refuse(reason, -EINVAL, "hello: size_bytes is %u but %zu bytes came",
+				    h->size_bytes, n_bytes);
+	if (!bytes_all_zero((const unsigned char *)bytes + sizeof(*h), n_bytes - sizeof(*h)))
+		return check_refuse(
 			reason, -EINVAL,
 			"hello: fields beyond byte %zu are not known to this mmd; they must be 0",
 			sizeof(*h));
@@ -64,31 +65,34 @@ int mm_hello_check(const void *bytes, size_t n_bytes, struct mm_hello *ret_hello
 	int r;
 
 	if (n_bytes < sizeof(h))
-		return refuse(ret_reason, -EPROTO, "hello: %zu bytes, want at least %zu", n_bytes,
-			      sizeof(h));
+		return check_refuse(ret_reason, -EPROTO, "hello: %zu bytes, want at least %zu",
+				    n_bytes, sizeof(h));
 	memcpy(&h, bytes, sizeof(h));
 	if (h.magic != MM_ABI_MAGIC)
-		return refuse(ret_reason, -EPROTO, "hello: magic %#x, want %#x: not an mmd client",
-			      h.magic, MM_ABI_MAGIC);
+		return check_refuse(ret_reason, -EPROTO,
+				    "hello: magic %#x, want %#x: not an mmd client", h.magic,
+				    MM_ABI_MAGIC);
 	if (h.abi_major != MM_ABI_MAJOR)
-		return refuse(ret_reason, -EPROTO,
-			      "ABI version %u, this mmd speaks %u; rebuild the client against it",
-			      h.abi_major, MM_ABI_MAJOR);
-	r = size_check(bytes, n_bytes, &h, ret_reason);
+		return check_refuse(
+			ret_reason, -EPROTO,
+			"ABI version %u, this mmd speaks %u; rebuild the client against it",
+			h.abi_major, MM_ABI_MAJOR);
+	r = hello_check_size(bytes, n_bytes, &h, ret_reason);
 	if (r < 0)
 		return r;
 	unknown = h.features_required & ~MM_FEAT_KNOWN;
 	if (unknown)
-		return refuse(ret_reason, -ENOTSUP,
-			      "required features %#" PRIx64 " are not known; use a newer mmd",
-			      unknown);
-	if (!all_zero((const unsigned char *)h.reserved, sizeof(h.reserved)))
-		return refuse(ret_reason, -EINVAL, "hello: reserved fields must be 0");
-	if (!name_is_good(h.name))
-		return refuse(ret_reason, -EINVAL,
-			      "hello: name must be 1 to %d printable characters without space, "
-			      "quote and backslash",
-			      MM_NAME_BYTES - 1);
+		return check_refuse(ret_reason, -ENOTSUP,
+				    "required features %#" PRIx64 " are not known; use a newer mmd",
+				    unknown);
+	if (!bytes_all_zero((const unsigned char *)h.reserved, sizeof(h.reserved)))
+		return check_refuse(ret_reason, -EINVAL, "hello: reserved fields must be 0");
+	if (!tenant_name_is_good(h.name))
+		return check_refuse(
+			ret_reason, -EINVAL,
+			"hello: name must be 1 to %d printable characters without space, "
+			"quote and backslash",
+			MM_NAME_BYTES - 1);
 	*ret_hello = h;
 	return 0;
 }
