@@ -100,7 +100,7 @@ int mm_turn_want(struct mm_client *client, uint64_t timeout_ns)
 	pthread_mutex_lock(&client->lock);
 	while (!r && mm_steps_lacks_turn(&client->steps)) {
 		waited = timeout_ns != 0;
-		if (!client->steps.turn.asked)
+		if (!client->steps.turn.requested)
 			r = mm_turn_ask(client);
 		else if (!timeout_ns)
 			r = -EAGAIN;

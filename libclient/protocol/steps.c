@@ -160,7 +160,7 @@ static void turn_leave(struct mm_steps *s, struct mm_steps_out *out)
 void mm_steps_on_turn_begin(struct mm_steps *s, uint64_t serial, struct mm_steps_out *out)
 {
 	s->turn.serial = serial;
-	s->turn.asked = s->turn.used = s->turn.ending = false;
+	s->turn.requested = s->turn.used = s->turn.ending = false;
 	out->wake = true;
 }
 
@@ -185,20 +185,20 @@ void mm_steps_join_turns(struct mm_steps *s, enum mm_turn_mode mode, struct mm_s
 	s->turn.mode = mode;
 	if (mode == MM_TURN_NONE) {
 		s->turn.serial = 0;
-		s->turn.asked = s->turn.ending = false;
+		s->turn.requested = s->turn.ending = false;
 	}
 	out->wake = true;
 }
 
 void mm_steps_ask_turn(struct mm_steps *s, struct mm_steps_out *out)
 {
-	s->turn.asked = true;
+	s->turn.requested = true;
 	out->turn_want = true;
 }
 
 void mm_steps_turn_unheard(struct mm_steps *s)
 {
-	s->turn.asked = false;
+	s->turn.requested = false;
 }
 
 int mm_steps_yield_turn(struct mm_steps *s, struct mm_steps_out *out)
@@ -216,7 +216,7 @@ enum mm_steps_may mm_steps_may_begin(const struct mm_steps *s, bool gates_aborte
 {
 	const bool runs = s->state == MM_STEPS_RUN || s->state == MM_STEPS_WINDOW;
 
-	if (mm_steps_lacks_turn(s) && !s->turn.asked)
+	if (mm_steps_lacks_turn(s) && !s->turn.requested)
 		return MM_STEPS_MUST_ASK_TURN;
 	return runs && !s->broken && !gates_aborted && !mm_steps_lacks_turn(s) ? MM_STEPS_MAY
 									       : MM_STEPS_MUST_WAIT;

@@ -62,7 +62,7 @@ struct mm_steps {
 	struct {
 		enum mm_turn_mode mode;
 		uint64_t serial; /* the serial of this tenant's turn; 0: it has none */
-		bool asked;      /* TURN_WANT was sent, and no turn has begun since */
+		bool requested;  /* TURN_WANT was sent, and no turn has begun since */
 		bool used;       /* a step ran, or runs, in the turn */
 		/* the turn is returned when the open step ends, or the first one */
 		bool ending;

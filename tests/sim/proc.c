@@ -367,7 +367,8 @@ static void turn_begins(struct w_proc *p, const struct mm_msg *msg)
 {
 	struct mm_steps_out out = { 0 };
 
-	mm_assert(p->hostile || (p->machine.turn.mode != MM_TURN_NONE && p->machine.turn.asked));
+	mm_assert(p->hostile ||
+		  (p->machine.turn.mode != MM_TURN_NONE && p->machine.turn.requested));
 	mm_steps_on_turn_begin(&p->machine, msg->arg[0], &out);
 }
 

@@ -282,7 +282,7 @@ bool ms_turn_want(struct ms_tenant *t)
 
 	if (!mm_steps_lacks_turn(&t->c.steps))
 		return true;
-	if (!t->c.steps.turn.asked)
+	if (!t->c.steps.turn.requested)
 		mm_steps_ask_turn(&t->c.steps, &out);
 	ms_client_out(t, &out);
 	return false;

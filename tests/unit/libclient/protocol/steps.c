@@ -384,7 +384,7 @@ static enum turn turn_of(void)
 	if (steps.turn.mode == MM_TURN_NONE)
 		return NONE;
 	if (!steps.turn.serial)
-		return steps.open ? LOST : steps.turn.asked ? ASKED : LACKS;
+		return steps.open ? LOST : steps.turn.requested ? ASKED : LACKS;
 	if (steps.open)
 		return steps.turn.ending ? STEP_ENDS : STEP;
 	if (!steps.turn.used)

@@ -319,14 +319,14 @@ static uint32_t held_ms(struct w_proc *p, struct w_proc **greedy, bool yield, ui
 
 	for (uint32_t at = 0; at < seconds * 1000; at += 50) {
 		for (uint32_t i = 0; i < GREEDY; i++) {
-			if (!greedy[i]->machine.turn.serial && !greedy[i]->machine.turn.asked)
+			if (!greedy[i]->machine.turn.serial && !greedy[i]->machine.turn.requested)
 				w_turn_want(w, greedy[i]);
 			if (yield && greedy[i]->machine.turn.ending)
 				w_turn_done(w, greedy[i]);
 		}
 		if (p->machine.turn.ending)
 			w_turn_done(w, p);
-		if (!p->machine.turn.serial && !p->machine.turn.asked)
+		if (!p->machine.turn.serial && !p->machine.turn.requested)
 			w_turn_want(w, p);
 		tick_ms(50);
 		ms += p->machine.turn.serial ? 50 : 0;
@@ -447,7 +447,7 @@ static uint32_t two_take_turns(struct w_proc *a, struct w_proc *b, uint32_t seco
 		for (uint32_t i = 0; i < MM_ARRAY_SIZE(both); i++) {
 			if (both[i]->machine.turn.ending)
 				w_turn_done(w, both[i]);
-			if (!both[i]->machine.turn.serial && !both[i]->machine.turn.asked)
+			if (!both[i]->machine.turn.serial && !both[i]->machine.turn.requested)
 				w_turn_want(w, both[i]);
 		}
 		tick_ms(50);
