@@ -14,9 +14,9 @@
 
 static const struct {
 	const char *name, *architecture;
-	const char *layers; /* what a layer's names begin with */
+	const char *layers; /* prefix of the names of a layer's weights */
 	const char *weights[MM_W_COUNT];
-} families[MM_FAMILY_COUNT] = {
+} family_table[MM_FAMILY_COUNT] = {
 	[MM_FAMILY_LLAMA] = { "llama", "LlamaForCausalLM", "model.layers", { LLAMA_WEIGHTS } },
 	[MM_FAMILY_QWEN2] = { "qwen2",
 			      "Qwen2ForCausalLM",
@@ -54,12 +54,12 @@ static const struct {
 
 const char *mm_family_name(enum mm_family family)
 {
-	return families[family].name;
+	return family_table[family].name;
 }
 
 const char *mm_family_architecture(enum mm_family family)
 {
-	return families[family].architecture;
+	return family_table[family].architecture;
 }
 
 void mm_arch_fill(struct mm_arch *a)
@@ -78,7 +78,7 @@ void mm_arch_fill(struct mm_arch *a)
 
 bool mm_arch_has(const struct mm_arch *a, enum mm_weight w)
 {
-	if (!families[a->family].weights[w])
+	if (!family_table[a->family].weights[w])
 		return false;
 	switch (w) {
 	case MM_W_HEAD:
@@ -131,7 +131,7 @@ void mm_arch_size(const struct mm_arch *a, enum mm_weight w, uint32_t *ret_rows,
 
 const char *mm_arch_short_name(const struct mm_arch *a, enum mm_weight w)
 {
-	return families[a->family].weights[w];
+	return family_table[a->family].weights[w];
 }
 
 void mm_arch_name(const struct mm_arch *a, enum mm_weight w, uint32_t layer, char *out,
@@ -140,9 +140,9 @@ void mm_arch_name(const struct mm_arch *a, enum mm_weight w, uint32_t layer, cha
 	const char *name = mm_arch_short_name(a, w);
 
 	if (mm_weight_per_layer(w) && layer == MM_ANY_LAYER)
-		snprintf(out, bytes, "%s.*.%s", families[a->family].layers, name);
+		snprintf(out, bytes, "%s.*.%s", family_table[a->family].layers, name);
 	else if (mm_weight_per_layer(w))
-		snprintf(out, bytes, "%s.%u.%s", families[a->family].layers, layer, name);
+		snprintf(out, bytes, "%s.%u.%s", family_table[a->family].layers, layer, name);
 	else
 		snprintf(out, bytes, "%s", name);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * arch - what a model is: its family, its sizes, and the weights that follow from them
+ * arch - the family and the sizes of a model, and the weights that follow from them
  *
  * Concept:    mkmodel writes it as Hugging Face does, mmserve reads it back. A weight is one tensor
  *             of the forward pass, found by its role; its name in a checkpoint and its size follow
  *             from the family and the sizes.
  * Ownership:  a plain value.
+ * Threading:  any.
  * Invariants: after mm_arch_fill(), or from mm_config_load(), no size is 0.
  */
 #pragma once
@@ -26,9 +27,10 @@ enum mm_rope_scaling { MM_ROPE_UNSCALED, MM_ROPE_LINEAR, MM_ROPE_LLAMA3 };
 struct mm_rope {
 	double theta;
 	enum mm_rope_scaling scaling;
-	double factor;      /* by which positions are stretched; of every scaling */
-	double low_factor;  /* llama3: wavelengths above original / low are scaled in full, */
-	double high_factor; /* those below original / high not at all */
+	double factor; /* by which positions are stretched, with any scaling but UNSCALED */
+	/* llama3: wavelengths above original / low_factor are scaled in full, */
+	double low_factor;
+	double high_factor; /* those below original / high_factor not at all */
 	uint32_t original;  /* llama3: positions of the unscaled model */
 };
 
@@ -43,12 +45,12 @@ struct mm_arch {
 	bool tied; /* the head is the embedding */
 	enum mm_family family;
 	uint32_t head_dim;
-	/* of the embedding and the head; another than hidden is projected (OPT) */
+	/* width of the embedding and the head; if it is not hidden, it is projected (OPT) */
 	uint32_t embed_dim;
 	bool post_norm; /* OPT: a norm follows its block instead of preceding it */
 	bool no_final_norm;
 	double norm_eps;
-	struct mm_rope rope; /* not OPT */
+	struct mm_rope rope; /* unused by OPT */
 };
 
 #define MM_POSITION_OFFSET 2u /* OPT: row of position 0 in the table of positions */
@@ -58,7 +60,7 @@ enum mm_weight {
 	MM_W_EMBED,
 	MM_W_POSITIONS,
 	MM_W_PROJECT_IN,
-	MM_W_INPUT_NORM, /* from here to DOWN_BIAS: once a layer */
+	MM_W_INPUT_NORM, /* first of the weights that each layer has, up to DOWN_BIAS */
 	MM_W_INPUT_NORM_BIAS,
 	MM_W_Q,
 	MM_W_Q_BIAS,
@@ -90,19 +92,19 @@ static inline bool mm_weight_per_layer(enum mm_weight w)
 	return w >= MM_W_LAYER_FIRST && w <= MM_W_LAYER_LAST;
 }
 
-/* "llama", "qwen2", "opt": config.json's model_type */
+/* "llama", "qwen2" or "opt", as model_type in config.json has it. */
 const char *mm_family_name(enum mm_family family);
 
-/* "LlamaForCausalLM" and so on */
+/* The class of the model, such as "LlamaForCausalLM". */
 const char *mm_family_architecture(enum mm_family family);
 
-/* Gives every size that is 0 the value that it usually has. */
+/* Gives every size that is 0 its usual value. */
 void mm_arch_fill(struct mm_arch *arch);
 
-/* Does a model of this kind have that weight? */
+/* True if a model of this kind has that weight. */
 bool mm_arch_has(const struct mm_arch *arch, enum mm_weight weight);
 
-/* Rows and columns of a weight; no rows: a vector. */
+/* Rows and columns of a weight; a vector has 0 rows. */
 void mm_arch_size(const struct mm_arch *arch, enum mm_weight weight, uint32_t *ret_rows,
 		  uint32_t *ret_columns);
 
@@ -110,12 +112,12 @@ void mm_arch_size(const struct mm_arch *arch, enum mm_weight weight, uint32_t *r
 
 /**
  * mm_arch_name() - a weight's name in a checkpoint
- * @layer:  ignored for weights outside the layers; MM_ANY_LAYER: '*' stands for the number
- * @out:    any bytes
+ * @layer:  ignored for weights outside the layers; MM_ANY_LAYER: '*' in place of the number
+ * @out:    @bytes of room
  * @bytes:  128 is enough
  */
 void mm_arch_name(const struct mm_arch *arch, enum mm_weight weight, uint32_t layer, char *out,
 		  size_t bytes);
 
-/* The part of it behind the layer's number. */
+/* The part of the name behind the layer's number. */
 const char *mm_arch_short_name(const struct mm_arch *arch, enum mm_weight weight);

@@ -11,12 +11,12 @@
 
 #define CONFIG_BYTES_MAX (1 << 20)
 
-static void json_done(json_t **json)
+static void config_json_done(json_t **json)
 {
 	json_decref(*json);
 }
 
-static int check_strings(const json_t *root, const char *name, struct mm_why *why)
+static int config_check_strings(const json_t *root, const char *name, struct mm_why *why)
 {
 	const json_t *type = json_object_get(root, "model_type");
 	const json_t *architectures = json_object_get(root, "architectures");
@@ -40,10 +40,10 @@ static int check_strings(const json_t *root, const char *name, struct mm_why *wh
 int mm_model_config_parse(const char *json, size_t bytes, const char *name,
 			  struct mm_model_config *ret_config, struct mm_why *why)
 {
-	mm_cleanup(json_done) json_t *root = NULL;
+	mm_cleanup(config_json_done) json_t *root = NULL;
 	const json_t *layers;
 	json_error_t where;
-	int rc;
+	int r;
 
 	root = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &where);
 	if (!root)
@@ -51,9 +51,9 @@ int mm_model_config_parse(const char *json, size_t bytes, const char *name,
 				 where.line, where.text);
 	if (!json_is_object(root))
 		return mm_refuse(why, -EBADMSG, "%s: not a JSON object", name);
-	rc = check_strings(root, name, why);
-	if (rc < 0)
-		return rc;
+	r = config_check_strings(root, name, why);
+	if (r < 0)
+		return r;
 	layers = json_object_get(root, "num_hidden_layers");
 	if (!json_is_integer(layers) || json_integer_value(layers) < 1)
 		return mm_refuse(why, -EBADMSG,
@@ -71,7 +71,7 @@ int mm_model_config_read(int fd, const char *name, struct mm_model_config *ret_c
 {
 	mm_cleanup(mm_free_ptr) char *json = NULL;
 	size_t bytes;
-	int rc = mm_text_read(fd, name, CONFIG_BYTES_MAX, &json, &bytes, why);
+	int r = mm_text_read(fd, name, CONFIG_BYTES_MAX, &json, &bytes, why);
 
-	return rc < 0 ? rc : mm_model_config_parse(json, bytes, name, ret_config, why);
+	return r < 0 ? r : mm_model_config_parse(json, bytes, name, ret_config, why);
 }

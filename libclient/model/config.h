@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mm_model_config - what load needs of a model's config.json
+ * mm_model_config - the part of a model's config.json that load needs
  *
- * Concept: the number of layers, to be compared with the tensors. What the model computes is the
- *          engine's business; its description only has to be well-formed.
- * Limits:  1 MiB of JSON.
+ * Concept:   The number of layers, to be compared with the tensors. What the model computes is the
+ *            engine's business; its description only has to be well-formed.
+ * Threading: any.
+ * Limits:    1 MiB of JSON.
  */
 #pragma once
 
@@ -17,7 +18,7 @@ struct mm_model_config {
 	uint32_t layers; /* 1 .. MM_LAYERS_MAX */
 };
 
-/* -EBADMSG, -ENOTSUP too many layers, -ENOMEM. @name is for the refusal. */
+/* Return: 0; -EBADMSG; -ENOTSUP too many layers; -ENOMEM. @name: the file's, for the refusal. */
 int mm_model_config_parse(const char *json, size_t bytes, const char *name,
 			  struct mm_model_config *ret_config, struct mm_why *why);
 int mm_model_config_read(int fd, const char *name, struct mm_model_config *ret_config,

@@ -9,21 +9,21 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/model/text.h"
 
-struct check {
-	const char *name; /* of the index */
+struct index_check {
+	const char *name; /* name of the index file */
 	const struct mm_shards *shards;
 	json_t *map;
-	bool *named; /* by shard */
+	bool *named; /* by shard: the map names it */
 	struct mm_why *why;
 };
 
-static void json_done(json_t **json)
+static void index_json_done(json_t **json)
 {
 	json_decref(*json);
 }
 
-static int load_json(const char *json, size_t bytes, const char *name, json_t **ret_root,
-		     struct mm_why *why)
+static int index_load_json(const char *json, size_t bytes, const char *name, json_t **ret_root,
+			   struct mm_why *why)
 {
 	const json_t *metadata, *size;
 	json_error_t where;
@@ -44,8 +44,11 @@ static int load_json(const char *json, size_t bytes, const char *name, json_t **
 	return 0;
 }
 
-/* A path would lead out of the model's folder; only the tenant's library follows the names. */
-static bool is_file_name(const char *file)
+/*
+ * Refuses a path: it would lead out of the model's folder. Only libclient opens files by these
+ * names.
+ */
+static bool file_name_is_valid(const char *file)
 {
 	size_t len = strlen(file);
 
@@ -57,52 +60,53 @@ static bool is_file_name(const char *file)
 	return true;
 }
 
-static int by_name(const void *key, const void *element)
+static int shard_compare_key(const void *key, const void *element)
 {
 	return strcmp(key, *(const char *const *)element);
 }
 
-static const char *const *find_shard(const struct mm_shards *shards, const char *file)
+static const char *const *shard_find(const struct mm_shards *shards, const char *file)
 {
-	return bsearch(file, shards->names, shards->n, sizeof(shards->names[0]), by_name);
+	return bsearch(file, shards->names, shards->n, sizeof(shards->names[0]), shard_compare_key);
 }
 
-static int by_tensor_name(const void *key, const void *element)
+static int tensor_compare_key(const void *key, const void *element)
 {
 	return strcmp(key, ((const struct mm_st_tensor *)element)->name);
 }
 
-static bool has_tensor(const struct mm_safetensors *st, const char *tensor)
+static bool shard_has_tensor(const struct mm_safetensors *st, const char *tensor)
 {
-	return bsearch(tensor, st->tensors, st->n_tensors, sizeof(*st->tensors), by_tensor_name);
+	return bsearch(tensor, st->tensors, st->n_tensors, sizeof(*st->tensors),
+		       tensor_compare_key);
 }
 
-static int check_entry(struct check *c, const char *tensor, const json_t *value)
+static int index_check_entry(struct index_check *c, const char *tensor, const json_t *value)
 {
 	const char *file = json_string_value(value);
 	const char *const *shard;
 	size_t i;
 
-	if (!file || !is_file_name(file))
+	if (!file || !file_name_is_valid(file))
 		return mm_refuse(c->why, -EBADMSG,
 				 "%s: tensor %.80s: %.40s is not the name of a file without a path",
 				 c->name, tensor, file ? file : "what it names");
-	shard = find_shard(c->shards, file);
+	shard = shard_find(c->shards, file);
 	if (!shard)
 		return mm_refuse(c->why, -EBADMSG,
 				 "%s: tensor %.80s is in %.80s, which was not passed: a shard is "
 				 "missing",
 				 c->name, tensor, file);
 	i = (size_t)(shard - c->shards->names);
-	if (!has_tensor(&c->shards->st[i], tensor))
+	if (!shard_has_tensor(&c->shards->st[i], tensor))
 		return mm_refuse(c->why, -EBADMSG, "%.80s: has no tensor %.80s, though %s says so",
 				 file, tensor, c->name);
 	c->named[i] = true;
 	return 0;
 }
 
-/* Every entry was found: what is left over is in the files alone. */
-static int check_shard(const struct check *c, size_t i)
+/* Every entry of the map was found, so a tensor without an entry is in the files only. */
+static int index_check_shard(const struct index_check *c, size_t i)
 {
 	const struct mm_safetensors *st = &c->shards->st[i];
 
@@ -123,47 +127,47 @@ static int check_shard(const struct check *c, size_t i)
 	return 0;
 }
 
-static int check(struct check *c)
+static int index_check(struct index_check *c)
 {
 	const char *tensor;
 	json_t *value;
-	int rc = 0;
+	int r = 0;
 
 	if (json_object_size(c->map) > MM_TENSORS_MAX)
 		return mm_refuse(c->why, -ENOTSUP, "%s: %zu tensors, at most %d are served",
 				 c->name, json_object_size(c->map), MM_TENSORS_MAX);
 	json_object_foreach(c->map, tensor, value) {
-		rc = check_entry(c, tensor, value);
-		if (rc < 0)
-			return rc;
+		r = index_check_entry(c, tensor, value);
+		if (r < 0)
+			return r;
 	}
-	for (size_t i = 0; rc == 0 && i < c->shards->n; i++)
-		rc = check_shard(c, i);
-	return rc;
+	for (size_t i = 0; r == 0 && i < c->shards->n; i++)
+		r = index_check_shard(c, i);
+	return r;
 }
 
 int mm_index_check(const char *json, size_t bytes, const char *name, const struct mm_shards *shards,
 		   struct mm_why *why)
 {
-	mm_cleanup(json_done) json_t *root = NULL;
+	mm_cleanup(index_json_done) json_t *root = NULL;
 	mm_cleanup(mm_free_ptr) bool *named = calloc(shards->n + 1, sizeof(*named));
-	struct check c = { .name = name, .shards = shards, .named = named, .why = why };
-	int rc;
+	struct index_check c = { .name = name, .shards = shards, .named = named, .why = why };
+	int r;
 
 	if (!named)
 		return mm_refuse(why, -ENOMEM, "%s: no memory", name);
-	rc = load_json(json, bytes, name, &root, why);
-	if (rc < 0)
-		return rc;
+	r = index_load_json(json, bytes, name, &root, why);
+	if (r < 0)
+		return r;
 	c.map = json_object_get(root, "weight_map");
-	return check(&c);
+	return index_check(&c);
 }
 
 int mm_index_read(int fd, const char *name, const struct mm_shards *shards, struct mm_why *why)
 {
 	mm_cleanup(mm_free_ptr) char *text = NULL;
 	size_t bytes;
-	int rc = mm_text_read(fd, name, MM_INDEX_BYTES_MAX, &text, &bytes, why);
+	int r = mm_text_read(fd, name, MM_INDEX_BYTES_MAX, &text, &bytes, why);
 
-	return rc < 0 ? rc : mm_index_check(text, bytes, name, shards, why);
+	return r < 0 ? r : mm_index_check(text, bytes, name, shards, why);
 }

@@ -21,20 +21,20 @@ uint32_t mm_layout_group(const char *name, uint32_t rank)
 
 /* ---- collecting ---- */
 
-static int by_name(const void *a, const void *b)
+static int source_compare(const void *a, const void *b)
 {
-	const struct mm_source *x = a, *y = b;
+	const struct mm_bundle_source *x = a, *y = b;
 
 	return strcmp(x->tensor->name, y->tensor->name);
 }
 
-static int by_entry_name(const void *a, const void *b)
+static int entry_compare_name(const void *a, const void *b)
 {
 	return strcmp(((const struct mm_dir_tensor *)a)->name,
 		      ((const struct mm_dir_tensor *)b)->name);
 }
 
-static int by_place(const void *a, const void *b)
+static int placed_compare(const void *a, const void *b)
 {
 	const struct mm_placed *x = a, *y = b;
 
@@ -45,16 +45,16 @@ static int by_place(const void *a, const void *b)
 	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static int collect(const struct mm_model_parts *parts, struct mm_source *sources,
-		   struct mm_why *why)
+static int sources_collect(const struct mm_model_parts *parts, struct mm_bundle_source *sources,
+			   struct mm_why *why)
 {
 	size_t n = 0;
 
 	for (size_t f = 0; f < parts->n_files; f++)
 		for (size_t i = 0; i < parts->st[f].n_tensors; i++)
-			sources[n++] = (struct mm_source){ &parts->st[f].tensors[i], (uint32_t)f,
-							   MM_NO_BUNDLE };
-	qsort(sources, n, sizeof(*sources), by_name);
+			sources[n++] = (struct mm_bundle_source){ &parts->st[f].tensors[i],
+								  (uint32_t)f, MM_NO_BUNDLE };
+	qsort(sources, n, sizeof(*sources), source_compare);
 	for (size_t i = 1; i < n; i++)
 		if (strcmp(sources[i - 1].tensor->name, sources[i].tensor->name) == 0)
 			return mm_refuse(why, -EBADMSG, "%s: tensor %s is in %s too",
@@ -64,9 +64,10 @@ static int collect(const struct mm_model_parts *parts, struct mm_source *sources
 }
 
 /*
- * Gates are per layer: an encoder's and a decoder's layer 0 would be one, for two uses in a step.
+ * Refuses a second stack of layers: gates are per layer, and layer 0 of an encoder and of a decoder
+ * would share one, for two uses in a step.
  */
-static int check_stack(const struct mm_st_tensor *first, const struct mm_st_tensor *t,
+static int stack_check(const struct mm_st_tensor *first, const struct mm_st_tensor *t,
 		       struct mm_why *why)
 {
 	size_t a = 0, b = 0;
@@ -80,7 +81,7 @@ static int check_stack(const struct mm_st_tensor *first, const struct mm_st_tens
 			 first->name, t->name);
 }
 
-static int check_layers(const struct mm_source *sources, size_t n, uint32_t layers,
+static int layers_check(const struct mm_bundle_source *sources, size_t n, uint32_t layers,
 			struct mm_why *why)
 {
 	const struct mm_st_tensor *first = NULL;
@@ -89,7 +90,7 @@ static int check_layers(const struct mm_source *sources, size_t n, uint32_t laye
 	for (size_t i = 0; i < n; i++) {
 		const struct mm_st_tensor *t = sources[i].tensor;
 		uint32_t layer = mm_name_layer(t->name, NULL);
-		int rc;
+		int r;
 
 		if (layer == MM_NO_LAYER)
 			continue;
@@ -99,9 +100,9 @@ static int check_layers(const struct mm_source *sources, size_t n, uint32_t laye
 					 "num_hidden_layers %u",
 					 t->name, layer, layers);
 		first = first ? first : t;
-		rc = check_stack(first, t, why);
-		if (rc < 0)
-			return rc;
+		r = stack_check(first, t, why);
+		if (r < 0)
+			return r;
 		seen[layer] |= t->rank >= 2 && t->bytes > 0;
 	}
 	for (uint32_t l = 0; l < layers; l++)
@@ -116,8 +117,9 @@ static int check_layers(const struct mm_source *sources, size_t n, uint32_t laye
 
 /* ---- placing ---- */
 
-static void place_tensor(struct mm_layout *layout, uint32_t i, const struct mm_source *source,
-			 const struct mm_load_pack *rule, uint64_t offset)
+static void tensor_place(struct mm_layout *layout, uint32_t i,
+			 const struct mm_bundle_source *source, const struct mm_load_pack *rule,
+			 uint64_t offset)
 {
 	const struct mm_st_tensor *t = source->tensor;
 	bool transposed = rule && (rule->flags & MM_PACK_TRANSPOSE);
@@ -149,46 +151,47 @@ static void place_tensor(struct mm_layout *layout, uint32_t i, const struct mm_s
 	layout->tensor_bytes += t->bytes;
 }
 
-static uint64_t next_offset(const struct mm_layout *layout, const struct mm_source *source)
+static uint64_t group_next_offset(const struct mm_layout *layout,
+				  const struct mm_bundle_source *source)
 {
 	uint32_t group = mm_layout_group(source->tensor->name, source->tensor->rank);
 
 	return mm_round_up(layout->groups[group].bytes, MM_TENSOR_ALIGN);
 }
 
-static void place_bundle(struct mm_layout *layout, struct mm_bundle *bundle,
-			 const struct mm_source *sources)
+static void bundle_place(struct mm_layout *layout, struct mm_bundle *bundle,
+			 const struct mm_bundle_source *sources)
 {
-	uint64_t at = next_offset(layout, &sources[bundle->member[0]]);
+	uint64_t at = group_next_offset(layout, &sources[bundle->member[0]]);
 
 	bundle->offset = at;
 	bundle->placed = true;
 	for (uint32_t m = 0; m < bundle->rule->n_members; m++) {
 		uint32_t i = bundle->member[m];
 
-		place_tensor(layout, i, &sources[i], bundle->rule, at);
+		tensor_place(layout, i, &sources[i], bundle->rule, at);
 		at += sources[i].tensor->bytes;
 	}
 }
 
-/* In order of names; a bundle where the first of its members, by name, would be. */
-static void place(struct mm_layout *layout, const struct mm_source *sources,
-		  const struct mm_bundles *bundles)
+/* Places tensors in order of their names; a bundle at the first of its members by name. */
+static void tensors_place(struct mm_layout *layout, const struct mm_bundle_source *sources,
+			  const struct mm_bundles *bundles)
 {
 	for (uint32_t i = 0; i < layout->n_placed; i++) {
 		uint32_t b = sources[i].bundle;
 
 		if (b == MM_NO_BUNDLE)
-			place_tensor(layout, i, &sources[i], NULL,
-				     next_offset(layout, &sources[i]));
+			tensor_place(layout, i, &sources[i], NULL,
+				     group_next_offset(layout, &sources[i]));
 		else if (!bundles->bundle[b].placed)
-			place_bundle(layout, &bundles->bundle[b], sources);
+			bundle_place(layout, &bundles->bundle[b], sources);
 	}
 }
 
-/* Entries that find packs by their own names. */
-static int name_bundles(struct mm_layout *layout, const struct mm_bundles *bundles,
-			struct mm_why *why)
+/* Adds entries by which packs are found by their own names. */
+static int bundles_add_entries(struct mm_layout *layout, const struct mm_bundles *bundles,
+			       struct mm_why *why)
 {
 	uint32_t n = (uint32_t)layout->n_placed;
 
@@ -207,7 +210,7 @@ static int name_bundles(struct mm_layout *layout, const struct mm_bundles *bundl
 		entry->flags |= MM_TENSOR_PACK;
 		n++;
 	}
-	qsort(layout->tensors, n, sizeof(*layout->tensors), by_entry_name);
+	qsort(layout->tensors, n, sizeof(*layout->tensors), entry_compare_name);
 	for (uint32_t i = 1; i < n; i++)
 		if (strcmp(layout->tensors[i - 1].name, layout->tensors[i].name) == 0)
 			return mm_refuse(why, -EINVAL,
@@ -216,8 +219,8 @@ static int name_bundles(struct mm_layout *layout, const struct mm_bundles *bundl
 	return 0;
 }
 
-/* Groups one after the other behind the directory; then every tensor's place in the store. */
-static void place_groups(struct mm_layout *layout)
+/* Places the groups one after the other behind the directory, then each tensor in the store. */
+static void groups_place(struct mm_layout *layout)
 {
 	struct mm_dir *dir = &layout->dir;
 	uint64_t at;
@@ -237,8 +240,8 @@ static void place_groups(struct mm_layout *layout)
 			layout->groups[layout->placed[i].group].store_offset;
 }
 
-/* Room for the directory, now that it is known how many packs have names. */
-static int alloc(struct mm_layout *layout, uint32_t named, struct mm_why *why)
+/* Allocates the directory, now that the number of named packs is known. */
+static int layout_alloc(struct mm_layout *layout, uint32_t named, struct mm_why *why)
 {
 	size_t n = layout->n_placed + named;
 
@@ -254,30 +257,31 @@ static int alloc(struct mm_layout *layout, uint32_t named, struct mm_why *why)
 	return 0;
 }
 
-static int fill(struct mm_layout *layout, const struct mm_model_parts *parts, struct mm_why *why)
+static int layout_fill(struct mm_layout *layout, const struct mm_model_parts *parts,
+		       struct mm_why *why)
 {
 	size_t n = layout->n_placed;
-	mm_cleanup(mm_free_ptr) struct mm_source *sources = calloc(n + 1, sizeof(*sources));
+	mm_cleanup(mm_free_ptr) struct mm_bundle_source *sources = calloc(n + 1, sizeof(*sources));
 	mm_cleanup(mm_bundles_done) struct mm_bundles bundles = { 0 };
-	int rc;
+	int r;
 
 	if (!sources)
 		return mm_refuse(why, -ENOMEM, "no memory for %zu tensors", n);
-	rc = collect(parts, sources, why);
-	if (rc == 0)
-		rc = check_layers(sources, n, parts->layers, why);
-	if (rc == 0 && parts->packs)
-		rc = mm_bundles_make(parts->packs, parts->layers, sources, n, &bundles, why);
-	if (rc == 0)
-		rc = alloc(layout, bundles.named, why);
-	if (rc < 0)
-		return rc;
-	place(layout, sources, &bundles);
-	rc = name_bundles(layout, &bundles, why);
-	if (rc < 0)
-		return rc;
-	place_groups(layout);
-	qsort(layout->placed, n, sizeof(*layout->placed), by_place);
+	r = sources_collect(parts, sources, why);
+	if (r == 0)
+		r = layers_check(sources, n, parts->layers, why);
+	if (r == 0 && parts->packs)
+		r = mm_bundles_make(parts->packs, parts->layers, sources, n, &bundles, why);
+	if (r == 0)
+		r = layout_alloc(layout, bundles.named, why);
+	if (r < 0)
+		return r;
+	tensors_place(layout, sources, &bundles);
+	r = bundles_add_entries(layout, &bundles, why);
+	if (r < 0)
+		return r;
+	groups_place(layout);
+	qsort(layout->placed, n, sizeof(*layout->placed), placed_compare);
 	return 0;
 }
 
@@ -286,7 +290,7 @@ int mm_layout_make(const struct mm_model_parts *parts, struct mm_layout *ret_lay
 {
 	mm_cleanup(mm_layout_done) struct mm_layout layout = { 0 };
 	size_t n = 0;
-	int rc;
+	int r;
 
 	for (size_t f = 0; f < parts->n_files; f++)
 		n += parts->st[f].n_tensors;
@@ -297,9 +301,9 @@ int mm_layout_make(const struct mm_model_parts *parts, struct mm_layout *ret_lay
 	layout.dir = (struct mm_dir){ .magic = MM_DIR_MAGIC,
 				      .version = MM_STORE_VERSION,
 				      .n_groups = 1 + parts->layers };
-	rc = fill(&layout, parts, why);
-	if (rc < 0)
-		return rc;
+	r = layout_fill(&layout, parts, why);
+	if (r < 0)
+		return r;
 	*ret_layout = layout;
 	layout = (struct mm_layout){ 0 };
 	return 0;

@@ -15,7 +15,7 @@
 
 #define INDEX            "model.safetensors.index.json"
 #define SUFFIX           ".safetensors"
-#define TENSOR_BYTES_MAX (UINT64_C(1) << 44) /* as of a file: so that no sum can wrap */
+#define TENSOR_BYTES_MAX (UINT64_C(1) << 44) /* as for a file, so that no sum can wrap */
 
 /* ---- from a folder ---- */
 
@@ -34,50 +34,51 @@ static void folder_done(struct folder **folder)
 	free(*folder);
 }
 
-static void close_dir(DIR **dir)
+static void folder_close_dir(DIR **dir)
 {
 	if (*dir)
 		closedir(*dir);
 }
 
-static int open_in(DIR *dir, const char *name, int *ret_fd, struct mm_why *why)
+static int folder_open_file(DIR *dir, const char *name, int *ret_fd, struct mm_why *why)
 {
 	*ret_fd = openat(dirfd(dir), name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	return *ret_fd < 0 ? mm_refuse(why, -errno, "%s: %s", name, strerror(errno)) : 0;
 }
 
-static int add_file(struct folder *folder, DIR *dir, const char *name, struct mm_why *why)
+static int folder_add_file(struct folder *folder, DIR *dir, const char *name, struct mm_why *why)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
 	char err[160];
-	int rc;
+	int r;
 
 	if (folder->n == MM_LOAD_FILES_MAX)
 		return mm_refuse(why, -E2BIG, "more than %d files", MM_LOAD_FILES_MAX);
-	rc = open_in(dir, name, &fd, why);
-	if (rc < 0)
-		return rc;
-	rc = mm_safetensors_read(fd, &folder->st[folder->n], err, sizeof(err));
-	if (rc < 0)
-		return mm_refuse(why, rc, "%s: %s", name, err);
+	r = folder_open_file(dir, name, &fd, why);
+	if (r < 0)
+		return r;
+	r = mm_safetensors_read(fd, &folder->st[folder->n], err, sizeof(err));
+	if (r < 0)
+		return mm_refuse(why, r, "%s: %s", name, err);
 	folder->names[folder->n] = strdup(name);
 	if (!folder->names[folder->n++])
 		return mm_refuse(why, -ENOMEM, "out of memory");
 	return 0;
 }
 
-static void json_done(json_t **json)
+static void measure_json_done(json_t **json)
 {
 	json_decref(*json);
 }
 
-static int by_name(const void *a, const void *b)
+static int file_name_compare(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The files that @map names, each once, sorted. */
-static int collect(const json_t *map, const char **ret_names, size_t *ret_n, struct mm_why *why)
+/* Collects the files that @map names, each once, sorted. */
+static int index_collect_files(const json_t *map, const char **ret_names, size_t *ret_n,
+			       struct mm_why *why)
 {
 	const char *tensor, *file;
 	json_t *value;
@@ -98,61 +99,61 @@ static int collect(const json_t *map, const char **ret_names, size_t *ret_n, str
 					 MM_LOAD_FILES_MAX);
 		ret_names[(*ret_n)++] = file;
 	}
-	qsort(ret_names, *ret_n, sizeof(ret_names[0]), by_name);
+	qsort(ret_names, *ret_n, sizeof(ret_names[0]), file_name_compare);
 	return 0;
 }
 
 /*
- * As libclient and load do it: with an index, the files that it names are the model, and they must
- * agree.
+ * As in libclient and load: with an index, the model is the files that it names, and they must
+ * agree with it.
  */
-static int add_named(struct folder *folder, DIR *dir, int index_fd, struct mm_why *why)
+static int folder_add_named(struct folder *folder, DIR *dir, int index_fd, struct mm_why *why)
 {
 	mm_cleanup(mm_free_ptr) char *text = NULL;
-	mm_cleanup(json_done) json_t *root = NULL;
+	mm_cleanup(measure_json_done) json_t *root = NULL;
 	const char *names[MM_LOAD_FILES_MAX];
 	size_t n = 0, bytes = 0;
-	int rc = mm_text_read(index_fd, INDEX, MM_INDEX_BYTES_MAX, &text, &bytes, why);
+	int r = mm_text_read(index_fd, INDEX, MM_INDEX_BYTES_MAX, &text, &bytes, why);
 
-	if (rc < 0)
-		return rc;
+	if (r < 0)
+		return r;
 	root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
-	rc = collect(json_object_get(root, "weight_map"), names, &n, why);
-	for (size_t i = 0; rc == 0 && i < n; i++)
-		rc = add_file(folder, dir, names[i], why);
-	/* What is wrong with the index itself is said here, too. */
-	return rc < 0 ? rc
-		      : mm_index_check(text, bytes, INDEX,
-				       &(struct mm_shards){ folder->st, names, n }, why);
+	r = index_collect_files(json_object_get(root, "weight_map"), names, &n, why);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = folder_add_file(folder, dir, names[i], why);
+	/* Refuses also what is wrong with the index itself. */
+	return r < 0 ? r
+		     : mm_index_check(text, bytes, INDEX,
+				      &(struct mm_shards){ folder->st, names, n }, why);
 }
 
-static int read_folder(DIR *dir, struct folder *folder, uint32_t *ret_layers, struct mm_why *why)
+static int folder_read(DIR *dir, struct folder *folder, uint32_t *ret_layers, struct mm_why *why)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
 	mm_cleanup(mm_close_fd) int index_fd = -1;
 	struct mm_model_config config;
 	const struct dirent *entry;
-	int rc, index;
+	int r, index;
 
-	rc = open_in(dir, "config.json", &fd, why);
-	if (rc == 0)
-		rc = mm_model_config_read(fd, "config.json", &config, why);
-	if (rc < 0)
-		return rc;
-	index = open_in(dir, INDEX, &index_fd, why);
+	r = folder_open_file(dir, "config.json", &fd, why);
+	if (r == 0)
+		r = mm_model_config_read(fd, "config.json", &config, why);
+	if (r < 0)
+		return r;
+	index = folder_open_file(dir, INDEX, &index_fd, why);
 	if (index < 0 && index != -ENOENT)
 		return index;
 	if (index == 0)
-		rc = add_named(folder, dir, index_fd, why);
-	while (index < 0 && rc == 0 && (entry = readdir(dir))) {
+		r = folder_add_named(folder, dir, index_fd, why);
+	while (index < 0 && r == 0 && (entry = readdir(dir))) {
 		size_t len = strlen(entry->d_name);
 
 		if (len > strlen(SUFFIX) &&
 		    strcmp(entry->d_name + len - strlen(SUFFIX), SUFFIX) == 0)
-			rc = add_file(folder, dir, entry->d_name, why);
+			r = folder_add_file(folder, dir, entry->d_name, why);
 	}
-	if (rc < 0)
-		return rc;
+	if (r < 0)
+		return r;
 	if (folder->n == 0)
 		return mm_refuse(why, -ENOENT, "no *" SUFFIX " in there");
 	*ret_layers = config.layers;
@@ -162,17 +163,17 @@ static int read_folder(DIR *dir, struct folder *folder, uint32_t *ret_layers, st
 int mm_measure_folder(const char *path, struct mm_layout *ret_layout, struct mm_why *why)
 {
 	mm_cleanup(folder_done) struct folder *folder = calloc(1, sizeof(*folder));
-	mm_cleanup(close_dir) DIR *dir = opendir(path);
+	mm_cleanup(folder_close_dir) DIR *dir = opendir(path);
 	struct mm_model_parts parts = { 0 };
-	int rc;
+	int r;
 
 	if (!dir)
 		return mm_refuse(why, -errno, "cannot open: %s", strerror(errno));
 	if (!folder)
 		return mm_refuse(why, -ENOMEM, "out of memory");
-	rc = read_folder(dir, folder, &parts.layers, why);
-	if (rc < 0)
-		return rc;
+	r = folder_read(dir, folder, &parts.layers, why);
+	if (r < 0)
+		return r;
 	parts.st = folder->st;
 	parts.names = (const char *const *)folder->names;
 	parts.n_files = folder->n;
@@ -184,11 +185,11 @@ int mm_measure_folder(const char *path, struct mm_layout *ret_layout, struct mm_
 struct shapes {
 	struct mm_safetensors st;
 	uint32_t item_bytes;
-	uint64_t at; /* as if they lay in one file */
+	uint64_t at; /* the tensors lie one after the other, as if in one file */
 	struct mm_why *why;
 };
 
-static int put_shape(struct shapes *s, struct mm_st_tensor *t, const json_t *shape)
+static int shapes_put_shape(struct shapes *s, struct mm_st_tensor *t, const json_t *shape)
 {
 	size_t rank = json_array_size(shape);
 
@@ -214,15 +215,15 @@ static int put_shape(struct shapes *s, struct mm_st_tensor *t, const json_t *sha
 	return 0;
 }
 
-/* Layer -1: those that are of none. */
-static int put_tensors(struct shapes *s, const json_t *tensors, int64_t layer)
+/* @layer: -1 for tensors that belong to no layer. */
+static int shapes_put_tensors(struct shapes *s, const json_t *tensors, int64_t layer)
 {
 	const char *name;
 	json_t *shape;
 
 	json_object_foreach((json_t *)(uintptr_t)tensors, name, shape) {
 		struct mm_st_tensor *t = &s->st.tensors[s->st.n_tensors++];
-		int len, rc;
+		int len, r;
 
 		if (layer < 0)
 			len = snprintf(t->name, sizeof(t->name), "%s", name);
@@ -233,17 +234,18 @@ static int put_tensors(struct shapes *s, const json_t *tensors, int64_t layer)
 			return mm_refuse(s->why, -EBADMSG,
 					 "%.40s: a tensor's name has 1 to %zu bytes", name,
 					 sizeof(t->name) - 1);
-		rc = put_shape(s, t, shape);
-		if (rc < 0)
-			return rc;
+		r = shapes_put_shape(s, t, shape);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
 
-static int put_model(struct shapes *s, const json_t *layer, const json_t *other, uint32_t layers)
+static int shapes_put_model(struct shapes *s, const json_t *layer, const json_t *other,
+			    uint32_t layers)
 {
 	uint64_t n = layers * json_object_size(layer) + json_object_size(other);
-	int rc = 0;
+	int r = 0;
 
 	if (n > MM_TENSORS_MAX)
 		return mm_refuse(s->why, -ENOTSUP, "%llu tensors, at most %d are served",
@@ -251,13 +253,13 @@ static int put_model(struct shapes *s, const json_t *layer, const json_t *other,
 	s->st.tensors = calloc(n + 1, sizeof(*s->st.tensors));
 	if (!s->st.tensors)
 		return mm_refuse(s->why, -ENOMEM, "out of memory");
-	for (uint32_t l = 0; rc == 0 && l < layers; l++)
-		rc = put_tensors(s, layer, l);
-	return rc < 0 ? rc : put_tensors(s, other, -1);
+	for (uint32_t l = 0; r == 0 && l < layers; l++)
+		r = shapes_put_tensors(s, layer, l);
+	return r < 0 ? r : shapes_put_tensors(s, other, -1);
 }
 
-/* It will be shown on somebody's terminal. */
-static bool is_printable(const json_t *value)
+/* The string will be shown on a terminal. */
+static bool text_is_printable(const json_t *value)
 {
 	const char *text = json_string_value(value);
 
@@ -279,11 +281,11 @@ int mm_measure_shapes(const json_t *model, uint32_t item_bytes, struct mm_layout
 	struct shapes s = { .item_bytes = item_bytes, .why = why };
 	const char *name = json_string_value(json_object_get(model, "name"));
 	struct mm_model_parts parts = { .st = &s.st, .names = &name, .n_files = 1 };
-	int rc;
+	int r;
 
-	if (!is_printable(json_object_get(model, "name")))
+	if (!text_is_printable(json_object_get(model, "name")))
 		return mm_refuse(why, -EBADMSG, "no name, or it is not a printable string");
-	if (family && !is_printable(family))
+	if (family && !text_is_printable(family))
 		return mm_refuse(why, -EBADMSG, "%s: family is not a printable string", name);
 	if (!json_is_object(layer) || !json_is_object(other))
 		return mm_refuse(why, -EBADMSG,
@@ -293,11 +295,11 @@ int mm_measure_shapes(const json_t *model, uint32_t item_bytes, struct mm_layout
 		return mm_refuse(why, -EBADMSG, "%s: n_layers must be 1 to %d", name,
 				 MM_LAYERS_MAX);
 	parts.layers = (uint32_t)json_integer_value(layers);
-	rc = put_model(&s, layer, other, parts.layers);
-	if (rc == 0)
-		rc = mm_layout_make(&parts, ret_layout, why);
+	r = shapes_put_model(&s, layer, other, parts.layers);
+	if (r == 0)
+		r = mm_layout_make(&parts, ret_layout, why);
 	mm_safetensors_done(&s.st);
-	return rc;
+	return r;
 }
 
 uint64_t mm_measure_pages(const struct mm_layout *layout, uint64_t page_bytes)

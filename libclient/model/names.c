@@ -5,10 +5,10 @@
 
 #include "libclient/base/base.h"
 
-static const char *const stacks[] = { "layers.", "h." };
+static const char *const stack_prefixes[] = { "layers.", "h." };
 
-/* The number before the next dot. */
-static uint32_t number_at(const char *at)
+/* The number up to the next dot. */
+static uint32_t layer_number_at(const char *at)
 {
 	uint32_t value = 0;
 	size_t digits = 0;
@@ -26,10 +26,11 @@ static uint32_t number_at(const char *at)
 uint32_t mm_name_layer(const char *name, size_t *ret_stack_len)
 {
 	for (const char *at = name; at; at = strchr(at, '.') ? strchr(at, '.') + 1 : NULL) {
-		for (size_t i = 0; i < MM_ARRAY_SIZE(stacks); i++) {
-			size_t len = strlen(stacks[i]);
-			uint32_t layer = strncmp(at, stacks[i], len) == 0 ? number_at(at + len)
-									  : MM_NO_LAYER;
+		for (size_t i = 0; i < MM_ARRAY_SIZE(stack_prefixes); i++) {
+			size_t len = strlen(stack_prefixes[i]);
+			uint32_t layer = strncmp(at, stack_prefixes[i], len) == 0
+						 ? layer_number_at(at + len)
+						 : MM_NO_LAYER;
 
 			if (layer == MM_NO_LAYER)
 				continue;

@@ -13,13 +13,16 @@ const char *mm_pack_label(const struct mm_load_pack *rule)
 	return rule->name[0] ? rule->name : rule->member[0];
 }
 
-bool mm_pack_is_wild(const struct mm_load_pack *rule)
+bool mm_pack_has_wildcard(const struct mm_load_pack *rule)
 {
 	return strchr(rule->member[0], WILDCARD) != NULL;
 }
 
-/* A string of printable ASCII, nothing behind its end: else equal lists could hash unequally. */
-static bool is_clean(const char name[MM_TENSOR_NAME_BYTES])
+/*
+ * True for printable ASCII with only zeros behind its end: otherwise equal lists could have
+ * different hashes.
+ */
+static bool name_is_clean(const char name[MM_TENSOR_NAME_BYTES])
 {
 	size_t len = strnlen(name, MM_TENSOR_NAME_BYTES);
 
@@ -34,13 +37,14 @@ static bool is_clean(const char name[MM_TENSOR_NAME_BYTES])
 	return true;
 }
 
-static int check_strings(const struct mm_load_pack *rule, size_t number, struct mm_why *why)
+static int rule_check_strings(const struct mm_load_pack *rule, size_t number, struct mm_why *why)
 {
-	if (!is_clean(rule->name))
+	if (!name_is_clean(rule->name))
 		return mm_refuse(why, -EINVAL, "packing rule %zu: its name is not a string",
 				 number);
 	for (uint32_t m = 0; m < MM_PACK_MEMBERS_MAX; m++)
-		if (!is_clean(rule->member[m]) || (m < rule->n_members) != !!rule->member[m][0])
+		if (!name_is_clean(rule->member[m]) ||
+		    (m < rule->n_members) != !!rule->member[m][0])
 			return mm_refuse(why, -EINVAL,
 					 "packing rule %zu: member %u is not a string, or there "
 					 "are not as many as it says",
@@ -48,8 +52,8 @@ static int check_strings(const struct mm_load_pack *rule, size_t number, struct 
 	return 0;
 }
 
-static int check_wildcard(const char *name, bool want, const struct mm_load_pack *rule,
-			  struct mm_why *why)
+static int rule_check_wildcard(const char *name, bool want, const struct mm_load_pack *rule,
+			       struct mm_why *why)
 {
 	const char *first = strchr(name, WILDCARD);
 
@@ -63,19 +67,19 @@ static int check_wildcard(const char *name, bool want, const struct mm_load_pack
 	return 0;
 }
 
-static int check_names(const struct mm_load_pack *rule, struct mm_why *why)
+static int rule_check_names(const struct mm_load_pack *rule, struct mm_why *why)
 {
-	bool wild = mm_pack_is_wild(rule);
-	int rc = rule->name[0] ? check_wildcard(rule->name, wild, rule, why) : 0;
+	bool has_wildcard = mm_pack_has_wildcard(rule);
+	int r = rule->name[0] ? rule_check_wildcard(rule->name, has_wildcard, rule, why) : 0;
 
-	for (uint32_t m = 0; rc == 0 && m < rule->n_members; m++)
-		rc = check_wildcard(rule->member[m], wild, rule, why);
-	return rc;
+	for (uint32_t m = 0; r == 0 && m < rule->n_members; m++)
+		r = rule_check_wildcard(rule->member[m], has_wildcard, rule, why);
+	return r;
 }
 
 int mm_packs_add(struct mm_packs *packs, const struct mm_load_pack *rule, struct mm_why *why)
 {
-	int rc;
+	int r;
 
 	if (packs->count == MM_LOAD_PACKS_MAX)
 		return mm_refuse(why, -E2BIG, "more than %d packing rules", MM_LOAD_PACKS_MAX);
@@ -85,23 +89,23 @@ int mm_packs_add(struct mm_packs *packs, const struct mm_load_pack *rule, struct
 	if (rule->n_members < 1 || rule->n_members > MM_PACK_MEMBERS_MAX)
 		return mm_refuse(why, -EINVAL, "packing rule %zu: %u members, 1 to %d can be",
 				 packs->count, rule->n_members, MM_PACK_MEMBERS_MAX);
-	rc = check_strings(rule, packs->count, why);
-	if (rc == 0)
-		rc = check_names(rule, why);
-	if (rc < 0)
-		return rc;
+	r = rule_check_strings(rule, packs->count, why);
+	if (r == 0)
+		r = rule_check_names(rule, why);
+	if (r < 0)
+		return r;
 	packs->rule[packs->count++] = *rule;
 	return 0;
 }
 
-static int by_bytes(const void *a, const void *b)
+static int rule_compare(const void *a, const void *b)
 {
 	return memcmp(a, b, sizeof(struct mm_load_pack));
 }
 
 void mm_packs_sort(struct mm_packs *packs)
 {
-	qsort(packs->rule, packs->count, sizeof(packs->rule[0]), by_bytes);
+	qsort(packs->rule, packs->count, sizeof(packs->rule[0]), rule_compare);
 }
 
 void mm_packs_hash(const struct mm_packs *packs, struct mm_sha256 *sha)

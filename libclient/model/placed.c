@@ -5,12 +5,13 @@
 
 #include "libclient/base/base.h"
 
-#define TILE 32 /* elements: a tile's lines of either side stay in the first cache */
+/* elements: the cache lines of a tile, on either side, stay in the first-level cache */
+#define TILE 32
 
 struct move {
 	const struct mm_placed *placed;
-	uint64_t from;     /* of piece, within the tensor */
-	const char *piece; /* what was read */
+	uint64_t from;     /* position of piece within the tensor */
+	const char *piece; /* the bytes that were read */
 	char *to;          /* the tensor in the store */
 };
 
@@ -20,9 +21,10 @@ static uint64_t transposed_at(const struct mm_placed *p, uint64_t row, uint64_t 
 }
 
 /*
- * Bytes that are not a whole element: files need not be aligned, so an element may be cut anywhere.
+ * Copies bytes that are not a whole element: files need not be aligned, so a piece may end in the
+ * middle of one.
  */
-static void move_bytes(const struct move *m, uint64_t begin, uint64_t end)
+static void piece_move_bytes(const struct move *m, uint64_t begin, uint64_t end)
 {
 	const struct mm_placed *p = m->placed;
 
@@ -34,8 +36,9 @@ static void move_bytes(const struct move *m, uint64_t begin, uint64_t end)
 	}
 }
 
-/* Rows [r0, r1) of columns [c0, c1). */
-static void move_tile(const struct move *m, uint64_t r0, uint64_t r1, uint64_t c0, uint64_t c1)
+/* Copies rows [r0, r1) of columns [c0, c1). */
+static void piece_move_tile(const struct move *m, uint64_t r0, uint64_t r1, uint64_t c0,
+			    uint64_t c1)
 {
 	const struct mm_placed *p = m->placed;
 
@@ -53,29 +56,30 @@ static void move_tile(const struct move *m, uint64_t r0, uint64_t r1, uint64_t c
 	}
 }
 
-static void move_rows(const struct move *m, uint64_t r0, uint64_t r1, uint64_t c0, uint64_t c1)
+static void piece_move_rows(const struct move *m, uint64_t r0, uint64_t r1, uint64_t c0,
+			    uint64_t c1)
 {
 	for (uint64_t r = r0; r < r1; r += TILE)
 		for (uint64_t c = c0; c < c1; c += TILE)
-			move_tile(m, r, MM_MIN(r + TILE, r1), c, MM_MIN(c + TILE, c1));
+			piece_move_tile(m, r, MM_MIN(r + TILE, r1), c, MM_MIN(c + TILE, c1));
 }
 
-/* Elements [first, end): the rest of a row, whole rows, the beginning of one. */
-static void move_items(const struct move *m, uint64_t first, uint64_t end)
+/* Copies elements [first, end): the rest of a row, whole rows, the beginning of a row. */
+static void piece_move_items(const struct move *m, uint64_t first, uint64_t end)
 {
 	uint64_t cols = m->placed->cols;
 	uint64_t row = first / cols, last = end / cols;
 
 	if (row == last) {
-		move_rows(m, row, row + 1, first % cols, end % cols);
+		piece_move_rows(m, row, row + 1, first % cols, end % cols);
 		return;
 	}
 	if (first % cols) {
-		move_rows(m, row, row + 1, first % cols, cols);
+		piece_move_rows(m, row, row + 1, first % cols, cols);
 		row++;
 	}
-	move_rows(m, row, last, 0, cols);
-	move_rows(m, last, last + 1, 0, end % cols);
+	piece_move_rows(m, row, last, 0, cols);
+	piece_move_rows(m, last, last + 1, 0, end % cols);
 }
 
 void mm_placed_copy(const struct mm_placed *placed, uint64_t from, uint64_t bytes,
@@ -91,10 +95,10 @@ void mm_placed_copy(const struct mm_placed *placed, uint64_t from, uint64_t byte
 	first = mm_div_up(from, item);
 	last = end / item;
 	if (first >= last) {
-		move_bytes(&m, from, end);
+		piece_move_bytes(&m, from, end);
 		return;
 	}
-	move_bytes(&m, from, first * item);
-	move_items(&m, first, last);
-	move_bytes(&m, last * item, end);
+	piece_move_bytes(&m, from, first * item);
+	piece_move_items(&m, first, last);
+	piece_move_bytes(&m, last * item, end);
 }

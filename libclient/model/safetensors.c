@@ -14,29 +14,30 @@
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
 
-/* The reference implementation's own limit; it bounds what a parse may cost. */
+/* The limit of the reference implementation; it bounds the cost of a parse. */
 #define HEADER_BYTES_MAX UINT64_C(100000000)
 #define RANK_MAX         4
 #define LENGTH_BYTES     8
 
-/* Where a refusal goes: one sentence, printable whatever the file's strings hold. */
+/* The text of a refusal: one sentence, printable whatever strings the file has. */
 struct refusal {
 	char *text;
 	size_t bytes;
 };
 
-static int refuse(const struct refusal *r, int code, const char *format, ...) MM_PRINTF(3, 4);
+static int header_refuse(const struct refusal *refusal, int code, const char *format, ...)
+	MM_PRINTF(3, 4);
 
-static int refuse(const struct refusal *r, int code, const char *format, ...)
+static int header_refuse(const struct refusal *refusal, int code, const char *format, ...)
 {
 	va_list args;
 
-	if (!r->bytes)
+	if (!refusal->bytes)
 		return code;
 	va_start(args, format);
-	vsnprintf(r->text, r->bytes, format, args);
+	vsnprintf(refusal->text, refusal->bytes, format, args);
 	va_end(args);
-	for (char *c = r->text; *c; c++)
+	for (char *c = refusal->text; *c; c++)
 		if (*c < 0x20 || *c > 0x7e)
 			*c = '?';
 	return code;
@@ -46,32 +47,34 @@ static const struct {
 	const char *name;
 	enum mm_dtype dtype;
 	uint64_t bytes;
-} dtypes[] = {
+} served_dtypes[] = {
 	{ "F32", MM_DTYPE_F32, 4 },
 	{ "F16", MM_DTYPE_F16, 2 },
 	{ "BF16", MM_DTYPE_BF16, 2 },
 };
 
-static int parse_dtype(const json_t *entry, struct mm_st_tensor *t, uint64_t *ret_item_bytes,
-		       const struct refusal *r)
+static int tensor_parse_dtype(const json_t *entry, struct mm_st_tensor *t, uint64_t *ret_item_bytes,
+			      const struct refusal *refusal)
 {
 	const char *text = json_string_value(json_object_get(entry, "dtype"));
 
 	if (!text)
-		return refuse(r, -EBADMSG, "tensor %s: no dtype, or it is not a string", t->name);
-	for (size_t i = 0; i < MM_ARRAY_SIZE(dtypes); i++) {
-		if (strcmp(text, dtypes[i].name) != 0)
+		return header_refuse(refusal, -EBADMSG,
+				     "tensor %s: no dtype, or it is not a string", t->name);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(served_dtypes); i++) {
+		if (strcmp(text, served_dtypes[i].name) != 0)
 			continue;
-		t->dtype = dtypes[i].dtype;
-		*ret_item_bytes = dtypes[i].bytes;
+		t->dtype = served_dtypes[i].dtype;
+		*ret_item_bytes = served_dtypes[i].bytes;
 		return 0;
 	}
-	return refuse(r, -ENOTSUP, "tensor %s: dtype %.16s is not served; F32, F16 and BF16 are",
-		      t->name, text);
+	return header_refuse(refusal, -ENOTSUP,
+			     "tensor %s: dtype %.16s is not served; F32, F16 and BF16 are", t->name,
+			     text);
 }
 
-/* A JSON number that is an integer >= 0. Floats, strings and negative numbers are lies. */
-static bool parse_uint(const json_t *value, uint64_t *ret_value)
+/* Parses an integer >= 0; false for floats, strings and negative numbers. */
+static bool uint_parse(const json_t *value, uint64_t *ret_value)
 {
 	if (!json_is_integer(value) || json_integer_value(value) < 0)
 		return false;
@@ -79,102 +82,109 @@ static bool parse_uint(const json_t *value, uint64_t *ret_value)
 	return true;
 }
 
-static int parse_shape(const json_t *entry, struct mm_st_tensor *t, uint64_t item_bytes,
-		       const struct refusal *r)
+static int tensor_parse_shape(const json_t *entry, struct mm_st_tensor *t, uint64_t item_bytes,
+			      const struct refusal *refusal)
 {
 	const json_t *shape = json_object_get(entry, "shape");
 	uint64_t bytes = item_bytes;
 	size_t rank;
 
 	if (!json_is_array(shape))
-		return refuse(r, -EBADMSG, "tensor %s: no shape, or it is not an array", t->name);
+		return header_refuse(refusal, -EBADMSG,
+				     "tensor %s: no shape, or it is not an array", t->name);
 	rank = json_array_size(shape);
 	if (rank > RANK_MAX)
-		return refuse(r, -ENOTSUP, "tensor %s: rank %zu is not served, at most %d is",
-			      t->name, rank, RANK_MAX);
+		return header_refuse(refusal, -ENOTSUP,
+				     "tensor %s: rank %zu is not served, at most %d is", t->name,
+				     rank, RANK_MAX);
 	for (size_t i = 0; i < rank; i++) {
-		if (!parse_uint(json_array_get(shape, i), &t->shape[i]))
-			return refuse(r, -EBADMSG, "tensor %s: shape[%zu] is not an integer >= 0",
-				      t->name, i);
+		if (!uint_parse(json_array_get(shape, i), &t->shape[i]))
+			return header_refuse(refusal, -EBADMSG,
+					     "tensor %s: shape[%zu] is not an integer >= 0",
+					     t->name, i);
 		if (__builtin_mul_overflow(bytes, t->shape[i], &bytes))
-			return refuse(r, -EBADMSG, "tensor %s: the shape overflows 64 bits",
-				      t->name);
+			return header_refuse(refusal, -EBADMSG,
+					     "tensor %s: the shape overflows 64 bits", t->name);
 	}
 	t->rank = (uint32_t)rank;
 	t->bytes = bytes;
 	return 0;
 }
 
-static int parse_offsets(const json_t *entry, struct mm_st_tensor *t, uint64_t data_offset,
-			 uint64_t file_bytes, const struct refusal *r)
+static int tensor_parse_offsets(const json_t *entry, struct mm_st_tensor *t, uint64_t data_offset,
+				uint64_t file_bytes, const struct refusal *refusal)
 {
 	const json_t *offsets = json_object_get(entry, "data_offsets");
 	uint64_t begin, end;
 
 	if (!json_is_array(offsets) || json_array_size(offsets) != 2)
-		return refuse(r, -EBADMSG,
-			      "tensor %s: no data_offsets, or they are not an array of two",
-			      t->name);
-	if (!parse_uint(json_array_get(offsets, 0), &begin) ||
-	    !parse_uint(json_array_get(offsets, 1), &end))
-		return refuse(r, -EBADMSG, "tensor %s: data_offsets are not integers >= 0",
-			      t->name);
+		return header_refuse(refusal, -EBADMSG,
+				     "tensor %s: no data_offsets, or they are not an array of two",
+				     t->name);
+	if (!uint_parse(json_array_get(offsets, 0), &begin) ||
+	    !uint_parse(json_array_get(offsets, 1), &end))
+		return header_refuse(refusal, -EBADMSG,
+				     "tensor %s: data_offsets are not integers >= 0", t->name);
 	if (begin > end)
-		return refuse(r, -EBADMSG,
-			      "tensor %s: data_offsets are reversed (%" PRIu64 " > %" PRIu64 ")",
-			      t->name, begin, end);
+		return header_refuse(refusal, -EBADMSG,
+				     "tensor %s: data_offsets are reversed (%" PRIu64 " > %" PRIu64
+				     ")",
+				     t->name, begin, end);
 	if (end > file_bytes - data_offset)
-		return refuse(r, -EBADMSG,
-			      "tensor %s: ends at byte %" PRIu64
-			      " of the data, of which the file has %" PRIu64,
-			      t->name, end, file_bytes - data_offset);
+		return header_refuse(refusal, -EBADMSG,
+				     "tensor %s: ends at byte %" PRIu64
+				     " of the data, of which the file has %" PRIu64,
+				     t->name, end, file_bytes - data_offset);
 	if (end - begin != t->bytes)
-		return refuse(r, -EBADMSG,
-			      "tensor %s: its shape needs %" PRIu64
-			      " bytes, data_offsets hold %" PRIu64,
-			      t->name, t->bytes, end - begin);
+		return header_refuse(refusal, -EBADMSG,
+				     "tensor %s: its shape needs %" PRIu64
+				     " bytes, data_offsets hold %" PRIu64,
+				     t->name, t->bytes, end - begin);
 	t->file_offset = data_offset + begin;
 	return 0;
 }
 
-static int parse_tensor(const char *name, const json_t *entry, uint64_t data_offset,
-			uint64_t file_bytes, struct mm_st_tensor *t, const struct refusal *r)
+static int tensor_parse(const char *name, const json_t *entry, uint64_t data_offset,
+			uint64_t file_bytes, struct mm_st_tensor *t, const struct refusal *refusal)
 {
 	uint64_t item_bytes = 0;
-	int rc;
+	int r;
 
 	if (!name[0])
-		return refuse(r, -EBADMSG, "a tensor has an empty name");
+		return header_refuse(refusal, -EBADMSG, "a tensor has an empty name");
 	if (strlen(name) >= sizeof(t->name))
-		return refuse(r, -ENOTSUP,
-			      "tensor %.40s...: the name has %zu bytes, at most %zu are served",
-			      name, strlen(name), sizeof(t->name) - 1);
+		return header_refuse(
+			refusal, -ENOTSUP,
+			"tensor %.40s...: the name has %zu bytes, at most %zu are served", name,
+			strlen(name), sizeof(t->name) - 1);
 	memcpy(t->name, name, strlen(name) + 1);
 	if (!json_is_object(entry))
-		return refuse(r, -EBADMSG, "tensor %s: its entry is not an object", t->name);
-	rc = parse_dtype(entry, t, &item_bytes, r);
-	if (rc < 0)
-		return rc;
-	rc = parse_shape(entry, t, item_bytes, r);
-	if (rc < 0)
-		return rc;
-	return parse_offsets(entry, t, data_offset, file_bytes, r);
+		return header_refuse(refusal, -EBADMSG, "tensor %s: its entry is not an object",
+				     t->name);
+	r = tensor_parse_dtype(entry, t, &item_bytes, refusal);
+	if (r < 0)
+		return r;
+	r = tensor_parse_shape(entry, t, item_bytes, refusal);
+	if (r < 0)
+		return r;
+	return tensor_parse_offsets(entry, t, data_offset, file_bytes, refusal);
 }
 
-static int check_metadata(json_t *metadata, const struct refusal *r)
+static int metadata_check(json_t *metadata, const struct refusal *refusal)
 {
 	const char *key;
 	json_t *value;
 
 	if (!json_is_object(metadata))
-		return refuse(r, -EBADMSG, "__metadata__ is not an object");
+		return header_refuse(refusal, -EBADMSG, "__metadata__ is not an object");
 	json_object_foreach(metadata, key, value)
 		if (!json_is_string(value))
-			return refuse(r, -EBADMSG, "__metadata__: %.80s is not a string", key);
+			return header_refuse(refusal, -EBADMSG,
+					     "__metadata__: %.80s is not a string", key);
 	return 0;
 }
 
-static int by_offset(const void *a, const void *b)
+static int tensor_compare_offset(const void *a, const void *b)
 {
 	const struct mm_st_tensor *x = a, *y = b;
 
@@ -183,79 +193,82 @@ static int by_offset(const void *a, const void *b)
 	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static int by_name(const void *a, const void *b)
+static int tensor_compare_name(const void *a, const void *b)
 {
 	return strcmp(((const struct mm_st_tensor *)a)->name,
 		      ((const struct mm_st_tensor *)b)->name);
 }
 
-/* Every byte of the data belongs to exactly one tensor; what nobody names could hide anything. */
-static int check_tiling(struct mm_safetensors *st, uint64_t data_offset, const struct refusal *r)
+/* Every byte of the data must belong to exactly one tensor; others could hide anything. */
+static int tiling_check(struct mm_safetensors *st, uint64_t data_offset,
+			const struct refusal *refusal)
 {
 	uint64_t at = data_offset;
 
-	qsort(st->tensors, st->n_tensors, sizeof(*st->tensors), by_offset);
+	qsort(st->tensors, st->n_tensors, sizeof(*st->tensors), tensor_compare_offset);
 	for (size_t i = 0; i < st->n_tensors; i++) {
 		const struct mm_st_tensor *t = &st->tensors[i];
 
 		if (t->file_offset < at)
-			return refuse(r, -EBADMSG, "tensor %s: overlaps tensor %s", t->name,
-				      st->tensors[i - 1].name);
+			return header_refuse(refusal, -EBADMSG, "tensor %s: overlaps tensor %s",
+					     t->name, st->tensors[i - 1].name);
 		if (t->file_offset > at)
-			return refuse(r, -EBADMSG,
-				      "tensor %s: a hole of %" PRIu64 " bytes before it", t->name,
-				      t->file_offset - at);
+			return header_refuse(refusal, -EBADMSG,
+					     "tensor %s: a hole of %" PRIu64 " bytes before it",
+					     t->name, t->file_offset - at);
 		at += t->bytes;
 	}
 	if (at != st->file_bytes)
-		return refuse(r, -EBADMSG, "%" PRIu64 " bytes after the last tensor belong to none",
-			      st->file_bytes - at);
+		return header_refuse(refusal, -EBADMSG,
+				     "%" PRIu64 " bytes after the last tensor belong to none",
+				     st->file_bytes - at);
 	return 0;
 }
 
-static int parse_entries(json_t *root, uint64_t data_offset, struct mm_safetensors *st,
-			 const struct refusal *r)
+static int header_parse_entries(json_t *root, uint64_t data_offset, struct mm_safetensors *st,
+				const struct refusal *refusal)
 {
 	const char *name;
 	json_t *entry;
-	int rc;
+	int r;
 
 	json_object_foreach(root, name, entry) {
 		if (strcmp(name, "__metadata__") == 0)
-			rc = check_metadata(entry, r);
+			r = metadata_check(entry, refusal);
 		else
-			rc = parse_tensor(name, entry, data_offset, st->file_bytes,
-					  &st->tensors[st->n_tensors++], r);
-		if (rc < 0)
-			return rc;
+			r = tensor_parse(name, entry, data_offset, st->file_bytes,
+					 &st->tensors[st->n_tensors++], refusal);
+		if (r < 0)
+			return r;
 	}
-	rc = check_tiling(st, data_offset, r);
-	if (rc < 0)
-		return rc;
-	qsort(st->tensors, st->n_tensors, sizeof(*st->tensors), by_name);
+	r = tiling_check(st, data_offset, refusal);
+	if (r < 0)
+		return r;
+	qsort(st->tensors, st->n_tensors, sizeof(*st->tensors), tensor_compare_name);
 	return 0;
 }
 
-static void json_done(json_t **json)
+static void header_json_done(json_t **json)
 {
 	json_decref(*json);
 }
 
-static int load_json(const char *json, size_t json_bytes, json_t **ret_root,
-		     const struct refusal *r)
+static int header_load_json(const char *json, size_t json_bytes, json_t **ret_root,
+			    const struct refusal *refusal)
 {
 	json_error_t where;
 	json_t *root;
 
 	if (json_bytes == 0 || json[0] != '{')
-		return refuse(r, -EBADMSG,
-			      "the header is not a JSON object: it does not begin with {");
+		return header_refuse(refusal, -EBADMSG,
+				     "the header is not a JSON object: it does not begin with {");
 	root = json_loadb(json, json_bytes, JSON_REJECT_DUPLICATES, &where);
 	if (!root && json_error_code(&where) == json_error_out_of_memory)
-		return refuse(r, -ENOMEM, "no memory to parse the header");
+		return header_refuse(refusal, -ENOMEM, "no memory to parse the header");
 	if (!root)
-		return refuse(r, -EBADMSG, "the header is not valid JSON at byte %d: %s",
-			      where.position, where.text);
+		return header_refuse(refusal, -EBADMSG,
+				     "the header is not valid JSON at byte %d: %s", where.position,
+				     where.text);
 	*ret_root = root;
 	return 0;
 }
@@ -265,36 +278,38 @@ int mm_safetensors_parse(const char *json, size_t json_bytes, uint64_t data_offs
 			 size_t err_bytes)
 {
 	mm_cleanup(mm_safetensors_done) struct mm_safetensors st = { .file_bytes = file_bytes };
-	const struct refusal r = { err, err ? err_bytes : 0 };
-	mm_cleanup(json_done) json_t *root = NULL;
+	const struct refusal refusal = { err, err ? err_bytes : 0 };
+	mm_cleanup(header_json_done) json_t *root = NULL;
 	size_t entries;
-	int rc;
+	int r;
 
 	if (data_offset > file_bytes)
-		return refuse(&r, -EBADMSG,
-			      "the data begin at byte %" PRIu64 ", the file has %" PRIu64,
-			      data_offset, file_bytes);
-	rc = load_json(json, json_bytes, &root, &r);
-	if (rc < 0)
-		return rc;
+		return header_refuse(&refusal, -EBADMSG,
+				     "the data begin at byte %" PRIu64 ", the file has %" PRIu64,
+				     data_offset, file_bytes);
+	r = header_load_json(json, json_bytes, &root, &refusal);
+	if (r < 0)
+		return r;
 	entries = json_object_size(root);
 	if (entries > MM_TENSORS_MAX)
-		return refuse(&r, -ENOTSUP, "%zu tensors, at most %d are served", entries,
-			      MM_TENSORS_MAX);
+		return header_refuse(&refusal, -ENOTSUP, "%zu tensors, at most %d are served",
+				     entries, MM_TENSORS_MAX);
 	st.tensors = calloc(entries + 1, sizeof(*st.tensors));
 	if (!st.tensors)
-		return refuse(&r, -ENOMEM, "no memory for %zu tensors", entries);
-	rc = parse_entries(root, data_offset, &st, &r);
-	if (rc < 0)
-		return rc;
+		return header_refuse(&refusal, -ENOMEM, "no memory for %zu tensors", entries);
+	r = header_parse_entries(root, data_offset, &st, &refusal);
+	if (r < 0)
+		return r;
 	*ret_st = st;
 	st = (struct mm_safetensors){ 0 };
 	return 0;
 }
 
-/* Reads exactly @bytes at @offset; a file that ends before is malformed, not an I/O error. */
-static int read_exactly(int fd, void *buffer, size_t bytes, uint64_t offset,
-			const struct refusal *r)
+/*
+ * Reads exactly @bytes at @offset; a file that ends sooner is malformed, which is not an I/O error.
+ */
+static int file_read_exactly(int fd, void *buffer, size_t bytes, uint64_t offset,
+			     const struct refusal *refusal)
 {
 	size_t done = 0;
 
@@ -304,12 +319,13 @@ static int read_exactly(int fd, void *buffer, size_t bytes, uint64_t offset,
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return refuse(r, -EIO, "reading the header at byte %" PRIu64 ": %s",
-				      offset + done, strerror(errno));
+			return header_refuse(refusal, -EIO,
+					     "reading the header at byte %" PRIu64 ": %s",
+					     offset + done, strerror(errno));
 		if (n == 0)
-			return refuse(r, -EBADMSG,
-				      "the file ends at byte %" PRIu64 ", inside its header",
-				      offset + done);
+			return header_refuse(refusal, -EBADMSG,
+					     "the file ends at byte %" PRIu64 ", inside its header",
+					     offset + done);
 		done += (size_t)n;
 	}
 	return 0;
@@ -317,36 +333,39 @@ static int read_exactly(int fd, void *buffer, size_t bytes, uint64_t offset,
 
 int mm_safetensors_read(int fd, struct mm_safetensors *ret_st, char *err, size_t err_bytes)
 {
-	const struct refusal r = { err, err ? err_bytes : 0 };
+	const struct refusal refusal = { err, err ? err_bytes : 0 };
 	mm_cleanup(mm_free_ptr) char *json = NULL;
 	uint64_t header_bytes, file_bytes;
 	struct stat st;
-	int rc;
+	int r;
 
 	if (fstat(fd, &st) < 0)
-		return refuse(&r, -EIO, "fstat: %s", strerror(errno));
+		return header_refuse(&refusal, -EIO, "fstat: %s", strerror(errno));
 	file_bytes = (uint64_t)st.st_size;
 	if (file_bytes < LENGTH_BYTES)
-		return refuse(&r, -EBADMSG, "the file has %" PRIu64 " bytes, a header needs %d",
-			      file_bytes, LENGTH_BYTES);
-	rc = read_exactly(fd, &header_bytes, sizeof(header_bytes), 0, &r);
-	if (rc < 0)
-		return rc;
+		return header_refuse(&refusal, -EBADMSG,
+				     "the file has %" PRIu64 " bytes, a header needs %d",
+				     file_bytes, LENGTH_BYTES);
+	r = file_read_exactly(fd, &header_bytes, sizeof(header_bytes), 0, &refusal);
+	if (r < 0)
+		return r;
 	if (header_bytes > HEADER_BYTES_MAX)
-		return refuse(&r, -EBADMSG,
-			      "a header of %" PRIu64 " bytes; at most %" PRIu64 " are allowed",
-			      header_bytes, HEADER_BYTES_MAX);
+		return header_refuse(&refusal, -EBADMSG,
+				     "a header of %" PRIu64 " bytes; at most %" PRIu64
+				     " are allowed",
+				     header_bytes, HEADER_BYTES_MAX);
 	if (header_bytes > file_bytes - LENGTH_BYTES)
-		return refuse(&r, -EBADMSG,
-			      "a header of %" PRIu64 " bytes in a file of %" PRIu64 ": truncated?",
-			      header_bytes, file_bytes);
+		return header_refuse(&refusal, -EBADMSG,
+				     "a header of %" PRIu64 " bytes in a file of %" PRIu64
+				     ": truncated?",
+				     header_bytes, file_bytes);
 	json = malloc(header_bytes + 1);
 	if (!json)
-		return refuse(&r, -ENOMEM, "no memory for a header of %" PRIu64 " bytes",
-			      header_bytes);
-	rc = read_exactly(fd, json, header_bytes, LENGTH_BYTES, &r);
-	if (rc < 0)
-		return rc;
+		return header_refuse(&refusal, -ENOMEM,
+				     "no memory for a header of %" PRIu64 " bytes", header_bytes);
+	r = file_read_exactly(fd, json, header_bytes, LENGTH_BYTES, &refusal);
+	if (r < 0)
+		return r;
 	return mm_safetensors_parse(json, header_bytes, LENGTH_BYTES + header_bytes, file_bytes,
 				    ret_st, err, err_bytes);
 }

@@ -6,7 +6,7 @@
 #include "libclient/base/base.h"
 
 /* FIPS 180-4 §4.2.2: fractional parts of the cube roots of the first 64 primes. */
-static const uint32_t k[64] = {
+static const uint32_t sha256_k[64] = {
 	0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4,
 	0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe,
 	0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f,
@@ -19,7 +19,7 @@ static const uint32_t k[64] = {
 	0xc67178f2,
 };
 
-static uint32_t ror(uint32_t x, int n)
+static uint32_t rotate_right(uint32_t x, int n)
 {
 	return x >> n | x << (32 - n);
 }
@@ -29,29 +29,33 @@ static uint32_t big_endian(const uint8_t *p)
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-static void schedule(const uint8_t *block, uint32_t w[64])
+static void block_schedule(const uint8_t *block, uint32_t w[64])
 {
 	for (int i = 0; i < 16; i++)
 		w[i] = big_endian(block + 4 * i);
 	for (int i = 16; i < 64; i++) {
-		uint32_t s0 = ror(w[i - 15], 7) ^ ror(w[i - 15], 18) ^ w[i - 15] >> 3;
-		uint32_t s1 = ror(w[i - 2], 17) ^ ror(w[i - 2], 19) ^ w[i - 2] >> 10;
+		uint32_t s0 =
+			rotate_right(w[i - 15], 7) ^ rotate_right(w[i - 15], 18) ^ w[i - 15] >> 3;
+		uint32_t s1 =
+			rotate_right(w[i - 2], 17) ^ rotate_right(w[i - 2], 19) ^ w[i - 2] >> 10;
 
 		w[i] = w[i - 16] + s0 + w[i - 7] + s1;
 	}
 }
 
-static void compress(uint32_t state[8], const uint8_t *block)
+static void block_compress(uint32_t state[8], const uint8_t *block)
 {
 	uint32_t w[64], v[8];
 
-	schedule(block, w);
+	block_schedule(block, w);
 	memcpy(v, state, sizeof(v));
 	for (int i = 0; i < 64; i++) {
-		uint32_t s1 = ror(v[4], 6) ^ ror(v[4], 11) ^ ror(v[4], 25);
+		uint32_t s1 =
+			rotate_right(v[4], 6) ^ rotate_right(v[4], 11) ^ rotate_right(v[4], 25);
 		uint32_t choice = (v[4] & v[5]) ^ (~v[4] & v[6]);
-		uint32_t t1 = v[7] + s1 + choice + k[i] + w[i];
-		uint32_t s0 = ror(v[0], 2) ^ ror(v[0], 13) ^ ror(v[0], 22);
+		uint32_t t1 = v[7] + s1 + choice + sha256_k[i] + w[i];
+		uint32_t s0 =
+			rotate_right(v[0], 2) ^ rotate_right(v[0], 13) ^ rotate_right(v[0], 22);
 		uint32_t majority = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
 
 		memmove(v + 1, v, 7 * sizeof(v[0]));
@@ -81,7 +85,7 @@ void mm_sha256_update(struct mm_sha256 *sha, const void *data, size_t bytes)
 		p += n;
 		bytes -= n;
 		if (at + n == sizeof(sha->block))
-			compress(sha->state, sha->block);
+			block_compress(sha->state, sha->block);
 	}
 }
 

@@ -2,7 +2,10 @@
 /*
  * mm_sha256 - SHA-256 (FIPS 180-4), for the identity of a store
  *
- * Concept: init, update as often as needed, final. Inputs are a few kilobytes: speed is no aim.
+ * Concept:   Init, update as often as needed, final. Inputs are a few kilobytes, so it is not
+ *            optimised for speed.
+ * Ownership: a plain value.
+ * Threading: none shared.
  */
 #pragma once
 

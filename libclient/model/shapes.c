@@ -20,8 +20,8 @@
 		.embed_dim = (h), .norm_eps = (eps), .rope = { .theta = (base) },            \
 	}
 
-/* Each from its publisher's config.json. */
-static const struct mm_shape shapes[] = {
+/* The sizes are from the publishers' config.json. */
+static const struct mm_shape known_shapes[] = {
 	{ "OPT-6.7B", OPT(32, 4096, 32) },
 	{ "OPT-13B", OPT(40, 5120, 40) },
 	{ "OPT-30B", OPT(48, 7168, 56) },
@@ -37,14 +37,14 @@ static const struct mm_shape shapes[] = {
 
 const struct mm_shape *mm_shape_at(size_t index)
 {
-	return index < MM_ARRAY_SIZE(shapes) ? &shapes[index] : NULL;
+	return index < MM_ARRAY_SIZE(known_shapes) ? &known_shapes[index] : NULL;
 }
 
 const struct mm_shape *mm_shape_find(const char *name)
 {
-	for (size_t i = 0; i < MM_ARRAY_SIZE(shapes); i++) {
-		if (!strcasecmp(shapes[i].name, name))
-			return &shapes[i];
+	for (size_t i = 0; i < MM_ARRAY_SIZE(known_shapes); i++) {
+		if (!strcasecmp(known_shapes[i].name, name))
+			return &known_shapes[i];
 	}
 	return NULL;
 }
@@ -54,12 +54,13 @@ void mm_shape_names(char *text, size_t bytes)
 	size_t at = 0;
 
 	*text = '\0';
-	for (size_t i = 0; i < MM_ARRAY_SIZE(shapes) && at < bytes; i++)
-		at += (size_t)snprintf(text + at, bytes - at, i ? ", %s" : "%s", shapes[i].name);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(known_shapes) && at < bytes; i++)
+		at += (size_t)snprintf(text + at, bytes - at, i ? ", %s" : "%s",
+				       known_shapes[i].name);
 }
 
-/* Of one weight; a vector's rows are 0. */
-static uint64_t elements(const struct mm_arch *arch, enum mm_weight w)
+/* Elements of one weight; a vector's rows are 0. */
+static uint64_t weight_elements(const struct mm_arch *arch, enum mm_weight w)
 {
 	uint32_t rows, columns;
 
@@ -67,7 +68,7 @@ static uint64_t elements(const struct mm_arch *arch, enum mm_weight w)
 	return (uint64_t)MM_MAX(rows, 1u) * columns;
 }
 
-static bool is_matrix(const struct mm_arch *arch, enum mm_weight w)
+static bool weight_is_matrix(const struct mm_arch *arch, enum mm_weight w)
 {
 	uint32_t rows, columns;
 
@@ -80,8 +81,8 @@ uint64_t mm_arch_layer_bytes(const struct mm_arch *arch, uint32_t element_bytes)
 	uint64_t sum = 0;
 
 	for (enum mm_weight w = MM_W_LAYER_FIRST; w <= MM_W_LAYER_LAST; w++) {
-		if (mm_arch_has(arch, w) && is_matrix(arch, w))
-			sum += elements(arch, w);
+		if (mm_arch_has(arch, w) && weight_is_matrix(arch, w))
+			sum += weight_elements(arch, w);
 	}
 	return sum * element_bytes;
 }
@@ -92,7 +93,8 @@ uint64_t mm_arch_weight_bytes(const struct mm_arch *arch, uint32_t element_bytes
 
 	for (enum mm_weight w = 0; w < MM_W_COUNT; w++) {
 		if (mm_arch_has(arch, w))
-			sum += elements(arch, w) * (mm_weight_per_layer(w) ? arch->layers : 1);
+			sum += weight_elements(arch, w) *
+			       (mm_weight_per_layer(w) ? arch->layers : 1);
 	}
 	return sum * element_bytes;
 }

@@ -22,9 +22,10 @@ struct error {
 	size_t bytes;
 };
 
-static int fail(const struct error *e, int code, const char *format, ...) MM_PRINTF(3, 4);
+static int shard_names_fail(const struct error *e, int code, const char *format, ...)
+	MM_PRINTF(3, 4);
 
-static int fail(const struct error *e, int code, const char *format, ...)
+static int shard_names_fail(const struct error *e, int code, const char *format, ...)
 {
 	va_list args;
 
@@ -34,13 +35,13 @@ static int fail(const struct error *e, int code, const char *format, ...)
 	return code;
 }
 
-static void json_done(json_t **json)
+static void shard_names_json_done(json_t **json)
 {
 	json_decref(*json);
 }
 
-/* A file of the folder itself, and weights: an index must not make us open anything else. */
-static bool is_shard(const char *file)
+/* True for a weights file of the folder itself: an index must not lead to any other file. */
+static bool name_is_shard(const char *file)
 {
 	size_t len = strlen(file);
 
@@ -53,8 +54,8 @@ static bool is_shard(const char *file)
 	return true;
 }
 
-/* Where @file is, or would be. */
-static size_t place_of(const struct mm_shard_names *names, const char *file)
+/* The position that @file has, or would have. */
+static size_t name_place(const struct mm_shard_names *names, const char *file)
 {
 	size_t i = names->n;
 
@@ -63,21 +64,21 @@ static size_t place_of(const struct mm_shard_names *names, const char *file)
 	return i;
 }
 
-static int add(struct mm_shard_names *names, const char *tensor, const json_t *value,
-	       const struct error *e)
+static int shard_names_add(struct mm_shard_names *names, const char *tensor, const json_t *value,
+			   const struct error *e)
 {
 	const char *file = json_string_value(value);
 	size_t at;
 
-	if (!file || !is_shard(file))
-		return fail(e, -EBADMSG,
-			    "tensor %.80s: not the name of a *" SUFFIX " file without a path",
-			    tensor);
-	at = place_of(names, file);
+	if (!file || !name_is_shard(file))
+		return shard_names_fail(
+			e, -EBADMSG,
+			"tensor %.80s: not the name of a *" SUFFIX " file without a path", tensor);
+	at = name_place(names, file);
 	if (at < names->n && strcmp(names->name[at], file) == 0)
 		return 0;
 	if (names->n == MM_LOAD_FILES_MAX)
-		return fail(e, -E2BIG, "more than %d files", MM_LOAD_FILES_MAX);
+		return shard_names_fail(e, -E2BIG, "more than %d files", MM_LOAD_FILES_MAX);
 	memmove(names->name[at + 1], names->name[at], (names->n - at) * sizeof(names->name[0]));
 	memset(names->name[at], 0, sizeof(names->name[at]));
 	memcpy(names->name[at], file, strlen(file));
@@ -89,7 +90,7 @@ int mm_shard_names_parse(const char *json, size_t bytes, struct mm_shard_names *
 			 char *err, size_t err_bytes)
 {
 	const struct error e = { err, err_bytes };
-	mm_cleanup(json_done) json_t *root = NULL;
+	mm_cleanup(shard_names_json_done) json_t *root = NULL;
 	const char *tensor;
 	json_error_t where;
 	json_t *map, *value;
@@ -98,18 +99,19 @@ int mm_shard_names_parse(const char *json, size_t bytes, struct mm_shard_names *
 	ret_names->n = 0;
 	root = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &where);
 	if (!root && json_error_code(&where) == json_error_out_of_memory)
-		return fail(&e, -ENOMEM, "out of memory");
+		return shard_names_fail(&e, -ENOMEM, "out of memory");
 	if (!root)
-		return fail(&e, -EBADMSG, "not valid JSON in line %d: %s", where.line, where.text);
+		return shard_names_fail(&e, -EBADMSG, "not valid JSON in line %d: %s", where.line,
+					where.text);
 	map = json_object_get(root, "weight_map");
 	if (!json_is_object(map))
-		return fail(&e, -EBADMSG, "no weight_map, or it is not an object");
+		return shard_names_fail(&e, -EBADMSG, "no weight_map, or it is not an object");
 	json_object_foreach(map, tensor, value) {
-		r = add(ret_names, tensor, value, &e);
+		r = shard_names_add(ret_names, tensor, value, &e);
 		if (r)
 			return r;
 	}
-	return ret_names->n ? 0 : fail(&e, -EBADMSG, "weight_map names no file");
+	return ret_names->n ? 0 : shard_names_fail(&e, -EBADMSG, "weight_map names no file");
 }
 
 int mm_shard_names_read(int fd, struct mm_shard_names *ret_names, char *err, size_t err_bytes)
@@ -121,18 +123,18 @@ int mm_shard_names_read(int fd, struct mm_shard_names *ret_names, char *err, siz
 	ssize_t n;
 
 	if (fstat(fd, &st) < 0)
-		return fail(&e, -errno, "%s", strerror(errno));
+		return shard_names_fail(&e, -errno, "%s", strerror(errno));
 	if (st.st_size > INDEX_BYTES_MAX)
-		return fail(&e, -EFBIG, "larger than %d MiB", INDEX_BYTES_MAX >> 20);
+		return shard_names_fail(&e, -EFBIG, "larger than %d MiB", INDEX_BYTES_MAX >> 20);
 	json = malloc((size_t)st.st_size + 1);
 	if (!json || mm_fault("index.read"))
-		return fail(&e, -ENOMEM, "out of memory");
+		return shard_names_fail(&e, -ENOMEM, "out of memory");
 	while (have < (size_t)st.st_size) {
 		n = pread(fd, json + have, (size_t)st.st_size - have, (off_t)have);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return fail(&e, -errno, "%s", strerror(errno));
+			return shard_names_fail(&e, -errno, "%s", strerror(errno));
 		if (n == 0)
 			break;
 		have += (size_t)n;

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * index - the shards that a model.safetensors.index.json names
+ * shard_names - the shards that a model.safetensors.index.json names
  *
- * Concept: a folder may hold the same weights twice (in one file, or for another engine): with an
- *          index, the files that it names are the model. Whether they hold what it says is for load
- *          to find.
+ * Concept:   A folder may hold the same weights twice (in one file, or for another engine): with an
+ *            index, the model is the files that it names. load checks whether they hold what the
+ *            index says.
+ * Ownership: a plain value.
+ * Threading: any.
+ * Limits:    16 MiB of JSON, MM_LOAD_FILES_MAX names.
  */
 #pragma once
 
@@ -14,12 +17,12 @@
 
 struct mm_shard_names {
 	size_t n;
-	char name[MM_LOAD_FILES_MAX][MM_FILE_NAME_BYTES]; /* in order of names, each once */
+	char name[MM_LOAD_FILES_MAX][MM_FILE_NAME_BYTES]; /* sorted, each once */
 };
 
 /**
  * mm_shard_names_read() - read and parse an index
- * @fd:        its file, at the beginning
+ * @fd:        of the index
  * @ret_names: written
  * @err:       gets the sentence on failure
  *
@@ -27,6 +30,6 @@ struct mm_shard_names {
  */
 int mm_shard_names_read(int fd, struct mm_shard_names *ret_names, char *err, size_t err_bytes);
 
-/* The same of text; for fuzzers. */
+/* The same for text; for fuzzers. */
 int mm_shard_names_parse(const char *json, size_t bytes, struct mm_shard_names *ret_names,
 			 char *err, size_t err_bytes);

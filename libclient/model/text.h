@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mm_text - a small file as a whole
+ * mm_text - reads a small file as a whole
  *
- * Concept: config.json and a shards' index are text of bounded length, read before they are parsed.
+ * Concept:   config.json and the index of shards are text of bounded length, read before they are
+ *            parsed.
+ * Ownership: the text is the caller's.
+ * Threading: any.
  */
 #pragma once
 
@@ -12,9 +15,9 @@
 
 /**
  * mm_text_read() - read a file from its beginning
- * @name:     for the refusal
- * @max:      bytes; a longer file is refused
- * @ret_text: written only on success; free() it. Not terminated.
+ * @name:     of the file, for the refusal
+ * @max:      most bytes; a longer file is refused
+ * @ret_text: written only on success; free() it. It is not terminated.
  *
  * Return: 0; -EFBIG; -EIO; -ENOMEM.
  */

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mm_why - why a load ends: a negative errno and one sentence for the tenant and the log
+ * mm_why - why a load was refused: one sentence for the tenant and the log
  *
- * Concept: the sentence names file, what and where. Strings from files are made printable.
+ * Concept:   The sentence names file, object and reason. Strings from files are made printable.
+ * Ownership: a plain value.
+ * Threading: none shared.
  */
 #pragma once
 
 #include "libclient/base/base.h"
 
 struct mm_why {
-	char text[224]; /* as struct mm_load_status and struct mm_lmsg have room */
+	char text[224]; /* as long as in struct mm_load_status and struct mm_lmsg */
 };
 
 /* Writes the sentence and returns @code, so that a check is one statement. */
