@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base - the few helpers that every part of the tree shares
+ * base - the helpers that every part of the tree uses
  *
- * Concept:   asserts that stay on in production, arithmetic that cannot wrap, what the compiler
- *            offers under names of ours. It is freestanding: core and the protocol's machines
- *            include it, and must not see files, processes or a heap by it. Nothing here knows what
- *            a page or a tenant is.
+ * Concept:   Asserts that stay on in production, arithmetic that cannot wrap, attributes of the
+ *            compiler under short names. It is freestanding: core and the machines of the protocol
+ *            include it, and it must not give them files, processes or a heap. Nothing here depends
+ *            on what a page or a tenant is.
  * Threading: everything is safe from any thread.
  */
 #pragma once
@@ -24,8 +24,8 @@
 #define MM_NS_PER_MS     UINT64_C(1000000)
 
 /*
- * Outcomes of a call, as opposed to our own failures (negative errno). A positive outcome is
- * handled by the caller and never passed up (CONTRIBUTING.md, "Errors").
+ * Outcomes of a call, as opposed to failures of this process (negative errno). The caller handles a
+ * positive outcome and never passes it up (CONTRIBUTING.md, "Errors").
  */
 enum mm_outcome { MM_E_EMPTY = 1, MM_E_FULL, MM_E_PROTOCOL, MM_E_QUOTA, MM_E_STALE, MM_E_RANGE };
 
@@ -35,10 +35,12 @@ enum mm_outcome { MM_E_EMPTY = 1, MM_E_FULL, MM_E_PROTOCOL, MM_E_QUOTA, MM_E_STA
  */
 _Noreturn void mm_panic(const char *expr, const char *file, int line);
 
-/* An assert may depend only on bytes we wrote; it stays on in production. */
+/* The condition may depend only on bytes that this process wrote; asserts stay on in production. */
 #define mm_assert(e) ((e) ? (void)0 : mm_panic(#e, __FILE__, __LINE__))
 
-/* Rounds up to a multiple of @unit, which need not be a power of two; 0 when that would wrap. */
+/*
+ * Rounds up to a multiple of @unit, which need not be a power of two; 0 if the result would wrap.
+ */
 static inline uint64_t mm_round_up(uint64_t value, uint64_t unit)
 {
 	uint64_t rest = value % unit;

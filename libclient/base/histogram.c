@@ -17,7 +17,7 @@ void mm_histogram_merge(struct mm_histogram *into, const struct mm_histogram *h)
 	into->sum += h->sum;
 }
 
-static uint64_t middle(uint32_t bucket)
+static uint64_t bucket_middle(uint32_t bucket)
 {
 	const uint32_t shift = bucket >> MM_HISTOGRAM_BITS;
 	const uint64_t mantissa = bucket - ((uint64_t)(shift ? shift - 1 : 0) << MM_HISTOGRAM_BITS);
@@ -34,7 +34,7 @@ uint64_t mm_histogram_percentile(const struct mm_histogram *h, double percent)
 	for (uint32_t b = 0; b < MM_HISTOGRAM_BUCKETS; b++) {
 		seen += h->count[b];
 		if (seen >= rank)
-			return MM_MIN(MM_MAX(middle(b), h->least), h->most);
+			return MM_MIN(MM_MAX(bucket_middle(b), h->least), h->most);
 	}
 	return h->most;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * histogram - how often which duration came, within 0.4 %
+ * histogram - counts of durations, within 0.4 %
  *
- * Concept:    a bucket for each value below 128 ns, then 128 to each power of two: a bucket is at
- *             most 1/128 of its values wide, and its middle is said, so a quantile is wrong by
- *             1/256 at most. Smallest and largest value are exact.
+ * Concept:    There is a bucket for each value below 128 ns, then 128 up to each power of two. A
+ *             bucket is at most 1/128 of its values wide and stands for its middle, so a quantile
+ *             is wrong by at most 1/256. The smallest and the largest value are exact.
  * Ownership:  a plain value without pointers.
+ * Threading:  none shared.
  */
 #pragma once
 
@@ -41,5 +42,5 @@ static inline void mm_histogram_add(struct mm_histogram *h, uint64_t value, uint
 
 void mm_histogram_merge(struct mm_histogram *into, const struct mm_histogram *h);
 
-/* Nearest rank; 0 when it is empty. @percent: 0 to 100. */
+/* The value of nearest rank; 0 if there are no values. @percent: 0 to 100. */
 uint64_t mm_histogram_percentile(const struct mm_histogram *h, double percent);

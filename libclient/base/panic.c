@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * panic - the end of a process that found its own state impossible; out of line, so that base.h
- * needs no stdio
+ * panic - ends a process whose own state is impossible; not inline, so that base.h needs no stdio
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * percentile - nearest rank, the same in every program that reports latencies
+ * percentile - a percentile by nearest rank
+ *
+ * Concept:   One definition for every program that reports latencies.
+ * Threading: any.
  */
 #pragma once
 
@@ -18,7 +21,7 @@ static inline int mm_double_compare(const void *a, const void *b)
 /**
  * mm_percentile() - the value that @percent of @values do not exceed
  * @values:  sorted by this call
- * @n:       of them
+ * @n:       number of values
  * @percent: 0 to 100
  *
  * Return: the value of nearest rank; 0 if there is none.

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random - the same numbers from the same seed on every machine, unlike rand()
+ * random - pseudo-random numbers that are the same on every machine for the same seed
+ *
+ * Concept:   splitmix64, and distributions made from it; rand() differs between C libraries.
+ * Ownership: the state is the caller's.
+ * Threading: any; a state is used by one thread at a time.
  */
 #pragma once
 
@@ -17,7 +21,7 @@ static inline uint64_t mm_random_next(uint64_t *state)
 	return z ^ (z >> 31);
 }
 
-/* A state of its own for each (seed, a, b): streams that do not follow each other. */
+/* A state for each (seed, a, b), such that no two streams follow each other. */
 static inline uint64_t mm_random_seed(uint64_t seed, uint64_t a, uint64_t b)
 {
 	uint64_t state = seed;
@@ -27,13 +31,13 @@ static inline uint64_t mm_random_seed(uint64_t seed, uint64_t a, uint64_t b)
 	return mm_random_next(&state);
 }
 
-/* In (0, 1), never 0: its logarithm is finite. */
+/* A number in (0, 1), never 0: its logarithm is finite. */
 static inline double mm_random_unit(uint64_t *state)
 {
 	return ((double)(mm_random_next(state) >> 11) + 0.5) * 0x1p-53;
 }
 
-/* Mean 0, variance 1 (Box and Muller). */
+/* A number with mean 0 and variance 1 (Box and Muller). */
 static inline double mm_random_normal(uint64_t *state)
 {
 	const double radius = sqrt(-2 * log(mm_random_unit(state)));
@@ -41,7 +45,7 @@ static inline double mm_random_normal(uint64_t *state)
 	return radius * cos(2 * M_PI * mm_random_unit(state));
 }
 
-/* Mean @shape, variance @shape (Marsaglia and Tsang). */
+/* A number with mean @shape and variance @shape (Marsaglia and Tsang). */
 static inline double mm_random_gamma(uint64_t *state, double shape)
 {
 	const double boost = shape < 1 ? pow(mm_random_unit(state), 1 / shape) : 1;
