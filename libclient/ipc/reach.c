@@ -29,7 +29,7 @@ static void MM_PRINTF(2, 3) sentence_put(const struct sentence *s, const char *f
 	va_end(args);
 }
 
-/* The deepest part of @path that can be looked at: the folder that lets nobody of ours through. */
+/* Finds the deepest part of @path that can be looked up: the folder that denies access below it. */
 static bool stat_deepest(const char *path, char *part, struct stat *ret_stat)
 {
 	if (snprintf(part, PATH_MAX, "%s", path) >= PATH_MAX)
@@ -63,7 +63,7 @@ static void explain_denied(const struct sentence *s)
 			     part, (unsigned int)st.st_uid, (unsigned int)st.st_mode & 07777);
 }
 
-/* Linux says this of what is no socket, too. */
+/* Linux returns ECONNREFUSED also for a path that is not a socket. */
 static void explain_refused(const struct sentence *s)
 {
 	struct stat st;

@@ -40,7 +40,7 @@ int mm_region_create(size_t size_bytes, enum mm_region_kind kind, const char *na
 	r = region_map(&region, size_bytes, PROT_READ | PROT_WRITE);
 	if (r)
 		return r;
-	/* After our own mapping: it is the last writable one. */
+	/* Sealed after the mapping above, which is thus the last writable one. */
 	if (kind == MM_REGION_READONLY)
 		seals |= F_SEAL_FUTURE_WRITE;
 	if (fcntl(region.fd, F_ADD_SEALS, seals) < 0)
@@ -56,7 +56,7 @@ size_t mm_region_map_bytes(const struct stat *st, size_t bytes)
 	uint64_t unit = st->st_blksize > 0 ? (uint64_t)st->st_blksize : 1;
 	uint64_t rounded = mm_round_up(bytes, unit);
 
-	/* Never beyond the end: a page there would fault. */
+	/* Not past the end of the file: access to a page there would fault. */
 	return rounded && rounded <= (uint64_t)st->st_size ? rounded : bytes;
 }
 
@@ -69,7 +69,7 @@ int mm_region_open(int fd, size_t size_bytes, bool writable, struct mm_region *r
 
 	if (mm_fault("region.open"))
 		return -ENOMEM;
-	/* Seals first: only a memfd has them, and its fstat() cannot hang. */
+	/* Seals are checked first: only a memfd has them, and fstat() on one cannot hang. */
 	seals = fcntl(fd, F_GET_SEALS);
 	if (seals < 0 || !(seals & F_SEAL_SHRINK))
 		return -EPROTO;

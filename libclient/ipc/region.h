@@ -2,9 +2,9 @@
 /*
  * region - a sealed memfd and our mapping of it
  *
- * Concept:   Memory that two processes share. The size is sealed at birth, so no peer can truncate
- *            it under the other (SIGBUS); MM_REGION_READONLY also seals against new writable
- *            mappings, so that the MMU, not goodwill, keeps the peer from writing.
+ * Concept:   Memory that two processes share. The size is sealed at creation, so no peer can
+ *            truncate it under the other (SIGBUS). MM_REGION_READONLY also seals against new
+ *            writable mappings, so that the MMU keeps the peer from writing.
  * Ownership: struct mm_region owns its fd and its mapping; mm_region_done() accepts MM_REGION_NULL
  *            and half-built ones.
  * Threading: none of its own.
@@ -24,15 +24,15 @@ struct mm_region {
 
 enum mm_region_kind {
 	MM_REGION_SHARED,   /* a peer that gets the fd may write */
-	MM_REGION_READONLY, /* only the mapping made here can be written, by its creator */
+	MM_REGION_READONLY, /* only the mapping of the creator can be written */
 };
 
 /**
- * mm_region_create() - a new zeroed memfd, mapped writable here, then sealed
+ * mm_region_create() - create a zeroed memfd, map it writable, seal it
  * @size_bytes: not 0
- * @kind:       what a peer may do
- * @name:       shown in /proc; static
- * @ret_region: written only on success; give back with mm_region_done()
+ * @kind:       whether a peer may write
+ * @name:       name shown in /proc
+ * @ret_region: written only on success; undo with mm_region_done()
  *
  * Return: 0; -ENOMEM, -EMFILE, -ENFILE, -EINVAL.
  */
@@ -41,18 +41,18 @@ int mm_region_create(size_t size_bytes, enum mm_region_kind kind, const char *na
 
 struct stat;
 
-/* How much of a file must be mapped to map @bytes: whole huge pages, where it is made of those. */
+/* Bytes of a file to be mapped for @bytes: whole huge pages, if the file is made of those. */
 size_t mm_region_map_bytes(const struct stat *st, size_t bytes);
 
 /**
  * mm_region_open() - map a region that a peer created
  * @fd:         taken over, also on failure
- * @size_bytes: to be mapped; the file must be at least as long and sealed against shrinking
+ * @size_bytes: bytes to map; the file must be at least as long and sealed against shrinking
  * @writable:   map for writing
- * @ret_region: written only on success; give back with mm_region_done(). Its size is @size_bytes,
- *              rounded up where the file is made of huge pages
+ * @ret_region: written only on success; undo with mm_region_done(). Its size is @size_bytes,
+ *              rounded up if the file is made of huge pages
  *
- * Return: 0; -EPROTO not a memfd of that size that cannot shrink; -EPERM, -EACCES it cannot be
+ * Return: 0; -EPROTO not a memfd of that size that cannot shrink; -EPERM, -EACCES it may not be
  * written; -ENOMEM.
  */
 int mm_region_open(int fd, size_t size_bytes, bool writable, struct mm_region *ret_region);

@@ -32,7 +32,7 @@ int mm_ring_push(struct mm_ring *ring, const struct mm_msg *msg)
 	memcpy(words, msg, sizeof(words));
 	for (size_t i = 0; i < MM_MSG_WORDS; i++)
 		__atomic_store_n(&slot[i], words[i], __ATOMIC_RELAXED);
-	/* R1 pairs with A2: the slot is complete before the cursor says so. */
+	/* R1 pairs with A2: the slot is complete before the cursor passes it. */
 	__atomic_store_n(&ring->shared_mine->value, ++ring->mine, __ATOMIC_RELEASE);
 	return 0;
 }
@@ -43,7 +43,7 @@ int mm_ring_pop(struct mm_ring *ring, struct mm_msg *ret_msg)
 	uint64_t words[MM_MSG_WORDS];
 	uint32_t ready;
 
-	/* A2 pairs with R1. The peer owns this number: bound it before believing it. */
+	/* A2 pairs with R1. The peer writes this number: it is bounded before it is used. */
 	ready = __atomic_load_n(&ring->shared_peer->value, __ATOMIC_ACQUIRE) - ring->mine;
 	if (ready > ring->capacity)
 		return MM_E_PROTOCOL;
@@ -52,7 +52,7 @@ int mm_ring_pop(struct mm_ring *ring, struct mm_msg *ret_msg)
 	for (size_t i = 0; i < MM_MSG_WORDS; i++)
 		words[i] = __atomic_load_n(&slot[i], __ATOMIC_RELAXED);
 	memcpy(ret_msg, words, sizeof(words));
-	/* R2 pairs with A1: our reads are done before the slot may be used again. */
+	/* R2 pairs with A1: the reads are done before the slot may be used again. */
 	__atomic_store_n(&ring->shared_mine->value, ++ring->mine, __ATOMIC_RELEASE);
 	return 0;
 }

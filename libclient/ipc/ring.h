@@ -2,11 +2,11 @@
 /*
  * ring - one end of a single-producer single-consumer queue of struct mm_msg
  *
- * Concept:   Slots and the producer's cursor lie in memory that only the producer may write; the
- *            consumer's cursor lies in memory that only the consumer may write (abi.h). Each end
- *            keeps its own cursor privately and only publishes it, so a scribbled shared cursor of
- *            ours fools nobody, and the peer's is bounded before it is believed.
- * Ownership: the caller owns the memory; a ring is a view that needs no undoing.
+ * Concept:   Slots and the producer's cursor are in memory that only the producer may write; the
+ *            consumer's cursor is in memory that only the consumer may write (abi.h). Each end
+ *            keeps its own cursor privately and only publishes it, so overwriting the published one
+ *            does not mislead its owner; the peer's cursor is bounded before it is used.
+ * Ownership: the caller owns the memory; a ring is a view, and needs no release.
  * Threading: one thread at a time per end. The two ends are in different threads or processes:
  *              A1 producer acquires head  <- R2 consumer releases head: slots are free again
  *              A2 consumer acquires tail  <- R1 producer releases tail: slots are complete
@@ -19,7 +19,7 @@
 #include "mm/abi.h"
 
 struct mm_ring {
-	uint32_t mine; /* private; the shared copy mirrors it */
+	uint32_t mine; /* this end's cursor; shared_mine is its published copy */
 	uint32_t capacity;
 	struct mm_cursor *shared_mine;
 	const struct mm_cursor *shared_peer;
@@ -27,12 +27,12 @@ struct mm_ring {
 };
 
 /**
- * mm_ring_init() - an end of a ring in fresh (zeroed) memory
+ * mm_ring_init() - make an end of a ring in fresh (zeroed) memory
  * @ring:        written
- * @slots:       @capacity of them; the consumer may have them mapped read-only
+ * @slots:       @capacity slots; the consumer may have them mapped read-only
  * @capacity:    power of two
- * @shared_mine: our cursor: the tail of a producer, the head of a consumer
- * @shared_peer: the peer's
+ * @shared_mine: this end's cursor: the tail of a producer, the head of a consumer
+ * @shared_peer: the peer's cursor
  */
 void mm_ring_init(struct mm_ring *ring, mm_msg_slot *slots, uint32_t capacity,
 		  struct mm_cursor *shared_mine, const struct mm_cursor *shared_peer);
@@ -56,9 +56,10 @@ int mm_ring_push(struct mm_ring *ring, const struct mm_msg *msg);
 int mm_ring_pop(struct mm_ring *ring, struct mm_msg *ret_msg);
 
 /**
- * mm_ring_ready() - consumer: how many messages are waiting
+ * mm_ring_ready() - consumer: count the messages that are waiting
  * @ring: consumer's end
  *
- * Return: at most the capacity, however the producer lies (the next pop says so then).
+ * Return: at most the capacity, whatever cursor the producer published (if it is impossible, the
+ * next pop returns MM_E_PROTOCOL).
  */
 uint32_t mm_ring_ready(const struct mm_ring *ring);

@@ -106,7 +106,8 @@ int mm_sock_listen(const char *path, mode_t mode, bool refuse_fds, int *ret_fd)
 	if (r)
 		return r;
 	if (refuse_fds)
-		mm_sock_refuse_fds(fd); /* before the first can connect; an older kernel cannot */
+		/* before the first peer can connect; an older kernel cannot refuse */
+		mm_sock_refuse_fds(fd);
 	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
 		if (errno != EADDRINUSE)
 			return -errno;
@@ -116,7 +117,9 @@ int mm_sock_listen(const char *path, mode_t mode, bool refuse_fds, int *ret_fd)
 		if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
 			return -errno;
 	}
-	/* Between bind and listen every connect is refused: the mode is right before the first. */
+	/*
+	 * connect() fails between bind and listen, so the mode is set before any peer can connect.
+	 */
 	if (chmod(path, mode) < 0 || listen(fd, SOMAXCONN) < 0) {
 		r = -errno;
 		unlink(path);
@@ -146,7 +149,7 @@ int mm_sock_wait(int fd, short events, uint64_t deadline_ns)
 	}
 }
 
-static int send_message(int fd, const void *buf, size_t len, const int *fds, size_t n_fds)
+static int sock_send_message(int fd, const void *buf, size_t len, const int *fds, size_t n_fds)
 {
 	union control control = { 0 };
 	struct iovec iov = { .iov_base = (void *)(uintptr_t)buf, .iov_len = len };
@@ -175,10 +178,10 @@ int mm_sock_send(int fd, const void *buf, size_t len, const int *fds, size_t n_f
 {
 	if (mm_fault("sock.send"))
 		return -EAGAIN;
-	return send_message(fd, buf, len, fds, n_fds);
+	return sock_send_message(fd, buf, len, fds, n_fds);
 }
 
-/* Moves the fds of @msg to @fds (room for @max); fewer than came = the rest is closed. */
+/* Moves the fds of @msg to @fds, which has room for @max, and closes the others. */
 static size_t sock_take_fds(struct msghdr *msg, int *fds, size_t max)
 {
 	size_t n_fds = 0;
@@ -210,7 +213,7 @@ static int sock_recvmsg(int fd, struct msghdr *msg, size_t *ret_len)
 		n = recvmsg(fd, msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	if (n < 0) {
-		msg->msg_controllen = 0; /* untouched by the kernel: nothing in there is an fd */
+		msg->msg_controllen = 0; /* the kernel wrote nothing: no fd is in there */
 		return -errno;
 	}
 	if (n == 0)
@@ -224,7 +227,7 @@ int mm_sock_recv(int fd, void *buf, size_t cap, int *fds, size_t max, size_t *re
 {
 	union control control;
 	struct iovec iov = { .iov_base = buf, .iov_len = cap };
-	/* CMSG_LEN, not CMSG_SPACE: the padding would be room for one fd more than asked for. */
+	/* CMSG_LEN, not CMSG_SPACE: the padding would be room for one fd more than @max. */
 	struct msghdr msg = { .msg_iov = &iov,
 			      .msg_iovlen = 1,
 			      .msg_control = control.bytes,
@@ -258,7 +261,10 @@ int mm_sock_recv_nofds(int fd, void *buf, size_t cap, size_t *ret_len)
 
 	if (r)
 		return r;
-	/* MSG_CTRUNC just says that the kernel dropped fds; the message stands for itself. */
+	/*
+	 * MSG_CTRUNC only reports that the kernel dropped fds; the message is complete without
+	 * them.
+	 */
 	return msg.msg_flags & MSG_TRUNC ? -EMSGSIZE : 0;
 }
 
@@ -281,8 +287,8 @@ static int sock_peek(int fd)
 	if (n < 0)
 		return -errno;
 	/*
-	 * Without a control buffer that is all that the kernel says of them; they stay in the
-	 * queue.
+	 * Without a control buffer, this flag is all that the kernel reports about fds; they stay
+	 * in the queue.
 	 */
 	if (msg.msg_flags & MSG_CTRUNC)
 		return -EPERM;
@@ -303,12 +309,13 @@ int mm_sock_drain(int fd)
 	char byte;
 	int r;
 
-	/* Nothing is added once this has returned, so there is an end to what is taken out. */
+	/* No message is added once this has returned, so the loop ends. */
 	(void)shutdown(fd, SHUT_RDWR);
 	for (;;) {
 		r = mm_sock_recv_clean(fd, &byte, sizeof(byte), &len);
 		/*
-		 * That the peer has closed with messages unread is told once, before what it sent.
+		 * If the peer closed with messages unread, that error comes once, before the
+		 * messages that the peer sent.
 		 */
 		if (r == -ECONNRESET && !reset)
 			reset = true;
@@ -320,10 +327,11 @@ int mm_sock_drain(int fd)
 int mm_sock_doorbell(int fd)
 {
 	const char byte = 0;
-	int r = send_message(fd, &byte, sizeof(byte), NULL, 0);
+	int r = sock_send_message(fd, &byte, sizeof(byte), NULL, 0);
 
 	/*
-	 * A queue that is full wakes the peer as well: no fault point here, it would lose the ring.
+	 * A full queue wakes the peer as well. There is no fault point here: the doorbell would be
+	 * lost.
 	 */
 	return r == -EAGAIN ? 0 : r;
 }
