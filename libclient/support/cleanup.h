@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cleanup - what leaves a scope gives back what it holds: for mm_cleanup() of base.h
+ * cleanup - functions for mm_cleanup() of base.h: they release a variable at the end of its scope
  *
+ * Concept:   A function gets the address of the variable, and leaves a value that needs no release.
  * Threading: any.
  */
 #pragma once

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * clock - CLOCK_MONOTONIC in nanoseconds, the only clock that peers compare
+ * clock - CLOCK_MONOTONIC in nanoseconds
+ *
+ * Concept:   It is the only clock whose times mmd and its tenants exchange and compare.
+ * Threading: any.
  */
 #pragma once
 
@@ -23,7 +26,7 @@ static inline uint64_t mm_now_ns(void)
 	return (uint64_t)now.tv_sec * MM_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* A deadline that lies @after_ns ahead; UINT64_MAX stays "never". */
+/* The time @after_ns from now; UINT64_MAX stays "never". */
 static inline uint64_t mm_deadline_ns(uint64_t after_ns)
 {
 	uint64_t now_ns = mm_now_ns();

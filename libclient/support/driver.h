@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * driver - which words name a driver, for the options of programs that take one
+ * driver - the words that name a driver, for options of programs
  *
- * Concept:   mm_gpu_open() (mm/gpu.h) reads such a word; options refuse any other before it is
+ * Concept:   mm_gpu_open() (mm/gpu.h) takes such a word; options refuse any other before it is
  *            called.
  * Threading: any.
  */
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The values that --driver takes. */
+/* Values of --driver, for help texts. */
 #define MM_DRIVER_CHOICES "software, cuda, or the path of a driver library"
 
 static inline bool mm_is_driver(const char *word)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fault - the n-th fault point of this process fails (fault.h, tests/fault)
+ * fault - counts the calls of fault points in this process, and lets one of them fail
  *
- * Points are hit by several threads, so the count is atomic; arming is for single-threaded moments.
+ * Several threads call fault points, so the count is atomic; arming is for single-threaded moments.
  */
 #include "libclient/support/fault.h"
 
 #ifdef MM_FAULT_INJECTION
 
-static uint64_t fault_nth; /* 0 = disarmed */
+static uint64_t fault_nth; /* 0: disarmed */
 static uint64_t fault_calls;
 static bool fault_hit;
 

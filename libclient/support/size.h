@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * size - a number of bytes as people write it
+ * size - numbers of bytes, as people write and read them
  *
- * Concept:   "65536", "512M", "2G": digits and at most one of K M G T, powers of 1024. The same in
- *            every program's options, in the configuration and in the environment of the software
- *            GPU. People read it as "1.5 GiB".
+ * Concept:   Written as "65536", "512M" or "2G": digits and at most one of K M G T, powers of 1024;
+ *            the same in every program's options, in the configuration and in the environment of
+ *            the software GPU. Printed as "1.5 GiB".
  * Threading: any thread; parsing sets errno.
  */
 #pragma once
@@ -16,11 +16,11 @@
 #include <string.h>
 
 /**
- * mm_size_parse() - "512M", "2G", "65536"
+ * mm_size_parse() - parse "512M", "2G", "65536"
  * @text:      digits and at most one of K M G T
  * @ret_bytes: written only on success; may be 0
  *
- * Return: 0; -EINVAL no such thing; -ERANGE more than 64 bits.
+ * Return: 0; -EINVAL not of that form; -ERANGE more than 64 bits.
  */
 static inline int mm_size_parse(const char *text, uint64_t *ret_bytes)
 {
@@ -50,7 +50,7 @@ static inline int mm_size_parse(const char *text, uint64_t *ret_bytes)
 
 #define MM_SIZE_TEXT_BYTES 24
 
-/* "512 B", "1.5 GiB"; @text is returned. */
+/* Writes "512 B" or "1.5 GiB" to @text and returns it. */
 static inline const char *mm_size_print(uint64_t bytes, char text[MM_SIZE_TEXT_BYTES])
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
