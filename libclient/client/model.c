@@ -247,9 +247,14 @@ static int refusal(struct mm_client *c)
 		[MM_REFUSED_STORE] = "no host memory for the model",
 		[MM_REFUSED_LOAD] = "the model could not be loaded",
 	};
+	enum mm_refusal reason;
+	int error;
 
-	return mm_fail(c, c->refused_result, "%s: %s", why[c->refused_why],
-		       strerror(-c->refused_result));
+	pthread_mutex_lock(&c->lock);
+	error = c->refused_result;
+	reason = c->refused_why;
+	pthread_mutex_unlock(&c->lock);
+	return mm_fail(c, error, "%s: %s", why[reason], strerror(-error));
 }
 
 /* After load has said no: mmd says so too, and only then another load may begin. */
