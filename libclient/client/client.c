@@ -43,9 +43,9 @@ int mm_enter(struct mm_client *client)
 
 	if (mm_fork_is_child(client))
 		return mm_fail(client, -ECHILD, "the client belongs to the parent process");
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	dead = client->dead;
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 	/* The text was complete before `dead` was set, and never changes again. */
 	return dead ? mm_fail(client, dead, "%s", client->dead_text) : 0;
 }
@@ -90,12 +90,14 @@ static int locks_init(struct mm_client *c)
 	pthread_condattr_destroy(&attr);
 	if (r)
 		return -r;
-	pthread_mutex_init(&c->lock, NULL);
-	pthread_mutex_init(&c->map_lock, NULL);
+	mm_client_lock_init(&c->lock);
+	mm_map_lock_init(&c->map_lock);
 	return 0;
 }
 
-static struct mm_client *client_create(const struct mm_client_opts *opts)
+/* Not checked: no other thread has the client yet. */
+static struct mm_client *
+client_create(const struct mm_client_opts *opts) MM_NO_THREAD_SAFETY_ANALYSIS
 {
 	static uint64_t last_id;
 	struct mm_client *c = mm_fault("client.create") ? NULL : calloc(1, sizeof(*c));
@@ -260,17 +262,20 @@ static void gates_unregister(struct mm_client *c)
 	mm_context_give_back(c, borrowed);
 }
 
-/* Everything that hangs on the client, whatever of it exists; the service thread has ended. */
-static void client_free(struct mm_client *c)
+/*
+ * Everything that hangs on the client, whatever of it exists. Not checked: the service thread has
+ * ended, and no other thread may use a client that is being closed.
+ */
+static void client_free(struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
 {
 	mm_fork_unwatch(c);
 	mm_step_destroy_all(c);
 	mm_times_destroy(c);
-	pthread_mutex_lock(&c->map_lock);
+	mm_map_lock_take(&c->map_lock);
 	mm_kv_destroy(c->kv);
 	mm_model_destroy(c->model);
 	mm_mapper_done(&c->mapper);
-	pthread_mutex_unlock(&c->map_lock);
+	mm_map_lock_give(&c->map_lock);
 	mm_swap_destroy(c->swap);
 	gates_unregister(c);
 	if (c->context)
@@ -284,8 +289,8 @@ static void client_free(struct mm_client *c)
 	mm_close_fd(&c->event_fd);
 	mm_close_fd(&c->wake_fd);
 	mm_gpu_close(&c->gpu_own);
-	pthread_mutex_destroy(&c->lock);
-	pthread_mutex_destroy(&c->map_lock);
+	mm_client_lock_destroy(&c->lock);
+	mm_map_lock_destroy(&c->map_lock);
 	pthread_cond_destroy(&c->changed);
 	free(c);
 }
@@ -297,18 +302,18 @@ static void give_back(struct mm_client *c)
 	struct mm_model *model;
 	struct mm_kv *kv;
 
-	pthread_mutex_lock(&c->map_lock);
+	mm_map_lock_take(&c->map_lock);
 	c->closing = true;
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	kv = c->kv;
 	model = c->model;
 	c->kv = NULL;
 	c->model = NULL;
 	c->model_phase = MM_MODEL_BROKEN;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	mm_kv_destroy(kv);
 	mm_model_destroy(model);
-	pthread_mutex_unlock(&c->map_lock);
+	mm_map_lock_give(&c->map_lock);
 	mm_link_call(c, &bye);
 }
 
@@ -375,13 +380,13 @@ int mm_client_info(struct mm_client *client, struct mm_client_info *ret_info)
 		.pool_pages = w->pool_pages,
 	};
 	memcpy(ret_info->device_uuid, w->device_uuid, sizeof(ret_info->device_uuid));
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	ret_info->layers_remapped = client->steps.plan.away;
 	ret_info->layers_cycling = client->steps.plan.cycling;
 	ret_info->plan_epoch = client->steps.plan.epoch;
 	ret_info->plan_changes = client->plan_changes;
 	ret_info->plan_held_ns = client->held_ns;
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 	return 0;
 }
 

@@ -7,7 +7,7 @@
 
 #define CROWDED (MM_EVENTS_MAX - MM_EVENT_DISCONNECTED)
 
-static struct mm_event *event_at(struct mm_client *c, uint32_t i)
+static struct mm_event *event_at(struct mm_client *c, uint32_t i) MM_REQUIRES(mm_client_lock)
 {
 	return &c->events[(c->events_first + i) % MM_EVENTS_MAX];
 }
@@ -30,6 +30,7 @@ static void event_merge(struct mm_event *into, const struct mm_event *event)
 
 /* The last event that @event may be added to, or that it replaces: what is owed is said once. */
 static struct mm_event *event_like(struct mm_client *c, const struct mm_event *event)
+	MM_REQUIRES(mm_client_lock)
 {
 	bool anywhere = c->events_n >= CROWDED || event->kind == MM_EVENT_KV_RECLAIM;
 
@@ -58,8 +59,8 @@ void mm_event_push(struct mm_client *client, const struct mm_event *event)
 	eventfd_write(client->event_fd, 1);
 }
 
-/* With lock. Whoever polls is woken only by what is there. */
-static void fd_settle(struct mm_client *c)
+/* Whoever polls is woken only by what is there. */
+static void fd_settle(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	eventfd_t count;
 
@@ -67,7 +68,7 @@ static void fd_settle(struct mm_client *c)
 		eventfd_read(c->event_fd, &count);
 }
 
-static void event_remove(struct mm_client *c, uint32_t i)
+static void event_remove(struct mm_client *c, uint32_t i) MM_REQUIRES(mm_client_lock)
 {
 	for (; i + 1 < c->events_n; i++)
 		*event_at(c, i) = *event_at(c, i + 1);
@@ -91,7 +92,7 @@ void mm_event_drop(struct mm_client *client, enum mm_event_kind kind, uint64_t c
 	fd_settle(client);
 }
 
-static void event_take(struct mm_client *c, struct mm_event *ret_event)
+static void event_take(struct mm_client *c, struct mm_event *ret_event) MM_REQUIRES(mm_client_lock)
 {
 	*ret_event = *event_at(c, 0);
 	c->events_first = (c->events_first + 1) % MM_EVENTS_MAX;
@@ -103,6 +104,7 @@ static void event_take(struct mm_client *c, struct mm_event *ret_event)
  * tell.
  */
 static bool event_update(const struct mm_client *c, struct mm_event *event)
+	MM_REQUIRES(mm_client_lock)
 {
 	if (event->kind != MM_EVENT_KV_RECLAIM)
 		return true;
@@ -123,7 +125,7 @@ int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event)
 	/* Not mm_enter(): what happened before the end, and the end itself, can still be read. */
 	if (mm_fork_is_child(client))
 		return mm_fail(client, -ECHILD, "the client belongs to the parent process");
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	while (r && client->events_n) {
 		event_take(client, &event);
 		if (event_update(client, &event))
@@ -134,6 +136,6 @@ int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event)
 	fd_settle(client);
 	if (!r && event.kind == MM_EVENT_DISCONNECTED)
 		mm_fail(client, event.error, "%s", client->dead_text); /* for mm_client_error() */
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 	return r;
 }

@@ -199,9 +199,9 @@ static int still_wanted(struct mm_client *c)
 {
 	int r;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	r = c->dead ? c->dead : c->model_phase == MM_MODEL_REFUSED ? -ECANCELED : 0;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return r;
 }
 

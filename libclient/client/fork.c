@@ -5,6 +5,9 @@
 
 #include "libclient/client/internal.h"
 #include "libclient/support/cleanup.h"
+#include "libclient/support/lock.h"
+
+MM_LOCK_KIND(forks_lock);
 
 /*
  * A client belongs to the process that opened it. Two things see to that: a page that the kernel
@@ -13,27 +16,27 @@
  * connection open, and with it all that the parent held, after the parent's death.
  */
 static struct {
-	pthread_mutex_t lock;
+	struct forks_lock lock;
 	pthread_once_t once;
-	struct mm_client *first; /* lock */
-} forks = { .lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT };
+	struct mm_client *first MM_GUARDED_BY(forks_lock);
+} forks = { .lock = MM_LOCK_INIT, .once = PTHREAD_ONCE_INIT };
 
-static void before_fork(void)
+static void before_fork(void) MM_ACQUIRE(forks_lock)
 {
-	pthread_mutex_lock(&forks.lock);
+	forks_lock_take(&forks.lock);
 }
 
-static void after_fork(void)
+static void after_fork(void) MM_RELEASE(forks_lock)
 {
-	pthread_mutex_unlock(&forks.lock);
+	forks_lock_give(&forks.lock);
 }
 
-static void in_child(void)
+static void in_child(void) MM_RELEASE(forks_lock)
 {
 	for (struct mm_client *c = forks.first; c; c = c->fork_next)
 		mm_fork_close_fds(c);
 	forks.first = NULL;
-	pthread_mutex_unlock(&forks.lock);
+	forks_lock_give(&forks.lock);
 }
 
 static void handlers_install(void)
@@ -57,10 +60,10 @@ int mm_fork_watch(struct mm_client *client)
 	client->fork_mark = mark;
 	*client->fork_mark = true;
 	pthread_once(&forks.once, handlers_install);
-	pthread_mutex_lock(&forks.lock);
+	forks_lock_take(&forks.lock);
 	client->fork_next = forks.first;
 	forks.first = client;
-	pthread_mutex_unlock(&forks.lock);
+	forks_lock_give(&forks.lock);
 	return 0;
 }
 
@@ -68,14 +71,14 @@ void mm_fork_unwatch(struct mm_client *client)
 {
 	if (!client->fork_mark)
 		return;
-	pthread_mutex_lock(&forks.lock);
+	forks_lock_take(&forks.lock);
 	for (struct mm_client **at = &forks.first; *at; at = &(*at)->fork_next) {
 		if (*at == client) {
 			*at = client->fork_next;
 			break;
 		}
 	}
-	pthread_mutex_unlock(&forks.lock);
+	forks_lock_give(&forks.lock);
 	munmap(client->fork_mark, MM_ABI_PAGE_BYTES);
 }
 

@@ -26,9 +26,14 @@
 #include "libclient/ipc/ring.h"
 #include "libclient/client/mapper.h"
 #include "libclient/protocol/steps.h"
+#include "libclient/support/lock.h"
 #include "libclient/base/base.h"
 #include "mm/client.h"
 #include "mm/gpu.h"
+
+/* `lock` and `map_lock` of struct mm_client. */
+MM_LOCK_KIND(mm_client_lock);
+MM_LOCK_KIND(mm_map_lock);
 
 #define MM_ERROR_BYTES 320
 #define MM_EVENTS_MAX  64
@@ -69,21 +74,25 @@ struct mm_kv {
 	uint64_t chunk_bytes;
 	uint32_t ranges;
 	uint32_t chunks_max;
-	uint32_t pages_per_range; /* of one chunk */
-	CUdeviceptr *va;          /* by range */
-	uint64_t *usable;         /* bitmap; lock */
-	uint32_t n_usable;        /* lock */
-	uint32_t wanted;          /* lock: the standing wish */
-	uint32_t denied_wanted;   /* lock: the wish that the last denial was for */
-	int denied_error;         /* lock: of it; 0 = none yet */
-	uint64_t granted;         /* lock: chunks, so far */
-	uint64_t told;            /* lock: of them, those that the return of a wait has told of */
-	uint64_t released; /* lock: chunks that mmd was told, or is about to be told, so far */
-	struct {           /* lock: what mmd last asked back */
+	uint32_t pages_per_range;                          /* of one chunk */
+	CUdeviceptr *va;                                   /* by range */
+	uint64_t *usable MM_PT_GUARDED_BY(mm_client_lock); /* bitmap */
+	uint32_t n_usable MM_GUARDED_BY(mm_client_lock);
+	/* The standing wish. */
+	uint32_t wanted MM_GUARDED_BY(mm_client_lock);
+	/* The wish that the last denial was for, and its error; 0 = none yet. */
+	uint32_t denied_wanted MM_GUARDED_BY(mm_client_lock);
+	int denied_error MM_GUARDED_BY(mm_client_lock);
+	/* Chunks, so far; and of them, those that the return of a wait has told of. */
+	uint64_t granted MM_GUARDED_BY(mm_client_lock);
+	uint64_t told MM_GUARDED_BY(mm_client_lock);
+	/* Chunks that mmd was told, or is about to be told, so far. */
+	uint64_t released MM_GUARDED_BY(mm_client_lock);
+	struct { /* what mmd last asked back */
 		uint32_t chunks;
 		uint64_t deadline_ns;
 		uint64_t known; /* of `released`, those that it knew of then */
-	} ask;
+	} ask MM_GUARDED_BY(mm_client_lock);
 };
 
 #define MM_STEP_STREAMS 16 /* joined to one step */
@@ -96,11 +105,11 @@ struct mm_begun {
 };
 
 struct mm_step {
-	struct mm_step *next;
-	bool open;         /* lock */
-	bool closing;      /* lock: a thread ends or abandons it */
-	uint64_t thread;   /* lock: that opened it; thread_number() */
-	uint64_t begin_ns; /* the rest is the opening thread's */
+	struct mm_step *next MM_GUARDED_BY(mm_client_lock);
+	bool open MM_GUARDED_BY(mm_client_lock);
+	bool closing MM_GUARDED_BY(mm_client_lock);    /* a thread ends or abandons it */
+	uint64_t thread MM_GUARDED_BY(mm_client_lock); /* that opened it; thread_number() */
+	uint64_t begin_ns;                             /* the rest is the opening thread's */
 	int64_t last_layer;
 	uint32_t n_begun, n_streams;
 	struct mm_begun begun[MM_STEP_BEGUN];
@@ -158,60 +167,73 @@ struct mm_client {
 		uint32_t n;
 	} granted;
 
-	pthread_mutex_t map_lock;
-	struct mm_mapper mapper; /* map_lock */
-	bool closing;            /* map_lock: nothing is mapped any more */
+	struct mm_map_lock map_lock;
+	struct mm_mapper mapper MM_GUARDED_BY(mm_map_lock);
+	bool closing MM_GUARDED_BY(mm_map_lock); /* nothing is mapped any more */
 
-	pthread_mutex_t lock;
+	struct mm_client_lock lock;
 	pthread_cond_t changed; /* of anything below; CLOCK_MONOTONIC */
-	struct mm_ring sq;      /* lock */
-	struct mm_wait *waits;  /* lock */
-	uint64_t last_wait_id;  /* lock */
-	int dead;               /* lock: 0 or the errno that every call returns */
+	struct mm_ring sq MM_GUARDED_BY(mm_client_lock);
+	struct mm_wait *waits MM_GUARDED_BY(mm_client_lock);
+	uint64_t last_wait_id MM_GUARDED_BY(mm_client_lock);
+	int dead MM_GUARDED_BY(mm_client_lock); /* 0 or the errno that every call returns */
 	char dead_text[MM_ERROR_BYTES];
 
-	/* lock: when steps may run */
-	struct mm_steps steps;
-	uint64_t parked_ns; /* since when no step can begin */
-	uint64_t held_ns;   /* for how long that was, of all plan changes */
-	uint64_t plan_changes;
-	bool turn_watched; /* a call that did not wait was promised the event of its begin */
+	/* When steps may run. */
+	struct mm_steps steps MM_GUARDED_BY(mm_client_lock);
+	uint64_t parked_ns MM_GUARDED_BY(mm_client_lock); /* since when no step can begin */
+	/* For how long that was, of all plan changes. */
+	uint64_t held_ns MM_GUARDED_BY(mm_client_lock);
+	uint64_t plan_changes MM_GUARDED_BY(mm_client_lock);
+	/* A call that did not wait was promised the event of its begin. */
+	bool turn_watched MM_GUARDED_BY(mm_client_lock);
 
-	/* lock: steps that are open, and closed ones to be used again */
-	struct mm_step *step_list;
-	uint64_t step_seq;
-	uint64_t steps_done;
-	uint64_t stall_total_ns;
-	struct mm_sampling sampling;
-	struct mm_gate_times *gate_times;
+	/* Steps that are open, and closed ones to be used again. */
+	struct mm_step *step_list MM_GUARDED_BY(mm_client_lock);
+	uint64_t step_seq MM_GUARDED_BY(mm_client_lock);
+	uint64_t steps_done MM_GUARDED_BY(mm_client_lock);
+	uint64_t stall_total_ns MM_GUARDED_BY(mm_client_lock);
+	struct mm_sampling sampling MM_GUARDED_BY(mm_client_lock);
+	struct mm_gate_times *gate_times MM_GUARDED_BY(mm_client_lock);
 
-	/* lock: model */
-	enum mm_model_phase model_phase;
-	struct mm_model *model; /* set by the service thread at LOADED */
-	int load_fd;            /* channel to load that came and was not taken yet */
-	int store_fd;
-	int refused_result;
-	enum mm_refusal refused_why;
+	enum mm_model_phase model_phase MM_GUARDED_BY(mm_client_lock);
+	/* Set by the service thread at LOADED. */
+	struct mm_model *model MM_GUARDED_BY(mm_client_lock);
+	/* Channel to load that came and was not taken yet. */
+	int load_fd MM_GUARDED_BY(mm_client_lock);
+	int store_fd MM_GUARDED_BY(mm_client_lock);
+	int refused_result MM_GUARDED_BY(mm_client_lock);
+	enum mm_refusal refused_why MM_GUARDED_BY(mm_client_lock);
 
-	struct mm_kv *kv;     /* lock to set; then constant */
-	struct mm_swap *swap; /* lock to set; then constant */
+	struct mm_kv *kv MM_GUARDED_BY(mm_client_lock);
+	struct mm_swap *swap MM_GUARDED_BY(mm_client_lock);
 
-	/* lock: events */
 	int event_fd;
-	uint32_t events_first, events_n;
-	struct mm_event events[MM_EVENTS_MAX];
+	uint32_t events_first MM_GUARDED_BY(mm_client_lock);
+	uint32_t events_n MM_GUARDED_BY(mm_client_lock);
+	struct mm_event events[MM_EVENTS_MAX] MM_GUARDED_BY(mm_client_lock);
 };
 
-/* Of its model; 0 while it has none that can run. */
-static inline uint32_t mm_client_layers(const struct mm_client *c)
+/*
+ * Of its model; 0 while it has none that can run. Not checked: a thread with a step open calls it
+ * without the lock, and the model that can run stays until the client is closed.
+ */
+static inline uint32_t mm_client_layers(const struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
 {
 	return c->model_phase == MM_MODEL_READY ? c->model->dir.n_groups - 1 : 0;
+}
+
+/* The model that can run. Not checked, for the same reason. */
+static inline struct mm_model *
+mm_client_model(const struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
+{
+	return c->model;
 }
 
 /* ---- client.c ---- */
 
 /* The gate of every public call: 0; -ECHILD after fork; the errno of a dead connection. */
-int mm_enter(struct mm_client *client);
+int mm_enter(struct mm_client *client) MM_EXCLUDES(mm_client_lock);
 /* Notes the sentence for mm_client_error() and returns @error. */
 int mm_fail(const struct mm_client *client, int error, const char *format, ...) MM_PRINTF(3, 4);
 /* Makes bytes that a peer wrote fit to be shown. */
@@ -239,37 +261,40 @@ int mm_connect(struct mm_client *client, const struct mm_client_opts *opts, char
 /*
  * Queues a request and rings. -ETIMEDOUT mmd does not take any; or the errno of a dead connection.
  */
-int mm_link_push(struct mm_client *client, const struct mm_msg *msg);
+int mm_link_push(struct mm_client *client, const struct mm_msg *msg) MM_EXCLUDES(mm_client_lock);
 /* Queues @msg and waits for the reply, which replaces it. Also -ETIMEDOUT without a reply. */
-int mm_link_call(struct mm_client *client, struct mm_msg *msg);
+int mm_link_call(struct mm_client *client, struct mm_msg *msg) MM_EXCLUDES(mm_client_lock);
 /* Wakes the call that waits for @reply; one that nobody waits for is dropped. */
-void mm_link_reply(struct mm_client *client, const struct mm_msg *reply);
+void mm_link_reply(struct mm_client *client, const struct mm_msg *reply)
+	MM_EXCLUDES(mm_client_lock);
 /* The connection is over: frees every stream and every waiting call. The first cause counts. */
-void mm_link_die(struct mm_client *client, int error, const char *text);
-/* With lock: frees every stream. */
-void mm_link_abort_gates(struct mm_client *client);
-/* With lock: waits for `changed`. -ETIMEDOUT; the errno of a dead connection; 0 = look again. */
-int mm_link_wait(struct mm_client *client, uint64_t deadline_ns);
+void mm_link_die(struct mm_client *client, int error, const char *text) MM_EXCLUDES(mm_client_lock);
+/* Frees every stream. */
+void mm_link_abort_gates(struct mm_client *client) MM_REQUIRES(mm_client_lock);
+/* Waits for `changed`. -ETIMEDOUT; the errno of a dead connection; 0 = look again. */
+int mm_link_wait(struct mm_client *client, uint64_t deadline_ns) MM_REQUIRES(mm_client_lock);
 
 /* ---- service.c ---- */
 
 int mm_service_start(struct mm_client *client);
 void mm_service_stop(struct mm_client *client);
 
-/* ---- events.c; with lock ---- */
+/* ---- events.c ---- */
 
-void mm_event_push(struct mm_client *client, const struct mm_event *event);
+void mm_event_push(struct mm_client *client, const struct mm_event *event)
+	MM_REQUIRES(mm_client_lock);
 /*
  * A call has returned what @count of the newest of that kind would tell: as far as unread, they go.
  */
-void mm_event_drop(struct mm_client *client, enum mm_event_kind kind, uint64_t count);
+void mm_event_drop(struct mm_client *client, enum mm_event_kind kind, uint64_t count)
+	MM_REQUIRES(mm_client_lock);
 
 /* ---- model.c ---- */
 
 /* 0, or a negative errno with *ret_text set: mmd broke the protocol. */
 int mm_model_on_loaded(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 int mm_model_on_ready(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
-void mm_model_destroy(struct mm_model *model);
+void mm_model_destroy(struct mm_model *model) MM_REQUIRES(mm_map_lock);
 
 /* ---- files.c ---- */
 
@@ -294,31 +319,31 @@ int mm_packs_copy(struct mm_client *client, const struct mm_model_opts *opts,
 int mm_kv_on_grant(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 int mm_kv_on_denied(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 int mm_kv_on_reclaim(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
-/* With lock: chunks that are to be given back now. @kv may be NULL. */
-uint32_t mm_kv_count_owed(const struct mm_kv *kv);
+/* Chunks that are to be given back now. @kv may be NULL. */
+uint32_t mm_kv_count_owed(const struct mm_kv *kv) MM_REQUIRES(mm_client_lock);
 /* Maps what was granted; before any other event is looked at, and when there is none. */
 int mm_kv_take_grants(struct mm_client *client, const char **ret_text);
 
-/* Takes all mappings of the arena away and frees it; map_lock. */
-void mm_kv_destroy(struct mm_kv *kv);
+/* Takes all mappings of the arena away and frees it. */
+void mm_kv_destroy(struct mm_kv *kv) MM_REQUIRES(mm_map_lock);
 
-/* With lock. */
-bool mm_kv_is_usable(const struct mm_kv *kv, uint32_t chunk);
+bool mm_kv_is_usable(const struct mm_kv *kv, uint32_t chunk) MM_REQUIRES(mm_client_lock);
 
 /* ---- swap.c ---- */
 
 int mm_swap_on_swapped(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
-/* With lock. Does a list under way name it? @swap may be NULL. */
-bool mm_swap_names(const struct mm_swap *swap, uint32_t chunk);
+/* Does a list under way name it? @swap may be NULL. */
+bool mm_swap_names(const struct mm_swap *swap, uint32_t chunk) MM_REQUIRES(mm_client_lock);
 void mm_swap_destroy(struct mm_swap *swap);
+
 /* ---- turn.c ---- */
 
 int mm_turn_on_begin(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 int mm_turn_on_end(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
-/* With lock: a call that waited for the turn returns. */
-void mm_turn_told(struct mm_client *client);
-/* With lock, which is let go meanwhile: says that there is work. */
-int mm_turn_ask(struct mm_client *client);
+/* A call that waited for the turn returns. */
+void mm_turn_told(struct mm_client *client) MM_REQUIRES(mm_client_lock);
+/* Says that there is work; the lock is let go meanwhile. */
+int mm_turn_ask(struct mm_client *client) MM_REQUIRES(mm_client_lock);
 /* The engine has nothing to do: a turn is not kept for work that may come. */
 void mm_turn_run_dry(struct mm_client *client);
 
@@ -330,13 +355,15 @@ int mm_plan_on_switch(struct mm_client *client, const struct mm_msg *msg, const 
 /* ---- step.c ---- */
 
 void mm_step_destroy_all(struct mm_client *client);
-/* With lock: what the machine of steps wants done, but for what it wants said. */
-void mm_step_out_perform(struct mm_client *client, const struct mm_steps_out *out);
+/* What the machine of steps wants done, but for what it wants said. */
+void mm_step_out_perform(struct mm_client *client, const struct mm_steps_out *out)
+	MM_REQUIRES(mm_client_lock);
 /*
- * With lock, which is let go: all that it wants. What two threads say may overtake each other then.
+ * All that it wants; lets the lock go. What two threads say may overtake each other then.
  * Return: 0; of what mmd does not take, the first error.
  */
-int mm_step_unlock(struct mm_client *client, const struct mm_steps_out *out);
+int mm_step_unlock(struct mm_client *client, const struct mm_steps_out *out)
+	MM_RELEASE(mm_client_lock);
 /* The caller's open step. -EINVAL there is none; -ECHILD. */
 int mm_step_mine(struct mm_client *client, struct mm_step **ret_step);
 /*
@@ -362,9 +389,9 @@ CUresult mm_times_after(struct mm_client *client, struct mm_step *step, struct m
  * The step's streams were synchronised: what they waited at gates. false: that is not known, and 0.
  */
 bool mm_times_read(struct mm_client *client, const struct mm_step *step, uint64_t *ret_stall_ns);
-/* With lock. Should the step that begins be a sample? */
-bool mm_times_due(const struct mm_client *client);
-/* With lock: the step ended well. */
+/* Should the step that begins be a sample? */
+bool mm_times_due(const struct mm_client *client) MM_REQUIRES(mm_client_lock);
+/* The step ended well. */
 void mm_times_account(struct mm_client *client, const struct mm_step *step,
-		      const struct mm_step_info *info);
+		      const struct mm_step_info *info) MM_REQUIRES(mm_client_lock);
 void mm_times_destroy(struct mm_client *client);

@@ -30,10 +30,11 @@ static size_t bitmap_words(uint32_t bits)
 }
 
 /*
- * With map_lock. One chunk is a span in each range; @table NULL unmaps it. Where there is one
+ * One chunk is a span in each range; @table NULL unmaps it. Where there is one
  * range, chunks that are neighbours are one span.
  */
 static int chunks_apply(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32_t *table)
+	MM_REQUIRES(mm_map_lock)
 {
 	uint32_t first = MM_MAP_KV_BASE + chunk * kv->ranges * kv->pages_per_range;
 	int result = 0;
@@ -60,6 +61,7 @@ static int chunks_apply(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint
 }
 
 static int chunk_apply(struct mm_kv *kv, uint32_t chunk, const uint32_t *table)
+	MM_REQUIRES(mm_map_lock)
 {
 	return chunks_apply(kv, chunk, 1, table);
 }
@@ -80,8 +82,7 @@ static int say_wanted(struct mm_client *c, uint32_t chunks)
 
 /* ---- what mmd says ---- */
 
-/* With lock. */
-static void denied(struct mm_client *c, uint32_t wanted, int error)
+static void denied(struct mm_client *c, uint32_t wanted, int error) MM_REQUIRES(mm_client_lock)
 {
 	c->kv->denied_wanted = wanted;
 	c->kv->denied_error = error;
@@ -89,24 +90,23 @@ static void denied(struct mm_client *c, uint32_t wanted, int error)
 	pthread_cond_broadcast(&c->changed);
 }
 
-/* With map_lock, which keeps the arena from being freed. NULL: it cannot take that chunk. */
-static struct mm_kv *grant_find(struct mm_client *c, uint64_t chunk)
+/* map_lock keeps the arena from being freed. NULL: it cannot take that chunk. */
+static struct mm_kv *grant_find(struct mm_client *c, uint64_t chunk) MM_REQUIRES(mm_map_lock)
 {
 	struct mm_kv *kv;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	kv = c->kv;
 	if (kv && (chunk >= kv->chunks_max || bit_get(kv->usable, (uint32_t)chunk)))
 		kv = NULL;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return kv;
 }
 
-/* With map_lock. */
 static void grant_done(struct mm_client *c, struct mm_kv *kv, uint32_t chunk, uint32_t n,
-		       int result)
+		       int result) MM_REQUIRES(mm_map_lock)
 {
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	if (result) {
 		denied(c, kv->n_usable + 1, -ENOSPC);
 	} else {
@@ -117,11 +117,11 @@ static void grant_done(struct mm_client *c, struct mm_kv *kv, uint32_t chunk, ui
 		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_KV_GRANTED, .count = n });
 		pthread_cond_broadcast(&c->changed);
 	}
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 }
 
-/* With map_lock. */
 static int grant(struct mm_client *c, uint64_t chunk, const char **ret_text)
+	MM_REQUIRES(mm_map_lock)
 {
 	struct mm_kv *kv = grant_find(c, chunk);
 	int r;
@@ -137,19 +137,20 @@ static int grant(struct mm_client *c, uint64_t chunk, const char **ret_text)
 	return r;
 }
 
-/* With map_lock. May they be mapped as one? */
+/* May they be mapped as one? */
 static struct mm_kv *run_find(struct mm_client *c, uint64_t first, uint32_t n)
+	MM_REQUIRES(mm_map_lock)
 {
 	struct mm_kv *kv;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	kv = c->kv;
 	if (kv && (kv->ranges != 1 || first >= kv->chunks_max || n > kv->chunks_max - first))
 		kv = NULL;
 	for (uint32_t i = 0; kv && i < n; i++)
 		if (bit_get(kv->usable, (uint32_t)first + i))
 			kv = NULL;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return kv;
 }
 
@@ -162,12 +163,12 @@ static bool grant_run(struct mm_client *c, uint64_t first, uint32_t n)
 	struct mm_kv *kv;
 	bool good;
 
-	pthread_mutex_lock(&c->map_lock);
+	mm_map_lock_take(&c->map_lock);
 	kv = c->closing ? NULL : run_find(c, first, n);
 	good = kv && !chunks_apply(kv, (uint32_t)first, n, c->mmd->map);
 	if (good)
 		grant_done(c, kv, (uint32_t)first, n, 0);
-	pthread_mutex_unlock(&c->map_lock);
+	mm_map_lock_give(&c->map_lock);
 	return good;
 }
 
@@ -175,16 +176,16 @@ static int grant_one(struct mm_client *c, uint64_t chunk, const char **ret_text)
 {
 	int r;
 
-	pthread_mutex_lock(&c->map_lock);
+	mm_map_lock_take(&c->map_lock);
 	r = c->closing ? 0 : grant(c, chunk, ret_text);
-	pthread_mutex_unlock(&c->map_lock);
+	mm_map_lock_give(&c->map_lock);
 	if (!r || r == -EPROTO)
 		return r;
 	/* The device would not map it: it is nobody's fault, and nobody's chunk. */
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	if (c->kv) /* not while closing */
 		c->kv->released++;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	*ret_text = "mmd takes no requests any more";
 	return say_released(c, (uint32_t)chunk);
 }
@@ -223,10 +224,10 @@ int mm_kv_on_denied(struct mm_client *client, const struct mm_msg *msg, const ch
 		*ret_text = "mmd denied memory for no known reason";
 		return -EPROTO;
 	}
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	if (client->kv) /* not while closing */
 		denied(client, (uint32_t)MM_MIN(msg->arg[0], UINT32_MAX), msg->result);
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 	return 0;
 }
 
@@ -240,18 +241,18 @@ uint32_t mm_kv_count_owed(const struct mm_kv *kv)
 	return MM_MIN(kv->ask.chunks - (uint32_t)MM_MIN(since, kv->ask.chunks), kv->n_usable);
 }
 
-/* With lock: there is nothing to tell once nothing is owed. */
-static void reclaim_settle(struct mm_kv *kv)
+/* There is nothing to tell once nothing is owed. */
+static void reclaim_settle(struct mm_kv *kv) MM_REQUIRES(mm_client_lock)
 {
 	if (!mm_kv_count_owed(kv))
 		mm_event_drop(kv->client, MM_EVENT_KV_RECLAIM, 1);
 }
 
 /*
- * With lock. It replaces what mmd asked before. mmd did not know of releases that were on their
+ * It replaces what mmd asked before. mmd did not know of releases that were on their
  * way.
  */
-static void ask_note(struct mm_kv *kv, const struct mm_msg *msg)
+static void ask_note(struct mm_kv *kv, const struct mm_msg *msg) MM_REQUIRES(mm_client_lock)
 {
 	kv->ask.chunks = (uint32_t)MM_MIN(msg->arg[0], UINT32_MAX);
 	kv->ask.deadline_ns = msg->arg[1];
@@ -264,10 +265,10 @@ static void ask_note(struct mm_kv *kv, const struct mm_msg *msg)
 int mm_kv_on_reclaim(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
 {
 	(void)ret_text;
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	if (client->kv) /* not while closing */
 		ask_note(client->kv, msg);
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 	return 0;
 }
 
@@ -298,9 +299,9 @@ static void kv_unref(struct mm_kv **kv)
 
 	if (!c)
 		return;
-	pthread_mutex_lock(&c->map_lock);
+	mm_map_lock_take(&c->map_lock);
 	mm_kv_destroy(*kv);
-	pthread_mutex_unlock(&c->map_lock);
+	mm_map_lock_give(&c->map_lock);
 }
 
 static int opts_check(struct mm_client *c, const struct mm_kv_opts *opts, struct mm_kv *ret_kv)
@@ -336,11 +337,11 @@ static int kv_reserve(struct mm_client *c, struct mm_kv *kv)
 	kv->usable = calloc(bitmap_words(kv->chunks_max), sizeof(*kv->usable));
 	if (!kv->va || !kv->usable || mm_fault("kv.reserve"))
 		return -ENOMEM;
-	pthread_mutex_lock(&c->map_lock);
+	mm_map_lock_take(&c->map_lock);
 	for (uint32_t i = 0; i < kv->ranges && !r; i++)
 		r = mm_mapper_reserve(&c->mapper, (uint64_t)kv->chunks_max * kv->pages_per_range,
 				      &kv->va[i]);
-	pthread_mutex_unlock(&c->map_lock);
+	mm_map_lock_give(&c->map_lock);
 	return r;
 }
 
@@ -349,19 +350,19 @@ static bool kv_install(struct mm_client *c, struct mm_kv *kv)
 {
 	bool free_place;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	free_place = !c->kv;
 	if (free_place)
 		c->kv = kv;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return free_place;
 }
 
 static void kv_uninstall(struct mm_client *c)
 {
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	c->kv = NULL;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 }
 
 static int kv_declare(struct mm_client *c, const struct mm_kv *kv, uint32_t share_chunks)
@@ -426,7 +427,7 @@ static int want_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t granted,
 	struct mm_client *c = kv->client;
 	int r = 0;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	while (!r && kv->n_usable < chunks_total) {
 		/* A step that another thread opens meanwhile may wait for pages that we hold. */
 		if (c->steps.open)
@@ -443,7 +444,7 @@ static int want_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t granted,
 		kv->told = kv->granted;
 	} else if (r == kv->denied_error)
 		mm_event_drop(c, MM_EVENT_KV_DENIED, 1);
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return r;
 }
 
@@ -458,7 +459,7 @@ static struct wish want_note(struct mm_kv *kv, uint32_t chunks_total)
 	struct mm_client *c = kv->client;
 	struct wish wish;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	wish.met = kv->n_usable >= chunks_total;
 	/* A wish that is met and that mmd does not know to be higher need not be said. */
 	wish.say = !wish.met || kv->wanted > chunks_total;
@@ -466,7 +467,7 @@ static struct wish want_note(struct mm_kv *kv, uint32_t chunks_total)
 	wish.granted = kv->granted;
 	kv->wanted = chunks_total;
 	kv->denied_error = 0;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return wish;
 }
 
@@ -499,11 +500,11 @@ uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t words)
 	size_t have = bitmap_words(kv->chunks_max);
 	uint32_t n;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	n = kv->n_usable;
 	for (size_t i = 0; ret_bitmap && i < words; i++)
 		ret_bitmap[i] = i < have ? kv->usable[i] : 0;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return n;
 }
 
@@ -516,7 +517,7 @@ static int release_note(struct mm_kv *kv, uint32_t chunk, uint32_t *ret_wish)
 	struct mm_client *c = kv->client;
 	int r = 0;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	if (!mm_kv_is_usable(kv, chunk))
 		r = -ENOENT;
 	else if (mm_swap_names(c->swap, chunk))
@@ -529,7 +530,7 @@ static int release_note(struct mm_kv *kv, uint32_t chunk, uint32_t *ret_wish)
 		kv->wanted = MM_MIN(kv->wanted, kv->n_usable);
 		reclaim_settle(kv);
 	}
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return r;
 }
 
@@ -538,12 +539,12 @@ static void release_failed(struct mm_kv *kv)
 {
 	struct mm_client *c = kv->client;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	kv->released--;
 	if (mm_kv_count_owed(kv))
 		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_KV_RECLAIM,
 						     .deadline_ns = kv->ask.deadline_ns });
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 }
 
 /* Unmaps, and tells mmd. @wish: that is to be lowered first; 0: none. */
@@ -552,9 +553,9 @@ static int release_chunk(struct mm_kv *kv, uint32_t chunk, uint32_t wish)
 	struct mm_client *c = kv->client;
 	int r;
 
-	pthread_mutex_lock(&c->map_lock);
+	mm_map_lock_take(&c->map_lock);
 	r = chunk_apply(kv, chunk, NULL);
-	pthread_mutex_unlock(&c->map_lock);
+	mm_map_lock_give(&c->map_lock);
 	if (r)
 		return mm_fail(c, -EIO, "chunk %u: the device does not unmap it", chunk);
 	r = wish ? say_wanted(c, wish) : 0;
@@ -588,10 +589,10 @@ uint32_t mm_kv_owed(struct mm_kv *kv, uint64_t *ret_deadline_ns)
 
 	if (mm_fork_is_child(c))
 		return 0;
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	n = mm_kv_count_owed(kv);
 	if (ret_deadline_ns)
 		*ret_deadline_ns = n ? kv->ask.deadline_ns : 0;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return n;
 }

@@ -13,9 +13,9 @@ static int try_push(struct mm_client *c, const struct mm_msg *msg)
 {
 	int r;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	r = c->dead ? c->dead : mm_ring_push(&c->sq, msg);
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return r;
 }
 
@@ -61,19 +61,19 @@ int mm_link_call(struct mm_client *client, struct mm_msg *msg)
 	struct mm_wait wait = { 0 };
 	int r;
 
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	wait.id = msg->user_data = ++client->last_wait_id;
 	wait.next = client->waits;
 	client->waits = &wait;
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 
 	r = mm_link_push(client, msg);
 
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	while (!r && !wait.done)
 		r = mm_link_wait(client, deadline_ns);
 	wait_unlink(client, &wait);
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 	if (wait.done) {
 		*msg = wait.reply;
 		return 0;
@@ -83,7 +83,7 @@ int mm_link_call(struct mm_client *client, struct mm_msg *msg)
 
 void mm_link_reply(struct mm_client *client, const struct mm_msg *reply)
 {
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	for (struct mm_wait *wait = client->waits; wait; wait = wait->next) {
 		if (wait->id != reply->user_data)
 			continue;
@@ -91,7 +91,7 @@ void mm_link_reply(struct mm_client *client, const struct mm_msg *reply)
 		wait->done = true;
 		pthread_cond_broadcast(&client->changed);
 	}
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 }
 
 /* No stream may hang on bytes that nobody will bring. */
@@ -106,7 +106,7 @@ void mm_link_die(struct mm_client *client, int error, const char *text)
 {
 	struct mm_steps_out out = { 0 };
 
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	if (!client->dead) {
 		snprintf(client->dead_text, sizeof(client->dead_text), "%s", text);
 		client->dead = error;
@@ -115,7 +115,7 @@ void mm_link_die(struct mm_client *client, int error, const char *text)
 		mm_event_push(client,
 			      &(struct mm_event){ .kind = MM_EVENT_DISCONNECTED, .error = error });
 	}
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 }
 
 int mm_link_wait(struct mm_client *client, uint64_t deadline_ns)
@@ -126,8 +126,8 @@ int mm_link_wait(struct mm_client *client, uint64_t deadline_ns)
 	if (client->dead)
 		return client->dead;
 	if (deadline_ns == UINT64_MAX)
-		pthread_cond_wait(&client->changed, &client->lock);
+		mm_client_lock_wait(&client->lock, &client->changed);
 	else
-		r = pthread_cond_timedwait(&client->changed, &client->lock, &deadline);
+		r = mm_client_lock_wait_until(&client->lock, &client->changed, &deadline);
 	return r == ETIMEDOUT ? -ETIMEDOUT : 0;
 }

@@ -39,6 +39,7 @@ void mm_model_destroy(struct mm_model *model)
 
 /* Fixed addresses per group; entries of the table in the order of the directory (abi.h). */
 static int model_reserve(struct mm_client *c, struct mm_model *model, const char **ret_text)
+	MM_REQUIRES(mm_map_lock)
 {
 	uint64_t page_bytes = c->welcome.page_bytes;
 	int r;
@@ -72,10 +73,10 @@ static int model_open_store(struct mm_client *c, const struct mm_msg *msg, struc
 	uint64_t head_bytes = msg->arg[3] ? msg->arg[3] : msg->arg[2];
 	int fd, r;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	fd = c->store_fd;
 	c->store_fd = MM_FD_NONE;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	*ret_text = "mmd sent no store that can be mapped";
 	r = fd < 0 ? -EPROTO : mm_region_open(fd, head_bytes, false, &model->store);
 	if (r)
@@ -87,7 +88,7 @@ static int model_open_store(struct mm_client *c, const struct mm_msg *msg, struc
 }
 
 static int model_build(struct mm_client *c, const struct mm_msg *msg, struct mm_model *model,
-		       const char **ret_text)
+		       const char **ret_text) MM_REQUIRES(mm_map_lock)
 {
 	int r = model_open_store(c, msg, model, ret_text);
 
@@ -117,10 +118,10 @@ static bool model_is_due(struct mm_client *c)
 {
 	bool due;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	due = !c->model &&
 	      (c->model_phase == MM_MODEL_LOADING || c->model_phase == MM_MODEL_BROKEN);
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return due;
 }
 
@@ -137,20 +138,20 @@ int mm_model_on_loaded(struct mm_client *client, const struct mm_msg *msg, const
 	if (!model)
 		return -ENOMEM;
 
-	pthread_mutex_lock(&client->map_lock);
+	mm_map_lock_take(&client->map_lock);
 	if (!client->closing)
 		r = model_build(client, msg, model, ret_text);
 	if (!r && !client->closing) {
-		pthread_mutex_lock(&client->lock);
+		mm_client_lock_take(&client->lock);
 		client->model = model;
 		if (client->model_phase == MM_MODEL_LOADING)
 			client->model_phase = MM_MODEL_LOADED;
 		pthread_cond_broadcast(&client->changed);
-		pthread_mutex_unlock(&client->lock);
+		mm_client_lock_give(&client->lock);
 		model = NULL;
 	}
 	mm_model_destroy(model);
-	pthread_mutex_unlock(&client->map_lock);
+	mm_map_lock_give(&client->map_lock);
 	return r;
 }
 
@@ -158,7 +159,7 @@ int mm_model_on_ready(struct mm_client *client, const struct mm_msg *msg, const 
 {
 	int r = 0;
 
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	if (msg->result < 0) {
 		/* Of a load that was given up, nobody waits for the word any more. */
 		if (client->model_phase == MM_MODEL_LOADING ||
@@ -174,7 +175,7 @@ int mm_model_on_ready(struct mm_client *client, const struct mm_msg *msg, const 
 		r = -EPROTO;
 	}
 	pthread_cond_broadcast(&client->changed);
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 	return r;
 }
 
@@ -184,11 +185,11 @@ static int phase_enter(struct mm_client *c)
 {
 	enum mm_model_phase phase;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	phase = c->model_phase;
 	if (phase == MM_MODEL_NONE)
 		c->model_phase = MM_MODEL_LOADING;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	if (phase == MM_MODEL_NONE)
 		return 0;
 	return mm_fail(c, -EEXIST, "%s",
@@ -203,7 +204,7 @@ static int wait_channel(struct mm_client *c, int *ret_fd)
 	uint64_t deadline_ns = mm_deadline_ns(c->timeout_ns);
 	int r = 0;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	while (!r && c->load_fd < 0 && c->model_phase != MM_MODEL_REFUSED)
 		r = mm_link_wait(c, deadline_ns);
 	if (!r && c->load_fd < 0)
@@ -212,7 +213,7 @@ static int wait_channel(struct mm_client *c, int *ret_fd)
 		*ret_fd = c->load_fd;
 		c->load_fd = MM_FD_NONE;
 	}
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	if (r && r != -ECANCELED)
 		return mm_fail(c, r, "mmd started no worker to load the model: %s", strerror(-r));
 	return r;
@@ -225,7 +226,7 @@ static int wait_ready(struct mm_client *c, uint64_t timeout_ns)
 	enum mm_model_phase phase = MM_MODEL_NONE;
 	int r = 0;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	while (!r && c->model_phase != MM_MODEL_READY && c->model_phase != MM_MODEL_REFUSED) {
 		if (c->model_phase != phase)
 			deadline_ns = mm_deadline_ns(timeout_ns);
@@ -234,7 +235,7 @@ static int wait_ready(struct mm_client *c, uint64_t timeout_ns)
 	}
 	if (!r && c->model_phase == MM_MODEL_REFUSED)
 		r = -ECANCELED;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return r;
 }
 
@@ -250,10 +251,10 @@ static int refusal(struct mm_client *c)
 	enum mm_refusal reason;
 	int error;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	error = c->refused_result;
 	reason = c->refused_why;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return mm_fail(c, error, "%s: %s", why[reason], strerror(-error));
 }
 
@@ -302,8 +303,8 @@ static void phase_reset(struct mm_client *c)
 	struct mm_steps_out out = { 0 };
 	struct mm_model *model;
 
-	pthread_mutex_lock(&c->map_lock);
-	pthread_mutex_lock(&c->lock);
+	mm_map_lock_take(&c->map_lock);
+	mm_client_lock_take(&c->lock);
 	model = c->model;
 	c->model = NULL;
 	mm_steps_forget_plan(&c->steps, &out);
@@ -311,16 +312,16 @@ static void phase_reset(struct mm_client *c)
 	mm_close_fd(&c->load_fd);
 	mm_close_fd(&c->store_fd);
 	c->model_phase = MM_MODEL_NONE;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	mm_model_destroy(model);
-	pthread_mutex_unlock(&c->map_lock);
+	mm_map_lock_give(&c->map_lock);
 }
 
 static void phase_break(struct mm_client *c)
 {
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	c->model_phase = MM_MODEL_BROKEN;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 }
 
 static int load(struct mm_client *c, const struct mm_model_files *files, uint32_t *ret_flags)
@@ -381,8 +382,8 @@ int mm_model_load(struct mm_client *client, const char *dir, const struct mm_mod
 		r = load_again(client, files, &flags);
 	if (r)
 		return r;
-	client->model->load_flags = flags;
-	*ret_model = client->model;
+	mm_client_model(client)->load_flags = flags;
+	*ret_model = mm_client_model(client);
 	return 0;
 }
 

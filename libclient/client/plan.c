@@ -12,15 +12,15 @@ int mm_plan_on_prepare(struct mm_client *client, const struct mm_msg *msg, const
 	struct mm_steps_out out = { 0 };
 	int r;
 
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	r = mm_steps_on_prepare(&client->steps, msg->epoch, &out);
 	mm_step_unlock(client, &out);
 	*ret_text = "mmd prepares a plan that is not new";
 	return r;
 }
 
-/* With lock: begins with the plan that @msg names. */
-static int switch_begin(struct mm_client *c, const struct mm_msg *msg)
+/* Begins with the plan that @msg names. */
+static int switch_begin(struct mm_client *c, const struct mm_msg *msg) MM_REQUIRES(mm_client_lock)
 {
 	const struct mm_steps_plan plan = { msg->epoch, (uint32_t)msg->arg[0],
 					    (uint32_t)msg->arg[1] };
@@ -39,15 +39,15 @@ static int window_open(struct mm_client *c)
 	struct mm_steps_out out = { 0 };
 	int r = 0;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	if (!mm_steps_open_window(&c->steps, &out))
 		r = c->dead ? c->dead : -ECANCELED;
 	mm_step_unlock(c, &out);
 	return r;
 }
 
-/* With lock: the engine is told of the plan that is in force. */
-static void plan_announce(struct mm_client *c)
+/* The engine is told of the plan that is in force. */
+static void plan_announce(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	if (c->model_phase != MM_MODEL_READY)
 		return;
@@ -64,7 +64,7 @@ static void switch_end(struct mm_client *c, int result, bool announce)
 {
 	struct mm_steps_out out = { 0 };
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	mm_steps_mapped(&c->steps, result, &out);
 	if (announce)
 		plan_announce(c);
@@ -73,6 +73,7 @@ static void switch_end(struct mm_client *c, int result, bool announce)
 
 /* In order of execution, and said layer by layer: the step that runs waits for one layer only. */
 static int map_by_layer(struct mm_client *c, struct mm_model *model, uint64_t epoch)
+	MM_REQUIRES(mm_map_lock)
 {
 	struct mm_msg msg = { .opcode = MM_OP_MAPPED, .epoch = epoch };
 	const uint32_t n = model->dir.n_groups;
@@ -92,9 +93,9 @@ static int map_by_layer(struct mm_client *c, struct mm_model *model, uint64_t ep
 	return r;
 }
 
-/* With map_lock: what cycles is known before any step begins, what is mapped may come after. */
+/* What cycles is known before any step begins, what is mapped may come after. */
 static int map_plan(struct mm_client *c, struct mm_model *model, const struct mm_msg *msg,
-		    bool partial)
+		    bool partial) MM_REQUIRES(mm_map_lock)
 {
 	const uint32_t n = model->dir.n_groups;
 	int r = mm_mapper_read(&c->mapper, model->spans, n, c->mmd->map);
@@ -108,14 +109,14 @@ static int map_plan(struct mm_client *c, struct mm_model *model, const struct mm
 	return r ? r : map_by_layer(c, model, msg->epoch);
 }
 
-/* With map_lock: a load that is given up takes its model away under it (phase_reset()). */
-static bool model_stays(struct mm_client *c, const struct mm_model *model)
+/* A load that is given up takes its model away under it (phase_reset()). */
+static bool model_stays(struct mm_client *c, const struct mm_model *model) MM_REQUIRES(mm_map_lock)
 {
 	bool stays;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	stays = c->model == model;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return stays;
 }
 
@@ -124,14 +125,14 @@ static int switch_map(struct mm_client *c, struct mm_model *model, const struct 
 {
 	int r;
 
-	pthread_mutex_lock(&c->map_lock);
+	mm_map_lock_take(&c->map_lock);
 	if (c->closing)
 		r = -ESHUTDOWN;
 	else if (!model_stays(c, model))
 		r = -ECANCELED;
 	else
 		r = map_plan(c, model, msg, partial);
-	pthread_mutex_unlock(&c->map_lock);
+	mm_map_lock_give(&c->map_lock);
 	return r;
 }
 
@@ -147,9 +148,9 @@ static int switch_refuse(struct mm_client *c, const struct mm_msg *msg, const ch
 				       .epoch = msg->epoch };
 	bool closing;
 
-	pthread_mutex_lock(&c->map_lock);
+	mm_map_lock_take(&c->map_lock);
 	closing = c->closing;
-	pthread_mutex_unlock(&c->map_lock);
+	mm_map_lock_give(&c->map_lock);
 	*ret_text = "mmd takes no requests any more";
 	return closing || !mm_link_push(c, &answer) ? 0 : -ECONNRESET;
 }
@@ -182,9 +183,9 @@ static int switch_perform(struct mm_client *c, struct mm_model *model, const str
 	if (!partial) {
 		switch_end(c, r, !r);
 	} else if (!r) {
-		pthread_mutex_lock(&c->lock);
+		mm_client_lock_take(&c->lock);
 		plan_announce(c);
-		pthread_mutex_unlock(&c->lock);
+		mm_client_lock_give(&c->lock);
 	}
 	return r;
 }
@@ -195,11 +196,11 @@ int mm_plan_on_switch(struct mm_client *client, const struct mm_msg *msg, const 
 	bool given_up;
 	int r;
 
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	model = client->model;
 	given_up = client->model_phase == MM_MODEL_BROKEN;
 	r = given_up ? 0 : switch_begin(client, msg);
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 	if (given_up)
 		return switch_refuse(client, msg, ret_text);
 	*ret_text = "mmd switched plans out of order";

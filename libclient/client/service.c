@@ -29,7 +29,7 @@ static int pages_import(struct mm_client *c, const struct mm_fd_batch *batch, in
 {
 	int first_error = 0;
 
-	pthread_mutex_lock(&c->map_lock);
+	mm_map_lock_take(&c->map_lock);
 	for (uint32_t i = 0; i < batch->count; i++) {
 		int r = 0;
 
@@ -40,18 +40,18 @@ static int pages_import(struct mm_client *c, const struct mm_fd_batch *batch, in
 		if (r && !first_error)
 			first_error = r;
 	}
-	pthread_mutex_unlock(&c->map_lock);
+	mm_map_lock_give(&c->map_lock);
 	return first_error;
 }
 
 /* A newer one replaces one that nobody took. */
 static void fd_keep(struct mm_client *c, int *slot, int fd)
 {
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	mm_close_fd(slot);
 	*slot = fd;
 	pthread_cond_broadcast(&c->changed);
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 }
 
 static int batch_take(struct mm_client *c, const struct mm_fd_batch *batch, int *fds)

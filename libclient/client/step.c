@@ -32,7 +32,7 @@ int mm_step_unlock(struct mm_client *c, const struct mm_steps_out *out)
 	int first = 0;
 
 	mm_step_out_perform(c, out);
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	for (uint32_t i = 0; i < n; i++) {
 		int r = mm_link_push(c, &words[i]);
 
@@ -68,16 +68,16 @@ static bool gates_aborted(const struct mm_client *c)
 	return false;
 }
 
-/* With lock. Odd while any step is open; mmd polls the gates then. */
-static void step_seq_advance(struct mm_client *c)
+/* Odd while any step is open; mmd polls the gates then. */
+static void step_seq_advance(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	c->step_seq++;
 	__atomic_store_n(&c->tenant->stats.step_seq, c->step_seq, __ATOMIC_RELEASE);
 	__atomic_store_n(&c->gates->step_seq, c->step_seq, __ATOMIC_RELEASE);
 }
 
-/* With lock. A closed step is used again, with its events. */
-static struct mm_step *step_get(struct mm_client *c)
+/* A closed step is used again, with its events. */
+static struct mm_step *step_get(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	struct mm_step *step;
 
@@ -106,8 +106,8 @@ static uint64_t thread_number(void)
 	return number;
 }
 
-/* With lock. The one that this thread has opened. */
-static struct mm_step *step_own(struct mm_client *c)
+/* The one that this thread has opened. */
+static struct mm_step *step_own(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	for (struct mm_step *step = c->step_list; step; step = step->next)
 		if (step->open && step->thread == thread_number())
@@ -115,8 +115,8 @@ static struct mm_step *step_own(struct mm_client *c)
 	return NULL;
 }
 
-/* With lock. The only one that is open, by whichever thread. */
-static struct mm_step *step_only(struct mm_client *c)
+/* The only one that is open, by whichever thread. */
+static struct mm_step *step_only(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	for (struct mm_step *step = c->step_list; step && c->steps.open == 1; step = step->next)
 		if (step->open)
@@ -125,10 +125,10 @@ static struct mm_step *step_only(struct mm_client *c)
 }
 
 /*
- * With lock. This thread's, or the only one: engines hop threads within a step. NULL also if it is
+ * This thread's, or the only one: engines hop threads within a step. NULL also if it is
  * being closed.
  */
-static struct mm_step *step_find(struct mm_client *c)
+static struct mm_step *step_find(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	struct mm_step *own = step_own(c), *step = own ? own : step_only(c);
 
@@ -139,9 +139,9 @@ static struct mm_step *step_current(struct mm_client *c)
 {
 	struct mm_step *step;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	step = step_find(c);
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return step;
 }
 
@@ -163,7 +163,7 @@ int mm_step_mine(struct mm_client *c, struct mm_step **ret_step)
 	return *ret_step ? 0 : mm_fail(c, -EINVAL, "no step is open");
 }
 
-static void step_open(struct mm_client *c, struct mm_step *step)
+static void step_open(struct mm_client *c, struct mm_step *step) MM_REQUIRES(mm_client_lock)
 {
 	step->open = true;
 	step->closing = false;
@@ -182,10 +182,10 @@ static void step_open(struct mm_client *c, struct mm_step *step)
 }
 
 /*
- * With lock, which is let go meanwhile. Until neither a plan change nor somebody's turn keeps steps
+ * The lock is let go meanwhile. Until neither a plan change nor somebody's turn keeps steps
  * out.
  */
-static int step_wait(struct mm_client *c, uint64_t deadline_ns)
+static int step_wait(struct mm_client *c, uint64_t deadline_ns) MM_REQUIRES(mm_client_lock)
 {
 	enum mm_steps_may may;
 	bool waited = false;
@@ -208,14 +208,14 @@ int mm_step_begin(struct mm_client *client)
 
 	if (r)
 		return r;
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	/* Waiting would be in vain: a plan change waits for the step that is open. */
 	r = step_own(client) ? -EBUSY : step_wait(client, deadline_ns);
 	if (!r)
 		step = step_get(client);
 	if (step)
 		step_open(client, step);
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 	if (r == -EBUSY)
 		return mm_fail(client, r, "this thread has a step open: end it first");
 	if (r == -ETIMEDOUT)
@@ -227,8 +227,9 @@ int mm_step_begin(struct mm_client *client)
 	return step ? 0 : mm_fail(client, -ENOMEM, "out of memory");
 }
 
-/* With lock. Layers that cycle and were not run have the next step wait for ever. */
+/* Layers that cycle and were not run have the next step wait for ever. */
 static bool step_broke_off(const struct mm_client *c, const struct mm_step *step, bool abandon)
+	MM_REQUIRES(mm_client_lock)
 {
 	if (!mm_client_layers(c) || !c->steps.plan.cycling)
 		return false;
@@ -285,13 +286,13 @@ static struct mm_step_info step_sync(struct mm_client *c, const struct mm_step *
  */
 static void step_abort(struct mm_client *c)
 {
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	while (mm_steps_in_window(&c->steps))
-		pthread_cond_wait(&c->changed, &c->lock);
+		mm_client_lock_wait(&c->lock, &c->changed);
 	for (uint32_t i = 0; c->steps.plan.cycling && i < mm_client_layers(c); i++)
 		__atomic_fetch_or(&c->gates->gate[i].high, (uint32_t)(MM_GATE_ABORT >> 32),
 				  __ATOMIC_SEQ_CST);
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 }
 
 static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
@@ -300,7 +301,7 @@ static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
 	struct mm_steps_out out = { 0 };
 	bool broke_off;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	e->aborted = gates_aborted(c);
 	broke_off = step_broke_off(c, step, abandon);
 	if (!e->aborted && !broke_off && !e->res)
@@ -318,11 +319,11 @@ static struct mm_step *step_claim(struct mm_client *c)
 {
 	struct mm_step *step;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	step = step_find(c);
 	if (step)
 		step->closing = true;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return step;
 }
 
@@ -384,7 +385,8 @@ int mm_step_join(struct mm_client *client, CUstream stream)
 	return r ? r : stream_join(client, step, stream);
 }
 
-void mm_step_destroy_all(struct mm_client *client)
+/* Not checked: no other thread uses a client that is being closed. */
+void mm_step_destroy_all(struct mm_client *client) MM_NO_THREAD_SAFETY_ANALYSIS
 {
 	while (client->step_list) {
 		struct mm_step *step = client->step_list;

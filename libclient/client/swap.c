@@ -20,10 +20,10 @@ struct mm_swap {
 	struct mm_client *client;
 	struct mm_kv *kv;
 	uint64_t bytes;
-	uint64_t finished;            /* lock */
-	struct lot lot[MM_SWAP_LOTS]; /* lock */
-	/* lock: our copy: what is in the shared region is not ours alone to look at */
-	struct mm_swap_piece pieces[MM_SWAP_LOTS][MM_SWAP_PIECES];
+	uint64_t finished MM_GUARDED_BY(mm_client_lock);
+	struct lot lot[MM_SWAP_LOTS] MM_GUARDED_BY(mm_client_lock);
+	/* Our copy: what is in the shared region is not ours alone to look at. */
+	struct mm_swap_piece pieces[MM_SWAP_LOTS][MM_SWAP_PIECES] MM_GUARDED_BY(mm_client_lock);
 };
 
 /* ---- what mmd says ---- */
@@ -33,12 +33,12 @@ int mm_swap_on_swapped(struct mm_client *client, const struct mm_msg *msg, const
 	struct mm_swap *s;
 	struct lot *lot = NULL;
 
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	s = client->swap;
 	if (s && msg->arg[0] < MM_SWAP_LOTS)
 		lot = &s->lot[msg->arg[0]];
 	if (!lot || lot->state != LOT_FLYING || msg->result > 0) {
-		pthread_mutex_unlock(&client->lock);
+		mm_client_lock_give(&client->lock);
 		*ret_text = "mmd swapped a list that nobody gave it";
 		return -EPROTO;
 	}
@@ -47,11 +47,10 @@ int mm_swap_on_swapped(struct mm_client *client, const struct mm_msg *msg, const
 	lot->order = s->finished++;
 	mm_event_push(client, &(struct mm_event){ .kind = MM_EVENT_SWAPPED, .count = 1 });
 	pthread_cond_broadcast(&client->changed);
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 	return 0;
 }
 
-/* With lock. */
 bool mm_swap_names(const struct mm_swap *s, uint32_t chunk)
 {
 	uint64_t first, end;
@@ -77,8 +76,8 @@ void mm_swap_destroy(struct mm_swap *swap)
 	free(swap);
 }
 
-/* With lock. 0, or why there cannot be one. */
-static int swap_install(struct mm_client *c, struct mm_swap *s)
+/* 0, or why there cannot be one. */
+static int swap_install(struct mm_client *c, struct mm_swap *s) MM_REQUIRES(mm_client_lock)
 {
 	if (c->swap)
 		return -EEXIST;
@@ -125,9 +124,9 @@ int mm_swap_open(struct mm_client *client, uint64_t bytes, struct mm_swap **ret_
 		return mm_fail(client, -ENOMEM, "out of memory");
 	s->client = client;
 	s->bytes = bytes;
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	r = swap_install(client, s);
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 	if (r) {
 		free(s);
 		return mm_fail(client, r,
@@ -137,9 +136,9 @@ int mm_swap_open(struct mm_client *client, uint64_t bytes, struct mm_swap **ret_
 	r = swap_declare(client, bytes);
 	/* After -ETIMEDOUT it may come to be all the same: it stays, hidden, until the end. */
 	if (r && r != -ETIMEDOUT) {
-		pthread_mutex_lock(&client->lock);
+		mm_client_lock_take(&client->lock);
 		client->swap = NULL;
-		pthread_mutex_unlock(&client->lock);
+		mm_client_lock_give(&client->lock);
 		free(s);
 	}
 	if (r)
@@ -150,8 +149,8 @@ int mm_swap_open(struct mm_client *client, uint64_t bytes, struct mm_swap **ret_
 
 /* ---- lists ---- */
 
-/* With lock. */
 static int piece_check(const struct mm_swap *s, const struct mm_swap_piece *p)
+	MM_REQUIRES(mm_client_lock)
 {
 	const struct mm_kv *kv = s->kv;
 	uint64_t range = kv->chunk_bytes * kv->chunks_max;
@@ -167,9 +166,9 @@ static int piece_check(const struct mm_swap *s, const struct mm_swap_piece *p)
 	return 0;
 }
 
-/* With lock. Puts the list into a free lot. */
+/* Puts the list into a free lot. */
 static int lot_take(struct mm_swap *s, const struct mm_swap_piece *pieces, uint32_t n,
-		    uint64_t user_data, uint32_t *ret_lot)
+		    uint64_t user_data, uint32_t *ret_lot) MM_REQUIRES(mm_client_lock)
 {
 	struct mm_swap_piece *shared;
 	uint32_t lot = 0;
@@ -212,18 +211,18 @@ static int swap_start(struct mm_swap *s, bool in, const struct mm_swap_piece *pi
 		return r;
 	if (!n || n > MM_SWAP_PIECES)
 		return mm_fail(c, -EINVAL, "%u pieces: a list has 1 to %d", n, MM_SWAP_PIECES);
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	r = lot_take(s, pieces, n, user_data, &lot);
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	if (r)
 		return mm_fail(c, r, "%s", refusal(r));
 	msg.arg[0] = lot;
 	r = mm_link_push(c, &msg);
 	if (!r)
 		return 0;
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	s->lot[lot].state = LOT_FREE;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	return mm_fail(c, r, "mmd takes no requests: %s", strerror(-r));
 }
 
@@ -239,8 +238,8 @@ int mm_swap_in(struct mm_swap *swap, const struct mm_swap_piece *pieces, uint32_
 	return swap_start(swap, true, pieces, n, user_data);
 }
 
-/* With lock. The one that was finished first. */
-static struct lot *lot_done(struct mm_swap *s)
+/* The one that was finished first. */
+static struct lot *lot_done(struct mm_swap *s) MM_REQUIRES(mm_client_lock)
 {
 	struct lot *first = NULL;
 
@@ -258,13 +257,13 @@ int mm_swap_next(struct mm_swap *swap, struct mm_swap_done *ret_done)
 
 	if (r == -ECHILD)
 		return r;
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	lot = lot_done(swap);
 	if (lot) {
 		*ret_done = (struct mm_swap_done){ lot->user_data, lot->error };
 		lot->state = LOT_FREE;
 	}
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	if (lot)
 		return 0;
 	return r ? r : -EAGAIN;

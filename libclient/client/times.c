@@ -23,7 +23,7 @@ struct mm_gate_times {
 
 static bool waits(const struct mm_client *c, const struct mm_step *step, uint32_t layer)
 {
-	return c->model->cycles[layer + 1] || step->times_all;
+	return mm_client_model(c)->cycles[layer + 1] || step->times_all;
 }
 
 static uint32_t n_waits(const struct mm_client *c, const struct mm_step *step)
@@ -159,12 +159,13 @@ bool mm_times_due(const struct mm_client *c)
  * the mean would be of prompts, which are seldom graphs.
  */
 static bool is_sample(struct mm_client *c, const struct mm_step *step,
-		      const struct mm_step_info *info)
+		      const struct mm_step_info *info) MM_REQUIRES(mm_client_lock)
 {
 	return info->timed && (!c->sampling.graphs || step->due || !n_waits(c, step));
 }
 
 static void count_sample(struct mm_client *c, const struct mm_step_info *info, bool sample)
+	MM_REQUIRES(mm_client_lock)
 {
 	struct mm_sampling *s = &c->sampling;
 	struct mm_tenant_stats *stats = &c->tenant->stats;
@@ -206,7 +207,8 @@ static void gate_times_destroy(struct mm_gate_times *t)
 	free(t);
 }
 
-void mm_times_destroy(struct mm_client *client)
+/* Not checked: no other thread uses a client that is being closed. */
+void mm_times_destroy(struct mm_client *client) MM_NO_THREAD_SAFETY_ANALYSIS
 {
 	while (client->gate_times) {
 		struct mm_gate_times *t = client->gate_times;
@@ -248,10 +250,10 @@ int mm_gate_times_open(struct mm_model *model, struct mm_gate_times **ret_times)
 		gate_times_destroy(t);
 		return mm_fail(c, -EIO, "cannot create events: %s", mm_gpu_strerror(c->gpu, res));
 	}
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	t->next = c->gate_times;
 	c->gate_times = t;
-	pthread_mutex_unlock(&c->lock);
+	mm_client_lock_give(&c->lock);
 	*ret_times = t;
 	return 0;
 }
@@ -299,10 +301,10 @@ int mm_step_replay(struct mm_client *client, struct mm_gate_times *times)
 	step->times = times;
 	step->gated = 0;
 	for (uint32_t i = 0; i < mm_client_layers(client); i++)
-		step->gated += client->model->cycles[i + 1];
-	pthread_mutex_lock(&client->lock);
+		step->gated += mm_client_model(client)->cycles[i + 1];
+	mm_client_lock_take(&client->lock);
 	client->sampling.graphs = true;
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 	return 0;
 }
 

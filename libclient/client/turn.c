@@ -25,7 +25,7 @@ int mm_turn_ask(struct mm_client *client)
 
 	mm_steps_ask_turn(&client->steps, &out);
 	r = mm_step_unlock(client, &out);
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	if (r)
 		mm_steps_turn_unheard(&client->steps);
 	return r;
@@ -38,7 +38,7 @@ int mm_turn_on_begin(struct mm_client *client, const struct mm_msg *msg, const c
 	struct mm_steps_out out = { 0 };
 
 	(void)ret_text;
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	mm_steps_on_turn_begin(&client->steps, msg->arg[0], &out);
 	mm_event_push(client, &(struct mm_event){ .kind = MM_EVENT_TURN_BEGIN });
 	mm_step_unlock(client, &out);
@@ -50,7 +50,7 @@ int mm_turn_on_end(struct mm_client *client, const struct mm_msg *msg, const cha
 	struct mm_steps_out out = { 0 };
 
 	(void)ret_text;
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	if (mm_steps_on_turn_end(&client->steps, msg->arg[0], msg->result != 0, &out)) {
 		if (msg->result)
 			client->turn_watched = false;
@@ -82,7 +82,7 @@ int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opts)
 	r = mm_link_call(client, &msg);
 	if (r || msg.result)
 		return mm_fail(client, r ? r : msg.result, "mmd did not take us into its turns");
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	mm_steps_join_turns(&client->steps, opts->mode, &out);
 	client->turn_watched &= opts->mode != MM_TURN_NONE;
 	mm_step_unlock(client, &out);
@@ -97,7 +97,7 @@ int mm_turn_want(struct mm_client *client, uint64_t timeout_ns)
 
 	if (r)
 		return r;
-	pthread_mutex_lock(&client->lock);
+	mm_client_lock_take(&client->lock);
 	while (!r && mm_steps_lacks_turn(&client->steps)) {
 		waited = timeout_ns != 0;
 		if (!client->steps.turn.requested)
@@ -110,7 +110,7 @@ int mm_turn_want(struct mm_client *client, uint64_t timeout_ns)
 	client->turn_watched |= r == -EAGAIN;
 	if (!r && waited)
 		mm_turn_told(client);
-	pthread_mutex_unlock(&client->lock);
+	mm_client_lock_give(&client->lock);
 	if (!r || r == -EAGAIN)
 		return r;
 	return mm_fail(client, r, "%s",
@@ -123,7 +123,7 @@ static int turn_yield(struct mm_client *c)
 	struct mm_steps_out out = { 0 };
 	int r;
 
-	pthread_mutex_lock(&c->lock);
+	mm_client_lock_take(&c->lock);
 	r = mm_steps_yield_turn(&c->steps, &out);
 	mm_step_unlock(c, &out);
 	return r;

@@ -52,13 +52,13 @@ static void hold_driver(struct fixture *f)
 {
 	struct mm_gpu_api *gpu = &f->client->gpu_own;
 
-	pthread_mutex_lock(&f->client->map_lock);
+	mm_map_lock_take(&f->client->map_lock);
 	driver.unmap = gpu->cuMemUnmap;
 	gpu->cuMemUnmap = slow_unmap;
 	driver.held = true;
 	driver.waiting = false;
 	driver.let_through = 0;
-	pthread_mutex_unlock(&f->client->map_lock);
+	mm_map_lock_give(&f->client->map_lock);
 }
 
 static void await_driver(void)
@@ -118,9 +118,12 @@ static void await_gate(struct fixture *f, uint32_t layer, uint64_t bits)
 /* In a step that is timed at each layer: until the stream stands at the layer's gate. */
 static void await_stream_at(struct fixture *f, uint32_t layer)
 {
-	CUevent before = f->client->step_list->events[2 * layer];
+	CUevent before;
 	CUresult res;
 
+	mm_client_lock_take(&f->client->lock);
+	before = f->client->step_list->events[2 * layer];
+	mm_client_lock_give(&f->client->lock);
 	while ((res = f->peer->gpu.cuEventQuery(before)) == CUDA_ERROR_NOT_READY)
 		pause_ms(1);
 	assert_int_equal(res, 0);
@@ -268,11 +271,11 @@ static void test_mapping_fails(void **state)
 	struct fixture *f = *state;
 	struct mm_gpu_api *gpu = &f->client->gpu_own;
 
-	pthread_mutex_lock(&f->client->map_lock);
+	mm_map_lock_take(&f->client->map_lock);
 	driver.map = gpu->cuMemMap;
 	gpu->cuMemMap = failing_map;
 	driver.map_failures = 1;
-	pthread_mutex_unlock(&f->client->map_lock);
+	mm_map_lock_give(&f->client->map_lock);
 	begin_change(f);
 	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, -ENOMEM);
 	layer_byte(f, 3); /* does not fault */
@@ -385,12 +388,12 @@ static void test_end_before_a_switch_is_mapped(void **state)
 	cycle_two(f);
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 3 });
 	peer_expect(f->peer, MM_OP_PARKED);
-	pthread_mutex_lock(&f->client->map_lock);
+	mm_map_lock_take(&f->client->map_lock);
 	peer_event(f->peer,
 		   &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 3, .arg = { 1, 2 } });
 	pause_ms(50);
 	f->client->closing = true;
-	pthread_mutex_unlock(&f->client->map_lock);
+	mm_map_lock_give(&f->client->map_lock);
 	peer_absent(f->peer, MM_OP_COMMITTED, 50);
 	f->client = mm_client_close(f->client);
 	peer_expect(f->peer, MM_OP_BYE);
@@ -404,9 +407,9 @@ static void test_switch_of_a_load_that_was_given_up(void **state)
 {
 	struct fixture *f = *state;
 
-	pthread_mutex_lock(&f->client->lock);
+	mm_client_lock_take(&f->client->lock);
 	f->client->model_phase = MM_MODEL_BROKEN;
-	pthread_mutex_unlock(&f->client->lock);
+	mm_client_lock_give(&f->client->lock);
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 3 });
 	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, -ECANCELED);
 }
@@ -417,22 +420,22 @@ static struct mm_model *take_model_away(struct fixture *f)
 	struct mm_steps_out out = { 0 };
 	struct mm_model *model;
 
-	pthread_mutex_lock(&f->client->lock);
+	mm_client_lock_take(&f->client->lock);
 	model = f->client->model;
 	f->client->model = NULL;
 	f->client->model_phase = MM_MODEL_NONE;
 	mm_steps_forget_plan(&f->client->steps, &out);
 	mm_step_out_perform(f->client, &out);
-	pthread_mutex_unlock(&f->client->lock);
+	mm_client_lock_give(&f->client->lock);
 	return model;
 }
 
 static void put_model_back(struct fixture *f, struct mm_model *model)
 {
-	pthread_mutex_lock(&f->client->lock);
+	mm_client_lock_take(&f->client->lock);
 	f->client->model = model;
 	f->client->model_phase = MM_MODEL_READY;
-	pthread_mutex_unlock(&f->client->lock);
+	mm_client_lock_give(&f->client->lock);
 }
 
 static void await_switch_taken_up(struct fixture *f)
@@ -442,9 +445,9 @@ static void await_switch_taken_up(struct fixture *f)
 	for (uint32_t ms = 0; !taken_up; ms++) {
 		assert_true(ms < 180000);
 		pause_ms(1);
-		pthread_mutex_lock(&f->client->lock);
+		mm_client_lock_take(&f->client->lock);
 		taken_up = f->client->steps.state == MM_STEPS_MAP;
-		pthread_mutex_unlock(&f->client->lock);
+		mm_client_lock_give(&f->client->lock);
 	}
 }
 
@@ -460,11 +463,11 @@ static void test_model_gone_before_its_switch_is_mapped(void **state)
 	peer_event(f->peer, &prepare);
 	peer_expect(f->peer, MM_OP_PARKED);
 	peer_map(f->peer, 4, 3);
-	pthread_mutex_lock(&f->client->map_lock);
+	mm_map_lock_take(&f->client->map_lock);
 	peer_event(f->peer, &full);
 	await_switch_taken_up(f);
 	model = take_model_away(f);
-	pthread_mutex_unlock(&f->client->map_lock);
+	mm_map_lock_give(&f->client->map_lock);
 	answer = peer_expect(f->peer, MM_OP_COMMITTED);
 	put_model_back(f, model);
 	assert_int_equal(answer.result, -ECANCELED);

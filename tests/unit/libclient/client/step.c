@@ -36,9 +36,9 @@ static void await_prepare(struct fixture *f)
 	for (uint32_t ms = 0; !preparing; ms++) {
 		assert_true(ms < 180000);
 		pause_ms(1);
-		pthread_mutex_lock(&f->client->lock);
+		mm_client_lock_take(&f->client->lock);
 		preparing = f->client->steps.state != MM_STEPS_RUN;
-		pthread_mutex_unlock(&f->client->lock);
+		mm_client_lock_give(&f->client->lock);
 	}
 }
 
@@ -100,11 +100,11 @@ static void fill_requests(struct fixture *f)
 	size_t len;
 	int r;
 
-	pthread_mutex_lock(&f->client->lock);
+	mm_client_lock_take(&f->client->lock);
 	do
 		r = mm_ring_push(&f->client->sq, &nop);
 	while (!r);
-	pthread_mutex_unlock(&f->client->lock);
+	mm_client_lock_give(&f->client->lock);
 	assert_int_equal(r, MM_E_FULL);
 	while (!mm_sock_recv_nofds(f->peer->sock, &byte, sizeof(byte), &len))
 		;
@@ -129,9 +129,9 @@ static void test_no_step_before_committed(void **state)
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2 });
 	/* Who finds the ring full rings, and that can only be COMMITTED's sender. */
 	rang = mm_sock_wait(f->peer->sock, POLLIN, mm_deadline_ns(180 * MM_NS_PER_S));
-	pthread_mutex_lock(&f->client->lock);
+	mm_client_lock_take(&f->client->lock);
 	may = mm_steps_may_begin(&f->client->steps, false);
-	pthread_mutex_unlock(&f->client->lock);
+	mm_client_lock_give(&f->client->lock);
 	seq = shared(&f->peer->gates->step_seq);
 	/* Before anything is asserted: nobody could stop them after that. */
 	let_reader_go();
