@@ -18,12 +18,12 @@ typedef CUresult(CUDAAPI *proc_address_fn)(const char *symbol, void **pfn, int v
 					   cuuint64_t flags,
 					   CUdriverProcAddressQueryResult *status);
 
-struct report {
+struct gpu_report {
 	char *text;
 	size_t bytes;
 };
 
-static void MM_PRINTF(2, 3) report(const struct report *r, const char *format, ...)
+static void MM_PRINTF(2, 3) gpu_report(const struct gpu_report *r, const char *format, ...)
 {
 	va_list args;
 
@@ -35,7 +35,7 @@ static void MM_PRINTF(2, 3) report(const struct report *r, const char *format, .
 }
 
 /* The folder of the object that this code was linked into, with a final slash; "" if unknown. */
-static void own_folder(char *ret_folder, size_t bytes)
+static void gpu_own_folder(char *ret_folder, size_t bytes)
 {
 	mm_cleanup(mm_free_ptr) char *real = NULL;
 	Dl_info info;
@@ -43,7 +43,7 @@ static void own_folder(char *ret_folder, size_t bytes)
 
 	ret_folder[0] = '\0';
 	/* The main program goes by its argv[0] here, which need not be a path. */
-	if (dladdr((void *)own_folder, &info) && info.dli_fname && strchr(info.dli_fname, '/'))
+	if (dladdr((void *)gpu_own_folder, &info) && info.dli_fname && strchr(info.dli_fname, '/'))
 		real = realpath(info.dli_fname, NULL);
 	if (!real)
 		real = realpath("/proc/self/exe", NULL);
@@ -56,7 +56,7 @@ static void own_folder(char *ret_folder, size_t bytes)
 	}
 }
 
-static void *open_software(const struct report *err)
+static void *driver_open_software(const struct gpu_report *err)
 {
 	static const char *const places[] = { "", MM_BIN_TO_LIB "/", "../lib/", "../../lib/" };
 	const char *named = secure_getenv("MM_SOFTGPU_LIB");
@@ -66,10 +66,10 @@ static void *open_software(const struct report *err)
 	if (named && *named) {
 		lib = dlopen(named, RTLD_NOW | RTLD_LOCAL);
 		if (!lib)
-			report(err, "MM_SOFTGPU_LIB: %s", dlerror());
+			gpu_report(err, "MM_SOFTGPU_LIB: %s", dlerror());
 		return lib;
 	}
-	own_folder(folder, sizeof(folder));
+	gpu_own_folder(folder, sizeof(folder));
 	for (size_t i = 0; *folder && i < MM_ARRAY_SIZE(places); i++) {
 		snprintf(path, sizeof(path), "%s%s" SOFTGPU_NAME, folder, places[i]);
 		if (access(path, F_OK) == 0)
@@ -78,22 +78,23 @@ static void *open_software(const struct report *err)
 	}
 	lib = dlopen(*folder && *path ? path : SOFTGPU_NAME, RTLD_NOW | RTLD_LOCAL);
 	if (!lib)
-		report(err, "software GPU: %s; set MM_SOFTGPU_LIB to the path of " SOFTGPU_NAME,
-		       dlerror());
+		gpu_report(err, "software GPU: %s; set MM_SOFTGPU_LIB to the path of " SOFTGPU_NAME,
+			   dlerror());
 	return lib;
 }
 
-static void *open_library(const char *driver, const struct report *err)
+static void *driver_open_library(const char *driver, const struct gpu_report *err)
 {
 	const char *name = driver;
 	void *lib;
 
 	if (strcmp(driver, "software") == 0)
-		return open_software(err);
+		return driver_open_software(err);
 	if (strcmp(driver, "cuda") == 0)
 		name = "libcuda.so.1";
 	else if (!strchr(driver, '/')) {
-		report(err, "driver '%s': give software, cuda, or the path of a library", driver);
+		gpu_report(err, "driver '%s': give software, cuda, or the path of a library",
+			   driver);
 		return NULL;
 	}
 	/*
@@ -101,15 +102,15 @@ static void *open_library(const char *driver, const struct report *err)
 	 */
 	lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!lib)
-		report(err, "driver '%s': %s%s", driver, dlerror(),
-		       name == driver ? ""
-				      : "; install the NVIDIA driver, and run containers with "
-					"its compute capability");
+		gpu_report(err, "driver '%s': %s%s", driver, dlerror(),
+			   name == driver ? ""
+					  : "; install the NVIDIA driver, and run containers with "
+					    "its compute capability");
 	return lib;
 }
 
 /* One entry point at one ABI version; NULL if this driver has none. */
-static void *look_up(proc_address_fn proc_address, const char *name, int version)
+static void *entry_look_up(proc_address_fn proc_address, const char *name, int version)
 {
 	CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
 	void *fn = NULL;
@@ -119,12 +120,12 @@ static void *look_up(proc_address_fn proc_address, const char *name, int version
 	return status == CU_GET_PROC_ADDRESS_SUCCESS ? fn : NULL;
 }
 
-static const struct entry {
+static const struct gpu_entry {
 	const char *name;
 	int version;
 	bool required;
 	size_t offset;
-} entries[] = {
+} gpu_entries[] = {
 #define REQUIRED true
 #define OPTIONAL false
 #define ENTRY(need, name, version, params) \
@@ -137,10 +138,10 @@ static const struct entry {
 struct missing {
 	char text[512];
 	size_t at;
-	unsigned int unsaid;
+	unsigned int unlisted;
 };
 
-static void MM_PRINTF(2, 3) miss(struct missing *m, const char *format, ...)
+static void MM_PRINTF(2, 3) missing_add(struct missing *m, const char *format, ...)
 {
 	size_t room = sizeof(m->text) - m->at;
 	va_list args;
@@ -154,18 +155,20 @@ static void MM_PRINTF(2, 3) miss(struct missing *m, const char *format, ...)
 		return;
 	}
 	m->text[m->at] = '\0';
-	m->unsaid++;
+	m->unlisted++;
 }
 
 /* What every entry is, or in @missing what is required and not there. */
-static void fill(proc_address_fn proc_address, struct mm_gpu_api *gpu, struct missing *missing)
+static void entries_fill(proc_address_fn proc_address, struct mm_gpu_api *gpu,
+			 struct missing *missing)
 {
-	for (size_t i = 0; i < MM_ARRAY_SIZE(entries); i++) {
-		const struct entry *e = &entries[i];
-		void *fn = look_up(proc_address, e->name, e->version);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(gpu_entries); i++) {
+		const struct gpu_entry *e = &gpu_entries[i];
+		void *fn = entry_look_up(proc_address, e->name, e->version);
 
 		if (!fn && e->required)
-			miss(missing, "%s%s(%d)", missing->at ? " " : "", e->name, e->version);
+			missing_add(missing, "%s%s(%d)", missing->at ? " " : "", e->name,
+				    e->version);
 		memcpy((char *)gpu + e->offset, &fn, sizeof(fn));
 	}
 }
@@ -181,76 +184,77 @@ static int driver_version(void *library, CUresult *ret_result)
 	return *ret_result ? 0 : version;
 }
 
-static int check_version(void *library, const char *driver, int *ret_version,
-			 const struct report *err)
+static int driver_check_version(void *library, const char *driver, int *ret_version,
+				const struct gpu_report *err)
 {
 	CUresult result;
 	int version = driver_version(library, &result);
 
 	if (result == CUDA_ERROR_STUB_LIBRARY) {
-		report(err,
-		       "driver '%s' is the toolkit's stub, which is for linking only; take its "
-		       "folder (stubs) out of LD_LIBRARY_PATH, or give the path of the driver's "
-		       "own libcuda.so.1",
-		       driver);
+		gpu_report(
+			err,
+			"driver '%s' is the toolkit's stub, which is for linking only; take its "
+			"folder (stubs) out of LD_LIBRARY_PATH, or give the path of the driver's "
+			"own libcuda.so.1",
+			driver);
 		return -ENOSYS;
 	}
 	if (version && version < MM_GPU_VERSION_MIN) {
-		report(err,
-		       "driver '%s' is CUDA %d.%d; " MM_GPU_VERSION_TEXT
-		       " or later is needed: update the NVIDIA driver (550 or later)",
-		       driver, version / 1000, version % 1000 / 10);
+		gpu_report(err,
+			   "driver '%s' is CUDA %d.%d; " MM_GPU_VERSION_TEXT
+			   " or later is needed: update the NVIDIA driver (550 or later)",
+			   driver, version / 1000, version % 1000 / 10);
 		return -ENOSYS;
 	}
 	*ret_version = version;
 	return 0;
 }
 
-static int fill_all(const char *driver, struct mm_gpu_api *gpu, const struct report *err)
+static int driver_fill(const char *driver, struct mm_gpu_api *gpu, const struct gpu_report *err)
 {
 	struct missing missing = { .text = "" };
 	proc_address_fn proc_address;
-	int version, res;
+	int version, r;
 
-	res = check_version(gpu->library, driver, &version, err);
-	if (res < 0)
-		return res;
+	r = driver_check_version(gpu->library, driver, &version, err);
+	if (r < 0)
+		return r;
 	*(void **)&proc_address = dlsym(gpu->library, "cuGetProcAddress_v2");
 	if (!proc_address) {
-		report(err,
-		       "driver '%s' has no cuGetProcAddress_v2: no CUDA driver, or an old one; "
-		       "CUDA " MM_GPU_VERSION_TEXT " or later is needed",
-		       driver);
+		gpu_report(err,
+			   "driver '%s' has no cuGetProcAddress_v2: no CUDA driver, or an old one; "
+			   "CUDA " MM_GPU_VERSION_TEXT " or later is needed",
+			   driver);
 		return -ENOSYS;
 	}
-	fill(proc_address, gpu, &missing);
+	entries_fill(proc_address, gpu, &missing);
 	if (!missing.at)
 		return 0;
-	report(err,
-	       "driver '%s' (CUDA %d.%d) lacks what is needed: %s%s; is it a driver of "
-	       "CUDA " MM_GPU_VERSION_TEXT " or later, whole?",
-	       driver, version / 1000, version % 1000 / 10, missing.text,
-	       missing.unsaid ? " and more" : "");
+	gpu_report(err,
+		   "driver '%s' (CUDA %d.%d) lacks what is needed: %s%s; is it a driver of "
+		   "CUDA " MM_GPU_VERSION_TEXT " or later, whole?",
+		   driver, version / 1000, version % 1000 / 10, missing.text,
+		   missing.unlisted ? " and more" : "");
 	return -ENOSYS;
 }
 
 int mm_gpu_open(const char *driver, struct mm_gpu_api *ret_gpu, char *err, size_t err_bytes)
 {
-	const struct report rep = { err, err_bytes };
+	const struct gpu_report rep = { err, err_bytes };
 	struct mm_gpu_api gpu = { 0 };
-	int res;
+	int r;
 
 	if (!driver)
 		driver = secure_getenv("MM_DRIVER");
 	if (!driver || !*driver)
 		driver = "software";
-	gpu.library = open_library(driver, &rep);
+	gpu.library = driver_open_library(driver, &rep);
 	if (!gpu.library)
 		return -ENOENT;
-	res = fill_all(driver, &gpu, &rep);
-	if (res < 0) {
+	r = driver_fill(driver, &gpu, &rep);
+	if (r < 0) {
 		dlclose(gpu.library);
-		return res;
+		return r;
 	}
 	*ret_gpu = gpu;
 	return 0;
@@ -302,7 +306,7 @@ static const char *init_hint(CUresult result)
 
 int mm_gpu_init(const struct mm_gpu_api *gpu, char *err, size_t err_bytes)
 {
-	const struct report rep = { err, err_bytes };
+	const struct gpu_report rep = { err, err_bytes };
 	CUresult result = gpu->cuInit(0);
 	int version = 0;
 
@@ -310,17 +314,17 @@ int mm_gpu_init(const struct mm_gpu_api *gpu, char *err, size_t err_bytes)
 		return 0;
 	(void)gpu->cuDriverGetVersion(&version);
 	if (mm_gpu_is_software(gpu))
-		report(&rep, "the software GPU does not start: %s; why is on stderr",
-		       mm_gpu_strerror(gpu, result));
+		gpu_report(&rep, "the software GPU does not start: %s; why is on stderr",
+			   mm_gpu_strerror(gpu, result));
 	else
-		report(&rep, "the driver (CUDA %d.%d) does not start: %s (%d): %s", version / 1000,
-		       version % 1000 / 10, mm_gpu_strerror(gpu, result), (int)result,
-		       init_hint(result));
+		gpu_report(&rep, "the driver (CUDA %d.%d) does not start: %s (%d): %s",
+			   version / 1000, version % 1000 / 10, mm_gpu_strerror(gpu, result),
+			   (int)result, init_hint(result));
 	return mm_gpu_errno(result);
 }
 
 /* The file is fine, and of no use here: which of these a driver says depends on the driver. */
-static bool is_foreign(CUresult result)
+static bool module_is_foreign(CUresult result)
 {
 	switch ((int)result) {
 	case CUDA_ERROR_INVALID_IMAGE:
@@ -338,7 +342,7 @@ static bool is_foreign(CUresult result)
 
 static const char *module_hint(CUresult result)
 {
-	if (is_foreign(result))
+	if (module_is_foreign(result))
 		return "it has nothing that this driver and device take: build with a CUDA toolkit "
 		       "that is no newer than the driver, or update the driver; devices are served "
 		       "from compute capability 8.0 on";
@@ -352,17 +356,17 @@ static const char *module_hint(CUresult result)
 int mm_gpu_load_module(const struct mm_gpu_api *gpu, const char *path, CUmodule *ret_module,
 		       char *err, size_t err_bytes)
 {
-	const struct report rep = { err, err_bytes };
+	const struct gpu_report rep = { err, err_bytes };
 	CUresult result = gpu->cuModuleLoad(ret_module, path);
 	int version = 0;
 
 	if (result == CUDA_SUCCESS)
 		return 0;
 	(void)gpu->cuDriverGetVersion(&version);
-	report(&rep, "%s cannot be loaded by the driver (CUDA %d.%d): %s (%d): %s", path,
-	       version / 1000, version % 1000 / 10, mm_gpu_strerror(gpu, result), (int)result,
-	       module_hint(result));
-	return is_foreign(result) ? -ENOEXEC : mm_gpu_errno(result);
+	gpu_report(&rep, "%s cannot be loaded by the driver (CUDA %d.%d): %s (%d): %s", path,
+		   version / 1000, version % 1000 / 10, mm_gpu_strerror(gpu, result), (int)result,
+		   module_hint(result));
+	return module_is_foreign(result) ? -ENOEXEC : mm_gpu_errno(result);
 }
 
 CUresult mm_gpu_kernel(const struct mm_gpu_api *gpu, CUmodule module, const char *name,

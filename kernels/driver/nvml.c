@@ -11,24 +11,24 @@
 
 #include "libclient/base/base.h"
 
-#define PREFIX_BYTES   4 /* "GPU-", "MIG-" */
-#define GPUS_MAX       64
-#define INSTANCES_MAX  16
-#define PROCESSES_MAX  64
-#define BYTES_NOT_TOLD (~0ULL)
-#define NVML_LIBRARY   "libnvidia-ml.so.1"
+#define PREFIX_BYTES  4 /* "GPU-", "MIG-" */
+#define GPUS_MAX      64
+#define INSTANCES_MAX 16
+#define PROCESSES_MAX 64
+#define BYTES_UNKNOWN (~0ULL)
+#define NVML_LIBRARY  "libnvidia-ml.so.1"
 
-static const struct entry {
+static const struct nvml_entry {
 	const char *name;
 	size_t offset;
-} entries[] = {
+} nvml_entries[] = {
 #define ENTRY(name, params) { #name, offsetof(struct mm_nvml, name) },
 	MM_NVML_ENTRIES(ENTRY)
 #undef ENTRY
 };
 
 /* The software GPU is its own management library: the same file once more. */
-static void *open_library(const struct mm_gpu_api *gpu)
+static void *nvml_open_library(const struct mm_gpu_api *gpu)
 {
 	Dl_info info;
 
@@ -39,7 +39,7 @@ static void *open_library(const struct mm_gpu_api *gpu)
 	return dlopen(info.dli_fname, RTLD_NOW | RTLD_LOCAL);
 }
 
-static void MM_PRINTF(3, 4) say(char *err, size_t err_bytes, const char *format, ...)
+static void MM_PRINTF(3, 4) nvml_report(char *err, size_t err_bytes, const char *format, ...)
 {
 	va_list args;
 
@@ -53,26 +53,26 @@ static void MM_PRINTF(3, 4) say(char *err, size_t err_bytes, const char *format,
 int mm_nvml_open(const struct mm_gpu_api *gpu, struct mm_nvml *ret_nvml, char *err,
 		 size_t err_bytes)
 {
-	struct mm_nvml nvml = { .library = open_library(gpu) };
+	struct mm_nvml nvml = { .library = nvml_open_library(gpu) };
 	int result;
 
 	if (!nvml.library) {
-		say(err, err_bytes, "%s", dlerror());
+		nvml_report(err, err_bytes, "%s", dlerror());
 		return -ENOENT;
 	}
-	for (size_t i = 0; i < MM_ARRAY_SIZE(entries); i++) {
-		void *fn = dlsym(nvml.library, entries[i].name);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(nvml_entries); i++) {
+		void *fn = dlsym(nvml.library, nvml_entries[i].name);
 
-		memcpy((char *)&nvml + entries[i].offset, &fn, sizeof(fn));
+		memcpy((char *)&nvml + nvml_entries[i].offset, &fn, sizeof(fn));
 	}
 	if (!nvml.nvmlInit_v2 || !nvml.nvmlShutdown) {
-		say(err, err_bytes, NVML_LIBRARY " has no nvmlInit_v2");
+		nvml_report(err, err_bytes, NVML_LIBRARY " has no nvmlInit_v2");
 		dlclose(nvml.library);
 		return -ENOSYS;
 	}
 	result = nvml.nvmlInit_v2();
 	if (result) {
-		say(err, err_bytes, "nvmlInit_v2: result %d", result);
+		nvml_report(err, err_bytes, "nvmlInit_v2: result %d", result);
 		dlclose(nvml.library);
 		return -EIO;
 	}
@@ -92,7 +92,7 @@ void mm_nvml_close(struct mm_nvml *nvml)
 /* ---- devices ---- */
 
 /* Whatever came: one printable line that ends. It goes into logs, terminals and JSON. */
-static void make_printable(char *text, size_t bytes)
+static void text_make_printable(char *text, size_t bytes)
 {
 	text[bytes - 1] = '\0';
 	for (; *text; text++)
@@ -100,7 +100,7 @@ static void make_printable(char *text, size_t bytes)
 			*text = '?';
 }
 
-static bool facts(const struct mm_nvml *nvml, mm_nvml_dev device, struct mm_nvml_facts *ret)
+static bool facts_read(const struct mm_nvml *nvml, mm_nvml_dev device, struct mm_nvml_facts *ret)
 {
 	struct mm_nvml_memory memory = { .version = MM_NVML_MEMORY_VERSION };
 
@@ -111,11 +111,11 @@ static bool facts(const struct mm_nvml *nvml, mm_nvml_dev device, struct mm_nvml
 	if (!nvml->nvmlDeviceGetUUID ||
 	    nvml->nvmlDeviceGetUUID(device, ret->uuid, sizeof(ret->uuid)))
 		return false;
-	make_printable(ret->uuid, sizeof(ret->uuid));
+	text_make_printable(ret->uuid, sizeof(ret->uuid));
 	if (nvml->nvmlDeviceGetName &&
 	    nvml->nvmlDeviceGetName(device, ret->name, sizeof(ret->name)))
 		ret->name[0] = '\0';
-	make_printable(ret->name, sizeof(ret->name));
+	text_make_printable(ret->name, sizeof(ret->name));
 	if (nvml->nvmlDeviceGetMemoryInfo_v2 &&
 	    !nvml->nvmlDeviceGetMemoryInfo_v2(device, &memory)) {
 		ret->has_memory = true;
@@ -126,7 +126,7 @@ static bool facts(const struct mm_nvml *nvml, mm_nvml_dev device, struct mm_nvml
 	return true;
 }
 
-static bool in_mig_mode(const struct mm_nvml *nvml, mm_nvml_dev device)
+static bool device_is_mig(const struct mm_nvml *nvml, mm_nvml_dev device)
 {
 	unsigned int now = 0, pending = 0;
 
@@ -134,8 +134,8 @@ static bool in_mig_mode(const struct mm_nvml *nvml, mm_nvml_dev device)
 	       now;
 }
 
-static size_t instances(const struct mm_nvml *nvml, const struct mm_nvml_facts *gpu,
-			struct mm_nvml_facts *ret, size_t max)
+static size_t instances_list(const struct mm_nvml *nvml, const struct mm_nvml_facts *gpu,
+			     struct mm_nvml_facts *ret, size_t max)
 {
 	unsigned int count = 0;
 	mm_nvml_dev device;
@@ -147,7 +147,7 @@ static size_t instances(const struct mm_nvml *nvml, const struct mm_nvml_facts *
 	/* Places that are empty are in between. */
 	for (unsigned int i = 0; i < MM_MIN(count, (unsigned int)INSTANCES_MAX) && n < max; i++) {
 		if (nvml->nvmlDeviceGetMigDeviceHandleByIndex(gpu->device, i, &device) ||
-		    !facts(nvml, device, &ret[n]))
+		    !facts_read(nvml, device, &ret[n]))
 			continue;
 		ret[n].gpu = gpu->gpu;
 		ret[n].instance = (int)i;
@@ -175,18 +175,19 @@ int mm_nvml_list(const struct mm_nvml *nvml, struct mm_nvml_facts *ret, size_t m
 	for (unsigned int i = 0; i < MM_MIN(count, (unsigned int)GPUS_MAX) && n < max; i++) {
 		struct mm_nvml_facts *gpu = &ret[n];
 
-		if (nvml->nvmlDeviceGetHandleByIndex_v2(i, &device) || !facts(nvml, device, gpu))
+		if (nvml->nvmlDeviceGetHandleByIndex_v2(i, &device) ||
+		    !facts_read(nvml, device, gpu))
 			continue;
 		gpu->gpu = (int)i;
-		gpu->mig = in_mig_mode(nvml, device);
+		gpu->mig = device_is_mig(nvml, device);
 		n++;
 		if (gpu->mig)
-			n += instances(nvml, gpu, ret + n, max - n);
+			n += instances_list(nvml, gpu, ret + n, max - n);
 	}
 	return (int)n;
 }
 
-static int hex_digit(char c)
+static int uuid_hex_digit(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -202,7 +203,7 @@ bool mm_nvml_uuid_is(const char *text, const CUuuid *uuid)
 		return false;
 	for (text += PREFIX_BYTES; *text; text++) {
 		unsigned char byte;
-		int digit = hex_digit(*text);
+		int digit = uuid_hex_digit(*text);
 
 		if (*text == '-')
 			continue;
@@ -270,7 +271,7 @@ void mm_nvml_repairs(const struct mm_nvml *nvml, mm_nvml_dev device, bool *ret_p
 		*ret_pending |= pending != 0;
 }
 
-static int by_bytes(const void *a, const void *b)
+static int process_compare_bytes(const void *a, const void *b)
 {
 	const struct mm_nvml_process *x = a, *y = b;
 
@@ -288,10 +289,10 @@ size_t mm_nvml_processes(const struct mm_nvml *nvml, mm_nvml_dev device,
 		return 0;
 	count = MM_MIN(count, (unsigned int)PROCESSES_MAX);
 	for (unsigned int i = 0; i < count; i++) {
-		if (list[i].used_bytes == BYTES_NOT_TOLD)
+		if (list[i].used_bytes == BYTES_UNKNOWN)
 			list[i].used_bytes = 0;
 	}
-	qsort(list, count, sizeof(*list), by_bytes);
+	qsort(list, count, sizeof(*list), process_compare_bytes);
 	max = MM_MIN(max, (size_t)count);
 	memcpy(ret, list, max * sizeof(*list));
 	return max;

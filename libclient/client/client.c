@@ -60,7 +60,7 @@ void mm_sanitize(char *text, size_t bytes)
 
 /* ---- open ---- */
 
-static int opts_check(const struct mm_client_opts *opts, struct mm_client_opts *ret_opts)
+static int client_opts_check(const struct mm_client_opts *opts, struct mm_client_opts *ret_opts)
 {
 	const unsigned char *bytes = (const unsigned char *)opts;
 
@@ -187,7 +187,7 @@ static int device_check(struct mm_client *c, int ordinal, char *err, size_t n)
  * device needs no name; an mmd with several refuses, and with the driver that it named we come
  * again.
  */
-static int join(struct mm_client *c, const struct mm_client_opts *opts, char *err, size_t n)
+static int client_join(struct mm_client *c, const struct mm_client_opts *opts, char *err, size_t n)
 {
 	int r = 0;
 
@@ -235,7 +235,7 @@ static int client_start(struct mm_client *c, const struct mm_client_opts *opts, 
 	r = mm_fork_watch(c);
 	if (r)
 		return r;
-	r = join(c, opts, err, n);
+	r = client_join(c, opts, err, n);
 	if (!r)
 		r = device_check(c, opts->device, err, n);
 	if (!r)
@@ -296,7 +296,7 @@ static void client_free(struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
 }
 
 /* All memory goes back before BYE says so; the service thread still answers, but maps no more. */
-static void give_back(struct mm_client *c)
+static void client_give_back(struct mm_client *c)
 {
 	struct mm_msg bye = { .opcode = MM_OP_BYE };
 	struct mm_model *model;
@@ -309,7 +309,7 @@ static void give_back(struct mm_client *c)
 	model = c->model;
 	c->kv = NULL;
 	c->model = NULL;
-	c->model_phase = MM_MODEL_BROKEN;
+	c->model_phase = MM_CLIENT_MODEL_BROKEN;
 	mm_client_lock_give(&c->lock);
 	mm_kv_destroy(kv);
 	mm_model_destroy(model);
@@ -326,7 +326,7 @@ struct mm_client *mm_client_close(struct mm_client *client)
 		mm_fork_close_fds(client);
 		return NULL;
 	}
-	give_back(client);
+	client_give_back(client);
 	mm_service_stop(client);
 	client_free(client);
 	return NULL;
@@ -337,7 +337,7 @@ int mm_client_open(const struct mm_client_opts *opts, struct mm_client **ret_cli
 {
 	struct mm_client_opts copy;
 	struct mm_client *c;
-	int r = opts_check(opts, &copy);
+	int r = client_opts_check(opts, &copy);
 
 	if (errbuf && errbuf_bytes)
 		snprintf(errbuf, errbuf_bytes, "%s",
@@ -400,5 +400,5 @@ void mm_client_hint(struct mm_client *client, const struct mm_load_hint *hint)
 	__atomic_store_n(&stats->waiting, hint->waiting, __ATOMIC_RELAXED);
 	__atomic_store_n(&stats->running, hint->running, __ATOMIC_RELAXED);
 	if (!hint->running && !hint->waiting)
-		mm_turn_run_dry(client);
+		mm_turn_out_of_work(client);
 }

@@ -24,7 +24,7 @@ struct failure {
 	size_t bytes;
 };
 
-static int MM_PRINTF(3, 4) fail(const struct failure *f, int error, const char *format, ...)
+static int MM_PRINTF(3, 4) connect_fail(const struct failure *f, int error, const char *format, ...)
 {
 	va_list args;
 
@@ -46,10 +46,10 @@ static int connect_path(const char *path, int *ret_fd, const struct failure *f)
 	if (!r)
 		return 0;
 	mm_reach_explain(path, -r, why, sizeof(why));
-	return fail(f, r, "cannot connect to mmd: %s", why);
+	return connect_fail(f, r, "cannot connect to mmd: %s", why);
 }
 
-static int connect_somewhere(const char *path, int *ret_fd, const struct failure *f)
+static int connect_default(const char *path, int *ret_fd, const struct failure *f)
 {
 	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
 	char own[PATH_BYTES];
@@ -91,38 +91,41 @@ static void hello_fill(const struct mm_client *c, struct mm_hello *hello,
 			*p = '_';
 }
 
-static void close_fds(int *fds, size_t n_fds)
+static void welcome_close_fds(int *fds, size_t n_fds)
 {
 	for (size_t i = 0; i < n_fds; i++)
 		mm_close_fd(&fds[i]);
 }
 
-static int refusal(struct mm_welcome *w, const struct failure *f)
+static int welcome_refuse(struct mm_welcome *w, const struct failure *f)
 {
 	mm_sanitize(w->reason, sizeof(w->reason));
 	if (w->result < -4095 || w->driver_kind > MM_DRIVER_CUDA)
-		return fail(f, -EPROTO, "mmd's answer is malformed");
-	return fail(f, w->result, "mmd refused: %s", *w->reason ? w->reason : strerror(-w->result));
+		return connect_fail(f, -EPROTO, "mmd's answer is malformed");
+	return connect_fail(f, w->result, "mmd refused: %s",
+			    *w->reason ? w->reason : strerror(-w->result));
 }
 
 static int welcome_check(struct mm_welcome *w, size_t len, size_t n_fds, uint64_t offered,
 			 const struct failure *f)
 {
 	if (len < offsetof(struct mm_welcome, abi_minor) || w->magic != MM_ABI_MAGIC)
-		return fail(f, -EPROTO, "what answers there is not mmd");
+		return connect_fail(f, -EPROTO, "what answers there is not mmd");
 	if (w->abi_major != MM_ABI_MAJOR)
-		return fail(f, -EPROTO,
-			    "mmd speaks ABI version %u, this library %u; install matching versions",
-			    w->abi_major, MM_ABI_MAJOR);
+		return connect_fail(
+			f, -EPROTO,
+			"mmd speaks ABI version %u, this library %u; install matching versions",
+			w->abi_major, MM_ABI_MAJOR);
 	if (len != sizeof(*w))
-		return fail(f, -EPROTO, "mmd's answer is %zu bytes long, not %zu", len, sizeof(*w));
+		return connect_fail(f, -EPROTO, "mmd's answer is %zu bytes long, not %zu", len,
+				    sizeof(*w));
 	if (w->result < 0)
-		return refusal(w, f);
+		return welcome_refuse(w, f);
 	if (w->result > 0 || n_fds != FDS_OF_WELCOME || (w->features & ~offered) ||
 	    w->policy >= MM_POLICY_COUNT || w->driver_kind > MM_DRIVER_CUDA || !w->page_bytes ||
 	    w->page_bytes > PAGE_BYTES_MAX || w->page_bytes % MM_ABI_PAGE_BYTES || !w->pool_pages ||
 	    w->pool_pages > POOL_PAGES_MAX)
-		return fail(f, -EPROTO, "mmd's answer is malformed");
+		return connect_fail(f, -EPROTO, "mmd's answer is malformed");
 	return 0;
 }
 
@@ -142,10 +145,10 @@ static int shake_hands(struct mm_client *c, const struct mm_client_opts *opts, i
 		r = mm_sock_recv(c->sock, &c->welcome, sizeof(c->welcome), fds, FDS_OF_WELCOME,
 				 &n_fds, &len);
 	if (r)
-		return fail(f, r, "mmd did not answer: %s", strerror(-r));
+		return connect_fail(f, r, "mmd did not answer: %s", strerror(-r));
 	r = welcome_check(&c->welcome, len, n_fds, hello.features, f);
 	if (r)
-		close_fds(fds, n_fds);
+		welcome_close_fds(fds, n_fds);
 	return r;
 }
 
@@ -173,9 +176,9 @@ static int regions_open(struct mm_client *c, int *fds, const struct failure *f)
 		r = region_open(&fds[1], sizeof(struct mm_mmd_region), false, &c->mmd_region);
 	if (!r)
 		r = region_open(&fds[2], sizeof(struct mm_gate_region), true, &c->gate_region);
-	close_fds(fds, FDS_OF_WELCOME);
+	welcome_close_fds(fds, FDS_OF_WELCOME);
 	if (r)
-		return fail(f, r, "cannot map what mmd shares: %s", strerror(-r));
+		return connect_fail(f, r, "cannot map what mmd shares: %s", strerror(-r));
 	c->tenant = c->tenant_region.base;
 	c->mmd = c->mmd_region.base;
 	c->gates = c->gate_region.base;
@@ -193,7 +196,7 @@ int mm_connect(struct mm_client *client, const struct mm_client_opts *opts, char
 	int r;
 
 	mm_close_fd(&client->sock);
-	r = connect_somewhere(opts->socket_path, &client->sock, &f);
+	r = connect_default(opts->socket_path, &client->sock, &f);
 
 	if (!r)
 		r = shake_hands(client, opts, fds, &f);

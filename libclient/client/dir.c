@@ -15,12 +15,12 @@ static const uint64_t dtype_bytes[] = {
 };
 
 /* Subtract, never add: offset + bytes can wrap. */
-static bool within(uint64_t offset, uint64_t bytes, uint64_t end)
+static bool range_is_within(uint64_t offset, uint64_t bytes, uint64_t end)
 {
 	return offset <= end && bytes <= end - offset;
 }
 
-static bool all_zero(const void *data, size_t bytes)
+static bool bytes_are_zero(const void *data, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i++)
 		if (((const unsigned char *)data)[i])
@@ -28,11 +28,12 @@ static bool all_zero(const void *data, size_t bytes)
 	return true;
 }
 
-static const char *check_head(const struct mm_dir *head, uint64_t head_bytes, uint64_t store_bytes)
+static const char *directory_check_head(const struct mm_dir *head, uint64_t head_bytes,
+					uint64_t store_bytes)
 {
 	if (head->magic != MM_DIR_MAGIC)
 		return "it does not begin with a directory";
-	if (head->version != 1 || !all_zero(head->reserved, sizeof(head->reserved)))
+	if (head->version != 1 || !bytes_are_zero(head->reserved, sizeof(head->reserved)))
 		return "its directory is of an unknown version";
 	if (head->store_bytes != store_bytes)
 		return "its directory disagrees about the length";
@@ -40,24 +41,25 @@ static const char *check_head(const struct mm_dir *head, uint64_t head_bytes, ui
 		return "the number of groups is out of range";
 	if (head->n_tensors > MM_TENSORS_MAX)
 		return "it has too many tensors";
-	if (!within(head->groups_offset, head->n_groups * sizeof(struct mm_dir_group), head_bytes))
+	if (!range_is_within(head->groups_offset, head->n_groups * sizeof(struct mm_dir_group),
+			     head_bytes))
 		return "its groups lie outside";
-	if (!within(head->tensors_offset, head->n_tensors * sizeof(struct mm_dir_tensor),
-		    head_bytes))
+	if (!range_is_within(head->tensors_offset, head->n_tensors * sizeof(struct mm_dir_tensor),
+			     head_bytes))
 		return "its tensors lie outside";
 	return NULL;
 }
 
-static const char *check_group(const struct mm_dir_group *group, uint64_t store_bytes)
+static const char *directory_check_group(const struct mm_dir_group *group, uint64_t store_bytes)
 {
 	if (group->store_offset % MM_ABI_PAGE_BYTES)
 		return "a group is misaligned";
-	if (!within(group->store_offset, group->bytes, store_bytes))
+	if (!range_is_within(group->store_offset, group->bytes, store_bytes))
 		return "a group lies outside";
 	return NULL;
 }
 
-static bool shape_is(const struct mm_dir_tensor *tensor)
+static bool tensor_shape_is_valid(const struct mm_dir_tensor *tensor)
 {
 	uint64_t bytes = dtype_bytes[tensor->dtype];
 
@@ -67,7 +69,8 @@ static bool shape_is(const struct mm_dir_tensor *tensor)
 	return bytes == tensor->bytes;
 }
 
-static const char *check_tensor(const struct mm_directory *dir, const struct mm_dir_tensor *tensor)
+static const char *directory_check_tensor(const struct mm_directory *dir,
+					  const struct mm_dir_tensor *tensor)
 {
 	if (!memchr(tensor->name, 0, sizeof(tensor->name)) || !tensor->name[0])
 		return "a tensor's name is not a string";
@@ -76,32 +79,32 @@ static const char *check_tensor(const struct mm_directory *dir, const struct mm_
 	if (tensor->group >= dir->n_groups)
 		return "a tensor is of a group that does not exist";
 	if ((tensor->flags & ~MM_TENSOR_KNOWN) ||
-	    !all_zero(tensor->reserved, sizeof(tensor->reserved)))
+	    !bytes_are_zero(tensor->reserved, sizeof(tensor->reserved)))
 		return "a tensor uses a field that this version does not know";
 	if (!tensor->dtype || tensor->dtype >= MM_ARRAY_SIZE(dtype_bytes))
 		return "a tensor's dtype is unknown";
-	if (tensor->rank > 4 || !shape_is(tensor))
+	if (tensor->rank > 4 || !tensor_shape_is_valid(tensor))
 		return "a tensor's shape and size disagree";
 	if (tensor->offset %
 	    (tensor->flags & MM_TENSOR_MEMBER ? dtype_bytes[tensor->dtype] : MM_TENSOR_ALIGN))
 		return "a tensor is misaligned";
-	if (!within(tensor->offset, tensor->bytes, dir->groups[tensor->group].bytes))
+	if (!range_is_within(tensor->offset, tensor->bytes, dir->groups[tensor->group].bytes))
 		return "a tensor lies outside its group";
 	return NULL;
 }
 
-static const char *check(const struct mm_directory *dir)
+static const char *directory_check(const struct mm_directory *dir)
 {
 	const char *why = NULL;
 
 	for (uint32_t i = 0; i < dir->n_groups && !why; i++)
-		why = check_group(&dir->groups[i], dir->store_bytes);
+		why = directory_check_group(&dir->groups[i], dir->store_bytes);
 	for (uint32_t i = 0; i < dir->n_tensors && !why; i++)
-		why = check_tensor(dir, &dir->tensors[i]);
+		why = directory_check_tensor(dir, &dir->tensors[i]);
 	return why;
 }
 
-static void *copy(const void *from, size_t bytes)
+static void *table_copy(const void *from, size_t bytes)
 {
 	void *to = malloc(bytes ? bytes : 1);
 
@@ -120,19 +123,19 @@ int mm_directory_read(const void *store, uint64_t head_bytes, uint64_t store_byt
 	if (head_bytes < sizeof(head) || head_bytes > store_bytes)
 		return -EBADMSG;
 	memcpy(&head, store, sizeof(head));
-	*ret_why = check_head(&head, head_bytes, store_bytes);
+	*ret_why = directory_check_head(&head, head_bytes, store_bytes);
 	if (*ret_why)
 		return -EBADMSG;
 	dir.n_groups = head.n_groups;
 	dir.n_tensors = head.n_tensors;
 	dir.store_bytes = store_bytes;
-	dir.groups =
-		copy((const char *)store + head.groups_offset, head.n_groups * sizeof(*dir.groups));
-	dir.tensors = copy((const char *)store + head.tensors_offset,
-			   head.n_tensors * sizeof(*dir.tensors));
+	dir.groups = table_copy((const char *)store + head.groups_offset,
+				head.n_groups * sizeof(*dir.groups));
+	dir.tensors = table_copy((const char *)store + head.tensors_offset,
+				 head.n_tensors * sizeof(*dir.tensors));
 	if (!dir.groups || !dir.tensors || mm_fault("dir.read"))
 		return -ENOMEM;
-	*ret_why = check(&dir);
+	*ret_why = directory_check(&dir);
 	if (*ret_why)
 		return -EBADMSG;
 	*ret_dir = dir;
@@ -147,12 +150,13 @@ void mm_directory_done(struct mm_directory *dir)
 	*dir = (struct mm_directory){ 0 };
 }
 
-static int compare(const void *key, const void *element)
+static int tensor_compare_name(const void *key, const void *element)
 {
 	return strcmp(key, ((const struct mm_dir_tensor *)element)->name);
 }
 
 const struct mm_dir_tensor *mm_directory_find(const struct mm_directory *dir, const char *name)
 {
-	return bsearch(name, dir->tensors, dir->n_tensors, sizeof(*dir->tensors), compare);
+	return bsearch(name, dir->tensors, dir->n_tensors, sizeof(*dir->tensors),
+		       tensor_compare_name);
 }

@@ -60,7 +60,7 @@ void mm_event_push(struct mm_client *client, const struct mm_event *event)
 }
 
 /* Whoever polls is woken only by what is there. */
-static void fd_settle(struct mm_client *c) MM_REQUIRES(mm_client_lock)
+static void event_fd_settle(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	eventfd_t count;
 
@@ -79,17 +79,17 @@ void mm_event_drop(struct mm_client *client, enum mm_event_kind kind, uint64_t c
 {
 	for (uint32_t i = client->events_n; i-- > 0 && count;) {
 		struct mm_event *event = event_at(client, i);
-		const uint64_t told = counts_add_up(kind) ? event->count : 1;
+		const uint64_t counted = counts_add_up(kind) ? event->count : 1;
 
 		if (event->kind != kind)
 			continue;
-		if (told > count)
+		if (counted > count)
 			event->count -= (uint32_t)count;
 		else
 			event_remove(client, i);
-		count -= MM_MIN(told, count);
+		count -= MM_MIN(counted, count);
 	}
-	fd_settle(client);
+	event_fd_settle(client);
 }
 
 static void event_take(struct mm_client *c, struct mm_event *ret_event) MM_REQUIRES(mm_client_lock)
@@ -133,7 +133,7 @@ int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event)
 	}
 	if (!r)
 		*ret_event = event;
-	fd_settle(client);
+	event_fd_settle(client);
 	if (!r && event.kind == MM_EVENT_DISCONNECTED)
 		mm_fail(client, event.error, "%s", client->dead_text); /* for mm_client_error() */
 	mm_client_lock_give(&client->lock);

@@ -15,11 +15,11 @@
 #include "libclient/ipc/sock.h"
 #include "libclient/support/fault.h"
 
-#define CONFIG_NAME "config.json"
-#define INDEX_NAME  "model.safetensors.index.json"
-#define SUFFIX      ".safetensors"
-#define SLICE_NS    (100 * MM_NS_PER_MS) /* how soon the end of mmd is noticed while load works */
-#define PATIENCE    20 /* times the client's timeout: load may wait for another tenant's load */
+#define CONFIG_NAME  "config.json"
+#define INDEX_NAME   "model.safetensors.index.json"
+#define SUFFIX       ".safetensors"
+#define SLICE_NS     (100 * MM_NS_PER_MS) /* how soon the end of mmd is noticed while load works */
+#define PASS_TIMEOUT 20 /* times the client's timeout: load may wait for another tenant's load */
 
 struct file {
 	int fd;
@@ -36,13 +36,13 @@ struct mm_model_files {
 
 /* ---- opening ---- */
 
-static void close_dir(DIR **dir)
+static void model_dir_close(DIR **dir)
 {
 	if (*dir)
 		closedir(*dir);
 }
 
-static int open_dir(struct mm_client *c, const char *path, DIR **ret_dir)
+static int model_dir_open(struct mm_client *c, const char *path, DIR **ret_dir)
 {
 	mm_cleanup(mm_close_fd) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -55,7 +55,7 @@ static int open_dir(struct mm_client *c, const char *path, DIR **ret_dir)
 	return 0;
 }
 
-static int open_regular(int dir_fd, const char *name, int *ret_fd)
+static int file_open_regular(int dir_fd, const char *name, int *ret_fd)
 {
 	/* O_NONBLOCK: a fifo of that name must not hold us up; io_uring must not see it later. */
 	mm_cleanup(mm_close_fd) int fd =
@@ -73,8 +73,8 @@ static int open_regular(int dir_fd, const char *name, int *ret_fd)
 	return 0;
 }
 
-static int open_file(struct mm_client *c, const char *path, DIR *dir, enum mm_load_kind kind,
-		     const char *name, struct mm_model_files *files)
+static int model_file_open(struct mm_client *c, const char *path, DIR *dir, enum mm_load_kind kind,
+			   const char *name, struct mm_model_files *files)
 {
 	struct file *file = &files->file[files->n];
 	int r;
@@ -83,7 +83,7 @@ static int open_file(struct mm_client *c, const char *path, DIR *dir, enum mm_lo
 		return mm_fail(c, -E2BIG, "%s: more than %d files", path, MM_LOAD_FILES_MAX);
 	if (strlen(name) >= sizeof(file->name))
 		return mm_fail(c, -ENAMETOOLONG, "%s/%s: the name is too long", path, name);
-	r = open_regular(dirfd(dir), name, &file->fd);
+	r = file_open_regular(dirfd(dir), name, &file->fd);
 	if (r)
 		return mm_fail(c, r, "%s/%s: %s", path, name,
 			       r == -EBADMSG ? "not a regular file" : strerror(-r));
@@ -93,36 +93,38 @@ static int open_file(struct mm_client *c, const char *path, DIR *dir, enum mm_lo
 	return 0;
 }
 
-static bool is_weights(const char *name)
+static bool name_is_weights(const char *name)
 {
 	size_t len = strlen(name);
 
 	return len > strlen(SUFFIX) && !strcmp(name + len - strlen(SUFFIX), SUFFIX);
 }
 
-static int by_name(const void *a, const void *b)
+static int file_compare_name(const void *a, const void *b)
 {
 	return strcmp(((const struct file *)a)->name, ((const struct file *)b)->name);
 }
 
-static int open_found(struct mm_client *c, const char *path, DIR *dir, struct mm_model_files *files)
+static int weights_open_found(struct mm_client *c, const char *path, DIR *dir,
+			      struct mm_model_files *files)
 {
 	struct dirent *entry;
 	int r = 0;
 
 	while (!r && (entry = readdir(dir)))
-		if (is_weights(entry->d_name))
-			r = open_file(c, path, dir, MM_LOAD_SAFETENSORS, entry->d_name, files);
+		if (name_is_weights(entry->d_name))
+			r = model_file_open(c, path, dir, MM_LOAD_SAFETENSORS, entry->d_name,
+					    files);
 	if (r)
 		return r;
 	if (files->n < 2)
 		return mm_fail(c, -ENOENT, "%s: no *" SUFFIX " in there", path);
 	/* The order of readdir() is anybody's; the identity of a model must not be. */
-	qsort(&files->file[1], files->n - 1, sizeof(files->file[0]), by_name);
+	qsort(&files->file[1], files->n - 1, sizeof(files->file[0]), file_compare_name);
 	return 0;
 }
 
-static int open_shards(struct mm_client *c, const char *path, DIR *dir,
+static int shards_open(struct mm_client *c, const char *path, DIR *dir,
 		       struct mm_model_files *files)
 {
 	mm_cleanup(mm_free_ptr) struct mm_shard_names *names = calloc(1, sizeof(*names));
@@ -137,7 +139,7 @@ static int open_shards(struct mm_client *c, const char *path, DIR *dir,
 	if (r)
 		return mm_fail(c, r, "%s/" INDEX_NAME ": %s", path, err);
 	for (size_t i = 0; !r && i < names->n; i++) {
-		r = open_file(c, path, dir, MM_LOAD_SAFETENSORS, names->name[i], files);
+		r = model_file_open(c, path, dir, MM_LOAD_SAFETENSORS, names->name[i], files);
 		if (r == -ENOENT)
 			mm_fail(c, r, "%s/%s: a shard that " INDEX_NAME " names is missing", path,
 				names->name[i]);
@@ -146,19 +148,19 @@ static int open_shards(struct mm_client *c, const char *path, DIR *dir,
 }
 
 /* With an index, the files that it names are the model; else all that there are. */
-static int open_all(struct mm_client *c, const char *path, struct mm_model_files *files)
+static int model_files_open_all(struct mm_client *c, const char *path, struct mm_model_files *files)
 {
-	mm_cleanup(close_dir) DIR *dir = NULL;
-	int r = open_dir(c, path, &dir);
+	mm_cleanup(model_dir_close) DIR *dir = NULL;
+	int r = model_dir_open(c, path, &dir);
 
 	if (!r)
-		r = open_file(c, path, dir, MM_LOAD_CONFIG, CONFIG_NAME, files);
+		r = model_file_open(c, path, dir, MM_LOAD_CONFIG, CONFIG_NAME, files);
 	if (r)
 		return r;
-	r = open_file(c, path, dir, MM_LOAD_INDEX, INDEX_NAME, files);
+	r = model_file_open(c, path, dir, MM_LOAD_INDEX, INDEX_NAME, files);
 	if (r == -ENOENT)
-		return open_found(c, path, dir, files);
-	return r ? r : open_shards(c, path, dir, files);
+		return weights_open_found(c, path, dir, files);
+	return r ? r : shards_open(c, path, dir, files);
 }
 
 int mm_model_files_open(struct mm_client *client, const char *path,
@@ -173,7 +175,7 @@ int mm_model_files_open(struct mm_client *client, const char *path,
 		return mm_fail(client, -ENOMEM, "out of memory");
 	r = mm_packs_copy(client, opts, &files->packs, &files->n_packs);
 	if (!r)
-		r = open_all(client, path, files);
+		r = model_files_open_all(client, path, files);
 	if (r)
 		return r;
 	*ret = files;
@@ -195,29 +197,30 @@ void mm_model_files_close(struct mm_model_files **files)
 /* ---- talking to load ---- */
 
 /* Whether the load has become pointless: mmd has gone or refused the model. */
-static int still_wanted(struct mm_client *c)
+static int load_check_wanted(struct mm_client *c)
 {
 	int r;
 
 	mm_client_lock_take(&c->lock);
-	r = c->dead ? c->dead : c->model_phase == MM_MODEL_REFUSED ? -ECANCELED : 0;
+	r = c->dead ? c->dead : c->model_phase == MM_CLIENT_MODEL_REFUSED ? -ECANCELED : 0;
 	mm_client_lock_give(&c->lock);
 	return r;
 }
 
 /* What load has said comes first: it knows better than mmd why a model is refused. */
-static int wait_for_load(struct mm_client *c, int fd, short events)
+static int load_wait(struct mm_client *c, int fd, short events)
 {
-	uint64_t patience_ns =
-		c->timeout_ns > UINT64_MAX / PATIENCE ? UINT64_MAX : PATIENCE * c->timeout_ns;
-	uint64_t deadline_ns = mm_deadline_ns(patience_ns);
+	uint64_t timeout_ns = c->timeout_ns > UINT64_MAX / PASS_TIMEOUT
+				      ? UINT64_MAX
+				      : PASS_TIMEOUT * c->timeout_ns;
+	uint64_t deadline_ns = mm_deadline_ns(timeout_ns);
 	int r;
 
 	for (;;) {
 		r = mm_sock_wait(fd, events, MM_MIN(deadline_ns, mm_deadline_ns(SLICE_NS)));
 		if (r != -ETIMEDOUT)
 			return r;
-		r = still_wanted(c);
+		r = load_check_wanted(c);
 		if (r)
 			return r;
 		if (mm_now_ns() >= deadline_ns)
@@ -225,46 +228,46 @@ static int wait_for_load(struct mm_client *c, int fd, short events)
 	}
 }
 
-static int send_message(struct mm_client *c, int fd, const void *msg, size_t bytes,
-			const int *file_fd)
+static int load_send_message(struct mm_client *c, int fd, const void *msg, size_t bytes,
+			     const int *file_fd)
 {
 	int r;
 
 	do {
-		r = wait_for_load(c, fd, POLLOUT);
+		r = load_wait(c, fd, POLLOUT);
 		if (!r)
 			r = mm_sock_send(fd, msg, bytes, file_fd, !!file_fd);
 	} while (r == -EAGAIN);
 	return r;
 }
 
-static int send_file(struct mm_client *c, int fd, const struct file *file)
+static int load_send_file(struct mm_client *c, int fd, const struct file *file)
 {
 	struct mm_load_file msg = { .magic = MM_ABI_MAGIC, .kind = file->kind };
 
 	memcpy(msg.name, file->name, sizeof(msg.name));
-	return send_message(c, fd, &msg, sizeof(msg), &file->fd);
+	return load_send_message(c, fd, &msg, sizeof(msg), &file->fd);
 }
 
-static int send_files(struct mm_client *c, int fd, const struct mm_model_files *files)
+static int load_send_files(struct mm_client *c, int fd, const struct mm_model_files *files)
 {
 	const struct mm_load_file end = { .magic = MM_ABI_MAGIC, .kind = MM_LOAD_END };
 	int r = 0;
 
 	for (size_t i = 0; i < files->n && !r; i++)
-		r = send_file(c, fd, &files->file[i]);
+		r = load_send_file(c, fd, &files->file[i]);
 	for (size_t i = 0; i < files->n_packs && !r; i++)
-		r = send_message(c, fd, &files->packs[i], sizeof(files->packs[i]), NULL);
-	return r ? r : send_message(c, fd, &end, sizeof(end), NULL);
+		r = load_send_message(c, fd, &files->packs[i], sizeof(files->packs[i]), NULL);
+	return r ? r : load_send_message(c, fd, &end, sizeof(end), NULL);
 }
 
-static int recv_status(struct mm_client *c, int fd, struct mm_load_status *ret_status)
+static int load_recv_status(struct mm_client *c, int fd, struct mm_load_status *ret_status)
 {
 	size_t len = 0;
 	int r;
 
 	do {
-		r = wait_for_load(c, fd, POLLIN);
+		r = load_wait(c, fd, POLLIN);
 		if (!r)
 			r = mm_sock_recv_nofds(fd, ret_status, sizeof(*ret_status), &len);
 	} while (r == -EAGAIN);
@@ -276,10 +279,10 @@ static int recv_status(struct mm_client *c, int fd, struct mm_load_status *ret_s
 	return 0;
 }
 
-static int failed(struct mm_client *c, int error)
+static int pass_fail(struct mm_client *c, int error)
 {
 	if (error == -ECONNRESET) {
-		error = still_wanted(c);
+		error = load_check_wanted(c);
 		if (!error)
 			return -EPIPE;
 	}
@@ -294,19 +297,19 @@ int mm_model_files_pass(struct mm_client *client, const struct mm_model_files *f
 			uint32_t *ret_flags)
 {
 	struct mm_load_status status = { 0 };
-	int sent = send_files(client, fd, files);
+	int sent = load_send_files(client, fd, files);
 	int r;
 
 	/* A refusal may have come before all was sent: look for it before complaining. */
 	if (sent && sent != -ECONNRESET)
-		return failed(client, sent);
+		return pass_fail(client, sent);
 	do {
-		r = recv_status(client, fd, &status);
+		r = load_recv_status(client, fd, &status);
 		if (r)
-			return failed(client, r);
+			return pass_fail(client, r);
 	} while (!status.done && !status.result);
 	if (!status.result && sent)
-		return failed(client, sent);
+		return pass_fail(client, sent);
 	mm_sanitize(status.text, sizeof(status.text));
 	if (status.result)
 		return mm_fail(client, status.result, "%s",

@@ -21,17 +21,17 @@ static struct {
 	struct mm_client *first MM_GUARDED_BY(forks_lock);
 } forks = { .lock = MM_LOCK_INIT, .once = PTHREAD_ONCE_INIT };
 
-static void before_fork(void) MM_ACQUIRE(forks_lock)
+static void fork_before(void) MM_ACQUIRE(forks_lock)
 {
 	forks_lock_take(&forks.lock);
 }
 
-static void after_fork(void) MM_RELEASE(forks_lock)
+static void fork_after(void) MM_RELEASE(forks_lock)
 {
 	forks_lock_give(&forks.lock);
 }
 
-static void in_child(void) MM_RELEASE(forks_lock)
+static void fork_in_child(void) MM_RELEASE(forks_lock)
 {
 	for (struct mm_client *c = forks.first; c; c = c->fork_next)
 		mm_fork_close_fds(c);
@@ -39,9 +39,9 @@ static void in_child(void) MM_RELEASE(forks_lock)
 	forks_lock_give(&forks.lock);
 }
 
-static void handlers_install(void)
+static void fork_handlers_install(void)
 {
-	pthread_atfork(before_fork, after_fork, in_child);
+	pthread_atfork(fork_before, fork_after, fork_in_child);
 }
 
 int mm_fork_watch(struct mm_client *client)
@@ -59,7 +59,7 @@ int mm_fork_watch(struct mm_client *client)
 	}
 	client->fork_mark = mark;
 	*client->fork_mark = true;
-	pthread_once(&forks.once, handlers_install);
+	pthread_once(&forks.once, fork_handlers_install);
 	forks_lock_take(&forks.lock);
 	client->fork_next = forks.first;
 	forks.first = client;

@@ -12,7 +12,7 @@
  *            can block or a wait other than for `changed`. `map_lock` guards the mapper and is
  *            taken first where both are needed. What is set before the service thread starts is
  *            constant.
- * Death:     mm_link_die() is final: every later call fails with its errno, all gates are aborted,
+ * Death:     mm_link_fail() is final: every later call fails with its errno, all gates are aborted,
  *            and mappings stay until mm_client_close().
  */
 #pragma once
@@ -35,11 +35,11 @@
 MM_LOCK_KIND(mm_client_lock);
 MM_LOCK_KIND(mm_map_lock);
 
-#define MM_ERROR_BYTES 320
-#define MM_EVENTS_MAX  64
-#define MM_FD_NONE     (-1)
-#define MM_RETRY_NS    (MM_NS_PER_MS / 5) /* between two tries of a full queue */
-#define MM_FDS_RETRIES 256                /* of one truncated batch, before we give up */
+#define MM_ERROR_BYTES   320
+#define MM_EVENTS_MAX    64
+#define MM_FD_NONE       (-1)
+#define MM_LINK_RETRY_NS (MM_NS_PER_MS / 5) /* between two tries of a full queue */
+#define MM_FDS_RETRIES   256                /* of one truncated batch, before we give up */
 
 /* A call that waits for the reply to its request; lives on the caller's stack. */
 struct mm_wait {
@@ -49,13 +49,13 @@ struct mm_wait {
 	struct mm_msg reply;
 };
 
-enum mm_model_phase {
-	MM_MODEL_NONE,
-	MM_MODEL_LOADING, /* a call of mm_model_load() is at work */
-	MM_MODEL_LOADED,  /* the directory is here, addresses are reserved */
-	MM_MODEL_READY,
-	MM_MODEL_REFUSED, /* by mmd; the loading call cleans up */
-	MM_MODEL_BROKEN,  /* a load was given up half-way: no other can be tried */
+enum mm_client_model_phase {
+	MM_CLIENT_MODEL_NONE,
+	MM_CLIENT_MODEL_LOADING, /* a call of mm_model_load() is at work */
+	MM_CLIENT_MODEL_LOADED,  /* the directory is here, addresses are reserved */
+	MM_CLIENT_MODEL_READY,
+	MM_CLIENT_MODEL_REFUSED, /* by mmd; the loading call cleans up */
+	MM_CLIENT_MODEL_BROKEN,  /* a load was given up half-way: no other can be tried */
 };
 
 struct mm_model {
@@ -85,14 +85,14 @@ struct mm_kv {
 	int denied_error MM_GUARDED_BY(mm_client_lock);
 	/* Chunks, so far; and of them, those that the return of a wait has told of. */
 	uint64_t granted MM_GUARDED_BY(mm_client_lock);
-	uint64_t told MM_GUARDED_BY(mm_client_lock);
+	uint64_t reported MM_GUARDED_BY(mm_client_lock);
 	/* Chunks that mmd was told, or is about to be told, so far. */
 	uint64_t released MM_GUARDED_BY(mm_client_lock);
 	struct { /* what mmd last asked back */
 		uint32_t chunks;
 		uint64_t deadline_ns;
 		uint64_t known; /* of `released`, those that it knew of then */
-	} ask MM_GUARDED_BY(mm_client_lock);
+	} reclaim MM_GUARDED_BY(mm_client_lock);
 };
 
 #define MM_STEP_STREAMS 16 /* joined to one step */
@@ -186,7 +186,7 @@ struct mm_client {
 	uint64_t held_ns MM_GUARDED_BY(mm_client_lock);
 	uint64_t plan_changes MM_GUARDED_BY(mm_client_lock);
 	/* A call that did not wait was promised the event of its begin. */
-	bool turn_watched MM_GUARDED_BY(mm_client_lock);
+	bool turn_event_due MM_GUARDED_BY(mm_client_lock);
 
 	/* Steps that are open, and closed ones to be used again. */
 	struct mm_step *step_list MM_GUARDED_BY(mm_client_lock);
@@ -196,7 +196,7 @@ struct mm_client {
 	struct mm_sampling sampling MM_GUARDED_BY(mm_client_lock);
 	struct mm_gate_times *gate_times MM_GUARDED_BY(mm_client_lock);
 
-	enum mm_model_phase model_phase MM_GUARDED_BY(mm_client_lock);
+	enum mm_client_model_phase model_phase MM_GUARDED_BY(mm_client_lock);
 	/* Set by the service thread at LOADED. */
 	struct mm_model *model MM_GUARDED_BY(mm_client_lock);
 	/* Channel to load that came and was not taken yet. */
@@ -220,7 +220,7 @@ struct mm_client {
  */
 static inline uint32_t mm_client_layers(const struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
 {
-	return c->model_phase == MM_MODEL_READY ? c->model->dir.n_groups - 1 : 0;
+	return c->model_phase == MM_CLIENT_MODEL_READY ? c->model->dir.n_groups - 1 : 0;
 }
 
 /* The model that can run. Not checked, for the same reason. */
@@ -268,7 +268,8 @@ int mm_link_call(struct mm_client *client, struct mm_msg *msg) MM_EXCLUDES(mm_cl
 void mm_link_reply(struct mm_client *client, const struct mm_msg *reply)
 	MM_EXCLUDES(mm_client_lock);
 /* The connection is over: frees every stream and every waiting call. The first cause counts. */
-void mm_link_die(struct mm_client *client, int error, const char *text) MM_EXCLUDES(mm_client_lock);
+void mm_link_fail(struct mm_client *client, int error, const char *text)
+	MM_EXCLUDES(mm_client_lock);
 /* Frees every stream. */
 void mm_link_abort_gates(struct mm_client *client) MM_REQUIRES(mm_client_lock);
 /* Waits for `changed`. -ETIMEDOUT; the errno of a dead connection; 0 = look again. */
@@ -341,16 +342,18 @@ void mm_swap_destroy(struct mm_swap *swap);
 int mm_turn_on_begin(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 int mm_turn_on_end(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
 /* A call that waited for the turn returns. */
-void mm_turn_told(struct mm_client *client) MM_REQUIRES(mm_client_lock);
+void mm_turn_event_drop(struct mm_client *client) MM_REQUIRES(mm_client_lock);
 /* Says that there is work; the lock is let go meanwhile. */
-int mm_turn_ask(struct mm_client *client) MM_REQUIRES(mm_client_lock);
+int mm_turn_request(struct mm_client *client) MM_REQUIRES(mm_client_lock);
 /* The engine has nothing to do: a turn is not kept for work that may come. */
-void mm_turn_run_dry(struct mm_client *client);
+void mm_turn_out_of_work(struct mm_client *client);
 
 /* ---- plan.c ---- */
 
-int mm_plan_on_prepare(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
-int mm_plan_on_switch(struct mm_client *client, const struct mm_msg *msg, const char **ret_text);
+int mm_client_plan_on_prepare(struct mm_client *client, const struct mm_msg *msg,
+			      const char **ret_text);
+int mm_client_plan_on_switch(struct mm_client *client, const struct mm_msg *msg,
+			     const char **ret_text);
 
 /* ---- step.c ---- */
 

@@ -66,14 +66,14 @@ static int chunk_apply(struct mm_kv *kv, uint32_t chunk, const uint32_t *table)
 	return chunks_apply(kv, chunk, 1, table);
 }
 
-static int say_released(struct mm_client *c, uint32_t chunk)
+static int send_release(struct mm_client *c, uint32_t chunk)
 {
 	const struct mm_msg msg = { .opcode = MM_OP_KV_RELEASE, .arg = { chunk } };
 
 	return mm_link_push(c, &msg);
 }
 
-static int say_wanted(struct mm_client *c, uint32_t chunks)
+static int send_want(struct mm_client *c, uint32_t chunks)
 {
 	const struct mm_msg msg = { .opcode = MM_OP_KV_WANT, .arg = { chunks } };
 
@@ -82,7 +82,8 @@ static int say_wanted(struct mm_client *c, uint32_t chunks)
 
 /* ---- what mmd says ---- */
 
-static void denied(struct mm_client *c, uint32_t wanted, int error) MM_REQUIRES(mm_client_lock)
+static void demand_denied(struct mm_client *c, uint32_t wanted, int error)
+	MM_REQUIRES(mm_client_lock)
 {
 	c->kv->denied_wanted = wanted;
 	c->kv->denied_error = error;
@@ -108,7 +109,7 @@ static void grant_done(struct mm_client *c, struct mm_kv *kv, uint32_t chunk, ui
 {
 	mm_client_lock_take(&c->lock);
 	if (result) {
-		denied(c, kv->n_usable + 1, -ENOSPC);
+		demand_denied(c, kv->n_usable + 1, -ENOSPC);
 	} else {
 		for (uint32_t i = 0; i < n; i++)
 			bit_flip(kv->usable, chunk + i);
@@ -120,7 +121,7 @@ static void grant_done(struct mm_client *c, struct mm_kv *kv, uint32_t chunk, ui
 	mm_client_lock_give(&c->lock);
 }
 
-static int grant(struct mm_client *c, uint64_t chunk, const char **ret_text)
+static int grant_take(struct mm_client *c, uint64_t chunk, const char **ret_text)
 	MM_REQUIRES(mm_map_lock)
 {
 	struct mm_kv *kv = grant_find(c, chunk);
@@ -177,7 +178,7 @@ static int grant_one(struct mm_client *c, uint64_t chunk, const char **ret_text)
 	int r;
 
 	mm_map_lock_take(&c->map_lock);
-	r = c->closing ? 0 : grant(c, chunk, ret_text);
+	r = c->closing ? 0 : grant_take(c, chunk, ret_text);
 	mm_map_lock_give(&c->map_lock);
 	if (!r || r == -EPROTO)
 		return r;
@@ -187,7 +188,7 @@ static int grant_one(struct mm_client *c, uint64_t chunk, const char **ret_text)
 		c->kv->released++;
 	mm_client_lock_give(&c->lock);
 	*ret_text = "mmd takes no requests any more";
-	return say_released(c, (uint32_t)chunk);
+	return send_release(c, (uint32_t)chunk);
 }
 
 int mm_kv_take_grants(struct mm_client *client, const char **ret_text)
@@ -226,7 +227,7 @@ int mm_kv_on_denied(struct mm_client *client, const struct mm_msg *msg, const ch
 	}
 	mm_client_lock_take(&client->lock);
 	if (client->kv) /* not while closing */
-		denied(client, (uint32_t)MM_MIN(msg->arg[0], UINT32_MAX), msg->result);
+		demand_denied(client, (uint32_t)MM_MIN(msg->arg[0], UINT32_MAX), msg->result);
 	mm_client_lock_give(&client->lock);
 	return 0;
 }
@@ -237,8 +238,9 @@ uint32_t mm_kv_count_owed(const struct mm_kv *kv)
 
 	if (!kv || kv->client->dead)
 		return 0;
-	since = kv->released - MM_MIN(kv->ask.known, kv->released);
-	return MM_MIN(kv->ask.chunks - (uint32_t)MM_MIN(since, kv->ask.chunks), kv->n_usable);
+	since = kv->released - MM_MIN(kv->reclaim.known, kv->released);
+	return MM_MIN(kv->reclaim.chunks - (uint32_t)MM_MIN(since, kv->reclaim.chunks),
+		      kv->n_usable);
 }
 
 /* There is nothing to tell once nothing is owed. */
@@ -252,11 +254,11 @@ static void reclaim_settle(struct mm_kv *kv) MM_REQUIRES(mm_client_lock)
  * It replaces what mmd asked before. mmd did not know of releases that were on their
  * way.
  */
-static void ask_note(struct mm_kv *kv, const struct mm_msg *msg) MM_REQUIRES(mm_client_lock)
+static void reclaim_set(struct mm_kv *kv, const struct mm_msg *msg) MM_REQUIRES(mm_client_lock)
 {
-	kv->ask.chunks = (uint32_t)MM_MIN(msg->arg[0], UINT32_MAX);
-	kv->ask.deadline_ns = msg->arg[1];
-	kv->ask.known = msg->arg[2] ? MM_MIN(msg->arg[2] - 1, kv->released) : kv->released;
+	kv->reclaim.chunks = (uint32_t)MM_MIN(msg->arg[0], UINT32_MAX);
+	kv->reclaim.deadline_ns = msg->arg[1];
+	kv->reclaim.known = msg->arg[2] ? MM_MIN(msg->arg[2] - 1, kv->released) : kv->released;
 	mm_event_push(kv->client, &(struct mm_event){ .kind = MM_EVENT_KV_RECLAIM,
 						      .deadline_ns = msg->arg[1] });
 	reclaim_settle(kv);
@@ -267,7 +269,7 @@ int mm_kv_on_reclaim(struct mm_client *client, const struct mm_msg *msg, const c
 	(void)ret_text;
 	mm_client_lock_take(&client->lock);
 	if (client->kv) /* not while closing */
-		ask_note(client->kv, msg);
+		reclaim_set(client->kv, msg);
 	mm_client_lock_give(&client->lock);
 	return 0;
 }
@@ -304,7 +306,7 @@ static void kv_unref(struct mm_kv **kv)
 	mm_map_lock_give(&c->map_lock);
 }
 
-static int opts_check(struct mm_client *c, const struct mm_kv_opts *opts, struct mm_kv *ret_kv)
+static int kv_opts_check(struct mm_client *c, const struct mm_kv_opts *opts, struct mm_kv *ret_kv)
 {
 	uint64_t page_bytes = c->welcome.page_bytes;
 	uint64_t pages, entries;
@@ -365,7 +367,7 @@ static void kv_uninstall(struct mm_client *c)
 	mm_client_lock_give(&c->lock);
 }
 
-static int kv_declare(struct mm_client *c, const struct mm_kv *kv, uint32_t share_chunks)
+static int arena_declare(struct mm_client *c, const struct mm_kv *kv, uint32_t share_chunks)
 {
 	struct mm_msg msg = { .opcode = MM_OP_KV_DECLARE,
 			      .arg = { kv->chunk_bytes, kv->ranges, kv->chunks_max,
@@ -390,14 +392,14 @@ int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts, struct m
 	if (!kv)
 		return mm_fail(client, -ENOMEM, "out of memory");
 	kv->client = client;
-	r = opts_check(client, opts, kv);
+	r = kv_opts_check(client, opts, kv);
 	if (r)
 		return r;
 	if (kv_reserve(client, kv))
 		return mm_fail(client, -ENOMEM, "no addresses for the arena");
 	if (!kv_install(client, kv))
 		return mm_fail(client, -EEXIST, "this client has an arena already");
-	r = kv_declare(client, kv, opts->share_chunks);
+	r = arena_declare(client, kv, opts->share_chunks);
 	if (r) {
 		/*
 		 * After -ETIMEDOUT grants may still come: the arena stays, hidden, until the end.
@@ -421,8 +423,8 @@ CUdeviceptr mm_kv_range_va(const struct mm_kv *kv, uint32_t range)
 /* ---- growing and shrinking ---- */
 
 /* @granted: chunks, before the wish was noted. */
-static int want_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t granted,
-		     uint64_t deadline_ns)
+static int demand_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t granted,
+		       uint64_t deadline_ns)
 {
 	struct mm_client *c = kv->client;
 	int r = 0;
@@ -440,41 +442,41 @@ static int want_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t granted,
 	/* What the return tells does not come again as an event. */
 	if (!r) {
 		/* Two threads may have waited for the same. */
-		mm_event_drop(c, MM_EVENT_KV_GRANTED, kv->granted - MM_MAX(granted, kv->told));
-		kv->told = kv->granted;
+		mm_event_drop(c, MM_EVENT_KV_GRANTED, kv->granted - MM_MAX(granted, kv->reported));
+		kv->reported = kv->granted;
 	} else if (r == kv->denied_error)
 		mm_event_drop(c, MM_EVENT_KV_DENIED, 1);
 	mm_client_lock_give(&c->lock);
 	return r;
 }
 
-struct wish {
-	bool met;          /* already */
-	bool say, in_step; /* mmd does not know it; a step is open */
-	uint64_t granted;  /* chunks, so far */
+struct demand {
+	bool is_met;        /* already */
+	bool send, in_step; /* mmd does not know it; a step is open */
+	uint64_t granted;   /* chunks, so far */
 };
 
-static struct wish want_note(struct mm_kv *kv, uint32_t chunks_total)
+static struct demand demand_set(struct mm_kv *kv, uint32_t chunks_total)
 {
 	struct mm_client *c = kv->client;
-	struct wish wish;
+	struct demand demand;
 
 	mm_client_lock_take(&c->lock);
-	wish.met = kv->n_usable >= chunks_total;
+	demand.is_met = kv->n_usable >= chunks_total;
 	/* A wish that is met and that mmd does not know to be higher need not be said. */
-	wish.say = !wish.met || kv->wanted > chunks_total;
-	wish.in_step = c->steps.open > 0;
-	wish.granted = kv->granted;
+	demand.send = !demand.is_met || kv->wanted > chunks_total;
+	demand.in_step = c->steps.open > 0;
+	demand.granted = kv->granted;
 	kv->wanted = chunks_total;
 	kv->denied_error = 0;
 	mm_client_lock_give(&c->lock);
-	return wish;
+	return demand;
 }
 
 int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_ns)
 {
 	struct mm_client *c = kv->client;
-	struct wish wish;
+	struct demand demand;
 	int r = mm_enter(c);
 
 	if (r)
@@ -482,15 +484,15 @@ int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_ns)
 	if (chunks_total > kv->chunks_max)
 		return mm_fail(c, -EINVAL, "%u chunks: the arena has room for %u", chunks_total,
 			       kv->chunks_max);
-	wish = want_note(kv, chunks_total);
-	r = wish.say ? say_wanted(c, chunks_total) : 0;
+	demand = demand_set(kv, chunks_total);
+	r = demand.send ? send_want(c, chunks_total) : 0;
 	if (r)
 		return mm_fail(c, r, "mmd takes no requests: %s", strerror(-r));
-	if (wish.met)
+	if (demand.is_met)
 		return 0;
-	if (!timeout_ns || wish.in_step)
+	if (!timeout_ns || demand.in_step)
 		return mm_fail(c, -EAGAIN, "asked for %u chunks; watch the events", chunks_total);
-	r = want_wait(kv, chunks_total, wish.granted, mm_deadline_ns(timeout_ns));
+	r = demand_wait(kv, chunks_total, demand.granted, mm_deadline_ns(timeout_ns));
 	return r ? mm_fail(c, r, "%u chunks: %s", chunks_total, strerror(-r)) : 0;
 }
 
@@ -510,9 +512,9 @@ uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t words)
 
 /*
  * Marks @chunk as no longer usable. mmd lowers the wish by one with each chunk that it gets; a wish
- * that is higher than what we hold is lowered first (*ret_wish), or it would be granted again.
+ * that is higher than what we hold is lowered first (*ret_wanted), or it would be granted again.
  */
-static int release_note(struct mm_kv *kv, uint32_t chunk, uint32_t *ret_wish)
+static int release_mark(struct mm_kv *kv, uint32_t chunk, uint32_t *ret_wanted)
 {
 	struct mm_client *c = kv->client;
 	int r = 0;
@@ -523,7 +525,7 @@ static int release_note(struct mm_kv *kv, uint32_t chunk, uint32_t *ret_wish)
 	else if (mm_swap_names(c->swap, chunk))
 		r = -EBUSY;
 	if (!r) {
-		*ret_wish = kv->wanted > kv->n_usable ? kv->n_usable : 0;
+		*ret_wanted = kv->wanted > kv->n_usable ? kv->n_usable : 0;
 		bit_flip(kv->usable, chunk);
 		kv->n_usable--;
 		kv->released++;
@@ -543,12 +545,12 @@ static void release_failed(struct mm_kv *kv)
 	kv->released--;
 	if (mm_kv_count_owed(kv))
 		mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_KV_RECLAIM,
-						     .deadline_ns = kv->ask.deadline_ns });
+						     .deadline_ns = kv->reclaim.deadline_ns });
 	mm_client_lock_give(&c->lock);
 }
 
 /* Unmaps, and tells mmd. @wish: that is to be lowered first; 0: none. */
-static int release_chunk(struct mm_kv *kv, uint32_t chunk, uint32_t wish)
+static int release_chunk(struct mm_kv *kv, uint32_t chunk, uint32_t wanted)
 {
 	struct mm_client *c = kv->client;
 	int r;
@@ -558,25 +560,25 @@ static int release_chunk(struct mm_kv *kv, uint32_t chunk, uint32_t wish)
 	mm_map_lock_give(&c->map_lock);
 	if (r)
 		return mm_fail(c, -EIO, "chunk %u: the device does not unmap it", chunk);
-	r = wish ? say_wanted(c, wish) : 0;
+	r = wanted ? send_want(c, wanted) : 0;
 	if (!r)
-		r = say_released(c, chunk);
+		r = send_release(c, chunk);
 	return r ? mm_fail(c, r, "mmd takes no requests: %s", strerror(-r)) : 0;
 }
 
 int mm_kv_release(struct mm_kv *kv, uint32_t chunk)
 {
 	struct mm_client *c = kv->client;
-	uint32_t wish = 0;
+	uint32_t wanted = 0;
 	int r = mm_enter(c);
 
 	if (r)
 		return r;
-	r = release_note(kv, chunk, &wish);
+	r = release_mark(kv, chunk, &wanted);
 	if (r)
 		return mm_fail(c, r, "chunk %u is %s", chunk,
 			       r == -EBUSY ? "being swapped" : "not usable");
-	r = release_chunk(kv, chunk, wish);
+	r = release_chunk(kv, chunk, wanted);
 	if (r)
 		release_failed(kv);
 	return r;
@@ -592,7 +594,7 @@ uint32_t mm_kv_owed(struct mm_kv *kv, uint64_t *ret_deadline_ns)
 	mm_client_lock_take(&c->lock);
 	n = mm_kv_count_owed(kv);
 	if (ret_deadline_ns)
-		*ret_deadline_ns = n ? kv->ask.deadline_ns : 0;
+		*ret_deadline_ns = n ? kv->reclaim.deadline_ns : 0;
 	mm_client_lock_give(&c->lock);
 	return n;
 }

@@ -9,7 +9,7 @@
 #include "libclient/ipc/sock.h"
 #include "libclient/support/fault.h"
 
-static int try_push(struct mm_client *c, const struct mm_msg *msg)
+static int link_try_push(struct mm_client *c, const struct mm_msg *msg)
 {
 	int r;
 
@@ -22,15 +22,15 @@ static int try_push(struct mm_client *c, const struct mm_msg *msg)
 int mm_link_push(struct mm_client *client, const struct mm_msg *msg)
 {
 	uint64_t deadline_ns = mm_deadline_ns(client->timeout_ns);
-	const struct timespec pause = mm_timespec(MM_RETRY_NS);
+	const struct timespec pause = mm_timespec(MM_LINK_RETRY_NS);
 	int r;
 
 	if (mm_fault("link.push"))
 		return -ETIMEDOUT;
 	for (;;) {
-		r = try_push(client, msg);
+		r = link_try_push(client, msg);
 		if (r == MM_E_PROTOCOL)
-			mm_link_die(client, -EPROTO, "mmd scribbled over its cursor of requests");
+			mm_link_fail(client, -EPROTO, "mmd scribbled over its cursor of requests");
 		if (r != MM_E_FULL)
 			break;
 		if (mm_sock_doorbell(client->sock))
@@ -102,7 +102,7 @@ void mm_link_abort_gates(struct mm_client *c)
 				  __ATOMIC_SEQ_CST);
 }
 
-void mm_link_die(struct mm_client *client, int error, const char *text)
+void mm_link_fail(struct mm_client *client, int error, const char *text)
 {
 	struct mm_steps_out out = { 0 };
 

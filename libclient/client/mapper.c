@@ -8,7 +8,7 @@
 #include "libclient/base/base.h"
 #include "libclient/support/fault.h"
 
-struct mm_page {
+struct mapped_page {
 	CUmemGenericAllocationHandle handle;
 	uint32_t mapped; /* at so many places */
 	uint16_t seen;   /* scratch of mm_mapper_shared(): span + 1 */
@@ -36,7 +36,7 @@ int mm_mapper_init(struct mm_mapper *mapper, const struct mm_gpu_api *gpu, CUdev
 	return 0;
 }
 
-static void page_release(struct mm_mapper *m, struct mm_page *page)
+static void page_release(struct mm_mapper *m, struct mapped_page *page)
 {
 	if (page->held)
 		m->gpu->cuMemRelease(page->handle);
@@ -80,7 +80,7 @@ void mm_mapper_unreserve(struct mm_mapper *mapper, CUdeviceptr va, uint64_t n_pa
 int mm_mapper_import(struct mm_mapper *mapper, uint32_t page, int fd)
 {
 	CUmemGenericAllocationHandle handle;
-	struct mm_page *p;
+	struct mapped_page *p;
 	CUresult res;
 
 	if (page >= mapper->pool_pages || mm_fault("mapper.import")) {
@@ -128,7 +128,7 @@ static int span_unmap(struct mm_mapper *m, const struct mm_span *span)
 {
 	for (uint32_t i = 0; i < span->n_pages; i++) {
 		uint32_t *have = &m->have[span->entry + i];
-		struct mm_page *page = &m->pages[*have - (*have != 0)];
+		struct mapped_page *page = &m->pages[*have - (*have != 0)];
 		CUresult res;
 
 		if (!*have || *have == m->want[span->entry + i])
@@ -214,10 +214,10 @@ static int span_map(struct mm_mapper *m, const struct mm_span *span)
 	return r;
 }
 
-static void release_loose(struct mm_mapper *m)
+static void loose_release(struct mm_mapper *m)
 {
 	while (m->n_loose) {
-		struct mm_page *page = &m->pages[m->loose[--m->n_loose]];
+		struct mapped_page *page = &m->pages[m->loose[--m->n_loose]];
 
 		if (!page->mapped)
 			page_release(m, page);
@@ -248,7 +248,7 @@ int mm_mapper_change_part(struct mm_mapper *mapper, const struct mm_span *spans,
 
 void mm_mapper_change_end(struct mm_mapper *mapper)
 {
-	release_loose(mapper);
+	loose_release(mapper);
 }
 
 bool mm_mapper_changes(const struct mm_mapper *mapper, const struct mm_span *span)

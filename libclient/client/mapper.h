@@ -19,17 +19,17 @@
 #include "mm/abi.h"
 #include "mm/gpu.h"
 
-struct mm_page;
+struct mapped_page;
 
 struct mm_mapper {
 	const struct mm_gpu_api *gpu;
 	CUdevice device;
 	uint64_t page_bytes;
 	uint32_t pool_pages;
-	struct mm_page *pages; /* by page id */
-	uint32_t *have;        /* by entry: page id + 1 that is mapped there, or 0 */
-	uint32_t *want;        /* by entry: private copy of the table */
-	uint32_t *loose;       /* page ids that one apply has unmapped somewhere */
+	struct mapped_page *pages; /* by page id */
+	uint32_t *have;            /* by entry: page id + 1 that is mapped there, or 0 */
+	uint32_t *want;            /* by entry: private copy of the table */
+	uint32_t *loose;           /* page ids that one apply has unmapped somewhere */
 	uint32_t n_loose;
 };
 

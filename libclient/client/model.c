@@ -119,8 +119,8 @@ static bool model_is_due(struct mm_client *c)
 	bool due;
 
 	mm_client_lock_take(&c->lock);
-	due = !c->model &&
-	      (c->model_phase == MM_MODEL_LOADING || c->model_phase == MM_MODEL_BROKEN);
+	due = !c->model && (c->model_phase == MM_CLIENT_MODEL_LOADING ||
+			    c->model_phase == MM_CLIENT_MODEL_BROKEN);
 	mm_client_lock_give(&c->lock);
 	return due;
 }
@@ -144,8 +144,8 @@ int mm_model_on_loaded(struct mm_client *client, const struct mm_msg *msg, const
 	if (!r && !client->closing) {
 		mm_client_lock_take(&client->lock);
 		client->model = model;
-		if (client->model_phase == MM_MODEL_LOADING)
-			client->model_phase = MM_MODEL_LOADED;
+		if (client->model_phase == MM_CLIENT_MODEL_LOADING)
+			client->model_phase = MM_CLIENT_MODEL_LOADED;
 		pthread_cond_broadcast(&client->changed);
 		mm_client_lock_give(&client->lock);
 		model = NULL;
@@ -162,15 +162,15 @@ int mm_model_on_ready(struct mm_client *client, const struct mm_msg *msg, const 
 	mm_client_lock_take(&client->lock);
 	if (msg->result < 0) {
 		/* Of a load that was given up, nobody waits for the word any more. */
-		if (client->model_phase == MM_MODEL_LOADING ||
-		    client->model_phase == MM_MODEL_LOADED)
-			client->model_phase = MM_MODEL_REFUSED;
+		if (client->model_phase == MM_CLIENT_MODEL_LOADING ||
+		    client->model_phase == MM_CLIENT_MODEL_LOADED)
+			client->model_phase = MM_CLIENT_MODEL_REFUSED;
 		client->refused_result = MM_MAX(msg->result, -4095);
 		client->refused_why = msg->arg[0] <= MM_REFUSED_LOAD ? (enum mm_refusal)msg->arg[0]
 								     : MM_REFUSED_NO;
-	} else if (client->model_phase == MM_MODEL_LOADED && client->steps.plan.epoch) {
-		client->model_phase = MM_MODEL_READY;
-	} else if (client->model_phase != MM_MODEL_BROKEN) {
+	} else if (client->model_phase == MM_CLIENT_MODEL_LOADED && client->steps.plan.epoch) {
+		client->model_phase = MM_CLIENT_MODEL_READY;
+	} else if (client->model_phase != MM_CLIENT_MODEL_BROKEN) {
 		*ret_text = "mmd says that a model is ready that is not mapped";
 		r = -EPROTO;
 	}
@@ -183,29 +183,29 @@ int mm_model_on_ready(struct mm_client *client, const struct mm_msg *msg, const 
 
 static int phase_enter(struct mm_client *c)
 {
-	enum mm_model_phase phase;
+	enum mm_client_model_phase phase;
 
 	mm_client_lock_take(&c->lock);
 	phase = c->model_phase;
-	if (phase == MM_MODEL_NONE)
-		c->model_phase = MM_MODEL_LOADING;
+	if (phase == MM_CLIENT_MODEL_NONE)
+		c->model_phase = MM_CLIENT_MODEL_LOADING;
 	mm_client_lock_give(&c->lock);
-	if (phase == MM_MODEL_NONE)
+	if (phase == MM_CLIENT_MODEL_NONE)
 		return 0;
 	return mm_fail(c, -EEXIST, "%s",
-		       phase == MM_MODEL_BROKEN
+		       phase == MM_CLIENT_MODEL_BROKEN
 			       ? "a load was given up half-way: close this client and open another"
 			       : "this client has a model already");
 }
 
 /* Waits until a channel to load is there (*ret_fd), or mmd has refused (-ECANCELED). */
-static int wait_channel(struct mm_client *c, int *ret_fd)
+static int load_wait_channel(struct mm_client *c, int *ret_fd)
 {
 	uint64_t deadline_ns = mm_deadline_ns(c->timeout_ns);
 	int r = 0;
 
 	mm_client_lock_take(&c->lock);
-	while (!r && c->load_fd < 0 && c->model_phase != MM_MODEL_REFUSED)
+	while (!r && c->load_fd < 0 && c->model_phase != MM_CLIENT_MODEL_REFUSED)
 		r = mm_link_wait(c, deadline_ns);
 	if (!r && c->load_fd < 0)
 		r = -ECANCELED;
@@ -220,26 +220,27 @@ static int wait_channel(struct mm_client *c, int *ret_fd)
 }
 
 /* Waits for MODEL_READY of either kind; the deadline starts anew with each sign of life. */
-static int wait_ready(struct mm_client *c, uint64_t timeout_ns)
+static int model_wait_ready(struct mm_client *c, uint64_t timeout_ns)
 {
 	uint64_t deadline_ns = mm_deadline_ns(timeout_ns);
-	enum mm_model_phase phase = MM_MODEL_NONE;
+	enum mm_client_model_phase phase = MM_CLIENT_MODEL_NONE;
 	int r = 0;
 
 	mm_client_lock_take(&c->lock);
-	while (!r && c->model_phase != MM_MODEL_READY && c->model_phase != MM_MODEL_REFUSED) {
+	while (!r && c->model_phase != MM_CLIENT_MODEL_READY &&
+	       c->model_phase != MM_CLIENT_MODEL_REFUSED) {
 		if (c->model_phase != phase)
 			deadline_ns = mm_deadline_ns(timeout_ns);
 		phase = c->model_phase;
 		r = mm_link_wait(c, deadline_ns);
 	}
-	if (!r && c->model_phase == MM_MODEL_REFUSED)
+	if (!r && c->model_phase == MM_CLIENT_MODEL_REFUSED)
 		r = -ECANCELED;
 	mm_client_lock_give(&c->lock);
 	return r;
 }
 
-static int refusal(struct mm_client *c)
+static int model_fail_refused(struct mm_client *c)
 {
 	static const char *const why[] = {
 		[MM_REFUSED_NO] = "mmd refused the model",
@@ -261,12 +262,12 @@ static int refusal(struct mm_client *c)
 /* After load has said no: mmd says so too, and only then another load may begin. */
 static int load_refused(struct mm_client *c, int error)
 {
-	int r = wait_ready(c, REFUSAL_WAIT_NS);
+	int r = model_wait_ready(c, REFUSAL_WAIT_NS);
 
 	return r == -ECANCELED ? -ECANCELED : error;
 }
 
-static int run_load(struct mm_client *c, const struct mm_model_files *files, int *ret_verdict,
+static int load_run(struct mm_client *c, const struct mm_model_files *files, int *ret_result,
 		    uint32_t *ret_flags)
 {
 	int r = -EPIPE;
@@ -274,17 +275,17 @@ static int run_load(struct mm_client *c, const struct mm_model_files *files, int
 	for (int i = 0; i < LOAD_TRIES && r == -EPIPE; i++) {
 		mm_cleanup(mm_close_fd) int fd = -1;
 
-		r = wait_channel(c, &fd);
+		r = load_wait_channel(c, &fd);
 		if (!r)
 			r = mm_model_files_pass(c, files, fd, ret_flags);
 	}
 	if (r == -EPIPE)
 		r = mm_fail(c, -EIO, "the worker that loads the model died %d times", LOAD_TRIES);
-	*ret_verdict = r;
-	return r ? load_refused(c, r) : wait_ready(c, c->timeout_ns);
+	*ret_result = r;
+	return r ? load_refused(c, r) : model_wait_ready(c, c->timeout_ns);
 }
 
-static int open_model(struct mm_client *c)
+static int model_request_open(struct mm_client *c)
 {
 	struct mm_msg msg = { .opcode = MM_OP_MODEL_OPEN };
 	int r = mm_link_call(c, &msg);
@@ -311,7 +312,7 @@ static void phase_reset(struct mm_client *c)
 	mm_step_out_perform(c, &out);
 	mm_close_fd(&c->load_fd);
 	mm_close_fd(&c->store_fd);
-	c->model_phase = MM_MODEL_NONE;
+	c->model_phase = MM_CLIENT_MODEL_NONE;
 	mm_client_lock_give(&c->lock);
 	mm_model_destroy(model);
 	mm_map_lock_give(&c->map_lock);
@@ -320,40 +321,42 @@ static void phase_reset(struct mm_client *c)
 static void phase_break(struct mm_client *c)
 {
 	mm_client_lock_take(&c->lock);
-	c->model_phase = MM_MODEL_BROKEN;
+	c->model_phase = MM_CLIENT_MODEL_BROKEN;
 	mm_client_lock_give(&c->lock);
 }
 
-static int load(struct mm_client *c, const struct mm_model_files *files, uint32_t *ret_flags)
+static int model_load_once(struct mm_client *c, const struct mm_model_files *files,
+			   uint32_t *ret_flags)
 {
-	int verdict = 0;
-	int r = open_model(c);
+	int load_result = 0;
+	int r = model_request_open(c);
 
 	if (r) {
 		phase_reset(c);
 		return r;
 	}
-	r = run_load(c, files, &verdict, ret_flags);
+	r = load_run(c, files, &load_result, ret_flags);
 	if (r == -ECANCELED) {
 		/*
 		 * load's sentence names the file and the place: better than mmd's, if there is
 		 * one.
 		 */
-		if (!verdict || verdict == -ECANCELED)
-			verdict = refusal(c);
+		if (!load_result || load_result == -ECANCELED)
+			load_result = model_fail_refused(c);
 		phase_reset(c);
-		return verdict;
+		return load_result;
 	}
 	if (!r)
 		return 0;
 	phase_break(c);
-	if (!verdict)
+	if (!load_result)
 		mm_fail(c, r, "the model did not get ready: %s", strerror(-r));
 	return r;
 }
 
 /* -EAGAIN: mmd's workers are all busy, or ours died through no fault of the files. */
-static int load_again(struct mm_client *c, const struct mm_model_files *files, uint32_t *ret_flags)
+static int model_load_retry(struct mm_client *c, const struct mm_model_files *files,
+			    uint32_t *ret_flags)
 {
 	const struct timespec pause = mm_timespec(AGAIN_NS);
 	uint64_t deadline_ns = mm_deadline_ns(c->timeout_ns);
@@ -362,7 +365,7 @@ static int load_again(struct mm_client *c, const struct mm_model_files *files, u
 	for (;;) {
 		r = phase_enter(c);
 		if (!r)
-			r = load(c, files, ret_flags);
+			r = model_load_once(c, files, ret_flags);
 		if (r != -EAGAIN || mm_now_ns() >= deadline_ns)
 			return r;
 		nanosleep(&pause, NULL);
@@ -379,7 +382,7 @@ int mm_model_load(struct mm_client *client, const char *dir, const struct mm_mod
 	if (!r)
 		r = mm_model_files_open(client, dir, opts, &files);
 	if (!r)
-		r = load_again(client, files, &flags);
+		r = model_load_retry(client, files, &flags);
 	if (r)
 		return r;
 	mm_client_model(client)->load_flags = flags;

@@ -8,7 +8,7 @@
 #include "libclient/support/fault.h"
 
 /* What rules mean for a model is for load to say; here only what its messages cannot hold. */
-static int put_name(struct mm_client *c, size_t number, const char *name, char *ret_name)
+static int pack_put_name(struct mm_client *c, size_t number, const char *name, char *ret_name)
 {
 	size_t len = name ? strlen(name) : 0;
 
@@ -21,8 +21,8 @@ static int put_name(struct mm_client *c, size_t number, const char *name, char *
 	return 0;
 }
 
-static int put_rule(struct mm_client *c, size_t number, const struct mm_pack *pack,
-		    struct mm_load_pack *ret_rule)
+static int pack_put_rule(struct mm_client *c, size_t number, const struct mm_pack *pack,
+			 struct mm_load_pack *ret_rule)
 {
 	int r = 0;
 
@@ -34,13 +34,13 @@ static int put_rule(struct mm_client *c, size_t number, const struct mm_pack *pa
 		return mm_fail(c, -EINVAL, "packing rule %zu: %u members, 1 to %d can be", number,
 			       pack->n_members, MM_PACK_MEMBERS_MAX);
 	if (pack->name)
-		r = put_name(c, number, pack->name, ret_rule->name);
+		r = pack_put_name(c, number, pack->name, ret_rule->name);
 	for (uint32_t m = 0; !r && m < pack->n_members; m++)
-		r = put_name(c, number, pack->members[m], ret_rule->member[m]);
+		r = pack_put_name(c, number, pack->members[m], ret_rule->member[m]);
 	return r;
 }
 
-static int check_opts(struct mm_client *c, const struct mm_model_opts *opts)
+static int pack_opts_check(struct mm_client *c, const struct mm_model_opts *opts)
 {
 	const unsigned char *bytes = (const unsigned char *)opts;
 
@@ -59,7 +59,7 @@ int mm_packs_copy(struct mm_client *client, const struct mm_model_opts *opts,
 		  struct mm_load_pack **ret_rules, size_t *ret_count)
 {
 	mm_cleanup(mm_free_ptr) struct mm_load_pack *rules = NULL;
-	int r = opts ? check_opts(client, opts) : 0;
+	int r = opts ? pack_opts_check(client, opts) : 0;
 
 	*ret_rules = NULL;
 	*ret_count = 0;
@@ -70,7 +70,7 @@ int mm_packs_copy(struct mm_client *client, const struct mm_model_opts *opts,
 	if (!rules)
 		return mm_fail(client, -ENOMEM, "out of memory");
 	for (size_t i = 0; i < opts->n_packs && !r; i++)
-		r = put_rule(client, i, &opts->packs[i], &rules[i]);
+		r = pack_put_rule(client, i, &opts->packs[i], &rules[i]);
 	if (r)
 		return r;
 	*ret_rules = rules;

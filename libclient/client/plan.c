@@ -7,7 +7,8 @@
 
 #include "libclient/client/internal.h"
 
-int mm_plan_on_prepare(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+int mm_client_plan_on_prepare(struct mm_client *client, const struct mm_msg *msg,
+			      const char **ret_text)
 {
 	struct mm_steps_out out = { 0 };
 	int r;
@@ -20,12 +21,13 @@ int mm_plan_on_prepare(struct mm_client *client, const struct mm_msg *msg, const
 }
 
 /* Begins with the plan that @msg names. */
-static int switch_begin(struct mm_client *c, const struct mm_msg *msg) MM_REQUIRES(mm_client_lock)
+static int plan_switch_begin(struct mm_client *c, const struct mm_msg *msg)
+	MM_REQUIRES(mm_client_lock)
 {
 	const struct mm_steps_plan plan = { msg->epoch, (uint32_t)msg->arg[0],
 					    (uint32_t)msg->arg[1] };
 
-	if (c->model_phase != MM_MODEL_LOADED && c->model_phase != MM_MODEL_READY)
+	if (c->model_phase != MM_CLIENT_MODEL_LOADED && c->model_phase != MM_CLIENT_MODEL_READY)
 		return -EPROTO;
 	if (!c->model || msg->arg[0] > MM_LAYERS_MAX || msg->arg[1] > MM_LAYERS_MAX ||
 	    (msg->arg[2] && msg->arg[2] != MM_SWITCH_PARTIAL))
@@ -49,7 +51,7 @@ static int window_open(struct mm_client *c)
 /* The engine is told of the plan that is in force. */
 static void plan_announce(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
-	if (c->model_phase != MM_MODEL_READY)
+	if (c->model_phase != MM_CLIENT_MODEL_READY)
 		return;
 	c->plan_changes++;
 	mm_event_push(c, &(struct mm_event){ .kind = MM_EVENT_PLAN_CHANGED,
@@ -190,7 +192,8 @@ static int switch_perform(struct mm_client *c, struct mm_model *model, const str
 	return r;
 }
 
-int mm_plan_on_switch(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
+int mm_client_plan_on_switch(struct mm_client *client, const struct mm_msg *msg,
+			     const char **ret_text)
 {
 	struct mm_model *model;
 	bool given_up;
@@ -198,8 +201,8 @@ int mm_plan_on_switch(struct mm_client *client, const struct mm_msg *msg, const 
 
 	mm_client_lock_take(&client->lock);
 	model = client->model;
-	given_up = client->model_phase == MM_MODEL_BROKEN;
-	r = given_up ? 0 : switch_begin(client, msg);
+	given_up = client->model_phase == MM_CLIENT_MODEL_BROKEN;
+	r = given_up ? 0 : plan_switch_begin(client, msg);
 	mm_client_lock_give(&client->lock);
 	if (given_up)
 		return switch_refuse(client, msg, ret_text);

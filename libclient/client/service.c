@@ -18,7 +18,7 @@
 
 /* ---- fd batches ---- */
 
-static bool batch_is_sane(const struct mm_fd_batch *batch, size_t len)
+static bool batch_is_valid(const struct mm_fd_batch *batch, size_t len)
 {
 	return len == sizeof(*batch) && batch->magic == MM_ABI_MAGIC && batch->count &&
 	       batch->count <= MM_FD_BATCH_MAX && !batch->reserved && batch->kind >= MM_FD_PAGES &&
@@ -93,7 +93,8 @@ static int batch_ack(struct mm_client *c, const struct mm_fd_batch *batch, int r
 }
 
 /* Return: whether it is one; then the connection ends here. */
-static bool is_end(struct mm_client *c, const void *message, size_t len, const char **ret_text)
+static bool message_is_end(struct mm_client *c, const void *message, size_t len,
+			   const char **ret_text)
 {
 	struct mm_end end;
 
@@ -108,14 +109,14 @@ static bool is_end(struct mm_client *c, const void *message, size_t len, const c
 	return true;
 }
 
-static int on_message(struct mm_client *c, const struct mm_fd_batch *batch, size_t len, int *fds,
-		      size_t n_fds, const char **ret_text)
+static int service_on_message(struct mm_client *c, const struct mm_fd_batch *batch, size_t len,
+			      int *fds, size_t n_fds, const char **ret_text)
 {
 	if (len == 1 && !n_fds)
 		return 0; /* a doorbell */
-	if (!n_fds && is_end(c, batch, len, ret_text))
+	if (!n_fds && message_is_end(c, batch, len, ret_text))
 		return -ECONNRESET;
-	if (!batch_is_sane(batch, len) || batch->count != n_fds) {
+	if (!batch_is_valid(batch, len) || batch->count != n_fds) {
 		for (size_t i = 0; i < n_fds; i++)
 			mm_close_fd(&fds[i]);
 		*ret_text = "mmd sent a malformed message";
@@ -125,7 +126,7 @@ static int on_message(struct mm_client *c, const struct mm_fd_batch *batch, size
 }
 
 /* -EAGAIN: it is empty. 0: there may be more. */
-static int drain_socket(struct mm_client *c, const char **ret_text)
+static int socket_drain(struct mm_client *c, const char **ret_text)
 {
 	for (int i = 0; i < MESSAGES_PER_WAKEUP; i++) {
 		struct mm_fd_batch batch;
@@ -137,10 +138,10 @@ static int drain_socket(struct mm_client *c, const char **ret_text)
 		*ret_text = "mmd closed the connection";
 		if (r == -EAGAIN)
 			return r;
-		if (r == -EMFILE && batch_is_sane(&batch, len))
+		if (r == -EMFILE && batch_is_valid(&batch, len))
 			r = batch_ack(c, &batch, r, ret_text);
 		else if (!r)
-			r = on_message(c, &batch, len, fds, n_fds, ret_text);
+			r = service_on_message(c, &batch, len, fds, n_fds, ret_text);
 		if (r)
 			return r == -EMSGSIZE ? -EPROTO : r;
 	}
@@ -149,7 +150,7 @@ static int drain_socket(struct mm_client *c, const char **ret_text)
 
 /* ---- events of the ring ---- */
 
-static int on_nop(struct mm_client *c, const struct mm_msg *msg, const char **ret_text)
+static int event_on_nop(struct mm_client *c, const struct mm_msg *msg, const char **ret_text)
 {
 	(void)c;
 	(void)msg;
@@ -157,7 +158,7 @@ static int on_nop(struct mm_client *c, const struct mm_msg *msg, const char **re
 	return 0;
 }
 
-static int on_reply(struct mm_client *c, const struct mm_msg *msg, const char **ret_text)
+static int event_on_reply(struct mm_client *c, const struct mm_msg *msg, const char **ret_text)
 {
 	(void)ret_text;
 	if (msg->user_data)
@@ -165,14 +166,14 @@ static int on_reply(struct mm_client *c, const struct mm_msg *msg, const char **
 	return 0;
 }
 
-static int (*const handlers[MM_EV_COUNT])(struct mm_client *, const struct mm_msg *,
-					  const char **) = {
-	[MM_EV_NOP] = on_nop,
-	[MM_EV_REPLY] = on_reply,
+static int (*const event_handlers[MM_EV_COUNT])(struct mm_client *, const struct mm_msg *,
+						const char **) = {
+	[MM_EV_NOP] = event_on_nop,
+	[MM_EV_REPLY] = event_on_reply,
 	[MM_EV_MODEL_LOADED] = mm_model_on_loaded,
 	[MM_EV_MODEL_READY] = mm_model_on_ready,
-	[MM_EV_PREPARE] = mm_plan_on_prepare,
-	[MM_EV_SWITCH] = mm_plan_on_switch,
+	[MM_EV_PREPARE] = mm_client_plan_on_prepare,
+	[MM_EV_SWITCH] = mm_client_plan_on_switch,
 	[MM_EV_KV_GRANT] = mm_kv_on_grant,
 	[MM_EV_KV_DENIED] = mm_kv_on_denied,
 	[MM_EV_KV_RECLAIM] = mm_kv_on_reclaim,
@@ -181,7 +182,7 @@ static int (*const handlers[MM_EV_COUNT])(struct mm_client *, const struct mm_ms
 	[MM_EV_TURN_END] = mm_turn_on_end,
 };
 
-static int drain_ring(struct mm_client *c, uint32_t ready, const char **ret_text)
+static int ring_drain(struct mm_client *c, uint32_t ready, const char **ret_text)
 {
 	struct mm_msg msg;
 	int r;
@@ -194,7 +195,7 @@ static int drain_ring(struct mm_client *c, uint32_t ready, const char **ret_text
 		if (msg.opcode != MM_EV_KV_GRANT)
 			r = mm_kv_take_grants(c, ret_text);
 		if (!r)
-			r = handlers[msg.opcode](c, &msg, ret_text);
+			r = event_handlers[msg.opcode](c, &msg, ret_text);
 		if (r)
 			return r;
 	}
@@ -206,7 +207,7 @@ static int drain_ring(struct mm_client *c, uint32_t ready, const char **ret_text
 /*
  * What a wakeup left over; nothing of it before a batch that we could not take in has come again.
  */
-static bool events_wait(struct mm_client *c)
+static bool events_are_waiting(struct mm_client *c)
 {
 	return !c->fds_refused && mm_ring_ready(&c->cq);
 }
@@ -215,17 +216,17 @@ static bool events_wait(struct mm_client *c)
  * fds come before the events that need them: the ring's tail first, then all of the socket, then
  * the ring up to that tail.
  */
-static int serve(struct mm_client *c, const char **ret_text)
+static int service_iterate(struct mm_client *c, const char **ret_text)
 {
 	const char *ring_text = NULL;
 	uint32_t ready = mm_ring_ready(&c->cq);
-	int r = drain_socket(c, ret_text), ring;
+	int r = socket_drain(c, ret_text), ring;
 
 	if (!r || c->fds_refused)
 		return r == -EAGAIN ? 0 : r;
 	if (r != -EAGAIN)
 		ready = mm_ring_ready(&c->cq); /* its last words, behind all of its fds */
-	ring = drain_ring(c, ready, &ring_text);
+	ring = ring_drain(c, ready, &ring_text);
 	if (ring)
 		*ret_text = ring_text;
 	return ring || r == -EAGAIN ? ring : r;
@@ -241,13 +242,14 @@ static void *service_main(void *arg)
 
 	c->gpu->cuCtxSetCurrent(c->context);
 	while (!r) {
-		if (poll(fds, MM_ARRAY_SIZE(fds), events_wait(c) ? 0 : -1) < 0 && errno != EINTR)
+		if (poll(fds, MM_ARRAY_SIZE(fds), events_are_waiting(c) ? 0 : -1) < 0 &&
+		    errno != EINTR)
 			break;
 		if (fds[1].revents)
 			return NULL;
-		r = serve(c, &text);
+		r = service_iterate(c, &text);
 	}
-	mm_link_die(c, r ? r : -EIO, text ? text : "the connection to mmd broke");
+	mm_link_fail(c, r ? r : -EIO, text ? text : "the connection to mmd broke");
 	return NULL;
 }
 

@@ -18,7 +18,7 @@ void mm_step_out_perform(struct mm_client *c, const struct mm_steps_out *out)
 		c->parked_ns = 0;
 	}
 	if (out->turn_done)
-		c->turn_watched = false;
+		c->turn_event_due = false;
 	if (out->abort_gates)
 		mm_link_abort_gates(c);
 	if (out->wake)
@@ -59,7 +59,7 @@ void mm_context_give_back(struct mm_client *c, bool borrowed)
 }
 
 /* Looks at all of them: with a replayed graph, we do not know which were waited at. */
-static bool gates_aborted(const struct mm_client *c)
+static bool gates_are_aborted(const struct mm_client *c)
 {
 	for (uint32_t i = 0; i < mm_client_layers(c); i++)
 		if (__atomic_load_n(&c->gates->gate[i].high, __ATOMIC_ACQUIRE) &
@@ -145,7 +145,7 @@ static struct mm_step *step_current(struct mm_client *c)
 	return step;
 }
 
-static int not_in_child(struct mm_client *c)
+static int process_check(struct mm_client *c)
 {
 	int r = mm_enter(c);
 
@@ -155,7 +155,7 @@ static int not_in_child(struct mm_client *c)
 
 int mm_step_mine(struct mm_client *c, struct mm_step **ret_step)
 {
-	int r = not_in_child(c);
+	int r = process_check(c);
 
 	if (r)
 		return r;
@@ -191,12 +191,13 @@ static int step_wait(struct mm_client *c, uint64_t deadline_ns) MM_REQUIRES(mm_c
 	bool waited = false;
 	int r = 0;
 
-	while (!r && (may = mm_steps_may_begin(&c->steps, gates_aborted(c))) != MM_STEPS_MAY) {
+	while (!r && (may = mm_steps_may_begin(&c->steps, gates_are_aborted(c))) != MM_STEPS_MAY) {
 		waited |= mm_steps_lacks_turn(&c->steps);
-		r = may == MM_STEPS_MUST_ASK_TURN ? mm_turn_ask(c) : mm_link_wait(c, deadline_ns);
+		r = may == MM_STEPS_MUST_ASK_TURN ? mm_turn_request(c)
+						  : mm_link_wait(c, deadline_ns);
 	}
 	if (!r && waited)
-		mm_turn_told(c);
+		mm_turn_event_drop(c);
 	return r ? r : c->dead;
 }
 
@@ -302,7 +303,7 @@ static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
 	bool broke_off;
 
 	mm_client_lock_take(&c->lock);
-	e->aborted = gates_aborted(c);
+	e->aborted = gates_are_aborted(c);
 	broke_off = step_broke_off(c, step, abandon);
 	if (!e->aborted && !broke_off && !e->res)
 		mm_times_account(c, step, info);
@@ -353,14 +354,14 @@ static int step_close(struct mm_client *c, CUstream stream, bool abandon,
 
 int mm_step_end(struct mm_client *client, CUstream stream, struct mm_step_info *ret_info)
 {
-	int r = not_in_child(client);
+	int r = process_check(client);
 
 	return r ? r : step_close(client, stream, false, ret_info);
 }
 
 int mm_step_abandon(struct mm_client *client, CUstream stream)
 {
-	int r = not_in_child(client);
+	int r = process_check(client);
 
 	return r ? r : step_close(client, stream, true, NULL);
 }
@@ -422,7 +423,7 @@ static CUresult gate_wait(struct mm_client *c, struct mm_step *step, uint32_t la
 	return res;
 }
 
-static CUresult gate_done(struct mm_client *c, uint32_t layer, CUstream stream)
+static CUresult gate_write_done(struct mm_client *c, uint32_t layer, CUstream stream)
 {
 	bool borrowed = mm_context_borrow(c);
 	CUresult res = c->gpu->cuStreamWriteValue32(
@@ -436,7 +437,7 @@ static CUresult gate_done(struct mm_client *c, uint32_t layer, CUstream stream)
 static int layer_of_step(struct mm_model *model, uint32_t layer, struct mm_step **ret_step)
 {
 	struct mm_client *c = model->client;
-	int r = not_in_child(c);
+	int r = process_check(c);
 
 	if (r)
 		return r;
@@ -447,7 +448,7 @@ static int layer_of_step(struct mm_model *model, uint32_t layer, struct mm_step 
 	return *ret_step ? 0 : mm_fail(c, -EINVAL, "layer %u: no step is open", layer);
 }
 
-static int layer_failed(struct mm_client *c, uint32_t layer, CUresult res)
+static int layer_fail(struct mm_client *c, uint32_t layer, CUresult res)
 {
 	return mm_fail(c, -EIO, "layer %u: %s", layer, mm_gpu_strerror(c->gpu, res));
 }
@@ -457,7 +458,8 @@ static int layer_failed(struct mm_client *c, uint32_t layer, CUresult res)
  * would wait for ever: it is waited for and marked as used. All of them, whatever the plan is: a
  * captured graph must fit every plan.
  */
-static int pass_over(struct mm_model *model, struct mm_step *step, uint32_t layer, CUstream stream)
+static int layers_pass_over(struct mm_model *model, struct mm_step *step, uint32_t layer,
+			    CUstream stream)
 {
 	struct mm_client *c = model->client;
 	CUresult res = CUDA_SUCCESS;
@@ -467,11 +469,11 @@ static int pass_over(struct mm_model *model, struct mm_step *step, uint32_t laye
 
 		res = gate_wait(c, step, i, stream);
 		if (!res)
-			res = gate_done(c, i, stream);
+			res = gate_write_done(c, i, stream);
 		if (!res)
 			step->last_layer++;
 	}
-	return res ? layer_failed(c, (uint32_t)(step->last_layer + 1), res) : 0;
+	return res ? layer_fail(c, (uint32_t)(step->last_layer + 1), res) : 0;
 }
 
 static struct mm_begun *begun_find(struct mm_step *step, uint32_t layer)
@@ -482,8 +484,8 @@ static struct mm_begun *begun_find(struct mm_step *step, uint32_t layer)
 	return NULL;
 }
 
-static int begin_check(struct mm_client *c, const struct mm_step *step, uint32_t layer,
-		       CUstream stream)
+static int layer_begin_check(struct mm_client *c, const struct mm_step *step, uint32_t layer,
+			     CUstream stream)
 {
 	if ((int64_t)layer <= step->last_layer)
 		return mm_fail(c, -EINVAL, "layer %u: begun after layer %d", layer,
@@ -506,16 +508,16 @@ int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream stream)
 	int r = layer_of_step(model, layer, &step);
 
 	if (!r)
-		r = begin_check(c, step, layer, stream);
+		r = layer_begin_check(c, step, layer, stream);
 	if (!r)
 		r = stream_join(c, step, stream);
 	if (!r)
-		r = pass_over(model, step, layer, stream);
+		r = layers_pass_over(model, step, layer, stream);
 	if (r)
 		return r;
 	res = gate_wait(c, step, layer, stream);
 	if (res)
-		return layer_failed(c, layer, res);
+		return layer_fail(c, layer, res);
 	step->gated += model->cycles[layer + 1];
 	step->last_layer = layer;
 	step->begun[step->n_begun++] = (struct mm_begun){ layer, stream };
@@ -537,9 +539,9 @@ int mm_layer_end(struct mm_model *model, uint32_t layer, CUstream stream)
 		return mm_fail(c, -EINVAL, "layer %u: was not begun", layer);
 	if (begun->stream != stream)
 		return mm_fail(c, -EINVAL, "layer %u: was begun on another stream", layer);
-	res = gate_done(c, layer, stream);
+	res = gate_write_done(c, layer, stream);
 	if (res)
-		return layer_failed(c, layer, res);
+		return layer_fail(c, layer, res);
 	*begun = step->begun[--step->n_begun];
 	return 0;
 }

@@ -149,7 +149,7 @@ int mm_swap_open(struct mm_client *client, uint64_t bytes, struct mm_swap **ret_
 
 /* ---- lists ---- */
 
-static int piece_check(const struct mm_swap *s, const struct mm_swap_piece *p)
+static int swap_piece_check(const struct mm_swap *s, const struct mm_swap_piece *p)
 	MM_REQUIRES(mm_client_lock)
 {
 	const struct mm_kv *kv = s->kv;
@@ -178,7 +178,7 @@ static int lot_take(struct mm_swap *s, const struct mm_swap_piece *pieces, uint3
 	if (lot == MM_SWAP_LOTS)
 		return -EAGAIN;
 	for (uint32_t i = 0; i < n; i++) {
-		int r = piece_check(s, &pieces[i]);
+		int r = swap_piece_check(s, &pieces[i]);
 
 		if (r)
 			return r;
@@ -191,7 +191,7 @@ static int lot_take(struct mm_swap *s, const struct mm_swap_piece *pieces, uint3
 	return 0;
 }
 
-static const char *refusal(int error)
+static const char *swap_refusal_text(int error)
 {
 	if (error == -EAGAIN)
 		return "all lists are under way or not yet taken: mm_swap_next()";
@@ -215,7 +215,7 @@ static int swap_start(struct mm_swap *s, bool in, const struct mm_swap_piece *pi
 	r = lot_take(s, pieces, n, user_data, &lot);
 	mm_client_lock_give(&c->lock);
 	if (r)
-		return mm_fail(c, r, "%s", refusal(r));
+		return mm_fail(c, r, "%s", swap_refusal_text(r));
 	msg.arg[0] = lot;
 	r = mm_link_push(c, &msg);
 	if (!r)

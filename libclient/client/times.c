@@ -21,17 +21,17 @@ struct mm_gate_times {
 	CUevent events[];
 };
 
-static bool waits(const struct mm_client *c, const struct mm_step *step, uint32_t layer)
+static bool layer_waits(const struct mm_client *c, const struct mm_step *step, uint32_t layer)
 {
 	return mm_client_model(c)->cycles[layer + 1] || step->times_all;
 }
 
-static uint32_t n_waits(const struct mm_client *c, const struct mm_step *step)
+static uint32_t step_count_waits(const struct mm_client *c, const struct mm_step *step)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < mm_client_layers(c); i++)
-		n += waits(c, step, i);
+		n += layer_waits(c, step, i);
 	return n;
 }
 
@@ -59,7 +59,7 @@ static CUevent *step_events(struct mm_client *c, struct mm_step *step)
 	return at + 2 <= step->n_events ? &events[at] : NULL;
 }
 
-static bool is_capturing(struct mm_client *c, CUstream stream)
+static bool stream_is_capturing(struct mm_client *c, CUstream stream)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
@@ -68,8 +68,8 @@ static bool is_capturing(struct mm_client *c, CUstream stream)
 }
 
 /* A graph whose events are not all in it would tell what others waited: there it is a failure. */
-static CUresult record(struct mm_client *c, struct mm_step *step, struct mm_timed *t, CUevent event,
-		       CUstream stream)
+static CUresult event_record(struct mm_client *c, struct mm_step *step, struct mm_timed *t,
+			     CUevent event, CUstream stream)
 {
 	if (t->captured)
 		return c->gpu->cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL);
@@ -83,21 +83,21 @@ static CUresult record(struct mm_client *c, struct mm_step *step, struct mm_time
 CUresult mm_times_before(struct mm_client *c, struct mm_step *step, uint32_t layer, CUstream stream,
 			 struct mm_timed *ret)
 {
-	*ret = (struct mm_timed){ .captured = is_capturing(c, stream) };
+	*ret = (struct mm_timed){ .captured = stream_is_capturing(c, stream) };
 	if (ret->captured) {
 		step->captured = true;
 		ret->events = step->times ? &step->times->events[2 * (size_t)layer] : NULL;
-	} else if (waits(c, step, layer)) {
+	} else if (layer_waits(c, step, layer)) {
 		ret->events = step_events(c, step);
 		step->unknown |= !ret->events;
 	}
-	return ret->events ? record(c, step, ret, ret->events[0], stream) : CUDA_SUCCESS;
+	return ret->events ? event_record(c, step, ret, ret->events[0], stream) : CUDA_SUCCESS;
 }
 
 CUresult mm_times_after(struct mm_client *c, struct mm_step *step, struct mm_timed *t,
 			CUstream stream)
 {
-	CUresult res = t->events ? record(c, step, t, t->events[1], stream) : CUDA_SUCCESS;
+	CUresult res = t->events ? event_record(c, step, t, t->events[1], stream) : CUDA_SUCCESS;
 
 	step->n_timed += t->events && !t->captured;
 	return res;
@@ -105,7 +105,7 @@ CUresult mm_times_after(struct mm_client *c, struct mm_step *step, struct mm_tim
 
 /* ---- after the step ---- */
 
-static bool add_elapsed(struct mm_client *c, CUevent *events, double *total_ms)
+static bool elapsed_add(struct mm_client *c, CUevent *events, double *total_ms)
 {
 	float ms = 0;
 
@@ -116,13 +116,13 @@ static bool add_elapsed(struct mm_client *c, CUevent *events, double *total_ms)
 }
 
 /* Of layers that were run by graphs: those that may have waited, the others' waits are none. */
-static bool add_replayed(struct mm_client *c, const struct mm_step *step, double *total_ms)
+static bool replayed_add(struct mm_client *c, const struct mm_step *step, double *total_ms)
 {
 	bool known = step->times;
 
 	for (uint32_t i = 0; i < mm_client_layers(c) && known; i++)
-		if (waits(c, step, i))
-			known = add_elapsed(c, &step->times->events[2 * (size_t)i], total_ms);
+		if (layer_waits(c, step, i))
+			known = elapsed_add(c, &step->times->events[2 * (size_t)i], total_ms);
 	return known;
 }
 
@@ -133,10 +133,10 @@ bool mm_times_read(struct mm_client *c, const struct mm_step *step, uint64_t *re
 	double total_ms = 0;
 
 	for (uint32_t i = 0; i < step->n_timed && known; i++)
-		known = add_elapsed(c, &step->events[2 * (size_t)i], &total_ms);
-	if (known && n_waits(c, step)) {
+		known = elapsed_add(c, &step->events[2 * (size_t)i], &total_ms);
+	if (known && step_count_waits(c, step)) {
 		if (step->replayed)
-			known = add_replayed(c, step, &total_ms);
+			known = replayed_add(c, step, &total_ms);
 		else
 			known = step->last_layer >= 0; /* else graphs that we were not told of */
 	}
@@ -158,13 +158,13 @@ bool mm_times_due(const struct mm_client *c)
  * Where replays are samples now and then only, no other step under the same plan is one more often:
  * the mean would be of prompts, which are seldom graphs.
  */
-static bool is_sample(struct mm_client *c, const struct mm_step *step,
-		      const struct mm_step_info *info) MM_REQUIRES(mm_client_lock)
+static bool step_is_sample(struct mm_client *c, const struct mm_step *step,
+			   const struct mm_step_info *info) MM_REQUIRES(mm_client_lock)
 {
-	return info->timed && (!c->sampling.graphs || step->due || !n_waits(c, step));
+	return info->timed && (!c->sampling.graphs || step->due || !step_count_waits(c, step));
 }
 
-static void count_sample(struct mm_client *c, const struct mm_step_info *info, bool sample)
+static void sample_count(struct mm_client *c, const struct mm_step_info *info, bool sample)
 	MM_REQUIRES(mm_client_lock)
 {
 	struct mm_sampling *s = &c->sampling;
@@ -193,7 +193,7 @@ static void count_sample(struct mm_client *c, const struct mm_step_info *info, b
 void mm_times_account(struct mm_client *c, const struct mm_step *step,
 		      const struct mm_step_info *info)
 {
-	count_sample(c, info, is_sample(c, step, info));
+	sample_count(c, info, step_is_sample(c, step, info));
 	c->steps_done++;
 	__atomic_store_n(&c->tenant->stats.steps, c->steps_done, __ATOMIC_RELEASE);
 }
@@ -313,5 +313,5 @@ bool mm_step_wants_times(struct mm_client *client)
 	struct mm_step *step;
 
 	return client->gpu->cuEventRecordWithFlags && !mm_step_mine(client, &step) && step->due &&
-	       n_waits(client, step);
+	       step_count_waits(client, step);
 }

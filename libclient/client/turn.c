@@ -12,13 +12,13 @@
  * Its event would tell it once more. One that was promised to another call stays: a lost one is
  * worse.
  */
-void mm_turn_told(struct mm_client *client)
+void mm_turn_event_drop(struct mm_client *client)
 {
-	if (!client->turn_watched)
+	if (!client->turn_event_due)
 		mm_event_drop(client, MM_EVENT_TURN_BEGIN, 1);
 }
 
-int mm_turn_ask(struct mm_client *client)
+int mm_turn_request(struct mm_client *client)
 {
 	struct mm_steps_out out = { 0 };
 	int r;
@@ -53,7 +53,7 @@ int mm_turn_on_end(struct mm_client *client, const struct mm_msg *msg, const cha
 	mm_client_lock_take(&client->lock);
 	if (mm_steps_on_turn_end(&client->steps, msg->arg[0], msg->result != 0, &out)) {
 		if (msg->result)
-			client->turn_watched = false;
+			client->turn_event_due = false;
 		mm_event_push(client, &(struct mm_event){ .kind = MM_EVENT_TURN_END,
 							  .error = msg->result,
 							  .deadline_ns = msg->arg[1] });
@@ -84,7 +84,7 @@ int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opts)
 		return mm_fail(client, r ? r : msg.result, "mmd did not take us into its turns");
 	mm_client_lock_take(&client->lock);
 	mm_steps_join_turns(&client->steps, opts->mode, &out);
-	client->turn_watched &= opts->mode != MM_TURN_NONE;
+	client->turn_event_due &= opts->mode != MM_TURN_NONE;
 	mm_step_unlock(client, &out);
 	return 0;
 }
@@ -101,15 +101,15 @@ int mm_turn_want(struct mm_client *client, uint64_t timeout_ns)
 	while (!r && mm_steps_lacks_turn(&client->steps)) {
 		waited = timeout_ns != 0;
 		if (!client->steps.turn.requested)
-			r = mm_turn_ask(client);
+			r = mm_turn_request(client);
 		else if (!timeout_ns)
 			r = -EAGAIN;
 		else
 			r = mm_link_wait(client, deadline_ns);
 	}
-	client->turn_watched |= r == -EAGAIN;
+	client->turn_event_due |= r == -EAGAIN;
 	if (!r && waited)
-		mm_turn_told(client);
+		mm_turn_event_drop(client);
 	mm_client_lock_give(&client->lock);
 	if (!r || r == -EAGAIN)
 		return r;
@@ -130,7 +130,7 @@ static int turn_yield(struct mm_client *c)
 }
 
 /* With a step open, which somebody else's hint does not know of, it stays. */
-void mm_turn_run_dry(struct mm_client *client)
+void mm_turn_out_of_work(struct mm_client *client)
 {
 	turn_yield(client);
 }

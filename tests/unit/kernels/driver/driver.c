@@ -57,7 +57,7 @@ static const struct {
 	{ "999", -EIO, { "dmesg", "nvidia-smi" } },
 };
 
-static int clean(void **state)
+static int environment_clear(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(variables); i++)
@@ -65,7 +65,7 @@ static int clean(void **state)
 	return 0;
 }
 
-static void says(const char *what, const char *text, const char *const *parts, size_t n)
+static void text_contains(const char *what, const char *text, const char *const *parts, size_t n)
 {
 	for (size_t i = 0; i < n && parts[i]; i++)
 		if (!strstr(text, parts[i]))
@@ -83,11 +83,11 @@ static void test_open(void **state)
 		struct mm_gpu_api gpu = { 0 };
 		char err[512] = "";
 
-		clean(state);
+		environment_clear(state);
 		setenv(c->variable, c->value, 1);
 		if (mm_gpu_open(fake, &gpu, err, sizeof(err)) != c->want)
 			fail_msg("%s: '%s'", c->name, err);
-		says(c->name, err, c->said, MM_ARRAY_SIZE(c->said));
+		text_contains(c->name, err, c->said, MM_ARRAY_SIZE(c->said));
 		assert_false(mm_gpu_is_software(&gpu));
 		mm_gpu_close(&gpu);
 	}
@@ -126,8 +126,8 @@ static void test_init(void **state)
 	for (size_t i = 0; i < MM_ARRAY_SIZE(init_cases); i++) {
 		setenv("FAKE_INIT", init_cases[i].init, 1);
 		assert_int_equal(mm_gpu_init(&gpu, err, sizeof(err)), init_cases[i].want);
-		says(init_cases[i].init, err, init_cases[i].said,
-		     MM_ARRAY_SIZE(init_cases[i].said));
+		text_contains(init_cases[i].init, err, init_cases[i].said,
+			      MM_ARRAY_SIZE(init_cases[i].said));
 	}
 	setenv("FAKE_INIT", "0", 1);
 	assert_int_equal(mm_gpu_init(&gpu, NULL, 0), 0);
@@ -169,11 +169,11 @@ static void test_software(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(test_open, clean),
-		cmocka_unit_test_setup(test_nothing_there, clean),
-		cmocka_unit_test_setup(test_init, clean),
-		cmocka_unit_test_setup(test_real_stub, clean),
-		cmocka_unit_test_setup(test_software, clean),
+		cmocka_unit_test_setup(test_open, environment_clear),
+		cmocka_unit_test_setup(test_nothing_there, environment_clear),
+		cmocka_unit_test_setup(test_init, environment_clear),
+		cmocka_unit_test_setup(test_real_stub, environment_clear),
+		cmocka_unit_test_setup(test_software, environment_clear),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,7 @@ EXPORT CUresult cuDriverGetVersion(int *version);
 EXPORT CUresult cuGetProcAddress_v2(const char *name, void **fn, int version, cuuint64_t flags,
 				    CUdriverProcAddressQueryResult *status);
 
-static int number(const char *variable, int otherwise)
+static int environment_number(const char *variable, int otherwise)
 {
 	const char *text = getenv(variable);
 
@@ -26,14 +26,14 @@ static int number(const char *variable, int otherwise)
 
 CUresult cuDriverGetVersion(int *version)
 {
-	*version = number("FAKE_VERSION", 13000);
-	return (CUresult)number("FAKE_VERSION_RESULT", 0);
+	*version = environment_number("FAKE_VERSION", 13000);
+	return (CUresult)environment_number("FAKE_VERSION_RESULT", 0);
 }
 
-static CUresult init(unsigned int flags)
+static CUresult driver_init(unsigned int flags)
 {
 	(void)flags;
-	return (CUresult)number("FAKE_INIT", 0);
+	return (CUresult)environment_number("FAKE_INIT", 0);
 }
 
 static CUresult error_name(CUresult error, const char **name)
@@ -43,12 +43,12 @@ static CUresult error_name(CUresult error, const char **name)
 }
 
 /* There, and never called: nobody gets past cuInit(). */
-static CUresult anything(void)
+static CUresult entry_anything(void)
 {
 	abort();
 }
 
-static bool lacks(const char *name)
+static bool driver_lacks(const char *name)
 {
 	const char *list = getenv("FAKE_LACKS");
 	size_t n = strlen(name);
@@ -64,18 +64,19 @@ CUresult cuGetProcAddress_v2(const char *name, void **fn, int version, cuuint64_
 {
 	(void)flags;
 	*fn = NULL;
-	if (version > number("FAKE_VERSION", 13000))
+	if (version > environment_number("FAKE_VERSION", 13000))
 		return CUDA_ERROR_INVALID_VALUE;
-	*status = lacks(name) ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_SUCCESS;
-	if (lacks(name))
+	*status = driver_lacks(name) ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND
+				     : CU_GET_PROC_ADDRESS_SUCCESS;
+	if (driver_lacks(name))
 		return CUDA_SUCCESS;
 	if (strcmp(name, "cuInit") == 0)
-		*fn = (void *)init;
+		*fn = (void *)driver_init;
 	else if (strcmp(name, "cuDriverGetVersion") == 0)
 		*fn = (void *)cuDriverGetVersion;
 	else if (strcmp(name, "cuGetErrorName") == 0)
 		*fn = (void *)error_name;
 	else
-		*fn = (void *)anything;
+		*fn = (void *)entry_anything;
 	return CUDA_SUCCESS;
 }

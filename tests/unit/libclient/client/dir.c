@@ -26,7 +26,7 @@ struct store {
 };
 _Static_assert(sizeof(struct store) == BYTES, "");
 
-static void fill(struct store *s)
+static void store_fill(struct store *s)
 {
 	static const struct {
 		const char *name;
@@ -62,7 +62,7 @@ static void test_good(void **state)
 	const char *why = NULL;
 
 	(void)state;
-	fill(&s);
+	store_fill(&s);
 	assert_int_equal(mm_directory_read(&s, BYTES, BYTES, &dir, &why), 0);
 	assert_int_equal(dir.n_groups, GROUPS);
 	/* The copy counts, whatever becomes of the file. */
@@ -124,14 +124,14 @@ static void test_bad(void **state)
 	(void)state;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
 		print_message("%s\n", cases[i].name);
-		fill(&s);
+		store_fill(&s);
 		memcpy((char *)&s + cases[i].offset, &cases[i].value, cases[i].bytes);
 		assert_int_equal(mm_directory_read(&s, BYTES, BYTES, &dir, &why), -EBADMSG);
 		if (!strstr(why, cases[i].why))
 			fail_msg("'%s' does not say '%s'", why, cases[i].why);
 		assert_null(dir.groups);
 	}
-	fill(&s);
+	store_fill(&s);
 	memset(s.tensor[3].name, 'x', sizeof(s.tensor[3].name));
 	assert_int_equal(mm_directory_read(&s, BYTES, BYTES, &dir, &why), -EBADMSG);
 	assert_non_null(strstr(why, "string"));
@@ -147,7 +147,7 @@ static void test_member(void **state)
 	const char *why;
 
 	(void)state;
-	fill(&s);
+	store_fill(&s);
 	s.tensor[1].offset = 130;
 	assert_int_equal(mm_directory_read(&s, BYTES, BYTES, &dir, &why), -EBADMSG);
 	s.tensor[1].flags = MM_TENSOR_MEMBER | MM_TENSOR_TRANSPOSED;

@@ -26,7 +26,7 @@ static const struct mm_gpu_api *gpu_of(const struct graphs *g)
 }
 
 /* In an open step. */
-static void capture(struct graphs *g, bool timed)
+static void graph_capture(struct graphs *g, bool timed)
 {
 	const struct mm_gpu_api *gpu = gpu_of(g);
 	CUstream stream = g->f->stream;
@@ -44,27 +44,27 @@ static void capture(struct graphs *g, bool timed)
 }
 
 /* Both, in a step that launches neither. */
-static void make(struct graphs *g, struct fixture *f)
+static void graph_make(struct graphs *g, struct fixture *f)
 {
 	const uint64_t before = shared(&f->peer->gates->gate[0].word);
 
 	*g = (struct graphs){ .f = f };
 	assert_int_equal(mm_gate_times_open(f->model, &g->times), 0);
 	assert_int_equal(mm_step_begin(f->client), 0);
-	capture(g, false);
-	capture(g, true);
+	graph_capture(g, false);
+	graph_capture(g, true);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 	/* Nothing of it has run. */
 	assert_int_equal(shared(&f->peer->gates->gate[0].word), before);
 }
 
-static void done(struct graphs *g)
+static void graph_done(struct graphs *g)
 {
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(gpu_of(g)->cuGraphExecDestroy(g->exec[i]), 0);
 }
 
-static void launch(struct graphs *g, bool timed)
+static void graph_launch(struct graphs *g, bool timed)
 {
 	assert_int_equal(mm_step_replay(g->f->client, timed ? g->times : NULL), 0);
 	assert_int_equal(gpu_of(g)->cuGraphLaunch(g->exec[timed], g->f->stream), 0);
@@ -91,10 +91,10 @@ static struct mm_step_info end_cycling(struct fixture *f)
 	return end.info;
 }
 
-static struct mm_step_info replay(struct graphs *g, bool timed)
+static struct mm_step_info graph_replay(struct graphs *g, bool timed)
 {
 	assert_int_equal(mm_step_begin(g->f->client), 0);
-	launch(g, timed);
+	graph_launch(g, timed);
 	return end_cycling(g->f);
 }
 
@@ -108,15 +108,15 @@ static void test_one_graph_fits_all_plans(void **state)
 	struct mm_step_info info;
 	struct graphs g;
 
-	make(&g, f);
+	graph_make(&g, f);
 	assert_int_equal(mm_step_begin(f->client), 0);
-	launch(&g, false);
+	graph_launch(&g, false);
 	assert_int_equal(mm_step_end(f->client, f->stream, &info), 0);
 	assert_int_equal(info.gated, 0);
 	assert_int_equal(shared(&f->peer->gates->gate[3].word), MM_GATE_RESIDENT | MM_GATE_DONE);
 	cycle_two(f);
 	for (uint32_t i = 0; i < 3; i++)
-		assert_int_equal(replay(&g, false).gated, 2);
+		assert_int_equal(graph_replay(&g, false).gated, 2);
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 3 });
 	peer_expect(f->peer, MM_OP_PARKED);
 	peer_pages(f->peer, (const uint32_t[]){ 4 }, 1);
@@ -126,11 +126,11 @@ static void test_one_graph_fits_all_plans(void **state)
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 3 });
 	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, 0);
 	assert_int_equal(mm_step_begin(f->client), 0);
-	launch(&g, false);
+	graph_launch(&g, false);
 	assert_int_equal(mm_step_end(f->client, f->stream, &info), 0);
 	assert_int_equal(info.gated, 0);
 	peer_absent(f->peer, MM_OP_RESYNC, 1);
-	done(&g);
+	graph_done(&g);
 }
 
 /* A graph with events tells what it waited; one without tells nothing, and is no sample. */
@@ -143,25 +143,25 @@ static void test_who_knows_its_waits_is_a_sample(void **state)
 	struct graphs g;
 	uint64_t samples;
 
-	make(&g, f);
+	graph_make(&g, f);
 	/* It took as long as the capturing: no sample, although nothing cycled. */
 	assert_int_equal(shared(&stats->steps), 1);
 	assert_int_equal(shared(&stats->samples), 0);
 	/* Nothing cycles: there is nothing to wait for. */
 	assert_int_equal(mm_step_begin(f->client), 0);
 	assert_false(mm_step_wants_times(f->client));
-	launch(&g, false);
+	graph_launch(&g, false);
 	assert_int_equal(mm_step_end(f->client, f->stream, &info), 0);
 	assert_int_equal(info.timed, 1);
 	assert_int_equal(shared(&stats->samples), 1);
 	cycle_two(f);
 	samples = shared(&stats->samples);
-	info = replay(&g, false);
+	info = graph_replay(&g, false);
 	assert_int_equal(info.timed, 0);
 	assert_int_equal(info.stall_ns, 0);
 	assert_int_equal(shared(&stats->samples), samples);
 	assert_int_equal(mm_step_begin(f->client), 0);
-	launch(&g, true);
+	graph_launch(&g, true);
 	call_start(&end, f, call_step_end);
 	while (!(shared(&f->peer->gates->gate[1].word) & MM_GATE_DONE))
 		pause_ms(1);
@@ -178,11 +178,11 @@ static void test_who_knows_its_waits_is_a_sample(void **state)
 	assert_int_equal(shared(&stats->stall_ns), info.stall_ns);
 	assert_int_equal(shared(&stats->stall_total_ns), info.stall_ns);
 	/* Who does not know counts as the last one that did. */
-	replay(&g, false);
+	graph_replay(&g, false);
 	assert_int_equal(shared(&stats->samples), samples + 1);
 	assert_int_equal(shared(&stats->stall_total_ns), 2 * info.stall_ns);
 	assert_int_equal(shared(&stats->steps), 5);
-	done(&g);
+	graph_done(&g);
 }
 
 /*
@@ -195,14 +195,14 @@ static void test_unsaid_replays_are_no_samples(void **state)
 	struct graphs g;
 	uint64_t samples;
 
-	make(&g, f);
+	graph_make(&g, f);
 	cycle_two(f);
 	samples = shared(&stats->samples);
 	assert_int_equal(mm_step_begin(f->client), 0);
 	assert_int_equal(gpu_of(&g)->cuGraphLaunch(g.exec[0], f->stream), 0);
 	assert_int_equal(end_cycling(f).timed, 0);
 	assert_int_equal(shared(&stats->samples), samples);
-	done(&g);
+	graph_done(&g);
 }
 
 static struct mm_step_info one_by_one(struct fixture *f)
@@ -224,7 +224,7 @@ static void test_which_steps_are_wanted(void **state)
 	struct graphs g;
 	uint64_t samples;
 
-	make(&g, f);
+	graph_make(&g, f);
 	cycle_two(f);
 	for (uint32_t i = 0; i < SAMPLES_FIRST + 3 * SAMPLE_EACH; i++) {
 		bool wants;
@@ -234,7 +234,7 @@ static void test_which_steps_are_wanted(void **state)
 		assert_int_equal(wants, i < SAMPLES_FIRST || (i - SAMPLES_FIRST) % SAMPLE_EACH ==
 								     SAMPLE_EACH - 1);
 		wanted += wants;
-		launch(&g, wants);
+		graph_launch(&g, wants);
 		end_cycling(f);
 	}
 	samples = shared(&stats->samples);
@@ -253,9 +253,9 @@ static void test_which_steps_are_wanted(void **state)
 	null_change(f, 3);
 	assert_int_equal(mm_step_begin(f->client), 0);
 	assert_true(mm_step_wants_times(f->client));
-	launch(&g, true);
+	graph_launch(&g, true);
 	end_cycling(f);
-	done(&g);
+	graph_done(&g);
 }
 
 /* A graph cannot be broken off, but it can be freed; repeated, it is right. */
@@ -265,10 +265,10 @@ static void test_aborted_while_it_waits(void **state)
 	struct call end = { 0 };
 	struct graphs g;
 
-	make(&g, f);
+	graph_make(&g, f);
 	cycle_two(f);
 	assert_int_equal(mm_step_begin(f->client), 0);
-	launch(&g, true);
+	graph_launch(&g, true);
 	call_start(&end, f, call_step_end);
 	while (!(shared(&f->peer->gates->gate[1].word) & MM_GATE_DONE))
 		pause_ms(1);
@@ -284,8 +284,8 @@ static void test_aborted_while_it_waits(void **state)
 				   : MM_GATE_RESIDENT);
 	peer_event(f->peer,
 		   &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 3, .arg = { 1, 2 } });
-	assert_int_equal(replay(&g, true).gated, 2);
-	done(&g);
+	assert_int_equal(graph_replay(&g, true).gated, 2);
+	graph_done(&g);
 }
 
 /* An exception between two layers of a capture: nothing ran, nothing is left over. */
@@ -295,7 +295,7 @@ static void test_capture_breaks_off(void **state)
 	struct graphs g;
 	CUgraph graph = NULL;
 
-	make(&g, f);
+	graph_make(&g, f);
 	cycle_two(f);
 	assert_int_equal(mm_step_begin(f->client), 0);
 	assert_int_equal(mm_step_capture(f->client, NULL), 0);
@@ -308,8 +308,8 @@ static void test_capture_breaks_off(void **state)
 	assert_int_equal(mm_step_abandon(f->client, f->stream), 0);
 	assert_int_equal(shared(&f->peer->gates->gate[0].word) & MM_GATE_DONE, 0);
 	null_change(f, 3);
-	assert_int_equal(replay(&g, false).gated, 2);
-	done(&g);
+	assert_int_equal(graph_replay(&g, false).gated, 2);
+	graph_done(&g);
 }
 
 static void test_what_is_refused(void **state)

@@ -16,24 +16,24 @@
 #include "libclient/ipc/sock.h"
 #include "libclient/base/base.h"
 
-static void event(struct fixture *f, struct mm_msg msg)
+static void event_send(struct fixture *f, struct mm_msg msg)
 {
 	peer_event(f->peer, &msg);
 }
 
 static void unknown_event(struct fixture *f)
 {
-	event(f, (struct mm_msg){ .opcode = MM_EV_COUNT });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_COUNT });
 }
 
 static void unknown_flag(struct fixture *f)
 {
-	event(f, (struct mm_msg){ .opcode = MM_EV_NOP, .flags = 1 });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_NOP, .flags = 1 });
 }
 
 static void reserved_field(struct fixture *f)
 {
-	event(f, (struct mm_msg){ .opcode = MM_EV_NOP, .reserved = 1 });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_NOP, .reserved = 1 });
 }
 
 static void impossible_tail(struct fixture *f)
@@ -72,7 +72,7 @@ static void doorbell_with_an_fd(struct fixture *f)
 	assert_int_equal(mm_sock_send(f->peer->sock, "x", 1, &fd, 1), 0);
 }
 
-static void batch(struct fixture *f, struct mm_fd_batch b, uint32_t n_fds)
+static void pages_send(struct fixture *f, struct mm_fd_batch b, uint32_t n_fds)
 {
 	int fds[] = { peer_export(f->peer, 8), peer_export(f->peer, 9) };
 
@@ -84,12 +84,12 @@ static void batch(struct fixture *f, struct mm_fd_batch b, uint32_t n_fds)
 
 static void batch_without_magic(struct fixture *f)
 {
-	batch(f, (struct mm_fd_batch){ .kind = MM_FD_PAGES, .count = 1 }, 1);
+	pages_send(f, (struct mm_fd_batch){ .kind = MM_FD_PAGES, .count = 1 }, 1);
 }
 
 static void batch_of_no_kind(struct fixture *f)
 {
-	batch(f, (struct mm_fd_batch){ .magic = MM_ABI_MAGIC, .kind = 9, .count = 1 }, 1);
+	pages_send(f, (struct mm_fd_batch){ .magic = MM_ABI_MAGIC, .kind = 9, .count = 1 }, 1);
 }
 
 static void end_of_no_kind(struct fixture *f)
@@ -101,31 +101,37 @@ static void end_of_no_kind(struct fixture *f)
 
 static void batch_that_miscounts(struct fixture *f)
 {
-	batch(f, (struct mm_fd_batch){ .magic = MM_ABI_MAGIC, .kind = MM_FD_PAGES, .count = 2 }, 1);
+	pages_send(f,
+		   (struct mm_fd_batch){ .magic = MM_ABI_MAGIC, .kind = MM_FD_PAGES, .count = 2 },
+		   1);
 }
 
 static void batch_with_huge_count(struct fixture *f)
 {
-	batch(f, (struct mm_fd_batch){ .magic = MM_ABI_MAGIC, .kind = MM_FD_PAGES, .count = 1000 },
-	      2);
+	pages_send(
+		f,
+		(struct mm_fd_batch){ .magic = MM_ABI_MAGIC, .kind = MM_FD_PAGES, .count = 1000 },
+		2);
 }
 
 static void page_outside_the_pool(struct fixture *f)
 {
-	batch(f,
-	      (struct mm_fd_batch){ .magic = MM_ABI_MAGIC,
-				    .kind = MM_FD_PAGES,
-				    .count = 2,
-				    .page_id = { 8, PEER_PAGES } },
-	      2);
+	pages_send(f,
+		   (struct mm_fd_batch){ .magic = MM_ABI_MAGIC,
+					 .kind = MM_FD_PAGES,
+					 .count = 2,
+					 .page_id = { 8, PEER_PAGES } },
+		   2);
 }
 
 static void two_stores(struct fixture *f)
 {
-	batch(f, (struct mm_fd_batch){ .magic = MM_ABI_MAGIC, .kind = MM_FD_STORE, .count = 2 }, 2);
+	pages_send(f,
+		   (struct mm_fd_batch){ .magic = MM_ABI_MAGIC, .kind = MM_FD_STORE, .count = 2 },
+		   2);
 }
 
-static struct mm_kv *arena(struct fixture *f)
+static struct mm_kv *arena_open(struct fixture *f)
 {
 	struct mm_kv_opts opts = { .size = sizeof(opts),
 				   .chunk_bytes = PEER_PAGE_BYTES,
@@ -138,76 +144,76 @@ static struct mm_kv *arena(struct fixture *f)
 
 static void grant_without_arena(struct fixture *f)
 {
-	event(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT });
 }
 
 static void grant_out_of_range(struct fixture *f)
 {
-	arena(f);
-	event(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT, .arg = { 2 } });
+	arena_open(f);
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT, .arg = { 2 } });
 }
 
 static void grant_out_of_32_bits(struct fixture *f)
 {
-	arena(f);
-	event(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT, .arg = { UINT64_C(1) << 32 } });
+	arena_open(f);
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT, .arg = { UINT64_C(1) << 32 } });
 }
 
 static void grant_of_unsent_page(struct fixture *f)
 {
-	arena(f);
+	arena_open(f);
 	peer_map(f->peer, MM_MAP_KV_BASE, 8 + 1);
-	event(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT });
 }
 
 static void grant_of_no_page_at_all(struct fixture *f)
 {
-	arena(f);
+	arena_open(f);
 	peer_map(f->peer, MM_MAP_KV_BASE, UINT32_MAX);
-	event(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT });
 }
 
 static void grant_of_a_hole(struct fixture *f)
 {
-	arena(f);
-	event(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT });
+	arena_open(f);
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT });
 }
 
 static void grant_twice(struct fixture *f)
 {
 	const uint32_t page = 8;
 
-	arena(f);
+	arena_open(f);
 	peer_pages(f->peer, &page, 1);
 	peer_map(f->peer, MM_MAP_KV_BASE, page + 1);
-	event(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT });
-	event(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_KV_GRANT });
 	fixture_event(f, MM_EVENT_KV_GRANTED);
 }
 
 static void denial_without_reason(struct fixture *f)
 {
-	event(f, (struct mm_msg){ .opcode = MM_EV_KV_DENIED, .result = -EIO });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_KV_DENIED, .result = -EIO });
 }
 
 static void switch_without_model(struct fixture *f)
 {
-	event(f, (struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 1 });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 1 });
 }
 
 static void prepare_of_epoch_0(struct fixture *f)
 {
-	event(f, (struct mm_msg){ .opcode = MM_EV_PREPARE });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_PREPARE });
 }
 
 static void ready_without_model(struct fixture *f)
 {
-	event(f, (struct mm_msg){ .opcode = MM_EV_MODEL_READY });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_MODEL_READY });
 }
 
 static void loaded_unasked(struct fixture *f)
 {
-	event(f, (struct mm_msg){ .opcode = MM_EV_MODEL_LOADED, .arg = { 5, 5, 4096 } });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_MODEL_LOADED, .arg = { 5, 5, 4096 } });
 }
 
 static void test_lies(void **state)
@@ -267,28 +273,28 @@ static void test_lies(void **state)
 
 static void switch_unprepared(struct fixture *f)
 {
-	event(f, (struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2 });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2 });
 }
 
 static void switch_before_parked(struct fixture *f)
 {
-	event(f, (struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 2 });
-	event(f, (struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2 });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 2 });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2 });
 }
 
 static void prepare_of_the_past(struct fixture *f)
 {
-	event(f, (struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 1 });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 1 });
 }
 
 static void another_model(struct fixture *f)
 {
-	event(f, (struct mm_msg){ .opcode = MM_EV_MODEL_LOADED, .arg = { 5, 5, 4096 } });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_MODEL_LOADED, .arg = { 5, 5, 4096 } });
 }
 
 static void ready_again(struct fixture *f)
 {
-	event(f, (struct mm_msg){ .opcode = MM_EV_MODEL_READY });
+	event_send(f, (struct mm_msg){ .opcode = MM_EV_MODEL_READY });
 }
 
 static void test_lies_in_a_step(void **state)

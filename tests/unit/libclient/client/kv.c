@@ -36,7 +36,7 @@ static struct mm_kv *open_arena(struct fixture *f, uint32_t chunks_max)
 	return kv;
 }
 
-static void grant(struct fixture *f, uint32_t chunk, uint32_t first_page)
+static void chunk_grant(struct fixture *f, uint32_t chunk, uint32_t first_page)
 {
 	uint32_t ids[4];
 
@@ -67,7 +67,7 @@ static void no_event(struct fixture *f)
 }
 
 /* An event of another kind, which the next one is not to be merged with. */
-static void deny(struct fixture *f)
+static void demand_refuse(struct fixture *f)
 {
 	peer_event(f->peer,
 		   &(struct mm_msg){ .opcode = MM_EV_KV_DENIED, .result = -ENOSPC, .arg = { 1 } });
@@ -75,7 +75,7 @@ static void deny(struct fixture *f)
 }
 
 /* mmd, which knows of @known releases, asks for @chunks; until the client has read it. */
-static void ask(struct fixture *f, uint32_t chunks, uint64_t known, uint64_t deadline_ns)
+static void chunks_reclaim(struct fixture *f, uint32_t chunks, uint64_t known, uint64_t deadline_ns)
 {
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM,
 					      .arg = { chunks, deadline_ns, known + 1 } });
@@ -95,7 +95,7 @@ static void test_grant_and_release(void **state)
 	assert_int_equal(peer_expect(f->peer, MM_OP_KV_WANT).arg[0], 1);
 	for (uint32_t i = 0; i < 4; i++)
 		peer_fill(f->peer, 8 + i, (uint8_t)(0xa0 + i));
-	grant(f, 2, 8);
+	chunk_grant(f, 2, 8);
 	assert_int_equal(fixture_event(f, MM_EVENT_KV_GRANTED).count, 1);
 	assert_int_equal(mm_kv_usable(kv, bitmap, 2), 1);
 	assert_int_equal(bitmap[0], 4);
@@ -132,8 +132,8 @@ static void test_want_waits(void **state)
 
 	call_start(&want, f, call_want);
 	assert_int_equal(peer_expect(f->peer, MM_OP_KV_WANT).arg[0], 2);
-	grant(f, 0, 8);
-	grant(f, 1, 12);
+	chunk_grant(f, 0, 8);
+	chunk_grant(f, 1, 12);
 	assert_int_equal(call_join(&want), 0);
 	no_event(f); /* that they were granted is what it has returned */
 	assert_int_equal(mm_kv_want(kv, 1, 0), 0);
@@ -182,13 +182,13 @@ static void test_events_beside_a_wait(void **state)
 	struct call want = { .kv = kv, .chunks = 2, .timeout_ns = MM_TIMEOUT_NEVER };
 
 	assert_int_equal(mm_kv_want(kv, 1, 0), -EAGAIN);
-	grant(f, 0, 0);
+	chunk_grant(f, 0, 0);
 	wait_for_chunks(kv, 1);
-	ask(f, 1, 0, 7);
+	chunks_reclaim(f, 1, 0, 7);
 	call_start(&want, f, call_want);
 	while (peer_expect(f->peer, MM_OP_KV_WANT).arg[0] != 2)
 		;
-	grant(f, 1, 4);
+	chunk_grant(f, 1, 4);
 	assert_int_equal(call_join(&want), 0);
 	assert_int_equal(fixture_event(f, MM_EVENT_KV_GRANTED).count, 1);
 	assert_int_equal(fixture_event(f, MM_EVENT_KV_RECLAIM).count, 1);
@@ -198,7 +198,7 @@ static void test_events_beside_a_wait(void **state)
 	call_start(&want, f, call_want);
 	while (peer_expect(f->peer, MM_OP_KV_WANT).arg[0] != 5)
 		;
-	grant(f, 2, 8);
+	chunk_grant(f, 2, 8);
 	peer_event(
 		f->peer,
 		&(struct mm_msg){ .opcode = MM_EV_KV_DENIED, .result = -ENOSPC, .arg = { 5, 3 } });
@@ -219,7 +219,7 @@ static void test_never_waits_in_a_step(void **state)
 	call_start(&want, f, call_want);
 	assert_int_equal(call_join(&want), -EAGAIN);
 	/* What is granted meanwhile is mapped at once. */
-	grant(f, 0, 8);
+	chunk_grant(f, 0, 8);
 	fixture_event(f, MM_EVENT_KV_GRANTED);
 	assert_int_equal(mm_kv_usable(kv, NULL, 0), 1);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
@@ -231,7 +231,7 @@ static struct mm_kv *full_arena(struct fixture *f)
 	struct mm_kv *kv = open_arena(f, 5);
 
 	for (uint32_t i = 0; i < 5; i++)
-		grant(f, i, 4 * i);
+		chunk_grant(f, i, 4 * i);
 	wait_for_chunks(kv, 5);
 	assert_int_equal(fixture_event(f, MM_EVENT_KV_GRANTED).count, 5);
 	return kv;
@@ -246,7 +246,7 @@ static void test_reclaim(void **state)
 
 	assert_int_equal(mm_kv_owed(kv, &deadline_ns), 0);
 	assert_int_equal(deadline_ns, 0);
-	ask(f, 2, 0, 12345);
+	chunks_reclaim(f, 2, 0, 12345);
 	assert_int_equal(mm_kv_owed(kv, &deadline_ns), 2);
 	assert_int_equal(deadline_ns, 12345);
 	event = fixture_event(f, MM_EVENT_KV_RECLAIM);
@@ -257,7 +257,7 @@ static void test_reclaim(void **state)
 	mm_kv_release(kv, 4);
 	assert_int_equal(mm_kv_owed(kv, NULL), 1);
 	/* Never more than there is to give. */
-	ask(f, 9, 1, 5);
+	chunks_reclaim(f, 9, 1, 5);
 	assert_int_equal(fixture_event(f, MM_EVENT_KV_RECLAIM).count, 4);
 	/* An mmd that does not say what it knows of knows of all. */
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM, .arg = { 3, 5 } });
@@ -275,9 +275,9 @@ static void test_looks_late(void **state)
 	struct mm_event event;
 
 	for (uint64_t i = 1; i <= 15; i++) {
-		ask(f, 2, 0, 200 * i);
+		chunks_reclaim(f, 2, 0, 200 * i);
 		if (i == 7)
-			deny(f);
+			demand_refuse(f);
 	}
 	while (!mm_client_next_event(f->client, &event)) {
 		if (event.kind != MM_EVENT_KV_RECLAIM)
@@ -289,20 +289,20 @@ static void test_looks_late(void **state)
 	assert_int_equal(given, 2);
 	assert_int_equal(mm_kv_owed(kv, NULL), 0);
 	/* Asked before it had seen any of these, or one. */
-	ask(f, 2, 0, 3200);
+	chunks_reclaim(f, 2, 0, 3200);
 	no_event(f);
-	ask(f, 1, 1, 3400);
+	chunks_reclaim(f, 1, 1, 3400);
 	no_event(f);
 	/* These it has seen, and wants more; of which one goes before it is looked at. */
-	ask(f, 2, 2, 3600);
+	chunks_reclaim(f, 2, 2, 3600);
 	assert_int_equal(mm_kv_release(kv, --chunk), 0);
 	assert_int_equal(fixture_event(f, MM_EVENT_KV_RECLAIM).count, 1);
 	/* It wants less. */
-	ask(f, 2, 3, 3800);
-	ask(f, 1, 3, 4000);
+	chunks_reclaim(f, 2, 3, 3800);
+	chunks_reclaim(f, 1, 3, 4000);
 	assert_int_equal(fixture_event(f, MM_EVENT_KV_RECLAIM).count, 1);
-	ask(f, 2, 3, 4200);
-	ask(f, 0, 3, 0);
+	chunks_reclaim(f, 2, 3, 4200);
+	chunks_reclaim(f, 0, 3, 0);
 	no_event(f);
 	assert_int_equal(mm_kv_usable(kv, NULL, 0), 2);
 }
@@ -316,10 +316,10 @@ static void test_many_events(void **state)
 	struct mm_event event;
 
 	for (int i = 0; i < 200; i++) {
-		grant(f, 0, 0);
+		chunk_grant(f, 0, 0);
 		wait_for_chunks(kv, 1);
-		ask(f, 1, (uint64_t)i, 5);
-		deny(f);
+		chunks_reclaim(f, 1, (uint64_t)i, 5);
+		demand_refuse(f);
 		assert_int_equal(mm_kv_release(kv, 0), 0);
 	}
 	while (!mm_client_next_event(f->client, &event)) {

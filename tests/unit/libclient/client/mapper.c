@@ -19,21 +19,21 @@ static struct {
 	unsigned int fail_map, fail_access; /* the n-th call from now on; 0 = none */
 } calls;
 
-static bool due(unsigned int *countdown)
+static bool failure_is_due(unsigned int *countdown)
 {
 	return *countdown && --*countdown == 0;
 }
 
-static CUresult map(CUdeviceptr va, size_t bytes, size_t offset,
-		    CUmemGenericAllocationHandle handle, unsigned long long flags)
+static CUresult driver_map(CUdeviceptr va, size_t bytes, size_t offset,
+			   CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	calls.map++;
-	if (due(&calls.fail_map))
+	if (failure_is_due(&calls.fail_map))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return peer->gpu.cuMemMap(va, bytes, offset, handle, flags);
 }
 
-static CUresult unmap(CUdeviceptr va, size_t bytes)
+static CUresult driver_unmap(CUdeviceptr va, size_t bytes)
 {
 	calls.unmap++;
 	assert_int_equal(bytes, PEER_PAGE_BYTES); /* whole handles */
@@ -43,12 +43,12 @@ static CUresult unmap(CUdeviceptr va, size_t bytes)
 static CUresult set_access(CUdeviceptr va, size_t bytes, const CUmemAccessDesc *desc, size_t count)
 {
 	calls.access++;
-	if (due(&calls.fail_access))
+	if (failure_is_due(&calls.fail_access))
 		return CUDA_ERROR_UNKNOWN;
 	return peer->gpu.cuMemSetAccess(va, bytes, desc, count);
 }
 
-static CUresult release(CUmemGenericAllocationHandle handle)
+static CUresult driver_release(CUmemGenericAllocationHandle handle)
 {
 	calls.release++;
 	return peer->gpu.cuMemRelease(handle);
@@ -65,10 +65,10 @@ static int setup(void **state)
 	(void)state;
 	peer = peer_start();
 	gpu = peer->gpu;
-	gpu.cuMemMap = map;
-	gpu.cuMemUnmap = unmap;
+	gpu.cuMemMap = driver_map;
+	gpu.cuMemUnmap = driver_unmap;
 	gpu.cuMemSetAccess = set_access;
-	gpu.cuMemRelease = release;
+	gpu.cuMemRelease = driver_release;
 	memset(&calls, 0, sizeof(calls));
 	memset(table, 0, sizeof(table));
 	assert_int_equal(mm_mapper_init(&m, &gpu, peer->device, PEER_PAGE_BYTES, PEER_PAGES), 0);

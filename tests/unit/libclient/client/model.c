@@ -82,7 +82,7 @@ static void change_plan(struct fixture *f, uint64_t epoch, uint32_t alpha, uint3
 	assert_int_equal(fixture_event(f, MM_EVENT_PLAN_CHANGED).count, alpha);
 }
 
-static void prepare(struct fixture *f, uint64_t epoch)
+static void plan_prepare(struct fixture *f, uint64_t epoch)
 {
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = epoch });
 	assert_int_equal(peer_expect(f->peer, MM_OP_PARKED).epoch, epoch);
@@ -120,7 +120,7 @@ static void test_plan_changes(void **state)
 	for (uint32_t i = 0; i < PEER_LAYERS; i++)
 		va[i] = layer_va(f, i);
 	/* Layers 1 and 3 share page 2 from now on; page 4 was layer 3's and goes. */
-	prepare(f, 2);
+	plan_prepare(f, 2);
 	peer_map(f->peer, 4, 3);
 	peer_forget_page(f->peer, 4);
 	f->peer->gpu.cuMemGetInfo(&free_before, &total);
@@ -139,7 +139,7 @@ static void test_plan_changes(void **state)
 
 	/* Layer 3 gets a page of its own again, one that the client never saw. */
 	peer_fill(f->peer, fresh, 0x14);
-	prepare(f, 3);
+	plan_prepare(f, 3);
 	peer_pages(f->peer, &fresh, 1);
 	peer_map(f->peer, 4, fresh + 1);
 	change_plan(f, 3, 0, 0);
@@ -157,7 +157,7 @@ static void test_switch_fails(void **state)
 	const uint32_t late = 10;
 	struct mm_msg msg;
 
-	prepare(f, 2);
+	plan_prepare(f, 2);
 	peer_map(f->peer, 1, late + 1);
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2 });
 	msg = peer_expect(f->peer, MM_OP_COMMITTED);
@@ -173,7 +173,7 @@ static void test_switch_fails(void **state)
 
 /* ---- loads that fail ---- */
 
-static void refuse(struct fixture *f, int result, enum mm_refusal why)
+static void model_refuse(struct fixture *f, int result, enum mm_refusal why)
 {
 	peer_event(
 		f->peer,
@@ -213,7 +213,7 @@ static void test_refused_by_load(void **state)
 
 	peer_take_files(channel, &files);
 	peer_load_status(channel, -EBADMSG, "a.safetensors: header: too long");
-	refuse(f, -EBADMSG, MM_REFUSED_LOAD);
+	model_refuse(f, -EBADMSG, MM_REFUSED_LOAD);
 	assert_int_equal(call_join(&load), -EBADMSG);
 	assert_string_equal(load.error, "a.safetensors: header: too long");
 	close(channel);
@@ -236,7 +236,7 @@ static void test_refused_by_quota(void **state)
 	close(channel);
 	fd = peer_store(&bytes);
 	peer_send_store(f->peer, (const uint64_t[]){ 1 + PEER_LAYERS, 1 + PEER_LAYERS, bytes }, fd);
-	refuse(f, -EDQUOT, MM_REFUSED_QUOTA);
+	model_refuse(f, -EDQUOT, MM_REFUSED_QUOTA);
 	assert_int_equal(call_join(&load), -EDQUOT);
 	assert_non_null(strstr(load.error, "account"));
 	channel = start_load(f, &load);
@@ -263,7 +263,7 @@ static void test_load_dies_and_is_refused(void **state)
 	int channel = start_load(f, &load);
 
 	close(channel);
-	refuse(f, -EAGAIN, MM_REFUSED_LOAD);
+	model_refuse(f, -EAGAIN, MM_REFUSED_LOAD);
 	peer_expect(f->peer, MM_OP_MODEL_OPEN);
 	channel = peer_open_channel(f->peer);
 	finish_load(f, channel, &load);
@@ -276,7 +276,7 @@ static void test_load_dies_for_good(void **state)
 	int channel = start_load(f, &load);
 
 	close(channel);
-	refuse(f, -EIO, MM_REFUSED_LOAD);
+	model_refuse(f, -EIO, MM_REFUSED_LOAD);
 	assert_int_equal(call_join(&load), -EIO);
 	assert_non_null(strstr(load.error, "could not be loaded"));
 }
@@ -334,7 +334,7 @@ static void test_packs(void **state)
 	assert_int_equal(rule[1].n_members, 1);
 	assert_string_equal(rule[1].name, "");
 	peer_load_status(channel, -EINVAL, "pack layers.*.ab: no");
-	refuse(f, -EINVAL, MM_REFUSED_LOAD);
+	model_refuse(f, -EINVAL, MM_REFUSED_LOAD);
 	assert_int_equal(call_join(&load), -EINVAL);
 	assert_string_equal(load.error, "pack layers.*.ab: no");
 	close(channel);
@@ -444,7 +444,7 @@ static void test_shards(void **state)
 	peer_take_file(channel, &file);
 	assert_int_equal(file.kind, MM_LOAD_END);
 	peer_load_status(channel, -EBADMSG, "no");
-	refuse(f, -EBADMSG, MM_REFUSED_LOAD);
+	model_refuse(f, -EBADMSG, MM_REFUSED_LOAD);
 	assert_int_equal(call_join(&load), -EBADMSG);
 	close(channel);
 }

@@ -77,7 +77,7 @@ static void let_driver_go(void)
 	pthread_mutex_unlock(&driver.lock);
 }
 
-static uint64_t gate(struct fixture *f, uint32_t layer)
+static uint64_t gate_word(struct fixture *f, uint32_t layer)
 {
 	return __atomic_load_n(&f->peer->gates->gate[layer].word, __ATOMIC_ACQUIRE);
 }
@@ -111,7 +111,7 @@ static void enqueue_layers(struct fixture *f)
 
 static void await_gate(struct fixture *f, uint32_t layer, uint64_t bits)
 {
-	while (!(gate(f, layer) & bits))
+	while (!(gate_word(f, layer) & bits))
 		pause_ms(1);
 }
 
@@ -156,10 +156,10 @@ static void test_steps_go_on(void **state)
 	enqueue_layers(f);
 	call_start(&end, f, call_step_end);
 	await_gate(f, 2, MM_GATE_DONE);
-	assert_int_equal(gate(f, 1), MM_GATE_DONE);
+	assert_int_equal(gate_word(f, 1), MM_GATE_DONE);
 	await_stream_at(f, 3);
 	peer_absent(f->peer, MM_OP_COMMITTED, 20);
-	assert_int_equal(gate(f, 3), MM_GATE_EMPTY);
+	assert_int_equal(gate_word(f, 3), MM_GATE_EMPTY);
 	let_driver_go();
 	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, 0);
 	fixture_event(f, MM_EVENT_PLAN_CHANGED);
@@ -200,7 +200,7 @@ static void test_layer_by_layer(void **state)
 	assert_int_equal(call_join(&end), 0);
 }
 
-static int abandon(struct call *call)
+static int call_abandon(struct call *call)
 {
 	return mm_step_abandon(call->f->client, call->f->stream);
 }
@@ -226,9 +226,9 @@ static void test_abandoning_waits_for_the_mapping(void **state)
 	struct fixture *f = *state;
 	struct call call = { 0 };
 
-	act_during_change(f, &call, abandon);
+	act_during_change(f, &call, call_abandon);
 	pause_ms(20);
-	assert_int_equal(gate(f, 3), MM_GATE_EMPTY);
+	assert_int_equal(gate_word(f, 3), MM_GATE_EMPTY);
 	let_driver_go();
 	assert_int_equal(call_join(&call), 0);
 	peer_expect(f->peer, MM_OP_COMMITTED);
@@ -241,9 +241,9 @@ static void test_death_waits_for_the_mapping(void **state)
 	struct call end = { 0 };
 
 	act_during_change(f, &end, call_step_end);
-	mm_link_die(f->client, -EPROTO, "for the test");
+	mm_link_fail(f->client, -EPROTO, "for the test");
 	pause_ms(20);
-	assert_int_equal(gate(f, 3), MM_GATE_EMPTY);
+	assert_int_equal(gate_word(f, 3), MM_GATE_EMPTY);
 	let_driver_go();
 	assert_int_equal(call_join(&end), -EPROTO);
 	assert_int_equal(layer_byte(f, 3), layer_byte(f, 1));
@@ -257,7 +257,7 @@ static void test_the_dead_map_nothing(void **state)
 
 	peer_event(f->peer, &prepare);
 	peer_expect(f->peer, MM_OP_PARKED);
-	mm_link_die(f->client, -EPROTO, "for the test");
+	mm_link_fail(f->client, -EPROTO, "for the test");
 	peer_map(f->peer, 4, 3);
 	peer_event(f->peer, &go_on);
 	fixture_event(f, MM_EVENT_DISCONNECTED);
@@ -408,7 +408,7 @@ static void test_switch_of_a_load_that_was_given_up(void **state)
 	struct fixture *f = *state;
 
 	mm_client_lock_take(&f->client->lock);
-	f->client->model_phase = MM_MODEL_BROKEN;
+	f->client->model_phase = MM_CLIENT_MODEL_BROKEN;
 	mm_client_lock_give(&f->client->lock);
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 3 });
 	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, -ECANCELED);
@@ -423,7 +423,7 @@ static struct mm_model *take_model_away(struct fixture *f)
 	mm_client_lock_take(&f->client->lock);
 	model = f->client->model;
 	f->client->model = NULL;
-	f->client->model_phase = MM_MODEL_NONE;
+	f->client->model_phase = MM_CLIENT_MODEL_NONE;
 	mm_steps_forget_plan(&f->client->steps, &out);
 	mm_step_out_perform(f->client, &out);
 	mm_client_lock_give(&f->client->lock);
@@ -434,7 +434,7 @@ static void put_model_back(struct fixture *f, struct mm_model *model)
 {
 	mm_client_lock_take(&f->client->lock);
 	f->client->model = model;
-	f->client->model_phase = MM_MODEL_READY;
+	f->client->model_phase = MM_CLIENT_MODEL_READY;
 	mm_client_lock_give(&f->client->lock);
 }
 

@@ -148,7 +148,7 @@ static int refuse_first(struct peer *p)
 	return p->sock < 0 ? -errno : 0;
 }
 
-static void handshake(struct peer *p)
+static void peer_handshake(struct peer *p)
 {
 	int fds[] = { p->tenant_region.fd, p->mmd_region.fd, p->gate_region.fd };
 	mm_cleanup(mm_close_fd) int unsealed = -1;
@@ -198,7 +198,7 @@ void peer_drained(struct peer *peer)
 	}
 }
 
-static void answer(struct peer *p, const struct mm_msg *msg)
+static void peer_answer(struct peer *p, const struct mm_msg *msg)
 {
 	const struct mm_msg reply = { .opcode = MM_EV_REPLY,
 				      .user_data = msg->user_data,
@@ -227,7 +227,7 @@ static void take_requests(struct peer *p)
 		pthread_mutex_unlock(&p->lock);
 		if (r)
 			return;
-		answer(p, &msg);
+		peer_answer(p, &msg);
 		on_request = __atomic_load_n(&p->on_request, __ATOMIC_ACQUIRE);
 		if (on_request)
 			on_request(p, &msg);
@@ -247,7 +247,7 @@ static void *peer_main(void *arg)
 	if (fds[1].revents)
 		return NULL;
 	p->sock = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
-	handshake(p);
+	peer_handshake(p);
 	fds[0].fd = p->sock;
 	while (r != -ECONNRESET) {
 		poll(fds, 2, -1);

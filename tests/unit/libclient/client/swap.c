@@ -47,7 +47,7 @@ static struct mm_swap *open_space(struct fixture *f)
 	return swap;
 }
 
-static void swapped(struct fixture *f, const struct mm_msg *request, int result)
+static void swapped_send(struct fixture *f, const struct mm_msg *request, int result)
 {
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWAPPED,
 					      .result = result,
@@ -78,10 +78,10 @@ static void test_lists(void **state)
 
 	/* While one of them is under way, the chunk cannot go. */
 	assert_int_equal(mm_kv_release(kv, 1), -EBUSY);
-	swapped(f, &in, 0);
+	swapped_send(f, &in, 0);
 	assert_int_equal(fixture_event(f, MM_EVENT_SWAPPED).count, 1);
 	assert_int_equal(mm_kv_release(kv, 1), -EBUSY);
-	swapped(f, &out, -EIO);
+	swapped_send(f, &out, -EIO);
 	fixture_event(f, MM_EVENT_SWAPPED);
 	assert_int_equal(mm_swap_next(swap, &done), 0);
 	assert_int_equal(done.user_data, 72);
@@ -135,7 +135,7 @@ static void test_as_many_as_there_are_lots(void **state)
 		assert_int_equal(mm_swap_out(swap, &piece, 1, i), 0);
 	assert_int_equal(mm_swap_out(swap, &piece, 1, 99), -EAGAIN);
 	first = peer_expect(f->peer, MM_OP_SWAP);
-	swapped(f, &first, 0);
+	swapped_send(f, &first, 0);
 	fixture_event(f, MM_EVENT_SWAPPED);
 	assert_int_equal(mm_swap_out(swap, &piece, 1, 99), -EAGAIN); /* not taken yet */
 	assert_int_equal(mm_swap_next(swap, &done), 0);

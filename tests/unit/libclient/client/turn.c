@@ -11,7 +11,7 @@
 #include "tests/unit/libclient/client/fixture.h"
 #include "libclient/base/base.h"
 
-static void join(struct fixture *f, enum mm_turn_mode mode)
+static void turn_join(struct fixture *f, enum mm_turn_mode mode)
 {
 	const struct mm_turn_opts opts = { .size = sizeof(opts), .mode = mode, .priority = 2 };
 	struct mm_msg msg;
@@ -22,13 +22,13 @@ static void join(struct fixture *f, enum mm_turn_mode mode)
 	assert_int_equal(msg.arg[2], 2);
 }
 
-static void begin(struct fixture *f, uint64_t serial)
+static void turn_begin(struct fixture *f, uint64_t serial)
 {
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_TURN_BEGIN, .arg = { serial } });
 	fixture_event(f, MM_EVENT_TURN_BEGIN);
 }
 
-static void end(struct fixture *f, uint64_t serial, int result)
+static void turn_end(struct fixture *f, uint64_t serial, int result)
 {
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_TURN_END,
 					      .result = result,
@@ -36,7 +36,7 @@ static void end(struct fixture *f, uint64_t serial, int result)
 	assert_int_equal(fixture_event(f, MM_EVENT_TURN_END).deadline_ns, 77);
 }
 
-static void step(struct fixture *f)
+static void step_run(struct fixture *f)
 {
 	assert_int_equal(mm_step_begin(f->client), 0);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
@@ -47,7 +47,7 @@ static void test_who_did_not_join_never_waits(void **state)
 	struct fixture *f = *state;
 
 	assert_int_equal(mm_turn_want(f->client, 0), 0);
-	step(f);
+	step_run(f);
 	peer_absent(f->peer, MM_OP_TURN_WANT, 20);
 }
 
@@ -55,15 +55,15 @@ static void test_asks_once(void **state)
 {
 	struct fixture *f = *state;
 
-	join(f, MM_TURN_QUANTUM);
+	turn_join(f, MM_TURN_QUANTUM);
 	assert_int_equal(mm_turn_want(f->client, 0), -EAGAIN);
 	assert_int_equal(mm_turn_want(f->client, 0), -EAGAIN);
 	peer_expect(f->peer, MM_OP_TURN_WANT);
 	peer_absent(f->peer, MM_OP_TURN_WANT, 20);
-	begin(f, 4);
+	turn_begin(f, 4);
 	assert_int_equal(mm_turn_want(f->client, 0), 0);
-	step(f);
-	step(f);
+	step_run(f);
+	step_run(f);
 }
 
 static int call_turn_want(struct call *call)
@@ -93,7 +93,7 @@ static void test_waits_for_its_turn(void **state)
 	struct mm_event event;
 	uint64_t serial = 1;
 
-	join(f, MM_TURN_QUANTUM);
+	turn_join(f, MM_TURN_QUANTUM);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(calls); i++) {
 		for (int watched = 0; watched <= 1; watched++, serial++) {
 			struct call call = { .timeout_ns = MM_TIMEOUT_NEVER };
@@ -120,11 +120,11 @@ static void test_goes_back_after_the_step(void **state)
 {
 	struct fixture *f = *state;
 
-	join(f, MM_TURN_QUANTUM);
+	turn_join(f, MM_TURN_QUANTUM);
 	mm_turn_want(f->client, 0);
-	begin(f, 9);
+	turn_begin(f, 9);
 	assert_int_equal(mm_step_begin(f->client), 0);
-	end(f, 9, 0);
+	turn_end(f, 9, 0);
 	peer_absent(f->peer, MM_OP_TURN_DONE, 20);
 	assert_int_equal(mm_turn_yield(f->client), -EBUSY);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
@@ -137,15 +137,15 @@ static void test_unused_and_between_steps(void **state)
 {
 	struct fixture *f = *state;
 
-	join(f, MM_TURN_QUANTUM);
-	begin(f, 1);
-	end(f, 1, 0);
+	turn_join(f, MM_TURN_QUANTUM);
+	turn_begin(f, 1);
+	turn_end(f, 1, 0);
 	peer_absent(f->peer, MM_OP_TURN_DONE, 20);
-	step(f);
+	step_run(f);
 	assert_int_equal(peer_expect(f->peer, MM_OP_TURN_DONE).arg[0], 1);
-	begin(f, 2);
-	step(f);
-	end(f, 2, 0);
+	turn_begin(f, 2);
+	step_run(f);
+	turn_end(f, 2, 0);
 	assert_int_equal(peer_expect(f->peer, MM_OP_TURN_DONE).arg[0], 2);
 }
 
@@ -153,10 +153,10 @@ static void test_taken_away(void **state)
 {
 	struct fixture *f = *state;
 
-	join(f, MM_TURN_DRAIN);
-	begin(f, 1);
+	turn_join(f, MM_TURN_DRAIN);
+	turn_begin(f, 1);
 	assert_int_equal(mm_step_begin(f->client), 0);
-	end(f, 1, -ETIMEDOUT);
+	turn_end(f, 1, -ETIMEDOUT);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 	peer_absent(f->peer, MM_OP_TURN_DONE, 20);
 	assert_int_equal(mm_turn_want(f->client, 0), -EAGAIN);
@@ -166,13 +166,13 @@ static void test_no_work_no_turn(void **state)
 {
 	struct fixture *f = *state;
 
-	join(f, MM_TURN_DRAIN);
-	begin(f, 3);
+	turn_join(f, MM_TURN_DRAIN);
+	turn_begin(f, 3);
 	mm_client_hint(f->client, &(struct mm_load_hint){ .running = 1 });
 	peer_absent(f->peer, MM_OP_TURN_DONE, 20);
 	mm_client_hint(f->client, &(struct mm_load_hint){ 0 });
 	assert_int_equal(peer_expect(f->peer, MM_OP_TURN_DONE).arg[0], 3);
-	begin(f, 4);
+	turn_begin(f, 4);
 	assert_int_equal(mm_turn_yield(f->client), 0);
 	assert_int_equal(peer_expect(f->peer, MM_OP_TURN_DONE).arg[0], 4);
 	assert_int_equal(mm_turn_yield(f->client), 0);
@@ -188,9 +188,9 @@ static void test_leaving(void **state)
 		{ .size = sizeof(*bad), .priority = MM_TURN_PRIORITY_MAX + 1 },
 	};
 
-	join(f, MM_TURN_QUANTUM);
-	join(f, MM_TURN_NONE);
-	step(f);
+	turn_join(f, MM_TURN_QUANTUM);
+	turn_join(f, MM_TURN_NONE);
+	step_run(f);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(bad); i++)
 		assert_int_equal(mm_turn_join(f->client, &bad[i]), -EINVAL);
 	assert_int_equal(mm_turn_join(f->client, NULL), -EINVAL);
@@ -201,11 +201,11 @@ static void test_comes_back_and_asks_again(void **state)
 {
 	struct fixture *f = *state;
 
-	join(f, MM_TURN_QUANTUM);
+	turn_join(f, MM_TURN_QUANTUM);
 	assert_int_equal(mm_turn_want(f->client, 0), -EAGAIN);
 	peer_expect(f->peer, MM_OP_TURN_WANT);
-	join(f, MM_TURN_NONE);
-	join(f, MM_TURN_QUANTUM);
+	turn_join(f, MM_TURN_NONE);
+	turn_join(f, MM_TURN_QUANTUM);
 	assert_int_equal(mm_turn_want(f->client, 0), -EAGAIN);
 	peer_expect(f->peer, MM_OP_TURN_WANT);
 }
