@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dir - the directory at the head of a store: which tensor lies where
+ * dir - the directory at the head of a store: where each tensor is
  *
  * Concept:   A store begins with struct mm_dir (abi.h). mm_directory_read() copies it once, checks
- *            the copy in full, and only the copy is used: the file may be writable by whoever made
- *            it.
+ *            the copy in full, and only the copy is used: another process may be able to write to
+ *            the file.
  * Ownership: struct mm_directory owns its copies; mm_directory_done() accepts a zeroed one.
- * Threading: read-only once read.
+ * Threading: mm_directory_read() writes it; afterwards any thread may read it.
  */
 #pragma once
 
@@ -24,9 +24,9 @@ struct mm_directory {
 
 /**
  * mm_directory_read() - copy and check the directory of a store
- * @head:        the first @head_bytes of it: all of it, or the directory only
+ * @head:        the first @head_bytes of the store: all of it, or the directory only
  * @head_bytes:  at most @store_bytes
- * @store_bytes: how long the store is said to be
+ * @store_bytes: length of the store, as mmd reports it
  * @ret_dir:     written only on success; give back with mm_directory_done()
  * @ret_why:     a static phrase on -EBADMSG
  *
