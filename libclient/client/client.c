@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens and closes a client: its driver, its device, its gates and its objects; error sentences. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,11 +12,14 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/support/fault.h"
 
-#define TIMEOUT_DEFAULT_NS (120 * MM_NS_PER_S) /* longer than mmd lets a model wait */
+#define TIMEOUT_DEFAULT_NS (120 * MM_NS_PER_S) /* longer than mmd makes a model wait */
 
 /* ---- errors ---- */
 
-/* Of the last client that failed in this thread: an engine rarely has two, and asks at once. */
+/*
+ * The sentence of the last failure in this thread, of whichever client: engines rarely have two,
+ * and read the sentence at once.
+ */
 static _Thread_local struct {
 	uint64_t client_id;
 	char text[MM_ERROR_BYTES];
@@ -46,7 +50,7 @@ int mm_enter(struct mm_client *client)
 	mm_client_lock_take(&client->lock);
 	dead = client->dead;
 	mm_client_lock_give(&client->lock);
-	/* The text was complete before `dead` was set, and never changes again. */
+	/* The text was complete before `dead` was set, and does not change afterwards. */
 	return dead ? mm_fail(client, dead, "%s", client->dead_text) : 0;
 }
 
@@ -67,7 +71,7 @@ static int client_opts_check(const struct mm_client_opts *opts, struct mm_client
 	*ret_opts = (struct mm_client_opts){ 0 };
 	if (!opts)
 		return 0;
-	/* The first public size; a later, larger one is fine if what we do not know is 0. */
+	/* A larger struct, of a later version, is accepted if its unknown fields are 0. */
 	if (opts->size < sizeof(*opts))
 		return -EINVAL;
 	for (size_t i = sizeof(*opts); i < opts->size; i++)
@@ -134,7 +138,7 @@ static int gpu_load(struct mm_client *c, char *err, size_t n)
 }
 
 /*
- * Which device the ordinal means in this process: for mmd it can have another
+ * Finds the device of @ordinal in this process and its UUID. mmd may number the device differently
  * (CUDA_VISIBLE_DEVICES).
  */
 static int device_find(struct mm_client *c, int ordinal, char *err, size_t n)
@@ -183,9 +187,9 @@ static int device_check(struct mm_client *c, int ordinal, char *err, size_t n)
 }
 
 /*
- * The hello names the device, and mmd says which driver is to be loaded. Without one yet, the only
- * device needs no name; an mmd with several refuses, and with the driver that it named we come
- * again.
+ * The hello names the device, and the welcome names the driver. While no driver is loaded, the
+ * hello names no device; an mmd with several devices refuses that, but its answer names the driver,
+ * with which the client connects a second time.
  */
 static int client_join(struct mm_client *c, const struct mm_client_opts *opts, char *err, size_t n)
 {
@@ -204,7 +208,7 @@ static int client_join(struct mm_client *c, const struct mm_client_opts *opts, c
 	return r ? mm_connect(c, opts, err, n) : 0;
 }
 
-/* Stream operations reach the gates through the device's address of this process's mapping. */
+/* Maps the gates for the device: stream operations use the device's address of them. */
 static int gates_register(struct mm_client *c, char *err, size_t n)
 {
 	CUresult res;
@@ -250,7 +254,7 @@ static int client_start(struct mm_client *c, const struct mm_client_opts *opts, 
 
 /* ---- close ---- */
 
-/* The thread that closes may have no context, or another device's. */
+/* The closing thread may have no context, or one of another device. */
 static void gates_unregister(struct mm_client *c)
 {
 	bool borrowed;
@@ -263,7 +267,7 @@ static void gates_unregister(struct mm_client *c)
 }
 
 /*
- * Everything that hangs on the client, whatever of it exists. Not checked: the service thread has
+ * Frees the client and as much of its content as exists. Not checked: the service thread has
  * ended, and no other thread may use a client that is being closed.
  */
 static void client_free(struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
@@ -295,7 +299,10 @@ static void client_free(struct mm_client *c) MM_NO_THREAD_SAFETY_ANALYSIS
 	free(c);
 }
 
-/* All memory goes back before BYE says so; the service thread still answers, but maps no more. */
+/*
+ * Unmaps all memory, then sends BYE, which states that nothing is mapped. The service thread still
+ * handles events meanwhile, but maps nothing more.
+ */
 static void client_give_back(struct mm_client *c)
 {
 	struct mm_msg bye = { .opcode = MM_OP_BYE };
@@ -322,7 +329,7 @@ struct mm_client *mm_client_close(struct mm_client *client)
 	if (!client)
 		return NULL;
 	if (mm_fork_is_child(client)) {
-		/* Only our copies of the fds are ours; locks and driver belong to the parent. */
+		/* The child owns its copies of the fds only; locks and driver are the parent's. */
 		mm_fork_close_fds(client);
 		return NULL;
 	}
@@ -359,7 +366,7 @@ int mm_client_open(const struct mm_client_opts *opts, struct mm_client **ret_cli
 	return 0;
 }
 
-/* ---- looking in ---- */
+/* ---- state ---- */
 
 const struct mm_gpu_api *mm_client_gpu(const struct mm_client *client)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Connects to mmd: finds the socket, does the handshake and maps the three shared regions. */
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -36,7 +37,7 @@ static int MM_PRINTF(3, 4) connect_fail(const struct failure *f, int error, cons
 	return error;
 }
 
-/* ---- where mmd listens ---- */
+/* ---- the socket ---- */
 
 static int connect_path(const char *path, int *ret_fd, const struct failure *f)
 {
@@ -85,7 +86,7 @@ static void hello_fill(const struct mm_client *c, struct mm_hello *hello,
 	memcpy(hello->device_uuid, c->device_uuid, sizeof(hello->device_uuid));
 	snprintf(hello->name, sizeof(hello->name), "%s", *name ? name : "tenant");
 	mm_sanitize(hello->name, sizeof(hello->name));
-	/* It is a word of mmd's log lines and of mmctl's arguments. */
+	/* The name is one word in log lines of mmd and in arguments of mmctl. */
 	for (char *p = hello->name; *p; p++)
 		if (strchr(" '\"\\", *p))
 			*p = '_';
@@ -155,8 +156,8 @@ static int shake_hands(struct mm_client *c, const struct mm_client_opts *opts, i
 /* ---- the three regions ---- */
 
 /*
- * Takes @fd over. A child gets none of it: a step or a cursor of ours written there would be a
- * lie.
+ * Maps a region and takes @fd over. A child of fork() does not inherit the mapping: what it wrote
+ * there would count as the parent's.
  */
 static int region_open(int *fd, size_t bytes, bool writable, struct mm_region *ret_region)
 {

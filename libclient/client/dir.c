@@ -14,7 +14,7 @@ static const uint64_t dtype_bytes[] = {
 	[MM_DTYPE_BF16] = 2,
 };
 
-/* Subtract, never add: offset + bytes can wrap. */
+/* It subtracts because offset + bytes can wrap. */
 static bool range_is_within(uint64_t offset, uint64_t bytes, uint64_t end)
 {
 	return offset <= end && bytes <= end - offset;

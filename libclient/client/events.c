@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The queue of events for the engine, and the fd that is readable while it is not empty. */
 #include <errno.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -12,13 +13,13 @@ static struct mm_event *event_at(struct mm_client *c, uint32_t i) MM_REQUIRES(mm
 	return &c->events[(c->events_first + i) % MM_EVENTS_MAX];
 }
 
-/* Each tells of something more that happened; of the other kinds only the newest is true. */
+/* Whether events of this kind count something; of the other kinds only the newest is valid. */
 static bool counts_add_up(enum mm_event_kind kind)
 {
 	return kind == MM_EVENT_KV_GRANTED || kind == MM_EVENT_SWAPPED;
 }
 
-/* An engine that never looks must not make us grow: counts add up, the rest is the newest. */
+/* Merges @event into an unread one, so that the queue of an idle engine does not grow. */
 static void event_merge(struct mm_event *into, const struct mm_event *event)
 {
 	uint32_t count = into->count;
@@ -28,7 +29,10 @@ static void event_merge(struct mm_event *into, const struct mm_event *event)
 		into->count += count;
 }
 
-/* The last event that @event may be added to, or that it replaces: what is owed is said once. */
+/*
+ * The last event that @event can be merged into, or NULL. A crowded queue merges over events of
+ * other kinds, and a reclaim always does: it is queued once.
+ */
 static struct mm_event *event_like(struct mm_client *c, const struct mm_event *event)
 	MM_REQUIRES(mm_client_lock)
 {
@@ -53,13 +57,13 @@ void mm_event_push(struct mm_client *client, const struct mm_event *event)
 		event_merge(like, event);
 		return;
 	}
-	/* Once it is crowded, each kind takes at most one place more. */
+	/* In a crowded queue each kind takes at most one more place. */
 	mm_assert(client->events_n < MM_EVENTS_MAX);
 	*event_at(client, client->events_n++) = *event;
 	eventfd_write(client->event_fd, 1);
 }
 
-/* Whoever polls is woken only by what is there. */
+/* Resets the fd when the queue is empty: it is readable only while an event is there. */
 static void event_fd_settle(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	eventfd_t count;
@@ -100,8 +104,8 @@ static void event_take(struct mm_client *c, struct mm_event *ret_event) MM_REQUI
 }
 
 /*
- * What is owed may have been given, in part, since mmd asked for it. False: nothing is left to
- * tell.
+ * Brings a reclaim up to date: chunks may have been released since mmd sent it. Return: false if
+ * the event has become void.
  */
 static bool event_update(const struct mm_client *c, struct mm_event *event)
 	MM_REQUIRES(mm_client_lock)
@@ -122,7 +126,7 @@ int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event)
 	struct mm_event event;
 	int r = -EAGAIN;
 
-	/* Not mm_enter(): what happened before the end, and the end itself, can still be read. */
+	/* Not mm_enter(): events before the end of the connection, and of the end, can be read. */
 	if (mm_fork_is_child(client))
 		return mm_fail(client, -ECHILD, "the client belongs to the parent process");
 	mm_client_lock_take(&client->lock);

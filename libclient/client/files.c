@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the files of a model's directory and passes them to load, the worker that reads them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +19,8 @@
 #define CONFIG_NAME  "config.json"
 #define INDEX_NAME   "model.safetensors.index.json"
 #define SUFFIX       ".safetensors"
-#define SLICE_NS     (100 * MM_NS_PER_MS) /* how soon the end of mmd is noticed while load works */
-#define PASS_TIMEOUT 20 /* times the client's timeout: load may wait for another tenant's load */
+#define SLICE_NS     (100 * MM_NS_PER_MS) /* how often the state of mmd is checked while load works */
+#define PASS_TIMEOUT 20 /* in timeouts of the client: load may wait for another tenant's load */
 
 struct file {
 	int fd;
@@ -28,7 +29,7 @@ struct file {
 };
 
 struct mm_model_files {
-	size_t n; /* the configuration, the index if there is one, weights by name */
+	size_t n; /* the configuration, then the index if there is one, then weights sorted by name */
 	struct file file[MM_LOAD_FILES_MAX];
 	struct mm_load_pack *packs;
 	size_t n_packs;
@@ -57,7 +58,7 @@ static int model_dir_open(struct mm_client *c, const char *path, DIR **ret_dir)
 
 static int file_open_regular(int dir_fd, const char *name, int *ret_fd)
 {
-	/* O_NONBLOCK: a fifo of that name must not hold us up; io_uring must not see it later. */
+	/* O_NONBLOCK: open() does not wait on a fifo. It is cleared again, for io_uring in load. */
 	mm_cleanup(mm_close_fd) int fd =
 		openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
@@ -119,7 +120,7 @@ static int weights_open_found(struct mm_client *c, const char *path, DIR *dir,
 		return r;
 	if (files->n < 2)
 		return mm_fail(c, -ENOENT, "%s: no *" SUFFIX " in there", path);
-	/* The order of readdir() is anybody's; the identity of a model must not be. */
+	/* The order of readdir() is arbitrary; the identity of a model must not depend on it. */
 	qsort(&files->file[1], files->n - 1, sizeof(files->file[0]), file_compare_name);
 	return 0;
 }
@@ -147,7 +148,7 @@ static int shards_open(struct mm_client *c, const char *path, DIR *dir,
 	return r;
 }
 
-/* With an index, the files that it names are the model; else all that there are. */
+/* The weights are the files that the index names, or all *.safetensors where there is no index. */
 static int model_files_open_all(struct mm_client *c, const char *path, struct mm_model_files *files)
 {
 	mm_cleanup(model_dir_close) DIR *dir = NULL;
@@ -194,9 +195,9 @@ void mm_model_files_close(struct mm_model_files **files)
 	*files = NULL;
 }
 
-/* ---- talking to load ---- */
+/* ---- messages to load ---- */
 
-/* Whether the load has become pointless: mmd has gone or refused the model. */
+/* Return: 0; the errno of a dead connection; -ECANCELED mmd has refused the model. */
 static int load_check_wanted(struct mm_client *c)
 {
 	int r;
@@ -207,7 +208,10 @@ static int load_check_wanted(struct mm_client *c)
 	return r;
 }
 
-/* What load has said comes first: it knows better than mmd why a model is refused. */
+/*
+ * Waits for @events on the channel. What load has sent comes before the state of mmd is checked:
+ * load gives the exact reason why a model is refused.
+ */
 static int load_wait(struct mm_client *c, int fd, short events)
 {
 	uint64_t timeout_ns = c->timeout_ns > UINT64_MAX / PASS_TIMEOUT
@@ -300,7 +304,7 @@ int mm_model_files_pass(struct mm_client *client, const struct mm_model_files *f
 	int sent = load_send_files(client, fd, files);
 	int r;
 
-	/* A refusal may have come before all was sent: look for it before complaining. */
+	/* load may have sent a refusal before it read all: that is the better error. */
 	if (sent && sent != -ECONNRESET)
 		return pass_fail(client, sent);
 	do {

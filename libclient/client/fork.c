@@ -10,10 +10,10 @@
 MM_LOCK_KIND(forks_lock);
 
 /*
- * A client belongs to the process that opened it. Two things see to that: a page that the kernel
- * wipes in every child, also in one made by a raw clone(), tells whose call it is; and a handler of
- * fork() closes the child's copies of our fds at once, or a child that never execs would keep the
- * connection open, and with it all that the parent held, after the parent's death.
+ * A client belongs to the process that opened it. Calls in a child are recognised by a page that
+ * the kernel zeroes in every child, also in one made by a raw clone(). A handler of fork() closes
+ * the child's copies of the client's fds at once: otherwise a child that never execs would keep the
+ * connection, and all memory that it holds, after the parent's death.
  */
 static struct {
 	struct forks_lock lock;

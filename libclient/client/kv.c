@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The KV arena: chunks that mmd grants are mapped, chunks that are released are unmapped. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +31,8 @@ static size_t bitmap_words(uint32_t bits)
 }
 
 /*
- * One chunk is a span in each range; @table NULL unmaps it. Where there is one
- * range, chunks that are neighbours are one span.
+ * Maps @n chunks by @table, or unmaps them if it is NULL. A chunk is one span in each range; @n is
+ * above 1 only where there is one range, in which neighbours form one span.
  */
 static int chunks_apply(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint32_t *table)
 	MM_REQUIRES(mm_map_lock)
@@ -51,7 +52,7 @@ static int chunks_apply(struct mm_kv *kv, uint32_t chunk, uint32_t n, const uint
 
 		if (r)
 			result = r;
-		/* Taking away goes on after an error: as much as can be given back is. */
+		/* Unmapping continues after an error, so that as much as possible is released. */
 		if (r && table)
 			break;
 	}
@@ -80,7 +81,7 @@ static int send_want(struct mm_client *c, uint32_t chunks)
 	return mm_link_push(c, &msg);
 }
 
-/* ---- what mmd says ---- */
+/* ---- events of mmd ---- */
 
 static void demand_denied(struct mm_client *c, uint32_t wanted, int error)
 	MM_REQUIRES(mm_client_lock)
@@ -91,7 +92,7 @@ static void demand_denied(struct mm_client *c, uint32_t wanted, int error)
 	pthread_cond_broadcast(&c->changed);
 }
 
-/* map_lock keeps the arena from being freed. NULL: it cannot take that chunk. */
+/* The arena, which map_lock keeps from being freed; NULL if @chunk cannot be granted in it. */
 static struct mm_kv *grant_find(struct mm_client *c, uint64_t chunk) MM_REQUIRES(mm_map_lock)
 {
 	struct mm_kv *kv;
@@ -138,7 +139,7 @@ static int grant_take(struct mm_client *c, uint64_t chunk, const char **ret_text
 	return r;
 }
 
-/* May they be mapped as one? */
+/* The arena, or NULL if the @n chunks from @first on cannot be mapped as one span. */
 static struct mm_kv *run_find(struct mm_client *c, uint64_t first, uint32_t n)
 	MM_REQUIRES(mm_map_lock)
 {
@@ -156,8 +157,8 @@ static struct mm_kv *run_find(struct mm_client *c, uint64_t first, uint32_t n)
 }
 
 /*
- * Setting access is the slow call, and is done once then. Return: false: one by one, to see which
- * is wrong.
+ * Maps a run of chunks with one setting of access, which is the slow call. Return: false: nothing
+ * was mapped, and the chunks are to be tried one by one, to find the one at fault.
  */
 static bool grant_run(struct mm_client *c, uint64_t first, uint32_t n)
 {
@@ -182,7 +183,7 @@ static int grant_one(struct mm_client *c, uint64_t chunk, const char **ret_text)
 	mm_map_lock_give(&c->map_lock);
 	if (!r || r == -EPROTO)
 		return r;
-	/* The device would not map it: it is nobody's fault, and nobody's chunk. */
+	/* The device did not map it. No side broke the protocol; the chunk is released. */
 	mm_client_lock_take(&c->lock);
 	if (c->kv) /* not while closing */
 		c->kv->released++;
@@ -243,17 +244,14 @@ uint32_t mm_kv_count_owed(const struct mm_kv *kv)
 		      kv->n_usable);
 }
 
-/* There is nothing to tell once nothing is owed. */
+/* Drops the event of a reclaim once nothing is owed. */
 static void reclaim_settle(struct mm_kv *kv) MM_REQUIRES(mm_client_lock)
 {
 	if (!mm_kv_count_owed(kv))
 		mm_event_drop(kv->client, MM_EVENT_KV_RECLAIM, 1);
 }
 
-/*
- * It replaces what mmd asked before. mmd did not know of releases that were on their
- * way.
- */
+/* Replaces the reclaim before. mmd did not know of releases that were under way. */
 static void reclaim_set(struct mm_kv *kv, const struct mm_msg *msg) MM_REQUIRES(mm_client_lock)
 {
 	kv->reclaim.chunks = (uint32_t)MM_MIN(msg->arg[0], UINT32_MAX);
@@ -274,7 +272,7 @@ int mm_kv_on_reclaim(struct mm_client *client, const struct mm_msg *msg, const c
 	return 0;
 }
 
-/* ---- life ---- */
+/* ---- opening and freeing ---- */
 
 void mm_kv_destroy(struct mm_kv *kv)
 {
@@ -347,7 +345,7 @@ static int kv_reserve(struct mm_client *c, struct mm_kv *kv)
 	return r;
 }
 
-/* The arena stands before it is declared: grants may come before the reply is looked at. */
+/* The arena is installed before it is declared: grants may arrive before the reply is handled. */
 static bool kv_install(struct mm_client *c, struct mm_kv *kv)
 {
 	bool free_place;
@@ -402,7 +400,7 @@ int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts, struct m
 	r = arena_declare(client, kv, opts->share_chunks);
 	if (r) {
 		/*
-		 * After -ETIMEDOUT grants may still come: the arena stays, hidden, until the end.
+		 * After -ETIMEDOUT grants may still arrive: the arena stays, unused, until the end.
 		 */
 		if (r == -ETIMEDOUT)
 			kv = NULL;
@@ -422,7 +420,7 @@ CUdeviceptr mm_kv_range_va(const struct mm_kv *kv, uint32_t range)
 
 /* ---- growing and shrinking ---- */
 
-/* @granted: chunks, before the wish was noted. */
+/* @granted: chunks that were granted in all before the demand was set. */
 static int demand_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t granted,
 		       uint64_t deadline_ns)
 {
@@ -431,7 +429,7 @@ static int demand_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t granted
 
 	mm_client_lock_take(&c->lock);
 	while (!r && kv->n_usable < chunks_total) {
-		/* A step that another thread opens meanwhile may wait for pages that we hold. */
+		/* A step that another thread opens meanwhile may wait for pages of this tenant. */
 		if (c->steps.open)
 			r = -EAGAIN;
 		else if (kv->denied_error && kv->denied_wanted == chunks_total)
@@ -439,9 +437,9 @@ static int demand_wait(struct mm_kv *kv, uint32_t chunks_total, uint64_t granted
 		else
 			r = mm_link_wait(c, deadline_ns);
 	}
-	/* What the return tells does not come again as an event. */
+	/* The return reports it: the event of the same is dropped. */
 	if (!r) {
-		/* Two threads may have waited for the same. */
+		/* Another thread may have waited for the same chunks and reported them. */
 		mm_event_drop(c, MM_EVENT_KV_GRANTED, kv->granted - MM_MAX(granted, kv->reported));
 		kv->reported = kv->granted;
 	} else if (r == kv->denied_error)
@@ -463,7 +461,7 @@ static struct demand demand_set(struct mm_kv *kv, uint32_t chunks_total)
 
 	mm_client_lock_take(&c->lock);
 	demand.is_met = kv->n_usable >= chunks_total;
-	/* A wish that is met and that mmd does not know to be higher need not be said. */
+	/* A demand that is met is sent only if mmd knows a higher one. */
 	demand.send = !demand.is_met || kv->wanted > chunks_total;
 	demand.in_step = c->steps.open > 0;
 	demand.granted = kv->granted;
@@ -511,8 +509,9 @@ uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t words)
 }
 
 /*
- * Marks @chunk as no longer usable. mmd lowers the wish by one with each chunk that it gets; a wish
- * that is higher than what we hold is lowered first (*ret_wanted), or it would be granted again.
+ * Marks @chunk as no longer usable. mmd lowers the demand by one with each chunk that is released.
+ * A demand above the chunks held must first be lowered to *ret_wanted, or the chunk would be
+ * granted again; 0: it is not above them.
  */
 static int release_mark(struct mm_kv *kv, uint32_t chunk, uint32_t *ret_wanted)
 {
@@ -536,7 +535,7 @@ static int release_mark(struct mm_kv *kv, uint32_t chunk, uint32_t *ret_wanted)
 	return r;
 }
 
-/* The device keeps it, or mmd is not told: for mmd it is held. */
+/* Undoes the count of a release that failed: mmd counts the chunk as held. */
 static void release_failed(struct mm_kv *kv)
 {
 	struct mm_client *c = kv->client;
@@ -549,7 +548,7 @@ static void release_failed(struct mm_kv *kv)
 	mm_client_lock_give(&c->lock);
 }
 
-/* Unmaps, and tells mmd. @wish: that is to be lowered first; 0: none. */
+/* Unmaps @chunk and sends the release. @wanted: demand to be sent first, or 0. */
 static int release_chunk(struct mm_kv *kv, uint32_t chunk, uint32_t wanted)
 {
 	struct mm_client *c = kv->client;

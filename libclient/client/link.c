@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Requests to mmd, the calls that wait for replies, and the end of the connection. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +35,7 @@ int mm_link_push(struct mm_client *client, const struct mm_msg *msg)
 		if (r != MM_E_FULL)
 			break;
 		if (mm_sock_doorbell(client->sock))
-			return -ECONNRESET; /* the service thread sees it too, and says so */
+			return -ECONNRESET; /* the service thread finds the same and ends the connection */
 		if (mm_now_ns() >= deadline_ns)
 			return -ETIMEDOUT;
 		nanosleep(&pause, NULL);
@@ -94,7 +95,6 @@ void mm_link_reply(struct mm_client *client, const struct mm_msg *reply)
 	mm_client_lock_give(&client->lock);
 }
 
-/* No stream may hang on bytes that nobody will bring. */
 void mm_link_abort_gates(struct mm_client *c)
 {
 	for (uint32_t i = 0; i < MM_LAYERS_MAX; i++)

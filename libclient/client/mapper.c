@@ -10,9 +10,9 @@
 
 struct mapped_page {
 	CUmemGenericAllocationHandle handle;
-	uint32_t mapped; /* at so many places */
-	uint16_t seen;   /* scratch of mm_mapper_shared(): span + 1 */
-	bool held;       /* handle is valid */
+	uint32_t mapped; /* number of places */
+	uint16_t seen;   /* scratch of mm_mapper_shared(): index of a span + 1 */
+	bool held;       /* the handle is valid */
 };
 
 int mm_mapper_init(struct mm_mapper *mapper, const struct mm_gpu_api *gpu, CUdevice device,
@@ -97,7 +97,7 @@ int mm_mapper_import(struct mm_mapper *mapper, uint32_t page, int fd)
 		mapper->gpu->cuMemRelease(handle);
 		return 0;
 	}
-	/* An id may stand for new memory now: what came last counts. */
+	/* The id may be of new memory now: the handle that came last counts. */
 	page_release(mapper, p);
 	p->handle = handle;
 	p->held = true;
@@ -109,7 +109,7 @@ static CUdeviceptr page_va(const struct mm_mapper *m, const struct mm_span *span
 	return span->va + (CUdeviceptr)i * m->page_bytes;
 }
 
-/* One private copy of the table's entries; only the copy is used. */
+/* Copies the table's entries of @span and checks them; only the copy is used. */
 static int want_copy(struct mm_mapper *m, const struct mm_span *span, const uint32_t *table)
 {
 	for (uint32_t i = span->entry; i < span->entry + span->n_pages; i++) {
@@ -173,9 +173,7 @@ static int page_map(struct mm_mapper *m, const struct mm_span *span, uint32_t i)
 	return 0;
 }
 
-/*
- * Takes pages away again that are mapped but have no access: the next apply must see them missing.
- */
+/* Unmaps pages that are mapped but have no access: the next apply must find them missing. */
 static void run_undo(struct mm_mapper *m, const struct mm_span *span, uint32_t first, uint32_t end)
 {
 	for (uint32_t i = first; i < end; i++) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Loading a model: its phases, its addresses, and what the engine can look up in it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,11 @@
 #include "libclient/support/clock.h"
 #include "libclient/support/fault.h"
 
-#define LOAD_TRIES      3 /* workers that may die on us */
+#define LOAD_TRIES      3 /* workers that may die before the load fails */
 #define AGAIN_NS        (50 * MM_NS_PER_MS)
-#define REFUSAL_WAIT_NS (10 * MM_NS_PER_S) /* for mmd's word after load's */
+#define REFUSAL_WAIT_NS (10 * MM_NS_PER_S) /* for the refusal of mmd after that of load */
 
-/* ---- what mmd says ---- */
+/* ---- events of mmd ---- */
 
 void mm_model_destroy(struct mm_model *model)
 {
@@ -37,7 +38,7 @@ void mm_model_destroy(struct mm_model *model)
 	free(model);
 }
 
-/* Fixed addresses per group; entries of the table in the order of the directory (abi.h). */
+/* Reserves addresses for each group; table entries are in the order of the directory (abi.h). */
 static int model_reserve(struct mm_client *c, struct mm_model *model, const char **ret_text)
 	MM_REQUIRES(mm_map_lock)
 {
@@ -161,7 +162,7 @@ int mm_model_on_ready(struct mm_client *client, const struct mm_msg *msg, const 
 
 	mm_client_lock_take(&client->lock);
 	if (msg->result < 0) {
-		/* Of a load that was given up, nobody waits for the word any more. */
+		/* After a load was given up no call waits for the refusal. */
 		if (client->model_phase == MM_CLIENT_MODEL_LOADING ||
 		    client->model_phase == MM_CLIENT_MODEL_LOADED)
 			client->model_phase = MM_CLIENT_MODEL_REFUSED;
@@ -198,7 +199,7 @@ static int phase_enter(struct mm_client *c)
 			       : "this client has a model already");
 }
 
-/* Waits until a channel to load is there (*ret_fd), or mmd has refused (-ECANCELED). */
+/* Waits until a channel to load has arrived (*ret_fd) or mmd has refused (-ECANCELED). */
 static int load_wait_channel(struct mm_client *c, int *ret_fd)
 {
 	uint64_t deadline_ns = mm_deadline_ns(c->timeout_ns);
@@ -219,7 +220,7 @@ static int load_wait_channel(struct mm_client *c, int *ret_fd)
 	return r;
 }
 
-/* Waits for MODEL_READY of either kind; the deadline starts anew with each sign of life. */
+/* Waits until the model is ready or refused; the deadline starts anew with each new phase. */
 static int model_wait_ready(struct mm_client *c, uint64_t timeout_ns)
 {
 	uint64_t deadline_ns = mm_deadline_ns(timeout_ns);
@@ -259,7 +260,7 @@ static int model_fail_refused(struct mm_client *c)
 	return mm_fail(c, error, "%s: %s", why[reason], strerror(-error));
 }
 
-/* After load has said no: mmd says so too, and only then another load may begin. */
+/* After load has refused, mmd refuses too, and only then another load may begin. */
 static int load_refused(struct mm_client *c, int error)
 {
 	int r = model_wait_ready(c, REFUSAL_WAIT_NS);
@@ -298,7 +299,7 @@ static int model_request_open(struct mm_client *c)
 	return 0;
 }
 
-/* Back to where another model may be tried. */
+/* Goes back to the state in which a model can be loaded. */
 static void phase_reset(struct mm_client *c)
 {
 	struct mm_steps_out out = { 0 };
@@ -337,10 +338,7 @@ static int model_load_once(struct mm_client *c, const struct mm_model_files *fil
 	}
 	r = load_run(c, files, &load_result, ret_flags);
 	if (r == -ECANCELED) {
-		/*
-		 * load's sentence names the file and the place: better than mmd's, if there is
-		 * one.
-		 */
+		/* The sentence of load, if there is one, names the file and the place. */
 		if (!load_result || load_result == -ECANCELED)
 			load_result = model_fail_refused(c);
 		phase_reset(c);
@@ -354,7 +352,10 @@ static int model_load_once(struct mm_client *c, const struct mm_model_files *fil
 	return r;
 }
 
-/* -EAGAIN: mmd's workers are all busy, or ours died through no fault of the files. */
+/*
+ * Repeats after -EAGAIN: all workers are busy, or the worker died for another reason than the
+ * files.
+ */
 static int model_load_retry(struct mm_client *c, const struct mm_model_files *files,
 			    uint32_t *ret_flags)
 {
@@ -390,7 +391,7 @@ int mm_model_load(struct mm_client *client, const char *dir, const struct mm_mod
 	return 0;
 }
 
-/* ---- looking in ---- */
+/* ---- lookup ---- */
 
 void mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info)
 {
@@ -435,7 +436,7 @@ const void *mm_model_store(const struct mm_model *model, const char *name, uint6
 {
 	const struct mm_dir_tensor *t = mm_directory_find(&model->dir, name);
 
-	/* Of a model on disk only the directory is here. */
+	/* Of a model on disk only the directory is mapped. */
 	if (!t || model->head_bytes < model->dir.store_bytes)
 		return NULL;
 	*ret_bytes = t->bytes;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Copies packing rules from the options of mm_model_load() into messages for load. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "libclient/support/cleanup.h"
 #include "libclient/support/fault.h"
 
-/* What rules mean for a model is for load to say; here only what its messages cannot hold. */
+/* Refuses only names that a message cannot hold; load checks rules against the model. */
 static int pack_put_name(struct mm_client *c, size_t number, const char *name, char *ret_name)
 {
 	size_t len = name ? strlen(name) : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plan changes: PREPARE and SWITCH are answered, what changed is mapped
+ * Plan changes: handles PREPARE and SWITCH, and maps what a plan changes
  * (Documentation/protocol.md).
  */
 #include <errno.h>
@@ -20,7 +20,7 @@ int mm_client_plan_on_prepare(struct mm_client *client, const struct mm_msg *msg
 	return r;
 }
 
-/* Begins with the plan that @msg names. */
+/* Checks the SWITCH and begins the change to its plan. */
 static int plan_switch_begin(struct mm_client *c, const struct mm_msg *msg)
 	MM_REQUIRES(mm_client_lock)
 {
@@ -35,7 +35,10 @@ static int plan_switch_begin(struct mm_client *c, const struct mm_msg *msg)
 	return mm_steps_on_switch(&c->steps, &plan, msg->arg[2] == MM_SWITCH_PARTIAL);
 }
 
-/* Return: 0; the errno of a dead connection; -ECANCELED: the model was given up meanwhile. */
+/*
+ * Lets steps run while the plan is mapped. Return: 0; the errno of a dead connection; -ECANCELED:
+ * the model was given up meanwhile.
+ */
 static int window_open(struct mm_client *c)
 {
 	struct mm_steps_out out = { 0 };
@@ -48,7 +51,7 @@ static int window_open(struct mm_client *c)
 	return r;
 }
 
-/* The engine is told of the plan that is in force. */
+/* Queues the event of the plan that is in force now. */
 static void plan_announce(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	if (c->model_phase != MM_CLIENT_MODEL_READY)
@@ -59,8 +62,9 @@ static void plan_announce(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 }
 
 /*
- * Mapped, or given up: steps may begin, gates that are to be aborted are. @announce: whoever reads
- * the event finds the plan in force, and a step that begins under the plan finds the event.
+ * Ends the mapping of a plan, with @result: steps may begin, and gates are aborted where they have
+ * to be. With @announce the event is queued under the same lock: an engine that reads it finds the
+ * plan in force, and a step that begins under the plan finds the event.
  */
 static void switch_end(struct mm_client *c, int result, bool announce)
 {
@@ -73,7 +77,10 @@ static void switch_end(struct mm_client *c, int result, bool announce)
 	mm_step_unlock(c, &out);
 }
 
-/* In order of execution, and said layer by layer: the step that runs waits for one layer only. */
+/*
+ * Maps layers in order of execution and sends MAPPED after each, so that a running step waits for
+ * one layer only.
+ */
 static int map_by_layer(struct mm_client *c, struct mm_model *model, uint64_t epoch)
 	MM_REQUIRES(mm_map_lock)
 {
@@ -85,7 +92,7 @@ static int map_by_layer(struct mm_client *c, struct mm_model *model, uint64_t ep
 		if (!mm_mapper_changes(&c->mapper, &model->spans[g]))
 			continue;
 		r = mm_mapper_change_part(&c->mapper, &model->spans[g], 1);
-		msg.arg[0] = g; /* groups: the first one is no layer */
+		msg.arg[0] = g; /* the number of layers mapped: group 0 is no layer */
 		if (!r && g + 1 < n)
 			r = mm_link_push(c, &msg);
 	}
@@ -95,7 +102,7 @@ static int map_by_layer(struct mm_client *c, struct mm_model *model, uint64_t ep
 	return r;
 }
 
-/* What cycles is known before any step begins, what is mapped may come after. */
+/* Which layers cycle is set before a step may begin; the mapping may go on afterwards. */
 static int map_plan(struct mm_client *c, struct mm_model *model, const struct mm_msg *msg,
 		    bool partial) MM_REQUIRES(mm_map_lock)
 {
@@ -111,7 +118,7 @@ static int map_plan(struct mm_client *c, struct mm_model *model, const struct mm
 	return r ? r : map_by_layer(c, model, msg->epoch);
 }
 
-/* A load that is given up takes its model away under it (phase_reset()). */
+/* Whether the model is still the client's: a load that is given up removes it (phase_reset()). */
 static bool model_stays(struct mm_client *c, const struct mm_model *model) MM_REQUIRES(mm_map_lock)
 {
 	bool stays;
@@ -139,9 +146,9 @@ static int switch_map(struct mm_client *c, struct mm_model *model, const struct 
 }
 
 /*
- * It crossed with the end, and BYE says that nothing is mapped; or with a load's being given up:
- * then mmd must learn that nobody will ever map the model, or its pages would stay with us for the
- * connection's life.
+ * Answers a SWITCH for a model that was given up. If the client is being closed, no answer is
+ * needed: BYE states that nothing is mapped. Otherwise mmd must learn that the model will never be
+ * mapped, or its pages would stay with this tenant until the connection ends.
  */
 static int switch_refuse(struct mm_client *c, const struct mm_msg *msg, const char **ret_text)
 {
@@ -158,8 +165,8 @@ static int switch_refuse(struct mm_client *c, const struct mm_msg *msg, const ch
 }
 
 /*
- * No step runs under a plan in full before mmd was told that it is mapped: what is said of that
- * step must not come before.
+ * In a change in full no step runs under the plan before COMMITTED was sent: messages about such a
+ * step must not precede it.
  */
 static int switch_perform(struct mm_client *c, struct mm_model *model, const struct mm_msg *msg,
 			  const char **ret_text)
@@ -171,15 +178,12 @@ static int switch_perform(struct mm_client *c, struct mm_model *model, const str
 	answer.result = switch_map(c, model, msg, partial);
 	if (partial || answer.result)
 		switch_end(c, answer.result, false);
-	/*
-	 * Not that it could not be mapped: mmd would end the connection for that before it reads
-	 * BYE.
-	 */
+	/* While closing no failure is sent: mmd would end the connection before it reads BYE. */
 	if (answer.result == -ESHUTDOWN)
 		return 0;
 	*ret_text = "mmd takes no requests any more";
 	r = mm_link_push(c, &answer) ? -ECONNRESET : 0;
-	/* Where mapping failed, steps stay out until mmd has decided: a new SWITCH, or the end. */
+	/* If mapping failed, no step begins until mmd sends a new SWITCH or ends the connection. */
 	if (answer.result)
 		return r;
 	if (!partial) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The service thread: receives fds from the socket and events from the ring, in their order. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,7 +15,8 @@
 #include "libclient/support/fault.h"
 
 #define MESSAGES_PER_WAKEUP 1024
-#define FDS_PAUSE_NS        (10 * MM_NS_PER_MS) /* for a shortage of fds to pass */
+#define FDS_PAUSE_NS \
+	(10 * MM_NS_PER_MS) /* before a batch is requested again, so that fds may become free */
 
 /* ---- fd batches ---- */
 
@@ -44,7 +46,7 @@ static int pages_import(struct mm_client *c, const struct mm_fd_batch *batch, in
 	return first_error;
 }
 
-/* A newer one replaces one that nobody took. */
+/* Stores @fd in @slot; an earlier fd that was not taken is closed. */
 static void fd_keep(struct mm_client *c, int *slot, int fd)
 {
 	mm_client_lock_take(&c->lock);
@@ -68,7 +70,7 @@ static int batch_take(struct mm_client *c, const struct mm_fd_batch *batch, int 
 	}
 }
 
-/* @result < 0: it came truncated, or could not be imported: mmd is to send it again. */
+/* Acknowledges a batch. @result < 0: it was truncated or not imported; mmd is to send it again. */
 static int batch_ack(struct mm_client *c, const struct mm_fd_batch *batch, int result,
 		     const char **ret_text)
 {
@@ -92,7 +94,7 @@ static int batch_ack(struct mm_client *c, const struct mm_fd_batch *batch, int r
 	return mm_link_push(c, &ack);
 }
 
-/* Return: whether it is one; then the connection ends here. */
+/* Whether @message is the end of the connection; then *ret_text is its reason. */
 static bool message_is_end(struct mm_client *c, const void *message, size_t len,
 			   const char **ret_text)
 {
@@ -125,7 +127,7 @@ static int service_on_message(struct mm_client *c, const struct mm_fd_batch *bat
 	return batch_ack(c, batch, batch_take(c, batch, fds), ret_text);
 }
 
-/* -EAGAIN: it is empty. 0: there may be more. */
+/* Return: -EAGAIN the socket is empty; 0: it may have more; or another error. */
 static int socket_drain(struct mm_client *c, const char **ret_text)
 {
 	for (int i = 0; i < MESSAGES_PER_WAKEUP; i++) {
@@ -205,7 +207,8 @@ static int ring_drain(struct mm_client *c, uint32_t ready, const char **ret_text
 /* ---- the thread ---- */
 
 /*
- * What a wakeup left over; nothing of it before a batch that we could not take in has come again.
+ * Whether events are left over from the last wakeup. Events wait until a batch of fds that was
+ * refused has been received again.
  */
 static bool events_are_waiting(struct mm_client *c)
 {
@@ -213,8 +216,8 @@ static bool events_are_waiting(struct mm_client *c)
 }
 
 /*
- * fds come before the events that need them: the ring's tail first, then all of the socket, then
- * the ring up to that tail.
+ * mmd sends fds before the events that need them. The order here is therefore: read the ring's
+ * tail, drain the socket, then handle the ring up to that tail.
  */
 static int service_iterate(struct mm_client *c, const char **ret_text)
 {
@@ -225,7 +228,8 @@ static int service_iterate(struct mm_client *c, const char **ret_text)
 	if (!r || c->fds_refused)
 		return r == -EAGAIN ? 0 : r;
 	if (r != -EAGAIN)
-		ready = mm_ring_ready(&c->cq); /* its last words, behind all of its fds */
+		ready = mm_ring_ready(
+			&c->cq); /* the connection has ended: all events, as all fds were received */
 	ring = ring_drain(c, ready, &ring_text);
 	if (ring)
 		*ret_text = ring_text;
@@ -260,7 +264,7 @@ int mm_service_start(struct mm_client *client)
 
 	if (mm_fault("service.start"))
 		return -ENOMEM;
-	/* Signals are the engine's: they must not be delivered to our thread. */
+	/* Signals belong to the engine: they must not be delivered to the service thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	r = pthread_create(&client->service, NULL, service_main, client);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Steps: when they begin, the gates of their layers, and how they end. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -6,11 +7,11 @@
 #include "libclient/support/clock.h"
 #include "libclient/support/fault.h"
 
-/* ---- what the machine wants ---- */
+/* ---- what the machine puts out ---- */
 
-/* Steps are held up from PARKED until the plan is in force. */
 void mm_step_out_perform(struct mm_client *c, const struct mm_steps_out *out)
 {
+	/* Steps are held up from PARKED until the plan is in force. */
 	if (out->parked_epoch)
 		c->parked_ns = mm_now_ns();
 	if (out->entered && c->parked_ns) {
@@ -58,7 +59,7 @@ void mm_context_give_back(struct mm_client *c, bool borrowed)
 		c->gpu->cuCtxPopCurrent(&(CUcontext){ NULL });
 }
 
-/* Looks at all of them: with a replayed graph, we do not know which were waited at. */
+/* Checks all gates: which of them a replayed graph waited at is not known. */
 static bool gates_are_aborted(const struct mm_client *c)
 {
 	for (uint32_t i = 0; i < mm_client_layers(c); i++)
@@ -68,7 +69,7 @@ static bool gates_are_aborted(const struct mm_client *c)
 	return false;
 }
 
-/* Odd while any step is open; mmd polls the gates then. */
+/* The number is odd while any step is open; mmd polls the gates then. */
 static void step_seq_advance(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	c->step_seq++;
@@ -76,7 +77,7 @@ static void step_seq_advance(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 	__atomic_store_n(&c->gates->step_seq, c->step_seq, __ATOMIC_RELEASE);
 }
 
-/* A closed step is used again, with its events. */
+/* A closed step, which is used again with its events, or a new one. */
 static struct mm_step *step_get(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	struct mm_step *step;
@@ -93,8 +94,8 @@ static struct mm_step *step_get(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 }
 
 /*
- * The number of the calling thread. A pthread_t may be another thread's later, when this one has
- * left its step to others.
+ * The number of the calling thread. A pthread_t would not do: when a thread has ended and left its
+ * step to others, a new thread may get the same one.
  */
 static uint64_t thread_number(void)
 {
@@ -106,7 +107,7 @@ static uint64_t thread_number(void)
 	return number;
 }
 
-/* The one that this thread has opened. */
+/* The open step of this thread, or NULL. */
 static struct mm_step *step_own(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	for (struct mm_step *step = c->step_list; step; step = step->next)
@@ -115,7 +116,7 @@ static struct mm_step *step_own(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 	return NULL;
 }
 
-/* The only one that is open, by whichever thread. */
+/* The open step of any thread if there is exactly one, or NULL. */
 static struct mm_step *step_only(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
 	for (struct mm_step *step = c->step_list; step && c->steps.open == 1; step = step->next)
@@ -125,8 +126,8 @@ static struct mm_step *step_only(struct mm_client *c) MM_REQUIRES(mm_client_lock
 }
 
 /*
- * This thread's, or the only one: engines hop threads within a step. NULL also if it is
- * being closed.
+ * The open step of this thread, or else the only one: engines change threads within a step. NULL
+ * also if it is being closed.
  */
 static struct mm_step *step_find(struct mm_client *c) MM_REQUIRES(mm_client_lock)
 {
@@ -149,7 +150,7 @@ static int process_check(struct mm_client *c)
 {
 	int r = mm_enter(c);
 
-	/* A dead connection must not keep a step open: closing it says so itself. */
+	/* A step can be closed after the connection has died: step_close() returns its errno. */
 	return r == -ECHILD ? r : 0;
 }
 
@@ -182,8 +183,8 @@ static void step_open(struct mm_client *c, struct mm_step *step) MM_REQUIRES(mm_
 }
 
 /*
- * The lock is let go meanwhile. Until neither a plan change nor somebody's turn keeps steps
- * out.
+ * Waits until a step may begin: no plan change and no other tenant's turn prevents it. The lock is
+ * released meanwhile.
  */
 static int step_wait(struct mm_client *c, uint64_t deadline_ns) MM_REQUIRES(mm_client_lock)
 {
@@ -210,7 +211,7 @@ int mm_step_begin(struct mm_client *client)
 	if (r)
 		return r;
 	mm_client_lock_take(&client->lock);
-	/* Waiting would be in vain: a plan change waits for the step that is open. */
+	/* With a step open it could wait for ever: a plan change waits for that step. */
 	r = step_own(client) ? -EBUSY : step_wait(client, deadline_ns);
 	if (!r)
 		step = step_get(client);
@@ -228,7 +229,10 @@ int mm_step_begin(struct mm_client *client)
 	return step ? 0 : mm_fail(client, -ENOMEM, "out of memory");
 }
 
-/* Layers that cycle and were not run have the next step wait for ever. */
+/*
+ * Whether layers that cycle were not run, or not in order: the next step would wait for ever at
+ * their gates.
+ */
 static bool step_broke_off(const struct mm_client *c, const struct mm_step *step, bool abandon)
 	MM_REQUIRES(mm_client_lock)
 {
@@ -237,7 +241,7 @@ static bool step_broke_off(const struct mm_client *c, const struct mm_step *step
 	if (abandon)
 		return true;
 	if (step->last_layer < 0)
-		return false; /* none was bracketed here: no layers, or a graph with all of them */
+		return false; /* no layer was bracketed: the step ran none, or a graph with all of them */
 	if (step->n_begun)
 		return true;
 	for (uint32_t i = (uint32_t)(step->last_layer + 1); i < mm_client_layers(c); i++)
@@ -246,14 +250,13 @@ static bool step_broke_off(const struct mm_client *c, const struct mm_step *step
 	return false;
 }
 
-/* How a step ended. */
-struct ending {
+struct ending { /* of a step */
 	CUresult res;
 	bool aborted;
 	int dead;
 };
 
-/* All of them, also after one failed: nothing of the step may run on. */
+/* Synchronises all streams, also after one failed: no work of the step may go on. */
 static CUresult streams_sync(struct mm_client *c, const struct mm_step *step, CUstream stream)
 {
 	CUresult first = c->gpu->cuStreamSynchronize(stream);
@@ -282,8 +285,8 @@ static struct mm_step_info step_sync(struct mm_client *c, const struct mm_step *
 }
 
 /*
- * What it computes is void anyway: its streams need not wait until layers were brought. But they
- * must wait for what is being mapped.
+ * Aborts the gates, since the results of the step are void: its streams do not wait until layers
+ * are copied. They must still wait for layers that are being mapped.
  */
 static void step_abort(struct mm_client *c)
 {
@@ -315,7 +318,7 @@ static void step_shut(struct mm_client *c, struct mm_step *step, bool abandon,
 	mm_step_unlock(c, &out);
 }
 
-/* It is closed once, though two threads may try to. */
+/* Marks the step as closing, so that one thread only closes it; NULL if there is none to close. */
 static struct mm_step *step_claim(struct mm_client *c)
 {
 	struct mm_step *step;
@@ -454,9 +457,9 @@ static int layer_fail(struct mm_client *c, uint32_t layer, CUresult res)
 }
 
 /*
- * A layer that cycles and is passed over would never give its place to the next one, and the stream
- * would wait for ever: it is waited for and marked as used. All of them, whatever the plan is: a
- * captured graph must fit every plan.
+ * Waits for the layers that the engine skips, and marks them as used. A cycling layer that is
+ * skipped would never release its slot to the next one, and the stream would wait for ever. Layers
+ * that do not cycle are treated alike: a captured graph must fit every plan.
  */
 static int layers_pass_over(struct mm_model *model, struct mm_step *step, uint32_t layer,
 			    CUstream stream)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Swap space: lists of pieces of the arena that mmd copies out and in. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@ struct lot {
 	enum lot_state state;
 	uint32_t n;
 	uint64_t user_data;
-	uint64_t order; /* in which lists were finished */
+	uint64_t order; /* number of the list in order of completion */
 	int error;
 };
 
@@ -22,11 +23,11 @@ struct mm_swap {
 	uint64_t bytes;
 	uint64_t finished MM_GUARDED_BY(mm_client_lock);
 	struct lot lot[MM_SWAP_LOTS] MM_GUARDED_BY(mm_client_lock);
-	/* Our copy: what is in the shared region is not ours alone to look at. */
+	/* A private copy: mmd reads the shared region, and the process may write to it. */
 	struct mm_swap_piece pieces[MM_SWAP_LOTS][MM_SWAP_PIECES] MM_GUARDED_BY(mm_client_lock);
 };
 
-/* ---- what mmd says ---- */
+/* ---- events of mmd ---- */
 
 int mm_swap_on_swapped(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
 {
@@ -69,14 +70,14 @@ bool mm_swap_names(const struct mm_swap *s, uint32_t chunk)
 	return false;
 }
 
-/* ---- life ---- */
+/* ---- opening and freeing ---- */
 
 void mm_swap_destroy(struct mm_swap *swap)
 {
 	free(swap);
 }
 
-/* 0, or why there cannot be one. */
+/* Return: 0; -EEXIST the client has a swap space; -EINVAL it has no arena. */
 static int swap_install(struct mm_client *c, struct mm_swap *s) MM_REQUIRES(mm_client_lock)
 {
 	if (c->swap)
@@ -89,7 +90,7 @@ static int swap_install(struct mm_client *c, struct mm_swap *s) MM_REQUIRES(mm_c
 }
 
 /*
- * Like a grant, the outcome of a list cannot come before the space is there: nobody gave one yet.
+ * Requests the space from mmd. It is installed already; no list can end before the first is given.
  */
 static int swap_declare(struct mm_client *c, uint64_t bytes)
 {
@@ -134,7 +135,7 @@ int mm_swap_open(struct mm_client *client, uint64_t bytes, struct mm_swap **ret_
 					    : "open the arena first");
 	}
 	r = swap_declare(client, bytes);
-	/* After -ETIMEDOUT it may come to be all the same: it stays, hidden, until the end. */
+	/* After -ETIMEDOUT mmd may still open the space: it stays, unused, until the end. */
 	if (r && r != -ETIMEDOUT) {
 		mm_client_lock_take(&client->lock);
 		client->swap = NULL;
@@ -166,7 +167,7 @@ static int swap_piece_check(const struct mm_swap *s, const struct mm_swap_piece 
 	return 0;
 }
 
-/* Puts the list into a free lot. */
+/* Puts the list into a free lot. Return: 0; -EAGAIN no lot is free; -ERANGE; -ENOENT. */
 static int lot_take(struct mm_swap *s, const struct mm_swap_piece *pieces, uint32_t n,
 		    uint64_t user_data, uint32_t *ret_lot) MM_REQUIRES(mm_client_lock)
 {
@@ -238,7 +239,7 @@ int mm_swap_in(struct mm_swap *swap, const struct mm_swap_piece *pieces, uint32_
 	return swap_start(swap, true, pieces, n, user_data);
 }
 
-/* The one that was finished first. */
+/* The list that was finished first among those not taken yet, or NULL. */
 static struct lot *lot_done(struct mm_swap *s) MM_REQUIRES(mm_client_lock)
 {
 	struct lot *first = NULL;

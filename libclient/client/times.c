@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What streams wait at gates: events around the waits of layers that cycle, of a step's own or,
- * where its layers run in a graph, of the graph. A graph with events costs more to launch than one
- * without, so not every step has them: those that do are samples, and mmd hears of these alone.
+ * Measures how long streams wait at gates, by events around the waits of layers that cycle. The
+ * events are the step's own or, where its layers run in a graph, the graph's. A graph with events
+ * costs more to launch than one without, so that not every step has them: those that do are
+ * samples, and only samples are reported to mmd.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,8 +12,8 @@
 #include "libclient/support/fault.h"
 
 #define EVENTS_GROW   32
-#define SAMPLES_FIRST 16 /* of a plan: so many steps in a row, ... */
-#define SAMPLE_EACH   8  /* ... then one of so many */
+#define SAMPLES_FIRST 16 /* samples of a new plan, of steps in a row */
+#define SAMPLE_EACH   8  /* afterwards, one step of so many is a sample */
 
 struct mm_gate_times {
 	struct mm_gate_times *next;
@@ -38,7 +39,8 @@ static uint32_t step_count_waits(const struct mm_client *c, const struct mm_step
 /* ---- around a wait ---- */
 
 /*
- * Room for one more timed wait. Without it the step runs untimed: timing is never worth a failure.
+ * The two events of one more timed wait. Return: NULL if there is no room; the step then runs
+ * untimed, because a failure of timing must not fail a step.
  */
 static CUevent *step_events(struct mm_client *c, struct mm_step *step)
 {
@@ -67,7 +69,10 @@ static bool stream_is_capturing(struct mm_client *c, CUstream stream)
 					       status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-/* A graph whose events are not all in it would tell what others waited: there it is a failure. */
+/*
+ * Records an event. A failure fails a capture only: a graph that lacks some of its events would
+ * report times of an earlier launch.
+ */
 static CUresult event_record(struct mm_client *c, struct mm_step *step, struct mm_timed *t,
 			     CUevent event, CUstream stream)
 {
@@ -115,7 +120,7 @@ static bool elapsed_add(struct mm_client *c, CUevent *events, double *total_ms)
 	return true;
 }
 
-/* Of layers that were run by graphs: those that may have waited, the others' waits are none. */
+/* Adds the waits of layers that a graph ran, of those only that can have waited. */
 static bool replayed_add(struct mm_client *c, const struct mm_step *step, double *total_ms)
 {
 	bool known = step->times;
@@ -128,7 +133,7 @@ static bool replayed_add(struct mm_client *c, const struct mm_step *step, double
 
 bool mm_times_read(struct mm_client *c, const struct mm_step *step, uint64_t *ret_stall_ns)
 {
-	/* What it took contains the capturing. */
+	/* The time of a step that captured layers contains the capturing. */
 	bool known = !step->unknown && !step->captured;
 	double total_ms = 0;
 
@@ -138,7 +143,8 @@ bool mm_times_read(struct mm_client *c, const struct mm_step *step, uint64_t *re
 		if (step->replayed)
 			known = replayed_add(c, step, &total_ms);
 		else
-			known = step->last_layer >= 0; /* else graphs that we were not told of */
+			known = step->last_layer >=
+				0; /* else graphs ran that mm_step_replay() did not name */
 	}
 	*ret_stall_ns = known ? (uint64_t)(total_ms * (double)MM_NS_PER_MS) : 0;
 	return known;
@@ -155,8 +161,9 @@ bool mm_times_due(const struct mm_client *c)
 }
 
 /*
- * Where replays are samples now and then only, no other step under the same plan is one more often:
- * the mean would be of prompts, which are seldom graphs.
+ * Whether a step counts as a sample. Where graphs are in use, replays are samples now and then
+ * only, and other steps must not be samples more often: the mean would be one of prompts, which
+ * seldom run in graphs.
  */
 static bool step_is_sample(struct mm_client *c, const struct mm_step *step,
 			   const struct mm_step_info *info) MM_REQUIRES(mm_client_lock)
@@ -258,7 +265,7 @@ int mm_gate_times_open(struct mm_model *model, struct mm_gate_times **ret_times)
 	return 0;
 }
 
-/* Return: the open step, for a call that names @times; NULL with *@ret_error. */
+/* The open step, for a call that names @times; NULL with *@ret_error set. */
 static struct mm_step *graph_step(struct mm_client *c, const struct mm_gate_times *times,
 				  int *ret_error)
 {

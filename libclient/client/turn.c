@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns: who may compute now, of those tenants that share the device's time
+ * Turns: the right to compute now, among the tenants that share a device in time
  * (mmd/core/market/turn.c).
  */
 #include <errno.h>
@@ -8,10 +8,6 @@
 #include "libclient/client/internal.h"
 #include "libclient/support/clock.h"
 
-/*
- * Its event would tell it once more. One that was promised to another call stays: a lost one is
- * worse.
- */
 void mm_turn_event_drop(struct mm_client *client)
 {
 	if (!client->turn_event_due)
@@ -31,7 +27,7 @@ int mm_turn_request(struct mm_client *client)
 	return r;
 }
 
-/* ---- what mmd says ---- */
+/* ---- events of mmd ---- */
 
 int mm_turn_on_begin(struct mm_client *client, const struct mm_msg *msg, const char **ret_text)
 {
@@ -62,7 +58,7 @@ int mm_turn_on_end(struct mm_client *client, const struct mm_msg *msg, const cha
 	return 0;
 }
 
-/* ---- what the engine says ---- */
+/* ---- calls of the engine ---- */
 
 int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opts)
 {
@@ -129,7 +125,7 @@ static int turn_yield(struct mm_client *c)
 	return r;
 }
 
-/* With a step open, which somebody else's hint does not know of, it stays. */
+/* The turn stays while a step is open, which the thread that gave the hint may not know. */
 void mm_turn_out_of_work(struct mm_client *client)
 {
 	turn_yield(client);
