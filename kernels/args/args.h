@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * args - what each kernel is given
+ * args - the arguments of each kernel
  *
  * Concept:    every kernel takes one struct by value, the same for its host and its CUDA form, and
  *             is found by name in a module ("mm_" and the struct's noun: mm_rope takes
@@ -12,8 +12,9 @@
  *             sequence's tokens depend neither on its neighbours nor on how its prompt was cut into
  *             chunks. Activations are F32; weights and KV are any enum mm_dtype, widened exactly.
  *             What is written to KV is rounded to nearest, ties to even, once.
- * Limits:     MM_HEAD_DIM_MAX elements a head. Kernels check nothing: the engine does, once, also
- *             that there is a row at all (kernels/launch/launch.h).
+ * Limits:     MM_HEAD_DIM_MAX elements a head. Kernels check nothing: the engine checks arguments
+ *             once, also that there is at least one row (kernels/launch/launch.h).
+ * Threading:  read-only while a launch uses them.
  */
 #pragma once
 
@@ -110,10 +111,10 @@ struct mm_rope_args {
 };
 
 /*
- * Where the KV of one layer lies, and whose it is. A block table lists, for one sequence, where
- * each of its blocks begins, in units of MM_KV_UNIT_BYTES: block i holds positions i * block_tokens
- * and on; position p has its keys at k_va + table[p / block_tokens] units + p % block_tokens rows
- * of kv_dim elements of dtype, its values likewise from v_va.
+ * The place of the KV of one layer, by sequence. A block table lists the beginnings of the blocks
+ * of one sequence, in units of MM_KV_UNIT_BYTES. Block i holds block_tokens positions from i *
+ * block_tokens on. The keys of position p are at k_va + table[p / block_tokens] units + p %
+ * block_tokens rows of kv_dim elements of dtype; its values are at the same place from v_va.
  */
 #define MM_KV_UNIT_BYTES 64u
 
@@ -121,7 +122,7 @@ struct mm_kv_layout {
 	uint64_t k_va;
 	uint64_t v_va;
 	uint64_t tables_va;    /* u32 [sequences][table_stride] */
-	uint64_t seqs_va;      /* u32 [tokens]: whose table */
+	uint64_t seqs_va;      /* u32 [tokens]: index of the token's table */
 	uint64_t positions_va; /* u32 [tokens] */
 	uint32_t table_stride;
 	uint32_t block_tokens;
@@ -149,13 +150,11 @@ struct mm_kv_write_args {
  */
 struct mm_paged_attention_args {
 	struct mm_kv_layout kv;
-	uint64_t q_va;       /* f32 [tokens][q_stride], heads * head_dim of it used */
-	uint64_t out_va;     /* f32 [tokens][heads][head_dim] */
-	uint64_t partial_va; /* f32, of mm_attention_partial_bytes(); any bytes */
-	/*
-	 * u32 [tokens][heads], zero before a launch and zero after it: one launch at a time uses
-	 * them
-	 */
+	uint64_t q_va;   /* f32 [tokens][q_stride], heads * head_dim of it used */
+	uint64_t out_va; /* f32 [tokens][heads][head_dim] */
+	uint64_t
+		partial_va; /* f32, mm_attention_partial_bytes() long; its content before is ignored */
+	/* u32 [tokens][heads], zero before and after a launch; one launch at a time uses them. */
 	uint64_t counters_va;
 	uint32_t heads;
 	uint32_t kv_heads;
@@ -181,7 +180,7 @@ static inline uint64_t mm_attention_partial_bytes(uint32_t tokens, uint32_t head
 	       sizeof(float);
 }
 
-/* How many splits the longest of some contexts has. */
+/* How many splits a context has. */
 static inline uint32_t mm_attention_splits(uint32_t context, uint32_t split_tokens)
 {
 	return context ? (context - 1) / split_tokens + 1 : 1;
@@ -212,8 +211,8 @@ struct mm_add_args {
 };
 
 /*
- * out[r] = x[r] in 16 bits, to nearest, ties to even; what is too large becomes infinite. Rows
- * behind the last, up to padded_rows, become zeros.
+ * out[r] = x[r] in 16 bits, to nearest, ties to even; values too large become infinite. Rows behind
+ * the last, up to padded_rows, become zeros.
  */
 struct mm_narrow_args {
 	uint64_t x_va;   /* f32 [rows][stride], n of it used */
@@ -235,8 +234,8 @@ struct mm_argmax_args {
 };
 
 /*
- * *out = mm_checksum_bytes() of the range (kernels/host/checksum.h). The caller has set *out to 0:
- * a device sums pieces up there, in any order.
+ * *out = mm_checksum_bytes() of the range (kernels/host/checksum.h). The caller sets *out to 0
+ * before: a device adds the pieces to it, in any order.
  */
 struct mm_checksum_args {
 	uint64_t data_va;
@@ -252,19 +251,19 @@ struct mm_fill_args {
 };
 
 /*
- * The parts of scattered KV blocks, to (mm_kv_gather) or from (mm_kv_scatter) one dense buffer:
- * part p of block b lies at parts[p] + table[b] units of MM_KV_UNIT_BYTES and, in the buffer, at (b
- * * parts + p) * part_bytes. No block may be named twice in a scatter.
+ * Copies the parts of scattered KV blocks to (mm_kv_gather) or from (mm_kv_scatter) one dense
+ * buffer: part p of block b is at parts[p] + table[b] units of MM_KV_UNIT_BYTES and, in the buffer,
+ * at (b * parts + p) * part_bytes. No block may be named twice in a scatter.
  */
 struct mm_kv_move_args {
-	uint64_t parts_va;   /* u64 [parts]: where the parts of a block at offset 0 lie */
+	uint64_t parts_va;   /* u64 [parts]: addresses of the parts of a block at offset 0 */
 	uint64_t table_va;   /* u32 [blocks] */
 	uint64_t staging_va; /* [blocks][parts][part_bytes] */
 	uint64_t part_bytes;
 	uint32_t blocks;
 	uint32_t parts;
 };
-/* Each kernel's struct goes by the kernel's name. */
+/* Each kernel's struct has the kernel's name. */
 #define mm_kv_gather_args  mm_kv_move_args
 #define mm_kv_scatter_args mm_kv_move_args
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens a driver library and fills the table of its functions; explains why a driver fails. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -42,7 +43,7 @@ static void gpu_own_folder(char *ret_folder, size_t bytes)
 	char *slash;
 
 	ret_folder[0] = '\0';
-	/* The main program goes by its argv[0] here, which need not be a path. */
+	/* For the main program dli_fname is argv[0], which need not be a path. */
 	if (dladdr((void *)gpu_own_folder, &info) && info.dli_fname && strchr(info.dli_fname, '/'))
 		real = realpath(info.dli_fname, NULL);
 	if (!real)
@@ -98,7 +99,7 @@ static void *driver_open_library(const char *driver, const struct gpu_report *er
 		return NULL;
 	}
 	/*
-	 * A driver has threads and handlers of its own, which outlive the last use of it: it stays.
+	 * RTLD_NODELETE: a driver has threads and handlers of its own, which outlive its last use.
 	 */
 	lib = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!lib)
@@ -134,7 +135,7 @@ static const struct gpu_entry {
 #undef ENTRY
 };
 
-/* Gathers names, as many as there is room for; says how many there was none for. */
+/* Names of missing functions, as many as there is room for, and the number of the others. */
 struct missing {
 	char text[512];
 	size_t at;
@@ -158,7 +159,7 @@ static void MM_PRINTF(2, 3) missing_add(struct missing *m, const char *format, .
 	m->unlisted++;
 }
 
-/* What every entry is, or in @missing what is required and not there. */
+/* Fills every entry of the table, and adds to @missing those that are required and absent. */
 static void entries_fill(proc_address_fn proc_address, struct mm_gpu_api *gpu,
 			 struct missing *missing)
 {
@@ -173,7 +174,7 @@ static void entries_fill(proc_address_fn proc_address, struct mm_gpu_api *gpu,
 	}
 }
 
-/* Of the driver behind @library, by the one name that every driver exports; 0: it does not say. */
+/* The version of the driver, by the one name that every driver exports; 0 if it is unknown. */
 static int driver_version(void *library, CUresult *ret_result)
 {
 	CUresult(CUDAAPI * get_version)(int *version);
@@ -265,7 +266,7 @@ bool mm_gpu_is_software(const struct mm_gpu_api *gpu)
 	return gpu->library && dlsym(gpu->library, "mm_softgpu_stats");
 }
 
-/* What to do about a driver that does not start. */
+/* A sentence for a driver that does not start: what to check. */
 static const char *init_hint(CUresult result)
 {
 	switch ((int)result) {
@@ -323,7 +324,7 @@ int mm_gpu_init(const struct mm_gpu_api *gpu, char *err, size_t err_bytes)
 	return mm_gpu_errno(result);
 }
 
-/* The file is fine, and of no use here: which of these a driver says depends on the driver. */
+/* Whether the file has no code for this driver and device; drivers differ in the result. */
 static bool module_is_foreign(CUresult result)
 {
 	switch ((int)result) {

@@ -27,7 +27,7 @@ static const struct nvml_entry {
 #undef ENTRY
 };
 
-/* The software GPU is its own management library: the same file once more. */
+/* The software GPU is its own management library: its file is opened a second time. */
 static void *nvml_open_library(const struct mm_gpu_api *gpu)
 {
 	Dl_info info;
@@ -91,7 +91,7 @@ void mm_nvml_close(struct mm_nvml *nvml)
 
 /* ---- devices ---- */
 
-/* Whatever came: one printable line that ends. It goes into logs, terminals and JSON. */
+/* Makes a text of the library one printable line: it goes into logs, terminals and JSON. */
 static void text_make_printable(char *text, size_t bytes)
 {
 	text[bytes - 1] = '\0';
@@ -144,7 +144,7 @@ static size_t instances_list(const struct mm_nvml *nvml, const struct mm_nvml_fa
 	if (!nvml->nvmlDeviceGetMaxMigDeviceCount || !nvml->nvmlDeviceGetMigDeviceHandleByIndex ||
 	    nvml->nvmlDeviceGetMaxMigDeviceCount(gpu->device, &count))
 		return 0;
-	/* Places that are empty are in between. */
+	/* Some indices have no instance. */
 	for (unsigned int i = 0; i < MM_MIN(count, (unsigned int)INSTANCES_MAX) && n < max; i++) {
 		if (nvml->nvmlDeviceGetMigDeviceHandleByIndex(gpu->device, i, &device) ||
 		    !facts_read(nvml, device, &ret[n]))
@@ -171,7 +171,7 @@ int mm_nvml_list(const struct mm_nvml *nvml, struct mm_nvml_facts *ret, size_t m
 		return -ENOSYS;
 	if (nvml->nvmlDeviceGetCount_v2(&count))
 		return -EIO;
-	/* One that we may not look at, or that is lost, is left out. */
+	/* A device that is lost, or that may not be queried, is left out. */
 	for (unsigned int i = 0; i < MM_MIN(count, (unsigned int)GPUS_MAX) && n < max; i++) {
 		struct mm_nvml_facts *gpu = &ret[n];
 
@@ -265,7 +265,7 @@ void mm_nvml_repairs(const struct mm_nvml *nvml, mm_nvml_dev device, bool *ret_p
 		pending = failed = 0;
 	*ret_failed = failed != 0;
 	*ret_pending = pending != 0;
-	/* What came before rows were remapped. */
+	/* Devices that retire pages instead of remapping rows. */
 	if (nvml->nvmlDeviceGetRetiredPagesPendingStatus &&
 	    !nvml->nvmlDeviceGetRetiredPagesPendingStatus(device, &pending))
 		*ret_pending |= pending != 0;

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nvml - what the management library tells about devices: MIG, memory, health
+ * nvml - properties of devices from the management library: MIG, memory, health
  *
  * Concept:   a table of NVML's own functions, filled by dlopen() of libnvidia-ml.so.1, or, where
- *            the driver is the software GPU, of that very library, which exports the same names.
- *            Nothing of it is needed: every entry may be NULL, and a machine without NVML is only
- *            less well seen. The functions below the table ask what mmd asks, and cope with what is
- *            missing.
+ *            the driver is the software GPU, of that library, which exports the same names. Every
+ *            entry may be NULL: without NVML mmd runs and reports less. The functions below the
+ *            table make the queries that mmd needs and accept that entries are missing.
  * Types:     declared here, from NVIDIA's NVML API Reference Guide
  *            (docs.nvidia.com/deploy/nvml-api: "Event Handling Methods", "Event Types", "Device
  *            Structs", "Multi Instance GPU Management") and the layouts of the public nvml.h of
  *            R515 and later. mm_nvml_memory is nvmlMemory_v2_t, whose version is its size | 2 <<
  *            24; mm_nvml_process is nvmlProcessInfo_v2_t, which
  *            nvmlDeviceGetComputeRunningProcesses_v3 fills.
- * MIG:       an instance is a device too, with a handle of its own, found under its parent. Events are
- *            the parent's, and name the GPU instance where they are of one.
+ * MIG:       an instance is a device too, with a handle of its own, which is found by its parent.
+ *            Events come from the parent, and name the GPU instance that they concern, if any.
  * Threading: NVML is thread-safe; a filled table is read-only.
  */
 #pragma once
@@ -45,7 +44,7 @@ enum mm_nvml_result { /* nvmlReturn_t, as far as we look */
 #define MM_NVML_EVENT_SINGLE_BIT UINT64_C(0x1)
 #define MM_NVML_EVENT_DOUBLE_BIT UINT64_C(0x2)
 #define MM_NVML_EVENT_XID        UINT64_C(0x8)
-#define MM_NVML_NO_INSTANCE      UINT32_MAX /* of an event or a process: none, or not told */
+#define MM_NVML_NO_INSTANCE      UINT32_MAX /* of an event or a process: none, or unknown */
 #define MM_NVML_TEXT_BYTES       96
 
 struct mm_nvml_event { /* nvmlEventData_t */
@@ -69,7 +68,7 @@ static_assert(sizeof(struct mm_nvml_memory) == 40, "NVML ABI");
 
 struct mm_nvml_process { /* nvmlProcessInfo_v2_t */
 	unsigned int pid;
-	unsigned long long used_bytes; /* all ones: not told */
+	unsigned long long used_bytes; /* all ones: unknown */
 	unsigned int gpu_instance;
 	unsigned int compute_instance;
 };
@@ -109,7 +108,7 @@ static_assert(sizeof(struct mm_nvml_process) == 24, "NVML ABI");
 	  (mm_nvml_set set, struct mm_nvml_event * event, unsigned int timeout_ms))
 
 struct mm_nvml {
-	void *library; /* NULL: there is none */
+	void *library; /* NULL: NVML is not there */
 #define MM_NVML_MEMBER(name, params) int(*name) params;
 	MM_NVML_ENTRIES(MM_NVML_MEMBER)
 #undef MM_NVML_MEMBER
@@ -119,62 +118,68 @@ struct mm_nvml {
  * mm_nvml_open() - load and start the library that belongs to a driver
  * @gpu:       filled by mm_gpu_open(); need not be initialised
  * @ret_nvml:  written only on success; give back with mm_nvml_close()
- * @err:       where one line goes on failure; may be NULL
+ * @err:       receives one line on failure; may be NULL
  * @err_bytes: size of @err
  *
  * Return: 0; -ENOENT no such library; -ENOSYS it is not NVML; -EIO it does not start.
  */
 int mm_nvml_open(const struct mm_gpu_api *gpu, struct mm_nvml *ret_nvml, char *err,
 		 size_t err_bytes);
-/* Accepts a zeroed one. Nobody may be waiting for events. */
+/* Accepts a zeroed table. No thread may be waiting for events. */
 void mm_nvml_close(struct mm_nvml *nvml);
 
 /* A GPU or a MIG instance. */
 struct mm_nvml_facts {
 	mm_nvml_dev device;
-	char uuid
-		[MM_NVML_TEXT_BYTES]; /* GPU-…, MIG-…; printable whatever NVML says, as the name is */
+	/* Both texts are made printable; the UUID begins with GPU- or MIG-. */
+	char uuid[MM_NVML_TEXT_BYTES];
 	char name[MM_NVML_TEXT_BYTES];
-	int gpu;      /* NVML's index of it, or of the parent */
-	int instance; /* index among the parent's MIG devices; -1: not one */
-	bool mig;     /* the GPU is in MIG mode: it is no device by itself */
+	int gpu;      /* NVML's index of the GPU, or of the instance's parent */
+	int instance; /* index among the parent's MIG devices; -1: no instance */
+	bool mig;     /* the GPU is in MIG mode: only its instances are devices */
 	uint32_t gpu_instance, compute_instance;
 	bool has_memory;
 	uint64_t total_bytes, free_bytes, reserved_bytes;
 };
 
 /**
- * mm_nvml_list() - every GPU, each followed by its MIG instances
+ * mm_nvml_list() - list every GPU, each followed by its MIG instances
  * @nvml: filled
  * @ret:  at most @max entries
  *
- * Return: how many there are in @ret; negative errno: NVML does not tell.
+ * Return: the number of entries in @ret; -ENOSYS or -EIO: NVML cannot list them.
  */
 int mm_nvml_list(const struct mm_nvml *nvml, struct mm_nvml_facts *ret, size_t max);
 
-/* The entry of a device as CUDA knows it, by UUID; -ENOENT. */
+/* Finds the entry of a device by its UUID in CUDA. Return: 0; -ENOENT. */
 int mm_nvml_find(const struct mm_nvml *nvml, const CUuuid *uuid, struct mm_nvml_facts *ret);
 
 /**
- * mm_nvml_resolve() - the device that a UUID, or the unambiguous beginning of one, stands for
+ * mm_nvml_resolve() - find a device by its UUID or an unambiguous beginning of it
  * @nvml: filled
  * @word: GPU-… or MIG-…
  * @ret:  written only on success
  *
- * Return: 0; -ENOENT none; -ENOTUNIQ several; -EIO, -ENOSYS NVML does not tell.
+ * Return: 0; -ENOENT none; -ENOTUNIQ several; -EIO, -ENOSYS NVML cannot list devices.
  */
 int mm_nvml_resolve(const struct mm_nvml *nvml, const char *word, struct mm_nvml_facts *ret);
 
-/* Rows or pages are to be remapped or retired at the next reset; @ret_failed: one could not be. */
+/*
+ * Whether rows or pages are to be remapped or retired at the next reset, and whether a remapping
+ * has failed.
+ */
 void mm_nvml_repairs(const struct mm_nvml *nvml, mm_nvml_dev device, bool *ret_pending,
 		     bool *ret_failed);
 
-/* Who has memory there, the most first. Return: how many, at most @max; 0: nobody, or not told. */
+/*
+ * Lists the processes that have memory of the device, those with most first. Return: the number of
+ * them, at most @max; 0 also if it is unknown.
+ */
 size_t mm_nvml_processes(const struct mm_nvml *nvml, mm_nvml_dev device,
 			 struct mm_nvml_process *ret, size_t max);
 
 /*
- * The same bytes: "GPU-8932f937-d72c-…" has 32 digits, dashes ignored, after a prefix of four
- * letters.
+ * Whether @text and @uuid are of the same bytes: "GPU-8932f937-d72c-…" has 32 digits, dashes
+ * ignored, after a prefix of four letters.
  */
 bool mm_nvml_uuid_is(const char *text, const CUuuid *uuid);

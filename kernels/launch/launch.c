@@ -54,13 +54,13 @@ static void shape_set(struct mm_launch_shape *s, uint64_t x, uint64_t y, uint64_
 				       0 };
 }
 
-/* Rows side by side, each in pieces of its columns. */
+/* One block for each row and piece of its columns. */
 static void shape_rows(struct mm_launch_shape *s, uint32_t rows, uint32_t columns, uint32_t planes)
 {
 	shape_set(s, rows, piece_count(columns, MM_ROW_COLUMNS), planes, MM_ROW_THREADS);
 }
 
-/* @bytes: of the range, or of the longer one of two */
+/* @bytes: length of the range, or of the longer one of two. */
 static void shape_flat(struct mm_launch_shape *s, uint64_t bytes)
 {
 	shape_set(s, piece_count(bytes, MM_FLAT_BYTES), 1, 1, MM_FLAT_THREADS);
@@ -129,7 +129,7 @@ static void shape_attention(const void *args, struct mm_launch_shape *s)
 	const uint32_t rows = MM_ATTENTION_ROWS(a->head_dim), width = (a->head_dim + 7) / 8 * 8;
 	const uint64_t parts = piece_count(a->heads / a->kv_heads, rows);
 	const uint32_t scores = MM_ATTENTION_SPLIT_TOKENS;
-	const uint32_t sums = MM_ATTENTION_THREADS / 32 * width; /* share the scores' room */
+	const uint32_t sums = MM_ATTENTION_THREADS / 32 * width; /* in the memory of the scores */
 	const uint32_t floats =
 		16 * MM_ATTENTION_KEY_LANES(a->head_dim) + width + (scores > sums ? scores : sums);
 

@@ -230,7 +230,7 @@ int mm_step_begin(struct mm_client *client)
 }
 
 /*
- * Whether layers that cycle were not run, or not in order: the next step would wait for ever at
+ * Whether layers that cycle were not run to their end: the next step would wait for ever at
  * their gates.
  */
 static bool step_broke_off(const struct mm_client *c, const struct mm_step *step, bool abandon)
