@@ -55,18 +55,6 @@ struct sg_device_info {
 	struct sg_timing timing;
 };
 
-/* One piece of device memory, as this process holds it. */
-struct sg_page {
-	int fd;
-	unsigned int device; /* ordinal */
-	uint64_t inode;
-	size_t bytes;
-};
-#define SG_PAGE_NULL ((struct sg_page){ .fd = -1 })
-
-/* A mistake in the environment, as a line on stderr: the driver ABI has no place for a message. */
-CUresult MM_PRINTF(2, 3) sg_complain(CUresult result, const char *format, ...);
-
 /*
  * Opens the devices that the environment names; makes those that are not there. Once per process.
  */
@@ -78,34 +66,6 @@ const struct sg_device_info *sg_device_info(unsigned int device);
 /* Of all devices: what addresses of any of them are, and what is good for each of them. */
 uint64_t sg_granularity_min(void);
 uint64_t sg_granularity_max(void);
-
-/* Charges @bytes to the device and makes zeroed memory of them. */
-CUresult sg_page_create(unsigned int device, size_t bytes, struct sg_page *ret_page);
-
-/* A device as one sees it who does not use it. */
-struct sg_seen {
-	unsigned int number; /* of a GPU; from SG_MIG_FIRST on: of a MIG instance */
-	struct sg_device_info info;
-	uint64_t used_bytes;
-	char path[4096]; /* of its directory */
-};
-
-/* All GPUs of the environment, then the MIG instances of the first. Return: how many. */
-unsigned int sg_look(struct sg_seen *ret, unsigned int max, unsigned int *ret_instances);
-/* "GPU-…" or "MIG-…"; SG_UUID_TEXT bytes. */
-void sg_uuid_text(const struct sg_seen *seen, char *ret_text);
-
-/*
- * Duplicates a descriptor that is a page of one of the devices; INVALID_VALUE if it is anything
- * else.
- */
-CUresult sg_page_adopt(int fd, struct sg_page *ret_page);
-
-/* A duplicate for others to import, or -1. */
-int sg_page_export(const struct sg_page *page);
-
-/* Gives up this process's descriptor; its mappings are gone before. Accepts SG_PAGE_NULL. */
-void sg_page_close(struct sg_page *page);
 
 /* Counts what is really held, in all processes. */
 CUresult sg_device_used(unsigned int device, uint64_t *ret_used_bytes);

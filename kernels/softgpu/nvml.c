@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 #include "kernels/driver/nvml.h"
-#include "kernels/softgpu/device.h"
 #include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/snapshot.h"
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
 
@@ -168,7 +168,7 @@ const char *nvmlErrorString(int result)
 /* ---- devices ---- */
 
 struct view {
-	struct sg_seen *seen;
+	struct sg_snapshot *seen;
 	unsigned int n, gpus, instances;
 };
 
@@ -181,20 +181,20 @@ static bool view_take(struct view *v)
 {
 	*v = (struct view){ .seen = calloc(SEEN_MAX, sizeof(*v->seen)) };
 	if (v->seen)
-		v->n = sg_look(v->seen, SEEN_MAX, &v->instances);
+		v->n = sg_snapshots_take(v->seen, SEEN_MAX, &v->instances);
 	v->gpus = v->n - MM_MIN(v->instances, v->n);
 	return v->n > 0;
 }
 
 /* NULL: no such device. */
-static const struct sg_seen *device_of(struct view *v, mm_nvml_dev device)
+static const struct sg_snapshot *device_of(struct view *v, mm_nvml_dev device)
 {
 	if (!device || !view_take(v) || device->index >= v->n)
 		return NULL;
 	return &v->seen[device->index];
 }
 
-static bool is_instance(const struct sg_seen *seen)
+static bool is_instance(const struct sg_snapshot *seen)
 {
 	return seen->number >= SG_MIG_FIRST;
 }
@@ -222,7 +222,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned int index, mm_nvml_dev *device)
 int nvmlDeviceGetIndex(mm_nvml_dev device, unsigned int *index)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_seen *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = device_of(&v, device);
 
 	if (!seen || !index || is_instance(seen))
 		return MM_NVML_INVALID_ARGUMENT;
@@ -250,7 +250,7 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, mm_nvml_dev *device)
 int nvmlDeviceGetName(mm_nvml_dev device, char *name, unsigned int length)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_seen *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = device_of(&v, device);
 
 	if (!seen || !name)
 		return MM_NVML_INVALID_ARGUMENT;
@@ -263,7 +263,7 @@ int nvmlDeviceGetName(mm_nvml_dev device, char *name, unsigned int length)
 int nvmlDeviceGetUUID(mm_nvml_dev device, char *uuid, unsigned int length)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_seen *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = device_of(&v, device);
 
 	if (!seen || !uuid)
 		return MM_NVML_INVALID_ARGUMENT;
@@ -301,7 +301,7 @@ static void hold(struct holders *h, unsigned int pid, uint64_t bytes)
  * A page is a file under a lock that its maker took; /proc/locks says which process that was, and
  * lists it for as long as anybody holds the page.
  */
-static bool find_holders(const struct sg_seen *seen, struct holders *ret)
+static bool find_holders(const struct sg_snapshot *seen, struct holders *ret)
 {
 	mm_cleanup(mm_close_fd) int pages = -1;
 	char path[sizeof(seen->path) + 8], line[160], name[24];
@@ -336,7 +336,7 @@ static bool find_holders(const struct sg_seen *seen, struct holders *ret)
 int nvmlDeviceGetMemoryInfo_v2(mm_nvml_dev device, struct mm_nvml_memory *memory)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_seen *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = device_of(&v, device);
 	uint64_t used;
 
 	if (!seen || !memory || memory->version != MM_NVML_MEMORY_VERSION)
@@ -367,7 +367,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(mm_nvml_dev device, unsigned int *co
 					    struct mm_nvml_process *processes)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_seen *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = device_of(&v, device);
 	struct holders holders;
 
 	if (!seen || !count)
@@ -388,7 +388,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(mm_nvml_dev device, unsigned int *co
 int nvmlDeviceGetMigMode(mm_nvml_dev device, unsigned int *current, unsigned int *pending)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_seen *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = device_of(&v, device);
 
 	if (!seen || is_instance(seen))
 		return MM_NVML_INVALID_ARGUMENT;
@@ -399,7 +399,7 @@ int nvmlDeviceGetMigMode(mm_nvml_dev device, unsigned int *current, unsigned int
 int nvmlDeviceGetMaxMigDeviceCount(mm_nvml_dev device, unsigned int *count)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_seen *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = device_of(&v, device);
 
 	if (!seen || !count)
 		return MM_NVML_INVALID_ARGUMENT;
@@ -411,7 +411,7 @@ int nvmlDeviceGetMigDeviceHandleByIndex(mm_nvml_dev device, unsigned int index,
 					mm_nvml_dev *instance)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_seen *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = device_of(&v, device);
 
 	if (!seen || seen->number != 0 || index >= v.instances)
 		return MM_NVML_NOT_FOUND;
@@ -422,7 +422,7 @@ int nvmlDeviceGetMigDeviceHandleByIndex(mm_nvml_dev device, unsigned int index,
 int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mm_nvml_dev instance, mm_nvml_dev *device)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_seen *seen = device_of(&v, instance);
+	const struct sg_snapshot *seen = device_of(&v, instance);
 
 	if (!seen || !is_instance(seen))
 		return MM_NVML_INVALID_ARGUMENT;
@@ -433,7 +433,7 @@ int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mm_nvml_dev instance, mm_nvml_d
 int nvmlDeviceGetGpuInstanceId(mm_nvml_dev instance, unsigned int *id)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_seen *seen = device_of(&v, instance);
+	const struct sg_snapshot *seen = device_of(&v, instance);
 
 	if (!seen || !is_instance(seen))
 		return MM_NVML_NOT_SUPPORTED;
@@ -444,7 +444,7 @@ int nvmlDeviceGetGpuInstanceId(mm_nvml_dev instance, unsigned int *id)
 int nvmlDeviceGetComputeInstanceId(mm_nvml_dev instance, unsigned int *id)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_seen *seen = device_of(&v, instance);
+	const struct sg_snapshot *seen = device_of(&v, instance);
 
 	if (!seen || !is_instance(seen))
 		return MM_NVML_NOT_SUPPORTED;
@@ -458,7 +458,7 @@ int nvmlDeviceGetComputeInstanceId(mm_nvml_dev instance, unsigned int *id)
 static char *events_path(mm_nvml_dev device)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_seen *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = device_of(&v, device);
 	char *path = NULL;
 
 	return seen && asprintf(&path, "%s/events", seen->path) > 0 ? path : NULL;
@@ -520,7 +520,7 @@ int nvmlDeviceGetSupportedEventTypes(mm_nvml_dev device, unsigned long long *typ
 int nvmlDeviceRegisterEvents(mm_nvml_dev device, unsigned long long types, mm_nvml_set set)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_seen *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = device_of(&v, device);
 	FILE *events;
 
 	if (!seen || !set || set->n == SEEN_MAX)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "kernels/softgpu/entry.h"
+#include "kernels/softgpu/settings.h"
 #include "kernels/softgpu/written.h"
 #include "kernels/timing/cost.h"
 #include "libclient/base/base.h"
@@ -63,7 +64,7 @@ static void add(uint64_t *to, uint64_t n)
 
 /* ---- what the environment asks for ---- */
 
-static CUresult wish_dilation(const char *text, double *ret_dilation)
+static CUresult setting_dilation(const char *text, double *ret_dilation)
 {
 	char *end;
 
@@ -71,13 +72,13 @@ static CUresult wish_dilation(const char *text, double *ret_dilation)
 	/* Decimal only: strtod() would take "inf" and hexadecimal too. */
 	if (strspn(text, "0123456789.e") != strlen(text) || *end || !isfinite(*ret_dilation) ||
 	    *ret_dilation < 1 || *ret_dilation > DILATION_MAX)
-		return sg_complain(CUDA_ERROR_INVALID_VALUE,
-				   "MM_SOFTGPU_DILATION=%s: give a number from 1 to %g", text,
-				   DILATION_MAX);
+		return sg_error(CUDA_ERROR_INVALID_VALUE,
+				"MM_SOFTGPU_DILATION=%s: give a number from 1 to %g", text,
+				DILATION_MAX);
 	return CUDA_SUCCESS;
 }
 
-CUresult sg_timed_wish(struct sg_timing *ret_timing, bool *ret_has_dilation)
+CUresult sg_timed_settings(struct sg_timing *ret_timing, bool *ret_has_dilation)
 {
 	const char *profile = secure_getenv("MM_SOFTGPU_PROFILE");
 	const char *dilation = secure_getenv("MM_SOFTGPU_DILATION");
@@ -86,11 +87,11 @@ CUresult sg_timed_wish(struct sg_timing *ret_timing, bool *ret_has_dilation)
 
 	*ret_has_dilation = dilation && *dilation;
 	if (*ret_has_dilation)
-		SG_TRY(wish_dilation(dilation, &timing.dilation));
+		SG_TRY(setting_dilation(dilation, &timing.dilation));
 	if (profile && *profile) {
 		timing.on = true;
 		if (mm_profile_load(profile, &timing.profile, err, sizeof(err)) < 0)
-			return sg_complain(CUDA_ERROR_INVALID_VALUE, "MM_SOFTGPU_PROFILE: %s", err);
+			return sg_error(CUDA_ERROR_INVALID_VALUE, "MM_SOFTGPU_PROFILE: %s", err);
 	}
 	*ret_timing = timing;
 	return CUDA_SUCCESS;

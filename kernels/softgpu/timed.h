@@ -38,7 +38,7 @@ enum sg_engine {
 };
 
 /* What the environment asks for: nothing, or timed mode; INVALID_VALUE, after a line on stderr. */
-CUresult sg_timed_wish(struct sg_timing *ret_timing, bool *ret_has_dilation);
+CUresult sg_timed_settings(struct sg_timing *ret_timing, bool *ret_has_dilation);
 
 /*
  * Maps the timeline of the device with that ordinal; @anew: empties it first, nobody uses the
