@@ -28,7 +28,7 @@ struct cublas_gemm {
 	bool bound;
 };
 
-static CUresult translate(cublasStatus_t status)
+static CUresult status_to_result(cublasStatus_t status)
 {
 	switch (status) {
 	case CUBLAS_STATUS_SUCCESS:
@@ -49,13 +49,13 @@ static CUresult translate(cublasStatus_t status)
 	}
 }
 
-static uint32_t room(const struct mm_gemm *gemm, uint32_t rows)
+static uint32_t cublas_room(const struct mm_gemm *gemm, uint32_t rows)
 {
 	return gemm->opts.fast ? rows : (uint32_t)mm_round_up(rows, gemm->opts.rows);
 }
 
 /* Another stream resets the workspace too. */
-static CUresult bind(struct cublas_gemm *g, CUstream stream)
+static CUresult handle_bind(struct cublas_gemm *g, CUstream stream)
 {
 	cublasStatus_t s;
 
@@ -67,18 +67,18 @@ static CUresult bind(struct cublas_gemm *g, CUstream stream)
 						 g->base.opts.workspace_bytes);
 	g->bound = !s;
 	g->stream = stream;
-	return translate(s);
+	return status_to_result(s);
 }
 
 /* ---- x ---- */
 
 /* All rows in 16 bits, padded with zeros to whole products. */
-static CUresult narrow(const struct cublas_gemm *g, const struct mm_gemm_args *a)
+static CUresult x_narrow(const struct cublas_gemm *g, const struct mm_gemm_args *a)
 {
 	struct mm_narrow_args args = { .x_va = a->x_va,
 				       .out_va = g->x,
 				       .rows = a->tokens,
-				       .padded_rows = room(&g->base, a->tokens),
+				       .padded_rows = cublas_room(&g->base, a->tokens),
 				       .n = a->k,
 				       .stride = a->k,
 				       .dtype = a->dtype };
@@ -89,8 +89,8 @@ static CUresult narrow(const struct cublas_gemm *g, const struct mm_gemm_args *a
 /*
  * @rows of F32 from @first on, which are fewer than a product has: copied, and zeros behind them.
  */
-static CUresult pad(const struct cublas_gemm *g, const struct mm_gemm_args *a, uint32_t first,
-		    CUdeviceptr to)
+static CUresult x_pad(const struct cublas_gemm *g, const struct mm_gemm_args *a, uint32_t first,
+		      CUdeviceptr to)
 {
 	const struct mm_gpu_api *gpu = g->base.gpu;
 	const size_t row = (size_t)a->k * sizeof(float), rows = a->tokens - first;
@@ -103,8 +103,8 @@ static CUresult pad(const struct cublas_gemm *g, const struct mm_gemm_args *a, u
 }
 
 /* Where the @rows rows of a product are read from. */
-static CUresult x_of(const struct cublas_gemm *g, const struct mm_gemm_args *a, uint32_t first,
-		     uint32_t rows, CUdeviceptr *ret_x)
+static CUresult x_for_product(const struct cublas_gemm *g, const struct mm_gemm_args *a,
+			      uint32_t first, uint32_t rows, CUdeviceptr *ret_x)
 {
 	if (a->dtype != MM_DTYPE_F32) {
 		*ret_x = g->x + (CUdeviceptr)first * a->k * sizeof(uint16_t);
@@ -115,14 +115,14 @@ static CUresult x_of(const struct cublas_gemm *g, const struct mm_gemm_args *a, 
 		return CUDA_SUCCESS;
 	}
 	*ret_x = g->x + a->x_va % ALIGNMENT; /* aligned as whole products are: see backend.h */
-	return pad(g, a, first, *ret_x);
+	return x_pad(g, a, first, *ret_x);
 }
 
 /* ---- y ---- */
 
 /* The rows of a product in scratch that there are tokens for, and no element beside them. */
-static CUresult copy_out(const struct cublas_gemm *g, const struct mm_gemm_args *a, uint32_t first,
-			 CUdeviceptr from)
+static CUresult y_copy_out(const struct cublas_gemm *g, const struct mm_gemm_args *a,
+			   uint32_t first, CUdeviceptr from)
 {
 	const size_t pitch = (size_t)a->y_stride * sizeof(float);
 	CUresult r = CUDA_SUCCESS;
@@ -133,8 +133,8 @@ static CUresult copy_out(const struct cublas_gemm *g, const struct mm_gemm_args 
 	return r;
 }
 
-static CUresult product(const struct cublas_gemm *g, const struct mm_gemm_args *a, CUdeviceptr x,
-			CUdeviceptr y, uint32_t rows)
+static CUresult product_enqueue(const struct cublas_gemm *g, const struct mm_gemm_args *a,
+				CUdeviceptr x, CUdeviceptr y, uint32_t rows)
 {
 	static const cudaDataType types[] = { [MM_DTYPE_F32] = CUDA_R_32F,
 					      [MM_DTYPE_F16] = CUDA_R_16F,
@@ -143,15 +143,15 @@ static CUresult product(const struct cublas_gemm *g, const struct mm_gemm_args *
 		a->dtype == MM_DTYPE_F32 ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
 	const float one = 1, zero = 0;
 
-	return translate(g->lib.cublasGemmEx(
+	return status_to_result(g->lib.cublasGemmEx(
 		g->handle, CUBLAS_OP_T, CUBLAS_OP_N, (int)a->outputs, (int)rows, (int)a->k, &one,
 		(const void *)(uintptr_t)a->w_va, types[a->dtype], (int)a->k,
 		(const void *)(uintptr_t)x, types[a->dtype], (int)a->k, &zero, (void *)(uintptr_t)y,
 		CUDA_R_32F, (int)a->y_stride, compute, CUBLAS_GEMM_DEFAULT));
 }
 
-static CUresult piece(const struct cublas_gemm *g, const struct mm_gemm_args *a, uint32_t first,
-		      uint32_t rows)
+static CUresult rows_multiply(const struct cublas_gemm *g, const struct mm_gemm_args *a,
+			      uint32_t first, uint32_t rows)
 {
 	const bool fits = first + rows <= MM_MAX(a->tokens, a->y_rows);
 	CUdeviceptr y = a->y_va + (CUdeviceptr)first * a->y_stride * sizeof(float), x;
@@ -162,13 +162,13 @@ static CUresult piece(const struct cublas_gemm *g, const struct mm_gemm_args *a,
 			return CUDA_ERROR_INVALID_VALUE;
 		y = g->y + a->y_va % ALIGNMENT;
 	}
-	r = x_of(g, a, first, rows, &x);
+	r = x_for_product(g, a, first, rows, &x);
 	if (!r)
-		r = product(g, a, x, y, rows);
-	return r || fits ? r : copy_out(g, a, first, y);
+		r = product_enqueue(g, a, x, y, rows);
+	return r || fits ? r : y_copy_out(g, a, first, y);
 }
 
-static CUresult multiply(struct mm_gemm *gemm, const struct mm_gemm_args *a, CUstream stream)
+static CUresult cublas_multiply(struct mm_gemm *gemm, const struct mm_gemm_args *a, CUstream stream)
 {
 	struct cublas_gemm *g = (struct cublas_gemm *)gemm;
 	const struct mm_gemm_opts *o = &gemm->opts;
@@ -178,17 +178,17 @@ static CUresult multiply(struct mm_gemm *gemm, const struct mm_gemm_args *a, CUs
 	if (a->tokens > o->max_tokens || a->k > o->max_k || a->dtype < MM_DTYPE_F32 ||
 	    a->dtype > MM_DTYPE_BF16 || a->y_stride > INT_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = bind(g, stream);
+	r = handle_bind(g, stream);
 	if (!r && a->dtype != MM_DTYPE_F32)
-		r = narrow(g, a);
+		r = x_narrow(g, a);
 	for (uint32_t first = 0; first < a->tokens && !r; first += rows)
-		r = piece(g, a, first, rows);
+		r = rows_multiply(g, a, first, rows);
 	return r;
 }
 
 /* ---- open and close ---- */
 
-static void close_cublas(struct mm_gemm *gemm)
+static void cublas_close(struct mm_gemm *gemm)
 {
 	struct cublas_gemm *g = (struct cublas_gemm *)gemm;
 
@@ -199,11 +199,11 @@ static void close_cublas(struct mm_gemm *gemm)
 	free(g);
 }
 
-static int allocate(struct cublas_gemm *g, const struct mm_gemm_error *err)
+static int scratch_allocate(struct cublas_gemm *g, const struct mm_gemm_error *err)
 {
 	const struct mm_gemm_opts *o = &g->base.opts;
 	const size_t row = (size_t)o->max_k * sizeof(float);
-	const size_t narrowed = room(&g->base, o->max_tokens) * row / 2;
+	const size_t narrowed = cublas_room(&g->base, o->max_tokens) * row / 2;
 	const size_t padded = o->fast ? 0 : o->rows * row + ALIGNMENT;
 	const size_t x_bytes = mm_round_up(MM_MAX(narrowed, padded), ALIGNMENT);
 	const size_t y_bytes =
@@ -223,7 +223,7 @@ static int allocate(struct cublas_gemm *g, const struct mm_gemm_error *err)
 	return 0;
 }
 
-static int open_handle(struct cublas_gemm *g, const struct mm_gemm_error *err)
+static int handle_open(struct cublas_gemm *g, const struct mm_gemm_error *err)
 {
 	int version = 0, mode = CUBLAS_DEFAULT_MATH;
 	cublasStatus_t s = g->lib.cublasCreate_v2(&g->handle);
@@ -235,7 +235,7 @@ static int open_handle(struct cublas_gemm *g, const struct mm_gemm_error *err)
 		s = g->lib.cublasSetMathMode(g->handle, (cublasMath_t)mode);
 	if (s) {
 		mm_gemm_fail(err, "cuBLAS: %s", g->lib.cublasGetStatusString(s));
-		return mm_gpu_errno(translate(s));
+		return mm_gpu_errno(status_to_result(s));
 	}
 	if (version < MM_CUBLAS_VERSION_MIN) {
 		mm_gemm_fail(err, "cuBLAS: version %d.%d is too old; 12 or later is needed",
@@ -248,7 +248,7 @@ static int open_handle(struct cublas_gemm *g, const struct mm_gemm_error *err)
 	return 0;
 }
 
-static int check_opts(const struct mm_gemm_opts *o, const struct mm_gemm_error *err)
+static int cublas_check_opts(const struct mm_gemm_opts *o, const struct mm_gemm_error *err)
 {
 	if (o->rows && o->rows % MM_GEMM_ROWS == 0 && o->max_tokens &&
 	    o->max_tokens <= INT_MAX / 2 && o->max_k && o->max_k <= INT_MAX / 4)
@@ -263,7 +263,7 @@ static int check_opts(const struct mm_gemm_opts *o, const struct mm_gemm_error *
 int mm_gemm_cublas_open(const struct mm_gpu_api *gpu, const struct mm_gemm_opts *opts,
 			struct mm_gemm **ret_gemm, const struct mm_gemm_error *err)
 {
-	static const struct mm_gemm_ops ops = { room, multiply, close_cublas };
+	static const struct mm_gemm_ops ops = { cublas_room, cublas_multiply, cublas_close };
 	struct cublas_gemm *g = calloc(1, sizeof(*g));
 	int r;
 
@@ -276,17 +276,17 @@ int mm_gemm_cublas_open(const struct mm_gpu_api *gpu, const struct mm_gemm_opts 
 		g->base.opts.rows = MM_GEMM_ROWS;
 	if (!opts->workspace_bytes)
 		g->base.opts.workspace_bytes = WORKSPACE_BYTES;
-	r = check_opts(&g->base.opts, err);
+	r = cublas_check_opts(&g->base.opts, err);
 	if (!r)
 		r = mm_cublas_load(&g->lib, err->text, err->bytes);
 	if (!r)
 		r = mm_gemm_find(&g->base, MM_KERNEL_NARROW, &g->narrow, err);
 	if (!r)
-		r = open_handle(g, err);
+		r = handle_open(g, err);
 	if (!r)
-		r = allocate(g, err);
+		r = scratch_allocate(g, err);
 	if (r) {
-		close_cublas(&g->base);
+		cublas_close(&g->base);
 		return r;
 	}
 	*ret_gemm = &g->base;

@@ -11,13 +11,13 @@ struct kernel_gemm {
 	CUfunction function;
 };
 
-static uint32_t room(const struct mm_gemm *gemm, uint32_t rows)
+static uint32_t kernel_room(const struct mm_gemm *gemm, uint32_t rows)
 {
 	(void)gemm;
 	return rows;
 }
 
-static CUresult multiply(struct mm_gemm *gemm, const struct mm_gemm_args *a, CUstream stream)
+static CUresult kernel_multiply(struct mm_gemm *gemm, const struct mm_gemm_args *a, CUstream stream)
 {
 	const struct kernel_gemm *g = (const struct kernel_gemm *)gemm;
 	struct mm_gemm_args args = *a;
@@ -25,7 +25,7 @@ static CUresult multiply(struct mm_gemm *gemm, const struct mm_gemm_args *a, CUs
 	return mm_gemm_launch(gemm, MM_KERNEL_GEMM, g->function, &args, stream);
 }
 
-static void close_kernel(struct mm_gemm *gemm)
+static void kernel_close(struct mm_gemm *gemm)
 {
 	free(gemm);
 }
@@ -33,7 +33,7 @@ static void close_kernel(struct mm_gemm *gemm)
 int mm_gemm_kernel_open(const struct mm_gpu_api *gpu, const struct mm_gemm_opts *opts,
 			struct mm_gemm **ret_gemm, const struct mm_gemm_error *err)
 {
-	static const struct mm_gemm_ops ops = { room, multiply, close_kernel };
+	static const struct mm_gemm_ops ops = { kernel_room, kernel_multiply, kernel_close };
 	struct kernel_gemm *g = calloc(1, sizeof(*g));
 	int r;
 

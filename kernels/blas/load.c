@@ -11,13 +11,13 @@
 static const struct symbol {
 	const char *name;
 	size_t offset;
-} symbols[] = {
+} cublas_symbols[] = {
 #define SYMBOL(result, name, params) { #name, offsetof(struct mm_cublas, name) },
 	MM_CUBLAS_ENTRIES(SYMBOL)
 #undef SYMBOL
 };
 
-static void *open_library(char *err, size_t err_bytes)
+static void *cublas_open_library(char *err, size_t err_bytes)
 {
 	static const char *const names[] = { "libcublas.so.13",
 					     "/usr/local/cuda/lib64/libcublas.so.13",
@@ -45,21 +45,21 @@ static void *open_library(char *err, size_t err_bytes)
 int mm_cublas_load(struct mm_cublas *ret_lib, char *err, size_t err_bytes)
 {
 	struct mm_cublas lib = { 0 };
-	void *library = open_library(err, err_bytes);
+	void *library = cublas_open_library(err, err_bytes);
 
 	if (!library)
 		return -ENOENT;
-	for (size_t i = 0; i < MM_ARRAY_SIZE(symbols); i++) {
-		void *at = dlsym(library, symbols[i].name);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(cublas_symbols); i++) {
+		void *at = dlsym(library, cublas_symbols[i].name);
 
 		if (!at) {
 			snprintf(err, err_bytes,
 				 "cuBLAS: the library has no %s; version 12 or later is needed",
-				 symbols[i].name);
+				 cublas_symbols[i].name);
 			dlclose(library);
 			return -ENOSYS;
 		}
-		memcpy((char *)&lib + symbols[i].offset, &at, sizeof(at));
+		memcpy((char *)&lib + cublas_symbols[i].offset, &at, sizeof(at));
 	}
 	*ret_lib = lib;
 	return 0;

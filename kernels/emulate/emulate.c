@@ -63,8 +63,8 @@ struct emulator {
 	uint32_t warp_phases;                           /* a bit each */
 	char start_place, end_place, barrier_places[2]; /* for mm_fiber_publish() */
 	char warp_places[THREADS_MAX / WARP][2];
-	uint32_t at; /* in turn[], of the running thread */
-	uint16_t turn[THREADS_MAX];
+	uint32_t at; /* in order_of[], of the running thread */
+	uint16_t order_of[THREADS_MAX];
 	struct thread threads[THREADS_MAX];
 
 	uint32_t n_fibers, n_free;
@@ -81,9 +81,9 @@ struct emulator {
 static uint64_t order_now;
 
 static pthread_mutex_t idle_mtx = PTHREAD_MUTEX_INITIALIZER;
-static struct emulator *idle; /* guarded by idle_mtx */
+static struct emulator *idle_emulators; /* guarded by idle_mtx */
 
-static __thread struct emulator *here __attribute__((tls_model("initial-exec")));
+static __thread struct emulator *current __attribute__((tls_model("initial-exec")));
 static __thread struct mm_uint3 thread_index __attribute__((tls_model("initial-exec")));
 
 void mm_emulate_order(uint64_t order)
@@ -91,13 +91,13 @@ void mm_emulate_order(uint64_t order)
 	__atomic_store_n(&order_now, order, __ATOMIC_RELAXED);
 }
 
-__attribute__((format(printf, 1, 2), noreturn)) static void fail(const char *format, ...)
+__attribute__((format(printf, 1, 2), noreturn)) static void kernel_fail(const char *format, ...)
 {
-	const struct emulator *e = here;
+	const struct emulator *e = current;
 	va_list list;
 
 	fprintf(stderr, "%s: block (%u, %u, %u), thread %u: ", e->name, e->block.x, e->block.y,
-		e->block.z, e->turn[e->at]);
+		e->block.z, e->order_of[e->at]);
 	va_start(list, format);
 	vfprintf(stderr, format, list);
 	va_end(list);
@@ -107,7 +107,7 @@ __attribute__((format(printf, 1, 2), noreturn)) static void fail(const char *for
 
 /* ---- order ---- */
 
-static uint64_t scramble(uint64_t x)
+static uint64_t mix_bits(uint64_t x)
 {
 	x = (x ^ x >> 31) * UINT64_C(0x9e3779b97f4a7c15);
 	return x ^ x >> 29;
@@ -117,9 +117,9 @@ static uint64_t scramble(uint64_t x)
  * The @n-th of the blocks: a step that has no divisor in common with their number comes by each
  * once.
  */
-static uint64_t nth_block(const struct emulator *e, uint64_t n)
+static uint64_t block_nth(const struct emulator *e, uint64_t n)
 {
-	uint64_t step = scramble(e->order) % e->blocks, a, b;
+	uint64_t step = mix_bits(e->order) % e->blocks, a, b;
 
 	if (e->order == MM_EMULATE_FORWARD)
 		return n;
@@ -134,37 +134,38 @@ static uint64_t nth_block(const struct emulator *e, uint64_t n)
 			b = rest;
 		}
 	} while (a != 1);
-	return (uint64_t)(((unsigned __int128)n * step + scramble(~e->order)) % e->blocks);
+	return (uint64_t)(((unsigned __int128)n * step + mix_bits(~e->order)) % e->blocks);
 }
 
-static void order_threads(struct emulator *e)
+static void threads_order(struct emulator *e)
 {
 	uint64_t x = e->order + e->block_number;
 
 	for (uint32_t i = 0; i < e->n_threads; i++)
-		e->turn[i] = (uint16_t)(e->order == MM_EMULATE_REVERSE ? e->n_threads - 1 - i : i);
+		e->order_of[i] =
+			(uint16_t)(e->order == MM_EMULATE_REVERSE ? e->n_threads - 1 - i : i);
 	if (e->order == MM_EMULATE_FORWARD || e->order == MM_EMULATE_REVERSE)
 		return;
 	for (uint32_t i = e->n_threads - 1; i > 0; i--) {
-		const uint32_t j = (uint32_t)((x = scramble(x + i)) % (i + 1));
-		const uint16_t t = e->turn[i];
+		const uint32_t j = (uint32_t)((x = mix_bits(x + i)) % (i + 1));
+		const uint16_t t = e->order_of[i];
 
-		e->turn[i] = e->turn[j];
-		e->turn[j] = t;
+		e->order_of[i] = e->order_of[j];
+		e->order_of[j] = t;
 	}
 }
 
-/* ---- whose turn it is ---- */
+/* ---- which thread runs ---- */
 
-static struct thread *self(struct emulator *e)
+static struct thread *running_thread(struct emulator *e)
 {
-	return &e->threads[e->turn[e->at]];
+	return &e->threads[e->order_of[e->at]];
 }
 
 /* Makes the thread at @at of the order the running one. */
-static void appoint(struct emulator *e, uint32_t at)
+static void thread_run(struct emulator *e, uint32_t at)
 {
-	const uint32_t t = e->turn[at];
+	const uint32_t t = e->order_of[at];
 	const uint32_t *size = e->shape->block;
 
 	e->at = at;
@@ -175,14 +176,14 @@ static void appoint(struct emulator *e, uint32_t at)
 }
 
 /* Return: whether there is one that can run; then it is the running one. */
-static bool appoint_next(struct emulator *e)
+static bool thread_run_next(struct emulator *e)
 {
 	for (uint32_t i = 1; i <= e->n_threads; i++) {
 		const uint32_t at = e->at + i < e->n_threads ? e->at + i : e->at + i - e->n_threads;
-		const enum state state = e->threads[e->turn[at]].state;
+		const enum state state = e->threads[e->order_of[at]].state;
 
 		if (state == FRESH || state == READY) {
-			appoint(e, at);
+			thread_run(e, at);
 			return true;
 		}
 	}
@@ -190,14 +191,14 @@ static bool appoint_next(struct emulator *e)
 }
 
 /* The next block, or false after the last. */
-static bool begin_block(struct emulator *e)
+static bool block_begin(struct emulator *e)
 {
 	const uint32_t *grid = e->shape->grid;
 	uint64_t n;
 
 	if (e->block_number == e->blocks)
 		return false;
-	n = nth_block(e, e->block_number++);
+	n = block_nth(e, e->block_number++);
 	mm_fiber_observe(
 		&e->end_place); /* blocks are in order: shared memory is that of the last one */
 	mm_fiber_publish(&e->start_place);
@@ -207,27 +208,27 @@ static bool begin_block(struct emulator *e)
 	for (uint32_t i = 0; i < e->n_threads; i++)
 		e->threads[i].state = FRESH;
 	if (e->block_number == 1 || e->order > MM_EMULATE_REVERSE)
-		order_threads(e);
-	appoint(e, 0);
+		threads_order(e);
+	thread_run(e, 0);
 	return true;
 }
 
 static void run_threads(void *arg);
 
-static struct mm_fiber *fresh_fiber(struct emulator *e)
+static struct mm_fiber *fiber_take(struct emulator *e)
 {
 	struct mm_fiber *f = NULL;
 
 	if (ONE_FIBER_EACH)
-		f = &e->fibers[e->turn[e->at]];
+		f = &e->fibers[e->order_of[e->at]];
 	else
 		f = e->n_free ? e->free[--e->n_free] : &e->fibers[e->n_fibers++];
 	if (!f->entry && mm_fiber_create(f, run_threads, e))
-		fail("no memory for its stack");
+		kernel_fail("no memory for its stack");
 	return f;
 }
 
-static void go_to(struct emulator *e, struct mm_fiber *to)
+static void fiber_go_to(struct emulator *e, struct mm_fiber *to)
 {
 	struct mm_fiber *from = e->running;
 
@@ -236,31 +237,32 @@ static void go_to(struct emulator *e, struct mm_fiber *to)
 }
 
 /* Leaves the running thread, which waits at @line, to those that can run. */
-static void give_way(struct emulator *e, enum state state, int line)
+static void thread_give_way(struct emulator *e, enum state state, int line)
 {
-	struct thread *t = self(e);
+	struct thread *t = running_thread(e);
 
 	t->state = state;
 	t->line = line;
 	t->fiber = e->running;
-	if (!appoint_next(e))
-		fail("waits at line %d for ever; %u of %u threads are at a barrier, %u have ended",
-		     line, e->n_waiting, e->n_threads, e->n_ended);
-	t = self(e);
-	go_to(e, t->state == FRESH ? fresh_fiber(e) : t->fiber);
+	if (!thread_run_next(e))
+		kernel_fail(
+			"waits at line %d for ever; %u of %u threads are at a barrier, %u have ended",
+			line, e->n_waiting, e->n_threads, e->n_ended);
+	t = running_thread(e);
+	fiber_go_to(e, t->state == FRESH ? fiber_take(e) : t->fiber);
 }
 
-static void end_thread(struct emulator *e)
+static void thread_end(struct emulator *e)
 {
-	struct thread *t = self(e), *warp = t - (uint32_t)(t - e->threads) % WARP;
+	struct thread *t = running_thread(e), *warp = t - (uint32_t)(t - e->threads) % WARP;
 	const uint32_t lane = (uint32_t)(t - warp);
 
 	if (e->n_waiting)
-		fail("ends while %u threads wait at the barrier of line %d", e->n_waiting,
-		     e->barrier_line);
+		kernel_fail("ends while %u threads wait at the barrier of line %d", e->n_waiting,
+			    e->barrier_line);
 	for (uint32_t i = 0; i < WARP && &warp[i] < e->threads + e->n_threads; i++)
 		if (warp[i].state == AT_EXCHANGE && warp[i].mask >> lane & 1)
-			fail("ends while lane %u waits for it at line %d", i, warp[i].line);
+			kernel_fail("ends while lane %u waits for it at line %d", i, warp[i].line);
 	t->state = ENDED;
 	e->n_ended++;
 	mm_fiber_publish(&e->end_place);
@@ -276,22 +278,22 @@ static void run_threads(void *arg)
 		bool more;
 
 		mm_fiber_observe(&e->start_place);
-		self(e)->state = READY;
+		running_thread(e)->state = READY;
 		e->run(e->args);
-		end_thread(e);
-		more = e->n_ended == e->n_threads ? begin_block(e) : appoint_next(e);
+		thread_end(e);
+		more = e->n_ended == e->n_threads ? block_begin(e) : thread_run_next(e);
 		if (!more && e->n_ended < e->n_threads)
-			fail("ended, and all others wait for ever");
-		t = self(e);
+			kernel_fail("ended, and all others wait for ever");
+		t = running_thread(e);
 		if (more && t->state == FRESH &&
 		    (!ONE_FIBER_EACH || &e->fibers[t - e->threads] == e->running))
 			continue;
 		if (!ONE_FIBER_EACH)
 			e->free[e->n_free++] = e->running;
 		if (!more)
-			go_to(e, &e->home);
+			fiber_go_to(e, &e->home);
 		else
-			go_to(e, t->state == FRESH ? fresh_fiber(e) : t->fiber);
+			fiber_go_to(e, t->state == FRESH ? fiber_take(e) : t->fiber);
 	}
 }
 
@@ -304,38 +306,38 @@ struct mm_uint3 mm_emulate_thread_index(void)
 
 struct mm_uint3 mm_emulate_block_index(void)
 {
-	return here->block;
+	return current->block;
 }
 
 struct mm_uint3 mm_emulate_block_size(void)
 {
-	const uint32_t *n = here->shape->block;
+	const uint32_t *n = current->shape->block;
 
 	return (struct mm_uint3){ n[0], n[1], n[2] };
 }
 
 struct mm_uint3 mm_emulate_grid_size(void)
 {
-	const uint32_t *n = here->shape->grid;
+	const uint32_t *n = current->shape->grid;
 
 	return (struct mm_uint3){ n[0], n[1], n[2] };
 }
 
 void mm_emulate_barrier(int line)
 {
-	struct emulator *e = here;
+	struct emulator *e = current;
 	char *place = &e->barrier_places[e->barrier_phase];
 
 	if (e->n_ended)
-		fail("waits at the barrier of line %d, for which %u threads will not come", line,
-		     e->n_ended);
+		kernel_fail("waits at the barrier of line %d, for which %u threads will not come",
+			    line, e->n_ended);
 	if (e->n_waiting && e->barrier_line != line)
-		fail("waits at the barrier of line %d, others at that of line %d", line,
-		     e->barrier_line);
+		kernel_fail("waits at the barrier of line %d, others at that of line %d", line,
+			    e->barrier_line);
 	e->barrier_line = line;
 	mm_fiber_publish(place);
 	if (++e->n_waiting < e->n_threads) {
-		give_way(e, AT_BARRIER, line);
+		thread_give_way(e, AT_BARRIER, line);
 	} else {
 		for (uint32_t i = 0; i < e->n_threads; i++)
 			e->threads[i].state = READY;
@@ -346,7 +348,7 @@ void mm_emulate_barrier(int line)
 }
 
 /* The lane that @i reads from, @i itself where there is none. */
-static uint32_t source(const struct thread *t, uint32_t i)
+static uint32_t exchange_source(const struct thread *t, uint32_t i)
 {
 	const uint32_t segment = i & ~(t->width - 1), own = i & (t->width - 1);
 
@@ -364,7 +366,7 @@ static uint32_t source(const struct thread *t, uint32_t i)
 	}
 }
 
-static uint64_t ballot(const struct thread *warp, uint32_t mask)
+static uint64_t warp_ballot(const struct thread *warp, uint32_t mask)
 {
 	uint64_t votes = 0;
 
@@ -375,28 +377,30 @@ static uint64_t ballot(const struct thread *warp, uint32_t mask)
 }
 
 /* All of them have come. */
-static void exchange(struct thread *warp, uint32_t mask)
+static void warp_exchange(struct thread *warp, uint32_t mask)
 {
 	const uint32_t first = (uint32_t)__builtin_ctz(mask);
-	const uint64_t votes = warp[first].kind == MM_EMULATE_BALLOT ? ballot(warp, mask) : 0;
+	const uint64_t votes = warp[first].kind == MM_EMULATE_BALLOT ? warp_ballot(warp, mask) : 0;
 
 	for (uint32_t i = 0; i < WARP; i++) {
 		uint32_t from;
 
 		if (!(mask >> i & 1))
 			continue;
-		from = source(&warp[i], i);
+		from = exchange_source(&warp[i], i);
 		if (from >= WARP || !(mask >> from & 1))
-			fail("lane %u reads from lane %u, which is not in the mask %08x, at line "
-			     "%d",
-			     i, from, mask, warp[i].line);
+			kernel_fail(
+				"lane %u reads from lane %u, which is not in the mask %08x, at line "
+				"%d",
+				i, from, mask, warp[i].line);
 		warp[i].result = warp[i].kind == MM_EMULATE_BALLOT ? votes : warp[from].value;
 		warp[i].state = READY;
 	}
 }
 
 /* Return: whether all lanes of the running thread's mask have come to where it is. */
-static bool all_here(const struct emulator *e, const struct thread *warp, const struct thread *t)
+static bool warp_is_complete(const struct emulator *e, const struct thread *warp,
+			     const struct thread *t)
 {
 	bool all = true;
 
@@ -406,8 +410,8 @@ static bool all_here(const struct emulator *e, const struct thread *warp, const 
 		if (!(t->mask >> i & 1))
 			continue;
 		if (o >= e->threads + e->n_threads || o->state == ENDED)
-			fail("waits at line %d for lane %u, which %s", t->line, i,
-			     o >= e->threads + e->n_threads ? "there is not" : "has ended");
+			kernel_fail("waits at line %d for lane %u, which %s", t->line, i,
+				    o >= e->threads + e->n_threads ? "there is not" : "has ended");
 		if (o != t && (o->state != AT_EXCHANGE || o->mask != t->mask ||
 			       o->kind != t->kind || o->line != t->line))
 			all = false;
@@ -418,13 +422,13 @@ static bool all_here(const struct emulator *e, const struct thread *warp, const 
 uint64_t mm_emulate_exchange(enum mm_emulate_exchange kind, uint32_t mask, uint64_t value,
 			     uint32_t lane, uint32_t width, int line)
 {
-	struct emulator *e = here;
-	struct thread *t = self(e), *warp = t - (uint32_t)(t - e->threads) % WARP;
+	struct emulator *e = current;
+	struct thread *t = running_thread(e), *warp = t - (uint32_t)(t - e->threads) % WARP;
 	const uint32_t number = (uint32_t)(warp - e->threads) / WARP;
 	char *place = &e->warp_places[number][e->warp_phases >> number & 1];
 
 	if (!(mask >> (t - warp) & 1))
-		fail("is not in the mask %08x that it gives at line %d", mask, line);
+		kernel_fail("is not in the mask %08x that it gives at line %d", mask, line);
 	t->kind = kind;
 	t->mask = mask;
 	t->value = value;
@@ -433,12 +437,12 @@ uint64_t mm_emulate_exchange(enum mm_emulate_exchange kind, uint32_t mask, uint6
 	t->line = line;
 	if (kind == MM_EMULATE_SYNC)
 		mm_fiber_publish(place);
-	if (all_here(e, warp, t)) {
-		exchange(warp, mask);
+	if (warp_is_complete(e, warp, t)) {
+		warp_exchange(warp, mask);
 		if (kind == MM_EMULATE_SYNC)
 			e->warp_phases ^= 1u << number;
 	} else {
-		give_way(e, AT_EXCHANGE, line);
+		thread_give_way(e, AT_EXCHANGE, line);
 	}
 	if (kind == MM_EMULATE_SYNC)
 		mm_fiber_observe(place);
@@ -446,7 +450,7 @@ uint64_t mm_emulate_exchange(enum mm_emulate_exchange kind, uint32_t mask, uint6
 }
 
 /* memset() would be an access of this thread's to TSan, in a race with those of all others. */
-static void poison(char *p, size_t bytes)
+static void shared_poison(char *p, size_t bytes)
 {
 #if defined(MM_EMULATE_TSAN)
 	for (size_t i = 0; i < bytes; i++)
@@ -464,20 +468,21 @@ static void *shared_object(struct emulator *e, const void *key, char *p, size_t 
 		s++;
 	if (s == e->sites + e->n_sites) {
 		if (e->n_sites == SITES_MAX)
-			fail("has more than %u objects in shared memory", SITES_MAX);
+			kernel_fail("has more than %u objects in shared memory", SITES_MAX);
 		if (!p) {
 			p = e->shared + e->static_used;
 			e->static_used +=
 				(bytes + SHARED_GAP + SHARED_ALIGN - 1) & ~(SHARED_ALIGN - 1);
 			if (e->static_used > STATIC_BYTES)
-				fail("has more than %u bytes in shared memory", STATIC_BYTES);
+				kernel_fail("has more than %u bytes in shared memory",
+					    STATIC_BYTES);
 		}
 		*s = (struct site){ key, p, 0 };
 		e->n_sites++;
 		mm_fiber_open(p, bytes);
 	}
 	if (s->block != e->block_number) {
-		poison(s->at, bytes);
+		shared_poison(s->at, bytes);
 		s->block = e->block_number;
 	}
 	return s->at;
@@ -485,12 +490,12 @@ static void *shared_object(struct emulator *e, const void *key, char *p, size_t 
 
 void *mm_emulate_shared(const void *site, size_t bytes)
 {
-	return shared_object(here, site, NULL, bytes);
+	return shared_object(current, site, NULL, bytes);
 }
 
 void *mm_emulate_shared_dynamic(void)
 {
-	struct emulator *e = here;
+	struct emulator *e = current;
 	const size_t bytes = e->shape->shared_bytes;
 
 	return shared_object(e, e, e->shared + SHARED_BYTES - ((bytes + 15) & ~(size_t)15), bytes);
@@ -498,7 +503,7 @@ void *mm_emulate_shared_dynamic(void)
 
 /* ---- launches ---- */
 
-static void destroy(struct emulator *e)
+static void emulator_destroy(struct emulator *e)
 {
 	for (uint32_t i = 0; i < THREADS_MAX; i++)
 		mm_fiber_destroy(&e->fibers[i]);
@@ -507,7 +512,7 @@ static void destroy(struct emulator *e)
 	free(e);
 }
 
-static struct emulator *create(void)
+static struct emulator *emulator_create(void)
 {
 	struct emulator *e = calloc(1, sizeof(*e));
 
@@ -522,17 +527,17 @@ static struct emulator *create(void)
 	return e;
 }
 
-static struct emulator *get(const char *name)
+static struct emulator *emulator_get(const char *name)
 {
 	struct emulator *e;
 
 	pthread_mutex_lock(&idle_mtx);
-	e = idle;
+	e = idle_emulators;
 	if (e)
-		idle = e->next;
+		idle_emulators = e->next;
 	pthread_mutex_unlock(&idle_mtx);
 	if (!e)
-		e = create();
+		e = emulator_create();
 	if (!e) {
 		fprintf(stderr, "%s: no memory to emulate it\n", name);
 		abort();
@@ -540,26 +545,26 @@ static struct emulator *get(const char *name)
 	return e;
 }
 
-static void put(struct emulator *e)
+static void emulator_put(struct emulator *e)
 {
 	pthread_mutex_lock(&idle_mtx);
-	e->next = idle;
-	idle = e;
+	e->next = idle_emulators;
+	idle_emulators = e;
 	pthread_mutex_unlock(&idle_mtx);
 }
 
-__attribute__((destructor)) static void destroy_idle(void)
+__attribute__((destructor)) static void idle_destroy(void)
 {
 	struct emulator *e;
 
-	while ((e = idle)) {
-		idle = e->next;
-		destroy(e);
+	while ((e = idle_emulators)) {
+		idle_emulators = e->next;
+		emulator_destroy(e);
 	}
 }
 
 /* On the thread's own stack, for whoever waits for it there. */
-static void fault(void)
+static void fault_raise(void)
 {
 	volatile uintptr_t nowhere = 8;
 	sigset_t faults;
@@ -574,15 +579,15 @@ static void fault(void)
 
 void mm_host_fault(void)
 {
-	struct emulator *e = here;
+	struct emulator *e = current;
 
 	if (!e || e->running == &e->home)
 		return;
 	e->faulted = true;
-	go_to(e, &e->home);
+	fiber_go_to(e, &e->home);
 }
 
-static void begin(struct emulator *e, const struct mm_host_launch *shape)
+static void launch_begin(struct emulator *e, const struct mm_host_launch *shape)
 {
 	e->shape = shape;
 	e->order = __atomic_load_n(&order_now, __ATOMIC_RELAXED);
@@ -601,23 +606,23 @@ static void begin(struct emulator *e, const struct mm_host_launch *shape)
 void mm_emulate_launch(const char *name, const struct mm_host_launch *shape,
 		       void (*thread)(const void *args), const void *args)
 {
-	struct emulator *e = get(name);
+	struct emulator *e = emulator_get(name);
 	bool faulted;
 
-	here = e;
+	current = e;
 	e->name = name;
 	e->run = thread;
 	e->args = args;
-	begin(e, shape);
-	begin_block(e);
-	go_to(e, fresh_fiber(e));
-	here = NULL;
+	launch_begin(e, shape);
+	block_begin(e);
+	fiber_go_to(e, fiber_take(e));
+	current = NULL;
 	mm_fiber_observe(&e->end_place);
 	faulted = e->faulted;
 	if (faulted)
-		destroy(e); /* its fibers stand where nobody will go on */
+		emulator_destroy(e); /* its fibers stand where nobody will go on */
 	else
-		put(e);
+		emulator_put(e);
 	if (faulted)
-		fault();
+		fault_raise();
 }

@@ -25,7 +25,7 @@ static __thread struct mm_fiber *previous __attribute__((tls_model("initial-exec
 
 /* ---- what sanitizers are told ---- */
 
-static void announce(struct mm_fiber *from, struct mm_fiber *to)
+static void switch_begin(struct mm_fiber *from, struct mm_fiber *to)
 {
 	previous = from;
 #if defined(MM_EMULATE_ASAN)
@@ -38,7 +38,7 @@ static void announce(struct mm_fiber *from, struct mm_fiber *to)
 }
 
 /* On the stack of @now. */
-static void arrive(struct mm_fiber *now)
+static void switch_end(struct mm_fiber *now)
 {
 #if defined(MM_EMULATE_ASAN)
 	const void *stack;
@@ -94,9 +94,9 @@ void mm_fiber_open(char *p, size_t bytes)
 
 /* ---- the switch ---- */
 
-static void begin(struct mm_fiber *f)
+static void fiber_begin(struct mm_fiber *f)
 {
-	arrive(f);
+	switch_end(f);
 	f->entry(f->arg);
 	abort();
 }
@@ -141,39 +141,39 @@ __asm__(".text\n"
 	".size mm_fiber_first, . - mm_fiber_first\n");
 
 /* As if it had been left by mm_fiber_jump() just before mm_fiber_first. */
-static int prepare(struct mm_fiber *f)
+static int fiber_prepare(struct mm_fiber *f)
 {
 	uint64_t *sp = (uint64_t *)(void *)(f->stack + f->stack_bytes);
 
 	*--sp = 0; /* the end of a backtrace */
 	*--sp = 0;
 	*--sp = (uintptr_t)mm_fiber_first;
-	*--sp = 0;                /* rbp */
-	*--sp = 0;                /* rbx */
-	*--sp = (uintptr_t)f;     /* r12 */
-	*--sp = (uintptr_t)begin; /* r13 */
-	*--sp = 0;                /* r14 */
-	*--sp = 0;                /* r15 */
+	*--sp = 0;                      /* rbp */
+	*--sp = 0;                      /* rbx */
+	*--sp = (uintptr_t)f;           /* r12 */
+	*--sp = (uintptr_t)fiber_begin; /* r13 */
+	*--sp = 0;                      /* r14 */
+	*--sp = 0;                      /* r15 */
 	f->sp = sp;
 	return 0;
 }
 
 void mm_fiber_switch(struct mm_fiber *from, struct mm_fiber *to)
 {
-	announce(from, to);
+	switch_begin(from, to);
 	mm_fiber_jump(&from->sp, to->sp);
-	arrive(from);
+	switch_end(from);
 }
 
 #else
 
 /* makecontext() passes ints. */
-static void begin_halves(unsigned int high, unsigned int low)
+static void fiber_begin_halves(unsigned int high, unsigned int low)
 {
-	begin((struct mm_fiber *)((uintptr_t)high << 16 << 16 | low));
+	fiber_begin((struct mm_fiber *)((uintptr_t)high << 16 << 16 | low));
 }
 
-static int prepare(struct mm_fiber *f)
+static int fiber_prepare(struct mm_fiber *f)
 {
 	const uintptr_t self = (uintptr_t)f;
 
@@ -181,16 +181,16 @@ static int prepare(struct mm_fiber *f)
 		return -ENOMEM;
 	f->context.uc_stack.ss_sp = f->stack;
 	f->context.uc_stack.ss_size = f->stack_bytes;
-	makecontext(&f->context, (void (*)(void))begin_halves, 2, (unsigned int)(self >> 16 >> 16),
-		    (unsigned int)self);
+	makecontext(&f->context, (void (*)(void))fiber_begin_halves, 2,
+		    (unsigned int)(self >> 16 >> 16), (unsigned int)self);
 	return 0;
 }
 
 void mm_fiber_switch(struct mm_fiber *from, struct mm_fiber *to)
 {
-	announce(from, to);
+	switch_begin(from, to);
 	swapcontext(&from->context, &to->context);
-	arrive(from);
+	switch_end(from);
 }
 
 #endif
@@ -208,7 +208,7 @@ int mm_fiber_create(struct mm_fiber *f, void (*entry)(void *arg), void *arg)
 		return -ENOMEM;
 	f->stack = map + guard;
 	f->stack_bytes = STACK_BYTES;
-	if (mprotect(map, guard, PROT_NONE) || prepare(f)) {
+	if (mprotect(map, guard, PROT_NONE) || fiber_prepare(f)) {
 		mm_fiber_destroy(f);
 		return -ENOMEM;
 	}

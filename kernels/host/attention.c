@@ -46,7 +46,7 @@ MM_INLINE void tile_rows(const struct head *h, uint32_t first, struct tile *t)
 }
 
 /* @n elements at @va as floats: where they are, or in @room. */
-MM_INLINE const float *widen(uint64_t va, uint32_t n, enum mm_dtype dtype, float *room)
+MM_INLINE const float *row_as_floats(uint64_t va, uint32_t n, enum mm_dtype dtype, float *room)
 {
 	const char *p = mm_at(va);
 
@@ -62,7 +62,7 @@ MM_INLINE const float *widen(uint64_t va, uint32_t n, enum mm_dtype dtype, float
 }
 
 /* Eight partial sums: heads are short, 16 would be mostly padding. */
-MM_INLINE float dot(const float *q, const float *k, uint32_t n)
+MM_INLINE float dot_product(const float *q, const float *k, uint32_t n)
 {
 	mm_lanes8 acc = { 0 }, x, y;
 	mm_lanes4 c, d;
@@ -87,16 +87,16 @@ MM_INLINE float tile_scores(const struct head *h, uint32_t dim, struct tile *t)
 	float room[MM_HEAD_DIM_MAX], max = h->max;
 
 	for (uint32_t i = 0; i < t->n; i++) {
-		const float *k = widen(h->a->kv.k_va + t->rows[i], dim, h->dtype, room);
+		const float *k = row_as_floats(h->a->kv.k_va + t->rows[i], dim, h->dtype, room);
 
-		t->scores[i] = dot(h->q, k, dim) * h->a->scale;
+		t->scores[i] = dot_product(h->q, k, dim) * h->a->scale;
 		if (t->scores[i] > max)
 			max = t->scores[i];
 	}
 	return max;
 }
 
-MM_INLINE void rescale(struct head *h, uint32_t dim, float max)
+MM_INLINE void head_rescale(struct head *h, uint32_t dim, float max)
 {
 	const float factor = mm_exp(h->max - max);
 
@@ -117,7 +117,7 @@ MM_INLINE void tile_values(struct head *h, uint32_t dim, struct tile *t)
 		t->scores[i] = mm_exp(t->scores[i] - base);
 	memcpy(acc, h->acc, dim * sizeof(float));
 	for (uint32_t i = 0; i < t->n; i++) {
-		const float *v = widen(h->a->kv.v_va + t->rows[i], dim, h->dtype, room);
+		const float *v = row_as_floats(h->a->kv.v_va + t->rows[i], dim, h->dtype, room);
 		const float p = t->scores[i];
 
 		h->sum += p;
@@ -134,7 +134,7 @@ MM_INLINE void tile_values(struct head *h, uint32_t dim, struct tile *t)
 	memcpy(h->acc, acc, dim * sizeof(float));
 }
 
-MM_INLINE void attend(struct head *h, uint32_t dim, uint32_t context, float *out)
+MM_INLINE void head_attend(struct head *h, uint32_t dim, uint32_t context, float *out)
 {
 	struct tile t;
 
@@ -148,7 +148,7 @@ MM_INLINE void attend(struct head *h, uint32_t dim, uint32_t context, float *out
 		tile_rows(h, first, &t);
 		max = tile_scores(h, dim, &t);
 		if (max > h->max)
-			rescale(h, dim, max);
+			head_rescale(h, dim, max);
 		tile_values(h, dim, &t);
 	}
 	for (uint32_t d = 0; d < dim; d++)
@@ -158,20 +158,20 @@ MM_INLINE void attend(struct head *h, uint32_t dim, uint32_t context, float *out
 /*
  * The common sizes with a constant, so that their loops are unrolled; the same order all the same.
  */
-static void attend_any(struct head *h, uint32_t context, float *out)
+static void head_attend_any(struct head *h, uint32_t context, float *out)
 {
 	switch (h->a->head_dim) {
 	case 32:
-		attend(h, 32, context, out);
+		head_attend(h, 32, context, out);
 		break;
 	case 64:
-		attend(h, 64, context, out);
+		head_attend(h, 64, context, out);
 		break;
 	case 128:
-		attend(h, 128, context, out);
+		head_attend(h, 128, context, out);
 		break;
 	default:
-		attend(h, h->a->head_dim, context, out);
+		head_attend(h, h->a->head_dim, context, out);
 		break;
 	}
 }
@@ -194,7 +194,7 @@ void MM_ISA_NAME(mm_isa_attention)(const struct mm_paged_attention_args *a)
 
 			h.q = (const float *)mm_at(a->q_va) + (uint64_t)t * a->q_stride + head;
 			h.kv_offset = i / group * a->head_dim;
-			attend_any(&h, positions[t] + 1, out);
+			head_attend_any(&h, positions[t] + 1, out);
 		}
 	}
 }

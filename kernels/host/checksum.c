@@ -6,7 +6,7 @@
 
 #define LANES MM_CHECKSUM_LANES
 
-static void absorb(uint64_t lanes[LANES], const char *p)
+static void lanes_absorb(uint64_t lanes[LANES], const char *p)
 {
 	uint64_t words[LANES];
 
@@ -15,7 +15,7 @@ static void absorb(uint64_t lanes[LANES], const char *p)
 		lanes[i] = mm_checksum_absorb(lanes[i], words[i]);
 }
 
-static uint64_t piece(const char *p, size_t n)
+static uint64_t piece_sum(const char *p, size_t n)
 {
 	uint64_t lanes[LANES], sum = n;
 	char tail[LANES * 8] = { 0 };
@@ -23,10 +23,10 @@ static uint64_t piece(const char *p, size_t n)
 	for (unsigned int i = 0; i < LANES; i++)
 		lanes[i] = mm_checksum_begin(i);
 	for (; n >= sizeof(tail); n -= sizeof(tail), p += sizeof(tail))
-		absorb(lanes, p);
+		lanes_absorb(lanes, p);
 	if (n) {
 		memcpy(tail, p, n);
-		absorb(lanes, tail);
+		lanes_absorb(lanes, tail);
 	}
 	for (unsigned int i = 0; i < LANES; i++)
 		sum = mm_checksum_mix(sum ^ lanes[i]);
@@ -42,7 +42,7 @@ uint64_t mm_checksum_bytes(const void *data, size_t length_bytes)
 		const size_t n = length_bytes < MM_CHECKSUM_PIECE_BYTES ? length_bytes
 									: MM_CHECKSUM_PIECE_BYTES;
 
-		sum += mm_checksum_share(piece(p, n), index++);
+		sum += mm_checksum_share(piece_sum(p, n), index++);
 		p += n;
 		length_bytes -= n;
 	}

@@ -37,8 +37,8 @@ MM_INLINE void tile_step(mm_lanes acc[TILE_O][TILE_T], const char *const w[TILE_
 	}
 }
 
-MM_INLINE void tile(const struct mm_gemm_args *a, uint32_t o0, uint32_t t0, enum mm_dtype dtype,
-		    int outputs, int tokens)
+MM_INLINE void tile_multiply(const struct mm_gemm_args *a, uint32_t o0, uint32_t t0,
+			     enum mm_dtype dtype, int outputs, int tokens)
 {
 	const uint64_t w_row = (uint64_t)a->k * (dtype == MM_DTYPE_F32 ? 4 : 2);
 	mm_lanes acc[TILE_O][TILE_T] = { 0 };
@@ -63,52 +63,53 @@ MM_INLINE void tile(const struct mm_gemm_args *a, uint32_t o0, uint32_t t0, enum
 }
 
 /* All tokens against TILE_O (or fewer) rows of weights: those are read from memory once. */
-MM_INLINE void stripe(const struct mm_gemm_args *a, uint32_t o, enum mm_dtype dtype, int outputs)
+MM_INLINE void tiles_multiply(const struct mm_gemm_args *a, uint32_t o, enum mm_dtype dtype,
+			      int outputs)
 {
 	uint32_t t = 0;
 
 	for (; t + TILE_T <= a->tokens; t += TILE_T)
-		tile(a, o, t, dtype, outputs, TILE_T);
+		tile_multiply(a, o, t, dtype, outputs, TILE_T);
 	switch (a->tokens - t) {
 #if TILE_T > 3
 	case 3:
-		tile(a, o, t, dtype, outputs, 3);
+		tile_multiply(a, o, t, dtype, outputs, 3);
 		break;
 #endif
 #if TILE_T > 2
 	case 2:
-		tile(a, o, t, dtype, outputs, 2);
+		tile_multiply(a, o, t, dtype, outputs, 2);
 		break;
 #endif
 	case 1:
-		tile(a, o, t, dtype, outputs, 1);
+		tile_multiply(a, o, t, dtype, outputs, 1);
 		break;
 	default:
 		break;
 	}
 }
 
-MM_INLINE void gemm(const struct mm_gemm_args *a, enum mm_dtype dtype)
+MM_INLINE void gemm_multiply(const struct mm_gemm_args *a, enum mm_dtype dtype)
 {
 	uint32_t o = 0;
 
 	for (; o + TILE_O <= a->outputs; o += TILE_O)
-		stripe(a, o, dtype, TILE_O);
+		tiles_multiply(a, o, dtype, TILE_O);
 	for (; o < a->outputs; o++)
-		stripe(a, o, dtype, 1);
+		tiles_multiply(a, o, dtype, 1);
 }
 
 void MM_ISA_NAME(mm_isa_gemm)(const struct mm_gemm_args *a)
 {
 	switch (a->dtype) {
 	case MM_DTYPE_F32:
-		gemm(a, MM_DTYPE_F32);
+		gemm_multiply(a, MM_DTYPE_F32);
 		break;
 	case MM_DTYPE_F16:
-		gemm(a, MM_DTYPE_F16);
+		gemm_multiply(a, MM_DTYPE_F16);
 		break;
 	default:
-		gemm(a, MM_DTYPE_BF16);
+		gemm_multiply(a, MM_DTYPE_BF16);
 		break;
 	}
 }

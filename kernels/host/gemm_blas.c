@@ -8,20 +8,20 @@
 
 #define STRIPE_FLOATS 65536u
 
-__attribute__((constructor)) static void one_thread(void)
+__attribute__((constructor)) static void openblas_use_one_thread(void)
 {
 	openblas_set_num_threads(1);
 }
 
 /* y[:, o .. o + n) from @n rows of F32 weights */
-static void multiply(const struct mm_gemm_args *a, const float *w, uint32_t o, uint32_t n)
+static void stripe_multiply(const struct mm_gemm_args *a, const float *w, uint32_t o, uint32_t n)
 {
 	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)a->tokens, (blasint)n,
 		    (blasint)a->k, 1.0f, mm_at(a->x_va), (blasint)a->k, w, (blasint)a->k, 0.0f,
 		    (float *)mm_at(a->y_va) + o, (blasint)a->y_stride);
 }
 
-static void widen(const struct mm_gemm_args *a, uint64_t first, uint64_t n, float *out)
+static void weights_widen(const struct mm_gemm_args *a, uint64_t first, uint64_t n, float *out)
 {
 	const char *w = (const char *)mm_at(a->w_va) + first * 2;
 
@@ -39,7 +39,7 @@ void mm_gemm_blas(const struct mm_gemm_args *a)
 	const uint32_t rows = STRIPE_FLOATS / a->k;
 
 	if (a->dtype == MM_DTYPE_F32) {
-		multiply(a, mm_at(a->w_va), 0, a->outputs);
+		stripe_multiply(a, mm_at(a->w_va), 0, a->outputs);
 		return;
 	}
 	if (rows == 0) { /* a row longer than the stripe: the exact form will do */
@@ -49,7 +49,7 @@ void mm_gemm_blas(const struct mm_gemm_args *a)
 	for (uint32_t o = 0; o < a->outputs; o += rows) {
 		const uint32_t n = a->outputs - o < rows ? a->outputs - o : rows;
 
-		widen(a, (uint64_t)o * a->k, (uint64_t)n * a->k, stripe);
-		multiply(a, stripe, o, n);
+		weights_widen(a, (uint64_t)o * a->k, (uint64_t)n * a->k, stripe);
+		stripe_multiply(a, stripe, o, n);
 	}
 }

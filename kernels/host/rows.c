@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Widens @n elements from @src into @out. */
-static void widen(const char *src, enum mm_dtype dtype, uint32_t n, float *out)
+static void row_widen(const char *src, enum mm_dtype dtype, uint32_t n, float *out)
 {
 	for (uint32_t i = 0; i < n; i += MM_GEMM_LANES) {
 		const uint32_t count = n - i < MM_GEMM_LANES ? n - i : MM_GEMM_LANES;
@@ -21,7 +21,7 @@ static void widen(const char *src, enum mm_dtype dtype, uint32_t n, float *out)
 }
 
 /* x += @v, widened */
-static void add_vector(float *x, const char *v, enum mm_dtype dtype, uint32_t n)
+static void row_add(float *x, const char *v, enum mm_dtype dtype, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i += MM_GEMM_LANES) {
 		const uint32_t count = n - i < MM_GEMM_LANES ? n - i : MM_GEMM_LANES;
@@ -41,7 +41,7 @@ void mm_rows_embed(const struct mm_embed_args *a)
 	float *out = mm_at(a->out_va);
 
 	for (uint32_t t = 0; t < a->tokens; t++)
-		widen(table + ids[t] * row, a->dtype, a->hidden, out + (size_t)t * a->hidden);
+		row_widen(table + ids[t] * row, a->dtype, a->hidden, out + (size_t)t * a->hidden);
 }
 
 void mm_rows_position_embed(const struct mm_position_embed_args *a)
@@ -52,8 +52,8 @@ void mm_rows_position_embed(const struct mm_position_embed_args *a)
 	float *x = mm_at(a->x_va);
 
 	for (uint32_t t = 0; t < a->tokens; t++)
-		add_vector(x + (size_t)t * a->hidden, table + (positions[t] + a->offset) * row,
-			   a->dtype, a->hidden);
+		row_add(x + (size_t)t * a->hidden, table + (positions[t] + a->offset) * row,
+			a->dtype, a->hidden);
 }
 
 void mm_rows_gather(const struct mm_gather_args *a)
@@ -168,7 +168,7 @@ void mm_rows_bias_add(const struct mm_bias_add_args *a)
 	float *x = mm_at(a->x_va);
 
 	for (uint32_t r = 0; r < a->rows; r++)
-		add_vector(x + (size_t)r * a->stride, mm_at(a->bias_va), a->dtype, a->n);
+		row_add(x + (size_t)r * a->stride, mm_at(a->bias_va), a->dtype, a->n);
 }
 
 static void rotate_row(const struct mm_rope_args *a, float *x, uint32_t position)

@@ -18,7 +18,7 @@ __attribute__((constructor)) static void pick_isa(void)
 	isa = mm_isa_best();
 }
 
-static void checksum(const struct mm_checksum_args *a)
+static void checksum_to_memory(const struct mm_checksum_args *a)
 {
 	const uint64_t sum =
 		mm_checksum_bytes((const void *)(uintptr_t)a->data_va, (size_t)a->length_bytes);
@@ -26,7 +26,7 @@ static void checksum(const struct mm_checksum_args *a)
 	memcpy((void *)(uintptr_t)a->out_va, &sum, sizeof(sum));
 }
 
-static void gemm(const struct mm_gemm_args *a)
+static void gemm_by_isa(const struct mm_gemm_args *a)
 {
 #ifdef MM_GEMM_BLAS
 	mm_gemm_blas(a);
@@ -35,7 +35,7 @@ static void gemm(const struct mm_gemm_args *a)
 #endif
 }
 
-static void attention(const struct mm_paged_attention_args *a)
+static void attention_by_isa(const struct mm_paged_attention_args *a)
 {
 	isa->attention(a);
 }
@@ -69,14 +69,14 @@ KERNEL(layernorm, mm_rows_layernorm)
 KERNEL(bias_add, mm_rows_bias_add)
 KERNEL(rope, mm_rows_rope)
 KERNEL(kv_write, mm_rows_kv_write)
-KERNEL(paged_attention, attention)
+KERNEL(paged_attention, attention_by_isa)
 KERNEL(swiglu, mm_rows_swiglu)
 KERNEL(relu, mm_rows_relu)
 KERNEL(add, mm_rows_add)
-KERNEL(gemm, gemm)
+KERNEL(gemm, gemm_by_isa)
 KERNEL(narrow, mm_rows_narrow)
 KERNEL(argmax, mm_rows_argmax)
-KERNEL(checksum, checksum)
+KERNEL(checksum, checksum_to_memory)
 KERNEL(fill, mm_rows_fill)
 KERNEL(kv_gather, mm_rows_kv_gather)
 KERNEL(kv_scatter, mm_rows_kv_scatter)

@@ -28,7 +28,7 @@ uint32_t softblas_stretch(uint32_t columns)
 	return columns <= 128 ? 160 : STRETCH_MAX;
 }
 
-static struct vector row_of_a(const struct softblas_args *g, uint32_t i)
+static struct vector vector_of_row(const struct softblas_args *g, uint32_t i)
 {
 	const uint64_t step = g->a.transposed ? 1 : g->a.ld, skip = g->a.transposed ? g->a.ld : 1;
 	const uint32_t bytes = mm_dtype_bytes(g->a.dtype);
@@ -37,7 +37,7 @@ static struct vector row_of_a(const struct softblas_args *g, uint32_t i)
 				g->a.dtype };
 }
 
-static struct vector column_of_b(const struct softblas_args *g, uint32_t j)
+static struct vector vector_of_column(const struct softblas_args *g, uint32_t j)
 {
 	const uint64_t step = g->b.transposed ? g->b.ld : 1, skip = g->b.transposed ? 1 : g->b.ld;
 	const uint32_t bytes = mm_dtype_bytes(g->b.dtype);
@@ -47,7 +47,7 @@ static struct vector column_of_b(const struct softblas_args *g, uint32_t j)
 }
 
 /* @n elements from @first on, as F32, and zeros up to whole lanes. */
-static void widen(const struct vector *v, uint32_t first, uint32_t n, float *out)
+static void vector_widen(const struct vector *v, uint32_t first, uint32_t n, float *out)
 {
 	const uint32_t bytes = mm_dtype_bytes(v->dtype);
 
@@ -68,7 +68,7 @@ static void widen(const struct vector *v, uint32_t first, uint32_t n, float *out
 	}
 }
 
-static float dot(const float *a, const float *b, uint32_t n)
+static float dot_product(const float *a, const float *b, uint32_t n)
 {
 	mm_lanes sum = { 0 };
 
@@ -83,24 +83,24 @@ static float dot(const float *a, const float *b, uint32_t n)
 }
 
 /* Adds a stretch of k to @columns columns of C from @j on; the first one begins it. */
-static void add_stretch(const struct softblas_args *g, uint32_t j, uint32_t columns, uint32_t first,
+static void stretch_add(const struct softblas_args *g, uint32_t j, uint32_t columns, uint32_t first,
 			uint32_t n)
 {
 	static _Thread_local float b[TILE_COLUMNS][STRETCH_MAX];
 	float *c = (float *)(uintptr_t)g->c.va + (uint64_t)j * g->c.ld, a[STRETCH_MAX];
 
 	for (uint32_t t = 0; t < columns; t++) {
-		const struct vector v = column_of_b(g, j + t);
+		const struct vector v = vector_of_column(g, j + t);
 
-		widen(&v, first, n, b[t]);
+		vector_widen(&v, first, n, b[t]);
 	}
 	for (uint32_t i = 0; i < g->m; i++) {
-		const struct vector v = row_of_a(g, i);
+		const struct vector v = vector_of_row(g, i);
 
-		widen(&v, first, n, a);
+		vector_widen(&v, first, n, a);
 		for (uint32_t t = 0; t < columns; t++) {
 			float *to = c + (uint64_t)t * g->c.ld + i;
-			const float sum = g->alpha * dot(a, b[t], n);
+			const float sum = g->alpha * dot_product(a, b[t], n);
 
 			if (first)
 				*to += sum;
@@ -118,11 +118,11 @@ void softblas_product(const struct softblas_args *g)
 		const uint32_t columns = MM_MIN(g->n - j, TILE_COLUMNS);
 
 		for (uint32_t k = 0; k == 0 || k < g->k; k += stretch)
-			add_stretch(g, j, columns, k, MM_MIN(g->k - k, stretch));
+			stretch_add(g, j, columns, k, MM_MIN(g->k - k, stretch));
 	}
 }
 
-static void run(const struct mm_host_launch *launch, void *const *args)
+static void product_run(const struct mm_host_launch *launch, void *const *args)
 {
 	struct softblas_args g;
 
@@ -131,7 +131,8 @@ static void run(const struct mm_host_launch *launch, void *const *args)
 	softblas_product(&g);
 }
 
-static void cost(const struct mm_host_launch *launch, void *const *args, struct mm_cost *ret)
+static void product_cost(const struct mm_host_launch *launch, void *const *args,
+			 struct mm_cost *ret)
 {
 	struct softblas_args g;
 
@@ -142,8 +143,8 @@ static void cost(const struct mm_host_launch *launch, void *const *args, struct 
 
 MM_EXPORT const struct mm_host_kernel mm_host_kernels[] = {
 	{ .name = SOFTBLAS_KERNEL,
-	  .fn = run,
-	  .cost = cost,
+	  .fn = product_run,
+	  .cost = product_cost,
 	  .n_args = 1,
 	  .arg_bytes = { sizeof(struct softblas_args) } },
 	{ .name = NULL },

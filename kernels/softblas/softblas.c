@@ -143,13 +143,13 @@ static bool dtype_of(cudaDataType type, uint16_t *ret_dtype)
 	}
 }
 
-static bool is_operation(cublasOperation_t op)
+static bool operation_is_valid(cublasOperation_t op)
 {
 	return op == CUBLAS_OP_N || op == CUBLAS_OP_T || op == CUBLAS_OP_C;
 }
 
 /* @rows: of the matrix as it is stored; @ret gets all but the transposition. */
-static bool check_matrix(const void *at, cudaDataType type, int ld, int rows,
+static bool matrix_check(const void *at, cudaDataType type, int ld, int rows,
 			 struct softblas_matrix *ret)
 {
 	if (!dtype_of(type, &ret->dtype) || ld < MM_MAX(rows, 1) || !at ||
@@ -160,7 +160,7 @@ static bool check_matrix(const void *at, cudaDataType type, int ld, int rows,
 	return true;
 }
 
-static cublasStatus_t launch(struct cublasContext *h, struct softblas_args *args)
+static cublasStatus_t product_launch(struct cublasContext *h, struct softblas_args *args)
 {
 	CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
 	void *params[] = { args };
@@ -184,23 +184,23 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOper
 
 	if (!h)
 		return CUBLAS_STATUS_NOT_INITIALIZED;
-	if (!is_operation(op_a) || !is_operation(op_b) || m < 0 || n < 0 || k < 0 || !alpha ||
-	    !beta)
+	if (!operation_is_valid(op_a) || !operation_is_valid(op_b) || m < 0 || n < 0 || k < 0 ||
+	    !alpha || !beta)
 		return CUBLAS_STATUS_INVALID_VALUE;
 	if (!m || !n)
 		return CUBLAS_STATUS_SUCCESS;
 	if (a_type != b_type || c_type != CUDA_R_32F || algo != CUBLAS_GEMM_DEFAULT ||
 	    (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC))
 		return CUBLAS_STATUS_NOT_SUPPORTED;
-	if (!check_matrix(a, a_type, lda, op_a == CUBLAS_OP_N ? m : k, &args.a) ||
-	    !check_matrix(b, b_type, ldb, op_b == CUBLAS_OP_N ? k : n, &args.b) ||
-	    !check_matrix(c, c_type, ldc, m, &args.c))
+	if (!matrix_check(a, a_type, lda, op_a == CUBLAS_OP_N ? m : k, &args.a) ||
+	    !matrix_check(b, b_type, ldb, op_b == CUBLAS_OP_N ? k : n, &args.b) ||
+	    !matrix_check(c, c_type, ldc, m, &args.c))
 		return CUBLAS_STATUS_INVALID_VALUE;
 	args.a.transposed = op_a != CUBLAS_OP_N;
 	args.b.transposed = op_b != CUBLAS_OP_N;
 	memcpy(&args.alpha, alpha, sizeof(args.alpha));
 	memcpy(&args.beta, beta, sizeof(args.beta));
-	return launch(h, &args);
+	return product_launch(h, &args);
 }
 
 const char *cublasGetStatusString(cublasStatus_t status)

@@ -18,7 +18,7 @@ static CUresult check_device(CUdevice device)
 								       : CUDA_ERROR_INVALID_DEVICE;
 }
 
-static const struct sg_device_info *info_of(CUdevice device)
+static const struct sg_device_info *device_info_of(CUdevice device)
 {
 	return sg_device_info((unsigned int)device);
 }
@@ -42,7 +42,7 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
 	return CUDA_SUCCESS;
 }
 
-static CUresult put_text(char *ret, int bytes, const char *text)
+static CUresult attribute_put_text(char *ret, int bytes, const char *text)
 {
 	if (!ret || bytes <= 0)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -54,7 +54,7 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice device)
 {
 	SG_ENTER();
 	SG_TRY(check_device(device));
-	return put_text(name, len, info_of(device)->name);
+	return attribute_put_text(name, len, device_info_of(device)->name);
 }
 
 CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
@@ -63,7 +63,7 @@ CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 	SG_TRY(check_device(device));
 	if (!uuid)
 		return CUDA_ERROR_INVALID_VALUE;
-	*uuid = info_of(device)->uuid;
+	*uuid = device_info_of(device)->uuid;
 	return CUDA_SUCCESS;
 }
 
@@ -78,13 +78,14 @@ CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 	SG_TRY(check_device(device));
 	if (!bytes)
 		return CUDA_ERROR_INVALID_VALUE;
-	*bytes = info_of(device)->capacity_bytes;
+	*bytes = device_info_of(device)->capacity_bytes;
 	return CUDA_SUCCESS;
 }
 
 static void pci_bus_id(CUdevice device, char text[PCI_BYTES])
 {
-	snprintf(text, PCI_BYTES, "0000:%02X:%02X.0", info_of(device)->number & 0xff, PCI_SLOT);
+	snprintf(text, PCI_BYTES, "0000:%02X:%02X.0", device_info_of(device)->number & 0xff,
+		 PCI_SLOT);
 }
 
 CUresult CUDAAPI cuDeviceGetPCIBusId(char *id, int len, CUdevice device)
@@ -94,7 +95,7 @@ CUresult CUDAAPI cuDeviceGetPCIBusId(char *id, int len, CUdevice device)
 	SG_ENTER();
 	SG_TRY(check_device(device));
 	pci_bus_id(device, text);
-	return put_text(id, len, text);
+	return attribute_put_text(id, len, text);
 }
 
 CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *device, const char *id)
@@ -173,7 +174,7 @@ static const struct {
 };
 
 /* MM_SOFTGPU_ATTRIBUTES, "122=0,113=0": what this device has otherwise. */
-static void attribute_wished(int attribute, int *ret_value)
+static void attribute_from_environment(int attribute, int *ret_value)
 {
 	const char *at = secure_getenv("MM_SOFTGPU_ATTRIBUTES");
 
@@ -197,11 +198,11 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, 
 		return CUDA_ERROR_INVALID_VALUE;
 	*value = 0;
 	if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
-		*value = (int)info_of(device)->number;
+		*value = (int)device_info_of(device)->number;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(attributes); i++)
 		if (attributes[i].attribute == attribute)
 			*value = attributes[i].value;
-	attribute_wished((int)attribute, value);
+	attribute_from_environment((int)attribute, value);
 	return CUDA_SUCCESS;
 }
 

@@ -24,24 +24,24 @@ struct sg_capture {
 /* All of it is guarded by sg_graph_lock(). */
 static struct sg_capture *captures;
 static unsigned int n_captures; /* atomic, for a look without the lock */
-static uint64_t last_id;
+static uint64_t last_capture_id;
 
 static __thread CUstreamCaptureMode thread_mode __attribute__((tls_model("initial-exec")));
 
-static bool any(void)
+static bool captures_exist(void)
 {
 	return __atomic_load_n(&n_captures, __ATOMIC_ACQUIRE) != 0;
 }
 
 /* ---- What the next node of a stream depends on ---- */
 
-static void drop_nodes(CUgraphNode *nodes, size_t n)
+static void nodes_drop(CUgraphNode *nodes, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		sg_object_put((struct sg_object *)nodes[i]);
 }
 
-static bool has_node(const CUgraphNode *nodes, size_t n, CUgraphNode node)
+static bool nodes_contain(const CUgraphNode *nodes, size_t n, CUgraphNode node)
 {
 	for (size_t i = 0; i < n; i++)
 		if (nodes[i] == node)
@@ -50,7 +50,7 @@ static bool has_node(const CUgraphNode *nodes, size_t n, CUgraphNode node)
 }
 
 /* Adds those that are not there yet, as references. */
-static CUresult add_nodes(CUgraphNode **nodes, size_t *n, const CUgraphNode *more, size_t n_more)
+static CUresult nodes_add(CUgraphNode **nodes, size_t *n, const CUgraphNode *more, size_t n_more)
 {
 	CUgraphNode *grown = realloc(*nodes, (*n + n_more + 1) * sizeof(CUgraphNode));
 
@@ -58,20 +58,20 @@ static CUresult add_nodes(CUgraphNode **nodes, size_t *n, const CUgraphNode *mor
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*nodes = grown;
 	for (size_t i = 0; i < n_more; i++)
-		if (!has_node(grown, *n, more[i])) {
+		if (!nodes_contain(grown, *n, more[i])) {
 			sg_object_ref((struct sg_object *)more[i]);
 			grown[(*n)++] = more[i];
 		}
 	return CUDA_SUCCESS;
 }
 
-static void set_capture(struct sg_stream *stream, struct sg_capture *c)
+static void stream_set_capture(struct sg_stream *stream, struct sg_capture *c)
 {
 	__atomic_store_n(&stream->capture, c, __ATOMIC_RELEASE);
 }
 
 /* Takes a reference to @stream. */
-static CUresult join(struct sg_capture *c, struct sg_stream *stream)
+static CUresult capture_join(struct sg_capture *c, struct sg_stream *stream)
 {
 	struct sg_stream **grown = realloc(c->streams, (c->n_streams + 1) * sizeof(*grown));
 
@@ -80,14 +80,14 @@ static CUresult join(struct sg_capture *c, struct sg_stream *stream)
 	sg_object_ref(&stream->object);
 	c->streams = grown;
 	c->streams[c->n_streams++] = stream;
-	set_capture(stream, c);
+	stream_set_capture(stream, c);
 	return CUDA_SUCCESS;
 }
 
 /* ---- The end of a capture ---- */
 
 /* With the lock: its streams are as they were before. What is to be put is handed back in @c. */
-static void take_out(struct sg_capture *c)
+static void capture_take_out(struct sg_capture *c)
 {
 	struct sg_capture **p = &captures;
 
@@ -96,14 +96,14 @@ static void take_out(struct sg_capture *c)
 	*p = c->next;
 	__atomic_sub_fetch(&n_captures, 1, __ATOMIC_ACQ_REL);
 	for (size_t i = 0; i < c->n_streams; i++) {
-		drop_nodes(c->streams[i]->ahead, c->streams[i]->n_ahead);
+		nodes_drop(c->streams[i]->ahead, c->streams[i]->n_ahead);
 		c->streams[i]->n_ahead = 0;
-		set_capture(c->streams[i], NULL);
+		stream_set_capture(c->streams[i], NULL);
 	}
 }
 
-/* Without the lock, after take_out(). @keeps_graph: it is the caller's now. */
-static void give_up(struct sg_capture *c, bool keeps_graph)
+/* Without the lock, after capture_take_out(). @keeps_graph: it is the caller's now. */
+static void capture_give_up(struct sg_capture *c, bool keeps_graph)
 {
 	if (!keeps_graph)
 		sg_graph_destroy(c->graph);
@@ -125,14 +125,14 @@ void sg_capture_abandon(struct sg_stream *stream)
 	if (c) {
 		c->invalid = true;
 		if (c->origin == stream) {
-			take_out(c);
+			capture_take_out(c);
 			c->graph->capturing = false;
 			ended = c;
 		}
 	}
 	sg_graph_unlock();
 	if (ended)
-		give_up(ended, false);
+		capture_give_up(ended, false);
 }
 
 /* ---- What is captured ---- */
@@ -161,10 +161,10 @@ CUresult sg_capture_add(struct sg_stream *stream, CUgraphNodeType type, struct s
 		res = sg_graph_append(c->graph, work, stream->ahead, stream->n_ahead, true, &node);
 	}
 	if (!res) {
-		drop_nodes(stream->ahead, stream->n_ahead);
+		nodes_drop(stream->ahead, stream->n_ahead);
 		stream->n_ahead = 0;
 		handle = (CUgraphNode)node;
-		res = add_nodes(&stream->ahead, &stream->n_ahead, &handle, 1);
+		res = nodes_add(&stream->ahead, &stream->n_ahead, &handle, 1);
 	}
 	if (res && c)
 		c->invalid = true;
@@ -181,19 +181,19 @@ static struct sg_capture *capture_of(const struct sg_event *event)
 	return c;
 }
 
-static void forget(struct sg_event *event)
+static void capture_drop(struct sg_event *event)
 {
-	drop_nodes(event->captured, event->n_captured);
+	nodes_drop(event->captured, event->n_captured);
 	event->n_captured = 0;
 	__atomic_store_n(&event->capture_id, 0, __ATOMIC_RELEASE);
 }
 
-void sg_capture_forget(struct sg_event *event)
+void sg_capture_drop_event(struct sg_event *event)
 {
 	if (!__atomic_load_n(&event->capture_id, __ATOMIC_ACQUIRE))
 		return;
 	sg_graph_lock();
-	forget(event);
+	capture_drop(event);
 	sg_graph_unlock();
 }
 
@@ -207,8 +207,8 @@ CUresult sg_capture_record(struct sg_stream *stream, struct sg_event *event)
 	if (!c || c->invalid) {
 		res = c ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_ILLEGAL_STATE;
 	} else {
-		forget(event);
-		res = add_nodes(&event->captured, &event->n_captured, stream->ahead,
+		capture_drop(event);
+		res = nodes_add(&event->captured, &event->n_captured, stream->ahead,
 				stream->n_ahead);
 		__atomic_store_n(&event->capture_id, c->id, __ATOMIC_RELEASE);
 	}
@@ -217,7 +217,7 @@ CUresult sg_capture_record(struct sg_stream *stream, struct sg_event *event)
 }
 
 /* With the lock. One of the two is captured. */
-static CUresult wait_captured(struct sg_stream *stream, struct sg_event *event)
+static CUresult capture_wait_captured(struct sg_stream *stream, struct sg_event *event)
 {
 	struct sg_capture *c = stream->capture, *from = capture_of(event);
 	CUresult res = CUDA_SUCCESS;
@@ -233,9 +233,9 @@ static CUresult wait_captured(struct sg_stream *stream, struct sg_event *event)
 	else if (!c && (stream == stream->ctx->legacy || stream->ctx != from->ctx))
 		res = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (!res && !c)
-		res = join(from, stream);
+		res = capture_join(from, stream);
 	if (!res)
-		res = add_nodes(&stream->ahead, &stream->n_ahead, event->captured,
+		res = nodes_add(&stream->ahead, &stream->n_ahead, event->captured,
 				event->n_captured);
 	if (res && c)
 		c->invalid = true;
@@ -249,7 +249,7 @@ CUresult sg_capture_wait(struct sg_stream *stream, struct sg_event *event)
 	CUresult res;
 
 	sg_graph_lock();
-	res = wait_captured(stream, event);
+	res = capture_wait_captured(stream, event);
 	sg_graph_unlock();
 	return res;
 }
@@ -303,7 +303,7 @@ static bool captures_in(const struct sg_context *ctx, bool blocking_only, bool i
 {
 	bool found = false;
 
-	if (!any())
+	if (!captures_exist())
 		return false;
 	sg_graph_lock();
 	for (struct sg_capture *c = captures; c; c = c->next)
@@ -331,7 +331,7 @@ CUresult sg_capture_unsafe(void)
 	CUresult res = CUDA_SUCCESS;
 	pid_t self;
 
-	if (!any() || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+	if (!captures_exist() || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
 		return CUDA_SUCCESS;
 	self = gettid();
 	sg_graph_lock();
@@ -352,7 +352,7 @@ CUresult sg_capture_unsafe(void)
 
 /* ---- Entry points ---- */
 
-static CUresult begin(struct sg_stream *stream, CUstreamCaptureMode mode)
+static CUresult capture_begin(struct sg_stream *stream, CUstreamCaptureMode mode)
 {
 	struct sg_capture *c = calloc(1, sizeof(*c));
 	CUresult res;
@@ -370,17 +370,17 @@ static CUresult begin(struct sg_stream *stream, CUstreamCaptureMode mode)
 	c->ctx = stream->ctx;
 	c->origin = stream;
 	sg_graph_lock();
-	res = stream->capture ? CUDA_ERROR_ILLEGAL_STATE : join(c, stream);
+	res = stream->capture ? CUDA_ERROR_ILLEGAL_STATE : capture_join(c, stream);
 	if (!res) {
 		c->graph->capturing = true;
-		c->id = ++last_id;
+		c->id = ++last_capture_id;
 		c->next = captures;
 		captures = c;
 		__atomic_add_fetch(&n_captures, 1, __ATOMIC_ACQ_REL);
 	}
 	sg_graph_unlock();
 	if (res)
-		give_up(c, false);
+		capture_give_up(c, false);
 	return res;
 }
 
@@ -396,13 +396,13 @@ CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mo
 	if (stream == __atomic_load_n(&stream->ctx->legacy, __ATOMIC_ACQUIRE))
 		res = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	else
-		res = begin(stream, mode);
+		res = capture_begin(stream, mode);
 	sg_stream_put(stream);
 	return res;
 }
 
 /* With the lock. What there is to say against @stream ending its capture; 0: it may. */
-static CUresult may_end(const struct sg_stream *stream)
+static CUresult capture_may_end(const struct sg_stream *stream)
 {
 	const struct sg_capture *c = stream->capture;
 
@@ -415,14 +415,14 @@ static CUresult may_end(const struct sg_stream *stream)
 	return CUDA_SUCCESS;
 }
 
-static CUresult end(struct sg_stream *stream, CUgraph *ret_graph)
+static CUresult capture_end(struct sg_stream *stream, CUgraph *ret_graph)
 {
 	struct sg_capture *c;
 	bool joined = true;
 	CUresult res;
 
 	sg_graph_lock();
-	res = may_end(stream);
+	res = capture_may_end(stream);
 	if (res) {
 		sg_graph_unlock();
 		return res;
@@ -434,11 +434,11 @@ static CUresult end(struct sg_stream *stream, CUgraph *ret_graph)
 		res = CUDA_ERROR_OUT_OF_MEMORY;
 	else if (!joined)
 		res = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-	take_out(c);
+	capture_take_out(c);
 	c->graph->capturing = false;
 	*ret_graph = res ? NULL : (CUgraph)c->graph;
 	sg_graph_unlock();
-	give_up(c, res == CUDA_SUCCESS);
+	capture_give_up(c, res == CUDA_SUCCESS);
 	return res;
 }
 
@@ -451,7 +451,7 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph *ret_graph)
 	if (!ret_graph)
 		return CUDA_ERROR_INVALID_VALUE;
 	SG_TRY(sg_stream_get(handle, &stream));
-	res = end(stream, ret_graph);
+	res = capture_end(stream, ret_graph);
 	sg_stream_put(stream);
 	return res;
 }
@@ -479,7 +479,7 @@ struct info {
 	size_t *n;
 };
 
-static CUresult describe(struct sg_stream *stream, const struct info *ask)
+static CUresult capture_describe(struct sg_stream *stream, const struct info *capture_query)
 {
 	const struct sg_capture *c;
 	CUresult res = CUDA_SUCCESS;
@@ -490,34 +490,34 @@ static CUresult describe(struct sg_stream *stream, const struct info *ask)
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	sg_graph_lock();
 	c = stream->capture;
-	*ask->status = !c           ? CU_STREAM_CAPTURE_STATUS_NONE
-		       : c->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-				    : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	*capture_query->status = !c           ? CU_STREAM_CAPTURE_STATUS_NONE
+				 : c->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+					      : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 	if (c && !c->invalid) {
-		if (ask->id)
-			*ask->id = c->id;
-		if (ask->graph)
-			*ask->graph = (CUgraph)c->graph;
-		if (ask->nodes)
-			*ask->nodes = stream->ahead;
-		if (ask->n)
-			*ask->n = stream->n_ahead;
-		if (ask->edges)
-			res = describe_edges(stream, ask->edges);
+		if (capture_query->id)
+			*capture_query->id = c->id;
+		if (capture_query->graph)
+			*capture_query->graph = (CUgraph)c->graph;
+		if (capture_query->nodes)
+			*capture_query->nodes = stream->ahead;
+		if (capture_query->n)
+			*capture_query->n = stream->n_ahead;
+		if (capture_query->edges)
+			res = describe_edges(stream, capture_query->edges);
 	}
 	sg_graph_unlock();
 	return res;
 }
 
-static CUresult get_info(CUstream handle, const struct info *ask)
+static CUresult capture_get_info(CUstream handle, const struct info *capture_query)
 {
 	struct sg_stream *stream;
 	CUresult res;
 
-	if (!ask->status || (ask->edges && !ask->nodes))
+	if (!capture_query->status || (capture_query->edges && !capture_query->nodes))
 		return CUDA_ERROR_INVALID_VALUE;
 	SG_TRY(sg_stream_get(handle, &stream));
-	res = describe(stream, ask);
+	res = capture_describe(stream, capture_query);
 	sg_stream_put(stream);
 	return res;
 }
@@ -525,7 +525,7 @@ static CUresult get_info(CUstream handle, const struct info *ask)
 CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 {
 	SG_ENTER();
-	return get_info(stream, &(struct info){ .status = status });
+	return capture_get_info(stream, &(struct info){ .status = status });
 }
 
 CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status,
@@ -533,7 +533,7 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatu
 					   const CUgraphNode **nodes, size_t *n)
 {
 	SG_ENTER();
-	return get_info(stream, &(struct info){ status, id, graph, nodes, NULL, n });
+	return capture_get_info(stream, &(struct info){ status, id, graph, nodes, NULL, n });
 }
 
 CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status,
@@ -542,7 +542,7 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatu
 					   size_t *n)
 {
 	SG_ENTER();
-	return get_info(stream, &(struct info){ status, id, graph, nodes, edges, n });
+	return capture_get_info(stream, &(struct info){ status, id, graph, nodes, edges, n });
 }
 
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)

@@ -32,7 +32,7 @@ CUresult sg_capture_add(struct sg_stream *stream, CUgraphNodeType type, struct s
 /* What an event's recording, or a wait for one, means where the stream or the event is captured. */
 CUresult sg_capture_record(struct sg_stream *stream, struct sg_event *event);
 CUresult sg_capture_wait(struct sg_stream *stream, struct sg_event *event);
-void sg_capture_forget(struct sg_event *event);
+void sg_capture_drop_event(struct sg_event *event);
 
 /* May the event be looked at, waited for by the host? */
 CUresult sg_capture_check_event(struct sg_event *event);

@@ -35,9 +35,9 @@ static struct primary {
 	unsigned int flags;
 } primaries[SG_DEVICES_MAX]; /* by device; guarded by primary_mtx */
 
-static uint64_t last_id; /* atomic */
+static uint64_t last_context_id; /* atomic */
 
-static bool is_device(CUdevice device)
+static bool context_device_is_valid(CUdevice device)
 {
 	return device >= 0 && (unsigned int)device < sg_device_count();
 }
@@ -63,7 +63,7 @@ static struct sg_context *create_context(unsigned int device, unsigned int flags
 	ctx->device = device;
 	ctx->flags = flags;
 	ctx->api_version = API_VERSION;
-	ctx->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+	ctx->id = __atomic_add_fetch(&last_context_id, 1, __ATOMIC_RELAXED);
 	ctx->primary = is_primary;
 	pthread_mutex_init(&ctx->mtx, NULL);
 	pthread_mutex_init(&ctx->clearing, NULL);
@@ -91,7 +91,7 @@ void sg_context_fault(struct sg_context *ctx, CUresult error)
 }
 
 /* The next stream after id @after, in order of age, as a reference; NULL if there is none. */
-static struct sg_stream *next_stream(struct sg_context *ctx, uint64_t after)
+static struct sg_stream *context_next_stream(struct sg_context *ctx, uint64_t after)
 {
 	struct sg_stream *next = NULL;
 
@@ -110,7 +110,7 @@ CUresult sg_context_synchronize(struct sg_context *ctx)
 	struct sg_stream *s;
 	uint64_t id = 0;
 
-	while ((s = next_stream(ctx, id))) {
+	while ((s = context_next_stream(ctx, id))) {
 		id = s->id;
 		sg_stream_synchronize(s);
 		sg_stream_put(s);
@@ -121,7 +121,7 @@ CUresult sg_context_synchronize(struct sg_context *ctx)
 /*
  * Default streams were never published: their first reference is the context's. Return: it was one.
  */
-static bool disown_default(struct sg_context *ctx, struct sg_stream *s)
+static bool context_disown_default(struct sg_context *ctx, struct sg_stream *s)
 {
 	struct sg_stream *legacy = s;
 	bool is_default;
@@ -144,10 +144,10 @@ static void clear_context(struct sg_context *ctx)
 	uint64_t id = 0;
 
 	__atomic_store_n(&ctx->stopping, true, __ATOMIC_RELEASE);
-	while ((s = next_stream(ctx, id))) {
+	while ((s = context_next_stream(ctx, id))) {
 		id = s->id;
 		sg_stream_synchronize(s);
-		if (sg_object_retract(s, SG_STREAM) || disown_default(ctx, s))
+		if (sg_object_retract(s, SG_STREAM) || context_disown_default(ctx, s))
 			sg_stream_close(s);
 		sg_stream_put(s);
 	}
@@ -159,27 +159,27 @@ static void clear_context(struct sg_context *ctx)
 
 /* ---- The stack of current contexts ---- */
 
-static void drop_stack(void *unused)
+static void stack_drop(void *unused)
 {
 	(void)unused;
 	while (stack.n)
 		sg_object_put(&stack.items[--stack.n]->object);
 }
 
-static void make_key(void)
+static void stack_key_make(void)
 {
-	pthread_key_create(&stack_key, drop_stack);
+	pthread_key_create(&stack_key, stack_drop);
 }
 
 /* Takes over a reference to @ctx. */
-static CUresult push(struct sg_context *ctx)
+static CUresult context_push(struct sg_context *ctx)
 {
 	if (stack.n == STACK_MAX) {
 		sg_object_put(&ctx->object);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (!stack.registered) {
-		pthread_once(&stack_once, make_key);
+		pthread_once(&stack_once, stack_key_make);
 		pthread_setspecific(stack_key, &stack);
 		stack.registered = true;
 	}
@@ -231,7 +231,7 @@ CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext handle)
 
 	SG_ENTER();
 	ctx = sg_object_get(handle, SG_CONTEXT);
-	return ctx ? push(ctx) : CUDA_ERROR_INVALID_CONTEXT;
+	return ctx ? context_push(ctx) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *ret)
@@ -258,7 +258,7 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext handle)
 	}
 	if (stack.n)
 		sg_object_put(&stack.items[--stack.n]->object);
-	return ctx ? push(ctx) : CUDA_SUCCESS;
+	return ctx ? context_push(ctx) : CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxGetCurrent(CUcontext *ret)
@@ -272,19 +272,19 @@ CUresult CUDAAPI cuCtxGetCurrent(CUcontext *ret)
 
 /* ---- cuCtxCreate() and what can be asked of a context ---- */
 
-static CUresult create_current(CUcontext *ret, unsigned int flags, CUdevice device)
+static CUresult context_create_current(CUcontext *ret, unsigned int flags, CUdevice device)
 {
 	struct sg_context *ctx;
 
 	if (!ret || (flags & ~(unsigned int)CU_CTX_FLAGS_MASK))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!is_device(device))
+	if (!context_device_is_valid(device))
 		return CUDA_ERROR_INVALID_DEVICE;
 	ctx = create_context((unsigned int)device, flags, false);
 	if (!ctx)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	sg_object_ref(&ctx->object);
-	SG_TRY(push(ctx));
+	SG_TRY(context_push(ctx));
 	*ret = (CUcontext)ctx;
 	return CUDA_SUCCESS;
 }
@@ -292,7 +292,7 @@ static CUresult create_current(CUcontext *ret, unsigned int flags, CUdevice devi
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ret, unsigned int flags, CUdevice device)
 {
 	SG_ENTER();
-	return create_current(ret, flags, device);
+	return context_create_current(ret, flags, device);
 }
 
 /* There are no multiprocessors to have an affinity to. */
@@ -302,7 +302,7 @@ CUresult CUDAAPI cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int
 	SG_ENTER();
 	if (params || n_params)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	return create_current(ret, flags, device);
+	return context_create_current(ret, flags, device);
 }
 
 struct CUctxCreateParams_st {
@@ -317,7 +317,7 @@ CUresult CUDAAPI cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *params, unsig
 	SG_ENTER();
 	if (params && (params->numExecAffinityParams || params->cigParams))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	return create_current(ret, flags, device);
+	return context_create_current(ret, flags, device);
 }
 
 CUresult CUDAAPI cuCtxDestroy_v2(CUcontext handle)
@@ -354,7 +354,7 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
 }
 
 /* A NULL handle is the current context. A reference is returned. */
-static CUresult get_context(CUcontext handle, struct sg_context **ret_ctx)
+static CUresult context_get(CUcontext handle, struct sg_context **ret_ctx)
 {
 	struct sg_context *ctx;
 
@@ -377,7 +377,7 @@ CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
 	SG_ENTER();
 	if (!device)
 		return CUDA_ERROR_INVALID_VALUE;
-	SG_TRY(get_context(handle, &ctx));
+	SG_TRY(context_get(handle, &ctx));
 	*device = (CUdevice)ctx->device;
 	sg_object_put(&ctx->object);
 	return CUDA_SUCCESS;
@@ -402,7 +402,7 @@ CUresult CUDAAPI cuCtxGetId(CUcontext handle, unsigned long long *id)
 	SG_ENTER();
 	if (!id)
 		return CUDA_ERROR_INVALID_VALUE;
-	SG_TRY(get_context(handle, &ctx));
+	SG_TRY(context_get(handle, &ctx));
 	*id = ctx->id;
 	sg_object_put(&ctx->object);
 	return CUDA_SUCCESS;
@@ -415,7 +415,7 @@ CUresult CUDAAPI cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
 	SG_ENTER();
 	if (!version)
 		return CUDA_ERROR_INVALID_VALUE;
-	SG_TRY(get_context(handle, &ctx));
+	SG_TRY(context_get(handle, &ctx));
 	*version = ctx->api_version;
 	sg_object_put(&ctx->object);
 	return CUDA_SUCCESS;
@@ -437,7 +437,7 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle)
 	CUresult res;
 
 	SG_ENTER();
-	SG_TRY(get_context(handle, &ctx));
+	SG_TRY(context_get(handle, &ctx));
 	res = sg_capture_check_context(ctx);
 	if (!res)
 		res = sg_context_synchronize(ctx);
@@ -499,7 +499,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 	SG_ENTER();
 	if (!ret)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!is_device(device))
+	if (!context_device_is_valid(device))
 		return CUDA_ERROR_INVALID_DEVICE;
 	primary = &primaries[device];
 	pthread_mutex_lock(&primary_mtx);
@@ -522,7 +522,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device)
 	bool there, last;
 
 	SG_ENTER();
-	if (!is_device(device))
+	if (!context_device_is_valid(device))
 		return CUDA_ERROR_INVALID_DEVICE;
 	primary = &primaries[device];
 	pthread_mutex_lock(&primary_mtx);
@@ -548,7 +548,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device)
 	bool there;
 
 	SG_ENTER();
-	if (!is_device(device))
+	if (!context_device_is_valid(device))
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_mutex_lock(&primary_mtx);
 	there = primaries[device].ctx != NULL;
@@ -568,7 +568,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int fla
 	struct primary *primary;
 
 	SG_ENTER();
-	if (!is_device(device))
+	if (!context_device_is_valid(device))
 		return CUDA_ERROR_INVALID_DEVICE;
 	primary = &primaries[device];
 	if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
@@ -589,7 +589,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags
 	struct primary *primary;
 
 	SG_ENTER();
-	if (!is_device(device))
+	if (!context_device_is_valid(device))
 		return CUDA_ERROR_INVALID_DEVICE;
 	primary = &primaries[device];
 	pthread_mutex_lock(&primary_mtx);

@@ -24,7 +24,7 @@
 
 struct sg_device sg_devices[SG_DEVICES_MAX];
 
-static unsigned int n_devices;
+static unsigned int n_open_devices;
 
 int sg_device_lock(struct sg_device *d)
 {
@@ -141,7 +141,9 @@ static int state_open(struct sg_device *d, mode_t dir_mode)
 	return fd;
 }
 
-/* The directory's mode says who may use the device; pages are their makers' (page_open_nameless()). */
+/*
+ * The directory's mode decides who may use the device. A page belongs to its maker: see page.c.
+ */
 static int members_open(struct sg_device *d)
 {
 	struct stat st;
@@ -336,7 +338,7 @@ CUresult sg_devices_open(void)
 
 	for (unsigned int i = 0; i < w.n_devices && !res; i++) {
 		res = device_open(&sg_devices[i], &w, w.device[i]);
-		n_devices = res ? 0 : i + 1;
+		n_open_devices = res ? 0 : i + 1;
 		for (unsigned int k = 0; res && k < i; k++)
 			device_close(&sg_devices[k]);
 	}
@@ -345,7 +347,7 @@ CUresult sg_devices_open(void)
 
 unsigned int sg_device_count(void)
 {
-	return n_devices;
+	return n_open_devices;
 }
 
 const struct sg_device_info *sg_device_info(unsigned int device)
@@ -357,7 +359,7 @@ uint64_t sg_granularity_min(void)
 {
 	uint64_t bytes = sg_devices[0].info.granularity_bytes;
 
-	for (unsigned int i = 1; i < n_devices; i++)
+	for (unsigned int i = 1; i < n_open_devices; i++)
 		bytes = MM_MIN(bytes, sg_devices[i].info.granularity_bytes);
 	return bytes;
 }
@@ -366,7 +368,7 @@ uint64_t sg_granularity_max(void)
 {
 	uint64_t bytes = 0;
 
-	for (unsigned int i = 0; i < n_devices; i++)
+	for (unsigned int i = 0; i < n_open_devices; i++)
 		bytes = MM_MAX(bytes, sg_devices[i].info.granularity_bytes);
 	return bytes;
 }

@@ -18,7 +18,7 @@ static enum state state; /* atomic */
 static pthread_mutex_t init_mtx = PTHREAD_MUTEX_INITIALIZER;
 static bool fork_watched; /* guarded by init_mtx */
 
-static enum state now(void)
+static enum state entry_state(void)
 {
 	return __atomic_load_n(&state, __ATOMIC_ACQUIRE);
 }
@@ -26,13 +26,13 @@ static enum state now(void)
 /* Locks may be held by threads that the child does not have: it is told before it touches one. */
 static void after_fork_in_child(void)
 {
-	if (now() == READY)
+	if (entry_state() == READY)
 		__atomic_store_n(&state, FORKED, __ATOMIC_RELEASE);
 }
 
 CUresult sg_enter(const char *entry, enum sg_entry_needs needs)
 {
-	enum state s = now();
+	enum state s = entry_state();
 
 	if (s == FORKED)
 		return CUDA_ERROR_NOT_INITIALIZED;
@@ -51,7 +51,7 @@ CUresult CUDAAPI cuInit(unsigned int flags)
 	if (flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&init_mtx);
-	if (now() == FRESH) {
+	if (entry_state() == FRESH) {
 		res = sg_devices_open();
 		if (!res && !fork_watched)
 			fork_watched = pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
@@ -68,11 +68,11 @@ CUresult CUDAAPI cuInit(unsigned int flags)
  * The kernel gives everything back when the process is gone; but who holds the last of a page
  * removes it, and after us that may be nobody for a long time. So it is done while we can.
  */
-__attribute__((destructor)) static void leave(void)
+__attribute__((destructor)) static void pages_release_at_exit(void)
 {
 	uint64_t used;
 
-	if (now() != READY)
+	if (entry_state() != READY)
 		return;
 	__atomic_store_n(&state, ENDED, __ATOMIC_RELEASE);
 	/* A kernel may have threads of its own, which no guard would catch. */

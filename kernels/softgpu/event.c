@@ -42,7 +42,7 @@ void sg_event_ran(struct sg_event *event, uint64_t generation, uint64_t ran_ns)
 }
 
 /* With the lock. */
-static void move_to(struct sg_event *event, struct sg_stream *stream, uint64_t number)
+static void event_move_to(struct sg_event *event, struct sg_stream *stream, uint64_t number)
 {
 	sg_object_ref(&stream->object);
 	if (event->stream)
@@ -55,7 +55,7 @@ uint64_t sg_event_begin(struct sg_event *event)
 {
 	uint64_t generation;
 
-	sg_capture_forget(event);
+	sg_capture_drop_event(event);
 	pthread_mutex_lock(&event->mtx);
 	generation = ++event->generation;
 	event->ran_ns = 0;
@@ -68,11 +68,11 @@ void sg_event_put_in(struct sg_event *event, uint64_t generation, struct sg_stre
 {
 	pthread_mutex_lock(&event->mtx);
 	if (event->generation == generation)
-		move_to(event, stream, number);
+		event_move_to(event, stream, number);
 	pthread_mutex_unlock(&event->mtx);
 }
 
-static struct point point_of(struct sg_event *event)
+static struct point event_point_of(struct sg_event *event)
 {
 	struct point p;
 
@@ -84,7 +84,7 @@ static struct point point_of(struct sg_event *event)
 	return p;
 }
 
-static void drop_point(struct point *p)
+static void event_drop_point(struct point *p)
 {
 	if (p->stream)
 		sg_stream_put(p->stream);
@@ -92,10 +92,10 @@ static void drop_point(struct point *p)
 
 struct sg_stream *sg_event_point(struct sg_event *event, uint64_t *ret_number)
 {
-	struct point p = point_of(event);
+	struct point p = event_point_of(event);
 
 	if (p.stream && sg_stream_is_done(p.stream, p.number)) {
-		drop_point(&p);
+		event_drop_point(&p);
 		return NULL;
 	}
 	*ret_number = p.number;
@@ -128,10 +128,10 @@ CUresult CUDAAPI cuEventCreate(CUevent *ret, unsigned int flags)
 }
 
 /* Takes over the registry's reference. */
-static void end_event(struct sg_event *event)
+static void event_end(struct sg_event *event)
 {
 	/* In a capture it may have stood for a node, which holds the event. */
-	sg_capture_forget(event);
+	sg_capture_drop_event(event);
 	sg_object_put(&event->object);
 }
 
@@ -143,7 +143,7 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
 	event = sg_object_retract(handle, SG_EVENT);
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
-	end_event(event);
+	event_end(event);
 	return CUDA_SUCCESS;
 }
 
@@ -153,14 +153,14 @@ void sg_events_end(const struct sg_context *ctx)
 
 	for (; event; event = next) {
 		next = event->next;
-		end_event((struct sg_event *)event);
+		event_end((struct sg_event *)event);
 	}
 }
 
 /*
  * The event's lock is held over the submission: two recordings keep their order in the event too.
  */
-static CUresult record(struct sg_event *event, struct sg_stream *stream)
+static CUresult event_record(struct sg_event *event, struct sg_stream *stream)
 {
 	struct sg_op *op = sg_op_create(SG_OP_RECORD);
 	uint64_t number;
@@ -174,7 +174,7 @@ static CUresult record(struct sg_event *event, struct sg_stream *stream)
 	op->record.generation = event->generation + 1;
 	res = sg_stream_submit(stream, op, &number);
 	if (!res) {
-		move_to(event, stream, number);
+		event_move_to(event, stream, number);
 		event->generation++;
 		event->ran_ns = 0;
 	}
@@ -182,7 +182,7 @@ static CUresult record(struct sg_event *event, struct sg_stream *stream)
 	return res;
 }
 
-static CUresult get_event(CUevent handle, struct sg_event **ret_event)
+static CUresult event_get(CUevent handle, struct sg_event **ret_event)
 {
 	struct sg_event *event = sg_object_get(handle, SG_EVENT);
 	CUresult res;
@@ -199,7 +199,8 @@ static CUresult get_event(CUevent handle, struct sg_event **ret_event)
 }
 
 /* An op that stands for the event in a graph: each launch records it, or waits for it. */
-static CUresult capture_node(struct sg_event *event, struct sg_stream *stream, enum sg_op_kind kind)
+static CUresult event_capture_node(struct sg_event *event, struct sg_stream *stream,
+				   enum sg_op_kind kind)
 {
 	struct sg_op *op = sg_op_create(kind);
 
@@ -211,17 +212,17 @@ static CUresult capture_node(struct sg_event *event, struct sg_stream *stream, e
 }
 
 /* An event belongs to the context that made it. */
-static CUresult record_as(struct sg_event *event, struct sg_stream *stream, bool external)
+static CUresult event_record_as(struct sg_event *event, struct sg_stream *stream, bool external)
 {
 	if (stream->ctx != event->ctx)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (sg_capture_is_on(stream))
-		return external ? capture_node(event, stream, SG_OP_RECORD)
+		return external ? event_capture_node(event, stream, SG_OP_RECORD)
 				: sg_capture_record(stream, event);
 	if (external)
 		return CUDA_ERROR_INVALID_VALUE;
-	sg_capture_forget(event);
-	return record(event, stream);
+	sg_capture_drop_event(event);
+	return event_record(event, stream);
 }
 
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned int flags)
@@ -233,10 +234,10 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, 
 	SG_ENTER();
 	if (flags > CU_EVENT_RECORD_EXTERNAL)
 		return CUDA_ERROR_INVALID_VALUE;
-	SG_TRY(get_event(handle, &event));
+	SG_TRY(event_get(handle, &event));
 	res = sg_stream_get(stream_handle, &stream);
 	if (!res) {
-		res = record_as(event, stream, flags == CU_EVENT_RECORD_EXTERNAL);
+		res = event_record_as(event, stream, flags == CU_EVENT_RECORD_EXTERNAL);
 		sg_stream_put(stream);
 	}
 	sg_object_put(&event->object);
@@ -250,12 +251,12 @@ CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
 }
 
 /* For the host, which cannot look into a capture, and should not look past one. */
-static CUresult get_event_to_look_at(CUevent handle, struct sg_event **ret_event)
+static CUresult event_get_for_host(CUevent handle, struct sg_event **ret_event)
 {
 	struct sg_event *event;
 	CUresult res;
 
-	SG_TRY(get_event(handle, &event));
+	SG_TRY(event_get(handle, &event));
 	res = sg_capture_check_event(event);
 	if (!res)
 		res = sg_capture_unsafe();
@@ -274,11 +275,11 @@ CUresult CUDAAPI cuEventQuery(CUevent handle)
 	CUresult res;
 
 	SG_ENTER();
-	SG_TRY(get_event_to_look_at(handle, &event));
-	p = point_of(event);
+	SG_TRY(event_get_for_host(handle, &event));
+	p = event_point_of(event);
 	res = p.stream && !sg_stream_is_done(p.stream, p.number) ? CUDA_ERROR_NOT_READY
 								 : sg_context_error(event->ctx);
-	drop_point(&p);
+	event_drop_point(&p);
 	sg_object_put(&event->object);
 	return res;
 }
@@ -290,19 +291,19 @@ CUresult CUDAAPI cuEventSynchronize(CUevent handle)
 	CUresult res;
 
 	SG_ENTER();
-	SG_TRY(get_event_to_look_at(handle, &event));
-	p = point_of(event);
+	SG_TRY(event_get_for_host(handle, &event));
+	p = event_point_of(event);
 	if (p.stream)
 		sg_stream_wait(p.stream, p.number, NULL);
 	res = sg_context_error(event->ctx);
-	drop_point(&p);
+	event_drop_point(&p);
 	sg_object_put(&event->object);
 	return res;
 }
 
-static CUresult elapsed(struct sg_event *start, struct sg_event *end, float *ret_ms)
+static CUresult event_elapsed(struct sg_event *start, struct sg_event *end, float *ret_ms)
 {
-	struct point from = point_of(start), to = point_of(end);
+	struct point from = event_point_of(start), to = event_point_of(end);
 	CUresult res = CUDA_SUCCESS;
 
 	if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) || !from.stream || !to.stream)
@@ -312,8 +313,8 @@ static CUresult elapsed(struct sg_event *start, struct sg_event *end, float *ret
 		res = CUDA_ERROR_NOT_READY;
 	else
 		*ret_ms = (float)((double)(int64_t)(to.ran_ns - from.ran_ns) / MM_NS_PER_MS);
-	drop_point(&from);
-	drop_point(&to);
+	event_drop_point(&from);
+	event_drop_point(&to);
 	return res;
 }
 
@@ -325,10 +326,10 @@ CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent start_handle, CUevent end
 	SG_ENTER();
 	if (!ms)
 		return CUDA_ERROR_INVALID_VALUE;
-	SG_TRY(get_event_to_look_at(start_handle, &start));
-	res = get_event_to_look_at(end_handle, &end);
+	SG_TRY(event_get_for_host(start_handle, &start));
+	res = event_get_for_host(end_handle, &end);
 	if (!res) {
-		res = elapsed(start, end, ms);
+		res = event_elapsed(start, end, ms);
 		sg_object_put(&end->object);
 	}
 	sg_object_put(&start->object);
@@ -341,14 +342,14 @@ MM_EXPORT int mm_softgpu_event_ns(CUevent handle, uint64_t *ret_ns)
 	struct point p;
 	int r = -EINVAL;
 
-	if (sg_enter(__func__, SG_INITIALISED) || !ret_ns || get_event(handle, &event))
+	if (sg_enter(__func__, SG_INITIALISED) || !ret_ns || event_get(handle, &event))
 		return -EINVAL;
-	p = point_of(event);
+	p = event_point_of(event);
 	if (p.stream)
 		r = p.ran_ns && sg_stream_is_done(p.stream, p.number) ? 0 : -EBUSY;
 	if (!r)
 		*ret_ns = p.ran_ns;
-	drop_point(&p);
+	event_drop_point(&p);
 	sg_object_put(&event->object);
 	return r;
 }
@@ -359,7 +360,7 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
 }
 
 /* A wait keeps the point that the event stood for when it was queued. */
-static CUresult wait_for(struct sg_stream *stream, struct sg_event *event)
+static CUresult event_wait_for(struct sg_stream *stream, struct sg_event *event)
 {
 	struct sg_stream *behind;
 	uint64_t number;
@@ -378,14 +379,15 @@ static CUresult wait_for(struct sg_stream *stream, struct sg_event *event)
 	return sg_stream_submit(stream, op, NULL);
 }
 
-static CUresult wait_as(struct sg_stream *stream, struct sg_event *event, bool external)
+static CUresult event_wait_as(struct sg_stream *stream, struct sg_event *event, bool external)
 {
 	if (external)
-		return sg_capture_is_on(stream) ? capture_node(event, stream, SG_OP_WAIT_EVENT)
-						: CUDA_ERROR_INVALID_VALUE;
+		return sg_capture_is_on(stream)
+			       ? event_capture_node(event, stream, SG_OP_WAIT_EVENT)
+			       : CUDA_ERROR_INVALID_VALUE;
 	if (sg_capture_is_on(stream) || __atomic_load_n(&event->capture_id, __ATOMIC_ACQUIRE))
 		return sg_capture_wait(stream, event);
-	return wait_for(stream, event);
+	return event_wait_for(stream, event);
 }
 
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int flags)
@@ -397,10 +399,10 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsig
 	SG_ENTER();
 	if (flags > CU_EVENT_WAIT_EXTERNAL)
 		return CUDA_ERROR_INVALID_VALUE;
-	SG_TRY(get_event(handle, &event));
+	SG_TRY(event_get(handle, &event));
 	res = sg_stream_get(stream_handle, &stream);
 	if (!res) {
-		res = wait_as(stream, event, flags == CU_EVENT_WAIT_EXTERNAL);
+		res = event_wait_as(stream, event, flags == CU_EVENT_WAIT_EXTERNAL);
 		sg_stream_put(stream);
 	}
 	sg_object_put(&event->object);

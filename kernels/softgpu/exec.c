@@ -70,23 +70,23 @@ static struct sg_program *create_program(uint64_t graph_id, size_t n_works,
 	return p;
 }
 
-static bool is_event(const struct sg_op *op)
+static bool op_is_event(const struct sg_op *op)
 {
 	return op->kind == SG_OP_RECORD || op->kind == SG_OP_WAIT_EVENT;
 }
 
-static void count(struct sg_program *p, const struct sg_work *work)
+static void work_count_steps(struct sg_program *p, const struct sg_work *work)
 {
 	p->n_steps += work->n_ops;
 	for (size_t i = 0; i < work->n_ops; i++)
-		p->n_events += is_event(work->ops[i]);
+		p->n_events += op_is_event(work->ops[i]);
 }
 
-static void append_work(struct sg_program *p, struct sg_work *work)
+static void program_append_work(struct sg_program *p, struct sg_work *work)
 {
 	__atomic_fetch_add(&work->refs, 1, __ATOMIC_RELAXED);
 	p->works[p->n_works++] = work;
-	count(p, work);
+	work_count_steps(p, work);
 }
 
 /* ---- Launches ---- */
@@ -116,7 +116,7 @@ bool sg_launch_next(struct sg_launch *launch, struct sg_step *step)
 		return false;
 	work = p->works[step->node];
 	step->op = *work->ops[step->at++];
-	if (!is_event(&step->op))
+	if (!op_is_event(&step->op))
 		return true;
 	moment = &launch->moments[step->event++];
 	if (step->op.kind == SG_OP_RECORD) {
@@ -140,7 +140,7 @@ static void for_each_event(struct sg_launch *launch,
 
 	for (size_t i = 0; i < p->n_works && n < p->n_events; i++)
 		for (size_t k = 0; k < p->works[i]->n_ops; k++, step++)
-			if (is_event(p->works[i]->ops[k]))
+			if (op_is_event(p->works[i]->ops[k]))
 				fn(p->works[i]->ops[k], &launch->moments[n++], stream,
 				   first + step);
 }
@@ -189,7 +189,7 @@ static CUresult create_launch(struct sg_exec *exec, struct sg_op **ret_op)
 }
 
 /* With the exec's lock: a launch comes behind the last one, in whichever stream that is. */
-static CUresult come_behind(const struct sg_exec *exec, struct sg_stream *stream)
+static CUresult exec_order_after(const struct sg_exec *exec, struct sg_stream *stream)
 {
 	struct sg_op *op;
 
@@ -206,14 +206,14 @@ static CUresult come_behind(const struct sg_exec *exec, struct sg_stream *stream
 }
 
 /* With the exec's lock. */
-static CUresult launch(struct sg_exec *exec, struct sg_stream *stream)
+static CUresult exec_launch(struct sg_exec *exec, struct sg_stream *stream)
 {
 	struct sg_launch *launched;
 	struct sg_op *op;
 	uint64_t number;
 	CUresult res;
 
-	SG_TRY(come_behind(exec, stream));
+	SG_TRY(exec_order_after(exec, stream));
 	SG_TRY(create_launch(exec, &op));
 	/* It may have run, and its work be gone, before we have told the events. */
 	launched = op->graph.launch;
@@ -234,8 +234,8 @@ static CUresult launch(struct sg_exec *exec, struct sg_stream *stream)
 }
 
 /* An exec and the stream that it is to go to; both references. */
-static CUresult get_both(CUgraphExec handle, CUstream stream_handle, struct sg_exec **ret_exec,
-			 struct sg_stream **ret_stream)
+static CUresult exec_and_stream_get(CUgraphExec handle, CUstream stream_handle,
+				    struct sg_exec **ret_exec, struct sg_stream **ret_stream)
 {
 	struct sg_exec *exec = sg_object_get(handle, SG_EXEC);
 	struct sg_stream *stream;
@@ -268,9 +268,9 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
 	CUresult res;
 
 	SG_ENTER();
-	SG_TRY(get_both(handle, stream_handle, &exec, &stream));
+	SG_TRY(exec_and_stream_get(handle, stream_handle, &exec, &stream));
 	pthread_mutex_lock(&exec->mtx);
-	res = launch(exec, stream);
+	res = exec_launch(exec, stream);
 	pthread_mutex_unlock(&exec->mtx);
 	sg_stream_put(stream);
 	sg_object_put(&exec->object);
@@ -284,7 +284,7 @@ CUresult CUDAAPI cuGraphUpload(CUgraphExec handle, CUstream stream_handle)
 	struct sg_exec *exec;
 
 	SG_ENTER();
-	SG_TRY(get_both(handle, stream_handle, &exec, &stream));
+	SG_TRY(exec_and_stream_get(handle, stream_handle, &exec, &stream));
 	sg_stream_put(stream);
 	sg_object_put(&exec->object);
 	return CUDA_SUCCESS;
@@ -311,12 +311,12 @@ static struct sg_program *program_of(const struct sg_graph *graph)
 	sg_graph_lock();
 	p = create_program(graph->id, graph->n_nodes, &graph->users);
 	for (size_t i = 0; p && i < graph->n_nodes; i++)
-		append_work(p, graph->nodes[i]->work);
+		program_append_work(p, graph->nodes[i]->work);
 	sg_graph_unlock();
 	return p;
 }
 
-static CUresult instantiate(const struct sg_graph *graph, struct sg_exec **ret_exec)
+static CUresult exec_instantiate(const struct sg_graph *graph, struct sg_exec **ret_exec)
 {
 	struct sg_exec *exec = calloc(1, sizeof(*exec));
 	struct sg_program *p = program_of(graph);
@@ -337,7 +337,7 @@ static CUresult instantiate(const struct sg_graph *graph, struct sg_exec **ret_e
 	return CUDA_SUCCESS;
 }
 
-static CUresult instantiate_with(CUgraphExec *ret, CUgraph handle, unsigned long long flags)
+static CUresult exec_instantiate_with(CUgraphExec *ret, CUgraph handle, unsigned long long flags)
 {
 	struct sg_graph *graph;
 	struct sg_exec *exec;
@@ -351,7 +351,7 @@ static CUresult instantiate_with(CUgraphExec *ret, CUgraph handle, unsigned long
 	graph = sg_object_get(handle, SG_GRAPH);
 	if (!graph)
 		return CUDA_ERROR_INVALID_VALUE;
-	res = instantiate(graph, &exec);
+	res = exec_instantiate(graph, &exec);
 	if (!res)
 		*ret = (CUgraphExec)exec;
 	sg_object_put(&graph->object);
@@ -362,11 +362,11 @@ CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph handle,
 					     unsigned long long flags)
 {
 	SG_ENTER();
-	return instantiate_with(ret, handle, flags);
+	return exec_instantiate_with(ret, handle, flags);
 }
 
 /* Nothing is carried to the device before a launch: the stream to do it in need only be one. */
-static CUresult check_upload(const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+static CUresult upload_check(const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
 	struct sg_stream *stream;
 
@@ -385,11 +385,11 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec *ret, CUgraph handle,
 	SG_ENTER();
 	if (!params)
 		return CUDA_ERROR_INVALID_VALUE;
-	res = check_upload(params);
+	res = upload_check(params);
 	if (!res)
-		res = instantiate_with(ret, handle,
-				       params->flags &
-					       ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
+		res = exec_instantiate_with(
+			ret, handle,
+			params->flags & ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
 	params->hErrNode_out = NULL;
 	params->result_out = res ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
 	return res;
@@ -409,7 +409,7 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec handle)
 }
 
 /* With the exec's lock: a program that nobody else looks at. */
-static CUresult own_program(struct sg_exec *exec)
+static CUresult exec_own_program(struct sg_exec *exec)
 {
 	struct sg_program *old = exec->program, *p;
 
@@ -419,14 +419,14 @@ static CUresult own_program(struct sg_exec *exec)
 	if (!p)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < old->n_works; i++)
-		append_work(p, old->works[i]);
+		program_append_work(p, old->works[i]);
 	exec->program = p;
 	put_program(old);
 	return CUDA_SUCCESS;
 }
 
 /* As many operations as before, and of the same kind; a forbidden write counts as a write. */
-static bool is_alike(const struct sg_work *a, const struct sg_work *b)
+static bool works_are_alike(const struct sg_work *a, const struct sg_work *b)
 {
 	bool alike = a->type == b->type && a->n_ops == b->n_ops;
 
@@ -438,13 +438,13 @@ static bool is_alike(const struct sg_work *a, const struct sg_work *b)
 }
 
 /* With the exec's lock. Takes over @work. */
-static CUresult replace(struct sg_exec *exec, size_t index, struct sg_work *work)
+static CUresult program_replace_work(struct sg_exec *exec, size_t index, struct sg_work *work)
 {
 	struct sg_work **place;
 	CUresult res = CUDA_ERROR_INVALID_VALUE;
 
-	if (is_alike(exec->program->works[index], work))
-		res = own_program(exec);
+	if (works_are_alike(exec->program->works[index], work))
+		res = exec_own_program(exec);
 	if (res) {
 		sg_work_put(work);
 		return res;
@@ -456,7 +456,7 @@ static CUresult replace(struct sg_exec *exec, size_t index, struct sg_work *work
 }
 
 /* Is @node, a batch of memory operations, what the program was made of, and where? */
-static bool find_node(CUgraphNode handle, const struct sg_program *p, size_t *ret_index)
+static bool program_find_node(CUgraphNode handle, const struct sg_program *p, size_t *ret_index)
 {
 	struct sg_node *node = sg_object_get(handle, SG_NODE);
 	bool found;
@@ -490,8 +490,8 @@ CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec handle, CUgraphN
 		res = sg_work_of_batch(params, exec->ctx, &work);
 	if (!res) {
 		pthread_mutex_lock(&exec->mtx);
-		if (find_node(node, exec->program, &index)) {
-			res = replace(exec, index, work);
+		if (program_find_node(node, exec->program, &index)) {
+			res = program_replace_work(exec, index, work);
 		} else {
 			res = CUDA_ERROR_INVALID_VALUE;
 			sg_work_put(work);

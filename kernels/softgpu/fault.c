@@ -6,20 +6,21 @@
 
 #include "kernels/softgpu/fault.h"
 
-static const int signals[] = { SIGSEGV, SIGBUS };
+static const int fault_signals[] = { SIGSEGV, SIGBUS };
 
 static pthread_mutex_t install_mtx = PTHREAD_MUTEX_INITIALIZER;
-static struct sigaction previous[2]; /* written under install_mtx, before ours is installed */
+static struct sigaction
+	previous_handlers[2]; /* written under install_mtx, before ours is installed */
 
 /* Initial-exec: the handler must not allocate on a thread's first look at it. */
-static __thread sigjmp_buf *guard __attribute__((tls_model("initial-exec")));
+static __thread sigjmp_buf *fault_guard __attribute__((tls_model("initial-exec")));
 
 /* What goes before the jump. */
-static __thread void (*first)(void) __attribute__((tls_model("initial-exec")));
+static __thread void (*fault_first)(void) __attribute__((tls_model("initial-exec")));
 
-static void chain(int sig, siginfo_t *info, void *context)
+static void fault_pass_on(int sig, siginfo_t *info, void *context)
 {
-	const struct sigaction *old = &previous[sig == SIGBUS];
+	const struct sigaction *old = &previous_handlers[sig == SIGBUS];
 
 	if (old->sa_flags & SA_SIGINFO) {
 		old->sa_sigaction(sig, info, context);
@@ -34,18 +35,18 @@ static void chain(int sig, siginfo_t *info, void *context)
 }
 
 /*
- * TSan takes a stack of a kernel's own for another thread, whose look at `guard` and `first` would
- * race.
+ * Not instrumented: TSan takes a kernel's own stack for another thread, and would report a race on
+ * the thread-local variables.
  */
 __attribute__((no_sanitize("thread"))) static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	/* si_code <= 0: sent by a process, not raised by an access. */
-	if (guard && info->si_code > 0) {
-		if (first)
-			first();
-		siglongjmp(*guard, 1);
+	if (fault_guard && info->si_code > 0) {
+		if (fault_first)
+			fault_first();
+		siglongjmp(*fault_guard, 1);
 	}
-	chain(sig, info, context);
+	fault_pass_on(sig, info, context);
 }
 
 void sg_fault_install(void)
@@ -55,20 +56,20 @@ void sg_fault_install(void)
 	ours.sa_sigaction = on_fault;
 	sigemptyset(&ours.sa_mask);
 	pthread_mutex_lock(&install_mtx);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-		if (sigaction(signals[i], NULL, &now) < 0)
+	for (size_t i = 0; i < sizeof(fault_signals) / sizeof(fault_signals[0]); i++) {
+		if (sigaction(fault_signals[i], NULL, &now) < 0)
 			continue;
 		if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault)
 			continue;
-		previous[i] = now;
-		sigaction(signals[i], &ours, NULL);
+		previous_handlers[i] = now;
+		sigaction(fault_signals[i], &ours, NULL);
 	}
 	pthread_mutex_unlock(&install_mtx);
 }
 
 void sg_fault_first(void (*fn)(void))
 {
-	first = fn;
+	fault_first = fn;
 }
 
 bool sg_guarded(void (*fn)(void *arg), void *arg)
@@ -77,11 +78,11 @@ bool sg_guarded(void (*fn)(void *arg), void *arg)
 
 	/* SA_NODEFER and an empty mask: there is no signal mask to restore. */
 	if (sigsetjmp(here, 0)) {
-		guard = NULL;
+		fault_guard = NULL;
 		return false;
 	}
-	guard = &here;
+	fault_guard = &here;
 	fn(arg);
-	guard = NULL;
+	fault_guard = NULL;
 	return true;
 }

@@ -8,17 +8,17 @@
 #include "kernels/softgpu/value.h"
 #include "libclient/base/base.h"
 
-static pthread_mutex_t mtx = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t last_id; /* guarded by mtx */
+static pthread_mutex_t graph_mtx = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t last_graph_id; /* guarded by graph_mtx */
 
 void sg_graph_lock(void)
 {
-	pthread_mutex_lock(&mtx);
+	pthread_mutex_lock(&graph_mtx);
 }
 
 void sg_graph_unlock(void)
 {
-	pthread_mutex_unlock(&mtx);
+	pthread_mutex_unlock(&graph_mtx);
 }
 
 /* ---- Work ---- */
@@ -103,7 +103,7 @@ CUresult sg_graph_create(struct sg_context *ctx, struct sg_graph **ret_graph)
 	sg_object_ref(&ctx->object);
 	graph->ctx = ctx;
 	sg_graph_lock();
-	graph->id = ++last_id;
+	graph->id = ++last_graph_id;
 	sg_graph_unlock();
 	sg_object_publish(&graph->object);
 	*ret_graph = graph;
@@ -124,7 +124,7 @@ bool sg_graph_destroy(struct sg_graph *graph)
 	return true;
 }
 
-static bool make_room(struct sg_graph *graph)
+static bool graph_make_room(struct sg_graph *graph)
 {
 	size_t room = graph->room ? graph->room * 2 : 16;
 	struct sg_node **grown;
@@ -144,7 +144,7 @@ CUresult sg_graph_append(struct sg_graph *graph, struct sg_work *work, const CUg
 {
 	struct sg_node *node = NULL;
 
-	if (make_room(graph))
+	if (graph_make_room(graph))
 		node = calloc(1, sizeof(*node) + n_deps * sizeof(struct sg_node *));
 	if (!node) {
 		sg_work_put(work);
@@ -279,7 +279,7 @@ CUresult sg_work_of_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *params, const str
 }
 
 /* With the lock. Each a node of the graph, none twice. */
-static bool are_nodes(const struct sg_graph *graph, const CUgraphNode *nodes, size_t n)
+static bool graph_has_nodes(const struct sg_graph *graph, const CUgraphNode *nodes, size_t n)
 {
 	struct sg_node *node;
 	bool fine = true;
@@ -314,7 +314,7 @@ CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *ret, CUgraph handle, cons
 	res = sg_work_of_batch(params, graph->ctx, &work);
 	if (!res) {
 		sg_graph_lock();
-		if (are_nodes(graph, deps, n_deps)) {
+		if (graph_has_nodes(graph, deps, n_deps)) {
 			res = sg_graph_append(graph, work, deps, n_deps, false, &node);
 			if (!res)
 				*ret = (CUgraphNode)node;

@@ -27,10 +27,10 @@ struct region {
 	uint64_t inode, offset;
 };
 
-static pthread_mutex_t mtx = PTHREAD_MUTEX_INITIALIZER;
-static struct sg_ranges regions; /* of struct region; guarded by mtx */
+static pthread_mutex_t regions_mtx = PTHREAD_MUTEX_INITIALIZER;
+static struct sg_ranges regions; /* of struct region; guarded by regions_mtx */
 
-static int add(uint64_t addr, size_t bytes, const struct region *what)
+static int region_add(uint64_t addr, size_t bytes, const struct region *what)
 {
 	struct region *region = malloc(sizeof(*region));
 	int err;
@@ -39,9 +39,9 @@ static int add(uint64_t addr, size_t bytes, const struct region *what)
 		return -ENOMEM;
 	*region = *what;
 	sg_object_ref(&region->owner->object);
-	pthread_mutex_lock(&mtx);
+	pthread_mutex_lock(&regions_mtx);
 	err = sg_ranges_add(&regions, addr, addr + bytes, region);
-	pthread_mutex_unlock(&mtx);
+	pthread_mutex_unlock(&regions_mtx);
 	if (err) {
 		sg_object_put(&region->owner->object);
 		free(region);
@@ -50,7 +50,7 @@ static int add(uint64_t addr, size_t bytes, const struct region *what)
 }
 
 /* Another thread may have ended @ctx since it was current, and freed what it had by then. */
-static CUresult check_owner(const struct sg_context *ctx)
+static CUresult owner_check(const struct sg_context *ctx)
 {
 	if (!sg_context_is_ending(ctx))
 		return CUDA_SUCCESS;
@@ -59,7 +59,7 @@ static CUresult check_owner(const struct sg_context *ctx)
 }
 
 /* With the lock held. */
-static void remove_range(struct sg_range *r)
+static void region_remove(struct sg_range *r)
 {
 	size_t i = (size_t)(r - regions.items);
 	struct region *region = r->value;
@@ -74,24 +74,24 @@ static void remove_range(struct sg_range *r)
  * is 0 where there is nothing of this sort. INVALID_VALUE: @addr is inside of something of this
  * sort.
  */
-static CUresult take(uint64_t addr, bool allocated, size_t *ret_bytes)
+static CUresult region_take(uint64_t addr, bool allocated, size_t *ret_bytes)
 {
 	CUresult res = CUDA_SUCCESS;
 	struct region *region;
 	struct sg_range *r;
 
 	*ret_bytes = 0;
-	pthread_mutex_lock(&mtx);
+	pthread_mutex_lock(&regions_mtx);
 	r = sg_ranges_find(&regions, addr);
 	region = r ? r->value : NULL;
 	if (region && region->allocated == allocated) {
 		res = r->start == addr ? sg_context_error(region->owner) : CUDA_ERROR_INVALID_VALUE;
 		if (!res) {
 			*ret_bytes = r->end - r->start;
-			remove_range(r);
+			region_remove(r);
 		}
 	}
-	pthread_mutex_unlock(&mtx);
+	pthread_mutex_unlock(&regions_mtx);
 	return res;
 }
 
@@ -99,7 +99,7 @@ void sg_host_free_owned(const struct sg_context *owner)
 {
 	size_t i = 0;
 
-	pthread_mutex_lock(&mtx);
+	pthread_mutex_lock(&regions_mtx);
 	while (i < regions.n) {
 		struct sg_range *r = &regions.items[i];
 		const struct region *region = r->value;
@@ -110,9 +110,9 @@ void sg_host_free_owned(const struct sg_context *owner)
 		}
 		if (region->allocated)
 			munmap((void *)(uintptr_t)r->start, r->end - r->start);
-		remove_range(r);
+		region_remove(r);
 	}
-	pthread_mutex_unlock(&mtx);
+	pthread_mutex_unlock(&regions_mtx);
 }
 
 struct sg_host_info sg_host_describe(uint64_t addr)
@@ -120,7 +120,7 @@ struct sg_host_info sg_host_describe(uint64_t addr)
 	struct sg_host_info info = { 0 };
 	struct sg_range *r;
 
-	pthread_mutex_lock(&mtx);
+	pthread_mutex_lock(&regions_mtx);
 	r = sg_ranges_find(&regions, addr);
 	if (r) {
 		const struct region *region = r->value;
@@ -133,7 +133,7 @@ struct sg_host_info sg_host_describe(uint64_t addr)
 					      .inode = region->inode,
 					      .offset = region->offset };
 	}
-	pthread_mutex_unlock(&mtx);
+	pthread_mutex_unlock(&regions_mtx);
 	return info;
 }
 
@@ -141,7 +141,7 @@ struct sg_host_info sg_host_describe(uint64_t addr)
  * The driver pins the pages, for writing unless READ_ONLY: that fails on memory that is not there
  * or not writable. Populating does the same, and changes no byte.
  */
-static bool can_populate(void *addr, size_t bytes, bool writable)
+static bool region_can_populate(void *addr, size_t bytes, bool writable)
 {
 	int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
 
@@ -154,7 +154,7 @@ struct line {
 	char protection[5];
 };
 
-static bool parse_line(const char *text, struct line *l)
+static bool maps_line_parse(const char *text, struct line *l)
 {
 	return sscanf(text, "%" SCNx64 "-%" SCNx64 " %4[-rwxps] %" SCNx64 " %*x:%*x %" SCNu64,
 		      &l->start, &l->end, l->protection, &l->offset, &l->inode) == 5;
@@ -164,7 +164,7 @@ static bool parse_line(const char *text, struct line *l)
  * In timed mode memory stays as sparse as it is: what is there is looked up, not made. The file
  * behind it, where there is one, says whose it is, too.
  */
-static bool look_up(uint64_t start, uint64_t end, bool writable, struct region *region)
+static bool region_look_up(uint64_t start, uint64_t end, bool writable, struct region *region)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
 	uint64_t at = start;
@@ -174,7 +174,7 @@ static bool look_up(uint64_t start, uint64_t end, bool writable, struct region *
 	if (!maps)
 		return false;
 	while (at < end && fgets(text, sizeof(text), maps)) {
-		if (!parse_line(text, &l) || l.end <= at)
+		if (!maps_line_parse(text, &l) || l.end <= at)
 			continue;
 		if (l.start > at || l.protection[0] != 'r' || (writable && l.protection[1] != 'w'))
 			break;
@@ -186,12 +186,13 @@ static bool look_up(uint64_t start, uint64_t end, bool writable, struct region *
 	return at >= end;
 }
 
-static bool can_pin(uint64_t start, uint64_t end, struct region *region)
+static bool region_can_pin(uint64_t start, uint64_t end, struct region *region)
 {
 	bool writable = !(region->flags & CU_MEMHOSTREGISTER_READ_ONLY);
 
-	return sg_is_timed(0) ? look_up(start, end, writable, region)
-			      : can_populate((void *)(uintptr_t)start, end - start, writable);
+	return sg_is_timed(0)
+		       ? region_look_up(start, end, writable, region)
+		       : region_can_populate((void *)(uintptr_t)start, end - start, writable);
 }
 
 /*
@@ -224,13 +225,13 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int fla
 	/* What the device sees of a part of a page is the whole page. */
 	end = mm_round_up(start + bytes, page);
 	start -= start % page;
-	if (!end || !can_pin(start, end, &region))
+	if (!end || !region_can_pin(start, end, &region))
 		return CUDA_ERROR_INVALID_VALUE;
 	region.offset += (uintptr_t)addr - start;
-	err = add((uintptr_t)addr, bytes, &region);
+	err = region_add((uintptr_t)addr, bytes, &region);
 	if (err == -EEXIST)
 		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-	return err ? CUDA_ERROR_OUT_OF_MEMORY : check_owner(region.owner);
+	return err ? CUDA_ERROR_OUT_OF_MEMORY : owner_check(region.owner);
 }
 
 /* In the context that registered it, whatever is current, also nothing. */
@@ -242,7 +243,7 @@ CUresult CUDAAPI cuMemHostUnregister(void *addr)
 	SG_TRY(sg_capture_unsafe());
 	if (!addr)
 		return CUDA_ERROR_INVALID_VALUE;
-	SG_TRY(take((uintptr_t)addr, false, &bytes));
+	SG_TRY(region_take((uintptr_t)addr, false, &bytes));
 	return bytes ? CUDA_SUCCESS : sg_context_unless(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
@@ -285,11 +286,11 @@ CUresult CUDAAPI cuMemHostAlloc(void **addr, size_t bytes, unsigned int flags)
 	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (base == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (add((uintptr_t)base, bytes, &region) < 0) {
+	if (region_add((uintptr_t)base, bytes, &region) < 0) {
 		munmap(base, bytes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	SG_TRY(check_owner(region.owner));
+	SG_TRY(owner_check(region.owner));
 	*addr = base;
 	return CUDA_SUCCESS;
 }
@@ -305,7 +306,7 @@ CUresult CUDAAPI cuMemFreeHost(void *addr)
 
 	SG_ENTER();
 	SG_TRY(sg_capture_unsafe());
-	SG_TRY(take((uintptr_t)addr, true, &bytes));
+	SG_TRY(region_take((uintptr_t)addr, true, &bytes));
 	if (!bytes)
 		return sg_context_unless(CUDA_ERROR_INVALID_VALUE);
 	munmap(addr, bytes);

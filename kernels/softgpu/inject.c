@@ -35,7 +35,7 @@ static bool parse_rule(const char *text, struct rule *rule)
 	return result != 0;
 }
 
-static void parse(void)
+static void rules_parse(void)
 {
 	const char *text = secure_getenv("MM_SOFTGPU_FAIL");
 	mm_cleanup(mm_free_ptr) char *copy = NULL;
@@ -58,7 +58,7 @@ static void parse(void)
 }
 
 /* cuMemAlloc_v2 is asked for as cuMemAlloc. */
-static bool is_entry(const char *symbol, const char *entry)
+static bool rule_names_entry(const char *symbol, const char *entry)
 {
 	size_t n = strlen(entry);
 
@@ -67,11 +67,11 @@ static bool is_entry(const char *symbol, const char *entry)
 
 CUresult sg_inject(const char *entry)
 {
-	pthread_once(&once, parse);
+	pthread_once(&once, rules_parse);
 	for (size_t i = 0; i < n_rules; i++) {
 		struct rule *rule = &rules[i];
 
-		if (!is_entry(entry, rule->entry))
+		if (!rule_names_entry(entry, rule->entry))
 			continue;
 		if (__atomic_add_fetch(&rule->calls, 1, __ATOMIC_RELAXED) == rule->nth ||
 		    !rule->nth)

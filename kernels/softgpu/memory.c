@@ -108,31 +108,31 @@ struct pointer {
 	struct sg_context *ctx;
 };
 
-static bool is_known(const struct pointer *p)
+static bool pointer_is_known(const struct pointer *p)
 {
 	return p->vm.reserved || p->host.known;
 }
 
-static CUresult put(void *data, const void *value, size_t bytes)
+static CUresult attribute_put(void *data, const void *value, size_t bytes)
 {
 	memcpy(data, value, bytes);
 	return CUDA_SUCCESS;
 }
 
-static CUresult put_int(void *data, int value)
+static CUresult attribute_put_int(void *data, int value)
 {
-	return put(data, &value, sizeof(value));
+	return attribute_put(data, &value, sizeof(value));
 }
 
-static CUresult put_u64(void *data, uint64_t value)
+static CUresult attribute_put_u64(void *data, uint64_t value)
 {
-	return put(data, &value, sizeof(value));
+	return attribute_put(data, &value, sizeof(value));
 }
 
 /* Attributes that are one byte in the driver. */
-static CUresult put_bool(void *data, bool value)
+static CUresult attribute_put_bool(void *data, bool value)
 {
-	return put(data, &value, sizeof(value));
+	return attribute_put(data, &value, sizeof(value));
 }
 
 static CUresult range_attribute(const struct pointer *p, CUpointer_attribute attribute, void *data)
@@ -142,13 +142,14 @@ static CUresult range_attribute(const struct pointer *p, CUpointer_attribute att
 
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		return put_u64(data, start);
+		return attribute_put_u64(data, start);
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		return put_u64(data, end - start);
+		return attribute_put_u64(data, end - start);
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-		return put_u64(data, p->vm.mapped ? p->vm.start : start);
+		return attribute_put_u64(data, p->vm.mapped ? p->vm.start : start);
 	default:
-		return put_u64(data, p->vm.mapped ? p->vm.end - p->vm.start : end - start);
+		return attribute_put_u64(data,
+					 p->vm.mapped ? p->vm.end - p->vm.start : end - start);
 	}
 }
 
@@ -156,45 +157,46 @@ static CUresult pointer_attribute(const struct pointer *p, CUpointer_attribute a
 				  void *data)
 {
 	if (attribute == CU_POINTER_ATTRIBUTE_MAPPED)
-		return put_bool(data, p->vm.mapped || p->host.known);
-	if (!is_known(p))
+		return attribute_put_bool(data, p->vm.mapped || p->host.known);
+	if (!pointer_is_known(p))
 		return CUDA_ERROR_INVALID_VALUE;
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		return put(data, &p->ctx, sizeof(p->ctx));
+		return attribute_put(data, &p->ctx, sizeof(p->ctx));
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		return put_int(data, p->vm.reserved ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
+		return attribute_put_int(data, p->vm.reserved ? CU_MEMORYTYPE_DEVICE
+							      : CU_MEMORYTYPE_HOST);
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		return put_u64(data, p->va);
+		return attribute_put_u64(data, p->va);
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		return p->vm.reserved ? CUDA_ERROR_INVALID_VALUE : put_u64(data, p->va);
+		return p->vm.reserved ? CUDA_ERROR_INVALID_VALUE : attribute_put_u64(data, p->va);
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-		return put_u64(data, p->vm.mapped ? p->vm.block_id : p->host.start);
+		return attribute_put_u64(data, p->vm.mapped ? p->vm.block_id : p->host.start);
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-		return put_bool(data, p->vm.sync_memops);
+		return attribute_put_bool(data, p->vm.sync_memops);
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-		return put_bool(data, false);
+		return attribute_put_bool(data, false);
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		return put_int(data, (int)(p->vm.mapped ? p->vm.device : p->ctx->device));
+		return attribute_put_int(data, (int)(p->vm.mapped ? p->vm.device : p->ctx->device));
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
 	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
 		return range_attribute(p, attribute, data);
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-		return put_int(data, (int)p->vm.handle_types);
+		return attribute_put_int(data, (int)p->vm.handle_types);
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		return put_int(data, p->vm.reserved ? (int)p->vm.access
-						    : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+		return attribute_put_int(data, p->vm.reserved ? (int)p->vm.access
+							      : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
-static struct pointer describe(struct sg_context *ctx, CUdeviceptr va)
+static struct pointer pointer_describe(struct sg_context *ctx, CUdeviceptr va)
 {
 	return (struct pointer){ va, sg_vm_describe(va), sg_host_describe(va), ctx };
 }
@@ -208,7 +210,7 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
 	SG_TRY(sg_context_current(&ctx));
 	if (!data)
 		return CUDA_ERROR_INVALID_VALUE;
-	p = describe(ctx, va);
+	p = pointer_describe(ctx, va);
 	return pointer_attribute(&p, attribute, data);
 }
 
@@ -237,7 +239,7 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int n, CUpointer_attribute *att
 	SG_TRY(sg_context_current(&ctx));
 	if (!n || !attributes || !data)
 		return CUDA_ERROR_INVALID_VALUE;
-	p = describe(ctx, va);
+	p = pointer_describe(ctx, va);
 	for (unsigned int i = 0; i < n; i++)
 		pointer_attribute(&p, attributes[i], data[i]);
 	return CUDA_SUCCESS;

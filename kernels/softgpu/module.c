@@ -55,7 +55,7 @@ static void destroy_function(struct sg_object *object)
 }
 
 /* An array that nobody ended, or that lies about its arguments, is no module. */
-static CUresult check_kernels(const struct mm_host_kernel *kernels, size_t *ret_n)
+static CUresult kernels_check(const struct mm_host_kernel *kernels, size_t *ret_n)
 {
 	size_t n = 0;
 
@@ -69,7 +69,7 @@ static CUresult check_kernels(const struct mm_host_kernel *kernels, size_t *ret_
 }
 
 /* Code for a GPU is told from what is no code at all. */
-static CUresult refuse_image(const unsigned char *head, size_t bytes)
+static CUresult image_refuse(const unsigned char *head, size_t bytes)
 {
 	static const char *const ptx[] = { ".version", "//", ".target" };
 	uint32_t magic = 0;
@@ -95,7 +95,7 @@ static CUresult refuse_image(const unsigned char *head, size_t bytes)
 }
 
 /* Why a file is no module. Only asked of what dlopen() would not take, or was not asked to. */
-static CUresult refuse_file(const char *path)
+static CUresult file_refuse(const char *path)
 {
 	mm_cleanup(mm_close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	unsigned char head[256];
@@ -104,11 +104,11 @@ static CUresult refuse_file(const char *path)
 	if (fd < 0)
 		return CUDA_ERROR_FILE_NOT_FOUND;
 	n = read(fd, head, sizeof(head));
-	return n < 0 ? CUDA_ERROR_INVALID_IMAGE : refuse_image(head, (size_t)n);
+	return n < 0 ? CUDA_ERROR_INVALID_IMAGE : image_refuse(head, (size_t)n);
 }
 
 /* Takes over @library. */
-static CUresult create_module(struct sg_context *ctx, void *library, struct sg_module **ret_module)
+static CUresult module_create(struct sg_context *ctx, void *library, struct sg_module **ret_module)
 {
 	const struct mm_host_kernel *kernels = dlsym(library, MM_HOST_KERNELS_SYMBOL);
 	struct sg_module *m = NULL;
@@ -116,7 +116,7 @@ static CUresult create_module(struct sg_context *ctx, void *library, struct sg_m
 	size_t n = 0;
 
 	if (kernels)
-		res = check_kernels(kernels, &n);
+		res = kernels_check(kernels, &n);
 	if (!res) {
 		m = calloc(1, sizeof(*m));
 		if (!m)
@@ -157,20 +157,20 @@ CUresult CUDAAPI cuModuleLoad(CUmodule *ret, const char *path)
 		return CUDA_ERROR_FILE_NOT_FOUND;
 	library = dlopen(real, RTLD_NOW | RTLD_LOCAL);
 	if (!library)
-		return refuse_file(real);
-	SG_TRY(create_module(ctx, library, &m));
+		return file_refuse(real);
+	SG_TRY(module_create(ctx, library, &m));
 	sg_object_publish(&m->object);
 	*ret = (CUmodule)m;
 	return CUDA_SUCCESS;
 }
 
 /* An image in memory is code for a GPU, which there is not. Its length is nowhere to be had. */
-static CUresult refuse_memory(const void *image)
+static CUresult memory_refuse(const void *image)
 {
 	/* Not memcmp(), which may read beyond the NUL of a text that is shorter. */
 	if (strncmp(image, ELFMAG, SELFMAG) == 0)
-		return refuse_image(image, sizeof(Elf64_Ehdr));
-	return refuse_image(image, strnlen(image, 64));
+		return image_refuse(image, sizeof(Elf64_Ehdr));
+	return image_refuse(image, strnlen(image, 64));
 }
 
 CUresult CUDAAPI cuModuleLoadData(CUmodule *ret, const void *image)
@@ -178,7 +178,7 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule *ret, const void *image)
 	SG_ENTER();
 	SG_TRY(sg_capture_unsafe());
 	SG_TRY(sg_enter_context());
-	return ret && image ? refuse_memory(image) : CUDA_ERROR_INVALID_VALUE;
+	return ret && image ? memory_refuse(image) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned int n_options,
@@ -196,7 +196,7 @@ CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule *ret, const void *image)
 }
 
 /* Takes over the registry's reference. */
-static void end_module(struct sg_module *m)
+static void module_end(struct sg_module *m)
 {
 	struct sg_function *f, *next;
 
@@ -218,7 +218,7 @@ void sg_modules_end(const struct sg_context *ctx)
 
 	for (; module; module = next) {
 		next = module->next;
-		end_module((struct sg_module *)module);
+		module_end((struct sg_module *)module);
 	}
 }
 
@@ -231,12 +231,13 @@ CUresult CUDAAPI cuModuleUnload(CUmodule handle)
 	m = sg_object_retract(handle, SG_MODULE);
 	if (!m)
 		return CUDA_ERROR_INVALID_HANDLE;
-	end_module(m);
+	module_end(m);
 	return CUDA_SUCCESS;
 }
 
 /* With the module's lock held: the same name is the same function. */
-static CUresult find_function(struct sg_module *m, const char *name, struct sg_function **ret)
+static CUresult module_find_function(struct sg_module *m, const char *name,
+				     struct sg_function **ret)
 {
 	struct sg_function *f;
 	size_t i = 0;
@@ -279,7 +280,7 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction *ret, CUmodule handle, const cha
 	if (!m)
 		return CUDA_ERROR_INVALID_HANDLE;
 	pthread_mutex_lock(&m->mtx);
-	res = find_function(m, name, &f);
+	res = module_find_function(m, name, &f);
 	pthread_mutex_unlock(&m->mtx);
 	sg_object_put(&m->object);
 	if (!res)
@@ -328,7 +329,7 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_opti
 	(void)values;
 	(void)n_options;
 	SG_ENTER();
-	return ret && image ? refuse_memory(image) : CUDA_ERROR_INVALID_VALUE;
+	return ret && image ? memory_refuse(image) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Host kernels are modules only. */
@@ -344,7 +345,7 @@ CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_o
 	(void)values;
 	(void)n_options;
 	SG_ENTER();
-	return ret && path ? refuse_file(path) : CUDA_ERROR_INVALID_VALUE;
+	return ret && path ? file_refuse(path) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Every function is, with its module. */
@@ -398,7 +399,7 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attr
 /* ---- Launch ---- */
 
 /* The buffer that @extra names; every parameter sits at its natural alignment, as in CUDA. */
-static CUresult find_buffer(void **extra, const unsigned char **ret_buffer, size_t *ret_bytes)
+static CUresult extra_find_buffer(void **extra, const unsigned char **ret_buffer, size_t *ret_bytes)
 {
 	*ret_buffer = NULL;
 	*ret_bytes = 0;
@@ -424,14 +425,14 @@ static size_t alignment_of(size_t bytes)
 }
 
 /* Copies the arguments: the caller may change them as soon as the launch returns. */
-static CUresult copy_args(struct sg_op *op, void **params, void **extra)
+static CUresult op_copy_args(struct sg_op *op, void **params, void **extra)
 {
 	const struct mm_host_kernel *k = op->launch.function->kernel;
 	size_t at[MM_HOST_ARGS_MAX], total = 0, bytes = 0;
 	const unsigned char *buffer = NULL;
 
 	if (!params && extra)
-		SG_TRY(find_buffer(extra, &buffer, &bytes));
+		SG_TRY(extra_find_buffer(extra, &buffer, &bytes));
 	for (unsigned int i = 0; i < k->n_args; i++) {
 		total = mm_round_up(total, alignment_of(k->arg_bytes[i]));
 		at[i] = total;
@@ -449,7 +450,7 @@ static CUresult copy_args(struct sg_op *op, void **params, void **extra)
 	return CUDA_SUCCESS;
 }
 
-static bool is_shape(const struct mm_host_launch *s)
+static bool shape_is_valid(const struct mm_host_launch *s)
 {
 	uint64_t threads = (uint64_t)s->block[0] * s->block[1];
 
@@ -462,8 +463,8 @@ static bool is_shape(const struct mm_host_launch *s)
 }
 
 /* Takes over a reference to @f. */
-static CUresult launch(struct sg_function *f, const struct mm_host_launch *shape, CUstream handle,
-		       void **params, void **extra)
+static CUresult function_launch(struct sg_function *f, const struct mm_host_launch *shape,
+				CUstream handle, void **params, void **extra)
 {
 	struct sg_op *op = sg_op_create(SG_OP_LAUNCH);
 	struct sg_stream *stream;
@@ -475,7 +476,7 @@ static CUresult launch(struct sg_function *f, const struct mm_host_launch *shape
 	}
 	op->launch.function = f;
 	op->launch.shape = *shape;
-	res = copy_args(op, params, extra);
+	res = op_copy_args(op, params, extra);
 	if (!res)
 		res = sg_stream_get(handle, &stream);
 	if (res) {
@@ -499,8 +500,8 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned int grid_x, unsign
 
 	SG_ENTER();
 	SG_TRY(sg_enter_context());
-	if (!is_shape(&shape) || (params && extra))
+	if (!shape_is_valid(&shape) || (params && extra))
 		return CUDA_ERROR_INVALID_VALUE;
 	f = sg_object_get(function, SG_FUNCTION);
-	return f ? launch(f, &shape, stream, params, extra) : CUDA_ERROR_INVALID_HANDLE;
+	return f ? function_launch(f, &shape, stream, params, extra) : CUDA_ERROR_INVALID_HANDLE;
 }

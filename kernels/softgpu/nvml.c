@@ -31,7 +31,7 @@
 #define NVML_VERSION   "13.580.00"
 #define HOLDERS_MAX    64
 #define EVENT_TYPES    (MM_NVML_EVENT_SINGLE_BIT | MM_NVML_EVENT_DOUBLE_BIT | MM_NVML_EVENT_XID)
-#define NAP_MS         50
+#define PAUSE_MS       50
 #define LINE_MAX_BYTES 64
 
 #define DECLARE(name, params) MM_EXPORT int name params;
@@ -71,17 +71,17 @@ struct mm_nvml_event_set_st {
 	} watched[SEEN_MAX];
 };
 
-static pthread_mutex_t mtx = PTHREAD_MUTEX_INITIALIZER;
-static unsigned int users; /* guarded by mtx */
+static pthread_mutex_t nvml_mtx = PTHREAD_MUTEX_INITIALIZER;
+static unsigned int nvml_users; /* guarded by nvml_mtx */
 static struct mm_nvml_device_st handles[SEEN_MAX];
 
 int nvmlInit_v2(void)
 {
-	pthread_mutex_lock(&mtx);
+	pthread_mutex_lock(&nvml_mtx);
 	for (unsigned int i = 0; i < SEEN_MAX; i++)
 		handles[i].index = i;
-	users++;
-	pthread_mutex_unlock(&mtx);
+	nvml_users++;
+	pthread_mutex_unlock(&nvml_mtx);
 	return MM_NVML_SUCCESS;
 }
 
@@ -101,16 +101,16 @@ int nvmlShutdown(void)
 {
 	int result = MM_NVML_UNINITIALIZED;
 
-	pthread_mutex_lock(&mtx);
-	if (users) {
-		users--;
+	pthread_mutex_lock(&nvml_mtx);
+	if (nvml_users) {
+		nvml_users--;
 		result = MM_NVML_SUCCESS;
 	}
-	pthread_mutex_unlock(&mtx);
+	pthread_mutex_unlock(&nvml_mtx);
 	return result;
 }
 
-static int put_text(char *ret, unsigned int length, const char *text)
+static int nvml_put_text(char *ret, unsigned int length, const char *text)
 {
 	if (!ret)
 		return MM_NVML_INVALID_ARGUMENT;
@@ -121,12 +121,12 @@ static int put_text(char *ret, unsigned int length, const char *text)
 
 int nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
-	return put_text(version, length, DRIVER_VERSION);
+	return nvml_put_text(version, length, DRIVER_VERSION);
 }
 
 int nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
-	return put_text(version, length, NVML_VERSION);
+	return nvml_put_text(version, length, NVML_VERSION);
 }
 
 int nvmlSystemGetCudaDriverVersion_v2(int *version)
@@ -187,14 +187,14 @@ static bool view_take(struct view *v)
 }
 
 /* NULL: no such device. */
-static const struct sg_snapshot *device_of(struct view *v, mm_nvml_dev device)
+static const struct sg_snapshot *view_device(struct view *v, mm_nvml_dev device)
 {
 	if (!device || !view_take(v) || device->index >= v->n)
 		return NULL;
 	return &v->seen[device->index];
 }
 
-static bool is_instance(const struct sg_snapshot *seen)
+static bool snapshot_is_instance(const struct sg_snapshot *seen)
 {
 	return seen->number >= SG_MIG_FIRST;
 }
@@ -222,9 +222,9 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned int index, mm_nvml_dev *device)
 int nvmlDeviceGetIndex(mm_nvml_dev device, unsigned int *index)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_snapshot *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = view_device(&v, device);
 
-	if (!seen || !index || is_instance(seen))
+	if (!seen || !index || snapshot_is_instance(seen))
 		return MM_NVML_INVALID_ARGUMENT;
 	*index = device->index;
 	return MM_NVML_SUCCESS;
@@ -250,12 +250,12 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, mm_nvml_dev *device)
 int nvmlDeviceGetName(mm_nvml_dev device, char *name, unsigned int length)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_snapshot *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = view_device(&v, device);
 
 	if (!seen || !name)
 		return MM_NVML_INVALID_ARGUMENT;
 	if ((unsigned int)snprintf(name, length, "%s%s", seen->info.name,
-				   is_instance(seen) ? " MIG" : "") >= length)
+				   snapshot_is_instance(seen) ? " MIG" : "") >= length)
 		return MM_NVML_INSUFFICIENT_SIZE;
 	return MM_NVML_SUCCESS;
 }
@@ -263,7 +263,7 @@ int nvmlDeviceGetName(mm_nvml_dev device, char *name, unsigned int length)
 int nvmlDeviceGetUUID(mm_nvml_dev device, char *uuid, unsigned int length)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_snapshot *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = view_device(&v, device);
 
 	if (!seen || !uuid)
 		return MM_NVML_INVALID_ARGUMENT;
@@ -281,7 +281,7 @@ struct holders {
 	uint64_t bytes;
 };
 
-static void hold(struct holders *h, unsigned int pid, uint64_t bytes)
+static void holder_add(struct holders *h, unsigned int pid, uint64_t bytes)
 {
 	unsigned int i = 0;
 
@@ -301,7 +301,7 @@ static void hold(struct holders *h, unsigned int pid, uint64_t bytes)
  * A page is a file under a lock that its maker took; /proc/locks says which process that was, and
  * lists it for as long as anybody holds the page.
  */
-static bool find_holders(const struct sg_snapshot *seen, struct holders *ret)
+static bool holders_find(const struct sg_snapshot *seen, struct holders *ret)
 {
 	mm_cleanup(mm_close_fd) int pages = -1;
 	char path[sizeof(seen->path) + 8], line[160], name[24];
@@ -327,7 +327,7 @@ static bool find_holders(const struct sg_snapshot *seen, struct holders *ret)
 			continue;
 		ret->bytes += (uint64_t)st.st_size;
 		if (kill((pid_t)pid, 0) == 0 || errno == EPERM)
-			hold(ret, pid, (uint64_t)st.st_size);
+			holder_add(ret, pid, (uint64_t)st.st_size);
 	}
 	fclose(locks);
 	return true;
@@ -336,7 +336,7 @@ static bool find_holders(const struct sg_snapshot *seen, struct holders *ret)
 int nvmlDeviceGetMemoryInfo_v2(mm_nvml_dev device, struct mm_nvml_memory *memory)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_snapshot *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = view_device(&v, device);
 	uint64_t used;
 
 	if (!seen || !memory || memory->version != MM_NVML_MEMORY_VERSION)
@@ -367,12 +367,12 @@ int nvmlDeviceGetComputeRunningProcesses_v3(mm_nvml_dev device, unsigned int *co
 					    struct mm_nvml_process *processes)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_snapshot *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = view_device(&v, device);
 	struct holders holders;
 
 	if (!seen || !count)
 		return MM_NVML_INVALID_ARGUMENT;
-	if (!find_holders(seen, &holders))
+	if (!holders_find(seen, &holders))
 		return MM_NVML_NOT_SUPPORTED;
 	if (*count < holders.n) {
 		*count = holders.n;
@@ -388,9 +388,9 @@ int nvmlDeviceGetComputeRunningProcesses_v3(mm_nvml_dev device, unsigned int *co
 int nvmlDeviceGetMigMode(mm_nvml_dev device, unsigned int *current, unsigned int *pending)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_snapshot *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = view_device(&v, device);
 
-	if (!seen || is_instance(seen))
+	if (!seen || snapshot_is_instance(seen))
 		return MM_NVML_INVALID_ARGUMENT;
 	*current = *pending = seen->number == 0 && v.instances;
 	return MM_NVML_SUCCESS;
@@ -399,7 +399,7 @@ int nvmlDeviceGetMigMode(mm_nvml_dev device, unsigned int *current, unsigned int
 int nvmlDeviceGetMaxMigDeviceCount(mm_nvml_dev device, unsigned int *count)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_snapshot *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = view_device(&v, device);
 
 	if (!seen || !count)
 		return MM_NVML_INVALID_ARGUMENT;
@@ -411,7 +411,7 @@ int nvmlDeviceGetMigDeviceHandleByIndex(mm_nvml_dev device, unsigned int index,
 					mm_nvml_dev *instance)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_snapshot *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = view_device(&v, device);
 
 	if (!seen || seen->number != 0 || index >= v.instances)
 		return MM_NVML_NOT_FOUND;
@@ -422,9 +422,9 @@ int nvmlDeviceGetMigDeviceHandleByIndex(mm_nvml_dev device, unsigned int index,
 int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mm_nvml_dev instance, mm_nvml_dev *device)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_snapshot *seen = device_of(&v, instance);
+	const struct sg_snapshot *seen = view_device(&v, instance);
 
-	if (!seen || !is_instance(seen))
+	if (!seen || !snapshot_is_instance(seen))
 		return MM_NVML_INVALID_ARGUMENT;
 	*device = &handles[0];
 	return MM_NVML_SUCCESS;
@@ -433,9 +433,9 @@ int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mm_nvml_dev instance, mm_nvml_d
 int nvmlDeviceGetGpuInstanceId(mm_nvml_dev instance, unsigned int *id)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_snapshot *seen = device_of(&v, instance);
+	const struct sg_snapshot *seen = view_device(&v, instance);
 
-	if (!seen || !is_instance(seen))
+	if (!seen || !snapshot_is_instance(seen))
 		return MM_NVML_NOT_SUPPORTED;
 	*id = seen->number - SG_MIG_FIRST + 1;
 	return MM_NVML_SUCCESS;
@@ -444,9 +444,9 @@ int nvmlDeviceGetGpuInstanceId(mm_nvml_dev instance, unsigned int *id)
 int nvmlDeviceGetComputeInstanceId(mm_nvml_dev instance, unsigned int *id)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_snapshot *seen = device_of(&v, instance);
+	const struct sg_snapshot *seen = view_device(&v, instance);
 
-	if (!seen || !is_instance(seen))
+	if (!seen || !snapshot_is_instance(seen))
 		return MM_NVML_NOT_SUPPORTED;
 	*id = 0;
 	return MM_NVML_SUCCESS;
@@ -458,7 +458,7 @@ int nvmlDeviceGetComputeInstanceId(mm_nvml_dev instance, unsigned int *id)
 static char *events_path(mm_nvml_dev device)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_snapshot *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = view_device(&v, device);
 	char *path = NULL;
 
 	return seen && asprintf(&path, "%s/events", seen->path) > 0 ? path : NULL;
@@ -520,12 +520,12 @@ int nvmlDeviceGetSupportedEventTypes(mm_nvml_dev device, unsigned long long *typ
 int nvmlDeviceRegisterEvents(mm_nvml_dev device, unsigned long long types, mm_nvml_set set)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
-	const struct sg_snapshot *seen = device_of(&v, device);
+	const struct sg_snapshot *seen = view_device(&v, device);
 	FILE *events;
 
 	if (!seen || !set || set->n == SEEN_MAX)
 		return MM_NVML_INVALID_ARGUMENT;
-	if (is_instance(seen) || (types & ~EVENT_TYPES))
+	if (snapshot_is_instance(seen) || (types & ~EVENT_TYPES))
 		return MM_NVML_NOT_SUPPORTED;
 	set->watched[set->n].device = device;
 	set->watched[set->n].types = types;
@@ -542,7 +542,7 @@ int nvmlDeviceRegisterEvents(mm_nvml_dev device, unsigned long long types, mm_nv
 	return MM_NVML_SUCCESS;
 }
 
-static bool parse_event(const char *line, struct mm_nvml_event *ret)
+static bool event_parse(const char *line, struct mm_nvml_event *ret)
 {
 	unsigned int instance = MM_NVML_NO_INSTANCE, xid;
 
@@ -560,14 +560,14 @@ static bool parse_event(const char *line, struct mm_nvml_event *ret)
 }
 
 /* Somebody may be writing what does not end yet; what is too long for a line is none. */
-static bool next_line(FILE *events, char *line, int bytes)
+static bool events_next_line(FILE *events, char *line, int bytes)
 {
 	return fgets(line, bytes, events) &&
 	       (strchr(line, '\n') || strlen(line) == (size_t)bytes - 1);
 }
 
 /* The next whole line of one device's file that is an event of a type that is asked for. */
-static bool next_event(mm_nvml_set set, size_t i, struct mm_nvml_event *ret)
+static bool set_next_event(mm_nvml_set set, size_t i, struct mm_nvml_event *ret)
 {
 	FILE *events = fopen(set->watched[i].path, "re");
 	char line[LINE_MAX_BYTES];
@@ -576,12 +576,12 @@ static bool next_event(mm_nvml_set set, size_t i, struct mm_nvml_event *ret)
 	if (!events)
 		return false;
 	if (fseeko(events, set->watched[i].at, SEEK_SET) == 0) {
-		while (!found && next_line(events, line, sizeof(line))) {
+		while (!found && events_next_line(events, line, sizeof(line))) {
 			set->watched[i].at += (off_t)strlen(line);
 			set->lost |= strcmp(line, "lost\n") == 0;
 			while (strcmp(line, "hang\n") == 0)
 				(void)pause();
-			found = parse_event(line, ret) && (ret->type & set->watched[i].types);
+			found = event_parse(line, ret) && (ret->type & set->watched[i].types);
 		}
 	}
 	ret->device = set->watched[i].device;
@@ -592,16 +592,16 @@ static bool next_event(mm_nvml_set set, size_t i, struct mm_nvml_event *ret)
 int nvmlEventSetWait_v2(mm_nvml_set set, struct mm_nvml_event *event, unsigned int timeout_ms)
 {
 	for (;;) {
-		unsigned int nap_ms = MM_MIN(timeout_ms, (unsigned int)NAP_MS);
+		unsigned int pause_ms = MM_MIN(timeout_ms, (unsigned int)PAUSE_MS);
 
 		for (size_t i = 0; i < set->n; i++)
-			if (next_event(set, i, event))
+			if (set_next_event(set, i, event))
 				return MM_NVML_SUCCESS;
 		if (set->lost)
 			return MM_NVML_GPU_IS_LOST;
 		if (!timeout_ms)
 			return MM_NVML_TIMEOUT;
-		nanosleep(&(struct timespec){ .tv_nsec = (long)nap_ms * 1000000 }, NULL);
-		timeout_ms -= nap_ms;
+		nanosleep(&(struct timespec){ .tv_nsec = (long)pause_ms * 1000000 }, NULL);
+		timeout_ms -= pause_ms;
 	}
 }

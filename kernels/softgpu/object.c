@@ -28,7 +28,7 @@ void sg_object_put(struct sg_object *object)
 		object->destroy(object);
 }
 
-static struct sg_object **bucket_of(const void *handle)
+static struct sg_object **registry_bucket_of(const void *handle)
 {
 	/* Fibonacci hashing: addresses differ in their middle bits only. */
 	uint64_t hash = (uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15);
@@ -38,7 +38,7 @@ static struct sg_object **bucket_of(const void *handle)
 
 void sg_object_publish(struct sg_object *object)
 {
-	struct sg_object **head = bucket_of(object);
+	struct sg_object **head = registry_bucket_of(object);
 
 	pthread_mutex_lock(&registry.mtx);
 	object->next = *head;
@@ -46,9 +46,9 @@ void sg_object_publish(struct sg_object *object)
 	pthread_mutex_unlock(&registry.mtx);
 }
 
-static struct sg_object **find(const void *handle, enum sg_kind kind)
+static struct sg_object **registry_find(const void *handle, enum sg_kind kind)
 {
-	for (struct sg_object **p = bucket_of(handle); *p; p = &(*p)->next)
+	for (struct sg_object **p = registry_bucket_of(handle); *p; p = &(*p)->next)
 		if (*p == handle)
 			return (*p)->kind == kind ? p : NULL;
 	return NULL;
@@ -59,7 +59,7 @@ void *sg_object_get(const void *handle, enum sg_kind kind)
 	struct sg_object *object = NULL, **p;
 
 	pthread_mutex_lock(&registry.mtx);
-	p = find(handle, kind);
+	p = registry_find(handle, kind);
 	if (p) {
 		object = *p;
 		sg_object_ref(object);
@@ -73,7 +73,7 @@ void *sg_object_retract(const void *handle, enum sg_kind kind)
 	struct sg_object *object = NULL, **p;
 
 	pthread_mutex_lock(&registry.mtx);
-	p = find(handle, kind);
+	p = registry_find(handle, kind);
 	if (p) {
 		object = *p;
 		*p = object->next;

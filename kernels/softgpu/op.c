@@ -14,19 +14,19 @@
 #include "kernels/softgpu/vm.h"
 #include "libclient/base/base.h"
 
-#define SPIN_LOOKS     64
-#define NAP_MIN_NS     2000
-#define NAP_MAX_NS     50000
-#define NAP_STALLED_NS 500000 /* a wait of many milliseconds: lateness stays under 2% of it */
+#define SPIN_LOOKS       64
+#define PAUSE_MIN_NS     2000
+#define PAUSE_MAX_NS     50000
+#define PAUSE_STALLED_NS 500000 /* a wait of many milliseconds: lateness stays under 2% of it */
 
 #define PUNCH_BYTES     (UINT64_C(1) << 20) /* below it, writing zeros is faster */
 #define HOST_PAGE_BYTES 4096
 
-static unsigned int kernels; /* atomic; running now */
+static unsigned int n_kernels; /* atomic; running now */
 
 bool sg_op_any_kernel(void)
 {
-	return __atomic_load_n(&kernels, __ATOMIC_ACQUIRE) != 0;
+	return __atomic_load_n(&n_kernels, __ATOMIC_ACQUIRE) != 0;
 }
 
 struct sg_op *sg_op_create(enum sg_op_kind kind)
@@ -77,7 +77,7 @@ void sg_ops_destroy(struct sg_op **ops, size_t n)
  * them for the host are the driver's rules, not the ones that a sanitizer knows.
  */
 __attribute__((no_sanitize("address", "thread", "undefined"))) static void
-move_bytes(void *dst, const void *src, size_t bytes)
+copy_bytes(void *dst, const void *src, size_t bytes)
 {
 #if defined(__x86_64__)
 	__asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(bytes) : : "memory");
@@ -90,14 +90,14 @@ static void run_copy(void *arg)
 {
 	const struct sg_op *op = arg;
 
-	move_bytes(op->copy.dst, op->copy.src, op->copy.bytes);
+	copy_bytes(op->copy.dst, op->copy.src, op->copy.bytes);
 }
 
 /*
  * Large pages are zeroed by giving their memory back to the kernel: what nobody has written to
  * takes no memory, so pools far larger than the host stand. False: not that kind of memory.
  */
-static bool punch(const struct sg_op *op)
+static bool fill_punch(const struct sg_op *op)
 {
 	size_t bytes = op->fill.count * op->fill.width;
 
@@ -131,7 +131,7 @@ static void run_fill(void *arg)
 {
 	const struct sg_op *op = arg;
 
-	if (punch(op))
+	if (fill_punch(op))
 		return;
 	for (size_t row = 0; row < op->fill.rows; row++)
 		fill_row((char *)op->fill.dst + row * op->fill.pitch, op);
@@ -145,19 +145,19 @@ static void run_launch(void *arg)
 }
 
 /* Counted outside of the guard, which a fault leaves by a long jump. */
-static bool launch(struct sg_op *op)
+static bool run_kernel(struct sg_op *op)
 {
 	bool fine;
 
-	__atomic_add_fetch(&kernels, 1, __ATOMIC_ACQ_REL);
+	__atomic_add_fetch(&n_kernels, 1, __ATOMIC_ACQ_REL);
 	sg_fault_first(op->launch.function->fault);
 	fine = sg_guarded(run_launch, op);
 	sg_fault_first(NULL);
-	__atomic_sub_fetch(&kernels, 1, __ATOMIC_ACQ_REL);
+	__atomic_sub_fetch(&n_kernels, 1, __ATOMIC_ACQ_REL);
 	return fine;
 }
 
-static bool satisfied_32(uint32_t seen, uint32_t value, unsigned int how)
+static bool value_satisfies_32(uint32_t seen, uint32_t value, unsigned int how)
 {
 	switch (how) {
 	case CU_STREAM_WAIT_VALUE_EQ:
@@ -171,7 +171,7 @@ static bool satisfied_32(uint32_t seen, uint32_t value, unsigned int how)
 	}
 }
 
-static bool satisfied_64(uint64_t seen, uint64_t value, unsigned int how)
+static bool value_satisfies_64(uint64_t seen, uint64_t value, unsigned int how)
 {
 	switch (how) {
 	case CU_STREAM_WAIT_VALUE_EQ:
@@ -192,7 +192,7 @@ struct look {
 };
 
 /* Acquire: work behind the wait sees what was written before the value, as with a real driver. */
-static void look_once(void *arg)
+static void value_look_once(void *arg)
 {
 	struct look *look = arg;
 	const struct sg_op *op = look->op;
@@ -200,15 +200,15 @@ static void look_once(void *arg)
 
 	if (op->value.is_64) {
 		look->found = __atomic_load_n((const uint64_t *)op->value.addr, __ATOMIC_ACQUIRE);
-		look->satisfied = satisfied_64(look->found, op->value.value, how);
+		look->satisfied = value_satisfies_64(look->found, op->value.value, how);
 	} else {
 		look->found = __atomic_load_n((const uint32_t *)op->value.addr, __ATOMIC_ACQUIRE);
 		look->satisfied =
-			satisfied_32((uint32_t)look->found, (uint32_t)op->value.value, how);
+			value_satisfies_32((uint32_t)look->found, (uint32_t)op->value.value, how);
 	}
 }
 
-static void nap(uint64_t ns)
+static void pause_ns(uint64_t ns)
 {
 	struct timespec ts = { .tv_nsec = (long)ns };
 
@@ -216,13 +216,13 @@ static void nap(uint64_t ns)
 }
 
 /* Another process ends the wait by a plain store: there is nothing to be woken by. */
-static bool wait_value(struct sg_op *op, const struct sg_context *ctx)
+static bool run_wait_value(struct sg_op *op, const struct sg_context *ctx)
 {
 	struct look look = { .op = op };
-	uint64_t ns = NAP_MIN_NS, waited_ns = 0;
+	uint64_t ns = PAUSE_MIN_NS, waited_ns = 0;
 
 	for (unsigned int looks = 0;; looks++) {
-		if (!sg_guarded(look_once, &look))
+		if (!sg_guarded(value_look_once, &look))
 			return false;
 		op->value.found = look.found;
 		if (look.satisfied || __atomic_load_n(&ctx->stopping, __ATOMIC_ACQUIRE) ||
@@ -231,9 +231,9 @@ static bool wait_value(struct sg_op *op, const struct sg_context *ctx)
 		op->value.waited = true;
 		if (looks < SPIN_LOOKS)
 			continue;
-		nap(ns);
+		pause_ns(ns);
 		waited_ns += ns;
-		ns = MM_MIN(ns * 2, MM_MAX(NAP_MAX_NS, MM_MIN(waited_ns / 64, NAP_STALLED_NS)));
+		ns = MM_MIN(ns * 2, MM_MAX(PAUSE_MAX_NS, MM_MIN(waited_ns / 64, PAUSE_STALLED_NS)));
 	}
 }
 
@@ -259,9 +259,9 @@ bool sg_op_perform(struct sg_op *op, const struct sg_context *ctx)
 	case SG_OP_FILL:
 		return sg_guarded(run_fill, op);
 	case SG_OP_LAUNCH:
-		return launch(op);
+		return run_kernel(op);
 	case SG_OP_WAIT_VALUE:
-		waited = wait_value(op, ctx);
+		waited = run_wait_value(op, ctx);
 		sg_vm_order();
 		return waited;
 	case SG_OP_WRITE_VALUE:
@@ -281,7 +281,7 @@ bool sg_op_perform(struct sg_op *op, const struct sg_context *ctx)
 	}
 }
 
-static uint64_t host_now(void)
+static uint64_t host_time_ns(void)
 {
 	struct timespec now;
 
@@ -302,7 +302,7 @@ void sg_op_run(struct sg_op *op, struct sg_stream *stream)
 		sg_stream_wait(op->wait.stream, op->wait.number, &ctx->stopping);
 		break;
 	case SG_OP_RECORD:
-		sg_event_ran(op->record.event, op->record.generation, host_now());
+		sg_event_ran(op->record.event, op->record.generation, host_time_ns());
 		break;
 	default:
 		if (!sg_op_perform(op, ctx))

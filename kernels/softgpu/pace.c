@@ -10,12 +10,12 @@
 #include "kernels/timing/cost.h"
 #include "libclient/base/base.h"
 
-static const struct mm_profile *profile_of(const struct sg_stream *s)
+static const struct mm_profile *stream_profile(const struct sg_stream *s)
 {
 	return &sg_device_info(s->ctx->device)->timing.profile;
 }
 
-static void set_kernels(struct sg_stream *s, uint64_t from_ns)
+static void kernels_set(struct sg_stream *s, uint64_t from_ns)
 {
 	__atomic_store_n(&s->kernels_ns, from_ns, __ATOMIC_RELEASE);
 }
@@ -24,7 +24,7 @@ static void set_kernels(struct sg_stream *s, uint64_t from_ns)
  * Waits until the kernels since the last time are over, also with what copies beside them took.
  * @lazy: not where there were none, and it can be looked at again.
  */
-static void settle(struct sg_stream *s, bool lazy)
+static void kernels_settle(struct sg_stream *s, bool lazy)
 {
 	unsigned int device = s->ctx->device;
 	uint64_t from = s->kernels_ns, end = s->time_ns, slowed;
@@ -40,22 +40,22 @@ static void settle(struct sg_stream *s, bool lazy)
 	}
 	if (s->time_ns > end)
 		sg_timed_extend(device, SG_COMPUTE, end, s->time_ns - end);
-	set_kernels(s, 0);
+	kernels_set(s, 0);
 }
 
 /* What becomes visible, does so when it is due. */
-static void appear(struct sg_stream *s)
+static void wait_until_due(struct sg_stream *s)
 {
-	settle(s, false);
+	kernels_settle(s, false);
 	sg_timed_until(s->ctx->device, s->time_ns, &s->ctx->stopping, true);
 }
 
-static void compute(struct sg_stream *s, uint64_t ns)
+static void engine_reserve(struct sg_stream *s, uint64_t ns)
 {
 	uint64_t start = sg_timed_reserve(s->ctx->device, SG_COMPUTE, s->time_ns, ns);
 
 	if (!s->kernels_ns) {
-		set_kernels(s, start);
+		kernels_set(s, start);
 		s->compute_ns = 0;
 	}
 	s->compute_ns += ns;
@@ -64,28 +64,28 @@ static void compute(struct sg_stream *s, uint64_t ns)
 
 /* ---- kernels ---- */
 
-struct question {
+struct pace_query {
 	const struct sg_op *op;
-	mm_host_cost_fn *ask;
+	mm_host_cost_fn *cost_fn;
 	struct mm_cost cost;
 };
 
-static void ask_cost(void *arg)
+static void cost_query(void *arg)
 {
-	struct question *q = arg;
+	struct pace_query *q = arg;
 
-	q->ask(&q->op->launch.shape, q->op->launch.args, &q->cost);
+	q->cost_fn(&q->op->launch.shape, q->op->launch.args, &q->cost);
 }
 
 /* A cost function reads what its arguments point to: it may fault, as the kernel would. */
-static bool launch(const struct sg_op *op, struct sg_stream *s)
+static bool launch_reserve(const struct sg_op *op, struct sg_stream *s)
 {
-	struct question q = { .op = op, .ask = op->launch.function->kernel->cost };
+	struct pace_query q = { .op = op, .cost_fn = op->launch.function->kernel->cost };
 
-	if (q.ask && !sg_guarded(ask_cost, &q))
+	if (q.cost_fn && !sg_guarded(cost_query, &q))
 		return false;
 	sg_timed_count_kernel(s->ctx->device);
-	compute(s, mm_cost_ns(profile_of(s), &q.cost));
+	engine_reserve(s, mm_cost_ns(stream_profile(s), &q.cost));
 	return true;
 }
 
@@ -100,7 +100,7 @@ static bool copy_is_allowed(const struct sg_op *op)
 	       (!to_device || sg_vm_allows((uintptr_t)op->copy.dst, op->copy.bytes, true));
 }
 
-static bool is_small(const struct sg_op *op)
+static bool op_is_small(const struct sg_op *op)
 {
 	return op->copy.bytes <= (op->copy.pageable ? SG_PACE_PAGEABLE_BYTES : SG_PACE_BYTES);
 }
@@ -110,46 +110,46 @@ static bool is_small(const struct sg_op *op)
  * packet: a small copy does not stand behind large ones that are under way, and takes no bandwidth
  * worth counting.
  */
-static void copy_small(const struct sg_op *op, struct sg_stream *s)
+static void copy_small_reserve(const struct sg_op *op, struct sg_stream *s)
 {
 	const enum mm_link link = op->copy.way == SG_TO_DEVICE ? MM_LINK_H2D : MM_LINK_D2H;
 
-	settle(s, true);
-	s->time_ns += mm_cost_copy_ns(profile_of(s), link, op->copy.bytes, 0);
+	kernels_settle(s, true);
+	s->time_ns += mm_cost_copy_ns(stream_profile(s), link, op->copy.bytes, 0);
 }
 
-static bool copy(struct sg_op *op, struct sg_stream *s)
+static bool copy_reserve(struct sg_op *op, struct sg_stream *s)
 {
 	unsigned int device = s->ctx->device;
 
-	if (is_small(op) && (op->copy.way == SG_TO_DEVICE || op->copy.way == SG_TO_HOST)) {
-		copy_small(op, s);
+	if (op_is_small(op) && (op->copy.way == SG_TO_DEVICE || op->copy.way == SG_TO_HOST)) {
+		copy_small_reserve(op, s);
 		return sg_op_perform(op, s->ctx);
 	}
 	switch (op->copy.way) {
 	case SG_IN_DEVICE:
-		compute(s, mm_cost_device_copy_ns(profile_of(s), op->copy.bytes));
+		engine_reserve(s, mm_cost_device_copy_ns(stream_profile(s), op->copy.bytes));
 		break;
 	case SG_TO_DEVICE:
-		settle(s, true);
+		kernels_settle(s, true);
 		sg_timed_reserve_copy(device, SG_H2D, s->time_ns, op->copy.bytes, &s->time_ns);
 		break;
 	case SG_TO_HOST:
-		settle(s, true);
+		kernels_settle(s, true);
 		sg_timed_reserve_copy(device, SG_D2H, s->time_ns, op->copy.bytes, &s->time_ns);
 		break;
 	case SG_IN_HOST:
 		break;
 	}
-	return is_small(op) ? sg_op_perform(op, s->ctx) : copy_is_allowed(op);
+	return op_is_small(op) ? sg_op_perform(op, s->ctx) : copy_is_allowed(op);
 }
 
-static bool fill(struct sg_op *op, struct sg_stream *s)
+static bool fill_reserve(struct sg_op *op, struct sg_stream *s)
 {
 	uint64_t row = (uint64_t)op->fill.count * op->fill.width, bytes = row * op->fill.rows;
 	uint64_t span = row + (op->fill.rows - 1) * op->fill.pitch;
 
-	compute(s, mm_cost_fill_ns(profile_of(s), bytes));
+	engine_reserve(s, mm_cost_fill_ns(stream_profile(s), bytes));
 	if (bytes <= SG_PACE_BYTES)
 		return sg_op_perform(op, s->ctx);
 	return op->fill.in_host || sg_vm_allows((uintptr_t)op->fill.dst, span, true);
@@ -162,12 +162,12 @@ static bool fill(struct sg_op *op, struct sg_stream *s)
  * was there in time, as far as anybody can tell, if it is there at the first look; else it is seen
  * now.
  */
-static bool wait_value(struct sg_op *op, struct sg_stream *s)
+static bool value_wait(struct sg_op *op, struct sg_stream *s)
 {
 	unsigned int device = s->ctx->device;
 	uint64_t when, now;
 
-	settle(s, false);
+	kernels_settle(s, false);
 	sg_timed_until(device, s->time_ns, &s->ctx->stopping, false);
 	if (!sg_op_perform(op, s->ctx))
 		return false;
@@ -179,54 +179,54 @@ static bool wait_value(struct sg_op *op, struct sg_stream *s)
 	return true;
 }
 
-static bool write_value(struct sg_op *op, struct sg_stream *s)
+static bool value_write(struct sg_op *op, struct sg_stream *s)
 {
-	appear(s);
+	wait_until_due(s);
 	sg_written_put(s->ctx->device, (uintptr_t)op->value.addr, op->value.value, op->value.is_64,
 		       s->time_ns);
 	return sg_op_perform(op, s->ctx);
 }
 
-static void host_function(struct sg_op *op, struct sg_stream *s)
+static void host_function_call(struct sg_op *op, struct sg_stream *s)
 {
-	appear(s);
+	wait_until_due(s);
 	sg_op_perform(op, s->ctx);
 	s->time_ns = MM_MAX(s->time_ns, sg_timed_now(s->ctx->device));
 }
 
-static void wait_stream(const struct sg_op *op, struct sg_stream *s)
+static void stream_wait(const struct sg_op *op, struct sg_stream *s)
 {
 	uint64_t end = sg_stream_end_of(op->wait.stream, op->wait.number, &s->ctx->stopping);
 
-	settle(s, true);
+	kernels_settle(s, true);
 	s->time_ns = MM_MAX(s->time_ns, end);
 }
 
-static bool run(struct sg_op *op, struct sg_stream *s)
+static bool op_pace(struct sg_op *op, struct sg_stream *s)
 {
 	switch (op->kind) {
 	case SG_OP_LAUNCH:
-		return launch(op, s);
+		return launch_reserve(op, s);
 	case SG_OP_COPY:
-		return copy(op, s);
+		return copy_reserve(op, s);
 	case SG_OP_FILL:
-		return fill(op, s);
+		return fill_reserve(op, s);
 	case SG_OP_WAIT_VALUE:
-		return wait_value(op, s);
+		return value_wait(op, s);
 	case SG_OP_WRITE_VALUE:
-		return write_value(op, s);
+		return value_write(op, s);
 	case SG_OP_HOST:
-		host_function(op, s);
+		host_function_call(op, s);
 		return true;
 	case SG_OP_WAIT_STREAM:
-		wait_stream(op, s);
+		stream_wait(op, s);
 		return true;
 	case SG_OP_RECORD:
-		settle(s, true);
+		kernels_settle(s, true);
 		sg_event_ran(op->record.event, op->record.generation, s->time_ns);
 		return true;
 	case SG_OP_SETTLE:
-		settle(s, false);
+		kernels_settle(s, false);
 		return true;
 	case SG_OP_FAULT:
 		return false;
@@ -241,8 +241,8 @@ void sg_pace_run(struct sg_op *op, struct sg_stream *s)
 {
 	/* Not where it is only the launches that come slowly: there is nothing to wait for yet. */
 	if (op->submitted_ns > s->time_ns && sg_timed_now(s->ctx->device) >= s->time_ns)
-		settle(s, false);
+		kernels_settle(s, false);
 	s->time_ns = MM_MAX(s->time_ns, op->submitted_ns);
-	if (!run(op, s))
+	if (!op_pace(op, s))
 		sg_context_fault(s->ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
 }

@@ -11,7 +11,7 @@ static size_t limits[CU_LIMIT_MALLOC_HEAP_SIZE + 1] = {
 	[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20,
 };
 
-static CUresult check_limit(CUlimit limit)
+static CUresult limit_check(CUlimit limit)
 {
 	SG_TRY(sg_enter_context());
 	if ((int)limit < 0 || limit >= CU_LIMIT_MAX)
@@ -22,7 +22,7 @@ static CUresult check_limit(CUlimit limit)
 CUresult CUDAAPI cuCtxGetLimit(size_t *value, CUlimit limit)
 {
 	SG_ENTER();
-	SG_TRY(check_limit(limit));
+	SG_TRY(limit_check(limit));
 	if (!value)
 		return CUDA_ERROR_INVALID_VALUE;
 	*value = __atomic_load_n(&limits[limit], __ATOMIC_RELAXED);
@@ -33,7 +33,7 @@ CUresult CUDAAPI cuCtxGetLimit(size_t *value, CUlimit limit)
 CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
 {
 	SG_ENTER();
-	SG_TRY(check_limit(limit));
+	SG_TRY(limit_check(limit));
 	__atomic_store_n(&limits[limit], value, __ATOMIC_RELAXED);
 	return CUDA_SUCCESS;
 }

@@ -34,7 +34,7 @@ bool sg_ranges_overlaps(const struct sg_ranges *r, uint64_t start, uint64_t end)
 	return i < r->n && r->items[i].start < end;
 }
 
-static int grow(struct sg_ranges *r)
+static int ranges_grow(struct sg_ranges *r)
 {
 	size_t capacity = r->capacity ? r->capacity * 2 : 64;
 	struct sg_range *items = realloc(r->items, capacity * sizeof(*items));
@@ -52,7 +52,7 @@ int sg_ranges_add(struct sg_ranges *r, uint64_t start, uint64_t end, void *value
 
 	if (i < r->n && r->items[i].start < end)
 		return -EEXIST;
-	if (r->n == r->capacity && grow(r) < 0)
+	if (r->n == r->capacity && ranges_grow(r) < 0)
 		return -ENOMEM;
 	memmove(&r->items[i + 1], &r->items[i], (r->n - i) * sizeof(*r->items));
 	r->items[i] = (struct sg_range){ start, end, value };

@@ -19,19 +19,19 @@
 #define STOP_LOOK_NS   (10 * MM_NS_PER_MS)
 #define HELD_MAX       64
 
-static uint64_t last_id; /* atomic */
+static uint64_t last_stream_id; /* atomic */
 
-static uint64_t load(const uint64_t *counter)
+static uint64_t atomic_get(const uint64_t *counter)
 {
 	return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
 }
 
-static bool has_run(const struct sg_stream *stream, uint64_t number)
+static bool stream_has_run(const struct sg_stream *stream, uint64_t number)
 {
-	return load(&stream->completed) >= number;
+	return atomic_get(&stream->completed) >= number;
 }
 
-static bool is_timed(const struct sg_stream *stream)
+static bool stream_is_timed(const struct sg_stream *stream)
 {
 	return stream->ends_ns != NULL;
 }
@@ -40,17 +40,17 @@ static bool is_timed(const struct sg_stream *stream)
  * When @number, which has run, ends. Of what is long ago it is known that it ended before what is
  * less long ago: a place that was taken again meanwhile says so, too.
  */
-static uint64_t end_of(const struct sg_stream *stream, uint64_t number)
+static uint64_t work_end_of(const struct sg_stream *stream, uint64_t number)
 {
-	uint64_t completed = load(&stream->completed);
+	uint64_t completed = atomic_get(&stream->completed);
 
 	if (completed - number >= SG_STREAM_ENDS)
 		number = completed - SG_STREAM_ENDS + 1;
-	return number ? load(&stream->ends_ns[number % SG_STREAM_ENDS]) : 0;
+	return number ? atomic_get(&stream->ends_ns[number % SG_STREAM_ENDS]) : 0;
 }
 
 /* What was put into the stream without a word to the worker. */
-static void call_worker(struct sg_stream *stream)
+static void worker_wake(struct sg_stream *stream)
 {
 	pthread_mutex_lock(&stream->mtx);
 	if (stream->held)
@@ -61,15 +61,16 @@ static void call_worker(struct sg_stream *stream)
 
 bool sg_stream_is_done(struct sg_stream *stream, uint64_t number)
 {
-	if (!has_run(stream, number)) {
-		if (is_timed(stream))
-			call_worker(stream);
+	if (!stream_has_run(stream, number)) {
+		if (stream_is_timed(stream))
+			worker_wake(stream);
 		return false;
 	}
-	return !is_timed(stream) || sg_timed_now(stream->ctx->device) >= end_of(stream, number);
+	return !stream_is_timed(stream) ||
+	       sg_timed_now(stream->ctx->device) >= work_end_of(stream, number);
 }
 
-static void unlink_from_context(struct sg_stream *stream)
+static void stream_unlink(struct sg_stream *stream)
 {
 	struct sg_context *ctx = stream->ctx;
 
@@ -113,7 +114,7 @@ CUresult sg_stream_create(struct sg_context *ctx, unsigned int flags, int priori
 	stream->ctx = ctx;
 	stream->flags = flags;
 	stream->priority = priority;
-	stream->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+	stream->id = __atomic_add_fetch(&last_stream_id, 1, __ATOMIC_RELAXED);
 	stream->tail = &stream->head;
 	pthread_mutex_init(&stream->mtx, NULL);
 	pthread_cond_init(&stream->work, NULL);
@@ -126,7 +127,7 @@ CUresult sg_stream_create(struct sg_context *ctx, unsigned int flags, int priori
 	return CUDA_SUCCESS;
 }
 
-static CUresult get_legacy(struct sg_context *ctx, struct sg_stream **ret_stream)
+static CUresult stream_get_legacy(struct sg_context *ctx, struct sg_stream **ret_stream)
 {
 	struct sg_stream *stream = __atomic_load_n(&ctx->legacy, __ATOMIC_ACQUIRE), *other = NULL;
 	CUresult res;
@@ -146,7 +147,7 @@ static CUresult get_legacy(struct sg_context *ctx, struct sg_stream **ret_stream
 	return CUDA_SUCCESS;
 }
 
-static CUresult get_per_thread(struct sg_context *ctx, struct sg_stream **ret_stream)
+static CUresult stream_get_per_thread(struct sg_context *ctx, struct sg_stream **ret_stream)
 {
 	struct sg_stream *stream;
 	pid_t self = gettid();
@@ -182,9 +183,9 @@ CUresult sg_stream_get(CUstream handle, struct sg_stream **ret_stream)
 	if (res)
 		return res;
 	if (!handle || handle == CU_STREAM_LEGACY)
-		return get_legacy(ctx, ret_stream);
+		return stream_get_legacy(ctx, ret_stream);
 	if (handle == CU_STREAM_PER_THREAD)
-		return get_per_thread(ctx, ret_stream);
+		return stream_get_per_thread(ctx, ret_stream);
 	stream = sg_object_get(handle, SG_STREAM);
 	if (!stream)
 		return CUDA_ERROR_INVALID_HANDLE;
@@ -202,7 +203,7 @@ void sg_stream_put(struct sg_stream *stream)
 	sg_object_put(&stream->object);
 }
 
-static void run_or_drop(struct sg_stream *stream, struct sg_op *op)
+static void work_run_or_drop(struct sg_stream *stream, struct sg_op *op)
 {
 	struct sg_context *ctx = stream->ctx;
 
@@ -213,11 +214,11 @@ static void run_or_drop(struct sg_stream *stream, struct sg_op *op)
 }
 
 /* With the lock. */
-static void complete(struct sg_stream *stream)
+static void work_complete(struct sg_stream *stream)
 {
 	uint64_t number = stream->completed + 1;
 
-	if (is_timed(stream))
+	if (stream_is_timed(stream))
 		__atomic_store_n(&stream->ends_ns[number % SG_STREAM_ENDS], stream->time_ns,
 				 __ATOMIC_RELEASE);
 	__atomic_store_n(&stream->completed, number, __ATOMIC_RELEASE);
@@ -226,7 +227,7 @@ static void complete(struct sg_stream *stream)
 }
 
 /* Each step counts when it is done, but for the last one: that is the whole. */
-static void run_graph(struct sg_stream *stream, const struct sg_op *op)
+static void work_run_graph(struct sg_stream *stream, const struct sg_op *op)
 {
 	struct sg_step step = { 0 };
 	bool first = true;
@@ -234,25 +235,25 @@ static void run_graph(struct sg_stream *stream, const struct sg_op *op)
 	while (sg_launch_next(op->graph.launch, &step)) {
 		if (!first) {
 			pthread_mutex_lock(&stream->mtx);
-			complete(stream);
+			work_complete(stream);
 			pthread_mutex_unlock(&stream->mtx);
 		}
 		first = false;
 		step.op.submitted_ns = op->submitted_ns;
-		run_or_drop(stream, &step.op);
+		work_run_or_drop(stream, &step.op);
 	}
 }
 
-static void execute(struct sg_stream *stream, struct sg_op *op)
+static void work_execute(struct sg_stream *stream, struct sg_op *op)
 {
 	if (op->kind == SG_OP_GRAPH)
-		run_graph(stream, op);
+		work_run_graph(stream, op);
 	else
-		run_or_drop(stream, op);
+		work_run_or_drop(stream, op);
 	sg_op_destroy(op);
 }
 
-static void *worker(void *arg)
+static void *stream_worker(void *arg)
 {
 	struct sg_stream *stream = arg;
 	struct sg_op *op;
@@ -271,18 +272,18 @@ static void *worker(void *arg)
 		if (!stream->head)
 			stream->tail = &stream->head;
 		pthread_mutex_unlock(&stream->mtx);
-		execute(stream, op);
+		work_execute(stream, op);
 		pthread_mutex_lock(&stream->mtx);
-		complete(stream);
+		work_complete(stream);
 	}
 	pthread_mutex_unlock(&stream->mtx);
-	unlink_from_context(stream);
+	stream_unlink(stream);
 	sg_stream_put(stream);
 	return NULL;
 }
 
 /* The program's signals are for its own threads; an access's own fault cannot be blocked. */
-static int start_worker(struct sg_stream *stream)
+static int worker_start(struct sg_stream *stream)
 {
 	pthread_attr_t attr;
 	sigset_t all, old;
@@ -298,7 +299,7 @@ static int start_worker(struct sg_stream *stream)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sg_object_ref(&stream->object);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&thread, &attr, worker, stream);
+	err = pthread_create(&thread, &attr, stream_worker, stream);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	if (err)
@@ -313,9 +314,9 @@ static int start_worker(struct sg_stream *stream)
  * something else: waking it for each of some hundred kernels would take longer than to do their
  * arithmetic.
  */
-static bool calls_worker(struct sg_stream *stream, const struct sg_op *op)
+static bool work_wakes_worker(struct sg_stream *stream, const struct sg_op *op)
 {
-	if (!is_timed(stream))
+	if (!stream_is_timed(stream))
 		return true;
 	if (op->kind == SG_OP_LAUNCH || op->kind == SG_OP_FILL || op->kind == SG_OP_COPY)
 		return ++stream->held >= HELD_MAX;
@@ -323,14 +324,14 @@ static bool calls_worker(struct sg_stream *stream, const struct sg_op *op)
 }
 
 /* Takes over @op. */
-static CUresult append(struct sg_stream *stream, struct sg_op *op, uint64_t *ret_number)
+static CUresult work_append(struct sg_stream *stream, struct sg_op *op, uint64_t *ret_number)
 {
 	CUresult res = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&stream->mtx);
 	if (stream->closed)
 		res = CUDA_ERROR_INVALID_HANDLE;
-	else if (!stream->working && start_worker(stream))
+	else if (!stream->working && worker_start(stream))
 		res = CUDA_ERROR_OUT_OF_MEMORY;
 	if (!res) {
 		*stream->tail = op;
@@ -338,11 +339,11 @@ static CUresult append(struct sg_stream *stream, struct sg_op *op, uint64_t *ret
 		__atomic_store_n(&stream->queued, stream->queued + op->steps, __ATOMIC_RELEASE);
 		if (ret_number)
 			*ret_number = stream->queued;
-		if (is_timed(stream))
+		if (stream_is_timed(stream))
 			op->submitted_ns = op->kind == SG_OP_WAIT_STREAM || op->kind == SG_OP_SETTLE
 						   ? sg_timed_now(stream->ctx->device)
 						   : sg_timed_submit(stream->ctx->device);
-		if (calls_worker(stream, op)) {
+		if (work_wakes_worker(stream, op)) {
 			stream->held = 0;
 			pthread_cond_signal(&stream->work);
 		}
@@ -353,9 +354,9 @@ static CUresult append(struct sg_stream *stream, struct sg_op *op, uint64_t *ret
 	return res;
 }
 
-static CUresult append_dependency(struct sg_stream *stream, struct sg_stream *on)
+static CUresult stream_append_dependency(struct sg_stream *stream, struct sg_stream *on)
 {
-	uint64_t number = load(&on->queued);
+	uint64_t number = atomic_get(&on->queued);
 	struct sg_op *op;
 
 	if (sg_stream_is_done(on, number))
@@ -366,11 +367,11 @@ static CUresult append_dependency(struct sg_stream *stream, struct sg_stream *on
 	sg_object_ref(&on->object);
 	op->wait.stream = on;
 	op->wait.number = number;
-	return append(stream, op, NULL);
+	return work_append(stream, op, NULL);
 }
 
 /* The streams are only borrowed from the list: they are held by being in it, under ctx->mtx. */
-static CUresult order_after_all(struct sg_stream *legacy)
+static CUresult legacy_order_after_all(struct sg_stream *legacy)
 {
 	struct sg_context *ctx = legacy->ctx;
 	CUresult res = CUDA_SUCCESS;
@@ -378,7 +379,7 @@ static CUresult order_after_all(struct sg_stream *legacy)
 	pthread_mutex_lock(&ctx->mtx);
 	for (struct sg_stream *s = ctx->streams; s && !res; s = s->next)
 		if (s != legacy && !(s->flags & CU_STREAM_NON_BLOCKING))
-			res = append_dependency(legacy, s);
+			res = stream_append_dependency(legacy, s);
 	pthread_mutex_unlock(&ctx->mtx);
 	return res;
 }
@@ -396,28 +397,28 @@ CUresult sg_stream_submit(struct sg_stream *stream, struct sg_op *op, uint64_t *
 	if (stream == legacy) {
 		res = sg_capture_check_legacy(stream->ctx);
 		if (!res)
-			res = order_after_all(stream);
+			res = legacy_order_after_all(stream);
 	} else if (legacy && !(stream->flags & CU_STREAM_NON_BLOCKING)) {
-		res = append_dependency(stream, legacy);
+		res = stream_append_dependency(stream, legacy);
 	}
 	if (res) {
 		sg_op_destroy(op);
 		return res;
 	}
-	return append(stream, op, ret_number);
+	return work_append(stream, op, ret_number);
 }
 
-static void wait_until_run(struct sg_stream *stream, uint64_t number, const bool *stop)
+static void stream_wait_until_run(struct sg_stream *stream, uint64_t number, const bool *stop)
 {
 	struct timespec until;
 
-	if (has_run(stream, number))
+	if (stream_has_run(stream, number))
 		return;
-	if (is_timed(stream))
-		call_worker(stream);
+	if (stream_is_timed(stream))
+		worker_wake(stream);
 	pthread_mutex_lock(&stream->mtx);
 	stream->waiters++;
-	while (!has_run(stream, number)) {
+	while (!stream_has_run(stream, number)) {
 		if (!stop) {
 			pthread_cond_wait(&stream->done, &stream->mtx);
 			continue;
@@ -436,20 +437,20 @@ static void wait_until_run(struct sg_stream *stream, uint64_t number, const bool
 
 uint64_t sg_stream_end_of(struct sg_stream *stream, uint64_t number, const bool *stop)
 {
-	wait_until_run(stream, number, stop);
-	return has_run(stream, number) ? end_of(stream, number) : 0;
+	stream_wait_until_run(stream, number, stop);
+	return stream_has_run(stream, number) ? work_end_of(stream, number) : 0;
 }
 
 void sg_stream_wait(struct sg_stream *stream, uint64_t number, const bool *stop)
 {
 	unsigned int device = stream->ctx->device;
-	bool blocks = !has_run(stream, number);
+	bool blocks = !stream_has_run(stream, number);
 	uint64_t end;
 
-	wait_until_run(stream, number, stop);
-	if (!is_timed(stream) || !has_run(stream, number))
+	stream_wait_until_run(stream, number, stop);
+	if (!stream_is_timed(stream) || !stream_has_run(stream, number))
 		return;
-	end = end_of(stream, number);
+	end = work_end_of(stream, number);
 	if (sg_timed_now(device) < end && !sg_context_error(stream->ctx)) {
 		sg_timed_until(device, end, stop ? stop : &stream->ctx->stopping, true);
 		blocks = true;
@@ -460,14 +461,15 @@ void sg_stream_wait(struct sg_stream *stream, uint64_t number, const bool *stop)
 
 CUresult sg_stream_synchronize(struct sg_stream *stream)
 {
-	uint64_t number = load(&stream->queued);
+	uint64_t number = atomic_get(&stream->queued);
 	struct sg_op *op = NULL;
 
 	/* Kernels at the end of the stream: what they take is known when they are over. */
-	if (is_timed(stream) && (!has_run(stream, number) || load(&stream->kernels_ns)))
+	if (stream_is_timed(stream) &&
+	    (!stream_has_run(stream, number) || atomic_get(&stream->kernels_ns)))
 		op = sg_op_create(SG_OP_SETTLE);
 	if (op)
-		append(stream, op, &number);
+		work_append(stream, op, &number);
 	sg_stream_wait(stream, number, NULL);
 	return sg_context_error(stream->ctx);
 }
@@ -484,6 +486,6 @@ void sg_stream_close(struct sg_stream *stream)
 	pthread_mutex_unlock(&stream->mtx);
 	/* What is still queued counts for the context until it has run: the worker does it then. */
 	if (!working)
-		unlink_from_context(stream);
+		stream_unlink(stream);
 	sg_stream_put(stream);
 }

@@ -52,12 +52,12 @@ struct timeline {
 
 static struct timeline *timelines[SG_DEVICES_MAX]; /* by ordinal */
 
-static uint64_t load(const uint64_t *from)
+static uint64_t shared_get(const uint64_t *from)
 {
 	return __atomic_load_n(from, __ATOMIC_RELAXED);
 }
 
-static void add(uint64_t *to, uint64_t n)
+static void shared_add(uint64_t *to, uint64_t n)
 {
 	__atomic_fetch_add(to, n, __ATOMIC_RELAXED);
 }
@@ -100,7 +100,7 @@ CUresult sg_timed_settings(struct sg_timing *ret_timing, bool *ret_has_dilation)
 /* ---- the file ---- */
 
 /* Who may enter the directory may write it: time passes for guests as well. */
-static int open_timeline(int dir_fd, mode_t dir_mode, bool *ret_new)
+static int timeline_open(int dir_fd, mode_t dir_mode, bool *ret_new)
 {
 	mode_t mode = 0600 | (dir_mode & 0011) << 1 | (dir_mode & 0011) << 2;
 	int fd = openat(dir_fd, "timeline", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
@@ -122,7 +122,7 @@ int sg_timed_attach(unsigned int device, int dir_fd, mode_t dir_mode, bool anew)
 	struct stat st;
 	bool is_new;
 
-	fd = open_timeline(dir_fd, dir_mode, &is_new);
+	fd = timeline_open(dir_fd, dir_mode, &is_new);
 	if (fd < 0)
 		return fd;
 	if (anew && ftruncate(fd, 0) < 0)
@@ -149,7 +149,7 @@ void sg_timed_detach(unsigned int device)
 
 /* ---- clocks ---- */
 
-static uint64_t host_now(void)
+static uint64_t clock_now_ns(void)
 {
 	struct timespec now;
 
@@ -157,34 +157,35 @@ static uint64_t host_now(void)
 	return (uint64_t)now.tv_sec * MM_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-static uint64_t to_device(const struct sg_timing *timing, uint64_t host_ns)
+static uint64_t host_to_device_ns(const struct sg_timing *timing, uint64_t host_ns)
 {
 	if (host_ns <= timing->epoch_ns)
 		return 1;
 	return (uint64_t)((double)(host_ns - timing->epoch_ns) / timing->dilation) + 1;
 }
 
-static uint64_t to_host(const struct sg_timing *timing, uint64_t device_ns)
+static uint64_t device_to_host_ns(const struct sg_timing *timing, uint64_t device_ns)
 {
 	return timing->epoch_ns + (uint64_t)ceil((double)device_ns * timing->dilation);
 }
 
 uint64_t sg_timed_now(unsigned int device)
 {
-	return to_device(&sg_device_info(device)->timing, host_now());
+	return host_to_device_ns(&sg_device_info(device)->timing, clock_now_ns());
 }
 
 /* ---- reserving ---- */
 
 /* When @engine is free again, as far as that can be believed. */
-static uint64_t free_from(const struct timeline *t, enum sg_engine engine, uint64_t from_ns)
+static uint64_t engine_free_from(const struct timeline *t, enum sg_engine engine, uint64_t from_ns)
 {
-	uint64_t busy = load(&t->busy_ns[engine]);
+	uint64_t busy = shared_get(&t->busy_ns[engine]);
 
 	return busy > from_ns && busy - from_ns > AHEAD_MAX_NS ? 0 : busy;
 }
 
-static bool take(struct timeline *t, enum sg_engine engine, uint64_t seen_ns, uint64_t end_ns)
+static bool engine_take(struct timeline *t, enum sg_engine engine, uint64_t seen_ns,
+			uint64_t end_ns)
 {
 	return __atomic_compare_exchange_n(&t->busy_ns[engine], &seen_ns, end_ns, false,
 					   __ATOMIC_RELAXED, __ATOMIC_RELAXED);
@@ -196,15 +197,15 @@ uint64_t sg_timed_reserve(unsigned int device, enum sg_engine engine, uint64_t f
 	uint64_t seen, start;
 
 	do {
-		seen = load(&t->busy_ns[engine]);
-		start = MM_MAX(from_ns, free_from(t, engine, from_ns));
-	} while (!take(t, engine, seen, start + ns));
-	add(&t->reserved_ns[engine], ns);
+		seen = shared_get(&t->busy_ns[engine]);
+		start = MM_MAX(from_ns, engine_free_from(t, engine, from_ns));
+	} while (!engine_take(t, engine, seen, start + ns));
+	shared_add(&t->reserved_ns[engine], ns);
 	return start;
 }
 
 /* What takes @alone_ns, when for @both_ns of it the other direction is busy too. */
-static uint64_t with_loss(uint64_t alone_ns, uint64_t both_ns, double loss)
+static uint64_t copy_ns_with_loss(uint64_t alone_ns, uint64_t both_ns, double loss)
 {
 	double done = (double)both_ns * (1 - loss); /* of it, by the time the other one ends */
 
@@ -213,7 +214,7 @@ static uint64_t with_loss(uint64_t alone_ns, uint64_t both_ns, double loss)
 	return both_ns + alone_ns - (uint64_t)done;
 }
 
-static void log_copy(struct timeline *t, uint64_t start_ns, uint64_t end_ns)
+static void copy_log(struct timeline *t, uint64_t start_ns, uint64_t end_ns)
 {
 	uint64_t n = __atomic_fetch_add(&t->n_copies, 1, __ATOMIC_RELAXED);
 	struct copy *c = &t->copies[n % COPIES];
@@ -234,15 +235,15 @@ uint64_t sg_timed_reserve_copy(unsigned int device, enum sg_engine engine, uint6
 	uint64_t seen, start, busy, ns;
 
 	do {
-		seen = load(&t->busy_ns[engine]);
-		start = MM_MAX(from_ns, free_from(t, engine, from_ns));
-		busy = free_from(t, other, start);
-		ns = with_loss(alone, busy > start ? busy - start : 0, p->duplex_loss);
-	} while (!take(t, engine, seen, start + ns));
-	add(&t->reserved_ns[engine], ns);
-	add(&t->bytes[engine], length_bytes);
+		seen = shared_get(&t->busy_ns[engine]);
+		start = MM_MAX(from_ns, engine_free_from(t, engine, from_ns));
+		busy = engine_free_from(t, other, start);
+		ns = copy_ns_with_loss(alone, busy > start ? busy - start : 0, p->duplex_loss);
+	} while (!engine_take(t, engine, seen, start + ns));
+	shared_add(&t->reserved_ns[engine], ns);
+	shared_add(&t->bytes[engine], length_bytes);
 	if (engine == SG_H2D && ns >= COPY_MIN_NS)
-		log_copy(t, start, start + ns);
+		copy_log(t, start, start + ns);
 	*ret_end_ns = start + ns;
 	return start;
 }
@@ -250,7 +251,7 @@ uint64_t sg_timed_reserve_copy(unsigned int device, enum sg_engine engine, uint6
 /* ---- kernels beside copies ---- */
 
 /* How much of [@from_ns, @end_ns) copies to the device took. */
-static uint64_t copying_ns(const struct timeline *t, uint64_t from_ns, uint64_t end_ns)
+static uint64_t copies_overlap_ns(const struct timeline *t, uint64_t from_ns, uint64_t end_ns)
 {
 	uint64_t n = __atomic_load_n(&t->n_copies, __ATOMIC_ACQUIRE), sum = 0;
 
@@ -286,16 +287,16 @@ uint64_t sg_timed_slowed(unsigned int device, uint64_t from_ns, uint64_t end_ns,
 	 */
 	do {
 		before = slowed;
-		slowed =
-			end_ns + (uint64_t)(more / (1 + more) * MM_MIN(part, 1.0) *
-					    (double)copying_ns(timelines[device], from_ns, before));
+		slowed = end_ns +
+			 (uint64_t)(more / (1 + more) * MM_MIN(part, 1.0) *
+				    (double)copies_overlap_ns(timelines[device], from_ns, before));
 	} while (slowed > before && ++rounds < SLOWED_ROUNDS);
 	return slowed;
 }
 
 bool sg_timed_may_slow(unsigned int device, uint64_t from_ns)
 {
-	return load(&timelines[device]->busy_ns[SG_H2D]) + MM_NS_PER_MS > from_ns;
+	return shared_get(&timelines[device]->busy_ns[SG_H2D]) + MM_NS_PER_MS > from_ns;
 }
 
 void sg_timed_extend(unsigned int device, enum sg_engine engine, uint64_t end_ns, uint64_t by_ns)
@@ -304,15 +305,15 @@ void sg_timed_extend(unsigned int device, enum sg_engine engine, uint64_t end_ns
 	uint64_t seen;
 
 	do {
-		seen = load(&t->busy_ns[engine]);
-	} while (!take(t, engine, seen, MM_MAX(seen, end_ns) + by_ns));
-	add(&t->reserved_ns[engine], by_ns);
+		seen = shared_get(&t->busy_ns[engine]);
+	} while (!engine_take(t, engine, seen, MM_MAX(seen, end_ns) + by_ns));
+	shared_add(&t->reserved_ns[engine], by_ns);
 }
 
 /* ---- waiting ---- */
 
 /* Few may spin: one for two processors. Who is killed in it leaves a place that frees itself. */
-static uint64_t *spin_place(struct timeline *t, uint64_t now_ns, uint64_t until_ns)
+static uint64_t *spinner_place(struct timeline *t, uint64_t now_ns, uint64_t until_ns)
 {
 	static unsigned int places; /* atomic */
 	unsigned int n = __atomic_load_n(&places, __ATOMIC_RELAXED);
@@ -324,7 +325,7 @@ static uint64_t *spin_place(struct timeline *t, uint64_t now_ns, uint64_t until_
 		__atomic_store_n(&places, n, __ATOMIC_RELAXED);
 	}
 	for (unsigned int i = 0; i < n; i++) {
-		uint64_t seen = load(&t->spins_until_ns[i]);
+		uint64_t seen = shared_get(&t->spins_until_ns[i]);
 
 		if ((seen <= now_ns || seen - now_ns > 2 * SPIN_NS) &&
 		    __atomic_compare_exchange_n(&t->spins_until_ns[i], &seen, until_ns, false,
@@ -334,7 +335,7 @@ static uint64_t *spin_place(struct timeline *t, uint64_t now_ns, uint64_t until_
 	return NULL;
 }
 
-static void sleep_until(uint64_t host_ns)
+static void clock_sleep_until(uint64_t host_ns)
 {
 	const struct timespec until = { .tv_sec = (time_t)(host_ns / MM_NS_PER_S),
 					.tv_nsec = (long)(host_ns % MM_NS_PER_S) };
@@ -342,7 +343,7 @@ static void sleep_until(uint64_t host_ns)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
-static void relax(void)
+static void cpu_relax(void)
 {
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
@@ -350,49 +351,49 @@ static void relax(void)
 }
 
 /* The last stretch: whoever finds no place to spin sleeps, and comes as late as the kernel is. */
-static void approach(struct timeline *t, uint64_t until_ns)
+static void time_approach(struct timeline *t, uint64_t until_ns)
 {
-	uint64_t now = host_now(), *place;
+	uint64_t now = clock_now_ns(), *place;
 
 	if (now >= until_ns)
 		return;
-	place = spin_place(t, now, until_ns);
+	place = spinner_place(t, now, until_ns);
 	if (!place) {
-		sleep_until(until_ns);
+		clock_sleep_until(until_ns);
 		return;
 	}
-	while (host_now() < until_ns)
-		relax();
+	while (clock_now_ns() < until_ns)
+		cpu_relax();
 	__atomic_store_n(place, 0, __ATOMIC_RELAXED);
 }
 
-static bool stopped(const bool *stop)
+static bool wait_is_stopped(const bool *stop)
 {
 	return stop && __atomic_load_n(stop, __ATOMIC_ACQUIRE);
 }
 
-static void wait_host(struct timeline *t, uint64_t until_ns, const bool *stop)
+static void clock_wait(struct timeline *t, uint64_t until_ns, const bool *stop)
 {
 	int slack = prctl(PR_GET_TIMERSLACK);
 	uint64_t now;
 
 	prctl(PR_SET_TIMERSLACK, 1);
-	while ((now = host_now()) + SPIN_NS < until_ns && !stopped(stop))
-		sleep_until(MM_MIN(until_ns - SPIN_NS, now + STOP_LOOK_NS));
-	if (!stopped(stop))
-		approach(t, until_ns);
+	while ((now = clock_now_ns()) + SPIN_NS < until_ns && !wait_is_stopped(stop))
+		clock_sleep_until(MM_MIN(until_ns - SPIN_NS, now + STOP_LOOK_NS));
+	if (!wait_is_stopped(stop))
+		time_approach(t, until_ns);
 	if (slack > 1)
 		prctl(PR_SET_TIMERSLACK, slack);
 }
 
-static void count_lateness(struct timeline *t, uint64_t late_ns)
+static void lateness_count(struct timeline *t, uint64_t late_ns)
 {
-	uint64_t max = load(&t->late_max_ns);
+	uint64_t max = shared_get(&t->late_max_ns);
 
-	add(&t->effects, 1);
-	add(&t->late_total_ns, late_ns);
+	shared_add(&t->effects, 1);
+	shared_add(&t->late_total_ns, late_ns);
 	if (late_ns > MM_SOFTGPU_LATE_NS)
-		add(&t->late, 1);
+		shared_add(&t->late, 1);
 	while (late_ns > max && !__atomic_compare_exchange_n(&t->late_max_ns, &max, late_ns, false,
 							     __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
@@ -401,14 +402,15 @@ static void count_lateness(struct timeline *t, uint64_t late_ns)
 void sg_timed_until(unsigned int device, uint64_t due_ns, const bool *stop, bool effect)
 {
 	struct timeline *t = timelines[device];
-	uint64_t due = to_host(&sg_device_info(device)->timing, due_ns), now = host_now();
+	uint64_t due = device_to_host_ns(&sg_device_info(device)->timing, due_ns),
+		 now = clock_now_ns();
 
 	if (now < due) {
-		wait_host(t, due, stop);
-		now = host_now();
+		clock_wait(t, due, stop);
+		now = clock_now_ns();
 	}
-	if (effect && !stopped(stop))
-		count_lateness(t, now > due ? now - due : 0);
+	if (effect && !wait_is_stopped(stop))
+		lateness_count(t, now > due ? now - due : 0);
 }
 
 /* ---- when a thread could have put in its work ---- */
@@ -417,21 +419,21 @@ static __thread struct {
 	uint64_t ready_ns;      /* for the next piece of work: launches take time */
 	uint64_t late_ns;       /* that the thread woke behind the time it waited for */
 	uint64_t late_until_ns; /* for so long that counts */
-	bool told;              /* ready_ns is what mm_softgpu_act_at() said */
-} self __attribute__((tls_model("initial-exec")));
+	bool reported;          /* ready_ns is what mm_softgpu_act_at() said */
+} this_thread __attribute__((tls_model("initial-exec")));
 
 MM_EXPORT void mm_softgpu_act_at(uint64_t ns)
 {
-	self.told = ns != 0;
-	self.ready_ns = ns;
+	this_thread.reported = ns != 0;
+	this_thread.ready_ns = ns;
 }
 
 void sg_timed_woke(unsigned int device, uint64_t end_ns)
 {
 	uint64_t now = sg_timed_now(device);
 
-	self.late_ns = now > end_ns ? MM_MIN(now - end_ns, LATE_MAX_NS) : 0;
-	self.late_until_ns = now + LATE_COUNTS_NS;
+	this_thread.late_ns = now > end_ns ? MM_MIN(now - end_ns, LATE_MAX_NS) : 0;
+	this_thread.late_until_ns = now + LATE_COUNTS_NS;
 }
 
 uint64_t sg_timed_submit(unsigned int device)
@@ -439,17 +441,17 @@ uint64_t sg_timed_submit(unsigned int device)
 	uint64_t launch = sg_device_info(device)->timing.profile.launch_ns;
 	uint64_t now = sg_timed_now(device), could = now;
 
-	if (self.told) {
-		self.ready_ns += launch;
-		return MM_MIN(self.ready_ns, now + launch);
+	if (this_thread.reported) {
+		this_thread.ready_ns += launch;
+		return MM_MIN(this_thread.ready_ns, now + launch);
 	}
-	if (now < self.late_until_ns && self.late_until_ns - now <= LATE_COUNTS_NS)
-		could -= MM_MIN(self.late_ns, could);
+	if (now < this_thread.late_until_ns && this_thread.late_until_ns - now <= LATE_COUNTS_NS)
+		could -= MM_MIN(this_thread.late_ns, could);
 	/* Of another device, or of one that was made anew. */
-	if (self.ready_ns > now + AHEAD_MAX_NS)
-		self.ready_ns = 0;
-	self.ready_ns = MM_MAX(self.ready_ns, could) + launch;
-	return self.ready_ns;
+	if (this_thread.ready_ns > now + AHEAD_MAX_NS)
+		this_thread.ready_ns = 0;
+	this_thread.ready_ns = MM_MAX(this_thread.ready_ns, could) + launch;
+	return this_thread.ready_ns;
 }
 
 void sg_timed_call(unsigned int device, uint64_t ns)
@@ -459,9 +461,9 @@ void sg_timed_call(unsigned int device, uint64_t ns)
 
 	if (!timing->on || !ns)
 		return;
-	now = host_now();
-	end = sg_timed_reserve(device, SG_DRIVER, to_device(timing, now), ns) + ns;
-	if (to_host(timing, end) > now + CALL_DEBT_NS)
+	now = clock_now_ns();
+	end = sg_timed_reserve(device, SG_DRIVER, host_to_device_ns(timing, now), ns) + ns;
+	if (device_to_host_ns(timing, end) > now + CALL_DEBT_NS)
 		sg_timed_until(device, end, NULL, false);
 }
 
@@ -469,7 +471,7 @@ void sg_timed_call(unsigned int device, uint64_t ns)
 
 void sg_timed_count_kernel(unsigned int device)
 {
-	add(&timelines[device]->kernels, 1);
+	shared_add(&timelines[device]->kernels, 1);
 }
 
 struct sg_written *sg_timed_words(unsigned int device)
@@ -493,16 +495,16 @@ MM_EXPORT int mm_softgpu_stats(int device, struct mm_softgpu_stats *ret_stats, u
 			.timed = 1,
 			.dilation = timing->dilation,
 			.now_ns = sg_timed_now((unsigned int)device),
-			.effects = load(&t->effects),
-			.late = load(&t->late),
-			.late_total_ns = load(&t->late_total_ns),
-			.late_max_ns = load(&t->late_max_ns),
-			.kernels = load(&t->kernels),
-			.compute_ns = load(&t->reserved_ns[SG_COMPUTE]),
-			.h2d_ns = load(&t->reserved_ns[SG_H2D]),
-			.d2h_ns = load(&t->reserved_ns[SG_D2H]),
-			.h2d_bytes = load(&t->bytes[SG_H2D]),
-			.d2h_bytes = load(&t->bytes[SG_D2H]),
+			.effects = shared_get(&t->effects),
+			.late = shared_get(&t->late),
+			.late_total_ns = shared_get(&t->late_total_ns),
+			.late_max_ns = shared_get(&t->late_max_ns),
+			.kernels = shared_get(&t->kernels),
+			.compute_ns = shared_get(&t->reserved_ns[SG_COMPUTE]),
+			.h2d_ns = shared_get(&t->reserved_ns[SG_H2D]),
+			.d2h_ns = shared_get(&t->reserved_ns[SG_D2H]),
+			.h2d_bytes = shared_get(&t->bytes[SG_H2D]),
+			.d2h_bytes = shared_get(&t->bytes[SG_D2H]),
 		};
 		memcpy(s.profile, timing->profile.name, sizeof(s.profile));
 	}

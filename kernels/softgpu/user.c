@@ -14,16 +14,17 @@
 
 struct sg_user {
 	struct sg_object object; /* published while count is not 0 */
-	uint64_t count;          /* guarded by mtx; all that CUDA counts, the graphs' too */
+	uint64_t count;          /* guarded by users_mtx; all that CUDA counts, the graphs' too */
 	CUhostFn destroy;
 	void *arg;
-	struct sg_user *next; /* in dead; guarded by mtx */
+	struct sg_user *next; /* in dead_users; guarded by users_mtx */
 };
 
-static pthread_mutex_t mtx = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t died = PTHREAD_COND_INITIALIZER;
-static struct sg_user *dead; /* guarded by mtx; for the thread to call the functions of */
-static bool has_thread;      /* guarded by mtx */
+static pthread_mutex_t users_mtx = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t user_died = PTHREAD_COND_INITIALIZER;
+static struct sg_user
+	*dead_users;    /* guarded by users_mtx; for the thread to call the functions of */
+static bool has_thread; /* guarded by users_mtx */
 
 static void destroy_user(struct sg_object *object)
 {
@@ -32,28 +33,28 @@ static void destroy_user(struct sg_object *object)
 
 /* ---- The thread ---- */
 
-static void *call_functions(void *unused)
+static void *destructors_run(void *unused)
 {
 	struct sg_user *user;
 
 	(void)unused;
 	prctl(PR_SET_NAME, "softgpu-user");
-	pthread_mutex_lock(&mtx);
+	pthread_mutex_lock(&users_mtx);
 	for (;;) {
-		while (!dead)
-			pthread_cond_wait(&died, &mtx);
-		user = dead;
-		dead = user->next;
-		pthread_mutex_unlock(&mtx);
+		while (!dead_users)
+			pthread_cond_wait(&user_died, &users_mtx);
+		user = dead_users;
+		dead_users = user->next;
+		pthread_mutex_unlock(&users_mtx);
 		user->destroy(user->arg);
 		sg_object_put(&user->object);
-		pthread_mutex_lock(&mtx);
+		pthread_mutex_lock(&users_mtx);
 	}
 	return NULL;
 }
 
 /* With the lock. The program's signals are for its own threads. */
-static int start_thread(void)
+static int destructors_start_thread(void)
 {
 	pthread_attr_t attr;
 	sigset_t all, old;
@@ -66,7 +67,7 @@ static int start_thread(void)
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&thread, &attr, call_functions, NULL);
+	err = pthread_create(&thread, &attr, destructors_run, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	has_thread = err == 0;
@@ -76,9 +77,9 @@ static int start_thread(void)
 /* ---- References ---- */
 
 /* With the lock; there are that many. The last makes the handle unknown. */
-static void drop_references(struct sg_user *user, uint64_t count)
+static void user_drop_references(struct sg_user *user, uint64_t count)
 {
-	struct sg_user **end = &dead;
+	struct sg_user **end = &dead_users;
 
 	user->count -= count;
 	if (user->count)
@@ -87,11 +88,11 @@ static void drop_references(struct sg_user *user, uint64_t count)
 	while (*end)
 		end = &(*end)->next;
 	*end = user;
-	pthread_cond_signal(&died);
+	pthread_cond_signal(&user_died);
 }
 
 /* With the lock. Return: false, the set holds fewer. */
-static bool take_from(struct sg_users *users, struct sg_user *user, uint64_t count)
+static bool set_take(struct sg_users *users, struct sg_user *user, uint64_t count)
 {
 	size_t i = 0;
 
@@ -106,7 +107,7 @@ static bool take_from(struct sg_users *users, struct sg_user *user, uint64_t cou
 }
 
 /* Room for one more. */
-static bool grow_set(struct sg_users *users)
+static bool set_grow(struct sg_users *users)
 {
 	struct sg_user_held *items;
 
@@ -117,14 +118,14 @@ static bool grow_set(struct sg_users *users)
 }
 
 /* With the lock: references that were counted before. */
-static bool give_to(struct sg_users *users, struct sg_user *user, uint64_t count)
+static bool set_give(struct sg_users *users, struct sg_user *user, uint64_t count)
 {
 	for (size_t i = 0; i < users->n; i++)
 		if (users->items[i].user == user) {
 			users->items[i].count += count;
 			return true;
 		}
-	if (!grow_set(users))
+	if (!set_grow(users))
 		return false;
 	users->items[users->n++] = (struct sg_user_held){ user, count };
 	return true;
@@ -138,28 +139,28 @@ int sg_users_copy(const struct sg_users *from, struct sg_users *ret)
 	ret->items = calloc(from->n, sizeof(*ret->items));
 	if (!ret->items)
 		return -ENOMEM;
-	pthread_mutex_lock(&mtx);
+	pthread_mutex_lock(&users_mtx);
 	for (; ret->n < from->n; ret->n++) {
 		ret->items[ret->n] = (struct sg_user_held){ from->items[ret->n].user, 1 };
 		ret->items[ret->n].user->count++;
 	}
-	pthread_mutex_unlock(&mtx);
+	pthread_mutex_unlock(&users_mtx);
 	return 0;
 }
 
 void sg_users_done(struct sg_users *users)
 {
-	pthread_mutex_lock(&mtx);
+	pthread_mutex_lock(&users_mtx);
 	for (size_t i = 0; i < users->n; i++)
-		drop_references(users->items[i].user, users->items[i].count);
-	pthread_mutex_unlock(&mtx);
+		user_drop_references(users->items[i].user, users->items[i].count);
+	pthread_mutex_unlock(&users_mtx);
 	free(users->items);
 	*users = (struct sg_users){ 0 };
 }
 
 /* ---- Entry points ---- */
 
-static bool is_count(unsigned int count)
+static bool count_is_valid(unsigned int count)
 {
 	return count && count <= INT_MAX;
 }
@@ -171,14 +172,15 @@ CUresult CUDAAPI cuUserObjectCreate(CUuserObject *ret, void *arg, CUhostFn destr
 	int err;
 
 	SG_ENTER();
-	if (!ret || !destroy || !is_count(count) || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+	if (!ret || !destroy || !count_is_valid(count) ||
+	    flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
 		return CUDA_ERROR_INVALID_VALUE;
 	user = calloc(1, sizeof(*user));
 	if (!user)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_mutex_lock(&mtx);
-	err = start_thread();
-	pthread_mutex_unlock(&mtx);
+	pthread_mutex_lock(&users_mtx);
+	err = destructors_start_thread();
+	pthread_mutex_unlock(&users_mtx);
 	if (err) {
 		free(user);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -197,12 +199,12 @@ CUresult CUDAAPI cuUserObjectRetain(CUuserObject handle, unsigned int count)
 	struct sg_user *user;
 
 	SG_ENTER();
-	user = is_count(count) ? sg_object_get(handle, SG_USER) : NULL;
+	user = count_is_valid(count) ? sg_object_get(handle, SG_USER) : NULL;
 	if (!user)
 		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&mtx);
+	pthread_mutex_lock(&users_mtx);
 	user->count += user->count ? count : 0;
-	pthread_mutex_unlock(&mtx);
+	pthread_mutex_unlock(&users_mtx);
 	sg_object_put(&user->object);
 	return CUDA_SUCCESS;
 }
@@ -213,22 +215,22 @@ CUresult CUDAAPI cuUserObjectRelease(CUuserObject handle, unsigned int count)
 	struct sg_user *user;
 
 	SG_ENTER();
-	user = is_count(count) ? sg_object_get(handle, SG_USER) : NULL;
+	user = count_is_valid(count) ? sg_object_get(handle, SG_USER) : NULL;
 	if (!user)
 		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&mtx);
+	pthread_mutex_lock(&users_mtx);
 	if (user->count >= count) {
-		drop_references(user, count);
+		user_drop_references(user, count);
 		res = CUDA_SUCCESS;
 	}
-	pthread_mutex_unlock(&mtx);
+	pthread_mutex_unlock(&users_mtx);
 	sg_object_put(&user->object);
 	return res;
 }
 
 /* Both as references; false: one is not there. */
-static bool get_both(CUgraph graph_handle, CUuserObject handle, struct sg_graph **ret_graph,
-		     struct sg_user **ret_user)
+static bool graph_and_user_get(CUgraph graph_handle, CUuserObject handle,
+			       struct sg_graph **ret_graph, struct sg_user **ret_user)
 {
 	*ret_graph = sg_object_get(graph_handle, SG_GRAPH);
 	*ret_user = sg_object_get(handle, SG_USER);
@@ -249,17 +251,18 @@ CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject hand
 	struct sg_user *user;
 
 	SG_ENTER();
-	if (!is_count(count) || flags > CU_GRAPH_USER_OBJECT_MOVE ||
-	    !get_both(graph_handle, handle, &graph, &user))
+	if (!count_is_valid(count) || flags > CU_GRAPH_USER_OBJECT_MOVE ||
+	    !graph_and_user_get(graph_handle, handle, &graph, &user))
 		return CUDA_ERROR_INVALID_VALUE;
 	sg_graph_lock();
-	pthread_mutex_lock(&mtx);
+	pthread_mutex_lock(&users_mtx);
 	if (user->count >= (flags ? count : 1)) {
-		res = give_to(&graph->users, user, count) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+		res = set_give(&graph->users, user, count) ? CUDA_SUCCESS
+							   : CUDA_ERROR_OUT_OF_MEMORY;
 		if (!res && !flags)
 			user->count += count;
 	}
-	pthread_mutex_unlock(&mtx);
+	pthread_mutex_unlock(&users_mtx);
 	sg_graph_unlock();
 	sg_object_put(&user->object);
 	sg_object_put(&graph->object);
@@ -274,15 +277,15 @@ CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph_handle, CUuserObject han
 	struct sg_user *user;
 
 	SG_ENTER();
-	if (!is_count(count) || !get_both(graph_handle, handle, &graph, &user))
+	if (!count_is_valid(count) || !graph_and_user_get(graph_handle, handle, &graph, &user))
 		return CUDA_ERROR_INVALID_VALUE;
 	sg_graph_lock();
-	pthread_mutex_lock(&mtx);
-	if (take_from(&graph->users, user, count)) {
-		drop_references(user, count);
+	pthread_mutex_lock(&users_mtx);
+	if (set_take(&graph->users, user, count)) {
+		user_drop_references(user, count);
 		res = CUDA_SUCCESS;
 	}
-	pthread_mutex_unlock(&mtx);
+	pthread_mutex_unlock(&users_mtx);
 	sg_graph_unlock();
 	sg_object_put(&user->object);
 	sg_object_put(&graph->object);

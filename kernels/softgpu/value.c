@@ -14,7 +14,7 @@ struct value {
 	bool is_64, is_wait;
 };
 
-static CUresult check_value(const struct value *v, enum sg_place *ret_memory)
+static CUresult value_check(const struct value *v, enum sg_place *ret_memory)
 {
 	static const unsigned int flush = CU_STREAM_WAIT_VALUE_FLUSH;
 	unsigned int width = v->is_64 ? 8 : 4;
@@ -27,12 +27,12 @@ static CUresult check_value(const struct value *v, enum sg_place *ret_memory)
 	return *ret_memory == SG_PAGEABLE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-static CUresult create_op(const struct value *v, struct sg_op **ret_op)
+static CUresult value_create_op(const struct value *v, struct sg_op **ret_op)
 {
 	enum sg_place memory;
 	struct sg_op *op;
 
-	SG_TRY(check_value(v, &memory));
+	SG_TRY(value_check(v, &memory));
 	op = sg_op_create(v->is_wait                      ? SG_OP_WAIT_VALUE
 			  : memory == SG_PINNED_READ_ONLY ? SG_OP_FAULT
 							  : SG_OP_WRITE_VALUE);
@@ -47,7 +47,7 @@ static CUresult create_op(const struct value *v, struct sg_op **ret_op)
 }
 
 /* Takes over all of @ops: one after the other into the stream, or as one node into a graph. */
-static CUresult submit(CUstream handle, struct sg_op **ops, size_t n_ops)
+static CUresult values_submit(CUstream handle, struct sg_op **ops, size_t n_ops)
 {
 	struct sg_stream *stream;
 	size_t n = 0;
@@ -69,46 +69,46 @@ static CUresult submit(CUstream handle, struct sg_op **ops, size_t n_ops)
 	return res;
 }
 
-static CUresult value_op(CUstream stream, const struct value *v)
+static CUresult value_op_fill(CUstream stream, const struct value *v)
 {
 	struct sg_op *op;
 
 	SG_TRY(sg_enter_context());
-	SG_TRY(create_op(v, &op));
-	return submit(stream, &op, 1);
+	SG_TRY(value_create_op(v, &op));
+	return values_submit(stream, &op, 1);
 }
 
 CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr va, cuuint32_t value,
 					unsigned int flags)
 {
 	SG_ENTER();
-	return value_op(stream, &(struct value){ va, value, flags, false, true });
+	return value_op_fill(stream, &(struct value){ va, value, flags, false, true });
 }
 
 CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr va, cuuint64_t value,
 					unsigned int flags)
 {
 	SG_ENTER();
-	return value_op(stream, &(struct value){ va, value, flags, true, true });
+	return value_op_fill(stream, &(struct value){ va, value, flags, true, true });
 }
 
 CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr va, cuuint32_t value,
 					 unsigned int flags)
 {
 	SG_ENTER();
-	return value_op(stream, &(struct value){ va, value, flags, false, false });
+	return value_op_fill(stream, &(struct value){ va, value, flags, false, false });
 }
 
 CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr va, cuuint64_t value,
 					 unsigned int flags)
 {
 	SG_ENTER();
-	return value_op(stream, &(struct value){ va, value, flags, true, false });
+	return value_op_fill(stream, &(struct value){ va, value, flags, true, false });
 }
 
 /* Nothing to do for a barrier or a flush: writes are ordered as they are. */
-static CUresult batch_value(const CUstreamBatchMemOpParams *op, struct value *ret_value,
-			    bool *ret_nothing)
+static CUresult batch_get_value(const CUstreamBatchMemOpParams *op, struct value *ret_value,
+				bool *ret_nothing)
 {
 	*ret_nothing = false;
 	switch (op->operation) {
@@ -150,9 +150,9 @@ CUresult sg_value_ops(const CUstreamBatchMemOpParams *params, unsigned int count
 	if (!params || !count || count > SG_BATCH_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (unsigned int i = 0; i < count && !res; i++) {
-		res = batch_value(&params[i], &value, &nothing);
+		res = batch_get_value(&params[i], &value, &nothing);
 		if (!res && !nothing)
-			res = create_op(&value, &ret_ops[n]);
+			res = value_create_op(&value, &ret_ops[n]);
 		if (!res && !nothing)
 			n++;
 	}
@@ -175,5 +175,5 @@ CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
 	if (flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	SG_TRY(sg_value_ops(params, count, ops, &n));
-	return submit(stream, ops, n);
+	return values_submit(stream, ops, n);
 }

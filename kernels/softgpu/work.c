@@ -9,20 +9,20 @@
 #include "kernels/softgpu/place.h"
 #include "libclient/base/base.h"
 
-static enum sg_way way_of(enum sg_place dst, enum sg_place src)
+static enum sg_way copy_way_of(enum sg_place dst, enum sg_place src)
 {
 	if (dst == SG_DEVICE)
 		return src == SG_DEVICE ? SG_IN_DEVICE : SG_TO_DEVICE;
 	return src == SG_DEVICE ? SG_TO_HOST : SG_IN_HOST;
 }
 
-static void *pointer(uint64_t va)
+static void *pointer_of(uint64_t va)
 {
 	return (void *)(uintptr_t)va;
 }
 
 /* Takes over @op. @wait: until it is done. */
-static CUresult submit(CUstream handle, struct sg_op *op, bool wait)
+static CUresult op_submit(CUstream handle, struct sg_op *op, bool wait)
 {
 	struct sg_stream *stream;
 	uint64_t number;
@@ -53,7 +53,7 @@ struct copy {
 };
 
 /* Into a graph: pageable memory, too, is read and written whenever that runs. */
-static bool is_captured(CUstream handle)
+static bool stream_is_captured(CUstream handle)
 {
 	struct sg_stream *stream;
 	bool captured;
@@ -69,7 +69,7 @@ static bool is_captured(CUstream handle)
  * As the driver: a pageable source is read before the call returns, a pageable destination is
  * written before it returns.
  */
-static CUresult copy(CUstream stream, const struct copy *c)
+static CUresult copy_submit(CUstream stream, const struct copy *c)
 {
 	enum sg_place dst = sg_place_of(c->dst, c->bytes), src = sg_place_of(c->src, c->bytes);
 	struct sg_op *op;
@@ -85,13 +85,13 @@ static CUresult copy(CUstream stream, const struct copy *c)
 	op = sg_op_create(dst == SG_PINNED_READ_ONLY ? SG_OP_FAULT : SG_OP_COPY);
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	op->copy.dst = pointer(c->dst);
-	op->copy.src = pointer(c->src);
+	op->copy.dst = pointer_of(c->dst);
+	op->copy.src = pointer_of(c->src);
 	op->copy.bytes = c->bytes;
-	op->copy.way = way_of(dst, src);
+	op->copy.way = copy_way_of(dst, src);
 	op->copy.pageable = dst == SG_PAGEABLE || src == SG_PAGEABLE;
 	if (src == SG_PAGEABLE && dst != SG_PAGEABLE && !c->wait && op->kind == SG_OP_COPY &&
-	    !is_captured(stream)) {
+	    !stream_is_captured(stream)) {
 		op->copy.staged = malloc(c->bytes);
 		if (!op->copy.staged) {
 			sg_op_destroy(op);
@@ -100,59 +100,61 @@ static CUresult copy(CUstream stream, const struct copy *c)
 		memcpy(op->copy.staged, op->copy.src, c->bytes);
 		op->copy.src = op->copy.staged;
 	}
-	return submit(stream, op, c->wait || dst == SG_PAGEABLE);
+	return op_submit(stream, op, c->wait || dst == SG_PAGEABLE);
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t bytes,
 				      CUstream stream)
 {
 	SG_ENTER();
-	return copy(stream, &(struct copy){ dst, (uintptr_t)src, bytes, .dst_on_device = true });
+	return copy_submit(stream,
+			   &(struct copy){ dst, (uintptr_t)src, bytes, .dst_on_device = true });
 }
 
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t bytes, CUstream stream)
 {
 	SG_ENTER();
-	return copy(stream, &(struct copy){ (uintptr_t)dst, src, bytes, .src_on_device = true });
+	return copy_submit(stream,
+			   &(struct copy){ (uintptr_t)dst, src, bytes, .src_on_device = true });
 }
 
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
 				      CUstream stream)
 {
 	SG_ENTER();
-	return copy(stream, &(struct copy){ dst, src, bytes, true, true, false });
+	return copy_submit(stream, &(struct copy){ dst, src, bytes, true, true, false });
 }
 
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
 {
 	SG_ENTER();
-	return copy(stream, &(struct copy){ .dst = dst, .src = src, .bytes = bytes });
+	return copy_submit(stream, &(struct copy){ .dst = dst, .src = src, .bytes = bytes });
 }
 
 CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t bytes)
 {
 	SG_ENTER();
-	return copy(NULL, &(struct copy){ dst, (uintptr_t)src, bytes, .dst_on_device = true,
-					  .wait = true });
+	return copy_submit(NULL, &(struct copy){ dst, (uintptr_t)src, bytes, .dst_on_device = true,
+						 .wait = true });
 }
 
 CUresult CUDAAPI cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t bytes)
 {
 	SG_ENTER();
-	return copy(NULL, &(struct copy){ (uintptr_t)dst, src, bytes, .src_on_device = true,
-					  .wait = true });
+	return copy_submit(NULL, &(struct copy){ (uintptr_t)dst, src, bytes, .src_on_device = true,
+						 .wait = true });
 }
 
 CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 {
 	SG_ENTER();
-	return copy(NULL, &(struct copy){ dst, src, bytes, true, true, .wait = true });
+	return copy_submit(NULL, &(struct copy){ dst, src, bytes, true, true, .wait = true });
 }
 
 CUresult CUDAAPI cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 {
 	SG_ENTER();
-	return copy(NULL, &(struct copy){ dst, src, bytes, .wait = true });
+	return copy_submit(NULL, &(struct copy){ dst, src, bytes, .wait = true });
 }
 
 /* ---- Pitched copies: row by row ---- */
@@ -163,7 +165,7 @@ struct side {
 	bool device;
 };
 
-static CUresult side_of(CUmemorytype type, uint64_t host, CUdeviceptr device, struct side *ret)
+static CUresult copy_side_of(CUmemorytype type, uint64_t host, CUdeviceptr device, struct side *ret)
 {
 	switch (type) {
 	case CU_MEMORYTYPE_HOST:
@@ -182,7 +184,7 @@ static CUresult side_of(CUmemorytype type, uint64_t host, CUdeviceptr device, st
 	}
 }
 
-static uint64_t row_of(const struct side *s, size_t row, size_t width)
+static uint64_t copy_row_of(const struct side *s, size_t row, size_t width)
 {
 	return s->base + (s->y + row) * (s->pitch ? s->pitch : width) + s->x_bytes;
 }
@@ -195,8 +197,8 @@ CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream)
 	SG_TRY(sg_enter_context());
 	if (!c)
 		return CUDA_ERROR_INVALID_VALUE;
-	SG_TRY(side_of(c->srcMemoryType, (uintptr_t)c->srcHost, c->srcDevice, &src));
-	SG_TRY(side_of(c->dstMemoryType, (uintptr_t)c->dstHost, c->dstDevice, &dst));
+	SG_TRY(copy_side_of(c->srcMemoryType, (uintptr_t)c->srcHost, c->srcDevice, &src));
+	SG_TRY(copy_side_of(c->dstMemoryType, (uintptr_t)c->dstHost, c->dstDevice, &dst));
 	src.x_bytes = c->srcXInBytes;
 	src.y = c->srcY;
 	src.pitch = c->srcPitch;
@@ -207,11 +209,12 @@ CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream)
 	    (dst.pitch && dst.pitch < c->WidthInBytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t row = 0; row < c->Height; row++)
-		SG_TRY(copy(stream, &(struct copy){ .dst = row_of(&dst, row, c->WidthInBytes),
-						    .src = row_of(&src, row, c->WidthInBytes),
-						    .bytes = c->WidthInBytes,
-						    .dst_on_device = dst.device,
-						    .src_on_device = src.device }));
+		SG_TRY(copy_submit(stream,
+				   &(struct copy){ .dst = copy_row_of(&dst, row, c->WidthInBytes),
+						   .src = copy_row_of(&src, row, c->WidthInBytes),
+						   .bytes = c->WidthInBytes,
+						   .dst_on_device = dst.device,
+						   .src_on_device = src.device }));
 	return CUDA_SUCCESS;
 }
 
@@ -238,7 +241,7 @@ struct fill {
 };
 
 /* Rows without a gap are one. Return: false, such a thing cannot be. */
-static bool shape_fill(struct fill *f, size_t *ret_span_bytes)
+static bool fill_normalise(struct fill *f, size_t *ret_span_bytes)
 {
 	size_t row, span;
 
@@ -256,7 +259,7 @@ static bool shape_fill(struct fill *f, size_t *ret_span_bytes)
 	       !__builtin_add_overflow(span, row, ret_span_bytes);
 }
 
-static CUresult fill(CUstream stream, const struct fill *wanted)
+static CUresult fill_submit(CUstream stream, const struct fill *wanted)
 {
 	struct fill f = *wanted;
 	enum sg_place memory;
@@ -268,7 +271,7 @@ static CUresult fill(CUstream stream, const struct fill *wanted)
 		SG_TRY(sg_capture_unsafe());
 	if (!f.count || !f.rows)
 		return CUDA_SUCCESS;
-	if (f.va % f.width || !shape_fill(&f, &bytes))
+	if (f.va % f.width || !fill_normalise(&f, &bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	memory = sg_place_of(f.va, bytes);
 	if (memory == SG_PAGEABLE)
@@ -276,93 +279,93 @@ static CUresult fill(CUstream stream, const struct fill *wanted)
 	op = sg_op_create(memory == SG_PINNED_READ_ONLY ? SG_OP_FAULT : SG_OP_FILL);
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	op->fill.dst = pointer(f.va);
+	op->fill.dst = pointer_of(f.va);
 	op->fill.value = f.value;
 	op->fill.width = f.width;
 	op->fill.count = f.count;
 	op->fill.rows = f.rows;
 	op->fill.pitch = f.pitch;
 	op->fill.in_host = memory != SG_DEVICE;
-	return submit(stream, op, f.wait);
+	return op_submit(stream, op, f.wait);
 }
 
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr va, unsigned char value, size_t count, CUstream stream)
 {
 	SG_ENTER();
-	return fill(stream, &(struct fill){ va, value, 1, count, 1, 0, false });
+	return fill_submit(stream, &(struct fill){ va, value, 1, count, 1, 0, false });
 }
 
 CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr va, unsigned char value, size_t count)
 {
 	SG_ENTER();
-	return fill(NULL, &(struct fill){ va, value, 1, count, 1, 0, true });
+	return fill_submit(NULL, &(struct fill){ va, value, 1, count, 1, 0, true });
 }
 
 CUresult CUDAAPI cuMemsetD2D8Async(CUdeviceptr va, size_t pitch, unsigned char value, size_t count,
 				   size_t rows, CUstream stream)
 {
 	SG_ENTER();
-	return fill(stream, &(struct fill){ va, value, 1, count, rows, pitch, false });
+	return fill_submit(stream, &(struct fill){ va, value, 1, count, rows, pitch, false });
 }
 
 CUresult CUDAAPI cuMemsetD2D8_v2(CUdeviceptr va, size_t pitch, unsigned char value, size_t count,
 				 size_t rows)
 {
 	SG_ENTER();
-	return fill(NULL, &(struct fill){ va, value, 1, count, rows, pitch, true });
+	return fill_submit(NULL, &(struct fill){ va, value, 1, count, rows, pitch, true });
 }
 
 CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr va, unsigned short value, size_t count,
 				  CUstream stream)
 {
 	SG_ENTER();
-	return fill(stream, &(struct fill){ va, value, 2, count, 1, 0, false });
+	return fill_submit(stream, &(struct fill){ va, value, 2, count, 1, 0, false });
 }
 
 CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr va, unsigned short value, size_t count)
 {
 	SG_ENTER();
-	return fill(NULL, &(struct fill){ va, value, 2, count, 1, 0, true });
+	return fill_submit(NULL, &(struct fill){ va, value, 2, count, 1, 0, true });
 }
 
 CUresult CUDAAPI cuMemsetD2D16Async(CUdeviceptr va, size_t pitch, unsigned short value,
 				    size_t count, size_t rows, CUstream stream)
 {
 	SG_ENTER();
-	return fill(stream, &(struct fill){ va, value, 2, count, rows, pitch, false });
+	return fill_submit(stream, &(struct fill){ va, value, 2, count, rows, pitch, false });
 }
 
 CUresult CUDAAPI cuMemsetD2D16_v2(CUdeviceptr va, size_t pitch, unsigned short value, size_t count,
 				  size_t rows)
 {
 	SG_ENTER();
-	return fill(NULL, &(struct fill){ va, value, 2, count, rows, pitch, true });
+	return fill_submit(NULL, &(struct fill){ va, value, 2, count, rows, pitch, true });
 }
 
 CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr va, unsigned int value, size_t count, CUstream stream)
 {
 	SG_ENTER();
-	return fill(stream, &(struct fill){ va, value, 4, count, 1, 0, false });
+	return fill_submit(stream, &(struct fill){ va, value, 4, count, 1, 0, false });
 }
 
 CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr va, unsigned int value, size_t count)
 {
 	SG_ENTER();
-	return fill(NULL, &(struct fill){ va, value, 4, count, 1, 0, true });
+	return fill_submit(NULL, &(struct fill){ va, value, 4, count, 1, 0, true });
 }
 
 CUresult CUDAAPI cuMemsetD2D32Async(CUdeviceptr va, size_t pitch, unsigned int value, size_t count,
 				    size_t rows, CUstream stream)
 {
 	SG_ENTER();
-	return fill(stream, &(struct fill){ va, value, 4, count, rows, pitch, false });
+	return fill_submit(stream, &(struct fill){ va, value, 4, count, rows, pitch, false });
 }
 
 CUresult CUDAAPI cuMemsetD2D32_v2(CUdeviceptr va, size_t pitch, unsigned int value, size_t count,
 				  size_t rows)
 {
 	SG_ENTER();
-	return fill(NULL, &(struct fill){ va, value, 4, count, rows, pitch, true });
+	return fill_submit(NULL, &(struct fill){ va, value, 4, count, rows, pitch, true });
 }
 
 /* ---- Host functions ---- */
@@ -380,7 +383,7 @@ CUresult CUDAAPI cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *arg)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	op->host.fn = fn;
 	op->host.arg = arg;
-	return submit(stream, op, false);
+	return op_submit(stream, op, false);
 }
 
 CUresult CUDAAPI cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *arg,
@@ -398,5 +401,5 @@ CUresult CUDAAPI cuStreamAddCallback(CUstream stream, CUstreamCallback callback,
 	op->host.callback = callback;
 	op->host.handle = stream;
 	op->host.arg = arg;
-	return submit(stream, op, false);
+	return op_submit(stream, op, false);
 }

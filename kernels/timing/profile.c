@@ -27,7 +27,7 @@ static const struct key {
 	size_t offset;
 	bool whole;               /* the field is a uint64_t, not a double */
 	double unit, least, most; /* limits in the file's unit */
-} keys[] = {
+} profile_keys[] = {
 #define REAL(name, field, unit, least, most)                                       \
 	{                                                                          \
 		name, offsetof(struct mm_profile, field), false, unit, least, most \
@@ -58,16 +58,16 @@ static const struct key {
 #undef WHOLE
 };
 
-struct reader {
+struct profile_reader {
 	struct mm_profile profile;
-	bool seen[MM_ARRAY_SIZE(keys)];
+	bool seen[MM_ARRAY_SIZE(profile_keys)];
 	const char *path;
 	unsigned int line; /* 0: not of the file, an override */
 	char *err;
 	size_t err_bytes;
 };
 
-static int MM_PRINTF(2, 3) fail(const struct reader *r, const char *format, ...)
+static int MM_PRINTF(2, 3) profile_fail(const struct profile_reader *r, const char *format, ...)
 {
 	char text[384];
 	va_list args;
@@ -82,7 +82,7 @@ static int MM_PRINTF(2, 3) fail(const struct reader *r, const char *format, ...)
 	return -EBADMSG;
 }
 
-static char *trim(char *text)
+static char *text_trim(char *text)
 {
 	size_t n;
 
@@ -94,7 +94,7 @@ static char *trim(char *text)
 }
 
 /* Decimal only: strtod() would take "nan", "inf" and hexadecimal too. */
-static bool parse_number(const char *text, double *ret)
+static bool profile_parse_number(const char *text, double *ret)
 {
 	char *end;
 
@@ -104,60 +104,60 @@ static bool parse_number(const char *text, double *ret)
 	return !*end && isfinite(*ret);
 }
 
-static int set(struct reader *r, const char *name, const char *text)
+static int key_set(struct profile_reader *r, const char *name, const char *text)
 {
-	const struct key *k = keys;
+	const struct key *k = profile_keys;
 	double number;
 	char *field;
 
-	while (k < keys + MM_ARRAY_SIZE(keys) && strcmp(k->name, name))
+	while (k < profile_keys + MM_ARRAY_SIZE(profile_keys) && strcmp(k->name, name))
 		k++;
-	if (k == keys + MM_ARRAY_SIZE(keys))
-		return fail(r, "'%.64s' is not a key of a profile", name);
-	if (r->line && r->seen[k - keys])
-		return fail(r, "%s is given twice", name);
-	if (!parse_number(text, &number))
-		return fail(r, "%s: '%.64s' is not a number", name, text);
+	if (k == profile_keys + MM_ARRAY_SIZE(profile_keys))
+		return profile_fail(r, "'%.64s' is not a key of a profile", name);
+	if (r->line && r->seen[k - profile_keys])
+		return profile_fail(r, "%s is given twice", name);
+	if (!profile_parse_number(text, &number))
+		return profile_fail(r, "%s: '%.64s' is not a number", name, text);
 	if (number < k->least || number > k->most)
-		return fail(r, "%s: %.64s is not between %.15g and %.15g", name, text, k->least,
-			    k->most);
+		return profile_fail(r, "%s: %.64s is not between %.15g and %.15g", name, text,
+				    k->least, k->most);
 	number *= k->unit;
 	field = (char *)&r->profile + k->offset;
 	if (k->whole)
 		*(uint64_t *)(void *)field = (uint64_t)(number + 0.5);
 	else
 		*(double *)(void *)field = number;
-	r->seen[k - keys] = true;
+	r->seen[k - profile_keys] = true;
 	return 0;
 }
 
 /* "key = value", changed in place */
-static int assign(struct reader *r, char *text)
+static int line_assign(struct profile_reader *r, char *text)
 {
 	char *equals = strchr(text, '=');
 
 	if (!equals)
-		return fail(r, "'%.64s' is not key = value", text);
+		return profile_fail(r, "'%.64s' is not key = value", text);
 	*equals = '\0';
-	return set(r, trim(text), trim(equals + 1));
+	return key_set(r, text_trim(text), text_trim(equals + 1));
 }
 
 /* @line ends at a zero byte of ours; @length_bytes says whether there was one before. */
-static int read_line(struct reader *r, char *line, size_t length_bytes)
+static int profile_read_line(struct profile_reader *r, char *line, size_t length_bytes)
 {
 	char *text;
 
 	if (length_bytes > LINE_BYTES)
-		return fail(r, "the line is longer than %u bytes", LINE_BYTES);
+		return profile_fail(r, "the line is longer than %u bytes", LINE_BYTES);
 	if (strlen(line) != length_bytes)
-		return fail(r, "there is a zero byte in the line");
+		return profile_fail(r, "there is a zero byte in the line");
 	line[strcspn(line, "#")] = '\0';
-	text = trim(line);
-	return *text ? assign(r, text) : 0;
+	text = text_trim(line);
+	return *text ? line_assign(r, text) : 0;
 }
 
 /* @text has a byte to spare behind its end. */
-static int read_lines(struct reader *r, char *text, size_t length_bytes)
+static int profile_read_lines(struct profile_reader *r, char *text, size_t length_bytes)
 {
 	char *const end = text + length_bytes;
 	int error = 0;
@@ -168,21 +168,21 @@ static int read_lines(struct reader *r, char *text, size_t length_bytes)
 		stop = stop ? stop : end;
 		*stop = '\0';
 		r->line++;
-		error = read_line(r, text, (size_t)(stop - text));
+		error = profile_read_line(r, text, (size_t)(stop - text));
 		text = stop + 1;
 	}
 	return error;
 }
 
-static void close_file(FILE **file)
+static void profile_close_file(FILE **file)
 {
 	if (*file)
 		fclose(*file);
 }
 
-static int read_file(struct reader *r)
+static int profile_read_file(struct profile_reader *r)
 {
-	mm_cleanup(close_file) FILE *file = fopen(r->path, "re");
+	mm_cleanup(profile_close_file) FILE *file = fopen(r->path, "re");
 	char text[FILE_BYTES + 1];
 	size_t n;
 
@@ -201,17 +201,17 @@ static int read_file(struct reader *r)
 		snprintf(r->err, r->err_bytes, "%.300s: longer than %u bytes", r->path, FILE_BYTES);
 		return -EBADMSG;
 	}
-	if (read_lines(r, text, n))
+	if (profile_read_lines(r, text, n))
 		return -EBADMSG;
 	r->line = 0;
-	for (size_t i = 0; i < MM_ARRAY_SIZE(keys); i++)
+	for (size_t i = 0; i < MM_ARRAY_SIZE(profile_keys); i++)
 		if (!r->seen[i])
-			return fail(r, "%s is missing", keys[i].name);
+			return profile_fail(r, "%s is missing", profile_keys[i].name);
 	return 0;
 }
 
 /* The folder of the object that this code was linked into; "" if unknown. */
-static void own_folder(char folder[PATH_MAX])
+static void profile_own_folder(char folder[PATH_MAX])
 {
 	mm_cleanup(mm_free_ptr) char *real = NULL;
 	Dl_info info;
@@ -219,7 +219,8 @@ static void own_folder(char folder[PATH_MAX])
 
 	folder[0] = '\0';
 	/* The main program goes by its argv[0] here, which need not be a path. */
-	if (dladdr((void *)own_folder, &info) && info.dli_fname && strchr(info.dli_fname, '/'))
+	if (dladdr((void *)profile_own_folder, &info) && info.dli_fname &&
+	    strchr(info.dli_fname, '/'))
 		real = realpath(info.dli_fname, NULL);
 	if (!real)
 		real = realpath("/proc/self/exe", NULL);
@@ -233,13 +234,13 @@ static void own_folder(char folder[PATH_MAX])
 /*
  * Programs and libraries lie one folder below the prefix, or two where libraries have one per kind.
  */
-static bool find_profiles(char folder[PATH_MAX])
+static bool profile_find_folder(char folder[PATH_MAX])
 {
 	static const char *const places[] = { "/../share/mmd/profiles",
 					      "/../../share/mmd/profiles" };
 	char own[PATH_MAX];
 
-	own_folder(own);
+	profile_own_folder(own);
 	for (size_t i = 0; *own && i < MM_ARRAY_SIZE(places); i++) {
 		const int n = snprintf(folder, PATH_MAX, "%s%s", own, places[i]);
 
@@ -250,7 +251,7 @@ static bool find_profiles(char folder[PATH_MAX])
 }
 
 /* Appends the names of the profiles that there are. */
-static void list_profiles(const char *folder, char *text, size_t bytes)
+static void profile_list(const char *folder, char *text, size_t bytes)
 {
 	struct dirent **found = NULL;
 	const int n = scandir(folder, &found, NULL, alphasort);
@@ -268,7 +269,7 @@ static void list_profiles(const char *folder, char *text, size_t bytes)
 }
 
 /* Return: 0 and where the named profile's file is; -ENOENT. */
-static int locate(const char *name, char path[PATH_MAX], char *err, size_t err_bytes)
+static int profile_locate(const char *name, char path[PATH_MAX], char *err, size_t err_bytes)
 {
 	char folder[PATH_MAX];
 
@@ -276,7 +277,7 @@ static int locate(const char *name, char path[PATH_MAX], char *err, size_t err_b
 		snprintf(path, PATH_MAX, "%s", name);
 		return 0;
 	}
-	if (!find_profiles(folder)) {
+	if (!profile_find_folder(folder)) {
 		snprintf(
 			err, err_bytes,
 			"there is no share/mmd/profiles beside this program; give the profile as a "
@@ -287,23 +288,23 @@ static int locate(const char *name, char path[PATH_MAX], char *err, size_t err_b
 	    access(path, F_OK) == 0)
 		return 0;
 	snprintf(err, err_bytes, "there is no device profile '%.64s'; there are:", name);
-	list_profiles(folder, err, err_bytes);
+	profile_list(folder, err, err_bytes);
 	return -ENOENT;
 }
 
 /* "key=value,key=value", changed in place; a later one of a key counts. */
-static int override(struct reader *r, char *list)
+static int profile_override(struct profile_reader *r, char *list)
 {
 	char *rest = NULL;
 
 	r->line = 0;
 	for (char *one = strtok_r(list, ",", &rest); one; one = strtok_r(NULL, ",", &rest))
-		if (assign(r, one))
+		if (line_assign(r, one))
 			return -EBADMSG;
 	return 0;
 }
 
-static void set_name(struct mm_profile *p, const char *path)
+static void profile_set_name(struct mm_profile *p, const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	size_t n;
@@ -318,7 +319,7 @@ static void set_name(struct mm_profile *p, const char *path)
 int mm_profile_load(const char *spec, struct mm_profile *ret, char *err, size_t err_bytes)
 {
 	mm_cleanup(mm_free_ptr) char *name = strdup(spec);
-	struct reader r = { .err = err, .err_bytes = err_bytes };
+	struct profile_reader r = { .err = err, .err_bytes = err_bytes };
 	char path[PATH_MAX], *overrides;
 	int error;
 
@@ -329,16 +330,16 @@ int mm_profile_load(const char *spec, struct mm_profile *ret, char *err, size_t 
 	overrides = strchr(name, ',');
 	if (overrides)
 		*overrides++ = '\0';
-	error = locate(name, path, err, err_bytes);
+	error = profile_locate(name, path, err, err_bytes);
 	if (error)
 		return error;
 	r.path = path;
-	error = read_file(&r);
+	error = profile_read_file(&r);
 	if (!error && overrides)
-		error = override(&r, overrides);
+		error = profile_override(&r, overrides);
 	if (error)
 		return error;
-	set_name(&r.profile, path);
+	profile_set_name(&r.profile, path);
 	*ret = r.profile;
 	return 0;
 }
