@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device's answers about itself. */
+/* The entry points that describe the device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 #include "libclient/base/base.h"
 
 #define PCI_BYTES 16
-#define PCI_SLOT  0x1f /* on a bus of its own; no other device of a usual machine sits there */
+#define PCI_SLOT \
+	0x1f /* devices are on a bus of their own, in a slot that a usual machine does not use */
 
 static CUresult check_device(CUdevice device)
 {
@@ -120,12 +121,13 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 	SG_TRY(check_device(peer));
 	if (!can)
 		return CUDA_ERROR_INVALID_VALUE;
-	*can = 0; /* none with another; not even with itself, as the driver */
+	*can = 0; /* no device can access another, nor itself, as the driver has it */
 	return CUDA_SUCCESS;
 }
 
 /*
- * Limits are those of compute capability 9.0; what is not listed is 0: the device has none of it.
+ * Limits are those of compute capability 9.0. An attribute that is not listed is 0: the device does
+ * not have it.
  */
 static const struct {
 	CUdevice_attribute attribute;
@@ -173,7 +175,7 @@ static const struct {
 	{ CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0 },
 };
 
-/* MM_SOFTGPU_ATTRIBUTES, "122=0,113=0": what this device has otherwise. */
+/* MM_SOFTGPU_ATTRIBUTES, such as "122=0,113=0", replaces attributes of the device. */
 static void attribute_from_environment(int attribute, int *ret_value)
 {
 	const char *at = secure_getenv("MM_SOFTGPU_ATTRIBUTES");
@@ -188,7 +190,7 @@ static void attribute_from_environment(int attribute, int *ret_value)
 	}
 }
 
-#define ATTRIBUTE_END 148 /* one past the last that driver 13.0 knows */
+#define ATTRIBUTE_END 148 /* one past the last attribute that driver 13.0 knows */
 
 CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {

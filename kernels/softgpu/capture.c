@@ -12,18 +12,18 @@ struct sg_capture {
 	struct sg_capture *next;
 	uint64_t id;
 	CUstreamCaptureMode mode;
-	pid_t thread; /* that began it */
+	pid_t thread; /* thread that began the capture */
 	struct sg_context *ctx;
-	struct sg_graph *graph;     /* a reference */
-	struct sg_stream *origin;   /* one of streams */
-	struct sg_stream **streams; /* references */
+	struct sg_graph *graph;     /* a reference; the nodes go here */
+	struct sg_stream *origin;   /* the element of streams in which it began */
+	struct sg_stream **streams; /* each a reference */
 	size_t n_streams;
 	bool invalid;
 };
 
-/* All of it is guarded by sg_graph_lock(). */
+/* Guarded by sg_graph_lock(). */
 static struct sg_capture *captures;
-static unsigned int n_captures; /* atomic, for a look without the lock */
+static unsigned int n_captures; /* atomic, so that it can be read without the lock */
 static uint64_t last_capture_id;
 
 static __thread CUstreamCaptureMode thread_mode __attribute__((tls_model("initial-exec")));
@@ -49,7 +49,7 @@ static bool nodes_contain(const CUgraphNode *nodes, size_t n, CUgraphNode node)
 	return false;
 }
 
-/* Adds those that are not there yet, as references. */
+/* Appends the nodes of @more that are not in the list yet, each as a reference. */
 static CUresult nodes_add(CUgraphNode **nodes, size_t *n, const CUgraphNode *more, size_t n_more)
 {
 	CUgraphNode *grown = realloc(*nodes, (*n + n_more + 1) * sizeof(CUgraphNode));
@@ -70,7 +70,7 @@ static void stream_set_capture(struct sg_stream *stream, struct sg_capture *c)
 	__atomic_store_n(&stream->capture, c, __ATOMIC_RELEASE);
 }
 
-/* Takes a reference to @stream. */
+/* The lock is held. Takes a reference to @stream. */
 static CUresult capture_join(struct sg_capture *c, struct sg_stream *stream)
 {
 	struct sg_stream **grown = realloc(c->streams, (c->n_streams + 1) * sizeof(*grown));
@@ -86,7 +86,10 @@ static CUresult capture_join(struct sg_capture *c, struct sg_stream *stream)
 
 /* ---- The end of a capture ---- */
 
-/* With the lock: its streams are as they were before. What is to be put is handed back in @c. */
+/*
+ * The lock is held. Takes @c out of the list; its streams are no longer captured. The caller frees
+ * @c with capture_give_up() when it has released the lock.
+ */
 static void capture_take_out(struct sg_capture *c)
 {
 	struct sg_capture **p = &captures;
@@ -102,7 +105,10 @@ static void capture_take_out(struct sg_capture *c)
 	}
 }
 
-/* Without the lock, after capture_take_out(). @keeps_graph: it is the caller's now. */
+/*
+ * The lock is not held, and capture_take_out() was called. @keeps_graph: the caller took the graph
+ * over.
+ */
 static void capture_give_up(struct sg_capture *c, bool keeps_graph)
 {
 	if (!keeps_graph)
@@ -216,7 +222,7 @@ CUresult sg_capture_record(struct sg_stream *stream, struct sg_event *event)
 	return res;
 }
 
-/* With the lock. One of the two is captured. */
+/* The lock is held, and the stream or the event is captured. */
 static CUresult capture_wait_captured(struct sg_stream *stream, struct sg_event *event)
 {
 	struct sg_capture *c = stream->capture, *from = capture_of(event);
@@ -226,7 +232,7 @@ static CUresult capture_wait_captured(struct sg_stream *stream, struct sg_event 
 		res = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	else if (c && !event->capture_id)
 		res = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
-	else if (!from) /* of a capture that has ended */
+	else if (!from) /* the event was recorded in a capture that has ended */
 		res = CUDA_ERROR_CAPTURED_EVENT;
 	else if (c && c != from)
 		res = CUDA_ERROR_STREAM_CAPTURE_MERGE;
@@ -296,8 +302,8 @@ CUresult sg_capture_check_stream(struct sg_stream *stream)
 }
 
 /*
- * Is a stream of @ctx captured? @blocking_only: one that the legacy stream waits for. @invalidate:
- * the captures that are found are lost.
+ * Return: whether a stream of @ctx is captured; with @blocking_only, one that the legacy stream
+ * waits for. With @invalidate the captures that are found become invalid.
  */
 static bool captures_in(const struct sg_context *ctx, bool blocking_only, bool invalidate)
 {
@@ -401,7 +407,7 @@ CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mo
 	return res;
 }
 
-/* With the lock. What there is to say against @stream ending its capture; 0: it may. */
+/* The lock is held. Return: the error with which @stream may not end its capture; CUDA_SUCCESS. */
 static CUresult capture_may_end(const struct sg_stream *stream)
 {
 	const struct sg_capture *c = stream->capture;
@@ -456,7 +462,10 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph *ret_graph)
 	return res;
 }
 
-/* With the lock. */
+/*
+ * The lock is held. Gives the stream an array of edges, all zero, one for each node that it depends
+ * on.
+ */
 static CUresult describe_edges(struct sg_stream *stream, const CUgraphEdgeData **ret_edges)
 {
 	CUgraphEdgeData *edges = calloc(stream->n_ahead + 1, sizeof(*edges));
@@ -469,8 +478,8 @@ static CUresult describe_edges(struct sg_stream *stream, const CUgraphEdgeData *
 	return CUDA_SUCCESS;
 }
 
-/* What is asked for; all but the status may be NULL. */
-struct info {
+/* Results that a caller wants; all but the status may be NULL. */
+struct capture_query {
 	CUstreamCaptureStatus *status;
 	cuuint64_t *id;
 	CUgraph *graph;
@@ -479,45 +488,45 @@ struct info {
 	size_t *n;
 };
 
-static CUresult capture_describe(struct sg_stream *stream, const struct info *capture_query)
+static CUresult capture_describe(struct sg_stream *stream, const struct capture_query *query)
 {
 	const struct sg_capture *c;
 	CUresult res = CUDA_SUCCESS;
 
-	/* Looking does no harm to the capture. */
+	/* A query leaves the capture valid. */
 	if (stream == __atomic_load_n(&stream->ctx->legacy, __ATOMIC_ACQUIRE) &&
 	    captures_in(stream->ctx, true, false))
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	sg_graph_lock();
 	c = stream->capture;
-	*capture_query->status = !c           ? CU_STREAM_CAPTURE_STATUS_NONE
-				 : c->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-					      : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	*query->status = !c           ? CU_STREAM_CAPTURE_STATUS_NONE
+			 : c->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+				      : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 	if (c && !c->invalid) {
-		if (capture_query->id)
-			*capture_query->id = c->id;
-		if (capture_query->graph)
-			*capture_query->graph = (CUgraph)c->graph;
-		if (capture_query->nodes)
-			*capture_query->nodes = stream->ahead;
-		if (capture_query->n)
-			*capture_query->n = stream->n_ahead;
-		if (capture_query->edges)
-			res = describe_edges(stream, capture_query->edges);
+		if (query->id)
+			*query->id = c->id;
+		if (query->graph)
+			*query->graph = (CUgraph)c->graph;
+		if (query->nodes)
+			*query->nodes = stream->ahead;
+		if (query->n)
+			*query->n = stream->n_ahead;
+		if (query->edges)
+			res = describe_edges(stream, query->edges);
 	}
 	sg_graph_unlock();
 	return res;
 }
 
-static CUresult capture_get_info(CUstream handle, const struct info *capture_query)
+static CUresult capture_get_info(CUstream handle, const struct capture_query *query)
 {
 	struct sg_stream *stream;
 	CUresult res;
 
-	if (!capture_query->status || (capture_query->edges && !capture_query->nodes))
+	if (!query->status || (query->edges && !query->nodes))
 		return CUDA_ERROR_INVALID_VALUE;
 	SG_TRY(sg_stream_get(handle, &stream));
-	res = capture_describe(stream, capture_query);
+	res = capture_describe(stream, query);
 	sg_stream_put(stream);
 	return res;
 }
@@ -525,7 +534,7 @@ static CUresult capture_get_info(CUstream handle, const struct info *capture_que
 CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 {
 	SG_ENTER();
-	return capture_get_info(stream, &(struct info){ .status = status });
+	return capture_get_info(stream, &(struct capture_query){ .status = status });
 }
 
 CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status,
@@ -533,7 +542,8 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatu
 					   const CUgraphNode **nodes, size_t *n)
 {
 	SG_ENTER();
-	return capture_get_info(stream, &(struct info){ status, id, graph, nodes, NULL, n });
+	return capture_get_info(stream,
+				&(struct capture_query){ status, id, graph, nodes, NULL, n });
 }
 
 CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status,
@@ -542,7 +552,8 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatu
 					   size_t *n)
 {
 	SG_ENTER();
-	return capture_get_info(stream, &(struct info){ status, id, graph, nodes, edges, n });
+	return capture_get_info(stream,
+				&(struct capture_query){ status, id, graph, nodes, edges, n });
 }
 
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)

@@ -17,11 +17,11 @@
 #define PRIORITY_MIN 0
 #define PRIORITY_MAX (-5)
 
-/* A thread's current contexts; each entry is a reference. */
+/* The calling thread's current contexts, each a reference. */
 static __thread struct {
 	struct sg_context *items[STACK_MAX];
 	unsigned int n;
-	bool registered; /* stack_key has a value: the references go with the thread */
+	bool registered; /* stack_key has a value: references are dropped when the thread ends */
 } stack __attribute__((tls_model("initial-exec")));
 
 static pthread_key_t stack_key;
@@ -29,11 +29,10 @@ static pthread_once_t stack_once = PTHREAD_ONCE_INIT;
 
 static pthread_mutex_t primary_mtx = PTHREAD_MUTEX_INITIALIZER;
 static struct primary {
-	struct sg_context
-		*ctx; /* made when it is first retained; from then on there, as one handle */
+	struct sg_context *ctx; /* NULL until it is first retained; then the same for ever */
 	unsigned int retained;
 	unsigned int flags;
-} primaries[SG_DEVICES_MAX]; /* by device; guarded by primary_mtx */
+} primaries[SG_DEVICES_MAX]; /* by ordinal of the device; guarded by primary_mtx */
 
 static uint64_t last_context_id; /* atomic */
 
@@ -85,12 +84,12 @@ void sg_context_fault(struct sg_context *ctx, CUresult error)
 {
 	int none = CUDA_SUCCESS;
 
-	/* The first one is what is reported. */
+	/* Only the first error is kept. */
 	__atomic_compare_exchange_n(&ctx->error, &none, (int)error, false, __ATOMIC_ACQ_REL,
 				    __ATOMIC_ACQUIRE);
 }
 
-/* The next stream after id @after, in order of age, as a reference; NULL if there is none. */
+/* Return: the oldest stream with an id above @after, as a reference; NULL if there is none. */
 static struct sg_stream *context_next_stream(struct sg_context *ctx, uint64_t after)
 {
 	struct sg_stream *next = NULL;
@@ -119,7 +118,8 @@ CUresult sg_context_synchronize(struct sg_context *ctx)
 }
 
 /*
- * Default streams were never published: their first reference is the context's. Return: it was one.
+ * Default streams are not published; the context holds their first reference. Return: whether @s
+ * was a default stream; then that reference is now the caller's.
  */
 static bool context_disown_default(struct sg_context *ctx, struct sg_stream *s)
 {
@@ -135,8 +135,8 @@ static bool context_disown_default(struct sg_context *ctx, struct sg_stream *s)
 }
 
 /*
- * Queued work is dropped, running work is waited for; then all goes that is the context's: cuda.h
- * lists it at cuCtxDestroy(). Memory of cuMemCreate() belongs to none.
+ * Drops queued work and waits for running work; then frees all that belongs to the context, as
+ * cuda.h lists it at cuCtxDestroy(). Memory of cuMemCreate() belongs to no context.
  */
 static void clear_context(struct sg_context *ctx)
 {
@@ -171,7 +171,7 @@ static void stack_key_make(void)
 	pthread_key_create(&stack_key, stack_drop);
 }
 
-/* Takes over a reference to @ctx. */
+/* Takes over the caller's reference to @ctx. */
 static CUresult context_push(struct sg_context *ctx)
 {
 	if (stack.n == STACK_MAX) {
@@ -245,7 +245,7 @@ CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *ret)
 	return CUDA_SUCCESS;
 }
 
-/* Replaces the top of the stack; NULL takes it away. */
+/* Replaces the top of the stack; with NULL, removes it. */
 CUresult CUDAAPI cuCtxSetCurrent(CUcontext handle)
 {
 	struct sg_context *ctx = NULL;
@@ -295,7 +295,7 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ret, unsigned int flags, CUdevice dev
 	return context_create_current(ret, flags, device);
 }
 
-/* There are no multiprocessors to have an affinity to. */
+/* Affinity is ignored: the device has no multiprocessors. */
 CUresult CUDAAPI cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int n_params,
 				unsigned int flags, CUdevice device)
 {
@@ -353,7 +353,7 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
 	return CUDA_SUCCESS;
 }
 
-/* A NULL handle is the current context. A reference is returned. */
+/* A NULL @handle stands for the current context. Returns a reference. */
 static CUresult context_get(CUcontext handle, struct sg_context **ret_ctx)
 {
 	struct sg_context *ctx;
@@ -459,8 +459,9 @@ CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest)
 /* ---- The primary context ---- */
 
 /*
- * As new, under the same handle, and not to be used until it is retained again. @anyhow: also while
- * it is retained, which it stays; else not where somebody retained it since.
+ * Resets the primary context under the same handle; it cannot be used until it is retained again.
+ * With @anyhow, also while it is retained, and then it stays so; else only if nobody has retained
+ * it.
  */
 static void reset_primary(struct primary *primary, bool anyhow)
 {
@@ -478,7 +479,7 @@ static void reset_primary(struct primary *primary, bool anyhow)
 	pthread_mutex_unlock(&ctx->clearing);
 }
 
-/* Retained again, when it was reset or released. */
+/* The primary context was retained: it can be used again if it had been released or reset. */
 static void revive_primary(const struct primary *primary)
 {
 	struct sg_context *ctx = primary->ctx;
@@ -540,8 +541,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
 }
 
 /*
- * cuda.h: what was retained stays so, and is to be released all the same. To be used it is retained
- * anew.
+ * cuda.h: a retained context stays retained, and must still be released. To use it again, a program
+ * must retain it once more.
  */
 CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device)
 {

@@ -3,11 +3,11 @@
  * sg_context - a CUDA context: the streams of one user of a device, and their first fault
  *
  * Concept:   the primary context and those of cuCtxCreate() are the same thing. A device fault is
- *            sticky: every later call that needs the context reports it, and nothing that is still
- *            queued runs. The primary one is there for good; released or reset, it cannot be used
- *            until retained.
+ *            sticky: every later call that needs the context reports it, and work that is still
+ *            queued does not run. The primary context stays for the life of the process; after it
+ *            was released or reset, it cannot be used until it is retained again.
  * Ownership: counted (sg_object). A thread's stack of current contexts, its streams and its modules
- *            hold references; the registry's one is dropped by destruction.
+ *            hold references; the registry's reference is dropped by destruction.
  * Threading: each thread has its own stack of current contexts; all else is safe from any thread.
  */
 #pragma once
@@ -27,31 +27,31 @@ struct sg_context {
 	uint64_t id;
 	bool primary;
 	int error;                /* atomic; a CUresult; sticky */
-	bool stopping;            /* atomic; destroyed: what is queued is dropped, waits end */
-	pthread_mutex_t clearing; /* the primary one: held while all that it has is taken down */
+	bool stopping;            /* atomic; being destroyed: queued work is dropped, waits end */
+	pthread_mutex_t clearing; /* held while all that a primary context has is freed */
 
 	pthread_mutex_t mtx;
-	struct sg_stream *streams; /* guarded by mtx; not references */
-	struct sg_stream *legacy;  /* atomic; made with the first use of stream 0; a reference */
+	struct sg_stream *streams; /* guarded by mtx; the list holds no references */
+	struct sg_stream *legacy;  /* atomic; created by the first use of stream 0; a reference */
 };
 
-/* The current context, without a reference: the thread's stack holds one. */
+/* Returns the current context without a reference: the thread's stack holds one. */
 CUresult sg_context_current(struct sg_context **ret_ctx);
 
-/* Is it destroyed, or about to be? */
+/* Return: whether the context is destroyed, or its destruction has begun. */
 bool sg_context_is_ending(const struct sg_context *ctx);
 
 /*
- * The answer of a call that needs no context where it found nothing: @res, or what is wrong with
- * the current context.
+ * For a call that needs no context and found nothing. Return: the error of the current context if
+ * it has one, else @res.
  */
 CUresult sg_context_unless(CUresult res);
 
 CUresult sg_context_error(const struct sg_context *ctx);
 void sg_context_fault(struct sg_context *ctx, CUresult error);
 
-/* Of the current context. */
+/* Returns the ordinal of the current context's device. */
 CUresult sg_context_device(unsigned int *ret_device);
 
-/* Waits for everything in every stream. */
+/* Waits until all streams have done their work. Return: the context's error. */
 CUresult sg_context_synchronize(struct sg_context *ctx);

@@ -49,7 +49,6 @@ void sg_device_unlock(struct sg_device *d)
 	pthread_mutex_unlock(&d->mtx);
 }
 
-/* The same directory is the same device, also after everybody has gone: its UUID stays. */
 void sg_device_uuid_of_path(const char *path, CUuuid *ret_uuid)
 {
 	uint64_t hash[2] = { UINT64_C(0xcbf29ce484222325), UINT64_C(0x84222325cbf29ce4) };
@@ -60,7 +59,7 @@ void sg_device_uuid_of_path(const char *path, CUuuid *ret_uuid)
 	memcpy(ret_uuid->bytes, hash, sizeof(ret_uuid->bytes));
 }
 
-/* Device 0 is the directory itself; the others lie in it, and who may do what is the same there. */
+/* Creates the directory. One in a @parent gets its mode, so that the same users may use it. */
 static int directory_make(const char *path, const char *parent)
 {
 	struct stat st;
@@ -72,7 +71,6 @@ static int directory_make(const char *path, const char *parent)
 	return 0;
 }
 
-/* Of the first device, and of another in it. Return: 0; -ENAMETOOLONG. */
 int sg_device_path(unsigned int number, char *ret_parent, char *ret_path)
 {
 	const char *named = secure_getenv("MM_SOFTGPU_DIR");
@@ -118,12 +116,14 @@ static CUresult directory_open(struct sg_device *d, unsigned int number, char *r
 }
 
 /*
- * Plain O_CREAT would be refused on another user's file in a sticky directory
- * (fs.protected_regular).
+ * Opens or creates "state". Plain O_CREAT would be refused on another user's file in a sticky
+ * directory (fs.protected_regular).
  */
 static int state_open(struct sg_device *d, mode_t dir_mode)
 {
-	/* Who may only enter the directory may see how the device is, too: a guest. */
+	/*
+	 * A user that may only enter the directory may read the state, and has a read-only device.
+	 */
 	mode_t mode = (dir_mode & 0666) | (dir_mode & 0011) << 2;
 	int fd = openat(d->dir_fd, "state", O_RDWR | O_CLOEXEC);
 
@@ -198,7 +198,7 @@ static CUresult settings_check_timing(const struct sg_timing *is, const struct s
 	return CUDA_SUCCESS;
 }
 
-/* Somebody else uses the device: what we ask for must be what it is. */
+/* The device exists already: settings that are given must match it. */
 static CUresult settings_check(const struct sg_device *d, const struct sg_settings *w,
 			       const char *path)
 {
@@ -240,8 +240,8 @@ static CUresult timeline_attach(struct sg_device *d, bool anew, const char *path
 }
 
 /*
- * The device is locked; whoever has it open holds a shared flock on its state. Without waiting: a
- * guest could keep an exclusive one for ever.
+ * The device is locked. Every process that has it open holds a shared flock on its state. The
+ * flocks are taken without waiting, because a read-only user could keep an exclusive one for ever.
  */
 static CUresult attach_as_owner(struct sg_device *d, const struct sg_settings *w, const char *path)
 {

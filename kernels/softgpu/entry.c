@@ -23,7 +23,10 @@ static enum state entry_state(void)
 	return __atomic_load_n(&state, __ATOMIC_ACQUIRE);
 }
 
-/* Locks may be held by threads that the child does not have: it is told before it touches one. */
+/*
+ * The child does not have the threads that may hold locks, so that every later call in it must fail
+ * before it takes one.
+ */
 static void after_fork_in_child(void)
 {
 	if (entry_state() == READY)
@@ -65,8 +68,9 @@ CUresult CUDAAPI cuInit(unsigned int flags)
 }
 
 /*
- * The kernel gives everything back when the process is gone; but who holds the last of a page
- * removes it, and after us that may be nobody for a long time. So it is done while we can.
+ * The kernel frees this process's descriptors when it ends, but a page without a holder is removed
+ * only by the next process that counts, which may be long after. So pages are dropped while this
+ * process can.
  */
 __attribute__((destructor)) static void pages_release_at_exit(void)
 {
@@ -75,7 +79,7 @@ __attribute__((destructor)) static void pages_release_at_exit(void)
 	if (entry_state() != READY)
 		return;
 	__atomic_store_n(&state, ENDED, __ATOMIC_RELEASE);
-	/* A kernel may have threads of its own, which no guard would catch. */
+	/* A running kernel may have threads of its own, whose faults no guard would catch. */
 	if (!sg_op_any_kernel())
 		sg_vm_drop_all();
 	for (unsigned int i = 0; i < sg_device_count(); i++)
@@ -102,7 +106,7 @@ static const struct entry {
 #undef ROW
 };
 
-/* The newest ABI that is not newer than what was asked for. */
+/* Return: the entry of the newest ABI that is not newer than @version. */
 static const struct entry *find_entry(const char *base, int version, bool *ret_exists)
 {
 	const struct entry *best = NULL;
@@ -144,7 +148,7 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *name, void **fn, int version, c
 	return CUDA_SUCCESS;
 }
 
-/* The first ABI has no status: what is missing is an error. */
+/* The first ABI has no status to return: a missing entry is an error. */
 CUresult CUDAAPI cuGetProcAddress(const char *name, void **fn, int version, cuuint64_t flags)
 {
 	SG_TRY(cuGetProcAddress_v2(name, fn, version, flags, NULL));

@@ -2,18 +2,19 @@
 /*
  * sg_entry - the driver's entry points, as this library exports them
  *
- * Concept:   one list: the base name that cuGetProcAddress is asked for, the first ABI version that
- *            has it, the exported symbol, the parameters. It declares the functions, and is the
- *            table behind cuGetProcAddress.
- * Entry:     each function begins with SG_ENTER: is the driver initialised, is this the process
- *            that did it, is a failure asked for (MM_SOFTGPU_FAIL).
+ * Concept:   one list: the base name that cuGetProcAddress() takes, the first ABI version that has
+ *            it, the exported symbol, the parameters. It declares the functions, and is the table
+ *            behind cuGetProcAddress().
+ * Entry:     each function begins with SG_ENTER, which checks that the driver is initialised, that
+ *            this process did it, and whether MM_SOFTGPU_FAIL names this call.
+ * Threading: entry points are safe from any thread.
  */
 #pragma once
 
 #include "kernels/softgpu/unsupported.h"
 #include "mm/gpu.h"
 
-#ifndef CUDA_VERSION /* cuda.h was not included before us: gpu_check.c compares */
+#ifndef CUDA_VERSION /* cuda.h was not included before: gpu_check.c compares */
 
 typedef struct CUctxCreateParams_st CUctxCreateParams;
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
@@ -65,13 +66,19 @@ typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *arg);
 
 enum sg_entry_needs { SG_ALWAYS, SG_INITIALISED };
 
-/* Return: what the call must return at once; CUDA_SUCCESS to go on. */
-/* As SG_ENTER for what needs a current context that is alive. */
-CUresult sg_enter_context(void);
-
+/*
+ * Checks what every entry point needs. Return: an error for the call to return at once;
+ * CUDA_SUCCESS.
+ */
 CUresult sg_enter(const char *entry, enum sg_entry_needs needs);
 
-/* The same entry point for programs with a default stream per thread; @fn where it makes none. */
+/* Like SG_ENTER, for calls that need a current context that is alive. */
+CUresult sg_enter_context(void);
+
+/*
+ * Return: the entry point for programs with a default stream per thread; @fn where that is the
+ * same.
+ */
 void *sg_per_thread_variant(void *fn);
 
 #define SG_TRY(call)                    \
@@ -276,8 +283,8 @@ void *sg_per_thread_variant(void *fn);
 	SG_UNSUPPORTED_ENTRIES(X)
 
 /*
- * Those whose NULL stream means another one under the per-thread default stream (the symbols with
- * _ptsz or _ptds). Y: those that take no stream.
+ * Entry points whose NULL stream is another one under the per-thread default stream (the symbols
+ * with _ptsz or _ptds). Y: those that take no stream.
  */
 #define SG_STREAM_ENTRIES(X, Y)                                                                    \
 	Y(cuMemcpy, 4000, cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t bytes))              \

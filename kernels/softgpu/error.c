@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names of all errors that driver 13.0 knows, and what they mean, in a line. */
+/* All errors of driver 13.0 by name, with their meaning in a line. */
 #include "kernels/softgpu/entry.h"
 #include "libclient/base/base.h"
 
 /*
- * A program may look each of its own up when it starts, as cuda-bindings does: none may be missing.
+ * A program may look up each error that it knows when it starts, as cuda-bindings does: none may be
+ * missing.
  */
 #define ERRORS(X)                                                                                  \
 	X(CUDA_SUCCESS, "no error")                                                                \
@@ -141,7 +142,7 @@ static const struct row {
 #undef ROW
 };
 
-/* The row of an error, or NULL. */
+/* Return: NULL, the error is unknown. */
 static const struct row *find_error(CUresult error)
 {
 	for (size_t i = 0; i < MM_ARRAY_SIZE(errors); i++)

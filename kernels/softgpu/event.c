@@ -12,9 +12,10 @@
 
 #define FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING)
 
-/* What an event stands for at one moment; the stream is a reference. */
+/* The point that an event was at one moment. */
 struct point {
-	struct sg_stream *stream; /* NULL = never recorded: everybody is past it */
+	struct sg_stream
+		*stream; /* a reference; NULL = never recorded: waits for it are over at once */
 	uint64_t number;
 	uint64_t ran_ns;
 };
@@ -41,7 +42,7 @@ void sg_event_ran(struct sg_event *event, uint64_t generation, uint64_t ran_ns)
 	pthread_mutex_unlock(&event->mtx);
 }
 
-/* With the lock. */
+/* The event's lock is held. */
 static void event_move_to(struct sg_event *event, struct sg_stream *stream, uint64_t number)
 {
 	sg_object_ref(&stream->object);
@@ -109,7 +110,7 @@ CUresult CUDAAPI cuEventCreate(CUevent *ret, unsigned int flags)
 
 	SG_ENTER();
 	SG_TRY(sg_context_current(&ctx));
-	if (flags & CU_EVENT_INTERPROCESS) /* attribute IPC_EVENT_SUPPORTED is 0 */
+	if (flags & CU_EVENT_INTERPROCESS) /* the device's attribute IPC_EVENT_SUPPORTED is 0 */
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!ret || (flags & ~(unsigned int)FLAGS))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -127,10 +128,10 @@ CUresult CUDAAPI cuEventCreate(CUevent *ret, unsigned int flags)
 	return CUDA_SUCCESS;
 }
 
-/* Takes over the registry's reference. */
+/* Takes over the reference that the registry had. */
 static void event_end(struct sg_event *event)
 {
-	/* In a capture it may have stood for a node, which holds the event. */
+	/* In a capture it may stand for nodes, which hold the event: a circle. */
 	sg_capture_drop_event(event);
 	sg_object_put(&event->object);
 }
@@ -158,7 +159,8 @@ void sg_events_end(const struct sg_context *ctx)
 }
 
 /*
- * The event's lock is held over the submission: two recordings keep their order in the event too.
+ * The event's lock is held during the submission, so that of two recordings the later one stays in
+ * the event.
  */
 static CUresult event_record(struct sg_event *event, struct sg_stream *stream)
 {
@@ -198,7 +200,7 @@ static CUresult event_get(CUevent handle, struct sg_event **ret_event)
 	return CUDA_SUCCESS;
 }
 
-/* An op that stands for the event in a graph: each launch records it, or waits for it. */
+/* Adds an op for the event to a graph: each launch records the event, or waits for it. */
 static CUresult event_capture_node(struct sg_event *event, struct sg_stream *stream,
 				   enum sg_op_kind kind)
 {
@@ -211,7 +213,7 @@ static CUresult event_capture_node(struct sg_event *event, struct sg_stream *str
 	return sg_capture_add(stream, sg_graph_type_of(op), &op, 1);
 }
 
-/* An event belongs to the context that made it. */
+/* An event can be recorded only in streams of its context. */
 static CUresult event_record_as(struct sg_event *event, struct sg_stream *stream, bool external)
 {
 	if (stream->ctx != event->ctx)
@@ -250,7 +252,7 @@ CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
 	return cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_DEFAULT);
 }
 
-/* For the host, which cannot look into a capture, and should not look past one. */
+/* For queries and waits of the host, which a captured event refuses. */
 static CUresult event_get_for_host(CUevent handle, struct sg_event **ret_event)
 {
 	struct sg_event *event;
@@ -359,7 +361,7 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
 	return cuEventElapsedTime(ms, start, end);
 }
 
-/* A wait keeps the point that the event stood for when it was queued. */
+/* The wait is for the point that the event has now, whatever is recorded later. */
 static CUresult event_wait_for(struct sg_stream *stream, struct sg_event *event)
 {
 	struct sg_stream *behind;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs that can be launched, and their launches. */
+/* Executable graphs, their programs and their launches. */
 #include <stdlib.h>
 
 #include "kernels/softgpu/capture.h"
@@ -15,11 +15,11 @@
 	 CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
 
 struct sg_program {
-	uint32_t refs; /* atomic; with one, the exec's, it may be changed */
+	uint32_t refs; /* atomic; while only the exec holds it, it may be changed */
 	uint64_t graph_id;
 	size_t n_works, n_steps, n_events;
 	struct sg_users users;
-	struct sg_work *works[]; /* references; in the order of the graph's nodes */
+	struct sg_work *works[]; /* references, in the order of the graph's nodes */
 };
 
 struct sg_exec {
@@ -27,21 +27,22 @@ struct sg_exec {
 	struct sg_context *ctx; /* a reference */
 	pthread_mutex_t mtx;
 	struct sg_program *program; /* guarded by mtx; a reference */
-	struct sg_stream *stream;   /* guarded by mtx; of the last launch, a reference; or NULL */
-	uint64_t number;            /* guarded by mtx; of the last launch */
+	struct sg_stream
+		*stream; /* guarded by mtx; stream of the last launch, a reference; or NULL */
+	uint64_t number; /* guarded by mtx; number of the last launch in that stream */
 };
 
-/* A recording of an event, or what a wait for one waits for, in one launch. */
+/* A recording of an event, or the point that a wait for an event waits for, in one launch. */
 struct moment {
 	uint64_t generation;
-	struct sg_stream *stream; /* a reference, or NULL: nothing to wait for */
+	struct sg_stream *stream; /* a reference; NULL: there is nothing to wait for */
 	uint64_t number;
 };
 
 struct sg_launch {
 	uint32_t refs;              /* atomic */
 	struct sg_program *program; /* a reference */
-	struct moment moments[];    /* of its events, in order */
+	struct moment moments[]; /* one for each op of the program that names an event, in order */
 };
 
 /* ---- Programs ---- */
@@ -129,7 +130,7 @@ bool sg_launch_next(struct sg_launch *launch, struct sg_step *step)
 	return true;
 }
 
-/* Calls @fn for each event in the program, with its moment and the step that it is. */
+/* Calls @fn for each op that names an event, with its moment and its number in @stream. */
 static void for_each_event(struct sg_launch *launch,
 			   void (*fn)(const struct sg_op *op, struct moment *moment,
 				      struct sg_stream *stream, uint64_t number),
@@ -146,8 +147,8 @@ static void for_each_event(struct sg_launch *launch,
 }
 
 /*
- * A launch records its events when it is put in, as cuEventRecord() does; waits keep what is
- * recorded.
+ * A launch takes the generations of its recordings, and the points of its waits, when it is
+ * submitted, as cuEventRecord() and cuStreamWaitEvent() do.
  */
 static void before_launch(const struct sg_op *op, struct moment *moment, struct sg_stream *stream,
 			  uint64_t number)
@@ -167,7 +168,7 @@ static void after_launch(const struct sg_op *op, struct moment *moment, struct s
 		sg_event_put_in(op->record.event, moment->generation, stream, number);
 }
 
-/* With the exec's lock. */
+/* The exec's lock is held. */
 static CUresult create_launch(struct sg_exec *exec, struct sg_op **ret_op)
 {
 	struct sg_program *p = exec->program;
@@ -188,7 +189,10 @@ static CUresult create_launch(struct sg_exec *exec, struct sg_op **ret_op)
 	return CUDA_SUCCESS;
 }
 
-/* With the exec's lock: a launch comes behind the last one, in whichever stream that is. */
+/*
+ * The exec's lock is held. Makes @stream wait for the exec's last launch where that is in another
+ * stream.
+ */
 static CUresult exec_order_after(const struct sg_exec *exec, struct sg_stream *stream)
 {
 	struct sg_op *op;
@@ -205,7 +209,7 @@ static CUresult exec_order_after(const struct sg_exec *exec, struct sg_stream *s
 	return sg_stream_submit(stream, op, NULL);
 }
 
-/* With the exec's lock. */
+/* The exec's lock is held. */
 static CUresult exec_launch(struct sg_exec *exec, struct sg_stream *stream)
 {
 	struct sg_launch *launched;
@@ -215,7 +219,7 @@ static CUresult exec_launch(struct sg_exec *exec, struct sg_stream *stream)
 
 	SG_TRY(exec_order_after(exec, stream));
 	SG_TRY(create_launch(exec, &op));
-	/* It may have run, and its work be gone, before we have told the events. */
+	/* The launch may have run, and been freed, before its events are updated. */
 	launched = op->graph.launch;
 	__atomic_fetch_add(&launched->refs, 1, __ATOMIC_RELAXED);
 	for_each_event(launched, before_launch, NULL, 0);
@@ -233,7 +237,7 @@ static CUresult exec_launch(struct sg_exec *exec, struct sg_stream *stream)
 	return res;
 }
 
-/* An exec and the stream that it is to go to; both references. */
+/* Returns references to an exec and to the stream that it is to be launched in. */
 static CUresult exec_and_stream_get(CUgraphExec handle, CUstream stream_handle,
 				    struct sg_exec **ret_exec, struct sg_stream **ret_stream)
 {
@@ -245,7 +249,7 @@ static CUresult exec_and_stream_get(CUgraphExec handle, CUstream stream_handle,
 		return CUDA_ERROR_INVALID_VALUE;
 	res = sg_stream_get(stream_handle, &stream);
 	if (!res) {
-		/* A graph in a graph is not offered. */
+		/* Launches of graphs cannot be captured here. */
 		res = sg_capture_refuse(stream);
 		if (!res && stream->ctx != exec->ctx)
 			res = CUDA_ERROR_INVALID_CONTEXT;
@@ -277,7 +281,7 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
 	return res;
 }
 
-/* There is nothing to carry to the device before a launch. */
+/* There is nothing to upload: an exec runs from host memory. */
 CUresult CUDAAPI cuGraphUpload(CUgraphExec handle, CUstream stream_handle)
 {
 	struct sg_stream *stream;
@@ -365,7 +369,7 @@ CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph handle,
 	return exec_instantiate_with(ret, handle, flags);
 }
 
-/* Nothing is carried to the device before a launch: the stream to do it in need only be one. */
+/* There is nothing to upload: the stream for it must be valid, and is not used. */
 static CUresult upload_check(const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
 	struct sg_stream *stream;
@@ -395,7 +399,7 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec *ret, CUgraph handle,
 	return res;
 }
 
-/* What is queued or runs keeps the program that it was launched with. */
+/* Launches that are queued or running keep their program. */
 CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec handle)
 {
 	struct sg_exec *exec;
@@ -408,7 +412,10 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec handle)
 	return CUDA_SUCCESS;
 }
 
-/* With the exec's lock: a program that nobody else looks at. */
+/*
+ * The exec's lock is held. Replaces the program by a copy where launches hold it too, so that it
+ * can be changed.
+ */
 static CUresult exec_own_program(struct sg_exec *exec)
 {
 	struct sg_program *old = exec->program, *p;
@@ -425,7 +432,10 @@ static CUresult exec_own_program(struct sg_exec *exec)
 	return CUDA_SUCCESS;
 }
 
-/* As many operations as before, and of the same kind; a forbidden write counts as a write. */
+/*
+ * Return: whether @b has as many operations as @a, each of the same kind; a forbidden write counts
+ * as a write.
+ */
 static bool works_are_alike(const struct sg_work *a, const struct sg_work *b)
 {
 	bool alike = a->type == b->type && a->n_ops == b->n_ops;
@@ -437,7 +447,7 @@ static bool works_are_alike(const struct sg_work *a, const struct sg_work *b)
 	return alike;
 }
 
-/* With the exec's lock. Takes over @work. */
+/* The exec's lock is held. Takes over @work. */
 static CUresult program_replace_work(struct sg_exec *exec, size_t index, struct sg_work *work)
 {
 	struct sg_work **place;
@@ -455,7 +465,7 @@ static CUresult program_replace_work(struct sg_exec *exec, size_t index, struct 
 	return CUDA_SUCCESS;
 }
 
-/* Is @node, a batch of memory operations, what the program was made of, and where? */
+/* Finds the work that the program has for @handle, a batch of memory operations of its graph. */
 static bool program_find_node(CUgraphNode handle, const struct sg_program *p, size_t *ret_index)
 {
 	struct sg_node *node = sg_object_get(handle, SG_NODE);
@@ -472,7 +482,7 @@ static bool program_find_node(CUgraphNode handle, const struct sg_program *p, si
 	return found;
 }
 
-/* What may change are addresses, values and flags, as on hardware. */
+/* Only addresses, values and flags may change, as on hardware. */
 CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec handle, CUgraphNode node,
 						    const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
 {

@@ -9,13 +9,13 @@
 static const int fault_signals[] = { SIGSEGV, SIGBUS };
 
 static pthread_mutex_t install_mtx = PTHREAD_MUTEX_INITIALIZER;
-static struct sigaction
-	previous_handlers[2]; /* written under install_mtx, before ours is installed */
+/* The program's handlers; written under install_mtx before the handlers here are installed. */
+static struct sigaction previous_handlers[2];
 
-/* Initial-exec: the handler must not allocate on a thread's first look at it. */
+/* Initial-exec: the handler must not allocate when a thread first accesses it. */
 static __thread sigjmp_buf *fault_guard __attribute__((tls_model("initial-exec")));
 
-/* What goes before the jump. */
+/* Called before the jump, if not NULL. */
 static __thread void (*fault_first)(void) __attribute__((tls_model("initial-exec")));
 
 static void fault_pass_on(int sig, siginfo_t *info, void *context)
@@ -27,7 +27,10 @@ static void fault_pass_on(int sig, siginfo_t *info, void *context)
 	} else if (old->sa_handler != SIG_DFL && old->sa_handler != SIG_IGN) {
 		old->sa_handler(sig);
 	} else {
-		/* Returning runs the access again: now it kills, with the right core dump. */
+		/*
+		 * The access runs again when the handler returns, and then kills the process with
+		 * the right core dump.
+		 */
 		signal(sig, SIG_DFL);
 		if (info->si_code <= 0)
 			raise(sig);
@@ -40,7 +43,7 @@ static void fault_pass_on(int sig, siginfo_t *info, void *context)
  */
 __attribute__((no_sanitize("thread"))) static void on_fault(int sig, siginfo_t *info, void *context)
 {
-	/* si_code <= 0: sent by a process, not raised by an access. */
+	/* A si_code <= 0 means that a process sent the signal, and no access raised it. */
 	if (fault_guard && info->si_code > 0) {
 		if (fault_first)
 			fault_first();
@@ -76,7 +79,7 @@ bool sg_guarded(void (*fn)(void *arg), void *arg)
 {
 	sigjmp_buf here;
 
-	/* SA_NODEFER and an empty mask: there is no signal mask to restore. */
+	/* There is no signal mask to restore, because of SA_NODEFER and an empty mask. */
 	if (sigsetjmp(here, 0)) {
 		fault_guard = NULL;
 		return false;

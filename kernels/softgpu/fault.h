@@ -4,18 +4,24 @@
  *
  * Concept:   device memory is mapped where its virtual address says, so a bad access raises SIGSEGV
  *            or SIGBUS. Inside sg_guarded() that ends the function with an error; anywhere else the
- *            signal goes to whoever handled it before us.
- * Threading: the guard is the calling thread's. A function run under it must hold no lock.
+ *            signal goes to the handler that was installed before.
+ * Threading: the guard belongs to the calling thread. A function that runs under it holds no lock.
  */
 #pragma once
 
 #include <stdbool.h>
 
-/* Installs the handlers where they are not ours; again whenever somebody may have replaced them. */
+/*
+ * Installs the handlers unless they are installed; called again whenever a program may have
+ * replaced them.
+ */
 void sg_fault_install(void);
 
 /* Return: false if @fn was left by a fault. */
 bool sg_guarded(void (*fn)(void *arg), void *arg);
 
-/* @fn, or nothing if NULL: called in the handler before what this thread runs guarded is left. */
+/*
+ * Sets a function that the handler calls before it leaves the guarded function of this thread;
+ * NULL: none.
+ */
 void sg_fault_first(void (*fn)(void));

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compiled only where a CUDA toolkit is found: include/mm/gpu.h says what cuda.h says.
+ * Compares include/mm/gpu.h with cuda.h. Compiled only where a CUDA toolkit is found.
  *
  * Values and layouts: gpu_renamed.h is our header with CU* names prefixed by ours_, so that both
- * can be seen at once; gpu_values.h compares every enumerator of it. Signatures: with cuda.h
+ * can be included at once; gpu_values.h compares every enumerator of it. Signatures: with cuda.h
  * included first, struct mm_gpu_api is declared with the driver's own types, and each member must
- * be of the type of the very ABI version that is asked for.
+ * have the type of exactly the ABI version that is looked up.
  *
- * Toolkits of 12.4 and later will do: what one does not know yet is not compared. To which ABI a
- * bare name is renamed differs between them; that, and what the software GPU exports, is compared
- * with 13.0's only.
+ * Toolkits of 12.4 and later will do: a name that an older one lacks is not compared. Toolkits
+ * differ in the ABI to which they rename a bare name; that, and what the software GPU exports, is
+ * compared with 13.0's only.
  */
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -20,8 +20,8 @@
 
 #if NAMES_ARE_OURS
 /*
- * Declares what the software GPU exports a second time: the compiler compares. The first ABIs of
- * these have no declaration in cuda.h, whose macros stand for the second.
+ * Declares the exports of the software GPU a second time, so that the compiler compares them. The
+ * first ABIs of these have no declaration in cuda.h, whose macros stand for the second.
  */
 #undef cuGetProcAddress
 #undef cuIpcOpenMemHandle
@@ -104,7 +104,7 @@ static_assert(ours_CU_MEMHOSTALLOC_WRITECOMBINED == CU_MEMHOSTALLOC_WRITECOMBINE
 
 #if NAMES_ARE_OURS
 /*
- * cuda.h renames names to symbols, in the table too: the newest ABI, not the one that we ask for.
+ * cuda.h renames names to symbols in the table too: the newest ABI, which may not be the one here.
  */
 #define SAME_SIGNATURE(need, name, version, params)                                            \
 	static_assert(__builtin_types_compatible_p(__typeof__(((struct mm_gpu_api *)0)->name), \
@@ -113,7 +113,7 @@ static_assert(ours_CU_MEMHOSTALLOC_WRITECOMBINED == CU_MEMHOSTALLOC_WRITECOMBINE
 MM_GPU_ENTRIES(SAME_SIGNATURE)
 #endif
 
-/* The very ABI version that we ask for exists under that number, with our signature. */
+/* The ABI version of the table exists under that number, with the same signature. */
 #define SAME_VERSION(need, name, version, params)                                              \
 	static_assert(__builtin_types_compatible_p(__typeof__(((struct mm_gpu_api *)0)->name), \
 						   PFN_##name##_v##version),                   \

@@ -29,7 +29,7 @@ CUgraphNodeType sg_graph_type_of(const struct sg_op *op)
 	case SG_OP_LAUNCH:
 		return CU_GRAPH_NODE_TYPE_KERNEL;
 	case SG_OP_COPY:
-	case SG_OP_FAULT: /* of a copy, most likely */
+	case SG_OP_FAULT: /* most likely the fault of a copy */
 		return CU_GRAPH_NODE_TYPE_MEMCPY;
 	case SG_OP_FILL:
 		return CU_GRAPH_NODE_TYPE_MEMSET;
@@ -174,7 +174,7 @@ bool sg_graph_is_joined(const struct sg_graph *graph, const CUgraphNode *ahead, 
 	for (size_t i = 0; i < n_ahead; i++)
 		reached[((const struct sg_node *)ahead[i])->index] = true;
 	*ret_joined = true;
-	/* Those that a node depends on come before it. */
+	/* From the last node to the first: a node's dependencies are before it. */
 	for (size_t i = graph->n_nodes; i-- > 0;) {
 		const struct sg_node *node = graph->nodes[i];
 
@@ -278,7 +278,7 @@ CUresult sg_work_of_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *params, const str
 	return CUDA_SUCCESS;
 }
 
-/* With the lock. Each a node of the graph, none twice. */
+/* The lock is held. Return: whether all @nodes are nodes of the graph, and none is there twice. */
 static bool graph_has_nodes(const struct sg_graph *graph, const CUgraphNode *nodes, size_t n)
 {
 	struct sg_node *node;

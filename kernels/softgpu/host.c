@@ -28,7 +28,7 @@ struct region {
 };
 
 static pthread_mutex_t regions_mtx = PTHREAD_MUTEX_INITIALIZER;
-static struct sg_ranges regions; /* of struct region; guarded by regions_mtx */
+static struct sg_ranges regions; /* values: struct region; guarded by regions_mtx */
 
 static int region_add(uint64_t addr, size_t bytes, const struct region *what)
 {
@@ -49,7 +49,10 @@ static int region_add(uint64_t addr, size_t bytes, const struct region *what)
 	return err;
 }
 
-/* Another thread may have ended @ctx since it was current, and freed what it had by then. */
+/*
+ * Another thread may have ended @ctx since it was read, and freed the memory that it had by then:
+ * frees the rest.
+ */
 static CUresult owner_check(const struct sg_context *ctx)
 {
 	if (!sg_context_is_ending(ctx))
@@ -58,7 +61,7 @@ static CUresult owner_check(const struct sg_context *ctx)
 	return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-/* With the lock held. */
+/* The lock is held. */
 static void region_remove(struct sg_range *r)
 {
 	size_t i = (size_t)(r - regions.items);
@@ -70,9 +73,9 @@ static void region_remove(struct sg_range *r)
 }
 
 /*
- * Takes out what begins at @addr; its context, which need not be current, must be fine. *ret_bytes
- * is 0 where there is nothing of this sort. INVALID_VALUE: @addr is inside of something of this
- * sort.
+ * Removes the region that begins at @addr; its context need not be current, but must be without
+ * error. *ret_bytes is 0 where no region of this sort contains @addr. Return: INVALID_VALUE, @addr
+ * is inside a region of this sort.
  */
 static CUresult region_take(uint64_t addr, bool allocated, size_t *ret_bytes)
 {
@@ -138,8 +141,8 @@ struct sg_host_info sg_host_describe(uint64_t addr)
 }
 
 /*
- * The driver pins the pages, for writing unless READ_ONLY: that fails on memory that is not there
- * or not writable. Populating does the same, and changes no byte.
+ * The driver pins the pages, for writing unless READ_ONLY, and fails on memory that does not exist
+ * or is not writable. Populating fails on the same memory, and changes no byte.
  */
 static bool region_can_populate(void *addr, size_t bytes, bool writable)
 {
@@ -161,8 +164,8 @@ static bool maps_line_parse(const char *text, struct line *l)
 }
 
 /*
- * In timed mode memory stays as sparse as it is: what is there is looked up, not made. The file
- * behind it, where there is one, says whose it is, too.
+ * In timed mode memory stays sparse: the mappings are looked up, and no page is made. The file
+ * behind them, if there is one, identifies shared memory.
  */
 static bool region_look_up(uint64_t start, uint64_t end, bool writable, struct region *region)
 {
@@ -196,8 +199,8 @@ static bool region_can_pin(uint64_t start, uint64_t end, struct region *region)
 }
 
 /*
- * Drivers say no where the GPU does not walk the processor's page tables: seen on x86-64 with a
- * B300.
+ * Drivers have it off where the GPU does not walk the processor's page tables: seen on x86-64 with
+ * a B300.
  */
 static bool pins_read_only(void)
 {
@@ -222,7 +225,7 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int fla
 	if (!addr || !bytes || (flags & ~(unsigned int)REGISTER_FLAGS) ||
 	    start > UINT64_MAX - bytes)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* What the device sees of a part of a page is the whole page. */
+	/* The device can access the whole of each page. */
 	end = mm_round_up(start + bytes, page);
 	start -= start % page;
 	if (!end || !region_can_pin(start, end, &region))
@@ -234,7 +237,7 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *addr, size_t bytes, unsigned int fla
 	return err ? CUDA_ERROR_OUT_OF_MEMORY : owner_check(region.owner);
 }
 
-/* In the context that registered it, whatever is current, also nothing. */
+/* The context is the one that registered the memory, whichever is current. */
 CUresult CUDAAPI cuMemHostUnregister(void *addr)
 {
 	size_t bytes;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sg_host - host memory that the device may touch: registered, or from cuMemHostAlloc()
+ * sg_host - host memory that the device may access: registered, or from cuMemHostAlloc()
  *
  * Concept:   a device address of such memory is its host address. Registration is bookkeeping and a
- *            check of what the driver checks: whole pages, really there, writable unless READ_ONLY.
+ *            check of what the driver checks: whole pages that exist, writable unless READ_ONLY.
  * Ownership: both end with the context that made them, PORTABLE or not.
  * Threading: everything is safe from any thread.
  */
@@ -18,16 +18,16 @@ struct sg_context;
 struct sg_host_info {
 	bool known;
 	unsigned int flags; /* CU_MEMHOSTREGISTER_* or CU_MEMHOSTALLOC_* */
-	bool allocated;     /* by us */
+	bool allocated;     /* from cuMemHostAlloc() */
 	uint64_t start, end;
 	/*
-	 * Timed mode: the file that is mapped there, and where in it; 0 = none, or not of one
-	 * piece.
+	 * Timed mode: inode of the file that is mapped there, and the offset in it; 0 = none, or
+	 * several mappings.
 	 */
 	uint64_t inode, offset;
 };
 
 struct sg_host_info sg_host_describe(uint64_t addr);
 
-/* Frees what @owner's cuMemHostAlloc() gave, and unregisters what it registered. */
+/* Frees the memory of @owner's cuMemHostAlloc(), and unregisters what it registered. */
 void sg_host_free_owned(const struct sg_context *owner);

@@ -19,7 +19,7 @@ static struct rule {
 	uint64_t calls; /* atomic */
 } rules[RULES_MAX];
 
-static size_t n_rules; /* written once, before anybody reads it */
+static size_t n_rules; /* written once, before it is read */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static bool parse_rule(const char *text, struct rule *rule)
@@ -57,7 +57,7 @@ static void rules_parse(void)
 	}
 }
 
-/* cuMemAlloc_v2 is asked for as cuMemAlloc. */
+/* Return: whether @entry is @symbol without its _vN: a rule for cuMemAlloc is for cuMemAlloc_v2. */
 static bool rule_names_entry(const char *symbol, const char *entry)
 {
 	size_t n = strlen(entry);

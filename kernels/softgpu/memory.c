@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The entry points for memory of contexts, and for attributes of pointers. */
 #include <string.h>
 
 #include "kernels/softgpu/context.h"
@@ -38,7 +39,10 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *va, size_t bytes)
 	if (!va || !bytes)
 		return CUDA_ERROR_INVALID_VALUE;
 	SG_TRY(sg_vm_alloc(ctx, bytes, &found));
-	/* Another thread may have ended the context since, and freed what it had by then. */
+	/*
+	 * Another thread may have ended the context meanwhile, and freed the memory that it had by
+	 * then.
+	 */
 	if (sg_context_is_ending(ctx)) {
 		sg_vm_free_owned(ctx);
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -62,8 +66,8 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *va, size_t *pitch, size_t width
 }
 
 /*
- * As the driver's: what was queued before may still use the memory. The context is the memory's
- * own, whatever is current, also nothing.
+ * Waits for the context's work first, as the driver does: it may use the memory. The context is the
+ * one that owns the memory, whichever is current.
  */
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr va)
 {
@@ -100,7 +104,7 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdev
 	return CUDA_SUCCESS;
 }
 
-/* What a pointer attribute is computed from. */
+/* All that pointer attributes are computed from. */
 struct pointer {
 	CUdeviceptr va;
 	struct sg_vm_info vm;
@@ -129,7 +133,7 @@ static CUresult attribute_put_u64(void *data, uint64_t value)
 	return attribute_put(data, &value, sizeof(value));
 }
 
-/* Attributes that are one byte in the driver. */
+/* The driver writes these attributes as one byte. */
 static CUresult attribute_put_bool(void *data, bool value)
 {
 	return attribute_put(data, &value, sizeof(value));
@@ -214,7 +218,10 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
 	return pointer_attribute(&p, attribute, data);
 }
 
-/* Synchronous copies and fills wait here in any case, which is all that it asks for. */
+/*
+ * Only SYNC_MEMOPS can be set. Synchronous copies and fills wait here in any case, which is all
+ * that it asks for.
+ */
 CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 				       CUdeviceptr va)
 {
@@ -228,7 +235,7 @@ CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute at
 	return sg_vm_set_sync_memops(va, on != 0) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* An unknown pointer is no error here: what cannot be told is left as it was. */
+/* An unknown pointer is no error here: an attribute that it does not have is left as it was. */
 CUresult CUDAAPI cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attributes,
 					void **data, CUdeviceptr va)
 {

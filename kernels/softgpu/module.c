@@ -31,9 +31,10 @@ struct sg_module {
 	void *library;
 	const struct mm_host_kernel *kernels;
 	size_t n_kernels;
-	void (*fault)(void); /* or NULL */
+	void (*fault)(void); /* the module's mm_host_fault(), or NULL */
 	pthread_mutex_t mtx;
-	struct sg_function *functions; /* guarded by mtx; looked up so far, each published */
+	struct sg_function
+		*functions; /* guarded by mtx; functions that were looked up, each published */
 };
 
 static void destroy_module(struct sg_object *object)
@@ -54,7 +55,7 @@ static void destroy_function(struct sg_object *object)
 	free(f);
 }
 
-/* An array that nobody ended, or that lies about its arguments, is no module. */
+/* Refuses an array without an end, and rows without a function or with too many arguments. */
 static CUresult kernels_check(const struct mm_host_kernel *kernels, size_t *ret_n)
 {
 	size_t n = 0;
@@ -68,7 +69,7 @@ static CUresult kernels_check(const struct mm_host_kernel *kernels, size_t *ret_
 	return CUDA_SUCCESS;
 }
 
-/* Code for a GPU is told from what is no code at all. */
+/* Return: an error that tells code for a GPU from bytes that are no code at all. */
 static CUresult image_refuse(const unsigned char *head, size_t bytes)
 {
 	static const char *const ptx[] = { ".version", "//", ".target" };
@@ -94,7 +95,7 @@ static CUresult image_refuse(const unsigned char *head, size_t bytes)
 	return CUDA_ERROR_INVALID_IMAGE;
 }
 
-/* Why a file is no module. Only asked of what dlopen() would not take, or was not asked to. */
+/* Return: the reason why a file is no module. For files that dlopen() refused, or must not see. */
 static CUresult file_refuse(const char *path)
 {
 	mm_cleanup(mm_close_fd) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -107,7 +108,7 @@ static CUresult file_refuse(const char *path)
 	return n < 0 ? CUDA_ERROR_INVALID_IMAGE : image_refuse(head, (size_t)n);
 }
 
-/* Takes over @library. */
+/* Takes over @library, also when it fails. */
 static CUresult module_create(struct sg_context *ctx, void *library, struct sg_module **ret_module)
 {
 	const struct mm_host_kernel *kernels = dlsym(library, MM_HOST_KERNELS_SYMBOL);
@@ -151,7 +152,7 @@ CUresult CUDAAPI cuModuleLoad(CUmodule *ret, const char *path)
 	SG_TRY(sg_context_current(&ctx));
 	if (!ret || !path)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* A path, never a name that the dynamic linker would search for. */
+	/* An absolute path, which the dynamic linker does not search for. */
 	real = realpath(path, NULL);
 	if (!real)
 		return CUDA_ERROR_FILE_NOT_FOUND;
@@ -164,10 +165,10 @@ CUresult CUDAAPI cuModuleLoad(CUmodule *ret, const char *path)
 	return CUDA_SUCCESS;
 }
 
-/* An image in memory is code for a GPU, which there is not. Its length is nowhere to be had. */
+/* Refuses an image in memory, which can only be code for a GPU. Its length is not known. */
 static CUresult memory_refuse(const void *image)
 {
-	/* Not memcmp(), which may read beyond the NUL of a text that is shorter. */
+	/* memcmp() might read beyond the NUL of a text that is shorter. */
 	if (strncmp(image, ELFMAG, SELFMAG) == 0)
 		return image_refuse(image, sizeof(Elf64_Ehdr));
 	return image_refuse(image, strnlen(image, 64));
@@ -195,7 +196,7 @@ CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule *ret, const void *image)
 	return cuModuleLoadData(ret, image);
 }
 
-/* Takes over the registry's reference. */
+/* Takes over the reference that the registry had. */
 static void module_end(struct sg_module *m)
 {
 	struct sg_function *f, *next;
@@ -235,7 +236,7 @@ CUresult CUDAAPI cuModuleUnload(CUmodule handle)
 	return CUDA_SUCCESS;
 }
 
-/* With the module's lock held: the same name is the same function. */
+/* The module's lock is held. The same name is always the same function. */
 static CUresult module_find_function(struct sg_module *m, const char *name,
 				     struct sg_function **ret)
 {
@@ -288,7 +289,7 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction *ret, CUmodule handle, const cha
 	return res;
 }
 
-/* Host kernels have no device variables. */
+/* There are no globals to find: host kernels have no device variables. */
 CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *va, size_t *bytes, CUmodule handle,
 				      const char *name)
 {
@@ -307,7 +308,7 @@ CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *va, size_t *bytes, CUmodule h
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-/* The first ABI, with 32 bits for an address: for who looks whether it is there. */
+/* The first ABI, with 32 bits for an address; for programs that only check that it exists. */
 CUresult CUDAAPI cuModuleGetGlobal(unsigned int *va, unsigned int *bytes, CUmodule handle,
 				   const char *name)
 {
@@ -332,7 +333,7 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_opti
 	return ret && image ? memory_refuse(image) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Host kernels are modules only. */
+/* Not supported: host kernels are loaded as modules only. */
 CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *jit_options,
 				       void **jit_values, unsigned int n_jit_options,
 				       CUlibraryOption *options, void **values,
@@ -348,7 +349,7 @@ CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_o
 	return ret && path ? file_refuse(path) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Every function is, with its module. */
+/* Nothing to do: each function is loaded with its module. */
 CUresult CUDAAPI cuFuncLoad(CUfunction handle)
 {
 	struct sg_function *f;
@@ -398,7 +399,9 @@ CUresult CUDAAPI cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attr
 
 /* ---- Launch ---- */
 
-/* The buffer that @extra names; every parameter sits at its natural alignment, as in CUDA. */
+/*
+ * Finds the buffer that @extra names; in it every parameter has its natural alignment, as in CUDA.
+ */
 static CUresult extra_find_buffer(void **extra, const unsigned char **ret_buffer, size_t *ret_bytes)
 {
 	*ret_buffer = NULL;
@@ -414,7 +417,7 @@ static CUresult extra_find_buffer(void **extra, const unsigned char **ret_buffer
 	return *ret_buffer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Parameters of 1, 2, 4 and 8 bytes are aligned to their size; structures to at most 8. */
+/* Return: the alignment of a parameter: its size for 1, 2, 4 and 8 bytes, else at most 8. */
 static size_t alignment_of(size_t bytes)
 {
 	size_t align = 8;
@@ -462,7 +465,7 @@ static bool shape_is_valid(const struct mm_host_launch *s)
 	       s->shared_bytes <= SHARED_BYTES_OPTIN;
 }
 
-/* Takes over a reference to @f. */
+/* Takes over the caller's reference to @f. */
 static CUresult function_launch(struct sg_function *f, const struct mm_host_launch *shape,
 				CUstream handle, void **params, void **extra)
 {

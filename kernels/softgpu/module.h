@@ -2,8 +2,11 @@
 /*
  * sg_module - a shared object of host kernels (kernels/host/kernel.h), and its functions
  *
+ * Concept:   a module is a shared object that dlopen() loaded; a function is one row of its table
+ *            of kernels, created when it is looked up first.
  * Ownership: a function holds its module; queued launches hold their function. The shared object is
  *            unloaded with the last of them.
+ * Threading: everything is safe from any thread; a module's list of functions has a lock.
  */
 #pragma once
 
@@ -18,8 +21,8 @@ struct sg_function {
 	struct sg_module *module; /* a reference */
 	const struct mm_host_kernel *kernel;
 	void (*fault)(void);      /* the module's mm_host_fault(), or NULL */
-	struct sg_function *next; /* in its module; guarded by the module's lock */
+	struct sg_function *next; /* next function of its module; guarded by the module's lock */
 };
 
-/* Unloads the modules of a context that ends. */
+/* Unloads the modules of @ctx, which ends. */
 void sg_modules_end(const struct sg_context *ctx);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The few entries of NVML that mmd asks, over the same directories: devices and their MIG
- * instances, memory, who holds it, and events that a test writes into the file "events" of a GPU's
- * directory; and a few more that programs cannot begin without.
+ * The entries of NVML that mmd uses, over the same directories: devices and their MIG instances,
+ * memory, the processes that hold it, and events that a test writes into the file "events" of a
+ * GPU's directory; and a few more that other programs need to start.
  *
- * NVML sees all GPUs, whatever is visible to CUDA, and needs no cuInit(). A line of "events" is
+ * NVML reports all GPUs, whatever is visible to CUDA, and needs no cuInit(). A line of "events" is
  * "xid N", "xid N gi I" (of a GPU instance), "sbe", "dbe", "remap pending", "remap failed", "lost"
- * (who waits for events then is told that the GPU is lost) or "hang" (who waits does so for good).
+ * (waiting for events then fails because the GPU is lost) or "hang" (waiting for events then never
+ * returns).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +28,7 @@
 #include "libclient/support/cleanup.h"
 
 #define SEEN_MAX       (SG_DEVICES_MAX + SG_MIG_MAX)
-#define DRIVER_VERSION "580.00.00" /* the release that brought CUDA 13.0 */
+#define DRIVER_VERSION "580.00.00" /* the driver release of CUDA 13.0 */
 #define NVML_VERSION   "13.580.00"
 #define HOLDERS_MAX    64
 #define EVENT_TYPES    (MM_NVML_EVENT_SINGLE_BIT | MM_NVML_EVENT_DOUBLE_BIT | MM_NVML_EVENT_XID)
@@ -41,7 +42,7 @@ struct memory_v1 { /* nvmlMemory_t */
 	unsigned long long total, free, used;
 };
 
-/* Not asked by mmd, but by pynvml and others when they start. */
+/* mmd does not use these; pynvml and others call them when they start. */
 #define OTHER_ENTRIES(X)                                                    \
 	X(nvmlInit, (void))                                                 \
 	X(nvmlInitWithFlags, (unsigned int flags))                          \
@@ -55,7 +56,7 @@ OTHER_ENTRIES(DECLARE)
 MM_EXPORT const char *nvmlErrorString(int result);
 #undef DECLARE
 
-/* What a handle stands for: a place in the list, the same in every process of one environment. */
+/* A handle stands for an index in the list, the same in every process of one environment. */
 struct mm_nvml_device_st {
 	unsigned int index;
 };
@@ -66,7 +67,7 @@ struct mm_nvml_event_set_st {
 	struct {
 		mm_nvml_dev device;
 		unsigned long long types;
-		off_t at; /* of the file: what came before is not told */
+		off_t at; /* offset in the file; earlier events are not reported */
 		char *path;
 	} watched[SEEN_MAX];
 };
@@ -90,7 +91,7 @@ int nvmlInit(void)
 	return nvmlInit_v2();
 }
 
-/* The flags ask for less than there is: to start without a GPU, to attach to none. */
+/* The flags permit to start without a GPU, or to attach to none: nothing to do for either. */
 int nvmlInitWithFlags(unsigned int flags)
 {
 	(void)flags;
@@ -186,7 +187,7 @@ static bool view_take(struct view *v)
 	return v->n > 0;
 }
 
-/* NULL: no such device. */
+/* Return: NULL, no such device. */
 static const struct sg_snapshot *view_device(struct view *v, mm_nvml_dev device)
 {
 	if (!device || !view_take(v) || device->index >= v->n)
@@ -298,8 +299,8 @@ static void holder_add(struct holders *h, unsigned int pid, uint64_t bytes)
 }
 
 /*
- * A page is a file under a lock that its maker took; /proc/locks says which process that was, and
- * lists it for as long as anybody holds the page.
+ * A page is a file under a lock that its maker took; /proc/locks names that process as long as any
+ * process holds the page.
  */
 static bool holders_find(const struct sg_snapshot *seen, struct holders *ret)
 {
@@ -312,7 +313,7 @@ static bool holders_find(const struct sg_snapshot *seen, struct holders *ret)
 	snprintf(path, sizeof(path), "%s/pages", seen->path);
 	pages = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (pages < 0)
-		return errno == ENOENT; /* nobody has made the device yet */
+		return errno == ENOENT; /* the device was not made yet */
 	locks = fopen("/proc/locks", "re");
 	if (!locks)
 		return false;
@@ -342,7 +343,7 @@ int nvmlDeviceGetMemoryInfo_v2(mm_nvml_dev device, struct mm_nvml_memory *memory
 	if (!seen || !memory || memory->version != MM_NVML_MEMORY_VERSION)
 		return MM_NVML_INVALID_ARGUMENT;
 	used = seen->used_bytes;
-	/* All of a GPU in MIG mode is its instances'. */
+	/* All memory of a GPU in MIG mode belongs to its instances. */
 	for (unsigned int i = v.gpus; device->index == 0 && i < v.n; i++)
 		used += v.seen[i].used_bytes;
 	memory->total =
@@ -454,7 +455,10 @@ int nvmlDeviceGetComputeInstanceId(mm_nvml_dev instance, unsigned int *id)
 
 /* ---- health ---- */
 
-/* Of the file "events"; freed by the caller; NULL: no such device, or no memory. */
+/*
+ * Return: the path of the file "events", which the caller frees; NULL: no such device, or no
+ * memory.
+ */
 static char *events_path(mm_nvml_dev device)
 {
 	mm_cleanup(view_done) struct view v = { 0 };
@@ -493,7 +497,7 @@ int nvmlDeviceGetRetiredPagesPendingStatus(mm_nvml_dev device, unsigned int *pen
 {
 	(void)device;
 	(void)pending;
-	return MM_NVML_NOT_SUPPORTED; /* as of every GPU that remaps rows */
+	return MM_NVML_NOT_SUPPORTED; /* as for every GPU that remaps rows */
 }
 
 int nvmlEventSetCreate(mm_nvml_set *set)
@@ -559,14 +563,17 @@ static bool event_parse(const char *line, struct mm_nvml_event *ret)
 	return ret->type != 0;
 }
 
-/* Somebody may be writing what does not end yet; what is too long for a line is none. */
+/*
+ * Reads a whole line; an incomplete one is still being written, and stays for the next time. A line
+ * that is too long is no event.
+ */
 static bool events_next_line(FILE *events, char *line, int bytes)
 {
 	return fgets(line, bytes, events) &&
 	       (strchr(line, '\n') || strlen(line) == (size_t)bytes - 1);
 }
 
-/* The next whole line of one device's file that is an event of a type that is asked for. */
+/* Finds the next whole line of a device's file that is an event of a type in the set. */
 static bool set_next_event(mm_nvml_set set, size_t i, struct mm_nvml_event *ret)
 {
 	FILE *events = fopen(set->watched[i].path, "re");

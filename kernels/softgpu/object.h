@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sg_object - what a driver handle points to: context, stream, event, module, function
+ * sg_object - the object behind a driver handle: context, stream, event, module, function and more
  *
  * Concept:   a handle is the object's address. Callers may pass stale or foreign ones, so a handle
  *            is looked up before it is followed.
- * Ownership: counted. publish() hands the caller's reference to the registry; get() borrows one;
- *            retract() takes the registry's back. The last put() destroys.
+ * Ownership: counted. publish() hands the caller's reference to the registry; get() returns a new
+ *            one; retract() takes the registry's back. The last put() destroys.
  * Threading: everything is safe from any thread.
  */
 #pragma once
@@ -29,11 +29,11 @@ struct sg_object {
 	enum sg_kind kind;
 	uint32_t refs; /* atomic */
 	void (*destroy)(struct sg_object *object);
-	const void *owner;      /* the context that it ends with, or NULL; set before publish() */
-	struct sg_object *next; /* in the registry; guarded by its lock */
+	const void *owner; /* context with which the object ends, or NULL; set before publish() */
+	struct sg_object *next; /* next in the registry's bucket; guarded by the registry's lock */
 };
 
-/* One reference, the caller's. */
+/* The object has one reference, the caller's. */
 void sg_object_init(struct sg_object *object, enum sg_kind kind,
 		    void (*destroy)(struct sg_object *object));
 void sg_object_ref(struct sg_object *object);
@@ -45,5 +45,8 @@ void sg_object_publish(struct sg_object *object);
 void *sg_object_get(const void *handle, enum sg_kind kind);
 void *sg_object_retract(const void *handle, enum sg_kind kind);
 
-/* Retracts all of a kind that end with @owner: a list, linked by next; NULL if there are none. */
+/*
+ * Retracts all objects of a kind that end with @owner. Return: their list, linked by next; NULL if
+ * there are none.
+ */
 struct sg_object *sg_object_retract_owned(const void *owner, enum sg_kind kind);

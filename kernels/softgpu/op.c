@@ -14,15 +14,16 @@
 #include "kernels/softgpu/vm.h"
 #include "libclient/base/base.h"
 
-#define SPIN_LOOKS       64
-#define PAUSE_MIN_NS     2000
-#define PAUSE_MAX_NS     50000
-#define PAUSE_STALLED_NS 500000 /* a wait of many milliseconds: lateness stays under 2% of it */
+#define SPIN_LOOKS   64
+#define PAUSE_MIN_NS 2000
+#define PAUSE_MAX_NS 50000
+#define PAUSE_STALLED_NS \
+	500000 /* for waits of many milliseconds: the delay stays under 2% of the wait */
 
-#define PUNCH_BYTES     (UINT64_C(1) << 20) /* below it, writing zeros is faster */
+#define PUNCH_BYTES     (UINT64_C(1) << 20) /* below this size, writing zeros is faster */
 #define HOST_PAGE_BYTES 4096
 
-static unsigned int n_kernels; /* atomic; running now */
+static unsigned int n_kernels; /* atomic; number of kernels that run now */
 
 bool sg_op_any_kernel(void)
 {
@@ -73,8 +74,8 @@ void sg_ops_destroy(struct sg_op **ops, size_t n)
 }
 
 /*
- * The device's own accesses are not instrumented: they may leave by a long jump, and what orders
- * them for the host are the driver's rules, not the ones that a sanitizer knows.
+ * Accesses of the device are not instrumented: they may leave by a long jump, and the driver's
+ * rules order them for the host, which a sanitizer does not know.
  */
 __attribute__((no_sanitize("address", "thread", "undefined"))) static void
 copy_bytes(void *dst, const void *src, size_t bytes)
@@ -94,8 +95,9 @@ static void run_copy(void *arg)
 }
 
 /*
- * Large pages are zeroed by giving their memory back to the kernel: what nobody has written to
- * takes no memory, so pools far larger than the host stand. False: not that kind of memory.
+ * Zeroes large pages by giving their memory back to the kernel: a page that is not written takes no
+ * memory, so pools far larger than the host's memory work. Return: false, the memory or the fill is
+ * of another kind.
  */
 static bool fill_punch(const struct sg_op *op)
 {
@@ -144,7 +146,7 @@ static void run_launch(void *arg)
 	op->launch.function->kernel->fn(&op->launch.shape, op->launch.args);
 }
 
-/* Counted outside of the guard, which a fault leaves by a long jump. */
+/* The count is changed outside of the guard, which a fault leaves by a long jump. */
 static bool run_kernel(struct sg_op *op)
 {
 	bool fine;
@@ -191,7 +193,7 @@ struct look {
 	uint64_t found;
 };
 
-/* Acquire: work behind the wait sees what was written before the value, as with a real driver. */
+/* Acquire: work after the wait sees all that was written before the value. */
 static void value_look_once(void *arg)
 {
 	struct look *look = arg;
@@ -215,7 +217,7 @@ static void pause_ns(uint64_t ns)
 	nanosleep(&ts, NULL);
 }
 
-/* Another process ends the wait by a plain store: there is nothing to be woken by. */
+/* Another process ends the wait by a plain store, which can wake no thread: the value is polled. */
 static bool run_wait_value(struct sg_op *op, const struct sg_context *ctx)
 {
 	struct look look = { .op = op };
@@ -237,7 +239,7 @@ static bool run_wait_value(struct sg_op *op, const struct sg_context *ctx)
 	}
 }
 
-/* Release: what this thread did before, all earlier work of the stream, is seen with the value. */
+/* Release: with the value, another thread sees all earlier work of the stream. */
 static void run_write(void *arg)
 {
 	const struct sg_op *op = arg;
@@ -268,7 +270,7 @@ bool sg_op_perform(struct sg_op *op, const struct sg_context *ctx)
 		sg_vm_order();
 		return sg_guarded(run_write, op);
 	case SG_OP_HOST:
-		/* Host code: its faults are the program's own. */
+		/* Not guarded: a fault of host code is the program's own. */
 		if (op->host.callback)
 			op->host.callback(op->host.handle, CUDA_SUCCESS, op->host.arg);
 		else

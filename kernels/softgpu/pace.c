@@ -21,8 +21,9 @@ static void kernels_set(struct sg_stream *s, uint64_t from_ns)
 }
 
 /*
- * Waits until the kernels since the last time are over, also with what copies beside them took.
- * @lazy: not where there were none, and it can be looked at again.
+ * Waits until the kernels since the last call are over, including the time that copies beside them
+ * take from them. With @lazy, only if copies could have slowed them; they can still be settled
+ * later.
  */
 static void kernels_settle(struct sg_stream *s, bool lazy)
 {
@@ -43,7 +44,7 @@ static void kernels_settle(struct sg_stream *s, bool lazy)
 	kernels_set(s, 0);
 }
 
-/* What becomes visible, does so when it is due. */
+/* Waits until the device time of the stream, when an effect becomes visible. */
 static void wait_until_due(struct sg_stream *s)
 {
 	kernels_settle(s, false);
@@ -77,7 +78,7 @@ static void cost_query(void *arg)
 	q->cost_fn(&q->op->launch.shape, q->op->launch.args, &q->cost);
 }
 
-/* A cost function reads what its arguments point to: it may fault, as the kernel would. */
+/* A cost function reads memory that its arguments point to: it may fault, as the kernel would. */
 static bool launch_reserve(const struct sg_op *op, struct sg_stream *s)
 {
 	struct pace_query q = { .op = op, .cost_fn = op->launch.function->kernel->cost };
@@ -106,9 +107,8 @@ static bool op_is_small(const struct sg_op *op)
 }
 
 /*
- * A device has several copy engines, and shares a link between them by turns of little more than a
- * packet: a small copy does not stand behind large ones that are under way, and takes no bandwidth
- * worth counting.
+ * A device has several copy engines, which share a link packet by packet: a small copy does not
+ * wait for large ones that are under way, and takes no bandwidth worth counting.
  */
 static void copy_small_reserve(const struct sg_op *op, struct sg_stream *s)
 {
@@ -158,9 +158,9 @@ static bool fill_reserve(struct sg_op *op, struct sg_stream *s)
 /* ---- what others see ---- */
 
 /*
- * What a stream wrote was there when that stream says, however late we looked. What the host wrote
- * was there in time, as far as anybody can tell, if it is there at the first look; else it is seen
- * now.
+ * A value that a stream wrote has the time that the stream recorded, however late it is read here.
+ * A value that the host wrote was there in time, as far as can be known, if the first look finds
+ * it; else it came now.
  */
 static bool value_wait(struct sg_op *op, struct sg_stream *s)
 {
@@ -230,7 +230,7 @@ static bool op_pace(struct sg_op *op, struct sg_stream *s)
 		return true;
 	case SG_OP_FAULT:
 		return false;
-	case SG_OP_GRAPH: /* comes here step by step */
+	case SG_OP_GRAPH: /* a graph comes here one step at a time */
 	case SG_OP_WAIT_EVENT:
 		return true;
 	}
@@ -239,7 +239,7 @@ static bool op_pace(struct sg_op *op, struct sg_stream *s)
 
 void sg_pace_run(struct sg_op *op, struct sg_stream *s)
 {
-	/* Not where it is only the launches that come slowly: there is nothing to wait for yet. */
+	/* Where launches come slowly, there is nothing to wait for yet. */
 	if (op->submitted_ns > s->time_ns && sg_timed_now(s->ctx->device) >= s->time_ns)
 		kernels_settle(s, false);
 	s->time_ns = MM_MAX(s->time_ns, op->submitted_ns);

@@ -4,13 +4,14 @@
  *
  * Concept:    a stream has a device time of its own, the end of what ran last. Its worker goes
  *             through the queue as fast as it can, and moves that time on by reserving engines
- *             (sg_timed). It stops for the clock only where something becomes visible, or is looked
- *             at: values, host functions, what copies to the host bring, events behind kernels
- *             beside copies.
- * Bytes:      kernels do not run: their cost function is asked. Fills and copies of up to
- *             SG_PACE_BYTES are made (of SG_PACE_PAGEABLE_BYTES, where pageable host memory is on
- *             one side: that is where programs keep what cost functions look at), others are
- *             checked for where they go, and touch nothing.
+ *             (sg_timed). It waits for the clock only where an effect becomes visible to others, or
+ *             the state of others is read: values, host functions, copies to the host, events that
+ *             follow kernels beside copies.
+ * Bytes:      kernels do not run: their cost function is called. Fills and copies of up to
+ *             SG_PACE_BYTES are done (of SG_PACE_PAGEABLE_BYTES, where pageable host memory is on
+ *             one side: programs keep the data that cost functions read there). For larger ones
+ *             only the addresses are checked.
+ * Threading:  called on the stream's worker.
  */
 #pragma once
 
@@ -19,5 +20,5 @@
 #define SG_PACE_BYTES          (UINT64_C(64) << 10)
 #define SG_PACE_PAGEABLE_BYTES (UINT64_C(1) << 20)
 
-/* On the worker. */
+/* Called on the worker. */
 void sg_pace_run(struct sg_op *op, struct sg_stream *stream);

@@ -20,7 +20,10 @@ static void page_name(uint64_t inode, char name[NAME_BYTES])
 	snprintf(name, NAME_BYTES, "%llx", (unsigned long long)inode);
 }
 
-/* Is this page held by anybody? One that is not is removed. The device is locked. */
+/*
+ * The device is locked. Return: whether some process holds this page; one that is not held is
+ * removed.
+ */
 static bool page_is_held(const struct sg_device *d, const char *name, uint64_t *ret_bytes)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
@@ -28,7 +31,7 @@ static bool page_is_held(const struct sg_device *d, const char *name, uint64_t *
 
 	fd = openat(d->pages_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0) {
-		/* Another user's page, or no descriptor left: count it as held. */
+		/* This is another user's page, or no descriptor is left: count it as held. */
 		*ret_bytes = fstatat(d->pages_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0
 				     ? 0
 				     : (uint64_t)st.st_size;
@@ -39,11 +42,13 @@ static bool page_is_held(const struct sg_device *d, const char *name, uint64_t *
 	*ret_bytes = (uint64_t)st.st_size;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return true;
-	/* In a sticky directory only the owner can: then it stays charged until the owner looks. */
+	/*
+	 * In a sticky directory only the owner can unlink: the page stays charged until a process
+	 * of the owner counts.
+	 */
 	return unlinkat(d->pages_fd, name, 0) < 0;
 }
 
-/* Sets state.used to what is really held. The device is locked. */
 int sg_pages_count(struct sg_device *d)
 {
 	uint64_t used = 0, bytes;
@@ -67,7 +72,7 @@ int sg_pages_count(struct sg_device *d)
 	return 0;
 }
 
-/* The soft limit on descriptors is 1024 in most shells: far fewer than a device has pages. */
+/* Most shells set the soft limit on descriptors to 1024, far fewer than a device has pages. */
 static bool fd_limit_raise(void)
 {
 	struct rlimit limit;
@@ -85,7 +90,7 @@ static int capacity_reserve(struct sg_device *d, size_t bytes)
 
 	if (err)
 		return err;
-	/* Subtract, never add; a scribbled counter must not let anybody through. */
+	/* Subtracts and never adds, so that a corrupted counter cannot wrap around. */
 	if (s->used_bytes > d->info.capacity_bytes ||
 	    bytes > d->info.capacity_bytes - s->used_bytes)
 		err = sg_pages_count(d);
@@ -99,9 +104,9 @@ static int capacity_reserve(struct sg_device *d, size_t bytes)
 }
 
 /*
- * A page is its maker's, whatever the directory lets others do: they get a descriptor of it, or
- * nothing. So another user's page cannot be opened to see whether it is still held, and counts as
- * held until one of that user's processes, or root's, counts.
+ * A page belongs to its maker, whatever the directory allows: others get a descriptor of it, or
+ * nothing. So another user's page cannot be opened to check whether it is held, and counts as held
+ * until a process of that user, or of root, counts.
  */
 static int page_open_nameless(const struct sg_device *d)
 {
@@ -112,7 +117,7 @@ static int page_open_nameless(const struct sg_device *d)
 	return fd;
 }
 
-/* The lock comes before the name: nobody ever sees the page unheld. */
+/* The page is locked before it gets a name, so that no process ever finds it unheld. */
 static int page_make(const struct sg_device *d, size_t bytes, struct sg_page *page)
 {
 	char name[NAME_BYTES], self[64];
@@ -154,8 +159,8 @@ CUresult sg_page_create(unsigned int device, size_t bytes, struct sg_page *ret_p
 }
 
 /*
- * A file of our file system under its own number in our folder is a page: no one else puts any
- * there.
+ * A file of the device's file system whose inode number is its name in "pages" is a page: nothing
+ * else is put there.
  */
 static bool page_is_ours(const struct sg_device *d, int fd, struct stat *ret_st)
 {
@@ -192,7 +197,7 @@ CUresult sg_page_adopt(int fd, struct sg_page *ret_page)
 	page.fd = fd_duplicate(fd);
 	if (page.fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
-	/* A description of somebody's own making (open of /proc/PID/fd) has no lock yet. */
+	/* A description that another process opened by itself (/proc/PID/fd) has no lock yet. */
 	if (flock(page.fd, LOCK_SH | LOCK_NB) < 0) {
 		close(page.fd);
 		return CUDA_ERROR_INVALID_VALUE;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entry points that programs call in passing, and that mean little or nothing to this device. */
+/* Entry points that mean little or nothing to this device, but that programs call on their way. */
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/object.h"
 #include "libclient/base/base.h"
 
-/* What cuCtxGetLimit() says until told otherwise: the driver's own defaults. */
+/* The driver's defaults, until cuCtxSetLimit() changes them. */
 static size_t limits[CU_LIMIT_MALLOC_HEAP_SIZE + 1] = {
 	[CU_LIMIT_STACK_SIZE] = 1024,
 	[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20,
@@ -29,7 +29,7 @@ CUresult CUDAAPI cuCtxGetLimit(size_t *value, CUlimit limit)
 	return CUDA_SUCCESS;
 }
 
-/* Host kernels have the host's stack and heap: remembered, and without effect. */
+/* Limits are stored and have no effect: host kernels have the host's stack and heap. */
 CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
 {
 	SG_ENTER();
@@ -38,7 +38,7 @@ CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
 	return CUDA_SUCCESS;
 }
 
-/* A preference, which a device without such a cache is free not to follow. */
+/* The preference is ignored, as it may be: the device has no such cache. */
 CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache *config)
 {
 	SG_ENTER();
@@ -68,7 +68,7 @@ CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config)
 	return config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/* No device is a peer of another, nor of itself: there is nothing to say of a pair. */
+/* No device is a peer of another, nor of itself: there are no attributes of a pair. */
 CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute,
 					 CUdevice device, CUdevice peer)
 {
@@ -96,7 +96,7 @@ CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer)
 	return peer ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* No profiler is attached. */
+/* Nothing to do: no profiler is attached. */
 CUresult CUDAAPI cuProfilerStart(void)
 {
 	SG_ENTER();

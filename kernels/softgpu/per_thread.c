@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The symbols for programs built with a default stream per thread: as the others, but stream 0 is
- * the calling thread's. A call without a stream that needs one is done on that stream, and waits.
+ * The symbols for programs built with a default stream per thread: stream 0 is the calling
+ * thread's. A call without a stream that needs one runs on that stream, and waits.
  */
 #include "kernels/softgpu/entry.h"
 #include "libclient/base/base.h"
 
-/* X(symbol, parameters, arguments); the stream is called "stream". */
+/* X(symbol, parameters, arguments); the stream's parameter is called "stream". */
 #define ENTRIES(X, Y)                                                                             \
 	Y(cuMemcpy, cuMemcpy_ptds, cuMemcpyAsync,                                                 \
 	  (CUdeviceptr dst, CUdeviceptr src, size_t bytes),                                       \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The entry points about streams themselves. */
+/* The entry points for streams themselves. */
 #include "kernels/softgpu/capture.h"
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/stream.h"

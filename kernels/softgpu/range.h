@@ -24,10 +24,10 @@ struct sg_ranges {
 	size_t n, capacity;
 };
 
-/* The range that contains @va, or NULL; valid until the next insertion or removal. */
+/* Return: the range that contains @va, or NULL; valid until the next insertion or removal. */
 struct sg_range *sg_ranges_find(const struct sg_ranges *r, uint64_t va);
 
-/* The index of the first range that ends after @va; r->n if there is none. */
+/* Return: the index of the first range that ends after @va; r->n if there is none. */
 size_t sg_ranges_lower(const struct sg_ranges *r, uint64_t va);
 
 bool sg_ranges_overlaps(const struct sg_ranges *r, uint64_t start, uint64_t end);

@@ -51,7 +51,7 @@ static int hex_digit(char c)
 	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Dashes are ignored, wherever they stand. */
+/* Dashes are ignored, wherever they are. */
 static CUresult setting_uuid(struct sg_settings *w)
 {
 	const char *text = secure_getenv("MM_SOFTGPU_UUID");
@@ -92,7 +92,7 @@ static CUresult setting_number(const char *variable, const char *text, unsigned 
 	return CUDA_SUCCESS;
 }
 
-/* All there are, or some of them in another order: as CUDA_VISIBLE_DEVICES does. */
+/* Chooses all devices, or some of them in another order, as CUDA_VISIBLE_DEVICES does. */
 static CUresult setting_devices(struct sg_settings *w)
 {
 	const char *count = secure_getenv("MM_SOFTGPU_DEVICES"), *end = "";

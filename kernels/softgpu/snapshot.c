@@ -30,7 +30,7 @@ static void snapshot_of(const struct sg_settings *w, unsigned int number, struct
 		ret->info.name[sizeof(ret->info.name) - 1] = '\0';
 		ret->used_bytes = MM_MIN(state.used_bytes, state.info.capacity_bytes);
 	} else {
-		/* Nobody has made it yet; who does will make this. */
+		/* No process has made the device yet: describe what would be made. */
 		ret->info.capacity_bytes =
 			w->memory_bytes ? w->memory_bytes : sg_settings_memory(w);
 		snprintf(ret->info.name, sizeof(ret->info.name), "%s", sg_settings_name(w));
@@ -72,7 +72,9 @@ void sg_uuid_text(const struct sg_snapshot *seen, char *ret_text)
 				       b[i]);
 }
 
-/* The device that a word of CUDA_VISIBLE_DEVICES begins to name; -1: none, or several. */
+/*
+ * Return: the index of the device whose UUID begins with @word; -1 where none does, or several do.
+ */
 static int device_by_word(const struct sg_snapshot *seen, unsigned int n, const char *word,
 			  size_t bytes)
 {
@@ -91,8 +93,9 @@ static int device_by_word(const struct sg_snapshot *seen, unsigned int n, const 
 }
 
 /*
- * UUIDs in CUDA_VISIBLE_DEVICES, as CUDA reads them: up to the first that names nothing; one MIG
- * instance at most, and then nothing else. Numbers there are a real driver's.
+ * Chooses devices by the UUIDs in CUDA_VISIBLE_DEVICES, as CUDA does: up to the first that names
+ * nothing; a MIG instance must be the only one. Numbers in the variable are for real drivers and
+ * not read.
  */
 static void snapshot_by_uuid(struct sg_settings *w, const char *words)
 {
@@ -115,7 +118,6 @@ static void snapshot_by_uuid(struct sg_settings *w, const char *words)
 	free(seen);
 }
 
-/* Of a GPU in MIG mode a process gets one instance, the first where nothing else is said. */
 void sg_settings_select_visible(struct sg_settings *w)
 {
 	const char *words = secure_getenv("CUDA_VISIBLE_DEVICES");

@@ -37,8 +37,8 @@ static bool stream_is_timed(const struct sg_stream *stream)
 }
 
 /*
- * When @number, which has run, ends. Of what is long ago it is known that it ended before what is
- * less long ago: a place that was taken again meanwhile says so, too.
+ * Return: the device time at which @number, which has run, ends. Only the last SG_STREAM_ENDS ends
+ * are kept: for older work, the end of the oldest that is kept, which is later.
  */
 static uint64_t work_end_of(const struct sg_stream *stream, uint64_t number)
 {
@@ -49,7 +49,7 @@ static uint64_t work_end_of(const struct sg_stream *stream, uint64_t number)
 	return number ? atomic_get(&stream->ends_ns[number % SG_STREAM_ENDS]) : 0;
 }
 
-/* What was put into the stream without a word to the worker. */
+/* Wakes the worker for work that was queued without waking it. */
 static void worker_wake(struct sg_stream *stream)
 {
 	pthread_mutex_lock(&stream->mtx);
@@ -163,7 +163,10 @@ static CUresult stream_get_per_thread(struct sg_context *ctx, struct sg_stream *
 		res = sg_stream_create(ctx, CU_STREAM_DEFAULT, 0, &stream);
 		if (res)
 			return res;
-		/* Only this thread ever looks for it. */
+		/*
+		 * No other thread looks for this thread's default stream, so that none can make it
+		 * meanwhile.
+		 */
 		pthread_mutex_lock(&ctx->mtx);
 		stream->thread = self;
 		pthread_mutex_unlock(&ctx->mtx);
@@ -213,7 +216,7 @@ static void work_run_or_drop(struct sg_stream *stream, struct sg_op *op)
 		sg_op_run(op, stream);
 }
 
-/* With the lock. */
+/* The stream's lock is held. */
 static void work_complete(struct sg_stream *stream)
 {
 	uint64_t number = stream->completed + 1;
@@ -226,7 +229,7 @@ static void work_complete(struct sg_stream *stream)
 		pthread_cond_broadcast(&stream->done);
 }
 
-/* Each step counts when it is done, but for the last one: that is the whole. */
+/* Each step counts as done when it is, except the last, which is the end of the whole op. */
 static void work_run_graph(struct sg_stream *stream, const struct sg_op *op)
 {
 	struct sg_step step = { 0 };
@@ -282,7 +285,10 @@ static void *stream_worker(void *arg)
 	return NULL;
 }
 
-/* The program's signals are for its own threads; an access's own fault cannot be blocked. */
+/*
+ * The worker blocks all signals: they are for the program's threads. A fault of its own access
+ * cannot be blocked.
+ */
 static int worker_start(struct sg_stream *stream)
 {
 	pthread_attr_t attr;
@@ -310,8 +316,8 @@ static int worker_start(struct sg_stream *stream)
 }
 
 /*
- * In timed mode work that nobody sees is left for the worker to find when it is called for
- * something else: waking it for each of some hundred kernels would take longer than to do their
+ * In timed mode, work without a visible effect does not wake the worker, until there is much of it
+ * or other work follows: waking it for each of some hundred kernels would take longer than their
  * arithmetic.
  */
 static bool work_wakes_worker(struct sg_stream *stream, const struct sg_op *op)
@@ -323,7 +329,7 @@ static bool work_wakes_worker(struct sg_stream *stream, const struct sg_op *op)
 	return true;
 }
 
-/* Takes over @op. */
+/* Takes over @op, also when it fails. */
 static CUresult work_append(struct sg_stream *stream, struct sg_op *op, uint64_t *ret_number)
 {
 	CUresult res = CUDA_SUCCESS;
@@ -370,7 +376,10 @@ static CUresult stream_append_dependency(struct sg_stream *stream, struct sg_str
 	return work_append(stream, op, NULL);
 }
 
-/* The streams are only borrowed from the list: they are held by being in it, under ctx->mtx. */
+/*
+ * No references are taken: ctx->mtx keeps the streams in the list, and a stream that is in it
+ * lives.
+ */
 static CUresult legacy_order_after_all(struct sg_stream *legacy)
 {
 	struct sg_context *ctx = legacy->ctx;
@@ -464,7 +473,7 @@ CUresult sg_stream_synchronize(struct sg_stream *stream)
 	uint64_t number = atomic_get(&stream->queued);
 	struct sg_op *op = NULL;
 
-	/* Kernels at the end of the stream: what they take is known when they are over. */
+	/* The end of kernels that are last in the stream is known only when they are over. */
 	if (stream_is_timed(stream) &&
 	    (!stream_has_run(stream, number) || atomic_get(&stream->kernels_ns)))
 		op = sg_op_create(SG_OP_SETTLE);
@@ -484,7 +493,10 @@ void sg_stream_close(struct sg_stream *stream)
 	working = stream->working;
 	pthread_cond_signal(&stream->work);
 	pthread_mutex_unlock(&stream->mtx);
-	/* What is still queued counts for the context until it has run: the worker does it then. */
+	/*
+	 * Queued work counts for the context until it has run: then the worker takes the stream
+	 * out.
+	 */
 	if (!working)
 		stream_unlink(stream);
 	sg_stream_put(stream);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sg_stream - an ordered queue of device work, and the thread that does it
+ * sg_stream - an ordered queue of device work, and the thread that runs it
  *
  * Concept:    work is numbered from 1 in the order of submission; "n is done" means that all up to
- *             n are. An event is such a number of a stream, so is every dependency between streams;
- *             a dependency always points to work submitted earlier, so there are no circles.
+ *             n are. An event is such a number of a stream, and so is every dependency between
+ *             streams; a dependency is always on work submitted earlier, so there are no circles.
  * Default:    stream 0 waits for all earlier work of the context's blocking streams, and their
  *             later work waits for it (the legacy default stream). The per-thread default stream
  *             is an ordinary blocking stream.
@@ -29,28 +29,29 @@ struct sg_stream {
 	unsigned int flags;
 	int priority;
 	uint64_t id;
-	pid_t thread;           /* whose per-thread default stream this is; 0 if it is none */
-	struct sg_stream *next; /* in its context; guarded by ctx->mtx */
+	pid_t thread; /* thread of which this is the per-thread default stream; 0 if it is none */
+	struct sg_stream *next; /* next stream of the context; guarded by ctx->mtx */
 
 	pthread_mutex_t mtx;
 	pthread_cond_t work, done;
 	struct sg_op *head, **tail; /* guarded by mtx */
-	uint64_t queued, completed; /* atomic; written under mtx */
-	unsigned int waiters;       /* on done; guarded by mtx */
-	bool working;               /* there is a worker thread; guarded by mtx */
-	bool closed;                /* guarded by mtx */
+	/* Number of the last work that was queued, and that is done; atomic, written under mtx. */
+	uint64_t queued, completed;
+	unsigned int waiters; /* threads that wait on done; guarded by mtx */
+	bool working;         /* there is a worker thread; guarded by mtx */
+	bool closed;          /* guarded by mtx */
 
-	/* Timed mode; the worker's to change, as all of it that has no guard. */
-	uint64_t time_ns;    /* when what ran so far ends, in device time */
-	uint64_t kernels_ns; /* atomic; kernels began then whose end is not settled; 0 = none */
-	uint64_t compute_ns; /* of these */
-	uint64_t *ends_ns;   /* atomic items; when work number n ends, in [n % SG_STREAM_ENDS] */
-	unsigned int held;   /* work since the worker was last called; guarded by mtx */
+	/* Timed mode. Only the worker changes these; fields without a note are read by it alone. */
+	uint64_t time_ns;    /* device time at which the work so far ends */
+	uint64_t kernels_ns; /* atomic; device time at which unsettled kernels began; 0 = none */
+	uint64_t compute_ns; /* compute time of these kernels */
+	uint64_t *ends_ns;   /* atomic items; the end of work number n is in [n % SG_STREAM_ENDS] */
+	unsigned int held;   /* pieces of work since the worker was last woken; guarded by mtx */
 
-	/* A capture that it is part of; sg_capture's. */
+	/* The capture that the stream is part of; these fields belong to sg_capture. */
 	struct sg_capture *capture; /* atomic */
-	CUgraphNode *ahead;         /* what the next node depends on; each a reference */
-	CUgraphEdgeData *edges;     /* to them, for who asks: nothing but zeros */
+	CUgraphNode *ahead;         /* nodes that the next node depends on, each a reference */
+	CUgraphEdgeData *edges;     /* edges to them for cuStreamGetCaptureInfo(), all zero */
 	size_t n_ahead;
 };
 
@@ -59,25 +60,31 @@ struct sg_stream {
 CUresult sg_stream_create(struct sg_context *ctx, unsigned int flags, int priority,
 			  struct sg_stream **ret_stream);
 
-/* A driver handle, stream 0 and the per-thread one included, as a reference to a stream. */
+/*
+ * Returns the stream of a driver handle, stream 0 and the per-thread one included, as a reference.
+ */
 CUresult sg_stream_get(CUstream handle, struct sg_stream **ret_stream);
 void sg_stream_put(struct sg_stream *stream);
 
 /*
- * Takes over @op, also when it fails. @ret_number may be NULL, and is 0 where the stream is
- * captured: there is nothing to wait for. Of what takes several steps it is the last one's number.
+ * Takes over @op, also when it fails. @ret_number: may be NULL. It gets the number of the op, the
+ * last one of an op of several steps; 0 where the stream is captured, and there is nothing to wait
+ * for.
  */
 CUresult sg_stream_submit(struct sg_stream *stream, struct sg_op *op, uint64_t *ret_number);
 
 bool sg_stream_is_done(struct sg_stream *stream, uint64_t number);
 
-/* Timed mode: blocks as below, until it is known when @number ends; returns that. */
+/*
+ * Timed mode: blocks like sg_stream_wait() until the end of @number is known. Return: its device
+ * time.
+ */
 uint64_t sg_stream_end_of(struct sg_stream *stream, uint64_t number, const bool *stop);
 
-/* Blocks until @number is done or, where @stop is not NULL, *@stop. */
+/* Blocks until @number is done, or until *@stop; @stop may be NULL. */
 void sg_stream_wait(struct sg_stream *stream, uint64_t number, const bool *stop);
 
 CUresult sg_stream_synchronize(struct sg_stream *stream);
 
-/* No more work is taken; the worker ends when it has done what there is. */
+/* Ends the stream: it takes no more work, and the worker ends when it has done its work. */
 void sg_stream_close(struct sg_stream *stream);

@@ -22,27 +22,29 @@
 
 #define TIMELINE_MAGIC UINT64_C(0x314c54474d4d) /* "MMGTL1" */
 #define DILATION_MAX   1e6
-#define AHEAD_MAX_NS   (600 * MM_NS_PER_S) /* reserved further ahead than this: nobody did that */
-#define SPIN_NS        UINT64_C(60000)     /* what a sleep may come late by */
-#define CALL_DEBT_NS   UINT64_C(20000)     /* a driver call is not waited for until it adds up */
+#define AHEAD_MAX_NS   (600 * MM_NS_PER_S) /* a reservation further ahead than this is ignored */
+#define SPIN_NS        UINT64_C(60000)     /* by how much a sleep may end late */
+#define CALL_DEBT_NS   UINT64_C(20000)     /* shorter calls are waited for once they add up to it */
 #define STOP_LOOK_NS   (10 * MM_NS_PER_MS)
-#define LATE_MAX_NS    (5 * MM_NS_PER_MS) /* device time; a host that stands still longer, does */
-#define LATE_COUNTS_NS \
-	(10 * MM_NS_PER_MS) /* device time; what a thread does later, it decided later */
+/* Device time: so much of a thread's late waking is not counted against the work that follows. */
+#define LATE_MAX_NS (5 * MM_NS_PER_MS)
+/* Device time after waking: work that follows later was decided later. */
+#define LATE_COUNTS_NS (10 * MM_NS_PER_MS)
+
 #define SPINNERS      4
 #define SLOWED_ROUNDS 256
 #define COPIES        1024
-#define COPY_MIN_NS   UINT64_C(1000) /* shorter ones take no bandwidth worth a look */
+#define COPY_MIN_NS   UINT64_C(1000) /* shorter copies take no bandwidth worth counting */
 
 struct copy {
-	uint64_t start_ns, end_ns; /* atomic; start 0: is being written */
+	uint64_t start_ns, end_ns; /* atomic; a start of 0: the entry is being written */
 };
 
-/* The file; all of it is atomic, and nothing of it is believed. */
+/* The file. All fields are atomic, and none is trusted. */
 struct timeline {
 	uint64_t magic;
 	uint64_t busy_ns[SG_ENGINES];
-	uint64_t spins_until_ns[SPINNERS]; /* host time; behind it the place is free */
+	uint64_t spins_until_ns[SPINNERS]; /* host time; after it the place is free */
 	uint64_t effects, late, late_total_ns, late_max_ns;
 	uint64_t kernels, reserved_ns[SG_ENGINES], bytes[SG_ENGINES];
 	uint64_t n_copies;
@@ -50,7 +52,7 @@ struct timeline {
 	struct sg_written words[SG_WRITTEN_WORDS];
 };
 
-static struct timeline *timelines[SG_DEVICES_MAX]; /* by ordinal */
+static struct timeline *timelines[SG_DEVICES_MAX]; /* by ordinal of the device */
 
 static uint64_t shared_get(const uint64_t *from)
 {
@@ -99,7 +101,10 @@ CUresult sg_timed_settings(struct sg_timing *ret_timing, bool *ret_has_dilation)
 
 /* ---- the file ---- */
 
-/* Who may enter the directory may write it: time passes for guests as well. */
+/*
+ * Users that may enter the directory may write the timeline: time passes for read-only devices,
+ * too.
+ */
 static int timeline_open(int dir_fd, mode_t dir_mode, bool *ret_new)
 {
 	mode_t mode = 0600 | (dir_mode & 0011) << 1 | (dir_mode & 0011) << 2;
@@ -176,7 +181,7 @@ uint64_t sg_timed_now(unsigned int device)
 
 /* ---- reserving ---- */
 
-/* When @engine is free again, as far as that can be believed. */
+/* Return: when @engine is free, as far as the file can be trusted. */
 static uint64_t engine_free_from(const struct timeline *t, enum sg_engine engine, uint64_t from_ns)
 {
 	uint64_t busy = shared_get(&t->busy_ns[engine]);
@@ -204,10 +209,14 @@ uint64_t sg_timed_reserve(unsigned int device, enum sg_engine engine, uint64_t f
 	return start;
 }
 
-/* What takes @alone_ns, when for @both_ns of it the other direction is busy too. */
+/*
+ * Return: the time of a copy that takes @alone_ns alone, while the other direction is busy for
+ * @both_ns.
+ */
 static uint64_t copy_ns_with_loss(uint64_t alone_ns, uint64_t both_ns, double loss)
 {
-	double done = (double)both_ns * (1 - loss); /* of it, by the time the other one ends */
+	double done = (double)both_ns *
+		      (1 - loss); /* part of the copy that is done when the other direction ends */
 
 	if (done >= (double)alone_ns)
 		return (uint64_t)((double)alone_ns / (1 - loss));
@@ -250,7 +259,7 @@ uint64_t sg_timed_reserve_copy(unsigned int device, enum sg_engine engine, uint6
 
 /* ---- kernels beside copies ---- */
 
-/* How much of [@from_ns, @end_ns) copies to the device took. */
+/* Return: how much of [@from_ns, @end_ns) copies to the device took. */
 static uint64_t copies_overlap_ns(const struct timeline *t, uint64_t from_ns, uint64_t end_ns)
 {
 	uint64_t n = __atomic_load_n(&t->n_copies, __ATOMIC_ACQUIRE), sum = 0;
@@ -262,7 +271,7 @@ static uint64_t copies_overlap_ns(const struct timeline *t, uint64_t from_ns, ui
 
 		if (!start || __atomic_load_n(&c->start_ns, __ATOMIC_RELAXED) != start)
 			continue;
-		/* They are in order, but for what several processes logged at once. */
+		/* Entries are in order, except for those that several processes logged at once. */
 		if (end + MM_NS_PER_MS < from_ns)
 			break;
 		start = MM_MAX(start, from_ns);
@@ -281,9 +290,9 @@ uint64_t sg_timed_slowed(unsigned int device, uint64_t from_ns, uint64_t end_ns,
 	unsigned int rounds = 0;
 
 	/*
-	 * A kernel's time of T with copies beside it does the work of T / (1 + more): what is
-	 * missing is done behind, and copies may be there, too. Each round adds less. Where other
-	 * streams had the device in between, they bear their part.
+	 * With copies beside it, a kernel's time of T does the work of T / (1 + more): the rest is
+	 * done afterwards, where there may be copies, too. Each round adds less. Other streams that
+	 * had the device in between bear their part.
 	 */
 	do {
 		before = slowed;
@@ -312,7 +321,10 @@ void sg_timed_extend(unsigned int device, enum sg_engine engine, uint64_t end_ns
 
 /* ---- waiting ---- */
 
-/* Few may spin: one for two processors. Who is killed in it leaves a place that frees itself. */
+/*
+ * Only one thread for two processors may spin. A process that is killed while it spins leaves a
+ * place that frees itself.
+ */
 static uint64_t *spinner_place(struct timeline *t, uint64_t now_ns, uint64_t until_ns)
 {
 	static unsigned int places; /* atomic */
@@ -350,7 +362,10 @@ static void cpu_relax(void)
 #endif
 }
 
-/* The last stretch: whoever finds no place to spin sleeps, and comes as late as the kernel is. */
+/*
+ * Spins for the last stretch. Without a place to spin the thread sleeps, and is as late as the
+ * kernel's timer.
+ */
 static void time_approach(struct timeline *t, uint64_t until_ns)
 {
 	uint64_t now = clock_now_ns(), *place;
@@ -416,10 +431,10 @@ void sg_timed_until(unsigned int device, uint64_t due_ns, const bool *stop, bool
 /* ---- when a thread could have put in its work ---- */
 
 static __thread struct {
-	uint64_t ready_ns;      /* for the next piece of work: launches take time */
-	uint64_t late_ns;       /* that the thread woke behind the time it waited for */
-	uint64_t late_until_ns; /* for so long that counts */
-	bool reported;          /* ready_ns is what mm_softgpu_act_at() said */
+	uint64_t ready_ns;      /* when the thread can submit again: launches take time */
+	uint64_t late_ns;       /* how late the thread woke after its last wait */
+	uint64_t late_until_ns; /* until then the lateness counts */
+	bool reported;          /* ready_ns was set by mm_softgpu_act_at() */
 } this_thread __attribute__((tls_model("initial-exec")));
 
 MM_EXPORT void mm_softgpu_act_at(uint64_t ns)
@@ -447,7 +462,7 @@ uint64_t sg_timed_submit(unsigned int device)
 	}
 	if (now < this_thread.late_until_ns && this_thread.late_until_ns - now <= LATE_COUNTS_NS)
 		could -= MM_MIN(this_thread.late_ns, could);
-	/* Of another device, or of one that was made anew. */
+	/* A time so far ahead belongs to another device, or to one that was made anew. */
 	if (this_thread.ready_ns > now + AHEAD_MAX_NS)
 		this_thread.ready_ns = 0;
 	this_thread.ready_ns = MM_MAX(this_thread.ready_ns, could) + launch;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bodies of sg_unsupported's entry points: one for all. None looks at its parameters. */
+/* The bodies of the entry points in unsupported.h. They ignore their parameters. */
 #include "kernels/softgpu/entry.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -12,7 +12,7 @@
 	}
 SG_UNSUPPORTED_ENTRIES(DEFINE)
 
-/* For programs with a default stream per thread: which stream it is makes no difference. */
+/* Programs with a default stream per thread get the same answer. */
 #define VARIANT(symbol, variant) \
 	extern __typeof__(symbol) variant __attribute__((visibility("default"), alias(#symbol)));
 VARIANT(cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz)

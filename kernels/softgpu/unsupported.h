@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sg_unsupported - entry points that are there, and say that the device cannot:
- * CUDA_ERROR_NOT_SUPPORTED
+ * sg_unsupported - entry points that exist and return CUDA_ERROR_NOT_SUPPORTED
  *
- * Concept:   a program that looks all that it might ever use up when it starts ends there if one
- *            name is missing, also where it would never have called it. These are the ones that
- *            such programs look for. Devices without these things exist, and say so in the same
- *            way.
- * Types:     of cuda.h, as far as the parameters need them. Nobody looks into one.
+ * Concept:   a program that looks up all names when it starts fails if one is missing, even one
+ *            that it would never call. These are the names that such programs look up. There are
+ *            real devices without these features, whose driver returns the same error.
+ * Types:     of cuda.h, as far as the parameters need them. No code looks into one.
+ * Threading: safe from any thread.
  */
 #pragma once
 
 #include "mm/gpu.h"
 
-#ifndef CUDA_VERSION /* cuda.h was not included before us: gpu_check.c compares */
+#ifndef CUDA_VERSION /* cuda.h was not included before: gpu_check.c compares */
 
 typedef struct CUarray_st *CUarray;
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
@@ -58,7 +57,7 @@ typedef struct CUipcEventHandle_st {
 
 #endif
 
-/* X(base name, version, symbol, parameters), as in SG_ENTRIES */
+/* X(base name, version, symbol, parameters), as in SG_ENTRIES. */
 #define SG_UNSUPPORTED_ENTRIES(X) \
 	SG_UNSUPPORTED_MANAGED(X) \
 	SG_UNSUPPORTED_POOLS(X)   \

@@ -14,17 +14,16 @@
 
 struct sg_user {
 	struct sg_object object; /* published while count is not 0 */
-	uint64_t count;          /* guarded by users_mtx; all that CUDA counts, the graphs' too */
+	uint64_t count;          /* guarded by users_mtx; all references, the graphs' included */
 	CUhostFn destroy;
 	void *arg;
-	struct sg_user *next; /* in dead_users; guarded by users_mtx */
+	struct sg_user *next; /* next in dead_users; guarded by users_mtx */
 };
 
 static pthread_mutex_t users_mtx = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t user_died = PTHREAD_COND_INITIALIZER;
-static struct sg_user
-	*dead_users;    /* guarded by users_mtx; for the thread to call the functions of */
-static bool has_thread; /* guarded by users_mtx */
+static struct sg_user *dead_users; /* guarded by users_mtx; the thread calls their functions */
+static bool has_thread;            /* guarded by users_mtx */
 
 static void destroy_user(struct sg_object *object)
 {
@@ -53,7 +52,7 @@ static void *destructors_run(void *unused)
 	return NULL;
 }
 
-/* With the lock. The program's signals are for its own threads. */
+/* The lock is held. The thread blocks all signals: they are for the program's threads. */
 static int destructors_start_thread(void)
 {
 	pthread_attr_t attr;
@@ -76,7 +75,10 @@ static int destructors_start_thread(void)
 
 /* ---- References ---- */
 
-/* With the lock; there are that many. The last makes the handle unknown. */
+/*
+ * The lock is held, and @user has at least @count references. Dropping the last retracts the
+ * handle.
+ */
 static void user_drop_references(struct sg_user *user, uint64_t count)
 {
 	struct sg_user **end = &dead_users;
@@ -91,7 +93,7 @@ static void user_drop_references(struct sg_user *user, uint64_t count)
 	pthread_cond_signal(&user_died);
 }
 
-/* With the lock. Return: false, the set holds fewer. */
+/* The lock is held. Return: false, the set holds fewer. */
 static bool set_take(struct sg_users *users, struct sg_user *user, uint64_t count)
 {
 	size_t i = 0;
@@ -106,7 +108,7 @@ static bool set_take(struct sg_users *users, struct sg_user *user, uint64_t coun
 	return true;
 }
 
-/* Room for one more. */
+/* Makes room for one more reference. */
 static bool set_grow(struct sg_users *users)
 {
 	struct sg_user_held *items;
@@ -117,7 +119,7 @@ static bool set_grow(struct sg_users *users)
 	return items != NULL;
 }
 
-/* With the lock: references that were counted before. */
+/* The lock is held. The references are counted already. */
 static bool set_give(struct sg_users *users, struct sg_user *user, uint64_t count)
 {
 	for (size_t i = 0; i < users->n; i++)
@@ -228,7 +230,7 @@ CUresult CUDAAPI cuUserObjectRelease(CUuserObject handle, unsigned int count)
 	return res;
 }
 
-/* Both as references; false: one is not there. */
+/* Returns references to both. Return: false, one of them does not exist. */
 static bool graph_and_user_get(CUgraph graph_handle, CUuserObject handle,
 			       struct sg_graph **ret_graph, struct sg_user **ret_user)
 {

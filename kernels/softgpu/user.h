@@ -3,12 +3,12 @@
  * sg_user - objects of the program's own that graphs keep alive: CUDA's user objects
  *
  * Concept:   a count of references, which the program and graphs hold, and a function that is
- *            called when the last is gone. Whatever is made of a graph, an exec or a launch in a
- *            stream, holds one of its own for each object that the graph held then.
+ *            called when the last is gone. An exec, a program or a launch that is made from a graph
+ *            holds a reference of its own to each object that the graph held then.
  * Ownership: a set belongs to a graph or a program; its references are counted here, not by
  *            sg_object.
  * Threading: references are guarded by a lock of their own, sets by their owner. The functions are
- *            called on a thread of their own, so that none runs under anybody's lock.
+ *            called on a separate thread, so that none runs while a lock is held.
  */
 #pragma once
 
@@ -19,7 +19,7 @@
 
 struct sg_user;
 
-/* Zeroed: empty. */
+/* A set of references. Zeroed, it is empty. */
 struct sg_users {
 	struct sg_user_held {
 		struct sg_user *user;
@@ -28,8 +28,8 @@ struct sg_users {
 	size_t n;
 };
 
-/* @ret: one reference to each in @from. Return: 0; -ENOMEM, and @ret is empty. */
+/* Fills @ret with one reference to each object in @from. Return: 0; -ENOMEM, and @ret is empty. */
 int sg_users_copy(const struct sg_users *from, struct sg_users *ret);
 
-/* Gives all references back; accepts an empty one. */
+/* Drops all references; accepts an empty set. */
 void sg_users_done(struct sg_users *users);

@@ -19,7 +19,7 @@ static CUresult value_check(const struct value *v, enum sg_place *ret_memory)
 	static const unsigned int flush = CU_STREAM_WAIT_VALUE_FLUSH;
 	unsigned int width = v->is_64 ? 8 : 4;
 
-	if (v->flags & flush) /* attribute CAN_FLUSH_REMOTE_WRITES is 0 */
+	if (v->flags & flush) /* the device's attribute CAN_FLUSH_REMOTE_WRITES is 0 */
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (v->va % width || v->flags > (v->is_wait ? CU_STREAM_WAIT_VALUE_NOR : 0u))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -46,7 +46,7 @@ static CUresult value_create_op(const struct value *v, struct sg_op **ret_op)
 	return CUDA_SUCCESS;
 }
 
-/* Takes over all of @ops: one after the other into the stream, or as one node into a graph. */
+/* Takes over @ops. They go into the stream one after the other, or into a graph as one node. */
 static CUresult values_submit(CUstream handle, struct sg_op **ops, size_t n_ops)
 {
 	struct sg_stream *stream;
@@ -106,7 +106,7 @@ CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr va, cuuint
 	return value_op_fill(stream, &(struct value){ va, value, flags, true, false });
 }
 
-/* Nothing to do for a barrier or a flush: writes are ordered as they are. */
+/* A barrier or a flush needs no op: writes are in order in any case. */
 static CUresult batch_get_value(const CUstreamBatchMemOpParams *op, struct value *ret_value,
 				bool *ret_nothing)
 {
@@ -163,7 +163,7 @@ CUresult sg_value_ops(const CUstreamBatchMemOpParams *params, unsigned int count
 	return res;
 }
 
-/* All are checked before the first is queued. */
+/* The whole batch is checked before the first op is queued. */
 CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
 				       CUstreamBatchMemOpParams *params, unsigned int flags)
 {

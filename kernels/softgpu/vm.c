@@ -40,7 +40,6 @@ static bool vm_is_range(uint64_t va, size_t bytes, uint64_t unit)
 	       va <= UINT64_MAX - bytes;
 }
 
-/* What the driver's calls take, in timed mode. */
 const struct mm_profile *sg_vm_profile(unsigned int device)
 {
 	return &sg_device_info(device)->timing.profile;
@@ -149,7 +148,6 @@ bool sg_vm_is_device(const CUmemLocation *location)
 	       (unsigned int)location->id < sg_device_count();
 }
 
-/* With the lock held. A mapping may cross from one reservation into the next: as the driver, no. */
 CUresult sg_mapping_add(uint64_t va, struct sg_alloc *a, struct sg_context *owner,
 			struct sg_mapping **ret_mapping)
 {
@@ -197,7 +195,10 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr va, size_t bytes, size_t offset,
 	return res;
 }
 
-/* [@va, @va + @bytes) as whole mappings without a gap: their indices. With the lock held. */
+/*
+ * The lock is held. Return: whether [@va, @va + @bytes) consists of whole mappings without a gap;
+ * then they are [@ret_first, @ret_last).
+ */
 static bool mappings_find(uint64_t va, size_t bytes, size_t *ret_first, size_t *ret_last)
 {
 	size_t first = sg_ranges_lower(&sg_vm.mapped, va), i = first;
@@ -222,7 +223,6 @@ static int protection_of(CUmemAccess_flags access)
 	}
 }
 
-/* With the lock held. The page's first access maps it: before, there are no bytes to see. */
 CUresult sg_mapping_set_access(struct sg_range *r, CUmemAccess_flags access)
 {
 	struct sg_mapping *m = r->value;
@@ -251,7 +251,7 @@ static bool is_access_desc(const CUmemAccessDesc *desc)
 		desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
-/* With the lock held. */
+/* The lock is held. Return: an error where one of the mappings is of another device. */
 static CUresult mappings_check_device(size_t first, size_t last, int device)
 {
 	for (size_t i = first; i < last; i++) {
@@ -271,7 +271,7 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr va, size_t bytes, const CUmemAccessD
 	unsigned int device;
 
 	SG_ENTER();
-	/* No device has access to another's memory: one description. */
+	/* One description only: no device has access to another's memory. */
 	if (!desc || count != 1 || !is_access_desc(desc) ||
 	    !vm_is_range(va, bytes, sg_granularity_min()))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -309,7 +309,6 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
 	return r ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* With the lock held: forgets mappings [@first, @last), and closes what nobody holds any more. */
 void sg_mappings_drop(size_t first, size_t last, struct sg_page *pages)
 {
 	for (size_t i = first; i < last; i++) {
@@ -332,7 +331,7 @@ static bool any_is_owned(size_t first, size_t last)
 	return false;
 }
 
-/* With the lock held: of what is mapped at @va, the first device's if there is nothing. */
+/* The lock is held. Return: the device of the memory that is mapped at @va; 0 if there is none. */
 static unsigned int vm_device_at(uint64_t va)
 {
 	const struct sg_range *r = sg_ranges_find(&sg_vm.mapped, va);
@@ -340,7 +339,7 @@ static unsigned int vm_device_at(uint64_t va)
 	return r ? ((const struct sg_mapping *)r->value)->alloc->page.device : 0;
 }
 
-/* With the lock held. At the kernel's limit of mappings even this can fail. */
+/* The lock is held. At the kernel's limit of mappings even this can fail. */
 static CUresult vm_unmap(uint64_t va, size_t bytes, struct sg_page **ret_pages, size_t *ret_n)
 {
 	size_t first, last;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The handles of allocations: cuMemCreate() and what shares its handles. */
+/* The handles of allocations: cuMemCreate() and the calls that take or return its handles. */
 #include <stdlib.h>
 
 #include "kernels/softgpu/device.h"
@@ -29,7 +29,6 @@ static uint32_t slot_take(void)
 	return i;
 }
 
-/* Slot and generation: a handle that was released is not mistaken for the next one. */
 CUmemGenericAllocationHandle sg_alloc_handle(const struct sg_alloc *a)
 {
 	return (uint64_t)a->generation << 32 | (a->slot + 1);
@@ -46,7 +45,6 @@ struct sg_alloc *sg_alloc_find(CUmemGenericAllocationHandle handle)
 	return a && a->generation == (uint32_t)(handle >> 32) && a->handle_refs ? a : NULL;
 }
 
-/* Takes over @page. */
 CUresult sg_alloc_add(struct sg_page *page, const CUmemAllocationProp *prop,
 		      struct sg_alloc **ret_alloc)
 {
@@ -75,10 +73,6 @@ CUresult sg_alloc_add(struct sg_page *page, const CUmemAllocationProp *prop,
 	return CUDA_SUCCESS;
 }
 
-/*
- * With the lock held: takes an allocation that nobody refers to out of the tables. Its page is
- * closed by the caller when the lock is gone, because that may wait for other processes.
- */
 void sg_alloc_retire(struct sg_alloc *a, struct sg_page *ret_page)
 {
 	struct sg_alloc_slot *slot = &sg_vm.slots[a->slot];
@@ -102,7 +96,9 @@ static bool prop_is_device_memory(const CUmemAllocationProp *prop)
 	       ((int)prop->requestedHandleTypes & ~exportable) == 0 && !prop->win32HandleMetaData;
 }
 
-/* What the device lacks is refused with another code than what nobody could have. */
+/*
+ * A request that this device does not support gets another error than one that no device supports.
+ */
 static CUresult prop_check(const CUmemAllocationProp *prop)
 {
 	if (!prop)
@@ -198,7 +194,10 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *os_handle, CUmemGenericAlloc
 CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
 						void *os_handle, CUmemAllocationHandleType type)
 {
-	/* Whoever exported it may; the properties do not travel with the descriptor. */
+	/*
+	 * Properties do not travel with the descriptor: these are of an allocation that could be
+	 * exported.
+	 */
 	CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,

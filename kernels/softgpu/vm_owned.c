@@ -8,7 +8,7 @@
 #include "kernels/softgpu/vm_tables.h"
 #include "libclient/base/base.h"
 
-/* Takes over the allocation's only reference; with the lock held. */
+/* The lock is held. The mapping takes over the allocation's only reference. */
 static CUresult owned_map(struct sg_alloc *a, struct sg_context *owner, uint64_t va)
 {
 	struct sg_mapping *m = NULL;
@@ -58,7 +58,7 @@ CUresult sg_vm_alloc(struct sg_context *owner, size_t bytes, uint64_t *ret_va)
 	return res;
 }
 
-/* With the lock held: the mapping of cuMemAlloc() that begins at @va, or NULL. */
+/* The lock is held. Return: the mapping of cuMemAlloc() that begins at @va, or NULL. */
 static struct sg_range *owned_find(uint64_t va)
 {
 	struct sg_range *r = sg_ranges_find(&sg_vm.mapped, va);
@@ -66,7 +66,7 @@ static struct sg_range *owned_find(uint64_t va)
 	return r && r->start == va && ((struct sg_mapping *)r->value)->owner ? r : NULL;
 }
 
-/* With the lock held: takes away mapping and reservation; the page is the caller's to close. */
+/* The lock is held. Removes mapping and reservation; the caller closes the page. */
 static void owned_drop(struct sg_range *r, struct sg_page *ret_page)
 {
 	struct sg_range *reservation = sg_ranges_find(&sg_vm.reserved, r->start);
@@ -108,7 +108,10 @@ struct sg_context *sg_vm_owner(uint64_t va)
 	return owner;
 }
 
-/* Frees the first that @owner has at @va or behind. Return: where to go on; 0: there was none. */
+/*
+ * Frees the first allocation that @owner has at @va or behind. Return: the address to go on from;
+ * 0: there was none.
+ */
 static uint64_t owned_free_next(const struct sg_context *owner, uint64_t va)
 {
 	struct sg_page page = SG_PAGE_NULL;

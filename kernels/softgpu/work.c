@@ -21,7 +21,7 @@ static void *pointer_of(uint64_t va)
 	return (void *)(uintptr_t)va;
 }
 
-/* Takes over @op. @wait: until it is done. */
+/* Takes over @op, also when it fails. @wait: waits until it is done. */
 static CUresult op_submit(CUstream handle, struct sg_op *op, bool wait)
 {
 	struct sg_stream *stream;
@@ -47,12 +47,12 @@ static CUresult op_submit(CUstream handle, struct sg_op *op, bool wait)
 struct copy {
 	uint64_t dst, src;
 	size_t bytes;
-	bool dst_on_device,
-		src_on_device; /* the caller says so: pageable memory is refused there */
+	/* The caller named device memory: pageable memory is refused. */
+	bool dst_on_device, src_on_device;
 	bool wait;
 };
 
-/* Into a graph: pageable memory, too, is read and written whenever that runs. */
+/* Pageable memory, too, is read and written when the graph runs. */
 static bool stream_is_captured(CUstream handle)
 {
 	struct sg_stream *stream;
@@ -66,8 +66,8 @@ static bool stream_is_captured(CUstream handle)
 }
 
 /*
- * As the driver: a pageable source is read before the call returns, a pageable destination is
- * written before it returns.
+ * A pageable source is read before the call returns, and a pageable destination is written before
+ * it returns, as the driver does.
  */
 static CUresult copy_submit(CUstream stream, const struct copy *c)
 {
@@ -234,13 +234,16 @@ CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *c)
 struct fill {
 	CUdeviceptr va;
 	uint32_t value;
-	unsigned int width; /* of an element, in bytes */
-	size_t count, rows; /* elements in a row */
-	size_t pitch;       /* bytes from a row to the next */
+	unsigned int width; /* bytes of an element */
+	size_t count, rows; /* elements in a row; rows */
+	size_t pitch;       /* bytes from one row to the next */
 	bool wait;
 };
 
-/* Rows without a gap are one. Return: false, such a thing cannot be. */
+/*
+ * Turns rows without a gap into one row. Return: false, the size overflows or the pitch does not
+ * fit.
+ */
 static bool fill_normalise(struct fill *f, size_t *ret_span_bytes)
 {
 	size_t row, span;

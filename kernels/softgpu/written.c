@@ -22,7 +22,7 @@ static uint64_t key_from(uint64_t inode, uint64_t offset)
 	return key_mix(key_mix(inode) + offset) | 1;
 }
 
-/* The word's name; memory that is nobody else's has one, too. Never 0. */
+/* Return: the word's name, never 0. Memory of this process alone has one, too. */
 static uint64_t word_key(uint64_t va)
 {
 	const struct sg_vm_info info = sg_vm_describe(va);
@@ -41,7 +41,7 @@ static struct sg_written *key_place(unsigned int device, uint64_t key)
 	return &sg_timed_words(device)[(key >> 32) % SG_WRITTEN_WORDS];
 }
 
-/* Whoever reads in between finds no key. */
+/* A reader finds no key while the word changes. */
 static void word_put(unsigned int device, uint64_t key, uint32_t value, uint64_t time_ns)
 {
 	struct sg_written *w = key_place(device, key);
