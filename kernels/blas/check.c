@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiled only where a CUDA toolkit is found: cublas.h says what cublas_api.h says. */
+/* Compares cublas.h with cublas_api.h. Compiled only where a CUDA toolkit is found. */
 #include <cuda.h>
 #include <cublas_api.h>
 
@@ -13,7 +13,7 @@ MM_CUBLAS_COMPUTES(SAME_VALUE)
 MM_CUBLAS_ALGOS(SAME_VALUE)
 MM_CUBLAS_TYPES(SAME_VALUE)
 
-/* Here the table is declared with the library's own types. */
+/* With cublas_api.h included, the table is declared with the library's own types. */
 #define SAME_SIGNATURE(result, name, params)                                                  \
 	static_assert(__builtin_types_compatible_p(__typeof__(((struct mm_cublas *)0)->name), \
 						   __typeof__(&name)),                        \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * y = x . w as a BLAS sees it. What is row-major to us is column-major and transposed to it: w
- * [outputs][k] is a k by outputs matrix of leading dimension k, to be transposed; x [rows][k] is k
- * by rows; y [rows][y_stride] is outputs by rows of leading dimension y_stride.
+ * The backend that calls cuBLAS: y = x . w as a BLAS computes it. A row-major matrix is
+ * column-major and transposed to a BLAS: w [outputs][k] is a k by outputs matrix of leading
+ * dimension k, to be transposed; x [rows][k] is k by rows; y [rows][y_stride] is outputs by rows of
+ * leading dimension y_stride.
  */
 #include "kernels/blas/cublas.h"
 
@@ -15,7 +16,7 @@
 #include "libclient/base/base.h"
 
 #define ALIGNMENT       256u
-#define WORKSPACE_BYTES ((size_t)32 << 20) /* what cuBLAS asks for on Hopper and later */
+#define WORKSPACE_BYTES ((size_t)32 << 20) /* the size that cuBLAS recommends on Hopper and later */
 
 struct cublas_gemm {
 	struct mm_gemm base; /* first */
@@ -24,7 +25,7 @@ struct cublas_gemm {
 	CUfunction narrow;
 	CUdeviceptr memory; /* the workspace, then x, then y */
 	CUdeviceptr x, y;   /* scratch */
-	CUstream stream;    /* that the handle is bound to, if it is */
+	CUstream stream;    /* the stream that the handle is bound to, if bound */
 	bool bound;
 };
 
@@ -54,7 +55,7 @@ static uint32_t cublas_room(const struct mm_gemm *gemm, uint32_t rows)
 	return gemm->opts.fast ? rows : (uint32_t)mm_round_up(rows, gemm->opts.rows);
 }
 
-/* Another stream resets the workspace too. */
+/* Setting a stream resets the workspace, so that it is set again, too. */
 static CUresult handle_bind(struct cublas_gemm *g, CUstream stream)
 {
 	cublasStatus_t s;
@@ -72,7 +73,7 @@ static CUresult handle_bind(struct cublas_gemm *g, CUstream stream)
 
 /* ---- x ---- */
 
-/* All rows in 16 bits, padded with zeros to whole products. */
+/* Narrows all rows to 16 bits, padded with zeros to whole products. */
 static CUresult x_narrow(const struct cublas_gemm *g, const struct mm_gemm_args *a)
 {
 	struct mm_narrow_args args = { .x_va = a->x_va,
@@ -87,7 +88,7 @@ static CUresult x_narrow(const struct cublas_gemm *g, const struct mm_gemm_args 
 }
 
 /*
- * @rows of F32 from @first on, which are fewer than a product has: copied, and zeros behind them.
+ * Copies the F32 rows from @first on, which are fewer than a product has, and adds rows of zeros.
  */
 static CUresult x_pad(const struct cublas_gemm *g, const struct mm_gemm_args *a, uint32_t first,
 		      CUdeviceptr to)
@@ -102,7 +103,7 @@ static CUresult x_pad(const struct cublas_gemm *g, const struct mm_gemm_args *a,
 				     g->stream);
 }
 
-/* Where the @rows rows of a product are read from. */
+/* Returns the address from which a product reads its @rows rows. */
 static CUresult x_for_product(const struct cublas_gemm *g, const struct mm_gemm_args *a,
 			      uint32_t first, uint32_t rows, CUdeviceptr *ret_x)
 {
@@ -114,13 +115,13 @@ static CUresult x_for_product(const struct cublas_gemm *g, const struct mm_gemm_
 		*ret_x = a->x_va + (CUdeviceptr)first * a->k * sizeof(float);
 		return CUDA_SUCCESS;
 	}
-	*ret_x = g->x + a->x_va % ALIGNMENT; /* aligned as whole products are: see backend.h */
+	*ret_x = g->x + a->x_va % ALIGNMENT; /* aligned like whole products: see backend.h */
 	return x_pad(g, a, first, *ret_x);
 }
 
 /* ---- y ---- */
 
-/* The rows of a product in scratch that there are tokens for, and no element beside them. */
+/* Copies the rows that have tokens from a product in scratch, and no element beside them. */
 static CUresult y_copy_out(const struct cublas_gemm *g, const struct mm_gemm_args *a,
 			   uint32_t first, CUdeviceptr from)
 {

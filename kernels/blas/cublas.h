@@ -39,7 +39,7 @@
 #define MM_CUBLAS_ALGOS(X)    X(CUBLAS_GEMM_DEFAULT, -1)
 #define MM_CUBLAS_TYPES(X)    X(CUDA_R_32F, 0) X(CUDA_R_16F, 2) X(CUDA_R_16BF, 14)
 
-#ifndef CUBLAS_API_H_ /* cublas_api.h was not included before us */
+#ifndef CUBLAS_API_H_ /* cublas_api.h was not included before */
 #define MM_CUBLAS_ENUMERATOR(name, value) name = value,
 typedef enum { MM_CUBLAS_STATUSES(MM_CUBLAS_ENUMERATOR) } cublasStatus_t;
 typedef enum { MM_CUBLAS_OPERATIONS(MM_CUBLAS_ENUMERATOR) } cublasOperation_t;
@@ -76,11 +76,11 @@ struct mm_cublas {
 /**
  * mm_cublas_load() - find the library and its symbols
  * @ret_lib:   written only on success
- * @err:       gets one line that says what is missing; may be NULL
+ * @err:       gets one line with what is missing; may be NULL
  * @err_bytes: size of @err
  *
- * Looks for $MM_CUBLAS_LIB or else for libcublas.so.13 and .12, where the dynamic linker looks and
- * in /usr/local/cuda/lib64.
+ * Loads $MM_CUBLAS_LIB if it is set, else libcublas.so.13 or .12, from the dynamic linker's path
+ * and from /usr/local/cuda/lib64.
  *
  * Return: 0; -ENOENT no library; -ENOSYS it lacks a symbol.
  */

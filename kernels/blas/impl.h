@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blas impl - what the backends have in common
+ * blas impl - the parts that the backends share
  *
  * Concept:   a backend embeds struct mm_gemm as its first member and fills the table.
+ * Ownership: as kernels/blas/backend.h.
  * Threading: as kernels/blas/backend.h.
  */
 #pragma once
@@ -23,7 +24,7 @@ struct mm_gemm {
 	char description[96];
 };
 
-struct mm_gemm_error { /* where the line goes */
+struct mm_gemm_error { /* buffer for the line with the reason */
 	char *text;
 	size_t bytes;
 };
@@ -31,7 +32,10 @@ struct mm_gemm_error { /* where the line goes */
 void __attribute__((format(printf, 2, 3)))
 mm_gemm_fail(const struct mm_gemm_error *err, const char *format, ...);
 
-/* A kernel of opts.module. Return: 0; -ENOENT or other negative errno, told in @err. */
+/*
+ * Finds a kernel of opts.module. Return: 0; -ENOENT or another negative errno, with the reason in
+ * @err.
+ */
 int mm_gemm_find(const struct mm_gemm *gemm, enum mm_kernel kernel, CUfunction *ret_function,
 		 const struct mm_gemm_error *err);
 

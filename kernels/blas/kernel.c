@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module's own mm_gemm. */
+/* The backend that launches the module's own mm_gemm. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

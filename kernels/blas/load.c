@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds cuBLAS at run time, and its symbols. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>

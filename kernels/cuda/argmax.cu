@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The largest of each row: a block a row, 16 bytes a load, four loads on their way at once. Which
- * of equal elements a thread meets first does not matter: the lower index wins wherever two meet.
+ * The largest of each row: a block a row, 16 bytes a load, four loads in flight at once. The order
+ * in which equal elements meet does not matter: the lower index always wins.
  * Bound: memory, and one multiprocessor's share of it while there are few rows.
  */
 #include "kernels/cuda/device.h"
@@ -14,8 +14,8 @@ struct argmax_best {
 	uint32_t at;
 };
 
-/* A NaN compares false and is never taken. Where nothing is larger than -inf, 0 stays. */
-MM_DEVICE void argmax_meet(struct argmax_best *b, float value, uint32_t at)
+/* A NaN compares false and never wins. Where nothing is larger than -inf, index 0 stays. */
+MM_DEVICE void argmax_combine(struct argmax_best *b, float value, uint32_t at)
 {
 	if (value > b->value || (value == b->value && at < b->at)) {
 		b->value = value;
@@ -25,13 +25,13 @@ MM_DEVICE void argmax_meet(struct argmax_best *b, float value, uint32_t at)
 
 MM_DEVICE void argmax_meet4(struct argmax_best *b, float4 v, uint32_t at)
 {
-	argmax_meet(b, v.x, at);
-	argmax_meet(b, v.y, at + 1);
-	argmax_meet(b, v.z, at + 2);
-	argmax_meet(b, v.w, at + 3);
+	argmax_combine(b, v.x, at);
+	argmax_combine(b, v.y, at + 1);
+	argmax_combine(b, v.z, at + 2);
+	argmax_combine(b, v.w, at + 3);
 }
 
-/* The elements that are aligned, from @head on, four at a time. */
+/* Takes the aligned elements from @head on, four at a time. */
 MM_DEVICE void argmax_middle(struct argmax_best *b, const float *x, uint32_t head, uint32_t fours)
 {
 	const float4 *v = (const float4 *)(x + head);
@@ -58,7 +58,7 @@ MM_DEVICE void argmax_warp(struct argmax_best *b)
 		const float value = __shfl_xor_sync(MM_WARP_ALL, b->value, step);
 		const uint32_t at = __shfl_xor_sync(MM_WARP_ALL, b->at, step);
 
-		argmax_meet(b, value, at);
+		argmax_combine(b, value, at);
 	}
 }
 
@@ -76,10 +76,10 @@ MM_KERNEL(argmax, MM_ARGMAX_THREADS)
 	struct argmax_best b = { -__builtin_inff(), 0 };
 
 	if (threadIdx.x < head)
-		argmax_meet(&b, x[threadIdx.x], threadIdx.x);
+		argmax_combine(&b, x[threadIdx.x], threadIdx.x);
 	argmax_middle(&b, x, head, fours);
 	if (tail < a.n)
-		argmax_meet(&b, x[tail], tail);
+		argmax_combine(&b, x[tail], tail);
 	argmax_warp(&b);
 	if (threadIdx.x % MM_WARP_THREADS == 0)
 		room->warps[threadIdx.x / MM_WARP_THREADS] = b;
@@ -87,6 +87,6 @@ MM_KERNEL(argmax, MM_ARGMAX_THREADS)
 	if (threadIdx.x)
 		return;
 	for (uint32_t i = 1; i < ARGMAX_WARPS; i++)
-		argmax_meet(&b, room->warps[i].value, room->warps[i].at);
+		argmax_combine(&b, room->warps[i].value, room->warps[i].at);
 	MM_AT(uint32_t, a.out_va)[blockIdx.x] = b.at;
 }

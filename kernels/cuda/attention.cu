@@ -5,7 +5,7 @@
  * A block takes a tile: up to MM_ATTENTION_ROWS query rows that share one KV head, the heads of one
  * token or of some that follow each other in a sequence. It takes the tile's context split by
  * split. Within a split: a score for each row and key; per row the largest, the exponentials, their
- * sum; then the weighted sum of values. What a row gets depends neither on the tile nor on the
+ * sum; then the weighted sum of values. A row's result depends neither on the tile nor on the
  * grid:
  *
  *  - a score is summed up by key_lanes lanes, lane l taking the pieces of eight elements l and
@@ -23,15 +23,15 @@
 
 #define ATTN_THREADS      MM_ATTENTION_THREADS
 #define ATTN_WARPS        (ATTN_THREADS / MM_WARP_THREADS)
-#define ATTN_ROWS         8u /* of a tile, at most */
+#define ATTN_ROWS         8u /* the most rows of a tile */
 #define ATTN_CLASSES      16u
-#define ATTN_PIECE        8u /* elements that a lane takes at once: 16 bytes of a half */
-#define ATTN_KEYS         4u /* that a lane scores at once */
-#define ATTN_LANE_PIECES  2u /* of a key in a lane */
+#define ATTN_PIECE        8u /* elements that a lane loads at once: 16 bytes of a half */
+#define ATTN_KEYS         4u /* keys that a lane scores at once */
+#define ATTN_LANE_PIECES  2u /* pieces of a key in a lane */
 #define ATTN_SPLIT_TOKENS MM_ATTENTION_SPLIT_TOKENS
 
 /*
- * How KV is read: by its dtype in pieces of 16 bytes, or, where those are not aligned, one by one.
+ * How KV is read: in pieces of 16 bytes, or, where these are not aligned, element by element.
  */
 enum attn_kv { ATTN_F32 = MM_DTYPE_F32, ATTN_F16, ATTN_BF16, ATTN_PLAIN };
 
@@ -41,31 +41,31 @@ struct attn_piece { /* as loaded: four words of halves, or eight of F32 */
 
 struct attn_rows {                 /* per row of the tile, in shared memory */
 	uint32_t limit[ATTN_ROWS]; /* keys of the split at hand that the row sees */
-	float max[ATTN_ROWS];      /* of the split */
+	float max[ATTN_ROWS];      /* largest score of the split */
 	float sum[ATTN_ROWS];
-	float all_max[ATTN_ROWS]; /* of the splits so far */
+	float all_max[ATTN_ROWS]; /* largest score of the splits so far */
 	float all_sum[ATTN_ROWS];
 	float old_factor[ATTN_ROWS];
 	float new_factor[ATTN_ROWS];
 	float class_max[ATTN_CLASSES * ATTN_ROWS];
 	float class_sum[ATTN_CLASSES * ATTN_ROWS];
-	uint64_t key_offset[ATTN_SPLIT_TOKENS]; /* of each key's row, from k_va and from v_va */
+	uint64_t key_offset[ATTN_SPLIT_TOKENS]; /* of each key's row in k and in v */
 	uint32_t arrived;
 };
 
 struct attn_block {
-	uint32_t token;  /* the tile's first */
-	uint32_t tokens; /* of the tile */
+	uint32_t token;  /* the tile's first token */
+	uint32_t tokens; /* tokens of the tile */
 	uint32_t kv_head;
 	uint32_t head;     /* first of the query heads */
-	uint32_t heads;    /* of each token */
+	uint32_t heads;    /* query heads of each token */
 	uint32_t rows;     /* tokens * heads */
-	uint32_t stride;   /* of rows in score: 1, 4 or 8 */
-	uint32_t position; /* of the first token */
-	uint32_t splits;   /* of the last token's context */
-	uint32_t first;    /* position of the split at hand */
-	uint32_t keys;     /* of the split, that any row sees */
-	uint32_t pieces;   /* of a head */
+	uint32_t stride;   /* rows per key in score: 1, 4 or 8 */
+	uint32_t position; /* position of the first token */
+	uint32_t splits;   /* splits of the last token's context */
+	uint32_t first;    /* first position of the split at hand */
+	uint32_t keys;     /* keys of the split that any row sees */
+	uint32_t pieces;   /* pieces of a head */
 	uint32_t width;    /* pieces * ATTN_PIECE */
 	uint32_t key_lanes;
 	enum attn_kv kind;
@@ -105,8 +105,8 @@ MM_DEVICE uint32_t attn_at_most(uint32_t a, uint32_t b)
 
 /*
  * A tile ends before each position that is a multiple of the tokens that it has room for (1, 2, 4
- * or 8): so it has its place in a run of tokens, and lies in one split. Return: the tokens of the
- * tile that begins with @token, 0 where none does.
+ * or 8): so its place in a run of tokens is fixed, and it lies in one split. Return: the tokens of
+ * the tile that begins with @token; 0: none does.
  */
 MM_DEVICE uint32_t attn_tile_tokens(const struct mm_kv_layout *kv, uint32_t token, uint32_t room,
 				    uint32_t *ret_position)
@@ -140,14 +140,14 @@ MM_DEVICE enum attn_kv attn_kv(const struct mm_paged_attention_args *a)
 	return (enum attn_kv)a->kv.dtype;
 }
 
-/* Return: 0 where no tile begins with this block's token. */
+/* Return: 0: no tile begins with this block's token. */
 MM_DEVICE int attn_block_init(const struct mm_paged_attention_args *a, struct attn_block *b)
 {
 	const uint32_t group = a->heads / a->kv_heads, rows_max = MM_ATTENTION_ROWS(a->head_dim);
 	const uint32_t parts = (group + rows_max - 1) / rows_max;
 	const uint32_t from = blockIdx.y % parts * rows_max;
 
-	/* The longest contexts of a prompt first. */
+	/* The longest contexts of a prompt come first. */
 	b->token = a->kv.tokens - 1 - blockIdx.x;
 	b->kv_head = blockIdx.y / parts;
 	b->head = b->kv_head * group + from;
@@ -174,7 +174,7 @@ MM_DEVICE uint64_t attn_row_head(const struct attn_block *b,
 	return (uint64_t)(b->token + attn_row_token(b, row)) * a->heads + b->head + row % b->heads;
 }
 
-/* Queries lie by halves of pieces, so that lanes side by side read 16 bytes side by side. */
+/* Queries are stored by halves of pieces, so that neighbouring lanes read neighbouring 16 bytes. */
 MM_DEVICE void attn_load_queries(const struct mm_paged_attention_args *a,
 				 const struct attn_block *b)
 {
@@ -293,8 +293,8 @@ MM_DEVICE void attn_widen_piece(enum attn_kv kind, const struct attn_piece *p, f
 /* ---- scores ---- */
 
 /*
- * Adds four partial sums over the key_lanes lanes that have them. In two steps each lane comes to
- * keep one of the four; the rest is added by halves. Return: the sum of key *ret_key of the four.
+ * Adds four partial sums over the key_lanes lanes that have them. After two steps each lane keeps
+ * one of the four; the rest is added by halves. Return: the sum of key *ret_key of the four.
  */
 MM_DEVICE float attn_add_lanes(const float *s, uint32_t l, uint32_t key_lanes, uint32_t *ret_key)
 {
@@ -314,8 +314,8 @@ MM_DEVICE float attn_add_lanes(const float *s, uint32_t l, uint32_t key_lanes, u
 }
 
 /*
- * Scores of the ATTN_KEYS keys of each group of lanes, of which this lane holds ATTN_LANE_PIECES
- * pieces.
+ * Computes the scores of the ATTN_KEYS keys of each group of lanes; this lane has ATTN_LANE_PIECES
+ * pieces of them.
  */
 MM_DEVICE void attn_score_rows(const struct mm_paged_attention_args *a, const struct attn_block *b,
 			       const float (*x)[ATTN_LANE_PIECES * ATTN_PIECE], uint32_t l,
@@ -377,7 +377,7 @@ MM_DEVICE void attn_score_keys(const struct mm_paged_attention_args *a, const st
 			attn_widen_piece(
 				kind, &raw[i / ATTN_LANE_PIECES][i % ATTN_LANE_PIECES],
 				&x[i / ATTN_LANE_PIECES][i % ATTN_LANE_PIECES * ATTN_PIECE]);
-		/* Of BF16 a compiler would do that again for each row. */
+		/* without this, a compiler widens BF16 again for each row */
 		MM_UNROLL(64)
 		for (uint32_t i = 0; i < ATTN_KEYS * ATTN_LANE_PIECES * ATTN_PIECE; i++)
 			MM_KEEP(x[i / (ATTN_LANE_PIECES * ATTN_PIECE)]
@@ -387,15 +387,15 @@ MM_DEVICE void attn_score_keys(const struct mm_paged_attention_args *a, const st
 }
 
 /*
- * Where the largest score is -inf, so are all: their weights are zero, not the NaN of -inf less
- * -inf.
+ * Where the largest score is -inf, so are all: then the base is 0 and their weights are zero, not
+ * the NaN of -inf less -inf.
  */
 MM_DEVICE float attn_base(float max)
 {
 	return max == -__builtin_inff() ? 0 : max;
 }
 
-/* Scores become exponentials less the row's largest score; barriers around. */
+/* Replaces scores by exponentials less the row's largest score; with barriers around. */
 MM_DEVICE void attn_exponentials(const struct attn_block *b)
 {
 	const uint32_t row = threadIdx.x % b->stride, nth = threadIdx.x / b->stride;
@@ -435,14 +435,14 @@ MM_DEVICE void attn_exponentials(const struct attn_block *b)
 
 /* ---- values ---- */
 
-struct attn_streams { /* who takes which keys' values: lanes side by side the pieces of one key */
+struct attn_streams { /* keys' values by lanes: neighbours take the pieces of one key */
 	uint32_t lanes;
 	uint32_t piece;
 	uint32_t n;
 	uint32_t mine;
 };
 
-/* How many values a lane has on their way at once: as many as the sums leave registers for. */
+/* Return: how many values a lane loads at once: as many as the sums leave registers for. */
 MM_DEVICE uint32_t attn_values_ahead(enum attn_kv kind, uint32_t stride)
 {
 	const uint32_t halves = stride == 8 ? 4 : 8;
@@ -470,7 +470,7 @@ MM_DEVICE void attn_load_values(const struct mm_paged_attention_args *a, const s
 	}
 }
 
-/* sums += weight * value for each row; where not all rows see the key, for those that do. */
+/* Does sums += weight * value for each row; where not all rows see the key, for those that do. */
 MM_DEVICE void attn_weigh(const struct attn_block *b, enum attn_kv kind, uint32_t stride, int all,
 			  uint32_t key, const struct attn_piece *raw, float (*sums)[ATTN_PIECE])
 {
@@ -505,7 +505,7 @@ MM_DEVICE void attn_weigh(const struct attn_block *b, enum attn_kv kind, uint32_
 	}
 }
 
-/* The warp's streams, added by halves, go to shared memory; between barriers. */
+/* Adds the warp's streams by halves and stores them in shared memory; between barriers. */
 MM_DEVICE void attn_store_sums(const struct attn_block *b, uint32_t stride,
 			       const struct attn_streams *s, float (*sums)[ATTN_PIECE])
 {
@@ -533,7 +533,7 @@ MM_DEVICE void attn_store_sums(const struct attn_block *b, uint32_t stride,
 	}
 }
 
-/* Behind the scores: exponentials, and the sums of values weighted with them. */
+/* After the scores: computes the exponentials, and the sums of values weighted with them. */
 MM_DEVICE void attn_add_values(const struct mm_paged_attention_args *a, const struct attn_block *b,
 			       enum attn_kv kind, uint32_t stride)
 {
@@ -547,11 +547,11 @@ MM_DEVICE void attn_add_values(const struct mm_paged_attention_args *a, const st
 	MM_UNROLL(64)
 	for (uint32_t i = 0; i < ATTN_ROWS * ATTN_PIECE; i++)
 		sums[i / ATTN_PIECE][i % ATTN_PIECE] = 0;
-	attn_load_values(a, b, kind, ahead, &s, 0, raw); /* on their way during the exponentials */
+	attn_load_values(a, b, kind, ahead, &s, 0, raw); /* loaded during the exponentials */
 	attn_exponentials(b);
 	for (uint32_t first = 0;;) {
 		const uint32_t next = first + ahead * s.n;
-		const int all = next <= b->r->limit[0]; /* row 0 sees the least */
+		const int all = next <= b->r->limit[0]; /* row 0 sees the fewest keys */
 
 		MM_UNROLL(8)
 		for (uint32_t i = 0; i < ATTN_AHEAD_MAX; i++) {
@@ -594,13 +594,13 @@ MM_DEVICE float attn_split_sum(const struct attn_block *b, uint32_t row, uint32_
 	return (at[0] + at[warp_room]) + (at[2 * warp_room] + at[3 * warp_room]);
 }
 
-/* What a sum with maximum @max counts in one with maximum @all: that of no weights, nothing. */
+/* Return: the factor from a sum with maximum @max to one with @all; 0 for no weights. */
 MM_DEVICE float attn_factor(float max, float all)
 {
 	return mm_exp(max - attn_base(all));
 }
 
-/* The block's state takes in a split. */
+/* Adds a split to the block's state. */
 MM_DEVICE void attn_fold(const struct attn_block *b, int is_first)
 {
 	struct attn_rows *r = b->r;
@@ -638,7 +638,7 @@ MM_DEVICE float *attn_output(const struct mm_paged_attention_args *a, const stru
 	return MM_AT(float, a->out_va) + attn_row_head(b, a, row) * a->head_dim;
 }
 
-/* A thread reads only what it folded itself, but for the sums. */
+/* A thread reads only the state that it folded itself, except for the sums. */
 MM_DEVICE void attn_write_state(const struct mm_paged_attention_args *a, const struct attn_block *b)
 {
 	for (uint32_t row = 0; row < b->rows; row++)
@@ -648,7 +648,7 @@ MM_DEVICE void attn_write_state(const struct mm_paged_attention_args *a, const s
 }
 
 /*
- * In the scratch: the sums of values, and behind them, at four floats' alignment, maximum and sum.
+ * Return: where the scratch has a row's sums of a split; its last four floats have max and sum.
  */
 MM_DEVICE float *attn_partial(const struct mm_paged_attention_args *a, const struct attn_block *b,
 			      uint32_t row, uint32_t split)
@@ -674,7 +674,7 @@ MM_DEVICE void attn_store_partial(const struct mm_paged_attention_args *a,
 }
 
 /*
- * Return: whether all other blocks of the tile have stored theirs; the counter is zero again then.
+ * Return: whether all other blocks of the tile have stored theirs; then the counter is zero again.
  */
 MM_DEVICE int attn_is_last(const struct mm_paged_attention_args *a, const struct attn_block *b)
 {
@@ -692,7 +692,7 @@ MM_DEVICE int attn_is_last(const struct mm_paged_attention_args *a, const struct
 	return b->r->arrived == b->splits;
 }
 
-/* The same operations as attn_fold() and attn_write_state(), from the scratch. */
+/* Merges a row's splits by the operations of attn_fold() and attn_write_state(). */
 MM_DEVICE void attn_merge_row(const struct mm_paged_attention_args *a, const struct attn_block *b,
 			      uint32_t row, uint32_t i)
 {

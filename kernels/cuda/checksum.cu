@@ -2,16 +2,16 @@
 /*
  * The checksum of kernels/host/checksum.h. Eight threads share a piece of 4096 bytes, a lane each,
  * so a warp reads runs of 64 bytes of four pieces; a lane's loads do not depend on each other and
- * are unrolled by eight, its products do. The lanes are mixed in order by shuffles, each warp adds
- * its pieces' shares up and adds one sum to the result: in any order, which sums of integers do not
- * know. Data that is not aligned to 8 bytes, and the end of the last piece, are read byte by byte.
+ * are unrolled by eight, its products do. The lanes are mixed in order by shuffles. Each warp adds
+ * up the shares of its pieces and adds one sum to the result; the order of these integer additions
+ * does not matter. Unaligned data, and the end of the last piece, are read byte by byte.
  * Bound: memory.
  */
 #include "kernels/cuda/vector.h"
 #include "kernels/host/checksum.h"
 #include "kernels/host/checksum_mix.h"
 
-/* The bytes from @p on that are there, as a word. */
+/* Return: up to @left bytes from @p on, as a word padded with zeros. */
 MM_DEVICE uint64_t checksum_word(const char *p, uint64_t left)
 {
 	uint64_t word = 0;
@@ -21,7 +21,7 @@ MM_DEVICE uint64_t checksum_word(const char *p, uint64_t left)
 	return word;
 }
 
-/* This lane's hash of a piece of @n bytes. */
+/* Return: this lane's hash of a piece of @n bytes. */
 MM_DEVICE uint64_t checksum_lane(const char *p, uint32_t n, uint32_t lane)
 {
 	const uint32_t whole =
@@ -47,7 +47,7 @@ MM_KERNEL(checksum, MM_FLAT_THREADS)
 	const uint32_t lane = threadIdx.x % MM_CHECKSUM_LANES;
 	uint64_t total = blockIdx.x + threadIdx.x ? 0 : mm_checksum_mix(a.length_bytes);
 
-	/* All threads of a warp go as often as its first piece does: they meet in the shuffles. */
+	/* All threads of a warp do as many rounds as its first piece: they shuffle together. */
 	for (uint64_t first = (uint64_t)blockIdx.x * MM_CHECKSUM_PIECES +
 			      threadIdx.x / MM_WARP_THREADS * (MM_WARP_THREADS / MM_CHECKSUM_LANES);
 	     first < pieces; first += step) {

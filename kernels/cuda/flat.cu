@@ -6,7 +6,7 @@
  */
 #include "kernels/cuda/vector.h"
 
-#define FLAT_HALF (MM_FLAT_THREADS * 4) /* elements of 4 bytes in half of what a block takes */
+#define FLAT_HALF (MM_FLAT_THREADS * 4) /* elements of 4 bytes in half of a block's bytes */
 
 MM_DEVICE uint64_t flat_first(void)
 {
@@ -18,7 +18,7 @@ MM_DEVICE uint64_t flat_step(void)
 	return (uint64_t)gridDim.x * (2 * FLAT_HALF);
 }
 
-/* Of a range of @n floats, those from @at on that one thread may see: at most 4. */
+/* Return: how many floats, at most 4, a thread takes at @at of a range of @n. */
 MM_DEVICE uint32_t flat_left(uint64_t n, uint64_t at)
 {
 	return at >= n ? 0 : n - at < 4 ? (uint32_t)(n - at) : 4;
@@ -34,7 +34,7 @@ MM_DEVICE void flat_store(float *x, uint64_t n, uint64_t at, float4 v)
 	mm_store4_f32(x + at, 0, flat_left(n, at), v);
 }
 
-/* NaN stays. */
+/* A NaN stays a NaN. */
 MM_DEVICE float4 relu4(float4 v)
 {
 	v.x = v.x < 0 ? 0 : v.x;
@@ -71,8 +71,8 @@ MM_KERNEL(add, MM_FLAT_THREADS)
 }
 
 /*
- * Words in pairs from the first multiple of 16 bytes on; those before and behind by the first
- * thread.
+ * The blocks write pairs of words from the first multiple of 16 bytes on; the first thread writes
+ * the words before and behind them.
  */
 MM_KERNEL(fill, MM_FLAT_THREADS)
 {
@@ -96,7 +96,7 @@ MM_KERNEL(fill, MM_FLAT_THREADS)
 		words[a.n - 1] = a.pattern;
 }
 
-/* This block's share of a copy: its plane of the grid says where in the part. */
+/* Copies this block's share; the block's plane of the grid is its position in the part. */
 MM_DEVICE void move_part(char *to, const char *from, uint64_t bytes)
 {
 	const uint64_t step = (uint64_t)gridDim.z * MM_FLAT_BYTES;

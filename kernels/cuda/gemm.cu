@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The matrix product with the host's very bits (kernels/args/gemm.h): for checking, not for speed,
- * which is cuBLAS's business (kernels/blas). A thread has one output for MM_GEMM_TOKENS tokens and
- * keeps their sixteen partial sums each in registers; sixteen weights at a time come in as one
- * sector of memory, the activations are the same for a whole warp. No fused multiply-add, no shared
- * memory, no barrier. Bound: latency of memory for a few tokens (a tenth of the bandwidth is what
- * to expect), arithmetic for many.
+ * The matrix product with exactly the host's bits (kernels/args/gemm.h): for checking; cuBLAS is
+ * the fast one (kernels/blas). A thread has one output for MM_GEMM_TOKENS tokens and keeps their
+ * sixteen partial sums each in registers; sixteen weights at a time come in as one sector of
+ * memory, the activations are the same for a whole warp. No fused multiply-add, no shared memory,
+ * no barrier. Bound: latency of memory for a few tokens (a tenth of the bandwidth can be expected),
+ * arithmetic for many.
  */
 #include "kernels/cuda/vector.h"
 
@@ -29,7 +29,7 @@ MM_DEVICE struct gemm_lanes gemm_load(const char *row, uint32_t k, uint32_t n, u
 	return l;
 }
 
-/* The tree of the host twin: mm_lanes_sum(), kernels/host/lanes.h. */
+/* The same tree as the host's: mm_lanes_sum(), kernels/host/lanes.h. */
 MM_DEVICE float gemm_tree(const struct gemm_lanes *l)
 {
 	float sum[8];
@@ -43,7 +43,7 @@ MM_DEVICE float gemm_tree(const struct gemm_lanes *l)
 	return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
-/* One output for @tokens tokens from @x on, at most MM_GEMM_TOKENS. */
+/* Computes one output for @tokens tokens from @x on, at most MM_GEMM_TOKENS. */
 MM_DEVICE void gemm_output(const char *w, const float *x, float *y, uint32_t tokens, uint32_t k,
 			   uint32_t dtype, uint32_t y_stride)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One image for nvcc of all kernels; a C compiler takes each file on its own. */
+/* All kernels in one image, for nvcc; a C compiler takes each file on its own. */
 #include "kernels/cuda/argmax.cu"
 #include "kernels/cuda/attention.cu"
 #include "kernels/cuda/checksum.cu"

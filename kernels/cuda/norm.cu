@@ -26,7 +26,7 @@ MM_DEVICE float norm_term(float v, float mean, enum norm_term term)
 	return term == NORM_SQUARE ? d * d : d;
 }
 
-/* The terms of x[first .. first + count), four a thread and turn. */
+/* Stores the terms of x[0 .. count) in shared memory, four per thread and round. */
 MM_DEVICE void norm_fetch(float *terms, const float *x, uint32_t count, float mean,
 			  enum norm_term term)
 {
@@ -37,7 +37,7 @@ MM_DEVICE void norm_fetch(float *terms, const float *x, uint32_t count, float me
 		v.y = norm_term(v.y, mean, term);
 		v.z = norm_term(v.z, mean, term);
 		v.w = norm_term(v.w, mean, term);
-		*(float4 *)(terms + i) = v; /* behind the count there is room, and nobody looks */
+		*(float4 *)(terms + i) = v; /* there is unread room behind the count */
 	}
 }
 
@@ -49,7 +49,7 @@ MM_DEVICE float norm_add_up(const float *terms, uint32_t count, float sum)
 	return sum;
 }
 
-/* The tree of the host twin: mm_lanes_sum(), kernels/host/lanes.h. */
+/* The same tree as the host's: mm_lanes_sum(), kernels/host/lanes.h. */
 MM_DEVICE float norm_tree(const float *lanes)
 {
 	float sum[8];
@@ -63,7 +63,7 @@ MM_DEVICE float norm_tree(const float *lanes)
 	return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
-/* Return: the sum over the row of x - mean, or of its squares: the same in all threads. */
+/* Return: the sum over the row of x - mean, or of its squares; the same in all threads. */
 MM_DEVICE float norm_sum(struct norm_room *room, const float *x, uint32_t n, float mean,
 			 enum norm_term term)
 {
@@ -72,7 +72,7 @@ MM_DEVICE float norm_sum(struct norm_room *room, const float *x, uint32_t n, flo
 	for (uint32_t first = 0; first < n; first += NORM_TILE) {
 		const uint32_t count = n - first < NORM_TILE ? n - first : NORM_TILE;
 
-		__syncthreads(); /* who read the last tile, or the lanes, is done */
+		__syncthreads(); /* all threads have read the last tile, or the lanes */
 		norm_fetch(room->terms, x + first, count, mean, term);
 		__syncthreads();
 		if (threadIdx.x < MM_GEMM_LANES)

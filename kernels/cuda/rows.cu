@@ -11,8 +11,8 @@
 #define ROW_GROUP (MM_ROW_THREADS * 4)
 
 /*
- * The columns of this thread: c .. c + 3 and c + ROW_GROUP .. c + ROW_GROUP + 3, then on by the
- * grid.
+ * A thread has columns c .. c + 3 and c + ROW_GROUP .. c + ROW_GROUP + 3, where c starts here and
+ * goes on by row_step().
  */
 MM_DEVICE uint32_t row_first(void)
 {
@@ -115,7 +115,7 @@ MM_KERNEL(swiglu, MM_ROW_THREADS)
 	}
 }
 
-/* Blocks of the grid's plane 0 write keys, those of plane 1 values. */
+/* Blocks in plane 0 of the grid write keys, those in plane 1 values. */
 MM_KERNEL(kv_write, MM_ROW_THREADS)
 {
 	const uint32_t t = blockIdx.x, n = a.kv.kv_dim;
@@ -138,7 +138,7 @@ MM_KERNEL(kv_write, MM_ROW_THREADS)
 	}
 }
 
-/* Rows beyond the last one are read as empty: zeros. */
+/* Rows beyond the last one become zeros. */
 MM_KERNEL(narrow, MM_ROW_THREADS)
 {
 	const uint32_t r = blockIdx.x, n = r < a.rows ? a.n : 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vector - four elements at a time, wherever they lie
+ * vector - four elements at a time, whatever their alignment
  *
- * Concept:    rows have any length, stride and base, so whether four neighbours can be loaded as
- *             one is asked of their address, each time: the answer is the same for all threads of a
- *             row, but for its last elements, which go one by one. Elements beyond the row read as
- *             zeros and are not stored.
+ * Concept:    rows have any length, stride and base, so each access checks the address whether four
+ *             neighbours can be loaded as one. The result is the same for all threads of a row,
+ *             except for its last elements, which are loaded one by one. Elements beyond the row
+ *             read as zeros and are not stored.
  * Threading:  a kernel's.
  */
 #pragma once
@@ -50,7 +50,7 @@ MM_DEVICE float4 mm_widen4(uint2 h, uint32_t dtype)
 	return v;
 }
 
-/* Elements i .. i + 3 of a row of n, widened. */
+/* Return: elements i .. i + 3 of a row of @n, widened. */
 MM_DEVICE float4 mm_load4(const char *row, uint32_t i, uint32_t n, uint32_t dtype)
 {
 	const char *p = row + (uint64_t)i * mm_element_bytes(dtype);
@@ -91,7 +91,7 @@ MM_DEVICE void mm_store4_f32(float *row, uint32_t i, uint32_t n, float4 v)
 		row[i + 3] = v.w;
 }
 
-/* The same into a dtype of 16 bits, rounded. */
+/* Stores elements i .. i + 3 of a row of @n in a dtype of 16 bits, rounded. */
 MM_DEVICE void mm_store4_narrow(uint16_t *row, uint32_t i, uint32_t n, uint32_t dtype, float4 v)
 {
 	const uint16_t x = mm_round(v.x, dtype), y = mm_round(v.y, dtype);

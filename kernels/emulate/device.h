@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emulate/device - CUDA's names for a C compiler; included by kernels/cuda/device.h, by nothing
- * else
+ * emulate/device - CUDA's names for a C compiler; only kernels/cuda/device.h includes it
  *
- * Concept:   see kernels/emulate/emulate.h for who runs a block's threads. What a thread asks for
- *            is a call, so that sanitizers see kernels, not the emulation.
- * Threading: inside a kernel that mm_emulate_launch() runs, nowhere else.
+ * Concept:   kernels/emulate/emulate.h explains how a block's threads run. Each CUDA builtin that
+ *            needs the emulator is a call, so that sanitizers instrument kernels, not the
+ *            emulation.
+ * Threading: only inside a kernel that mm_emulate_launch() runs.
  */
 #pragma once
 
@@ -36,7 +36,7 @@ typedef struct {
 	float x, y, z, w;
 } __attribute__((aligned(16))) float4;
 
-/* What kernels call. A thread's own indices never change while it runs. */
+/* Indices for kernels. They are constant for a thread while it runs. */
 __attribute__((const)) struct mm_uint3 mm_emulate_thread_index(void);
 __attribute__((const)) struct mm_uint3 mm_emulate_block_index(void);
 __attribute__((const)) struct mm_uint3 mm_emulate_block_size(void);
@@ -84,7 +84,8 @@ void *mm_emulate_shared_dynamic(void);
 
 #define __syncthreads()  mm_emulate_barrier(__LINE__)
 #define __syncwarp(mask) ((void)mm_emulate_exchange(MM_EMULATE_SYNC, mask, 0, 0, 32, __LINE__))
-#define __threadfence()  __asm__ volatile("" ::: "memory") /* blocks run one after the other */
+#define __threadfence() \
+	__asm__ volatile("" ::: "memory") /* nothing to order: blocks run one after the other */
 #define __ballot_sync(mask, predicate) \
 	((uint32_t)mm_emulate_exchange(MM_EMULATE_BALLOT, mask, !!(predicate), 0, 32, __LINE__))
 #define __any_sync(mask, predicate) (__ballot_sync(mask, predicate) != 0)
@@ -191,7 +192,7 @@ MM_DEVICE float __uint_as_float(uint32_t bits)
 #define __ffs(v)  __builtin_ffs((int)(v))
 #define __popc(v) __builtin_popcount(v)
 
-/* As the host kernels' lanes.h, one at a time. */
+/* The same arithmetic as kernels/host/lanes.h, one element at a time. */
 MM_DEVICE float mm_widen_f16(uint16_t h)
 {
 	const uint32_t sign = (h & 0x8000u) << 16;

@@ -17,13 +17,13 @@
 #define WARP         32u
 #define SITES_MAX    16u
 #define STATIC_BYTES (48u << 10)
-#define SHARED_BYTES (256u << 10) /* more than any launch may ask for */
+#define SHARED_BYTES (256u << 10) /* more than any launch may have */
 #define SHARED_ALIGN (size_t)64
 #define SHARED_GAP   (size_t)64
-#define GUARD_BYTES  (64u << 10) /* a page, of whatever size */
+#define GUARD_BYTES  (64u << 10) /* at least a page of any host */
 #define POISON       0xff
 #if defined(MM_EMULATE_TSAN)
-#define ONE_FIBER_EACH 1 /* so that races between threads that never wait are seen */
+#define ONE_FIBER_EACH 1 /* so that races between threads that never wait are found */
 #else
 #define ONE_FIBER_EACH 0
 #endif
@@ -32,8 +32,8 @@ enum state { FRESH, READY, AT_BARRIER, AT_EXCHANGE, ENDED };
 
 struct thread {
 	enum state state;
-	struct mm_fiber *fiber; /* that it stands on, unless FRESH or ENDED */
-	/* What it brought to an exchange, and what it gets there. */
+	struct mm_fiber *fiber; /* the fiber that runs it, unless FRESH or ENDED */
+	/* The thread's arguments of an exchange, and its result. */
 	enum mm_emulate_exchange kind;
 	uint32_t mask, lane, width;
 	uint64_t value, result;
@@ -43,11 +43,11 @@ struct thread {
 struct site { /* an object in static shared memory */
 	const void *key;
 	char *at;
-	uint64_t block; /* poisoned for this one */
+	uint64_t block; /* number of the block for which it was poisoned */
 };
 
 struct emulator {
-	struct emulator *next; /* guarded by idle_mtx, while no launch has it */
+	struct emulator *next; /* next idle emulator; guarded by idle_mtx */
 	const char *name;
 	const struct mm_host_launch *shape;
 	void (*run)(const void *args);
@@ -55,15 +55,15 @@ struct emulator {
 	struct mm_fiber home; /* the launching thread's stack */
 	bool faulted;
 
-	uint64_t order, blocks, block_number; /* of blocks that were begun */
-	struct mm_uint3 block;                /* running */
+	uint64_t order, blocks, block_number; /* block_number: how many blocks were begun */
+	struct mm_uint3 block;                /* index of the running block */
 	uint32_t n_threads, n_ended, n_waiting;
 	int barrier_line;
 	bool barrier_phase;
-	uint32_t warp_phases;                           /* a bit each */
+	uint32_t warp_phases;                           /* one bit for each warp */
 	char start_place, end_place, barrier_places[2]; /* for mm_fiber_publish() */
 	char warp_places[THREADS_MAX / WARP][2];
-	uint32_t at; /* in order_of[], of the running thread */
+	uint32_t at; /* index of the running thread in order_of[] */
 	uint16_t order_of[THREADS_MAX];
 	struct thread threads[THREADS_MAX];
 
@@ -72,7 +72,7 @@ struct emulator {
 	struct mm_fiber *free[THREADS_MAX];
 	struct mm_fiber fibers[THREADS_MAX];
 
-	char *shared; /* SHARED_BYTES, then a page that cannot be touched */
+	char *shared; /* SHARED_BYTES, then a page that cannot be accessed */
 	size_t static_used;
 	uint32_t n_sites;
 	struct site sites[SITES_MAX];
@@ -114,8 +114,8 @@ static uint64_t mix_bits(uint64_t x)
 }
 
 /*
- * The @n-th of the blocks: a step that has no divisor in common with their number comes by each
- * once.
+ * Return: the @n-th block of the order. A step that has no divisor in common with the number of
+ * blocks reaches each once.
  */
 static uint64_t block_nth(const struct emulator *e, uint64_t n)
 {
@@ -162,7 +162,7 @@ static struct thread *running_thread(struct emulator *e)
 	return &e->threads[e->order_of[e->at]];
 }
 
-/* Makes the thread at @at of the order the running one. */
+/* Makes the thread at index @at of the order the running one. */
 static void thread_run(struct emulator *e, uint32_t at)
 {
 	const uint32_t t = e->order_of[at];
@@ -175,7 +175,7 @@ static void thread_run(struct emulator *e, uint32_t at)
 						    t / size[0] / size[1] };
 }
 
-/* Return: whether there is one that can run; then it is the running one. */
+/* Makes the next thread that can run the running one. Return: false, there is none. */
 static bool thread_run_next(struct emulator *e)
 {
 	for (uint32_t i = 1; i <= e->n_threads; i++) {
@@ -190,7 +190,7 @@ static bool thread_run_next(struct emulator *e)
 	return false;
 }
 
-/* The next block, or false after the last. */
+/* Begins the next block. Return: false, there was none left. */
 static bool block_begin(struct emulator *e)
 {
 	const uint32_t *grid = e->shape->grid;
@@ -199,8 +199,9 @@ static bool block_begin(struct emulator *e)
 	if (e->block_number == e->blocks)
 		return false;
 	n = block_nth(e, e->block_number++);
-	mm_fiber_observe(
-		&e->end_place); /* blocks are in order: shared memory is that of the last one */
+	mm_fiber_observe(&e->end_place); /*
+ * Blocks run in order: a block may reuse the shared memory of the last one.
+ */
 	mm_fiber_publish(&e->start_place);
 	e->block = (struct mm_uint3){ (uint32_t)(n % grid[0]), (uint32_t)(n / grid[0] % grid[1]),
 				      (uint32_t)(n / grid[0] / grid[1]) };
@@ -236,7 +237,7 @@ static void fiber_go_to(struct emulator *e, struct mm_fiber *to)
 	mm_fiber_switch(from, to);
 }
 
-/* Leaves the running thread, which waits at @line, to those that can run. */
+/* Suspends the running thread, which waits at @line, and goes on with one that can run. */
 static void thread_give_way(struct emulator *e, enum state state, int line)
 {
 	struct thread *t = running_thread(e);
@@ -268,7 +269,9 @@ static void thread_end(struct emulator *e)
 	mm_fiber_publish(&e->end_place);
 }
 
-/* A fiber: runs one thread after the other for as long as none that waited can go on. */
+/*
+ * The function of a fiber: runs one thread after the other, until a thread that waited can go on.
+ */
 static void run_threads(void *arg)
 {
 	struct emulator *e = arg;
@@ -347,7 +350,7 @@ void mm_emulate_barrier(int line)
 	mm_fiber_observe(place);
 }
 
-/* The lane that @i reads from, @i itself where there is none. */
+/* Return: the lane that lane @i reads from, @i itself where there is none. */
 static uint32_t exchange_source(const struct thread *t, uint32_t i)
 {
 	const uint32_t segment = i & ~(t->width - 1), own = i & (t->width - 1);
@@ -376,7 +379,7 @@ static uint64_t warp_ballot(const struct thread *warp, uint32_t mask)
 	return votes;
 }
 
-/* All of them have come. */
+/* All lanes of @mask have come: gives each its result. */
 static void warp_exchange(struct thread *warp, uint32_t mask)
 {
 	const uint32_t first = (uint32_t)__builtin_ctz(mask);
@@ -398,7 +401,7 @@ static void warp_exchange(struct thread *warp, uint32_t mask)
 	}
 }
 
-/* Return: whether all lanes of the running thread's mask have come to where it is. */
+/* Return: whether all lanes of the running thread's mask have come to the same exchange. */
 static bool warp_is_complete(const struct emulator *e, const struct thread *warp,
 			     const struct thread *t)
 {
@@ -449,7 +452,7 @@ uint64_t mm_emulate_exchange(enum mm_emulate_exchange kind, uint32_t mask, uint6
 	return t->result;
 }
 
-/* memset() would be an access of this thread's to TSan, in a race with those of all others. */
+/* TSan would take memset() for an access of this thread, in a race with those of all others. */
 static void shared_poison(char *p, size_t bytes)
 {
 #if defined(MM_EMULATE_TSAN)
@@ -563,13 +566,13 @@ __attribute__((destructor)) static void idle_destroy(void)
 	}
 }
 
-/* On the thread's own stack, for whoever waits for it there. */
+/* Raises the fault again on the thread's own stack, where the handler of the guard expects it. */
 static void fault_raise(void)
 {
 	volatile uintptr_t nowhere = 8;
 	sigset_t faults;
 
-	/* The handler that was left may have blocked them: TSan's does. */
+	/* The handler that was left may have blocked these signals, as TSan's does. */
 	sigemptyset(&faults);
 	sigaddset(&faults, SIGSEGV);
 	sigaddset(&faults, SIGBUS);
@@ -620,7 +623,7 @@ void mm_emulate_launch(const char *name, const struct mm_host_launch *shape,
 	mm_fiber_observe(&e->end_place);
 	faulted = e->faulted;
 	if (faulted)
-		emulator_destroy(e); /* its fibers stand where nobody will go on */
+		emulator_destroy(e); /* its fibers are suspended in frames that never go on */
 	else
 		emulator_put(e);
 	if (faulted)

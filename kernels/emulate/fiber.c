@@ -15,12 +15,12 @@
 #endif
 
 #if defined(MM_EMULATE_ASAN) || defined(MM_EMULATE_TSAN)
-#define STACK_BYTES (512u << 10) /* their frames are larger, and so are their signal handlers */
+#define STACK_BYTES (512u << 10) /* frames and signal handlers are larger there */
 #else
 #define STACK_BYTES (128u << 10)
 #endif
 
-/* Who switched to the running fiber. */
+/* The fiber that switched to the running one. */
 static __thread struct mm_fiber *previous __attribute__((tls_model("initial-exec")));
 
 /* ---- what sanitizers are told ---- */
@@ -37,7 +37,7 @@ static void switch_begin(struct mm_fiber *from, struct mm_fiber *to)
 #endif
 }
 
-/* On the stack of @now. */
+/* Called on the stack of @now after a switch to it. */
 static void switch_end(struct mm_fiber *now)
 {
 #if defined(MM_EMULATE_ASAN)
@@ -45,7 +45,7 @@ static void switch_end(struct mm_fiber *now)
 	size_t bytes;
 
 	__sanitizer_finish_switch_fiber(now->shadow, &stack, &bytes);
-	if (!previous->entry) { /* the thread's own: only now are its bounds known */
+	if (!previous->entry) { /* the thread's own stack: only now are its bounds known */
 		previous->stack = (char *)(uintptr_t)stack;
 		previous->stack_bytes = bytes;
 	}
@@ -104,8 +104,9 @@ static void fiber_begin(struct mm_fiber *f)
 #if defined(__x86_64__)
 
 /*
- * mm_fiber_jump(save, sp): pushes what a callee preserves, swaps stacks, pops the same there. A new
- * fiber's stack holds what mm_fiber_first pops: its argument and where to go.
+ * mm_fiber_jump(save, sp) pushes the registers that a callee preserves, swaps stacks, and pops them
+ * there. A new fiber's stack holds values for mm_fiber_first: its argument and the function to
+ * call.
  */
 void mm_fiber_jump(void **save, void *sp);
 void mm_fiber_first(void);
@@ -140,7 +141,7 @@ __asm__(".text\n"
 	"	ud2\n"
 	".size mm_fiber_first, . - mm_fiber_first\n");
 
-/* As if it had been left by mm_fiber_jump() just before mm_fiber_first. */
+/* Makes the stack look as if mm_fiber_jump() had left it just before mm_fiber_first. */
 static int fiber_prepare(struct mm_fiber *f)
 {
 	uint64_t *sp = (uint64_t *)(void *)(f->stack + f->stack_bytes);
@@ -167,7 +168,7 @@ void mm_fiber_switch(struct mm_fiber *from, struct mm_fiber *to)
 
 #else
 
-/* makecontext() passes ints. */
+/* makecontext() passes only ints. */
 static void fiber_begin_halves(unsigned int high, unsigned int low)
 {
 	fiber_begin((struct mm_fiber *)((uintptr_t)high << 16 << 16 | low));

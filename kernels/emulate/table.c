@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The emulated module's table: the kernels of kernels/cuda, at the host kernels' costs. */
+/*
+ * The table of the emulated module: the kernels of kernels/cuda, with the cost functions of the
+ * host kernels.
+ */
 #include "kernels/emulate/emulate.h"
 #include "kernels/host/cost.h"
 
 #include <string.h>
 
-/* Copies the argument out: the launch's bytes need not be aligned for the struct. */
+/* Copies the argument: the launch's bytes need not be aligned for the struct. */
 #define KERNEL(noun)                                                                    \
 	void mm_##noun(struct mm_##noun##_args a);                                      \
                                                                                         \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Softmax over the context in tiles of SCORES positions that are aligned to position 0: a running
- * maximum, a running sum, a running weighted sum of values. The order over the context is therefore
- * the same for a row whether its prompt came whole, in chunks, or again after a preemption.
+ * Attention over paged KV, for one instruction set. The softmax takes the context in tiles of
+ * SCORES positions that are aligned to position 0, with a running maximum, a running sum, and a
+ * running weighted sum of values. So a row's order over the context is the same whether its prompt
+ * came whole, in chunks, or again after a preemption.
  */
 #include <string.h>
 
@@ -16,14 +17,14 @@ struct head {
 	const struct mm_paged_attention_args *a;
 	const uint32_t *table;
 	const float *q;
-	uint32_t kv_offset; /* of this head's KV head within a row */
+	uint32_t kv_offset; /* offset of this head's KV head in a row */
 	enum mm_dtype dtype;
 	float max;
 	float sum;
 	float acc[MM_HEAD_DIM_MAX];
 };
 
-struct tile { /* of the context */
+struct tile { /* a tile of the context */
 	uint32_t n;
 	uint64_t rows[SCORES]; /* offsets of the positions' rows, from k_va and from v_va */
 	float scores[SCORES];
@@ -45,7 +46,7 @@ MM_INLINE void tile_rows(const struct head *h, uint32_t first, struct tile *t)
 	}
 }
 
-/* @n elements at @va as floats: where they are, or in @room. */
+/* Return: @n elements at @va as floats: in place, or widened into @room. */
 MM_INLINE const float *row_as_floats(uint64_t va, uint32_t n, enum mm_dtype dtype, float *room)
 {
 	const char *p = mm_at(va);
@@ -61,7 +62,7 @@ MM_INLINE const float *row_as_floats(uint64_t va, uint32_t n, enum mm_dtype dtyp
 	return room;
 }
 
-/* Eight partial sums: heads are short, 16 would be mostly padding. */
+/* Keeps eight partial sums: heads are short, and 16 would be mostly padding. */
 MM_INLINE float dot_product(const float *q, const float *k, uint32_t n)
 {
 	mm_lanes8 acc = { 0 }, x, y;
@@ -108,7 +109,7 @@ MM_INLINE void head_rescale(struct head *h, uint32_t dim, float max)
 
 MM_INLINE void tile_values(struct head *h, uint32_t dim, struct tile *t)
 {
-	/* Scores that are all -inf weigh nothing: no NaN of -inf less -inf. */
+	/* Where all scores are -inf, all weights are 0, not the NaN of -inf less -inf. */
 	const float base = h->max == -__builtin_inff() ? 0 : h->max;
 	mm_lanes8 acc[MM_HEAD_DIM_MAX / 8] = { 0 };
 	float room[MM_HEAD_DIM_MAX];
@@ -156,7 +157,8 @@ MM_INLINE void head_attend(struct head *h, uint32_t dim, uint32_t context, float
 }
 
 /*
- * The common sizes with a constant, so that their loops are unrolled; the same order all the same.
+ * Passes the common sizes as constants, so that their loops are unrolled; the order of sums is the
+ * same.
  */
 static void head_attend_any(struct head *h, uint32_t context, float *out)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * checksum - tells whether a tensor's bytes on the device are those of its file
+ * checksum - checks that a tensor's bytes on the device are those of its file
  *
  * Concept:    64 bits, not cryptographic: it finds wrong, stale or torn layers, not forgeries.
- *             Pieces of MM_CHECKSUM_PIECE_BYTES are hashed on their own (so that a device can do
- *             them side by side), mixed with their index and added up.
+ *             Pieces of MM_CHECKSUM_PIECE_BYTES are hashed separately, so that a device can do them
+ *             in parallel, mixed with their index and added up.
  * Threading:  pure.
  */
 #pragma once

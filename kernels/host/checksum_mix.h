@@ -27,7 +27,7 @@ MM_BOTH uint64_t mm_checksum_mix(uint64_t x)
 	return x ^ (x >> 32);
 }
 
-/* What a lane holds before its first word. */
+/* Return: the value of a lane before its first word. */
 MM_BOTH uint64_t mm_checksum_begin(uint32_t lane)
 {
 	return MM_CHECKSUM_MUL_FINAL * (lane + 1);
@@ -35,12 +35,12 @@ MM_BOTH uint64_t mm_checksum_begin(uint32_t lane)
 
 MM_BOTH uint64_t mm_checksum_absorb(uint64_t lane, uint64_t word)
 {
-	/* The rotation carries high bits down: a product alone only moves them up. */
+	/* The rotation carries high bits down: a product only moves them up. */
 	lane = (lane ^ word) * MM_CHECKSUM_MUL_LANE;
 	return lane << 31 | lane >> 33;
 }
 
-/* What piece @index adds to the checksum. */
+/* Return: the number that piece @index adds to the checksum. */
 MM_BOTH uint64_t mm_checksum_share(uint64_t piece, uint64_t index)
 {
 	return mm_checksum_mix(piece ^ (index + 1) * MM_CHECKSUM_MUL_LANE);

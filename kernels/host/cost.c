@@ -42,9 +42,7 @@ struct mm_cost mm_costs_kv_write(const struct mm_kv_write_args *a)
 	return mm_cost_kv_write(a->kv.tokens, a->kv.kv_dim, mm_dtype_bytes(a->kv.dtype));
 }
 
-/*
- * A run of tokens of one sequence, one after the other, is a chunk: its queries share the reading.
- */
+/* Consecutive tokens of one sequence are a chunk: its queries read the KV together. */
 struct mm_cost mm_costs_paged_attention(const struct mm_paged_attention_args *a)
 {
 	const uint32_t *positions = (const uint32_t *)(uintptr_t)a->kv.positions_va;
@@ -106,7 +104,7 @@ struct mm_cost mm_costs_fill(const struct mm_fill_args *a)
 	return (struct mm_cost){ .bytes = (double)a->n * sizeof(uint64_t) };
 }
 
-/* Each byte is read and written; a block's offset is read for each of its parts. */
+/* Each byte is read and written, and each part of a block reads the block's offset. */
 struct mm_cost mm_costs_kv_gather(const struct mm_kv_gather_args *a)
 {
 	return (struct mm_cost){ .bytes = (double)a->blocks * a->parts *

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cost - what the host kernels move and do, from their arguments, without doing it
+ * cost - the bytes and operations of kernels, computed from their arguments
  *
- * Concept:    for the timed software GPU: table.c exports these beside the kernels. They count what
- *             a CUDA kernel of that name would (kernels/timing/cost.h), not what the host form
- *             does.
+ * Concept:    for the timed software GPU: table.c exports these functions beside the kernels. They
+ *             count the work of a CUDA kernel of that name (kernels/timing/cost.h), not of the
+ *             host's form.
  * Threading:  pure. mm_costs_paged_attention() reads the tokens' positions and sequences from
  *             device memory, as the kernel would, under the same rules (kernels/host/kernel.h).
  */

@@ -2,10 +2,11 @@
 /*
  * exp - e^x that is the same on every machine
  *
- * Concept: the C library's expf() may differ in its last bit from one version or processor to the
- *          next; this one is a fixed sequence of IEEE operations (no contraction): reduce by
- *          multiples of ln 2, Taylor series to the 7th power, scale by the exponent field.
- * Limits:  relative error below 3e-7; 0 below -87, +inf above 88.7; NaN stays NaN.
+ * Concept:   the C library's expf() may differ in its last bit from one version or processor to the
+ *            next; this one is a fixed sequence of IEEE operations (no contraction): reduce by
+ *            multiples of ln 2, Taylor series to the 7th power, scale by the exponent field.
+ * Limits:    relative error below 3e-7; 0 below -87, +inf above 88.7; NaN stays NaN.
+ * Threading: pure.
  */
 #pragma once
 
@@ -18,7 +19,7 @@ MM_BOTH float mm_exp(float x)
 {
 	const float round = 0x1.8p23f; /* adding it rounds to an integer */
 	const float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;
-	/* NaN, too, becomes a number here: C leaves undefined what integer it would be. */
+	/* NaN, too, becomes a number here: C leaves its conversion to an integer undefined. */
 	const float clamped = !(x >= -87.0f) ? -87.0f : x > 88.0f ? 88.0f : x;
 	const float n = (clamped * 0x1.715476p0f + round) - round;
 	const float r = (clamped - n * ln2_high) - n * ln2_low;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tiles of TILE_O outputs by up to TILE_T tokens keep their partial sums in registers. A tile's
- * shape decides only which sums are computed together, never the order within one.
+ * The matrix product, for one instruction set. Tiles of TILE_O outputs by up to TILE_T tokens keep
+ * their partial sums in registers. A tile's shape determines only the sums that are computed
+ * together, never the order within one.
  */
 #include "kernels/host/isa.h"
 #include "kernels/host/lanes.h"
@@ -62,7 +63,7 @@ MM_INLINE void tile_multiply(const struct mm_gemm_args *a, uint32_t o0, uint32_t
 				mm_lanes_sum(acc[o][t]);
 }
 
-/* All tokens against TILE_O (or fewer) rows of weights: those are read from memory once. */
+/* Multiplies all tokens with TILE_O (or fewer) rows of weights, which are read from memory once. */
 MM_INLINE void tiles_multiply(const struct mm_gemm_args *a, uint32_t o, enum mm_dtype dtype,
 			      int outputs)
 {

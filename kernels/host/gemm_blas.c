@@ -13,7 +13,7 @@ __attribute__((constructor)) static void openblas_use_one_thread(void)
 	openblas_set_num_threads(1);
 }
 
-/* y[:, o .. o + n) from @n rows of F32 weights */
+/* Computes y[:, o .. o + n) from @n rows of F32 weights. */
 static void stripe_multiply(const struct mm_gemm_args *a, const float *w, uint32_t o, uint32_t n)
 {
 	cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)a->tokens, (blasint)n,
@@ -42,7 +42,7 @@ void mm_gemm_blas(const struct mm_gemm_args *a)
 		stripe_multiply(a, mm_at(a->w_va), 0, a->outputs);
 		return;
 	}
-	if (rows == 0) { /* a row longer than the stripe: the exact form will do */
+	if (rows == 0) { /* a row does not fit the stripe: use the exact form */
 		mm_isa_gemm_plain(a);
 		return;
 	}

@@ -3,8 +3,8 @@
  * isa - the hot kernels, compiled once per instruction set
  *
  * Concept:    gemm.c and attention.c are compiled three times, with MM_ISA as a suffix;
- *             mm_isa_best() picks at run time. All give the same bits (lanes.h); the choice is one
- *             of speed only.
+ *             mm_isa_best() picks at run time. All give the same bits (lanes.h); the choice affects
+ *             only speed.
  * Threading:  pure.
  */
 #pragma once
@@ -31,11 +31,11 @@ MM_ISA_DECLARE(avx512)
 
 /**
  * mm_isa_nth() - the variants that this processor can run
- * @n: 0 is the plainest
+ * @n: 0 is the variant for all processors
  *
- * Return: the variant, or NULL when there are no more.
+ * Return: the variant; NULL: there are no more.
  */
 const struct mm_isa *mm_isa_nth(unsigned int n);
 
-/* The fastest variant of this processor. */
+/* Return: the fastest variant that this processor can run. */
 const struct mm_isa *mm_isa_best(void);

@@ -4,7 +4,7 @@
  *
  * Concept:    mm_lanes is a compiler vector of 16 floats: one register with AVX-512, two with AVX2,
  *             four with SSE or NEON. Arithmetic on it is lane by lane, so its results do not depend
- *             on which; contraction into FMA is off for every file that includes this.
+ *             on the machine; contraction into FMA is off for every file that includes this.
  * Threading:  pure.
  */
 #pragma once
@@ -24,7 +24,7 @@ typedef float mm_lanes4 __attribute__((vector_size(16)));
 typedef uint32_t mm_lanes_u32 __attribute__((vector_size(64)));
 typedef uint16_t mm_lanes_u16 __attribute__((vector_size(32)));
 
-/* The one order in which 16 partial sums become one: halves, quarters, pairs. */
+/* Adds up 16 partial sums in the one order that all kernels use: halves, quarters, pairs. */
 MM_INLINE float mm_lanes_sum(mm_lanes v)
 {
 	mm_lanes8 a, b;
@@ -39,7 +39,9 @@ MM_INLINE float mm_lanes_sum(mm_lanes v)
 	return (c[0] + c[2]) + (c[1] + c[3]);
 }
 
-/* Exact for every finite half: shift the bits into place, then undo the bias by a power of two. */
+/*
+ * Exact for every finite half: shifts the bits into place, then undoes the bias by a power of two.
+ */
 MM_INLINE mm_lanes mm_lanes_widen_f16(mm_lanes_u16 h)
 {
 #if defined(__AVX512F__)
@@ -86,7 +88,7 @@ MM_INLINE mm_lanes mm_lanes_widen_bf16(mm_lanes_u16 h)
 	return v;
 }
 
-/* @n elements from @p (at most 16; the rest are zero), widened. */
+/* Return: @n elements from @p, widened; at most 16, the rest are zero. */
 MM_INLINE mm_lanes mm_lanes_load(const char *p, uint32_t n, enum mm_dtype dtype)
 {
 	mm_lanes_u16 h = { 0 };
@@ -106,7 +108,7 @@ MM_INLINE mm_lanes mm_lanes_load(const char *p, uint32_t n, enum mm_dtype dtype)
 	return dtype == MM_DTYPE_F16 ? mm_lanes_widen_f16(h) : mm_lanes_widen_bf16(h);
 }
 
-/* Where token @position of the sequence with @table lies, from @base_va (k_va or v_va). */
+/* Return: the row of token @position of the sequence with @table, from @base_va (k_va or v_va). */
 MM_INLINE void *mm_kv_row(const struct mm_kv_layout *kv, uint64_t base_va, const uint32_t *table,
 			  uint32_t position)
 {
@@ -116,7 +118,10 @@ MM_INLINE void *mm_kv_row(const struct mm_kv_layout *kv, uint64_t base_va, const
 	return (void *)(uintptr_t)(base_va + block + row * kv->kv_dim * mm_dtype_bytes(kv->dtype));
 }
 
-/* Device addresses are addresses of this process on the software GPU, where these kernels run. */
+/*
+ * Return: the host's pointer for a device address: these kernels run on the software GPU, where
+ * they are equal.
+ */
 MM_INLINE void *mm_at(uint64_t va)
 {
 	return (void *)(uintptr_t)va;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * narrow - from F32 to the dtypes of 16 bits
+ * narrow - conversion from F32 to the dtypes of 16 bits
  *
- * Concept:    in whole numbers, so that every machine and compiler gives the same bits. Widening is
- *             in lanes.h.
+ * Concept:    done with integers, so that every machine and compiler gives the same bits. Widening
+ *             is in lanes.h.
  * Threading:  pure.
  */
 #pragma once
@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* To the nearest, ties to even; what is too large becomes infinite. */
+/* Rounds to the nearest, ties to even; a value that is too large becomes infinite. */
 static inline uint16_t mm_narrow_f16(float value)
 {
 	uint32_t bits;
@@ -24,7 +24,7 @@ static inline uint16_t mm_narrow_f16(float value)
 		return sign | 0x7e00u;
 	if (bits >= 0x477ff000u)
 		return sign | 0x7c00u;
-	if (bits < 0x38800000u) { /* below the smallest normal: beside 0.5 the units are 2^-24 */
+	if (bits < 0x38800000u) { /* below the normal numbers: beside 0.5 units are 2^-24 */
 		memcpy(&value, &bits, sizeof(value));
 		value += 0.5f;
 		memcpy(&bits, &value, sizeof(bits));

@@ -20,7 +20,7 @@ static void row_widen(const char *src, enum mm_dtype dtype, uint32_t n, float *o
 	}
 }
 
-/* x += @v, widened */
+/* Adds @v, widened, to @x. */
 static void row_add(float *x, const char *v, enum mm_dtype dtype, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i += MM_GEMM_LANES) {
@@ -117,7 +117,7 @@ static float sum_of(const float *x, uint32_t n)
 	return mm_lanes_sum(acc);
 }
 
-/* Around the mean, in a second pass: the difference of two large sums would lose the digits. */
+/* Takes the mean in a second pass: a difference of two large sums would lose digits. */
 static float sum_of_deviations(const float *x, uint32_t n, float mean)
 {
 	mm_lanes acc = { 0 };

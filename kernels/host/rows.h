@@ -3,7 +3,7 @@
  * rows - the kernels that are bound by memory, not arithmetic: one form for all processors
  *
  * Concept:   plain functions over the structs of kernels/args/args.h; table.c exports them.
- * Threading: pure; what they write must not be used elsewhere meanwhile.
+ * Threading: pure; no other thread may use their outputs meanwhile.
  */
 #pragma once
 

@@ -2,13 +2,14 @@
 /*
  * sincos - sine and cosine that are the same on every machine
  *
- * Concept: for RoPE, whose angles (position * frequency) are doubles and large. As exp.h, a fixed
- *          sequence of IEEE operations, in double: reduce by multiples of pi / 2 in four pieces of
- *          21 bits, of which each multiple is exact; Taylor series to the 13th and 14th power;
- *          round to float once. A GPU for servers does doubles at half speed, and one pair serves
- *          all heads of a token.
- * Limits:  angles up to 2^32; absolute error before the rounding to float below 1e-13, or that of
- *          the angle itself where it is larger.
+ * Concept:   for RoPE, whose angles (position * frequency) are doubles and large. Like exp.h, a
+ *            fixed sequence of IEEE operations, in double: reduce by multiples of pi / 2 in four
+ *            pieces of 21 bits, of which each multiple is exact; Taylor series to the 13th and 14th
+ *            power; round to float once. A GPU for servers computes doubles at half speed, and one
+ *            pair serves all heads of a token.
+ * Limits:    angles up to 2^32; absolute error before the rounding to float below 1e-13, or that of
+ *            the angle itself where it is larger.
+ * Threading: pure.
  */
 #pragma once
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module's table: names as in CUDA, one struct argument each (kernels/args/args.h). */
+/*
+ * The table of the host kernels' module: names as in CUDA, one struct argument each
+ * (kernels/args/args.h).
+ */
 #include "libclient/base/base.h"
 #include "kernels/host/checksum.h"
 #include "kernels/host/cost.h"
@@ -10,7 +13,7 @@
 
 #include <string.h>
 
-/* Asking the processor is slow in a virtual machine: once, not once per launch. */
+/* Set once, because identifying the processor is slow in a virtual machine. */
 static const struct mm_isa *isa;
 
 __attribute__((constructor)) static void pick_isa(void)
@@ -40,7 +43,7 @@ static void attention_by_isa(const struct mm_paged_attention_args *a)
 	isa->attention(a);
 }
 
-/* Copies the argument out: the launch's bytes need not be aligned for the struct. */
+/* Copies the argument: the launch's bytes need not be aligned for the struct. */
 #define KERNEL(noun, function)                                                          \
 	static void run_##noun(const struct mm_host_launch *launch, void *const *args)  \
 	{                                                                               \

@@ -46,7 +46,7 @@ static struct vector vector_of_column(const struct softblas_args *g, uint32_t j)
 				g->b.dtype };
 }
 
-/* @n elements from @first on, as F32, and zeros up to whole lanes. */
+/* Widens @n elements from @first on to F32, with zeros up to whole lanes. */
 static void vector_widen(const struct vector *v, uint32_t first, uint32_t n, float *out)
 {
 	const uint32_t bytes = mm_dtype_bytes(v->dtype);
@@ -82,7 +82,10 @@ static float dot_product(const float *a, const float *b, uint32_t n)
 	return mm_lanes_sum(sum);
 }
 
-/* Adds a stretch of k to @columns columns of C from @j on; the first one begins it. */
+/*
+ * Adds a stretch of k to @columns columns of C from @j on; the first stretch overwrites or scales
+ * C.
+ */
 static void stretch_add(const struct softblas_args *g, uint32_t j, uint32_t columns, uint32_t first,
 			uint32_t n)
 {
@@ -104,7 +107,7 @@ static void stretch_add(const struct softblas_args *g, uint32_t j, uint32_t colu
 
 			if (first)
 				*to += sum;
-			else /* BLAS: what is multiplied by zero is not read */
+			else /* BLAS does not read C where beta is 0 */
 				*to = g->beta == 0.0f ? sum : g->beta * *to + sum;
 		}
 	}

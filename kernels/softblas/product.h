@@ -18,9 +18,10 @@
 
 struct softblas_matrix {
 	uint64_t va;
-	uint32_t ld;         /* in elements */
-	uint16_t dtype;      /* enum mm_dtype */
-	uint16_t transposed; /* of A: rows are adjacent along k; of B: columns are not */
+	uint32_t ld;    /* in elements */
+	uint16_t dtype; /* enum mm_dtype */
+	/* of A: elements of a row are adjacent along k; of B: elements of a column are not */
+	uint16_t transposed;
 };
 
 struct softblas_args {
@@ -34,7 +35,7 @@ static_assert(sizeof(struct softblas_args) == 72, "no padding");
 
 #define SOFTBLAS_KERNEL "softblas_product"
 
-/* How many elements of k are summed before they are added to the rest. */
+/* Return: how many elements of k are summed before they are added to the rest. */
 uint32_t softblas_stretch(uint32_t columns);
 
 void softblas_product(const struct softblas_args *args);

@@ -2,14 +2,13 @@
 /*
  * softblas - cuBLAS for the software GPU: the few symbols that kernels/blas/cublas.h names
  *
- * Concept:    stands in for libcublas where there is no GPU (MM_CUBLAS_LIB), so that whoever calls
- *             cuBLAS is tested with real products: transposes, leading dimensions, padding,
+ * Concept:    stands in for libcublas where there is no GPU (MM_CUBLAS_LIB), so that callers of
+ *             cuBLAS are tested with real products: transposes, leading dimensions, padding,
  *             streams. A product is a kernel of this library's own, launched on the handle's
  *             stream: in stream order, captured into graphs, with the faults of any kernel.
- * Strictness: arguments are refused as cuBLAS documents it, and with the same status. Two things
- *             are stricter: pointers must be aligned to their element, and a product may be
- *             captured only with a workspace of the caller's (cuBLAS would allocate inside the
- *             graph).
+ * Strictness: arguments are refused as cuBLAS documents it, and with the same status. Two rules are
+ *             stricter: pointers must be aligned to their element, and a product may be captured
+ *             only with a workspace of the caller's (cuBLAS would allocate inside the graph).
  * Threading:  as cuBLAS: a handle is used by one thread at a time.
  * Limits:     inputs both F32, F16 or BF16, C F32, scalars on the host.
  */
@@ -30,10 +29,13 @@ struct cublasContext {
 	CUmodule module;
 	CUfunction product;
 	CUstream stream;
-	bool own_workspace; /* the caller's */
+	bool own_workspace; /* the caller set a workspace */
 };
 
-/* The symbols that are exported, as the table has them: the compiler compares. */
+/*
+ * Declares the exported symbols as the table of kernels/blas/cublas.h has them, so that the
+ * compiler compares them.
+ */
 #define DECLARE(result, name, params) MM_EXPORT result name params;
 MM_CUBLAS_ENTRIES(DECLARE)
 
@@ -148,7 +150,10 @@ static bool operation_is_valid(cublasOperation_t op)
 	return op == CUBLAS_OP_N || op == CUBLAS_OP_T || op == CUBLAS_OP_C;
 }
 
-/* @rows: of the matrix as it is stored; @ret gets all but the transposition. */
+/*
+ * @rows: of the matrix as it is stored. @ret gets all but the transposition. Return: false, an
+ * argument is invalid.
+ */
 static bool matrix_check(const void *at, cudaDataType type, int ld, int rows,
 			 struct softblas_matrix *ret)
 {

@@ -3,7 +3,7 @@
 
 #include "libclient/base/base.h"
 
-/* Arguments of launches come from tenants: a time stays far from wrapping whatever they say. */
+/* Arguments of launches come from tenants: the limit keeps times far from overflow. */
 #define LONGEST_NS 1e15 /* eleven days */
 
 static uint64_t whole_ns(double seconds, uint64_t least_ns)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cost - how long kernels and copies take on a device of a profile
+ * cost - how long kernels and copies take on a device with a given profile
  *
  * Concept:    a roofline. A kernel moves bytes and does operations; the slower of the two decides,
- *             and no kernel takes less than kernel_ns. What each kernel moves and does is said here
- *             once, for the host kernels' cost functions and for tools/stepcost alike.
- *             Activations count MM_COST_ACTIVATION_BYTES an element, as in a CUDA engine; that our
- *             host kernels hold them as F32 is of no concern to the modelled device.
+ *             and no kernel takes less than kernel_ns. The bytes and operations of each kernel are
+ *             defined only here, for the host kernels' cost functions and for tools/lab/stepcost.
+ *             Activations count MM_COST_ACTIVATION_BYTES an element, as in a CUDA engine, although
+ *             the host kernels hold them as F32.
  * Threading:  pure.
  */
 #pragma once
@@ -17,10 +17,10 @@
 
 #define MM_COST_ACTIVATION_BYTES 2.0
 #define MM_COST_INDEX_BYTES      4.0 /* a token id, position, row or block number */
-#define MM_COST_QUERY_TILE       64u /* query rows of a prefill chunk that read the KV once, together */
+#define MM_COST_QUERY_TILE       64u /* query rows of a chunk that share one reading of the KV */
 
 struct mm_cost {
-	double bytes; /* to and from device memory */
+	double bytes; /* bytes read from and written to device memory */
 	double flops;
 };
 
@@ -35,20 +35,23 @@ enum mm_link { MM_LINK_H2D, MM_LINK_D2H };
 
 /**
  * mm_cost_copy_ns() - time of a copy between host and device
- * @both: the other direction is busy as well
+ * @both: whether the other direction is busy as well
  *
  * Return: nanoseconds, at least the profile's copy_ns.
  */
 uint64_t mm_cost_copy_ns(const struct mm_profile *profile, enum mm_link link, uint64_t length_bytes,
 			 int both);
 
-/* Time of a copy within the device: each byte is read and written. */
+/* Return: the time of a copy within the device, which reads and writes each byte. */
 uint64_t mm_cost_device_copy_ns(const struct mm_profile *profile, uint64_t length_bytes);
 
-/* Time of a fill of device memory. */
+/* Return: the time of a fill of device memory. */
 uint64_t mm_cost_fill_ns(const struct mm_profile *profile, uint64_t length_bytes);
 
-/* How many times as long kernels take while the H2D link streams: it takes memory bandwidth. */
+/*
+ * Return: the factor by which kernels take longer while the H2D link streams and takes memory
+ * bandwidth.
+ */
 static inline double mm_cost_slowdown(const struct mm_profile *profile)
 {
 	return 1 + profile->h2d_bps / profile->hbm_bps;
@@ -56,7 +59,7 @@ static inline double mm_cost_slowdown(const struct mm_profile *profile)
 
 /* ---- what each kernel moves and does; element sizes in bytes ---- */
 
-/* A row of a table for each token; @read_back: it is added to what is there. */
+/* Reads a row of a table for each token; with @read_back, adds it to the existing values. */
 static inline struct mm_cost mm_cost_embed(double tokens, double hidden, double element,
 					   int read_back)
 {
@@ -75,13 +78,13 @@ static inline struct mm_cost mm_cost_gather(double rows, double hidden)
 	};
 }
 
-/* @elements are read or written, all in all; each of @results takes @flops operations. */
+/* @elements: read and written in total; each of @results takes @flops operations. */
 static inline struct mm_cost mm_cost_elements(double elements, double results, double flops)
 {
 	return (struct mm_cost){ elements * MM_COST_ACTIVATION_BYTES, results * flops };
 }
 
-/* @vectors: bytes of weights for each column: the gain and, of layernorm, the bias */
+/* @vectors: bytes of weights for each column: the gain and, for layernorm, the bias. */
 static inline struct mm_cost mm_cost_rmsnorm(double rows, double n, double vectors)
 {
 	struct mm_cost cost = mm_cost_elements(rows * n * 2, rows * n, 4);
@@ -114,7 +117,7 @@ static inline struct mm_cost mm_cost_rope(double tokens, double width)
 	return cost;
 }
 
-/* An exponential counts as ten operations. */
+/* Counts an exponential as ten operations. */
 static inline struct mm_cost mm_cost_swiglu(double rows, double n)
 {
 	return mm_cost_elements(rows * n * 3, rows * n, 13);
@@ -130,7 +133,7 @@ static inline struct mm_cost mm_cost_add(double elements)
 	return mm_cost_elements(elements * 3, elements, 1);
 }
 
-/* The weights are read once, whatever the number of tokens. */
+/* The weights are read once for any number of tokens. */
 static inline struct mm_cost mm_cost_gemm(double tokens, double outputs, double k, double element)
 {
 	return (struct mm_cost){
@@ -149,7 +152,7 @@ static inline struct mm_cost mm_cost_kv_write(double tokens, double kv_dim, doub
 
 /*
  * @context: KV tokens read, mm_cost_context() summed over the sequences; @pairs: mm_cost_pairs()
- * likewise. Queries read and outputs written besides.
+ * summed likewise. The cost includes reading queries and writing outputs.
  */
 static inline struct mm_cost mm_cost_attention(double tokens, double context, double pairs,
 					       double q_dim, double kv_dim, double kv_element)
@@ -170,7 +173,8 @@ static inline struct mm_cost mm_cost_argmax(double rows, double n)
 }
 
 /*
- * KV tokens that a chunk of @tokens from position @first on reads: once for each tile of queries.
+ * Return: KV tokens that a chunk of @tokens from position @first on reads: the context once for
+ * each tile of queries.
  */
 static inline uint64_t mm_cost_context(uint64_t first, uint64_t tokens)
 {
@@ -180,7 +184,7 @@ static inline uint64_t mm_cost_context(uint64_t first, uint64_t tokens)
 	return whole + (tokens % MM_COST_QUERY_TILE ? first + tokens : 0);
 }
 
-/* Pairs of a query and a key, causal: each token attends to itself and all before it. */
+/* Return: pairs of a query and a key: each token attends to itself and all before it. */
 static inline uint64_t mm_cost_pairs(uint64_t first, uint64_t tokens)
 {
 	return tokens * first + tokens * (tokens + 1) / 2;

@@ -21,12 +21,12 @@
 #define LINE_BYTES 254u
 #define FILE_BYTES 65536u
 
-/* Each key with its unit; a number in the file times the unit is what the struct holds. */
+/* The keys of a profile: the number in the file times the unit is the value in the struct. */
 static const struct key {
 	const char *name;
 	size_t offset;
 	bool whole;               /* the field is a uint64_t, not a double */
-	double unit, least, most; /* limits in the file's unit */
+	double unit, least, most; /* least and most are in the file's unit */
 } profile_keys[] = {
 #define REAL(name, field, unit, least, most)                                       \
 	{                                                                          \
@@ -62,7 +62,7 @@ struct profile_reader {
 	struct mm_profile profile;
 	bool seen[MM_ARRAY_SIZE(profile_keys)];
 	const char *path;
-	unsigned int line; /* 0: not of the file, an override */
+	unsigned int line; /* line in the file; 0: an override */
 	char *err;
 	size_t err_bytes;
 };
@@ -131,7 +131,7 @@ static int key_set(struct profile_reader *r, const char *name, const char *text)
 	return 0;
 }
 
-/* "key = value", changed in place */
+/* Takes "key = value", which it changes in place. */
 static int line_assign(struct profile_reader *r, char *text)
 {
 	char *equals = strchr(text, '=');
@@ -142,7 +142,10 @@ static int line_assign(struct profile_reader *r, char *text)
 	return key_set(r, text_trim(text), text_trim(equals + 1));
 }
 
-/* @line ends at a zero byte of ours; @length_bytes says whether there was one before. */
+/*
+ * @line ends at a zero byte that the caller wrote; with @length_bytes zero bytes of the file are
+ * found.
+ */
 static int profile_read_line(struct profile_reader *r, char *line, size_t length_bytes)
 {
 	char *text;
@@ -156,7 +159,7 @@ static int profile_read_line(struct profile_reader *r, char *line, size_t length
 	return *text ? line_assign(r, text) : 0;
 }
 
-/* @text has a byte to spare behind its end. */
+/* @text has room for one byte behind its end. */
 static int profile_read_lines(struct profile_reader *r, char *text, size_t length_bytes)
 {
 	char *const end = text + length_bytes;
@@ -210,7 +213,7 @@ static int profile_read_file(struct profile_reader *r)
 	return 0;
 }
 
-/* The folder of the object that this code was linked into; "" if unknown. */
+/* Returns the folder of the object that contains this code; "" if unknown. */
 static void profile_own_folder(char folder[PATH_MAX])
 {
 	mm_cleanup(mm_free_ptr) char *real = NULL;
@@ -218,7 +221,7 @@ static void profile_own_folder(char folder[PATH_MAX])
 	char *slash;
 
 	folder[0] = '\0';
-	/* The main program goes by its argv[0] here, which need not be a path. */
+	/* The main program's name is its argv[0] here, which need not be a path. */
 	if (dladdr((void *)profile_own_folder, &info) && info.dli_fname &&
 	    strchr(info.dli_fname, '/'))
 		real = realpath(info.dli_fname, NULL);
@@ -232,7 +235,7 @@ static void profile_own_folder(char folder[PATH_MAX])
 }
 
 /*
- * Programs and libraries lie one folder below the prefix, or two where libraries have one per kind.
+ * Programs and libraries are one folder below the prefix, or two where libraries have one per kind.
  */
 static bool profile_find_folder(char folder[PATH_MAX])
 {
@@ -250,7 +253,7 @@ static bool profile_find_folder(char folder[PATH_MAX])
 	return false;
 }
 
-/* Appends the names of the profiles that there are. */
+/* Appends the names of the existing profiles. */
 static void profile_list(const char *folder, char *text, size_t bytes)
 {
 	struct dirent **found = NULL;
@@ -268,7 +271,7 @@ static void profile_list(const char *folder, char *text, size_t bytes)
 	free(found);
 }
 
-/* Return: 0 and where the named profile's file is; -ENOENT. */
+/* Return: 0, and the path of the named profile; -ENOENT. */
 static int profile_locate(const char *name, char path[PATH_MAX], char *err, size_t err_bytes)
 {
 	char folder[PATH_MAX];
@@ -292,7 +295,7 @@ static int profile_locate(const char *name, char path[PATH_MAX], char *err, size
 	return -ENOENT;
 }
 
-/* "key=value,key=value", changed in place; a later one of a key counts. */
+/* Takes "key=value,key=value", which it changes in place; the last value of a key counts. */
 static int profile_override(struct profile_reader *r, char *list)
 {
 	char *rest = NULL;
