@@ -7,6 +7,7 @@
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
 #include "mmd/core/plan/change.h"
+#include "mmd/core/plan/model.h"
 #include "mmd/core/book/health.h"
 #include "mmd/core/life.h"
 #include "mmd/core/requests.h"

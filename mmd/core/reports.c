@@ -8,6 +8,7 @@
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
 #include "mmd/core/plan/change.h"
+#include "mmd/core/plan/preload.h"
 #include "mmd/core/plan/control.h"
 #include "mmd/core/book/health.h"
 #include "mmd/core/ladder.h"

@@ -5,6 +5,7 @@
 
 #include "libclient/base/base.h"
 #include "mmd/core/plan/change.h"
+#include "mmd/core/plan/model.h"
 #include "mmd/core/market/forecast.h"
 #include "mmd/core/market/lend.h"
 #include "mmd/core/market/lends.h"

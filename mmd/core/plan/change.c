@@ -8,253 +8,32 @@
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
 #include "mmd/core/book/pages.h"
-#include "mmd/core/plan/plans.h"
 #include "mmd/core/book/quota.h"
-#include "mmd/core/plan/sets.h"
 #include "mmd/core/book/tell.h"
+#include "mmd/core/plan/model.h"
+#include "mmd/core/plan/plans.h"
+#include "mmd/core/plan/preload.h"
+#include "mmd/core/plan/sets.h"
 
-#define COPY_BURST 8 /* of one tenant before the next one's turn */
-
-static void preload_add(struct mm_core *c, struct mm_c_tenant *t, const struct mm_c_group *g)
-{
-	for (uint32_t i = 0; i < g->pages; i++) {
-		t->change->pre.entry[t->change->pre.n] = g->entry + i;
-		t->change->pre.page[t->change->pre.n++] = mm_c_reserve(c, t);
-	}
-}
-
-static void preload_begin(struct mm_c_tenant *t)
-{
-	t->change->pre.n = t->change->pre.issued = t->change->pre.done = 0;
-	t->change->pre.error = 0;
-	t->change->pre.sent = false;
-}
-
-/* Reserved pages go back; those that a job still writes are scrubbed when it ended. */
-static void preload_drop(struct mm_core *c, struct mm_c_tenant *t)
-{
-	for (uint32_t i = 0; i < t->change->pre.n; i++) {
-		uint32_t page = t->change->pre.page[i];
-
-		if (page == MM_NO_PAGE)
-			continue;
-		if (!t->change->pre.sent) {
-			mm_c_drop(c, page);
-			continue;
-		}
-		mm_ledger_give(&c->ledger, page, MM_PAGE_PARAM);
-		mm_ledger_revoke(&c->ledger, page);
-	}
-	t->change->pre.n = t->change->pre.issued = t->change->pre.done = 0;
-	t->change->pre.sent = false;
-}
-
-/* Ahead of the change, so that nobody waits for fds while it is made. */
-static void preload_send(struct mm_core *c, struct mm_c_tenant *t)
-{
-	for (uint32_t i = 0; i < t->change->pre.n; i++)
-		mm_c_fds(c, t, t->change->pre.page[i]);
-	t->change->pre.sent = true;
-}
-
-/* ---- model ---- */
-
-void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why)
-{
-	t->model = MM_MODEL_NONE;
-	mm_c_sum_anew(c);
-	t->entries = t->n_layers = 0;
-	mm_c_event(c, t,
-		   &(struct mm_msg){ .opcode = MM_EV_MODEL_READY,
-				     .result = error,
-				     .arg = { (uint64_t)why } });
-	if (t->has_store)
-		mm_c_emit(c, MM_ACT_MODEL_DROP, t);
-	t->has_store = false;
-}
-
-bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t)
-{
-	if (!mm_c_reservable(c, t, t->entries))
-		return false;
-	preload_begin(t);
-	for (uint32_t g = 0; g <= t->n_layers; g++)
-		preload_add(c, t, &t->group[g]);
-	t->model = MM_MODEL_LOADING;
-	mm_c_sum_anew(c);
-	mm_c_change_event(c, t, MM_CHANGE_BEGIN);
-	return true;
-}
-
-/* Lays the groups out in the map table; false: more entries than it has. */
-static bool model_lay_out(struct mm_core *c, struct mm_c_tenant *t,
-			  const struct mm_core_group *groups, uint32_t n_groups)
-{
-	uint64_t entries = 0;
-	uint32_t least = UINT32_MAX, most = 0;
-
-	t->layer_bytes_max = 0;
-	for (uint32_t g = 0; g < n_groups; g++) {
-		uint64_t pages = mm_div_up(groups[g].bytes, c->opts.page_bytes);
-
-		if (pages > MM_MAP_KV_BASE - entries)
-			return false;
-		t->group[g] = (struct mm_c_group){ .store_offset = groups[g].store_offset,
-						   .bytes = groups[g].bytes,
-						   .entry = (uint32_t)entries,
-						   .pages = (uint32_t)pages };
-		entries += pages;
-		if (!g)
-			continue;
-		t->layer_pages[g - 1] = (uint32_t)pages;
-		least = MM_MIN(least, (uint32_t)pages);
-		most = MM_MAX(most, (uint32_t)pages);
-		t->layer_bytes_max = MM_MAX(t->layer_bytes_max, groups[g].bytes);
-	}
-	t->entries = (uint32_t)entries;
-	memset(t->own, 0xff, MM_MIN(t->entries, c->entries_max) * sizeof(*t->own));
-	t->n_layers = n_groups - 1;
-	t->sets->alpha_max = t->sets->alpha_max_two = 0;
-	if (t->n_layers >= 2 && least && most <= MM_SLOT_PAGES_MAX && (t->features & MM_FEAT_REMAP))
-		mm_c_sets_init(t);
-	return true;
-}
-
-enum mm_refusal mm_c_model_fits(const struct mm_core *c, const struct mm_c_tenant *t,
-				uint64_t pages, uint64_t *ret_max_pages)
-{
-	*ret_max_pages = MM_MIN(c->ledger.pages, MM_MAP_KV_BASE);
-	if (pages > *ret_max_pages)
-		return MM_REFUSED_DEVICE;
-	*ret_max_pages = c->account[t->account].quota.max_pages;
-	return pages > *ret_max_pages ? MM_REFUSED_QUOTA : MM_REFUSED_NO;
-}
-
-static enum mm_refusal model_take(struct mm_core *c, struct mm_c_tenant *t,
-				  const struct mm_core_group *groups, uint32_t n_groups)
-{
-	uint64_t max_pages;
-
-	if (!n_groups || n_groups > MM_LAYERS_MAX + 1)
-		return MM_REFUSED_LOAD;
-	if (!model_lay_out(c, t, groups, n_groups))
-		return MM_REFUSED_DEVICE;
-	return mm_c_model_fits(c, t, t->entries, &max_pages);
-}
-
-static int refusal_errno(enum mm_refusal why)
-{
-	if (why == MM_REFUSED_LOAD)
-		return -EINVAL;
-	return why == MM_REFUSED_QUOTA ? -EDQUOT : -ENOSPC;
-}
-
-void mm_c_model_offer(struct mm_core *c, struct mm_c_tenant *t, uint64_t store,
-		      const struct mm_core_group *groups, uint32_t n_groups)
-{
-	enum mm_refusal why;
-
-	t->plan.store = store;
-	t->has_store = true;
-	why = model_take(c, t, groups, n_groups);
-	if (why != MM_REFUSED_NO) {
-		mm_c_model_refuse(c, t, refusal_errno(why), why);
-		return;
-	}
-	t->model = MM_MODEL_WAITING;
-	t->model_since_ns = c->now_ns;
-	t->plan.n_layers = t->n_layers;
-}
-
-/* ---- preload ---- */
-
-static const struct mm_c_group *group_of(const struct mm_c_tenant *t, uint32_t entry)
-{
-	uint32_t low = 0, high = t->n_layers;
-
-	while (low < high) {
-		uint32_t mid = low + (high - low + 1) / 2;
-
-		if (t->group[mid].entry <= entry)
-			low = mid;
-		else
-			high = mid - 1;
-	}
-	return &t->group[low];
-}
-
-static void copy_issue(struct mm_core *c, struct mm_c_tenant *t)
-{
-	uint32_t entry = t->change->pre.entry[t->change->pre.issued],
-		 page = t->change->pre.page[t->change->pre.issued];
-	const struct mm_c_group *g = group_of(t, entry);
-	uint64_t offset = (uint64_t)(entry - g->entry) * c->opts.page_bytes;
-	uint64_t bytes = MM_MIN(c->opts.page_bytes, g->bytes - offset);
-	uint32_t job;
-
-	job = mm_c_job_issue(c, mm_c_index(c, t),
-			     &(struct mm_msg){ .opcode = MM_XOP_COPY,
-					       .arg = { page, t->plan.store,
-							g->store_offset + offset, bytes } });
-	mm_ledger_job(&c->ledger, page, job);
-	t->change->pre.issued++;
-	t->copies++;
-}
-
-/* A slot's page has no bytes of its own. */
-static void skip_blanks(struct mm_c_tenant *t)
-{
-	while (t->change->pre.issued < t->change->pre.n &&
-	       t->change->pre.entry[t->change->pre.issued] == MM_NO_PAGE) {
-		t->change->pre.issued++;
-		t->change->pre.done++;
-	}
-}
-
-static void copies_issue(struct mm_core *c, struct mm_c_tenant *t)
-{
-	for (uint32_t i = 0;
-	     i < COPY_BURST && t->change->pre.issued < t->change->pre.n && !t->change->pre.error;
-	     i++) {
-		if (!c->xfer_up || !mm_c_job_room(c) || !mm_c_burst(c))
-			return;
-		copy_issue(c, t);
-		skip_blanks(t);
-	}
-}
-
-void mm_c_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int result)
-{
-	(void)c;
-	t->change->pre.done++;
-	if (!result)
-		return;
-	if (!t->change->pre.error)
-		t->change->pre.error = result < 0 ? result : -EIO;
-	for (uint32_t i = 0; i < t->change->pre.n; i++)
-		if (t->change->pre.page[i] == page)
-			t->change->pre.page[i] = MM_NO_PAGE;
-}
+/* ---- change ---- */
 
 static void load_refuse(struct mm_core *c, struct mm_c_tenant *t)
 {
 	int error = t->change->pre.error;
 
-	preload_drop(c, t);
+	mm_c_preload_drop(c, t);
 	mm_c_model_refuse(c, t, error, MM_REFUSED_DEVICE);
 }
 
 static void preload_give_up(struct mm_core *c, struct mm_c_tenant *t)
 {
-	preload_drop(c, t);
+	mm_c_preload_drop(c, t);
 	t->change->retry_ns = c->now_ns + MM_RETRY_NS;
 }
 
-/* ---- change ---- */
-
 static void prepare(struct mm_core *c, struct mm_c_tenant *t)
 {
-	preload_send(c, t);
+	mm_c_preload_send(c, t);
 	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = t->plan.epoch + 1 });
 }
 
@@ -307,20 +86,16 @@ static void change_start(struct mm_core *c, struct mm_c_tenant *t, uint32_t alph
 	t->change->change_gain = gain + blanks - mm_c_slots_pages(t, &t->change->next_set);
 	t->change->change_ns = c->now_ns;
 	t->change->next_alpha = alpha;
-	preload_begin(t);
+	mm_c_preload_begin(t);
 	for (uint32_t i = 0, k = 0; i < t->change->set.m; i++) {
 		while (k < t->change->next_set.m &&
 		       t->change->next_set.layer[k] < t->change->set.layer[i])
 			k++;
 		if (k == t->change->next_set.m ||
 		    t->change->next_set.layer[k] != t->change->set.layer[i])
-			preload_add(c, t, &t->group[1 + t->change->set.layer[i]]);
+			mm_c_preload_add(c, t, &t->group[1 + t->change->set.layer[i]]);
 	}
-	for (uint64_t i = 0; i < blanks; i++) {
-		t->change->pre.entry[t->change->pre.n] = MM_NO_PAGE;
-		t->change->pre.page[t->change->pre.n++] = mm_c_reserve(c, t);
-	}
-	skip_blanks(t);
+	mm_c_preload_add_slots(c, t, blanks);
 	mm_c_change_event(c, t, MM_CHANGE_BEGIN);
 }
 
@@ -496,7 +271,7 @@ static void plan_enter(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 	}
 	slots_fill(c, t);
 	if (!t->change->pre.sent)
-		preload_send(c, t);
+		mm_c_preload_send(c, t);
 	t->change->pre.n = t->change->pre.issued = t->change->pre.done = 0;
 	c->stats.takes +=
 		t->change->next_alpha > plan->alpha ? t->change->next_alpha - plan->alpha : 0;
@@ -653,7 +428,7 @@ static void kick_and_abort(struct mm_core *c, struct mm_c_tenant *t)
 
 static void change_end(struct mm_core *c, struct mm_c_tenant *t)
 {
-	preload_drop(c, t);
+	mm_c_preload_drop(c, t);
 	t->change->state = MM_CHANGE_NONE;
 	t->change->broken = false;
 	t->change->told_epoch = 0;
@@ -832,7 +607,7 @@ int mm_c_change_resync(struct mm_core *c, struct mm_c_tenant *t, const struct mm
 
 static bool preload_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event *ret_event)
 {
-	copies_issue(c, t);
+	mm_c_preload_issue(c, t);
 	if (t->change->pre.error && !t->copies) {
 		*ret_event = MM_CHANGE_COPY_FAILED;
 		return true;

@@ -23,6 +23,7 @@
 
 #include "mmd/core/book/book.h"
 #include "mmd/core/plan/plan.h"
+#include "mmd/core/plan/preload.h"
 
 enum mm_change_state {
 	MM_CHANGE_NONE, /* no model, or the tenant has ended */
@@ -126,15 +127,6 @@ extern const char *const mm_change_unfact_names[MM_CHANGE_FACTS];
 
 /* ---- a tenant's (change.c) ---- */
 
-/* Pages that are being filled for a tenant before its next SWITCH. */
-struct mm_c_preload {
-	uint32_t n, issued, done;
-	uint32_t *entry; /* MM_NO_PAGE: for a slot, to be filled by streaming */
-	uint32_t *page;
-	int error; /* the first one that a copy reported */
-	bool sent; /* the tenant has them: they come back by proof only */
-};
-
 struct mm_change {
 	enum mm_change_state state;
 	bool broken; /* a step broke off: a change in full must put the gates in order */
@@ -184,24 +176,8 @@ void mm_c_change_control_done(struct mm_core *c, struct mm_c_tenant *t, const st
 			      int result);
 /* A new xfer serves nobody. */
 void mm_c_change_xfer_up(struct mm_c_tenant *t);
-/* A COPY job into @page ended, which is still the tenant's. */
-void mm_c_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int result);
-
 /* Requests: 0 or MM_E_PROTOCOL. */
 int mm_c_change_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 int mm_c_change_mapped(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 int mm_c_change_committed(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 int mm_c_change_resync(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
-
-/*
- * MM_REFUSED_NO: one of so many pages can be granted to it. Else *ret_max_pages is the most that
- * can.
- */
-enum mm_refusal mm_c_model_fits(const struct mm_core *c, const struct mm_c_tenant *t,
-				uint64_t pages, uint64_t *ret_max_pages);
-/* Its model stands in the host store: it waits for pages, or is refused. */
-void mm_c_model_offer(struct mm_core *c, struct mm_c_tenant *t, uint64_t store,
-		      const struct mm_core_group *groups, uint32_t n_groups);
-/* Preloads the waiting model's pages if they are free. */
-bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t);
-void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why);
