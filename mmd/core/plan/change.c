@@ -17,7 +17,7 @@
 
 /* ---- change ---- */
 
-static void load_refuse(struct mm_core *c, struct mm_c_tenant *t)
+static void model_load_refuse(struct mm_core *c, struct mm_c_tenant *t)
 {
 	int error = t->change->pre.error;
 
@@ -31,7 +31,7 @@ static void preload_give_up(struct mm_core *c, struct mm_c_tenant *t)
 	t->change->retry_ns = c->now_ns + MM_RETRY_NS;
 }
 
-static void prepare(struct mm_core *c, struct mm_c_tenant *t)
+static void change_prepare(struct mm_core *c, struct mm_c_tenant *t)
 {
 	mm_c_preload_send(c, t);
 	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = t->plan.epoch + 1 });
@@ -116,7 +116,7 @@ bool mm_c_change_begin(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 	return true;
 }
 
-static void spill(struct mm_core *c, uint32_t page)
+static void spill_add(struct mm_core *c, uint32_t page)
 {
 	c->plans->spill[c->plans->n_spill++] = page;
 }
@@ -130,7 +130,7 @@ static void slot_add(struct mm_core *c, struct mm_c_tenant *t, uint32_t s, uint3
 /*
  * A layer's own pages, if it has any, go to slot @s, or (MM_SLOTS_MAX) to wherever they are needed.
  */
-static bool layer_out(struct mm_core *c, struct mm_c_tenant *t, uint32_t layer, uint32_t s)
+static bool layer_pages_move(struct mm_core *c, struct mm_c_tenant *t, uint32_t layer, uint32_t s)
 {
 	const struct mm_c_group *g = &t->group[1 + layer];
 
@@ -140,7 +140,7 @@ static bool layer_out(struct mm_core *c, struct mm_c_tenant *t, uint32_t layer, 
 		if (s < MM_SLOTS_MAX)
 			slot_add(c, t, s, t->own[i]);
 		else
-			spill(c, t->own[i]);
+			spill_add(c, t->own[i]);
 		t->own[i] = MM_NO_PAGE;
 	}
 	return true;
@@ -158,9 +158,9 @@ static void slot_keep(struct mm_core *c, struct mm_c_tenant *t, uint32_t s)
 		if (mm_plan_slot(&t->change->next_set, i) == s)
 			slot->layer[slot->n_layers++] = t->change->next_set.layer[i];
 	while (slot->n_pages > pages)
-		spill(c, t->slot_page[s][--slot->n_pages]);
+		spill_add(c, t->slot_page[s][--slot->n_pages]);
 	/* The first layer of a new slot brings its own pages, bytes and all. */
-	slot->in_place = fresh && slot->n_layers && layer_out(c, t, slot->layer[0], s);
+	slot->in_place = fresh && slot->n_layers && layer_pages_move(c, t, slot->layer[0], s);
 }
 
 /*
@@ -172,10 +172,10 @@ static void slots_fill(struct mm_core *c, struct mm_c_tenant *t)
 	for (uint32_t s = 0; s < MM_SLOTS_MAX; s++)
 		slot_keep(c, t, s);
 	for (uint32_t i = 0; i < t->change->next_set.m; i++)
-		layer_out(c, t, t->change->next_set.layer[i], MM_SLOTS_MAX);
+		layer_pages_move(c, t, t->change->next_set.layer[i], MM_SLOTS_MAX);
 	for (uint32_t i = 0; i < t->change->pre.n; i++)
 		if (t->change->pre.entry[i] == MM_NO_PAGE)
-			spill(c, t->change->pre.page[i]);
+			spill_add(c, t->change->pre.page[i]);
 	for (uint32_t s = 0, at = 0; s < MM_SLOTS_MAX; s++) {
 		uint32_t pages = mm_plan_slot_pages(&t->change->next_set, s, t->layer_pages);
 
@@ -190,7 +190,7 @@ static void slots_fill(struct mm_core *c, struct mm_c_tenant *t)
 			mm_ledger_revoke(&c->ledger, c->plans->spill[i]);
 }
 
-static uint64_t gate_word(const struct mm_c_tenant *t, uint32_t slot, uint32_t layer)
+static uint64_t change_gate_word(const struct mm_c_tenant *t, uint32_t slot, uint32_t layer)
 {
 	const struct mm_core_slot *s = &t->plan.slot[slot];
 
@@ -208,17 +208,17 @@ static void gates_reset(struct mm_core *c, const struct mm_c_tenant *t)
 		a->word = MM_GATE_RESIDENT;
 		if (k == t->change->set.m || t->change->set.layer[k] != layer)
 			continue;
-		a->word = gate_word(t, mm_plan_slot(&t->change->set, k), layer);
+		a->word = change_gate_word(t, mm_plan_slot(&t->change->set, k), layer);
 		k++;
 	}
 }
 
-static void bit_set(uint64_t *words, uint32_t layer)
+static void layer_bit_set(uint64_t *words, uint32_t layer)
 {
 	words[layer / 64] |= UINT64_C(1) << (layer % 64);
 }
 
-static bool bit(const uint64_t *words, uint32_t layer)
+static bool layer_bit(const uint64_t *words, uint32_t layer)
 {
 	return words[layer / 64] >> (layer % 64) & 1;
 }
@@ -254,7 +254,7 @@ static void table_update(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 
 		k += cycles;
 		if (group_update(c, t, g, slot) && in_part && cycles)
-			bit_set(t->plan.closed, g - 1);
+			layer_bit_set(t->plan.closed, g - 1);
 	}
 }
 
@@ -285,7 +285,7 @@ static void plan_enter(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 	table_update(c, t, in_part);
 }
 
-static void switch_event(struct mm_core *c, struct mm_c_tenant *t, uint64_t flags)
+static void switch_send(struct mm_core *c, struct mm_c_tenant *t, uint64_t flags)
 {
 	mm_c_event(c, t,
 		   &(struct mm_msg){ .opcode = MM_EV_SWITCH,
@@ -305,10 +305,10 @@ static void switch_full(struct mm_core *c, struct mm_c_tenant *t)
 	gates_reset(c, t);
 	if (t->plan.m)
 		mm_c_emit(c, MM_ACT_PLAN, t);
-	switch_event(c, t, 0);
+	switch_send(c, t, 0);
 }
 
-static void gate(struct mm_core *c, const struct mm_c_tenant *t, uint32_t layer, uint64_t word)
+static void gate_set(struct mm_core *c, const struct mm_c_tenant *t, uint32_t layer, uint64_t word)
 {
 	struct mm_action *a = mm_c_emit(c, MM_ACT_GATE, t);
 
@@ -327,29 +327,30 @@ static void switch_part(struct mm_core *c, struct mm_c_tenant *t)
 
 	t->change->mapped = t->change->open = 0;
 	for (uint32_t i = 0; i < t->change->set.m; i++)
-		bit_set(cycled, t->change->set.layer[i]);
+		layer_bit_set(cycled, t->change->set.layer[i]);
 	plan_enter(c, t, true);
 	memcpy(t->change->home, cycled, sizeof(t->change->home));
 	for (uint32_t i = 0; i < t->change->set.m; i++) {
 		uint32_t layer = t->change->set.layer[i];
 
 		t->change->home[layer / 64] &= ~(UINT64_C(1) << (layer % 64));
-		if (!bit(cycled, layer))
-			gate(c, t, layer,
-			     served ? MM_GATE_EMPTY
-				    : gate_word(t, mm_plan_slot(&t->change->set, i), layer));
+		if (!layer_bit(cycled, layer))
+			gate_set(c, t, layer,
+				 served ? MM_GATE_EMPTY
+					: change_gate_word(t, mm_plan_slot(&t->change->set, i),
+							   layer));
 	}
 	if (t->plan.m)
 		mm_c_emit(c, MM_ACT_PLAN, t)->entry = served;
 }
 
 /* xfer has gone over. Steps go on, up to the first layer that is to be mapped anew. */
-static void resume(struct mm_core *c, struct mm_c_tenant *t)
+static void change_resume(struct mm_core *c, struct mm_c_tenant *t)
 {
 	for (uint32_t layer = 0; layer < t->n_layers; layer++)
-		if (bit(t->change->home, layer))
-			gate(c, t, layer, MM_GATE_EMPTY);
-	switch_event(c, t, MM_SWITCH_PARTIAL);
+		if (layer_bit(t->change->home, layer))
+			gate_set(c, t, layer, MM_GATE_EMPTY);
+	switch_send(c, t, MM_SWITCH_PARTIAL);
 }
 
 /*
@@ -359,8 +360,8 @@ static void resume(struct mm_core *c, struct mm_c_tenant *t)
 static void layers_open(struct mm_core *c, struct mm_c_tenant *t, uint32_t end)
 {
 	for (uint32_t layer = t->change->open; layer < end; layer++)
-		if (bit(t->change->home, layer))
-			gate(c, t, layer, MM_GATE_RESIDENT);
+		if (layer_bit(t->change->home, layer))
+			gate_set(c, t, layer, MM_GATE_RESIDENT);
 	t->change->open = end;
 	if (t->plan.m) {
 		struct mm_action *a = mm_c_emit(c, MM_ACT_OPEN, t);
@@ -370,13 +371,13 @@ static void layers_open(struct mm_core *c, struct mm_c_tenant *t, uint32_t end)
 	}
 }
 
-static void mapped_open(struct mm_core *c, struct mm_c_tenant *t)
+static void mapped_layers_open(struct mm_core *c, struct mm_c_tenant *t)
 {
 	layers_open(c, t, t->change->mapped);
 }
 
 /* The tenant has let go of what it was to give up. */
-static void left_drop(struct mm_core *c, struct mm_c_tenant *t)
+static void left_pages_drop(struct mm_core *c, struct mm_c_tenant *t)
 {
 	struct mm_page_list *out = &c->ledger.revoking[mm_c_index(c, t)];
 
@@ -385,26 +386,26 @@ static void left_drop(struct mm_core *c, struct mm_c_tenant *t)
 }
 
 /* Everything is mapped as the plan says. */
-static void finish(struct mm_core *c, struct mm_c_tenant *t)
+static void change_finish(struct mm_core *c, struct mm_c_tenant *t)
 {
 	(void)t;
 	c->stats.plan_changes++;
 }
 
-static void finish_part(struct mm_core *c, struct mm_c_tenant *t)
+static void change_finish_part(struct mm_core *c, struct mm_c_tenant *t)
 {
 	if (t->change->open < t->n_layers)
 		layers_open(c, t, t->n_layers);
-	finish(c, t);
+	change_finish(c, t);
 }
 
-static void finish_first(struct mm_core *c, struct mm_c_tenant *t)
+static void change_finish_first(struct mm_core *c, struct mm_c_tenant *t)
 {
 	t->model = MM_MODEL_READY;
 	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
 }
 
-static void note_broken(struct mm_core *c, struct mm_c_tenant *t)
+static void change_note_broken(struct mm_core *c, struct mm_c_tenant *t)
 {
 	(void)c;
 	t->change->broken = true;
@@ -431,32 +432,32 @@ static void change_end(struct mm_core *c, struct mm_c_tenant *t)
 	mm_c_preload_drop(c, t);
 	t->change->state = MM_CHANGE_NONE;
 	t->change->broken = false;
-	t->change->told_epoch = 0;
+	t->change->served_epoch = 0;
 	t->change->mapped = t->change->open = 0;
 	memset(t->change->home, 0, sizeof(t->change->home));
 }
 
 /* ---- the machine ---- */
 
-static void (*const effects[])(struct mm_core *c, struct mm_c_tenant *t) = {
-	[MM_CHANGE_DO_PREPARE] = prepare,
-	[MM_CHANGE_DO_REFUSE] = load_refuse,
+static void (*const change_effects[])(struct mm_core *c, struct mm_c_tenant *t) = {
+	[MM_CHANGE_DO_PREPARE] = change_prepare,
+	[MM_CHANGE_DO_REFUSE] = model_load_refuse,
 	[MM_CHANGE_DO_GIVE_UP] = preload_give_up,
 	[MM_CHANGE_DO_SWITCH_FULL] = switch_full,
 	[MM_CHANGE_DO_SWITCH_PART] = switch_part,
-	[MM_CHANGE_DO_RESUME] = resume,
-	[MM_CHANGE_DO_OPEN] = mapped_open,
-	[MM_CHANGE_DO_RETURN] = left_drop,
-	[MM_CHANGE_DO_FINISH] = finish,
-	[MM_CHANGE_DO_FINISH_PART] = finish_part,
-	[MM_CHANGE_DO_FINISH_FIRST] = finish_first,
-	[MM_CHANGE_DO_NOTE_BROKEN] = note_broken,
+	[MM_CHANGE_DO_RESUME] = change_resume,
+	[MM_CHANGE_DO_OPEN] = mapped_layers_open,
+	[MM_CHANGE_DO_RETURN] = left_pages_drop,
+	[MM_CHANGE_DO_FINISH] = change_finish,
+	[MM_CHANGE_DO_FINISH_PART] = change_finish_part,
+	[MM_CHANGE_DO_FINISH_FIRST] = change_finish_first,
+	[MM_CHANGE_DO_NOTE_BROKEN] = change_note_broken,
 	[MM_CHANGE_DO_KICK_UNMAPPED] = kick_unmapped,
 	[MM_CHANGE_DO_KICK_UNSERVED] = kick_unserved,
 	[MM_CHANGE_DO_KICK_AND_ABORT] = kick_and_abort,
 	[MM_CHANGE_DO_END] = change_end,
 };
-static_assert(MM_ARRAY_SIZE(effects) == MM_CHANGE_EFFECTS, "each effect is performed");
+static_assert(MM_ARRAY_SIZE(change_effects) == MM_CHANGE_EFFECTS, "each effect is performed");
 
 static uint32_t change_facts(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -483,7 +484,7 @@ int mm_c_change_event(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_e
 	if (row->next != MM_CHANGE_STATES)
 		t->change->state = row->next;
 	if (row->effect != MM_CHANGE_DO_NOTHING)
-		effects[row->effect](c, t);
+		change_effects[row->effect](c, t);
 	return 0;
 }
 
@@ -502,7 +503,7 @@ bool mm_c_change_in_window(const struct mm_c_tenant *t)
 /* A plan is served from its SWITCH, or the REPLAN to it, until the next QUIESCE. */
 enum mm_xop mm_c_change_control(const struct mm_c_tenant *t)
 {
-	bool told = t->change->told_epoch == t->plan.epoch;
+	bool is_served = t->change->served_epoch == t->plan.epoch;
 
 	if (t->kicked)
 		return MM_XOP_NOP;
@@ -511,7 +512,7 @@ enum mm_xop mm_c_change_control(const struct mm_c_tenant *t)
 	case MM_CHANGE_PART_QUIESCE:
 		return MM_XOP_QUIESCE;
 	case MM_CHANGE_PART_REPLAN:
-		return told ? MM_XOP_NOP : MM_XOP_REPLAN;
+		return is_served ? MM_XOP_NOP : MM_XOP_REPLAN;
 	case MM_CHANGE_STEADY:
 	case MM_CHANGE_PRELOAD:
 	case MM_CHANGE_PREPARED:
@@ -520,7 +521,7 @@ enum mm_xop mm_c_change_control(const struct mm_c_tenant *t)
 	case MM_CHANGE_PART_RESUME:
 	case MM_CHANGE_PART_WINDOW:
 	case MM_CHANGE_PART_DONE:
-		return t->plan.m && !told ? MM_XOP_ACTIVATE : MM_XOP_NOP;
+		return t->plan.m && !is_served ? MM_XOP_ACTIVATE : MM_XOP_NOP;
 	case MM_CHANGE_NONE:
 	case MM_CHANGE_LOAD:
 	case MM_CHANGE_FULL_SWITCH:
@@ -540,7 +541,7 @@ void mm_c_change_control_done(struct mm_core *c, struct mm_c_tenant *t, const st
 {
 	enum mm_change_event event = MM_CHANGE_QUIESCED;
 
-	t->change->told_epoch = job->opcode == MM_XOP_QUIESCE ? 0 : job->epoch;
+	t->change->served_epoch = job->opcode == MM_XOP_QUIESCE ? 0 : job->epoch;
 	if (job->opcode == MM_XOP_ACTIVATE)
 		event = result ? MM_CHANGE_ACTIVATE_FAILED : MM_CHANGE_ACTIVATED;
 	else if (job->opcode == MM_XOP_REPLAN)
@@ -550,7 +551,7 @@ void mm_c_change_control_done(struct mm_core *c, struct mm_c_tenant *t, const st
 
 void mm_c_change_xfer_up(struct mm_c_tenant *t)
 {
-	t->change->told_epoch = 0;
+	t->change->served_epoch = 0;
 }
 
 /* ---- requests ---- */
@@ -619,7 +620,7 @@ static bool preload_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change
 }
 
 /* The null change: whatever else is wished, this plan's gates in order first. */
-static void gates_mend(struct mm_core *c, struct mm_c_tenant *t)
+static void gates_repair(struct mm_core *c, struct mm_c_tenant *t)
 {
 	if (!t->change->broken || !mm_c_change_may(c, t) || !mm_c_burst(c))
 		return;
@@ -665,5 +666,5 @@ void mm_c_change(struct mm_core *c, struct mm_c_tenant *t)
 	while (!t->kicked && change_due(c, t, &event))
 		mm_c_change_event(c, t, event);
 	if (!t->kicked && t->change->state == MM_CHANGE_STEADY)
-		gates_mend(c, t);
+		gates_repair(c, t);
 }

@@ -131,7 +131,7 @@ struct mm_change {
 	enum mm_change_state state;
 	bool broken; /* a step broke off: a change in full must put the gates in order */
 	uint64_t
-		told_epoch; /* of the plan that xfer was told to serve; 0: of none since it came up */
+		served_epoch; /* of the plan that xfer was told to serve; 0: of none since it came up */
 	uint32_t mapped, open;         /* layers, from the first: it says; we let it */
 	uint64_t home[MM_LAYER_WORDS]; /* layers that the change in part makes resident */
 

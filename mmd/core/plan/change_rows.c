@@ -18,7 +18,7 @@
 	}
 
 /* clang-format off */
-static const struct mm_change_row rows[] = {
+static const struct mm_change_row change_table[] = {
 	ROW(NONE, BEGIN, FIRST, 0, LOAD, NOTHING),
 
 	ROW(LOAD, COPIED, 0, 0, FULL_SWITCH, NOTHING),
@@ -111,11 +111,11 @@ static const struct mm_change_row rows[] = {
 
 const struct mm_change_row *mm_change_rows(uint32_t *ret_n)
 {
-	*ret_n = MM_ARRAY_SIZE(rows);
-	return rows;
+	*ret_n = MM_ARRAY_SIZE(change_table);
+	return change_table;
 }
 
-static bool row_hears(const struct mm_change_row *r, enum mm_change_event event, uint32_t facts)
+static bool row_matches(const struct mm_change_row *r, enum mm_change_event event, uint32_t facts)
 {
 	if (facts & MM_CHANGE_KICKED && event != MM_CHANGE_END)
 		return r->event == MM_CHANGE_EVENTS;
@@ -125,8 +125,9 @@ static bool row_hears(const struct mm_change_row *r, enum mm_change_event event,
 const struct mm_change_row *mm_change_row(enum mm_change_state state, enum mm_change_event event,
 					  uint32_t facts)
 {
-	for (const struct mm_change_row *r = rows; r < rows + MM_ARRAY_SIZE(rows); r++)
-		if ((r->state == state || r->state == ANY) && row_hears(r, event, facts) &&
+	for (const struct mm_change_row *r = change_table;
+	     r < change_table + MM_ARRAY_SIZE(change_table); r++)
+		if ((r->state == state || r->state == ANY) && row_matches(r, event, facts) &&
 		    (facts & r->with) == r->with && !(facts & r->without))
 			return r;
 	return NULL;

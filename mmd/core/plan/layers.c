@@ -48,8 +48,8 @@ uint64_t mm_layers_away(const struct mm_layers *layers, const struct mm_plan_set
 }
 
 /* Computation from the end of the i-th layer of the set to the beginning of the next one. */
-static uint64_t between_ns(const struct mm_layers *layers, const struct mm_plan_set *set,
-			   uint32_t i)
+static uint64_t layers_between_ns(const struct mm_layers *layers, const struct mm_plan_set *set,
+				  uint32_t i)
 {
 	uint64_t end = layers->begin_ns[set->layer[i] + 1];
 
@@ -58,26 +58,26 @@ static uint64_t between_ns(const struct mm_layers *layers, const struct mm_plan_
 	return mm_layers_compute_ns(layers) - end + layers->begin_ns[set->layer[0]];
 }
 
-static uint64_t one_slot_step(const struct mm_layers *layers, const struct mm_plan_set *set)
+static uint64_t uneven_one_slot_step(const struct mm_layers *layers, const struct mm_plan_set *set)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < set->m; i++) {
 		uint32_t next = set->layer[i + 1 < set->m ? i + 1 : 0];
-		uint64_t between = between_ns(layers, set, i);
+		uint64_t between = layers_between_ns(layers, set, i);
 
 		sum += layers->c_ns[set->layer[i]] + MM_MAX(between, layers->t_ns[next]);
 	}
 	return sum;
 }
 
-struct played {
+struct uneven_played {
 	uint64_t now, link_free, slot_free[2];
 };
 
 /* Transfers follow each other on the link, each as soon as its slot is free. */
-static void play_step(const struct mm_layers *layers, const struct mm_plan_set *set,
-		      struct played *p)
+static void uneven_play_step(const struct mm_layers *layers, const struct mm_plan_set *set,
+			     struct uneven_played *p)
 {
 	for (uint32_t i = 0, end = 0; i < set->m; i++) {
 		uint32_t slot = mm_plan_slot(set, i), l = set->layer[i];
@@ -93,18 +93,18 @@ static void play_step(const struct mm_layers *layers, const struct mm_plan_set *
 
 uint64_t mm_layers_step_ns(const struct mm_layers *layers, const struct mm_plan_set *set)
 {
-	struct played p = { 0 };
+	struct uneven_played p = { 0 };
 	uint64_t begun;
 
 	if (!set->m)
 		return mm_layers_compute_ns(layers);
 	if (set->beta == 1)
-		return one_slot_step(layers, set);
+		return uneven_one_slot_step(layers, set);
 	for (uint32_t i = 0; i < PLAY_STEPS; i++)
-		play_step(layers, set, &p);
+		uneven_play_step(layers, set, &p);
 	begun = p.now;
 	for (uint32_t i = 0; i < PLAY_STEPS; i++)
-		play_step(layers, set, &p);
+		uneven_play_step(layers, set, &p);
 	return (p.now - begun + PLAY_STEPS - 1) / PLAY_STEPS;
 }
 
@@ -112,7 +112,7 @@ uint64_t mm_layers_step_ns(const struct mm_layers *layers, const struct mm_plan_
  * Two slots: the transfers from the i-th to the j-th of a window have the time from the end of the
  * layer that was in the i-th one's slot to the beginning of the j-th layer.
  */
-static int64_t two_slot_slack(const struct mm_layers *layers, const struct mm_plan_set *set)
+static int64_t uneven_two_slot_slack(const struct mm_layers *layers, const struct mm_plan_set *set)
 {
 	int64_t sent = 0, earliest = INT64_MIN, least = INT64_MAX, freed[2] = { 0 };
 
@@ -139,19 +139,19 @@ int64_t mm_layers_slack_ns(const struct mm_layers *layers, const struct mm_plan_
 	int64_t least = INT64_MAX;
 
 	if (set->m && set->beta == 2)
-		return two_slot_slack(layers, set);
+		return uneven_two_slot_slack(layers, set);
 	for (uint32_t i = 0; i < set->m; i++) {
 		uint32_t next = set->layer[i + 1 < set->m ? i + 1 : 0];
 
-		least = MM_MIN(least,
-			       (int64_t)between_ns(layers, set, i) - (int64_t)layers->t_ns[next]);
+		least = MM_MIN(least, (int64_t)layers_between_ns(layers, set, i) -
+					      (int64_t)layers->t_ns[next]);
 	}
 	return least;
 }
 
 /* ---- a chain around the circle ---- */
 
-struct search {
+struct layer_search {
 	const struct mm_layers *layers;
 	uint32_t n, beta;
 	bool apart; /* a transfer begins when the layer before it is done, else when that one begins */
@@ -171,19 +171,19 @@ struct search {
 	uint16_t before[MM_LAYERS_MAX + 1];
 };
 
-static void spend(const struct search *s, uint64_t work)
+static void search_spend(const struct layer_search *s, uint64_t work)
 {
 	*s->work -= MM_MIN(*s->work, work);
 }
 
 /* From when on a transfer that follows the one of @layer may take the link, in the chain's view. */
-static int64_t open_from(const struct search *s, uint32_t at)
+static int64_t link_open_from(const struct layer_search *s, uint32_t at)
 {
 	return s->begin[s->apart ? at + 1 : at];
 }
 
 /* The last layer that leaves @slack to the transfer of @l, which is in the second of two steps. */
-static int32_t reach_of(const struct search *s, uint32_t l, int64_t slack)
+static int32_t layer_reach(const struct layer_search *s, uint32_t l, int64_t slack)
 {
 	int64_t until = s->begin[s->n + l] - (int64_t)s->layers->t_ns[l] - slack;
 	uint32_t low = 0, high = s->n + l; /* how many of those before it are early enough */
@@ -191,7 +191,7 @@ static int32_t reach_of(const struct search *s, uint32_t l, int64_t slack)
 	while (low < high) {
 		uint32_t mid = low + (high - low + 1) / 2;
 
-		if (open_from(s, mid - 1) <= until)
+		if (link_open_from(s, mid - 1) <= until)
 			low = mid;
 		else
 			high = mid - 1;
@@ -199,27 +199,27 @@ static int32_t reach_of(const struct search *s, uint32_t l, int64_t slack)
 	return (int32_t)low - 1 - (int32_t)s->n;
 }
 
-static bool allowed(const struct search *s, uint32_t l)
+static bool layer_is_allowed(const struct layer_search *s, uint32_t l)
 {
 	return s->may[l] && s->layers->pages[l] <= s->largest;
 }
 
-static int64_t weight(const struct search *s, uint32_t l)
+static int64_t layer_value(const struct layer_search *s, uint32_t l)
 {
 	return (int64_t)s->layers->pages[l] * (s->current[l] ? s->keep : 1);
 }
 
 /* The chains that begin at @first, as far as @l; those that leave out @last_must are none. */
-static void chains_extend(struct search *s, uint32_t l, uint32_t first, uint32_t last_must)
+static void chains_extend(struct layer_search *s, uint32_t l, uint32_t first, uint32_t last_must)
 {
 	int32_t from = MM_MIN(s->reach[l], (int32_t)l - 1);
 	bool start = l == first;
 
 	s->value[l] = -1;
 	if (start) {
-		s->value[l] = weight(s, l);
-	} else if (allowed(s, l) && from >= (int32_t)last_must && s->most[from] >= 0) {
-		s->value[l] = s->most[from] + weight(s, l);
+		s->value[l] = layer_value(s, l);
+	} else if (layer_is_allowed(s, l) && from >= (int32_t)last_must && s->most[from] >= 0) {
+		s->value[l] = s->most[from] + layer_value(s, l);
 		s->before[l] = s->last[from];
 	}
 	if (start || s->must[l] || s->value[l] > s->most[l - 1]) {
@@ -232,14 +232,14 @@ static void chains_extend(struct search *s, uint32_t l, uint32_t first, uint32_t
 }
 
 /* The most that chains are worth whose first layer is @first; -1: there is none. */
-static int64_t chains_from(struct search *s, uint32_t first, uint32_t *ret_last)
+static int64_t chains_from(struct layer_search *s, uint32_t first, uint32_t *ret_last)
 {
 	int32_t close = MM_MIN(s->reach[first] + (int32_t)s->n, (int32_t)s->n - 1);
 	uint32_t last_must = first; /* nobody is reached from before it */
 
 	if (close <= (int32_t)first)
 		return -1;
-	spend(s, s->n - first);
+	search_spend(s, s->n - first);
 	for (uint32_t l = first; l < s->n; l++) {
 		chains_extend(s, l, first, last_must);
 		if (s->must[l])
@@ -251,7 +251,7 @@ static int64_t chains_from(struct search *s, uint32_t first, uint32_t *ret_last)
 	return s->most[close];
 }
 
-static uint64_t chain_take(const struct search *s, uint32_t first, uint32_t last,
+static uint64_t chain_take(const struct layer_search *s, uint32_t first, uint32_t last,
 			   struct mm_plan_set *ret_set)
 {
 	uint64_t pages = s->layers->pages[first];
@@ -274,7 +274,7 @@ static uint64_t chain_take(const struct search *s, uint32_t first, uint32_t last
  * A set whose transfers all have @slack and that frees enough, slots of s->largest pages assumed;
  * where some layers are to be kept, the one that keeps most of them.
  */
-static bool chain(struct search *s, int64_t slack, struct mm_plan_set *ret_set)
+static bool chain_find(struct layer_search *s, int64_t slack, struct mm_plan_set *ret_set)
 {
 	uint64_t need = s->away + (uint64_t)s->beta * s->largest;
 	uint32_t end = MM_MIN(s->first_must, s->n - 1);
@@ -282,10 +282,10 @@ static bool chain(struct search *s, int64_t slack, struct mm_plan_set *ret_set)
 	int64_t best = -1;
 
 	for (uint32_t l = 0; l < s->n; l++)
-		s->reach[l] = reach_of(s, l, slack);
+		s->reach[l] = layer_reach(s, l, slack);
 	for (uint32_t first = 0; first <= end; first++) {
 		uint32_t last = first;
-		int64_t worth = allowed(s, first) ? chains_from(s, first, &last) : -1;
+		int64_t worth = layer_is_allowed(s, first) ? chains_from(s, first, &last) : -1;
 
 		if (worth <= best || (s->keep == 1 && worth < (int64_t)need) ||
 		    chain_take(s, first, last, &set) < need)
@@ -299,18 +299,18 @@ static bool chain(struct search *s, int64_t slack, struct mm_plan_set *ret_set)
 }
 
 /* The largest slack from @least on with which there is a chain; false: there is none. */
-static bool chain_best(struct search *s, int64_t least, int64_t *ret_slack,
-		       struct mm_plan_set *ret_set)
+static bool chain_find_best(struct layer_search *s, int64_t least, int64_t *ret_slack,
+			    struct mm_plan_set *ret_set)
 {
 	int64_t step = s->begin[s->n], low = least, high = step + 1;
 	int64_t unit = MM_MAX(step / MM_SLACK_STEPS, 1);
 
-	if (!chain(s, least, ret_set))
+	if (!chain_find(s, least, ret_set))
 		return false;
 	while (high - low > unit && *s->work) {
 		int64_t mid = low + (high - low) / 2;
 
-		if (chain(s, mid, ret_set))
+		if (chain_find(s, mid, ret_set))
 			low = mid;
 		else
 			high = mid;
@@ -322,7 +322,7 @@ static bool chain_best(struct search *s, int64_t least, int64_t *ret_slack,
 /*
  * Of the layers that may be in, the most pages below @limit; 0: a layer that must be in has more.
  */
-static uint32_t next_largest(const struct search *s, uint32_t limit)
+static uint32_t next_largest(const struct layer_search *s, uint32_t limit)
 {
 	uint32_t most = 0;
 
@@ -336,7 +336,7 @@ static uint32_t next_largest(const struct search *s, uint32_t limit)
 }
 
 /* The largest layers may be too large: a slot for one costs what it saves. */
-static bool best_of_sizes(struct search *s, int64_t *ret_slack, struct mm_plan_set *ret_set)
+static bool sizes_find_best(struct layer_search *s, int64_t *ret_slack, struct mm_plan_set *ret_set)
 {
 	int64_t unit = MM_MAX(s->begin[s->n] / MM_SLACK_STEPS, 1), least = 0;
 	uint32_t best = 0;
@@ -345,7 +345,7 @@ static bool best_of_sizes(struct search *s, int64_t *ret_slack, struct mm_plan_s
 		least = MM_MIN(least, -(int64_t)s->layers->t_ns[l]);
 	for (s->largest = next_largest(s, UINT32_MAX); s->largest && *s->work;
 	     s->largest = next_largest(s, s->largest)) {
-		if (chain_best(s, best ? *ret_slack + unit : least, ret_slack, ret_set))
+		if (chain_find_best(s, best ? *ret_slack + unit : least, ret_slack, ret_set))
 			best = s->largest;
 	}
 	s->largest = best;
@@ -353,8 +353,8 @@ static bool best_of_sizes(struct search *s, int64_t *ret_slack, struct mm_plan_s
 }
 
 /* Near the best, the one that leaves most layers where they are. */
-static void keep_most(struct search *s, int64_t slack, const struct mm_plan_set *current,
-		      struct mm_plan_set *set)
+static void keep_most_layers(struct layer_search *s, int64_t slack,
+			     const struct mm_plan_set *current, struct mm_plan_set *set)
 {
 	int64_t near = slack - s->begin[s->n] / NEAR_PART;
 	struct mm_plan_set other;
@@ -362,34 +362,36 @@ static void keep_most(struct search *s, int64_t slack, const struct mm_plan_set 
 	if (slack >= 0)
 		near = MM_MAX(near, 0);
 	s->keep = KEEP_FACTOR;
-	if (chain(s, near, &other) && mm_plan_pages_only_in(current, &other, s->layers->pages) <
-					      mm_plan_pages_only_in(current, set, s->layers->pages))
+	if (chain_find(s, near, &other) &&
+	    mm_plan_pages_only_in(current, &other, s->layers->pages) <
+		    mm_plan_pages_only_in(current, set, s->layers->pages))
 		*set = other;
 }
 
 /* ---- layer by layer ---- */
 
-struct key {
+struct set_key {
 	uint64_t step_ns;
 	int64_t slack_ns;
 };
 
-static struct key key_of(const struct search *s, const struct mm_plan_set *set)
+static struct set_key set_key_of(const struct layer_search *s, const struct mm_plan_set *set)
 {
 	int64_t slack = mm_layers_slack_ns(s->layers, set);
 
-	spend(s, KEY_WORK + (uint64_t)set->m * (s->beta == 2 ? WINDOW_STEPS + 2 * PLAY_STEPS : 2));
-	return (struct key){ slack < 0 ? mm_layers_step_ns(s->layers, set)
-				       : mm_layers_compute_ns(s->layers),
-			     slack };
+	search_spend(s, KEY_WORK + (uint64_t)set->m *
+					   (s->beta == 2 ? WINDOW_STEPS + 2 * PLAY_STEPS : 2));
+	return (struct set_key){ slack < 0 ? mm_layers_step_ns(s->layers, set)
+					   : mm_layers_compute_ns(s->layers),
+				 slack };
 }
 
-static bool better(struct key a, struct key b)
+static bool key_is_better(struct set_key a, struct set_key b)
 {
 	return a.step_ns != b.step_ns ? a.step_ns < b.step_ns : a.slack_ns > b.slack_ns;
 }
 
-static bool has(const struct mm_plan_set *set, uint32_t l)
+static bool set_has(const struct mm_plan_set *set, uint32_t l)
 {
 	for (uint32_t i = 0; i < set->m; i++)
 		if (set->layer[i] == l)
@@ -397,7 +399,7 @@ static bool has(const struct mm_plan_set *set, uint32_t l)
 	return false;
 }
 
-static void without(const struct mm_plan_set *set, uint32_t i, struct mm_plan_set *ret_set)
+static void set_without(const struct mm_plan_set *set, uint32_t i, struct mm_plan_set *ret_set)
 {
 	*ret_set = *set;
 	ret_set->m--;
@@ -405,7 +407,7 @@ static void without(const struct mm_plan_set *set, uint32_t i, struct mm_plan_se
 		ret_set->layer[i] = ret_set->layer[i + 1];
 }
 
-static void with(const struct mm_plan_set *set, uint32_t l, struct mm_plan_set *ret_set)
+static void set_with(const struct mm_plan_set *set, uint32_t l, struct mm_plan_set *ret_set)
 {
 	uint32_t i = set->m;
 
@@ -416,9 +418,9 @@ static void with(const struct mm_plan_set *set, uint32_t l, struct mm_plan_set *
 }
 
 /* What need not go stays, the largest first, and rather what has not gone yet. */
-static bool drop_one(const struct search *s, struct mm_plan_set *set)
+static bool set_drop_one(const struct layer_search *s, struct mm_plan_set *set)
 {
-	struct key now = key_of(s, set);
+	struct set_key now = set_key_of(s, set);
 	struct mm_plan_set less, best;
 	uint64_t most = 0;
 
@@ -430,8 +432,9 @@ static bool drop_one(const struct search *s, struct mm_plan_set *set)
 
 		if (s->must[l] || gain <= most)
 			continue;
-		without(set, i, &less);
-		if (mm_layers_away(s->layers, &less) < s->away || better(now, key_of(s, &less)))
+		set_without(set, i, &less);
+		if (mm_layers_away(s->layers, &less) < s->away ||
+		    key_is_better(now, set_key_of(s, &less)))
 			continue;
 		best = less;
 		most = gain;
@@ -441,17 +444,17 @@ static bool drop_one(const struct search *s, struct mm_plan_set *set)
 	return most != 0;
 }
 
-static bool add_one(const struct search *s, struct mm_plan_set *set)
+static bool set_add_one(const struct layer_search *s, struct mm_plan_set *set)
 {
-	struct key most = { UINT64_MAX, INT64_MIN };
+	struct set_key most = { UINT64_MAX, INT64_MIN };
 	struct mm_plan_set more, best;
 
 	for (uint32_t l = 0; l < s->n; l++) {
-		if (!s->may[l] || has(set, l))
+		if (!s->may[l] || set_has(set, l))
 			continue;
-		with(set, l, &more);
-		if (better(key_of(s, &more), most)) {
-			most = key_of(s, &more);
+		set_with(set, l, &more);
+		if (key_is_better(set_key_of(s, &more), most)) {
+			most = set_key_of(s, &more);
 			best = more;
 		}
 	}
@@ -461,7 +464,8 @@ static bool add_one(const struct search *s, struct mm_plan_set *set)
 }
 
 /* Another one instead of the i-th layer, if that is better. */
-static bool move_one(const struct search *s, struct mm_plan_set *set, uint32_t i, struct key *key)
+static bool set_move_one(const struct layer_search *s, struct mm_plan_set *set, uint32_t i,
+			 struct set_key *key)
 {
 	uint32_t begin = 0, end = s->n, l;
 	struct mm_plan_set rest, other, best;
@@ -473,17 +477,17 @@ static bool move_one(const struct search *s, struct mm_plan_set *set, uint32_t i
 		begin = i ? set->layer[i - 1] + 1U : 0;
 		end = i + 1 < set->m ? set->layer[i + 1] : s->n;
 	}
-	without(set, i, &rest);
+	set_without(set, i, &rest);
 	for (l = begin; l < end; l++) {
-		struct key k;
+		struct set_key k;
 
-		if (!s->may[l] || has(set, l))
+		if (!s->may[l] || set_has(set, l))
 			continue;
-		with(&rest, l, &other);
+		set_with(&rest, l, &other);
 		if (mm_layers_away(s->layers, &other) < s->away)
 			continue;
-		k = key_of(s, &other);
-		if (!better(k, *key))
+		k = set_key_of(s, &other);
+		if (!key_is_better(k, *key))
 			continue;
 		best = other;
 		*key = k;
@@ -494,24 +498,24 @@ static bool move_one(const struct search *s, struct mm_plan_set *set, uint32_t i
 	return moved;
 }
 
-static void improve(const struct search *s, struct mm_plan_set *set)
+static void set_improve(const struct layer_search *s, struct mm_plan_set *set)
 {
-	struct key key = key_of(s, set);
+	struct set_key key = set_key_of(s, set);
 	bool moved = true;
 
 	for (uint32_t sweep = 0; moved && sweep < SWEEPS; sweep++) {
 		moved = false;
 		for (uint32_t i = 0; i < set->m && *s->work; i++)
-			moved |= move_one(s, set, i, &key);
+			moved |= set_move_one(s, set, i, &key);
 	}
 }
 
 /* ---- all together ---- */
 
-static void search_init(struct search *s, const struct mm_layers *layers, uint64_t away,
+static void search_init(struct layer_search *s, const struct mm_layers *layers, uint64_t away,
 			uint32_t beta, const struct mm_plan_set *current, enum mm_layers_how how)
 {
-	*s = (struct search){
+	*s = (struct layer_search){
 		.layers = layers, .n = layers->n, .beta = beta, .away = away, .keep = 1
 	};
 	s->first_must = how == MM_LAYERS_GROW ? current->layer[0] : s->n;
@@ -526,7 +530,7 @@ static void search_init(struct search *s, const struct mm_layers *layers, uint64
 }
 
 /* Where slots of different sizes leave no room for what a chain assumes. */
-static bool all_that_may(const struct search *s, struct mm_plan_set *ret_set)
+static bool set_of_all_allowed(const struct layer_search *s, struct mm_plan_set *ret_set)
 {
 	*ret_set = (struct mm_plan_set){ .beta = s->beta };
 	for (uint32_t l = 0; l < s->n; l++)
@@ -536,27 +540,27 @@ static bool all_that_may(const struct search *s, struct mm_plan_set *ret_set)
 }
 
 /* One chain, and what can be made of it. */
-static bool attempt(struct search *s, const struct mm_plan_set *current, bool any,
-		    struct mm_plan_set *ret_set)
+static bool search_attempt(struct layer_search *s, const struct mm_plan_set *current, bool any,
+			   struct mm_plan_set *ret_set)
 {
 	int64_t slack = 0;
 
 	*s->work = CHAIN_WORK;
-	if (best_of_sizes(s, &slack, ret_set)) {
+	if (sizes_find_best(s, &slack, ret_set)) {
 		if (any && current->m)
-			keep_most(s, slack, current, ret_set);
-	} else if (!all_that_may(s, ret_set)) {
+			keep_most_layers(s, slack, current, ret_set);
+	} else if (!set_of_all_allowed(s, ret_set)) {
 		return false;
 	}
 	s->keep = 1;
 	*s->work = IMPROVE_WORK;
 	while (ret_set->m < 2 * s->beta)
-		if (!add_one(s, ret_set))
+		if (!set_add_one(s, ret_set))
 			return false;
-	while (*s->work && drop_one(s, ret_set))
+	while (*s->work && set_drop_one(s, ret_set))
 		;
 	if (s->beta == 2 || slack < 0)
-		improve(s, ret_set);
+		set_improve(s, ret_set);
 	return true;
 }
 
@@ -566,18 +570,18 @@ bool mm_layers_choose(const struct mm_layers *layers, uint64_t away_pages, uint3
 {
 	struct mm_plan_set set;
 	uint64_t work = 0;
-	struct search s;
+	struct layer_search s;
 
 	search_init(&s, layers, away_pages, beta, current, how);
 	s.work = &work;
 	s.apart = true;
-	if (!attempt(&s, current, how == MM_LAYERS_ANY, ret_set))
+	if (!search_attempt(&s, current, how == MM_LAYERS_ANY, ret_set))
 		return false;
 	if (beta == 1)
 		return true;
 	s.apart = false;
-	if (attempt(&s, current, how == MM_LAYERS_ANY, &set) &&
-	    better(key_of(&s, &set), key_of(&s, ret_set)))
+	if (search_attempt(&s, current, how == MM_LAYERS_ANY, &set) &&
+	    key_is_better(set_key_of(&s, &set), set_key_of(&s, ret_set)))
 		*ret_set = set;
 	return true;
 }

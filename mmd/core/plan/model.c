@@ -81,8 +81,8 @@ enum mm_refusal mm_c_model_fits(const struct mm_core *c, const struct mm_c_tenan
 	return pages > *ret_max_pages ? MM_REFUSED_QUOTA : MM_REFUSED_NO;
 }
 
-static enum mm_refusal model_take(struct mm_core *c, struct mm_c_tenant *t,
-				  const struct mm_core_group *groups, uint32_t n_groups)
+static enum mm_refusal model_admit(struct mm_core *c, struct mm_c_tenant *t,
+				   const struct mm_core_group *groups, uint32_t n_groups)
 {
 	uint64_t max_pages;
 
@@ -107,7 +107,7 @@ void mm_c_model_offer(struct mm_core *c, struct mm_c_tenant *t, uint64_t store,
 
 	t->plan.store = store;
 	t->has_store = true;
-	why = model_take(c, t, groups, n_groups);
+	why = model_admit(c, t, groups, n_groups);
 	if (why != MM_REFUSED_NO) {
 		mm_c_model_refuse(c, t, refusal_errno(why), why);
 		return;

@@ -10,12 +10,12 @@ struct bits {
 	uint64_t word[(MM_LAYERS_MAX + 64) / 64];
 };
 
-static bool bit(const struct bits *b, uint32_t i)
+static bool bits_has(const struct bits *b, uint32_t i)
 {
 	return b->word[i / 64] >> (i % 64) & 1;
 }
 
-static void bit_set(struct bits *b, uint32_t i)
+static void bits_set(struct bits *b, uint32_t i)
 {
 	b->word[i / 64] |= UINT64_C(1) << (i % 64);
 }
@@ -25,7 +25,7 @@ static struct bits bits_of(const struct mm_plan_set *set)
 	struct bits b = { { 0 } };
 
 	for (uint32_t i = 0; i < set->m; i++)
-		bit_set(&b, set->layer[i]);
+		bits_set(&b, set->layer[i]);
 	return b;
 }
 
@@ -33,7 +33,7 @@ static void set_of(const struct bits *b, uint32_t n, struct mm_plan_set *ret_set
 {
 	ret_set->m = 0;
 	for (uint32_t i = 0; i < n; i++)
-		if (bit(b, i))
+		if (bits_has(b, i))
 			ret_set->layer[ret_set->m++] = (uint16_t)i;
 }
 
@@ -50,7 +50,7 @@ bool mm_plan_possible(uint32_t n, uint32_t alpha, uint32_t beta)
 }
 
 /* From the i-th layer of the set to the next one; a lone layer's gap is the whole circle. */
-static uint32_t gap(const struct mm_plan_set *set, uint32_t n, uint32_t i)
+static uint32_t gap_after(const struct mm_plan_set *set, uint32_t n, uint32_t i)
 {
 	if (i + 1 < set->m)
 		return (uint32_t)set->layer[i + 1] - set->layer[i];
@@ -62,26 +62,26 @@ uint32_t mm_plan_least_gap(const struct mm_plan_set *set, uint32_t n)
 	uint32_t least = n;
 
 	for (uint32_t i = 0; i < set->m; i++)
-		least = MM_MIN(least, gap(set, n, i));
+		least = MM_MIN(least, gap_after(set, n, i));
 	return least;
 }
 
 /*
  * The turn of the circle by which most of @set's layers fall on @current's; the first one of those.
  */
-static uint32_t best_turn(const struct bits *set, uint32_t n, const struct mm_plan_set *current)
+static uint32_t best_rotation(const struct bits *set, uint32_t n, const struct mm_plan_set *current)
 {
 	uint64_t twice[2 * MM_ARRAY_SIZE(set->word) + 1] = { 0 }; /* the circle, twice around */
-	uint32_t best = 0, best_turn = 0;
+	uint32_t most = 0, best = 0;
 
 	for (uint32_t i = 0; i < 2 * current->m; i++) {
 		uint32_t at = current->layer[i % current->m] + (i < current->m ? 0 : n);
 
 		twice[at / 64] |= UINT64_C(1) << (at % 64);
 	}
-	for (uint32_t turn = 0; turn < n && current->m; turn++) {
-		const uint64_t *from = &twice[turn / 64];
-		uint32_t overlap = 0, shift = turn % 64;
+	for (uint32_t rotation = 0; rotation < n && current->m; rotation++) {
+		const uint64_t *from = &twice[rotation / 64];
+		uint32_t overlap = 0, shift = rotation % 64;
 
 		for (uint32_t i = 0; i < mm_div_up(n, 64); i++) {
 			uint64_t under =
@@ -89,36 +89,36 @@ static uint32_t best_turn(const struct bits *set, uint32_t n, const struct mm_pl
 
 			overlap += (uint32_t)__builtin_popcountll(set->word[i] & under);
 		}
-		if (overlap > best) {
-			best = overlap;
-			best_turn = turn;
+		if (overlap > most) {
+			most = overlap;
+			best = rotation;
 		}
 	}
-	return best_turn;
+	return best;
 }
 
 void mm_plan_even(uint32_t n, uint32_t m, const struct mm_plan_set *current,
 		  struct mm_plan_set *ret_set)
 {
 	struct bits even = { { 0 } }, chosen = { { 0 } };
-	uint32_t turn;
+	uint32_t rotation;
 
 	for (uint32_t i = 0; i < m; i++)
-		bit_set(&even, i * n / m);
-	turn = best_turn(&even, n, current);
+		bits_set(&even, i * n / m);
+	rotation = best_rotation(&even, n, current);
 	for (uint32_t i = 0; i < m; i++)
-		bit_set(&chosen, (i * n / m + turn) % n);
+		bits_set(&chosen, (i * n / m + rotation) % n);
 	set_of(&chosen, n, ret_set);
 }
 
 /* How many layers fit into the set's gaps if neighbours are to be at least @least apart. */
-static uint32_t capacity(const struct mm_plan_set *set, uint32_t n, uint32_t least)
+static uint32_t gaps_capacity(const struct mm_plan_set *set, uint32_t n, uint32_t least)
 {
 	uint32_t sum = 0;
 
 	for (uint32_t i = 0; i < set->m; i++)
-		if (gap(set, n, i) >= least)
-			sum += gap(set, n, i) / least - 1;
+		if (gap_after(set, n, i) >= least)
+			sum += gap_after(set, n, i) / least - 1;
 	return sum;
 }
 
@@ -132,17 +132,17 @@ void mm_plan_grow(uint32_t n, uint32_t m, const struct mm_plan_set *current,
 	while (low < high) {
 		uint32_t mid = low + (high - low + 1) / 2;
 
-		if (capacity(current, n, mid) >= left)
+		if (gaps_capacity(current, n, mid) >= left)
 			low = mid;
 		else
 			high = mid - 1;
 	}
 	for (uint32_t i = 0; i < current->m && left; i++) {
-		uint32_t g = gap(current, n, i);
+		uint32_t g = gap_after(current, n, i);
 		uint32_t add = g >= low ? MM_MIN(g / low - 1, left) : 0;
 
 		for (uint32_t k = 1; k <= add; k++)
-			bit_set(&chosen, (current->layer[i] + k * g / (add + 1)) % n);
+			bits_set(&chosen, (current->layer[i] + k * g / (add + 1)) % n);
 		left -= add;
 	}
 	mm_assert(!left);
@@ -153,31 +153,31 @@ void mm_plan_grow(uint32_t n, uint32_t m, const struct mm_plan_set *current,
  * Beginning with the layer at index @first, takes each next layer that is at least @least away from
  * the one before; false if fewer than @m, that far from the first one again, can be had.
  */
-static bool pick(const struct mm_plan_set *set, uint32_t n, uint32_t m, uint32_t first,
-		 uint32_t least, struct bits *ret_bits)
+static bool layers_pick(const struct mm_plan_set *set, uint32_t n, uint32_t m, uint32_t first,
+			uint32_t least, struct bits *ret_bits)
 {
 	uint32_t last = 0, taken = 1;
 
 	*ret_bits = (struct bits){ { 0 } };
-	bit_set(ret_bits, set->layer[first]);
+	bits_set(ret_bits, set->layer[first]);
 	for (uint32_t k = 1; k < set->m && taken < m; k++) {
 		uint32_t layer = set->layer[(first + k) % set->m];
 		uint32_t at = (layer + n - set->layer[first]) % n;
 
 		if (at - last < least)
 			continue;
-		bit_set(ret_bits, layer);
+		bits_set(ret_bits, layer);
 		last = at;
 		taken++;
 	}
 	return taken == m && n - last >= least;
 }
 
-static bool pick_any(const struct mm_plan_set *set, uint32_t n, uint32_t m, uint32_t least,
-		     struct bits *ret_bits)
+static bool layers_pick_any(const struct mm_plan_set *set, uint32_t n, uint32_t m, uint32_t least,
+			    struct bits *ret_bits)
 {
 	for (uint32_t first = 0; first < set->m; first++)
-		if (pick(set, n, m, first, least, ret_bits))
+		if (layers_pick(set, n, m, first, least, ret_bits))
 			return true;
 	return false;
 }
@@ -191,12 +191,12 @@ void mm_plan_shrink(uint32_t n, uint32_t m, const struct mm_plan_set *current,
 	while (low < high) {
 		uint32_t mid = low + (high - low + 1) / 2;
 
-		if (pick_any(current, n, m, mid, &chosen))
+		if (layers_pick_any(current, n, m, mid, &chosen))
 			low = mid;
 		else
 			high = mid - 1;
 	}
-	mm_assert(pick_any(current, n, m, low, &chosen));
+	mm_assert(layers_pick_any(current, n, m, low, &chosen));
 	set_of(&chosen, n, ret_set);
 }
 
@@ -207,7 +207,7 @@ uint64_t mm_plan_pages_only_in(const struct mm_plan_set *a, const struct mm_plan
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < a->m; i++)
-		if (!bit(&other, a->layer[i]))
+		if (!bits_has(&other, a->layer[i]))
 			sum += layer_pages[a->layer[i]];
 	return sum;
 }
@@ -226,7 +226,7 @@ struct slots {
 	uint8_t of[MM_LAYERS_MAX + 1];
 };
 
-static uint32_t stay(const struct mm_plan_set *set, const struct slots *old)
+static uint32_t slots_unchanged(const struct mm_plan_set *set, const struct slots *old)
 {
 	uint32_t n = 0;
 
@@ -244,9 +244,9 @@ void mm_plan_take_turns(const struct mm_plan_set *current, struct mm_plan_set *s
 	for (uint32_t i = 0; i < current->m; i++)
 		old.of[current->layer[i]] = (uint8_t)(mm_plan_slot(current, i) + 1);
 	set->turn = 0;
-	stayed = stay(set, &old);
+	stayed = slots_unchanged(set, &old);
 	set->turn = 1;
-	if (set->beta < 2 || stay(set, &old) <= stayed)
+	if (set->beta < 2 || slots_unchanged(set, &old) <= stayed)
 		set->turn = 0;
 }
 
@@ -281,18 +281,18 @@ uint32_t mm_plan_slot_pages(const struct mm_plan_set *set, uint32_t slot,
 	return most;
 }
 
-static uint64_t clip(u128 value)
+static uint64_t ns_saturate(u128 value)
 {
 	return value > UINT64_MAX ? UINT64_MAX : (uint64_t)value;
 }
 
-static u128 one_slot_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
-			  uint64_t t_t_ns)
+static u128 even_one_slot_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
+			       uint64_t t_t_ns)
 {
 	u128 sum = set->m ? 0 : (u128)n * t_c_ns;
 
 	for (uint32_t i = 0; i < set->m; i++) {
-		u128 between = (u128)(gap(set, n, i) - 1) * t_c_ns;
+		u128 between = (u128)(gap_after(set, n, i) - 1) * t_c_ns;
 
 		sum += t_c_ns + MM_MAX(between, (u128)t_t_ns);
 	}
@@ -300,13 +300,13 @@ static u128 one_slot_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_
 }
 
 /* What has happened when a layer that cycles is done. */
-struct played {
+struct even_played {
 	uint64_t now, link_free, slot_free[2];
 };
 
 /* One step: transfers follow each other on the link, each as soon as its slot is free. */
-static void play_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns, uint64_t t_t_ns,
-		      struct played *p)
+static void even_play_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
+			   uint64_t t_t_ns, struct even_played *p)
 {
 	p->now += set->layer[0] * t_c_ns;
 	for (uint32_t i = 0; i < set->m; i++) {
@@ -328,7 +328,7 @@ static_assert(UINT64_C(4) * PLAY_STEPS * (MM_LAYERS_MAX + 1) <= UINT64_C(1) << (
 	      "no time that is played wraps");
 
 /* The same, but for when it is: from here on each step is like the last one. */
-static bool repeats(const struct played *a, const struct played *b)
+static bool play_repeats(const struct even_played *a, const struct even_played *b)
 {
 	return b->now - b->link_free == a->now - a->link_free &&
 	       b->now - b->slot_free[0] == a->now - a->slot_free[0] &&
@@ -336,17 +336,17 @@ static bool repeats(const struct played *a, const struct played *b)
 }
 
 /* Played in 64 bits, as it is done often; times of days are played coarsely. */
-static u128 two_slot_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
-			  uint64_t t_t_ns)
+static u128 even_two_slot_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
+			       uint64_t t_t_ns)
 {
 	const uint32_t shift = (t_c_ns | t_t_ns) >> PLAY_BITS ? 64 - PLAY_BITS : 0;
-	struct played p = { 0 }, last;
+	struct even_played p = { 0 }, last;
 	uint64_t begun = 0;
 
 	for (uint32_t i = 0; i < 2 * PLAY_STEPS; i++) {
 		last = p;
-		play_step(set, n, t_c_ns >> shift, t_t_ns >> shift, &p);
-		if (repeats(&last, &p))
+		even_play_step(set, n, t_c_ns >> shift, t_t_ns >> shift, &p);
+		if (play_repeats(&last, &p))
 			return (u128)(p.now - last.now) << shift;
 		if (i + 1 == PLAY_STEPS)
 			begun = p.now;
@@ -358,13 +358,13 @@ uint64_t mm_plan_set_step_ns(const struct mm_plan_set *set, uint32_t n, uint64_t
 			     uint64_t t_t_ns)
 {
 	if (set->beta == 2)
-		return clip(two_slot_step(set, n, t_c_ns, t_t_ns));
-	return clip(one_slot_step(set, n, t_c_ns, t_t_ns));
+		return ns_saturate(even_two_slot_step(set, n, t_c_ns, t_t_ns));
+	return ns_saturate(even_one_slot_step(set, n, t_c_ns, t_t_ns));
 }
 
 bool mm_plan_hidden(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns, uint64_t t_t_ns)
 {
-	return mm_plan_set_step_ns(set, n, t_c_ns, t_t_ns) <= clip((u128)n * t_c_ns);
+	return mm_plan_set_step_ns(set, n, t_c_ns, t_t_ns) <= ns_saturate((u128)n * t_c_ns);
 }
 
 uint32_t mm_plan_beta(const struct mm_plan_set *one, const struct mm_plan_set *two, uint32_t n,

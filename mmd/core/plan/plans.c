@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* Each index owns its tables for good. */
-static void tables_share_out(struct mm_plans *p, uint32_t tenants, uint32_t entries)
+static void plans_share_out_tables(struct mm_plans *p, uint32_t tenants, uint32_t entries)
 {
 	uint32_t *at = p->storage;
 
@@ -32,7 +32,7 @@ struct mm_plans *mm_plans_create(uint32_t tenants, uint32_t pages, uint32_t entr
 		mm_plans_destroy(p);
 		return NULL;
 	}
-	tables_share_out(p, tenants, entries);
+	plans_share_out_tables(p, tenants, entries);
 	return p;
 }
 

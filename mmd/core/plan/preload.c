@@ -19,7 +19,7 @@ void mm_c_preload_add(struct mm_core *c, struct mm_c_tenant *t, const struct mm_
 }
 
 /* A slot's page has no bytes of its own. */
-static void skip_blanks(struct mm_c_tenant *t)
+static void preload_skip_slots(struct mm_c_tenant *t)
 {
 	while (t->change->pre.issued < t->change->pre.n &&
 	       t->change->pre.entry[t->change->pre.issued] == MM_NO_PAGE) {
@@ -34,7 +34,7 @@ void mm_c_preload_add_slots(struct mm_core *c, struct mm_c_tenant *t, uint64_t p
 		t->change->pre.entry[t->change->pre.n] = MM_NO_PAGE;
 		t->change->pre.page[t->change->pre.n++] = mm_c_reserve(c, t);
 	}
-	skip_blanks(t);
+	preload_skip_slots(t);
 }
 
 void mm_c_preload_begin(struct mm_c_tenant *t)
@@ -71,7 +71,7 @@ void mm_c_preload_send(struct mm_core *c, struct mm_c_tenant *t)
 	t->change->pre.sent = true;
 }
 
-static const struct mm_c_group *group_of(const struct mm_c_tenant *t, uint32_t entry)
+static const struct mm_c_group *entry_group(const struct mm_c_tenant *t, uint32_t entry)
 {
 	uint32_t low = 0, high = t->n_layers;
 
@@ -86,11 +86,11 @@ static const struct mm_c_group *group_of(const struct mm_c_tenant *t, uint32_t e
 	return &t->group[low];
 }
 
-static void copy_issue(struct mm_core *c, struct mm_c_tenant *t)
+static void preload_copy_issue(struct mm_core *c, struct mm_c_tenant *t)
 {
 	uint32_t entry = t->change->pre.entry[t->change->pre.issued],
 		 page = t->change->pre.page[t->change->pre.issued];
-	const struct mm_c_group *g = group_of(t, entry);
+	const struct mm_c_group *g = entry_group(t, entry);
 	uint64_t offset = (uint64_t)(entry - g->entry) * c->opts.page_bytes;
 	uint64_t bytes = MM_MIN(c->opts.page_bytes, g->bytes - offset);
 	uint32_t job;
@@ -111,8 +111,8 @@ void mm_c_preload_issue(struct mm_core *c, struct mm_c_tenant *t)
 	     i++) {
 		if (!c->xfer_up || !mm_c_job_room(c) || !mm_c_burst(c))
 			return;
-		copy_issue(c, t);
-		skip_blanks(t);
+		preload_copy_issue(c, t);
+		preload_skip_slots(t);
 	}
 }
 

@@ -14,7 +14,7 @@
 #include "mmd/core/book/book.h"
 #include "mmd/core/plan/change.h"
 
-#define ONE             (UINT32_C(1) << MM_C_WEIGHT_BITS)
+#define WEIGHT_ONE      (UINT32_C(1) << MM_C_WEIGHT_BITS)
 #define ALIKE_PART      64 /* of a layer: less of a difference is none */
 #define NEAR_PART       16 /* of a time: less of a change does not make sets stale */
 #define GAIN_PART       64 /* of a step: for less no layer is copied that could stay away */
@@ -24,18 +24,18 @@
 
 /* ---- weights ---- */
 
-static uint32_t weight(uint64_t part, uint64_t whole)
+static uint32_t layer_weight(uint64_t part, uint64_t whole)
 {
 	while (part > UINT64_MAX >> MM_C_WEIGHT_BITS) {
 		part >>= 1;
 		whole >>= 1;
 	}
 	part = (part << MM_C_WEIGHT_BITS) / MM_MAX(whole, 1);
-	return (uint32_t)MM_MAX(MM_MIN(part, MM_LAYERS_MAX * ONE), 1);
+	return (uint32_t)MM_MAX(MM_MIN(part, MM_LAYERS_MAX * WEIGHT_ONE), 1);
 }
 
 /* All are stated, or none counts. */
-static bool compute_stated(const struct mm_c_tenant *t)
+static bool compute_is_stated(const struct mm_c_tenant *t)
 {
 	for (uint32_t l = 0; l < t->n_layers; l++)
 		if (!t->load.last.compute[l])
@@ -43,7 +43,7 @@ static bool compute_stated(const struct mm_c_tenant *t)
 	return true;
 }
 
-static bool alike(const uint32_t *weights, uint32_t n)
+static bool weights_are_alike(const uint32_t *weights, uint32_t n)
 {
 	uint32_t least = UINT32_MAX, most = 0;
 
@@ -54,7 +54,7 @@ static bool alike(const uint32_t *weights, uint32_t n)
 	return most - least <= most / ALIKE_PART;
 }
 
-static bool same_pages(const struct mm_c_tenant *t)
+static bool layers_have_same_pages(const struct mm_c_tenant *t)
 {
 	for (uint32_t l = 1; l < t->n_layers; l++)
 		if (t->layer_pages[l] != t->layer_pages[0])
@@ -63,14 +63,14 @@ static bool same_pages(const struct mm_c_tenant *t)
 }
 
 /* The set in force could be one of plan.h's: one of layers.h's may have more layers. */
-static bool regular(const struct mm_c_tenant *t)
+static bool plan_is_regular(const struct mm_c_tenant *t)
 {
 	return !mm_c_changing(t) && t->plan.m == mm_plan_cycling(t->plan.alpha, t->plan.beta);
 }
 
 void mm_c_sets_claim(struct mm_c_tenant *t)
 {
-	bool stated = compute_stated(t);
+	bool stated = compute_is_stated(t);
 	uint64_t sum = 0;
 
 	for (uint32_t l = 0; l < t->n_layers; l++)
@@ -78,12 +78,13 @@ void mm_c_sets_claim(struct mm_c_tenant *t)
 	for (uint32_t l = 0; l < t->n_layers; l++) {
 		uint64_t part = stated ? t->load.last.compute[l] : t->group[1 + l].bytes;
 
-		t->sets->c_weight[l] = weight(part, sum / t->n_layers);
-		t->sets->t_weight[l] = weight(t->group[1 + l].bytes, t->layer_bytes_max);
+		t->sets->c_weight[l] = layer_weight(part, sum / t->n_layers);
+		t->sets->t_weight[l] = layer_weight(t->group[1 + l].bytes, t->layer_bytes_max);
 	}
-	t->sets->uneven = !same_pages(t) || !alike(t->sets->c_weight, t->n_layers) ||
-			  !alike(t->sets->t_weight, t->n_layers) ||
-			  (t->sets->uneven && !regular(t));
+	t->sets->uneven = !layers_have_same_pages(t) ||
+			  !weights_are_alike(t->sets->c_weight, t->n_layers) ||
+			  !weights_are_alike(t->sets->t_weight, t->n_layers) ||
+			  (t->sets->uneven && !plan_is_regular(t));
 	t->sets->valid = false;
 	t->sets->claims++;
 }
@@ -102,14 +103,14 @@ uint64_t mm_c_sets_largest_ns(const struct mm_c_tenant *t, uint64_t mean_ns)
 
 /* ---- how many ---- */
 
-static uint64_t pages_sum(const struct mm_c_tenant *t)
+static uint64_t layers_pages(const struct mm_c_tenant *t)
 {
 	return t->entries - t->group[0].pages;
 }
 
 uint64_t mm_c_away_pages(const struct mm_c_tenant *t, uint32_t alpha)
 {
-	return pages_sum(t) * alpha / t->n_layers;
+	return layers_pages(t) * alpha / t->n_layers;
 }
 
 uint64_t mm_c_layer_pages(const struct mm_c_tenant *t)
@@ -130,7 +131,7 @@ static uint32_t alpha_most(const struct mm_c_tenant *t, uint32_t beta)
 		return 0;
 	for (uint32_t l = 0; l < t->n_layers; l++)
 		all.layer[l] = (uint16_t)l;
-	away = pages_sum(t) - mm_c_slots_pages(t, &all);
+	away = layers_pages(t) - mm_c_slots_pages(t, &all);
 	while (alpha && mm_c_away_pages(t, alpha) > away)
 		alpha--;
 	return alpha;
@@ -193,7 +194,7 @@ static void layers_now(const struct mm_core *c, const struct mm_c_tenant *t,
 	layers_of(t, t->load.t_c_ns, mm_c_transfer_ns(c, t), ret_layers);
 }
 
-static bool measured(const struct mm_core *c, const struct mm_c_tenant *t)
+static bool times_are_measured(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return t->load.t_c_ns && mm_c_transfer_ns(c, t);
 }
@@ -242,12 +243,12 @@ bool mm_c_set_hidden(const struct mm_core *c, const struct mm_c_tenant *t,
 	if (!t->sets->uneven)
 		return mm_plan_hidden(set, t->n_layers, t->load.t_c_ns, mm_c_transfer_ns(c, t));
 	layers_now(c, t, &layers);
-	return measured(c, t) && mm_layers_slack_ns(&layers, set) >= 0;
+	return times_are_measured(c, t) && mm_layers_slack_ns(&layers, set) >= 0;
 }
 
 /* ---- which ---- */
 
-static bool near(uint64_t a, uint64_t b)
+static bool times_are_near(uint64_t a, uint64_t b)
 {
 	uint64_t most = MM_MAX(a, b);
 
@@ -258,14 +259,15 @@ static bool near(uint64_t a, uint64_t b)
  * Sets of layers that are alike do not depend on times. Others are looked for anew when the times
  * have changed, but not as often as a tenant can make them change: that takes long.
  */
-static bool stale(const struct mm_core *c, const struct mm_c_tenant *t)
+static bool sets_are_stale(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint64_t t_c_ns = t->load.t_c_ns, t_t_ns = mm_c_transfer_ns(c, t);
 	const struct mm_c_sets *sets = t->sets;
 
 	if (!sets->valid || sets->epoch != t->plan.epoch)
 		return true;
-	if (!t->sets->uneven || (near(sets->t_c_ns, t_c_ns) && near(sets->t_t_ns, t_t_ns)))
+	if (!t->sets->uneven ||
+	    (times_are_near(sets->t_c_ns, t_c_ns) && times_are_near(sets->t_t_ns, t_t_ns)))
 		return false;
 	return !sets->t_c_ns || !sets->t_t_ns ||
 	       c->now_ns - sets->times_ns >= mm_c_time(c, MM_CLAIM_NS);
@@ -275,7 +277,7 @@ static void sets_refresh(const struct mm_core *c, struct mm_c_tenant *t)
 {
 	struct mm_c_sets *sets = t->sets;
 
-	if (!stale(c, t))
+	if (!sets_are_stale(c, t))
 		return;
 	for (uint32_t i = 0; i < MM_C_SETS; i++)
 		sets->chosen[i].beta = 0;
@@ -310,7 +312,7 @@ static void uneven_choose(const struct mm_c_tenant *t, uint32_t alpha, uint32_t 
 		ret_set->layer[l] = (uint16_t)l;
 }
 
-static void choose(const struct mm_c_tenant *t, struct mm_c_chosen *chosen)
+static void set_choose(const struct mm_c_tenant *t, struct mm_c_chosen *chosen)
 {
 	struct mm_plan_set *set = &chosen->set;
 
@@ -330,8 +332,8 @@ static void choose(const struct mm_c_tenant *t, struct mm_c_chosen *chosen)
 	chosen->copies = mm_plan_pages_only_in(&t->change->set, set, t->layer_pages);
 }
 
-static const struct mm_c_chosen *chosen(const struct mm_core *c, struct mm_c_tenant *t,
-					uint32_t alpha, uint32_t beta, bool nested)
+static const struct mm_c_chosen *set_cached(const struct mm_core *c, struct mm_c_tenant *t,
+					    uint32_t alpha, uint32_t beta, bool nested)
 {
 	struct mm_c_sets *sets = t->sets;
 	struct mm_c_chosen *entry;
@@ -346,25 +348,26 @@ static const struct mm_c_chosen *chosen(const struct mm_core *c, struct mm_c_ten
 	entry->alpha = alpha;
 	entry->beta = beta;
 	entry->nested = nested;
-	choose(t, entry);
+	set_choose(t, entry);
 	return entry;
 }
 
 /* What is there stays where it is, unless that costs more than copies that fit into the budget. */
-static uint64_t choose_within(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
-			      uint32_t beta, uint64_t budget, struct mm_plan_set *ret_set)
+static uint64_t set_choose_within(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
+				  uint32_t beta, uint64_t budget, struct mm_plan_set *ret_set)
 {
-	const struct mm_c_chosen *entry = chosen(c, t, alpha, beta, true);
+	const struct mm_c_chosen *entry = set_cached(c, t, alpha, beta, true);
 	uint64_t copies = entry->copies, step_ns;
 
 	*ret_set = entry->set;
 	if (alpha <= t->plan.alpha || !budget || !t->change->set.m ||
-	    (measured(c, t) && mm_c_set_hidden(c, t, ret_set)))
+	    (times_are_measured(c, t) && mm_c_set_hidden(c, t, ret_set)))
 		return copies + mm_c_blank_pages(t, ret_set);
 	step_ns = mm_c_set_step_ns(c, t, ret_set);
-	entry = chosen(c, t, alpha, beta, false);
-	if (entry->copies <= budget && (!measured(c, t) || mm_c_set_step_ns(c, t, &entry->set) <
-								   step_ns - step_ns / GAIN_PART)) {
+	entry = set_cached(c, t, alpha, beta, false);
+	if (entry->copies <= budget &&
+	    (!times_are_measured(c, t) ||
+	     mm_c_set_step_ns(c, t, &entry->set) < step_ns - step_ns / GAIN_PART)) {
 		*ret_set = entry->set;
 		copies = entry->copies;
 	}
@@ -387,13 +390,13 @@ static uint32_t slots_wanted(const struct mm_core *c, const struct mm_c_tenant *
 }
 
 /* Which of two sets: the one with the shorter step, then the one with more slack. */
-static uint32_t better_slots(const struct mm_core *c, const struct mm_c_tenant *t,
+static uint32_t slots_choose(const struct mm_core *c, const struct mm_c_tenant *t,
 			     const struct mm_plan_set *one, const struct mm_plan_set *two)
 {
 	uint64_t one_ns, two_ns;
 	struct mm_layers layers;
 
-	if (!t->sets->uneven || !measured(c, t))
+	if (!t->sets->uneven || !times_are_measured(c, t))
 		return mm_plan_beta(one, two, t->n_layers, t->load.t_c_ns, mm_c_transfer_ns(c, t));
 	layers_now(c, t, &layers);
 	one_ns = mm_layers_step_ns(&layers, one);
@@ -411,10 +414,10 @@ uint64_t mm_c_change_set(const struct mm_core *c, struct mm_c_tenant *t, uint32_
 	uint64_t need, need_two;
 
 	if (beta)
-		return choose_within(c, t, alpha, beta, budget_pages, ret_set);
-	need = choose_within(c, t, alpha, 1, budget_pages, ret_set);
-	need_two = choose_within(c, t, alpha, 2, budget_pages, &two);
-	beta = better_slots(c, t, ret_set, &two);
+		return set_choose_within(c, t, alpha, beta, budget_pages, ret_set);
+	need = set_choose_within(c, t, alpha, 1, budget_pages, ret_set);
+	need_two = set_choose_within(c, t, alpha, 2, budget_pages, &two);
+	beta = slots_choose(c, t, ret_set, &two);
 	/* What can be had now beats what would be a little faster. */
 	if ((beta == 1 && need <= budget_pages) || need_two > budget_pages)
 		return need;

@@ -16,8 +16,8 @@
 
 #define JOBS_EACH 16 /* of one tenant outstanding at once */
 
-static struct mm_swap_piece *pieces_of(const struct mm_core *c, const struct mm_c_tenant *t,
-				       uint32_t lot)
+static struct mm_swap_piece *lot_pieces(const struct mm_core *c, const struct mm_c_tenant *t,
+					uint32_t lot)
 {
 	return c->plans->swap_pieces +
 	       ((size_t)mm_c_index(c, t) * MM_SWAP_LOTS + lot) * MM_SWAP_PIECES;
@@ -36,7 +36,7 @@ static uint64_t swap_bytes(const struct mm_core *c, uint32_t account)
 	return sum;
 }
 
-static bool fits(uint64_t used, uint64_t bytes, uint64_t max)
+static bool swap_fits(uint64_t used, uint64_t bytes, uint64_t max)
 {
 	return used <= max && bytes <= max - used;
 }
@@ -45,8 +45,8 @@ int mm_c_swap_open(const struct mm_core *c, struct mm_c_tenant *t, uint64_t byte
 {
 	if (t->swap->bytes)
 		return -EEXIST;
-	if (!fits(swap_bytes(c, MM_DOMAIN_NONE), bytes, c->opts.swap_max_bytes) ||
-	    !fits(swap_bytes(c, t->account), bytes, c->opts.swap_account_max_bytes))
+	if (!swap_fits(swap_bytes(c, MM_DOMAIN_NONE), bytes, c->opts.swap_max_bytes) ||
+	    !swap_fits(swap_bytes(c, t->account), bytes, c->opts.swap_account_max_bytes))
 		return -EDQUOT;
 	t->swap->bytes = bytes;
 	return 0;
@@ -54,7 +54,7 @@ int mm_c_swap_open(const struct mm_core *c, struct mm_c_tenant *t, uint64_t byte
 
 /* ---- a list comes ---- */
 
-static uint64_t chunk_bytes(const struct mm_core *c, const struct mm_c_tenant *t)
+static uint64_t swap_chunk_bytes(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return t->kv.chunk_pages / t->kv.ranges * c->opts.page_bytes;
 }
@@ -76,8 +76,8 @@ static void gaps_find(const struct mm_c_tenant *t, struct gaps *ret_gaps)
 		ret_gaps->word[i] = ~t->kv.held_map[i] ? i : ret_gaps->word[i + 1];
 }
 
-static bool holds_all(const struct mm_c_tenant *t, const struct gaps *gaps, uint64_t first,
-		      uint64_t last)
+static bool chunks_all_held(const struct mm_c_tenant *t, const struct gaps *gaps, uint64_t first,
+			    uint64_t last)
 {
 	const uint64_t i = first / 64, end = last / 64;
 	const uint64_t from = UINT64_MAX << first % 64, to = UINT64_MAX >> (63 - last % 64);
@@ -88,21 +88,23 @@ static bool holds_all(const struct mm_c_tenant *t, const struct gaps *gaps, uint
 	       !(to & ~t->kv.held_map[end]);
 }
 
-static int piece_check(const struct mm_core *c, const struct mm_c_tenant *t,
-		       const struct gaps *gaps, const struct mm_swap_piece *p)
+static int swap_piece_check(const struct mm_core *c, const struct mm_c_tenant *t,
+			    const struct gaps *gaps, const struct mm_swap_piece *p)
 {
-	uint64_t chunk = chunk_bytes(c, t), range = chunk * t->kv.chunks_max;
+	uint64_t chunk = swap_chunk_bytes(c, t), range = chunk * t->kv.chunks_max;
 
 	if (p->range >= t->kv.ranges || !p->bytes || p->arena_offset > range ||
-	    p->bytes > range - p->arena_offset || !fits(p->swap_offset, p->bytes, t->swap->bytes))
+	    p->bytes > range - p->arena_offset ||
+	    !swap_fits(p->swap_offset, p->bytes, t->swap->bytes))
 		return -ERANGE;
-	return holds_all(t, gaps, p->arena_offset / chunk, (p->arena_offset + p->bytes - 1) / chunk)
+	return chunks_all_held(t, gaps, p->arena_offset / chunk,
+			       (p->arena_offset + p->bytes - 1) / chunk)
 		       ? 0
 		       : -ENOENT;
 }
 
 /* Does @p go on where @last ends, on both sides? */
-static bool joins(const struct mm_swap_piece *last, const struct mm_swap_piece *p)
+static bool piece_continues(const struct mm_swap_piece *last, const struct mm_swap_piece *p)
 {
 	return p->range == last->range && p->arena_offset == last->arena_offset + last->bytes &&
 	       p->swap_offset == last->swap_offset + last->bytes &&
@@ -112,17 +114,17 @@ static bool joins(const struct mm_swap_piece *last, const struct mm_swap_piece *
 static int pieces_take(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t lot,
 		       const struct mm_swap_piece *pieces, uint32_t n, uint32_t *ret_n)
 {
-	struct mm_swap_piece *own = pieces_of(c, t, lot);
+	struct mm_swap_piece *own = lot_pieces(c, t, lot);
 	struct gaps gaps;
 	uint32_t kept = 0;
 
 	gaps_find(t, &gaps);
 	for (uint32_t i = 0; i < n; i++) {
-		int r = piece_check(c, t, &gaps, &pieces[i]);
+		int r = swap_piece_check(c, t, &gaps, &pieces[i]);
 
 		if (r < 0)
 			return r;
-		if (kept && joins(&own[kept - 1], &pieces[i]))
+		if (kept && piece_continues(&own[kept - 1], &pieces[i]))
 			own[kept - 1].bytes += pieces[i].bytes;
 		else
 			own[kept++] = pieces[i];
@@ -131,8 +133,8 @@ static int pieces_take(const struct mm_core *c, const struct mm_c_tenant *t, uin
 	return 0;
 }
 
-static void say_done(struct mm_core *c, const struct mm_c_tenant *t, uint32_t lot,
-		     uint64_t user_data, int result)
+static void swap_done_send(struct mm_core *c, const struct mm_c_tenant *t, uint32_t lot,
+			   uint64_t user_data, int result)
 {
 	mm_c_event(c, t,
 		   &(struct mm_msg){ .opcode = MM_EV_SWAPPED,
@@ -155,7 +157,7 @@ int mm_c_swap_list(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 	list = &t->swap->list[lot];
 	r = pieces_take(c, t, lot, pieces, (uint32_t)msg->arg[1], &n);
 	if (r < 0)
-		say_done(c, t, lot, msg->user_data, r);
+		swap_done_send(c, t, lot, msg->user_data, r);
 	else
 		*list = (struct mm_c_swap_list){
 			.used = true, .in = msg->arg[2], .user_data = msg->user_data, .n = n
@@ -171,11 +173,11 @@ bool mm_c_swap_names(const struct mm_core *c, const struct mm_c_tenant *t, uint3
 
 	if (!t->swap->bytes)
 		return false;
-	first = chunk * chunk_bytes(c, t);
-	end = first + chunk_bytes(c, t);
+	first = chunk * swap_chunk_bytes(c, t);
+	end = first + swap_chunk_bytes(c, t);
 	for (uint32_t lot = 0; lot < MM_SWAP_LOTS; lot++) {
 		const struct mm_c_swap_list *list = &t->swap->list[lot];
-		const struct mm_swap_piece *p = pieces_of(c, t, lot);
+		const struct mm_swap_piece *p = lot_pieces(c, t, lot);
 
 		for (uint32_t i = 0; list->used && i < list->n; i++)
 			if (p[i].arena_offset < end && p[i].arena_offset + p[i].bytes > first)
@@ -185,7 +187,8 @@ bool mm_c_swap_names(const struct mm_core *c, const struct mm_c_tenant *t, uint3
 }
 
 /* From the piece's byte @done on: what one job may copy. */
-static uint64_t cut(const struct mm_core *c, const struct mm_swap_piece *p, uint64_t done)
+static uint64_t piece_job_bytes(const struct mm_core *c, const struct mm_swap_piece *p,
+				uint64_t done)
 {
 	uint64_t page = c->opts.page_bytes;
 	uint64_t bytes = MM_MIN(p->bytes - done, MM_SWAP_JOB_BYTES);
@@ -194,10 +197,10 @@ static uint64_t cut(const struct mm_core *c, const struct mm_swap_piece *p, uint
 	return MM_MIN(bytes, MM_SWAP_PART_BYTES - (p->swap_offset + done) % MM_SWAP_PART_BYTES);
 }
 
-static uint64_t pool_byte(const struct mm_core *c, const struct mm_c_tenant *t,
-			  const struct mm_swap_piece *p, uint64_t done)
+static uint64_t piece_pool_byte(const struct mm_core *c, const struct mm_c_tenant *t,
+				const struct mm_swap_piece *p, uint64_t done)
 {
-	uint64_t at = p->arena_offset + done, chunk = chunk_bytes(c, t);
+	uint64_t at = p->arena_offset + done, chunk = swap_chunk_bytes(c, t);
 	uint32_t per_range = t->kv.chunk_pages / t->kv.ranges;
 	uint32_t page = (uint32_t)(at % chunk / c->opts.page_bytes);
 
@@ -205,13 +208,14 @@ static uint64_t pool_byte(const struct mm_core *c, const struct mm_c_tenant *t,
 	return page * c->opts.page_bytes + at % c->opts.page_bytes;
 }
 
-static void issue(struct mm_core *c, struct mm_c_tenant *t, uint32_t lot)
+static void swap_job_issue(struct mm_core *c, struct mm_c_tenant *t, uint32_t lot)
 {
 	struct mm_c_swap_list *list = &t->swap->list[lot];
-	const struct mm_swap_piece *p = &pieces_of(c, t, lot)[list->at];
-	uint64_t bytes = cut(c, p, list->done);
+	const struct mm_swap_piece *p = &lot_pieces(c, t, lot)[list->at];
+	uint64_t bytes = piece_job_bytes(c, p, list->done);
 	struct mm_msg msg = { .opcode = list->in ? MM_XOP_SWAP_IN : MM_XOP_SWAP_OUT,
-			      .arg = { t->id | (uint64_t)lot << 32, pool_byte(c, t, p, list->done),
+			      .arg = { t->id | (uint64_t)lot << 32,
+				       piece_pool_byte(c, t, p, list->done),
 				       p->swap_offset + list->done, bytes } };
 
 	mm_c_job_issue(c, mm_c_index(c, t), &msg);
@@ -225,7 +229,7 @@ static void issue(struct mm_core *c, struct mm_c_tenant *t, uint32_t lot)
 }
 
 /* Job slots are left for the others' copies and scrubs; each tenant gets as many as the next. */
-static bool may_issue(struct mm_core *c, const struct mm_c_tenant *t)
+static bool swap_may_issue(struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return c->xfer_up && t->swap->jobs < JOBS_EACH &&
 	       c->jobs.bulk_used < c->opts.jobs_max - c->opts.jobs_max / 4 && mm_c_burst(c);
@@ -238,12 +242,12 @@ void mm_c_swap(struct mm_core *c, struct mm_c_tenant *t)
 		struct mm_c_swap_list *list = &t->swap->list[lot];
 
 		while (list->used && list->at < list->n) {
-			if (!may_issue(c, t)) {
+			if (!swap_may_issue(c, t)) {
 				t->swap->turn =
 					lot; /* the oldest to go on is the first of the next time */
 				return;
 			}
-			issue(c, t, lot);
+			swap_job_issue(c, t, lot);
 		}
 	}
 }
@@ -265,7 +269,7 @@ void mm_c_swap_job_done(struct mm_core *c, const struct mm_msg *job, struct mm_c
 		return;
 	list->used = false;
 	if (t->life == MM_LIFE_LIVE && !t->bye)
-		say_done(c, t, lot, list->user_data, list->error);
+		swap_done_send(c, t, lot, list->user_data, list->error);
 }
 
 void mm_c_swap_end(struct mm_c_tenant *t)

@@ -150,7 +150,7 @@ static struct mm_c_tenant *put_into(enum mm_change_state state, enum mm_change_e
 	t->kicked = facts & MM_CHANGE_KICKED;
 	t->change->mapped = 2;
 	t->change->home[0] = 1;
-	t->change->told_epoch = t->plan.epoch;
+	t->change->served_epoch = t->plan.epoch;
 	return t;
 }
 
@@ -192,7 +192,7 @@ static void expect_effect(const struct mm_c_tenant *t, const struct mm_change_ro
 		assert_false(t->change->broken);
 	if (row->effect == MM_CHANGE_DO_END)
 		assert_true(!t->change->mapped && !t->change->open && !t->change->home[0] &&
-			    !t->change->told_epoch);
+			    !t->change->served_epoch);
 	if (row->effect == MM_CHANGE_DO_OPEN)
 		assert_int_equal(t->change->open, 2);
 	if (row->effect == MM_CHANGE_DO_FINISH_PART)
@@ -310,7 +310,7 @@ static void xfer_is_asked_for_what_the_state_needs(void **state)
 	assert_int_equal(MM_ARRAY_SIZE(wants), MM_CHANGE_STATES);
 	for (uint32_t i = 0; i < MM_CHANGE_STATES; i++) {
 		t->change->state = wants[i].state;
-		t->change->told_epoch = t->plan.epoch;
+		t->change->served_epoch = t->plan.epoch;
 		assert_int_equal(mm_c_change_control(t), wants[i].told);
 		mm_c_change_xfer_up(t);
 		assert_int_equal(mm_c_change_control(t), wants[i].not_told);
@@ -332,7 +332,7 @@ static void a_quiesce_is_done_whatever_it_came_to(void **state)
 	t->change->state = MM_CHANGE_FULL_QUIESCE;
 	mm_c_change_control_done(w->core, t, &job, -EIO);
 	assert_int_equal(t->change->state, MM_CHANGE_FULL_SWITCH);
-	assert_int_equal(t->change->told_epoch, 0);
+	assert_int_equal(t->change->served_epoch, 0);
 	assert_false(t->kicked);
 }
 
