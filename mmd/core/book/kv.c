@@ -37,7 +37,7 @@ int mm_c_kv_declare(const struct mm_core *c, struct mm_c_tenant *t, const struct
 }
 
 /* The lowest chunk that is not held; the caller knows that there is one. */
-static uint32_t lowest_free(const struct mm_c_tenant *t)
+static uint32_t lowest_free_chunk(const struct mm_c_tenant *t)
 {
 	uint32_t word = 0;
 
@@ -48,7 +48,7 @@ static uint32_t lowest_free(const struct mm_c_tenant *t)
 
 void mm_c_kv_give(struct mm_core *c, struct mm_c_tenant *t)
 {
-	uint32_t chunk = lowest_free(t);
+	uint32_t chunk = lowest_free_chunk(t);
 
 	mm_assert(chunk < t->kv.chunks_max);
 	for (uint32_t i = 0; i < t->kv.chunk_pages; i++) {

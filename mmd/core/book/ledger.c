@@ -7,7 +7,7 @@
 
 #define LIST_NULL ((struct mm_page_list){ .head = MM_NO_PAGE, .tail = MM_NO_PAGE })
 
-static void list_push(struct mm_ledger *l, struct mm_page_list *list, uint32_t page)
+static void page_list_push(struct mm_ledger *l, struct mm_page_list *list, uint32_t page)
 {
 	struct mm_page *p = &l->page[page];
 
@@ -21,7 +21,7 @@ static void list_push(struct mm_ledger *l, struct mm_page_list *list, uint32_t p
 	list->length++;
 }
 
-static void list_remove(struct mm_ledger *l, struct mm_page_list *list, uint32_t page)
+static void page_list_remove(struct mm_ledger *l, struct mm_page_list *list, uint32_t page)
 {
 	struct mm_page *p = &l->page[page];
 
@@ -38,7 +38,7 @@ static void list_remove(struct mm_ledger *l, struct mm_page_list *list, uint32_t
 }
 
 /* The list that a page in this condition is on; NULL: none. */
-static struct mm_page_list *list_of(struct mm_ledger *l, const struct mm_page *p)
+static struct mm_page_list *page_list_of(struct mm_ledger *l, const struct mm_page *p)
 {
 	switch (p->state) {
 	case MM_PAGE_FREE:
@@ -54,22 +54,22 @@ static struct mm_page_list *list_of(struct mm_ledger *l, const struct mm_page *p
 	}
 }
 
-static bool is_inflight(const struct mm_page *p)
+static bool page_is_inflight(const struct mm_page *p)
 {
 	return p->state == MM_PAGE_SCRUBBING ||
 	       (p->state == MM_PAGE_DIRTY && p->tenant == MM_NOBODY);
 }
 
 /* Takes the page out of every count and list; the caller changes it, then files it again. */
-static struct mm_page *unfile(struct mm_ledger *l, uint32_t page)
+static struct mm_page *page_list_out(struct mm_ledger *l, uint32_t page)
 {
 	struct mm_page *p = &l->page[page];
-	struct mm_page_list *list = list_of(l, p);
+	struct mm_page_list *list = page_list_of(l, p);
 
 	mm_assert(page < l->pages);
 	if (list)
-		list_remove(l, list, page);
-	if (is_inflight(p)) {
+		page_list_remove(l, list, page);
+	if (page_is_inflight(p)) {
 		l->inflight[p->recreating ? MM_DOMAIN_NONE : p->domain]--;
 		l->inflight_all--;
 		l->leaving[p->quarantined ? MM_DOMAIN_NONE : p->account]--;
@@ -79,14 +79,14 @@ static struct mm_page *unfile(struct mm_ledger *l, uint32_t page)
 	return p;
 }
 
-static void file(struct mm_ledger *l, uint32_t page)
+static void page_list_in(struct mm_ledger *l, uint32_t page)
 {
 	struct mm_page *p = &l->page[page];
-	struct mm_page_list *list = list_of(l, p);
+	struct mm_page_list *list = page_list_of(l, p);
 
 	if (list)
-		list_push(l, list, page);
-	if (is_inflight(p)) {
+		page_list_push(l, list, page);
+	if (page_is_inflight(p)) {
 		l->inflight[p->recreating ? MM_DOMAIN_NONE : p->domain]++;
 		l->inflight_all++;
 		l->leaving[p->quarantined ? MM_DOMAIN_NONE : p->account]++;
@@ -115,7 +115,7 @@ void mm_ledger_init(struct mm_ledger *l, struct mm_page *page, uint32_t pages)
 					    .account = MM_DOMAIN_NONE };
 }
 
-static void touch(struct mm_ledger *l, struct mm_page *p, uint32_t account, uint32_t domain)
+static void page_set_last(struct mm_ledger *l, struct mm_page *p, uint32_t account, uint32_t domain)
 {
 	l->touched[p->last]--;
 	p->last = (uint16_t)account;
@@ -125,45 +125,45 @@ static void touch(struct mm_ledger *l, struct mm_page *p, uint32_t account, uint
 
 void mm_ledger_created(struct mm_ledger *l, uint32_t page)
 {
-	struct mm_page *p = unfile(l, page);
+	struct mm_page *p = page_list_out(l, page);
 
 	mm_assert(p->state == MM_PAGE_NONE);
 	p->state = MM_PAGE_DIRTY;
 	p->job = 0;
-	file(l, page);
+	page_list_in(l, page);
 }
 
 void mm_ledger_scrub_begin(struct mm_ledger *l, uint32_t page, uint32_t job, bool recreate)
 {
-	struct mm_page *p = unfile(l, page);
+	struct mm_page *p = page_list_out(l, page);
 
 	mm_assert(p->state == MM_PAGE_DIRTY || (p->state == MM_PAGE_FREE && recreate));
 	mm_assert(p->tenant == MM_NOBODY && !p->job && job);
 	p->state = MM_PAGE_SCRUBBING;
 	p->recreating = recreate;
 	p->job = job;
-	file(l, page);
+	page_list_in(l, page);
 }
 
 void mm_ledger_scrub_end(struct mm_ledger *l, uint32_t page)
 {
-	struct mm_page *p = unfile(l, page);
+	struct mm_page *p = page_list_out(l, page);
 
 	mm_assert(p->state == MM_PAGE_SCRUBBING);
 	p->job = 0;
 	if (p->recreating) {
 		p->recreating = false;
-		touch(l, p, MM_DOMAIN_NONE, MM_DOMAIN_NONE);
+		page_set_last(l, p, MM_DOMAIN_NONE, MM_DOMAIN_NONE);
 		p->state = MM_PAGE_DIRTY;
 	} else {
 		p->state = MM_PAGE_FREE;
 	}
-	file(l, page);
+	page_list_in(l, page);
 }
 
 void mm_ledger_quarantine(struct mm_ledger *l, uint32_t page, bool poisoned)
 {
-	struct mm_page *p = unfile(l, page);
+	struct mm_page *p = page_list_out(l, page);
 
 	mm_assert(p->state == MM_PAGE_SCRUBBING || p->state == MM_PAGE_DIRTY);
 	p->state = MM_PAGE_QUARANTINE;
@@ -172,18 +172,18 @@ void mm_ledger_quarantine(struct mm_ledger *l, uint32_t page, bool poisoned)
 	p->tenant = MM_NOBODY;
 	p->job = 0;
 	p->poisoned = poisoned;
-	file(l, page);
+	page_list_in(l, page);
 }
 
 void mm_ledger_retry(struct mm_ledger *l, uint32_t page, uint32_t job)
 {
-	struct mm_page *p = unfile(l, page);
+	struct mm_page *p = page_list_out(l, page);
 
 	mm_assert(p->state == MM_PAGE_QUARANTINE && !p->poisoned && job);
 	p->state = MM_PAGE_SCRUBBING;
 	p->recreating = true;
 	p->job = job;
-	file(l, page);
+	page_list_in(l, page);
 }
 
 uint32_t mm_ledger_reserve(struct mm_ledger *l, uint32_t tenant, uint32_t account, uint32_t domain)
@@ -195,12 +195,12 @@ uint32_t mm_ledger_reserve(struct mm_ledger *l, uint32_t tenant, uint32_t accoun
 		page = l->free[MM_DOMAIN_NONE].head;
 	if (page == MM_NO_PAGE)
 		return MM_NO_PAGE;
-	p = unfile(l, page);
+	p = page_list_out(l, page);
 	mm_assert(p->state == MM_PAGE_FREE && !p->job);
 	p->state = MM_PAGE_DIRTY;
 	p->tenant = tenant;
-	touch(l, p, account, domain);
-	file(l, page);
+	page_set_last(l, p, account, domain);
+	page_list_in(l, page);
 	return page;
 }
 
@@ -211,44 +211,44 @@ uint32_t mm_ledger_grantable(const struct mm_ledger *l, uint32_t domain)
 
 void mm_ledger_charge(struct mm_ledger *l, uint32_t page, uint32_t account, bool quarantined)
 {
-	struct mm_page *p = unfile(l, page);
+	struct mm_page *p = page_list_out(l, page);
 
 	p->account = (uint16_t)account;
 	p->quarantined = quarantined;
-	file(l, page);
+	page_list_in(l, page);
 }
 
 void mm_ledger_give(struct mm_ledger *l, uint32_t page, enum mm_page_state state)
 {
-	struct mm_page *p = unfile(l, page);
+	struct mm_page *p = page_list_out(l, page);
 
 	mm_assert(p->tenant != MM_NOBODY && !p->job);
 	mm_assert(p->state == MM_PAGE_DIRTY || p->state == MM_PAGE_PARAM ||
 		  p->state == MM_PAGE_SLOT);
 	mm_assert(state == MM_PAGE_PARAM || state == MM_PAGE_SLOT || state == MM_PAGE_KV);
 	p->state = (uint8_t)state;
-	file(l, page);
+	page_list_in(l, page);
 }
 
 void mm_ledger_revoke(struct mm_ledger *l, uint32_t page)
 {
-	struct mm_page *p = unfile(l, page);
+	struct mm_page *p = page_list_out(l, page);
 
 	mm_assert(p->state == MM_PAGE_PARAM || p->state == MM_PAGE_SLOT || p->state == MM_PAGE_KV);
 	p->state = MM_PAGE_REVOKING;
-	file(l, page);
+	page_list_in(l, page);
 }
 
 void mm_ledger_drop(struct mm_ledger *l, uint32_t page)
 {
-	struct mm_page *p = unfile(l, page);
+	struct mm_page *p = page_list_out(l, page);
 
 	mm_assert(p->tenant != MM_NOBODY);
 	mm_assert(p->state == MM_PAGE_DIRTY || p->state == MM_PAGE_KV ||
 		  p->state == MM_PAGE_REVOKING);
 	p->state = MM_PAGE_DIRTY;
 	p->tenant = MM_NOBODY;
-	file(l, page);
+	page_list_in(l, page);
 }
 
 void mm_ledger_suspect(struct mm_ledger *l)
@@ -276,16 +276,16 @@ void mm_ledger_acquit(struct mm_ledger *l, uint32_t tenant)
 
 void mm_ledger_job(struct mm_ledger *l, uint32_t page, uint32_t job)
 {
-	struct mm_page *p = unfile(l, page);
+	struct mm_page *p = page_list_out(l, page);
 
 	mm_assert(p->state == MM_PAGE_DIRTY || p->state == MM_PAGE_NONE);
 	mm_assert(!job || !p->job);
 	p->job = job;
-	file(l, page);
+	page_list_in(l, page);
 }
 
-static uint32_t list_check(const struct mm_ledger *l, const struct mm_page_list *list,
-			   enum mm_page_state state)
+static uint32_t page_list_check(const struct mm_ledger *l, const struct mm_page_list *list,
+				enum mm_page_state state)
 {
 	uint32_t n = 0;
 	uint32_t prev = MM_NO_PAGE;
@@ -329,7 +329,7 @@ static void page_check(const struct mm_page *p)
 }
 
 /* What is counted by domain and account, and that nothing is filed under others. */
-static void check_domains(const struct mm_ledger *l, uint32_t end)
+static void domains_check(const struct mm_ledger *l, uint32_t end)
 {
 	uint32_t touched[MM_DOMAINS], leaving[MM_DOMAINS], filed = 0, sum = 0;
 
@@ -342,14 +342,14 @@ static void check_domains(const struct mm_ledger *l, uint32_t end)
 		mm_assert(p->last < end || p->last == MM_DOMAIN_NONE);
 		mm_assert(p->account < end || p->account == MM_DOMAIN_NONE);
 		touched[p->last]++;
-		if (is_inflight(p))
+		if (page_is_inflight(p))
 			leaving[p->quarantined ? MM_DOMAIN_NONE : p->account]++;
 	}
 	for (uint32_t k = 0; k <= end; k++) {
 		uint32_t i = k < end ? k : MM_DOMAIN_NONE;
 
 		mm_assert(touched[i] == l->touched[i] && leaving[i] == l->leaving[i]);
-		filed += list_check(l, &l->free[i], MM_PAGE_FREE);
+		filed += page_list_check(l, &l->free[i], MM_PAGE_FREE);
 		sum += l->inflight[i];
 	}
 	mm_assert(filed == l->count[MM_PAGE_FREE] && sum == l->inflight_all);
@@ -365,17 +365,18 @@ void mm_ledger_check(const struct mm_ledger *l, uint32_t accounts_end, uint32_t 
 		page_check(&l->page[i]);
 		count[l->page[i].state]++;
 		suspects += l->page[i].suspect;
-		inflight += is_inflight(&l->page[i]);
+		inflight += page_is_inflight(&l->page[i]);
 		scrub += l->page[i].state == MM_PAGE_DIRTY && l->page[i].tenant == MM_NOBODY &&
 			 !l->page[i].job;
 	}
 	mm_assert(!memcmp(count, l->count, sizeof(count)));
 	mm_assert(inflight == l->inflight_all);
 	mm_assert(suspects == l->suspects);
-	check_domains(l, accounts_end);
-	mm_assert(list_check(l, &l->scrub, MM_PAGE_DIRTY) == scrub);
-	mm_assert(list_check(l, &l->quarantine, MM_PAGE_QUARANTINE) == count[MM_PAGE_QUARANTINE]);
+	domains_check(l, accounts_end);
+	mm_assert(page_list_check(l, &l->scrub, MM_PAGE_DIRTY) == scrub);
+	mm_assert(page_list_check(l, &l->quarantine, MM_PAGE_QUARANTINE) ==
+		  count[MM_PAGE_QUARANTINE]);
 	for (uint32_t i = 0; i < tenants_end; i++)
-		revoking += list_check(l, &l->revoking[i], MM_PAGE_REVOKING);
+		revoking += page_list_check(l, &l->revoking[i], MM_PAGE_REVOKING);
 	mm_assert(revoking == count[MM_PAGE_REVOKING]);
 }

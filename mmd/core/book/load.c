@@ -18,7 +18,7 @@
 
 /* ---- steps ---- */
 
-static uint32_t size_of(uint64_t ns)
+static uint32_t step_size_of(uint64_t ns)
 {
 	uint32_t bits = 63u - (uint32_t)__builtin_clzll(ns | 1);
 
@@ -28,9 +28,9 @@ static uint32_t size_of(uint64_t ns)
 		      MM_STEP_SIZES - 1);
 }
 
-static void step_seen(struct mm_c_steps *s, uint64_t ns)
+static void steps_add(struct mm_c_steps *s, uint64_t ns)
 {
-	uint32_t size = size_of(ns);
+	uint32_t size = step_size_of(ns);
 
 	ns = MM_MIN(ns, STEP_NS_MAX);
 	for (uint32_t i = 0; i < MM_STEP_SIZES; i++)
@@ -51,18 +51,18 @@ uint64_t mm_c_steps_mean_ns(const struct mm_c_steps *s)
 	return weight ? (uint64_t)(sum / weight) : 0;
 }
 
-static uint64_t smooth(uint64_t old, uint64_t sample)
+static uint64_t load_smooth(uint64_t old, uint64_t sample)
 {
 	return old ? old - old / 4 + sample / 4 : sample;
 }
 
-static void computed(struct mm_c_tenant *t, uint64_t step_ns, uint64_t stall_ns)
+static void computing_note(struct mm_c_tenant *t, uint64_t step_ns, uint64_t stall_ns)
 {
 	uint64_t longest = t->load.longest_ns - t->load.longest_ns / LONGEST_FADES;
 
-	t->load.t_c_ns = smooth(t->load.t_c_ns, step_ns / t->n_layers);
+	t->load.t_c_ns = load_smooth(t->load.t_c_ns, step_ns / t->n_layers);
 	t->load.longest_ns = MM_MAX(longest, step_ns);
-	step_seen(&t->load.steps, step_ns);
+	steps_add(&t->load.steps, step_ns);
 	t->load.steps_seen++;
 	t->load.stall_permille -= t->load.stall_permille / 8;
 	t->load.stall_permille += MM_MIN(stall_ns / MM_MAX(step_ns / 1000, 1), STALL_MAX) / 8;
@@ -90,7 +90,7 @@ void mm_c_load_report(struct mm_core *c, struct mm_c_tenant *t, const struct mm_
 	 */
 	stall_ns = mm_c_time(c, MM_MIN(stats->stall_ns, STALL_NS_MAX));
 	if (t->n_layers && stats->samples != t->load.last.samples && stats->step_ns > stall_ns)
-		computed(t, stats->step_ns - stall_ns, stall_ns);
+		computing_note(t, stats->step_ns - stall_ns, stall_ns);
 	t->load.claimed |=
 		memcmp(t->load.last.compute, stats->compute, sizeof(stats->compute)) != 0;
 	t->load.last = *stats;
@@ -111,7 +111,7 @@ bool mm_c_load_claim(struct mm_core *c, struct mm_c_tenant *t)
 
 void mm_c_load_streamed(struct mm_c_tenant *t, uint64_t layer_ns)
 {
-	t->load.t_t_ns = smooth(t->load.t_t_ns, layer_ns);
+	t->load.t_t_ns = load_smooth(t->load.t_t_ns, layer_ns);
 	t->load.alone_ns += t->load.alone_ns / ALONE_RISES;
 	if (!t->load.alone_ns || layer_ns < t->load.alone_ns)
 		t->load.alone_ns = layer_ns;

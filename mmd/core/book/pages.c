@@ -23,7 +23,7 @@ void mm_c_drop(struct mm_core *c, uint32_t page)
 	mm_ledger_drop(&c->ledger, page);
 }
 
-static void uncharge(struct mm_core *c, uint32_t page)
+static void page_uncharge(struct mm_core *c, uint32_t page)
 {
 	struct mm_page *p = &c->ledger.page[page];
 
@@ -40,7 +40,7 @@ void mm_c_scrubbed(struct mm_core *c, uint32_t page)
 {
 	struct mm_page *p = &c->ledger.page[page];
 
-	uncharge(c, page);
+	page_uncharge(c, page);
 	c->lost -= p->lost;
 	p->lost = false;
 	mm_ledger_scrub_end(&c->ledger, page);

@@ -17,18 +17,18 @@
 
 /* ---- mins ---- */
 
-static uint64_t beyond(uint64_t a, uint64_t b)
+static uint64_t excess_over(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
 }
 
 /* Pages of no domain that @domain's mins need, because it has too few free pages of its own. */
-static uint64_t lacks(const struct mm_core *c, const struct mm_c_mins *m, uint32_t domain)
+static uint64_t domain_lacks(const struct mm_core *c, const struct mm_c_mins *m, uint32_t domain)
 {
-	return beyond(m->unused[domain], c->ledger.free[domain].length);
+	return excess_over(m->unused[domain], c->ledger.free[domain].length);
 }
 
-static void mins_find(const struct mm_core *c, struct mm_c_mins *ret_mins)
+static void mins_compute(const struct mm_core *c, struct mm_c_mins *ret_mins)
 {
 	struct mm_c_mins *m = ret_mins;
 
@@ -43,22 +43,22 @@ static void mins_find(const struct mm_core *c, struct mm_c_mins *ret_mins)
 		m->all += unused;
 	}
 	for (uint32_t i = 0; i < c->accounts_end; i++)
-		m->shortfall += lacks(c, m, i);
+		m->shortfall += domain_lacks(c, m, i);
 }
 
 /* Worked out anew when pages or quotas have changed: every wish asks. */
-static const struct mm_c_mins *mins(struct mm_core *c)
+static const struct mm_c_mins *mins_current(struct mm_core *c)
 {
 	struct mm_c_mins *m = c->mins;
 
 	if (m->changes != c->ledger.changes || m->revision != c->quota_revision)
-		mins_find(c, m);
+		mins_compute(c, m);
 	return m;
 }
 
 uint64_t mm_c_unused_mins(struct mm_core *c)
 {
-	return c->min_sum ? mins(c)->all : 0;
+	return c->min_sum ? mins_current(c)->all : 0;
 }
 
 uint64_t mm_c_kept_from(struct mm_core *c, uint32_t account)
@@ -68,15 +68,15 @@ uint64_t mm_c_kept_from(struct mm_core *c, uint32_t account)
 
 	if (!c->min_sum)
 		return 0;
-	m = mins(c);
+	m = mins_current(c);
 	return m->unused[a->domain] - mm_account_unused_min(a) + m->shortfall -
-	       lacks(c, m, a->domain);
+	       domain_lacks(c, m, a->domain);
 }
 
 uint64_t mm_c_grantable(struct mm_core *c, uint32_t account)
 {
-	return beyond(mm_ledger_grantable(&c->ledger, c->account[account].domain),
-		      mm_c_kept_from(c, account));
+	return excess_over(mm_ledger_grantable(&c->ledger, c->account[account].domain),
+			   mm_c_kept_from(c, account));
 }
 
 uint64_t mm_c_excess(const struct mm_core *c, uint32_t account)
@@ -85,19 +85,19 @@ uint64_t mm_c_excess(const struct mm_core *c, uint32_t account)
 
 	if (!a->quota.min_pages)
 		return UINT64_MAX;
-	return beyond(a->charged - MM_MIN(a->charged, c->ledger.leaving[account]),
-		      a->quota.min_pages);
+	return excess_over(a->charged - MM_MIN(a->charged, c->ledger.leaving[account]),
+			   a->quota.min_pages);
 }
 
 /* A free page of a domain other than @domain that has most of them beyond its own mins. */
 static uint32_t foreign_page(struct mm_core *c, uint32_t domain)
 {
-	const struct mm_c_mins *m = mins(c);
+	const struct mm_c_mins *m = mins_current(c);
 	uint64_t most = 0, spare;
 	uint32_t page = MM_NO_PAGE;
 
 	for (uint32_t i = 0; i < c->accounts_end; i++) {
-		spare = beyond(c->ledger.free[i].length, m->unused[i]);
+		spare = excess_over(c->ledger.free[i].length, m->unused[i]);
 		if (i == domain || spare <= most)
 			continue;
 		most = spare;
@@ -106,7 +106,7 @@ static uint32_t foreign_page(struct mm_core *c, uint32_t domain)
 	return page;
 }
 
-static bool recreate(struct mm_core *c, uint32_t page)
+static bool page_recreate(struct mm_core *c, uint32_t page)
 {
 	uint32_t job;
 
@@ -125,33 +125,33 @@ void mm_c_convert(struct mm_core *c, uint32_t account, uint64_t pages)
 	while ((uint64_t)mm_ledger_grantable(l, domain) + l->inflight[domain] +
 		       l->inflight[MM_DOMAIN_NONE] <
 	       pages + kept)
-		if (!recreate(c, foreign_page(c, domain)))
+		if (!page_recreate(c, foreign_page(c, domain)))
 			return;
 }
 
 static uint64_t mins_missing(const struct mm_core *c, const struct mm_c_mins *m)
 {
-	return beyond(m->shortfall,
-		      c->ledger.free[MM_DOMAIN_NONE].length + c->ledger.inflight[MM_DOMAIN_NONE]);
+	return excess_over(m->shortfall, c->ledger.free[MM_DOMAIN_NONE].length +
+						 c->ledger.inflight[MM_DOMAIN_NONE]);
 }
 
 uint64_t mm_c_mins_missing(struct mm_core *c)
 {
-	return c->min_sum ? mins_missing(c, mins(c)) : 0;
+	return c->min_sum ? mins_missing(c, mins_current(c)) : 0;
 }
 
-static bool mins_stand(struct mm_core *c)
+static bool mins_are_covered(struct mm_core *c)
 {
-	return mins(c)->shortfall <= c->ledger.free[MM_DOMAIN_NONE].length;
+	return mins_current(c)->shortfall <= c->ledger.free[MM_DOMAIN_NONE].length;
 }
 
 void mm_c_guard(struct mm_core *c)
 {
 	if (c->mins_stand)
 		return;
-	while (mm_c_mins_missing(c) && recreate(c, foreign_page(c, MM_DOMAIN_NONE)))
+	while (mm_c_mins_missing(c) && page_recreate(c, foreign_page(c, MM_DOMAIN_NONE)))
 		;
-	c->mins_stand = mins_stand(c);
+	c->mins_stand = mins_are_covered(c);
 }
 
 bool mm_c_scrub_recreates(struct mm_core *c)
@@ -167,7 +167,7 @@ bool mm_c_reservable(struct mm_core *c, const struct mm_c_tenant *t, uint64_t pa
 
 /* ---- entries ---- */
 
-static bool departed(const struct mm_core *c, uint32_t i)
+static bool account_departed(const struct mm_core *c, uint32_t i)
 {
 	const struct mm_account *a = &c->account[i];
 
@@ -182,10 +182,10 @@ static uint32_t entries_used(struct mm_core *c, uint32_t *ret_first)
 	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		struct mm_account *a = &c->account[i];
 
-		if (departed(c, i) && !c->ledger.touched[i])
+		if (account_departed(c, i) && !c->ledger.touched[i])
 			a->used = false;
 		used += a->used;
-		if (departed(c, i) && c->ledger.free[i].length &&
+		if (account_departed(c, i) && c->ledger.free[i].length &&
 		    (first == MM_DOMAIN_NONE || a->left_at < c->account[first].left_at))
 			first = i;
 	}
@@ -201,7 +201,7 @@ void mm_c_recycle(struct mm_core *c)
 	while (entries_used(c, &first) > c->opts.accounts_max - MM_ACCOUNTS_SPARE &&
 	       first != MM_DOMAIN_NONE) {
 		do
-			if (!recreate(c, c->ledger.free[first].head))
+			if (!page_recreate(c, c->ledger.free[first].head))
 				return;
 		while (c->ledger.free[first].length);
 	}
@@ -253,7 +253,8 @@ void mm_core_quota_default(const struct mm_core *c, struct mm_core_quota *ret_qu
 	};
 }
 
-static struct mm_core_quota whole(const struct mm_core *c, const struct mm_core_quota *quota)
+static struct mm_core_quota quota_fill_in(const struct mm_core *c,
+					  const struct mm_core_quota *quota)
 {
 	struct mm_core_quota q = *quota;
 
@@ -267,7 +268,7 @@ static struct mm_core_quota whole(const struct mm_core *c, const struct mm_core_
 const char *mm_core_quota_check(const struct mm_core *c, uint64_t account,
 				const struct mm_core_quota *quota)
 {
-	struct mm_core_quota q = whole(c, quota);
+	struct mm_core_quota q = quota_fill_in(c, quota);
 	const struct mm_account *a;
 	uint64_t sum;
 
@@ -290,7 +291,7 @@ const char *mm_core_quota_check(const struct mm_core *c, uint64_t account,
 void mm_c_quota_put(struct mm_core *c, struct mm_account *a, const struct mm_core_quota *quota)
 {
 	c->min_sum -= a->quota.min_pages;
-	a->quota = whole(c, quota);
+	a->quota = quota_fill_in(c, quota);
 	a->stays = true;
 	a->revision = ++c->quota_revision;
 	c->min_sum += a->quota.min_pages;
@@ -309,31 +310,31 @@ struct mm_account *mm_c_account_named(struct mm_core *c, uint64_t account)
 static uint64_t pages_over(const struct mm_core *c, uint32_t account, const struct mm_c_mins *m)
 {
 	const struct mm_account *a = &c->account[account];
-	uint64_t held = beyond(mm_account_use(a), c->ledger.leaving[account]);
-	uint64_t over = a->used ? beyond(held, a->quota.max_pages) : 0;
+	uint64_t held = excess_over(mm_account_use(a), c->ledger.leaving[account]);
+	uint64_t over = a->used ? excess_over(held, a->quota.max_pages) : 0;
 
 	if (!m || !a->used)
 		return over;
-	return MM_MAX(over, MM_MIN(mins_missing(c, m), beyond(held, a->quota.min_pages)));
+	return MM_MAX(over, MM_MIN(mins_missing(c, m), excess_over(held, a->quota.min_pages)));
 }
 
-static bool mins_lack(const struct mm_core *c)
+static bool mins_uncovered(const struct mm_core *c)
 {
 	return !c->mins_stand && c->min_sum;
 }
 
 uint64_t mm_c_over(struct mm_core *c, uint32_t account)
 {
-	return pages_over(c, account, mins_lack(c) ? mins(c) : NULL);
+	return pages_over(c, account, mins_uncovered(c) ? mins_current(c) : NULL);
 }
 
 uint64_t mm_c_over_seen(const struct mm_core *c, uint32_t account)
 {
 	struct mm_c_mins m;
 
-	if (!mins_lack(c))
+	if (!mins_uncovered(c))
 		return pages_over(c, account, NULL);
-	mins_find(c, &m);
+	mins_compute(c, &m);
 	return pages_over(c, account, &m);
 }
 

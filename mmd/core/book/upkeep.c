@@ -58,18 +58,18 @@ void mm_c_retry_quarantine(struct mm_core *c)
 	}
 }
 
-static bool creatable(const struct mm_core *c, uint32_t page)
+static bool page_is_creatable(const struct mm_core *c, uint32_t page)
 {
 	const struct mm_page *p = &c->ledger.page[page];
 
 	return page < c->ledger.pages && p->state == MM_PAGE_NONE && !p->job && !p->poisoned;
 }
 
-static void create_batch(struct mm_core *c, uint32_t first)
+static void page_batch_create(struct mm_core *c, uint32_t first)
 {
 	uint32_t n = 1, job;
 
-	while (n < MM_CREATE_BATCH && creatable(c, first + n))
+	while (n < MM_CREATE_BATCH && page_is_creatable(c, first + n))
 		n++;
 	job = mm_c_job_issue(c, MM_NOBODY,
 			     &(struct mm_msg){ .opcode = MM_XOP_CREATE, .arg = { first, n } });
@@ -86,8 +86,8 @@ void mm_c_create_all(struct mm_core *c)
 	}
 	while (c->create_next < c->ledger.pages && c->xfer_up && mm_c_job_room(c) &&
 	       mm_c_burst(c)) {
-		if (creatable(c, c->create_next))
-			create_batch(c, c->create_next);
+		if (page_is_creatable(c, c->create_next))
+			page_batch_create(c, c->create_next);
 		else
 			c->create_next++;
 	}

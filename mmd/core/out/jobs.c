@@ -18,7 +18,7 @@ bool mm_jobs_room(const struct mm_jobs *jobs)
 	return jobs->bulk_used < jobs->bulk_max;
 }
 
-static uint32_t free_slot(const struct mm_jobs *jobs)
+static uint32_t bulk_slot_find(const struct mm_jobs *jobs)
 {
 	uint32_t i = 0;
 
@@ -28,7 +28,7 @@ static uint32_t free_slot(const struct mm_jobs *jobs)
 	return i;
 }
 
-static void link_last(struct mm_jobs *jobs, uint32_t job)
+static void job_append(struct mm_jobs *jobs, uint32_t job)
 {
 	struct mm_job *j = &jobs->job[job - 1];
 
@@ -45,7 +45,7 @@ uint32_t mm_jobs_add(struct mm_jobs *jobs, uint32_t tenant, uint32_t tenant_id,
 		     const struct mm_msg *msg)
 {
 	bool control = mm_job_is_control(msg->opcode);
-	uint32_t slot = control ? jobs->bulk_max + tenant : free_slot(jobs);
+	uint32_t slot = control ? jobs->bulk_max + tenant : bulk_slot_find(jobs);
 	struct mm_job *j = &jobs->job[slot];
 
 	mm_assert(!j->used);
@@ -57,7 +57,7 @@ uint32_t mm_jobs_add(struct mm_jobs *jobs, uint32_t tenant, uint32_t tenant_id,
 			      .msg = *msg };
 	j->msg.user_data = j->id;
 	jobs->bulk_used += !control;
-	link_last(jobs, slot + 1);
+	job_append(jobs, slot + 1);
 	return slot + 1;
 }
 
