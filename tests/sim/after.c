@@ -17,7 +17,7 @@ void h_round(struct world *w, uint64_t ns)
 	while (w_xfer_work(w, 4, 0))
 		;
 	W_FOREACH(w, p) {
-		while (w_proc_say_late(w, p))
+		while (w_proc_send_late(w, p))
 			;
 		while (w_proc_event(w, p))
 			;
@@ -76,7 +76,7 @@ void h_assert_moving(struct world *w)
 			mm_assert(!p->lot[lot]); /* every list was answered */
 }
 
-static bool greedy(const struct w_proc *p)
+static bool wants_kv(const struct w_proc *p)
 {
 	return p->connected && p->kv_declared;
 }
@@ -89,17 +89,17 @@ static int64_t priority_of(const struct world *w, const struct w_proc *p)
 }
 
 /* Pages are kept back for those of a higher priority who wait, one after the other, without end. */
-static bool outranked(struct world *w, const struct w_proc *p)
+static bool is_outranked(struct world *w, const struct w_proc *p)
 {
 	W_FOREACH(w, q)
-		if (greedy(q) && !q->held && priority_of(w, q) > priority_of(w, p))
+		if (wants_kv(q) && !q->held && priority_of(w, q) > priority_of(w, p))
 			return true;
 	return false;
 }
 
-static bool served(struct world *w, const struct w_proc *p)
+static bool kv_is_served(struct world *w, const struct w_proc *p)
 {
-	return !greedy(p) || p->held || outranked(w, p) || !w_could_have(w, p);
+	return !wants_kv(p) || p->held || is_outranked(w, p) || !w_could_have(w, p);
 }
 
 /*
@@ -109,7 +109,7 @@ static bool served(struct world *w, const struct w_proc *p)
 static bool waits_for_turn(struct world *w)
 {
 	W_FOREACH(w, p)
-		if (!served(w, p) && p->machine.turn.mode != MM_TURN_NONE)
+		if (!kv_is_served(w, p) && p->machine.turn.mode != MM_TURN_NONE)
 			return true;
 	return false;
 }
@@ -118,15 +118,15 @@ static bool waits_for_turn(struct world *w)
 static void assert_served(struct world *w)
 {
 	W_FOREACH(w, p)
-		while (greedy(p) && w_kv_release(w, p))
+		while (wants_kv(p) && w_kv_release(w, p))
 			;
 	W_FOREACH(w, p)
-		if (greedy(p))
+		if (wants_kv(p))
 			w_kv_want(w, p, 1);
 	for (uint32_t i = 0; i < 60 || (i < TURN_ROUNDS && waits_for_turn(w)); i++)
 		h_round(w, 100 * MM_NS_PER_MS);
 	W_FOREACH(w, p)
-		mm_assert(served(w, p));
+		mm_assert(kv_is_served(w, p));
 }
 
 /* Everybody but @but wants all there is, and gives a chunk back now and then. */
@@ -134,7 +134,7 @@ static void greed_but(struct world *w, const struct w_proc *but, uint32_t rounds
 {
 	for (uint32_t i = 0; i < rounds; i++) {
 		W_FOREACH(w, p) {
-			if (!greedy(p) || p == but)
+			if (!wants_kv(p) || p == but)
 				continue;
 			if (p->held > 1 || (p->held && !w_below(w, 4)))
 				w_kv_release(w, p);
@@ -159,14 +159,14 @@ static void assert_fair(struct world *w)
 		grants[i] = w->proc[i].grants;
 	greed_but(w, NULL, 240);
 	W_FOREACH(w, p)
-		all += greedy(p) ? p->grants - grants[p - w->proc] : 0;
+		all += wants_kv(p) ? p->grants - grants[p - w->proc] : 0;
 	W_FOREACH(w, p)
-		if (greedy(p) && !w->quotas && !w->account_max[p->account] && all > 40 * W_PROCS)
+		if (wants_kv(p) && !w->quotas && !w->account_max[p->account] && all > 40 * W_PROCS)
 			mm_assert(p->grants > grants[p - w->proc]);
 }
 
 /* Chunks that its policy lets it have. */
-static uint32_t most(const struct world *w, const struct w_proc *p)
+static uint32_t chunks_allowed(const struct world *w, const struct w_proc *p)
 {
 	return mm_policy_get(w->opts.policy)->kv_static ? MM_MIN(p->share, p->chunks_max)
 							: p->chunks_max;
@@ -179,7 +179,7 @@ static void assert_mins(struct world *w)
 		struct mm_core_account a;
 		uint64_t missing;
 
-		if (!greedy(p) || w->xfer_faults ||
+		if (!wants_kv(p) || w->xfer_faults ||
 		    !mm_core_account_find(w->core, 1000 + p->account, &a))
 			continue;
 		while (w_kv_release(w, p))
@@ -192,7 +192,7 @@ static void assert_mins(struct world *w)
 		mm_assert(mm_core_account_find(w->core, 1000 + p->account, &a));
 		missing = a.quota.min_pages - MM_MIN(a.quota.min_pages, a.charged + a.quarantined);
 		/* A min that was raised above what others have left waits for them. */
-		mm_assert(a.pending || missing < p->chunk_pages || p->held >= most(w, p));
+		mm_assert(a.pending || missing < p->chunk_pages || p->held >= chunks_allowed(w, p));
 	}
 }
 

@@ -12,7 +12,7 @@ const char *const cover_event_name[COVER_EVENT_COUNT] = { COVER_EVENTS(COVER_NAM
 
 /* ---- states ---- */
 
-static const enum cover_state of_change[MM_CHANGE_STATES] = {
+static const enum cover_state cover_of_change[MM_CHANGE_STATES] = {
 	[MM_CHANGE_NONE] = COVER_NONE,
 	[MM_CHANGE_LOAD] = COVER_LOAD,
 	[MM_CHANGE_STEADY] = COVER_STEADY,
@@ -40,7 +40,7 @@ enum cover_state cover_state(const struct mm_core *core, uint32_t tenant)
 		return COVER_ENDING;
 	if (t->kicked)
 		return COVER_KICKED;
-	return of_change[t->change->state];
+	return cover_of_change[t->change->state];
 }
 
 /* ---- events ---- */
@@ -70,8 +70,8 @@ static void event_note(struct cover *cover, struct world *w, uint32_t tenant,
 	cover->last[i].tenant = tenant;
 }
 
-static void on_parked(struct cover *cover, struct world *w, const struct mm_c_tenant *t,
-		      const struct mm_msg *msg)
+static void cover_on_parked(struct cover *cover, struct world *w, const struct mm_c_tenant *t,
+			    const struct mm_msg *msg)
 {
 	if (t->change->state == MM_CHANGE_PREPARED && t->change->broken)
 		cover->counts->null_changes++;
@@ -82,8 +82,8 @@ static void on_parked(struct cover *cover, struct world *w, const struct mm_c_te
 					       : COVER_ON_PARKED_DOWN);
 }
 
-static void on_request(struct cover *cover, struct world *w, uint32_t tenant,
-		       const struct mm_msg *msg)
+static void cover_on_request(struct cover *cover, struct world *w, uint32_t tenant,
+			     const struct mm_msg *msg)
 {
 	const struct mm_c_tenant *t = mm_c_tenant(w->core, tenant);
 
@@ -91,7 +91,7 @@ static void on_request(struct cover *cover, struct world *w, uint32_t tenant,
 		return;
 	switch (msg->opcode) {
 	case MM_OP_PARKED:
-		on_parked(cover, w, t, msg);
+		cover_on_parked(cover, w, t, msg);
 		break;
 	case MM_OP_MAPPED:
 		event_note(cover, w, tenant, COVER_ON_MAPPED);
@@ -111,7 +111,7 @@ static void on_request(struct cover *cover, struct world *w, uint32_t tenant,
 	}
 }
 
-static void on_job(struct cover *cover, struct world *w, const struct mm_job *j, bool failed)
+static void cover_on_job(struct cover *cover, struct world *w, const struct mm_job *j, bool failed)
 {
 	static const struct {
 		enum mm_xop op;
@@ -130,15 +130,15 @@ static void on_job(struct cover *cover, struct world *w, const struct mm_job *j,
 }
 
 /* xfer died of the oldest job before: then that is given up. */
-static void on_fault(struct cover *cover, struct world *w)
+static void cover_on_fault(struct cover *cover, struct world *w)
 {
 	uint32_t job = w->core->jobs.first;
 
 	if (job && w->core->jobs.job[job - 1].deaths)
-		on_job(cover, w, &w->core->jobs.job[job - 1], true);
+		cover_on_job(cover, w, &w->core->jobs.job[job - 1], true);
 }
 
-static void on_disconnect(struct cover *cover, struct world *w, uint32_t tenant)
+static void cover_on_disconnect(struct cover *cover, struct world *w, uint32_t tenant)
 {
 	const struct mm_c_tenant *t = mm_c_tenant(w->core, tenant);
 
@@ -148,7 +148,7 @@ static void on_disconnect(struct cover *cover, struct world *w, uint32_t tenant)
 	event_note(cover, w, tenant, t->kicked ? COVER_ON_KICKED : COVER_ON_DISCONNECT);
 }
 
-static void on_all(struct cover *cover, struct world *w, enum cover_event what)
+static void cover_on_all(struct cover *cover, struct world *w, enum cover_event what)
 {
 	W_FOREACH(w, p)
 		if (p->used)
@@ -161,32 +161,32 @@ static const struct mm_job *job_of(const struct world *w, const struct mm_msg *j
 	return &w->core->jobs.job[job->user_data & 0xffff];
 }
 
-static void cover_told(struct world *w, enum w_told told, uint32_t tenant, const struct mm_msg *msg,
-		       int result)
+static void cover_on_event(struct world *w, enum w_event event, uint32_t tenant,
+			   const struct mm_msg *msg, int result)
 {
 	struct cover *cover = w->watcher;
 
-	switch (told) {
-	case W_TOLD_REQUEST:
-		on_request(cover, w, tenant, msg);
+	switch (event) {
+	case W_EVENT_REQUEST:
+		cover_on_request(cover, w, tenant, msg);
 		break;
-	case W_TOLD_JOB_DONE:
-		on_job(cover, w, job_of(w, msg), result != 0);
+	case W_EVENT_JOB_DONE:
+		cover_on_job(cover, w, job_of(w, msg), result != 0);
 		break;
-	case W_TOLD_DISCONNECT:
-		on_disconnect(cover, w, tenant);
+	case W_EVENT_DISCONNECT:
+		cover_on_disconnect(cover, w, tenant);
 		break;
-	case W_TOLD_DEAD:
+	case W_EVENT_DEAD:
 		event_note(cover, w, tenant, COVER_ON_DEAD);
 		break;
-	case W_TOLD_XFER_UP:
-		on_all(cover, w, COVER_ON_XFER_UP);
+	case W_EVENT_XFER_UP:
+		cover_on_all(cover, w, COVER_ON_XFER_UP);
 		break;
-	case W_TOLD_XFER_DOWN:
-		on_all(cover, w, COVER_ON_XFER_DOWN);
+	case W_EVENT_XFER_DOWN:
+		cover_on_all(cover, w, COVER_ON_XFER_DOWN);
 		break;
-	case W_TOLD_XFER_FAULT:
-		on_fault(cover, w);
+	case W_EVENT_XFER_FAULT:
+		cover_on_fault(cover, w);
 		break;
 	}
 }
@@ -197,7 +197,7 @@ void cover_watch(struct cover *cover, struct world *w, struct cover_counts *coun
 {
 	*cover = (struct cover){ .counts = counts };
 	*counts = (struct cover_counts){ 0 };
-	w->watch = cover_told;
+	w->watch = cover_on_event;
 	w->watcher = cover;
 }
 

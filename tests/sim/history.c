@@ -30,14 +30,14 @@ bool h_demanded(enum h_history history, enum h_kind kind)
 }
 
 /* Of the history that runs. */
-static enum h_history running;
-static struct h_counts *counts;
-static uint32_t late_permille;
-static struct cover cover;
+static enum h_history run_kind;
+static struct h_counts *run_counts;
+static uint32_t run_late_permille;
+static struct cover run_cover;
 
 void h_count(enum h_kind kind, uint64_t n)
 {
-	counts->kind[kind] += n;
+	run_counts->kind[kind] += n;
 }
 
 /* Out of their sum, so many events are of each sort. */
@@ -65,7 +65,7 @@ static struct mm_core_quota quota_any(struct world *w)
 }
 
 /* Some accounts are named by the operator; some of them share a domain. */
-static void make_accounts(struct world *w)
+static void accounts_make(struct world *w)
 {
 	w->quotas = w_below(w, 2);
 	for (uint32_t i = 0; w->quotas && i < W_ACCOUNTS; i++) {
@@ -82,7 +82,7 @@ static void make_accounts(struct world *w)
 }
 
 /* Each knob of the controller is turned now and then. */
-static void turn_knobs(struct world *w, struct mm_core_opts *opts)
+static void knobs_set_random(struct world *w, struct mm_core_opts *opts)
 {
 	const struct mm_knob *k;
 
@@ -130,7 +130,7 @@ struct mm_core_opts h_opts(struct world *w)
 	opts.turn_priority_max = w_below(w, 2) ? w_below(w, MM_TURN_PRIORITY_MAX + 1) : 0;
 	opts.turn_quantum_max_ns = w_below(w, 2) ? MM_TURN_QUANTUM_LIMIT_NS : 0;
 	opts.on_timeout = w_below(w, 3) ? MM_ON_TIMEOUT_KILL : MM_ON_TIMEOUT_QUARANTINE;
-	turn_knobs(w, &opts);
+	knobs_set_random(w, &opts);
 	return opts;
 }
 
@@ -151,33 +151,33 @@ static struct mix mix_any(struct world *w)
 void h_begin(struct world *w, const struct mm_core_opts *opts, uint64_t seed)
 {
 	w_init(w, opts, seed);
-	w->late_permille = late_permille;
-	cover_watch(&cover, w, &counts->cover);
-	counts->policy[opts->policy]++;
-	if (running == H_ACTS)
+	w->late_permille = run_late_permille;
+	cover_watch(&run_cover, w, &run_counts->cover);
+	run_counts->policy[opts->policy]++;
+	if (run_kind == H_ACTS)
 		w_cuts_begin(w, seed, UINT64_C(4) << seed / 2 % 6);
 }
 
-static void make(struct world *w, uint64_t seed)
+static void world_make(struct world *w, uint64_t seed)
 {
 	struct mm_core_opts opts;
 
 	w->rng = seed * 77 + 5;
 	opts = h_opts(w);
 	h_begin(w, &opts, seed);
-	make_accounts(w);
+	accounts_make(w);
 	for (uint32_t i = 0; i < W_ACCOUNTS; i++)
 		if (!w->named[i] && !w_below(w, 3))
 			w->account_max[i] = opts.pages / 2 + w_below(w, opts.pages / 2);
 	w_xfer_up(w);
 }
 
-static struct w_proc *any_proc(struct world *w)
+static struct w_proc *proc_random(struct world *w)
 {
 	return &w->proc[w_below(w, W_PROCS)];
 }
 
-static void spawn(struct world *w)
+static void proc_spawn(struct world *w)
 {
 	struct w_proc *p =
 		w_join(w, w_below(w, 1 + w_below(w, W_ACCOUNTS)),
@@ -212,7 +212,7 @@ static void hostile_send(struct world *w, struct w_proc *p)
 
 	if (!w_below(w, 10))
 		((uint8_t *)&msg)[w_below(w, sizeof(msg))] ^= (uint8_t)w_random(w);
-	h_count(H_LIES, 1);
+	h_count(H_HOSTILE_MESSAGES, 1);
 	if (w_below(w, 3))
 		msg.opcode = w_below(w, 2) ? MM_OP_PARKED : MM_OP_COMMITTED;
 	if (msg.opcode == MM_OP_PARKED || msg.opcode == MM_OP_COMMITTED)
@@ -249,7 +249,7 @@ static void hostile_swap(struct world *w, struct w_proc *p)
 	w_drain(w);
 }
 
-static void swap(struct world *w, struct w_proc *p)
+static void proc_swap(struct world *w, struct w_proc *p)
 {
 	struct mm_swap_piece pieces[20];
 	uint32_t n = 0, most = 1 + w_below(w, MM_ARRAY_SIZE(pieces));
@@ -286,7 +286,7 @@ static void model_any(struct world *w, struct w_proc *p)
 	w_model_of(w, p, 1 + w_below(w, STORES), pages, layers);
 }
 
-static void set_up(struct world *w, struct w_proc *p)
+static void proc_set_up(struct world *w, struct w_proc *p)
 {
 	uint32_t pages, ranges, most;
 
@@ -302,11 +302,11 @@ static void set_up(struct world *w, struct w_proc *p)
 	w_kv_declare(w, p, pages, ranges, most, 1 + w_below(w, MM_MIN(most, 4)));
 }
 
-static void wish(struct world *w, struct w_proc *p)
+static void proc_demand(struct world *w, struct w_proc *p)
 {
 	uint32_t chunks = w_below(w, MM_MIN(p->chunks_max, p->held + 10) + 1);
 
-	h_count(H_WISHES, 1);
+	h_count(H_DEMANDS, 1);
 	h_count(H_BURSTS, chunks > p->held + 3);
 	w_kv_want(w, p, chunks);
 }
@@ -325,15 +325,15 @@ void h_engine(struct world *w, struct w_proc *p)
 	switch (w_below(w, 11)) {
 	case 9:
 	case 10:
-		swap(w, p);
+		proc_swap(w, p);
 		break;
 	case 0:
 	case 1:
-		set_up(w, p);
+		proc_set_up(w, p);
 		break;
 	case 2:
 		if (p->kv_declared)
-			wish(w, p);
+			proc_demand(w, p);
 		break;
 	case 3:
 		p->used_chunks = p->held ? w_below(w, p->held + 1) : 0;
@@ -356,9 +356,9 @@ void h_engine(struct world *w, struct w_proc *p)
 	}
 }
 
-static void by_hand(struct world *w)
+static void operator_act(struct world *w)
 {
-	struct w_proc *p = any_proc(w);
+	struct w_proc *p = proc_random(w);
 	uint32_t max;
 
 	if (!w_below(w, 4) && w->quotas) {
@@ -381,7 +381,7 @@ static void by_hand(struct world *w)
 	w_drain(w);
 }
 
-void h_die(struct world *w, struct w_proc *p)
+void h_kill(struct world *w, struct w_proc *p)
 {
 	h_count(H_DEATHS, p->alive);
 	w_die(w, p);
@@ -393,21 +393,21 @@ void h_disconnect(struct world *w, struct w_proc *p)
 	w_disconnect(w, p);
 }
 
-static void bye(struct world *w, struct w_proc *p)
+static void proc_bye(struct world *w, struct w_proc *p)
 {
 	h_count(H_BYES, 1);
 	w_bye(w, p);
 }
 
-static void memory_error(struct world *w)
+static void memory_error_raise(struct world *w)
 {
 	h_count(H_MEMORY_ERRORS, 1);
 	w_memory_error(w);
 }
 
-static void fault(struct world *w)
+static void fault_happen(struct world *w)
 {
-	struct w_proc *p = any_proc(w);
+	struct w_proc *p = proc_random(w);
 
 	switch (w_below(w, 8)) {
 	case 0:
@@ -415,7 +415,7 @@ static void fault(struct world *w)
 		break;
 	case 1:
 		if (!w_below(w, 3))
-			h_die(w, p);
+			h_kill(w, p);
 		break;
 	case 2:
 		if (p->connected && !w_below(w, 4))
@@ -423,7 +423,7 @@ static void fault(struct world *w)
 		break;
 	case 3:
 		if (p->connected && !p->machine.open && !p->frozen && !w_below(w, 4))
-			bye(w, p);
+			proc_bye(w, p);
 		break;
 	case 4:
 	case 5:
@@ -432,13 +432,13 @@ static void fault(struct world *w)
 		break;
 	case 6:
 		if (p->alive && !p->connected)
-			h_die(w, p);
+			h_kill(w, p);
 		break;
 	default:
 		if (w->jobs && w->job[0].opcode == MM_XOP_COPY && !w_below(w, 4))
 			h_count(H_JOB_ERRORS, w_xfer_work(w, 1, -EIO));
 		else if (!w_below(w, 4))
-			memory_error(w);
+			memory_error_raise(w);
 		break;
 	}
 }
@@ -450,9 +450,9 @@ static uint64_t idle_ns(struct world *w)
 }
 
 /* The ordinary run of things: xfer, events, steps, time. */
-static void ordinary(struct world *w)
+static void ordinary_event(struct world *w)
 {
-	struct w_proc *p = any_proc(w);
+	struct w_proc *p = proc_random(w);
 	bool idles;
 
 	switch (w_below(w, 6)) {
@@ -483,41 +483,41 @@ static void ordinary(struct world *w)
 	}
 }
 
-void h_say_late(struct world *w)
+void h_send_late(struct world *w)
 {
 	if (w->late_permille && !w_below(w, 4))
-		w_proc_say_late(w, any_proc(w));
+		w_proc_send_late(w, proc_random(w));
 }
 
-static void step(struct world *w, const struct mix *mix)
+static void history_step(struct world *w, const struct mix *mix)
 {
-	uint32_t dice = w_below(w, mix->ordinary + mix->engine + mix->spawn + mix->by_hand +
-					   mix->fault + mix->hostile);
-	struct w_proc *p = any_proc(w);
+	uint32_t random = w_below(w, mix->ordinary + mix->engine + mix->spawn + mix->by_hand +
+					     mix->fault + mix->hostile);
+	struct w_proc *p = proc_random(w);
 
 	w->now_ns += w_below(w, 100000);
-	if (dice < mix->ordinary)
-		ordinary(w);
-	else if ((dice -= mix->ordinary) < mix->engine)
+	if (random < mix->ordinary)
+		ordinary_event(w);
+	else if ((random -= mix->ordinary) < mix->engine)
 		h_engine(w, p);
-	else if ((dice -= mix->engine) < mix->spawn)
-		spawn(w);
-	else if ((dice -= mix->spawn) < mix->by_hand)
-		by_hand(w);
-	else if (dice - mix->by_hand < mix->fault)
-		fault(w);
+	else if ((random -= mix->engine) < mix->spawn)
+		proc_spawn(w);
+	else if ((random -= mix->spawn) < mix->by_hand)
+		operator_act(w);
+	else if (random - mix->by_hand < mix->fault)
+		fault_happen(w);
 	else if (p->hostile && p->alive)
 		hostile_act(w, p);
 }
 
 /* Most histories begin with tenants that run already, so that short ones have much to lose. */
-static void warm_up(struct world *w)
+static void world_warm_up(struct world *w)
 {
 	for (uint32_t i = w_below(w, 6); i; i--)
-		spawn(w);
+		proc_spawn(w);
 	W_FOREACH(w, p)
 		for (uint32_t i = 0; i < 2 && p->used; i++)
-			set_up(w, p);
+			proc_set_up(w, p);
 	/* Not until nothing moves: a policy may take and give back for ever. */
 	for (uint32_t i = 0; i < 12; i++)
 		h_round(w, MM_NS_PER_MS);
@@ -540,7 +540,7 @@ static void count_rest(const struct world *w)
 	h_count(H_TURNS, s.turns);
 	h_count(H_TURNS_OVERDUE, s.turns_overdue);
 	h_count(H_QUARANTINES, s.pages[MM_PAGE_QUARANTINE]);
-	h_count(H_JUDGED, w->acts_of[MM_ACT_JUDGE]);
+	h_count(H_STOPPED_CHECKS, w->acts_of[MM_ACT_JUDGE]);
 	h_count(H_RECREATES, w->jobs_of[MM_XOP_RECREATE]);
 	h_count(H_SWAPS, w->events_of[MM_EV_SWAPPED]);
 	h_count(H_REFUSALS, w->refused);
@@ -592,13 +592,13 @@ static void ordinary_run(struct world *w, uint64_t seed, uint64_t steps)
 {
 	struct mix mix;
 
-	make(w, seed);
+	world_make(w, seed);
 	mix = mix_any(w);
 	if (w_below(w, 4))
-		warm_up(w);
+		world_warm_up(w);
 	for (uint64_t i = 0; i < steps; i++) {
-		step(w, &mix);
-		h_say_late(w);
+		history_step(w, &mix);
+		h_send_late(w);
 	}
 	h_after(w);
 }
@@ -607,9 +607,9 @@ void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t step
 	   struct h_counts *ret)
 {
 	*ret = (struct h_counts){ 0 };
-	counts = ret;
-	running = history;
-	late_permille = history == H_LATE ? LATE_PERMILLE : 0;
+	run_counts = ret;
+	run_kind = history;
+	run_late_permille = history == H_LATE ? LATE_PERMILLE : 0;
 	if (history == H_LATE)
 		seed += LATE_SEED;
 	if (history == H_PLANS || ((history == H_ACTS || history == H_LATE) && seed % 2))
@@ -618,7 +618,7 @@ void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t step
 		ordinary_run(w, seed, steps);
 	count_rest(w);
 	h_end(w);
-	cover_end(&cover, w);
+	cover_end(&run_cover, w);
 	count_cover(w, &ret->cover);
 	ret->actions_hash = w->actions_hash;
 	w_done(w);

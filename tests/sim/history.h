@@ -42,12 +42,12 @@ enum h_history {
 	X(FREEZES, "freezes", H_ONLY_ORDINARY)                             \
 	X(FORKS, "forking_tenants", H_ONLY_ORDINARY)                       \
 	X(HOSTILE, "hostile_tenants", H_ONLY_ORDINARY)                     \
-	X(LIES, "hostile_messages", H_ONLY_ORDINARY)                       \
+	X(HOSTILE_MESSAGES, "hostile_messages", H_ONLY_ORDINARY)           \
 	X(MODELS, "models_ready", H_BOTH)                                  \
 	X(REFUSALS, "models_refused", H_ONLY_ORDINARY)                     \
 	X(STEPS, "steps", H_BOTH)                                          \
 	X(RESYNCS, "steps_broken_off", H_BOTH)                             \
-	X(WISHES, "kv_wishes", H_ONLY_ORDINARY)                            \
+	X(DEMANDS, "kv_wishes", H_ONLY_ORDINARY)                           \
 	X(BURSTS, "kv_bursts", H_ONLY_ORDINARY)                            \
 	X(GRANTS, "kv_grants", H_ONLY_ORDINARY)                            \
 	X(DENIALS, "kv_denials", H_ONLY_ORDINARY)                          \
@@ -71,7 +71,7 @@ enum h_history {
 	X(DOMAINS, "joint_domains", H_ONLY_ORDINARY)                       \
 	X(RECREATES, "pages_created_anew", H_ONLY_ORDINARY)                \
 	X(QUARANTINES, "pages_quarantined", H_ONLY_ORDINARY)               \
-	X(JUDGED, "deadlines_passed", H_ONLY_ORDINARY)                     \
+	X(STOPPED_CHECKS, "deadlines_passed", H_ONLY_ORDINARY)             \
 	X(KICKS, "kicks", H_BOTH)                                          \
 	X(KILLS, "kills", H_ONLY_ORDINARY)                                 \
 	X(XFER_DEATHS, "xfer_deaths", H_BOTH)                              \
@@ -142,7 +142,7 @@ void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t step
 /* ---- what histories of several kinds share ---- */
 
 /* Where threads are held up, now and then one of them goes on. */
-void h_say_late(struct world *w);
+void h_send_late(struct world *w);
 /* In the history that runs. */
 void h_count(enum h_kind kind, uint64_t n);
 struct mm_core_opts h_opts(struct world *w);
@@ -150,7 +150,7 @@ struct mm_core_opts h_opts(struct world *w);
 void h_begin(struct world *w, const struct mm_core_opts *opts, uint64_t seed);
 void h_engine(struct world *w, struct w_proc *p);
 void h_resync(struct world *w, struct w_proc *p);
-void h_die(struct world *w, struct w_proc *p);
+void h_kill(struct world *w, struct w_proc *p);
 void h_disconnect(struct world *w, struct w_proc *p);
 /* The faults stop: what they left is cleared away, and plans are the controller's. */
 void h_calm(struct world *w);

@@ -7,8 +7,8 @@
 
 #include "tests/sim/history.h"
 
-#define TENANTS_MAX 5
-#define REPLANS     4 /* of each tenant, once the faults have stopped */
+#define PLANS_TENANTS 5
+#define REPLANS       4 /* of each tenant, once the faults have stopped */
 
 /* Out of their sum, so many events are of each sort. */
 struct plans_mix {
@@ -58,7 +58,7 @@ static void tenant_spawn(struct world *w)
 
 	W_FOREACH(w, q)
 		n += q->used;
-	if (n >= TENANTS_MAX)
+	if (n >= PLANS_TENANTS)
 		return;
 	p = w_join(w, w_below(w, W_ACCOUNTS),
 		   w_below(w, 10) ? MM_FEAT_KNOWN : MM_FEAT_KNOWN & ~MM_FEAT_PARTIAL);
@@ -183,12 +183,12 @@ static void tenant_end(struct world *w, struct w_proc *p)
 {
 	if (w_below(w, 3)) {
 		if (p->alive && !p->connected)
-			h_die(w, p);
+			h_kill(w, p);
 		return;
 	}
 	switch (w_below(w, 3)) {
 	case 0:
-		h_die(w, p);
+		h_kill(w, p);
 		break;
 	case 1:
 		if (p->connected)
@@ -231,19 +231,19 @@ static void fault_any(struct world *w)
 
 static void plans_step(struct world *w, const struct plans_mix *mix)
 {
-	uint32_t dice = w_below(w, mix->move + mix->by_hand + mix->engine + mix->resync +
-					   mix->fault + mix->spawn);
+	uint32_t random = w_below(w, mix->move + mix->by_hand + mix->engine + mix->resync +
+					     mix->fault + mix->spawn);
 
 	w->now_ns += w_below(w, 100000);
-	if (dice < mix->move)
+	if (random < mix->move)
 		world_move(w, mix);
-	else if ((dice -= mix->move) < mix->by_hand)
+	else if ((random -= mix->move) < mix->by_hand)
 		plan_by_hand(w, proc_any(w));
-	else if ((dice -= mix->by_hand) < mix->engine)
+	else if ((random -= mix->by_hand) < mix->engine)
 		h_engine(w, proc_any(w));
-	else if ((dice -= mix->engine) < mix->resync)
+	else if ((random -= mix->engine) < mix->resync)
 		steps_resync(w, proc_any(w));
-	else if (dice - mix->resync < mix->fault)
+	else if (random - mix->resync < mix->fault)
 		fault_any(w);
 	else
 		tenant_spawn(w);
@@ -321,13 +321,13 @@ void h_plans(struct world *w, uint64_t seed, uint64_t steps)
 	h_begin(w, &opts, seed);
 	mix = plans_mix_any(w);
 	w_xfer_up(w);
-	for (uint32_t i = 0; i < TENANTS_MAX - 1; i++)
+	for (uint32_t i = 0; i < PLANS_TENANTS - 1; i++)
 		tenant_spawn(w);
 	for (uint32_t i = 0; i < 8; i++)
 		h_round(w, MM_NS_PER_MS);
 	for (uint64_t i = 0; i < steps; i++) {
 		plans_step(w, &mix);
-		h_say_late(w);
+		h_send_late(w);
 	}
 	plans_after(w);
 }

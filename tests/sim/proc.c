@@ -140,7 +140,7 @@ void w_disconnect(struct world *w, struct w_proc *p)
 	p->connected = false;
 	p->head = p->tail;
 	memset(p->held_up, 0, sizeof(p->held_up));
-	w_tell(w, W_TOLD_DISCONNECT, p->tenant, NULL, 0);
+	w_event_note(w, W_EVENT_DISCONNECT, p->tenant, NULL, 0);
 	mm_core_on_disconnect(w->core, w->now_ns, p->tenant);
 	w_drain(w);
 }
@@ -157,7 +157,7 @@ void w_die(struct world *w, struct w_proc *p)
 			w->page[i].leak_until_ns = w->now_ns + 5 * MM_NS_PER_S;
 		w->page[i].holders &= ~w_bit_of(w, p);
 	}
-	w_tell(w, W_TOLD_DEAD, p->tenant, NULL, 0);
+	w_event_note(w, W_EVENT_DEAD, p->tenant, NULL, 0);
 	mm_core_on_dead(w->core, w->now_ns, p->tenant);
 	w_drain(w);
 }
@@ -168,7 +168,7 @@ int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 
 	if (!p->connected)
 		return 0; /* killed or kicked in the middle of what it was at */
-	w_tell(w, W_TOLD_REQUEST, p->tenant, msg, 0);
+	w_event_note(w, W_EVENT_REQUEST, p->tenant, msg, 0);
 	r = mm_core_on_request(w->core, w->now_ns, p->tenant, msg);
 	w_drain(w);
 	if (r)
@@ -179,74 +179,75 @@ int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 
 /* ---- what the machine wants said ---- */
 
-static bool is_held_up(const struct w_words *words)
+static bool messages_are_held_up(const struct w_messages *messages)
 {
-	return words->next < words->n;
+	return messages->next < messages->n;
 }
 
-static void word_say(struct world *w, struct w_proc *p, const struct w_words *words, uint32_t i)
+static void message_send(struct world *w, struct w_proc *p, const struct w_messages *messages,
+			 uint32_t i)
 {
 	for (uint32_t t = 0; t < W_THREADS; t++) {
-		const struct w_words *late = &p->held_up[t];
+		const struct w_messages *late = &p->held_up[t];
 
-		if (is_held_up(late) && late->decided < words->decided)
-			w->overtook[words->word[i].opcode][late->word[late->next].opcode]++;
+		if (messages_are_held_up(late) && late->decided < messages->decided)
+			w->overtook[messages->msg[i].opcode][late->msg[late->next].opcode]++;
 	}
-	w_send(w, p, &words->word[i]);
+	w_send(w, p, &messages->msg[i]);
 }
 
 /*
  * libclient says it after it let go of its lock: a thread may be held up there, while others go on.
  */
-static bool hold_up(struct world *w, struct w_proc *p, const struct w_words *words)
+static bool messages_hold_up(struct world *w, struct w_proc *p, const struct w_messages *messages)
 {
-	struct w_words *spare = p->held_up;
+	struct w_messages *spare = p->held_up;
 
-	if (!words->n || w_below(w, 1000) >= w->late_permille)
+	if (!messages->n || w_below(w, 1000) >= w->late_permille)
 		return false;
-	while (spare < p->held_up + W_THREADS && is_held_up(spare))
+	while (spare < p->held_up + W_THREADS && messages_are_held_up(spare))
 		spare++;
 	if (spare == p->held_up + W_THREADS)
 		return false;
-	*spare = *words;
+	*spare = *messages;
 	w->held_up++;
 	return true;
 }
 
-static void words_say(struct world *w, struct w_proc *p, const struct mm_steps_out *out,
-		      bool service)
+static void messages_send(struct world *w, struct w_proc *p, const struct mm_steps_out *out,
+			  bool service)
 {
-	struct w_words words = { .service = service, .decided = ++w->decided };
+	struct w_messages messages = { .service = service, .decided = ++w->decided };
 
 	/* Whoever gives its turn back, or parks, runs no step. */
 	mm_assert(p->hostile || !p->machine.open || (!out->turn_done && !out->parked_epoch));
-	words.n = mm_steps_words(out, words.word);
-	if (w->late_permille && hold_up(w, p, &words))
+	messages.n = mm_steps_words(out, messages.msg);
+	if (w->late_permille && messages_hold_up(w, p, &messages))
 		return;
-	for (uint32_t i = 0; i < words.n; i++)
-		word_say(w, p, &words, i);
+	for (uint32_t i = 0; i < messages.n; i++)
+		message_send(w, p, &messages, i);
 }
 
-bool w_proc_say_late(struct world *w, struct w_proc *p)
+bool w_proc_send_late(struct world *w, struct w_proc *p)
 {
-	struct w_words *late = NULL, words;
+	struct w_messages *late = NULL, messages;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < W_THREADS && !p->frozen; i++)
-		if (is_held_up(&p->held_up[i]) && !w_below(w, ++n))
+		if (messages_are_held_up(&p->held_up[i]) && !w_below(w, ++n))
 			late = &p->held_up[i];
 	if (!late)
 		return false;
 	late->next++;
-	words = *late; /* the core may end the connection at that word */
-	word_say(w, p, &words, words.next - 1);
+	messages = *late; /* the core may end the connection at that word */
+	message_send(w, p, &messages, messages.next - 1);
 	return true;
 }
 
 static bool service_is_held_up(const struct w_proc *p)
 {
 	for (uint32_t i = 0; i < W_THREADS; i++)
-		if (is_held_up(&p->held_up[i]) && p->held_up[i].service)
+		if (messages_are_held_up(&p->held_up[i]) && p->held_up[i].service)
 			return true;
 	return false;
 }
@@ -289,7 +290,8 @@ void w_model_of(struct world *w, struct w_proc *p, uint64_t store, const uint32_
 
 /* ---- its end ---- */
 
-static void cross(struct world *w, struct w_proc *p, enum mm_op op, uint64_t epoch, uint64_t arg)
+static void cross_send(struct world *w, struct w_proc *p, enum mm_op op, uint64_t epoch,
+		       uint64_t arg)
 {
 	w->crossed++;
 	w_send(w, p, &(struct mm_msg){ .opcode = (uint16_t)op, .epoch = epoch, .arg = { arg } });
@@ -308,21 +310,21 @@ static uint64_t prepare_unanswered(const struct w_proc *p)
 }
 
 /* What other threads of it say in the moment of its BYE comes behind that. */
-static void words_crossing(struct world *w, struct w_proc *p)
+static void messages_crossing(struct world *w, struct w_proc *p)
 {
-	while (w_proc_say_late(w, p))
+	while (w_proc_send_late(w, p))
 		w->crossed++;
 	if (prepare_unanswered(p))
-		cross(w, p, MM_OP_PARKED, prepare_unanswered(p), 0);
+		cross_send(w, p, MM_OP_PARKED, prepare_unanswered(p), 0);
 	if (p->mapping) {
-		cross(w, p, MM_OP_MAPPED, p->mapping, p->n_groups - 1);
-		cross(w, p, MM_OP_COMMITTED, p->mapping, 0);
+		cross_send(w, p, MM_OP_MAPPED, p->mapping, p->n_groups - 1);
+		cross_send(w, p, MM_OP_COMMITTED, p->mapping, 0);
 	}
 	if (p->model_ready)
-		cross(w, p, MM_OP_RESYNC, 0, 0);
+		cross_send(w, p, MM_OP_RESYNC, 0, 0);
 	if (p->kv_declared)
-		cross(w, p, MM_OP_KV_WANT, 0, p->chunks_max);
-	cross(w, p, MM_OP_TURN_WANT, 0, 0);
+		cross_send(w, p, MM_OP_KV_WANT, 0, p->chunks_max);
+	cross_send(w, p, MM_OP_TURN_WANT, 0, 0);
 }
 
 void w_bye(struct world *w, struct w_proc *p)
@@ -330,7 +332,7 @@ void w_bye(struct world *w, struct w_proc *p)
 	for (uint32_t i = 0; i < w->opts.pages && !p->hostile; i++)
 		w->page[i].holders &= ~w_bit_of(w, p);
 	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_BYE });
-	words_crossing(w, p);
+	messages_crossing(w, p);
 	w_disconnect(w, p);
 }
 
@@ -352,7 +354,7 @@ void w_turn_want(struct world *w, struct w_proc *p)
 	struct mm_steps_out out = { 0 };
 
 	mm_steps_ask_turn(&p->machine, &out);
-	words_say(w, p, &out, false);
+	messages_send(w, p, &out, false);
 }
 
 void w_turn_done(struct world *w, struct w_proc *p)
@@ -360,7 +362,7 @@ void w_turn_done(struct world *w, struct w_proc *p)
 	struct mm_steps_out out = { 0 };
 
 	mm_assert(mm_steps_yield_turn(&p->machine, &out) == 0);
-	words_say(w, p, &out, false);
+	messages_send(w, p, &out, false);
 }
 
 static void turn_begins(struct w_proc *p, const struct mm_msg *msg)
@@ -377,7 +379,7 @@ static void turn_ends(struct world *w, struct w_proc *p, const struct mm_msg *ms
 	struct mm_steps_out out = { 0 };
 
 	mm_steps_on_turn_end(&p->machine, msg->arg[0], msg->result != 0, &out);
-	words_say(w, p, &out, true);
+	messages_send(w, p, &out, true);
 }
 
 /* ---- steps ---- */
@@ -389,7 +391,7 @@ void w_resync(struct world *w, struct w_proc *p)
 	if (!p->machine.open)
 		mm_steps_begin(&p->machine);
 	mm_steps_end(&p->machine, true, &out);
-	words_say(w, p, &out, false);
+	messages_send(w, p, &out, false);
 }
 
 /* It runs on its bytes, and not while it is being mapped elsewhere. */
@@ -427,7 +429,7 @@ static void step_end(struct world *w, struct w_proc *p)
 	mm_steps_end(&p->machine, false, &out);
 	if (p->machine.turn.serial && p->machine.turn.mode == MM_TURN_DRAIN && !w_below(w, 8))
 		mm_steps_yield_turn(&p->machine, &out);
-	words_say(w, p, &out, false);
+	messages_send(w, p, &out, false);
 }
 
 bool w_proc_step(struct world *w, struct w_proc *p)
@@ -548,12 +550,12 @@ static void plan_prepared(struct world *w, struct w_proc *p, const struct mm_msg
 	mm_assert(p->hostile ||
 		  (p->machine.state == MM_STEPS_RUN && msg->epoch == p->machine.plan.epoch + 1));
 	mm_assert(mm_steps_on_prepare(&p->machine, msg->epoch, &out) == 0);
-	words_say(w, p, &out, true);
+	messages_send(w, p, &out, true);
 }
 
 /* ---- events ---- */
 
-static void reclaim(struct w_proc *p, const struct mm_msg *msg)
+static void proc_on_reclaim(struct w_proc *p, const struct mm_msg *msg)
 {
 	const uint64_t next = p->releases + 1;
 
@@ -561,7 +563,7 @@ static void reclaim(struct w_proc *p, const struct mm_msg *msg)
 	p->reclaim = (uint32_t)(msg->arg[0] - MM_MIN(msg->arg[0], next - msg->arg[2]));
 }
 
-static void event(struct world *w, struct w_proc *p, const struct mm_msg *msg)
+static void proc_on_event(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 {
 	switch (msg->opcode) {
 	case MM_EV_PREPARE:
@@ -592,7 +594,7 @@ static void event(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 		turn_ends(w, p, msg);
 		break;
 	case MM_EV_KV_RECLAIM:
-		reclaim(p, msg);
+		proc_on_reclaim(p, msg);
 		break;
 	default:
 		break;
@@ -617,7 +619,7 @@ bool w_proc_event(struct world *w, struct w_proc *p)
 		return false;
 	item = p->inbox[p->head++ % W_INBOX];
 	if (item.kind == W_ITEM_EVENT)
-		event(w, p, &item.msg);
+		proc_on_event(w, p, &item.msg);
 	else if (item.kind == W_ITEM_MAP && item.entry >= MM_MAP_KV_BASE + W_KV)
 		mm_assert(p->hostile);
 	else if (item.kind == W_ITEM_MAP && item.entry >= MM_MAP_KV_BASE)

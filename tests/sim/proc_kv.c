@@ -28,7 +28,7 @@ void w_kv_want(struct world *w, struct w_proc *p, uint32_t chunks)
 	w_send(w, p, &(struct mm_msg){ .opcode = MM_OP_KV_WANT, .arg = { chunks } });
 }
 
-static bool swaps(const struct w_proc *p, uint32_t chunk)
+static bool chunk_is_swapped(const struct w_proc *p, uint32_t chunk)
 {
 	for (uint32_t lot = 0; lot < MM_SWAP_LOTS; lot++)
 		if (p->lot[lot] && p->lot_chunks[lot][chunk / 64] >> chunk % 64 & 1)
@@ -40,7 +40,8 @@ bool w_kv_release(struct world *w, struct w_proc *p)
 {
 	uint32_t chunk = 0;
 
-	while (chunk < p->chunks_max && (!p->chunk[chunk] || (!p->hostile && swaps(p, chunk))))
+	while (chunk < p->chunks_max &&
+	       (!p->chunk[chunk] || (!p->hostile && chunk_is_swapped(p, chunk))))
 		chunk++;
 	if (chunk == p->chunks_max)
 		return false;

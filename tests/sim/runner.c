@@ -44,7 +44,7 @@ struct runner {
 
 /* ---- a worker ---- */
 
-static void run_one(const struct runner *r, struct worker *w, uint32_t job, uint64_t seed)
+static void seed_run(const struct runner *r, struct worker *w, uint32_t job, uint64_t seed)
 {
 	const struct itimerval most = { .it_value = { .tv_sec = r->opts->hangs_s } };
 
@@ -57,7 +57,7 @@ static void run_one(const struct runner *r, struct worker *w, uint32_t job, uint
 }
 
 /* @seed: where the one that failed left off. */
-static _Noreturn void work(const struct runner *r, uint32_t job, uint64_t seed)
+static _Noreturn void worker_run(const struct runner *r, uint32_t job, uint64_t seed)
 {
 	struct worker *w = &r->shared->worker[job];
 	uint64_t end = r->opts->first + r->opts->seeds;
@@ -69,11 +69,11 @@ static _Noreturn void work(const struct runner *r, uint32_t job, uint64_t seed)
 		}
 		if (seed >= end)
 			exit(0);
-		run_one(r, w, job, seed++);
+		seed_run(r, w, job, seed++);
 	}
 }
 
-static bool start(struct runner *r, uint32_t job, uint64_t seed)
+static bool worker_start(struct runner *r, uint32_t job, uint64_t seed)
 {
 	pid_t starter = getpid(), pid;
 
@@ -91,12 +91,12 @@ static bool start(struct runner *r, uint32_t job, uint64_t seed)
 	if (getppid() != starter)
 		_exit(1);
 	signal(SIGVTALRM, SIG_DFL);
-	work(r, job, seed);
+	worker_run(r, job, seed);
 }
 
 /* ---- all of them ---- */
 
-static uint64_t done(const struct runner *r)
+static uint64_t seeds_done(const struct runner *r)
 {
 	uint64_t n = 0;
 
@@ -105,15 +105,15 @@ static uint64_t done(const struct runner *r)
 	return n;
 }
 
-static void progress(const struct runner *r, bool last)
+static void progress_print(const struct runner *r, bool last)
 {
 	if (!isatty(STDERR_FILENO))
 		return;
-	fprintf(stderr, "\r%" PRIu64 " of %" PRIu64 " done, %" PRIu32 " failed%s", done(r),
+	fprintf(stderr, "\r%" PRIu64 " of %" PRIu64 " done, %" PRIu32 " failed%s", seeds_done(r),
 		r->opts->seeds, r->result->n_failed, last ? "\n" : "");
 }
 
-static void stop_all(struct runner *r)
+static void workers_stop(struct runner *r)
 {
 	for (uint32_t i = 0; i < r->opts->jobs; i++) {
 		if (!r->pid[i])
@@ -124,7 +124,7 @@ static void stop_all(struct runner *r)
 	}
 }
 
-static void say_failed(const struct runner *r, uint64_t seed, int status)
+static void failure_print(const struct runner *r, uint64_t seed, int status)
 {
 	const char *how = WIFSIGNALED(status) && WTERMSIG(status) == SIGVTALRM ? "does not end"
 			  : WIFSIGNALED(status) ? strsignal(WTERMSIG(status))
@@ -135,7 +135,7 @@ static void say_failed(const struct runner *r, uint64_t seed, int status)
 }
 
 /* One ended: by a failure, then another goes on behind it, unless there were enough. */
-static bool ended(struct runner *r, uint32_t job, int status)
+static bool worker_ended(struct runner *r, uint32_t job, int status)
 {
 	struct worker *w = &r->shared->worker[job];
 	struct runner_result *result = r->result;
@@ -149,16 +149,16 @@ static bool ended(struct runner *r, uint32_t job, int status)
 		return false;
 	}
 	w->running = false;
-	say_failed(r, w->seed, status);
+	failure_print(r, w->seed, status);
 	result->failed[result->n_failed++] = w->seed;
 	if (result->n_failed < r->opts->failures_max)
-		return start(r, job, w->seed + 1);
+		return worker_start(r, job, w->seed + 1);
 	r->stopped = true;
-	stop_all(r);
+	workers_stop(r);
 	return true;
 }
 
-static bool alive(const struct runner *r)
+static bool any_worker_runs(const struct runner *r)
 {
 	for (uint32_t i = 0; i < r->opts->jobs; i++)
 		if (r->pid[i])
@@ -166,9 +166,9 @@ static bool alive(const struct runner *r)
 	return false;
 }
 
-static bool wait_all(struct runner *r)
+static bool workers_wait(struct runner *r)
 {
-	while (alive(r)) {
+	while (any_worker_runs(r)) {
 		int status;
 		pid_t pid = waitpid(-1, &status, isatty(STDERR_FILENO) ? WNOHANG : 0);
 
@@ -177,26 +177,26 @@ static bool wait_all(struct runner *r)
 			return false;
 		}
 		for (uint32_t i = 0; pid > 0 && i < r->opts->jobs; i++)
-			if (r->pid[i] == pid && !ended(r, i, status))
+			if (r->pid[i] == pid && !worker_ended(r, i, status))
 				return false;
-		progress(r, false);
+		progress_print(r, false);
 		if (!pid)
 			usleep(200000);
 	}
-	progress(r, true);
+	progress_print(r, true);
 	return true;
 }
 
-static bool run(struct runner *r)
+static bool runner_run_all(struct runner *r)
 {
 	bool ok = true;
 
 	atomic_store(&r->shared->next, r->opts->first);
 	for (uint32_t i = 0; ok && i < r->opts->jobs; i++)
-		ok = start(r, i, 0);
-	ok = ok && wait_all(r);
-	stop_all(r);
-	r->result->done = done(r);
+		ok = worker_start(r, i, 0);
+	ok = ok && workers_wait(r);
+	workers_stop(r);
+	r->result->done = seeds_done(r);
 	if (ok && !r->stopped && r->result->done + r->result->n_failed != r->opts->seeds) {
 		fprintf(stderr,
 			"runner: of %" PRIu64 " seeds %" PRIu64 " are done and %" PRIu32
@@ -221,7 +221,7 @@ bool runner_run(const struct runner_opts *opts, runner_fn *fn, void *context,
 		perror("runner: mmap");
 		return false;
 	}
-	ok = run(&r);
+	ok = runner_run_all(&r);
 	munmap(r.shared, sizeof(*r.shared));
 	signal(SIGCHLD, before);
 	return ok;

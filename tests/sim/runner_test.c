@@ -24,45 +24,45 @@
 #define SEEDS 40
 
 struct scene {
-	void (*die)(void);
+	void (*end)(void);
 	uint64_t bad[3]; /* seeds; 0: none */
 	_Atomic uint32_t *ran;
 };
 
-static void die_panic(void)
+static void end_by_panic(void)
 {
 	abort();
 }
 
-static void die_segv(void)
+static void end_by_segv(void)
 {
 	raise(SIGSEGV);
 }
 
-static void die_killed(void)
+static void end_by_kill(void)
 {
 	raise(SIGKILL);
 }
 
-static void die_hanging(void)
+static void end_hanging(void)
 {
 	for (volatile uint32_t i = 0;; i++)
 		;
 }
 
 /* As a sanitizer ends a process. */
-static void die_exit(void)
+static void end_by_exit(void)
 {
 	_exit(66);
 }
 
 /* Somebody below ends the process as if all were well. */
-static void die_exit_0(void)
+static void end_by_exit_0(void)
 {
 	_exit(0);
 }
 
-static void one(void *context, uint32_t job, uint64_t seed)
+static void seed_test(void *context, uint32_t job, uint64_t seed)
 {
 	const struct scene *s = context;
 
@@ -73,11 +73,11 @@ static void one(void *context, uint32_t job, uint64_t seed)
 			continue;
 		signal(SIGSEGV, SIG_DFL);
 		signal(SIGABRT, SIG_DFL);
-		s->die();
+		s->end();
 	}
 }
 
-static void *shared(size_t bytes)
+static void *shared_alloc(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
@@ -85,19 +85,20 @@ static void *shared(size_t bytes)
 	return p;
 }
 
-static bool run(struct scene *s, uint32_t jobs, uint32_t failures_max, struct runner_result *ret)
+static bool run_seeds(struct scene *s, uint32_t jobs, uint32_t failures_max,
+		      struct runner_result *ret)
 {
 	const struct runner_opts opts = {
 		.first = FIRST,
 		.seeds = SEEDS,
 		.jobs = jobs,
 		.failures_max = failures_max,
-		.hangs_s = s->die == die_hanging ? 1 : 60,
+		.hangs_s = s->end == end_hanging ? 1 : 60,
 		.again = "again",
 	};
 
 	memset((void *)s->ran, 0, SEEDS * sizeof(*s->ran));
-	return runner_run(&opts, one, s, ret);
+	return runner_run(&opts, seed_test, s, ret);
 }
 
 static bool has_failed(const struct runner_result *result, uint64_t seed)
@@ -109,16 +110,16 @@ static bool has_failed(const struct runner_result *result, uint64_t seed)
 }
 
 /* One in the middle, the first one, the last one: each is named, and each other one is run once. */
-static void expect_seen(void (*die)(void), uint32_t jobs)
+static void expect_seen(void (*end)(void), uint32_t jobs)
 {
-	uint32_t n_bad = die == die_hanging ? 1 : 3; /* a second of computing each */
-	struct scene s = { .die = die,
+	uint32_t n_bad = end == end_hanging ? 1 : 3; /* a second of computing each */
+	struct scene s = { .end = end,
 			   .bad = { FIRST + 21, n_bad > 1 ? FIRST : 0,
 				    n_bad > 1 ? FIRST + SEEDS - 1 : 0 },
-			   .ran = shared(SEEDS * sizeof(*s.ran)) };
+			   .ran = shared_alloc(SEEDS * sizeof(*s.ran)) };
 	struct runner_result result;
 
-	assert_true(run(&s, jobs, 10, &result));
+	assert_true(run_seeds(&s, jobs, 10, &result));
 	assert_int_equal(result.n_failed, n_bad);
 	for (uint32_t i = 0; i < n_bad; i++)
 		assert_true(has_failed(&result, s.bad[i]));
@@ -130,24 +131,24 @@ static void expect_seen(void (*die)(void), uint32_t jobs)
 
 static void every_death_is_seen(void **state)
 {
-	static void (*const deaths[])(void) = { die_panic,   die_segv, die_killed,
-						die_hanging, die_exit, die_exit_0 };
+	static void (*const ends[])(void) = { end_by_panic, end_by_segv, end_by_kill,
+					      end_hanging,  end_by_exit, end_by_exit_0 };
 
 	(void)state;
-	for (uint32_t i = 0; i < MM_ARRAY_SIZE(deaths); i++)
+	for (uint32_t i = 0; i < MM_ARRAY_SIZE(ends); i++)
 		for (uint32_t jobs = 1; jobs <= 2; jobs++)
-			expect_seen(deaths[i], jobs);
+			expect_seen(ends[i], jobs);
 }
 
 static void enough_failures_end_it(void **state)
 {
-	struct scene s = { .die = die_panic,
+	struct scene s = { .end = end_by_panic,
 			   .bad = { FIRST + 3, FIRST + 4, FIRST + 30 },
-			   .ran = shared(SEEDS * sizeof(*s.ran)) };
+			   .ran = shared_alloc(SEEDS * sizeof(*s.ran)) };
 	struct runner_result result;
 
 	(void)state;
-	assert_true(run(&s, 1, 2, &result));
+	assert_true(run_seeds(&s, 1, 2, &result));
 	assert_int_equal(result.n_failed, 2);
 	assert_int_equal(result.done, 3);
 	munmap((void *)s.ran, SEEDS * sizeof(*s.ran));
@@ -158,7 +159,7 @@ static void at_exit(void)
 	_exit(23);
 }
 
-static void leak(void)
+static void fail_at_exit(void)
 {
 	atexit(at_exit);
 }
@@ -168,14 +169,14 @@ static void leak(void)
  */
 static void what_is_found_at_exit_is_seen(void **state)
 {
-	struct scene s = { .die = leak,
+	struct scene s = { .end = fail_at_exit,
 			   .bad = { FIRST + 3 },
-			   .ran = shared(SEEDS * sizeof(*s.ran)) };
+			   .ran = shared_alloc(SEEDS * sizeof(*s.ran)) };
 	struct runner_result result;
 
 	(void)state;
 	for (uint32_t jobs = 1; jobs <= 2; jobs++)
-		assert_false(run(&s, jobs, 10, &result));
+		assert_false(run_seeds(&s, jobs, 10, &result));
 	munmap((void *)s.ran, SEEDS * sizeof(*s.ran));
 }
 
@@ -184,12 +185,12 @@ static void what_is_found_at_exit_is_seen(void **state)
  */
 static void no_seed_is_lost(void **state)
 {
-	struct scene s = { .die = die_panic, .ran = shared(SEEDS * sizeof(*s.ran)) };
+	struct scene s = { .end = end_by_panic, .ran = shared_alloc(SEEDS * sizeof(*s.ran)) };
 	struct runner_result result;
 
 	(void)state;
 	for (uint32_t i = 0; i < 60; i++) {
-		assert_true(run(&s, 1 + i % 3, 1, &result));
+		assert_true(run_seeds(&s, 1 + i % 3, 1, &result));
 		assert_int_equal(result.n_failed, 0);
 		assert_int_equal(result.done, SEEDS);
 	}
@@ -201,7 +202,7 @@ static void children_that_were_ignored_are_seen(void **state)
 {
 	(void)state;
 	signal(SIGCHLD, SIG_IGN);
-	expect_seen(die_panic, 2);
+	expect_seen(end_by_panic, 2);
 	assert_true(signal(SIGCHLD, SIG_DFL) == SIG_IGN);
 }
 

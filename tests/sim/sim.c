@@ -47,7 +47,7 @@ static uint64_t *actions_hash; /* by history; NULL: nobody asked for them */
 static struct world world;
 static struct runner_result result;
 
-static void run_one(void *context, uint32_t job, uint64_t seed)
+static void history_run(void *context, uint32_t job, uint64_t seed)
 {
 	struct tally *to = &tally[job];
 	static struct h_counts counts;
@@ -80,7 +80,7 @@ static bool run_all(void)
 	snprintf(again, sizeof(again),
 		 "commit=" MM_COMMIT "; again: core-sim --kind %s --steps %" PRIu64 " --seed",
 		 h_history_name[opt.history], opt.steps);
-	return runner_run(&opts, run_one, NULL, &result);
+	return runner_run(&opts, history_run, NULL, &result);
 }
 
 /* ---- the report ---- */
@@ -243,7 +243,7 @@ static bool all_kinds(void)
 
 /* ---- the program ---- */
 
-static void help(void)
+static void sim_help(void)
 {
 	puts("usage: core-sim [--kind ordinary|plans|acts|late] [--seed N] [--seeds COUNT] "
 	     "[--steps N] "
@@ -267,13 +267,13 @@ static void help(void)
 	     "  --version     the commit");
 }
 
-static int usage(const char *what)
+static int sim_usage(const char *what)
 {
 	fprintf(stderr, "core-sim: %s; try --help\n", what);
 	return 2;
 }
 
-static bool number(const char *text, uint64_t *ret)
+static bool sim_number_parse(const char *text, uint64_t *ret)
 {
 	char *end;
 
@@ -294,7 +294,7 @@ static bool history_named(const char *name, enum h_history *ret)
 }
 
 /* Returns the exit status, or -1: run. */
-static int options(int argc, char **argv)
+static int sim_options(int argc, char **argv)
 {
 	static const struct option names[] = { { "seed", required_argument, NULL, 'S' },
 					       { "seeds", required_argument, NULL, 'n' },
@@ -319,15 +319,15 @@ static int options(int argc, char **argv)
 					  : NULL;
 
 		if (o == 'h' || o == 'V') {
-			o == 'h' ? help() : (void)puts("core-sim " MM_COMMIT);
+			o == 'h' ? sim_help() : (void)puts("core-sim " MM_COMMIT);
 			return 0;
 		}
 		if (o == '?')
 			return 2;
-		if (to && !number(optarg, to))
-			return usage("not a number");
+		if (to && !sim_number_parse(optarg, to))
+			return sim_usage("not a number");
 		if (o == 'k' && !history_named(optarg, &opt.history))
-			return usage("no such kind of histories");
+			return sim_usage("no such kind of histories");
 		if (o == 'H')
 			opt.hashes = optarg;
 		opt.json |= o == 'J';
@@ -335,21 +335,21 @@ static int options(int argc, char **argv)
 		seeds |= o == 'n';
 	}
 	if (optind < argc)
-		return usage("no arguments but options");
+		return sim_usage("no arguments but options");
 	if (!opt.jobs || opt.jobs > RUNNER_JOBS_MAX || !opt.failures_max ||
 	    opt.failures_max > RUNNER_FAILURES_MAX || opt.first > UINT64_MAX / 2 ||
 	    opt.seeds > UINT64_MAX / 4)
-		return usage(
+		return sim_usage(
 			"out of range: --jobs up to 64, --failures up to 1000, seeds below 2^63");
 	if (opt.hashes && opt.seeds > HASHES_MAX)
-		return usage("out of range: --hashes takes up to 2^24 seeds");
+		return sim_usage("out of range: --hashes takes up to 2^24 seeds");
 	if (seed && !seeds)
 		opt.seeds = 1;
 	return -1;
 }
 
 /* Zeroed memory that the processes of a run share. */
-static void *shared(uint64_t bytes)
+static void *shared_map(uint64_t bytes)
 {
 	void *memory = mmap(NULL, MM_MAX(bytes, 1), PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -362,14 +362,14 @@ static void *shared(uint64_t bytes)
 
 int main(int argc, char **argv)
 {
-	int r = options(argc, argv);
+	int r = sim_options(argc, argv);
 
 	if (r >= 0)
 		return r;
 	opt.jobs = MM_MIN(opt.jobs, MM_MAX(opt.seeds, 1));
-	tally = shared(opt.jobs * sizeof(*tally));
+	tally = shared_map(opt.jobs * sizeof(*tally));
 	if (opt.hashes)
-		actions_hash = shared(opt.seeds * sizeof(*actions_hash));
+		actions_hash = shared_map(opt.seeds * sizeof(*actions_hash));
 	if (!run_all() || (opt.hashes && !write_hashes()))
 		return 1;
 	opt.json ? report_json() : report_text();

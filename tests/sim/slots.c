@@ -177,7 +177,7 @@ static void copy_go_on(struct world *w, struct w_proc *p, uint32_t s)
  * While a layer comes in, what a hostile tenant scribbles into its gate only holds the copy up: the
  * draws of histories by jobs rest on that. In those by acts the machine sees it all.
  */
-static bool is_held_up(const struct w_proc *p, uint32_t s)
+static bool copy_is_held_up(const struct w_proc *p, uint32_t s)
 {
 	const struct mm_cycle *c = &p->cycles.slot[s];
 
@@ -190,7 +190,7 @@ static void slot_stream(struct world *w, struct w_proc *p, uint32_t s)
 	struct mm_cycle_acts acts = { 0 };
 	uint32_t layer;
 
-	if (!w->by_acts && is_held_up(p, s))
+	if (!w->by_acts && copy_is_held_up(p, s))
 		return;
 	if (mm_cycle_copying(&p->cycles, s)) {
 		copy_go_on(w, p, s);
@@ -312,7 +312,7 @@ static void plan_go_over(struct world *w, struct w_proc *p)
 {
 	const struct mm_cycle_plan next = plan_view(p, &p->region, p->region_page);
 	struct mm_cycle_acts acts;
-	int rc;
+	int r;
 
 	do {
 		uint32_t gate[MM_SLOTS_MAX] = { 0 };
@@ -320,15 +320,15 @@ static void plan_go_over(struct world *w, struct w_proc *p)
 		for (uint32_t s = 0; s < p->plan.beta; s++)
 			gate[s] = (uint32_t)p->gate[mm_cycle_layer(&p->cycles, s,
 								   p->cycles.slot[s].pos)];
-		rc = mm_cycles_replan(&p->cycles, &next, gate, &acts);
-		if (rc == 0) {
+		r = mm_cycles_replan(&p->cycles, &next, gate, &acts);
+		if (r == 0) {
 			const struct mm_cycle_plan view = plan_take(p);
 
 			mm_cycles_rebind(&p->cycles, &view);
 		}
 		if (!acts_perform(w, p, &acts))
 			return;
-	} while (rc == -EINPROGRESS);
+	} while (r == -EINPROGRESS);
 	if (!w->by_acts)
 		occupants_drop(w, p, &acts);
 }
@@ -352,7 +352,7 @@ void w_slots_quiesce(struct world *w, struct w_proc *p)
 	acts_perform(w, p, &acts);
 }
 
-void w_slots_forget(struct w_proc *p)
+void w_slots_drop(struct w_proc *p)
 {
 	p->cycles = (struct mm_cycles){ 0 };
 	memset(p->copy, 0, sizeof(p->copy));

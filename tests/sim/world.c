@@ -58,7 +58,7 @@ static void assert_unused(const struct world *w, uint32_t page)
 	mm_assert(!used[page]);
 }
 
-static bool is_swap(const struct mm_msg *job)
+static bool job_swaps(const struct mm_msg *job)
 {
 	return job->opcode == MM_XOP_SWAP_OUT || job->opcode == MM_XOP_SWAP_IN;
 }
@@ -88,7 +88,7 @@ static void act_job(struct world *w, const struct mm_msg *msg)
 		if (msg->opcode != MM_XOP_RECREATE)
 			assert_unused(w, page);
 	}
-	if (is_swap(msg))
+	if (job_swaps(msg))
 		check_swap_job(w, msg);
 	w->job[w->jobs++] = *msg;
 }
@@ -117,7 +117,7 @@ static void act_plan(struct world *w, struct w_proc *p, bool served)
 	}
 }
 
-static bool serves(const struct w_proc *p, uint32_t layer)
+static bool xfer_serves(const struct w_proc *p, uint32_t layer)
 {
 	for (uint32_t s = 0; p->cycles.active && s < p->plan.beta; s++)
 		for (uint32_t i = 0; i < p->plan.slot[s].n_layers; i++)
@@ -134,7 +134,7 @@ static void act_gate(struct world *w, struct w_proc *p, const struct mm_action *
 {
 	(void)w;
 	mm_assert(a->entry < p->n_groups - 1);
-	mm_assert(!serves(p, a->entry));
+	mm_assert(!xfer_serves(p, a->entry));
 	mm_assert(p->hostile || w_is_parked(p) || !p->machine.plan.epoch ||
 		  (p->gate[a->entry] == MM_GATE_EMPTY && a->word == MM_GATE_RESIDENT));
 	p->gate[a->entry] = a->word;
@@ -191,7 +191,7 @@ static void hash_action(struct world *w, const struct mm_action *a)
 	w->actions_hash = hash;
 }
 
-static void note(struct world *w, const struct mm_action *a)
+static void action_note(struct world *w, const struct mm_action *a)
 {
 	hash_action(w, a);
 	w->acts_of[a->kind]++;
@@ -204,11 +204,11 @@ static void note(struct world *w, const struct mm_action *a)
 	w->switched_partly += a->msg.opcode == MM_EV_SWITCH && a->msg.arg[2] & MM_SWITCH_PARTIAL;
 }
 
-static void act(struct world *w, const struct mm_action *a)
+static void action_perform(struct world *w, const struct mm_action *a)
 {
 	struct w_proc *p = w_proc_of(w, a->tenant);
 
-	note(w, a);
+	action_note(w, a);
 	switch (a->kind) {
 	case MM_ACT_JOB:
 		act_job(w, &a->msg);
@@ -245,7 +245,7 @@ static void act(struct world *w, const struct mm_action *a)
 	case MM_ACT_FORGET:
 		mm_assert(p && !p->connected);
 		p->used = false;
-		w_slots_forget(p);
+		w_slots_drop(p);
 		return;
 	default:
 		return;
@@ -261,7 +261,7 @@ void w_drain(struct world *w)
 		uint32_t kick[MM_ARRAY_SIZE(w->kick)], kill[MM_ARRAY_SIZE(w->kill)];
 
 		while (mm_core_next(w->core, &a))
-			act(w, &a);
+			action_perform(w, &a);
 		if (w->check_each)
 			w_check(w);
 		memcpy(kick, w->kick, sizeof(kick));
@@ -294,13 +294,13 @@ void w_tick(struct world *w, uint64_t ns)
 void w_xfer_up(struct world *w)
 {
 	w->xfer_up = true;
-	w_tell(w, W_TOLD_XFER_UP, MM_NO_TENANT, NULL, 0);
+	w_event_note(w, W_EVENT_XFER_UP, MM_NO_TENANT, NULL, 0);
 	mm_core_on_xfer_up(w->core, w->now_ns, ++w->xfer_epoch);
 	w_drain(w);
 }
 
 /* A running job leaves its page half done. */
-static void tear(struct world *w, const struct mm_msg *job)
+static void job_tear(struct world *w, const struct mm_msg *job)
 {
 	uint32_t page = (uint32_t)job->arg[0];
 
@@ -320,15 +320,15 @@ void w_xfer_kill(struct world *w, bool fault)
 	w->xfer_deaths++;
 	w->xfer_faults += fault;
 	for (uint32_t i = 0; i < w->jobs; i++)
-		tear(w, &w->job[i]);
+		job_tear(w, &w->job[i]);
 	w->jobs = 0;
 	W_FOREACH(w, p)
-		w_slots_forget(p);
-	w_tell(w, W_TOLD_XFER_DOWN, MM_NO_TENANT, NULL, 0);
+		w_slots_drop(p);
+	w_event_note(w, W_EVENT_XFER_DOWN, MM_NO_TENANT, NULL, 0);
 	mm_core_on_xfer_down(w->core, w->now_ns);
 	w_drain(w);
 	if (fault) {
-		w_tell(w, W_TOLD_XFER_FAULT, MM_NO_TENANT, NULL, 0);
+		w_event_note(w, W_EVENT_XFER_FAULT, MM_NO_TENANT, NULL, 0);
 		mm_core_on_xfer_fault(w->core, w->now_ns);
 	}
 	w_drain(w);
@@ -340,7 +340,7 @@ void w_memory_error(struct world *w)
 	w_drain(w);
 }
 
-static void create(struct world *w, uint32_t first, uint32_t n)
+static void pages_create(struct world *w, uint32_t first, uint32_t n)
 {
 	for (uint32_t i = first; i < first + n; i++)
 		if (!w->page[i].exists)
@@ -348,7 +348,7 @@ static void create(struct world *w, uint32_t first, uint32_t n)
 }
 
 /* The driver gives the memory anew only when nobody holds it any more. */
-static int recreate(struct world *w, struct w_page *page)
+static int memory_recreate(struct world *w, struct w_page *page)
 {
 	if (page->holders || page->leak_until_ns > w->now_ns)
 		return -ENOMEM;
@@ -357,14 +357,14 @@ static int recreate(struct world *w, struct w_page *page)
 }
 
 /* What the job does to the world. */
-static int perform(struct world *w, const struct mm_msg *job)
+static int job_perform(struct world *w, const struct mm_msg *job)
 {
 	uint32_t arg = (uint32_t)job->arg[0];
 	struct w_proc *p;
 
 	switch (job->opcode) {
 	case MM_XOP_CREATE:
-		create(w, arg, (uint32_t)job->arg[1]);
+		pages_create(w, arg, (uint32_t)job->arg[1]);
 		return 0;
 	case MM_XOP_SCRUB:
 		mm_assert(mm_core_page(w->core, arg, NULL) == MM_PAGE_SCRUBBING);
@@ -378,7 +378,7 @@ static int perform(struct world *w, const struct mm_msg *job)
 					  (uint32_t)(job->arg[2] / w->opts.page_bytes) };
 		return 0;
 	case MM_XOP_RECREATE:
-		return recreate(w, &w->page[arg]);
+		return memory_recreate(w, &w->page[arg]);
 	case MM_XOP_SWAP_OUT:
 	case MM_XOP_SWAP_IN:
 		check_swap_job(w, job);
@@ -394,7 +394,7 @@ static int perform(struct world *w, const struct mm_msg *job)
 		return 0;
 	case MM_XOP_DETACH: /* takes the swap space away */
 		for (uint32_t i = 0; i < w->jobs; i++)
-			mm_assert(!is_swap(&w->job[i]) || (uint32_t)w->job[i].arg[0] != arg);
+			mm_assert(!job_swaps(&w->job[i]) || (uint32_t)w->job[i].arg[0] != arg);
 		/* fall through */
 	default: /* QUIESCE too */
 		p = w_proc_of(w, arg);
@@ -416,10 +416,10 @@ bool w_xfer_work(struct world *w, uint32_t among, int result)
 	w->jobs--;
 	memmove(&w->job[i], &w->job[i + 1], (w->jobs - i) * sizeof(job));
 	if (!result)
-		result = perform(w, &job);
+		result = job_perform(w, &job);
 	if (!w->xfer_up)
 		return true; /* killed while it was at it */
-	w_tell(w, W_TOLD_JOB_DONE, MM_NO_TENANT, &job, result);
+	w_event_note(w, W_EVENT_JOB_DONE, MM_NO_TENANT, &job, result);
 	mm_assert(mm_core_on_job_done(w->core, w->now_ns, job.user_data, result) == 0);
 	w_drain(w);
 	return true;
@@ -441,7 +441,7 @@ void w_run(struct world *w)
 
 /* ---- what the core cannot see ---- */
 
-static void check_accounts(struct world *w, const uint64_t *pages_of)
+static void world_check_accounts(struct world *w, const uint64_t *pages_of)
 {
 	uint64_t held[W_ACCOUNTS] = { 0 };
 
@@ -457,7 +457,7 @@ static void check_accounts(struct world *w, const uint64_t *pages_of)
 }
 
 /* Free pages are clean and nobody's. Counts the others by who has them. */
-static void check_pages(const struct world *w, uint64_t *pages_of)
+static void world_check_pages(const struct world *w, uint64_t *pages_of)
 {
 	uint8_t proc[MM_TENANTS_LIMIT];
 	bool in_use[W_PAGES];
@@ -487,10 +487,10 @@ void w_check(struct world *w)
 
 	mm_core_check(w->core);
 	for (uint32_t i = 0; i < w->jobs; i++)
-		if (is_swap(&w->job[i]))
+		if (job_swaps(&w->job[i]))
 			check_swap_job(w, &w->job[i]);
-	check_pages(w, pages_of);
-	check_accounts(w, pages_of);
+	world_check_pages(w, pages_of);
+	world_check_accounts(w, pages_of);
 }
 
 void w_account_add(struct world *w, uint32_t account, uint32_t domain,

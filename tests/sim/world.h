@@ -65,8 +65,8 @@ struct w_copy {
 #define W_THREADS 4
 
 /* What a thread has decided to say, and was held up with. */
-struct w_words {
-	struct mm_msg word[MM_STEPS_WORDS_MAX];
+struct w_messages {
+	struct mm_msg msg[MM_STEPS_WORDS_MAX];
 	uint32_t next, n;
 	uint64_t decided; /* grows */
 	bool service;     /* it is the one that takes in what mmd says */
@@ -90,7 +90,7 @@ struct w_proc {
 	uint32_t map[W_ENTRIES];  /* what is mapped since the last SWITCH */
 	uint64_t gate[W_GROUPS];
 	struct mm_steps machine; /* libclient's: plans, steps, turns */
-	struct w_words held_up[W_THREADS];
+	struct w_messages held_up[W_THREADS];
 	/* So long its changes would have taken, at one each change_ns: from when on. */
 	uint64_t changes_ns;
 	uint64_t mapping;      /* of the SWITCH whose mapping is under way while steps go on */
@@ -135,14 +135,14 @@ struct w_proc {
 };
 
 /* What the core is about to be told. */
-enum w_told {
-	W_TOLD_REQUEST,
-	W_TOLD_JOB_DONE,
-	W_TOLD_DISCONNECT,
-	W_TOLD_DEAD,
-	W_TOLD_XFER_UP,
-	W_TOLD_XFER_DOWN,
-	W_TOLD_XFER_FAULT,
+enum w_event {
+	W_EVENT_REQUEST,
+	W_EVENT_JOB_DONE,
+	W_EVENT_DISCONNECT,
+	W_EVENT_DEAD,
+	W_EVENT_XFER_UP,
+	W_EVENT_XFER_DOWN,
+	W_EVENT_XFER_FAULT,
 };
 
 struct world;
@@ -150,7 +150,7 @@ struct world;
  * @tenant, @msg, @result: of a request, an end or a job, as far as it has them. It looks, and
  * changes nothing.
  */
-typedef void w_watch_fn(struct world *w, enum w_told told, uint32_t tenant,
+typedef void w_watch_fn(struct world *w, enum w_event event, uint32_t tenant,
 			const struct mm_msg *msg, int result);
 
 struct world {
@@ -195,11 +195,11 @@ struct world {
 
 #define W_FOREACH(w, p) for (struct w_proc *p = (w)->proc; p < (w)->proc + W_PROCS; p++)
 
-static inline void w_tell(struct world *w, enum w_told told, uint32_t tenant,
-			  const struct mm_msg *msg, int result)
+static inline void w_event_note(struct world *w, enum w_event event, uint32_t tenant,
+				const struct mm_msg *msg, int result)
 {
 	if (w->watch)
-		w->watch(w, told, tenant, msg, result);
+		w->watch(w, event, tenant, msg, result);
 }
 
 static inline uint64_t w_random(struct world *w)
@@ -242,7 +242,7 @@ void w_check(struct world *w);
 void w_slots_activate(struct world *w, struct w_proc *p, uint64_t epoch);
 void w_slots_replan(struct world *w, struct w_proc *p, uint64_t epoch);
 void w_slots_quiesce(struct world *w, struct w_proc *p);
-void w_slots_forget(struct w_proc *p);
+void w_slots_drop(struct w_proc *p);
 /* From now on, every @acts acts on average, drawn apart from everything else; not any more. */
 void w_cuts_begin(struct world *w, uint64_t seed, uint64_t acts);
 void w_cuts_end(struct world *w);
@@ -295,7 +295,7 @@ void w_resync(struct world *w, struct w_proc *p);
 /* Takes the next event from the inbox and answers it. False: there is none. */
 bool w_proc_event(struct world *w, struct w_proc *p);
 /* A thread that was held up says its next word. False: there is none. */
-bool w_proc_say_late(struct world *w, struct w_proc *p);
+bool w_proc_send_late(struct world *w, struct w_proc *p);
 /* Maps what a SWITCH said that let steps go on. False: there is none. */
 bool w_proc_map(struct world *w, struct w_proc *p);
 /* What it has begun to map cannot be. */
