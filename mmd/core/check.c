@@ -57,7 +57,7 @@ static void check_slots(const struct mm_core *c, const struct mm_c_tenant *t)
 
 static void check_model(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	bool given = t->model == MM_MODEL_SWITCHED || t->model == MM_MODEL_READY;
+	bool given = t->model == MM_C_MODEL_SWITCHED || t->model == MM_C_MODEL_READY;
 	uint32_t k = 0;
 
 	for (uint32_t g = 0; given && g <= t->n_layers; g++) {
@@ -176,7 +176,7 @@ static void check_mins(const struct mm_core *c)
 {
 	uint64_t unused[MM_ACCOUNTS_LIMIT], short_pages = 0;
 
-	if (!c->mins_stand || !c->min_sum)
+	if (!c->mins_covered || !c->min_sum)
 		return;
 	memset(unused, 0, c->accounts_end * sizeof(*unused));
 	for (uint32_t i = 0; i < c->accounts_end; i++)

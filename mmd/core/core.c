@@ -182,7 +182,7 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 		.swap_bytes = t->swap->bytes,
 		.attached = t->attached,
 		.idle = mm_c_idle(c, t),
-		.model_ready = t->model == MM_MODEL_READY,
+		.model_ready = t->model == MM_C_MODEL_READY,
 		.turn_mode = t->turn->mode,
 		.turn_waits = t->turn->wants,
 		.turns = t->turn->turns,
@@ -202,7 +202,7 @@ const struct mm_core_plan *mm_core_plan(const struct mm_core *c, uint32_t tenant
 {
 	struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
-	if (!t || (t->model != MM_MODEL_READY && t->model != MM_MODEL_SWITCHED))
+	if (!t || (t->model != MM_C_MODEL_READY && t->model != MM_C_MODEL_SWITCHED))
 		return NULL;
 	return &t->plan;
 }

@@ -38,7 +38,7 @@ void mm_core_on_disconnect(struct mm_core *c, uint64_t now_ns, uint32_t tenant)
 		return;
 	t->connected = false;
 	t->revoke_at_ns = c->now_ns + c->opts.revoke_ns;
-	if (!t->bye && t->model != MM_MODEL_NONE && !mm_c_change_in_window(t))
+	if (!t->bye && t->model != MM_C_MODEL_NONE && !mm_c_change_in_window(t))
 		mm_c_emit(c, MM_ACT_ABORT, t);
 	mm_c_life_end(c, t);
 	mm_c_settle(c, now_ns);
@@ -120,7 +120,7 @@ int mm_core_on_model(struct mm_core *c, uint64_t now_ns, uint32_t tenant, uint64
 
 	(void)store_bytes;
 	mm_c_enter(c, now_ns);
-	if (t && t->model != MM_MODEL_NONE)
+	if (t && t->model != MM_C_MODEL_NONE)
 		return MM_E_PROTOCOL;
 	if (!t || t->life != MM_LIFE_LIVE) {
 		if (t)

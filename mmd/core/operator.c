@@ -18,7 +18,7 @@ int mm_core_plan_set(struct mm_core *c, uint64_t now_ns, uint32_t tenant, int32_
 	uint32_t max;
 
 	mm_c_enter(c, now_ns);
-	if (!t || t->life != MM_LIFE_LIVE || t->model != MM_MODEL_READY)
+	if (!t || t->life != MM_LIFE_LIVE || t->model != MM_C_MODEL_READY)
 		return MM_E_STALE;
 	max = slots == 2 ? t->sets->alpha_max_two : t->sets->alpha_max;
 	if (alpha < -1 || alpha > (int32_t)max ||

@@ -33,7 +33,7 @@ static void create_done(struct mm_core *c, const struct mm_job *j, int result, b
 			mm_ledger_created(&c->ledger, i);
 	}
 	if (result)
-		c->create_retry_ns = c->now_ns + MM_RETRY_NS;
+		c->create_retry_ns = c->now_ns + MM_PAGE_RETRY_NS;
 }
 
 static void copy_done(struct mm_core *c, const struct mm_job *j, int result, bool fatal)

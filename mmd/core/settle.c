@@ -19,7 +19,7 @@ static void tenant(struct mm_core *c, struct mm_c_tenant *t)
 	if (t->life == MM_LIFE_LIVE)
 		mm_c_change(c, t);
 	if (t->life == MM_LIFE_LIVE)
-		mm_c_swap(c, t);
+		mm_c_swap_settle(c, t);
 	mm_c_control(c, t);
 	mm_c_life(c, t);
 }

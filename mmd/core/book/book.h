@@ -26,7 +26,7 @@
 #define MM_MODEL_WAIT_NS  (30 * MM_NS_PER_S)   /* for pages, before a model is refused */
 #define MM_CHANGE_SLOW_NS (250 * MM_NS_PER_MS) /* a change that takes longer is not counted on */
 #define MM_DENY_NS        (20 * MM_NS_PER_MS)  /* least time between denials to one tenant */
-#define MM_RETRY_NS       MM_NS_PER_S          /* of quarantined pages and of pages not created */
+#define MM_PAGE_RETRY_NS  MM_NS_PER_S          /* of quarantined pages and of pages not created */
 #define MM_TURN_NS        (MM_NS_PER_S / 2)    /* of waiting, then of keeping a chunk back for it */
 #define MM_TURN_STRETCH_NS \
 	(2 * MM_NS_PER_S) /* a turn may be for its layers, and pages kept for them */
@@ -38,12 +38,12 @@
 
 enum mm_life { MM_LIFE_NONE, MM_LIFE_LIVE, MM_LIFE_ENDING, MM_LIFE_PROVEN };
 enum mm_suspect { MM_SUSPECT_NOT, MM_SUSPECT, MM_SUSPECT_SEEN };
-enum mm_model_state {
-	MM_MODEL_NONE,
-	MM_MODEL_WAITING,
-	MM_MODEL_LOADING,
-	MM_MODEL_SWITCHED,
-	MM_MODEL_READY
+enum mm_c_model_state {
+	MM_C_MODEL_NONE,
+	MM_C_MODEL_WAITING,
+	MM_C_MODEL_LOADING,
+	MM_C_MODEL_SWITCHED,
+	MM_C_MODEL_READY
 };
 
 struct mm_c_group {
@@ -84,7 +84,7 @@ struct mm_c_tenant {
 	uint32_t copies; /* COPY jobs under way */
 
 	/* model */
-	enum mm_model_state model;
+	enum mm_c_model_state model;
 	uint64_t model_since_ns;
 	bool has_store;
 	uint32_t n_layers, entries;
@@ -127,7 +127,7 @@ struct mm_core {
 	uint64_t departures;
 	uint64_t kill_ns[MM_KILLS_MAX]; /* when, the last ones; 0: never */
 	uint32_t lost;                  /* pages out of use that nobody is charged for */
-	bool mins_stand; /* what is unused of the mins is free, and nobody can hold it */
+	bool mins_covered; /* what is unused of the mins is free, and nobody can hold it */
 
 	struct mm_queue queue;
 	struct mm_jobs jobs; /* jobs_max for bulk, then one per tenant for control */

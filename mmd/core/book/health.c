@@ -40,5 +40,5 @@ void mm_c_quarantine_suspect(struct mm_core *c, uint32_t page)
 	c->stats.suspects_quarantined++;
 	c->quarantine_retries = 0;
 	if (c->quarantine_retry_ns <= c->now_ns)
-		c->quarantine_retry_ns = c->now_ns + MM_RETRY_NS;
+		c->quarantine_retry_ns = c->now_ns + MM_PAGE_RETRY_NS;
 }

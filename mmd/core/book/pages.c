@@ -54,7 +54,7 @@ void mm_c_quarantine(struct mm_core *c, uint32_t page, bool poisoned)
 	if (p->last == MM_DOMAIN_NONE) {
 		c->lost += !p->lost;
 		p->lost = true;
-		c->mins_stand = false;
+		c->mins_covered = false;
 	} else if (!p->quarantined) {
 		mm_account_quarantine(&c->account[p->last], p->account != MM_DOMAIN_NONE);
 		mm_ledger_charge(&c->ledger, page, p->last, true);

@@ -147,16 +147,16 @@ static bool mins_are_covered(struct mm_core *c)
 
 void mm_c_guard(struct mm_core *c)
 {
-	if (c->mins_stand)
+	if (c->mins_covered)
 		return;
 	while (mm_c_mins_missing(c) && page_recreate(c, foreign_page(c, MM_DOMAIN_NONE)))
 		;
-	c->mins_stand = mins_are_covered(c);
+	c->mins_covered = mins_are_covered(c);
 }
 
 bool mm_c_scrub_recreates(struct mm_core *c)
 {
-	return !c->mins_stand && mm_c_mins_missing(c);
+	return !c->mins_covered && mm_c_mins_missing(c);
 }
 
 bool mm_c_reservable(struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages)
@@ -295,7 +295,7 @@ void mm_c_quota_put(struct mm_core *c, struct mm_account *a, const struct mm_cor
 	a->stays = true;
 	a->revision = ++c->quota_revision;
 	c->min_sum += a->quota.min_pages;
-	c->mins_stand = false;
+	c->mins_covered = false;
 }
 
 struct mm_account *mm_c_account_named(struct mm_core *c, uint64_t account)
@@ -320,7 +320,7 @@ static uint64_t pages_over(const struct mm_core *c, uint32_t account, const stru
 
 static bool mins_uncovered(const struct mm_core *c)
 {
-	return !c->mins_stand && c->min_sum;
+	return !c->mins_covered && c->min_sum;
 }
 
 uint64_t mm_c_over(struct mm_core *c, uint32_t account)
@@ -341,5 +341,5 @@ uint64_t mm_c_over_seen(const struct mm_core *c, uint32_t account)
 bool mm_c_quota_is_pending(const struct mm_core *c, const struct mm_account *a)
 {
 	return mm_account_use(a) > a->quota.max_pages ||
-	       (mm_account_unused_min(a) && !c->mins_stand);
+	       (mm_account_unused_min(a) && !c->mins_covered);
 }

@@ -41,7 +41,7 @@ void mm_c_retry_quarantine(struct mm_core *c)
 	if (!l->quarantine.length)
 		return;
 	if (c->now_ns >= c->quarantine_retry_ns) {
-		c->quarantine_retry_ns = c->now_ns + MM_RETRY_NS;
+		c->quarantine_retry_ns = c->now_ns + MM_PAGE_RETRY_NS;
 		c->quarantine_retries = MM_RETRY_BATCH;
 	}
 	/* One whose memory was not given up yet comes free by that, mostly: it does not count. */

@@ -46,12 +46,12 @@ static bool by_hand(const struct mm_core *c, const struct mm_c_tenant *t)
 static bool is_big(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return t->life == MM_LIFE_LIVE && !t->kicked &&
-	       (t->model == MM_MODEL_WAITING || by_hand(c, t));
+	       (t->model == MM_C_MODEL_WAITING || by_hand(c, t));
 }
 
 static uint64_t big_since(const struct mm_c_tenant *t)
 {
-	return t->model == MM_MODEL_WAITING ? t->model_since_ns : t->lends->by_hand_ns;
+	return t->model == MM_C_MODEL_WAITING ? t->model_since_ns : t->lends->by_hand_ns;
 }
 
 static uint64_t big_need(const struct mm_core *c, struct mm_c_tenant *t)
@@ -59,7 +59,7 @@ static uint64_t big_need(const struct mm_core *c, struct mm_c_tenant *t)
 	uint32_t alpha = (uint32_t)t->plan.alpha_by_hand;
 	struct mm_plan_set set;
 
-	if (t->model == MM_MODEL_WAITING)
+	if (t->model == MM_C_MODEL_WAITING)
 		return t->entries;
 	return mm_c_change_set(c, t, alpha, mm_c_policy_slots(c, t, alpha), 0, &set);
 }
@@ -68,7 +68,7 @@ static bool big_begin(struct mm_core *c, struct mm_c_tenant *t, uint64_t budget)
 {
 	uint32_t alpha = (uint32_t)t->plan.alpha_by_hand;
 
-	if (t->model == MM_MODEL_WAITING)
+	if (t->model == MM_C_MODEL_WAITING)
 		return budget >= t->entries && mm_c_model_begin(c, t);
 	return mm_c_change_begin(c, t, alpha, mm_c_policy_slots(c, t, alpha), budget);
 }
@@ -98,7 +98,7 @@ static bool big_expired(struct mm_core *c, struct mm_c_tenant *t)
 
 	if (c->now_ns - big_since(t) < mm_c_time(c, MM_MODEL_WAIT_NS))
 		return false;
-	if (t->model == MM_MODEL_WAITING)
+	if (t->model == MM_C_MODEL_WAITING)
 		mm_c_model_refuse(c, t, quota ? -EDQUOT : -ENOSPC,
 				  quota ? MM_REFUSED_QUOTA : MM_REFUSED_DEVICE);
 	return true;

@@ -57,7 +57,7 @@ static uint32_t bounded_max(const struct mm_core *c, const struct mm_c_tenant *t
 static bool on_its_way(const struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
-		if (t->life == MM_LIFE_LIVE && t->model == MM_MODEL_READY && mm_c_changing(t) &&
+		if (t->life == MM_LIFE_LIVE && t->model == MM_C_MODEL_READY && mm_c_changing(t) &&
 		    t->change->change_gain &&
 		    c->now_ns - t->change->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
 			return true;

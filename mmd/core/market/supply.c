@@ -16,7 +16,7 @@ static uint64_t expected_of(const struct mm_core *c, const struct mm_c_tenant *t
 
 	if (t->life != MM_LIFE_LIVE || t->kicked)
 		return 0;
-	if (mm_c_changing(t) && t->model == MM_MODEL_READY &&
+	if (mm_c_changing(t) && t->model == MM_C_MODEL_READY &&
 	    c->now_ns - t->change->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
 		pages = t->change->change_gain;
 	if (c->now_ns < t->wish->reclaim_until_ns && !t->wish->deaf)
@@ -54,7 +54,7 @@ const struct mm_c_sums *mm_c_sums(struct mm_core *c)
 	MM_FOREACH_TENANT(c, t) {
 		s->link += mm_c_link_permille(c, t);
 		s->own[t->account] += (uint64_t)mm_c_kv_unmet(t) * t->kv.chunk_pages +
-				      (t->model == MM_MODEL_WAITING ? t->entries : 0);
+				      (t->model == MM_C_MODEL_WAITING ? t->entries : 0);
 	}
 	return s;
 }

@@ -54,8 +54,8 @@ static bool present(const struct mm_c_tenant *t)
 /* An engine may have its weights elsewhere and only its KV here. */
 static bool can_compute(const struct mm_c_tenant *t)
 {
-	return t->model == MM_MODEL_READY ||
-	       (t->model == MM_MODEL_NONE && (t->kv.held || mm_c_kv_unmet(t)));
+	return t->model == MM_C_MODEL_READY ||
+	       (t->model == MM_C_MODEL_NONE && (t->kv.held || mm_c_kv_unmet(t)));
 }
 
 bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -78,8 +78,8 @@ bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t)
 bool mm_c_rotates(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return c->opts.turn_rotate == MM_SWITCH_ON && t->life == MM_LIFE_LIVE &&
-	       t->turn->mode != MM_TURN_NONE && t->model == MM_MODEL_READY && t->sets->alpha_max &&
-	       t->plan.alpha_by_hand < 0;
+	       t->turn->mode != MM_TURN_NONE && t->model == MM_C_MODEL_READY &&
+	       t->sets->alpha_max && t->plan.alpha_by_hand < 0;
 }
 
 /* ---- who was charged for how much ---- */

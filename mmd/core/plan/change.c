@@ -28,7 +28,7 @@ static void model_load_refuse(struct mm_core *c, struct mm_c_tenant *t)
 static void preload_give_up(struct mm_core *c, struct mm_c_tenant *t)
 {
 	mm_c_preload_drop(c, t);
-	t->change->retry_ns = c->now_ns + MM_RETRY_NS;
+	t->change->retry_ns = c->now_ns + MM_PAGE_RETRY_NS;
 }
 
 static void change_prepare(struct mm_core *c, struct mm_c_tenant *t)
@@ -296,8 +296,8 @@ static void switch_send(struct mm_core *c, struct mm_c_tenant *t, uint64_t flags
 /* xfer is quiescent, no step runs: everything anew. */
 static void switch_full(struct mm_core *c, struct mm_c_tenant *t)
 {
-	if (t->model == MM_MODEL_LOADING) {
-		t->model = MM_MODEL_SWITCHED;
+	if (t->model == MM_C_MODEL_LOADING) {
+		t->model = MM_C_MODEL_SWITCHED;
 		t->change->next_set.m = t->change->next_set.beta = t->change->next_alpha = 0;
 	}
 	plan_enter(c, t, false);
@@ -401,7 +401,7 @@ static void change_finish_part(struct mm_core *c, struct mm_c_tenant *t)
 
 static void change_finish_first(struct mm_core *c, struct mm_c_tenant *t)
 {
-	t->model = MM_MODEL_READY;
+	t->model = MM_C_MODEL_READY;
 	mm_c_event(c, t, &(struct mm_msg){ .opcode = MM_EV_MODEL_READY });
 }
 
@@ -463,7 +463,7 @@ static uint32_t change_facts(const struct mm_core *c, const struct mm_c_tenant *
 {
 	uint32_t f = 0;
 
-	f |= t->model != MM_MODEL_READY ? MM_CHANGE_FIRST : 0;
+	f |= t->model != MM_C_MODEL_READY ? MM_CHANGE_FIRST : 0;
 	f |= t->change->pre.n > t->change->pre.done ? MM_CHANGE_COPIES : 0;
 	if (t->features & MM_FEAT_PARTIAL && !c->opts.full_drain && !t->change->broken)
 		f |= MM_CHANGE_IN_PART;

@@ -263,7 +263,7 @@ static uint64_t chain_take(const struct layer_search *s, uint32_t first, uint32_
 	}
 	ret_set->m = m;
 	ret_set->beta = s->beta;
-	ret_set->turn = 0;
+	ret_set->first_slot = 0;
 	for (uint32_t l = last; l != first; l = s->before[l])
 		ret_set->layer[--m] = (uint16_t)l;
 	ret_set->layer[0] = (uint16_t)first;

@@ -12,7 +12,7 @@
 
 void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why)
 {
-	t->model = MM_MODEL_NONE;
+	t->model = MM_C_MODEL_NONE;
 	mm_c_sum_anew(c);
 	t->entries = t->n_layers = 0;
 	mm_c_event(c, t,
@@ -31,7 +31,7 @@ bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t)
 	mm_c_preload_begin(t);
 	for (uint32_t g = 0; g <= t->n_layers; g++)
 		mm_c_preload_add(c, t, &t->group[g]);
-	t->model = MM_MODEL_LOADING;
+	t->model = MM_C_MODEL_LOADING;
 	mm_c_sum_anew(c);
 	mm_c_change_event(c, t, MM_CHANGE_BEGIN);
 	return true;
@@ -112,7 +112,7 @@ void mm_c_model_offer(struct mm_core *c, struct mm_c_tenant *t, uint64_t store,
 		mm_c_model_refuse(c, t, refusal_errno(why), why);
 		return;
 	}
-	t->model = MM_MODEL_WAITING;
+	t->model = MM_C_MODEL_WAITING;
 	t->model_since_ns = c->now_ns;
 	t->plan.n_layers = t->n_layers;
 }

@@ -243,11 +243,11 @@ void mm_plan_take_turns(const struct mm_plan_set *current, struct mm_plan_set *s
 
 	for (uint32_t i = 0; i < current->m; i++)
 		old.of[current->layer[i]] = (uint8_t)(mm_plan_slot(current, i) + 1);
-	set->turn = 0;
+	set->first_slot = 0;
 	stayed = slots_unchanged(set, &old);
-	set->turn = 1;
+	set->first_slot = 1;
 	if (set->beta < 2 || slots_unchanged(set, &old) <= stayed)
-		set->turn = 0;
+		set->first_slot = 0;
 }
 
 uint64_t mm_plan_choose(uint32_t n, uint32_t m, uint32_t beta, const struct mm_plan_set *current,

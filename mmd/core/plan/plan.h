@@ -26,15 +26,15 @@
 
 struct mm_plan_set {
 	uint32_t m;
-	uint32_t beta; /* slots: 0 where m is 0 */
-	uint32_t turn; /* the slot of layer[0] */
+	uint32_t beta;       /* slots: 0 where m is 0 */
+	uint32_t first_slot; /* the slot of layer[0] */
 	uint16_t layer[MM_LAYERS_MAX + 1];
 };
 
 /* Which slot the i-th layer of the set is in. */
 static inline uint32_t mm_plan_slot(const struct mm_plan_set *set, uint32_t i)
 {
-	return set->beta == 2 ? (i + set->turn) % 2 : 0;
+	return set->beta == 2 ? (i + set->first_slot) % 2 : 0;
 }
 
 /* m for alpha layers away with @beta slots: 0, or alpha + beta. */

@@ -235,15 +235,15 @@ static bool swap_may_issue(struct mm_core *c, const struct mm_c_tenant *t)
 	       c->jobs.bulk_used < c->opts.jobs_max - c->opts.jobs_max / 4 && mm_c_burst(c);
 }
 
-void mm_c_swap(struct mm_core *c, struct mm_c_tenant *t)
+void mm_c_swap_settle(struct mm_core *c, struct mm_c_tenant *t)
 {
 	for (uint32_t i = 0; i < MM_SWAP_LOTS; i++) {
-		uint32_t lot = (t->swap->turn + i) % MM_SWAP_LOTS;
+		uint32_t lot = (t->swap->next_lot + i) % MM_SWAP_LOTS;
 		struct mm_c_swap_list *list = &t->swap->list[lot];
 
 		while (list->used && list->at < list->n) {
 			if (!swap_may_issue(c, t)) {
-				t->swap->turn =
+				t->swap->next_lot =
 					lot; /* the oldest to go on is the first of the next time */
 				return;
 			}

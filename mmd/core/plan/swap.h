@@ -25,9 +25,9 @@ struct mm_c_swap_list {
 };
 
 struct mm_c_swap {
-	uint64_t bytes; /* 0: none */
-	uint32_t jobs;  /* of all lists */
-	uint32_t turn;  /* the list that goes on first */
+	uint64_t bytes;    /* 0: none */
+	uint32_t jobs;     /* of all lists */
+	uint32_t next_lot; /* the list that goes on first */
 	struct mm_c_swap_list list[MM_SWAP_LOTS];
 };
 
@@ -37,7 +37,7 @@ int mm_c_swap_open(const struct mm_core *c, struct mm_c_tenant *t, uint64_t byte
 int mm_c_swap_list(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg,
 		   const struct mm_swap_piece *pieces);
 /* Goes on with the tenant's lists as far as there is room for jobs. */
-void mm_c_swap(struct mm_core *c, struct mm_c_tenant *t);
+void mm_c_swap_settle(struct mm_core *c, struct mm_c_tenant *t);
 /* Does a list that is not done name it? Then it cannot be released. */
 bool mm_c_swap_names(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t chunk);
 void mm_c_swap_job_done(struct mm_core *c, const struct mm_msg *job, struct mm_c_tenant *t,

@@ -155,7 +155,7 @@ static int read_set(const json_t *plan, uint32_t layers, struct mm_plan_set *set
 		if (slot_of[l])
 			set->layer[set->m++] = (uint16_t)l;
 	set->beta = set->m ? set->beta : 0;
-	set->turn = set->m ? slot_of[set->layer[0]] - 1u : 0;
+	set->first_slot = set->m ? slot_of[set->layer[0]] - 1u : 0;
 	for (uint32_t n = 0; n < set->m; n++)
 		if (mm_plan_slot(set, n) + 1 != slot_of[set->layer[n]])
 			return fail(err, -EPROTO, "plan.show: the slots do not take turns");

@@ -132,8 +132,8 @@ static struct mm_c_tenant *put_into(enum mm_change_state state, enum mm_change_e
 	assert_int_equal(!!t->plan.m, !!(facts & MM_CHANGE_CYCLES));
 	if (facts & MM_CHANGE_FIRST)
 		t->model = state == MM_CHANGE_FULL_DONE || state == MM_CHANGE_FULL_SWITCHED
-				   ? MM_MODEL_SWITCHED
-				   : MM_MODEL_LOADING;
+				   ? MM_C_MODEL_SWITCHED
+				   : MM_C_MODEL_LOADING;
 	t->change->next_set = (struct mm_plan_set){ 0 };
 	t->change->next_alpha = facts & MM_CHANGE_WILL_CYCLE ? AWAY : 0;
 	if (t->plan.m && t->change->next_alpha)

@@ -187,7 +187,7 @@ static uint64_t played_steps(const struct mm_plan_set *set, uint32_t n, uint64_t
 			begun = now;
 		for (uint32_t l = 0; l < n; l++) {
 			bool cycles = k < set->m && set->layer[k] == l;
-			uint32_t slot = set->beta == 2 ? (k + set->turn) % 2 : 0;
+			uint32_t slot = set->beta == 2 ? (k + set->first_slot) % 2 : 0;
 
 			if (cycles) {
 				link_free = MM_MAX(link_free, slot_free[slot]) + t_t;
@@ -226,7 +226,7 @@ static void two_slots_agree_with_a_played_step(void **state)
 		struct mm_plan_set set = set_from(mask, 1);
 
 		set.beta = 2;
-		for (set.turn = 0; set.turn < 2; set.turn++)
+		for (set.first_slot = 0; set.first_slot < 2; set.first_slot++)
 			for (uint64_t t_t = 0; t_t < 60 && set.m >= 4; t_t += 7) {
 				uint64_t played = played_steps(&set, 10, 10, t_t);
 				uint64_t got = mm_plan_set_step_ns(&set, 10, 10, t_t);
@@ -333,7 +333,7 @@ static void slots_take_turns_and_stay(void **state)
 
 	(void)state;
 	current.beta = 2;
-	current.turn = 1;
+	current.first_slot = 1;
 	assert_int_equal(mm_plan_choose(10, 5, 2, &current, pages, 0, &got), 0);
 	for (uint32_t i = 0; i < got.m; i++)
 		for (uint32_t k = 0; k < current.m; k++)

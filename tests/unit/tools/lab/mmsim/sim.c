@@ -177,9 +177,12 @@ static void plan_of(const struct ms_sim *sim, struct mm_plan_set *set)
 
 	*set = (struct mm_plan_set){ .m = plan->m, .beta = plan->beta };
 	for (uint32_t s = 0; s < plan->beta; s++)
-		set->turn = plan->slot[s].layer[0] < plan->slot[set->turn].layer[0] ? s : set->turn;
+		set->first_slot = plan->slot[s].layer[0] < plan->slot[set->first_slot].layer[0]
+					  ? s
+					  : set->first_slot;
 	for (uint32_t i = 0; i < plan->m; i++)
-		set->layer[i] = plan->slot[(i + set->turn) % plan->beta].layer[i / plan->beta];
+		set->layer[i] =
+			plan->slot[(i + set->first_slot) % plan->beta].layer[i / plan->beta];
 }
 
 /* The step's time is what the planner says of its very set, where the link is what it waits for. */
