@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The effects of the table's rows (change_rows.c), and the events that no peer reports. */
+/*
+ * Performs the effects of the table's rows (change_rows.c), and finds the events that no peer
+ * reports.
+ */
 #include "mmd/core/plan/change.h"
 
 #include <errno.h>
@@ -38,10 +41,10 @@ static void change_prepare(struct mm_core *c, struct mm_c_tenant *t)
 }
 
 /*
- * How often: a bucket of MM_CHANGES_AT_ONCE, one more each opts.change_ns. Each change drains the
- * tenant's steps or has them wait, so policies that disagree with themselves could keep it from
- * computing at all. No change is exempt: those that must happen (RESYNC, the operator's plan, pages
- * for a min) come first when the next one may begin, which is soon.
+ * Changes are limited by a token bucket of MM_CHANGES_AT_ONCE, refilled by one per opts.change_ns.
+ * Each change makes the tenant's steps drain or wait, so policies that alternate between two plans
+ * could keep it from computing at all. No change is exempt: those that must happen (RESYNC, the
+ * operator's plan, pages for a min) begin first when the next one may begin, which is soon.
  */
 static uint64_t change_may_at_ns(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -62,7 +65,9 @@ static void change_spend(struct mm_core *c, struct mm_c_tenant *t)
 	c->stats.plan_changes_limited += !mm_c_change_may(c, t);
 }
 
-/* As of the last settling: statistics move the time on, and nothing that waits is begun by them. */
+/*
+ * Uses the time of the last settling: statistics move c->now_ns on, but begin nothing that waits.
+ */
 uint64_t mm_c_change_deadline(const struct mm_core *c)
 {
 	uint64_t due = UINT64_MAX;
@@ -74,7 +79,7 @@ uint64_t mm_c_change_deadline(const struct mm_core *c)
 	return due;
 }
 
-/* To next_set, whose pages are there. The one place where a change begins. */
+/* Begins the change to next_set, whose pages are free. Every change begins here. */
 static void change_start(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
 {
 	uint64_t gain =
@@ -128,7 +133,8 @@ static void slot_add(struct mm_core *c, struct mm_c_tenant *t, uint32_t s, uint3
 }
 
 /*
- * A layer's own pages, if it has any, go to slot @s, or (MM_SLOTS_MAX) to wherever they are needed.
+ * Moves the layer's own pages, if it has any, to slot @s, or to the spilled pages if @s is
+ * MM_SLOTS_MAX.
  */
 static bool layer_pages_move(struct mm_core *c, struct mm_c_tenant *t, uint32_t layer, uint32_t s)
 {
@@ -146,7 +152,10 @@ static bool layer_pages_move(struct mm_core *c, struct mm_c_tenant *t, uint32_t 
 	return true;
 }
 
-/* Its cycle; the pages that it has already stay first, so that what is mapped there may stay so. */
+/*
+ * Sets the cycle of slot @s. The pages that it already has stay first, so that they may stay
+ * mapped.
+ */
 static void slot_keep(struct mm_core *c, struct mm_c_tenant *t, uint32_t s)
 {
 	struct mm_core_slot *slot = &t->plan.slot[s];
@@ -159,12 +168,13 @@ static void slot_keep(struct mm_core *c, struct mm_c_tenant *t, uint32_t s)
 			slot->layer[slot->n_layers++] = t->change->next_set.layer[i];
 	while (slot->n_pages > pages)
 		spill_add(c, t->slot_page[s][--slot->n_pages]);
-	/* The first layer of a new slot brings its own pages, bytes and all. */
+	/* The first layer of a new slot brings its own pages with their bytes. */
 	slot->in_place = fresh && slot->n_layers && layer_pages_move(c, t, slot->layer[0], s);
 }
 
 /*
- * Then the pages of the layers that leave, and those that were reserved for it. What is left goes.
+ * Fills the slots: first with the pages that they have, then with those of layers that begin to
+ * cycle, then with those that were reserved for slots. Pages that remain are revoked.
  */
 static void slots_fill(struct mm_core *c, struct mm_c_tenant *t)
 {
@@ -223,7 +233,7 @@ static bool layer_bit(const uint64_t *words, uint32_t layer)
 	return words[layer / 64] >> (layer % 64) & 1;
 }
 
-/* True: something of the group is mapped elsewhere now. */
+/* Returns true if a page of the group is mapped elsewhere now. */
 static bool group_update(struct mm_core *c, struct mm_c_tenant *t, uint32_t g, const uint32_t *slot)
 {
 	bool changed = false;
@@ -239,8 +249,8 @@ static bool group_update(struct mm_core *c, struct mm_c_tenant *t, uint32_t g, c
 }
 
 /*
- * Layers that cycle and are mapped elsewhere now are @in_part closed; so, by home, are those that
- * do not any more.
+ * Writes the new plan into the map table. If the change is in part, layers that cycle and are
+ * mapped elsewhere become closed; t->change->home closes the layers that no longer cycle.
  */
 static void table_update(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 {
@@ -258,7 +268,7 @@ static void table_update(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 	}
 }
 
-/* The new plan, in the books and in the table. */
+/* Puts the new plan in force, in the ledger and in the map table. */
 static void plan_enter(struct mm_core *c, struct mm_c_tenant *t, bool in_part)
 {
 	struct mm_core_plan *plan = &t->plan;
@@ -293,7 +303,7 @@ static void switch_send(struct mm_core *c, struct mm_c_tenant *t, uint64_t flags
 				     .arg = { t->plan.alpha, t->plan.m, flags } });
 }
 
-/* xfer is quiescent, no step runs: everything anew. */
+/* xfer is quiescent and no step runs, so all gates and cursors are written anew. */
 static void switch_full(struct mm_core *c, struct mm_c_tenant *t)
 {
 	if (t->model == MM_C_MODEL_LOADING) {
@@ -317,8 +327,9 @@ static void gate_set(struct mm_core *c, const struct mm_c_tenant *t, uint32_t la
 }
 
 /*
- * The tenant is parked, xfer serves the old plan. Gates of layers that were resident are ours
- * alone: they close at once. The others are xfer's until it has gone over.
+ * The tenant is parked, and xfer serves the old plan. Only the core writes gates of layers that
+ * were resident: they are closed at once. xfer writes the others until it has gone over to the new
+ * plan.
  */
 static void switch_part(struct mm_core *c, struct mm_c_tenant *t)
 {
@@ -344,7 +355,9 @@ static void switch_part(struct mm_core *c, struct mm_c_tenant *t)
 		mm_c_emit(c, MM_ACT_PLAN, t)->entry = served;
 }
 
-/* xfer has gone over. Steps go on, up to the first layer that is to be mapped anew. */
+/*
+ * xfer has gone over to the new plan. Steps go on, up to the first layer that must be mapped anew.
+ */
 static void change_resume(struct mm_core *c, struct mm_c_tenant *t)
 {
 	for (uint32_t layer = 0; layer < t->n_layers; layer++)
@@ -354,8 +367,8 @@ static void change_resume(struct mm_core *c, struct mm_c_tenant *t)
 }
 
 /*
- * Layers below @end are mapped as the plan says: those that came home are let in, and xfer lets the
- * others.
+ * Layers below @end are mapped according to the plan. Opens those that returned home; xfer opens
+ * the others.
  */
 static void layers_open(struct mm_core *c, struct mm_c_tenant *t, uint32_t end)
 {
@@ -376,7 +389,7 @@ static void mapped_layers_open(struct mm_core *c, struct mm_c_tenant *t)
 	layers_open(c, t, t->change->mapped);
 }
 
-/* The tenant has let go of what it was to give up. */
+/* The tenant has unmapped all pages that were revoked. */
 static void left_pages_drop(struct mm_core *c, struct mm_c_tenant *t)
 {
 	struct mm_page_list *out = &c->ledger.revoking[mm_c_index(c, t)];
@@ -385,7 +398,7 @@ static void left_pages_drop(struct mm_core *c, struct mm_c_tenant *t)
 		mm_c_drop(c, out->head);
 }
 
-/* Everything is mapped as the plan says. */
+/* Everything is mapped according to the plan. */
 static void change_finish(struct mm_core *c, struct mm_c_tenant *t)
 {
 	(void)t;
@@ -500,7 +513,7 @@ bool mm_c_change_in_window(const struct mm_c_tenant *t)
 
 /* ---- xfer ---- */
 
-/* A plan is served from its SWITCH, or the REPLAN to it, until the next QUIESCE. */
+/* xfer serves a plan from its SWITCH, or from the REPLAN to it, until the next QUIESCE. */
 enum mm_xop mm_c_change_control(const struct mm_c_tenant *t)
 {
 	bool is_served = t->change->served_epoch == t->plan.epoch;
@@ -533,8 +546,8 @@ enum mm_xop mm_c_change_control(const struct mm_c_tenant *t)
 }
 
 /*
- * A QUIESCE is done whatever it came to: an xfer that does not know the tenant, or died of the job,
- * touches nothing of it.
+ * A QUIESCE counts as done whatever its result: an xfer that does not know the tenant, or died
+ * during the job, accesses nothing of the tenant.
  */
 void mm_c_change_control_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *job,
 			      int result)
@@ -556,11 +569,14 @@ void mm_c_change_xfer_up(struct mm_c_tenant *t)
 
 /* ---- requests ---- */
 
-/* The flag is a RESYNC that came with it: that of another thread may come late. */
+/*
+ * The flag replaces a RESYNC, since a RESYNC that another thread sends may arrive after this
+ * request.
+ */
 int mm_c_change_parked(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	if (msg->epoch <= t->plan.epoch)
-		return 0; /* crossed with the end of that change */
+		return 0; /* the request and the end of that change crossed */
 	if (t->change->state != MM_CHANGE_PREPARED || msg->epoch != t->plan.epoch + 1 ||
 	    msg->arg[0] & ~MM_PARKED_BROKEN)
 		return MM_E_PROTOCOL;
@@ -592,8 +608,8 @@ int mm_c_change_committed(struct mm_core *c, struct mm_c_tenant *t, const struct
 }
 
 /*
- * A step of an older plan than the one in force ended before that one's PARKED, which said that it
- * broke off: the change was in full. 0: it is not said which plan the step was of.
+ * A RESYNC for a step of an older plan is ignored: the PARKED that followed the step reported that
+ * it broke off, so the change was in full. Epoch 0: the request does not name the plan of the step.
  */
 int mm_c_change_resync(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
@@ -619,7 +635,7 @@ static bool preload_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change
 	return true;
 }
 
-/* The null change: whatever else is wished, this plan's gates in order first. */
+/* Begins the null change: before anything else happens, the gates of this plan are put in order. */
 static void gates_repair(struct mm_core *c, struct mm_c_tenant *t)
 {
 	if (!t->change->broken || !mm_c_change_may(c, t) || !mm_c_burst(c))
@@ -628,7 +644,7 @@ static void gates_repair(struct mm_core *c, struct mm_c_tenant *t)
 	change_start(c, t, t->plan.alpha);
 }
 
-/* Has something become possible that nobody reports? */
+/* Returns true if an event is due that nobody reports. */
 static bool change_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_event *ret_event)
 {
 	*ret_event = MM_CHANGE_ROOM;
@@ -642,7 +658,7 @@ static bool change_due(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_
 	case MM_CHANGE_PART_DONE:
 		return mm_c_burst(c);
 	case MM_CHANGE_PART_SWITCH:
-		/* The region must not be pulled from under an ACTIVATE. */
+		/* The plan region must not change while an ACTIVATE reads it. */
 		return mm_c_burst(c) && !t->ctl;
 	case MM_CHANGE_PART_WINDOW:
 		return t->change->mapped > t->change->open && mm_c_burst(c);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The change of a plan as a table: what may follow what. */
+/* The table of the change of a plan: which state and effect follow which state and event. */
 #include "libclient/base/base.h"
 #include "mmd/core/plan/change.h"
 
@@ -44,8 +44,8 @@ static const struct mm_change_row change_table[] = {
 	ROW(PREPARED, RESYNC, 0, 0, PREPARED, NOTE_BROKEN),
 
 	/*
-	 * In full: steps that broke off before the SWITCH are what it puts in order; none runs
-	 * before COMMITTED.
+	 * A change in full puts the gates in order, so a RESYNC for a step that broke off before
+	 * the SWITCH needs nothing more; no step runs before COMMITTED.
 	 */
 	ROW(FULL_QUIESCE, ACTIVATED, 0, 0, FULL_QUIESCE, NOTHING),
 	ROW(FULL_QUIESCE, ACTIVATE_FAILED, 0, 0, FULL_QUIESCE, KICK_AND_ABORT),
@@ -68,7 +68,8 @@ static const struct mm_change_row change_table[] = {
 	ROW(FULL_DONE, RESYNC, 0, FIRST, FULL_DONE, NOTE_BROKEN),
 
 	/*
-	 * In part: gates stay as they are, so a change in full must follow a step that broke off.
+	 * A change in part leaves the gates as they are, so a change in full must follow a step
+	 * that broke off.
 	 */
 	ROW(PART_SWITCH, ROOM, CYCLES | WILL_CYCLE, 0, PART_REPLAN, SWITCH_PART),
 	ROW(PART_SWITCH, ROOM, CYCLES, WILL_CYCLE, PART_QUIESCE, SWITCH_PART),
@@ -89,7 +90,10 @@ static const struct mm_change_row change_table[] = {
 	ROW(PART_RESUME, ACTIVATE_FAILED, 0, 0, PART_RESUME, KICK_AND_ABORT),
 	ROW(PART_RESUME, RESYNC, 0, 0, PART_RESUME, NOTE_BROKEN),
 
-	/* An ABORT is the tenant's own now, once it has mapped what its steps are at. */
+	/*
+	 * Only the tenant may write ABORT now, once it has mapped the layers that its steps wait
+	 * for.
+	 */
 	ROW(PART_WINDOW, MAPPED, 0, 0, PART_WINDOW, NOTHING),
 	ROW(PART_WINDOW, ROOM, 0, 0, PART_WINDOW, OPEN),
 	ROW(PART_WINDOW, ACTIVATED, 0, 0, PART_WINDOW, NOTHING),
@@ -103,7 +107,7 @@ static const struct mm_change_row change_table[] = {
 	ROW(PART_DONE, ACTIVATE_FAILED, 0, 0, PART_DONE, KICK_UNSERVED),
 	ROW(PART_DONE, RESYNC, 0, 0, PART_DONE, NOTE_BROKEN),
 
-	/* From the kick to the end of the connection nothing more is begun for it. */
+	/* From the kick to the end of the connection, nothing more begins for the tenant. */
 	{ ANY, MM_CHANGE_EVENTS, MM_CHANGE_KICKED, 0, ANY, MM_CHANGE_DO_NOTHING },
 	{ ANY, MM_CHANGE_END, 0, 0, MM_CHANGE_NONE, MM_CHANGE_DO_END },
 };

@@ -21,7 +21,7 @@ void mm_c_control(struct mm_core *c, struct mm_c_tenant *t)
 	if (!c->xfer_up || t->ctl || !mm_c_burst(c))
 		return;
 	if (t->life != MM_LIFE_LIVE) {
-		/* It takes the swap space away, which running jobs still need. */
+		/* DETACH removes the swap space, which running jobs still need. */
 		if (t->attached && !t->swap->jobs)
 			control_issue(c, t, MM_XOP_DETACH);
 		return;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * control - the one job by which xfer takes up, changes and gives up a tenant's plan
+ * control - the one job that makes xfer serve, replace or drop a tenant's plan
  *
- * Concept:    One per tenant at a time, so that xfer never sees two of them in doubtful order.
- *             Which one follows from the tenant's life and from the change of its plan.
+ * Concept:    A tenant has at most one control job at a time, so the order in which xfer gets them
+ *             is never in doubt. The state of the tenant and of the change of its plan determine
+ *             which job it is.
  * Threading:  core thread only.
  */
 #pragma once
 
 #include "mmd/core/book/book.h"
 
-/* Issues it if one is needed and none is under way. */
+/* Issues a control job if the tenant needs one and none is under way. */
 void mm_c_control(struct mm_core *c, struct mm_c_tenant *t);
-/* It ended. @job: as it was issued. */
+/* Handles the end of a control job. @job: as it was issued. */
 void mm_c_control_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *job,
 		       int result);

@@ -3,17 +3,17 @@
 
 #include "libclient/base/base.h"
 
-#define KEEP_FACTOR \
-	4 /* a layer of the set in force weighs so much more in a search near the best */
-#define NEAR_PART    64 /* of a step: slack that is given up for layers that stay where they are */
+#define KEEP_FACTOR 4 /* weight of a layer of the set in force, in a search near the best slack */
+/* a step over this: slack that is given up so that more layers stay where they are */
+#define NEAR_PART    64
 #define SWEEPS       8
-#define ANYWHERE_MAX 96 /* layers, up to which one may be exchanged for any other */
-#define CHAIN_WORK \
-	(UINT64_C(1) << 18) /* layers looked at, after which a search takes what it has */
+#define ANYWHERE_MAX 96 /* up to so many layers, a layer may be exchanged for any other one */
+/* layers that a search examines at most before it returns the best so far */
+#define CHAIN_WORK   (UINT64_C(1) << 18)
 #define IMPROVE_WORK (UINT64_C(1) << 19)
-#define KEY_WORK     64 /* of one key, besides its layers */
-#define PLAY_STEPS   4  /* until steps repeat, and to average over */
-#define WINDOW_STEPS 3  /* the last two of them count */
+#define KEY_WORK     64 /* work for one key, besides that for its layers */
+#define PLAY_STEPS   4  /* steps until they repeat, and steps to average over */
+#define WINDOW_STEPS 3  /* steps of a window; the first one is not counted */
 
 /* ---- what a set costs ---- */
 
@@ -47,7 +47,10 @@ uint64_t mm_layers_away(const struct mm_layers *layers, const struct mm_plan_set
 	return sum - slots_pages(layers, set);
 }
 
-/* Computation from the end of the i-th layer of the set to the beginning of the next one. */
+/*
+ * Returns the computing time from the end of the i-th layer of the set to the beginning of the next
+ * one.
+ */
 static uint64_t layers_between_ns(const struct mm_layers *layers, const struct mm_plan_set *set,
 				  uint32_t i)
 {
@@ -75,7 +78,7 @@ struct uneven_played {
 	uint64_t now, link_free, slot_free[2];
 };
 
-/* Transfers follow each other on the link, each as soon as its slot is free. */
+/* Simulates one step: transfers follow each other on the link, each as soon as its slot is free. */
 static void uneven_play_step(const struct mm_layers *layers, const struct mm_plan_set *set,
 			     struct uneven_played *p)
 {
@@ -110,7 +113,7 @@ uint64_t mm_layers_step_ns(const struct mm_layers *layers, const struct mm_plan_
 
 /*
  * Two slots: the transfers from the i-th to the j-th of a window have the time from the end of the
- * layer that was in the i-th one's slot to the beginning of the j-th layer.
+ * layer that was in the slot of the i-th layer to the beginning of the j-th layer.
  */
 static int64_t uneven_two_slot_slack(const struct mm_layers *layers, const struct mm_plan_set *set)
 {
@@ -154,20 +157,24 @@ int64_t mm_layers_slack_ns(const struct mm_layers *layers, const struct mm_plan_
 struct layer_search {
 	const struct mm_layers *layers;
 	uint32_t n, beta;
-	bool apart; /* a transfer begins when the layer before it is done, else when that one begins */
+	/* a transfer begins when the layer before it is done; false: when that layer begins */
+	bool apart;
 	uint64_t away;
-	uint64_t *work; /* left: layers are a tenant's claims, and must not keep the core busy */
+	/* work that is left; it is bounded because layers are claims of a tenant */
+	uint64_t *work;
 	bool may[MM_LAYERS_MAX + 1], must[MM_LAYERS_MAX + 1], current[MM_LAYERS_MAX + 1];
-	uint32_t first_must;                  /* n: none */
-	int64_t begin[2 * MM_LAYERS_MAX + 3]; /* of each layer of two steps, and the end */
-	uint32_t largest;                     /* no layer of the chain has more pages */
-	uint32_t keep;                        /* factor of the current set's layers */
-	int32_t reach[MM_LAYERS_MAX +
-		      1]; /* the last layer that may come before it; < 0: of the step before */
-	int64_t most[MM_LAYERS_MAX +
-		     1]; /* pages of a chain that ends at one of the layers up to here */
-	int64_t value[MM_LAYERS_MAX + 1]; /* of a chain that ends here; < 0: none does */
-	uint16_t last[MM_LAYERS_MAX + 1]; /* the layer that most[] is of */
+	uint32_t first_must; /* n: no layer must be in */
+	/* begin of each layer of two steps, and the end */
+	int64_t begin[2 * MM_LAYERS_MAX + 3];
+	uint32_t largest; /* most pages that a layer of the chain may have */
+	uint32_t keep;    /* weight of layers of the current set */
+	/* the last layer that may precede it in the chain; < 0: a layer of the step before */
+	int32_t reach[MM_LAYERS_MAX + 1];
+	/* the most pages of a chain that ends at one of the layers up to this one */
+	int64_t most[MM_LAYERS_MAX + 1];
+	/* pages of a chain that ends at this layer; < 0: there is none */
+	int64_t value[MM_LAYERS_MAX + 1];
+	uint16_t last[MM_LAYERS_MAX + 1]; /* the layer at which the chain of most[] ends */
 	uint16_t before[MM_LAYERS_MAX + 1];
 };
 
@@ -176,17 +183,21 @@ static void search_spend(const struct layer_search *s, uint64_t work)
 	*s->work -= MM_MIN(*s->work, work);
 }
 
-/* From when on a transfer that follows the one of @layer may take the link, in the chain's view. */
+/* Returns when a transfer that follows the one of layer @at may begin, according to the chain. */
 static int64_t link_open_from(const struct layer_search *s, uint32_t at)
 {
 	return s->begin[s->apart ? at + 1 : at];
 }
 
-/* The last layer that leaves @slack to the transfer of @l, which is in the second of two steps. */
+/*
+ * Returns the last layer that leaves @slack to the transfer of @l, which is in the second of two
+ * steps.
+ */
 static int32_t layer_reach(const struct layer_search *s, uint32_t l, int64_t slack)
 {
 	int64_t until = s->begin[s->n + l] - (int64_t)s->layers->t_ns[l] - slack;
-	uint32_t low = 0, high = s->n + l; /* how many of those before it are early enough */
+	/* number of layers before it that are early enough */
+	uint32_t low = 0, high = s->n + l;
 
 	while (low < high) {
 		uint32_t mid = low + (high - low + 1) / 2;
@@ -209,7 +220,7 @@ static int64_t layer_value(const struct layer_search *s, uint32_t l)
 	return (int64_t)s->layers->pages[l] * (s->current[l] ? s->keep : 1);
 }
 
-/* The chains that begin at @first, as far as @l; those that leave out @last_must are none. */
+/* Extends the chains that begin at @first by layer @l. A chain must not omit @last_must. */
 static void chains_extend(struct layer_search *s, uint32_t l, uint32_t first, uint32_t last_must)
 {
 	int32_t from = MM_MIN(s->reach[l], (int32_t)l - 1);
@@ -231,11 +242,12 @@ static void chains_extend(struct layer_search *s, uint32_t l, uint32_t first, ui
 	}
 }
 
-/* The most that chains are worth whose first layer is @first; -1: there is none. */
+/* Returns the most pages of a chain whose first layer is @first; -1: there is none. */
 static int64_t chains_from(struct layer_search *s, uint32_t first, uint32_t *ret_last)
 {
 	int32_t close = MM_MIN(s->reach[first] + (int32_t)s->n, (int32_t)s->n - 1);
-	uint32_t last_must = first; /* nobody is reached from before it */
+	/* a chain must contain it, so no later layer may follow one before it */
+	uint32_t last_must = first;
 
 	if (close <= (int32_t)first)
 		return -1;
@@ -271,8 +283,8 @@ static uint64_t chain_take(const struct layer_search *s, uint32_t first, uint32_
 }
 
 /*
- * A set whose transfers all have @slack and that frees enough, slots of s->largest pages assumed;
- * where some layers are to be kept, the one that keeps most of them.
+ * Finds a set whose transfers all have @slack and that frees enough, assuming slots of s->largest
+ * pages. If s->keep > 1, it is the set that keeps most layers of the current one.
  */
 static bool chain_find(struct layer_search *s, int64_t slack, struct mm_plan_set *ret_set)
 {
@@ -298,7 +310,7 @@ static bool chain_find(struct layer_search *s, int64_t slack, struct mm_plan_set
 	return best >= 0;
 }
 
-/* The largest slack from @least on with which there is a chain; false: there is none. */
+/* Finds the largest slack >= @least with which there is a chain. Returns false if there is none. */
 static bool chain_find_best(struct layer_search *s, int64_t least, int64_t *ret_slack,
 			    struct mm_plan_set *ret_set)
 {
@@ -320,7 +332,8 @@ static bool chain_find_best(struct layer_search *s, int64_t least, int64_t *ret_
 }
 
 /*
- * Of the layers that may be in, the most pages below @limit; 0: a layer that must be in has more.
+ * Returns the most pages below @limit of a layer that may be in; 0: a layer that must be in has
+ * more.
  */
 static uint32_t next_largest(const struct layer_search *s, uint32_t limit)
 {
@@ -335,7 +348,10 @@ static uint32_t next_largest(const struct layer_search *s, uint32_t limit)
 	return most;
 }
 
-/* The largest layers may be too large: a slot for one costs what it saves. */
+/*
+ * Finds the best chain over all bounds of a layer's pages: a slot for a very large layer can cost
+ * what it saves.
+ */
 static bool sizes_find_best(struct layer_search *s, int64_t *ret_slack, struct mm_plan_set *ret_set)
 {
 	int64_t unit = MM_MAX(s->begin[s->n] / MM_SLACK_STEPS, 1), least = 0;
@@ -352,7 +368,7 @@ static bool sizes_find_best(struct layer_search *s, int64_t *ret_slack, struct m
 	return best != 0;
 }
 
-/* Near the best, the one that leaves most layers where they are. */
+/* Replaces @set by one of nearly the same slack that preloads fewer pages, if there is one. */
 static void keep_most_layers(struct layer_search *s, int64_t slack,
 			     const struct mm_plan_set *current, struct mm_plan_set *set)
 {
@@ -417,7 +433,10 @@ static void set_with(const struct mm_plan_set *set, uint32_t l, struct mm_plan_s
 	ret_set->layer[i] = (uint16_t)l;
 }
 
-/* What need not go stays, the largest first, and rather what has not gone yet. */
+/*
+ * Removes a layer that need not cycle: the largest one, preferably one that does not cycle yet.
+ * Returns false if there is none.
+ */
 static bool set_drop_one(const struct layer_search *s, struct mm_plan_set *set)
 {
 	struct set_key now = set_key_of(s, set);
@@ -463,7 +482,7 @@ static bool set_add_one(const struct layer_search *s, struct mm_plan_set *set)
 	return most.step_ns != UINT64_MAX;
 }
 
-/* Another one instead of the i-th layer, if that is better. */
+/* Exchanges the i-th layer for another one if that makes the set better. */
 static bool set_move_one(const struct layer_search *s, struct mm_plan_set *set, uint32_t i,
 			 struct set_key *key)
 {
@@ -529,7 +548,10 @@ static void search_init(struct layer_search *s, const struct mm_layers *layers, 
 		s->begin[i + 1] = s->begin[i] + (int64_t)layers->c_ns[i % s->n];
 }
 
-/* Where slots of different sizes leave no room for what a chain assumes. */
+/*
+ * Makes a set of all layers that may be in, for slots of different sizes: a chain assumes equal
+ * ones.
+ */
 static bool set_of_all_allowed(const struct layer_search *s, struct mm_plan_set *ret_set)
 {
 	*ret_set = (struct mm_plan_set){ .beta = s->beta };
@@ -539,7 +561,7 @@ static bool set_of_all_allowed(const struct layer_search *s, struct mm_plan_set 
 	return ret_set->m >= 2 * s->beta && mm_layers_away(s->layers, ret_set) >= s->away;
 }
 
-/* One chain, and what can be made of it. */
+/* Finds a chain and improves it layer by layer. */
 static bool search_attempt(struct layer_search *s, const struct mm_plan_set *current, bool any,
 			   struct mm_plan_set *ret_set)
 {

@@ -37,7 +37,7 @@ bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t)
 	return true;
 }
 
-/* Lays the groups out in the map table; false: more entries than it has. */
+/* Lays the groups out in the map table. Returns false if they need more entries than it has. */
 static bool model_lay_out(struct mm_core *c, struct mm_c_tenant *t,
 			  const struct mm_core_group *groups, uint32_t n_groups)
 {

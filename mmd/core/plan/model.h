@@ -2,10 +2,10 @@
 /*
  * model - how a tenant's model is laid out, admitted and loaded for its first plan
  *
- * Concept:    A model that is complete in the host store is offered. It is refused if it can never
- *             be granted its pages; else it waits until they are free, and its first plan begins
- *             (change.h).
- * Ownership:  a tenant's; its table of own pages is the core's storage.
+ * Concept:    A model is offered when it is complete in the host store. It is refused if its pages
+ *             can never be granted; else it waits until they are free, and then its first plan
+ *             begins (change.h).
+ * Ownership:  The model belongs to the tenant, the tables of its pages to the core.
  * Threading:  core thread only.
  */
 #pragma once
@@ -13,14 +13,15 @@
 #include "mmd/core/book/book.h"
 
 /*
- * MM_REFUSED_NO: one of so many pages can be granted to it. Else *ret_max_pages is the most that
- * can.
+ * Returns MM_REFUSED_NO if a model of @pages can ever be granted to the tenant; else the reason,
+ * and *ret_max_pages is the most that can be granted.
  */
 enum mm_refusal mm_c_model_fits(const struct mm_core *c, const struct mm_c_tenant *t,
 				uint64_t pages, uint64_t *ret_max_pages);
-/* Its model stands in the host store: it waits for pages, or is refused. */
+/* Handles a model that is complete in the host store: it waits for pages, or is refused. */
 void mm_c_model_offer(struct mm_core *c, struct mm_c_tenant *t, uint64_t store,
 		      const struct mm_core_group *groups, uint32_t n_groups);
-/* Preloads the waiting model's pages if they are free. */
+/* Preloads the pages of the waiting model if they are free. Returns false if they are not. */
 bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t);
+/* Drops the model, and sends the tenant @error and the reason. */
 void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why);

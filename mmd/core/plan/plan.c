@@ -3,7 +3,7 @@
 
 #include "libclient/base/base.h"
 
-/* Wide enough for a product of a layer count and any 64-bit time. */
+/* The type holds the product of a layer count and any 64-bit time. */
 __extension__ typedef unsigned __int128 u128;
 
 struct bits {
@@ -49,7 +49,10 @@ bool mm_plan_possible(uint32_t n, uint32_t alpha, uint32_t beta)
 	return !m || (m >= 2 * beta && m <= n);
 }
 
-/* From the i-th layer of the set to the next one; a lone layer's gap is the whole circle. */
+/*
+ * Returns the gap from the i-th layer of the set to the next one; for a single layer, the whole
+ * circle.
+ */
 static uint32_t gap_after(const struct mm_plan_set *set, uint32_t n, uint32_t i)
 {
 	if (i + 1 < set->m)
@@ -66,9 +69,7 @@ uint32_t mm_plan_least_gap(const struct mm_plan_set *set, uint32_t n)
 	return least;
 }
 
-/*
- * The turn of the circle by which most of @set's layers fall on @current's; the first one of those.
- */
+/* Returns the first rotation of the circle with which most of @set's layers are in @current. */
 static uint32_t best_rotation(const struct bits *set, uint32_t n, const struct mm_plan_set *current)
 {
 	uint64_t twice[2 * MM_ARRAY_SIZE(set->word) + 1] = { 0 }; /* the circle, twice around */
@@ -111,7 +112,9 @@ void mm_plan_even(uint32_t n, uint32_t m, const struct mm_plan_set *current,
 	set_of(&chosen, n, ret_set);
 }
 
-/* How many layers fit into the set's gaps if neighbours are to be at least @least apart. */
+/*
+ * Returns how many layers fit into the gaps of the set if neighbours must be at least @least apart.
+ */
 static uint32_t gaps_capacity(const struct mm_plan_set *set, uint32_t n, uint32_t least)
 {
 	uint32_t sum = 0;
@@ -151,7 +154,8 @@ void mm_plan_grow(uint32_t n, uint32_t m, const struct mm_plan_set *current,
 
 /*
  * Beginning with the layer at index @first, takes each next layer that is at least @least away from
- * the one before; false if fewer than @m, that far from the first one again, can be had.
+ * the one before. Returns false if this finds fewer than @m layers, or the last one is too near to
+ * the first one.
  */
 static bool layers_pick(const struct mm_plan_set *set, uint32_t n, uint32_t m, uint32_t first,
 			uint32_t least, struct bits *ret_bits)
@@ -221,7 +225,7 @@ uint64_t mm_plan_pages(const struct mm_plan_set *set, const uint32_t *layer_page
 	return sum;
 }
 
-/* The slot of each layer that cycles, plus one. */
+/* The slot of each layer that cycles, plus one; 0: it does not cycle. */
 struct slots {
 	uint8_t of[MM_LAYERS_MAX + 1];
 };
@@ -235,7 +239,7 @@ static uint32_t slots_unchanged(const struct mm_plan_set *set, const struct slot
 	return n;
 }
 
-/* All is as good: what moves to another slot has to be mapped anew. */
+/* Both choices cost the same otherwise, but a layer that changes its slot has to be mapped anew. */
 void mm_plan_take_turns(const struct mm_plan_set *current, struct mm_plan_set *set)
 {
 	struct slots old = { { 0 } };
@@ -299,12 +303,12 @@ static u128 even_one_slot_step(const struct mm_plan_set *set, uint32_t n, uint64
 	return sum;
 }
 
-/* What has happened when a layer that cycles is done. */
+/* Times of a simulated step, at the end of a layer that cycles. */
 struct even_played {
 	uint64_t now, link_free, slot_free[2];
 };
 
-/* One step: transfers follow each other on the link, each as soon as its slot is free. */
+/* Simulates one step: transfers follow each other on the link, each as soon as its slot is free. */
 static void even_play_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
 			   uint64_t t_t_ns, struct even_played *p)
 {
@@ -320,14 +324,14 @@ static void even_play_step(const struct mm_plan_set *set, uint32_t n, uint64_t t
 	}
 }
 
-#define PLAY_STEPS \
-	4 /* until it repeats, and to average over: with odd m every second step differs */
-#define PLAY_BITS \
-	48 /* of a time: 2 * PLAY_STEPS steps of so many layers and transfers fit 64 bits */
+/* steps until they repeat, and steps to average over: with odd m every second step differs */
+#define PLAY_STEPS 4
+/* bits of a time: 2 * PLAY_STEPS steps of MM_LAYERS_MAX layers and transfers fit into 64 bits */
+#define PLAY_BITS 48
 static_assert(UINT64_C(4) * PLAY_STEPS * (MM_LAYERS_MAX + 1) <= UINT64_C(1) << (64 - PLAY_BITS),
 	      "no time that is played wraps");
 
-/* The same, but for when it is: from here on each step is like the last one. */
+/* True if @b is @a at a later time: from here on each step is like the last one. */
 static bool play_repeats(const struct even_played *a, const struct even_played *b)
 {
 	return b->now - b->link_free == a->now - a->link_free &&
@@ -335,7 +339,7 @@ static bool play_repeats(const struct even_played *a, const struct even_played *
 	       b->now - b->slot_free[1] == a->now - a->slot_free[1];
 }
 
-/* Played in 64 bits, as it is done often; times of days are played coarsely. */
+/* Simulates in 64 bits, because this runs often; times that are too long lose their low bits. */
 static u128 even_two_slot_step(const struct mm_plan_set *set, uint32_t n, uint64_t t_c_ns,
 			       uint64_t t_t_ns)
 {

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Each index owns its tables for good. */
+/* Gives every tenant index its own part of the storage, once. */
 static void plans_share_out_tables(struct mm_plans *p, uint32_t tenants, uint32_t entries)
 {
 	uint32_t *at = p->storage;

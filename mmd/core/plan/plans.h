@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plans - what the plans keep of the core and of tenants
+ * plans - the state that plans keep per core and per tenant
  *
- * Ownership:  the core owns one; a tenant's parts belong to its index.
+ * Concept:    One allocation for each table; a tenant that joins gets the entries of its index.
+ * Ownership:  The core owns one; the parts of a tenant belong to its index.
  * Threading:  core thread only.
  */
 #pragma once
@@ -13,18 +14,18 @@
 #include "mmd/core/plan/swap.h"
 
 struct mm_plans {
-	struct mm_change *change; /* one per tenant index, as the next two */
+	struct mm_change *change; /* by tenant index; sets and swap likewise */
 	struct mm_c_sets *sets;
 	struct mm_c_swap *swap;
 	struct mm_swap_piece *swap_pieces; /* [tenants][MM_SWAP_LOTS][MM_SWAP_PIECES] */
-	uint32_t *spill; /* of one change: pages that found no place yet, room for all */
+	uint32_t *spill; /* pages that a change has not placed yet; room for all pages */
 	uint32_t n_spill;
-	uint32_t *storage; /* entries and pages that are being filled */
+	uint32_t *storage; /* arrays of the preloads, of all tenants */
 };
 
-/* @entries: of one tenant's model, at most. NULL: no memory. */
+/* @entries: the most that the model of one tenant may have. Returns NULL if there is no memory. */
 struct mm_plans *mm_plans_create(uint32_t tenants, uint32_t pages, uint32_t entries);
-/* NULL is allowed. */
+/* @plans may be NULL. */
 void mm_plans_destroy(struct mm_plans *plans);
-/* A tenant joins at @index: it has no plan. */
+/* Resets the entries of @index, and gives them to a tenant that joins: it has no plan. */
 void mm_plans_join(struct mm_plans *plans, struct mm_c_tenant *t, uint32_t index);

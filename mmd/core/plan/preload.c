@@ -8,7 +8,7 @@
 #include "mmd/core/book/tell.h"
 #include "mmd/core/plan/plans.h"
 
-#define COPY_BURST 8 /* of one tenant before the next one's turn */
+#define COPY_BURST 8 /* jobs of one tenant before the next tenant is served */
 
 void mm_c_preload_add(struct mm_core *c, struct mm_c_tenant *t, const struct mm_c_group *g)
 {
@@ -18,7 +18,7 @@ void mm_c_preload_add(struct mm_core *c, struct mm_c_tenant *t, const struct mm_
 	}
 }
 
-/* A slot's page has no bytes of its own. */
+/* Skips pages for slots: no COPY job fills them. */
 static void preload_skip_slots(struct mm_c_tenant *t)
 {
 	while (t->change->pre.issued < t->change->pre.n &&
@@ -44,7 +44,7 @@ void mm_c_preload_begin(struct mm_c_tenant *t)
 	t->change->pre.sent = false;
 }
 
-/* Reserved pages go back; those that a job still writes are scrubbed when it ended. */
+/* A page that a job still writes is scrubbed only when the job has ended. */
 void mm_c_preload_drop(struct mm_core *c, struct mm_c_tenant *t)
 {
 	for (uint32_t i = 0; i < t->change->pre.n; i++) {
@@ -63,7 +63,6 @@ void mm_c_preload_drop(struct mm_core *c, struct mm_c_tenant *t)
 	t->change->pre.sent = false;
 }
 
-/* Ahead of the change, so that nobody waits for fds while it is made. */
 void mm_c_preload_send(struct mm_core *c, struct mm_c_tenant *t)
 {
 	for (uint32_t i = 0; i < t->change->pre.n; i++)

@@ -3,8 +3,8 @@
  * preload - pages that are filled before a tenant's next plan is in force
  *
  * Concept:    Pages are reserved, then filled by COPY jobs from the host store, a few at a time.
- *             Pages that will be a slot's are reserved with them but not filled.
- * Ownership:  a tenant's, as a part of its struct mm_change; the arrays belong to struct mm_plans.
+ *             Pages of a new slot are reserved too, but streaming fills them later.
+ * Ownership:  A part of the tenant's struct mm_change; the arrays belong to struct mm_plans.
  * Threading:  core thread only.
  */
 #pragma once
@@ -14,24 +14,25 @@
 
 #include "mmd/core/book/book.h"
 
-/* Pages that are being filled for a tenant before its next SWITCH. */
+/* Pages that are filled for a tenant before its next SWITCH. */
 struct mm_c_preload {
 	uint32_t n, issued, done;
-	uint32_t *entry; /* MM_NO_PAGE: for a slot, to be filled by streaming */
+	/* model entry that each page is filled for; MM_NO_PAGE: a page for a slot */
+	uint32_t *entry;
 	uint32_t *page;
-	int error; /* the first one that a copy reported */
-	bool sent; /* the tenant has them: they come back by proof only */
+	int error; /* the first error of a copy */
+	bool sent; /* the tenant has their fds: they return only by proof */
 };
 
 /* Empties the list. */
 void mm_c_preload_begin(struct mm_c_tenant *t);
-/* Reserves the group's pages, to be filled with its bytes. */
+/* Reserves the pages of the group, to be filled with its bytes. */
 void mm_c_preload_add(struct mm_core *c, struct mm_c_tenant *t, const struct mm_c_group *g);
-/* Reserves @pages for slots. Only once everything that is to be filled was added. */
+/* Reserves @pages for slots. Call it only after everything that is to be filled was added. */
 void mm_c_preload_add_slots(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages);
 /* Issues COPY jobs, as far as there is room for them. */
 void mm_c_preload_issue(struct mm_core *c, struct mm_c_tenant *t);
-/* A COPY job into @page ended, which is still the tenant's. */
+/* Handles the end of a COPY job into @page, which still belongs to the tenant. */
 void mm_c_copied(struct mm_core *c, struct mm_c_tenant *t, uint32_t page, int result);
 
 /* Sends the pages' fds ahead of the change, so that the tenant need not wait for them during it. */

@@ -1,26 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * sets - which layers of a tenant's model cycle
- *
- * Concept: plan.h's answers where a model's layers are alike, layers.h's where they are not, in the
- *          terms of a tenant: what it has measured, what cycles now, which pages a change needs.
- *          alpha counts pages in mean layers' worth; where layers are alike that is a number of
- *          layers.
- * Trust:   times and weights are the tenant's claims; they steer what is taken from it.
- */
 #include "mmd/core/plan/sets.h"
 
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
 #include "mmd/core/plan/change.h"
 
-#define WEIGHT_ONE      (UINT32_C(1) << MM_C_WEIGHT_BITS)
-#define ALIKE_PART      64 /* of a layer: less of a difference is none */
-#define NEAR_PART       16 /* of a time: less of a change does not make sets stale */
-#define GAIN_PART       64 /* of a step: for less no layer is copied that could stay away */
-#define STREAMED_NS_MAX (64 * MM_NS_PER_S) /* times layers and weight still fits */
-#define C_NS_MAX \
-	(UINT64_C(1) << 30) /* of a mean layer; times the layers it is below MM_LAYER_NS_MAX */
+#define WEIGHT_ONE (UINT32_C(1) << MM_C_WEIGHT_BITS)
+#define ALIKE_PART 64 /* a weight over this: a smaller difference does not count */
+#define NEAR_PART  16 /* a time over this: a smaller change does not make sets stale */
+/* a step over this: for a smaller gain, layers stay where they are */
+#define GAIN_PART 64
+/* its product with layers and weight fits into 64 bits */
+#define STREAMED_NS_MAX (64 * MM_NS_PER_S)
+/* computing time of a mean layer; its product with layers is below MM_LAYER_NS_MAX */
+#define C_NS_MAX (UINT64_C(1) << 30)
 
 /* ---- weights ---- */
 
@@ -34,7 +27,7 @@ static uint32_t layer_weight(uint64_t part, uint64_t whole)
 	return (uint32_t)MM_MAX(MM_MIN(part, MM_LAYERS_MAX * WEIGHT_ONE), 1);
 }
 
-/* All are stated, or none counts. */
+/* Computing times count only if the tenant states them for all layers. */
 static bool compute_is_stated(const struct mm_c_tenant *t)
 {
 	for (uint32_t l = 0; l < t->n_layers; l++)
@@ -62,7 +55,7 @@ static bool layers_have_same_pages(const struct mm_c_tenant *t)
 	return true;
 }
 
-/* The set in force could be one of plan.h's: one of layers.h's may have more layers. */
+/* True if plan.h could have chosen the set in force; a set of layers.h may have more layers. */
 static bool plan_is_regular(const struct mm_c_tenant *t)
 {
 	return !mm_c_changing(t) && t->plan.m == mm_plan_cycling(t->plan.alpha, t->plan.beta);
@@ -89,7 +82,7 @@ void mm_c_sets_claim(struct mm_c_tenant *t)
 	t->sets->claims++;
 }
 
-/* Each is streamed once a step. */
+/* Every layer that cycles is streamed once per step. */
 uint64_t mm_c_sets_largest_ns(const struct mm_c_tenant *t, uint64_t mean_ns)
 {
 	uint64_t sum = 0;
@@ -120,7 +113,7 @@ uint64_t mm_c_layer_pages(const struct mm_c_tenant *t)
 	return MM_MAX(pages / t->n_layers, 1);
 }
 
-/* The most that can be away with @beta slots: all layers cycle. */
+/* Returns the largest alpha with @beta slots: all layers cycle. */
 static uint32_t alpha_most(const struct mm_c_tenant *t, uint32_t beta)
 {
 	struct mm_plan_set all = { .m = t->n_layers, .beta = beta };
@@ -171,7 +164,7 @@ uint64_t mm_c_blank_pages(const struct mm_c_tenant *t, const struct mm_plan_set 
 
 /* ---- what they cost ---- */
 
-/* Before both times are known a step is nothing but computation: the gaps are to be even. */
+/* Until both times are known, a step is taken as computation only, which makes the gaps even. */
 static void layers_of(const struct mm_c_tenant *t, uint64_t t_c_ns, uint64_t t_t_ns,
 		      struct mm_layers *ret_layers)
 {
@@ -256,8 +249,8 @@ static bool times_are_near(uint64_t a, uint64_t b)
 }
 
 /*
- * Sets of layers that are alike do not depend on times. Others are looked for anew when the times
- * have changed, but not as often as a tenant can make them change: that takes long.
+ * Sets of layers that are alike do not depend on times. Other sets are chosen anew when the times
+ * have changed, but not as often as a tenant can change them: choosing takes long.
  */
 static bool sets_are_stale(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -305,7 +298,7 @@ static void uneven_choose(const struct mm_c_tenant *t, uint32_t alpha, uint32_t 
 	}
 	if (mm_layers_choose(&layers, away, beta, &t->change->set, how, ret_set))
 		return;
-	/* All of them: that so much can be away was asked before. */
+	/* All layers cycle: the caller has checked that this frees enough. */
 	ret_set->m = t->n_layers;
 	ret_set->beta = beta;
 	for (uint32_t l = 0; l < t->n_layers; l++)
@@ -352,7 +345,10 @@ static const struct mm_c_chosen *set_cached(const struct mm_core *c, struct mm_c
 	return entry;
 }
 
-/* What is there stays where it is, unless that costs more than copies that fit into the budget. */
+/*
+ * Layers that cycle stay where they are, unless a set for which others are copied within the budget
+ * makes a shorter step.
+ */
 static uint64_t set_choose_within(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 				  uint32_t beta, uint64_t budget, struct mm_plan_set *ret_set)
 {
@@ -374,7 +370,7 @@ static uint64_t set_choose_within(const struct mm_core *c, struct mm_c_tenant *t
 	return copies + mm_c_blank_pages(t, ret_set);
 }
 
-/* 1 or 2 where there is no choice, 0 where there is. */
+/* Returns the number of slots if it is determined, else 0. */
 static uint32_t slots_wanted(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha,
 			     uint32_t slots)
 {
@@ -389,7 +385,7 @@ static uint32_t slots_wanted(const struct mm_core *c, const struct mm_c_tenant *
 	return t->plan.m && alpha == t->plan.alpha ? t->plan.beta : 0;
 }
 
-/* Which of two sets: the one with the shorter step, then the one with more slack. */
+/* Chooses the set with the shorter step, then the one with more slack. */
 static uint32_t slots_choose(const struct mm_core *c, const struct mm_c_tenant *t,
 			     const struct mm_plan_set *one, const struct mm_plan_set *two)
 {
@@ -418,7 +414,7 @@ uint64_t mm_c_change_set(const struct mm_core *c, struct mm_c_tenant *t, uint32_
 	need = set_choose_within(c, t, alpha, 1, budget_pages, ret_set);
 	need_two = set_choose_within(c, t, alpha, 2, budget_pages, &two);
 	beta = slots_choose(c, t, ret_set, &two);
-	/* What can be had now beats what would be a little faster. */
+	/* A set that fits into the budget is preferred to a slightly faster one. */
 	if ((beta == 1 && need <= budget_pages) || need_two > budget_pages)
 		return need;
 	*ret_set = two;

@@ -2,13 +2,13 @@
 /*
  * sets - which layers of a tenant's model cycle
  *
- * Concept:    plan.h's answers where a model's layers are alike, layers.h's where they are not, in
- *             the terms of a tenant: what it has measured, what cycles now, which pages a change
- *             needs. alpha counts pages in mean layers' worth; where layers are alike that is a
- *             number of layers.
+ * Concept:    Applies plan.h where the layers of a model are alike, and layers.h where they differ,
+ *             to a tenant: its measured times, the layers that cycle now, and the pages that a
+ *             change needs. alpha counts pages in units of the mean layer; where layers are alike
+ *             that is a number of layers.
  * Ownership:  a tenant's; the sets that were chosen are a cache.
  * Threading:  core thread only.
- * Trust:      times and weights are the tenant's claims; they steer what is taken from it.
+ * Trust:      Times and weights are claims of the tenant; they only affect what is taken from it.
  */
 #pragma once
 
@@ -16,62 +16,71 @@
 #include "mmd/core/plan/layers.h"
 #include "mmd/core/plan/plan.h"
 
-#define MM_C_WEIGHT_BITS 16 /* after the point of a layer's weight */
+#define MM_C_WEIGHT_BITS 16 /* fraction bits of a layer's weight */
 
-/* Sets that were chosen already, from the plan that is in force: choosing is asked for often. */
-#define MM_C_SETS 32 /* what one bisection over alpha asks for, with one slot and with two */
+/* Sets that were already chosen for the plan in force: callers ask for the same ones often. */
+#define MM_C_SETS 32 /* enough for one bisection over alpha, with one slot and with two */
 struct mm_c_sets {
-	uint32_t alpha_max, alpha_max_two;    /* with one slot, with two */
-	bool uneven;                          /* its layers differ: layers.h, not plan.h */
-	uint32_t c_weight[MM_LAYERS_MAX + 1]; /* a layer's computation: of the mean's */
-	uint32_t t_weight[MM_LAYERS_MAX + 1]; /* its transfer: of the largest one's */
-	uint64_t claims;                      /* how often they were weighed anew */
+	uint32_t alpha_max, alpha_max_two; /* largest alpha with one slot, and with two */
+	bool uneven; /* its layers differ, so layers.h applies and not plan.h */
+	/* computing time of a layer, relative to the mean */
+	uint32_t c_weight[MM_LAYERS_MAX + 1];
+	/* transfer time of a layer, relative to the largest */
+	uint32_t t_weight[MM_LAYERS_MAX + 1];
+	uint64_t claims; /* number of times that the weights were computed */
 
 	/* a cache */
 	bool valid;
-	uint64_t epoch, t_c_ns, t_t_ns; /* that they were chosen for */
-	uint64_t times_ns;              /* when those times were taken up */
-	uint32_t next;                  /* to be overwritten */
+	uint64_t epoch, t_c_ns, t_t_ns; /* plan and times that the sets were chosen for */
+	uint64_t times_ns;              /* when those times were copied here */
+	uint32_t next;                  /* entry that is overwritten next */
 	struct mm_c_chosen {
-		uint32_t alpha, beta; /* beta 0: nothing here */
+		uint32_t alpha, beta; /* beta 0: the entry is empty */
 		bool nested;
 		uint64_t copies; /* pages to preload */
 		struct mm_plan_set set;
 	} chosen[MM_C_SETS];
 };
 
-/* A model was laid out that may cycle. */
+/* Prepares the sets of a model that was laid out and whose layers may cycle. */
 void mm_c_sets_init(struct mm_c_tenant *t);
-/* What it says about its layers' computation has changed. */
+/* Recomputes the weights after the tenant's claims about its layers have changed. */
 void mm_c_sets_claim(struct mm_c_tenant *t);
 /*
- * What was measured is the mean of the layers that cycle. Returns what its largest layer would
- * take.
+ * Returns the transfer time of the largest layer, given the measured mean of the layers that cycle.
  */
 uint64_t mm_c_sets_largest_ns(const struct mm_c_tenant *t, uint64_t mean_ns);
-/* Pages of a layer, on average. */
+/* Returns the mean number of pages of a layer. */
 uint64_t mm_c_layer_pages(const struct mm_c_tenant *t);
-/* Can @alpha be away with @beta slots? */
+/* True if @alpha can be away with @beta slots. */
 bool mm_c_alpha_possible(const struct mm_c_tenant *t, uint32_t alpha, uint32_t beta);
-/* Pages that @alpha sets free, at least. */
+/* Returns the least number of pages that @alpha sets free. */
 uint64_t mm_c_away_pages(const struct mm_c_tenant *t, uint32_t alpha);
+/* Returns the pages of all slots of the set. */
 uint64_t mm_c_slots_pages(const struct mm_c_tenant *t, const struct mm_plan_set *set);
-/* Pages for slots beyond those of the old slots and of the layers that leave. */
+/*
+ * Returns the pages that the slots of @next need beyond those of the old slots and of the layers
+ * that begin to cycle.
+ */
 uint64_t mm_c_blank_pages(const struct mm_c_tenant *t, const struct mm_plan_set *next);
 /*
- * The set, slots included, that @alpha would mean. @slots: how many it is to have where neither the
- * model nor the operator says it; 0: whichever makes the shorter step. Return: pages that it needs.
+ * Chooses the set for @alpha. @slots: the number of slots, unless the model or the operator
+ * determines it; 0: whichever makes the shorter step. Returns the pages that the change needs.
  */
 uint64_t mm_c_change_set(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 			 uint32_t slots, uint64_t budget_pages, struct mm_plan_set *ret_set);
-/* By what was measured: a step with this set; does streaming make no step longer. */
-/* With other times of a mean layer's computation and a largest one's transfer. */
+/*
+ * Predicts the step time with this set for the given times of the mean layer's computation and of
+ * the largest layer's transfer.
+ */
 uint64_t mm_c_set_step_at(const struct mm_c_tenant *t, const struct mm_plan_set *set,
 			  uint64_t t_c_ns, uint64_t t_t_ns);
-/* Its transfers in a step. */
+/* Returns the time of all transfers of a step. */
 uint64_t mm_c_set_stream_ns(const struct mm_c_tenant *t, const struct mm_plan_set *set,
 			    uint64_t t_t_ns);
+/* Predicts the step time with this set from the measured times. */
 uint64_t mm_c_set_step_ns(const struct mm_core *c, const struct mm_c_tenant *t,
 			  const struct mm_plan_set *set);
+/* True if, by the measured times, streaming this set makes no step longer. */
 bool mm_c_set_hidden(const struct mm_core *c, const struct mm_c_tenant *t,
 		     const struct mm_plan_set *set);

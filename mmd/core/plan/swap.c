@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Suspended KV: lists of pieces that a tenant has copied between its chunks and its swap space. A
- * list is checked when it comes, cut into jobs that stay within a page as xfer has room for them,
- * and answered when the last job is done. A chunk that a list names stays the tenant's until then,
- * and a tenant's pages are not proven free while a job of it runs.
+ * Suspended KV: lists of pieces that are copied between a tenant's chunks and its swap space. A
+ * list is checked when it arrives, cut into jobs that each stay within a page, as xfer has room for
+ * them, and answered when the last job is done. Until then the tenant keeps the chunks that the
+ * list names, and no page of a tenant is proven free while one of its jobs runs.
  */
 #include "mmd/core/plan/swap.h"
 
@@ -14,7 +14,7 @@
 #include "mmd/core/plan/plans.h"
 #include "mmd/core/book/tell.h"
 
-#define JOBS_EACH 16 /* of one tenant outstanding at once */
+#define JOBS_EACH 16 /* jobs of one tenant that may be outstanding at once */
 
 static struct mm_swap_piece *lot_pieces(const struct mm_core *c, const struct mm_c_tenant *t,
 					uint32_t lot)
@@ -25,7 +25,7 @@ static struct mm_swap_piece *lot_pieces(const struct mm_core *c, const struct mm
 
 /* ---- opening ---- */
 
-/* What all tenants of @account have; MM_DOMAIN_NONE: of all accounts. */
+/* Returns the swap space of all tenants of @account; MM_DOMAIN_NONE: of all accounts. */
 static uint64_t swap_bytes(const struct mm_core *c, uint32_t account)
 {
 	uint64_t sum = 0;
@@ -52,7 +52,7 @@ int mm_c_swap_open(const struct mm_core *c, struct mm_c_tenant *t, uint64_t byte
 	return 0;
 }
 
-/* ---- a list comes ---- */
+/* ---- accepting a list ---- */
 
 static uint64_t swap_chunk_bytes(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -60,8 +60,8 @@ static uint64_t swap_chunk_bytes(const struct mm_core *c, const struct mm_c_tena
 }
 
 /*
- * Of each word of the map of held chunks: the first word from it on that has a gap. A piece may be
- * as long as the arena, and a list has hundreds: they must not walk the map each.
+ * For each word of the map of held chunks: the first word from it on that has a gap. A piece may be
+ * as long as the arena, and a list has hundreds of pieces, so no piece may walk the map.
  */
 struct gaps {
 	uint16_t word[MM_KV_ENTRIES / 64 + 1];
@@ -103,7 +103,7 @@ static int swap_piece_check(const struct mm_core *c, const struct mm_c_tenant *t
 		       : -ENOENT;
 }
 
-/* Does @p go on where @last ends, on both sides? */
+/* True if @p begins where @last ends, in the arena and in the swap space. */
 static bool piece_continues(const struct mm_swap_piece *last, const struct mm_swap_piece *p)
 {
 	return p->range == last->range && p->arena_offset == last->arena_offset + last->bytes &&
@@ -186,7 +186,7 @@ bool mm_c_swap_names(const struct mm_core *c, const struct mm_c_tenant *t, uint3
 	return false;
 }
 
-/* From the piece's byte @done on: what one job may copy. */
+/* Returns how many bytes one job may copy, from byte @done of the piece. */
 static uint64_t piece_job_bytes(const struct mm_core *c, const struct mm_swap_piece *p,
 				uint64_t done)
 {
@@ -228,7 +228,9 @@ static void swap_job_issue(struct mm_core *c, struct mm_c_tenant *t, uint32_t lo
 	}
 }
 
-/* Job slots are left for the others' copies and scrubs; each tenant gets as many as the next. */
+/*
+ * A quarter of the job slots is left for copies and scrubs; each tenant may have the same number.
+ */
 static bool swap_may_issue(struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return c->xfer_up && t->swap->jobs < JOBS_EACH &&
@@ -243,8 +245,7 @@ void mm_c_swap_settle(struct mm_core *c, struct mm_c_tenant *t)
 
 		while (list->used && list->at < list->n) {
 			if (!swap_may_issue(c, t)) {
-				t->swap->next_lot =
-					lot; /* the oldest to go on is the first of the next time */
+				t->swap->next_lot = lot; /* the next call begins with this list */
 				return;
 			}
 			swap_job_issue(c, t, lot);
