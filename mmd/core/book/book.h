@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * book - what is so: pages, accounts, tenants, and what was asked of xfer
+ * book - the facts: pages, accounts, tenants, and jobs that xfer has not done
  *
- * Concept:    struct mm_core is the book, with one pointer for each floor above it: what a plan or
- *             the market keeps of the core or of a tenant is declared there, and cannot be looked
- *             into from here. Facts go up by return, or as two numbers: how often what is on its
- *             way has changed, and how often what tenants wait for has.
+ * Concept:    struct mm_core is the book. It has one pointer for each floor above it: what a plan
+ *             or the market keeps of the core or of a tenant is declared there, and is opaque here.
+ *             The floors above learn of changes by return values, or by two counters: one counts
+ *             changes of the pages that are on their way, the other changes of what tenants wait
+ *             for.
  * Floors:     front (core, events, reports, operator, requests, settle, life, ladder, check) over
- *             market over plan over book over out (queue, jobs). Each uses those below it;
- *             tests/rooms.py sees to it.
- * Ownership:  the core owns everything; a tenant's parts belong to its index.
+ *             market over plan over book over out (queue, jobs). Each uses only those below it;
+ *             tests/rooms.py checks this.
+ * Ownership:  The core owns everything; the parts of a tenant belong to its index.
  * Threading:  core thread only.
  */
 #pragma once
@@ -23,18 +24,23 @@
 #include "mmd/core/out/queue.h"
 #include "libclient/protocol/xplan.h"
 
-#define MM_MODEL_WAIT_NS  (30 * MM_NS_PER_S)   /* for pages, before a model is refused */
-#define MM_CHANGE_SLOW_NS (250 * MM_NS_PER_MS) /* a change that takes longer is not counted on */
+/* longest wait of a model for pages, before it is refused */
+#define MM_MODEL_WAIT_NS  (30 * MM_NS_PER_S)
+#define MM_CHANGE_SLOW_NS (250 * MM_NS_PER_MS) /* a slower change is not counted on */
 #define MM_DENY_NS        (20 * MM_NS_PER_MS)  /* least time between denials to one tenant */
-#define MM_PAGE_RETRY_NS  MM_NS_PER_S          /* of quarantined pages and of pages not created */
-#define MM_TURN_NS        (MM_NS_PER_S / 2)    /* of waiting, then of keeping a chunk back for it */
-#define MM_TURN_STRETCH_NS \
-	(2 * MM_NS_PER_S) /* a turn may be for its layers, and pages kept for them */
-#define MM_PATIENCE_NS    (2 * MM_NS_PER_S) /* of waiting, then accounts' weights do not count */
-#define MM_CLAIM_NS       MM_NS_PER_S /* between two searches for sets because claims have changed */
+/* time between retries of pages that are quarantined or could not be created */
+#define MM_PAGE_RETRY_NS MM_NS_PER_S
+/* after so long a wait for KV, chunks are kept back for the tenant, for as long */
+#define MM_TURN_NS (MM_NS_PER_S / 2)
+/* a turn may be extended to this if its layers take long to return home; their pages are kept */
+#define MM_TURN_STRETCH_NS (2 * MM_NS_PER_S)
+/* after so long a wait, weights of accounts no longer count */
+#define MM_PATIENCE_NS (2 * MM_NS_PER_S)
+/* least time between two searches for sets because claims have changed */
+#define MM_CLAIM_NS       MM_NS_PER_S
 #define MM_CREATE_BATCH   MM_FD_BATCH_MAX
 #define MM_RETRY_BATCH    16
-#define MM_ACCOUNTS_SPARE 16 /* entries that are kept free for newcomers */
+#define MM_ACCOUNTS_SPARE 16 /* entries that are kept free for new accounts */
 
 enum mm_life { MM_LIFE_NONE, MM_LIFE_LIVE, MM_LIFE_ENDING, MM_LIFE_PROVEN };
 enum mm_suspect { MM_SUSPECT_NOT, MM_SUSPECT, MM_SUSPECT_SEEN };
@@ -49,11 +55,11 @@ enum mm_c_model_state {
 struct mm_c_group {
 	uint64_t store_offset;
 	uint64_t bytes;
-	uint32_t entry; /* first, in the map table */
+	uint32_t entry; /* first entry in the map table */
 	uint32_t pages;
 };
 
-/* These belong to the floors above: only their files can look into them. */
+/* State of the floors above: only their files see its members. */
 struct mm_change;
 struct mm_c_sets;
 struct mm_c_swap;
@@ -65,23 +71,24 @@ struct mm_market;
 
 struct mm_c_tenant {
 	enum mm_life life;
-	uint32_t id; /* index, tag, generation: core.h */
+	uint32_t id; /* index, tag and generation: see core.h */
 	uint32_t account;
 	uint64_t features;
 	bool connected, bye, dead, kicked, killed;
 	uint64_t revoke_at_ns;
-	uint64_t ask_until_ns; /* by when it is to give what its account must; 0: nothing */
-	uint64_t stopped_ns;   /* since when the ladder knows it stopped; 0: it runs */
-	bool judging;          /* the shell looks at it */
-	bool overdue;          /* its deadline passed and it lives */
-	enum mm_suspect
-		suspect; /* since a memory error; SEEN: it was at suspect_steps after that */
+	/* deadline to give what its account must give; 0: nothing is due */
+	uint64_t ask_until_ns;
+	uint64_t stopped_ns; /* when the ladder learned that it is stopped; 0: it runs */
+	bool judging;        /* the shell is checking whether it is stopped */
+	bool overdue;        /* its deadline has passed and it is alive */
+	/* set at a memory error; SEEN: it has reported suspect_steps since */
+	enum mm_suspect suspect;
 	uint64_t suspect_steps;
 
 	/* xfer */
-	bool attached;   /* since its join, until DETACH is done */
-	uint32_t ctl;    /* slot + 1 of its one control job */
-	uint32_t copies; /* COPY jobs under way */
+	bool attached;   /* from its join until DETACH is done */
+	uint32_t ctl;    /* slot + 1 of its control job; 0: none runs */
+	uint32_t copies; /* COPY jobs that run */
 
 	/* model */
 	enum mm_c_model_state model;
@@ -91,9 +98,10 @@ struct mm_c_tenant {
 	uint64_t layer_bytes_max;
 	struct mm_c_group group[MM_LAYERS_MAX + 1];
 	uint32_t layer_pages[MM_LAYERS_MAX + 1];
-	uint32_t *own;                /* page of each model entry that has its own */
-	uint32_t *map;                /* the table as given out: page + 1 */
-	uint32_t map_end, kv_map_end; /* no entry of the model, of KV was used at or above it */
+	uint32_t *own; /* page of each model entry that has a page of its own */
+	uint32_t *map; /* map table as it was given out: page + 1; 0: none */
+	/* entries of the model, and of KV, at or above it were never used */
+	uint32_t map_end, kv_map_end;
 	uint32_t slot_page[MM_SLOTS_MAX][MM_SLOT_PAGES_MAX];
 
 	/* plan */
@@ -113,31 +121,34 @@ struct mm_c_tenant {
 struct mm_core {
 	struct mm_core_opts opts;
 	uint64_t now_ns;
-	uint64_t settled_ns; /* the last time */
+	uint64_t settled_ns; /* when the core settled last */
 	struct mm_ledger ledger;
 	struct mm_account *account;
-	uint32_t accounts_end; /* no index in use at or above it */
+	uint32_t accounts_end; /* indices at or above it are not in use */
 	struct mm_c_mins *mins;
-	uint64_t coming; /* changes so far of what is on its way; when all is looked at anew, too */
-	uint64_t
-		waiting; /* changes so far of what tenants wait for, or whether they count as idle */
-	uint64_t min_sum;        /* of all accounts */
-	uint64_t quota_revision; /* of the last change of any */
-	uint64_t served;         /* the most that an account was at when it was granted a chunk */
+	/* counts changes of the pages that are on their way, and calls for a full recomputation */
+	uint64_t coming;
+	/* counts changes of what tenants wait for, and of whether they are idle */
+	uint64_t waiting;
+	uint64_t min_sum;        /* sum of the mins of all accounts */
+	uint64_t quota_revision; /* revision of the last change of a quota */
+	/* highest virtual service time of an account that was granted a chunk (fair queueing) */
+	uint64_t served;
 	uint64_t departures;
-	uint64_t kill_ns[MM_KILLS_MAX]; /* when, the last ones; 0: never */
-	uint32_t lost;                  /* pages out of use that nobody is charged for */
-	bool mins_covered; /* what is unused of the mins is free, and nobody can hold it */
+	uint64_t kill_ns[MM_KILLS_MAX]; /* times of the last kills; 0: never */
+	uint32_t lost;                  /* pages that are out of use and charged to no account */
+	bool mins_covered; /* free pages cover all unused mins, and no tenant can hold them */
 
 	struct mm_queue queue;
-	struct mm_jobs jobs; /* jobs_max for bulk, then one per tenant for control */
+	/* jobs_max slots for bulk, then one per tenant for its control job */
+	struct mm_jobs jobs;
 	bool xfer_up;
 	uint32_t create_next;
 	uint64_t create_retry_ns, quarantine_retry_ns;
-	uint32_t quarantine_retries; /* left of this round */
+	uint32_t quarantine_retries; /* retries left in this round */
 
 	struct mm_c_tenant *tenant;
-	uint32_t tenants_end; /* no index in use at or above it */
+	uint32_t tenants_end; /* indices at or above it are not in use */
 	uint16_t generation[MM_TENANTS_LIMIT];
 	uint32_t entries_max;
 
@@ -146,28 +157,28 @@ struct mm_core {
 	struct mm_c_copies copies;
 
 	struct mm_core_stats stats;
-	uint32_t *scratch;  /* of mm_core_check(), one per page */
-	uint32_t copy_turn; /* which tenant's copies are issued first */
-	uint32_t *storage;  /* the tenants' tables */
+	uint32_t *scratch;  /* scratch space of mm_core_check(), one entry per page */
+	uint32_t copy_turn; /* index of the tenant whose copies are issued first */
+	uint32_t *storage;  /* tables of all tenants */
 };
 
 #define MM_FOREACH_TENANT(c, t)                                                            \
 	for (struct mm_c_tenant *t = (c)->tenant; t < (c)->tenant + (c)->tenants_end; t++) \
 		if (t->life != MM_LIFE_NONE)
 
-/* A time of the controller's, as it passes here. */
+/* Converts a time of the controller to the scale of this clock. */
 static inline uint64_t mm_c_time(const struct mm_core *c, uint64_t ns)
 {
 	return ns * c->opts.time_scale;
 }
 
-/* To be called when what tenants wait for, or whether they count as idle, has changed. */
+/* Call this when what tenants wait for, or whether they are idle, has changed. */
 static inline void mm_c_sum_anew(struct mm_core *c)
 {
 	c->waiting++;
 }
 
-/* To be called when other pages are on their way than before, or time has passed. */
+/* Call this when other pages are on their way than before, or time has passed. */
 static inline void mm_c_expect_anew(struct mm_core *c)
 {
 	c->coming++;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A memory error that the device contained: whose it was is not told, nor where. So everything that
- * was in use is suspected, and is not used again as it is: when such a page comes free it is
- * quarantined and then created anew, by which the driver gets the memory back and withdraws what is
- * bad. Tenants that are seen to go on computing are acquitted: the error ends the work of whoever
- * ran into it.
+ * Handles a memory error that the device contained. The device reports neither whose memory it was
+ * nor where. So everything that was in use is suspect and is not used again as it is: when such a
+ * page comes free it is quarantined and then created anew, by which the driver gets the memory back
+ * and retires what is bad. Tenants that go on computing are cleared: the error ends the work of the
+ * process that ran into it.
  */
 #include "mmd/core/book/health.h"
 
@@ -12,7 +12,7 @@
 #include "mmd/core/book/book.h"
 #include "mmd/core/book/pages.h"
 
-#define PROOF_STEPS 2 /* the first that ends may have read everything before the error */
+#define PROOF_STEPS 2 /* the first step that ends may have read everything before the error */
 
 void mm_c_suspect(struct mm_core *c)
 {
@@ -33,7 +33,7 @@ void mm_c_acquit(struct mm_core *c, struct mm_c_tenant *t, uint64_t steps)
 	}
 }
 
-/* Not at once: what the driver found out is written down by then. */
+/* The page is not created anew at once: by the retry, the driver has recorded what it found. */
 void mm_c_quarantine_suspect(struct mm_core *c, uint32_t page)
 {
 	mm_c_quarantine(c, page, false);

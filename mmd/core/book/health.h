@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * health - what was in use when the device had a memory error
+ * health - pages and tenants that a memory error of the device may have affected
  *
+ * Concept:    Everything that was in use at the error is suspect. A suspect page is quarantined and
+ *             created anew when it comes free; a tenant that goes on computing is cleared
+ *             (health.c).
  * Threading:  core thread only.
  */
 #pragma once
 
 #include "mmd/core/book/book.h"
 
-/* Whatever is in use now. */
+/* Marks everything that is in use now as suspect, because the device reported a memory error. */
 void mm_c_suspect(struct mm_core *c);
-/* It has done so many steps. */
+/*
+ * Clears the tenant if it has computed since the error. @steps: the number of steps that it has
+ * done.
+ */
 void mm_c_acquit(struct mm_core *c, struct mm_c_tenant *t, uint64_t steps);
+/* Quarantines a suspect page that came free; it is created anew later. */
 void mm_c_quarantine_suspect(struct mm_core *c, uint32_t page);

@@ -36,7 +36,7 @@ int mm_c_kv_declare(const struct mm_core *c, struct mm_c_tenant *t, const struct
 	return 0;
 }
 
-/* The lowest chunk that is not held; the caller knows that there is one. */
+/* Returns the lowest chunk that is not held; the caller has checked that there is one. */
 static uint32_t lowest_free_chunk(const struct mm_c_tenant *t)
 {
 	uint32_t word = 0;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kv - KV memory that a tenant holds
+ * kv - the KV memory that a tenant holds
  *
- * Ownership:  a tenant's, as a part of it; what it wants is the market's (wish.h).
+ * Concept:    An arena of chunks_max chunks, each chunk_pages pages over all ranges; a bit per
+ *             chunk that the tenant holds.
+ * Ownership:  a part of the tenant; its demand belongs to the market.
  * Threading:  core thread only.
  */
 #pragma once
@@ -19,20 +21,22 @@ struct mm_c_tenant;
 
 struct mm_c_kv {
 	bool declared;
-	uint32_t chunk_pages; /* all ranges */
+	uint32_t chunk_pages; /* pages of a chunk, over all ranges */
 	uint32_t ranges;
 	uint32_t chunks_max;
 	uint32_t share;
 	uint32_t held;
-	uint64_t releases; /* requests that it has made so far */
+	uint64_t releases; /* number of release requests so far */
 	uint64_t held_map[MM_KV_ENTRIES / 64];
 };
 
-/* 0; or why not: -EEXIST, -EINVAL, -E2BIG. */
+/* Declares the arena. Returns 0, -EEXIST, -EINVAL or -E2BIG. */
 int mm_c_kv_declare(const struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
+/* Returns the @i-th page of a chunk that the tenant holds. */
 uint32_t mm_c_kv_chunk_page(const struct mm_c_tenant *t, uint32_t chunk, uint32_t i);
+/* True if the tenant holds the chunk. */
 bool mm_c_kv_holds(const struct mm_c_tenant *t, uint32_t chunk);
-/* Gives it one chunk more; the caller knows that its pages can be reserved. */
+/* Grants the tenant one more chunk; the caller has checked that its pages can be reserved. */
 void mm_c_kv_give(struct mm_core *c, struct mm_c_tenant *t);
-/* It gave @chunk back, which it held. */
+/* Takes back @chunk, which the tenant held and has released. */
 void mm_c_kv_drop(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunk);

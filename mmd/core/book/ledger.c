@@ -37,7 +37,7 @@ static void page_list_remove(struct mm_ledger *l, struct mm_page_list *list, uin
 	list->length--;
 }
 
-/* The list that a page in this condition is on; NULL: none. */
+/* Returns the list that a page in this condition is on; NULL: none. */
 static struct mm_page_list *page_list_of(struct mm_ledger *l, const struct mm_page *p)
 {
 	switch (p->state) {
@@ -60,7 +60,7 @@ static bool page_is_inflight(const struct mm_page *p)
 	       (p->state == MM_PAGE_DIRTY && p->tenant == MM_NOBODY);
 }
 
-/* Takes the page out of every count and list; the caller changes it, then files it again. */
+/* Removes the page from every count and list; the caller changes it, then calls page_list_in(). */
 static struct mm_page *page_list_out(struct mm_ledger *l, uint32_t page)
 {
 	struct mm_page *p = &l->page[page];
@@ -328,7 +328,9 @@ static void page_check(const struct mm_page *p)
 	}
 }
 
-/* What is counted by domain and account, and that nothing is filed under others. */
+/*
+ * Checks the counts by domain and account, and that no page is counted under one at or above @end.
+ */
 static void domains_check(const struct mm_ledger *l, uint32_t end)
 {
 	uint32_t touched[MM_DOMAINS], leaving[MM_DOMAINS], filed = 0, sum = 0;

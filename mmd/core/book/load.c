@@ -7,13 +7,14 @@
 #include "mmd/core/book/book.h"
 #include "mmd/core/knobs.h"
 
-#define STALL_MAX     10000u /* permille that count */
-#define STALL_NS_MAX  (UINT64_C(1) << 40)
-#define ALONE_RISES   128 /* by one in so many, with each report that is not the least */
-#define LONGEST_FADES 64  /* by one in so many, with each step that is seen */
-#define SMALLEST_BITS 17  /* of nanoseconds */
+#define STALL_MAX    10000u /* permille: larger stalls count as this */
+#define STALL_NS_MAX (UINT64_C(1) << 40)
+/* rises by one part in so many, with each report that is not the least */
+#define ALONE_RISES   128
+#define LONGEST_FADES 64 /* decays by one part in so many, with each step that is measured */
+#define SMALLEST_BITS 17 /* log2 of the shortest time that has a class of its own, in ns */
 #define NEW_WEIGHT    (1u << 16)
-#define FADES         64 /* by one in so many, with each step that is seen */
+#define FADES         64 /* decays by one part in so many, with each step that is measured */
 #define STEP_NS_MAX   (UINT64_C(1) << 36)
 
 /* ---- steps ---- */
@@ -78,15 +79,16 @@ void mm_c_load_report(struct mm_core *c, struct mm_c_tenant *t, const struct mm_
 	if (stepped)
 		t->load.stepped_ns = c->now_ns;
 	/*
-	 * Who has had work for long and takes no step does not need its layers, whatever it says.
+	 * A tenant that has had work for long and takes no step does not need its layers, even if
+	 * its statistics claim that it is active.
 	 */
 	claims = (stats->running || stats->waiting) &&
 		 c->now_ns - t->load.stepped_ns < MM_SILENT_IDLES * c->opts.idle_ns;
 	if (stepped || claims)
 		t->load.active_ns = c->now_ns;
 	/*
-	 * Steps are measured by the host's clock, stalls by the device's, which may be the slower
-	 * one.
+	 * Steps are measured by the clock of the host, stalls by that of the device, which may be
+	 * slower.
 	 */
 	stall_ns = mm_c_time(c, MM_MIN(stats->stall_ns, STALL_NS_MAX));
 	if (t->n_layers && stats->samples != t->load.last.samples && stats->step_ns > stall_ns)
@@ -117,7 +119,10 @@ void mm_c_load_streamed(struct mm_c_tenant *t, uint64_t layer_ns)
 		t->load.alone_ns = layer_ns;
 }
 
-/* A copy's own latency would count its queue. */
+/*
+ * Measures from the end of the copy before, because the latency of a copy includes the time in its
+ * queue.
+ */
 void mm_c_load_copied(struct mm_core *c, uint64_t issued_ns, uint64_t bytes)
 {
 	struct mm_c_copies *copies = &c->copies;

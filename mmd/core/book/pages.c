@@ -17,7 +17,6 @@ uint32_t mm_c_reserve(struct mm_core *c, struct mm_c_tenant *t)
 	return page;
 }
 
-/* The charge stays until the page is scrubbed. */
 void mm_c_drop(struct mm_core *c, uint32_t page)
 {
 	mm_ledger_drop(&c->ledger, page);
@@ -46,7 +45,10 @@ void mm_c_scrubbed(struct mm_core *c, uint32_t page)
 	mm_ledger_scrub_end(&c->ledger, page);
 }
 
-/* Whoever had the page last pays for it; a page that nobody ever had costs nobody. */
+/*
+ * The account that had the page last is charged; a page that no account ever had is charged to
+ * none.
+ */
 void mm_c_quarantine(struct mm_core *c, uint32_t page, bool poisoned)
 {
 	struct mm_page *p = &c->ledger.page[page];

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the operator grants and keeps for accounts, and who comes first.
- *
- * A min is kept, not owed: pages enough for all that is unused of the mins are FREE and of a domain
- * that may have them as they are: its own, or none. A page that another domain had is not enough,
- * since a hostile one may still hold it. mm_c_guard() sees to that; a grant to others never goes
- * below.
+ * Quotas of the operator: what accounts may have, what is kept for them, and who comes first. A min
+ * is kept, not owed: there are enough FREE pages for all unused mins, in a domain that may have
+ * them as they are: its own, or none. A page that another domain had does not count, since a
+ * hostile tenant may still hold it. mm_c_guard() creates pages anew until there are enough; a grant
+ * to other accounts never leaves fewer.
  */
 #include "mmd/core/book/quota.h"
 
@@ -22,7 +21,10 @@ static uint64_t excess_over(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-/* Pages of no domain that @domain's mins need, because it has too few free pages of its own. */
+/*
+ * Returns the pages in no domain that the mins of @domain need, because it has too few free pages
+ * of its own.
+ */
 static uint64_t domain_lacks(const struct mm_core *c, const struct mm_c_mins *m, uint32_t domain)
 {
 	return excess_over(m->unused[domain], c->ledger.free[domain].length);
@@ -46,7 +48,7 @@ static void mins_compute(const struct mm_core *c, struct mm_c_mins *ret_mins)
 		m->shortfall += domain_lacks(c, m, i);
 }
 
-/* Worked out anew when pages or quotas have changed: every wish asks. */
+/* Returns the mins, computed anew if pages or quotas have changed: every demand needs them. */
 static const struct mm_c_mins *mins_current(struct mm_core *c)
 {
 	struct mm_c_mins *m = c->mins;
@@ -89,7 +91,9 @@ uint64_t mm_c_excess(const struct mm_core *c, uint32_t account)
 			   a->quota.min_pages);
 }
 
-/* A free page of a domain other than @domain that has most of them beyond its own mins. */
+/*
+ * Returns a free page of the domain, other than @domain, that has most of them beyond its own mins.
+ */
 static uint32_t foreign_page(struct mm_core *c, uint32_t domain)
 {
 	const struct mm_c_mins *m = mins_current(c);
@@ -174,7 +178,10 @@ static bool account_departed(const struct mm_core *c, uint32_t i)
 	return a->used && !a->stays && !a->tenants && !mm_account_use(a) && !c->ledger.leaving[i];
 }
 
-/* Entries that are of use; of those that are not, the one that left first. */
+/*
+ * Returns the number of entries in use. *ret_first: the departed account with free pages that left
+ * first.
+ */
 static uint32_t entries_used(struct mm_core *c, uint32_t *ret_first)
 {
 	uint32_t used = 0, first = MM_DOMAIN_NONE;
@@ -193,7 +200,6 @@ static uint32_t entries_used(struct mm_core *c, uint32_t *ret_first)
 	return used;
 }
 
-/* Pages of accounts that are gone are created anew, so that their entries are free for others. */
 void mm_c_recycle(struct mm_core *c)
 {
 	uint32_t first;
@@ -240,7 +246,7 @@ struct mm_account *mm_c_account_of(struct mm_core *c, const struct mm_core_join 
 	return a;
 }
 
-/* ---- the operator's word ---- */
+/* ---- quotas of the operator ---- */
 
 void mm_core_quota_default(const struct mm_core *c, struct mm_core_quota *ret_quota)
 {
@@ -306,7 +312,10 @@ struct mm_account *mm_c_account_named(struct mm_core *c, uint64_t account)
 	return account_open(c, account, &quota);
 }
 
-/* What it holds beyond its max, or beyond its min for another's min. */
+/*
+ * Returns the pages that it holds beyond its max, or beyond its min while the mins of others lack
+ * pages.
+ */
 static uint64_t pages_over(const struct mm_core *c, uint32_t account, const struct mm_c_mins *m)
 {
 	const struct mm_account *a = &c->account[account];

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What pages need that nobody has asked for: to be created, scrubbed, and tried again.
- */
+/* Jobs that pages need without any request: to be created, scrubbed, and retried. */
 #include "mmd/core/book/upkeep.h"
 
 #include "libclient/base/base.h"
@@ -23,7 +21,7 @@ void mm_c_scrub_all(struct mm_core *c)
 			mm_c_quarantine_suspect(c, page);
 			continue;
 		}
-		/* A min waits for pages that nobody can hold any more. */
+		/* A min needs pages that no tenant can hold any more. */
 		anew = l->page[page].last != MM_DOMAIN_NONE && mm_c_scrub_recreates(c);
 
 		if (!mm_c_job_on_page(c, anew ? MM_XOP_RECREATE : MM_XOP_SCRUB, page, &job))
@@ -32,7 +30,10 @@ void mm_c_scrub_all(struct mm_core *c)
 	}
 }
 
-/* Now and then, the longest quarantined first; a page that fails again is last again. */
+/*
+ * A batch per interval, the page that was quarantined first before others; a page that fails again
+ * is last again.
+ */
 void mm_c_retry_quarantine(struct mm_core *c)
 {
 	struct mm_ledger *l = &c->ledger;
@@ -44,7 +45,10 @@ void mm_c_retry_quarantine(struct mm_core *c)
 		c->quarantine_retry_ns = c->now_ns + MM_PAGE_RETRY_NS;
 		c->quarantine_retries = MM_RETRY_BATCH;
 	}
-	/* One whose memory was not given up yet comes free by that, mostly: it does not count. */
+	/*
+	 * A page whose memory was not released yet usually comes free by this job: it does not
+	 * count.
+	 */
 	for (uint32_t i = l->quarantine.head; i != MM_NO_PAGE && c->quarantine_retries; i = next) {
 		bool tried = l->page[i].recreating;
 

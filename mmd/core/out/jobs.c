@@ -3,7 +3,7 @@
 
 #include "libclient/base/base.h"
 
-/* A job's id: slot | serial << 16, below 2^63: the shell's own jobs set the top bit. */
+/* The id of a job is slot | serial << 16, below 2^63: the shell's own jobs set the top bit. */
 #define SLOT_BITS   16
 #define SERIAL_MASK ((UINT64_C(1) << 47) - 1)
 
