@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When the faults are over: what can be had is had, by everybody, and in the end every page is
- * free.
+ * The end of a history, when the faults are over: every process gets what can be granted, and in
+ * the end every page is free.
  */
 #include <string.h>
 
 #include "mmd/core/market/policy.h"
 #include "tests/sim/history.h"
 
-/* Rounds of 100 ms: a turn takes 12 s at most, and catching up 10 s more. */
+/* In rounds of 100 ms: a turn takes 12 s at most, and catching up 10 s more. */
 #define TURN_ROUNDS (W_PROCS * 240)
 
-/* Of some length; the controller's times are stretched, and so is this. */
+/* @ns is scaled like the times of the controller. */
 void h_round(struct world *w, uint64_t ns)
 {
 	while (w_xfer_work(w, 4, 0))
@@ -88,7 +88,9 @@ static int64_t priority_of(const struct world *w, const struct w_proc *p)
 	return mm_core_account_find(w->core, 1000 + p->account, &a) ? (int64_t)a.quota.priority : 0;
 }
 
-/* Pages are kept back for those of a higher priority who wait, one after the other, without end. */
+/*
+ * Pages are kept back without end for processes of a higher priority that wait one after the other.
+ */
 static bool is_outranked(struct world *w, const struct w_proc *p)
 {
 	W_FOREACH(w, q)
@@ -103,8 +105,8 @@ static bool kv_is_served(struct world *w, const struct w_proc *p)
 }
 
 /*
- * Free pages may be kept for the layers of whoever computes: who waits for its turn gets its chunk
- * then.
+ * Free pages may be kept for the layers of the process that computes: one that waits for its turn
+ * gets its chunk then.
  */
 static bool waits_for_turn(struct world *w)
 {
@@ -114,7 +116,7 @@ static bool waits_for_turn(struct world *w)
 	return false;
 }
 
-/* Nobody who could have a chunk goes without. */
+/* No process that could be granted a chunk goes without. */
 static void assert_served(struct world *w)
 {
 	W_FOREACH(w, p)
@@ -129,7 +131,7 @@ static void assert_served(struct world *w)
 		mm_assert(kv_is_served(w, p));
 }
 
-/* Everybody but @but wants all there is, and gives a chunk back now and then. */
+/* Every process except @but demands all there is, and releases a chunk now and then. */
 static void greed_but(struct world *w, const struct w_proc *but, uint32_t rounds)
 {
 	for (uint32_t i = 0; i < rounds; i++) {
@@ -147,8 +149,8 @@ static void greed_but(struct world *w, const struct w_proc *but, uint32_t rounds
 }
 
 /*
- * Everybody wants all there is and now and then gives a chunk back: then everybody gets some again,
- * but for whose account is full or comes later by the operator's word.
+ * If every process demands all there is and releases a chunk now and then, every process gets some
+ * again, unless its account is full or has a lower priority.
  */
 static void assert_fair(struct world *w)
 {
@@ -165,14 +167,14 @@ static void assert_fair(struct world *w)
 			mm_assert(p->grants > grants[p - w->proc]);
 }
 
-/* Chunks that its policy lets it have. */
+/* Returns the number of chunks that the policy allows the process. */
 static uint32_t chunks_allowed(const struct world *w, const struct w_proc *p)
 {
 	return mm_policy_get(w->opts.policy)->kv_static ? MM_MIN(p->share, p->chunks_max)
 							: p->chunks_max;
 }
 
-/* However much the others want, and hold: what is kept for an account can be had. */
+/* The min of an account can be granted, whatever the others demand and hold. */
 static void assert_mins(struct world *w)
 {
 	W_FOREACH(w, p) {
@@ -191,7 +193,7 @@ static void assert_mins(struct world *w)
 			h_round(w, 20 * MM_NS_PER_MS);
 		mm_assert(mm_core_account_find(w->core, 1000 + p->account, &a));
 		missing = a.quota.min_pages - MM_MIN(a.quota.min_pages, a.charged + a.quarantined);
-		/* A min that was raised above what others have left waits for them. */
+		/* A min that was raised above what the others have left waits for them. */
 		mm_assert(a.pending || missing < p->chunk_pages || p->held >= chunks_allowed(w, p));
 	}
 }
@@ -208,7 +210,7 @@ void h_end(struct world *w)
 	mm_assert(s.tenants == 0);
 	mm_assert(s.pages[MM_PAGE_FREE] + s.pages[MM_PAGE_QUARANTINE] + s.pages[MM_PAGE_NONE] ==
 		  w->opts.pages);
-	/* A job that was running when xfer failed twice costs its pages. */
+	/* The pages of a job during which xfer failed twice are lost. */
 	mm_assert(s.pages[MM_PAGE_QUARANTINE] <= w->xfer_faults / 2);
 	mm_assert(s.pages[MM_PAGE_NONE] <= w->xfer_faults / 2 * MM_FD_BATCH_MAX);
 }

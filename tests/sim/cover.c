@@ -129,7 +129,7 @@ static void cover_on_job(struct cover *cover, struct world *w, const struct mm_j
 				   failed ? jobs[i].failed : jobs[i].done);
 }
 
-/* xfer died of the oldest job before: then that is given up. */
+/* If xfer died of the oldest job before, the job counts as failed. */
 static void cover_on_fault(struct cover *cover, struct world *w)
 {
 	uint32_t job = w->core->jobs.first;
@@ -155,7 +155,7 @@ static void cover_on_all(struct cover *cover, struct world *w, enum cover_event 
 			event_note(cover, w, p->tenant, what);
 }
 
-/* The job's id names its slot in the core's table in its low half. */
+/* The low half of the id is the slot of the job in the core's table. */
 static const struct mm_job *job_of(const struct world *w, const struct mm_msg *job)
 {
 	return &w->core->jobs.job[job->user_data & 0xffff];

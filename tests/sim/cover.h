@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cover - in which state of a plan's change which event came, and in which state the change was
- * then
+ * cover - counts in which state of a plan's change which event came, and the state that followed
  *
- * Concept:    It watches what the world tells the core, and counts (state before, event, state at
- *             the tenant's next event): what histories have shown of the table of a plan's change,
- *             and what they have not. The state is worked out from the core's own in one function,
- *             cover_state().
- * Ownership:  the caller owns struct cover; it watches one world at a time, from cover_watch() on.
+ * Concept:    It watches the events that the world gives to the core, and counts (state before,
+ *             event, state at the tenant's next event). The counts show which part of the table of
+ *             a plan's change the histories have exercised. One function, cover_state(), derives
+ *             the state from that of the core.
+ * Ownership:  The caller owns struct cover; it watches one world at a time, from cover_watch() on.
  * Threading:  one thread.
  */
 #pragma once
 
 #include "tests/sim/world.h"
 
-/*
- * F: in full, P: in part. _DUE: decided, and it waits for room in the queue, or for a control job.
- */
+/* F: in full, P: in part. _DUE: decided, and waiting for room in the queue or for a control job. */
 #define COVER_STATES(X) \
 	X(NONE)         \
 	X(LOAD)         \
@@ -72,27 +69,28 @@ extern const char *const cover_event_name[COVER_EVENT_COUNT];
 
 struct cover_counts {
 	uint64_t next[COVER_STATE_COUNT][COVER_EVENT_COUNT][COVER_STATE_COUNT];
-	uint64_t kicked_with_job; /* while a control job of the tenant was out */
-	uint64_t null_changes;    /* because steps had broken off */
+	uint64_t kicked_with_job; /* kicks while a control job of the tenant ran */
+	uint64_t null_changes;    /* null changes, which follow steps that broke off */
 };
 
 struct cover {
 	struct cover_counts *counts;
 	struct {
-		bool pending; /* the last event's next state is not known yet */
+		bool pending; /* the state that follows the last event is not known yet */
 		enum cover_state state;
 		enum cover_event event;
 		uint32_t tenant;
 	} last[W_PROCS];
 };
 
-/* From now on @cover counts in @counts what @w tells its core. */
+/* From now on @cover counts in @counts the events that @w gives to its core. */
 void cover_watch(struct cover *cover, struct world *w, struct cover_counts *counts);
-/* What is pending is counted: nothing more will happen. */
+/* Counts events that are pending: no more events will follow. */
 void cover_end(struct cover *cover, struct world *w);
-/* The tenant's. */
+/* Returns the state of the tenant. */
 enum cover_state cover_state(const struct mm_core *core, uint32_t tenant);
-/* So often the event came in this state. */
+/* Returns how often the event came in this state. */
 uint64_t cover_times(const struct cover_counts *counts, enum cover_state state,
 		     enum cover_event event);
+/* Adds @counts to @sum. */
 void cover_add(struct cover_counts *sum, const struct cover_counts *counts);

@@ -7,10 +7,11 @@
 #include "mmd/core/knobs.h"
 
 #define STORES     4
-#define KV_ENTRIES 128 /* of an arena */
+#define KV_ENTRIES 128 /* most entries of an arena */
 
-#define LATE_PERMILLE 500                 /* so often a thread is held up, in histories for that */
-#define LATE_SEED     (UINT64_C(1) << 40) /* their seeds are no others' */
+#define LATE_PERMILLE 500 /* how often a thread is held up, in histories of kind H_LATE */
+/* added to their seeds, so that no other history has the same */
+#define LATE_SEED (UINT64_C(1) << 40)
 
 #define H_NAME(name, text, of) text,
 const char *const h_kind_name[H_COUNT] = { H_KINDS(H_NAME) };
@@ -29,7 +30,7 @@ bool h_demanded(enum h_history history, enum h_kind kind)
 	return demanded_of[kind] >> history & 1;
 }
 
-/* Of the history that runs. */
+/* State of the history that runs. */
 static enum h_history run_kind;
 static struct h_counts *run_counts;
 static uint32_t run_late_permille;
@@ -40,7 +41,7 @@ void h_count(enum h_kind kind, uint64_t n)
 	run_counts->kind[kind] += n;
 }
 
-/* Out of their sum, so many events are of each sort. */
+/* Relative frequencies of the sorts of events. */
 struct mix {
 	uint32_t ordinary, engine, spawn, by_hand, fault, hostile;
 };
@@ -64,7 +65,7 @@ static struct mm_core_quota quota_any(struct world *w)
 	return q;
 }
 
-/* Some accounts are named by the operator; some of them share a domain. */
+/* The operator names some accounts; some of them share a domain. */
 static void accounts_make(struct world *w)
 {
 	w->quotas = w_below(w, 2);
@@ -81,7 +82,7 @@ static void accounts_make(struct world *w)
 	}
 }
 
-/* Each knob of the controller is turned now and then. */
+/* Sets each knob of the controller to a random value now and then. */
 static void knobs_set_random(struct world *w, struct mm_core_opts *opts)
 {
 	const struct mm_knob *k;
@@ -94,7 +95,7 @@ static void knobs_set_random(struct world *w, struct mm_core_opts *opts)
 		while (k->names && k->names[n])
 			n++;
 		if (k->offset == offsetof(struct mm_core_opts, time_scale))
-			most = 3; /* the world's patience grows with it */
+			most = 3; /* the waits of the world grow with it */
 		if (n)
 			mm_knob_set(k, w_below(w, (uint32_t)n) + 1, opts);
 		else
@@ -134,7 +135,10 @@ struct mm_core_opts h_opts(struct world *w)
 	return opts;
 }
 
-/* How often what happens: another mix in each history, or rare things would never meet. */
+/*
+ * Draws how often each sort of event happens: the mix differs between histories, or rare events
+ * would never meet.
+ */
 static struct mix mix_any(struct world *w)
 {
 	static const uint32_t times[] = { 0, 1, 1, 1, 1, 2, 4 };
@@ -224,7 +228,7 @@ static void hostile_send(struct world *w, struct w_proc *p)
 	w_send(w, p, &msg);
 }
 
-/* Lists that name anything; the core may only refuse them. */
+/* Sends lists that name anything; the core must refuse all that are not valid. */
 static void hostile_swap(struct world *w, struct w_proc *p)
 {
 	struct mm_swap_piece pieces[4];
@@ -273,7 +277,7 @@ static void hostile_act(struct world *w, struct w_proc *p)
 		hostile_send(w, p);
 }
 
-/* Layers of a size each, or of one size. */
+/* Offers a model whose layers have random sizes, or all the same. */
 static void model_any(struct world *w, struct w_proc *p)
 {
 	uint32_t layers = 1 + w_below(w, 12), pages[W_GROUPS], most = 1 + w_below(w, 3);
@@ -317,7 +321,6 @@ void h_resync(struct world *w, struct w_proc *p)
 	w_resync(w, p);
 }
 
-/* What an engine does of itself. */
 void h_engine(struct world *w, struct w_proc *p)
 {
 	if (!p->connected || p->frozen)
@@ -443,13 +446,16 @@ static void fault_happen(struct world *w)
 	}
 }
 
-/* Longer than most times of the controller; now and then than any that somebody has to answer. */
+/*
+ * Returns a time that is longer than most times of the controller; now and then longer than any
+ * deadline of a tenant.
+ */
 static uint64_t idle_ns(struct world *w)
 {
 	return w_below(w, 8) ? 30 * MM_NS_PER_MS : 3 * MM_NS_PER_S;
 }
 
-/* The ordinary run of things: xfer, events, steps, time. */
+/* Lets something ordinary happen: in xfer, events, steps or time. */
 static void ordinary_event(struct world *w)
 {
 	struct w_proc *p = proc_random(w);
@@ -464,7 +470,7 @@ static void ordinary_event(struct world *w)
 			;
 		break;
 	case 2:
-		/* Steps go on while it maps: that takes its time. */
+		/* Mapping takes some time, since steps go on meanwhile. */
 		for (uint32_t n = w_below(w, 40); n && w_proc_event(w, p) && !p->mapping; n--)
 			;
 		break;
@@ -510,7 +516,7 @@ static void history_step(struct world *w, const struct mix *mix)
 		hostile_act(w, p);
 }
 
-/* Most histories begin with tenants that run already, so that short ones have much to lose. */
+/* Most histories begin with tenants that already run, so that short ones have much to lose. */
 static void world_warm_up(struct world *w)
 {
 	for (uint32_t i = w_below(w, 6); i; i--)
@@ -518,12 +524,12 @@ static void world_warm_up(struct world *w)
 	W_FOREACH(w, p)
 		for (uint32_t i = 0; i < 2 && p->used; i++)
 			proc_set_up(w, p);
-	/* Not until nothing moves: a policy may take and give back for ever. */
+	/* This does not wait until nothing changes: a policy may take and give back for ever. */
 	for (uint32_t i = 0; i < 12; i++)
 		h_round(w, MM_NS_PER_MS);
 }
 
-/* The world and the core counted these themselves. */
+/* Adds events that the world and the core counted. */
 static void count_rest(const struct world *w)
 {
 	struct mm_core_stats s;
@@ -563,7 +569,7 @@ static void count_rest(const struct world *w)
 	h_count(H_LATE_MAP, w->held_by_mapping);
 }
 
-/* The recorder counted these. */
+/* Adds events that struct cover counted. */
 static void count_cover(const struct world *w, const struct cover_counts *c)
 {
 	h_count(H_REPLANS, w->jobs_of[MM_XOP_REPLAN]);

@@ -2,14 +2,14 @@
 /*
  * history - one seeded run of the core in a world where everything happens at the worst moment
  *
- * Concept:    A seed makes a pool, a policy, knobs, accounts, and how often what kind of thing
- *             happens; then so many random events: bursts of KV wishes, steps, turns, swaps, idle
- *             times, xfer dying in the middle, processes dying, freezing, forking, quotas and plans
- *             changed by hand. In another kind of histories plans change all the time (plans.c).
- *             The world checks everything after every one of them. Then the faults stop: what can
- *             be had must be had, and at the end every page must be free again. It panics where
- *             that is not so.
- * Ownership:  the caller owns the world; a run leaves nothing in it.
+ * Concept:    A seed determines a pool, a policy, knobs, accounts, and how often each kind of event
+ *             happens. A number of random events follow: bursts of KV demands, steps, turns, swaps,
+ *             idle times, xfer dying in the middle of a job, processes dying, freezing and forking,
+ *             quotas and plans that the operator changes. In another kind of history plans change
+ *             all the time (plans.c). The world checks everything after every event. Then the
+ *             faults stop: everything that can be granted must be granted, and at the end every
+ *             page must be free again. A history that finds an error panics.
+ * Ownership:  The caller owns the world; a run leaves nothing in it.
  * Threading:  one thread.
  */
 #pragma once
@@ -17,12 +17,15 @@
 #include "tests/sim/cover.h"
 #include "tests/sim/world.h"
 
-/* Histories of a kind have draws of their own: those of one stay when another changes. */
+/*
+ * Kinds of histories. Each draws its own random numbers: a change of one kind leaves the others as
+ * they are.
+ */
 enum h_history {
-	H_ORDINARY, /* all that may happen to a core */
+	H_ORDINARY, /* everything that may happen to a core */
 	H_PLANS,    /* plans change all the time, and little else happens */
-	H_ACTS,     /* one or the other, and xfer is killed between any two acts on its slots */
-	H_LATE,     /* as either of these, and what a thread says is overtaken by another's words */
+	H_ACTS,     /* either of these, and xfer is killed between any two acts on its slots */
+	H_LATE,     /* either of the first two, and messages of threads overtake each other */
 	H_HISTORIES
 };
 
@@ -32,7 +35,7 @@ enum h_history {
 #define H_ONLY_LATE     (1u << H_LATE)
 #define H_BOTH          (H_ONLY_ORDINARY | H_ONLY_PLANS)
 
-/* What a history may contain; enough histories of the kinds named must contain each. */
+/* Kinds of events in a history. Over enough histories of the named kinds, each must happen. */
 #define H_KINDS(X)                                                         \
 	X(JOINS, "joins", H_BOTH)                                          \
 	X(BYES, "byes", H_ONLY_ORDINARY)                                   \
@@ -117,49 +120,56 @@ enum h_kind { H_KINDS(H_ENUM) H_COUNT };
 
 struct h_counts {
 	uint64_t kind[H_COUNT];
-	uint64_t policy[MM_POLICY_COUNT]; /* histories under it */
-	uint64_t actions_hash;            /* of all that the core wanted done */
+	uint64_t policy[MM_POLICY_COUNT]; /* histories under each policy */
+	uint64_t actions_hash;            /* hash of all actions of the core */
 	struct cover_counts cover;
 };
 
 extern const char *const h_kind_name[H_COUNT];
 extern const char *const h_history_name[H_HISTORIES];
 
-/* Must enough histories of this kind contain some of @kind? */
+/* True if @kind must happen in enough histories of this kind. */
 bool h_demanded(enum h_history history, enum h_kind kind);
 
-/* Everybody does what is to be done, none asks for more, then @ns pass. */
+/* Every process and xfer do what is due, and demand nothing more; then @ns pass. */
 void h_round(struct world *w, uint64_t ns);
-/* The rest of a history, when nothing more goes wrong (after.c). */
+/* Runs the rest of a history, in which nothing more goes wrong (after.c). */
 void h_after(struct world *w);
-/* Everybody goes, and every page is free. */
+/* Ends all processes, and checks that every page is free. */
 void h_end(struct world *w);
 
-/* Panics where something is wrong. @ret: what was in it. */
+/* Runs a history, and panics at the first error. @ret: counts of its events. */
 void h_run(struct world *w, enum h_history history, uint64_t seed, uint64_t steps,
 	   struct h_counts *ret);
 
 /* ---- what histories of several kinds share ---- */
 
-/* Where threads are held up, now and then one of them goes on. */
+/* Lets a thread that is held up continue now and then. */
 void h_send_late(struct world *w);
-/* In the history that runs. */
+/* Counts events of the history that runs. */
 void h_count(enum h_kind kind, uint64_t n);
+/* Draws random options of a core. */
 struct mm_core_opts h_opts(struct world *w);
-/* An empty world, whose events are counted. */
+/* Makes an empty world, whose events are counted. */
 void h_begin(struct world *w, const struct mm_core_opts *opts, uint64_t seed);
+/* Draws something that an engine does by itself. */
 void h_engine(struct world *w, struct w_proc *p);
+/* Each of these counts, then does it. */
 void h_resync(struct world *w, struct w_proc *p);
 void h_kill(struct world *w, struct w_proc *p);
 void h_disconnect(struct world *w, struct w_proc *p);
-/* The faults stop: what they left is cleared away, and plans are the controller's. */
+/* Stops the faults, repairs what they left, and returns plans to the controller. */
 void h_calm(struct world *w);
-/* Steps go on, plan changes end; who computes in turn gets its turn. */
+/*
+ * Checks that steps go on, plan changes end, and every process that computes in turns gets its
+ * turn.
+ */
 void h_assert_moving(struct world *w);
 /*
- * Rounds of 8 ms: one that had too much of the turn waits 10 s and a turn for each of the others.
+ * In rounds of 8 ms: a process that had too much of the turn waits 10 s and a turn for each of the
+ * others.
  */
 #define H_MOVE_ROUNDS (W_PROCS * 1500)
 
-/* A history of that kind, up to its last checks (plans.c). */
+/* Runs a history of kind H_PLANS, up to its last checks (plans.c). */
 void h_plans(struct world *w, uint64_t seed, uint64_t steps);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans change by hand all the time: xfer dies, jobs fail and steps break off while they do. Little
- * else happens, so that a change meets another event in each of its states.
+ * Histories in which plans change by hand all the time, while xfer dies, jobs fail and steps break
+ * off. Little else happens, so that a change meets another event in each of its states.
  */
 #include <errno.h>
 
 #include "tests/sim/history.h"
 
 #define PLANS_TENANTS 5
-#define REPLANS       4 /* of each tenant, once the faults have stopped */
+#define REPLANS       4 /* changes of plan of each tenant, once the faults have stopped */
 
-/* Out of their sum, so many events are of each sort. */
+/* Relative frequencies of the sorts of events. */
 struct plans_mix {
 	uint32_t move, by_hand, engine, resync, fault, spawn;
-	uint32_t down; /* xfer comes back after so many events of its, on average */
+	uint32_t down; /* xfer comes up again after so many chances, on average */
 };
 
 /* ---- the random world ---- */
@@ -71,7 +71,7 @@ static void tenant_spawn(struct world *w)
 			    w_below(w, 30) * MM_NS_PER_MS, 0);
 }
 
-/* One that stands, or any. */
+/* Draws a process that is in use, or any if several draws fail. */
 static struct w_proc *proc_any(struct world *w)
 {
 	struct w_proc *p = &w->proc[w_below(w, W_PROCS)];
@@ -81,7 +81,7 @@ static struct w_proc *proc_any(struct world *w)
 	return p;
 }
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
 static void xfer_move(struct world *w, const struct plans_mix *mix)
 {
@@ -129,7 +129,7 @@ static void plan_by_hand(struct world *w, const struct w_proc *p)
 	w_drain(w);
 }
 
-/* Of a thread that was held up, about steps that are in order again by now. */
+/* Sends a RESYNC as a thread that was held up would, for steps that are in order again by now. */
 static void steps_resync_late(struct world *w, struct w_proc *p)
 {
 	h_count(H_LATE_RESYNCS, 1);
@@ -162,7 +162,7 @@ static void xfer_kill_in_change(struct world *w)
 		w_xfer_kill(w, !w_below(w, 3));
 }
 
-/* QUIESCE and DETACH do not fail. */
+/* Fails a job that may fail; QUIESCE and DETACH do not. */
 static void job_fail(struct world *w)
 {
 	if (!w->jobs)
@@ -172,7 +172,7 @@ static void job_fail(struct world *w)
 		h_count(H_JOB_ERRORS, w_xfer_work(w, 1, -EIO));
 }
 
-/* In the middle of a mapping. */
+/* Fails a mapping that is under way. */
 static void commit_fail(struct world *w, struct w_proc *p)
 {
 	if (p->mapping && p->connected)
@@ -251,7 +251,10 @@ static void plans_step(struct world *w, const struct plans_mix *mix)
 
 /* ---- afterwards ---- */
 
-/* What each slot had streamed when the plan in force was first seen; the plan before it. */
+/*
+ * The layers that each slot had streamed when the plan in force was first seen, the epoch of that
+ * plan, and that of the one before.
+ */
 struct slots_seen {
 	uint64_t before, epoch, streamed[MM_SLOTS_MAX];
 };
@@ -261,7 +264,7 @@ static bool proc_streams(const struct w_proc *p)
 	return p->connected && p->model_ready && p->cycles.active;
 }
 
-/* True: every slot of its plan has streamed all of its layers since. */
+/* Returns true if every slot of its plan has streamed all of its layers since. */
 static bool proc_cycled(const struct w_proc *p, struct slots_seen *seen)
 {
 	if (!proc_streams(p))
@@ -286,7 +289,7 @@ static bool procs_cycled(struct world *w, struct slots_seen *seen)
 	return all;
 }
 
-/* All go over to another plan. Each slot then streams a whole cycle: one that is new, too. */
+/* Changes all plans by hand; then each slot, also a new one, must stream a whole cycle. */
 static void plans_assert_cycling(struct world *w)
 {
 	struct slots_seen seen[W_PROCS] = { 0 };

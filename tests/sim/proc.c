@@ -16,7 +16,7 @@ struct w_proc *w_proc_of(struct world *w, uint32_t tenant)
 	return NULL;
 }
 
-/* An fd leaves for a process: its page must hold nothing that this domain may not see. */
+/* An fd is sent to a process: its page must not hold anything that this domain may not see. */
 static void check_fd(struct world *w, struct w_proc *p, uint32_t page)
 {
 	struct w_page *pg = &w->page[page];
@@ -25,7 +25,10 @@ static void check_fd(struct world *w, struct w_proc *p, uint32_t page)
 	mm_core_page(w->core, page, &owner);
 	mm_assert(owner == p->tenant);
 	mm_assert(pg->exists && !(pg->domains & ~(1u << w->domain[p->account])));
-	/* Through what it did not unmap, a hostile one spoils a page that is its own again. */
+	/*
+	 * A hostile process can write to a page that it did not unmap, also when it owns the page
+	 * again.
+	 */
 	mm_assert(p->hostile || pg->bytes.kind == W_ZERO ||
 		  (pg->bytes.kind == W_LAYER && pg->bytes.owner == p->store));
 	mm_assert(p->hostile || !(pg->holders & w_bit_of(w, p)));
@@ -33,7 +36,7 @@ static void check_fd(struct world *w, struct w_proc *p, uint32_t page)
 	pg->holders |= w_bit_of(w, p);
 }
 
-/* Is @layer the first of a slot of the plan? */
+/* True if @layer is the first one of a slot of the plan. */
 static bool begins_slot(const struct mm_core_plan *plan, uint32_t layer)
 {
 	for (uint32_t s = 0; s < plan->beta; s++)
@@ -43,7 +46,8 @@ static bool begins_slot(const struct mm_core_plan *plan, uint32_t layer)
 }
 
 /*
- * A resident layer's pages hold its bytes; so does a slot if its first layer is said to be in it.
+ * The pages of a resident layer hold its bytes; so do those of a slot whose first layer is marked
+ * as being in it.
  */
 static void check_switch(struct world *w, struct w_proc *p)
 {
@@ -70,9 +74,9 @@ static void check_switch(struct world *w, struct w_proc *p)
 }
 
 /*
- * Plans change no more often than they may, whatever anybody decides or asks for. Changes but the
- * first of those that are looked at begin after the PREPARE of the one before: one more than the
- * core may begin.
+ * Plans change no more often than the limit, whatever the reason. The world sees the PREPARE of a
+ * change, not its begin: the first change in an interval may have begun before it, so one more than
+ * the core may begin is allowed.
  */
 static void assert_change_may(const struct world *w, struct w_proc *p)
 {
@@ -167,7 +171,7 @@ int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 	int r;
 
 	if (!p->connected)
-		return 0; /* killed or kicked in the middle of what it was at */
+		return 0; /* it was killed or kicked during what it did */
 	w_event_note(w, W_EVENT_REQUEST, p->tenant, msg, 0);
 	r = mm_core_on_request(w->core, w->now_ns, p->tenant, msg);
 	w_drain(w);
@@ -177,7 +181,7 @@ int w_send(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 	return r;
 }
 
-/* ---- what the machine wants said ---- */
+/* ---- messages of the machine ---- */
 
 static bool messages_are_held_up(const struct w_messages *messages)
 {
@@ -197,7 +201,7 @@ static void message_send(struct world *w, struct w_proc *p, const struct w_messa
 }
 
 /*
- * libclient says it after it let go of its lock: a thread may be held up there, while others go on.
+ * libclient sends after it has released its lock: a thread may be held up there while others go on.
  */
 static bool messages_hold_up(struct world *w, struct w_proc *p, const struct w_messages *messages)
 {
@@ -219,7 +223,7 @@ static void messages_send(struct world *w, struct w_proc *p, const struct mm_ste
 {
 	struct w_messages messages = { .service = service, .decided = ++w->decided };
 
-	/* Whoever gives its turn back, or parks, runs no step. */
+	/* A process that gives its turn back, or parks, runs no step. */
 	mm_assert(p->hostile || !p->machine.open || (!out->turn_done && !out->parked_epoch));
 	messages.n = mm_steps_words(out, messages.msg);
 	if (w->late_permille && messages_hold_up(w, p, &messages))
@@ -239,7 +243,7 @@ bool w_proc_send_late(struct world *w, struct w_proc *p)
 	if (!late)
 		return false;
 	late->next++;
-	messages = *late; /* the core may end the connection at that word */
+	messages = *late; /* the core may end the connection at that message */
 	message_send(w, p, &messages, messages.next - 1);
 	return true;
 }
@@ -297,7 +301,9 @@ static void cross_send(struct world *w, struct w_proc *p, enum mm_op op, uint64_
 	w_send(w, p, &(struct mm_msg){ .opcode = (uint16_t)op, .epoch = epoch, .arg = { arg } });
 }
 
-/* The epoch of a PREPARE that it has not answered, read or not; 0: there is none. */
+/*
+ * Returns the epoch of a PREPARE that it has not answered, whether read or not; 0: there is none.
+ */
 static uint64_t prepare_unanswered(const struct w_proc *p)
 {
 	for (uint32_t i = p->head; i != p->tail; i++) {
@@ -309,7 +315,7 @@ static uint64_t prepare_unanswered(const struct w_proc *p)
 	return p->machine.state == MM_STEPS_DRAIN ? p->machine.next.epoch : 0;
 }
 
-/* What other threads of it say in the moment of its BYE comes behind that. */
+/* Messages that its other threads send at the moment of its BYE arrive after it. */
 static void messages_crossing(struct world *w, struct w_proc *p)
 {
 	while (w_proc_send_late(w, p))
@@ -394,7 +400,7 @@ void w_resync(struct world *w, struct w_proc *p)
 	messages_send(w, p, &out, false);
 }
 
-/* It runs on its bytes, and not while it is being mapped elsewhere. */
+/* A layer must run on its own bytes, and not while it is being mapped elsewhere. */
 static void verify_group(const struct world *w, const struct w_proc *p, uint32_t g)
 {
 	for (uint32_t e = p->entry[g]; e < p->entry[g + 1]; e++) {
@@ -403,7 +409,7 @@ static void verify_group(const struct world *w, const struct w_proc *p, uint32_t
 	}
 }
 
-/* False: it may not, or not yet. */
+/* Returns false if it may not begin a step now. */
 static bool step_begin(struct world *w, struct w_proc *p)
 {
 	const enum mm_steps_may may = mm_steps_may_begin(&p->machine, false);
@@ -418,7 +424,7 @@ static bool step_begin(struct world *w, struct w_proc *p)
 	return true;
 }
 
-/* With nothing more to do, the turn goes back. */
+/* A process that has no more work may give its turn back. */
 static void step_end(struct world *w, struct w_proc *p)
 {
 	struct mm_steps_out out = { 0 };
@@ -451,7 +457,7 @@ bool w_proc_step(struct world *w, struct w_proc *p)
 	return true;
 }
 
-/* What is mapped now has the table's pages, and nothing else is held any more. */
+/* The process maps the pages of the table now, and holds no others any more. */
 static void map_done(struct world *w, struct w_proc *p, uint64_t epoch)
 {
 	memcpy(p->map, p->view, sizeof(p->map));
@@ -526,7 +532,10 @@ static void plan_map(struct world *w, struct w_proc *p, const struct mm_msg *msg
 	}
 }
 
-/* A hostile one lied that it is parked: it takes the plan all the same, and its steps run on. */
+/*
+ * A hostile process may have sent PARKED without being parked: it takes the plan all the same, and
+ * its steps go on.
+ */
 static void plan_switched(struct world *w, struct w_proc *p, const struct mm_msg *msg)
 {
 	const uint32_t open = p->machine.open;

@@ -64,7 +64,8 @@ void w_kv_release_chunk(struct world *w, struct w_proc *p, uint32_t chunk)
 void w_kv_granted(struct world *w, struct w_proc *p, uint32_t chunk)
 {
 	if (p->hostile && (chunk >= p->chunks_max || p->chunk[chunk]))
-		return; /* it released behind its own back */
+		/* the hostile process has sent releases that the world does not record */
+		return;
 	mm_assert(chunk < p->chunks_max && !p->chunk[chunk]);
 	p->chunk[chunk] = true;
 	p->held++;
@@ -75,7 +76,8 @@ void w_kv_granted(struct world *w, struct w_proc *p, uint32_t chunk)
 
 		mm_core_page(w->core, (uint32_t)(page - w->page), &owner);
 		/*
-		 * Released unseen, it may be another's of the domain by now, who trusts this one.
+		 * A page that it released without a record may belong to another tenant of the
+		 * domain by now, which trusts this one.
 		 */
 		if (p->hostile && owner != p->tenant)
 			continue;
@@ -167,7 +169,7 @@ void w_swapped(const struct world *w, struct w_proc *p, const struct mm_msg *msg
 
 	(void)w;
 	if (p->hostile && (lot >= MM_SWAP_LOTS || !p->lot[lot]))
-		return; /* it asked behind its own back */
+		return; /* the hostile process has sent lists that the world does not record */
 	mm_assert(lot < MM_SWAP_LOTS && p->lot[lot] && (p->hostile || msg->user_data == 77));
 	mm_assert(p->hostile || msg->result || p->lot_copied[lot] == p->lot_bytes[lot]);
 	p->lot[lot] = false;

@@ -17,17 +17,20 @@
 
 #include "libclient/base/base.h"
 
-#define BATCH 16 /* seeds taken at once */
+#define BATCH 16 /* seeds that a process takes at once */
 
-/* One process's, in memory that all share: it writes, and who starts it while it does not run. */
+/*
+ * State of one process in shared memory. The process writes it; while it does not run, the process
+ * that starts it does.
+ */
 struct worker {
-	uint64_t seed, end; /* the one that runs; of the batch */
+	uint64_t seed, end; /* the seed that runs, and the end of the batch */
 	bool running;
 	uint64_t done;
 };
 
 struct shared {
-	_Atomic uint64_t next; /* seed that nobody has taken */
+	_Atomic uint64_t next; /* first seed that no process has taken */
 	struct worker worker[RUNNER_JOBS_MAX];
 };
 
@@ -37,9 +40,9 @@ struct runner {
 	void *context;
 	struct shared *shared;
 	struct runner_result *result;
-	/* 0: none. The starting process's alone: a fork's child sees another answer. */
+	/* 0: none. Only the starting process uses it: in a child of fork() the value differs. */
 	pid_t pid[RUNNER_JOBS_MAX];
-	bool stopped; /* enough have failed */
+	bool stopped; /* enough seeds have failed */
 };
 
 /* ---- a worker ---- */
@@ -56,7 +59,7 @@ static void seed_run(const struct runner *r, struct worker *w, uint32_t job, uin
 	w->done++;
 }
 
-/* @seed: where the one that failed left off. */
+/* @seed: the first seed, if the process before failed within a batch. */
 static _Noreturn void worker_run(const struct runner *r, uint32_t job, uint64_t seed)
 {
 	struct worker *w = &r->shared->worker[job];
@@ -94,7 +97,7 @@ static bool worker_start(struct runner *r, uint32_t job, uint64_t seed)
 	worker_run(r, job, seed);
 }
 
-/* ---- all of them ---- */
+/* ---- all workers ---- */
 
 static uint64_t seeds_done(const struct runner *r)
 {
@@ -134,7 +137,10 @@ static void failure_print(const struct runner *r, uint64_t seed, int status)
 		(unsigned int)status, r->opts->again, seed);
 }
 
-/* One ended: by a failure, then another goes on behind it, unless there were enough. */
+/*
+ * Handles the end of a process. After a failure another process continues, unless there were enough
+ * failures.
+ */
 static bool worker_ended(struct runner *r, uint32_t job, int status)
 {
 	struct worker *w = &r->shared->worker[job];

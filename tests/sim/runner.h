@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runner - the same function for many seeds, in processes, of which any may die
+ * runner - calls a function for many seeds, in processes of which any may die
  *
- * Concept:    Processes share the seeds out. What a seed does wrong ends its process: a panic, a
- *             signal, a sanitizer's exit, or a time limit. The runner then knows which seed it was,
- *             says so on stderr, and another process goes on behind it.
- * Ownership:  @context is the caller's; what its function is to leave behind must lie in shared
- *             memory.
+ * Concept:    Processes share the seeds out. An error of a seed ends its process: a panic, a
+ *             signal, the exit of a sanitizer, or a time limit. The runner prints on stderr which
+ *             seed it was, and another process continues with the next one.
+ * Ownership:  The caller owns @context; results that its function leaves must be in shared memory.
  * Threading:  one thread, which has no other children.
- * Invariants: every seed is either done or failed when the run ends, unless enough have failed;
- *             else the run itself is a failure.
+ * Invariants: Every seed is either done or failed when the run ends, unless enough have failed;
+ *             else the run itself fails.
  */
 #pragma once
 
@@ -19,15 +18,15 @@
 #define RUNNER_JOBS_MAX     64
 #define RUNNER_FAILURES_MAX 1000
 
-/* In process @job, which has it for itself. A seed is done when it returns; nothing else is. */
+/* Runs in process @job, which runs nothing else. A seed is done only when the function returns. */
 typedef void runner_fn(void *context, uint32_t job, uint64_t seed);
 
 struct runner_opts {
 	uint64_t first, seeds;
 	uint32_t jobs;         /* 1 to RUNNER_JOBS_MAX */
-	uint32_t failures_max; /* 1 to RUNNER_FAILURES_MAX: stop at so many */
-	uint32_t hangs_s;      /* of computing time, one seed */
-	const char *again;     /* behind which a failed seed is printed */
+	uint32_t failures_max; /* 1 to RUNNER_FAILURES_MAX: the run stops at so many failures */
+	uint32_t hangs_s;      /* limit of computing time for one seed, in seconds */
+	const char *again;     /* command that is printed before the number of a failed seed */
 };
 
 struct runner_result {
@@ -36,6 +35,9 @@ struct runner_result {
 	uint64_t failed[RUNNER_FAILURES_MAX];
 };
 
-/* False: it could not be done, or seeds were lost; stderr says why. Failed seeds are a result. */
+/*
+ * Returns false if the run could not be done or seeds were lost; stderr has the reason. Failed
+ * seeds are a result.
+ */
 bool runner_run(const struct runner_opts *opts, runner_fn *fn, void *context,
 		struct runner_result *ret);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whatever a seed dies of is seen: the test runner must not be the one thing that cannot fail.
+ * Every way in which a seed can die is seen: the test runner must not be the one thing that cannot
+ * fail.
  */
 #undef NDEBUG
 #include <setjmp.h>
@@ -25,7 +26,7 @@
 
 struct scene {
 	void (*end)(void);
-	uint64_t bad[3]; /* seeds; 0: none */
+	uint64_t bad[3]; /* seeds that fail; 0: none */
 	_Atomic uint32_t *ran;
 };
 
@@ -50,13 +51,13 @@ static void end_hanging(void)
 		;
 }
 
-/* As a sanitizer ends a process. */
+/* Ends the process like a sanitizer. */
 static void end_by_exit(void)
 {
 	_exit(66);
 }
 
-/* Somebody below ends the process as if all were well. */
+/* A library ends the process as if all were well. */
 static void end_by_exit_0(void)
 {
 	_exit(0);
@@ -109,10 +110,13 @@ static bool has_failed(const struct runner_result *result, uint64_t seed)
 	return false;
 }
 
-/* One in the middle, the first one, the last one: each is named, and each other one is run once. */
+/*
+ * Fails a seed in the middle, the first one and the last one: each is reported, and every seed runs
+ * once.
+ */
 static void expect_seen(void (*end)(void), uint32_t jobs)
 {
-	uint32_t n_bad = end == end_hanging ? 1 : 3; /* a second of computing each */
+	uint32_t n_bad = end == end_hanging ? 1 : 3; /* each takes a second of computing */
 	struct scene s = { .end = end,
 			   .bad = { FIRST + 21, n_bad > 1 ? FIRST : 0,
 				    n_bad > 1 ? FIRST + SEEDS - 1 : 0 },
@@ -164,9 +168,7 @@ static void fail_at_exit(void)
 	atexit(at_exit);
 }
 
-/*
- * As a sanitizer that finds something when all is done: no seed's fault, and not to be overlooked.
- */
+/* A sanitizer that finds something at exit fails the run: no seed caused it. */
 static void what_is_found_at_exit_is_seen(void **state)
 {
 	struct scene s = { .end = fail_at_exit,
@@ -180,9 +182,7 @@ static void what_is_found_at_exit_is_seen(void **state)
 	munmap((void *)s.ran, SEEDS * sizeof(*s.ran));
 }
 
-/*
- * A process that is slow to start, or is done before its starter goes on, is counted all the same.
- */
+/* A process that starts slowly, or ends before its starter goes on, is counted all the same. */
 static void no_seed_is_lost(void **state)
 {
 	struct scene s = { .end = end_by_panic, .ran = shared_alloc(SEEDS * sizeof(*s.ran)) };
@@ -197,7 +197,7 @@ static void no_seed_is_lost(void **state)
 	munmap((void *)s.ran, SEEDS * sizeof(*s.ran));
 }
 
-/* Who starts us may have ignored its children, and that is inherited. */
+/* The process that starts this one may have ignored its children, and that is inherited. */
 static void children_that_were_ignored_are_seen(void **state)
 {
 	(void)state;

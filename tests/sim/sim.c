@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * core-sim - seeded histories of the core, as many as one likes
- *
- * Each history is checked after every event (history.h). Processes share the seeds out; one that
- * fails says which seed it was and how to see it again. At the end it is told how much of what kind
- * of thing happened: over many histories each kind must have, or the histories prove little.
+ * core-sim - runs any number of seeded histories of the core. Each history is checked after every
+ * event (history.h). Processes share the seeds out; for one that fails, the program prints the seed
+ * and how to run it again. At the end it reports how many events of each kind happened: over many
+ * histories every kind must, or the histories prove little.
  */
 #undef NDEBUG
 #include <errno.h>
@@ -22,13 +21,13 @@
 #define SEEDS_DEFAULT   1000
 #define ALL_KINDS_SEEDS 1000 /* so many histories must contain each kind */
 #define HASHES_MAX      (UINT64_C(1) << 24)
-#define HANGS_S         120 /* of computing time, one history */
+#define HANGS_S         120 /* limit of computing time for one history, in seconds */
 
 struct total {
 	uint64_t events, histories;
 };
 
-/* One process's, in memory that all share. */
+/* Counts of one process, in memory that all share. */
 struct tally {
 	struct total kind[H_COUNT];
 	uint64_t policy[MM_POLICY_COUNT];
@@ -43,7 +42,7 @@ static struct {
 } opt = { 1, SEEDS_DEFAULT, STEPS_DEFAULT, 1, 1, H_ORDINARY, false, NULL };
 
 static struct tally *tally;    /* by job */
-static uint64_t *actions_hash; /* by history; NULL: nobody asked for them */
+static uint64_t *actions_hash; /* by history; NULL: not requested */
 static struct world world;
 static struct runner_result result;
 
@@ -112,7 +111,7 @@ static void cover_of_all(struct cover_counts *ret)
 		cover_add(ret, &tally[i].cover);
 }
 
-/* One row and event of the table of a plan's change: so often, and where it led. */
+/* Prints how often an event came in a state of a plan's change, and the states that followed. */
 static void report_cover_of(const struct cover_counts *c, uint32_t state, uint32_t event)
 {
 	uint64_t n = cover_times(c, state, event);
@@ -201,8 +200,8 @@ static void report_text(void)
 }
 
 /*
- * A line for each history: its seed, the hash of the core's actions. False: it could not be
- * written.
+ * Writes a line per history: its seed and the hash of the core's actions. Returns false if it could
+ * not be written.
  */
 static bool write_hashes(void)
 {
@@ -219,7 +218,7 @@ static bool write_hashes(void)
 	return good;
 }
 
-/* Nothing that a history can contain may be missing from all of them. */
+/* Returns false if a kind of event happened in none of many histories. */
 static bool all_kinds(void)
 {
 	bool all = true;
@@ -246,9 +245,7 @@ static bool all_kinds(void)
 static void sim_help(void)
 {
 	puts("usage: core-sim [--kind ordinary|plans|acts|late] [--seed N] [--seeds COUNT] "
-	     "[--steps N] "
-	     "[--jobs N] [--failures N] "
-	     "[--hashes FILE] [--json]\n"
+	     "[--steps N] [--jobs N] [--failures N] [--hashes FILE] [--json]\n"
 	     "\n"
 	     "Random histories of the core, each checked after every event.\n"
 	     "\n"
@@ -293,7 +290,7 @@ static bool history_named(const char *name, enum h_history *ret)
 	return false;
 }
 
-/* Returns the exit status, or -1: run. */
+/* Returns the exit status, or -1 to run. */
 static int sim_options(int argc, char **argv)
 {
 	static const struct option names[] = { { "seed", required_argument, NULL, 'S' },
@@ -348,7 +345,7 @@ static int sim_options(int argc, char **argv)
 	return -1;
 }
 
-/* Zeroed memory that the processes of a run share. */
+/* Maps zeroed memory that the processes of a run share. */
 static void *shared_map(uint64_t bytes)
 {
 	void *memory = mmap(NULL, MM_MAX(bytes, 1), PROT_READ | PROT_WRITE,

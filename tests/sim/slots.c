@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * xfer's slots: mm_cycles, driven in the world's time, and what the machine is not asked about
- * itself.
+ * The slots of xfer: drives mm_cycles in the time of the world, and checks what must hold whatever
+ * the machine decides.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "tests/sim/world.h"
 
-#define REPLAN_COUNTS_FOR 16 /* acts: it is rare */
+/* acts that one act within a REPLAN counts for, because REPLANs are rare */
+#define REPLAN_COUNTS_FOR 16
 
-/* ---- what must be so, whatever the machine says ---- */
+/* ---- checks that do not depend on the machine ---- */
 
-/* Nobody has been let in to what is in the slot, nor waits to be taken notice of. */
+/*
+ * No step has been let pass to what is in the slot, and no gate has a change that xfer has not
+ * read.
+ */
 static void assert_unread(const struct w_proc *p, uint32_t s)
 {
 	const struct mm_core_slot *slot = &p->plan.slot[s];
@@ -58,7 +62,7 @@ static uint64_t cut_next(struct world *w)
 	return 1 + (w->cut_rng >> 11) % (2 * w->cut_each);
 }
 
-/* False: xfer is killed here, before the act. */
+/* Returns false if xfer is killed here, before the act. */
 static bool act_may(struct world *w, const struct mm_cycle_act *act)
 {
 	uint64_t counts_for = w->replanning ? REPLAN_COUNTS_FOR : 1;
@@ -71,7 +75,7 @@ static bool act_may(struct world *w, const struct mm_cycle_act *act)
 	return false;
 }
 
-/* Between any two of them, too, xfer may be killed: false. */
+/* Returns false if xfer was killed between two of the gates. */
 static bool gates_put(struct world *w, struct w_proc *p, const struct mm_cycle_act *act)
 {
 	const struct mm_core_slot *slot = &p->plan.slot[act->slot];
@@ -127,7 +131,10 @@ static bool act_perform(struct world *w, struct w_proc *p, const struct mm_cycle
 	return false;
 }
 
-/* False: xfer was killed before all were performed, and with it went what it knew of its slots. */
+/*
+ * Returns false if xfer was killed before all acts were performed: what it knew of its slots is
+ * lost.
+ */
 static bool acts_perform(struct world *w, struct w_proc *p, const struct mm_cycle_acts *acts)
 {
 	for (uint32_t i = 0; i < acts->n; i++) {
@@ -159,7 +166,7 @@ static void slot_write(struct world *w, struct w_proc *p, uint32_t s, enum w_kin
 		w->page[p->copy[s].page[i]].bytes = (struct w_bytes){ kind, p->store, first + i };
 }
 
-/* Half of it, then the rest. */
+/* Writes half of the layer, then the rest. */
 static void copy_go_on(struct world *w, struct w_proc *p, uint32_t s)
 {
 	struct w_copy *copy = &p->copy[s];
@@ -174,8 +181,9 @@ static void copy_go_on(struct world *w, struct w_proc *p, uint32_t s)
 /* ---- streaming ---- */
 
 /*
- * While a layer comes in, what a hostile tenant scribbles into its gate only holds the copy up: the
- * draws of histories by jobs rest on that. In those by acts the machine sees it all.
+ * In histories by jobs, gate values that a hostile tenant writes while a layer is streamed in only
+ * hold the copy up: the random numbers of these histories depend on that. In histories by acts the
+ * machine handles all of them.
  */
 static bool copy_is_held_up(const struct w_proc *p, uint32_t s)
 {
@@ -234,7 +242,7 @@ static struct mm_cycle_plan plan_view(const struct w_proc *p, const struct mm_co
 	return view;
 }
 
-/* The region as it is now becomes the plan in force. */
+/* Takes the region as it is now as the plan in force. */
 static struct mm_cycle_plan plan_take(struct w_proc *p)
 {
 	p->plan = p->region;
@@ -242,7 +250,7 @@ static struct mm_cycle_plan plan_take(struct w_proc *p)
 	return plan_view(p, &p->plan, p->plan_page);
 }
 
-/* Scribbles of a hostile tenant: see is_held_up(). */
+/* In histories by jobs, gate values of a hostile tenant do not count: see copy_is_held_up(). */
 static void slot_resume(const struct world *w, struct w_proc *p, uint32_t s,
 			struct mm_cycle_acts *acts)
 {
@@ -259,7 +267,7 @@ static void slot_resume(const struct world *w, struct w_proc *p, uint32_t s,
 			(uint32_t)gate, (uint32_t)previous, acts);
 }
 
-/* From where cursors of its epoch stand, other slots from their first layer. */
+/* Slots whose cursors are of this epoch continue there, the others begin with their first layer. */
 static void plan_serve(struct world *w, struct w_proc *p)
 {
 	const struct mm_cycle_plan view = plan_take(p);
@@ -289,8 +297,8 @@ void w_slots_activate(struct world *w, struct w_proc *p, uint64_t epoch)
 }
 
 /*
- * An occupant that went on is streamed again all the same: the draws of histories by jobs rest on
- * that.
+ * In histories by jobs, an occupant that could stay is streamed again: their random numbers depend
+ * on that.
  */
 static void occupants_drop(struct world *w, struct w_proc *p, const struct mm_cycle_acts *acts)
 {

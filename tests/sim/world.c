@@ -33,9 +33,9 @@ bool w_bytes_are(const struct world *w, uint32_t page, const struct w_proc *p, u
 	return b->kind == W_LAYER && b->owner == p->store && b->entry == entry;
 }
 
-/* ---- what the core wants done ---- */
+/* ---- actions of the core ---- */
 
-/* Pages that a process that plays by the rules maps, or that xfer streams into. */
+/* Marks pages that a process that is not hostile maps, or that xfer streams into. */
 static void pages_in_use(const struct world *w, bool *used)
 {
 	uint32_t honest = 0;
@@ -63,7 +63,7 @@ static bool job_swaps(const struct mm_msg *job)
 	return job->opcode == MM_XOP_SWAP_OUT || job->opcode == MM_XOP_SWAP_IN;
 }
 
-/* The page is the tenant's for as long as the device may copy: granted, or not proven free. */
+/* The page belongs to the tenant while the device may copy: granted, or not proven free. */
 static void check_swap_job(const struct world *w, const struct mm_msg *job)
 {
 	uint32_t tenant = (uint32_t)job->arg[0], owner;
@@ -84,7 +84,7 @@ static void act_job(struct world *w, const struct mm_msg *msg)
 	if (msg->opcode == MM_XOP_SCRUB || msg->opcode == MM_XOP_COPY ||
 	    msg->opcode == MM_XOP_RECREATE) {
 		mm_assert(mm_core_page(w->core, page, NULL) != MM_PAGE_FREE);
-		/* RECREATE is how it is found out for pages that were quarantined. */
+		/* RECREATE is what tests whether a quarantined page is unused. */
 		if (msg->opcode != MM_XOP_RECREATE)
 			assert_unused(w, page);
 	}
@@ -93,7 +93,7 @@ static void act_job(struct world *w, const struct mm_msg *msg)
 	w->job[w->jobs++] = *msg;
 }
 
-/* The plan; and its cursors, while xfer does not serve the tenant. */
+/* Writes the plan region; and the cursors, unless xfer serves the tenant. */
 static void act_plan(struct world *w, struct w_proc *p, bool served)
 {
 	const struct mm_core_plan *plan = mm_core_plan(w->core, p->tenant);
@@ -127,8 +127,8 @@ static bool xfer_serves(const struct w_proc *p, uint32_t layer)
 }
 
 /*
- * A gate is written while nobody else writes it: xfer does not serve the layer, and either no step
- * can be open, or the tenant waits at it (EMPTY) and is let in.
+ * The core may write a gate only while nothing else writes it: xfer does not serve the layer, and
+ * either no step can be open, or the tenant waits at the gate (EMPTY) and is let pass.
  */
 static void act_gate(struct world *w, struct w_proc *p, const struct mm_action *a)
 {
@@ -157,7 +157,7 @@ static uint64_t hash_msg(uint64_t hash, const struct mm_msg *msg)
 	return hash;
 }
 
-/* What an MM_ACT_PLAN stands for: layers and pages of each slot. */
+/* Hashes what an MM_ACT_PLAN stands for: layers and pages of each slot. */
 static uint64_t hash_plan(uint64_t hash, const struct world *w, uint32_t tenant)
 {
 	const struct mm_core_plan *plan = mm_core_plan(w->core, tenant);
@@ -176,7 +176,7 @@ static uint64_t hash_plan(uint64_t hash, const struct world *w, uint32_t tenant)
 	return hash;
 }
 
-/* Why somebody is kicked or killed is prose: only that a reason is given counts. */
+/* The reason of a kick or kill is prose: only whether there is one is hashed. */
 static void hash_action(struct world *w, const struct mm_action *a)
 {
 	uint64_t hash = w->actions_hash;
@@ -223,7 +223,7 @@ static void action_perform(struct world *w, const struct mm_action *a)
 	case MM_ACT_GATE:
 		act_gate(w, p, a);
 		return;
-	case MM_ACT_ABORT: /* would let steps onto what is being mapped */
+	case MM_ACT_ABORT: /* it would let steps pass to layers that are being mapped */
 		mm_assert(!p || p->hostile || !p->mapping);
 		return;
 	case MM_ACT_FDS:
@@ -283,7 +283,7 @@ void w_tick(struct world *w, uint64_t ns)
 {
 	w->now_ns += ns;
 	for (uint32_t i = 0; w->now_ns >= mm_core_deadline(w->core); i++) {
-		mm_assert(i < 4); /* or the daemon's loop would spin */
+		mm_assert(i < 4); /* otherwise the event loop of the daemon would spin */
 		mm_core_on_tick(w->core, w->now_ns);
 		w_drain(w);
 	}
@@ -299,7 +299,7 @@ void w_xfer_up(struct world *w)
 	w_drain(w);
 }
 
-/* A running job leaves its page half done. */
+/* A job that runs when xfer dies may leave its page half done. */
 static void job_tear(struct world *w, const struct mm_msg *job)
 {
 	uint32_t page = (uint32_t)job->arg[0];
@@ -347,7 +347,7 @@ static void pages_create(struct world *w, uint32_t first, uint32_t n)
 			w->page[i] = (struct w_page){ .exists = true };
 }
 
-/* The driver gives the memory anew only when nobody holds it any more. */
+/* The driver allocates the memory anew only when no process holds it any more. */
 static int memory_recreate(struct world *w, struct w_page *page)
 {
 	if (page->holders || page->leak_until_ns > w->now_ns)
@@ -356,7 +356,7 @@ static int memory_recreate(struct world *w, struct w_page *page)
 	return 0;
 }
 
-/* What the job does to the world. */
+/* Performs what the job changes in the world. */
 static int job_perform(struct world *w, const struct mm_msg *job)
 {
 	uint32_t arg = (uint32_t)job->arg[0];
@@ -372,7 +372,7 @@ static int job_perform(struct world *w, const struct mm_msg *job)
 		return 0;
 	case MM_XOP_COPY:
 		mm_assert(mm_core_page(w->core, arg, NULL) == MM_PAGE_DIRTY);
-		/* The store's offsets name the entry: see w_model(). */
+		/* Offsets in the store name the entry: see w_model(). */
 		w->page[arg].bytes =
 			(struct w_bytes){ W_LAYER, job->arg[1],
 					  (uint32_t)(job->arg[2] / w->opts.page_bytes) };
@@ -392,11 +392,11 @@ static int job_perform(struct world *w, const struct mm_msg *job)
 	case MM_XOP_REPLAN:
 		w_slots_replan(w, w_proc_of(w, arg), job->epoch);
 		return 0;
-	case MM_XOP_DETACH: /* takes the swap space away */
+	case MM_XOP_DETACH: /* it removes the swap space */
 		for (uint32_t i = 0; i < w->jobs; i++)
 			mm_assert(!job_swaps(&w->job[i]) || (uint32_t)w->job[i].arg[0] != arg);
 		/* fall through */
-	default: /* QUIESCE too */
+	default: /* QUIESCE, too */
 		p = w_proc_of(w, arg);
 		if (p)
 			w_slots_quiesce(w, p);
@@ -418,7 +418,7 @@ bool w_xfer_work(struct world *w, uint32_t among, int result)
 	if (!result)
 		result = job_perform(w, &job);
 	if (!w->xfer_up)
-		return true; /* killed while it was at it */
+		return true; /* xfer was killed during the job */
 	w_event_note(w, W_EVENT_JOB_DONE, MM_NO_TENANT, &job, result);
 	mm_assert(mm_core_on_job_done(w->core, w->now_ns, job.user_data, result) == 0);
 	w_drain(w);
@@ -449,14 +449,14 @@ static void world_check_accounts(struct world *w, const uint64_t *pages_of)
 		mm_assert(!pages_of[i] || w->proc[i].used);
 		held[w->proc[i].account] += pages_of[i];
 	}
-	/* Above a max that was lowered, it gets nothing more. */
+	/* An account above a max that was lowered gets no more pages. */
 	for (uint32_t i = 0; i < W_ACCOUNTS; i++)
 		mm_assert(!w->account_max[i] || held[i] <= w->account_max[i] ||
 			  held[i] <= w->held[i]);
 	memcpy(w->held, held, sizeof(held));
 }
 
-/* Free pages are clean and nobody's. Counts the others by who has them. */
+/* Checks that free pages are clean and unused. Counts the others by owner. */
 static void world_check_pages(const struct world *w, uint64_t *pages_of)
 {
 	uint8_t proc[MM_TENANTS_LIMIT];
