@@ -32,18 +32,19 @@ static const char *text_shown(const char *text, size_t bytes, char *ret)
 	return ret;
 }
 
-static int choice_parse(const struct mm_knob *k, const char *text, size_t bytes, uint64_t *ret_said)
+static int tune_choice_parse(const struct mm_knob *k, const char *text, size_t bytes,
+			     uint64_t *ret_value)
 {
 	for (uint64_t i = 0; k->names[i]; i++) {
 		if (strlen(k->names[i]) == bytes && memcmp(k->names[i], text, bytes) == 0) {
-			*ret_said = i + 1;
+			*ret_value = i + 1;
 			return 0;
 		}
 	}
 	return -EINVAL;
 }
 
-static int number_parse(const char *text, size_t bytes, uint64_t *ret_said)
+static int tune_number_parse(const char *text, size_t bytes, uint64_t *ret_value)
 {
 	uint64_t sum = 0;
 
@@ -55,33 +56,34 @@ static int number_parse(const char *text, size_t bytes, uint64_t *ret_said)
 		if (sum < UINT64_MAX / 10 - 10)
 			sum = sum * 10 + (uint64_t)(text[i] - '0');
 	}
-	*ret_said = sum;
+	*ret_value = sum;
 	return 0;
 }
 
-static int value_parse(const struct mm_knob *k, const char *text, size_t bytes,
-		       struct mm_core_opts *opts, char *error)
+static int tune_value_parse(const struct mm_knob *k, const char *text, size_t bytes,
+			    struct mm_core_opts *opts, char *error)
 {
-	char value[VALUE_BYTES];
-	uint64_t said;
-	int r = k->names ? choice_parse(k, text, bytes, &said) : number_parse(text, bytes, &said);
+	char shown[VALUE_BYTES];
+	uint64_t value;
+	int r = k->names ? tune_choice_parse(k, text, bytes, &value)
+			 : tune_number_parse(text, bytes, &value);
 
-	text_shown(text, bytes, value);
+	text_shown(text, bytes, shown);
 	if (r < 0)
-		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: '%s' is no %s", k->name, value,
+		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: '%s' is no %s", k->name, shown,
 			 k->names ? k->arg : "number");
-	if (r == 0 && !k->names && (said < k->min || said > k->max)) {
+	if (r == 0 && !k->names && (value < k->min || value > k->max)) {
 		snprintf(error, MM_TUNE_ERROR_BYTES, "%s: %s is not within %llu to %llu", k->name,
-			 value, (unsigned long long)k->min, (unsigned long long)k->max);
+			 shown, (unsigned long long)k->min, (unsigned long long)k->max);
 		r = -EINVAL;
 	}
 	if (r == 0)
-		mm_knob_set(k, said, opts);
+		mm_knob_set(k, value, opts);
 	return r;
 }
 
-static int pair_parse(const char *pair, size_t bytes, struct mm_core_opts *opts, uint64_t *seen,
-		      char *error)
+static int tune_pair_parse(const char *pair, size_t bytes, struct mm_core_opts *opts,
+			   uint64_t *seen, char *error)
 {
 	const char *equals = memchr(pair, '=', bytes);
 	size_t name_bytes = equals ? (size_t)(equals - pair) : bytes;
@@ -107,7 +109,7 @@ static int pair_parse(const char *pair, size_t bytes, struct mm_core_opts *opts,
 		return -EINVAL;
 	}
 	*seen |= bit;
-	return value_parse(k, equals + 1, bytes - name_bytes - 1, opts, error);
+	return tune_value_parse(k, equals + 1, bytes - name_bytes - 1, opts, error);
 }
 
 int mm_tune_parse(const char *text, struct mm_core_opts *opts, char *error)
@@ -124,7 +126,7 @@ int mm_tune_parse(const char *text, struct mm_core_opts *opts, char *error)
 	while (r == 0) {
 		size_t bytes = strcspn(text, ",");
 
-		r = pair_parse(text, bytes, &to, &seen, error);
+		r = tune_pair_parse(text, bytes, &to, &seen, error);
 		if (!text[bytes])
 			break;
 		text += bytes + 1;

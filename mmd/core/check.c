@@ -8,24 +8,24 @@
 #include "mmd/core/plan/swap.h"
 
 /* A page has one purpose: whoever names it a second time finds it taken. */
-static void claim(const struct mm_core *c, uint32_t page)
+static void page_claim(const struct mm_core *c, uint32_t page)
 {
 	mm_assert(page < c->ledger.pages);
 	mm_assert(!c->scratch[page]);
 	c->scratch[page] = 1;
 }
 
-static void claim_as(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t page,
-		     enum mm_page_state state)
+static void page_claim_as(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t page,
+			  enum mm_page_state state)
 {
-	claim(c, page);
+	page_claim(c, page);
 	mm_assert(c->ledger.page[page].state == state);
 	mm_assert(c->ledger.page[page].tenant == mm_c_index(c, t));
 	mm_assert(c->ledger.page[page].account == t->account);
 }
 
 /* Slots take turns in order of execution, none has a single layer, each holds its largest. */
-static void check_slots(const struct mm_core *c, const struct mm_c_tenant *t)
+static void tenant_check_slots(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	const struct mm_core_plan *plan = &t->plan;
 	uint32_t at[MM_SLOTS_MAX] = { 0 };
@@ -51,11 +51,11 @@ static void check_slots(const struct mm_core *c, const struct mm_c_tenant *t)
 		mm_assert(!slot->n_layers == (s >= plan->beta));
 		mm_assert(slot->n_pages == mm_plan_slot_pages(&t->change->set, s, t->layer_pages));
 		for (uint32_t i = 0; i < slot->n_pages; i++)
-			claim_as(c, t, t->slot_page[s][i], MM_PAGE_SLOT);
+			page_claim_as(c, t, t->slot_page[s][i], MM_PAGE_SLOT);
 	}
 }
 
-static void check_model(const struct mm_core *c, const struct mm_c_tenant *t)
+static void tenant_check_model(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	bool given = t->model == MM_C_MODEL_SWITCHED || t->model == MM_C_MODEL_READY;
 	uint32_t k = 0;
@@ -72,17 +72,17 @@ static void check_model(const struct mm_core *c, const struct mm_c_tenant *t)
 			mm_assert((t->own[entry] == MM_NO_PAGE) == cycles);
 			mm_assert(t->map[entry] == (cycles ? slot[i] : t->own[entry]) + 1);
 			if (!cycles)
-				claim_as(c, t, t->own[entry], MM_PAGE_PARAM);
+				page_claim_as(c, t, t->own[entry], MM_PAGE_PARAM);
 		}
 	}
 	mm_assert(k == t->change->set.m);
-	check_slots(c, t);
+	tenant_check_slots(c, t);
 	for (uint32_t i = 0; i < t->change->pre.n; i++)
 		if (t->change->pre.page[i] != MM_NO_PAGE)
-			claim_as(c, t, t->change->pre.page[i], MM_PAGE_DIRTY);
+			page_claim_as(c, t, t->change->pre.page[i], MM_PAGE_DIRTY);
 }
 
-static void check_kv(const struct mm_core *c, const struct mm_c_tenant *t)
+static void tenant_check_kv(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint32_t held = 0;
 
@@ -94,14 +94,14 @@ static void check_kv(const struct mm_core *c, const struct mm_c_tenant *t)
 			mm_assert(holds ==
 				  !!t->map[MM_MAP_KV_BASE + chunk * t->kv.chunk_pages + i]);
 			if (holds)
-				claim_as(c, t, mm_c_kv_chunk_page(t, chunk, i), MM_PAGE_KV);
+				page_claim_as(c, t, mm_c_kv_chunk_page(t, chunk, i), MM_PAGE_KV);
 		}
 	}
 	mm_assert(held == t->kv.held);
 }
 
 /* Chunks under a copy are held, and every job belongs to a list. */
-static void check_swap(const struct mm_core *c, const struct mm_c_tenant *t)
+static void tenant_check_swap(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint32_t jobs = 0;
 	bool any = false;
@@ -120,7 +120,7 @@ static void check_swap(const struct mm_core *c, const struct mm_c_tenant *t)
 		mm_assert(mm_c_kv_holds(t, chunk) || !mm_c_swap_names(c, t, chunk));
 }
 
-static void check_accounts(const struct mm_core *c)
+static void core_check_accounts(const struct mm_core *c)
 {
 	uint32_t charged[MM_DOMAINS], quarantined[MM_DOMAINS];
 	uint64_t min_sum = 0;
@@ -153,7 +153,7 @@ static void check_accounts(const struct mm_core *c)
 }
 
 /* Free, or sure to be: of the domain, or (MM_DOMAIN_NONE) of none. */
-static uint64_t sure_pages(const struct mm_core *c, uint32_t domain)
+static uint64_t sure_pages_of(const struct mm_core *c, uint32_t domain)
 {
 	uint64_t n = 0;
 
@@ -172,7 +172,7 @@ static uint64_t sure_pages(const struct mm_core *c, uint32_t domain)
  * What is unused of each min is free in its domain, or of none: nobody can keep it from the
  * account.
  */
-static void check_mins(const struct mm_core *c)
+static void core_check_mins(const struct mm_core *c)
 {
 	uint64_t unused[MM_ACCOUNTS_LIMIT], short_pages = 0;
 
@@ -183,12 +183,12 @@ static void check_mins(const struct mm_core *c)
 		unused[c->account[i].domain] += mm_account_unused_min(&c->account[i]);
 	for (uint32_t i = 0; i < c->accounts_end; i++)
 		if (unused[i])
-			short_pages += unused[i] - MM_MIN(unused[i], sure_pages(c, i));
-	mm_assert(short_pages <= sure_pages(c, MM_DOMAIN_NONE));
+			short_pages += unused[i] - MM_MIN(unused[i], sure_pages_of(c, i));
+	mm_assert(short_pages <= sure_pages_of(c, MM_DOMAIN_NONE));
 }
 
 /* Pages that a tenant owns and nobody claimed: only those that wait for its proof. */
-static void check_unclaimed(const struct mm_core *c)
+static void core_check_unclaimed(const struct mm_core *c)
 {
 	for (uint32_t i = 0; i < c->ledger.pages; i++) {
 		const struct mm_page *p = &c->ledger.page[i];
@@ -200,7 +200,7 @@ static void check_unclaimed(const struct mm_core *c)
 	}
 }
 
-static void check_jobs(const struct mm_core *c)
+static void core_check_jobs(const struct mm_core *c)
 {
 	uint32_t n = 0, bulk = 0;
 
@@ -216,16 +216,16 @@ static void check_jobs(const struct mm_core *c)
 void mm_core_check(const struct mm_core *c)
 {
 	mm_ledger_check(&c->ledger, c->accounts_end, c->tenants_end);
-	check_accounts(c);
-	check_mins(c);
-	check_jobs(c);
+	core_check_accounts(c);
+	core_check_mins(c);
+	core_check_jobs(c);
 	memset(c->scratch, 0, c->ledger.pages * sizeof(*c->scratch));
 	MM_FOREACH_TENANT(c, t) {
-		check_swap(c, t);
+		tenant_check_swap(c, t);
 		if (t->life != MM_LIFE_LIVE)
 			continue;
-		check_model(c, t);
-		check_kv(c, t);
+		tenant_check_model(c, t);
+		tenant_check_kv(c, t);
 	}
-	check_unclaimed(c);
+	core_check_unclaimed(c);
 }

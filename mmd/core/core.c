@@ -18,7 +18,7 @@
 
 #define JOBS_DEFAULT 256
 
-static void defaults(struct mm_core_opts *o)
+static void opts_set_defaults(struct mm_core_opts *o)
 {
 	o->tenants_max = o->tenants_max ? o->tenants_max : MM_TENANTS_DEFAULT;
 	o->accounts_max = o->accounts_max ? o->accounts_max : MM_ACCOUNTS_DEFAULT;
@@ -37,7 +37,7 @@ static void defaults(struct mm_core_opts *o)
 	mm_tune_defaults(o);
 }
 
-static void times_scale(struct mm_core_opts *o)
+static void opts_scale_times(struct mm_core_opts *o)
 {
 	o->idle_ns *= o->time_scale;
 	o->dwell_ns *= o->time_scale;
@@ -46,7 +46,7 @@ static void times_scale(struct mm_core_opts *o)
 	o->ahead_ns *= o->time_scale;
 }
 
-static bool knobs_valid(const struct mm_core_opts *o)
+static bool opts_knobs_are_valid(const struct mm_core_opts *o)
 {
 	const struct mm_knob *k;
 
@@ -57,7 +57,7 @@ static bool knobs_valid(const struct mm_core_opts *o)
 	return true;
 }
 
-static bool opts_valid(const struct mm_core_opts *o)
+static bool opts_are_valid(const struct mm_core_opts *o)
 {
 	return o->pages && o->pages < MM_NO_PAGE && o->page_bytes && o->policy < MM_POLICY_COUNT &&
 	       o->tenants_max <= MM_TENANTS_LIMIT && o->tag < MM_TAGS_MAX &&
@@ -65,11 +65,11 @@ static bool opts_valid(const struct mm_core_opts *o)
 	       /* all fit into the ring at once */
 	       o->jobs_max <= MM_XQ_SLOTS - o->tenants_max && o->kill_max <= MM_KILLS_MAX &&
 	       o->slots <= MM_SLOTS_MAX && o->turn_quantum_max_ns <= MM_TURN_QUANTUM_LIMIT_NS &&
-	       o->turn_priority_max <= MM_TURN_PRIORITY_MAX && knobs_valid(o);
+	       o->turn_priority_max <= MM_TURN_PRIORITY_MAX && opts_knobs_are_valid(o);
 }
 
 /* Each tenant index owns its tables for good: own, map. */
-static void tables_share_out(struct mm_core *c)
+static void tenants_assign_tables(struct mm_core *c)
 {
 	uint32_t *at = c->storage;
 
@@ -82,7 +82,7 @@ static void tables_share_out(struct mm_core *c)
 	}
 }
 
-static int allocate(struct mm_core *c)
+static int core_allocate(struct mm_core *c)
 {
 	struct mm_page *page = calloc(c->opts.pages, sizeof(*page));
 	uint32_t tenants = c->opts.tenants_max;
@@ -105,7 +105,7 @@ static int allocate(struct mm_core *c)
 	    !c->plans || !c->market || !c->scratch || !c->storage)
 		return -ENOMEM;
 	mm_ledger_init(&c->ledger, page, c->opts.pages);
-	tables_share_out(c);
+	tenants_assign_tables(c);
 	return 0;
 }
 
@@ -116,13 +116,13 @@ int mm_core_create(const struct mm_core_opts *opts, struct mm_core **ret_core)
 	if (!c)
 		return -ENOMEM;
 	c->opts = *opts;
-	defaults(&c->opts);
-	if (!opts_valid(&c->opts)) {
+	opts_set_defaults(&c->opts);
+	if (!opts_are_valid(&c->opts)) {
 		mm_core_destroy(c);
 		return -EINVAL;
 	}
-	times_scale(&c->opts);
-	if (allocate(c) < 0) {
+	opts_scale_times(&c->opts);
+	if (core_allocate(c) < 0) {
 		mm_core_destroy(c);
 		return -ENOMEM;
 	}
@@ -177,7 +177,7 @@ bool mm_core_tenant(const struct mm_core *c, uint32_t tenant, struct mm_core_ten
 		.account = c->account[t->account].key,
 		.pages_revoking = c->ledger.revoking[mm_c_index(c, t)].length,
 		.kv_chunks = t->kv.held,
-		.kv_wanted = t->wish->want,
+		.kv_wanted = t->demand->wanted,
 		.kv_chunks_max = t->kv.chunks_max,
 		.swap_bytes = t->swap->bytes,
 		.attached = t->attached,
@@ -207,7 +207,7 @@ const struct mm_core_plan *mm_core_plan(const struct mm_core *c, uint32_t tenant
 	return &t->plan;
 }
 
-static const enum mm_plan_phase phases[MM_CHANGE_STATES] = {
+static const enum mm_plan_phase phase_of_change[MM_CHANGE_STATES] = {
 	[MM_CHANGE_NONE] = MM_PLAN_STEADY,           [MM_CHANGE_LOAD] = MM_PLAN_PRELOAD,
 	[MM_CHANGE_STEADY] = MM_PLAN_STEADY,         [MM_CHANGE_PRELOAD] = MM_PLAN_PRELOAD,
 	[MM_CHANGE_PREPARED] = MM_PLAN_PREPARED,     [MM_CHANGE_FULL_QUIESCE] = MM_PLAN_QUIESCING,
@@ -222,7 +222,7 @@ enum mm_plan_phase mm_core_plan_phase(const struct mm_core *c, uint32_t tenant)
 {
 	const struct mm_c_tenant *t = mm_c_tenant(c, tenant);
 
-	return t ? phases[t->change->state] : MM_PLAN_STEADY;
+	return t ? phase_of_change[t->change->state] : MM_PLAN_STEADY;
 }
 
 uint32_t mm_core_slot_page(const struct mm_core *c, uint32_t tenant, uint32_t slot, uint32_t i)

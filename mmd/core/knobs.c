@@ -15,7 +15,7 @@
 static const char *const switch_names[] = { "on", "off", NULL };
 static const char *const order_names[] = { "mru", "lru", NULL };
 
-static const struct mm_knob knobs[] = {
+static const struct mm_knob knob_table[] = {
 	{ .name = "lend-order",
 	  AT(lend_order),
 	  .arg = "mru|lru",
@@ -119,14 +119,14 @@ static const struct mm_knob knobs[] = {
 	  .help = "all of the controller's times, times K: for dilated runs" },
 };
 
-static_assert(MM_ARRAY_SIZE(knobs) <= MM_KNOBS_MAX, "a bit for each");
+static_assert(MM_ARRAY_SIZE(knob_table) <= MM_KNOBS_MAX, "a bit for each");
 
 const struct mm_knob *mm_knob_at(uint32_t index)
 {
-	return index < MM_ARRAY_SIZE(knobs) ? &knobs[index] : NULL;
+	return index < MM_ARRAY_SIZE(knob_table) ? &knob_table[index] : NULL;
 }
 
-static uint64_t field(const struct mm_knob *k, const struct mm_core_opts *opts)
+static uint64_t knob_field_get(const struct mm_knob *k, const struct mm_core_opts *opts)
 {
 	const char *at = (const char *)opts + k->offset;
 	uint64_t wide;
@@ -142,15 +142,15 @@ static uint64_t field(const struct mm_knob *k, const struct mm_core_opts *opts)
 
 uint64_t mm_knob_value(const struct mm_knob *knob, const struct mm_core_opts *opts)
 {
-	return knob->names ? field(knob, opts) : field(knob, opts) / knob->unit;
+	return knob->names ? knob_field_get(knob, opts) : knob_field_get(knob, opts) / knob->unit;
 }
 
 const char *mm_knob_choice(const struct mm_knob *knob, const struct mm_core_opts *opts)
 {
-	uint64_t said = field(knob, opts);
+	uint64_t value = knob_field_get(knob, opts);
 
 	for (uint64_t i = 0; knob->names && knob->names[i]; i++)
-		if (said == i + 1)
+		if (value == i + 1)
 			return knob->names[i];
 	return NULL;
 }
@@ -168,7 +168,7 @@ void mm_knob_set(const struct mm_knob *knob, uint64_t value, struct mm_core_opts
 
 void mm_tune_defaults(struct mm_core_opts *opts)
 {
-	for (size_t i = 0; i < MM_ARRAY_SIZE(knobs); i++)
-		if (!field(&knobs[i], opts))
-			mm_knob_set(&knobs[i], knobs[i].fallback, opts);
+	for (size_t i = 0; i < MM_ARRAY_SIZE(knob_table); i++)
+		if (!knob_field_get(&knob_table[i], opts))
+			mm_knob_set(&knob_table[i], knob_table[i].fallback, opts);
 }

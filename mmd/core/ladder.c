@@ -23,21 +23,21 @@
 
 /* ---- what is asked ---- */
 
-static void ask_chunks(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
+static void chunks_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
 {
 	uint64_t chunks = MM_MIN(mm_div_up(pages, t->kv.chunk_pages), t->kv.held);
 
 	mm_c_kv_ask(c, t, (uint32_t)chunks, c->now_ns + c->opts.ask_ns);
 }
 
-static bool asked(struct mm_core *c, const struct mm_c_tenant *t)
+static bool tenant_must_give(struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return (t->wish->reclaiming && t->kv.held) || t->change->state == MM_CHANGE_PREPARED ||
+	return (t->demand->reclaim_left && t->kv.held) || t->change->state == MM_CHANGE_PREPARED ||
 	       (t->ask_until_ns && t->kv.held && mm_c_over(c, t->account));
 }
 
 /* Of one account's tenants, those with a reclaim under way have been asked for that much. */
-static void ask(struct mm_core *c, uint32_t account, uint64_t pages)
+static void account_reclaim(struct mm_core *c, uint32_t account, uint64_t pages)
 {
 	uint64_t coming = mm_c_take_from(c, pages, account);
 
@@ -46,26 +46,26 @@ static void ask(struct mm_core *c, uint32_t account, uint64_t pages)
 		    coming >= pages)
 			continue;
 		/* What was asked of it before is counted already. */
-		if (c->now_ns < t->wish->reclaim_until_ns || !mm_c_burst(c))
+		if (c->now_ns < t->demand->reclaim_until_ns || !mm_c_burst(c))
 			continue;
-		ask_chunks(c, t, pages - coming);
-		coming += (uint64_t)t->wish->reclaiming * t->kv.chunk_pages;
+		chunks_reclaim(c, t, pages - coming);
+		coming += (uint64_t)t->demand->reclaim_left * t->kv.chunk_pages;
 	}
 }
 
 /* ---- deadlines ---- */
 
-static uint64_t *deadline_of(struct mm_c_tenant *t)
+static uint64_t *tenant_deadline_of(struct mm_c_tenant *t)
 {
 	return t->life == MM_LIFE_LIVE ? &t->ask_until_ns : &t->revoke_at_ns;
 }
 
-static uint64_t time_of(const struct mm_core *c, const struct mm_c_tenant *t)
+static uint64_t tenant_time_allowed(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return t->life == MM_LIFE_LIVE ? c->opts.ask_ns : c->opts.revoke_ns;
 }
 
-static bool owes(const struct mm_core *c, const struct mm_c_tenant *t)
+static bool tenant_has_deadline(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	if (t->killed || t->life == MM_LIFE_NONE || t->life == MM_LIFE_PROVEN)
 		return false;
@@ -81,24 +81,24 @@ uint64_t mm_c_ladder_deadline(const struct mm_core *c)
 	if (!c->xfer_up)
 		return due;
 	MM_FOREACH_TENANT(c, t)
-		if (owes(c, t) && !t->judging)
-			due = MM_MIN(due, *deadline_of(t));
+		if (tenant_has_deadline(c, t) && !t->judging)
+			due = MM_MIN(due, *tenant_deadline_of(t));
 	return due;
 }
 
 void mm_c_ladder_restart(struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
-		if (owes(c, t))
-			*deadline_of(t) = c->now_ns + time_of(c, t);
+		if (tenant_has_deadline(c, t))
+			*tenant_deadline_of(t) = c->now_ns + tenant_time_allowed(c, t);
 }
 
-static void watch(struct mm_core *c, struct mm_c_tenant *t)
+static void tenant_deadline_update(struct mm_core *c, struct mm_c_tenant *t)
 {
-	uint64_t *until = deadline_of(t);
+	uint64_t *until = tenant_deadline_of(t);
 
 	if (t->life == MM_LIFE_LIVE) {
-		if (!mm_c_over(c, t->account) || !asked(c, t)) {
+		if (!mm_c_over(c, t->account) || !tenant_must_give(c, t)) {
 			t->ask_until_ns = t->stopped_ns = 0;
 			t->overdue = false;
 			return;
@@ -106,11 +106,11 @@ static void watch(struct mm_core *c, struct mm_c_tenant *t)
 		if (!t->ask_until_ns)
 			t->ask_until_ns = c->now_ns + c->opts.ask_ns;
 	}
-	if (!owes(c, t) || t->judging || !c->xfer_up || c->now_ns < *until)
+	if (!tenant_has_deadline(c, t) || t->judging || !c->xfer_up || c->now_ns < *until)
 		return;
 	/* We look long after it: then we were away, and may have kept it from answering. */
-	if (c->now_ns - *until > time_of(c, t) / 2) {
-		*until = c->now_ns + time_of(c, t);
+	if (c->now_ns - *until > tenant_time_allowed(c, t) / 2) {
+		*until = c->now_ns + tenant_time_allowed(c, t);
 		c->stats.deadlines_restarted++;
 		return;
 	}
@@ -126,16 +126,16 @@ void mm_c_ladder(struct mm_core *c)
 		uint64_t over = mm_c_over(c, i);
 
 		if (over)
-			ask(c, i, over);
+			account_reclaim(c, i, over);
 	}
 	MM_FOREACH_TENANT(c, t)
-		watch(c, t);
+		tenant_deadline_update(c, t);
 }
 
 /* ---- the sentence ---- */
 
 /* A fault of ours looks as if everybody were late at once. */
-static bool breaker_open(const struct mm_core *c)
+static bool breaker_is_open(const struct mm_core *c)
 {
 	uint32_t n = 0;
 
@@ -144,7 +144,7 @@ static bool breaker_open(const struct mm_core *c)
 	return n >= c->opts.kill_max;
 }
 
-static void sentence_kill(struct mm_core *c, struct mm_c_tenant *t)
+static void overdue_kill(struct mm_core *c, struct mm_c_tenant *t)
 {
 	t->killed = true;
 	c->kill_ns[c->stats.kills++ % MM_KILLS_MAX] = MM_MAX(c->now_ns, 1);
@@ -152,11 +152,11 @@ static void sentence_kill(struct mm_core *c, struct mm_c_tenant *t)
 }
 
 /* Nobody is killed: the account pays until the pages are back. */
-static void sentence_wait(struct mm_core *c, struct mm_c_tenant *t, const char *reason)
+static void overdue_wait(struct mm_core *c, struct mm_c_tenant *t, const char *reason)
 {
 	struct mm_page_list *list = &c->ledger.revoking[mm_c_index(c, t)];
 
-	*deadline_of(t) = c->now_ns + time_of(c, t);
+	*tenant_deadline_of(t) = c->now_ns + tenant_time_allowed(c, t);
 	if (!t->overdue) {
 		c->stats.overdue++;
 		mm_c_emit(c, MM_ACT_ALARM, t)->reason = reason;
@@ -182,26 +182,26 @@ void mm_core_on_judged(struct mm_core *c, uint64_t now_ns, uint32_t tenant, bool
 	if (!t || !t->judging)
 		return;
 	t->judging = false;
-	if (!owes(c, t))
+	if (!tenant_has_deadline(c, t))
 		return;
 	if (!stopped)
 		t->stopped_ns = 0;
 	else if (!t->stopped_ns)
 		t->stopped_ns = MM_MAX(c->now_ns, 1);
 	if (c->account[t->account].quota.on_timeout == MM_ON_TIMEOUT_QUARANTINE)
-		sentence_wait(c, t, "its pages are overdue");
+		overdue_wait(c, t, "its pages are overdue");
 	else if (stopped && c->now_ns - t->stopped_ns < c->opts.stop_ns)
-		*deadline_of(t) = c->now_ns + time_of(c, t);
-	else if (!breaker_open(c))
-		sentence_kill(c, t);
+		*tenant_deadline_of(t) = c->now_ns + tenant_time_allowed(c, t);
+	else if (!breaker_is_open(c))
+		overdue_kill(c, t);
 	else {
 		c->stats.kills_withheld++;
-		sentence_wait(c, t, "too many kills: not killed, though its pages are overdue");
+		overdue_wait(c, t, "too many kills: not killed, though its pages are overdue");
 	}
 }
 
 void mm_core_kills(const struct mm_core *c, bool *ret_open, uint32_t *ret_max)
 {
-	*ret_open = breaker_open(c);
+	*ret_open = breaker_is_open(c);
 	*ret_max = c->opts.kill_max;
 }

@@ -16,7 +16,8 @@
 /* ---- joining ---- */
 
 /* Everything but the tables, which are the index's for good. */
-static void tenant_init(struct mm_core *c, struct mm_c_tenant *t, const struct mm_core_join *join)
+static void life_tenant_init(struct mm_core *c, struct mm_c_tenant *t,
+			     const struct mm_core_join *join)
 {
 	uint32_t index = mm_c_index(c, t);
 	uint32_t *own = t->own, *map = t->map;
@@ -50,7 +51,7 @@ struct mm_c_tenant *mm_c_life_begin(struct mm_core *c, const struct mm_core_join
 	if (!a)
 		return NULL;
 	a->tenants++;
-	tenant_init(c, t, join);
+	life_tenant_init(c, t, join);
 	t->account = (uint32_t)(a - c->account);
 	c->tenants_end = MM_MAX(c->tenants_end, mm_c_index(c, t) + 1);
 	return t;
@@ -59,7 +60,7 @@ struct mm_c_tenant *mm_c_life_begin(struct mm_core *c, const struct mm_core_join
 /* ---- ending ---- */
 
 /* Every page that it may still map waits for the proof that it does not. */
-static void revoke_all(struct mm_core *c, struct mm_c_tenant *t)
+static void tenant_revoke_pages(struct mm_core *c, struct mm_c_tenant *t)
 {
 	mm_c_change_cancel(c, t);
 	mm_c_swap_end(t);
@@ -81,12 +82,12 @@ void mm_c_life_end(struct mm_core *c, struct mm_c_tenant *t)
 {
 	if (t->life != MM_LIFE_LIVE)
 		return;
-	revoke_all(c, t);
+	tenant_revoke_pages(c, t);
 	t->life = MM_LIFE_ENDING;
-	t->wish->want = t->kv.held = 0;
+	t->demand->wanted = t->kv.held = 0;
 }
 
-static void proven(struct mm_core *c, struct mm_c_tenant *t)
+static void tenant_on_proof(struct mm_core *c, struct mm_c_tenant *t)
 {
 	struct mm_page_list *list = &c->ledger.revoking[mm_c_index(c, t)];
 
@@ -95,7 +96,7 @@ static void proven(struct mm_core *c, struct mm_c_tenant *t)
 	t->life = MM_LIFE_PROVEN;
 }
 
-static void forget(struct mm_core *c, struct mm_c_tenant *t)
+static void tenant_free(struct mm_core *c, struct mm_c_tenant *t)
 {
 	struct mm_account *a = &c->account[t->account];
 
@@ -118,7 +119,7 @@ void mm_c_life(struct mm_core *c, struct mm_c_tenant *t)
 	if (t->life == MM_LIFE_LIVE)
 		return;
 	if (t->life == MM_LIFE_ENDING && proof && !t->attached)
-		proven(c, t);
+		tenant_on_proof(c, t);
 	if (t->life == MM_LIFE_PROVEN && !t->connected && !t->copies && mm_c_burst(c))
-		forget(c, t);
+		tenant_free(c, t);
 }

@@ -80,7 +80,7 @@ enum mm_quota_outcome mm_core_quota_set(struct mm_core *c, uint64_t now_ns, uint
 }
 
 /* What the ladder asked for in vain. */
-static uint32_t overdue_pages(const struct mm_core *c, uint32_t index)
+static uint32_t account_overdue_pages(const struct mm_core *c, uint32_t index)
 {
 	bool any = false;
 
@@ -110,7 +110,7 @@ bool mm_core_account(const struct mm_core *c, uint32_t index, struct mm_core_acc
 		.tenants = a->tenants,
 		.stays = a->stays,
 		.pending = mm_c_quota_is_pending(c, a),
-		.overdue_pages = overdue_pages(c, index),
+		.overdue_pages = account_overdue_pages(c, index),
 	};
 	return true;
 }

@@ -17,12 +17,12 @@
 #include "mmd/core/plan/swap.h"
 #include "mmd/core/book/tell.h"
 
-static bool is_swap(uint16_t op)
+static bool op_is_swap(uint16_t op)
 {
 	return op == MM_XOP_SWAP_OUT || op == MM_XOP_SWAP_IN;
 }
 
-static void create_done(struct mm_core *c, const struct mm_job *j, int result, bool fatal)
+static void create_job_done(struct mm_core *c, const struct mm_job *j, int result, bool fatal)
 {
 	uint32_t first = (uint32_t)j->msg.arg[0], n = (uint32_t)j->msg.arg[1];
 
@@ -36,7 +36,7 @@ static void create_done(struct mm_core *c, const struct mm_job *j, int result, b
 		c->create_retry_ns = c->now_ns + MM_PAGE_RETRY_NS;
 }
 
-static void copy_done(struct mm_core *c, const struct mm_job *j, int result, bool fatal)
+static void copy_job_done(struct mm_core *c, const struct mm_job *j, int result, bool fatal)
 {
 	uint32_t page = (uint32_t)j->msg.arg[0];
 	struct mm_c_tenant *t = &c->tenant[j->tenant];
@@ -54,7 +54,7 @@ static void copy_done(struct mm_core *c, const struct mm_job *j, int result, boo
 }
 
 /* @fatal: xfer died of it; it is not tried again. A QUIESCE or DETACH is then as good as done. */
-static void finish(struct mm_core *c, uint32_t job, int result, bool fatal)
+static void core_job_finish(struct mm_core *c, uint32_t job, int result, bool fatal)
 {
 	struct mm_job j = c->jobs.job[job - 1];
 	uint32_t page = (uint32_t)j.msg.arg[0];
@@ -62,10 +62,10 @@ static void finish(struct mm_core *c, uint32_t job, int result, bool fatal)
 	mm_jobs_end(&c->jobs, job);
 	switch (j.msg.opcode) {
 	case MM_XOP_CREATE:
-		create_done(c, &j, result, fatal);
+		create_job_done(c, &j, result, fatal);
 		break;
 	case MM_XOP_COPY:
-		copy_done(c, &j, result, fatal);
+		copy_job_done(c, &j, result, fatal);
 		break;
 	case MM_XOP_SCRUB:
 	case MM_XOP_RECREATE:
@@ -92,7 +92,7 @@ int mm_core_on_job_done(struct mm_core *c, uint64_t now_ns, uint64_t job, int re
 	if (!slot)
 		return MM_E_PROTOCOL;
 	mm_c_enter(c, now_ns);
-	finish(c, slot, result, false);
+	core_job_finish(c, slot, result, false);
 	mm_c_settle(c, now_ns);
 	return 0;
 }
@@ -113,9 +113,9 @@ void mm_core_on_xfer_up(struct mm_core *c, uint64_t now_ns, uint64_t xfer_epoch)
 		next = j->next;
 		if (j->msg.opcode == MM_XOP_COPY &&
 		    c->ledger.page[j->msg.arg[0]].tenant != j->tenant)
-			finish(c, job, -ECANCELED, false);
-		else if (is_swap(j->msg.opcode) && c->tenant[j->tenant].life != MM_LIFE_LIVE)
-			finish(c, job, -ECANCELED, false);
+			core_job_finish(c, job, -ECANCELED, false);
+		else if (op_is_swap(j->msg.opcode) && c->tenant[j->tenant].life != MM_LIFE_LIVE)
+			core_job_finish(c, job, -ECANCELED, false);
 		else
 			mm_jobs_push(&c->jobs, job, &c->queue, c->now_ns);
 	}
@@ -141,6 +141,6 @@ void mm_core_on_xfer_fault(struct mm_core *c, uint64_t now_ns)
 	if (c->xfer_up)
 		return;
 	if (job && ++c->jobs.job[job - 1].deaths >= 2)
-		finish(c, job, -EIO, true);
+		core_job_finish(c, job, -EIO, true);
 	mm_c_settle(c, now_ns);
 }

@@ -11,7 +11,7 @@
 #include "mmd/core/market/turn.h"
 #include "mmd/core/market/wish.h"
 
-static int bye(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+static int request_bye(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	t->bye = true;
 	mm_c_life_end(c, t);
@@ -19,7 +19,7 @@ static int bye(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *ms
 	return 0;
 }
 
-static int kv_declare(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+static int request_kv_declare(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	int r = mm_c_kv_declare(c, t, msg);
 
@@ -29,7 +29,7 @@ static int kv_declare(struct mm_core *c, struct mm_c_tenant *t, const struct mm_
 	return 0;
 }
 
-static int kv_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+static int request_kv_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	if (!t->kv.declared || msg->arg[0] > t->kv.chunks_max)
 		return MM_E_PROTOCOL;
@@ -37,7 +37,7 @@ static int kv_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 	return 0;
 }
 
-static int kv_release(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+static int request_kv_release(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	uint32_t chunk;
 
@@ -57,7 +57,7 @@ static int kv_release(struct mm_core *c, struct mm_c_tenant *t, const struct mm_
 	return 0;
 }
 
-static int nop(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
+static int request_nop(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	(void)c;
 	(void)t;
@@ -69,16 +69,16 @@ static const struct {
 	int (*handle)(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg);
 	uint32_t args;
 	bool epoch, result;
-} requests[MM_OP_COUNT] = {
-	[MM_OP_NOP] = { nop, 0, false, false },
-	[MM_OP_KV_DECLARE] = { kv_declare, 4, false, false },
-	[MM_OP_KV_WANT] = { kv_want, 1, false, false },
-	[MM_OP_KV_RELEASE] = { kv_release, 1, false, false },
+} request_table[MM_OP_COUNT] = {
+	[MM_OP_NOP] = { request_nop, 0, false, false },
+	[MM_OP_KV_DECLARE] = { request_kv_declare, 4, false, false },
+	[MM_OP_KV_WANT] = { request_kv_want, 1, false, false },
+	[MM_OP_KV_RELEASE] = { request_kv_release, 1, false, false },
 	[MM_OP_PARKED] = { mm_c_change_parked, 1, true, false },
 	[MM_OP_MAPPED] = { mm_c_change_mapped, 1, true, false },
 	[MM_OP_COMMITTED] = { mm_c_change_committed, 0, true, true },
 	[MM_OP_RESYNC] = { mm_c_change_resync, 0, true, false },
-	[MM_OP_BYE] = { bye, 0, false, false },
+	[MM_OP_BYE] = { request_bye, 0, false, false },
 	[MM_OP_TURN_JOIN] = { mm_c_turn_join, 3, false, false },
 	[MM_OP_TURN_WANT] = { mm_c_turn_want, 0, false, false },
 	[MM_OP_TURN_DONE] = { mm_c_turn_done, 1, false, false },
@@ -86,13 +86,13 @@ static const struct {
 
 bool mm_c_request_is_well_formed(const struct mm_msg *msg)
 {
-	if (msg->opcode >= MM_OP_COUNT || !requests[msg->opcode].handle)
+	if (msg->opcode >= MM_OP_COUNT || !request_table[msg->opcode].handle)
 		return false;
-	if (msg->flags || msg->reserved || (msg->epoch && !requests[msg->opcode].epoch))
+	if (msg->flags || msg->reserved || (msg->epoch && !request_table[msg->opcode].epoch))
 		return false;
-	if (msg->result && (!requests[msg->opcode].result || msg->result > 0))
+	if (msg->result && (!request_table[msg->opcode].result || msg->result > 0))
 		return false;
-	for (uint32_t i = requests[msg->opcode].args; i < MM_ARRAY_SIZE(msg->arg); i++)
+	for (uint32_t i = request_table[msg->opcode].args; i < MM_ARRAY_SIZE(msg->arg); i++)
 		if (msg->arg[i])
 			return false;
 	return true;
@@ -100,5 +100,5 @@ bool mm_c_request_is_well_formed(const struct mm_msg *msg)
 
 int mm_c_request_handle(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
-	return requests[msg->opcode].handle(c, t, msg);
+	return request_table[msg->opcode].handle(c, t, msg);
 }

@@ -12,7 +12,7 @@
 #include "mmd/core/market/turn.h"
 #include "mmd/core/book/upkeep.h"
 
-static void tenant(struct mm_core *c, struct mm_c_tenant *t)
+static void tenant_settle(struct mm_core *c, struct mm_c_tenant *t)
 {
 	if (t->life == MM_LIFE_NONE)
 		return;
@@ -25,18 +25,18 @@ static void tenant(struct mm_core *c, struct mm_c_tenant *t)
 }
 
 /* Another tenant begins each time, so that job slots are shared out fairly. */
-static void tenants(struct mm_core *c)
+static void tenants_settle(struct mm_core *c)
 {
 	uint32_t end = c->tenants_end;
 
 	c->copy_turn = end ? (c->copy_turn + 1) % end : 0;
 	for (uint32_t i = c->copy_turn; i < end; i++)
-		tenant(c, &c->tenant[i]);
+		tenant_settle(c, &c->tenant[i]);
 	for (uint32_t i = 0; i < MM_MIN(c->copy_turn, end); i++)
-		tenant(c, &c->tenant[i]);
+		tenant_settle(c, &c->tenant[i]);
 }
 
-static void count(struct mm_core *c)
+static void alpha_sum_update(struct mm_core *c)
 {
 	uint32_t sum = 0;
 
@@ -56,19 +56,19 @@ void mm_c_settle(struct mm_core *c, uint64_t now_ns)
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
 	c->settled_ns = c->now_ns;
 	c->queue.again = false;
-	tenants(c);
+	tenants_settle(c);
 	mm_c_turns(c);
 	mm_c_expect_anew(c);
 	mm_c_ladder(c);
 	mm_c_expect_anew(c);
 	mm_c_controller(c);
-	tenants(c);
+	tenants_settle(c);
 	mm_c_retry_quarantine(c);
 	mm_c_guard(c);
 	mm_c_recycle(c);
 	mm_c_scrub_all(c);
 	mm_c_create_all(c);
-	count(c);
+	alpha_sum_update(c);
 }
 
 bool mm_core_next(struct mm_core *c, struct mm_action *ret_action)

@@ -113,7 +113,7 @@ struct mm_c_tenant {
 	struct mm_c_load load;
 
 	/* market */
-	struct mm_wish *wish;
+	struct mm_wish *demand;
 	struct mm_c_lends *lends;
 	struct mm_c_turn *turn;
 };

@@ -25,7 +25,7 @@
 #define HYSTERESIS_PART 32                  /* of the pool stays free before layers go back */
 
 /* Free pages less those kept back, but never less than its account's min. */
-static uint64_t budget(struct mm_core *c, const struct mm_c_tenant *t, uint64_t kept)
+static uint64_t tenant_budget(struct mm_core *c, const struct mm_c_tenant *t, uint64_t kept)
 {
 	uint64_t have = mm_c_free_pages(c), own = mm_account_unused_min(&c->account[t->account]);
 
@@ -34,7 +34,7 @@ static uint64_t budget(struct mm_core *c, const struct mm_c_tenant *t, uint64_t 
 
 /* ---- big wishes: a model, the operator's plan ---- */
 
-static bool by_hand(const struct mm_core *c, const struct mm_c_tenant *t)
+static bool plan_by_hand_is_due(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	const struct mm_core_plan *plan = &t->plan;
 
@@ -43,18 +43,18 @@ static bool by_hand(const struct mm_core *c, const struct mm_c_tenant *t)
 		(plan->m && plan->slots_by_hand && plan->beta != plan->slots_by_hand));
 }
 
-static bool is_big(const struct mm_core *c, const struct mm_c_tenant *t)
+static bool demand_is_big(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return t->life == MM_LIFE_LIVE && !t->kicked &&
-	       (t->model == MM_C_MODEL_WAITING || by_hand(c, t));
+	       (t->model == MM_C_MODEL_WAITING || plan_by_hand_is_due(c, t));
 }
 
-static uint64_t big_since(const struct mm_c_tenant *t)
+static uint64_t big_demand_since(const struct mm_c_tenant *t)
 {
 	return t->model == MM_C_MODEL_WAITING ? t->model_since_ns : t->lends->by_hand_ns;
 }
 
-static uint64_t big_need(const struct mm_core *c, struct mm_c_tenant *t)
+static uint64_t big_demand_need(const struct mm_core *c, struct mm_c_tenant *t)
 {
 	uint32_t alpha = (uint32_t)t->plan.alpha_by_hand;
 	struct mm_plan_set set;
@@ -64,7 +64,7 @@ static uint64_t big_need(const struct mm_core *c, struct mm_c_tenant *t)
 	return mm_c_change_set(c, t, alpha, mm_c_policy_slots(c, t, alpha), 0, &set);
 }
 
-static bool big_begin(struct mm_core *c, struct mm_c_tenant *t, uint64_t budget)
+static bool big_demand_begin(struct mm_core *c, struct mm_c_tenant *t, uint64_t budget)
 {
 	uint32_t alpha = (uint32_t)t->plan.alpha_by_hand;
 
@@ -73,30 +73,31 @@ static bool big_begin(struct mm_core *c, struct mm_c_tenant *t, uint64_t budget)
 	return mm_c_change_begin(c, t, alpha, mm_c_policy_slots(c, t, alpha), budget);
 }
 
-static bool older(const struct mm_core *c, const struct mm_c_tenant *a, const struct mm_c_tenant *b)
+static bool big_demand_is_older(const struct mm_core *c, const struct mm_c_tenant *a,
+				const struct mm_c_tenant *b)
 {
 	(void)c;
-	return big_since(a) < big_since(b);
+	return big_demand_since(a) < big_demand_since(b);
 }
 
-static uint32_t big_wishes(struct mm_core *c, struct mm_c_tenant **ret)
+static uint32_t big_demands(struct mm_core *c, struct mm_c_tenant **ret)
 {
 	uint32_t n = 0;
 
 	MM_FOREACH_TENANT(c, t)
-		if (is_big(c, t))
+		if (demand_is_big(c, t))
 			ret[n++] = t;
-	mm_c_sort(c, ret, n, older);
+	mm_c_sort(c, ret, n, big_demand_is_older);
 	return n;
 }
 
 /* Too late: refused with what stood in its way. */
-static bool big_expired(struct mm_core *c, struct mm_c_tenant *t)
+static bool big_demand_expired(struct mm_core *c, struct mm_c_tenant *t)
 {
 	bool quota =
 		mm_c_quota_binds(c, t) && mm_account_room(&c->account[t->account]) < t->entries;
 
-	if (c->now_ns - big_since(t) < mm_c_time(c, MM_MODEL_WAIT_NS))
+	if (c->now_ns - big_demand_since(t) < mm_c_time(c, MM_MODEL_WAIT_NS))
 		return false;
 	if (t->model == MM_C_MODEL_WAITING)
 		mm_c_model_refuse(c, t, quota ? -EDQUOT : -ENOSPC,
@@ -104,7 +105,8 @@ static bool big_expired(struct mm_core *c, struct mm_c_tenant *t)
 	return true;
 }
 
-static uint64_t take(struct mm_core *c, uint64_t need, uint64_t have, uint32_t account, bool dry)
+static uint64_t policy_take(struct mm_core *c, uint64_t need, uint64_t have, uint32_t account,
+			    bool dry)
 {
 	return need > have && c->market->policy->take
 		       ? c->market->policy->take(c, need - have, account, dry)
@@ -115,15 +117,15 @@ static uint64_t take(struct mm_core *c, uint64_t need, uint64_t have, uint32_t a
  * Can it come true: with what is free, on its way and to be had, @kept for older ones besides, and
  * within its account, whose own tenants may have to give? If so, the account's part is begun.
  */
-static bool big_possible(struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages,
-			 uint64_t kept)
+static bool big_demand_is_possible(struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages,
+				   uint64_t kept)
 {
 	uint64_t soon = mm_c_account_soon(c, t->account), supply = mm_c_supply_for(c, t->account);
 
-	if (soon + take(c, pages, soon, t->account, true) < pages ||
-	    supply + take(c, kept + pages, supply, MM_DOMAIN_NONE, true) < kept + pages)
+	if (soon + policy_take(c, pages, soon, t->account, true) < pages ||
+	    supply + policy_take(c, kept + pages, supply, MM_DOMAIN_NONE, true) < kept + pages)
 		return false;
-	take(c, pages, soon, t->account, false);
+	policy_take(c, pages, soon, t->account, false);
 	return true;
 }
 
@@ -131,19 +133,19 @@ static bool big_possible(struct mm_core *c, const struct mm_c_tenant *t, uint64_
  * The oldest first. Pages are kept back for a wish only while it can come true. Returns how many
  * are kept back; of those, *ret_mins are pages of the wishers' own mins.
  */
-static uint64_t serve_big(struct mm_core *c, uint64_t *ret_mins)
+static uint64_t big_demands_serve(struct mm_core *c, uint64_t *ret_mins)
 {
-	struct mm_c_tenant *wish[MM_TENANTS_LIMIT];
-	uint32_t n = big_wishes(c, wish);
+	struct mm_c_tenant *waiting[MM_TENANTS_LIMIT];
+	uint32_t n = big_demands(c, waiting);
 	uint64_t kept = 0;
 
 	*ret_mins = 0;
 	for (uint32_t i = 0; i < n; i++) {
-		struct mm_c_tenant *t = wish[i];
-		uint64_t pages = big_need(c, t), have = mm_c_free_pages(c);
+		struct mm_c_tenant *t = waiting[i];
+		uint64_t pages = big_demand_need(c, t), have = mm_c_free_pages(c);
 
-		if (big_begin(c, t, budget(c, t, kept)) || big_expired(c, t) ||
-		    !big_possible(c, t, pages, kept))
+		if (big_demand_begin(c, t, tenant_budget(c, t, kept)) || big_demand_expired(c, t) ||
+		    !big_demand_is_possible(c, t, pages, kept))
 			continue;
 		mm_c_convert(c, t->account, MM_MIN(pages, have));
 		kept += pages;
@@ -157,16 +159,16 @@ static uint64_t serve_big(struct mm_core *c, uint64_t *ret_mins)
 /*
  * Pages that are not to be given to just anybody; room within accounts likewise: struct mm_c_part.
  */
-struct keep {
+struct kv_kept {
 	uint64_t pages;
 	bool for_kv;
 };
 
-static bool kv_serve_one(struct mm_core *c, struct mm_c_tenant *t, const struct keep *keep)
+static bool kv_demand_serve(struct mm_core *c, struct mm_c_tenant *t, const struct kv_kept *keep)
 {
 	uint64_t kept = c->market->part[t->account].kept;
 
-	if (budget(c, t, keep->pages) < t->kv.chunk_pages ||
+	if (tenant_budget(c, t, keep->pages) < t->kv.chunk_pages ||
 	    mm_account_room(&c->account[t->account]) < kept + t->kv.chunk_pages ||
 	    !mm_c_reservable(c, t, t->kv.chunk_pages) || !mm_c_burst(c))
 		return false;
@@ -175,7 +177,7 @@ static bool kv_serve_one(struct mm_core *c, struct mm_c_tenant *t, const struct 
 }
 
 /* Who waits for chunks, in the order in which they are served. */
-static uint32_t kv_waiting(const struct mm_core *c, struct mm_c_tenant **ret)
+static uint32_t kv_demands_waiting(const struct mm_core *c, struct mm_c_tenant **ret)
 {
 	uint32_t n = 0;
 
@@ -190,32 +192,32 @@ static uint32_t kv_waiting(const struct mm_core *c, struct mm_c_tenant **ret)
  * Is a chunk kept back for it? If the pages come soon anyway, or if it has waited long: big chunks
  * would starve beside small ones. But not for ever.
  */
-static bool kv_keeps(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
+static bool kv_demand_may_keep(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
 {
 	uint64_t soon = mm_c_account_soon(c, t->account), supply = mm_c_supply_for(c, t->account);
 
 	if ((soon < t->kv.chunk_pages || supply < kept + t->kv.chunk_pages) &&
-	    c->now_ns - t->wish->since_ns < mm_c_time(c, MM_TURN_NS)) {
-		t->wish->kept_ns = 0;
+	    c->now_ns - t->demand->since_ns < mm_c_time(c, MM_TURN_NS)) {
+		t->demand->kept_ns = 0;
 		return false;
 	}
-	if (!t->wish->kept_ns)
-		t->wish->kept_ns = MM_MAX(c->now_ns, 1);
-	if (c->now_ns - t->wish->kept_ns <= mm_c_time(c, MM_TURN_NS))
+	if (!t->demand->kept_ns)
+		t->demand->kept_ns = MM_MAX(c->now_ns, 1);
+	if (c->now_ns - t->demand->kept_ns <= mm_c_time(c, MM_TURN_NS))
 		return true;
 	mm_c_kv_turn(c, t);
 	return false;
 }
 
 /* The longest waiting of all keeps pages, the longest waiting of each account keeps room. */
-static void kv_keep(struct mm_core *c, struct mm_c_tenant *t, struct keep *keep)
+static void kv_demand_keep(struct mm_core *c, struct mm_c_tenant *t, struct kv_kept *keep)
 {
 	struct mm_c_part *a = &c->market->part[t->account];
 	bool fits = mm_account_room(&c->account[t->account]) >= a->kept + t->kv.chunk_pages;
 
 	if ((keep->for_kv || !fits) && a->keeps)
 		return;
-	if (!kv_keeps(c, t, keep->pages))
+	if (!kv_demand_may_keep(c, t, keep->pages))
 		return;
 	if (fits && !keep->for_kv) {
 		mm_c_convert(c, t->account,
@@ -229,27 +231,27 @@ static void kv_keep(struct mm_core *c, struct mm_c_tenant *t, struct keep *keep)
 }
 
 /* A chunk for the first one that can be served. */
-static bool kv_round(struct mm_core *c, uint64_t kept)
+static bool kv_demands_serve_one(struct mm_core *c, uint64_t kept)
 {
-	struct mm_c_tenant *wait[MM_TENANTS_LIMIT];
-	struct keep keep = { .pages = kept };
-	uint32_t n = kv_waiting(c, wait);
+	struct mm_c_tenant *waiting[MM_TENANTS_LIMIT];
+	struct kv_kept keep = { .pages = kept };
+	uint32_t n = kv_demands_waiting(c, waiting);
 
 	for (uint32_t i = 0; i < n; i++) {
-		c->market->part[wait[i]->account].kept = 0;
-		c->market->part[wait[i]->account].keeps = false;
+		c->market->part[waiting[i]->account].kept = 0;
+		c->market->part[waiting[i]->account].keeps = false;
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		if (kv_serve_one(c, wait[i], &keep))
+		if (kv_demand_serve(c, waiting[i], &keep))
 			return true;
-		kv_keep(c, wait[i], &keep);
+		kv_demand_keep(c, waiting[i], &keep);
 	}
 	return false;
 }
 
-static void serve_kv(struct mm_core *c, uint64_t kept)
+static void kv_demands_serve(struct mm_core *c, uint64_t kept)
 {
-	while (kv_round(c, kept))
+	while (kv_demands_serve_one(c, kept))
 		;
 }
 
@@ -257,24 +259,24 @@ static void serve_kv(struct mm_core *c, uint64_t kept)
  * What the KV wishes need beyond the mins that are kept for them, each account's within what it may
  * have; an account that is at its max has its own tenants give first.
  */
-static uint64_t kv_need(struct mm_core *c)
+static uint64_t kv_demands_need(struct mm_core *c)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < c->accounts_end; i++)
-		c->market->part[i].wish = 0;
+		c->market->part[i].demand = 0;
 	MM_FOREACH_TENANT(c, t)
 		if (!mm_c_turn_comes(c, t))
-			c->market->part[t->account].wish +=
+			c->market->part[t->account].demand +=
 				(uint64_t)mm_c_kv_unmet(t) * t->kv.chunk_pages;
 	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		uint64_t kept = mm_account_unused_min(&c->account[i]), may;
-		uint64_t wish = c->market->part[i].wish;
+		uint64_t demand = c->market->part[i].demand;
 
-		if (!wish)
+		if (!demand)
 			continue;
-		take(c, wish, mm_c_account_soon(c, i), i, false);
-		may = MM_MIN(wish, mm_c_account_soon(c, i));
+		policy_take(c, demand, mm_c_account_soon(c, i), i, false);
+		may = MM_MIN(demand, mm_c_account_soon(c, i));
 		sum += may > kept ? may - kept : 0;
 	}
 	return sum;
@@ -284,8 +286,8 @@ static uint64_t kv_need(struct mm_core *c)
  * Whole chunks of one tenant's wish out of its account's min, then of what comes. Returns whether
  * that is all of it.
  */
-static bool covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *coming,
-		    struct mm_c_part *a)
+static bool kv_demand_is_covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *coming,
+				 struct mm_c_part *a)
 {
 	uint64_t pages = MM_MIN(*coming + a->min, a->room), own;
 
@@ -301,10 +303,10 @@ static bool covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *comin
  * In turn: who is covered by what comes waits; the others are told, and whose policy allows no
  * more.
  */
-static void deny(struct mm_core *c, uint64_t coming)
+static void kv_demands_deny(struct mm_core *c, uint64_t coming)
 {
-	struct mm_c_tenant *wait[MM_TENANTS_LIMIT];
-	uint32_t n = kv_waiting(c, wait);
+	struct mm_c_tenant *waiting[MM_TENANTS_LIMIT];
+	uint32_t n = kv_demands_waiting(c, waiting);
 
 	for (uint32_t i = 0; n && i < c->accounts_end; i++) {
 		struct mm_c_part *a = &c->market->part[i];
@@ -313,23 +315,23 @@ static void deny(struct mm_core *c, uint64_t coming)
 		a->min = mm_account_unused_min(&c->account[i]);
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		struct mm_c_tenant *t = wait[i];
+		struct mm_c_tenant *t = waiting[i];
 		struct mm_c_part *a = &c->market->part[t->account];
 
-		if (covered(t, mm_c_kv_unmet(t), &coming, a))
+		if (kv_demand_is_covered(t, mm_c_kv_unmet(t), &coming, a))
 			continue;
 		mm_c_kv_deny(c, t,
 			     mm_c_quota_binds(c, t) && a->room < t->kv.chunk_pages ? -EDQUOT
 										   : -ENOSPC);
 	}
 	MM_FOREACH_TENANT(c, t)
-		if (t->life == MM_LIFE_LIVE && t->wish->want > t->kv.held && !mm_c_kv_unmet(t))
+		if (t->life == MM_LIFE_LIVE && t->demand->wanted > t->kv.held && !mm_c_kv_unmet(t))
 			mm_c_kv_deny(c, t, -ENOSPC);
 }
 
 /* ---- all together ---- */
 
-static void give_back(struct mm_core *c, uint64_t need, uint64_t ahead)
+static void surplus_give_back(struct mm_core *c, uint64_t need, uint64_t ahead)
 {
 	uint64_t reserve = c->ledger.pages / HYSTERESIS_PART + mm_c_unused_mins(c) + ahead;
 	uint64_t have = mm_c_free_pages(c);
@@ -347,14 +349,14 @@ uint64_t mm_c_take_from(struct mm_core *c, uint64_t pages, uint32_t account)
 {
 	uint64_t coming = mm_c_expected(c, account);
 
-	return coming + take(c, pages, coming, account, false);
+	return coming + policy_take(c, pages, coming, account, false);
 }
 
 /*
  * Who runs and lent more than it can hide gets it back. Returns pages that are on their way to
  * there.
  */
-static uint64_t bring_home(struct mm_core *c, uint64_t kept)
+static uint64_t overdrawn_bring_home(struct mm_core *c, uint64_t kept)
 {
 	uint64_t pages;
 
@@ -367,20 +369,20 @@ static uint64_t bring_home(struct mm_core *c, uint64_t kept)
 
 void mm_c_controller(struct mm_core *c)
 {
-	uint64_t mins, kept = serve_big(c, &mins), home = bring_home(c, kept), need, supply, unused;
-	uint64_t ahead;
+	uint64_t mins, kept = big_demands_serve(c, &mins);
+	uint64_t home = overdrawn_bring_home(c, kept), need, supply, unused, ahead;
 
-	serve_kv(c, kept + home);
-	need = kv_need(c);
+	kv_demands_serve(c, kept + home);
+	need = kv_demands_need(c);
 	c->market->kv_unmet = need != 0;
 	need += kept - mins;
 	unused = mm_c_unused_mins(c) + (mm_c_turn_next(c) || c->market->turn.holder ? home : 0);
 	supply = mm_c_supply(c);
 	supply = supply > unused ? supply - unused : 0;
 	ahead = c->market->policy->forecast ? mm_c_forecast_pages(c) : 0;
-	supply += take(c, need ? need : ahead, supply, MM_DOMAIN_NONE, false);
-	deny(c, supply > kept - mins ? supply - (kept - mins) : 0);
-	give_back(c, need, ahead);
+	supply += policy_take(c, need ? need : ahead, supply, MM_DOMAIN_NONE, false);
+	kv_demands_deny(c, supply > kept - mins ? supply - (kept - mins) : 0);
+	surplus_give_back(c, need, ahead);
 	c->market->unmet = need;
 }
 
@@ -390,8 +392,9 @@ uint64_t mm_c_controller_deadline(const struct mm_core *c)
 
 	MM_FOREACH_TENANT(c, t)
 		look |= t->life == MM_LIFE_LIVE &&
-			(is_big(c, t) || (t->plan.alpha && t->plan.alpha_by_hand < 0) ||
-			 mm_c_kv_unmet(t) || (t->wish->want > t->kv.held && !t->wish->told) ||
+			(demand_is_big(c, t) || (t->plan.alpha && t->plan.alpha_by_hand < 0) ||
+			 mm_c_kv_unmet(t) ||
+			 (t->demand->wanted > t->kv.held && !t->demand->answered) ||
 			 c->settled_ns < t->change->retry_ns);
 	/*
 	 * From the last look, not from now: statistics come more often, and would put it off for

@@ -22,7 +22,7 @@
  * Layers that came home because they were too many are not asked for again at once: dwell-ms, both
  * ways.
  */
-static bool relieved_lately(const struct mm_core *c, const struct mm_c_tenant *t)
+static bool overdrawn_return_recent(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return t->lends->relieved_ns && !mm_c_turn_waits(c, t) &&
 	       c->now_ns - t->lends->relieved_ns < c->opts.dwell_ns;
@@ -35,7 +35,7 @@ uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t sho
 
 	if (mm_c_turn_waits(c, t))
 		short_pages = MM_MIN(short_pages, mm_c_turns_may_lend(c, t));
-	if (!mm_c_lends_by_itself(c, t) || (!dry && relieved_lately(c, t)))
+	if (!mm_c_lends_by_itself(c, t) || (!dry && overdrawn_return_recent(c, t)))
 		return 0;
 	cap = mm_c_alpha_cap(c, t, 1);
 	more = mm_c_layers_short(c, t, cap, short_pages, account);
@@ -52,7 +52,7 @@ uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t sho
 }
 
 /* Active, and more of its layers are away than can be hidden: it lent them while it was idle. */
-static bool overdrawn(struct mm_core *c, struct mm_c_tenant *t, uint32_t *ret_cap)
+static bool tenant_is_overdrawn(struct mm_core *c, struct mm_c_tenant *t, uint32_t *ret_cap)
 {
 	if (!mm_c_lends_by_itself(c, t) || !t->plan.alpha || mm_c_idle(c, t))
 		return false;
@@ -70,14 +70,14 @@ static uint64_t over_share_pages(const struct mm_c_tenant *t)
 }
 
 /* Chunks, in use or not, of who holds most beyond its share. */
-static void recall(struct mm_core *c, uint64_t short_pages)
+static void kv_recall(struct mm_core *c, uint64_t short_pages)
 {
 	struct mm_c_tenant *most = NULL;
 	uint64_t pages;
 
 	MM_FOREACH_TENANT(c, t)
 		if (t->life == MM_LIFE_LIVE && !t->kicked && t->features & MM_FEAT_RECLAIM &&
-		    c->now_ns >= t->wish->reclaim_until_ns && mm_c_kv_hears(t) &&
+		    c->now_ns >= t->demand->reclaim_until_ns && mm_c_kv_hears(t) &&
 		    (!most || over_share_pages(t) > over_share_pages(most)))
 			most = t;
 	pages = most ? MM_MIN(over_share_pages(most), short_pages) : 0;
@@ -104,7 +104,7 @@ uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
 		uint64_t missing;
 		uint32_t cap;
 
-		if (!overdrawn(c, t, &cap))
+		if (!tenant_is_overdrawn(c, t, &cap))
 			continue;
 		if (mm_c_rotates(c, t)) {
 			kept += mm_c_bring_home(c, t, kept);
@@ -123,7 +123,7 @@ uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
 		if (c->opts.recall == MM_SWITCH_ON && mm_c_supply(c) < kept &&
 		    t->load.stall_permille >= SEVERE_PERMILLE &&
 		    c->now_ns - c->market->recalled_ns >= RECALL_DWELLS * c->opts.dwell_ns)
-			recall(c, kept - mm_c_supply(c));
+			kv_recall(c, kept - mm_c_supply(c));
 	}
 	mm_c_note_home(c);
 	return mm_c_penniless(c) ? 0 : kept - kept_pages;

@@ -54,7 +54,7 @@ uint64_t mm_c_may_give(struct mm_core *c, const struct mm_c_tenant *from, uint64
 }
 
 /* @slack: of one that is active. Who has somebody waiting will fill them in a moment. */
-static uint32_t empty_chunks(const struct mm_c_tenant *t, bool slack)
+static uint32_t empty_chunks_of(const struct mm_c_tenant *t, bool slack)
 {
 	uint64_t used = t->load.last.kv_chunks_used;
 
@@ -74,13 +74,13 @@ uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t acco
 	if (c->market->policy->kv_static)
 		return 0;
 	MM_FOREACH_TENANT(c, t) {
-		uint64_t chunks, hears = mm_c_kv_hears(t);
+		uint64_t chunks, responsive = mm_c_kv_hears(t);
 
 		if (t->life != MM_LIFE_LIVE || t->kicked || got >= short_pages ||
 		    !mm_c_of_account(t, account) || (idle_only && !mm_c_idle(c, t)) ||
-		    c->now_ns < t->wish->reclaim_until_ns)
+		    c->now_ns < t->demand->reclaim_until_ns)
 			continue;
-		chunks = empty_chunks(t, !idle_only);
+		chunks = empty_chunks_of(t, !idle_only);
 		if (!chunks || mm_c_kv_unmet(t))
 			continue;
 		chunks = MM_MIN(chunks, mm_div_up(short_pages - got, t->kv.chunk_pages));
@@ -91,7 +91,7 @@ uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t acco
 			return got;
 		if (!dry)
 			mm_c_kv_reclaim(c, t, (uint32_t)chunks);
-		got += hears * chunks * t->kv.chunk_pages;
+		got += responsive * chunks * t->kv.chunk_pages;
 	}
 	return got;
 }

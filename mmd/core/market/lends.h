@@ -15,8 +15,8 @@ struct mm_c_cap {
 	uint64_t epoch, claims, steps, t_t_ns;
 	uint32_t link_permille, slow_permille;
 	uint32_t alpha;
-	uint32_t asked; /* fewer than alpha, and whether they hide; 0: nobody asked */
-	bool asked_hides;
+	uint32_t is_hidden_alpha; /* fewer than alpha, and whether they hide; 0: nobody asked */
+	bool is_hidden;
 };
 
 struct mm_c_lends {
@@ -27,5 +27,5 @@ struct mm_c_lends {
 	struct {
 		uint64_t epoch, claims, steps;
 		uint32_t alpha;
-	} pays; /* of what is away, with the KV memory of the first asking */
+	} worthwhile; /* of what is away, with the KV memory of the first asking */
 };

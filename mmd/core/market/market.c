@@ -9,12 +9,12 @@ struct mm_market *mm_market_create(uint32_t tenants)
 
 	if (!m)
 		return NULL;
-	m->wish = calloc(tenants, sizeof(*m->wish));
+	m->demand = calloc(tenants, sizeof(*m->demand));
 	m->lends = calloc(tenants, sizeof(*m->lends));
 	m->tenant_turn = calloc(tenants, sizeof(*m->tenant_turn));
 	/* Nothing was worked out yet. */
 	m->expected.coming = m->sums.coming = UINT64_MAX;
-	if (m->wish && m->lends && m->tenant_turn)
+	if (m->demand && m->lends && m->tenant_turn)
 		return m;
 	mm_market_destroy(m);
 	return NULL;
@@ -24,7 +24,7 @@ void mm_market_destroy(struct mm_market *m)
 {
 	if (!m)
 		return;
-	free(m->wish);
+	free(m->demand);
 	free(m->lends);
 	free(m->tenant_turn);
 	free(m);
@@ -32,10 +32,10 @@ void mm_market_destroy(struct mm_market *m)
 
 void mm_market_join(struct mm_market *m, struct mm_c_tenant *t, uint32_t index)
 {
-	t->wish = &m->wish[index];
+	t->demand = &m->demand[index];
 	t->lends = &m->lends[index];
 	t->turn = &m->tenant_turn[index];
-	*t->wish = (struct mm_wish){ 0 };
+	*t->demand = (struct mm_wish){ 0 };
 	*t->lends = (struct mm_c_lends){ 0 };
 	*t->turn = (struct mm_c_turn){ 0 };
 }

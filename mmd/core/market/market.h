@@ -19,15 +19,15 @@ struct mm_policy_ops;
 
 /* What the controller reckons with of one account, as of one settling. */
 struct mm_c_part {
-	uint64_t wish; /* pages that its tenants ask for */
-	uint64_t kept; /* of its room, for who comes first */
+	uint64_t demand; /* pages that its tenants ask for */
+	uint64_t kept;   /* of its room, for who comes first */
 	bool keeps;
 	uint64_t room, min; /* left of what it may have soon, of its unused min */
 };
 
 struct mm_market {
 	const struct mm_policy_ops *policy;
-	struct mm_wish *wish; /* one per tenant index, as the next two */
+	struct mm_wish *demand; /* one per tenant index, as the next two */
 	struct mm_c_lends *lends;
 	struct mm_c_turn *tenant_turn;
 	struct mm_c_turns turn;

@@ -32,15 +32,15 @@ uint32_t mm_naive_slots(const struct mm_core *c, const struct mm_c_tenant *t, ui
 }
 
 /* §5.3: the present token's time of an active model, a prefill's of an inactive one. */
-static uint64_t compute_ns(const struct mm_core *c, const struct mm_c_tenant *t)
+static uint64_t naive_compute_ns(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return mm_c_idle(c, t) ? t->load.longest_ns : t->load.t_c_ns * t->n_layers;
 }
 
-static uint32_t bounded_max(const struct mm_core *c, const struct mm_c_tenant *t)
+static uint32_t naive_bounded_max(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint64_t t_t_ns = mm_c_transfer_ns(c, t);
-	uint64_t m_max = t_t_ns ? compute_ns(c, t) / t_t_ns : 0;
+	uint64_t m_max = t_t_ns ? naive_compute_ns(c, t) / t_t_ns : 0;
 	uint32_t alpha = (uint32_t)MM_MIN(m_max, t->sets->alpha_max);
 
 	while (alpha) {
@@ -54,7 +54,7 @@ static uint32_t bounded_max(const struct mm_core *c, const struct mm_c_tenant *t
 }
 
 /* A layer that is on its way is the answer to this shortage: the next one is for the next. */
-static bool on_its_way(const struct mm_core *c)
+static bool naive_layer_is_coming(const struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
 		if (t->life == MM_LIFE_LIVE && t->model == MM_C_MODEL_READY && mm_c_changing(t) &&
@@ -64,14 +64,14 @@ static bool on_its_way(const struct mm_core *c)
 	return false;
 }
 
-static uint64_t take(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry,
-		     bool bounded)
+static uint64_t naive_take_layers(struct mm_core *c, uint64_t short_pages, uint32_t account,
+				  bool dry, bool bounded)
 {
 	struct mm_c_tenant *order[MM_TENANTS_LIMIT];
 	uint64_t got = mm_c_take_chunks(c, short_pages, account, true, dry);
 	uint32_t n = mm_c_lenders(c, order);
 
-	if (!dry && on_its_way(c))
+	if (!dry && naive_layer_is_coming(c))
 		return got;
 	for (uint32_t i = 0; i < n && got < short_pages; i++) {
 		struct mm_c_tenant *t = order[i];
@@ -80,7 +80,7 @@ static uint64_t take(struct mm_core *c, uint64_t short_pages, uint32_t account, 
 
 		if (!mm_c_of_account(t, account) || !mm_c_lends_by_itself(c, t))
 			continue;
-		max = bounded ? bounded_max(c, t) : t->sets->alpha_max;
+		max = bounded ? naive_bounded_max(c, t) : t->sets->alpha_max;
 		if (!dry)
 			max = MM_MIN(max, t->plan.alpha + 1);
 		layers = mm_c_take_up_to(c, t, max, short_pages - got, account, dry);
@@ -93,12 +93,12 @@ static uint64_t take(struct mm_core *c, uint64_t short_pages, uint32_t account, 
 
 uint64_t mm_naive_take(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry)
 {
-	return take(c, short_pages, account, dry, false);
+	return naive_take_layers(c, short_pages, account, dry, false);
 }
 
 uint64_t mm_naive_take_bounded(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry)
 {
-	return take(c, short_pages, account, dry, true);
+	return naive_take_layers(c, short_pages, account, dry, true);
 }
 
 void mm_naive_give_back(struct mm_core *c, uint64_t surplus_pages)

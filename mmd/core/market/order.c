@@ -6,8 +6,8 @@
 #include "libclient/base/base.h"
 
 /* Where the run that begins at @at ends: what is in order already is not sorted again. */
-static uint32_t run_end(const struct mm_core *c, struct mm_c_tenant **item, uint32_t at, uint32_t n,
-			mm_c_before *before)
+static uint32_t order_run_end(const struct mm_core *c, struct mm_c_tenant **item, uint32_t at,
+			      uint32_t n, mm_c_before *before)
 {
 	for (at++; at < n && !before(c, item[at], item[at - 1]); at++)
 		;
@@ -15,8 +15,8 @@ static uint32_t run_end(const struct mm_core *c, struct mm_c_tenant **item, uint
 }
 
 /* [first, mid) and [mid, end) into one; the left one first where neither is before the other. */
-static void merge(const struct mm_core *c, struct mm_c_tenant **item, uint32_t first, uint32_t mid,
-		  uint32_t end, mm_c_before *before)
+static void order_merge(const struct mm_core *c, struct mm_c_tenant **item, uint32_t first,
+			uint32_t mid, uint32_t end, mm_c_before *before)
 {
 	struct mm_c_tenant *left[MM_TENANTS_LIMIT];
 	uint32_t n = mid - first, i = 0;
@@ -33,10 +33,10 @@ void mm_c_sort(const struct mm_core *c, struct mm_c_tenant **item, uint32_t n, m
 
 	do {
 		for (first = 0; first < n; first = end) {
-			mid = run_end(c, item, first, n, before);
-			end = run_end(c, item, mid, n, before);
+			mid = order_run_end(c, item, first, n, before);
+			end = order_run_end(c, item, mid, n, before);
 			if (mid < n)
-				merge(c, item, first, mid, end, before);
+				order_merge(c, item, first, mid, end, before);
 		}
-	} while (n && run_end(c, item, 0, n, before) < n);
+	} while (n && order_run_end(c, item, 0, n, before) < n);
 }

@@ -7,12 +7,14 @@
 #include "mmd/core/market/naive.h"
 #include "mmd/core/market/rotate.h"
 
-static uint64_t take_elastic(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry)
+static uint64_t policy_take_elastic(struct mm_core *c, uint64_t short_pages, uint32_t account,
+				    bool dry)
 {
 	return mm_c_take_chunks(c, short_pages, account, true, dry);
 }
 
-static uint64_t take_remap(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry)
+static uint64_t policy_take_remap(struct mm_core *c, uint64_t short_pages, uint32_t account,
+				  bool dry)
 {
 	struct mm_c_tenant *order[MM_TENANTS_LIMIT];
 	uint64_t got = mm_c_take_chunks(c, short_pages, account, true, dry);
@@ -26,12 +28,12 @@ static uint64_t take_remap(struct mm_core *c, uint64_t short_pages, uint32_t acc
 	return got;
 }
 
-static const struct mm_policy_ops policies[MM_POLICY_COUNT] = {
+static const struct mm_policy_ops policy_table[MM_POLICY_COUNT] = {
 	/* What the operator took by hand goes back under any policy. */
 	[MM_POLICY_RECOMPUTE] = { .kv_static = true, .give_back = mm_c_give_back },
-	[MM_POLICY_ELASTIC] = { .take = take_elastic, .give_back = mm_c_give_back },
+	[MM_POLICY_ELASTIC] = { .take = policy_take_elastic, .give_back = mm_c_give_back },
 	[MM_POLICY_REMAP] = { .forecast = true,
-			      .take = take_remap,
+			      .take = policy_take_remap,
 			      .overdrawn = mm_c_return_overdrawn,
 			      .give_back = mm_c_give_back },
 	[MM_POLICY_SWAP] = { .kv_static = true, .give_back = mm_c_give_back },
@@ -45,5 +47,5 @@ static const struct mm_policy_ops policies[MM_POLICY_COUNT] = {
 
 const struct mm_policy_ops *mm_policy_get(enum mm_policy policy)
 {
-	return &policies[policy];
+	return &policy_table[policy];
 }

@@ -5,7 +5,8 @@
 #include "mmd/core/market/turn.h"
 #include "mmd/core/market/wish.h"
 
-static const struct mm_account *account(const struct mm_core *c, const struct mm_c_tenant *t)
+static const struct mm_account *rank_account_of(const struct mm_core *c,
+						const struct mm_c_tenant *t)
 {
 	return &c->account[t->account];
 }
@@ -14,36 +15,38 @@ static const struct mm_account *account(const struct mm_core *c, const struct mm
  * Big chunks wait long beside small ones: weights do not count then, nor while pages are kept for
  * it.
  */
-static bool starves(const struct mm_core *c, const struct mm_c_tenant *t)
+static bool tenant_is_starved(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->wish->kept_ns || c->now_ns - t->wish->since_ns >= mm_c_time(c, MM_PATIENCE_NS);
+	return t->demand->kept_ns ||
+	       c->now_ns - t->demand->since_ns >= mm_c_time(c, MM_PATIENCE_NS);
 }
 
 bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
 			const struct mm_c_tenant *b)
 {
-	const struct mm_account *of_a = account(c, a), *of_b = account(c, b);
+	const struct mm_account *of_a = rank_account_of(c, a), *of_b = rank_account_of(c, b);
 
 	if (of_a->quota.priority != of_b->quota.priority)
 		return of_a->quota.priority > of_b->quota.priority;
-	if (starves(c, a) != starves(c, b))
-		return starves(c, a);
+	if (tenant_is_starved(c, a) != tenant_is_starved(c, b))
+		return tenant_is_starved(c, a);
 	if (mm_c_turn_comes(c, a) != mm_c_turn_comes(c, b))
 		return mm_c_turn_comes(c, b);
-	if (!starves(c, a) && of_a->served != of_b->served)
+	if (!tenant_is_starved(c, a) && of_a->served != of_b->served)
 		return of_a->served < of_b->served;
-	return a->wish->turn < b->wish->turn;
+	return a->demand->order < b->demand->order;
 }
 
 int mm_c_lends_by_rank(const struct mm_core *c, const struct mm_c_tenant *a,
 		       const struct mm_c_tenant *b)
 {
-	uint32_t of_a = account(c, a)->quota.priority, of_b = account(c, b)->quota.priority;
+	uint32_t of_a = rank_account_of(c, a)->quota.priority,
+		 of_b = rank_account_of(c, b)->quota.priority;
 
 	return of_a < of_b ? -1 : of_a > of_b;
 }
 
 uint64_t mm_c_lent_weighted(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return (uint64_t)t->plan.alpha * account(c, t)->quota.weight;
+	return (uint64_t)t->plan.alpha * rank_account_of(c, t)->quota.weight;
 }

@@ -36,7 +36,7 @@ static uint32_t lend_max(const struct mm_core *c, const struct mm_c_tenant *t)
 }
 
 /* What is lent, and the most that may be: all that can be lent but by one, whichever that is. */
-static void lending(const struct mm_core *c, uint64_t *ret_lent, uint64_t *ret_most)
+static void lending_sums(const struct mm_core *c, uint64_t *ret_lent, uint64_t *ret_most)
 {
 	uint64_t most = 0;
 
@@ -62,12 +62,12 @@ uint64_t mm_c_turns_may_lend(const struct mm_core *c, const struct mm_c_tenant *
 	if (!mm_c_rotates(c, lender))
 		return UINT64_MAX;
 	per = mm_c_layer_pages(lender);
-	lending(c, &lent, &most);
+	lending_sums(c, &lent, &most);
 	return most > lent ? (most - lent) / per * per : 0;
 }
 
 /* Pages for its layers to come home; the slots' own come free only afterwards. */
-static uint64_t missing_pages(const struct mm_c_tenant *t)
+static uint64_t return_pages(const struct mm_c_tenant *t)
 {
 	uint32_t lent = layers_lent(t);
 
@@ -75,13 +75,13 @@ static uint64_t missing_pages(const struct mm_c_tenant *t)
 }
 
 /* Not for ever: who goes without computes, only slower. */
-static bool waits_for_layers(const struct mm_core *c, const struct mm_c_tenant *t)
+static bool tenant_awaits_layers(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return mm_c_rotates(c, t) &&
 	       c->now_ns - c->market->turn.begun_ns < mm_c_time(c, MM_TURN_STRETCH_NS);
 }
 
-static uint64_t kv_held(const struct mm_core *c)
+static uint64_t rotating_kv_pages(const struct mm_core *c)
 {
 	uint64_t held = 0;
 
@@ -95,42 +95,43 @@ static uint64_t kv_held(const struct mm_core *c)
  * Pages for those of its layers that had better come home: the KV in their place is not worth the
  * longer steps.
  */
-static uint64_t dear_pages(const struct mm_core *c, struct mm_c_tenant *t)
+static uint64_t unprofitable_pages(const struct mm_core *c, struct mm_c_tenant *t)
 {
-	uint32_t lent = layers_lent(t), pays;
+	uint32_t lent = layers_lent(t), worthwhile;
 
 	if (!lent || mm_c_changing(t))
 		return 0;
-	pays = mm_c_alpha_pays(c, t, kv_held(c));
-	if (lent <= pays)
+	worthwhile = mm_c_alpha_pays(c, t, rotating_kv_pages(c));
+	if (lent <= worthwhile)
 		return 0;
 	/* To the last one the slots' pages come free only afterwards. */
-	return (lent - pays + (pays ? 0 : t->plan.beta)) * mm_c_layer_pages(t);
+	return (lent - worthwhile + (worthwhile ? 0 : t->plan.beta)) * mm_c_layer_pages(t);
 }
 
-static uint64_t missed_by(const struct mm_core *c, struct mm_c_tenant *t)
+static uint64_t missing_pages_of(const struct mm_core *c, struct mm_c_tenant *t)
 {
 	if (!t || !mm_c_rotates(c, t) || c->now_ns < t->change->retry_ns)
 		return 0;
-	if (waits_for_layers(c, t))
-		return missing_pages(t);
-	return t == c->market->turn.holder ? dear_pages(c, t) : 0;
+	if (tenant_awaits_layers(c, t))
+		return return_pages(t);
+	return t == c->market->turn.holder ? unprofitable_pages(c, t) : 0;
 }
 
 uint64_t mm_c_turns_kept(const struct mm_core *c)
 {
-	uint64_t lent, most, missed = missed_by(c, c->market->turn.holder);
+	uint64_t lent, most, missed = missing_pages_of(c, c->market->turn.holder);
 
 	if (c->opts.turn_prefetch == MM_SWITCH_ON)
-		missed += missed_by(c, mm_c_turn_next(c));
+		missed += missing_pages_of(c, mm_c_turn_next(c));
 	if (!missed || mm_c_penniless(c))
 		return 0;
-	lending(c, &lent, &most);
+	lending_sums(c, &lent, &most);
 	return lent > most ? MM_MIN(lent - most, missed) : 0;
 }
 
 /* Layers of those whose turn comes later, for one whose turn is now or next. */
-static uint64_t take_for(struct mm_core *c, const struct mm_c_tenant *t, uint64_t short_pages)
+static uint64_t take_layers_for(struct mm_core *c, const struct mm_c_tenant *t,
+				uint64_t short_pages)
 {
 	struct mm_c_tenant *order[MM_TENANTS_LIMIT];
 	uint32_t n = mm_c_lenders(c, order);
@@ -144,7 +145,7 @@ static uint64_t take_for(struct mm_core *c, const struct mm_c_tenant *t, uint64_
 }
 
 /* Of all KV memory in turns, what is @t's by its share. */
-static uint64_t part_pages(const struct mm_core *c, const struct mm_c_tenant *t)
+static uint64_t kv_part_pages(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint64_t held = 0, shares = 0;
 
@@ -163,30 +164,30 @@ uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry)
 
 	if (!t || c->opts.turn_parts != MM_SWITCH_ON || !mm_c_rotates(c, t))
 		return 0;
-	part = part_pages(c, t);
+	part = kv_part_pages(c, t);
 	held = (uint64_t)t->kv.held * t->kv.chunk_pages;
 	if (held >= part)
 		return 0;
 	short_pages = MM_MIN(short_pages, part - held);
 	MM_FOREACH_TENANT(c, u) {
-		uint64_t over, hears = mm_c_kv_hears(u);
+		uint64_t over, responsive = mm_c_kv_hears(u);
 
 		if (u == t || !mm_c_rotates(c, u) || !(u->features & MM_FEAT_RECLAIM) ||
-		    got >= short_pages || c->now_ns < u->wish->reclaim_until_ns)
+		    got >= short_pages || c->now_ns < u->demand->reclaim_until_ns)
 			continue;
-		part = part_pages(c, u);
+		part = kv_part_pages(c, u);
 		held = (uint64_t)u->kv.held * u->kv.chunk_pages;
 		over = held > part ? MM_MIN(held - part, short_pages - got) / u->kv.chunk_pages : 0;
 		if (!over || (!dry && !mm_c_burst(c)))
 			continue;
 		if (!dry)
 			mm_c_kv_reclaim(c, u, (uint32_t)over);
-		got += hears * over * u->kv.chunk_pages;
+		got += responsive * over * u->kv.chunk_pages;
 	}
 	return got;
 }
 
-static uint64_t over_share(const struct mm_c_tenant *t)
+static uint64_t kv_over_share(const struct mm_c_tenant *t)
 {
 	return t->kv.held > t->kv.share ? t->kv.held - t->kv.share : 0;
 }
@@ -195,7 +196,7 @@ static uint64_t over_share(const struct mm_c_tenant *t)
  * KV in use, for layers that nobody else's can replace: of those who wait, then its own, down to
  * their shares. With nobody above its share all layers of the holder have room.
  */
-static uint64_t reclaim_for(struct mm_core *c, const struct mm_c_tenant *t, uint64_t short_pages)
+static uint64_t kv_reclaim_for(struct mm_core *c, const struct mm_c_tenant *t, uint64_t short_pages)
 {
 	uint64_t got = 0;
 
@@ -206,12 +207,12 @@ static uint64_t reclaim_for(struct mm_core *c, const struct mm_c_tenant *t, uint
 			if ((u == t) != own || !mm_c_rotates(c, u) || got >= short_pages ||
 			    !(u->features & MM_FEAT_RECLAIM))
 				continue;
-			chunks = MM_MIN(over_share(u),
+			chunks = MM_MIN(kv_over_share(u),
 					mm_div_up(short_pages - got, u->kv.chunk_pages));
 			if (!chunks)
 				continue;
 			got += chunks * u->kv.chunk_pages;
-			if (c->now_ns >= u->wish->reclaim_until_ns && mm_c_burst(c))
+			if (c->now_ns >= u->demand->reclaim_until_ns && mm_c_burst(c))
 				mm_c_kv_reclaim(c, u, (uint32_t)chunks);
 		}
 	return got;
@@ -220,15 +221,15 @@ static uint64_t reclaim_for(struct mm_core *c, const struct mm_c_tenant *t, uint
 uint64_t mm_c_bring_home(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
 {
 	uint64_t have = mm_c_free_pages(c) > kept ? mm_c_free_pages(c) - kept : 0;
-	uint64_t missing = missing_pages(t), coming = mm_c_supply(c) - mm_c_free_pages(c);
-	uint64_t dear = c->opts.recall == MM_SWITCH_ON ? dear_pages(c, t) : 0;
-	bool waits = have < missing && (dear || waits_for_layers(c, t));
+	uint64_t missing = return_pages(t), coming = mm_c_supply(c) - mm_c_free_pages(c);
+	uint64_t unprofitable = c->opts.recall == MM_SWITCH_ON ? unprofitable_pages(c, t) : 0;
+	bool waits = have < missing && (unprofitable || tenant_awaits_layers(c, t));
 
 	mm_c_convert(c, t->account, MM_MIN(missing, have));
 	if (waits && have + coming < missing)
-		coming += take_for(c, t, missing - have - coming);
-	if (have + coming < dear)
-		coming += reclaim_for(c, t, dear - have - coming);
+		coming += take_layers_for(c, t, missing - have - coming);
+	if (have + coming < unprofitable)
+		coming += kv_reclaim_for(c, t, unprofitable - have - coming);
 	if (waits && coming)
 		return MM_MIN(missing, have + coming);
 	if (mm_c_return_layers(c, t, have, 0))
@@ -253,13 +254,13 @@ void mm_c_prefetch(struct mm_core *c, uint64_t kept_pages)
 		return;
 	if (!t->plan.alpha)
 		return;
-	missing = missing_pages(t);
+	missing = return_pages(t);
 	have = mm_c_free_pages(c) > kept_pages ? mm_c_free_pages(c) - kept_pages : 0;
 	coming = mm_c_supply(c) - mm_c_free_pages(c);
 	if (c->market->kv_unmet)
 		have = MM_MIN(have, mm_c_turns_kept(c));
 	if (have + coming < missing)
-		more = take_for(c, t, missing - have - coming);
+		more = take_layers_for(c, t, missing - have - coming);
 	if (have >= missing || (!(coming + more) && have >= missing / 2))
 		mm_c_return_layers(c, t, have, 0);
 }

@@ -19,8 +19,8 @@ static uint64_t expected_of(const struct mm_core *c, const struct mm_c_tenant *t
 	if (mm_c_changing(t) && t->model == MM_C_MODEL_READY &&
 	    c->now_ns - t->change->change_ns < mm_c_time(c, MM_CHANGE_SLOW_NS))
 		pages = t->change->change_gain;
-	if (c->now_ns < t->wish->reclaim_until_ns && !t->wish->deaf)
-		pages += (uint64_t)t->wish->reclaiming * t->kv.chunk_pages;
+	if (c->now_ns < t->demand->reclaim_until_ns && !t->demand->unresponsive)
+		pages += (uint64_t)t->demand->reclaim_left * t->kv.chunk_pages;
 	return pages;
 }
 

@@ -18,12 +18,12 @@
 #define MM_TURN_AHEAD_NS     (14 * MM_NS_PER_S)
 #define MM_TURN_LAPSES       3 /* turns taken away in a row that each cost twice the one before */
 
-static bool holds(const struct mm_core *c, const struct mm_c_tenant *t)
+static bool tenant_holds_turn(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return c->market->turn.holder == t;
 }
 
-static struct mm_account *account_of(const struct mm_core *c, const struct mm_c_tenant *t)
+static struct mm_account *turn_account_of(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return &c->account[t->account];
 }
@@ -32,13 +32,13 @@ static struct mm_account *account_of(const struct mm_core *c, const struct mm_c_
 
 static uint32_t priority_bound(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return MM_MIN(t->turn->priority, account_of(c, t)->quota.turn_priority_max);
+	return MM_MIN(t->turn->priority, turn_account_of(c, t)->quota.turn_priority_max);
 }
 
 /* Returns @ns, or less where its account may not have a turn of that while others wait. */
 static uint64_t time_bound(const struct mm_core *c, const struct mm_c_tenant *t, uint64_t ns)
 {
-	return MM_MIN(ns, mm_c_time(c, account_of(c, t)->quota.turn_quantum_max_ns));
+	return MM_MIN(ns, mm_c_time(c, turn_account_of(c, t)->quota.turn_quantum_max_ns));
 }
 
 static uint64_t quantum_bound(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -46,13 +46,13 @@ static uint64_t quantum_bound(const struct mm_core *c, const struct mm_c_tenant 
 	return time_bound(c, t, t->turn->quantum_ns);
 }
 
-static bool present(const struct mm_c_tenant *t)
+static bool tenant_is_present(const struct mm_c_tenant *t)
 {
 	return t->life == MM_LIFE_LIVE && t->connected && !t->kicked;
 }
 
 /* An engine may have its weights elsewhere and only its KV here. */
-static bool can_compute(const struct mm_c_tenant *t)
+static bool tenant_can_compute(const struct mm_c_tenant *t)
 {
 	return t->model == MM_C_MODEL_READY ||
 	       (t->model == MM_C_MODEL_NONE && (t->kv.held || mm_c_kv_unmet(t)));
@@ -60,12 +60,13 @@ static bool can_compute(const struct mm_c_tenant *t)
 
 bool mm_c_turn_waits(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->turn->mode != MM_TURN_NONE && !holds(c, t);
+	return t->turn->mode != MM_TURN_NONE && !tenant_holds_turn(c, t);
 }
 
 bool mm_c_turn_comes(const struct mm_core *c, const struct mm_c_tenant *t)
 {
-	return t->turn->wants && mm_c_turn_waits(c, t) && present(t) && can_compute(t);
+	return t->turn->wants && mm_c_turn_waits(c, t) && tenant_is_present(t) &&
+	       tenant_can_compute(t);
 }
 
 bool mm_c_idle(const struct mm_core *c, const struct mm_c_tenant *t)
@@ -93,8 +94,8 @@ static uint64_t time_weigh(const struct mm_account *a, uint64_t ns)
  * Returns what was charged to the tenant of its account, among those that hold or await the turn,
  * that was charged for least, and @ahead_ns more; UINT64_MAX: there is no other.
  */
-static uint64_t least_sibling(const struct mm_core *c, const struct mm_c_tenant *t,
-			      uint64_t ahead_ns)
+static uint64_t least_charge_in_account(const struct mm_core *c, const struct mm_c_tenant *t,
+					uint64_t ahead_ns)
 {
 	uint64_t least = UINT64_MAX;
 
@@ -107,7 +108,8 @@ static uint64_t least_sibling(const struct mm_core *c, const struct mm_c_tenant 
 /*
  * Returns the same of the accounts that hold or await the turn, without @a; NULL: of all of them.
  */
-static uint64_t least_rival(const struct mm_core *c, const struct mm_account *a, uint64_t ahead_ns)
+static uint64_t least_charge_of_accounts(const struct mm_core *c, const struct mm_account *a,
+					 uint64_t ahead_ns)
 {
 	uint64_t least = UINT64_MAX;
 
@@ -120,25 +122,26 @@ static uint64_t least_rival(const struct mm_core *c, const struct mm_account *a,
 	return least;
 }
 
-static uint64_t slack_ns(const struct mm_core *c)
+static uint64_t turn_slack_ns(const struct mm_core *c)
 {
 	return mm_c_time(c, MM_TURN_SLACK_NS);
 }
 
-static uint64_t ahead_ns(const struct mm_core *c)
+static uint64_t turn_ahead_ns(const struct mm_core *c)
 {
 	return mm_c_time(c, MM_TURN_AHEAD_NS);
 }
 
 static void tenant_charge(const struct mm_core *c, struct mm_c_tenant *t, uint64_t ns)
 {
-	t->turn->charged_ns = MM_MIN(t->turn->charged_ns + ns, least_sibling(c, t, ahead_ns(c)));
+	t->turn->charged_ns =
+		MM_MIN(t->turn->charged_ns + ns, least_charge_in_account(c, t, turn_ahead_ns(c)));
 }
 
 static void account_charge(const struct mm_core *c, struct mm_account *a, uint64_t ns)
 {
-	a->turn.charged_ns =
-		MM_MIN(a->turn.charged_ns + time_weigh(a, ns), least_rival(c, a, ahead_ns(c)));
+	a->turn.charged_ns = MM_MIN(a->turn.charged_ns + time_weigh(a, ns),
+				    least_charge_of_accounts(c, a, turn_ahead_ns(c)));
 }
 
 /* For the time since the last look, if others waited then. */
@@ -148,10 +151,10 @@ static void holder_charge(struct mm_core *c)
 	struct mm_c_tenant *t = c->market->turn.holder;
 
 	c->market->turn.looked_ns = c->now_ns;
-	if (t && c->market->turn.siblings)
+	if (t && c->market->turn.account_contended)
 		tenant_charge(c, t, ns);
-	if (t && c->market->turn.rivals)
-		account_charge(c, account_of(c, t), ns);
+	if (t && c->market->turn.device_contended)
+		account_charge(c, turn_account_of(c, t), ns);
 }
 
 static void holder_leave(struct mm_core *c)
@@ -159,9 +162,9 @@ static void holder_leave(struct mm_core *c)
 	struct mm_c_tenant *t = c->market->turn.holder;
 
 	holder_charge(c);
-	account_of(c, t)->turn.interrupted = t->turn->interrupted;
+	turn_account_of(c, t)->turn.interrupted = t->turn->interrupted;
 	if (!t->turn->interrupted)
-		account_of(c, t)->turn.since_ns = c->now_ns;
+		turn_account_of(c, t)->turn.since_ns = c->now_ns;
 	c->market->turn.holder = NULL;
 }
 
@@ -169,13 +172,14 @@ static void holder_leave(struct mm_core *c)
 static void holder_overdue(struct mm_core *c)
 {
 	struct mm_c_tenant *t = c->market->turn.holder;
-	uint64_t late_ns = mm_c_time(c, MM_TURN_GRACE_NS), most = least_sibling(c, t, slack_ns(c));
+	uint64_t late_ns = mm_c_time(c, MM_TURN_GRACE_NS),
+		 most = least_charge_in_account(c, t, turn_slack_ns(c));
 
 	holder_leave(c);
 	if (most != UINT64_MAX)
 		t->turn->charged_ns = MM_MAX(t->turn->charged_ns, most);
 	tenant_charge(c, t, late_ns << t->turn->lapses);
-	account_charge(c, account_of(c, t), late_ns);
+	account_charge(c, turn_account_of(c, t), late_ns);
 	t->turn->lapses = MM_MIN(t->turn->lapses + 1, (uint32_t)MM_TURN_LAPSES);
 	t->turn->interrupted = false;
 	t->turn->overdue++;
@@ -189,7 +193,7 @@ static void holder_overdue(struct mm_core *c)
  * meanwhile, by no more than the time that it did not want it: one that wants it again at once
  * loses nothing.
  */
-static uint64_t caught_up(uint64_t charged_ns, uint64_t least_ns, uint64_t away_ns)
+static uint64_t charge_catch_up(uint64_t charged_ns, uint64_t least_ns, uint64_t away_ns)
 {
 	if (least_ns == UINT64_MAX || charged_ns >= least_ns)
 		return charged_ns;
@@ -198,21 +202,22 @@ static uint64_t caught_up(uint64_t charged_ns, uint64_t least_ns, uint64_t away_
 
 static uint64_t time_away(const struct mm_core *c, uint64_t left_ns)
 {
-	return c->now_ns - left_ns < ahead_ns(c) ? c->now_ns - left_ns : UINT64_MAX;
+	return c->now_ns - left_ns < turn_ahead_ns(c) ? c->now_ns - left_ns : UINT64_MAX;
 }
 
 /* One that was interrupted and comes back at once goes on to age. */
-static bool ages_on(const struct mm_core *c, bool interrupted, uint64_t left_ns)
+static bool aging_continues(const struct mm_core *c, bool interrupted, uint64_t left_ns)
 {
 	return interrupted && c->now_ns - left_ns < mm_c_time(c, MM_TURN_AGE_NS);
 }
 
-static void tenant_look(struct mm_core *c, struct mm_c_tenant *t, bool queued)
+static void tenant_queue_update(struct mm_core *c, struct mm_c_tenant *t, bool queued)
 {
 	if (queued && !t->turn->queued) {
-		t->turn->charged_ns = caught_up(t->turn->charged_ns, least_sibling(c, t, 0),
-						time_away(c, t->turn->left_ns));
-		if (!ages_on(c, t->turn->interrupted, t->turn->left_ns))
+		t->turn->charged_ns =
+			charge_catch_up(t->turn->charged_ns, least_charge_in_account(c, t, 0),
+					time_away(c, t->turn->left_ns));
+		if (!aging_continues(c, t->turn->interrupted, t->turn->left_ns))
 			t->turn->since_ns = c->now_ns;
 	}
 	if (t->turn->queued && !queued)
@@ -220,15 +225,15 @@ static void tenant_look(struct mm_core *c, struct mm_c_tenant *t, bool queued)
 	t->turn->queued = queued;
 }
 
-static void account_look(struct mm_core *c, struct mm_account *a)
+static void account_queue_update(struct mm_core *c, struct mm_account *a)
 {
 	uint64_t away_ns = time_away(c, a->turn.left_ns);
 
 	if (a->turn.n && !a->turn.queued) {
 		a->turn.charged_ns =
-			caught_up(a->turn.charged_ns, least_rival(c, a, 0),
-				  away_ns == UINT64_MAX ? away_ns : time_weigh(a, away_ns));
-		if (!ages_on(c, a->turn.interrupted, a->turn.left_ns))
+			charge_catch_up(a->turn.charged_ns, least_charge_of_accounts(c, a, 0),
+					away_ns == UINT64_MAX ? away_ns : time_weigh(a, away_ns));
+		if (!aging_continues(c, a->turn.interrupted, a->turn.left_ns))
 			a->turn.since_ns = c->now_ns;
 	}
 	if (a->turn.queued && !a->turn.n)
@@ -236,55 +241,56 @@ static void account_look(struct mm_core *c, struct mm_account *a)
 	a->turn.queued = a->turn.n != 0;
 }
 
-static void tenant_count(struct mm_core *c, struct mm_c_tenant *t)
+static void tenant_queue_count(struct mm_core *c, struct mm_c_tenant *t)
 {
-	struct mm_account *a = account_of(c, t);
+	struct mm_account *a = turn_account_of(c, t);
 	bool comes = mm_c_turn_comes(c, t);
 
-	tenant_look(c, t, comes || holds(c, t));
+	tenant_queue_update(c, t, comes || tenant_holds_turn(c, t));
 	if (t->turn->queued) {
 		a->turn.n++;
-		a->turn.most_ns = MM_MIN(a->turn.most_ns, t->turn->charged_ns + slack_ns(c));
+		a->turn.most_ns = MM_MIN(a->turn.most_ns, t->turn->charged_ns + turn_slack_ns(c));
 	}
 	if (!comes)
 		return;
 	a->turn.priority = MM_MAX(a->turn.priority, priority_bound(c, t));
 	if (c->market->turn.holder && t->account == c->market->turn.holder->account)
-		c->market->turn.siblings = true;
+		c->market->turn.account_contended = true;
 	else
-		c->market->turn.rivals = true;
+		c->market->turn.device_contended = true;
 }
 
 /*
  * Charges are kept by the weight of their time. When that has changed, nobody pays for more than
  * the most.
  */
-static void accounts_cap(struct mm_core *c)
+static void account_charges_cap(struct mm_core *c)
 {
 	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		struct mm_account *a = &c->account[i];
 
-		a->turn.charged_ns = MM_MIN(a->turn.charged_ns, least_rival(c, a, ahead_ns(c)));
+		a->turn.charged_ns = MM_MIN(a->turn.charged_ns,
+					    least_charge_of_accounts(c, a, turn_ahead_ns(c)));
 	}
 }
 
-static void queue_look(struct mm_core *c)
+static void turn_queue_update(struct mm_core *c)
 {
-	c->market->turn.siblings = c->market->turn.rivals = false;
+	c->market->turn.account_contended = c->market->turn.device_contended = false;
 	for (uint32_t i = 0; i < c->accounts_end; i++) {
 		c->account[i].turn.n = c->account[i].turn.priority = 0;
 		c->account[i].turn.most_ns = UINT64_MAX;
 	}
 	MM_FOREACH_TENANT(c, t)
-		tenant_count(c, t);
+		tenant_queue_count(c, t);
 	for (uint32_t i = 0; i < c->accounts_end; i++)
-		account_look(c, &c->account[i]);
-	accounts_cap(c);
-	c->market->turn.most_ns = least_rival(c, NULL, slack_ns(c));
+		account_queue_update(c, &c->account[i]);
+	account_charges_cap(c);
+	c->market->turn.most_ns = least_charge_of_accounts(c, NULL, turn_slack_ns(c));
 }
 
 /* Was charged for more than the slack allows; by how much. */
-static uint64_t time_beyond(uint64_t charged_ns, uint64_t most_ns)
+static uint64_t charge_beyond(uint64_t charged_ns, uint64_t most_ns)
 {
 	return charged_ns > most_ns ? charged_ns - most_ns : 0;
 }
@@ -299,11 +305,11 @@ static uint64_t tenant_rank(const struct mm_core *c, const struct mm_c_tenant *t
 	return rank_of(c, priority_bound(c, t), t->turn->since_ns);
 }
 
-static bool account_sooner(const struct mm_core *c, const struct mm_account *a,
+static bool account_before(const struct mm_core *c, const struct mm_account *a,
 			   const struct mm_account *b)
 {
-	uint64_t beyond_a = time_beyond(a->turn.charged_ns, c->market->turn.most_ns);
-	uint64_t beyond_b = time_beyond(b->turn.charged_ns, c->market->turn.most_ns);
+	uint64_t beyond_a = charge_beyond(a->turn.charged_ns, c->market->turn.most_ns);
+	uint64_t beyond_b = charge_beyond(b->turn.charged_ns, c->market->turn.most_ns);
 	uint64_t rank_a = rank_of(c, a->turn.priority, a->turn.since_ns);
 	uint64_t rank_b = rank_of(c, b->turn.priority, b->turn.since_ns);
 
@@ -315,12 +321,12 @@ static bool account_sooner(const struct mm_core *c, const struct mm_account *a,
 						    : a->key < b->key;
 }
 
-static bool sibling_sooner(const struct mm_core *c, const struct mm_c_tenant *a,
-			   const struct mm_c_tenant *b)
+static bool tenant_before_in_account(const struct mm_core *c, const struct mm_c_tenant *a,
+				     const struct mm_c_tenant *b)
 {
-	uint64_t most_ns = account_of(c, a)->turn.most_ns;
-	uint64_t beyond_a = time_beyond(a->turn->charged_ns, most_ns);
-	uint64_t beyond_b = time_beyond(b->turn->charged_ns, most_ns);
+	uint64_t most_ns = turn_account_of(c, a)->turn.most_ns;
+	uint64_t beyond_a = charge_beyond(a->turn->charged_ns, most_ns);
+	uint64_t beyond_b = charge_beyond(b->turn->charged_ns, most_ns);
 
 	if (beyond_a != beyond_b)
 		return beyond_a < beyond_b;
@@ -335,8 +341,9 @@ bool mm_c_turn_sooner(const struct mm_core *c, const struct mm_c_tenant *a,
 		return mm_c_turn_comes(c, a);
 	if (!mm_c_turn_comes(c, a))
 		return false;
-	return a->account != b->account ? account_sooner(c, account_of(c, a), account_of(c, b))
-					: sibling_sooner(c, a, b);
+	return a->account != b->account
+		       ? account_before(c, turn_account_of(c, a), turn_account_of(c, b))
+		       : tenant_before_in_account(c, a, b);
 }
 
 struct mm_c_tenant *mm_c_turn_next(const struct mm_core *c)
@@ -362,7 +369,7 @@ int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 	t->turn->priority = (uint32_t)msg->arg[2];
 	if (t->turn->mode == MM_TURN_NONE) {
 		t->turn->wants = false;
-		if (holds(c, t))
+		if (tenant_holds_turn(c, t))
 			holder_leave(c);
 	}
 	mm_c_reply(c, t, msg, 0);
@@ -389,7 +396,7 @@ int mm_c_turn_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 {
 	if (msg->arg[0] > c->market->turn.serial)
 		return MM_E_PROTOCOL;
-	if (!holds(c, t) || msg->arg[0] != c->market->turn.serial)
+	if (!tenant_holds_turn(c, t) || msg->arg[0] != c->market->turn.serial)
 		return 0;
 	t->turn->lapses -= t->turn->lapses != 0;
 	holder_leave(c);
@@ -398,24 +405,24 @@ int mm_c_turn_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 
 /* ---- decisions ---- */
 
-static void begin(struct mm_core *c, struct mm_c_tenant *t)
+static void turn_begin(struct mm_core *c, struct mm_c_tenant *t)
 {
 	c->market->turn.holder = t;
 	c->market->turn.serial++;
 	c->market->turn.begun_ns = c->now_ns;
 	c->market->turn.rank = tenant_rank(c, t);
 	c->market->turn.account_rank =
-		rank_of(c, priority_bound(c, t), account_of(c, t)->turn.since_ns);
-	c->market->turn.asked = false;
+		rank_of(c, priority_bound(c, t), turn_account_of(c, t)->turn.since_ns);
+	c->market->turn.return_requested = false;
 	c->market->turn.home_ns = c->market->policy->overdrawn && t->plan.alpha ? 0 : c->now_ns;
-	t->turn->wants = t->turn->interrupted = account_of(c, t)->turn.interrupted = false;
+	t->turn->wants = t->turn->interrupted = turn_account_of(c, t)->turn.interrupted = false;
 	t->turn->turns++;
 	mm_c_event(c, t,
 		   &(struct mm_msg){ .opcode = MM_EV_TURN_BEGIN,
 				     .arg = { c->market->turn.serial, quantum_bound(c, t) } });
 }
 
-static void say_end(struct mm_core *c, int result)
+static void turn_end_send(struct mm_core *c, int result)
 {
 	mm_c_event(c, c->market->turn.holder,
 		   &(struct mm_msg){ .opcode = MM_EV_TURN_END,
@@ -426,7 +433,7 @@ static void say_end(struct mm_core *c, int result)
 /*
  * So long that what it takes to bring the holder's layers home is a small part of it; not for ever.
  */
-static uint64_t quantum_stretch(const struct mm_core *c, const struct mm_c_tenant *t)
+static uint64_t quantum_stretched(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint64_t stretched = MM_MAX(t->turn->quantum_ns, mm_c_time(c, MM_TURN_STRETCH_NS));
 	uint64_t most = time_bound(c, t, stretched), home;
@@ -441,33 +448,35 @@ static uint64_t quantum_stretch(const struct mm_core *c, const struct mm_c_tenan
  * How long the holder goes on until @next is not beyond what it may have been charged for; 0: it is
  * not.
  */
-static uint64_t behind_ns(const struct mm_core *c, const struct mm_c_tenant *next)
+static uint64_t turn_behind_ns(const struct mm_core *c, const struct mm_c_tenant *next)
 {
 	const struct mm_c_tenant *t = c->market->turn.holder;
-	const struct mm_account *a = account_of(c, t), *b = account_of(c, next);
+	const struct mm_account *a = turn_account_of(c, t), *b = turn_account_of(c, next);
 
 	if (a == b)
-		return time_beyond(next->turn->charged_ns, t->turn->charged_ns + slack_ns(c));
-	return time_beyond(b->turn.charged_ns, a->turn.charged_ns + time_weigh(a, slack_ns(c))) *
+		return charge_beyond(next->turn->charged_ns,
+				     t->turn->charged_ns + turn_slack_ns(c));
+	return charge_beyond(b->turn.charged_ns,
+			     a->turn.charged_ns + time_weigh(a, turn_slack_ns(c))) *
 	       a->quota.weight / MM_WEIGHT_DEFAULT;
 }
 
-static bool goes_before(const struct mm_core *c, const struct mm_c_tenant *next)
+static bool tenant_interrupts(const struct mm_core *c, const struct mm_c_tenant *next)
 {
 	return priority_bound(c, next) > (next->account == c->market->turn.holder->account
 						  ? c->market->turn.rank
 						  : c->market->turn.account_rank);
 }
 
-static uint64_t due_ns(const struct mm_core *c, const struct mm_c_tenant *next)
+static uint64_t turn_due_ns(const struct mm_core *c, const struct mm_c_tenant *next)
 {
 	const struct mm_c_tenant *t = c->market->turn.holder;
-	uint64_t due = c->market->turn.begun_ns, behind = behind_ns(c, next);
+	uint64_t due = c->market->turn.begun_ns, behind = turn_behind_ns(c, next);
 
-	if (!goes_before(c, next))
+	if (!tenant_interrupts(c, next))
 		due += t->turn->mode == MM_TURN_DRAIN
 			       ? time_bound(c, t, mm_c_time(c, MM_TURN_DRAIN_MAX_NS))
-			       : quantum_stretch(c, t);
+			       : quantum_stretched(c, t);
 	return behind ? MM_MAX(due, c->market->turn.looked_ns + behind) : due;
 }
 
@@ -476,25 +485,25 @@ void mm_c_turns(struct mm_core *c)
 	struct mm_c_tenant *next;
 
 	holder_charge(c);
-	if (c->market->turn.holder && !present(c->market->turn.holder))
+	if (c->market->turn.holder && !tenant_is_present(c->market->turn.holder))
 		holder_leave(c);
-	if (c->market->turn.holder && c->market->turn.asked &&
+	if (c->market->turn.holder && c->market->turn.return_requested &&
 	    c->now_ns >= c->market->turn.until_ns) {
-		say_end(c, -ETIMEDOUT);
+		turn_end_send(c, -ETIMEDOUT);
 		holder_overdue(c);
 	}
-	queue_look(c);
+	turn_queue_update(c);
 	next = mm_c_turn_next(c);
 	if (!next)
 		return;
 	if (!c->market->turn.holder) {
-		begin(c, next);
-		queue_look(c);
-	} else if (!c->market->turn.asked && c->now_ns >= due_ns(c, next)) {
-		c->market->turn.asked = true;
+		turn_begin(c, next);
+		turn_queue_update(c);
+	} else if (!c->market->turn.return_requested && c->now_ns >= turn_due_ns(c, next)) {
+		c->market->turn.return_requested = true;
 		c->market->turn.until_ns = c->now_ns + mm_c_time(c, MM_TURN_GRACE_NS);
-		c->market->turn.holder->turn->interrupted = goes_before(c, next);
-		say_end(c, 0);
+		c->market->turn.holder->turn->interrupted = tenant_interrupts(c, next);
+		turn_end_send(c, 0);
 	}
 }
 
@@ -508,8 +517,8 @@ uint64_t mm_c_turn_deadline(const struct mm_core *c)
 	 */
 	if (!c->market->turn.holder)
 		return mm_c_turn_next(c) ? c->settled_ns : UINT64_MAX;
-	if (c->market->turn.asked)
+	if (c->market->turn.return_requested)
 		return c->market->turn.until_ns;
 	next = mm_c_turn_next(c);
-	return next ? due_ns(c, next) : UINT64_MAX;
+	return next ? turn_due_ns(c, next) : UINT64_MAX;
 }

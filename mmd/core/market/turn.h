@@ -52,9 +52,10 @@ struct mm_c_turns {
 	uint64_t home_ns; /* when the holder's layers were home again; 0: they are not yet */
 	uint64_t rank, account_rank; /* with which it began: the holder's, its account's */
 	uint64_t looked_ns;          /* until when it was charged for */
-	bool siblings, rivals;       /* others of its account, of other accounts, waited then */
-	uint64_t most_ns; /* that an account may be charged for and still goes by its rank */
-	bool asked;       /* to give it back, until until_ns */
+	bool account_contended,
+		device_contended; /* others of its account, of other accounts, waited then */
+	uint64_t most_ns;      /* that an account may be charged for and still goes by its rank */
+	bool return_requested; /* to give it back, until until_ns */
 	uint64_t until_ns;
 };
 

@@ -8,22 +8,22 @@
 
 void mm_c_wish_declare(const struct mm_core *c, struct mm_c_tenant *t)
 {
-	t->wish->most = t->kv.chunks_max;
+	t->demand->wanted_max = t->kv.chunks_max;
 	if (!c->market->policy->kv_static)
 		return;
-	t->wish->want = t->wish->most = t->kv.share;
-	t->wish->told = true;
+	t->demand->wanted = t->demand->wanted_max = t->kv.share;
+	t->demand->answered = true;
 }
 
 void mm_c_kv_turn(struct mm_core *c, struct mm_c_tenant *t)
 {
-	t->wish->since_ns = c->now_ns;
-	t->wish->kept_ns = 0;
-	t->wish->turn = ++c->market->kv_turns;
+	t->demand->since_ns = c->now_ns;
+	t->demand->kept_ns = 0;
+	t->demand->order = ++c->market->kv_turns;
 }
 
 /* Nobody of its account waits, so the account begins to wait. */
-static void wait_begin(struct mm_core *c, const struct mm_c_tenant *t)
+static void account_wait_begin(struct mm_core *c, const struct mm_c_tenant *t)
 {
 	MM_FOREACH_TENANT(c, other)
 		if (other->account == t->account && mm_c_kv_unmet(other))
@@ -33,18 +33,18 @@ static void wait_begin(struct mm_core *c, const struct mm_c_tenant *t)
 
 void mm_c_wish_set(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks)
 {
-	wait_begin(c, t);
-	if (t->wish->want <= t->kv.held)
+	account_wait_begin(c, t);
+	if (t->demand->wanted <= t->kv.held)
 		mm_c_kv_turn(c, t);
-	t->wish->want = chunks;
-	t->wish->told = false;
+	t->demand->wanted = chunks;
+	t->demand->answered = false;
 }
 
 void mm_c_wish_released(struct mm_c_tenant *t)
 {
-	t->wish->want -= t->wish->want != 0;
-	t->wish->reclaiming -= t->wish->reclaiming != 0;
-	t->wish->deaf = false;
+	t->demand->wanted -= t->demand->wanted != 0;
+	t->demand->reclaim_left -= t->demand->reclaim_left != 0;
+	t->demand->unresponsive = false;
 }
 
 void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t)
@@ -56,7 +56,7 @@ void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t)
 
 uint32_t mm_c_kv_unmet(const struct mm_c_tenant *t)
 {
-	uint32_t want = MM_MIN(t->wish->want, t->wish->most);
+	uint32_t want = MM_MIN(t->demand->wanted, t->demand->wanted_max);
 
 	if (t->life != MM_LIFE_LIVE || t->kicked || !t->kv.declared)
 		return 0;
@@ -65,23 +65,23 @@ uint32_t mm_c_kv_unmet(const struct mm_c_tenant *t)
 
 void mm_c_kv_deny(struct mm_core *c, struct mm_c_tenant *t, int error)
 {
-	if (t->wish->told ||
-	    (t->wish->denied_ns && c->now_ns < t->wish->denied_ns + mm_c_time(c, MM_DENY_NS)))
+	if (t->demand->answered ||
+	    (t->demand->denied_ns && c->now_ns < t->demand->denied_ns + mm_c_time(c, MM_DENY_NS)))
 		return;
 	if (!mm_c_burst(c))
 		return;
-	t->wish->told = true;
-	t->wish->denied_ns = c->now_ns;
+	t->demand->answered = true;
+	t->demand->denied_ns = c->now_ns;
 	c->stats.denials++;
 	mm_c_event(c, t,
 		   &(struct mm_msg){ .opcode = MM_EV_KV_DENIED,
 				     .result = error,
-				     .arg = { t->wish->want, t->kv.held } });
+				     .arg = { t->demand->wanted, t->kv.held } });
 }
 
 bool mm_c_kv_hears(const struct mm_c_tenant *t)
 {
-	return !t->wish->reclaiming || t->wish->reclaiming < t->wish->asked;
+	return !t->demand->reclaim_left || t->demand->reclaim_left < t->demand->reclaim_last;
 }
 
 /*
@@ -90,9 +90,9 @@ bool mm_c_kv_hears(const struct mm_c_tenant *t)
  */
 void mm_c_kv_ask(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks, uint64_t until_ns)
 {
-	t->wish->deaf = !mm_c_kv_hears(t);
-	t->wish->reclaiming = t->wish->asked = chunks;
-	t->wish->reclaim_until_ns = until_ns;
+	t->demand->unresponsive = !mm_c_kv_hears(t);
+	t->demand->reclaim_left = t->demand->reclaim_last = chunks;
+	t->demand->reclaim_until_ns = until_ns;
 	mm_c_expect_anew(c);
 	c->stats.reclaims++;
 	mm_c_event(c, t,

@@ -14,16 +14,16 @@
 #include "mmd/core/book/book.h"
 
 struct mm_wish {
-	uint32_t want;
-	uint32_t most;       /* that it may have by policy */
-	uint64_t since_ns;   /* since when its wish waits, or its last chunk */
-	uint64_t turn;       /* the same, as an order */
-	uint64_t kept_ns;    /* since when pages are kept back for it; 0: they are not */
-	bool told;           /* the present wish was answered by a denial */
-	uint64_t denied_ns;  /* last denial, 0: never */
-	uint32_t reclaiming; /* chunks asked back and not yet seen */
-	uint32_t asked;      /* back, the last time */
-	bool deaf;           /* it gave nothing the time before: it is not counted on */
+	uint32_t wanted;
+	uint32_t wanted_max;   /* that it may have by policy */
+	uint64_t since_ns;     /* since when its wish waits, or its last chunk */
+	uint64_t order;        /* the same, as an order */
+	uint64_t kept_ns;      /* since when pages are kept back for it; 0: they are not */
+	bool answered;         /* the present wish was answered by a denial */
+	uint64_t denied_ns;    /* last denial, 0: never */
+	uint32_t reclaim_left; /* chunks asked back and not yet seen */
+	uint32_t reclaim_last; /* back, the last time */
+	bool unresponsive;     /* it gave nothing the time before: it is not counted on */
 	uint64_t reclaim_until_ns;
 };
 

@@ -10,8 +10,8 @@
 #include "mmd/core/market/supply.h"
 #include "mmd/core/market/turn.h"
 
-#define LINK_MORE  100 /* permille of the link, for who has more away already */
-#define PAYS_LOOKS 8
+#define LINK_MORE        100 /* permille of the link, for who has more away already */
+#define WORTHWHILE_STEPS 8
 
 /* What the other active tenants' streaming takes. */
 static uint64_t link_used(struct mm_core *c, const struct mm_c_tenant *but)
@@ -20,7 +20,7 @@ static uint64_t link_used(struct mm_core *c, const struct mm_c_tenant *but)
 }
 
 /* Transfers that share the link take longer by what the others take of it. */
-static uint64_t shared_ns(uint64_t ns, uint64_t used_permille)
+static uint64_t shared_transfer_ns(uint64_t ns, uint64_t used_permille)
 {
 	return MM_MIN(ns, UINT64_MAX / 2000) * 1000 / (1000 - MM_MIN(used_permille, 900u));
 }
@@ -31,8 +31,8 @@ static uint64_t shared_ns(uint64_t ns, uint64_t used_permille)
  * are there: with none, a worse set with more layers at home would be looked at than the one that
  * it would get.
  */
-static bool hides(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
-		  const struct mm_c_cap *limit)
+static bool alpha_is_hidden(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
+			    const struct mm_c_cap *limit)
 {
 	struct mm_plan_set set = t->change->set;
 	uint32_t slow;
@@ -51,17 +51,17 @@ static bool hides(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha
  * what hides now is no question of the search: layers that were taken because they hide must not be
  * called too many a moment later.
  */
-static uint32_t alpha_hidden(const struct mm_core *c, struct mm_c_tenant *t,
-			     const struct mm_c_cap *limit)
+static uint32_t largest_hidden_alpha(const struct mm_core *c, struct mm_c_tenant *t,
+				     const struct mm_c_cap *limit)
 {
 	uint32_t low = 0, high = t->sets->alpha_max;
 
-	if (t->plan.alpha && hides(c, t, t->plan.alpha, limit))
+	if (t->plan.alpha && alpha_is_hidden(c, t, t->plan.alpha, limit))
 		low = t->plan.alpha;
 	while (low < high) {
 		uint32_t mid = low + (high - low + 1) / 2;
 
-		if (hides(c, t, mid, limit))
+		if (alpha_is_hidden(c, t, mid, limit))
 			low = mid;
 		else
 			high = mid - 1;
@@ -69,8 +69,8 @@ static uint32_t alpha_hidden(const struct mm_core *c, struct mm_c_tenant *t,
 	return low;
 }
 
-static struct mm_c_cap *cap_ask(struct mm_core *c, struct mm_c_tenant *t, struct mm_c_cap now,
-				struct mm_c_cap *cache)
+static struct mm_c_cap *cap_compute(struct mm_core *c, struct mm_c_tenant *t, struct mm_c_cap now,
+				    struct mm_c_cap *cache)
 {
 	now.epoch = t->plan.epoch;
 	now.claims = t->sets->claims;
@@ -78,7 +78,7 @@ static struct mm_c_cap *cap_ask(struct mm_core *c, struct mm_c_tenant *t, struct
 	if (now.epoch != cache->epoch || now.claims != cache->claims || now.steps != cache->steps ||
 	    now.t_t_ns != cache->t_t_ns || now.link_permille != cache->link_permille ||
 	    now.slow_permille != cache->slow_permille) {
-		now.alpha = alpha_hidden(c, t, &now);
+		now.alpha = largest_hidden_alpha(c, t, &now);
 		*cache = now;
 	}
 	return cache;
@@ -99,14 +99,14 @@ static bool limit_find(struct mm_core *c, const struct mm_c_tenant *t, uint32_t 
 		return mm_c_steps_mean_ns(&t->load.steps) != 0;
 	}
 	used = MM_MIN(link_used(c, t), c->opts.link_permille);
-	*ret_limit = (struct mm_c_cap){ .t_t_ns = shared_ns(mm_c_alone_ns(c, t), used),
+	*ret_limit = (struct mm_c_cap){ .t_t_ns = shared_transfer_ns(mm_c_alone_ns(c, t), used),
 					.slow_permille = c->opts.slow_permille * more,
 					.link_permille = (uint32_t)(c->opts.link_permille - used) +
 							 (more > 1 ? LINK_MORE : 0) };
 	return true;
 }
 
-static struct mm_c_cap *cache_of(const struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
+static struct mm_c_cap *cap_cache_of(const struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
 {
 	return more > 1 && !mm_c_idle(c, t) ? &t->lends->cap_more : &t->lends->cap;
 }
@@ -126,7 +126,7 @@ uint32_t mm_c_alpha_cap(struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
 		return 0;
 	if (!limit_find(c, t, more, &limit))
 		return (uint32_t)cap;
-	return (uint32_t)MM_MIN(cap, cap_ask(c, t, limit, cache_of(c, t, more))->alpha);
+	return (uint32_t)MM_MIN(cap, cap_compute(c, t, limit, cap_cache_of(c, t, more))->alpha);
 }
 
 bool mm_c_alpha_hides(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
@@ -135,12 +135,12 @@ bool mm_c_alpha_hides(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
 
 	if (!limit_find(c, t, 1, &limit))
 		return true;
-	cap = cap_ask(c, t, limit, cache_of(c, t, 1));
-	if (!cap->asked || cap->asked != alpha) {
-		cap->asked = alpha;
-		cap->asked_hides = hides(c, t, alpha, cap);
+	cap = cap_compute(c, t, limit, cap_cache_of(c, t, 1));
+	if (!cap->is_hidden_alpha || cap->is_hidden_alpha != alpha) {
+		cap->is_hidden_alpha = alpha;
+		cap->is_hidden = alpha_is_hidden(c, t, alpha, cap);
 	}
-	return cap->asked_hides;
+	return cap->is_hidden;
 }
 
 static uint32_t slow_at(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
@@ -153,13 +153,13 @@ static uint32_t slow_at(const struct mm_core *c, struct mm_c_tenant *t, uint32_t
 	return mm_c_slow_permille(t, &set, mm_c_alone_ns(c, t));
 }
 
-static uint32_t alpha_paying(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages)
+static uint32_t alpha_worthwhile(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages)
 {
 	uint32_t alpha = t->plan.alpha, best = alpha, best_step = 1;
 	uint64_t per = mm_c_layer_pages(t), best_kv = 0;
 
-	for (uint32_t i = 0; i <= PAYS_LOOKS; i++) {
-		uint32_t at = alpha - alpha * i / PAYS_LOOKS, step = 1000 + slow_at(c, t, at);
+	for (uint32_t i = 0; i <= WORTHWHILE_STEPS; i++) {
+		uint32_t at = alpha - alpha * i / WORTHWHILE_STEPS, step = 1000 + slow_at(c, t, at);
 		uint64_t less = (alpha - at) * per, kv = kv_pages > less ? kv_pages - less : 0;
 
 		if ((unsigned __int128)kv * best_step > (unsigned __int128)best_kv * step) {
@@ -177,18 +177,19 @@ uint32_t mm_c_alpha_pays(const struct mm_core *c, struct mm_c_tenant *t, uint64_
 
 	if (t->load.steps_seen < MM_STEPS_LEAST || !mm_c_alone_ns(c, t))
 		return t->plan.alpha;
-	if (lends->pays.epoch != t->plan.epoch || lends->pays.claims != t->sets->claims ||
-	    lends->pays.steps != t->load.steps_seen) {
-		lends->pays.epoch = t->plan.epoch;
-		lends->pays.claims = t->sets->claims;
-		lends->pays.steps = t->load.steps_seen;
-		lends->pays.alpha = alpha_paying(c, t, kv_pages);
+	if (lends->worthwhile.epoch != t->plan.epoch ||
+	    lends->worthwhile.claims != t->sets->claims ||
+	    lends->worthwhile.steps != t->load.steps_seen) {
+		lends->worthwhile.epoch = t->plan.epoch;
+		lends->worthwhile.claims = t->sets->claims;
+		lends->worthwhile.steps = t->load.steps_seen;
+		lends->worthwhile.alpha = alpha_worthwhile(c, t, kv_pages);
 	}
-	return lends->pays.alpha;
+	return lends->worthwhile.alpha;
 }
 
 void mm_c_caps_void(struct mm_c_tenant *t)
 {
 	t->lends->cap = t->lends->cap_more = (struct mm_c_cap){ 0 };
-	t->lends->pays.epoch = 0;
+	t->lends->worthwhile.epoch = 0;
 }

@@ -242,7 +242,7 @@ static void what_is_waited_for_is_summed_anew(void **state)
 	/*
 	 * Two pages beyond the min, and three more that it waits for: those it may give for others.
 	 */
-	p->want = t->wish->want = 9;
+	p->want = t->demand->wanted = 9;
 	mm_c_expect_anew(w->core);
 	assert_int_equal(mm_c_may_give(w->core, t, 1, MM_DOMAIN_NONE), 2 + 3);
 	mm_c_kv_grant(w->core, t);
