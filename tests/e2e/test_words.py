@@ -305,7 +305,8 @@ def playing(path, *devices):
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = listener.accept()
-                with connection:
+                # One that has waited for long enough may be gone by now: the next is still to be answered.
+                with connection, contextlib.suppress(OSError):
                     connection.recv(65536)
                     device = left.pop(0) if len(left) > 1 else left[0]
                     result = {"schema": 1, "version": "x", "devices": [{"device": {"ordinal": 0}, **device}]}
