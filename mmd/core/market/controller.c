@@ -21,10 +21,13 @@
 #include "mmd/core/market/turn.h"
 #include "mmd/core/market/wish.h"
 
-#define LOOK_NS         (10 * MM_NS_PER_MS) /* between looks while somebody waits or lends */
-#define HYSTERESIS_PART 32                  /* of the pool stays free before layers go back */
+#define LOOK_NS         (10 * MM_NS_PER_MS) /* between settlings while a tenant waits or lends */
+#define HYSTERESIS_PART 32 /* part of the pool that stays free when layers return */
 
-/* Free pages less those kept back, but never less than its account's min. */
+/*
+ * Free pages that @t may be granted: all but @kept, and at least those that are free of its
+ * account's unused min.
+ */
 static uint64_t tenant_budget(struct mm_core *c, const struct mm_c_tenant *t, uint64_t kept)
 {
 	uint64_t have = mm_c_free_pages(c), own = mm_account_unused_min(&c->account[t->account]);
@@ -32,7 +35,7 @@ static uint64_t tenant_budget(struct mm_core *c, const struct mm_c_tenant *t, ui
 	return MM_MAX(have > kept ? have - kept : 0, MM_MIN(have, own));
 }
 
-/* ---- big wishes: a model, the operator's plan ---- */
+/* ---- big demands: a model, a plan that the operator set ---- */
 
 static bool plan_by_hand_is_due(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -91,7 +94,7 @@ static uint32_t big_demands(struct mm_core *c, struct mm_c_tenant **ret)
 	return n;
 }
 
-/* Too late: refused with what stood in its way. */
+/* If a demand has waited too long, refuses a model with the reason and returns true. */
 static bool big_demand_expired(struct mm_core *c, struct mm_c_tenant *t)
 {
 	bool quota =
@@ -114,8 +117,9 @@ static uint64_t policy_take(struct mm_core *c, uint64_t need, uint64_t have, uin
 }
 
 /*
- * Can it come true: with what is free, on its way and to be had, @kept for older ones besides, and
- * within its account, whose own tenants may have to give? If so, the account's part is begun.
+ * Returns whether a demand for @pages can be met: from pages that are free, on their way or can be
+ * taken, beyond @kept for older demands, and within its account's max. Pages that only the
+ * account's own tenants can give are taken at once.
  */
 static bool big_demand_is_possible(struct mm_core *c, const struct mm_c_tenant *t, uint64_t pages,
 				   uint64_t kept)
@@ -130,8 +134,9 @@ static bool big_demand_is_possible(struct mm_core *c, const struct mm_c_tenant *
 }
 
 /*
- * The oldest first. Pages are kept back for a wish only while it can come true. Returns how many
- * are kept back; of those, *ret_mins are pages of the wishers' own mins.
+ * Serves big demands, the oldest first. Pages are kept back for a demand only while it can be met.
+ * Returns how many are kept back; *ret_mins of them belong to the mins of the tenants' own
+ * accounts.
  */
 static uint64_t big_demands_serve(struct mm_core *c, uint64_t *ret_mins)
 {
@@ -154,14 +159,12 @@ static uint64_t big_demands_serve(struct mm_core *c, uint64_t *ret_mins)
 	return kept;
 }
 
-/* ---- KV wishes ---- */
+/* ---- KV demands ---- */
 
-/*
- * Pages that are not to be given to just anybody; room within accounts likewise: struct mm_c_part.
- */
+/* Pages kept back in one pass over KV demands. Room in accounts is kept in struct mm_c_part. */
 struct kv_kept {
 	uint64_t pages;
-	bool for_kv;
+	bool for_kv; /* one KV demand has its pages kept */
 };
 
 static bool kv_demand_serve(struct mm_core *c, struct mm_c_tenant *t, const struct kv_kept *keep)
@@ -176,7 +179,7 @@ static bool kv_demand_serve(struct mm_core *c, struct mm_c_tenant *t, const stru
 	return true;
 }
 
-/* Who waits for chunks, in the order in which they are served. */
+/* Lists tenants that wait for chunks, in the order in which they are served. Returns how many. */
 static uint32_t kv_demands_waiting(const struct mm_core *c, struct mm_c_tenant **ret)
 {
 	uint32_t n = 0;
@@ -189,8 +192,9 @@ static uint32_t kv_demands_waiting(const struct mm_core *c, struct mm_c_tenant *
 }
 
 /*
- * Is a chunk kept back for it? If the pages come soon anyway, or if it has waited long: big chunks
- * would starve beside small ones. But not for ever.
+ * Returns whether a chunk's pages are kept back for @t: if they come soon, or if it has waited for
+ * MM_TURN_NS, since small chunks would starve a tenant with big ones. They are kept for MM_TURN_NS
+ * at most; then @t is the last of its rank again.
  */
 static bool kv_demand_may_keep(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept)
 {
@@ -209,7 +213,10 @@ static bool kv_demand_may_keep(struct mm_core *c, struct mm_c_tenant *t, uint64_
 	return false;
 }
 
-/* The longest waiting of all keeps pages, the longest waiting of each account keeps room. */
+/*
+ * Pages are kept back for the first demand that cannot be served, and room in an account for the
+ * first one of each account.
+ */
 static void kv_demand_keep(struct mm_core *c, struct mm_c_tenant *t, struct kv_kept *keep)
 {
 	struct mm_c_part *a = &c->market->part[t->account];
@@ -230,7 +237,7 @@ static void kv_demand_keep(struct mm_core *c, struct mm_c_tenant *t, struct kv_k
 	a->keeps = true;
 }
 
-/* A chunk for the first one that can be served. */
+/* Grants a chunk to the first tenant that can be served; false: there is none. */
 static bool kv_demands_serve_one(struct mm_core *c, uint64_t kept)
 {
 	struct mm_c_tenant *waiting[MM_TENANTS_LIMIT];
@@ -256,8 +263,9 @@ static void kv_demands_serve(struct mm_core *c, uint64_t kept)
 }
 
 /*
- * What the KV wishes need beyond the mins that are kept for them, each account's within what it may
- * have; an account that is at its max has its own tenants give first.
+ * Returns how many pages KV demands need beyond unused mins, each account's at most what may be
+ * charged to it soon. If an account's max is too small for its demands, chunks and layers of its
+ * own tenants are taken first.
  */
 static uint64_t kv_demands_need(struct mm_core *c)
 {
@@ -283,8 +291,8 @@ static uint64_t kv_demands_need(struct mm_core *c)
 }
 
 /*
- * Whole chunks of one tenant's wish out of its account's min, then of what comes. Returns whether
- * that is all of it.
+ * Sets aside whole chunks for @unmet chunks of @t, first from its account's unused min, then from
+ * *@coming, within the account's room. Returns whether they cover all of @unmet.
  */
 static bool kv_demand_is_covered(const struct mm_c_tenant *t, uint64_t unmet, uint64_t *coming,
 				 struct mm_c_part *a)
@@ -300,8 +308,8 @@ static bool kv_demand_is_covered(const struct mm_c_tenant *t, uint64_t unmet, ui
 }
 
 /*
- * In turn: who is covered by what comes waits; the others are told, and whose policy allows no
- * more.
+ * In order of rank, tenants whose demand is covered by @coming pages go on waiting, and the others
+ * are denied; so are those that may have no more by the policy.
  */
 static void kv_demands_deny(struct mm_core *c, uint64_t coming)
 {
@@ -329,7 +337,7 @@ static void kv_demands_deny(struct mm_core *c, uint64_t coming)
 			mm_c_kv_deny(c, t, -ENOSPC);
 }
 
-/* ---- all together ---- */
+/* ---- one pass ---- */
 
 static void surplus_give_back(struct mm_core *c, uint64_t need, uint64_t ahead)
 {
@@ -353,8 +361,8 @@ uint64_t mm_c_take_from(struct mm_core *c, uint64_t pages, uint32_t account)
 }
 
 /*
- * Who runs and lent more than it can hide gets it back. Returns pages that are on their way to
- * there.
+ * Returns layers to tenants that run and have more away than they can hide. Returns how many pages
+ * are kept for them.
  */
 static uint64_t overdrawn_bring_home(struct mm_core *c, uint64_t kept)
 {
@@ -397,8 +405,8 @@ uint64_t mm_c_controller_deadline(const struct mm_core *c)
 			 (t->demand->wanted > t->kv.held && !t->demand->answered) ||
 			 c->settled_ns < t->change->retry_ns);
 	/*
-	 * From the last look, not from now: statistics come more often, and would put it off for
-	 * ever.
+	 * The interval begins at the last settling: statistics arrive more often, and would
+	 * postpone it for ever if it began now.
 	 */
 	return look ? c->settled_ns + mm_c_time(c, LOOK_NS) : UINT64_MAX;
 }

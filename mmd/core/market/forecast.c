@@ -5,8 +5,8 @@
 #include "mmd/core/market/market.h"
 
 #define SAMPLE_NS  (50 * MM_NS_PER_MS)
-#define FADES      4 /* a slope that is not seen again, by one in so many with each sample */
-#define AHEAD_PART 8 /* of the pool, at most */
+#define FADES      4 /* a slope fades to 3/4 with each sample that has none as steep */
+#define AHEAD_PART 8 /* part of the pool that is taken ahead at most */
 
 static uint64_t demand_pages(const struct mm_core *c)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * forecast - how many pages will be wished soon
+ * forecast - how many pages will be demanded soon
  *
- * Concept:   engines ask for what waits and for what runs, so the sum of their wishes is the
- *            demand, queue and all. Its slope, the steepest of late, times the time that pages take
- *            to come is taken ahead of need: a burst then finds pages while the plan changes that
- *            it makes necessary go on.
+ * Concept:   Engines demand KV for requests that run and for those in their queues. The steepest
+ *            recent slope of the sum of all demands, times the time that pages take to come, is
+ *            taken ahead of need: at the begin of a burst there are pages while the plan changes
+ *            that it requires are under way.
  * Threading: core thread only.
  */
 #pragma once
@@ -13,9 +13,10 @@
 #include "mmd/core/book/book.h"
 
 struct mm_c_forecast {
-	uint64_t at_ns; /* of the last look */
-	uint64_t pages; /* wished then */
-	uint64_t slope; /* pages per second */
+	uint64_t at_ns; /* of the last sample */
+	uint64_t pages; /* demanded then */
+	uint64_t slope; /* pages per second; it fades from sample to sample */
 };
 
+/* Returns how many pages to take ahead of need; 0 while the knob is off. */
 uint64_t mm_c_forecast_pages(struct mm_core *c);

@@ -14,13 +14,13 @@
 #include "mmd/core/market/wish.h"
 #include "mmd/core/market/worth.h"
 
-#define SEVERE_PERMILLE 1000 /* of its computing waits at gates: KV is asked back for it */
-#define RECALL_DWELLS   5    /* times dwell_ns between two such requests */
-#define OVERDRAWN_MORE  4    /* times the tolerance, before layers come home for it */
+#define SEVERE_PERMILLE 1000 /* stalls per computing time from which KV in use is reclaimed */
+#define RECALL_DWELLS   5    /* times dwell_ns between two such reclaims */
+#define OVERDRAWN_MORE  4    /* times the tolerance, beyond which layers return */
 
 /*
- * Layers that came home because they were too many are not asked for again at once: dwell-ms, both
- * ways.
+ * True for dwell_ns after layers returned because too many were away: until then none are taken
+ * again.
  */
 static bool overdrawn_return_recent(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -40,8 +40,8 @@ uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t sho
 	cap = mm_c_alpha_cap(c, t, 1);
 	more = mm_c_layers_short(c, t, cap, short_pages, account);
 	/*
-	 * Those in between may stream worse than all up to the cap, and would have to come home
-	 * again.
+	 * A number of layers below the cap may stream worse than the cap itself, so that they would
+	 * have to return soon. Then all up to the cap are taken, or none.
 	 */
 	if (more && t->plan.alpha + more < cap && !mm_c_alpha_hides(c, t, t->plan.alpha + more)) {
 		more = mm_c_layers_short(c, t, cap, (cap - t->plan.alpha) * mm_c_layer_pages(t),
@@ -51,7 +51,10 @@ uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t sho
 	return mm_c_layers_take(c, t, more, dry);
 }
 
-/* Active, and more of its layers are away than can be hidden: it lent them while it was idle. */
+/*
+ * Returns whether @t is active and more of its layers are away than it can hide: it lent them while
+ * it was idle. *ret_cap: how many it can hide.
+ */
 static bool tenant_is_overdrawn(struct mm_core *c, struct mm_c_tenant *t, uint32_t *ret_cap)
 {
 	if (!mm_c_lends_by_itself(c, t) || !t->plan.alpha || mm_c_idle(c, t))
@@ -69,7 +72,7 @@ static uint64_t over_share_pages(const struct mm_c_tenant *t)
 					: 0;
 }
 
-/* Chunks, in use or not, of who holds most beyond its share. */
+/* Reclaims chunks, in use or not, from the tenant that holds most beyond its share. */
 static void kv_recall(struct mm_core *c, uint64_t short_pages)
 {
 	struct mm_c_tenant *most = NULL;
@@ -90,10 +93,10 @@ static void kv_recall(struct mm_core *c, uint64_t short_pages)
 }
 
 /*
- * Before any new wish is served: who streams more than it can hide gets back what it can get. Pages
- * for a layer or two of it are kept back, or the wishes would eat each one that comes. KV in use is
- * asked back for it only while its steps take more than twice as long, so much at a time, and not
- * often: what others must compute again for it soon costs more than the stalls.
+ * This precedes KV demands. Pages for a layer or two of each overdrawn tenant are kept back, since
+ * demands would use each page as it comes. KV in use is reclaimed only while stalls make a tenant's
+ * steps twice as long, no more than those pages at a time, and RECALL_DWELLS apart: what other
+ * tenants must then compute again soon costs more than the stalls.
  */
 uint64_t mm_c_return_overdrawn(struct mm_core *c, uint64_t kept_pages)
 {

@@ -16,7 +16,6 @@
 
 #define RETURN_TRIES 3
 
-/* May its plan be changed now, by anybody? */
 bool mm_c_changeable(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return t->life == MM_LIFE_LIVE && t->change->state == MM_CHANGE_STEADY && !t->kicked &&
@@ -35,10 +34,6 @@ bool mm_c_of_account(const struct mm_c_tenant *t, uint32_t account)
 	return account == MM_DOMAIN_NONE || t->account == account;
 }
 
-/*
- * Units of @pages that it may give: for others what its account has beyond its min, for its own
- * wishes any.
- */
 uint64_t mm_c_may_give(struct mm_core *c, const struct mm_c_tenant *from, uint64_t pages,
 		       uint32_t account)
 {
@@ -53,7 +48,11 @@ uint64_t mm_c_may_give(struct mm_core *c, const struct mm_c_tenant *from, uint64
 	return excess / pages + mm_div_up(own, pages);
 }
 
-/* @slack: of one that is active. Who has somebody waiting will fill them in a moment. */
+/*
+ * Returns how many chunks of @t are empty. @slack: @t may be active; then an eighth and one more
+ * than it uses count as used, and a tenant with requests in its queue has none, since it will soon
+ * fill them.
+ */
 static uint32_t empty_chunks_of(const struct mm_c_tenant *t, bool slack)
 {
 	uint64_t used = t->load.last.kv_chunks_used;
@@ -96,7 +95,6 @@ uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t acco
 	return got;
 }
 
-/* Layers more that @short_pages ask for, up to @cap away. */
 uint32_t mm_c_layers_short(struct mm_core *c, const struct mm_c_tenant *t, uint32_t cap,
 			   uint64_t short_pages, uint32_t account)
 {
@@ -126,8 +124,9 @@ uint64_t mm_c_take_up_to(struct mm_core *c, struct mm_c_tenant *t, uint32_t cap,
 }
 
 /*
- * Whose turn it is to lend: idle before active, then the lower priority; among the idle the most
- * recently active first (it is needed again last), among the active who lends least, by weight.
+ * Order of lenders: idle before active, then the lower priority first; among idle ones the most
+ * recently active first (it is needed again last), among active ones the one that lends least, by
+ * weight.
  */
 static bool lends_before(const struct mm_core *c, const struct mm_c_tenant *a,
 			 const struct mm_c_tenant *b)
@@ -162,7 +161,6 @@ uint32_t mm_c_lenders(const struct mm_core *c, struct mm_c_tenant **ret)
 
 /* ---- giving back ---- */
 
-/* Layers return, as many in one change as the pages allow. */
 bool mm_c_return_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages, uint32_t floor)
 {
 	uint64_t back = pages / mm_c_layer_pages(t);
@@ -171,7 +169,10 @@ bool mm_c_return_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages
 	if (floor)
 		back = MM_MIN(back, alpha - floor);
 	for (uint32_t i = 0; i < RETURN_TRIES && back; i++, back--) {
-		/* The last one brings two layers home: the slot's pages come free only after it. */
+		/*
+		 * With the last one a second layer returns: the slot's pages come free only
+		 * afterwards.
+		 */
 		to = back >= t->plan.m ? 0 : alpha - (uint32_t)MM_MIN(back, alpha - 1);
 		if (to >= alpha)
 			return false;

@@ -1,49 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lend - what the policies are made of: where pages come from, and how they go back
+ * lend - the parts of policies: where pages come from, and how layers return
  *
- * Concept:    Whose plan may be changed, in whose order chunks and layers are taken, how the taking
- *             begins, and how the way back begins. worth.c says how many layers may be away, home.c
- *             when they come home. A policy (policy.c, naive.c) is a choice among these.
- * Ownership:  works on struct mm_core; keeps nothing of its own but when it last took (lends.h).
+ * Concept:    Decides which plans may be changed and in which order tenants lend, takes chunks and
+ *             layers, and returns layers. worth.c bounds how many layers may be away, home.c decides
+ *             when they return. A policy (policy.c, naive.c) is a choice among these.
+ * Ownership:  works on struct mm_core; keeps only when layers were last taken (lends.h).
  * Threading:  core thread only.
  */
 #pragma once
 
 #include "mmd/core/book/book.h"
 
-/* May its plan be changed now, by anybody? */
+/* Returns whether @t's plan may be changed now, by the operator or the controller. */
 bool mm_c_changeable(const struct mm_core *c, const struct mm_c_tenant *t);
-/* May it be changed now, by the controller? */
+/* Returns whether the controller may change @t's plan now. */
 bool mm_c_lends_by_itself(const struct mm_core *c, const struct mm_c_tenant *t);
+/* Returns whether @t is of @account; MM_DOMAIN_NONE: any. */
 bool mm_c_of_account(const struct mm_c_tenant *t, uint32_t account);
 /*
- * Units of @pages that it may give: for others what its account has beyond its min, for its own
- * wishes any.
+ * Returns how many units of @pages @from may give: any number to its own @account; to others
+ * (MM_DOMAIN_NONE) what its account has beyond its min, and as many as tenants of its account
+ * demand.
  */
 uint64_t mm_c_may_give(struct mm_core *c, const struct mm_c_tenant *from, uint64_t pages,
 		       uint32_t account);
 
 /*
- * Taking: arranges for @short_pages more out of @account's tenants (MM_DOMAIN_NONE: anybody's) and
- * returns how many will come; @dry: only says.
+ * Reclaims empty chunks, @short_pages at most, from tenants of @account (MM_DOMAIN_NONE: any), with
+ * @idle_only from idle ones. Returns how many pages will come. @dry: changes nothing.
  */
 uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t account, bool idle_only,
 			  bool dry);
-/* Layers more that @short_pages ask for, up to @cap away. */
+/* Returns how many more layers of @t make up for @short_pages, with up to @cap away. */
 uint32_t mm_c_layers_short(struct mm_core *c, const struct mm_c_tenant *t, uint32_t cap,
 			   uint64_t short_pages, uint32_t account);
-/* So many layers more. */
+/*
+ * Begins a change with @more layers away. Returns how many pages will come. @dry: changes nothing.
+ */
 uint64_t mm_c_layers_take(struct mm_core *c, struct mm_c_tenant *t, uint32_t more, bool dry);
-/* As many layers as @short_pages ask for, up to @cap away. */
+/* mm_c_layers_take() of mm_c_layers_short(). */
 uint64_t mm_c_take_up_to(struct mm_core *c, struct mm_c_tenant *t, uint32_t cap,
 			 uint64_t short_pages, uint32_t account, bool dry);
-/* Everybody, in the order in which they lend. Returns how many. */
+/* Lists all tenants in the order in which they lend. Returns how many. */
 uint32_t mm_c_lenders(const struct mm_core *c, struct mm_c_tenant **ret);
 
-/* Who lends and has not been taken from for @dwell_ns; the active first. NULL: nobody. */
+/*
+ * Returns the tenant whose layers return first, of those from which none were taken for @dwell_ns:
+ * active ones before idle ones. NULL: there is none.
+ */
 struct mm_c_tenant *mm_c_next_to_return(const struct mm_core *c, uint64_t dwell_ns);
-/* Layers return, as many in one change as @pages allow, down to @floor away. */
+/*
+ * Begins a change by which layers of @t return, as many as @pages allow, down to @floor away.
+ * False: none can.
+ */
 bool mm_c_return_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages, uint32_t floor);
-/* Somebody waits for his first chunk: that comes before anybody's comfort. */
+/* Returns whether some tenant waits for its first chunk; that precedes the return of layers. */
 bool mm_c_penniless(const struct mm_core *c);

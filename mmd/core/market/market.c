@@ -12,7 +12,7 @@ struct mm_market *mm_market_create(uint32_t tenants)
 	m->demand = calloc(tenants, sizeof(*m->demand));
 	m->lends = calloc(tenants, sizeof(*m->lends));
 	m->tenant_turn = calloc(tenants, sizeof(*m->tenant_turn));
-	/* Nothing was worked out yet. */
+	/* No revision of the core equals this, so both are computed at first use. */
 	m->expected.coming = m->sums.coming = UINT64_MAX;
 	if (m->demand && m->lends && m->tenant_turn)
 		return m;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * market - what decides who gets memory and who gives it, between one settling and the next
+ * market - state of the decisions which tenants get memory and which give it
  *
- * Concept:    The floors below know what is so; here is what is wanted of it. The core points to
- *             it, and only the files of the market and those above can look into it.
+ * Concept:    The rooms below have the facts; the market has demands and decisions. The core points
+ *             to it, and only files of the market and of the front know its members.
  * Ownership:  the core owns one; a tenant's parts belong to its index.
  * Threading:  core thread only.
  */
@@ -17,12 +17,12 @@
 
 struct mm_policy_ops;
 
-/* What the controller reckons with of one account, as of one settling. */
+/* The controller's view of one account in one settling. */
 struct mm_c_part {
-	uint64_t demand; /* pages that its tenants ask for */
-	uint64_t kept;   /* of its room, for who comes first */
-	bool keeps;
-	uint64_t room, min; /* left of what it may have soon, of its unused min */
+	uint64_t demand;    /* pages that its tenants wait for */
+	uint64_t kept;      /* pages of its room that are kept for its first demand */
+	bool keeps;         /* a demand of the account keeps pages already */
+	uint64_t room, min; /* pages left of what it may have soon, of its unused min */
 };
 
 struct mm_market {
@@ -35,16 +35,16 @@ struct mm_market {
 	struct mm_c_expected expected;
 	struct mm_c_sums sums;
 	struct mm_c_part part[MM_ACCOUNTS_LIMIT];
-	uint64_t kv_turns;    /* numbers the turns of KV wishes */
-	uint64_t recalled_ns; /* when KV in use was last asked back for layers */
-	uint64_t surplus_ns;  /* since when there is more than is needed; 0: there is not */
-	bool kv_unmet;        /* KV wishes lacked pages, at the last settling */
-	uint64_t unmet;       /* pages that wishes wait for, at the last settling */
+	uint64_t kv_turns;    /* the last order of a KV demand */
+	uint64_t recalled_ns; /* when KV in use was last reclaimed for layers */
+	uint64_t surplus_ns;  /* since when there is a surplus; 0: there is none */
+	bool kv_unmet;        /* KV demands lacked pages at the last settling */
+	uint64_t unmet;       /* pages that all demands lacked at the last settling */
 };
 
-/* NULL: no memory. */
+/* Allocates the market for @tenants indexes. NULL: no memory. */
 struct mm_market *mm_market_create(uint32_t tenants);
-/* NULL is allowed. */
+/* Frees @market, which may be NULL. */
 void mm_market_destroy(struct mm_market *market);
-/* A tenant joins at @index: nothing is known of it. */
+/* Points a new tenant at @index to its parts, and clears them. */
 void mm_market_join(struct mm_market *market, struct mm_c_tenant *t, uint32_t index);

@@ -2,10 +2,10 @@
 /*
  * naive - mirage's Algorithm 1 as it is written, for comparison
  *
- * One more layer each time the KV runs out: of the first inactive model until all its layers are
- * away, then of the next one, then of active models; back when memory that was added is empty.
- * BOUNDED adds §5.3: a model's layers are taken only while T_T·N <= T_compute. What is the paper's
- * in it and what ours by necessity: Documentation/controller.md.
+ * One more layer is taken each time the KV runs out: of the first inactive model until all its
+ * layers are away, then of the next one, then of active models. Layers return when memory that was
+ * added is empty. BOUNDED adds §5.3: a model's layers are taken only while T_T·N <= T_compute.
+ * Documentation/controller.md lists what is the paper's and what had to be added.
  */
 #include "mmd/core/market/naive.h"
 
@@ -18,8 +18,8 @@
 #include "mmd/core/market/turn.h"
 
 /*
- * §5.4: the fewest transfers that fit: one slot while (4) holds; not measured: while it is the
- * looser.
+ * §5.4: the fewest transfers that fit, so one slot while (4) holds. If nothing was measured, one
+ * slot while it is the looser one.
  */
 uint32_t mm_naive_slots(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha)
 {
@@ -31,7 +31,10 @@ uint32_t mm_naive_slots(const struct mm_core *c, const struct mm_c_tenant *t, ui
 	return t_t_ns <= UINT64_MAX / m && t_t_ns * m <= t_c_ns * (n - m) ? 1 : 2;
 }
 
-/* §5.3: the present token's time of an active model, a prefill's of an inactive one. */
+/*
+ * §5.3: the computing time of the present token of an active model, of a prefill of an inactive
+ * one.
+ */
 static uint64_t naive_compute_ns(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return mm_c_idle(c, t) ? t->load.longest_ns : t->load.t_c_ns * t->n_layers;
@@ -53,7 +56,7 @@ static uint32_t naive_bounded_max(const struct mm_core *c, const struct mm_c_ten
 	return alpha;
 }
 
-/* A layer that is on its way is the answer to this shortage: the next one is for the next. */
+/* True while a layer is being taken for this shortage; until it comes no other one is taken. */
 static bool naive_layer_is_coming(const struct mm_core *c)
 {
 	MM_FOREACH_TENANT(c, t)
@@ -106,7 +109,7 @@ void mm_naive_give_back(struct mm_core *c, uint64_t surplus_pages)
 	struct mm_c_tenant *t = mm_c_next_to_return(c, 0);
 	uint64_t have = mm_c_free_pages(c), mins = mm_c_unused_mins(c);
 
-	(void)surplus_pages; /* of that a part of the pool is kept back, and here nothing is */
+	(void)surplus_pages; /* it leaves a part of the pool free, which this algorithm does not */
 	if (!t)
 		return;
 	have = have > mins ? have - mins : 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * naive - mirage's Algorithm 1 as it is written, with and without its §5.3: what the policies are
- * made of
+ * naive - mirage's Algorithm 1 as it is written, with and without its §5.3
  *
+ * Concept:   The functions of the policies NAIVE and NAIVE_BOUNDED, for comparison; naive.c has the
+ *            algorithm. policy.h has what each function does.
  * Threading: core thread only.
  */
 #pragma once

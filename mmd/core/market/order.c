@@ -5,7 +5,7 @@
 
 #include "libclient/base/base.h"
 
-/* Where the run that begins at @at ends: what is in order already is not sorted again. */
+/* Returns the end of the run that begins at @at: a part that is in order already. */
 static uint32_t order_run_end(const struct mm_core *c, struct mm_c_tenant **item, uint32_t at,
 			      uint32_t n, mm_c_before *before)
 {
@@ -14,7 +14,10 @@ static uint32_t order_run_end(const struct mm_core *c, struct mm_c_tenant **item
 	return MM_MIN(at, n);
 }
 
-/* [first, mid) and [mid, end) into one; the left one first where neither is before the other. */
+/*
+ * Merges [first, mid) and [mid, end); of two of which neither precedes the other, the left is
+ * first.
+ */
 static void order_merge(const struct mm_core *c, struct mm_c_tenant **item, uint32_t first,
 			uint32_t mid, uint32_t end, mm_c_before *before)
 {

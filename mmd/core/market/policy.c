@@ -29,7 +29,7 @@ static uint64_t policy_take_remap(struct mm_core *c, uint64_t short_pages, uint3
 }
 
 static const struct mm_policy_ops policy_table[MM_POLICY_COUNT] = {
-	/* What the operator took by hand goes back under any policy. */
+	/* Layers that the operator took by hand return under each policy. */
 	[MM_POLICY_RECOMPUTE] = { .kv_static = true, .give_back = mm_c_give_back },
 	[MM_POLICY_ELASTIC] = { .take = policy_take_elastic, .give_back = mm_c_give_back },
 	[MM_POLICY_REMAP] = { .forecast = true,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * policy - which ways of taking and giving back memory are used
+ * policy - the ways of taking and returning memory that are used
  *
  * Concept:    A policy is a table of choices among what lend.h offers.
  * Ownership:  constant tables.
@@ -12,23 +12,25 @@
 
 struct mm_policy_ops {
 	bool forecast;  /* layers are taken ahead of need */
-	bool kv_static; /* exactly the share, never more; nothing is asked back */
-	/* Arranges for @short_pages more from @account's tenants (MM_DOMAIN_NONE: anybody's); returns
-	 * how many will come. @dry: only says. NULL: none. */
+	bool kv_static; /* a tenant has its share of KV, never more, and nothing is reclaimed */
+	/* Takes @short_pages from @account's tenants (MM_DOMAIN_NONE: any); returns how many will
+	 * come. @dry: changes nothing. NULL: takes nothing. */
 	uint64_t (*take)(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry);
-	/* Layers of tenants that cannot hide their streaming go back; @kept_pages are spoken for. Returns how
-	 * many more are kept back for it. NULL: nothing lent. */
+	/* Returns layers of tenants that cannot hide their streaming, from free pages beyond
+	 * @kept_pages. Returns how many more pages are kept for it. NULL: such layers stay away. */
 	uint64_t (*overdrawn)(struct mm_core *c, uint64_t kept_pages);
-	/* No demand waits, and @surplus_pages are left over. Each policy has it: what the operator took
-	 * by hand returns under any. */
+	/* Returns memory when no tenant waits and @surplus_pages are left. NULL: none returns. */
 	void (*give_back)(struct mm_core *c, uint64_t surplus_pages);
-	/* Slots for @alpha layers away, 1 or 2. NULL: whichever makes the shorter step. */
+	/*
+	 * Returns the slots for @alpha layers away, 1 or 2. NULL: the number with the shorter step.
+	 */
 	uint32_t (*slots)(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha);
 };
 
+/* Returns the table of a policy. */
 const struct mm_policy_ops *mm_policy_get(enum mm_policy policy);
 
-/* As many slots as the policy has for @alpha layers away; 0: it does not say. */
+/* Returns the policy's number of slots for @alpha layers away; 0: that with the shorter step. */
 static inline uint32_t mm_c_policy_slots(const struct mm_core *c, const struct mm_c_tenant *t,
 					 uint32_t alpha)
 {

@@ -12,8 +12,8 @@ static const struct mm_account *rank_account_of(const struct mm_core *c,
 }
 
 /*
- * Big chunks wait long beside small ones: weights do not count then, nor while pages are kept for
- * it.
+ * Returns whether weights do not count for @t: it has waited long, as tenants with big chunks do
+ * beside small ones, or pages are kept for it.
  */
 static bool tenant_is_starved(const struct mm_core *c, const struct mm_c_tenant *t)
 {

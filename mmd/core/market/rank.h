@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rank - who is served first, and who lends first
+ * rank - which tenant is served first, and which lends first
  *
- * Concept:   By the priorities and weights that the operator gave accounts, and by who has waited
- *            how long.
+ * Concept:   The order depends on the priorities and weights that the operator gave accounts, and
+ *            on how long tenants have waited.
  * Threading: core thread only.
  */
 #pragma once
@@ -11,12 +11,14 @@
 #include "mmd/core/book/book.h"
 
 /*
- * KV wishes: the higher priority, then who starves, who was granted least by weight, waits longest.
+ * Order of KV demands: the higher priority first, then starved ones, then those that need no turn
+ * to begin, then the account that was granted least by weight, then the one that has waited
+ * longest.
  */
 bool mm_c_served_before(const struct mm_core *c, const struct mm_c_tenant *a,
 			const struct mm_c_tenant *b);
-/* < 0: @a lends before @b by its account's priority; 0: as good. */
+/* Compares by the accounts' priorities. < 0: @a lends before @b; 0: neither. */
 int mm_c_lends_by_rank(const struct mm_core *c, const struct mm_c_tenant *a,
 		       const struct mm_c_tenant *b);
-/* What it lends already, by weight. */
+/* Returns how many layers @t has away, times its account's weight. */
 uint64_t mm_c_lent_weighted(const struct mm_core *c, const struct mm_c_tenant *t);

@@ -16,7 +16,7 @@
 
 /* ---- lending ---- */
 
-/* Layers that are away, or will be when the change under way is done. */
+/* Layers that are away, or will be after the change under way. */
 static uint32_t layers_lent(const struct mm_c_tenant *t)
 {
 	return mm_c_changing(t) ? t->change->next_alpha : t->plan.alpha;
@@ -27,7 +27,7 @@ static uint64_t lent_pages(const struct mm_c_tenant *t)
 	return layers_lent(t) * mm_c_layer_pages(t);
 }
 
-/* One layer stays. */
+/* The most layers of @t that may be away: all but one, within the cap. */
 static uint32_t lend_max(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint64_t cap = (uint64_t)t->n_layers * c->opts.lend_max_permille / 1000;
@@ -35,7 +35,10 @@ static uint32_t lend_max(const struct mm_core *c, const struct mm_c_tenant *t)
 	return (uint32_t)MM_MIN(cap, t->sets->alpha_max - 1);
 }
 
-/* What is lent, and the most that may be: all that can be lent but by one, whichever that is. */
+/*
+ * Gets the pages that are lent, and the most that may be lent: what all tenants but the one with
+ * the most can lend, so that any of them can be next.
+ */
 static void lending_sums(const struct mm_core *c, uint64_t *ret_lent, uint64_t *ret_most)
 {
 	uint64_t most = 0;
@@ -66,7 +69,7 @@ uint64_t mm_c_turns_may_lend(const struct mm_core *c, const struct mm_c_tenant *
 	return most > lent ? (most - lent) / per * per : 0;
 }
 
-/* Pages for its layers to come home; the slots' own come free only afterwards. */
+/* Pages that the return of all layers of @t needs; those of its slots come free only afterwards. */
 static uint64_t return_pages(const struct mm_c_tenant *t)
 {
 	uint32_t lent = layers_lent(t);
@@ -74,7 +77,9 @@ static uint64_t return_pages(const struct mm_c_tenant *t)
 	return lent ? (lent + t->plan.beta) * mm_c_layer_pages(t) : 0;
 }
 
-/* Not for ever: who goes without computes, only slower. */
+/*
+ * True for MM_TURN_STRETCH_NS of a turn; after that the holder computes without its layers, slower.
+ */
 static bool tenant_awaits_layers(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return mm_c_rotates(c, t) &&
@@ -92,8 +97,8 @@ static uint64_t rotating_kv_pages(const struct mm_core *c)
 }
 
 /*
- * Pages for those of its layers that had better come home: the KV in their place is not worth the
- * longer steps.
+ * Pages that the return of @t's unprofitable layers needs: those whose memory is worth less as KV
+ * than the longer steps cost.
  */
 static uint64_t unprofitable_pages(const struct mm_core *c, struct mm_c_tenant *t)
 {
@@ -104,10 +109,11 @@ static uint64_t unprofitable_pages(const struct mm_core *c, struct mm_c_tenant *
 	worthwhile = mm_c_alpha_pays(c, t, rotating_kv_pages(c));
 	if (lent <= worthwhile)
 		return 0;
-	/* To the last one the slots' pages come free only afterwards. */
+	/* If all layers return, pages of the slots come free only afterwards. */
 	return (lent - worthwhile + (worthwhile ? 0 : t->plan.beta)) * mm_c_layer_pages(t);
 }
 
+/* Pages to keep for layers of @t, which is the holder or the next one; NULL: none. */
 static uint64_t missing_pages_of(const struct mm_core *c, struct mm_c_tenant *t)
 {
 	if (!t || !mm_c_rotates(c, t) || c->now_ns < t->change->retry_ns)
@@ -119,17 +125,17 @@ static uint64_t missing_pages_of(const struct mm_core *c, struct mm_c_tenant *t)
 
 uint64_t mm_c_turns_kept(const struct mm_core *c)
 {
-	uint64_t lent, most, missed = missing_pages_of(c, c->market->turn.holder);
+	uint64_t lent, most, missing = missing_pages_of(c, c->market->turn.holder);
 
 	if (c->opts.turn_prefetch == MM_SWITCH_ON)
-		missed += missing_pages_of(c, mm_c_turn_next(c));
-	if (!missed || mm_c_penniless(c))
+		missing += missing_pages_of(c, mm_c_turn_next(c));
+	if (!missing || mm_c_penniless(c))
 		return 0;
 	lending_sums(c, &lent, &most);
-	return lent > most ? MM_MIN(lent - most, missed) : 0;
+	return lent > most ? MM_MIN(lent - most, missing) : 0;
 }
 
-/* Layers of those whose turn comes later, for one whose turn is now or next. */
+/* Takes layers of idle tenants for @t, which is the holder or the next one. */
 static uint64_t take_layers_for(struct mm_core *c, const struct mm_c_tenant *t,
 				uint64_t short_pages)
 {
@@ -144,7 +150,7 @@ static uint64_t take_layers_for(struct mm_core *c, const struct mm_c_tenant *t,
 	return got;
 }
 
-/* Of all KV memory in turns, what is @t's by its share. */
+/* Returns @t's part, by its share, of the KV memory of all tenants that rotate. */
 static uint64_t kv_part_pages(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint64_t held = 0, shares = 0;
@@ -193,8 +199,9 @@ static uint64_t kv_over_share(const struct mm_c_tenant *t)
 }
 
 /*
- * KV in use, for layers that nobody else's can replace: of those who wait, then its own, down to
- * their shares. With nobody above its share all layers of the holder have room.
+ * Reclaims KV in use for layers of @t, where taking other tenants' layers does not suffice: from
+ * the tenants that wait, then from @t itself, down to their shares. If none has more than its
+ * share, all layers of the holder have room.
  */
 static uint64_t kv_reclaim_for(struct mm_core *c, const struct mm_c_tenant *t, uint64_t short_pages)
 {
@@ -235,15 +242,12 @@ uint64_t mm_c_bring_home(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept
 	if (mm_c_return_layers(c, t, have, 0))
 		return 0;
 	if (t == c->market->turn.holder && !c->market->turn.home_ns)
-		c->market->turn.home_ns = c->now_ns; /* as far as it goes */
+		c->market->turn.home_ns = c->now_ns; /* no more layers can return now */
 	if (missing > have + c->ledger.inflight_all)
 		mm_c_take_chunks(c, missing - have, MM_DOMAIN_NONE, false, false);
 	return 0;
 }
 
-/*
- * Whose turn is next gets its layers home out of those of the others, and what nobody needs.
- */
 void mm_c_prefetch(struct mm_core *c, uint64_t kept_pages)
 {
 	struct mm_c_tenant *t = mm_c_turn_next(c);

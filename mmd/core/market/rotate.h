@@ -2,32 +2,41 @@
 /*
  * rotate - memory among tenants that share a device in turns
  *
- * Concept:   only one of them computes, so only its layers must be there: those of the others hold
- *            KV. When the turn goes on, the next one's layers come home into pages that the others'
- *            layers leave. For this never more is lent than the others of whoever may be next can
- *            lend; what was taken for somebody's layers is kept for them; and whoever has waited
- *            longest lends last, and gets its layers before its turn as far as the others have any
- *            left to lend.
- * KV:        who computes and has less than its part of the KV memory, by shares, gets it from those that have more.
- * Ownership: works on struct mm_core; keeps in its turn what is being fetched, and for whom.
+ * Concept:   Only the holder of the turn computes, so only its layers must be resident; pages of
+ *            the others' layers hold KV. When the turn passes on, the next holder's layers return
+ *            into pages that the others' layers leave. For this, never more is lent than all
+ *            tenants but one can lend, whichever is next. Pages that were taken for a tenant's
+ *            layers are kept for them. The tenant that is next lends last, and gets its layers
+ *            before its turn as far as the others have any left to lend.
+ * KV:        A holder that has less than its part of the KV memory, by shares, gets chunks from
+ *            tenants that have more than theirs.
+ * Ownership: works on struct mm_core; keeps only home_ns of struct mm_c_turns.
  * Threading: core thread only.
  */
 #pragma once
 
 #include "mmd/core/book/book.h"
 
-/* Pages more that @lender may lend to whoever computes now. */
+/* Returns how many more pages @lender may lend; UINT64_MAX: no bound, since it does not rotate. */
 uint64_t mm_c_turns_may_lend(const struct mm_core *c, const struct mm_c_tenant *lender);
 /*
- * Its layers return: at once if what is free beyond @kept_pages is enough for all, or nothing more
- * is to be had; else that is arranged for. Returns pages to be kept for it.
+ * Returns @t's layers: at once if pages that are free beyond @kept_pages suffice for all, or if no
+ * more can be had; otherwise takes more. Returns how many pages must be kept for them.
  */
 uint64_t mm_c_bring_home(struct mm_core *c, struct mm_c_tenant *t, uint64_t kept_pages);
-/* Remembers when the holder's layers were there. */
+/* Notes the time when all layers of the holder are resident. */
 void mm_c_note_home(struct mm_core *c);
-/* Of what is free and comes, for layers that others lend instead. */
+/*
+ * Returns how many pages, free or on their way, are kept for layers of the holder and the next one.
+ */
 uint64_t mm_c_turns_kept(const struct mm_core *c);
-/* Whose turn is next gets layers home that others lend instead. */
+/*
+ * Returns layers of the next holder before its turn, from free pages beyond @kept_pages; layers of
+ * the other tenants are taken to make room.
+ */
 void mm_c_prefetch(struct mm_core *c, uint64_t kept_pages);
-/* For whose turn it is: chunks that others have beyond their part. Returns how many pages come. */
+/*
+ * Reclaims chunks for the holder from tenants that have more than their part. Returns how many
+ * pages will come. @dry: changes nothing.
+ */
 uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry);

@@ -9,7 +9,7 @@
 #include "mmd/core/market/market.h"
 #include "mmd/core/book/quota.h"
 
-/* Chunks asked back, and what a plan change that is not slow will free. */
+/* Chunks being reclaimed, and pages that a plan change will free unless it takes too long. */
 static uint64_t expected_of(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint64_t pages = 0;
@@ -24,7 +24,6 @@ static uint64_t expected_of(const struct mm_core *c, const struct mm_c_tenant *t
 	return pages;
 }
 
-/* Each wish asks, for its account: all are worked out at once. */
 uint64_t mm_c_expected(struct mm_core *c, uint32_t account)
 {
 	struct mm_c_expected *e = &c->market->expected;
@@ -64,7 +63,6 @@ uint64_t mm_c_supply(struct mm_core *c)
 	return mm_c_free_pages(c) + c->ledger.inflight_all + mm_c_expected(c, MM_DOMAIN_NONE);
 }
 
-/* The same, for what @account wishes: others' mins are not to be had. */
 uint64_t mm_c_supply_for(struct mm_core *c, uint32_t account)
 {
 	uint64_t kept = mm_c_unused_mins(c) - mm_account_unused_min(&c->account[account]);
@@ -73,9 +71,6 @@ uint64_t mm_c_supply_for(struct mm_core *c, uint32_t account)
 	return supply > kept ? supply - kept : 0;
 }
 
-/*
- * Pages that may be charged to an account: now, once what it gave is scrubbed, once it gave more.
- */
 uint64_t mm_c_account_soon(struct mm_core *c, uint32_t account)
 {
 	const struct mm_account *a = &c->account[account];
@@ -85,7 +80,6 @@ uint64_t mm_c_account_soon(struct mm_core *c, uint32_t account)
 	return may > use ? may - use : 0;
 }
 
-/* An account that may have the whole pool is never what stands in the way. */
 bool mm_c_quota_binds(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return c->account[t->account].quota.max_pages < c->ledger.pages;

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * supply - what memory is there and on its way, and what tenants wait for
+ * supply - pages that are free or on their way, and pages that tenants wait for
  *
- * Concept:   Each wish and each lender asks, so all accounts are worked out at once, and anew when
- *            what they were worked out from has changed since: the core counts those changes.
- * Ownership: the market keeps what was worked out.
+ * Concept:   The sums are needed for each demand and each lender, so they are computed for all
+ *            accounts at once, and again only after a change; the core counts the changes.
+ * Ownership: the market keeps the sums.
  * Threading: core thread only.
  */
 #pragma once
 
 #include "mmd/core/book/book.h"
 
-/* Pages that are on their way, as of one revision. */
+/* Pages that are on their way and counted on, at one revision. */
 struct mm_c_expected {
-	uint64_t coming; /* the core's, when this was worked out */
+	uint64_t coming; /* revision: the core's coming */
 	uint64_t all;
 	uint64_t of[MM_ACCOUNTS_LIMIT]; /* by account */
 };
 
-/* What all tenants add up to, as of one revision. */
+/* Sums over all tenants, at one revision. */
 struct mm_c_sums {
-	uint64_t coming, waiting; /* the core's, when this was worked out */
-	uint64_t link;            /* of the link's time, what active tenants' streaming takes */
+	uint64_t coming, waiting; /* revision: the core's coming and waiting */
+	uint64_t link; /* permille of the link's time that active tenants' streaming takes */
 	uint64_t own[MM_ACCOUNTS_LIMIT]; /* pages that an account's tenants wait for */
 };
 
@@ -31,19 +31,21 @@ static inline uint64_t mm_c_free_pages(const struct mm_core *c)
 }
 
 /*
- * Pages that are on their way out of @account's tenants (MM_DOMAIN_NONE: anybody's) and counted on.
+ * Returns how many pages are on their way from @account's tenants (MM_DOMAIN_NONE: from any) and
+ * counted on: chunks being reclaimed, and layers being taken.
  */
 uint64_t mm_c_expected(struct mm_core *c, uint32_t account);
-/* What is free, comes back, and is on its way. */
+/* Returns the supply: pages that are free, being scrubbed, or on their way from tenants. */
 uint64_t mm_c_supply(struct mm_core *c);
-/* The same, for what @account wishes: others' mins are not to be had. */
+/* Returns the supply for demands of @account: without the unused mins of other accounts. */
 uint64_t mm_c_supply_for(struct mm_core *c, uint32_t account);
 /*
- * Pages that may be charged to an account: now, once what it gave is scrubbed, once it gave more.
+ * Returns how many more pages may be charged to @account, assuming that those it gave are scrubbed
+ * and those being reclaimed from it have come.
  */
 uint64_t mm_c_account_soon(struct mm_core *c, uint32_t account);
-/* An account that may have the whole pool is never what stands in the way. */
+/* Returns whether @t's account may have less than the whole pool. */
 bool mm_c_quota_binds(const struct mm_core *c, const struct mm_c_tenant *t);
 
-/* Each lender asks for them: all are worked out at once. */
+/* Returns the sums over all tenants; valid until the core's next change. */
 const struct mm_c_sums *mm_c_sums(struct mm_core *c);

@@ -16,7 +16,7 @@
 #define MM_TURN_AGE_NS       MM_NS_PER_S
 #define MM_TURN_SLACK_NS     (4 * MM_NS_PER_S)
 #define MM_TURN_AHEAD_NS     (14 * MM_NS_PER_S)
-#define MM_TURN_LAPSES       3 /* turns taken away in a row that each cost twice the one before */
+#define MM_TURN_LAPSES       3 /* lapses up to which each doubles the charge of the next */
 
 static bool tenant_holds_turn(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -28,14 +28,14 @@ static struct mm_account *turn_account_of(const struct mm_core *c, const struct 
 	return &c->account[t->account];
 }
 
-/* ---- what a tenant may say of itself ---- */
+/* ---- what a tenant may request ---- */
 
 static uint32_t priority_bound(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	return MM_MIN(t->turn->priority, turn_account_of(c, t)->quota.turn_priority_max);
 }
 
-/* Returns @ns, or less where its account may not have a turn of that while others wait. */
+/* Returns @ns, or the longest turn that the account may have while others wait. */
 static uint64_t time_bound(const struct mm_core *c, const struct mm_c_tenant *t, uint64_t ns)
 {
 	return MM_MIN(ns, mm_c_time(c, turn_account_of(c, t)->quota.turn_quantum_max_ns));
@@ -51,7 +51,7 @@ static bool tenant_is_present(const struct mm_c_tenant *t)
 	return t->life == MM_LIFE_LIVE && t->connected && !t->kicked;
 }
 
-/* An engine may have its weights elsewhere and only its KV here. */
+/* An engine may have its weights elsewhere, and only its KV in the pool. */
 static bool tenant_can_compute(const struct mm_c_tenant *t)
 {
 	return t->model == MM_C_MODEL_READY ||
@@ -83,7 +83,7 @@ bool mm_c_rotates(const struct mm_core *c, const struct mm_c_tenant *t)
 	       t->sets->alpha_max && t->plan.alpha_by_hand < 0;
 }
 
-/* ---- who was charged for how much ---- */
+/* ---- charges ---- */
 
 static uint64_t time_weigh(const struct mm_account *a, uint64_t ns)
 {
@@ -91,8 +91,8 @@ static uint64_t time_weigh(const struct mm_account *a, uint64_t ns)
 }
 
 /*
- * Returns what was charged to the tenant of its account, among those that hold or await the turn,
- * that was charged for least, and @ahead_ns more; UINT64_MAX: there is no other.
+ * Returns @ahead_ns more than the least charge of the other tenants of @t's account that are
+ * queued; UINT64_MAX: there is no other.
  */
 static uint64_t least_charge_in_account(const struct mm_core *c, const struct mm_c_tenant *t,
 					uint64_t ahead_ns)
@@ -106,7 +106,8 @@ static uint64_t least_charge_in_account(const struct mm_core *c, const struct mm
 }
 
 /*
- * Returns the same of the accounts that hold or await the turn, without @a; NULL: of all of them.
+ * Returns @ahead_ns, by weight, more than the least charge of the accounts that are queued, without
+ * @a; NULL: of all of them. UINT64_MAX: there is no other.
  */
 static uint64_t least_charge_of_accounts(const struct mm_core *c, const struct mm_account *a,
 					 uint64_t ahead_ns)
@@ -144,7 +145,7 @@ static void account_charge(const struct mm_core *c, struct mm_account *a, uint64
 				    least_charge_of_accounts(c, a, turn_ahead_ns(c)));
 }
 
-/* For the time since the last look, if others waited then. */
+/* Charges the holder for the time since looked_ns, if others waited then. */
 static void holder_charge(struct mm_core *c)
 {
 	uint64_t ns = c->now_ns - c->market->turn.looked_ns;
@@ -168,7 +169,10 @@ static void holder_leave(struct mm_core *c)
 	c->market->turn.holder = NULL;
 }
 
-/* It was late by all of its grace and may run on, so it comes after all others of its account. */
+/*
+ * Takes the turn away. The holder was late by all of its grace and may still compute, so it comes
+ * after all others of its account.
+ */
 static void holder_overdue(struct mm_core *c)
 {
 	struct mm_c_tenant *t = c->market->turn.holder;
@@ -186,12 +190,12 @@ static void holder_overdue(struct mm_core *c)
 	c->stats.turns_overdue++;
 }
 
-/* ---- who waits ---- */
+/* ---- the queue ---- */
 
 /*
- * Returns the charge of one that wants the turn again. It is raised towards those that waited
- * meanwhile, by no more than the time that it did not want it: one that wants it again at once
- * loses nothing.
+ * Returns the charge of one that is queued again. It is raised towards @least_ns, that of those
+ * that waited meanwhile, by at most the time @away_ns: one that is queued again at once loses
+ * nothing.
  */
 static uint64_t charge_catch_up(uint64_t charged_ns, uint64_t least_ns, uint64_t away_ns)
 {
@@ -205,7 +209,7 @@ static uint64_t time_away(const struct mm_core *c, uint64_t left_ns)
 	return c->now_ns - left_ns < turn_ahead_ns(c) ? c->now_ns - left_ns : UINT64_MAX;
 }
 
-/* One that was interrupted and comes back at once goes on to age. */
+/* One that was interrupted and is queued again at once keeps its age. */
 static bool aging_continues(const struct mm_core *c, bool interrupted, uint64_t left_ns)
 {
 	return interrupted && c->now_ns - left_ns < mm_c_time(c, MM_TURN_AGE_NS);
@@ -261,8 +265,8 @@ static void tenant_queue_count(struct mm_core *c, struct mm_c_tenant *t)
 }
 
 /*
- * Charges are kept by the weight of their time. When that has changed, nobody pays for more than
- * the most.
+ * Charges are kept by the weight at their time. After a change of weights, one may be beyond the
+ * most; it is lowered to it.
  */
 static void account_charges_cap(struct mm_core *c)
 {
@@ -289,7 +293,7 @@ static void turn_queue_update(struct mm_core *c)
 	c->market->turn.most_ns = least_charge_of_accounts(c, NULL, turn_slack_ns(c));
 }
 
-/* Was charged for more than the slack allows; by how much. */
+/* Returns by how much a charge is more than @most_ns. */
 static uint64_t charge_beyond(uint64_t charged_ns, uint64_t most_ns)
 {
 	return charged_ns > most_ns ? charged_ns - most_ns : 0;
@@ -377,8 +381,8 @@ int mm_c_turn_join(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 }
 
 /*
- * One that holds the turn already has it; the wish and a loss that is on its way may cross. So may
- * the wish of one thread and another's leaving the turns: who left needs none.
+ * The holder may request a turn, too: the request and the end of its turn may cross. So may the
+ * request of one thread and another thread's leave; then the request is dropped.
  */
 int mm_c_turn_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
@@ -391,7 +395,7 @@ int mm_c_turn_want(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg
 	return 0;
 }
 
-/* If the turn was taken away meanwhile, it is too late, and no harm. */
+/* If the turn was taken away meanwhile, there is nothing to do. */
 int mm_c_turn_done(struct mm_core *c, struct mm_c_tenant *t, const struct mm_msg *msg)
 {
 	if (msg->arg[0] > c->market->turn.serial)
@@ -431,7 +435,8 @@ static void turn_end_send(struct mm_core *c, int result)
 }
 
 /*
- * So long that what it takes to bring the holder's layers home is a small part of it; not for ever.
+ * Returns a quantum of which the return of the holder's layers is only a part, turn_cost_permille;
+ * at most MM_TURN_STRETCH_NS, or a longer quantum that it requested.
  */
 static uint64_t quantum_stretched(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -445,8 +450,8 @@ static uint64_t quantum_stretched(const struct mm_core *c, const struct mm_c_ten
 }
 
 /*
- * How long the holder goes on until @next is not beyond what it may have been charged for; 0: it is
- * not.
+ * Returns how long the holder keeps the turn until @next has not been charged for more than the
+ * slack beyond it; 0: @next has not.
  */
 static uint64_t turn_behind_ns(const struct mm_core *c, const struct mm_c_tenant *next)
 {
@@ -512,8 +517,8 @@ uint64_t mm_c_turn_deadline(const struct mm_core *c)
 	const struct mm_c_tenant *next;
 
 	/*
-	 * Whoever can compute only since the controller has decided, in this settling, gets it in
-	 * the next one.
+	 * A tenant that can compute only since the controller's part of this settling gets the turn
+	 * in the next one.
 	 */
 	if (!c->market->turn.holder)
 		return mm_c_turn_next(c) ? c->settled_ns : UINT64_MAX;

@@ -22,7 +22,7 @@ void mm_c_kv_turn(struct mm_core *c, struct mm_c_tenant *t)
 	t->demand->order = ++c->market->kv_turns;
 }
 
-/* Nobody of its account waits, so the account begins to wait. */
+/* If no tenant of @t's account waits, the account begins to wait. */
 static void account_wait_begin(struct mm_core *c, const struct mm_c_tenant *t)
 {
 	MM_FOREACH_TENANT(c, other)
@@ -85,8 +85,8 @@ bool mm_c_kv_hears(const struct mm_c_tenant *t)
 }
 
 /*
- * What is owed from now on, whatever was asked before. Releases that are on their way count towards
- * it.
+ * @chunks replace what is left of an earlier reclaim. Releases that are on their way count towards
+ * them.
  */
 void mm_c_kv_ask(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks, uint64_t until_ns)
 {

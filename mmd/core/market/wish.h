@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wish - KV chunks that a tenant wants, and those that were asked back from it
+ * wish - KV chunks that a tenant demands, and chunks that are reclaimed from it
  *
- * Concept:    A tenant says how many chunks it wants in all. What it has less than that waits, in
- *             turn, until the controller grants or denies it. Chunks that are asked back are
- *             expected until a deadline, unless the tenant gave nothing of what was asked the time
- *             before.
- * Ownership:  a tenant's wish; what it holds is kv.c's.
+ * Concept:    A tenant's demand is how many chunks it wants in all. The part that it does not hold
+ *             waits until the controller grants or denies it. Reclaimed chunks are expected until a
+ *             deadline, unless the tenant released none of those of its last reclaim.
+ * Ownership:  a tenant's demand; the chunks that it holds are kv.c's.
  * Threading:  core thread only.
  */
 #pragma once
@@ -14,36 +13,42 @@
 #include "mmd/core/book/book.h"
 
 struct mm_wish {
-	uint32_t wanted;
-	uint32_t wanted_max;   /* that it may have by policy */
-	uint64_t since_ns;     /* since when its wish waits, or its last chunk */
-	uint64_t order;        /* the same, as an order */
-	uint64_t kept_ns;      /* since when pages are kept back for it; 0: they are not */
-	bool answered;         /* the present wish was answered by a denial */
-	uint64_t denied_ns;    /* last denial, 0: never */
-	uint32_t reclaim_left; /* chunks asked back and not yet seen */
-	uint32_t reclaim_last; /* back, the last time */
-	bool unresponsive;     /* it gave nothing the time before: it is not counted on */
+	uint32_t wanted;       /* chunks in all */
+	uint32_t wanted_max;   /* the most that it may have by policy */
+	uint64_t since_ns;     /* since when the demand waits, or waits for its next chunk */
+	uint64_t order;        /* position among KV demands; the lower is served first */
+	uint64_t kept_ns;      /* since when pages are kept back for it; 0: none are */
+	bool answered;         /* no denial is due: there was one, or the policy grants no more */
+	uint64_t denied_ns;    /* last denial; 0: never */
+	uint32_t reclaim_left; /* chunks of the last reclaim that were not released yet */
+	uint32_t reclaim_last; /* chunks of the last reclaim */
+	bool unresponsive;     /* released none of the reclaim before: it is not counted on */
 	uint64_t reclaim_until_ns;
 };
 
-/* It has declared its KV memory. */
+/* Begins with no demand; a policy with static KV demands the share. */
 void mm_c_wish_declare(const struct mm_core *c, struct mm_c_tenant *t);
-/* It wants @chunks in all, at most as many as it declared. */
+/* Sets the demand to @chunks in all, at most as many as @t declared. */
 void mm_c_wish_set(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks);
-/* It gave a chunk back, and wants one less. */
+/* @t has released a chunk: the demand and the reclaim are one chunk less. */
 void mm_c_wish_released(struct mm_c_tenant *t);
-/* Chunks that it wants, may have by policy, and does not have. */
+/* Returns how many chunks @t demands, may have by policy, and does not hold. */
 uint32_t mm_c_kv_unmet(const struct mm_c_tenant *t);
-/* Puts it last in turn. */
+/* Makes @t the last in the order of KV demands. */
 void mm_c_kv_turn(struct mm_core *c, struct mm_c_tenant *t);
+/* Grants a chunk; the caller has checked that its pages can be reserved. */
 void mm_c_kv_grant(struct mm_core *c, struct mm_c_tenant *t);
+/* Sends a denial with @error, once for each demand and at least MM_DENY_NS apart. */
 void mm_c_kv_deny(struct mm_core *c, struct mm_c_tenant *t, int error);
 /*
- * Asks for @chunks back until then. Who has given nothing of what was asked last is asked, and not
- * counted on.
+ * Reclaims @chunks until @until_ns. A tenant that released nothing of its last reclaim is sent the
+ * reclaim, too, but its chunks are not counted as expected supply.
  */
 void mm_c_kv_ask(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks, uint64_t until_ns);
+/* Reclaims @chunks within the knob reclaim-ms. */
 void mm_c_kv_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint32_t chunks);
-/* If it were asked now, would that be counted on? */
+/*
+ * Returns whether a new reclaim from @t would be counted on: it has released a part of the last
+ * one, if there was one.
+ */
 bool mm_c_kv_hears(const struct mm_c_tenant *t);

@@ -10,26 +10,26 @@
 #include "mmd/core/market/supply.h"
 #include "mmd/core/market/turn.h"
 
-#define LINK_MORE        100 /* permille of the link, for who has more away already */
+#define LINK_MORE        100 /* permille of the link more, where more than usual is tolerated */
 #define WORTHWHILE_STEPS 8
 
-/* What the other active tenants' streaming takes. */
+/* Returns the permille of the link's time that streaming of other active tenants takes. */
 static uint64_t link_used(struct mm_core *c, const struct mm_c_tenant *but)
 {
 	return mm_c_sums(c)->link - mm_c_link_permille(c, but);
 }
 
-/* Transfers that share the link take longer by what the others take of it. */
+/* Returns how long a transfer takes that leaves others @used_permille of the link. */
 static uint64_t shared_transfer_ns(uint64_t ns, uint64_t used_permille)
 {
 	return MM_MIN(ns, UINT64_MAX / 2000) * 1000 / (1000 - MM_MIN(used_permille, 900u));
 }
 
 /*
- * Would the set that it gets for @alpha stream as good as unnoticed, within what is left of the
- * link? More are taken under pressure, with no page to spare. Fewer come home when the pages for it
- * are there: with none, a worse set with more layers at home would be looked at than the one that
- * it would get.
+ * Returns whether streaming stays within @limit with the set that @t would get for @alpha. More
+ * layers are taken when pages are short, so that set is chosen with no pages for a preload. Layers
+ * return when there are pages, so the set for fewer layers is chosen with any number: with none, it
+ * would be a worse one.
  */
 static bool alpha_is_hidden(const struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha,
 			    const struct mm_c_cap *limit)
@@ -46,10 +46,10 @@ static bool alpha_is_hidden(const struct mm_core *c, struct mm_c_tenant *t, uint
 }
 
 /*
- * The largest alpha that was seen to hide. The search takes fewer layers to be never harder to hide
- * than more, but sets depend on the one in force, and with another number of slots they jump. So
- * what hides now is no question of the search: layers that were taken because they hide must not be
- * called too many a moment later.
+ * Returns the largest number of layers that was found hidden. The bisection assumes that fewer
+ * layers are never harder to hide than more, but sets depend on the one in force, and change a lot
+ * with the number of slots. So the number in force is checked first: layers that were taken because
+ * they are hidden must not be too many a moment later.
  */
 static uint32_t largest_hidden_alpha(const struct mm_core *c, struct mm_c_tenant *t,
 				     const struct mm_c_cap *limit)
@@ -84,7 +84,7 @@ static struct mm_c_cap *cap_compute(struct mm_core *c, struct mm_c_tenant *t, st
 	return cache;
 }
 
-/* What streaming may cost it now; false: it may cost anything. */
+/* Gets the limits of @t's streaming now; false: there are none. */
 static bool limit_find(struct mm_core *c, const struct mm_c_tenant *t, uint32_t more,
 		       struct mm_c_cap *ret_limit)
 {
@@ -111,17 +111,13 @@ static struct mm_c_cap *cap_cache_of(const struct mm_core *c, struct mm_c_tenant
 	return more > 1 && !mm_c_idle(c, t) ? &t->lends->cap_more : &t->lends->cap;
 }
 
-/*
- * The most layers that may be away: of an idle model by the cap, and as many as it could live with
- * if it woke now; of an active one while streaming hides. @more: times what is tolerated otherwise.
- */
 uint32_t mm_c_alpha_cap(struct mm_core *c, struct mm_c_tenant *t, uint32_t more)
 {
 	uint64_t cap = (uint64_t)t->n_layers * c->opts.lend_max_permille / 1000;
 	struct mm_c_cap limit;
 
 	cap = MM_MIN(cap, t->sets->alpha_max - 1); /* one layer stays resident */
-	/* What it lent would have to come home out of what others lend at its next turn. */
+	/* The holder lends nothing: at its next turn others would have to lend for the return. */
 	if (!mm_c_turn_waits(c, t) && mm_c_rotates(c, t))
 		return 0;
 	if (!limit_find(c, t, more, &limit))

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worth - how many layers of a model may be away, by what that costs
+ * worth - how many layers of a model may be away, by the cost of streaming them
  *
- * Ownership: the last answers lie in struct mm_c_lends, for as long as the questions are the same.
+ * Concept:   A search over numbers of layers, each with the set that it would get and its cost
+ *            (cost.h).
+ * Ownership: struct mm_c_lends keeps the last results while what they depend on stays the same.
  * Threading: core thread only.
  */
 #pragma once
@@ -10,19 +12,21 @@
 #include "mmd/core/book/book.h"
 
 /*
- * The most layers that may be away: of an idle model by the cap, and as many as it could live with
- * if it woke now; of an active one while streaming hides. @more: times what is tolerated otherwise.
+ * Returns the most layers that may be away within the cap: of an active model while streaming stays
+ * hidden, of an idle one while its steps would stay within the knob wake if it ran now. @more:
+ * factor of the tolerance for active models.
  */
 uint32_t mm_c_alpha_cap(struct mm_core *c, struct mm_c_tenant *t, uint32_t more);
 /*
- * If @alpha layers were away, fewer than its cap, would it be as little noticed as at the cap? Not
- * so of every number.
+ * Returns whether streaming stays hidden with @alpha layers away, fewer than the cap; that is not
+ * so for each number below the cap.
  */
 bool mm_c_alpha_hides(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha);
 /*
- * Of the layers that are away, how many pay: as many more sequences fit the KV memory, of @kv_pages
- * now, as the steps are longer for it. Alone on the link.
+ * Returns the number of layers, at most those away now, with the most KV memory per time of a step:
+ * up to there the additional KV outweighs the longer steps. @kv_pages: KV memory now. Assumes that
+ * no other tenant uses the link.
  */
 uint32_t mm_c_alpha_pays(const struct mm_core *c, struct mm_c_tenant *t, uint64_t kv_pages);
-/* What it may lend has changed by the operator's word: the answers are looked for anew. */
+/* Drops the results for @t, since the operator has changed what it may lend. */
 void mm_c_caps_void(struct mm_c_tenant *t);
