@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mm_core_check(): panics if an invariant of the core is broken.
+ */
 #include <string.h>
 
 #include "libclient/base/base.h"
@@ -7,7 +10,7 @@
 #include "mmd/core/plan/sets.h"
 #include "mmd/core/plan/swap.h"
 
-/* A page has one purpose: whoever names it a second time finds it taken. */
+/* Marks a page as used; panics if it is used for something else already. */
 static void page_claim(const struct mm_core *c, uint32_t page)
 {
 	mm_assert(page < c->ledger.pages);
@@ -24,7 +27,10 @@ static void page_claim_as(const struct mm_core *c, const struct mm_c_tenant *t, 
 	mm_assert(c->ledger.page[page].account == t->account);
 }
 
-/* Slots take turns in order of execution, none has a single layer, each holds its largest. */
+/*
+ * The layers of the plan alternate in its slots in order of execution, no slot has a single layer,
+ * and each has as many pages as its largest layer.
+ */
 static void tenant_check_slots(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	const struct mm_core_plan *plan = &t->plan;
@@ -100,7 +106,7 @@ static void tenant_check_kv(const struct mm_core *c, const struct mm_c_tenant *t
 	mm_assert(held == t->kv.held);
 }
 
-/* Chunks under a copy are held, and every job belongs to a list. */
+/* Each chunk that a list names is held, and each job belongs to a list. */
 static void tenant_check_swap(const struct mm_core *c, const struct mm_c_tenant *t)
 {
 	uint32_t jobs = 0;
@@ -141,7 +147,9 @@ static void core_check_accounts(const struct mm_core *c)
 		const struct mm_account *a = &c->account[i];
 
 		mm_assert(a->charged == charged[i] && a->quarantined == quarantined[i]);
-		/* The operator may have lowered the max below what was charged. */
+		/*
+		 * The operator may have lowered the max of an account that stays below its charge.
+		 */
 		mm_assert(a->charged <= a->quota.max_pages || !a->charged || a->stays);
 		min_sum += a->used ? a->quota.min_pages : 0;
 		mm_assert(a->used ||
@@ -152,7 +160,10 @@ static void core_check_accounts(const struct mm_core *c)
 	mm_assert(min_sum == c->min_sum && min_sum <= c->opts.pages);
 }
 
-/* Free, or sure to be: of the domain, or (MM_DOMAIN_NONE) of none. */
+/*
+ * Pages of @domain that are free. MM_DOMAIN_NONE: pages of no domain that are free, or will be
+ * after a scrub and have no owner.
+ */
 static uint64_t sure_pages_of(const struct mm_core *c, uint32_t domain)
 {
 	uint64_t n = 0;
@@ -169,8 +180,8 @@ static uint64_t sure_pages_of(const struct mm_core *c, uint32_t domain)
 }
 
 /*
- * What is unused of each min is free in its domain, or of none: nobody can keep it from the
- * account.
+ * Free pages of a domain and pages of no domain cover the unused part of each min, so that no other
+ * tenant can keep an account from it.
  */
 static void core_check_mins(const struct mm_core *c)
 {
@@ -187,7 +198,7 @@ static void core_check_mins(const struct mm_core *c)
 	mm_assert(short_pages <= sure_pages_of(c, MM_DOMAIN_NONE));
 }
 
-/* Pages that a tenant owns and nobody claimed: only those that wait for its proof. */
+/* A page that a tenant owns and that has no use waits for the proof of the tenant's end. */
 static void core_check_unclaimed(const struct mm_core *c)
 {
 	for (uint32_t i = 0; i < c->ledger.pages; i++) {

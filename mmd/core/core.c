@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The core object: its options, its memory, and the state for status, the plan region and tests.
+ */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -62,13 +65,13 @@ static bool opts_are_valid(const struct mm_core_opts *o)
 	return o->pages && o->pages < MM_NO_PAGE && o->page_bytes && o->policy < MM_POLICY_COUNT &&
 	       o->tenants_max <= MM_TENANTS_LIMIT && o->tag < MM_TAGS_MAX &&
 	       o->accounts_max > MM_ACCOUNTS_SPARE && o->accounts_max <= MM_ACCOUNTS_LIMIT &&
-	       /* all fit into the ring at once */
+	       /* All jobs, one for control per tenant included, fit into xfer's ring at once. */
 	       o->jobs_max <= MM_XQ_SLOTS - o->tenants_max && o->kill_max <= MM_KILLS_MAX &&
 	       o->slots <= MM_SLOTS_MAX && o->turn_quantum_max_ns <= MM_TURN_QUANTUM_LIMIT_NS &&
 	       o->turn_priority_max <= MM_TURN_PRIORITY_MAX && opts_knobs_are_valid(o);
 }
 
-/* Each tenant index owns its tables for good: own, map. */
+/* Gives each tenant index its tables own and map, which it keeps for good. */
 static void tenants_assign_tables(struct mm_core *c)
 {
 	uint32_t *at = c->storage;
@@ -149,7 +152,7 @@ struct mm_core *mm_core_destroy(struct mm_core *c)
 	return NULL;
 }
 
-/* ---- looking in ---- */
+/* ---- state ---- */
 
 void mm_core_stats(const struct mm_core *c, struct mm_core_stats *ret_stats)
 {

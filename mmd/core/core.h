@@ -3,20 +3,20 @@
  * mm_core - everything that mmd decides, and nothing that it does
  *
  * Concept:   One object holds the ledger of a pool, the accounts, the tenants with their plans, KV
- *            wishes and pending plan changes, and the controller. The shell tells it what happened
- *            (mm_core_on_*), and takes out what to do (mm_core_next). Given the same calls with the
- *            same times it produces the same actions: the daemon, the simulator and the fuzzers
- *            drive this very code.
+ *            demands and pending plan changes, and the controller. The shell reports events to it
+ *            (mm_core_on_*) and takes out the actions to perform (mm_core_next). The same calls
+ *            with the same times produce the same actions: the daemon, the simulator and the
+ *            fuzzers drive the same code.
  * Ownership: the core owns all pages' states; a page is named by its id, a tenant by its index
  *            (reused only after its pages are proven free) with the core's tag and a generation.
  * Threading: one thread. No locks, system calls, clock, allocation after create, logging, floats.
  * Errors:    mm_core_on_*: 0, or a positive enum mm_outcome when the *peer* did what it must not:
- *            the shell then kicks that peer. Nothing here fails for want of memory after create.
- * Queue:     it is empty, by mm_core_next(), before each mm_core_on_*, mm_core_plan_set(),
- *            mm_core_account_add() and mm_core_quota_set(), but for those that say otherwise:
- *            asserted.
+ *            the shell then kicks that peer. No call fails for want of memory after create.
+ * Queue:     the caller empties the queue by mm_core_next() before each mm_core_on_*,
+ *            mm_core_plan_set(), mm_core_account_add() and mm_core_quota_set(), which assert that
+ *            it is empty. Functions that allow actions in the queue are marked.
  * Order:     actions are to be performed in the order given. Those for one tenant's connection
- *            (FDS, MAP, EVENT) form one FIFO: an event goes out after the fds before it were
+ *            (FDS, MAP, EVENT) form one FIFO: an event is sent after the fds before it were
  *            acknowledged.
  */
 #pragma once
@@ -51,53 +51,56 @@
 
 struct mm_core;
 
-/* What happens to a process that does not give back what was asked back in time. */
+/* Measures against a tenant that does not give back in time what it must. */
 enum mm_on_timeout { MM_ON_TIMEOUT_KILL, MM_ON_TIMEOUT_QUARANTINE, MM_ON_TIMEOUTS };
 
 enum mm_lend_order { MM_LEND_MRU = 1, MM_LEND_LRU };
 enum mm_switch { MM_SWITCH_ON = 1, MM_SWITCH_OFF };
 
-#define MM_CHANGES_AT_ONCE 16 /* of a tenant's plan, when it has not changed for 16 * change_ns */
+/* Changes of a tenant's plan that may follow at once after 16 * change_ns without any. */
+#define MM_CHANGES_AT_ONCE 16
 
 struct mm_core_opts {
 	uint32_t pages; /* of the pool */
 	uint64_t page_bytes;
 	enum mm_policy policy;
 	uint32_t tenants_max;  /* at once; 0 = MM_TENANTS_DEFAULT */
-	uint32_t accounts_max; /* entries, those kept free for newcomers included; 0 = default */
+	uint32_t accounts_max; /* entries, with those kept free for new accounts; 0 = default */
 	uint64_t account_max_pages; /* default max of an account; 0 = the pool */
 	uint32_t jobs_max;          /* xfer jobs outstanding at once; 0 = 256 */
 	uint8_t tag; /* of this core among several, below MM_TAGS_MAX: part of its tenants' ids */
-	uint32_t slots;                /* of a plan: 1 or 2; 0 = whichever makes the shorter step */
+	uint32_t slots;                /* of a plan: 1 or 2; 0 = the number with the shorter step */
 	enum mm_on_timeout on_timeout; /* default of an account */
-	uint64_t turn_quantum_max_ns;  /* the same; up to MM_TURN_QUANTUM_LIMIT_NS; 0 = a default */
-	uint32_t turn_priority_max;    /* the same; up to MM_TURN_PRIORITY_MAX */
-	uint64_t swap_max_bytes;       /* of all tenants' swap spaces; 0 = none may have one */
-	uint64_t swap_account_max_bytes; /* of one account's; 0 = as all */
+	/* Default of an account; 0 = MM_TURN_QUANTUM_BOUND_NS; at most MM_TURN_QUANTUM_LIMIT_NS. */
+	uint64_t turn_quantum_max_ns;
+	uint32_t turn_priority_max; /* default of an account; up to MM_TURN_PRIORITY_MAX */
+	uint64_t swap_max_bytes;    /* of all tenants' swap spaces; 0 = no tenant may have one */
+	uint64_t swap_account_max_bytes; /* of one account's swap spaces; 0 = swap_max_bytes */
 	bool full_drain; /* no step runs while a plan changes, whatever a tenant can do */
-	/* controller's knobs: knobs.h; 0 = the default there. Times before time_scale */
+	/* The controller's knobs; 0 = the default in knobs.h. Times are given before time_scale. */
 	uint32_t lend_order;        /* enum mm_lend_order */
 	uint32_t reversion;         /* enum mm_switch */
 	uint32_t lend_max_permille; /* of an idle model's layers that may be away */
-	uint32_t link_permille;     /* of the link's time that streaming may take */
+	uint32_t link_permille;     /* of the link's time that all streaming may take */
 	uint32_t slow_permille;     /* by which streaming may make an active model's steps longer */
-	uint32_t wake_permille;     /* the same, those of an idle one if it ran */
-	uint32_t turn_rotate;       /* enum mm_switch */
-	uint32_t turn_prefetch;     /* enum mm_switch */
-	uint32_t turn_parts;        /* enum mm_switch */
-	uint32_t turn_cost_permille; /* of a turn that bringing its holder's layers home may take */
-	uint64_t idle_ns;            /* without an open step and without work = idle */
-	uint64_t dwell_ns;           /* least time between a take and the giving back */
-	uint64_t change_ns;          /* between a tenant's plan changes on average, at least */
-	uint32_t recall;     /* enum mm_switch: KV in use, for who stalls most of the time */
-	uint32_t forecast;   /* enum mm_switch */
-	uint64_t ahead_ns;   /* of demand's slope that is taken ahead */
+	uint32_t wake_permille; /* by which it may make those of an idle model longer if it ran */
+	uint32_t turn_rotate;   /* enum mm_switch */
+	uint32_t turn_prefetch; /* enum mm_switch */
+	uint32_t turn_parts;    /* enum mm_switch */
+	/* Part of a turn that may pass until its holder's layers are home. */
+	uint32_t turn_cost_permille;
+	uint64_t idle_ns;   /* without an open step and without work, after which a model is idle */
+	uint64_t dwell_ns;  /* least time between taking layers and their return */
+	uint64_t change_ns; /* least time between a tenant's plan changes, on average */
+	uint32_t recall;    /* enum mm_switch: reclaim KV in use for a tenant that stalls mostly */
+	uint32_t forecast;  /* enum mm_switch */
+	uint64_t ahead_ns;  /* for which the forecast assumes that demand goes on to rise */
 	uint64_t reclaim_ns; /* deadline that a KV_RECLAIM carries */
-	uint32_t time_scale; /* all times of the controller, and turns', times this */
-	/* ladder; 0 = the default that tune.h states */
-	uint64_t revoke_ns; /* from the end of a connection to on_timeout */
-	uint64_t ask_ns;    /* from asking for what an account must give to on_timeout */
-	uint64_t stop_ns;   /* more, for a process that is stopped, traced or frozen */
+	uint32_t time_scale; /* factor of all times of the controller and of turns */
+	/* The ladder; 0 = the default in knobs.h. */
+	uint64_t revoke_ns; /* from the end of a connection until on_timeout applies */
+	uint64_t ask_ns; /* from a request for what an account must give until on_timeout applies */
+	uint64_t stop_ns; /* further time for a process that is stopped, traced or frozen */
 	uint64_t kill_window_ns;
 	uint32_t kill_max; /* kills within the window; up to MM_KILLS_MAX */
 };
@@ -111,15 +114,17 @@ enum mm_action_kind {
 	MM_ACT_MAP,   /* map table: entry = page + 1, or 0 where page is MM_NO_PAGE */
 	MM_ACT_EVENT, /* msg: push to tenant */
 	MM_ACT_GATE, /* gate[layer] = word (xfer is quiescent on tenant, tenant is parked or new) */
-	MM_ACT_PLAN, /* write the xplan region from mm_core_plan(), and unless entry != 0 (xfer serves on,
-		      * a REPLAN follows) the cursors */
-	MM_ACT_OPEN, /* entry layers of the plan of epoch word are mapped now: into the xplan region */
+	/* Write the xplan region from mm_core_plan(). The cursors are written, too, if entry is 0;
+	 * otherwise xfer keeps serving, and a REPLAN follows. */
+	MM_ACT_PLAN,
+	/* Write into the xplan region that entry layers of epoch word are mapped now. */
+	MM_ACT_OPEN,
 	MM_ACT_ABORT,      /* set MM_GATE_ABORT in every gate of tenant */
 	MM_ACT_KICK,       /* close the connection; reason; its pages wait for proof */
 	MM_ACT_KILL,       /* SIGKILL by pidfd; reason */
-	MM_ACT_JUDGE,      /* look whether it is stopped, then mm_core_on_judged() */
-	MM_ACT_ALARM,      /* tell the operator; reason */
-	MM_ACT_MODEL_DROP, /* tenant's reference to its store ends */
+	MM_ACT_JUDGE,      /* check whether the process is stopped, then mm_core_on_judged() */
+	MM_ACT_ALARM,      /* report reason to the operator */
+	MM_ACT_MODEL_DROP, /* drop tenant's reference to its store */
 	MM_ACT_FORGET, /* tenant: all pages proven free, index may be reused; drop shell state */
 };
 
@@ -127,8 +132,9 @@ struct mm_action {
 	enum mm_action_kind kind;
 	uint32_t tenant;
 	uint32_t page;
-	uint32_t entry; /* MM_ACT_MAP: index in the map table; MM_ACT_GATE: layer */
-	uint64_t word;  /* MM_ACT_GATE */
+	/* MM_ACT_MAP: index in the map table; MM_ACT_GATE: layer; MM_ACT_PLAN, _OPEN: see there. */
+	uint32_t entry;
+	uint64_t word; /* MM_ACT_GATE: value of the gate; MM_ACT_OPEN: epoch */
 	struct mm_msg msg;
 	const char *reason; /* static string */
 };
@@ -146,11 +152,11 @@ int mm_core_create(const struct mm_core_opts *opts, struct mm_core **ret_core);
 struct mm_core *mm_core_destroy(struct mm_core *core);
 
 /**
- * mm_core_next() - take out the next thing to do
+ * mm_core_next() - take out the next action
  * @core:       any
  * @ret_action: written when true
  *
- * Return: false when there is nothing to do until the next event.
+ * Return: false when no action is left until the next event.
  */
 bool mm_core_next(struct mm_core *core, struct mm_action *ret_action);
 
@@ -162,69 +168,78 @@ bool mm_core_next(struct mm_core *core, struct mm_action *ret_action);
  */
 uint64_t mm_core_deadline(const struct mm_core *core);
 
-/* ---- what happened: time ---- */
+/* ---- events: time ---- */
 
 void mm_core_on_tick(struct mm_core *core, uint64_t now_ns);
 
-/* ---- what happened: xfer ---- */
+/* ---- events: xfer ---- */
 
 /*
- * xfer stands (first or again). First: pages are created by jobs. Again: running jobs are reissued.
+ * xfer has started, for the first time or again. The first time, pages are created by jobs. After
+ * that, jobs that were running are issued again.
  */
 void mm_core_on_xfer_up(struct mm_core *core, uint64_t now_ns, uint64_t xfer_epoch);
-/* May come while the queue is being emptied. */
+/* xfer has ended. Allowed while the queue is being emptied. */
 void mm_core_on_xfer_down(struct mm_core *core, uint64_t now_ns);
 /*
- * The one that is down ended by its own fault: a crash, an error, a lie, silence; not a SIGKILL
- * from outside. Its oldest job is the suspect, and is given up at the second such end.
+ * The xfer that is down ended by its own fault: it crashed, failed, sent an invalid message or did
+ * not answer; it was not killed from outside. The oldest job is assumed to be the cause, and is
+ * given up when xfer has ended twice while it was the oldest.
  */
 void mm_core_on_xfer_fault(struct mm_core *core, uint64_t now_ns);
-/* A completion. MM_E_PROTOCOL: no such job. */
+/* A job has completed with @result. MM_E_PROTOCOL: no such job. */
 int mm_core_on_job_done(struct mm_core *core, uint64_t now_ns, uint64_t job, int result);
 
 /*
- * The device had a memory error that it contained. Whose memory is not told: pages that are in use
- * are quarantined when they come free, and created anew; those of tenants that go on computing are
- * not.
+ * The device had a memory error that it contained. Which memory is concerned is not known: pages
+ * that are in use now are quarantined and created anew when they come free, except those of tenants
+ * that go on computing.
  */
 void mm_core_on_memory_error(struct mm_core *core, uint64_t now_ns);
 
-/* ---- what happened: tenants ---- */
+/* ---- events: tenants ---- */
 
 struct mm_core_join {
 	uint64_t account; /* key, e.g. uid */
 	uint64_t features;
-	uint64_t account_max_pages; /* of an account that the operator did not name; 0 = default */
+	uint64_t account_max_pages; /* for an account that the operator did not name; 0 = default */
 };
 
 /* MM_E_FULL: too many tenants or accounts. */
 int mm_core_on_join(struct mm_core *core, uint64_t now_ns, const struct mm_core_join *join,
 		    uint32_t *ret_tenant);
-/* Its connection ended or broke; the process may live on: pages wait for death, then SIGKILL. */
+/*
+ * The tenant's connection ended or broke. Its process may still run: its pages stay revoked until
+ * it is dead, and it may be killed after revoke_ns.
+ */
 void mm_core_on_disconnect(struct mm_core *core, uint64_t now_ns, uint32_t tenant);
-/* Its process is dead (pidfd) and its connection closed. */
+/* The tenant's process is dead (pidfd) and its connection is closed. */
 void mm_core_on_dead(struct mm_core *core, uint64_t now_ns, uint32_t tenant);
 /*
- * The shell looked at it: @stopped by a signal, traced or frozen. May come while the queue is being
- * emptied.
+ * Result of MM_ACT_JUDGE: whether the tenant's process is @stopped by a signal, traced or frozen.
+ * Allowed while the queue is being emptied.
  */
 void mm_core_on_judged(struct mm_core *core, uint64_t now_ns, uint32_t tenant, bool stopped);
-/* Whether the kill-rate breaker is open, and how many kills it allows within its window. */
+/* Gets whether the kill-rate breaker is open, and how many kills it allows within its window. */
 void mm_core_kills(const struct mm_core *core, bool *ret_open, uint32_t *ret_max);
-/* A request from its ring (not MODEL_OPEN and FDS_ACK: the shell's). MM_E_PROTOCOL: kick it. */
+/*
+ * The tenant's ring has a request other than MODEL_OPEN and FDS_ACK, which the shell handles.
+ * MM_E_PROTOCOL: kick the tenant.
+ */
 int mm_core_on_request(struct mm_core *core, uint64_t now_ns, uint32_t tenant,
 		       const struct mm_msg *msg);
-/* Its statistics, a private copy, whenever the shell looks (at ticks). Claims. */
+/* The tenant's statistics, a private copy, at each tick. They are claims of the tenant. */
 void mm_core_on_stats(struct mm_core *core, uint64_t now_ns, uint32_t tenant,
 		      const struct mm_tenant_stats *stats);
 
 /*
- * It asks for a swap space: 0: granted and charged, the shell makes it; -EDQUOT; -EEXIST; -EINVAL:
- * it has no arena. Where the shell cannot make it, mm_core_on_swap_failed() takes the charge back.
+ * The tenant requests a swap space. 0: it is charged, and the shell creates it; -EDQUOT; -EEXIST;
+ * -EINVAL: the tenant has no arena. If the shell cannot create it, mm_core_on_swap_failed() takes
+ * the charge back.
  */
 int mm_core_on_swap_open(struct mm_core *core, uint64_t now_ns, uint32_t tenant, uint64_t bytes);
 void mm_core_on_swap_failed(struct mm_core *core, uint32_t tenant);
-/* MM_OP_SWAP, with a private copy of its msg->arg[1] pieces, at most MM_SWAP_PIECES. */
+/* A request MM_OP_SWAP, with a private copy of its msg->arg[1] pieces, at most MM_SWAP_PIECES. */
 int mm_core_on_swap(struct mm_core *core, uint64_t now_ns, uint32_t tenant,
 		    const struct mm_msg *msg, const struct mm_swap_piece *pieces);
 
@@ -234,65 +249,72 @@ struct mm_core_group {
 };
 
 /*
- * Before its model is read: can one of so many pages ever be granted to it, with nobody else on the
- * pool? A model is granted all of its pages before layers may cycle. MM_REFUSED_NO: it can.
- * MM_REFUSED_DEVICE, MM_REFUSED_QUOTA: not on this pool, in its account; *ret_max_pages is the most
- * that can be.
+ * Returns whether a model of @pages could ever be granted to the tenant if it had the pool to
+ * itself; the shell checks that before it reads the model. A model is granted all of its pages
+ * before layers may cycle. MM_REFUSED_NO: it could. MM_REFUSED_DEVICE, MM_REFUSED_QUOTA: it is too
+ * large for this pool, for the tenant's account; *ret_max_pages is the most that is possible.
  */
 enum mm_refusal mm_core_model_fits(const struct mm_core *core, uint32_t tenant, uint64_t pages,
 				   uint64_t *ret_max_pages);
 
 /*
- * Its model stands in the host store: grant its pages, copy, SWITCH, MODEL_READY. The groups were
- * validated by the shell against the store's size. Refusals go to the tenant as MODEL_READY < 0.
+ * The tenant's model is complete in the host store: the core grants its pages, copies, and sends
+ * SWITCH and MODEL_READY. The shell has validated the groups against the store's size. A refusal is
+ * sent to the tenant as MODEL_READY < 0.
  */
 int mm_core_on_model(struct mm_core *core, uint64_t now_ns, uint32_t tenant, uint64_t store,
 		     uint64_t store_bytes, const struct mm_core_group *groups, uint32_t n_groups);
-/* What xfer measured while streaming a layer (T_T of the planner). */
+/* xfer has measured how long the transfer of a layer takes (the planner's T_T). */
 void mm_core_on_streamed(struct mm_core *core, uint32_t tenant, uint64_t layer_ns);
 
-/* ---- what the operator asks ---- */
+/* ---- requests of the operator ---- */
 
-/* By hand: alpha layers of the tenant's model away, through @slots slots (0 = automatic), until the
- * next mm_core_plan_set(alpha -1 = automatic).
- * 0; MM_E_RANGE: not possible for this model, *ret_max says what is; MM_E_STALE: no model. */
+/*
+ * Keeps @alpha layers of the tenant's model away, through @slots slots (0 = automatic), until the
+ * next call; @alpha -1 = automatic. 0; MM_E_RANGE: not possible for this model, *ret_max is the
+ * most that is; MM_E_STALE: no model.
+ */
 int mm_core_plan_set(struct mm_core *core, uint64_t now_ns, uint32_t tenant, int32_t alpha,
 		     uint32_t slots, uint32_t *ret_max);
 
-/* What an account may have: the operator's word. */
+/* The operator's limits for an account. */
 struct mm_core_quota {
-	uint64_t min_pages; /* kept for it: nobody else is granted them */
+	uint64_t min_pages; /* kept for it: no other account is granted them */
 	uint64_t max_pages; /* 0, or more than the pool has = the pool */
 	uint32_t weight;    /* 1 to MM_WEIGHT_MAX; 0 = MM_WEIGHT_DEFAULT */
-	uint32_t priority;  /* up to MM_PRIORITY_MAX; the higher gets first and gives last */
+	uint32_t priority;  /* up to MM_PRIORITY_MAX; a higher one is served first and lends last */
 	enum mm_on_timeout on_timeout;
-	uint64_t
-		turn_quantum_max_ns; /* what a tenant may ask for; 0 = the default of all accounts */
-	uint32_t turn_priority_max;  /* what it may ask for, up to MM_TURN_PRIORITY_MAX; 0 is 0 */
+	/* The most that a tenant may request; 0: the default of all accounts. */
+	uint64_t turn_quantum_max_ns;
+	/* The most that a tenant may request, up to MM_TURN_PRIORITY_MAX; 0 is 0. */
+	uint32_t turn_priority_max;
 };
 
 /*
- * An account by name, before anybody of it joins: it stays. @domain: the key of an account that
- * stays and whose domain it joins; its own key: none. 0; MM_E_FULL; MM_E_QUOTA:
- * mm_core_quota_check() says why; MM_E_STALE: no such domain, or the account exists.
+ * Adds an account that the operator names, before a tenant of it joins; it stays. @domain: the key
+ * of an account that stays and whose domain it joins; @account: it has a domain of its own. 0;
+ * MM_E_FULL; MM_E_QUOTA: mm_core_quota_check() returns why; MM_E_STALE: no such domain, or the
+ * account exists.
  */
 int mm_core_account_add(struct mm_core *core, uint64_t account, uint64_t domain,
 			const struct mm_core_quota *quota);
 
 enum mm_quota_outcome {
-	MM_QUOTA_APPLIED,  /* in force */
-	MM_QUOTA_DEFERRED, /* more is used than it allows, or its min is not free yet: asked back */
-	MM_QUOTA_STALE,    /* @revision is not the present one: nothing was changed */
-	MM_QUOTA_CONFLICT, /* contradicts itself, the pool or the other accounts' mins: nothing was changed */
+	MM_QUOTA_APPLIED, /* in force */
+	/* More is used than it allows, or its min is not free yet: pages are being reclaimed. */
+	MM_QUOTA_DEFERRED,
+	MM_QUOTA_STALE, /* @revision is not the present one: nothing was changed */
+	/* It contradicts itself, the pool or the other accounts' mins: nothing was changed. */
+	MM_QUOTA_CONFLICT,
 	MM_QUOTA_OUTCOMES
 };
 
-/* NULL: @account may have @quota; else what contradicts, a static string. */
+/* Returns NULL if @account may have @quota, else what contradicts it, a static string. */
 const char *mm_core_quota_check(const struct mm_core *core, uint64_t account,
 				const struct mm_core_quota *quota);
 /*
- * Changes a quota; an account without entry gets one that stays. @revision: what the caller
- * believes to be the present one, 0: does not matter.
+ * Changes a quota; an account without entry gets one that stays. @revision: the quota is changed
+ * only if this is the present revision; 0: any.
  */
 enum mm_quota_outcome mm_core_quota_set(struct mm_core *core, uint64_t now_ns, uint64_t account,
 					uint64_t revision, const struct mm_core_quota *quota);
@@ -305,20 +327,20 @@ struct mm_core_account {
 	uint32_t charged, quarantined, tenants;
 	bool stays;
 	bool pending;           /* its last change is not in force yet */
-	uint32_t overdue_pages; /* asked back in vain: charged, as quarantined ones are */
+	uint32_t overdue_pages; /* reclaimed, and not given in time; still charged */
 };
 
-/* No account has this index or a higher one. */
+/* Returns an index such that no account has it or a higher one. */
 uint32_t mm_core_accounts_end(const struct mm_core *core);
-/* By index; false: no account there. */
+/* Gets the account of an index; false: no account there. */
 bool mm_core_account(const struct mm_core *core, uint32_t index, struct mm_core_account *ret);
-/* By key. */
+/* Gets the account of a key; false: no such account. */
 bool mm_core_account_find(const struct mm_core *core, uint64_t account,
 			  struct mm_core_account *ret);
-/* What an account has that the operator did not name. */
+/* Gets the quota of an account that the operator did not name. */
 void mm_core_quota_default(const struct mm_core *core, struct mm_core_quota *ret_quota);
 
-/* ---- looking in (status, plan region, tests) ---- */
+/* ---- state, for status, the plan region and tests ---- */
 
 enum mm_page_state {
 	MM_PAGE_NONE, /* not created yet */
@@ -336,17 +358,21 @@ enum mm_page_state {
 struct mm_core_stats {
 	uint64_t pages[MM_PAGE_STATES];
 	uint64_t grants, takes, returns, plan_changes, denials, reclaims, kicks, kills;
-	/* so often a tenant's plan had been changed as often as it may be: the next change waits */
+	/* Times that a change waited because the tenant's plan had changed as often as it may. */
 	uint64_t plan_changes_limited;
-	/* the ladder: overdue and not killed; of those, by the breaker; our own lateness */
+	/*
+	 * The ladder: tenants that were overdue and not killed, kills that the breaker prevented,
+	 * and deadlines that began again because the core was late.
+	 */
 	uint64_t overdue, kills_withheld, deadlines_restarted;
 	uint32_t tenants;
 	uint64_t memory_errors;
-	uint64_t suspects; /* pages marked by them now */
+	uint64_t suspects; /* pages that memory errors have marked and that are marked now */
 	uint64_t suspects_quarantined;
-	uint64_t turns, turns_overdue; /* begun; taken away from who did not give them back */
-	uint32_t turn_holder;          /* tenant; MM_NO_TENANT: nobody */
-	uint32_t alpha_sum;            /* layers remapped now, all tenants */
+	uint64_t turns;         /* begun */
+	uint64_t turns_overdue; /* taken away, since they were not given back in time */
+	uint32_t turn_holder;   /* tenant; MM_NO_TENANT: none */
+	uint32_t alpha_sum;     /* layers away now, of all tenants */
 	uint32_t alpha_sum_max;
 };
 
@@ -361,7 +387,7 @@ enum mm_plan_phase {
 struct mm_core_slot {
 	uint32_t n_layers;
 	uint32_t n_pages;
-	bool in_place; /* a new one, layer[0] is in it already: cursor HELD, else COPYING */
+	bool in_place; /* a new slot has layer[0] in it already: its cursor is HELD, else COPYING */
 	uint16_t layer[MM_LAYERS_MAX + 1];
 };
 
@@ -371,7 +397,8 @@ struct mm_core_plan {
 	int32_t alpha_by_hand;  /* -1 = automatic */
 	uint32_t slots_by_hand; /* 0 = automatic */
 	uint64_t store;
-	uint64_t closed[MM_LAYER_WORDS]; /* layers that stay so until the tenant has mapped them */
+	/* Layers that get no READY before the tenant has mapped them. */
+	uint64_t closed[MM_LAYER_WORDS];
 	struct mm_core_slot slot[2];
 };
 
@@ -380,28 +407,31 @@ struct mm_core_tenant {
 	uint64_t account;
 	uint32_t pages_param, pages_slot, pages_kv, pages_revoking;
 	uint32_t kv_chunks, kv_wanted, kv_chunks_max;
-	uint64_t swap_bytes; /* of host memory that it may swap KV to */
+	uint64_t swap_bytes; /* of the host memory that it may swap KV to */
 	bool idle, model_ready;
-	bool attached; /* xfer serves it, or may: DETACH is not done */
+	bool attached; /* xfer serves it or may serve it: DETACH has not completed */
 	enum mm_turn_mode turn_mode;
-	bool turn_waits; /* it has work, and it is not its turn */
+	bool turn_waits; /* it has requested a turn that has not begun */
 	uint64_t turns, turns_overdue;
 };
 
 void mm_core_stats(const struct mm_core *core, struct mm_core_stats *ret_stats);
-/* false: no such tenant. */
+/* Gets the state of a tenant; false: no such tenant. */
 bool mm_core_tenant(const struct mm_core *core, uint32_t tenant, struct mm_core_tenant *ret_tenant);
-/* The plan that is in force, or that is being switched to (for MM_ACT_PLAN). NULL: no model. */
+/*
+ * Returns the plan in force, or the one of the SWITCH under way (for MM_ACT_PLAN). NULL: no model.
+ */
 const struct mm_core_plan *mm_core_plan(const struct mm_core *core, uint32_t tenant);
-/* Of the change under way, in few words. */
+/* Returns the phase of the change under way. */
 enum mm_plan_phase mm_core_plan_phase(const struct mm_core *core, uint32_t tenant);
-/* Pages of a slot, n_pages of them. */
+/* Returns page @i of a slot's n_pages; MM_NO_PAGE: none. */
 uint32_t mm_core_slot_page(const struct mm_core *core, uint32_t tenant, uint32_t slot, uint32_t i);
+/* Returns a page's state. *ret_tenant: its owner's id, or MM_NOBODY; may be NULL. */
 enum mm_page_state mm_core_page(const struct mm_core *core, uint32_t page, uint32_t *ret_tenant);
 
 /*
- * Panics where an invariant that the core can see is broken: every page is in one state and the
- * counts sum up; accounts' charges equal their pages and are within max; every map entry that the
- * core gave out names a page of that tenant; no page serves two purposes.
+ * Panics if an invariant that the core can see is broken: every page is in one state and the counts
+ * sum up; accounts' charges equal their pages and are within max; every map entry that the core
+ * gave out names a page of that tenant; no page serves two purposes.
  */
 void mm_core_check(const struct mm_core *core);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tenants did: the tenant is looked up, whoever it concerns is told, and the core settles.
+ * Events of tenants and of the device: each finds its tenant, calls the room that it concerns, and
+ * settles.
  */
 #include <errno.h>
 
@@ -69,9 +70,9 @@ int mm_core_on_request(struct mm_core *c, uint64_t now_ns, uint32_t tenant,
 	if (!mm_c_request_is_well_formed(msg))
 		return MM_E_PROTOCOL;
 	/*
-	 * Its BYE gave everything up, a plan change under way included. Its other threads may have
-	 * answered that (PARKED, MAPPED, COMMITTED) or asked for something in the same moment, and
-	 * their words come behind it.
+	 * BYE gave everything up, including a plan change under way. Other threads of the tenant
+	 * may have sent an answer (PARKED, MAPPED, COMMITTED) or a request at the same moment,
+	 * which then follows the BYE in the ring.
 	 */
 	if (t->life != MM_LIFE_LIVE)
 		return 0;
@@ -124,7 +125,7 @@ int mm_core_on_model(struct mm_core *c, uint64_t now_ns, uint32_t tenant, uint64
 		return MM_E_PROTOCOL;
 	if (!t || t->life != MM_LIFE_LIVE) {
 		if (t)
-			t->has_store = true; /* dropped when it is forgotten */
+			t->has_store = true; /* dropped when its index is freed */
 		return 0;
 	}
 	mm_c_model_offer(c, t, store, groups, n_groups);
@@ -161,7 +162,7 @@ int mm_core_on_swap(struct mm_core *c, uint64_t now_ns, uint32_t tenant, const s
 
 	mm_c_enter(c, now_ns);
 	if (!t || t->kicked || t->life != MM_LIFE_LIVE)
-		return 0; /* behind its BYE, as any other request */
+		return 0; /* behind a BYE, like other requests */
 	r = mm_c_swap_list(c, t, msg, pieces);
 	if (!r)
 		mm_c_settle(c, now_ns);

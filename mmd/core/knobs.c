@@ -86,7 +86,7 @@ static const struct mm_knob knob_table[] = {
 	  .arg = "MS",
 	  .unit = MM_NS_PER_MS,
 	  .min = 1,
-	  .max = 1000, /* a tenant's thread waits for it */
+	  .max = 1000, /* a tenant's thread waits for as long */
 	  .fallback = MM_CHANGE_NS / MM_NS_PER_MS,
 	  .help = "between two changes of a tenant's plan, on average; 16 may come at once" },
 	{ .name = "reclaim-ms",
@@ -119,7 +119,8 @@ static const struct mm_knob knob_table[] = {
 	  .help = "all of the controller's times, times K: for dilated runs" },
 };
 
-static_assert(MM_ARRAY_SIZE(knob_table) <= MM_KNOBS_MAX, "a bit for each");
+static_assert(MM_ARRAY_SIZE(knob_table) <= MM_KNOBS_MAX,
+	      "each knob has an index below MM_KNOBS_MAX");
 
 const struct mm_knob *mm_knob_at(uint32_t index)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The revocation ladder: ask with a deadline, then what the account's on_timeout says.
+ * The revocation ladder: a reclaim with a deadline, then what the account's on_timeout demands.
  *
- * Asked is whose account has more than its max, or more than its min while another's min is
- * missing: first for what the policy takes anyway, then for chunks in use. A deadline that passed
- * is not acted upon before the shell has looked at the process (MM_ACT_JUDGE): one that is stopped,
- * traced or frozen gets more time. Deadlines count only while we did our part: they start again
- * when we were late ourselves and when xfer was down. At most kill_max kills within kill_window_ns;
- * beyond, pages are counted as overdue as if on_timeout were quarantine, since so many at once are
- * more likely our own fault.
+ * Pages are reclaimed from an account that has more than its max, or more than its min while pages
+ * for another account's min are missing: first as the policy takes memory anyway, then chunks in
+ * use. When a deadline has passed, the shell first checks the process (MM_ACT_JUDGE): one that is
+ * stopped, traced or frozen gets more time. A deadline counts only if the core and xfer were there:
+ * it begins again when the core was late itself, and when xfer was down. There are at most kill_max
+ * kills within kill_window_ns. Beyond that, pages are counted as overdue as if on_timeout were
+ * quarantine, since so many late tenants at once are more likely a fault of mmd.
  */
 #include "mmd/core/ladder.h"
 
@@ -21,7 +21,7 @@
 #include "mmd/core/book/tell.h"
 #include "mmd/core/market/wish.h"
 
-/* ---- what is asked ---- */
+/* ---- reclaims ---- */
 
 static void chunks_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
 {
@@ -36,7 +36,10 @@ static bool tenant_must_give(struct mm_core *c, const struct mm_c_tenant *t)
 	       (t->ask_until_ns && t->kv.held && mm_c_over(c, t->account));
 }
 
-/* Of one account's tenants, those with a reclaim under way have been asked for that much. */
+/*
+ * Reclaims @pages from the tenants of @account. Those with a reclaim under way are left out, since
+ * mm_c_take_from() has counted it.
+ */
 static void account_reclaim(struct mm_core *c, uint32_t account, uint64_t pages)
 {
 	uint64_t coming = mm_c_take_from(c, pages, account);
@@ -45,7 +48,6 @@ static void account_reclaim(struct mm_core *c, uint32_t account, uint64_t pages)
 		if (t->account != account || t->life != MM_LIFE_LIVE || t->kicked || !t->kv.held ||
 		    coming >= pages)
 			continue;
-		/* What was asked of it before is counted already. */
 		if (c->now_ns < t->demand->reclaim_until_ns || !mm_c_burst(c))
 			continue;
 		chunks_reclaim(c, t, pages - coming);
@@ -108,7 +110,7 @@ static void tenant_deadline_update(struct mm_core *c, struct mm_c_tenant *t)
 	}
 	if (!tenant_has_deadline(c, t) || t->judging || !c->xfer_up || c->now_ns < *until)
 		return;
-	/* We look long after it: then we were away, and may have kept it from answering. */
+	/* If the core itself is late, it may have kept the tenant from answering. */
 	if (c->now_ns - *until > tenant_time_allowed(c, t) / 2) {
 		*until = c->now_ns + tenant_time_allowed(c, t);
 		c->stats.deadlines_restarted++;
@@ -132,9 +134,9 @@ void mm_c_ladder(struct mm_core *c)
 		tenant_deadline_update(c, t);
 }
 
-/* ---- the sentence ---- */
+/* ---- passed deadlines ---- */
 
-/* A fault of ours looks as if everybody were late at once. */
+/* A fault of mmd looks as if all tenants were late at once. */
 static bool breaker_is_open(const struct mm_core *c)
 {
 	uint32_t n = 0;
@@ -151,7 +153,7 @@ static void overdue_kill(struct mm_core *c, struct mm_c_tenant *t)
 	mm_c_emit(c, MM_ACT_KILL, t)->reason = "its pages are overdue";
 }
 
-/* Nobody is killed: the account pays until the pages are back. */
+/* Kills nothing: the account stays charged until the pages are back. */
 static void overdue_wait(struct mm_core *c, struct mm_c_tenant *t, const char *reason)
 {
 	struct mm_page_list *list = &c->ledger.revoking[mm_c_index(c, t)];
@@ -163,7 +165,7 @@ static void overdue_wait(struct mm_core *c, struct mm_c_tenant *t, const char *r
 	}
 	t->overdue = true;
 	/*
-	 * Without a connection there is nobody to answer: whether a page is free is up to the
+	 * A tenant without a connection cannot acknowledge: when its pages are free depends on the
 	 * driver.
 	 */
 	while (t->life == MM_LIFE_ENDING && !t->attached && list->head != MM_NO_PAGE) {

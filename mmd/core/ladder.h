@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ladder - what becomes of those that do not give back what they must
+ * ladder - deadlines of tenants that must give pages back
  *
+ * Concept:    A reclaim with a deadline; then the shell checks whether the process is stopped; then
+ *             a kill, or its pages are counted as overdue. ladder.c has the conditions.
  * Threading:  core thread only.
  */
 #pragma once
 
 #include "mmd/core/book/book.h"
 
-/* Asks for what accounts have beyond what they may, and acts on deadlines that passed. */
+/* Reclaims what accounts have beyond their limits, and acts on deadlines that passed. */
 void mm_c_ladder(struct mm_core *c);
+/* Returns when the next deadline passes; UINT64_MAX: there is none. */
 uint64_t mm_c_ladder_deadline(const struct mm_core *c);
-/* All deadlines start again: it was us. */
+/* Begins all deadlines again, since the core or xfer was away. */
 void mm_c_ladder_restart(struct mm_core *c);

@@ -15,7 +15,7 @@
 
 /* ---- joining ---- */
 
-/* Everything but the tables, which are the index's for good. */
+/* Initializes everything but the tables, which belong to the index for good. */
 static void life_tenant_init(struct mm_core *c, struct mm_c_tenant *t,
 			     const struct mm_core_join *join)
 {
@@ -59,7 +59,7 @@ struct mm_c_tenant *mm_c_life_begin(struct mm_core *c, const struct mm_core_join
 
 /* ---- ending ---- */
 
-/* Every page that it may still map waits for the proof that it does not. */
+/* Each page that the tenant may still map is REVOKING until there is proof that it does not. */
 static void tenant_revoke_pages(struct mm_core *c, struct mm_c_tenant *t)
 {
 	mm_c_change_cancel(c, t);
@@ -113,7 +113,7 @@ static void tenant_free(struct mm_core *c, struct mm_c_tenant *t)
 
 void mm_c_life(struct mm_core *c, struct mm_c_tenant *t)
 {
-	/* Who holds no page has nothing to prove, and must not be killed for it. */
+	/* A tenant without pages needs no proof, and must not be killed for the lack of it. */
 	bool proof = t->bye || t->dead || c->ledger.revoking[mm_c_index(c, t)].head == MM_NO_PAGE;
 
 	if (t->life == MM_LIFE_LIVE)

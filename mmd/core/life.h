@@ -2,15 +2,20 @@
 /*
  * life - a tenant's index, from its join until all its pages are proven free
  *
+ * Concept:    A tenant that ends keeps its index while it may still map pages. Its pages are
+ *             REVOKING until there is proof that it does not: its BYE or the death of its process,
+ *             and xfer's DETACH.
  * Threading:  core thread only.
  */
 #pragma once
 
 #include "mmd/core/book/book.h"
 
-/* NULL: too many tenants or accounts. */
+/* Gives a new tenant an index. NULL: too many tenants or accounts. */
 struct mm_c_tenant *mm_c_life_begin(struct mm_core *c, const struct mm_core_join *join);
-/* Whatever it may still map waits for the proof that it does not. */
+/* Ends a live tenant: revokes each page that it may still map. */
 void mm_c_life_end(struct mm_core *c, struct mm_c_tenant *t);
-/* Part of settling: how far is its end? */
+/*
+ * Part of settling: drops the pages of a tenant that is proven to map none, then frees its index.
+ */
 void mm_c_life(struct mm_core *c, struct mm_c_tenant *t);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the operator says, and what he is shown of accounts.
+ * Requests of the operator, and the state of accounts for status.
  */
 #include "libclient/base/base.h"
 #include "mmd/core/book/book.h"
@@ -79,7 +79,7 @@ enum mm_quota_outcome mm_core_quota_set(struct mm_core *c, uint64_t now_ns, uint
 	return mm_c_quota_is_pending(c, a) ? MM_QUOTA_DEFERRED : MM_QUOTA_APPLIED;
 }
 
-/* What the ladder asked for in vain. */
+/* Pages that the ladder reclaimed from the account, and that were not given in time. */
 static uint32_t account_overdue_pages(const struct mm_core *c, uint32_t index)
 {
 	bool any = false;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What xfer reports: that it stands or fell, and what its jobs came to. Whoever a job was for is
- * told of its end here.
+ * Reports of xfer: that it started or ended, and the results of its jobs.
  */
 #include <errno.h>
 
@@ -53,7 +52,10 @@ static void copy_job_done(struct mm_core *c, const struct mm_job *j, int result,
 		mm_c_drop(c, page);
 }
 
-/* @fatal: xfer died of it; it is not tried again. A QUIESCE or DETACH is then as good as done. */
+/*
+ * Ends a job with @result. @fatal: xfer ended because of it, and it is not tried again; a QUIESCE
+ * or DETACH then counts as done, since xfer serves no plan.
+ */
 static void core_job_finish(struct mm_core *c, uint32_t job, int result, bool fatal)
 {
 	struct mm_job j = c->jobs.job[job - 1];
@@ -124,7 +126,7 @@ void mm_core_on_xfer_up(struct mm_core *c, uint64_t now_ns, uint64_t xfer_epoch)
 	mm_c_settle(c, now_ns);
 }
 
-/* Actions may be waiting: the shell notices it when it hands a job on. */
+/* The queue may have actions: the shell finds xfer down when it pushes a job. */
 void mm_core_on_xfer_down(struct mm_core *c, uint64_t now_ns)
 {
 	c->now_ns = MM_MAX(c->now_ns, now_ns);
@@ -132,7 +134,7 @@ void mm_core_on_xfer_down(struct mm_core *c, uint64_t now_ns)
 	mm_c_settle(c, now_ns);
 }
 
-/* xfer works in the order of issue: the oldest job is the one that it may have died of. */
+/* xfer works in the order of issue, so the oldest job is the one that may have ended it. */
 void mm_core_on_xfer_fault(struct mm_core *c, uint64_t now_ns)
 {
 	uint32_t job = c->jobs.first;

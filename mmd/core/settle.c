@@ -24,7 +24,7 @@ static void tenant_settle(struct mm_core *c, struct mm_c_tenant *t)
 	mm_c_life(c, t);
 }
 
-/* Another tenant begins each time, so that job slots are shared out fairly. */
+/* Begins with another tenant each time, so that all get their share of the job slots. */
 static void tenants_settle(struct mm_core *c)
 {
 	uint32_t end = c->tenants_end;

@@ -3,7 +3,7 @@
  * lend - the parts of policies: where pages come from, and how layers return
  *
  * Concept:    Decides which plans may be changed and in which order tenants lend, takes chunks and
- *             layers, and returns layers. worth.c bounds how many layers may be away, home.c decides
+ *             layers, and returns layers. worth.c bounds how many layers may be away, home.c has
  *             when they return. A policy (policy.c, naive.c) is a choice among these.
  * Ownership:  works on struct mm_core; keeps only when layers were last taken (lends.h).
  * Threading:  core thread only.
