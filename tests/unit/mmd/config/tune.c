@@ -9,7 +9,7 @@
 
 /* ---- reading ---- */
 
-static void each_default_can_be_said(void **state)
+static void each_default_can_be_set(void **state)
 {
 	struct mm_core_opts none = { 0 };
 	const struct mm_knob *k;
@@ -146,8 +146,8 @@ static void the_order_of_lenders(void **state)
 		begin_with_three(lru ? "lend-order=lru" : "lend-order=mru", p);
 		w_kv_want(w, p[2], 53);
 		pass_ms(50);
-		assert_int_equal(plan(p[lru ? 0 : 1])->alpha, 2);
-		assert_int_equal(plan(p[lru ? 1 : 0])->alpha, 0);
+		assert_int_equal(story_plan(p[lru ? 0 : 1])->alpha, 2);
+		assert_int_equal(story_plan(p[lru ? 1 : 0])->alpha, 0);
 		if (!lru)
 			w_done(w);
 	}
@@ -161,8 +161,8 @@ static void the_cap(void **state)
 	begin_with_three("cap=300", p);
 	w_kv_want(w, p[2], 100);
 	pass_ms(100);
-	assert_int_equal(plan(p[0])->alpha, 3);
-	assert_int_equal(plan(p[1])->alpha, 3);
+	assert_int_equal(story_plan(p[0])->alpha, 3);
+	assert_int_equal(story_plan(p[1])->alpha, 3);
 }
 
 static void without_reversion_nothing_goes_back(void **state)
@@ -181,7 +181,7 @@ static void without_reversion_nothing_goes_back(void **state)
 			w_stats(w, p[1], 1);
 			pass_ms(5);
 		}
-		assert_int_equal(plan(p[1])->alpha, off ? 2 : 0);
+		assert_int_equal(story_plan(p[1])->alpha, off ? 2 : 0);
 		if (!off)
 			w_done(w);
 	}
@@ -196,9 +196,9 @@ static void times_are_scaled(void **state)
 	begin_with_three("time-scale=10", p);
 	w_kv_want(w, p[2], 53);
 	pass_ms(500);
-	assert_int_equal(plan(p[0])->alpha + plan(p[1])->alpha, 0);
+	assert_int_equal(story_plan(p[0])->alpha + story_plan(p[1])->alpha, 0);
 	pass_ms(600);
-	assert_int_equal(plan(p[0])->alpha + plan(p[1])->alpha, 2);
+	assert_int_equal(story_plan(p[0])->alpha + story_plan(p[1])->alpha, 2);
 }
 
 int main(void)
@@ -208,7 +208,7 @@ int main(void)
 		TEST(the_cap),
 		TEST(without_reversion_nothing_goes_back),
 		TEST(times_are_scaled),
-		cmocka_unit_test(each_default_can_be_said),
+		cmocka_unit_test(each_default_can_be_set),
 		cmocka_unit_test(several_are_read_at_once),
 		cmocka_unit_test(what_is_wrong_is_named_and_changes_nothing),
 		cmocka_unit_test(the_core_takes_nothing_out_of_range),

@@ -19,12 +19,12 @@ static void begin_with(const struct mm_core_opts *opts)
 	w_init(w, opts, 1);
 }
 
-static void begin(enum mm_policy policy, uint32_t pages)
+static void world_begin(enum mm_policy policy, uint32_t pages)
 {
 	begin_with(&(struct mm_core_opts){ .pages = pages, .page_bytes = 4096, .policy = policy });
 }
 
-static struct mm_core_stats stats(void)
+static struct mm_core_stats world_stats(void)
 {
 	struct mm_core_stats s;
 
@@ -32,7 +32,7 @@ static struct mm_core_stats stats(void)
 	return s;
 }
 
-static void stand(void)
+static void world_xfer_up(void)
 {
 	w_xfer_up(w);
 	w_run(w);
@@ -45,7 +45,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-static struct mm_core_account account(uint32_t i)
+static struct mm_core_account account_named(uint32_t i)
 {
 	struct mm_core_account a;
 
@@ -54,7 +54,7 @@ static struct mm_core_account account(uint32_t i)
 }
 
 /* A tenant with KV only, that wants @chunks of @pages pages. */
-static struct w_proc *greedy(uint32_t of, uint32_t pages, uint32_t chunks)
+static struct w_proc *tenant_with_kv(uint32_t of, uint32_t pages, uint32_t chunks)
 {
 	struct w_proc *p = w_join(w, of, MM_FEAT_KNOWN);
 
@@ -80,13 +80,13 @@ static void a_min_is_kept(void **state)
 	struct w_proc *a, *b;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 40);
+	world_begin(MM_POLICY_ELASTIC, 40);
 	w_account_add(w, 1, 1, &q);
-	stand();
-	a = greedy(0, 1, 40);
+	world_xfer_up();
+	a = tenant_with_kv(0, 1, 40);
 	assert_int_equal(a->held, 28);
 	assert_int_equal(a->denied, -ENOSPC);
-	b = greedy(1, 1, 12);
+	b = tenant_with_kv(1, 1, 12);
 	assert_int_equal(b->held, 12);
 	assert_int_equal(b->denied, 0);
 	/* Beyond its min it is one of many. */
@@ -111,9 +111,9 @@ static void a_share_bounds_a_min(void **state)
 		struct mm_core_quota q = { .min_pages = 30 };
 		struct w_proc *a, *b;
 
-		begin(policies[i], 40);
+		world_begin(policies[i], 40);
 		w_account_add(w, 1, 1, &q);
-		stand();
+		world_xfer_up();
 		a = w_join(w, 0, MM_FEAT_KNOWN);
 		w_kv_declare(w, a, 4, 1, 10, 10);
 		w_run(w);
@@ -124,7 +124,7 @@ static void a_share_bounds_a_min(void **state)
 		wait_ms(50);
 		assert_int_equal(b->held, 3);
 		assert_int_equal(b->denied, -ENOSPC);
-		assert_false(account(1).pending);
+		assert_false(account_named(1).pending);
 		if (i + 1 < MM_ARRAY_SIZE(policies))
 			w_done(w);
 	}
@@ -138,21 +138,21 @@ static void a_min_is_not_kept_in_pages_that_somebody_may_hold(void **state)
 	struct w_proc *a, *b;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 20);
+	world_begin(MM_POLICY_ELASTIC, 20);
 	w_account_add(w, 1, 1, &q);
-	stand();
-	a = greedy(0, 1, 10);
+	world_xfer_up();
+	a = tenant_with_kv(0, 1, 10);
 	a->hostile = true;
 	while (w_kv_release(w, a))
 		;
 	w_kv_want(w, a, 0);
-	b = greedy(1, 1, 10);
+	b = tenant_with_kv(1, 1, 10);
 	assert_int_equal(b->held, 10);
 	/* Now all that is left is what a holds: asked for, it turns out, and a pays. */
 	w_kv_want(w, b, 12);
 	wait_ms(50);
 	assert_int_equal(b->held, 10);
-	assert_true(account(0).quarantined > 0);
+	assert_true(account_named(0).quarantined > 0);
 	w_die(w, a);
 	wait_ms(1500);
 	assert_int_equal(b->held, 12);
@@ -165,19 +165,19 @@ static void a_raised_min_comes_as_pages_come_back(void **state)
 	struct w_proc *a;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 40);
-	stand();
-	a = greedy(0, 1, 30);
+	world_begin(MM_POLICY_ELASTIC, 40);
+	world_xfer_up();
+	a = tenant_with_kv(0, 1, 30);
 	assert_int_equal(w_quota_set(w, 1, &q), MM_QUOTA_DEFERRED);
-	assert_true(account(1).pending);
+	assert_true(account_named(1).pending);
 	for (uint32_t i = 0; i < 20; i++) {
 		w_kv_release(w, a);
 		w_kv_want(w, a, 40); /* what comes back is not given out again */
 	}
 	wait_ms(50);
 	assert_int_equal(a->held, 10);
-	assert_false(account(1).pending);
-	assert_int_equal(greedy(1, 1, 30)->held, 30);
+	assert_false(account_named(1).pending);
+	assert_int_equal(tenant_with_kv(1, 1, 30)->held, 30);
 }
 
 static void quotas_are_checked(void **state)
@@ -198,16 +198,16 @@ static void quotas_are_checked(void **state)
 	uint64_t before;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 40);
-	stand();
+	world_begin(MM_POLICY_REMAP, 40);
+	world_xfer_up();
 	assert_int_equal(w_quota_set(w, 0, &q), MM_QUOTA_APPLIED);
-	before = account(0).revision;
+	before = account_named(0).revision;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++)
 		assert_int_equal(w_quota_set(w, 1, &cases[i].q), cases[i].want);
-	assert_int_equal(account(0).revision, before);
-	assert_int_equal(account(1).revision, before + 1);
-	assert_int_equal(account(1).quota.max_pages, 40);
-	assert_int_equal(account(1).quota.weight, MM_WEIGHT_DEFAULT);
+	assert_int_equal(account_named(0).revision, before);
+	assert_int_equal(account_named(1).revision, before + 1);
+	assert_int_equal(account_named(1).quota.max_pages, 40);
+	assert_int_equal(account_named(1).quota.weight, MM_WEIGHT_DEFAULT);
 }
 
 static void a_stale_revision_changes_nothing(void **state)
@@ -216,17 +216,17 @@ static void a_stale_revision_changes_nothing(void **state)
 	uint64_t revision;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 40);
-	stand();
+	world_begin(MM_POLICY_REMAP, 40);
+	world_xfer_up();
 	assert_int_equal(mm_core_quota_set(w->core, w->now_ns, 1000, 1, &q), MM_QUOTA_STALE);
 	assert_int_equal(w_quota_set(w, 0, &q), MM_QUOTA_APPLIED);
-	revision = account(0).revision;
+	revision = account_named(0).revision;
 	q.max_pages = 20;
 	assert_int_equal(mm_core_quota_set(w->core, w->now_ns, 1000, revision, &q),
 			 MM_QUOTA_APPLIED);
 	q.max_pages = 30;
 	assert_int_equal(mm_core_quota_set(w->core, w->now_ns, 1000, revision, &q), MM_QUOTA_STALE);
-	assert_int_equal(account(0).quota.max_pages, 20);
+	assert_int_equal(account_named(0).quota.max_pages, 20);
 }
 
 static void weights_share_what_is_scarce(void **state)
@@ -235,14 +235,14 @@ static void weights_share_what_is_scarce(void **state)
 	struct w_proc *a, *b, *hog;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 40);
+	world_begin(MM_POLICY_ELASTIC, 40);
 	w_account_add(w, 0, 0, &light);
 	w_account_add(w, 1, 1, &heavy);
-	stand();
-	hog = greedy(2, 1, 40);
+	world_xfer_up();
+	hog = tenant_with_kv(2, 1, 40);
 	assert_int_equal(hog->held, 40);
-	a = greedy(0, 1, 20);
-	b = greedy(1, 1, 20);
+	a = tenant_with_kv(0, 1, 20);
+	b = tenant_with_kv(1, 1, 20);
 	w_kv_want(w, hog, 0);
 	for (uint32_t i = 0; i < 16; i++) {
 		w_kv_release(w, hog);
@@ -259,12 +259,12 @@ static void priority_comes_first(void **state)
 	struct w_proc *a, *b, *hog;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 40);
+	world_begin(MM_POLICY_ELASTIC, 40);
 	w_account_add(w, 1, 1, &high);
-	stand();
-	hog = greedy(2, 1, 40);
-	a = greedy(0, 1, 20);
-	b = greedy(1, 1, 6);
+	world_xfer_up();
+	hog = tenant_with_kv(2, 1, 40);
+	a = tenant_with_kv(0, 1, 20);
+	b = tenant_with_kv(1, 1, 6);
 	w_kv_want(w, hog, 0);
 	for (uint32_t i = 0; i < 8; i++) {
 		w_kv_release(w, hog);
@@ -281,10 +281,10 @@ static void the_lower_priority_lends_first(void **state)
 	struct w_proc *a, *b, *c;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 60);
+	world_begin(MM_POLICY_REMAP, 60);
 	w_account_add(w, 0, 0, &low);
 	w_account_add(w, 1, 1, &high);
-	stand();
+	world_xfer_up();
 	a = w_join(w, 0, MM_FEAT_KNOWN);
 	w_model(w, a, 1, 8, 3, 1);
 	w_run(w);
@@ -293,7 +293,7 @@ static void the_lower_priority_lends_first(void **state)
 	w_model(w, b, 2, 8, 3, 1);
 	w_run(w);
 	wait_ms(300);
-	c = greedy(2, 1, 16);
+	c = tenant_with_kv(2, 1, 16);
 	wait_ms(100);
 	assert_int_equal(c->held, 16);
 	assert_true(mm_core_plan(w->core, a->tenant)->alpha > 0);
@@ -307,19 +307,19 @@ static void a_min_is_not_taken(void **state)
 	struct w_proc *a, *c;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 40);
+	world_begin(MM_POLICY_REMAP, 40);
 	w_account_add(w, 0, 0, &q);
-	stand();
+	world_xfer_up();
 	a = w_join(w, 0, MM_FEAT_KNOWN);
 	w_model(w, a, 1, 8, 3, 1);
 	w_run(w);
 	wait_ms(300);
-	c = greedy(1, 1, 30);
+	c = tenant_with_kv(1, 1, 30);
 	wait_ms(300);
 	assert_int_equal(c->held, 15);
 	assert_int_equal(mm_core_plan(w->core, a->tenant)->alpha, 0);
 	/* Its own wishes it serves out of its own layers. */
-	c = greedy(0, 1, 4);
+	c = tenant_with_kv(0, 1, 4);
 	wait_ms(300);
 	assert_int_equal(c->held, 4);
 	assert_true(mm_core_plan(w->core, a->tenant)->alpha > 0);
@@ -332,32 +332,32 @@ static void joined_accounts_share_pages(void **state)
 	uint32_t before[40], same = 0;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 40);
+	world_begin(MM_POLICY_ELASTIC, 40);
 	w_account_add(w, 0, 0, &q);
 	w_account_add(w, 1, 0, &q);
-	stand();
-	a = greedy(0, 1, 40);
+	world_xfer_up();
+	a = tenant_with_kv(0, 1, 40);
 	memcpy(before, a->kv_view, sizeof(before));
 	while (w_kv_release(w, a))
 		;
 	w_kv_want(w, a, 0);
 	w_run(w);
-	b = greedy(1, 1, 40);
+	b = tenant_with_kv(1, 1, 40);
 	assert_int_equal(b->held, 40);
 	/* The world checks domains; that no page was created anew shows in who had them before. */
 	for (uint32_t i = 0; i < 40; i++)
 		same += w->page[before[i]].domains == 1;
 	assert_int_equal(same, 40);
-	assert_int_equal(account(0).charged, 0);
-	assert_int_equal(account(1).charged, 40);
+	assert_int_equal(account_named(0).charged, 0);
+	assert_int_equal(account_named(1).charged, 40);
 }
 
 /* Users come and go, each the last that had some pages: entries do not run out. */
 static void entries_of_the_gone_are_used_again(void **state)
 {
 	(void)state;
-	begin(MM_POLICY_ELASTIC, W_PAGES);
-	stand();
+	world_begin(MM_POLICY_ELASTIC, W_PAGES);
+	world_xfer_up();
 	for (uint32_t i = 0; i < 3 * MM_ACCOUNTS_DEFAULT; i++) {
 		struct mm_core_join join = { .account = 5000 + i, .features = MM_FEAT_KNOWN };
 		struct w_proc *p = &w->proc[0];
@@ -387,7 +387,7 @@ static void entries_of_the_gone_are_used_again(void **state)
 static struct w_proc *over_max(enum mm_on_timeout on_timeout)
 {
 	struct mm_core_quota q = { .max_pages = 4, .on_timeout = on_timeout };
-	struct w_proc *p = greedy(0, 1, 10);
+	struct w_proc *p = tenant_with_kv(0, 1, 10);
 
 	assert_int_equal(p->held, 10);
 	w_kv_want(w, p, 0);
@@ -400,8 +400,8 @@ static void who_gives_in_time_is_left_alone(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_RECOMPUTE, 40);
-	stand();
+	world_begin(MM_POLICY_RECOMPUTE, 40);
+	world_xfer_up();
 	p = w_join(w, 0, MM_FEAT_KNOWN);
 	w_kv_declare(w, p, 1, 1, 40, 10);
 	w_kv_want(w, p, 10);
@@ -414,10 +414,10 @@ static void who_gives_in_time_is_left_alone(void **state)
 	for (uint32_t i = 0; i < 6; i++)
 		w_kv_release(w, p);
 	wait_ms(100);
-	assert_false(account(0).pending);
+	assert_false(account_named(0).pending);
 	wait_ms(30000);
 	assert_true(p->alive);
-	assert_int_equal(stats().kills + stats().overdue, 0);
+	assert_int_equal(world_stats().kills + world_stats().overdue, 0);
 }
 
 static void who_does_not_is_killed(void **state)
@@ -425,16 +425,16 @@ static void who_does_not_is_killed(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 40);
-	stand();
+	world_begin(MM_POLICY_ELASTIC, 40);
+	world_xfer_up();
 	p = over_max(MM_ON_TIMEOUT_KILL);
 	wait_ms(9000);
 	assert_true(p->alive);
 	wait_ms(2000);
 	assert_false(p->alive);
-	assert_int_equal(stats().kills, 1);
-	assert_int_equal(stats().pages[MM_PAGE_FREE], 40);
-	assert_false(account(0).pending);
+	assert_int_equal(world_stats().kills, 1);
+	assert_int_equal(world_stats().pages[MM_PAGE_FREE], 40);
+	assert_false(account_named(0).pending);
 }
 
 static void or_its_pages_are_overdue(void **state)
@@ -442,20 +442,20 @@ static void or_its_pages_are_overdue(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 40);
-	stand();
+	world_begin(MM_POLICY_ELASTIC, 40);
+	world_xfer_up();
 	p = over_max(MM_ON_TIMEOUT_QUARANTINE);
 	wait_ms(30000);
 	assert_true(p->alive);
-	assert_int_equal(stats().kills, 0);
-	assert_int_equal(stats().overdue, 1);
-	assert_int_equal(account(0).overdue_pages, 6);
-	assert_int_equal(account(0).charged, 10);
+	assert_int_equal(world_stats().kills, 0);
+	assert_int_equal(world_stats().overdue, 1);
+	assert_int_equal(account_named(0).overdue_pages, 6);
+	assert_int_equal(account_named(0).charged, 10);
 	for (uint32_t i = 0; i < 6; i++)
 		w_kv_release(w, p);
 	wait_ms(100);
-	assert_int_equal(account(0).overdue_pages, 0);
-	assert_false(account(0).pending);
+	assert_int_equal(account_named(0).overdue_pages, 0);
+	assert_false(account_named(0).pending);
 }
 
 static void a_stopped_one_gets_more_time(void **state)
@@ -463,8 +463,8 @@ static void a_stopped_one_gets_more_time(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 40);
-	stand();
+	world_begin(MM_POLICY_ELASTIC, 40);
+	world_xfer_up();
 	p = over_max(MM_ON_TIMEOUT_KILL);
 	p->frozen = true;
 	wait_ms(60000);
@@ -478,13 +478,13 @@ static void our_own_lateness_is_nobodys_fault(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 40);
-	stand();
+	world_begin(MM_POLICY_ELASTIC, 40);
+	world_xfer_up();
 	p = over_max(MM_ON_TIMEOUT_KILL);
 	wait_ms(5000);
 	w_tick(w, 60 * MM_NS_PER_S); /* we were not there */
 	assert_true(p->alive);
-	assert_int_equal(stats().deadlines_restarted, 1);
+	assert_int_equal(world_stats().deadlines_restarted, 1);
 	wait_ms(5000);
 	w_xfer_kill(w, false);
 	wait_ms(60000);
@@ -505,17 +505,17 @@ static void many_kills_are_our_own_fault(void **state)
 	(void)state;
 	begin_with(&(struct mm_core_opts){
 		.pages = 40, .page_bytes = 4096, .policy = MM_POLICY_ELASTIC, .kill_max = 2 });
-	stand();
+	world_xfer_up();
 	for (uint32_t i = 0; i < 4; i++)
-		w_kv_want(w, greedy(i, 1, 5), 0);
+		w_kv_want(w, tenant_with_kv(i, 1, 5), 0);
 	for (uint32_t i = 0; i < 4; i++)
 		w_quota_set(w, i, &(struct mm_core_quota){ .max_pages = 1 });
 	wait_ms(15000);
 	W_FOREACH(w, p)
 		alive += p->alive;
 	assert_int_equal(alive, 2);
-	assert_int_equal(stats().kills, 2);
-	assert_true(stats().kills_withheld >= 2);
+	assert_int_equal(world_stats().kills, 2);
+	assert_true(world_stats().kills_withheld >= 2);
 	mm_core_kills(w->core, &open, &max);
 	assert_true(open && max == 2);
 }
@@ -527,8 +527,8 @@ static void layers_are_asked_for_too(void **state)
 	struct w_proc *p[2];
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
-	stand();
+	world_begin(MM_POLICY_REMAP, 80);
+	world_xfer_up();
 	for (uint32_t i = 0; i < 2; i++) {
 		p[i] = w_join(w, i, MM_FEAT_KNOWN);
 		w_model(w, p[i], 1 + i, 8, 3, 1);
@@ -542,9 +542,9 @@ static void layers_are_asked_for_too(void **state)
 	wait_ms(20000);
 	assert_true(p[0]->alive);
 	assert_true(mm_core_plan(w->core, p[0]->tenant)->alpha > 0);
-	assert_false(account(0).pending);
+	assert_false(account_named(0).pending);
 	assert_false(p[1]->alive);
-	assert_int_equal(stats().kills, 1);
+	assert_int_equal(world_stats().kills, 1);
 }
 
 static void an_end_without_death_is_quarantined(void **state)
@@ -553,19 +553,19 @@ static void an_end_without_death_is_quarantined(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 40);
+	world_begin(MM_POLICY_ELASTIC, 40);
 	w_account_add(w, 0, 0, &q);
-	stand();
-	p = greedy(0, 1, 10);
+	world_xfer_up();
+	p = tenant_with_kv(0, 1, 10);
 	w_disconnect(w, p);
 	wait_ms(5000);
 	assert_true(p->alive);
-	assert_int_equal(stats().kills, 0);
-	assert_int_equal(account(0).quarantined, 10);
+	assert_int_equal(world_stats().kills, 0);
+	assert_int_equal(account_named(0).quarantined, 10);
 	w_die(w, p);
 	wait_ms(3000);
-	assert_int_equal(account(0).quarantined, 0);
-	assert_int_equal(stats().pages[MM_PAGE_FREE], 40);
+	assert_int_equal(account_named(0).quarantined, 0);
+	assert_int_equal(world_stats().pages[MM_PAGE_FREE], 40);
 }
 
 int main(void)

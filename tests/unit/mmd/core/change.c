@@ -27,14 +27,14 @@
 
 /* ---- the table by itself ---- */
 
-static bool fits(const struct mm_change_row *r, enum mm_change_state state,
-		 enum mm_change_event event, uint32_t facts)
+static bool row_fits(const struct mm_change_row *r, enum mm_change_state state,
+		     enum mm_change_event event, uint32_t facts)
 {
-	bool hears = facts & MM_CHANGE_KICKED && event != MM_CHANGE_END
-			     ? r->event == MM_CHANGE_EVENTS
-			     : r->event == event;
+	bool matches = facts & MM_CHANGE_KICKED && event != MM_CHANGE_END
+			       ? r->event == MM_CHANGE_EVENTS
+			       : r->event == event;
 
-	return (r->state == state || r->state == MM_CHANGE_STATES) && hears &&
+	return (r->state == state || r->state == MM_CHANGE_STATES) && matches &&
 	       (facts & r->with) == r->with && !(facts & r->without);
 }
 
@@ -50,7 +50,7 @@ static void at_most_one_row_fits(void **state)
 				uint32_t fitting = 0;
 
 				for (uint32_t i = 0; i < n; i++)
-					fitting += fits(&rows[i], s, e, f);
+					fitting += row_fits(&rows[i], s, e, f);
 				assert_in_range(fitting, 0, 1);
 				assert_int_equal(fitting, mm_change_row(s, e, f) != NULL);
 			}
@@ -121,10 +121,10 @@ static struct mm_c_tenant *put_into(enum mm_change_state state, enum mm_change_e
 	struct mm_c_tenant *t;
 	struct w_proc *p;
 
-	begin(MM_POLICY_REMAP, 80);
+	story_begin(MM_POLICY_REMAP, 80);
 	p = tenant_with(0, 8, 2);
 	if (facts & MM_CHANGE_CYCLES) {
-		by_hand(p, AWAY);
+		story_plan_by_hand(p, AWAY);
 		w_run(w);
 	}
 	t = mm_c_tenant(w->core, p->tenant);
@@ -235,7 +235,7 @@ static void expect_assertion(struct mm_c_tenant *t, enum mm_change_event event)
 	assert_int_equal(WTERMSIG(status), SIGABRT);
 }
 
-static void one(enum mm_change_state state, enum mm_change_event event, uint32_t facts)
+static void row_check_one(enum mm_change_state state, enum mm_change_event event, uint32_t facts)
 {
 	const struct mm_change_row *row = mm_change_row(state, event, facts);
 	struct mm_c_tenant *t = put_into(state, event, facts);
@@ -262,7 +262,7 @@ static uint32_t facts_asked(enum mm_change_state state, enum mm_change_event eve
 	const struct mm_change_row *rows = mm_change_rows(&n);
 
 	for (uint32_t i = 0; i < n; i++)
-		if (fits(&rows[i], state, event, rows[i].with))
+		if (row_fits(&rows[i], state, event, rows[i].with))
 			asked |= rows[i].with | rows[i].without;
 	return asked;
 }
@@ -276,7 +276,7 @@ static void every_event_in_every_state(void **state)
 
 			for (uint32_t f = 0; f < ALL_FACTS; f++)
 				if (!(f & ~asked))
-					one(s, e, f | (USUAL_FACTS & ~asked));
+					row_check_one(s, e, f | (USUAL_FACTS & ~asked));
 		}
 }
 
@@ -339,7 +339,7 @@ static void a_quiesce_is_done_whatever_it_came_to(void **state)
 /* ---- steps that broke off ---- */
 
 /* As mm_core_on_request(), but that actions may be waiting. */
-static void request(struct mm_c_tenant *t, enum mm_op op, uint64_t epoch)
+static void request_handle(struct mm_c_tenant *t, enum mm_op op, uint64_t epoch)
 {
 	const struct mm_msg msg = { .opcode = (uint16_t)op, .epoch = epoch };
 
@@ -363,12 +363,12 @@ static void a_step_behind_committed_is_mended(void **state)
 
 	(void)state;
 	queue_fill();
-	request(t, MM_OP_COMMITTED, t->plan.epoch);
-	request(t, MM_OP_RESYNC, 0);
+	request_handle(t, MM_OP_COMMITTED, t->plan.epoch);
+	request_handle(t, MM_OP_RESYNC, 0);
 	assert_int_equal(t->change->state, MM_CHANGE_FULL_DONE);
 	assert_int_equal(take_out().event, MM_EV_PREPARE);
 	assert_int_equal(t->change->state, MM_CHANGE_PREPARED);
-	request(t, MM_OP_PARKED, t->plan.epoch + 1);
+	request_handle(t, MM_OP_PARKED, t->plan.epoch + 1);
 	assert_int_equal(t->change->state, MM_CHANGE_FULL_QUIESCE);
 }
 
@@ -376,7 +376,7 @@ static void a_step_behind_committed_is_mended(void **state)
  * A thread that was held up speaks of a plan that is gone: the change from it put the gates in
  * order.
  */
-static void a_late_resync_is_told_from_a_true_one(void **state)
+static void a_late_resync_differs_from_a_true_one(void **state)
 {
 	struct mm_c_tenant *t = put_into(MM_CHANGE_STEADY, MM_CHANGE_RESYNC, USUAL_FACTS);
 	const struct mm_msg ahead = { .opcode = MM_OP_RESYNC, .epoch = t->plan.epoch + 1 };
@@ -384,10 +384,10 @@ static void a_late_resync_is_told_from_a_true_one(void **state)
 	(void)state;
 	assert_true(t->plan.epoch > 1);
 	assert_int_equal(mm_core_on_request(w->core, w->now_ns, t->id, &ahead), MM_E_PROTOCOL);
-	request(t, MM_OP_RESYNC, t->plan.epoch - 1);
+	request_handle(t, MM_OP_RESYNC, t->plan.epoch - 1);
 	assert_int_equal(t->change->state, MM_CHANGE_STEADY);
 	assert_false(t->change->broken);
-	request(t, MM_OP_RESYNC, t->plan.epoch);
+	request_handle(t, MM_OP_RESYNC, t->plan.epoch);
 	assert_int_equal(t->change->state, MM_CHANGE_PREPARED);
 }
 
@@ -405,7 +405,7 @@ static void nothing_is_begun_for_the_kicked(void **state)
 	(void)state;
 	mm_core_on_xfer_up(w->core, w->now_ns, 2);
 	activate = take_out().job;
-	request(t, MM_OP_PARKED, epoch + 1);
+	request_handle(t, MM_OP_PARKED, epoch + 1);
 	assert_int_equal(t->change->state, MM_CHANGE_PART_SWITCH);
 	assert_int_equal(mm_core_on_job_done(w->core, w->now_ns, activate, -EIO), 0);
 	seen = take_out();
@@ -458,7 +458,7 @@ int main(void)
 		TEST(xfer_is_asked_for_what_the_state_needs),
 		TEST(a_quiesce_is_done_whatever_it_came_to),
 		TEST(a_step_behind_committed_is_mended),
-		TEST(a_late_resync_is_told_from_a_true_one),
+		TEST(a_late_resync_differs_from_a_true_one),
 		TEST(nothing_is_begun_for_the_kicked),
 		TEST(no_event_comes_while_actions_wait),
 	};

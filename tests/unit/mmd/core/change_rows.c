@@ -56,7 +56,7 @@ static void rows_print(FILE *to)
 }
 
 /* With what is between the marks replaced; NULL: it has none. */
-static char *weave(const char *text)
+static char *table_insert(const char *text)
 {
 	const char *begin = strstr(text, BEGIN), *end = begin ? strstr(begin, END) : NULL;
 	char *woven = NULL;
@@ -107,7 +107,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	text = read_all(path);
-	woven = text ? weave(text) : NULL;
+	woven = text ? table_insert(text) : NULL;
 	if (!woven) {
 		fprintf(stderr, "%s: cannot be read, or does not have the marks\n", path);
 		return 1;

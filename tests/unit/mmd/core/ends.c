@@ -6,7 +6,7 @@
 static int setup(void **state)
 {
 	(void)state;
-	begin(MM_POLICY_REMAP, 8);
+	story_begin(MM_POLICY_REMAP, 8);
 	return 0;
 }
 
@@ -35,7 +35,7 @@ static void test_end_without_pages_while_xfer_is_away(void **state)
  * under way, and its answer comes behind that. So may what any other thread says. Its BYE counts,
  * and nothing is held against it.
  */
-static void test_words_behind_a_bye(void **state)
+static void test_messages_behind_a_bye(void **state)
 {
 	static const struct mm_msg words[] = {
 		{ .opcode = MM_OP_PARKED, .epoch = 2 },
@@ -76,8 +76,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_end_without_pages_while_xfer_is_away, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(test_words_behind_a_bye, setup, teardown),
+						story_teardown),
+		cmocka_unit_test_setup_teardown(test_messages_behind_a_bye, setup, story_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,9 +8,9 @@
 
 #define PAGES 60
 
-static uint64_t pages(enum mm_page_state state)
+static uint64_t pages_in_state(enum mm_page_state state)
 {
-	return stats().pages[state];
+	return story_stats().pages[state];
 }
 
 static struct w_proc *with_kv(uint32_t account, uint32_t chunks)
@@ -24,7 +24,7 @@ static struct w_proc *with_kv(uint32_t account, uint32_t chunks)
 	return p;
 }
 
-static uint32_t owned(const struct w_proc *p)
+static uint32_t pages_owned(const struct w_proc *p)
 {
 	struct mm_core_tenant t;
 
@@ -35,19 +35,19 @@ static uint32_t owned(const struct w_proc *p)
 /* Time, and jobs, until what is quarantined was made anew. */
 static void wait_for_quarantine(void)
 {
-	for (int i = 0; i < 100 && pages(MM_PAGE_QUARANTINE); i++)
+	for (int i = 0; i < 100 && pages_in_state(MM_PAGE_QUARANTINE); i++)
 		pass_ms(100);
-	assert_int_equal(pages(MM_PAGE_QUARANTINE), 0);
+	assert_int_equal(pages_in_state(MM_PAGE_QUARANTINE), 0);
 }
 
 static void test_nobody_there(void **state)
 {
 	(void)state;
-	begin(MM_POLICY_ELASTIC, PAGES);
+	story_begin(MM_POLICY_ELASTIC, PAGES);
 	w_memory_error(w);
-	assert_int_equal(stats().memory_errors, 1);
-	assert_int_equal(stats().suspects, 0);
-	assert_int_equal(pages(MM_PAGE_FREE), PAGES);
+	assert_int_equal(story_stats().memory_errors, 1);
+	assert_int_equal(story_stats().suspects, 0);
+	assert_int_equal(pages_in_state(MM_PAGE_FREE), PAGES);
 }
 
 /* Who ran into it dies; its pages come back as other memory, the neighbour's stay. */
@@ -58,25 +58,25 @@ static void test_the_victim_dies(void **state)
 	uint32_t of_a, of_b;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, PAGES);
+	story_begin(MM_POLICY_ELASTIC, PAGES);
 	a = with_kv(0, 3);
 	b = with_kv(1, 2);
-	of_a = owned(a);
-	of_b = owned(b);
+	of_a = pages_owned(a);
+	of_b = pages_owned(b);
 	w_memory_error(w);
-	assert_int_equal(stats().suspects, of_a + of_b);
-	assert_int_equal(pages(MM_PAGE_QUARANTINE), 0);
+	assert_int_equal(story_stats().suspects, of_a + of_b);
+	assert_int_equal(pages_in_state(MM_PAGE_QUARANTINE), 0);
 	recreated = w->jobs_of[MM_XOP_RECREATE];
 	w_die(w, a);
 	w_run(w);
-	assert_int_equal(pages(MM_PAGE_QUARANTINE), of_a);
-	assert_int_equal(stats().suspects, of_b);
-	assert_int_equal(stats().suspects_quarantined, of_a);
+	assert_int_equal(pages_in_state(MM_PAGE_QUARANTINE), of_a);
+	assert_int_equal(story_stats().suspects, of_b);
+	assert_int_equal(story_stats().suspects_quarantined, of_a);
 	wait_for_quarantine();
 	assert_int_equal(w->jobs_of[MM_XOP_RECREATE] - recreated, of_a);
-	assert_int_equal(pages(MM_PAGE_FREE), PAGES - of_b);
-	assert_int_equal(owned(b), of_b);
-	steps(b, 2);
+	assert_int_equal(pages_in_state(MM_PAGE_FREE), PAGES - of_b);
+	assert_int_equal(pages_owned(b), of_b);
+	story_steps(b, 2);
 }
 
 /* All in one round, however many; and what is being made anew is not what was in use. */
@@ -86,45 +86,45 @@ static void test_many_at_once(void **state)
 	uint32_t n;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, PAGES);
+	story_begin(MM_POLICY_ELASTIC, PAGES);
 	p = tenant_with(0, 10, 4);
-	n = owned(p);
+	n = pages_owned(p);
 	assert_true(n > 40);
 	w_memory_error(w);
 	w_die(w, p);
 	w_run(w);
-	assert_int_equal(pages(MM_PAGE_QUARANTINE), n);
+	assert_int_equal(pages_in_state(MM_PAGE_QUARANTINE), n);
 	w_tick(w, MM_NS_PER_S);
-	assert_int_equal(pages(MM_PAGE_QUARANTINE), 0);
-	assert_int_equal(pages(MM_PAGE_SCRUBBING), n);
+	assert_int_equal(pages_in_state(MM_PAGE_QUARANTINE), 0);
+	assert_int_equal(pages_in_state(MM_PAGE_SCRUBBING), n);
 	w_memory_error(w);
-	assert_int_equal(stats().suspects, 0);
+	assert_int_equal(story_stats().suspects, 0);
 	w_run(w);
-	assert_int_equal(pages(MM_PAGE_FREE), PAGES);
-	assert_int_equal(stats().suspects_quarantined, n);
+	assert_int_equal(pages_in_state(MM_PAGE_FREE), PAGES);
+	assert_int_equal(story_stats().suspects_quarantined, n);
 }
 
 /* Who goes on computing did not run into it; what it gives back is good. */
-static void test_acquitted(void **state)
+static void test_cleared(void **state)
 {
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, PAGES);
+	story_begin(MM_POLICY_ELASTIC, PAGES);
 	p = with_kv(0, 3);
-	steps(p, 5);
+	story_steps(p, 5);
 	w_memory_error(w);
 	w_stats(w, p, 1);
-	steps(p, 1);
+	story_steps(p, 1);
 	w_stats(w, p, 1);
-	assert_int_equal(stats().suspects, owned(p));
-	steps(p, 1);
+	assert_int_equal(story_stats().suspects, pages_owned(p));
+	story_steps(p, 1);
 	w_stats(w, p, 1);
-	assert_int_equal(stats().suspects, 0);
+	assert_int_equal(story_stats().suspects, 0);
 	w_die(w, p);
 	w_run(w);
-	assert_int_equal(stats().suspects_quarantined, 0);
-	assert_int_equal(pages(MM_PAGE_FREE), PAGES);
+	assert_int_equal(story_stats().suspects_quarantined, 0);
+	assert_int_equal(pages_in_state(MM_PAGE_FREE), PAGES);
 }
 
 /* A page that comes free while its tenant lives is no better; one that came later is. */
@@ -133,7 +133,7 @@ static void test_given_back_by_a_suspect(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, PAGES);
+	story_begin(MM_POLICY_ELASTIC, PAGES);
 	p = with_kv(0, 2);
 	w_memory_error(w);
 	w_kv_want(w, p, 3);
@@ -143,7 +143,7 @@ static void test_given_back_by_a_suspect(void **state)
 	while (w_kv_release(w, p))
 		;
 	w_run(w);
-	assert_int_equal(stats().suspects_quarantined, 2 * 2);
+	assert_int_equal(story_stats().suspects_quarantined, 2 * 2);
 	wait_for_quarantine();
 }
 
@@ -156,7 +156,7 @@ static void test_again_and_again(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, PAGES);
+	story_begin(MM_POLICY_ELASTIC, PAGES);
 	p = with_kv(0, 3);
 	w_memory_error(w);
 	w_memory_error(w);
@@ -169,8 +169,8 @@ static void test_again_and_again(void **state)
 	w_run(w);
 	wait_for_quarantine();
 	pass_ms(100);
-	assert_int_equal(pages(MM_PAGE_FREE), PAGES);
-	assert_int_equal(stats().suspects, 0);
+	assert_int_equal(pages_in_state(MM_PAGE_FREE), PAGES);
+	assert_int_equal(story_stats().suspects, 0);
 }
 
 /*
@@ -183,18 +183,18 @@ static void test_xfer_dies_too(void **state)
 	uint32_t n;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, PAGES);
+	story_begin(MM_POLICY_ELASTIC, PAGES);
 	p = with_kv(0, 3);
-	n = owned(p);
+	n = pages_owned(p);
 	w_memory_error(w);
 	w_xfer_kill(w, true);
 	w_die(w, p);
 	w_run(w);
 	w_xfer_up(w);
 	w_run(w);
-	assert_int_equal(stats().suspects_quarantined, n);
+	assert_int_equal(story_stats().suspects_quarantined, n);
 	wait_for_quarantine();
-	assert_int_equal(pages(MM_PAGE_FREE), PAGES);
+	assert_int_equal(pages_in_state(MM_PAGE_FREE), PAGES);
 }
 
 int main(void)
@@ -203,7 +203,7 @@ int main(void)
 		TEST(test_nobody_there),
 		TEST(test_the_victim_dies),
 		TEST(test_many_at_once),
-		TEST(test_acquitted),
+		TEST(test_cleared),
 		TEST(test_given_back_by_a_suspect),
 		TEST(test_again_and_again),
 		TEST(test_xfer_dies_too),

@@ -15,7 +15,7 @@ static struct mm_tenant_stats claims_of(const struct w_proc *p)
 					 .kv_chunks_used = p->held };
 }
 
-static void claim(const struct w_proc *p, const struct mm_tenant_stats *s)
+static void stats_claim(const struct w_proc *p, const struct mm_tenant_stats *s)
 {
 	mm_core_on_stats(w->core, w->now_ns, p->tenant, s);
 	w_drain(w);
@@ -26,7 +26,7 @@ static struct w_proc *begin_with_holder(struct w_proc **ret_holder, struct w_pro
 {
 	struct w_proc *lender;
 
-	begin(MM_POLICY_REMAP, 80);
+	story_begin(MM_POLICY_REMAP, 80);
 	lender = tenant_with(0, 8, 4);
 	*ret_holder = w_join(w, 1, MM_FEAT_KNOWN);
 	*ret_other = w_join(w, 2, MM_FEAT_KNOWN);
@@ -50,12 +50,12 @@ static void who_never_gives_back_is_not_counted_on(void **state)
 	for (uint32_t i = 0; i < 60 && victim->held < 10; i++) {
 		s = claims_of(liar);
 		s.kv_chunks_used = 0;
-		claim(liar, &s);
+		stats_claim(liar, &s);
 		pass_ms(50);
 	}
 	assert_int_equal(liar->held, 45);
-	assert_true(stats().reclaims > 1);
-	assert_true(plan(lender)->alpha > 0);
+	assert_true(story_stats().reclaims > 1);
+	assert_true(story_plan(lender)->alpha > 0);
 	assert_int_equal(victim->held, 10);
 }
 
@@ -69,14 +69,14 @@ static void who_gives_back_is_counted_on_again(void **state)
 	lender = begin_with_holder(&holder, &other);
 	s = claims_of(holder);
 	s.kv_chunks_used = 0;
-	claim(holder, &s);
+	stats_claim(holder, &s);
 	pass_ms(3000); /* now it is idle */
 	for (uint32_t want = 4; want <= 12; want += 4) {
 		w_kv_want(w, other, want);
 		for (uint32_t i = 0; i < 60 && other->held < want; i++) {
 			s = claims_of(holder);
 			s.kv_chunks_used = 0;
-			claim(holder, &s);
+			stats_claim(holder, &s);
 			while (holder->reclaim && w_kv_release(w, holder))
 				;
 			pass_ms(50);
@@ -84,7 +84,7 @@ static void who_gives_back_is_counted_on_again(void **state)
 		assert_int_equal(other->held, want);
 		pass_ms(300); /* the time to answer is over */
 	}
-	assert_int_equal(plan(lender)->alpha, 0);
+	assert_int_equal(story_plan(lender)->alpha, 0);
 }
 
 /*
@@ -99,7 +99,7 @@ static void numbers_without_sense(void **state)
 	struct w_proc *liar, *victim;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
+	story_begin(MM_POLICY_REMAP, 80);
 	liar = tenant_with(0, 12, 3);
 	w_kv_declare(w, liar, 1, 1, 40, 1);
 	victim = w_join(w, 1, MM_FEAT_KNOWN);
@@ -120,7 +120,7 @@ static void numbers_without_sense(void **state)
 		for (uint32_t l = 0; l < MM_COMPUTE_WEIGHTS; l++)
 			s.compute[l] = (uint16_t)(i % 3 ? v >> l % 32 : 0);
 		mm_core_on_streamed(w->core, liar->tenant, v);
-		claim(liar, &s);
+		stats_claim(liar, &s);
 		w_kv_want(w, victim, 10 + i % 40);
 		pass_ms(20);
 	}

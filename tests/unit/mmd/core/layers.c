@@ -12,7 +12,7 @@
 
 static uint64_t seed;
 
-static uint32_t below(uint32_t n)
+static uint32_t random_below(uint32_t n)
 {
 	seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407U;
 	return (uint32_t)(seed >> 33) % n;
@@ -23,20 +23,21 @@ static uint32_t pages[MM_LAYERS_MAX + 1];
 /* A few kinds of layers, as models have them, or each one of its own. */
 static void random_layers(struct mm_layers *layers, uint32_t n)
 {
-	uint32_t kinds = 1 + below(4), bytes[4], compute[4], per_byte = 1 + below(100);
+	uint32_t kinds = 1 + random_below(4), bytes[4], compute[4],
+		 per_byte = 1 + random_below(100);
 
 	layers->n = n;
 	layers->pages = pages;
 	for (uint32_t k = 0; k < kinds; k++) {
-		bytes[k] = 1 + below(12);
-		compute[k] = 1 + below(300);
+		bytes[k] = 1 + random_below(12);
+		compute[k] = 1 + random_below(300);
 	}
 	for (uint32_t l = 0; l < n; l++) {
-		uint32_t k = below(kinds);
+		uint32_t k = random_below(kinds);
 
-		pages[l] = kinds == 4 ? 1 + below(12) : bytes[k];
+		pages[l] = kinds == 4 ? 1 + random_below(12) : bytes[k];
 		layers->t_ns[l] = (uint64_t)pages[l] * per_byte;
-		layers->c_ns[l] = kinds == 4 ? 1 + below(300) : compute[k];
+		layers->c_ns[l] = kinds == 4 ? 1 + random_below(300) : compute[k];
 	}
 	mm_layers_sum(layers);
 }
@@ -48,8 +49,8 @@ struct best {
 };
 
 /* By looking at every set. */
-static struct best brute(const struct mm_layers *layers, uint64_t away, uint32_t beta,
-			 uint32_t must, uint32_t may)
+static struct best best_by_search(const struct mm_layers *layers, uint64_t away, uint32_t beta,
+				  uint32_t must, uint32_t may)
 {
 	struct best best = { .slack = INT64_MIN, .step = UINT64_MAX };
 
@@ -78,14 +79,14 @@ struct question {
 	struct best best;
 };
 
-static void ask(struct question *q, uint32_t n, uint32_t beta, enum mm_layers_how how)
+static void question_draw(struct question *q, uint32_t n, uint32_t beta, enum mm_layers_how how)
 {
 	uint32_t total = 0;
 
 	*q = (struct question){ .beta = beta, .how = how, .may = UINT32_MAX };
 	random_layers(&q->layers, n);
 	do
-		q->current = how == MM_LAYERS_ANY && below(2) ? 0 : below(1u << n);
+		q->current = how == MM_LAYERS_ANY && random_below(2) ? 0 : random_below(1u << n);
 	while (how != MM_LAYERS_ANY && (uint32_t)__builtin_popcount(q->current) < 2 * beta);
 	if (how == MM_LAYERS_GROW)
 		q->must = q->current;
@@ -93,11 +94,11 @@ static void ask(struct question *q, uint32_t n, uint32_t beta, enum mm_layers_ho
 		q->may = q->current;
 	for (uint32_t l = 0; l < n; l++)
 		total += pages[l];
-	q->away = 1 + below(below(2) ? total : MM_MAX(total / 3, 1));
-	q->best = brute(&q->layers, q->away, beta, q->must, q->may);
+	q->away = 1 + random_below(random_below(2) ? total : MM_MAX(total / 3, 1));
+	q->best = best_by_search(&q->layers, q->away, beta, q->must, q->may);
 }
 
-static bool answer(const struct question *q, struct mm_plan_set *ret_set)
+static bool question_answer(const struct question *q, struct mm_plan_set *ret_set)
 {
 	struct mm_plan_set current = set_from(q->current, q->beta);
 	uint32_t mask;
@@ -134,8 +135,8 @@ static void one_slot(uint32_t n, uint32_t questions)
 		struct mm_plan_set got;
 		struct question q;
 
-		ask(&q, n, 1, (enum mm_layers_how)(i % 3));
-		assert_int_equal(answer(&q, &got), q.best.any);
+		question_draw(&q, n, 1, (enum mm_layers_how)(i % 3));
+		assert_int_equal(question_answer(&q, &got), q.best.any);
 		if (q.best.any && q.best.slack >= 0)
 			assert_most_slack(&q, &got);
 	}
@@ -165,8 +166,8 @@ static void two_slots_are_near_the_best(void **state)
 		struct question q;
 		uint64_t step_ns;
 
-		ask(&q, 5 + i % 7, 2, (enum mm_layers_how)(i % 3));
-		if (!answer(&q, &got)) {
+		question_draw(&q, 5 + i % 7, 2, (enum mm_layers_how)(i % 3));
+		if (!question_answer(&q, &got)) {
 			missing += q.best.any;
 			continue;
 		}
@@ -188,8 +189,8 @@ static void two_slots_are_near_the_best(void **state)
  * Plays @steps steps layer by layer: computes when the layer is there, streams when its slot is
  * done.
  */
-static uint64_t played(const struct mm_layers *layers, const struct mm_plan_set *set,
-		       uint32_t steps)
+static uint64_t played_steps_ns(const struct mm_layers *layers, const struct mm_plan_set *set,
+				uint32_t steps)
 {
 	uint64_t now = 0, link = 0, ready[32] = { 0 }, begun = 0;
 
@@ -227,10 +228,10 @@ static void steps_take_what_playing_them_takes(void **state)
 		uint64_t steps;
 
 		random_layers(&layers, 10);
-		set = set_from(below(1u << 10), beta);
+		set = set_from(random_below(1u << 10), beta);
 		if (set.m < 2 * beta || set.m % beta)
 			continue;
-		steps = played(&layers, &set, 32);
+		steps = played_steps_ns(&layers, &set, 32);
 		assert_int_equal(steps / 32, mm_layers_step_ns(&layers, &set));
 		assert_int_equal(steps == 32 * mm_layers_compute_ns(&layers),
 				 mm_layers_slack_ns(&layers, &set) >= 0);

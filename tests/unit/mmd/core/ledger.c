@@ -33,7 +33,7 @@ static void make_free(uint32_t p)
 }
 
 /* Does it panic? In a child: a panic ends the process. */
-static bool panics(void (*what)(uint32_t), uint32_t p)
+static bool call_panics(void (*what)(uint32_t), uint32_t p)
 {
 	pid_t pid = fork();
 	int status;
@@ -127,7 +127,7 @@ static void a_written_page_waits_for_its_job(void **state)
 	mm_ledger_check(&ledger, MM_ACCOUNTS_DEFAULT, MM_TENANTS_DEFAULT);
 }
 
-static void quarantine(void **state)
+static void a_quarantined_page_is_made_anew(void **state)
 {
 	(void)state;
 	make_free(0);
@@ -184,20 +184,20 @@ static void only_the_drawn_transitions_exist(void **state)
 	assert_int_equal(mm_ledger_reserve(&ledger, 0, 0, 0), 0); /* 0: DIRTY, owned */
 	mm_ledger_job(&ledger, 0, JOB);                           /* and being written */
 	mm_ledger_created(&ledger, 2);                            /* DIRTY, nobody's */
-	assert_true(panics(try_scrub_plain, 1));
-	assert_true(panics(try_scrub_plain, 0));
-	assert_true(panics(try_give, 0));
-	assert_true(panics(try_give, 1));
-	assert_true(panics(try_give, 2));
-	assert_true(panics(try_drop, 1));
-	assert_true(panics(try_scrub_end, 1));
-	assert_true(panics(try_revoke, 2));
-	assert_true(panics(try_retry, 1));
-	assert_true(panics(try_check, 1));
-	assert_false(panics(try_scrub_plain, 2));
+	assert_true(call_panics(try_scrub_plain, 1));
+	assert_true(call_panics(try_scrub_plain, 0));
+	assert_true(call_panics(try_give, 0));
+	assert_true(call_panics(try_give, 1));
+	assert_true(call_panics(try_give, 2));
+	assert_true(call_panics(try_drop, 1));
+	assert_true(call_panics(try_scrub_end, 1));
+	assert_true(call_panics(try_revoke, 2));
+	assert_true(call_panics(try_retry, 1));
+	assert_true(call_panics(try_check, 1));
+	assert_false(call_panics(try_scrub_plain, 2));
 }
 
-static void accounts(void **state)
+static void accounts_are_charged(void **state)
 {
 	const struct mm_core_quota quota = { .min_pages = 2, .max_pages = 3, .weight = 100 };
 	struct mm_account table[MM_ACCOUNTS_DEFAULT] = { { 0 } },
@@ -233,9 +233,9 @@ int main(void)
 		cmocka_unit_test_setup(a_domain_keeps_its_pages, setup),
 		cmocka_unit_test_setup(own_pages_go_first, setup),
 		cmocka_unit_test_setup(a_written_page_waits_for_its_job, setup),
-		cmocka_unit_test_setup(quarantine, setup),
+		cmocka_unit_test_setup(a_quarantined_page_is_made_anew, setup),
 		cmocka_unit_test_setup(only_the_drawn_transitions_exist, setup),
-		cmocka_unit_test(accounts),
+		cmocka_unit_test(accounts_are_charged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

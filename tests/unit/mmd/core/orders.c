@@ -41,7 +41,7 @@ static void begin_a_return(struct w_proc *p)
 
 	mm_core_plan_set(w->core, w->now_ns, p->tenant, 5, 1, &at);
 	w_drain(w);
-	steps(p, 5);
+	story_steps(p, 5);
 	w_run(w);
 	mm_core_plan_set(w->core, w->now_ns, p->tenant, 2, 1, &at);
 	for (uint32_t i = 0; i < 3 * 2; i++) {
@@ -64,7 +64,7 @@ static void begin_a_return(struct w_proc *p)
 			   &(struct mm_msg){ .opcode = MM_OP_PARKED, .epoch = 3 });
 }
 
-static void commit(const struct w_proc *p)
+static void plan_commit(const struct w_proc *p)
 {
 	mm_core_on_request(w->core, w->now_ns, p->tenant,
 			   &(struct mm_msg){ .opcode = MM_OP_COMMITTED, .epoch = 3 });
@@ -80,7 +80,7 @@ static void the_order_of_a_full_change(void **state)
 	struct mm_action a;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
+	story_begin(MM_POLICY_REMAP, 80);
 	p = tenant_that(MM_FEAT_KNOWN & ~MM_FEAT_PARTIAL, 0, 8, 2);
 	begin_a_return(p);
 	assert_true(mm_core_next(w->core, &a));
@@ -93,10 +93,10 @@ static void the_order_of_a_full_change(void **state)
 	assert_int_equal(a.msg.epoch, 3);
 	assert_int_equal(mm_core_plan_phase(w->core, p->tenant), MM_PLAN_SWITCHED);
 	/* Pages that left are scrubbed only after COMMITTED. */
-	commit(p);
+	plan_commit(p);
 }
 
-static int mapped(const struct w_proc *p, uint64_t epoch, uint64_t layers)
+static int mapped_send(const struct w_proc *p, uint64_t epoch, uint64_t layers)
 {
 	return mm_core_on_request(
 		w->core, w->now_ns, p->tenant,
@@ -121,23 +121,23 @@ static void expect_open(uint32_t homes, uint32_t layers)
 }
 
 /* Three of eight layers come home: as many as are said to be mapped are let in. */
-static void open_in_turn(const struct w_proc *p)
+static void open_in_order(const struct w_proc *p)
 {
-	const struct mm_core_slot *slot = &plan(p)->slot[0];
+	const struct mm_core_slot *slot = &story_plan(p)->slot[0];
 	uint32_t first = 0;
 
-	assert_int_equal(mapped(p, 2, 1), MM_E_PROTOCOL);
-	assert_int_equal(mapped(p, 3, 9), MM_E_PROTOCOL);
+	assert_int_equal(mapped_send(p, 2, 1), MM_E_PROTOCOL);
+	assert_int_equal(mapped_send(p, 3, 9), MM_E_PROTOCOL);
 	while (p->gate[first] & MM_GATE_RESIDENT || slot->layer[0] == first ||
 	       slot->layer[1] == first || slot->layer[2] == first)
 		first++;
-	assert_int_equal(mapped(p, 3, first + 1), 0);
+	assert_int_equal(mapped_send(p, 3, first + 1), 0);
 	expect_open(1, first + 1);
 	assert_false(mm_core_next(w->core, &(struct mm_action){ 0 }));
-	assert_int_equal(mapped(p, 3, first), MM_E_PROTOCOL);
-	commit(p);
+	assert_int_equal(mapped_send(p, 3, first), MM_E_PROTOCOL);
+	plan_commit(p);
 	expect_open(2, 8);
-	assert_int_equal(mapped(p, 3, 8), MM_E_PROTOCOL);
+	assert_int_equal(mapped_send(p, 3, 8), MM_E_PROTOCOL);
 }
 
 /* Gates of layers that come home: closed once xfer has gone over, open once they are mapped. */
@@ -149,7 +149,7 @@ static void the_order_of_a_partial_change(void **state)
 	struct mm_action a;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
+	story_begin(MM_POLICY_REMAP, 80);
 	p = tenant_with(0, 8, 2);
 	begin_a_return(p);
 	a = expect_kinds(over, MM_ARRAY_SIZE(over));
@@ -159,7 +159,7 @@ static void the_order_of_a_partial_change(void **state)
 	a = expect_kinds(go_on, MM_ARRAY_SIZE(go_on));
 	assert_int_equal(a.msg.opcode, MM_EV_SWITCH);
 	assert_int_equal(a.msg.arg[2], MM_SWITCH_PARTIAL);
-	open_in_turn(p);
+	open_in_order(p);
 }
 
 /* A step is run between SWITCH and COMMITTED, up to the first layer that moves. */
@@ -169,12 +169,12 @@ static void steps_go_on_while_it_maps(void **state)
 	uint32_t ran = 0;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
+	story_begin(MM_POLICY_REMAP, 80);
 	p = tenant_with(0, 8, 2);
-	by_hand(p, 1); /* 0 and 4, say */
-	steps(p, 3);
+	story_plan_by_hand(p, 1); /* 0 and 4, say */
+	story_steps(p, 3);
 	w_run(w);
-	by_hand(p, 3);
+	story_plan_by_hand(p, 3);
 	while (!p->mapping) {
 		w_proc_step(w, p);
 		w_xfer_stream(w, p);
@@ -191,9 +191,9 @@ static void steps_go_on_while_it_maps(void **state)
 	/* That step broke off: what repairs it is another change, a full one. */
 	w_resync(w, p);
 	assert_true(w_proc_map(w, p));
-	steps(p, 3);
-	assert_int_equal(plan(p)->epoch, 4);
-	assert_int_equal(plan(p)->alpha, 3);
+	story_steps(p, 3);
+	assert_int_equal(story_plan(p)->epoch, 4);
+	assert_int_equal(story_plan(p)->alpha, 3);
 }
 
 /* A step that broke off before PARKED: the change that was prepared becomes a full one. */
@@ -205,12 +205,12 @@ static void broken_gates_make_a_change_full(void **state)
 	struct mm_action a;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
+	story_begin(MM_POLICY_REMAP, 80);
 	p = tenant_with(0, 8, 2);
-	by_hand(p, 5);
-	steps(p, 5);
+	story_plan_by_hand(p, 5);
+	story_steps(p, 5);
 	w_run(w);
-	by_hand(p, 6);
+	story_plan_by_hand(p, 6);
 	mm_core_on_request(w->core, w->now_ns, p->tenant, &parked);
 	assert_true(mm_core_next(w->core, &a));
 	assert_int_equal(a.msg.opcode, MM_XOP_QUIESCE);
@@ -221,11 +221,11 @@ static void broken_gates_make_a_change_full(void **state)
 	assert_int_equal(mm_steps_on_prepare(&p->machine, parked.epoch, &out), 0);
 	assert_true(out.parked_broken);
 	p->head = p->tail; /* its PREPARE, answered above */
-	steps(p, 3);
-	assert_int_equal(plan(p)->alpha, 6);
+	story_steps(p, 3);
+	assert_int_equal(story_plan(p)->alpha, 6);
 	parked.arg[0] = 2;
-	parked.epoch = plan(p)->epoch + 1;
-	by_hand(p, 5);
+	parked.epoch = story_plan(p)->epoch + 1;
+	story_plan_by_hand(p, 5);
 	assert_int_equal(mm_core_on_request(w->core, w->now_ns, p->tenant, &parked), MM_E_PROTOCOL);
 }
 
@@ -234,17 +234,17 @@ static void resync_is_a_null_change(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
+	story_begin(MM_POLICY_REMAP, 80);
 	p = tenant_with(0, 8, 2);
-	by_hand(p, 3);
-	steps(p, 2);
+	story_plan_by_hand(p, 3);
+	story_steps(p, 2);
 	for (uint32_t i = 0; i < 4; i++)
 		w_proc_step(w, p);
 	assert_true(p->machine.open);
 	w_resync(w, p);
-	steps(p, 2);
-	assert_int_equal(plan(p)->epoch, 3);
-	assert_int_equal(plan(p)->alpha, 3);
+	story_steps(p, 2);
+	assert_int_equal(story_plan(p)->epoch, 3);
+	assert_int_equal(story_plan(p)->alpha, 3);
 }
 
 static void resync_that_crosses_prepare_is_dropped(void **state)
@@ -252,16 +252,16 @@ static void resync_that_crosses_prepare_is_dropped(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
+	story_begin(MM_POLICY_REMAP, 80);
 	p = tenant_with(0, 8, 2);
 	w_proc_step(w, p);
 	w_proc_step(w, p);
-	by_hand(p, 3); /* its PREPARE is on its way */
+	story_plan_by_hand(p, 3); /* its PREPARE is on its way */
 	w_resync(w, p);
 	w_run(w);
-	steps(p, 2);
-	assert_int_equal(plan(p)->epoch, 2);
-	assert_int_equal(plan(p)->alpha, 3);
+	story_steps(p, 2);
+	assert_int_equal(story_plan(p)->epoch, 2);
+	assert_int_equal(story_plan(p)->alpha, 3);
 }
 
 static void xfer_may_die_in_any_phase(void **state)
@@ -270,11 +270,11 @@ static void xfer_may_die_in_any_phase(void **state)
 	for (uint32_t when = 0; when < 60; when++) {
 		struct w_proc *p;
 
-		begin(MM_POLICY_REMAP, 80);
+		story_begin(MM_POLICY_REMAP, 80);
 		p = tenant_with(0, 8, 2);
-		by_hand(p, 4);
-		steps(p, 1);
-		by_hand(p, 1);
+		story_plan_by_hand(p, 4);
+		story_steps(p, 1);
+		story_plan_by_hand(p, 1);
 		for (uint32_t i = 0; i < when; i++) {
 			if (i % 3 == 0)
 				w_xfer_work(w, 1, 0);
@@ -286,11 +286,11 @@ static void xfer_may_die_in_any_phase(void **state)
 		w_xfer_kill(w, false);
 		pass_ms(10);
 		w_xfer_up(w);
-		steps(p, 3);
-		assert_int_equal(plan(p)->alpha, 1);
+		story_steps(p, 3);
+		assert_int_equal(story_plan(p)->alpha, 1);
 		w_die(w, p);
 		w_run(w);
-		assert_int_equal(stats().pages[MM_PAGE_FREE], 80);
+		assert_int_equal(story_stats().pages[MM_PAGE_FREE], 80);
 		if (when + 1 < 60)
 			w_done(w);
 	}
@@ -301,7 +301,7 @@ static struct w_proc *load_while_xfer_ends(uint32_t times, bool fault)
 {
 	struct w_proc *p;
 
-	begin(MM_POLICY_REMAP, 40);
+	story_begin(MM_POLICY_REMAP, 40);
 	p = w_join(w, 0, MM_FEAT_KNOWN);
 	w_model(w, p, 1, 4, 2, 1);
 	for (uint32_t i = 0; i < times; i++) {
@@ -319,8 +319,8 @@ static void a_job_that_kills_xfer_twice_is_given_up(void **state)
 
 	(void)state;
 	assert_int_equal(p->model_result, -EIO);
-	assert_int_equal(stats().pages[MM_PAGE_QUARANTINE], 1);
-	assert_int_equal(stats().pages[MM_PAGE_FREE], 39);
+	assert_int_equal(story_stats().pages[MM_PAGE_QUARANTINE], 1);
+	assert_int_equal(story_stats().pages[MM_PAGE_FREE], 39);
 }
 
 static void a_job_is_not_blamed_for_kills_from_outside(void **state)
@@ -329,7 +329,7 @@ static void a_job_is_not_blamed_for_kills_from_outside(void **state)
 
 	(void)state;
 	assert_int_equal(p->model_result, 0);
-	assert_int_equal(stats().pages[MM_PAGE_QUARANTINE], 0);
+	assert_int_equal(story_stats().pages[MM_PAGE_QUARANTINE], 0);
 }
 
 int main(void)

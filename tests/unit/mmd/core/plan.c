@@ -325,7 +325,7 @@ static void slots_without_measurements(void **state)
 }
 
 /* 0 2 4 6 in two slots and one added: whatever is before or after it stays where it is, if more. */
-static void slots_take_turns_and_stay(void **state)
+static void slots_alternate_and_stay(void **state)
 {
 	struct mm_plan_set current = set_from(0x55, 1), got;
 	uint32_t pages[10] = { 3, 3, 4, 3, 5, 3, 3, 3, 3, 3 };
@@ -365,7 +365,7 @@ int main(void)
 		cmocka_unit_test(the_choice_is_not_beaten),
 		cmocka_unit_test(possible_with_so_many_slots),
 		cmocka_unit_test(slots_without_measurements),
-		cmocka_unit_test(slots_take_turns_and_stay),
+		cmocka_unit_test(slots_alternate_and_stay),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

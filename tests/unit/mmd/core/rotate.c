@@ -32,21 +32,21 @@ static void turn_to(struct w_proc *p)
 /* Its layers come home, while it computes. */
 static void runs_at_home(struct w_proc *p)
 {
-	for (uint32_t i = 0; i < 40 && plan(p)->alpha; i++) {
-		steps(p, 5);
+	for (uint32_t i = 0; i < 40 && story_plan(p)->alpha; i++) {
+		story_steps(p, 5);
 		w_stats(w, p, 1);
 		pass_ms(10);
 	}
-	assert_int_equal(plan(p)->alpha, 0);
+	assert_int_equal(story_plan(p)->alpha, 0);
 }
 
 /*
  * @spare pages beside two models, and the first one computes and has KV in all of them and in the
  * other's.
  */
-static void two(uint32_t spare)
+static void two_in_turns(uint32_t spare)
 {
-	begin(MM_POLICY_REMAP, 2 * MODEL_PAGES + spare);
+	story_begin(MM_POLICY_REMAP, 2 * MODEL_PAGES + spare);
 	a = in_turns();
 	b = in_turns();
 	turn_to(a);
@@ -60,16 +60,16 @@ static void what_is_lent_comes_home_for_the_turn(void **state)
 	uint32_t held;
 
 	(void)state;
-	two(6);
+	two_in_turns(6);
 	held = a->held;
 	assert_true(held > 6);
-	assert_int_equal(plan(a)->alpha, 0);
-	assert_true(plan(b)->alpha > 0);
+	assert_int_equal(story_plan(a)->alpha, 0);
+	assert_true(story_plan(b)->alpha > 0);
 	a->used_chunks = held;
 	w_stats(w, a, 1);
 	turn_to(b);
 	runs_at_home(b);
-	assert_true(plan(a)->alpha > 0);
+	assert_true(story_plan(a)->alpha > 0);
 	assert_true(a->held >= held); /* its KV lies in its own layers now */
 	w_stats(w, a, 1);
 	turn_to(a);
@@ -81,8 +81,8 @@ static void what_is_lent_comes_home_for_the_turn(void **state)
 static void no_more_is_lent_than_can_come_home(void **state)
 {
 	(void)state;
-	two(1);
-	assert_true(plan(b)->alpha <= 7);
+	two_in_turns(1);
+	assert_true(story_plan(b)->alpha <= 7);
 	assert_true(a->held < CHUNKS);
 	a->used_chunks = a->held;
 	w_stats(w, a, 1);

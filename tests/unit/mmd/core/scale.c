@@ -20,9 +20,9 @@
 static struct mm_core *core;
 static uint64_t now_ns = MM_NS_PER_S;
 static uint32_t tenant[MM_TENANTS_LIMIT];
-static uint64_t granted, forgotten;
+static uint64_t granted, freed;
 
-static int create(uint32_t tenants, uint32_t accounts, uint8_t tag)
+static int core_create(uint32_t tenants, uint32_t accounts, uint8_t tag)
 {
 	const struct mm_core_opts opts = { .pages = PAGES,
 					   .page_bytes = 4096,
@@ -42,7 +42,7 @@ static uint32_t actions_take(uint64_t *job, uint32_t room)
 
 	while (mm_core_next(core, &a)) {
 		granted += a.kind == MM_ACT_EVENT && a.msg.opcode == MM_EV_KV_GRANT;
-		forgotten += a.kind == MM_ACT_FORGET;
+		freed += a.kind == MM_ACT_FORGET;
 		if (a.kind != MM_ACT_JOB)
 			continue;
 		assert_true(jobs < room);
@@ -52,7 +52,7 @@ static uint32_t actions_take(uint64_t *job, uint32_t room)
 }
 
 /* Every job succeeds as soon as there is nothing else to do: no event comes before. */
-static void run(void)
+static void core_run(void)
 {
 	static uint64_t job[JOBS_MAX];
 	uint32_t head = 0, tail = actions_take(job, JOBS_MAX);
@@ -66,12 +66,12 @@ static void run(void)
 	}
 }
 
-static void ask(uint32_t id, enum mm_op op, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+static void request_send(uint32_t id, enum mm_op op, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
 	const struct mm_msg msg = { .opcode = (uint16_t)op, .arg = { a, b, c, d } };
 
 	assert_int_equal(mm_core_on_request(core, now_ns, id, &msg), 0);
-	run();
+	core_run();
 }
 
 static int teardown(void **state)
@@ -81,13 +81,13 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void limits(void **state)
+static void limits_are_checked(void **state)
 {
 	(void)state;
-	assert_int_equal(create(MM_TENANTS_LIMIT + 1, 0, 0), -EINVAL);
-	assert_int_equal(create(0, MM_ACCOUNTS_LIMIT + 1, 0), -EINVAL);
-	assert_int_equal(create(0, 1, 0), -EINVAL); /* less than what is kept for newcomers */
-	assert_int_equal(create(0, 0, MM_TAGS_MAX), -EINVAL);
+	assert_int_equal(core_create(MM_TENANTS_LIMIT + 1, 0, 0), -EINVAL);
+	assert_int_equal(core_create(0, MM_ACCOUNTS_LIMIT + 1, 0), -EINVAL);
+	assert_int_equal(core_create(0, 1, 0), -EINVAL); /* less than what is kept for newcomers */
+	assert_int_equal(core_create(0, 0, MM_TAGS_MAX), -EINVAL);
 	assert_null(core);
 }
 
@@ -100,7 +100,7 @@ static void join_all(uint32_t n)
 		assert_int_equal(MM_TENANT_INDEX(tenant[i]), i);
 		assert_int_equal(tenant[i] >> MM_TENANT_TAG_SHIFT & (MM_TAGS_MAX - 1),
 				 MM_TAGS_MAX - 1);
-		run();
+		core_run();
 	}
 }
 
@@ -112,14 +112,14 @@ static void a_thousand_tenants(void **state)
 	uint32_t n = MM_TENANTS_LIMIT, none;
 
 	(void)state;
-	assert_int_equal(create(n, MM_ACCOUNTS_LIMIT, MM_TAGS_MAX - 1), 0);
+	assert_int_equal(core_create(n, MM_ACCOUNTS_LIMIT, MM_TAGS_MAX - 1), 0);
 	mm_core_on_xfer_up(core, now_ns, 1);
-	run();
+	core_run();
 	join_all(n);
 	assert_int_equal(mm_core_on_join(core, now_ns, &late, &none), MM_E_FULL);
 	for (uint32_t i = 0; i < n; i++) {
-		ask(tenant[i], MM_OP_KV_DECLARE, 4096, 1, 2, 0);
-		ask(tenant[i], MM_OP_KV_WANT, 2, 0, 0, 0);
+		request_send(tenant[i], MM_OP_KV_DECLARE, 4096, 1, 2, 0);
+		request_send(tenant[i], MM_OP_KV_WANT, 2, 0, 0, 0);
 	}
 	mm_core_check(core);
 	assert_int_equal(granted, PAGES);
@@ -131,10 +131,10 @@ static void a_thousand_tenants(void **state)
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		mm_core_on_dead(core, now_ns, tenant[i]);
-		run();
+		core_run();
 		assert_false(mm_core_tenant(core, tenant[i], &t));
 	}
-	assert_int_equal(forgotten, n);
+	assert_int_equal(freed, n);
 	mm_core_check(core);
 	assert_int_equal(mm_core_on_join(core, now_ns, &late, &none), 0);
 	assert_int_not_equal(none, tenant[0]); /* the same index: the next generation */
@@ -143,7 +143,7 @@ static void a_thousand_tenants(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(limits, teardown),
+		cmocka_unit_test_teardown(limits_are_checked, teardown),
 		cmocka_unit_test_teardown(a_thousand_tenants, teardown),
 	};
 

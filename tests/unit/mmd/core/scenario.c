@@ -10,8 +10,8 @@
 static void pool_is_created_and_scrubbed(void **state)
 {
 	(void)state;
-	begin(MM_POLICY_REMAP, 200);
-	assert_int_equal(stats().pages[MM_PAGE_FREE], 200);
+	story_begin(MM_POLICY_REMAP, 200);
+	assert_int_equal(story_stats().pages[MM_PAGE_FREE], 200);
 	for (uint32_t i = 0; i < 200; i++)
 		assert_int_equal(w->page[i].bytes.kind, W_ZERO);
 }
@@ -21,17 +21,17 @@ static void a_model_runs_and_leaves(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 60);
+	story_begin(MM_POLICY_REMAP, 60);
 	p = tenant_with(0, 6, 3);
 	assert_true(p->model_ready);
-	assert_int_equal(plan(p)->epoch, 1);
-	assert_int_equal(stats().pages[MM_PAGE_PARAM], 19);
-	steps(p, 3);
+	assert_int_equal(story_plan(p)->epoch, 1);
+	assert_int_equal(story_stats().pages[MM_PAGE_PARAM], 19);
+	story_steps(p, 3);
 	w_bye(w, p);
 	w_run(w);
-	assert_int_equal(stats().pages[MM_PAGE_FREE], 60);
-	assert_int_equal(stats().tenants, 0);
-	assert_int_equal(stats().kills, 0);
+	assert_int_equal(story_stats().pages[MM_PAGE_FREE], 60);
+	assert_int_equal(story_stats().tenants, 0);
+	assert_int_equal(story_stats().kills, 0);
 }
 
 static void refusals_name_their_reason(void **state)
@@ -39,13 +39,13 @@ static void refusals_name_their_reason(void **state)
 	struct w_proc *quota, *device;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 30);
+	story_begin(MM_POLICY_REMAP, 30);
 	w->account_max[1] = 10;
 	quota = tenant_with(1, 6, 2);
 	device = tenant_with(0, 10, 4);
 	assert_int_equal(quota->model_result, -EDQUOT);
 	assert_int_equal(device->model_result, -ENOSPC);
-	assert_int_equal(stats().pages[MM_PAGE_FREE], 30);
+	assert_int_equal(story_stats().pages[MM_PAGE_FREE], 30);
 }
 
 /*
@@ -57,7 +57,7 @@ static void what_cannot_fit_is_known_before_it_is_read(void **state)
 	struct w_proc *p, *poor;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 30);
+	story_begin(MM_POLICY_REMAP, 30);
 	w->account_max[1] = 10;
 	p = tenant_with(0, 6, 3); /* 19 pages */
 	poor = tenant_with(1, 3, 3);
@@ -100,15 +100,15 @@ static void a_model_waits_for_what_others_lend(void **state)
 	struct w_proc *a, *b;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 60);
+	story_begin(MM_POLICY_REMAP, 60);
 	a = tenant_with(0, 10, 4); /* 41 pages */
 	pass_ms(200);
 	b = tenant_with(0, 8, 4); /* 33: 14 short */
 	pass_ms(50);
 	assert_true(b->model_ready);
-	assert_int_equal(plan(a)->alpha, 4);
-	steps(a, 3);
-	steps(b, 3);
+	assert_int_equal(story_plan(a)->alpha, 4);
+	story_steps(a, 3);
+	story_steps(b, 3);
 }
 
 static void a_model_that_never_fits_is_refused_after_a_while(void **state)
@@ -116,7 +116,7 @@ static void a_model_that_never_fits_is_refused_after_a_while(void **state)
 	struct w_proc *b;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 60);
+	story_begin(MM_POLICY_ELASTIC, 60);
 	tenant_with(0, 10, 4);
 	b = tenant_with(0, 8, 4);
 	assert_true(b->model_asked);
@@ -133,7 +133,7 @@ static void kv_is_pooled_or_split_by_policy(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_RECOMPUTE, 60);
+	story_begin(MM_POLICY_RECOMPUTE, 60);
 	p = tenant_with(0, 6, 3);
 	w_kv_declare(w, p, 2, 2, 20, 5);
 	w_run(w);
@@ -143,7 +143,7 @@ static void kv_is_pooled_or_split_by_policy(void **state)
 	assert_int_equal(p->held, 5);
 	assert_int_equal(p->denied, -ENOSPC);
 	w_done(w);
-	begin(MM_POLICY_ELASTIC, 60);
+	story_begin(MM_POLICY_ELASTIC, 60);
 	p = tenant_with(0, 6, 3);
 	w_kv_declare(w, p, 2, 2, 20, 5);
 	w_run(w);
@@ -153,12 +153,12 @@ static void kv_is_pooled_or_split_by_policy(void **state)
 	assert_int_equal(p->held, 8);
 }
 
-static void a_full_account_is_denied_but_its_wish_stands(void **state)
+static void a_full_account_is_denied_but_its_demand_stands(void **state)
 {
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 60);
+	story_begin(MM_POLICY_ELASTIC, 60);
 	w->account_max[1] = 25;
 	p = tenant_with(1, 6, 3);
 	w_kv_declare(w, p, 2, 1, 20, 0);
@@ -177,7 +177,7 @@ static void denials_are_not_repeated_in_haste(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 30);
+	story_begin(MM_POLICY_ELASTIC, 30);
 	p = tenant_with(0, 6, 3);
 	w_kv_declare(w, p, 1, 1, 60, 0);
 	for (uint32_t i = 0; i < 10; i++) {
@@ -197,7 +197,7 @@ static void idle_lends_most_recently_active_first(void **state)
 	struct w_proc *older, *newer, *asks;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 100);
+	story_begin(MM_POLICY_REMAP, 100);
 	older = tenant_with(0, 10, 2);
 	newer = tenant_with(0, 10, 2);
 	asks = tenant_with(0, 4, 2);
@@ -209,18 +209,18 @@ static void idle_lends_most_recently_active_first(void **state)
 	w_kv_want(w, asks, 49 + 4);
 	pass_ms(50);
 	assert_int_equal(asks->held, 53);
-	assert_int_equal(plan(newer)->alpha, 2);
-	assert_int_equal(plan(older)->alpha, 0);
+	assert_int_equal(story_plan(newer)->alpha, 2);
+	assert_int_equal(story_plan(older)->alpha, 0);
 	w_kv_want(w, asks, 49 + 18);
 	pass_ms(50);
-	assert_int_equal(plan(newer)->alpha, 7);
-	assert_int_equal(plan(older)->alpha, 2);
+	assert_int_equal(story_plan(newer)->alpha, 7);
+	assert_int_equal(story_plan(older)->alpha, 2);
 	w_kv_want(w, asks, 100);
 	pass_ms(50);
-	assert_int_equal(plan(older)->alpha, 7);
+	assert_int_equal(story_plan(older)->alpha, 7);
 	assert_int_equal(asks->denied, -ENOSPC);
-	steps(newer, 2);
-	steps(older, 2);
+	story_steps(newer, 2);
+	story_steps(older, 2);
 }
 
 static void empty_chunks_of_the_idle_come_before_layers(void **state)
@@ -228,7 +228,7 @@ static void empty_chunks_of_the_idle_come_before_layers(void **state)
 	struct w_proc *idle, *asks;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 60);
+	story_begin(MM_POLICY_REMAP, 60);
 	idle = tenant_with(0, 10, 2);
 	asks = tenant_with(0, 4, 2);
 	w_kv_declare(w, idle, 1, 1, 60, 0);
@@ -245,7 +245,7 @@ static void empty_chunks_of_the_idle_come_before_layers(void **state)
 		;
 	w_run(w);
 	assert_int_equal(asks->held, 15);
-	assert_int_equal(plan(idle)->alpha, 0);
+	assert_int_equal(story_plan(idle)->alpha, 0);
 }
 
 /*
@@ -258,7 +258,7 @@ static void what_is_asked_again_is_not_owed_twice(void **state)
 
 	(void)state;
 	for (int gives = 0; gives < 2; gives++) {
-		begin(MM_POLICY_ELASTIC, 40);
+		story_begin(MM_POLICY_ELASTIC, 40);
 		late = w_join(w, 0, MM_FEAT_KNOWN);
 		asks = w_join(w, 0, MM_FEAT_KNOWN);
 		w_kv_declare(w, late, 1, 1, 40, 0);
@@ -270,7 +270,7 @@ static void what_is_asked_again_is_not_owed_twice(void **state)
 		late->frozen = true;
 		w_kv_want(w, asks, 25);
 		pass_ms(3000);
-		assert_true(stats().reclaims >= 3);
+		assert_true(story_stats().reclaims >= 3);
 		for (uint32_t i = 0; gives && i < 15; i++)
 			w_kv_release(w, late);
 		late->frozen = false;
@@ -290,7 +290,7 @@ static void what_is_asked_again_is_not_owed_twice(void **state)
 /* An idle tenant lends layers for the 40 chunks that another wants. */
 static void lend_for_forty(struct w_proc **ret_lends, struct w_proc **ret_asks)
 {
-	begin(MM_POLICY_REMAP, 60);
+	story_begin(MM_POLICY_REMAP, 60);
 	*ret_lends = tenant_with(0, 10, 2);
 	*ret_asks = tenant_with(0, 4, 2);
 	w_kv_declare(w, *ret_asks, 1, 1, 60, 0);
@@ -307,17 +307,17 @@ static void layers_return_after_the_burst(void **state)
 	(void)state;
 	lend_for_forty(&lends, &asks);
 	assert_int_equal(asks->held, 40);
-	assert_int_equal(plan(lends)->alpha, 5);
-	steps(lends, 2);
+	assert_int_equal(story_plan(lends)->alpha, 5);
+	story_steps(lends, 2);
 	w_kv_want(w, asks, 10);
 	for (at_most = 0; asks->held > 10; at_most++)
 		w_kv_release(w, asks);
 	pass_ms(100);
-	assert_int_equal(plan(lends)->alpha, 5); /* dwell */
+	assert_int_equal(story_plan(lends)->alpha, 5); /* dwell */
 	pass_ms(600);
-	assert_int_equal(plan(lends)->alpha, 0);
-	assert_int_equal(stats().plan_changes, 2);
-	steps(lends, 2);
+	assert_int_equal(story_plan(lends)->alpha, 0);
+	assert_int_equal(story_stats().plan_changes, 2);
+	story_steps(lends, 2);
 }
 
 static void a_lender_that_runs_again_is_served_first(void **state)
@@ -335,7 +335,7 @@ static void a_lender_that_runs_again_is_served_first(void **state)
 		while (asks->reclaim && asks->held > 5 && w_kv_release(w, asks))
 			;
 	}
-	assert_int_equal(plan(lends)->alpha, 0);
+	assert_int_equal(story_plan(lends)->alpha, 0);
 }
 
 /* ---- plan changes ---- */
@@ -346,15 +346,16 @@ static void operator_changes_plans_while_it_runs(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
+	story_begin(MM_POLICY_REMAP, 80);
 	p = tenant_with(0, 10, 3);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(alphas); i++) {
-		by_hand(p, alphas[i]);
-		steps(p, 15);
-		assert_int_equal(plan(p)->alpha, alphas[i] < 0 ? 0 : alphas[i]);
-		assert_int_equal(plan(p)->m, alphas[i] > 0 ? plan(p)->alpha + plan(p)->beta : 0);
+		story_plan_by_hand(p, alphas[i]);
+		story_steps(p, 15);
+		assert_int_equal(story_plan(p)->alpha, alphas[i] < 0 ? 0 : alphas[i]);
+		assert_int_equal(story_plan(p)->m,
+				 alphas[i] > 0 ? story_plan(p)->alpha + story_plan(p)->beta : 0);
 	}
-	assert_int_equal(plan(p)->epoch, 10);
+	assert_int_equal(story_plan(p)->epoch, 10);
 }
 
 /* Layers away and slots, each step of it streamed and run on the right bytes. */
@@ -369,17 +370,18 @@ static void operator_changes_slots_while_it_runs(void **state)
 	uint32_t max;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
+	story_begin(MM_POLICY_REMAP, 80);
 	p = tenant_with(0, 10, 3);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(plans); i++) {
 		assert_int_equal(mm_core_plan_set(w->core, w->now_ns, p->tenant, plans[i].alpha,
 						  plans[i].slots, &max),
 				 0);
 		w_drain(w);
-		steps(p, 15);
-		assert_int_equal(plan(p)->alpha, plans[i].alpha);
-		assert_int_equal(plan(p)->beta, plans[i].alpha ? plans[i].slots : 0);
-		assert_int_equal(stats().pages[MM_PAGE_PARAM] + stats().pages[MM_PAGE_SLOT],
+		story_steps(p, 15);
+		assert_int_equal(story_plan(p)->alpha, plans[i].alpha);
+		assert_int_equal(story_plan(p)->beta, plans[i].alpha ? plans[i].slots : 0);
+		assert_int_equal(story_stats().pages[MM_PAGE_PARAM] +
+					 story_stats().pages[MM_PAGE_SLOT],
 				 31 - 3 * plans[i].alpha);
 	}
 	assert_int_equal(mm_core_plan_set(w->core, 1, p->tenant, 1, 2, &max), MM_E_RANGE);
@@ -407,17 +409,17 @@ static void layers_leave_where_there_is_time(void **state)
 	uint32_t max;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
+	story_begin(MM_POLICY_REMAP, 80);
 	p = tenant_with(0, 8, 3);
 	p->states_compute = true;
 	w_stats(w, p, 1);
 	assert_int_equal(mm_core_plan_set(w->core, w->now_ns, p->tenant, 2, 1, &max), 0);
 	w_drain(w);
-	steps(p, 15);
-	assert_int_equal(plan(p)->alpha, 2);
-	assert_int_equal(plan(p)->slot[0].n_layers, 3);
+	story_steps(p, 15);
+	assert_int_equal(story_plan(p)->alpha, 2);
+	assert_int_equal(story_plan(p)->slot[0].n_layers, 3);
 	for (uint32_t i = 0; i < 3; i++)
-		assert_true(heavy_between(&plan(p)->slot[0], i));
+		assert_true(heavy_between(&story_plan(p)->slot[0], i));
 }
 
 /* A layer's transfer takes two layers' time: three of ten in one slot stall, four in two do not. */
@@ -426,26 +428,26 @@ static void slots_are_chosen_by_step_time(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
+	story_begin(MM_POLICY_REMAP, 80);
 	p = tenant_with(0, 10, 3);
 	w_stats(w, p, 1);
-	steps(p, 3);
+	story_steps(p, 3);
 	w_stats(w, p, 1); /* a layer: 110 µs */
 	mm_core_on_streamed(w->core, p->tenant, 230000);
-	by_hand(p, 2);
-	steps(p, 15);
-	assert_int_equal(plan(p)->beta, 2);
-	assert_int_equal(plan(p)->m, 4);
-	by_hand(p, 0);
-	steps(p, 15);
+	story_plan_by_hand(p, 2);
+	story_steps(p, 15);
+	assert_int_equal(story_plan(p)->beta, 2);
+	assert_int_equal(story_plan(p)->m, 4);
+	story_plan_by_hand(p, 0);
+	story_steps(p, 15);
 	for (int i = 0; i < 40; i++)
 		mm_core_on_streamed(w->core, p->tenant, 20000);
-	by_hand(p, 1);
-	steps(p, 15);
-	assert_int_equal(plan(p)->beta, 1);
-	by_hand(p, 2); /* both hide it: 3 · 4 > 10, so two is the looser one */
-	steps(p, 15);
-	assert_int_equal(plan(p)->beta, 2);
+	story_plan_by_hand(p, 1);
+	story_steps(p, 15);
+	assert_int_equal(story_plan(p)->beta, 1);
+	story_plan_by_hand(p, 2); /* both hide it: 3 · 4 > 10, so two is the looser one */
+	story_steps(p, 15);
+	assert_int_equal(story_plan(p)->beta, 2);
 }
 
 static void what_the_operator_took_goes_back_under_any_policy(void **state)
@@ -454,16 +456,16 @@ static void what_the_operator_took_goes_back_under_any_policy(void **state)
 	for (int policy = 0; policy < MM_POLICY_COUNT; policy++) {
 		struct w_proc *p;
 
-		begin((enum mm_policy)policy, 80);
+		story_begin((enum mm_policy)policy, 80);
 		p = tenant_with(0, 10, 3);
-		by_hand(p, 4);
-		steps(p, 15);
-		assert_int_equal(plan(p)->alpha, 4);
+		story_plan_by_hand(p, 4);
+		story_steps(p, 15);
+		assert_int_equal(story_plan(p)->alpha, 4);
 		pass_ms(1000);
-		assert_int_equal(plan(p)->alpha, 4);
-		by_hand(p, -1);
+		assert_int_equal(story_plan(p)->alpha, 4);
+		story_plan_by_hand(p, -1);
 		pass_ms(1000);
-		assert_int_equal(plan(p)->alpha, 0);
+		assert_int_equal(story_plan(p)->alpha, 0);
 		if (policy + 1 < MM_POLICY_COUNT)
 			w_done(w);
 	}
@@ -474,29 +476,29 @@ static void two_layers_are_too_few_to_lend(void **state)
 	struct w_proc *lends, *asks;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 30);
+	story_begin(MM_POLICY_REMAP, 30);
 	lends = tenant_with(0, 2, 6);
 	asks = tenant_with(0, 3, 2);
 	w_kv_declare(w, asks, 1, 1, 60, 0);
 	pass_ms(200);
 	w_kv_want(w, asks, 30);
 	pass_ms(50);
-	assert_int_equal(plan(lends)->alpha, 0);
+	assert_int_equal(story_plan(lends)->alpha, 0);
 	assert_int_equal(asks->denied, -ENOSPC);
-	by_hand(lends, 1);
+	story_plan_by_hand(lends, 1);
 	pass_ms(50);
-	assert_int_equal(plan(lends)->alpha, 1);
+	assert_int_equal(story_plan(lends)->alpha, 1);
 	assert_int_equal(asks->held, 10 + 6);
-	steps(lends, 2);
+	story_steps(lends, 2);
 }
 
-static void what_is_not_possible_is_said(void **state)
+static void an_impossible_plan_is_refused(void **state)
 {
 	struct w_proc *p, *plain;
 	uint32_t max = 99;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 80);
+	story_begin(MM_POLICY_REMAP, 80);
 	p = tenant_with(0, 10, 3);
 	assert_int_equal(mm_core_plan_set(w->core, 1, p->tenant, 10, 0, &max), MM_E_RANGE);
 	assert_int_equal(max, 9);
@@ -515,16 +517,16 @@ static void who_lingers_is_killed(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 40);
+	story_begin(MM_POLICY_REMAP, 40);
 	p = tenant_with(0, 4, 2);
 	w_disconnect(w, p);
 	pass_ms(1900);
 	assert_true(p->alive);
-	assert_int_equal(stats().pages[MM_PAGE_REVOKING], 9);
+	assert_int_equal(story_stats().pages[MM_PAGE_REVOKING], 9);
 	pass_ms(200);
 	assert_false(p->alive);
-	assert_int_equal(stats().kills, 1);
-	assert_int_equal(stats().pages[MM_PAGE_FREE], 40);
+	assert_int_equal(story_stats().kills, 1);
+	assert_int_equal(story_stats().pages[MM_PAGE_FREE], 40);
 }
 
 static void pages_enter_another_domain_created_anew(void **state)
@@ -532,20 +534,20 @@ static void pages_enter_another_domain_created_anew(void **state)
 	struct w_proc *a, *b;
 
 	(void)state;
-	begin(MM_POLICY_REMAP, 40);
+	story_begin(MM_POLICY_REMAP, 40);
 	a = tenant_with(0, 8, 4);
 	a->forks = true;
 	w_die(w, a);
 	w_run(w);
-	assert_int_equal(stats().pages[MM_PAGE_FREE], 40);
+	assert_int_equal(story_stats().pages[MM_PAGE_FREE], 40);
 	b = tenant_with(1, 8, 4);
 	assert_false(b->model_ready);
-	assert_true(stats().pages[MM_PAGE_QUARANTINE] > 0); /* the fork holds them */
+	assert_true(story_stats().pages[MM_PAGE_QUARANTINE] > 0); /* the fork holds them */
 	pass_ms(9000);
 	assert_true(b->model_ready);
 	w_die(w, b);
 	w_run(w);
-	assert_int_equal(stats().pages[MM_PAGE_FREE], 40);
+	assert_int_equal(story_stats().pages[MM_PAGE_FREE], 40);
 }
 
 /* ---- bad requests ---- */
@@ -574,12 +576,12 @@ static const struct {
 	{ "release of it again", { .opcode = MM_OP_KV_RELEASE, .arg = { 0 } }, MM_E_PROTOCOL },
 };
 
-static void bad_requests_are_told_apart(void **state)
+static void bad_requests_are_distinguished(void **state)
 {
 	struct w_proc *p, *early;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 40);
+	story_begin(MM_POLICY_ELASTIC, 40);
 	p = tenant_with(0, 4, 2);
 	w_kv_declare(w, p, 1, 1, 10, 0);
 	w_kv_want(w, p, 2);
@@ -616,7 +618,7 @@ int main(void)
 		TEST(a_model_waits_for_what_others_lend),
 		TEST(a_model_that_never_fits_is_refused_after_a_while),
 		TEST(kv_is_pooled_or_split_by_policy),
-		TEST(a_full_account_is_denied_but_its_wish_stands),
+		TEST(a_full_account_is_denied_but_its_demand_stands),
 		TEST(denials_are_not_repeated_in_haste),
 		TEST(idle_lends_most_recently_active_first),
 		TEST(empty_chunks_of_the_idle_come_before_layers),
@@ -629,10 +631,10 @@ int main(void)
 		TEST(slots_are_chosen_by_step_time),
 		TEST(what_the_operator_took_goes_back_under_any_policy),
 		TEST(two_layers_are_too_few_to_lend),
-		TEST(what_is_not_possible_is_said),
+		TEST(an_impossible_plan_is_refused),
 		TEST(who_lingers_is_killed),
 		TEST(pages_enter_another_domain_created_anew),
-		TEST(bad_requests_are_told_apart),
+		TEST(bad_requests_are_distinguished),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

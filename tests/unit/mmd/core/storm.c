@@ -7,7 +7,7 @@
 
 static uint64_t n_steps;
 
-static void say(const struct w_proc *p, uint64_t step_ns, uint32_t waiting)
+static void stats_send(const struct w_proc *p, uint64_t step_ns, uint32_t waiting)
 {
 	struct mm_tenant_stats s = { .step_ns = step_ns,
 				     .kv_chunks_used = p->held,
@@ -25,7 +25,7 @@ static void say(const struct w_proc *p, uint64_t step_ns, uint32_t waiting)
  * Pages for 17 chunks of KV beside a model of six layers, whose transfers steps of @step_us hide as
  * long as all six cycle through two slots; four of them through one slot would be far too slow.
  */
-static struct w_proc *engine(uint64_t step_us, uint64_t transfer_us)
+static struct w_proc *engine_join(uint64_t step_us, uint64_t transfer_us)
 {
 	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
 
@@ -36,7 +36,7 @@ static struct w_proc *engine(uint64_t step_us, uint64_t transfer_us)
 		mm_core_on_streamed(w->core, p->tenant, transfer_us * US);
 	for (uint32_t i = 0; i < 100; i++) {
 		n_steps++;
-		say(p, step_us * US, 0);
+		stats_send(p, step_us * US, 0);
 	}
 	w_kv_want(w, p, 17);
 	w_run(w);
@@ -65,7 +65,7 @@ static void wants_too_much(struct w_proc *p, uint32_t ms)
 	w_kv_want(w, p, 60);
 	for (uint32_t i = 0; i < ms * 10; i++) {
 		if (i % 40 == 0)
-			say(p, 0, 1);
+			stats_send(p, 0, 1);
 		pass_tenth(p);
 	}
 }
@@ -77,7 +77,7 @@ static void wants_too_much(struct w_proc *p, uint32_t ms)
  * which does not: so four were too many, and one came home; then three were so few that a fourth
  * could be taken.
  */
-static void what_was_taken_because_it_hides_stays_away(void **state)
+static void layers_taken_while_hidden_stay_away(void **state)
 {
 	static const struct {
 		uint64_t step_us, transfer_us;
@@ -90,15 +90,16 @@ static void what_was_taken_because_it_hides_stays_away(void **state)
 
 		/* Nothing but this is to end it. */
 		begin_with("dwell-ms=1", ENGINE_PAGES);
-		p = engine(times[i].step_us, times[i].transfer_us);
-		before = stats().plan_changes;
+		p = engine_join(times[i].step_us, times[i].transfer_us);
+		before = story_stats().plan_changes;
 		wants_too_much(p, 200);
 		print_message(
 			"steps of %u us, transfers of %u: %u plan changes, %u away, %u held\n",
 			(uint32_t)times[i].step_us, (uint32_t)times[i].transfer_us,
-			(uint32_t)(stats().plan_changes - before), plan(p)->alpha, p->held);
-		assert_int_equal(plan(p)->alpha, 4);
-		assert_in_range(stats().plan_changes - before, 1, 4);
+			(uint32_t)(story_stats().plan_changes - before), story_plan(p)->alpha,
+			p->held);
+		assert_int_equal(story_plan(p)->alpha, 4);
+		assert_in_range(story_stats().plan_changes - before, 1, 4);
 		assert_true(p->held > 25);
 		if (i + 1 < MM_ARRAY_SIZE(times))
 			w_done(w);
@@ -109,7 +110,7 @@ static void steps_of(const struct w_proc *p, uint64_t step_us)
 {
 	for (uint32_t i = 0; i < 300; i++) {
 		n_steps++;
-		say(p, step_us * US, 1);
+		stats_send(p, step_us * US, 1);
 	}
 }
 
@@ -124,23 +125,23 @@ static void who_was_relieved_is_left_alone_for_a_while(void **state)
 
 	(void)state;
 	begin_with("dwell-ms=200,change-ms=1", ENGINE_PAGES);
-	p = engine(3743, 413);
+	p = engine_join(3743, 413);
 	wants_too_much(p, 50);
-	assert_int_equal(plan(p)->alpha, 4);
+	assert_int_equal(story_plan(p)->alpha, 4);
 	w_kv_want(w, p, 0);
 	while (p->held > 10)
 		w_kv_release(w, p);
 	steps_of(p, 400);
-	for (uint32_t i = 0; i < 1000 && plan(p)->alpha == 4; i++)
+	for (uint32_t i = 0; i < 1000 && story_plan(p)->alpha == 4; i++)
 		pass_tenth(p);
-	assert_true(plan(p)->alpha < 4);
+	assert_true(story_plan(p)->alpha < 4);
 	relieved_ns = w->now_ns;
 	w_run(w);
 	steps_of(p, 3743);
 	w_kv_want(w, p, 60);
-	while (plan(p)->alpha < 4) {
+	while (story_plan(p)->alpha < 4) {
 		assert_true(w->now_ns < relieved_ns + MM_NS_PER_S);
-		say(p, 0, 1);
+		stats_send(p, 0, 1);
 		pass_tenth(p);
 	}
 	assert_true(w->now_ns > relieved_ns + 190 * MM_NS_PER_MS);
@@ -163,15 +164,15 @@ static void begin_bounded(uint32_t each_ms)
 /* Another plan as soon as one is in force, in so many milliseconds: how often it changed. */
 static uint64_t change_for_ms(struct w_proc *p, uint32_t ms)
 {
-	uint64_t before = stats().plan_changes, end = w->now_ns + ms * MM_NS_PER_MS;
+	uint64_t before = story_stats().plan_changes, end = w->now_ns + ms * MM_NS_PER_MS;
 
 	while (w->now_ns < end) {
-		if (plan(p)->alpha == (uint32_t)MM_MAX(plan(p)->alpha_by_hand, 0))
-			by_hand(p, plan(p)->alpha ? 0 : 3);
+		if (story_plan(p)->alpha == (uint32_t)MM_MAX(story_plan(p)->alpha_by_hand, 0))
+			story_plan_by_hand(p, story_plan(p)->alpha ? 0 : 3);
 		w_run(w);
 		w_tick(w, MM_NS_PER_MS / 4);
 	}
-	return stats().plan_changes - before;
+	return story_stats().plan_changes - before;
 }
 
 static void plans_change_so_often_and_not_more(void **state)
@@ -182,9 +183,9 @@ static void plans_change_so_often_and_not_more(void **state)
 	begin_bounded(10);
 	p = tenant_with(0, 6, 2);
 	assert_int_equal(change_for_ms(p, 2), 8); /* as fast as it is told to */
-	assert_int_equal(stats().plan_changes_limited, 0);
+	assert_int_equal(story_stats().plan_changes_limited, 0);
 	assert_in_range(change_for_ms(p, 200), 27, 29); /* 16 - 8 at once, then one each 10 ms */
-	assert_true(stats().plan_changes_limited >= 19);
+	assert_true(story_stats().plan_changes_limited >= 19);
 	pass_ms(1000);
 	assert_in_range(change_for_ms(p, 5), 16, 17);
 }
@@ -199,9 +200,9 @@ static void each_tenant_has_its_own(void **state)
 	p = tenant_with(0, 6, 2);
 	q = tenant_with(0, 6, 2);
 	assert_int_equal(change_for_ms(p, 20), 16);
-	by_hand(q, 2);
+	story_plan_by_hand(q, 2);
 	w_run(w);
-	assert_int_equal(plan(q)->alpha, 2);
+	assert_int_equal(story_plan(q)->alpha, 2);
 }
 
 /*
@@ -217,16 +218,16 @@ static void what_waits_is_done_when_it_may(void **state)
 	begin_bounded(1000);
 	p = tenant_with(0, 6, 2);
 	assert_int_equal(change_for_ms(p, 20), 16);
-	by_hand(p, 5);
+	story_plan_by_hand(p, 5);
 	w_run(w);
-	assert_int_equal(plan(p)->alpha, 0);
+	assert_int_equal(story_plan(p)->alpha, 0);
 	due = mm_core_deadline(w->core);
 	assert_in_range(due - w->now_ns, 1, 1000 * MM_NS_PER_MS);
 	/* Statistics that come at that moment make nobody forget it. */
 	w->now_ns = due;
-	say(p, 0, 0);
+	stats_send(p, 0, 0);
 	assert_true(mm_core_deadline(w->core) <= w->now_ns);
-	while (plan(p)->alpha != 5) {
+	while (story_plan(p)->alpha != 5) {
 		assert_true(w->now_ns <= due + MM_NS_PER_S);
 		w_tick(w, mm_core_deadline(w->core) - MM_MIN(mm_core_deadline(w->core), w->now_ns));
 		w_run(w);
@@ -242,7 +243,7 @@ static void a_step_that_broke_off_is_not_forgotten(void **state)
 	(void)state;
 	begin_bounded(1000);
 	p = tenant_with(0, 6, 2);
-	by_hand(p, 2);
+	story_plan_by_hand(p, 2);
 	w_run(w);
 	for (uint32_t i = 0; i < 16; i++) {
 		w_resync(w, p);
@@ -252,7 +253,7 @@ static void a_step_that_broke_off_is_not_forgotten(void **state)
 	due = mm_core_deadline(w->core);
 	while (w->now_ns < due) {
 		w->now_ns = MM_MIN(w->now_ns + 30 * MM_NS_PER_MS, due + 5 * MM_NS_PER_MS);
-		say(p, 0, 0);
+		stats_send(p, 0, 0);
 		assert_true(mm_core_deadline(w->core) <= due);
 	}
 	w_tick(w, 0);
@@ -272,29 +273,29 @@ static void steps_that_break_off_come_first(void **state)
 	(void)state;
 	begin_bounded(1000);
 	p = tenant_with(0, 6, 2);
-	by_hand(p, 2);
+	story_plan_by_hand(p, 2);
 	w_run(w);
 	for (uint32_t i = 0; i < 15; i++) {
-		before = stats().plan_changes;
+		before = story_stats().plan_changes;
 		w_resync(w, p);
 		w_run(w);
-		assert_int_equal(stats().plan_changes, before + 1);
+		assert_int_equal(story_stats().plan_changes, before + 1);
 	}
 	w_resync(w, p);
-	by_hand(p, 4);
+	story_plan_by_hand(p, 4);
 	w_run(w);
 	assert_true(p->machine.broken);
 	w_tick(w, mm_core_deadline(w->core) - w->now_ns);
 	while (p->machine.broken) {
-		assert_int_equal(plan(p)->alpha, 2);
+		assert_int_equal(story_plan(p)->alpha, 2);
 		w_tick(w, 10 * MM_NS_PER_MS);
 		w_run(w);
 	}
-	assert_int_equal(plan(p)->alpha, 2);
-	assert_int_equal(stats().plan_changes, before + 2);
-	steps(p, 3);
+	assert_int_equal(story_plan(p)->alpha, 2);
+	assert_int_equal(story_stats().plan_changes, before + 2);
+	story_steps(p, 3);
 	pass_ms(1100);
-	assert_int_equal(plan(p)->alpha, 4);
+	assert_int_equal(story_plan(p)->alpha, 4);
 }
 
 /* Time runs slower for the controller: so do changes. */
@@ -318,7 +319,7 @@ static void times_are_stretched_with_all_others(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(what_was_taken_because_it_hides_stays_away),
+		TEST(layers_taken_while_hidden_stay_away),
 		TEST(who_was_relieved_is_left_alone_for_a_while),
 		TEST(plans_change_so_often_and_not_more),
 		TEST(each_tenant_has_its_own),

@@ -7,7 +7,7 @@
 static struct world world;
 struct world *const w = &world;
 
-void begin(enum mm_policy policy, uint32_t pages)
+void story_begin(enum mm_policy policy, uint32_t pages)
 {
 	struct mm_core_opts opts = { .pages = pages, .page_bytes = 4096, .policy = policy };
 
@@ -29,14 +29,14 @@ void begin_with(const char *knobs, uint32_t pages)
 	w_run(w);
 }
 
-int teardown(void **state)
+int story_teardown(void **state)
 {
 	(void)state;
 	w_done(w);
 	return 0;
 }
 
-struct mm_core_stats stats(void)
+struct mm_core_stats story_stats(void)
 {
 	struct mm_core_stats s;
 
@@ -44,7 +44,7 @@ struct mm_core_stats stats(void)
 	return s;
 }
 
-const struct mm_core_plan *plan(const struct w_proc *p)
+const struct mm_core_plan *story_plan(const struct w_proc *p)
 {
 	return mm_core_plan(w->core, p->tenant);
 }
@@ -73,7 +73,7 @@ void pass_ms(uint32_t ms)
 	}
 }
 
-void steps(struct w_proc *p, uint32_t n)
+void story_steps(struct w_proc *p, uint32_t n)
 {
 	for (uint64_t until = p->steps + n, tries = 0; p->steps < until; tries++) {
 		assert_true(tries < 10000);
@@ -84,7 +84,7 @@ void steps(struct w_proc *p, uint32_t n)
 	}
 }
 
-void by_hand(struct w_proc *p, int32_t alpha)
+void story_plan_by_hand(struct w_proc *p, int32_t alpha)
 {
 	uint32_t max;
 

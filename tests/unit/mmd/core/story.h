@@ -18,20 +18,20 @@
 
 extern struct world *const w;
 
-void begin(enum mm_policy policy, uint32_t pages);
+void story_begin(enum mm_policy policy, uint32_t pages);
 /* With MM_POLICY_REMAP and the knobs of --controller. */
 void begin_with(const char *knobs, uint32_t pages);
-int teardown(void **state);
-struct mm_core_stats stats(void);
-const struct mm_core_plan *plan(const struct w_proc *p);
+int story_teardown(void **state);
+struct mm_core_stats story_stats(void);
+const struct mm_core_plan *story_plan(const struct w_proc *p);
 /* A tenant whose model stands. */
 struct w_proc *tenant_that(uint64_t features, uint32_t account, uint32_t layers,
 			   uint32_t layer_pages);
 struct w_proc *tenant_with(uint32_t account, uint32_t layers, uint32_t layer_pages);
 void pass_ms(uint32_t ms);
 /* Steps, streaming, jobs and events take turns. */
-void steps(struct w_proc *p, uint32_t n);
+void story_steps(struct w_proc *p, uint32_t n);
 /* As an operator sets it. */
-void by_hand(struct w_proc *p, int32_t alpha);
+void story_plan_by_hand(struct w_proc *p, int32_t alpha);
 
-#define TEST(f) cmocka_unit_test_teardown(f, teardown)
+#define TEST(f) cmocka_unit_test_teardown(f, story_teardown)

@@ -17,7 +17,7 @@
 static struct world world;
 static struct world *w = &world;
 
-static void begin(enum mm_policy policy, uint64_t account_max)
+static void world_begin(enum mm_policy policy, uint64_t account_max)
 {
 	struct mm_core_opts opts = { .pages = 60,
 				     .page_bytes = PAGE,
@@ -41,7 +41,7 @@ static int teardown(void **state)
  * Chunks of three pages in each of two ranges, two of them held, and room for both in the swap
  * space.
  */
-static struct w_proc *tenant(uint32_t account)
+static struct w_proc *tenant_with_chunks(uint32_t account)
 {
 	struct w_proc *p = w_join(w, account, MM_FEAT_KNOWN);
 
@@ -54,12 +54,12 @@ static struct w_proc *tenant(uint32_t account)
 	return p;
 }
 
-static struct mm_swap_piece piece(uint32_t range, uint64_t at, uint64_t swap, uint32_t bytes)
+static struct mm_swap_piece piece_of(uint32_t range, uint64_t at, uint64_t swap, uint32_t bytes)
 {
 	return (struct mm_swap_piece){ at, swap, bytes, range };
 }
 
-static void outcome(struct w_proc *p, int result)
+static void outcome_expect(struct w_proc *p, int result)
 {
 	uint32_t swapped = p->swapped;
 
@@ -71,10 +71,11 @@ static void outcome(struct w_proc *p, int result)
 static void pieces_are_cut_at_pages_and_joined(void **state)
 {
 	const struct mm_swap_piece all[] = {
-		piece(0, 100, 0, 1000),          piece(0, 1100, 1000, 6000), /* one, of two pages */
-		piece(1, 7100, 7000, 10),                                    /* another range */
-		piece(1, 7110, 8000, 10),        /* joins in the arena only */
-		piece(1, 3 * PAGE - 1, 9000, 2), /* over the end of chunk 0 */
+		piece_of(0, 100, 0, 1000),
+		piece_of(0, 1100, 1000, 6000),      /* one, of two pages */
+		piece_of(1, 7100, 7000, 10),        /* another range */
+		piece_of(1, 7110, 8000, 10),        /* joins in the arena only */
+		piece_of(1, 3 * PAGE - 1, 9000, 2), /* over the end of chunk 0 */
 	};
 	const struct {
 		uint64_t offset, swap, bytes;
@@ -84,8 +85,8 @@ static void pieces_are_cut_at_pages_and_joined(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 0);
-	p = tenant(0);
+	world_begin(MM_POLICY_ELASTIC, 0);
+	p = tenant_with_chunks(0);
 	assert_true(w_swap(w, p, false, all, MM_ARRAY_SIZE(all)));
 	assert_int_equal(w->jobs, MM_ARRAY_SIZE(want));
 	for (size_t i = 0; i < MM_ARRAY_SIZE(want); i++) {
@@ -94,10 +95,10 @@ static void pieces_are_cut_at_pages_and_joined(void **state)
 		assert_int_equal(w->job[i].arg[2], want[i].swap);
 		assert_int_equal(w->job[i].arg[3], want[i].bytes);
 	}
-	outcome(p, 0);
+	outcome_expect(p, 0);
 	assert_true(w_swap(w, p, true, all, 1));
 	assert_int_equal(w->job[0].opcode, MM_XOP_SWAP_IN);
-	outcome(p, 0);
+	outcome_expect(p, 0);
 }
 
 static void what_is_not_its_own_is_refused(void **state)
@@ -107,28 +108,28 @@ static void what_is_not_its_own_is_refused(void **state)
 		struct mm_swap_piece piece;
 		int want;
 	} cases[] = {
-		{ piece(RANGES, 0, 0, 1), -ERANGE },
-		{ piece(0, 0, 0, 0), -ERANGE },
-		{ piece(0, 4 * chunk, 0, 1), -ERANGE },
-		{ piece(0, 4 * chunk - 1, 0, 2), -ERANGE },
-		{ piece(0, UINT64_MAX, 0, 2), -ERANGE },
-		{ piece(0, 0, space, 1), -ERANGE },
-		{ piece(0, 0, space - 1, 2), -ERANGE },
-		{ piece(0, 0, UINT64_MAX, 2), -ERANGE },
-		{ piece(0, 2 * chunk, 0, 1), -ENOENT },
-		{ piece(0, 2 * chunk - 1, 0, 2), -ENOENT },
-		{ piece(1, 2 * chunk - 1, space - 1, 1), 0 },
+		{ piece_of(RANGES, 0, 0, 1), -ERANGE },
+		{ piece_of(0, 0, 0, 0), -ERANGE },
+		{ piece_of(0, 4 * chunk, 0, 1), -ERANGE },
+		{ piece_of(0, 4 * chunk - 1, 0, 2), -ERANGE },
+		{ piece_of(0, UINT64_MAX, 0, 2), -ERANGE },
+		{ piece_of(0, 0, space, 1), -ERANGE },
+		{ piece_of(0, 0, space - 1, 2), -ERANGE },
+		{ piece_of(0, 0, UINT64_MAX, 2), -ERANGE },
+		{ piece_of(0, 2 * chunk, 0, 1), -ENOENT },
+		{ piece_of(0, 2 * chunk - 1, 0, 2), -ENOENT },
+		{ piece_of(1, 2 * chunk - 1, space - 1, 1), 0 },
 	};
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 0);
-	p = tenant(0);
+	world_begin(MM_POLICY_ELASTIC, 0);
+	p = tenant_with_chunks(0);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
 		print_message("case %zu\n", i);
 		assert_true(w_swap(w, p, false, &cases[i].piece, 1));
 		assert_int_equal(w->jobs, !cases[i].want);
-		outcome(p, cases[i].want);
+		outcome_expect(p, cases[i].want);
 	}
 }
 
@@ -163,7 +164,7 @@ static void look_at_ranges(struct w_proc *p, uint32_t gap, const uint32_t *end, 
 	for (uint32_t i = 0; i < n_ends * n_ends; i++) {
 		const uint32_t first = end[i / n_ends], last = end[i % n_ends];
 		struct mm_swap_piece one =
-			piece(0, first * PAGE + PAGE - 1, 0, (last - first) * PAGE + 1);
+			piece_of(0, first * PAGE + PAGE - 1, 0, (last - first) * PAGE + 1);
 
 		if (first > last)
 			continue;
@@ -173,11 +174,11 @@ static void look_at_ranges(struct w_proc *p, uint32_t gap, const uint32_t *end, 
 		}
 		assert_true(w_swap(w, p, false, &one, 1));
 		assert_int_equal(w->jobs, 0);
-		outcome(p, -ENOENT);
+		outcome_expect(p, -ENOENT);
 	}
 	assert_true(w_swap(w, p, false, good, n));
 	w_xfer_work(w, 1, -EIO); /* enough of it */
-	outcome(p, -EIO);
+	outcome_expect(p, -EIO);
 }
 
 static void a_gap_is_seen_wherever_it_is(void **state)
@@ -203,21 +204,21 @@ static void a_gap_is_seen_wherever_it_is(void **state)
 static int swap_of(struct w_proc *p, uint64_t lot, uint64_t n, uint64_t in)
 {
 	const struct mm_msg msg = { .opcode = MM_OP_SWAP, .user_data = 77, .arg = { lot, n, in } };
-	const struct mm_swap_piece one = piece(0, 0, 0, 1);
+	const struct mm_swap_piece one = piece_of(0, 0, 0, 1);
 
 	return mm_core_on_swap(w->core, w->now_ns, p->tenant, &msg, &one);
 }
 
 static void a_list_that_cannot_be_ends_the_connection(void **state)
 {
-	const struct mm_swap_piece one = piece(0, 0, 0, 1);
+	const struct mm_swap_piece one = piece_of(0, 0, 0, 1);
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 0);
+	world_begin(MM_POLICY_ELASTIC, 0);
 	p = w_join(w, 0, MM_FEAT_KNOWN);
 	assert_int_equal(swap_of(p, 0, 1, 0), MM_E_PROTOCOL); /* no space */
-	p = tenant(0);
+	p = tenant_with_chunks(0);
 	assert_int_equal(swap_of(p, MM_SWAP_LOTS, 1, 0), MM_E_PROTOCOL);
 	assert_int_equal(swap_of(p, UINT64_C(1) << 32, 1, 0), MM_E_PROTOCOL);
 	assert_int_equal(swap_of(p, 0, 0, 0), MM_E_PROTOCOL);
@@ -226,7 +227,7 @@ static void a_list_that_cannot_be_ends_the_connection(void **state)
 	assert_true(w_swap(w, p, false, &one, 1));
 	assert_int_equal(swap_of(p, 0, 1, 0), MM_E_PROTOCOL); /* it is under way */
 	w_drain(w);
-	outcome(p, 0);
+	outcome_expect(p, 0);
 }
 
 static void spaces_are_bounded(void **state)
@@ -234,7 +235,7 @@ static void spaces_are_bounded(void **state)
 	struct w_proc *p, *q;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 20 * PAGE);
+	world_begin(MM_POLICY_ELASTIC, 20 * PAGE);
 	p = w_join(w, 0, MM_FEAT_KNOWN);
 	assert_int_equal(w_swap_open(w, p, PAGE), -EINVAL); /* no arena */
 	w_kv_declare(w, p, 1, 1, 1, 0);
@@ -260,20 +261,20 @@ static void spaces_are_bounded(void **state)
 
 static void a_chunk_under_a_copy_stays(void **state)
 {
-	const struct mm_swap_piece one = piece(0, RPAGES * PAGE - 5, 0, 10); /* of both chunks */
+	const struct mm_swap_piece one = piece_of(0, RPAGES * PAGE - 5, 0, 10); /* of both chunks */
 	struct mm_msg release = { .opcode = MM_OP_KV_RELEASE, .arg = { 1 } };
 	struct mm_core_tenant t;
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 0);
-	p = tenant(0);
+	world_begin(MM_POLICY_ELASTIC, 0);
+	p = tenant_with_chunks(0);
 	assert_true(w_swap(w, p, true, &one, 1));
 	assert_int_equal(mm_core_on_request(w->core, w->now_ns, p->tenant, &release), 0);
 	w_drain(w);
 	assert_true(mm_core_tenant(w->core, p->tenant, &t));
 	assert_int_equal(t.kv_chunks, 2);
-	outcome(p, 0);
+	outcome_expect(p, 0);
 	assert_true(w_kv_release(w, p));
 	assert_true(mm_core_tenant(w->core, p->tenant, &t));
 	assert_int_equal(t.kv_chunks, 1);
@@ -281,15 +282,15 @@ static void a_chunk_under_a_copy_stays(void **state)
 
 static void pages_wait_for_the_copies_of_a_dead_tenant(void **state)
 {
-	const struct mm_swap_piece one = piece(0, 0, 0, RPAGES * PAGE);
+	const struct mm_swap_piece one = piece_of(0, 0, 0, RPAGES * PAGE);
 	struct mm_core_stats s;
 
 	(void)state;
 	for (uint32_t done = 0; done <= RPAGES; done++) {
 		struct w_proc *p;
 
-		begin(MM_POLICY_ELASTIC, 0);
-		p = tenant(0);
+		world_begin(MM_POLICY_ELASTIC, 0);
+		p = tenant_with_chunks(0);
 		assert_true(w_swap(w, p, false, &one, 1));
 		assert_int_equal(w->jobs, RPAGES);
 		for (uint32_t i = 0; i < done; i++)
@@ -313,12 +314,12 @@ static void pages_wait_for_the_copies_of_a_dead_tenant(void **state)
 
 static void a_list_survives_xfer(void **state)
 {
-	const struct mm_swap_piece one = piece(1, 7, 0, 2 * RPAGES * PAGE - 7);
+	const struct mm_swap_piece one = piece_of(1, 7, 0, 2 * RPAGES * PAGE - 7);
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 0);
-	p = tenant(0);
+	world_begin(MM_POLICY_ELASTIC, 0);
+	p = tenant_with_chunks(0);
 	assert_true(w_swap(w, p, false, &one, 1));
 	for (uint32_t i = 0; i < 3; i++) {
 		w_xfer_work(w, 1, 0);
@@ -326,43 +327,43 @@ static void a_list_survives_xfer(void **state)
 		w_tick(w, MM_NS_PER_MS);
 		w_xfer_up(w);
 	}
-	outcome(p, 0);
+	outcome_expect(p, 0);
 }
 
-static void a_copy_that_fails_is_told(void **state)
+static void a_copy_that_fails_is_reported(void **state)
 {
-	const struct mm_swap_piece one = piece(0, 0, 0, 2 * RPAGES * PAGE);
+	const struct mm_swap_piece one = piece_of(0, 0, 0, 2 * RPAGES * PAGE);
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 0);
-	p = tenant(0);
+	world_begin(MM_POLICY_ELASTIC, 0);
+	p = tenant_with_chunks(0);
 	assert_true(w_swap(w, p, false, &one, 1));
 	w_xfer_work(w, 1, -EIO);
-	outcome(p, -EIO);
+	outcome_expect(p, -EIO);
 	assert_true(w_swap(w, p, false, &one, 1));
 	for (uint32_t i = 0; i < 2; i++) {
 		w_xfer_kill(w, true);
 		w_xfer_up(w);
 	}
-	outcome(p, -EIO); /* its first job was the suspect twice */
+	outcome_expect(p, -EIO); /* its first job was the suspect twice */
 	assert_true(w_swap(w, p, false, &one, 1));
-	outcome(p, 0);
+	outcome_expect(p, 0);
 }
 
 /* Few jobs of one tenant at a time; another's are not kept waiting by them. */
-static void tenants_take_turns(void **state)
+static void tenants_are_served_round_robin(void **state)
 {
 	struct mm_swap_piece many[40];
 	struct w_proc *p, *q;
 	uint32_t of_q = 0;
 
 	(void)state;
-	begin(MM_POLICY_ELASTIC, 0);
-	p = tenant(0);
-	q = tenant(1);
+	world_begin(MM_POLICY_ELASTIC, 0);
+	p = tenant_with_chunks(0);
+	q = tenant_with_chunks(1);
 	for (uint32_t i = 0; i < MM_ARRAY_SIZE(many); i++)
-		many[i] = piece(0, i * 100, i * 200, 50);
+		many[i] = piece_of(0, i * 100, i * 200, 50);
 	assert_true(w_swap(w, p, false, many, MM_ARRAY_SIZE(many)));
 	assert_true(w->jobs < 20);
 	assert_true(w_swap(w, q, false, many, MM_ARRAY_SIZE(many)));
@@ -378,8 +379,8 @@ static void the_policy_gives_the_share(void **state)
 	struct w_proc *p;
 
 	(void)state;
-	begin(MM_POLICY_SWAP, 0);
-	p = tenant(0);
+	world_begin(MM_POLICY_SWAP, 0);
+	p = tenant_with_chunks(0);
 	w_kv_want(w, p, 4);
 	w_run(w);
 	assert_int_equal(p->held, 2);
@@ -397,8 +398,8 @@ int main(void)
 		cmocka_unit_test_teardown(a_chunk_under_a_copy_stays, teardown),
 		cmocka_unit_test_teardown(pages_wait_for_the_copies_of_a_dead_tenant, teardown),
 		cmocka_unit_test_teardown(a_list_survives_xfer, teardown),
-		cmocka_unit_test_teardown(a_copy_that_fails_is_told, teardown),
-		cmocka_unit_test_teardown(tenants_take_turns, teardown),
+		cmocka_unit_test_teardown(a_copy_that_fails_is_reported, teardown),
+		cmocka_unit_test_teardown(tenants_are_served_round_robin, teardown),
 		cmocka_unit_test_teardown(the_policy_gives_the_share, teardown),
 	};
 

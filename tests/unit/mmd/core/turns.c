@@ -8,7 +8,7 @@
 static int setup(void **state)
 {
 	(void)state;
-	begin(MM_POLICY_REMAP, 40);
+	story_begin(MM_POLICY_REMAP, 40);
 	return 0;
 }
 
@@ -36,12 +36,13 @@ static struct w_proc *with_chunk(struct w_proc *p)
 	return p;
 }
 
-static struct w_proc *joined(enum mm_turn_mode mode, uint32_t quantum_ms, uint32_t priority)
+static struct w_proc *tenant_in_turns(enum mm_turn_mode mode, uint32_t quantum_ms,
+				      uint32_t priority)
 {
 	return with_chunk(joined_to(0, mode, quantum_ms, priority));
 }
 
-static void wants(struct w_proc *p)
+static void turn_want(struct w_proc *p)
 {
 	w_turn_want(w, p);
 	w_run(w);
@@ -70,12 +71,13 @@ static void account_trust(uint32_t account)
 
 static void one_at_a_time(void **state)
 {
-	struct w_proc *a = joined(MM_TURN_QUANTUM, 50, 0), *b = joined(MM_TURN_QUANTUM, 50, 0);
+	struct w_proc *a = tenant_in_turns(MM_TURN_QUANTUM, 50, 0),
+		      *b = tenant_in_turns(MM_TURN_QUANTUM, 50, 0);
 
 	(void)state;
-	wants(a);
+	turn_want(a);
 	assert_true(a->machine.turn.serial && !a->machine.turn.ending);
-	wants(b);
+	turn_want(b);
 	assert_false(b->machine.turn.serial);
 	assert_in_range(deadline_ms(), 45, 50);
 	tick_ms(44);
@@ -90,24 +92,25 @@ static void one_at_a_time(void **state)
 /* Nobody is sent away for nobody. */
 static void alone_it_keeps_the_turn(void **state)
 {
-	struct w_proc *a = joined(MM_TURN_QUANTUM, 50, 0);
+	struct w_proc *a = tenant_in_turns(MM_TURN_QUANTUM, 50, 0);
 
 	(void)state;
-	wants(a);
+	turn_want(a);
 	tick_ms(60000);
 	assert_true(a->machine.turn.serial && !a->machine.turn.ending);
-	wants(joined(MM_TURN_QUANTUM, 50, 0));
+	turn_want(tenant_in_turns(MM_TURN_QUANTUM, 50, 0));
 	assert_true(a->machine.turn.ending);
 }
 
 static void drain_outlasts_a_quantum(void **state)
 {
-	struct w_proc *a = joined(MM_TURN_DRAIN, 50, 0), *b = joined(MM_TURN_QUANTUM, 50, 0);
+	struct w_proc *a = tenant_in_turns(MM_TURN_DRAIN, 50, 0),
+		      *b = tenant_in_turns(MM_TURN_QUANTUM, 50, 0);
 
 	(void)state;
 	account_trust(0);
-	wants(a);
-	wants(b);
+	turn_want(a);
+	turn_want(b);
 	tick_ms(5000);
 	assert_true(a->machine.turn.serial && !a->machine.turn.ending);
 	tick_ms(5000);
@@ -116,13 +119,13 @@ static void drain_outlasts_a_quantum(void **state)
 
 static void the_higher_priority_interrupts(void **state)
 {
-	struct w_proc *low = joined(MM_TURN_QUANTUM, 500, 0);
-	struct w_proc *high = joined(MM_TURN_QUANTUM, 500, 3);
+	struct w_proc *low = tenant_in_turns(MM_TURN_QUANTUM, 500, 0);
+	struct w_proc *high = tenant_in_turns(MM_TURN_QUANTUM, 500, 3);
 
 	(void)state;
 	account_trust(0);
-	wants(low);
-	wants(high);
+	turn_want(low);
+	turn_want(high);
 	assert_true(low->machine.turn.ending);
 	w_turn_done(w, low);
 	w_run(w);
@@ -134,15 +137,15 @@ static void the_higher_priority_interrupts(void **state)
  */
 static void waiting_raises(void **state)
 {
-	struct w_proc *high[] = { joined(MM_TURN_QUANTUM, 100, 2),
-				  joined(MM_TURN_QUANTUM, 100, 2) };
-	struct w_proc *low = joined(MM_TURN_QUANTUM, 100, 0);
+	struct w_proc *high[] = { tenant_in_turns(MM_TURN_QUANTUM, 100, 2),
+				  tenant_in_turns(MM_TURN_QUANTUM, 100, 2) };
+	struct w_proc *low = tenant_in_turns(MM_TURN_QUANTUM, 100, 0);
 
 	(void)state;
 	account_trust(0);
-	wants(high[0]);
-	wants(high[1]);
-	wants(low);
+	turn_want(high[0]);
+	turn_want(high[1]);
+	turn_want(low);
 	for (int i = 0; i < 50 && !low->machine.turn.serial; i++) {
 		tick_ms(100);
 		for (int h = 0; h < 2; h++) {
@@ -162,12 +165,13 @@ static void waiting_raises(void **state)
 
 static void overdue_is_passed_over(void **state)
 {
-	struct w_proc *a = joined(MM_TURN_QUANTUM, 50, 0), *b = joined(MM_TURN_QUANTUM, 50, 0);
+	struct w_proc *a = tenant_in_turns(MM_TURN_QUANTUM, 50, 0),
+		      *b = tenant_in_turns(MM_TURN_QUANTUM, 50, 0);
 	struct mm_core_tenant t;
 
 	(void)state;
-	wants(a);
-	wants(b);
+	turn_want(a);
+	turn_want(b);
 	tick_ms(50);
 	a->frozen = true;
 	tick_ms(1999);
@@ -188,18 +192,19 @@ static void overdue_is_passed_over(void **state)
  */
 static void overdue_costs_rank(void **state)
 {
-	struct w_proc *a = joined(MM_TURN_QUANTUM, 50, 0), *b = joined(MM_TURN_QUANTUM, 50, 0),
-		      *c = joined(MM_TURN_QUANTUM, 50, 0);
+	struct w_proc *a = tenant_in_turns(MM_TURN_QUANTUM, 50, 0),
+		      *b = tenant_in_turns(MM_TURN_QUANTUM, 50, 0),
+		      *c = tenant_in_turns(MM_TURN_QUANTUM, 50, 0);
 
 	(void)state;
-	wants(a);
-	wants(b);
+	turn_want(a);
+	turn_want(b);
 	tick_ms(50);
 	tick_ms(2000); /* it says nothing */
 	assert_true(!a->machine.turn.serial && b->machine.turn.serial);
-	wants(a);
+	turn_want(a);
 	tick_ms(10);
-	wants(c);
+	turn_want(c);
 	w_turn_done(w, b);
 	w_run(w);
 	assert_true(!a->machine.turn.serial && c->machine.turn.serial);
@@ -214,13 +219,14 @@ static void overdue_costs_rank(void **state)
 
 static void death_and_leaving_pass_it_on(void **state)
 {
-	struct w_proc *a = joined(MM_TURN_DRAIN, 0, 0), *b = joined(MM_TURN_DRAIN, 0, 0),
-		      *c = joined(MM_TURN_DRAIN, 0, 0);
+	struct w_proc *a = tenant_in_turns(MM_TURN_DRAIN, 0, 0),
+		      *b = tenant_in_turns(MM_TURN_DRAIN, 0, 0),
+		      *c = tenant_in_turns(MM_TURN_DRAIN, 0, 0);
 
 	(void)state;
-	wants(a);
-	wants(b);
-	wants(c);
+	turn_want(a);
+	turn_want(b);
+	turn_want(c);
 	w_die(w, a);
 	w_run(w);
 	assert_true(b->machine.turn.serial && !c->machine.turn.serial);
@@ -231,14 +237,15 @@ static void death_and_leaving_pass_it_on(void **state)
 
 static void who_waits_counts_as_idle(void **state)
 {
-	struct w_proc *a = joined(MM_TURN_QUANTUM, 50, 0), *b = joined(MM_TURN_QUANTUM, 50, 0);
+	struct w_proc *a = tenant_in_turns(MM_TURN_QUANTUM, 50, 0),
+		      *b = tenant_in_turns(MM_TURN_QUANTUM, 50, 0);
 	struct mm_core_tenant t;
 
 	(void)state;
 	w_stats(w, a, 1);
 	w_stats(w, b, 1);
-	wants(a);
-	wants(b);
+	turn_want(a);
+	turn_want(b);
 	assert_true(mm_core_tenant(w->core, a->tenant, &t) && !t.idle && !t.turn_waits);
 	assert_true(mm_core_tenant(w->core, b->tenant, &t) && t.idle && t.turn_waits);
 }
@@ -270,11 +277,12 @@ static void the_account_bounds_it(void **state)
 {
 	const struct mm_core_quota quota = { .turn_quantum_max_ns = 6 * MM_NS_PER_S,
 					     .turn_priority_max = 3 };
-	struct w_proc *a = joined(MM_TURN_QUANTUM, 60000, 0), *b = joined(MM_TURN_DRAIN, 0, 7);
+	struct w_proc *a = tenant_in_turns(MM_TURN_QUANTUM, 60000, 0),
+		      *b = tenant_in_turns(MM_TURN_DRAIN, 0, 7);
 
 	(void)state;
-	wants(a);
-	wants(b);
+	turn_want(a);
+	turn_want(b);
 	tick_ms(1999);
 	assert_false(a->machine.turn.ending); /* nor is it interrupted */
 	tick_ms(1);
@@ -282,7 +290,7 @@ static void the_account_bounds_it(void **state)
 	w_turn_done(w, a);
 	w_run(w);
 	assert_true(b->machine.turn.serial);
-	wants(a);
+	turn_want(a);
 	assert_int_equal(w_quota_set(w, 0, &quota), MM_QUOTA_APPLIED);
 	tick_ms(5999);
 	assert_false(b->machine.turn.ending);
@@ -291,9 +299,9 @@ static void the_account_bounds_it(void **state)
 	w_turn_done(w, b);
 	w_run(w);
 	w_turn_done(w, a);
-	wants(a);
+	turn_want(a);
 	assert_true(a->machine.turn.serial && !a->machine.turn.ending);
-	wants(b);
+	turn_want(b);
 	assert_true(a->machine.turn.ending); /* the higher one, now */
 	assert_null(mm_core_quota_check(w->core, 1000, &quota));
 	assert_non_null(mm_core_quota_check(
@@ -368,7 +376,7 @@ static void a_model_brings_the_turn(void **state)
 	struct w_proc *p = joined_to(0, MM_TURN_QUANTUM, 200, 0);
 
 	(void)state;
-	wants(p);
+	turn_want(p);
 	assert_false(p->machine.turn.serial);
 	w_model(w, p, 1, 3, 2, 1);
 	assert_false(p->machine.turn.serial);
@@ -377,13 +385,13 @@ static void a_model_brings_the_turn(void **state)
 }
 
 /* A tenant without a model that wants KV is to get it, and computes with it. */
-static void a_wish_for_kv_is_enough(void **state)
+static void a_demand_for_kv_suffices(void **state)
 {
 	struct w_proc *p = joined_to(0, MM_TURN_QUANTUM, 200, 0);
 
 	(void)state;
 	w_kv_declare(w, p, 50, 1, 1, 0); /* more than there is */
-	wants(p);
+	turn_want(p);
 	assert_false(p->machine.turn.serial);
 	w_kv_want(w, p, 1);
 	w_run(w);
@@ -438,7 +446,7 @@ static void weights_share(void **state)
  * Both want the turn whenever they do not have it, and give it back when they are asked. Returns
  * the ms that @b had it.
  */
-static uint32_t two_take_turns(struct w_proc *a, struct w_proc *b, uint32_t seconds)
+static uint32_t two_alternate(struct w_proc *a, struct w_proc *b, uint32_t seconds)
 {
 	struct w_proc *both[] = { a, b };
 	uint32_t ms = 0;
@@ -468,12 +476,12 @@ static void a_weight_that_is_raised_starves_nobody(void **state)
 	w_account_add(w, 1, 1, &usual);
 	a = with_chunk(joined_to(0, MM_TURN_QUANTUM, 50, 0));
 	b = with_chunk(joined_to(1, MM_TURN_QUANTUM, 2000, 0));
-	two_take_turns(a, b, 600);
+	two_alternate(a, b, 600);
 	for (uint32_t i = 0; i < 1000 && !a->machine.turn.serial; i++)
-		two_take_turns(a, b, 1);
+		two_alternate(a, b, 1);
 	assert_true(a->machine.turn.serial);
 	assert_int_equal(w_quota_set(w, 0, &heavy), MM_QUOTA_APPLIED);
-	assert_in_range(two_take_turns(a, b, 60), 5000, 55000);
+	assert_in_range(two_alternate(a, b, 60), 5000, 55000);
 }
 
 /* It may compute with its KV once its model was refused, which is settled after the turns. */
@@ -500,7 +508,7 @@ static void a_refused_model_brings_the_turn(void **state)
 	assert_true(p->machine.turn.serial && !p->model_ready);
 }
 
-static void lies_are_refused(void **state)
+static void malformed_joins_are_refused(void **state)
 {
 	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
 	const struct mm_msg bad[] = {
@@ -520,7 +528,7 @@ static void lies_are_refused(void **state)
  * One thread asks for a turn while another one leaves: what was asked comes behind that, and is
  * nothing.
  */
-static void a_wish_behind_leaving_is_none(void **state)
+static void a_request_behind_leaving_is_dropped(void **state)
 {
 	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
 
@@ -533,7 +541,7 @@ static void a_wish_behind_leaving_is_none(void **state)
 	assert_int_equal(p->machine.turn.serial, 0);
 }
 
-#define TURN_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TURN_TEST(f) cmocka_unit_test_setup_teardown(f, setup, story_teardown)
 
 int main(void)
 {
@@ -551,14 +559,14 @@ int main(void)
 		TURN_TEST(the_account_bounds_it),
 		TURN_TEST(who_can_compute_nothing_has_no_turn),
 		TURN_TEST(a_model_brings_the_turn),
-		TURN_TEST(a_wish_for_kv_is_enough),
+		TURN_TEST(a_demand_for_kv_suffices),
 		TURN_TEST(accounts_share_alike),
 		TURN_TEST(tenants_share_alike),
 		TURN_TEST(weights_share),
 		TURN_TEST(a_weight_that_is_raised_starves_nobody),
 		TURN_TEST(a_refused_model_brings_the_turn),
-		TURN_TEST(lies_are_refused),
-		TURN_TEST(a_wish_behind_leaving_is_none),
+		TURN_TEST(malformed_joins_are_refused),
+		TURN_TEST(a_request_behind_leaving_is_dropped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@
 static uint64_t n_steps, n_samples;
 
 /* What it says of itself, after so many steps and samples. */
-static void say(struct w_proc *p, uint64_t step_ns, uint64_t stall_ns, uint32_t waiting)
+static void stats_send(struct w_proc *p, uint64_t step_ns, uint64_t stall_ns, uint32_t waiting)
 {
 	struct mm_tenant_stats s = { .step_ns = step_ns,
 				     .stall_ns = stall_ns,
@@ -34,15 +34,15 @@ static void say(struct w_proc *p, uint64_t step_ns, uint64_t stall_ns, uint32_t 
 }
 
 /* It says that it finished a step, so long, of which it waited at gates so long. */
-static void stepped(struct w_proc *p, uint64_t step_ns, uint64_t stall_ns, uint32_t waiting)
+static void step_report(struct w_proc *p, uint64_t step_ns, uint64_t stall_ns, uint32_t waiting)
 {
 	n_steps++;
 	n_samples++;
-	say(p, step_ns, stall_ns, waiting);
+	stats_send(p, step_ns, stall_ns, waiting);
 }
 
 /* One model of 16 layers of 3 pages each; at first, a layer takes 400 µs to come. */
-static struct w_proc *one(void)
+static struct w_proc *one_model(void)
 {
 	struct w_proc *p = tenant_with(0, 16, 3);
 
@@ -56,14 +56,14 @@ static struct w_proc *one(void)
 static uint32_t alpha_of(struct w_proc *p, uint64_t short_us, uint32_t long_in_ten)
 {
 	for (uint32_t i = 0; i < 200; i++)
-		stepped(p, i % 10 < long_in_ten ? 100000 * US : short_us * US, 0, 0);
+		step_report(p, i % 10 < long_in_ten ? 100000 * US : short_us * US, 0, 0);
 	w_kv_want(w, p, 100);
 	for (uint32_t i = 0; i < 60; i++) {
-		stepped(p, i % 10 < long_in_ten ? 100000 * US : short_us * US, 0, 0);
+		step_report(p, i % 10 < long_in_ten ? 100000 * US : short_us * US, 0, 0);
 		w_tick(w, 2 * MM_NS_PER_MS);
 		w_run(w);
 	}
-	return plan(p)->alpha;
+	return story_plan(p)->alpha;
 }
 
 /*
@@ -76,13 +76,13 @@ static void long_steps_do_not_hide_what_short_ones_show(void **state)
 
 	(void)state;
 	begin_with("cap=1000", 80);
-	some = alpha_of(one(), 1600, 3);
+	some = alpha_of(one_model(), 1600, 3);
 	w_done(w);
 	begin_with("cap=1000", 80);
-	none = alpha_of(one(), 200, 3);
+	none = alpha_of(one_model(), 200, 3);
 	w_done(w);
 	begin_with("cap=1000", 80);
-	all = alpha_of(one(), 1600, 10);
+	all = alpha_of(one_model(), 1600, 10);
 	assert_int_equal(none, 0);
 	assert_in_range(some, 1, 3);
 	assert_true(all >= 10);
@@ -95,19 +95,19 @@ static void only_samples_count(void **state)
 
 	(void)state;
 	begin_with("cap=1000", 80);
-	p = one();
+	p = one_model();
 	for (uint32_t i = 0; i < 200; i++) {
-		stepped(p, 100000 * US, 0, 0);
+		step_report(p, 100000 * US, 0, 0);
 		for (uint32_t k = 0; k < 9; k++, n_steps++)
-			say(p, 200 * US, 0, 0);
+			stats_send(p, 200 * US, 0, 0);
 	}
 	w_kv_want(w, p, 100);
 	for (uint32_t i = 0; i < 60; i++, n_steps++) {
-		say(p, 200 * US, 0, 0);
+		stats_send(p, 200 * US, 0, 0);
 		w_tick(w, 2 * MM_NS_PER_MS);
 		w_run(w);
 	}
-	assert_true(plan(p)->alpha >= 10);
+	assert_true(story_plan(p)->alpha >= 10);
 }
 
 /* The more it is allowed to cost, the more is taken. */
@@ -117,10 +117,10 @@ static void what_is_tolerated_is_a_knob(void **state)
 
 	(void)state;
 	begin_with("slow=1", 80);
-	little = alpha_of(one(), 1600, 0);
+	little = alpha_of(one_model(), 1600, 0);
 	w_done(w);
 	begin_with("slow=900,link=1000", 80);
-	much = alpha_of(one(), 1600, 0);
+	much = alpha_of(one_model(), 1600, 0);
 	assert_true(little < much);
 }
 
@@ -134,16 +134,16 @@ static void stalls_are_of_the_devices_time(void **state)
 
 	(void)state;
 	begin_with("cap=1000,time-scale=4", 80);
-	p = one();
+	p = one_model();
 	for (uint32_t i = 0; i < 200; i++)
-		stepped(p, 6400 * US, 1200 * US, 0);
+		step_report(p, 6400 * US, 1200 * US, 0);
 	w_kv_want(w, p, 100);
 	for (uint32_t i = 0; i < 60; i++) {
-		stepped(p, 6400 * US, 1200 * US, 0);
+		step_report(p, 6400 * US, 1200 * US, 0);
 		w_tick(w, 8 * MM_NS_PER_MS);
 		w_run(w);
 	}
-	assert_in_range(plan(p)->alpha, 1, 4);
+	assert_in_range(story_plan(p)->alpha, 1, 4);
 }
 
 /* Who waits at gates most of the time gets KV in use back from who has more than its share. */
@@ -155,11 +155,11 @@ static void who_stalls_most_of_the_time_is_relieved(void **state)
 		uint32_t asked = 0, before;
 
 		begin_with(off ? "cap=1000,recall=off" : "cap=1000", 80);
-		p = one();
+		p = one_model();
 		before = alpha_of(p, 3200, 0);
 		assert_true(before > 1);
 		for (uint32_t i = 0; i < 1200; i++) {
-			stepped(p, 1200 * US, 1000 * US, 5);
+			step_report(p, 1200 * US, 1000 * US, 5);
 			w_tick(w, 2 * MM_NS_PER_MS);
 			w_run(w);
 			asked += p->reclaim;
@@ -168,14 +168,14 @@ static void who_stalls_most_of_the_time_is_relieved(void **state)
 			w_kv_want(w, p, 100);
 		}
 		assert_int_equal(asked != 0, !off);
-		assert_int_equal(plan(p)->alpha < before, !off);
+		assert_int_equal(story_plan(p)->alpha < before, !off);
 		if (!off)
 			w_done(w);
 	}
 }
 
 /* Demand rises: layers come before it is there. */
-static void what_will_be_wished_is_taken_ahead(void **state)
+static void what_will_be_demanded_is_taken_ahead(void **state)
 {
 	(void)state;
 	for (int off = 0; off < 2; off++) {
@@ -191,7 +191,7 @@ static void what_will_be_wished_is_taken_ahead(void **state)
 			pass_ms(20);
 		}
 		assert_int_equal(asks->denials, 0);
-		assert_int_equal(plan(lends)->alpha != 0, !off);
+		assert_int_equal(story_plan(lends)->alpha != 0, !off);
 		if (!off)
 			w_done(w);
 	}
@@ -201,7 +201,7 @@ static void what_will_be_wished_is_taken_ahead(void **state)
  * How many may be away and how many of them pay are two questions: neither is answered with the
  * other's answer.
  */
-static void what_may_be_away_is_not_what_pays(void **state)
+static void what_may_be_away_is_not_what_is_worthwhile(void **state)
 {
 	struct mm_c_tenant *t;
 	uint32_t may, pays;
@@ -209,7 +209,7 @@ static void what_may_be_away_is_not_what_pays(void **state)
 
 	(void)state;
 	begin_with("cap=1000,slow=900,link=1000", 80);
-	p = one();
+	p = one_model();
 	alpha_of(p, 1600, 0);
 	t = mm_c_tenant(w->core, p->tenant);
 	mm_c_caps_void(t);
@@ -260,8 +260,8 @@ int main(void)
 		TEST(what_is_tolerated_is_a_knob),
 		TEST(stalls_are_of_the_devices_time),
 		TEST(who_stalls_most_of_the_time_is_relieved),
-		TEST(what_will_be_wished_is_taken_ahead),
-		TEST(what_may_be_away_is_not_what_pays),
+		TEST(what_will_be_demanded_is_taken_ahead),
+		TEST(what_may_be_away_is_not_what_is_worthwhile),
 		TEST(what_is_waited_for_is_summed_anew),
 	};
 
