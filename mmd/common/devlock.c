@@ -163,7 +163,7 @@ static socklen_t claim_address(const struct mm_devlock *lock, struct sockaddr_un
 }
 
 /* The process that has the name. */
-struct holder {
+struct claim_holder {
 	/*
 	 * Error of connecting to it; -ECONNREFUSED: it does not listen, or is gone; 0: cred is
 	 * known.
@@ -187,7 +187,7 @@ static bool attr_is_name(const struct rtattr *attr, const struct sockaddr_un *ad
  * reports one.
  */
 static bool diag_is_claim(const struct nlmsghdr *msg, const struct sockaddr_un *address,
-			  socklen_t bytes, struct holder *holder)
+			  socklen_t bytes, struct claim_holder *holder)
 {
 	const struct unix_diag_msg *diag = NLMSG_DATA(msg);
 	const struct rtattr *attr = (const struct rtattr *)(diag + 1);
@@ -237,7 +237,7 @@ static int diag_request(int fd)
  * list cannot be influenced by others. Kernels before Linux 5.3 or without unix_diag leave the
  * owner unknown.
  */
-static void holder_look_up(const struct mm_devlock *lock, struct holder *holder)
+static void holder_look_up(const struct mm_devlock *lock, struct claim_holder *holder)
 {
 	_Alignas(struct nlmsghdr) char buf[16384];
 	mm_cleanup(mm_close_fd) int fd = -1;
@@ -267,13 +267,13 @@ static void holder_look_up(const struct mm_devlock *lock, struct holder *holder)
  * Finds the holder: by a connection, the credentials of the process that last called listen(); else
  * from the kernel's list, the owner since the socket was made.
  */
-static void holder_find(const struct mm_devlock *lock, struct holder *ret)
+static void holder_find(const struct mm_devlock *lock, struct claim_holder *ret)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
 	struct sockaddr_un address;
 	socklen_t bytes = claim_address(lock, &address), len = sizeof(ret->cred);
 
-	*ret = (struct holder){ .cred = { .uid = (uid_t)-1 } };
+	*ret = (struct claim_holder){ .cred = { .uid = (uid_t)-1 } };
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, bytes) == 0 &&
 	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &ret->cred, &len) == 0) {
@@ -285,7 +285,7 @@ static void holder_find(const struct mm_devlock *lock, struct holder *ret)
 	holder_look_up(lock, ret);
 }
 
-static void holder_describe(const struct holder *holder, char *ret_text, size_t bytes)
+static void holder_describe(const struct claim_holder *holder, char *ret_text, size_t bytes)
 {
 	static const char look[] = "ss -xlp shows who has @" CLAIM_PREFIX "...";
 
@@ -317,7 +317,7 @@ static bool process_shares_files(pid_t pid)
  * queue binds, since it may be an mmd whose queue somebody fills; one that does not listen does
  * not.
  */
-static bool holder_binds(const struct mm_devlock *lock, const struct holder *holder)
+static bool holder_binds(const struct mm_devlock *lock, const struct claim_holder *holder)
 {
 	if (lock->file_fd < 0)
 		return true;
@@ -330,7 +330,7 @@ static bool holder_binds(const struct mm_devlock *lock, const struct holder *hol
  * Whether it may be worth waiting for the holder to end. An mmd that ends releases its lock a
  * moment before the name; until then its name appears as root's.
  */
-static bool holder_may_end(const struct holder *holder)
+static bool holder_may_end(const struct claim_holder *holder)
 {
 	return !holder->uid_known || holder->cred.uid == geteuid();
 }
@@ -373,7 +373,7 @@ static int claim_wait(struct mm_devlock *lock, char *err, size_t err_bytes)
 
 static int claim_take(struct mm_devlock *lock, char *err, size_t err_bytes)
 {
-	struct holder holder;
+	struct claim_holder holder;
 	char who[96];
 	int r;
 

@@ -74,7 +74,7 @@ int mm_kchan_send(struct mm_kchan *chan, const struct mm_kmsg *msg, const int *f
 	return mm_kchan_flush(chan);
 }
 
-bool mm_kchan_waiting(const struct mm_kchan *chan)
+bool mm_kchan_is_waiting(const struct mm_kchan *chan)
 {
 	return chan->queue.count > 0;
 }
@@ -86,7 +86,7 @@ int mm_kchan_service(struct mm_kchan *chan, uint64_t now_ns)
 
 uint32_t mm_kchan_events(const struct mm_kchan *chan)
 {
-	bool full = mm_kchan_waiting(chan) && chan->retry_ns == UINT64_MAX;
+	bool full = mm_kchan_is_waiting(chan) && chan->retry_ns == UINT64_MAX;
 
 	return EPOLLIN | (full ? (uint32_t)EPOLLOUT : 0);
 }

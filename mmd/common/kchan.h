@@ -45,11 +45,11 @@ void mm_kchan_done(struct mm_kchan *chan);
  */
 int mm_kchan_send(struct mm_kchan *chan, const struct mm_kmsg *msg, const int *fds, size_t n_fds);
 
-/* Sends the queued messages. Return: 0, also if some remain (mm_kchan_waiting()); -ECONNRESET. */
+/* Sends queued messages. Return: 0, also if some remain (mm_kchan_is_waiting()); -ECONNRESET. */
 int mm_kchan_flush(struct mm_kchan *chan);
 
 /* Whether messages wait for room. */
-bool mm_kchan_waiting(const struct mm_kchan *chan);
+bool mm_kchan_is_waiting(const struct mm_kchan *chan);
 
 /* Calls mm_kchan_flush() once the timer is due; else does nothing. */
 int mm_kchan_service(struct mm_kchan *chan, uint64_t now_ns);

@@ -16,7 +16,7 @@
 
 enum field_type { TYPE_NAME, TYPE_PATH, TYPE_ID, TYPE_SIZE, TYPE_NUMBER, TYPE_TIMEOUT };
 
-static const struct field {
+static const struct account_field {
 	const char *key;
 	enum field_type type;
 	size_t offset;
@@ -104,8 +104,8 @@ static bool cgroup_path_is_valid(const char *path)
 	       !strstr(path, "//") && !strstr(path, "/..");
 }
 
-static int field_set_text(const struct field *f, struct mm_account_config *a, const char *text,
-			  char *error)
+static int field_set_text(const struct account_field *f, struct mm_account_config *a,
+			  const char *text, char *error)
 {
 	if (!text ||
 	    !(f->type == TYPE_NAME ? account_name_is_valid(text) : cgroup_path_is_valid(text)))
@@ -118,7 +118,8 @@ static int field_set_text(const struct field *f, struct mm_account_config *a, co
 	return 0;
 }
 
-static int field_set_size(const struct field *f, const json_t *value, uint64_t *to, char *error)
+static int field_set_size(const struct account_field *f, const json_t *value, uint64_t *to,
+			  char *error)
 {
 	const char *text = json_string_value(value);
 	uint64_t bytes = (uint64_t)json_integer_value(value);
@@ -134,7 +135,8 @@ static int field_set_size(const struct field *f, const json_t *value, uint64_t *
 	return 0;
 }
 
-static int field_set_number(const struct field *f, const json_t *value, uint64_t *to, char *error)
+static int field_set_number(const struct account_field *f, const json_t *value, uint64_t *to,
+			    char *error)
 {
 	json_int_t number = json_integer_value(value);
 
@@ -145,7 +147,8 @@ static int field_set_number(const struct field *f, const json_t *value, uint64_t
 	return 0;
 }
 
-static int field_set_id(const struct field *f, const json_t *value, uint32_t *to, char *error)
+static int field_set_id(const struct account_field *f, const json_t *value, uint32_t *to,
+			char *error)
 {
 	json_int_t number = json_integer_value(value);
 
@@ -155,8 +158,8 @@ static int field_set_id(const struct field *f, const json_t *value, uint32_t *to
 	return 0;
 }
 
-static int field_set_value(const struct field *f, struct mm_account_config *a, const json_t *value,
-			   char *error)
+static int field_set_value(const struct account_field *f, struct mm_account_config *a,
+			   const json_t *value, char *error)
 {
 	char *to = (char *)a + f->offset;
 	const char *word = json_string_value(value);
@@ -181,7 +184,7 @@ static int field_set_value(const struct field *f, struct mm_account_config *a, c
 
 /* ---- one account ---- */
 
-static const struct field *field_find(const char *key)
+static const struct account_field *field_find(const char *key)
 {
 	for (size_t i = 0; i < MM_ARRAY_SIZE(fields); i++) {
 		if (strcmp(fields[i].key, key) == 0)
@@ -192,7 +195,7 @@ static const struct field *field_find(const char *key)
 
 static int keys_parse(const json_t *json, struct mm_account_config *a, char *error)
 {
-	const struct field *f;
+	const struct account_field *f;
 	const char *key;
 	json_t *value;
 	int r;
@@ -302,7 +305,7 @@ int mm_accounts_parse_text(const char *text, struct mm_accounts *ret, char *erro
 	return mm_accounts_parse(json, ret, error);
 }
 
-static json_t *value_format(const struct field *f, const struct mm_account_config *a)
+static json_t *value_format(const struct account_field *f, const struct mm_account_config *a)
 {
 	const char *from = (const char *)a + f->offset;
 	uint64_t number;

@@ -18,7 +18,7 @@
 
 enum option_type { TYPE_TEXT, TYPE_SIZE, TYPE_NUMBER, TYPE_NAME, TYPE_ACCOUNTS, TYPE_KNOBS };
 
-struct option {
+struct config_option {
 	const char *name;
 	const char *arg;
 	const char *help;
@@ -44,7 +44,7 @@ static const char *const role_names[] = { "keeper", "core", "xfer", "load", "spo
 #define ROOM(field)    .bytes = sizeof(((struct mm_config *)NULL)->field)
 #define SIZE_MAX_BYTES (UINT64_C(1) << 50)
 
-static const struct option config_options[] = {
+static const struct config_option config_options[] = {
 	{ "dir", "DIR", "sockets and lock file", TYPE_TEXT, AT(dir), ROOM(dir) },
 	{ "driver", "NAME", MM_DRIVER_CHOICES, TYPE_TEXT, AT(driver), ROOM(driver) },
 	{ "device", "N|UUID,...", "the driver's ordinals of devices, or UUIDs (GPU-, MIG-)",
@@ -139,7 +139,7 @@ static int digits_parse(const char *text, uint64_t *ret_value, const char **ret_
 	return errno ? -ERANGE : 0;
 }
 
-static const struct option *option_find(const char *name, size_t name_bytes)
+static const struct config_option *option_find(const char *name, size_t name_bytes)
 {
 	for (size_t i = 0; i < MM_ARRAY_SIZE(config_options); i++) {
 		if (strlen(config_options[i].name) == name_bytes &&
@@ -149,7 +149,7 @@ static const struct option *option_find(const char *name, size_t name_bytes)
 	return NULL;
 }
 
-static int option_set_text(const struct option *o, struct mm_config *c, const char *where,
+static int option_set_text(const struct config_option *o, struct mm_config *c, const char *where,
 			   const char *value, char *error)
 {
 	if (!*value)
@@ -164,7 +164,7 @@ static int option_set_text(const struct option *o, struct mm_config *c, const ch
 	return 0;
 }
 
-static int option_set_name(const struct option *o, struct mm_config *c, const char *where,
+static int option_set_name(const struct config_option *o, struct mm_config *c, const char *where,
 			   const char *value, char *error)
 {
 	for (uint64_t i = 0; o->names[i]; i++) {
@@ -176,7 +176,7 @@ static int option_set_name(const struct option *o, struct mm_config *c, const ch
 	return config_fail(error, "%s%s: '%s' is none of: %s", where, o->name, value, o->help);
 }
 
-static int option_parse_number(const struct option *o, const char *where, const char *value,
+static int option_parse_number(const struct config_option *o, const char *where, const char *value,
 			       uint64_t *ret_number, char *error)
 {
 	uint64_t max = o->type == TYPE_SIZE ? SIZE_MAX_BYTES : o->max;
@@ -196,7 +196,7 @@ static int option_parse_number(const struct option *o, const char *where, const 
 	return 0;
 }
 
-static int option_set_number(const struct option *o, struct mm_config *c, const char *where,
+static int option_set_number(const struct config_option *o, struct mm_config *c, const char *where,
 			     const char *value, char *error)
 {
 	uint64_t number;
@@ -207,7 +207,7 @@ static int option_set_number(const struct option *o, struct mm_config *c, const 
 	return r;
 }
 
-static bool option_is_device(const struct option *o)
+static bool option_is_device(const struct config_option *o)
 {
 	return o->offset == offsetof(struct mm_config, device);
 }
@@ -224,7 +224,7 @@ static bool word_is_uuid(const char *word)
 /*
  * Parses values between commas. An empty word means "not set", if 0 is outside the option's range.
  */
-static int option_set_list(const struct option *o, struct mm_config *c, const char *where,
+static int option_set_list(const struct config_option *o, struct mm_config *c, const char *where,
 			   const char *value, char *error)
 {
 	struct mm_config_list list = { 0 };
@@ -257,8 +257,8 @@ static int option_set_list(const struct option *o, struct mm_config *c, const ch
 	return r;
 }
 
-static int option_set_accounts(const struct option *o, struct mm_config *c, const char *where,
-			       const char *value, char *error)
+static int option_set_accounts(const struct config_option *o, struct mm_config *c,
+			       const char *where, const char *value, char *error)
 {
 	char why[MM_ACCOUNT_ERROR_BYTES];
 
@@ -269,7 +269,7 @@ static int option_set_accounts(const struct option *o, struct mm_config *c, cons
 }
 
 /* Stores the text as it is; it is parsed here only to report errors early. */
-static int option_set_knobs(const struct option *o, struct mm_config *c, const char *where,
+static int option_set_knobs(const struct config_option *o, struct mm_config *c, const char *where,
 			    const char *value, char *error)
 {
 	struct mm_core_opts opts = { 0 };
@@ -281,7 +281,7 @@ static int option_set_knobs(const struct option *o, struct mm_config *c, const c
 	return option_set_text(o, c, where, value, error);
 }
 
-static int option_set(const struct option *o, struct mm_config *c, const char *where,
+static int option_set(const struct config_option *o, struct mm_config *c, const char *where,
 		      const char *value, char *error)
 {
 	switch (o->type) {
@@ -304,7 +304,7 @@ static int option_set(const struct option *o, struct mm_config *c, const char *w
 static int file_set_key(struct mm_config *c, const char *path, const char *key, const json_t *value,
 			char *error)
 {
-	const struct option *o = option_find(key, strlen(key));
+	const struct config_option *o = option_find(key, strlen(key));
 	char where[128], number[32], why[MM_ACCOUNT_ERROR_BYTES];
 
 	snprintf(where, sizeof(where), "%.100s: ", path);
@@ -326,7 +326,7 @@ static int file_set_key(struct mm_config *c, const char *path, const char *key, 
 	return option_set(o, c, where, number, error);
 }
 
-static struct mm_config_list *option_list(struct mm_config *c, const struct option *o)
+static struct mm_config_list *option_list(struct mm_config *c, const struct config_option *o)
 {
 	return (struct mm_config_list *)(void *)((char *)c + o->offset);
 }
@@ -336,7 +336,7 @@ static int section_parse(struct mm_config *c, const char *path, uint32_t index,
 			 const json_t *section, char *error)
 {
 	struct mm_config one = *c;
-	const struct option *o;
+	const struct config_option *o;
 	const char *key;
 	json_t *value;
 	int r;
@@ -449,7 +449,7 @@ static bool flag_is(const char *name, size_t name_bytes, const char *want)
 /* The file is read in the first pass, the other flags in the second, so flags beat the file. */
 static int flags_parse(int argc, char **argv, struct mm_config *c, bool file_pass, char *error)
 {
-	const struct option *o;
+	const struct config_option *o;
 	const char *name = NULL, *value = NULL;
 	size_t name_bytes = 0;
 	int r;
@@ -635,7 +635,7 @@ void mm_config_one(const struct mm_config *config, uint32_t device, struct mm_co
 	strcpy(ret_config->device_uuid[0], config->device_uuid[device]);
 }
 
-static char *list_format(const struct mm_config *c, const struct option *o)
+static char *list_format(const struct mm_config *c, const struct config_option *o)
 {
 	const struct mm_config_list *list = (const void *)((const char *)c + o->offset);
 	char *flag = NULL, *text = NULL;
@@ -660,7 +660,7 @@ static char *list_format(const struct mm_config *c, const struct option *o)
 	return flag;
 }
 
-static char *accounts_format(const struct option *o, const struct mm_accounts *accounts)
+static char *accounts_format(const struct config_option *o, const struct mm_accounts *accounts)
 {
 	char *text = mm_accounts_format(accounts), *flag = NULL;
 
@@ -670,7 +670,7 @@ static char *accounts_format(const struct option *o, const struct mm_accounts *a
 	return flag;
 }
 
-static char *flag_format(const struct mm_config *c, const struct option *o, uint64_t role)
+static char *flag_format(const struct mm_config *c, const struct config_option *o, uint64_t role)
 {
 	const char *field = (const char *)c + o->offset;
 	char *flag = NULL;
@@ -696,7 +696,7 @@ static char *flag_format(const struct mm_config *c, const struct option *o, uint
 }
 
 /* A number that stands for "not set" is outside its own range; it is not passed on. */
-static bool option_is_unset(const struct mm_config *c, const struct option *o)
+static bool option_is_unset(const struct mm_config *c, const struct config_option *o)
 {
 	uint64_t value;
 

@@ -28,7 +28,7 @@ void mm_closer_release(struct mm_closer *c)
 	c->n_released = c->n_waiting;
 }
 
-bool mm_closer_full(const struct mm_closer *c)
+bool mm_closer_is_full(const struct mm_closer *c)
 {
 	return c->n_waiting >= MM_CLOSER_FULL;
 }

@@ -62,4 +62,4 @@ void mm_closer_service(struct mm_closer *closer);
 uint64_t mm_closer_due_ns(const struct mm_closer *closer);
 
 /* Whether so many connections wait that no more should be accepted. */
-bool mm_closer_full(const struct mm_closer *closer);
+bool mm_closer_is_full(const struct mm_closer *closer);

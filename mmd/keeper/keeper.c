@@ -38,13 +38,13 @@
 /* After so many failures of one xfer in a row, none proven in between, its device is down. */
 #define FAILURES_MAX 6
 
-struct helper { /* a load, or the spool of a store */
+struct keeper_helper { /* a load, or the spool of a store */
 	enum mm_role role;
 	uint64_t id;
 	pid_t pid; /* 0 = free */
 };
 
-struct xfer { /* one per device */
+struct keeper_xfer { /* one per device */
 	uint64_t epoch;
 	pid_t pid;
 	uint64_t start_at_ns;  /* UINT64_MAX = no start is due */
@@ -65,9 +65,9 @@ struct keeper {
 	struct mm_kchan core;
 	struct mm_closer closer;
 	pid_t core_pid;
-	struct xfer xfer[MM_DEVICES_MAX];
+	struct keeper_xfer xfer[MM_DEVICES_MAX];
 	uint32_t n_xfers;
-	struct helper helpers[MM_KEEPER_HELPERS_MAX];
+	struct keeper_helper helpers[MM_KEEPER_HELPERS_MAX];
 	struct mm_loop_source core_source, signal_source, tenant_source, admin_source;
 	int signal_fd;
 	bool ready, stopping, failed;
@@ -82,9 +82,10 @@ struct keeper {
  */
 static void sources_update(struct keeper *k)
 {
-	bool accepts = k->ready && !k->stopping && !mm_kchan_waiting(&k->core) && !k->accept_at_ns;
+	bool accepts =
+		k->ready && !k->stopping && !mm_kchan_is_waiting(&k->core) && !k->accept_at_ns;
 	/* Only the operator can use the admin socket, and it adds nothing to the closer's work. */
-	bool tenants = accepts && !mm_closer_full(&k->closer);
+	bool tenants = accepts && !mm_closer_is_full(&k->closer);
 
 	mm_loop_want(&k->loop, &k->core_source, mm_kchan_events(&k->core));
 	mm_loop_want(&k->loop, &k->tenant_source, tenants ? EPOLLIN : 0);
@@ -117,7 +118,7 @@ static void accept_some(struct keeper *k, int listen_fd, enum mm_kop op)
 	struct mm_kmsg msg = { .op = op };
 	int fd;
 
-	for (int i = 0; i < ACCEPTS_PER_WAKEUP && !mm_kchan_waiting(&k->core); i++) {
+	for (int i = 0; i < ACCEPTS_PER_WAKEUP && !mm_kchan_is_waiting(&k->core); i++) {
 		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0) {
 			if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
@@ -154,14 +155,14 @@ static void keeper_fail(struct keeper *k, const char *text)
 	child_kill(k->core_pid);
 }
 
-static struct xfer *xfer_named(struct keeper *k, const struct mm_kmsg *msg)
+static struct keeper_xfer *xfer_named(struct keeper *k, const struct mm_kmsg *msg)
 {
 	mm_assert(msg->device < k->n_xfers);
 	return &k->xfer[msg->device];
 }
 
 /* The device's number for the operator and the driver. */
-static uint64_t xfer_ordinal(const struct keeper *k, const struct xfer *x)
+static uint64_t xfer_ordinal(const struct keeper *k, const struct keeper_xfer *x)
 {
 	return mm_config_at(&k->config->device, (uint32_t)(x - k->xfer));
 }
@@ -177,7 +178,7 @@ static uint64_t backoff_growing_ns(unsigned int times, uint64_t max_ns)
  * An xfer that works a little and dies has not failed to start, but repeated quick deaths are
  * delayed as well.
  */
-static uint64_t xfer_backoff_ns(const struct xfer *x)
+static uint64_t xfer_backoff_ns(const struct keeper_xfer *x)
 {
 	if (x->down)
 		return BACKOFF_DOWN_NS;
@@ -187,7 +188,7 @@ static uint64_t xfer_backoff_ns(const struct xfer *x)
 
 static void xfer_request(struct keeper *k, const struct mm_kmsg *msg)
 {
-	struct xfer *x = xfer_named(k, msg);
+	struct keeper_xfer *x = xfer_named(k, msg);
 	uint64_t wait_ns = xfer_backoff_ns(x);
 
 	if (x->pid || x->start_at_ns != UINT64_MAX) {
@@ -204,7 +205,7 @@ static void xfer_request(struct keeper *k, const struct mm_kmsg *msg)
 	x->start_at_ns = mm_now_ns() + wait_ns;
 }
 
-static void xfer_gone(struct keeper *k, struct xfer *x, int status);
+static void xfer_gone(struct keeper *k, struct keeper_xfer *x, int status);
 
 /*
  * An xfer that cannot be started (no fds, no processes left) counts as failed, as if it had died,
@@ -213,7 +214,7 @@ static void xfer_gone(struct keeper *k, struct xfer *x, int status);
 static void xfers_start_due(struct keeper *k)
 {
 	for (uint32_t i = 0; i < k->n_xfers; i++) {
-		struct xfer *x = &k->xfer[i];
+		struct keeper_xfer *x = &k->xfer[i];
 
 		if (x->start_at_ns > mm_now_ns())
 			continue;
@@ -235,10 +236,10 @@ static uint64_t xfers_start_at_ns(const struct keeper *k)
 	return at;
 }
 
-static struct helper *helper_find(struct keeper *k, enum mm_role role, uint64_t id)
+static struct keeper_helper *helper_find(struct keeper *k, enum mm_role role, uint64_t id)
 {
 	for (size_t i = 0; i < MM_KEEPER_HELPERS_MAX; i++) {
-		struct helper *h = &k->helpers[i];
+		struct keeper_helper *h = &k->helpers[i];
 
 		if (h->pid && h->role == role && h->id == id)
 			return h;
@@ -266,7 +267,7 @@ static void helper_request(struct keeper *k, enum mm_role role, uint64_t id)
 
 static void core_on_kill(struct keeper *k, const struct mm_kmsg *msg)
 {
-	struct helper *helper = helper_find(k, (enum mm_role)msg->role, msg->id);
+	struct keeper_helper *helper = helper_find(k, (enum mm_role)msg->role, msg->id);
 
 	if (helper)
 		child_kill(helper->pid);
@@ -277,7 +278,7 @@ static void core_on_kill(struct keeper *k, const struct mm_kmsg *msg)
 static void core_on_ready(struct keeper *k, const struct mm_kmsg *msg)
 {
 	if (msg->role == MM_ROLE_XFER) {
-		struct xfer *x = xfer_named(k, msg);
+		struct keeper_xfer *x = xfer_named(k, msg);
 
 		x->proven = true;
 		x->down = false;
@@ -287,12 +288,12 @@ static void core_on_ready(struct keeper *k, const struct mm_kmsg *msg)
 	k->ready = true;
 }
 
-static void xfer_down(struct keeper *k, struct xfer *x, const char *why);
+static void xfer_down(struct keeper *k, struct keeper_xfer *x, const char *why);
 
 /* Takes over @fds: first the claim, then the file, as far as there are any. */
 static void device_lock_hold(struct keeper *k, const struct mm_kmsg *msg, int *fds)
 {
-	struct xfer *x = xfer_named(k, msg);
+	struct keeper_xfer *x = xfer_named(k, msg);
 	size_t n = 0;
 
 	while (n < MM_KCHAN_FDS && fds[n] >= 0)
@@ -407,7 +408,7 @@ static void core_gone(struct keeper *k, int status)
  * Marks the device of an xfer that failed repeatedly as down; keeper goes on starting that xfer.
  * While mmd starts, or when no device is left, mmd ends.
  */
-static void xfer_down(struct keeper *k, struct xfer *x, const char *why)
+static void xfer_down(struct keeper *k, struct keeper_xfer *x, const char *why)
 {
 	struct mm_kmsg msg = { .op = MM_K_DOWN,
 			       .role = MM_ROLE_XFER,
@@ -427,7 +428,7 @@ static void xfer_down(struct keeper *k, struct xfer *x, const char *why)
 	keeper_fail(k, text);
 }
 
-static void xfer_gone(struct keeper *k, struct xfer *x, int status)
+static void xfer_gone(struct keeper *k, struct keeper_xfer *x, int status)
 {
 	char why[120];
 

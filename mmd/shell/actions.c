@@ -156,7 +156,7 @@ static void action_perform(struct mm_pool *pool, const struct mm_action *a)
 		       s->tenant, s->name, (int)s->pid, a->reason);
 		break;
 	case MM_ACT_MODEL_DROP:
-		mm_store_leave(s);
+		mm_load_leave(s);
 		break;
 	case MM_ACT_FORGET:
 		mm_session_release(s);

@@ -226,7 +226,7 @@ static int session_account_check(struct mm_session *s)
 
 	if (r < 0)
 		return hello_refuse(s, r, why);
-	return mm_quota_connects(s, reason) ? 0 : hello_refuse(s, -EDQUOT, reason);
+	return mm_quota_may_connect(s, reason) ? 0 : hello_refuse(s, -EDQUOT, reason);
 }
 
 static int session_welcome(struct mm_session *s, const struct mm_hello *hello)
@@ -274,10 +274,10 @@ int mm_handshake(struct mm_session *s)
 	if (r < 0)
 		return r;
 	if (s->pid == 0)
-		return hello_refuse(
-			s, -EPERM,
-			"your process cannot be seen from mmd's pid namespace; "
-			"run mmd in yours or above (containers: hostPID: true or --pid=host for mmd)");
+		return hello_refuse(s, -EPERM,
+				    "your process cannot be seen from mmd's pid namespace; "
+				    "run mmd in yours or above "
+				    "(containers: hostPID: true or --pid=host for mmd)");
 	r = mm_hello_check(bytes, len, &hello, reason);
 	if (r < 0)
 		return hello_refuse(s, r, reason);

@@ -11,7 +11,7 @@
 #include "libclient/support/clock.h"
 #include "mmd/shell/shell.h"
 
-static const struct xid {
+static const struct known_xid {
 	uint64_t xid;
 	enum mm_health_kind kind;
 	const char *text;
@@ -115,9 +115,9 @@ static void health_on_gone(struct mm_pool *pool, const struct mm_xmsg *msg)
 }
 
 /* A state is logged when it changes, since a repair stays pending until the GPU is reset. */
-static void health_on_look(struct mm_pool *pool, struct mm_xhealth *seen)
+static void health_on_sample(struct mm_pool *pool, struct mm_xhealth *seen)
 {
-	struct mm_xhealth *last = &pool->health.look;
+	struct mm_xhealth *last = &pool->health.sample;
 	uint32_t more = seen->flags & ~last->flags;
 
 	seen->n_holders = MM_MIN(seen->n_holders, (uint32_t)MM_XHOLDERS);
@@ -141,7 +141,7 @@ int mm_health_message(struct mm_pool *pool, struct mm_xmsg *msg)
 	if (msg->id == MM_XHEALTH_EVENT)
 		return health_on_event(pool, msg);
 	if (msg->id == MM_XHEALTH_LOOK)
-		health_on_look(pool, &msg->health);
+		health_on_sample(pool, &msg->health);
 	else if (msg->id == MM_XHEALTH_GONE)
 		health_on_gone(pool, msg);
 	else
@@ -151,7 +151,7 @@ int mm_health_message(struct mm_pool *pool, struct mm_xmsg *msg)
 
 /* ---- holders of memory ---- */
 
-bool mm_health_ours(const struct mm_pool *pool, uint32_t pid)
+bool mm_health_is_ours(const struct mm_pool *pool, uint32_t pid)
 {
 	const struct mm_shell *shell = pool->shell;
 
@@ -170,14 +170,14 @@ bool mm_health_ours(const struct mm_pool *pool, uint32_t pid)
 
 void mm_health_explain(const struct mm_pool *pool, char *text, size_t bytes)
 {
-	const struct mm_xhealth *seen = &pool->health.look;
+	const struct mm_xhealth *seen = &pool->health.sample;
 	size_t at = strlen(text);
 	bool any = false;
 
 	for (uint32_t i = 0; i < seen->n_holders && at < bytes; i++) {
 		const struct mm_xholder *holder = &seen->holder[i];
 
-		if (mm_health_ours(pool, holder->pid))
+		if (mm_health_is_ours(pool, holder->pid))
 			continue;
 		at += (size_t)snprintf(text + at, bytes - at, "%spid %u (%s) %" PRIu64 " MiB",
 				       any ? ", " : "; others hold memory: ", holder->pid,

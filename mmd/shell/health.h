@@ -25,8 +25,8 @@ struct mm_pool;
 enum mm_health_kind { MM_HEALTH_NOTE, MM_HEALTH_MEMORY, MM_HEALTH_LOST };
 
 struct mm_health {
-	struct mm_xhealth
-		look; /* last sample; flags 0: none yet, or NVML does not show the device */
+	/* The last sample; flags 0: none yet, or NVML does not show the device. */
+	struct mm_xhealth sample;
 	uint64_t xids, memory_errors, lost;
 	/* Counts of NVML's events, each of which may stand for several errors. */
 	uint64_t single_bit, double_bit;
@@ -47,4 +47,4 @@ int mm_health_message(struct mm_pool *pool, struct mm_xmsg *msg);
 void mm_health_explain(const struct mm_pool *pool, char *text, size_t bytes);
 
 /* Whether the process is one of mmd's or one of its tenants. */
-bool mm_health_ours(const struct mm_pool *pool, uint32_t pid);
+bool mm_health_is_ours(const struct mm_pool *pool, uint32_t pid);

@@ -27,7 +27,7 @@ static struct mm_load *load_find(struct mm_shell *shell, uint64_t id)
 	return NULL;
 }
 
-int mm_store_open(struct mm_session *s)
+int mm_load_open(struct mm_session *s)
 {
 	struct mm_stores *all = &s->shell->stores;
 	struct mm_load *load = NULL;
@@ -38,7 +38,7 @@ int mm_store_open(struct mm_session *s)
 		return -EALREADY;
 	for (size_t i = 0; i < MM_LOADS_MAX && !load; i++)
 		load = all->load[i].id ? NULL : &all->load[i];
-	if (!load || !mm_quota_loads(s))
+	if (!load || !mm_quota_may_load(s))
 		return -EAGAIN;
 	load->id = ++all->load_serial;
 	load->account = s->account;
@@ -142,7 +142,7 @@ static void load_fail_store(struct mm_load *load, int result, const char *text)
 	mm_store_put(load->shell, store);
 }
 
-void mm_store_spooled(struct mm_shell *shell, uint64_t id, int result, const char *text, int *fds)
+void mm_load_on_spooled(struct mm_shell *shell, uint64_t id, int result, const char *text, int *fds)
 {
 	struct mm_load *load = load_of_store(shell, id, MM_LOAD_SPOOLING);
 	char why[MM_TEXT_BYTES];
@@ -476,7 +476,7 @@ static int load_outcome(struct mm_load *load, struct mm_session *s, int status)
 	load->why = MM_REFUSED_LOAD;
 	if (!load->done || status != 0) {
 		load->shell->stores.deaths += load->tenant != MM_STORE_NO_TENANT;
-		if (!s || mm_session_logs(s))
+		if (!s || mm_session_may_log(s))
 			mm_log(MM_LOG_WARN, "load.died", "load=%" PRIu64 " status=%#x", load->id,
 			       (unsigned int)status);
 		return s && ++s->load_deaths >= LOAD_DEATHS_MAX ? -EIO : -EAGAIN;
@@ -535,7 +535,7 @@ static void load_finish(struct mm_load *load, int result)
 		mm_store_put(shell, store);
 }
 
-void mm_store_sealed(struct mm_shell *shell, uint64_t id, int result, const char *text)
+void mm_load_on_sealed(struct mm_shell *shell, uint64_t id, int result, const char *text)
 {
 	struct mm_load *load = load_of_store(shell, id, MM_LOAD_SEALING);
 
@@ -568,7 +568,7 @@ void mm_load_gone(struct mm_shell *shell, uint64_t id, int status)
 	load_finish(load, r);
 }
 
-void mm_store_leave(struct mm_session *s)
+void mm_load_leave(struct mm_session *s)
 {
 	struct mm_load *load = load_find(s->shell, s->load);
 

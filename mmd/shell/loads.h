@@ -59,24 +59,25 @@ struct mm_load {
  * Starts a load for MODEL_OPEN of @session. Return: 0 the reply follows; negative errno for the
  * reply.
  */
-int mm_store_open(struct mm_session *session);
+int mm_load_open(struct mm_session *session);
 
 /*
  * Kills the session's load and drops its reference to a store: at its end, or on MODEL_DROP of the
  * core.
  */
-void mm_store_leave(struct mm_session *session);
+void mm_load_leave(struct mm_session *session);
 
 /*
  * The spool has opened the file of store @id: @fds (taken over) to write and to read it. Or it
  * could not: @result and @text are the reason.
  */
-void mm_store_spooled(struct mm_shell *shell, uint64_t id, int result, const char *text, int *fds);
+void mm_load_on_spooled(struct mm_shell *shell, uint64_t id, int result, const char *text,
+			int *fds);
 
 /*
  * The spool has checked whether anybody can still write to store @id: @result is 0 if nobody can.
  */
-void mm_store_sealed(struct mm_shell *shell, uint64_t id, int result, const char *text);
+void mm_load_on_sealed(struct mm_shell *shell, uint64_t id, int result, const char *text);
 
 /*
  * Messages of keeper: a load was started, with core's end and the tenant's (both taken over); a

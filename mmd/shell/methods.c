@@ -99,18 +99,18 @@ static void facts_fill(const struct mm_xfacts *facts, json_t *device)
 
 static json_t *others_json(const struct mm_pool *pool)
 {
-	const struct mm_xhealth *look = &pool->health.look;
+	const struct mm_xhealth *sample = &pool->health.sample;
 	json_t *others = json_array();
 
-	for (uint32_t i = 0; i < look->n_holders; i++) {
+	for (uint32_t i = 0; i < sample->n_holders; i++) {
 		json_t *other;
 
-		if (mm_health_ours(pool, look->holder[i].pid))
+		if (mm_health_is_ours(pool, sample->holder[i].pid))
 			continue;
 		other = json_object();
-		methods_put_u64(other, "pid", look->holder[i].pid);
-		methods_put_text(other, "name", look->holder[i].name);
-		methods_put_u64(other, "bytes", look->holder[i].bytes);
+		methods_put_u64(other, "pid", sample->holder[i].pid);
+		methods_put_text(other, "name", sample->holder[i].name);
+		methods_put_u64(other, "bytes", sample->holder[i].bytes);
 		json_array_append_new(others, other);
 	}
 	return others;
@@ -121,10 +121,10 @@ static json_t *health_json(const struct mm_pool *pool, const struct mm_core_stat
 	const struct mm_health *h = &pool->health;
 	json_t *health = json_object();
 
-	methods_put_flag(health, "seen", h->look.flags, MM_XHEALTH_SEEN);
-	methods_put_flag(health, "events", h->look.flags, MM_XHEALTH_EVENTS);
-	methods_put_flag(health, "repair_pending", h->look.flags, MM_XHEALTH_REPAIR_PENDING);
-	methods_put_flag(health, "repair_failed", h->look.flags, MM_XHEALTH_REPAIR_FAILED);
+	methods_put_flag(health, "seen", h->sample.flags, MM_XHEALTH_SEEN);
+	methods_put_flag(health, "events", h->sample.flags, MM_XHEALTH_EVENTS);
+	methods_put_flag(health, "repair_pending", h->sample.flags, MM_XHEALTH_REPAIR_PENDING);
+	methods_put_flag(health, "repair_failed", h->sample.flags, MM_XHEALTH_REPAIR_FAILED);
 	methods_put_u64(health, "xids", h->xids);
 	methods_put_u64(health, "last_xid", h->last_xid);
 	methods_put_u64(health, "memory_errors", h->memory_errors);
@@ -133,8 +133,8 @@ static json_t *health_json(const struct mm_pool *pool, const struct mm_core_stat
 	methods_put_u64(health, "double_bit_events", h->double_bit);
 	methods_put_u64(health, "pages_suspect", stats->suspects);
 	methods_put_u64(health, "pages_quarantined", stats->suspects_quarantined);
-	methods_put_u64(health, "memory_total_bytes", h->look.total_bytes);
-	methods_put_u64(health, "memory_free_bytes", h->look.free_bytes);
+	methods_put_u64(health, "memory_total_bytes", h->sample.total_bytes);
+	methods_put_u64(health, "memory_free_bytes", h->sample.free_bytes);
 	json_object_set_new(health, "others", others_json(pool));
 	return health;
 }
@@ -152,7 +152,7 @@ static json_t *device_json(const struct mm_pool *pool)
 		methods_put_text(device, "named", pool->shell->config->device_uuid[pool->index]);
 	methods_put_u64(device, "total_bytes", d->total_bytes);
 	methods_put_node(device, "numa_node", d->numa_node);
-	methods_put_flag(device, "mig", pool->health.look.flags, MM_XHEALTH_MIG);
+	methods_put_flag(device, "mig", pool->health.sample.flags, MM_XHEALTH_MIG);
 	facts_fill(&d->facts, device);
 	return device;
 }

@@ -129,7 +129,7 @@ static void pool_fail_uncleared(struct mm_pool *pool)
 		      error == -ENOMEM ? ", and limits such as ulimit -v" : "");
 }
 
-bool mm_pool_ready(struct mm_pool *pool)
+bool mm_pool_check_ready(struct mm_pool *pool)
 {
 	const struct mm_device *d = &pool->worker.device;
 	struct mm_core_stats stats;

@@ -59,7 +59,7 @@ void mm_pool_up(struct mm_pool *pool);
 struct mm_pool *mm_pool_by_uuid(struct mm_shell *shell, const uint8_t *uuid);
 
 /* Whether all pages are created and can be granted by now; ends mmd when none can be. */
-bool mm_pool_ready(struct mm_pool *pool);
+bool mm_pool_check_ready(struct mm_pool *pool);
 
 /* Runs what is due in the core; mm_pool_deadline() is when something will be due. */
 void mm_pool_tick(struct mm_pool *pool, uint64_t now_ns);

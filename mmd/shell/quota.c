@@ -212,13 +212,13 @@ static bool account_is_limited(const struct mm_shell *shell, uint64_t account)
 }
 
 /* Places for tenants on one device. */
-struct places {
+struct pool_places {
 	uint64_t used, own;
 };
 
-static struct places places_count(const struct mm_pool *pool, uint64_t account)
+static struct pool_places places_count(const struct mm_pool *pool, uint64_t account)
 {
-	struct places p = { 0 };
+	struct pool_places p = { 0 };
 
 	MM_FOREACH_SESSION(pool->shell, s) {
 		if (s->state < MM_SESSION_OPEN || s->pool != pool)
@@ -229,16 +229,16 @@ static struct places places_count(const struct mm_pool *pool, uint64_t account)
 	return p;
 }
 
-static uint64_t places_max(const struct places *p)
+static uint64_t places_max(const struct pool_places *p)
 {
 	return mm_accounts_share(MM_DEVICE_TENANTS_MAX, p->used, p->own);
 }
 
-bool mm_quota_connects(const struct mm_session *s, char *ret_reason)
+bool mm_quota_may_connect(const struct mm_session *s, char *ret_reason)
 {
 	char name[MM_ACCOUNT_NAME_BYTES];
 	uint64_t have = account_connections(s->shell, s->account);
-	struct places p = places_count(s->pool, s->account);
+	struct pool_places p = places_count(s->pool, s->account);
 
 	mm_quota_name(s->shell, s->account, name);
 	if (account_is_limited(s->shell, s->account)) {
@@ -259,7 +259,7 @@ bool mm_quota_connects(const struct mm_session *s, char *ret_reason)
 	return mm_quota_is_ours(s) || p.used == MM_DEVICE_TENANTS_MAX || p.own < places_max(&p);
 }
 
-bool mm_quota_loads(const struct mm_session *s)
+bool mm_quota_may_load(const struct mm_session *s)
 {
 	uint64_t used = 0, own = 0;
 
@@ -369,7 +369,7 @@ static json_t *account_json(struct mm_pool *pool, const struct mm_core_account *
 	struct mm_shell *shell = pool->shell;
 	const struct mm_account_config *limits = account_config_of(shell, a->account);
 	uint64_t page = pool->worker.device.page_bytes;
-	struct places p = places_count(pool, a->account);
+	struct pool_places p = places_count(pool, a->account);
 	char text[MM_ACCOUNT_NAME_BYTES];
 	json_t *json = json_object();
 

@@ -45,17 +45,17 @@ int mm_quota_resolve(struct mm_session *session, const char **ret_reason);
 bool mm_quota_is_ours(const struct mm_session *session);
 
 /**
- * mm_quota_connects() - whether the session's account may have one more connection
+ * mm_quota_may_connect() - whether the session's account may have one more connection
  * @session:    has its account and its pool
  * @ret_reason: MM_REASON_BYTES: why not, with the limit and what to do
  *
  * An account with a connections_max is held to it over all devices. Any other account has a share
  * of the places of each device (mm_accounts_share()); mmd's own user is not limited.
  */
-bool mm_quota_connects(const struct mm_session *session, char *ret_reason);
+bool mm_quota_may_connect(const struct mm_session *session, char *ret_reason);
 
 /* Whether the session's account may run one more load beside those that run. */
-bool mm_quota_loads(const struct mm_session *session);
+bool mm_quota_may_load(const struct mm_session *session);
 
 /* The account's name, written to @text of MM_ACCOUNT_NAME_BYTES. */
 const char *mm_quota_name(const struct mm_shell *shell, uint64_t account, char *text);

@@ -94,7 +94,7 @@ static void session_free(struct mm_session *s)
 	if (cursors)
 		s->pool->bytes_streamed_gone += cursors->bytes_streamed;
 	session_disconnect(s);
-	mm_store_leave(s);
+	mm_load_leave(s);
 	mm_loop_del(&s->shell->loop, &s->pid_source);
 	mm_close_fd(&s->pidfd);
 	mm_region_done(&s->tenant_region);
@@ -153,7 +153,7 @@ void mm_session_end(struct mm_session *s, const char *reason)
 		s->ending = reason;
 }
 
-bool mm_session_logs(struct mm_session *s)
+bool mm_session_may_log(struct mm_session *s)
 {
 	uint64_t key = s->state >= MM_SESSION_OPEN ? s->account : MM_PEERLOG_UID(s->uid);
 
@@ -187,7 +187,7 @@ void mm_session_reply(struct mm_session *s, uint64_t user_data, enum mm_op op, i
 
 static void model_open(struct mm_session *s, const struct mm_msg *msg)
 {
-	int r = mm_store_open(s);
+	int r = mm_load_open(s);
 
 	if (r < 0)
 		mm_session_reply(s, msg->user_data, MM_OP_MODEL_OPEN, r);

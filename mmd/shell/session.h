@@ -115,13 +115,13 @@ void mm_session_end(struct mm_session *session, const char *reason);
  * Whether a line that this session caused may be logged now; one that may not is counted
  * (peerlog.h).
  */
-bool mm_session_logs(struct mm_session *session);
+bool mm_session_may_log(struct mm_session *session);
 
 /* mm_log() for events that a tenant can cause as often as it likes. */
-#define mm_session_log(session, ...)          \
-	do {                                  \
-		if (mm_session_logs(session)) \
-			mm_log(__VA_ARGS__);  \
+#define mm_session_log(session, ...)             \
+	do {                                     \
+		if (mm_session_may_log(session)) \
+			mm_log(__VA_ARGS__);     \
 	} while (0)
 
 /* Calls mm_session_end() for all sessions of a pool. */

@@ -168,7 +168,7 @@ static void shell_check_ready(struct mm_shell *shell)
 	if (shell->ready || shell->failed)
 		return;
 	for (uint32_t i = 0; i < shell->n_pools; i++) {
-		if (!mm_pool_ready(&shell->pool[i]))
+		if (!mm_pool_check_ready(&shell->pool[i]))
 			return;
 		pages += shell->pool[i].worker.device.pages;
 		quarantined += shell->pool[i].quarantined;

@@ -58,9 +58,9 @@ static void spool_fail(struct mm_spool *spool, int result, const char *text)
 		       text);
 	spool_release(spool);
 	if (was.state == MM_SPOOL_STARTING || was.state == MM_SPOOL_OPENING)
-		mm_store_spooled(was.shell, was.store, result, text, NULL);
+		mm_load_on_spooled(was.shell, was.store, result, text, NULL);
 	else if (was.state == MM_SPOOL_SEALING)
-		mm_store_sealed(was.shell, was.store, result, text);
+		mm_load_on_sealed(was.shell, was.store, result, text);
 }
 
 /* ---- to the spool ---- */
@@ -95,7 +95,7 @@ void mm_spool_seal(struct mm_shell *shell, uint64_t store)
 	struct mm_spool *spool = spool_find(shell, store);
 
 	if (!spool) {
-		mm_store_sealed(shell, store, -EIO, "the process that holds it died");
+		mm_load_on_sealed(shell, store, -EIO, "the process that holds it died");
 		return;
 	}
 	spool->state = MM_SPOOL_SEALING;
@@ -144,12 +144,12 @@ static int spool_on_message(struct mm_spool *spool, struct mm_smsg *msg, int *fd
 			return 0;
 		}
 		spool->state = MM_SPOOL_OPEN;
-		mm_store_spooled(spool->shell, spool->store, 0, "", fds);
+		mm_load_on_spooled(spool->shell, spool->store, 0, "", fds);
 		return 0;
 	}
 	if (msg->op == MM_S_SEALED && spool->state == MM_SPOOL_SEALING && n_fds == 0) {
 		spool->state = MM_SPOOL_OPEN;
-		mm_store_sealed(spool->shell, spool->store, msg->result, msg->text);
+		mm_load_on_sealed(spool->shell, spool->store, msg->result, msg->text);
 		return 0;
 	}
 	return spool->state == MM_SPOOL_LEAVING ? 0 : -EPROTO;

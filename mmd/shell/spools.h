@@ -51,12 +51,12 @@ void mm_spools_init(struct mm_shell *shell);
 void mm_spools_done(struct mm_shell *shell);
 
 /*
- * Starts a spool with a file of @bytes for @store; mm_store_spooled() follows. Return: 0; -EAGAIN
+ * Starts a spool with a file of @bytes for @store; mm_load_on_spooled() follows. Return: 0; -EAGAIN
  * too many spools.
  */
 int mm_spool_open(struct mm_shell *shell, uint64_t store, uint64_t bytes);
 /*
- * Starts the check that nobody can write to a store whose load was reaped; mm_store_sealed()
+ * Starts the check that nobody can write to a store whose load was reaped; mm_load_on_sealed()
  * follows.
  */
 void mm_spool_seal(struct mm_shell *shell, uint64_t store);

@@ -103,7 +103,7 @@ class Smoke(unittest.TestCase):
 
     @unittest.skipIf(os.environ.get("MM_SANITIZE"), "sanitizers need all addresses that there are")
     def test_ready_means_pages(self):
-        """Under each limit of address space either some pages can be had, or mmd ends and reports why."""
+        """With any limit of address space mmd either gets some pages, or ends and reports why."""
         self.stop()
         ends, ready = [], 0
         page, memory = 64 << 20, 256 << 20
@@ -219,7 +219,7 @@ class Smoke(unittest.TestCase):
                 return
 
     def refused_or_up(self, name):
-        """Expects a second mmd to be refused; one that starts all the same fails the test at once."""
+        """Expects a second mmd to be refused; one that starts fails the test at once."""
         process = self.started[-1]
         self.until(lambda: process.poll() is not None or self.ctl(name, "status").returncode == 0, "the second mmd")
         if process.poll() is None:
@@ -231,7 +231,7 @@ class Smoke(unittest.TestCase):
 
     @unittest.skipUnless(works(APART), "needs root and a mount namespace")
     def test_second_in_a_container(self):
-        """Where the network is shared and the files are not, the claim binds, even with a full queue."""
+        """With a shared network and separate files the claim binds, even with a full queue."""
         self.start("two", under=APART)
         self.refused_or_up("two")
         self.queue_fill(self.claim())
@@ -281,7 +281,7 @@ class Smoke(unittest.TestCase):
 
     @unittest.skipUnless(works(APART), "needs root and a mount namespace")
     def test_locks_of_other_devices(self):
-        """Lock files of other devices are left alone: a brief lock would make those devices look busy."""
+        """Lock files of other devices are left alone: even a brief lock marks a device busy."""
         self.stop()
         other = "/run/mmd-locks/" + "5a" * 16
         left = f'mkdir -m 700 /run/mmd-locks && touch {other} && exec "$@"'
@@ -304,7 +304,7 @@ class Smoke(unittest.TestCase):
     @unittest.skipUnless(os.geteuid() == 0 and works(APART_ROOTLESS, user=OTHER_UID, group=OTHER_UID, extra_groups=[]),
                          "needs root, to become somebody else, and user namespaces")
     def test_root_of_a_user_namespace(self):
-        """Root in a container has its own locks, so the claim binds it, whatever process holds it."""
+        """Root in a container has its own locks, so any holder of the claim binds it."""
         other = {"user": OTHER_UID, "group": OTHER_UID, "extra_groups": []}
         name = self.claim()
         self.become_other()
@@ -354,7 +354,7 @@ class Smoke(unittest.TestCase):
         self.assertNotIn("core.died", errors)
 
     def test_xfer_comes_up_and_dies(self):
-        """xfer dies again and again before it has done a job: mmd ends after six, though each came up."""
+        """After six xfers that came up but died before they did a job mmd ends."""
         killed = set()
 
         def kill():
@@ -383,7 +383,7 @@ class Smoke(unittest.TestCase):
         self.assertIn("result", json.loads(reply), reply)
 
     def test_log_that_nobody_reads(self):
-        """With a stopped reader, as in `mmd 2>&1 | less`, mmd goes on and later reports dropped lines."""
+        """With a stopped reader of the log mmd goes on, and later reports dropped lines."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as admin:
             admin.settimeout(TIMEOUT_S)
             admin.connect(str(self.root / "one" / "admin.sock"))
@@ -427,7 +427,7 @@ class Smoke(unittest.TestCase):
             self.assertIn(f"event={event} ", errors)
 
     def test_signals_that_mean_nothing(self):
-        """A hang-up of the terminal reaches every process of mmd; a request to reload only the first."""
+        """A hang-up of the terminal reaches all processes of mmd; a reload only the first."""
         for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             for pid in [self.mmd.pid, *self.children()]:
                 os.kill(pid, number)
@@ -452,7 +452,7 @@ class Smoke(unittest.TestCase):
         self.until(lambda: self.status()["xfer"]["restarts"] == 1 and self.status()["xfer"]["up"], "another xfer")
 
     def test_xfer_cannot_be_started(self):
-        """When keeper has no fd left for a socket the start counts as failed; six failures end mmd."""
+        """Without an fd for a socket the start of xfer counts as failed; six end mmd."""
         xfer = self.status()["xfer"]["pid"]
         resource.prlimit(self.mmd.pid, resource.RLIMIT_NOFILE, (3, 3))
         os.kill(xfer, signal.SIGKILL)

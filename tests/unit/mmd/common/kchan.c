@@ -64,18 +64,18 @@ static void test_full(void **state)
 	(void)state;
 	ends_init(&e);
 	assert_int_equal(mm_kchan_events(&e.ours), EPOLLIN);
-	while (!mm_kchan_waiting(&e.ours) && sent < MESSAGE_MAX) {
+	while (!mm_kchan_is_waiting(&e.ours) && sent < MESSAGE_MAX) {
 		msg.id = sent++;
 		assert_int_equal(mm_kchan_send(&e.ours, &msg, NULL, 0), 0);
 	}
-	assert_true(mm_kchan_waiting(&e.ours));
+	assert_true(mm_kchan_is_waiting(&e.ours));
 	assert_int_equal(mm_kchan_events(&e.ours), EPOLLIN | EPOLLOUT);
 	assert_true(mm_kchan_deadline(&e.ours) == UINT64_MAX);
 	for (uint64_t id = 0; id + 1 < sent; id++)
 		message_arrives(&e, id);
 	assert_int_equal(mm_kchan_flush(&e.ours), 0);
 	message_arrives(&e, sent - 1);
-	assert_false(mm_kchan_waiting(&e.ours));
+	assert_false(mm_kchan_is_waiting(&e.ours));
 	assert_int_equal(mm_kchan_events(&e.ours), EPOLLIN);
 	ends_done(&e);
 }
@@ -122,16 +122,16 @@ static void too_many_fds(void)
 	fds_fly(pair[0]);
 	fd = dup(pair[0]);
 	assert_int_equal(mm_kchan_send(&e.ours, &msg, &fd, 1), 0);
-	assert_true(mm_kchan_waiting(&e.ours));
+	assert_true(mm_kchan_is_waiting(&e.ours));
 	writable.fd = e.ours.fd;
 	assert_int_equal(poll(&writable, 1, 0), 1);
 	assert_int_equal(mm_kchan_events(&e.ours), EPOLLIN);
 	assert_true(mm_kchan_deadline(&e.ours) != UINT64_MAX);
 	fds_land(pair[1]);
 	assert_int_equal(mm_kchan_service(&e.ours, mm_kchan_deadline(&e.ours) - 1), 0);
-	assert_true(mm_kchan_waiting(&e.ours));
+	assert_true(mm_kchan_is_waiting(&e.ours));
 	assert_int_equal(mm_kchan_service(&e.ours, mm_kchan_deadline(&e.ours)), 0);
-	assert_false(mm_kchan_waiting(&e.ours));
+	assert_false(mm_kchan_is_waiting(&e.ours));
 	assert_true(mm_kchan_deadline(&e.ours) == UINT64_MAX);
 	message_arrives(&e, 7);
 	ends_done(&e);

@@ -124,7 +124,7 @@ static const struct {
 	MALFORMED(tensor[1].reserved[2], 1),
 };
 
-static void test_lies(void **state)
+static void test_malformed(void **state)
 {
 	struct image image = good();
 
@@ -155,7 +155,7 @@ static void test_no_resident_tensors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lies),
+		cmocka_unit_test(test_malformed),
 		cmocka_unit_test(test_no_resident_tensors),
 	};
 

@@ -355,7 +355,7 @@ static void test_full_ring(void **state)
 	assert_int_equal(event(rig), MM_CQ_SLOTS + 1);
 }
 
-static void test_lying_cursor(void **state)
+static void test_impossible_cursor(void **state)
 {
 	struct rig *rig = *state;
 
@@ -389,7 +389,7 @@ int main(void)
 		RIGGED(test_hoarders),
 		RIGGED(test_single_fd),
 		RIGGED(test_full_ring),
-		RIGGED(test_lying_cursor),
+		RIGGED(test_impossible_cursor),
 		RIGGED(test_missing_fd),
 	};
 

@@ -36,7 +36,7 @@ static void test_burst_then_rate(void **state)
 	assert_int_equal(lines_allowed(7, 1000, 2 * NOW), MM_PEERLOG_BURST);
 }
 
-static void test_said_once_in_a_while(void **state)
+static void test_reported_once_in_a_while(void **state)
 {
 	(void)state;
 	mm_peerlog_init(&peerlog);
@@ -78,7 +78,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_burst_then_rate),
-		cmocka_unit_test(test_said_once_in_a_while),
+		cmocka_unit_test(test_reported_once_in_a_while),
 		cmocka_unit_test(test_many_users),
 	};
 
