@@ -3,8 +3,8 @@
  * log - one line per event on stderr, as key=value
  *
  * Concept:    `ts=12.345678 level=warn role=core event=tenant.kicked tenant=7 reason=…`. Event
- *             names are stable: operators match on them. What a peer can trigger goes through
- *             peerlog.h.
+ *             names are stable: operators match on them. Lines that a peer can trigger go
+ *             through mmd/shell/peerlog.h.
  * Blocking:   in mmd's roles stderr is a pipe that does not block (keeper/relay.h). A line that
  *             finds no room is dropped and counted; the count goes out, as event=log.dropped,
  *             before the next line that finds some.

@@ -35,8 +35,8 @@ enum mm_load_state {
 	MM_LOAD_SPOOLING, /* a spool makes the file of its store */
 	MM_LOAD_FILLING,
 	MM_LOAD_SEALING, /* it was reaped; the spool checks whether anybody can still write */
-	MM_LOAD_SHARING, /* it was sent that the copy exists */
-	MM_LOAD_REFUSED, /* it was sent why it is refused */
+	MM_LOAD_SHARING, /* the copy exists; HAVE was sent */
+	MM_LOAD_REFUSED, /* REFUSE was sent */
 };
 
 struct mm_load {

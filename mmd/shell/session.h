@@ -130,7 +130,7 @@ void mm_sessions_end(struct mm_pool *pool, const char *reason);
 /* Frees the session; the core has freed its tenant. */
 void mm_session_release(struct mm_session *session);
 
-/* Queues an event that the shell itself makes. */
+/* Queues an event for the tenant; a tenant that has no room for it is ended. */
 void mm_session_event(struct mm_session *session, const struct mm_msg *msg);
 
 /* Queues the answer to a request that the shell handles. */

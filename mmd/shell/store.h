@@ -4,9 +4,10 @@
  *
  * Concept:    A load (loads.h) fills a store with a model: a memfd or, where that does not fit
  *             into the host budget, a file in --store-dir (spools.h) and a memfd with its
- *             directory, which core checks and tenants map. A store is used only after its load was reaped, it
- *             was sealed and its directory was checked (dir.h). Stores belong to the node: all
- *             devices share them, and each device's xfer registers its own mapping with the driver.
+ *             directory, which core checks and tenants map. A store is used only after its load was
+ *             reaped, it was sealed and its directory was checked (dir.h). Stores belong to the
+ *             node: all devices share them, and each device's xfer registers its own mapping with
+ *             the driver.
  * Ownership:  a store is counted by its users: the load that fills it, loads that wait for it,
  *             sessions that use it. It is freed when the last one lets go.
  * Trust:      a load is hostile until its result was checked, with pread() into private memory
