@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Read-ahead: which chunks the link requests from the disk, and in which order. */
+#include "mmd/xfer/ahead.h"
 
 #include "libclient/base/base.h"
-#include "mmd/xfer/link.h"
 
 static bool transfer_can_read_ahead(const struct mm_xtransfer *transfer)
 {

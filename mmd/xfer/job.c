@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs of the xfer role: begins each kind of job, finishes it and reports its completion. */
+#include "mmd/xfer/job.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "libclient/base/base.h"
 #include "libclient/support/fault.h"
 #include "mmd/common/log.h"
-#include "mmd/xfer/role.h"
+#include "mmd/xfer/scrub.h"
 
 /* ---- pages: CREATE, RECREATE ---- */
 

@@ -5,6 +5,7 @@
 
 #include "libclient/base/base.h"
 #include "libclient/support/fault.h"
+#include "mmd/xfer/ahead.h"
 
 int mm_xlink_init(struct mm_xlink *link, struct mm_xpool *pool, struct mm_xstores *stores,
 		  uint64_t chunk_bytes)

@@ -100,9 +100,6 @@ void mm_xlink_start(struct mm_xlink *link, struct mm_xflow *flow, struct mm_xtra
  */
 void mm_xlink_cancel(struct mm_xlink *link, struct mm_xtransfer *transfer);
 
-/* ahead.c: requests the next chunks from the disk while there are free buffers. */
-void mm_xlink_read_ahead(struct mm_xlink *link);
-
 static inline bool mm_xtransfer_on_disk(const struct mm_xtransfer *transfer)
 {
 	return transfer->store && mm_xstore_on_disk(transfer->store);

@@ -16,7 +16,7 @@
 #include "libclient/ipc/sock.h"
 #include "libclient/base/base.h"
 #include "mmd/common/log.h"
-#include "mmd/xfer/role.h"
+#include "mmd/xfer/job.h"
 
 #define LARGE_DEVICE_BYTES (UINT64_C(24) << 30)
 /* TensorRT-LLM measured -0.4 %; -15 % at 2 MiB */

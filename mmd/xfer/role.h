@@ -85,32 +85,3 @@ struct mm_xfer {
 };
 
 struct mm_xtenant *mm_xfer_tenant(const struct mm_xfer *x, uint64_t id);
-
-/* scrub.c: creates the events of all batches. */
-int mm_xscrub_init(struct mm_xfer *x);
-/* Destroys the events; nothing may be on the device. */
-void mm_xscrub_done(struct mm_xfer *x);
-/*
- * Puts @job, which scrubs @page, into the batch of this round. -EAGAIN: too many batches are on the
- * device.
- */
-int mm_xscrub_add(struct mm_xfer *x, struct mm_xjob *job, uint32_t page);
-/* Issues the batch of this round. */
-void mm_xscrub_flush(struct mm_xfer *x);
-/* Queries the events of the batches on the device. */
-void mm_xscrub_poll(struct mm_xfer *x);
-/* True when @job has ended, as of the last poll; @job has left its batch then. */
-bool mm_xscrub_ended(struct mm_xfer *x, struct mm_xjob *job, int *ret_result);
-
-/* job.c: prepares the lists of jobs and the events of scrubs. */
-int mm_xjobs_init(struct mm_xfer *x);
-/* Nothing may be on the device. */
-void mm_xjobs_done(struct mm_xfer *x);
-/* True when another job can be added. */
-bool mm_xjobs_room(const struct mm_xfer *x);
-void mm_xjobs_add(struct mm_xfer *x, const struct mm_msg *msg);
-/*
- * Begins the jobs that can begin, finishes those that are done, reports them. Return: whether
- * anything moved.
- */
-bool mm_xjobs_run(struct mm_xfer *x);

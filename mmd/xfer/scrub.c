@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches of scrubs: neighbouring pages are filled by one call, and one event ends a batch. */
+#include "mmd/xfer/scrub.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "libclient/base/base.h"
-#include "mmd/xfer/role.h"
 
 int mm_xscrub_init(struct mm_xfer *x)
 {

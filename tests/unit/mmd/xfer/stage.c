@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "libclient/support/clock.h"
-#include "mmd/xfer/link.h"
+#include "mmd/xfer/ahead.h"
 #include "tests/unit/mmd/xfer/core.h"
 
 #define CHUNK     (GRANULE / 4)
