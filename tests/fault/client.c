@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each fault point that a client's life passes fails once: open, model, arena, a grant, a step, a
- * release, close. The client lives in a process of its own, so that the points counted are its own
- * and its exit shows what it leaked (ASan) and that it never crashed; mmd is played by another
- * process.
+ * Each fault point in a client's life fails once: open, model, arena, a grant, a step, a release,
+ * close. The client runs in a process of its own, so that only its own fault points count and its
+ * exit status shows a leak (ASan) or a crash; another process plays mmd.
  */
 #undef NDEBUG
 #include <errno.h>
@@ -40,7 +39,7 @@ int main(void)
 
 enum { UNTOUCHED = 0, FAILED_CLEANLY = 1, CALL_LIED = 2 };
 
-/* ---- mmd: answers by itself, one batch at a time ---- */
+/* ---- mmd: it answers without the test, one batch at a time ---- */
 
 static struct {
 	int stage; /* of a model: what the next acknowledgement is for */
@@ -74,7 +73,7 @@ static void send_pages(struct peer *p, uint32_t first, uint32_t n, uint32_t entr
 	send_batch(p);
 }
 
-/* The verdict lies in the channel before the client sends its first file. */
+/* The result of the load is in the channel before the client sends its first file. */
 static void open_channel(struct peer *p)
 {
 	int fds[2];
@@ -192,7 +191,7 @@ static int live(const char *path, const char *model_dir)
 	if (r)
 		return client || !*err ? CALL_LIED : FAILED_CLEANLY;
 	r = use(client, model_dir, stream);
-	/* A failure has a sentence. */
+	/* Every failure has a sentence. */
 	if (r)
 		r = *mm_client_error(client) ? FAILED_CLEANLY : CALL_LIED;
 	if (mm_client_close(client))
@@ -200,7 +199,7 @@ static int live(const char *path, const char *model_dir)
 	return r;
 }
 
-/* The n-th point fails. A fault may also be survived (a batch asked for again): that is fine. */
+/* The n-th point fails. A client may also survive a fault (it requests a batch again). */
 static void play_client(uint64_t nth, const char *path, const char *model_dir)
 {
 	int r;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each fault point that a load passes fails once. Whatever fails, load ends by itself and leaks
- * nothing; the model is either there in full or refused with a sentence; and neither core nor the
- * tenant is told that a load has done what it has not.
+ * Each fault point of a load fails once. Whichever fails, load ends by itself and leaks nothing;
+ * the model is either there in full or refused with a sentence; and neither core nor the tenant
+ * gets a report of success for a load that failed.
  */
 #undef NDEBUG
 #include <errno.h>
@@ -73,7 +73,7 @@ static int setup(void **state)
 
 static bool on_disk;
 
-/* Core's part until load says DONE or has gone. */
+/* Plays core until load sends DONE or has gone. */
 static bool core_heard_done(struct load *load)
 {
 	while (load_hear(load)) {
@@ -85,7 +85,7 @@ static bool core_heard_done(struct load *load)
 	return false;
 }
 
-/* The tenant's part: statuses until the last, or load has gone. */
+/* Plays the tenant: receives statuses until the last one, or load has gone. */
 static bool tenant_heard_done(struct load *load)
 {
 	while (!load->status.done) {
@@ -138,7 +138,7 @@ static bool run(uint64_t nth)
 			load_join(&load);
 		store_check(&load, model, MM_ARRAY_SIZE(model));
 	} else {
-		/* One of them may be who could not be told. */
+		/* One of the two may be the peer to which the report failed. */
 		assert_true(core || tenant);
 		if (core)
 			check_refusal(nth, "core", load.ident.result, load.ident.text);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each fault point that xfer passes fails once: it is set up, makes pages, gets a store and a
- * tenant, copies, scrubs, swaps, makes a page anew, ends. Whatever fails, xfer either says so in a
- * result and does it when it is asked again, or ends by itself without a leak, which core answers
- * by a new one; no job that is reported as done is not done.
+ * Each fault point of xfer fails once: it is set up, creates pages, gets a store and a tenant,
+ * copies, scrubs, swaps, recreates a page, ends. Whichever fails, xfer either reports it in a
+ * result and succeeds when the job is issued again, or ends by itself without a leak, upon which
+ * core starts a new one; no job is reported as done that is not.
  */
 #undef NDEBUG
 #include <errno.h>
@@ -48,7 +48,7 @@ static void be_xfer(int argc, char **argv)
 	exit(status | (mm_fault_fired() ? FIRED : 0));
 }
 
-/* A job that fails once must not fail twice. */
+/* A job that failed once must not fail a second time. */
 static bool insist(struct core *core, enum mm_xop op, uint64_t a, uint64_t b, uint64_t c,
 		   uint64_t d)
 {
@@ -70,7 +70,7 @@ static void check_page(struct core *core, uint32_t page, uint64_t words_copied)
 		assert_int_equal(words[w], w < words_copied ? core_pattern(w) : 0);
 }
 
-/* Out of page 1 and into page 4, by way of a swap space. */
+/* Copies page 1 to page 4 by way of a swap space. */
 static void swap(struct core *core)
 {
 	mm_cleanup(mm_region_done) struct mm_region space = MM_REGION_NULL;
@@ -97,7 +97,7 @@ static void swap(struct core *core)
 
 static void live(struct core *core)
 {
-	/* The pages of one that died behind a CREATE may have gone with its socket. */
+	/* Pages of an xfer that died after a CREATE may have been lost with its socket. */
 	if (!insist(core, MM_XOP_CREATE, 0, PAGES, 0, 0) || core->died)
 		return;
 	for (uint32_t i = 0; i < PAGES; i++)

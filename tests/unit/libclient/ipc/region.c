@@ -104,7 +104,7 @@ static void test_refused(void **state)
 		print_message("%s\n", cases[i].name);
 		assert_int_equal(mm_region_open(fd, SIZE, false, &region), -EPROTO);
 		assert_null(region.base);
-		assert_int_equal(fcntl(fd, F_GETFD), -1); /* it was taken over all the same */
+		assert_int_equal(fcntl(fd, F_GETFD), -1); /* taken over all the same */
 	}
 	assert_int_equal(mm_region_create(0, MM_REGION_SHARED, "test", &(struct mm_region){ 0 }),
 			 -EINVAL);

@@ -36,7 +36,7 @@ static struct pair *pair_create(uint32_t start)
 
 static void test_order_and_bounds(void **state)
 {
-	/* The second start lets the cursors wrap in the middle of a full ring. */
+	/* With the second start the cursors wrap in the middle of a full ring. */
 	static const uint32_t starts[] = { 0, UINT32_MAX - 3, 5 };
 
 	(void)state;
@@ -91,7 +91,7 @@ static void test_hostile_cursor(void **state)
 	}
 }
 
-/* Our own published cursor is a mirror: a peer that scribbles it changes nothing. */
+/* The published cursor is only a copy: a peer that overwrites it changes nothing. */
 static void test_scribbled_mirror(void **state)
 {
 	struct pair *p = pair_create(0);
@@ -107,8 +107,8 @@ static void test_scribbled_mirror(void **state)
 }
 
 /*
- * How many messages go over. A processor that both share with others is handed over whenever the
- * ring is full or empty, which takes as long as all others may compute.
+ * Number of messages to send. Where other processes use the processors, each full or empty ring
+ * costs a switch, which takes as long as the others may compute.
  */
 static uint64_t rounds(void)
 {
@@ -128,7 +128,7 @@ static void *produce(void *arg)
 		if (mm_ring_push(&p->producer, &msg) == 0)
 			i++;
 		else
-			sched_yield(); /* both may share a processor */
+			sched_yield(); /* both ends may share a processor */
 	}
 	return NULL;
 }

@@ -102,11 +102,11 @@ static void test_more_fds_than_asked(void **state)
 	char buf[16];
 	size_t n = 9;
 
-	/* One more than asked for is where the padding of CMSG_SPACE would let it slip in. */
+	/* The padding of CMSG_SPACE would be room for one fd more than requested. */
 	for (size_t max = 0; max < 3; max++) {
 		assert_int_equal(mm_sock_send(s->fd[0], "fds", 4, fds, max + 1), 0);
 		assert_int_equal(recv_some(s, buf, sizeof(buf), got, max, &n), -EMFILE);
-		assert_string_equal(buf, "fds"); /* so that it can be asked for again */
+		assert_string_equal(buf, "fds"); /* so that the fds can be requested again */
 		assert_int_equal(n, 0);
 	}
 }
@@ -174,7 +174,7 @@ static void test_fds_refused(void **state)
 	assert_int_equal(mm_sock_send(s->fd[0], "no fd", 6, NULL, 0), 0);
 }
 
-/* Whether nobody has the write end of a pipe any more. */
+/* True if no process has the write end of the pipe any more. */
 static bool last_is_closed(int read_fd)
 {
 	struct pollfd p = { .fd = read_fd };
@@ -221,10 +221,10 @@ static void test_drain(void **state)
 	assert_int_equal(mm_sock_recv_clean(s->fd[0], buf, sizeof(buf), &len), 0);
 	assert_string_equal(buf, "answer");
 	assert_int_equal(mm_sock_recv_clean(s->fd[0], buf, sizeof(buf), &len), -ECONNRESET);
-	assert_int_equal(mm_sock_drain(s->fd[1]), 0); /* once more is no harm */
+	assert_int_equal(mm_sock_drain(s->fd[1]), 0); /* a second time has no effect */
 }
 
-/* A peer that is gone with our messages unread: that is told before what it had sent. */
+/* The error for a peer that closed with messages unread comes before the messages that it sent. */
 static void test_drain_after_reset(void **state)
 {
 	struct sockets *s = *state;
@@ -314,7 +314,7 @@ static void test_listen(void **state)
 	unlink(path);
 	assert_int_equal(close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600)), 0);
 	assert_int_equal(mm_sock_listen(path, 0600, false, &listener),
-			 -EADDRINUSE); /* no socket: kept */
+			 -EADDRINUSE); /* not a socket: kept */
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(rmdir(dir), 0);
 	memset(longer, 'x', sizeof(longer) - 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An index of shards against what the shards hold. */
+/* An index of shards is compared with the tensors of the shards. */
 #undef NDEBUG
 #include <errno.h>
 #include <setjmp.h>
@@ -31,7 +31,7 @@ static const struct {
 	const char *json;
 	const struct mm_safetensors *st;
 	size_t n;
-	const char *needle; /* NULL: it is right */
+	const char *needle; /* NULL: the index is right */
 } cases[] = {
 	{ MAP(A1 "," A2 "," B), good, 2, NULL },
 	{ "{\"metadata\":{\"total_size\":7},\"x\":[],\"weight_map\":{" B "," A1 "," A2 "}}", good,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a model will take, from its shapes: by hand for a small one, by their own figures for
- * others.
+ * The memory that a model needs, from its shapes: a small one computed by hand, others compared
+ * with their published numbers.
  */
 #undef NDEBUG
 #include <errno.h>
@@ -103,7 +103,7 @@ static void test_bad(void **state)
 	}
 }
 
-/* The models of the data folder say themselves how many parameters they have. */
+/* The models of the data folder state their numbers of parameters. */
 static void test_known(void **state)
 {
 	const char *data = getenv("MM_TEST_DATA");

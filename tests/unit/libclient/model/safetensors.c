@@ -133,11 +133,11 @@ static void test_fields(void **state)
 	mm_safetensors_done(&st);
 }
 
-/* Files: the length field and the file's end. */
+/* Files with a wrong length field, or that end too early. */
 static const struct {
 	const char *what;
-	uint64_t header_bytes; /* as the file claims; 0 = the truth */
-	size_t file_bytes;     /* cut to; 0 = whole */
+	uint64_t header_bytes; /* length that the file states; 0: the true one */
+	size_t file_bytes;     /* bytes that the file is cut to; 0: whole */
 	int want;
 	const char *needle;
 } files[] = {

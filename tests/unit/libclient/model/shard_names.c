@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which files an index of shards makes the library open. */
+/* The files that libclient opens for an index of shards. */
 #undef NDEBUG
 #include <errno.h>
 #include <setjmp.h>
@@ -62,7 +62,7 @@ static void test_bad(void **state)
 			fail_msg("%s: '%s'", cases[i].json, err);
 }
 
-/* @n tensors, each in a file of its own. */
+/* An index of @n tensors, each in a file of its own. */
 static int parse_many(unsigned int n)
 {
 	static char json[65536];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each act in its order, for everything that a driver can have seen. */
+/* The acts, in their order, for everything that a driver can have seen. */
 #undef NDEBUG
 #include <errno.h>
 #include <setjmp.h>
@@ -45,12 +45,12 @@ static struct mm_cycle_plan plan_two(uint64_t epoch)
 	return plan;
 }
 
-/* ---- what is expected ---- */
+/* ---- expected acts ---- */
 
 static const char *const kind_name[] = { "new",   "cursor", "epoch",  "gate",
 					 "gates", "copy",   "cancel", "count" };
 
-/* "s0 gate2=4": of slot 0, the gate at position 2, the word 4. */
+/* "s0 gate2=4" is an act on slot 0: gate at position 2, word 4. */
 static void acts_print(const struct mm_cycle_acts *acts, char *text, size_t bytes)
 {
 	size_t at = 0;
@@ -80,7 +80,7 @@ static void acts_expect(const struct mm_cycle_acts *acts, const char *want)
 	assert_string_equal(text, want);
 }
 
-/* Of a plan that has just been taken up, both slots HELD at their first layer. */
+/* Takes up a plan; both slots are HELD at their first layer. */
 static void slots_hold(struct mm_cycles *m, const struct mm_cycle_plan *plan)
 {
 	struct mm_cycle_acts acts;
@@ -98,7 +98,7 @@ static enum mm_cycle_look slot_look(const struct mm_cycles *m, uint32_t s)
 	return mm_cycle_look(m, s, &layer);
 }
 
-/* DONE was seen at the slot's position: the next layer is coming in. */
+/* Reports DONE at the slot's position: the next layer is being copied in. */
 static void use_up(struct mm_cycles *m, uint32_t s)
 {
 	struct mm_cycle_acts acts;
@@ -148,14 +148,15 @@ static void test_closed_layers_wait(void **state)
 	plan.closed = closed;
 	slots_hold(&m, &plan);
 	use_up(&m, 0);
-	mm_cycle_copied(&m, 0, true, MM_XPLAN_OPEN(7, 2), &acts); /* not layer 2 itself */
+	/* layers up to 1 are mapped, not 2 */
+	mm_cycle_copied(&m, 0, true, MM_XPLAN_OPEN(7, 2), &acts);
 	acts_expect(&acts, "");
 	assert_int_equal(slot_look(&m, 0), MM_CYCLE_LOOK_OPEN);
-	mm_cycle_saw_open(&m, 0, MM_XPLAN_OPEN(6, 1000), &acts); /* another plan's */
+	mm_cycle_saw_open(&m, 0, MM_XPLAN_OPEN(6, 1000), &acts); /* of another plan */
 	acts_expect(&acts, "");
 	mm_cycle_saw_open(&m, 0, MM_XPLAN_OPEN(7, 3), &acts);
 	acts_expect(&acts, "s0 gate1=ready, s0 cursor1=held, s0 count1");
-	/* The next one is not closed. */
+	/* The next layer is not closed. */
 	use_up(&m, 0);
 	mm_cycle_copied(&m, 0, true, 0, &acts);
 	acts_expect(&acts, "s0 gate2=ready, s0 cursor2=held, s0 count2");
@@ -175,7 +176,7 @@ static void test_a_copy_that_fails(void **state)
 	acts_expect(&acts, "");
 	assert_int_equal(slot_look(&m, 0), MM_CYCLE_LOOK_NOWHERE);
 	assert_false(mm_cycles_copying(&m));
-	/* Whatever the gate claims, nothing of it goes on. */
+	/* Whatever word the gate has, there are no acts. */
 	assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), 0);
 	acts_expect(&acts, "s0 new0, s0 gates0=empty, s0 cursor0=copying, s0 epoch0, s0 copy0");
 }
@@ -251,7 +252,7 @@ static void test_begin(void **state)
 
 /* ---- replan ---- */
 
-/* One slot stays, whatever it is at; the other has other layers. */
+/* One slot stays, in any state; the other gets other layers. */
 static void test_what_stays_and_what_changes(void **state)
 {
 	static const uint16_t other[] = { 3, 5 };
@@ -273,8 +274,8 @@ static void test_what_stays_and_what_changes(void **state)
 }
 
 /*
- * What is in the slot, or comes in, is what the next plan needs first: on the same pages it goes
- * on.
+ * An occupant, or a layer on its way, that the next plan needs first on the same pages stays, and
+ * its copy goes on.
  */
 static void test_occupants_that_stay(void **state)
 {
@@ -314,7 +315,8 @@ static void test_occupants_that_stay(void **state)
 }
 
 /*
- * It goes with other pages, another store, a first layer in place, no slot any more, fewer pages.
+ * The occupant does not stay with other or fewer pages, another store, a first layer in place, or
+ * when the slot is gone.
  */
 static void test_occupants_that_go(void **state)
 {
@@ -338,11 +340,11 @@ static void test_occupants_that_go(void **state)
 		use_up(&m, 0);
 		assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), -EINPROGRESS);
 		acts_expect(&acts, "s0 cancel1");
-		/* It is cancelled once, and nothing else is begun. */
+		/* It is cancelled once, and no copy is begun. */
 		assert_int_equal(slot_look(&m, 0), MM_CYCLE_LOOK_NOWHERE);
 		assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), -EINPROGRESS);
 		acts_expect(&acts, "");
-		mm_cycle_copied(&m, 0, true, 0, &acts); /* all of it came, too late */
+		mm_cycle_copied(&m, 0, true, 0, &acts); /* all bytes came, but too late */
 		acts_expect(&acts, "");
 		assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), 0);
 		acts_expect(&acts,
@@ -353,7 +355,7 @@ static void test_occupants_that_go(void **state)
 	}
 }
 
-/* The driver reports the end while it performs CANCEL, and asks again at once. */
+/* The driver reports the end of a copy while it performs CANCEL, and calls again at once. */
 static void test_cancel_reports_at_once(void **state)
 {
 	struct mm_cycle_plan plan = plan_two(1), next = plan_two(2);
@@ -383,7 +385,7 @@ static void test_cancel_reports_at_once(void **state)
 			   "s1 new0, s1 gates0=empty, s1 cursor0=copying, s1 epoch0, s1 copy0");
 }
 
-/* While one copy is waited for, a slot that stays streams on. */
+/* While one copy is awaited, a slot that stays streams on. */
 static void test_a_replan_that_waits(void **state)
 {
 	static const uint16_t three[] = { 1, 3, 5 };
@@ -399,7 +401,10 @@ static void test_a_replan_that_waits(void **state)
 	assert_int_equal(mm_cycles_replan(&m, &next, gate, &acts), -EINPROGRESS);
 	mm_cycle_saw_gate(&m, 1, DONE, &acts);
 	acts_expect(&acts, "s1 cursor1=copying, s1 gate0=empty, s1 copy1");
-	/* Another plan instead: what was dropped begins anew, even where it would have stayed. */
+	/*
+	 * With another plan instead, a dropped copy begins anew, even in a slot that would have
+	 * stayed.
+	 */
 	third.slot[1] = SLOT(three, pages_b);
 	assert_int_equal(mm_cycles_replan(&m, &third, gate, &acts), -EINPROGRESS);
 	acts_expect(&acts, "s1 cancel1");
@@ -413,8 +418,8 @@ static void test_a_replan_that_waits(void **state)
 }
 
 /*
- * In a slot that changes nothing is begun before a plan is in force: that one, or one by which it
- * stays.
+ * In a slot that changes no copy begins before a plan is in force: the one that changes it, or
+ * another by which the slot stays.
  */
 static void test_what_waits_begins_nothing(void **state)
 {
@@ -441,7 +446,7 @@ static void test_what_waits_begins_nothing(void **state)
 	}
 }
 
-/* A slot that no plan had before comes in place, and streams a whole cycle. */
+/* A slot that no earlier plan had comes in place, and streams a whole cycle. */
 static void test_new_in_place(void **state)
 {
 	struct mm_cycle_plan plan = plan_one(1), next = plan_two(2);
@@ -461,7 +466,7 @@ static void test_new_in_place(void **state)
 		mm_cycle_copied(&m, 1, true, 0, &acts);
 		assert_int_equal(acts.n, 3);
 	}
-	/* It goes, and comes back: nothing of it is left. */
+	/* A slot that goes and comes back has kept nothing. */
 	plan.epoch = 3;
 	assert_int_equal(mm_cycles_replan(&m, &plan, gate, &acts), 0);
 	acts_expect(&acts, "s0 epoch0");
@@ -471,7 +476,7 @@ static void test_new_in_place(void **state)
 	acts_expect(&acts, "s0 epoch0, s1 new0, s1 gates0=ready, s1 cursor0=held, s1 epoch0");
 }
 
-/* The plan in force is looked up where it was moved to. */
+/* The plan in force is read at the place to which it was moved. */
 static void test_rebind(void **state)
 {
 	struct mm_cycle_plan plan = plan_one(1), next = plan_one(2), moved;
@@ -513,7 +518,7 @@ static void test_quiesce(void **state)
 	use_up(&m, 1);
 	mm_cycles_quiesce(&m, &acts);
 	acts_expect(&acts, "s1 cancel1");
-	mm_cycles_quiesce(&m, &acts); /* asked again: cancelled once */
+	mm_cycles_quiesce(&m, &acts); /* a second time cancels nothing */
 	acts_expect(&acts, "");
 	assert_int_equal(slot_look(&m, 0), MM_CYCLE_LOOK_NOWHERE);
 	assert_int_equal(slot_look(&m, 1), MM_CYCLE_LOOK_NOWHERE);
@@ -528,8 +533,8 @@ static void test_quiesce(void **state)
 /* ---- hostile gates ---- */
 
 /*
- * Any word in any gate, at any time: never an assertion, and never a slot that is none of its
- * plan's.
+ * Any word in any gate at any time causes neither an assertion nor an act on a slot that the plan
+ * does not have.
  */
 static void test_any_word_in_a_gate(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When steps may run: each state and each event, from tables. */
+/* When steps may run: each state with each event, from tables. */
 #undef NDEBUG
 #include <errno.h>
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 #include "libclient/protocol/steps.h"
 #include "libclient/base/base.h"
 
-/* The plan in force is of epoch 4, the next one of epoch 5. */
+/* The plan in force has epoch 4, the next one epoch 5. */
 #define EPOCH 4
 
 static const struct mm_steps_plan plan_next = { EPOCH + 1, 3, 6 };
@@ -153,7 +153,7 @@ enum event {
 };
 
 /*
- * For each event: "x", it is refused and changes nothing; "-", the driver may not do that then;
+ * For each event: "x": it is refused and changes nothing; "-": the driver may not report it then;
  * else the state that follows (run, drain, parked, map, window, failed) and what is wanted: Parked,
  * with the flag Broken, Sync (RESYNC), Entered, waKe, Abort.
  */
@@ -234,7 +234,7 @@ static bool prepare_goes(uint64_t epoch)
 
 static bool step_begins(void)
 {
-	/* Whatever else says that it may: gates that are aborted do not let it. */
+	/* No step may begin while gates are aborted, in any state. */
 	assert_int_not_equal(mm_steps_may_begin(&steps, true), MM_STEPS_MAY);
 	if (mm_steps_may_begin(&steps, false) != MM_STEPS_MAY)
 		return false;
@@ -242,7 +242,7 @@ static bool step_begins(void)
 	return true;
 }
 
-/* Return: it was not refused. */
+/* Return: whether the event was accepted. */
 static bool event_happens(enum event event)
 {
 	switch (event) {
@@ -312,7 +312,7 @@ static void assert_plan(enum event event)
 		assert_memory_equal(&steps.plan, &plan_next, sizeof(plan_next));
 	if (out.entered)
 		assert_false(steps.broken);
-	/* What the header says of all states. */
+	/* Checks the invariants of the header. */
 	if (steps.state == MM_STEPS_PARKED || steps.state == MM_STEPS_MAP ||
 	    steps.state == MM_STEPS_FAILED)
 		assert_int_equal(steps.open, 0);
@@ -345,7 +345,8 @@ static void each_state_and_event(void **state)
 }
 
 /*
- * What broke off in the window of a plan stays broken when that is mapped, until one comes in full.
+ * A step that was broken in the window of a plan stays so when the plan is mapped, until a change
+ * in full.
  */
 static void a_break_outlives_the_window(void **state)
 {
@@ -362,7 +363,7 @@ static void a_break_outlives_the_window(void **state)
 	assert_int_equal(mm_steps_may_begin(&steps, false), MM_STEPS_MAY);
 }
 
-/* A connection that died before the window opened has aborted its gates: that plan is given up. */
+/* A connection that ended before the window opened has aborted its gates: that plan is given up. */
 static void no_window_for_the_dead(void **state)
 {
 	(void)state;
@@ -389,7 +390,7 @@ static enum turn turn_of(void)
 		return steps.turn.ending ? STEP_ENDS : STEP;
 	if (!steps.turn.used)
 		return steps.turn.ending ? UNUSED_ENDS : UNUSED;
-	assert_false(steps.turn.ending); /* it would have gone back */
+	assert_false(steps.turn.ending); /* the turn would have been returned */
 	return USED;
 }
 
@@ -430,8 +431,8 @@ enum turn_event {
 };
 
 /*
- * As above: the state that follows; REFUSED; DONE: and the turn goes back; NEVER: the driver may
- * not.
+ * As above: the state that follows; REFUSED; DONE: the turn is returned as well; NEVER: the driver
+ * may not report it.
  */
 #define REFUSED 100
 #define NEVER   101
@@ -513,7 +514,7 @@ static void each_turn_and_event(void **state)
 	}
 }
 
-/* Asked for while a plan changes too: the turn may have come when that is done. */
+/* A turn can be requested while a plan changes: it may have begun when the change is done. */
 static void a_turn_is_asked_for_first(void **state)
 {
 	(void)state;
@@ -530,7 +531,7 @@ static void a_turn_is_asked_for_first(void **state)
 	assert_int_equal(mm_steps_may_begin(&steps, false), MM_STEPS_MAY);
 }
 
-/* Of two steps the last one gives the turn back. */
+/* Of two open steps, the end of the last one returns the turn. */
 static void the_last_step_gives_the_turn_back(void **state)
 {
 	(void)state;
@@ -544,9 +545,9 @@ static void the_last_step_gives_the_turn_back(void **state)
 	assert_int_equal(out.turn_done, SERIAL);
 }
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
-/* A step that broke off, the last one of a turn that ends, while a plan is prepared. */
+/* The last step of a turn that ends breaks off while a plan is prepared. */
 static void words_have_an_order(void **state)
 {
 	static const struct {

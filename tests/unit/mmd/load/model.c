@@ -99,7 +99,7 @@ uint64_t tensor_bytes(const struct tensor *tensor)
 	return bytes;
 }
 
-/* What 16-bit units, which every dtype is a multiple of, are made from. */
+/* The start value of a tensor's 16-bit units; every dtype is a multiple of such a unit. */
 static uint64_t seed_of(const char *name)
 {
 	uint64_t hash = UINT64_C(14695981039346656037);
@@ -416,7 +416,7 @@ void load_done(struct load *load)
 	*load = LOAD_NULL;
 }
 
-/* ---- what came out ---- */
+/* ---- the store ---- */
 
 static const struct mm_dir_tensor *find(const struct mm_dir *dir, const char *name)
 {
@@ -442,7 +442,7 @@ const struct mm_dir_tensor *store_find(const struct load *load, const char *name
 	return t;
 }
 
-/* Where unit @u of the file is in the store's transpose, element by element. */
+/* The place in the store's transpose of unit @u of the file. */
 static uint64_t transposed(const struct tensor *want, uint64_t u)
 {
 	uint64_t units = strcmp(want->dtype, "F32") == 0 ? 2 : 1;

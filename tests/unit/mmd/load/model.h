@@ -22,7 +22,7 @@
 #include "libclient/base/base.h"
 #include "mmd/common/proto.h"
 
-#define WAIT_S 180 /* generous: sanitizers on a busy machine */
+#define WAIT_S 180 /* generous, for sanitizers on a busy machine */
 
 struct tensor {
 	const char *name;
@@ -41,21 +41,21 @@ extern char model_dir[64];
 
 /* Makes model_dir, empty, in @folder. */
 void model_dir_make(const char *folder);
-/* Removes model_dir with all that is in it; a teardown of cmocka's. */
+/* Removes model_dir with all that is in it; a teardown of cmocka. */
 int model_dir_remove(void **state);
 
-/* How the child hinders itself before it becomes load. */
+/* Limits that the child sets itself before it becomes load. */
 #define MODE_PLAIN     "plain"
-#define MODE_NO_URING  "no-uring"  /* as containers do */
-#define MODE_NO_DIRECT "no-direct" /* as some file systems do */
+#define MODE_NO_URING  "no-uring"  /* io_uring is forbidden, as by containers */
+#define MODE_NO_DIRECT "no-direct" /* O_DIRECT is refused, as by some file systems */
 
-/* Runs the role instead of the tests where this is the process that load_start() made. */
+/* Runs the role instead of the tests if this is the process that load_start() made. */
 void model_main(int argc, char **argv);
 
 void model_write_config(const char *text);
-/* Writes the files; @pad spaces at the end of each header decide how data are aligned. */
+/* Writes the files; @pad spaces at the end of each header shift the alignment of the data. */
 void model_write(const struct tensor *tensors, size_t n, size_t pad);
-/* The index of what model_write() makes of @tensors. */
+/* Writes the index of the files that model_write() makes of @tensors. */
 void model_write_index(const struct tensor *tensors, size_t n);
 uint64_t tensor_bytes(const struct tensor *tensor);
 
@@ -63,10 +63,12 @@ struct load {
 	pid_t pid;
 	int core, tenant;
 	struct mm_lmsg ident;                    /* the last message of load to core */
-	uint64_t group_bytes[MM_LAYERS_MAX + 1]; /* that came with the last IDENT */
-	struct mm_load_status status;            /* the last to the tenant */
-	struct mm_region store, head;            /* head: of a store on disk, until load_join() */
-	int file;                                /* of it; -1 = the store is in memory */
+	uint64_t group_bytes[MM_LAYERS_MAX + 1]; /* sizes that came with the last IDENT */
+	struct mm_load_status status;            /* the last status to the tenant */
+	/* head: only for a store on disk, until load_join() */
+	struct mm_region store, head;
+	/* file of a store on disk; -1: the store is in memory */
+	int file;
 };
 #define LOAD_NULL                                \
 	((struct load){ .core = -1,              \
@@ -76,26 +78,26 @@ struct load {
 			.file = -1 })
 
 void load_start(struct load *load, const char *mode);
-/* Passes an fd (-1 = none) under a name; and closes it. Failures are for the test to see. */
+/* Passes an fd (-1: none) under a name, and closes it. Failures are for the test to see. */
 int load_pass(struct load *load, uint32_t kind, const char *name, int fd);
-/* config.json, the first @n_files files. */
+/* Passes config.json and the first @n_files files. */
 void load_pass_files(struct load *load, uint32_t n_files);
-/* The same, and END. */
+/* As load_pass_files(), and MM_LOAD_END. */
 void load_pass_model(struct load *load, uint32_t n_files);
 void load_pass_index(struct load *load);
-/* A rule with up to four members, NULL from the first that there is not. */
+/* A rule with up to four members, NULL behind the last. */
 struct mm_load_pack pack_rule(uint32_t flags, const char *name, const char *const member[4]);
 void load_pass_rule(struct load *load, const struct mm_load_pack *rule);
-/* The next message to core; false: load has gone. */
+/* Receives the next message to core; false: load has gone. */
 bool load_hear(struct load *load);
 void load_answer(struct load *load, enum mm_lop op, int result, const char *text);
 /* Creates the memory and answers ALLOC. */
 void load_alloc(struct load *load);
 /* The same on disk: memory for the head, a file for the rest. */
 void load_alloc_disk(struct load *load);
-/* What became of both, as one store. */
+/* Maps head and file of a store on disk as one store. */
 void load_join(struct load *load);
-/* Reads status messages up to the last, reaps: the exit status. */
+/* Reads status messages up to the last, reaps load. Return: its exit status. */
 int load_end(struct load *load);
 /*
  * Expects that load's next message refuses the model with the error @want and a text
@@ -105,7 +107,10 @@ int load_end(struct load *load);
 void load_expect_refusal(struct load *load, const char *what, int want, const char *needle);
 void load_done(struct load *load);
 
-/* Every tensor of the store: where the directory says, and each word right; packs are left out. */
+/*
+ * Checks every tensor of the store: its place as the directory has it, and each word; packs are
+ * left out.
+ */
 void store_check(const struct load *load, const struct tensor *tensors, size_t n);
 /* An entry of the store's directory, and its bytes. */
 const struct mm_dir_tensor *store_find(const struct load *load, const char *name,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The packing list: what it says, what it must not say, and what a store looks like with one. */
+/* Packing lists: rules that are accepted or refused, and the stores that they make. */
 #undef NDEBUG
 #include <errno.h>
 #include <fcntl.h>
@@ -167,7 +167,7 @@ static void test_expand(void **state)
 
 /* ---- pieces ---- */
 
-/* However a tensor is cut, its transpose comes out. */
+/* A tensor is transposed correctly however it is cut into pieces. */
 static void check_cuts(uint32_t item, uint64_t rows, uint64_t cols, uint64_t piece)
 {
 	const uint64_t bytes = item * rows * cols;
@@ -283,7 +283,7 @@ static void test_store(void **state)
 	load_done(&load);
 }
 
-/* Tenants share a copy where their lists say the same, in whatever order. */
+/* Tenants share a copy if their lists are the same, in any order of rules. */
 static void test_identity(void **state)
 {
 	const struct mm_load_pack bias = pack_rule(
@@ -310,7 +310,7 @@ static void test_identity(void **state)
 			assert_memory_not_equal(identity[i], identity[j], sizeof(identity[0]));
 }
 
-/* One rule each that the model does not fit. */
+/* Each case has one rule that the model does not fit. */
 static const struct {
 	const char *what;
 	uint32_t flags;
@@ -385,7 +385,7 @@ static void test_misfits(void **state)
 	}
 }
 
-/* A message that is no rule ends the load; what follows it does not hide the reason. */
+/* A message that is not a rule ends the load; later messages do not hide the reason. */
 static void test_bad_messages(void **state)
 {
 	struct mm_load_pack rule = good_rule();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pure parts of load, and what its sandbox leaves. */
+/* The pure parts of load, and the rights that its sandbox leaves. */
 #undef NDEBUG
 #include <errno.h>
 #include <fcntl.h>
@@ -108,7 +108,7 @@ static void test_memory(void **state)
 	(void)state;
 	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
 	assert_int_equal(mm_memory_map(fd, bytes, -1, &map, &why), 0);
-	/* A part first, of which the pages on either side are none. */
+	/* First a part whose neighbouring pages stay unallocated. */
 	assert_int_equal(mm_memory_populate(&map, 4096 + 1, 4096, &why), 0);
 	assert_int_equal(fstat(fd, &st), 0);
 	assert_int_equal(st.st_blocks * 512, 2 * 4096);
@@ -122,7 +122,7 @@ static void test_memory(void **state)
 	close(fd);
 }
 
-/* Every page of a store for @node lies there. */
+/* Checks that every page of a store for @node is on that node. */
 static void check_node(int node)
 {
 	const uint64_t bytes = UINT64_C(4) << 20;
@@ -159,12 +159,12 @@ static void test_nodes(void **state)
 		checked++;
 	}
 	if (!checked)
-		skip(); /* no NUMA at all, or a container's filter: nothing can be asked for */
+		skip(); /* there is no NUMA, or a container's filter forbids to query it */
 	if (checked < 2)
 		print_message("%d NUMA node here: that pages go to the asked one of several "
 			      "is not shown\n",
 			      checked);
-	/* One that is not there is an error that names it. */
+	/* A node that does not exist is an error that names it. */
 	assert_int_equal(ftruncate(fd, 4096), 0);
 	assert_int_equal(mm_memory_map(fd, 4096, MM_HOST_NODES_MAX - 1, &map, &why), -EINVAL);
 	assert_non_null(strstr(why.text, "1023"));
@@ -176,7 +176,7 @@ static void *nothing(void *arg)
 	return arg;
 }
 
-/* Bit i of the result: escape i was possible, or something needed was not. */
+/* Bit i of the result: escape i was possible, or a needed call was not. */
 static int try_sandbox(void)
 {
 	struct mm_why why;

@@ -57,7 +57,7 @@ static void load_whole(struct load *load, const char *mode)
 	store_check(load, llama, MM_ARRAY_SIZE(llama));
 }
 
-/* how the data are aligned in their files, and which way they are read */
+/* The alignment of the data in their files, and the way in which they are read. */
 static const struct {
 	const char *folder, *mode;
 	size_t pad;
@@ -95,7 +95,7 @@ static const struct tensor holey[] = {
 	{ "model.layers.2.q.weight", "F32", 2, { 2000, 2000 }, 0 },
 };
 
-/* Holes in the first tensor, but for its ends and some pages; the others stay as they are. */
+/* Punches holes into the first tensor, except for its ends and some pages; the others stay. */
 static void punch(int fd)
 {
 	const off_t mb = 1 << 20;
@@ -106,13 +106,13 @@ static void punch(int fd)
 			 0);
 }
 
-/* Each tensor is what its file says. */
+/* Checks that each tensor has the bytes of its file. */
 static void check_holes(const struct load *load, int fd)
 {
 	uint64_t header, at;
 	struct stat st;
 
-	/* First: to look at a hole of a memfd makes a page of it. */
+	/* First, since looking at a hole of a memfd allocates its page. */
 	assert_int_equal(fstat(load->store.fd, &st), 0);
 	assert_in_range(st.st_blocks * 512, tensor_bytes(&holey[2]), 24 << 20);
 	assert_int_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
@@ -131,13 +131,13 @@ static void check_holes(const struct load *load, int fd)
 	}
 }
 
-/* What is not on disk is not in memory either, and reads as zeros. */
+/* Data that are a hole in the file take no memory, and read as zeros. */
 static void test_holes(void **state)
 {
 	static const char *const modes[] = { MODE_PLAIN, MODE_NO_DIRECT, MODE_NO_URING };
 	char path[128];
 
-	folder = "/dev/shm"; /* punching is not for every file system */
+	folder = "/dev/shm"; /* not every file system can punch holes */
 	for (size_t i = 0; i < MM_ARRAY_SIZE(modes); i++) {
 		struct load load;
 		int fd;
@@ -175,7 +175,7 @@ static void test_groups(void **state)
 	load_whole(&load, MODE_PLAIN);
 	dir = load.store.base;
 	t = (const void *)((const char *)dir + dir->tensors_offset);
-	/* Core was told of the same sizes before it gave memory. */
+	/* IDENT gave core the same sizes before core gave memory. */
 	groups = (const void *)((const char *)dir + dir->groups_offset);
 	for (uint32_t g = 0; g < dir->n_groups; g++)
 		assert_int_equal(load.group_bytes[g], groups[g].bytes);
@@ -189,7 +189,7 @@ static void test_groups(void **state)
 	load_done(&load);
 }
 
-/* The same files are the same llama, whoever passes them; a changed file is another. */
+/* The same files are the same model for any tenant; a changed file is another model. */
 static void test_identity(void **state)
 {
 	struct load load;
@@ -301,14 +301,14 @@ static void test_deaths(void **state)
 
 	(void)state;
 	model_write(llama, MM_ARRAY_SIZE(llama), 0);
-	/* The tenant leaves before it passed anything. */
+	/* The tenant leaves before it has passed anything. */
 	load_start(&load, MODE_PLAIN);
 	mm_close_fd(&load.tenant);
 	assert_true(load_hear(&load));
 	assert_int_equal(load.ident.result, -ECONNRESET);
 	assert_int_equal(reap(&load), 1);
 	load_done(&load);
-	/* The tenant leaves while core makes up its mind. */
+	/* The tenant leaves before core has answered. */
 	start_and_hear(&load);
 	mm_close_fd(&load.tenant);
 	assert_true(load_hear(&load));
@@ -316,7 +316,7 @@ static void test_deaths(void **state)
 	assert_int_equal(load.ident.result, -ECONNRESET);
 	assert_int_equal(reap(&load), 1);
 	load_done(&load);
-	/* Core leaves: the tenant is told. */
+	/* Core leaves, and the tenant gets a refusal. */
 	start_and_hear(&load);
 	mm_close_fd(&load.core);
 	assert_int_equal(load_end(&load), 1);
@@ -324,7 +324,7 @@ static void test_deaths(void **state)
 	load_done(&load);
 }
 
-/* Files that change between their headers and their data. */
+/* Files that change between their headers and their data are refused. */
 static void test_changing_files(void **state)
 {
 	const struct timespec long_ago[2] = { { .tv_sec = 1 }, { .tv_sec = 1 } };
@@ -341,13 +341,13 @@ static void test_changing_files(void **state)
 
 	model_write(llama, MM_ARRAY_SIZE(llama), 0);
 	start_and_hear(&load);
-	/* The time of now may be the one that it has: clocks of file systems are coarse. */
+	/* The new time may equal the old one: clocks of file systems are coarse. */
 	assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
 	load_alloc(&load);
 	load_expect_refusal(&load, "touched", -ESTALE, "model-2.safetensors: was changed");
 }
 
-/* The directory in memory, the rest in a file, which is short only where core lied. */
+/* The directory is in memory, the rest in a file; a file that is too short is refused. */
 static void test_disk(void **state)
 {
 	struct load load;
@@ -370,7 +370,7 @@ static void test_disk(void **state)
 	load_expect_refusal(&load, "short file", -EPROTO, "too short");
 }
 
-/* A store that core made too short must be refused, not written past. */
+/* A store that core made too short must be refused, not written past its end. */
 static void test_short_store(void **state)
 {
 	struct load load;
@@ -384,8 +384,8 @@ static void test_short_store(void **state)
 }
 
 /*
- * Stopped and continued while it works, until it has answered: the kernel then breaks some of its
- * calls off.
+ * Stops and continues load until it has answered: the kernel then interrupts some of its system
+ * calls.
  */
 static void disturb(const struct load *load)
 {
@@ -430,7 +430,7 @@ static void test_stops(void **state)
 	}
 }
 
-/* Killed at any moment: core sees the end; the next load is none the worse. */
+/* After a kill at any moment core gets the end of the connection, and the next load succeeds. */
 static void test_kills(void **state)
 {
 	unsigned int seed = (unsigned int)getpid();

@@ -85,7 +85,7 @@ static void test_bad_models(void **state)
 	}
 }
 
-/* ---- fds that are no files to read ---- */
+/* ---- fds that are not files to read ---- */
 
 static int open_pipe(void)
 {
@@ -181,7 +181,7 @@ static void test_bad_fds(void **state)
 		struct load load;
 
 		if (fd < 0)
-			continue; /* this machine has no such thing */
+			continue; /* this machine has no such file */
 		load_start(&load, MODE_PLAIN);
 		pass_config(&load);
 		(void)load_pass(&load, MM_LOAD_SAFETENSORS, "m.safetensors", fd);
@@ -190,7 +190,7 @@ static void test_bad_fds(void **state)
 	}
 }
 
-/* ---- a tenant that does not keep to the protocol ---- */
+/* ---- a tenant that breaks the protocol ---- */
 
 static void no_config(struct load *l)
 {

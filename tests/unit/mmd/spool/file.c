@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spool as a process: the file that it makes, what it refuses, what its seal proves. */
+/* spool as a process: the file that it makes, requests that it refuses, the proof of its seal. */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@
 #include "mmd/common/log.h"
 #include "mmd/spool/spool.h"
 
-#define WAIT_NS (120 * MM_NS_PER_S) /* generous: a slow disk, sanitizers */
+#define WAIT_NS (120 * MM_NS_PER_S) /* generous, for slow disks and sanitizers */
 #define BYTES   (UINT64_C(300) * 1000)
 
 static char dir[64];
@@ -48,7 +48,7 @@ static bool on_a_disk(const char *path)
 	return statfs(path, &fs) == 0 && fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC;
 }
 
-/* Some file systems, and some kernels' settings, know none. */
+/* Some file systems, and some settings of kernels, have no leases. */
 static bool has_leases(void)
 {
 	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), again;
@@ -72,7 +72,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* Nothing may be left in it. */
+/* The directory must be empty. */
 static int teardown(void **state)
 {
 	(void)state;
@@ -106,7 +106,7 @@ static void say(struct spool *s, enum mm_sop op, uint64_t bytes)
 	assert_int_equal(mm_sock_send(s->sock, &msg, sizeof(msg), NULL, 0), 0);
 }
 
-/* The next message: its result. */
+/* Receives the next message. Return: its result. */
 static int hear(struct spool *s, enum mm_sop op)
 {
 	int fds[2] = { -1, -1 };
@@ -159,7 +159,9 @@ static void test_file(void **state)
 	say(&s, MM_S_OPEN, BYTES);
 	assert_int_equal(hear(&s, MM_S_OPENED), 0);
 	assert_int_equal(fstat(s.write_fd, &st), 0);
-	/* No name, nobody else's, whole blocks, all of them taken. */
+	/*
+	 * The file has no name, a mode for its owner only, whole blocks, and all of them allocated.
+	 */
 	assert_int_equal(st.st_nlink, 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
 	assert_int_equal(st.st_size, mm_round_up(BYTES, 4096));
@@ -177,8 +179,8 @@ static void test_file(void **state)
 }
 
 /*
- * Sealed, it can be opened for writing no more, not even by its owner. It is tried once: the kernel
- * takes a lease away some time after the first who tried.
+ * A sealed file can no longer be opened for writing, even by its owner. This is tried once: some
+ * time after the first attempt the kernel takes the lease away.
  */
 static void check_seal(bool killed)
 {
@@ -211,7 +213,7 @@ static void test_seal(void **state)
 	check_seal(true);
 }
 
-/* A writer that was passed on, or a mapping: either is found out. */
+/* A descriptor for writing that was passed on, or a mapping, is found. */
 static void test_still_written(void **state)
 {
 	struct spool s;
@@ -265,14 +267,14 @@ static void test_refused(void **state)
 		refused("/dev/shm", -EINVAL, "lies in memory");
 }
 
-/* What core never says ends it. */
+/* A message that core never sends ends the role. */
 static void test_nonsense(void **state)
 {
 	struct spool s;
 
 	(void)state;
 	start(&s, dir);
-	say(&s, MM_S_SEAL, 0); /* of no file */
+	say(&s, MM_S_SEAL, 0); /* there is no file yet */
 	assert_int_equal(end(&s), 1);
 	start(&s, dir);
 	say(&s, (enum mm_sop)77, BYTES);

@@ -36,7 +36,7 @@ static const char *tier(void)
 	return value ? value : "";
 }
 
-/* As containers do. */
+/* Forbids io_uring, as containers do. */
 static void forbid_uring(void)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
@@ -94,7 +94,7 @@ int core_setup(void **state)
 	struct core *core = calloc(1, sizeof(*core));
 
 	assert_non_null(core);
-	/* Once per process: the driver keeps the device that it first opened. */
+	/* Once per process: the driver keeps the device that it opened first. */
 	if (!device_dir[0]) {
 		strcpy(device_dir, "/dev/shm/mm-test-xfer-XXXXXX");
 		assert_non_null(mkdtemp(device_dir));
@@ -178,7 +178,7 @@ static void make_rings(struct core *core)
 	mm_ring_init(&core->completion_ring, theirs->slot, MM_XQ_SLOTS, &ours->head, &theirs->tail);
 }
 
-/* A call on xfer's socket that only xfer's death may make fail. */
+/* Checks the result of a call on xfer's socket, which may fail only because xfer has died. */
 static bool reached(struct core *core, int rc)
 {
 	if (core->may_die && (rc == -ECONNRESET || rc == -EPIPE))
@@ -238,7 +238,10 @@ int core_end(struct core *core)
 {
 	int status;
 
-	/* Not closed yet: what xfer told and we did not read would take what we told with it. */
+	/*
+	 * The socket is not closed yet: with unread messages of xfer in it, close() would drop what
+	 * the test sent.
+	 */
 	assert_int_equal(shutdown(core->sock, SHUT_WR), 0);
 	status = reap(core);
 	assert_true(WIFEXITED(status));
@@ -347,7 +350,7 @@ void core_collect(struct core *core)
 			core->failed_result = msg.result;
 		} else if (len == sizeof(msg) && msg.kind == MM_X_HEALTH &&
 			   msg.id == MM_XHEALTH_GONE) {
-			assert_int_equal(core->gone, 0); /* told once */
+			assert_int_equal(core->gone, 0); /* reported once */
 			core->gone = msg.result;
 		} else if (len == sizeof(msg) && msg.kind == MM_X_HEALTH) {
 			core->health[msg.id == MM_XHEALTH_EVENT]++;

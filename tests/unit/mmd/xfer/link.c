@@ -125,7 +125,7 @@ static void test_fair(void **state)
 	run_until(1 + TRANSFERS);
 }
 
-/* A flow that was idle has saved nothing up: it starts level. */
+/* A flow that was idle starts level with the others: it has no credit. */
 static void test_late_comer(void **state)
 {
 	uint64_t before;
@@ -147,7 +147,7 @@ static void test_late_comer(void **state)
 	run_until(2);
 }
 
-/* Within a flow the oldest goes first. */
+/* Within a flow the oldest transfer is served first. */
 static void test_order(void **state)
 {
 	(void)state;
@@ -165,7 +165,7 @@ static void test_cancel(void **state)
 	(void)state;
 	start(0, 0, 16 * GRANULE);
 	start(0, 1, GRANULE);
-	/* Nothing of it was issued: over at once. */
+	/* None of it was issued, so it is over at once. */
 	mm_xlink_cancel(&bench.link, &bench.transfer[0][1]);
 	assert_int_equal(bench.cancelled, 1);
 	(void)mm_xlink_run(&bench.link);
@@ -177,20 +177,20 @@ static void test_cancel(void **state)
 	assert_false(mm_xlink_busy(&bench.link));
 }
 
-/* ---- what a kill between two stores would leave ---- */
+/* ---- the state that a kill between two stores would leave ---- */
 
 #define MODEL_LAYERS 3
 
 /*
- * The gates are mapped read-only: every store to them faults, and what the cursor says at that
- * instant is what a new xfer would find if this one were killed there.
+ * The gates are mapped read-only, so every store to them faults. The cursor at that instant is what
+ * a new xfer would find if this one were killed there.
  */
 static struct {
 	struct mm_xtenant *tenant;
 	struct sigaction before;
 	uint32_t stores;
 	uint64_t cursor[8]; /* state | pos << 32, at each store */
-	bool on_device[8];  /* was anything of the layer still to land? */
+	bool on_device[8];  /* part of the layer has yet to land */
 } watch;
 
 static uint64_t cursor_now(void)
@@ -242,7 +242,7 @@ static void write_plan(struct core *core)
 		plan->slot[0].page[l % 2] = l % 2;
 		gates->gate[l].word = MM_GATE_EMPTY;
 	}
-	/* Layer 2 is in the slot and used up: the next one wraps to layer 0. */
+	/* Layer 2 is in the slot and used up; the next position wraps to layer 0. */
 	gates->gate[2].word = MM_GATE_DONE;
 	cursors->slot[0] = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_HELD, .pos = 2 };
 }
@@ -279,14 +279,14 @@ static void test_store_order(void **state)
 	assert_int_equal(sigaction(SIGSEGV, &action, &watch.before), 0);
 	set_writable(false);
 	mm_xtenant_poll(watch.tenant, mm_now_ns());
-	/* The gate was cleared once, and the intent stood before. */
+	/* The gate was cleared once, with the intent already written. */
 	assert_int_equal(watch.stores, 1);
 	assert_int_equal(watch.cursor[0], coming);
 	assert_true(mm_xtenant_copying(watch.tenant));
 	set_writable(false);
 	while (watch.stores < 2 && mm_now_ns() < until_ns)
 		(void)mm_xlink_run(&bench.link);
-	/* READY was written once, when all had landed, and HELD came after it. */
+	/* READY was written once, when all bytes had landed, and HELD after it. */
 	assert_int_equal(watch.stores, 2);
 	assert_int_equal(watch.cursor[1], coming);
 	assert_false(watch.on_device[1]);
@@ -302,7 +302,7 @@ static void test_store_order(void **state)
 
 /* ---- a store that is in use ---- */
 
-/* The plan is over at once, what the device reads of the store for it is not. */
+/* The plan ends at once, but the device still reads its store. */
 static void test_a_copy_that_lands_uses_its_store(void **state)
 {
 	const uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
@@ -313,7 +313,7 @@ static void test_a_copy_that_lands_uses_its_store(void **state)
 	assert_true(mm_xtenant_uses(watch.tenant, store));
 	mm_xtenant_poll(watch.tenant, mm_now_ns());
 	(void)mm_xlink_run(&bench.link);
-	/* What has landed is noticed when the link runs, and it does not now. */
+	/* The link notices landings only when it runs, which it does not here. */
 	assert_true(watch.tenant->cycle[0].transfer.in_flight > 0);
 	mm_xtenant_quiesce(watch.tenant);
 	assert_false(mm_xtenant_cycles(watch.tenant));

@@ -45,7 +45,7 @@ static void test_hello(void **state)
 	core->setup.headroom_bytes = 60 << 20;
 	core_start(core);
 	assert_int_equal(core->hello.result, 0);
-	assert_in_range(core->hello.pages, 32, 64); /* the context takes some, too */
+	assert_in_range(core->hello.pages, 32, 64); /* the context takes some of the memory */
 	assert_int_equal(core_end(core), 0);
 
 	core->setup.page_bytes = 0;
@@ -120,7 +120,7 @@ static void test_create_scrub(void **state)
 }
 
 /*
- * Side by side upwards and downwards, apart, one twice: these are filled, and no neighbour of
+ * Neighbours in either order, single pages, one page twice: these are filled, and no neighbour of
  * theirs.
  */
 static const uint32_t scrubbed[] = { 10, 11, 12, 40, 39, 38, 60, 62, 0, 99, 11, 98 };
@@ -156,7 +156,7 @@ static void test_scrub_neighbours(void **state)
 	scrub_some(core, 0);
 }
 
-/* A fill that fails is tried again, page by page. */
+/* A fill that fails is tried again page by page. */
 static void test_scrub_fails_once(void **state)
 {
 	struct core *core = *state;
@@ -280,7 +280,10 @@ static void test_bad_jobs(void **state)
 	}
 }
 
-/* A full device: the pages that fit arrive, then the job fails; RECREATE of a held page too. */
+/*
+ * On a full device, the pages that fit are sent, then the job fails; so does RECREATE of a held
+ * page.
+ */
 static void test_out_of_memory(void **state)
 {
 	struct core *core = *state;
@@ -293,7 +296,7 @@ static void test_out_of_memory(void **state)
 	assert_int_equal(core->gpu.cuMemGetInfo(&free_bytes, &total_bytes), CUDA_SUCCESS);
 	assert_int_equal(core->gpu.cuMemCreate(&hog, free_bytes / GRANULE * GRANULE, &prop, 0),
 			 CUDA_SUCCESS);
-	/* The test holds page 1's fd: its memory does not come free. */
+	/* The test holds the fd of page 1, so its memory does not come free. */
 	assert_int_equal(core_do(core, MM_XOP_RECREATE, 0, 1, 0, 0, 0), -ENOMEM);
 	assert_int_equal(core_do(core, MM_XOP_SCRUB, 0, 1, 0, 0, 0), -EINVAL);
 	mm_close_fd(&core->page_fd[1]);
@@ -324,7 +327,7 @@ static void test_adopt(void **state)
 	core_assert_bytes(core, 9, 0, GRANULE, 0);
 }
 
-/* A message that core would never send: xfer is of no use any more and says so by leaving. */
+/* After a message that core never sends, xfer ends: its state is not core's any more. */
 static void test_bad_messages(void **state)
 {
 	struct core *core = *state;
@@ -344,7 +347,7 @@ static void test_bad_messages(void **state)
 	}
 }
 
-/* A store that is no sealed memfd would be a SIGBUS waiting to happen. */
+/* A store that is not a sealed memfd could raise SIGBUS later, so it is refused. */
 static void test_unsealed_store(void **state)
 {
 	struct core *core = *state;
@@ -359,7 +362,7 @@ static void test_unsealed_store(void **state)
 	assert_int_equal(core_end(core), 1);
 }
 
-/* As the driver would: the device's events, at once. */
+/* Reports events of the device at once, as the driver would. */
 static void tell(const char *lines)
 {
 	char path[128];
@@ -378,7 +381,7 @@ static void hear(struct core *core)
 	core_collect(core);
 }
 
-/* A GPU that NVML does not reach any more is told of, once, though no Xid says so. */
+/* A GPU that NVML can no longer reach is reported once, though there is no Xid. */
 static void test_gone(void **state)
 {
 	struct core *core = *state;
@@ -393,7 +396,7 @@ static void test_gone(void **state)
 	assert_int_equal(core_end(core), 0);
 }
 
-/* NVML may hang on a sick GPU: xfer ends all the same. */
+/* NVML may hang on a faulty GPU; xfer ends all the same. */
 static void test_nvml_hangs(void **state)
 {
 	struct core *core = *state;
@@ -406,7 +409,7 @@ static void test_nvml_hangs(void **state)
 	assert_int_equal(core_end(core), 0);
 }
 
-/* How a store on disk would be read: what was asked for, and said. */
+/* The way in which a store on disk is read is as requested, and reported. */
 static void test_stage(void **state)
 {
 	struct core *core = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From plan to plan while a tenant goes on: what stays is left alone, what moves waits until it is
- * mapped.
+ * Changes from plan to plan while a tenant goes on: slots that stay are not touched, those that
+ * move wait until they are mapped.
  */
 #undef NDEBUG
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define PLAN_PAGES  3
 #define ROUNDS      120
 
-/* Pages of a slot: two sets of them, so that a slot can move. */
+/* Two sets of pages for each slot, so that a slot can move. */
 static const uint32_t slot_pages[2][2][PLAN_PAGES] = { { { 9, 2, 17 }, { 4, 25, 8 } },
 						       { { 5, 11, 30 }, { 21, 3, 12 } } };
 
@@ -157,7 +157,7 @@ static void wait_holds(struct core *core, const uint32_t *pages, uint32_t layer)
 	}
 }
 
-/* Two slots: 0 2 4 in one, 1 3 in the other, the first layer of each is in. */
+/* Two slots: one cycles 0 2 4, the other 1 3; the first layer of each is in its slot. */
 static const struct shape two = { .n_slots = 2,
 				  .n = { 3, 2 },
 				  .layer = { { 0, 2, 4 }, { 1, 3 } },
@@ -177,7 +177,8 @@ static void activate_two(struct core *core)
 }
 
 /*
- * Layer 5 joins the second slot: the first one does not notice, nor does what the second one holds.
+ * Layer 5 joins the second slot: this changes neither the first slot nor the occupant of the
+ * second.
  */
 static void test_what_stays_is_left_alone(void **state)
 {
@@ -195,7 +196,7 @@ static void test_what_stays_is_left_alone(void **state)
 	gate_put(core, 5, MM_GATE_EMPTY);
 	write_region(core, &next, 2);
 	assert_int_equal(job(core, MM_XOP_REPLAN, 2), 0);
-	assert_int_equal(job(core, MM_XOP_REPLAN, 2), 0); /* again: nothing happens */
+	assert_int_equal(job(core, MM_XOP_REPLAN, 2), 0); /* a second time has no effect */
 	assert_int_equal(job(core, MM_XOP_ACTIVATE, 2), 0);
 	for (uint32_t s = 0; s < 2; s++) {
 		unsigned char byte;
@@ -204,9 +205,9 @@ static void test_what_stays_is_left_alone(void **state)
 		assert_int_equal(cursor(core, s)->epoch, 2);
 		assert_int_equal(cursor(core, s)->state, MM_CUR_HELD);
 		core_read(core, two.pages[s][0], 7, &byte, 1);
-		assert_int_equal(byte, 0xee); /* not brought again */
+		assert_int_equal(byte, 0xee); /* not copied again */
 	}
-	/* 1, 3, then 5, whose bytes come but which is let in by core alone. */
+	/* Layers 1, 3, then 5, whose bytes arrive, but which core alone opens. */
 	gate_put(core, 1, MM_GATE_DONE);
 	wait_low(core, 3, MM_GATE_READY);
 	gate_put(core, 3, MM_GATE_DONE);
@@ -214,7 +215,8 @@ static void test_what_stays_is_left_alone(void **state)
 	wait_holds(core, two.pages[1], 5);
 	assert_int_equal(gate_word(core, 5), MM_GATE_EMPTY);
 	assert_int_equal(cursor(core, 1)->state, MM_CUR_COPYING);
-	((struct mm_xplan_region *)core->plan.base)->open = MM_XPLAN_OPEN(2, 5); /* not 5 itself */
+	/* layers up to 4 are mapped, not 5 */
+	((struct mm_xplan_region *)core->plan.base)->open = MM_XPLAN_OPEN(2, 5);
 	usleep(3000);
 	assert_int_equal(gate_word(core, 5), MM_GATE_EMPTY);
 	open_layers(core, 2);
@@ -222,7 +224,7 @@ static void test_what_stays_is_left_alone(void **state)
 	assert_int_equal(job(core, MM_XOP_QUIESCE, 2), 0);
 }
 
-/* A slot that is used up, that loses its occupant, that moves, that is new and in place. */
+/* Slots that are used up, lose their occupant, move, or are new and in place. */
 static void test_what_moves_begins_anew(void **state)
 {
 	struct core *core = *state;
@@ -233,7 +235,7 @@ static void test_what_moves_begins_anew(void **state)
 
 	activate_two(core);
 	gate_put(core, 0, MM_GATE_DONE);
-	wait_low(core, 2, MM_GATE_READY); /* kept: the next plan begins with it */
+	wait_low(core, 2, MM_GATE_READY); /* kept, since the next plan begins with it */
 	for (uint32_t i = 0; i < PLAN_PAGES; i++)
 		core_fill(core, two.pages[0][i], 0xee);
 	gate_put(core, 5, MM_GATE_EMPTY);
@@ -243,9 +245,9 @@ static void test_what_moves_begins_anew(void **state)
 	assert_false(holds(core, two.pages[0], 2));
 	wait_low(core, 3, MM_GATE_READY);
 	assert_true(holds(core, next.pages[1], 3));
-	/* The old pages are nobody's: they may be scrubbed. */
+	/* No plan has the old pages any more, so they may be scrubbed. */
 	assert_int_equal(core_do(core, MM_XOP_SCRUB, 0, two.pages[1][0], 0, 0, 0), 0);
-	/* One slot less, then a new one that has its first layer already. */
+	/* One slot fewer, then a new one that has its first layer already. */
 	next.n_slots = 1;
 	write_region(core, &next, 3);
 	assert_int_equal(job(core, MM_XOP_REPLAN, 3), 0);
@@ -266,8 +268,8 @@ static void test_what_moves_begins_anew(void **state)
 }
 
 /*
- * A slot that no plan had before comes with its first layer in it, and no copy into it is begun:
- * then it streams.
+ * A slot that no earlier plan had comes with its first layer in it; no copy into it is begun. Then
+ * it streams.
  */
 static void test_new_slot_in_place_streams(void **state)
 {
@@ -304,7 +306,7 @@ static void test_new_slot_in_place_streams(void **state)
 	assert_int_equal(gate_word(core, 0), MM_GATE_READY); /* the other slot waits, as before */
 }
 
-/* After the ack nothing lands in pages that have left, wherever in a copy it came. */
+/* After the acknowledgement no bytes land in pages that have left, however far a copy was. */
 static void test_nothing_lands_late(void **state)
 {
 	struct core *core = *state;
@@ -343,11 +345,11 @@ static void test_refusals(void **state)
 
 	activate_two(core);
 	assert_int_equal(core_do(core, MM_XOP_REPLAN, 2, 99, 0, 0, 0), -ENOENT);
-	assert_int_equal(job(core, MM_XOP_REPLAN, 2), -ESTALE); /* the region says 1 */
+	assert_int_equal(job(core, MM_XOP_REPLAN, 2), -ESTALE); /* the region has epoch 1 */
 	next.n[1] = 1;
 	write_region(core, &next, 2);
 	assert_int_equal(job(core, MM_XOP_REPLAN, 2), -EINVAL);
-	/* The plan that was active is served on. */
+	/* The plan that was active is still served. */
 	gate_put(core, 0, MM_GATE_DONE);
 	wait_low(core, 2, MM_GATE_READY);
 	write_region(core, &two, 3);
@@ -387,7 +389,7 @@ static void random_shape(struct rig *r, struct shape *shape)
 			shape->closed |= UINT64_C(1) << l;
 }
 
-/* REPLAN, and now and then a kill before it is done. */
+/* REPLAN, sometimes with a kill before it is done. */
 static void replan_maybe_killed(struct rig *r)
 {
 	if (!below(r, 4)) {

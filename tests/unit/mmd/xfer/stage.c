@@ -94,7 +94,7 @@ static uint32_t free_buffers(void)
 	return n;
 }
 
-/* Whatever the test did, the ring is whole again. */
+/* After any test the ring is whole again. */
 static void settle(void)
 {
 	uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
@@ -142,7 +142,7 @@ static void run_until(uint32_t n)
 	assert_int_equal(bench.landed, n);
 }
 
-/* Device bytes from @page on are the store's from @offset on. */
+/* Checks that device bytes from @page on are the store's from @offset on. */
 static void check_bytes(const struct core *core, uint32_t page, uint64_t offset, uint64_t bytes)
 {
 	char *got = malloc(bytes);
@@ -178,7 +178,7 @@ static void test_bytes(void **state)
 	}
 }
 
-/* Both flows want more than there is; each gets its share, nobody waits for ever. */
+/* Both flows want more buffers than there are; each gets its share. */
 static void test_exhaustion(void **state)
 {
 	for (size_t i = 0; i < TRANSFERS; i++) {
@@ -190,13 +190,17 @@ static void test_exhaustion(void **state)
 	check_bytes(*state, 8, 8 * GRANULE, 2 * GRANULE);
 	for (size_t i = 0; i < TRANSFERS; i++)
 		assert_true(bench.result[0][i] == 0 && bench.result[1][i] == 0);
-	/* In turns: neither is a ring's worth ahead of the other, so both end at the end. */
+	/*
+	 * Round robin: neither flow is a ring's worth ahead of the other, so both end at the end.
+	 */
 	assert_int_not_equal(bench.order[2 * TRANSFERS - 1] / TRANSFERS,
 			     bench.order[2 * TRANSFERS - 2] / TRANSFERS);
 	settle();
 }
 
-/* Within a flow the disk is asked in order: the first transfer has all buffers that it can use. */
+/*
+ * Within a flow reads are requested in order: the first transfer has all buffers that it can use.
+ */
 static void test_order(void **state)
 {
 	(void)state;
@@ -210,7 +214,7 @@ static void test_order(void **state)
 	assert_int_equal(bench.order[0], 0);
 }
 
-/* The flow that was served least has the first buffers. */
+/* The flow that was served least gets the first buffers. */
 static void test_urgency(void **state)
 {
 	(void)state;
@@ -224,12 +228,12 @@ static void test_urgency(void **state)
 	run_until(2);
 }
 
-/* What is in memory does not wait for the disk, not even behind it in one flow. */
+/* A transfer from memory does not wait for the disk, even behind one from disk in the same flow. */
 static void test_memory_goes_on(void **state)
 {
 	start(0, 0, bench.disk, 0, CHUNK, pages);
 	start(0, 1, bench.memory, 5 * GRANULE, 3 * GRANULE, pages + 4);
-	/* Nothing was read yet: no turn of the ring has been. */
+	/* Nothing was read yet: the ring has not run. */
 	assert_false(mm_xtransfer_ready(&bench.transfer[0][0]));
 	assert_true(mm_xtransfer_ready(&bench.transfer[0][1]));
 	run_until(2);
@@ -237,7 +241,7 @@ static void test_memory_goes_on(void **state)
 	check_bytes(*state, 0, 0, CHUNK);
 }
 
-/* Given up while the disk works for it: the buffers come back when it has answered. */
+/* A transfer that is cancelled during its reads frees its buffers when the disk has answered. */
 static void test_cancel(void **state)
 {
 	start(0, 0, bench.disk, 0, POOL * GRANULE, pages);
@@ -253,7 +257,7 @@ static void test_cancel(void **state)
 	check_bytes(*state, 0, GRANULE, GRANULE);
 }
 
-/* A disk that holds less than was promised, or fails: that transfer ends, others go on. */
+/* A disk that fails or holds less than was promised ends that transfer; others go on. */
 static void test_failures(void **state)
 {
 	struct core *core = *state;
@@ -262,7 +266,7 @@ static void test_failures(void **state)
 	assert_int_equal(mm_xstores_add_disk(&bench.stores, 3, 2 * CHUNK,
 					     core_make_file(core->store.base, 2 * CHUNK)),
 			 0);
-	bench.stores.first->bytes = POOL * GRANULE; /* a lie */
+	bench.stores.first->bytes = POOL * GRANULE; /* more than the file has */
 	start(0, 0, bench.stores.first, 0, 8 * CHUNK, pages);
 	start(1, 0, bench.disk, 0, 8 * CHUNK, pages + 8);
 	run_until(2);
@@ -270,7 +274,7 @@ static void test_failures(void **state)
 	assert_int_equal(bench.result[1][0], 0);
 	check_bytes(core, 8, 0, 8 * CHUNK);
 	settle();
-	/* A descriptor on which every such read fails. */
+	/* Every such read fails on this descriptor. */
 	assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
 	mm_xreads_release_file(&bench.stage.reads, &bench.stores.first->disk);
 	close(bench.stores.first->disk.fd);
@@ -299,7 +303,7 @@ static void test_refused(void **state)
 	fd = core_make_file(core->store.base, GRANULE);
 	assert_int_equal(mm_xstores_add_disk(&bench.stores, 9, GRANULE, fd), -ENOTSUP);
 	bench.stores.stage = &bench.stage;
-	/* One buffer is no ring. */
+	/* One buffer is not a ring. */
 	assert_int_equal(
 		mm_xstage_init(&none, &bench.dev, mm_xstage_buffer_bytes(CHUNK), CHUNK, -1),
 		-EINVAL);
@@ -338,7 +342,7 @@ static void test_outcomes(void **state)
 	}
 }
 
-/* A disk that always gives a little is not asked for ever. */
+/* A disk that always returns a few bytes is given up after a number of reads. */
 static void test_endless(void **state)
 {
 	struct mm_xbuf buf = { .bytes = 8192 };
@@ -379,7 +383,7 @@ int main(int argc, char **argv)
 
 	core_main(argc, argv);
 	failed = cmocka_run_group_tests(tests, NULL, NULL);
-	/* All of it again without io_uring. */
+	/* Runs all tests again without io_uring. */
 	forbid_uring();
 	return failed + cmocka_run_group_tests(by_helper, NULL, NULL);
 }

@@ -25,9 +25,10 @@ static const uint32_t slot_page[PLAN_PAGES] = { 9, 2, 17 };
 static const uint16_t cycles[2][3] = { { 0, 2, 4 }, { 1, 3 } };
 static const uint32_t slots_page[2][PLAN_PAGES] = { { 9, 2, 17 }, { 5, 11, 30 } };
 
-static const uint32_t *layer_pages[LAYERS]; /* of the slot that a layer cycles in; NULL: resident */
+/* pages of the slot that the layer cycles in; NULL: resident */
+static const uint32_t *layer_pages[LAYERS];
 
-/* From disk a round takes longer, and what is random was tried in memory: fewer do. */
+/* A round takes longer from disk, and random cases were tried in memory: there are fewer rounds. */
 static uint64_t rounds(uint64_t in_memory)
 {
 	const char *tier = getenv("MM_TEST_TIER");
@@ -57,7 +58,7 @@ static uint32_t cursor_state(struct core *core)
 	return __atomic_load_n(&cursor(core)->state, __ATOMIC_ACQUIRE);
 }
 
-/* A plan with an empty slot: xfer brings layer cycle[0] in. */
+/* A plan with an empty slot, into which xfer copies layer cycle[0]. */
 static void write_plan(struct core *core, uint64_t epoch)
 {
 	struct mm_xplan_region *plan = core->plan.base;
@@ -113,7 +114,7 @@ static int quiesce(struct core *core, uint64_t epoch)
 	return core_do(core, MM_XOP_QUIESCE, epoch, TENANT, 0, 0, 0);
 }
 
-/* Maps the slot's pages here: before a second thread runs. */
+/* Maps the slot's pages here, before a second thread runs. */
 static void see_slot(struct core *core)
 {
 	char byte;
@@ -138,10 +139,10 @@ static void prepare(struct core *core)
 
 struct tenant {
 	struct core *core;
-	uint64_t steps; /* to be done; 0 = until stop */
+	uint64_t steps; /* steps to run; 0: until stop */
 	uint64_t done;
 	bool stop;
-	uint32_t restarts; /* of xfer: what a gate waits for then begins anew */
+	uint32_t restarts; /* restarts of xfer: the wait for a gate then begins anew */
 	char failure[160];
 	pthread_t thread;
 };
@@ -154,7 +155,7 @@ static bool wait_gate(struct tenant *t, uint32_t layer)
 	while (!(__atomic_load_n(&gate(t->core, layer)->word, __ATOMIC_ACQUIRE) & MM_GATE_PASS)) {
 		uint32_t now = __atomic_load_n(&t->restarts, __ATOMIC_ACQUIRE);
 
-		/* It may be killed so often that no copy ends before the last one. */
+		/* Kills may be so frequent that no copy ends before the last one. */
 		if (now != restarts)
 			until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
 		restarts = now;
@@ -170,7 +171,7 @@ static bool wait_gate(struct tenant *t, uint32_t layer)
 	return true;
 }
 
-/* Every byte of the layer, page by page. */
+/* Checks every byte of the layer, page by page. */
 static bool verify(struct tenant *t, uint32_t layer)
 {
 	const char *want = (const char *)t->core->store.base + layer * STRIDE;
@@ -259,19 +260,19 @@ static void test_rounds(void **state)
 	assert_int_equal(activate(core, 1), 0);
 	tenant_start(&t);
 	for (int i = 0; i < 20; i++) {
-		assert_int_equal(activate(core, 1), 0); /* of the active epoch: ignored */
+		assert_int_equal(activate(core, 1), 0); /* the active epoch: no effect */
 		usleep(3000);
 	}
 	tenant_join(&t);
 	assert_int_equal(quiesce(core, 1), 0);
 	stats = core->cursors.base;
-	/* Each step uses up three; the one after the last DONE may be on its way. */
+	/* Each step uses up three layers; the one after the last DONE may be on its way. */
 	assert_in_range(stats->layers_streamed, 3 * t.steps, 3 * t.steps + 1);
 	assert_int_equal(stats->bytes_streamed, stats->layers_streamed * LAYER_BYTES);
 	assert_true(stats->copy_ns > 0 && stats->copy_last_ns > 0);
 }
 
-/* Two slots, killed now and then: each has a cursor of its own. */
+/* Two slots, each with a cursor of its own; xfer is killed now and then. */
 static void test_two_slots(void **state)
 {
 	struct core *core = *state;
@@ -289,7 +290,7 @@ static void test_two_slots(void **state)
 	assert_int_equal(quiesce(core, 1), 0);
 }
 
-/* With no step open gates are still looked at, only less often. */
+/* While no step is open, gates are still polled, but less often. */
 static void test_idle_tenant(void **state)
 {
 	struct core *core = *state;
@@ -304,8 +305,9 @@ static void test_idle_tenant(void **state)
 }
 
 /*
- * What a kill can leave behind, one row per instant (slot with layers 1, 3, 4). After ACTIVATE xfer
- * must reach want_low in gates 1, 3, 4 and leave the cursor HELD at want_pos; copied: whose bytes.
+ * States that a kill can leave behind, one row per instant (a slot with layers 1, 3, 4). After
+ * ACTIVATE, xfer must reach want_low in gates 1, 3, 4 and leave the cursor HELD at want_pos; copied
+ * is the layer whose bytes are in the slot.
  */
 static const struct {
 	const char *what;
@@ -313,7 +315,7 @@ static const struct {
 	uint32_t low[3];
 	uint32_t want_low[3];
 	uint32_t want_pos;
-	int copied; /* index in cycle, -1 = nothing */
+	int copied; /* index in cycle; -1: nothing is copied */
 } instants[] = {
 	{ "new plan, empty slot", MM_CUR_COPYING, 0, { 4, 4, 4 }, { 1, 4, 4 }, 0, 0 },
 	{ "new plan, layer in place", MM_CUR_HELD, 0, { 1, 4, 4 }, { 1, 4, 4 }, 0, -1 },
@@ -350,7 +352,7 @@ static void check_instant(struct core *core, size_t i, uint64_t epoch)
 	assert_int_equal(activate(core, epoch), 0);
 	while (!settled(core, i) && mm_now_ns() < until_ns)
 		usleep(50);
-	usleep(3000); /* and it stays so */
+	usleep(3000); /* it must stay so */
 	if (!settled(core, i))
 		fail_msg("%s: gates %u %u %u cursor %u/%u", instants[i].what,
 			 gate_low(core, cycle[0]), gate_low(core, cycle[1]),
@@ -372,7 +374,7 @@ static void test_instants(void **state)
 		check_instant(core, i, i + 1);
 }
 
-/* After the ack nothing of the tenant is touched any more, wherever in a copy it came. */
+/* After the acknowledgement xfer writes nothing of the tenant's, however far a copy was. */
 static void test_quiesce(void **state)
 {
 	struct core *core = *state;
@@ -404,7 +406,7 @@ static void test_quiesce(void **state)
 			core_read(core, slot_page[p], 100, &byte, 1);
 			assert_int_equal(byte, 0xee);
 		}
-		/* Either the copy was cut off, or it was READY before the ack. */
+		/* Either the copy was cut off, or READY was written before the acknowledgement. */
 		assert_int_equal(low[0],
 				 before.state == MM_CUR_HELD ? MM_GATE_READY : MM_GATE_EMPTY);
 	}
@@ -416,18 +418,18 @@ static void test_epochs(void **state)
 	struct tenant t = { .core = core };
 
 	prepare(core);
-	assert_int_equal(activate(core, 2), -ESTALE); /* the region says 1 */
+	assert_int_equal(activate(core, 2), -ESTALE); /* the region has epoch 1 */
 	assert_int_equal(activate(core, 1), 0);
 	write_plan(core, 2);
 	assert_int_equal(activate(core, 2), -EBUSY); /* not quiesced */
 	assert_int_equal(quiesce(core, 1), 0);
-	assert_int_equal(quiesce(core, 1), 0); /* again: nothing to do */
+	assert_int_equal(quiesce(core, 1), 0); /* a second time has no effect */
 	write_plan(core, 2);
 	assert_int_equal(activate(core, 2), 0);
-	assert_int_equal(quiesce(core, 1), -ESTALE); /* late: must not stop epoch 2 */
+	assert_int_equal(quiesce(core, 1), -ESTALE); /* it comes late, and must not stop epoch 2 */
 	assert_true(wait_gate(&t, cycle[0]));
 	assert_true(verify(&t, cycle[0]));
-	/* In use by a plan: neither bytes nor store may go. */
+	/* A plan uses them: neither the bytes nor the store may be dropped. */
 	assert_int_equal(core_do(core, MM_XOP_SCRUB, 0, slot_page[0], 0, 0, 0), -EBUSY);
 	assert_int_equal(core_do(core, MM_XOP_COPY, 0, slot_page[1], STORE, 0, 8), -EBUSY);
 	assert_int_equal(core_do(core, MM_XOP_RECREATE, 0, slot_page[2], 0, 0, 0), -EBUSY);
@@ -438,7 +440,7 @@ static void test_epochs(void **state)
 	assert_int_equal(activate(core, 2), -ENOENT);
 }
 
-/* One wrong thing in a plan each: refused, and the next good one is served. */
+/* A plan with one wrong value is refused, and the next good one is served. */
 static void spoil(struct core *core, size_t which)
 {
 	struct mm_xplan_region *plan = core->plan.base;
@@ -451,7 +453,7 @@ static void spoil(struct core *core, size_t which)
 		plan->n_slots = MM_SLOTS_MAX + 1;
 		break;
 	case 2:
-		plan->slot[0].n_layers = 1; /* ambiguous */
+		plan->slot[0].n_layers = 1; /* one layer is ambiguous */
 		break;
 	case 3:
 		plan->slot[0].n_layers = LAYERS + 1;
@@ -463,13 +465,13 @@ static void spoil(struct core *core, size_t which)
 		plan->slot[0].n_pages = MM_SLOT_PAGES_MAX + 1;
 		break;
 	case 6:
-		plan->slot[0].page[1] = 32; /* of 32 */
+		plan->slot[0].page[1] = 32; /* pages are 0 to 31 */
 		break;
 	case 7:
 		plan->slot[0].layer[1] = LAYERS;
 		break;
 	case 8:
-		plan->slot[0].layer[1] = cycle[0]; /* twice */
+		plan->slot[0].layer[1] = cycle[0]; /* the same layer twice */
 		break;
 	case 9:
 		plan->layer[3].bytes = PLAN_PAGES * GRANULE + 1;
@@ -520,7 +522,7 @@ static uint64_t tenant_done(struct tenant *t)
 	return __atomic_load_n(&t->done, __ATOMIC_ACQUIRE);
 }
 
-/* The tenant runs on while xfer is killed at random moments: never a wrong layer, never a hang. */
+/* The tenant runs on while xfer is killed at random moments: no wrong layer, no hang. */
 static void test_kills(void **state)
 {
 	struct core *core = *state;
@@ -546,7 +548,7 @@ static void test_kills(void **state)
 	print_message("%lu steps over %lu kills\n", t.done, rounds(100));
 }
 
-/* Gates full of noise: only this tenant's results suffer, xfer serves on. */
+/* Random words in the gates spoil this tenant's results only; xfer serves on. */
 static void test_hostile_gates(void **state)
 {
 	struct core *core = *state;
@@ -571,7 +573,7 @@ static void test_hostile_gates(void **state)
 	assert_true(verify(&t, cycle[0]));
 }
 
-/* The disk holds less than it should: core is told, once, and all else goes on. */
+/* A disk that holds less than it should is reported to core once; all else goes on. */
 static void test_disk_fails(void **state)
 {
 	struct core *core = *state;
@@ -592,7 +594,7 @@ static void test_disk_fails(void **state)
 	}
 	assert_int_equal(core->failed_tenant, TENANT);
 	assert_int_equal(core->failed_result, -EREMOTEIO);
-	/* Nobody was told that the layer is there. */
+	/* No gate showed READY for that layer. */
 	assert_int_equal(gate_low(core, cycle[0]), MM_GATE_EMPTY);
 	assert_int_equal(cursor_state(core), MM_CUR_COPYING);
 	assert_int_equal(core_do(core, MM_XOP_COPY, 0, 0, STORE, GRANULE, 8), -EREMOTEIO);

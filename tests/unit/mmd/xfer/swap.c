@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies between pages and a tenant's swap space, by a real xfer that is killed and asked again. */
+/* Copies between pages and a tenant's swap space, by a real xfer that is killed and restarted. */
 #undef NDEBUG
 #include <errno.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static void test_refuses(void **state)
 	assert_int_equal(swap(core, MM_XOP_SWAP_OUT, 0, SPACE - 1, 1), 0);
 }
 
-/* DETACH takes the space away; a later tenant of that id has its own. */
+/* DETACH drops the space; a later tenant with that id has its own. */
 static void test_goes_with_its_tenant(void **state)
 {
 	struct core *core = *state;
@@ -104,7 +104,7 @@ static void test_goes_with_its_tenant(void **state)
 	assert_int_equal(core_end(core), 0);
 }
 
-/* Killed with many copies under way, the next xfer is asked for all of them again. */
+/* After a kill with many copies under way, all of them are issued again to the next xfer. */
 static void test_killed_in_the_middle(void **state)
 {
 	struct core *core = *state;
