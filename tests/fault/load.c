@@ -76,7 +76,7 @@ static bool on_disk;
 /* Plays core until load sends DONE or has gone. */
 static bool core_heard_done(struct load *load)
 {
-	while (load_hear(load)) {
+	while (load_receive(load)) {
 		if (load->ident.op == MM_L_DONE)
 			return true;
 		assert_int_equal(load->ident.op, MM_L_IDENT);
@@ -90,14 +90,14 @@ static bool tenant_heard_done(struct load *load)
 {
 	while (!load->status.done) {
 		size_t len = 0;
-		int rc;
+		int r;
 
-		rc = mm_sock_wait(load->tenant, POLLIN, mm_deadline_ns(WAIT_S * MM_NS_PER_S));
-		assert_int_equal(rc, 0);
-		rc = mm_sock_recv_nofds(load->tenant, &load->status, sizeof(load->status), &len);
-		if (rc == -ECONNRESET)
+		r = mm_sock_wait(load->tenant, POLLIN, mm_deadline_ns(WAIT_S * MM_NS_PER_S));
+		assert_int_equal(r, 0);
+		r = mm_sock_recv_nofds(load->tenant, &load->status, sizeof(load->status), &len);
+		if (r == -ECONNRESET)
 			return false;
-		assert_int_equal(rc, 0);
+		assert_int_equal(r, 0);
 		assert_int_equal(len, sizeof(load->status));
 	}
 	return true;

@@ -52,13 +52,13 @@ static void be_xfer(int argc, char **argv)
 static bool insist(struct core *core, enum mm_xop op, uint64_t a, uint64_t b, uint64_t c,
 		   uint64_t d)
 {
-	int rc = core->died ? -ECONNRESET : core_do(core, op, 0, a, b, c, d);
+	int r = core->died ? -ECONNRESET : core_do(core, op, 0, a, b, c, d);
 
-	if (rc < 0 && !core->died)
-		rc = core_do(core, op, 0, a, b, c, d);
-	if (rc < 0 && !core->died)
-		fail_msg("op %d: %d, though it was asked twice", op, rc);
-	return rc == 0;
+	if (r < 0 && !core->died)
+		r = core_do(core, op, 0, a, b, c, d);
+	if (r < 0 && !core->died)
+		fail_msg("op %d: %d, though it was asked twice", op, r);
+	return r == 0;
 }
 
 static void check_page(struct core *core, uint32_t page, uint64_t words_copied)
@@ -71,7 +71,7 @@ static void check_page(struct core *core, uint32_t page, uint64_t words_copied)
 }
 
 /* Copies page 1 to page 4 by way of a swap space. */
-static void swap(struct core *core)
+static void swap_there_and_back(struct core *core)
 {
 	mm_cleanup(mm_region_done) struct mm_region space = MM_REGION_NULL;
 	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
@@ -113,7 +113,7 @@ static void live(struct core *core)
 		check_page(core, 2, 0);
 	if (insist(core, MM_XOP_RECREATE, 3, 0, 0, 0) && !core->died)
 		assert_int_equal(core->page_messages, PAGES + 1);
-	swap(core);
+	swap_there_and_back(core);
 	(void)insist(core, MM_XOP_DETACH, TENANT, 0, 0, 0);
 	(void)insist(core, MM_XOP_STORE_DROP, STORE, 0, 0, 0);
 }

@@ -110,16 +110,16 @@ static void test_scribbled_mirror(void **state)
  * Number of messages to send. Where other processes use the processors, each full or empty ring
  * costs a switch, which takes as long as the others may compute.
  */
-static uint64_t rounds(void)
+static uint64_t rounds_wanted(void)
 {
 	const char *is_long = getenv("MM_TEST_LONG");
 
 	return is_long && *is_long ? 1000000 : 20000;
 }
 
-static void *produce(void *arg)
+static void *ring_produce(void *arg)
 {
-	const uint64_t n = rounds();
+	const uint64_t n = rounds_wanted();
 	struct pair *p = arg;
 
 	for (uint64_t i = 0; i < n;) {
@@ -136,11 +136,11 @@ static void *produce(void *arg)
 static void test_two_threads(void **state)
 {
 	struct pair *p = pair_create(UINT32_MAX - 1000);
-	const uint64_t n = rounds();
+	const uint64_t n = rounds_wanted();
 	pthread_t thread;
 
 	(void)state;
-	assert_int_equal(pthread_create(&thread, NULL, produce, p), 0);
+	assert_int_equal(pthread_create(&thread, NULL, ring_produce, p), 0);
 	for (uint64_t i = 0; i < n;) {
 		struct mm_msg msg;
 		int r = mm_ring_pop(&p->consumer, &msg);

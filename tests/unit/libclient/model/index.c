@@ -69,11 +69,11 @@ static void test_cases(void **state)
 	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++) {
 		const struct mm_shards shards = { cases[i].st, names, cases[i].n };
 		struct mm_why why = { "" };
-		int rc = mm_index_check(cases[i].json, strlen(cases[i].json), NAME, &shards, &why);
+		int r = mm_index_check(cases[i].json, strlen(cases[i].json), NAME, &shards, &why);
 
-		if (rc != (cases[i].needle ? -EBADMSG : 0) ||
+		if (r != (cases[i].needle ? -EBADMSG : 0) ||
 		    !strstr(why.text, cases[i].needle ? cases[i].needle : ""))
-			fail_msg("%s: %d '%s'", cases[i].json, rc, why.text);
+			fail_msg("%s: %d '%s'", cases[i].json, r, why.text);
 	}
 }
 

@@ -24,18 +24,18 @@
 #define OTHER "\"other_tensors\":{\"embed.weight\":[2,100],\"norm.weight\":[100]}"
 #define SMALL "{\"name\":\"small\",\"n_layers\":2," LAYER "," OTHER "}"
 
-static int measure(const char *text, uint32_t item_bytes, struct mm_layout *ret_layout,
-		   struct mm_why *why)
+static int shapes_measure(const char *text, uint32_t item_bytes, struct mm_layout *ret_layout,
+			  struct mm_why *why)
 {
 	json_error_t where;
 	json_t *json = json_loads(text, 0, &where);
-	int rc;
+	int r;
 
 	if (!json)
 		fail_msg("%s: %s", text, where.text);
-	rc = mm_measure_shapes(json, item_bytes, ret_layout, why);
+	r = mm_measure_shapes(json, item_bytes, ret_layout, why);
 	json_decref(json);
-	return rc;
+	return r;
 }
 
 static void test_small(void **state)
@@ -44,7 +44,7 @@ static void test_small(void **state)
 	struct mm_why why;
 
 	(void)state;
-	assert_int_equal(measure(SMALL, 2, &layout, &why), 0);
+	assert_int_equal(shapes_measure(SMALL, 2, &layout, &why), 0);
 	assert_int_equal(layout.dir.n_groups, 3);
 	assert_int_equal(layout.tensor_bytes, 2 * (4800 + 2000 + 100) + 400 + 200);
 	assert_int_equal(layout.groups[1].bytes, 4864 + 2000);
@@ -55,7 +55,7 @@ static void test_small(void **state)
 	assert_int_equal(mm_measure_pages(&layout, 65536), 3);
 	assert_int_equal(layout.dir.store_bytes, 4096 + 4096 + 8192 + 8192);
 	mm_layout_done(&layout);
-	assert_int_equal(measure(SMALL, 4, &layout, &why), 0);
+	assert_int_equal(shapes_measure(SMALL, 4, &layout, &why), 0);
 	assert_int_equal(layout.tensor_bytes, 2 * (2 * (4800 + 2000 + 100) + 400 + 200));
 	mm_layout_done(&layout);
 }
@@ -96,10 +96,10 @@ static void test_bad(void **state)
 	for (size_t i = 0; i < MM_ARRAY_SIZE(bad); i++) {
 		struct mm_layout layout = { 0 };
 		struct mm_why why = { "" };
-		int rc = measure(bad[i].json, 2, &layout, &why);
+		int r = shapes_measure(bad[i].json, 2, &layout, &why);
 
-		if (rc != bad[i].want || !strstr(why.text, bad[i].needle) || layout.groups)
-			fail_msg("%s: %d '%s'", bad[i].json, rc, why.text);
+		if (r != bad[i].want || !strstr(why.text, bad[i].needle) || layout.groups)
+			fail_msg("%s: %d '%s'", bad[i].json, r, why.text);
 	}
 }
 

@@ -101,11 +101,11 @@ static void test_headers(void **state)
 		struct mm_safetensors st = { 0 };
 		size_t bytes = strlen(cases[i].json);
 		char err[200] = "";
-		int rc = mm_safetensors_parse(cases[i].json, bytes, 8 + bytes, 8 + bytes + 24, &st,
-					      err, sizeof(err));
+		int r = mm_safetensors_parse(cases[i].json, bytes, 8 + bytes, 8 + bytes + 24, &st,
+					     err, sizeof(err));
 
-		if (rc != cases[i].want)
-			fail_msg("%s: %d, want %d (%s)", cases[i].what, rc, cases[i].want, err);
+		if (r != cases[i].want)
+			fail_msg("%s: %d, want %d (%s)", cases[i].what, r, cases[i].want, err);
 		if (cases[i].needle && !strstr(err, cases[i].needle))
 			fail_msg("%s: '%s' does not say '%s'", cases[i].what, err, cases[i].needle);
 		mm_safetensors_done(&st);
@@ -164,15 +164,15 @@ static void test_files(void **state)
 		mm_cleanup(mm_close_fd) int fd = memfd_create("st", MFD_CLOEXEC);
 		struct mm_safetensors st = { 0 };
 		char err[200] = "";
-		int rc;
+		int r;
 
 		assert_true(fd >= 0);
 		assert_int_equal(pwrite(fd, &header, 8, 0), 8);
 		assert_int_equal(pwrite(fd, json, sizeof(json) - 1, 8), sizeof(json) - 1);
 		assert_int_equal(ftruncate(fd, cut == SIZE_MAX ? 0 : (off_t)cut), 0);
-		rc = mm_safetensors_read(fd, &st, err, sizeof(err));
-		if (rc != files[i].want)
-			fail_msg("%s: %d, want %d (%s)", files[i].what, rc, files[i].want, err);
+		r = mm_safetensors_read(fd, &st, err, sizeof(err));
+		if (r != files[i].want)
+			fail_msg("%s: %d, want %d (%s)", files[i].what, r, files[i].want, err);
 		if (files[i].needle && !strstr(err, files[i].needle))
 			fail_msg("%s: '%s' does not say '%s'", files[i].what, err, files[i].needle);
 		mm_safetensors_done(&st);

@@ -19,7 +19,7 @@
 static struct mm_shard_names names;
 static char err[200];
 
-static int parse(const char *json)
+static int index_parse(const char *json)
 {
 	err[0] = 0;
 	return mm_shard_names_parse(json, strlen(json), &names, err, sizeof(err));
@@ -28,8 +28,8 @@ static int parse(const char *json)
 static void test_names(void **state)
 {
 	(void)state;
-	assert_int_equal(parse(MAP("\"x\":\"b.safetensors\",\"y\":\"c.safetensors\","
-				   "\"z\":\"a.safetensors\",\"u\":\"b.safetensors\"")),
+	assert_int_equal(index_parse(MAP("\"x\":\"b.safetensors\",\"y\":\"c.safetensors\","
+					 "\"z\":\"a.safetensors\",\"u\":\"b.safetensors\"")),
 			 0);
 	assert_int_equal(names.n, 3);
 	assert_string_equal(names.name[0], "a.safetensors");
@@ -58,7 +58,7 @@ static void test_bad(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(cases); i++)
-		if (parse(cases[i].json) != -EBADMSG || !strstr(err, cases[i].needle))
+		if (index_parse(cases[i].json) != -EBADMSG || !strstr(err, cases[i].needle))
 			fail_msg("%s: '%s'", cases[i].json, err);
 }
 
@@ -73,7 +73,7 @@ static int parse_many(unsigned int n)
 				       "%s\"t%u\":\"f%03u.safetensors\"", i ? "," : "", i,
 				       (i * 7) % n);
 	snprintf(json + at, sizeof(json) - at, "}}");
-	return parse(json);
+	return index_parse(json);
 }
 
 static void test_many(void **state)

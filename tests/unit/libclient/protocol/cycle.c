@@ -362,7 +362,7 @@ static void test_cancel_reports_at_once(void **state)
 	uint32_t gate[MM_SLOTS_MAX] = { 0 }, rounds = 0;
 	struct mm_cycle_acts acts, inner;
 	struct mm_cycles m;
-	int rc;
+	int r;
 
 	(void)state;
 	next.slot[0].page = pages_c;
@@ -371,15 +371,15 @@ static void test_cancel_reports_at_once(void **state)
 	use_up(&m, 0);
 	use_up(&m, 1);
 	do {
-		rc = mm_cycles_replan(&m, &next, gate, &acts);
-		for (uint32_t i = 0; rc && i < acts.n; i++) {
+		r = mm_cycles_replan(&m, &next, gate, &acts);
+		for (uint32_t i = 0; r && i < acts.n; i++) {
 			assert_int_equal(acts.act[i].kind, MM_CYCLE_CANCEL);
 			mm_cycle_copied(&m, acts.act[i].slot, false, 0, &inner);
 			acts_expect(&inner, "");
 		}
 		rounds++;
-	} while (rc && acts.n);
-	assert_int_equal(rc, 0);
+	} while (r && acts.n);
+	assert_int_equal(r, 0);
 	assert_int_equal(rounds, 2);
 	acts_expect(&acts, "s0 new0, s0 gates0=empty, s0 cursor0=copying, s0 epoch0, s0 copy0, "
 			   "s1 new0, s1 gates0=empty, s1 cursor0=copying, s1 epoch0, s1 copy0");

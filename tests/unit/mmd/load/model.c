@@ -41,7 +41,7 @@ char model_dir[64];
 
 /* ---- the child ---- */
 
-static void forbid(const char *mode)
+static void mode_forbid(const char *mode)
 {
 	scmp_filter_ctx filter;
 
@@ -64,7 +64,7 @@ void model_main(int argc, char **argv)
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	mm_log_init("load", MM_LOG_ERROR);
-	forbid(argv[4]);
+	mode_forbid(argv[4]);
 	exit(mm_load_main(atoi(argv[2]), atoi(argv[3])));
 }
 
@@ -241,13 +241,13 @@ void load_start(struct load *load, const char *mode)
 int load_pass(struct load *load, uint32_t kind, const char *name, int fd)
 {
 	struct mm_load_file msg = { .magic = MM_ABI_MAGIC, .kind = kind };
-	int rc;
+	int r;
 
 	memcpy(msg.name, name, strnlen(name, sizeof(msg.name))); /* a test may leave out the NUL */
-	rc = mm_sock_send(load->tenant, &msg, sizeof(msg), &fd, fd >= 0);
+	r = mm_sock_send(load->tenant, &msg, sizeof(msg), &fd, fd >= 0);
 	if (fd >= 0)
 		close(fd);
-	return rc;
+	return r;
 }
 
 void load_pass_files(struct load *load, uint32_t n_files)
@@ -293,28 +293,28 @@ void load_pass_rule(struct load *load, const struct mm_load_pack *rule)
 	assert_int_equal(mm_sock_send(load->tenant, rule, sizeof(*rule), NULL, 0), 0);
 }
 
-bool load_hear(struct load *load)
+bool load_receive(struct load *load)
 {
-	struct mm_lident heard = { 0 };
+	struct mm_lident ident = { 0 };
 	size_t len = 0;
-	int rc;
+	int r;
 
 	assert_int_equal(mm_sock_wait(load->core, POLLIN, mm_deadline_ns(WAIT_S * MM_NS_PER_S)), 0);
-	rc = mm_sock_recv_nofds(load->core, &heard, sizeof(heard), &len);
-	if (rc == -ECONNRESET)
+	r = mm_sock_recv_nofds(load->core, &ident, sizeof(ident), &len);
+	if (r == -ECONNRESET)
 		return false;
-	assert_int_equal(rc, 0);
-	assert_int_equal(len, heard.msg.op == MM_L_IDENT ? mm_lident_bytes(heard.msg.n_groups)
-							 : sizeof(heard.msg));
-	assert_int_equal(heard.msg.magic, MM_PROTO_MAGIC);
-	load->ident = heard.msg;
-	if (heard.msg.op == MM_L_IDENT)
-		memcpy(load->group_bytes, heard.group_bytes, sizeof(load->group_bytes));
+	assert_int_equal(r, 0);
+	assert_int_equal(len, ident.msg.op == MM_L_IDENT ? mm_lident_bytes(ident.msg.n_groups)
+							 : sizeof(ident.msg));
+	assert_int_equal(ident.msg.magic, MM_PROTO_MAGIC);
+	load->ident = ident.msg;
+	if (ident.msg.op == MM_L_IDENT)
+		memcpy(load->group_bytes, ident.group_bytes, sizeof(load->group_bytes));
 	return true;
 }
 
-static void answer(struct load *load, enum mm_lop op, int result, const char *text, const int *fds,
-		   size_t n_fds)
+static void answer_send(struct load *load, enum mm_lop op, int result, const char *text,
+			const int *fds, size_t n_fds)
 {
 	struct mm_lmsg msg = {
 		.magic = MM_PROTO_MAGIC, .op = op, .result = result, .numa_node = 0
@@ -326,7 +326,7 @@ static void answer(struct load *load, enum mm_lop op, int result, const char *te
 
 void load_answer(struct load *load, enum mm_lop op, int result, const char *text)
 {
-	answer(load, op, result, text, NULL, 0);
+	answer_send(load, op, result, text, NULL, 0);
 }
 
 void load_alloc(struct load *load)
@@ -334,7 +334,7 @@ void load_alloc(struct load *load)
 	assert_int_equal(
 		mm_region_create(load->ident.store_bytes, MM_REGION_SHARED, "store", &load->store),
 		0);
-	answer(load, MM_L_ALLOC, 0, "", &load->store.fd, 1);
+	answer_send(load, MM_L_ALLOC, 0, "", &load->store.fd, 1);
 }
 
 void load_alloc_disk(struct load *load)
@@ -349,7 +349,7 @@ void load_alloc_disk(struct load *load)
 	assert_true(load->file >= 0);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(ftruncate(load->file, (off_t)load->ident.store_bytes), 0);
-	answer(load, MM_L_ALLOC, 0, "", (int[]){ load->head.fd, load->file }, 2);
+	answer_send(load, MM_L_ALLOC, 0, "", (int[]){ load->head.fd, load->file }, 2);
 }
 
 void load_join(struct load *load)
@@ -372,13 +372,13 @@ int load_end(struct load *load)
 
 	while (!load->status.done) {
 		size_t len = 0;
-		int rc;
+		int r;
 
 		assert_int_equal(
 			mm_sock_wait(load->tenant, POLLIN, mm_deadline_ns(WAIT_S * MM_NS_PER_S)),
 			0);
-		rc = mm_sock_recv_nofds(load->tenant, &load->status, sizeof(load->status), &len);
-		assert_int_equal(rc, 0);
+		r = mm_sock_recv_nofds(load->tenant, &load->status, sizeof(load->status), &len);
+		assert_int_equal(r, 0);
 		assert_int_equal(len, sizeof(load->status));
 		assert_int_equal(load->status.magic, MM_ABI_MAGIC);
 		assert_true(load->status.bytes_done <= load->status.bytes_total);
@@ -391,7 +391,7 @@ int load_end(struct load *load)
 
 void load_expect_refusal(struct load *load, const char *what, int want, const char *needle)
 {
-	assert_true(load_hear(load));
+	assert_true(load_receive(load));
 	if (load->ident.op != MM_L_DONE || load->ident.result != want ||
 	    !strstr(load->ident.text, needle))
 		fail_msg("%s: op %u, %d '%s'", what, load->ident.op, load->ident.result,
@@ -418,7 +418,7 @@ void load_done(struct load *load)
 
 /* ---- the store ---- */
 
-static const struct mm_dir_tensor *find(const struct mm_dir *dir, const char *name)
+static const struct mm_dir_tensor *entry_find(const struct mm_dir *dir, const char *name)
 {
 	const struct mm_dir_tensor *t = (const void *)((const char *)dir + dir->tensors_offset);
 
@@ -434,7 +434,7 @@ const struct mm_dir_tensor *store_find(const struct load *load, const char *name
 {
 	const struct mm_dir *dir = load->store.base;
 	const struct mm_dir_group *groups = (const void *)((const char *)dir + dir->groups_offset);
-	const struct mm_dir_tensor *t = find(dir, name);
+	const struct mm_dir_tensor *t = entry_find(dir, name);
 
 	assert_true(t->group < dir->n_groups);
 	assert_true(t->offset + t->bytes <= groups[t->group].bytes);
@@ -443,7 +443,7 @@ const struct mm_dir_tensor *store_find(const struct load *load, const char *name
 }
 
 /* The place in the store's transpose of unit @u of the file. */
-static uint64_t transposed(const struct tensor *want, uint64_t u)
+static uint64_t transposed_unit(const struct tensor *want, uint64_t u)
 {
 	uint64_t units = strcmp(want->dtype, "F32") == 0 ? 2 : 1;
 	uint64_t row = u / units / want->shape[1], col = u / units % want->shape[1];
@@ -468,7 +468,7 @@ static void check_tensor(const struct load *load, const struct tensor *want)
 	if (!(t->flags & MM_TENSOR_MEMBER))
 		assert_int_equal(t->offset % MM_TENSOR_ALIGN, 0);
 	for (uint64_t u = 0; u < t->bytes / 2; u++)
-		if (units[turned ? transposed(want, u) : u] != unit_at(seed, u))
+		if (units[turned ? transposed_unit(want, u) : u] != unit_at(seed, u))
 			fail_msg("%s: unit %lu is wrong", want->name, u);
 }
 

@@ -89,7 +89,7 @@ void load_pass_index(struct load *load);
 struct mm_load_pack pack_rule(uint32_t flags, const char *name, const char *const member[4]);
 void load_pass_rule(struct load *load, const struct mm_load_pack *rule);
 /* Receives the next message to core; false: load has gone. */
-bool load_hear(struct load *load);
+bool load_receive(struct load *load);
 void load_answer(struct load *load, enum mm_lop op, int result, const char *text);
 /* Creates the memory and answers ALLOC. */
 void load_alloc(struct load *load);

@@ -116,7 +116,7 @@ static void plain_name(struct mm_load_pack *rule)
 }
 
 static const struct {
-	void (*spoil)(struct mm_load_pack *rule);
+	void (*corrupt)(struct mm_load_pack *rule);
 	const char *needle;
 } rules[] = {
 	{ unknown_flag, "flags 0x4" },         { no_members, "0 members" },
@@ -136,7 +136,7 @@ static void test_rules(void **state)
 	(void)state;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(rules); i++) {
 		rule = good_rule();
-		rules[i].spoil(&rule);
+		rules[i].corrupt(&rule);
 		assert_int_equal(mm_packs_add(&packs, &rule, &why), -EINVAL);
 		if (!strstr(why.text, rules[i].needle))
 			fail_msg("'%s' lacks '%s'", why.text, rules[i].needle);
@@ -211,7 +211,7 @@ static void load_packed(struct load *load, const struct mm_load_pack *list, size
 	for (size_t i = 0; i < n; i++)
 		load_pass_rule(load, &list[i]);
 	(void)load_pass(load, MM_LOAD_END, "", -1);
-	assert_true(load_hear(load));
+	assert_true(load_receive(load));
 	if (load->ident.op != MM_L_IDENT)
 		fail_msg("%s", load->ident.text);
 }
@@ -219,7 +219,7 @@ static void load_packed(struct load *load, const struct mm_load_pack *list, size
 static void fill_store(struct load *load)
 {
 	load_alloc(load);
-	assert_true(load_hear(load));
+	assert_true(load_receive(load));
 	assert_int_equal(load->ident.op, MM_L_DONE);
 	assert_int_equal(load_end(load), 0);
 	store_check(load, model, MM_ARRAY_SIZE(model));
@@ -375,7 +375,7 @@ static void test_misfits(void **state)
 		load_pass_rule(&load, &list[0]);
 		load_pass_rule(&load, &list[1]);
 		(void)load_pass(&load, MM_LOAD_END, "", -1);
-		assert_true(load_hear(&load));
+		assert_true(load_receive(&load));
 		if (load.ident.op != MM_L_DONE || load.ident.result != -EINVAL ||
 		    !strstr(load.ident.text, misfits[i].needle))
 			fail_msg("%s: op %u, %d '%s'", misfits[i].what, load.ident.op,
@@ -395,7 +395,7 @@ static void test_bad_messages(void **state)
 	load_start(&load, MODE_PLAIN);
 	assert_int_equal(mm_sock_send(load.tenant, &rule, sizeof(rule) - 1, NULL, 0), 0);
 	(void)mm_sock_send(load.tenant, &rule, sizeof(rule), NULL, 0);
-	assert_true(load_hear(&load));
+	assert_true(load_receive(&load));
 	assert_int_equal(load.ident.result, -EPROTO);
 	assert_int_equal(load_end(&load), 1);
 	load_done(&load);
@@ -403,7 +403,7 @@ static void test_bad_messages(void **state)
 	load_start(&load, MODE_PLAIN);
 	rule.n_members = 0;
 	load_pass_rule(&load, &rule);
-	assert_true(load_hear(&load));
+	assert_true(load_receive(&load));
 	assert_int_equal(load.ident.result, -EINVAL);
 	assert_int_equal(load_end(&load), 1);
 	assert_non_null(strstr(load.status.text, "0 members"));

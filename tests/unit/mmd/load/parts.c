@@ -171,7 +171,7 @@ static void test_nodes(void **state)
 	close(fd);
 }
 
-static void *nothing(void *arg)
+static void *thread_end(void *arg)
 {
 	return arg;
 }
@@ -199,7 +199,7 @@ static int try_sandbox(void)
 		bad |= 8;
 	if (geteuid() == 0 || getegid() == 0)
 		bad |= 16;
-	if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0)
+	if (pthread_create(&thread, NULL, thread_end, NULL) != 0 || pthread_join(thread, NULL) != 0)
 		bad |= 32;
 	return bad;
 }

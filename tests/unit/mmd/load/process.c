@@ -35,20 +35,20 @@ static void start_and_hear(struct load *load)
 {
 	load_start(load, MODE_PLAIN);
 	load_pass_model(load, LLAMA_FILES);
-	assert_true(load_hear(load));
+	assert_true(load_receive(load));
 }
 
 static void load_whole(struct load *load, const char *mode)
 {
 	load_start(load, mode);
 	load_pass_model(load, LLAMA_FILES);
-	assert_true(load_hear(load));
+	assert_true(load_receive(load));
 	if (load->ident.op != MM_L_IDENT)
 		fail_msg("%s", load->ident.text);
 	assert_int_equal(load->ident.n_groups, 4);
 	assert_int_equal(load->ident.n_tensors, MM_ARRAY_SIZE(llama));
 	load_alloc(load);
-	assert_true(load_hear(load));
+	assert_true(load_receive(load));
 	assert_int_equal(load->ident.op, MM_L_DONE);
 	assert_int_equal(load->ident.result, 0);
 	assert_int_equal(load_end(load), 0);
@@ -96,7 +96,7 @@ static const struct tensor holey[] = {
 };
 
 /* Punches holes into the first tensor, except for its ends and some pages; the others stay. */
-static void punch(int fd)
+static void file_punch(int fd)
 {
 	const off_t mb = 1 << 20;
 
@@ -147,12 +147,12 @@ static void test_holes(void **state)
 		snprintf(path, sizeof(path), "%s/model-0.safetensors", model_dir);
 		fd = open(path, O_RDWR | O_CLOEXEC);
 		assert_true(fd >= 0);
-		punch(fd);
+		file_punch(fd);
 		load_start(&load, modes[i]);
 		load_pass_model(&load, 1);
-		assert_true(load_hear(&load));
+		assert_true(load_receive(&load));
 		load_alloc(&load);
-		assert_true(load_hear(&load));
+		assert_true(load_receive(&load));
 		assert_int_equal(load_end(&load), 0);
 		assert_int_equal(load.status.bytes_done, load.status.bytes_total);
 		check_holes(&load, fd);
@@ -204,7 +204,7 @@ static void test_identity(void **state)
 	start_and_hear(&load);
 	assert_memory_equal(first, load.ident.identity, sizeof(first));
 	load_answer(&load, MM_L_HAVE, 0, "");
-	assert_true(load_hear(&load));
+	assert_true(load_receive(&load));
 	assert_int_equal(load.ident.op, MM_L_DONE);
 	assert_int_equal(load.ident.result, 0);
 	assert_int_equal(load_end(&load), 0);
@@ -250,12 +250,12 @@ static void test_shards(void **state)
 
 	model_write_index(llama, MM_ARRAY_SIZE(llama));
 	pass_shards(&load, LLAMA_FILES);
-	assert_true(load_hear(&load));
+	assert_true(load_receive(&load));
 	if (load.ident.op != MM_L_IDENT)
 		fail_msg("%s", load.ident.text);
 	assert_memory_not_equal(without, load.ident.identity, sizeof(without));
 	load_alloc(&load);
-	assert_true(load_hear(&load));
+	assert_true(load_receive(&load));
 	assert_int_equal(load_end(&load), 0);
 	store_check(&load, llama, MM_ARRAY_SIZE(llama));
 	load_done(&load);
@@ -285,7 +285,7 @@ static void test_core_refuses(void **state)
 	load_done(&load);
 }
 
-static int reap(struct load *load)
+static int load_reap(struct load *load)
 {
 	int status;
 
@@ -304,17 +304,17 @@ static void test_deaths(void **state)
 	/* The tenant leaves before it has passed anything. */
 	load_start(&load, MODE_PLAIN);
 	mm_close_fd(&load.tenant);
-	assert_true(load_hear(&load));
+	assert_true(load_receive(&load));
 	assert_int_equal(load.ident.result, -ECONNRESET);
-	assert_int_equal(reap(&load), 1);
+	assert_int_equal(load_reap(&load), 1);
 	load_done(&load);
 	/* The tenant leaves before core has answered. */
 	start_and_hear(&load);
 	mm_close_fd(&load.tenant);
-	assert_true(load_hear(&load));
+	assert_true(load_receive(&load));
 	assert_int_equal(load.ident.op, MM_L_DONE);
 	assert_int_equal(load.ident.result, -ECONNRESET);
-	assert_int_equal(reap(&load), 1);
+	assert_int_equal(load_reap(&load), 1);
 	load_done(&load);
 	/* Core leaves, and the tenant gets a refusal. */
 	start_and_hear(&load);
@@ -356,7 +356,7 @@ static void test_disk(void **state)
 	model_write(llama, MM_ARRAY_SIZE(llama), 5);
 	start_and_hear(&load);
 	load_alloc_disk(&load);
-	assert_true(load_hear(&load));
+	assert_true(load_receive(&load));
 	assert_int_equal(load.ident.op, MM_L_DONE);
 	assert_int_equal(load.ident.result, 0);
 	assert_int_equal(load_end(&load), 0);
@@ -387,7 +387,7 @@ static void test_short_store(void **state)
  * Stops and continues load until it has answered: the kernel then interrupts some of its system
  * calls.
  */
-static void disturb(const struct load *load)
+static void load_disturb(const struct load *load)
 {
 	for (int i = 0; i < 200; i++) {
 		if (mm_sock_wait(load->core, POLLIN, mm_deadline_ns(MM_NS_PER_MS)) == 0)
@@ -410,19 +410,19 @@ static void test_stops(void **state)
 
 		load_start(&load, MODE_PLAIN);
 		load_pass_model(&load, LLAMA_FILES);
-		disturb(&load);
-		assert_true(load_hear(&load));
+		load_disturb(&load);
+		assert_true(load_receive(&load));
 		if (is_cut)
 			assert_int_equal(truncate(path, 1000000 + i), 0);
 		load_alloc(&load);
-		disturb(&load);
+		load_disturb(&load);
 		if (is_cut) {
 			load_expect_refusal(&load, "cut", -EIO,
 					    "model-2.safetensors: ends at byte");
 			model_write(llama, MM_ARRAY_SIZE(llama), 3);
 			continue;
 		}
-		assert_true(load_hear(&load));
+		assert_true(load_receive(&load));
 		assert_int_equal(load.ident.result, 0);
 		assert_int_equal(load_end(&load), 0);
 		store_check(&load, llama, MM_ARRAY_SIZE(llama));
@@ -443,11 +443,11 @@ static void test_kills(void **state)
 
 		load_start(&load, MODE_PLAIN);
 		load_pass_model(&load, LLAMA_FILES);
-		if (i % 2 && load_hear(&load))
+		if (i % 2 && load_receive(&load))
 			load_alloc(&load);
 		usleep((unsigned int)rand_r(&seed) % 8000);
 		kill(load.pid, SIGKILL);
-		while (load_hear(&load))
+		while (load_receive(&load))
 			;
 		load_done(&load);
 	}

@@ -19,7 +19,7 @@ struct grown {
 	uint8_t tail[GROWN];
 };
 
-static struct grown good(void)
+static struct grown hello_good(void)
 {
 	return (struct grown){ .hello = { .magic = MM_ABI_MAGIC,
 					  .abi_major = MM_ABI_MAJOR,
@@ -29,7 +29,7 @@ static struct grown good(void)
 					  .name = "engine" } };
 }
 
-static int check(const struct grown *g, size_t n)
+static int hello_check(const struct grown *g, size_t n)
 {
 	char reason[MM_REASON_BYTES] = "";
 	struct mm_hello hello = { 0 };
@@ -42,12 +42,12 @@ static int check(const struct grown *g, size_t n)
 
 static void test_good(void **state)
 {
-	struct grown g = good();
+	struct grown g = hello_good();
 
 	(void)state;
-	assert_int_equal(check(&g, sizeof(g.hello)), 0);
+	assert_int_equal(hello_check(&g, sizeof(g.hello)), 0);
 	g.hello.size_bytes = sizeof(g);
-	assert_int_equal(check(&g, sizeof(g)), 0);
+	assert_int_equal(hello_check(&g, sizeof(g)), 0);
 }
 
 static void set_magic(struct grown *g)
@@ -119,24 +119,24 @@ static void test_refused(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(refused); i++) {
-		struct grown g = good();
+		struct grown g = hello_good();
 
 		refused[i].set(&g);
-		assert_int_equal(check(&g, sizeof(g.hello)), refused[i].want);
+		assert_int_equal(hello_check(&g, sizeof(g.hello)), refused[i].want);
 	}
 }
 
 static void test_length(void **state)
 {
-	struct grown g = good();
+	struct grown g = hello_good();
 
 	(void)state;
-	assert_int_equal(check(&g, 0), -EPROTO);
-	assert_int_equal(check(&g, sizeof(g.hello) - 1), -EPROTO);
-	assert_int_equal(check(&g, sizeof(g.hello) + 1), -EINVAL);
+	assert_int_equal(hello_check(&g, 0), -EPROTO);
+	assert_int_equal(hello_check(&g, sizeof(g.hello) - 1), -EPROTO);
+	assert_int_equal(hello_check(&g, sizeof(g.hello) + 1), -EINVAL);
 	g.hello.size_bytes = sizeof(g);
 	g.tail[GROWN - 1] = 1;
-	assert_int_equal(check(&g, sizeof(g)), -EINVAL);
+	assert_int_equal(hello_check(&g, sizeof(g)), -EINVAL);
 }
 
 static const struct {

@@ -38,7 +38,7 @@ struct spool {
 	pid_t pid;
 	int sock;
 	int write_fd, read_fd;
-	struct mm_smsg said;
+	struct mm_smsg answer;
 };
 
 static bool on_a_disk(const char *path)
@@ -79,7 +79,7 @@ static int teardown(void **state)
 	return rmdir(dir);
 }
 
-static void start(struct spool *s, const char *store_dir)
+static void spool_start(struct spool *s, const char *store_dir)
 {
 	static struct mm_config config;
 	int pair[2];
@@ -99,7 +99,7 @@ static void start(struct spool *s, const char *store_dir)
 	s->sock = pair[0];
 }
 
-static void say(struct spool *s, enum mm_sop op, uint64_t bytes)
+static void spool_send(struct spool *s, enum mm_sop op, uint64_t bytes)
 {
 	const struct mm_smsg msg = { .magic = MM_PROTO_MAGIC, .op = op, .bytes = bytes };
 
@@ -107,24 +107,25 @@ static void say(struct spool *s, enum mm_sop op, uint64_t bytes)
 }
 
 /* Receives the next message. Return: its result. */
-static int hear(struct spool *s, enum mm_sop op)
+static int spool_receive(struct spool *s, enum mm_sop op)
 {
 	int fds[2] = { -1, -1 };
 	size_t n_fds = 0, len = 0;
 
 	assert_int_equal(mm_sock_wait(s->sock, POLLIN, mm_deadline_ns(WAIT_NS)), 0);
-	assert_int_equal(mm_sock_recv(s->sock, &s->said, sizeof(s->said), fds, 2, &n_fds, &len), 0);
-	assert_int_equal(len, sizeof(s->said));
-	assert_int_equal(s->said.op, op);
-	assert_int_equal(n_fds, op == MM_S_OPENED && s->said.result == 0 ? 2 : 0);
+	assert_int_equal(mm_sock_recv(s->sock, &s->answer, sizeof(s->answer), fds, 2, &n_fds, &len),
+			 0);
+	assert_int_equal(len, sizeof(s->answer));
+	assert_int_equal(s->answer.op, op);
+	assert_int_equal(n_fds, op == MM_S_OPENED && s->answer.result == 0 ? 2 : 0);
 	if (n_fds) {
 		s->write_fd = fds[0];
 		s->read_fd = fds[1];
 	}
-	return s->said.result;
+	return s->answer.result;
 }
 
-static int end(struct spool *s)
+static int spool_end(struct spool *s)
 {
 	int status;
 
@@ -155,9 +156,9 @@ static void test_file(void **state)
 	(void)state;
 	if (!on_a_disk(dir))
 		skip();
-	start(&s, dir);
-	say(&s, MM_S_OPEN, BYTES);
-	assert_int_equal(hear(&s, MM_S_OPENED), 0);
+	spool_start(&s, dir);
+	spool_send(&s, MM_S_OPEN, BYTES);
+	assert_int_equal(spool_receive(&s, MM_S_OPENED), 0);
 	assert_int_equal(fstat(s.write_fd, &st), 0);
 	/*
 	 * The file has no name, a mode for its owner only, whole blocks, and all of them allocated.
@@ -175,7 +176,7 @@ static void test_file(void **state)
 	got = block[0];
 	free(block);
 	assert_int_equal(got, byte);
-	assert_int_equal(end(&s), 0);
+	assert_int_equal(spool_end(&s), 0);
 }
 
 /*
@@ -186,12 +187,12 @@ static void check_seal(bool killed)
 {
 	struct spool s;
 
-	start(&s, dir);
-	say(&s, MM_S_OPEN, BYTES);
-	assert_int_equal(hear(&s, MM_S_OPENED), 0);
+	spool_start(&s, dir);
+	spool_send(&s, MM_S_OPEN, BYTES);
+	assert_int_equal(spool_receive(&s, MM_S_OPENED), 0);
 	mm_close_fd(&s.write_fd);
-	say(&s, MM_S_SEAL, 0);
-	assert_int_equal(hear(&s, MM_S_SEALED), 0);
+	spool_send(&s, MM_S_SEAL, 0);
+	assert_int_equal(spool_receive(&s, MM_S_SEALED), 0);
 	/* The lease is the file's, not the process's. */
 	if (killed) {
 		kill(s.pid, SIGKILL);
@@ -199,7 +200,7 @@ static void check_seal(bool killed)
 	}
 	assert_int_equal(open_to_write(s.read_fd), -EAGAIN);
 	if (!killed)
-		assert_int_equal(end(&s), 0);
+		assert_int_equal(spool_end(&s), 0);
 	mm_close_fd(&s.read_fd);
 	mm_close_fd(&s.sock);
 }
@@ -222,33 +223,33 @@ static void test_still_written(void **state)
 	(void)state;
 	if (!on_a_disk(dir) || !has_leases())
 		skip();
-	start(&s, dir);
-	say(&s, MM_S_OPEN, BYTES);
-	assert_int_equal(hear(&s, MM_S_OPENED), 0);
-	say(&s, MM_S_SEAL, 0);
-	assert_int_equal(hear(&s, MM_S_SEALED), -EBUSY);
-	assert_non_null(strstr(s.said.text, "writing"));
+	spool_start(&s, dir);
+	spool_send(&s, MM_S_OPEN, BYTES);
+	assert_int_equal(spool_receive(&s, MM_S_OPENED), 0);
+	spool_send(&s, MM_S_SEAL, 0);
+	assert_int_equal(spool_receive(&s, MM_S_SEALED), -EBUSY);
+	assert_non_null(strstr(s.answer.text, "writing"));
 	map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, s.write_fd, 0);
 	assert_true(map != MAP_FAILED);
 	mm_close_fd(&s.write_fd);
-	say(&s, MM_S_SEAL, 0);
-	assert_int_equal(hear(&s, MM_S_SEALED), -EBUSY);
+	spool_send(&s, MM_S_SEAL, 0);
+	assert_int_equal(spool_receive(&s, MM_S_SEALED), -EBUSY);
 	munmap(map, 4096);
-	say(&s, MM_S_SEAL, 0);
-	assert_int_equal(hear(&s, MM_S_SEALED), 0);
-	assert_int_equal(end(&s), 0);
+	spool_send(&s, MM_S_SEAL, 0);
+	assert_int_equal(spool_receive(&s, MM_S_SEALED), 0);
+	assert_int_equal(spool_end(&s), 0);
 }
 
-static void refused(const char *store_dir, int want, const char *needle)
+static void spool_refuses(const char *store_dir, int want, const char *needle)
 {
 	struct spool s;
 
-	start(&s, store_dir);
-	say(&s, MM_S_OPEN, BYTES);
-	assert_int_equal(hear(&s, MM_S_OPENED), want);
-	if (!strstr(s.said.text, needle) || !strstr(s.said.text, store_dir))
-		fail_msg("'%s'", s.said.text);
-	assert_int_equal(end(&s), 1);
+	spool_start(&s, store_dir);
+	spool_send(&s, MM_S_OPEN, BYTES);
+	assert_int_equal(spool_receive(&s, MM_S_OPENED), want);
+	if (!strstr(s.answer.text, needle) || !strstr(s.answer.text, store_dir))
+		fail_msg("'%s'", s.answer.text);
+	assert_int_equal(spool_end(&s), 1);
 }
 
 static void test_refused(void **state)
@@ -258,13 +259,13 @@ static void test_refused(void **state)
 
 	(void)state;
 	snprintf(path, sizeof(path), "%s/nowhere", dir);
-	refused(path, -ENOENT, "No such file or directory");
+	spool_refuses(path, -ENOENT, "No such file or directory");
 	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
 	close(fd);
-	refused(path, -ENOTDIR, "Not a directory");
+	spool_refuses(path, -ENOTDIR, "Not a directory");
 	unlink(path);
 	if (!on_a_disk("/dev/shm"))
-		refused("/dev/shm", -EINVAL, "lies in memory");
+		spool_refuses("/dev/shm", -EINVAL, "lies in memory");
 }
 
 /* A message that core never sends ends the role. */
@@ -273,17 +274,17 @@ static void test_nonsense(void **state)
 	struct spool s;
 
 	(void)state;
-	start(&s, dir);
-	say(&s, MM_S_SEAL, 0); /* there is no file yet */
-	assert_int_equal(end(&s), 1);
-	start(&s, dir);
-	say(&s, (enum mm_sop)77, BYTES);
-	assert_int_equal(end(&s), 1);
-	start(&s, dir);
+	spool_start(&s, dir);
+	spool_send(&s, MM_S_SEAL, 0); /* there is no file yet */
+	assert_int_equal(spool_end(&s), 1);
+	spool_start(&s, dir);
+	spool_send(&s, (enum mm_sop)77, BYTES);
+	assert_int_equal(spool_end(&s), 1);
+	spool_start(&s, dir);
 	assert_int_equal(mm_sock_send(s.sock, "x", 1, NULL, 0), 0);
-	assert_int_equal(end(&s), 1);
-	start(&s, dir);
-	assert_int_equal(end(&s), 0);
+	assert_int_equal(spool_end(&s), 1);
+	spool_start(&s, dir);
+	assert_int_equal(spool_end(&s), 0);
 }
 
 int main(void)

@@ -29,7 +29,7 @@
 
 static char device_dir[64];
 
-static const char *tier(void)
+static const char *tier_wanted(void)
 {
 	const char *value = getenv("MM_TEST_TIER");
 
@@ -52,7 +52,7 @@ void core_main(int argc, char **argv)
 	if (argc != 3 || strcmp(argv[1], "--xfer") != 0)
 		return;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (strcmp(tier(), "thread") == 0)
+	if (strcmp(tier_wanted(), "thread") == 0)
 		forbid_uring();
 	mm_log_init("xfer", MM_LOG_ERROR);
 	exit(mm_xfer_main(atoi(argv[2])));
@@ -149,7 +149,7 @@ int core_teardown(void **state)
 
 /* ---- xfer's life ---- */
 
-static void spawn(struct core *core, int fd)
+static void xfer_spawn(struct core *core, int fd)
 {
 	char number[16];
 
@@ -179,20 +179,20 @@ static void make_rings(struct core *core)
 }
 
 /* Checks the result of a call on xfer's socket, which may fail only because xfer has died. */
-static bool reached(struct core *core, int rc)
+static bool xfer_reached(struct core *core, int r)
 {
-	if (core->may_die && (rc == -ECONNRESET || rc == -EPIPE))
+	if (core->may_die && (r == -ECONNRESET || r == -EPIPE))
 		core->died = true;
 	else
-		assert_int_equal(rc, 0);
-	return rc == 0;
+		assert_int_equal(r, 0);
+	return r == 0;
 }
 
 void core_send(struct core *core, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
 {
 	assert_int_equal(mm_sock_wait(core->sock, POLLOUT, mm_deadline_ns(WAIT_S * MM_NS_PER_S)),
 			 0);
-	(void)reached(core, mm_sock_send(core->sock, msg, sizeof(*msg), fds, n_fds));
+	(void)xfer_reached(core, mm_sock_send(core->sock, msg, sizeof(*msg), fds, n_fds));
 }
 
 void core_start(struct core *core)
@@ -201,22 +201,24 @@ void core_start(struct core *core)
 	size_t len = 0;
 
 	assert_int_equal(mm_sock_pair(pair), 0);
-	core->setup.stage_bytes = *tier() ? 3 * mm_xstage_buffer_bytes(core->setup.chunk_bytes) : 0;
+	core->setup.stage_bytes =
+		*tier_wanted() ? 3 * mm_xstage_buffer_bytes(core->setup.chunk_bytes) : 0;
 	make_rings(core);
-	spawn(core, pair[1]);
+	xfer_spawn(core, pair[1]);
 	close(pair[1]);
 	core->sock = pair[0];
 	fds[0] = core->jobs.fd;
 	fds[1] = core->completions.fd;
 	core_send(core, &core->setup, fds, 2);
 	assert_int_equal(mm_sock_wait(core->sock, POLLIN, mm_deadline_ns(WAIT_S * MM_NS_PER_S)), 0);
-	if (!reached(core, mm_sock_recv_nofds(core->sock, &core->hello, sizeof(core->hello), &len)))
+	if (!xfer_reached(core,
+			  mm_sock_recv_nofds(core->sock, &core->hello, sizeof(core->hello), &len)))
 		return;
 	assert_int_equal(len, sizeof(core->hello));
 	assert_int_equal(core->hello.kind, MM_X_HELLO);
 }
 
-static int reap(struct core *core)
+static int xfer_reap(struct core *core)
 {
 	int status;
 
@@ -231,7 +233,7 @@ static int reap(struct core *core)
 void core_kill(struct core *core)
 {
 	assert_int_equal(kill(core->pid, SIGKILL), 0);
-	(void)reap(core);
+	(void)xfer_reap(core);
 }
 
 int core_end(struct core *core)
@@ -243,7 +245,7 @@ int core_end(struct core *core)
 	 * the test sent.
 	 */
 	assert_int_equal(shutdown(core->sock, SHUT_WR), 0);
-	status = reap(core);
+	status = xfer_reap(core);
 	assert_true(WIFEXITED(status));
 	return WEXITSTATUS(status);
 }
@@ -316,7 +318,7 @@ uint64_t core_push(struct core *core, struct mm_msg msg)
 {
 	msg.user_data = ++core->next_job;
 	assert_int_equal(mm_ring_push(&core->job_ring, &msg), 0);
-	(void)reached(core, mm_sock_doorbell(core->sock));
+	(void)xfer_reached(core, mm_sock_doorbell(core->sock));
 	return msg.user_data;
 }
 
@@ -340,10 +342,10 @@ void core_collect(struct core *core)
 		struct mm_xmsg msg;
 		int fds[MM_FD_BATCH_MAX];
 		size_t n_fds, len;
-		int rc = mm_sock_recv(core->sock, &msg, sizeof(msg), fds, MM_FD_BATCH_MAX, &n_fds,
-				      &len);
+		int r = mm_sock_recv(core->sock, &msg, sizeof(msg), fds, MM_FD_BATCH_MAX, &n_fds,
+				     &len);
 
-		if (rc == -EAGAIN || !reached(core, rc))
+		if (r == -EAGAIN || !xfer_reached(core, r))
 			return;
 		if (len == sizeof(msg) && msg.kind == MM_X_FAILED) {
 			core->failed_tenant = msg.id;
@@ -368,16 +370,16 @@ int core_await(struct core *core, uint64_t job)
 
 	for (;;) {
 		struct mm_msg msg;
-		int rc = mm_ring_pop(&core->completion_ring, &msg);
+		int r = mm_ring_pop(&core->completion_ring, &msg);
 
-		if (rc == MM_E_EMPTY && core->died)
+		if (r == MM_E_EMPTY && core->died)
 			return -ECONNRESET;
-		if (rc == MM_E_EMPTY) {
+		if (r == MM_E_EMPTY) {
 			assert_int_equal(mm_sock_wait(core->sock, POLLIN, until_ns), 0);
 			core_collect(core);
 			continue;
 		}
-		assert_int_equal(rc, 0);
+		assert_int_equal(r, 0);
 		if (msg.user_data == job) {
 			core_collect(core);
 			return msg.result;
@@ -427,7 +429,7 @@ void core_make_store(struct core *core, uint64_t bytes)
 	words = core->store.base;
 	for (uint64_t i = 0; i < bytes / 8; i++)
 		words[i] = core_pattern(i);
-	if (*tier())
+	if (*tier_wanted())
 		core->disk_fd = core_make_file(words, bytes);
 }
 

@@ -31,7 +31,7 @@ struct bench {
 static const uint32_t pages[POOL] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 static struct bench bench;
 
-static void landed(struct mm_xtransfer *transfer, int result)
+static void transfer_landed(struct mm_xtransfer *transfer, int result)
 {
 	(void)transfer;
 	if (result == -ECANCELED)
@@ -78,15 +78,16 @@ static int teardown(void **state)
 	return core_teardown(state);
 }
 
-static void start(size_t flow, size_t i, uint64_t bytes)
+static void transfer_start(size_t flow, size_t i, uint64_t bytes)
 {
-	bench.transfer[flow][i] = (struct mm_xtransfer){
-		.store = bench.stores.first, .bytes = bytes, .page = pages, .landed = landed
-	};
+	bench.transfer[flow][i] = (struct mm_xtransfer){ .store = bench.stores.first,
+							 .bytes = bytes,
+							 .page = pages,
+							 .landed = transfer_landed };
 	mm_xlink_start(&bench.link, &bench.flow[flow], &bench.transfer[flow][i]);
 }
 
-static uint64_t issued(size_t flow)
+static uint64_t flow_issued_bytes(size_t flow)
 {
 	uint64_t sum = 0;
 
@@ -111,15 +112,15 @@ static void run_until(uint32_t n)
 static void test_fair(void **state)
 {
 	(void)state;
-	start(0, 0, 16 * GRANULE);
+	transfer_start(0, 0, 16 * GRANULE);
 	for (size_t i = 0; i < TRANSFERS; i++)
-		start(1, i, GRANULE / 8);
-	while (issued(1) < TRANSFERS * GRANULE / 8) {
+		transfer_start(1, i, GRANULE / 8);
+	while (flow_issued_bytes(1) < TRANSFERS * GRANULE / 8) {
 		uint64_t a, b;
 
 		(void)mm_xlink_run(&bench.link);
-		a = issued(0);
-		b = issued(1);
+		a = flow_issued_bytes(0);
+		b = flow_issued_bytes(1);
 		assert_true((a > b ? a - b : b - a) <= 2 * CHUNK);
 	}
 	run_until(1 + TRANSFERS);
@@ -131,17 +132,17 @@ static void test_late_comer(void **state)
 	uint64_t before;
 
 	(void)state;
-	start(0, 0, 16 * GRANULE);
-	while (issued(0) < 8 * GRANULE)
+	transfer_start(0, 0, 16 * GRANULE);
+	while (flow_issued_bytes(0) < 8 * GRANULE)
 		(void)mm_xlink_run(&bench.link);
-	start(1, 0, 16 * GRANULE);
-	before = issued(0);
-	while (issued(1) < 6 * GRANULE) {
+	transfer_start(1, 0, 16 * GRANULE);
+	before = flow_issued_bytes(0);
+	while (flow_issued_bytes(1) < 6 * GRANULE) {
 		uint64_t a, b;
 
 		(void)mm_xlink_run(&bench.link);
-		a = issued(0) - before;
-		b = issued(1);
+		a = flow_issued_bytes(0) - before;
+		b = flow_issued_bytes(1);
 		assert_true((a > b ? a - b : b - a) <= 2 * CHUNK);
 	}
 	run_until(2);
@@ -151,8 +152,8 @@ static void test_late_comer(void **state)
 static void test_order(void **state)
 {
 	(void)state;
-	start(0, 0, 4 * GRANULE);
-	start(0, 1, 4 * GRANULE);
+	transfer_start(0, 0, 4 * GRANULE);
+	transfer_start(0, 1, 4 * GRANULE);
 	while (bench.transfer[0][0].issued_bytes < 4 * GRANULE) {
 		assert_int_equal(bench.transfer[0][1].issued_bytes, 0);
 		(void)mm_xlink_run(&bench.link);
@@ -163,8 +164,8 @@ static void test_order(void **state)
 static void test_cancel(void **state)
 {
 	(void)state;
-	start(0, 0, 16 * GRANULE);
-	start(0, 1, GRANULE);
+	transfer_start(0, 0, 16 * GRANULE);
+	transfer_start(0, 1, GRANULE);
 	/* None of it was issued, so it is over at once. */
 	mm_xlink_cancel(&bench.link, &bench.transfer[0][1]);
 	assert_int_equal(bench.cancelled, 1);

@@ -272,11 +272,11 @@ static void test_bad_jobs(void **state)
 	core_send_store(core);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(bad_jobs); i++) {
 		const uint64_t *arg = bad_jobs[i].arg;
-		int rc = core_do(core, bad_jobs[i].op, bad_jobs[i].epoch, arg[0], arg[1], arg[2],
-				 arg[3]);
+		int r = core_do(core, bad_jobs[i].op, bad_jobs[i].epoch, arg[0], arg[1], arg[2],
+				arg[3]);
 
-		if (rc != bad_jobs[i].want)
-			fail_msg("%s: %d, want %d", bad_jobs[i].what, rc, bad_jobs[i].want);
+		if (r != bad_jobs[i].want)
+			fail_msg("%s: %d, want %d", bad_jobs[i].what, r, bad_jobs[i].want);
 	}
 }
 
@@ -363,7 +363,7 @@ static void test_unsealed_store(void **state)
 }
 
 /* Reports events of the device at once, as the driver would. */
-static void tell(const char *lines)
+static void events_write(const char *lines)
 {
 	char path[128];
 	int fd;
@@ -375,7 +375,7 @@ static void tell(const char *lines)
 	close(fd);
 }
 
-static void hear(struct core *core)
+static void health_receive(struct core *core)
 {
 	assert_int_equal(mm_sock_wait(core->sock, POLLIN, mm_deadline_ns(WAIT_S * MM_NS_PER_S)), 0);
 	core_collect(core);
@@ -388,9 +388,9 @@ static void test_gone(void **state)
 
 	core_start(core);
 	assert_int_equal(core->hello.result, 0);
-	tell("lost\n");
+	events_write("lost\n");
 	while (!core->gone)
-		hear(core);
+		health_receive(core);
 	assert_int_equal(core->gone, MM_NVML_GPU_IS_LOST);
 	assert_int_equal(core->health[1], 0);
 	assert_int_equal(core_end(core), 0);
@@ -403,9 +403,9 @@ static void test_nvml_hangs(void **state)
 
 	core_start(core);
 	assert_int_equal(core->hello.result, 0);
-	tell("xid 31\nhang\n");
+	events_write("xid 31\nhang\n");
 	while (core->last_xid != 31)
-		hear(core);
+		health_receive(core);
 	assert_int_equal(core_end(core), 0);
 }
 

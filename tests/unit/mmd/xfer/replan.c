@@ -39,22 +39,22 @@ struct rig {
 	unsigned int seed;
 };
 
-static struct mm_gate *gate(struct core *core, uint32_t layer)
+static struct mm_gate *gate_at(struct core *core, uint32_t layer)
 {
 	return &((struct mm_gate_region *)core->gates.base)->gate[layer];
 }
 
 static uint64_t gate_word(struct core *core, uint32_t layer)
 {
-	return __atomic_load_n(&gate(core, layer)->word, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&gate_at(core, layer)->word, __ATOMIC_ACQUIRE);
 }
 
 static void gate_put(struct core *core, uint32_t layer, uint64_t word)
 {
-	__atomic_store_n(&gate(core, layer)->word, word, __ATOMIC_RELEASE);
+	__atomic_store_n(&gate_at(core, layer)->word, word, __ATOMIC_RELEASE);
 }
 
-static struct mm_xcursor *cursor(struct core *core, uint32_t s)
+static struct mm_xcursor *cursor_at(struct core *core, uint32_t s)
 {
 	return &((struct mm_xcursor_region *)core->cursors.base)->slot[s];
 }
@@ -95,12 +95,12 @@ static const uint32_t *pages_of(const struct shape *shape, uint32_t layer)
 	return NULL;
 }
 
-static int job(struct core *core, enum mm_xop op, uint64_t epoch)
+static int job_run(struct core *core, enum mm_xop op, uint64_t epoch)
 {
 	return core_do(core, op, epoch, TENANT, 0, 0, 0);
 }
 
-static void prepare(struct core *core)
+static void plan_prepare(struct core *core)
 {
 	core_start(core);
 	assert_int_equal(core->hello.result, 0);
@@ -111,7 +111,7 @@ static void prepare(struct core *core)
 	memset(core->plan.base, 0, sizeof(struct mm_xplan_region));
 }
 
-static void restart(struct core *core)
+static void xfer_restart(struct core *core)
 {
 	core_kill(core);
 	core_start(core);
@@ -119,7 +119,7 @@ static void restart(struct core *core)
 	core_give_back(core);
 }
 
-static bool holds(struct core *core, const uint32_t *pages, uint32_t layer)
+static bool pages_hold(struct core *core, const uint32_t *pages, uint32_t layer)
 {
 	const char *want = (const char *)core->store.base + layer * STRIDE;
 	char got[4096];
@@ -150,7 +150,7 @@ static void wait_holds(struct core *core, const uint32_t *pages, uint32_t layer)
 {
 	uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
 
-	while (!holds(core, pages, layer)) {
+	while (!pages_hold(core, pages, layer)) {
 		if (mm_now_ns() > until_ns)
 			fail_msg("layer %u does not come", layer);
 		usleep(100);
@@ -165,13 +165,13 @@ static const struct shape two = { .n_slots = 2,
 
 static void activate_two(struct core *core)
 {
-	prepare(core);
+	plan_prepare(core);
 	write_region(core, &two, 1);
 	for (uint32_t l = 0; l < LAYERS; l++)
 		gate_put(core, l, l == 5 ? MM_GATE_RESIDENT : MM_GATE_EMPTY);
 	for (uint32_t s = 0; s < 2; s++)
-		*cursor(core, s) = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_COPYING };
-	assert_int_equal(job(core, MM_XOP_ACTIVATE, 1), 0);
+		*cursor_at(core, s) = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_COPYING };
+	assert_int_equal(job_run(core, MM_XOP_ACTIVATE, 1), 0);
 	wait_low(core, 0, MM_GATE_READY);
 	wait_low(core, 1, MM_GATE_READY);
 }
@@ -195,15 +195,15 @@ static void test_what_stays_is_left_alone(void **state)
 	}
 	gate_put(core, 5, MM_GATE_EMPTY);
 	write_region(core, &next, 2);
-	assert_int_equal(job(core, MM_XOP_REPLAN, 2), 0);
-	assert_int_equal(job(core, MM_XOP_REPLAN, 2), 0); /* a second time has no effect */
-	assert_int_equal(job(core, MM_XOP_ACTIVATE, 2), 0);
+	assert_int_equal(job_run(core, MM_XOP_REPLAN, 2), 0);
+	assert_int_equal(job_run(core, MM_XOP_REPLAN, 2), 0); /* a second time has no effect */
+	assert_int_equal(job_run(core, MM_XOP_ACTIVATE, 2), 0);
 	for (uint32_t s = 0; s < 2; s++) {
 		unsigned char byte;
 
 		assert_int_equal(gate_word(core, s), MM_GATE_READY);
-		assert_int_equal(cursor(core, s)->epoch, 2);
-		assert_int_equal(cursor(core, s)->state, MM_CUR_HELD);
+		assert_int_equal(cursor_at(core, s)->epoch, 2);
+		assert_int_equal(cursor_at(core, s)->state, MM_CUR_HELD);
 		core_read(core, two.pages[s][0], 7, &byte, 1);
 		assert_int_equal(byte, 0xee); /* not copied again */
 	}
@@ -214,14 +214,14 @@ static void test_what_stays_is_left_alone(void **state)
 	wait_low(core, 3, MM_GATE_EMPTY);
 	wait_holds(core, two.pages[1], 5);
 	assert_int_equal(gate_word(core, 5), MM_GATE_EMPTY);
-	assert_int_equal(cursor(core, 1)->state, MM_CUR_COPYING);
+	assert_int_equal(cursor_at(core, 1)->state, MM_CUR_COPYING);
 	/* layers up to 4 are mapped, not 5 */
 	((struct mm_xplan_region *)core->plan.base)->open = MM_XPLAN_OPEN(2, 5);
 	usleep(3000);
 	assert_int_equal(gate_word(core, 5), MM_GATE_EMPTY);
 	open_layers(core, 2);
 	wait_low(core, 5, MM_GATE_READY);
-	assert_int_equal(job(core, MM_XOP_QUIESCE, 2), 0);
+	assert_int_equal(job_run(core, MM_XOP_QUIESCE, 2), 0);
 }
 
 /* Slots that are used up, lose their occupant, move, or are new and in place. */
@@ -240,17 +240,17 @@ static void test_what_moves_begins_anew(void **state)
 		core_fill(core, two.pages[0][i], 0xee);
 	gate_put(core, 5, MM_GATE_EMPTY);
 	write_region(core, &next, 2);
-	assert_int_equal(job(core, MM_XOP_REPLAN, 2), 0);
+	assert_int_equal(job_run(core, MM_XOP_REPLAN, 2), 0);
 	assert_int_equal(gate_word(core, 2), MM_GATE_READY);
-	assert_false(holds(core, two.pages[0], 2));
+	assert_false(pages_hold(core, two.pages[0], 2));
 	wait_low(core, 3, MM_GATE_READY);
-	assert_true(holds(core, next.pages[1], 3));
+	assert_true(pages_hold(core, next.pages[1], 3));
 	/* No plan has the old pages any more, so they may be scrubbed. */
 	assert_int_equal(core_do(core, MM_XOP_SCRUB, 0, two.pages[1][0], 0, 0, 0), 0);
 	/* One slot fewer, then a new one that has its first layer already. */
 	next.n_slots = 1;
 	write_region(core, &next, 3);
-	assert_int_equal(job(core, MM_XOP_REPLAN, 3), 0);
+	assert_int_equal(job_run(core, MM_XOP_REPLAN, 3), 0);
 	assert_int_equal(core_do(core, MM_XOP_SCRUB, 0, slot_pages[1][1][0], 0, 0, 0), 0);
 	next.n_slots = 2;
 	next.pages[1] = slot_pages[1][0];
@@ -258,13 +258,13 @@ static void test_what_moves_begins_anew(void **state)
 	gate_put(core, 3, MM_GATE_EMPTY);
 	gate_put(core, 5, MM_GATE_EMPTY);
 	write_region(core, &next, 4);
-	assert_int_equal(job(core, MM_XOP_REPLAN, 4), 0);
+	assert_int_equal(job_run(core, MM_XOP_REPLAN, 4), 0);
 	assert_int_equal(gate_word(core, 3), MM_GATE_READY);
-	assert_int_equal(cursor(core, 1)->state, MM_CUR_HELD);
+	assert_int_equal(cursor_at(core, 1)->state, MM_CUR_HELD);
 	assert_int_equal(gate_word(core, 2), MM_GATE_READY);
 	gate_put(core, 3, MM_GATE_DONE);
 	wait_low(core, 5, MM_GATE_READY);
-	assert_true(holds(core, next.pages[1], 5));
+	assert_true(pages_hold(core, next.pages[1], 5));
 }
 
 /*
@@ -281,26 +281,26 @@ static void test_new_slot_in_place_streams(void **state)
 			      .pages = { slot_pages[0][0], slot_pages[1][0] } };
 	uint16_t used_up = 3;
 
-	prepare(core);
+	plan_prepare(core);
 	for (uint32_t l = 0; l < LAYERS; l++)
 		gate_put(core, l, l < 5 && l % 2 == 0 ? MM_GATE_EMPTY : MM_GATE_RESIDENT);
 	write_region(core, &next, 1);
-	*cursor(core, 0) = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_COPYING };
-	assert_int_equal(job(core, MM_XOP_ACTIVATE, 1), 0);
+	*cursor_at(core, 0) = (struct mm_xcursor){ .epoch = 1, .state = MM_CUR_COPYING };
+	assert_int_equal(job_run(core, MM_XOP_ACTIVATE, 1), 0);
 	wait_low(core, 0, MM_GATE_READY);
 	next.n_slots = 2;
 	next.in_place[1] = true;
 	gate_put(core, 3, MM_GATE_EMPTY);
 	gate_put(core, 5, MM_GATE_EMPTY);
 	write_region(core, &next, 2);
-	assert_int_equal(job(core, MM_XOP_REPLAN, 2), 0);
+	assert_int_equal(job_run(core, MM_XOP_REPLAN, 2), 0);
 	assert_int_equal(gate_word(core, 3), MM_GATE_READY);
-	assert_int_equal(cursor(core, 1)->state, MM_CUR_HELD);
+	assert_int_equal(cursor_at(core, 1)->state, MM_CUR_HELD);
 	for (uint32_t i = 0; i < MM_ARRAY_SIZE(order); i++) {
 		gate_put(core, used_up, MM_GATE_DONE);
 		wait_low(core, order[i], MM_GATE_READY);
 		assert_int_equal(gate_word(core, used_up), MM_GATE_EMPTY);
-		assert_true(holds(core, next.pages[1], order[i]));
+		assert_true(pages_hold(core, next.pages[1], order[i]));
 		used_up = order[i];
 	}
 	assert_int_equal(gate_word(core, 0), MM_GATE_READY); /* the other slot waits, as before */
@@ -323,12 +323,12 @@ static void test_nothing_lands_late(void **state)
 		usleep((unsigned int)rand_r(&seed) % 400);
 		next.pages[0] = slot_pages[0][epoch % 2 ? 0 : 1];
 		write_region(core, &next, epoch);
-		assert_int_equal(job(core, MM_XOP_REPLAN, epoch), 0);
+		assert_int_equal(job_run(core, MM_XOP_REPLAN, epoch), 0);
 		assert_int_equal(gate_word(core, 2), MM_GATE_EMPTY);
 		for (uint32_t i = 0; i < PLAN_PAGES; i++)
 			core_fill(core, old[i], 0xee);
 		wait_low(core, 0, MM_GATE_READY);
-		assert_true(holds(core, next.pages[0], 0));
+		assert_true(pages_hold(core, next.pages[0], 0));
 		for (uint32_t i = 0; i < PLAN_PAGES; i++) {
 			core_read(core, old[i], 100, &byte, 1);
 			assert_int_equal(byte, 0xee);
@@ -345,22 +345,22 @@ static void test_refusals(void **state)
 
 	activate_two(core);
 	assert_int_equal(core_do(core, MM_XOP_REPLAN, 2, 99, 0, 0, 0), -ENOENT);
-	assert_int_equal(job(core, MM_XOP_REPLAN, 2), -ESTALE); /* the region has epoch 1 */
+	assert_int_equal(job_run(core, MM_XOP_REPLAN, 2), -ESTALE); /* the region has epoch 1 */
 	next.n[1] = 1;
 	write_region(core, &next, 2);
-	assert_int_equal(job(core, MM_XOP_REPLAN, 2), -EINVAL);
+	assert_int_equal(job_run(core, MM_XOP_REPLAN, 2), -EINVAL);
 	/* The plan that was active is still served. */
 	gate_put(core, 0, MM_GATE_DONE);
 	wait_low(core, 2, MM_GATE_READY);
 	write_region(core, &two, 3);
-	assert_int_equal(job(core, MM_XOP_REPLAN, 3), 0);
-	assert_int_equal(job(core, MM_XOP_REPLAN, 2), -ESTALE);
+	assert_int_equal(job_run(core, MM_XOP_REPLAN, 3), 0);
+	assert_int_equal(job_run(core, MM_XOP_REPLAN, 2), -ESTALE);
 	assert_int_equal(gate_word(core, 2), MM_GATE_READY);
 }
 
 /* ---- random plans, kills, and a tenant that checks each byte ---- */
 
-static uint32_t below(struct rig *r, uint32_t n)
+static uint32_t random_below(struct rig *r, uint32_t n)
 {
 	return (uint32_t)rand_r(&r->seed) % n;
 }
@@ -369,10 +369,10 @@ static void random_shape(struct rig *r, struct shape *shape)
 {
 	uint32_t m, mask = 0;
 
-	*shape = (struct shape){ .n_slots = 1 + below(r, 2) };
-	m = 2 * shape->n_slots + below(r, LAYERS + 1 - 2 * shape->n_slots);
+	*shape = (struct shape){ .n_slots = 1 + random_below(r, 2) };
+	m = 2 * shape->n_slots + random_below(r, LAYERS + 1 - 2 * shape->n_slots);
 	while ((uint32_t)__builtin_popcount(mask) < m)
-		mask |= 1u << below(r, LAYERS);
+		mask |= 1u << random_below(r, LAYERS);
 	for (uint32_t l = 0, i = 0; l < LAYERS; l++) {
 		uint32_t s = i % shape->n_slots;
 
@@ -382,8 +382,9 @@ static void random_shape(struct rig *r, struct shape *shape)
 		i++;
 	}
 	for (uint32_t s = 0; s < shape->n_slots; s++)
-		shape->pages[s] = s < r->now.n_slots && below(r, 4) ? r->now.pages[s]
-								    : slot_pages[s][below(r, 2)];
+		shape->pages[s] = s < r->now.n_slots && random_below(r, 4)
+					  ? r->now.pages[s]
+					  : slot_pages[s][random_below(r, 2)];
 	for (uint32_t l = 0; l < LAYERS; l++)
 		if (pages_of(shape, l) && pages_of(shape, l) != r->mapped[l])
 			shape->closed |= UINT64_C(1) << l;
@@ -392,17 +393,17 @@ static void random_shape(struct rig *r, struct shape *shape)
 /* REPLAN, sometimes with a kill before it is done. */
 static void replan_maybe_killed(struct rig *r)
 {
-	if (!below(r, 4)) {
+	if (!random_below(r, 4)) {
 		core_push(r->core, (struct mm_msg){ .opcode = MM_XOP_REPLAN,
 						    .epoch = r->epoch,
 						    .arg = { TENANT } });
-		usleep(below(r, 600));
-		restart(r->core);
+		usleep(random_below(r, 600));
+		xfer_restart(r->core);
 	}
-	assert_int_equal(job(r->core, MM_XOP_REPLAN, r->epoch), 0);
+	assert_int_equal(job_run(r->core, MM_XOP_REPLAN, r->epoch), 0);
 }
 
-static void change(struct rig *r)
+static void plan_change(struct rig *r)
 {
 	struct shape next;
 
@@ -418,7 +419,7 @@ static void change(struct rig *r)
 			gate_put(r->core, l, MM_GATE_EMPTY);
 }
 
-static void commit(struct rig *r)
+static void plan_commit(struct rig *r)
 {
 	for (uint32_t l = 0; l < LAYERS; l++) {
 		if (r->mapped[l] && !pages_of(&r->now, l))
@@ -433,39 +434,39 @@ static void run_layer(struct rig *r, uint32_t layer, bool *committed)
 	uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
 
 	if (!*committed && pages_of(&r->now, layer) != r->mapped[layer]) {
-		usleep(below(r, 500));
+		usleep(random_below(r, 500));
 		assert_int_equal(gate_word(r->core, layer), MM_GATE_EMPTY);
-		commit(r);
+		plan_commit(r);
 		*committed = true;
 	}
 	while (!(gate_word(r->core, layer) & MM_GATE_PASS)) {
 		if (mm_now_ns() > until_ns)
 			fail_msg("epoch %lu: layer %u: gate %lx cursors %u/%u %u/%u", r->epoch,
 				 layer, (unsigned long)gate_word(r->core, layer),
-				 cursor(r->core, 0)->state, cursor(r->core, 0)->pos,
-				 cursor(r->core, 1)->state, cursor(r->core, 1)->pos);
+				 cursor_at(r->core, 0)->state, cursor_at(r->core, 0)->pos,
+				 cursor_at(r->core, 1)->state, cursor_at(r->core, 1)->pos);
 		usleep(20);
 	}
-	if (r->mapped[layer] && !holds(r->core, r->mapped[layer], layer))
+	if (r->mapped[layer] && !pages_hold(r->core, r->mapped[layer], layer))
 		fail_msg("epoch %lu: layer %u: wrong bytes", r->epoch, layer);
-	__atomic_store_n(&gate(r->core, layer)->low, (uint32_t)MM_GATE_DONE, __ATOMIC_RELEASE);
+	__atomic_store_n(&gate_at(r->core, layer)->low, (uint32_t)MM_GATE_DONE, __ATOMIC_RELEASE);
 }
 
-static void step(struct rig *r, bool committed)
+static void tenant_step(struct rig *r, bool committed)
 {
 	struct mm_gate_region *gates = r->core->gates.base;
-	uint32_t kill_at = below(r, 6) ? LAYERS : below(r, LAYERS);
+	uint32_t kill_at = random_below(r, 6) ? LAYERS : random_below(r, LAYERS);
 
 	__atomic_add_fetch(&gates->step_seq, 1, __ATOMIC_RELEASE);
 	for (uint32_t l = 0; l < LAYERS; l++) {
 		if (l == kill_at) {
-			restart(r->core);
-			assert_int_equal(job(r->core, MM_XOP_ACTIVATE, r->epoch), 0);
+			xfer_restart(r->core);
+			assert_int_equal(job_run(r->core, MM_XOP_ACTIVATE, r->epoch), 0);
 		}
 		run_layer(r, l, &committed);
 	}
 	if (!committed)
-		commit(r);
+		plan_commit(r);
 	__atomic_add_fetch(&gates->step_seq, 1, __ATOMIC_RELEASE);
 }
 
@@ -478,14 +479,14 @@ static void test_random_plans_and_kills(void **state)
 
 	print_message("seed=%u\n", r.seed);
 	r.core->setup.chunk_bytes = GRANULE / 2;
-	prepare(r.core);
+	plan_prepare(r.core);
 	for (uint32_t l = 0; l < LAYERS; l++)
 		gate_put(r.core, l, MM_GATE_RESIDENT);
 	for (uint32_t i = 0; i < ROUNDS; i++) {
-		change(&r);
-		step(&r, false);
-		for (uint32_t n = below(&r, 3); n; n--)
-			step(&r, true);
+		plan_change(&r);
+		tenant_step(&r, false);
+		for (uint32_t n = random_below(&r, 3); n; n--)
+			tenant_step(&r, true);
 	}
 }
 

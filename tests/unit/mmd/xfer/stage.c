@@ -35,7 +35,7 @@ struct bench {
 static const uint32_t pages[POOL] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 static struct bench bench;
 
-static void landed(struct mm_xtransfer *transfer, int result)
+static void transfer_landed(struct mm_xtransfer *transfer, int result)
 {
 	size_t i = (size_t)(transfer - &bench.transfer[0][0]);
 
@@ -95,7 +95,7 @@ static uint32_t free_buffers(void)
 }
 
 /* After any test the ring is whole again. */
-static void settle(void)
+static void ring_settle(void)
 {
 	uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
 
@@ -108,7 +108,7 @@ static void settle(void)
 
 static int teardown(void **state)
 {
-	settle();
+	ring_settle();
 	for (size_t f = 0; f < 2; f++)
 		mm_xlink_leave(&bench.link, &bench.flow[f]);
 	mm_xlink_done(&bench.link);
@@ -119,14 +119,14 @@ static int teardown(void **state)
 	return core_teardown(state);
 }
 
-static void start(size_t flow, size_t i, struct mm_xstore *store, uint64_t offset, uint64_t bytes,
-		  const uint32_t *page)
+static void transfer_start(size_t flow, size_t i, struct mm_xstore *store, uint64_t offset,
+			   uint64_t bytes, const uint32_t *page)
 {
 	bench.transfer[flow][i] = (struct mm_xtransfer){ .store = store,
 							 .store_offset = offset,
 							 .bytes = bytes,
 							 .page = page,
-							 .landed = landed };
+							 .landed = transfer_landed };
 	bench.result[flow][i] = 1;
 	mm_xlink_start(&bench.link, &bench.flow[flow], &bench.transfer[flow][i]);
 }
@@ -169,7 +169,7 @@ static const struct {
 static void test_bytes(void **state)
 {
 	for (uint32_t i = 0; i < MM_ARRAY_SIZE(ranges); i++) {
-		start(0, 0, bench.disk, ranges[i].offset, ranges[i].bytes, pages);
+		transfer_start(0, 0, bench.disk, ranges[i].offset, ranges[i].bytes, pages);
 		run_until(i + 1);
 		assert_int_equal(bench.result[0][0], 0);
 		check_bytes(*state, 0, ranges[i].offset, ranges[i].bytes);
@@ -182,8 +182,8 @@ static void test_bytes(void **state)
 static void test_exhaustion(void **state)
 {
 	for (size_t i = 0; i < TRANSFERS; i++) {
-		start(0, i, bench.disk, 0, 2 * GRANULE, pages);
-		start(1, i, bench.disk, 8 * GRANULE, 2 * GRANULE, pages + 8);
+		transfer_start(0, i, bench.disk, 0, 2 * GRANULE, pages);
+		transfer_start(1, i, bench.disk, 8 * GRANULE, 2 * GRANULE, pages + 8);
 	}
 	run_until(2 * TRANSFERS);
 	check_bytes(*state, 0, 0, 2 * GRANULE);
@@ -195,7 +195,7 @@ static void test_exhaustion(void **state)
 	 */
 	assert_int_not_equal(bench.order[2 * TRANSFERS - 1] / TRANSFERS,
 			     bench.order[2 * TRANSFERS - 2] / TRANSFERS);
-	settle();
+	ring_settle();
 }
 
 /*
@@ -204,8 +204,8 @@ static void test_exhaustion(void **state)
 static void test_order(void **state)
 {
 	(void)state;
-	start(0, 0, bench.disk, 0, 8 * CHUNK, pages);
-	start(0, 1, bench.disk, GRANULE, 8 * CHUNK, pages + 4);
+	transfer_start(0, 0, bench.disk, 0, 8 * CHUNK, pages);
+	transfer_start(0, 1, bench.disk, GRANULE, 8 * CHUNK, pages + 4);
 	mm_xlink_read_ahead(&bench.link);
 	assert_int_equal(bench.transfer[0][0].staged_bytes, BUFFERS * CHUNK);
 	assert_int_equal(bench.transfer[0][1].staged_bytes, 0);
@@ -219,8 +219,8 @@ static void test_urgency(void **state)
 {
 	(void)state;
 	bench.flow[0].served_bytes = 10 * CHUNK;
-	start(0, 0, bench.disk, 0, 8 * CHUNK, pages);
-	start(1, 0, bench.disk, 0, 8 * CHUNK, pages + 8);
+	transfer_start(0, 0, bench.disk, 0, 8 * CHUNK, pages);
+	transfer_start(1, 0, bench.disk, 0, 8 * CHUNK, pages + 8);
 	bench.flow[1].served_bytes = 0;
 	mm_xlink_read_ahead(&bench.link);
 	assert_int_equal(bench.transfer[0][0].staged_bytes, 0);
@@ -231,8 +231,8 @@ static void test_urgency(void **state)
 /* A transfer from memory does not wait for the disk, even behind one from disk in the same flow. */
 static void test_memory_goes_on(void **state)
 {
-	start(0, 0, bench.disk, 0, CHUNK, pages);
-	start(0, 1, bench.memory, 5 * GRANULE, 3 * GRANULE, pages + 4);
+	transfer_start(0, 0, bench.disk, 0, CHUNK, pages);
+	transfer_start(0, 1, bench.memory, 5 * GRANULE, 3 * GRANULE, pages + 4);
 	/* Nothing was read yet: the ring has not run. */
 	assert_false(mm_xtransfer_ready(&bench.transfer[0][0]));
 	assert_true(mm_xtransfer_ready(&bench.transfer[0][1]));
@@ -244,15 +244,15 @@ static void test_memory_goes_on(void **state)
 /* A transfer that is cancelled during its reads frees its buffers when the disk has answered. */
 static void test_cancel(void **state)
 {
-	start(0, 0, bench.disk, 0, POOL * GRANULE, pages);
+	transfer_start(0, 0, bench.disk, 0, POOL * GRANULE, pages);
 	mm_xlink_read_ahead(&bench.link);
 	assert_true(mm_xstage_reads(&bench.stage, bench.disk));
 	mm_xlink_cancel(&bench.link, &bench.transfer[0][0]);
 	assert_int_equal(bench.result[0][0], -ECANCELED);
 	assert_int_equal(bench.landed, 1);
-	settle();
+	ring_settle();
 	assert_false(mm_xstage_reads(&bench.stage, bench.disk));
-	start(0, 1, bench.disk, GRANULE, GRANULE, pages);
+	transfer_start(0, 1, bench.disk, GRANULE, GRANULE, pages);
 	run_until(2);
 	check_bytes(*state, 0, GRANULE, GRANULE);
 }
@@ -267,20 +267,20 @@ static void test_failures(void **state)
 					     core_make_file(core->store.base, 2 * CHUNK)),
 			 0);
 	bench.stores.first->bytes = POOL * GRANULE; /* more than the file has */
-	start(0, 0, bench.stores.first, 0, 8 * CHUNK, pages);
-	start(1, 0, bench.disk, 0, 8 * CHUNK, pages + 8);
+	transfer_start(0, 0, bench.stores.first, 0, 8 * CHUNK, pages);
+	transfer_start(1, 0, bench.disk, 0, 8 * CHUNK, pages + 8);
 	run_until(2);
 	assert_int_equal(bench.result[0][0], MM_XLINK_UNREADABLE);
 	assert_int_equal(bench.result[1][0], 0);
 	check_bytes(core, 8, 0, 8 * CHUNK);
-	settle();
+	ring_settle();
 	/* Every such read fails on this descriptor. */
 	assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
 	mm_xreads_release_file(&bench.stage.reads, &bench.stores.first->disk);
 	close(bench.stores.first->disk.fd);
 	bench.stores.first->disk = mm_xreads_file(&bench.stage.reads, pipe_fds[1]);
-	start(0, 1, bench.stores.first, 0, CHUNK, pages);
-	start(0, 2, bench.disk, GRANULE, CHUNK, pages);
+	transfer_start(0, 1, bench.stores.first, 0, CHUNK, pages);
+	transfer_start(0, 2, bench.disk, GRANULE, CHUNK, pages);
 	run_until(4);
 	assert_int_equal(bench.result[0][1], MM_XLINK_UNREADABLE);
 	assert_int_equal(bench.result[0][2], 0);
@@ -335,10 +335,10 @@ static void test_outcomes(void **state)
 		struct mm_xbuf buf = { .skew = outcomes[i].skew,
 				       .bytes = outcomes[i].bytes,
 				       .done = outcomes[i].done };
-		int rc = mm_xbuf_on_read(&buf, outcomes[i].result);
+		int r = mm_xbuf_on_read(&buf, outcomes[i].result);
 
-		if (rc != outcomes[i].want || (rc == -EAGAIN && buf.done != outcomes[i].want_done))
-			fail_msg("%s: %d, done %lu", outcomes[i].what, rc, buf.done);
+		if (r != outcomes[i].want || (r == -EAGAIN && buf.done != outcomes[i].want_done))
+			fail_msg("%s: %d, done %lu", outcomes[i].what, r, buf.done);
 	}
 }
 
@@ -346,12 +346,12 @@ static void test_outcomes(void **state)
 static void test_endless(void **state)
 {
 	struct mm_xbuf buf = { .bytes = 8192 };
-	int rc = -EAGAIN, rounds = 0;
+	int r = -EAGAIN, rounds = 0;
 
 	(void)state;
-	while (rc == -EAGAIN && rounds++ < 100000)
-		rc = mm_xbuf_on_read(&buf, rounds % 2 ? 1 : -EINTR);
-	assert_int_equal(rc, -EIO);
+	while (r == -EAGAIN && rounds++ < 100000)
+		r = mm_xbuf_on_read(&buf, rounds % 2 ? 1 : -EINTR);
+	assert_int_equal(r, -EIO);
 }
 
 static void forbid_uring(void)

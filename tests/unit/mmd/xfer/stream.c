@@ -29,7 +29,7 @@ static const uint32_t slots_page[2][PLAN_PAGES] = { { 9, 2, 17 }, { 5, 11, 30 } 
 static const uint32_t *layer_pages[LAYERS];
 
 /* A round takes longer from disk, and random cases were tried in memory: there are fewer rounds. */
-static uint64_t rounds(uint64_t in_memory)
+static uint64_t rounds_of(uint64_t in_memory)
 {
 	const char *tier = getenv("MM_TEST_TIER");
 
@@ -38,24 +38,24 @@ static uint64_t rounds(uint64_t in_memory)
 
 /* ---- core's side: plans, gates, cursors ---- */
 
-static struct mm_gate *gate(struct core *core, uint32_t layer)
+static struct mm_gate *gate_at(struct core *core, uint32_t layer)
 {
 	return &((struct mm_gate_region *)core->gates.base)->gate[layer];
 }
 
 static uint32_t gate_low(struct core *core, uint32_t layer)
 {
-	return __atomic_load_n(&gate(core, layer)->low, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&gate_at(core, layer)->low, __ATOMIC_ACQUIRE);
 }
 
-static struct mm_xcursor *cursor(struct core *core)
+static struct mm_xcursor *cursor_at(struct core *core)
 {
 	return &((struct mm_xcursor_region *)core->cursors.base)->slot[0];
 }
 
 static uint32_t cursor_state(struct core *core)
 {
-	return __atomic_load_n(&cursor(core)->state, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&cursor_at(core)->state, __ATOMIC_ACQUIRE);
 }
 
 /* A plan with an empty slot, into which xfer copies layer cycle[0]. */
@@ -70,7 +70,7 @@ static void write_plan(struct core *core, uint64_t epoch)
 	plan->n_slots = 1;
 	for (uint32_t l = 0; l < LAYERS; l++) {
 		plan->layer[l] = (struct mm_xplan_layer){ l * STRIDE, LAYER_BYTES };
-		gate(core, l)->word = MM_GATE_RESIDENT;
+		gate_at(core, l)->word = MM_GATE_RESIDENT;
 	}
 	plan->slot[0].n_layers = MM_ARRAY_SIZE(cycle);
 	plan->slot[0].n_pages = PLAN_PAGES;
@@ -78,10 +78,10 @@ static void write_plan(struct core *core, uint64_t epoch)
 	memcpy(plan->slot[0].layer, cycle, sizeof(cycle));
 	memset(layer_pages, 0, sizeof(layer_pages));
 	for (size_t i = 0; i < MM_ARRAY_SIZE(cycle); i++) {
-		gate(core, cycle[i])->word = MM_GATE_EMPTY;
+		gate_at(core, cycle[i])->word = MM_GATE_EMPTY;
 		layer_pages[cycle[i]] = slot_page;
 	}
-	*cursor(core) = (struct mm_xcursor){ .epoch = epoch, .state = MM_CUR_COPYING };
+	*cursor_at(core) = (struct mm_xcursor){ .epoch = epoch, .state = MM_CUR_COPYING };
 }
 
 static void write_plan_of_two(struct core *core, uint64_t epoch)
@@ -99,17 +99,17 @@ static void write_plan_of_two(struct core *core, uint64_t epoch)
 		cursors->slot[s] = (struct mm_xcursor){ .epoch = epoch, .state = MM_CUR_COPYING };
 	}
 	for (uint32_t l = 0; l < LAYERS; l++) {
-		gate(core, l)->word = MM_GATE_EMPTY;
+		gate_at(core, l)->word = MM_GATE_EMPTY;
 		layer_pages[l] = slots_page[l % 2];
 	}
 }
 
-static int activate(struct core *core, uint64_t epoch)
+static int plan_activate(struct core *core, uint64_t epoch)
 {
 	return core_do(core, MM_XOP_ACTIVATE, epoch, TENANT, 0, 0, 0);
 }
 
-static int quiesce(struct core *core, uint64_t epoch)
+static int plan_quiesce(struct core *core, uint64_t epoch)
 {
 	return core_do(core, MM_XOP_QUIESCE, epoch, TENANT, 0, 0, 0);
 }
@@ -123,7 +123,7 @@ static void see_slot(struct core *core)
 		core_read(core, slots_page[i / PLAN_PAGES][i % PLAN_PAGES], 0, &byte, 1);
 }
 
-static void prepare(struct core *core)
+static void plan_prepare(struct core *core)
 {
 	core_start(core);
 	assert_int_equal(core->hello.result, 0);
@@ -152,7 +152,8 @@ static bool wait_gate(struct tenant *t, uint32_t layer)
 	uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
 	uint32_t restarts = 0;
 
-	while (!(__atomic_load_n(&gate(t->core, layer)->word, __ATOMIC_ACQUIRE) & MM_GATE_PASS)) {
+	while (!(__atomic_load_n(&gate_at(t->core, layer)->word, __ATOMIC_ACQUIRE) &
+		 MM_GATE_PASS)) {
 		uint32_t now = __atomic_load_n(&t->restarts, __ATOMIC_ACQUIRE);
 
 		/* Kills may be so frequent that no copy ends before the last one. */
@@ -162,8 +163,8 @@ static bool wait_gate(struct tenant *t, uint32_t layer)
 		if (mm_now_ns() > until_ns) {
 			snprintf(t->failure, sizeof(t->failure),
 				 "step %lu: layer %u never became ready: gate %lx cursor %u/%u",
-				 t->done, layer, (unsigned long)gate(t->core, layer)->word,
-				 cursor(t->core)->state, cursor(t->core)->pos);
+				 t->done, layer, (unsigned long)gate_at(t->core, layer)->word,
+				 cursor_at(t->core)->state, cursor_at(t->core)->pos);
 			return false;
 		}
 		usleep(5);
@@ -172,7 +173,7 @@ static bool wait_gate(struct tenant *t, uint32_t layer)
 }
 
 /* Checks every byte of the layer, page by page. */
-static bool verify(struct tenant *t, uint32_t layer)
+static bool layer_verify(struct tenant *t, uint32_t layer)
 {
 	const char *want = (const char *)t->core->store.base + layer * STRIDE;
 	char got[4096];
@@ -194,9 +195,9 @@ static bool verify(struct tenant *t, uint32_t layer)
 
 static bool run_layer(struct tenant *t, uint32_t layer)
 {
-	if (!wait_gate(t, layer) || (layer_pages[layer] && !verify(t, layer)))
+	if (!wait_gate(t, layer) || (layer_pages[layer] && !layer_verify(t, layer)))
 		return false;
-	__atomic_store_n(&gate(t->core, layer)->low, (uint32_t)MM_GATE_DONE, __ATOMIC_RELEASE);
+	__atomic_store_n(&gate_at(t->core, layer)->low, (uint32_t)MM_GATE_DONE, __ATOMIC_RELEASE);
 	return true;
 }
 
@@ -240,31 +241,31 @@ static void tenant_join(struct tenant *t)
 
 /* ---- tests ---- */
 
-static void restart(struct tenant *t)
+static void xfer_restart(struct tenant *t)
 {
 	core_kill(t->core);
 	core_start(t->core);
 	assert_int_equal(t->core->hello.result, 0);
 	core_give_back(t->core);
-	assert_int_equal(activate(t->core, 1), 0);
+	assert_int_equal(plan_activate(t->core, 1), 0);
 	__atomic_add_fetch(&t->restarts, 1, __ATOMIC_RELEASE);
 }
 
 static void test_rounds(void **state)
 {
 	struct core *core = *state;
-	struct tenant t = { .core = core, .steps = rounds(2000) };
+	struct tenant t = { .core = core, .steps = rounds_of(2000) };
 	const struct mm_xcursor_region *stats;
 
-	prepare(core);
-	assert_int_equal(activate(core, 1), 0);
+	plan_prepare(core);
+	assert_int_equal(plan_activate(core, 1), 0);
 	tenant_start(&t);
 	for (int i = 0; i < 20; i++) {
-		assert_int_equal(activate(core, 1), 0); /* the active epoch: no effect */
+		assert_int_equal(plan_activate(core, 1), 0); /* the active epoch: no effect */
 		usleep(3000);
 	}
 	tenant_join(&t);
-	assert_int_equal(quiesce(core, 1), 0);
+	assert_int_equal(plan_quiesce(core, 1), 0);
 	stats = core->cursors.base;
 	/* Each step uses up three layers; the one after the last DONE may be on its way. */
 	assert_in_range(stats->layers_streamed, 3 * t.steps, 3 * t.steps + 1);
@@ -276,18 +277,18 @@ static void test_rounds(void **state)
 static void test_two_slots(void **state)
 {
 	struct core *core = *state;
-	struct tenant t = { .core = core, .steps = rounds(400) };
+	struct tenant t = { .core = core, .steps = rounds_of(400) };
 
-	prepare(core);
+	plan_prepare(core);
 	write_plan_of_two(core, 1);
-	assert_int_equal(activate(core, 1), 0);
+	assert_int_equal(plan_activate(core, 1), 0);
 	tenant_start(&t);
 	for (int i = 0; i < 10; i++) {
 		usleep(7000);
-		restart(&t);
+		xfer_restart(&t);
 	}
 	tenant_join(&t);
-	assert_int_equal(quiesce(core, 1), 0);
+	assert_int_equal(plan_quiesce(core, 1), 0);
 }
 
 /* While no step is open, gates are still polled, but less often. */
@@ -296,10 +297,10 @@ static void test_idle_tenant(void **state)
 	struct core *core = *state;
 	struct tenant t = { .core = core };
 
-	prepare(core);
-	assert_int_equal(activate(core, 1), 0);
+	plan_prepare(core);
+	assert_int_equal(plan_activate(core, 1), 0);
 	assert_true(wait_gate(&t, cycle[0]));
-	__atomic_store_n(&gate(core, cycle[0])->low, (uint32_t)MM_GATE_DONE, __ATOMIC_RELEASE);
+	__atomic_store_n(&gate_at(core, cycle[0])->low, (uint32_t)MM_GATE_DONE, __ATOMIC_RELEASE);
 	assert_true(wait_gate(&t, cycle[1]));
 	assert_int_equal(gate_low(core, cycle[0]), MM_GATE_EMPTY);
 }
@@ -328,12 +329,12 @@ static const struct {
 	{ "wraps, DONE not cleared", MM_CUR_COPYING, 0, { 4, 4, 2 }, { 1, 4, 4 }, 0, 0 },
 };
 
-static bool settled(struct core *core, size_t i)
+static bool state_settled(struct core *core, size_t i)
 {
 	for (size_t g = 0; g < 3; g++)
 		if (gate_low(core, cycle[g]) != instants[i].want_low[g])
 			return false;
-	return cursor_state(core) == MM_CUR_HELD && cursor(core)->pos == instants[i].want_pos;
+	return cursor_state(core) == MM_CUR_HELD && cursor_at(core)->pos == instants[i].want_pos;
 }
 
 static void check_instant(struct core *core, size_t i, uint64_t epoch)
@@ -343,33 +344,33 @@ static void check_instant(struct core *core, size_t i, uint64_t epoch)
 	unsigned char byte;
 
 	write_plan(core, epoch);
-	cursor(core)->state = instants[i].state;
-	cursor(core)->pos = instants[i].pos;
+	cursor_at(core)->state = instants[i].state;
+	cursor_at(core)->pos = instants[i].pos;
 	for (size_t g = 0; g < 3; g++)
-		gate(core, cycle[g])->word = instants[i].low[g];
+		gate_at(core, cycle[g])->word = instants[i].low[g];
 	for (size_t p = 0; p < PLAN_PAGES; p++)
 		core_fill(core, slot_page[p], 0xee);
-	assert_int_equal(activate(core, epoch), 0);
-	while (!settled(core, i) && mm_now_ns() < until_ns)
+	assert_int_equal(plan_activate(core, epoch), 0);
+	while (!state_settled(core, i) && mm_now_ns() < until_ns)
 		usleep(50);
 	usleep(3000); /* it must stay so */
-	if (!settled(core, i))
+	if (!state_settled(core, i))
 		fail_msg("%s: gates %u %u %u cursor %u/%u", instants[i].what,
 			 gate_low(core, cycle[0]), gate_low(core, cycle[1]),
-			 gate_low(core, cycle[2]), cursor(core)->state, cursor(core)->pos);
+			 gate_low(core, cycle[2]), cursor_at(core)->state, cursor_at(core)->pos);
 	core_read(core, slot_page[0], 0, &byte, 1);
 	if (instants[i].copied < 0)
 		assert_int_equal(byte, 0xee);
-	else if (!verify(&t, cycle[instants[i].copied]))
+	else if (!layer_verify(&t, cycle[instants[i].copied]))
 		fail_msg("%s: %s", instants[i].what, t.failure);
-	assert_int_equal(quiesce(core, epoch), 0);
+	assert_int_equal(plan_quiesce(core, epoch), 0);
 }
 
 static void test_instants(void **state)
 {
 	struct core *core = *state;
 
-	prepare(core);
+	plan_prepare(core);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(instants); i++)
 		check_instant(core, i, i + 1);
 }
@@ -382,24 +383,24 @@ static void test_quiesce(void **state)
 	unsigned int seed = 1;
 
 	core->setup.chunk_bytes = 4096;
-	prepare(core);
+	plan_prepare(core);
 	for (uint64_t epoch = 1; epoch <= 60; epoch++) {
 		struct mm_xcursor before;
 		uint32_t low[3];
 
 		write_plan(core, epoch);
-		assert_int_equal(activate(core, epoch), 0);
+		assert_int_equal(plan_activate(core, epoch), 0);
 		usleep((unsigned int)rand_r(&seed) % 400);
-		assert_int_equal(quiesce(core, epoch), 0);
-		before = *cursor(core);
+		assert_int_equal(plan_quiesce(core, epoch), 0);
+		before = *cursor_at(core);
 		for (size_t p = 0; p < PLAN_PAGES; p++)
 			core_fill(core, slot_page[p], 0xee);
 		for (size_t g = 0; g < 3; g++) {
 			low[g] = gate_low(core, cycle[g]);
-			gate(core, cycle[g])->low = MM_GATE_DONE;
+			gate_at(core, cycle[g])->low = MM_GATE_DONE;
 		}
 		usleep(2000);
-		assert_memory_equal(&before, cursor(core), sizeof(before));
+		assert_memory_equal(&before, cursor_at(core), sizeof(before));
 		for (size_t g = 0; g < 3; g++)
 			assert_int_equal(gate_low(core, cycle[g]), MM_GATE_DONE);
 		for (size_t p = 0; p < PLAN_PAGES; p++) {
@@ -417,18 +418,19 @@ static void test_epochs(void **state)
 	struct core *core = *state;
 	struct tenant t = { .core = core };
 
-	prepare(core);
-	assert_int_equal(activate(core, 2), -ESTALE); /* the region has epoch 1 */
-	assert_int_equal(activate(core, 1), 0);
+	plan_prepare(core);
+	assert_int_equal(plan_activate(core, 2), -ESTALE); /* the region has epoch 1 */
+	assert_int_equal(plan_activate(core, 1), 0);
 	write_plan(core, 2);
-	assert_int_equal(activate(core, 2), -EBUSY); /* not quiesced */
-	assert_int_equal(quiesce(core, 1), 0);
-	assert_int_equal(quiesce(core, 1), 0); /* a second time has no effect */
+	assert_int_equal(plan_activate(core, 2), -EBUSY); /* not quiesced */
+	assert_int_equal(plan_quiesce(core, 1), 0);
+	assert_int_equal(plan_quiesce(core, 1), 0); /* a second time has no effect */
 	write_plan(core, 2);
-	assert_int_equal(activate(core, 2), 0);
-	assert_int_equal(quiesce(core, 1), -ESTALE); /* it comes late, and must not stop epoch 2 */
+	assert_int_equal(plan_activate(core, 2), 0);
+	assert_int_equal(plan_quiesce(core, 1),
+			 -ESTALE); /* it comes late, and must not stop epoch 2 */
 	assert_true(wait_gate(&t, cycle[0]));
-	assert_true(verify(&t, cycle[0]));
+	assert_true(layer_verify(&t, cycle[0]));
 	/* A plan uses them: neither the bytes nor the store may be dropped. */
 	assert_int_equal(core_do(core, MM_XOP_SCRUB, 0, slot_page[0], 0, 0, 0), -EBUSY);
 	assert_int_equal(core_do(core, MM_XOP_COPY, 0, slot_page[1], STORE, 0, 8), -EBUSY);
@@ -437,11 +439,11 @@ static void test_epochs(void **state)
 	assert_int_equal(core_do(core, MM_XOP_DETACH, 0, TENANT, 0, 0, 0), 0);
 	assert_int_equal(core_do(core, MM_XOP_SCRUB, 0, slot_page[0], 0, 0, 0), 0);
 	assert_int_equal(core_do(core, MM_XOP_STORE_DROP, 0, STORE, 0, 0, 0), 0);
-	assert_int_equal(activate(core, 2), -ENOENT);
+	assert_int_equal(plan_activate(core, 2), -ENOENT);
 }
 
 /* A plan with one wrong value is refused, and the next good one is served. */
-static void spoil(struct core *core, size_t which)
+static void plan_corrupt(struct core *core, size_t which)
 {
 	struct mm_xplan_region *plan = core->plan.base;
 
@@ -483,13 +485,13 @@ static void spoil(struct core *core, size_t which)
 		plan->layer[3].store_offset = UINT64_MAX - 8;
 		break;
 	case 12:
-		cursor(core)->pos = 3;
+		cursor_at(core)->pos = 3;
 		break;
 	case 13:
-		cursor(core)->state = 2;
+		cursor_at(core)->state = 2;
 		break;
 	case 14:
-		cursor(core)->epoch = 77;
+		cursor_at(core)->epoch = 77;
 		break;
 	default:
 		fail();
@@ -500,21 +502,21 @@ static void test_bad_plans(void **state)
 {
 	struct core *core = *state;
 
-	prepare(core);
+	plan_prepare(core);
 	for (size_t i = 0; i <= 14; i++) {
-		int rc;
+		int r;
 
 		write_plan(core, 1);
-		spoil(core, i);
-		rc = activate(core, 1);
-		if (rc != -EINVAL)
-			fail_msg("plan %zu: %d", i, rc);
+		plan_corrupt(core, i);
+		r = plan_activate(core, 1);
+		if (r != -EINVAL)
+			fail_msg("plan %zu: %d", i, r);
 	}
 	write_plan(core, 1);
 	((struct mm_xplan_region *)core->plan.base)->store_id = 99;
-	assert_int_equal(activate(core, 1), -ENOENT);
+	assert_int_equal(plan_activate(core, 1), -ENOENT);
 	write_plan(core, 1);
-	assert_int_equal(activate(core, 1), 0);
+	assert_int_equal(plan_activate(core, 1), 0);
 }
 
 static uint64_t tenant_done(struct tenant *t)
@@ -533,19 +535,19 @@ static void test_kills(void **state)
 
 	print_message("seed=%u\n", seed);
 	core->setup.chunk_bytes = GRANULE / 2;
-	prepare(core);
-	assert_int_equal(activate(core, 1), 0);
+	plan_prepare(core);
+	assert_int_equal(plan_activate(core, 1), 0);
 	tenant_start(&t);
-	for (int kills = 0; kills < (int)rounds(100) && !t.failure[0]; kills++) {
+	for (int kills = 0; kills < (int)rounds_of(100) && !t.failure[0]; kills++) {
 		usleep((unsigned int)rand_r(&seed) % 4000);
-		restart(&t);
+		xfer_restart(&t);
 	}
 	before = tenant_done(&t);
 	while (tenant_done(&t) < before + 50 && !t.failure[0])
 		usleep(1000);
 	__atomic_store_n(&t.stop, true, __ATOMIC_RELEASE);
 	tenant_join(&t);
-	print_message("%lu steps over %lu kills\n", t.done, rounds(100));
+	print_message("%lu steps over %lu kills\n", t.done, rounds_of(100));
 }
 
 /* Random words in the gates spoil this tenant's results only; xfer serves on. */
@@ -556,8 +558,8 @@ static void test_hostile_gates(void **state)
 	struct tenant t = { .core = core };
 	unsigned int seed = 3;
 
-	prepare(core);
-	assert_int_equal(activate(core, 1), 0);
+	plan_prepare(core);
+	assert_int_equal(plan_activate(core, 1), 0);
 	gates = core->gates.base;
 	for (int i = 0; i < 200000; i++) {
 		uint32_t layer = (uint32_t)rand_r(&seed) % LAYERS;
@@ -566,11 +568,11 @@ static void test_hostile_gates(void **state)
 				 __ATOMIC_RELAXED);
 		__atomic_store_n(&gates->step_seq, (uint64_t)rand_r(&seed), __ATOMIC_RELAXED);
 	}
-	assert_int_equal(quiesce(core, 1), 0);
+	assert_int_equal(plan_quiesce(core, 1), 0);
 	write_plan(core, 2);
-	assert_int_equal(activate(core, 2), 0);
+	assert_int_equal(plan_activate(core, 2), 0);
 	assert_true(wait_gate(&t, cycle[0]));
-	assert_true(verify(&t, cycle[0]));
+	assert_true(layer_verify(&t, cycle[0]));
 }
 
 /* A disk that holds less than it should is reported to core once; all else goes on. */
@@ -580,13 +582,13 @@ static void test_disk_fails(void **state)
 	uint64_t until_ns = mm_deadline_ns(WAIT_S * MM_NS_PER_S);
 	char path[32];
 
-	prepare(core);
+	plan_prepare(core);
 	if (core->disk_fd < 0)
 		skip();
 	assert_int_equal(core_do(core, MM_XOP_COPY, 0, 0, STORE, GRANULE, 8), 0);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", core->disk_fd);
 	assert_int_equal(truncate(path, 4096), 0);
-	assert_int_equal(activate(core, 1), 0);
+	assert_int_equal(plan_activate(core, 1), 0);
 	while (!core->failed_tenant) {
 		assert_true(mm_now_ns() < until_ns);
 		assert_int_equal(mm_sock_wait(core->sock, POLLIN, until_ns), 0);
@@ -600,7 +602,7 @@ static void test_disk_fails(void **state)
 	assert_int_equal(core_do(core, MM_XOP_COPY, 0, 0, STORE, GRANULE, 8), -EREMOTEIO);
 	assert_int_equal(core_do(core, MM_XOP_COPY, 0, 0, STORE, 0, 8), 0);
 	assert_int_equal(core_do(core, MM_XOP_SCRUB, 0, 0, 0, 0, 0), 0);
-	assert_int_equal(quiesce(core, 1), 0);
+	assert_int_equal(plan_quiesce(core, 1), 0);
 	assert_int_equal(core_do(core, MM_XOP_DETACH, 0, TENANT, 0, 0, 0), 0);
 	assert_int_equal(core_do(core, MM_XOP_STORE_DROP, 0, STORE, 0, 0, 0), 0);
 }

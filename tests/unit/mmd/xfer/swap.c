@@ -40,7 +40,7 @@ static int teardown(void **state)
 	return core_teardown(state);
 }
 
-static int swap(struct core *core, enum mm_xop op, uint64_t pool, uint64_t at, uint64_t bytes)
+static int swap_run(struct core *core, enum mm_xop op, uint64_t pool, uint64_t at, uint64_t bytes)
 {
 	return core_do(core, op, 0, TENANT | UINT64_C(5) << 32, pool, at, bytes);
 }
@@ -52,16 +52,16 @@ static void test_out_and_in(void **state)
 
 	core_fill(core, 3, 0x33);
 	core_fill(core, 4, 0x44);
-	assert_int_equal(swap(core, MM_XOP_SWAP_OUT, 3 * GRANULE, GRANULE, GRANULE), 0);
-	assert_int_equal(swap(core, MM_XOP_SWAP_OUT, 4 * GRANULE + 1000, 7, 500), 0);
+	assert_int_equal(swap_run(core, MM_XOP_SWAP_OUT, 3 * GRANULE, GRANULE, GRANULE), 0);
+	assert_int_equal(swap_run(core, MM_XOP_SWAP_OUT, 4 * GRANULE + 1000, 7, 500), 0);
 	for (uint64_t i = 0; i < 2 * GRANULE; i++)
 		assert_int_equal(host[i], i >= GRANULE ? 0x33 : i >= 7 && i < 507 ? 0x44 : 0);
 	core_assert_bytes(core, 3, 0, GRANULE, 0x33);
 
 	core_fill(core, 3, 0);
 	core_fill(core, 5, 0x55);
-	assert_int_equal(swap(core, MM_XOP_SWAP_IN, 3 * GRANULE, GRANULE, GRANULE), 0);
-	assert_int_equal(swap(core, MM_XOP_SWAP_IN, 5 * GRANULE + 60000, 0, 10), 0);
+	assert_int_equal(swap_run(core, MM_XOP_SWAP_IN, 3 * GRANULE, GRANULE, GRANULE), 0);
+	assert_int_equal(swap_run(core, MM_XOP_SWAP_IN, 5 * GRANULE + 60000, 0, 10), 0);
 	core_assert_bytes(core, 3, 0, GRANULE, 0x33);
 	core_assert_bytes(core, 5, 0, 60000, 0x55);
 	core_assert_bytes(core, 5, 60000, 60007, 0);
@@ -83,11 +83,12 @@ static void test_refuses(void **state)
 
 	for (size_t i = 0; i < MM_ARRAY_SIZE(bad); i++) {
 		print_message("case %zu\n", i);
-		assert_int_equal(swap(core, MM_XOP_SWAP_IN, bad[i].pool, bad[i].at, bad[i].bytes),
-				 -EINVAL);
+		assert_int_equal(
+			swap_run(core, MM_XOP_SWAP_IN, bad[i].pool, bad[i].at, bad[i].bytes),
+			-EINVAL);
 	}
 	assert_int_equal(core_do(core, MM_XOP_SWAP_OUT, 0, TENANT + 1, 0, 0, 1), -ENOENT);
-	assert_int_equal(swap(core, MM_XOP_SWAP_OUT, 0, SPACE - 1, 1), 0);
+	assert_int_equal(swap_run(core, MM_XOP_SWAP_OUT, 0, SPACE - 1, 1), 0);
 }
 
 /* DETACH drops the space; a later tenant with that id has its own. */
@@ -95,12 +96,12 @@ static void test_goes_with_its_tenant(void **state)
 {
 	struct core *core = *state;
 
-	assert_int_equal(swap(core, MM_XOP_SWAP_OUT, 0, 0, GRANULE), 0);
+	assert_int_equal(swap_run(core, MM_XOP_SWAP_OUT, 0, 0, GRANULE), 0);
 	assert_int_equal(core_do(core, MM_XOP_DETACH, 0, TENANT, 0, 0, 0), 0);
-	assert_int_equal(swap(core, MM_XOP_SWAP_OUT, 0, 0, GRANULE), -ENOENT);
+	assert_int_equal(swap_run(core, MM_XOP_SWAP_OUT, 0, 0, GRANULE), -ENOENT);
 	core_send_tenant(core);
 	send_space(core);
-	assert_int_equal(swap(core, MM_XOP_SWAP_OUT, 0, 0, GRANULE), 0);
+	assert_int_equal(swap_run(core, MM_XOP_SWAP_OUT, 0, 0, GRANULE), 0);
 	assert_int_equal(core_end(core), 0);
 }
 
