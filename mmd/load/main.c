@@ -174,7 +174,7 @@ static int send_ident(const struct load *l)
 /* ---- parsing ---- */
 
 /* Checks that the shards hold what their index lists, if there is one. */
-static int index_check(struct load *l)
+static int shards_check_index(struct load *l)
 {
 	const struct mm_shards shards = { l->st, l->name, l->n_st };
 	const struct mm_file *last = &l->files.file[l->files.count - 1];
@@ -203,7 +203,7 @@ static int model_parse(struct load *l)
 		l->st, l->name, l->n_st, l->config.layers, &l->files.packs,
 	};
 	if (r == 0)
-		r = index_check(l);
+		r = shards_check_index(l);
 	if (r == 0)
 		r = mm_layout_make(&parts, &l->layout, &l->why);
 	if (r == 0)

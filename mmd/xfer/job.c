@@ -18,7 +18,7 @@
  * -EAGAIN: core has not received the last messages yet, or the kernel has no memory for one now,
  * which must not look as if the device had none. @fds stay the caller's.
  */
-static int pages_send(struct mm_xfer *x, const uint32_t *page, const int *fds, size_t count)
+static int pages_send_core(struct mm_xfer *x, const uint32_t *page, const int *fds, size_t count)
 {
 	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC,
 			       .kind = MM_X_PAGES,
@@ -41,7 +41,7 @@ static int pages_create_and_send(struct mm_xfer *x, const uint32_t *page, size_t
 	r = mm_xpool_create(&x->pool, page, count, fds);
 	if (r < 0)
 		return r;
-	r = pages_send(x, page, fds, count);
+	r = pages_send_core(x, page, fds, count);
 	for (size_t i = 0; i < count; i++) {
 		close(fds[i]);
 		if (r < 0)

@@ -43,7 +43,7 @@ struct mm_xtenant *mm_xfer_tenant(const struct mm_xfer *x, uint64_t id)
 
 /* ---- setting up ---- */
 
-static void fds_close(const int *fds, size_t count)
+static void message_close_fds(const int *fds, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		close(fds[i]);
@@ -63,7 +63,7 @@ static int setup_receive(struct mm_xfer *x, struct mm_xmsg *ret_setup)
 		return r;
 	if (len != sizeof(*ret_setup) || ret_setup->magic != MM_PROTO_MAGIC ||
 	    ret_setup->kind != MM_X_SETUP || n_fds != 2) {
-		fds_close(fds, n_fds);
+		message_close_fds(fds, n_fds);
 		return -EPROTO;
 	}
 	r = mm_region_open(fds[0], sizeof(struct mm_xq_region), false, &x->jobs_region);
@@ -74,7 +74,7 @@ static int setup_receive(struct mm_xfer *x, struct mm_xmsg *ret_setup)
 	return mm_region_open(fds[1], sizeof(struct mm_xq_region), true, &x->completions_region);
 }
 
-static void rings_init(struct mm_xfer *x)
+static void xfer_rings_init(struct mm_xfer *x)
 {
 	struct mm_xq_region *theirs = x->jobs_region.base;
 	struct mm_xq_region *ours = x->completions_region.base;
@@ -226,7 +226,7 @@ static int core_handshake(struct mm_xfer *x)
 		mm_log(MM_LOG_ERROR, "xfer.setup", "error=%s", strerror(-r));
 		return r;
 	}
-	rings_init(x);
+	xfer_rings_init(x);
 	hello.result = xfer_set_up(x, &setup, &hello);
 	if (hello.result < 0)
 		mm_log(MM_LOG_ERROR, "xfer.setup", "error=%s reason=\"%s\"",
@@ -241,7 +241,7 @@ static int xfer_on_pages(struct mm_xfer *x, const struct mm_xmsg *msg, const int
 {
 	int r = n_fds == msg->count ? mm_xpool_adopt(&x->pool, msg->page_id, fds, n_fds) : -EPROTO;
 
-	fds_close(fds, n_fds);
+	message_close_fds(fds, n_fds);
 	return r;
 }
 
@@ -252,7 +252,7 @@ static int xfer_on_tenant(struct mm_xfer *x, const struct mm_xmsg *msg, const in
 	int r;
 
 	if (n_fds != 3 || mm_xfer_tenant(x, msg->id)) {
-		fds_close(fds, n_fds);
+		message_close_fds(fds, n_fds);
 		return n_fds != 3 ? -EPROTO : -EEXIST;
 	}
 	r = mm_xtenant_create(msg->id, fds, &x->link, &tenant);
@@ -266,7 +266,7 @@ static int xfer_on_tenant(struct mm_xfer *x, const struct mm_xmsg *msg, const in
 static int xfer_on_store(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
 {
 	if (n_fds != 1) {
-		fds_close(fds, n_fds);
+		message_close_fds(fds, n_fds);
 		return -EPROTO;
 	}
 	if (msg->flags & MM_X_F_DISK)
@@ -277,7 +277,7 @@ static int xfer_on_store(struct mm_xfer *x, const struct mm_xmsg *msg, const int
 static int xfer_on_swap(struct mm_xfer *x, const struct mm_xmsg *msg, const int *fds, size_t n_fds)
 {
 	if (n_fds != 1) {
-		fds_close(fds, n_fds);
+		message_close_fds(fds, n_fds);
 		return -EPROTO;
 	}
 	return mm_xswap_add(&x->swaps, &x->link, msg->id, msg->bytes, fds[0]);
@@ -296,7 +296,7 @@ static int xfer_on_message(struct mm_xfer *x, const struct mm_xmsg *msg, const i
 	case MM_X_SWAP:
 		return xfer_on_swap(x, msg, fds, n_fds);
 	default:
-		fds_close(fds, n_fds);
+		message_close_fds(fds, n_fds);
 		return -EPROTO;
 	}
 }
@@ -319,7 +319,7 @@ static int xfer_drain_socket(struct mm_xfer *x)
 		if (r == 0 && len == 1 && n_fds == 0)
 			continue; /* a doorbell */
 		if (r == 0 && (len != sizeof(msg) || msg.magic != MM_PROTO_MAGIC)) {
-			fds_close(fds, n_fds);
+			message_close_fds(fds, n_fds);
 			r = -EPROTO;
 		}
 		if (r == 0)

@@ -35,7 +35,7 @@ uint64_t mm_xpace_saw(const struct mm_xpace *pace, uint64_t inode, uint64_t offs
 /* When xfer could first have seen that @event, which has happened, did. */
 uint64_t mm_xpace_happened(const struct mm_xpace *pace, CUevent event);
 
-/* What xfer puts into streams from now on was caused by what it saw at @ns. */
+/* The cause of the work that xfer puts into streams from now on is what it saw at @ns. */
 void mm_xpace_act(const struct mm_xpace *pace, uint64_t ns);
 
 /* xfer writes @value at @offset of the region @inode, because of what it saw at @ns. */

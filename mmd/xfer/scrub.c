@@ -35,7 +35,7 @@ static struct mm_xscrub *batch_find_free(struct mm_xfer *x)
 	return NULL;
 }
 
-static int pages_fill(struct mm_xfer *x, uint32_t page, uint32_t n)
+static int pages_zero(struct mm_xfer *x, uint32_t page, uint32_t n)
 {
 	const struct mm_gpu_api *gpu = &x->dev.gpu;
 
@@ -63,10 +63,10 @@ static void scrub_issue_run(struct mm_xfer *x)
 	int r;
 
 	x->scrubs.n = 0;
-	if (!n || !pages_fill(x, first, n))
+	if (!n || !pages_zero(x, first, n))
 		return;
 	for (uint32_t page = first; page < first + n; page++) {
-		r = pages_fill(x, page, 1);
+		r = pages_zero(x, page, 1);
 		if (r < 0)
 			scrub_job_fail(x, page, r);
 	}
