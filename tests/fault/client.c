@@ -146,7 +146,7 @@ static void play_mmd(int report, int stop)
 
 /* ---- the client ---- */
 
-static int use(struct mm_client *client, const char *model_dir, CUstream stream)
+static int client_use(struct mm_client *client, const char *model_dir, CUstream stream)
 {
 	struct mm_kv_opts kv_opts = { .size = sizeof(kv_opts),
 				      .chunk_bytes = PEER_PAGE_BYTES,
@@ -178,7 +178,7 @@ static int use(struct mm_client *client, const char *model_dir, CUstream stream)
 	return r ? r : mm_kv_release(kv, 0);
 }
 
-static int live(const char *path, const char *model_dir)
+static int client_live(const char *path, const char *model_dir)
 {
 	struct mm_client_opts opts = { .size = sizeof(opts),
 				       .socket_path = path,
@@ -190,7 +190,7 @@ static int live(const char *path, const char *model_dir)
 
 	if (r)
 		return client || !*err ? CALL_LIED : FAILED_CLEANLY;
-	r = use(client, model_dir, stream);
+	r = client_use(client, model_dir, stream);
 	/* Every failure has a sentence. */
 	if (r)
 		r = *mm_client_error(client) ? FAILED_CLEANLY : CALL_LIED;
@@ -205,13 +205,13 @@ static void play_client(uint64_t nth, const char *path, const char *model_dir)
 	int r;
 
 	mm_fault_arm(nth);
-	r = live(path, model_dir);
+	r = client_live(path, model_dir);
 	if (r == CALL_LIED || (r == FAILED_CLEANLY && !mm_fault_fired()))
 		exit(CALL_LIED);
 	exit(mm_fault_fired() ? FAILED_CLEANLY : UNTOUCHED);
 }
 
-static int run(uint64_t nth)
+static int child_run(uint64_t nth)
 {
 	char report[300] = "", path[100], model_dir[100], gpu_dir[100], bytes[24];
 	int to_us[2], to_mmd[2], status = -1, mmd_status = -1;
@@ -255,7 +255,7 @@ static void test_every_point(void **state)
 	uint64_t n;
 
 	(void)state;
-	for (n = 1; n < POINTS_MAX && run(n) != UNTOUCHED; n++)
+	for (n = 1; n < POINTS_MAX && child_run(n) != UNTOUCHED; n++)
 		;
 	print_message("%llu points\n", (unsigned long long)(n - 1));
 	assert_in_range(n, 20, POINTS_MAX - 1);

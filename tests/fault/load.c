@@ -110,7 +110,7 @@ static void check_refusal(uint64_t nth, const char *who, int result, const char 
 			 text);
 }
 
-static bool run(uint64_t nth)
+static bool child_run(uint64_t nth)
 {
 	const struct mm_load_pack rule = pack_rule(MM_PACK_TRANSPOSE, "layers.*.t",
 						   (const char *const[4]){ "layers.*.q.weight" });
@@ -155,7 +155,7 @@ static void test_every_point(void **state)
 	uint64_t n;
 
 	(void)state;
-	for (n = 1; n < POINTS_MAX && run(n); n++)
+	for (n = 1; n < POINTS_MAX && child_run(n); n++)
 		;
 	print_message("%lu points\n", n - 1);
 	assert_in_range(n, 15, POINTS_MAX - 1);

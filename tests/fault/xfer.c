@@ -49,8 +49,8 @@ static void be_xfer(int argc, char **argv)
 }
 
 /* A job that failed once must not fail a second time. */
-static bool insist(struct core *core, enum mm_xop op, uint64_t a, uint64_t b, uint64_t c,
-		   uint64_t d)
+static bool job_insist(struct core *core, enum mm_xop op, uint64_t a, uint64_t b, uint64_t c,
+		       uint64_t d)
 {
 	int r = core->died ? -ECONNRESET : core_do(core, op, 0, a, b, c, d);
 
@@ -87,18 +87,18 @@ static void swap_there_and_back(struct core *core)
 	words = space.base;
 	core_send(core, &msg, &space.fd, 1);
 	core_fill(core, 4, 0);
-	if (!insist(core, MM_XOP_SWAP_OUT, TENANT, GRANULE, 8192, 4096))
+	if (!job_insist(core, MM_XOP_SWAP_OUT, TENANT, GRANULE, 8192, 4096))
 		return;
 	for (uint64_t w = 0; w < GRANULE / 8; w++)
 		assert_int_equal(words[w], w >= 1024 && w < 1536 ? core_pattern(w - 1024) : 0);
-	if (insist(core, MM_XOP_SWAP_IN, TENANT, 4 * GRANULE, 8192, 4096))
+	if (job_insist(core, MM_XOP_SWAP_IN, TENANT, 4 * GRANULE, 8192, 4096))
 		check_page(core, 4, 4096 / 8);
 }
 
-static void live(struct core *core)
+static void xfer_live(struct core *core)
 {
 	/* Pages of an xfer that died after a CREATE may have been lost with its socket. */
-	if (!insist(core, MM_XOP_CREATE, 0, PAGES, 0, 0) || core->died)
+	if (!job_insist(core, MM_XOP_CREATE, 0, PAGES, 0, 0) || core->died)
 		return;
 	for (uint32_t i = 0; i < PAGES; i++)
 		assert_true(core->page_fd[i] >= 0);
@@ -107,18 +107,18 @@ static void live(struct core *core)
 	core_make_store(core, STORE_BYTES);
 	core_send_store(core);
 	core_send_tenant(core);
-	if (insist(core, MM_XOP_COPY, 1, STORE, 0, 4096))
+	if (job_insist(core, MM_XOP_COPY, 1, STORE, 0, 4096))
 		check_page(core, 1, 4096 / 8);
-	if (insist(core, MM_XOP_SCRUB, 2, 0, 0, 0))
+	if (job_insist(core, MM_XOP_SCRUB, 2, 0, 0, 0))
 		check_page(core, 2, 0);
-	if (insist(core, MM_XOP_RECREATE, 3, 0, 0, 0) && !core->died)
+	if (job_insist(core, MM_XOP_RECREATE, 3, 0, 0, 0) && !core->died)
 		assert_int_equal(core->page_messages, PAGES + 1);
 	swap_there_and_back(core);
-	(void)insist(core, MM_XOP_DETACH, TENANT, 0, 0, 0);
-	(void)insist(core, MM_XOP_STORE_DROP, STORE, 0, 0, 0);
+	(void)job_insist(core, MM_XOP_DETACH, TENANT, 0, 0, 0);
+	(void)job_insist(core, MM_XOP_STORE_DROP, STORE, 0, 0, 0);
 }
 
-static bool run(uint64_t nth)
+static bool child_run(uint64_t nth)
 {
 	struct core *core;
 	void *state = NULL;
@@ -132,7 +132,7 @@ static bool run(uint64_t nth)
 	core->may_die = true;
 	core_start(core);
 	if (!core->died && core->hello.result == 0)
-		live(core);
+		xfer_live(core);
 	else
 		assert_true(core->died || core->hello.text[0]);
 	status = core_end(core);
@@ -149,7 +149,7 @@ static void test_every_point(void **state)
 	uint64_t n;
 
 	(void)state;
-	for (n = 1; n < POINTS_MAX && run(n); n++)
+	for (n = 1; n < POINTS_MAX && child_run(n); n++)
 		;
 	print_message("%lu points\n", n - 1);
 	assert_in_range(n, 20, POINTS_MAX - 1);

@@ -531,7 +531,7 @@ static void a_turn_is_asked_for_first(void **state)
 	assert_int_equal(mm_steps_may_begin(&steps, false), MM_STEPS_MAY);
 }
 
-/* Of two open steps, the end of the last one returns the turn. */
+/* When two steps are open, the end of the last one returns the turn. */
 static void the_last_step_gives_the_turn_back(void **state)
 {
 	(void)state;

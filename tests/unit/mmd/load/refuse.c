@@ -218,7 +218,7 @@ static void same_name(struct load *l)
 	(void)load_pass(l, MM_LOAD_SAFETENSORS, "config.json", open_model(O_RDONLY));
 }
 
-static void slash(struct load *l)
+static void slash_in_name(struct load *l)
 {
 	(void)load_pass(l, MM_LOAD_CONFIG, "../config.json", open_model(O_RDONLY));
 }
@@ -296,7 +296,7 @@ static const struct {
 	{ "no tensors", no_tensors, -EBADMSG, "no .safetensors" },
 	{ "two configs", two_configs, -EBADMSG, "two config" },
 	{ "same name", same_name, -EEXIST, "twice" },
-	{ "slash in name", slash, -EPROTO, "no /" },
+	{ "slash in name", slash_in_name, -EPROTO, "no /" },
 	{ "no name", no_name, -EPROTO, "without a name" },
 	{ "endless name", endless_name, -EPROTO, "without a name" },
 	{ "no fd", no_fd, -EPROTO, "does not know" },
