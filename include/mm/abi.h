@@ -10,12 +10,12 @@
  *            them, and a process that uses two opens two connections.
  * Regions:   tenant region  - written by the tenant only: its cursors, statistics, request slots
  *            mmd region     - sealed, read-only for the tenant: mmd's cursors, event slots, map table
- *            gate region    - one 64-byte line per layer; two writers, mmd believes nothing in it
- *            All three are created by mmd and sealed against resizing, so nobody can be made to fault.
- * Map table: what is mapped where, absolute. Entry e of the model part names the page of (group, i):
+ *            gate region    - one 64-byte line per layer; two writers, mmd trusts nothing in it
+ *            mmd creates all three and seals them against resizing, so that no access can fault.
+ * Map table: the page of each entry, absolute. Entry e of the model part names the page of (group, i):
  *            groups in directory order, ceil(bytes / page_bytes) entries each. Layers that share a
- *            slot simply list the same pages. Entry MM_MAP_KV_BASE + chunk * pages_per_chunk +
- *            range * pages_per_range + i names a KV page. Value: page id + 1, or 0 = nothing.
+ *            slot list the same pages. Entry MM_MAP_KV_BASE + chunk * pages_per_chunk +
+ *            range * pages_per_range + i names a KV page. Value: page id + 1, or 0 = no page.
  *            mmd changes model entries only between PARKED and SWITCH, and the entries of a KV chunk
  *            only before its KV_GRANT and after its KV_RELEASE.
  * Threading: each cursor and each slot array has one writer; see libclient/ipc/ring.h for the
@@ -29,15 +29,15 @@
 #include <stdint.h>
 
 #define MM_ABI_MAGIC      UINT32_C(0x314d4d4d) /* "MMM1" in memory */
-#define MM_ABI_MAJOR      1                    /* bump = old peers are refused */
+#define MM_ABI_MAJOR      1                    /* peers with another one are refused */
 #define MM_ABI_MINOR      0
 #define MM_ABI_PAGE_BYTES 4096 /* cursors and region parts are aligned to this */
 
-/* Feature bits: the tenant offers, mmd answers with the subset it will use. */
+/* Feature bits: the tenant offers some, mmd answers with the subset that it will use. */
 #define MM_FEAT_REMAP   (UINT64_C(1) << 0) /* the tenant brackets layers with gates: they may cycle */
-#define MM_FEAT_RECLAIM (UINT64_C(1) << 1) /* the tenant answers MM_EV_KV_RECLAIM */
-#define MM_FEAT_PARTIAL (UINT64_C(1) << 2) /* the tenant maps a plan while its steps go on */
-#define MM_FEAT_REASON  (UINT64_C(1) << 3) /* the tenant takes a struct mm_end */
+#define MM_FEAT_RECLAIM (UINT64_C(1) << 1) /* the tenant handles MM_EV_KV_RECLAIM */
+#define MM_FEAT_PARTIAL (UINT64_C(1) << 2) /* the tenant can map a plan while steps run */
+#define MM_FEAT_REASON  (UINT64_C(1) << 3) /* the tenant accepts a struct mm_end */
 #define MM_FEAT_KNOWN   (MM_FEAT_REMAP | MM_FEAT_RECLAIM | MM_FEAT_PARTIAL | MM_FEAT_REASON)
 
 #define MM_NAME_BYTES   32
@@ -48,10 +48,10 @@ struct mm_hello { /* first message of a connection, tenant -> mmd */
 	uint16_t abi_major;
 	uint16_t size_bytes;        /* of this struct; may grow, an unknown tail must be 0 */
 	uint64_t features;          /* what the tenant can do */
-	uint64_t features_required; /* what it cannot do without; an unknown bit = refusal */
+	uint64_t features_required; /* features that it needs; an unknown bit = refusal */
 	char name[MM_NAME_BYTES];   /* for humans; NUL-terminated, printable ASCII */
-	uint8_t device_uuid[16];    /* that the tenant will live on; all 0 = the only one */
-	uint64_t reserved[7];       /* must be 0 */
+	uint8_t device_uuid[16]; /* of the device that the tenant will use; all 0 = the only one */
+	uint64_t reserved[7];    /* must be 0 */
 };
 static_assert(sizeof(struct mm_hello) == 128 && offsetof(struct mm_hello, name) == 24, "ABI");
 static_assert(offsetof(struct mm_hello, device_uuid) == 56, "ABI");
@@ -60,7 +60,7 @@ struct mm_welcome { /* the answer, mmd -> tenant, with three fds when result == 
 	uint32_t magic;
 	uint16_t abi_major;
 	uint16_t abi_minor;
-	int32_t result; /* 0, or the negative errno of a refusal; then reason says why */
+	int32_t result; /* 0, or the negative errno of a refusal, with reason */
 	uint32_t tenant_id;
 	uint64_t features; /* what both sides will use */
 	uint64_t page_bytes;
@@ -69,7 +69,7 @@ struct mm_welcome { /* the answer, mmd -> tenant, with three fds when result == 
 	uint32_t driver_kind; /* enum mm_driver_kind: which driver library the tenant must load */
 	uint32_t policy;      /* enum mm_policy */
 	char reason[MM_REASON_BYTES];
-	uint32_t n_devices; /* that this mmd has */
+	uint32_t n_devices; /* number of devices of this mmd */
 	uint32_t reserved1;
 	uint64_t reserved[3];
 };
@@ -81,8 +81,8 @@ enum mm_policy {
 	MM_POLICY_ELASTIC,
 	MM_POLICY_REMAP,
 	MM_POLICY_SWAP,
-	MM_POLICY_NAIVE,         /* mirage's Algorithm 1 as written, for comparison */
-	MM_POLICY_NAIVE_BOUNDED, /* the same with its bound on what may be away */
+	MM_POLICY_NAIVE,         /* Mirage's Algorithm 1 as published, for comparison */
+	MM_POLICY_NAIVE_BOUNDED, /* the same with its bound on the layers that are away */
 	MM_POLICY_COUNT
 };
 
@@ -97,10 +97,10 @@ static_assert(sizeof(struct mm_cursor) == MM_ABI_PAGE_BYTES, "ABI");
 struct mm_msg {
 	uint16_t opcode;    /* enum mm_op (tenant -> mmd) or enum mm_ev (mmd -> tenant) */
 	uint16_t flags;     /* unknown bit = refusal */
-	int32_t result;     /* events and acks: 0 or negative errno; 0 in requests */
+	int32_t result;     /* of events and acknowledgements: 0 or negative errno; 0 in requests */
 	uint64_t user_data; /* of a request; echoed in its MM_EV_REPLY */
-	uint64_t epoch;     /* plan epoch where the message has one, else 0 */
-	uint64_t arg[4];    /* per opcode, below; unused ones must be 0 */
+	uint64_t epoch;     /* plan epoch if the message has one, else 0 */
+	uint64_t arg[4];    /* by opcode, as listed below; unused ones must be 0 */
 	uint64_t reserved;  /* must be 0 */
 };
 static_assert(sizeof(struct mm_msg) == 64 && offsetof(struct mm_msg, arg) == 24, "ABI");
@@ -111,7 +111,7 @@ typedef uint64_t mm_msg_slot[MM_MSG_WORDS]; /* shared memory holds words, not st
 #define MM_SQ_SLOTS 256  /* tenant -> mmd */
 #define MM_CQ_SLOTS 1024 /* mmd -> tenant */
 
-/* Requests: arg[] in order; an epoch is never an arg, it goes in .epoch. */
+/* Requests, with arg[] in order; an epoch is not in arg[] but in .epoch. */
 enum mm_op {
 	MM_OP_NOP,
 	MM_OP_MODEL_OPEN, /* -> REPLY, then an MM_FD_LOAD message with the channel to load */
@@ -120,50 +120,50 @@ enum mm_op {
 	MM_OP_KV_RELEASE, /* chunk: unmapped, its handles released -> REPLY */
 	MM_OP_FDS_ACK,    /* seq of a batch; result -EMFILE: truncated, send it again */
 	MM_OP_PARKED,     /* MM_PARKED_*; .epoch of the PREPARE: no step open, nothing enqueued */
-	MM_OP_COMMITTED,  /* .epoch of the SWITCH: mapped to the table; result < 0: could not */
-	MM_OP_RESYNC, /* a step broke off; .epoch of its plan, 0: not said -> a null plan change */
+	MM_OP_COMMITTED, /* .epoch of the SWITCH: mapped by the table; result < 0: mapping failed */
+	MM_OP_RESYNC, /* a step broke off; .epoch of its plan, 0: unknown -> a null plan change */
 	MM_OP_BYE,    /* everything unmapped and released; the connection ends -> REPLY */
 	MM_OP_SWAP_OPEN, /* bytes of host memory for suspended KV; after KV_DECLARE -> REPLY */
 	MM_OP_SWAP, /* lot; pieces in it; 0 = out to the host, 1 = in: of held chunks -> SWAPPED */
 	MM_OP_TURN_JOIN, /* enum mm_turn_mode; quantum, ns, 0 = mmd's; priority -> REPLY */
-	MM_OP_TURN_WANT, /* it has work -> TURN_BEGIN when its turn has come */
-	MM_OP_TURN_DONE, /* serial of the turn that it gives back */
-	MM_OP_MAPPED, /* layers, from the first, that are mapped; .epoch of a SWITCH_PARTIAL; before COMMITTED */
+	MM_OP_TURN_WANT, /* the tenant has work -> TURN_BEGIN when its turn begins */
+	MM_OP_TURN_DONE, /* serial of the turn that the tenant gives back */
+	MM_OP_MAPPED, /* layers mapped, from the first; .epoch of a SWITCH_PARTIAL; before COMMITTED */
 	MM_OP_COUNT
 };
 
-/* Events: arg[] in order; an epoch is never an arg, it goes in .epoch. */
+/* Events, with arg[] in order; an epoch is not in arg[] but in .epoch. */
 enum mm_ev {
 	MM_EV_NOP,
 	MM_EV_REPLY, /* to a request: user_data, result; arg[0] = its opcode, arg[1..] as stated */
-	MM_EV_MODEL_LOADED, /* groups; total model pages; store bytes; of them in MM_FD_STORE, which came
-			     * before: 0 = all, else the directory only: the rest lies on a disk */
-	MM_EV_MODEL_READY, /* all bytes are in place, steps may run; result < 0: refused, why below */
-	MM_EV_PREPARE,     /* .epoch: open no new step, let the open one end -> PARKED */
-	MM_EV_SWITCH,   /* .epoch; alpha; m; MM_SWITCH_*; the table is the new truth -> COMMITTED */
-	MM_EV_KV_GRANT, /* chunk: its table entries and fds are there */
+	MM_EV_MODEL_LOADED, /* groups; total model pages; store bytes; bytes of them in MM_FD_STORE,
+			     * which came before: 0 = all, else the directory: the rest is on disk */
+	MM_EV_MODEL_READY, /* all bytes are in place, steps may run; result < 0: refused, enum mm_refusal */
+	MM_EV_PREPARE,    /* .epoch: open no new step, let the open one end -> PARKED */
+	MM_EV_SWITCH,     /* .epoch; alpha; m; MM_SWITCH_*; the table is valid -> COMMITTED */
+	MM_EV_KV_GRANT,   /* chunk; its table entries are set and its fds were sent */
 	MM_EV_KV_DENIED,  /* wanted; granted in all; result -ENOSPC (pool) or -EDQUOT (account) */
 	MM_EV_KV_RECLAIM, /* chunks to give back in all (absolute; replaces the last); deadline
-			   * (CLOCK_MONOTONIC ns); the KV_RELEASE that mmd expects next, the connection's
-			   * first being 1: that one and later ones count towards it; 0 = not said */
+			   * (CLOCK_MONOTONIC ns); the number of the KV_RELEASE that mmd expects next, from
+			   * 1 on: this one and later ones count towards it; 0 = unknown */
 	MM_EV_SWAPPED, /* of a SWAP: user_data; lot, which is free again; result: 0 = all was copied */
 	MM_EV_TURN_BEGIN, /* serial; quantum, ns */
-	MM_EV_TURN_END, /* serial; give it back by then (CLOCK_MONOTONIC ns); result < 0: it is over */
+	MM_EV_TURN_END, /* serial; deadline to give it back (CLOCK_MONOTONIC ns); result < 0: it is over */
 	MM_EV_COUNT
 };
 
-#define MM_PARKED_BROKEN UINT64_C(1) /* a step broke off: the gates are out of turn */
-#define MM_SWITCH_PARTIAL \
-	UINT64_C(1) /* steps go on at once; layers that change wait at their gates */
+#define MM_PARKED_BROKEN UINT64_C(1) /* a step broke off: the gates are out of order */
+/* Steps go on at once; layers that change wait at their gates. */
+#define MM_SWITCH_PARTIAL UINT64_C(1)
 
 /* How a tenant shares the device's time (MM_OP_TURN_JOIN). */
 enum mm_turn_mode {
-	MM_TURN_NONE,    /* not in turns: it computes whenever it likes; the default */
-	MM_TURN_QUANTUM, /* for so long at a time when others wait */
+	MM_TURN_NONE,    /* not in turns: it computes at any time; the default */
+	MM_TURN_QUANTUM, /* for a quantum at a time when others wait */
 	MM_TURN_DRAIN,   /* until it has no more work */
 	MM_TURN_MODES
 };
-#define MM_TURN_PRIORITY_MAX 7 /* higher goes first; an account's bound may be lower */
+#define MM_TURN_PRIORITY_MAX 7 /* higher goes first; an account's limit may be lower */
 
 /* Why a model was refused (MM_EV_MODEL_READY, arg[0]); result carries the errno. */
 enum mm_refusal {
@@ -178,28 +178,29 @@ enum mm_refusal {
 
 #define MM_COMPUTE_WEIGHTS 1024
 
-struct mm_tenant_stats {         /* claims: they steer decisions about this tenant and its pages */
-	uint64_t step_seq;       /* odd while a step is open */
-	uint64_t steps;          /* finished */
-	uint64_t samples;        /* of them, those that tell what they waited at gates */
-	uint64_t step_ns;        /* the last of these, begin to synchronised end */
-	uint64_t stall_ns;       /* of it, waited at gates */
-	uint64_t stall_total_ns; /* of all: who tells nothing counts as the last one that did */
+struct mm_tenant_stats {   /* claims, for decisions about this tenant and its pages only */
+	uint64_t step_seq; /* odd while a step is open */
+	uint64_t steps;    /* finished */
+	uint64_t samples;  /* steps of these whose waits at gates were measured */
+	uint64_t step_ns;  /* of the last sample, begin to synchronised end */
+	uint64_t stall_ns; /* part of step_ns: waits at gates */
+	uint64_t
+		stall_total_ns; /* of all steps; one without times counts as the last one with times */
 	uint64_t kv_chunks_used; /* chunks with live blocks */
 	uint64_t waiting;        /* requests that wait for KV */
 	uint64_t running;        /* requests in the batch; 0 and waiting 0 = idle */
-	uint16_t compute
-		[MM_COMPUTE_WEIGHTS]; /* a layer's computation beside the others'; all 0: as its bytes */
+	/* Time to compute a layer in relation to the others; all 0: in proportion to its bytes. */
+	uint16_t compute[MM_COMPUTE_WEIGHTS];
 	uint64_t reserved[247];
 };
 static_assert(sizeof(struct mm_tenant_stats) == MM_ABI_PAGE_BYTES, "ABI");
 
 /*
  * A lot is a list of pieces to be copied between the KV arena and the tenant's swap space. mmd
- * takes a copy when it hears of the SWAP; until SWAPPED neither end of a piece may be touched.
+ * copies the list when it receives the SWAP; until SWAPPED neither end of a piece may be accessed.
  */
 #define MM_SWAP_LOTS   8
-#define MM_SWAP_PIECES 512 /* of a lot */
+#define MM_SWAP_PIECES 512 /* most pieces of a lot */
 
 struct mm_swap_piece {
 	uint64_t arena_offset; /* from the start of the range: chunk * bytes per chunk + ... */
@@ -233,7 +234,7 @@ struct mm_mmd_region {
 	struct mm_cursor sq_head;
 	struct mm_cursor cq_tail;
 	mm_msg_slot cq[MM_CQ_SLOTS];
-	uint32_t map[MM_MAP_ENTRIES]; /* page id + 1, 0 = unmapped */
+	uint32_t map[MM_MAP_ENTRIES]; /* page id + 1, or 0 = unmapped */
 };
 static_assert(offsetof(struct mm_mmd_region, cq) == 2 * MM_ABI_PAGE_BYTES, "ABI");
 static_assert(sizeof(struct mm_mmd_region) == 2 * MM_ABI_PAGE_BYTES + MM_CQ_SLOTS * 64 + 262144,
@@ -282,23 +283,23 @@ static_assert(sizeof(struct mm_gate_region) == 65536, "ABI");
 #define MM_FD_BATCH_MAX 64 /* fds in one message; SCM_RIGHTS itself allows 253 */
 
 enum mm_fd_kind {
-	MM_FD_PAGES = 1, /* one exported page each, page_id[i] */
+	MM_FD_PAGES = 1, /* fd i is the exported page page_id[i] */
 	MM_FD_STORE,     /* one fd: the model's host store, read-only (struct mm_dir at offset 0) */
 	MM_FD_LOAD,      /* one fd: SOCK_SEQPACKET channel to load (struct mm_load_file) */
 };
 
-struct mm_fd_batch { /* of whatever kind: acknowledged by one MM_OP_FDS_ACK */
+struct mm_fd_batch { /* of any kind; one MM_OP_FDS_ACK acknowledges it */
 	uint32_t magic;
 	uint32_t kind; /* enum mm_fd_kind */
 	uint64_t epoch;
-	uint64_t seq;   /* per connection, from 1 */
-	uint32_t count; /* of fds */
+	uint64_t seq;   /* number within the connection, from 1 */
+	uint32_t count; /* number of fds */
 	uint32_t reserved;
 	uint32_t page_id[MM_FD_BATCH_MAX];
 };
 static_assert(sizeof(struct mm_fd_batch) == 32 + 4 * MM_FD_BATCH_MAX, "ABI");
 
-#define MM_END_KIND  64 /* none of enum mm_fd_kind */
+#define MM_END_KIND  64 /* differs from all of enum mm_fd_kind */
 #define MM_END_BYTES 120
 
 struct mm_end { /* mmd -> tenant, without fds: the last message of a connection that mmd ends */
@@ -306,9 +307,10 @@ struct mm_end { /* mmd -> tenant, without fds: the last message of a connection 
 	uint32_t kind;             /* MM_END_KIND */
 	char reason[MM_END_BYTES]; /* for humans; NUL-terminated */
 };
-static_assert(sizeof(struct mm_end) == 128, "ABI"); /* shorter than a batch, longer than a bell */
+static_assert(sizeof(struct mm_end) == 128,
+	      "ABI"); /* shorter than a batch, longer than a doorbell */
 
-/* ---- channel to load: the tenant passes the files that it opened itself ---- */
+/* ---- channel to load: the tenant passes the files that it opened ---- */
 
 #define MM_LOAD_FILES_MAX    256
 #define MM_LOAD_PACKS_MAX    64
@@ -319,7 +321,7 @@ static_assert(sizeof(struct mm_end) == 128, "ABI"); /* shorter than a batch, lon
 enum mm_load_kind {
 	MM_LOAD_CONFIG = 1,
 	MM_LOAD_SAFETENSORS,
-	MM_LOAD_INDEX, /* of shards; at most one */
+	MM_LOAD_INDEX, /* index of shards; at most one */
 	MM_LOAD_PACK,  /* struct mm_load_pack, no fd */
 	MM_LOAD_END    /* no fd */
 };
@@ -327,15 +329,15 @@ enum mm_load_kind {
 struct mm_load_file { /* tenant -> load, with one fd (MM_LOAD_END: none) */
 	uint32_t magic;
 	uint32_t kind;                 /* enum mm_load_kind */
-	char name[MM_FILE_NAME_BYTES]; /* for messages and identity; no path */
+	char name[MM_FILE_NAME_BYTES]; /* for messages and the model's identity; no path */
 };
 static_assert(sizeof(struct mm_load_file) == 136, "ABI");
 
 /*
- * One rule of the packing list: its members lie one after the other, without padding, in the order
- * given. A '*' stands for the number of a layer, and the rule then holds for every layer; either
- * each name of a rule has one or none has. Members of one pack agree in dtype, layer and all
- * dimensions but the first (as they lie in memory, that is after transposition); the pack's own
+ * One rule of the packing list: its members are placed one after the other, without padding, in the
+ * order given. A '*' stands for the number of a layer, and the rule then holds for every layer;
+ * either each name of a rule has one or none has. Members of one pack agree in dtype, layer and all
+ * dimensions but the first, as they are in memory, that is after transposition; the pack's own
  * first dimension is the sum of theirs.
  */
 struct mm_load_pack { /* tenant -> load, without an fd */
@@ -343,22 +345,22 @@ struct mm_load_pack { /* tenant -> load, without an fd */
 	uint32_t kind;                   /* MM_LOAD_PACK */
 	uint32_t flags;                  /* MM_PACK_*; unknown bit = refusal */
 	uint32_t n_members;              /* 1 .. MM_PACK_MEMBERS_MAX */
-	char name[MM_TENSOR_NAME_BYTES]; /* of the whole as one tensor; "" = it has none */
+	char name[MM_TENSOR_NAME_BYTES]; /* of the whole pack as one tensor; "" = it has no name */
 	char member[MM_PACK_MEMBERS_MAX][MM_TENSOR_NAME_BYTES]; /* unused ones and tails are 0 */
 };
 static_assert(sizeof(struct mm_load_pack) == 16 + 17 * MM_TENSOR_NAME_BYTES, "ABI");
 #define MM_PACK_TRANSPOSE 1u /* each member, a matrix of rank 2, is transposed */
-#define MM_PACK_OPTIONAL  2u /* a layer (or a model) without any of the members is passed over */
+#define MM_PACK_OPTIONAL  2u /* a layer (or a model) without any of the members is skipped */
 #define MM_PACK_KNOWN     (MM_PACK_TRANSPOSE | MM_PACK_OPTIONAL)
 
-struct mm_load_status { /* load -> tenant: progress, then a last one with done = 1 */
+struct mm_load_status { /* load -> tenant: progress; the last one has done = 1 */
 	uint32_t magic;
-	int32_t result; /* negative errno when the model is refused */
+	int32_t result; /* 0, or the negative errno of a refusal */
 	uint32_t done;
 	uint32_t flags; /* MM_LOAD_F_* */
 	uint64_t bytes_done;
 	uint64_t bytes_total;
-	char text[224]; /* of an error: file, what, where */
+	char text[224]; /* of an error: which file, what is wrong, and where */
 };
 static_assert(sizeof(struct mm_load_status) == 256, "ABI");
 #define MM_LOAD_F_SHARED   1u /* the host copy was there already */
@@ -369,7 +371,7 @@ static_assert(sizeof(struct mm_load_status) == 256, "ABI");
 
 #define MM_DIR_MAGIC    UINT32_C(0x3152494d) /* "MIR1" */
 #define MM_TENSORS_MAX  65536
-#define MM_TENSOR_ALIGN 256 /* of a tensor within its group */
+#define MM_TENSOR_ALIGN 256 /* alignment of a tensor within its group */
 
 enum mm_dtype { MM_DTYPE_F32 = 1, MM_DTYPE_F16, MM_DTYPE_BF16 };
 
@@ -378,8 +380,8 @@ struct mm_dir {
 	uint32_t version;  /* 1 */
 	uint32_t n_groups; /* group 0 is resident; group 1 + l is layer l */
 	uint32_t n_tensors;
-	uint64_t groups_offset;  /* of struct mm_dir_group[n_groups], from the start of the store */
-	uint64_t tensors_offset; /* of struct mm_dir_tensor[n_tensors], sorted by name */
+	uint64_t groups_offset;  /* offset of struct mm_dir_group[n_groups] in the store */
+	uint64_t tensors_offset; /* offset of struct mm_dir_tensor[n_tensors], sorted by name */
 	uint64_t store_bytes;
 	uint8_t identity[32];
 	uint64_t reserved[7];
@@ -388,7 +390,7 @@ static_assert(sizeof(struct mm_dir) == 128, "ABI");
 
 struct mm_dir_group {
 	uint64_t store_offset; /* multiple of MM_ABI_PAGE_BYTES */
-	uint64_t bytes;        /* tensors and padding; the pages' tail is zero */
+	uint64_t bytes;        /* tensors and padding; the rest of the last page is zero */
 };
 static_assert(sizeof(struct mm_dir_group) == 16, "ABI");
 
@@ -405,6 +407,6 @@ struct mm_dir_tensor {
 };
 static_assert(sizeof(struct mm_dir_tensor) == 192, "ABI");
 #define MM_TENSOR_PACK       1u /* a pack as one tensor: its bytes are those of its members */
-#define MM_TENSOR_MEMBER     2u /* lies in a pack: aligned to its elements only */
-#define MM_TENSOR_TRANSPOSED 4u /* shape and bytes are those of the transpose of the file's */
+#define MM_TENSOR_MEMBER     2u /* in a pack: aligned to its elements only */
+#define MM_TENSOR_TRANSPOSED 4u /* transposed: shape and bytes differ from the file's */
 #define MM_TENSOR_KNOWN      (MM_TENSOR_PACK | MM_TENSOR_MEMBER | MM_TENSOR_TRANSPOSED)

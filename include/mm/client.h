@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * client - what an LLM serving engine calls to live on memory that mmd lends
+ * client - the library by which an LLM serving engine uses memory that mmd lends
  *
  * Concept:   An engine opens a client, loads one model (its tensors get fixed device addresses that
  *            never change again) and one KV arena (ranges of fixed addresses that grow and shrink
  *            by chunks). It brackets every forward step with mm_step_begin/end and every layer with
  *            mm_layer_begin/end on its own stream. In return mmd may take layers' pages away and
- *            stream them back in time: pointers, kernels and graphs do not notice. A client lives
- *            on one device. A process that uses several opens a client on each: they are separate
- *            tenants with separate arenas, models, steps and event fds, in one account.
- * Ownership: the client owns everything that hangs on it; mm_client_close() frees it all. Strings
- *            and structs that are returned are copies.
+ *            stream them back in time; pointers, kernels and graphs stay valid. A client uses one
+ *            device. A process that uses several opens a client on each: they are separate tenants
+ *            with separate arenas, models, steps and event fds, in one account.
+ * Ownership: the client owns all objects that were opened with it; mm_client_close() frees them.
+ *            Strings and structs that are returned are copies.
  * Threading: any thread; calls on one client are serialised inside, except that steps of several
- *            threads may be open at once. One service thread per client answers mmd; it runs no
- *            code of the engine. After fork() only the parent may use the client; a child gets
- *            -ECHILD.
- * Errors:    negative errno; mm_client_error() has the sentence. The library never logs, exits,
- *            aborts or raises; a daemon that lies, hangs or dies makes calls fail with -ECONNRESET
- *            or -EPROTO, and a stream never hangs: gates are aborted.
+ *            threads may be open at once. One service thread per client handles the events of mmd;
+ *            it runs no code of the engine. After fork() only the parent may use the client; calls
+ *            in a child return -ECHILD.
+ * Errors:    negative errno; mm_client_error() returns the sentence. The library never logs, exits,
+ *            aborts or raises. If the daemon breaks the protocol, hangs or dies, calls fail with
+ *            -ECONNRESET or -EPROTO, and no stream hangs: gates are aborted.
  * Units:     bytes, nanoseconds (CLOCK_MONOTONIC), layers counted from 0.
  */
 #pragma once
@@ -33,9 +33,8 @@ extern "C" {
 #endif
 
 /*
- * The driver's, as cuda.h and mm/gpu.h declare them too: those two exclude each other, and which
- * one an engine takes, and in which order, is its own choice. Who calls what mm_client_gpu()
- * returns includes mm/gpu.h.
+ * Types of the driver, which cuda.h and mm/gpu.h declare too. An engine includes either of the two,
+ * in any order with this header. Code that uses the table of mm_client_gpu() includes mm/gpu.h.
  */
 typedef unsigned long long CUdeviceptr;
 typedef struct CUstream_st *CUstream;
@@ -43,7 +42,7 @@ struct mm_gpu_api;
 
 #define MM_API __attribute__((visibility("default")))
 
-#define MM_SOCKET_ENV    "MMD_SOCKET" /* where socket_path == NULL looks first */
+#define MM_SOCKET_ENV    "MMD_SOCKET" /* variable that is used first if socket_path is NULL */
 #define MM_TIMEOUT_NEVER UINT64_MAX
 
 struct mm_client;
@@ -59,7 +58,7 @@ struct mm_client_opts {
 	/* Borrowed for the client's life; NULL = opened by the client. */
 	const struct mm_gpu_api *gpu;
 	uint64_t timeout_ns; /* of each call that waits for mmd; 0 = 120 s */
-	int device;          /* ordinal in this process; mmd is told the device's UUID */
+	int device;          /* ordinal in this process; mmd receives the device's UUID */
 	bool no_remap;       /* layers are not bracketed: mmd must never take them */
 };
 
@@ -73,7 +72,8 @@ struct mm_client_info {
 	uint32_t layers_cycling;  /* m */
 	uint64_t plan_epoch;
 	uint64_t plan_changes;
-	uint64_t plan_held_ns; /* in which no step could begin because the plan changed, in all */
+	uint64_t
+		plan_held_ns; /* time in all in which no step could begin because of a plan change */
 };
 
 /**
@@ -82,8 +82,8 @@ struct mm_client_info {
  * @ret_client: written only on success; give back with mm_client_close()
  *
  * Retains the device's primary context for as long as the client lives.
- * Return: 0; -ECONNREFUSED or -ENOENT no daemon; -EPROTO it speaks another ABI; -EACCES refused;
- * -ENODEV no driver, no such device, or none of mmd's (the sentence lists what it has);
+ * Return: 0; -ECONNREFUSED or -ENOENT no daemon; -EPROTO it has another ABI; -EACCES refused;
+ * -ENODEV no driver, no such device, or none of mmd's (the sentence lists its devices);
  * -ETIMEDOUT; -ENOMEM. @errbuf (may be NULL) gets the sentence.
  */
 MM_API int mm_client_open(const struct mm_client_opts *opts, struct mm_client **ret_client,
@@ -91,9 +91,9 @@ MM_API int mm_client_open(const struct mm_client_opts *opts, struct mm_client **
 
 /**
  * mm_client_close() - unmap and give back everything, end the connection
- * @client: or NULL
+ * @client: may be NULL
  *
- * The caller's streams must be idle. Waits for mmd's receipt within the client's timeout.
+ * The caller's streams must be idle. Waits for mmd's reply within the client's timeout.
  * Return: NULL, for `client = mm_client_close(client)`.
  */
 MM_API struct mm_client *mm_client_close(struct mm_client *client);
@@ -102,8 +102,8 @@ MM_API struct mm_client *mm_client_close(struct mm_client *client);
  * mm_client_error() - the sentence that belongs to this thread's last failed call on @client
  * @client: any
  *
- * Return: what failed, where, and what to do about it; "" if nothing did. Valid until this thread's
- * next call.
+ * Return: what failed, where, and what to do about it; "" if no call failed. Valid until this
+ * thread's next call.
  */
 MM_API const char *mm_client_error(const struct mm_client *client);
 
@@ -111,12 +111,12 @@ MM_API const char *mm_client_error(const struct mm_client *client);
  * mm_client_gpu() - the driver table in use
  * @client: any
  *
- * Return: borrowed; lives as long as @client. mm/gpu.h says what is in it.
+ * Return: borrowed; lives as long as @client. mm/gpu.h describes it.
  */
 MM_API const struct mm_gpu_api *mm_client_gpu(const struct mm_client *client);
 
 /**
- * mm_client_info() - what mmd said, and the plan in force
+ * mm_client_info() - properties of the tenant, and the plan in force
  * @client:   any
  * @ret_info: written only on success
  *
@@ -132,9 +132,9 @@ enum mm_event_kind {
 	MM_EVENT_KV_DENIED,    /* mmd cannot give more now; error = -ENOSPC or -EDQUOT; preempt */
 	MM_EVENT_KV_RECLAIM,   /* count chunks are owed now: give them back before deadline_ns */
 	MM_EVENT_PLAN_CHANGED, /* count = layers remapped now */
-	MM_EVENT_SWAPPED,      /* count lists were copied: mm_swap_next() has them */
+	MM_EVENT_SWAPPED,      /* count lists were copied: mm_swap_next() returns them */
 	MM_EVENT_TURN_BEGIN,   /* steps may run */
-	MM_EVENT_TURN_END,     /* the turn goes back, at the end of the open step; deadline_ns */
+	MM_EVENT_TURN_END,     /* the turn ends with the open step; deadline_ns */
 	MM_EVENT_DISCONNECTED, /* error; every address is void; close the client */
 };
 
@@ -146,7 +146,7 @@ struct mm_event {
 };
 
 /**
- * mm_client_event_fd() - becomes readable when mm_client_next_event() has something
+ * mm_client_event_fd() - the fd that is readable while an event is queued
  * @client: any
  *
  * Return: an fd that the client owns; poll it, do not read or close it.
@@ -158,15 +158,15 @@ MM_API int mm_client_event_fd(const struct mm_client *client);
  * @client:    any
  * @ret_event: written only on success
  *
- * Never blocks. At most one MM_EVENT_KV_RECLAIM waits to be taken: a newer one replaces it, and its
- * count is what is owed when it is taken (mm_kv_owed()), so each is the whole truth and none is to
- * be added to another. What a call has waited for and returned does not come again as an event.
- * After MM_EVENT_DISCONNECTED, mm_client_error() says why the connection ended.
- * Return: 0; -EAGAIN none.
+ * Never blocks. At most one MM_EVENT_KV_RECLAIM is queued: a newer one replaces it, and its count
+ * is the number of chunks owed when it is taken (mm_kv_owed()), so that counts are not to be added
+ * up. An outcome that a call has waited for and returned is not queued as an event. After
+ * MM_EVENT_DISCONNECTED, mm_client_error() returns why the connection ended.
+ * Return: 0; -EAGAIN no event is queued.
  */
 MM_API int mm_client_next_event(struct mm_client *client, struct mm_event *ret_event);
 
-/* ---- load hints: what mmd's controller steers by ---- */
+/* ---- load hints for mmd's controller ---- */
 
 struct mm_load_hint {
 	uint32_t kv_chunks_used; /* chunks that hold live blocks */
@@ -175,7 +175,7 @@ struct mm_load_hint {
 };
 
 /**
- * mm_client_hint() - tell mmd about the engine's load; cheap, once per step
+ * mm_client_hint() - report the engine's load to mmd; cheap enough for each step
  * @client: any
  * @hint:   copied
  */
@@ -184,13 +184,13 @@ MM_API void mm_client_hint(struct mm_client *client, const struct mm_load_hint *
 /* ---- model ---- */
 
 /*
- * One rule of a packing list: its members lie one after the other without padding, so that one
- * kernel can take them as one matrix (abi.h, struct mm_load_pack, says what they must have in
- * common). A '*' stands for the number of a layer, in each name or in none: the rule then holds for
- * every layer.
+ * One rule of a packing list: its members are placed one after the other without padding, so that
+ * one kernel can take them as one matrix; struct mm_load_pack (abi.h) lists what they must have in
+ * common. A '*' stands for the number of a layer; either all names of a rule have one, and the rule
+ * holds for every layer, or none has.
  */
 struct mm_pack {
-	const char *name; /* finds the whole as one tensor; NULL = it has no name */
+	const char *name; /* of the whole pack as one tensor; NULL = it has no name */
 	const char *const *members;
 	uint32_t n_members; /* 1 .. MM_PACK_MEMBERS_MAX */
 	uint32_t flags;     /* MM_PACK_TRANSPOSE, MM_PACK_OPTIONAL */
@@ -209,13 +209,13 @@ struct mm_model_info {
 	uint64_t layer_bytes;    /* of the largest layer */
 	uint64_t device_bytes;   /* whole pages, all groups */
 	uint64_t tensor_bytes;   /* of all tensors, without padding */
-	uint64_t waste_bytes;    /* of device_bytes: lost to alignment and whole pages */
+	uint64_t waste_bytes;    /* part of device_bytes: lost to alignment and whole pages */
 	uint64_t store_bytes;    /* host copy */
 	uint32_t load_flags;     /* MM_LOAD_F_*: shared host copy, buffered, pread */
 };
 
 struct mm_tensor {
-	CUdeviceptr va; /* fixed for the client's life; of no meaning where @bytes is 0 */
+	CUdeviceptr va; /* fixed for the client's life; meaningless if bytes is 0 */
 	enum mm_dtype dtype;
 	uint32_t rank;
 	uint64_t shape[4];
@@ -225,8 +225,8 @@ struct mm_tensor {
 };
 
 /**
- * mm_model_load() - load an HF-layout directory: config.json and *.safetensors, or what
- * model.safetensors.index.json names of them
+ * mm_model_load() - load an HF-layout directory: config.json and *.safetensors, or those of them
+ * that model.safetensors.index.json names
  * @client:    one model per client
  * @dir:       opened with the caller's own rights; the files' fds are passed, no path is
  * @opts:      the packing list; NULL = none
@@ -235,9 +235,9 @@ struct mm_tensor {
  * Blocks until every byte is in device memory. One host copy serves all tenants of the same files
  * and the same packing list.
  * Return: 0; -ENOENT, -EACCES the files; -EBADMSG malformed, with tensor and reason in
- * mm_client_error(); -EINVAL a packing list that the model does not fit, with rule and reason;
+ * mm_client_error(); -EINVAL a packing list that does not fit the model, with rule and reason;
  * -ENOTSUP dtype or layout; -EDQUOT over the account's max; -ENOSPC larger than the device, or than
- * what is free; -EEXIST the client has a model; -ETIMEDOUT; -ECONNRESET.
+ * its free memory; -EEXIST the client has a model; -ETIMEDOUT; -ECONNRESET.
  */
 MM_API int mm_model_load(struct mm_client *client, const char *dir,
 			 const struct mm_model_opts *opts, struct mm_model **ret_model);
@@ -245,7 +245,7 @@ MM_API int mm_model_load(struct mm_client *client, const char *dir,
 /**
  * mm_model_info() - sizes of a loaded model
  * @model:    any
- * @ret_info: written
+ * @ret_info: always written
  */
 MM_API void mm_model_info(const struct mm_model *model, struct mm_model_info *ret_info);
 
@@ -261,15 +261,15 @@ MM_API int mm_model_tensor(const struct mm_model *model, const char *name,
 			   struct mm_tensor *ret_tensor);
 
 /**
- * mm_model_compute() - say how long the layers compute, beside each other
+ * mm_model_compute() - set how long the layers compute, in relation to each other
  * @model:    any
  * @weights:  of each layer in order, > 0, e.g. microseconds; copied
- * @n_layers: that the model has
+ * @n_layers: number of layers of the model
  *
- * For models whose layers take unequally long for their bytes. Which of its layers mmd displaces
- * first depends on it, and nothing of anybody else's. Until it is said a layer counts by its bytes.
- * May be said again.
- * Return: 0; -EINVAL not as many as the model has layers, or one is 0.
+ * Useful for models whose layers take unequally long for their bytes. mmd uses the weights to
+ * choose the layers of this model that it takes first, and for nothing that concerns other tenants.
+ * Before the first call a layer counts by its bytes. A later call replaces the weights.
+ * Return: 0; -EINVAL not as many weights as the model has layers, or a weight of 0.
  */
 MM_API int mm_model_compute(const struct mm_model *model, const uint16_t *weights,
 			    uint32_t n_layers);
@@ -277,8 +277,8 @@ MM_API int mm_model_compute(const struct mm_model *model, const uint16_t *weight
 /**
  * mm_model_store() - the model's host bytes, read-only, to check device bytes against
  * @model:     any
- * @name:      of a tensor
- * @ret_bytes: its length
+ * @name:      name of a tensor
+ * @ret_bytes: length of the tensor
  *
  * Return: borrowed, lives as long as @model; NULL no such tensor, or mmd keeps this model on a
  * disk.
@@ -290,9 +290,9 @@ MM_API const void *mm_model_store(const struct mm_model *model, const char *name
 
 struct mm_kv_opts {
 	size_t size;           /* = sizeof(struct mm_kv_opts) */
-	uint64_t chunk_bytes;  /* of one chunk in one range; multiple of the page size */
+	uint64_t chunk_bytes;  /* size of one chunk in one range; multiple of the page size */
 	uint32_t ranges;       /* R; e.g. 2 = K and V apart; 0 = 1 */
-	uint32_t chunks_max;   /* address space reserved for so many */
+	uint32_t chunks_max;   /* chunks that addresses are reserved for */
 	uint32_t share_chunks; /* what the engine would get from a static split; under the policy
 				* `recompute` it gets exactly these, all at once, and no more */
 };
@@ -311,7 +311,7 @@ MM_API int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts,
 		      struct mm_kv **ret_kv);
 
 /**
- * mm_kv_range_va() - where a range begins; chunk c lies at + c * chunk_bytes
+ * mm_kv_range_va() - the address of a range; chunk c is c * chunk_bytes behind it
  * @kv:    any
  * @range: < ranges
  *
@@ -320,25 +320,26 @@ MM_API int mm_kv_open(struct mm_client *client, const struct mm_kv_opts *opts,
 MM_API CUdeviceptr mm_kv_range_va(const struct mm_kv *kv, uint32_t range);
 
 /**
- * mm_kv_want() - ask for @chunks_total chunks in all (absolute; replaces the last wish)
+ * mm_kv_want() - request @chunks_total chunks in all (absolute; replaces the last demand)
  * @kv:           any
- * @chunks_total: those held included; a smaller number than held asks for nothing
- * @timeout_ns:   0 = only ask
+ * @chunks_total: includes the chunks held; a smaller number requests no more
+ * @timeout_ns:   0 = do not wait
  *
- * Inside an open step of any thread it never waits, whatever @timeout_ns says (a tenant that waited
- * there for pages that it must give up itself would deadlock). Outside, it waits until the wish is
- * granted or denied; then the return is the answer, and the grants, or the denial, that it waited
- * for are no events any more. After any other return they are. Pages arrive scrubbed.
- * Return: 0 the arena has @chunks_total usable chunks; -EAGAIN asked, watch the events; -ENOSPC,
- * -EDQUOT denied for now (the wish stays); -ETIMEDOUT; -EINVAL above chunks_max; -ECONNRESET.
+ * While a step of any thread is open it never waits, whatever @timeout_ns is: a tenant that waited
+ * there for pages that it must give up itself would deadlock. Otherwise it waits until the demand
+ * is granted or denied; it then returns the outcome, and the grants or the denial that it waited
+ * for are not queued as events. After any other return they are. Granted pages are scrubbed.
+ * Return: 0 the arena has @chunks_total usable chunks; -EAGAIN requested, watch the events;
+ * -ENOSPC, -EDQUOT denied for now (the demand stays); -ETIMEDOUT; -EINVAL above chunks_max;
+ * -ECONNRESET.
  */
 MM_API int mm_kv_want(struct mm_kv *kv, uint32_t chunks_total, uint64_t timeout_ns);
 
 /**
- * mm_kv_usable() - copy out which chunks are mapped
+ * mm_kv_usable() - copy the bitmap of the chunks that are mapped
  * @kv:         any
  * @ret_bitmap: chunks_max bits, lowest first, rounded up to 64; may be NULL
- * @words:      of @ret_bitmap
+ * @words:      length of @ret_bitmap in words of 64 bits
  *
  * Return: how many chunks are usable.
  */
@@ -349,34 +350,34 @@ MM_API uint32_t mm_kv_usable(struct mm_kv *kv, uint64_t *ret_bitmap, size_t word
  * @kv:    any
  * @chunk: usable; no work that touches it may be enqueued any more
  *
- * Unmaps at once; also lowers the standing wish. After -EIO (the device does not unmap it) and
- * -ETIMEDOUT (mmd takes no requests) the chunk is not usable any more, and still owed if it was.
+ * Unmaps at once; also lowers the demand. After -EIO (the device does not unmap it) and -ETIMEDOUT
+ * (mmd takes no requests) the chunk is no longer usable, and still owed if it was.
  * Return: 0; -ENOENT not usable; -EBUSY a list that names it is being swapped; -EIO; -ETIMEDOUT;
  * -ECONNRESET.
  */
 MM_API int mm_kv_release(struct mm_kv *kv, uint32_t chunk);
 
 /**
- * mm_kv_owed() - how many chunks mmd asks back, now
+ * mm_kv_owed() - how many chunks mmd reclaims now
  * @kv:              any
- * @ret_deadline_ns: CLOCK_MONOTONIC; by when they are to be released; 0: none are owed; may be NULL
+ * @ret_deadline_ns: CLOCK_MONOTONIC; deadline of the release; 0: none are owed; may be NULL
  *
- * What mmd asked for last, less all that was released since, asked or not; never more than are
- * usable. It is owed until it is released or mmd asks for another number, which replaces it, also
- * after the deadline. Any thread; never blocks, never fails.
- * Return: so many chunks; 0 none, or the connection is over, or in a child after fork().
+ * The number of the last reclaim, less all chunks released since, for whatever reason; never more
+ * than are usable. Chunks stay owed after the deadline, until they are released or another reclaim
+ * replaces this one. Any thread; never blocks, never fails.
+ * Return: the number of chunks; 0 none, or the connection is over, or in a child after fork().
  */
 MM_API uint32_t mm_kv_owed(struct mm_kv *kv, uint64_t *ret_deadline_ns);
 
-/* ---- swap space: KV of sequences that wait, in host memory ---- */
+/* ---- swap space: host memory for the KV of sequences that wait ---- */
 
 struct mm_swap_done {
 	uint64_t user_data;
-	int error; /* 0, or why the pieces were not (all) copied: their destination is undefined */
+	int error; /* 0, or why not all pieces were copied: their destination is undefined */
 };
 
 /**
- * mm_swap_open() - get host memory for blocks that are not needed now
+ * mm_swap_open() - allocate host memory for blocks that are not needed now
  * @client:   has an arena; one swap space per client
  * @bytes:    of host memory, charged to the account; rounded up to 4 KiB
  * @ret_swap: written only on success; lives as long as @client
@@ -394,10 +395,10 @@ MM_API int mm_swap_open(struct mm_client *client, uint64_t bytes, struct mm_swap
  * @n:         1 to MM_SWAP_PIECES; neighbours in arena and swap space alike are copied as one
  * @user_data: returned by mm_swap_next()
  *
- * Returns at once; MM_EVENT_SWAPPED tells of the end. Until then neither end of a piece may be
- * touched, nor its chunk released. Between steps or within, as far as the steps leave the pieces
- * alone. Pieces of one list, and lists, are copied in any order.
- * Return: 0; -EAGAIN MM_SWAP_LOTS lists are under way or not yet taken; -EINVAL an empty or
+ * Returns at once; MM_EVENT_SWAPPED reports the end. Until then neither end of a piece may be
+ * accessed, nor its chunk released. A list may be copied while steps run that do not access its
+ * pieces. Pieces of one list, and lists, are copied in any order.
+ * Return: 0; -EAGAIN MM_SWAP_LOTS lists are in progress or not yet taken; -EINVAL an empty or
  * overlong list; -ERANGE a piece leaves its range or the swap space; -ENOENT a chunk is not usable;
  * -ECONNRESET.
  */
@@ -408,8 +409,8 @@ MM_API int mm_swap_out(struct mm_swap *swap, const struct mm_swap_piece *pieces,
  * mm_swap_in() - begin to copy pieces of the swap space into the arena
  * @swap:      any
  * @pieces:    as mm_swap_out(); nothing that reads or writes them may be enqueued before the end
- * @n:         as there
- * @user_data: as there
+ * @n:         as mm_swap_out()
+ * @user_data: as mm_swap_out()
  *
  * Return: as mm_swap_out().
  */
@@ -417,13 +418,14 @@ MM_API int mm_swap_in(struct mm_swap *swap, const struct mm_swap_piece *pieces, 
 		      uint64_t user_data);
 
 /**
- * mm_swap_next() - take the outcome of a list that is done
+ * mm_swap_next() - take the outcome of a list that has ended
  * @swap:     any
  * @ret_done: written only on success
  *
- * Never blocks. Return: 0; -EAGAIN none is done; -ECONNRESET and none will be.
+ * Never blocks. Return: 0; -EAGAIN none has ended; -ECONNRESET none has, and none will.
  */
 MM_API int mm_swap_next(struct mm_swap *swap, struct mm_swap_done *ret_done);
+
 /* ---- turns: sharing the device's time ---- */
 
 struct mm_turn_opts {
@@ -431,36 +433,37 @@ struct mm_turn_opts {
 	enum mm_turn_mode mode; /* MM_TURN_NONE leaves */
 	uint32_t priority;   /* 0 .. MM_TURN_PRIORITY_MAX; higher goes first, waiting raises it */
 	uint64_t quantum_ns; /* length of a turn when others wait; 0 = mmd's default */
-	/* both count only as far as the operator lets tenants of our account go */
+	/* The operator may set lower bounds on both for the account. */
 };
 
 /**
- * mm_turn_join() - compute only in turn with the other tenants that joined (temporal sharing)
+ * mm_turn_join() - compute only during turns, as other tenants that joined (temporal sharing)
  * @client: any
  * @opts:   copied
  *
- * Whoever does not join computes whenever it likes (spatial sharing). While it waits for its turn a
- * tenant counts as idle: its layers may be lent. A turn goes back by itself when the hint says that
- * there is no work, and, once mmd asks, at the end of the open step. No turn comes before the model
- * is ready; without a model, none while it neither holds KV nor wants any. Return: 0; -EINVAL;
- * -ETIMEDOUT; -ECONNRESET.
+ * A tenant that does not join computes at any time (spatial sharing). While it waits for its turn a
+ * tenant counts as idle: its layers may be lent. A turn ends when the hint reports no work, and,
+ * once mmd requests it, at the end of the open step. No turn begins before the model is ready;
+ * without a model, none begins while the tenant neither holds nor wants KV.
+ * Return: 0; -EINVAL; -ETIMEDOUT; -ECONNRESET.
  */
 MM_API int mm_turn_join(struct mm_client *client, const struct mm_turn_opts *opts);
 
 /**
- * mm_turn_want() - there is work: ask for the turn, if it is not ours
+ * mm_turn_want() - request the turn, because there is work
  * @client:     any
- * @timeout_ns: 0 = only ask; MM_EVENT_TURN_BEGIN answers
+ * @timeout_ns: 0 = do not wait; MM_EVENT_TURN_BEGIN follows
  *
- * mm_step_begin() does the same and waits; an engine that must answer events meanwhile asks first.
- * Whoever has waited gets no event of it, unless a call that did not wait was told to watch for it.
- * Return: 0 steps may run (always, for who has not joined); -EAGAIN asked; -ETIMEDOUT; -ECONNRESET.
+ * mm_step_begin() does the same and waits; an engine that must handle events meanwhile calls this
+ * first. A call that has waited gets no event of it, unless another call returned -EAGAIN before.
+ * Return: 0 steps may run (always, for a tenant that has not joined); -EAGAIN requested;
+ * -ETIMEDOUT; -ECONNRESET.
  */
 MM_API int mm_turn_want(struct mm_client *client, uint64_t timeout_ns);
 
 /**
- * mm_turn_yield() - give the turn back before mmd asks
- * @client: any; one that holds no turn is fine
+ * mm_turn_yield() - give the turn back before mmd requests it
+ * @client: any, also one that does not hold the turn
  *
  * Return: 0; -EBUSY a step is open; -ECONNRESET.
  */
@@ -469,21 +472,20 @@ MM_API int mm_turn_yield(struct mm_client *client);
 /* ---- steps and layers ---- */
 
 struct mm_step_info {
-	uint64_t step_ns; /* begin to synchronised end */
-	uint64_t
-		stall_ns; /* of it, the stream waited at gates (from events); 0 if that is not known */
-	uint32_t gated; /* layers that cycle under the plan of this step */
-	uint32_t timed; /* 1: stall_ns is known; graphs without times do not tell it */
+	uint64_t step_ns;  /* begin to synchronised end */
+	uint64_t stall_ns; /* part of step_ns: waits at gates, from events; 0 if unknown */
+	uint32_t gated;    /* layers that cycle under the plan of this step */
+	uint32_t timed;    /* 1: stall_ns is known, as it is not with graphs without times */
 };
 
 /**
  * mm_step_begin() - open a step: until its end mmd changes no mapping of the model
  * @client: any
  *
- * Waits while a plan change is under way (writer-preferring), and for the turn of one that joined.
- * A thread has one step open at a time, others may have theirs; another thread may go on with a
- * step, and end it, while that is the only one. While several are open only the thread that opened
- * a step can end it.
+ * Waits while a plan change is in progress (writer-preferring), and for the turn if the tenant has
+ * joined. A thread has one step open at a time; several threads may have one each. While only one
+ * step is open, another thread may continue and end it; while several are open, only the thread
+ * that opened a step can end it.
  * Return: 0; -EBUSY this thread has opened a step that is not ended; -ECONNRESET; -ETIMEDOUT;
  * -ENOMEM; -ECHILD in a child after fork().
  */
@@ -492,9 +494,9 @@ MM_API int mm_step_begin(struct mm_client *client);
 /**
  * mm_step_join() - have the step's end wait for another stream
  * @client: any
- * @stream: on which work of the open step is enqueued
+ * @stream: a stream with work of the open step
  *
- * Streams on which layers are begun join by themselves; this is for others, such as one that
+ * Streams on which layers are begun join automatically; this call is for others, such as one for
  * copies.
  * Return: 0; -EINVAL no step is open; -E2BIG more than 16 streams.
  */
@@ -503,11 +505,11 @@ MM_API int mm_step_join(struct mm_client *client, CUstream stream);
 /**
  * mm_step_end() - synchronise the step's streams and close the step
  * @client:   any
- * @stream:   on which work was enqueued; those that have joined are synchronised too
- * @ret_info: or NULL
+ * @stream:   a stream with work of the step; those that have joined are synchronised too
+ * @ret_info: may be NULL
  *
- * Layers after the last one that was begun need not run; mmd then puts the gates in order before
- * the next step (as after mm_step_abandon()).
+ * The layers after the last one that was begun need not run; mmd then puts the gates in order
+ * before the next step, as after mm_step_abandon().
  * Return: 0; -ECANCELED the gates were aborted: the results are void, repeat the step; -EIO the
  * device failed; -EINVAL no step is open, or another thread is closing it; -ECONNRESET.
  */
@@ -518,10 +520,10 @@ MM_API int mm_step_end(struct mm_client *client, CUstream stream, struct mm_step
  * @client: any
  * @stream: as for mm_step_end()
  *
- * If layers cycle, the gates are aborted, so that what was enqueued runs to its end without
- * waiting; steps that other threads have open end with -ECANCELED. Asks mmd for a null plan change
- * that puts the gates in order again; the next mm_step_begin() waits for it.
- * Return: as mm_step_end(), but for -ECANCELED.
+ * If layers cycle, the gates are aborted, so that work that was enqueued ends without waiting;
+ * steps that other threads have open end with -ECANCELED. mmd then makes a null plan change, which
+ * puts the gates in order; the next mm_step_begin() waits for it.
+ * Return: as mm_step_end(), except -ECANCELED.
  */
 MM_API int mm_step_abandon(struct mm_client *client, CUstream stream);
 
@@ -532,9 +534,9 @@ MM_API int mm_step_abandon(struct mm_client *client, CUstream stream);
  * @stream: work enqueued after this may read the layer
  *
  * Two stream operations per layer, the same for every plan (protocol.md, Gates). Layers may be on
- * different streams, one begun before another's end, but each on one stream: whoever reads a layer
- * on a second stream orders it between the two operations by events of its own. A layer that is
- * passed over is waited for and marked as used on @stream.
+ * different streams, one begun before another's end, but each on one stream: work on a second
+ * stream that reads the layer must be ordered between the two operations by events of the engine. A
+ * layer that is skipped is waited for and marked as used on @stream.
  * Return: 0; -EINVAL; -E2BIG more than 16 streams, or layers without an end; -EIO.
  */
 MM_API int mm_layer_begin(struct mm_model *model, uint32_t layer, CUstream stream);
@@ -552,25 +554,25 @@ MM_API int mm_layer_end(struct mm_model *model, uint32_t layer, CUstream stream)
 /* ---- graphs: steps that are captured once and replayed ---- */
 
 /*
- * A stream that is being captured takes mm_layer_begin() and mm_layer_end() like any other: the
- * wait and the mark become nodes of the graph, with addresses and values that no plan changes. So a
- * graph is captured once, in an open step, and fits every plan; nothing of it runs before it is
- * launched, in that step or in later ones. What the waits took is told by events in the graph
- * (struct mm_gate_times), which cost time themselves: an engine captures each graph twice, without
- * and with them, and launches the second where mm_step_wants_times() says so.
+ * mm_layer_begin() and mm_layer_end() work on a stream that is being captured: the wait and the
+ * mark become nodes of the graph, with addresses and values that no plan changes. A graph is
+ * therefore captured once, in an open step, and fits every plan; none of its work runs before it is
+ * launched, in that step or in later ones. Events in the graph (struct mm_gate_times) measure the
+ * waits; they cost time themselves, so that an engine captures each graph twice, without and with
+ * them, and launches the second if mm_step_wants_times() returns true.
  *
  * Capture with CU_STREAM_CAPTURE_MODE_THREAD_LOCAL or _RELAXED: in mode GLOBAL the driver forbids
- * the mapping of memory that the client's own thread does meanwhile, and both fail.
+ * the mapping of memory, which the service thread may do meanwhile, and both fail.
  */
 
 /*
  * Events before and after the wait of each layer. Graphs that never run at the same time may share
- * one.
+ * them.
  */
 struct mm_gate_times;
 
 /**
- * mm_gate_times_open() - make the events
+ * mm_gate_times_open() - create the events
  * @model:     any
  * @ret_times: written only on success; lives as long as the client
  *
@@ -579,36 +581,36 @@ struct mm_gate_times;
 MM_API int mm_gate_times_open(struct mm_model *model, struct mm_gate_times **ret_times);
 
 /**
- * mm_step_capture() - layers that are begun from here on, from the first one again, are captured
- * @client: a step is open; right before cuStreamBeginCapture()
- * @times:  recorded around the waits; NULL: none
+ * mm_step_capture() - announce that layers are captured from now on, from the first one again
+ * @client: a step is open; call it right before cuStreamBeginCapture()
+ * @times:  events to record around the waits; NULL: none
  *
- * The graph must hold all layers; one that is passed over is in it too, but layers after the last
- * one that is begun are not. End a capture that breaks off before mm_step_abandon(). A step in
- * which something was captured does not count as a sample: its time contains the capture.
+ * The graph must contain all layers: layers that are skipped are in it too, but those after the
+ * last one that is begun are not. A capture that breaks off must be ended before mm_step_abandon().
+ * A step with a capture does not count as a sample: its time contains the capture.
  * Return: 0; -EINVAL no step is open, a layer has no end, or @times is not of @client.
  */
 MM_API int mm_step_capture(struct mm_client *client, struct mm_gate_times *times);
 
 /**
- * mm_step_replay() - say that graphs run the layers of this step
+ * mm_step_replay() - announce that graphs run the layers of this step
  * @client: a step is open
- * @times:  that the graphs were captured with; NULL: none
+ * @times:  events that the graphs were captured with; NULL: none
  *
- * One call, whether the layers are in one graph or in several. Launch them on the stream that
- * mm_step_end() gets, or on one that mm_step_join() has named. An engine that does not say it has
- * no steps that mmd can learn from while layers cycle.
+ * One call suffices for several graphs. They are launched on the stream of mm_step_end(), or on one
+ * that has joined the step (mm_step_join()). Without this call mmd learns nothing from the steps of
+ * the engine while layers cycle.
  * Return: 0; -EINVAL no step is open, or @times is not of @client.
  */
 MM_API int mm_step_replay(struct mm_client *client, struct mm_gate_times *times);
 
 /**
- * mm_step_wants_times() - should this step tell what it waits at gates?
+ * mm_step_wants_times() - whether the waits at gates are to be measured in this step
  * @client: a step is open
  *
- * mmd compares computing with transfers, and computing is a step without its waits. While layers
- * cycle the first steps of a plan are wanted, then one of eight; while none do, none: there is
- * nothing to wait for.
+ * mmd compares computing with transfers, and the time of computing is that of a step without its
+ * waits. While layers cycle the first steps of a plan are to be measured, then one of eight; while
+ * none cycles, none is: there are no waits.
  */
 MM_API bool mm_step_wants_times(struct mm_client *client);
 
