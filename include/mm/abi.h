@@ -178,14 +178,13 @@ enum mm_refusal {
 
 #define MM_COMPUTE_WEIGHTS 1024
 
-struct mm_tenant_stats {   /* claims, for decisions about this tenant and its pages only */
-	uint64_t step_seq; /* odd while a step is open */
-	uint64_t steps;    /* finished */
-	uint64_t samples;  /* steps of these whose waits at gates were measured */
-	uint64_t step_ns;  /* of the last sample, begin to synchronised end */
-	uint64_t stall_ns; /* part of step_ns: waits at gates */
-	uint64_t
-		stall_total_ns; /* of all steps; one without times counts as the last one with times */
+struct mm_tenant_stats {         /* claims, for decisions about this tenant and its pages only */
+	uint64_t step_seq;       /* odd while a step is open */
+	uint64_t steps;          /* finished */
+	uint64_t samples;        /* steps of these whose waits at gates were measured */
+	uint64_t step_ns;        /* of the last sample, begin to synchronised end */
+	uint64_t stall_ns;       /* part of step_ns: waits at gates */
+	uint64_t stall_total_ns; /* of all steps; one without times counts as the last with times */
 	uint64_t kv_chunks_used; /* chunks with live blocks */
 	uint64_t waiting;        /* requests that wait for KV */
 	uint64_t running;        /* requests in the batch; 0 and waiting 0 = idle */
@@ -307,8 +306,8 @@ struct mm_end { /* mmd -> tenant, without fds: the last message of a connection 
 	uint32_t kind;             /* MM_END_KIND */
 	char reason[MM_END_BYTES]; /* for humans; NUL-terminated */
 };
-static_assert(sizeof(struct mm_end) == 128,
-	      "ABI"); /* shorter than a batch, longer than a doorbell */
+/* Its length differs from that of a batch and of a doorbell. */
+static_assert(sizeof(struct mm_end) == 128, "ABI");
 
 /* ---- channel to load: the tenant passes the files that it opened ---- */
 
@@ -408,5 +407,5 @@ struct mm_dir_tensor {
 static_assert(sizeof(struct mm_dir_tensor) == 192, "ABI");
 #define MM_TENSOR_PACK       1u /* a pack as one tensor: its bytes are those of its members */
 #define MM_TENSOR_MEMBER     2u /* in a pack: aligned to its elements only */
-#define MM_TENSOR_TRANSPOSED 4u /* transposed: shape and bytes differ from the file's */
+#define MM_TENSOR_TRANSPOSED 4u /* shape and content are of the transpose of the file's tensor */
 #define MM_TENSOR_KNOWN      (MM_TENSOR_PACK | MM_TENSOR_MEMBER | MM_TENSOR_TRANSPOSED)

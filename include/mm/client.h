@@ -72,8 +72,7 @@ struct mm_client_info {
 	uint32_t layers_cycling;  /* m */
 	uint64_t plan_epoch;
 	uint64_t plan_changes;
-	uint64_t
-		plan_held_ns; /* time in all in which no step could begin because of a plan change */
+	uint64_t plan_held_ns; /* time in all during which a plan change kept steps out */
 };
 
 /**
@@ -433,7 +432,8 @@ struct mm_turn_opts {
 	enum mm_turn_mode mode; /* MM_TURN_NONE leaves */
 	uint32_t priority;   /* 0 .. MM_TURN_PRIORITY_MAX; higher goes first, waiting raises it */
 	uint64_t quantum_ns; /* length of a turn when others wait; 0 = mmd's default */
-	/* The operator may set lower bounds on both for the account. */
+
+	/* The operator may limit priority and quantum for the account. */
 };
 
 /**

@@ -2,16 +2,16 @@
 /*
  * gpu - the CUDA driver API, as a table of function pointers
  *
- * Concept:    We invent no device abstraction. struct mm_gpu_api holds the driver entry points that
- *             we use, under the driver's own names and with their real signatures, each at one
- *             fixed ABI version. They come from libcuda.so.1 or from libmm-softgpu.so, the software
- *             GPU: the same code runs on both.
+ * Concept:    There is no device abstraction of our own. struct mm_gpu_api holds the driver entry
+ *             points in use, under the driver's own names and with their real signatures, each at
+ *             one fixed ABI version. They come from libcuda.so.1 or from libmm-softgpu.so, the
+ *             software GPU: the same code runs on both.
  * Types:      the subset of cuda.h that the table needs, declared here, so that no CUDA toolkit is
- *             needed. Where one is found, kernels/softgpu/gpu_check.c checks every value, layout
- *             and signature against it. A file that needs both includes cuda.h first; where
- *             cuda_runtime_api.h stands does not matter.
+ *             needed. If one is found, kernels/softgpu/gpu_check.c checks every value, layout and
+ *             signature against it. A file that needs both headers includes cuda.h first;
+ *             cuda_runtime_api.h may be included anywhere.
  * Ownership:  mm_gpu_open() fills the caller's table; mm_gpu_close() clears it. Neither starts the
- *             driver: that is mm_gpu_init(), or cuInit().
+ *             driver: mm_gpu_init() or cuInit() does.
  * Threading:  a filled table is read-only; the driver's entry points are thread-safe.
  * Limits:     a CUDA driver of MM_GPU_VERSION_MIN or later. Entries marked OPTIONAL may be NULL.
  */
@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifndef CUDA_VERSION /* cuda.h was not included before us */
+#ifndef CUDA_VERSION /* cuda.h was not included before */
 
 #define CUDAAPI
 #define CUDA_CB
@@ -58,7 +58,7 @@ typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
 
-#ifndef CU_UUID_HAS_BEEN_DEFINED /* cuda_runtime_api.h has it too, without the rest */
+#ifndef CU_UUID_HAS_BEEN_DEFINED /* cuda_runtime_api.h declares it too, and nothing else of this */
 #define CU_UUID_HAS_BEEN_DEFINED
 typedef struct CUuuid_st {
 	char bytes[16];
@@ -490,9 +490,9 @@ static_assert(sizeof(CUDA_BATCH_MEM_OP_NODE_PARAMS) == 32, "driver ABI");
 #endif /* CUDA_VERSION */
 
 /*
- * Every entry point that we use: X(REQUIRED or OPTIONAL, name, ABI version, parameters). The
- * version is what cuGetProcAddress_v2 is asked for, and picks the symbol behind the name
- * (cuMemGetInfo at 3020 is cuMemGetInfo_v2).
+ * Every entry point in use: X(REQUIRED or OPTIONAL, name, ABI version, parameters). The version is
+ * an argument of cuGetProcAddress_v2 and selects the symbol behind the name (cuMemGetInfo at 3020
+ * is cuMemGetInfo_v2).
  */
 #define MM_GPU_ENTRIES(X)                                                                          \
 	X(REQUIRED, cuInit, 2000, (unsigned int flags))                                            \
@@ -636,7 +636,9 @@ static_assert(sizeof(CUDA_BATCH_MEM_OP_NODE_PARAMS) == 32, "driver ABI");
 	   unsigned int block_x, unsigned int block_y, unsigned int block_z,                       \
 	   unsigned int shared_bytes, CUstream stream, void **params, void **extra))
 
-/* cuDriverGetVersion() of the oldest driver that serves: it has all entries, and was looked at. */
+/*
+ * cuDriverGetVersion() of the oldest driver that is supported: it was checked to have all entries.
+ */
 #define MM_GPU_VERSION_MIN  12040
 #define MM_GPU_VERSION_TEXT "12.4"
 
@@ -650,66 +652,66 @@ struct mm_gpu_api {
 
 /**
  * mm_gpu_open() - load a driver library and look up every entry point
- * @driver:    "software", "cuda", or the path of a library; NULL takes the environment's MM_DRIVER,
- *             and "software" where that is not set
+ * @driver:    "software", "cuda", or the path of a library; NULL: the environment's MM_DRIVER, or
+ *             "software" if that is not set
  * @ret_gpu:   written only on success; give back with mm_gpu_close()
- * @err:       where one line that says what is missing goes on failure; may be NULL
+ * @err:       receives one line on failure: what is missing; may be NULL
  * @err_bytes: size of @err
  *
  * "software" is the environment's MM_SOFTGPU_LIB, or libmm-softgpu.so beside the object that
  * contains this function, in its ../lib, or wherever the dynamic linker finds it. "cuda" is
  * libcuda.so.1.
  *
- * Return: 0; -ENOENT no such library; -ENOSYS the library is no driver that we can use: a stub, too
- * old, or without entries that we need (all of which @err names, as name(ABI version)).
+ * Return: 0; -ENOENT no such library; -ENOSYS the library cannot be used as driver: it is a stub,
+ * too old, or without required entries (@err lists them as name(ABI version)).
  */
 int mm_gpu_open(const char *driver, struct mm_gpu_api *ret_gpu, char *err, size_t err_bytes);
 
 /**
- * mm_gpu_close() - drop the library
- * @gpu: filled or zeroed; nothing may be running on the device through it any more
+ * mm_gpu_close() - close the library
+ * @gpu: filled or zeroed; no work that was started through it may be running
  */
 void mm_gpu_close(struct mm_gpu_api *gpu);
 
 /**
  * mm_gpu_init() - start the driver: cuInit(0)
  * @gpu:       filled by mm_gpu_open()
- * @err:       where one line goes on failure that says what is wrong and what to do; may be NULL
+ * @err:       receives one line on failure: what is wrong and what to do; may be NULL
  * @err_bytes: size of @err
  *
- * Return: 0; what mm_gpu_errno() makes of the driver's result.
+ * Return: 0; or mm_gpu_errno() of the driver's result.
  */
 int mm_gpu_init(const struct mm_gpu_api *gpu, char *err, size_t err_bytes);
 
 /**
  * mm_gpu_load_module() - load a file of kernels
  * @gpu:        filled by mm_gpu_open(); a context is current
- * @path:       of a fatbin, or of what the software GPU runs
+ * @path:       of a fatbin, or of a file that the software GPU can run
  * @ret_module: written only on success
- * @err:        where one line goes on failure that says what is wrong and what to do; may be NULL
+ * @err:        receives one line on failure: what is wrong and what to do; may be NULL
  * @err_bytes:  size of @err
  *
- * Return: 0; -ENOEXEC the file has nothing that this driver and device take; otherwise what
- * mm_gpu_errno() makes of the driver's result.
+ * Return: 0; -ENOEXEC the file has no code for this driver and device; otherwise mm_gpu_errno() of
+ * the driver's result.
  */
 int mm_gpu_load_module(const struct mm_gpu_api *gpu, const char *path, CUmodule *ret_module,
 		       char *err, size_t err_bytes);
 
 /**
- * mm_gpu_kernel() - a kernel of a module, loaded
+ * mm_gpu_kernel() - look up a kernel of a module and load it
  * @gpu:          filled by mm_gpu_open()
- * @module:       of mm_gpu_load_module()
- * @name:         the kernel's
+ * @module:       from mm_gpu_load_module()
+ * @name:         name of the kernel
  * @ret_function: written only on success
  *
- * Drivers load kernels when they are first launched, and may wait for the context while they do:
- * not for streams that stand at a gate.
+ * Drivers otherwise load a kernel at its first launch, and may wait for the whole context then,
+ * which must not happen while streams wait at a gate.
  */
 CUresult mm_gpu_kernel(const struct mm_gpu_api *gpu, CUmodule module, const char *name,
 		       CUfunction *ret_function);
 
 /**
- * mm_gpu_is_software() - is this the software GPU, under whatever file name?
+ * mm_gpu_is_software() - whether this is the software GPU, whatever its file name
  * @gpu: filled or zeroed
  */
 bool mm_gpu_is_software(const struct mm_gpu_api *gpu);
@@ -724,7 +726,7 @@ bool mm_gpu_is_software(const struct mm_gpu_api *gpu);
 const char *mm_gpu_strerror(const struct mm_gpu_api *gpu, CUresult result);
 
 /**
- * mm_gpu_errno() - a driver's result as our negative errno
+ * mm_gpu_errno() - convert a driver's result to a negative errno
  * @result: any value
  *
  * Return: 0 for CUDA_SUCCESS; -ENOMEM, -EINVAL, -EBUSY (not ready), -EFAULT (the context is lost to
