@@ -3,8 +3,7 @@
  * graph - an engine whose steps are CUDA graphs, captured once
  *
  * graph MODEL_DIR STEPS: each step reads one tensor of each layer of a Llama model, as a graph, and
- * compares it with the host's copy: the same two graphs are right under whatever plan mmd has
- * meanwhile.
+ * compares it with the host's copy. The same two graphs stay correct under every plan of mmd.
  */
 #include <err.h>
 #include <errno.h>
@@ -24,7 +23,7 @@ struct engine {
 	CUgraphExec graph[2]; /* without and with events around the gates */
 	CUstream stream;
 	char *out; /* pinned: a graph copies to it */
-	unsigned int captures, gated, told;
+	unsigned int captures, gated, timed;
 };
 
 static void check(const struct engine *e, int r)
@@ -52,7 +51,7 @@ static struct mm_tensor tensor_of(const struct engine *e, uint32_t layer)
 }
 
 /* [capture] */
-/* In an open step. Nothing of it runs before it is launched. */
+/* Called in an open step. None of the work runs before the graph is launched. */
 static void capture(struct engine *e, bool timed)
 {
 	CUgraph graph;
@@ -80,15 +79,15 @@ static int step(struct engine *e)
 	int r;
 
 	check(e, mm_step_begin(e->client));
-	timed = mm_step_wants_times(e->client); /* now and then, while layers cycle */
+	timed = mm_step_wants_times(e->client); /* true now and then while layers cycle */
 	if (!e->graph[timed])
 		capture(e, timed);
 	check(e, mm_step_replay(e->client, timed ? e->times : NULL));
 	check_gpu(e, e->gpu->cuGraphLaunch(e->graph[timed], e->stream));
-	r = mm_step_end(e->client, e->stream, &info); /* -ECANCELED: void, launch it again */
+	r = mm_step_end(e->client, e->stream, &info); /* -ECANCELED: results are void, repeat it */
 	if (r == 0) {
 		e->gated += info.gated > 0;
-		e->told += info.gated && info.timed; /* info.stall_ns is what the stream waited */
+		e->timed += info.gated && info.timed; /* info.stall_ns: time of the waits */
 	}
 	return r;
 }
@@ -123,7 +122,7 @@ static void open_engine(struct engine *e, const char *model)
 		errx(3, "%s", why);
 	check(e, mm_model_load(e->client, model, NULL, &e->model));
 	mm_model_info(e->model, &e->info);
-	check(e, mm_gate_times_open(e->model, &e->times)); /* one for all graphs of the engine */
+	check(e, mm_gate_times_open(e->model, &e->times)); /* for all graphs of the engine */
 	e->gpu = mm_client_gpu(e->client);
 	check_gpu(e, e->gpu->cuDevicePrimaryCtxRetain(&context, 0));
 	check_gpu(e, e->gpu->cuCtxSetCurrent(context));
@@ -154,6 +153,6 @@ int main(int argc, char **argv)
 	mm_client_close(e.client);
 	printf("%d layers were wrong, %u captures, %u steps with layers cycling, %u of them "
 	       "timed\n",
-	       wrong, e.captures, e.gated, e.told);
+	       wrong, e.captures, e.gated, e.timed);
 	return wrong > 0;
 }

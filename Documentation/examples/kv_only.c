@@ -2,9 +2,9 @@
 /*
  * kv_only - an engine that keeps its own weights and borrows KV cache only
  *
- * kv_only CHUNKS LIVE: wants so many chunks, of which only the lowest LIVE go on to hold blocks,
- * until its input ends. When mmd asks for chunks back, it gives the highest but never those; what
- * it keeps is unharmed.
+ * kv_only CHUNKS LIVE: requests so many chunks and holds them until its input ends; the lowest LIVE
+ * of them are always in use. When mmd reclaims chunks, it releases the highest that are not in use,
+ * and checks at the end that the content of the others is intact.
  */
 #include <err.h>
 #include <errno.h>
@@ -24,8 +24,8 @@ struct engine {
 	struct mm_kv *kv;
 	uint64_t chunk_bytes;
 	CUstream stream;
-	bool mine[CHUNKS_MAX]; /* chunks that hold our blocks */
-	uint32_t live;         /* the lowest so many are never spared */
+	bool mine[CHUNKS_MAX]; /* chunks that hold blocks */
+	uint32_t live;         /* so many of the lowest chunks are never released */
 };
 
 static bool is_usable(struct mm_kv *kv, uint32_t chunk)
@@ -37,7 +37,7 @@ static bool is_usable(struct mm_kv *kv, uint32_t chunk)
 }
 
 /* [write] */
-/* Granted chunks are zero, at fixed addresses, and ours until we release them. */
+/* Granted chunks are zeroed, at fixed addresses, and the engine's until it releases them. */
 static void use_new_chunks(struct engine *e)
 {
 	for (uint32_t c = 0; c < CHUNKS_MAX; c++) {
@@ -57,15 +57,15 @@ static void give_back(struct engine *e, uint32_t count)
 	for (uint32_t c = CHUNKS_MAX; c-- > e->live && count > 0;) {
 		if (!e->mine[c])
 			continue;
-		e->mine[c] = false;                     /* nothing new may refer to it ... */
-		e->gpu->cuStreamSynchronize(e->stream); /* ... nor anything that is enqueued */
+		e->mine[c] = false;                     /* no new work may use it ... */
+		e->gpu->cuStreamSynchronize(e->stream); /* ... nor work that is enqueued */
 		if (mm_kv_release(e->kv, c) < 0)
 			errx(1, "release: %s", mm_client_error(e->client));
 		count--;
 	}
 }
 
-/* Everything that mmd has to say comes through one fd; there are no callbacks. */
+/* All events arrive through one fd; there are no callbacks. */
 static bool handle_events(struct engine *e)
 {
 	struct pollfd fds[] = { { .fd = mm_client_event_fd(e->client), .events = POLLIN },
@@ -139,7 +139,7 @@ int main(int argc, char **argv)
 
 	/* [want] */
 	uint32_t chunks = (uint32_t)strtoul(argv[1], NULL, 10);
-	int r = mm_kv_want(e.kv, chunks, 60 * UINT64_C(1000000000)); /* 0: only ask */
+	int r = mm_kv_want(e.kv, chunks, 60 * UINT64_C(1000000000)); /* 0: do not wait */
 
 	if (r == -ENOSPC || r == -EDQUOT)
 		printf("not all: %s\n", mm_client_error(e.client));
@@ -153,7 +153,7 @@ int main(int argc, char **argv)
 	/* [hint] */
 	struct mm_load_hint hint = { .kv_chunks_used = e.live };
 
-	mm_client_hint(e.client, &hint); /* what mmd may ask for; once per step is fine */
+	mm_client_hint(e.client, &hint); /* reports the chunks in use; once per step is fine */
 	while (handle_events(&e))
 		;
 	/* [end] */

@@ -3,7 +3,8 @@
  * tenant - the smallest engine that runs a model on memory that mmd lends
  *
  * tenant MODEL_DIR STEPS: each step reads one tensor of each layer of a Llama model and compares it
- * with the host's copy: whatever mmd did with the pages meanwhile, every layer holds its own bytes.
+ * with the host's copy. Every layer has its own bytes when it is read, whatever mmd did with the
+ * pages before.
  */
 #include <err.h>
 #include <errno.h>
@@ -41,9 +42,9 @@ static int step(struct mm_model *model, uint32_t n_layers, CUstream stream, char
 		check(mm_layer_begin(model, layer, stream)); /* the stream waits for its bytes */
 		mm_client_gpu(client)->cuMemcpyDtoHAsync(out + layer * t.bytes, t.va, t.bytes,
 							 stream);
-		check(mm_layer_end(model, layer, stream)); /* from here mmd may overwrite them */
+		check(mm_layer_end(model, layer, stream)); /* from now on mmd may overwrite them */
 	}
-	return mm_step_end(client, stream, NULL); /* -ECANCELED: void, do it again */
+	return mm_step_end(client, stream, NULL); /* -ECANCELED: results are void, repeat it */
 }
 /* [end] */
 
@@ -92,7 +93,7 @@ int main(int argc, char **argv)
 
 	for (int r; steps > 0; steps -= r == 0) {
 		check((r = step(model, info.n_layers, stream, out)) == -ECANCELED ? 0 : r);
-		if (r == 0) /* only now are the results of the step valid */
+		if (r == 0) /* the results of the step are valid now */
 			wrong += wrong_layers(model, info.n_layers, out);
 	}
 	/* [close] */

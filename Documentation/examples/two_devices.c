@@ -2,9 +2,9 @@
 /*
  * two_devices - one process on two devices: two clients, that is two tenants of one account
  *
- * two_devices MODEL_DIR: the model and a KV arena on device 0 and on device 1, steps on both until
- * its input ends; then says for each device how many steps there were, in how many of them layers
- * cycled, and what was not as it should be.
+ * two_devices MODEL_DIR: loads the model and opens a KV arena on device 0 and on device 1, and runs
+ * steps on both until its input ends. It then prints for each device how many steps there were, in
+ * how many of them layers cycled, and how many layers and bytes were wrong.
  */
 #include <err.h>
 #include <errno.h>
@@ -48,7 +48,7 @@ static const char *tensor_name(uint32_t layer)
 }
 
 /* [open] */
-/* The ordinal is this process's: mmd is told the device's UUID. */
+/* The ordinal is that of this process: mmd receives the device's UUID. */
 static void open_on(struct engine *e, int device, const char *model)
 {
 	struct mm_client_opts opts = { .size = sizeof(opts), .name = "two", .device = device };
@@ -103,7 +103,7 @@ static void finish(struct engine *e)
 	int r = mm_step_end(e->client, e->stream, &info);
 
 	if (r == -ECANCELED)
-		return; /* void: the next one does it again */
+		return; /* the results are void; the next step repeats them */
 	check(e, r);
 	e->steps++;
 	e->gated += info.gated > 0;
@@ -117,7 +117,7 @@ static void finish(struct engine *e)
 	}
 }
 
-/* The arena still says what was written there at the start. */
+/* Checks that the arena still holds what was written at the start. */
 static void check_arena(struct engine *e, int device)
 {
 	unsigned char *bytes = malloc(e->chunk_bytes);
