@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drivers that do not do, by a library that pretends (fake_driver.c): each ends in a useful
+ * Drivers that cannot be used, played by a fake library (fake_driver.c): each gives a useful
  * sentence.
  */
 #undef NDEBUG
@@ -22,7 +22,7 @@ static const char *const variables[] = { "FAKE_VERSION", "FAKE_VERSION_RESULT", 
 static const struct driver_case {
 	const char *name;
 	const char *variable, *value;
-	int want;            /* of mm_gpu_open() */
+	int want;            /* result of mm_gpu_open() */
 	const char *said[3]; /* parts of the message */
 } open_cases[] = {
 	{ "old", "FAKE_VERSION", "12020", -ENOSYS, { "CUDA 12.2", "12.4 or later", "update" } },
@@ -93,7 +93,7 @@ static void test_open(void **state)
 	}
 }
 
-/* However many are missing and however little room there is, the line ends in itself. */
+/* The line is complete however many entries are missing and however small the buffer is. */
 static void test_nothing_there(void **state)
 {
 	struct mm_gpu_api gpu;
@@ -134,7 +134,7 @@ static void test_init(void **state)
 	mm_gpu_close(&gpu);
 }
 
-/* The toolkit's own, where there is one. */
+/* The stub of the toolkit, if one is installed. */
 static void test_real_stub(void **state)
 {
 	const char *stub = getenv("MM_TEST_STUB_DRIVER");

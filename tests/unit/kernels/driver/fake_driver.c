@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A driver library that does not do: what is wrong with it says the environment.
- *
- * FAKE_VERSION: what cuDriverGetVersion() tells, FAKE_VERSION_RESULT: its result. FAKE_LACKS: base
- * names with commas that cuGetProcAddress does not find; FAKE_INIT: cuInit()'s result.
+ * A driver library with a fault, which the environment chooses. FAKE_VERSION and
+ * FAKE_VERSION_RESULT are the version and the result of cuDriverGetVersion(); FAKE_LACKS lists,
+ * with commas, base names that cuGetProcAddress does not find; FAKE_INIT is the result of cuInit().
  */
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +41,7 @@ static CUresult error_name(CUresult error, const char **name)
 	return *name ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* There, and never called: nobody gets past cuInit(). */
+/* It is present and never called, because cuInit() fails before. */
 static CUresult entry_anything(void)
 {
 	abort();

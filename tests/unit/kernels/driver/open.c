@@ -14,9 +14,9 @@
 
 static const struct open_case {
 	const char *name;
-	const char *driver; /* $NAME: of the environment */
+	const char *driver; /* $NAME: value of the variable NAME */
 	int want;
-	const char *message; /* a part of it */
+	const char *message; /* a part of the message */
 } open_cases[] = {
 	{ "a word", "hardware", -ENOENT, "give software, cuda, or the path" },
 	{ "no file", "/nonexistent/libcuda.so", -ENOENT, "/nonexistent/libcuda.so" },
@@ -83,7 +83,7 @@ static void test_open_named_by_environment(void **state)
 	setenv("MM_SOFTGPU_LIB", "/nonexistent/libmm-softgpu.so", 1);
 	assert_int_equal(mm_gpu_open(NULL, &gpu, err, sizeof(err)), -ENOENT);
 	assert_non_null(strstr(err, "MM_SOFTGPU_LIB"));
-	/* This program lies in tests/, the library in ../lib. */
+	/* This program is in tests/, the library in ../lib. */
 	unsetenv("MM_SOFTGPU_LIB");
 	unsetenv("MM_DRIVER");
 	assert_int_equal(mm_gpu_open(NULL, &gpu, err, sizeof(err)), 0);

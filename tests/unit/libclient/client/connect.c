@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a client: refusals, other versions, daemons that lie in their first sentence. */
+/* Opening a client: refusals, other versions, daemons whose welcome is malformed. */
 #undef NDEBUG
 #include <errno.h>
 #include <setjmp.h>
@@ -155,7 +155,7 @@ static void test_opts(void **state)
 	(void)state;
 	newer.opts.socket_path = "/nonexistent/sock";
 	assert_int_equal(mm_client_open(&newer.opts, &client, NULL, 0), -ENOENT);
-	newer.later[3] = 1; /* a wish that we do not know */
+	newer.later[3] = 1; /* an option that this version does not know */
 	assert_int_equal(mm_client_open(&newer.opts, &client, NULL, 0), -EINVAL);
 	newer.opts.size = 8;
 	assert_int_equal(mm_client_open(&newer.opts, &client, NULL, 0), -EINVAL);
@@ -196,8 +196,8 @@ static bool is_zero(const uint8_t *bytes, size_t n)
 }
 
 /*
- * Without a driver no device can be named: where there are several, mmd is asked which driver
- * first.
+ * Without a driver no device can be named: if mmd has several, the first hello only asks for the
+ * driver.
  */
 static void test_device_is_named(void **state)
 {
@@ -220,7 +220,7 @@ static void test_device_is_named(void **state)
 	}
 }
 
-/* The ordinal is the process's own matter; one that its driver does not know is not asked for. */
+/* The ordinal is that of the process; one that its driver does not have is not sent to mmd. */
 static void test_no_such_ordinal(void **state)
 {
 	struct peer *p = peer_start();

@@ -65,7 +65,7 @@ static void test_good(void **state)
 	store_fill(&s);
 	assert_int_equal(mm_directory_read(&s, BYTES, BYTES, &dir, &why), 0);
 	assert_int_equal(dir.n_groups, GROUPS);
-	/* The copy counts, whatever becomes of the file. */
+	/* The copy counts, also after the file has changed. */
 	memset(&s, 0xff, sizeof(s));
 	for (const char *name = "abcd"; *name; name++) {
 		const char key[] = { *name, 0 };

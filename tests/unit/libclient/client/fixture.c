@@ -175,7 +175,7 @@ void null_change(struct fixture *f, uint64_t epoch)
 	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, 0);
 }
 
-/* mmd's part in a step: once layer 1 was used, layer 3 comes. */
+/* mmd's part in a step: once layer 1 was used, layer 3 is copied in. */
 void bring_layer_3(struct fixture *f)
 {
 	while (!(shared(&f->peer->gates->gate[1].word) & MM_GATE_DONE))

@@ -48,7 +48,7 @@ int call_step_end(struct call *call);
 struct mm_event fixture_event(struct fixture *f, enum mm_event_kind kind);
 uint8_t fixture_read(struct fixture *f, CUdeviceptr va);
 
-/* What is shared with the client may change at any time. */
+/* Reads a shared word, which the client may change at any time. */
 uint64_t shared(const uint64_t *word);
 void pause_ms(uint64_t ms);
 
@@ -56,5 +56,5 @@ void pause_ms(uint64_t ms);
 void cycle_two(struct fixture *f);
 /* mmd's answer to RESYNC: the same plan, layer 1 in the slot. */
 void null_change(struct fixture *f, uint64_t epoch);
-/* mmd's part in a step: once layer 1 was used, layer 3 comes. */
+/* mmd's part in a step: once layer 1 was used, layer 3 is copied in. */
 void bring_layer_3(struct fixture *f);

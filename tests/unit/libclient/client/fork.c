@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Children of a tenant, made in every way: they get nothing, and the parent does not notice. */
+/*
+ * Children of a tenant, made in every way: they cannot use the client, and the parent is not
+ * affected.
+ */
 #undef NDEBUG
 #include <dirent.h>
 #include <errno.h>
@@ -79,7 +82,7 @@ static void test_fork(void **state)
 	parent_goes_on(f);
 }
 
-/* No handler of fork() runs, and in a new PID namespace the child may even have our own pid. */
+/* No handler of fork() runs, and in a new PID namespace the child may have the parent's pid. */
 static void test_raw_clone(void **state)
 {
 	struct fixture *f = *state;
@@ -110,7 +113,7 @@ static void test_grandchild(void **state)
 	parent_goes_on(f);
 }
 
-/* A program that the engine starts gets none of our descriptors. */
+/* A program that the engine starts inherits none of the client's descriptors. */
 static void test_exec(void **state)
 {
 	struct fixture *f = *state;

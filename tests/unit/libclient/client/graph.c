@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps as graphs: captured once, right under every plan, and honest about what they waited. */
+/*
+ * Steps as graphs: captured once, correct under every plan, and with the right times of their
+ * waits.
+ */
 #undef NDEBUG
 #include <errno.h>
 #include <setjmp.h>
@@ -25,7 +28,7 @@ static const struct mm_gpu_api *gpu_of(const struct graphs *g)
 	return &g->f->peer->gpu;
 }
 
-/* In an open step. */
+/* A step is open. */
 static void graph_capture(struct graphs *g, bool timed)
 {
 	const struct mm_gpu_api *gpu = gpu_of(g);
@@ -43,7 +46,7 @@ static void graph_capture(struct graphs *g, bool timed)
 	assert_int_equal(gpu->cuGraphDestroy(graph), 0);
 }
 
-/* Both, in a step that launches neither. */
+/* Captures both graphs, in a step that launches neither. */
 static void graph_make(struct graphs *g, struct fixture *f)
 {
 	const uint64_t before = shared(&f->peer->gates->gate[0].word);
@@ -54,7 +57,7 @@ static void graph_make(struct graphs *g, struct fixture *f)
 	graph_capture(g, false);
 	graph_capture(g, true);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
-	/* Nothing of it has run. */
+	/* None of the captured work has run. */
 	assert_int_equal(shared(&f->peer->gates->gate[0].word), before);
 }
 
@@ -70,7 +73,7 @@ static void graph_launch(struct graphs *g, bool timed)
 	assert_int_equal(gpu_of(g)->cuGraphLaunch(g->exec[timed], g->f->stream), 0);
 }
 
-/* mmd's other part: once layer 3 was used, layer 1 comes back. */
+/* mmd's part in a step: once layer 3 was used, layer 1 is copied in again. */
 static void bring_layer_1(struct fixture *f)
 {
 	while (!(shared(&f->peer->gates->gate[3].word) & MM_GATE_DONE))
@@ -79,7 +82,7 @@ static void bring_layer_1(struct fixture *f)
 	peer_gate(f->peer, 1, MM_GATE_READY);
 }
 
-/* The end of the open step, under the plan of cycle_two(). */
+/* Ends the open step, under the plan of cycle_two(). */
 static struct mm_step_info end_cycling(struct fixture *f)
 {
 	struct call end = { 0 };
@@ -99,8 +102,8 @@ static struct mm_step_info graph_replay(struct graphs *g, bool timed)
 }
 
 /*
- * Captured before anything cycled: the same graph waits for layers that cycle later, and not any
- * more.
+ * A graph that was captured before any layer cycled waits for the layers that cycle later, and no
+ * longer waits when they stop.
  */
 static void test_one_graph_fits_all_plans(void **state)
 {
@@ -133,7 +136,7 @@ static void test_one_graph_fits_all_plans(void **state)
 	graph_done(&g);
 }
 
-/* A graph with events tells what it waited; one without tells nothing, and is no sample. */
+/* A graph with events reports its waits; one without reports nothing, and is no sample. */
 static void test_who_knows_its_waits_is_a_sample(void **state)
 {
 	struct fixture *f = *state;
@@ -144,10 +147,10 @@ static void test_who_knows_its_waits_is_a_sample(void **state)
 	uint64_t samples;
 
 	graph_make(&g, f);
-	/* It took as long as the capturing: no sample, although nothing cycled. */
+	/* The step contains the capturing: it is no sample, although no layer cycled. */
 	assert_int_equal(shared(&stats->steps), 1);
 	assert_int_equal(shared(&stats->samples), 0);
-	/* Nothing cycles: there is nothing to wait for. */
+	/* No layer cycles: there are no waits. */
 	assert_int_equal(mm_step_begin(f->client), 0);
 	assert_false(mm_step_wants_times(f->client));
 	graph_launch(&g, false);
@@ -171,13 +174,13 @@ static void test_who_knows_its_waits_is_a_sample(void **state)
 	assert_int_equal(call_join(&end), 0);
 	info = end.info;
 	assert_int_equal(info.timed, 1);
-	/* How much of the pause it was depends on when the stream came to run. */
+	/* The part of the pause that counts depends on when the stream ran. */
 	assert_in_range(info.stall_ns, 1, info.step_ns);
 	assert_int_equal(shared(&stats->samples), samples + 1);
 	assert_int_equal(shared(&stats->step_ns), info.step_ns);
 	assert_int_equal(shared(&stats->stall_ns), info.stall_ns);
 	assert_int_equal(shared(&stats->stall_total_ns), info.stall_ns);
-	/* Who does not know counts as the last one that did. */
+	/* A step without times counts as the last one with times. */
 	graph_replay(&g, false);
 	assert_int_equal(shared(&stats->samples), samples + 1);
 	assert_int_equal(shared(&stats->stall_total_ns), 2 * info.stall_ns);
@@ -186,7 +189,8 @@ static void test_who_knows_its_waits_is_a_sample(void **state)
 }
 
 /*
- * Graphs that nobody told of look like steps without layers: they must not pass for samples either.
+ * Graphs without mm_step_replay() look like steps without layers: they must not count as samples
+ * either.
  */
 static void test_unsaid_replays_are_no_samples(void **state)
 {
@@ -215,7 +219,7 @@ static struct mm_step_info one_by_one(struct fixture *f)
 	return end_cycling(f);
 }
 
-/* The first steps of a plan are wanted, then one in eight; a plan that is new begins anew. */
+/* The first steps of a plan are to be timed, then one in eight; a new plan begins anew. */
 static void test_which_steps_are_wanted(void **state)
 {
 	struct fixture *f = *state;
@@ -240,13 +244,13 @@ static void test_which_steps_are_wanted(void **state)
 	samples = shared(&stats->samples);
 	assert_int_equal(samples, wanted);
 	/*
-	 * Steps of prompts are no graphs, and know what they waited; they do not count more often
-	 * for that.
+	 * Steps of prompts run no graphs and have times always; they are not counted more often for
+	 * that.
 	 */
 	for (uint32_t i = 0; i < 2 * SAMPLE_EACH; i++)
 		assert_int_equal(one_by_one(f).timed, 1);
 	assert_int_equal(shared(&stats->samples), samples + 2);
-	/* Who abandons a step gets a plan that is the same, and new. */
+	/* An abandoned step leads to a null change, whose plan counts as new. */
 	assert_int_equal(mm_step_begin(f->client), 0);
 	assert_false(mm_step_wants_times(f->client));
 	assert_int_equal(mm_step_abandon(f->client, f->stream), 0);
@@ -258,7 +262,7 @@ static void test_which_steps_are_wanted(void **state)
 	graph_done(&g);
 }
 
-/* A graph cannot be broken off, but it can be freed; repeated, it is right. */
+/* A graph that waits cannot be cancelled, but aborted gates free it; repeated, it is correct. */
 static void test_aborted_while_it_waits(void **state)
 {
 	struct fixture *f = *state;
@@ -288,7 +292,7 @@ static void test_aborted_while_it_waits(void **state)
 	graph_done(&g);
 }
 
-/* An exception between two layers of a capture: nothing ran, nothing is left over. */
+/* An exception between two layers of a capture: no work ran, and nothing is left over. */
 static void test_capture_breaks_off(void **state)
 {
 	struct fixture *f = *state;

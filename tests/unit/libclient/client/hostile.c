@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A daemon that lies: the connection ends with -EPROTO, nothing else happens to the engine. */
+/*
+ * A daemon that breaks the protocol: the connection ends with -EPROTO, without other effect on the
+ * engine.
+ */
 #undef NDEBUG
 #include <errno.h>
 #include <fcntl.h>

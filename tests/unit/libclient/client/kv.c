@@ -56,7 +56,7 @@ static void wait_for_chunks(struct mm_kv *kv, uint32_t chunks)
 	}
 }
 
-/* Nothing is to be told, and the fd that is polled says so. */
+/* Checks that no event is queued and that the fd is not readable. */
 static void no_event(struct fixture *f)
 {
 	struct pollfd fd = { .fd = mm_client_event_fd(f->client), .events = POLLIN };
@@ -66,7 +66,7 @@ static void no_event(struct fixture *f)
 	assert_int_equal(mm_client_next_event(f->client, &event), -EAGAIN);
 }
 
-/* An event of another kind, which the next one is not to be merged with. */
+/* Sends an event of another kind, with which the next one is not merged. */
 static void demand_refuse(struct fixture *f)
 {
 	peer_event(f->peer,
@@ -74,7 +74,7 @@ static void demand_refuse(struct fixture *f)
 	peer_drained(f->peer);
 }
 
-/* mmd, which knows of @known releases, asks for @chunks; until the client has read it. */
+/* Reclaims @chunks as an mmd that knows of @known releases; returns when the client has read it. */
 static void chunks_reclaim(struct fixture *f, uint32_t chunks, uint64_t known, uint64_t deadline_ns)
 {
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM,
@@ -111,9 +111,12 @@ static void test_grant_and_release(void **state)
 	}
 	assert_int_equal(mm_kv_range_va(kv, 2), 0);
 
-	/* The memory comes back once both have let go: no handle and no mapping of ours is left. */
+	/*
+	 * The memory is free once both sides have released it: no handle and no mapping of the
+	 * client is left.
+	 */
 	for (uint32_t i = 0; i < 4; i++)
-		peer_forget_page(f->peer, 8 + i);
+		peer_drop_page(f->peer, 8 + i);
 	f->peer->gpu.cuMemGetInfo(&free_before, &total);
 	assert_int_equal(mm_kv_release(kv, 1), -ENOENT);
 	assert_int_equal(mm_kv_release(kv, 2), 0);
@@ -135,12 +138,12 @@ static void test_want_waits(void **state)
 	chunk_grant(f, 0, 8);
 	chunk_grant(f, 1, 12);
 	assert_int_equal(call_join(&want), 0);
-	no_event(f); /* that they were granted is what it has returned */
+	no_event(f); /* the call has returned that they were granted */
 	assert_int_equal(mm_kv_want(kv, 1, 0), 0);
 	assert_int_equal(mm_kv_want(kv, 3, MM_NS_PER_MS), -ETIMEDOUT);
 	assert_int_equal(mm_kv_want(kv, 4, 0), -EINVAL);
 
-	/* The wish for the third would be granted again: it is lowered before the release. */
+	/* The demand for the third would be granted again: it is lowered before the release. */
 	while (peer_expect(f->peer, MM_OP_KV_WANT).arg[0] != 3)
 		;
 	assert_int_equal(mm_kv_release(kv, 0), 0);
@@ -162,7 +165,7 @@ static void test_denied(void **state)
 		&(struct mm_msg){ .opcode = MM_EV_KV_DENIED, .result = -EDQUOT, .arg = { 2, 0 } });
 	assert_int_equal(call_join(&want), -EDQUOT);
 	no_event(f);
-	/* Whoever has only asked gets the event. */
+	/* A call that did not wait is followed by the event. */
 	assert_int_equal(mm_kv_want(kv, 2, 0), -EAGAIN);
 	peer_expect(f->peer, MM_OP_KV_WANT);
 	peer_event(
@@ -172,8 +175,8 @@ static void test_denied(void **state)
 }
 
 /*
- * What came before the call waited is told as ever; so is what came meanwhile if it returns
- * something else.
+ * Events from before the wait are reported as always, as are those during it if the call returns
+ * another outcome.
  */
 static void test_events_beside_a_wait(void **state)
 {
@@ -215,10 +218,10 @@ static void test_never_waits_in_a_step(void **state)
 
 	assert_int_equal(mm_step_begin(f->client), 0);
 	assert_int_equal(mm_kv_want(kv, 1, MM_TIMEOUT_NEVER), -EAGAIN);
-	/* Of any thread: the step is this one's, the wish another's. */
+	/* The rule holds for any thread: the step is this thread's, the demand another's. */
 	call_start(&want, f, call_want);
 	assert_int_equal(call_join(&want), -EAGAIN);
-	/* What is granted meanwhile is mapped at once. */
+	/* Chunks that are granted meanwhile are mapped at once. */
 	chunk_grant(f, 0, 8);
 	fixture_event(f, MM_EVENT_KV_GRANTED);
 	assert_int_equal(mm_kv_usable(kv, NULL, 0), 1);
@@ -253,20 +256,18 @@ static void test_reclaim(void **state)
 	assert_int_equal(event.count, 2);
 	assert_int_equal(event.deadline_ns, 12345);
 	no_event(f);
-	assert_int_equal(mm_kv_owed(kv, NULL), 2); /* told, and not given yet */
+	assert_int_equal(mm_kv_owed(kv, NULL), 2); /* reported, and not released yet */
 	mm_kv_release(kv, 4);
 	assert_int_equal(mm_kv_owed(kv, NULL), 1);
-	/* Never more than there is to give. */
+	/* The number is never above the chunks that are usable. */
 	chunks_reclaim(f, 9, 1, 5);
 	assert_int_equal(fixture_event(f, MM_EVENT_KV_RECLAIM).count, 4);
-	/* An mmd that does not say what it knows of knows of all. */
+	/* If mmd does not send the number that it knows, it counts as knowing all releases. */
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_KV_RECLAIM, .arg = { 3, 5 } });
 	assert_int_equal(fixture_event(f, MM_EVENT_KV_RECLAIM).count, 3);
 }
 
-/*
- * Asked every 200 ms for what it owes all the time, an engine that looks after 3 s gives it once.
- */
+/* An engine that reads events after 3 s of reclaims every 200 ms releases what it owes once. */
 static void test_looks_late(void **state)
 {
 	struct fixture *f = *state;
@@ -288,16 +289,18 @@ static void test_looks_late(void **state)
 	}
 	assert_int_equal(given, 2);
 	assert_int_equal(mm_kv_owed(kv, NULL), 0);
-	/* Asked before it had seen any of these, or one. */
+	/* mmd sent these before it had seen any of the releases, or one. */
 	chunks_reclaim(f, 2, 0, 3200);
 	no_event(f);
 	chunks_reclaim(f, 1, 1, 3400);
 	no_event(f);
-	/* These it has seen, and wants more; of which one goes before it is looked at. */
+	/*
+	 * mmd has seen these and reclaims more; one of them is released before the event is read.
+	 */
 	chunks_reclaim(f, 2, 2, 3600);
 	assert_int_equal(mm_kv_release(kv, --chunk), 0);
 	assert_int_equal(fixture_event(f, MM_EVENT_KV_RECLAIM).count, 1);
-	/* It wants less. */
+	/* mmd reclaims fewer. */
 	chunks_reclaim(f, 2, 3, 3800);
 	chunks_reclaim(f, 1, 3, 4000);
 	assert_int_equal(fixture_event(f, MM_EVENT_KV_RECLAIM).count, 1);
@@ -307,7 +310,7 @@ static void test_looks_late(void **state)
 	assert_int_equal(mm_kv_usable(kv, NULL, 0), 2);
 }
 
-/* An engine that never looks: the memory for events does not grow, and counts that add up do. */
+/* For an engine that never reads events their memory does not grow; counts are added up. */
 static void test_many_events(void **state)
 {
 	struct fixture *f = *state;
@@ -392,7 +395,7 @@ static void test_refused_arena(void **state)
 	__atomic_store_n(&f->peer->manual, true, __ATOMIC_RELEASE);
 	call_start(&open, f, call_open_arena);
 	msg = peer_expect(f->peer, MM_OP_KV_DECLARE);
-	/* A reply that nobody waits for, then the refusal. */
+	/* A reply for which no call waits, then the refusal. */
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_REPLY, .user_data = 99 });
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_REPLY,
 					      .user_data = msg.user_data,
@@ -403,7 +406,7 @@ static void test_refused_arena(void **state)
 	open_arena(f, 3);
 }
 
-/* mmd has pushed the event already: it is about pages that come with the batch's next try. */
+/* The event is in the ring already; its pages arrive when the batch is sent again. */
 static void test_truncated_batch(void **state)
 {
 	struct fixture *f = *state;
@@ -441,7 +444,7 @@ static void test_truncated_batch(void **state)
 		close(fds[i]);
 }
 
-/* The first call stands still until it is let go. */
+/* The first call blocks until the test releases it. */
 static struct {
 	CUresult(CUDAAPI *real)(CUdeviceptr va, size_t bytes, const CUmemAccessDesc *desc,
 				size_t count);
@@ -467,8 +470,7 @@ static void wait_for_calls(uint32_t calls)
 }
 
 /*
- * Access is set once for neighbours whose grants are there together, and once more for what is
- * apart.
+ * Access is set once for neighbours whose grants arrive together, and once more for a chunk apart.
  */
 static void test_neighbours_are_mapped_together(void **state)
 {

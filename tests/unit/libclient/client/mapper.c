@@ -131,10 +131,11 @@ static void test_differences(void **state)
 		const char *table;
 		unsigned int map, unmap, access, release;
 	} cases[] = {
-		{ "abcdefghi", 9, 0, 3, 0 },                              /* one access per span */
-		{ "abcdefghi", 0, 0, 0, 0 }, { "abcdabchi", 3, 3, 1, 3 }, /* aliases: e, f, g go */
-		{ "abcdab.hi", 0, 1, 0, 0 }, /* c is still in the first */
-		{ "a.cjab.hi", 1, 2, 1, 1 }, /* b lives on as an alias, d does not */
+		{ "abcdefghi", 9, 0, 3, 0 }, /* one access per span */
+		{ "abcdefghi", 0, 0, 0, 0 },
+		{ "abcdabchi", 3, 3, 1, 3 }, /* aliases: e, f, g are released */
+		{ "abcdab.hi", 0, 1, 0, 0 }, /* c is still in the first span */
+		{ "a.cjab.hi", 1, 2, 1, 1 }, /* b stays as an alias, d is released */
 		{ "aica...hb", 3, 4, 3, 1 }, /* places swapped: unmapped first */
 		{ ".........", 0, 6, 0, 5 },
 	};
@@ -181,7 +182,10 @@ static void test_driver_fails(void **state)
 		assert_int_equal(mm_mapper_apply(&m, spans, 3, table), -ENOMEM);
 		assert_int_equal(mm_mapper_apply(&m, spans, 3, table), 0);
 		bytes_are("abcdefghi");
-		/* Back to nothing; handles are gone then, so they come anew. */
+		/*
+		 * Everything is unmapped; the handles are released then, so that pages are imported
+		 * again.
+		 */
 		assert_int_equal(mm_mapper_apply(&m, spans, 3, NULL), 0);
 		for (uint32_t i = 0; i < 9; i++)
 			assert_int_equal(mm_mapper_import(&m, i, peer_export(peer, i)), 0);
@@ -205,7 +209,9 @@ static void test_imported_again(void **state)
 	table_set("a........");
 	assert_int_equal(mm_mapper_apply(&m, spans, 3, table), 0);
 	memset(&calls, 0, sizeof(calls));
-	/* Mapped: the handle in use stays. Not mapped: what came last counts. */
+	/*
+	 * The handle of a mapped page stays; of a page that is not mapped the last import counts.
+	 */
 	assert_int_equal(mm_mapper_import(&m, 0, peer_export(peer, 0)), 0);
 	assert_int_equal(mm_mapper_import(&m, 1, peer_export(peer, 15)), 0);
 	assert_int_equal(calls.release, 2);
@@ -216,7 +222,7 @@ static void test_imported_again(void **state)
 	assert_int_equal(byte, 0x99);
 }
 
-/* A span that must be whole takes no hole, but goes as one. */
+/* A span that must be whole accepts no hole, but can be unmapped as a whole. */
 static void test_whole(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading a model, and plan changes: what the tensors' addresses show. */
+/* Loading a model, and plan changes: the content at the tensors' addresses. */
 #undef NDEBUG
 #include <errno.h>
 #include <setjmp.h>
@@ -119,10 +119,10 @@ static void test_plan_changes(void **state)
 
 	for (uint32_t i = 0; i < PEER_LAYERS; i++)
 		va[i] = layer_va(f, i);
-	/* Layers 1 and 3 share page 2 from now on; page 4 was layer 3's and goes. */
+	/* Layers 1 and 3 share page 2 from now on; page 4, which was layer 3's, is released. */
 	plan_prepare(f, 2);
 	peer_map(f->peer, 4, 3);
-	peer_forget_page(f->peer, 4);
+	peer_drop_page(f->peer, 4);
 	f->peer->gpu.cuMemGetInfo(&free_before, &total);
 	change_plan(f, 2, 1, 2);
 	f->peer->gpu.cuMemGetInfo(&free_after, &total);
@@ -137,7 +137,7 @@ static void test_plan_changes(void **state)
 	assert_int_equal(fixture_read(f, va[3]), 0xcc);
 	assert_int_equal(fixture_read(f, va[0]), 0x11);
 
-	/* Layer 3 gets a page of its own again, one that the client never saw. */
+	/* Layer 3 gets a page of its own again, one that is new to the client. */
 	peer_fill(f->peer, fresh, 0x14);
 	plan_prepare(f, 3);
 	peer_pages(f->peer, &fresh, 1);
@@ -149,7 +149,7 @@ static void test_plan_changes(void **state)
 		assert_true(layer_va(f, i) == va[i]);
 }
 
-/* What cannot be mapped is reported, and steps stay out until mmd has put it right. */
+/* A failed mapping is reported, and no step begins until mmd sends another plan. */
 static void test_switch_fails(void **state)
 {
 	struct fixture *f = *state;
@@ -217,7 +217,7 @@ static void test_refused_by_load(void **state)
 	assert_int_equal(call_join(&load), -EBADMSG);
 	assert_string_equal(load.error, "a.safetensors: header: too long");
 	close(channel);
-	/* Another may be tried. */
+	/* Another model may be loaded. */
 	channel = start_load(f, &load);
 	finish_load(f, channel, &load);
 }
@@ -230,7 +230,7 @@ static void test_refused_by_quota(void **state)
 	uint64_t bytes;
 	int channel = start_load(f, &load), fd;
 
-	/* After the directory has come, so that addresses must be given back. */
+	/* The refusal comes after the directory, so that addresses must be given back. */
 	peer_take_files(channel, &files);
 	peer_load_status(channel, 0, "");
 	close(channel);
@@ -255,7 +255,7 @@ static void test_load_dies(void **state)
 	finish_load(f, channel, &load);
 }
 
-/* As mmd does it: the refusal says that it was not the files, and the library tries again. */
+/* mmd's refusal -EAGAIN means that the files are not at fault, and the library tries again. */
 static void test_load_dies_and_is_refused(void **state)
 {
 	struct fixture *f = *state;
@@ -304,7 +304,7 @@ static void test_load_lies(void **state)
 	assert_int_equal(mm_model_load(f->client, f->peer->model_dir, NULL, &f->model), -EEXIST);
 }
 
-/* What load gets of a packing list: after the files, as it was given. */
+/* load receives the packing list after the files, as it was given. */
 static void test_packs(void **state)
 {
 	static const char *const members[] = { "layers.*.a", "layers.*.b" };
@@ -414,7 +414,7 @@ static void write_index(struct fixture *f, const char *text)
 	fclose(file);
 }
 
-/* With an index, what it names is passed, and itself; what else lies there is not. */
+/* With an index, it and the files that it names are passed, and no others. */
 static void test_shards(void **state)
 {
 	static const char *const want[] = { "config.json", "model.safetensors.index.json",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan that is mapped while steps go on: what runs meanwhile, and what never may. */
+/* A plan that is mapped while steps go on: which steps and layers may run meanwhile. */
 #undef NDEBUG
 #include <errno.h>
 #include <setjmp.h>
@@ -14,12 +14,12 @@
 #include "libclient/client/internal.h"
 #include "libclient/support/clock.h"
 
-/* The driver's unmapping, held up for as long as a test likes; its mapping, made to fail. */
+/* The driver's unmapping, which a test can hold up, and its mapping, which it can make fail. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool held, waiting;
-	int let_through; /* so many calls more */
+	int let_through; /* failures still to come */
 	int map_failures;
 	CUresult (*unmap)(CUdeviceptr va, size_t bytes);
 	CUresult (*map)(CUdeviceptr va, size_t bytes, size_t offset,
@@ -87,7 +87,7 @@ static const struct mm_msg go_on = { .opcode = MM_EV_SWITCH,
 				     .epoch = 2,
 				     .arg = { 1, 2, MM_SWITCH_PARTIAL } };
 
-/* Layer 3 leaves its page for layer 1's: layer 1 stays, layer 3 is closed. */
+/* Layer 3 moves to the page of layer 1: layer 1 stays open, layer 3 is closed. */
 static void begin_change(struct fixture *f)
 {
 	struct mm_msg parked;
@@ -115,7 +115,7 @@ static void await_gate(struct fixture *f, uint32_t layer, uint64_t bits)
 		pause_ms(1);
 }
 
-/* In a step that is timed at each layer: until the stream stands at the layer's gate. */
+/* Waits until the stream waits at the layer's gate, in a step that is timed at each layer. */
 static void await_stream_at(struct fixture *f, uint32_t layer)
 {
 	CUevent before;
@@ -167,11 +167,11 @@ static void test_steps_go_on(void **state)
 	peer_gate(f->peer, 3, MM_GATE_READY);
 	assert_int_equal(call_join(&end), 0);
 	assert_int_equal(end.info.gated, 2);
-	/* It waited at a layer that was being mapped: that is timed. */
+	/* The wait at a layer that was being mapped is timed. */
 	assert_in_range(end.info.stall_ns, 15 * MM_NS_PER_MS, end.info.step_ns);
 }
 
-/* Layers 0 and 3 both move: what is said after the first lets the step go on to the second. */
+/* Layers 0 and 3 both move: MAPPED after the first lets the step go on to the second. */
 static void test_layer_by_layer(void **state)
 {
 	struct fixture *f = *state;
@@ -206,8 +206,8 @@ static int call_abandon(struct call *call)
 }
 
 /*
- * A step with all layers, and @act in another thread, while the driver
- * holds up the mapping of a change.
+ * Begins a step, enqueues all its layers and starts @act in another thread, while
+ * the driver holds up the mapping of a change.
  */
 static void act_during_change(struct fixture *f, struct call *call, int (*act)(struct call *))
 {
@@ -220,7 +220,7 @@ static void act_during_change(struct fixture *f, struct call *call, int (*act)(s
 	await_gate(f, 2, MM_GATE_DONE);
 }
 
-/* Aborted gates would let the stream onto layer 3, where nothing is mapped at that moment. */
+/* Aborted gates would let the stream access layer 3, where no page is mapped at that moment. */
 static void test_abandoning_waits_for_the_mapping(void **state)
 {
 	struct fixture *f = *state;
@@ -249,7 +249,7 @@ static void test_death_waits_for_the_mapping(void **state)
 	assert_int_equal(layer_byte(f, 3), layer_byte(f, 1));
 }
 
-/* Dead before the SWITCH came: its gates are aborted, so it is not mapped any more. */
+/* The connection died before the SWITCH: gates are aborted, so that the plan is not mapped. */
 static void test_the_dead_map_nothing(void **state)
 {
 	struct fixture *f = *state;
@@ -265,7 +265,7 @@ static void test_the_dead_map_nothing(void **state)
 	assert_int_equal(layer_byte(f, 3), before);
 }
 
-/* What could not be mapped is not left without anything: the gates will be aborted. */
+/* Where mapping failed some page is mapped, because the gates will be aborted. */
 static void test_mapping_fails(void **state)
 {
 	struct fixture *f = *state;
@@ -285,7 +285,7 @@ static void test_mapping_fails(void **state)
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), -ECONNRESET);
 }
 
-/* The gates are out of turn: mmd hears it before, and with, PARKED. */
+/* The gates are out of order: mmd is informed before PARKED and by it. */
 static void test_parked_says_that_a_step_broke_off(void **state)
 {
 	struct fixture *f = *state;
@@ -301,7 +301,7 @@ static void test_parked_says_that_a_step_broke_off(void **state)
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 	assert_int_equal(peer_expect(f->peer, MM_OP_PARKED).arg[0], MM_PARKED_BROKEN);
 	peer_expect(f->peer, MM_OP_RESYNC);
-	/* And only a change that puts them in order will do. */
+	/* Only a change that puts them in order is accepted. */
 	msg = go_on;
 	msg.epoch = 3;
 	peer_event(f->peer, &msg);
@@ -313,7 +313,7 @@ static void test_out_of_order(void **state)
 {
 	struct fixture *f = *state;
 
-	peer_event(f->peer, &go_on); /* nobody was parked for it */
+	peer_event(f->peer, &go_on); /* there was no PARKED for it */
 	assert_int_equal(fixture_event(f, MM_EVENT_DISCONNECTED).error, -EPROTO);
 }
 
@@ -339,8 +339,8 @@ static void *close_main(void *client)
 }
 
 /*
- * What mmd has sent when the engine closes its client is nobody's fault: BYE is said, and its
- * receipt awaited.
+ * Events that mmd sent before the engine closes its client are no error: BYE is sent, and its reply
+ * awaited.
  */
 static void end_as_it_switches(struct fixture *f, const struct mm_msg *switches)
 {
@@ -351,7 +351,7 @@ static void end_as_it_switches(struct fixture *f, const struct mm_msg *switches)
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_PREPARE, .epoch = 3 });
 	peer_expect(f->peer, MM_OP_PARKED);
 	assert_int_equal(pthread_create(&closes, NULL, close_main, f->client), 0);
-	await_driver(); /* everything is being given back */
+	await_driver(); /* the client is unmapping everything */
 	peer_event(f->peer, switches);
 	pause_ms(50);
 	let_driver_go();
@@ -378,8 +378,8 @@ static void test_end_as_it_switches_in_part(void **state)
 }
 
 /*
- * The SWITCH was taken up, and the end comes first: what was not mapped for that is no failure of
- * the device.
+ * The client is closed after it began the SWITCH and before it mapped: that is no failure of the
+ * device.
  */
 static void test_end_before_a_switch_is_mapped(void **state)
 {
@@ -400,8 +400,8 @@ static void test_end_before_a_switch_is_mapped(void **state)
 }
 
 /*
- * The client lives on, and nobody will ever map that model: mmd is told, or its pages would stay
- * taken.
+ * The client continues and will never map that model: mmd is informed, or its pages would stay in
+ * use.
  */
 static void test_switch_of_a_load_that_was_given_up(void **state)
 {
@@ -414,7 +414,7 @@ static void test_switch_of_a_load_that_was_given_up(void **state)
 	assert_int_equal(peer_expect(f->peer, MM_OP_COMMITTED).result, -ECANCELED);
 }
 
-/* With map_lock, as a load that is given up does; it would destroy the model, too. */
+/* Called with map_lock, as a load that is given up does, which would also destroy the model. */
 static struct mm_model *take_model_away(struct fixture *f)
 {
 	struct mm_steps_out out = { 0 };
@@ -451,7 +451,7 @@ static void await_switch_taken_up(struct fixture *f)
 	}
 }
 
-/* The SWITCH was taken up, and by the time it is to be mapped the model is gone. */
+/* The model is removed after the SWITCH was begun and before it is mapped. */
 static void test_model_gone_before_its_switch_is_mapped(void **state)
 {
 	const struct mm_msg full = { .opcode = MM_EV_SWITCH, .epoch = 2, .arg = { 1, 2 } };

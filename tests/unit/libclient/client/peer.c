@@ -69,7 +69,7 @@ static void page_create(struct peer *p, uint32_t i)
 	assert_int_equal(p->gpu.cuMemSetAccess(p->page_va[i], PEER_PAGE_BYTES, &access, 1), 0);
 }
 
-void peer_forget_page(struct peer *peer, uint32_t page)
+void peer_drop_page(struct peer *peer, uint32_t page)
 {
 	if (!peer->page[page])
 		return;
@@ -134,7 +134,7 @@ static int hear_hello(struct peer *p)
 	return mm_sock_recv_nofds(p->sock, &p->hello, sizeof(p->hello), &len);
 }
 
-/* A client that does not know yet which driver to ask for its device; it comes again. */
+/* The client does not know its driver yet and names no device; it connects again. */
 static int refuse_first(struct peer *p)
 {
 	struct mm_welcome refusal = p->welcome;
@@ -181,7 +181,7 @@ void peer_event(struct peer *peer, const struct mm_msg *msg)
 	peer_bell(peer);
 }
 
-/* Once it has taken an event it is done with those before. */
+/* Once the client has read an event it has handled those before. */
 void peer_drained(struct peer *peer)
 {
 	const uint32_t *head = &peer->tenant->cq_head.value;
@@ -343,7 +343,7 @@ struct peer *peer_stop(struct peer *peer)
 	mm_region_done(&peer->mmd_region);
 	mm_region_done(&peer->gate_region);
 	for (uint32_t i = 0; i < PEER_PAGES; i++)
-		peer_forget_page(peer, i);
+		peer_drop_page(peer, i);
 	peer->gpu.cuDevicePrimaryCtxRelease(peer->device);
 	mm_gpu_close(&peer->gpu);
 	snprintf(command, sizeof(command), "rm -rf '%s'", peer->dir);
@@ -377,7 +377,7 @@ struct mm_client_opts peer_client_opts(const struct peer *peer)
 
 /* ---- requests ---- */
 
-/* With lock. */
+/* Called with the lock held. */
 static bool log_take(struct peer *p, enum mm_op op, struct mm_msg *ret_msg)
 {
 	for (size_t i = 0; i < p->n_log; i++) {
@@ -404,7 +404,7 @@ static bool await_request(struct peer *p, enum mm_op op, uint64_t ns, struct mm_
 	do
 		found = log_take(p, op, ret_msg);
 	while (!found && !pthread_cond_timedwait(&p->changed, &p->lock, &until));
-	/* Both may have happened while this thread did not run. */
+	/* The request may have arrived, and the time may be over, while this thread did not run. */
 	found = found || log_take(p, op, ret_msg);
 	pthread_mutex_unlock(&p->lock);
 	return found;
@@ -552,7 +552,7 @@ void peer_take_files(int channel, unsigned int *ret_files)
 		peer_take_file(channel, &file);
 		if (file.kind == MM_LOAD_END)
 			return;
-		/* The configuration first, then by name. */
+		/* The configuration is first, then weights by name. */
 		assert_string_equal(file.name, *ret_files == 0   ? "config.json"
 					       : *ret_files == 1 ? "a.safetensors"
 								 : "b.safetensors");

@@ -23,7 +23,7 @@
 #define PEER_PAGE_BYTES UINT64_C(65536)
 #define PEER_PAGES      24
 #define PEER_LOG        512
-#define PEER_LAYERS     4 /* of the model that peer_store() makes: one page each */
+#define PEER_LAYERS     4 /* groups of the model that peer_store() makes, of one page each */
 
 struct peer {
 	struct mm_gpu_api gpu;
@@ -32,14 +32,14 @@ struct peer {
 	CUmemGenericAllocationHandle page[PEER_PAGES];
 	CUdeviceptr page_va[PEER_PAGES];
 
-	/* changed by a test before the client connects */
+	/* a test may change it before the client connects */
 	struct mm_welcome welcome;
 	size_t welcome_bytes;
 	int welcome_fds;
 	bool welcome_silent;
 	bool welcome_unsealed;
-	bool several; /* devices: who names none is refused once, its hello is in hello_first */
-	bool manual; /* no automatic replies; also while connected, when no request is on its way */
+	bool several; /* several devices: the first hello, without one, is refused; see hello_first */
+	bool manual; /* no automatic replies; may be set while no request is under way */
 
 	void (*on_request)(struct peer *peer, const struct mm_msg *msg); /* in the peer's thread */
 
@@ -65,12 +65,12 @@ struct peer {
 	struct mm_msg log[PEER_LOG];
 };
 
-/* Environment of the software GPU; before anything else of the process. */
+/* Sets the environment of the software GPU; called first in the process. */
 void peer_environment(void);
 struct peer *peer_start(void);
 struct peer *peer_stop(struct peer *peer);
 
-/* Options for mm_client_open() that lead here. */
+/* Options with which mm_client_open() connects to the peer. */
 struct mm_client_opts peer_client_opts(const struct peer *peer);
 
 /*
@@ -81,10 +81,10 @@ struct mm_msg peer_expect(struct peer *peer, enum mm_op op);
 /* Fails the test if a request of that kind comes within @ms. */
 void peer_absent(struct peer *peer, enum mm_op op, unsigned int ms);
 void peer_event(struct peer *peer, const struct mm_msg *msg);
-/* Until the client has acted upon all events so far. */
+/* Waits until the client has handled all events so far. */
 void peer_drained(struct peer *peer);
 void peer_bell(struct peer *peer);
-/* Until the handshake is over on the peer's side too. */
+/* Waits until the handshake has ended on the peer's side too. */
 void peer_await_connection(struct peer *peer);
 void peer_disconnect(struct peer *peer);
 
@@ -95,21 +95,21 @@ int peer_export(struct peer *peer, uint32_t page);
 void peer_map(struct peer *peer, uint32_t entry, uint32_t page_plus_1);
 void peer_fill(struct peer *peer, uint32_t page, uint8_t value);
 uint8_t peer_byte(struct peer *peer, uint32_t page);
-/* Gives up the peer's own hold on a page's memory. */
-void peer_forget_page(struct peer *peer, uint32_t page);
+/* Releases the peer's own handle of a page. */
+void peer_drop_page(struct peer *peer, uint32_t page);
 void peer_gate(struct peer *peer, uint32_t layer, uint64_t word);
 
 /* A store with PEER_LAYERS layers and a resident group; an fd that the caller owns. */
 int peer_store(uint64_t *ret_bytes);
 
-/* The whole of a model's way to a client whose thread is in mm_model_load(). */
+/* Does mmd's part of loading a model, for a client in mm_model_load(). */
 int peer_open_channel(struct peer *peer);
 void peer_take_files(int channel, unsigned int *ret_files);
-/* One message; its fd, which all but the end have, is closed. */
+/* Receives one message; its fd, which all but the end have, is closed. */
 void peer_take_file(int channel, struct mm_load_file *ret_file);
-/* Takes files, exactly @n rules and the end. */
+/* Receives the files, exactly @n rules and the end. */
 void peer_take_packs(int channel, struct mm_load_pack *ret_rules, size_t n);
 void peer_load_status(int channel, int result, const char *text);
-/* @args: of MM_EV_MODEL_LOADED; @fd is closed. */
+/* @args are those of MM_EV_MODEL_LOADED; @fd is closed. */
 void peer_send_store(struct peer *peer, const uint64_t args[3], int fd);
 void peer_place_model(struct peer *peer);

@@ -28,7 +28,7 @@ static void enqueue_layers(struct fixture *f, uint32_t first, uint32_t end)
 	}
 }
 
-/* Until the library has heard of it: before, a step may still begin. */
+/* Waits until the library has handled PREPARE: before, a step may still begin. */
 static void await_prepare(struct fixture *f)
 {
 	bool preparing = false;
@@ -68,7 +68,7 @@ static void test_parked_after_the_step(void **state)
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), -EINVAL);
 }
 
-/* mmd's thread, kept from its ring once it has taken PARKED, for as long as a test likes. */
+/* Keeps the peer's thread from the ring once it has read PARKED, until the test releases it. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -92,7 +92,7 @@ static void let_reader_go(void)
 	pthread_mutex_unlock(&reader.lock);
 }
 
-/* Until no request has room, and every bell of those before was heard. */
+/* Fills the ring of requests, and drains the doorbells of them. */
 static void fill_requests(struct fixture *f)
 {
 	const struct mm_msg nop = { .opcode = MM_OP_NOP };
@@ -110,7 +110,7 @@ static void fill_requests(struct fixture *f)
 		;
 }
 
-/* COMMITTED finds no room in the ring: until it has, no step begins, though all is mapped. */
+/* While COMMITTED has no room in the ring no step begins, though everything is mapped. */
 static void test_no_step_before_committed(void **state)
 {
 	struct fixture *f = *state;
@@ -127,13 +127,15 @@ static void test_no_step_before_committed(void **state)
 	fill_requests(f);
 	call_start(&begin, f, call_step_begin);
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2 });
-	/* Who finds the ring full rings, and that can only be COMMITTED's sender. */
+	/*
+	 * A sender that finds the ring full rings the doorbell; it can only be that of COMMITTED.
+	 */
 	rang = mm_sock_wait(f->peer->sock, POLLIN, mm_deadline_ns(180 * MM_NS_PER_S));
 	mm_client_lock_take(&f->client->lock);
 	may = mm_steps_may_begin(&f->client->steps, false);
 	mm_client_lock_give(&f->client->lock);
 	seq = shared(&f->peer->gates->step_seq);
-	/* Before anything is asserted: nobody could stop them after that. */
+	/* The threads are released before any assertion: a failure could not stop them. */
 	let_reader_go();
 	call_join(&begin);
 	assert_int_equal(rang, 0);
@@ -145,7 +147,7 @@ static void test_no_step_before_committed(void **state)
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 }
 
-/* A step that is being ended is nobody's to end once more, though it is the only one. */
+/* A step that is being ended cannot be ended by another thread, though it is the only one. */
 static void test_ended_by_two(void **state)
 {
 	struct fixture *f = *state;
@@ -183,7 +185,7 @@ static void test_stream_waits_for_its_layer(void **state)
 	assert_int_equal(mm_step_begin(f->client), 0);
 	enqueue_layers(f, 0, 4);
 	call_start(&end, f, call_step_end);
-	/* mmd's part: it sees DONE on layer 1, brings layer 3, says so. */
+	/* mmd's part: it reads DONE of layer 1, copies layer 3 in, and writes READY. */
 	while (!(shared(&f->peer->gates->gate[1].word) & MM_GATE_DONE))
 		pause_ms(1);
 	pause_ms(40);
@@ -194,7 +196,7 @@ static void test_stream_waits_for_its_layer(void **state)
 	assert_int_equal(shared(&f->peer->gates->gate[3].word), MM_GATE_DONE);
 	assert_int_equal(shared(&f->peer->gates->gate[0].word), MM_GATE_RESIDENT | MM_GATE_DONE);
 	assert_int_equal(end.info.gated, 2);
-	/* How much of the pause it was depends on when the stream came to run. */
+	/* The part of the pause that counts depends on when the stream ran. */
 	assert_in_range(end.info.stall_ns, 1, end.info.step_ns);
 	assert_int_equal(shared(&stats->steps), 1);
 	assert_int_equal(shared(&stats->step_ns), end.info.step_ns);
@@ -229,7 +231,7 @@ static void test_aborted(void **state)
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 }
 
-/* What mmd says at the end is what the engine is told. */
+/* The engine gets the reason that mmd sends at the end. */
 static void test_mmd_says_why_it_ends(void **state)
 {
 	struct fixture *f = *state;
@@ -262,7 +264,7 @@ static void test_mmd_dies_in_a_wait(void **state)
 	assert_int_equal(mm_step_begin(f->client), -ECONNRESET);
 	assert_int_equal(mm_client_info(f->client, &info), -ECONNRESET);
 	assert_string_equal(mm_client_error(f->client), "mmd closed the connection");
-	/* What was mapped stays so until the client is closed. */
+	/* Mappings stay until the client is closed. */
 	assert_int_equal(fixture_read(f, ({
 					      struct mm_tensor t;
 					      mm_model_tensor(f->model, "layer.0", &t);
@@ -300,11 +302,14 @@ static void test_second_of_one_thread(void **state)
 	peer_drained(f->peer);
 	assert_int_equal(mm_step_begin(f->client), -EBUSY);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
-	peer_expect(f->peer, MM_OP_PARKED); /* there was one step to end */
+	peer_expect(f->peer, MM_OP_PARKED); /* the only step was ended */
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), -EINVAL);
 	peer_event(f->peer, &(struct mm_msg){ .opcode = MM_EV_SWITCH, .epoch = 2 });
 
-	/* Of a thread that has ended: this one may go on with it, or have its own beside it. */
+	/*
+	 * The step of a thread that has ended: this thread may continue it, or open its own beside
+	 * it.
+	 */
 	for (int own = 0; own <= 1; own++) {
 		call_start(&begin, f, call_step_begin);
 		assert_int_equal(call_join(&begin), 0);
@@ -319,13 +324,13 @@ static void test_broken_off(void **state)
 {
 	struct fixture *f = *state;
 
-	/* Nothing cycles: a step may use what layers it likes. */
+	/* No layer cycles: a step may use any of the layers. */
 	assert_int_equal(mm_step_begin(f->client), 0);
 	enqueue_layers(f, 0, 1);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 	peer_absent(f->peer, MM_OP_RESYNC, 1);
 	cycle_two(f);
-	/* No layer at all is no break. */
+	/* A step without any layer is not broken. */
 	assert_int_equal(mm_step_begin(f->client), 0);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);
 	peer_absent(f->peer, MM_OP_RESYNC, 1);
@@ -367,7 +372,7 @@ static void test_no_step_before_the_repair(void **state)
 	peer_absent(f->peer, MM_OP_RESYNC, 1);
 }
 
-/* The stream waits for a layer that nobody brings: an abandoned step ends all the same. */
+/* The stream waits for a layer that is never copied in: an abandoned step ends all the same. */
 static void test_abandoned_in_a_wait(void **state)
 {
 	struct fixture *f = *state;
@@ -396,7 +401,7 @@ static int whole_step(struct call *call)
 	return mm_step_end(call->f->client, call->f->stream, NULL);
 }
 
-/* One thread's exception is the other one's -ECANCELED; repeated, its step is right. */
+/* After an exception in one thread the other's step returns -ECANCELED; repeated, it is correct. */
 static void test_abandoned_beside_another(void **state)
 {
 	struct fixture *f = *state;
@@ -418,7 +423,7 @@ static void test_abandoned_beside_another(void **state)
 	f->peer->gpu.cuStreamDestroy(stream);
 }
 
-/* Layers in turn on two streams; the end waits for both, whichever is named. */
+/* Layers alternate on two streams; the end of the step waits for both, whichever is named. */
 static void test_streams_join(void **state)
 {
 	struct fixture *f = *state;
@@ -450,7 +455,7 @@ static void test_streams_join(void **state)
 	f->peer->gpu.cuStreamDestroy(stream[1]);
 }
 
-/* A stream without layers: joined by hand. It waits at a gate that the test opens. */
+/* A stream without layers joins by mm_step_join(). It waits at a gate that the test opens. */
 static void test_joined_by_hand(void **state)
 {
 	struct fixture *f = *state;
@@ -484,7 +489,7 @@ static void test_joined_by_hand(void **state)
 		f->peer->gpu.cuStreamDestroy(stream[i]);
 }
 
-/* A layer that cycles and is left out gives its place up all the same. */
+/* A layer that cycles and is skipped releases its slot all the same. */
 static void test_layers_passed_over(void **state)
 {
 	struct fixture *f = *state;
@@ -526,7 +531,7 @@ static void test_child_is_refused(void **state)
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
-	/* The parent did not notice. */
+	/* The parent is not affected. */
 	assert_int_equal(mm_step_begin(f->client), 0);
 	enqueue_layers(f, 0, 4);
 	assert_int_equal(mm_step_end(f->client, f->stream, NULL), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The swap space: lists go out, outcomes come back; what is refused without asking; a peer that
- * lies.
+ * The swap space: lists and their outcomes, lists that the library refuses, a peer that breaks the
+ * protocol.
  */
 #undef NDEBUG
 #include <errno.h>
@@ -76,7 +76,7 @@ static void test_lists(void **state)
 	assert_int_equal(in.arg[2], 1);
 	assert_int_not_equal(in.arg[0], out.arg[0]);
 
-	/* While one of them is under way, the chunk cannot go. */
+	/* While one of them is in progress, the chunk cannot be released. */
 	assert_int_equal(mm_kv_release(kv, 1), -EBUSY);
 	swapped_send(f, &in, 0);
 	assert_int_equal(fixture_event(f, MM_EVENT_SWAPPED).count, 1);

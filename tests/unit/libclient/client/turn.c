@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns from the engine's side: when a step may begin, and when the turn goes back. */
+/* Turns in the client: when a step may begin, and when the turn is given back. */
 #undef NDEBUG
 #include <errno.h>
 #include <setjmp.h>
@@ -82,10 +82,7 @@ static void give_back(struct fixture *f, uint64_t serial)
 	assert_int_equal(peer_expect(f->peer, MM_OP_TURN_DONE).arg[0], serial);
 }
 
-/*
- * Whoever has waited knows: there is no event of it, unless somebody else was told to watch for
- * one.
- */
+/* A call that has waited gets no event, unless another call was promised one. */
 static void test_waits_for_its_turn(void **state)
 {
 	int (*const calls[])(struct call *) = { call_turn_want, call_step_begin };
@@ -103,7 +100,7 @@ static void test_waits_for_its_turn(void **state)
 			call_start(&call, f, calls[i]);
 			peer_expect(f->peer, MM_OP_TURN_WANT);
 			if (watched)
-				pause_ms(10); /* it waits, or will */
+				pause_ms(10); /* the thread waits, or will */
 			begin_unwatched(f, serial);
 			assert_int_equal(call_join(&call), 0);
 			if (watched)
@@ -132,7 +129,7 @@ static void test_goes_back_after_the_step(void **state)
 	assert_int_equal(mm_turn_want(f->client, 0), -EAGAIN);
 }
 
-/* Each turn is good for one step at least; between steps it goes back at once. */
+/* Each turn allows one step at least; between steps it is given back at once. */
 static void test_unused_and_between_steps(void **state)
 {
 	struct fixture *f = *state;
@@ -196,7 +193,9 @@ static void test_leaving(void **state)
 	assert_int_equal(mm_turn_join(f->client, NULL), -EINVAL);
 }
 
-/* mmd forgets the wish with the membership: it is said again, or the step would wait for ever. */
+/*
+ * mmd drops the request when the tenant leaves: it is sent again, or the step would wait for ever.
+ */
 static void test_comes_back_and_asks_again(void **state)
 {
 	struct fixture *f = *state;
