@@ -9,14 +9,14 @@
  *            fd from a tenant. mmd may own several devices: a connection is one tenant on one of
  *            them, and a process that uses two opens two connections.
  * Regions:   tenant region  - written by the tenant only: its cursors, statistics, request slots
- *            mmd region     - sealed, read-only for the tenant: mmd's cursors, event slots, map table
+ *            mmd region     - sealed, read-only for the tenant: cursors, event slots, map table
  *            gate region    - one 64-byte line per layer; two writers, mmd trusts nothing in it
  *            mmd creates all three and seals them against resizing, so that no access can fault.
- * Map table: the page of each entry, absolute. Entry e of the model part names the page of (group, i):
- *            groups in directory order, ceil(bytes / page_bytes) entries each. Layers that share a
- *            slot list the same pages. Entry MM_MAP_KV_BASE + chunk * pages_per_chunk +
- *            range * pages_per_range + i names a KV page. Value: page id + 1, or 0 = no page.
- *            mmd changes model entries only between PARKED and SWITCH, and the entries of a KV chunk
+ * Map table: the page of each entry, absolute. Entry e of the model part names the page of
+ *            (group, i): groups in directory order, ceil(bytes / page_bytes) entries each. Layers
+ *            that share a slot list the same pages. Entry MM_MAP_KV_BASE + chunk * pages_per_chunk +
+ *            range * pages_per_range + i names a KV page. Value: page id + 1, or 0 = no page. mmd
+ *            changes model entries only between PARKED and SWITCH, and the entries of a KV chunk
  *            only before its KV_GRANT and after its KV_RELEASE.
  * Threading: each cursor and each slot array has one writer; see libclient/ipc/ring.h for the
  *            edges.
@@ -34,7 +34,7 @@
 #define MM_ABI_PAGE_BYTES 4096 /* cursors and region parts are aligned to this */
 
 /* Feature bits: the tenant offers some, mmd answers with the subset that it will use. */
-#define MM_FEAT_REMAP   (UINT64_C(1) << 0) /* the tenant brackets layers with gates: they may cycle */
+#define MM_FEAT_REMAP   (UINT64_C(1) << 0) /* the tenant brackets layers: they may cycle */
 #define MM_FEAT_RECLAIM (UINT64_C(1) << 1) /* the tenant handles MM_EV_KV_RECLAIM */
 #define MM_FEAT_PARTIAL (UINT64_C(1) << 2) /* the tenant can map a plan while steps run */
 #define MM_FEAT_REASON  (UINT64_C(1) << 3) /* the tenant accepts a struct mm_end */
@@ -128,7 +128,7 @@ enum mm_op {
 	MM_OP_TURN_JOIN, /* enum mm_turn_mode; quantum, ns, 0 = mmd's; priority -> REPLY */
 	MM_OP_TURN_WANT, /* the tenant has work -> TURN_BEGIN when its turn begins */
 	MM_OP_TURN_DONE, /* serial of the turn that the tenant gives back */
-	MM_OP_MAPPED, /* layers mapped, from the first; .epoch of a SWITCH_PARTIAL; before COMMITTED */
+	MM_OP_MAPPED, /* layers mapped, from 0 on; .epoch of a SWITCH_PARTIAL; not COMMITTED yet */
 	MM_OP_COUNT
 };
 
@@ -136,19 +136,22 @@ enum mm_op {
 enum mm_ev {
 	MM_EV_NOP,
 	MM_EV_REPLY, /* to a request: user_data, result; arg[0] = its opcode, arg[1..] as stated */
-	MM_EV_MODEL_LOADED, /* groups; total model pages; store bytes; bytes of them in MM_FD_STORE,
-			     * which came before: 0 = all, else the directory: the rest is on disk */
-	MM_EV_MODEL_READY, /* all bytes are in place, steps may run; result < 0: refused, enum mm_refusal */
-	MM_EV_PREPARE,    /* .epoch: open no new step, let the open one end -> PARKED */
-	MM_EV_SWITCH,     /* .epoch; alpha; m; MM_SWITCH_*; the table is valid -> COMMITTED */
-	MM_EV_KV_GRANT,   /* chunk; its table entries are set and its fds were sent */
-	MM_EV_KV_DENIED,  /* wanted; granted in all; result -ENOSPC (pool) or -EDQUOT (account) */
-	MM_EV_KV_RECLAIM, /* chunks to give back in all (absolute; replaces the last); deadline
+	/*
+	 * groups; total model pages; store bytes; bytes of them in MM_FD_STORE, which came before:
+	 * 0 = all, else the directory: the rest is on disk
+	 */
+	MM_EV_MODEL_LOADED,
+	MM_EV_MODEL_READY, /* all is in place; result < 0: refused, for enum mm_refusal */
+	MM_EV_PREPARE,     /* .epoch: open no new step, let the open one end -> PARKED */
+	MM_EV_SWITCH,      /* .epoch; alpha; m; MM_SWITCH_*; the table is valid -> COMMITTED */
+	MM_EV_KV_GRANT,    /* chunk; its table entries are set and its fds were sent */
+	MM_EV_KV_DENIED,   /* wanted; granted in all; result -ENOSPC (pool) or -EDQUOT (account) */
+	MM_EV_KV_RECLAIM,  /* chunks to give back in all (absolute; replaces the last); deadline
 			   * (CLOCK_MONOTONIC ns); the number of the KV_RELEASE that mmd expects next, from
 			   * 1 on: this one and later ones count towards it; 0 = unknown */
-	MM_EV_SWAPPED, /* of a SWAP: user_data; lot, which is free again; result: 0 = all was copied */
-	MM_EV_TURN_BEGIN, /* serial; quantum, ns */
-	MM_EV_TURN_END, /* serial; deadline to give it back (CLOCK_MONOTONIC ns); result < 0: it is over */
+	MM_EV_SWAPPED,     /* of a SWAP: user_data; lot, free again; result: 0 = all was copied */
+	MM_EV_TURN_BEGIN,  /* serial; quantum, ns */
+	MM_EV_TURN_END,    /* serial; deadline, CLOCK_MONOTONIC ns; result < 0: it is over */
 	MM_EV_COUNT
 };
 

@@ -150,10 +150,9 @@ struct mm_kv_write_args {
  */
 struct mm_paged_attention_args {
 	struct mm_kv_layout kv;
-	uint64_t q_va;   /* f32 [tokens][q_stride], heads * head_dim of it used */
-	uint64_t out_va; /* f32 [tokens][heads][head_dim] */
-	uint64_t
-		partial_va; /* f32, mm_attention_partial_bytes() long; its content before is ignored */
+	uint64_t q_va;       /* f32 [tokens][q_stride], heads * head_dim of it used */
+	uint64_t out_va;     /* f32 [tokens][heads][head_dim] */
+	uint64_t partial_va; /* f32, of mm_attention_partial_bytes(); uninitialised */
 	/* u32 [tokens][heads], zero before and after a launch; one launch at a time uses them. */
 	uint64_t counters_va;
 	uint32_t heads;

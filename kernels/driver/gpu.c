@@ -275,16 +275,13 @@ static const char *init_hint(CUresult result)
 		       "container's devices say?";
 	case CUDA_ERROR_DEVICE_UNAVAILABLE:
 		return "somebody has the GPU for himself, or its compute mode forbids it: "
-		       "nvidia-smi "
-		       "-q -d COMPUTE";
+		       "nvidia-smi -q -d COMPUTE";
 	case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
 		return "libcuda.so.1 is newer than the kernel's driver: take the compat folder out "
-		       "of "
-		       "LD_LIBRARY_PATH, or update the NVIDIA driver";
+		       "of LD_LIBRARY_PATH, or update the NVIDIA driver";
 	case CUDA_ERROR_SYSTEM_NOT_READY:
 		return "the GPU's fabric is not up: is nvidia-fabricmanager running, of the "
-		       "driver's "
-		       "own version?";
+		       "driver's own version?";
 	case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
 		return "libcuda.so.1 and the kernel's driver are of different versions: reboot, or "
 		       "unload and load the nvidia modules";

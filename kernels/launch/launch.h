@@ -42,7 +42,7 @@ enum mm_kernel {
 #define MM_ROW_THREADS     128u  /* threads of kernels that take rows by columns */
 #define MM_ROW_COLUMNS     1024u /* columns of a row that a block of these takes at once */
 #define MM_NORM_THREADS    256u  /* threads of kernels whose blocks take whole rows */
-#define MM_ROPE_PAIRS      512u /* pairs of a token that a block of MM_ROW_THREADS rotates at once */
+#define MM_ROPE_PAIRS      512u  /* pairs of a token that MM_ROW_THREADS threads rotate at once */
 #define MM_FLAT_THREADS    256u  /* threads of kernels over one long range */
 #define MM_FLAT_BYTES      8192u /* bytes of the range that a block of these takes at once */
 #define MM_GEMM_THREADS    128u  /* threads of a block, one for each output */

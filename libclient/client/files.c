@@ -19,7 +19,7 @@
 #define CONFIG_NAME  "config.json"
 #define INDEX_NAME   "model.safetensors.index.json"
 #define SUFFIX       ".safetensors"
-#define SLICE_NS     (100 * MM_NS_PER_MS) /* how often the state of mmd is checked while load works */
+#define SLICE_NS     (100 * MM_NS_PER_MS) /* between checks of mmd's state while load works */
 #define PASS_TIMEOUT 20 /* in timeouts of the client: load may wait for another tenant's load */
 
 struct file {
@@ -29,7 +29,8 @@ struct file {
 };
 
 struct mm_model_files {
-	size_t n; /* the configuration, then the index if there is one, then weights sorted by name */
+	/* The configuration, the index if there is one, then the weights sorted by name. */
+	size_t n;
 	struct file file[MM_LOAD_FILES_MAX];
 	struct mm_load_pack *packs;
 	size_t n_packs;

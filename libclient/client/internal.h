@@ -163,7 +163,7 @@ struct mm_client {
 	pthread_t service;
 	bool service_runs;
 
-	/* Of the service thread alone. */
+	/* Only the service thread uses these. */
 	struct mm_ring cq;
 	uint32_t fds_refused; /* truncated batches in a row */
 	char end_text[MM_END_BYTES + 32];

@@ -35,7 +35,7 @@ int mm_link_push(struct mm_client *client, const struct mm_msg *msg)
 		if (r != MM_E_FULL)
 			break;
 		if (mm_sock_doorbell(client->sock))
-			return -ECONNRESET; /* the service thread finds the same and ends the connection */
+			return -ECONNRESET; /* the service thread ends the connection */
 		if (mm_now_ns() >= deadline_ns)
 			return -ETIMEDOUT;
 		nanosleep(&pause, NULL);

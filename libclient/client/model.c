@@ -436,7 +436,7 @@ const void *mm_model_store(const struct mm_model *model, const char *name, uint6
 {
 	const struct mm_dir_tensor *t = mm_directory_find(&model->dir, name);
 
-	/* Of a model on disk only the directory is mapped. */
+	/* Only the directory is mapped if the model is on disk. */
 	if (!t || model->head_bytes < model->dir.store_bytes)
 		return NULL;
 	*ret_bytes = t->bytes;

@@ -227,9 +227,9 @@ static int service_iterate(struct mm_client *c, const char **ret_text)
 
 	if (!r || c->fds_refused)
 		return r == -EAGAIN ? 0 : r;
+	/* The socket has ended: all fds were received, so that all events can be handled. */
 	if (r != -EAGAIN)
-		ready = mm_ring_ready(
-			&c->cq); /* the connection has ended: all events, as all fds were received */
+		ready = mm_ring_ready(&c->cq);
 	ring = ring_drain(c, ready, &ring_text);
 	if (ring)
 		*ret_text = ring_text;

@@ -241,7 +241,7 @@ static bool step_broke_off(const struct mm_client *c, const struct mm_step *step
 	if (abandon)
 		return true;
 	if (step->last_layer < 0)
-		return false; /* no layer was bracketed: the step ran none, or a graph with all of them */
+		return false; /* no layer was bracketed: there was none, or a graph ran all */
 	if (step->n_begun)
 		return true;
 	for (uint32_t i = (uint32_t)(step->last_layer + 1); i < mm_client_layers(c); i++)

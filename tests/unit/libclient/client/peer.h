@@ -38,8 +38,8 @@ struct peer {
 	int welcome_fds;
 	bool welcome_silent;
 	bool welcome_unsealed;
-	bool several; /* several devices: the first hello, without one, is refused; see hello_first */
-	bool manual; /* no automatic replies; may be set while no request is under way */
+	bool several; /* several devices: a first hello without one is refused */
+	bool manual;  /* no automatic replies; may be set while no request is under way */
 
 	void (*on_request)(struct peer *peer, const struct mm_msg *msg); /* in the peer's thread */
 
