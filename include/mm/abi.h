@@ -14,10 +14,10 @@
  *            mmd creates all three and seals them against resizing, so that no access can fault.
  * Map table: the page of each entry, absolute. Entry e of the model part names the page of
  *            (group, i): groups in directory order, ceil(bytes / page_bytes) entries each. Layers
- *            that share a slot list the same pages. Entry MM_MAP_KV_BASE + chunk * pages_per_chunk +
- *            range * pages_per_range + i names a KV page. Value: page id + 1, or 0 = no page. mmd
- *            changes model entries only between PARKED and SWITCH, and the entries of a KV chunk
- *            only before its KV_GRANT and after its KV_RELEASE.
+ *            that share a slot list the same pages. Entry MM_MAP_KV_BASE +
+ *            chunk * pages_per_chunk + range * pages_per_range + i names a KV page. Value: page
+ *            id + 1, or 0 = no page. mmd changes model entries only between PARKED and SWITCH, and
+ *            the entries of a KV chunk only before its KV_GRANT and after its KV_RELEASE.
  * Threading: each cursor and each slot array has one writer; see libclient/ipc/ring.h for the
  *            edges.
  * Rules:     fixed width, little endian, reserved bytes must be zero, unknown bits are refused.
@@ -146,12 +146,15 @@ enum mm_ev {
 	MM_EV_SWITCH,      /* .epoch; alpha; m; MM_SWITCH_*; the table is valid -> COMMITTED */
 	MM_EV_KV_GRANT,    /* chunk; its table entries are set and its fds were sent */
 	MM_EV_KV_DENIED,   /* wanted; granted in all; result -ENOSPC (pool) or -EDQUOT (account) */
-	MM_EV_KV_RECLAIM,  /* chunks to give back in all (absolute; replaces the last); deadline
-			   * (CLOCK_MONOTONIC ns); the number of the KV_RELEASE that mmd expects next, from
-			   * 1 on: this one and later ones count towards it; 0 = unknown */
-	MM_EV_SWAPPED,     /* of a SWAP: user_data; lot, free again; result: 0 = all was copied */
-	MM_EV_TURN_BEGIN,  /* serial; quantum, ns */
-	MM_EV_TURN_END,    /* serial; deadline, CLOCK_MONOTONIC ns; result < 0: it is over */
+	/*
+	 * chunks to give back in all (absolute; replaces the last); deadline (CLOCK_MONOTONIC ns);
+	 * the number of the KV_RELEASE that mmd expects next, from 1 on: this one and later ones
+	 * count towards it; 0 = unknown
+	 */
+	MM_EV_KV_RECLAIM,
+	MM_EV_SWAPPED,    /* of a SWAP: user_data; lot, free again; result: 0 = all was copied */
+	MM_EV_TURN_BEGIN, /* serial; quantum, ns */
+	MM_EV_TURN_END,   /* serial; deadline, CLOCK_MONOTONIC ns; result < 0: it is over */
 	MM_EV_COUNT
 };
 
