@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps a client from being used in children of the process that opened it. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
