@@ -70,7 +70,7 @@ ROOMS = {
     "blas": ("kernels/blas", "gpu.h args launch driver support base"),
     "softgpu": ("kernels/softgpu", "gpu.h softgpu.h host timing driver support base"),
     "softblas": ("kernels/softblas", "abi.h gpu.h blas host base"),
-    "emulate": ("kernels/emulate", "abi.h host base"),
+    "emulate": ("kernels/emulate", "abi.h host support base"),
     # cuda/device.h stands for the toolkit's headers by the emulation's where kernels are compiled for the host.
     "cuda": ("kernels/cuda", "args launch host emulate"),
     "tools/common": ("tools/common", "ipc support base"),

@@ -12,6 +12,7 @@
 
 #include "kernels/emulate/device.h"
 #include "kernels/emulate/fiber.h"
+#include "libclient/support/lock.h"
 
 #define THREADS_MAX  1024u
 #define WARP         32u
@@ -46,8 +47,10 @@ struct site { /* an object in static shared memory */
 	uint64_t block; /* number of the block for which it was poisoned */
 };
 
+static struct mm_lock idle_lock = MM_LOCK_INIT;
+
 struct emulator {
-	struct emulator *next; /* next idle emulator; guarded by idle_mtx */
+	struct emulator *next MM_GUARDED_BY(idle_lock); /* next idle emulator */
 	const char *name;
 	const struct mm_host_launch *shape;
 	void (*run)(const void *args);
@@ -80,8 +83,7 @@ struct emulator {
 
 static uint64_t order_now;
 
-static pthread_mutex_t idle_mtx = PTHREAD_MUTEX_INITIALIZER;
-static struct emulator *idle_emulators; /* guarded by idle_mtx */
+static struct emulator *idle_emulators MM_GUARDED_BY(idle_lock);
 
 static __thread struct emulator *current __attribute__((tls_model("initial-exec")));
 static __thread struct mm_uint3 thread_index __attribute__((tls_model("initial-exec")));
@@ -534,11 +536,11 @@ static struct emulator *emulator_get(const char *name)
 {
 	struct emulator *e;
 
-	pthread_mutex_lock(&idle_mtx);
+	mm_lock_take(&idle_lock);
 	e = idle_emulators;
 	if (e)
 		idle_emulators = e->next;
-	pthread_mutex_unlock(&idle_mtx);
+	mm_lock_give(&idle_lock);
 	if (!e)
 		e = emulator_create();
 	if (!e) {
@@ -550,13 +552,14 @@ static struct emulator *emulator_get(const char *name)
 
 static void emulator_put(struct emulator *e)
 {
-	pthread_mutex_lock(&idle_mtx);
+	mm_lock_take(&idle_lock);
 	e->next = idle_emulators;
 	idle_emulators = e;
-	pthread_mutex_unlock(&idle_mtx);
+	mm_lock_give(&idle_lock);
 }
 
-__attribute__((destructor)) static void idle_destroy(void)
+/* Not analysed: no other thread runs a kernel when the module is unloaded. */
+__attribute__((destructor)) static void idle_destroy(void) MM_NO_THREAD_SAFETY_ANALYSIS
 {
 	struct emulator *e;
 

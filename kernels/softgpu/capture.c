@@ -21,10 +21,9 @@ struct sg_capture {
 	bool invalid;
 };
 
-/* Guarded by sg_graph_lock(). */
-static struct sg_capture *captures;
+static struct sg_capture *captures MM_GUARDED_BY(sg_graph_mutex);
 static unsigned int n_captures; /* atomic, so that it can be read without the lock */
-static uint64_t last_capture_id;
+static uint64_t last_capture_id MM_GUARDED_BY(sg_graph_mutex);
 
 static __thread CUstreamCaptureMode thread_mode __attribute__((tls_model("initial-exec")));
 
@@ -70,8 +69,9 @@ static void stream_set_capture(struct sg_stream *stream, struct sg_capture *c)
 	__atomic_store_n(&stream->capture, c, __ATOMIC_RELEASE);
 }
 
-/* The lock is held. Takes a reference to @stream. */
+/* Takes a reference to @stream. */
 static CUresult capture_join(struct sg_capture *c, struct sg_stream *stream)
+	MM_REQUIRES(sg_graph_mutex)
 {
 	struct sg_stream **grown = realloc(c->streams, (c->n_streams + 1) * sizeof(*grown));
 
@@ -87,10 +87,10 @@ static CUresult capture_join(struct sg_capture *c, struct sg_stream *stream)
 /* ---- The end of a capture ---- */
 
 /*
- * The lock is held. Takes @c out of the list; its streams are no longer captured. The caller frees
+ * Takes @c out of the list; its streams are no longer captured. The caller frees
  * @c with capture_give_up() when it has released the lock.
  */
-static void capture_take_out(struct sg_capture *c)
+static void capture_take_out(struct sg_capture *c) MM_REQUIRES(sg_graph_mutex)
 {
 	struct sg_capture **p = &captures;
 
@@ -106,10 +106,10 @@ static void capture_take_out(struct sg_capture *c)
 }
 
 /*
- * The lock is not held, and capture_take_out() was called. @keeps_graph: the caller took the graph
+ * Called after capture_take_out(). @keeps_graph: the caller took the graph
  * over.
  */
-static void capture_give_up(struct sg_capture *c, bool keeps_graph)
+static void capture_give_up(struct sg_capture *c, bool keeps_graph) MM_EXCLUDES(sg_graph_mutex)
 {
 	if (!keeps_graph)
 		sg_graph_destroy(c->graph);
@@ -178,7 +178,7 @@ CUresult sg_capture_add(struct sg_stream *stream, CUgraphNodeType type, struct s
 	return res;
 }
 
-static struct sg_capture *capture_of(const struct sg_event *event)
+static struct sg_capture *capture_of(const struct sg_event *event) MM_REQUIRES(sg_graph_mutex)
 {
 	struct sg_capture *c = captures;
 
@@ -222,8 +222,9 @@ CUresult sg_capture_record(struct sg_stream *stream, struct sg_event *event)
 	return res;
 }
 
-/* The lock is held, and the stream or the event is captured. */
+/* The stream or the event is captured. */
 static CUresult capture_wait_captured(struct sg_stream *stream, struct sg_event *event)
+	MM_REQUIRES(sg_graph_mutex)
 {
 	struct sg_capture *c = stream->capture, *from = capture_of(event);
 	CUresult res = CUDA_SUCCESS;
@@ -407,8 +408,8 @@ CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mo
 	return res;
 }
 
-/* The lock is held. Return: the error with which @stream may not end its capture; CUDA_SUCCESS. */
-static CUresult capture_may_end(const struct sg_stream *stream)
+/* Return: the error with which @stream may not end its capture; CUDA_SUCCESS. */
+static CUresult capture_may_end(const struct sg_stream *stream) MM_REQUIRES(sg_graph_mutex)
 {
 	const struct sg_capture *c = stream->capture;
 
@@ -463,10 +464,11 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph *ret_graph)
 }
 
 /*
- * The lock is held. Gives the stream an array of edges, all zero, one for each node that it depends
+ * Gives the stream an array of edges, all zero, one for each node that it depends
  * on.
  */
 static CUresult describe_edges(struct sg_stream *stream, const CUgraphEdgeData **ret_edges)
+	MM_REQUIRES(sg_graph_mutex)
 {
 	CUgraphEdgeData *edges = calloc(stream->n_ahead + 1, sizeof(*edges));
 

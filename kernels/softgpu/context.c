@@ -27,12 +27,12 @@ static __thread struct {
 static pthread_key_t stack_key;
 static pthread_once_t stack_once = PTHREAD_ONCE_INIT;
 
-static pthread_mutex_t primary_mtx = PTHREAD_MUTEX_INITIALIZER;
+static struct mm_lock primary_lock = MM_LOCK_INIT;
 static struct primary {
 	struct sg_context *ctx; /* NULL until it is first retained; then the same for ever */
-	unsigned int retained;
-	unsigned int flags;
-} primaries[SG_DEVICES_MAX]; /* by ordinal of the device; guarded by primary_mtx */
+	unsigned int retained MM_GUARDED_BY(primary_lock);
+	unsigned int flags MM_GUARDED_BY(primary_lock);
+} primaries[SG_DEVICES_MAX]; /* by ordinal of the device */
 
 static uint64_t last_context_id; /* atomic */
 
@@ -47,8 +47,8 @@ static void destroy_context(struct sg_object *object)
 {
 	struct sg_context *ctx = (struct sg_context *)object;
 
-	pthread_mutex_destroy(&ctx->mtx);
-	pthread_mutex_destroy(&ctx->clearing);
+	sg_context_mutex_destroy(&ctx->mtx);
+	sg_context_clearing_destroy(&ctx->clearing);
 	free(ctx);
 }
 
@@ -64,8 +64,8 @@ static struct sg_context *create_context(unsigned int device, unsigned int flags
 	ctx->api_version = API_VERSION;
 	ctx->id = __atomic_add_fetch(&last_context_id, 1, __ATOMIC_RELAXED);
 	ctx->primary = is_primary;
-	pthread_mutex_init(&ctx->mtx, NULL);
-	pthread_mutex_init(&ctx->clearing, NULL);
+	sg_context_mutex_init(&ctx->mtx);
+	sg_context_clearing_init(&ctx->clearing);
 	sg_object_publish(&ctx->object);
 	return ctx;
 }
@@ -94,13 +94,13 @@ static struct sg_stream *context_next_stream(struct sg_context *ctx, uint64_t af
 {
 	struct sg_stream *next = NULL;
 
-	pthread_mutex_lock(&ctx->mtx);
+	sg_context_mutex_take(&ctx->mtx);
 	for (struct sg_stream *s = ctx->streams; s; s = s->next)
 		if (s->id > after && (!next || s->id < next->id))
 			next = s;
 	if (next)
 		sg_object_ref(&next->object);
-	pthread_mutex_unlock(&ctx->mtx);
+	sg_context_mutex_give(&ctx->mtx);
 	return next;
 }
 
@@ -126,10 +126,10 @@ static bool context_disown_default(struct sg_context *ctx, struct sg_stream *s)
 	struct sg_stream *legacy = s;
 	bool is_default;
 
-	pthread_mutex_lock(&ctx->mtx);
+	sg_context_mutex_take(&ctx->mtx);
 	is_default = s->thread != 0;
 	s->thread = 0;
-	pthread_mutex_unlock(&ctx->mtx);
+	sg_context_mutex_give(&ctx->mtx);
 	return is_default || __atomic_compare_exchange_n(&ctx->legacy, &legacy, NULL, false,
 							 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
@@ -468,15 +468,15 @@ static void reset_primary(struct primary *primary, bool anyhow)
 	struct sg_context *ctx = primary->ctx;
 	bool retained;
 
-	pthread_mutex_lock(&ctx->clearing);
-	pthread_mutex_lock(&primary_mtx);
+	sg_context_clearing_take(&ctx->clearing);
+	mm_lock_take(&primary_lock);
 	retained = primary->retained != 0;
-	pthread_mutex_unlock(&primary_mtx);
+	mm_lock_give(&primary_lock);
 	if (anyhow || !retained) {
 		clear_context(ctx);
 		__atomic_store_n(&ctx->error, (int)CUDA_SUCCESS, __ATOMIC_RELEASE);
 	}
-	pthread_mutex_unlock(&ctx->clearing);
+	sg_context_clearing_give(&ctx->clearing);
 }
 
 /* The primary context was retained: it can be used again if it had been released or reset. */
@@ -484,12 +484,12 @@ static void revive_primary(const struct primary *primary)
 {
 	struct sg_context *ctx = primary->ctx;
 
-	pthread_mutex_lock(&ctx->clearing);
-	pthread_mutex_lock(&primary_mtx);
+	sg_context_clearing_take(&ctx->clearing);
+	mm_lock_take(&primary_lock);
 	__atomic_store_n(&ctx->flags, primary->flags, __ATOMIC_RELAXED);
 	__atomic_store_n(&ctx->stopping, primary->retained == 0, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&primary_mtx);
-	pthread_mutex_unlock(&ctx->clearing);
+	mm_lock_give(&primary_lock);
+	sg_context_clearing_give(&ctx->clearing);
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
@@ -503,12 +503,12 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 	if (!context_device_is_valid(device))
 		return CUDA_ERROR_INVALID_DEVICE;
 	primary = &primaries[device];
-	pthread_mutex_lock(&primary_mtx);
+	mm_lock_take(&primary_lock);
 	if (!primary->ctx)
 		primary->ctx = create_context((unsigned int)device, primary->flags, true);
 	ctx = primary->ctx;
 	primary->retained += ctx != NULL;
-	pthread_mutex_unlock(&primary_mtx);
+	mm_lock_give(&primary_lock);
 	if (!ctx)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (sg_context_is_ending(ctx))
@@ -526,10 +526,10 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device)
 	if (!context_device_is_valid(device))
 		return CUDA_ERROR_INVALID_DEVICE;
 	primary = &primaries[device];
-	pthread_mutex_lock(&primary_mtx);
+	mm_lock_take(&primary_lock);
 	there = primary->retained != 0;
 	last = there && --primary->retained == 0;
-	pthread_mutex_unlock(&primary_mtx);
+	mm_lock_give(&primary_lock);
 	if (last)
 		reset_primary(primary, false);
 	return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
@@ -551,9 +551,9 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device)
 	SG_ENTER();
 	if (!context_device_is_valid(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	pthread_mutex_lock(&primary_mtx);
+	mm_lock_take(&primary_lock);
 	there = primaries[device].ctx != NULL;
-	pthread_mutex_unlock(&primary_mtx);
+	mm_lock_give(&primary_lock);
 	if (there)
 		reset_primary(&primaries[device], true);
 	return CUDA_SUCCESS;
@@ -574,9 +574,9 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int fla
 	primary = &primaries[device];
 	if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
 		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&primary_mtx);
+	mm_lock_take(&primary_lock);
 	primary->flags = flags;
-	pthread_mutex_unlock(&primary_mtx);
+	mm_lock_give(&primary_lock);
 	return CUDA_SUCCESS;
 }
 
@@ -593,11 +593,11 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags
 	if (!context_device_is_valid(device))
 		return CUDA_ERROR_INVALID_DEVICE;
 	primary = &primaries[device];
-	pthread_mutex_lock(&primary_mtx);
+	mm_lock_take(&primary_lock);
 	if (flags)
 		*flags = primary->flags;
 	if (active)
 		*active = primary->retained && !sg_context_is_ending(primary->ctx);
-	pthread_mutex_unlock(&primary_mtx);
+	mm_lock_give(&primary_lock);
 	return CUDA_SUCCESS;
 }

@@ -12,12 +12,14 @@
  */
 #pragma once
 
-#include <pthread.h>
-
 #include "kernels/softgpu/object.h"
+#include "libclient/support/lock.h"
 #include "mm/gpu.h"
 
 struct sg_stream;
+
+MM_LOCK_KIND(sg_context_mutex);
+MM_LOCK_KIND(sg_context_clearing);
 
 struct sg_context {
 	struct sg_object object;
@@ -26,13 +28,14 @@ struct sg_context {
 	unsigned int api_version;
 	uint64_t id;
 	bool primary;
-	int error;                /* atomic; a CUresult; sticky */
-	bool stopping;            /* atomic; being destroyed: queued work is dropped, waits end */
-	pthread_mutex_t clearing; /* held while all that a primary context has is freed */
+	int error;     /* atomic; a CUresult; sticky */
+	bool stopping; /* atomic; being destroyed: queued work is dropped, waits end */
+	/* Held while all that a primary context has is freed. */
+	struct sg_context_clearing clearing;
 
-	pthread_mutex_t mtx;
-	struct sg_stream *streams; /* guarded by mtx; the list holds no references */
-	struct sg_stream *legacy;  /* atomic; created by the first use of stream 0; a reference */
+	struct sg_context_mutex mtx;
+	struct sg_stream *streams MM_GUARDED_BY(sg_context_mutex); /* without references */
+	struct sg_stream *legacy; /* atomic; created by the first use of stream 0; a reference */
 };
 
 /* Returns the current context without a reference: the thread's stack holds one. */

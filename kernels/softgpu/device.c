@@ -26,18 +26,19 @@ struct sg_device sg_devices[SG_DEVICES_MAX];
 
 static unsigned int n_open_devices;
 
-int sg_device_lock(struct sg_device *d)
+/* Not analysed: the lock is taken only if the result is 0. */
+int sg_device_lock(struct sg_device *d) MM_NO_THREAD_SAFETY_ANALYSIS
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	int err = 0;
 
 	if (d->read_only)
 		return -EACCES;
-	pthread_mutex_lock(&d->mtx);
+	sg_device_mutex_take(&d->mtx);
 	while (fcntl(d->state_fd, F_SETLKW, &lock) < 0 && !err)
 		err = errno == EINTR ? 0 : -errno;
 	if (err)
-		pthread_mutex_unlock(&d->mtx);
+		sg_device_mutex_give(&d->mtx);
 	return err;
 }
 
@@ -46,7 +47,7 @@ void sg_device_unlock(struct sg_device *d)
 	struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
 
 	fcntl(d->state_fd, F_SETLK, &lock);
-	pthread_mutex_unlock(&d->mtx);
+	sg_device_mutex_give(&d->mtx);
 }
 
 void sg_device_uuid_of_path(const char *path, CUuuid *ret_uuid)
@@ -240,10 +241,11 @@ static CUresult timeline_attach(struct sg_device *d, bool anew, const char *path
 }
 
 /*
- * The device is locked. Every process that has it open holds a shared flock on its state. The
+ * Every process that has it open holds a shared flock on its state. The
  * flocks are taken without waiting, because a read-only user could keep an exclusive one for ever.
  */
 static CUresult attach_as_owner(struct sg_device *d, const struct sg_settings *w, const char *path)
+	MM_REQUIRES(sg_device_mutex)
 {
 	bool alone = flock(d->state_fd, LOCK_EX | LOCK_NB) == 0, anew;
 	struct stat st;
@@ -295,31 +297,37 @@ static void device_close(struct sg_device *d)
 	mm_close_fd(&d->dir_fd);
 }
 
+/* @d: its directory is open. */
+static CUresult device_attach(struct sg_device *d, const struct sg_settings *w, const char *path)
+{
+	CUresult res;
+	int err = members_open(d);
+
+	if (!err && d->read_only)
+		return attach_read_only(d, w, path);
+	if (err)
+		return sg_error(CUDA_ERROR_NO_DEVICE, "%s: %s", path, strerror(-err));
+	err = sg_device_lock(d);
+	if (err)
+		return sg_error(CUDA_ERROR_NO_DEVICE, "%s: %s", path, strerror(-err));
+	res = attach_as_owner(d, w, path);
+	sg_device_unlock(d);
+	return res;
+}
+
 static CUresult device_open(struct sg_device *d, const struct sg_settings *w, unsigned int number)
 {
 	struct sg_settings own = *w;
 	char path[PATH_MAX];
 	CUresult res;
-	int err;
 
 	*d = (struct sg_device){
-		.mtx = PTHREAD_MUTEX_INITIALIZER, .dir_fd = -1, .pages_fd = -1, .state_fd = -1
+		.mtx = MM_LOCK_INIT, .dir_fd = -1, .pages_fd = -1, .state_fd = -1
 	};
 	own.uuid.bytes[sizeof(own.uuid.bytes) - 1] ^= (char)number;
 	res = directory_open(d, number, path);
-	if (!res) {
-		err = members_open(d);
-		if (!err && !d->read_only)
-			err = sg_device_lock(d);
-		if (err) {
-			res = sg_error(CUDA_ERROR_NO_DEVICE, "%s: %s", path, strerror(-err));
-		} else if (d->read_only) {
-			res = attach_read_only(d, &own, path);
-		} else {
-			res = attach_as_owner(d, &own, path);
-			sg_device_unlock(d);
-		}
-	}
+	if (!res)
+		res = device_attach(d, &own, path);
 	d->info.number = number;
 	if (res)
 		device_close(d);

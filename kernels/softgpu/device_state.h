@@ -11,10 +11,10 @@
  */
 #pragma once
 
-#include <pthread.h>
 #include <sys/types.h>
 
 #include "kernels/softgpu/device.h"
+#include "libclient/support/lock.h"
 
 #define SG_STATE_MAGIC UINT64_C(0x325550474d4d) /* "MMGPU2" */
 
@@ -25,8 +25,11 @@ struct sg_device_state {
 	struct sg_device_info info;
 };
 
+MM_LOCK_KIND(sg_device_mutex);
+
 struct sg_device {
-	pthread_mutex_t mtx; /* taken before the record lock, which excludes processes only */
+	/* Taken before the record lock, which excludes processes only. */
+	struct sg_device_mutex mtx;
 	int dir_fd, pages_fd, state_fd;
 	dev_t filesystem;
 	bool read_only; /* this process may not write to the device: it only imports and maps */
@@ -37,14 +40,14 @@ struct sg_device {
 extern struct sg_device sg_devices[SG_DEVICES_MAX]; /* by ordinal */
 
 /* Return: 0; -EACCES for a read-only device; another negative errno. */
-int sg_device_lock(struct sg_device *d);
-void sg_device_unlock(struct sg_device *d);
+int sg_device_lock(struct sg_device *d) MM_TRY_ACQUIRE(0, sg_device_mutex);
+void sg_device_unlock(struct sg_device *d) MM_RELEASE(sg_device_mutex);
 
 /*
- * Sets the state's used_bytes to the bytes of pages that are held, and removes the others. The
- * device is locked. Return: 0; negative errno.
+ * Sets the state's used_bytes to the bytes of pages that are held, and removes the others.
+ * Return: 0; negative errno.
  */
-int sg_pages_count(struct sg_device *d);
+int sg_pages_count(struct sg_device *d) MM_REQUIRES(sg_device_mutex);
 
 /*
  * Writes the directory of the first device, and that of device @number in it; both have PATH_MAX

@@ -11,12 +11,13 @@
 #include "kernels/softgpu/op.h"
 #include "kernels/softgpu/vm.h"
 #include "libclient/base/base.h"
+#include "libclient/support/lock.h"
 
 enum state { FRESH, READY, FORKED, ENDED };
 
 static enum state state; /* atomic */
-static pthread_mutex_t init_mtx = PTHREAD_MUTEX_INITIALIZER;
-static bool fork_watched; /* guarded by init_mtx */
+static struct mm_lock init_lock = MM_LOCK_INIT;
+static bool fork_watched MM_GUARDED_BY(init_lock);
 
 static enum state entry_state(void)
 {
@@ -53,7 +54,7 @@ CUresult CUDAAPI cuInit(unsigned int flags)
 	SG_TRY(sg_enter(__func__, SG_ALWAYS));
 	if (flags)
 		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&init_mtx);
+	mm_lock_take(&init_lock);
 	if (entry_state() == FRESH) {
 		res = sg_devices_open();
 		if (!res && !fork_watched)
@@ -61,7 +62,7 @@ CUresult CUDAAPI cuInit(unsigned int flags)
 		if (!res)
 			__atomic_store_n(&state, READY, __ATOMIC_RELEASE);
 	}
-	pthread_mutex_unlock(&init_mtx);
+	mm_lock_give(&init_lock);
 	if (!res)
 		sg_fault_install();
 	return res;

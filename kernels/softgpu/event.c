@@ -20,7 +20,8 @@ struct point {
 	uint64_t ran_ns;
 };
 
-static void destroy_event(struct sg_object *object)
+/* Not analysed: no other thread has the event any more. */
+static void destroy_event(struct sg_object *object) MM_NO_THREAD_SAFETY_ANALYSIS
 {
 	struct sg_event *event = (struct sg_event *)object;
 
@@ -30,20 +31,20 @@ static void destroy_event(struct sg_object *object)
 		sg_object_put((struct sg_object *)event->captured[i]);
 	free(event->captured);
 	sg_object_put(&event->ctx->object);
-	pthread_mutex_destroy(&event->mtx);
+	sg_event_mutex_destroy(&event->mtx);
 	free(event);
 }
 
 void sg_event_ran(struct sg_event *event, uint64_t generation, uint64_t ran_ns)
 {
-	pthread_mutex_lock(&event->mtx);
+	sg_event_mutex_take(&event->mtx);
 	if (event->generation == generation)
 		event->ran_ns = ran_ns;
-	pthread_mutex_unlock(&event->mtx);
+	sg_event_mutex_give(&event->mtx);
 }
 
-/* The event's lock is held. */
 static void event_move_to(struct sg_event *event, struct sg_stream *stream, uint64_t number)
+	MM_REQUIRES(sg_event_mutex)
 {
 	sg_object_ref(&stream->object);
 	if (event->stream)
@@ -57,31 +58,31 @@ uint64_t sg_event_begin(struct sg_event *event)
 	uint64_t generation;
 
 	sg_capture_drop_event(event);
-	pthread_mutex_lock(&event->mtx);
+	sg_event_mutex_take(&event->mtx);
 	generation = ++event->generation;
 	event->ran_ns = 0;
-	pthread_mutex_unlock(&event->mtx);
+	sg_event_mutex_give(&event->mtx);
 	return generation;
 }
 
 void sg_event_put_in(struct sg_event *event, uint64_t generation, struct sg_stream *stream,
 		     uint64_t number)
 {
-	pthread_mutex_lock(&event->mtx);
+	sg_event_mutex_take(&event->mtx);
 	if (event->generation == generation)
 		event_move_to(event, stream, number);
-	pthread_mutex_unlock(&event->mtx);
+	sg_event_mutex_give(&event->mtx);
 }
 
 static struct point event_point_of(struct sg_event *event)
 {
 	struct point p;
 
-	pthread_mutex_lock(&event->mtx);
+	sg_event_mutex_take(&event->mtx);
 	p = (struct point){ event->stream, event->number, event->ran_ns };
 	if (p.stream)
 		sg_object_ref(&p.stream->object);
-	pthread_mutex_unlock(&event->mtx);
+	sg_event_mutex_give(&event->mtx);
 	return p;
 }
 
@@ -122,7 +123,7 @@ CUresult CUDAAPI cuEventCreate(CUevent *ret, unsigned int flags)
 	event->ctx = ctx;
 	event->object.owner = ctx;
 	event->flags = flags;
-	pthread_mutex_init(&event->mtx, NULL);
+	sg_event_mutex_init(&event->mtx);
 	sg_object_publish(&event->object);
 	*ret = (CUevent)event;
 	return CUDA_SUCCESS;
@@ -172,7 +173,7 @@ static CUresult event_record(struct sg_event *event, struct sg_stream *stream)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	sg_object_ref(&event->object);
 	op->record.event = event;
-	pthread_mutex_lock(&event->mtx);
+	sg_event_mutex_take(&event->mtx);
 	op->record.generation = event->generation + 1;
 	res = sg_stream_submit(stream, op, &number);
 	if (!res) {
@@ -180,7 +181,7 @@ static CUresult event_record(struct sg_event *event, struct sg_stream *stream)
 		event->generation++;
 		event->ran_ns = 0;
 	}
-	pthread_mutex_unlock(&event->mtx);
+	sg_event_mutex_give(&event->mtx);
 	return res;
 }
 

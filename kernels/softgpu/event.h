@@ -12,16 +12,20 @@
 
 #include "kernels/softgpu/stream.h"
 
+MM_LOCK_KIND(sg_event_mutex);
+
 struct sg_event {
 	struct sg_object object;
 	struct sg_context *ctx; /* a reference */
 	unsigned int flags;
 
-	pthread_mutex_t mtx;
-	struct sg_stream *stream; /* guarded by mtx; a reference; NULL = never recorded */
-	uint64_t number;          /* guarded by mtx */
-	uint64_t generation;      /* guarded by mtx; number of recordings so far */
-	uint64_t ran_ns; /* guarded by mtx; time at which recording @generation ran, 0 = not yet */
+	struct sg_event_mutex mtx;
+	/* A reference; NULL = never recorded. */
+	struct sg_stream *stream MM_GUARDED_BY(sg_event_mutex);
+	uint64_t number MM_GUARDED_BY(sg_event_mutex);
+	uint64_t generation MM_GUARDED_BY(sg_event_mutex); /* number of recordings so far */
+	/* Time at which recording @generation ran, 0 = not yet. */
+	uint64_t ran_ns MM_GUARDED_BY(sg_event_mutex);
 
 	/* The last recording in a capture; these fields belong to sg_capture. */
 	uint64_t capture_id;   /* atomic; 0: it was not recorded in a capture */

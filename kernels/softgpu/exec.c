@@ -8,6 +8,7 @@
 #include "kernels/softgpu/graph.h"
 #include "kernels/softgpu/value.h"
 #include "libclient/base/base.h"
+#include "libclient/support/lock.h"
 #include "libclient/support/cleanup.h"
 
 #define INSTANTIATE_FLAGS                                  \
@@ -22,14 +23,16 @@ struct sg_program {
 	struct sg_work *works[]; /* references, in the order of the graph's nodes */
 };
 
+MM_LOCK_KIND(sg_exec_mutex);
+
 struct sg_exec {
 	struct sg_object object;
 	struct sg_context *ctx; /* a reference */
-	pthread_mutex_t mtx;
-	struct sg_program *program; /* guarded by mtx; a reference */
-	struct sg_stream
-		*stream; /* guarded by mtx; stream of the last launch, a reference; or NULL */
-	uint64_t number; /* guarded by mtx; number of the last launch in that stream */
+	struct sg_exec_mutex mtx;
+	struct sg_program *program MM_GUARDED_BY(sg_exec_mutex); /* a reference */
+	/* The stream of the last launch, a reference, or NULL; and its number there. */
+	struct sg_stream *stream MM_GUARDED_BY(sg_exec_mutex);
+	uint64_t number MM_GUARDED_BY(sg_exec_mutex);
 };
 
 /* A recording of an event, or the point that a wait for an event waits for, in one launch. */
@@ -168,8 +171,8 @@ static void after_launch(const struct sg_op *op, struct moment *moment, struct s
 		sg_event_put_in(op->record.event, moment->generation, stream, number);
 }
 
-/* The exec's lock is held. */
 static CUresult create_launch(struct sg_exec *exec, struct sg_op **ret_op)
+	MM_REQUIRES(sg_exec_mutex)
 {
 	struct sg_program *p = exec->program;
 	struct sg_launch *launch = calloc(1, sizeof(*launch) + p->n_events * sizeof(struct moment));
@@ -190,10 +193,11 @@ static CUresult create_launch(struct sg_exec *exec, struct sg_op **ret_op)
 }
 
 /*
- * The exec's lock is held. Makes @stream wait for the exec's last launch where that is in another
+ * Makes @stream wait for the exec's last launch where that is in another
  * stream.
  */
 static CUresult exec_order_after(const struct sg_exec *exec, struct sg_stream *stream)
+	MM_REQUIRES(sg_exec_mutex)
 {
 	struct sg_op *op;
 
@@ -209,8 +213,8 @@ static CUresult exec_order_after(const struct sg_exec *exec, struct sg_stream *s
 	return sg_stream_submit(stream, op, NULL);
 }
 
-/* The exec's lock is held. */
 static CUresult exec_launch(struct sg_exec *exec, struct sg_stream *stream)
+	MM_REQUIRES(sg_exec_mutex)
 {
 	struct sg_launch *launched;
 	struct sg_op *op;
@@ -273,9 +277,9 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
 
 	SG_ENTER();
 	SG_TRY(exec_and_stream_get(handle, stream_handle, &exec, &stream));
-	pthread_mutex_lock(&exec->mtx);
+	sg_exec_mutex_take(&exec->mtx);
 	res = exec_launch(exec, stream);
-	pthread_mutex_unlock(&exec->mtx);
+	sg_exec_mutex_give(&exec->mtx);
 	sg_stream_put(stream);
 	sg_object_put(&exec->object);
 	return res;
@@ -296,7 +300,8 @@ CUresult CUDAAPI cuGraphUpload(CUgraphExec handle, CUstream stream_handle)
 
 /* ---- Execs ---- */
 
-static void destroy_exec(struct sg_object *object)
+/* Not analysed: no other thread has the exec any more. */
+static void destroy_exec(struct sg_object *object) MM_NO_THREAD_SAFETY_ANALYSIS
 {
 	struct sg_exec *exec = (struct sg_exec *)object;
 
@@ -304,7 +309,7 @@ static void destroy_exec(struct sg_object *object)
 	if (exec->stream)
 		sg_stream_put(exec->stream);
 	sg_object_put(&exec->ctx->object);
-	pthread_mutex_destroy(&exec->mtx);
+	sg_exec_mutex_destroy(&exec->mtx);
 	free(exec);
 }
 
@@ -320,7 +325,9 @@ static struct sg_program *program_of(const struct sg_graph *graph)
 	return p;
 }
 
-static CUresult exec_instantiate(const struct sg_graph *graph, struct sg_exec **ret_exec)
+/* Not analysed: no other thread has the exec yet. */
+static CUresult exec_instantiate(const struct sg_graph *graph,
+				 struct sg_exec **ret_exec) MM_NO_THREAD_SAFETY_ANALYSIS
 {
 	struct sg_exec *exec = calloc(1, sizeof(*exec));
 	struct sg_program *p = program_of(graph);
@@ -335,7 +342,7 @@ static CUresult exec_instantiate(const struct sg_graph *graph, struct sg_exec **
 	sg_object_ref(&graph->ctx->object);
 	exec->ctx = graph->ctx;
 	exec->program = p;
-	pthread_mutex_init(&exec->mtx, NULL);
+	sg_exec_mutex_init(&exec->mtx);
 	sg_object_publish(&exec->object);
 	*ret_exec = exec;
 	return CUDA_SUCCESS;
@@ -413,10 +420,10 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec handle)
 }
 
 /*
- * The exec's lock is held. Replaces the program by a copy where launches hold it too, so that it
+ * Replaces the program by a copy where launches hold it too, so that it
  * can be changed.
  */
-static CUresult exec_own_program(struct sg_exec *exec)
+static CUresult exec_own_program(struct sg_exec *exec) MM_REQUIRES(sg_exec_mutex)
 {
 	struct sg_program *old = exec->program, *p;
 
@@ -447,8 +454,9 @@ static bool works_are_alike(const struct sg_work *a, const struct sg_work *b)
 	return alike;
 }
 
-/* The exec's lock is held. Takes over @work. */
+/* Takes over @work. */
 static CUresult program_replace_work(struct sg_exec *exec, size_t index, struct sg_work *work)
+	MM_REQUIRES(sg_exec_mutex)
 {
 	struct sg_work **place;
 	CUresult res = CUDA_ERROR_INVALID_VALUE;
@@ -499,14 +507,14 @@ CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec handle, CUgraphN
 	if (!res)
 		res = sg_work_of_batch(params, exec->ctx, &work);
 	if (!res) {
-		pthread_mutex_lock(&exec->mtx);
+		sg_exec_mutex_take(&exec->mtx);
 		if (program_find_node(node, exec->program, &index)) {
 			res = program_replace_work(exec, index, work);
 		} else {
 			res = CUDA_ERROR_INVALID_VALUE;
 			sg_work_put(work);
 		}
-		pthread_mutex_unlock(&exec->mtx);
+		sg_exec_mutex_give(&exec->mtx);
 	}
 	sg_object_put(&exec->object);
 	return res;

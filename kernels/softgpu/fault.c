@@ -5,11 +5,12 @@
 #include <stddef.h>
 
 #include "kernels/softgpu/fault.h"
+#include "libclient/support/lock.h"
 
 static const int fault_signals[] = { SIGSEGV, SIGBUS };
 
-static pthread_mutex_t install_mtx = PTHREAD_MUTEX_INITIALIZER;
-/* The program's handlers; written under install_mtx before the handlers here are installed. */
+static struct mm_lock install_lock = MM_LOCK_INIT;
+/* The program's handlers; written under install_lock before the handlers here are installed. */
 static struct sigaction previous_handlers[2];
 
 /* Initial-exec: the handler must not allocate when a thread first accesses it. */
@@ -58,7 +59,7 @@ void sg_fault_install(void)
 
 	ours.sa_sigaction = on_fault;
 	sigemptyset(&ours.sa_mask);
-	pthread_mutex_lock(&install_mtx);
+	mm_lock_take(&install_lock);
 	for (size_t i = 0; i < sizeof(fault_signals) / sizeof(fault_signals[0]); i++) {
 		if (sigaction(fault_signals[i], NULL, &now) < 0)
 			continue;
@@ -67,7 +68,7 @@ void sg_fault_install(void)
 		previous_handlers[i] = now;
 		sigaction(fault_signals[i], &ours, NULL);
 	}
-	pthread_mutex_unlock(&install_mtx);
+	mm_lock_give(&install_lock);
 }
 
 void sg_fault_first(void (*fn)(void))

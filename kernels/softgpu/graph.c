@@ -8,17 +8,17 @@
 #include "kernels/softgpu/value.h"
 #include "libclient/base/base.h"
 
-static pthread_mutex_t graph_mtx = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t last_graph_id; /* guarded by graph_mtx */
+struct mm_lock sg_graph_mutex = MM_LOCK_INIT;
+static uint64_t last_graph_id MM_GUARDED_BY(sg_graph_mutex);
 
 void sg_graph_lock(void)
 {
-	pthread_mutex_lock(&graph_mtx);
+	mm_lock_take(&sg_graph_mutex);
 }
 
 void sg_graph_unlock(void)
 {
-	pthread_mutex_unlock(&graph_mtx);
+	mm_lock_give(&sg_graph_mutex);
 }
 
 /* ---- Work ---- */
@@ -81,7 +81,8 @@ static void destroy_node(struct sg_object *object)
 	free(node);
 }
 
-static void destroy_graph(struct sg_object *object)
+/* Not analysed: no other thread has the graph any more. */
+static void destroy_graph(struct sg_object *object) MM_NO_THREAD_SAFETY_ANALYSIS
 {
 	struct sg_graph *graph = (struct sg_graph *)object;
 
@@ -124,7 +125,7 @@ bool sg_graph_destroy(struct sg_graph *graph)
 	return true;
 }
 
-static bool graph_make_room(struct sg_graph *graph)
+static bool graph_make_room(struct sg_graph *graph) MM_REQUIRES(sg_graph_mutex)
 {
 	size_t room = graph->room ? graph->room * 2 : 16;
 	struct sg_node **grown;
@@ -278,8 +279,9 @@ CUresult sg_work_of_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *params, const str
 	return CUDA_SUCCESS;
 }
 
-/* The lock is held. Return: whether all @nodes are nodes of the graph, and none is there twice. */
+/* Return: whether all @nodes are nodes of the graph, and none is there twice. */
 static bool graph_has_nodes(const struct sg_graph *graph, const CUgraphNode *nodes, size_t n)
+	MM_REQUIRES(sg_graph_mutex)
 {
 	struct sg_node *node;
 	bool fine = true;

@@ -22,9 +22,12 @@
 
 #include "kernels/softgpu/op.h"
 #include "kernels/softgpu/user.h"
+#include "libclient/support/lock.h"
 
 struct sg_event;
 struct sg_program;
+
+extern struct mm_lock sg_graph_mutex; /* "the lock" of this file and of sg_capture */
 
 struct sg_work {
 	uint32_t refs; /* atomic */
@@ -35,10 +38,10 @@ struct sg_work {
 
 struct sg_node {
 	struct sg_object object;
-	struct sg_graph *graph; /* guarded by the lock; NULL once the graph is destroyed */
-	size_t index;           /* index in the graph */
-	bool captured;          /* made by a capture, not added by the program */
-	struct sg_work *work;   /* a reference */
+	struct sg_graph *graph MM_GUARDED_BY(sg_graph_mutex); /* NULL once that is destroyed */
+	size_t index;                                         /* index in the graph */
+	bool captured;        /* made by a capture, not added by the program */
+	struct sg_work *work; /* a reference */
 	size_t n_deps;
 	struct sg_node *deps[]; /* earlier nodes of the same graph, which holds them */
 };
@@ -47,10 +50,10 @@ struct sg_graph {
 	struct sg_object object;
 	struct sg_context *ctx; /* a reference */
 	uint64_t id;
-	bool capturing;         /* guarded by the lock, like all that follows */
-	struct sg_node **nodes; /* references */
-	size_t n_nodes, room;
-	struct sg_users users;
+	bool capturing MM_GUARDED_BY(sg_graph_mutex);
+	struct sg_node **nodes MM_GUARDED_BY(sg_graph_mutex); /* references */
+	size_t n_nodes MM_GUARDED_BY(sg_graph_mutex), room MM_GUARDED_BY(sg_graph_mutex);
+	struct sg_users users MM_GUARDED_BY(sg_graph_mutex);
 };
 
 /* One step of a launch, and its position. */
@@ -59,8 +62,8 @@ struct sg_step {
 	struct sg_op op; /* a copy that must not be destroyed: it borrows what it points to */
 };
 
-void sg_graph_lock(void);
-void sg_graph_unlock(void);
+void sg_graph_lock(void) MM_ACQUIRE(sg_graph_mutex);
+void sg_graph_unlock(void) MM_RELEASE(sg_graph_mutex);
 
 CUgraphNodeType sg_graph_type_of(const struct sg_op *op);
 
@@ -76,23 +79,24 @@ CUresult sg_work_of_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *params, const str
 CUresult sg_graph_create(struct sg_context *ctx, struct sg_graph **ret_graph);
 
 /*
- * The lock is held. Takes over @work, also when it fails. @deps: nodes of this graph, as handles.
+ * Takes over @work, also when it fails. @deps: nodes of this graph, as handles.
  * @ret_node: borrowed from the graph.
  */
 CUresult sg_graph_append(struct sg_graph *graph, struct sg_work *work, const CUgraphNode *deps,
-			 size_t n_deps, bool captured, struct sg_node **ret_node);
+			 size_t n_deps, bool captured, struct sg_node **ret_node)
+	MM_REQUIRES(sg_graph_mutex);
 
 /*
- * The lock is held. Return: whether every captured node is one of @ahead, or is before one of them.
+ * Return: whether every captured node is one of @ahead, or is before one of them.
  */
 bool sg_graph_is_joined(const struct sg_graph *graph, const CUgraphNode *ahead, size_t n_ahead,
-			bool *ret_joined);
+			bool *ret_joined) MM_REQUIRES(sg_graph_mutex);
 
 /*
- * The lock is not held. Takes the graph and all its nodes out of the registry. Return: false, it
+ * Takes the graph and all its nodes out of the registry. Return: false, it
  * was not there.
  */
-bool sg_graph_destroy(struct sg_graph *graph);
+bool sg_graph_destroy(struct sg_graph *graph) MM_EXCLUDES(sg_graph_mutex);
 
 /* Goes on to the next step; @step is zeroed before the first. Return: false, there is none. */
 bool sg_launch_next(struct sg_launch *launch, struct sg_step *step);

@@ -14,6 +14,7 @@
 #include "kernels/softgpu/range.h"
 #include "kernels/softgpu/timed.h"
 #include "libclient/base/base.h"
+#include "libclient/support/lock.h"
 
 #define REGISTER_FLAGS \
 	(CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY)
@@ -27,8 +28,8 @@ struct region {
 	uint64_t inode, offset;
 };
 
-static pthread_mutex_t regions_mtx = PTHREAD_MUTEX_INITIALIZER;
-static struct sg_ranges regions; /* values: struct region; guarded by regions_mtx */
+static struct mm_lock regions_lock = MM_LOCK_INIT;
+static struct sg_ranges regions MM_GUARDED_BY(regions_lock); /* values: struct region */
 
 static int region_add(uint64_t addr, size_t bytes, const struct region *what)
 {
@@ -39,9 +40,9 @@ static int region_add(uint64_t addr, size_t bytes, const struct region *what)
 		return -ENOMEM;
 	*region = *what;
 	sg_object_ref(&region->owner->object);
-	pthread_mutex_lock(&regions_mtx);
+	mm_lock_take(&regions_lock);
 	err = sg_ranges_add(&regions, addr, addr + bytes, region);
-	pthread_mutex_unlock(&regions_mtx);
+	mm_lock_give(&regions_lock);
 	if (err) {
 		sg_object_put(&region->owner->object);
 		free(region);
@@ -61,8 +62,7 @@ static CUresult owner_check(const struct sg_context *ctx)
 	return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-/* The lock is held. */
-static void region_remove(struct sg_range *r)
+static void region_remove(struct sg_range *r) MM_REQUIRES(regions_lock)
 {
 	size_t i = (size_t)(r - regions.items);
 	struct region *region = r->value;
@@ -84,7 +84,7 @@ static CUresult region_take(uint64_t addr, bool allocated, size_t *ret_bytes)
 	struct sg_range *r;
 
 	*ret_bytes = 0;
-	pthread_mutex_lock(&regions_mtx);
+	mm_lock_take(&regions_lock);
 	r = sg_ranges_find(&regions, addr);
 	region = r ? r->value : NULL;
 	if (region && region->allocated == allocated) {
@@ -94,7 +94,7 @@ static CUresult region_take(uint64_t addr, bool allocated, size_t *ret_bytes)
 			region_remove(r);
 		}
 	}
-	pthread_mutex_unlock(&regions_mtx);
+	mm_lock_give(&regions_lock);
 	return res;
 }
 
@@ -102,7 +102,7 @@ void sg_host_free_owned(const struct sg_context *owner)
 {
 	size_t i = 0;
 
-	pthread_mutex_lock(&regions_mtx);
+	mm_lock_take(&regions_lock);
 	while (i < regions.n) {
 		struct sg_range *r = &regions.items[i];
 		const struct region *region = r->value;
@@ -115,7 +115,7 @@ void sg_host_free_owned(const struct sg_context *owner)
 			munmap((void *)(uintptr_t)r->start, r->end - r->start);
 		region_remove(r);
 	}
-	pthread_mutex_unlock(&regions_mtx);
+	mm_lock_give(&regions_lock);
 }
 
 struct sg_host_info sg_host_describe(uint64_t addr)
@@ -123,7 +123,7 @@ struct sg_host_info sg_host_describe(uint64_t addr)
 	struct sg_host_info info = { 0 };
 	struct sg_range *r;
 
-	pthread_mutex_lock(&regions_mtx);
+	mm_lock_take(&regions_lock);
 	r = sg_ranges_find(&regions, addr);
 	if (r) {
 		const struct region *region = r->value;
@@ -136,7 +136,7 @@ struct sg_host_info sg_host_describe(uint64_t addr)
 					      .inode = region->inode,
 					      .offset = region->offset };
 	}
-	pthread_mutex_unlock(&regions_mtx);
+	mm_lock_give(&regions_lock);
 	return info;
 }
 

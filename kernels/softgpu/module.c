@@ -15,6 +15,7 @@
 #include "kernels/softgpu/module.h"
 #include "kernels/softgpu/op.h"
 #include "libclient/base/base.h"
+#include "libclient/support/lock.h"
 #include "libclient/support/cleanup.h"
 
 #define FATBIN_MAGIC       0xba55ed50u
@@ -32,9 +33,9 @@ struct sg_module {
 	const struct mm_host_kernel *kernels;
 	size_t n_kernels;
 	void (*fault)(void); /* the module's mm_host_fault(), or NULL */
-	pthread_mutex_t mtx;
-	struct sg_function
-		*functions; /* guarded by mtx; functions that were looked up, each published */
+	struct sg_module_mutex mtx;
+	/* Functions that were looked up, each published. */
+	struct sg_function *functions MM_GUARDED_BY(sg_module_mutex);
 };
 
 static void destroy_module(struct sg_object *object)
@@ -43,7 +44,7 @@ static void destroy_module(struct sg_object *object)
 
 	dlclose(m->library);
 	sg_object_put(&m->ctx->object);
-	pthread_mutex_destroy(&m->mtx);
+	sg_module_mutex_destroy(&m->mtx);
 	free(m);
 }
 
@@ -135,7 +136,7 @@ static CUresult module_create(struct sg_context *ctx, void *library, struct sg_m
 	m->kernels = kernels;
 	m->n_kernels = n;
 	m->fault = (void (*)(void))dlsym(library, MM_HOST_FAULT_SYMBOL);
-	pthread_mutex_init(&m->mtx, NULL);
+	sg_module_mutex_init(&m->mtx);
 	*ret_module = m;
 	return CUDA_SUCCESS;
 }
@@ -196,20 +197,28 @@ CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule *ret, const void *image)
 	return cuModuleLoadData(ret, image);
 }
 
-/* Takes over the reference that the registry had. */
-static void module_end(struct sg_module *m)
+/* Releases functions that were taken off their module: no other thread reaches them. */
+static void functions_release(struct sg_function *list) MM_NO_THREAD_SAFETY_ANALYSIS
 {
-	struct sg_function *f, *next;
+	struct sg_function *next;
 
-	pthread_mutex_lock(&m->mtx);
-	f = m->functions;
-	m->functions = NULL;
-	pthread_mutex_unlock(&m->mtx);
-	for (; f; f = next) {
+	for (struct sg_function *f = list; f; f = next) {
 		next = f->next;
 		sg_object_retract(f, SG_FUNCTION);
 		sg_object_put(&f->object);
 	}
+}
+
+/* Takes over the reference that the registry had. */
+static void module_end(struct sg_module *m)
+{
+	struct sg_function *list;
+
+	sg_module_mutex_take(&m->mtx);
+	list = m->functions;
+	m->functions = NULL;
+	sg_module_mutex_give(&m->mtx);
+	functions_release(list);
 	sg_object_put(&m->object);
 }
 
@@ -236,9 +245,9 @@ CUresult CUDAAPI cuModuleUnload(CUmodule handle)
 	return CUDA_SUCCESS;
 }
 
-/* The module's lock is held. The same name is always the same function. */
+/* The same name is always the same function. */
 static CUresult module_find_function(struct sg_module *m, const char *name,
-				     struct sg_function **ret)
+				     struct sg_function **ret) MM_REQUIRES(sg_module_mutex)
 {
 	struct sg_function *f;
 	size_t i = 0;
@@ -280,9 +289,9 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction *ret, CUmodule handle, const cha
 	m = sg_object_get(handle, SG_MODULE);
 	if (!m)
 		return CUDA_ERROR_INVALID_HANDLE;
-	pthread_mutex_lock(&m->mtx);
+	sg_module_mutex_take(&m->mtx);
 	res = module_find_function(m, name, &f);
-	pthread_mutex_unlock(&m->mtx);
+	sg_module_mutex_give(&m->mtx);
 	sg_object_put(&m->object);
 	if (!res)
 		*ret = (CUfunction)f;

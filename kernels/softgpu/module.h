@@ -12,16 +12,19 @@
 
 #include "kernels/host/kernel.h"
 #include "kernels/softgpu/object.h"
+#include "libclient/support/lock.h"
 
 struct sg_context;
 struct sg_module;
+
+MM_LOCK_KIND(sg_module_mutex);
 
 struct sg_function {
 	struct sg_object object;
 	struct sg_module *module; /* a reference */
 	const struct mm_host_kernel *kernel;
-	void (*fault)(void);      /* the module's mm_host_fault(), or NULL */
-	struct sg_function *next; /* next function of its module; guarded by the module's lock */
+	void (*fault)(void); /* the module's mm_host_fault(), or NULL */
+	struct sg_function *next MM_GUARDED_BY(sg_module_mutex); /* next of its module */
 };
 
 /* Unloads the modules of @ctx, which ends. */

@@ -26,6 +26,7 @@
 #include "kernels/softgpu/snapshot.h"
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
+#include "libclient/support/lock.h"
 
 #define SEEN_MAX       (SG_DEVICES_MAX + SG_MIG_MAX)
 #define DRIVER_VERSION "580.00.00" /* the driver release of CUDA 13.0 */
@@ -72,17 +73,17 @@ struct mm_nvml_event_set_st {
 	} watched[SEEN_MAX];
 };
 
-static pthread_mutex_t nvml_mtx = PTHREAD_MUTEX_INITIALIZER;
-static unsigned int nvml_users; /* guarded by nvml_mtx */
+static struct mm_lock nvml_lock = MM_LOCK_INIT;
+static unsigned int nvml_users MM_GUARDED_BY(nvml_lock);
 static struct mm_nvml_device_st handles[SEEN_MAX];
 
 int nvmlInit_v2(void)
 {
-	pthread_mutex_lock(&nvml_mtx);
+	mm_lock_take(&nvml_lock);
 	for (unsigned int i = 0; i < SEEN_MAX; i++)
 		handles[i].index = i;
 	nvml_users++;
-	pthread_mutex_unlock(&nvml_mtx);
+	mm_lock_give(&nvml_lock);
 	return MM_NVML_SUCCESS;
 }
 
@@ -102,12 +103,12 @@ int nvmlShutdown(void)
 {
 	int result = MM_NVML_UNINITIALIZED;
 
-	pthread_mutex_lock(&nvml_mtx);
+	mm_lock_take(&nvml_lock);
 	if (nvml_users) {
 		nvml_users--;
 		result = MM_NVML_SUCCESS;
 	}
-	pthread_mutex_unlock(&nvml_mtx);
+	mm_lock_give(&nvml_lock);
 	return result;
 }
 

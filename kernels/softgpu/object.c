@@ -3,13 +3,12 @@
 
 #include "kernels/softgpu/object.h"
 #include "libclient/base/base.h"
+#include "libclient/support/lock.h"
 
 #define BUCKETS 1024
 
-static struct {
-	pthread_mutex_t mtx;
-	struct sg_object *bucket[BUCKETS];
-} registry = { .mtx = PTHREAD_MUTEX_INITIALIZER };
+static struct mm_lock registry_lock = MM_LOCK_INIT;
+static struct sg_object *registry[BUCKETS] MM_GUARDED_BY(registry_lock);
 
 void sg_object_init(struct sg_object *object, enum sg_kind kind,
 		    void (*destroy)(struct sg_object *object))
@@ -33,20 +32,21 @@ static struct sg_object **registry_bucket_of(const void *handle)
 	/* Fibonacci hashing: addresses differ in their middle bits only. */
 	uint64_t hash = (uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15);
 
-	return &registry.bucket[hash >> 54];
+	return &registry[hash >> 54];
 }
 
 void sg_object_publish(struct sg_object *object)
 {
 	struct sg_object **head = registry_bucket_of(object);
 
-	pthread_mutex_lock(&registry.mtx);
+	mm_lock_take(&registry_lock);
 	object->next = *head;
 	*head = object;
-	pthread_mutex_unlock(&registry.mtx);
+	mm_lock_give(&registry_lock);
 }
 
 static struct sg_object **registry_find(const void *handle, enum sg_kind kind)
+	MM_REQUIRES(registry_lock)
 {
 	for (struct sg_object **p = registry_bucket_of(handle); *p; p = &(*p)->next)
 		if (*p == handle)
@@ -58,13 +58,13 @@ void *sg_object_get(const void *handle, enum sg_kind kind)
 {
 	struct sg_object *object = NULL, **p;
 
-	pthread_mutex_lock(&registry.mtx);
+	mm_lock_take(&registry_lock);
 	p = registry_find(handle, kind);
 	if (p) {
 		object = *p;
 		sg_object_ref(object);
 	}
-	pthread_mutex_unlock(&registry.mtx);
+	mm_lock_give(&registry_lock);
 	return object;
 }
 
@@ -72,13 +72,13 @@ void *sg_object_retract(const void *handle, enum sg_kind kind)
 {
 	struct sg_object *object = NULL, **p;
 
-	pthread_mutex_lock(&registry.mtx);
+	mm_lock_take(&registry_lock);
 	p = registry_find(handle, kind);
 	if (p) {
 		object = *p;
 		*p = object->next;
 	}
-	pthread_mutex_unlock(&registry.mtx);
+	mm_lock_give(&registry_lock);
 	return object;
 }
 
@@ -86,9 +86,9 @@ struct sg_object *sg_object_retract_owned(const void *owner, enum sg_kind kind)
 {
 	struct sg_object *list = NULL, *object, **p;
 
-	pthread_mutex_lock(&registry.mtx);
+	mm_lock_take(&registry_lock);
 	for (size_t i = 0; i < BUCKETS; i++) {
-		for (p = &registry.bucket[i]; (object = *p);) {
+		for (p = &registry[i]; (object = *p);) {
 			if (object->kind != kind || object->owner != owner) {
 				p = &object->next;
 				continue;
@@ -98,6 +98,6 @@ struct sg_object *sg_object_retract_owned(const void *owner, enum sg_kind kind)
 			list = object;
 		}
 	}
-	pthread_mutex_unlock(&registry.mtx);
+	mm_lock_give(&registry_lock);
 	return list;
 }

@@ -21,10 +21,11 @@ static void page_name(uint64_t inode, char name[NAME_BYTES])
 }
 
 /*
- * The device is locked. Return: whether some process holds this page; one that is not held is
+ * Return: whether some process holds this page; one that is not held is
  * removed.
  */
 static bool page_is_held(const struct sg_device *d, const char *name, uint64_t *ret_bytes)
+	MM_REQUIRES(sg_device_mutex)
 {
 	mm_cleanup(mm_close_fd) int fd = -1;
 	struct stat st;

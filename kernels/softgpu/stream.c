@@ -52,11 +52,11 @@ static uint64_t work_end_of(const struct sg_stream *stream, uint64_t number)
 /* Wakes the worker for work that was queued without waking it. */
 static void worker_wake(struct sg_stream *stream)
 {
-	pthread_mutex_lock(&stream->mtx);
+	sg_stream_mutex_take(&stream->mtx);
 	if (stream->held)
 		pthread_cond_signal(&stream->work);
 	stream->held = 0;
-	pthread_mutex_unlock(&stream->mtx);
+	sg_stream_mutex_give(&stream->mtx);
 }
 
 bool sg_stream_is_done(struct sg_stream *stream, uint64_t number)
@@ -74,13 +74,13 @@ static void stream_unlink(struct sg_stream *stream)
 {
 	struct sg_context *ctx = stream->ctx;
 
-	pthread_mutex_lock(&ctx->mtx);
+	sg_context_mutex_take(&ctx->mtx);
 	for (struct sg_stream **p = &ctx->streams; *p; p = &(*p)->next)
 		if (*p == stream) {
 			*p = stream->next;
 			break;
 		}
-	pthread_mutex_unlock(&ctx->mtx);
+	sg_context_mutex_give(&ctx->mtx);
 }
 
 static void destroy_stream(struct sg_object *object)
@@ -89,12 +89,21 @@ static void destroy_stream(struct sg_object *object)
 
 	pthread_cond_destroy(&stream->work);
 	pthread_cond_destroy(&stream->done);
-	pthread_mutex_destroy(&stream->mtx);
+	sg_stream_mutex_destroy(&stream->mtx);
 	sg_object_put(&stream->ctx->object);
 	free(stream->ends_ns);
 	free(stream->ahead);
 	free(stream->edges);
 	free(stream);
+}
+
+/* Not analysed: no other thread has the stream yet. */
+static void stream_queue_init(struct sg_stream *stream) MM_NO_THREAD_SAFETY_ANALYSIS
+{
+	stream->tail = &stream->head;
+	sg_stream_mutex_init(&stream->mtx);
+	pthread_cond_init(&stream->work, NULL);
+	pthread_cond_init(&stream->done, NULL);
 }
 
 CUresult sg_stream_create(struct sg_context *ctx, unsigned int flags, int priority,
@@ -115,14 +124,11 @@ CUresult sg_stream_create(struct sg_context *ctx, unsigned int flags, int priori
 	stream->flags = flags;
 	stream->priority = priority;
 	stream->id = __atomic_add_fetch(&last_stream_id, 1, __ATOMIC_RELAXED);
-	stream->tail = &stream->head;
-	pthread_mutex_init(&stream->mtx, NULL);
-	pthread_cond_init(&stream->work, NULL);
-	pthread_cond_init(&stream->done, NULL);
-	pthread_mutex_lock(&ctx->mtx);
+	stream_queue_init(stream);
+	sg_context_mutex_take(&ctx->mtx);
 	stream->next = ctx->streams;
 	ctx->streams = stream;
-	pthread_mutex_unlock(&ctx->mtx);
+	sg_context_mutex_give(&ctx->mtx);
 	*ret_stream = stream;
 	return CUDA_SUCCESS;
 }
@@ -153,12 +159,12 @@ static CUresult stream_get_per_thread(struct sg_context *ctx, struct sg_stream *
 	pid_t self = gettid();
 	CUresult res;
 
-	pthread_mutex_lock(&ctx->mtx);
+	sg_context_mutex_take(&ctx->mtx);
 	for (stream = ctx->streams; stream && stream->thread != self; stream = stream->next)
 		;
 	if (stream)
 		sg_object_ref(&stream->object);
-	pthread_mutex_unlock(&ctx->mtx);
+	sg_context_mutex_give(&ctx->mtx);
 	if (!stream) {
 		res = sg_stream_create(ctx, CU_STREAM_DEFAULT, 0, &stream);
 		if (res)
@@ -167,9 +173,9 @@ static CUresult stream_get_per_thread(struct sg_context *ctx, struct sg_stream *
 		 * No other thread looks for this thread's default stream, so that none can make it
 		 * meanwhile.
 		 */
-		pthread_mutex_lock(&ctx->mtx);
+		sg_context_mutex_take(&ctx->mtx);
 		stream->thread = self;
-		pthread_mutex_unlock(&ctx->mtx);
+		sg_context_mutex_give(&ctx->mtx);
 		sg_object_ref(&stream->object);
 	}
 	*ret_stream = stream;
@@ -216,8 +222,7 @@ static void work_run_or_drop(struct sg_stream *stream, struct sg_op *op)
 		sg_op_run(op, stream);
 }
 
-/* The stream's lock is held. */
-static void work_complete(struct sg_stream *stream)
+static void work_complete(struct sg_stream *stream) MM_REQUIRES(sg_stream_mutex)
 {
 	uint64_t number = stream->completed + 1;
 
@@ -237,9 +242,9 @@ static void work_run_graph(struct sg_stream *stream, const struct sg_op *op)
 
 	while (sg_launch_next(op->graph.launch, &step)) {
 		if (!first) {
-			pthread_mutex_lock(&stream->mtx);
+			sg_stream_mutex_take(&stream->mtx);
 			work_complete(stream);
-			pthread_mutex_unlock(&stream->mtx);
+			sg_stream_mutex_give(&stream->mtx);
 		}
 		first = false;
 		step.op.submitted_ns = op->submitted_ns;
@@ -264,22 +269,22 @@ static void *stream_worker(void *arg)
 	prctl(PR_SET_NAME, "softgpu-stream");
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
 	sg_fault_install();
-	pthread_mutex_lock(&stream->mtx);
+	sg_stream_mutex_take(&stream->mtx);
 	for (;;) {
 		while (!stream->head && !stream->closed)
-			pthread_cond_wait(&stream->work, &stream->mtx);
+			sg_stream_mutex_wait(&stream->mtx, &stream->work);
 		op = stream->head;
 		if (!op)
 			break;
 		stream->head = op->next;
 		if (!stream->head)
 			stream->tail = &stream->head;
-		pthread_mutex_unlock(&stream->mtx);
+		sg_stream_mutex_give(&stream->mtx);
 		work_execute(stream, op);
-		pthread_mutex_lock(&stream->mtx);
+		sg_stream_mutex_take(&stream->mtx);
 		work_complete(stream);
 	}
-	pthread_mutex_unlock(&stream->mtx);
+	sg_stream_mutex_give(&stream->mtx);
 	stream_unlink(stream);
 	sg_stream_put(stream);
 	return NULL;
@@ -289,7 +294,7 @@ static void *stream_worker(void *arg)
  * The worker blocks all signals: they are for the program's threads. A fault of its own access
  * cannot be blocked.
  */
-static int worker_start(struct sg_stream *stream)
+static int worker_start(struct sg_stream *stream) MM_REQUIRES(sg_stream_mutex)
 {
 	pthread_attr_t attr;
 	sigset_t all, old;
@@ -321,6 +326,7 @@ static int worker_start(struct sg_stream *stream)
  * arithmetic.
  */
 static bool work_wakes_worker(struct sg_stream *stream, const struct sg_op *op)
+	MM_REQUIRES(sg_stream_mutex)
 {
 	if (!stream_is_timed(stream))
 		return true;
@@ -334,7 +340,7 @@ static CUresult work_append(struct sg_stream *stream, struct sg_op *op, uint64_t
 {
 	CUresult res = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&stream->mtx);
+	sg_stream_mutex_take(&stream->mtx);
 	if (stream->closed)
 		res = CUDA_ERROR_INVALID_HANDLE;
 	else if (!stream->working && worker_start(stream))
@@ -354,7 +360,7 @@ static CUresult work_append(struct sg_stream *stream, struct sg_op *op, uint64_t
 			pthread_cond_signal(&stream->work);
 		}
 	}
-	pthread_mutex_unlock(&stream->mtx);
+	sg_stream_mutex_give(&stream->mtx);
 	if (res)
 		sg_op_destroy(op);
 	return res;
@@ -385,11 +391,11 @@ static CUresult legacy_order_after_all(struct sg_stream *legacy)
 	struct sg_context *ctx = legacy->ctx;
 	CUresult res = CUDA_SUCCESS;
 
-	pthread_mutex_lock(&ctx->mtx);
+	sg_context_mutex_take(&ctx->mtx);
 	for (struct sg_stream *s = ctx->streams; s && !res; s = s->next)
 		if (s != legacy && !(s->flags & CU_STREAM_NON_BLOCKING))
 			res = stream_append_dependency(legacy, s);
-	pthread_mutex_unlock(&ctx->mtx);
+	sg_context_mutex_give(&ctx->mtx);
 	return res;
 }
 
@@ -425,11 +431,11 @@ static void stream_wait_until_run(struct sg_stream *stream, uint64_t number, con
 		return;
 	if (stream_is_timed(stream))
 		worker_wake(stream);
-	pthread_mutex_lock(&stream->mtx);
+	sg_stream_mutex_take(&stream->mtx);
 	stream->waiters++;
 	while (!stream_has_run(stream, number)) {
 		if (!stop) {
-			pthread_cond_wait(&stream->done, &stream->mtx);
+			sg_stream_mutex_wait(&stream->mtx, &stream->done);
 			continue;
 		}
 		if (__atomic_load_n(stop, __ATOMIC_ACQUIRE))
@@ -438,10 +444,10 @@ static void stream_wait_until_run(struct sg_stream *stream, uint64_t number, con
 		until.tv_nsec += (long)STOP_LOOK_NS;
 		until.tv_sec += until.tv_nsec / (long)MM_NS_PER_S;
 		until.tv_nsec %= (long)MM_NS_PER_S;
-		pthread_cond_timedwait(&stream->done, &stream->mtx, &until);
+		sg_stream_mutex_wait_until(&stream->mtx, &stream->done, &until);
 	}
 	stream->waiters--;
-	pthread_mutex_unlock(&stream->mtx);
+	sg_stream_mutex_give(&stream->mtx);
 }
 
 uint64_t sg_stream_end_of(struct sg_stream *stream, uint64_t number, const bool *stop)
@@ -488,11 +494,11 @@ void sg_stream_close(struct sg_stream *stream)
 	bool working;
 
 	sg_capture_abandon(stream);
-	pthread_mutex_lock(&stream->mtx);
+	sg_stream_mutex_take(&stream->mtx);
 	stream->closed = true;
 	working = stream->working;
 	pthread_cond_signal(&stream->work);
-	pthread_mutex_unlock(&stream->mtx);
+	sg_stream_mutex_give(&stream->mtx);
 	/*
 	 * Queued work counts for the context until it has run: then the worker takes the stream
 	 * out.

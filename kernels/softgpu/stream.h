@@ -23,6 +23,8 @@
 struct sg_op;
 struct sg_capture;
 
+MM_LOCK_KIND(sg_stream_mutex);
+
 struct sg_stream {
 	struct sg_object object;
 	struct sg_context *ctx; /* a reference */
@@ -30,23 +32,24 @@ struct sg_stream {
 	int priority;
 	uint64_t id;
 	pid_t thread; /* thread of which this is the per-thread default stream; 0 if it is none */
-	struct sg_stream *next; /* next stream of the context; guarded by ctx->mtx */
+	struct sg_stream *next MM_GUARDED_BY(sg_context_mutex); /* next stream of the context */
 
-	pthread_mutex_t mtx;
+	struct sg_stream_mutex mtx;
 	pthread_cond_t work, done;
-	struct sg_op *head, **tail; /* guarded by mtx */
+	struct sg_op *head MM_GUARDED_BY(sg_stream_mutex), **tail MM_GUARDED_BY(sg_stream_mutex);
 	/* Number of the last work that was queued, and that is done; atomic, written under mtx. */
 	uint64_t queued, completed;
-	unsigned int waiters; /* threads that wait on done; guarded by mtx */
-	bool working;         /* there is a worker thread; guarded by mtx */
-	bool closed;          /* guarded by mtx */
+	unsigned int waiters MM_GUARDED_BY(sg_stream_mutex); /* threads that wait on done */
+	bool working MM_GUARDED_BY(sg_stream_mutex);         /* there is a worker thread */
+	bool closed MM_GUARDED_BY(sg_stream_mutex);
 
 	/* Timed mode. Only the worker changes these; fields without a note are read by it alone. */
 	uint64_t time_ns;    /* device time at which the work so far ends */
 	uint64_t kernels_ns; /* atomic; device time at which unsettled kernels began; 0 = none */
 	uint64_t compute_ns; /* compute time of these kernels */
 	uint64_t *ends_ns;   /* atomic items; the end of work number n is in [n % SG_STREAM_ENDS] */
-	unsigned int held;   /* pieces of work since the worker was last woken; guarded by mtx */
+	/* Pieces of work since the worker was last woken. */
+	unsigned int held MM_GUARDED_BY(sg_stream_mutex);
 
 	/* The capture that the stream is part of; these fields belong to sg_capture. */
 	struct sg_capture *capture; /* atomic */

@@ -11,19 +11,22 @@
 #include "kernels/softgpu/entry.h"
 #include "kernels/softgpu/graph.h"
 #include "libclient/base/base.h"
+#include "libclient/support/lock.h"
+
+static struct mm_lock users_lock = MM_LOCK_INIT;
 
 struct sg_user {
-	struct sg_object object; /* published while count is not 0 */
-	uint64_t count;          /* guarded by users_mtx; all references, the graphs' included */
+	struct sg_object object;                  /* published while count is not 0 */
+	uint64_t count MM_GUARDED_BY(users_lock); /* all references, the graphs' included */
 	CUhostFn destroy;
 	void *arg;
-	struct sg_user *next; /* next in dead_users; guarded by users_mtx */
+	struct sg_user *next MM_GUARDED_BY(users_lock); /* next in dead_users */
 };
 
-static pthread_mutex_t users_mtx = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t user_died = PTHREAD_COND_INITIALIZER;
-static struct sg_user *dead_users; /* guarded by users_mtx; the thread calls their functions */
-static bool has_thread;            /* guarded by users_mtx */
+/* The thread calls their functions. */
+static struct sg_user *dead_users MM_GUARDED_BY(users_lock);
+static bool has_thread; /* guarded by users_lock */
 
 static void destroy_user(struct sg_object *object)
 {
@@ -38,22 +41,22 @@ static void *destructors_run(void *unused)
 
 	(void)unused;
 	prctl(PR_SET_NAME, "softgpu-user");
-	pthread_mutex_lock(&users_mtx);
+	mm_lock_take(&users_lock);
 	for (;;) {
 		while (!dead_users)
-			pthread_cond_wait(&user_died, &users_mtx);
+			mm_lock_wait(&users_lock, &user_died);
 		user = dead_users;
 		dead_users = user->next;
-		pthread_mutex_unlock(&users_mtx);
+		mm_lock_give(&users_lock);
 		user->destroy(user->arg);
 		sg_object_put(&user->object);
-		pthread_mutex_lock(&users_mtx);
+		mm_lock_take(&users_lock);
 	}
 	return NULL;
 }
 
-/* The lock is held. The thread blocks all signals: they are for the program's threads. */
-static int destructors_start_thread(void)
+/* The thread blocks all signals: they are for the program's threads. */
+static int destructors_start_thread(void) MM_REQUIRES(users_lock)
 {
 	pthread_attr_t attr;
 	sigset_t all, old;
@@ -76,10 +79,10 @@ static int destructors_start_thread(void)
 /* ---- References ---- */
 
 /*
- * The lock is held, and @user has at least @count references. Dropping the last retracts the
+ * @user has at least @count references. Dropping the last retracts the
  * handle.
  */
-static void user_drop_references(struct sg_user *user, uint64_t count)
+static void user_drop_references(struct sg_user *user, uint64_t count) MM_REQUIRES(users_lock)
 {
 	struct sg_user **end = &dead_users;
 
@@ -93,8 +96,9 @@ static void user_drop_references(struct sg_user *user, uint64_t count)
 	pthread_cond_signal(&user_died);
 }
 
-/* The lock is held. Return: false, the set holds fewer. */
+/* Return: false, the set holds fewer. */
 static bool set_take(struct sg_users *users, struct sg_user *user, uint64_t count)
+	MM_REQUIRES(users_lock)
 {
 	size_t i = 0;
 
@@ -119,8 +123,9 @@ static bool set_grow(struct sg_users *users)
 	return items != NULL;
 }
 
-/* The lock is held. The references are counted already. */
+/* The references are counted already. */
 static bool set_give(struct sg_users *users, struct sg_user *user, uint64_t count)
+	MM_REQUIRES(users_lock)
 {
 	for (size_t i = 0; i < users->n; i++)
 		if (users->items[i].user == user) {
@@ -141,21 +146,21 @@ int sg_users_copy(const struct sg_users *from, struct sg_users *ret)
 	ret->items = calloc(from->n, sizeof(*ret->items));
 	if (!ret->items)
 		return -ENOMEM;
-	pthread_mutex_lock(&users_mtx);
+	mm_lock_take(&users_lock);
 	for (; ret->n < from->n; ret->n++) {
 		ret->items[ret->n] = (struct sg_user_held){ from->items[ret->n].user, 1 };
 		ret->items[ret->n].user->count++;
 	}
-	pthread_mutex_unlock(&users_mtx);
+	mm_lock_give(&users_lock);
 	return 0;
 }
 
 void sg_users_done(struct sg_users *users)
 {
-	pthread_mutex_lock(&users_mtx);
+	mm_lock_take(&users_lock);
 	for (size_t i = 0; i < users->n; i++)
 		user_drop_references(users->items[i].user, users->items[i].count);
-	pthread_mutex_unlock(&users_mtx);
+	mm_lock_give(&users_lock);
 	free(users->items);
 	*users = (struct sg_users){ 0 };
 }
@@ -180,15 +185,15 @@ CUresult CUDAAPI cuUserObjectCreate(CUuserObject *ret, void *arg, CUhostFn destr
 	user = calloc(1, sizeof(*user));
 	if (!user)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_mutex_lock(&users_mtx);
+	mm_lock_take(&users_lock);
+	user->count = count;
 	err = destructors_start_thread();
-	pthread_mutex_unlock(&users_mtx);
+	mm_lock_give(&users_lock);
 	if (err) {
 		free(user);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	sg_object_init(&user->object, SG_USER, destroy_user);
-	user->count = count;
 	user->destroy = destroy;
 	user->arg = arg;
 	sg_object_publish(&user->object);
@@ -204,9 +209,9 @@ CUresult CUDAAPI cuUserObjectRetain(CUuserObject handle, unsigned int count)
 	user = count_is_valid(count) ? sg_object_get(handle, SG_USER) : NULL;
 	if (!user)
 		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&users_mtx);
+	mm_lock_take(&users_lock);
 	user->count += user->count ? count : 0;
-	pthread_mutex_unlock(&users_mtx);
+	mm_lock_give(&users_lock);
 	sg_object_put(&user->object);
 	return CUDA_SUCCESS;
 }
@@ -220,12 +225,12 @@ CUresult CUDAAPI cuUserObjectRelease(CUuserObject handle, unsigned int count)
 	user = count_is_valid(count) ? sg_object_get(handle, SG_USER) : NULL;
 	if (!user)
 		return CUDA_ERROR_INVALID_VALUE;
-	pthread_mutex_lock(&users_mtx);
+	mm_lock_take(&users_lock);
 	if (user->count >= count) {
 		user_drop_references(user, count);
 		res = CUDA_SUCCESS;
 	}
-	pthread_mutex_unlock(&users_mtx);
+	mm_lock_give(&users_lock);
 	sg_object_put(&user->object);
 	return res;
 }
@@ -257,14 +262,14 @@ CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject hand
 	    !graph_and_user_get(graph_handle, handle, &graph, &user))
 		return CUDA_ERROR_INVALID_VALUE;
 	sg_graph_lock();
-	pthread_mutex_lock(&users_mtx);
+	mm_lock_take(&users_lock);
 	if (user->count >= (flags ? count : 1)) {
 		res = set_give(&graph->users, user, count) ? CUDA_SUCCESS
 							   : CUDA_ERROR_OUT_OF_MEMORY;
 		if (!res && !flags)
 			user->count += count;
 	}
-	pthread_mutex_unlock(&users_mtx);
+	mm_lock_give(&users_lock);
 	sg_graph_unlock();
 	sg_object_put(&user->object);
 	sg_object_put(&graph->object);
@@ -282,12 +287,12 @@ CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph_handle, CUuserObject han
 	if (!count_is_valid(count) || !graph_and_user_get(graph_handle, handle, &graph, &user))
 		return CUDA_ERROR_INVALID_VALUE;
 	sg_graph_lock();
-	pthread_mutex_lock(&users_mtx);
+	mm_lock_take(&users_lock);
 	if (set_take(&graph->users, user, count)) {
 		user_drop_references(user, count);
 		res = CUDA_SUCCESS;
 	}
-	pthread_mutex_unlock(&users_mtx);
+	mm_lock_give(&users_lock);
 	sg_graph_unlock();
 	sg_object_put(&user->object);
 	sg_object_put(&graph->object);

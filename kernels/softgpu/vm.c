@@ -12,21 +12,12 @@
 #include "libclient/base/base.h"
 #include "libclient/support/cleanup.h"
 
-struct sg_vm sg_vm = { .mtx = PTHREAD_MUTEX_INITIALIZER, .free_slot = SG_NO_SLOT };
+struct mm_lock sg_vm_mutex = MM_LOCK_INIT;
+struct sg_vm sg_vm = { .free_slot = SG_NO_SLOT };
 
 static void *vm_pointer(uint64_t va)
 {
 	return (void *)(uintptr_t)va;
-}
-
-void sg_vm_lock(void)
-{
-	pthread_mutex_lock(&sg_vm.mtx);
-}
-
-void sg_vm_unlock(void)
-{
-	pthread_mutex_unlock(&sg_vm.mtx);
 }
 
 bool sg_vm_is_aligned(uint64_t value, uint64_t unit)
@@ -103,9 +94,9 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *va, size_t bytes, size_t align
 	found = sg_vm_reserve(bytes, unit, hint_va);
 	if (!found)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	err = sg_ranges_add(&sg_vm.reserved, found, found + bytes, NULL);
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	if (err) {
 		munmap(vm_pointer(found), bytes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -114,7 +105,7 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *va, size_t bytes, size_t align
 	return CUDA_SUCCESS;
 }
 
-static struct sg_range *reservation_find(uint64_t va, size_t bytes)
+static struct sg_range *reservation_find(uint64_t va, size_t bytes) MM_REQUIRES(sg_vm_mutex)
 {
 	struct sg_range *r = sg_ranges_find(&sg_vm.reserved, va);
 
@@ -127,7 +118,7 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr va, size_t bytes)
 	struct sg_range *r;
 
 	SG_ENTER();
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	r = reservation_find(va, bytes);
 	if (r && !sg_ranges_overlaps(&sg_vm.mapped, r->start, r->end)) {
 		size_t i = (size_t)(r - sg_vm.reserved.items);
@@ -136,7 +127,7 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr va, size_t bytes)
 		sg_ranges_remove(&sg_vm.reserved, i, i + 1);
 		res = CUDA_SUCCESS;
 	}
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	return res;
 }
 
@@ -183,23 +174,24 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr va, size_t bytes, size_t offset,
 	SG_ENTER();
 	if (flags || offset || !vm_is_range(va, bytes, sg_granularity_min()))
 		return CUDA_ERROR_INVALID_VALUE;
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	a = sg_alloc_find(handle);
 	if (a && a->page.bytes == bytes) {
 		device = a->page.device;
 		res = sg_mapping_add(va, a, NULL, &m);
 	}
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	if (!res)
 		sg_timed_call(device, sg_vm_profile(device)->map_ns);
 	return res;
 }
 
 /*
- * The lock is held. Return: whether [@va, @va + @bytes) consists of whole mappings without a gap;
+ * Return: whether [@va, @va + @bytes) consists of whole mappings without a gap;
  * then they are [@ret_first, @ret_last).
  */
 static bool mappings_find(uint64_t va, size_t bytes, size_t *ret_first, size_t *ret_last)
+	MM_REQUIRES(sg_vm_mutex)
 {
 	size_t first = sg_ranges_lower(&sg_vm.mapped, va), i = first;
 	uint64_t at = va, end = va + bytes;
@@ -251,8 +243,9 @@ static bool is_access_desc(const CUmemAccessDesc *desc)
 		desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
-/* The lock is held. Return: an error where one of the mappings is of another device. */
+/* Return: an error where one of the mappings is of another device. */
 static CUresult mappings_check_device(size_t first, size_t last, int device)
+	MM_REQUIRES(sg_vm_mutex)
 {
 	for (size_t i = first; i < last; i++) {
 		const struct sg_mapping *m = sg_vm.mapped.items[i].value;
@@ -276,13 +269,13 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr va, size_t bytes, const CUmemAccessD
 	    !vm_is_range(va, bytes, sg_granularity_min()))
 		return CUDA_ERROR_INVALID_VALUE;
 	sg_vm_order();
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	if (mappings_find(va, bytes, &first, &last)) {
 		res = mappings_check_device(first, last, desc->location.id);
 		for (size_t i = first; i < last && !res; i++)
 			res = sg_mapping_set_access(&sg_vm.mapped.items[i], desc->flags);
 	}
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	sg_vm_order();
 	device = (unsigned int)desc->location.id;
 	if (!res)
@@ -299,13 +292,13 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
 	SG_ENTER();
 	if (!flags || !location || !sg_vm_is_device(location))
 		return CUDA_ERROR_INVALID_VALUE;
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	r = sg_ranges_find(&sg_vm.mapped, va);
 	m = r ? r->value : NULL;
 	if (m)
 		*flags = (int)m->alloc->page.device == location->id ? m->access
 								    : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	return r ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -323,7 +316,7 @@ void sg_mappings_drop(size_t first, size_t last, struct sg_page *pages)
 	sg_ranges_remove(&sg_vm.mapped, first, last);
 }
 
-static bool any_is_owned(size_t first, size_t last)
+static bool any_is_owned(size_t first, size_t last) MM_REQUIRES(sg_vm_mutex)
 {
 	for (size_t i = first; i < last; i++)
 		if (((struct sg_mapping *)sg_vm.mapped.items[i].value)->owner)
@@ -331,16 +324,17 @@ static bool any_is_owned(size_t first, size_t last)
 	return false;
 }
 
-/* The lock is held. Return: the device of the memory that is mapped at @va; 0 if there is none. */
-static unsigned int vm_device_at(uint64_t va)
+/* Return: the device of the memory that is mapped at @va; 0 if there is none. */
+static unsigned int vm_device_at(uint64_t va) MM_REQUIRES(sg_vm_mutex)
 {
 	const struct sg_range *r = sg_ranges_find(&sg_vm.mapped, va);
 
 	return r ? ((const struct sg_mapping *)r->value)->alloc->page.device : 0;
 }
 
-/* The lock is held. At the kernel's limit of mappings even this can fail. */
+/* At the kernel's limit of mappings even this can fail. */
 static CUresult vm_unmap(uint64_t va, size_t bytes, struct sg_page **ret_pages, size_t *ret_n)
+	MM_REQUIRES(sg_vm_mutex)
 {
 	size_t first, last;
 	struct sg_page *pages;
@@ -371,10 +365,10 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr va, size_t bytes)
 	if (!vm_is_range(va, bytes, sg_granularity_min()))
 		return CUDA_ERROR_INVALID_VALUE;
 	sg_vm_order();
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	device = vm_device_at(va);
 	res = vm_unmap(va, bytes, &pages, &n);
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	for (size_t i = 0; i < n; i++)
 		sg_page_close(&pages[i]);
 	if (!res)
@@ -396,7 +390,7 @@ struct sg_vm_info sg_vm_describe(uint64_t va)
 	struct sg_vm_info info = { 0 };
 	struct sg_range *r;
 
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	r = sg_ranges_find(&sg_vm.reserved, va);
 	if (r) {
 		info.reserved = true;
@@ -418,7 +412,7 @@ struct sg_vm_info sg_vm_describe(uint64_t va)
 		info.device = m->alloc->page.device;
 		info.inode = m->alloc->page.inode;
 	}
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	return info;
 }
 
@@ -426,11 +420,11 @@ bool sg_vm_set_sync_memops(uint64_t va, bool on)
 {
 	struct sg_range *r;
 
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	r = sg_ranges_find(&sg_vm.mapped, va);
 	if (r)
 		((struct sg_mapping *)r->value)->sync_memops = on;
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	return r != NULL;
 }
 
@@ -441,7 +435,7 @@ bool sg_vm_allows(uint64_t va, uint64_t bytes, bool writes)
 
 	if (end < va)
 		return false;
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	for (i = sg_ranges_lower(&sg_vm.mapped, va); i < sg_vm.mapped.n && at < end; i++) {
 		const struct sg_range *r = &sg_vm.mapped.items[i];
 		const struct sg_mapping *m = r->value;
@@ -450,13 +444,13 @@ bool sg_vm_allows(uint64_t va, uint64_t bytes, bool writes)
 			break;
 		at = r->end;
 	}
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	return at >= end;
 }
 
 void sg_vm_drop_all(void)
 {
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	for (size_t i = 0; i < sg_vm.mapped.n; i++) {
 		struct sg_range *r = &sg_vm.mapped.items[i];
 
@@ -465,5 +459,5 @@ void sg_vm_drop_all(void)
 	for (uint32_t i = 0; i < sg_vm.n_slots; i++)
 		if (sg_vm.slots[i].alloc)
 			sg_page_close(&sg_vm.slots[i].alloc->page);
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 }

@@ -8,7 +8,7 @@
 #include "kernels/softgpu/vm_tables.h"
 #include "libclient/base/base.h"
 
-static uint32_t slot_take(void)
+static uint32_t slot_take(void) MM_REQUIRES(sg_vm_mutex)
 {
 	uint32_t n = sg_vm.n_slots, grown = n ? n * 2 : 256, i;
 	struct sg_alloc_slot *slots;
@@ -52,7 +52,7 @@ CUresult sg_alloc_add(struct sg_page *page, const CUmemAllocationProp *prop,
 	uint32_t slot = SG_NO_SLOT;
 
 	if (a) {
-		sg_vm_lock();
+		mm_lock_take(&sg_vm_mutex);
 		slot = slot_take();
 		if (slot != SG_NO_SLOT) {
 			*a = (struct sg_alloc){ .page = *page,
@@ -62,7 +62,7 @@ CUresult sg_alloc_add(struct sg_page *page, const CUmemAllocationProp *prop,
 						.generation = ++sg_vm.slots[slot].generation };
 			sg_vm.slots[slot].alloc = a;
 		}
-		sg_vm_unlock();
+		mm_lock_give(&sg_vm_mutex);
 	}
 	if (slot == SG_NO_SLOT) {
 		free(a);
@@ -150,14 +150,14 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
 	struct sg_alloc *a;
 
 	SG_ENTER();
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	a = sg_alloc_find(handle);
 	if (a) {
 		device = a->page.device;
 		a->handle_refs--;
 		sg_alloc_retire(a, &page);
 	}
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	sg_page_close(&page);
 	if (a)
 		sg_timed_call(device, sg_vm_profile(device)->release_ns);
@@ -176,7 +176,7 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *os_handle, CUmemGenericAlloc
 	SG_ENTER();
 	if (!os_handle || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_INVALID_VALUE;
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	a = sg_alloc_find(handle);
 	if (a && ((int)a->prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
 		device = a->page.device;
@@ -185,7 +185,7 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *os_handle, CUmemGenericAlloc
 		if (fd >= 0)
 			*(int *)os_handle = fd;
 	}
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	if (!res)
 		sg_timed_call(device, sg_vm_profile(device)->export_ns);
 	return res;
@@ -227,11 +227,11 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
 	SG_ENTER();
 	if (!prop)
 		return CUDA_ERROR_INVALID_VALUE;
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	a = sg_alloc_find(handle);
 	if (a)
 		*prop = a->prop;
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	return a ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -243,7 +243,7 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
 	SG_ENTER();
 	if (!handle)
 		return CUDA_ERROR_INVALID_VALUE;
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	r = sg_ranges_find(&sg_vm.mapped, (uintptr_t)addr);
 	if (r)
 		m = r->value;
@@ -251,6 +251,6 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
 		m->alloc->handle_refs++;
 		*handle = sg_alloc_handle(m->alloc);
 	}
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	return m && !m->owner ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

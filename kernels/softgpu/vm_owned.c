@@ -8,8 +8,9 @@
 #include "kernels/softgpu/vm_tables.h"
 #include "libclient/base/base.h"
 
-/* The lock is held. The mapping takes over the allocation's only reference. */
+/* The mapping takes over the allocation's only reference. */
 static CUresult owned_map(struct sg_alloc *a, struct sg_context *owner, uint64_t va)
+	MM_REQUIRES(sg_vm_mutex)
 {
 	struct sg_mapping *m = NULL;
 	struct sg_range *r;
@@ -43,13 +44,13 @@ CUresult sg_vm_alloc(struct sg_context *owner, size_t bytes, uint64_t *ret_va)
 	SG_TRY(sg_page_create(owner->device, bytes, &page));
 	SG_TRY(sg_alloc_add(&page, &prop, &a));
 	va = sg_vm_reserve(bytes, info->host_page_bytes, 0);
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	res = va ? owned_map(a, owner, va) : CUDA_ERROR_OUT_OF_MEMORY;
 	a->handle_refs = 0;
 	page = SG_PAGE_NULL;
 	if (!a->map_refs)
 		sg_alloc_retire(a, &page);
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	sg_page_close(&page);
 	if (!res)
 		*ret_va = va;
@@ -58,16 +59,16 @@ CUresult sg_vm_alloc(struct sg_context *owner, size_t bytes, uint64_t *ret_va)
 	return res;
 }
 
-/* The lock is held. Return: the mapping of cuMemAlloc() that begins at @va, or NULL. */
-static struct sg_range *owned_find(uint64_t va)
+/* Return: the mapping of cuMemAlloc() that begins at @va, or NULL. */
+static struct sg_range *owned_find(uint64_t va) MM_REQUIRES(sg_vm_mutex)
 {
 	struct sg_range *r = sg_ranges_find(&sg_vm.mapped, va);
 
 	return r && r->start == va && ((struct sg_mapping *)r->value)->owner ? r : NULL;
 }
 
-/* The lock is held. Removes mapping and reservation; the caller closes the page. */
-static void owned_drop(struct sg_range *r, struct sg_page *ret_page)
+/* Removes mapping and reservation; the caller closes the page. */
+static void owned_drop(struct sg_range *r, struct sg_page *ret_page) MM_REQUIRES(sg_vm_mutex)
 {
 	struct sg_range *reservation = sg_ranges_find(&sg_vm.reserved, r->start);
 	size_t i;
@@ -84,11 +85,11 @@ CUresult sg_vm_free(uint64_t va)
 	struct sg_page page = SG_PAGE_NULL;
 	struct sg_range *r;
 
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	r = owned_find(va);
 	if (r)
 		owned_drop(r, &page);
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	sg_page_close(&page);
 	return r ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -98,13 +99,13 @@ struct sg_context *sg_vm_owner(uint64_t va)
 	struct sg_context *owner = NULL;
 	struct sg_range *r;
 
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	r = owned_find(va);
 	if (r) {
 		owner = ((struct sg_mapping *)r->value)->owner;
 		sg_object_ref(&owner->object);
 	}
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	return owner;
 }
 
@@ -118,7 +119,7 @@ static uint64_t owned_free_next(const struct sg_context *owner, uint64_t va)
 	uint64_t next = 0;
 	size_t i;
 
-	sg_vm_lock();
+	mm_lock_take(&sg_vm_mutex);
 	i = sg_ranges_lower(&sg_vm.mapped, va);
 	while (i < sg_vm.mapped.n &&
 	       ((struct sg_mapping *)sg_vm.mapped.items[i].value)->owner != owner)
@@ -127,7 +128,7 @@ static uint64_t owned_free_next(const struct sg_context *owner, uint64_t va)
 		next = sg_vm.mapped.items[i].end;
 		owned_drop(&sg_vm.mapped.items[i], &page);
 	}
-	sg_vm_unlock();
+	mm_lock_give(&sg_vm_mutex);
 	sg_page_close(&page);
 	return next;
 }

@@ -5,16 +5,15 @@
  * Concept:    vm.c has addresses and mappings, vm_handle.c the handles of allocations, vm_owned.c
  *             the memory of cuMemAlloc().
  * Ownership:  an allocation lives while a handle or a mapping refers to it.
- * Threading:  one lock guards all tables and everything that they point to. A page is closed without
- *             the lock, because that may wait for other processes.
+ * Threading:  one lock guards all tables and everything that they point to. A page is closed
+ *             without the lock, because that may wait for other processes.
  */
 #pragma once
-
-#include <pthread.h>
 
 #include "kernels/softgpu/page.h"
 #include "kernels/softgpu/range.h"
 #include "kernels/softgpu/vm.h"
+#include "libclient/support/lock.h"
 
 struct sg_alloc {
 	struct sg_page page;
@@ -31,8 +30,8 @@ struct sg_mapping {
 	bool real; /* the page is mapped, whatever its protection */
 	bool sync_memops;
 	/*
-	 * A reference. Memory of cuMemAlloc() owns its reservation, and goes with cuMemFree() or with
-	 * this context; a mapping of cuMemMap() has NULL here.
+	 * A reference. Memory of cuMemAlloc() owns its reservation, and goes with cuMemFree() or
+	 * with this context; a mapping of cuMemMap() has NULL here.
 	 */
 	struct sg_context *owner;
 };
@@ -45,16 +44,15 @@ struct sg_alloc_slot {
 
 #define SG_NO_SLOT UINT32_MAX
 
+/* "The lock" of these files: it guards the tables and all that they point to. */
+extern struct mm_lock sg_vm_mutex;
+
 extern struct sg_vm {
-	pthread_mutex_t mtx;
 	struct sg_ranges reserved; /* no values */
 	struct sg_ranges mapped;   /* values: struct sg_mapping */
 	struct sg_alloc_slot *slots;
 	uint32_t n_slots, free_slot;
-} sg_vm;
-
-void sg_vm_lock(void);
-void sg_vm_unlock(void);
+} sg_vm MM_GUARDED_BY(sg_vm_mutex);
 
 bool sg_vm_is_aligned(uint64_t value, uint64_t unit);
 bool sg_vm_is_device(const CUmemLocation *location);
@@ -69,31 +67,32 @@ uint64_t sg_vm_reserve(size_t bytes, uint64_t alignment, uint64_t hint_va);
 CUresult sg_alloc_add(struct sg_page *page, const CUmemAllocationProp *prop,
 		      struct sg_alloc **ret_alloc);
 
-/* A handle is made of slot and generation, so that a released one never names the next allocation. */
+/* A handle has slot and generation, so that a released one never names the next allocation. */
 CUmemGenericAllocationHandle sg_alloc_handle(const struct sg_alloc *a);
 
-/* The lock is held. Return: NULL, @handle names no allocation. */
-struct sg_alloc *sg_alloc_find(CUmemGenericAllocationHandle handle);
+/* Return: NULL, @handle names no allocation. */
+struct sg_alloc *sg_alloc_find(CUmemGenericAllocationHandle handle) MM_REQUIRES(sg_vm_mutex);
 
 /*
- * The lock is held. Takes an allocation without references out of the tables; the caller closes
+ * Takes an allocation without references out of the tables; the caller closes
  * @ret_page when it has released the lock. An allocation with references stays, and @ret_page is
  * SG_PAGE_NULL.
  */
-void sg_alloc_retire(struct sg_alloc *a, struct sg_page *ret_page);
+void sg_alloc_retire(struct sg_alloc *a, struct sg_page *ret_page) MM_REQUIRES(sg_vm_mutex);
 
 /*
- * The lock is held. A mapping lies in one reservation; one that would cross into the next is
+ * A mapping lies in one reservation; one that would cross into the next is
  * refused, as the driver does.
  */
 CUresult sg_mapping_add(uint64_t va, struct sg_alloc *a, struct sg_context *owner,
-			struct sg_mapping **ret_mapping);
+			struct sg_mapping **ret_mapping) MM_REQUIRES(sg_vm_mutex);
 
-/* The lock is held. @r: of sg_vm.mapped. The first access to a mapping really maps the page. */
-CUresult sg_mapping_set_access(struct sg_range *r, CUmemAccess_flags access);
+/* @r: of sg_vm.mapped. The first access to a mapping really maps the page. */
+CUresult sg_mapping_set_access(struct sg_range *r, CUmemAccess_flags access)
+	MM_REQUIRES(sg_vm_mutex);
 
 /*
- * The lock is held. Removes mappings [@first, @last) from the table. The caller closes @pages, one
+ * Removes mappings [@first, @last) from the table. The caller closes @pages, one
  * for each mapping, when it has released the lock.
  */
-void sg_mappings_drop(size_t first, size_t last, struct sg_page *pages);
+void sg_mappings_drop(size_t first, size_t last, struct sg_page *pages) MM_REQUIRES(sg_vm_mutex);
