@@ -80,7 +80,7 @@ static void test_error_names(void **state)
 }
 
 /* In a role: nothing works before cuInit(), and no stream without a context. */
-static int beginner(int sock)
+static int run_beginner(int sock)
 {
 	CUmemGenericAllocationHandle h;
 	CUcontext ctx;
@@ -222,6 +222,6 @@ static const struct CMUnitTest tests[] = {
 	T(test_contexts),         T(test_legacy_memory), T(test_modules),
 };
 
-static const struct conf_role roles[] = { { "beginner", beginner }, { NULL, NULL } };
+static const struct conf_role roles[] = { { "beginner", run_beginner }, { NULL, NULL } };
 
 CONF_MAIN("api", tests, roles)

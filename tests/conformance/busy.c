@@ -57,7 +57,7 @@ static void free_runner(struct runner *r)
 	munmap(r->words, PAGE);
 }
 
-static void start(struct runner *r, CUdeviceptr va, size_t bytes)
+static void runner_start(struct runner *r, CUdeviceptr va, size_t bytes)
 {
 	const struct conf_loop_args args = { .started_va = r->words_va + 8,
 					     .flag_va = r->words_va + 64,
@@ -74,7 +74,7 @@ static void start(struct runner *r, CUdeviceptr va, size_t bytes)
 		conf_nap_ms(1);
 }
 
-static void stop(struct runner *r)
+static void runner_stop(struct runner *r)
 {
 	__atomic_store_n((uint32_t *)&r->words[8], 1, __ATOMIC_RELEASE);
 	ok(gpu->cuStreamSynchronize(r->stream));
@@ -137,8 +137,8 @@ static void do_call(enum call call)
  * @begin and @end surround each call with a kernel that is running; a call that waits shows in the
  * time.
  */
-static void tell_calls(const char *where, void (*begin)(void *arg), void (*end)(void *arg),
-		       void *arg)
+static void report_calls(const char *where, void (*begin)(void *arg), void (*end)(void *arg),
+			 void *arg)
 {
 	static uint64_t ns[N][REPEAT];
 	char name[96];
@@ -164,19 +164,19 @@ static void tell_calls(const char *where, void (*begin)(void *arg), void (*end)(
 	munmap(with.page, PAGE);
 }
 
-static void nothing(void *arg)
+static void do_nothing(void *arg)
 {
 	(void)arg;
 }
 
 static void begin_kernel(void *arg)
 {
-	start(arg, 0, 0);
+	runner_start(arg, 0, 0);
 }
 
 static void end_kernel(void *arg)
 {
-	stop(arg);
+	runner_stop(arg);
 }
 
 /* A call that takes as long as the kernel could run waits for it. */
@@ -185,9 +185,9 @@ static void test_calls_beside_own_kernel(void **state)
 	struct runner r = make_runner(LASTS_MS * MM_NS_PER_MS);
 
 	(void)state;
-	tell_calls("idle", nothing, nothing, NULL);
+	report_calls("idle", do_nothing, do_nothing, NULL);
 	conf_fact("kernel.lasts", "us", LASTS_MS * 1000);
-	tell_calls("own_kernel", begin_kernel, end_kernel, &r);
+	report_calls("own_kernel", begin_kernel, end_kernel, &r);
 	free_runner(&r);
 }
 
@@ -238,7 +238,7 @@ static void test_calls_beside_own_wait(void **state)
 	(void)state;
 	w.words_va = conf_register(w.words, PAGE, 0);
 	conf_fact("wait.lasts", "us", LASTS_MS * 1000);
-	tell_calls("own_wait", begin_wait, end_wait, &w);
+	report_calls("own_wait", begin_wait, end_wait, &w);
 	ok(gpu->cuStreamDestroy(w.stream));
 	ok(gpu->cuMemHostUnregister(w.words));
 	munmap(w.words, PAGE);
@@ -257,7 +257,7 @@ static bool is_told(int sock)
  * Kernels over the whole device, one behind the other, of the length that it is told, that compute
  * or read the memory that it is told; answers with how many rounds they made in a second.
  */
-static int spinner(int sock)
+static int run_spinner(int sock)
 {
 	uint64_t begin, bytes, rounds, launched = 0;
 	struct runner r;
@@ -295,7 +295,7 @@ static int spinner(int sock)
 }
 
 /* Copies to or from the device (1, 2), from the first word on until the next; answers with MB/s. */
-static int mover(int sock)
+static int run_mover(int sock)
 {
 	const size_t bytes = conf.software ? (size_t)1 << 20 : (size_t)64 << 20;
 	uint64_t begin, moved = 0, way;
@@ -325,7 +325,7 @@ static int mover(int sock)
 }
 
 /* A stream that stands at a value until the next word. */
-static int waiting(int sock)
+static int run_waiter(int sock)
 {
 	uint32_t *page = conf_shared(PAGE, NULL);
 	CUstream stream;
@@ -343,7 +343,7 @@ static int waiting(int sock)
 	return 0;
 }
 
-static void want(struct conf_peer *peer, uint64_t word)
+static void range_want(struct conf_peer *peer, uint64_t word)
 {
 	if (conf_recv(peer->sock, NULL) == word)
 		return;
@@ -357,7 +357,7 @@ static struct conf_peer begin_spinner(size_t bytes)
 
 	conf_send(peer.sock, KERNEL_MS * MM_NS_PER_MS, -1);
 	conf_send(peer.sock, bytes + 1, -1);
-	want(&peer, 1);
+	range_want(&peer, 1);
 	return peer;
 }
 
@@ -366,7 +366,7 @@ static struct conf_peer begin_mover(uint64_t way)
 	struct conf_peer peer = conf_spawn("mover");
 
 	conf_send(peer.sock, way, -1);
-	want(&peer, 1);
+	range_want(&peer, 1);
 	return peer;
 }
 
@@ -381,7 +381,7 @@ static double end_peer(struct conf_peer *peer)
 	return (double)(said - 1);
 }
 
-static void measure(void)
+static void calls_measure(void)
 {
 	conf_nap_ms(conf.software ? 20 : 500);
 }
@@ -402,14 +402,14 @@ static void test_copies_beside_kernels(void **state)
 	conf_kernel("conf_loop");
 	for (uint64_t way = 1; way <= 2; way++) {
 		a = begin_mover(way);
-		measure();
+		calls_measure();
 		alone = end_peer(&a);
 		snprintf(name, sizeof(name), "%s.alone", ways[way - 1]);
 		conf_fact(name, "MB/s", alone);
 		a = begin_mover(way);
 		b = conf_spawn("waiting");
-		want(&b, 1);
-		measure();
+		range_want(&b, 1);
+		calls_measure();
 		snprintf(name, sizeof(name), "%s.beside_a_wait", ways[way - 1]);
 		conf_fact(name, "of alone", end_peer(&a) / alone);
 		end_peer(&b);
@@ -417,11 +417,11 @@ static void test_copies_beside_kernels(void **state)
 			const char *kind = i ? "reading" : "computing";
 
 			b = begin_spinner(bytes[i]);
-			measure();
+			calls_measure();
 			rounds = end_peer(&b);
 			b = begin_spinner(bytes[i]);
 			a = begin_mover(way);
-			measure();
+			calls_measure();
 			snprintf(name, sizeof(name), "%s.beside_%s", ways[way - 1], kind);
 			conf_fact(name, "of alone", end_peer(&a) / alone);
 			snprintf(name, sizeof(name), "%s.beside_%s.kernels", ways[way - 1], kind);
@@ -442,12 +442,12 @@ static void test_kernels_beside_a_wait(void **state)
 	(void)state;
 	conf_kernel("conf_loop");
 	kernels = begin_spinner(0);
-	measure();
+	calls_measure();
 	alone = end_peer(&kernels);
 	wait = conf_spawn("waiting");
-	want(&wait, 1);
+	range_want(&wait, 1);
 	kernels = begin_spinner(0);
-	measure();
+	calls_measure();
 	conf_fact("kernels.beside_a_wait", "of alone", end_peer(&kernels) / alone);
 	end_peer(&wait);
 }
@@ -460,13 +460,13 @@ static void test_calls_beside_another_kernel(void **state)
 	conf_kernel("conf_loop");
 	peer = begin_spinner(0);
 	conf_fact("other_kernel.lasts", "us", KERNEL_MS * 1000);
-	tell_calls("other_kernel", nothing, nothing, NULL);
+	report_calls("other_kernel", do_nothing, do_nothing, NULL);
 	end_peer(&peer);
 }
 
 /* ---- What a kernel sees ---- */
 
-static CUdeviceptr patterned(CUmemGenericAllocationHandle h, size_t bytes, uint64_t seed)
+static CUdeviceptr pattern_is_at(CUmemGenericAllocationHandle h, size_t bytes, uint64_t seed)
 {
 	const struct conf_fill_args args = { .va = conf_reserve(bytes),
 					     .words = bytes / 8,
@@ -502,7 +502,7 @@ static void test_remap_is_seen(void **state)
 
 	(void)state;
 	for (uint64_t i = 0; i < 2; i++)
-		home[i] = patterned(h[i], g, i + 1);
+		home[i] = pattern_is_at(h[i], g, i + 1);
 	for (int round = 0; round < rounds; round++) {
 		uint64_t same;
 
@@ -528,7 +528,7 @@ static void test_remap_beside_kernel(void **state)
 	CUmemGenericAllocationHandle h = conf_create(bytes), other = conf_create(conf.granule);
 	CUfunction count = conf_kernel("conf_count");
 	uint64_t seen[2], remaps = 0;
-	CUdeviceptr va = patterned(h, bytes, 7), space = conf_reserve(bytes + conf.granule);
+	CUdeviceptr va = pattern_is_at(h, bytes, 7), space = conf_reserve(bytes + conf.granule);
 	CUdeviceptr beside = space + bytes;
 	CUstream stream = conf_stream();
 
@@ -620,9 +620,9 @@ static const struct CMUnitTest tests[] = {
 };
 
 static const struct conf_role roles[] = {
-	{ "spinner", spinner },
-	{ "mover", mover },
-	{ "waiting", waiting },
+	{ "spinner", run_spinner },
+	{ "mover", run_mover },
+	{ "waiting", run_waiter },
 	{ NULL, NULL },
 };
 

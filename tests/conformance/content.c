@@ -23,7 +23,7 @@ static size_t device_bytes(void)
 /* ---- After a death ---- */
 
 /* Leaves a pattern all over a good piece of the device, and waits to be killed. */
-static int secretive(int sock)
+static int run_secretive(int sock)
 {
 	struct conf_fill_args args = { .seed = SEED };
 
@@ -98,7 +98,7 @@ enum work { SET_D8, SET_D32, COPY, N_WORK };
 
 static const char *const work_names[N_WORK] = { "scrub.d8", "scrub.d32", "copy.within" };
 
-static void submit(enum work work, CUdeviceptr va, size_t bytes, CUstream stream)
+static void work_submit(enum work work, CUdeviceptr va, size_t bytes, CUstream stream)
 {
 	if (work == SET_D8)
 		ok(gpu->cuMemsetD8Async(va, 0, bytes, stream));
@@ -109,7 +109,7 @@ static void submit(enum work work, CUdeviceptr va, size_t bytes, CUstream stream
 }
 
 /* GB/s of bytes written; a copy within the device also reads as many. */
-static double rate(enum work work, CUdeviceptr va, size_t bytes, CUstream stream)
+static double work_rate(enum work work, CUdeviceptr va, size_t bytes, CUstream stream)
 {
 	const int times = conf.software ? 2 : 20;
 	CUevent begin, end;
@@ -117,10 +117,10 @@ static double rate(enum work work, CUdeviceptr va, size_t bytes, CUstream stream
 
 	ok(gpu->cuEventCreate(&begin, 0));
 	ok(gpu->cuEventCreate(&end, 0));
-	submit(work, va, bytes, stream); /* the first is slow */
+	work_submit(work, va, bytes, stream); /* the first is slow */
 	ok(gpu->cuEventRecord(begin, stream));
 	for (int i = 0; i < times; i++)
-		submit(work, va, bytes, stream);
+		work_submit(work, va, bytes, stream);
 	ok(gpu->cuEventRecord(end, stream));
 	ok(gpu->cuEventSynchronize(end));
 	ok(gpu->cuEventElapsedTime(&ms, begin, end));
@@ -141,7 +141,7 @@ static void test_scrub(void **state)
 		for (int work = 0; work < N_WORK; work++) {
 			snprintf(name, sizeof(name), "%s.%s", work_names[work],
 				 conf_size(bytes, size));
-			conf_fact(name, "GB/s", rate((enum work)work, va, bytes, stream));
+			conf_fact(name, "GB/s", work_rate((enum work)work, va, bytes, stream));
 		}
 	}
 	ok(gpu->cuStreamDestroy(stream));
@@ -155,6 +155,6 @@ static const struct CMUnitTest tests[] = {
 	T(test_scrub),
 };
 
-static const struct conf_role roles[] = { { "secretive", secretive }, { NULL, NULL } };
+static const struct conf_role roles[] = { { "secretive", run_secretive }, { NULL, NULL } };
 
 CONF_MAIN("content", tests, roles)

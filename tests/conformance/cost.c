@@ -39,7 +39,7 @@ struct times {
 	} while (0)
 
 /* One page through its whole life; what was last to hold it is the release. */
-static void cycle(struct times *t, size_t bytes)
+static void page_cycle(struct times *t, size_t bytes)
 {
 	CUmemGenericAllocationHandle h, again;
 	CUdeviceptr va;
@@ -60,7 +60,7 @@ static void cycle(struct times *t, size_t bytes)
 	TIMED(t, FREE, ok(gpu->cuMemAddressFree(va, bytes)));
 }
 
-static void tell(struct times *t, const char *suffix)
+static void report_times(struct times *t, const char *suffix)
 {
 	char name[96];
 
@@ -83,8 +83,8 @@ static void test_by_size(void **state)
 
 		memset(&t, 0, sizeof(t));
 		for (size_t i = 0; i < n; i++)
-			cycle(&t, bytes);
-		tell(&t, conf_size(bytes, size));
+			page_cycle(&t, bytes);
+		report_times(&t, conf_size(bytes, size));
 	}
 }
 
@@ -100,7 +100,7 @@ static void map_all(CUdeviceptr va, CUmemGenericAllocationHandle h, size_t n)
 }
 
 /* Access to @n mappings in one call, and in @n; all unmapped in one call, and in @n. */
-static void tell_runs(CUdeviceptr va, CUmemGenericAllocationHandle h, size_t n)
+static void report_runs(CUdeviceptr va, CUmemGenericAllocationHandle h, size_t n)
 {
 	const size_t g = conf.granule;
 	char name[96];
@@ -129,7 +129,7 @@ static void tell_runs(CUdeviceptr va, CUmemGenericAllocationHandle h, size_t n)
 }
 
 /* One page more, where @n are mapped. */
-static void tell_beside(CUdeviceptr va, CUmemGenericAllocationHandle h, size_t n)
+static void report_beside(CUdeviceptr va, CUmemGenericAllocationHandle h, size_t n)
 {
 	static const char *const what[] = { "map", "access", "unmap" };
 	static uint64_t ns[3][SAMPLES];
@@ -163,10 +163,10 @@ static void test_by_mappings(void **state)
 
 	(void)state;
 	for (size_t n = 1; n <= most; n *= 8) {
-		tell_runs(va, h, n);
+		report_runs(va, h, n);
 		map_all(va, h, n);
 		conf_access(va, n * g, RW);
-		tell_beside(beside, one, n);
+		report_beside(beside, one, n);
 		ok(gpu->cuMemUnmap(va, n * g));
 	}
 	ok(gpu->cuMemRelease(h));
@@ -176,19 +176,19 @@ static void test_by_mappings(void **state)
 }
 
 /* Cycles while others do, and tells the median of each call, in nanoseconds. */
-static int cycler(int sock)
+static int run_cycler(int sock)
 {
 	static struct times t;
 	uint64_t go;
 
 	conf_context();
-	cycle(&t, conf.granule); /* what comes first is slow once */
+	page_cycle(&t, conf.granule); /* what comes first is slow once */
 	memset(&t, 0, sizeof(t));
 	conf_send(sock, 1, -1);
 	go = conf_recv(sock, NULL);
 	check(go == 2);
 	for (size_t i = 0; i < SAMPLES; i++)
-		cycle(&t, conf.granule);
+		page_cycle(&t, conf.granule);
 	for (int call = 0; call < N_CALLS; call++) {
 		uint64_t sum = 0;
 
@@ -260,7 +260,7 @@ static const struct CMUnitTest tests[] = {
 };
 
 static const struct conf_role roles[] = {
-	{ "cycler", cycler },
+	{ "cycler", run_cycler },
 	{ "context_holder", context_holder },
 	{ NULL, NULL },
 };

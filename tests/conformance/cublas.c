@@ -38,7 +38,7 @@ struct product {
 	uint32_t *host_y;
 };
 
-static void need(cublasStatus_t status, const char *what)
+static void product_need(cublasStatus_t status, const char *what)
 {
 	if (status)
 		fail_msg("%s: %s", what, lib.cublasGetStatusString(status));
@@ -75,7 +75,7 @@ static void fill_weights(unsigned char *to, size_t n, const struct product *p)
 		memcpy(to + at * p->element, to, MM_MIN(stretch, n - at) * p->element);
 }
 
-static struct product make(struct shape shape, cudaDataType type)
+static struct product product_make(struct shape shape, cudaDataType type)
 {
 	struct product p = { .shape = shape, .type = type, .element = type == CUDA_R_32F ? 4 : 2 };
 	const size_t x_bytes = ROWS * shape.k * p.element, n = (size_t)shape.outputs * shape.k;
@@ -107,7 +107,7 @@ static unsigned char *row_of(const struct product *p, uint32_t row)
 }
 
 /* y of the first @rows rows, in host_y. The calls are the backend's. */
-static void multiply(const struct product *p, uint32_t rows)
+static void product_multiply(const struct product *p, uint32_t rows)
 {
 	const cublasComputeType_t compute =
 		p->type == CUDA_R_32F ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
@@ -115,12 +115,12 @@ static void multiply(const struct product *p, uint32_t rows)
 	const float one = 1, zero = 0;
 
 	ok(gpu->cuMemcpyHtoD(p->x, p->host_x, rows * (size_t)p->shape.k * p->element));
-	need(lib.cublasGemmEx(handle, CUBLAS_OP_T, CUBLAS_OP_N, outputs, (int)rows, k, &one,
-			      (const void *)(uintptr_t)p->w, p->type, k,
-			      (const void *)(uintptr_t)p->x, p->type, k, &zero,
-			      (void *)(uintptr_t)p->y, CUDA_R_32F, outputs, compute,
-			      CUBLAS_GEMM_DEFAULT),
-	     "cublasGemmEx");
+	product_need(lib.cublasGemmEx(handle, CUBLAS_OP_T, CUBLAS_OP_N, outputs, (int)rows, k, &one,
+				      (const void *)(uintptr_t)p->w, p->type, k,
+				      (const void *)(uintptr_t)p->x, p->type, k, &zero,
+				      (void *)(uintptr_t)p->y, CUDA_R_32F, outputs, compute,
+				      CUBLAS_GEMM_DEFAULT),
+		     "cublasGemmEx");
 	ok(gpu->cuCtxSynchronize());
 	ok(gpu->cuMemcpyDtoH(p->host_y, p->y, (size_t)rows * p->shape.outputs * 4));
 }
@@ -143,7 +143,7 @@ static unsigned int count_moved(const struct product *p, const uint32_t *want, u
 	for (uint32_t place = 0; place < ROWS; place += step) {
 		fill_random(p->host_x, (size_t)ROWS * p->shape.k, p, seed);
 		memcpy(row_of(p, place), row, p->shape.k * p->element);
-		multiply(p, ROWS);
+		product_multiply(p, ROWS);
 		moved += !is_row(p, place, want);
 	}
 	return moved;
@@ -151,7 +151,7 @@ static unsigned int count_moved(const struct product *p, const uint32_t *want, u
 
 static void check_shape(const struct shape shape, cudaDataType type, const char *type_name)
 {
-	struct product p = make(shape, type);
+	struct product p = product_make(shape, type);
 	mm_cleanup(mm_free_ptr) uint32_t *want = malloc((size_t)shape.outputs * 4);
 	unsigned int seed = 7, alike = 0, moved = 0;
 	char name[96];
@@ -160,13 +160,13 @@ static void check_shape(const struct shape shape, cudaDataType type, const char 
 	fill_random(p.host_x, shape.k, &p, &seed);
 	for (uint32_t row = 1; row < ROWS; row++)
 		memcpy(row_of(&p, row), row_of(&p, 0), shape.k * p.element);
-	multiply(&p, ROWS);
+	product_multiply(&p, ROWS);
 	memcpy(want, p.host_y, (size_t)shape.outputs * 4);
 	for (uint32_t row = 1; row < ROWS; row++)
 		moved += !is_row(&p, row, want);
 	/* Products of other sizes may differ, and most do: that is why there is one size. */
 	for (uint32_t rows = 1; rows < ROWS; rows *= 2) {
-		multiply(&p, rows);
+		product_multiply(&p, rows);
 		alike += is_row(&p, 0, want);
 	}
 	moved += count_moved(&p, want, conf.software ? 1 : 7, &seed);
@@ -210,11 +210,11 @@ static int set_up(void **state)
 		setenv("MM_CUBLAS_LIB", CONF_SOFTBLAS, 1);
 	if (mm_cublas_load(&lib, err, sizeof(err)) < 0)
 		return 0; /* the test says so */
-	need(lib.cublasCreate_v2(&handle), "cublasCreate");
-	need(lib.cublasSetMathMode(handle, (cublasMath_t)mode), "cublasSetMathMode");
+	product_need(lib.cublasCreate_v2(&handle), "cublasCreate");
+	product_need(lib.cublasSetMathMode(handle, (cublasMath_t)mode), "cublasSetMathMode");
 	ok(gpu->cuMemAlloc(&workspace, WORKSPACE));
-	need(lib.cublasSetWorkspace_v2(handle, (void *)(uintptr_t)workspace, WORKSPACE),
-	     "cublasSetWorkspace");
+	product_need(lib.cublasSetWorkspace_v2(handle, (void *)(uintptr_t)workspace, WORKSPACE),
+		     "cublasSetWorkspace");
 	return 0;
 }
 
@@ -225,7 +225,7 @@ static void test_library(void **state)
 	(void)state;
 	if (!handle)
 		conf_skip("no cuBLAS here");
-	need(lib.cublasGetVersion_v2(handle, &version), "cublasGetVersion");
+	product_need(lib.cublasGetVersion_v2(handle, &version), "cublasGetVersion");
 	conf_fact("cublas.version", "", version);
 }
 

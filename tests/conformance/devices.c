@@ -12,7 +12,7 @@
 static CUcontext context[2];
 
 /* Two devices with their contexts, or the test is skipped. */
-static void begin(void)
+static void devices_begin(void)
 {
 	int count = 0;
 
@@ -25,7 +25,7 @@ static void begin(void)
 	check(context[0] != context[1]);
 }
 
-static void end(void)
+static void devices_end(void)
 {
 	ok(gpu->cuDevicePrimaryCtxRelease(1));
 	ok(gpu->cuDevicePrimaryCtxRelease(0));
@@ -65,7 +65,7 @@ static CUdeviceptr map_on(int device, CUmemGenericAllocationHandle handle)
 	return va;
 }
 
-static void unmap(CUdeviceptr va)
+static void pages_unmap(CUdeviceptr va)
 {
 	ok(gpu->cuMemUnmap(va, conf.granule));
 	ok(gpu->cuMemAddressFree(va, conf.granule));
@@ -88,7 +88,7 @@ static void test_names(void **state)
 	int count = 0;
 
 	(void)state;
-	begin();
+	devices_begin();
 	ok(gpu->cuDeviceGetCount(&count));
 	check(count >= 2);
 	expect(gpu->cuDeviceGet(&device, count), CUDA_ERROR_INVALID_DEVICE);
@@ -102,7 +102,7 @@ static void test_names(void **state)
 		ok(gpu->cuCtxPopCurrent(&(CUcontext){ NULL }));
 	}
 	check(memcmp(&uuid[0], &uuid[1], sizeof(uuid[0])) != 0);
-	end();
+	devices_end();
 }
 
 /* Memory is taken from the device that is asked, and from no other. */
@@ -114,7 +114,7 @@ static void test_memory_apart(void **state)
 	int fd;
 
 	(void)state;
-	begin();
+	devices_begin();
 	before[0] = free_on(0);
 	before[1] = free_on(1);
 	handle = create_on(1, conf.bulk);
@@ -129,7 +129,7 @@ static void test_memory_apart(void **state)
 	ok(gpu->cuMemRelease(again));
 	ok(gpu->cuMemRelease(handle));
 	check(free_on(1) + conf.noise >= before[1]);
-	end();
+	devices_end();
 }
 
 static void test_access(void **state)
@@ -139,7 +139,7 @@ static void test_access(void **state)
 	CUdeviceptr va;
 
 	(void)state;
-	begin();
+	devices_begin();
 	handle = create_on(1, conf.granule);
 	va = conf_reserve(conf.granule);
 	ok(gpu->cuMemMap(va, conf.granule, 0, handle, 0));
@@ -150,9 +150,9 @@ static void test_access(void **state)
 	ok(gpu->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, va));
 	ok(gpu->cuCtxPopCurrent(&(CUcontext){ NULL }));
 	check(ordinal == 1);
-	unmap(va);
+	pages_unmap(va);
 	ok(gpu->cuMemRelease(handle));
-	end();
+	devices_end();
 }
 
 /* Bytes of one device reach the other through host memory, registered once for both. */
@@ -163,7 +163,7 @@ static void test_copies(void **state)
 	uint32_t *host;
 
 	(void)state;
-	begin();
+	devices_begin();
 	for (int i = 0; i < 2; i++) {
 		handle[i] = create_on(i, conf.granule);
 		va[i] = map_on(i, handle[i]);
@@ -182,16 +182,16 @@ static void test_copies(void **state)
 	ok(gpu->cuCtxPopCurrent(&(CUcontext){ NULL }));
 	ok(gpu->cuMemHostUnregister(host));
 	for (int i = 0; i < 2; i++) {
-		unmap(va[i]);
+		pages_unmap(va[i]);
 		ok(gpu->cuMemRelease(handle[i]));
 	}
-	end();
+	devices_end();
 }
 
 /*
  * Of several devices a process may see some, in an order of its own: then the ordinals are those.
  */
-static int seen(int sock)
+static int run_visible(int sock)
 {
 	CUuuid uuid;
 	int count;
@@ -203,7 +203,7 @@ static int seen(int sock)
 	return 0;
 }
 
-static uint64_t ask(const char *visible)
+static uint64_t run_and_receive(const char *visible)
 {
 	struct conf_peer peer;
 	uint64_t word;
@@ -223,13 +223,13 @@ static void test_visible(void **state)
 	(void)state;
 	if (!conf.software)
 		conf_skip("what a process sees is CUDA_VISIBLE_DEVICES there");
-	begin();
+	devices_begin();
 	for (int i = 0; i < 2; i++)
 		ok(gpu->cuDeviceGetUuid(&uuid[i], i));
-	check(ask("0") == (1u << 8 | (unsigned char)uuid[0].bytes[15]));
-	check(ask("1") == (1u << 8 | (unsigned char)uuid[1].bytes[15]));
-	check(ask("1,0") == (2u << 8 | (unsigned char)uuid[1].bytes[15]));
-	end();
+	check(run_and_receive("0") == (1u << 8 | (unsigned char)uuid[0].bytes[15]));
+	check(run_and_receive("1") == (1u << 8 | (unsigned char)uuid[1].bytes[15]));
+	check(run_and_receive("1,0") == (2u << 8 | (unsigned char)uuid[1].bytes[15]));
+	devices_end();
 }
 
 static const struct CMUnitTest tests[] = {
@@ -238,7 +238,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_copies),
 };
 
-static const struct conf_role roles[] = { { "seen", seen }, { NULL, NULL } };
+static const struct conf_role roles[] = { { "seen", run_visible }, { NULL, NULL } };
 
 int main(int argc, char **argv)
 {

@@ -49,7 +49,7 @@ const char *conf_size(size_t bytes, char buffer[16])
 }
 
 /* A JSON string's inside: what would end or break it is left out. */
-static void quote(char *ret, size_t bytes, const char *text)
+static void json_quote(char *ret, size_t bytes, const char *text)
 {
 	size_t n = 0;
 
@@ -60,7 +60,7 @@ static void quote(char *ret, size_t bytes, const char *text)
 }
 
 /* One write, so that the lines of several processes do not mix. */
-static void append(const char *line)
+static void line_append(const char *line)
 {
 	const char *path = getenv("MM_CONF_FACTS");
 	mm_cleanup(mm_close_fd) int fd = -1;
@@ -72,7 +72,7 @@ static void append(const char *line)
 		perror(path);
 }
 
-static void put(const char *name, const char *value, const char *unit)
+static void fact_put(const char *name, const char *value, const char *unit)
 {
 	char line[LINE_BYTES];
 
@@ -80,7 +80,7 @@ static void put(const char *name, const char *value, const char *unit)
 		 "{\"program\": \"%s\", \"test\": \"%s\", \"fact\": \"%s\", \"value\": %s, "
 		 "\"unit\": \"%s\"}\n",
 		 program, test, name, value, unit);
-	append(line);
+	line_append(line);
 }
 
 void conf_fact(const char *name, const char *unit, double value)
@@ -93,7 +93,7 @@ void conf_fact(const char *name, const char *unit, double value)
 	else
 		snprintf(text, sizeof(text), "null");
 	printf("fact: %s: %s %s\n", name, text, unit);
-	put(name, text, unit);
+	fact_put(name, text, unit);
 }
 
 void conf_fact_text(const char *name, const char *format, ...)
@@ -104,10 +104,10 @@ void conf_fact_text(const char *name, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	quote(inside, sizeof(inside), text);
+	json_quote(inside, sizeof(inside), text);
 	snprintf(quoted, sizeof(quoted), "\"%s\"", inside);
 	printf("fact: %s: %s\n", name, inside);
-	put(name, quoted, "");
+	fact_put(name, quoted, "");
 }
 
 void conf_fact_result(const char *name, CUresult result)
@@ -115,7 +115,7 @@ void conf_fact_result(const char *name, CUresult result)
 	conf_fact_text(name, "%s", mm_gpu_strerror(&conf.gpu, result));
 }
 
-static int compare(const void *a, const void *b)
+static int times_compare(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
@@ -128,7 +128,7 @@ void conf_fact_times(const char *name, uint64_t *ns, size_t n)
 
 	if (!n)
 		return;
-	qsort(ns, n, sizeof(*ns), compare);
+	qsort(ns, n, sizeof(*ns), times_compare);
 	snprintf(full, sizeof(full), "%s.median", name);
 	conf_fact(full, "us", (double)ns[n / 2] / 1e3);
 	if (n >= 100) {
@@ -143,10 +143,10 @@ void conf_fact_outcome(const char *of, const char *outcome, double seconds, cons
 {
 	char line[LINE_BYTES], inside[512];
 
-	quote(inside, sizeof(inside), reason);
+	json_quote(inside, sizeof(inside), reason);
 	snprintf(line, sizeof(line),
 		 "{\"program\": \"%s\", \"test\": \"%s\", \"outcome\": \"%s\", "
 		 "\"seconds\": %.3f, \"reason\": \"%s\"}\n",
 		 program, of, outcome, seconds, inside);
-	append(line);
+	line_append(line);
 }

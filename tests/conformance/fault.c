@@ -36,7 +36,7 @@ static CUfunction loop;
 
 /* ---- What the roles are made of ---- */
 
-static void begin(int sock, const char *name)
+static void fault_begin(int sock, const char *name)
 {
 	role_name = name;
 	by_kernel = conf_recv(sock, NULL) == BY_KERNEL;
@@ -48,7 +48,7 @@ static void begin(int sock, const char *name)
 	rounds_va = conf_zeroed(8);
 }
 
-static void launch(CUdeviceptr va, size_t bytes, bool writes, uint64_t ns, CUstream stream)
+static void loop_launch(CUdeviceptr va, size_t bytes, bool writes, uint64_t ns, CUstream stream)
 {
 	const struct conf_loop_args args = { .started_va = words_va + 8,
 					     .va = va,
@@ -60,19 +60,19 @@ static void launch(CUdeviceptr va, size_t bytes, bool writes, uint64_t ns, CUstr
 	conf_launch(loop, 1, 1, stream, &args);
 }
 
-static CUresult touch(CUdeviceptr va, bool writes, CUstream stream)
+static CUresult range_touch(CUdeviceptr va, bool writes, CUstream stream)
 {
 	uint32_t seen[4];
 
 	if (by_kernel) {
-		launch(va, 128, writes, MM_NS_PER_MS, stream);
+		loop_launch(va, 128, writes, MM_NS_PER_MS, stream);
 		return CUDA_SUCCESS;
 	}
 	return writes ? gpu->cuMemsetD32Async(va, 1, 16, stream)
 		      : gpu->cuMemcpyDtoHAsync(seen, va, sizeof(seen), stream);
 }
 
-static void tell(const char *what, CUresult result)
+static void report_result(const char *what, CUresult result)
 {
 	char name[128];
 
@@ -98,7 +98,7 @@ static int expect_lost(CUresult submitted, CUstream stream)
 	CUresult res = submitted ? submitted : gpu->cuStreamSynchronize(stream);
 	CUdeviceptr va;
 
-	tell(submitted ? "submitted" : "run", res);
+	report_result(submitted ? "submitted" : "run", res);
 	if (submitted == CUDA_ERROR_INVALID_VALUE && !conf.software)
 		return 0; /* refused, and nothing is lost */
 	check(is_loss(res, res));
@@ -107,7 +107,7 @@ static int expect_lost(CUresult submitted, CUstream stream)
 	check(is_loss(gpu->cuCtxSynchronize(), res));
 	check(is_loss(gpu->cuMemsetD8Async(words_va, 0, 1, stream), res));
 	submitted = gpu->cuMemAlloc(&va, 4096);
-	tell("later", submitted);
+	report_result("later", submitted);
 	check(is_loss(submitted, res));
 	return 0;
 }
@@ -120,7 +120,7 @@ static CUdeviceptr begin_mapped(int sock, const char *name, CUmemAccess_flags ac
 {
 	CUdeviceptr va;
 
-	begin(sock, name);
+	fault_begin(sock, name);
 	*ret_stream = conf_stream();
 	va = conf_reserve(conf.granule);
 	conf_map(va, conf.granule, conf_create(conf.granule), access);
@@ -132,11 +132,11 @@ static int access_before_set(int sock)
 	CUstream stream;
 	CUdeviceptr va;
 
-	begin(sock, "access_before_set");
+	fault_begin(sock, "access_before_set");
 	stream = conf_stream();
 	va = conf_reserve(conf.granule);
 	ok(gpu->cuMemMap(va, conf.granule, 0, conf_create(conf.granule), 0));
-	return expect_lost(touch(va, true, stream), stream);
+	return expect_lost(range_touch(va, true, stream), stream);
 }
 
 static int access_unmapped(int sock)
@@ -144,10 +144,10 @@ static int access_unmapped(int sock)
 	CUstream stream;
 	CUdeviceptr va = begin_mapped(sock, "access_unmapped", RW, &stream);
 
-	ok(touch(va, true, stream));
+	ok(range_touch(va, true, stream));
 	ok(gpu->cuStreamSynchronize(stream));
 	ok(gpu->cuMemUnmap(va, conf.granule));
-	return expect_lost(touch(va, true, stream), stream);
+	return expect_lost(range_touch(va, true, stream), stream);
 }
 
 static int write_read_only(int sock)
@@ -155,9 +155,9 @@ static int write_read_only(int sock)
 	CUstream stream;
 	CUdeviceptr va = begin_mapped(sock, "write_read_only", RO, &stream);
 
-	ok(touch(va, false, stream));
+	ok(range_touch(va, false, stream));
 	ok(gpu->cuStreamSynchronize(stream));
-	return expect_lost(touch(va, true, stream), stream);
+	return expect_lost(range_touch(va, true, stream), stream);
 }
 
 static int access_taken_away(int sock)
@@ -166,14 +166,14 @@ static int access_taken_away(int sock)
 	CUdeviceptr va = begin_mapped(sock, "access_taken_away", RW, &stream);
 	CUresult res;
 
-	ok(touch(va, true, stream));
+	ok(range_touch(va, true, stream));
 	ok(gpu->cuStreamSynchronize(stream));
 	res = conf_try_access(va, conf.granule, NONE);
-	tell("set_access_none", res);
+	report_result("set_access_none", res);
 	if (res && !conf.software)
 		return 0; /* not to be had from this driver, and not relied on */
 	ok(res);
-	return expect_lost(touch(va, false, stream), stream);
+	return expect_lost(range_touch(va, false, stream), stream);
 }
 
 /* Unmapping waits for nobody: what is queued behind a wait finds nothing there. */
@@ -183,7 +183,7 @@ static int unmap_does_not_drain(int sock)
 	CUdeviceptr va = begin_mapped(sock, "unmap_does_not_drain", RW, &stream);
 
 	ok(gpu->cuStreamWaitValue32(stream, words_va + 64, 1, CU_STREAM_WAIT_VALUE_EQ));
-	ok(touch(va, true, stream));
+	ok(range_touch(va, true, stream));
 	ok(gpu->cuMemUnmap(va, conf.granule));
 	__atomic_store_n((uint32_t *)&words[8], 1, __ATOMIC_RELEASE);
 	return expect_lost(CUDA_SUCCESS, stream);
@@ -196,7 +196,7 @@ static int unmap_under_kernel(int sock)
 	CUstream stream;
 	CUdeviceptr va = begin_mapped(sock, "unmap_under_kernel", RW, &stream);
 
-	launch(va, conf.granule, false, KERNEL_NS, stream);
+	loop_launch(va, conf.granule, false, KERNEL_NS, stream);
 	while (!__atomic_load_n((uint32_t *)&words[1], __ATOMIC_ACQUIRE))
 		conf_nap_ms(1);
 	submitted = conf_now_ns();
@@ -222,11 +222,11 @@ static int nothing_runs_after(int sock)
 	CUstream stream;
 	CUresult res;
 
-	begin(sock, "nothing_runs_after");
+	fault_begin(sock, "nothing_runs_after");
 	stream = conf_stream();
 	va = conf_reserve(conf.granule);
 	ok(gpu->cuMemMap(va, conf.granule, 0, conf_create(conf.granule), 0));
-	res = touch(va, true, stream);
+	res = range_touch(va, true, stream);
 	if (!res)
 		gpu->cuStreamWriteValue64(stream, words_va + 64, 1, 0);
 	expect_lost(res, stream);
@@ -243,7 +243,7 @@ static int write_sealed_host(int sock)
 	CUresult res = CUDA_SUCCESS;
 	int fd;
 
-	begin(sock, "write_sealed_host");
+	fault_begin(sock, "write_sealed_host");
 	conf_needs_read_only();
 	stream = conf_stream();
 	page = conf_shared(PAGE, &fd);
@@ -252,7 +252,7 @@ static int write_sealed_host(int sock)
 	read_only = conf_shared_from(fd, PAGE, PROT_READ);
 	va = conf_register(read_only, PAGE, CU_MEMHOSTREGISTER_READ_ONLY);
 	if (by_kernel)
-		launch(va, 128, true, MM_NS_PER_MS, stream);
+		loop_launch(va, 128, true, MM_NS_PER_MS, stream);
 	else
 		res = gpu->cuStreamWriteValue32(stream, va, 1, 0);
 	expect_lost(res, stream);

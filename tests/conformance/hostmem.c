@@ -36,7 +36,7 @@ static double ms_since(uint64_t begin)
  * A memfd that is there already: registering does not have to make the pages. NULL if there is
  * none.
  */
-static void *make(size_t bytes, unsigned int flags, int *ret_fd)
+static void *memfd_make(size_t bytes, unsigned int flags, int *ret_fd)
 {
 	int fd = memfd_create("conformance", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
 	void *addr = MAP_FAILED;
@@ -79,7 +79,7 @@ static void test_cost(void **state)
 	int fd;
 
 	(void)state;
-	addr = make(bytes, 0, &fd);
+	addr = memfd_make(bytes, 0, &fd);
 	if (!addr)
 		conf_skip("no %zu MiB of shared memory: %s", bytes >> 20, strerror(errno));
 	tell_registration("mapped", addr, bytes, DEVICE_MAP);
@@ -101,7 +101,7 @@ static void test_cost_of_huge_pages(void **state)
 	int fd;
 
 	(void)state;
-	addr = make(bytes, MFD_HUGETLB, &fd);
+	addr = memfd_make(bytes, MFD_HUGETLB, &fd);
 	if (!addr)
 		conf_skip("no %zu MiB of huge pages: %s", bytes >> 20, strerror(errno));
 	tell_registration("huge", addr, bytes, DEVICE_MAP);
@@ -110,7 +110,7 @@ static void test_cost_of_huge_pages(void **state)
 }
 
 /* The same pages in two processes at once, as mmd and a tenant have them. */
-static int registrant(int sock)
+static int run_registrant(int sock)
 {
 	CUstream stream;
 	CUdeviceptr va;
@@ -148,7 +148,7 @@ static void test_twice(void **state)
 }
 
 /* Whether the usual limit of locked memory holds for registered memory: containers set it low. */
-static int limited(int sock)
+static int run_limited(int sock)
 {
 	const struct rlimit limit = { 64 << 10, 64 << 10 };
 	const size_t bytes = 16u << 20;
@@ -159,7 +159,7 @@ static int limited(int sock)
 	(void)sock;
 	conf_context();
 	check(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
-	addr = make(bytes, 0, &fd);
+	addr = memfd_make(bytes, 0, &fd);
 	if (!addr)
 		conf_skip("no shared memory: %s", strerror(errno));
 	res = gpu->cuMemHostRegister(addr, bytes, DEVICE_MAP);
@@ -243,7 +243,7 @@ static void test_pinned_for_writing(void **state)
 }
 
 /* Pages of registered memory are the device's until it is unregistered, unmapped or not. */
-static int unmapper(int sock)
+static int run_unmapper(int sock)
 {
 	void *page;
 	CUresult res;
@@ -282,9 +282,9 @@ static const struct CMUnitTest tests[] = {
 };
 
 static const struct conf_role roles[] = {
-	{ "registrant", registrant },
-	{ "limited", limited },
-	{ "unmapper", unmapper },
+	{ "registrant", run_registrant },
+	{ "limited", run_limited },
+	{ "unmapper", run_unmapper },
 	{ NULL, NULL },
 };
 

@@ -12,13 +12,13 @@
 static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 static const CUmemAccess_flags RO = CU_MEM_ACCESS_FLAGS_PROT_READ;
 
-static void fill(CUdeviceptr va, uint32_t value, size_t bytes)
+static void page_fill(CUdeviceptr va, uint32_t value, size_t bytes)
 {
 	ok(gpu->cuMemsetD32Async(va, value, bytes / 4, NULL));
 	ok(gpu->cuCtxSynchronize());
 }
 
-static uint32_t peek(CUdeviceptr va)
+static uint32_t page_peek(CUdeviceptr va)
 {
 	uint32_t value;
 
@@ -67,8 +67,8 @@ static void test_context_free(void **state)
 	close(fd);
 	conf_finish(&peer);
 	conf_map(va, conf.granule, h, RW);
-	fill(va, 7, conf.granule);
-	check(peek(va + conf.granule - 4) == 7);
+	page_fill(va, 7, conf.granule);
+	check(page_peek(va + conf.granule - 4) == 7);
 	ok(gpu->cuMemUnmap(va, conf.granule));
 	ok(gpu->cuMemRelease(h));
 	ok(gpu->cuMemAddressFree(va, conf.granule));
@@ -202,8 +202,8 @@ static void test_access_ranges(void **state)
 	ok(gpu->cuMemGetAccess(&flags, &conf.prop.location, va + 2 * g));
 	check(flags == (unsigned long long)RW);
 	for (size_t i = 0; i < 3; i++)
-		fill(va + i * g, (uint32_t)i + 1, g);
-	check(peek(va) == 1 && peek(va + g) == 2 && peek(va + 2 * g) == 3);
+		page_fill(va + i * g, (uint32_t)i + 1, g);
+	check(page_peek(va) == 1 && page_peek(va + g) == 2 && page_peek(va + 2 * g) == 3);
 	/* One call takes several complete mappings away. */
 	ok(gpu->cuMemUnmap(va, 3 * g));
 	ok(gpu->cuMemAddressFree(va, 4 * g));
@@ -223,9 +223,9 @@ static void test_aliases(void **state)
 	conf_access(va, 7 * g, RW);
 	conf_access(va + 7 * g, g, RO);
 	for (uint32_t i = 0; i < 7; i++) {
-		fill(va + i * g, 100 + i, g);
+		page_fill(va + i * g, 100 + i, g);
 		for (size_t k = 0; k < 8; k++)
-			check(peek(va + k * g + g / 2) == 100 + i);
+			check(page_peek(va + k * g + g / 2) == 100 + i);
 	}
 	ok(gpu->cuMemUnmap(va, 8 * g));
 	ok(gpu->cuMemAddressFree(va, 8 * g));
@@ -241,15 +241,15 @@ static void test_remap_keeps_bytes(void **state)
 
 	(void)state;
 	conf_map(va, g, h, RW);
-	fill(va, 0xabcd, g);
+	page_fill(va, 0xabcd, g);
 	ok(gpu->cuMemUnmap(va, g));
 	conf_map(va + g, g, h, RW);
-	check(peek(va + g) == 0xabcd);
+	check(page_peek(va + g) == 0xabcd);
 	ok(gpu->cuMemRelease(h));
-	check(peek(va + g) == 0xabcd);
+	check(page_peek(va + g) == 0xabcd);
 	ok(gpu->cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(va + g + g / 2)));
 	conf_map(va, g, again, RO);
-	check(peek(va) == 0xabcd);
+	check(page_peek(va) == 0xabcd);
 	ok(gpu->cuMemUnmap(va, 2 * g));
 	ok(gpu->cuMemRelease(again));
 	ok(gpu->cuMemAddressFree(va, 2 * g));
@@ -269,8 +269,8 @@ static void test_retain_counts(void **state)
 	ok(gpu->cuMemRelease(h));
 	/* One reference is left. */
 	conf_map(va, g, h, RW);
-	fill(va, 5, g);
-	check(peek(va) == 5);
+	page_fill(va, 5, g);
+	check(page_peek(va) == 5);
 	ok(gpu->cuMemUnmap(va, g));
 	ok(gpu->cuMemRelease(h));
 	ok(gpu->cuMemAddressFree(va, g));
@@ -292,8 +292,8 @@ static void test_fresh_is_clean(void **state)
 
 		conf_map(va, bytes, h, RW);
 		for (size_t at = 0; at < bytes; at += conf.granule / 4)
-			stale += peek(va + at) == 0x5ec3e700;
-		fill(va, 0x5ec3e700, bytes);
+			stale += page_peek(va + at) == 0x5ec3e700;
+		page_fill(va, 0x5ec3e700, bytes);
 		ok(gpu->cuMemUnmap(va, bytes));
 		ok(gpu->cuMemRelease(h));
 	}
@@ -464,7 +464,7 @@ static void test_device(void **state)
 
 /* ---- Granularity ---- */
 
-static size_t granularity(const char *name, const CUmemAllocationProp *prop)
+static size_t granularity_of(const char *name, const CUmemAllocationProp *prop)
 {
 	char fact[96];
 	size_t bytes[2] = { 0 };
@@ -493,13 +493,13 @@ static void test_granularity(void **state)
 
 	(void)state;
 	plain.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
-	bytes = granularity("plain", &plain);
+	bytes = granularity_of("plain", &plain);
 	check(bytes && (bytes & (bytes - 1)) == 0);
-	bytes = granularity("exportable", &conf.prop);
+	bytes = granularity_of("exportable", &conf.prop);
 	check(bytes == conf.granule && (bytes & (bytes - 1)) == 0);
 	if (conf_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)) {
 		direct.allocFlags.gpuDirectRDMACapable = 1;
-		bytes = granularity("gpudirect", &direct);
+		bytes = granularity_of("gpudirect", &direct);
 		ok(gpu->cuMemCreate(&h, bytes, &direct, 0));
 		ok(gpu->cuMemRelease(h));
 		/* mmd asks once, for all its pages. */
@@ -510,7 +510,7 @@ static void test_granularity(void **state)
 		host.location.id = conf_attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
 		if (host.location.id < 0)
 			host.location.id = 0;
-		granularity("host_numa", &host);
+		granularity_of("host_numa", &host);
 	}
 }
 

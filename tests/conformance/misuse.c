@@ -38,7 +38,7 @@ static CUresult export_nothing(void)
 						 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 }
 
-static CUdeviceptr mapped(size_t granules)
+static CUdeviceptr page_mapped(size_t granules)
 {
 	CUdeviceptr va = conf_reserve(granules * conf.granule);
 
@@ -48,7 +48,7 @@ static CUdeviceptr mapped(size_t granules)
 
 static CUresult free_mapped_addresses(void)
 {
-	return gpu->cuMemAddressFree(mapped(2), 2 * conf.granule);
+	return gpu->cuMemAddressFree(page_mapped(2), 2 * conf.granule);
 }
 
 static CUresult free_half_the_addresses(void)
@@ -58,7 +58,7 @@ static CUresult free_half_the_addresses(void)
 
 static CUresult unmap_twice(void)
 {
-	CUdeviceptr va = mapped(1);
+	CUdeviceptr va = page_mapped(1);
 
 	ok(gpu->cuMemUnmap(va, conf.granule));
 	return gpu->cuMemUnmap(va, conf.granule);
@@ -91,7 +91,8 @@ static CUresult retain_unmapped(void)
 
 static CUresult access_to_a_hole(void)
 {
-	return conf_try_access(mapped(2), 2 * conf.granule, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	return conf_try_access(page_mapped(2), 2 * conf.granule,
+			       CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
 static CUresult free_twice(void)
@@ -144,7 +145,7 @@ static const struct misuse {
 	{ "copy_from_nowhere", copy_from_nowhere, CUDA_ERROR_INVALID_VALUE },
 };
 
-static int misuser(int sock)
+static int run_misuser(int sock)
 {
 	uint64_t i;
 
@@ -198,6 +199,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_afterwards),
 };
 
-static const struct conf_role roles[] = { { "misuser", misuser }, { NULL, NULL } };
+static const struct conf_role roles[] = { { "misuser", run_misuser }, { NULL, NULL } };
 
 CONF_MAIN("misuse", tests, roles)

@@ -72,7 +72,7 @@ static void test_mig(void **state)
 /* ---- MPS ---- */
 
 /* Makes a page, and says whether it is a client. */
-static int maker(int sock)
+static int run_maker(int sock)
 {
 	CUmemGenericAllocationHandle h;
 	CUdeviceptr va;
@@ -142,7 +142,7 @@ static void test_mps(void **state)
 /* ---- What NVML counts ---- */
 
 /* Takes a page that it is sent, step by step: imported, mapped, written; a word for each. */
-static int importer(int sock)
+static int run_importer(int sock)
 {
 	CUmemGenericAllocationHandle h;
 	CUdeviceptr va;
@@ -167,8 +167,8 @@ static int importer(int sock)
 /*
  * By process id, which is another one where NVML sees other names than this process: then nothing.
  */
-static void tell_counted(const struct mm_nvml *nvml, mm_nvml_dev device, pid_t pid, const char *who,
-			 const char *when)
+static void report_counted(const struct mm_nvml *nvml, mm_nvml_dev device, pid_t pid,
+			   const char *who, const char *when)
 {
 	struct mm_nvml_process list[64];
 	size_t n = mm_nvml_processes(nvml, device, list, MM_ARRAY_SIZE(list));
@@ -205,18 +205,18 @@ static void test_counted(void **state)
 	peer = conf_spawn("importer");
 	check(conf_recv(peer.sock, NULL) == 1);
 	conf_fact("counted.page", "bytes", (double)conf.bulk);
-	tell_counted(&nvml, facts.device, getpid(), "maker", "made");
-	tell_counted(&nvml, facts.device, peer.pid, "importer", "before");
+	report_counted(&nvml, facts.device, getpid(), "maker", "made");
+	report_counted(&nvml, facts.device, peer.pid, "importer", "before");
 	conf_send(peer.sock, 2, fd);
 	close(fd);
 	check(conf_recv(peer.sock, NULL) == 3);
-	tell_counted(&nvml, facts.device, peer.pid, "importer", "imported");
+	report_counted(&nvml, facts.device, peer.pid, "importer", "imported");
 	conf_send(peer.sock, 4, -1);
 	check(conf_recv(peer.sock, NULL) == 5);
-	tell_counted(&nvml, facts.device, peer.pid, "importer", "mapped");
+	report_counted(&nvml, facts.device, peer.pid, "importer", "mapped");
 	ok(gpu->cuMemRelease(h));
-	tell_counted(&nvml, facts.device, getpid(), "maker", "released");
-	tell_counted(&nvml, facts.device, peer.pid, "importer", "alone");
+	report_counted(&nvml, facts.device, getpid(), "maker", "released");
+	report_counted(&nvml, facts.device, peer.pid, "importer", "alone");
 	conf_send(peer.sock, 6, -1);
 	conf_finish(&peer);
 }
@@ -227,8 +227,8 @@ static const struct CMUnitTest tests[] = {
 };
 
 static const struct conf_role roles[] = {
-	{ "maker", maker },
-	{ "importer", importer },
+	{ "maker", run_maker },
+	{ "importer", run_importer },
 	{ NULL, NULL },
 };
 

@@ -36,7 +36,7 @@ const char *conf_test_name = "";
 static char device_dir[64];
 static const struct CMUnitTest *the_test;
 static bool test_returned, test_skipped;
-static volatile sig_atomic_t told_to_end; /* by this signal */
+static volatile sig_atomic_t end_signal; /* by this signal */
 
 /* ---- In a test ---- */
 
@@ -119,7 +119,7 @@ static int run_role(const char *name, const struct conf_role *roles)
  * A driver that is asked to end in order waits for its streams: after a failure they may stand at a
  * value that nobody writes any more, and the test would end as one that hung.
  */
-_Noreturn static void leave(int status)
+_Noreturn static void run_leave(int status)
 {
 	fflush(NULL);
 	if (!conf.software)
@@ -149,7 +149,7 @@ static void remove_tree(const char *path)
 
 static void on_end(int sig)
 {
-	told_to_end = sig;
+	end_signal = sig;
 }
 
 /* A device in memory outlives us: whoever ends us, it is removed first. */
@@ -197,7 +197,7 @@ static unsigned int limit_s(void)
 	return conf.software ? LIMIT_SOFTWARE : LIMIT_HARDWARE;
 }
 
-static pid_t start(const char *test, int report_fd)
+static pid_t child_start(const char *test, int report_fd)
 {
 	char *argv[] = { (char *)"test", (char *)"--test", (char *)test, NULL };
 	posix_spawn_file_actions_t actions;
@@ -222,7 +222,7 @@ static bool wait_within(pid_t pid, unsigned int seconds, int *ret_status)
 	pid_t found;
 
 	while ((found = waitpid(pid, ret_status, WNOHANG)) == 0 && conf_now_ns() < end) {
-		if (told_to_end)
+		if (end_signal)
 			kill(pid, SIGKILL);
 		conf_nap_ms(2);
 	}
@@ -234,7 +234,7 @@ enum outcome { PASSED, SKIPPED, FAILED, TIMEOUT, CRASHED, N_OUTCOMES };
 static const char *const outcome_names[N_OUTCOMES] = { "passed", "skipped", "failed", "timeout",
 						       "crashed" };
 
-static enum outcome watch(pid_t pid, char *reason, size_t bytes)
+static enum outcome child_watch(pid_t pid, char *reason, size_t bytes)
 {
 	unsigned int limit = limit_s();
 	int status = 0;
@@ -267,7 +267,7 @@ static enum outcome run_one(const char *test)
 		perror("pipe2");
 		exit(1);
 	}
-	outcome = watch(start(test, report[1]), reason, sizeof(reason));
+	outcome = child_watch(child_start(test, report[1]), reason, sizeof(reason));
 	n = read(report[0], said, sizeof(said) - 1);
 	close(report[0]);
 	close(report[1]);
@@ -289,7 +289,7 @@ static int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t
 
 		for (int k = 1; k < argc; k++)
 			wanted |= strcmp(argv[k], tests[i].name) == 0;
-		if (wanted && !told_to_end)
+		if (wanted && !end_signal)
 			count[run_one(tests[i].name)]++;
 	}
 	printf("%zu passed, %zu failed, %zu skipped\n", count[PASSED],
@@ -328,7 +328,7 @@ int conf_main(int argc, char **argv, const char *name, const struct CMUnitTest *
 	while (open("/dev/null", O_RDONLY | O_CLOEXEC) <= REPORT_FD)
 		;
 	if (is_test)
-		leave(run_the_test(name, argv[2], tests, n_tests));
+		run_leave(run_the_test(name, argv[2], tests, n_tests));
 	end_at_once();
 	if (conf.software) {
 		catch_ends();
@@ -337,7 +337,7 @@ int conf_main(int argc, char **argv, const char *name, const struct CMUnitTest *
 	status = run_all(argc, argv, tests, n_tests);
 	if (conf.software)
 		remove_tree(device_dir);
-	if (told_to_end)
-		raise(told_to_end);
+	if (end_signal)
+		raise(end_signal);
 	return status;
 }

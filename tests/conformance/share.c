@@ -17,13 +17,13 @@
 static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 static const CUmemAccess_flags RO = CU_MEM_ACCESS_FLAGS_PROT_READ;
 
-static void fill(CUdeviceptr va, uint32_t value)
+static void page_fill(CUdeviceptr va, uint32_t value)
 {
 	ok(gpu->cuMemsetD32Async(va, value, conf.granule / 4, NULL));
 	ok(gpu->cuCtxSynchronize());
 }
 
-static uint32_t peek(CUdeviceptr va)
+static uint32_t page_peek(CUdeviceptr va)
 {
 	uint32_t value;
 
@@ -41,7 +41,7 @@ static int wait_for_kill(void)
 }
 
 /* Writes into the page that it is sent, and says so; then as told: 0 ends, else is peeked. */
-static int importer(int sock)
+static int run_importer(int sock)
 {
 	CUmemGenericAllocationHandle h;
 	CUdeviceptr va;
@@ -54,16 +54,16 @@ static int importer(int sock)
 	close(fd);
 	conf_map(va, conf.granule, h, RW);
 	ok(gpu->cuMemRelease(h));
-	conf_send(sock, peek(va), -1);
-	fill(va, 0x1111);
+	conf_send(sock, page_peek(va), -1);
+	page_fill(va, 0x1111);
 	conf_send(sock, 2, -1);
 	while (conf_recv(sock, NULL))
-		conf_send(sock, peek(va), -1);
+		conf_send(sock, page_peek(va), -1);
 	return 0;
 }
 
 /* As importer, as another user; whom a machine may keep from the device altogether. */
-static int stranger(int sock)
+static int run_other_user(int sock)
 {
 	CUresult res;
 
@@ -73,11 +73,11 @@ static int stranger(int sock)
 	res = gpu->cuInit(0);
 	if (res && !conf.software)
 		conf_skip("cuInit as another user: %s", mm_gpu_strerror(gpu, res));
-	return importer(sock);
+	return run_importer(sock);
 }
 
 /* Maps what it is sent read-only, and then takes more. */
-static int climber(int sock)
+static int run_climber(int sock)
 {
 	CUmemGenericAllocationHandle h;
 	CUdeviceptr va;
@@ -89,16 +89,16 @@ static int climber(int sock)
 	close(fd);
 	va = conf_reserve(conf.granule);
 	conf_map(va, conf.granule, h, RO);
-	check(peek(va) == 0x7777);
+	check(page_peek(va) == 0x7777);
 	conf_access(va, conf.granule, RW);
-	fill(va, 0x8888);
+	page_fill(va, 0x8888);
 	ok(gpu->cuMemUnmap(va, conf.granule));
 	ok(gpu->cuMemRelease(h));
 	return 0;
 }
 
 /* Keeps a descriptor, without the driver, for whoever asks next. */
-static int keeper(int sock)
+static int run_keeper(int sock)
 {
 	int fd;
 
@@ -112,7 +112,7 @@ static int keeper(int sock)
 }
 
 /* Makes a page with something in it, sends it, and waits to be killed. */
-static int creator(int sock)
+static int run_creator(int sock)
 {
 	CUmemGenericAllocationHandle h;
 	CUdeviceptr va;
@@ -121,7 +121,7 @@ static int creator(int sock)
 	h = conf_create(conf.granule);
 	va = conf_reserve(conf.granule);
 	conf_map(va, conf.granule, h, RW);
-	fill(va, 0x2222);
+	page_fill(va, 0x2222);
 	conf_send(sock, 1, conf_export(h));
 	return wait_for_kill();
 }
@@ -129,7 +129,7 @@ static int creator(int sock)
 /* Holds what it is sent in the way that it is told, and says so. */
 enum hold { BY_FD = 1, BY_HANDLE, BY_MAPPING };
 
-static int holder(int sock)
+static int run_holder(int sock)
 {
 	CUmemGenericAllocationHandle h;
 	CUdeviceptr va;
@@ -158,7 +158,7 @@ static int holder(int sock)
 /*
  * Makes, maps and passes on pages at random until it is killed. On hardware a lost page must show.
  */
-static int churner(int sock)
+static int run_churner(int sock)
 {
 	const size_t bytes = conf.software ? 1 : 32;
 	CUmemGenericAllocationHandle h[16] = { 0 };
@@ -201,7 +201,7 @@ static void share_with(const char *role)
 	int fd = conf_export(h);
 
 	conf_map(va, conf.granule, h, RW);
-	fill(va, 0x3333);
+	page_fill(va, 0x3333);
 	conf_send(peer.sock, 1, fd);
 	close(fd);
 	if (conf_recv(peer.sock, NULL) != 0x3333) {
@@ -209,8 +209,8 @@ static void share_with(const char *role)
 		check(false);
 	}
 	check(conf_recv(peer.sock, NULL) == 2);
-	check(peek(va) == 0x1111);
-	fill(va, 0x4444);
+	check(page_peek(va) == 0x1111);
+	page_fill(va, 0x4444);
 	conf_send(peer.sock, 1, -1);
 	check(conf_recv(peer.sock, NULL) == 0x4444);
 	conf_send(peer.sock, 0, -1);
@@ -248,7 +248,7 @@ static void test_outlives_creator(void **state)
 	h = conf_import(fd);
 	close(fd);
 	conf_map(va, conf.granule, h, RW);
-	check(peek(va) == 0x2222);
+	check(page_peek(va) == 0x2222);
 	ok(gpu->cuMemUnmap(va, conf.granule));
 	ok(gpu->cuMemRelease(h));
 	ok(gpu->cuMemAddressFree(va, conf.granule));
@@ -268,8 +268,8 @@ static void test_reexport(void **state)
 	close(fd);
 	conf_map(va, conf.granule, first, RW);
 	conf_map(va + conf.granule, conf.granule, third, RW);
-	fill(va, 0x5555);
-	check(peek(va + conf.granule) == 0x5555);
+	page_fill(va, 0x5555);
+	check(page_peek(va + conf.granule) == 0x5555);
 	ok(gpu->cuMemUnmap(va, 2 * conf.granule));
 	ok(gpu->cuMemRelease(first));
 	ok(gpu->cuMemRelease(second));
@@ -289,8 +289,8 @@ static void test_importer_chooses_access(void **state)
 	close(fd);
 	conf_map(va, conf.granule, imported, RO);
 	conf_access(va, conf.granule, RW);
-	fill(va, 0x6666);
-	check(peek(va) == 0x6666);
+	page_fill(va, 0x6666);
+	check(page_peek(va) == 0x6666);
 	ok(gpu->cuMemUnmap(va, conf.granule));
 	ok(gpu->cuMemRelease(h));
 	ok(gpu->cuMemRelease(imported));
@@ -306,11 +306,11 @@ static void test_importer_takes_more(void **state)
 
 	(void)state;
 	conf_map(va, conf.granule, h, RW);
-	fill(va, 0x7777);
+	page_fill(va, 0x7777);
 	conf_send(peer.sock, 1, fd);
 	close(fd);
 	conf_finish(&peer);
-	check(peek(va) == 0x8888);
+	check(page_peek(va) == 0x8888);
 	ok(gpu->cuMemUnmap(va, conf.granule));
 	ok(gpu->cuMemRelease(h));
 	ok(gpu->cuMemAddressFree(va, conf.granule));
@@ -339,7 +339,7 @@ static void test_stored_descriptor(void **state)
 	h = conf_import(fd);
 	close(fd);
 	conf_map(va, conf.granule, h, RW);
-	check(peek(va) == 0x2222);
+	check(page_peek(va) == 0x2222);
 	/* And it can be passed on again. */
 	close(conf_export(h));
 	ok(gpu->cuMemUnmap(va, conf.granule));
@@ -496,9 +496,10 @@ static const struct CMUnitTest tests[] = {
 };
 
 static const struct conf_role roles[] = {
-	{ "importer", importer }, { "stranger", stranger }, { "creator", creator },
-	{ "climber", climber },   { "keeper", keeper },     { "holder", holder },
-	{ "churner", churner },   { NULL, NULL },
+	{ "importer", run_importer }, { "stranger", run_other_user },
+	{ "creator", run_creator },   { "climber", run_climber },
+	{ "keeper", run_keeper },     { "holder", run_holder },
+	{ "churner", run_churner },   { NULL, NULL },
 };
 
 CONF_MAIN("share", tests, roles)

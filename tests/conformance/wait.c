@@ -20,7 +20,7 @@
 
 static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 
-static CUdeviceptr at(CUdeviceptr va, unsigned int i)
+static CUdeviceptr line_at(CUdeviceptr va, unsigned int i)
 {
 	return va + i * 64;
 }
@@ -33,7 +33,7 @@ static double us_since(uint64_t begin)
 /* ---- Long and aborted waits ---- */
 
 /* A stream with a chain of waits on line 0; says when it stands there, and ends with it. */
-static int chained(int sock)
+static int run_chained(int sock)
 {
 	CUdeviceptr va;
 	CUstream stream;
@@ -45,7 +45,7 @@ static int chained(int sock)
 		ok(gpu->cuStreamWaitValue64(stream, va, ABORT | 1, CU_STREAM_WAIT_VALUE_AND));
 		ok(gpu->cuStreamWriteValue32(stream, va, 2, 0));
 	}
-	ok(gpu->cuStreamWriteValue64(stream, at(va, 1), 1, 0));
+	ok(gpu->cuStreamWriteValue64(stream, line_at(va, 1), 1, 0));
 	conf_send(sock, 2, -1);
 	ok(gpu->cuStreamSynchronize(stream));
 	return 0;
@@ -72,7 +72,7 @@ static void test_long_wait(void **state)
 	conf_send(peer.sock, 1, fd);
 	close(fd);
 	check(conf_recv(peer.sock, NULL) == 2);
-	ok(gpu->cuStreamWaitValue64(stream, at(va, 1), 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ok(gpu->cuStreamWaitValue64(stream, line_at(va, 1), 1, CU_STREAM_WAIT_VALUE_GEQ));
 	end = conf_now_ns() + seconds * MM_NS_PER_S;
 	do {
 		ok(gpu->cuMemsetD32Async(mem, 1, 16, other));
@@ -114,7 +114,7 @@ static void test_round_trip(void **state)
 			for (size_t k = i; k < i + BATCH; k++) {
 				ok(gpu->cuStreamWaitValue64(stream, va, k,
 							    CU_STREAM_WAIT_VALUE_GEQ));
-				ok(gpu->cuStreamWriteValue64(stream, at(va, 1), k, 0));
+				ok(gpu->cuStreamWriteValue64(stream, line_at(va, 1), k, 0));
 			}
 		begin = conf_now_ns();
 		store(line(page, 0), i);
@@ -143,7 +143,7 @@ static void test_two_words(void **state)
 	(void)state;
 	for (uint32_t i = 1; i <= rounds; i++) {
 		ok(gpu->cuStreamWriteValue64(stream, va, i, 0));
-		ok(gpu->cuStreamWriteValue64(stream, at(va, 1), i, 0));
+		ok(gpu->cuStreamWriteValue64(stream, line_at(va, 1), i, 0));
 		second = load(line(page, 1));
 		first = load(line(page, 0));
 		if (first < second)
@@ -176,7 +176,7 @@ static uint64_t seed_of(uint32_t round)
 	return 1 + round % SEEDS;
 }
 
-static void fill(CUdeviceptr va, uint64_t seed, CUstream stream)
+static void page_fill(CUdeviceptr va, uint64_t seed, CUstream stream)
 {
 	const struct conf_fill_args args = { va, order_bytes() / 8, seed };
 
@@ -188,7 +188,7 @@ static void fill(CUdeviceptr va, uint64_t seed, CUstream stream)
  * when line 1 says that the last round was read: nobody but the device orders them. A batch for
  * each word.
  */
-static int writer(int sock)
+static int run_writer(int sock)
 {
 	CUmemGenericAllocationHandle h;
 	CUdeviceptr va, mem;
@@ -209,18 +209,19 @@ static int writer(int sock)
 	conf_register(host, SEEDS * bytes, 0);
 	stream = conf_stream();
 	for (uint32_t i = 0; i < SEEDS; i++) {
-		fill(mem, seed_of(i), stream);
+		page_fill(mem, seed_of(i), stream);
 		ok(gpu->cuMemcpyDtoHAsync(host + i * bytes, mem, bytes, stream));
 	}
 	ok(gpu->cuStreamSynchronize(stream));
 	for (uint32_t i = 1; i % BATCH != 1 || conf_recv(sock, NULL) == 3; i++) {
-		ok(gpu->cuStreamWaitValue32(stream, at(va, 1), i - 1, CU_STREAM_WAIT_VALUE_GEQ));
+		ok(gpu->cuStreamWaitValue32(stream, line_at(va, 1), i - 1,
+					    CU_STREAM_WAIT_VALUE_GEQ));
 		/*
 		 * Seeds come round in even numbers: each by a kernel in one turn, by a copy in the
 		 * next.
 		 */
 		if ((i / SEEDS) % 2)
-			fill(mem, seed_of(i), stream);
+			page_fill(mem, seed_of(i), stream);
 		else
 			ok(gpu->cuMemcpyHtoDAsync(mem, host + (seed_of(i) - 1) * bytes, bytes,
 						  stream));
@@ -265,7 +266,7 @@ static void test_order(void **state)
 			conf_send(peer.sock, 3, -1);
 		ok(gpu->cuStreamWaitValue32(stream, va, i, CU_STREAM_WAIT_VALUE_GEQ));
 		conf_launch(count, 64, 256, stream, &args);
-		ok(gpu->cuStreamWriteValue32(stream, at(va, 1), i, 0));
+		ok(gpu->cuStreamWriteValue32(stream, line_at(va, 1), i, 0));
 		if (i % BATCH)
 			continue;
 		ok(gpu->cuStreamSynchronize(stream));
@@ -298,8 +299,8 @@ static const struct CMUnitTest tests[] = {
 };
 
 static const struct conf_role roles[] = {
-	{ "chained", chained },
-	{ "writer", writer },
+	{ "chained", run_chained },
+	{ "writer", run_writer },
 	{ NULL, NULL },
 };
 

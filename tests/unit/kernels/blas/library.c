@@ -12,8 +12,8 @@
 #include "libclient/base/base.h"
 
 /* Opens with another library, or other options, and expects a refusal that says @what. */
-static void refused(const char *library, const struct mm_gemm_opts *opts, int want,
-		    const char *what)
+static void open_refused(const char *library, const struct mm_gemm_opts *opts, int want,
+			 const char *what)
 {
 	char *named = strdup(getenv("MM_CUBLAS_LIB"));
 	struct mm_gemm *gemm = NULL;
@@ -30,7 +30,7 @@ static void refused(const char *library, const struct mm_gemm_opts *opts, int wa
 		fail_msg("'%s' does not say '%s' in one line", err, what);
 }
 
-static struct mm_gemm_opts options(void)
+static struct mm_gemm_opts gemm_options(void)
 {
 	return (struct mm_gemm_opts){ .kind = MM_GEMM_CUBLAS,
 				      .module = rig.module,
@@ -41,37 +41,38 @@ static struct mm_gemm_opts options(void)
 
 static void test_libraries_that_will_not_do(void **unused)
 {
-	const struct mm_gemm_opts good = options();
+	const struct mm_gemm_opts good = gemm_options();
 
 	(void)unused;
-	refused("/nonexistent/libcublas.so", &good, -ENOENT, "MM_CUBLAS_LIB: ");
-	refused(getenv("MM_SOFTGPU_LIB"), &good, -ENOSYS,
-		"cuBLAS: the library has no cublasCreate_v2; version 12 or later is needed");
-	refused(getenv("MM_OLD_CUBLAS"), &good, -ENOSYS,
-		"cuBLAS: version 11.11 is too old; 12 or later is needed");
+	open_refused("/nonexistent/libcublas.so", &good, -ENOENT, "MM_CUBLAS_LIB: ");
+	open_refused(getenv("MM_SOFTGPU_LIB"), &good, -ENOSYS,
+		     "cuBLAS: the library has no cublasCreate_v2; version 12 or later is needed");
+	open_refused(getenv("MM_OLD_CUBLAS"), &good, -ENOSYS,
+		     "cuBLAS: version 11.11 is too old; 12 or later is needed");
 }
 
 static void test_options_that_will_not_do(void **unused)
 {
-	struct mm_gemm_opts o = options();
+	struct mm_gemm_opts o = gemm_options();
 
 	(void)unused;
 	o.rows = 100;
-	refused(NULL, &o, -EINVAL, "rows must be a multiple of 64");
-	o = options();
+	open_refused(NULL, &o, -EINVAL, "rows must be a multiple of 64");
+	o = gemm_options();
 	o.max_tokens = 0;
-	refused(NULL, &o, -EINVAL, "sizes above 0");
-	o = options();
+	open_refused(NULL, &o, -EINVAL, "sizes above 0");
+	o = gemm_options();
 	o.kind = 7;
-	refused(NULL, &o, -EINVAL, "no such backend");
-	o = options();
+	open_refused(NULL, &o, -EINVAL, "no such backend");
+	o = gemm_options();
 	o.workspace_bytes = (size_t)1 << 50;
-	refused(NULL, &o, -ENOMEM, "device memory for matrix products: CUDA_ERROR_OUT_OF_MEMORY");
-	o = options();
+	open_refused(NULL, &o, -ENOMEM,
+		     "device memory for matrix products: CUDA_ERROR_OUT_OF_MEMORY");
+	o = gemm_options();
 	assert_int_equal(rig.gpu.cuModuleLoad(&o.module, getenv("MM_CUBLAS_LIB")), 0);
-	refused(NULL, &o, -ENOENT, "mm_narrow: CUDA_ERROR_NOT_FOUND");
+	open_refused(NULL, &o, -ENOENT, "mm_narrow: CUDA_ERROR_NOT_FOUND");
 	o.kind = MM_GEMM_KERNEL;
-	refused(NULL, &o, -ENOENT, "mm_gemm: CUDA_ERROR_NOT_FOUND");
+	open_refused(NULL, &o, -ENOENT, "mm_gemm: CUDA_ERROR_NOT_FOUND");
 	rig.gpu.cuModuleUnload(o.module);
 }
 
@@ -172,7 +173,7 @@ static void test_arguments(void **unused)
 }
 
 /* Element (i, j) of a column-major matrix that may be stored transposed. */
-static float element(const float *at, int ld, cublasOperation_t op, int i, int j)
+static float matrix_element(const float *at, int ld, cublasOperation_t op, int i, int j)
 {
 	return op == CUBLAS_OP_N ? at[j * ld + i] : at[i * ld + j];
 }
@@ -213,8 +214,8 @@ static void test_operations(void **unused)
 				float want = c[j * LD + i] * (i < M ? three : 1);
 
 				for (int k = 0; i < M && k < K; k++)
-					want += two * element(a, LD, g.op_a, i, k) *
-						element(b, LD, g.op_b, k, j);
+					want += two * matrix_element(a, LD, g.op_a, i, k) *
+						matrix_element(b, LD, g.op_b, k, j);
 				assert_true(result[j * LD + i] == want);
 			}
 		}

@@ -15,7 +15,7 @@
 static const enum mm_dtype dtypes[] = { MM_DTYPE_F32, MM_DTYPE_F16, MM_DTYPE_BF16 };
 
 /* Significant bits that narrowing leaves of x. */
-static double epsilon(enum mm_gemm_kind kind, enum mm_dtype dtype)
+static double epsilon_of(enum mm_gemm_kind kind, enum mm_dtype dtype)
 {
 	if (kind == MM_GEMM_KERNEL || dtype == MM_DTYPE_F32)
 		return 1e-6;
@@ -68,7 +68,7 @@ static void check_product(struct mm_gemm *gemm, enum mm_gemm_kind kind, struct p
 	for (int with_room = 0; with_room < 2; with_room++) {
 		p.y_rows = with_room ? mm_gemm_room(gemm, p.tokens) : 0;
 		y = rig_multiply(gemm, &p);
-		check_values(&p, y, whole ? 0 : epsilon(kind, p.dtype));
+		check_values(&p, y, whole ? 0 : epsilon_of(kind, p.dtype));
 		check_guards(&p, y);
 		free(y);
 	}
@@ -359,7 +359,7 @@ static void test_another_stream(void **unused)
 /* ---- graphs ---- */
 
 /* What is enqueued while the stream captures, as a graph. */
-static CUgraphExec capture(struct mm_gemm *gemm, const struct mm_gemm_args *a)
+static CUgraphExec multiply_capture(struct mm_gemm *gemm, const struct mm_gemm_args *a)
 {
 	const struct mm_gpu_api *gpu = &rig.gpu;
 	CUgraphExec exec;
@@ -404,7 +404,7 @@ static void check_captured(enum mm_dtype dtype, bool with_room)
 	a.x_va = rig_upload(x, x_bytes);
 	a.w_va = rig_upload(w, (size_t)OUTPUTS * K * mm_dtype_bytes(dtype));
 	a.y_va = rig_upload(y, y_room);
-	exec = capture(gemm, &a);
+	exec = multiply_capture(gemm, &a);
 	for (int round = 0; round < ROUNDS; round++) {
 		uint32_t *want;
 

@@ -12,7 +12,7 @@ struct rig rig;
 
 static uint64_t state = 7;
 
-static uint32_t next(void)
+static uint32_t random_next(void)
 {
 	state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
 	return (uint32_t)(state >> 33);
@@ -108,7 +108,8 @@ float *rig_floats(size_t n, bool whole)
 
 	assert_non_null(x);
 	for (size_t i = 0; i < n; i++)
-		x[i] = whole ? (float)(next() % 9) - 4 : (float)(next() % 65536) / 32768 - 1;
+		x[i] = whole ? (float)(random_next() % 9) - 4
+			     : (float)(random_next() % 65536) / 32768 - 1;
 	return x;
 }
 

@@ -33,15 +33,15 @@ RUNS(test_places)
 RUNS(test_dynamic)
 RUNS(test_wrong)
 
-static uint64_t va(const void *p)
+static uint64_t va_of(const void *p)
 {
 	return (uintptr_t)p;
 }
 
-static void launch(void (*run)(const void *args), const struct mm_host_launch *shape,
-		   const uint32_t *in, uint32_t *out, enum test_what what)
+static void test_launch(void (*run)(const void *args), const struct mm_host_launch *shape,
+			const uint32_t *in, uint32_t *out, enum test_what what)
 {
-	const struct mm_test_args a = { va(in), va(out), what, 0 };
+	const struct mm_test_args a = { va_of(in), va_of(out), what, 0 };
 
 	mm_emulate_launch("test", shape, run, &a);
 }
@@ -56,14 +56,14 @@ static void fill_in(uint32_t *in, size_t n)
 }
 
 /* Return: how many of the results are wrong. */
-static uint32_t reverse(enum test_what what)
+static uint32_t reverse_run(enum test_what what)
 {
 	static uint32_t in[5 * TEST_THREADS], out[5 * TEST_THREADS];
 	uint32_t wrong = 0;
 
 	fill_in(in, MM_ARRAY_SIZE(in));
 	memset(out, 0, sizeof(out));
-	launch(run_test_reverse, &blocks, in, out, what);
+	test_launch(run_test_reverse, &blocks, in, out, what);
 	for (uint32_t i = 0; i < MM_ARRAY_SIZE(out); i++) {
 		const uint32_t from =
 			i / TEST_THREADS * TEST_THREADS + TEST_THREADS - 1 - i % TEST_THREADS;
@@ -78,7 +78,7 @@ static void test_barrier(void **state)
 	(void)state;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(orders); i++) {
 		mm_emulate_order(orders[i]);
-		assert_int_equal(reverse(TEST_RIGHT), 0);
+		assert_int_equal(reverse_run(TEST_RIGHT), 0);
 	}
 }
 
@@ -89,14 +89,14 @@ static void test_missing_barriers(void **state)
 	(void)state;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(orders); i++) {
 		mm_emulate_order(orders[i]);
-		assert_true(reverse(TEST_NO_FIRST_BARRIER) > 0);
+		assert_true(reverse_run(TEST_NO_FIRST_BARRIER) > 0);
 	}
 	/*
 	 * Where whoever passes the barrier runs on first, it overwrites what others have yet to
 	 * read.
 	 */
 	mm_emulate_order(MM_EMULATE_REVERSE);
-	assert_true(reverse(TEST_NO_SECOND_BARRIER) > 0);
+	assert_true(reverse_run(TEST_NO_SECOND_BARRIER) > 0);
 }
 
 static void test_missing_warp_barrier(void **state)
@@ -106,7 +106,7 @@ static void test_missing_warp_barrier(void **state)
 	(void)state;
 	fill_in(in, TEST_THREADS);
 	mm_emulate_order(MM_EMULATE_FORWARD);
-	launch(run_test_warp_swap, &one_block, in, out, TEST_NO_FIRST_BARRIER);
+	test_launch(run_test_warp_swap, &one_block, in, out, TEST_NO_FIRST_BARRIER);
 	for (uint32_t i = 0; i < TEST_THREADS; i++)
 		wrong += out[i] != in[i ^ 1];
 	assert_true(wrong >= TEST_THREADS / 2);
@@ -121,7 +121,7 @@ static void test_warp_barrier(void **state)
 	fill_in(in, TEST_THREADS);
 	for (size_t k = 0; k < MM_ARRAY_SIZE(orders); k++) {
 		mm_emulate_order(orders[k]);
-		launch(run_test_warp_swap, &one_block, in, out, TEST_RIGHT);
+		test_launch(run_test_warp_swap, &one_block, in, out, TEST_RIGHT);
 		for (uint32_t i = 0; i < TEST_THREADS; i++)
 			assert_int_equal(out[i], in[i ^ 1]);
 	}
@@ -155,7 +155,7 @@ static void test_lanes(void **state)
 	for (size_t k = 0; k < MM_ARRAY_SIZE(orders); k++) {
 		mm_emulate_order(orders[k]);
 		memset(out, 0, sizeof(out));
-		launch(run_test_lanes, &one_block, in, out, TEST_RIGHT);
+		test_launch(run_test_lanes, &one_block, in, out, TEST_RIGHT);
 		for (uint32_t i = 0; i < TEST_THREADS; i++)
 			check_lanes(in, out + i, i);
 	}
@@ -179,7 +179,7 @@ static void test_places(void **state)
 
 			mm_emulate_order(orders[k]);
 			memset(out, 0, sizeof(out));
-			launch(run_test_places, &shapes[s], NULL, out, TEST_RIGHT);
+			test_launch(run_test_places, &shapes[s], NULL, out, TEST_RIGHT);
 			assert_int_equal(out[0], n);
 			assert_int_equal(out[1], n - 1);
 			for (uint32_t i = 0; i < n; i++)
@@ -197,7 +197,7 @@ static void test_shared_is_poisoned(void **state)
 
 	(void)state;
 	mm_emulate_order(MM_EMULATE_REVERSE); /* the thread that writes is the last */
-	launch(run_test_dynamic, &shape, NULL, out, TEST_RIGHT);
+	test_launch(run_test_dynamic, &shape, NULL, out, TEST_RIGHT);
 	for (uint32_t i = 0; i < TEST_THREADS; i++)
 		assert_int_equal(out[i], 0xffffffff); /* in the last block, too */
 }
@@ -210,7 +210,7 @@ static void *run_many(void *arg)
 	(void)arg;
 	fill_in(in, MM_ARRAY_SIZE(in));
 	for (int i = 0; i < 5; i++) {
-		launch(run_test_reverse, &shape, in, out, TEST_RIGHT);
+		test_launch(run_test_reverse, &shape, in, out, TEST_RIGHT);
 		if (out[0] != 3 * in[TEST_THREADS - 1] + 3)
 			return "wrong";
 	}
@@ -254,7 +254,7 @@ static int in_child(void (*run)(const void *args), const struct mm_host_launch *
 		dup2(ends[1], STDERR_FILENO);
 		close(ends[0]);
 		close(ends[1]);
-		launch(run, shape, NULL, out, what);
+		test_launch(run, shape, NULL, out, what);
 		_exit(0);
 	}
 	close(ends[1]);

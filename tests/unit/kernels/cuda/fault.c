@@ -10,7 +10,7 @@
 
 enum { TOKENS = 3, HIDDEN = 70 };
 
-static CUfunction find(enum mm_kernel kernel)
+static CUfunction function_find(enum mm_kernel kernel)
 {
 	CUmodule module;
 	CUfunction f;
@@ -20,18 +20,18 @@ static CUfunction find(enum mm_kernel kernel)
 	return f;
 }
 
-static void launch(enum mm_kernel kernel, void *args, CUstream stream)
+static void norm_launch(enum mm_kernel kernel, void *args, CUstream stream)
 {
 	void *params[] = { args };
 	struct mm_launch_shape s;
 
 	mm_launch_shape(kernel, args, &s);
-	ok(gpu->cuLaunchKernel(find(kernel), s.grid[0], s.grid[1], s.grid[2], s.block[0],
+	ok(gpu->cuLaunchKernel(function_find(kernel), s.grid[0], s.grid[1], s.grid[2], s.block[0],
 			       s.block[1], s.block[2], s.shared_bytes, stream, params, NULL));
 }
 
 /* RMSNorm has barriers: its threads are on stacks of their own where they touch memory. */
-static struct mm_rmsnorm_args norm(CUdeviceptr x, CUdeviceptr gain, CUdeviceptr out)
+static struct mm_rmsnorm_args norm_args(CUdeviceptr x, CUdeviceptr gain, CUdeviceptr out)
 {
 	return (struct mm_rmsnorm_args){
 		.x_va = x,
@@ -44,7 +44,7 @@ static struct mm_rmsnorm_args norm(CUdeviceptr x, CUdeviceptr gain, CUdeviceptr 
 	};
 }
 
-static void normalise(void)
+static void norm_run(void)
 {
 	float x[TOKENS * HIDDEN], gain[HIDDEN];
 	struct mm_rmsnorm_args a;
@@ -57,8 +57,8 @@ static void normalise(void)
 	ok(gpu->cuMemAlloc(&va, sizeof(x) + sizeof(gain)));
 	ok(gpu->cuMemcpyHtoD(va, x, sizeof(x)));
 	ok(gpu->cuMemcpyHtoD(va + sizeof(x), gain, sizeof(gain)));
-	a = norm(va, va + sizeof(x), va);
-	launch(MM_KERNEL_RMSNORM, &a, NULL);
+	a = norm_args(va, va + sizeof(x), va);
+	norm_launch(MM_KERNEL_RMSNORM, &a, NULL);
 	ok(gpu->cuMemcpyDtoH(x, va, sizeof(x)));
 	for (int i = 0; i < TOKENS * HIDDEN; i++)
 		check(x[i] > 0 ? x[i] > 1.99f && x[i] < 2.01f : x[i] < -1.99f && x[i] > -2.01f);
@@ -69,14 +69,14 @@ static void test_launch(void **state)
 {
 	(void)state;
 	conf_context();
-	normalise();
+	norm_run();
 }
 
 /*
  * Three times: a fault before, at and behind a barrier loses the context each time, and the
  * thread's stacks and those of others are as good as new for the next one.
  */
-static int faulty(int sock)
+static int run_faulty(int sock)
 {
 	CUdeviceptr bad, good;
 
@@ -85,16 +85,17 @@ static int faulty(int sock)
 		struct mm_rmsnorm_args a;
 
 		conf_context();
-		normalise();
+		norm_run();
 		bad = conf_reserve(conf.granule);
 		ok(gpu->cuMemAlloc(&good, conf.granule));
-		a = norm(round == 0 ? bad : good, round == 1 ? bad : good, round == 2 ? bad : good);
-		launch(MM_KERNEL_RMSNORM, &a, NULL);
+		a = norm_args(round == 0 ? bad : good, round == 1 ? bad : good,
+			      round == 2 ? bad : good);
+		norm_launch(MM_KERNEL_RMSNORM, &a, NULL);
 		expect(gpu->cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 		ok(gpu->cuDevicePrimaryCtxReset(0));
 	}
 	conf_context();
-	normalise();
+	norm_run();
 	return 0;
 }
 
@@ -112,7 +113,7 @@ static const struct CMUnitTest tests[] = {
 };
 
 static const struct conf_role roles[] = {
-	{ "faulty", faulty },
+	{ "faulty", run_faulty },
 	{ NULL, NULL },
 };
 

@@ -21,7 +21,7 @@
 /* ---- Roles ---- */
 
 /* cuInit() and the answer; then memory as the device has it. */
-static int init(int sock)
+static int run_init(int sock)
 {
 	CUresult res = gpu->cuInit(0);
 	size_t total = 0;
@@ -33,7 +33,7 @@ static int init(int sock)
 	return 0;
 }
 
-static int uuid(int sock)
+static int run_uuid(int sock)
 {
 	uint64_t halves[2];
 	CUuuid id;
@@ -46,7 +46,7 @@ static int uuid(int sock)
 }
 
 /* The environment asks for failures: see the test. */
-static int injected(int sock)
+static int run_injected(int sock)
 {
 	CUmemGenericAllocationHandle h;
 
@@ -62,7 +62,7 @@ static int injected(int sock)
 }
 
 /* More handles than the shell's soft limit of descriptors. */
-static int many(int sock)
+static int run_many(int sock)
 {
 	struct rlimit limit;
 	int n = 0;
@@ -79,7 +79,7 @@ static int many(int sock)
 }
 
 /* Leaves with memory in hand. */
-static int slob(int sock)
+static int run_leaver(int sock)
 {
 	CUdeviceptr va;
 
@@ -94,7 +94,7 @@ static int slob(int sock)
 }
 
 /* Its child, which never asked for it, has the memory too. */
-static int parent(int sock)
+static int run_parent(int sock)
 {
 	conf_context();
 	conf_create(conf.granule);
@@ -109,7 +109,7 @@ static int parent(int sock)
 }
 
 /* Another user who may only enter the directory. */
-static int guest(int sock)
+static int run_read_only(int sock)
 {
 	CUmemGenericAllocationHandle h;
 	uint32_t seen = 0;
@@ -133,7 +133,7 @@ static int guest(int sock)
 }
 
 /* Holds memory until the test has looked at it. */
-static int keeper(int sock)
+static int run_keeper(int sock)
 {
 	umask(0);
 	conf_context();
@@ -145,7 +145,7 @@ static int keeper(int sock)
 
 /* ---- Tests ---- */
 
-static uint64_t ask(const char *role)
+static uint64_t device_query(const char *role)
 {
 	struct conf_peer peer = conf_spawn(role);
 	uint64_t word = conf_recv(peer.sock, NULL);
@@ -194,7 +194,7 @@ static void test_environment(void **state)
 		uint64_t word;
 
 		setenv(cases[i].variable, cases[i].value, 1);
-		word = ask("init");
+		word = device_query("init");
 		if (kept)
 			setenv(cases[i].variable, kept, 1);
 		else
@@ -215,15 +215,15 @@ static void test_remade_when_alone(void **state)
 	snprintf(other, sizeof(other), "%s/other", dir);
 	setenv("MM_SOFTGPU_DIR", other, 1);
 	setenv("MM_SOFTGPU_MEMORY", "1M", 1);
-	assert_int_equal(ask("init"), 1 << 20);
+	assert_int_equal(device_query("init"), 1 << 20);
 	setenv("MM_SOFTGPU_MEMORY", "2M", 1);
-	assert_int_equal(ask("init"), 2 << 20);
+	assert_int_equal(device_query("init"), 2 << 20);
 	user = conf_spawn("init");
 	assert_int_equal(conf_recv(user.sock, NULL), 2 << 20);
 	setenv("MM_SOFTGPU_MEMORY", "4M", 1);
-	assert_int_equal(ask("init") >> 48, CUDA_ERROR_INVALID_VALUE);
+	assert_int_equal(device_query("init") >> 48, CUDA_ERROR_INVALID_VALUE);
 	unsetenv("MM_SOFTGPU_MEMORY");
-	assert_int_equal(ask("init"), 2 << 20);
+	assert_int_equal(device_query("init"), 2 << 20);
 	conf_send(user.sock, 0, -1);
 	assert_int_equal(conf_join(&user), 0);
 	setenv("MM_SOFTGPU_DIR", dir, 1);
@@ -233,22 +233,22 @@ static void test_remade_when_alone(void **state)
 static void test_uuid(void **state)
 {
 	mm_cleanup(mm_free_ptr) char *dir = strdup(getenv("MM_SOFTGPU_DIR"));
-	uint64_t id = ask("uuid"), other_id;
+	uint64_t id = device_query("uuid"), other_id;
 	char other[128];
 
 	(void)state;
-	assert_int_equal(ask("uuid"), id);
+	assert_int_equal(device_query("uuid"), id);
 	snprintf(other, sizeof(other), "%s/uuid", dir);
 	setenv("MM_SOFTGPU_DIR", other, 1);
-	other_id = ask("uuid");
+	other_id = device_query("uuid");
 	assert_true(other_id != id);
 	setenv("MM_SOFTGPU_UUID", "00000000-0000-0001-0000-000000000002", 1);
-	assert_int_equal(ask("uuid"), UINT64_C(0x0300000000000000));
+	assert_int_equal(device_query("uuid"), UINT64_C(0x0300000000000000));
 	unsetenv("MM_SOFTGPU_UUID");
 	setenv("MM_SOFTGPU_DIR", dir, 1);
 }
 
-static void run(const char *role)
+static void role_run(const char *role)
 {
 	struct conf_peer peer = conf_spawn(role);
 	int status = conf_join(&peer);
@@ -261,14 +261,14 @@ static void test_injected(void **state)
 {
 	(void)state;
 	setenv("MM_SOFTGPU_FAIL", "cuMemCreate:2:2,cuStreamQuery:0:999,rubbish", 1);
-	run("injected");
+	role_run("injected");
 	unsetenv("MM_SOFTGPU_FAIL");
 }
 
 static void test_many(void **state)
 {
 	(void)state;
-	run("many");
+	role_run("many");
 }
 
 static size_t count_pages(void)
@@ -291,7 +291,7 @@ static void test_exit_cleans_up(void **state)
 {
 	(void)state;
 	assert_int_equal(count_pages(), 0);
-	assert_int_equal(ask("slob"), 1);
+	assert_int_equal(device_query("slob"), 1);
 	assert_int_equal(count_pages(), 0);
 }
 
@@ -471,9 +471,9 @@ static const struct CMUnitTest tests[] = {
 };
 
 static const struct conf_role roles[] = {
-	{ "init", init },     { "uuid", uuid },     { "injected", injected },
-	{ "many", many },     { "slob", slob },     { "guest", guest },
-	{ "parent", parent }, { "keeper", keeper }, { NULL, NULL },
+	{ "init", run_init },     { "uuid", run_uuid },     { "injected", run_injected },
+	{ "many", run_many },     { "slob", run_leaver },   { "guest", run_read_only },
+	{ "parent", run_parent }, { "keeper", run_keeper }, { NULL, NULL },
 };
 
 CONF_MAIN("device", tests, roles)

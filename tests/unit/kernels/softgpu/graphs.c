@@ -24,13 +24,13 @@ struct world {
 	unsigned int launched;
 };
 
-static unsigned int draw(struct world *w, unsigned int n)
+static unsigned int random_draw(struct world *w, unsigned int n)
 {
 	w->seed = w->seed * UINT64_C(6364136223846793005) + 1442695040888963407;
 	return (unsigned int)(w->seed >> 33) % n;
 }
 
-static void CUDA_CB nothing(void *arg)
+static void CUDA_CB do_nothing(void *arg)
 {
 	(void)arg;
 }
@@ -39,15 +39,15 @@ static void put_in(struct world *w, CUstream stream)
 {
 	CUDA_BATCH_MEM_OP_NODE_PARAMS params = { conf.ctx, 1, NULL, 0 };
 	CUstreamBatchMemOpParams op = { 0 };
-	CUevent event = w->events[draw(w, SLOTS)];
-	CUgraphNode *node = &w->nodes[draw(w, SLOTS)];
+	CUevent event = w->events[random_draw(w, SLOTS)];
+	CUgraphNode *node = &w->nodes[random_draw(w, SLOTS)];
 
 	op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
-	op.writeValue.address = w->mem + 8 * (CUdeviceptr)draw(w, 8);
+	op.writeValue.address = w->mem + 8 * (CUdeviceptr)random_draw(w, 8);
 	params.paramArray = &op;
-	switch (draw(w, 10)) {
+	switch (random_draw(w, 10)) {
 	case 0:
-		gpu->cuMemsetD32Async(w->mem, draw(w, 100), 16, stream);
+		gpu->cuMemsetD32Async(w->mem, random_draw(w, 100), 16, stream);
 		break;
 	case 1:
 		gpu->cuMemcpyDtoDAsync(w->mem, w->mem + 64, 32, stream);
@@ -56,7 +56,7 @@ static void put_in(struct world *w, CUstream stream)
 		gpu->cuStreamBatchMemOp(stream, 1, &op, 0);
 		break;
 	case 3:
-		gpu->cuLaunchHostFunc(stream, nothing, NULL);
+		gpu->cuLaunchHostFunc(stream, do_nothing, NULL);
 		break;
 	case 4:
 		gpu->cuEventRecord(event, stream);
@@ -65,14 +65,15 @@ static void put_in(struct world *w, CUstream stream)
 		gpu->cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL);
 		break;
 	case 6:
-		gpu->cuStreamWaitEvent(stream, event, draw(w, 2));
+		gpu->cuStreamWaitEvent(stream, event, random_draw(w, 2));
 		break;
 	case 7:
-		gpu->cuGraphAddBatchMemOpNode(node, w->graphs[draw(w, SLOTS)], node, draw(w, 2),
-					      &params);
+		gpu->cuGraphAddBatchMemOpNode(node, w->graphs[random_draw(w, SLOTS)], node,
+					      random_draw(w, 2), &params);
 		break;
 	case 8:
-		gpu->cuGraphExecBatchMemOpNodeSetParams(w->execs[draw(w, SLOTS)], *node, &params);
+		gpu->cuGraphExecBatchMemOpNodeSetParams(w->execs[random_draw(w, SLOTS)], *node,
+							&params);
 		break;
 	default:
 		gpu->cuEventQuery(event);
@@ -80,7 +81,7 @@ static void put_in(struct world *w, CUstream stream)
 	}
 }
 
-static void look(struct world *w, CUstream stream)
+static void world_query(struct world *w, CUstream stream)
 {
 	CUgraphNode nodes[4];
 	CUstreamCaptureStatus status;
@@ -89,16 +90,16 @@ static void look(struct world *w, CUstream stream)
 	size_t n = MM_ARRAY_SIZE(nodes);
 	CUgraph graph;
 
-	if (!gpu->cuGraphGetNodes(w->graphs[draw(w, SLOTS)], nodes, &n))
+	if (!gpu->cuGraphGetNodes(w->graphs[random_draw(w, SLOTS)], nodes, &n))
 		for (size_t i = 0; i < n; i++)
-			w->nodes[draw(w, SLOTS)] = nodes[i];
-	gpu->cuGraphNodeGetType(w->nodes[draw(w, SLOTS)], &type);
+			w->nodes[random_draw(w, SLOTS)] = nodes[i];
+	gpu->cuGraphNodeGetType(w->nodes[random_draw(w, SLOTS)], &type);
 	gpu->cuStreamGetCaptureInfo(stream, &status, NULL, &graph, &ahead, NULL, &n);
 }
 
-static void renew(struct world *w, unsigned int i)
+static void slot_renew(struct world *w, unsigned int i)
 {
-	switch (draw(w, 3)) {
+	switch (random_draw(w, 3)) {
 	case 0:
 		gpu->cuStreamDestroy(w->streams[i]);
 		assert_int_equal(gpu->cuStreamCreate(&w->streams[i], CU_STREAM_NON_BLOCKING), 0);
@@ -114,38 +115,38 @@ static void renew(struct world *w, unsigned int i)
 	}
 }
 
-static void step(struct world *w)
+static void world_step(struct world *w)
 {
-	CUstream stream = w->streams[draw(w, SLOTS)];
-	unsigned int i = draw(w, SLOTS);
+	CUstream stream = w->streams[random_draw(w, SLOTS)];
+	unsigned int i = random_draw(w, SLOTS);
 
-	switch (draw(w, 12)) {
+	switch (random_draw(w, 12)) {
 	case 0:
-		gpu->cuStreamBeginCapture(stream, (CUstreamCaptureMode)draw(w, 3));
+		gpu->cuStreamBeginCapture(stream, (CUstreamCaptureMode)random_draw(w, 3));
 		break;
 	case 1:
 		gpu->cuStreamEndCapture(stream, &w->graphs[i]);
 		break;
 	case 2:
-		gpu->cuGraphInstantiateWithFlags(&w->execs[i], w->graphs[draw(w, SLOTS)], 0);
+		gpu->cuGraphInstantiateWithFlags(&w->execs[i], w->graphs[random_draw(w, SLOTS)], 0);
 		break;
 	case 3:
 	case 4:
 		w->launched += gpu->cuGraphLaunch(w->execs[i], stream) == CUDA_SUCCESS;
 		break;
 	case 5:
-		if (!draw(w, 4))
+		if (!random_draw(w, 4))
 			gpu->cuGraphExecDestroy(w->execs[i]);
 		break;
 	case 6:
-		if (!draw(w, 8))
-			renew(w, i);
+		if (!random_draw(w, 8))
+			slot_renew(w, i);
 		break;
 	case 7:
-		look(w, stream);
+		world_query(w, stream);
 		break;
 	case 8:
-		if (!draw(w, 8))
+		if (!random_draw(w, 8))
 			gpu->cuStreamSynchronize(stream);
 		break;
 	default:
@@ -158,7 +159,7 @@ static void step(struct world *w)
  * Whatever was left half done ends; every handle is given back once, and is refused the second
  * time.
  */
-static void clear(struct world *w)
+static void world_clear(struct world *w)
 {
 	for (unsigned int i = 0; i < SLOTS; i++) {
 		gpu->cuStreamDestroy(w->streams[i]);
@@ -170,7 +171,7 @@ static void clear(struct world *w)
 	}
 }
 
-static void play(struct world *w, unsigned int steps)
+static void world_play(struct world *w, unsigned int steps)
 {
 	ok(gpu->cuCtxSetCurrent(conf.ctx));
 	for (unsigned int i = 0; i < SLOTS; i++) {
@@ -178,8 +179,8 @@ static void play(struct world *w, unsigned int steps)
 		ok(gpu->cuEventCreate(&w->events[i], 0));
 	}
 	for (unsigned int i = 0; i < steps; i++)
-		step(w);
-	clear(w);
+		world_step(w);
+	world_clear(w);
 }
 
 static CUdeviceptr device_page(void)
@@ -201,7 +202,7 @@ static void test_any_order(void **state)
 	for (uint64_t seed = 1; seed <= 8; seed++) {
 		struct world w = { .seed = seed, .mem = mem };
 
-		play(&w, STEPS);
+		world_play(&w, STEPS);
 		launched += w.launched;
 	}
 	check(launched > 0);
@@ -210,7 +211,7 @@ static void test_any_order(void **state)
 
 static void *play_alone(void *arg)
 {
-	play(arg, STEPS / 2);
+	world_play(arg, STEPS / 2);
 	return NULL;
 }
 

@@ -11,7 +11,7 @@
 
 #define gpu (&conf.gpu)
 
-static CUmodule load(void)
+static CUmodule module_load(void)
 {
 	CUmodule module;
 
@@ -19,7 +19,7 @@ static CUmodule load(void)
 	return module;
 }
 
-static CUfunction find(CUmodule module, const char *name)
+static CUfunction function_find(CUmodule module, const char *name)
 {
 	CUfunction f;
 
@@ -31,8 +31,8 @@ static void test_saxpy(void **state)
 {
 	enum { N = 10000 };
 	static float x[N], y[N];
-	CUmodule module = load();
-	CUfunction f = find(module, "saxpy");
+	CUmodule module = module_load();
+	CUfunction f = function_find(module, "saxpy");
 	CUstream stream = conf_stream();
 	CUdeviceptr dx, dy;
 	float a = 3;
@@ -66,8 +66,8 @@ static void test_saxpy(void **state)
 static void test_arguments(void **state)
 {
 	static const uint32_t want[10] = { 4, 5, 6, 7, 8, 9, 1024, 11, 1234, 77 };
-	CUmodule module = load();
-	CUfunction f = find(module, "report");
+	CUmodule module = module_load();
+	CUfunction f = function_find(module, "report");
 	unsigned char buffer[32] = { 0 };
 	size_t bytes = sizeof(buffer);
 	uint8_t small = 11;
@@ -109,8 +109,8 @@ static void test_launch_rules(void **state)
 		{ 1, 1, 1, 1025, 1, 1, 0 },  { 1, 1, 1, 64, 64, 1, 0 },
 		{ 1, 70000, 1, 1, 1, 1, 0 }, { 1, 1, 1, 1, 1, 1, 1u << 30 },
 	};
-	CUmodule module = load();
-	CUfunction f = find(module, "nothing"), none;
+	CUmodule module = module_load();
+	CUfunction f = function_find(module, "nothing"), none;
 
 	(void)state;
 	ok(gpu->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
@@ -121,7 +121,7 @@ static void test_launch_rules(void **state)
 					   NULL),
 		       CUDA_ERROR_INVALID_VALUE);
 	}
-	assert_ptr_equal(find(module, "nothing"), f);
+	assert_ptr_equal(function_find(module, "nothing"), f);
 	expect(gpu->cuModuleGetFunction(&none, module, "no such kernel"), CUDA_ERROR_NOT_FOUND);
 	expect(mm_gpu_kernel(gpu, module, "no such kernel", &none), CUDA_ERROR_NOT_FOUND);
 	ok(mm_gpu_kernel(gpu, module, "nothing", &none));
@@ -183,7 +183,7 @@ static void test_wrong_modules(void **state)
 }
 
 /* A kernel's bad access is the context's end and not the process's. */
-static int faulty(int sock)
+static int run_faulty(int sock)
 {
 	CUdeviceptr va;
 	void *params[] = { &va };
@@ -191,7 +191,7 @@ static int faulty(int sock)
 
 	(void)sock;
 	conf_context();
-	f = find(load(), "store");
+	f = function_find(module_load(), "store");
 	va = conf_reserve(conf.granule);
 	conf_map(va, conf.granule, conf_create(conf.granule), CU_MEM_ACCESS_FLAGS_PROT_READ);
 	ok(gpu->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
@@ -203,7 +203,7 @@ static int faulty(int sock)
 	expect(gpu->cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	conf_context();
 	conf_access(va, conf.granule, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-	f = find(load(), "store");
+	f = function_find(module_load(), "store");
 	ok(gpu->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
 	ok(gpu->cuCtxSynchronize());
 	return 0;
@@ -218,7 +218,7 @@ static void test_fault(void **state)
 }
 
 /* A fault of the program's own is none of ours: it dies of it, as it would without us. */
-static int crash(int sock)
+static int run_crash(int sock)
 {
 	(void)sock;
 	conf_context();
@@ -252,8 +252,8 @@ static const struct CMUnitTest tests[] = {
 };
 
 static const struct conf_role roles[] = {
-	{ "faulty", faulty },
-	{ "crash", crash },
+	{ "faulty", run_faulty },
+	{ "crash", run_crash },
 	{ NULL, NULL },
 };
 

@@ -13,13 +13,13 @@ enum { THREADS = 6, ROUNDS = 200 };
 
 static bool failed; /* atomic; assertions are for the main thread */
 
-static void must(CUresult res)
+static void must_succeed(CUresult res)
 {
 	if (res)
 		__atomic_store_n(&failed, true, __ATOMIC_RELAXED);
 }
 
-static void run(void *(*fn)(void *), void *arg)
+static void threads_run(void *(*fn)(void *), void *arg)
 {
 	pthread_t threads[THREADS];
 
@@ -39,22 +39,23 @@ static void *map_and_unmap(void *arg)
 	CUdeviceptr va;
 
 	(void)arg;
-	must(gpu->cuCtxSetCurrent(conf.ctx));
+	must_succeed(gpu->cuCtxSetCurrent(conf.ctx));
 	for (uint32_t i = 1; i <= ROUNDS; i++) {
-		must(gpu->cuMemCreate(&h, conf.granule, &conf.prop, 0));
-		must(gpu->cuMemAddressReserve(&va, 2 * conf.granule, 0, 0, 0));
-		must(gpu->cuMemMap(va, conf.granule, 0, h, 0));
-		must(gpu->cuMemMap(va + conf.granule, conf.granule, 0, h, 0));
-		must(gpu->cuMemSetAccess(va, 2 * conf.granule, &rw, 1));
-		must(gpu->cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)va));
-		must(gpu->cuMemsetD32Async(va, i, 4, CU_STREAM_PER_THREAD));
-		must(gpu->cuMemcpyDtoHAsync(&seen, va + conf.granule, 4, CU_STREAM_PER_THREAD));
+		must_succeed(gpu->cuMemCreate(&h, conf.granule, &conf.prop, 0));
+		must_succeed(gpu->cuMemAddressReserve(&va, 2 * conf.granule, 0, 0, 0));
+		must_succeed(gpu->cuMemMap(va, conf.granule, 0, h, 0));
+		must_succeed(gpu->cuMemMap(va + conf.granule, conf.granule, 0, h, 0));
+		must_succeed(gpu->cuMemSetAccess(va, 2 * conf.granule, &rw, 1));
+		must_succeed(gpu->cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)va));
+		must_succeed(gpu->cuMemsetD32Async(va, i, 4, CU_STREAM_PER_THREAD));
+		must_succeed(
+			gpu->cuMemcpyDtoHAsync(&seen, va + conf.granule, 4, CU_STREAM_PER_THREAD));
 		if (seen != i)
-			must(CUDA_ERROR_UNKNOWN);
-		must(gpu->cuMemUnmap(va, 2 * conf.granule));
-		must(gpu->cuMemRelease(h));
-		must(gpu->cuMemRelease(again));
-		must(gpu->cuMemAddressFree(va, 2 * conf.granule));
+			must_succeed(CUDA_ERROR_UNKNOWN);
+		must_succeed(gpu->cuMemUnmap(va, 2 * conf.granule));
+		must_succeed(gpu->cuMemRelease(h));
+		must_succeed(gpu->cuMemRelease(again));
+		must_succeed(gpu->cuMemAddressFree(va, 2 * conf.granule));
 	}
 	return NULL;
 }
@@ -64,7 +65,7 @@ static void test_memory(void **state)
 	size_t before = conf_free_bytes();
 
 	(void)state;
-	run(map_and_unmap, NULL);
+	threads_run(map_and_unmap, NULL);
 	assert_int_equal(conf_free_bytes(), before);
 }
 
@@ -75,30 +76,30 @@ struct shared {
 };
 
 /* One stream, one event, and the default stream, all at once. */
-static void *submit(void *arg)
+static void *submit_work(void *arg)
 {
 	const struct shared *s = arg;
 	CUstream own;
 	CUresult res;
 
-	must(gpu->cuCtxSetCurrent(conf.ctx));
-	must(gpu->cuStreamCreate(&own, CU_STREAM_DEFAULT));
+	must_succeed(gpu->cuCtxSetCurrent(conf.ctx));
+	must_succeed(gpu->cuStreamCreate(&own, CU_STREAM_DEFAULT));
 	for (uint32_t i = 0; i < ROUNDS; i++) {
-		must(gpu->cuMemsetD32Async(s->va, i, 16, s->stream));
-		must(gpu->cuEventRecord(s->event, s->stream));
-		must(gpu->cuStreamWaitEvent(own, s->event, 0));
-		must(gpu->cuMemsetD32Async(s->va + 64, i, 16, own));
+		must_succeed(gpu->cuMemsetD32Async(s->va, i, 16, s->stream));
+		must_succeed(gpu->cuEventRecord(s->event, s->stream));
+		must_succeed(gpu->cuStreamWaitEvent(own, s->event, 0));
+		must_succeed(gpu->cuMemsetD32Async(s->va + 64, i, 16, own));
 		if (i % 16 == 0)
-			must(gpu->cuMemsetD32Async(s->va + 128, i, 16, NULL));
-		must(gpu->cuStreamWriteValue32(own, s->flag, i, 0));
+			must_succeed(gpu->cuMemsetD32Async(s->va + 128, i, 16, NULL));
+		must_succeed(gpu->cuStreamWriteValue32(own, s->flag, i, 0));
 		res = gpu->cuEventQuery(s->event);
 		if (res != CUDA_ERROR_NOT_READY)
-			must(res);
+			must_succeed(res);
 	}
-	must(gpu->cuStreamSynchronize(own));
-	must(gpu->cuEventSynchronize(s->event));
-	must(gpu->cuStreamDestroy(own));
-	must(gpu->cuCtxSynchronize());
+	must_succeed(gpu->cuStreamSynchronize(own));
+	must_succeed(gpu->cuEventSynchronize(s->event));
+	must_succeed(gpu->cuStreamDestroy(own));
+	must_succeed(gpu->cuCtxSynchronize());
 	return NULL;
 }
 
@@ -111,7 +112,7 @@ static void test_streams(void **state)
 	s.flag = conf_register(page, 4096, 0);
 	ok(gpu->cuEventCreate(&s.event, 0));
 	ok(gpu->cuMemAlloc(&s.va, 4096));
-	run(submit, &s);
+	threads_run(submit_work, &s);
 	ok(gpu->cuEventDestroy(s.event));
 	ok(gpu->cuStreamDestroy(s.stream));
 	ok(gpu->cuMemFree(s.va));
@@ -134,17 +135,17 @@ static void *come_and_go(void *arg)
 	memcpy(&create, &fns[0], sizeof(create));
 	memcpy(&destroy, &fns[1], sizeof(destroy));
 	for (int i = 0; i < ROUNDS / 10; i++) {
-		must(create(&ctx, 0, 0));
-		must(gpu->cuMemAlloc(&va, 4096));
+		must_succeed(create(&ctx, 0, 0));
+		must_succeed(gpu->cuMemAlloc(&va, 4096));
 		for (int k = 0; k < 4; k++) {
-			must(gpu->cuStreamCreate(&stream, CU_STREAM_DEFAULT));
-			must(gpu->cuMemsetD32Async(va, 1, 16, stream));
+			must_succeed(gpu->cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+			must_succeed(gpu->cuMemsetD32Async(va, 1, 16, stream));
 			if (k % 2)
-				must(gpu->cuStreamDestroy(stream));
+				must_succeed(gpu->cuStreamDestroy(stream));
 		}
-		must(gpu->cuMemsetD32Async(va, 2, 16, NULL));
-		must(gpu->cuMemFree(va));
-		must(destroy(ctx));
+		must_succeed(gpu->cuMemsetD32Async(va, 2, 16, NULL));
+		must_succeed(gpu->cuMemFree(va));
+		must_succeed(destroy(ctx));
 	}
 	return NULL;
 }
@@ -161,7 +162,7 @@ static void test_contexts(void **state)
 	*(void **)&get = dlsym(gpu->library, "cuGetProcAddress_v2");
 	ok(get("cuCtxCreate", &fns[0], 3020, 0, &status));
 	ok(get("cuCtxDestroy", &fns[1], 4000, 0, &status));
-	run(come_and_go, fns);
+	threads_run(come_and_go, fns);
 }
 
 static int set_up(void **state)

@@ -70,10 +70,10 @@ static enum part part_now(void)
 	return seen.opened ? AFTER : BEFORE;
 }
 
-static CUresult launch(CUfunction function, unsigned int grid_x, unsigned int grid_y,
-		       unsigned int grid_z, unsigned int block_x, unsigned int block_y,
-		       unsigned int block_z, unsigned int shared_bytes, CUstream stream,
-		       void **params, void **extra)
+static CUresult fake_launch(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+			    unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+			    unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+			    void **params, void **extra)
 {
 	const struct mm_host_kernel *k = (const struct mm_host_kernel *)(uintptr_t)function;
 	const struct mm_host_launch l = { { grid_x, grid_y, grid_z },
@@ -160,7 +160,7 @@ static const struct mm_gpu_api listener = {
 	.cuModuleLoad = module_load,
 	.cuModuleUnload = module_unload,
 	.cuModuleGetFunction = get_function,
-	.cuLaunchKernel = launch,
+	.cuLaunchKernel = fake_launch,
 	.cuMemAlloc = mem_alloc,
 	.cuMemFree = mem_free,
 	.cuMemHostAlloc = host_alloc,
@@ -258,7 +258,7 @@ static const struct {
 	    .max_position = 32768 } },
 };
 
-static void fill_batch(struct mm_batch *b, const struct chunk *chunks, struct mm_step_batch *ret)
+static void batch_fill(struct mm_batch *b, const struct chunk *chunks, struct mm_step_batch *ret)
 {
 	*ret = (struct mm_step_batch){ 0 };
 	b->n_tokens = b->n_samples = 0;
@@ -278,7 +278,7 @@ static void fill_batch(struct mm_batch *b, const struct chunk *chunks, struct mm
 }
 
 /* A model whose weights have addresses, which nobody follows. */
-static void bind(struct mm_weights *w, const struct mm_arch *arch, bool fused)
+static void weights_bind(struct mm_weights *w, const struct mm_arch *arch, bool fused)
 {
 	*w = (struct mm_weights){ .arch = *arch, .fused = fused };
 	w->arch.layers = LAYERS;
@@ -292,7 +292,7 @@ static void bind(struct mm_weights *w, const struct mm_arch *arch, bool fused)
 		w->all[MM_W_HEAD] = w->all[MM_W_EMBED];
 }
 
-static void near(const char *model, const char *batch, enum part part, uint64_t want)
+static void is_near(const char *model, const char *batch, enum part part, uint64_t want)
 {
 	const uint64_t got = seen.ns[part];
 	const uint64_t off = got > want ? got - want : want - got;
@@ -303,7 +303,8 @@ static void near(const char *model, const char *batch, enum part part, uint64_t 
 			 part, want, got);
 }
 
-static void check(struct mm_forward *f, const struct mm_step_model *m, const char *name, size_t i)
+static void step_check(struct mm_forward *f, const struct mm_step_model *m, const char *name,
+		       size_t i)
 {
 	struct mm_step_batch batch;
 	struct mm_step_ns ns;
@@ -312,14 +313,14 @@ static void check(struct mm_forward *f, const struct mm_step_model *m, const cha
 	memset(seen.launches, 0, sizeof(seen.launches));
 	seen.layer = MM_ANY_LAYER;
 	seen.opened = 0;
-	fill_batch(&f->batch, batches[i].chunks, &batch);
+	batch_fill(&f->batch, batches[i].chunks, &batch);
 	mm_forward_derive(f);
 	assert_int_equal(mm_forward_step(f), 0);
 	mm_step_cost(m, &batch, &ns);
-	near(name, batches[i].name, BEFORE, ns.before);
+	is_near(name, batches[i].name, BEFORE, ns.before);
 	for (enum part p = LAYER; p < AFTER; p++)
-		near(name, batches[i].name, p, ns.layer);
-	near(name, batches[i].name, AFTER, ns.after);
+		is_near(name, batches[i].name, p, ns.layer);
+	is_near(name, batches[i].name, AFTER, ns.after);
 	assert_int_equal(seen.launches[BEFORE], m->before.n);
 	assert_int_equal(seen.launches[LAYER], m->layer.n);
 	assert_int_equal(seen.launches[AFTER], batch.samples ? m->after.n : 0);
@@ -342,7 +343,7 @@ static void check_model(const struct mm_arch *arch, const char *name, bool fused
 	struct mm_kv_arena kv;
 	struct mm_forward f;
 
-	bind(&weights, arch, fused);
+	weights_bind(&weights, arch, fused);
 	mm_step_model_init(&model, &seen.profile, &weights.arch, &opts);
 	assert_int_equal(
 		mm_kv_arena_init(&kv, MM_KV_BLOCK_MAJOR, LAYERS,
@@ -354,7 +355,7 @@ static void check_model(const struct mm_arch *arch, const char *name, bool fused
 	f.kv = &kv;
 	f.break_at = LAYERS;
 	for (size_t i = 0; i < MM_ARRAY_SIZE(batches); i++)
-		check(&f, &model, name, i);
+		step_check(&f, &model, name, i);
 	mm_forward_done(&f);
 	mm_kv_arena_done(&kv);
 	mm_weights_done(&weights);

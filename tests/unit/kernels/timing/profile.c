@@ -58,7 +58,7 @@ static struct file write_file(const char *text, size_t bytes)
 	return f;
 }
 
-static int load(const char *text, struct mm_profile *ret)
+static int profile_load(const char *text, struct mm_profile *ret)
 {
 	mm_cleanup(remove_file) struct file f = write_file(text, strlen(text));
 
@@ -71,7 +71,7 @@ static void reads_a_file(void **state)
 	struct mm_profile p;
 
 	(void)state;
-	assert_int_equal(load(whole, &p), 0);
+	assert_int_equal(profile_load(whole, &p), 0);
 	assert_int_equal(p.memory_bytes, 1 << 30);
 	assert_true(p.hbm_bps == 1e12 && p.h2d_bps == 55e9 && p.d2h_bps == 55e9);
 	assert_true(p.duplex_loss == 0.15 && p.f16_flops == 1e14);
@@ -83,7 +83,7 @@ static void reads_a_file(void **state)
 }
 
 /* The line of `whole` that begins with @key is replaced by @line. */
-static void replace(char *out, size_t bytes, const char *key, const char *line)
+static void line_replace(char *out, size_t bytes, const char *key, const char *line)
 {
 	const char *at = strstr(whole, key), *end;
 
@@ -127,8 +127,8 @@ static void refuses_a_wrong_line(void **state)
 		struct mm_profile p = { .hbm_bps = 7 };
 		char text[sizeof(whole) + 128];
 
-		replace(text, sizeof(text), wrong[i].key, wrong[i].line);
-		assert_int_equal(load(text, &p), -EBADMSG);
+		line_replace(text, sizeof(text), wrong[i].key, wrong[i].line);
+		assert_int_equal(profile_load(text, &p), -EBADMSG);
 		if (!strstr(err, wrong[i].said) || !strstr(err, "/tmp/mm-profile-"))
 			fail_msg("%s: said \"%s\"", wrong[i].name, err);
 		assert_true(p.hbm_bps == 7);
@@ -144,12 +144,12 @@ static void refuses_a_long_line(void **state)
 	memset(line, ' ', sizeof(line));
 	memcpy(line, "hbm_gbps = 5", 12);
 	line[254] = '\0';
-	replace(text, sizeof(text), "hbm_gbps", line);
-	assert_int_equal(load(text, &p), 0);
+	line_replace(text, sizeof(text), "hbm_gbps", line);
+	assert_int_equal(profile_load(text, &p), 0);
 	line[254] = ' ';
 	line[255] = '\0';
-	replace(text, sizeof(text), "hbm_gbps", line);
-	assert_int_equal(load(text, &p), -EBADMSG);
+	line_replace(text, sizeof(text), "hbm_gbps", line);
+	assert_int_equal(profile_load(text, &p), -EBADMSG);
 	assert_non_null(strstr(err, ":3: the line is longer than 254 bytes"));
 }
 
@@ -177,7 +177,7 @@ static void refuses_what_is_no_file(void **state)
 	assert_string_equal(err, "/nowhere/at-all.conf: No such file or directory");
 	assert_int_equal(mm_profile_load("/tmp/", &p, err, sizeof(err)), -EIO);
 	assert_string_equal(err, "/tmp/: cannot be read");
-	assert_int_equal(load("", &p), -EBADMSG);
+	assert_int_equal(profile_load("", &p), -EBADMSG);
 	assert_non_null(strstr(err, "memory_mib is missing"));
 	assert_int_equal(mm_profile_load("/dev/zero", &p, err, sizeof(err)), -EBADMSG);
 	assert_string_equal(err, "/dev/zero: longer than 65536 bytes");
