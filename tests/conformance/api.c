@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking entry points up, contexts, errors: what a program meets before it does any work. */
+/* Entry points, contexts and errors: the calls that a program makes before it does any work. */
 #include "libclient/support/cleanup.h"
 #include "tests/conformance/conf.h"
 
@@ -113,8 +113,8 @@ static void test_beginner(void **state)
 }
 
 /*
- * A forked child is told that it has no driver, and its parent works on. A driver need not be as
- * good to the child: what it meets is told.
+ * A forked child gets an error from the driver, and its parent works on. A driver need not behave
+ * so well in the child: what happens there is a fact.
  */
 static void test_fork(void **state)
 {
@@ -154,7 +154,10 @@ static void *other_thread(void *arg)
 	return NULL;
 }
 
-/* What is current is so in one thread; the stack is a stack; the primary context is one. */
+/*
+ * A current context is current in one thread only; the stack is a stack; the primary context is
+ * one.
+ */
 static void test_contexts(void **state)
 {
 	CUcontext ctx, again;

@@ -20,12 +20,12 @@
 #define PAGE      4096u
 #define REPEAT    3
 #define STREAMS   64
-#define LASTS_MS  200 /* what a call would wait for */
+#define LASTS_MS  200 /* how long a call would wait */
 #define KERNEL_MS 20  /* of the other process's, one behind the other */
 
 static const CUmemAccess_flags RW = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 
-/* A kernel that runs until it is told to end, or its time is over. */
+/* A kernel that runs until a flag is set, or its time is over. */
 struct runner {
 	CUfunction loop;
 	CUstream stream;
@@ -192,7 +192,7 @@ static void test_calls_beside_own_kernel(void **state)
 }
 
 /*
- * A stream that waits for a value; somebody ends that in time, should the call wait for the stream.
+ * A stream that waits for a value; a helper ends that in time, should the call wait for the stream.
  */
 struct waiter {
 	CUstream stream;
@@ -230,7 +230,7 @@ static void end_wait(void *arg)
 	ok(gpu->cuStreamSynchronize(w->stream));
 }
 
-/* What a tenant does while one of its streams stands at a gate. */
+/* Calls that a tenant makes while one of its streams waits at a gate. */
 static void test_calls_beside_own_wait(void **state)
 {
 	struct waiter w = { .stream = conf_stream(), .words = conf_shared(PAGE, NULL) };
@@ -387,8 +387,8 @@ static void calls_measure(void)
 }
 
 /*
- * What another process's work costs a copy, and the copy it. Without MPS the device is theirs in
- * turns.
+ * How much another process's work slows a copy, and a copy that work. Without MPS the two processes
+ * take turns on the device.
  */
 static void test_copies_beside_kernels(void **state)
 {
@@ -426,7 +426,8 @@ static void test_copies_beside_kernels(void **state)
 			conf_fact(name, "of alone", end_peer(&a) / alone);
 			snprintf(name, sizeof(name), "%s.beside_%s.kernels", ways[way - 1], kind);
 			/*
-			 * They were alone while the other process began and ended: at best a hint.
+			 * Both were alone while the other process began and ended: the number is at
+			 * best a hint.
 			 */
 			conf_fact(name, "of alone", end_peer(&b) / rounds);
 		}

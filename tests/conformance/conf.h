@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conf - what the conformance programs share: a driver, a context, other processes
+ * conf - a driver, a context and other processes, for all conformance programs
  *
  * Concept:   each program runs the same facts against the driver that MM_DRIVER names. On the
- *            software GPU it makes itself a device of its own. Whatever needs another process, or
- *            would kill the context on hardware, runs in a role: the program started again, with
+ *            software GPU it makes itself a device of its own. Code that needs another process, or
+ *            would lose the context on hardware, runs in a role: the program started again, with
  *            one end of a socket pair. (A fork will not do: a driver does not survive it.)
  * Processes: each test is a process of its own, with a limit (run.c): one that hangs or loses its
- *            context takes no other with it. Its roles end with it.
- * Roles:     run before any cmocka; a failed check prints and ends role and test.
- *            conf_join() gives any other status.
- * Facts:     how long something takes, or what a driver may do in one way or another, is no reason
- *            to fail: conf_fact() prints it, and adds it to the file that MM_CONF_FACTS names.
+ *            context does not affect the others. Its roles end with it.
+ * Roles:     run before any cmocka; a failed check prints, and ends role and test. conf_join()
+ *            returns any other status.
+ * Facts:     how long something takes, or a choice that a driver may make, is no reason to fail:
+ *            conf_fact() prints it, and adds it to the file that MM_CONF_FACTS names.
  */
 #pragma once
 
@@ -47,9 +47,9 @@ struct conf {
 	CUmemAllocationProp prop; /* device memory, exportable */
 	size_t granule;
 	/*
-	 * What tests of accounting take. On hardware it is more than what a context or another
-	 * process moves the free bytes by, and half of it is the tolerance; on the software GPU it
-	 * is exact.
+	 * The bytes that tests of accounting allocate. On hardware they are more than a context or
+	 * another process changes the free bytes by, and half of them is the tolerance; on the
+	 * software GPU the accounting is exact.
 	 */
 	size_t bulk, noise;
 };
@@ -69,7 +69,7 @@ int conf_main(int argc, char **argv, const char *name, const struct CMUnitTest *
 /* cuInit() only; and with the primary context current. */
 void conf_init(void);
 void conf_context(void);
-/* What nearly all tests are set up with: the context, where it is not there yet. */
+/* The setup of nearly all tests: makes the context current, and creates it if it does not exist. */
 int conf_set_up(void **state);
 
 /* Fails the test, or the role, unless @result is @want. */
@@ -88,7 +88,7 @@ _Noreturn void conf_skip(const char *format, ...) MM_PRINTF(1, 2);
 
 struct conf_peer conf_spawn(const char *role);
 int conf_join(struct conf_peer *peer);
-/* As conf_join(), for at most @seconds: -ETIMEDOUT, and the peer runs on. */
+/* Like conf_join(), for at most @seconds. Return: -ETIMEDOUT, and the peer runs on. */
 int conf_join_within(struct conf_peer *peer, unsigned int seconds);
 void conf_kill(struct conf_peer *peer);
 /* Joins; the test is skipped if the role was, and fails if it failed. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is in memory that was somebody else's, when it comes back after his death, and how fast it
- * is filled and copied.
+ * Checks the content of memory that comes back after its owner was killed, and how fast memory is
+ * filled and copied.
  */
 #include "tests/conformance/conf.h"
 
@@ -22,7 +22,7 @@ static size_t device_bytes(void)
 
 /* ---- After a death ---- */
 
-/* Leaves a pattern all over a good piece of the device, and waits to be killed. */
+/* Fills a large part of the device with a pattern, and waits to be killed. */
 static int run_secretive(int sock)
 {
 	struct conf_fill_args args = { .seed = SEED };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the calls that move pages cost: by size, by how many mappings there are, by how many
- * processes call at once. Nothing here is required to be fast; each result is a fact. The software
- * GPU's numbers only show that the tests work.
+ * Measures the calls that move pages: by size, by number of mappings, by number of processes that
+ * call at once. No time is required; each result is a fact. The software GPU's numbers only show
+ * that the tests work.
  */
 #include "tests/conformance/conf.h"
 

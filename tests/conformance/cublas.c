@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the deterministic matrix products (kernels/blas/backend.h) rest on, and a BLAS does not
- * promise: in a product of a fixed shape a row comes out with the same bits wherever it stands,
- * whatever stands beside it. Asked of cuBLAS itself, at the shapes of real models; of the software
- * one at small shapes.
+ * Checks the assumption of the deterministic matrix products (kernels/blas/backend.h), which a BLAS
+ * does not promise: in a product of a fixed shape a row gets the same bits in any place, whatever
+ * the other rows are. With cuBLAS itself at the shapes of real models, with the software one at
+ * small shapes.
  */
 #include "libclient/support/cleanup.h"
 #include "tests/conformance/conf.h"
@@ -203,7 +203,7 @@ static int set_up(void **state)
 	char err[256];
 
 	(void)state;
-	/* Of cuBLAS not all kernels at once: they are many. */
+	/* Loading all kernels of cuBLAS at once would take long. */
 	setenv("CUDA_MODULE_LOADING", "LAZY", 0);
 	conf_context();
 	if (conf.software)

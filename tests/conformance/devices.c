@@ -188,9 +188,7 @@ static void test_copies(void **state)
 	devices_end();
 }
 
-/*
- * Of several devices a process may see some, in an order of its own: then the ordinals are those.
- */
+/* A process may see some of several devices, in an order of its own, which the ordinals follow. */
 static int run_visible(int sock)
 {
 	CUuuid uuid;

@@ -117,7 +117,7 @@ static void test_kernel(void **state)
 	ok(gpu->cuGraphExecDestroy(exec));
 }
 
-/* What this project is for: other memory behind the same addresses between two launches. */
+/* Other memory behind the same addresses between two launches: the case that mmd relies on. */
 static void test_remap(void **state)
 {
 	CUmemGenericAllocationHandle h[2] = { conf_create(conf.granule),
@@ -174,10 +174,7 @@ static void test_order(void **state)
 	begin(a);
 	ok(gpu->cuLaunchHostFunc(a, append, log));
 	exec = finish(a, NULL);
-	/*
-	 * What holds up the first launch holds up the others, in a stream that has nothing else to
-	 * do.
-	 */
+	/* A wait that delays the first launch delays the others, in a stream without other work. */
 	ok(gpu->cuStreamWaitValue32(b, va, 1, CU_STREAM_WAIT_VALUE_GEQ));
 	for (int i = 0; i < 10; i++)
 		ok(gpu->cuGraphLaunch(exec, i % 2 ? a : b));
@@ -371,7 +368,7 @@ static void test_rules(void **state)
 					   : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 		if (i == MERGE)
 			end_breach(i, "other's end", other, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-		/* And both streams are as good as new. */
+		/* Both streams work as before. */
 		ok(gpu->cuStreamSynchronize(stream));
 		ok(gpu->cuStreamSynchronize(other));
 		ok(gpu->cuEventDestroy(event));
@@ -413,7 +410,7 @@ struct beside {
 	CUresult alloc, map, end;
 };
 
-/* What another thread does while this one captures. */
+/* Calls that another thread makes while this one captures. */
 static void *act_beside(void *arg)
 {
 	const CUmemAccessDesc rw = { conf.prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };

@@ -206,8 +206,8 @@ static void test_sealed(void **state)
 }
 
 /*
- * What mmd does where the driver pins for writing only: it has the memory writable, others a
- * descriptor to read. What they could have registered is a fact.
+ * Where the driver pins only for writing, mmd has the memory writable, and gives others a
+ * descriptor to read. Whether they could register that is a fact.
  */
 static void test_pinned_for_writing(void **state)
 {

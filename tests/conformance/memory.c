@@ -108,7 +108,7 @@ static void test_create_rules(void **state)
 		res = gpu->cuMemCreate(&h, cases[i].bytes, &prop, cases[i].flags);
 		snprintf(fact, sizeof(fact), "create.rule.%s", cases[i].name);
 		conf_fact_result(fact, res);
-		/* What is right must work; nothing relies on what is wrong being refused. */
+		/* Valid calls must work; no code relies on invalid ones being refused. */
 		if ((res != CUDA_SUCCESS) != cases[i].refused &&
 		    (conf.software || !cases[i].refused))
 			fail_msg("%s: %s", cases[i].name, mm_gpu_strerror(gpu, res));
@@ -277,8 +277,9 @@ static void test_retain_counts(void **state)
 }
 
 /*
- * What one user left in memory that went back to the device is not seen by the next. A driver does
- * not promise that within a process (mmd zeroes what it passes on), so there it is a fact.
+ * Bytes that one process left in memory that went back to the device are not visible to the next. A
+ * driver does not promise that within a process (mmd zeroes pages that it passes on), so there it
+ * is a fact.
  */
 static void test_fresh_is_clean(void **state)
 {
@@ -484,7 +485,7 @@ static size_t granularity_of(const char *name, const CUmemAllocationProp *prop)
 	return bytes[0];
 }
 
-/* What is asked for with one set of properties must hold for memory made with them. */
+/* A granularity of one set of properties must hold for memory that is made with them. */
 static void test_granularity(void **state)
 {
 	CUmemAllocationProp plain = conf.prop, direct = conf.prop, host = conf.prop;

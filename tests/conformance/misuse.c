@@ -153,7 +153,7 @@ static int run_misuser(int sock)
 	i = conf_recv(sock, NULL) - 1;
 	check(i < MM_ARRAY_SIZE(misuses));
 	conf_send(sock, 1 + (uint64_t)misuses[i].run(), -1);
-	/* What a wrong call left is nobody's to clean up. */
+	/* Leftovers of a wrong call are not cleaned up. */
 	_exit(0);
 }
 

@@ -60,7 +60,7 @@ static void test_mig(void **state)
 		mm_nvml_find(&nvml, &uuid, &facts);
 	if (facts.instance < 0 && !by_name)
 		conf_skip("the device is no MIG instance");
-	/* Who is told of an instance can find it again, as mmd must. */
+	/* A process that is given an instance can find it again, as mmd must. */
 	conf_fact("mig.known_to_nvml", "", facts.instance >= 0);
 	check(!conf.software || facts.instance >= 0);
 	conf_fact_text("mig.device", "%s", facts.name);
@@ -124,7 +124,10 @@ static void test_share_with_outsider(void **state)
 	ok(gpu->cuMemRelease(h));
 }
 
-/* What is on is only told; that a client can be ended without its peers needs a server to ask. */
+/*
+ * The mode is only a fact; whether a client can be ended without its peers can be tested only with
+ * a server.
+ */
 static void test_mps(void **state)
 {
 	const char *pipes = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -183,7 +186,10 @@ static void report_counted(const struct mm_nvml *nvml, mm_nvml_dev device, pid_t
 	conf_fact_text(name, "not told");
 }
 
-/* Whose is memory that one made and another maps? Tools that watch tenants go by it. */
+/*
+ * The process to which NVML charges memory that one process made and another mapped: tools that
+ * watch tenants use it.
+ */
 static void test_counted(void **state)
 {
 	mm_cleanup(mm_nvml_close) struct mm_nvml nvml = { 0 };

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What conf.c and run.c know of each other. */
+/*
+ * run - the declarations that conf.c and run.c share
+ *
+ * Concept:   run.c starts a process for each test; conf.c is the library inside of them.
+ * Threading: the test's main thread.
+ */
 #pragma once
 
 #include <stdbool.h>

@@ -234,7 +234,7 @@ static void test_import_by_another_user(void **state)
 	share_with("stranger");
 }
 
-/* What was exported is not only the creator's: killed, it takes nothing with it. */
+/* Exported memory outlives its creator, which is killed. */
 static void test_outlives_creator(void **state)
 {
 	struct conf_peer peer = conf_spawn("creator");
@@ -340,7 +340,7 @@ static void test_stored_descriptor(void **state)
 	close(fd);
 	conf_map(va, conf.granule, h, RW);
 	check(page_peek(va) == 0x2222);
-	/* And it can be passed on again. */
+	/* The page can be exported again. */
 	close(conf_export(h));
 	ok(gpu->cuMemUnmap(va, conf.granule));
 	ok(gpu->cuMemRelease(h));

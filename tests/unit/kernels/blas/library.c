@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is said about a cuBLAS that is missing or will not do; and libmm-softblas.so's own refusals.
+ * Errors for a cuBLAS that is missing or does not fit; and the arguments that libmm-softblas.so
+ * refuses.
  */
 #include "tests/unit/kernels/blas/rig.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What MM_CUBLAS_LIB may be pointed at by mistake: a cuBLAS of version 11. */
+/* A cuBLAS of version 11, to which MM_CUBLAS_LIB may point by mistake. */
 #include "kernels/blas/cublas.h"
 
 #include "libclient/base/base.h"

@@ -358,7 +358,7 @@ static void test_another_stream(void **unused)
 
 /* ---- graphs ---- */
 
-/* What is enqueued while the stream captures, as a graph. */
+/* Captures a multiplication into a graph. */
 static CUgraphExec multiply_capture(struct mm_gemm *gemm, const struct mm_gemm_args *a)
 {
 	const struct mm_gpu_api *gpu = &rig.gpu;

@@ -455,8 +455,8 @@ static void kv_move(struct world *w)
 }
 
 /*
- * Of few different values, so that many are equal; some NaN, and rows of which none is the largest,
- * or hardly.
+ * Rows with few different values, so that many are equal; with some NaN; and with no or hardly any
+ * largest element.
  */
 static void argmax(struct world *w)
 {

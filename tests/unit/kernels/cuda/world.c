@@ -154,7 +154,7 @@ static void shift(char *p, uint64_t by)
 	memcpy(p, &va, sizeof(va));
 }
 
-/* What a kernel could spoil: all that is in use, and some more. */
+/* Return: the bytes that a kernel could overwrite: all that are in use, and some more. */
 static size_t extent(const struct world *w)
 {
 	return w->used + 4096 < WORLD_BYTES ? w->used + 4096 : WORLD_BYTES;

@@ -12,7 +12,7 @@
 
 enum { SLOTS = 6, STEPS = 6000, THREADS = 4 };
 
-/* What one thread plays with; a slot may hold a handle that was destroyed, on purpose. */
+/* The objects that one thread uses; a slot may hold a handle that was destroyed, on purpose. */
 struct world {
 	uint64_t seed;
 	CUstream streams[SLOTS];

@@ -146,7 +146,7 @@ static void says_what(const char *path, const CUresult *result)
 	assert_null(strchr(err, '\n'));
 }
 
-/* What is code for a GPU, what is no code, and what is a library without kernels. */
+/* Code for a GPU, bytes that are no code, and a library without kernels. */
 static void test_wrong_modules(void **state)
 {
 	static const unsigned char cubin[64] = { 0x7f, 'E', 'L', 'F', 2, 1, 1, [18] = 190 };

@@ -163,7 +163,7 @@ static void tell(const char *text)
 	fclose(events);
 }
 
-/* What was told before, what is half a line, and what nobody asked for, is no event. */
+/* Earlier events, half a line, and types that the set does not have are no events. */
 static void test_events(void **state)
 {
 	struct mm_nvml_event event;

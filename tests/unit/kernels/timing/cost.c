@@ -29,7 +29,7 @@ static void the_slower_decides(void **state)
 	assert_int_equal(mm_cost_ns(&device, &(struct mm_cost){ 5e6, 1e9 }), 10000);
 	assert_int_equal(mm_cost_ns(&device, &(struct mm_cost){ 1e6, 1e6 }), 2000);
 	assert_int_equal(mm_cost_ns(&device, &(struct mm_cost){ 0, 0 }), 2000);
-	/* What a tenant's arguments may say at worst still fits. */
+	/* The largest numbers that a tenant's arguments can have still fit. */
 	assert_true(mm_cost_ns(&device, &(struct mm_cost){ 1e30, 1e300 }) < UINT64_MAX / 1000);
 }
 

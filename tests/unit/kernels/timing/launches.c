@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tools/stepcost says of a step against the kernels that mmserve's forward pass launches for
- * it: a driver of our own takes the launches and asks the host kernels' table what each would cost.
+ * Compares the step costs of tools/lab/stepcost with the kernels that mmserve's forward pass
+ * launches: a fake driver takes the launches and sums up the costs from the host kernels' table.
  */
 #include <dlfcn.h>
 #include <setjmp.h>
