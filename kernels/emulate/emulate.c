@@ -248,9 +248,9 @@ static void thread_give_way(struct emulator *e, enum state state, int line)
 	t->line = line;
 	t->fiber = e->running;
 	if (!thread_run_next(e))
-		kernel_fail(
-			"waits at line %d for ever; %u of %u threads are at a barrier, %u have ended",
-			line, e->n_waiting, e->n_threads, e->n_ended);
+		kernel_fail("waits at line %d for ever; %u of %u threads are at a barrier, "
+			    "%u have ended",
+			    line, e->n_waiting, e->n_threads, e->n_ended);
 	t = running_thread(e);
 	fiber_go_to(e, t->state == FRESH ? fiber_take(e) : t->fiber);
 }
@@ -394,10 +394,9 @@ static void warp_exchange(struct thread *warp, uint32_t mask)
 			continue;
 		from = exchange_source(&warp[i], i);
 		if (from >= WARP || !(mask >> from & 1))
-			kernel_fail(
-				"lane %u reads from lane %u, which is not in the mask %08x, at line "
-				"%d",
-				i, from, mask, warp[i].line);
+			kernel_fail("lane %u reads from lane %u, which is not in the mask %08x, "
+				    "at line %d",
+				    i, from, mask, warp[i].line);
 		warp[i].result = warp[i].kind == MM_EMULATE_BALLOT ? votes : warp[from].value;
 		warp[i].state = READY;
 	}

@@ -6,7 +6,7 @@
 #include "tests/conformance/kernels.h"
 
 #define FUNCTION static
-/* Functions that race with an unmap, on purpose. */
+/* For accesses that race with an unmap on purpose. */
 #define RACES        __attribute__((noinline, no_sanitize("thread")))
 #define KERNEL(name) static void name(struct name##_args a)
 #define FIRST        0
