@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 DIRECTIVE = re.compile(r'^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.M)
-ATTRIBUTE = re.compile(r'__attribute__\s*\(\(.*?\)\)(?=\s|$|;|=)', re.S)
+ATTRIBUTE = re.compile(r'__attribute__\s*\(\(.*?\)\)(?=\s|$|;|=)'
+                       r'|\bMM_(?:PT_)?GUARDED_BY\([^()]*\)', re.S)
 MACRO = re.compile(r'[A-Z_][A-Z0-9_]*\Z')
 BRANCH = re.compile(r'\b(?:if|for|while|case)\b|&&|\|\||\?')
 NOT_A_NAME = {'_Static_assert', '_Alignas', '__typeof__', 'typeof', 'if', 'for', 'while', 'switch',
