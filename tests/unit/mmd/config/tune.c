@@ -122,9 +122,9 @@ static void the_core_takes_nothing_out_of_range(void **state)
 	}
 }
 
-/* ---- what they do ---- */
+/* ---- effects ---- */
 
-/* Two that lend, used one after the other, and one that asks: 49 pages are free. */
+/* Two lenders, used one after the other, and a requester: 49 pages are free. */
 static void begin_with_three(const char *knobs, struct w_proc **p)
 {
 	begin_with(knobs, 100);
@@ -187,7 +187,7 @@ static void without_reversion_nothing_goes_back(void **state)
 	}
 }
 
-/* Ten times the times: what is idle after 100 ms is so after one second. */
+/* All times are ten times as long: a tenant is idle after one second, not after 100 ms. */
 static void times_are_scaled(void **state)
 {
 	struct w_proc *p[3];

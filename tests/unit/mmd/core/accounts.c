@@ -53,7 +53,7 @@ static struct mm_core_account account_named(uint32_t i)
 	return a;
 }
 
-/* A tenant with KV only, that wants @chunks of @pages pages. */
+/* A tenant with KV only, that demands @chunks of @pages pages. */
 static struct w_proc *tenant_with_kv(uint32_t of, uint32_t pages, uint32_t chunks)
 {
 	struct w_proc *p = w_join(w, of, MM_FEAT_KNOWN);
@@ -89,7 +89,7 @@ static void a_min_is_kept(void **state)
 	b = tenant_with_kv(1, 1, 12);
 	assert_int_equal(b->held, 12);
 	assert_int_equal(b->denied, 0);
-	/* Beyond its min it is one of many. */
+	/* Beyond its min it competes with the others. */
 	w_kv_want(w, b, 13);
 	wait_ms(50);
 	assert_int_equal(b->held, 12);
@@ -101,7 +101,7 @@ static void a_min_is_kept(void **state)
 	assert_int_equal(a->held, 28);
 }
 
-/* Where KV is a static share, a min is kept all the same, but gives nobody more than the share. */
+/* With a static share of KV a min is kept, too, but a tenant gets no more than its share. */
 static void a_share_bounds_a_min(void **state)
 {
 	static const enum mm_policy policies[] = { MM_POLICY_RECOMPUTE, MM_POLICY_SWAP };
@@ -117,7 +117,7 @@ static void a_share_bounds_a_min(void **state)
 		a = w_join(w, 0, MM_FEAT_KNOWN);
 		w_kv_declare(w, a, 4, 1, 10, 10);
 		w_run(w);
-		assert_int_equal(a->held, 2); /* of a share of 10: the rest is kept */
+		assert_int_equal(a->held, 2); /* of a share of 10; the rest is kept for the min */
 		b = w_join(w, 1, MM_FEAT_KNOWN);
 		w_kv_declare(w, b, 4, 1, 10, 3);
 		w_kv_want(w, b, 10);
@@ -130,7 +130,7 @@ static void a_share_bounds_a_min(void **state)
 	}
 }
 
-/* Pages that a hostile one gave back, and holds, do not count for anybody's min. */
+/* Pages that a hostile tenant released but still maps do not count for an account's min. */
 static void a_min_is_not_kept_in_pages_that_somebody_may_hold(void **state)
 {
 	struct mm_core_quota q = { .min_pages = 10 };
@@ -148,7 +148,7 @@ static void a_min_is_not_kept_in_pages_that_somebody_may_hold(void **state)
 	w_kv_want(w, a, 0);
 	b = tenant_with_kv(1, 1, 10);
 	assert_int_equal(b->held, 10);
-	/* Now all that is left is what a holds: asked for, it turns out, and a pays. */
+	/* Only the pages that a still maps are left; recreating them fails, and a stays charged. */
 	w_kv_want(w, b, 12);
 	wait_ms(50);
 	assert_int_equal(b->held, 10);
@@ -172,7 +172,7 @@ static void a_raised_min_comes_as_pages_come_back(void **state)
 	assert_true(account_named(1).pending);
 	for (uint32_t i = 0; i < 20; i++) {
 		w_kv_release(w, a);
-		w_kv_want(w, a, 40); /* what comes back is not given out again */
+		w_kv_want(w, a, 40); /* pages that come back are not granted again */
 	}
 	wait_ms(50);
 	assert_int_equal(a->held, 10);
@@ -274,7 +274,7 @@ static void priority_comes_first(void **state)
 	assert_int_equal(a->held, 2);
 }
 
-/* Lenders: the lower priority gives first, though the other was active later. */
+/* The lender of lower priority lends first, although it was active before the other one. */
 static void the_lower_priority_lends_first(void **state)
 {
 	struct mm_core_quota low = { .priority = 0 }, high = { .priority = 5 };
@@ -300,7 +300,7 @@ static void the_lower_priority_lends_first(void **state)
 	assert_int_equal(mm_core_plan(w->core, b->tenant)->alpha, 0);
 }
 
-/* What lies within a min is lent to nobody else. */
+/* Memory within a min is not lent to other accounts. */
 static void a_min_is_not_taken(void **state)
 {
 	struct mm_core_quota q = { .min_pages = 25 };
@@ -318,7 +318,7 @@ static void a_min_is_not_taken(void **state)
 	wait_ms(300);
 	assert_int_equal(c->held, 15);
 	assert_int_equal(mm_core_plan(w->core, a->tenant)->alpha, 0);
-	/* Its own wishes it serves out of its own layers. */
+	/* Demands of the account itself are met from its own layers. */
 	c = tenant_with_kv(0, 1, 4);
 	wait_ms(300);
 	assert_int_equal(c->held, 4);
@@ -344,7 +344,9 @@ static void joined_accounts_share_pages(void **state)
 	w_run(w);
 	b = tenant_with_kv(1, 1, 40);
 	assert_int_equal(b->held, 40);
-	/* The world checks domains; that no page was created anew shows in who had them before. */
+	/*
+	 * The world checks domains; the accounts that had the pages before show that none is new.
+	 */
 	for (uint32_t i = 0; i < 40; i++)
 		same += w->page[before[i]].domains == 1;
 	assert_int_equal(same, 40);
@@ -352,7 +354,7 @@ static void joined_accounts_share_pages(void **state)
 	assert_int_equal(account_named(1).charged, 40);
 }
 
-/* Users come and go, each the last that had some pages: entries do not run out. */
+/* Accounts come and go, and each was the last to have some pages: entries do not run out. */
 static void entries_of_the_gone_are_used_again(void **state)
 {
 	(void)state;
@@ -369,7 +371,7 @@ static void entries_of_the_gone_are_used_again(void **state)
 		memset(p->kv_view, 0xff, sizeof(p->kv_view));
 		p->used = p->alive = p->connected = true;
 		p->tenant = tenant;
-		w->domain[0] = i % 32; /* another domain than its neighbours' */
+		w->domain[0] = i % 32; /* not the domain of the accounts beside it */
 		w_drain(w);
 		w_kv_declare(w, p, 1, 1, 2, 0);
 		w_kv_want(w, p, 2);
@@ -482,7 +484,7 @@ static void our_own_lateness_is_nobodys_fault(void **state)
 	world_xfer_up();
 	p = over_max(MM_ON_TIMEOUT_KILL);
 	wait_ms(5000);
-	w_tick(w, 60 * MM_NS_PER_S); /* we were not there */
+	w_tick(w, 60 * MM_NS_PER_S); /* the core was away */
 	assert_true(p->alive);
 	assert_int_equal(world_stats().deadlines_restarted, 1);
 	wait_ms(5000);
@@ -520,7 +522,7 @@ static void many_kills_are_our_own_fault(void **state)
 	assert_true(open && max == 2);
 }
 
-/* Asked for layers: who parks gives them, who stays in its step for ever is judged. */
+/* A reclaim of layers: a tenant that parks gives them, one that never ends its step is killed. */
 static void layers_are_asked_for_too(void **state)
 {
 	struct mm_core_quota q = { .max_pages = 16 };

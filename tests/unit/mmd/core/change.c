@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every event in every state of a plan's change, under each condition that a row asks for: what the
- * table names leads where it says and does what it says; from a tenant anything else is a protocol
- * error, from our own side an assertion.
+ * Every event in every state of a plan's change, under each condition that a row depends on: an
+ * event that the table has leads to the state and has the effects of its row. Any other event is a
+ * protocol error if it comes from a tenant, and an assertion otherwise.
  */
 #undef NDEBUG
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 #define ALL_FACTS   (1u << MM_CHANGE_FACTS)
 #define USUAL_FACTS (MM_CHANGE_IN_PART | MM_CHANGE_CYCLES | MM_CHANGE_WILL_CYCLE)
-#define AWAY        3 /* of eight layers */
+#define AWAY        3 /* layers, of eight */
 
 /* ---- the table by itself ---- */
 
@@ -114,7 +114,7 @@ static struct seen take_out(void)
 	return seen;
 }
 
-/* A model that stands, with the plans in force and to come that @facts speak of. */
+/* A tenant with a model in @state; its plan and its next plan are as @facts demand. */
 static struct mm_c_tenant *put_into(enum mm_change_state state, enum mm_change_event event,
 				    uint32_t facts)
 {
@@ -255,7 +255,7 @@ static void row_check_one(enum mm_change_state state, enum mm_change_event event
 	w_done(w);
 }
 
-/* What rows of this state and event look at. */
+/* Facts on which the rows of this state and event depend. */
 static uint32_t facts_asked(enum mm_change_state state, enum mm_change_event event)
 {
 	uint32_t n, asked = 0;
@@ -280,7 +280,7 @@ static void every_event_in_every_state(void **state)
 		}
 }
 
-/* ---- what xfer is asked for ---- */
+/* ---- control jobs ---- */
 
 static void xfer_is_asked_for_what_the_state_needs(void **state)
 {
@@ -320,7 +320,7 @@ static void xfer_is_asked_for_what_the_state_needs(void **state)
 	assert_int_equal(mm_c_change_control(t), MM_XOP_NOP);
 }
 
-/* xfer that does not know the tenant touches nothing of it either. */
+/* If xfer does not know the tenant, it serves nothing of it. */
 static void a_quiesce_is_done_whatever_it_came_to(void **state)
 {
 	const struct mm_msg job = { .opcode = MM_XOP_QUIESCE };
@@ -338,7 +338,7 @@ static void a_quiesce_is_done_whatever_it_came_to(void **state)
 
 /* ---- steps that broke off ---- */
 
-/* As mm_core_on_request(), but that actions may be waiting. */
+/* Like mm_core_on_request(), but the queue may have actions. */
 static void request_handle(struct mm_c_tenant *t, enum mm_op op, uint64_t epoch)
 {
 	const struct mm_msg msg = { .opcode = (uint16_t)op, .epoch = epoch };
@@ -354,7 +354,8 @@ static void queue_fill(void)
 }
 
 /*
- * Its COMMITTED let steps run, but not yet the change end: one that broke off is of the new plan.
+ * After COMMITTED steps run, though the change has not ended: one that breaks off is of the new
+ * plan.
  */
 static void a_step_behind_committed_is_mended(void **state)
 {
@@ -373,8 +374,8 @@ static void a_step_behind_committed_is_mended(void **state)
 }
 
 /*
- * A thread that was held up speaks of a plan that is gone: the change from it put the gates in
- * order.
+ * The RESYNC of a thread that was delayed has the epoch of an earlier plan: the change from that
+ * plan has put the gates in order.
  */
 static void a_late_resync_differs_from_a_true_one(void **state)
 {
@@ -394,7 +395,8 @@ static void a_late_resync_differs_from_a_true_one(void **state)
 /* ---- a tenant that is kicked ---- */
 
 /*
- * A change in part waits for an ACTIVATE, which fails: the plan is not entered for nobody's sake.
+ * A change in part waits for an ACTIVATE, which fails, so that the tenant is kicked: the new plan
+ * is not put in force.
  */
 static void nothing_is_begun_for_the_kicked(void **state)
 {
@@ -420,8 +422,8 @@ static void nothing_is_begun_for_the_kicked(void **state)
 /* ---- the front door ---- */
 
 /*
- * Of an event the shell performs all actions before it tells the next one; xfer's death may come
- * between.
+ * The shell performs all actions of an event before it reports the next one, except the end of
+ * xfer.
  */
 static void no_event_comes_while_actions_wait(void **state)
 {

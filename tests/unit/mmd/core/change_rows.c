@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes the table of a plan's change into a document, between its two marks; with --check it only
- * says whether the document has it.
+ * Writes the table of a plan's change into a document, between its two marks. With --check it exits
+ * with 1 if the document does not have the table.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static void rows_print(FILE *to)
 	}
 }
 
-/* With what is between the marks replaced; NULL: it has none. */
+/* Returns @text with the part between the marks replaced; NULL: it has no marks. */
 static char *table_insert(const char *text)
 {
 	const char *begin = strstr(text, BEGIN), *end = begin ? strstr(begin, END) : NULL;
@@ -70,7 +70,7 @@ static char *table_insert(const char *text)
 	fwrite(text, 1, (size_t)(begin - text) + strlen(BEGIN), to);
 	rows_print(to);
 	fputs(end, to);
-	/* The text may move until then. */
+	/* The buffer of the stream may move until the stream is closed. */
 	mm_assert(!fclose(to));
 	return woven;
 }

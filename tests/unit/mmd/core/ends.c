@@ -10,7 +10,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* It waits for xfer to detach it, and for nothing else: no deadline of it is ever due. */
+/* The tenant waits only for xfer to detach it: it has no deadline. */
 static void test_end_without_pages_while_xfer_is_away(void **state)
 {
 	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
@@ -27,13 +27,13 @@ static void test_end_without_pages_while_xfer_is_away(void **state)
 	w_xfer_up(w);
 	w_run(w);
 	assert_false(p->used);
-	assert_true(p->alive); /* who holds no page is not killed for it */
+	assert_true(p->alive); /* a tenant without pages is not killed */
 }
 
 /*
- * An engine ends while mmd changes its plan: the library's service thread answers PREPARE as BYE is
- * under way, and its answer comes behind that. So may what any other thread says. Its BYE counts,
- * and nothing is held against it.
+ * An engine ends while mmd changes its plan: the library's service thread answers PREPARE while BYE
+ * is being sent, so that its answer follows the BYE, as messages of other threads may. The BYE
+ * counts, and the messages behind it are no protocol errors.
  */
 static void test_messages_behind_a_bye(void **state)
 {

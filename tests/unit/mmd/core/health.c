@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory errors of the device: what was in use is not used again, and comes back as other memory.
+ * Memory errors of the device: pages that were in use are not used again before they were created
+ * anew.
  */
 #undef NDEBUG
 #include "libclient/base/base.h"
@@ -32,7 +33,7 @@ static uint32_t pages_owned(const struct w_proc *p)
 	return t.pages_param + t.pages_slot + t.pages_kv + t.pages_revoking;
 }
 
-/* Time, and jobs, until what is quarantined was made anew. */
+/* Lets time pass and jobs complete until all quarantined pages were created anew. */
 static void wait_for_quarantine(void)
 {
 	for (int i = 0; i < 100 && pages_in_state(MM_PAGE_QUARANTINE); i++)
@@ -50,7 +51,7 @@ static void test_nobody_there(void **state)
 	assert_int_equal(pages_in_state(MM_PAGE_FREE), PAGES);
 }
 
-/* Who ran into it dies; its pages come back as other memory, the neighbour's stay. */
+/* The tenant that used the bad memory dies: its pages are created anew, those of others are not. */
 static void test_the_victim_dies(void **state)
 {
 	uint64_t recreated;
@@ -79,7 +80,7 @@ static void test_the_victim_dies(void **state)
 	story_steps(b, 2);
 }
 
-/* All in one round, however many; and what is being made anew is not what was in use. */
+/* Many pages are created anew in one round; those being created are not marked by a new error. */
 static void test_many_at_once(void **state)
 {
 	struct w_proc *p;
@@ -104,7 +105,7 @@ static void test_many_at_once(void **state)
 	assert_int_equal(story_stats().suspects_quarantined, n);
 }
 
-/* Who goes on computing did not run into it; what it gives back is good. */
+/* A tenant that goes on computing did not use the bad memory; pages that it releases are good. */
 static void test_cleared(void **state)
 {
 	struct w_proc *p;
@@ -127,7 +128,7 @@ static void test_cleared(void **state)
 	assert_int_equal(pages_in_state(MM_PAGE_FREE), PAGES);
 }
 
-/* A page that comes free while its tenant lives is no better; one that came later is. */
+/* A marked page stays marked when its tenant releases it; a page granted later has no mark. */
 static void test_given_back_by_a_suspect(void **state)
 {
 	struct w_proc *p;
@@ -148,7 +149,7 @@ static void test_given_back_by_a_suspect(void **state)
 }
 
 /*
- * One error tells itself several times; and what it meets in a scrub, or half made anew, is not
+ * An error is reported several times, also while pages are scrubbed or created anew: no page is
  * lost.
  */
 static void test_again_and_again(void **state)
@@ -174,8 +175,7 @@ static void test_again_and_again(void **state)
 }
 
 /*
- * The suspects are out of use although xfer dies, and whoever holds the memory keeps it from us
- * only.
+ * Marked pages are quarantined and created anew also if xfer has died meanwhile.
  */
 static void test_xfer_dies_too(void **state)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a tenant claims steers what is taken from it, and costs nobody else anything. One story per
- * test.
+ * A tenant's claims affect what is taken from it, and no other tenant. One story per test.
  */
 #undef NDEBUG
 #include "tests/unit/mmd/core/story.h"
@@ -37,29 +36,29 @@ static struct w_proc *begin_with_holder(struct w_proc **ret_holder, struct w_pro
 	return lender;
 }
 
-/* It says that its chunks are empty, is asked for them each time, and gives none. */
+/* A tenant claims that its chunks are empty, gets a reclaim each time, and releases none. */
 static void who_never_gives_back_is_not_counted_on(void **state)
 {
-	struct w_proc *lender, *liar, *victim;
+	struct w_proc *lender, *unresponsive, *victim;
 	struct mm_tenant_stats s;
 
 	(void)state;
-	lender = begin_with_holder(&liar, &victim);
-	assert_int_equal(liar->held, 45);
+	lender = begin_with_holder(&unresponsive, &victim);
+	assert_int_equal(unresponsive->held, 45);
 	w_kv_want(w, victim, 10);
 	for (uint32_t i = 0; i < 60 && victim->held < 10; i++) {
-		s = claims_of(liar);
+		s = claims_of(unresponsive);
 		s.kv_chunks_used = 0;
-		stats_claim(liar, &s);
+		stats_claim(unresponsive, &s);
 		pass_ms(50);
 	}
-	assert_int_equal(liar->held, 45);
+	assert_int_equal(unresponsive->held, 45);
 	assert_true(story_stats().reclaims > 1);
 	assert_true(story_plan(lender)->alpha > 0);
 	assert_int_equal(victim->held, 10);
 }
 
-/* Of who gives what it is asked for it is taken first, however often it is asked. */
+/* Chunks are taken first from a tenant that releases them, however often it gets a reclaim. */
 static void who_gives_back_is_counted_on_again(void **state)
 {
 	struct w_proc *lender, *holder, *other;
@@ -70,7 +69,7 @@ static void who_gives_back_is_counted_on_again(void **state)
 	s = claims_of(holder);
 	s.kv_chunks_used = 0;
 	stats_claim(holder, &s);
-	pass_ms(3000); /* now it is idle */
+	pass_ms(3000); /* after that it is idle */
 	for (uint32_t want = 4; want <= 12; want += 4) {
 		w_kv_want(w, other, want);
 		for (uint32_t i = 0; i < 60 && other->held < want; i++) {
@@ -82,32 +81,31 @@ static void who_gives_back_is_counted_on_again(void **state)
 			pass_ms(50);
 		}
 		assert_int_equal(other->held, want);
-		pass_ms(300); /* the time to answer is over */
+		pass_ms(300); /* the deadline has passed */
 	}
 	assert_int_equal(story_plan(lender)->alpha, 0);
 }
 
 /*
- * Numbers without sense, each alone and all together: nothing breaks, and others get what they wait
- * for.
+ * Absurd numbers, each alone and all together: nothing breaks, and other tenants' demands are met.
  */
 static void numbers_without_sense(void **state)
 {
 	static const uint64_t values[] = {
 		0, 1, UINT32_MAX, UINT64_C(1) << 40, INT64_MAX, UINT64_C(1) << 63, UINT64_MAX
 	};
-	struct w_proc *liar, *victim;
+	struct w_proc *unresponsive, *victim;
 
 	(void)state;
 	story_begin(MM_POLICY_REMAP, 80);
-	liar = tenant_with(0, 12, 3);
-	w_kv_declare(w, liar, 1, 1, 40, 1);
+	unresponsive = tenant_with(0, 12, 3);
+	w_kv_declare(w, unresponsive, 1, 1, 40, 1);
 	victim = w_join(w, 1, MM_FEAT_KNOWN);
 	w_kv_declare(w, victim, 1, 1, 60, 1);
-	w_kv_want(w, liar, 20);
+	w_kv_want(w, unresponsive, 20);
 	w_run(w);
 	for (uint32_t i = 0; i < 8 * MM_ARRAY_SIZE(values) * 4; i++) {
-		struct mm_tenant_stats s = claims_of(liar);
+		struct mm_tenant_stats s = claims_of(unresponsive);
 		uint64_t v = values[i % MM_ARRAY_SIZE(values)];
 		uint64_t *field[] = { &s.step_seq, &s.steps,          &s.samples, &s.step_ns,
 				      &s.stall_ns, &s.kv_chunks_used, &s.waiting, &s.running };
@@ -119,12 +117,12 @@ static void numbers_without_sense(void **state)
 				*field[k] = v;
 		for (uint32_t l = 0; l < MM_COMPUTE_WEIGHTS; l++)
 			s.compute[l] = (uint16_t)(i % 3 ? v >> l % 32 : 0);
-		mm_core_on_streamed(w->core, liar->tenant, v);
-		stats_claim(liar, &s);
+		mm_core_on_streamed(w->core, unresponsive->tenant, v);
+		stats_claim(unresponsive, &s);
 		w_kv_want(w, victim, 10 + i % 40);
 		pass_ms(20);
 	}
-	w_kv_want(w, liar, 20);
+	w_kv_want(w, unresponsive, 20);
 	w_kv_want(w, victim, 30);
 	pass_ms(4000);
 	assert_true(victim->held >= 30);

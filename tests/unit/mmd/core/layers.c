@@ -20,7 +20,7 @@ static uint32_t random_below(uint32_t n)
 
 static uint32_t pages[MM_LAYERS_MAX + 1];
 
-/* A few kinds of layers, as models have them, or each one of its own. */
+/* Layers of a few kinds, as models have them, or each of a kind of its own. */
 static void random_layers(struct mm_layers *layers, uint32_t n)
 {
 	uint32_t kinds = 1 + random_below(4), bytes[4], compute[4],
@@ -48,7 +48,7 @@ struct best {
 	uint64_t step;
 };
 
-/* By looking at every set. */
+/* Finds the best set by comparing all of them. */
 static struct best best_by_search(const struct mm_layers *layers, uint64_t away, uint32_t beta,
 				  uint32_t must, uint32_t may)
 {
@@ -70,7 +70,7 @@ static struct best best_by_search(const struct mm_layers *layers, uint64_t away,
 	return best;
 }
 
-/* A random question, and what looking at every set answers. */
+/* A random question, and the best of all sets. */
 struct question {
 	struct mm_layers layers;
 	uint32_t beta, current, must, may;
@@ -115,7 +115,7 @@ static bool question_answer(const struct question *q, struct mm_plan_set *ret_se
 }
 
 /*
- * What the set lacks of the most slack; what may be given up is for layers that stay where they
+ * Asserts that a set has the most slack, less what may be given up so that layers stay where they
  * are.
  */
 static void assert_most_slack(const struct question *q, const struct mm_plan_set *got)
@@ -152,8 +152,8 @@ static void one_slot_has_the_most_slack(void **state)
 }
 
 /*
- * Of a thousand questions: hidden where any set hides, nearly always; else hardly longer than the
- * shortest.
+ * In a thousand questions, the set is nearly always hidden if any set is; otherwise its step is
+ * hardly longer than the shortest.
  */
 static void two_slots_are_near_the_best(void **state)
 {
@@ -182,12 +182,13 @@ static void two_slots_are_near_the_best(void **state)
 	assert_true(asked > 200 && hideable > 80);
 	assert_true(hidden >= hideable * 95 / 100);
 	assert_true(longer_permille <= asked * 15);
-	assert_true(missing <= asked / 50); /* nearly all pages wanted, slots of different sizes */
+	assert_true(missing <=
+		    asked / 50); /* questions for nearly all pages, with slots of different sizes */
 }
 
 /*
- * Plays @steps steps layer by layer: computes when the layer is there, streams when its slot is
- * done.
+ * Plays @steps steps layer by layer: a layer is computed when it is in its slot, and streamed when
+ * the layer before it in the slot is done.
  */
 static uint64_t played_steps_ns(const struct mm_layers *layers, const struct mm_plan_set *set,
 				uint32_t steps)
@@ -215,7 +216,8 @@ static uint64_t played_steps_ns(const struct mm_layers *layers, const struct mm_
 }
 
 /*
- * With one slot in any order; with two the link serves layers in order where their number is even.
+ * With one slot for all sets; with two slots for an even number of layers, which the link serves in
+ * order.
  */
 static void steps_take_what_playing_them_takes(void **state)
 {
@@ -259,7 +261,9 @@ static void equal_layers_cost_what_plan_says(void **state)
 	}
 }
 
-/* Twelve alike: four of any three-apart set will do, and the one in force holds two of them. */
+/*
+ * Any four of twelve equal layers that are three apart would do; the set in force has two of some.
+ */
 static void of_equal_sets_the_nearest_is_taken(void **state)
 {
 	struct mm_layers layers = { .n = 12, .pages = pages };

@@ -32,7 +32,7 @@ static void make_free(uint32_t p)
 	mm_ledger_scrub_end(&ledger, p);
 }
 
-/* Does it panic? In a child: a panic ends the process. */
+/* Returns whether @what panics; it runs in a child, since a panic ends the process. */
 static bool call_panics(void (*what)(uint32_t), uint32_t p)
 {
 	pid_t pid = fork();
@@ -88,7 +88,7 @@ static void a_domain_keeps_its_pages(void **state)
 	assert_int_equal(mm_ledger_grantable(&ledger, 3), 1);
 	assert_int_equal(mm_ledger_reserve(&ledger, 1, 3, 3), 1);
 	assert_int_equal(mm_ledger_reserve(&ledger, 1, 3, 3), MM_NO_PAGE);
-	/* Created anew it is anybody's, but only after a scrub. */
+	/* A page that was created anew may be granted in any domain, but only after a scrub. */
 	mm_ledger_scrub_begin(&ledger, 0, JOB, true);
 	assert_int_equal(ledger.inflight[MM_DOMAIN_NONE], 1);
 	mm_ledger_scrub_end(&ledger, 0);
@@ -182,8 +182,8 @@ static void only_the_drawn_transitions_exist(void **state)
 	make_free(0); /* FREE */
 	make_free(1);
 	assert_int_equal(mm_ledger_reserve(&ledger, 0, 0, 0), 0); /* 0: DIRTY, owned */
-	mm_ledger_job(&ledger, 0, JOB);                           /* and being written */
-	mm_ledger_created(&ledger, 2);                            /* DIRTY, nobody's */
+	mm_ledger_job(&ledger, 0, JOB);                           /* and a job writes it */
+	mm_ledger_created(&ledger, 2);                            /* DIRTY, without an owner */
 	assert_true(call_panics(try_scrub_plain, 1));
 	assert_true(call_panics(try_scrub_plain, 0));
 	assert_true(call_panics(try_give, 0));
@@ -212,7 +212,7 @@ static void accounts_are_charged(void **state)
 	mm_account_quarantine(a, true);
 	assert_int_equal(a->charged, 1);
 	assert_int_equal(mm_account_room(a), 1);
-	/* What was free when it went bad counts too, beyond the max if need be. */
+	/* A page that was free when it was quarantined counts, too, even beyond the max. */
 	mm_account_quarantine(a, false);
 	mm_account_quarantine(a, false);
 	assert_int_equal(mm_account_room(a), 0);

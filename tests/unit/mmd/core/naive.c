@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mirage's Algorithm 1: what it does where remap does otherwise. */
+/* mirage's Algorithm 1, where it differs from the policy remap. */
 #undef NDEBUG
 #include <errno.h>
 
@@ -7,7 +7,7 @@
 
 static struct w_proc *lender[2], *requester;
 
-/* Of 100 pages 49 are free: 2 * 21 and 9 are models'. Of the lenders the second was used last. */
+/* Models use 2 * 21 and 9 of 100 pages, so 49 are free. The second lender was used last. */
 static void three_tenants(enum mm_policy policy)
 {
 	story_begin(policy, 100);
@@ -21,7 +21,7 @@ static void three_tenants(enum mm_policy policy)
 	pass_ms(200);
 }
 
-/* Until nothing moves at this very time. */
+/* Demands @chunks, and runs all that happens without time passing. */
 static uint32_t take_one(uint32_t chunks)
 {
 	uint64_t before = story_stats().plan_changes;
@@ -41,7 +41,7 @@ static void a_layer_at_a_time(void **state)
 	assert_int_equal(take_one(51), 0);
 	assert_int_equal(take_one(52), 1);
 	assert_int_equal(story_plan(lender[1])->alpha, 2);
-	/* What remap would take in one change takes as many as there are layers. */
+	/* The layers that remap would take in one change are taken one change each. */
 	w_kv_want(w, requester, 59);
 	w_run(w);
 	pass_ms(100);
@@ -63,7 +63,7 @@ static void inactive_ones_to_the_last_then_active_ones_without_bound(void **stat
 	pass_ms(300);
 	assert_int_equal(story_plan(lender[1])->alpha, 9);
 	assert_int_equal(story_plan(lender[0])->alpha, 9);
-	/* The one that asks is active; that it cannot hide its streaming does not count. */
+	/* The requester is active; that it cannot hide its streaming does not count. */
 	mm_core_on_streamed(w->core, requester->tenant, MM_NS_PER_S);
 	w_kv_want(w, requester, 100);
 	for (uint32_t i = 0; i < 100; i++) {
@@ -75,7 +75,7 @@ static void inactive_ones_to_the_last_then_active_ones_without_bound(void **stat
 	assert_int_equal(requester->denied, -ENOSPC);
 }
 
-/* As soon as a layer's worth is empty: no dwelling, nothing kept free. */
+/* A layer returns as soon as as many pages are free: no dwell time, no reserve. */
 static void back_at_once(void **state)
 {
 	(void)state;
@@ -88,14 +88,14 @@ static void back_at_once(void **state)
 		w_kv_release(w, requester);
 	w_run(w);
 	assert_int_equal(story_plan(lender[1])->alpha, 2);
-	/* From two slots to one: two layers come home before a slot's pages are free. */
+	/* From two slots to one, two layers return before the pages of a slot are free. */
 	while (requester->held > 49)
 		w_kv_release(w, requester);
 	w_run(w);
 	assert_int_equal(story_plan(lender[1])->alpha, 1);
 }
 
-/* An inactive model's bound is its longest step, whatever else it could lend. */
+/* An inactive model's layers are bounded by its longest step. */
 static void bounded_by_a_prefill(void **state)
 {
 	(void)state;
@@ -109,14 +109,16 @@ static void bounded_by_a_prefill(void **state)
 	pass_ms(200);
 	w_kv_want(w, requester, 100);
 	pass_ms(300);
-	/* Four transfers of 250 µs fit; three away would take five, through two slots. */
+	/* Four transfers of 250 µs fit; three layers away would need five, through two slots. */
 	assert_int_equal(story_plan(lender[1])->alpha, 2);
 	assert_int_equal(story_plan(lender[1])->m, 3);
 	assert_int_equal(story_plan(lender[0])->alpha, 0);
 	assert_int_equal(requester->denied, -ENOSPC);
 }
 
-/* One slot while the transfers of m = alpha + 1 layers fit beside the others' computing. */
+/*
+ * There is one slot while the transfers of m = alpha + 1 layers fit beside the others' computing.
+ */
 static void slots_by_the_fewest_transfers_that_fit(void **state)
 {
 	(void)state;

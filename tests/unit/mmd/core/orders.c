@@ -15,7 +15,7 @@ static void expect_event(enum mm_ev op)
 	assert_false(mm_core_next(w->core, &a));
 }
 
-/* Kinds of what is to be done now, runs of one kind as one; returns the last. */
+/* Takes out all actions, whose kinds must be @order, runs of a kind as one; returns the last. */
 static struct mm_action expect_kinds(const enum mm_action_kind *order, uint32_t n)
 {
 	enum mm_action_kind last = MM_ACT_NONE;
@@ -33,7 +33,7 @@ static struct mm_action expect_kinds(const enum mm_action_kind *order, uint32_t 
 	return a;
 }
 
-/* From 5 away to 2: what is preloaded comes first, and its fds before anybody is asked to wait. */
+/* From 5 layers away to 2: preloads come first, and fds are sent before PREPARE. */
 static void begin_a_return(struct w_proc *p)
 {
 	struct mm_action a;
@@ -92,7 +92,7 @@ static void the_order_of_a_full_change(void **state)
 	assert_int_equal(a.msg.opcode, MM_XOP_ACTIVATE);
 	assert_int_equal(a.msg.epoch, 3);
 	assert_int_equal(mm_core_plan_phase(w->core, p->tenant), MM_PLAN_SWITCHED);
-	/* Pages that left are scrubbed only after COMMITTED. */
+	/* Pages that the tenant gave up are scrubbed only after COMMITTED. */
 	plan_commit(p);
 }
 
@@ -103,7 +103,7 @@ static int mapped_send(const struct w_proc *p, uint64_t epoch, uint64_t layers)
 		&(struct mm_msg){ .opcode = MM_OP_MAPPED, .epoch = epoch, .arg = { layers } });
 }
 
-/* Takes out what lets layers in: gates of @homes of them, then xfer's word for @layers. */
+/* Takes out the actions that open layers: gates of @homes layers, then MM_ACT_OPEN of @layers. */
 static void expect_open(uint32_t homes, uint32_t layers)
 {
 	struct mm_action a;
@@ -120,7 +120,7 @@ static void expect_open(uint32_t homes, uint32_t layers)
 	assert_int_equal(a.entry, layers);
 }
 
-/* Three of eight layers come home: as many as are said to be mapped are let in. */
+/* Three of eight layers return: as many layers as MAPPED reports are opened. */
 static void open_in_order(const struct w_proc *p)
 {
 	const struct mm_core_slot *slot = &story_plan(p)->slot[0];
@@ -140,7 +140,7 @@ static void open_in_order(const struct w_proc *p)
 	assert_int_equal(mapped_send(p, 3, 8), MM_E_PROTOCOL);
 }
 
-/* Gates of layers that come home: closed once xfer has gone over, open once they are mapped. */
+/* Gates of layers that return are written after xfer's REPLAN, and opened when they are mapped. */
 static void the_order_of_a_partial_change(void **state)
 {
 	static const enum mm_action_kind over[] = { MM_ACT_MAP, MM_ACT_PLAN, MM_ACT_JOB };
@@ -162,7 +162,7 @@ static void the_order_of_a_partial_change(void **state)
 	open_in_order(p);
 }
 
-/* A step is run between SWITCH and COMMITTED, up to the first layer that moves. */
+/* Between SWITCH and COMMITTED a step runs up to the first layer that moves. */
 static void steps_go_on_while_it_maps(void **state)
 {
 	struct w_proc *p;
@@ -171,7 +171,7 @@ static void steps_go_on_while_it_maps(void **state)
 	(void)state;
 	story_begin(MM_POLICY_REMAP, 80);
 	p = tenant_with(0, 8, 2);
-	story_plan_by_hand(p, 1); /* 0 and 4, say */
+	story_plan_by_hand(p, 1); /* for example layers 0 and 4 */
 	story_steps(p, 3);
 	w_run(w);
 	story_plan_by_hand(p, 3);
@@ -188,7 +188,7 @@ static void steps_go_on_while_it_maps(void **state)
 	}
 	assert_in_range(ran, 2, 8); /* it began, ran layers, and waits at one */
 	assert_true(p->machine.open && !(p->gate[p->layer] & MM_GATE_PASS));
-	/* That step broke off: what repairs it is another change, a full one. */
+	/* That step broke off: another change, in full, puts its gates in order. */
 	w_resync(w, p);
 	assert_true(w_proc_map(w, p));
 	story_steps(p, 3);
@@ -196,7 +196,7 @@ static void steps_go_on_while_it_maps(void **state)
 	assert_int_equal(story_plan(p)->alpha, 3);
 }
 
-/* A step that broke off before PARKED: the change that was prepared becomes a full one. */
+/* If a step broke off before PARKED, the change that was prepared is made in full. */
 static void broken_gates_make_a_change_full(void **state)
 {
 	struct mm_msg parked = { .opcode = MM_OP_PARKED, .epoch = 3, .arg = { MM_PARKED_BROKEN } };
@@ -215,7 +215,7 @@ static void broken_gates_make_a_change_full(void **state)
 	assert_true(mm_core_next(w->core, &a));
 	assert_int_equal(a.msg.opcode, MM_XOP_QUIESCE);
 	w->job[w->jobs++] = a.msg;
-	/* So it came about: the RESYNC of another thread is late, and never comes. */
+	/* The step breaks off; the RESYNC of the other thread is late, and is never sent. */
 	mm_steps_begin(&p->machine);
 	mm_steps_end(&p->machine, true, &out);
 	assert_int_equal(mm_steps_on_prepare(&p->machine, parked.epoch, &out), 0);

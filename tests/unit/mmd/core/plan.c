@@ -15,7 +15,7 @@
 static const uint32_t ones[MM_LAYERS_MAX + 1] = { [0 ... MM_LAYERS_MAX] = 1 };
 
 /*
- * The least distance between two of the mask's layers around the circle, by looking at every pair.
+ * The least distance of two of the mask's layers around the circle, by comparing every pair.
  */
 static uint32_t brute_gap(uint32_t mask, uint32_t n)
 {
@@ -107,7 +107,7 @@ static void shrinking_keeps_within_the_set(void **state)
 		}
 }
 
-/* 0 . . . 4 . . . of 8; growing to 3 evenly would bring at least one of them home. */
+/* 0 . . . 4 . . . of 8; with 3 evenly spaced ones, at least one of them would be resident again. */
 static void choice_depends_on_the_budget(void **state)
 {
 	struct mm_plan_set current = set_from(0x11, 1), got;
@@ -143,8 +143,8 @@ static const struct {
 } times[] = {
 	{ 1, 32, 0, 10, 99, 320 }, { 1, 32, 4, 10, 70, 320 }, /* hidden exactly: 4·70 = 28·10 */
 	{ 1, 32, 4, 10, 80, 360 },                            /* 4·10 + 4·80 */
-	{ 1, 32, 32, 10, 1, 352 },                            /* nothing to hide behind */
-	{ 2, 32, 4, 10, 80, 320 },                            /* max(320, 320) */
+	{ 1, 32, 32, 10, 1, 352 }, /* no resident layer hides a transfer */
+	{ 2, 32, 4, 10, 80, 320 }, /* max(320, 320) */
 	{ 2, 32, 4, 10, 81, 324 }, { 1, 2, 2, UINT64_MAX, 0, UINT64_MAX }, /* saturates */
 };
 
@@ -163,7 +163,8 @@ static void step_times(void **state)
 }
 
 /*
- * Of a step with m of n layers evenly spaced; with two slots: where m is even. No set takes less.
+ * Duration of a step with m of n layers evenly spaced, with two slots for even m. No set takes
+ * less.
  */
 static uint64_t formula_ns(uint32_t beta, uint32_t n, uint32_t m, uint64_t t_c, uint64_t t_t)
 {
@@ -173,8 +174,8 @@ static uint64_t formula_ns(uint32_t beta, uint32_t n, uint32_t m, uint64_t t_c, 
 }
 
 /*
- * Played out, layer by layer: a layer may be streamed in once its predecessor in the slot has run
- * and the link has brought the one before. The time of 8 steps after 8, times 1/8.
+ * Plays steps layer by layer: a layer is streamed when its predecessor in the slot has run and the
+ * link has transferred the layer before it. Returns the mean of 8 steps, after 8 others.
  */
 static uint64_t played_steps(const struct mm_plan_set *set, uint32_t n, uint64_t t_c, uint64_t t_t)
 {
@@ -238,7 +239,8 @@ static void two_slots_agree_with_a_played_step(void **state)
 }
 
 /*
- * Equal gaps, even m: max(n·T_c, m·T_T). Where gaps differ by rounding or m is odd it may be more.
+ * With equal gaps and even m: max(n·T_c, m·T_T). If gaps differ by rounding or m is odd, it may be
+ * more.
  */
 static void two_slots_evenly_spaced(void **state)
 {
@@ -275,7 +277,7 @@ static uint64_t brute_step(uint32_t n, uint32_t alpha, uint64_t t_t)
 	return best;
 }
 
-/* The chosen set and number of slots, from scratch, is not beaten by more than odd m costs. */
+/* No set and number of slots beats those chosen from scratch by more than odd m costs. */
 static void the_choice_is_not_beaten(void **state)
 {
 	(void)state;
@@ -303,14 +305,14 @@ static void possible_with_so_many_slots(void **state)
 	(void)state;
 	assert_true(mm_plan_possible(8, 0, 2));
 	assert_true(mm_plan_possible(8, 1, 1));
-	assert_false(mm_plan_possible(8, 1, 2)); /* three layers: one slot would have one */
+	assert_false(mm_plan_possible(8, 1, 2)); /* of three layers, one slot would have one */
 	assert_true(mm_plan_possible(8, 6, 2));
 	assert_false(mm_plan_possible(8, 7, 2));
 	assert_true(mm_plan_possible(8, 7, 1));
 	assert_false(mm_plan_possible(8, 8, 1));
 }
 
-/* Not measured: one slot while (alpha+1)(alpha+2) < n. */
+/* If nothing was measured, there is one slot while (alpha+1)(alpha+2) < n. */
 static void slots_without_measurements(void **state)
 {
 	(void)state;
@@ -324,7 +326,10 @@ static void slots_without_measurements(void **state)
 	}
 }
 
-/* 0 2 4 6 in two slots and one added: whatever is before or after it stays where it is, if more. */
+/*
+ * One layer is added to 0 2 4 6 in two slots: of the layers before it and those behind it, the
+ * larger number stays in its slots.
+ */
 static void slots_alternate_and_stay(void **state)
 {
 	struct mm_plan_set current = set_from(0x55, 1), got;
@@ -342,7 +347,7 @@ static void slots_alternate_and_stay(void **state)
 	assert_in_range(stayed, 2, 4);
 	for (uint32_t i = 1; i < got.m; i++)
 		assert_int_not_equal(mm_plan_slot(&got, i), mm_plan_slot(&got, i - 1));
-	/* The same layers in one slot: the slot has the largest of them all. */
+	/* With the same layers in one slot, the slot is as large as the largest of them all. */
 	mm_plan_choose(10, 4, 1, &current, pages, 0, &got);
 	assert_int_equal(mm_plan_slot_pages(&got, 0, pages), 5);
 	assert_int_equal(mm_plan_slot_pages(&current, 0, pages), 4); /* of 2 and 6 */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tenants in turns: the layers of who computes are there, in place of the others'. */
+/* Tenants in turns: the holder's layers are resident, in place of those of the others. */
 #undef NDEBUG
 #include "libclient/base/base.h"
 #include "tests/unit/mmd/core/story.h"
@@ -7,7 +7,7 @@
 #define LAYERS      10
 #define LAYER_PAGES 3
 #define MODEL_PAGES (1 + LAYERS * LAYER_PAGES)
-#define CHUNKS      24 /* a page each */
+#define CHUNKS      24 /* of a page each */
 
 static struct w_proc *a, *b;
 
@@ -29,7 +29,7 @@ static void turn_to(struct w_proc *p)
 	assert_true(p->machine.turn.serial && !p->machine.turn.ending);
 }
 
-/* Its layers come home, while it computes. */
+/* Runs steps until all layers of @p have returned. */
 static void runs_at_home(struct w_proc *p)
 {
 	for (uint32_t i = 0; i < 40 && story_plan(p)->alpha; i++) {
@@ -41,8 +41,8 @@ static void runs_at_home(struct w_proc *p)
 }
 
 /*
- * @spare pages beside two models, and the first one computes and has KV in all of them and in the
- * other's.
+ * There are @spare pages beside two models; the first one computes, and has KV in all of them and
+ * in pages of the other's layers.
  */
 static void two_in_turns(uint32_t spare)
 {
@@ -70,14 +70,14 @@ static void what_is_lent_comes_home_for_the_turn(void **state)
 	turn_to(b);
 	runs_at_home(b);
 	assert_true(story_plan(a)->alpha > 0);
-	assert_true(a->held >= held); /* its KV lies in its own layers now */
+	assert_true(a->held >= held); /* its KV is in pages of its own layers now */
 	w_stats(w, a, 1);
 	turn_to(a);
 	runs_at_home(a);
 	assert_true(a->held >= held);
 }
 
-/* No more than the other could lend in its turn: seven of ten layers, by the cap. */
+/* No more is lent than the other tenant could lend later: seven of ten layers, by the cap. */
 static void no_more_is_lent_than_can_come_home(void **state)
 {
 	(void)state;

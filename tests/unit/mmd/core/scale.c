@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * As many tenants and accounts as the core can be asked for, around nothing but a device that says
- * yes.
+ * As many tenants and accounts as a core can have, with a device on which every job succeeds.
  */
 #undef NDEBUG
 #include <setjmp.h>
@@ -34,7 +33,7 @@ static int core_create(uint32_t tenants, uint32_t accounts, uint8_t tag)
 	return mm_core_create(&opts, &core);
 }
 
-/* What the core wants done, until it wants no more. Return: jobs, whose ids are in @job. */
+/* Takes out actions until there are none. Returns the number of jobs; their ids are in @job. */
 static uint32_t actions_take(uint64_t *job, uint32_t room)
 {
 	struct mm_action a;
@@ -51,7 +50,7 @@ static uint32_t actions_take(uint64_t *job, uint32_t room)
 	return jobs;
 }
 
-/* Every job succeeds as soon as there is nothing else to do: no event comes before. */
+/* Each job succeeds when the queue is empty, before any other event. */
 static void core_run(void)
 {
 	static uint64_t job[JOBS_MAX];
@@ -86,7 +85,8 @@ static void limits_are_checked(void **state)
 	(void)state;
 	assert_int_equal(core_create(MM_TENANTS_LIMIT + 1, 0, 0), -EINVAL);
 	assert_int_equal(core_create(0, MM_ACCOUNTS_LIMIT + 1, 0), -EINVAL);
-	assert_int_equal(core_create(0, 1, 0), -EINVAL); /* less than what is kept for newcomers */
+	assert_int_equal(core_create(0, 1, 0),
+			 -EINVAL); /* fewer than are kept free for new accounts */
 	assert_int_equal(core_create(0, 0, MM_TAGS_MAX), -EINVAL);
 	assert_null(core);
 }
@@ -104,7 +104,7 @@ static void join_all(uint32_t n)
 	}
 }
 
-/* Each of a thousand has a chunk, asks for a second one and gets it in its turn, and leaves. */
+/* Each of a thousand tenants has a chunk, demands a second one, gets it in order, and leaves. */
 static void a_thousand_tenants(void **state)
 {
 	const struct mm_core_join late = { .account = 1 };

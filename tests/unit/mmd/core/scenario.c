@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One story per test, told to the core in the world of tests/sim, which checks every step of it. */
+/* One story per test: events in the world of tests/sim, which checks the core after each. */
 #undef NDEBUG
 #include <errno.h>
 
@@ -49,7 +49,8 @@ static void refusals_name_their_reason(void **state)
 }
 
 /*
- * Before a model is read the same is said of it as afterwards; and nothing of what others hold now.
+ * The check before a model is read has the same result as its refusal would have, and does not
+ * depend on what others hold now.
  */
 static void what_cannot_fit_is_known_before_it_is_read(void **state)
 {
@@ -249,8 +250,8 @@ static void empty_chunks_of_the_idle_come_before_layers(void **state)
 }
 
 /*
- * It is asked again and again for the same, and has not seen it when it gives back: nothing more is
- * owed then.
+ * The same chunks are reclaimed again and again before the tenant sees the first reclaim: when it
+ * has released them, no more are expected of it.
  */
 static void what_is_asked_again_is_not_owed_twice(void **state)
 {
@@ -358,7 +359,7 @@ static void operator_changes_plans_while_it_runs(void **state)
 	assert_int_equal(story_plan(p)->epoch, 10);
 }
 
-/* Layers away and slots, each step of it streamed and run on the right bytes. */
+/* With each number of layers away and of slots, steps are streamed and run on the right bytes. */
 static void operator_changes_slots_while_it_runs(void **state)
 {
 	static const struct {
@@ -400,8 +401,8 @@ static bool heavy_between(const struct mm_core_slot *slot, uint32_t i)
 }
 
 /*
- * The world's tenants say that layers 0, 3 and 6 compute: evenly spaced ones would leave a gap
- * without.
+ * The world's tenants claim that layers 0, 3 and 6 compute: evenly spaced ones would have a gap
+ * without computing.
  */
 static void layers_leave_where_there_is_time(void **state)
 {
@@ -422,7 +423,10 @@ static void layers_leave_where_there_is_time(void **state)
 		assert_true(heavy_between(&story_plan(p)->slot[0], i));
 }
 
-/* A layer's transfer takes two layers' time: three of ten in one slot stall, four in two do not. */
+/*
+ * A transfer takes as long as two layers compute: three of ten layers in one slot stall, four in
+ * two slots do not.
+ */
 static void slots_are_chosen_by_step_time(void **state)
 {
 	struct w_proc *p;
@@ -445,7 +449,7 @@ static void slots_are_chosen_by_step_time(void **state)
 	story_plan_by_hand(p, 1);
 	story_steps(p, 15);
 	assert_int_equal(story_plan(p)->beta, 1);
-	story_plan_by_hand(p, 2); /* both hide it: 3 · 4 > 10, so two is the looser one */
+	story_plan_by_hand(p, 2); /* both are hidden; 3 · 4 > 10, so two is the looser one */
 	story_steps(p, 15);
 	assert_int_equal(story_plan(p)->beta, 2);
 }
@@ -542,7 +546,7 @@ static void pages_enter_another_domain_created_anew(void **state)
 	assert_int_equal(story_stats().pages[MM_PAGE_FREE], 40);
 	b = tenant_with(1, 8, 4);
 	assert_false(b->model_ready);
-	assert_true(story_stats().pages[MM_PAGE_QUARANTINE] > 0); /* the fork holds them */
+	assert_true(story_stats().pages[MM_PAGE_QUARANTINE] > 0); /* the forked process maps them */
 	pass_ms(9000);
 	assert_true(b->model_ready);
 	w_die(w, b);
@@ -600,7 +604,7 @@ static void bad_requests_are_distinguished(void **state)
 	early->hostile = true;
 	assert_int_equal(w_send(w, early, &(struct mm_msg){ .opcode = MM_OP_KV_WANT }),
 			 MM_E_PROTOCOL);
-	/* Ids of the past and of nobody are not found. */
+	/* Ids of former tenants and ids that never existed are not found. */
 	assert_int_equal(mm_core_on_request(w->core, w->now_ns, 0x7fff0003,
 					    &(struct mm_msg){ .opcode = MM_OP_NOP }),
 			 0);

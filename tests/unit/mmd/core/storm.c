@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans that would change for ever: what begins it, and what bounds it. */
+/* Causes of plans that would change for ever, and the bound of such changes. */
 #undef NDEBUG
 #include "tests/unit/mmd/core/story.h"
 
@@ -44,8 +44,7 @@ static struct w_proc *engine_join(uint64_t step_us, uint64_t transfer_us)
 }
 
 /*
- * xfer and the tenant take their time: ten jobs and three messages each in a tenth of a
- * millisecond.
+ * A tenth of a millisecond, in which xfer does ten jobs and each side handles three messages.
  */
 static void pass_tenth(struct w_proc *p)
 {
@@ -59,7 +58,7 @@ static void pass_tenth(struct w_proc *p)
 	}
 }
 
-/* It wants more than there is, and takes no step meanwhile: all that happens, mmd does. */
+/* Demands more than there is, and runs no step: only mmd causes changes. */
 static void wants_too_much(struct w_proc *p, uint32_t ms)
 {
 	w_kv_want(w, p, 60);
@@ -73,9 +72,9 @@ static void wants_too_much(struct w_proc *p, uint32_t ms)
 #define ENGINE_PAGES (6 * 8 + 48 + 17 * 3)
 
 /*
- * Four layers were taken because they hide. Three of four were looked at as a set of one slot,
- * which does not: so four were too many, and one came home; then three were so few that a fourth
- * could be taken.
+ * Four layers are taken since they are hidden. Three would be a set with one slot, which is not
+ * hidden; if the search concluded that four are too many, one would return, and then a fourth could
+ * be taken again.
  */
 static void layers_taken_while_hidden_stay_away(void **state)
 {
@@ -88,7 +87,7 @@ static void layers_taken_while_hidden_stay_away(void **state)
 		uint64_t before;
 		struct w_proc *p;
 
-		/* Nothing but this is to end it. */
+		/* The dwell time is short, so that it does not end the changes. */
 		begin_with("dwell-ms=1", ENGINE_PAGES);
 		p = engine_join(times[i].step_us, times[i].transfer_us);
 		before = story_stats().plan_changes;
@@ -115,8 +114,8 @@ static void steps_of(const struct w_proc *p, uint64_t step_us)
 }
 
 /*
- * Its steps become short, and layers come home; they are long again at once: that is not believed
- * for dwell-ms.
+ * The tenant's steps become short, and layers return; they are long again at once, but no layers
+ * are taken for dwell-ms.
  */
 static void who_was_relieved_is_left_alone_for_a_while(void **state)
 {
@@ -161,7 +160,7 @@ static void begin_bounded(uint32_t each_ms)
 	w_run(w);
 }
 
-/* Another plan as soon as one is in force, in so many milliseconds: how often it changed. */
+/* Sets another plan as soon as one is in force, for @ms. Returns how many changes there were. */
 static uint64_t change_for_ms(struct w_proc *p, uint32_t ms)
 {
 	uint64_t before = story_stats().plan_changes, end = w->now_ns + ms * MM_NS_PER_MS;
@@ -182,7 +181,7 @@ static void plans_change_so_often_and_not_more(void **state)
 	(void)state;
 	begin_bounded(10);
 	p = tenant_with(0, 6, 2);
-	assert_int_equal(change_for_ms(p, 2), 8); /* as fast as it is told to */
+	assert_int_equal(change_for_ms(p, 2), 8); /* all that were set */
 	assert_int_equal(story_stats().plan_changes_limited, 0);
 	assert_in_range(change_for_ms(p, 200), 27, 29); /* 16 - 8 at once, then one each 10 ms */
 	assert_true(story_stats().plan_changes_limited >= 19);
@@ -190,7 +189,7 @@ static void plans_change_so_often_and_not_more(void **state)
 	assert_in_range(change_for_ms(p, 5), 16, 17);
 }
 
-/* One tenant's changes are nobody else's. */
+/* The bound counts each tenant's changes separately. */
 static void each_tenant_has_its_own(void **state)
 {
 	struct w_proc *p, *q;
@@ -206,8 +205,8 @@ static void each_tenant_has_its_own(void **state)
 }
 
 /*
- * What waits is not forgotten: mmd looks again by itself when the next change may begin, and then
- * at once.
+ * A change that waits is not lost: the core has a deadline when the next change may begin, and
+ * begins it then.
  */
 static void what_waits_is_done_when_it_may(void **state)
 {
@@ -223,7 +222,7 @@ static void what_waits_is_done_when_it_may(void **state)
 	assert_int_equal(story_plan(p)->alpha, 0);
 	due = mm_core_deadline(w->core);
 	assert_in_range(due - w->now_ns, 1, 1000 * MM_NS_PER_MS);
-	/* Statistics that come at that moment make nobody forget it. */
+	/* Statistics that arrive at that moment do not move the deadline. */
 	w->now_ns = due;
 	stats_send(p, 0, 0);
 	assert_true(mm_core_deadline(w->core) <= w->now_ns);
@@ -234,7 +233,7 @@ static void what_waits_is_done_when_it_may(void **state)
 	}
 }
 
-/* Nobody but statistics comes. */
+/* Statistics are the only events. */
 static void a_step_that_broke_off_is_not_forgotten(void **state)
 {
 	struct w_proc *p;
@@ -262,8 +261,8 @@ static void a_step_that_broke_off_is_not_forgotten(void **state)
 }
 
 /*
- * A step broke off: its gates are put in order before anything else is changed, as soon as anything
- * may be.
+ * The gates of a step that broke off are put in order as soon as a change may begin, before any
+ * other change.
  */
 static void steps_that_break_off_come_first(void **state)
 {
@@ -298,7 +297,7 @@ static void steps_that_break_off_come_first(void **state)
 	assert_int_equal(story_plan(p)->alpha, 4);
 }
 
-/* Time runs slower for the controller: so do changes. */
+/* The knob time-scale applies to the interval between changes, too. */
 static void times_are_stretched_with_all_others(void **state)
 {
 	struct mm_core_opts opts = { .pages = 60,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Suspended KV: lists of pieces, what becomes of them, and of the pages that they name. */
+/* Swap: lists of pieces, their results, and the pages that they name. */
 #undef NDEBUG
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,8 +38,8 @@ static int teardown(void **state)
 }
 
 /*
- * Chunks of three pages in each of two ranges, two of them held, and room for both in the swap
- * space.
+ * A tenant with chunks of three pages in each of two ranges; it holds two, and its swap space has
+ * room for both.
  */
 static struct w_proc *tenant_with_chunks(uint32_t account)
 {
@@ -72,10 +72,10 @@ static void pieces_are_cut_at_pages_and_joined(void **state)
 {
 	const struct mm_swap_piece all[] = {
 		piece_of(0, 100, 0, 1000),
-		piece_of(0, 1100, 1000, 6000),      /* one, of two pages */
+		piece_of(0, 1100, 1000, 6000),      /* they are joined, over two pages */
 		piece_of(1, 7100, 7000, 10),        /* another range */
-		piece_of(1, 7110, 8000, 10),        /* joins in the arena only */
-		piece_of(1, 3 * PAGE - 1, 9000, 2), /* over the end of chunk 0 */
+		piece_of(1, 7110, 8000, 10),        /* contiguous in the arena only */
+		piece_of(1, 3 * PAGE - 1, 9000, 2), /* across the end of chunk 0 */
 	};
 	const struct {
 		uint64_t offset, swap, bytes;
@@ -133,7 +133,7 @@ static void what_is_not_its_own_is_refused(void **state)
 	}
 }
 
-/* Chunks of one page each, so many that the map of those held has whole words between two ends. */
+/* A tenant with so many chunks that the map of those held has whole words between two ends. */
 static struct w_proc *tenant_of_many(uint32_t chunks)
 {
 	struct mm_core_opts opts = { .pages = chunks,
@@ -153,8 +153,8 @@ static struct w_proc *tenant_of_many(uint32_t chunks)
 }
 
 /*
- * Every range of chunks from an end to an end: in one list all that have no gap, alone each that
- * has.
+ * Swaps every range of chunks between two of the ends: those without a gap in one list, those with
+ * the gap in a list each.
  */
 static void look_at_ranges(struct w_proc *p, uint32_t gap, const uint32_t *end, uint32_t n_ends)
 {
@@ -177,7 +177,7 @@ static void look_at_ranges(struct w_proc *p, uint32_t gap, const uint32_t *end, 
 		outcome_expect(p, -ENOENT);
 	}
 	assert_true(w_swap(w, p, false, good, n));
-	w_xfer_work(w, 1, -EIO); /* enough of it */
+	w_xfer_work(w, 1, -EIO); /* the jobs are not needed */
 	outcome_expect(p, -EIO);
 }
 
@@ -244,14 +244,18 @@ static void spaces_are_bounded(void **state)
 	assert_int_equal(w_swap_open(w, p, PAGE), -EEXIST);
 	q = w_join(w, 0, MM_FEAT_KNOWN);
 	w_kv_declare(w, q, 1, 1, 1, 0);
-	assert_int_equal(w_swap_open(w, q, 6 * PAGE), -EDQUOT); /* with p's: the account's */
+	assert_int_equal(w_swap_open(w, q, 6 * PAGE),
+			 -EDQUOT); /* together with p's it is beyond the account's */
 	assert_int_equal(w_swap_open(w, q, 5 * PAGE), 0);
 	for (uint32_t i = 1; i < 4; i++) {
 		q = w_join(w, i, MM_FEAT_KNOWN);
 		w_kv_declare(w, q, 1, 1, 1, 0);
 		assert_int_equal(w_swap_open(w, q, 20 * PAGE), i < 3 ? 0 : -EDQUOT);
 	}
-	/* What a shell could not make, and what is gone, is nobody's. */
+	/*
+	 * A space that the shell could not create, and that of a tenant that is gone, is not
+	 * charged.
+	 */
 	mm_core_on_swap_failed(w->core, p->tenant);
 	assert_int_equal(w_swap_open(w, p, 15 * PAGE), 0);
 	w_bye(w, p);
@@ -346,12 +350,12 @@ static void a_copy_that_fails_is_reported(void **state)
 		w_xfer_kill(w, true);
 		w_xfer_up(w);
 	}
-	outcome_expect(p, -EIO); /* its first job was the suspect twice */
+	outcome_expect(p, -EIO); /* xfer has ended twice during its first job */
 	assert_true(w_swap(w, p, false, &one, 1));
 	outcome_expect(p, 0);
 }
 
-/* Few jobs of one tenant at a time; another's are not kept waiting by them. */
+/* A tenant has few jobs at a time, so that jobs of another one do not wait for all of them. */
 static void tenants_are_served_round_robin(void **state)
 {
 	struct mm_swap_piece many[40];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Temporal sharing: whose turn it is, for how long, and what happens to who does not give it back.
+ * Temporal sharing: which tenant has the turn, for how long, and what follows if it is not given
+ * back.
  */
 #undef NDEBUG
 #include "tests/unit/mmd/core/story.h"
@@ -13,8 +14,8 @@ static int setup(void **state)
 }
 
 /*
- * It runs no step: a turn is good for one at least, so one that is asked back stays until
- * w_turn_done().
+ * The tenant runs no step. Since a turn lasts for one step at least, a turn that is to be given
+ * back stays until w_turn_done().
  */
 static struct w_proc *joined_to(uint32_t account, enum mm_turn_mode mode, uint32_t quantum_ms,
 				uint32_t priority)
@@ -26,7 +27,7 @@ static struct w_proc *joined_to(uint32_t account, enum mm_turn_mode mode, uint32
 	return p;
 }
 
-/* Something to compute with. */
+/* Gives @p a chunk, without which it could not compute. */
 static struct w_proc *with_chunk(struct w_proc *p)
 {
 	w_kv_declare(w, p, 1, 1, 1, 0);
@@ -60,7 +61,7 @@ static uint64_t deadline_ms(void)
 	return (mm_core_deadline(w->core) - w->now_ns) / MM_NS_PER_MS;
 }
 
-/* The operator grants the account whatever its tenants may ask for. */
+/* The operator grants the account the largest quantum and priority. */
 static void account_trust(uint32_t account)
 {
 	const struct mm_core_quota quota = { .turn_quantum_max_ns = MM_TURN_QUANTUM_LIMIT_NS,
@@ -89,7 +90,7 @@ static void one_at_a_time(void **state)
 	assert_true(!a->machine.turn.serial && b->machine.turn.serial);
 }
 
-/* Nobody is sent away for nobody. */
+/* A holder keeps the turn while no other tenant waits. */
 static void alone_it_keeps_the_turn(void **state)
 {
 	struct w_proc *a = tenant_in_turns(MM_TURN_QUANTUM, 50, 0);
@@ -114,7 +115,7 @@ static void drain_outlasts_a_quantum(void **state)
 	tick_ms(5000);
 	assert_true(a->machine.turn.serial && !a->machine.turn.ending);
 	tick_ms(5000);
-	assert_true(a->machine.turn.ending); /* bounded all the same */
+	assert_true(a->machine.turn.ending); /* the drain is bounded, too */
 }
 
 static void the_higher_priority_interrupts(void **state)
@@ -133,7 +134,8 @@ static void the_higher_priority_interrupts(void **state)
 }
 
 /*
- * Two of high priority alternate; the low one's waiting raises it, and then it is not interrupted.
+ * Two tenants of high priority alternate; waiting raises the rank of the low one, and then its turn
+ * is not interrupted.
  */
 static void waiting_raises(void **state)
 {
@@ -182,13 +184,14 @@ static void overdue_is_passed_over(void **state)
 	a->frozen = false;
 	w_run(w);
 	assert_false(a->machine.turn.serial);
-	w_turn_done(w, a); /* late; no harm */
+	w_turn_done(w, a); /* late, without effect */
 	w_run(w);
 	assert_true(b->machine.turn.serial);
 }
 
 /*
- * The one that had to be passed over has waited longest, and comes last all the same; but it comes.
+ * A tenant whose turn was taken away is the last although it has waited longest, but it does get a
+ * turn.
  */
 static void overdue_costs_rank(void **state)
 {
@@ -200,7 +203,7 @@ static void overdue_costs_rank(void **state)
 	turn_want(a);
 	turn_want(b);
 	tick_ms(50);
-	tick_ms(2000); /* it says nothing */
+	tick_ms(2000); /* a does not answer */
 	assert_true(!a->machine.turn.serial && b->machine.turn.serial);
 	turn_want(a);
 	tick_ms(10);
@@ -209,7 +212,7 @@ static void overdue_costs_rank(void **state)
 	w_run(w);
 	assert_true(!a->machine.turn.serial && c->machine.turn.serial);
 	tick_ms(1900);
-	assert_false(c->machine.turn.ending); /* nor does it hurry the one that computes */
+	assert_false(c->machine.turn.ending); /* the one that waits does not end the turn early */
 	tick_ms(4000);
 	assert_true(c->machine.turn.ending);
 	w_turn_done(w, c);
@@ -250,7 +253,7 @@ static void who_waits_counts_as_idle(void **state)
 	assert_true(mm_core_tenant(w->core, b->tenant, &t) && t.idle && t.turn_waits);
 }
 
-/* What it says of its load counts for so long only as it also runs steps. */
+/* Claims of work count only while the tenant also runs steps. */
 static void silence_is_idleness(void **state)
 {
 	struct w_proc *p = w_join(w, 0, MM_FEAT_KNOWN);
@@ -272,7 +275,7 @@ static void silence_is_idleness(void **state)
 	assert_true(mm_core_tenant(w->core, p->tenant, &t) && !t.idle);
 }
 
-/* Its word counts as far as its account goes, whenever the operator changes that. */
+/* Its quantum and priority are bounded by its account, also after a change by the operator. */
 static void the_account_bounds_it(void **state)
 {
 	const struct mm_core_quota quota = { .turn_quantum_max_ns = 6 * MM_NS_PER_S,
@@ -302,7 +305,7 @@ static void the_account_bounds_it(void **state)
 	turn_want(a);
 	assert_true(a->machine.turn.serial && !a->machine.turn.ending);
 	turn_want(b);
-	assert_true(a->machine.turn.ending); /* the higher one, now */
+	assert_true(a->machine.turn.ending); /* now for the higher priority */
 	assert_null(mm_core_quota_check(w->core, 1000, &quota));
 	assert_non_null(mm_core_quota_check(
 		w->core, 1000,
@@ -312,14 +315,14 @@ static void the_account_bounds_it(void **state)
 		&(struct mm_core_quota){ .turn_quantum_max_ns = MM_TURN_QUANTUM_LIMIT_NS + 1 }));
 }
 
-/* ---- tenants that want more than their part ---- */
+/* ---- tenants that demand more than their part ---- */
 
 #define GREEDY 4
 
 /*
- * For @seconds, in steps of 50 ms: greedy tenants want the turn whenever they do not have it and
- * give it back at the end of their grace, if @yield, or never. Returns for how many ms @p had it,
- * which gives it back as soon as it is asked.
+ * Runs for @seconds, in steps of 50 ms. Greedy tenants request the turn whenever they do not have
+ * it; they give it back at the end of their grace with @yield, otherwise never. @p gives it back as
+ * soon as it must. Returns for how many ms @p had the turn.
  */
 static uint32_t held_ms(struct w_proc *p, struct w_proc **greedy, bool yield, uint32_t seconds)
 {
@@ -353,7 +356,7 @@ static void greedy_join(struct w_proc **greedy, uint32_t account, uint32_t accou
 	}
 }
 
-/* Four without a page, of another account or of its own. */
+/* Four tenants without a page, of another account or of the same one. */
 static void who_can_compute_nothing_has_no_turn(void **state)
 {
 	struct w_proc *greedy[GREEDY], *p;
@@ -370,7 +373,7 @@ static void who_can_compute_nothing_has_no_turn(void **state)
 		assert_true(mm_core_tenant(w->core, greedy[i]->tenant, &t) && t.turns == 0);
 }
 
-/* Before its model is ready it has none, and then it has. */
+/* A tenant gets no turn before its model is ready, and one then. */
 static void a_model_brings_the_turn(void **state)
 {
 	struct w_proc *p = joined_to(0, MM_TURN_QUANTUM, 200, 0);
@@ -384,7 +387,7 @@ static void a_model_brings_the_turn(void **state)
 	assert_true(p->model_ready && p->machine.turn.serial);
 }
 
-/* A tenant without a model that wants KV is to get it, and computes with it. */
+/* A tenant without a model that demands KV gets a turn, since it will compute with the KV. */
 static void a_demand_for_kv_suffices(void **state)
 {
 	struct w_proc *p = joined_to(0, MM_TURN_QUANTUM, 200, 0);
@@ -399,8 +402,8 @@ static void a_demand_for_kv_suffices(void **state)
 }
 
 /*
- * Four of one account have together what one of another has; whether they give their turns back or
- * not.
+ * Four tenants of an account have together as much time as one of another account, whether they
+ * give their turns back or not.
  */
 static void accounts_share_alike(void **state)
 {
@@ -413,7 +416,7 @@ static void accounts_share_alike(void **state)
 	assert_in_range(held_ms(p, greedy, false, 70), 32000, 60000);
 }
 
-/* Tenants of one account share alike, too. */
+/* Tenants of an account have equal shares, too. */
 static void tenants_share_alike(void **state)
 {
 	struct w_proc *greedy[GREEDY], *p;
@@ -423,8 +426,8 @@ static void tenants_share_alike(void **state)
 	p = with_chunk(joined_to(0, MM_TURN_QUANTUM, 200, 0));
 	assert_in_range(held_ms(p, greedy, true, 200), 35000, 44000);
 	/*
-	 * Turns that must be taken away are paid for: more than a fifth is left for who gives its
-	 * back.
+	 * Turns that are taken away are charged: a tenant that gives its turns back has more than a
+	 * fifth.
 	 */
 	assert_in_range(held_ms(p, greedy, false, 100), 30000, 80000);
 }
@@ -443,8 +446,8 @@ static void weights_share(void **state)
 }
 
 /*
- * Both want the turn whenever they do not have it, and give it back when they are asked. Returns
- * the ms that @b had it.
+ * Both request the turn whenever they do not have it, and give it back when they must. Returns for
+ * how many ms @b had it.
  */
 static uint32_t two_alternate(struct w_proc *a, struct w_proc *b, uint32_t seconds)
 {
@@ -464,7 +467,7 @@ static uint32_t two_alternate(struct w_proc *a, struct w_proc *b, uint32_t secon
 	return ms;
 }
 
-/* What was charged by a light weight is not owed many times over when that is raised. */
+/* Charges by a small weight are bounded again when the weight is raised. */
 static void a_weight_that_is_raised_starves_nobody(void **state)
 {
 	const struct mm_core_quota light = { .weight = 10 }, usual = { .weight = 100 },
@@ -484,7 +487,7 @@ static void a_weight_that_is_raised_starves_nobody(void **state)
 	assert_in_range(two_alternate(a, b, 60), 5000, 55000);
 }
 
-/* It may compute with its KV once its model was refused, which is settled after the turns. */
+/* Once its model is refused, a tenant may compute with its KV; turns are settled before that. */
 static void a_refused_model_brings_the_turn(void **state)
 {
 	struct w_proc *q = w_join(w, 1, 0), *p;
@@ -525,8 +528,8 @@ static void malformed_joins_are_refused(void **state)
 }
 
 /*
- * One thread asks for a turn while another one leaves: what was asked comes behind that, and is
- * nothing.
+ * One thread requests a turn while another one leaves: the request follows the leave, and is
+ * dropped.
  */
 static void a_request_behind_leaving_is_dropped(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What streaming costs by the steps of late, and what follows: taking, coming home, what is asked
- * back.
+ * The cost of streaming by the recent steps, and its effects: layers are taken and return, chunks
+ * are reclaimed.
  */
 #undef NDEBUG
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 static uint64_t n_steps, n_samples;
 
-/* What it says of itself, after so many steps and samples. */
+/* Sends statistics of @p, after n_steps steps and n_samples samples. */
 static void stats_send(struct w_proc *p, uint64_t step_ns, uint64_t stall_ns, uint32_t waiting)
 {
 	struct mm_tenant_stats s = { .step_ns = step_ns,
@@ -33,7 +33,7 @@ static void stats_send(struct w_proc *p, uint64_t step_ns, uint64_t stall_ns, ui
 	w_drain(w);
 }
 
-/* It says that it finished a step, so long, of which it waited at gates so long. */
+/* Reports one more step of @step_ns, of which it waited at gates for @stall_ns. */
 static void step_report(struct w_proc *p, uint64_t step_ns, uint64_t stall_ns, uint32_t waiting)
 {
 	n_steps++;
@@ -41,7 +41,7 @@ static void step_report(struct w_proc *p, uint64_t step_ns, uint64_t stall_ns, u
 	stats_send(p, step_ns, stall_ns, waiting);
 }
 
-/* One model of 16 layers of 3 pages each; at first, a layer takes 400 µs to come. */
+/* One model of 16 layers of 3 pages each, with transfers of 400 µs. */
 static struct w_proc *one_model(void)
 {
 	struct w_proc *p = tenant_with(0, 16, 3);
@@ -67,8 +67,8 @@ static uint32_t alpha_of(struct w_proc *p, uint64_t short_us, uint32_t long_in_t
 }
 
 /*
- * Steps of 1.6 ms hide four transfers at most, of 100 ms all; a mean of both would hide all as
- * well.
+ * Steps of 1.6 ms hide four transfers at most, steps of 100 ms all; by a mean of both all would be
+ * hidden.
  */
 static void long_steps_do_not_hide_what_short_ones_show(void **state)
 {
@@ -88,7 +88,7 @@ static void long_steps_do_not_hide_what_short_ones_show(void **state)
 	assert_true(all >= 10);
 }
 
-/* Steps that do not know what they waited are many and look short; those that know are long. */
+/* Most steps are short, and have no measured stall; the few with a sample are long. */
 static void only_samples_count(void **state)
 {
 	struct w_proc *p;
@@ -110,7 +110,7 @@ static void only_samples_count(void **state)
 	assert_true(story_plan(p)->alpha >= 10);
 }
 
-/* The more it is allowed to cost, the more is taken. */
+/* The higher the tolerated cost, the more layers are taken. */
 static void what_is_tolerated_is_a_knob(void **state)
 {
 	uint32_t little, much;
@@ -125,8 +125,8 @@ static void what_is_tolerated_is_a_knob(void **state)
 }
 
 /*
- * The host's clock runs four times as fast as the device's: 1200 of its us at gates are 4800 of a
- * step's 6400.
+ * With time-scale 4 the device's clock, which measures stalls, is four times slower than the host's:
+ * 1200 us of it are 4800 us of a step's 6400 us.
  */
 static void stalls_are_of_the_devices_time(void **state)
 {
@@ -146,7 +146,7 @@ static void stalls_are_of_the_devices_time(void **state)
 	assert_in_range(story_plan(p)->alpha, 1, 4);
 }
 
-/* Who waits at gates most of the time gets KV in use back from who has more than its share. */
+/* For a tenant that stalls most of the time, KV in use beyond shares is reclaimed. */
 static void who_stalls_most_of_the_time_is_relieved(void **state)
 {
 	(void)state;
@@ -174,23 +174,23 @@ static void who_stalls_most_of_the_time_is_relieved(void **state)
 	}
 }
 
-/* Demand rises: layers come before it is there. */
+/* When demand rises, layers are taken before it is there. */
 static void what_will_be_demanded_is_taken_ahead(void **state)
 {
 	(void)state;
 	for (int off = 0; off < 2; off++) {
-		struct w_proc *lends, *asks;
+		struct w_proc *lends, *requester;
 
 		begin_with(off ? "forecast=off" : "forecast=on,ahead-ms=1000", 80);
 		lends = tenant_with(0, 10, 2);
-		asks = tenant_with(0, 4, 2);
-		w_kv_declare(w, asks, 1, 1, 100, 0);
+		requester = tenant_with(0, 4, 2);
+		w_kv_declare(w, requester, 1, 1, 100, 0);
 		pass_ms(300);
 		for (uint32_t chunks = 1; chunks <= 45; chunks++) {
-			w_kv_want(w, asks, chunks);
+			w_kv_want(w, requester, chunks);
 			pass_ms(20);
 		}
-		assert_int_equal(asks->denials, 0);
+		assert_int_equal(requester->denials, 0);
 		assert_int_equal(story_plan(lends)->alpha != 0, !off);
 		if (!off)
 			w_done(w);
@@ -198,13 +198,13 @@ static void what_will_be_demanded_is_taken_ahead(void **state)
 }
 
 /*
- * How many may be away and how many of them pay are two questions: neither is answered with the
- * other's answer.
+ * The number of layers that may be away and the number that is worthwhile are kept separately: one
+ * is not returned for the other.
  */
 static void what_may_be_away_is_not_what_is_worthwhile(void **state)
 {
 	struct mm_c_tenant *t;
-	uint32_t may, pays;
+	uint32_t may, worthwhile;
 	struct w_proc *p;
 
 	(void)state;
@@ -215,15 +215,15 @@ static void what_may_be_away_is_not_what_is_worthwhile(void **state)
 	mm_c_caps_void(t);
 	may = mm_c_alpha_cap(w->core, t, 2);
 	mm_c_caps_void(t);
-	pays = mm_c_alpha_pays(w->core, t, 1000);
-	assert_int_not_equal(may, pays);
+	worthwhile = mm_c_alpha_pays(w->core, t, 1000);
+	assert_int_not_equal(may, worthwhile);
 	mm_c_caps_void(t);
 	assert_int_equal(mm_c_alpha_cap(w->core, t, 2), may);
-	assert_int_equal(mm_c_alpha_pays(w->core, t, 1000), pays);
+	assert_int_equal(mm_c_alpha_pays(w->core, t, 1000), worthwhile);
 	assert_int_equal(mm_c_alpha_cap(w->core, t, 2), may);
 }
 
-/* What is waited for changes, and who asks in the same moment is told what is so now. */
+/* When demands change, the sums are computed anew at once. */
 static void what_is_waited_for_is_summed_anew(void **state)
 {
 	struct mm_core_quota q = { .min_pages = 4 };
@@ -240,7 +240,7 @@ static void what_is_waited_for_is_summed_anew(void **state)
 	assert_int_equal(p->held, 6);
 	t = mm_c_tenant(w->core, p->tenant);
 	/*
-	 * Two pages beyond the min, and three more that it waits for: those it may give for others.
+	 * The tenant may give two pages beyond the min, and three for those that it waits for.
 	 */
 	p->want = t->demand->wanted = 9;
 	mm_c_expect_anew(w->core);
