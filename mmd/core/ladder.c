@@ -165,8 +165,8 @@ static void overdue_wait(struct mm_core *c, struct mm_c_tenant *t, const char *r
 	}
 	t->overdue = true;
 	/*
-	 * A tenant without a connection cannot acknowledge: when its pages are free depends on the
-	 * driver.
+	 * A tenant without a connection cannot acknowledge. Whether its pages can be created anew
+	 * depends on the driver, so they are quarantined and tried.
 	 */
 	while (t->life == MM_LIFE_ENDING && !t->attached && list->head != MM_NO_PAGE) {
 		uint32_t page = list->head;

@@ -109,10 +109,10 @@ static bool big_demand_expired(struct mm_core *c, struct mm_c_tenant *t)
 }
 
 static uint64_t policy_take(struct mm_core *c, uint64_t need, uint64_t have, uint32_t account,
-			    bool dry)
+			    bool dry_run)
 {
 	return need > have && c->market->policy->take
-		       ? c->market->policy->take(c, need - have, account, dry)
+		       ? c->market->policy->take(c, need - have, account, dry_run)
 		       : 0;
 }
 

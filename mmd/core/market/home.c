@@ -29,13 +29,13 @@ static bool overdrawn_return_recent(const struct mm_core *c, const struct mm_c_t
 }
 
 uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t short_pages,
-			  uint32_t account, bool dry)
+			  uint32_t account, bool dry_run)
 {
 	uint32_t cap, more;
 
 	if (mm_c_turn_waits(c, t))
 		short_pages = MM_MIN(short_pages, mm_c_turns_may_lend(c, t));
-	if (!mm_c_lends_by_itself(c, t) || (!dry && overdrawn_return_recent(c, t)))
+	if (!mm_c_lends_by_itself(c, t) || (!dry_run && overdrawn_return_recent(c, t)))
 		return 0;
 	cap = mm_c_alpha_cap(c, t, 1);
 	more = mm_c_layers_short(c, t, cap, short_pages, account);
@@ -48,7 +48,7 @@ uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t sho
 					 account);
 		more = t->plan.alpha + more == cap ? more : 0;
 	}
-	return mm_c_layers_take(c, t, more, dry);
+	return mm_c_layers_take(c, t, more, dry_run);
 }
 
 /*

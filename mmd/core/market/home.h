@@ -12,7 +12,7 @@
 
 /* Like mm_c_take_up_to(), with the cap up to which @t's streaming stays hidden. */
 uint64_t mm_c_take_layers(struct mm_core *c, struct mm_c_tenant *t, uint64_t short_pages,
-			  uint32_t account, bool dry);
+			  uint32_t account, bool dry_run);
 /*
  * Returns layers to tenants that stream more than they can hide, from free pages beyond
  * @kept_pages. Returns how many pages are kept back for them.

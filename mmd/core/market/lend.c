@@ -66,7 +66,7 @@ static uint32_t empty_chunks_of(const struct mm_c_tenant *t, bool slack)
 }
 
 uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t account, bool idle_only,
-			  bool dry)
+			  bool dry_run)
 {
 	uint64_t got = 0;
 
@@ -86,9 +86,9 @@ uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t acco
 		chunks = MM_MIN(chunks, mm_c_may_give(c, t, t->kv.chunk_pages, account));
 		if (!chunks)
 			continue;
-		if (!dry && !mm_c_burst(c))
+		if (!dry_run && !mm_c_burst(c))
 			return got;
-		if (!dry)
+		if (!dry_run)
 			mm_c_kv_reclaim(c, t, (uint32_t)chunks);
 		got += responsive * chunks * t->kv.chunk_pages;
 	}
@@ -106,9 +106,9 @@ uint32_t mm_c_layers_short(struct mm_core *c, const struct mm_c_tenant *t, uint3
 	return (uint32_t)MM_MIN(more, mm_c_may_give(c, t, per, account));
 }
 
-uint64_t mm_c_layers_take(struct mm_core *c, struct mm_c_tenant *t, uint32_t more, bool dry)
+uint64_t mm_c_layers_take(struct mm_core *c, struct mm_c_tenant *t, uint32_t more, bool dry_run)
 {
-	if (!more || dry)
+	if (!more || dry_run)
 		return more * mm_c_layer_pages(t);
 	if (!mm_c_change_begin(c, t, t->plan.alpha + more,
 			       mm_c_policy_slots(c, t, t->plan.alpha + more), 0))
@@ -118,9 +118,9 @@ uint64_t mm_c_layers_take(struct mm_core *c, struct mm_c_tenant *t, uint32_t mor
 }
 
 uint64_t mm_c_take_up_to(struct mm_core *c, struct mm_c_tenant *t, uint32_t cap,
-			 uint64_t short_pages, uint32_t account, bool dry)
+			 uint64_t short_pages, uint32_t account, bool dry_run)
 {
-	return mm_c_layers_take(c, t, mm_c_layers_short(c, t, cap, short_pages, account), dry);
+	return mm_c_layers_take(c, t, mm_c_layers_short(c, t, cap, short_pages, account), dry_run);
 }
 
 /*

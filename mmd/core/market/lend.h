@@ -28,20 +28,21 @@ uint64_t mm_c_may_give(struct mm_core *c, const struct mm_c_tenant *from, uint64
 
 /*
  * Reclaims empty chunks, @short_pages at most, from tenants of @account (MM_DOMAIN_NONE: any), with
- * @idle_only from idle ones. Returns how many pages will come. @dry: changes nothing.
+ * @idle_only from idle ones. Returns how many pages will come. @dry_run: changes nothing.
  */
 uint64_t mm_c_take_chunks(struct mm_core *c, uint64_t short_pages, uint32_t account, bool idle_only,
-			  bool dry);
+			  bool dry_run);
 /* Returns how many more layers of @t make up for @short_pages, with up to @cap away. */
 uint32_t mm_c_layers_short(struct mm_core *c, const struct mm_c_tenant *t, uint32_t cap,
 			   uint64_t short_pages, uint32_t account);
 /*
- * Begins a change with @more layers away. Returns how many pages will come. @dry: changes nothing.
+ * Begins a change with @more layers away. Returns how many pages will come. @dry_run: changes
+ * nothing.
  */
-uint64_t mm_c_layers_take(struct mm_core *c, struct mm_c_tenant *t, uint32_t more, bool dry);
+uint64_t mm_c_layers_take(struct mm_core *c, struct mm_c_tenant *t, uint32_t more, bool dry_run);
 /* mm_c_layers_take() of mm_c_layers_short(). */
 uint64_t mm_c_take_up_to(struct mm_core *c, struct mm_c_tenant *t, uint32_t cap,
-			 uint64_t short_pages, uint32_t account, bool dry);
+			 uint64_t short_pages, uint32_t account, bool dry_run);
 /* Lists all tenants in the order in which they lend. Returns how many. */
 uint32_t mm_c_lenders(const struct mm_core *c, struct mm_c_tenant **ret);
 

@@ -68,13 +68,13 @@ static bool naive_layer_is_coming(const struct mm_core *c)
 }
 
 static uint64_t naive_take_layers(struct mm_core *c, uint64_t short_pages, uint32_t account,
-				  bool dry, bool bounded)
+				  bool dry_run, bool bounded)
 {
 	struct mm_c_tenant *order[MM_TENANTS_LIMIT];
-	uint64_t got = mm_c_take_chunks(c, short_pages, account, true, dry);
+	uint64_t got = mm_c_take_chunks(c, short_pages, account, true, dry_run);
 	uint32_t n = mm_c_lenders(c, order);
 
-	if (!dry && naive_layer_is_coming(c))
+	if (!dry_run && naive_layer_is_coming(c))
 		return got;
 	for (uint32_t i = 0; i < n && got < short_pages; i++) {
 		struct mm_c_tenant *t = order[i];
@@ -84,24 +84,25 @@ static uint64_t naive_take_layers(struct mm_core *c, uint64_t short_pages, uint3
 		if (!mm_c_of_account(t, account) || !mm_c_lends_by_itself(c, t))
 			continue;
 		max = bounded ? naive_bounded_max(c, t) : t->sets->alpha_max;
-		if (!dry)
+		if (!dry_run)
 			max = MM_MIN(max, t->plan.alpha + 1);
-		layers = mm_c_take_up_to(c, t, max, short_pages - got, account, dry);
+		layers = mm_c_take_up_to(c, t, max, short_pages - got, account, dry_run);
 		got += layers;
-		if (layers && !dry)
+		if (layers && !dry_run)
 			break;
 	}
 	return got;
 }
 
-uint64_t mm_naive_take(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry)
+uint64_t mm_naive_take(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry_run)
 {
-	return naive_take_layers(c, short_pages, account, dry, false);
+	return naive_take_layers(c, short_pages, account, dry_run, false);
 }
 
-uint64_t mm_naive_take_bounded(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry)
+uint64_t mm_naive_take_bounded(struct mm_core *c, uint64_t short_pages, uint32_t account,
+			       bool dry_run)
 {
-	return naive_take_layers(c, short_pages, account, dry, true);
+	return naive_take_layers(c, short_pages, account, dry_run, true);
 }
 
 void mm_naive_give_back(struct mm_core *c, uint64_t surplus_pages)

@@ -10,7 +10,8 @@
 
 #include "mmd/core/book/book.h"
 
-uint64_t mm_naive_take(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry);
-uint64_t mm_naive_take_bounded(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry);
+uint64_t mm_naive_take(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry_run);
+uint64_t mm_naive_take_bounded(struct mm_core *c, uint64_t short_pages, uint32_t account,
+			       bool dry_run);
 void mm_naive_give_back(struct mm_core *c, uint64_t surplus_pages);
 uint32_t mm_naive_slots(const struct mm_core *c, const struct mm_c_tenant *t, uint32_t alpha);

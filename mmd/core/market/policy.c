@@ -8,23 +8,23 @@
 #include "mmd/core/market/rotate.h"
 
 static uint64_t policy_take_elastic(struct mm_core *c, uint64_t short_pages, uint32_t account,
-				    bool dry)
+				    bool dry_run)
 {
-	return mm_c_take_chunks(c, short_pages, account, true, dry);
+	return mm_c_take_chunks(c, short_pages, account, true, dry_run);
 }
 
 static uint64_t policy_take_remap(struct mm_core *c, uint64_t short_pages, uint32_t account,
-				  bool dry)
+				  bool dry_run)
 {
 	struct mm_c_tenant *order[MM_TENANTS_LIMIT];
-	uint64_t got = mm_c_take_chunks(c, short_pages, account, true, dry);
+	uint64_t got = mm_c_take_chunks(c, short_pages, account, true, dry_run);
 	uint32_t n = mm_c_lenders(c, order);
 
 	for (uint32_t i = 0; i < n && got < short_pages; i++)
 		if (mm_c_of_account(order[i], account))
-			got += mm_c_take_layers(c, order[i], short_pages - got, account, dry);
+			got += mm_c_take_layers(c, order[i], short_pages - got, account, dry_run);
 	if (got < short_pages && account == MM_DOMAIN_NONE)
-		got += mm_c_take_parts(c, short_pages - got, dry);
+		got += mm_c_take_parts(c, short_pages - got, dry_run);
 	return got;
 }
 

@@ -14,8 +14,8 @@ struct mm_policy_ops {
 	bool forecast;  /* layers are taken ahead of need */
 	bool kv_static; /* a tenant has its share of KV, never more, and nothing is reclaimed */
 	/* Takes @short_pages from @account's tenants (MM_DOMAIN_NONE: any); returns how many will
-	 * come. @dry: changes nothing. NULL: takes nothing. */
-	uint64_t (*take)(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry);
+	 * come. @dry_run: changes nothing. NULL: takes nothing. */
+	uint64_t (*take)(struct mm_core *c, uint64_t short_pages, uint32_t account, bool dry_run);
 	/* Returns layers of tenants that cannot hide their streaming, from free pages beyond
 	 * @kept_pages. Returns how many more pages are kept for it. NULL: such layers stay away. */
 	uint64_t (*overdrawn)(struct mm_core *c, uint64_t kept_pages);

@@ -78,7 +78,8 @@ static uint64_t return_pages(const struct mm_c_tenant *t)
 }
 
 /*
- * True for MM_TURN_STRETCH_NS of a turn; after that the holder computes without its layers, slower.
+ * True in the first MM_TURN_STRETCH_NS of a turn. After that nothing is kept for layers of @t,
+ * which then computes without them, only more slowly.
  */
 static bool tenant_awaits_layers(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -135,7 +136,7 @@ uint64_t mm_c_turns_kept(const struct mm_core *c)
 	return lent > most ? MM_MIN(lent - most, missing) : 0;
 }
 
-/* Takes layers of idle tenants for @t, which is the holder or the next one. */
+/* Takes @short_pages of layers of idle tenants for @t, which is the holder or the next one. */
 static uint64_t take_layers_for(struct mm_core *c, const struct mm_c_tenant *t,
 				uint64_t short_pages)
 {
@@ -163,7 +164,7 @@ static uint64_t kv_part_pages(const struct mm_core *c, const struct mm_c_tenant 
 	return shares ? held * ((uint64_t)t->kv.share * t->kv.chunk_pages) / shares : 0;
 }
 
-uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry)
+uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry_run)
 {
 	const struct mm_c_tenant *t = c->market->turn.holder;
 	uint64_t got = 0, part, held;
@@ -184,9 +185,9 @@ uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry)
 		part = kv_part_pages(c, u);
 		held = (uint64_t)u->kv.held * u->kv.chunk_pages;
 		over = held > part ? MM_MIN(held - part, short_pages - got) / u->kv.chunk_pages : 0;
-		if (!over || (!dry && !mm_c_burst(c)))
+		if (!over || (!dry_run && !mm_c_burst(c)))
 			continue;
-		if (!dry)
+		if (!dry_run)
 			mm_c_kv_reclaim(c, u, (uint32_t)over);
 		got += responsive * over * u->kv.chunk_pages;
 	}

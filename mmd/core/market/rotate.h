@@ -37,6 +37,6 @@ uint64_t mm_c_turns_kept(const struct mm_core *c);
 void mm_c_prefetch(struct mm_core *c, uint64_t kept_pages);
 /*
  * Reclaims chunks for the holder from tenants that have more than their part. Returns how many
- * pages will come. @dry: changes nothing.
+ * pages will come. @dry_run: changes nothing.
  */
-uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry);
+uint64_t mm_c_take_parts(struct mm_core *c, uint64_t short_pages, bool dry_run);

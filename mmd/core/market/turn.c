@@ -16,7 +16,7 @@
 #define MM_TURN_AGE_NS       MM_NS_PER_S
 #define MM_TURN_SLACK_NS     (4 * MM_NS_PER_S)
 #define MM_TURN_AHEAD_NS     (14 * MM_NS_PER_S)
-#define MM_TURN_LAPSES       3 /* lapses up to which each doubles the charge of the next */
+#define MM_TURN_LAPSES       3 /* lapses that count: each doubles the charge for the next */
 
 static bool tenant_holds_turn(const struct mm_core *c, const struct mm_c_tenant *t)
 {
@@ -265,8 +265,8 @@ static void tenant_queue_count(struct mm_core *c, struct mm_c_tenant *t)
 }
 
 /*
- * Charges are kept by the weight at their time. After a change of weights, one may be beyond the
- * most; it is lowered to it.
+ * Charges are weighed when they are made, so after a change of weights one may be beyond the bound.
+ * Lowers those to the bound.
  */
 static void account_charges_cap(struct mm_core *c)
 {

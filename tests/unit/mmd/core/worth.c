@@ -125,8 +125,8 @@ static void what_is_tolerated_is_a_knob(void **state)
 }
 
 /*
- * With time-scale 4 the device's clock, which measures stalls, is four times slower than the host's:
- * 1200 us of it are 4800 us of a step's 6400 us.
+ * With time-scale 4 the device's clock, which measures stalls, is four times slower than the
+ * host's: 1200 us of it are 4800 us of a step's 6400 us.
  */
 static void stalls_are_of_the_devices_time(void **state)
 {
