@@ -23,7 +23,7 @@
 
 /* ---- reclaims ---- */
 
-static void chunks_reclaim(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
+static void tenant_reclaim_chunks(struct mm_core *c, struct mm_c_tenant *t, uint64_t pages)
 {
 	uint64_t chunks = MM_MIN(mm_div_up(pages, t->kv.chunk_pages), t->kv.held);
 
@@ -50,7 +50,7 @@ static void account_reclaim(struct mm_core *c, uint32_t account, uint64_t pages)
 			continue;
 		if (c->now_ns < t->demand->reclaim_until_ns || !mm_c_burst(c))
 			continue;
-		chunks_reclaim(c, t, pages - coming);
+		tenant_reclaim_chunks(c, t, pages - coming);
 		coming += (uint64_t)t->demand->reclaim_left * t->kv.chunk_pages;
 	}
 }

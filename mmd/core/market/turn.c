@@ -248,14 +248,14 @@ static void account_queue_update(struct mm_core *c, struct mm_account *a)
 static void tenant_queue_count(struct mm_core *c, struct mm_c_tenant *t)
 {
 	struct mm_account *a = turn_account_of(c, t);
-	bool comes = mm_c_turn_comes(c, t);
+	bool pending = mm_c_turn_comes(c, t);
 
-	tenant_queue_update(c, t, comes || tenant_holds_turn(c, t));
+	tenant_queue_update(c, t, pending || tenant_holds_turn(c, t));
 	if (t->turn->queued) {
 		a->turn.n++;
 		a->turn.most_ns = MM_MIN(a->turn.most_ns, t->turn->charged_ns + turn_slack_ns(c));
 	}
-	if (!comes)
+	if (!pending)
 		return;
 	a->turn.priority = MM_MAX(a->turn.priority, priority_bound(c, t));
 	if (c->market->turn.holder && t->account == c->market->turn.holder->account)
@@ -299,9 +299,9 @@ static uint64_t charge_beyond(uint64_t charged_ns, uint64_t most_ns)
 	return charged_ns > most_ns ? charged_ns - most_ns : 0;
 }
 
-static uint64_t rank_of(const struct mm_core *c, uint32_t of_priority, uint64_t since_ns)
+static uint64_t rank_of(const struct mm_core *c, uint32_t priority, uint64_t since_ns)
 {
-	return of_priority + (c->now_ns - since_ns) / mm_c_time(c, MM_TURN_AGE_NS);
+	return priority + (c->now_ns - since_ns) / mm_c_time(c, MM_TURN_AGE_NS);
 }
 
 static uint64_t tenant_rank(const struct mm_core *c, const struct mm_c_tenant *t)
