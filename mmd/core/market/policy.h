@@ -19,8 +19,10 @@ struct mm_policy_ops {
 	/* Returns layers of tenants that cannot hide their streaming, from free pages beyond
 	 * @kept_pages. Returns how many more pages are kept for it. NULL: such layers stay away. */
 	uint64_t (*overdrawn)(struct mm_core *c, uint64_t kept_pages);
-	/* Returns memory when no tenant waits and @surplus_pages are left. Each policy has it, since
-	 * layers that the operator took by hand return under each. */
+	/*
+	 * Returns memory when no tenant waits and @surplus_pages are left. Never NULL, since layers
+	 * that the operator took by hand return under each policy.
+	 */
 	void (*give_back)(struct mm_core *c, uint64_t surplus_pages);
 	/*
 	 * Returns the slots for @alpha layers away, 1 or 2. NULL: the number with the shorter step.
