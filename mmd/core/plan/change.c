@@ -501,6 +501,19 @@ int mm_c_change_event(struct mm_core *c, struct mm_c_tenant *t, enum mm_change_e
 	return 0;
 }
 
+bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t)
+{
+	if (!mm_c_reservable(c, t, t->entries))
+		return false;
+	mm_c_preload_begin(t);
+	for (uint32_t g = 0; g <= t->n_layers; g++)
+		mm_c_preload_add(c, t, &t->group[g]);
+	t->model = MM_C_MODEL_LOADING;
+	mm_c_sum_anew(c);
+	mm_c_change_event(c, t, MM_CHANGE_BEGIN);
+	return true;
+}
+
 void mm_c_change_cancel(struct mm_core *c, struct mm_c_tenant *t)
 {
 	mm_c_change_event(c, t, MM_CHANGE_END);

@@ -159,6 +159,11 @@ static inline bool mm_c_changing(const struct mm_c_tenant *t)
 /* Performs everything that has become possible without an event. */
 void mm_c_change(struct mm_core *c, struct mm_c_tenant *t);
 /*
+ * Begins the first plan of the waiting model: its pages are preloaded. Returns false if they are
+ * not free.
+ */
+bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t);
+/*
  * Begins a change to @alpha, with @slots as for mm_c_change_set(), if the pages that it needs are
  * free and within the budget. Returns false if it cannot begin now.
  */

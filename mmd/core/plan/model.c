@@ -5,10 +5,8 @@
 #include <string.h>
 
 #include "libclient/base/base.h"
-#include "mmd/core/book/quota.h"
 #include "mmd/core/book/tell.h"
 #include "mmd/core/plan/plans.h"
-#include "mmd/core/plan/preload.h"
 
 void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum mm_refusal why)
 {
@@ -22,19 +20,6 @@ void mm_c_model_refuse(struct mm_core *c, struct mm_c_tenant *t, int error, enum
 	if (t->has_store)
 		mm_c_emit(c, MM_ACT_MODEL_DROP, t);
 	t->has_store = false;
-}
-
-bool mm_c_model_begin(struct mm_core *c, struct mm_c_tenant *t)
-{
-	if (!mm_c_reservable(c, t, t->entries))
-		return false;
-	mm_c_preload_begin(t);
-	for (uint32_t g = 0; g <= t->n_layers; g++)
-		mm_c_preload_add(c, t, &t->group[g]);
-	t->model = MM_C_MODEL_LOADING;
-	mm_c_sum_anew(c);
-	mm_c_change_event(c, t, MM_CHANGE_BEGIN);
-	return true;
 }
 
 /* Lays the groups out in the map table. Returns false if they need more entries than it has. */
