@@ -88,8 +88,8 @@ static bool chunks_all_held(const struct mm_c_tenant *t, const struct gaps *gaps
 	       !(to & ~t->kv.held_map[end]);
 }
 
-static int swap_piece_check(const struct mm_core *c, const struct mm_c_tenant *t,
-			    const struct gaps *gaps, const struct mm_swap_piece *p)
+static int lot_piece_check(const struct mm_core *c, const struct mm_c_tenant *t,
+			   const struct gaps *gaps, const struct mm_swap_piece *p)
 {
 	uint64_t chunk = swap_chunk_bytes(c, t), range = chunk * t->kv.chunks_max;
 
@@ -120,7 +120,7 @@ static int pieces_take(const struct mm_core *c, const struct mm_c_tenant *t, uin
 
 	gaps_find(t, &gaps);
 	for (uint32_t i = 0; i < n; i++) {
-		int r = swap_piece_check(c, t, &gaps, &pieces[i]);
+		int r = lot_piece_check(c, t, &gaps, &pieces[i]);
 
 		if (r < 0)
 			return r;
