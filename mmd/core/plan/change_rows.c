@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of the change of a plan: which state and effect follow which state and event. */
+#include "mmd/core/plan/change_rows.h"
+
+#include <stddef.h>
+
 #include "libclient/base/base.h"
-#include "mmd/core/plan/change.h"
 
 #define ANY MM_CHANGE_STATES
 
