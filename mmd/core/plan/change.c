@@ -79,7 +79,9 @@ uint64_t mm_c_change_deadline(const struct mm_core *c)
 	return due;
 }
 
-/* Begins the change to next_set, whose pages are free. Every change begins here. */
+/*
+ * Begins the change to next_set, whose pages are free. Every change of a plan in force begins here.
+ */
 static void change_start(struct mm_core *c, struct mm_c_tenant *t, uint32_t alpha)
 {
 	uint64_t gain =
