@@ -106,8 +106,8 @@ static const struct config_option config_options[] = {
 	{ "role", NULL, NULL, TYPE_NAME, AT(role), .names = role_names },
 };
 
-static int config_fail(char *error, const char *fmt, ...) MM_PRINTF(2, 3);
-static int config_fail(char *error, const char *fmt, ...)
+static int settings_fail(char *error, const char *fmt, ...) MM_PRINTF(2, 3);
+static int settings_fail(char *error, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -153,13 +153,13 @@ static int option_set_text(const struct config_option *o, struct mm_config *c, c
 			   const char *value, char *error)
 {
 	if (!*value)
-		return config_fail(error, "%s%s: empty; want %s", where, o->name, o->arg);
+		return settings_fail(error, "%s%s: empty; want %s", where, o->name, o->arg);
 	if (strlen(value) >= o->bytes)
-		return config_fail(error, "%s%s: longer than %zu bytes; use a shorter one", where,
-				   o->name, o->bytes - 1);
+		return settings_fail(error, "%s%s: longer than %zu bytes; use a shorter one", where,
+				     o->name, o->bytes - 1);
 	if (o->offset == offsetof(struct mm_config, driver) && !mm_is_driver(value))
-		return config_fail(error, "%s%s: '%s' is none of: %s", where, o->name, value,
-				   o->help);
+		return settings_fail(error, "%s%s: '%s' is none of: %s", where, o->name, value,
+				     o->help);
 	strcpy((char *)c + o->offset, value);
 	return 0;
 }
@@ -173,7 +173,7 @@ static int option_set_name(const struct config_option *o, struct mm_config *c, c
 			return 0;
 		}
 	}
-	return config_fail(error, "%s%s: '%s' is none of: %s", where, o->name, value, o->help);
+	return settings_fail(error, "%s%s: '%s' is none of: %s", where, o->name, value, o->help);
 }
 
 static int option_parse_number(const struct config_option *o, const char *where, const char *value,
@@ -186,12 +186,12 @@ static int option_parse_number(const struct config_option *o, const char *where,
 				     : digits_parse(value, &number, &end);
 
 	if (r == -EINVAL || *end)
-		return config_fail(error, "%s%s: '%s' is not a %s", where, o->name, value,
-				   o->type == TYPE_SIZE ? "size; write 65536, 512M or 2G"
-							: "number");
+		return settings_fail(error, "%s%s: '%s' is not a %s", where, o->name, value,
+				     o->type == TYPE_SIZE ? "size; write 65536, 512M or 2G"
+							  : "number");
 	if (r < 0 || number < o->min || number > max)
-		return config_fail(error, "%s%s: '%s' is not within %" PRIu64 " to %" PRIu64, where,
-				   o->name, value, o->min, max);
+		return settings_fail(error, "%s%s: '%s' is not within %" PRIu64 " to %" PRIu64,
+				     where, o->name, value, o->min, max);
 	*ret_number = number;
 	return 0;
 }
@@ -239,8 +239,8 @@ static int option_set_list(const struct config_option *o, struct mm_config *c, c
 		size_t bytes = strcspn(at, ",");
 
 		if (list.n == MM_DEVICES_MAX)
-			return config_fail(error, "%s%s: more than %d values", where, o->name,
-					   MM_DEVICES_MAX);
+			return settings_fail(error, "%s%s: more than %d values", where, o->name,
+					     MM_DEVICES_MAX);
 		snprintf(word, sizeof(word), "%.*s", (int)MM_MIN(bytes, sizeof(word)), at);
 		list.n++;
 		if (option_is_device(o) && word_is_uuid(word)) {
@@ -264,7 +264,7 @@ static int option_set_accounts(const struct config_option *o, struct mm_config *
 
 	(void)o;
 	if (mm_accounts_parse_text(value, &c->accounts, why) < 0)
-		return config_fail(error, "%s%s", where, why);
+		return settings_fail(error, "%s%s", where, why);
 	return 0;
 }
 
@@ -276,8 +276,8 @@ static int option_set_knobs(const struct config_option *o, struct mm_config *c, 
 	char why[MM_TUNE_ERROR_BYTES];
 
 	if (mm_tune_parse(value, &opts, why) < 0)
-		return config_fail(error, "%s%s: %s; mmd --help lists the knobs", where, o->name,
-				   why);
+		return settings_fail(error, "%s%s: %s; mmd --help lists the knobs", where, o->name,
+				     why);
 	return option_set_text(o, c, where, value, error);
 }
 
@@ -309,19 +309,19 @@ static int file_set_key(struct mm_config *c, const char *path, const char *key, 
 
 	snprintf(where, sizeof(where), "%.100s: ", path);
 	if (!o || !o->help)
-		return config_fail(error, "%sunknown key '%.64s'; mmd --help lists the keys", where,
-				   key);
+		return settings_fail(error, "%sunknown key '%.64s'; mmd --help lists the keys",
+				     where, key);
 	if (o->type == TYPE_ACCOUNTS)
 		return mm_accounts_parse(value, &c->accounts, why) < 0
-			       ? config_fail(error, "%s%s", where, why)
+			       ? settings_fail(error, "%s%s", where, why)
 			       : 0;
 	if (json_is_string(value))
 		return option_set(o, c, where, json_string_value(value), error);
 	if (!json_is_integer(value) || o->type == TYPE_TEXT || o->type == TYPE_NAME ||
 	    o->type == TYPE_KNOBS)
-		return config_fail(error, "%s%s: want a %s", where, key,
-				   o->type == TYPE_SIZE ? "size, as a number or a string"
-							: "string");
+		return settings_fail(error, "%s%s: want a %s", where, key,
+				     o->type == TYPE_SIZE ? "size, as a number or a string"
+							  : "string");
 	snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(value));
 	return option_set(o, c, where, number, error);
 }
@@ -342,19 +342,19 @@ static int section_parse(struct mm_config *c, const char *path, uint32_t index,
 	int r;
 
 	if (!json_is_object(section) || !json_object_get(section, "device"))
-		return config_fail(error,
-				   "%.100s: devices: number %u is no object with a key 'device'",
-				   path, index + 1);
+		return settings_fail(error,
+				     "%.100s: devices: number %u is no object with a key 'device'",
+				     path, index + 1);
 	json_object_foreach((json_t *)(uintptr_t)section, key, value) {
 		o = option_find(key, strlen(key));
 		if (!o || !o->list)
-			return config_fail(error,
-					   "%.100s: devices: '%.64s' is nothing that a device has",
-					   path, key);
+			return settings_fail(
+				error, "%.100s: devices: '%.64s' is nothing that a device has",
+				path, key);
 		option_list(&one, o)->n = 1;
 		r = file_set_key(&one, path, key, value, error);
 		if (r == 0 && option_list(&one, o)->n != 1)
-			r = config_fail(error, "%.100s: devices: %s: want one value", path, key);
+			r = settings_fail(error, "%.100s: devices: %s: want one value", path, key);
 		if (r < 0)
 			return r;
 		option_list(c, o)->value[index] = option_list(&one, o)->value[0];
@@ -374,16 +374,17 @@ static int sections_parse(struct mm_config *c, const char *path, const json_t *d
 	int r = 0;
 
 	if (n == 0 || n > MM_DEVICES_MAX)
-		return config_fail(error, "%.100s: devices: want a list of 1 to %d objects", path,
-				   MM_DEVICES_MAX);
+		return settings_fail(error, "%.100s: devices: want a list of 1 to %d objects", path,
+				     MM_DEVICES_MAX);
 	for (size_t i = 0; i < MM_ARRAY_SIZE(config_options); i++) {
 		struct mm_config_list *list = option_list(c, &config_options[i]);
 
 		if (!config_options[i].list)
 			continue;
 		if (list->n > 1)
-			return config_fail(error, "%.100s: %s: a list; with 'devices' say it there",
-					   path, config_options[i].name);
+			return settings_fail(error,
+					     "%.100s: %s: a list; with 'devices' say it there",
+					     path, config_options[i].name);
 		for (uint32_t k = 1; k < n; k++)
 			list->value[k] = list->value[0];
 		list->n = (uint32_t)n;
@@ -393,7 +394,7 @@ static int sections_parse(struct mm_config *c, const char *path, const json_t *d
 	return r;
 }
 
-static void config_json_done(json_t **json)
+static void settings_json_done(json_t **json)
 {
 	json_decref(*json);
 }
@@ -401,18 +402,18 @@ static void config_json_done(json_t **json)
 static int file_parse(struct mm_config *c, const char *path, char *error)
 {
 	json_error_t e;
-	mm_cleanup(config_json_done) json_t *root =
+	mm_cleanup(settings_json_done) json_t *root =
 		json_load_file(path, JSON_REJECT_DUPLICATES, &e);
 	const char *key;
 	json_t *value;
 	int r;
 
 	if (!root && e.line < 0) /* the file could not be read at all; e.text names it */
-		return config_fail(error, "--config: %s", e.text);
+		return settings_fail(error, "--config: %s", e.text);
 	if (!root)
-		return config_fail(error, "%.100s: line %d: %s", path, e.line, e.text);
+		return settings_fail(error, "%.100s: line %d: %s", path, e.line, e.text);
 	if (!json_is_object(root))
-		return config_fail(error, "%.100s: want one JSON object", path);
+		return settings_fail(error, "%.100s: want one JSON object", path);
 	json_object_foreach(root, key, value) {
 		if (strcmp(key, "devices") == 0)
 			continue;
@@ -431,8 +432,8 @@ static int flag_split(int argc, char **argv, int *i, const char **ret_name, size
 	const char *word = argv[*i], *equals;
 
 	if (strncmp(word, "--", 2) != 0 || !word[2])
-		return config_fail(error, "%s: unexpected argument; mmd --help lists the flags",
-				   word);
+		return settings_fail(error, "%s: unexpected argument; mmd --help lists the flags",
+				     word);
 	equals = strchr(word, '=');
 	*ret_name = word + 2;
 	*ret_name_bytes = equals ? (size_t)(equals - word - 2) : strlen(word + 2);
@@ -469,11 +470,11 @@ static int flags_parse(int argc, char **argv, struct mm_config *c, bool file_pas
 		is_file = flag_is(name, name_bytes, "config");
 		o = option_find(name, name_bytes);
 		if (!o && !is_file)
-			return config_fail(error,
-					   "--%.*s: unknown flag; mmd --help lists the flags",
-					   (int)MM_MIN(name_bytes, (size_t)64), name);
+			return settings_fail(error,
+					     "--%.*s: unknown flag; mmd --help lists the flags",
+					     (int)MM_MIN(name_bytes, (size_t)64), name);
 		if (!value)
-			return config_fail(error, "--%.*s: needs a value", (int)name_bytes, name);
+			return settings_fail(error, "--%.*s: needs a value", (int)name_bytes, name);
 		if (is_file != file_pass)
 			continue;
 		r = is_file ? file_parse(c, value, error) : option_set(o, c, "--", value, error);
@@ -501,7 +502,7 @@ static int config_defaults(struct mm_config *c, char *error)
 	else if (runtime && strlen(runtime) + sizeof("/mmd") <= sizeof(c->dir))
 		snprintf(c->dir, sizeof(c->dir), "%s/mmd", runtime);
 	else if (runtime)
-		return config_fail(error, "XDG_RUNTIME_DIR: longer than a socket's path may be");
+		return settings_fail(error, "XDG_RUNTIME_DIR: longer than a socket's path may be");
 	return 0;
 }
 
@@ -509,12 +510,12 @@ static int uuids_check(const struct mm_config *c, char *error)
 {
 	for (uint32_t i = 0; i < c->device.n; i++) {
 		if (!*c->device_uuid[i] != !*c->device_uuid[0])
-			return config_fail(
+			return settings_fail(
 				error, "--device: some by ordinal, some by UUID; want one kind");
 		for (uint32_t k = 0; *c->device_uuid[i] && k < i; k++) {
 			if (strcasecmp(c->device_uuid[k], c->device_uuid[i]) == 0)
-				return config_fail(error, "--device: %s is there twice",
-						   c->device_uuid[i]);
+				return settings_fail(error, "--device: %s is there twice",
+						     c->device_uuid[i]);
 		}
 	}
 	return 0;
@@ -528,25 +529,25 @@ static int devices_check(struct mm_config *c, char *error)
 		uint32_t n = config_options[i].list ? option_list(c, &config_options[i])->n : 0;
 
 		if (n > 1 && n != c->device.n)
-			return config_fail(error,
-					   "--%s: %u values for %u devices; want one, or one each",
-					   config_options[i].name, n, c->device.n);
+			return settings_fail(
+				error, "--%s: %u values for %u devices; want one, or one each",
+				config_options[i].name, n, c->device.n);
 	}
 	for (uint32_t i = 0; i < c->device.n; i++) {
 		for (uint32_t k = 0; k < i; k++) {
 			if (c->device.value[k] == c->device.value[i])
-				return config_fail(error, "--device: %" PRIu64 " is there twice",
-						   c->device.value[i]);
+				return settings_fail(error, "--device: %" PRIu64 " is there twice",
+						     c->device.value[i]);
 		}
 		if (mm_config_at(&c->pool_bytes, i) &&
 		    mm_accounts_check(&c->accounts, mm_config_at(&c->pool_bytes, i), error))
 			return -EINVAL;
 		if (mm_config_at(&c->page_bytes, i) % MM_ABI_PAGE_BYTES)
-			return config_fail(error, "--page: not a multiple of %d",
-					   MM_ABI_PAGE_BYTES);
+			return settings_fail(error, "--page: not a multiple of %d",
+					     MM_ABI_PAGE_BYTES);
 	}
 	if (c->policy == MM_POLICY_SWAP && !c->swap_max_bytes)
-		return config_fail(error, "--policy swap: --swap-max must say how much");
+		return settings_fail(error, "--policy swap: --swap-max must say how much");
 	return MM_CONFIG_RUN;
 }
 
@@ -571,31 +572,32 @@ static int stage_check(const struct mm_config *c, char *error)
 	uint64_t stage = mm_config_stage_bytes(c);
 
 	if (c->stage_bytes && !stage)
-		return config_fail(error, "--stage: nothing comes from a disk without --store-dir");
+		return settings_fail(error,
+				     "--stage: nothing comes from a disk without --store-dir");
 	if (!stage)
 		return MM_CONFIG_RUN;
 	if (*c->store_dir != '/')
-		return config_fail(error, "--store-dir: '%.200s' is not an absolute path",
-				   c->store_dir);
+		return settings_fail(error, "--store-dir: '%.200s' is not an absolute path",
+				     c->store_dir);
 	if (each > INT32_MAX)
-		return config_fail(
+		return settings_fail(
 			error, "--chunk: more than 2 GiB cannot be read from --store-dir at once");
 	if (stage > most)
-		return config_fail(error,
-				   "--stage: %" PRIu64 " bytes are more than %d chunks, %" PRIu64
-				   ", which is all that is used; use less, or a larger --chunk",
-				   stage, MM_STAGE_BUFFERS_MAX, most);
+		return settings_fail(error,
+				     "--stage: %" PRIu64 " bytes are more than %d chunks, %" PRIu64
+				     ", which is all that is used; use less, or a larger --chunk",
+				     stage, MM_STAGE_BUFFERS_MAX, most);
 	if (stage < least)
-		return config_fail(error,
-				   "--stage: %" PRIu64 " bytes are less than two chunks, %" PRIu64
-				   "; use more, or a smaller --chunk",
-				   stage, least);
+		return settings_fail(error,
+				     "--stage: %" PRIu64 " bytes are less than two chunks, %" PRIu64
+				     "; use more, or a smaller --chunk",
+				     stage, least);
 	if (c->host_store_max_bytes && stage > c->host_store_max_bytes / c->device.n)
-		return config_fail(error,
-				   "--stage: %" PRIu64
-				   " bytes for each of %u devices are more than "
-				   "--host-store-max, %" PRIu64,
-				   stage, c->device.n, c->host_store_max_bytes);
+		return settings_fail(error,
+				     "--stage: %" PRIu64
+				     " bytes for each of %u devices are more than "
+				     "--host-store-max, %" PRIu64,
+				     stage, c->device.n, c->host_store_max_bytes);
 	return MM_CONFIG_RUN;
 }
 
@@ -609,11 +611,11 @@ int mm_config_from_args(int argc, char **argv, struct mm_config *ret_config, cha
 	if (r != MM_CONFIG_RUN)
 		return r;
 	if (!*c.dir)
-		return config_fail(error,
-				   "--dir: XDG_RUNTIME_DIR is not set; say where the sockets go");
+		return settings_fail(error,
+				     "--dir: XDG_RUNTIME_DIR is not set; say where the sockets go");
 	if (c.numa_node != MM_NUMA_BY_DEVICE && !mm_host_node_usable((int)c.numa_node))
-		return config_fail(error, "--numa-node: this host has no memory on node %" PRIu64,
-				   c.numa_node);
+		return settings_fail(error, "--numa-node: this host has no memory on node %" PRIu64,
+				     c.numa_node);
 	r = devices_check(&c, error);
 	if (r == MM_CONFIG_RUN)
 		r = stage_check(&c, error);

@@ -17,7 +17,7 @@ void mm_spawn_spare(int fd)
 }
 
 /* Closes all fds from @first on, except the spared one, which exec closes. */
-static void fds_close(int first)
+static void spawn_close_fds(int first)
 {
 	if (spared_fd < first) {
 		close_range((unsigned int)first, ~0u, 0);
@@ -60,7 +60,7 @@ _Noreturn static void role_exec(char **argv, pid_t parent, const int *fds, int n
 	clean_fd = fcntl(clean_fd, F_DUPFD_CLOEXEC, safe);
 	if (clean_fd < 0 || dup2(clean_fd, MM_ROLE_FD + n_fds) < 0)
 		_exit(EXIT_NO_EXEC);
-	fds_close(MM_ROLE_FD + n_fds + 1);
+	spawn_close_fds(MM_ROLE_FD + n_fds + 1);
 	close(MM_ROLE_FD + n_fds);
 	execv("/proc/self/exe", argv);
 	_exit(EXIT_NO_EXEC);

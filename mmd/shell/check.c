@@ -30,7 +30,7 @@ static bool bytes_all_zero(const unsigned char *bytes, size_t n)
 	return true;
 }
 
-static bool tenant_name_is_good(const char *name)
+static bool tenant_name_is_valid(const char *name)
 {
 	size_t n = strnlen(name, MM_NAME_BYTES);
 
@@ -87,7 +87,7 @@ int mm_hello_check(const void *bytes, size_t n_bytes, struct mm_hello *ret_hello
 				    unknown);
 	if (!bytes_all_zero((const unsigned char *)h.reserved, sizeof(h.reserved)))
 		return check_refuse(ret_reason, -EINVAL, "hello: reserved fields must be 0");
-	if (!tenant_name_is_good(h.name))
+	if (!tenant_name_is_valid(h.name))
 		return check_refuse(
 			ret_reason, -EINVAL,
 			"hello: name must be 1 to %d printable characters without space, "

@@ -131,7 +131,7 @@ static bool session_owns_page(const void *session, uint32_t page)
 	return owner == s->tenant;
 }
 
-static void rings_init(struct mm_session *s)
+static void session_init_rings(struct mm_session *s)
 {
 	struct mm_tenant_region *theirs = s->tenant_region.base;
 	struct mm_mmd_region *ours = s->mmd_region.base;
@@ -246,7 +246,7 @@ static int session_welcome(struct mm_session *s, const struct mm_hello *hello)
 	if (r < 0)
 		return hello_refuse(s, r,
 				    "mmd is out of memory or file descriptors; try again later");
-	rings_init(s);
+	session_init_rings(s);
 	r = session_join(s, hello);
 	if (r < 0)
 		return hello_refuse(

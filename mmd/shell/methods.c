@@ -317,7 +317,7 @@ static void plan_fill(const struct mm_core *core, uint32_t tenant, json_t *to)
 		json_object_set_new(to, "slots_by_hand", json_null());
 }
 
-static void pages_fill(const struct mm_core_tenant *t, json_t *to)
+static void tenant_pages_fill(const struct mm_core_tenant *t, json_t *to)
 {
 	methods_put_u64(to, "pages",
 			(uint64_t)t->pages_param + t->pages_slot + t->pages_kv + t->pages_revoking);
@@ -387,7 +387,7 @@ static json_t *tenant_json(const struct mm_session *s)
 	methods_put_u64(tenant, "account_uid", s->uid);
 	methods_put_text(tenant, "connection", s->state == MM_SESSION_OPEN ? "open" : "closed");
 	if (mm_core_tenant(s->pool->core, s->tenant, &t)) {
-		pages_fill(&t, tenant);
+		tenant_pages_fill(&t, tenant);
 		tenant_turns_fill(&t, tenant);
 	}
 	plan_fill(s->pool->core, s->tenant, tenant);

@@ -262,7 +262,7 @@ static int job_send(struct mm_worker *w, const struct mm_msg *msg)
 	return 1;
 }
 
-static int pages_send(const struct mm_worker *w, uint32_t first)
+static int worker_send_pages(const struct mm_worker *w, uint32_t first)
 {
 	struct mm_xmsg msg = { .magic = MM_PROTO_MAGIC, .kind = MM_X_PAGES };
 	uint32_t last = MM_MIN(first + MM_FD_BATCH_MAX, w->device.pages);
@@ -326,7 +326,7 @@ static int worker_out_send(struct mm_pool *pool, const struct worker_item *item)
 	if (item->kind == OUT_JOB)
 		return job_send(w, &item->msg);
 	if (item->kind == OUT_PAGES)
-		r = pages_send(w, (uint32_t)item->id);
+		r = worker_send_pages(w, (uint32_t)item->id);
 	else if (item->kind == OUT_TENANT)
 		r = tenant_send(pool, (uint32_t)item->id);
 	else if (item->kind == OUT_SWAP)
